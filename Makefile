@@ -27,11 +27,11 @@ demo: build ## serve a simulated node on 127.0.0.1 (SCENARIO=healthy PORT=10791;
 run: build ## serve this host on port 10791
 	./$(BIN)
 
-# What starts no goroutine needs no race detector, which makes it ten times slower; nor does what tests processes of its own
-# or reads whole trees of files, of which it makes ones that take a second longer to end.
+# Tests without the race detector, which makes them ten times slower: of packages that start no goroutine, that test
+# processes of their own (which it makes end a second later), or that read whole trees of files.
 PURE := . ./internal/program ./internal/command/check ./internal/command/lint ./internal/command/rules ./internal/command/topology ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
 
-# The longest first, beside which the others run. make lint vets.
+# The longest tests first, while the others run beside them. make lint runs go vet.
 test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -vet=off -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
 	$(GO) test -vet=off -race -run Concurrent ./internal/host/sysfs
@@ -124,7 +124,7 @@ bin/helm3: tools/helm/go.mod
 bin/kubectl: tools/kubernetes/go.mod
 	cd tools/kubernetes && $(GO) build -o ../../$@ k8s.io/kubernetes/cmd/kubectl
 
-# A server that does not know its version says 0.0.0, which charts and clients refuse.
+# A server that is built without a version reports 0.0.0, which charts and clients refuse.
 bin/kube-apiserver: tools/kubernetes/go.mod
 	cd tools/kubernetes && version=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubernetes) && minor=$${version#v1.} && $(GO) build -o ../../$@ \
 	  -ldflags "-X k8s.io/component-base/version.gitVersion=$$version -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$${minor%%.*}" \

@@ -15,15 +15,15 @@ import (
 	"gpufabric_exporter/collector"
 )
 
-// answer is the body of an answer to a scraper, and what it is made of. It is complete before any of it is sent, so that it goes out with
-// its length and in one write.
+// answer is the body of an answer to a scraper, with its buffers. It is complete before any of it is sent, so that it is
+// sent with its length and in one write.
 type answer struct {
 	gathered     collector.Gathered
 	text, packed bytes.Buffer
 	gzip         *gzip.Writer
 }
 
-// answers keeps what answers are made of for the next ones.
+// answers keeps the buffers of answers for reuse.
 type answers struct{ pool sync.Pool }
 
 func (p *answers) get() *answer {
@@ -40,7 +40,7 @@ func (p *answers) get() *answer {
 
 func (p *answers) put(a *answer) { p.pool.Put(a) }
 
-// send sends the text, compressed if the scraper wants that.
+// send sends the text, compressed if the scraper prefers that.
 func (a *answer) send(w http.ResponseWriter, r *http.Request, format expfmt.Format) {
 	body, header := &a.text, w.Header()
 	header.Add("Vary", "Accept")
@@ -51,14 +51,14 @@ func (a *answer) send(w http.ResponseWriter, r *http.Request, format expfmt.Form
 		body = &a.packed
 		body.Reset()
 		a.gzip.Reset(body)
-		_, _ = a.gzip.Write(a.text.Bytes()) // a buffer takes everything
+		_, _ = a.gzip.Write(a.text.Bytes()) // writing to a buffer does not fail
 		_ = a.gzip.Close()
 	}
 	header.Set("Content-Length", strconv.Itoa(body.Len()))
-	_, _ = w.Write(body.Bytes()) // the scraper may have left
+	_, _ = w.Write(body.Bytes()) // the scraper may have closed the connection
 }
 
-// prefersGzip tells whether a client would rather have gzip than no compression. One that does not care gets none.
+// prefersGzip reports whether a client prefers gzip to no compression. A client that states no preference gets none.
 func prefersGzip(h http.Header) bool {
 	var packed, identity float64
 	for _, list := range h.Values("Accept-Encoding") {
@@ -67,7 +67,7 @@ func prefersGzip(h http.Header) bool {
 			weight := 1.0
 			if weighed {
 				q, _ := strings.CutPrefix(strings.TrimSpace(parameter), "q=")
-				weight, _ = strconv.ParseFloat(q, 64) // what makes no sense is not wanted
+				weight, _ = strconv.ParseFloat(q, 64) // a weight that is not a number counts as 0
 			}
 			coding = strings.TrimSpace(coding)
 			if coding == "gzip" || coding == "*" {

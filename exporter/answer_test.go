@@ -44,7 +44,7 @@ func unpacked(t *testing.T, body string, h http.Header) string {
 	return string(b)
 }
 
-// Scrapers must not notice that the handler of the Prometheus library does not answer them.
+// The answers are the same as those of the handler of the Prometheus library, which the exporter does not use.
 func TestAnswersAsPromhttp(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy}, "--web.disable-exporter-metrics")
 	_, body, _ := p.Get("/metrics", "Accept", string(expfmt.FmtProtoDelim))
@@ -111,7 +111,7 @@ func TestAnswersAsPromhttp(t *testing.T) {
 	}
 }
 
-// What the registry cannot tell costs its own metrics, and is counted and logged.
+// If the registry cannot gather some metrics, only these are missing, and the error is counted and logged.
 func TestRegistryFails(t *testing.T) {
 	var logged bytes.Buffer
 	log := logging.New(&logged, "logfmt", slog.LevelInfo)
@@ -142,7 +142,7 @@ func (c invalid) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.NewInvalidMetric(c.desc, errors.New("broken on purpose"))
 }
 
-// Answers share memory one after the other and never at once.
+// Answers reuse memory of earlier answers. Two answers at the same time never share it.
 func TestAnswersAtOnce(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy}, "--web.disable-exporter-metrics", "--web.max-requests=0")
 	_, want, _ := p.Get("/metrics", "Accept-Encoding", "identity")

@@ -39,7 +39,7 @@ func TestConfigCheckWithoutFile(t *testing.T) {
 	}
 }
 
-// However many errors a file has, --config.check names each: who mends it sees them all at once.
+// However many errors a file has, --config.check prints each of them, so that all can be corrected at once.
 func TestConfigCheckNamesEachError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yml")
 	if err := os.WriteFile(file, []byte("roles:\n"+strings.Repeat("- {device: mlx5_0, role: wrong}\n", 50)), 0o600); err != nil {

@@ -15,8 +15,8 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// The exporter judges by the same configuration: it takes the default file at start or, once it is there, at a reload. One that
-// is broken keeps it from starting, and one that goes stays in force.
+// The exporter uses the same configuration: it reads the default file at start or, if the file is created later, at a
+// reload. It does not start with an invalid file. If the file is removed, its configuration stays in force.
 func TestServeFindsConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yml")
 	ob := &fakeObserver{node: healthy}

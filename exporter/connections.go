@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// connections bounds how many clients are connected at once, because each takes a file descriptor that the readers of
-// devices need too. When there are too many, one is closed: of the address that has the most, so that a client with few
-// connections keeps them whatever others do; of those the one that has waited longest, before any that is being answered.
-// It is never the newest, or clients that do not read their answers would keep all others out.
+// connections limits how many clients are connected at once, because each needs a file descriptor, and so do the readers
+// of devices. When there are too many, one connection of the address that has the most is closed, so that a client with
+// few connections keeps them whatever other clients do. Of the connections of that address it is the one that has been
+// idle longest or, if all are being answered, the one whose request began first. It is never the newest, or clients that
+// do not read their answers would keep all others out.
 type connections struct {
 	limit int
 
@@ -53,7 +54,7 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 	c.mu.Unlock()
 	if surplus != nil {
-		_ = surplus.Close() // it was given up
+		_ = surplus.Close() // it is closed on purpose
 	}
 }
 
@@ -79,7 +80,7 @@ func (c *connections) surplus(newest net.Conn) net.Conn {
 }
 
 // origin is the address of a client; of IPv6 the network that one host has to itself, and of loopback all of it, because each
-// user of this host has all of its addresses. What has no address is one client.
+// user of this host has all of its addresses. All connections without an address count as one client.
 func origin(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

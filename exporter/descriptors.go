@@ -7,21 +7,21 @@ import (
 	"syscall"
 )
 
-// Descriptors that nobody counts one by one: standard streams, workers' pipes, netlink, files that are read and closed.
+// Descriptors that are not counted one by one: standard streams, workers' pipes, netlink, files that are read and closed.
 const otherDescriptors = 96
 
 // descriptors is how the open files that the process may have (RLIMIT_NOFILE, whose soft limit Go raises to the hard one)
-// are shared out: to clients, and to files of devices that stay open. What remains is for everything else.
+// are divided: some are for clients, some for files of devices that stay open, and the rest for everything else.
 type descriptors struct{ limit, clients, files int }
 
-// shareDescriptors shares out a limit. A few clients are served and no file stays open where it is tiny.
+// shareDescriptors divides a limit. If it is very small, a few clients are served and no file stays open.
 func shareDescriptors(limit int) descriptors {
 	d := descriptors{limit: limit, clients: min(maxConnections, max(8, limit/4))}
 	d.files = max(1, limit-d.clients-otherDescriptors)
 	return d
 }
 
-// ownDescriptors shares out those of this process.
+// ownDescriptors divides the limit of this process.
 func ownDescriptors() descriptors {
 	const plenty = 1 << 20
 	var l syscall.Rlimit
@@ -31,7 +31,7 @@ func ownDescriptors() descriptors {
 	return shareDescriptors(int(l.Cur))
 }
 
-// shortage says in words that files of devices are opened anew for each read; empty: they are not.
+// shortage is the message that files of devices are opened anew for each read; empty: they are not.
 func (d descriptors) shortage(uncached uint64) string {
 	if uncached == 0 {
 		return ""

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exporter is the process: it observes one node, serves it to Prometheus and to people over HTTP, and takes over a
-// configuration that changed. It holds no knowledge of the fabric itself.
+// Package exporter is the process: it observes one node, serves it to Prometheus and to people over HTTP, and reloads its
+// configuration. It contains no logic about the fabric itself.
 //
 // An Exporter serves once. Any number of them may serve at once in one process: there are no globals, no default mux and no
 // default registry. Inside, one goroutine per listener serves, one makes the first observation, one reloads on SIGHUP, and
-// one notifies systemd; the observer is what they share.
+// one notifies systemd; they share the observer.
 //
 // A configuration that is wrong ends in exit code command.Usage, all other failures to start in command.Failure. Once it serves,
 // nothing but its context or a listener that fails ends it.
@@ -50,7 +50,7 @@ type Exporter struct {
 	Intervals   Intervals
 	ConfigCheck ConfigCheck
 
-	// OnListen is called once with the bound addresses, before the first request is served; nil: nobody is told.
+	// OnListen is called once with the bound addresses, before the first request is served; nil: it is not called.
 	OnListen func([]net.Addr)
 	// Probing is how NCCL is run; nil: it is not.
 	Probing *probes.Platform
@@ -114,15 +114,15 @@ type Node struct {
 	Sysfs, Procfs, Rootfs string
 	Netlink               string                 // folder of recorded answers; empty: this kernel's, if Sysfs is
 	Ethernet              observer.Ethernet      // nil: those in Netlink, or this kernel's
-	GPUs                  observer.GPUs          // nil: nobody asks a GPU driver
+	GPUs                  observer.GPUs          // nil: no GPU driver is queried
 	Ranks                 observer.Ranks         // nil: processes that hold GPUs are not read
-	Maintenance           func() (string, error) // why GPUs are not to be touched; nil: they are not this host's
+	Maintenance           func() (string, error) // why GPUs must not be accessed; nil: they are not GPUs of this host
 	StopGPUs              func()                 // ends a read of GPUs that hangs, before the observer is closed; nil: none does
 	Config                func() (config.Config, error)
-	Title                 string // how the node is called on the landing page
+	Title                 string // the name of the node on the landing page
 	Note                  string // a sentence about it, for simulated nodes
 	Simulated             bool
-	// RAS is how a simulated node is asked about its jobs; nil: it is this host, whose processes are asked.
+	// RAS answers queries about the jobs of a simulated node; nil: the node is this host, whose processes are queried.
 	RAS *inquiry.Options
 	// Prober returns what makes up the probes of a simulated node; nil: they are those of this host, if any.
 	Prober func(context.Context, site.Observer) Prober
@@ -130,7 +130,7 @@ type Node struct {
 
 // Prober is what a node is probed with.
 type Prober interface {
-	Apply(*probes.Config) error // begins with it, or goes on so
+	Apply(*probes.Config) error // starts with the configuration, or continues with it
 	Status() probes.Status      // not Enabled while nothing is configured
 	Close()
 }
@@ -180,8 +180,8 @@ func (e *Exporter) serve(ctx context.Context, c *command.Call) int {
 	return e.Serve(ctx, c, n, log)
 }
 
-// Serve observes and serves one node until ctx ends, and returns the exit code. It returns within two seconds of the end of
-// ctx, whatever hangs.
+// Serve observes and serves one node until ctx ends, and returns the exit code. It returns within two seconds after ctx
+// ends, whatever hangs.
 func (e *Exporter) Serve(ctx context.Context, c *command.Call, n Node, log *slog.Logger) int {
 	log.Info("starting", "program", command.Name, "version", version.Version, "revision", version.GetRevision(), "go", version.GoVersion)
 	served := make(chan error, 1)
@@ -207,7 +207,8 @@ func (e *Exporter) Serve(ctx context.Context, c *command.Call, n Node, log *slog
 	return command.OK
 }
 
-// leaving is how long the process takes to end at most, whatever hangs. The kernel ends its workers with it.
+// leaving is the longest time that the process takes to end, whatever hangs. The kernel ends its workers together with
+// it.
 const leaving = 1800 * time.Millisecond
 
 func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) error {
@@ -279,7 +280,7 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	return serveListeners(ctx, listeners, h, e.Web.ConfigFile, log, dog.serverLog(log.Handler()))
 }
 
-// observeFirst makes the first observation, says what was found and lets the process be ready.
+// observeFirst makes the first observation, logs what was found and marks the process as ready.
 func (h *handler) observeFirst(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, site.FirstObservation)
 	defer cancel()
@@ -330,7 +331,7 @@ func noGPUDriver(n *fabric.Node) (text string, missing bool) {
 	return "no GPU driver is loaded (" + d.Loaded.Source + "); serving no facts of GPUs", d.Released == "" && !d.Loaded.Or(true)
 }
 
-// noDevice tells that the kernel conclusively shows no RDMA device, in words.
+// noDevice returns the message that the kernel certainly shows no RDMA device.
 func noDevice(n *fabric.Node, of Node) (text string, none bool) {
 	if n.ClassPresent.State != fabric.OK || len(n.HCAs) > 0 {
 		return "", false

@@ -15,10 +15,10 @@ import (
 	"gpufabric_exporter/internal/observer"
 )
 
-// Where it is listened unless told otherwise.
+// The default addresses to listen on.
 const (
 	defaultAddress = ":10791"
-	// DemoAddress is where made-up data is served.
+	// DemoAddress is the default for simulated nodes.
 	DemoAddress = "127.0.0.1:10791"
 )
 
@@ -72,7 +72,7 @@ func (w *Web) Define(f *command.Flags) {
 	})
 }
 
-// reserved tells that a path is not free for metrics.
+// reserved reports whether a path is in use and cannot be the path of metrics.
 func reserved(p string) bool {
 	return p == "/-" || p == "/debug" || p == ProbesPath || p == ProbesPath+".json" || p == JobsPath || p == StatusPath || strings.HasPrefix(p, "/-/") || strings.HasPrefix(p, "/debug/")
 }

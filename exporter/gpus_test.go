@@ -56,7 +56,7 @@ func (f *fakeGPUs) Close() error {
 	return nil
 }
 
-// TestServeGPUWorker runs the process shell around a worker: who gets one, and what signals do.
+// TestServeGPUWorker runs the exporter with and without a worker, and sends it signals.
 func TestServeGPUWorker(t *testing.T) {
 	tree := t.TempDir()
 	for _, d := range []string{"sys", "proc"} {

@@ -55,8 +55,8 @@ func TestBodiesThatNeverComeSilenceNothing(t *testing.T) {
 	}
 }
 
-// A request of which not everything comes loses its connection in fake time, one without a body keeps it as long as its
-// answer takes.
+// The connection of a request that stays incomplete is closed, in fake time. A request without a body keeps its
+// connection as long as its answer takes.
 func TestReadTimeout(t *testing.T) {
 	for name, test := range map[string]struct {
 		sent string
@@ -101,7 +101,7 @@ func TestReadTimeout(t *testing.T) {
 	}
 }
 
-// A client that does not read its answer loses its connection in fake time.
+// The connection of a client that does not read its answer is closed, in fake time.
 func TestWriteTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -177,8 +177,8 @@ type peer struct {
 func (p *peer) RemoteAddr() net.Addr { return p.from }
 func (p *peer) Close() error         { p.closed = true; return nil }
 
-// All places are taken by clients that send the first byte of a request and no more: from the address of the scraper, or
-// each from an address of its own, which every user of this host has in 127.0.0.0/8.
+// Clients that send only the first byte of a request use all connections: from the address of the scraper, or each from
+// its own in 127.0.0.0/8.
 func TestHalfRequestsSilenceNothing(t *testing.T) {
 	for name, from := range map[string]func(i int) net.IP{
 		"one address":      func(int) net.IP { return net.IPv4(127, 0, 0, 1) },
@@ -249,8 +249,8 @@ func TestTooManyConnections(t *testing.T) {
 	})
 }
 
-// Clients that do not read their answers are being answered for a long time: who comes next is not the one to go, from
-// wherever they come. Addresses of the loopback network are one client, because every user of the host has all of them.
+// Clients that do not read their answers: a new connection is not the one that is closed. Addresses of the loopback
+// network are one client, because every user of the host has all of them.
 func TestUnreadAnswersHoldNoConnection(t *testing.T) {
 	for name, from := range map[string]func(i int) net.IP{
 		"one address":     func(int) net.IP { return net.IPv4(10, 0, 0, 1) },
@@ -281,7 +281,7 @@ func TestUnreadAnswersHoldNoConnection(t *testing.T) {
 	}
 }
 
-// The configuration lies where nothing answers.
+// The configuration is on a file system that does not answer.
 func TestReloadOfAFileThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
@@ -327,7 +327,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 	})
 }
 
-// A flood of reloads takes neither the processor nor the log, and SIGHUP still works.
+// Very many requests for reloads use neither much CPU time nor much of the log, and SIGHUP still works.
 func TestReloadFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0

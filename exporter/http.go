@@ -120,9 +120,9 @@ func (h *handler) readiness(w http.ResponseWriter, _ *http.Request) {
 // slowClient is how long a client may take to read an answer before it loses its place.
 const slowClient = time.Minute
 
-// limiter returns a wrapper; all that it wraps share n places. 0 means no limit. A place is for making an answer: it is
-// free again with the first write, so that clients which do not read theirs keep nobody from getting one. What is wrapped
-// writes an answer when it has the whole of it.
+// limiter returns a wrapper; all that it wraps share n places. 0 means no limit. A place is held while an answer is made:
+// it is free again at the first write, so that clients which do not read their answers do not keep others from getting
+// one. The wrapped handlers write an answer when it is complete.
 func limiter(n int) func(http.Handler) http.Handler {
 	if n == 0 {
 		return func(h http.Handler) http.Handler { return h }
@@ -169,12 +169,12 @@ func bodiless(next http.Handler) http.Handler {
 	})
 }
 
-// writeBy gives the client until shortly after the deadline of its scrape to read the answer.
+// writeBy sets the time until which the client may read the answer: shortly after the deadline of its scrape.
 func writeBy(w http.ResponseWriter, deadline time.Time) {
 	_ = http.NewResponseController(w).SetWriteDeadline(deadline.Add(slowClient)) // recorders in tests have none
 }
 
-// shown gives a page so long to be made, and its reader until shortly after to read it.
+// shown limits the time in which a page is made; the client may read it until shortly after.
 func shown(next http.Handler, within time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		deadline := time.Now().Add(within)

@@ -48,7 +48,7 @@ func TestDisableExporterMetrics(t *testing.T) {
 	_, body, _ := p.Get("/metrics")
 	lacks(t, body, "\ngo_", "\nprocess_", "\npromhttp_")
 	contains(t, body, "\ngpufabric_exporter_build_info{", "gpufabric_hca_port_state", "gpufabric_exporter_config_last_reload_successful 1")
-	for range 2 { // the names that one scraper asks for are not those of the next
+	for range 2 { // the names in one request do not apply to the next
 		_, body, _ = p.Get("/metrics?name[]=gpufabric_hca_port_state")
 		lacks(t, body, "build_info")
 	}

@@ -55,7 +55,7 @@ func TestLandingFinding(t *testing.T) {
 		down, at = isDown, at.Add(later)
 	}
 	p := start(t, &fakeObserver{node: node})
-	p.Ready() // it has looked once
+	p.Ready() // it has observed the node once
 	become(true, 2*time.Hour)
 	_, page, _ := p.Get("/")
 	contains(t, page, `<span class="badge bad">critical</span>`, `<code>port_active</code> at least since 2026-11-22 16:00:00 UTC; this exporter has not run for longer`,
@@ -63,7 +63,7 @@ func TestLandingFinding(t *testing.T) {
 	lacks(t, page, "Dashboard", "&lt;interface&gt;")
 
 	become(false, time.Minute)
-	p.Get("/metrics") // scrapes look too
+	p.Get("/metrics") // scrapes observe, too
 	become(true, time.Minute)
 	p.Get("/metrics")
 	become(true, time.Hour)

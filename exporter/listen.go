@@ -29,7 +29,7 @@ const (
 	maxStreams     = 4               // of HTTP/2 on a connection: each may have an answer that its client does not read
 	idleTimeout    = 5 * time.Minute
 	maxHeaderBytes = 64 << 10
-	shutdownGrace  = time.Second // for requests in flight when the process is told to stop
+	shutdownGrace  = time.Second // for requests in flight when the process is to stop
 )
 
 // listen opens all addresses, or takes the sockets that systemd passed on.
@@ -63,7 +63,7 @@ func listen(addresses []string, fromSystemd bool) ([]net.Listener, error) {
 	return ls, nil
 }
 
-// listenError says what to do where an address cannot be had.
+// listenError says what to do if an address cannot be used.
 func listenError(address string, err error) error {
 	_, port, _ := net.SplitHostPort(address)
 	errno, ok := errors.AsType[syscall.Errno](err)

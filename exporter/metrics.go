@@ -23,8 +23,8 @@ import (
 	"gpufabric_exporter/internal/exposition"
 )
 
-// newRegistry returns the metrics about the exporter itself. Those of the process come from /proc of this
-// host, where a simulated node must not look.
+// newRegistry returns the metrics about the exporter itself. Those of the process are from /proc of this host, which a
+// simulated node must not read.
 func newRegistry(process bool) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(versioncollector.NewCollector(command.Name), collectors.NewGoCollector())
@@ -34,8 +34,8 @@ func newRegistry(process bool) *prometheus.Registry {
 	return r
 }
 
-// buildInfo returns the family that says which version this is. It stays where metrics about the exporter are left out,
-// as in node_exporter: a fleet is updated by it.
+// buildInfo returns the family that says which version this is. It is served even if metrics about the exporter are
+// disabled, as in node_exporter: updates of a fleet are followed with it.
 func buildInfo() []*dto.MetricFamily {
 	r := prometheus.NewRegistry()
 	r.MustRegister(versioncollector.NewCollector(command.Name))
@@ -46,7 +46,7 @@ func buildInfo() []*dto.MetricFamily {
 	return families
 }
 
-// newFailures counts what could not be answered, under the name that it has in all exporters.
+// newFailures counts errors in answers to scrapes, under the name that other exporters use, too.
 func newFailures() *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "promhttp_metric_handler_errors_total",
@@ -71,7 +71,7 @@ func (h *handler) failed(cause string, err error) {
 	h.log.Warn("an answer lacks metrics", "cause", cause, "err", err)
 }
 
-// metrics observes the node within the scraper's patience and answers in the format it prefers.
+// metrics observes the node within the timeout of the scraper and answers in the format that the scraper prefers.
 func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	set, err := selectCollectors(h.set, query)
@@ -89,7 +89,7 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	defer h.answers.put(a)
 	families := set.GatherAgain(&a.gathered, node, h.config.state())
 	h.failed(causeGathering, a.gathered.Err())
-	own := h.build // no name of the catalogue is among them
+	own := h.build // none of them has a name of the catalogue
 	if !h.exporter.Web.DisableExporterMetrics {
 		own, err = h.own.Gather()
 		h.failed(causeGathering, err)
@@ -126,8 +126,8 @@ const (
 	mostScrapeTimeout    = time.Hour
 )
 
-// scrapeTimeout returns how long the scraper will wait, less the offset. A header that makes no sense is no
-// header: whoever sends it still gets metrics.
+// scrapeTimeout returns how long the scraper will wait, less the offset. An invalid header is ignored: its sender still
+// gets metrics.
 func scrapeTimeout(h http.Header, offset time.Duration) time.Duration {
 	s, err := strconv.ParseFloat(h.Get("X-Prometheus-Scrape-Timeout-Seconds"), 64)
 	if err != nil || !(s > 0 && s <= mostScrapeTimeout.Seconds()) {

@@ -21,7 +21,7 @@ const JobsPath = "/jobs.json"
 // StatusPath is where the page of the node is as JSON.
 const StatusPath = "/status.json"
 
-// pageTimeout bounds how long a human waits for a device that hangs.
+// pageTimeout limits how long a page waits for a device that hangs.
 const pageTimeout = 3 * time.Second
 
 // probePages are the page of probes, and the same as JSON.
@@ -32,7 +32,7 @@ func (h *handler) probePages() *page.Probes {
 	})
 }
 
-// observe observes the node for the pages, with all that the collectors want.
+// observe observes the node for the pages, with everything that the enabled collectors read.
 func (h *handler) observe(ctx context.Context) *fabric.Node {
 	return h.observer.Observe(ctx, h.set.Want())
 }

@@ -15,10 +15,10 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// prober runs the probes that the configuration asks for, and others when it changes.
+// prober runs the probes of the configuration, and others when it changes.
 type prober struct {
 	ctx  context.Context
-	host probes.Host // Config and Gate come with each configuration
+	host probes.Host // Config and Gate are set with each configuration
 	log  *slog.Logger
 
 	change sync.Mutex // held while one Prober ends and another begins
@@ -45,7 +45,7 @@ func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *sl
 	}
 }
 
-// Apply brings what runs in line with the configuration. What does not change runs on.
+// Apply starts and stops probes as the configuration says. Without a change they continue to run.
 func (p *prober) Apply(c *probes.Config) error {
 	if p == nil {
 		if c != nil {

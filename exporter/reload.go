@@ -32,13 +32,13 @@ type reloader struct {
 
 	clients  *rate.Limiter                // of reloads over HTTP, each of which reads files and writes a line to the log
 	changing sync.Mutex                   // held from reading the file until what it says is in force
-	reading  errand.Errand[config.Config] // the file may be where nothing answers
+	reading  errand.Errand[config.Config] // the file may be on a file system that hangs
 
 	mu     sync.Mutex
 	status page.ConfigStatus
 }
 
-// newReloader takes over from a start with the given configuration.
+// newReloader begins with the configuration that was read at the start.
 func newReloader(n Node, initial config.Config, ob site.Observer, p Prober, w *inquiry.Watch, log *slog.Logger) *reloader {
 	return &reloader{node: n, observer: ob, prober: p, watch: w, log: log, clients: rate.NewLimiter(1, reloadBurst), status: page.ConfigStatus{Config: initial, Loaded: time.Now()}}
 }
@@ -48,11 +48,12 @@ const reloadBurst = 10
 
 var errTooMany = errors.New("too many reloads, try again in a second")
 
-// patience is how long a file of the site's may take to be read.
+// patience is how long reading a file of the site may take.
 const patience = 5 * time.Second
 
-// reload reads the configuration again. On an error the old one stays in force. It is not begun while another is under way
-// (errand.ErrBusy), and ends within seconds whatever the file system does. A client may ask for only so many (errTooMany).
+// reload reads the configuration again. On an error the old one stays in force. It fails at once while another reload is
+// running (errand.ErrBusy), and ends within seconds whatever the file system does. The rate at which clients may request
+// it is limited (errTooMany).
 func (r *reloader) reload(ctx context.Context, client bool) error {
 	if !r.changing.TryLock() {
 		return errand.ErrBusy
@@ -65,7 +66,7 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 		return r.node.Config()
 	})
 	if errors.Is(err, errTooMany) || client && errors.Is(err, errand.ErrBusy) {
-		return err // nothing was tried, and nothing is logged: clients may ask without end
+		return err // nothing was tried, and nothing is logged: clients may send any number of requests
 	}
 	if was := r.current().Config.File; err == nil && c.File == "" && was != "" {
 		err = vanished(was)
@@ -103,7 +104,7 @@ func (r *reloader) current() page.ConfigStatus {
 }
 
 // vanished is the error of a reload that finds the default file gone. What was in force stays: a deployment that removes the
-// file before it writes the next one must not turn every expectation off.
+// file before it writes the next one must not disable every expectation.
 func vanished(file string) error {
 	return &config.Error{Err: fmt.Errorf("%s no longer exists: restart the exporter to serve without a configuration", file)}
 }

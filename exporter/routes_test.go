@@ -47,7 +47,7 @@ func (r route) request() (method, path string) {
 	return method, strings.TrimSuffix(path, "{$}")
 }
 
-// TestEveryPathIsProtected asks for each path that is answered: by plain HTTP where TLS is on, without the certificate of a
+// TestEveryPathIsProtected requests each path that is answered: by plain HTTP where TLS is on, without the certificate of a
 // client, without a password, and with both.
 func TestEveryPathIsProtected(t *testing.T) {
 	hash, err := bcrypt.GenerateFromPassword([]byte("opensesame"), bcrypt.MinCost)
@@ -126,7 +126,7 @@ func TestEveryPathIsLimited(t *testing.T) {
 	<-done
 }
 
-// TestNoSecretIsShown: what opens the door is on no page and in no line of the log, nor is the environment of this process.
+// TestNoSecretIsShown: no page and no line of the log has a secret or the environment of this process.
 func TestNoSecretIsShown(t *testing.T) {
 	const password, environment = "opensesame", "hf_plantedplantedplanted"
 	t.Setenv("HF_TOKEN", environment)

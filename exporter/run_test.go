@@ -70,13 +70,13 @@ func startWith(t *testing.T, o options, args ...string) *process {
 // fakeObserver answers with a node, possibly late.
 type fakeObserver struct {
 	node func() *fabric.Node
-	hold chan struct{} // nil: answers at once; else when it is closed, whatever the context says
+	hold chan struct{} // nil: observe returns at once; else when it is closed, even if the context has ended
 
 	mu     sync.Mutex
 	policy *fabric.Policy
 	nccl   observer.NCCLFiles
 	closed bool
-	asked  chan context.Context // gets the context of each question, if anybody listens
+	asked  chan context.Context // gets the context of each observation, if the test receives from it
 }
 
 func (f *fakeObserver) Observe(ctx context.Context, _ fabric.Want) *fabric.Node {
@@ -177,7 +177,7 @@ func TestNoDevice(t *testing.T) {
 	contains(t, page, "No RDMA device found under /host/sys/class/infiniband; serving node facts only")
 }
 
-// What is missing of the GPU driver is said once, with what to do.
+// What is missing of the GPU driver is logged once, with what to do.
 func TestNoGPUDriver(t *testing.T) {
 	for says, loaded := range map[string]fabric.Fact[bool]{
 		"no GPU driver is loaded (/proc/driver/nvidia/version); serving no facts of GPUs":                                                fabric.Known(false, "/proc/driver/nvidia/version", time.Now()),
@@ -227,7 +227,7 @@ func TestReadiness(t *testing.T) {
 	p.Ready()
 }
 
-// TestStopWhileHanging stops while a read hangs that heeds nothing.
+// TestStopWhileHanging stops while a read hangs that ignores its context.
 func TestStopWhileHanging(t *testing.T) {
 	ob := &fakeObserver{node: healthy, hold: make(chan struct{}), asked: make(chan context.Context, 16)}
 	defer close(ob.hold)

@@ -21,11 +21,10 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// BenchmarkScrape is what a scrape costs on a simulated H100 node with eight compute ports, two of storage and a bond, and
-// eight GPUs with 18 NVLinks each, its drivers answering in this process (what the worker that asks for GPUs costs is
-// measured with it): the usual one, which reads fast facts and statistics anew, the one in a
-// minute that reads slow facts too, and the mean of a minute, four scrapes. cpu-us/scrape counts all threads, garbage
-// collection included.
+// BenchmarkScrape is what a scrape costs on a simulated H100 node with eight compute ports, two of storage and a bond,
+// and eight GPUs with 18 NVLinks each, its drivers answering in this process (the cost of the worker that queries GPUs is
+// measured with it): the usual one, which reads fast facts and statistics anew, the one in a minute that reads slow facts
+// too, and the mean of a minute, four scrapes. cpu-us/scrape counts all threads, garbage collection included.
 func BenchmarkScrape(b *testing.B) {
 	for _, c := range []struct{ name, collectors, devices string }{
 		{"default", "", ".*"},

@@ -86,7 +86,7 @@ func TestBasicAuth(t *testing.T) {
 	}
 }
 
-// A client of HTTP/2 has many requests on one connection, and reads no answer: each would be kept in memory.
+// An HTTP/2 client sends many requests on one connection and reads no answer: each answer would stay in memory.
 func TestStreamsAreFew(t *testing.T) {
 	a := commandtest.NewAuthority(t)
 	a.Issue("server", x509.ExtKeyUsageServerAuth)
@@ -106,7 +106,7 @@ func TestStreamsAreFew(t *testing.T) {
 		}
 	}
 	io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	frame(settings, 0, 0, "\x00\x04\x00\x00\x00\x00") // no octet of an answer is welcome
+	frame(settings, 0, 0, "\x00\x04\x00\x00\x00\x00") // the client accepts no byte of an answer
 	for i := range uint32(100) {
 		frame(headers, 0x5, 2*i+1, "\x82\x87\x04\x08/metrics\x01\x01a")
 	}

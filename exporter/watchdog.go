@@ -22,7 +22,7 @@ import (
 // third of that time it requests /-/healthy from each of its own ports. Every answer counts, a refusal as well, because it has
 // neither a password nor a client certificate. Without an answer in time systemd is not notified, and kills the process.
 //
-// A port that has never answered is not waited for: a packet filter may drop what comes from this host.
+// A port that has never answered is ignored: a packet filter may drop what comes from this host.
 type watchdog struct {
 	ports []*port
 	log   *slog.Logger
@@ -79,7 +79,7 @@ func (w *watchdog) run(ctx context.Context) {
 		w.watch(ctx, limit/3)
 	}
 	<-ctx.Done()
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping) // it sees the process end
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping) // systemd sees the end of the process anyway
 }
 
 // watch notifies systemd's watchdog after each interval in which all ports answered.
@@ -155,7 +155,7 @@ func (p *port) get(ctx context.Context, scheme string) error {
 	return err
 }
 
-// connected remembers where the watchdog connected from, long enough for what the servers log of it.
+// connected keeps the local addresses of the watchdog, until the servers have logged its connections.
 func (w *watchdog) connected(from string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -139,7 +139,7 @@ func TestWatchdogNoticesAStuckServer(t *testing.T) {
 		}
 	}
 	for len(said) > 0 {
-		<-said // from before
+		<-said // sent earlier
 	}
 	lines := strings.Count(log.String(), "\n")
 	select { // no handler can return
@@ -156,7 +156,7 @@ func TestWatchdogNoticesAStuckServer(t *testing.T) {
 	}
 }
 
-// Where what this host sends to its own port is dropped, as by a packet filter, the exporter is not killed for it.
+// If packets of this host to its own port are dropped, as by a packet filter, the exporter is not killed for that.
 func TestWatchdogTrustsAPortThatItNeverReached(t *testing.T) {
 	said := systemd(t, 150*time.Millisecond)
 	l, err := net.Listen("tcp", "127.0.0.1:0") // connects, and is never served
@@ -181,7 +181,7 @@ func TestWatchdogTrustsAPortThatItNeverReached(t *testing.T) {
 	}
 }
 
-// Without systemd nobody is notified, and nothing is asked of the own port.
+// Without systemd nothing is notified, and the watchdog does not request its own port.
 func TestWithoutSystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# image.sh TAG REVISION: builds the image of a release on the base images of packaging/images, or of the environment. It refuses
-# one that is not pinned by digest: a tag names another image tomorrow, and a release could not be built again.
+# image.sh TAG REVISION: builds the image of a release on the base images of packaging/images, or of the environment. It
+# refuses a base image that is not pinned by digest: a tag may name another image later, and the release could not be
+# built again.
 set -eu
 cd "$(dirname "$0")/.."
 pinned() { # NAME VALUE

@@ -35,7 +35,8 @@ func TestImageIsPinned(t *testing.T) {
 	}
 }
 
-// make pin writes the digests that a registry answers, keeps everything else, and can be repeated. Without all of them it writes nothing.
+// make pin writes the digests that a registry returns, keeps everything else, and can be repeated. If one of them is
+// missing, it writes nothing.
 func TestPin(t *testing.T) {
 	dir := t.TempDir()
 	file, skopeo := filepath.Join(dir, "images"), filepath.Join(dir, "skopeo")

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# pin.sh [FILE]: asks the registries for the digests of the base images in a file, packaging/images, and writes them into it. A digest is that
-# of the index, which has all architectures. Nothing is written unless all are known.
+# pin.sh [FILE]: gets the digests of the base images in a file (default: packaging/images) from their registries, and
+# writes them into it. A digest is that of the index, which has all architectures. Nothing is written unless all are
+# known.
 set -eu
 file=${1:-$(dirname "$0")/images}
 lines=$(grep -E '^[A-Z_]+=' "$file")

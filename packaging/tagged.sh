@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # tagged.sh VERSION: ends with 0 where the tree is the commit that the tag vVERSION names, without changes, and CHANGELOG.md has a
-# dated section for it. Otherwise it says what is missing: what is released under a version must be that version for everyone.
+# dated section for it. Otherwise it says what is missing: all builds of a version must be from the same commit.
 set -eu
 version=$1
 fail() {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A release is built of the tagged commit only: without changes, and with its section in the changelog.
+// A release is built only from the tagged commit, without changes, and only if it has a section in the changelog.
 func TestTagged(t *testing.T) {
 	script, err := filepath.Abs("tagged.sh")
 	if err != nil {

@@ -37,7 +37,7 @@ var (
 	makeTarget   = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
 )
 
-// workflows reads them all, with what is true of each.
+// workflows reads all of them, and checks what must hold for each.
 func workflows(t *testing.T) map[string]workflow {
 	t.Helper()
 	files, err := filepath.Glob("../.github/workflows/*")
@@ -64,7 +64,7 @@ func workflows(t *testing.T) map[string]workflow {
 	return all
 }
 
-// Workflows run what the Makefile has, with code that is pinned, and with no more rights than they need.
+// Workflows run targets of the Makefile, with actions that are pinned, and with only the rights that they need.
 func TestWorkflows(t *testing.T) {
 	targets := map[string]bool{}
 	for _, f := range []string{"../Makefile", "packaging.mk"} {

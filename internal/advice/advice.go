@@ -168,7 +168,7 @@ func (k *adviser) set(s Setting, equal func(value string) bool) {
 	k.Settings = append(k.Settings, s)
 }
 
-// isSet tells that the advice has the variable.
+// isSet reports whether the advice has the variable.
 func (k *adviser) isSet(name string) bool {
 	return slices.ContainsFunc(k.Settings, func(s Setting) bool { return s.Name == name })
 }
@@ -185,8 +185,8 @@ func sourceOf(name string) string {
 	return v.Source + " of NCCL " + ncclconf.NewestNCCL
 }
 
-// plain tells that a name can be written in NCCL's lists and in every format: it has none of the characters that separate
-// or begin an item (":", ",", "^", "="), no blank and nothing that a shell expands.
+// plain reports whether a name can be written in NCCL's lists and in every format: it has none of the characters that
+// separate or begin an item (":", ",", "^", "="), no blank and nothing that a shell expands.
 func plain(name string) bool {
 	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-@"
 	return name != "" && strings.Trim(name, allowed) == ""

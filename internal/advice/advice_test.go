@@ -47,7 +47,7 @@ func suggestions(a Advice) []lint.Suggestion {
 func TestAdviceIsClean(t *testing.T) {
 	seen := map[string]bool{}
 	for i, scenario := range simulator.Scenarios() {
-		if testing.Short() && i%4 > 0 { // the race detector takes its time
+		if testing.Short() && i%4 > 0 { // the race detector is slow
 			continue
 		}
 		node := simulatortest.Watch(t, scenario, 0)[0]
@@ -197,7 +197,7 @@ func TestMissingRDMA(t *testing.T) {
 	}
 }
 
-// Where no GPU is, nothing is set, kept or removed.
+// On a node without GPUs, nothing is set, kept or removed.
 func TestNoGPU(t *testing.T) {
 	a := For(observed(t, "healthy-cpu-node"), Workload{NCCL: lint.Newest()})
 	whole(t, a)
@@ -242,7 +242,7 @@ func failing(node *fabric.Node) []string {
 	return ids
 }
 
-// Of a node of which nothing could be read, nothing is guessed.
+// If nothing of a node could be read, the advice does not guess.
 func TestNothingIsGuessed(t *testing.T) {
 	empty := &fabric.Node{Policy: new(fabric.Policy)}
 	a := For(empty, Workload{})
@@ -311,7 +311,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// What is stated has to make sense.
+// Invalid statements are refused.
 func TestWorkload(t *testing.T) {
 	good := Workload{Nodes: 4, GPUsPerNode: 8, MessageBytes: 1, IterationBytes: 1, Iteration: 1, Measured: []Measured{{Ranks: 2, Bytes: 1, Seconds: 1, BusBW: 1}}}
 	if err := good.Validate(); err != nil {

@@ -14,8 +14,8 @@ import (
 
 const (
 	classVariable = "NCCL_IB_TC"
-	// usualDSCP is what guides of NIC and switch vendors give RoCE data. It is taken only where the interfaces of the node
-	// have it in their lossless priority.
+	// usualDSCP is the value for RoCE data in guides of NIC and switch vendors. It is used only where the interfaces of
+	// the node have it in their lossless priority.
 	usualDSCP = 26
 	// ecnCapable are the lower two bits of the traffic class (RFC 3168): switches may mark such packets.
 	ecnCapable = 2

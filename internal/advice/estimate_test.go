@@ -12,7 +12,7 @@ import (
 	"gpufabric_exporter/internal/lint"
 )
 
-// Times by hand, from the formulas of docs/ADVICE.md.
+// Times that were calculated by hand from the formulas of docs/ADVICE.md.
 func TestModel(t *testing.T) {
 	const gib = 1 << 30
 	for _, c := range []struct {
@@ -46,7 +46,7 @@ func TestRack(t *testing.T) {
 	}
 }
 
-// Estimates take the links of the node, and measurements stand beside them.
+// Estimates take the links of the node, and measurements are shown beside them.
 func TestEstimates(t *testing.T) {
 	find := func(a Advice, link Link, basis string, bytes int64) *Estimate {
 		for i := range a.Estimates {

@@ -19,7 +19,7 @@ const (
 	choosesGID = "2.21"
 )
 
-// gids says which addresses RoCE uses. From 2.21 on NCCL finds the RoCE v2 address of a family by itself; the family it has to be told.
+// gids says which addresses RoCE uses. From 2.21 on NCCL finds the RoCE v2 address of a family by itself, but the family must be set.
 func (k *adviser) gids() {
 	ports := roce(k.base)
 	if k.contradicted() || len(ports) == 0 {

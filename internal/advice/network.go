@@ -117,7 +117,7 @@ func (k *adviser) setDevices(compute, others []string) {
 	}, same)
 }
 
-// sameDevices tells that two values take the same ports of this node.
+// sameDevices reports whether two values select the same ports of this node.
 func (k *adviser) sameDevices(a, b string) bool {
 	want, have := fabric.ParseNameFilter(a), fabric.ParseNameFilter(b)
 	for i := range k.node.HCAs {
@@ -138,7 +138,7 @@ func isAre(n int) string {
 	return "are"
 }
 
-// takes tells that NCCL's RDMA transport takes the port, or may, where its state is not known.
+// takes reports whether NCCL's RDMA transport uses the port, or may use it if its state is not known.
 func takes(h *fabric.HCA, p *fabric.Port) bool {
 	link := p.LinkLayer.Or(fabric.LinkInfiniBand)
 	return !h.Traits().NoVerbs && (link == fabric.LinkInfiniBand || link == fabric.LinkEthernet) && p.State.Or(fabric.PortActive) == fabric.PortActive

@@ -11,8 +11,8 @@ import (
 	"gpufabric_exporter/internal/lint"
 )
 
-// present judges the NCCL configuration of the host: what lint finds fault with, and what NCCL does by itself, is to be removed.
-// The rest of the advice is for the node without it.
+// present judges the NCCL configuration of the host: lines that lint objects to, and those that set what NCCL does by
+// itself, are to be removed. The rest of the advice is for the node without it.
 func (k *adviser) present() {
 	result := lint.Judge(lint.HostInputs(k.node), k.version, k.node)
 	removed := map[string]bool{}

@@ -16,7 +16,7 @@ type Share struct {
 	Text    string  `json:"text"`  // what follows from it, in words
 }
 
-// Below littleShare the network is not what limits a job; from largeShare on it is what to look at first.
+// Below littleShare the network is not what limits a job; from largeShare on it is the first thing to check.
 const (
 	littleShare = 0.1
 	largeShare  = 0.4

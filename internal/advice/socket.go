@@ -18,7 +18,7 @@ var passedOver = []string{"docker", "lo", "virbr"}
 // inside are beginnings of names of interfaces that container networks make, and that reach no other node by themselves.
 var inside = []string{"br-", "cali", "cilium", "cni", "dummy", "flannel", "kube", "lxc", "nodelocaldns", "tun", "veth", "vxlan", "weave"}
 
-// sockets names the interface of the bootstrap where NCCL would take whichever comes first.
+// sockets names the interface of the bootstrap where NCCL would use the first of several.
 func (k *adviser) sockets() {
 	const ask = "name the interface by which the nodes reach each other, as `ip route get <other node>` shows it"
 	if v, set := k.base.NCCL.Lookup(socketVariable); set && v.Value != "" {
@@ -62,14 +62,14 @@ func (k *adviser) sockets() {
 	}
 }
 
-// isUp tells that an interface is up; the kernel does not say it of tunnels, which are not counted.
+// isUp reports whether an interface is up; tunnels do not count, because the kernel does not report their state.
 func isUp(i fabric.Interface) bool { return i.OperState.Or("") == "up" }
 
 func begins(name string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// freeForSockets tells that an interface is no member of a bond and carries no RDMA port but one for management.
+// freeForSockets reports whether an interface is no member of a bond and carries no RDMA port except one for management.
 func (k *adviser) freeForSockets(name string) bool {
 	d := k.node.NetDev(name)
 	if d == nil {

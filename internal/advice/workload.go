@@ -44,7 +44,7 @@ type Workload struct {
 	Iteration      time.Duration `json:"iteration_nanoseconds"`
 	// NCCL is the release that the job uses; the zero value: that of the library found on the node, else the newest that is known.
 	NCCL lint.Version `json:"-"`
-	// Measured are results of probes of this node, to stand beside the estimates.
+	// Measured are results of probes of this node, to be shown beside the estimates.
 	Measured []Measured `json:"-"`
 }
 
@@ -57,7 +57,7 @@ const (
 	MaxMeasured    = 4096
 )
 
-// Validate says what of a workload makes no sense.
+// Validate says which values of a workload are invalid.
 func (w Workload) Validate() error {
 	switch {
 	case w.Nodes < 0 || w.Nodes > MaxNodes:
@@ -127,7 +127,7 @@ func (k *adviser) fabric() {
 	}
 }
 
-// contradicted tells that the stated fabric is not that of the node.
+// contradicted reports whether the stated fabric is not that of the node.
 func (k *adviser) contradicted() bool {
 	found, _ := fabricOf(k.node)
 	return found != Auto && found != k.Workload.Fabric

@@ -19,7 +19,7 @@ type Document struct {
 	Sections []Section
 }
 
-// Section is a heading of level 2, or 3 below one, and what stands under it.
+// Section is a heading of level 2, or of level 3 in another section, and its contents.
 type Section struct {
 	Title  string
 	Sub    bool // level 3

@@ -76,7 +76,7 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// hostile are names that would break out of a table, a line, a code span or a tag.
+// hostile are names that would end a table, a line, a code span or a tag, if they were not escaped.
 var hostile = []string{
 	"a|b", "`x`", "``|``", "\\|", "a\\|b", "a\nb\n# c", "<script>alert(1)</script>", "](javascript:alert(1))", "**b**", "![x](https://e/x.png)", "| --- |", "\u202ertl", "&lt;", "- x", "\x1b[31mred",
 	"1. x", "", "   ", strings.Repeat("A", 1<<16), "a\rb", "\u2028|", "</td></table>", "https://evil.example/", "\"'", "$(id)", "@all #1 ~~s~~", "\xff|\xfe", "``` ` |",
@@ -132,7 +132,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// codeOnly tells that a text is in spans of code alone, where it is no mark.
+// codeOnly reports whether a text occurs only in code spans, where it is no mark.
 func codeOnly(md, s string) bool {
 	for l := range strings.Lines(md) {
 		out := ""

@@ -26,7 +26,7 @@ const (
 	boldWidth = 8.4 // of names
 )
 
-// Mark is the sign of a status, for those who do not see its colour.
+// Mark is the sign of a status, for readers who do not see its colour.
 func Mark(p *status.Part) string {
 	switch p.Status {
 	case status.StatusOK:
@@ -75,7 +75,7 @@ type canvas struct {
 	height float64
 }
 
-// svg returns what was drawn, with a name for those who cannot see it.
+// svg returns the drawing, with a name for screen readers.
 func (c *canvas) svg(name string) template.HTML {
 	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %d %.0f" role="group" aria-label="%s">`, width, c.height, html.EscapeString(name)) + //nolint:gosec // all texts are escaped
 		c.String() + "</svg>")
@@ -103,7 +103,7 @@ func (c *canvas) elbow(class string, x1, y1, x, x2, y2 float64) {
 	fmt.Fprintf(c, `<path class="%s" d="M%.0f %.0fH%.0fV%.0fH%.0f"/>`, class, x1, y1, x, y2, x2)
 }
 
-// box draws a part as a link: its name, lines of text and its mark. Words are for those who do not see it.
+// box draws a part as a link: its name, lines of text and its mark. Words are for screen readers.
 func (c *canvas) box(p *status.Part, class, mark string, x, y, w, h float64, words string, lines ...string) {
 	seen := []string{fit(p.Name, int((w-34)/boldWidth))}
 	for _, line := range lines {
@@ -121,7 +121,7 @@ func (c *canvas) box(p *status.Part, class, mark string, x, y, w, h float64, wor
 	c.WriteString("</a>")
 }
 
-// fit cuts a text to so many characters. Those that may be wide count twice.
+// fit cuts a text to a number of characters. Those that may be wide count twice.
 func fit(s string, most int) string {
 	used := 0
 	for i, r := range s {

@@ -189,7 +189,7 @@ func TestLinesCrossNoText(t *testing.T) {
 	}
 }
 
-// The line from a GPU to its NIC is as bad as the NIC where that has no active port, and as its path else.
+// The line from a GPU to its NIC has the status of the NIC if that has no active port, else that of the path.
 func TestWay(t *testing.T) {
 	down, active := status.Fact[string]{State: "ok", Value: new("down")}, status.Fact[string]{State: "ok", Value: new("active")}
 	for name, c := range map[string]struct {
@@ -224,7 +224,7 @@ func TestWay(t *testing.T) {
 	}
 }
 
-// Each GPU and each device is drawn once, or is one of those that a box stands for.
+// Each GPU and each device is drawn once, alone or in a box of several.
 func TestNUMA(t *testing.T) {
 	for _, size := range []struct{ gpus, devices, drawn, most int }{
 		{8, 8, 8, 400}, {8, 10, 10, 500}, {4, 2, 2, 400}, {0, 3, 3, 400}, {8, 128, 8, 700}, {128, 128, 64, 1900}, {0, 0, 0, 40}, {16, 2, 2, 600},
@@ -254,7 +254,7 @@ func TestNUMA(t *testing.T) {
 	}
 }
 
-// A problem is drawn whatever else there is, with a mark and a word beside its colour; what is unknown is drawn as that.
+// A problem is always drawn, with a mark and a word beside its colour; what is unknown is drawn as unknown.
 func TestProblemsAreDrawn(t *testing.T) {
 	d := node(8, 128)
 	down := "down"
@@ -333,7 +333,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// Names cannot put elements into a drawing, nor leave their box.
+// Names add no elements to a drawing and do not extend beyond their box.
 func FuzzNames(f *testing.F) {
 	f.Add(`</text><script>alert(1)</script>`, `"onload="x`)
 	f.Add("שלום עולם", "機器機器機器機器機器機器機器")
@@ -368,7 +368,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// Those who do not see colours tell what is critical from a warning.
+// Critical parts and warnings differ by more than their colour.
 func TestMarks(t *testing.T) {
 	critical, warned := Mark(&status.Part{Status: status.StatusFailed, Severity: "critical"}), Mark(&status.Part{Status: status.StatusFailed, Severity: "warning"})
 	if critical != "✕" || warned != "!" {

@@ -306,7 +306,7 @@ func PortText(p *status.Port) string {
 		text = diagnose.Spaced(state)
 	case p.State.Reason == "moved":
 		text = "in a pod"
-	case p.State.Reason == driverConstant: // as with EFA, which only ever says active
+	case p.State.Reason == driverConstant: // as with EFA, whose ports are always active
 		text = "state not given"
 	case !known:
 	case rated:

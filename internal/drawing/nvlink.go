@@ -14,10 +14,10 @@ import (
 	"gpufabric_exporter/internal/status"
 )
 
-// maxCircle is up to how many GPUs links without a switch are drawn; more of them are a tangle.
+// maxCircle is the largest number of GPUs whose links without a switch are drawn; the lines between more are not legible.
 const maxCircle = 10
 
-// HasNVLink tells that there is something to draw.
+// HasNVLink reports whether there is something to draw.
 func HasNVLink(d *status.Document) bool { return d.NVLink.Kind != status.NVLinkNone }
 
 // NVLink draws how NVLinks join the GPUs.

@@ -96,7 +96,7 @@ func distance(p *status.Path) string {
 	return "no NIC"
 }
 
-// gpuDirect is whether GPUDirect RDMA works, where that is news.
+// gpuDirect marks a path where GPUDirect RDMA is not used or its status is unknown; empty elsewhere.
 func gpuDirect(p *status.Path) string {
 	switch p.Status {
 	case status.StatusOK:

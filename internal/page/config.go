@@ -66,7 +66,7 @@ func configViewOf(s ConfigStatus, devices fabric.Filter) configView {
 	return v
 }
 
-// pattern shows a pattern for whole names as the user wrote it.
+// pattern returns an anchored pattern as the user wrote it.
 func pattern(re *regexp.Regexp) string {
 	if re == nil {
 		return ""

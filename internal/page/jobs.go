@@ -126,7 +126,7 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 	return s
 }
 
-// whyNoJobs says why the collector job cannot look for jobs; empty: it is disabled, or the node is not to have any.
+// whyNoJobs says why the collector job cannot look for jobs; empty: it is disabled, or the node should have none.
 func whyNoJobs(n *fabric.Node, set *collector.Set) string {
 	health := set.Health(n)
 	i := slices.IndexFunc(health, func(h collector.Health) bool { return h.Name == "job" })
@@ -186,7 +186,7 @@ func (row *jobRow) add(notes []jobNote) {
 	}
 }
 
-// raise takes what is wrong out of the notes.
+// raise moves what is wrong from the notes to Troubles, with which the page begins.
 func (row *jobRow) raise() {
 	wrong := func(n jobNote) bool { return n.Class == "bad" || n.Class == "unsure" || n.Label == "cause" }
 	for _, n := range row.Notes {
@@ -297,7 +297,7 @@ func JobsJSON(observe func(context.Context) *fabric.Node, set *collector.Set, lo
 		}
 		document := struct {
 			job.Document
-			RAS []progress.Document `json:"ras,omitempty"` // of suspected jobs, if it is asked
+			RAS []progress.Document `json:"ras,omitempty"` // of suspected jobs, if RAS is queried
 		}{Document: jobs.Document()}
 		for _, a := range set.RAS().Jobs {
 			document.RAS = append(document.RAS, a.Document())

@@ -37,7 +37,7 @@ func setOf(t *testing.T, names ...string) *collector.Set {
 	return set
 }
 
-// A job is shown from its first reading on, and a page that saw it once looks again.
+// A job is shown after its first reading, and the page reloads itself for the second.
 func TestLandingJobs(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	rank := fabric.RankCandidate{
@@ -70,7 +70,7 @@ func TestLandingJobs(t *testing.T) {
 	lacks(t, landingOf(t, func() *fabric.Node { return withRanks(rank) }, func(o *LandingOptions) { o.Collectors = setOf(t, "hca") }), `<h2 id="jobs">Jobs</h2>`)
 }
 
-// Whatever a job is called, the page stays whole and of bounded size.
+// Whatever the name of a job, the page stays well-formed and of bounded size.
 func TestLandingHostileJobs(t *testing.T) {
 	const evil = "</style><script>alert(1)</script>\u202e\x00\n"
 	var list []fabric.RankCandidate
@@ -112,7 +112,7 @@ func TestJobClasses(t *testing.T) {
 	}
 }
 
-// Programs get the same; where jobs are not looked for they are told so.
+// Programs get the same; if jobs are not looked for, the answer says so.
 func TestJobsJSON(t *testing.T) {
 	ask := func(set *collector.Set) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()

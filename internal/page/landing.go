@@ -3,7 +3,7 @@
 // Package page has the pages that people open in a browser: the node with what is wrong with it, and what became of probes. Each has
 // the same as JSON.
 //
-// A page may be asked by any number of goroutines at once, and is made anew each time. It loads nothing from elsewhere, runs no
+// Any number of goroutines may request a page at once, and it is made anew each time. It loads nothing from elsewhere, runs no
 // script, and escapes whatever comes from the node. Where a page cannot be made, it says so with status 500 and logs why.
 package page
 
@@ -46,32 +46,32 @@ func SecurityPolicy() string {
 
 // LandingOptions says what the landing page shows.
 type LandingOptions struct {
-	Title    string // how the node is called; may be empty
+	Title    string // the name of the node; may be empty
 	Note     string // a sentence about it; may be empty
-	Instance string // the node by the name that Prometheus has for it; empty: it has none
+	Instance string // the label instance of the node in Prometheus; empty: none
 
-	// Observe observes the node, with what the collectors want. It returns when ctx ends.
+	// Observe observes the node, with what the collectors read. It returns when ctx ends.
 	Observe    func(context.Context) *fabric.Node
 	Collectors *collector.Set
-	// NoDevice says in words that the node has no RDMA device, where that is known.
+	// NoDevice returns the message that the node has no RDMA device, if that is known.
 	NoDevice func(*fabric.Node) (text string, none bool)
 
 	Config  func() ConfigStatus // what is in force
 	Devices fabric.Filter       // the devices that flags leave
 	Seen    *Sightings          // since when checks fail
-	Probes  *Probes             // what they complain of
+	Probes  *Probes             // what is wrong with their results
 	Links   []Link              // to other pages
 	Log     *slog.Logger
 }
 
-// ConfigStatus is the configuration in force and how the last attempt to replace it went.
+// ConfigStatus is the configuration in force and the result of the last attempt to replace it.
 type ConfigStatus struct {
 	Config config.Config
 	Loaded time.Time
 	Err    error // of the last reload
 }
 
-// Landing shows a node to people: what is wrong first, then what there is.
+// Landing is the page of a node: what is wrong first, then its parts.
 type Landing struct {
 	LandingOptions
 	page *template.Template
@@ -82,7 +82,7 @@ func NewLanding(o LandingOptions) *Landing {
 	return &Landing{o, template.Must(template.New("landing").Parse(landingHTML))}
 }
 
-// ServeHTTP answers with the page. The request bounds how long a device that hangs is waited for.
+// ServeHTTP answers with the page. The context of the request limits how long a page waits for a device that hangs.
 func (l *Landing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
 	if err := l.page.Execute(&page, l.view(l.Observe(r.Context()))); err != nil {
@@ -110,7 +110,7 @@ func answer(w http.ResponseWriter, kind string, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// reading is one look at the node: the document, and what the page shows in other words.
+// reading is one observation of the node: the document, and what the page shows in another form.
 type reading struct {
 	doc    *status.Document
 	jobs   jobSection
@@ -140,7 +140,7 @@ func (l *Landing) read(n *fabric.Node) reading {
 	return r
 }
 
-// verdict is the first thing that a reader sees. It is as bad as the worst finding, probe and job.
+// verdict is at the top of the page. It is as bad as the worst finding, probe and job.
 func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
 	failed := len(r.troubles) > 0 || r.probes.Class == "bad"
 	jobs := r.jobs.Problem

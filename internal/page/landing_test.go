@@ -63,7 +63,7 @@ func siteOf(t *testing.T, text string) func() ConfigStatus {
 	return func() ConfigStatus { return ConfigStatus{Config: c, Loaded: time.Unix(1_700_000_000, 0)} }
 }
 
-// TestPortCount keeps ports whose state is not known apart from those that are not active.
+// TestPortCount distinguishes ports whose state is not known from those that are not active.
 func TestPortCount(t *testing.T) {
 	n := fabrictest.Healthy()
 	for unknown, want := range []string{"2 RDMA ports, 2 active", "2 RDMA ports, 1 active, 1 of unknown state", "2 RDMA ports, 2 of unknown state"} {
@@ -76,7 +76,7 @@ func TestPortCount(t *testing.T) {
 	}
 }
 
-// TestLanding shows a healthy node at a glance.
+// TestLanding shows a healthy node.
 func TestLanding(t *testing.T) {
 	page := landingOf(t, fabrictest.Healthy, func(o *LandingOptions) {
 		o.Devices.Exclude, o.Links = regexp.MustCompile("^(?:mlx5_9)$"), []Link{{"metrics", "Metrics", "metrics for Prometheus"}}
@@ -230,7 +230,7 @@ func TestLandingCommands(t *testing.T) {
 	lacks(t, hostile, "<script")
 }
 
-// Green needs all: traffic that was judged, and probes and jobs without a problem.
+// The verdict is green only if traffic was judged, and probes and jobs have no problem.
 func TestLandingConcludes(t *testing.T) {
 	trouble := []probeTrouble{{Names: "rail mlx5_0 port 1", What: withoutGPUDirect, Severity: diagnose.Warning}}
 	for _, c := range []struct {

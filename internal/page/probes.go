@@ -70,7 +70,7 @@ func (p *Probes) ServeJSON(w http.ResponseWriter, _ *http.Request) {
 	answer(w, "application/json", append(body, '\n'))
 }
 
-// probesView is what the template shows. Everything in it but CSS comes from outside and is escaped. What a Prober keeps is
+// probesView is what the template shows. Everything in it but CSS is untrusted and escaped. What a Prober keeps is
 // bounded, and so is the page: some probes with 8 results each, of which a log has 16 KiB at most.
 type probesView struct {
 	CSS     template.CSS
@@ -95,7 +95,7 @@ type probeView struct {
 	Last                                                            *runView
 	Kept                                                            []runView // newest first
 
-	severity diagnose.Severity // if there is a complaint
+	severity diagnose.Severity // if something is wrong with the result
 }
 
 type changesView struct {
@@ -159,7 +159,7 @@ func probesVerdict(s probes.Status, c *probes.Config, list []probeView) cell {
 	return cell{Text: "All results are good", Class: "good"}
 }
 
-// whyNone says why no probe has run.
+// whyNone is the reason why no probe has run.
 func whyNone(list []probes.ProbeStatus) string {
 	for i := range list {
 		if skip := list[i].LastSkip; skip != nil && skip.Why.Lasting() {
@@ -184,7 +184,7 @@ func dutyFacts(s probes.Status, c *probes.Config, now time.Time) []string {
 	return facts
 }
 
-// dutyUsed is the share of the time of all GPUs since the start that probes had.
+// dutyUsed is the share that probes used of the time of all GPUs since the start.
 func dutyUsed(s probes.Status, now time.Time) (float64, bool) {
 	passed := now.Sub(s.Since)
 	if s.GPUs == 0 || s.Since.IsZero() || passed <= 0 {
@@ -238,7 +238,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// shortly is a duration without the zeros that time.Duration appends: 2h, 1h30m, 250ms.
+// shortly formats a duration without the zeros that time.Duration appends: 2h, 1h30m, 250ms.
 func shortly(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

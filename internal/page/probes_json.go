@@ -12,7 +12,7 @@ import (
 type probesStatusJSON struct {
 	Enabled  bool             `json:"enabled"` // probes run by themselves
 	At       *time.Time       `json:"at"`
-	Since    *time.Time       `json:"since"` // from when counts and times are
+	Since    *time.Time       `json:"since"` // the time since which counts and times are kept
 	GPUs     int              `json:"gpus"`
 	GPUTime  float64          `json:"gpu_seconds"`
 	DutyUsed *float64         `json:"duty_used"` // share of the time of all GPUs
@@ -83,7 +83,7 @@ func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJS
 	return j
 }
 
-// moment is nil for never.
+// moment returns nil for the zero time.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

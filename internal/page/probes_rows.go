@@ -49,7 +49,7 @@ func probeViewOf(p *probes.ProbeStatus, h probeHardware, now time.Time) probeVie
 	if r := p.Last; r != nil {
 		v.Result, v.severity = resultCell(r), severityOf(r.Faults())
 		if r.Outcome != probes.OK {
-			v.Result.Note = "" // long; it stands with the run
+			v.Result.Note = "" // long; it is shown with the run
 		}
 		v.Path, v.GPUDirect = show(r.Path.Fact, func(p probes.Path) string { return string(p) }), show(r.GPUDirect.Fact, probes.YesNo)
 		v.Path.Note = r.Network
@@ -108,8 +108,8 @@ func changesOf(p *probes.ProbeStatus) *changesView {
 	return &changesView{fmt.Sprintf("Changes between the good run of %s and the run of %s", stamp(old.At), stamp(new.At)), probes.Changes(*old, *new)}
 }
 
-// changed returns the results that Changes tells most of: a failure and the last good run; else the last good run and that
-// before something changed.
+// changed returns the two results whose comparison with Changes is most useful: a failure and the last good run; else the
+// last good run and that before something changed.
 func changed(p *probes.ProbeStatus) (old, new *probes.Result) {
 	switch {
 	case p.Last != nil && p.Last.Outcome == probes.Failed && p.LastGood != nil:
@@ -201,7 +201,7 @@ func runViewOf(title string, r *probes.Result) *runView {
 	return v
 }
 
-// age is a time that has passed, in the unit that people would say it in.
+// age is a duration in its usual unit.
 func age(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < 2*time.Minute:

@@ -22,7 +22,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// probedAt is when the pages of these tests are looked at.
+// probedAt is the time at which these tests request the pages.
 func probedAt() time.Time { return time.Unix(1_700_000_000, 0) }
 
 func probedResult(kind probes.Kind, ago time.Duration) probes.Result {
@@ -165,7 +165,7 @@ func TestProbesPageKnowsNothing(t *testing.T) {
 	}
 }
 
-// Logs, libraries and nodes that lie put no markup into the page, and do not make it grow beyond what a Prober keeps.
+// Hostile logs, libraries and nodes add no markup to the page, and do not make it larger than what a Prober keeps.
 func TestProbesPageEscapes(t *testing.T) {
 	const evil = `</style></pre><script>alert("1")</script>'"{{.}}` + "\x1b[2J"
 	r := probedResult(probes.Kind(evil), time.Hour)
@@ -216,7 +216,7 @@ func TestProbesPageEscapes(t *testing.T) {
 	}
 }
 
-// The example of the document is what holds without it, and the document names all that results can say.
+// The example in the document has the defaults, and the document names everything that results can say.
 func TestDocumentOfProbes(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/PROBES.md")
 	if err != nil {

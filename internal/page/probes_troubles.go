@@ -39,7 +39,7 @@ func farByDesign(n *fabric.Node) bool {
 // withoutGPUDirect is what is wrong with a run whose network did not use GPUDirect RDMA.
 const withoutGPUDirect = "without GPUDirect RDMA"
 
-// complaint says in a few words what is wrong with the last result; empty: nothing.
+// complaint is a short text of what is wrong with the last result; empty: nothing.
 func (v *probeView) complaint() string {
 	var parts []string
 	add := func(c cell, text string) {
@@ -118,7 +118,7 @@ func severityOf(faults []probes.Fault) diagnose.Severity {
 	return diagnose.Warning
 }
 
-// remedy says where to look when a result is bad.
+// remedy says what to check when a result is bad.
 func (v *probeView) remedy() string {
 	switch {
 	case v.Last != nil && v.Last.Advice != "":

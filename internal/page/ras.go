@@ -10,7 +10,8 @@ import (
 	"gpufabric_exporter/internal/progress"
 )
 
-// rasNotes are what RAS of NCCL says of a job, and why it was asked or not. They are empty for a job that is not suspected.
+// rasNotes are what RAS of NCCL says of a job, and why it was queried or not. They are empty for a job that is not
+// suspected.
 func rasNotes(s progress.Status, job string) []jobNote {
 	i := slices.IndexFunc(s.Jobs, func(a progress.Account) bool { return a.Job == job })
 	if i < 0 {

@@ -12,7 +12,7 @@ import (
 	"gpufabric_exporter/internal/status"
 )
 
-// rocePath is what becomes of the traffic class. A question mark stands for what is not known.
+// rocePath is what each step makes of the traffic class. A question mark is shown for what is not known.
 func rocePath(c *status.Chain) string {
 	if c.DSCP.State == fabric.Absent.String() {
 		return "RoCE v1, no DSCP → priority " + number(c.Priority)
@@ -57,7 +57,7 @@ func roceVerdict(c *status.Chain) cell {
 }
 
 // secondReading is after how many seconds traffic can be judged, when all that lacks is a second reading of the
-// statistics: the page of a node that is not scraped would else never have it.
+// statistics: a node that is not scraped would otherwise never have one.
 func secondReading(n *fabric.Node) int {
 	for _, p := range carrying(n) {
 		chains := p.RoCE.Or(nil)
@@ -71,7 +71,7 @@ func secondReading(n *fabric.Node) int {
 	return 0
 }
 
-// roceWishText is what the site expects of RoCE; empty when it says nothing.
+// roceWishText is what the site expects of RoCE; empty: nothing.
 func roceWishText(p fabric.RoCEPolicy) string {
 	var list []string
 	add := func(v *int, what string) {

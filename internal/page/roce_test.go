@@ -42,7 +42,7 @@ func TestLandingShowsTheChain(t *testing.T) {
 	contains(t, evil, "NCCL_IB_TC=&lt;script&gt;")
 }
 
-// Every step and every mode has words of its own.
+// Every step and every mode has its own text.
 func TestRoCEStepNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range fabric.RoCESteps() {

@@ -9,11 +9,11 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 )
 
-// Sightings remembers since when what fails now has failed, as far as this process has looked: with each scrape that asks
-// the checks, and with each look at the page. All methods may be called at the same time. It holds no more than what fails.
+// Sightings keeps since when current failures have lasted, as far as this process has seen: at each scrape with checks,
+// and at each request of the page. All methods may be called at the same time. It keeps only what fails.
 type Sightings struct {
 	mu      sync.Mutex
-	at      time.Time // of the node that was looked at last
+	at      time.Time // of the last node
 	judged  map[*diagnose.Check]bool
 	failing map[failure]sighting
 }
@@ -27,21 +27,21 @@ type failure struct {
 // sighting is when a finding was seen.
 type sighting struct {
 	first, last time.Time
-	// before says that nothing was known of it just before: it may have been there.
+	// before says that it was unknown just before, so that it may have failed earlier.
 	before bool
 }
 
-// rateGap is how long traffic that looked bad, and was not looked at since, counts as bad all the time: as long as readings
-// of statistics are compared.
+// rateGap is how long bad traffic that has not been judged again still counts as bad: as long as readings of statistics
+// are compared.
 const rateGap = 5 * time.Minute
 
-// See takes note of the verdicts on a node as it was at a time: those of all checks, or where rates is false of those only
-// that do not compare readings. What cannot be told changes nothing.
+// See records the verdicts on a node at a time: those of all checks or, if rates is false, only of those that do not
+// compare readings. Unknown verdicts change nothing.
 func (s *Sightings) See(list []diagnose.Verdict, rates bool, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at.Before(s.at) {
-		return // a scrape that was overtaken
+		return // a newer scrape was recorded first
 	}
 	s.at = at
 	if s.judged == nil {
@@ -95,7 +95,7 @@ func (s *Sightings) first(list []diagnose.Verdict) (at time.Time, atLeast, known
 	return first.first, first.before, known
 }
 
-// String is the sighting in words.
+// String is the text of the sighting.
 func (s sighting) String() string {
 	at := s.first.UTC().Format("2006-01-02 15:04:05 UTC")
 	if s.before {

@@ -16,7 +16,7 @@ import (
 	"gpufabric_exporter/internal/status"
 )
 
-// view is what the template shows. Everything in it but CSS and drawings comes from outside and is escaped.
+// view is what the template shows. Everything in it but CSS and drawings is untrusted and escaped.
 type view struct {
 	*status.Document
 	CSS        template.CSS

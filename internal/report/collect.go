@@ -25,7 +25,7 @@ type Input struct {
 	Node      *fabric.Node
 	Config    config.Config
 	Verdicts  []diagnose.Verdict
-	Jobs      job.Jobs // that run now; the zero value: they were not looked at
+	Jobs      job.Jobs // that run now; the zero value: they were not read
 
 	Results     []probes.Result
 	ResultsFrom string // where they were found
@@ -99,7 +99,7 @@ func isUnknown(s string) bool { return s == unknown || strings.HasPrefix(s, unkn
 
 func same(s string) string { return s }
 
-// word is the text of what has a type of its own.
+// word is the text of a value.
 func word[T ~string](v T) string { return diagnose.Spaced(string(v)) }
 
 // number is a fact as a number, nil where it is not known.

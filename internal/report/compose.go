@@ -51,7 +51,7 @@ func (f *Facts) summary() document.Section {
 	return s
 }
 
-// hardware is what the node has, in half a sentence.
+// hardware is what the node has, as part of a sentence.
 func (f *Facts) hardware() string {
 	models := map[string]int{}
 	for i := range f.GPUs {
@@ -152,7 +152,7 @@ func (f *Facts) worst() document.Text {
 	return text(spelling.Plural(len(f.Findings), "issue", "issues")+" found ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+which+": ", codes(w.Subjects), ": ", end(lower(w.What)))
 }
 
-// silent says of how many ports the driver gives no state; empty: of none.
+// silent says for how many ports the driver reports no state; empty: for none.
 func (f *Facts) silent() string {
 	n := 0
 	for i := range f.Ports {
@@ -176,7 +176,7 @@ func (f *Facts) unread() (n int) {
 	return n
 }
 
-// transport says which network NCCL was seen to choose.
+// transport says which network NCCL chose in the newest run that shows it.
 func (f *Facts) transport() document.Text {
 	r := f.chosen()
 	if r == nil {

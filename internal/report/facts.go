@@ -9,7 +9,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// Version is that of Facts: it changes when a field changes its meaning or goes away.
+// Version is that of Facts: it changes when a field is removed or changes its meaning.
 const Version = 1
 
 // Facts are all that a report says, for programs and for comparison with a later report. Rates and bandwidths in numbers are
@@ -20,7 +20,7 @@ type Facts struct {
 	Program string    `json:"program_version"`
 	At      time.Time `json:"at"` // of the observation
 	Node    Node      `json:"node"`
-	// Configuration is where the expectations of the site are from. Note is what else there is to say of the node.
+	// Configuration is where the expectations of the site are from. Note is a remark on the node.
 	Configuration string `json:"configuration"`
 	Note          string `json:"note,omitempty"`
 
@@ -40,7 +40,7 @@ type Facts struct {
 	JobsUnknown string `json:"jobs_unknown,omitempty"`
 
 	Results []Result `json:"results"` // the newest of each probe, the good one and one that failed since
-	// ResultsNote says why there are no more, where that is known.
+	// ResultsNote is the reason why there are no more, if it is known.
 	ResultsNote string        `json:"results_note,omitempty"`
 	Iteration   *Iteration    `json:"iteration,omitempty"`
 	Log         *Log          `json:"log,omitempty"`
@@ -182,7 +182,7 @@ type Result struct {
 	At     time.Time `json:"at"`
 	Source string    `json:"source"` // where the result was found
 
-	Link      string   `json:"link"` // what the data went over: one of links, or words of its own; empty: unknown
+	Link      string   `json:"link"` // the link that carried the data: one of links, or another text; empty: unknown
 	Network   string   `json:"network"`
 	GPUDirect string   `json:"gpudirect_rdma"`
 	NCCL      string   `json:"nccl_version"`

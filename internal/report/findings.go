@@ -17,7 +17,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// judge adds what is wrong, by check, job, probe and log, the worst first, and what could not be judged.
+// judge adds the findings of checks, jobs, probes and logs, the worst first, and what could not be judged.
 func (f *Facts) judge(in *Input) {
 	f.Findings, f.Unknown = []Finding{}, []Gap{}
 	bad := map[*diagnose.Check]bool{}
@@ -78,7 +78,7 @@ func checkFinding(in *Input, g *diagnose.Group) Finding {
 	return v
 }
 
-// causesOf is the kind of fault that all verdicts of a group show, else the kinds that the check finds.
+// causesOf is the kind of fault that all verdicts of a group have, else the kinds that the check finds.
 func causesOf(g *diagnose.Group) []string {
 	modes := g.Check.Modes
 	if g.Mode != "" && !slices.ContainsFunc(g.Members, func(v diagnose.Verdict) bool { return v.Mode != g.Mode }) {
@@ -93,7 +93,7 @@ func causesOf(g *diagnose.Group) []string {
 	return texts
 }
 
-// impactOf is what a severity says, where a check says no more.
+// impactOf is the impact of a severity, for checks that state none of their own.
 func impactOf(s diagnose.Severity) string {
 	switch s {
 	case diagnose.Critical:
@@ -178,7 +178,7 @@ func (f *Facts) explain(v *Finding, noDevices bool) {
 	}
 }
 
-// repair has the finding end with that of a check, its cause.
+// repair sets the remedy of the finding to that of its cause, the finding of a check.
 func (v *Finding) repair(c *Finding) {
 	v.Cause, v.Remedy = c.ID, "Repair what "+c.ID+" reports, then measure again: gpufabric_exporter probe rail."
 }
@@ -229,7 +229,7 @@ func (r *Result) name() string {
 	return name
 }
 
-// seen is what a run found, in half a sentence.
+// seen is the result of a run, as part of a sentence.
 func (r *Result) seen() string {
 	var parts []string
 	if r.Outcome != string(probes.OK) {

@@ -10,7 +10,7 @@ import (
 	"gpufabric_exporter/internal/job"
 )
 
-// A report is an all-clear for running jobs only if their transport is known and good.
+// A report calls running jobs good only if their transport is known and good.
 func TestRunningJobs(t *testing.T) {
 	in := input(t, "healthy")
 	one := func(v job.Verdict, findings ...job.Finding) job.Jobs {
@@ -52,7 +52,7 @@ func TestRunningJobs(t *testing.T) {
 	}
 }
 
-// Ports whose driver gives no state by design are no gap to close, and what NCCL uses there has its row.
+// Ports whose driver reports no state by design are not listed as unjudged, and what NCCL uses there has its row.
 func TestWithoutState(t *testing.T) {
 	page := markdownOf(t, Collect(input(t, "healthy-efa")).Document(nil))
 	for _, want := range []string{
@@ -65,7 +65,7 @@ func TestWithoutState(t *testing.T) {
 	}
 }
 
-// The cause comes before what it explains, although that is worse.
+// The cause is listed before what it explains, although that is worse.
 func TestCauseFirst(t *testing.T) {
 	f := Collect(input(t, "pcie-nic-gen3"))
 	if len(f.Findings) != 2 || f.Findings[0].ID != "pcie_link" || f.Findings[1].Cause != "pcie_link" {

@@ -77,7 +77,7 @@ func (f *Facts) unexplained() (lines []document.Text) {
 	return lines
 }
 
-// ratesApart are ports for training whose rate is not the expected one.
+// ratesApart are ports for training whose rate differs from the expected one.
 func (f *Facts) ratesApart() (lines []document.Text) {
 	for _, p := range f.ports() {
 		if p.Role == string(fabric.RoleCompute) && p.Rate != nil && p.Expected != nil && *p.Rate < *p.Expected {
@@ -87,7 +87,7 @@ func (f *Facts) ratesApart() (lines []document.Text) {
 	return lines
 }
 
-// gpuDirectApart says where measurements of GPUDirect RDMA differ from what the node promises.
+// gpuDirectApart says where measurements of GPUDirect RDMA differ from what is expected of the node.
 func (f *Facts) gpuDirectApart() (lines []document.Text) {
 	usable, blocked := 0, 0
 	for i := range f.GPUs {

@@ -165,7 +165,7 @@ func (f *Facts) roce() document.Section {
 	return s
 }
 
-// upper writes abbreviations in the name of a step as such.
+// upper writes abbreviations in the name of a step in capitals.
 func upper(name string) string {
 	words := strings.Fields(name)
 	for i, w := range words {
@@ -190,7 +190,7 @@ func (p *Port) mode() string {
 	return p.RoCE.Mode
 }
 
-// worse tells that a verdict in words speaks for both.
+// worse reports whether verdict a, in words, is worse than b.
 func worse(a, b string) bool {
 	rank := func(words string) int {
 		return slices.Index([]string{broken, unknown, word(fabric.StatusOK), word(fabric.StatusNotApplicable)}, words)
@@ -220,7 +220,7 @@ func (r *RoCE) status(names ...string) string {
 	return orUnknown(worst)
 }
 
-// infiniBand says what is other than with RoCE.
+// infiniBand says what differs from RoCE.
 func (f *Facts) infiniBand() document.Section {
 	s := document.Section{Title: "InfiniBand", Sub: true}
 	ports := f.computeOf(fabricInfiniBand)

@@ -81,7 +81,7 @@ func htmlOf(t *testing.T, d *document.Document) string {
 	return b.String()
 }
 
-// The reports of a broken RoCE node and of a broken InfiniBand node, word by word.
+// The full reports of a broken RoCE node and of a broken InfiniBand node.
 func TestGoldenReports(t *testing.T) {
 	for _, scenario := range []string{"pfc-off", "ib-rate-degraded"} {
 		t.Run(scenario, func(t *testing.T) {

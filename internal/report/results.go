@@ -12,7 +12,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// Links that a report always has a line of, in its order. Others have one where something was measured over them.
+// Links that every report has a line about, in this order. Others have one if something was measured over them.
 const (
 	linkTCP        = "TCP"
 	linkRoCE       = "RoCE v2"
@@ -39,7 +39,7 @@ func resultOf(n *fabric.Node, r *probes.Result, from string) Result {
 	return v
 }
 
-// linkOf is what the data of a probe went over; empty where that is not known.
+// linkOf is the link that carried the data of a probe; empty: not known.
 func linkOf(n *fabric.Node, r *probes.Result) string {
 	switch path := r.Path.Or(""); path {
 	case probes.PathSocket:
@@ -115,7 +115,8 @@ func (m *measured) middle() *Result { return m.results[(len(m.results)-1)/2] }
 
 func (m *measured) median() float64 { return *m.middle().BusBW }
 
-// over returns what was measured over a link: what tells the links apart best, which are rails for networks.
+// over returns what was measured over a link, by the kinds of probe that measure one link only (for networks, rails) if
+// there are any.
 func (f *Facts) over(link string) measured {
 	m := measured{link: link}
 	for _, rank := range [][]probes.Kind{{probes.Socket, probes.Rail}, {probes.Calibrate, probes.Node}} {
@@ -166,7 +167,7 @@ func command(link string) string {
 	return "gpufabric_exporter probe rail"
 }
 
-// lacks tells that the node is known not to have a link.
+// lacks reports whether the node is known not to have a link.
 func (f *Facts) lacks(link string) bool {
 	switch link {
 	case linkRoCE:
@@ -179,7 +180,7 @@ func (f *Facts) lacks(link string) bool {
 	return false
 }
 
-// has tells whether the node has ports of a fabric: yes, no or unknown.
+// has says whether the node has ports of a fabric: yes, no or unknown.
 func (f *Facts) has(name string) string {
 	answer := "no"
 	for i := range f.Ports {

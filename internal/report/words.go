@@ -41,12 +41,12 @@ func times(f float64) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// milliseconds shows a time as users give it.
+// milliseconds formats a time as in the flag --iteration-ms.
 func milliseconds(d time.Duration) string {
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64) + " ms"
 }
 
-// end makes a sentence of words that may have a full stop.
+// end makes a text end with one full stop.
 func end(s string) string { return strings.TrimRight(s, ". ") + "." }
 
 // lower begins with a small letter, unless the first word is a name or an abbreviation.

@@ -37,7 +37,7 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 	if to.Status == StatusOK && stateless {
 		to.Status = StatusPartly
 	}
-	if len(to.Ports) > 1 { // what is about a port leads to it, and to the device where it has no other
+	if len(to.Ports) > 1 { // findings about a port link to it, or to the device if it has no other port
 		for k := range to.Ports {
 			b.names[to.Ports[k].Name], b.ids[subjects[k+1].Key()] = to.Ports[k].ID, to.Ports[k].ID
 		}
@@ -51,7 +51,7 @@ func isStateless(p *fabric.Port) bool {
 	return m.State == fabric.Unknown && (m.Reason == fabric.ReasonDriverConstant || m.Reason == fabric.ReasonMoved)
 }
 
-// port takes over a port. What is in the network namespace of a pod is as it should be.
+// port converts a port. A port in the network namespace of a pod is in order.
 func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 	s := diagnose.PortSubject(h, p)
 	hidden := p.State.Meta().State == fabric.Unknown && !isStateless(p)

@@ -50,7 +50,7 @@ type Node struct {
 	GPUDriver string       `json:"gpu_driver,omitempty"` // in words
 	Elsewhere string       `json:"elsewhere,omitempty"`  // devices of pods, in words
 	Excluded  []string     `json:"excluded_devices"`
-	Notes     []string     `json:"notes"` // how the node is built, in words
+	Notes     []string     `json:"notes"` // sentences about how the node is built
 }
 
 // Verdict is a status in one sentence.
@@ -64,7 +64,7 @@ const (
 	StatusOK      = "ok"
 	StatusFailed  = "failed"
 	StatusUnknown = "unknown" // a fact that decides is not known
-	StatusPartly  = "partly"  // no problem in what could be read, some checks could not be asked
+	StatusPartly  = "partly"  // no problem in what could be read, some checks could not be made
 	StatusNone    = "none"    // no check applies
 )
 
@@ -84,13 +84,13 @@ func (f Fact[T]) Get() (v T, known bool) {
 	return *f.Value, true
 }
 
-// Unknown tells that the fact could not be read.
+// Unknown reports whether the fact could not be read.
 func (f Fact[T]) Unknown() bool { return f.State == fabric.Unknown.String() }
 
-// factOf takes over a fact.
+// factOf converts a fact.
 func factOf[T any](f fabric.Fact[T]) Fact[T] { return mapped(f, func(v T) T { return v }) }
 
-// mapped takes over a fact in another form.
+// mapped converts a fact and its value.
 func mapped[T, U any](f fabric.Fact[T], as func(T) U) Fact[U] {
 	m := f.Meta()
 	to := Fact[U]{State: m.State.String(), Reason: string(m.Reason), Source: m.Source}

@@ -22,7 +22,7 @@ func (b *builder) gpu(i int, all []diagnose.GPU) GPU {
 		Width: factOf(fabric.Fact[int]{}), NVLinkOK: StatusNone,
 	}
 	if presence == PresenceVM && to.Status == StatusOK {
-		to.Status = StatusPartly // what its driver knows, the virtual machine has
+		to.Status = StatusPartly // its driver is in the virtual machine
 	}
 	if f := g.Function; f != nil {
 		to.PCI, to.Group, to.Width = f.Address, b.groups[f.Address], factOf(f.Link.Width)
@@ -121,7 +121,7 @@ func (b *builder) path(g diagnose.GPU) Path {
 	return to
 }
 
-// nvlinkOf finds how NVLinks join GPUs. Links that are down lead nowhere.
+// nvlinkOf finds how NVLinks connect GPUs. Links that are down connect nothing.
 func nvlinkOf(gpus []diagnose.GPU) NVLink {
 	to := NVLink{Kind: NVLinkNone}
 	switched, unknown, some := false, false, 0

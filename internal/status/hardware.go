@@ -30,7 +30,7 @@ const (
 	PresenceLost     = "lost"            // by its driver
 	PresenceUnlisted = "not_listed"      // its driver should list it and does not
 	PresenceVM       = "virtual_machine" // assigned to one
-	PresenceUnknown  = "unknown"         // the driver was not asked, or does not answer
+	PresenceUnknown  = "unknown"         // the driver was not queried, or does not answer
 )
 
 // Path is the way from a GPU to the NIC that it is to use.

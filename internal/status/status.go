@@ -22,7 +22,7 @@ type Inputs struct {
 	Exporter string             // version
 	Name     string             // of the node, for people; may be empty
 	Note     string             // about the node; may be empty
-	Instance string             // the node by the name that Prometheus has for it; may be empty
+	Instance string             // the label instance of the node in Prometheus; may be empty
 	Links    config.Links
 	// Since returns when one of these verdicts failed first, and whether that may have been earlier.
 	Since  func([]diagnose.Verdict) (first time.Time, atLeast, known bool)
@@ -79,7 +79,7 @@ type builder struct {
 	groups map[string]string            // IDs of groups by PCI address of the function
 }
 
-// judged is what all checks say about one subject.
+// judged has the verdicts of all checks on one subject.
 type judged struct {
 	ok       bool // some check found nothing
 	unknown  bool
@@ -88,7 +88,7 @@ type judged struct {
 	findings []string
 }
 
-// of returns what checks say about a subject.
+// of returns the verdicts on a subject.
 func (b *builder) of(s diagnose.Subject) *judged {
 	if j := b.parts[s.Key()]; j != nil {
 		return j
@@ -96,13 +96,13 @@ func (b *builder) of(s diagnose.Subject) *judged {
 	return &judged{}
 }
 
-// fails tells whether one of the checks fails for the subject.
+// fails reports whether one of the checks fails for the subject.
 func (b *builder) fails(s diagnose.Subject, checks ...string) bool {
 	j := b.of(s)
 	return slices.ContainsFunc(checks, func(id string) bool { return j.failed[id] })
 }
 
-// findings takes in what failed, and what checks say about each subject.
+// findings adds what failed, and keeps the verdicts on each subject.
 func (b *builder) findings() {
 	for i := range b.in.Verdicts {
 		v := &b.in.Verdicts[i]
@@ -172,7 +172,7 @@ func (b *builder) gaps() {
 	}
 }
 
-// part judges a part by what checks say about its subjects. hidden says that what decides about it is not known.
+// part judges a part by the verdicts on its subjects. hidden says that a deciding fact is not known.
 func (b *builder) part(id, name string, hidden bool, subjects ...diagnose.Subject) Part {
 	p := Part{ID: id, Name: short(name), Status: StatusNone}
 	var worst diagnose.Severity
@@ -202,7 +202,7 @@ func (b *builder) part(id, name string, hidden bool, subjects ...diagnose.Subjec
 	return p
 }
 
-// link gives the subjects of findings and gaps the IDs of their parts, which are known by then.
+// link sets the IDs of parts in the subjects of findings and gaps, when all parts are known.
 func (b *builder) link() {
 	each := func(list []Subject) {
 		for i := range list {

@@ -92,7 +92,7 @@ func TestPathSeverity(t *testing.T) {
 	}
 }
 
-// A finding leads to the parts that it is about, and back.
+// A finding links to its parts, and these link to the finding.
 func TestFindings(t *testing.T) {
 	n := fabrictest.Healthy()
 	for i, name := range []string{"eth7", "eth8"} {
@@ -190,7 +190,7 @@ func TestNVLink(t *testing.T) {
 	}
 }
 
-// Whatever is in names, the document is bounded, and holds no character that changes how others are shown.
+// Whatever names contain, the document is bounded, and has no character that changes how others are shown.
 func TestHostileNames(t *testing.T) {
 	evil := "</style><script>\x00\x1b[31m\u202e\u2066 שלום" + strings.Repeat("x", 1<<20)
 	n := fabrictest.Healthy()

@@ -1,17 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# HealthCheckProgram for Slurm: drains the node when a critical check fails, also while jobs run, which go on to their end.
+# HealthCheckProgram for Slurm: drains the node when a critical check fails. Jobs that run continue to their end.
 # slurm.conf:
 #
 #   HealthCheckProgram=/etc/slurm/gpufabric-health.sh
 #   HealthCheckInterval=300
 #   HealthCheckNodeState=ANY,CYCLE
 #
-# slurmd runs it as root and kills it after 60 seconds; draining is up to the program. The prolog beside it decides: what it
-# would keep a job from drains the node here, with its settings (ON_ERROR, ON_UNKNOWN). A node that is drained, down or reserved
-# for maintenance already is left as it is, with the reason that it has. Nodes are never resumed: the person who repaired the node
-# does that.
+# slurmd runs it as root and kills it after 60 seconds; the program itself has to drain the node. It does so where the
+# prolog beside it would, with the settings of the prolog (ON_ERROR, ON_UNKNOWN). A node that is drained, down or reserved
+# for maintenance already is left as it is, with the reason that it has. Nodes are never resumed: the person who repaired
+# the node does that.
 PATH=${PATH:+$PATH:}/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 GATE=${GATE:-/etc/slurm/prolog.d/gpufabric.sh}
@@ -20,7 +20,7 @@ NODE=${NODE:-${SLURMD_NODENAME:-${host%%.*}}}
 
 said=$("$GATE" 2>&1)
 case $? in
-0) exit 0 ;; # what is not good enough for the log alone, the prolog has logged
+0) exit 0 ;; # no reason to drain; the prolog has logged the rest
 1) ;;
 *)
 	echo "gpufabric: $GATE cannot be run: $said" >&2
@@ -28,7 +28,7 @@ case $? in
 	;;
 esac
 
-# Without an answer nothing is drained: it would overwrite the reason that another one gave. The next run comes in minutes.
+# Without an answer the node is not drained: that could replace an existing reason. The next run is minutes later.
 state=$(timeout -k 1 10 sinfo -h -N -n "$NODE" -o %T | head -n 1)
 case $state in
 '')

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prolog for Slurm (slurm.conf: Prolog=/etc/slurm/prolog.d/gpufabric.sh): a node on which a critical check fails gets no job.
-# Where a prolog ends with anything but 0, slurmd drains the node and the job goes back into the queue. As an epilog (Epilog=) it
-# drains the node after the job that broke it, instead of before the next one.
+# Prolog for Slurm (slurm.conf: Prolog=/etc/slurm/prolog.d/gpufabric.sh): a node on which a critical check fails gets no
+# job. If a prolog ends with an exit code other than 0, slurmd drains the node and requeues the job. As an epilog
+# (Epilog=) it drains the node after the job during which it failed, instead of before the next one.
 #
 #   check ends with                                 what happens                          the prolog ends with
 #   0  nothing is wrong                             the job starts                        0
 #   1  a critical check failed                      logged; the node drains               1, whatever the settings are
-#   2  not everything could be told                 logged; the job starts                0, or 1 with ON_UNKNOWN=drain
+#   2  not everything could be judged               logged; the job starts                0, or 1 with ON_UNKNOWN=drain
 #   3  wrong command line or configuration; also    logged as an error; the job starts,   0, or 1 with ON_ERROR=drain
 #      no program (127), one that cannot run        because one bad push of a
 #      (126), a crash (2 without verdicts, 134,     configuration must not empty a
@@ -54,7 +54,7 @@ bounded() {
 	return "$status"
 }
 
-# tell PRIORITY TEXT logs the text and what check printed, which is a few KiB unless something is very wrong with it.
+# tell PRIORITY TEXT logs the text and what check printed, which is usually a few KiB.
 tell() {
 	{ echo "gpufabric: $2" && head -c 65536 "$report"; } >&2
 	if [ -n "$dir" ]; then
@@ -65,7 +65,7 @@ tell() {
 	fi
 }
 
-# finish ends the prolog. A trap on EXIT would not do: bash runs it in a background process too that is killed early enough.
+# finish ends the prolog. A trap on EXIT is not enough: bash also runs it in a background process that is killed early.
 finish() {
 	[ -z "$dir" ] || rm -rf "$dir"
 	exit "$1"

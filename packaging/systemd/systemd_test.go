@@ -28,7 +28,7 @@ func laidOut(t *testing.T, tiers ...string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// systemd-analyze verify wants programs that exist.
+		// systemd-analyze verify requires that the programs exist.
 		text = bytes.ReplaceAll(text, []byte("=/usr/bin/gpufabric_exporter"), []byte("=/bin/true"))
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, to)), 0o755); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func laidOut(t *testing.T, tiers ...string) string {
 	return dir
 }
 
-// analyze runs systemd-analyze, the only judge of what a unit is.
+// analyze runs systemd-analyze, which reads units as systemd does.
 func analyze(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("systemd-analyze")
@@ -70,7 +70,7 @@ var (
 	weak    = regexp.MustCompile(`(?m)^✗ .*$`)
 )
 
-// The exposure of each unit is held: a line that loosens one is noticed.
+// The exposure of each unit is fixed: a line that increases it fails the test.
 func TestExposure(t *testing.T) {
 	for _, c := range []struct {
 		unit  string
@@ -100,7 +100,7 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// systemd knows every line.
+// systemd accepts every line.
 func TestVerify(t *testing.T) {
 	dir := laidOut(t, "gpu", "bus", "jobs", "probes", "kernel")
 	for _, name := range []string{unit, check, "gpufabric-check.timer"} {

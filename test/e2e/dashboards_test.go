@@ -19,7 +19,7 @@ import (
 	"gpufabric_exporter/test/prometheus"
 )
 
-// column is what queries of dashboards are asked about: the nodes of one scenario, or all.
+// column has the nodes that queries of dashboards are about: those of one scenario, or all.
 type column struct {
 	scenario string
 	nodes    string    // pattern of instances
@@ -49,9 +49,9 @@ func columns(t *testing.T, nodes []*node, begin, end time.Time) []column {
 	return all
 }
 
-// dashboards asks every query of the shipped dashboards about each scenario as somebody does who looks while it lasts, for the
-// moment or from the begin of the test as the panel does, and about all nodes both, and prints how many series there are. None may be an error, and each must return
-// something where it is for.
+// dashboards runs every query of the shipped dashboards for the nodes of each scenario while it lasts, as an instant or a
+// range query like its panel, and in both ways for all nodes. It prints how many series each returns. No query may fail,
+// and each must return something for its scenario.
 func dashboards(t *testing.T, server *prometheus.Server, nodes []*node, begin time.Time) {
 	t.Helper()
 	end := time.Now()
@@ -99,7 +99,7 @@ func dashboards(t *testing.T, server *prometheus.Server, nodes []*node, begin ti
 		fmt.Fprintln(table)
 		switch want := purposeOf(purpose, q); {
 		case *only != "" && !chosen(want): // the scenario that it is for is left out
-		case strings.HasPrefix(want, "-"): // what nothing here shows
+		case strings.HasPrefix(want, "-"): // what no scenario here shows
 		case strings.HasPrefix(q.Expr, "vector(-1) unless on () ("): // it says that there is no data
 		case want != "":
 			if _, known := found[want]; !known {
@@ -129,8 +129,8 @@ func purposeOf(all map[string]string, q prometheus.DashboardQuery) string {
 	return all[q.Dashboard+"/"+q.Panel]
 }
 
-// firstHasAllRows wants the first query of each table to have each row that others have: Grafana calls its value Value
-// where it alone has data, and tables take that for the first.
+// firstHasAllRows requires that the first query of each table has every row of the others: if only one query has data,
+// Grafana names its value Value, which tables treat as that of the first.
 func firstHasAllRows(t *testing.T, server *prometheus.Server, queries []prometheus.DashboardQuery) {
 	t.Helper()
 	var first []prometheus.Sample
@@ -165,7 +165,7 @@ func firstHasAllRows(t *testing.T, server *prometheus.Server, queries []promethe
 	}
 }
 
-// TestDashboardsWithoutData: no query of a dashboard is an error on a Prometheus that knows nothing, nor where collectors are
+// TestDashboardsWithoutData: no query of a dashboard fails on a Prometheus without data, nor where collectors are
 // disabled, or an exporter is so old that it lacks most families.
 func TestDashboardsWithoutData(t *testing.T) {
 	const interval = 2 * time.Second

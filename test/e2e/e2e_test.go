@@ -24,7 +24,7 @@ const (
 	scrape  = 15 * time.Second
 	warmUp  = 100 * time.Second // from the start of a node to its fault: rules compare with what was
 	longest = 25 * time.Minute  // from the start of Prometheus to the table
-	calm    = 45 * time.Second  // that nodes are watched for after a fault of which nobody may be told
+	calm    = 45 * time.Second  // how long nodes are watched after a fault without a notification
 )
 
 // node is an exporter on a simulated node.
@@ -73,7 +73,7 @@ func TestAlerts(t *testing.T) {
 		time.Sleep(time.Second)
 	}
 	lasted := time.Since(begin).Round(time.Second)
-	// A busy machine may miss a scrape; who misses more is not watched.
+	// On a busy machine one scrape may fail; a node with more failed scrapes is not watched.
 	if up := server.Query(t, fmt.Sprintf("avg_over_time(up[%s]) > 0.9", lasted)); len(up) < len(nodes)-outages {
 		t.Errorf("%d of %d nodes answered nine of ten scrapes: silence says nothing about the others", len(up), len(nodes)-outages)
 	}
@@ -93,7 +93,7 @@ func build(t *testing.T, dir string) string {
 	return exporter
 }
 
-// settled tells whether everything that has to come has come.
+// settled reports whether all expected notifications have arrived.
 func settled(t *testing.T, server *prometheus.Server, hook *webhook, nodes []*node) bool {
 	for _, n := range nodes {
 		if n.fault == nil {
@@ -153,7 +153,7 @@ func manage(t *testing.T, programs, dir, hook string) string {
 	return address
 }
 
-// startNodes starts all exporters. Their faults come when they come: spread over the scrape interval.
+// startNodes starts all exporters. Their faults begin at any time within the scrape interval.
 func startNodes(t *testing.T, exporter, dir string) []*node {
 	t.Helper()
 	var all []*node

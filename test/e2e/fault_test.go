@@ -20,21 +20,23 @@ type fault struct {
 	scenario string // what happens to the node, or, of an outage, what it is called
 	ofJob    bool   // the alert names a job and no node
 	past     bool   // Prometheus has a past of its job, with which the alert compares
-	outages  int    // how often the exporter is stopped and started again, while its node stays healthy
+	outages  int    // how often the exporter is stopped and started again, while its node is healthy
 	alert    string // empty: none may come
 	device   string // that is broken; empty: alerts name none
 	nodes    int
 	within   time.Duration // from the fault to the webhook, for nine of ten
 	mend     time.Duration // how long it lasts, or each outage
-	// What the worst case is made of, beside the scrape interval and what the rule says: how old facts may be when they
-	// are scraped, how long the fault lasts before a rule can see it, and how long Alertmanager waits for company.
+	// Parts of the worst case, beside the scrape interval and the duration in the rule: how old facts may be when they
+	// are scraped, how long the fault lasts before a rule can see it, and how long Alertmanager waits for more alerts of
+	// the group.
 	age, builds, wait time.Duration
 	// stays says why the alert does not go within this test; empty: it does.
 	stays string
-	// watched says that the test waits until the alert is gone from Prometheus, where the webhook is told too late for it.
+	// watched says that the test waits until the alert is gone from Prometheus, because the webhook is notified too late
+	// for it.
 	watched bool
 	also    []string // alerts that are true too, on that device or on the node
-	// everywhere says that these alerts may name any device of the node.
+	// everywhere are alerts that may name any device of the node.
 	everywhere []string
 }
 
@@ -58,7 +60,7 @@ const (
 	ticket = 2 * time.Minute
 )
 
-// worst is how long it may take in theory until the webhook is told, on a machine with time.
+// worst is how long it may take in theory until the webhook is notified, on a machine that is not busy.
 func (f *fault) worst(t *testing.T) time.Duration {
 	t.Helper()
 	groups, err := alerts.Groups()
@@ -84,8 +86,8 @@ func (f *fault) worst(t *testing.T) time.Duration {
 	return 0
 }
 
-// rasBuilds is how long a scenario takes until RAS has answered: 45 s without a fault, a minute and three looks of 15 s for the sign, a
-// minute for three answers.
+// rasBuilds is how long a scenario takes until RAS has answered: 45 s without a fault, a minute and three readings of 15
+// s for the sign, a minute for three answers.
 const rasBuilds = 45*time.Second + time.Minute + 3*15*time.Second + time.Minute
 
 // between is how long an exporter answers between two outages.
@@ -124,8 +126,8 @@ func allFaults() []fault {
 			wait: page,
 		},
 		{
-			// Queue pairs die half a minute after the scenario begins, and what died in five minutes is told. One message is
-			// made of what dies in a cluster.
+			// Queue pairs fail half a minute after the scenario begins, and the failures of five minutes are reported.
+			// All failures in a cluster are one message.
 			scenario: "qp-death", alert: "GpuFabricQpDeath", device: "mlx5_3", nodes: 2, within: hard + 30*time.Second, mend: 105 * time.Second,
 			builds: 30 * time.Second, wait: 30 * time.Second, stays: "looks 5 min back",
 		},
@@ -176,12 +178,12 @@ func allFaults() []fault {
 			age: scrape, builds: scrape, wait: ticket, stays: "looks 5 min back",
 		},
 		{
-			// Twenty errors make it, which come in half a minute.
+			// The rule needs twenty errors, which occur within half a minute.
 			scenario: "post-fec-errors", alert: "GpuFabricPostFecErrors", device: "mlx5_0", nodes: 1, within: 310 * time.Second, mend: 310 * time.Second,
 			age: scrape, builds: 30 * time.Second, wait: ticket, stays: "looks 10 min back",
 		},
 		{
-			// Five errors do, but NVLinks count slowly, and their counters are read once a minute.
+			// The rule needs five errors, but NVLinks count slowly, and their counters are read once a minute.
 			scenario: "nvlink-errors", alert: "GpuFabricNvlinkErrors", nodes: 1, within: 300 * time.Second, mend: 300 * time.Second,
 			age: slowAge, builds: time.Minute, wait: ticket, stays: "kept firing for 30 min",
 		},
@@ -195,7 +197,7 @@ func allFaults() []fault {
 			builds: 2*35*time.Second + between, wait: ticket, stays: "looks 20 min back",
 		},
 		{
-			// A verdict takes two readings. The traffic of the node is explained by it: nobody is told of that, too.
+			// A verdict takes two readings. It explains the traffic of the node, of which no second notification is sent.
 			scenario: "job-tcp", alert: "GpuFabricJobOnTcp", nodes: 2, within: hard, mend: 130 * time.Second,
 			builds: scrape, wait: page, stays: "kept firing for 2 min", also: []string{"GpuFabricJobMisconfigured"},
 		},
@@ -248,11 +250,12 @@ func allFaults() []fault {
 			scenario: "kernel-mlx5-health", alert: "GpuFabricDeviceFailureLogged", nodes: 1, within: hard + 20*time.Second, mend: 105 * time.Second,
 			builds: 20 * time.Second, wait: page, stays: "looks 15 min back",
 		},
-		// Nobody is told of what has passed after two minutes: it must last for five, of which the rates remember some.
+		// A fault that ends after two minutes causes no notification: it must last for five, of which the windows of the
+		// rates cover some.
 		{scenario: "retransmissions", nodes: 1, device: "mlx5_5", mend: 120 * time.Second, also: []string{"GpuFabricRetransmissions", "GpuFabricRailImbalance"}},
 		{scenario: "pcie-errors", nodes: 1, device: "mlx5_1", mend: 120 * time.Second, also: []string{"GpuFabricPcieErrors"}},
 		{scenario: "statistics-refused", nodes: 1, mend: 120 * time.Second},
-		// What happens on purpose: nobody may be told.
+		// Intended events: no notification may be sent.
 		{scenario: "exporter-restart", outages: 1, nodes: 1, mend: 20 * time.Second},
 		{scenario: "no-rdma", nodes: 1, mend: 10 * time.Second, also: []string{"GpuFabricGidChanged"}}, // the driver is loaded again
 	}
@@ -263,10 +266,10 @@ func healthy() []string {
 	all := []string{
 		"healthy", "healthy-ib", "healthy-efa", "lossy-design", "healthy-sriov-vf", "healthy-vm-flat", "healthy-bnxt-roce", "healthy-gb200",
 		"healthy-roce-bond", "healthy-roce-vlan",
-		"vf-qos-unknown", // not all can be told of it
+		"vf-qos-unknown", // some of it stays unknown
 		"brief-pauses",   // as on any busy fabric
 		"job-slurm", "job-kubernetes", "job-data-loading", "job-checkpoint", "job-checkpoint-local", "job-tcpx", "job-log-healthy", "job-inspector",
-		"job-moved-log", "job-slingshot", // not all can be seen of them
+		"job-moved-log", "job-slingshot", // some of their facts stay unknown
 	}
 	return append(all[:1:1], slices.DeleteFunc(all[1:], func(name string) bool { return !chosen(name) })...)
 }

@@ -18,13 +18,14 @@ import (
 )
 
 const (
-	watched = 5 * time.Minute // how long healthy nodes are watched: rules of counters look five minutes back
-	// brief is how long an alert may be pending. What is longer would fire sooner or later, also where it has to last for ten minutes.
+	watched = 5 * time.Minute // how long healthy nodes are watched: rules of counters read the last five minutes
+	// brief is how long an alert may be pending. One that is pending for longer would fire at some time, even if it has
+	// to last for ten minutes.
 	brief = 2 * time.Minute
 )
 
 // TestHealthyNodes watches all scenarios with which nothing is wrong, but for those that TestAlerts watches: no alert fires,
-// and none is on its way to. Alerts of severity info do not count: the example for Alertmanager only logs them.
+// and none is pending for long. Alerts of severity info do not count: the example for Alertmanager only logs them.
 func TestHealthyNodes(t *testing.T) {
 	programs, dir := prometheus.Fetch(t), t.TempDir()
 	exporter := build(t, dir)
@@ -40,7 +41,7 @@ func TestHealthyNodes(t *testing.T) {
 	for _, n := range nodes {
 		n.listening(t)
 	}
-	nobody := prometheus.FreeAddress(t) // is told
+	nobody := prometheus.FreeAddress(t) // of a webhook that does not exist
 	server := prometheus.Serve(t, programs, dir, configure(t, dir, nobody, nodes))
 	time.Sleep(watched)
 	if up := server.Query(t, fmt.Sprintf("avg_over_time(up[%s]) > 0.9", watched)); len(up) != len(nodes) {

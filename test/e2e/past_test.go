@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// remember gives Prometheus two hours of the past of each job that an alert compares with its own past: the bus bandwidth that
-// the node shows when its fault begins, and the rule that the alert reads. Prometheus does not run yet.
+// remember writes two hours of history into Prometheus for each job that an alert compares with its own past: the bus
+// bandwidth that the node shows when its fault begins, and the rule that the alert reads. Prometheus does not run yet.
 func remember(t *testing.T, programs, dir string, nodes []*node) {
 	t.Helper()
 	now := time.Now()

@@ -18,7 +18,7 @@ import (
 	"gpufabric_exporter/test/prometheus"
 )
 
-// report prints what came when, and holds it against the limits.
+// report prints which notification arrived when, and compares the times with the limits.
 func report(t *testing.T, server *prometheus.Server, hook *webhook, nodes []*node, firing []prometheus.Sample) {
 	t.Helper()
 	wrong, late := judge(t, hook, nodes, firing)
@@ -76,8 +76,8 @@ func report(t *testing.T, server *prometheus.Server, hook *webhook, nodes []*nod
 	table.Flush()
 }
 
-// judge counts alerts that are not true, by scenario, with "" for all healthy nodes, as Prometheus fires them, and those
-// for which somebody is first paged when the fault is over; tickets take their time.
+// judge counts false alerts by scenario, with "" for all healthy nodes, as Prometheus fires them, and those whose first
+// page is sent after the end of the fault; tickets may come later.
 func judge(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Sample) (wrong, late map[string]int) {
 	t.Helper()
 	wrong, late = map[string]int{}, map[string]int{}
@@ -121,7 +121,7 @@ func judge(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Sampl
 	return wrong, late
 }
 
-// isTrue tells whether an alert is true of the node: its fault or what follows from it, on the broken device or on the
+// isTrue reports whether an alert is true of the node: its fault or what follows from it, on the broken device or on the
 // node as a whole.
 func (n *node) isTrue(alert map[string]string) bool {
 	f := n.fault

@@ -22,7 +22,7 @@ type message struct {
 	receiver string
 }
 
-// webhook is whom Alertmanager notifies.
+// webhook receives the notifications of Alertmanager.
 type webhook struct {
 	*httptest.Server
 

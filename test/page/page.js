@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The landing page and the page of probes of simulated nodes, in Chromium: axe finds nothing, nothing is wider than the window, and
-// what is wrong is on the first screen. `make page-test` runs it.
+// The landing page and the page of probes of simulated nodes, in Chromium: axe reports nothing, nothing is wider than the
+// window, and what is wrong is on the first screen. `make page-test` runs it.
 //
 //   node page.js EXPORTER [--pictures=FOLDER] [SCENARIO...]
 
@@ -33,8 +33,8 @@ const nodes = {
 
 const widths = [[1440, 900], [390, 844]];
 const schemes = ['light', 'dark'];
-const patience = 180_000; // ms for a node to be observed twice and probed, on a machine that has other work
-const ahead = 3; // nodes that run at the same time: the next ones are read while one is looked at
+const patience = 180_000; // ms for a node to be observed twice and probed, on a busy machine
+const ahead = 3; // nodes that run at the same time: the next ones are observed while one is tested
 
 const args = process.argv.slice(2);
 const pictures = args.find((a) => a.startsWith('--pictures='))?.slice('--pictures='.length);
@@ -67,11 +67,11 @@ function serve(scenario) {
     child.on('error', reject);
     child.on('exit', () => reject(new Error(`demo ${scenario} ended: ${log}`)));
   });
-  address.catch(() => {}); // of whom no page was asked for
+  address.catch(() => {}); // no unhandled rejection if no page is opened
   return { scenario, child, address };
 }
 
-// settle returns when the page says what it is to say, and no longer waits for a second reading of counters.
+// settle returns when the page has the expected text, and no longer waits for a second reading of counters.
 async function settle(page, url, words) {
   for (const end = Date.now() + patience; ;) {
     await page.goto(url, { waitUntil: 'load', timeout: patience });

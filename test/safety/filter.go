@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enter is the variable by which this test program knows that it is to become the program under judgement.
+// enter is the environment variable that makes this test program become the program under judgement.
 const enter = "GPUFABRIC_SAFETY_ENTER"
 
 // Enter is called first in TestMain: it becomes the program that Start was given, behind the filter, or returns.

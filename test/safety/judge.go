@@ -5,10 +5,11 @@
 // Package safety runs a program and judges each of its system calls: whether it writes, configures or signals anything that is
 // not its own. Only tests import it. It needs root.
 //
-// A filter (seccomp) lets pass the system calls that change nothing outside of the process, and stops the process at all
-// others. The tracer (ptrace) looks at their arguments, in the memory of the stopped thread, and records a Violation for each
-// that no rule allows. What no rule names is a violation: a new system call has to be looked at. Threads and child processes are
-// judged, too. System calls are carried out in any case: the program behaves as ever, and the test fails.
+// A filter (seccomp) allows the system calls that change nothing outside of the process, and stops the process at all
+// others. The tracer (ptrace) looks at their arguments, in the memory of the stopped thread, and records a Violation for
+// each that no rule allows. A system call without a rule is a violation: each new one has to be examined. Threads and
+// child processes are judged, too. System calls are carried out in any case: the program behaves as usual, and the test
+// fails.
 //
 // A Process has one goroutine, locked to its thread, because the kernel accepts requests of ptrace from that thread only.
 package safety

@@ -131,7 +131,8 @@ func counterReads(t *testing.T, n *node) *atomic.Int64 {
 	return &seen
 }
 
-// slow is a client that does the worst it can: sends half a request, reads nothing of an answer, or one byte in a second.
+// slow is a client that is as slow as possible: it sends half a request, reads nothing of an answer, or reads one byte in
+// a second.
 func (s *serving) slow(i int, stop <-chan struct{}) {
 	address := strings.TrimPrefix(s.url, "http://")
 	for {
@@ -169,7 +170,7 @@ func (s *serving) slow(i int, stop <-chan struct{}) {
 	}
 }
 
-// load is what scrapers saw.
+// load has the results of the scrapers.
 type load struct {
 	took           []time.Duration
 	refused, other int
@@ -177,7 +178,7 @@ type load struct {
 	most           size
 }
 
-// under has clients for a while.
+// under runs the clients for a while.
 func (s *serving) under(seen *atomic.Int64, scrapers, slowClients int) load {
 	s.t.Helper()
 	var l load

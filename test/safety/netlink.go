@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reads are the messages that ask: by protocol, type and, for DCB and generic netlink, command. The type RTM_GETDCB alone is not
-// enough, because the kernel obeys a command that writes in it.
+// reads are the messages that only read: by protocol, type and, for DCB and generic netlink, command. The type RTM_GETDCB
+// alone is not enough, because the kernel also executes commands that write in such a message.
 var reads = map[int]map[uint16]map[uint8]string{
 	unix.NETLINK_ROUTE: {
 		unix.RTM_GETLINK: {0: "RTM_GETLINK"}, unix.RTM_GETADDR: {0: "RTM_GETADDR"}, unix.RTM_GETROUTE: {0: "RTM_GETROUTE"}, unix.RTM_GETNEIGH: {0: "RTM_GETNEIGH"},
@@ -50,7 +50,7 @@ func protocolName(p int) string {
 	return strconv.Itoa(p)
 }
 
-// send allows streams, and of netlink messages that ask. What is written to a file was allowed when it was opened.
+// send allows streams, and netlink messages that only read. What is written to a file was allowed when it was opened.
 func (c *call) send() (string, error) {
 	to := c.link("fd", int(int32(c.args[0])))
 	if !strings.HasPrefix(to, "socket:") {
@@ -134,7 +134,7 @@ func (c *call) sent() ([]byte, error) {
 	return all, nil
 }
 
-// asks says what netlink messages ask, or which of them does not.
+// asks returns what netlink messages request, or an error for one that is not allowed.
 func asks(protocol int, messages []byte) (what string, err error) {
 	order := binary.NativeEndian
 	for len(messages) > 0 {

@@ -16,7 +16,7 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// eventually is how long anything may take on a machine that is loaded.
+// eventually is how long anything may take on a busy machine.
 const eventually = 3 * time.Minute
 
 func TestMain(m *testing.M) {

@@ -63,7 +63,7 @@ func (n *node) judged(what string, r *Record) {
 	}
 }
 
-// TestJudge has a shell do what the program must not: the judge sees it.
+// TestJudge: a shell does what the program must not do, and the judge reports it.
 func TestJudge(t *testing.T) {
 	n := layOut(t)
 	n.binary = "/bin/sh"
@@ -105,7 +105,7 @@ func message(kind uint16, body ...byte) []byte {
 	return append(append(m, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0), body...)
 }
 
-// TestMessages has the judge see messages of netlink that write.
+// TestMessages: the judge reports netlink messages that write.
 func TestMessages(t *testing.T) {
 	for name, test := range map[string]struct {
 		protocol int
@@ -173,7 +173,7 @@ func TestCommands(t *testing.T) {
 				case name == "--config.check":
 					n.run(name, n.site)
 				case strings.HasPrefix(name, "-") || strings.Contains(line, "--scenario") || slices.Contains([]string{"help", "explain", "healthcheck", "rules"}, name):
-					n.run(call...) // it looks at no node
+					n.run(call...) // it reads no node
 				case name == "capture":
 					n.run(slices.Concat(call, n.paths)...)
 				default:

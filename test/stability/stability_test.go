@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stability holds the names that users depend on to what docs/STABILITY.md promises: testdata/promises.txt has a line for each, and
-// none of them disappears or changes before the next major version.
+// Package stability compares the names that users depend on with the promises of docs/STABILITY.md: testdata/promises.txt
+// has a line for each, and none of them disappears or changes before the next major version.
 package stability
 
 import (
@@ -32,7 +32,8 @@ const (
 	promises = "testdata/promises.txt"
 )
 
-// TestPromises compares what there is with what was promised. -update adds what is new, and never removes or changes a line.
+// TestPromises compares the names of this tree with the promises. -update adds what is new, and never removes or changes
+// a line.
 func TestPromises(t *testing.T) {
 	now := names(t)
 	text, err := os.ReadFile(promises)
@@ -60,7 +61,7 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// name is what a line is about: its kind and name, without the properties behind a colon.
+// name is the subject of a line: its kind and name, without the properties after a colon.
 func name(line string) string {
 	before, _, _ := strings.Cut(line, ": ")
 	return before

@@ -82,7 +82,7 @@ func testDevices(t *testing.T, m on) {
 	}
 }
 
-// worker wants the process with the driver's library to have no capability, whatever the exporter has.
+// worker requires that the process with the driver's library has no capability, whatever the exporter has.
 func (m on) worker() {
 	m.t.Helper()
 	status := m.Must("sh", "-c", "cat /proc/$(cat /proc/"+m.PID()+"/task/*/children | tr -d ' ')/status")
@@ -112,7 +112,7 @@ func testLateDriver(t *testing.T, m on) {
 	contains(t, m.Scrape(), seen)
 }
 
-// NCCL opens the device nodes of RDMA. What the unit permits it to open is what preflight says under it.
+// NCCL opens the device nodes of RDMA. Under the unit, preflight reports as usable what the unit permits to open.
 func testVerbs(t *testing.T, m on) {
 	if !m.deniesDevices() {
 		return
@@ -142,7 +142,8 @@ func testVerbs(t *testing.T, m on) {
 	}
 }
 
-// deniesDevices reports whether systemd can deny devices here: kernels before 5.8 know no CAP_BPF, with which it does so in a container.
+// deniesDevices reports whether systemd can deny devices here: kernels before 5.8 have no CAP_BPF, which it needs for
+// that in a container.
 func (m on) deniesDevices() bool {
 	m.t.Helper()
 	if m.fails("systemd-run", "--quiet", "--wait", "-p", "DevicePolicy=strict", "-p", "PrivateDevices=no", "dd", "if=/dev/urandom", "of=/dev/zero", "count=1") != nil {

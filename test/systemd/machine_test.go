@@ -39,7 +39,8 @@ func boot(t *testing.T) *machine.Machine {
 	}
 	// systemd takes the numbers of DeviceAllow from /proc/devices, where the drivers of a node are.
 	m.Must("sh", "-ec", "sed 's/^Character devices:/&\\n195 nvidia\\n195 nvidiactl\\n231 infiniband_verbs/' /proc/devices >"+devices+"; mount --bind "+devices+" /proc/devices")
-	// All of sysfs, read-only, replaces the parts that nspawn shows in a tmpfs: the exporter knows this host from a copy by it.
+	// All of sysfs, read-only, replaces the parts that nspawn shows in a tmpfs: by it the exporter distinguishes this
+	// host from a copy.
 	m.Must("sh", "-ec", "mkdir /run/cgroup; mount --rbind /sys/fs/cgroup /run/cgroup; mount -t sysfs -o ro sysfs /sys; mount --rbind /run/cgroup /sys/fs/cgroup")
 	return m
 }

@@ -25,8 +25,8 @@ const (
 	shown   = "BindReadOnlyPaths=" + module + ":/proc/driver " + groups + ":/sys/fs/cgroup" // instead of what the container has
 )
 
-// prober gives the machine two idle GPUs, NCCL and CUDA, and control groups. NCCL shares memory and CUDA wants to compile, as the real
-// ones do.
+// prober gives the machine two idle GPUs, NCCL and CUDA, and control groups. NCCL uses shared memory and CUDA compiles
+// code, as the real ones do.
 func (m on) prober() {
 	m.t.Helper()
 	m.driver("processes 0")
@@ -42,7 +42,7 @@ func (m on) prober() {
 	m.t.Cleanup(func() { _, _ = m.Try("rm", "-r", "/dev/nvidia-uvm", groups, site) })
 }
 
-// clean wants probes to have left neither a process nor shared memory.
+// clean requires that probes have left neither a process nor shared memory.
 func (m on) clean(when string) {
 	m.t.Helper()
 	if left, err := m.Try("sh", "-c", "grep -lx gpufabric_rank /proc/[0-9]*/comm"); err == nil {
@@ -128,7 +128,7 @@ func testMemlock(t *testing.T, m on) {
 	}
 }
 
-// The exporter probes by itself, with the gate shut until the GPUs are seen to be idle for a minute, and serves the result.
+// The exporter probes by itself, after the GPUs were idle for a minute, and serves the result.
 func testScheduledProbe(t *testing.T, m on) {
 	m.prober()
 	m.tiers("gpu", "probes")
@@ -150,8 +150,8 @@ func testScheduledProbe(t *testing.T, m on) {
 	contains(t, m.Must("cat", state), `"node"`)
 }
 
-// native installs an exporter for which the first PID namespace of the node is that of the container, and returns its path: the gate of
-// probes and the reader of jobs trust no other.
+// native installs an exporter for which the first PID namespace of the node is that of the container, and returns its
+// path: the gate of probes and the reader of jobs accept no other.
 func (m on) native() string {
 	m.t.Helper()
 	t, pids := m.t, m.Must("readlink", "/proc/self/ns/pid")

@@ -114,7 +114,7 @@ func testRemoval(t *testing.T, m on) {
 	}
 }
 
-// raises tells whether the systemd of a container can raise limits on this machine.
+// raises reports whether the systemd of a container can raise limits on this machine.
 func raises(t *testing.T) bool {
 	t.Helper()
 	set, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0)
@@ -143,7 +143,7 @@ func testStart(t *testing.T, m on) {
 	}
 }
 
-// systemctl reload takes a changed configuration over, and a wrong one not.
+// systemctl reload applies a changed configuration, but not an invalid one.
 func testReload(t *testing.T, m on) {
 	const file = "/etc/gpufabric_exporter/config.yml"
 	expects := func(ports string) bool {
@@ -168,7 +168,7 @@ func testReload(t *testing.T, m on) {
 	contains(t, m.Log(), "configuration not reloaded, the previous one stays in force")
 }
 
-// What a restart does not change is not restarted, and the log has the reason.
+// After a wrong command line the service is not restarted, because that would not help, and the log has the reason.
 func testWrongConfiguration(t *testing.T, m on) {
 	const file = "/etc/default/gpufabric_exporter"
 	m.Write(file, `ARGS="--collector.nonsense"`+"\n")
@@ -216,7 +216,7 @@ func testWatchdog(t *testing.T, m on) {
 		return now != "0" && now != pid && m.Property("ActiveState") == "active"
 	})
 	contains(t, m.Scrape(), "\ngpufabric_node_info{")
-	// The dump of its goroutines is long, and may reach the journal later than systemd's own line.
+	// The dump of its goroutines is long, and may be in the journal after systemd's own line.
 	m.Until("the journal has the reason", func() bool {
 		return m.fails("sh", "-c", "journalctl --no-pager -o cat -u "+unit+` | grep -q "Failed with result 'watchdog'"`) == nil
 	})
@@ -314,7 +314,7 @@ func testLoosened(t *testing.T, m on) {
 		},
 		"PrivateNetwork=yes":                        func() bool { return m.fails("curl", "-sS", "--fail", "http://localhost:10791/metrics") != nil },
 		"RestrictAddressFamilies=~AF_INET AF_INET6": func() bool { return m.Property("ActiveState") != "active" },
-		"RestrictAddressFamilies=~AF_UNIX":          func() bool { return m.Property("ActiveState") != "active" }, // nobody notifies systemd
+		"RestrictAddressFamilies=~AF_UNIX":          func() bool { return m.Property("ActiveState") != "active" }, // systemd is not notified
 		"StateDirectory=": func() bool {
 			return m.fails("grep", "gpufabric_exporter .*rw", "/proc/"+m.PID()+"/mountinfo") != nil
 		},
@@ -352,7 +352,8 @@ func testCheck(t *testing.T, m on) {
 	}
 }
 
-// What SELinux, AppArmor or a read-only file system denies is named at the start, and what needs it not is served.
+// What SELinux, AppArmor or a read-only file system denies is logged at the start, and everything that does not need it
+// is served.
 func testDenied(t *testing.T, m on) {
 	const file = "/etc/gpufabric_exporter/config.yml"
 	m.Write(file, "expected: {compute_ports: 4}\n")

@@ -26,7 +26,7 @@ func troubles(t *testing.T) string {
 	return string(text)
 }
 
-// testCompatibility wants what docs/COMPATIBILITY.md calls tested to be what is tested here.
+// testCompatibility requires that docs/COMPATIBILITY.md calls tested what is tested here.
 func testCompatibility(t *testing.T, m on) {
 	text, err := os.ReadFile("../../docs/COMPATIBILITY.md")
 	if err != nil {
@@ -55,7 +55,7 @@ func (m on) says(words string) {
 	})
 }
 
-// A start that fails is provoked for each row of docs/TROUBLESHOOTING.md, and says what stands there.
+// A start that fails is provoked for each row of docs/TROUBLESHOOTING.md, and logs the message that is in that row.
 func testTroubles(t *testing.T, m on) {
 	t.Cleanup(func() { _, _ = m.Try("rm", "-f", defaults) })
 	const other = "systemd-run --quiet --unit=other /usr/bin/gpufabric_exporter; until curl -sf localhost:10791/-/healthy; do sleep 0.2; done"
@@ -96,7 +96,7 @@ func testMissing(t *testing.T, m on) {
 	m.Scrape()
 	m.says("open files is too low to keep those of all devices open")
 
-	// By hand, as a user from whom /proc hides the processes of others.
+	// By hand, as a user to which /proc does not show the processes of others.
 	m.Must("cp", "/usr/bin/sleep", "/run/slurmd")
 	m.Must("systemd-run", "--quiet", "--unit=slurmd", "-p", "LimitMEMLOCK=65536", "/run/slurmd", "infinity")
 	defer m.Must("systemctl", "stop", "slurmd")
@@ -114,8 +114,8 @@ func testMissing(t *testing.T, m on) {
 	}
 }
 
-// A root that is read-only, as of an immutable system, is served from. What cannot be saved is in the log; what the exporter shows is
-// the same.
+// The exporter serves from a read-only root, as on an immutable system. What cannot be saved is in the log; the metrics
+// are the same.
 func testReadOnlyRoot(t *testing.T, m on) {
 	mounts := m.rails()
 	m.dropIn("RestartSec=1", "Restart=no", "TimeoutStartSec=30", mounts)

@@ -30,7 +30,7 @@ import (
 
 const peerName = "node_exporter"
 
-// hot is the shortest distance: the programs under measurement can just take turns.
+// hot is the shortest distance: it is just enough to scrape the programs one after the other.
 const hot = 20 * time.Millisecond
 
 func main() {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is what to run and what to ask it.
+// program is what to run and what to request from it.
 type program struct {
 	name       string
 	args       []string
@@ -28,10 +28,10 @@ type program struct {
 	processors int // GOMAXPROCS in its environment; 0: not set
 }
 
-// request is how a scraper asks.
+// request is the request of a scraper.
 type request struct{ accept, encoding string }
 
-// prometheus asks as Prometheus 3 does by default.
+// prometheus is the request that Prometheus 3 sends by default.
 var prometheus = request{"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5," +
 	"text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2", "gzip"}
 

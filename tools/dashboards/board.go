@@ -118,7 +118,7 @@ func (l line) at(y *uint32) []*dashboard.PanelBuilder {
 	return l
 }
 
-// later are fields that the SDK writes and Grafana 9.3 does not know.
+// later are fields that the SDK writes and Grafana 9.3 does not have.
 var later = []string{
 	"wideLayout", "showPercentChange", "percentChangeColorMode", "sizing", "minVizWidth", "minVizHeight", "preload",
 	"allowCustomValue", "perPage", "selectionMode", "cellRadius", "showColorScale", "maxHeight", "maxWidth",

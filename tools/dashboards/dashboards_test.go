@@ -161,7 +161,7 @@ func (m model) flat() []panelModel {
 	return all
 }
 
-// TestUpToDate wants the committed files to be what the generator writes.
+// TestUpToDate: the committed files are what the generator writes.
 func TestUpToDate(t *testing.T) {
 	if *update {
 		if err := write("../../dashboards"); err != nil {
@@ -288,7 +288,7 @@ func TestPanels(t *testing.T) {
 	}
 }
 
-// checkTargets wants figures and tables to ask for now, and the rest for the time of the dashboard.
+// checkTargets requires that figures and tables query the present, and other panels the time of the dashboard.
 func checkTargets(t *testing.T, name string, p panelModel) {
 	t.Helper()
 	now := slices.Contains([]string{"stat", "table"}, p.Type)
@@ -302,7 +302,7 @@ func checkTargets(t *testing.T, name string, p panelModel) {
 	}
 }
 
-// checkGrid wants panels to lie within 24 columns, side by side, and lines to be full.
+// checkGrid requires that panels are within 24 columns, side by side, and that lines are full.
 func checkGrid(t *testing.T, m model) {
 	t.Helper()
 	place := func(panels []panelModel, where string) {

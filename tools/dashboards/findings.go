@@ -12,7 +12,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// told are alerts that say again what a check says. They are findings where the checks are switched off.
+// told are alerts that report the same as a check. They are findings where the checks are switched off.
 const told = `GpuFabric(PortDown|GidLost|DeviceStuck|GpuLost|RateDegraded|NvlinkDown|ComputePortsMissing)`
 
 // others are alerts that are no findings of their own: each check is one, and objectives are those of a cluster.
@@ -35,7 +35,7 @@ func failed(more string) string {
 	return `check:gpufabric_check_failed:since_timestamp_seconds{` + more + `@node} or check:gpufabric_check_failed:latched{` + more + `@node} == 1 or gpufabric_check_failed{` + more + `@node} == 1`
 }
 
-// recorded are the open findings of which the rules recorded when they were detected: cheap to ask over time.
+// recorded are the open findings of which the rules recorded when they were detected: cheap to query over time.
 func recorded(more string) string {
 	return found(`check:gpufabric_check_failed:since_timestamp_seconds{`+more+`@node}`, more, others)
 }
@@ -75,7 +75,8 @@ or on (` + id + `)
 label_replace(` + all + `, "gpu", "? ($1)", "pci_address", "(.+)")`
 }
 
-// nameGPU gives series with the labels index and pci_address the label gpu: both, since drivers know a GPU by one and the kernel by the other.
+// nameGPU gives series with the labels index and pci_address the label gpu: both, since drivers use the one for a GPU and
+// the kernel the other.
 func nameGPU(expr string) string {
 	return `label_replace(label_join(` + expr + `, "gpu", " ", "index", "pci_address"), "gpu", "$1 ($2)", "gpu", "(.+) (.+)")`
 }
@@ -176,7 +177,7 @@ func places() string {
 	return `max by (rank) (` + strings.Join(all, " or ") + `)`
 }
 
-// measured are what is and what should be, for problems that have numbers. More than one of a node are all there.
+// measured are measured and expected values, for problems that have numbers. More than one of a node are all there.
 func measured() string {
 	of := func(problem, unit, by, is, should string) string {
 		text := func(name, expr string) string {
@@ -248,7 +249,7 @@ func explained(problem, fault string) string {
 // slowest is the worst probe of a node.
 const slowest = `min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`
 
-// caveats are rows before the findings where these cannot be told: no exporter answers, or checks are switched off.
+// caveats are rows before the findings where these are not known: no exporter answers, or checks are switched off.
 func caveats(found string) string {
 	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * count(" + unchecked + `), "problem", "` + checksOff + `", "", "")`
 	const (
@@ -273,7 +274,7 @@ func listed(expr, name, of string) string {
 }
 
 // counted does the same where a problem of a node concerns few of them, most of them. Of more it gives the number: their names
-// would be cut off. by is the label that tells them apart in findings.
+// would be cut off. by is the label by which they differ in findings.
 func counted(expr, name, of, by string, most int) string {
 	const each = `cluster, instance, severity, problem`
 	number := `count_values by (` + each + `) ("` + name + `",

@@ -12,7 +12,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 )
 
-// TestRunbooksQuoteFindings wants the page that a finding links to to have the sentence that the reader clicked on.
+// TestRunbooksQuoteFindings: the page to which a finding links has the sentence that the reader clicked on.
 func TestRunbooksQuoteFindings(t *testing.T) {
 	groups, err := alerts.Groups()
 	if err != nil {
@@ -34,7 +34,7 @@ func TestRunbooksQuoteFindings(t *testing.T) {
 	}
 }
 
-// TestProblemsAreAnchors wants the address of each problem to be that of a heading of its page.
+// TestProblemsAreAnchors: the address of each problem is that of a heading of its page.
 func TestProblemsAreAnchors(t *testing.T) {
 	groups, err := alerts.Groups()
 	if err != nil {
@@ -56,7 +56,7 @@ func TestProblemsAreAnchors(t *testing.T) {
 	}
 }
 
-// TestPlacesNameProblems wants each part of the patterns that order findings to name a check or an alert, and none to be in two
+// TestPlacesNameProblems: each part of the patterns that order findings names a check or an alert, and none is in two
 // places.
 func TestPlacesNameProblems(t *testing.T) {
 	problems := alertNames(t)

@@ -113,9 +113,9 @@ func toPortOf(column string) map[string]any {
 	return link("Port", portURL+keepRow+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
 }
 
-// marks are what happened: when findings were detected, as in the column of that name (those of warnings only if the reader
-// wants them), and changes of versions on dashboards that show what follows from these. Findings of many nodes that begin one
-// after the other have a mark each: at any time the newest is looked at.
+// marks are what happened: when findings were detected, as in the column of that name (those of warnings only if the
+// reader chooses them), and changes of versions on dashboards that show what follows from these. Findings of many nodes
+// that begin one after the other have a mark each: at any time the reader looks at the newest.
 func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
 	by, text := "problem", "{{problem}}"
 	if b.oneNode {

@@ -13,7 +13,7 @@ const unseen = `(
   or gpufabric_scrape_collector_supported{collector="job",@node} == 0 and on (cluster, job, instance) gpufabric_gpu_driver_loaded{@node} == 1
 )`
 
-// orUnseen gives a table of jobs without rows one that says that there must be some.
+// orUnseen adds a row to an empty table of jobs, which says that some must be running.
 func orUnseen(expr string) string {
 	return expr + `
 or max by (why) (label_replace(count_values("nodes", count(` + unseen + `) unless on () gpufabric_job_info{@node}), "why", "GPUs are busy or cannot be looked at on nodes without a job (nodes: $1): privilege is missing, the collector job is off, or no process was found", "nodes", "(.*)"))`

@@ -12,7 +12,8 @@ import (
 // jobsByNCCL is what NCCL itself says of jobs.
 func jobsByNCCL() []line { return []line{{jobRAS()}, {jobBandwidth()}} }
 
-// Beside the states of RAS, in the order of progress.States: a job that is suspected and was not asked, or did not answer.
+// Beside the states of RAS, in the order of progress.States: a suspected job to which no query was sent, or which did not
+// answer.
 var notAsked = strconv.Itoa(len(progress.States()))
 
 // rasStates is the state of each suspected job as a number, the worst first.
@@ -38,7 +39,7 @@ func rasWords() words {
 	return w
 }
 
-// refusals are why a job is not asked.
+// refusals are the reasons why no query is sent to a job.
 func refusals() words {
 	return wordsOf(map[progress.Reason]word{
 		progress.ProcessesUnknown: {"processes could not be read", ""}, progress.NoRank: {"its ranks have ended", ""}, progress.RankElsewhere: {"another node asks", ""},

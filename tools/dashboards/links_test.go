@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// titles are what a table calls labels that it shows.
+// titles are the titles in a table of the labels that it shows.
 func (p panelModel) titles(label string) []string {
 	var all []string
 	for _, x := range p.Transformations {
@@ -38,8 +38,8 @@ func (p panelModel) linkOf(t *testing.T, title string) string {
 	return ""
 }
 
-// TestDevicesLeadToPorts wants each cell with an RDMA device to lead to its port on the right node, GPUs to be called by the
-// number that people know, and the worst rows of a table that ranks them to come first.
+// TestDevicesLeadToPorts: each cell with an RDMA device links to its port on the right node, GPUs have the number that
+// people use, and a table that ranks rows begins with the worst.
 func TestDevicesLeadToPorts(t *testing.T) {
 	all, _ := shipped(t)
 	n := 0
@@ -79,8 +79,7 @@ func TestDevicesLeadToPorts(t *testing.T) {
 	}
 }
 
-// TestFindingsLeadToWhatTheyConcern wants the link of a finding to be that of a port only where it is about one: a blank device is
-// none.
+// TestFindingsLeadToWhatTheyConcern: a finding links to a port only if it is about one; an empty device is none.
 func TestFindingsLeadToWhatTheyConcern(t *testing.T) {
 	all, _ := shipped(t)
 	n := 0
@@ -99,8 +98,8 @@ func TestFindingsLeadToWhatTheyConcern(t *testing.T) {
 	}
 }
 
-// TestRailsLeadToPorts wants the link of a cell, whose value is a parameter with the name of a device, to have no other device: a
-// blank one is none.
+// TestRailsLeadToPorts: the link of a cell, whose value is a parameter with the name of a device, has no other device; an
+// empty one is none.
 func TestRailsLeadToPorts(t *testing.T) {
 	all, _ := shipped(t)
 	for _, m := range all {
@@ -117,7 +116,7 @@ func TestRailsLeadToPorts(t *testing.T) {
 	t.Error("no panel Rails")
 }
 
-// TestSilence wants tables of one node to say that its exporter is silent, instead of that all is well or switched off.
+// TestSilence: tables of one node say that its exporter does not answer, and not that all is well or switched off.
 func TestSilence(t *testing.T) {
 	all, _ := shipped(t)
 	n := 0
@@ -139,7 +138,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestHeaderLinksKeep wants links between dashboards to keep what can be chosen there: All is no choice where one node or
+// TestHeaderLinksKeep: links between dashboards keep what can be chosen there. All cannot be chosen where one node or
 // device is shown at a time.
 func TestHeaderLinksKeep(t *testing.T) {
 	all, _ := shipped(t)

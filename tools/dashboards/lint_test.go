@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestLooks wants of each panel what Grafana needs to show it as it is meant. Each rule stands for a defect that was seen.
+// TestLooks requires of each panel what Grafana needs to show it as intended. Each rule is for a defect that has occurred.
 func TestLooks(t *testing.T) {
 	all, _ := shipped(t)
 	for _, m := range all {

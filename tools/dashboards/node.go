@@ -70,7 +70,8 @@ func nodeNow() line {
 	}
 }
 
-// jobsGoOver is about the jobs of a node: what carries their data. Where no job is seen, the traffic of the node speaks.
+// jobsGoOver is about the jobs of a node: what carries their data. Where no job is seen, it is judged by the traffic of
+// the node.
 func jobsGoOver() panel {
 	const rdma, other = `instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node} > 1e8`, `sum by (cluster, job, instance) (instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node})`
 	w := jobTransports()
@@ -126,7 +127,7 @@ const isSpare = "2"
 // activeOrSpare is 1 for ports that are active, isSpare for those that are spare, and 0 for the rest.
 const activeOrSpare = `(` + isSpare + ` + 0 * ` + spare + ` or on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@port})`
 
-// spareBecause are spare ports with the label because: their role, and who says that they are not needed.
+// spareBecause are spare ports with the label because: their role, and why they are not needed.
 const spareBecause = `label_replace(
   ` + spare + ` * on (cluster, job, instance) group_left (expected) count_values by (cluster, job, instance) ("expected", gpufabric_node_compute_ports_expected{@node}),
   "because", "Spare (role: compute): the $1 expected ports are active", "expected", "(.+)"
@@ -233,7 +234,7 @@ func ofGPU(expr string) string {
 	return `max by (pci_address) (` + expr + ` * on (cluster, job, instance, uuid) group_left (pci_address) group by (cluster, job, instance, uuid, pci_address) (gpufabric_gpu_info{@node}))`
 }
 
-// withIndex gives series with the UUID of a GPU its index, too, by which people know it.
+// withIndex gives series with the UUID of a GPU its index, too, which people use.
 func withIndex(expr string) string {
 	const index = `topk by (cluster, job, instance, uuid) (1, group by (cluster, job, instance, uuid, index) (gpufabric_gpu_info{@node}))`
 	return `(` + expr + ` * on (cluster, job, instance, uuid) group_left (index) ` + index + `)`

@@ -99,7 +99,7 @@ or label_replace(` + absent(sortedFirst) + ` + 0 * max by (because) (` + spareBe
 		column{field: "severity"})
 }
 
-// portCourse shows in one place when each thing about the port was as it should be.
+// portCourse shows in one place when each fact of the port was as it should be.
 func portCourse() panel {
 	return history(about{"As it should be, over time", "Whether the port was active (or is spare: not needed), at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 12, 8},
 		words{"1": {"yes", good}, "0": {"no", bad}, isSpare: {"spare: not needed", unneeded}},

@@ -56,7 +56,7 @@ or ` + found("rail", "port_.+|pcie_.+|gid_.+|roce_.+", "cluster, job, instance, 
 const (
 	unlessOutdated = `unless on (cluster, job, instance, kind, device, port) probe:gpufabric_probe_last_run:outdated{@node}`
 	ifOutdated     = `and on (cluster, job, instance, kind, device, port) probe:gpufabric_probe_last_run:outdated{@node}`
-	notFresh       = "1000" // what stands for a value that is outdated: more than any other
+	notFresh       = "1000" // replaces a value that is outdated: more than any other
 )
 
 // fresh is the value of a probe, or notFresh where its result is outdated.

@@ -17,10 +17,10 @@ import (
 	"gpufabric_exporter/tools/rules"
 )
 
-// chosen are a reader's choices. What they are must not matter.
+// chosen are a reader's choices. Their values must not matter.
 var chosen = strings.NewReplacer("$cluster", "c1", "$instance", "node1", "$device", "mlx5_0", "$training_job", "slurm/7", "$__rate_interval", rateInterval, "${datasource}", "p")
 
-const rateInterval = "61s" // like no range that somebody would write
+const rateInterval = "61s" // a range that no query has
 
 func TestQueries(t *testing.T) {
 	known, err := rules.Known()
@@ -138,7 +138,7 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 }
 
-// TestLinks wants every link to lead to a dashboard or a runbook that is there, from dashboards and from alerts.
+// TestLinks: every link of dashboards and alerts leads to a dashboard or a runbook that exists.
 func TestLinks(t *testing.T) {
 	all, _ := shipped(t)
 	addresses := map[string]bool{}

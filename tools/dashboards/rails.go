@@ -17,7 +17,7 @@ import (
 // mostRails is how many columns of rails are in order: EFA has the most, 32.
 const mostRails = 32
 
-// How a port is, the worst last.
+// States of a port, the worst last.
 const (
 	portRight   = "0"
 	portSpare   = "1" // down, and the node has as many as it needs
@@ -86,8 +86,8 @@ func railLegend() panel {
 	return prose("Colours of the rails", width, 3, strings.TrimSpace(all.String()))
 }
 
-// portStates are how training ports are, by device and rail. Those that are no GPU's nearest NIC share one rail: the worst
-// of them speaks.
+// portStates are how training ports are, by device and rail. Those that are no GPU's nearest NIC share one rail, which
+// shows the worst of them.
 func portStates() string {
 	spares := strings.ReplaceAll(spare, "@port", "@node")
 	known := `max by (cluster, instance, device) (

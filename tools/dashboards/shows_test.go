@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// everything is what a reader chooses who chooses nothing but some devices.
+// everything are the choices of a reader who has chosen only some devices.
 var everything = strings.NewReplacer("$cluster", ".*", "$instance", ".*", "$device", "mlx5_1|mlx5_2|mlx5_3", "$training_job", ".*", "$__rate_interval", "1m")
 
-// shows asks promtool what queries of panels return over samples that a fault leaves. Each case was seen: a reader would have done
-// the wrong thing.
+// shows queries, with promtool, what panels return for the samples of a fault. Each case has occurred: a reader would
+// have taken the wrong action.
 var shows = []struct {
 	name   string
 	series []string // name and labels, and values of one minute each
@@ -279,7 +279,7 @@ var halfCabled = []string{
 	`gpufabric_node_compute_ports_expected{cluster="c",job="e",instance="n"} 1`,
 }
 
-// TestShows asks a real Prometheus engine. Series of one value keep it.
+// TestShows uses a real Prometheus engine. Series of one value keep it.
 func TestShows(t *testing.T) {
 	promtool, err := exec.Command("../../alerts/promtool.sh").Output()
 	if err != nil {

@@ -32,7 +32,7 @@ type column struct {
 	words words
 	steps []step // colours of a value
 	link  map[string]any
-	none  string // shown where the value is absent, or stands for it (orElse); empty: "unknown" for values, nothing for labels
+	none  string // shown where the value is absent or replaced (orElse); empty: "unknown" for values, nothing for labels
 	width int    // in pixels; 0: what is left
 
 	number bool // a label that is sorted as a number
@@ -77,7 +77,7 @@ func orSilentIn(expr, label string) string {
 		said("vector("+absent(sortedFirst)+") unless on () "+silent, noExporter)
 }
 
-// What stands for a value that is absent in the column by which a table is sorted: Grafana puts absent values first.
+// What replaces an absent value in the column by which a table is sorted: Grafana puts absent values first.
 const (
 	sortedLast  = 1e9  // smallest first
 	sortedFirst = -1e9 // largest first
@@ -97,7 +97,7 @@ const site = "Site"
 // first is the title of a hidden column with one of the devices of a row, for its link.
 const first = "First"
 
-// withSites gives rows the column site if links want it.
+// withSites gives rows the column site if links need it.
 func withSites(exprs []string, columns []column) ([]string, []column) {
 	wanted := func(c column) bool { return c.link != nil && strings.Contains(c.link["url"].(string), keepRow) }
 	if !slices.ContainsFunc(columns, wanted) {
@@ -193,10 +193,10 @@ func sortedBy(titles string) table.Options {
 	return o
 }
 
-// grouping says what becomes of each field of rows that are made one.
+// grouping says how each field of rows is combined when they become one row.
 type grouping map[string]any
 
-// add returns what Grafana calls the field afterwards.
+// add returns the name of the field in Grafana afterwards.
 func (g grouping) add(c column, field string) string {
 	calc := ""
 	switch {

@@ -57,7 +57,7 @@ func roceSteps() words {
 	return w
 }
 
-// silences are what a table says while no exporter answers.
+// silences are the texts of a table while no exporter answers.
 func silences() words {
 	return words{
 		exporterIsSilent: {"the exporter does not answer", ""}, neverAnswered: {"the exporter never answered", ""}, noExporter: {"no exporter is known", ""},

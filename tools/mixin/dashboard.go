@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// interval stands for Grafana's $__rate_interval while a query is parsed; no query has that duration.
+// interval replaces Grafana's $__rate_interval while a query is parsed; no query has that duration.
 const interval, intervalName = "13m37s", "$__rate_interval"
 
 // values is a query for the values of a label, for a variable.
@@ -67,7 +67,7 @@ func (o *options) walk(tree any) error {
 			}
 			t[key] = to
 		}
-		if t["id"] == "byName" { // what a column is called, if it keeps the name of its label
+		if t["id"] == "byName" { // the title of a column, if it is the name of its label
 			t["options"] = o.fields(t["options"])
 		}
 	}

@@ -172,7 +172,7 @@ func TestNoLabelKeepsItsOldName(t *testing.T) {
 	}
 }
 
-// What tables do with the columns of labels must go on with the new names.
+// What tables do with the columns of labels must also work with the new names.
 func TestTablesFindTheirColumns(t *testing.T) {
 	out := mixed(t, "--instance-label=site_node")
 	for _, name := range glob(t, filepath.Join(out, "*.json")) {
@@ -258,7 +258,7 @@ func TestOptionsThatAreWrong(t *testing.T) {
 	}
 }
 
-// TestRulesStillFire runs the tests of the shipped rules over the rewritten ones: they fire and stay silent as before.
+// TestRulesStillFire runs the tests of the shipped rules with the rewritten ones: alerts fire, or do not, as before.
 func TestRulesStillFire(t *testing.T) {
 	promtool := promtool(t)
 	out := mixed(t, "--cluster-label=k8s_cluster", "--instance-label=node", `--selector=job="gpufabric"`)

@@ -61,7 +61,7 @@ func (o *options) names(list []string) {
 }
 
 // matched renames matchers, and adds those of the site to what is scraped: recorded series and alerts follow from it. A
-// matcher of the site on the job stands for one of ours.
+// matcher of the site on the job replaces one of the project.
 func (o *options) matched(metric string, matchers []*labels.Matcher) []*labels.Matcher {
 	var all []*labels.Matcher
 	scraped := metric == "up" || strings.HasPrefix(metric, "gpufabric_")

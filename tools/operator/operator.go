@@ -3,8 +3,8 @@
 // Package operator wraps rules and dashboards into the objects that the Prometheus Operator and Grafana's sidecar read in
 // Kubernetes.
 //
-// It is text around text: comments of rule files stay, and the double braces of templates mean nothing to plain YAML.
-// It has no state and is safe for concurrent use. Errors name the file that cannot become an object.
+// It only adds text around the files: comments of rules stay, and the double braces of templates have no meaning in plain
+// YAML. It has no state and is safe for concurrent use. Errors name the file that cannot become an object.
 package operator
 
 import (
@@ -45,7 +45,7 @@ func Objects(rules, dashboards fs.FS) (map[string][]byte, error) {
 			if len(text) > kind.limit {
 				return nil, fmt.Errorf("%s has %d bytes, an object holds %d", source, len(text), kind.limit)
 			}
-			// Names in Kubernetes are those of DNS, which knows no underscore.
+			// Names in Kubernetes are DNS names, which have no underscore.
 			stem := strings.ReplaceAll(strings.TrimPrefix(strings.TrimSuffix(source, kind.pattern[1:]), "gpufabric-"), "_", "-")
 			name, object := kind.wrap(source, stem, text)
 			if all[name] != nil {

@@ -47,7 +47,7 @@ func objects(t *testing.T) map[string][]byte {
 	return all
 }
 
-// TestObjects holds deploy/operator to rules and dashboards.
+// TestObjects compares deploy/operator with rules and dashboards.
 func TestObjects(t *testing.T) {
 	all := objects(t)
 	there, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
@@ -75,7 +75,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// strict decodes an object as the API server does that is asked for strict validation: what the type does not know is wrong.
+// strict decodes an object as the API server does with strict validation: a field that the type does not have is an error.
 func strict(text []byte) (any, error) {
 	var kind meta.TypeMeta
 	if err := yaml.Unmarshal(text, &kind); err != nil {
@@ -154,7 +154,7 @@ func TestStrictFindsMisspelledFields(t *testing.T) {
 	}
 }
 
-// TestRulesSurvive wants the operator to see the groups that Prometheus sees in the rule files.
+// TestRulesSurvive: the operator reads the same groups that Prometheus reads from the rule files.
 func TestRulesSurvive(t *testing.T) {
 	groups, err := alerts.Groups()
 	if err != nil {
@@ -195,7 +195,7 @@ func or[D ~string](d *D) string {
 	return string(*d)
 }
 
-// TestDashboardsSurvive wants Grafana to get what is in the folder, whatever is in its strings.
+// TestDashboardsSurvive: Grafana gets the dashboards of the folder unchanged, whatever their strings contain.
 func TestDashboardsSurvive(t *testing.T) {
 	hard := "{\n  \"a\": \"{{instance}} # : '\\\"\\n $__rate_interval → %d\",\n\n  \"b\": [ ]  \n}"
 	all := fstest.MapFS{"hard_one.json": {Data: []byte(hard)}}
@@ -249,7 +249,7 @@ func TestObjectsRefuses(t *testing.T) {
 	}
 }
 
-// TestPodMonitorNamesNodes gives Prometheus' own relabelling what the operator makes of a pod.
+// TestPodMonitorNamesNodes applies Prometheus' own relabelling to the labels that the operator gives a pod.
 func TestPodMonitorNamesNodes(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(folder, podMonitor))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// board is what is needed to know of a dashboard.
+// board is what is needed of a dashboard.
 type board struct {
 	name      string // of its file
 	uid       string

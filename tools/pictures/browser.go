@@ -31,7 +31,7 @@ var panelsJS string
 
 const (
 	quiet    = 3 * time.Second // without requests, and a page is complete
-	patience = 3 * time.Minute // for a page, on a machine that has other work
+	patience = 3 * time.Minute // for a page, on a busy machine
 )
 
 // panelState is a panel as a page shows it.
@@ -198,7 +198,7 @@ func missing(panels []panelState, titles []string) error {
 type traffic struct {
 	mu   sync.Mutex
 	open map[network.RequestID]bool
-	last time.Time // something was asked or answered
+	last time.Time // of a request or an answer
 
 	failed, thrown []error // queries, and exceptions that no script caught; the first few of both
 }
@@ -232,7 +232,7 @@ func few(all []error, err error) []error {
 	return all
 }
 
-// calm is how long nothing has been asked and everything is answered.
+// calm is how long no request has been sent and all have been answered.
 func (t *traffic) calm() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -259,7 +259,7 @@ func (p *pageState) write(path string) error {
 	return os.WriteFile(path, out.Bytes(), 0o644)
 }
 
-// said is what an uncaught exception of a script says.
+// said is the text of an uncaught exception of a script.
 func said(e *runtime.ExceptionDetails) string {
 	if e.Exception != nil && e.Exception.Description != "" {
 		first, _, _ := strings.Cut(e.Exception.Description, "\n")

@@ -36,7 +36,8 @@ func server(home string) ([]string, error) {
 	return nil, fmt.Errorf("-grafana: %s has neither bin/grafana nor bin/grafana-server", home)
 }
 
-// settings is grafana.ini. Everyone is a viewer, and nothing asks the internet. Grafana ignores what its version does not know.
+// settings is grafana.ini. All users are viewers, and Grafana sends nothing to the internet. It ignores settings that its
+// version does not have.
 const settings = `[server]
 protocol = http
 http_addr = %[1]s
@@ -81,7 +82,7 @@ func configure(dir, address, dashboards, prometheus string) (string, error) {
 		"provisioning/dashboards/gpufabric.yml": "apiVersion: 1\nproviders:\n  - {name: gpufabric, type: file, options: {path: " + strconv.Quote(dashboards) + "}}\n",
 	}
 	for _, empty := range []string{"plugins", "provisioning/plugins", "provisioning/notifiers", "provisioning/alerting", "provisioning/access-control"} {
-		if err := os.MkdirAll(filepath.Join(dir, empty), 0o700); err != nil { // Grafana complains of each that is missing
+		if err := os.MkdirAll(filepath.Join(dir, empty), 0o700); err != nil { // Grafana logs an error for each that is missing
 			return "", err
 		}
 	}

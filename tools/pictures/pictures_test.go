@@ -77,7 +77,7 @@ func standIn(role string, args []string) error {
 	}))
 }
 
-// site is a machine that has everything, of stand-ins. The returned arguments work as they are.
+// site is a machine with a stand-in for each program. The returned arguments are valid.
 func site(t *testing.T, page string) (args []string, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -255,7 +255,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// TestPanels looks at panels as versions of Grafana mark them.
+// TestPanels reads panels as different versions of Grafana mark them.
 func TestPanels(t *testing.T) {
 	ctx, cancel, err := openBrowser(context.Background(), needBrowser(t))
 	if err != nil {
@@ -296,7 +296,7 @@ func TestPanels(t *testing.T) {
 	}
 }
 
-// newServer serves a page on loopback, with the status that the address asks for.
+// newServer serves a page on loopback, with the status that is in the address.
 func newServer(t *testing.T, page string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -363,7 +363,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// failing is a program that ends at once, with a word of why.
+// failing is a program that ends at once with an error message.
 func failing(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "failing")
@@ -431,7 +431,7 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// TestCancelled ends at once when the person does not want to wait.
+// TestCancelled ends at once when the context is cancelled.
 func TestCancelled(t *testing.T) {
 	needBrowser(t)
 	args, _ := site(t, "")
@@ -442,8 +442,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestAddresses wants addresses that no other run and nothing that asks for any port gets: what is started a second later
-// would find its port taken.
+// TestAddresses: no other run, and no program that listens on port 0, gets the same address; else a program that starts a
+// second later could not listen.
 func TestAddresses(t *testing.T) {
 	a, b := newPrograms(t.TempDir()), newPrograms(t.TempDir())
 	all := map[string]bool{}

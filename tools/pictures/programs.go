@@ -32,12 +32,12 @@ type programs struct {
 
 const most = 64 // programs
 
-// Ports of programs are above firstPort and below those that the kernel chooses where a process asks for any port (Linux's
-// default of net.ipv4.ip_local_port_range).
+// Ports of programs are above firstPort and below those that the kernel chooses for port 0 (Linux's default of
+// net.ipv4.ip_local_port_range).
 const firstPort, firstEphemeral = 20000, 32768
 
 func newPrograms(dir string) *programs {
-	// One of the 16 million addresses of loopback: that two runs choose the same is out of the question.
+	// One of the 16 million addresses of loopback: two runs hardly ever choose the same.
 	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	return &programs{dir: dir, ended: make(chan string, most), host: host, port: firstPort}
 }
@@ -77,7 +77,8 @@ func (p *programs) watch(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// until asks ready every half second until it returns nil. After limit, or when a program ends, its last error is returned.
+// until calls ready every half second until it returns nil. After limit, or when a program ends, its last error is
+// returned.
 func (p *programs) until(ctx context.Context, limit time.Duration, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

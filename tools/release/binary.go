@@ -209,7 +209,7 @@ func (m *module) readLicences(folders map[string][]string) error {
 	return nil
 }
 
-// accepted are licences that ask for no more than their text and notices beside the binary.
+// accepted are licences that require no more than their text and notices beside the binary.
 var accepted = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 
 // identify adds the licences of a file to ids.

@@ -82,7 +82,7 @@ func TestLicences(t *testing.T) {
 	}
 }
 
-// What asks for more than a notice, and what is not known, is not released.
+// A module whose licence is unknown, or requires more than a notice, is not released.
 func TestIdentify(t *testing.T) {
 	mit := "Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the \"Software\"), " +
 		"to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell " +

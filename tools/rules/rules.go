@@ -16,10 +16,10 @@ import (
 )
 
 // Metrics are the labels of each metric that may be used, without those that Prometheus adds to every series of a target.
-// A nil list stands for labels that are not known.
+// A nil list: the labels are not known.
 type Metrics map[string][]string
 
-// targetLabels are on every series: Prometheus adds them, or the site. rack and the like are the site's business.
+// targetLabels are on every series: Prometheus adds them, or the site. Labels such as rack are those of the site.
 var targetLabels = []string{"cluster", "job", "instance"}
 
 // MaxRawRange is the longest range of what the exporter exposes that an expression may read. Recorded series are few
@@ -90,7 +90,7 @@ func (c *checker) selector(v *parser.VectorSelector) {
 	}
 }
 
-// aggregate wants without, because by drops what sites put on their targets. A cluster is no target.
+// aggregate requires without, because by drops labels that sites add to their targets. For a cluster, by is allowed.
 func (c *checker) aggregate(a *parser.AggregateExpr) {
 	if !a.Without && !slices.Contains(a.Grouping, "cluster") {
 		c.add("%s: by drops the labels of the site; use without", a)
@@ -98,7 +98,7 @@ func (c *checker) aggregate(a *parser.AggregateExpr) {
 	c.listed(a.Expr, a.Grouping, "aggregated over")
 }
 
-// binary wants matching labels to exist on a side at least, and no labels of the site to get lost.
+// binary requires that the labels after on exist on both sides, and that no labels of the site are dropped.
 func (c *checker) binary(b *parser.BinaryExpr) {
 	m := b.VectorMatching
 	if m == nil {
@@ -117,7 +117,7 @@ func (c *checker) binary(b *parser.BinaryExpr) {
 	}
 }
 
-// listed complains about labels that nothing inside the expression has.
+// listed reports labels that nothing inside the expression has.
 func (c *checker) listed(e parser.Expr, list []string, how string) {
 	for _, l := range list {
 		if !slices.Contains(targetLabels, l) && !c.may(e, l) {

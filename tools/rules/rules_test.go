@@ -28,7 +28,7 @@ func TestRulesAgainstCatalogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	used, panels := map[string]bool{}, shown(t)
-	for _, document := range []string{"JOBS.md", "INSPECTOR.md"} { // what is asked for by hand
+	for _, document := range []string{"JOBS.md", "INSPECTOR.md"} { // documents whose queries are run by hand
 		queries, err := os.ReadFile("../../docs/" + document)
 		if err != nil {
 			t.Fatal(err)
@@ -115,8 +115,8 @@ func TestQueriesOfDocuments(t *testing.T) {
 	}
 }
 
-// A rule that pages must not fall silent after an update: it reads no metric that can change at any time, not through
-// recorded series either.
+// A rule that pages must still work after an update: it reads no metric that may change at any time, not through recorded
+// series either.
 func TestPagesReadStableMetrics(t *testing.T) {
 	groups, err := alerts.Groups()
 	if err != nil {
@@ -188,7 +188,8 @@ func shown(t *testing.T) string {
 	return all.String()
 }
 
-// checkTemplates wants annotations to parse, and to name labels that something in the expression can have.
+// checkTemplates requires that annotations parse, and that something in the expression can have the labels that they
+// name.
 func checkTemplates(t *testing.T, r alerts.Rule, known Metrics) {
 	t.Helper()
 	label := regexp.MustCompile(`\$labels\.(\w+)`)

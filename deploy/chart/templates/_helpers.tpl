@@ -60,7 +60,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- ternary "https" "http" .Values.web.tls -}}
 {{- end -}}
 
-{{- /* How the kubelet asks: over HTTP, or with the program itself where HTTP would be refused. */ -}}
+{{- /* The probe of the kubelet: over HTTP, or with the program itself where HTTP would be refused. */ -}}
 {{- define "exporter.probe" -}}
 {{- $path := index . 1 -}}
 {{- with index . 0 -}}
@@ -87,7 +87,7 @@ timeoutSeconds: 5
 {{- $sum -}}
 {{- end -}}
 
-{{- /* What the schema cannot say. */ -}}
+{{- /* Rules that the schema cannot express. */ -}}
 {{- define "exporter.check" -}}
 {{- $v := .Values -}}
 {{- if and (or $v.tiers.jobs $v.tiers.probes) (not $v.tiers.gpu) -}}

@@ -65,7 +65,7 @@ func TestAdviseOutput(t *testing.T) {
 	}
 }
 
-// What makes no sense is refused in words.
+// Invalid flags are refused with an explanation.
 func TestAdviseRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results.json")
 	if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {

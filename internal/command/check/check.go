@@ -20,12 +20,12 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// What check exits with: 0 to 2 tell about the node, 3 about the check itself. Verdicts of severity info do not count: see
-// counts. What failed is 1 whatever else went wrong, as when the report cannot be written.
+// Exit codes of check: 0 to 2 are about the node, 3 is about the check itself. Verdicts of severity info do not count:
+// see counts. If a check failed, the code is 1 even if the report cannot be written.
 const (
-	exitChecked   = command.OK // nothing failed, everything could be told
+	exitChecked   = command.OK // nothing failed, everything could be judged
 	exitFailed    = 1
-	exitUndecided = 2             // nothing failed in what could be told, or no check applies
+	exitUndecided = 2             // nothing failed in what could be judged, or no check applies
 	exitUnchecked = command.Usage // the command line or the configuration is wrong, the checks could not be made or not be reported
 )
 
@@ -34,7 +34,7 @@ type checking struct {
 	site *site.Site
 	log  *logging.Flags
 
-	inside        bool // what a job finds here is checked, and not the node
+	inside        bool // the environment of a job is checked, and not the node
 	json          bool
 	only          []string // IDs; empty: all
 	severity      diagnose.Severity
@@ -78,7 +78,7 @@ func (k *checking) run(ctx context.Context, c *command.Call) int {
 	return code
 }
 
-// judge observes, prints the verdicts and returns what to exit with.
+// judge observes, prints the verdicts and returns the exit code.
 func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 	n, conf, err := k.observe(ctx, c)
 	if err != nil {
@@ -124,7 +124,7 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 	return exitChecked, nil
 }
 
-// observe observes the node to be judged, and reads what the site expects of it.
+// observe observes the node, and reads what the site expects of it.
 func (k *checking) observe(ctx context.Context, c *command.Call) (*fabric.Node, config.Config, error) {
 	var manifest fabric.Manifest
 	if k.manifest != "" {
@@ -136,7 +136,7 @@ func (k *checking) observe(ctx context.Context, c *command.Call) (*fabric.Node, 
 	at, want := *k.site, collector.CheckWants()
 	if k.inside {
 		at.LibraryPath, at.Home = os.Getenv("LD_LIBRARY_PATH"), jobHome()
-		want = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantInside // the GPU driver is not asked: a prolog need not wait for it
+		want = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantInside // the GPU driver is not queried: a prolog must not wait for it
 	}
 	n, conf, err := at.ObserveOnce(ctx, k.scenario, want, k.interval, k.log.Logger(c.Stderr))
 	if err == nil && k.manifest != "" {
@@ -145,16 +145,17 @@ func (k *checking) observe(ctx context.Context, c *command.Call) (*fabric.Node, 
 	return n, conf, err
 }
 
-// counts tells whether one of the verdicts is a matter for the exit code. What is worth knowing and no more takes no node
-// out of service, unless somebody asked for just that.
+// counts reports whether one of the verdicts counts for the exit code. A verdict of severity info takes no node out of
+// service, unless the flags ask for that severity or check.
 func (k *checking) counts(list []diagnose.Verdict) bool {
 	return slices.ContainsFunc(list, func(v diagnose.Verdict) bool {
 		return v.Check.Severity != diagnose.Info || k.severity == diagnose.Info || slices.Contains(k.only, v.Check.ID)
 	})
 }
 
-// verdictsOf asks the checks that the flags leave. Where that leaves out the one that tells what could not be read at all,
-// it is asked for just that: checks have nothing to say of devices that do not show, and that is no all-clear.
+// verdictsOf runs the checks that the flags select. If these do not include the check of failed reads, it runs, too, and
+// what could not be read is unknown: other checks have no verdict on devices that are not visible, and that must not look
+// like ok.
 func verdictsOf(n *fabric.Node, checks []*diagnose.Check) []diagnose.Verdict {
 	list := diagnose.Run(n, checks)
 	reads := func(c *diagnose.Check) bool { return c.ID == diagnose.CheckReads }
@@ -178,7 +179,7 @@ func withStatus(list []diagnose.Verdict, s diagnose.Status) []diagnose.Verdict {
 	return slices.DeleteFunc(slices.Clone(list), func(v diagnose.Verdict) bool { return v.Status != s })
 }
 
-// asked returns the checks that the flags leave. Those that compare two readings are asked with an interval only.
+// asked returns the checks that the flags select. Those that compare two readings need an interval.
 func (k *checking) asked() []*diagnose.Check {
 	all := diagnose.Catalogue()
 	if k.inside {
@@ -189,7 +190,7 @@ func (k *checking) asked() []*diagnose.Check {
 	})
 }
 
-// withManifest returns a node of which the site expects that too.
+// withManifest returns a node with the manifest among the expectations of the site.
 func withManifest(n *fabric.Node, m fabric.Manifest) *fabric.Node {
 	with, policy := *n, *n.Policy
 	policy.Manifest = &m
@@ -197,7 +198,7 @@ func withManifest(n *fabric.Node, m fabric.Manifest) *fabric.Node {
 	return &with
 }
 
-// severe tells that a check is as severe as that or worse; all are, where nobody said how severe.
+// severe reports whether a check is at least as severe as least; empty: all are.
 func severe(c *diagnose.Check, least diagnose.Severity) bool {
 	return least == "" || c.Severity.AtLeast(least)
 }

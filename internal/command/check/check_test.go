@@ -48,7 +48,7 @@ func TestCheckOutput(t *testing.T) {
 		{"port-down", []string{"--scenario=port-down"}, exitFailed},
 		{"pfc-off", []string{"--scenario=pfc-off"}, exitFailed},
 		{"nccl-tc-5", []string{"--scenario=nccl-tc-5"}, exitFailed},
-		{"nccl-deprecated", []string{"--scenario=nccl-deprecated"}, exitChecked}, // info is told and fails nothing
+		{"nccl-deprecated", []string{"--scenario=nccl-deprecated"}, exitChecked}, // a verdict of severity info is printed and does not change the exit code
 		{"nccl-rdma-off", []string{"--scenario=nccl-rdma-off"}, exitFailed},
 		{"no-rdma", []string{"--scenario=no-rdma"}, exitFailed},
 		{"pcie-acs-on-only", []string{"--scenario=pcie-acs-on", "--only=pcie_acs", "--only=pcie_numa"}, exitFailed},
@@ -86,7 +86,7 @@ func TestCheckIsQuick(t *testing.T) {
 	}
 	const limit = 2 * time.Second
 	best := time.Hour
-	for range 3 { // the first one after a build, and a machine that does something else, are not the check's fault
+	for range 3 { // the first run after a build, and those on a busy machine, take longer
 		begin := time.Now()
 		if code, out, errs := checked(t, "--scenario=healthy"); code != exitChecked {
 			t.Fatalf("exit code %d: %s%s", code, out, errs)
@@ -125,7 +125,7 @@ func TestCheckFlags(t *testing.T) {
 	}
 }
 
-// What the site expects is held against a simulated node in place of what the scenario's site expects.
+// A simulated node is judged by the expectations of the site, in place of those of the scenario.
 func TestCheckScenarioOfSite(t *testing.T) {
 	for text, want := range map[string]int{"": exitChecked, "expected: {compute_ports: 9}\n": exitFailed} {
 		file := filepath.Join(t.TempDir(), "site.yml")
@@ -139,7 +139,8 @@ func TestCheckScenarioOfSite(t *testing.T) {
 	}
 }
 
-// What is worth knowing and no more is told, and takes no node out of service unless somebody asks for just that.
+// A verdict of severity info is printed, and takes no node out of service unless the flags ask for that severity or
+// check.
 func TestInfoDoesNotCount(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -162,7 +163,7 @@ func TestInfoDoesNotCount(t *testing.T) {
 	}
 }
 
-// Where a site says nothing of RoCE, what a driver does not show is nobody's fault.
+// If a site expects nothing of RoCE, settings that a driver does not show are no failure.
 func TestUnstatedSitesPass(t *testing.T) {
 	for _, scenario := range []string{"healthy-mana", "healthy-mixed-vendors", "healthy-sriov-vf", "healthy-128-ports", "healthy-two-port", "lossy-unstated"} {
 		if code, out, errs := checked(t, "--scenario="+scenario); code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, ") {
@@ -180,7 +181,7 @@ func TestExplainEveryCheck(t *testing.T) {
 	}
 }
 
-// Two looks see what one cannot.
+// Two readings show what one cannot.
 func TestCheckInterval(t *testing.T) {
 	code, out, _ := checked(t, "--scenario=pfc-storm", "--only=roce_pause_sent", "--interval=2s")
 	if code != exitFailed || !strings.Contains(out, "mlx5_7") {
@@ -192,7 +193,7 @@ func TestCheckInterval(t *testing.T) {
 	}
 }
 
-// A host that cannot be read is no host that is well, whatever is asked.
+// A host that cannot be read is never ok, whichever checks are selected.
 func TestCheckOfHalfReadableHost(t *testing.T) {
 	s, err := simulator.Find("healthy")
 	if err != nil {
@@ -203,7 +204,7 @@ func TestCheckOfHalfReadableHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hide := func(pattern string) { // as root nothing is forbidden; what is no file cannot be read by anybody
+	hide := func(pattern string) { // root may read every file, but a folder in its place cannot be read as a file
 		t.Helper()
 		found, err := filepath.Glob(filepath.Join(tree.Sysfs(), pattern))
 		if err != nil || len(found) == 0 {
@@ -247,7 +248,7 @@ func TestCheckOfHalfReadableHost(t *testing.T) {
 	}
 }
 
-// Where nothing can be judged, that is no all-clear.
+// If nothing can be judged, the exit code is not 0.
 func TestCheckWithoutVerdict(t *testing.T) {
 	code, out, errs := checked(t, "--scenario=healthy-cpu-node", "--only=pcie_acs")
 	if code != exitUndecided || out != "" || !strings.Contains(errs, "no check applies to this node") {

@@ -43,7 +43,7 @@ func (k *checking) defineSelection(f *command.Flags) {
 // textfileFlag names the file for node_exporter.
 const textfileFlag = "textfile"
 
-// checkOnly refuses what would leave out checks that were named.
+// checkOnly refuses flags that would leave out checks that were named.
 func (k *checking) checkOnly() error {
 	for _, id := range k.only {
 		switch c := diagnose.Find(id); {

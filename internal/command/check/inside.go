@@ -34,7 +34,7 @@ func NewPreflight(s *site.Site, log *logging.Flags) *command.Command {
 	}
 }
 
-// checkInside refuses what a look from inside a job cannot do.
+// checkInside refuses flags that do not work inside a job.
 func (k *checking) checkInside() error {
 	switch {
 	case !k.inside:
@@ -95,7 +95,7 @@ func (k *checking) insideVerdicts(n *fabric.Node) ([]diagnose.Verdict, error) {
 	return list, nil
 }
 
-// settingVerdicts has a verdict for each line of which lint says more than that NCCL does what it says.
+// settingVerdicts has a verdict for each line that, by lint, NCCL does not follow as written.
 func settingVerdicts(r *lint.Result) []diagnose.Verdict {
 	check := diagnose.Find(diagnose.CheckSettings)
 	var list []diagnose.Verdict

@@ -15,7 +15,7 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// A node is what it is; one that changed is told by name, and what cannot be read now is no drift.
+// An unchanged node passes; what changed is reported by name, and what cannot be read now is no drift.
 func TestManifest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "manifest.yml")
 	run := func(args ...string) (int, string) {
@@ -49,7 +49,7 @@ func TestManifest(t *testing.T) {
 		t.Errorf("%d", code)
 	}
 	commandtest.Contains(t, said, "Changed since the manifest: port 1 rate", "Port 1 rate is 400 Gb/s, the manifest has 200 Gb/s.", "mlx5_99: The manifest lists it, but the node does not have it")
-	// Each setting of a class that changed is told by name, and nothing else.
+	// Each setting of a class that changed is reported by name, and nothing else.
 	if code, said := run("--scenario=healthy", "--write-manifest="+file); code != exitChecked {
 		t.Fatalf("%d: %s", code, said)
 	}

@@ -19,7 +19,7 @@ import (
 // adds is legible.
 func writeTable(w io.Writer, conf config.Config, list []diagnose.Verdict, verbose bool, paint command.Painter) error {
 	var b bytes.Buffer
-	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: asked, and with nothing but ok
+	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: has verdicts, and all are ok
 	width := 0
 	for _, v := range list {
 		width = max(width, len(v.Check.ID))
@@ -72,7 +72,7 @@ func (k *checking) writeLeftOut(w io.Writer) {
 	fmt.Fprintln(w, "Jobs were not checked: gpufabric_exporter jobs does that.")
 }
 
-// writeNote prints what there is to say of the node beside verdicts, if anything.
+// writeNote prints the note about the node, if there is one.
 func writeNote(w io.Writer, note string) {
 	if note != "" {
 		fmt.Fprintf(w, "Note: %s\n", note)
@@ -110,7 +110,7 @@ type verdict struct {
 	Runbook     string `json:"runbook"`
 }
 
-// writeJSON writes the verdicts. Note is what there is to say of the node beside them; empty: nothing.
+// writeJSON writes the verdicts. Note is about the node; empty: none.
 func writeJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, note string) error {
 	report := struct {
 		Configuration config.Report `json:"configuration"`
@@ -144,7 +144,7 @@ func writeJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, note st
 	return e.Encode(report)
 }
 
-// explain prints all there is to say about a check.
+// explain prints everything about a check.
 func explain(w io.Writer, c *diagnose.Check, at config.Links) {
 	fmt.Fprintf(w, "%s (%s)\n  %s.\n", c.ID, c.Severity, c.Title)
 	for _, row := range [][2]string{

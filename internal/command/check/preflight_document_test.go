@@ -168,7 +168,7 @@ func ends(t *testing.T, dir, with string, args ...string) (stdout string, code i
 	return string(out), 0
 }
 
-// The manifest has fields of a pod, and strings where Kubernetes wants strings.
+// The manifest has fields of a pod, and strings where Kubernetes requires strings.
 func TestPreflightDocumentManifest(t *testing.T) {
 	var spec struct {
 		InitContainers []struct {

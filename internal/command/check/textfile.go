@@ -47,8 +47,8 @@ func replaceTextfile(path string, before []byte, families []exposition.Family) e
 	return nil
 }
 
-// oldVerdicts returns what the textfile has but for how the last run went. What is not the text format is dropped: with it
-// node_exporter would refuse the whole file.
+// oldVerdicts returns the textfile without the metrics about the last run. A file that is not in the text format is
+// dropped: node_exporter would refuse it.
 func oldVerdicts(path string) []byte {
 	old, err := files.ReadOwn(path, maxTextfile)
 	if err != nil {
@@ -72,7 +72,7 @@ func oldVerdicts(path string) []byte {
 	return kept.Bytes()
 }
 
-// refused says in the textfile that the command line makes no sense, which may be all that anyone reads of it.
+// refused says in the textfile that the command line is invalid: the output of the command may not be read at all.
 func refused(words []string) error {
 	const flag = "--" + textfileFlag
 	i := slices.IndexFunc(words, func(w string) bool { return w == flag || strings.HasPrefix(w, flag+"=") })

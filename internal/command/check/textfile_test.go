@@ -73,7 +73,7 @@ func onlyFile(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// What keeps checks from being made is in the file too, for an alert to fire; what was found before stays in it.
+// An error that prevents checks is in the file, too, so that an alert fires; earlier verdicts stay in it.
 func TestTextfileTellsOfErrors(t *testing.T) {
 	dir := commandtest.Memory(t)
 	path := filepath.Join(dir, "gpufabric.prom")
@@ -126,7 +126,7 @@ func TestTextfileTellsOfErrors(t *testing.T) {
 	if value("check_error") != 0 || failed() != 1 || value("check_run_timestamp_seconds") != at {
 		t.Errorf("after checks that were made: %v", read())
 	}
-	for range 2 { // whatever the file has of an error
+	for range 2 { // also if the file reports an error already
 		checked(t, "--config.file=/nosuch.yml", "--textfile="+path)
 		if value("check_error") != 1 || failed() != 1 || value("check_timestamp_seconds") != at || value("check_run_timestamp_seconds") == at {
 			t.Errorf("after an error: %v", read())
@@ -162,14 +162,14 @@ func TestTextfileWithoutAPath(t *testing.T) {
 	onlyFile(t, ".")
 }
 
-// A check that failed is told by the exit code, whatever cannot be written.
+// A check that failed sets the exit code, even if something cannot be written.
 func TestFailedIsToldWhateverCannotBeWritten(t *testing.T) {
 	if code, _, errs := checked(t, "--scenario=port-down", "--textfile=/nosuch/x.prom"); code != exitFailed || !strings.Contains(errs, "--textfile=") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
 
-// A file that cannot be written is said, is no all-clear, and leaves nothing.
+// A file that cannot be written is reported, the exit code is not 0, and no file is left.
 func TestTextfileThatCannotBeWritten(t *testing.T) {
 	dir := commandtest.Memory(t)
 	taken := filepath.Join(dir, "taken.prom")
@@ -185,7 +185,7 @@ func TestTextfileThatCannotBeWritten(t *testing.T) {
 	onlyFile(t, dir, "taken.prom")
 }
 
-// On a disk that is full, or that nobody may write to, the old file stays, whole and alone.
+// On a disk that is full or read-only, the old file stays complete, and no other file is left.
 func TestTextfileOnBadDisks(t *testing.T) {
 	for _, c := range []struct {
 		name, options string
@@ -226,8 +226,8 @@ func TestTextfileOnBadDisks(t *testing.T) {
 	}
 }
 
-// What others can put in the place of a file that is read and replaced: a FIFO with a writer that is silent, or a link to
-// what they may not read.
+// What other users can put in place of a file that is read and replaced: a FIFO whose writer writes nothing, or a link to
+// a file that they may not read.
 func TestFilesThatAreReplaced(t *testing.T) {
 	dir := t.TempDir()
 	fifo, secret, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "secret"), filepath.Join(dir, "link")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report is the command report: it writes a report on NCCL of this host, or of a simulated node, to hand to others.
+// Package report is the command report: it writes a report on NCCL of this host, or of a simulated node, for other people.
 package report
 
 import (
@@ -192,7 +192,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// verdicts asks all checks but those that compare two readings.
+// verdicts runs all checks but those that compare two readings.
 func verdicts(n *fabric.Node) []diagnose.Verdict {
 	var checks []*diagnose.Check
 	for _, c := range diagnose.Catalogue() {

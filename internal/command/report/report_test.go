@@ -94,7 +94,7 @@ func TestBefore(t *testing.T) {
 	commandtest.Contains(t, stdout, "## Compared with the earlier report", "the scenario rate-degraded", "**No longer found:** port_rate (mlx5_6)", "| Iteration, as given | 800 ms | 600.5 ms | \\-24.9 % |")
 }
 
-// Results of probes come from files, and from the log of a job what it shows.
+// Results of probes are read from files, and findings from the log of a job.
 func TestEvidence(t *testing.T) {
 	dir := t.TempDir()
 	results, log := filepath.Join(dir, "socket.json"), filepath.Join(dir, "job.log")
@@ -113,7 +113,7 @@ func TestEvidence(t *testing.T) {
 	commandtest.Contains(t, stdout, "| TCP | 2.50 GB/s |", "2026-11-01 10:00 UTC (from "+results+")", "| RoCE v2 | not measured |", "completion_retry_exceeded", "2 lines, 2 of NCCL")
 }
 
-// Files that copies of a host's were made of have no probes of this host. A user who may not read all of it gets a report.
+// A report on copied files has no probes of this host. A user who may not read everything still gets a report.
 func TestOtherHost(t *testing.T) {
 	args := simulatortest.Host(t, "healthy")
 	code, stdout, stderr := run(t, append(args, "--config.file=none")...)
