@@ -58,7 +58,7 @@ func TestLandingFinding(t *testing.T) {
 	p.Ready() // it has observed the node once
 	become(true, 2*time.Hour)
 	_, page, _ := p.Get("/")
-	contains(t, page, `<span class="badge bad">critical</span>`, `<code>port_active</code> at least since 2026-11-22 16:00:00 UTC; this exporter has not run for longer`,
+	contains(t, page, `<span class="badge bad">critical</span>`, `<code>port_active</code> at least since 2026-11-22 16:00:00 UTC; before that it was not checked`,
 		`<a href="https://github.com/gpufabric/gpufabric_exporter/blob/main/alerts/runbooks/check-ports.md#port_active"`)
 	lacks(t, page, "Dashboard", "&lt;interface&gt;")
 

@@ -302,7 +302,10 @@ func RailKeys(n *fabric.Node) []Key {
 // railPort returns the port of a Rail probe, if NCCL would use it.
 func railPort(n *fabric.Node, key Key) (*fabric.Port, *Skipped) {
 	h := n.HCA(key.Device)
-	if h == nil {
+	switch {
+	case key.Device == "": // of a node where no port is for rails
+		return nil, noPlan(SkipNoDevice, "no port is active and for training")
+	case h == nil:
 		return nil, noPlan(SkipNoDevice, "no RDMA device %q", key.Device)
 	}
 	i := slices.IndexFunc(h.Ports, func(p fabric.Port) bool { return p.Number == key.Port })

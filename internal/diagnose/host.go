@@ -15,7 +15,7 @@ func hostChecks() []*Check {
 		{
 			ID: "memlock", Title: "Jobs cannot lock the memory that RDMA needs", Severity: Warning, Topic: "node", Scope: ScopeNode,
 			Reads: "hard limit of locked memory of slurmd or pbs_mom, in /proc/<pid>/limits",
-			Guard: "if one of them runs as root; not containerd, crio and dockerd, because containers that use RDMA have CAP_IPC_LOCK, " +
+			Guard: "if slurmd or pbs_mom runs as root; not containerd, crio and dockerd, because containers that use RDMA have CAP_IPC_LOCK, " +
 				"to which the limit does not apply",
 			Modes: []string{ModeMemlock}, judge: judgeMemlock,
 		},

@@ -107,7 +107,7 @@ func explained(troubles []probeTrouble, d *status.Document) {
 	}
 }
 
-const gpuDirectRemedy = "Run modprobe nvidia-peermem, or use the open kernel modules of the GPU driver; check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE."
+const gpuDirectRemedy = "See the findings of the node first: ACS and a missing nvidia-peermem are checked there. Without one, check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE."
 
 // severityOf is that of the worst alert about a result.
 func severityOf(faults []probes.Fault) diagnose.Severity {
@@ -128,5 +128,5 @@ func (v *probeView) remedy() string {
 	case v.GPUDirect.Class == "bad":
 		return gpuDirectRemedy
 	}
-	return "The page of probes shows what changed since the last good run."
+	return "See the findings of the node, and what changed since the last good run on the page of probes. Without either, run the probe again, and compare its NCCL log with that of another node."
 }

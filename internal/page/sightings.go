@@ -99,7 +99,7 @@ func (s *Sightings) first(list []diagnose.Verdict) (at time.Time, atLeast, known
 func (s sighting) String() string {
 	at := s.first.UTC().Format("2006-01-02 15:04:05 UTC")
 	if s.before {
-		return "at least since " + at + "; this exporter has not run for longer"
+		return "at least since " + at + "; before that it was not checked"
 	}
 	return "since " + at
 }

@@ -36,7 +36,7 @@ func TestSightings(t *testing.T) {
 			"from the first look",
 			[]look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}},
 			state,
-			"at least since 2026-11-22 16:00:00 UTC; this exporter has not run for longer",
+			"at least since 2026-11-22 16:00:00 UTC; before that it was not checked",
 		},
 		{
 			"later",
@@ -62,13 +62,13 @@ func TestSightings(t *testing.T) {
 			"hidden at first",
 			[]look{{0, true, []diagnose.Verdict{hidden(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}},
 			state,
-			"at least since 2026-11-22 16:01:00 UTC; this exporter has not run for longer",
+			"at least since 2026-11-22 16:01:00 UTC; before that it was not checked",
 		},
 		{
 			"a scrape that was overtaken",
 			[]look{{time.Minute, true, []diagnose.Verdict{bad(state)}}, {0, true, []diagnose.Verdict{good(state)}}},
 			state,
-			"at least since 2026-11-22 16:01:00 UTC; this exporter has not run for longer",
+			"at least since 2026-11-22 16:01:00 UTC; before that it was not checked",
 		},
 		{"traffic, scraped meanwhile", []look{
 			{0, true, []diagnose.Verdict{good(rate)}},
@@ -80,7 +80,7 @@ func TestSightings(t *testing.T) {
 			"traffic, not looked at for long",
 			[]look{{0, true, []diagnose.Verdict{bad(rate)}}, {time.Hour, true, []diagnose.Verdict{bad(rate)}}},
 			rate,
-			"at least since 2026-11-22 17:00:00 UTC; this exporter has not run for longer",
+			"at least since 2026-11-22 17:00:00 UTC; before that it was not checked",
 		},
 		{"the first of several", []look{
 			{0, true, []diagnose.Verdict{good(state)}},

@@ -76,7 +76,12 @@ func TestDemo(t *testing.T) {
 			commandtest.Contains(t, page, "This node is simulated")
 			rate := func(f simulator.GPUFinding) bool { return f.What == "nvlink_errors" }                                                   // an alert rule finds it
 			quiet := len(s.Expect) == 0 && !slices.ContainsFunc(s.GPUs, func(f simulator.GPUFinding) bool { return !rate(f) }) || s.OverTime // which one look does not see
-			if quiet != strings.Contains(page, "No problems found") {
+			// The verdict of the page counts jobs and probes, too, of which these labels say nothing.
+			beside := len(s.Jobs) > 0 || len(s.Probed) > 0
+			for end := time.Now().Add(time.Minute); quiet && !beside && !allClear(page) && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+				_, page, _ = p.Get("/") // what a loaded machine was late to read is unknown until it is read
+			}
+			if allClear(page) && !quiet || !allClear(page) && quiet && !beside {
 				t.Errorf("expected %v:\n%.4000s", s.Expect, page)
 			}
 			where := strings.Join(regexp.MustCompile(`<strong>.*?</strong>`).FindAllString(page, -1), " ")
@@ -160,3 +165,6 @@ func TestDemoAsksNoDriver(t *testing.T) {
 	}}}, "demo")
 	p.Ready()
 }
+
+// allClear reports whether a landing page says that it found no problem.
+func allClear(page string) bool { return strings.Contains(page, "No problems found") }
