@@ -50,21 +50,23 @@ func TestAdviceIsClean(t *testing.T) {
 		if testing.Short() && i%4 > 0 { // the race detector is slow
 			continue
 		}
-		node := simulatortest.Watch(t, scenario, 0)[0]
-		for _, version := range []string{"2.18.1", "2.21.5", lint.Newest().String()} {
-			a := For(node, Workload{NCCL: release(t, version)})
-			whole(t, a)
-			formats := []lint.Format{lint.FormatConf}
-			if key := version + lines(a); !seen[key] {
-				seen[key], formats = true, lint.Formats()[1:]
+		t.Run(scenario.Name, func(t *testing.T) { // which removes the files of its node
+			node := simulatortest.Watch(t, scenario, 0)[0]
+			for _, version := range []string{"2.18.1", "2.21.5", lint.Newest().String()} {
+				a := For(node, Workload{NCCL: release(t, version)})
+				whole(t, a)
+				formats := []lint.Format{lint.FormatConf}
+				if key := version + lines(a); !seen[key] {
+					seen[key], formats = true, lint.Formats()[1:]
+				}
+				for _, format := range formats {
+					clean(t, a, format, node)
+				}
+				if t.Failed() {
+					t.Fatalf("NCCL %s", version)
+				}
 			}
-			for _, format := range formats {
-				clean(t, a, format, node)
-			}
-			if t.Failed() {
-				t.Fatalf("scenario %s, NCCL %s", scenario.Name, version)
-			}
-		}
+		})
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	landingWidth, landingHeight = 1280, 1800
+	landingWidth, landingHeight = 1280, 1280
 
 	margin = 16 // pixels below the last panel or row
 )
