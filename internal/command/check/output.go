@@ -69,7 +69,7 @@ func (k *checking) writeLeftOut(w io.Writer) {
 	if k.interval == 0 {
 		fmt.Fprintln(w, "Traffic was not checked: --interval=10s reads the counters twice and compares them.")
 	}
-	fmt.Fprintln(w, "Jobs were not checked: gpufabric_exporter jobs does that.")
+	fmt.Fprintln(w, "Jobs were not checked: the command jobs does that.")
 }
 
 // writeNote prints the note about the node, if there is one.
