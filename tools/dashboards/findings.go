@@ -304,7 +304,7 @@ func findings(t texts, oneNode bool, h uint32) panel {
 	found = "(" + found + "\nor 1000 * max by (cluster, instance, severity, problem) (" + restarted() + "))"
 	columns = append(columns, what, where,
 		column{field: "measured", title: "Measured, or its cause", all: true, width: 245},
-		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 95},
+		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 110},
 		column{field: "cluster", title: "Cluster", width: 72, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "page", title: page, one: true, hidden: true},

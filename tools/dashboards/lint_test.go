@@ -117,7 +117,7 @@ func tableLooks(p panelModel) (wrong []string) {
 const (
 	screen    = 1190 // what panels have of it, beside the menu
 	ofText    = 12   // beside the text of a cell
-	character = 6.9  // on average
+	character = 6.6  // on average
 )
 
 // cut are texts that a column is too narrow for.

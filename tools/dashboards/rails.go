@@ -106,7 +106,7 @@ func portStates() string {
 // on a screen of 1280 pixels: 7 for mlx5_7, 113s0 for rdmap113s0.
 func shortened(devices string) string {
 	expr := `label_join(` + devices + ` * on () group_left (rails) count_values("rails", count(count by (rail) (device:gpufabric_hca_info:rail{@node}))), "short", " ", "rails", "device")`
-	return `label_replace(label_replace(label_replace(` + expr + `, "short", "$1$2", "short", "(?:[0-9]|10) (.+)|1[1-6] (.{1,7})"), "short", "$1", "short", "[0-9]+ .*_([^_]+)"), "short", "$1", "short", "[0-9]+ [a-z]*(.+)")`
+	return `label_replace(label_replace(label_replace(` + expr + `, "short", "$1$2", "short", "(?:[0-9]|10) (.+)|1[1-3] (.{1,7})"), "short", "$1", "short", "[0-9]+ .*_([^_]+)"), "short", "$1", "short", "[0-9]+ [a-z]*(.+)")`
 }
 
 // deviceStates show the short name of a device in the colour of its state. A cell begins with the parameter of its link: in
