@@ -26,8 +26,8 @@ var (
 	}
 	gpuReleased = &Family{
 		Name: "gpu_released", Type: Gauge,
-		Help: "1 while the exporter has released all GPUs for maintenance, on request: their facts are unknown during that time, " +
-			"and rules that expect GPUs should stay silent.",
+		Help: "1 while all GPUs are released for maintenance, because of the maintenance file or SIGUSR1; 0 otherwise. Their facts are unknown during that time, " +
+			"and rules that expect GPUs should not fire.",
 		Source: "exporter", Cadence: Fast, Stability: Stable,
 	}
 	gpuInfo = &Family{

@@ -15,7 +15,7 @@ var (
 
 	logFailures = &Family{
 		Name: "log_failures_total", Type: Counter, Labels: signatureLabels,
-		Help: "Lines with the signature of a failure (docs/SIGNATURES.md) that were written since the exporter began to read. source: job (logs of jobs, which users can forge), kernel. " +
+		Help: "Number of log lines that match the signature of a failure (docs/SIGNATURES.md), counted since the exporter started to read the log. source: job (logs of jobs, which users can forge), kernel (kernel messages). " +
 			"kind: cause, consequence, note. Absent unless the site sets nccl.log_files or kernel.messages (docs/LOGS.md).",
 		Source: "nccl.log_files, /dev/kmsg", Cadence: Fast, Privilege: "read access to the files; CAP_SYSLOG for /dev/kmsg", Stability: Experimental,
 	}
@@ -26,28 +26,28 @@ var (
 	}
 	logFiles = &Family{
 		Name: "log_files", Type: Gauge, Labels: []string{"transport"},
-		Help:   "Logs of jobs that are followed, by how NCCL moves data between nodes as they say: gdr (verbs with GPUDirect RDMA), rdma (verbs), tcp, other (plugins), unknown. Absent unless the site sets nccl.log_files.",
+		Help:   "Number of job logs that the exporter follows, by the transport between nodes that NCCL logged: gdr (verbs with GPUDirect RDMA), rdma (verbs), tcp, other (plugins), unknown. Absent unless the site sets nccl.log_files.",
 		Source: "nccl.log_files", Cadence: Fast, Privilege: "read access to the files", Stability: Experimental,
 	}
 	logCommunicatorSetup = &Family{
 		Name: "log_communicator_setup_seconds", Type: Gauge, Unit: "seconds",
-		Help: "How long the set-up of a communicator took on the rank that took longest, as the logs of jobs that are followed say (NCCL 2.22 and later, NCCL_DEBUG=INFO). " +
-			"Absent if no log says it, and unless the site sets nccl.log_files.",
+		Help: "Longest time that a rank needed to set up a communicator, from the job logs that the exporter follows (NCCL 2.22 and later, NCCL_DEBUG=INFO). " +
+			"Absent if no log has it, or the site does not set nccl.log_files.",
 		Source: "nccl.log_files", Cadence: Fast, Privilege: "read access to the files", Stability: Experimental,
 	}
 	logFilesRefused = &Family{
 		Name: "log_files_refused", Type: Gauge, Labels: []string{"reason"},
-		Help:   "Files that fit nccl.log_files and are not followed: not_regular (links, FIFOs, several names), too_many, unreadable. Absent unless the site sets nccl.log_files.",
+		Help:   "Number of files that match nccl.log_files but are not followed, by reason: not_regular (symbolic link, FIFO, more than one hard link), too_many, unreadable. Absent unless the site sets nccl.log_files.",
 		Source: "nccl.log_files", Cadence: Fast, Privilege: "read access to the files", Stability: Experimental,
 	}
 	logSkipped = &Family{
 		Name: "log_skipped_bytes_total", Type: Counter, Unit: "bytes",
-		Help:   "Bytes of logs that were not read, because a file grew faster than the exporter reads. Absent unless the site sets nccl.log_files.",
+		Help:   "Number of bytes in logs that the exporter skipped, because a file grew faster than it reads. Absent unless the site sets nccl.log_files.",
 		Source: "nccl.log_files", Cadence: Fast, Privilege: "read access to the files", Stability: Experimental,
 	}
 	logKernelLost = &Family{
 		Name: "log_kernel_messages_lost_total", Type: Counter,
-		Help:   "Times that the kernel overwrote messages before the exporter read them. Absent unless the site sets kernel.messages.",
+		Help:   "Number of times that the kernel overwrote messages before the exporter read them. Absent unless the site sets kernel.messages.",
 		Source: "/dev/kmsg (EPIPE)", Cadence: Fast, Privilege: "CAP_SYSLOG", Stability: Experimental,
 	}
 )

@@ -89,7 +89,7 @@ var (
 	}
 	probeFault = &Family{
 		Name: "probe_fault_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port", "fault"},
-		Help: "Fault, with the start time of the run that first showed it, in seconds since the epoch. Alerts use this metric; absent while there is no such fault. fault: socket (NCCL chose TCP, in a probe that does not measure TCP), " +
+		Help: "Start time of the run that first showed the fault, in seconds since the epoch, for alerts. Absent while the probe does not have the fault. fault: socket (NCCL chose TCP, in a probe that does not measure TCP), " +
 			"gpudirect (not used, although the network supports it), wrong (wrong result), failing (see probe_failing), " +
 			"stale (no success in three intervals, although the GPUs are idle and no run failed; the time of the last success), never_run (although the GPUs are idle; the time when the exporter started). " +
 			"For faults of bandwidth, see probe_fault_ratio.",

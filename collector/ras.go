@@ -10,46 +10,46 @@ import (
 )
 
 const (
-	rasSource    = "RAS of NCCL (STATUS as JSON)"
+	rasSource    = "NCCL RAS (STATUS as JSON)"
 	rasPrivilege = "nccl.ask_ras in the configuration; CAP_SYS_PTRACE, host PID namespace"
-	rasAbsent    = " Absent unless the job is suspected and was asked (docs/JOBS.md)."
+	rasAbsent    = " Absent unless the job was suspected to hang, and RAS was asked (docs/JOBS.md)."
 )
 
-// The rows that RAS of NCCL fills, of jobs that are suspected to hang. They are about the job on all of its nodes, and the node that
-// asked has them.
+// The rows about jobs that may hang, from NCCL's RAS subsystem. They are about the job on all of its nodes; only the node that asked
+// RAS exports them.
 var (
 	jobSuspicion = &Family{
 		Name: "job_ras_suspicion", Type: Gauge, Labels: []string{trainingJob, "reason"},
-		Help: "1 for each reason for which the job may hang, as this node shows it: traffic_stopped (its GPUs are busy and it no longer moves data to other nodes), ranks_apart (the GPUs of some ranks are busy, " +
-			"those of others idle), verdict_turned (it used RDMA and uses TCP now). Absent otherwise, and without nccl.ask_ras.",
+		Help: "1 for each reason to suspect that the job hangs, seen on this node: traffic_stopped (its GPUs are busy and it no longer moves data to other nodes), ranks_apart (the GPUs of some ranks are busy, " +
+			"those of others idle), verdict_turned (it used RDMA before, and uses TCP now). Absent otherwise, and without nccl.ask_ras.",
 		Source: "internal/progress", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 	jobNotAsked = &Family{
 		Name: "job_ras_not_asked", Type: Gauge, Labels: []string{trainingJob, "reason"},
-		Help: "1 while the job is suspected and this node does not ask it. reason: rank_0_elsewhere (another node asks), waiting (it was asked not long ago), young_process, young_communicator (10 minutes), " +
+		Help: "1 while the job may hang, but this node does not ask its RAS subsystem. reason: rank_0_elsewhere (another node asks), waiting (it was asked not long ago), young_process, young_communicator (10 minutes), " +
 			"version_refused, version_unknown, no_listener, listeners_unknown, other_job, other_namespace (a pod), namespace_unknown, age_unknown, processes_unknown, no_rank, stopped_after_reset (its process ended the connection), " +
 			"release_stopped, node_stopped (docs/JOBS.md). Absent otherwise.",
 		Source: "internal/progress", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 	jobRASState = &Family{
 		Name: "job_ras_state", Type: StateSet, Labels: []string{trainingJob, "state"},
-		Help:   "What three answers of RAS within a minute say of the job: failed, dead, missing, hang, stalled, straggler (docs/JOBS.md), unknown, starting, ending, idle, moving; 1 for the current one." + rasAbsent,
+		Help:   "State of the job, from three answers of its RAS subsystem within a minute: failed, dead, missing, hang, stalled, straggler (docs/JOBS.md), unknown, starting, ending, idle, moving; 1 for the current one." + rasAbsent,
 		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Stable,
 	}
 	jobRASConfirmed = &Family{
 		Name: "job_ras_state_confirmed", Type: Gauge, Labels: []string{trainingJob},
-		Help:   "0 if the state hang is suspected, because the GPUs are busy and the ranks are not apart; 1 otherwise." + rasAbsent,
+		Help:   "0 if the state hang is only suspected: the GPUs are busy, and all ranks have started the same number of collectives; 1 otherwise." + rasAbsent,
 		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Stable,
 	}
 	jobRASRanks = &Family{
 		Name: "job_ras_ranks", Type: Gauge, Labels: []string{trainingJob, "problem"},
-		Help: "Ranks of the job with a problem, by the last answer of RAS. problem: missing (no data of a communicator), and of these unresponsive (the process did not answer) and dead (RAS gave up the process after 60 s); " +
-			"failed (an error of initialisation or an asynchronous one)." + rasAbsent,
+		Help: "Number of ranks of the job with a problem, from the last answer of RAS. problem: missing (no data for a communicator); of these, unresponsive (the process did not answer) and dead (RAS gave up on the process after 60 s); " +
+			"failed (an error during initialization, or an asynchronous error)." + rasAbsent,
 		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 	jobRASApart = &Family{
 		Name: "job_ras_operations_apart", Type: Gauge, Labels: []string{trainingJob},
-		Help:   "Collectives by which the last rank of a communicator is behind the first, of the communicator where it is most, by the last answer of RAS." + rasAbsent,
+		Help:   "Number of collectives by which the slowest rank of a communicator is behind the fastest, for the communicator with the largest difference, from the last answer of RAS." + rasAbsent,
 		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 	jobRASAnswered = &Family{
@@ -59,12 +59,12 @@ var (
 	}
 	jobRASQuestions = &Family{
 		Name: "job_ras_questions_total", Type: Counter, Labels: []string{"outcome"},
-		Help:   "Number of questions to RAS of jobs since the exporter started. outcome: answered, failed (no complete answer, or one that makes no sense), ended (the process ended the connection: its job is not asked again). Absent without nccl.ask_ras.",
+		Help:   "Number of RAS queries to jobs since the exporter started. outcome: answered, failed (the answer was incomplete or invalid), ended (the process ended the connection: its job is not asked again). Absent without nccl.ask_ras.",
 		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 	jobRASStopped = &Family{
 		Name: "job_ras_stopped", Type: Gauge,
-		Help:   "1 if no job of the node is asked until the exporter restarts, because processes of three jobs ended the connection. Absent without nccl.ask_ras.",
+		Help:   "1 if the exporter queries no job on the node until it restarts, because processes of three jobs ended the connection. Absent without nccl.ask_ras.",
 		Source: "internal/inquiry", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 )
@@ -73,7 +73,7 @@ func rasFamilies() []*Family {
 	return []*Family{jobSuspicion, jobNotAsked, jobRASState, jobRASConfirmed, jobRASRanks, jobRASApart, jobRASAnswered, jobRASQuestions, jobRASStopped}
 }
 
-// WithRAS returns the set with what RAS of NCCL says of jobs. status is called in every Gather, by any number of goroutines at once, and
+// WithRAS returns the set with the rows from NCCL's RAS subsystem. status is called in every Gather, by any number of goroutines at once, and
 // must not wait for anything.
 func (s *Set) WithRAS(status func() progress.Status) *Set {
 	with := &Set{collectors: slices.Clone(s.collectors)}
@@ -90,7 +90,7 @@ func (s *Set) WithRAS(status func() progress.Status) *Set {
 	return with
 }
 
-// RAS returns what RAS of NCCL says of jobs. It is off without the collector job.
+// RAS returns the rows from NCCL's RAS subsystem. It is off without the collector job.
 func (s *Set) RAS() progress.Status {
 	for i := range s.collectors {
 		if c := &s.collectors[i]; c.ras != nil {

@@ -77,7 +77,7 @@ func TestReloadWithoutFile(t *testing.T) {
 	contains(t, page, "Nothing is configured")
 }
 
-// A reload switches queries to RAS of NCCL on and off, and a configuration that is refused does not change them: a query may crash a job.
+// A reload switches queries to NCCL RAS on and off, and a configuration that is refused does not change them: a query may crash a job.
 func TestReloadAskRAS(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "fabric.yml")
 	o := options{}

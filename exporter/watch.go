@@ -15,7 +15,7 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// watch returns the watch that queries RAS of NCCL about suspected jobs, switched off; nil if processes of jobs are not
+// watch returns the watch that queries NCCL RAS about suspected jobs, switched off; nil if processes of jobs are not
 // read. It has a Tracker of its own, so that the verdicts on jobs are the same with and without it.
 func (e *Exporter) watch(ctx context.Context, n Node, set *collector.Set, ob site.Observer, log *slog.Logger) *inquiry.Watch {
 	var o inquiry.Options

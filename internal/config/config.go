@@ -32,7 +32,7 @@ const maxSize = 1 << 20
 type Config struct {
 	Policy *fabric.Policy
 	NCCL   observer.NCCLFiles
-	AskRAS bool           // RAS of NCCL is asked about jobs that are suspected to hang
+	AskRAS bool           // NCCL RAS is asked about jobs that are suspected to hang
 	Probes *probes.Config // what the exporter probes by itself; nil: nothing
 	ByHand probes.Config  // settings of probes by hand: those of the file, also where they are switched off
 	Links  Links

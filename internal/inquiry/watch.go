@@ -252,21 +252,21 @@ func (w *Watch) ask(ctx context.Context, target progress.Target, of []process) (
 }
 
 func (w *Watch) begin(name string, target progress.Target) {
-	w.o.Log.Info("asking RAS of NCCL", "training_job", name, "pid", target.PID, "nccl", target.Version.String(), "suspicions", w.past[name].account.Suspicions)
+	w.o.Log.Info("asking NCCL RAS", "training_job", name, "pid", target.PID, "nccl", target.Version.String(), "suspicions", w.past[name].account.Suspicions)
 }
 
 // report logs what RAS said.
 func (w *Watch) report(a *progress.Account) {
 	log := w.o.Log.With("training_job", a.Job)
 	if a.Failure != nil {
-		log.Warn("RAS of NCCL did not answer", "err", a.Failure, "no_job_is_asked_again", w.resets.full())
+		log.Warn("NCCL RAS did not answer", "err", a.Failure, "no_job_is_asked_again", w.resets.full())
 	}
 	if !a.Known() {
 		return
 	}
 	log = log.With("state", a.Report.Verdict(), "answers", a.Answers)
 	if !a.Report.State.Bad() {
-		log.Info("RAS of NCCL answered")
+		log.Info("NCCL RAS answered")
 		return
 	}
 	for _, c := range a.Report.Bad[:min(1, len(a.Report.Bad))] {
@@ -276,5 +276,5 @@ func (w *Watch) report(a *progress.Account) {
 			log = log.With("first_rank", r.Rank, "host", r.Host, "pid", r.PID)
 		}
 	}
-	log.Warn("RAS of NCCL answered")
+	log.Warn("NCCL RAS answered")
 }

@@ -10,7 +10,7 @@ import (
 	"gpufabric_exporter/internal/progress"
 )
 
-// rasNotes are what RAS of NCCL says of a job, and why it was queried or not. They are empty for a job that is not
+// rasNotes are what NCCL RAS reports about a job, and why it was queried or not. They are empty for a job that is not
 // suspected.
 func rasNotes(s progress.Status, job string) []jobNote {
 	i := slices.IndexFunc(s.Jobs, func(a progress.Account) bool { return a.Job == job })
@@ -28,7 +28,7 @@ func rasNotes(s progress.Status, job string) []jobNote {
 		if a.Report.State.Bad() {
 			class = "bad"
 		}
-		list = append(list, jobNote{"RAS of NCCL", rasText(a), class})
+		list = append(list, jobNote{"NCCL RAS", rasText(a), class})
 	}
 	switch {
 	case a.Refused != nil:
@@ -39,7 +39,7 @@ func rasNotes(s progress.Status, job string) []jobNote {
 	return list
 }
 
-// rasRemedies are what to do about what RAS of NCCL says of a job.
+// rasRemedies are what to do about what NCCL RAS reports about a job.
 func rasRemedies(s progress.Status, job string) []string {
 	i := slices.IndexFunc(s.Jobs, func(a progress.Account) bool { return a.Job == job })
 	if i < 0 || !s.Jobs[i].Known() || !s.Jobs[i].Report.State.Bad() {

@@ -14,7 +14,7 @@ type Job struct {
 	fabric.Workload
 	Ranks []JobRank
 	Until int // step from which it is gone; 0: it stays
-	// Trouble is what RAS of NCCL says of its ranks, and the node shows of it.
+	// Trouble is what NCCL RAS reports about its ranks, and the node shows of it.
 	Trouble Trouble
 }
 

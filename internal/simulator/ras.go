@@ -52,7 +52,7 @@ func (n *Node) idle(step int) {
 	}
 }
 
-// AskRAS answers as RAS of NCCL in a process of the tree would: about its job, on all nodes.
+// AskRAS answers as NCCL RAS in a process of the tree would: about its job, on all nodes.
 func (t *Tree) AskRAS(pid int) (fabric.RASAnswer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

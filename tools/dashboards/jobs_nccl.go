@@ -58,7 +58,7 @@ func jobRAS() panel {
 		return `max by (` + by + `) (gpufabric_job_ras_ranks{problem="` + problem + `",@job})`
 	}
 	return grid(about{
-		"Suspected jobs, by RAS of NCCL", "Jobs that may hang, and what RAS of NCCL says of their ranks on all nodes, the worst first. The node is the one that asked: nothing is wrong with it.",
+		"Suspected jobs, by NCCL RAS", "Jobs that may hang, and what NCCL RAS reports about their ranks on all nodes, the worst first. The node is the one that asked: nothing is wrong with it.",
 		"no job is suspected to hang, or nccl.ask_ras is off", 24, 6,
 	},
 		[]string{
