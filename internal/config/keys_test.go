@@ -64,18 +64,18 @@ func keys() []key {
 		key{path: "expected.manifest.devices", takes: "devices, each with names and values", beyond: []string{"[a]"}, without: notCompared, meaning: "Values of each RDMA device"},
 		key{path: "expected.manifest.gpus", takes: "GPUs, each with names and values", beyond: []string{"[a]"}, without: notCompared, meaning: "Values of each GPU"},
 
-		key{path: "nccl", meaning: "Where the settings of NCCL are that jobs of the node get"},
+		key{path: "nccl", meaning: "Sources of the NCCL settings that jobs on the node get"},
 		key{path: "nccl.environment_file", takes: "absolute path", beyond: []string{"nccl.env"}, without: "none", meaning: "File of `NAME=value` lines that jobs get as environment variables", example: "/etc/site/nccl.env"},
 		key{path: "nccl.home", takes: "absolute path", beyond: []string{"root"}, without: "none", meaning: "Home folder of the user whose `.nccl.conf` counts", example: "/root"},
-		key{path: "nccl.inspector_folder", takes: "absolute path", beyond: []string{"inspector"}, without: "none", meaning: "Folder that NCCL Inspector of jobs writes to, and the folders in it, see [INSPECTOR.md](INSPECTOR.md)", example: "/run/nccl_inspector"},
+		key{path: "nccl.inspector_folder", takes: "absolute path", beyond: []string{"inspector"}, without: "none", meaning: "Folder to which NCCL Inspector writes in jobs; its subfolders are read, too, see [INSPECTOR.md](INSPECTOR.md)", example: "/run/nccl_inspector"},
 		key{
 			path: "nccl.log_files", takes: "list of absolute paths with wildcards", beyond: []string{"/var/log/nccl.log", "[nccl.log]", `["/*/nccl.log"]`, `["/var/log/["]`}, without: "none",
-			meaning: "Logs of jobs in which failures and the transport are looked for, see [LOGS.md](LOGS.md)", example: `["/var/log/jobs/*/nccl*.log"]`,
+			meaning: "Logs of jobs to read for failures and the transport, see [LOGS.md](LOGS.md)", example: `["/var/log/jobs/*/nccl*.log"]`,
 		},
-		key{path: "nccl.ask_ras", takes: "true or false", beyond: []string{"1", "maybe"}, without: "no job is asked", meaning: "Whether the RAS subsystem of NCCL is asked about jobs that are suspected to hang. **Asking has crashed jobs**, see [JOBS.md](JOBS.md#ask-nccl)", example: "true"},
+		key{path: "nccl.ask_ras", takes: "true or false", beyond: []string{"1", "maybe"}, without: "no queries", meaning: "Whether the exporter queries NCCL RAS about jobs that are suspected to hang. **Queries have crashed jobs**, see [JOBS.md](JOBS.md#ask-nccl)", example: "true"},
 
-		key{path: "kernel", meaning: "What the kernel says"},
-		key{path: "kernel.messages", takes: "absolute path", beyond: []string{"kmsg"}, without: "not read", meaning: "File of the messages of the kernel, in which failures of devices are looked for, see [LOGS.md](LOGS.md)", example: "/dev/kmsg"},
+		key{path: "kernel", meaning: "Messages of the kernel"},
+		key{path: "kernel.messages", takes: "absolute path", beyond: []string{"kmsg"}, without: "not read", meaning: "File with the messages of the kernel, to read for failures of devices, see [LOGS.md](LOGS.md)", example: "/dev/kmsg"},
 	)
 	all = append(all, probeKeys(d)...)
 	return append(all,
@@ -89,7 +89,7 @@ func probeKeys(d probes.Config) []key {
 	all := []key{
 		{path: "probes", takes: "true or false, or settings", beyond: []string{"1", "on"}, initial: "false", meaning: "NCCL collectives on idle GPUs, see [PROBES.md](PROBES.md). A setting without `enabled` switches them on, too"},
 		{path: "probes.enabled", takes: "true or false", beyond: []string{"1"}, without: "true with any other setting, else false", meaning: "Whether the exporter probes by itself. Manual probes use the settings either way", example: "true"},
-		{path: "probes.every", meaning: "How often each kind of probe runs. With this key only the kinds in it run by themselves; `{}`: none"},
+		{path: "probes.every", meaning: "How often each kind of probe runs. If it is set, only the kinds in it are scheduled; `{}`: none"},
 	}
 	for kind, what := range map[probes.Kind]string{
 		probes.Transport: "which network NCCL chooses", probes.Node: "all GPUs of the node", probes.Rail: "one HCA port", probes.Socket: "TCP between GPUs",
@@ -101,15 +101,15 @@ func probeKeys(d probes.Config) []key {
 	}
 	sortByPath(all[3:])
 	return append(all,
-		key{path: "probes.duty", takes: "number", low: "0.000001", high: "1", beyond: []string{"0", "1.1"}, initial: "0.001", meaning: "Greatest share of its time for which a GPU runs probes. Probes are less frequent than `every` where needed"},
+		key{path: "probes.duty", takes: "number", low: "0.000001", high: "1", beyond: []string{"0", "1.1"}, initial: "0.001", meaning: "Maximum share of a GPU's time for probes. Probes run less often than `every` if necessary"},
 		key{path: "probes.op", takes: spelling.List(spelling.Names(probes.Ops())), beyond: []string{"alltoall"}, initial: string(d.Op), meaning: "Collective of probes of kind `node`"},
 		key{path: "probes.type", takes: spelling.List(spelling.Names(probes.DTypes())), beyond: []string{"float64"}, initial: string(d.Type), meaning: "Type of its elements"},
 		key{path: "probes.bytes", takes: "bytes", low: "1K", high: "4G", beyond: []string{"1023", "5G", "64 MB"}, initial: "64M", meaning: "Size of the message. It is halved where it takes longer than `collective`"},
-		key{path: "probes.max_ctas", takes: "whole number", low: "0", high: "64", beyond: []string{"-1", "65"}, initial: "4", meaning: "Greatest number of channels. 0: NCCL chooses"},
+		key{path: "probes.max_ctas", takes: "whole number", low: "0", high: "64", beyond: []string{"-1", "65"}, initial: "4", meaning: "Maximum number of channels. 0: NCCL chooses"},
 		key{path: "probes.collective", takes: "time", low: "1ms", high: "10s", beyond: []string{"999us", "11s"}, initial: short(d.Collective), meaning: "Longest time of the timed iterations of a run, together"},
 		key{path: "probes.wall", takes: "time", low: "1s", high: "5m", beyond: []string{"999ms", "301s"}, initial: short(d.Wall), meaning: "Longest time of a run, from its start to the end of its last rank"},
 		key{path: "probes.warn", takes: "number", low: "0.01", high: "0.99", beyond: []string{"0", "1"}, initial: "0.95", meaning: "Share of the baseline below which a second run must confirm a regression"},
-		key{path: "probes.idle_memory", takes: "bytes", low: "0", high: "16G", beyond: []string{"17G", "-1"}, initial: "0", meaning: "Memory of a GPU that NVML calls used while no process uses it. Drivers before 510 and Grace need more than 0"},
+		key{path: "probes.idle_memory", takes: "bytes", low: "0", high: "16G", beyond: []string{"17G", "-1"}, initial: "0", meaning: "Memory that NVML reports as used on a GPU that no process uses. Drivers before 510 and Grace need more than 0"},
 		key{path: "probes.idle_command", takes: "list: an absolute path and its arguments, 32 words and 4 KiB at most", beyond: []string{"[is-free]", "/bin/true"}, without: "none", meaning: "Program of the site whose exit status 0 means that the scheduler has no job on the node", example: "[/usr/local/sbin/node-is-free]"},
 		key{path: "probes.user", takes: "whole number", low: "0", high: "4294967294", beyond: []string{"-1", "4294967295", "nobody"}, initial: "65534", meaning: "User and group ID of the ranks of an exporter that is root. 0: root, without capabilities"},
 		key{path: "probes.nccl", takes: "path or name", beyond: []string{"2"}, without: "searched in LD_LIBRARY_PATH of `env_file`, the cache of the loader and Python packages", meaning: "The NCCL library", example: "/opt/nccl/lib/libnccl.so.2"},
