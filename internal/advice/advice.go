@@ -64,7 +64,7 @@ type Removal struct {
 	Value   string            `json:"value"`
 	From    string            `json:"from"`              // file:line
 	Verdict lint.Verdict      `json:"verdict"`           // of lint
-	Level   diagnose.Severity `json:"severity"`          // critical and warning: it harms or does not do what it says; info: it does nothing useful
+	Level   diagnose.Severity `json:"severity"`          // critical and warning: it has no effect or the wrong one; info: it does nothing useful
 	Reason  string            `json:"reason"`            // what becomes of the line
 	Instead string            `json:"instead,omitempty"` // the line to write in its place, or what to do; empty: nothing
 	Source  string            `json:"source"`

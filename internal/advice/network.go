@@ -55,7 +55,7 @@ func (k *adviser) devices() {
 		return
 	}
 	if len(k.node.Excluded) > 0 {
-		k.open(name, "The exporter was told not to read "+few(k.node.Excluded)+": whether NCCL should use them is not known.", "run the command without --collector.device-exclude and --collector.device-include")
+		k.open(name, "Flags exclude "+few(k.node.Excluded)+" from reading: it is unknown whether NCCL should use them.", "run the command without --collector.device-exclude and --collector.device-include")
 		return
 	}
 	var compute, others, odd []string

@@ -235,6 +235,13 @@ func TestChecksDocument(t *testing.T) {
 	if !bytes.Equal(have, b.Bytes()) {
 		t.Error("docs/CHECKS.md is not of this catalogue: make generate")
 	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(b.String()) {
+		if seen[line] && len(line) > 100 {
+			t.Errorf("docs/CHECKS.md repeats %q: let the second check refer to the first", line)
+		}
+		seen[line] = true
+	}
 }
 
 // withDevices is a node whose NCCL configuration names devices, and two of them with an active port.

@@ -23,9 +23,9 @@ The exit code of ` + "`check`" + ` depends on verdicts of severity critical and 
 
 `)
 	writeTable(&b, Catalogue())
-	b.WriteString("\n## What they read\n\nWhat decides each check, and where it applies.\n")
+	b.WriteString("\n## What they read\n\nWhat each check reads, and where it applies. [Modes](#modes) are the failures that it detects.\n")
 	writeDetails(&b, Catalogue())
-	b.WriteString("\n## Inside a job\n\nChecks of `check --inside`, which is also the command `preflight`: run in the container or task prolog of a job, they say what the job finds there. They have no metrics. `gid_usable`, `nccl_version` and `reads_return` are made there, too.\n\n")
+	b.WriteString("\n## Inside a job\n\nChecks of `check --inside`, which is also the command `preflight`: they run in the container or task prolog of a job, and check what the job finds there. They have no metrics. `gid_usable`, `nccl_version` and `reads_return` run there, too.\n\nNo check except `inside_settings` applies " + strings.TrimPrefix(escaped(withoutFabric), "not ") + ".\n\n")
 	writeTable(&b, insideChecks())
 	writeDetails(&b, insideChecks())
 	writeModes(&b)
@@ -41,9 +41,11 @@ func writeTable(b *bytes.Buffer, checks []*Check) {
 	}
 }
 
-// writeDetails writes what has no room in a table.
+// writeDetails writes what has no room in a table. Checks that read the same and apply to the same refer to the first of them.
 func writeDetails(b *bytes.Buffer, checks []*Check) {
-	for _, c := range checks {
+	for i, c := range checks {
+		fmt.Fprintf(b, "\n### %s\n\n[Runbook](../alerts/runbooks/check-%s.md#%s)\n\n", c.ID, c.Topic, c.ID)
+		first := slices.IndexFunc(checks, func(o *Check) bool { return o.Reads == c.Reads && o.Guard == c.Guard && o.Rate == c.Rate })
 		guard := c.Guard
 		if guard == "" {
 			guard = "always"
@@ -51,9 +53,14 @@ func writeDetails(b *bytes.Buffer, checks []*Check) {
 		if c.Rate {
 			guard += "; compares two readings: needs `check --interval`, has no metric"
 		}
-		fmt.Fprintf(b, "\n### %s\n\n%s ([runbook](../alerts/runbooks/check-%s.md#%s)).\n\n- **Reads**: %s\n- **Applies**: %s\n", c.ID, escaped(c.Title), c.Topic, c.ID, escaped(c.Reads), escaped(guard))
+		guard = strings.Replace(escaped(guard), escaped(withoutFabric), "as [above](#inside-a-job)", 1)
+		if first < i {
+			fmt.Fprintf(b, "- **Reads**, **applies**: as [`%s`](#%s)\n", checks[first].ID, checks[first].ID)
+		} else {
+			fmt.Fprintf(b, "- **Reads**: %s\n- **Applies**: %s\n", escaped(c.Reads), guard)
+		}
 		if len(c.Modes) > 0 {
-			fmt.Fprintf(b, "- **Modes**: %s\n", strings.Join(c.Modes, ", "))
+			fmt.Fprintf(b, "- **[Modes](#modes)**: %s\n", strings.Join(c.Modes, ", "))
 		}
 	}
 }

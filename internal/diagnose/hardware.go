@@ -16,7 +16,7 @@ func hardwareChecks() []*Check {
 		{
 			ID: "hardware", Title: "The node has no training hardware, or less than before", Severity: Critical, Topic: "node", Scope: ScopeNode,
 			Reads: "RDMA devices, GPUs, and their numbers when the exporter last counted them",
-			Guard: "is never failed, only unknown, because the site did not configure what to expect. Not GPUs if expected.gpus is set, " +
+			Guard: "never fails: without an expectation of the site it is unknown. Not GPUs if expected.gpus is set, " +
 				"nor RDMA devices if expected.compute_ports is set, devices are excluded, or other network namespaces have RDMA devices",
 			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,
 		},

@@ -14,7 +14,7 @@ import (
 // CheckSettings is what lint finds in the settings of a job. The command that runs lint makes its verdicts.
 const CheckSettings = "inside_settings"
 
-// withoutFabric says when checks of a job have nothing to say.
+// withoutFabric says where checks of a job do not apply.
 const withoutFabric = "not in jobs without GPUs (no /dev/nvidia<N>, CUDA_VISIBLE_DEVICES empty) or of one node (SLURM_STEP_NUM_NODES or SLURM_JOB_NUM_NODES is 1), " +
 	"nor where no active RDMA device is for training, nor if NCCL_IB_DISABLE or NCCL_NET=Socket switches RDMA off"
 
@@ -69,7 +69,7 @@ func insideChecks() []*Check {
 			Guard: withoutFabric + ", nor GPUs without a NIC below their PCIe switch, nor without any RDMA device (inside_verbs)", Modes: []string{ModeAlignment}, judge: judgeAlignment,
 		},
 		{
-			ID: CheckSettings, Title: "An NCCL setting of the job does not do what it says, or harms", Severity: Warning, Topic: "inside", Scope: ScopeFile,
+			ID: CheckSettings, Title: "An NCCL setting of the job has no effect or the wrong one", Severity: Warning, Topic: "inside", Scope: ScopeFile,
 			Reads: "NCCL variables of the environment, ~/.nccl.conf and /etc/nccl.conf, judged as by the command lint for this place and its NCCL library",
 			Guard: "if there is such a setting", Modes: []string{ModeNCCLConfig}, judge: func(*fabric.Node, *verdicts) {}, // see CheckSettings
 		},

@@ -64,11 +64,11 @@ func ncclChecks() []*Check {
 		},
 		{
 			ID: "offload_unused", Title: "Jobs do not use NVLS, SHARP or PXN where they could", Severity: Info, Topic: "nccl", Scope: ScopeNode,
-			Reads: "what NCCL says in logs of jobs (nccl.log_files) of NVLS, CollNet and PXN, NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE and NCCL_PXN_DISABLE; NVLinks and compute capability of GPUs, compute ports",
-			Guard: "if the site names logs of jobs, and only where a log says it. NVLS: not without NVSwitches, before Hopper, where NCCL says that the GPU cannot or says nothing (jobs with one or two GPUs of the node), " +
-				"in logs that name NCCL before 2.21, whose number of channels does not say it. SHARP: only where the job asks for it, because no log says what the switches can; not in jobs of one node, without active compute ports of " +
-				"InfiniBand, nor below NCCL_COLLNET_NODE_THRESHOLD. PXN: only where the job switches it off, because rails that meet in one switch do not need it; not in jobs of one node, without NVLink or with one compute port. " +
-				"NVLS and SHARP: not where the job names algorithms (NCCL_ALGO)",
+			Reads: "messages of NCCL about NVLS, CollNet and PXN in logs of jobs (nccl.log_files), NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE and NCCL_PXN_DISABLE; NVLinks and compute capability of GPUs, compute ports",
+			Guard: "if the site names logs of jobs, and a log has the message. NVLS: not without NVSwitches, before Hopper, if NCCL logs that the GPU does not support it or logs nothing (jobs with one or two GPUs of the node), " +
+				"nor in logs of NCCL before 2.21, whose number of channels does not show it. SHARP: only if the job requests it, because no log shows what the switches support; not in jobs of one node, without active compute ports of " +
+				"InfiniBand, nor below NCCL_COLLNET_NODE_THRESHOLD. PXN: only if the job disables it, because rails that share a switch do not need it; not in jobs of one node, without NVLink or with one compute port. " +
+				"NVLS and SHARP: not if the job names algorithms (NCCL_ALGO)",
 			Modes: []string{ModeOffloadUnused}, judge: judgeOffloads,
 		},
 	}

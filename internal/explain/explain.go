@@ -35,7 +35,7 @@ const (
 	maxWarnings      = 16
 )
 
-// Unknown is a number that the log does not tell.
+// Unknown is a number that the log does not have.
 const Unknown = nccllog.Unknown
 
 // ErrNotText is wrapped by the errors of input that is not text.

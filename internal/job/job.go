@@ -53,7 +53,7 @@ const (
 	FirstReading   Reason = "first_reading"   // two are needed
 	Idle           Reason = "idle"            // its GPUs are idle: before the first collective, or in between
 	NoTraffic      Reason = "no_traffic"      // its GPUs are busy, and neither way carried data
-	LittleTraffic  Reason = "little_traffic"  // too little to tell
+	LittleTraffic  Reason = "little_traffic"  // too little to decide
 	Privilege      Reason = "privilege"       // the exporter may not read what decides
 	Unreadable     Reason = "unreadable"      // what decides could not be read for another reason
 	Moved          Reason = "moved"           // its RDMA devices are in another network namespace: their counters are not seen

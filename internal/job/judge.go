@@ -195,7 +195,7 @@ func (e *evidence) rdmaVerdict(r *observed, rdma rdmaUse) Verdict {
 	case rdma.estimated:
 		v.Evidence = append(v.Evidence, "its devices count packets and no bytes: what they carried is an estimate")
 	case rdma.shared:
-		v.Evidence = append(v.Evidence, "another job has contexts on its devices: whose data they carried cannot be told")
+		v.Evidence = append(v.Evidence, "another job has contexts on its devices: it is unknown whose data they carried")
 	case r.sockets.State != fabric.OK:
 		v.Evidence = append(v.Evidence, "its sockets are not seen: "+string(r.sockets.Reason))
 	case r.SocketsByCgroup:

@@ -8,7 +8,7 @@ func (r Reason) Text() string {
 		FirstReading:   "it was read once; a second reading is needed",
 		Idle:           "its GPUs are idle",
 		NoTraffic:      "its GPUs are busy, and neither RDMA nor sockets carry data",
-		LittleTraffic:  "too little data is moved to tell",
+		LittleTraffic:  "too little data is moved to decide",
 		Privilege:      "the exporter lacks the privilege to look into the processes (root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH)",
 		Unreadable:     "a reading that decides failed",
 		Moved:          "its RDMA devices are in another network namespace, where their counters are not seen",

@@ -92,7 +92,7 @@ type Result struct {
 	Others  int // settings of variables that have nothing to do with NCCL; they are neither judged nor shown
 }
 
-// Failed reports whether a line does not do what it says, or harms.
+// Failed reports whether a line has no effect, or the wrong one.
 func (r *Result) Failed() bool {
 	return slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Worst().Severity.AtLeast(diagnose.Warning) })
 }

@@ -101,7 +101,7 @@ func SuggestNetwork(node *fabric.Node) Suggestion {
 			case h.Driver.Or("") == "efa":
 				efa++
 			case link != fabric.LinkInfiniBand && link != fabric.LinkEthernet, strings.HasPrefix(h.Driver.Or(""), "mana"):
-				open.Reason = "Name the network that jobs use, so that NCCL stops with an error instead of falling back to TCP. Which one that is cannot be told from " + h.Name + "."
+				open.Reason = "Name the network that jobs use, so that NCCL stops with an error instead of falling back to TCP. " + h.Name + " does not show which one that is."
 				return open
 			}
 		}

@@ -97,7 +97,7 @@ func jobScenarios() []Scenario {
 		{
 			Name: "job-fastrak", Platform: h100, Jobs: []JobLabel{{Name: "kubernetes/" + aPod, Transport: "unknown", Reason: "no_traffic"}},
 			Summary: "nothing is wrong with a job over FasTrak (Google A3 Mega)",
-			Truth:   "FasTrak moves data by a service of its own, which neither verbs nor the sockets of the ranks show: nothing on the node can tell.",
+			Truth:   "FasTrak moves data by a service of its own, which neither verbs nor the sockets of the ranks show: nothing on the node shows it.",
 			edit: func(n *Node) {
 				n.quietRDMA()
 				n.train(jobPlan{
@@ -158,7 +158,7 @@ func jobScenarios() []Scenario {
 		},
 		{
 			Name: "job-hidden", Platform: h100, Jobs: []JobLabel{{Name: slurm, Transport: "unknown", Reason: "privilege"}},
-			Summary: "nothing can be told of a job that the exporter may not look into",
+			Summary: "a job that the exporter may not read",
 			Truth:   "Without CAP_SYS_PTRACE descriptors, maps and sockets of the ranks are not readable. What was not seen is unknown, whatever the devices of the node carry.",
 			edit: func(n *Node) {
 				n.train(jobPlan{devices: rails8(), queuePairs: 64, edit: func(_ int, r *JobRank) {

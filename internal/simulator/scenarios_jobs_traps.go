@@ -181,7 +181,7 @@ func jobTrapScenarios() []Scenario {
 			Name: "job-slingshot", Platform: h100, Jobs: []JobLabel{{Name: slurm, Transport: "unknown", Reason: "unreadable"}},
 			Summary: "nothing is wrong with a job over HPE Slingshot",
 			Truth: "The plugin of AWS moves the data over the provider cxi of libfabric. Its devices (/dev/cxi*) are no RDMA devices of the kernel, and their counters are not read: sockets are " +
-				"quiet, and nothing that is read can tell.",
+				"quiet, and nothing that is read shows it.",
 			edit: func(n *Node) {
 				n.quietRDMA()
 				n.train(jobPlan{plugins: []string{"aws-ofi-nccl/lib/libnccl-net.so.0.0.0"}, edit: func(_ int, r *JobRank) {

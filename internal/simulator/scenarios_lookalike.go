@@ -46,7 +46,7 @@ func lookalikeScenarios() []Scenario {
 		},
 		{
 			Name: "compute-ports-surplus", Platform: "mixed-nics-roce",
-			Summary: "a storage NIC cannot be told apart from the training NICs",
+			Summary: "a storage NIC looks like the training NICs",
 			Truth: "The site added a ninth ConnectX-7 of the same board and rate for storage, but did not configure its role. Nothing on the " +
 				"node shows its purpose. Training works as before; nine ports count as compute where eight are expected.",
 			Expect: []Finding{{"", 0, "compute_ports_surplus"}},

@@ -117,7 +117,7 @@ func jobsNow() line {
 		number(about{"TCP suspected", "Jobs that seem to use TCP, or use RDMA and TCP: not all evidence could be read.", "no job is seen", 3, 4}, "none", worst("> 0 < 3"), zero(warning), nil),
 		number(about{"Misconfigured", "Jobs that break a rule of severity warning or critical: settings of NCCL, locked memory, NICs far from their GPUs.", "no job is seen", 3, 4}, "none",
 			orZero(perJob(`gpufabric_job_misconfigured{severity=~"critical|warning",@job} == 1`), `gpufabric_job_info{@job}`), zero(warning), nil),
-		number(about{"Unknown", "Jobs of which the transport is unknown on every node that tells anything. Unknown is neither good nor bad.", "no job is seen", 3, 4}, "none", worst("== 3"), []step{{0, plainly}, {1, note}}, nil),
+		number(about{"Unknown", "Jobs whose transport is unknown on all of their nodes. Unknown is neither good nor bad.", "no job is seen", 3, 4}, "none", worst("== 3"), []step{{0, plainly}, {1, note}}, nil),
 		number(about{"GPUs on TCP", "GPUs of jobs that use TCP, confirmed or suspected.", "no job is seen", 3, 4}, "none",
 			orZero(`count(gpufabric_job_gpu_info{@job} and on (cluster, job, instance, training_job) `+onTCP+`)`, `gpufabric_job_info{@job}`), zero(bad), nil),
 		number(about{"GPU h on TCP", "Hours that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 4}, "suffix: h",

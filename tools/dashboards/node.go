@@ -220,7 +220,7 @@ func qosChain(h uint32) panel {
 func noRoCE() string {
 	expr := `max by (link_layer) (gpufabric_hca_port_info{@port}) unless on () gpufabric_roce_congestion_control{@port}`
 	for _, w := range []struct{ layer, why string }{
-		{"ethernet", "the Ethernet ports do not tell them, or the collector roce is off"},
+		{"ethernet", "the Ethernet ports do not report them, or the collector roce is off"},
 		{"infiniband", "InfiniBand ports do not use RoCE"},
 		{"unspecified", "the ports are neither Ethernet nor InfiniBand, such as EFA: they do not use RoCE"},
 	} {

@@ -21,9 +21,9 @@ func probesNow() line {
 		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 4}, "none", nodes(`gpufabric_probe_interval_seconds{@node}`), nil, nil),
 		number(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes, or no rules", 4, 4}, "percentunit",
 			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`, []step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
-		number(about{"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.", "no probe has told its transport", 4, 4}, "none",
+		number(about{"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.", "no transport is known", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`, `gpufabric_probe_transport{@node}`), zero(bad), nil),
-		number(about{"Without GPUDirect", "Probes whose last run moved data through the memory of the host, though its network could take it from the GPU.", "no probe has told", 4, 4}, "none",
+		number(about{"Without GPUDirect", "Probes whose last run moved data through the memory of the host, though its network could take it from the GPU.", "not known for any probe", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_gpudirect{kind!="socket",@port} == 0)`, `gpufabric_probe_gpudirect{@node}`), zero(warning), nil),
 		number(about{"Probes that fail", "Probes whose last run failed. Skipped ones do not count.", "no probe has run", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_success{@port} == 0)`, `gpufabric_probe_success{@node}`), zero(bad), nil),
@@ -158,9 +158,9 @@ func probeRails() line {
 
 func probeWays() line {
 	return line{
-		history(about{"TCP or not", "Whether the probes of a kind went over TCP on any of the nodes chosen.", "no probe has told its transport", 12, 8}, words{"1": {"TCP", bad}, "0": {"not TCP", good}},
+		history(about{"TCP or not", "Whether the probes of a kind went over TCP on any of the nodes chosen.", "no transport is known", 12, 8}, words{"1": {"TCP", bad}, "0": {"not TCP", good}},
 			curve{`max by (kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@port})`, "{{kind}}"}),
-		history(about{"GPUDirect RDMA or not", "Whether all probes of a kind used GPUDirect RDMA on the nodes chosen.", "no probe has told", 12, 8}, words{"1": {"used", good}, "0": {"not used", warning}},
+		history(about{"GPUDirect RDMA or not", "Whether all probes of a kind used GPUDirect RDMA on the nodes chosen.", "not known for any probe", 12, 8}, words{"1": {"used", good}, "0": {"not used", warning}},
 			curve{`min by (kind) (gpufabric_probe_gpudirect{kind!="socket",@port})`, "{{kind}}"}),
 	}
 }

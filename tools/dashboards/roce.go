@@ -37,7 +37,7 @@ func roceNow() line {
 		`max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
 	return line{
 		number(about{"Most paused", "Share of time in which the network kept the worst port from sending, in 5 minutes. Above 10 % jobs feel it: look for congestion in the switches.", "no pause counters are known", 4, 5}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
-		number(about{"Most pausing", "Share of time in which the worst host told its switch to wait, in 5 minutes. Above 5 % that host takes less than it is sent; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 5}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
+		number(about{"Most pausing", "Share of time in which the worst host paused its switch, over 5 minutes. Above 5 % the host receives slower than it is sent to; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 5}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
 		number(about{"Lossless packets lost", "Packets dropped on arrival in priorities that should lose nothing, per second, all ports.", "no counters by priority", 4, 5}, packets,
 			`sum(rate(gpufabric_roce_received_discards_total{@port}[5m]) and on (cluster, job, instance, device, port, priority) gpufabric_roce_pfc_enabled{@port} == 1)`, []step{{0, good}, {1e-6, bad}}, nil),
 		number(about{"Connections given up", "Connections whose retries were used up within 10 minutes. Their jobs fail.", "no such counters are known", 4, 5}, "short",
@@ -58,7 +58,7 @@ func rocePauses() line {
 	return line{
 		rates(about{"Paused by the network", "Share of time in which the network kept a port from sending, by priority.", "no pause counters are known", 12, 8}, "percentunit", "device, priority",
 			rate("gpufabric_roce_received_pause_seconds_total")+` or `+rate("gpufabric_ethernet_received_pause_seconds_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Pausing the network", "Share of time in which a port told its switch to wait, by priority: the host takes less than it is sent.", "no pause counters are known", 12, 8}, "percentunit", "device, priority",
+		rates(about{"Pausing the network", "Share of time in which a port paused its switch, by priority: the host receives slower than it is sent to.", "no pause counters are known", 12, 8}, "percentunit", "device, priority",
 			rate("gpufabric_roce_transmitted_pause_seconds_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_seconds_total"), "{{instance}} {{device}} priority {{priority}}"),
 	}
 }
@@ -78,7 +78,7 @@ func roceMarks() line {
 	return line{
 		rates(about{"Congestion seen (ECN marks)", "RoCE packets that switches marked on their way here.", "no ECN counters are known", 8, 10}, packets, "device",
 			rate("gpufabric_hca_ecn_marked_total"), "{{instance}} {{device}}"),
-		rates(about{"Senders told (CNP sent)", "Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 10}, packets, "device",
+		rates(about{"Senders notified (CNP sent)", "Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 10}, packets, "device",
 			rate("gpufabric_hca_cnp_sent_total"), "{{instance}} {{device}}"),
 		rates(about{"Slowed down (CNP handled)", "Congestion notifications received that made a port send slower.", "no CNP counters are known", 8, 10}, packets, "device",
 			rate("gpufabric_hca_cnp_handled_total"), "{{instance}} {{device}}"),
@@ -87,9 +87,9 @@ func roceMarks() line {
 
 func roceFrames() line {
 	return line{
-		rates(about{"Pause frames received", "Frames that told a port to wait, by priority.", "no pause counters are known", 8, 10}, packets, "device, priority",
+		rates(about{"Pause frames received", "Pause frames that a port received from its switch, by priority.", "no pause counters are known", 8, 10}, packets, "device, priority",
 			rate("gpufabric_roce_received_pause_frames_total")+` or `+rate("gpufabric_ethernet_received_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Pause frames sent", "Frames with which a port told its switch to wait, by priority.", "no pause counters are known", 8, 10}, packets, "device, priority",
+		rates(about{"Pause frames sent", "Pause frames that a port sent to its switch, by priority.", "no pause counters are known", 8, 10}, packets, "device, priority",
 			rate("gpufabric_roce_transmitted_pause_frames_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
 		rates(about{"Pause storms", "Times a NIC found itself pausing for too long: warnings and errors. After an error it drops instead.", "the NICs do not count storms", 8, 10}, events, "device",
 			rate("gpufabric_ethernet_pause_storm_warnings_total")+` + `+rate("gpufabric_ethernet_pause_storm_errors_total"), "{{instance}} {{device}}"),
@@ -145,6 +145,6 @@ func roceHelp() panel {
 	return prose("Who is the bottleneck", 24, 6, `* **Paused by the network** high on many ports: the switches are congested. High on one: its own link or leaf.
 * **Pausing the network** high on one host: that host is slow to receive (PCIe, memory). It makes the network slow for all.
 * **Lost on arrival** above 0 in a lossless priority: PFC or buffers are set wrong on the way.
-* **Marks** without **notifications**, or notifications without anybody slowing down: congestion control (DCQCN) is not on at both ends.
+* **Marks** without **notifications**, or notifications without senders that slow down: congestion control (DCQCN) is not on at both ends.
 * **Out of sequence** and **Sent again** rise with losses anywhere on the way; look at switches and cables.`)
 }

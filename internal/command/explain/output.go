@@ -108,7 +108,7 @@ func writeConnections(r *explain.Result, say func(name, format string, args ...a
 	if all, known := r.RingsGPUDirect(); known {
 		say("rings", "GPUDirect RDMA %s", yesNo(all, "on all rings", "not on all rings"))
 	}
-	nvls := "the log does not tell"
+	nvls := "the log does not show it"
 	if l.NVLSChannels != explain.Unknown {
 		nvls = yesNo(l.NVLSChannels > 0, spelling.Plural(l.NVLSChannels, "channel", "channels"), "not used")
 	}

@@ -24,7 +24,7 @@ import (
 // What lint exits with, as check does.
 const (
 	exitFine      = command.OK
-	exitFailed    = 1             // a line does not do what it says, or harms
+	exitFailed    = 1             // a line has no effect or the wrong one
 	exitUndecided = 2             // no line fails, and something is undecided
 	exitUnjudged  = command.Usage // the command line, the configuration or an input is wrong
 )
