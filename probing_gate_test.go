@@ -19,7 +19,7 @@ import (
 
 // The process that reads for a probe whether GPUs are idle releases them like the other one: within 5 s of the beginning of
 // maintenance, though its library hangs.
-func TestGateLetsGoDuringAHang(t *testing.T) {
+func TestGateReleasesDuringAHang(t *testing.T) {
 	dir := t.TempDir()
 	library := nvmltest.Build(t, dir)
 	nvmltest.Describe(t, library, "gpus 1", "hang nvmlDeviceGetCount_v2")

@@ -235,7 +235,7 @@ type spiedRank struct {
 	look chan<- string
 	end  chan struct{}
 	seen chan string
-	told bool
+	announced bool
 }
 
 // watch keeps what was seen while the process had its namespaces, which it gives up when it ends.
@@ -256,8 +256,8 @@ func (s *spiedRank) watch() {
 }
 
 func (s *spiedRank) Kill() {
-	if !s.told {
-		s.told = true
+	if !s.announced {
+		s.announced = true
 		close(s.end)
 		s.look <- <-s.seen
 	}

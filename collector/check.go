@@ -104,12 +104,12 @@ type checked struct {
 // none and passes for some: nearly everything passes, and a list of it has no use. Where several verdicts are about one subject the
 // first one counts: in the order of diagnose.Run that is the worst.
 func emitChecks(list []diagnose.Verdict, emit emit) {
-	told := make(map[checked]bool)
+	emitted := make(map[checked]bool)
 	answered := make(map[*diagnose.Check]bool) // those that failed, or whose 0 is shown
 	for i := range list {
 		v := &list[i]
 		of := checked{check: v.Check, device: v.Subject.Device, gpu: label(v.Subject.GPU), port: v.Subject.Port}
-		if v.Check.Rate || told[of] {
+		if v.Check.Rate || emitted[of] {
 			continue
 		}
 		if v.Status == diagnose.OK {
@@ -118,7 +118,7 @@ func emitChecks(list []diagnose.Verdict, emit emit) {
 			}
 			of = checked{check: v.Check} // all that it passes for
 		}
-		told[of] = true
+		emitted[of] = true
 		port := ""
 		if of.port != 0 {
 			port = strconv.Itoa(of.port)

@@ -61,7 +61,7 @@ func TestCheckSeries(t *testing.T) {
 
 // Whatever the node is like: each subject for which a check fails or is unknown has its series and no other, and a
 // check has a 0 exactly when it passes for a subject and fails for none.
-func TestCheckSeriesTellTheWorst(t *testing.T) {
+func TestCheckSeriesShowTheWorst(t *testing.T) {
 	for _, name := range []string{"healthy", "pfc-off", "device-gone", "gpu-lost", "gpu-driver-missing", "healthy-mana", "no-rdma"} {
 		n := scenarioNode(t, name)
 		n.NCCL.Findings = append(n.NCCL.Findings, fabric.NCCLFinding{Source: "/etc/nccl.conf:7", Name: "NCCL_X", Text: "it is ignored"})

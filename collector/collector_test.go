@@ -150,11 +150,11 @@ func TestGIDEntriesArePresentAsZero(t *testing.T) {
 
 // A collector that goes wrong loses its own series and no others, and says what is wrong.
 func TestMistakesCostOneCollector(t *testing.T) {
-	unlisted := &Family{Name: "nobody_lists_it", Type: Gauge, Labels: []string{"device"}}
+	unlisted := &Family{Name: "not_listed", Type: Gauge, Labels: []string{"device"}}
 	for says, mistake := range map[string]func(emit emit){
 		"collector hca: panic: boom":                                           func(emit) { panic("boom") },
 		"collector hca: node_gpus wants the labels (), not 1 values":           func(emit emit) { emit(nodeGPUs, 2, "mlx5_0") },
-		"collector hca: nobody_lists_it is emitted, but is in no list of rows": func(emit emit) { emit(unlisted, 1, "mlx5_0") },
+		"collector hca: not_listed is emitted, but is in no list of rows": func(emit emit) { emit(unlisted, 1, "mlx5_0") },
 	} {
 		s := everything(t)
 		s.collectors = slices.Clone(s.collectors)

@@ -131,7 +131,7 @@ func TestGPUFacts(t *testing.T) {
 			`+gpu_fabric_state{state="completed",uuid="GPU-0"} 0`, `+gpu_fabric_state{state="not_started",uuid="GPU-0"} 1`, "-gpu_fabric_state",
 		}},
 		{"registration failed", func(g *fabric.GPU) { g.Fabric.Value.Status = "NVML_ERROR_UNKNOWN" }, []string{`+gpu_fabric_unhealthy{reason="registration",uuid="GPU-0"} 1`}},
-		{"degraded, told twice", func(g *fabric.GPU) { g.Fabric.Value.Unhealthy = []string{"degraded_bandwidth", "degraded_bandwidth"} }, []string{
+		{"degraded, reported twice", func(g *fabric.GPU) { g.Fabric.Value.Unhealthy = []string{"degraded_bandwidth", "degraded_bandwidth"} }, []string{
 			`+gpu_fabric_unhealthy{reason="degraded_bandwidth",uuid="GPU-0"} 1`,
 		}},
 		{"lost is unknown", func(g *fabric.GPU) { g.Lost = no[bool]() }, []string{unknown, "-gpu_lost"}},

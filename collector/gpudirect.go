@@ -92,7 +92,7 @@ func collectGPUDirect(n *fabric.Node, emit emit) {
 	for i := range n.GDR {
 		d := &n.GDR[i]
 		collectGDR(n, d, emit)
-		if usable, told := d.Usable.Get(); told && d.NIC != "" {
+		if usable, judged := d.Usable.Get(); judged && d.NIC != "" {
 			known = true
 			if !usable {
 				unusable++

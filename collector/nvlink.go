@@ -115,9 +115,9 @@ func collectNVLink(n *fabric.Node, emit emit) {
 func speedOf(links []fabric.NVLink) (sum float64, known bool) {
 	for i := range links {
 		active, ok := links[i].Active.Get()
-		speed, told := links[i].Speed.Get()
+		speed, measured := links[i].Speed.Get()
 		switch {
-		case !ok || active && !told:
+		case !ok || active && !measured:
 			return 0, false
 		case active:
 			sum += speed

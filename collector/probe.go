@@ -103,16 +103,16 @@ func collectProbe(s *probes.Status, p *probes.ProbeStatus, emit emit) {
 	if p.Key.Port != 0 {
 		of.port = strconv.Itoa(p.Key.Port)
 	}
-	of.tell(probeRuns, float64(p.Runs))
-	of.tell(probeWrong, float64(p.Wrong))
+	of.add(probeRuns, float64(p.Runs))
+	of.add(probeWrong, float64(p.Wrong))
 	for _, reason := range probes.Failures() {
 		if n := p.Failures[reason]; n > 0 {
-			of.tell(probeFailures, float64(n), string(reason))
+			of.add(probeFailures, float64(n), string(reason))
 		}
 	}
 	of.timestamp(probeLastRun, p.LastRun)
 	if skip := p.Skipping(); skip != nil && slices.Contains(probes.Skips(), skip.Why) {
-		of.tell(probeSkipped, 1, string(skip.Why))
+		of.add(probeSkipped, 1, string(skip.Why))
 	}
 	if r := p.LastGood; r != nil {
 		of.timestamp(probeLastSuccess, r.At)
@@ -132,20 +132,20 @@ func collectProbe(s *probes.Status, p *probes.ProbeStatus, emit emit) {
 		}
 		if found {
 			for _, cause := range p.Causes(fault) {
-				of.tell(probeFaultCause, 1, string(fault), string(cause))
+				of.add(probeFaultCause, 1, string(fault), string(cause))
 			}
 		}
 	}
 	if r == nil {
-		of.tell(probeUnknown, 1)
+		of.add(probeUnknown, 1)
 		return
 	}
-	of.tell(probeSuccess, bit(r.Outcome == probes.OK))
+	of.add(probeSuccess, bit(r.Outcome == probes.OK))
 	of.paths(r)
 	if r.Outcome == probes.OK {
 		of.figures(r)
 	} else if slices.Contains(probes.Failures(), r.Failure) {
-		of.tell(probeFailing, 1, string(r.Failure))
+		of.add(probeFailing, 1, string(r.Failure))
 	}
 }
 
@@ -155,20 +155,20 @@ type subject struct {
 	emit               emit
 }
 
-func (of *subject) tell(f *Family, value float64, more ...string) {
+func (of *subject) add(f *Family, value float64, more ...string) {
 	of.emit(f, value, append([]string{of.kind, of.device, of.port}, more...)...)
 }
 
 func (of *subject) timestamp(f *Family, t time.Time, more ...string) {
 	if !t.IsZero() {
-		of.tell(f, float64(t.UnixNano())/1e9, more...)
+		of.add(f, float64(t.UnixNano())/1e9, more...)
 	}
 }
 
 // measured emits what is 0, or absurd, if it is not known.
 func (of *subject) measured(f *Family, value float64, more ...string) {
 	if value > 0 && !math.IsInf(value, 0) {
-		of.tell(f, value, more...)
+		of.add(f, value, more...)
 	}
 }
 
@@ -180,7 +180,7 @@ func (of *subject) paths(r *probes.Result) {
 		m = r.Measurements[n-1]
 		size, ranks = strconv.FormatUint(m.Bytes, 10), strconv.Itoa(m.Ranks)
 	}
-	of.tell(probeInfo, 1, label(r.NCCL), label(r.Driver), label(r.CUDA), label(r.Network), string(m.Op), string(m.Type), size, ranks)
+	of.add(probeInfo, 1, label(r.NCCL), label(r.Driver), label(r.CUDA), label(r.Network), string(m.Op), string(m.Type), size, ranks)
 	if path, ok := r.Path.Get(); ok && slices.Contains(probes.Paths(), path) {
 		state(of.emit, probeTransport, path, probes.Paths(), of.kind, of.device, of.port)
 	}
@@ -208,18 +208,18 @@ func (of *subject) figures(r *probes.Result) {
 	c := &r.Comparison
 	of.measured(probeExpectedRatio, r.Expected.Or(0))
 	if c.Fingerprint != "" {
-		of.tell(probeBaselineSamples, float64(c.Samples))
+		of.add(probeBaselineSamples, float64(c.Samples))
 	}
 	if l := c.Latency; l != nil {
 		of.measured(probeSmallLatencyRatio, l.Ratio.Or(0))
 	}
 	if ratio, ok := c.Ratio.Get(); ok {
 		of.measured(probeBaselineRatio, ratio)
-		of.tell(probeRegressed, bit(c.Regressed))
+		of.add(probeRegressed, bit(c.Regressed))
 		of.measured(probeBelow, float64(c.Below))
 		of.measured(probeCollapsed, float64(c.Collapsed))
 		if _, known := c.Best.Get(); known {
-			of.tell(probeDrifted, bit(c.Drifted))
+			of.add(probeDrifted, bit(c.Drifted))
 		}
 	}
 }

@@ -254,7 +254,7 @@ func TestProbeStates(t *testing.T) {
 }
 
 // Numbers that are none, words that are in no table, and names that a rank made up cost nothing but themselves.
-func TestProbesThatLie(t *testing.T) {
+func TestProbesWithWrongNumbers(t *testing.T) {
 	p := probed(node, hour)
 	r := p.LastGood
 	r.NCCL, r.Network = "2\n\xff"+strings.Repeat("x", 1000), strings.Repeat("y", 1000)

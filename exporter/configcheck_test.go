@@ -68,7 +68,7 @@ func TestConfigCheckReadsTheEnvironment(t *testing.T) {
 		{"# ours\nNCCL_IB_TC=106\nNCCL_SOCKET_IFNAME=eth0\n", 0o640, command.OK, env + ": ok\n"},
 		{"", 0, command.Usage, "no such file"},
 		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", 0o600, command.Usage, `line 2: "LD_PRELOAD" is not for probes`},
-		{strings.Repeat("# longer than anybody needs\n", 3000), 0o600, command.Usage, "longer than 65536 bytes"},
+		{strings.Repeat("# longer than allowed\n", 3000), 0o600, command.Usage, "longer than 65536 bytes"},
 		{"NCCL_IB_TC=106\n", 0o606, command.Usage, "others could have put it there"},
 	} {
 		os.Remove(env)

@@ -28,7 +28,7 @@ import (
 )
 
 // Each connection says that a body will come, and none does.
-func TestBodiesThatNeverComeSilenceNothing(t *testing.T) {
+func TestMissingBodiesBlockNothing(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy})
 	for _, head := range []string{
 		"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n",
@@ -119,7 +119,7 @@ func TestWriteTimeout(t *testing.T) {
 		select {
 		case err := <-wrote:
 			if err == nil {
-				t.Error("nobody read what was written")
+				t.Error("what was written was not read")
 			}
 		case <-time.After(time.Hour):
 			t.Error("still waits for its client after an hour")
@@ -179,7 +179,7 @@ func (p *peer) Close() error         { p.closed = true; return nil }
 
 // Clients that send only the first byte of a request use all connections: from the address of the scraper, or each from
 // its own in 127.0.0.0/8.
-func TestHalfRequestsSilenceNothing(t *testing.T) {
+func TestHalfRequestsBlockNothing(t *testing.T) {
 	for name, from := range map[string]func(i int) net.IP{
 		"one address":      func(int) net.IP { return net.IPv4(127, 0, 0, 1) },
 		"an address each":  func(i int) net.IP { return net.IPv4(127, 1, byte(i/250), byte(1+i%250)) },

@@ -43,7 +43,7 @@ func (r *rank) connect(q *probes.ConnectRequest, deadline time.Time) (*probes.Co
 		return C.call_ncclCommInitRankConfig(t, &c.comm, C.int(q.Ranks), id, C.int(q.Rank), &c.config)
 	})
 	if err == nil {
-		err = r.settle(function, deadline)
+		err = r.await(function, deadline)
 	}
 	if err != nil {
 		return nil, initFailure(err)
@@ -114,7 +114,7 @@ func (r *rank) disconnect(deadline time.Time) error {
 	if err := r.nc("ncclCommFinalize", func(t *C.struct_nccl) C.int { return C.call_ncclCommFinalize(t, comm) }); err != nil {
 		return err
 	}
-	if err := r.settle("ncclCommFinalize", deadline); err != nil {
+	if err := r.await("ncclCommFinalize", deadline); err != nil {
 		return err
 	}
 	r.communicator = nil

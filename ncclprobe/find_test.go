@@ -81,7 +81,7 @@ func TestFindInLoaderCache(t *testing.T) {
 	}
 }
 
-// TestFindTrusts passes over what anybody could have put there.
+// TestFindTrusts ignores libraries that other users could have put there.
 func TestFindTrusts(t *testing.T) {
 	const (
 		open  = "opt/open/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"

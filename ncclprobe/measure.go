@@ -64,7 +64,7 @@ func (r *rank) measure(q *probes.MeasureRequest, deadline time.Time) (*probes.Me
 		if err := launch(); err != nil {
 			return nil, err
 		}
-		if err := r.settle(what, deadline); err != nil {
+		if err := r.await(what, deadline); err != nil {
 			return nil, err
 		}
 	}

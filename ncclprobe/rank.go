@@ -167,8 +167,8 @@ func (r *rank) settled(function string) (bool, error) {
 	return state == 0, nil
 }
 
-// settle waits until NCCL has finished the call.
-func (r *rank) settle(function string, deadline time.Time) error {
+// await waits until NCCL has finished the call.
+func (r *rank) await(function string, deadline time.Time) error {
 	return wait(function, deadline, func() (bool, error) { return r.settled(function) })
 }
 

@@ -217,7 +217,7 @@ func TestNoiseIsNoRegression(t *testing.T) {
 	}
 }
 
-func TestSlowLossIsToldAsDrift(t *testing.T) {
+func TestSlowLossIsReportedAsDrift(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	h := history{at: origin}
 	level := 100e9

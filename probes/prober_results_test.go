@@ -246,7 +246,7 @@ func TestFailuresAreKept(t *testing.T) {
 }
 
 // Whatever is wrong with the state file, probes go on, and it is reported.
-func TestStateFileTroubleIsTold(t *testing.T) {
+func TestStateFileTroubleIsReported(t *testing.T) {
 	good, err := lived().encode(origin, origin)
 	if err != nil {
 		t.Fatal(err)
@@ -280,11 +280,11 @@ func TestStateFileTroubleIsTold(t *testing.T) {
 			go p.Run(ctx)
 			time.Sleep(time.Hour)
 			if got := p.Status().State; got != c.want {
-				t.Errorf("%s: told %q, expected %q", c.name, got, c.want)
+				t.Errorf("%s: reported %q, expected %q", c.name, got, c.want)
 			}
 			time.Sleep(day)
 			if got := p.Status().State; c.mend != (got == "") {
-				t.Errorf("%s: told %q after a day", c.name, got)
+				t.Errorf("%s: reported %q after a day", c.name, got)
 			}
 			if s := b.status(p, Key{Kind: Node}); s.Runs < 4 || s.Last.Comparison.Samples < 3 {
 				t.Errorf("%s: probes suffer from it: %d runs, %+v", c.name, s.Runs, s.Last.Comparison)

@@ -26,7 +26,7 @@ func TestWeeks(t *testing.T) {
 		for _, ps := range s.Probes {
 			want := int(weeks / p.config.Every[ps.Key.Kind])
 			if got := len(b.began[ps.Key]); got != int(ps.Runs) || got > want+1 || got < want-max(want/10, 3) {
-				t.Errorf("%v: %d runs and %d told, expected %d", ps.Key, got, ps.Runs, want)
+				t.Errorf("%v: %d runs and %d reported, expected %d", ps.Key, got, ps.Runs, want)
 			}
 			if late := ps.Skips[SkipDuty]; late > 6 {
 				t.Errorf("%v: had to wait for its GPUs to pay %d times", ps.Key, late)

@@ -18,7 +18,7 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 		skipped := &Skipped{Why: SkipDuty, Detail: fmt.Sprintf("the time budget for probes of GPU %s suffices in %s", gpu, wait.Round(time.Second)), At: time.Now()}
 		p.skipped(pr, skipped, now.Add(max(wait, rest)))
 		p.mu.Unlock()
-		p.tellSkipped(target.Key, skipped)
+		p.logSkipped(target.Key, skipped)
 		return
 	}
 	pr.waitingForBudget = false
@@ -51,12 +51,12 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 		pr.delay = min(max(2*pr.delay, rest), retryMost)
 		p.skipped(pr, e.skipped, now.Add(p.spread(pr)))
 		p.mu.Unlock()
-		p.tellSkipped(target.Key, e.skipped)
+		p.logSkipped(target.Key, e.skipped)
 		return
 	}
 	r := p.took(pr, e.result, now)
 	p.mu.Unlock()
-	p.tell(r)
+	p.logResult(r)
 	p.save(0)
 }
 
@@ -234,8 +234,8 @@ func (s *ProbeStatus) count(c Comparison) {
 	}
 }
 
-// tell logs a result: as a warning if an operator should look at it.
-func (p *Prober) tell(r Result) {
+// logResult logs a result: as a warning if an operator should look at it.
+func (p *Prober) logResult(r Result) {
 	log := p.log.With("kind", r.Kind, "device", r.Device, "port", r.Port, "wall", r.Wall.Duration(), "gpu_time", r.GPUTime.Duration())
 	if busBW, ok := judged(r); ok {
 		log = log.With("busbw_bytes", busBW)
@@ -258,8 +258,8 @@ func (p *Prober) tell(r Result) {
 	}
 }
 
-// tellSkipped logs a skip for those who want to know: there are many while jobs run.
-func (p *Prober) tellSkipped(key Key, s *Skipped) {
+// logSkipped logs a skip at level debug: there are many while jobs run.
+func (p *Prober) logSkipped(key Key, s *Skipped) {
 	p.log.Debug("probe skipped", "kind", key.Kind, "device", key.Device, "port", key.Port, "reason", s.Why, "detail", s.Detail)
 }
 

@@ -51,9 +51,9 @@ const (
 	margin       = time.Second
 )
 
-// settle is how long others may speak after a first rank failed: one that crashes is noticed by its peers as fast as by
+// failureGrace is how long other ranks may report after a first rank failed: one that crashes is noticed by its peers as fast as by
 // its parent, and what they say of it is not the cause.
-const settle = 200 * time.Millisecond
+const failureGrace = 200 * time.Millisecond
 
 // Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver does
 // not let go of them. When ctx ends, the ranks are killed. Without a guard the GPUs are not watched.
@@ -126,7 +126,7 @@ func (e *run) follow(r *Result) *trouble {
 			return why
 		}
 	}
-	e.told()
+	e.endedAt()
 	_, why = e.step(e.members, closeLimit, func(int, time.Duration) Request { return Request{Close: &struct{}{}} })
 	return why
 }

@@ -115,7 +115,7 @@ func (e *run) intruded(who string, asked time.Time) {
 // is in words.
 func (e *run) release(ctx context.Context, guard Guard) (took Fact[Seconds], left string) {
 	const source = "nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetMemoryInfo"
-	told := e.told()
+	ended := e.endedAt()
 	_, err := within(ctx, releaseLimit+margin, func(ctx context.Context) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, releaseLimit) // so that there is time to say what is left
 		defer cancel()
@@ -124,7 +124,7 @@ func (e *run) release(ctx context.Context, guard Guard) (took Fact[Seconds], lef
 	now := time.Now()
 	switch {
 	case err == nil:
-		return Known(SecondsOf(now.Sub(told)), source, now), ""
+		return Known(SecondsOf(now.Sub(ended)), source, now), ""
 	case ctx.Err() != nil || errors.Is(err, ErrMaintenance):
 		return NotKnown[Seconds](fabric.ReasonNotRead, source, now), ""
 	}

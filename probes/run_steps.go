@@ -25,8 +25,8 @@ type run struct {
 	intrusion *Intrusion // written before the watch ends
 	seen      time.Time  // when the sample was asked for that showed it
 
-	// told returns when the ranks were first ended: killed, or asked to close.
-	told func() time.Time
+	// endedAt returns when the ranks were first ended: killed, or asked to close.
+	endedAt func() time.Time
 }
 
 // member is a rank of a run.
@@ -63,14 +63,14 @@ func troubled(failure Failure, rank int, format string, args ...any) *trouble {
 	return &trouble{failure, rank, printable(fmt.Sprintf(format, args...), maxText)}
 }
 
-// telling orders failures of ranks in one step by how much they say of the cause: a rank that ended, broke the protocol or
+// causality orders failures of ranks in one step by how much they say of the cause: a rank that ended, broke the protocol or
 // lost its GPU makes others report errors of NCCL, or wait.
-func telling(t *trouble) int {
+func causality(t *trouble) int {
 	return slices.Index([]Failure{FailureCrash, FailureProtocol, FailureLibrary, FailureCUDA, FailureInit, FailureNCCL}, t.failure)
 }
 
 func newRun(ctx context.Context, p *Plan) *run {
-	e := &run{plan: p, began: time.Now(), told: sync.OnceValue(time.Now)}
+	e := &run{plan: p, began: time.Now(), endedAt: sync.OnceValue(time.Now)}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
 	late := time.AfterFunc(p.Settings.Deadline, func() {
 		e.cancel(troubled(FailureHang, -1, "did not end within %s", p.Settings.Deadline))
@@ -112,7 +112,7 @@ func (e *run) pids() []int {
 
 // kill kills all processes at once.
 func (e *run) kill() {
-	e.told()
+	e.endedAt()
 	var all sync.WaitGroup
 	for _, m := range e.members {
 		if p := m.running(); p != nil {
@@ -187,8 +187,8 @@ func (e *run) each(members []*member, do func(*member) *trouble) *trouble {
 			switch {
 			case t == nil:
 			case worst == nil:
-				worst, settled = t, time.After(settle)
-			case telling(t) >= 0 && (telling(worst) < 0 || telling(t) < telling(worst)):
+				worst, settled = t, time.After(failureGrace)
+			case causality(t) >= 0 && (causality(worst) < 0 || causality(t) < causality(worst)):
 				worst = t
 			}
 			continue

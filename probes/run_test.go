@@ -137,7 +137,7 @@ func TestRunFailures(t *testing.T) {
 				case r != 6:
 					return Reply{Failure: FailureNCCL, Error: "ncclRemoteError"}, nil, true
 				}
-				nap(ctx, settle/2)
+				nap(ctx, failureGrace/2)
 				return nil, crashed, true
 			}, "", FailureCrash, "rank 6: measure all_reduce: crashed", 3 * time.Second,
 		},

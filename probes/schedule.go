@@ -16,7 +16,7 @@ import (
 //   - over the probes of a kind, evenly, so that rails take turns;
 //   - from cycle to cycle, so that probes do not keep in step with what else happens on the hour.
 //
-// So a restart neither brings a burst nor makes anybody late: what was missed while the exporter was down is not made up
+// So a restart neither causes a burst nor delays other probes: what was missed while the exporter was down is not made up
 // for.
 type schedule struct {
 	host string

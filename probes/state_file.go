@@ -88,13 +88,13 @@ type keeper struct {
 	store   store
 	changed func(error) // called when saving begins to fail, and with nil when it works again; nil: not reported
 
-	mu     sync.Mutex
-	next   []byte        // waits to be saved
-	idle   chan struct{} // closed when all is saved; nil: nothing is under way
-	since  time.Time     // of the call under way
-	failed error         // of the last save
-	told   bool          // that it fails
-	closed bool          // nothing is saved: a load did not return, or the file is another version's
+	mu       sync.Mutex
+	next     []byte        // waits to be saved
+	idle     chan struct{} // closed when all is saved; nil: nothing is under way
+	since    time.Time     // of the call under way
+	failed   error         // of the last save
+	reported bool          // that it fails
+	closed   bool          // nothing is saved: a load did not return, or the file is another version's
 }
 
 // hung is how long a call of a store may take.
@@ -159,22 +159,22 @@ func (k *keeper) work() {
 		}
 		k.next, k.since = nil, time.Now()
 		k.mu.Unlock()
-		slow := time.AfterFunc(hung, k.tell)
+		slow := time.AfterFunc(hung, k.report)
 		err := k.store.save(data)
 		slow.Stop()
 		k.mu.Lock()
 		k.failed, k.since = err, time.Now()
 		k.mu.Unlock()
-		k.tell()
+		k.report()
 	}
 }
 
-// tell reports once that saving fails, or works again.
-func (k *keeper) tell() {
+// report calls changed when saving begins to fail, or works again.
+func (k *keeper) report() {
 	k.mu.Lock()
 	err := k.wrong()
-	news := k.changed != nil && k.told != (err != nil)
-	k.told = err != nil
+	news := k.changed != nil && k.reported != (err != nil)
+	k.reported = err != nil
 	k.mu.Unlock()
 	if news {
 		k.changed(err)

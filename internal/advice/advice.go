@@ -112,7 +112,7 @@ func For(node *fabric.Node, w Workload) Advice {
 		k.trafficClass()
 		k.sockets()
 	}
-	k.settle()
+	k.keepUnreplaced()
 	k.debug()
 	k.kept()
 	k.defaults()

@@ -39,9 +39,9 @@ func (k *adviser) present() {
 	slices.SortStableFunc(k.Remove, func(a, b Removal) int { return a.Level.Rank() - b.Level.Rank() })
 }
 
-// settle cancels the removal of what does not fit the node where the advice has nothing better: then the node is more likely at fault
+// keepUnreplaced cancels the removal of what does not fit the node where the advice has nothing better: then the node is more likely at fault
 // than the setting, as where a device is missing that NCCL_IB_HCA names.
-func (k *adviser) settle() {
+func (k *adviser) keepUnreplaced() {
 	for _, name := range []string{devicesVariable, classVariable} {
 		at := slices.IndexFunc(k.Remove, func(r Removal) bool { return r.Name == name && r.Verdict == lint.WrongHere })
 		if at < 0 || k.isSet(name) {

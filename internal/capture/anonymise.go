@@ -100,7 +100,7 @@ func isMAC(b [8]byte) bool { return b[3] == 0xff && b[4] == 0xfe || b[3] == 3 &&
 // class is a part of an address space whose addresses stay in it; the first bits stay as they are.
 type class struct {
 	prefix netip.Prefix
-	keep   bool // all bits stay: the address says nothing about anybody
+	keep   bool // all bits stay: the address identifies no one
 }
 
 func classes4() []class {

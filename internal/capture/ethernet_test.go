@@ -157,9 +157,9 @@ func TestPhysicalInterfaces(t *testing.T) {
 	}
 }
 
-// TestNobodyToAsk: a copy of some sysfs has not applicable with this kernel's drivers, and where there are no Ethernet
+// TestNoInterfacesToRead: a copy of some sysfs has not applicable with this kernel's drivers, and where there are no Ethernet
 // ports only speeds are asked for.
-func TestNobodyToAsk(t *testing.T) {
+func TestNoInterfacesToRead(t *testing.T) {
 	c := take(t, options(materialise(t, find(t, "healthy"), nil)))
 	for name := range c.entries {
 		if strings.HasPrefix(name, netlinkPart+"/") {

@@ -34,7 +34,7 @@ var (
 	uuidLike = regexp.MustCompile(`(?i)^(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 )
 
-// uuid replaces each UUID in a text. One of zeros says nothing of anybody.
+// uuid replaces each UUID in a text. A UUID of zeros identifies no GPU.
 func (a *anonymiser) uuid(s string) string {
 	return uuids.ReplaceAllStringFunc(s, func(m string) string {
 		if strings.Trim(m, "0-") == "" {
@@ -58,7 +58,7 @@ func (a *anonymiser) identity(s string) string {
 }
 
 // gpuText rewrites what the GPU driver answered. All that identifies is UUIDs: of GPUs, and of the cluster of a rack. Why
-// the exporter let go of the GPUs may name a file.
+// the exporter released the GPUs may name a file.
 func (a *anonymiser) gpuText(s string) string {
 	driver, err := parseGPUs([]byte(s))
 	if err != nil {

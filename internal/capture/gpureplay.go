@@ -85,7 +85,7 @@ func marshalGPUs(driver fabric.GPUDriver) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if driver, err = parseGPUs(b); err != nil { // of its own: what is below is not shared with anybody
+	if driver, err = parseGPUs(b); err != nil { // of its own: what is below is not shared
 		return "", err
 	}
 	_ = walkFacts(reflect.ValueOf(&driver).Elem(), func(v reflect.Value) error {
@@ -96,7 +96,7 @@ func marshalGPUs(driver fabric.GPUDriver) (string, error) {
 	return string(b) + "\n", err
 }
 
-// parseGPUs reads a file of anybody.
+// parseGPUs reads an untrusted file.
 func parseGPUs(b []byte) (fabric.GPUDriver, error) {
 	if len(b) > maxGPUText {
 		return fabric.GPUDriver{}, invalid("more than %d bytes", maxGPUText)

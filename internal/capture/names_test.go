@@ -119,9 +119,9 @@ func verdicts(t *testing.T, sysfs, procfs, rootfs, netlink string, gpus observer
 	return all
 }
 
-// TestNamesSayNothing: who rents a node, what hosts and users are called and what is set for others is in no file, no
+// TestNamesAreReplaced: who rents a node, what hosts and users are called and what is set for others is in no file, no
 // path, no link, no answer of the kernel and not in the manifest; and what the checks say stays.
-func TestNamesSayNothing(t *testing.T) {
+func TestNamesAreReplaced(t *testing.T) {
 	for _, scenario := range []string{"healthy", "healthy-ib", "healthy-roce-vlan", "healthy-two-port", "pfc-off"} {
 		t.Run(scenario, func(t *testing.T) {
 			tree := materialise(t, find(t, scenario), rented)

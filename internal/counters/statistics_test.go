@@ -45,7 +45,7 @@ func TestStatNamesExist(t *testing.T) {
 }
 
 // A driver whose statistics mean nothing to us is not asked for them.
-func TestNothingIsWantedWithoutATable(t *testing.T) {
+func TestNothingIsReadWithoutATable(t *testing.T) {
 	for _, driver := range []string{"", "veth", "ena"} {
 		if StatWanted(driver) != nil {
 			t.Errorf("statistics of %q are wanted", driver)

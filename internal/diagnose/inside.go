@@ -214,13 +214,13 @@ func judgeInsideMemlock(n *fabric.Node, v *verdicts) {
 		return
 	}
 	limit, known := n.Inside.Memlock.Get()
-	all, told := n.Inside.LocksAll.Get()
+	all, lockKnown := n.Inside.LocksAll.Get()
 	switch {
-	case known && limit.Soft >= fabric.EnoughMemlock || told && all:
+	case known && limit.Soft >= fabric.EnoughMemlock || lockKnown && all:
 		v.ok(Subject{})
 	case !known:
 		v.unknown(Subject{}, n.Inside.Memlock.Meta().Reason, "The memory lock limit is unknown: "+ReasonText(n.Inside.Memlock.Meta().Reason)+".")
-	case !told:
+	case !lockKnown:
 		v.unknown(Subject{}, n.Inside.LocksAll.Meta().Reason, "Whether the memory lock limit applies is unknown: "+ReasonText(n.Inside.LocksAll.Meta().Reason)+".")
 	default:
 		v.failed(Subject{}, Verdict{

@@ -100,9 +100,9 @@ type computePorts struct {
 
 func computePortsOf(n *fabric.Node) (c computePorts) {
 	for h, p := range ports(n) {
-		role, told := p.Role.Get()
+		role, known := p.Role.Get()
 		switch {
-		case !told:
+		case !known:
 			c.hidden, c.why, c.unclear = p.Role.Meta().Reason, p.Role.Meta().Reason, c.unclear+1
 			continue
 		case role != fabric.RoleCompute:

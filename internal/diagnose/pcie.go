@@ -186,12 +186,12 @@ func SpareNICs(n *fabric.Node) (spare []string, unread *fabric.Meta) {
 
 func judgeShared(n *fabric.Node, v *verdicts) {
 	spare, unread := SpareNICs(n)
-	told := map[string]bool{}
+	judged := map[string]bool{}
 	pairs(n, func(r fabric.Rail, _, _ *fabric.PCIFunction) {
-		if told[r.NIC] {
+		if judged[r.NIC] {
 			return
 		}
-		told[r.NIC] = true
+		judged[r.NIC] = true
 		if r.Shared && len(spare) == 0 && unread != nil {
 			v.unknown(Subject{Device: r.NIC}, unread.Reason, "Several GPUs share it, and whether other NICs are free is unknown: "+ReasonText(unread.Reason)+".")
 			return

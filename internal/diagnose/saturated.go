@@ -21,8 +21,8 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 		}
 		return
 	}
-	driver, told := h.Driver.Get()
-	if !told && h.Driver.State == fabric.Unknown && len(list) > 0 {
+	driver, known := h.Driver.Get()
+	if !known && h.Driver.State == fabric.Unknown && len(list) > 0 {
 		v.hidden(PortSubject(h, p), h.Driver.Meta(), "The maximum of the counters")
 		return
 	}

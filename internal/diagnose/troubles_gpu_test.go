@@ -49,7 +49,7 @@ func TestGPUTroubles(t *testing.T) {
 			gpu(n, 1).Name.Value = "NVIDIA A100-SXM4-80GB"
 		}, fabrictest.Usable, nil},
 		{"MIG", func(n *fabric.Node) { links(n, 1, 0, fabric.NVLinkToSwitch); gpu(n, 1).MIG.Value = true }, fabrictest.Usable, nil},
-		{"one NVLink does not tell", func(n *fabric.Node) {
+		{"one NVLink is unknown", func(n *fabric.Node) {
 			links(n, 1, 3, fabric.NVLinkToSwitch)
 			gpu(n, 1).NVLinks.Value[0].Active = fabric.NotKnown[bool](fabric.ReasonUnsupported, "", n.At)
 		}, fabrictest.Usable, nil},
@@ -131,7 +131,7 @@ func TestGPUTroubles(t *testing.T) {
 			n := fabrictest.WithGPUs()
 			test.edit(n)
 			fabrictest.Verdicts(n, test.gdr)
-			got := tell(diagnose.Run(n, nil))
+			got := describe(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "peermem unbound") {
 				t.Errorf("got %q", got)
@@ -180,7 +180,7 @@ func TestGPUNotes(t *testing.T) {
 	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
 		t.Errorf("one NIC: %v", notes)
 	}
-	if got := tell(diagnose.Run(n, nil)); got != "" {
+	if got := describe(diagnose.Run(n, nil)); got != "" {
 		t.Errorf("one NIC by design: %s", got)
 	}
 }

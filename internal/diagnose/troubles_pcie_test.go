@@ -51,7 +51,7 @@ func TestPCIeTroubles(t *testing.T) {
 			n := fabrictest.WithBus()
 			test.edit(n)
 			n.Derive()
-			got := tell(diagnose.Run(n, nil))
+			got := describe(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
 				t.Errorf("got %q", got)

@@ -75,7 +75,7 @@ func TestRoCETroubles(t *testing.T) {
 			n := fabrictest.Lossless()
 			test.edit(n, &n.NetDevs[1].QoS)
 			n.Derive()
-			got := tell(diagnose.Run(n, nil))
+			got := describe(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) {
 				t.Errorf("got %q", got)
@@ -135,7 +135,7 @@ func TestObservedTroubles(t *testing.T) {
 			}
 			fabrictest.Counted(n, test.grown)
 			n.Derive()
-			got := tell(diagnose.Run(n, nil))
+			got := describe(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
 				t.Errorf("got %q", got)
@@ -145,7 +145,7 @@ func TestObservedTroubles(t *testing.T) {
 }
 
 // RDMA counters are the port's: what they show is reported once, however many members a bond has.
-func TestCongestionOfABondIsToldOnce(t *testing.T) {
+func TestCongestionOfABondIsReportedOnce(t *testing.T) {
 	n := fabrictest.Lossless()
 	n.NetDevs = append(n.NetDevs, fabric.NetDev{Name: "bond0", Bond: fabric.Known(true, "bonding", n.At), Lower: fabric.Known([]string{"eth0", "eth1"}, "lower_*", n.At)})
 	n.HCAs = n.HCAs[:1]
@@ -161,14 +161,14 @@ func TestCongestionOfABondIsToldOnce(t *testing.T) {
 	}
 	p.Counters.BeforeHW, p.Counters.HW = reading(n.At.Add(-6*time.Second), 0), reading(n.At, 9000)
 	n.Derive()
-	got := tell(diagnose.Run(n, nil))
+	got := describe(diagnose.Run(n, nil))
 	contains(t, got, "mlx5_0: Congestion control does not react to congestion. In the last 6.0 s 9000 packets came with congestion marks, and 0 notifications went out. Senders")
 	if strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q", got)
 	}
 	n.Policy.RoCE.ECN = new(false) // by design
 	n.Derive()
-	if got := tell(diagnose.Run(n, nil)); strings.Contains(got, "Congestion control does not react to congestion") {
+	if got := describe(diagnose.Run(n, nil)); strings.Contains(got, "Congestion control does not react to congestion") {
 		t.Errorf("without ECN by design: %q", got)
 	}
 }

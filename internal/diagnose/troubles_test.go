@@ -15,8 +15,8 @@ import (
 	"gpufabric_exporter/internal/fabric/fabrictest"
 )
 
-// tell renders what failed, one a line.
-func tell(list []diagnose.Verdict) string {
+// describe renders what failed, one a line.
+func describe(list []diagnose.Verdict) string {
 	var b strings.Builder
 	for _, g := range diagnose.Together(diagnose.Failures(list)) {
 		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(g.Subjects, ", "), g.What, strings.TrimSpace(g.Evidence+" "+g.Consequence), g.Remedy)
@@ -97,7 +97,7 @@ func TestTroubles(t *testing.T) {
 			n := fabrictest.Healthy()
 			test.edit(n, &n.HCAs[1].Ports[0])
 			n.Derive()
-			got := tell(diagnose.Run(n, nil))
+			got := describe(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "pinned") {
 				t.Errorf("got %q", got)
@@ -143,7 +143,7 @@ func TestUnchecked(t *testing.T) {
 			if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if got := tell(diagnose.Run(n, nil)); got != "" {
+			if got := describe(diagnose.Run(n, nil)); got != "" {
 				t.Errorf("troubles: %q", got)
 			}
 		})

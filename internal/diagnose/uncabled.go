@@ -114,14 +114,14 @@ func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact
 		}
 		other = otherUse(card, p)
 	}
-	gids, told := p.GIDs.Entries.Get()
+	gids, listed := p.GIDs.Entries.Get()
 	addressed := slices.ContainsFunc(gids, hasAddress)
 	switch {
 	case other.State == fabric.OK && !other.Value, addressed:
 		return no
 	case other.State != fabric.OK:
 		unread = new(other.Meta())
-	case !told:
+	case !listed:
 		unread = new(p.GIDs.Entries.Meta())
 	case unreadNCCL(n) != nil:
 		unread = unreadNCCL(n)
@@ -139,7 +139,7 @@ func unusedBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool
 	for o, q := range ports(n) {
 		same := sameBoard(h, o)
 		state, known := q.State.Get()
-		gids, told := q.GIDs.Entries.Get()
+		gids, listed := q.GIDs.Entries.Get()
 		switch {
 		case o.Lent(), o != h && same.State == fabric.OK && !same.Value:
 			continue
@@ -152,7 +152,7 @@ func unusedBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool
 			return no
 		case !known:
 			unread = new(q.State.Meta())
-		case !told:
+		case !listed:
 			unread = new(q.GIDs.Entries.Meta())
 		}
 	}
@@ -190,13 +190,13 @@ func otherUse(card []*fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 		for i := range h.Ports {
 			q := &h.Ports[i]
 			state, known := q.State.Get()
-			role, told := q.Role.Get()
+			role, classified := q.Role.Get()
 			switch {
 			case q == p:
 			case !known:
 				use = fabric.NotKnown[bool](q.State.Meta().Reason, q.State.Source, q.State.At)
 			case state != fabric.PortActive:
-			case !told:
+			case !classified:
 				use = fabric.NotKnown[bool](q.Role.Meta().Reason, q.Role.Source, q.Role.At)
 			case role == fabric.RoleCompute:
 				return fabric.Known(false, q.Role.Source, q.Role.At)
@@ -282,7 +282,7 @@ func stateOf(card []*fabric.HCA, at place) (up, down fabric.Fact[bool]) {
 			p := &h.Ports[i]
 			here := placeOf(h, p) == at
 			state, known := p.State.Get()
-			phys, told := p.PhysState.Get()
+			phys, physKnown := p.PhysState.Get()
 			switch {
 			case !here && known && state == fabric.PortActive:
 				up = fabric.Known(true, p.State.Source, p.State.At)
@@ -290,7 +290,7 @@ func stateOf(card []*fabric.HCA, at place) (up, down fabric.Fact[bool]) {
 				up = fabric.NotKnown[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
 			case here && !known:
 				down = fabric.NotKnown[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
-			case here && state == fabric.PortDown && !told:
+			case here && state == fabric.PortDown && !physKnown:
 				down = fabric.NotKnown[bool](p.PhysState.Meta().Reason, p.PhysState.Source, p.PhysState.At)
 			case here:
 				down.Value = state == fabric.PortDown && phys != fabric.PhysLinkUp

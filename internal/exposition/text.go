@@ -110,7 +110,7 @@ func (d dialect) appendValue(b []byte, v float64) []byte {
 }
 
 // appendWhole writes what AppendFloat writes of a whole number, at a third of its price: below 2^53 the digits of a
-// number are the fewest that tell it from all others.
+// number are the fewest that distinguish it from all others.
 func appendWhole(b []byte, n int64) []byte {
 	from := len(b)
 	b = strconv.AppendInt(b, n, 10)

@@ -34,8 +34,8 @@ type GDRInputs struct {
 func (in *GDRInputs) others() bool {
 	nccl, known := in.NCCL.Get()
 	_, furthest, _ := in.Way.span()
-	capability, told := in.ComputeCap.Get()
-	return !known || furthest > nccl.gdrLimit().path || !told || capability < ampere
+	capability, rated := in.ComputeCap.Get()
+	return !known || furthest > nccl.gdrLimit().path || !rated || capability < ampere
 }
 
 // ampere is the compute capability, times ten, of the first GPUs that NICs read from without NVLink.
@@ -275,19 +275,19 @@ func (w *GDRRoute) text() string {
 // acs: NCCL does not look at it. A guest needs it, and NVLink-C2C does not pass the bridges.
 func (j *gdrJudge) acs() {
 	list, known := j.way.Redirects.Get()
-	guest, told := j.in.Hypervisor.Get()
+	guest, guestKnown := j.in.Hypervisor.Get()
 	coherent, judged := j.way.Coherent.Get()
 	nearest, furthest, between := j.way.span()
 	switch {
 	case known && len(list) == 0:
 		j.pass("no bridge between them redirects (ACS)")
-	case told && guest:
+	case guestKnown && guest:
 		j.pass("in a guest ACS does not show the path")
 	case judged && coherent, nearest > pathPXB:
 		j.pass("ACS does not affect a path through the processor")
 	case !known:
 		j.dunno(j.way.Redirects.Meta(), "whether bridges between them redirect (ACS) is not known; NCCL does not check it")
-	case !told:
+	case !guestKnown:
 		j.dunno(j.in.Hypervisor.Meta(), "ACS redirects at %s, which is right in a guest; whether this is one is not known", strings.Join(list, ", "))
 	case !judged:
 		j.dunno(j.way.Coherent.Meta(), "ACS redirects at %s; whether the GPU goes by NVLink-C2C instead is not known", strings.Join(list, ", "))
@@ -301,7 +301,7 @@ func (j *gdrJudge) acs() {
 
 // iommu: NCCL does not look at it either.
 func (j *gdrJudge) iommu() {
-	guest, told := j.in.Hypervisor.Get()
+	guest, guestKnown := j.in.Hypervisor.Get()
 	coherent, judged := j.way.Coherent.Get()
 	gpu, nic := translates(j.way.IOMMU), translates(j.in.NICIOMMU)
 	side := gpu // the one to speak of
@@ -312,13 +312,13 @@ func (j *gdrJudge) iommu() {
 	switch {
 	case gpu.State == OK && nic.State == OK && !on:
 		j.pass("no IOMMU translates")
-	case told && guest:
+	case guestKnown && guest:
 		j.pass("in a guest the host manages the IOMMU")
 	case judged && coherent:
 		j.pass("the IOMMU does not affect NVLink-C2C")
 	case !on:
 		j.dunno(side.Meta(), "whether an IOMMU translates is not known; NCCL does not check it")
-	case !told:
+	case !guestKnown:
 		j.dunno(j.in.Hypervisor.Meta(), "an IOMMU translates, which is right in a guest; whether this is one is not known")
 	case !judged:
 		j.dunno(j.way.Coherent.Meta(), "an IOMMU translates; whether the GPU goes by NVLink-C2C, which it does not affect, is not known")

@@ -131,7 +131,7 @@ func (in *GDRInputs) cuda() gdrWord {
 func (in *GDRInputs) kernel() gdrWord {
 	text, known := in.Kernel.Get()
 	v, ok := parseVersion(text)
-	driver, told := in.NICDriver.Get()
+	driver, driverKnown := in.NICDriver.Get()
 	since := counters.TraitsOf(driver).DMABuf
 	switch needed := (version{5, 12}); {
 	case known && ok && v.before(needed):
@@ -140,7 +140,7 @@ func (in *GDRInputs) kernel() gdrWord {
 		return word(NotKnown[bool](ReasonMalformed, in.Kernel.Source, in.Kernel.At), "%q is no version of Linux", text)
 	case !known:
 		return word(notKnownLike[bool](in.Kernel.Meta()), "the version of Linux is not known")
-	case !told:
+	case !driverKnown:
 		return word(notKnownLike[bool](in.NICDriver.Meta()), "the driver of the NIC is not known")
 	case since == counters.Linux{}:
 		return word(NotKnown[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At), "whether driver %s takes a dma-buf is not known", driver)

@@ -94,8 +94,8 @@ var gdrTruths = []gdrTruth{
 	}, "timeout", "", "not known"},
 	{"a gaming GPU", func(in *GDRInputs) { in.Product = ok("NVIDIA GeForce RTX 4090") }, "gpu", "", "GeForce"},
 	{"DGX Spark", func(in *GDRInputs) { grace(in); in.Product = ok("NVIDIA GB10") }, "gpu", "", "GB10"},
-	{"told to deny", func(in *GDRInputs) { in.Direct.TopologyOverride = ok(2) }, "override", "", "GrdmaPciTopoCheckOverride=2"},
-	{"told to allow", func(in *GDRInputs) { in.Direct.TopologyOverride = ok(1) }, "dmabuf", "yes", ""},
+	{"option denies", func(in *GDRInputs) { in.Direct.TopologyOverride = ok(2) }, "override", "", "GrdmaPciTopoCheckOverride=2"},
+	{"option allows", func(in *GDRInputs) { in.Direct.TopologyOverride = ok(1) }, "dmabuf", "yes", ""},
 	{"driver without that setting", func(in *GDRInputs) { in.Direct.TopologyOverride = None[int]("", at) }, "dmabuf", "yes", ""},
 
 	// Ways for a NIC to GPU memory.
@@ -238,11 +238,11 @@ var gdrTruths = []gdrTruth{
 	{"V100 with NVLink", func(in *GDRInputs) { in.ComputeCap = ok(70); beside(in, ok(true)) }, "dmabuf", "yes", ""},
 	{"V100 alone", func(in *GDRInputs) { in.ComputeCap = ok(70) }, "dmabuf", "yes", ""},
 	{"V100, links unknown", func(in *GDRInputs) { in.ComputeCap = ok(70); beside(in, NotKnown[bool](ReasonIO, "", at)) }, "dmabuf", "io_error", ""},
-	{"V100 without NVLink, told to", func(in *GDRInputs) {
+	{"V100 without NVLink, set to read", func(in *GDRInputs) {
 		in.ComputeCap, in.NCCL = ok(70), withNCCL("NCCL_NET_GDR_READ", "1")
 		beside(in, ok(false))
 	}, "dmabuf", "yes", ""},
-	{"H100, told not to", func(in *GDRInputs) { in.NCCL = withNCCL("NCCL_NET_GDR_READ", "0") }, "dmabuf", "no", ""},
+	{"H100, set not to read", func(in *GDRInputs) { in.NCCL = withNCCL("NCCL_NET_GDR_READ", "0") }, "dmabuf", "no", ""},
 	{"A100 without NVLink", func(in *GDRInputs) { in.ComputeCap = ok(80); beside(in, ok(false)) }, "dmabuf", "yes", ""},
 
 	{"nothing was read", func(in *GDRInputs) { *in = GDRInputs{} }, "not_read", "", "not known"},
@@ -294,7 +294,7 @@ func TestGDR(t *testing.T) {
 
 // Whatever cannot be read, one or two inputs at once, what was blocked or unknown does not become usable, nor
 // chosen, nor does NCCL come to read.
-func TestGDRHidingNeverPleases(t *testing.T) {
+func TestGDRHiddenFactsNeverPass(t *testing.T) {
 	count := 0
 	for _, r := range []Reason{ReasonIO, ReasonNotRead} {
 		for _, c := range gdrTruths {

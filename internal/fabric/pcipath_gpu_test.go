@@ -59,10 +59,10 @@ func TestGPUDistance(t *testing.T) {
 		{"switched, but no peer-to-peer", toSwitch, toSwitch, func(n *Node) { n.GPUDriver.P2P[0].Write = ok(P2PNotSupported) }, "NODE"},
 		{"switched, peer-to-peer unknown", toSwitch, toSwitch, func(n *Node) { n.GPUDriver.P2P = nil }, "not_read"},
 		{"one side has no link up", toSwitch, []NVLink{down(toSwitch[0])}, nil, "NODE"},
-		{"links not told", toSwitch, nil, func(n *Node) {
+		{"links unknown", toSwitch, nil, func(n *Node) {
 			n.GPUDriver.GPUs[1].NVLinks = NotKnown[[]NVLink](ReasonUnsupported, "", at)
 		}, "unsupported"},
-		{"links not told of what has none", nil, nil, func(n *Node) {
+		{"links unknown of a GPU without NVLink", nil, nil, func(n *Node) {
 			n.GPUDriver.GPUs[1].NVLinks = NotKnown[[]NVLink](ReasonUnsupported, "", at)
 		}, "unsupported"},
 		{"no links at all", nil, nil, func(n *Node) {

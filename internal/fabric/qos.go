@@ -65,7 +65,7 @@ type QoS struct {
 
 	// Counters are the statistics that were asked for, under the driver's names, in its order (ETHTOOL_GSTATS).
 	Counters Fact[[]Counter]
-	// Before is the reading of Counters before this one; not read where there was none. The two tell what is
+	// Before is the reading of Counters before this one; not read where there was none. The two show what is
 	// going on now.
 	Before Fact[[]Counter] `fact:"earlier"`
 }

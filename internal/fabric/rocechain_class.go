@@ -60,7 +60,7 @@ func (b *roceBuilder) trafficClass() {
 	}
 }
 
-// asked is what NCCL asks for, if anybody sets it.
+// asked is the traffic class that NCCL asks for, if it is set.
 func (b *roceBuilder) asked() (v NCCLVariable, set bool, from string) {
 	if v, set = b.in.JobTC.Get(); set {
 		return v, true, TrafficClassFromJob

@@ -271,7 +271,7 @@ func TestRoCEChain(t *testing.T) {
 
 // Whatever cannot be read, one or two or all inputs at once, a chain that was broken or unknown does not become
 // consistent. Missing and unsupported are not hiding: they say which driver it is.
-func TestRoCEHidingNeverPleases(t *testing.T) {
+func TestRoCEHiddenFactsNeverPass(t *testing.T) {
 	count := 0
 	for _, r := range []Reason{ReasonIO, ReasonNotRead} {
 		for _, c := range truths {
@@ -306,7 +306,7 @@ func roceHides(in *RoCEInputs) []hideable {
 }
 
 // A driver that has no such thing must not make a contradiction go away either, where the chain cannot do without.
-func TestRoCEMissingNeverPleases(t *testing.T) {
+func TestRoCEMissingFactsNeverPass(t *testing.T) {
 	for _, c := range truths {
 		for _, name := range []string{".GIDType", ".Tagged", ".TC", ".SL", ".QoS.PFC", ".QoS.Pause", ".QoS.NP", ".QoS.RP"} {
 			in := designed()

@@ -239,14 +239,14 @@ func (n *Node) railSpeed(h *HCA) float64 {
 // otherBoard reports whether two devices are known to be of different boards; otherChip that their chips differ.
 func (b *railside) otherBoard(x, y *HCA) bool {
 	board, known := x.BoardID.Get()
-	other, told := y.BoardID.Get()
-	return known && told && board != other || b.otherChip(x, y)
+	other, otherKnown := y.BoardID.Get()
+	return known && otherKnown && board != other || b.otherChip(x, y)
 }
 
 func (b *railside) otherChip(x, y *HCA) bool {
 	kind, known := x.Type.Get()
-	other, told := y.Type.Get()
-	if known && told && kind != other {
+	other, otherKnown := y.Type.Get()
+	if known && otherKnown && kind != other {
 		return true
 	}
 	f, g := b.nics[x].f, b.nics[y].f

@@ -105,7 +105,7 @@ func TestRolesByDistance(t *testing.T) {
 		{"two GPUs a NIC", switched(4, 2, "one").with(storage...), nil, "mlx5_8 mlx5_9"},
 		{"ten alike", switched(8, 1, "one").with(card("mlx5_8", "one", "90:01.0/91:00.0", 1)), nil, "mlx5_8"},
 		{"two GPUs a NIC, all NICs alike", switched(4, 2, "one").with(card("mlx5_8", "one", "90:01.0/91:00.0", 1)), nil, ""},
-		{"board of the other not told", switched(4, 2, "one").with(storage...), func(n *Node) { n.HCA("mlx5_8").BoardID = NotKnown[string](ReasonIO, "", at) }, "mlx5_9"},
+		{"board of the other unknown", switched(4, 2, "one").with(storage...), func(n *Node) { n.HCA("mlx5_8").BoardID = NotKnown[string](ReasonIO, "", at) }, "mlx5_9"},
 		{"a GPU below the wrong switch", moved.with(storage...), nil, "mlx5_8 mlx5_9"},
 		{"storage below a switch of GPUs", switched(2, 1, "one").with(card("mlx5_8", "dual", "10:01.0/11:00.0/12:04.0/19:00.0", 0)), nil, ""},
 		{"storage below a cascade", switched(2, 1, "one").with(card("mlx5_8", "dual", "10:01.0/11:00.0/12:04.0/19:00.0/1a:00.0/1b:00.0", 0)), nil, ""},
@@ -115,7 +115,7 @@ func TestRolesByDistance(t *testing.T) {
 		{"no NIC near", box{gpus: l40s.gpus, nics: storage}, nil, ""},
 		{"a flat guest", box{gpus: []place{{"00:05.0", 0}, {"00:06.0", 0}}, nics: []nicAt{card("mlx5_0", "x", "00:07.0", 0), card("mlx5_1", "y", "00:08.0", 0)}}, func(n *Node) { n.Host.Hypervisor = ok(true) }, ""},
 		{"a guest with switches", switched(8, 1, "one").with(storage...), func(n *Node) { n.Host.Hypervisor = ok(true) }, "mlx5_8 mlx5_9"},
-		{"NUMA nodes not told", switched(8, 1, "one").with(card("mlx5_8", "dual", "90:01.0/91:00.0", -1)), nil, ""},
+		{"NUMA nodes unknown", switched(8, 1, "one").with(card("mlx5_8", "dual", "90:01.0/91:00.0", -1)), nil, ""},
 		{"functions not read", switched(8, 1, "one").with(storage...), func(n *Node) { n.PCI = PCI{} }, ""},
 		{"the site says compute", switched(8, 1, "one").with(storage...), func(n *Node) {
 			n.Policy.Roles = []RoleRule{{regexp.MustCompile("^mlx5_8$"), RoleCompute}}
@@ -127,7 +127,7 @@ func TestRolesByDistance(t *testing.T) {
 			n.Policy.Roles = []RoleRule{{regexp.MustCompile("^mlx5_[0-7]$"), RoleManagement}}
 		}, ""},
 		{"a default route", switched(8, 1, "one").with(storage...), func(n *Node) { n.NetDev("net-mlx5_8").DefaultRoute = ok(true) }, "mlx5_9"},
-		{"link layer not told", switched(8, 1, "one").with(storage...), func(n *Node) { n.HCA("mlx5_8").Ports[0].LinkLayer = NotKnown[LinkLayer](ReasonStuck, "", at) }, "mlx5_9"},
+		{"link layer unknown", switched(8, 1, "one").with(storage...), func(n *Node) { n.HCA("mlx5_8").Ports[0].LinkLayer = NotKnown[LinkLayer](ReasonStuck, "", at) }, "mlx5_9"},
 	} {
 		n := c.box.node()
 		if c.edit != nil {

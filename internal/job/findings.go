@@ -139,8 +139,8 @@ func onFarCPUs(n *fabric.Node, r *observed) string {
 		if f == nil {
 			return ""
 		}
-		node, told := f.NUMANode.Get()
-		if !told || node < 0 || node >= len(limits.Distances) || limits.Distances[node] < 10 {
+		node, located := f.NUMANode.Get()
+		if !located || node < 0 || node >= len(limits.Distances) || limits.Distances[node] < 10 {
 			return ""
 		}
 		if d := limits.Distances[node]; nearest == 0 || d < nearest {

@@ -67,7 +67,7 @@ func TestFindings(t *testing.T) {
 		"BAR1 in use":           {2, bar1(949, true), ""},
 		"BAR1 unknown":          {2, bar1(0, false), ""},
 		"releases differ":       {2, func(_ int, _ *fabric.Node, _, b *fabric.RankCandidate) { b.Maps.Value.Version = "2.26.2" }, "nccl_versions_differ"},
-		"a release is not told": {2, func(_ int, _ *fabric.Node, _, b *fabric.RankCandidate) { b.Maps.Value.Version = "" }, ""},
+		"a release is unknown": {2, func(_ int, _ *fabric.Node, _, b *fabric.RankCandidate) { b.Maps.Value.Version = "" }, ""},
 		"settings differ": {2, func(_ int, _ *fabric.Node, a, b *fabric.RankCandidate) {
 			a.Settings, b.Settings = set("NCCL_ALGO", "Ring"), set("NCCL_ALGO", "Tree")
 		}, "settings_differ"},
@@ -82,7 +82,7 @@ func TestFindings(t *testing.T) {
 		"CPUs of both sockets":               {2, cpus(1, 10, 10), ""},
 		"another node of the socket":         {2, cpus(1, 10, 12), ""},
 		"one NUMA node":                      {2, cpus(0, 10), ""},
-		"NUMA of the GPU not told":           {2, cpus(-1, 10, 21), ""},
+		"NUMA of the GPU unknown":            {2, cpus(-1, 10, 21), ""},
 		"a node that is not there":           {2, cpus(5, 10, 21), ""},
 		"CPUs not known":                     {2, cpus(1), ""},
 		"contexts grow":                      {stepsToLeak + 2, verbs(func(i int) int { return 8 + i }), "resources_grow"},

@@ -113,7 +113,7 @@ func nearestDegraded(n *fabric.Node, g *fabric.GPU) bool {
 		}
 		state, known := p.State.Get()
 		rate, measured := p.Rate.Get()
-		expected, told := p.ExpectedRate.Get()
-		return known && state == fabric.PortDown || measured && told && rate.BytesPerSecond < 0.99*expected
+		expected, expects := p.ExpectedRate.Get()
+		return known && state == fabric.PortDown || measured && expects && rate.BytesPerSecond < 0.99*expected
 	})
 }

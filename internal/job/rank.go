@@ -161,8 +161,8 @@ func bootstraps(c *fabric.RankCandidate) bool {
 // showsRAS reports whether a communicator would show by its RAS listener: NCCL 2.24 and later, unless it is configured otherwise.
 func showsRAS(c *fabric.RankCandidate) bool {
 	_, read := c.Settings.Get()
-	told := slices.ContainsFunc(c.Variables(), func(v fabric.NCCLVariable) bool { return strings.HasPrefix(v.Name, "NCCL_RAS_") })
-	return read && !told && atLeast(c.Maps.Or(fabric.MappedFiles{}).Version, 2, 24)
+	configured := slices.ContainsFunc(c.Variables(), func(v fabric.NCCLVariable) bool { return strings.HasPrefix(v.Name, "NCCL_RAS_") })
+	return read && !configured && atLeast(c.Maps.Or(fabric.MappedFiles{}).Version, 2, 24)
 }
 
 // firstPort is the first ephemeral port of a process. The other hosts of a job are taken to have the same.

@@ -50,7 +50,7 @@ func (t *Tracker) Update(n *fabric.Node) Jobs {
 	defer t.mu.Unlock()
 	candidates, known := n.Ranks.Get()
 	if !known {
-		if loaded, told := n.GPUDriver.Loaded.Get(); n.Ranks.State == fabric.Absent || told && !loaded { // there is no GPU to hold
+		if loaded, readable := n.GPUDriver.Loaded.Get(); n.Ranks.State == fabric.Absent || readable && !loaded { // there is no GPU to hold
 			return Jobs{At: n.At, Known: true, Impaired: t.totals()}
 		}
 		why := Unreadable

@@ -309,7 +309,7 @@ func TestThousandJobsAnHour(t *testing.T) {
 }
 
 // A job of a scheduler cannot be taken for one that a user named like it.
-func TestNamesThatLie(t *testing.T) {
+func TestForgedNames(t *testing.T) {
 	c := rankOf(1, 0, 0)
 	lie := c
 	lie.Workload = fabric.NotKnown[fabric.Workload](fabric.ReasonPrivilege, "", epoch)

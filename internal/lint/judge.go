@@ -132,7 +132,7 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 	}
 	var list []Finding
 	for _, f := range ncclconf.CheckValue(s.Setting) {
-		if one, tell := valueFinding(f, s, version); tell {
+		if one, matters := valueFinding(f, s, version); matters {
 			list = append(list, one)
 		}
 	}
@@ -184,9 +184,9 @@ func isDefault(s setting, v ncclconf.Variable) bool {
 	return strings.EqualFold(s.Value, v.Default)
 }
 
-// valueFinding turns what ncclconf says of a value into a finding for one release. tell is false where it does not matter to
+// valueFinding turns what ncclconf says of a value into a finding for one release. matters is false where it is irrelevant to
 // that release.
-func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding, tell bool) {
+func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding, matters bool) {
 	one = Finding{Misread, diagnose.Warning, upper(f.Text), better(f, s, version)}
 	switch f.Rule {
 	case ncclconf.RuleRejectedValue, ncclconf.RuleWithdrawnValue:

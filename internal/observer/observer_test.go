@@ -301,7 +301,7 @@ func TestSlowReadIsNotStuck(t *testing.T) {
 	})
 }
 
-func TestFailingDevicesHurtNobodyElse(t *testing.T) {
+func TestFailingDevicesAffectNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(3)
 		ob := start(t, k, nil)

@@ -12,7 +12,7 @@ import (
 )
 
 // rdmaDevice reads one device: over netlink what costs the driver less there, from sysfs the rest and whatever
-// netlink does not tell. In a container netlink may not show a device that sysfs shows; then all comes from
+// netlink does not report. In a container netlink may not show a device that sysfs shows; then all comes from
 // sysfs. Nothing is remembered of netlink but the index: a socket that stays open would keep ib_core loaded, so
 // it lives for one round of reads.
 type rdmaDevice struct {
@@ -165,7 +165,7 @@ func (d *rdmaDevice) nameNetDev(p *fabric.Port, now time.Time) {
 }
 
 // ReadHWCounters asks each port once for all counters (RDMA_NLDEV_CMD_STAT_GET). A port that netlink cannot
-// tell (too many counters for one message, none at all) is read from sysfs, as are the device's own.
+// report (too many counters for one message, none at all) is read from sysfs, as are the device's own.
 func (d *rdmaDevice) ReadHWCounters(h *fabric.HCA, now time.Time) error {
 	if d.client == nil {
 		return d.Device.ReadHWCounters(h, now)

@@ -12,7 +12,7 @@ import (
 type sourceID struct{ name, device string }
 
 // logSources logs once that a source fails, once more for each other reason that it comes to fail for, and once that
-// it is well again: a source that goes to and fro between two reasons does not fill the log.
+// it is read again: a source that alternates between two reasons does not fill the log.
 func (ob *Observer) logSources(n *fabric.Node) {
 	for _, s := range n.Sources {
 		id := sourceID{s.Name, s.Device}

@@ -13,7 +13,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-func TestOdometer(t *testing.T) {
+func TestWrapTracker(t *testing.T) {
 	const turn = 1 << 32
 	for _, c := range []struct {
 		name       string
@@ -103,7 +103,7 @@ func FuzzOdometer(f *testing.F) {
 
 // A counter whose speed varies up to threefold, as those of training traffic do, loses and gains nothing: it falls only
 // when it is reset, and without resets increase is exact.
-func TestOdometerIsExactAtSteadySpeed(t *testing.T) {
+func TestWrapTrackerIsExactAtSteadyRate(t *testing.T) {
 	const seed = 7
 	r := rand.New(rand.NewPCG(seed, seed))
 	for range 2000 {
@@ -128,7 +128,7 @@ func TestOdometerIsExactAtSteadySpeed(t *testing.T) {
 	}
 }
 
-func TestOdometersContinueWhatWrapsOnly(t *testing.T) {
+func TestWrapTrackersContinueOnlyWrappingCounters(t *testing.T) {
 	o := wrapTrackers{}
 	read := func(value uint64) []fabric.Counter {
 		at := time.Unix(0, 0)
@@ -186,7 +186,7 @@ func TestCountersKeepTheReadingBefore(t *testing.T) {
 	})
 }
 
-func TestOdometersFollowTheList(t *testing.T) {
+func TestWrapTrackersFollowTheList(t *testing.T) {
 	o := wrapTrackers{}
 	read := func(driver string, values ...any) (got []uint64) {
 		var list []fabric.Counter

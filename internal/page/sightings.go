@@ -47,20 +47,20 @@ func (s *Sightings) See(list []diagnose.Verdict, rates bool, at time.Time) {
 	if s.judged == nil {
 		s.judged, s.failing = map[*diagnose.Check]bool{}, map[failure]sighting{}
 	}
-	told := map[failure]bool{} // what still fails, or may
+	stands := map[failure]bool{} // what still fails, or may
 	for i := range list {
 		v := &list[i]
 		if v.Status == diagnose.OK {
 			continue
 		}
 		key := failure{v.Check.ID, v.Subject.Key()}
-		told[key] = true
+		stands[key] = true
 		if v.Status == diagnose.Failed {
 			s.fails(key, v.Check, at)
 		}
 	}
 	for key := range s.failing {
-		if !told[key] && (rates || !diagnose.Find(key.check).Rate) {
+		if !stands[key] && (rates || !diagnose.Find(key.check).Rate) {
 			delete(s.failing, key)
 		}
 	}

@@ -134,7 +134,7 @@ func TestDemoNeedsRoom(t *testing.T) {
 }
 
 // The first page that a reader sees says that probes complain, and where of what.
-func TestLandingTellsOfProbes(t *testing.T) {
+func TestLandingShowsProbes(t *testing.T) {
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
 	}
@@ -148,7 +148,7 @@ func TestLandingTellsOfProbes(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the page does not tell of probes:\n%.4000s", page)
+			t.Fatalf("the page does not show probes:\n%.4000s", page)
 		}
 	}
 	_, page, _ := p.Get("/probes")

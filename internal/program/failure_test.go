@@ -60,13 +60,13 @@ func TestFailuresNameTheFlag(t *testing.T) {
 		if code := run(t, Options{}, &stdout, &stderr, strings.Fields(c.args)...); code == command.OK {
 			t.Errorf("%.80s: exit code %d", c.args, code)
 		}
-		var told strings.Builder
+		var output strings.Builder
 		for line := range strings.Lines(stderr.String()) {
 			if !strings.Contains(line, "level=info") {
-				told.WriteString(strings.ReplaceAll(line, `\"`, `"`))
+				output.WriteString(strings.ReplaceAll(line, `\"`, `"`))
 			}
 		}
-		said := told.String()
+		said := output.String()
 		flag, value, _ := strings.Cut(c.args[strings.LastIndex(c.args, "--"):], "=")
 		for _, w := range append(c.want, flag+`="`+value[:min(len(value), 500)]) {
 			if !strings.Contains(said, w) {

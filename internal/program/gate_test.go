@@ -229,7 +229,7 @@ func TestSlurmHealth(t *testing.T) {
 			drains            string // the arguments of scontrol; empty: it is not called
 		}{
 			{"healthy", "exit 0", "echo idle", 0, ""},
-			{"told and let through", "echo 'gpufabric: not everything could be checked' >&2; exit 0", "echo idle", 0, ""},
+			{"logged and let through", "echo 'gpufabric: not everything could be checked' >&2; exit 0", "echo idle", 0, ""},
 			{"failed", failed, "echo allocated", 0, "update NodeName=gpu-05 State=DRAIN Reason=gpufabric: port_active mlx5_3: the port is (down)"},
 			{"failed, in two partitions", failed, "echo mixed; echo mixed", 0, "update NodeName=gpu-05 State=DRAIN Reason=gpufabric: port_active mlx5_3: the port is (down)"},
 			{"no verdict, strict", "echo 'gpufabric: it took more than 20 seconds' >&2; exit 1", "echo idle", 0, "update NodeName=gpu-05 State=DRAIN Reason=gpufabric: it took more than 20 seconds"},

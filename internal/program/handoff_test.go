@@ -107,7 +107,7 @@ func TestSlurmDrain(t *testing.T) {
 			name, prometheus, sinfo string
 			apply                   bool
 			code                    int
-			drained                 string // what scontrol was told, by node
+			drained                 string // arguments of scontrol, by node
 			says                    string
 		}{
 			{"nothing", found(), idle, true, 0, "", ""},
@@ -131,19 +131,19 @@ func TestSlurmDrain(t *testing.T) {
 				}
 				script(t, dir, "curl", "[ -s "+dir+"/prometheus ] || exit 7\ncat "+dir+"/prometheus")
 				script(t, dir, "sinfo", "[ -s "+dir+"/sinfo.txt ] && cat "+dir+"/sinfo.txt "+dir+"/sinfo.txt")
-				script(t, dir, "scontrol", `echo "$@" >>`+dir+"/told")
+				script(t, dir, "scontrol", `echo "$@" >>`+dir+"/called")
 				env := []string{"APPLY=no"}
 				if c.apply {
 					env[0] = "APPLY=yes"
 				}
 				code, out, errs := handOff(t, shell, "slurm-drain.sh", dir, env...)
-				told, _ := os.ReadFile(dir + "/told")
+				called, _ := os.ReadFile(dir + "/called")
 				var want strings.Builder
 				for node := range strings.FieldsSeq(c.drained) {
 					fmt.Fprintf(&want, "update NodeName=%s State=DRAIN Reason=gpufabric: job on TCP and a critical check fails\n", node)
 				}
-				if code != c.code || string(told) != want.String() || !strings.Contains(out+errs, c.says) || c.says == "" && out+errs != "" {
-					t.Errorf("exit code %d, want %d: %q %q, told %q", code, c.code, out, errs, told)
+				if code != c.code || string(called) != want.String() || !strings.Contains(out+errs, c.says) || c.says == "" && out+errs != "" {
+					t.Errorf("exit code %d, want %d: %q %q, called %q", code, c.code, out, errs, called)
 				}
 			})
 		}

@@ -67,7 +67,7 @@ func TestAccountDocument(t *testing.T) {
 }
 
 // On suspicion, the node with the lowest address asks where no rank is stated, and releases that were not examined are not asked.
-func TestWhomOnSuspicion(t *testing.T) {
+func TestTargetOnSuspicion(t *testing.T) {
 	socket := func(local, remote string) fabric.Socket {
 		return fabric.Socket{Local: netip.MustParseAddrPort(local), Remote: netip.MustParseAddrPort(remote)}
 	}

@@ -214,7 +214,7 @@ func node() (*fabric.Node, *job.Job) {
 }
 
 // A process is asked only if all that matters is known and harmless.
-func TestWhom(t *testing.T) {
+func TestTarget(t *testing.T) {
 	at := time.Time{}
 	type state struct {
 		node  *fabric.Node

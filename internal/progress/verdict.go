@@ -148,7 +148,7 @@ func byID(answers []fabric.RASAnswer) [][]*fabric.RASCommunicator {
 type motion int
 
 const (
-	notTold motion = iota
+	notCompared motion = iota
 	atRest
 	inMotion
 )
@@ -163,17 +163,17 @@ func judgeOne(history []*fabric.RASCommunicator) (Communicator, motion) {
 	lost := lost(history)
 	switch {
 	case last.FailedCount > 0:
-		return v.about(Failed, places(last.Ranks, (*fabric.RASRank).Failed), last.FailedCount), notTold
+		return v.about(Failed, places(last.Ranks, (*fabric.RASRank).Failed), last.FailedCount), notCompared
 	case len(dead) > 0:
-		return v.about(Dead, dead, len(dead)), notTold
+		return v.about(Dead, dead, len(dead)), notCompared
 	case ending:
-		return v.about(Ending, nil, 0), notTold
+		return v.about(Ending, nil, 0), notCompared
 	case len(history) == Polls && (len(lost) > 0 || leastMissing(history) > 0 && len(last.Missing) == 0):
-		return v.about(Missing, lost, max(len(lost), leastMissing(history))), notTold
+		return v.about(Missing, lost, max(len(lost), leastMissing(history))), notCompared
 	case slices.ContainsFunc(last.Ranks, func(r fabric.RASRank) bool { return !r.Initialised() }):
-		return v.about(Starting, nil, 0), notTold
+		return v.about(Starting, nil, 0), notCompared
 	case len(history) < Polls, last.MissingCount > 0, slices.ContainsFunc(history, func(c *fabric.RASCommunicator) bool { return !c.Complete }):
-		return v.about(Unknown, nil, 0), notTold
+		return v.about(Unknown, nil, 0), notCompared
 	}
 	return v.compare(history)
 }
@@ -190,16 +190,16 @@ func (v Communicator) compare(history []*fabric.RASCommunicator) (Communicator, 
 		middle := median(c)
 		now := operations(c)
 		for rank := range behind {
-			n, told := now[rank]
-			behind[rank] = behind[rank] && told && n+leastGap <= middle
+			n, counted := now[rank]
+			behind[rank] = behind[rank] && counted && n+leastGap <= middle
 		}
 	}
 	moved, slow, stuck := 0, 0, 0
 	for _, r := range last.Ranks {
-		was, told := before[r.Rank]
+		was, counted := before[r.Rank]
 		switch {
-		case !told || r.Operations < was: // another communicator of the same hash
-			return v.about(Unknown, nil, 0), notTold
+		case !counted || r.Operations < was: // another communicator of the same hash
+			return v.about(Unknown, nil, 0), notCompared
 		case r.Operations > was:
 			moved++
 			if behind[r.Rank] {

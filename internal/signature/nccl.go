@@ -2,7 +2,7 @@
 
 package signature
 
-// completion are the wordings of an RDMA request that failed; Codes tell the rows apart.
+// completion are the wordings of an RDMA request that failed; Codes distinguish the rows.
 var completion = []Form{{Text: "Got completion from peer"}}
 
 // nccl are lines of NCCL.

@@ -35,7 +35,7 @@ func (n *Node) daemon(name string) *Daemon {
 	return lookup(n.Daemons, func(d Daemon) bool { return d.Name == name })
 }
 
-// daemons lays out what procfs has of processes (fs/proc/base.c and fs/proc/array.c in the kernel), as far as anybody asks.
+// daemons lays out what procfs has of processes (fs/proc/base.c and fs/proc/array.c in the kernel), as far as readers need it.
 func (f files) daemons(n *Node) {
 	for _, d := range append([]Daemon{{PID: 1, Name: "systemd", Memlock: Memlock{"67108864", "67108864"}}}, n.Daemons...) {
 		const row = "%-25s %-20s %-20s %-10s\n"

@@ -144,7 +144,7 @@ func (f Function) depth() int {
 // leadsDown reports whether the function is a root port or a downstream port, whose link is the one below it.
 func (f Function) leadsDown() bool { return f.Chip.Class == classBridge && f.depth()%2 == 0 }
 
-// linkOf returns the link of a function and the best that the function could do there. Both ends of a link tell the
+// linkOf returns the link of a function and the best that the function could do there. Both ends of a link report the
 // same of it. A virtual function has none.
 func (n *Node) linkOf(f Function) (now Link, best Link) {
 	if f.PF != "" {

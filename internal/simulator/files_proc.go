@@ -29,7 +29,7 @@ func (f files) proc(n *Node) {
 	}
 }
 
-// cpuinfo describes the first processor, as far as anybody asks.
+// cpuinfo describes the first processor, as far as readers need it.
 func (n *Node) cpuinfo() string {
 	if n.Host.isARM() { // which does not say whether it is virtual
 		return "processor\t: 0\nBogoMIPS\t: 2000.00\nFeatures\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics\nCPU implementer\t: 0x41\n\n"

@@ -221,7 +221,7 @@ func (g *Gate) toggle() {
 	g.applyMaintenance()
 }
 
-// Watch lets go of the GPUs when they are wanted, whether anybody asks for facts or not, until ctx ends.
+// Watch releases the GPUs when maintenance begins, also while no facts are requested, until ctx ends.
 func (g *Gate) Watch(ctx context.Context) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()

@@ -27,7 +27,7 @@ const linger = 200 * time.Millisecond
 const lateReap = 10 * time.Minute
 
 // child is one process, from before it starts until it is reaped. run is called once; the other methods may be
-// called by anybody at any time.
+// called from any goroutine at any time.
 type child struct {
 	o       Options
 	log     *logbook // of its library; nil: it has no pipe for that

@@ -12,7 +12,7 @@ import (
 )
 
 // What is kept of the output of a child. The rest is read and dropped, so that a child that prints without end costs
-// no memory and never waits for anybody.
+// no memory and never waits.
 const (
 	maxLine        = 512 // bytes
 	linesPerMinute = 30

@@ -34,7 +34,7 @@ const niceness = 5
 // pipe. Signals get back their default meaning first, so that SIGTERM ends the process even while handle hangs in
 // foreign code; those that are meant for the exporter are ignored.
 func Child(ctx context.Context, name string, handle Handler) error {
-	if err := settle(name, requestsFD, repliesFD); err != nil {
+	if err := prepare(name, requestsFD, repliesFD); err != nil {
 		return err
 	}
 	_ = Limits{Niceness: niceness}.apply() // what is refused is left
@@ -46,7 +46,7 @@ func Child(ctx context.Context, name string, handle Handler) error {
 // descriptors from each other (process_vm_readv, pidfd_getfd). If a limit cannot be set nothing is handled, and each request is refused with the
 // reason.
 func TaskChild(ctx context.Context, name string, limits Limits, handle Handler) error {
-	if err := settle(name, requestsFD, repliesFD, logFD); err != nil {
+	if err := prepare(name, requestsFD, repliesFD, logFD); err != nil {
 		return err
 	}
 	if err := limits.apply(); err != nil {
@@ -55,8 +55,8 @@ func TaskChild(ctx context.Context, name string, limits Limits, handle Handler) 
 	return serve(ctx, handle)
 }
 
-// settle prepares a process that has just been started, with pipes at fds.
-func settle(name string, fds ...int) error {
+// prepare prepares a process that has just been started, with pipes at fds.
+func prepare(name string, fds ...int) error {
 	for _, fd := range fds {
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {

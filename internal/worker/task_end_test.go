@@ -80,8 +80,8 @@ func TestKernelHoldsTask(t *testing.T) {
 	}
 }
 
-// TestTaskStopsHanging closes tasks that hang: SIGTERM ends one, SIGKILL the other.
-func TestTaskStopsHanging(t *testing.T) {
+// TestHangingTaskIsStopped closes tasks that hang: SIGTERM ends one, SIGKILL the other.
+func TestHangingTaskIsStopped(t *testing.T) {
 	t.Parallel()
 	const grace = 300 * time.Millisecond
 	for kind, least := range map[string]time.Duration{"serve": grace, "stubborn": 2 * grace} {

@@ -155,13 +155,13 @@ func suspects(n *fabric.Node, before map[judgement]diagnose.Status) []string {
 	return list
 }
 
-// TestHidingNeverAcquits hides facts of every scenario that is not all well, one after the other: no failed or unknown
+// TestHiddenFactsNeverPass hides facts of every scenario that is not all well, one after the other: no failed or unknown
 // verdict becomes a good one, and no node that is not well becomes one that is. It hides every fact of the devices, GPUs
 // and interfaces that the verdicts are about and of the bridges above them, and of each kind of fact one elsewhere; counters
 // where verdicts come from them. Each is hidden for several reasons: one of them in its turn, all with FULL=1, as make corpus
 // does. What a kernel or driver does not offer at all, some checks are not asked for (silent): then a verdict may go, and with
 // it the last that is not good; but none turns.
-func TestHidingNeverAcquits(t *testing.T) {
+func TestHiddenFactsNeverPass(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make test runs it without")
 	}

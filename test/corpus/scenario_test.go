@@ -98,7 +98,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 				if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
 					return v.Check.ID == about.check && v.Subject.Device == f.Device && strings.Contains(strings.ToLower(v.Evidence), strings.ToLower(about.says))
 				}) {
-					t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, tell(failed))
+					t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, describe(failed))
 				}
 			}
 			if got := brokenSteps(n); !maps.Equal(got, want) {
@@ -106,7 +106,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 			}
 			checkGPULabels(t, s, n, failed, i > 0)
 			if len(s.Expect)+len(s.GPUs) == 0 && len(failed) > 0 {
-				t.Errorf("nothing is wrong, but %s", tell(failed))
+				t.Errorf("nothing is wrong, but %s", describe(failed))
 			}
 			for _, v := range failed {
 				if v.Evidence == "" || v.Consequence == "" || !command.MatchString(v.Remedy) {
@@ -158,7 +158,7 @@ func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed [
 		if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
 			return slices.Contains(finds[f.What], v.Check.ID) && (f.GPU == "" || named(v, f.GPU))
 		}) {
-			t.Errorf("none of %v fails for GPU %s: %s", finds[f.What], f.GPU, tell(failed))
+			t.Errorf("none of %v fails for GPU %s: %s", finds[f.What], f.GPU, describe(failed))
 		}
 	}
 	for _, v := range failed {
@@ -214,8 +214,8 @@ func brokenSteps(n *fabric.Node) map[string]string {
 	return broken
 }
 
-// tell names what failed and what was seen of it.
-func tell(failed []diagnose.Verdict) string {
+// describe names what failed and what was seen of it.
+func describe(failed []diagnose.Verdict) string {
 	var b strings.Builder
 	for _, v := range failed {
 		fmt.Fprintf(&b, "%s of %s: %s; ", v.Check.ID, v.Subject, v.Evidence)

@@ -166,7 +166,7 @@ func allFaults() []fault {
 		},
 		{
 			scenario: "probe-gdr-lost", alert: "GpuFabricProbeGpuDirectLost", nodes: 1, within: 240 * time.Second, mend: 250 * time.Second,
-			age: probed, wait: ticket, stays: "told within 15 min", everywhere: []string{"GpuFabricProbeGpuDirectLost", collapsed},
+			age: probed, wait: ticket, stays: "reported within 15 min", everywhere: []string{"GpuFabricProbeGpuDirectLost", collapsed},
 		},
 		{
 			// A result that is too slow is measured again after a minute, and the third comes with the next interval or a bit later.
@@ -189,7 +189,7 @@ func allFaults() []fault {
 		},
 		{
 			scenario: "exporter-down", outages: 1, alert: "GpuFabricExporterDown", nodes: 1, within: 320 * time.Second, mend: 340 * time.Second,
-			wait: ticket, stays: "told within 15 min",
+			wait: ticket, stays: "reported within 15 min",
 		},
 		{
 			// It answers again after the second outage, each of which is long enough to be seen.
@@ -203,7 +203,7 @@ func allFaults() []fault {
 		},
 		{
 			scenario: "job-mpi-holds-verbs", alert: "GpuFabricJobOnTcpSuspected", nodes: 1, within: 6 * time.Minute, mend: 6 * time.Minute,
-			builds: scrape, wait: ticket, stays: "told within 15 min",
+			builds: scrape, wait: ticket, stays: "reported within 15 min",
 		},
 		{
 			// The log that the ranks hold open says verbs: what the kernel shows counts.
@@ -212,15 +212,15 @@ func allFaults() []fault {
 		},
 		{
 			scenario: "job-tcp-unprivileged", alert: "GpuFabricJobOnTcpSuspected", nodes: 1, within: 6 * time.Minute, mend: 6 * time.Minute,
-			builds: scrape, wait: ticket, stays: "told within 15 min",
+			builds: scrape, wait: ticket, stays: "reported within 15 min",
 		},
 		{
 			scenario: "job-tcp-no-devices", alert: "GpuFabricJobMisconfigured", nodes: 1, within: 5 * time.Minute, mend: 5 * time.Minute,
-			wait: ticket, stays: "told within 15 min", also: []string{"GpuFabricJobOnTcp"},
+			wait: ticket, stays: "reported within 15 min", also: []string{"GpuFabricJobOnTcp"},
 		},
 		{
 			scenario: "job-misaligned", alert: "GpuFabricJobNicsFar", nodes: 1, within: 8 * time.Minute, mend: 465 * time.Second,
-			wait: ticket, stays: "told within 15 min", also: []string{"GpuFabricJobMisconfigured"},
+			wait: ticket, stays: "reported within 15 min", also: []string{"GpuFabricJobMisconfigured"},
 		},
 		{
 			// The job is healthy for 45 s; the sign must last for a minute, and three answers take another one.
@@ -233,7 +233,7 @@ func allFaults() []fault {
 		},
 		{
 			scenario: "job-straggler", alert: "GpuFabricJobStraggler", ofJob: true, nodes: 1, within: 390 * time.Second, mend: 390 * time.Second,
-			builds: rasBuilds, wait: ticket, stays: "told within 15 min", watched: true,
+			builds: rasBuilds, wait: ticket, stays: "reported within 15 min", watched: true,
 		},
 		{
 			// The bandwidth falls after 2 min, Inspector writes each minute, and the mean of 10 min is below 70% after less than 5 min of

@@ -41,8 +41,8 @@ func TestHealthyNodes(t *testing.T) {
 	for _, n := range nodes {
 		n.listening(t)
 	}
-	nobody := prometheus.FreeAddress(t) // of a webhook that does not exist
-	server := prometheus.Serve(t, programs, dir, configure(t, dir, nobody, nodes))
+	unused := prometheus.FreeAddress(t) // of a webhook that does not exist
+	server := prometheus.Serve(t, programs, dir, configure(t, dir, unused, nodes))
 	time.Sleep(watched)
 	if up := server.Query(t, fmt.Sprintf("avg_over_time(up[%s]) > 0.9", watched)); len(up) != len(nodes) {
 		t.Errorf("%d of %d nodes answered nine of ten scrapes: silence says nothing about the others", len(up), len(nodes))

@@ -50,11 +50,11 @@ func purposes() map[string]string {
 		"port/annotation: NCCL changes":       unchanged,
 		"port/Rate/C":                         stated, // without an expected rate
 
-		"jobs/variable: cluster":              nameless,
-		"jobs/Suspected jobs, by NCCL RAS": "job-hang",
-		"jobs/Collectives of running jobs":    "job-bandwidth-falls",
-		"jobs/Collectives of running jobs/C":  "- the job has two nodes here, and needs three to have peers",
-		"jobs/Collectives of running jobs/E":  others, // for which the slow one waits
+		"jobs/variable: cluster":             nameless,
+		"jobs/Suspected jobs, by NCCL RAS":   "job-hang",
+		"jobs/Collectives of running jobs":   "job-bandwidth-falls",
+		"jobs/Collectives of running jobs/C": "- the job has two nodes here, and needs three to have peers",
+		"jobs/Collectives of running jobs/E": others, // for which the slow one waits
 
 		"roce/variable: cluster":               nameless,
 		"roce/Paused by the network/B":         others,

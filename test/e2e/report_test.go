@@ -93,17 +93,17 @@ func judge(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Sampl
 			}
 		}
 		mended, ok := n.said(t, "mended")
-		told := map[string]bool{}
+		notified := map[string]bool{}
 		for _, m := range hook.messages() {
 			key := m.Labels["alertname"] + " " + m.Labels["check"] + " " + m.Labels["device"]
-			if m.Labels["instance"] != n.instance || m.Status != "firing" || m.receiver != "page" || told[key] {
+			if m.Labels["instance"] != n.instance || m.Status != "firing" || m.receiver != "page" || notified[key] {
 				continue
 			}
-			told[key] = true
+			notified[key] = true
 			// A result of a probe stays until the next one.
 			if ok && m.at.Sub(mended) > time.Minute && !strings.HasPrefix(m.Labels["alertname"], "GpuFabricProbe") {
 				late[scenario]++
-				t.Errorf("%s: %s told %s after the recovery, to %s", n.instance, key, m.at.Sub(mended).Round(time.Second), m.receiver)
+				t.Errorf("%s: %s notified %s after the recovery, to %s", n.instance, key, m.at.Sub(mended).Round(time.Second), m.receiver)
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func guard(t *testing.T, dir string) {
 	started, stop, stopped := make(chan error), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		runtime.LockOSThread() // whose death is what the child is told
+		runtime.LockOSThread() // whose death signals the child
 		defer runtime.UnlockOSThread()
 		ready, err := child.StdoutPipe()
 		if err == nil {

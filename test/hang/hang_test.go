@@ -132,7 +132,7 @@ func testStuck(t *testing.T, c stuckCase, start starter) report {
 	p.until(fmt.Sprintf("back to %+v", before), func() bool { after = p.used(); return after.noMoreThan(before) })
 
 	release()
-	p.until("well again", func() bool {
+	p.until("healthy again", func() bool {
 		now := p.scrape()
 		return now[stuck] == "0" && len(now.lost(healthy, regexp.MustCompile(`gpufabric_exporter_facts_unknown`))) == 0
 	})

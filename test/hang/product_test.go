@@ -258,16 +258,16 @@ var check = regexp.MustCompile(`^gpufabric_check_failed(\{check="[a-z_]+")`)
 // lost returns what was in before and is not any more, but for what may match. A verdict is not lost while its check says
 // that it is unknown, or reports another device.
 func (s series) lost(before series, may *regexp.Regexp) (names []string) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for name := range s {
 		if _, rest, ok := strings.Cut(name, "gpufabric_check_"); ok {
 			_, rest, _ = strings.Cut(rest, "{")
 			about, _, _ := strings.Cut(rest, ",")
-			told["{"+about] = true
+			reported["{"+about] = true
 		}
 	}
 	for name := range before {
-		if m := check.FindStringSubmatch(name); m != nil && told[m[1]] {
+		if m := check.FindStringSubmatch(name); m != nil && reported[m[1]] {
 			continue
 		}
 		if _, ok := s[name]; !ok && !may.MatchString(name) {

@@ -202,7 +202,7 @@ func TestDebInAnImage(t *testing.T) {
 	}
 }
 
-// A root that is read-only is left as it was, with a word about it.
+// A root that is read-only is left as it was, and the script reports it.
 func TestDebOnReadOnlyRoot(t *testing.T) {
 	for name, readOnly := range map[string]string{"all": "/", "usr": "/usr"} {
 		t.Run(name, func(t *testing.T) {

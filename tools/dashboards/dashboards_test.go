@@ -185,7 +185,7 @@ func TestUpToDate(t *testing.T) {
 		delete(texts, b.name)
 	}
 	for name := range texts {
-		t.Errorf("dashboards/%s.json is nobody's", name)
+		t.Errorf("dashboards/%s.json is not written by the generator", name)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// told are alerts that report the same as a check. They are findings where the checks are switched off.
-const told = `GpuFabric(PortDown|GidLost|DeviceStuck|GpuLost|RateDegraded|NvlinkDown|ComputePortsMissing)`
+// likeChecks are alerts that report the same as a check. They are findings where the checks are switched off.
+const likeChecks = `GpuFabric(PortDown|GidLost|DeviceStuck|GpuLost|RateDegraded|NvlinkDown|ComputePortsMissing)`
 
 // others are alerts that are no findings of their own: each check is one, and objectives are those of a cluster.
 const others = `GpuFabric(CheckFailed|ErrorBudget.*)`
@@ -49,7 +49,7 @@ func found(checks, more, but string) string {
   )
   or
   label_replace(
-    (ALERTS_FOR_STATE{` + alert + `,alertname!~"` + told + `",` + more + `@node} or ALERTS_FOR_STATE{alertname=~"` + told + `",` + more + `@node} and on (cluster, instance) ` + unchecked + `)
+    (ALERTS_FOR_STATE{` + alert + `,alertname!~"` + likeChecks + `",` + more + `@node} or ALERTS_FOR_STATE{alertname=~"` + likeChecks + `",` + more + `@node} and on (cluster, instance) ` + unchecked + `)
     and ignoring (alertstate) ALERTS{` + alert + `,alertstate="firing",` + more + `@node},
     "problem", "$1", "alertname", "(.*)"
   )

@@ -153,8 +153,8 @@ func TestInfoDoesNotCount(t *testing.T) {
 		{[]string{"--only=counter_counts", "--only=port_active", "--severity=info"}, exitFailed},
 	} {
 		code, out, errs := checked(t, append(c.args, "--scenario=counter-saturated")...)
-		told := strings.Contains(out, "FAILED   info")
-		if code != c.code || told != !slices.Contains(c.args, "--severity=warning") {
+		shown := strings.Contains(out, "FAILED   info")
+		if code != c.code || shown != !slices.Contains(c.args, "--severity=warning") {
 			t.Errorf("%v: exit code %d\n%s%s", c.args, code, out, errs)
 		}
 	}
@@ -280,14 +280,14 @@ Configuration: /site.yml
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 	if err := writeTable(full{}, config.Config{}, list, false, command.Colours(full{})); err == nil {
-		t.Error("a table that nobody got is no success")
+		t.Error("a table that was not written is no success")
 	}
 	t.Setenv("TMPDIR", commandtest.Memory(t))
 	if code := commandtest.RunTo(t, full{}, new(commandtest.Output), new(site.Site), New, "--scenario=no-rdma"); code != exitFailed {
-		t.Errorf("exit code %d where a check failed and nobody gets the table", code)
+		t.Errorf("exit code %d where a check failed and the table cannot be written", code)
 	}
 	if code := commandtest.RunTo(t, full{}, new(commandtest.Output), new(site.Site), New, "--scenario=healthy"); code != exitUnchecked {
-		t.Errorf("exit code %d where nobody gets the table", code)
+		t.Errorf("exit code %d where the table cannot be written", code)
 	}
 }
 

@@ -74,7 +74,7 @@ func onlyFile(t *testing.T, dir string, want ...string) {
 }
 
 // An error that prevents checks is in the file, too, so that an alert fires; earlier verdicts stay in it.
-func TestTextfileTellsOfErrors(t *testing.T) {
+func TestTextfileReportsErrors(t *testing.T) {
 	dir := commandtest.Memory(t)
 	path := filepath.Join(dir, "gpufabric.prom")
 	read := func() map[string]*dto.MetricFamily {
@@ -163,7 +163,7 @@ func TestTextfileWithoutAPath(t *testing.T) {
 }
 
 // A check that failed sets the exit code, even if something cannot be written.
-func TestFailedIsToldWhateverCannotBeWritten(t *testing.T) {
+func TestExitCodeWhenOutputFails(t *testing.T) {
 	if code, _, errs := checked(t, "--scenario=port-down", "--textfile=/nosuch/x.prom"); code != exitFailed || !strings.Contains(errs, "--textfile=") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}

@@ -106,7 +106,7 @@ func TestAskRAS(t *testing.T) {
 			begun := time.Now()
 			all := []progress.Account{q.About(t.Context(), "slurm/7")}
 			var text, document bytes.Buffer
-			if err := errors.Join(printer{}.writeTold(&text, jobs, all), printer{json: true}.writeTold(&document, jobs, all)); err != nil {
+			if err := errors.Join(printer{}.writeAnswers(&text, jobs, all), printer{json: true}.writeAnswers(&document, jobs, all)); err != nil {
 				t.Fatal(err)
 			}
 			if code := exitOfAnswers(exitOf(jobs), all); asked != c.asked || code != c.code || !strings.Contains(text.String(), c.text) || time.Since(begun) != c.took {

@@ -39,7 +39,7 @@ type looking struct {
 	interval time.Duration
 	scenario *simulator.Scenario // nil: this host
 	askRAS   bool
-	told     []progress.Account // by RAS
+	answers  []progress.Account // by RAS
 }
 
 // New returns the command.
@@ -85,7 +85,7 @@ func (k *looking) run(ctx context.Context, c *command.Call) int {
 	if err != nil {
 		return c.Fail(err)
 	}
-	return exitOfAnswers(exitOf(jobs), k.told)
+	return exitOfAnswers(exitOf(jobs), k.answers)
 }
 
 // follow opens the node and prints its jobs.
@@ -158,9 +158,9 @@ func (k *looking) askAll(ctx context.Context, c *command.Call, p printer, jobs j
 	}
 	q := k.inquire(c, look)
 	for i := range jobs.List {
-		k.told = append(k.told, q.About(ctx, jobs.List[i].Name))
+		k.answers = append(k.answers, q.About(ctx, jobs.List[i].Name))
 	}
-	return p.writeTold(c.Stdout, jobs, k.told)
+	return p.writeAnswers(c.Stdout, jobs, k.answers)
 }
 
 // unlessWatched returns the error, unless it is that the user ended --watch.

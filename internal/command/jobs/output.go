@@ -62,8 +62,8 @@ func (p printer) write(w io.Writer, jobs job.Jobs) error {
 	return err
 }
 
-// writeTold prints what RAS said: as text below the jobs, or as JSON together with them.
-func (p printer) writeTold(w io.Writer, jobs job.Jobs, all []progress.Account) error {
+// writeAnswers prints the answers of RAS: as text below the jobs, or as JSON together with them.
+func (p printer) writeAnswers(w io.Writer, jobs job.Jobs, all []progress.Account) error {
 	var b bytes.Buffer
 	if !p.json {
 		for i := range all {

@@ -69,7 +69,7 @@ func (p *options) define(f *command.Flags) {
 	f.Check(p.check)
 }
 
-// Limits of what may be asked for: those of a rank, and of what anybody means.
+// Limits of what may be asked for: those of a rank, and those of sensible values.
 const (
 	maxProbeRanks      = 128
 	maxProbeIterations = 10_000

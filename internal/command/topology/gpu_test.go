@@ -53,7 +53,7 @@ func TestTopologyOfGPUs(t *testing.T) {
 			}
 			n.GPUDriver.P2P[0].Write.Value = fabric.P2PChipsetNotSupported
 		}, fabrictest.Usable, []string{"GPU0 X SYS PIX", "No peer-to-peer writes between GPU0 and GPU1: chipset not supported\n"}, []string{"NVLinks are"}},
-		{"one link does not tell", func(n *fabric.Node) {
+		{"one link is unknown", func(n *fabric.Node) {
 			link(n, 0, 3).Active = fabric.NotKnown[bool](fabric.ReasonUnsupported, "", n.At)
 		}, fabrictest.Usable, []string{"GPU0 X SYS ", "NVLinks of GPU0 are unknown: to them the table shows the PCIe path.\n"}, nil},
 		{"no driver", func(n *fabric.Node) {

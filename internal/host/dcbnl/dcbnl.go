@@ -13,7 +13,7 @@
 //
 // Concurrency: a Client serves one goroutine at a time; only Close and Commands may be called from another one. The
 // kernel answers within sendmsg(2) and under its rtnl lock, which it shares with every change of every interface, and
-// mlx5 asks its firmware some thirty times meanwhile. A call may hang as long as anybody holds the lock, deaf to
+// mlx5 asks its firmware some thirty times meanwhile. A call may hang as long as the lock is held, and ignores
 // signals: no deadline of a socket reaches into sendmsg(2), so nothing here sets one, and Close waits for the call
 // instead of ending it. Keep such calls apart from what must go on, and leave a Client alone whose call hangs. Memory
 // is bounded by the receive buffer.

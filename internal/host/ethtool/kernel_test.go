@@ -57,8 +57,8 @@ func (k *fakeKernel) ethtool(netdev string, b []byte) error {
 	count := uint32(len(n.names))
 	// accepts reports whether answers are written, and writes how many there are.
 	accepts := func(at int) bool {
-		told := binary.NativeEndian.Uint32(b[at:])
-		if !k.old && told != 0 && told != count {
+		expected := binary.NativeEndian.Uint32(b[at:])
+		if !k.old && expected != 0 && expected != count {
 			binary.NativeEndian.PutUint32(b[at:], 0)
 			return false
 		}

@@ -160,7 +160,7 @@ func (r *Reader) gpus(now time.Time) fabric.Fact[[]fabric.GPUNode] {
 	if err != nil {
 		return fabric.NotKnown[[]fabric.GPUNode](fabric.ReasonOf(err), source, now)
 	}
-	told := r.information()
+	byMinor := r.information()
 	var nodes []fabric.GPUNode
 	for _, name := range all {
 		m := gpuNode.FindStringSubmatch(name)
@@ -168,7 +168,7 @@ func (r *Reader) gpus(now time.Time) fabric.Fact[[]fabric.GPUNode] {
 			continue
 		}
 		minor, _ := strconv.Atoi(m[1])
-		node := told[minor]
+		node := byMinor[minor]
 		node.Minor = minor
 		nodes = append(nodes, node)
 	}
@@ -183,11 +183,11 @@ var (
 
 // information reads what the driver says of its GPUs (driver/nvidia/gpus of procfs), by minor number.
 func (r *Reader) information() map[int]fabric.GPUNode {
-	told := map[int]fabric.GPUNode{}
+	byMinor := map[int]fabric.GPUNode{}
 	dir := filepath.Join(r.Procfs, "driver/nvidia/gpus")
 	addresses, _ := list(dir)
 	for _, address := range addresses {
-		if !pciAddress.MatchString(address) || len(told) == maxNodes {
+		if !pciAddress.MatchString(address) || len(byMinor) == maxNodes {
 			continue
 		}
 		text, err := read(filepath.Join(dir, address, "information"))
@@ -209,10 +209,10 @@ func (r *Reader) information() map[int]fabric.GPUNode {
 			}
 		}
 		if minor >= 0 {
-			told[minor] = node
+			byMinor[minor] = node
 		}
 	}
-	return told
+	return byMinor
 }
 
 // list returns the names in a folder, sorted.

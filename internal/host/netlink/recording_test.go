@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestLoad: an archive of anybody brings these files. Nothing is read through a link, waited for or without bound.
+// TestLoad: an untrusted archive has these files. Nothing is read through a link, waited for or without bound.
 func TestLoad(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(outside, []byte(`[{"command": "secret"}]`), 0o600); err != nil {

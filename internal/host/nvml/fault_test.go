@@ -237,7 +237,7 @@ func TestALinkThatComesUp(t *testing.T) {
 	}
 }
 
-func TestALibraryThatLies(t *testing.T) {
+func TestALibraryWithWrongAnswers(t *testing.T) {
 	healthy := readMachine(t, smallMachine)
 	malformed := "unknown(malformed)"
 	for lie, want := range map[string]map[string]string{

@@ -126,7 +126,7 @@ func TestAnswersThatDoNotFitTheRequest(t *testing.T) {
 	}
 }
 
-func TestRequestsThatNobodySends(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	s := NewServer(filepath.Join(t.TempDir(), "none.so"))
 	for _, raw := range []string{"", "\x02", "\x01\x07\x00", "\x01\x00\x00\x00"} {
 		q := request{}

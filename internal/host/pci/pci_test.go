@@ -126,7 +126,7 @@ func TestRead(t *testing.T) {
 }
 
 // Two functions whose NUMA node the firmware does not report do not share it.
-func TestNUMANodeNotTold(t *testing.T) {
+func TestNUMANodeUnknown(t *testing.T) {
 	tr, b := newTree(t)
 	tr.write("devices/"+nic+"/numa_node", "-1\n")
 	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)

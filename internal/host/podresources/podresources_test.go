@@ -204,7 +204,7 @@ func TestKubeletsThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	if got, here, err := New(filepath.Join(t.TempDir(), "kubelet.sock")).GPUs(t.Context()); err != nil || here || got != nil {
 		t.Errorf("no socket: %q, %v, %v", got, here, err)
 	}

@@ -48,7 +48,7 @@ func TestGPUDriver(t *testing.T) {
 		f, _ := open(t, c.files)
 		version, isOpen, override := f.GPUDriver(now)
 		for what, got := range map[string][2]string{
-			"version": {told(version), c.version}, "open": {told(isOpen), c.open}, "override": {told(override), c.override},
+			"version": {inWords(version), c.version}, "open": {inWords(isOpen), c.open}, "override": {inWords(override), c.override},
 		} {
 			if got[0] != got[1] {
 				t.Errorf("%s: %s is %s, want %s", name, what, got[0], got[1])
@@ -57,8 +57,8 @@ func TestGPUDriver(t *testing.T) {
 	}
 }
 
-// told is the value of a fact in words, or why there is none.
-func told[T any](f fabric.Fact[T]) string {
+// inWords is the value of a fact in words, or why there is none.
+func inWords[T any](f fabric.Fact[T]) string {
 	switch f.State {
 	case fabric.OK:
 		return fmt.Sprint(f.Value)

@@ -51,8 +51,8 @@ func (l *list[T]) UnmarshalJSON(b []byte) error {
 
 // counts are the sum of the counts of collectives of a rank.
 type counts struct {
-	sum  uint64
-	told bool
+	sum uint64
+	any bool
 }
 
 // UnmarshalJSON adds them up.
@@ -64,7 +64,7 @@ func (c *counts) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &each); err != nil {
 		return err
 	}
-	*c = counts{told: len(each) > 0}
+	*c = counts{any: len(each) > 0}
 	for _, n := range each {
 		if n > math.MaxUint64-c.sum {
 			return errCounts

@@ -161,7 +161,7 @@ func (m *member) read(size int) (fabric.RASRank, error) {
 		return fabric.RASRank{}, err
 	}
 	s := m.Status
-	if s == nil || s.InitState == nil || s.AsyncError == nil || !m.Counts.told {
+	if s == nil || s.InitState == nil || s.AsyncError == nil || !m.Counts.any {
 		return fabric.RASRank{}, fmt.Errorf("rank %d without its status or its counts of collectives", at.Rank)
 	}
 	return fabric.RASRank{RASPlace: at, InitState: *s.InitState, AsyncError: *s.AsyncError, Ending: s.Finalize || s.Destroy || s.Abort, Operations: m.Counts.sum, Counted: true}, nil

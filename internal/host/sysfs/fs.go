@@ -160,10 +160,10 @@ func (d *dir) each(found func(name []byte, number uint64)) error {
 		if err := rec.Begin(d.path); err != nil {
 			return err
 		}
-		tell := found
+		entry := found
 		found = func(name []byte, number uint64) {
 			rec.Entry(d.path, string(name))
-			tell(name, number)
+			entry(name, number)
 		}
 	}
 	at, err := d.fd()

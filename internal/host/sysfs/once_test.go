@@ -69,8 +69,8 @@ func (r *listener) Look(string)                      {}
 func (r *listener) Entry(string, string)             {}
 func (r *listener) Text(p string, _ []byte, _ error) { r.reading = ""; r.files[p] = true }
 
-// TestRecorderIsToldOfEveryRead: there is no way to the text of a file around the recorder.
-func TestRecorderIsToldOfEveryRead(t *testing.T) {
+// TestRecorderSeesEveryRead: there is no way to the text of a file around the recorder.
+func TestRecorderSeesEveryRead(t *testing.T) {
 	f, _ := mlx5("mlx5_0", mlx5PCI, "hca0").open(t)
 	rec := &listener{files: map[string]bool{}}
 	f.Record(rec)

@@ -167,7 +167,7 @@ func TestQoSBadInput(t *testing.T) {
 	unknown(t, "seven of eight", q.RP, fabric.ReasonMissing)
 }
 
-// TestForeignText: an error says what is in which file, what belongs there, and no more than anybody wants to read.
+// TestForeignText: an error says what is in which file, what belongs there, and is short.
 func TestForeignText(t *testing.T) {
 	f, _ := netdev("eth0", "400000\n", ofed().with(tree{
 		"qos/trust": "both\n", "ecn/roce_rp/enable/7": "on\n", "ecn/roce_np/cnp_dscp": strings.Repeat("6", 4000), "ecn/roce_rp/rpg_gd": "1.5\n",
