@@ -232,9 +232,9 @@ func spied(start probes.StartRank, look chan<- string) probes.StartRank {
 
 type spiedRank struct {
 	probes.RankProcess
-	look chan<- string
-	end  chan struct{}
-	seen chan string
+	look      chan<- string
+	end       chan struct{}
+	seen      chan string
 	announced bool
 }
 

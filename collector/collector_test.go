@@ -152,8 +152,8 @@ func TestGIDEntriesArePresentAsZero(t *testing.T) {
 func TestMistakesCostOneCollector(t *testing.T) {
 	unlisted := &Family{Name: "not_listed", Type: Gauge, Labels: []string{"device"}}
 	for says, mistake := range map[string]func(emit emit){
-		"collector hca: panic: boom":                                           func(emit) { panic("boom") },
-		"collector hca: node_gpus wants the labels (), not 1 values":           func(emit emit) { emit(nodeGPUs, 2, "mlx5_0") },
+		"collector hca: panic: boom":                                      func(emit) { panic("boom") },
+		"collector hca: node_gpus wants the labels (), not 1 values":      func(emit emit) { emit(nodeGPUs, 2, "mlx5_0") },
 		"collector hca: not_listed is emitted, but is in no list of rows": func(emit emit) { emit(unlisted, 1, "mlx5_0") },
 	} {
 		s := everything(t)

@@ -62,11 +62,11 @@ func TestFindings(t *testing.T) {
 		edit     edit
 		want     string
 	}{
-		"nothing":               {2, func(int, *fabric.Node, *fabric.RankCandidate, *fabric.RankCandidate) {}, ""},
-		"BAR1 full":             {2, bar1(950, true), "bar1_full"},
-		"BAR1 in use":           {2, bar1(949, true), ""},
-		"BAR1 unknown":          {2, bar1(0, false), ""},
-		"releases differ":       {2, func(_ int, _ *fabric.Node, _, b *fabric.RankCandidate) { b.Maps.Value.Version = "2.26.2" }, "nccl_versions_differ"},
+		"nothing":              {2, func(int, *fabric.Node, *fabric.RankCandidate, *fabric.RankCandidate) {}, ""},
+		"BAR1 full":            {2, bar1(950, true), "bar1_full"},
+		"BAR1 in use":          {2, bar1(949, true), ""},
+		"BAR1 unknown":         {2, bar1(0, false), ""},
+		"releases differ":      {2, func(_ int, _ *fabric.Node, _, b *fabric.RankCandidate) { b.Maps.Value.Version = "2.26.2" }, "nccl_versions_differ"},
 		"a release is unknown": {2, func(_ int, _ *fabric.Node, _, b *fabric.RankCandidate) { b.Maps.Value.Version = "" }, ""},
 		"settings differ": {2, func(_ int, _ *fabric.Node, a, b *fabric.RankCandidate) {
 			a.Settings, b.Settings = set("NCCL_ALGO", "Ring"), set("NCCL_ALGO", "Tree")
