@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gpufabric_exporter exposes to Prometheus what the training fabric of a GPU node is, and whether it is healthy and correctly configured.
+// Command gpufabric_exporter exposes the training fabric of a GPU node to Prometheus, and whether it is healthy and correctly configured.
 //
-// It is also the program of its own worker processes. Here they are wired: nothing else knows both what a worker does
+// It is also the program of its own worker processes. They are wired here: no other package knows both what a worker does
 // and how it is run.
 package main
 

@@ -3,12 +3,12 @@
 // Package alerts holds the Prometheus rules of the exporter, a runbook for each alert, and an example
 // for Alertmanager. The files are the source of truth; they work as they are, without the exporter.
 //
-// The package only reads what is compiled into it: it has no state, is safe for concurrent use, and its errors mean
-// that a file of this folder is broken, which the tests exclude.
+// The package only reads embedded files. It has no state and is safe for concurrent use. An error means that an embedded
+// file is broken, which the tests exclude.
 //
-// What a rule costs Prometheus is the number of series that it names, whatever their values (make scale). So rules name families
-// that exist only while something is wrong (exporter_source_unknown, probe_fault_*) or that sum up a node (node_compute_ports,
-// gpudirect_unusable_gpus), and what several rules need is recorded once (port:gpufabric_hca_port_state:down).
+// The cost of a rule for Prometheus is the number of series that it selects, regardless of their values (make scale). So rules select
+// families that exist only while something is wrong (exporter_source_unknown, probe_fault_*) or that summarize a node
+// (node_compute_ports, gpudirect_unusable_gpus), and expressions that several rules need are recorded once (port:gpufabric_hca_port_state:down).
 package alerts
 
 import (

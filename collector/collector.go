@@ -2,15 +2,15 @@
 
 // Package collector turns a *fabric.Node into metrics.
 //
-// A collector is a pure function of the node: no I/O, no clock, no goroutine; job also remembers readings. What it may emit are its rows, which stand
-// beside it and are also the source of docs/METRICS.md. docs/CONTRIBUTING.md says how to add one.
+// A collector is a pure function of the node: no I/O, no clock, no goroutine; job also keeps earlier readings. It may emit only its
+// rows, which are in the same file and are also the source of docs/METRICS.md. docs/CONTRIBUTING.md describes how to add one.
 //
 // Names are Prefix, a subsystem (Subsystems), what is measured, its base unit, and _total for counters. Of the labels that
 // name things (Identities) each names one kind of thing: device is an RDMA device and nothing else. job and instance
 // belong to Prometheus. Stability states what may change.
 //
-// A Set is immutable and may gather for any number of goroutines. There are no errors: facts that are not
-// known emit nothing, and a collector that panics loses its own series and reports success 0.
+// A Set is immutable and may gather for any number of goroutines. There are no errors: unknown facts
+// emit nothing, and a collector that panics loses its own series and reports success 0.
 package collector
 
 import (

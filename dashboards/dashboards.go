@@ -3,7 +3,7 @@
 // Package dashboards holds the Grafana dashboards of the exporter: fleet, node, port, roce, jobs and probes. The files are generated
 // (make dashboards) and work as they are in Grafana 9.3 and later, without the exporter.
 //
-// The package only hands out what is compiled into it: it has no state, no errors, and is safe for concurrent use.
+// The package only returns embedded files: it has no state, no errors, and is safe for concurrent use.
 package dashboards
 
 import (

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ncclprobe is one rank of a probe: it loads libnccl.so.2 and libcuda.so.1 into its process, makes a communicator
-// on one GPU, runs collectives, times them and verifies what they give. It belongs into a process of its own, which is
-// killed when it does not answer; nothing else may import it but what makes that process. It needs neither headers nor
-// libraries when it is built. Find returns where NCCL is.
+// on one GPU, runs collectives, times them and verifies their results. It must run in a process of its own, which is killed
+// when it does not answer; only the code of that process may import it. It needs neither headers nor libraries
+// when it is built. Find returns where NCCL is.
 //
 // A Server answers one request at a time, those of probes.Request. Everything that touches the libraries happens in one
 // thread, because CUDA's current context belongs to a thread. A request is answered in time even while that thread

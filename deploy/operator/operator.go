@@ -3,7 +3,7 @@
 // Package operator holds the objects for the Prometheus Operator and Grafana's sidecar. All but the PodMonitor are generated
 // (make docs) and work as they are, without the exporter.
 //
-// The package only hands out what is compiled into it: it has no state, no errors, and is safe for concurrent use.
+// The package only returns embedded files: it has no state, no errors, and is safe for concurrent use.
 package operator
 
 import (

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package capture makes an archive of what the exporter reads of a node, with every identifier replaced, and unpacks
-// such an archive, so that a problem of one machine can be looked at on another. The archive is a tar.gz with sys/,
-// proc/ and root/ laid out as on the node, netlink/ with what the kernel and the GPU driver were asked and answered, and
+// such an archive, so that a problem on one machine can be examined on another. The archive is a tar.gz with sys/,
+// proc/ and root/ laid out as on the node, netlink/ with requests to the kernel and the GPU driver and their answers, and
 // MANIFEST.json.
 //
-// An archive has what the readers in package host read: they run once with a recorder (tree.go), so that a new fact is in
-// captures by itself. What may leave the node of a file of procfs or the root file system is said beside its reader
+// An archive has what the readers in package host read: they run once with a recorder (tree.go), so that captures contain new
+// facts without further code. The reader of a file in procfs or the root file system defines what of it may leave the node
 // (Redactions of packages proc and ncclconf); the manifest names a file without a rule, which stays on the node. What a file of
 // sysfs may show about a person or site is decided in rewrite.go: of a file of no known kind only numbers and common words are kept,
-// and the manifest names it. The one exception are the names of the host (names of read.go): they are read to be replaced
-// wherever they stand, and are in no archive.
+// and the manifest names it. The one exception are the names of the host (names of read.go): they are read so that they
+// can be replaced everywhere, and are in no archive.
 //
 // Taking it is as harmless as a scrape: nothing is written to the node, each counter is read once from sysfs and once
 // over netlink, and excluded and restricted devices are left alone. All of it is held in memory, which the limits below
 // allow.
 //
 // Concurrency: Take and Unpack may be called by any number of goroutines. Each device is read in a goroutine of its
-// own, one after the other. One that hangs is left behind after a time limit: what it read until then stays, what it
-// reads later is dropped.
+// own, one after the other. One that hangs is abandoned after a time limit: what it has read until then is kept,
+// what it reads later is dropped.
 //
 // Errors: what cannot be read is noted in the manifest and left out. Take fails only when a root cannot be opened or
 // its context ends. An archive that Unpack refuses wraps ErrInvalid and says why.

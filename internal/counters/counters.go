@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package counters says what is known about each driver: what its counters mean, in a table for each place, and its traits,
-// in a file of the driver.
+// Package counters describes each driver, in one file per driver: the meaning of its counters, in a table for each place, and its
+// traits.
 //
 // A row is one counter under its kernel name. Where counters of several drivers count the same thing in one unit they share a
 // Meaning, which is a metric; what has none passes through under its own name. Everything here is data that never changes and

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo makes up the probes of simulated nodes: what NCCL would find on a node follows from what is observed of it, and
-// from what its scenario says of NCCL. No process is started and no library is loaded.
+// Package demo simulates the probes of simulated nodes: what NCCL would find on a node follows from the observation of the node
+// and from its scenario. No process is started and no library is loaded.
 //
 // A Rehearsal probes in a goroutine of its own. Its methods may be called from any goroutine.
 package demo

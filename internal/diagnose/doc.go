@@ -15,7 +15,7 @@
 // (package inventory). Fewer GPUs or RDMA devices than before make a verdict unknown and not failed, because the site did not
 // say how many there should be.
 //
-// Checks that compare readings (Check.Rate) are made by "check --interval" and the landing page. They have no metrics: alert
+// Checks that compare readings (Check.Rate) run in "check --interval" and on the landing page. They have no metrics: alert
 // rules see more of the past. Runbooks and Grafana are addressed through config.Links, names in commands are filled in and
 // quoted for a shell by FilledRemedy, and the landing page remembers since when this process has seen a finding
 // (page.Sightings).

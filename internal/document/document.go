@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package document is a report as people read it, beside its JSON: sections of paragraphs, lists and tables, and how it is written as Markdown and as
-// one HTML page.
+// Package document is the readable form of a report: sections of paragraphs, lists and tables, and writers of Markdown and of one
+// HTML page.
 //
 // All of it is pure, and any number of goroutines may call it. Texts are not trusted: the writers put each on one line, bound and
 // escape it, so that no text adds a mark, row, column or tag of its own. The only errors are those of the writer that a document goes to.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain says what a log of a job shows: how NCCL was set up, how its connections go, and what failed first.
+// Package explain summarizes the log of a job: how NCCL was set up, which transport its connections use, and what failed first.
 //
 // A log is not trusted, and may have any size. Read takes it line by line; what it keeps is bounded, and can be printed. A Result
-// is for one goroutine until it is read, and does not change then. The errors of Read are those of reading, and ErrNotText for what
-// is no text.
+// is for one goroutine until it is read, and does not change then. The errors of Read are those of reading, and ErrNotText for input
+// that is not text.
 package explain
 
 import (

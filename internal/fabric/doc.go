@@ -4,15 +4,15 @@
 // NCCL chooses, what role a NIC has, which rate a port should have, whether RoCE is configured consistently).
 //
 // It imports the standard library and package counters only, and does no I/O. A *Node that the observer returns is immutable
-// and may be read by any number of goroutines; nothing here locks. Functions return no errors: what is not known is a Fact
-// that is unknown, with a reason.
+// and may be read by any number of goroutines; nothing here locks. Functions return no errors: a value that is not known is an
+// unknown Fact with a reason.
 //
 // A Fact is ok, absent or unknown. A missing file is never 0, and absent hardware is not an error. The code that walks, counts
 // and hides facts (walk.go) follows from the fields of the types, so a new field needs no entry anywhere else.
 //
 // # RoCE chain
 //
-// The chain (rocechain*.go) follows what NCCL sends, in the order of the RoCEStep constants: traffic class, DSCP, priority,
+// The chain (rocechain*.go) follows what NCCL sends, in the order of the RoCEStep constants: GID, traffic class, DSCP, priority,
 // PFC, 802.3x pause, buffer, ETS, ECN, congestion notifications. Each step is consistent, broken, unknown with a reason, or not
 // applicable. The first broken step decides the verdict; without one, the first unknown step does. A port over a bond has one
 // chain per member, and the worst one is the verdict of the port.
@@ -26,8 +26,8 @@
 //   - Observed traffic (ObserveRoCE) comes from the last two readings of interface statistics and of RDMA counters, each with
 //     its own window. Readings that are older or further apart than five minutes say nothing about the present. Observed steps
 //     do not change the verdict, with one exception: when the only thing missing is the traffic class of jobs, and nearly
-//     all RDMA bytes have the expected priority, it is right (settle). Observed steps have no metrics, because alert rules see more than two readings; the landing page
-//     and "check --interval" show them (internal/diagnose/observed.go).
+//     all RDMA bytes have the expected priority, it counts as right (settle). Observed steps have no metrics, because alert rules see
+//     more than two readings; the landing page and "check --interval" show them (internal/diagnose/observed.go).
 //
 // # PCI bus
 //
@@ -58,11 +58,11 @@
 //
 // # GPUDirect RDMA
 //
-// gpudirect*.go asks what NCCL asks, for each GPU and the NIC assigned to it: a driver, a GPU that supports it, a peer-memory
+// gpudirect*.go checks what NCCL checks, for each GPU and the NIC assigned to it: a driver, a GPU that supports it, a peer-memory
 // module or dma-buf, and the distance against NCCL_NET_GDR_LEVEL. A known block decides whatever else is unknown, and hiding an
 // input never makes GPUDirect RDMA usable.
 //
-//   - NCCL looks at neither ACS nor the IOMMU: they decide GDR.Usable, not GDR.Chosen. They do not count in a guest or with
+//   - NCCL checks neither ACS nor the IOMMU: they decide GDR.Usable, not GDR.Chosen. They do not count in a guest or with
 //     NVLink-C2C, and ACS does not count beyond PXB.
 //   - A distance is too far only if NCCL's files were read, the GPU is known not to use C2C, and no GPU near the NIC may be
 //     connected by NVLink (PXN).

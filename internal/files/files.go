@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package files reads and replaces small regular files that others may have put something else in the place of: a FIFO whose
-// writer is silent, a symbolic link, a file without end.
+// Package files reads and replaces small regular files in places where others may have put something else: a FIFO without a
+// writer, a symbolic link, a file without end.
 //
 // All functions may be called at once from any number of goroutines. On a file system that does not answer they do not return.
 // Errors are of type *fs.PathError where the file is not what was expected, else those of package os.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package inquiry asks the RAS subsystem of NCCL about jobs of this node: about one job at a time, by hand (Inquiry), or on suspicion
-// while the exporter runs (Watch). What it asks and what follows from the answers is of package progress.
+// while the exporter runs (Watch). Package progress decides which process may be asked, and judges the answers.
 //
 // An Inquiry is used by one goroutine. A Watch has one goroutine, which looks at the node and asks, so that one connection is open at a time;
 // its methods may be called by any number of goroutines.

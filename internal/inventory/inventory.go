@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory remembers what hardware a node had. What left the bus leaves no trace in the kernel over a reboot, so that
-// a node which lost a GPU and one that never had it look the same without a memory.
+// Package inventory records the hardware that a node had. A device that left the bus leaves no trace in the kernel after a reboot, so
+// without the record, a node that lost a GPU looks like one that never had it.
 //
 // An Inventory may be used by any number of goroutines. Its file is read and written in the background, by one goroutine at a
-// time, and keeps no observation waiting. Errors are logged where they arise: a node without a memory is still observed.
+// time, and keeps no observation waiting. Errors are logged where they arise: a node without a record is still observed.
 package inventory
 
 import (

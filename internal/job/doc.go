@@ -8,7 +8,7 @@
 // readings. It may be used by any number of goroutines; a reading that was seen already is not counted twice. There are no errors:
 // what is not known is a verdict of its own, with the reason.
 //
-// Everything about a rank belongs to its user, who may lie: texts are restricted to safe characters and bounded, jobs and
+// Users control everything about their ranks, and may forge it: texts are restricted to safe characters and bounded, jobs and
 // ranks are bounded, and jobs that ended leave with the next reading.
 //
 // # Ranks
@@ -27,7 +27,7 @@
 // rank sends to the next node and another receives from the previous one. Anything less is suspected.
 //
 // RDMA is confirmed if the rank has queue pairs, its devices carried data, no other job has contexts on them, and its sockets
-// were quiet. A plugin that is loaded proves nothing: its devices have to carry data. What was not seen is unknown.
+// were quiet. A loaded plugin alone is no evidence: its devices have to carry data. What was not observed is unknown.
 //
 // A verdict that is known changes after two readings in a row that contradict it. While the GPUs idle, the last verdict is kept
 // for keepIdle. A job is as bad as its worst rank.

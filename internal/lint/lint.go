@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lint judges NCCL settings before a job runs with them: for each line, what NCCL of one release makes of it, on one
-// node where its facts are known.
+// Package lint judges NCCL settings before a job runs with them: for each line, how one release of NCCL reads it, on one
+// node if its facts are known.
 //
 // Settings come from an nccl.conf, an environment file, a shell script, a manifest or the environment of a process (Parse). The
 // rules are those of package ncclconf, for what NCCL takes, and of package diagnose, for what fits the node; nothing here keeps a

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page has the pages that people open in a browser: the node with what is wrong with it, and what became of probes. Each has
-// the same as JSON.
+// Package page has the pages for browsers: the node with its findings, and the results of probes. Each page is also available
+// as JSON.
 //
 // Any number of goroutines may request a page at once, and it is made anew each time. It loads nothing from elsewhere, runs no
 // script, and escapes whatever comes from the node. Where a page cannot be made, it says so with status 500 and logs why.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package progress says from answers of NCCL's RAS subsystem whether the ranks of a job progress together, and decides which
-// process may be asked for them.
+// Package progress judges from answers of NCCL's RAS subsystem whether the ranks of a job progress together, and decides which
+// process may be asked.
 //
 // # Which process is asked
 //

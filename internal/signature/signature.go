@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package signature is a table of lines by which failures of jobs are known in logs: of NCCL 2.18 to 2.30, PyTorch, Gloo and the
+// Package signature is a table of log lines that identify failures of jobs: of NCCL 2.18 to 2.30, PyTorch, Gloo and the
 // kernel. Each row has the cause and the remedy.
 //
 // The rows are data; docs/SIGNATURES.md is generated from them. Which releases of NCCL print a line is not written by hand: releases.tsv

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package site is the node that flags describe: where its files are, who answers for its GPUs, and what is expected of it.
+// Package site is the node that flags describe: where its files are, how its GPUs are read, and what is expected of it.
 //
 // A Site belongs to the goroutine that parses the flags until they are parsed, and only reads from then on. Errors of reading the
 // configuration are of type *config.Error.

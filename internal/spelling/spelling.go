@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spelling names what a word may be, and finds the name that a user probably meant.
+// Package spelling lists valid words, and finds the one that a user probably meant.
 package spelling
 
 import (

@@ -3,7 +3,7 @@
 // Package status builds the status document: what a node is and what is wrong with it, as one value. The landing page shows it,
 // and /status.json has it as JSON (docs/STATUS.md).
 //
-// A Document is plain data and safe for concurrent reading. Of does not fail: what is not known says so. Texts and lists in it are bounded and
+// A Document is plain data and safe for concurrent reading. Of does not fail: unknown values are marked as such. Texts and lists in it are bounded and
 // hold no control characters, whatever the node, its users or its jobs put into names.
 package status
 

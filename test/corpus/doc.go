@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package corpus measures the catalogue of checks on labelled nodes: every scenario of the simulator, and compositions
-// of two or three single facts that go wrong on random devices of healthy ones. What is true of a node is known before
-// any check is asked: labels_test.go says which checks must find which condition, mutations_test.go what each mutation
+// of two or three single facts that go wrong on random devices of healthy ones. The condition of a node is known before
+// any check runs: labels_test.go says which checks must find which condition, mutations_test.go what each mutation
 // makes wrong and what it hides. Misses and false findings are printed by name and lower the figures; labels do not
 // follow checks.
 //

@@ -3,7 +3,7 @@
 // Package machine boots Debian 12 with systemd in containers of systemd-nspawn, for tests of packages and units. Only tests
 // import it. It needs root and debootstrap, and changes nothing outside of containers and the cache of the user.
 //
-// A Machine belongs to the goroutine of its test, which ends where something fails that has to succeed.
+// A Machine belongs to the goroutine of its test, which ends if a required step fails.
 package machine
 
 import (

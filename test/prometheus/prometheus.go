@@ -3,8 +3,8 @@
 // Package prometheus runs real Prometheus servers, Alertmanagers and other programs for tests, on loopback and with
 // ports that were free a moment ago. Only tests import it.
 //
-// Its functions belong to the goroutine of the test. What fails ends the test, with the last words of the program that
-// did not do as it should.
+// Its functions belong to the goroutine of the test. A failure ends the test, with the last output of the program that
+// failed.
 package prometheus
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rules judges PromQL expressions against what the exporter exposes: a rule or a dashboard that names a metric
-// or a label that does not exist is silently empty for ever. It has no state; what it returns are sentences about what
-// is wrong, and an error means that the text is no PromQL at all.
+// or a label that does not exist returns nothing, without an error. It has no state. It returns findings in words;
+// an error means that the text is not PromQL.
 package rules
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain is the command explain: it says what a log of NCCL shows.
+// Package explain is the command explain: it summarizes a log of NCCL.
 package explain
 
 import (

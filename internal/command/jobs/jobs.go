@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jobs is the command jobs: it says of each training job on this host, or on a simulated node, whether NCCL moves its data
+// Package jobs is the command jobs: it shows for each training job on this host, or on a simulated node, whether NCCL moves its data
 // over RDMA or over TCP.
 package jobs
 
@@ -50,7 +50,7 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 		Define: func(f *command.Flags) {
 			f.Output(&k.json)
 			f.Add("interval", "Time between the two readings that are compared, 2s to 1m.", command.Into(&k.interval, parseInterval)).Default("5s")
-			f.Switch("watch", "Print the jobs after each interval until interrupted: a terminal is drawn anew, elsewhere the tables follow each other. With --output=json, one line for each.", &k.watch)
+			f.Switch("watch", "Print the jobs after each interval until interrupted: a terminal is redrawn; elsewhere, the tables follow each other. With --output=json, one line for each.", &k.watch)
 			site.AddScenario(f, &k.scenario)
 			f.Switch("ask-ras", "Also ask the RAS subsystem of NCCL in the process of rank 0, three times within a minute, which ranks are lost, failed or behind. Releases of NCCL that crashed when they were asked are not asked; see docs/JOBS.md.", &k.askRAS)
 			f.Check(k.checkAsking)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lint is the command lint: it says what NCCL makes of the settings in files, line by line.
+// Package lint is the command lint: it explains how NCCL reads the settings in files, line by line.
 package lint
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules is the command rules: it writes what is compiled in of alert rules, runbooks, dashboards and objects for
+// Package rules is the command rules: it writes the embedded alert rules, runbooks, dashboards and objects for
 // Kubernetes, with the addresses of the site.
 package rules
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package beneath opens directories that no path leads out of, as os.Root does, with one system call for each path where
+// Package beneath opens files below a directory that no path can leave, as os.Root does, with one system call for each path where
 // the kernel has openat2(2).
 //
 // Concurrency: a Root may be used by any number of goroutines. Errors are those of os.Root.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ethtool asks the drivers of network interfaces what they count and how their links are set: statistics
-// under the driver's own names and who the driver is through SIOCETHTOOL (linux/ethtool.h), pause and forward error
+// Package ethtool reads counters and link settings from the drivers of network interfaces: statistics
+// under the driver's own names and the name of the driver through SIOCETHTOOL (linux/ethtool.h), pause and forward error
 // correction through ethtool netlink (linux/ethtool_netlink.h), which alone has their counts in one form for all
 // drivers. It needs no privilege and sends requests that read, never another.
 //

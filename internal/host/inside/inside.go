@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inside reads what a process finds in the place where it runs, as in the container of a job: device nodes, limits,
-// libraries, and what the scheduler says. It needs no privilege and loads no library.
+// Package inside reads the environment in which a process runs, such as the container of a job: device nodes, limits,
+// libraries, and variables of the scheduler. It needs no privilege and loads no library.
 //
 // Of device nodes, only those of libibverbs are opened, because nothing else shows what the device control group and the RDMA
 // core allow: files in /sys do not, and access(2) does not ask either. The kernel's ib_uverbs_open calls no driver and sends no

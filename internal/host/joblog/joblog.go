@@ -6,7 +6,7 @@
 // below the folder before the first wildcard. Names, files, bytes and lines are bounded. No text leaves the package, only IDs of
 // signatures, words of fixed lists and numbers.
 //
-// What a log had when the Reader was made counts as no failure: it is of the past, and an exporter that restarts would count it
+// Lines that a log had when the Reader was created do not count as failures: an exporter that restarts would count them
 // again. No descriptor stays open, which would keep a file system of a job from being unmounted.
 //
 // Concurrency: a Reader belongs to one goroutine at a time. On a file system that does not answer, Read does not return. It has no

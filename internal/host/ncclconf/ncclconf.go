@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ncclconf reads the NCCL configuration that a process started on this host would get, and says
-// what in it NCCL will ignore or misread.
+// Package ncclconf reads the NCCL configuration that a process started on this host would get, and finds
+// what NCCL will ignore or misread in it.
 //
 // NCCL takes a variable from the process environment, else from the file that NCCL_CONF_FILE names there or,
 // if it names none, ~/.nccl.conf, else from /etc/nccl.conf (initEnvFunc, src/misc/param.cc). The environment

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvml reads what NVIDIA's driver says of itself and of its GPUs, through the vendor's library
+// Package nvml reads what NVIDIA's driver reports about itself and its GPUs, through the vendor's library
 // libnvidia-ml.so.1 (NVML) and NVIDIA's binding go-nvml.
 //
 // The library runs in a process of its own. Server is that process's side: it loads the library, asks it, and answers
 // requests. Client is the exporter's side: it sends requests through a Caller, which knows about processes, and checks
-// every byte of the answers, because whatever runs beside a vendor library may have been scribbled over. Both sides
+// every byte of the answers, because a vendor library may corrupt the memory of its process. Both sides
 // walk the same layout (layout.go), so that they cannot drift apart.
 //
 // There are three tiers. Fast facts change with every job: processes, utilisation, memory, clocks, PCIe link, states of
@@ -32,7 +32,7 @@
 //   - NVML_ERROR_LIB_RM_VERSION_MISMATCH (the library was updated and the kernel module was not, or the other way round)
 //     is an error: there is a driver (Loaded is true), and no program can use it.
 //
-// Server and Client are for one goroutine at a time. Calls into the library cannot be interrupted: who owns the process
+// Server and Client are for one goroutine at a time. Calls into the library cannot be interrupted: the owner of the process
 // kills it when one does not return.
 package nvml
 

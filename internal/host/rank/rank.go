@@ -9,7 +9,7 @@
 // about a candidate is read once. Processes that were forked from a candidate and still
 // run its program, such as data loaders, are counted and not read.
 //
-// Everything read is a tenant's: lists, texts and sizes are bounded, and text leaves the package only where it is of an
+// Users control everything that is read: lists, texts and sizes are bounded, and text leaves the package only where it is of an
 // enumerated kind or of the characters that the scheduler itself accepts. No value of an environment does, unless its name
 // is on the list of names and it is a number or a word of NCCL's.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ras asks the RAS subsystem of NCCL (2.24 and later) what it knows of a job: ranks that are missing, dead or failed, and how
+// Package ras queries the RAS subsystem of NCCL (2.24 and later) about a job: ranks that are missing, dead or failed, and how
 // many collectives each rank has launched. It speaks the protocol of src/ras/client_support.cc of NCCL: lines of text, and a report
 // as text, or as JSON from 2.28.7 on.
 //

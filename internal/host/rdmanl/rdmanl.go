@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rdmanl asks the kernel's RDMA core over NETLINK_RDMA (include/uapi/rdma/rdma_netlink.h) what sysfs shows
-// only at a high price or not at all: all counters of a port in one request, the state of a port with a single
+// only at a high cost or not at all: all counters of a port in one request, the state of a port with a single
 // ib_query_port, the mode of network namespaces, and which processes use verbs. It needs no privilege and sends commands
 // that read, never another; RES_QP_GET is not one of them, because drivers ask their firmware once for each queue pair.
 //
