@@ -98,7 +98,7 @@ func serveGPUs(ctx context.Context, library string) error {
 	ctx, retire := context.WithCancel(ctx)
 	defer retire()
 	s := nvml.NewServer(library)
-	defer func() { _ = s.Close() }() // the end of the process lets go of all GPUs anyway
+	defer func() { _ = s.Close() }() // the end of the process releases all GPUs anyway
 	return worker.Child(ctx, "gpufabric_gpu", func(ctx context.Context, request []byte) ([]byte, error) {
 		answer, err := s.Handle(ctx, request)
 		if s.Stale() {

@@ -165,9 +165,9 @@ func (e *Exporter) serve(ctx context.Context, c *command.Call) int {
 		}
 		n.GPUs = gpus
 	}
-	gpus := e.Site.Gate(log)
+	gpus := e.Site.GPUAccess(log)
 	if gpus != nil {
-		n.GPUs = gpus // a nil *site.Gate would be no nil interface
+		n.GPUs = gpus // a nil *site.GPUAccess would be no nil interface
 		n.Maintenance = gpus.Maintained
 		n.StopGPUs = func() {
 			if err := gpus.Close(); err != nil {

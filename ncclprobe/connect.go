@@ -70,7 +70,7 @@ func (r *rank) abort() {
 	r.communicator = nil // its memory stays: NCCL may still write to it
 }
 
-// close ends the communicator and lets go of the GPU. The libraries stay: they cannot be unloaded safely.
+// close ends the communicator and releases the GPU. The libraries stay: they cannot be unloaded safely.
 func (r *rank) close(deadline time.Time) error {
 	err := r.disconnect(deadline)
 	if err != nil {

@@ -38,7 +38,7 @@ func (g *Gate) maintenance() *refusal {
 	return nil
 }
 
-// untilMaintenance returns a context that ends when maintenance begins: a driver that does not answer is let go of then, and
+// untilMaintenance returns a context that ends when maintenance begins: a driver that does not answer is released then, and
 // not when it is given up. The other result ends the watch, and returns a refusal if it began.
 func (g *Gate) untilMaintenance(ctx context.Context) (context.Context, func() *refusal) {
 	ctx, cancel := context.WithCancel(ctx)

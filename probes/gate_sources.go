@@ -17,7 +17,7 @@ type GPUReader interface {
 	// Processes reads the processes of all GPUs, ten times a second while a probe runs. Of a GPU, only UUID, Lost and
 	// Processes are used.
 	Processes(ctx context.Context) ([]fabric.GPU, error)
-	// Release lets go of the GPUs until the next call.
+	// Release releases the GPUs until the next call.
 	Release()
 }
 

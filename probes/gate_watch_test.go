@@ -257,7 +257,7 @@ func TestFreed(t *testing.T) {
 	}
 }
 
-// Who wants the GPUs let go of must not have them looked at.
+// Who wants the GPUs released must not have them looked at.
 func TestMaintenanceTouchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)

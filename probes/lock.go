@@ -17,7 +17,7 @@ import (
 var ErrLocked = errors.New("another prober of this node is running")
 
 // Lock is a file that one process of the node holds. Beside the state file it is all that probes write: an empty file
-// that stays, and its folder if there is none yet. The kernel lets go of it when the process dies, however it does.
+// that stays, and its folder if there is none yet. The kernel releases it when the process dies, however it does.
 //
 // It is node-wide as long as all probers see the same folder: a container needs that of the host. The folder belongs to
 // one user: the prober of another one is refused, and does not probe without the lock. Probers with different lock files

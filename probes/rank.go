@@ -17,7 +17,7 @@ type Request struct {
 	NewID   *struct{}       `json:"new_id,omitempty"` // rank 0 makes the id of a communicator
 	Connect *ConnectRequest `json:"connect,omitempty"`
 	Measure *MeasureRequest `json:"measure,omitempty"`
-	Close   *struct{}       `json:"close,omitempty"` // ends the communicator and lets go of the GPU
+	Close   *struct{}       `json:"close,omitempty"` // ends the communicator and releases the GPU
 }
 
 // OpenRequest loads the libraries and says which they are. Without a GPU that is all.

@@ -56,7 +56,7 @@ const (
 const failureGrace = 200 * time.Millisecond
 
 // Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver does
-// not let go of them. When ctx ends, the ranks are killed. Without a guard the GPUs are not watched.
+// not released them. When ctx ends, the ranks are killed. Without a guard the GPUs are not watched.
 func Run(ctx context.Context, p *Plan, start StartRank, guard Guard) Result {
 	e := newRun(ctx, p)
 	defer e.close()

@@ -23,13 +23,13 @@ const (
 	clearLimit = 5 * time.Second // for that
 )
 
-// releaseLimit is how long the driver may take to let go of what ranks had that have ended.
+// releaseLimit is how long the driver may take to release what ranks had that have ended.
 const releaseLimit = 10 * time.Second
 
 // Guard looks who uses the GPUs of a run.
 type Guard interface {
 	// Intruder names a process on the GPUs that is not one of own, which are PIDs as this process sees them; empty if
-	// there is none. It is asked again while it hangs, once. ErrMaintenance says that the GPUs are to be let go of.
+	// there is none. It is asked again while it hangs, once. ErrMaintenance says that the GPUs are to be released.
 	Intruder(ctx context.Context, own []int) (string, error)
 	// Freed waits until nothing of own, which have ended, is left on the GPUs. The error says what is, when ctx ends, or
 	// why that cannot be seen.

@@ -19,7 +19,7 @@ func TestIntruder(t *testing.T) {
 	for _, after := range []time.Duration{0, 100 * time.Millisecond, 250 * time.Millisecond, 700 * time.Millisecond, 1250 * time.Millisecond, 1350 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			p := planFor(t, Key{Kind: Node}, Settings{})
-			// The sample takes 30 ms, and the kernel 40 ms to let go of what was killed.
+			// The sample takes 30 ms, and the kernel 40 ms to release what was killed.
 			c := &crew{plan: p, reap: 40 * time.Millisecond, fault: func(ctx context.Context, _ int, q *Request) (any, error, bool) {
 				if q.Close != nil { // which holds the GPU still
 					nap(ctx, 300*time.Millisecond)

@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 		}
 		for _, rank := range c.ranks {
 			if !rank.clean {
-				t.Errorf("rank %d was not asked to let go of its GPU", rank.rank)
+				t.Errorf("rank %d was not asked to release its GPU", rank.rank)
 			}
 		}
 		if r.NCCL != "2.27.3" || r.CUDA != "13.0" || r.Driver != "580.65.06" || len(r.GPUs) != 8 || r.GPUs[7] != "GPU-7" {

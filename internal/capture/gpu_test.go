@@ -187,7 +187,7 @@ func TestGPUDriverFails(t *testing.T) {
 		return fabric.GPUDriver{Released: "maintenance file /run/trainer17"}, nil
 	}
 	if _, text, _ := unpacked(t, opts); strings.Contains(text, "trainer17") || !strings.Contains(text, `"Released":"when it was captured`) {
-		t.Error("says why the exporter let go of the GPUs, or not that it did")
+		t.Error("says why the exporter released the GPUs, or not that it did")
 	}
 }
 

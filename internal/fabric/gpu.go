@@ -16,7 +16,7 @@ type GPUDriver struct {
 	Loaded  Fact[bool]
 	Version Fact[string] // "580.65.06"
 	CUDA    Fact[string] // the newest CUDA that the driver supports, "13.0"
-	// Released says why the exporter let go of all GPUs (a maintenance file, a signal); empty while it may look.
+	// Released says why the exporter released all GPUs (a maintenance file, a signal); empty while it may look.
 	Released string
 	GPUs     []GPU `fact:"apart"` // sorted by index
 	// P2P is whether one GPU can write to another over PCIe or NVLink. Pairs are in ascending order of both indices.

@@ -327,7 +327,7 @@ func TestGPUsAreClosedOnce(t *testing.T) {
 	})
 }
 
-// Close does not wait for a driver that hangs, and lets go of it when it comes back.
+// Close does not wait for a driver that hangs, and releases it when it comes back.
 func TestGPUsAreClosedAfterAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ob, d, _ := startGPUs(t)

@@ -305,7 +305,7 @@ func (ob *Observer) readParameters(d *fabric.NetDev, now time.Time) error {
 	return ob.host.ReadCongestionParameters(d.Name, &d.QoS, now)
 }
 
-// retireNetDevs lets go of the sockets in the lane that uses them, as soon as that is idle.
+// retireNetDevs releases the sockets in the lane that uses them, as soon as that is idle.
 func (ob *Observer) retireNetDevs() {
 	ob.netdevs.startIfStale(func(netDevs, time.Time) bool { return false }, func(last netDevs, _ time.Time) (netDevs, error) {
 		if ob.physical.ethernet != nil {

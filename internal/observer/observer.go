@@ -209,7 +209,7 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	ob.nccl.forget() // and not another reading: one that hangs would lose a thread with each reload
 }
 
-// Close lets go of all files and GPUs. It does not wait for reads that hang; they let go when they return.
+// Close releases all files and GPUs. It does not wait for reads that hang; they let go when they return.
 func (ob *Observer) Close() {
 	released, left := ob.retireGPUs(), ob.retireRanks()
 	ob.release()

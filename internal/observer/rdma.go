@@ -92,7 +92,7 @@ func (d *rdmaDevice) End() {
 	}
 }
 
-// Close lets go of everything.
+// Close releases everything.
 func (d *rdmaDevice) Close() {
 	d.End()
 	d.Device.Close()

@@ -18,7 +18,7 @@ type GPUDriver struct {
 	Open    bool   // its kernel modules are the open ones, which export memory as dma-buf
 	// TopologyOverride is GrdmaPciTopoCheckOverride: 0 the driver decides, 1 allows, 2 forbids.
 	TopologyOverride int
-	Released         string // why the exporter let go of the GPUs; empty: it may ask
+	Released         string // why the exporter released the GPUs; empty: it may ask
 	Peermem          Peermem
 }
 

@@ -180,10 +180,10 @@ func (s *Site) HostGPUs(log *slog.Logger) (observer.GPUs, error) {
 	if s.Recorded.Netlink != "" {
 		return ReplayedGPUs(s.Recorded.Netlink)
 	}
-	if g := s.Gate(log); g != nil {
+	if g := s.GPUAccess(log); g != nil {
 		return g, nil
 	}
-	return nil, nil // a nil *Gate would be no nil interface
+	return nil, nil // a nil *GPUAccess would be no nil interface
 }
 
 // ReplayedGPUs returns what a GPU driver answered, nil where none was asked.

@@ -55,7 +55,7 @@ func (t *Task) Call(ctx context.Context, request []byte) ([]byte, error) {
 func (t *Task) Kill(reason string) { t.c.kill(cause{err: fmt.Errorf("%w: %s", ErrKilled, reason)}) }
 
 // Close ends the task by closing its pipe, then by SIGTERM, then by SIGKILL, each Options.Grace after the other, and
-// returns when it is reaped. It fails when the kernel has not let go of it another grace later. It can be called
+// returns when it is reaped. It fails when the kernel has not released it another grace later. It can be called
 // again, and must be called once.
 func (t *Task) Close() error {
 	if t.c.stop(cause{err: ErrClosed}, t.c.o.Grace) {

@@ -201,7 +201,7 @@ func (p *Process) buried(why cause) {
 }
 
 // Release ends the child and lets none start before Resume. It takes at most three times the grace, and fails if the
-// kernel has not let go of the child by then. A request that is being answered ends with ErrReleased.
+// kernel has not released the child by then. A request that is being answered ends with ErrReleased.
 func (p *Process) Release(reason string) error {
 	return p.bar(fmt.Errorf("%w: %s", ErrReleased, reason), p.o.Grace)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Pods take interfaces and devices: the exporter says that they are elsewhere and not that they are gone. A device that
-// its driver lets go of while a pod has it is gone.
+// its driver releases while a pod has it is gone.
 func testMoved(t *testing.T, x *exporter) {
 	t.Cleanup(func() { command(t, "sh -e ./fakehca.sh") }) // addresses and VLANs do not come back with an interface
 	t.Run("interface", func(t *testing.T) { movedInterface(t, x) })

@@ -112,7 +112,7 @@ func namesHere(c config.Config) []string {
 	return names
 }
 
-// askOnce asks for everything and lets go of the GPUs.
+// askOnce asks for everything and releases the GPUs.
 func askOnce(gpus observer.GPUs) func(time.Time) (fabric.GPUDriver, error) {
 	if gpus == nil {
 		return nil

@@ -285,7 +285,7 @@ func TestManyProcesses(t *testing.T) {
 	}
 }
 
-// A driver that comes is used without a new process, one that goes is let go of.
+// A driver that comes is used without a new process, one that goes is released.
 func TestADriverComesAndGoes(t *testing.T) {
 	c, client := newChild(t, []string{"driver 9"})
 	d := mustRead(t, client, fabric.GPUDriver{}, true)

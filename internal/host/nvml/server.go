@@ -56,7 +56,7 @@ func (s *Server) Handle(ctx context.Context, raw []byte) ([]byte, error) {
 // driver loaded and cannot load the new one. A new process can. It is asked after each Handle.
 func (s *Server) Stale() bool { return s.stale }
 
-// Close lets go of all GPUs. The next request takes hold of them again.
+// Close releases all GPUs. The next request takes hold of them again.
 func (s *Server) Close() error {
 	if s.reader == nil {
 		return nil
@@ -120,10 +120,10 @@ func (s *Server) running(ctx context.Context) *reply {
 	return &reply{tier: running, epoch: s.epoch, driver: s.reader.d}
 }
 
-// gone answers that reading failed, and lets go of a driver that is not there any more.
+// gone answers that reading failed, and releases a driver that is not there any more.
 func (s *Server) gone(err error) *reply {
 	if errors.Is(err, errNoDriver) || errors.Is(err, errReleased) {
-		_ = s.Close() // there is nothing left to be let go of
+		_ = s.Close() // there is nothing left to release
 	}
 	if errors.Is(err, errNoDriver) {
 		return &reply{status: noDriver}

@@ -65,7 +65,7 @@ func (s *Session) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != nil {
-		_ = s.client.Close() // its owner logs what the kernel does not let go of
+		_ = s.client.Close() // its owner logs what the kernel does not release
 		s.client, s.last = nil, fabric.GPUDriver{}
 	}
 }

@@ -39,7 +39,7 @@ type moved struct {
 //
 // The class infiniband shows those of one namespace only, the class infiniband_verbs all of them (ib_class has a
 // namespace, uverbs_class has none: drivers/infiniband/core/device.c and uverbs_main.c), by their place and their name
-// (attribute ibdev). So one that a driver let go of, or whose function left the bus, is in neither. A bound
+// (attribute ibdev). So one that a driver released, or whose function left the bus, is in neither. A bound
 // driver or an auxiliary device would prove less: they are there too when the RDMA driver failed. No driver is asked.
 //
 // There are none without ib_uverbs. Where sysfs shows no hardware at all, it is that of a container, and all devices are

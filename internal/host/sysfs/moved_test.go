@@ -48,11 +48,11 @@ func TestMoved(t *testing.T) {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}
-	// The driver lets go of it, there as here: it is in neither class.
+	// The driver releases it, there as here: it is in neither class.
 	must(t, os.Remove(filepath.Join(root, "class/infiniband_verbs/uverbs1")))
 	must(t, os.RemoveAll(filepath.Join(root, "devices", otherPCI, "infiniband_verbs")))
 	if got, err := f.Moved(both[:1], false); err != nil || len(got) != 0 {
-		t.Errorf("a device that its driver let go of: %+v, %v", got, err)
+		t.Errorf("a device that its driver released: %+v, %v", got, err)
 	}
 	verbs("uverbs1", otherPCI, "mlx5_9").write(t, root) // and comes back, renamed by its pod
 	if got, err := f.Moved(both[:1], false); err != nil || len(got) != 1 || got[0].Device != "mlx5_9" {

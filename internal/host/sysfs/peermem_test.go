@@ -12,7 +12,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// client is what ib_core shows of a client that registered so many memory regions and let go of so many.
+// client is what ib_core shows of a client that registered so many memory regions and released so many.
 func client(name, made, freed string) tree {
 	return tree{"version": "580.95.05\n", "num_alloc_mrs": made + "\n", "num_dealloc_mrs": freed + "\n", "num_reg_pages": "0\n"}.under(memoryPeers + "/" + name)
 }

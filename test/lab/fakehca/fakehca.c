@@ -11,7 +11,7 @@
  * Beside the numbers, debugfs shows how often a driver would have asked its firmware, and lets it hang:
  *   calls_query_port calls_process_mad calls_get_hw_stats calls_gstats calls_dcb calls_gstrings calls_pause calls_fec
  *                 calls since the module was loaded
- *   stall_ms      how long such a call takes, asleep and deaf to signals; 0 lets go of those that hang
+ *   stall_ms      how long such a call takes, asleep and deaf to signals; 0 releases those that hang
  *   stall_what    which of them: bit 0 is calls_query_port, bit 1 calls_process_mad, ...; at first all
  */
 #include <linux/debugfs.h>

@@ -21,7 +21,7 @@ import (
 type GPUWorker interface {
 	observer.GPUs
 	// Release ends the process within 5 s, so that no process holds a GPU open, and lets none start before Resume. An
-	// error says that the kernel does not let go of it.
+	// error says that the kernel does not release it.
 	Release(reason string) error
 	Resume()
 	// Running reports whether there is a process. There is none before the first Read.
@@ -38,7 +38,7 @@ type GPUOptions struct {
 // NVIDIA's runtime are so for ever, and each try is a process.
 const absentRetry = time.Minute
 
-// watchInterval is how often it is looked whether the GPUs must be let go of while a process holds them.
+// watchInterval is how often it is looked whether the GPUs must be released while a process holds them.
 const watchInterval = time.Second
 
 // GPUs is how the GPUs of this host are asked.
@@ -55,7 +55,7 @@ func (g *GPUs) Define(f *command.Flags) {
 		PlaceHolder("FILE")
 }
 
-// UnderMaintenance says why the GPUs are to be let go of, if they are. A file that cannot be looked for counts as there:
+// UnderMaintenance says why the GPUs are to be released, if they are. A file that cannot be looked for counts as there:
 // it is safer not to touch.
 func (g GPUs) UnderMaintenance() string {
 	if g.Maintenance == "" {
@@ -71,11 +71,11 @@ func (g GPUs) UnderMaintenance() string {
 	}
 }
 
-// Gate asks a GPUWorker when nothing speaks against it, and has it let go of all GPUs otherwise: while a maintenance
+// GPUAccess asks a GPUWorker, unless the GPUs are to be released; then it has it release them: while a maintenance
 // file exists, from one SIGUSR1 to the next, and without a driver. NVML must not be opened without one: it would load it.
 //
 // Read and Close are for the observer. Watch and OnSignal may be called at the same time from other goroutines.
-type Gate struct {
+type GPUAccess struct {
 	worker  GPUWorker
 	flags   GPUs
 	version string // file that the driver shows while it is loaded
@@ -87,31 +87,31 @@ type Gate struct {
 	mu       sync.Mutex
 	signal   bool   // SIGUSR1 wants the GPUs released
 	released string // why they are; empty: they are not
-	failed   bool   // the worker did not let go of them, which is logged once
+	failed   bool   // the worker did not release them, which is logged once
 
 	absent      fabric.GPUDriver // the last answer without a driver, although the kernel has one; belongs to Read
 	absentUntil time.Time        // when NVML is asked again
 }
 
-var _ observer.GPUs = (*Gate)(nil)
+var _ observer.GPUs = (*GPUAccess)(nil)
 
-// Gate returns the process that asks the driver of this host's GPUs; nil if the driver is not asked, or another host is read.
-func (s *Site) Gate(log *slog.Logger) *Gate {
+// GPUAccess returns the process that asks the driver of this host's GPUs; nil if the driver is not asked, or another host is read.
+func (s *Site) GPUAccess(log *slog.Logger) *GPUAccess {
 	if s.Worker == nil || !s.ThisHost() {
 		return nil
 	}
-	return s.gate(s.Worker(GPUOptions{Library: s.GPUs.Library, Log: log}), log)
+	return s.gpuAccess(s.Worker(GPUOptions{Library: s.GPUs.Library, Log: log}), log)
 }
 
-func (s *Site) gate(w GPUWorker, log *slog.Logger) *Gate {
-	return &Gate{
+func (s *Site) gpuAccess(w GPUWorker, log *slog.Logger) *GPUAccess {
+	return &GPUAccess{
 		worker: w, log: log, flags: s.GPUs,
 		version: filepath.Join(s.Paths.Procfs, "driver/nvidia/version"), module: filepath.Join(s.Paths.Sysfs, "module/nvidia"),
 	}
 }
 
 // Read asks the driver, unless it must not be touched or is not there.
-func (g *Gate) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error) {
+func (g *GPUAccess) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error) {
 	loaded := g.applyMaintenance()
 	if d, ok := g.held(loaded, now); ok {
 		return d, nil
@@ -140,7 +140,7 @@ func (g *Gate) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPU
 }
 
 // held is the answer while the GPUs are released for a reason that is not the driver's.
-func (g *Gate) held(loaded bool, now time.Time) (fabric.GPUDriver, bool) {
+func (g *GPUAccess) held(loaded bool, now time.Time) (fabric.GPUDriver, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.released == "" {
@@ -150,7 +150,7 @@ func (g *Gate) held(loaded bool, now time.Time) (fabric.GPUDriver, bool) {
 }
 
 // applyMaintenance releases the GPUs where the site asks for that, and reports whether the kernel has their driver.
-func (g *Gate) applyMaintenance() (loaded bool) {
+func (g *GPUAccess) applyMaintenance() (loaded bool) {
 	g.look.Lock()
 	defer g.look.Unlock()
 	reason := g.flags.UnderMaintenance()
@@ -181,7 +181,7 @@ func (g *Gate) applyMaintenance() (loaded bool) {
 }
 
 // Maintained returns why the GPUs must not be touched; empty: they may be.
-func (g *Gate) Maintained() (string, error) {
+func (g *GPUAccess) Maintained() (string, error) {
 	g.mu.Lock()
 	signal := g.signal
 	g.mu.Unlock()
@@ -198,7 +198,7 @@ func exists(path string) bool {
 }
 
 // release is called with mu held.
-func (g *Gate) release(reason string) {
+func (g *GPUAccess) release(reason string) {
 	err := g.worker.Release(reason)
 	if err != nil && !g.failed {
 		g.log.Error("GPUs not released", "reason", reason, "err", err)
@@ -207,7 +207,7 @@ func (g *Gate) release(reason string) {
 }
 
 // toggle is SIGUSR1. Letting go waits for no file.
-func (g *Gate) toggle() {
+func (g *GPUAccess) toggle() {
 	g.mu.Lock()
 	g.signal = !g.signal
 	if g.signal {
@@ -222,7 +222,7 @@ func (g *Gate) toggle() {
 }
 
 // Watch releases the GPUs when maintenance begins, also while no facts are requested, until ctx ends.
-func (g *Gate) Watch(ctx context.Context) {
+func (g *GPUAccess) Watch(ctx context.Context) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
@@ -237,8 +237,8 @@ func (g *Gate) Watch(ctx context.Context) {
 	}
 }
 
-// OnSignal toggles whenever a signal arrives, until ctx ends. Without a gate, signals have no effect: they would end the process.
-func (g *Gate) OnSignal(ctx context.Context, signals <-chan os.Signal) {
+// OnSignal toggles whenever a signal arrives, until ctx ends. Without access to GPUs, signals have no effect: they would end the process.
+func (g *GPUAccess) OnSignal(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -252,4 +252,4 @@ func (g *Gate) OnSignal(ctx context.Context, signals <-chan os.Signal) {
 }
 
 // Close ends the process.
-func (g *Gate) Close() error { return g.worker.Close() }
+func (g *GPUAccess) Close() error { return g.worker.Close() }

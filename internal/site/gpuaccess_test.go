@@ -23,7 +23,7 @@ import (
 type fakeGPUs struct {
 	hang   bool // a Read ends with the next Release only
 	absent bool // NVML finds no driver
-	held   bool // the kernel does not let go of the process
+	held   bool // the kernel does not release the process
 
 	mu       sync.Mutex
 	running  bool
@@ -93,9 +93,9 @@ func (f *fakeGPUs) ended() []string {
 	return slices.Clone(f.releases)
 }
 
-// gpuHost is a host with a driver, and the gate to it.
+// gpuHost is a host with a driver, and the access to it.
 type gpuHost struct {
-	*Gate
+	*GPUAccess
 	worker  *fakeGPUs
 	file    string // of the maintenance
 	version string // of the driver
@@ -111,7 +111,7 @@ func newGPUHost(t *testing.T) gpuHost {
 	}
 	write(t, h.version)
 	s := &Site{Paths: Paths{Procfs: filepath.Join(dir, "proc"), Sysfs: filepath.Join(dir, "sys")}, GPUs: GPUs{Maintenance: h.file}}
-	h.Gate = s.gate(h.worker, slog.New(slog.NewTextHandler(h.log, nil)))
+	h.GPUAccess = s.gpuAccess(h.worker, slog.New(slog.NewTextHandler(h.log, nil)))
 	return h
 }
 
@@ -143,7 +143,7 @@ func (h gpuHost) read(t *testing.T, loaded bool, released string) fabric.GPUDriv
 	return d
 }
 
-func TestGPUGateReads(t *testing.T) {
+func TestGPUAccessReads(t *testing.T) {
 	h := newGPUHost(t)
 	byFile := "maintenance file " + h.file
 	h.read(t, true, "")
@@ -188,9 +188,9 @@ func TestGPUGateReads(t *testing.T) {
 	}
 }
 
-// TestGPUGateWatches checks that GPUs are released within a second when they are not read, and that nothing is looked at
+// TestGPUAccessWatches checks that GPUs are released within a second when they are not read, and that nothing is looked at
 // while there is no process.
-func TestGPUGateWatches(t *testing.T) {
+func TestGPUAccessWatches(t *testing.T) {
 	for _, what := range []string{"file", "driver"} {
 		t.Run(what, func(t *testing.T) {
 			h := newGPUHost(t)
@@ -222,8 +222,8 @@ func TestGPUGateWatches(t *testing.T) {
 	}
 }
 
-// TestGPUGateDuringRead lets go of GPUs while a read hangs.
-func TestGPUGateDuringRead(t *testing.T) {
+// TestGPUAccessDuringRead releases GPUs while a read hangs.
+func TestGPUAccessDuringRead(t *testing.T) {
 	for _, what := range []string{"file", "signal"} {
 		t.Run(what, func(t *testing.T) {
 			h := newGPUHost(t)
@@ -256,8 +256,8 @@ func TestGPUGateDuringRead(t *testing.T) {
 	}
 }
 
-// TestGPUGateWithoutNVML is a container without NVIDIA's library on a host with its driver.
-func TestGPUGateWithoutNVML(t *testing.T) {
+// TestGPUAccessWithoutNVML is a container without NVIDIA's library on a host with its driver.
+func TestGPUAccessWithoutNVML(t *testing.T) {
 	h := newGPUHost(t)
 	h.worker.absent = true
 	synctest.Test(t, func(t *testing.T) {
@@ -279,8 +279,8 @@ func TestGPUGateWithoutNVML(t *testing.T) {
 	})
 }
 
-// TestGPUGateHeld is a process that the kernel does not let go: it is said once.
-func TestGPUGateHeld(t *testing.T) {
+// TestGPUAccessHeld is a process that the kernel does not let go: it is said once.
+func TestGPUAccessHeld(t *testing.T) {
 	h := newGPUHost(t)
 	h.read(t, true, "")
 	h.worker.held = true
