@@ -64,8 +64,11 @@ func checkFinding(in *Input, g *diagnose.Group) Finding {
 	c := g.Check
 	v := Finding{
 		ID: c.ID, From: fromCheck, Severity: string(c.Severity), Subjects: g.Subjects, What: g.What, Causes: causesOf(g), Seen: g.Seen(),
-		Evidence: "The check " + c.ID + " reads " + c.Reads + ".", Impact: g.Consequence, Remedy: diagnose.FilledRemedy(in.Node, &g.Verdict),
+		Evidence: "The check " + c.ID + " reads " + c.Reads + ".", Impact: g.Consequence, 
 		Runbook: in.Config.Links.Runbook(c),
+	}
+	if v.Remedies = g.Remedies(in.Node); len(v.Remedies) == 1 {
+		v.Remedy, v.Remedies = v.Remedies[0], nil
 	}
 	if v.Impact == "" {
 		v.Impact = impactOf(c.Severity)

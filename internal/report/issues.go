@@ -60,21 +60,13 @@ func (f *Facts) issue(i int) document.Section {
 		}
 		lines = append(lines, text(strong(label), " ", strings.Join(v.Causes[:min(len(v.Causes), maxList)], " ")))
 	}
-	for k, seen := range v.Seen[:min(len(v.Seen), maxList)] {
-		label := text(strong("Evidence:"), " ")
-		if k > 0 {
-			label = nil
-		}
-		lines = append(lines, text(label, end(seen)))
-	}
-	if more := len(v.Seen) - maxList; more > 0 {
-		lines = append(lines, text(fmt.Sprintf("And %d more of the same.", more)))
-	}
+	lines = append(lines, labelled("Evidence:", v.Seen)...)
 	lines = append(lines, text(strong("Source:"), " ", end(v.Evidence+f.confirmation(v))))
 	lines = append(lines, text(strong("Impact:"), " ", end(v.Impact)))
 	if v.Remedy != "" {
 		lines = append(lines, text(strong("Remedy:"), " ", end(v.Remedy)))
 	}
+	lines = append(lines, labelled("Remedy:", v.Remedies)...)
 	if strings.HasPrefix(v.Runbook, "https://") && !strings.ContainsAny(v.Runbook, "() <>\"\\") {
 		lines = append(lines, text(strong("Runbook:"), " ", document.Link(v.ID, v.Runbook)))
 	} else if v.Runbook != "" {
@@ -82,6 +74,21 @@ func (f *Facts) issue(i int) document.Section {
 	}
 	s.List(lines...)
 	return s
+}
+
+// labelled are the first lines of a list, of which the first has a label.
+func labelled(label string, list []string) (lines []document.Text) {
+	for i, of := range list[:min(len(list), maxList)] {
+		if i == 0 {
+			lines = append(lines, text(strong(label), " ", end(of)))
+		} else {
+			lines = append(lines, text(end(of)))
+		}
+	}
+	if more := len(list) - maxList; more > 0 {
+		lines = append(lines, text(fmt.Sprintf("And %d more of the same.", more)))
+	}
+	return lines
 }
 
 // confirmation says whether measurements show the finding, too; empty where none of its devices was measured.

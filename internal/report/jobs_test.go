@@ -29,7 +29,7 @@ func TestRunningJobs(t *testing.T) {
 		"privilege":  {job.Jobs{Reason: job.Privilege}, false, "Running jobs: unknown (the exporter lacks the privilege"},
 		"dropped":    {job.Jobs{Known: true, Dropped: 1}, false, "1 process was left out"},
 		"idle":       {one(job.Verdict{Transport: job.Unknown, Reason: job.Idle}), false, "the transport of 1 running job is unknown"},
-		"TCP":        {one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}), false, "First step: Repair the cause (NCCL_IB_DISABLE is set)"},
+		"TCP":        {one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}), false, "First step: Remove NCCL_IB_DISABLE where the job gets it"},
 		"mixed":      {one(job.Verdict{Transport: job.Mixed}), false, "A job is suspected to use TCP instead of RDMA (warning)"},
 		"misconfigured": {
 			one(job.Verdict{Transport: job.RDMA}, job.Finding{Rule: job.RuleMemlock, Severity: diagnose.Warning, Text: "The limit is 64 KiB"}), false,

@@ -233,6 +233,7 @@ func TestHostileNames(t *testing.T) {
 		for i := range f.Findings {
 			v := &f.Findings[i]
 			v.Subjects, v.What, v.Causes, v.Seen, v.Evidence, v.Remedy, v.Runbook, v.Devices = []string{name}, name, []string{name}, []string{name}, name, name, name, []string{name}
+			v.Remedies = []string{name, name}
 		}
 		for i := range f.Results {
 			r := &f.Results[i]
