@@ -33,7 +33,7 @@ const nodes = {
     ['/etc/nccl.conf:2: NCCL_IB_HCA names missing devices.', 'Missing: mlx5_5.', 'Check which devices exist (rdma link)'],
   ],
   'job-tcp': [['slurm/4242: NCCL uses TCP instead of RDMA.', 'Remove NCCL_IB_DISABLE where the job gets it']],
-  'probe-gdr-lost': [['rail mlx5_0: without GPUDirect RDMA', 'check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE']],
+  'probe-gdr-lost': [['rail mlx5_0, mlx5_1, mlx5_2, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_7: without GPUDirect RDMA', 'check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE']],
 };
 const unharmed = 'No problems found';
 
@@ -186,6 +186,8 @@ const waiting = chosen.length ? chosen : Object.keys(nodes);
 const served = [];
 const table = [];
 let session = await open();
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1));
+process.on('exit', () => { for (const node of served) node.child.kill(); });
 let failures = 0;
 try {
   while (waiting.length || served.length) {
@@ -206,7 +208,6 @@ try {
   }
 } finally {
   await session.browser.close().catch(() => {});
-  for (const node of served) node.child.kill();
 }
 console.table(table);
 console.log(problems ? `${problems} problems` : 'ok');
