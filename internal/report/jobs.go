@@ -91,17 +91,6 @@ func (k *jobFinding) of(j *job.Job, cause string, seen []string, at config.Links
 	}
 }
 
-// running is what the summary says of the jobs, in a sentence.
-func (f *Facts) running() document.Text {
-	switch {
-	case f.JobsUnknown != "":
-		return text("Running jobs: unknown (", f.JobsUnknown, "); see ", code("gpufabric_exporter jobs"), ".")
-	case len(f.Jobs) == 0:
-		return text("No process was seen that uses a GPU of this node.")
-	}
-	return text("Transport of running jobs: ", f.runningNow(), ".")
-}
-
 // runningNow is the transport of each running job.
 func (f *Facts) runningNow() document.Text {
 	var list document.Text
@@ -112,7 +101,7 @@ func (f *Facts) runningNow() document.Text {
 			list = append(list, document.Span{Text: "; "})
 		}
 	case len(f.Jobs) == 0:
-		return text("no job")
+		return text("no process was seen that uses a GPU")
 	}
 	for i := range f.Jobs[:min(len(f.Jobs), maxList)] {
 		if i > 0 {
