@@ -115,7 +115,7 @@ type Verdict struct {
 	What string
 	// Evidence is what was read, and where; it may differ from subject to subject. Consequence is what follows, Remedy
 	// what to do about it, with exact commands where there are any. In these, <interface> and the like stand for names: see
-	// FilledRemedy.
+	// FilledRemedy, and Group.Remedies for the texts that people read.
 	Evidence, Consequence, Remedy string
 	// Mode is the kind of fault, one of the check's Modes, where it has several and this verdict shows which; empty: it does not.
 	Mode string

@@ -4,6 +4,8 @@ package diagnose
 
 import (
 	"slices"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Group is a verdict that several subjects share.
@@ -39,12 +41,26 @@ func Together(list []Verdict) []Group {
 
 // Seen are the lines of evidence: one where it is the same of all subjects.
 func (g Group) Seen() []string {
-	if len(slices.Compact(slices.Clone(g.Evidences))) == 1 {
-		return g.Evidences[:1]
+	return g.lines(g.Evidences)
+}
+
+// Remedies are the lines of what to do on this node, with names in place of placeholders: one where it is the same for all subjects.
+func (g Group) Remedies(n *fabric.Node) []string {
+	filled := make([]string, len(g.Members))
+	for i := range g.Members {
+		filled[i] = FilledRemedy(n, &g.Members[i])
 	}
-	var lines []string
-	for i, e := range g.Evidences {
-		lines = append(lines, g.Subjects[i]+": "+e)
+	return g.lines(filled)
+}
+
+// lines are texts of the subjects, in their order: one where all are the same.
+func (g Group) lines(of []string) []string {
+	if len(slices.Compact(slices.Clone(of))) == 1 {
+		return of[:1]
+	}
+	lines := make([]string, len(of))
+	for i, text := range of {
+		lines[i] = g.Subjects[i] + ": " + text
 	}
 	return lines
 }

@@ -53,6 +53,8 @@ func namesOf(n *fabric.Node, s Subject, word string) []string {
 		name = strconv.Itoa(s.Port)
 	case word == "<address>" && device != nil:
 		name = device.PCI.Or("")
+	case word == "<address>" && s.GPU != "":
+		name = addressOf(n, s)
 	case word == "<interface>" && device != nil:
 		name = interfaceOf(n, device, s.Port)
 	}
@@ -60,6 +62,16 @@ func namesOf(n *fabric.Node, s Subject, word string) []string {
 		return nil
 	}
 	return []string{name}
+}
+
+// addressOf is the PCI address of a GPU; empty: not on the bus that the exporter sees.
+func addressOf(n *fabric.Node, s Subject) string {
+	for _, g := range GPUs(n) {
+		if g.Function != nil && g.Subject().Key() == s.Key() {
+			return g.Function.Address
+		}
+	}
+	return ""
 }
 
 // interfaceOf is the network interface of a port, or of the only port of a device. A bond is none: commands are for its members.

@@ -27,19 +27,19 @@ func (j *Job) Remedies() []string {
 		}
 	}
 	if j.Verdict.Fallback() {
-		add(j.Verdict.Cause.remedy())
+		add(j.Verdict.Cause.Remedy())
 	}
 	for _, f := range j.Findings {
 		bySetting := strings.HasPrefix(string(f.Rule), settingRules) && (j.Verdict.Cause == CauseDisabled || j.Verdict.Cause == CauseSocketSelected)
 		if f.Severity.AtLeast(diagnose.Warning) && !bySetting {
-			add(f.Rule.remedy())
+			add(f.Rule.Remedy())
 		}
 	}
 	return list
 }
 
-// remedy says what to do about a cause of TCP. Where the cause is not seen, it says how to find it.
-func (c Cause) remedy() string {
+// Remedy says what to do about a cause of TCP. Where the cause is not seen, it says how to find it.
+func (c Cause) Remedy() string {
 	switch c {
 	case CauseNoDevices:
 		return giveDevices
@@ -55,8 +55,8 @@ func (c Cause) remedy() string {
 	return "Start the job with NCCL_DEBUG=INFO, and read its log: gpufabric_exporter explain FILE shows why NCCL uses no RDMA device."
 }
 
-// remedy says what to do about a job that breaks a rule; empty: nothing.
-func (r Rule) remedy() string {
+// Remedy says what to do about a job that breaks a rule; empty: nothing.
+func (r Rule) Remedy() string {
 	if strings.HasPrefix(string(r), settingRules) {
 		return correctVariables
 	}

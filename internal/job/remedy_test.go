@@ -36,8 +36,8 @@ func TestRemedies(t *testing.T) {
 // Rules that warn have a remedy.
 func TestRemediesOfRules(t *testing.T) {
 	for _, r := range Rules() {
-		if none := r == RuleNoCommunicator || r == RuleAffinity; (r.remedy() == "") != none {
-			t.Errorf("%s: %q", r, r.remedy())
+		if none := r == RuleNoCommunicator || r == RuleAffinity; (r.Remedy() == "") != none {
+			t.Errorf("%s: %q", r, r.Remedy())
 		}
 	}
 }

@@ -67,6 +67,7 @@ func (k *onNode) checks() {
 	job := k.withJob()
 	for _, v := range diagnose.Run(job, find(ofFile)) {
 		if i, err := strconv.Atoi(strings.TrimPrefix(v.Subject.File, jobSource)); err == nil && strings.HasPrefix(v.Subject.File, jobSource) {
+			v.Remedy = diagnose.FilledRemedy(job, &v)
 			k.verdict(k.in.settings[i].Name, v, "")
 		}
 	}
@@ -91,7 +92,7 @@ func (k *onNode) checks() {
 	})
 	for _, g := range diagnose.Together(list) {
 		v := g.Verdict
-		v.Evidence = strings.Join(g.Seen(), " ")
+		v.Evidence, v.Remedy = strings.Join(g.Seen(), " "), strings.Join(g.Remedies(job), " ")
 		k.verdict(ofPort[v.Check.ID], v, strings.Join(g.Subjects, ", ")+": ")
 	}
 }

@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ func Collect(in *Input) *Facts {
 	for i := range n.HCAs {
 		f.addDevice(n, &n.HCAs[i])
 	}
+	f.trainingFirst()
 	for _, g := range diagnose.GPUs(n) {
 		f.GPUs = append(f.GPUs, gpuOf(g))
 	}
@@ -129,6 +131,25 @@ func (f *Facts) addDevice(n *fabric.Node, h *fabric.HCA) {
 		f.Ports = append(f.Ports, portOf(n, device, h, port))
 		f.addGIDs(h, port)
 	}
+}
+
+// trainingFirst orders ports and GIDs: those for training, then those of unknown use.
+func (f *Facts) trainingFirst() {
+	key := func(device string, port int) string { return fmt.Sprint(device, ":", port) }
+	rank := map[string]int{}
+	for i := range f.Ports {
+		p := &f.Ports[i]
+		at := slices.Index(fabric.Roles(), fabric.Role(p.Role))
+		if at < 0 {
+			at = 1
+		}
+		rank[key(p.Device, p.Port)] = at
+	}
+	order := func(a, b string, portA, portB int) int {
+		return cmp.Or(cmp.Compare(rank[key(a, portA)], rank[key(b, portB)]), fabric.NaturalOrder(a, b), cmp.Compare(portA, portB))
+	}
+	slices.SortStableFunc(f.Ports, func(a, b Port) int { return order(a.Device, b.Device, a.Port, b.Port) })
+	slices.SortStableFunc(f.GIDs, func(a, b GID) int { return order(a.Device, b.Device, a.Port, b.Port) })
 }
 
 func portOf(n *fabric.Node, p Port, h *fabric.HCA, port *fabric.Port) Port {

@@ -180,34 +180,27 @@ func (f *Facts) changes(before *Facts) (rows [][3]string) {
 
 // each compares two lists by name. What one of them lacks is "none" in it.
 func each[T any](before, now []T, of func(*T) (name, value string), add func(what, old, now string)) {
-	values := func(list []T) (names []string, by map[string]string) {
-		by = map[string]string{}
+	var names []string
+	sides, known := [2]map[string]string{{}, {}}, map[string]bool{}
+	for side, list := range [][]T{before, now} {
 		for i := range list {
 			name, value := of(&list[i])
-			if _, double := by[name]; !double {
-				names = append(names, name)
+			if !known[name] {
+				known[name], names = true, append(names, name)
 			}
-			by[name] = value
+			sides[side][name] = value
 		}
-		return names, by
 	}
-	oldNames, old := values(before)
-	names, current := values(now)
 	for _, name := range names {
-		if _, was := old[name]; !was {
-			oldNames = append(oldNames, name)
+		var words [2]string
+		for side, values := range sides {
+			words[side] = "none"
+			if v, has := values[name]; has {
+				words[side] = v
+			}
 		}
+		add(name, words[0], words[1])
 	}
-	for _, name := range oldNames {
-		add(name, missing(old, name), missing(current, name))
-	}
-}
-
-func missing(of map[string]string, name string) string {
-	if v, ok := of[name]; ok {
-		return v
-	}
-	return "none"
 }
 
 // issuesApart are the issues of the earlier report alone, of both, and of this one alone.

@@ -39,7 +39,7 @@ func (f *Facts) title() string {
 // summary is six sentences: the node, the worst finding, the transport, that of running jobs, the bandwidth, and what to do first.
 func (f *Facts) summary() document.Section {
 	s := document.Section{Title: "Executive summary"}
-	s.List(text(code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(), f.running(), f.bandwidth(), f.first())
+	s.List(text(code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(), text("Transport of running jobs: ", f.runningNow(), "."), f.bandwidth(), f.first())
 	about := "Observed " + stamp(f.At) + " by " + f.Program + "."
 	if f.Node.Simulated != "" {
 		about += " The node and its measurements are simulated: scenario " + f.Node.Simulated + "."
@@ -53,46 +53,39 @@ func (f *Facts) summary() document.Section {
 
 // hardware is what the node has, as part of a sentence.
 func (f *Facts) hardware() string {
-	models := map[string]int{}
+	models, kinds, rates, count := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]int{}
 	for i := range f.GPUs {
-		models[f.GPUs[i].Model]++
+		models[f.GPUs[i].Model] = true
 	}
-	var gpus string
-	switch {
-	case len(f.GPUs) == 0:
-		gpus = "no visible GPU"
-	case len(models) == 1 && !isUnknown(f.GPUs[0].Model):
-		gpus = spelling.Plural(len(f.GPUs), "GPU", "GPUs") + " (" + f.GPUs[0].Model + ")"
-	default:
+	gpus := "no visible GPU"
+	if len(f.GPUs) > 0 {
 		gpus = spelling.Plural(len(f.GPUs), "GPU", "GPUs")
+		if len(models) == 1 && !isUnknown(f.GPUs[0].Model) {
+			gpus += " (" + f.GPUs[0].Model + ")"
+		}
 	}
-	compute, active, silent, kinds, rates := 0, 0, 0, map[string]bool{}, map[string]bool{}
 	unclear := 0
 	for i := range f.Ports {
 		p := &f.Ports[i]
 		if isUnknown(p.Role) {
 			unclear++
 		}
-		if p.Role != string(fabric.RoleCompute) {
-			continue
-		}
-		compute++
-		kinds[p.Fabric] = true
-		if p.State == notGiven {
-			silent++
-		}
-		if p.State == string(fabric.PortActive) {
-			active++
-			rates[rate(p.Rate)] = true
+		if p.Role == string(fabric.RoleCompute) {
+			kinds[p.Fabric] = true
+			count[p.State]++
+			count[p.Role]++
+			if p.State == string(fabric.PortActive) {
+				rates[rate(p.Rate)] = true
+			}
 		}
 	}
 	ports := "no visible RDMA port for training"
-	if compute > 0 {
+	if compute := count[string(fabric.RoleCompute)]; compute > 0 {
 		ports = spelling.Plural(compute, "RDMA port", "RDMA ports") + " for training (" + strings.Join(keys(kinds), " and ") + "), "
-		if silent == compute {
+		if count[notGiven] == compute {
 			ports += "of which the driver gives no state"
 		} else {
-			ports += strconv.Itoa(active) + " of them active"
+			ports += strconv.Itoa(count[string(fabric.PortActive)]) + " of them active"
 		}
 		if len(rates) > 0 {
 			ports += " at " + strings.Join(keys(rates), " and ")
@@ -182,18 +175,12 @@ func (f *Facts) transport() document.Text {
 	if r == nil {
 		return text("Which transport NCCL uses was not measured (", code("gpufabric_exporter probe transport"), ").")
 	}
-	link := r.Link
-	if link == "" {
-		link = "a transport that its log does not show"
-	}
-	t := "In a probe, NCCL used " + link
-	switch r.GPUDirect {
-	case "yes":
-		t += " with GPUDirect RDMA"
-	case "no":
-		t += " without GPUDirect RDMA"
-	}
-	return text(t + ".")
+	return text("In a probe, NCCL used " + cmp.Or(r.Link, "a transport that its log does not show") + r.direct() + ".")
+}
+
+// direct is how a run used GPUDirect RDMA, as part of a sentence; empty: it is not known.
+func (r *Result) direct() string {
+	return map[string]string{"yes": " with GPUDirect RDMA", "no": " without GPUDirect RDMA"}[r.GPUDirect]
 }
 
 // chosen is the newest run that shows which network NCCL chooses by itself; nil: there is none.
@@ -239,6 +226,8 @@ func (f *Facts) first() document.Text {
 	switch {
 	case len(f.Findings) > 0 && f.Findings[0].Remedy != "":
 		return text("First step: ", end(f.Findings[0].Remedy))
+	case len(f.Findings) > 0 && len(f.Findings[0].Remedies) > 0:
+		return text("First step: ", end(f.Findings[0].Remedies[0]), " The first issue has the commands for the others.")
 	case len(f.Unknown)+f.unread() > 0:
 		return text("First step: find out why parts of the node could not be read (sections Environment and Issues found).")
 	case f.JobsUnknown != "" || f.undecided() > 0:
@@ -255,8 +244,7 @@ func (f *Facts) baseline() document.Section {
 		t.Rows = append(t.Rows, []document.Text{text(what), now, source})
 	}
 	if r := f.chosen(); r != nil {
-		gdr := map[string]string{"yes": ", with GPUDirect RDMA", "no": ", without GPUDirect RDMA"}[r.GPUDirect]
-		row("Transport between nodes", text(orUnknown(r.Link)+" (NCCL's network: "+orUnknown(r.Network)+")"+gdr), f.source(r))
+		row("Transport between nodes", text(orUnknown(r.Link)+" (NCCL's network: "+orUnknown(r.Network)+")"+r.direct()), f.source(r))
 	} else {
 		row("Transport between nodes", text("not measured"), text(code("gpufabric_exporter probe transport")))
 	}

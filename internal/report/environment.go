@@ -3,7 +3,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,24 +25,6 @@ func (f *Facts) environment() []document.Section {
 	return []document.Section{s, f.devices(), f.interfaces(), f.gpus(), f.settings(), f.gids()}
 }
 
-// ports are those of the node, the ones for training first.
-func (f *Facts) ports() []*Port {
-	all := make([]*Port, len(f.Ports))
-	for i := range f.Ports {
-		all[i] = &f.Ports[i]
-	}
-	rank := func(p *Port) int {
-		if i := slices.Index(fabric.Roles(), fabric.Role(p.Role)); i >= 0 {
-			return i
-		}
-		return 1 // unknown: behind those for training
-	}
-	slices.SortStableFunc(all, func(a, b *Port) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), fabric.NaturalOrder(a.Device, b.Device))
-	})
-	return all
-}
-
 func (p *Port) name() document.Span {
 	if p.Port > 1 {
 		return code(p.Device + " port " + strconv.Itoa(p.Port))
@@ -61,7 +42,8 @@ func (f *Facts) devices() document.Section {
 		Head: []string{"Port", "For", "Fabric", "State", "Rate", "Expected", "Driver", "Firmware", "NUMA node"},
 		Note: "Source: netlink (RDMA), and class/infiniband and bus/pci of sysfs. The expected rate is that of the configuration, else of the ports of the same kind.",
 	}
-	for _, p := range f.ports() {
+	for i := range f.Ports {
+		p := &f.Ports[i]
 		t.Rows = append(t.Rows, []document.Text{
 			text(p.name()), text(p.Role), text(p.Fabric), text(p.State), text(rate(p.Rate)), text(rate(p.Expected)), text(p.Driver), text(p.Firmware), text(p.NUMA),
 		})
@@ -76,7 +58,8 @@ func (f *Facts) interfaces() document.Section {
 		Head: []string{"Interface", "Port", "MTU", "Traffic class", "DSCP", "Priority", "RoCE settings"},
 		Note: "Source: rtnetlink, DCB netlink, and class/net of sysfs. The section RoCE v2 has each step.",
 	}
-	for _, p := range f.ports() {
+	for i := range f.Ports {
+		p := &f.Ports[i]
 		if p.Interface == "none" {
 			continue
 		}
@@ -153,18 +136,11 @@ func (f *Facts) gids() document.Section {
 			Head: []string{"Port", "Index", "GID", "Type", "Interface", "Selected"},
 			Note: "Source: netlink (RDMA) or gids and gid_attrs of sysfs. Selected: what NCCL 2.21 and later choose with the host's settings (src/transport/net_ib).",
 		}
-		order := map[string]int{}
-		for i, p := range f.ports() {
-			order[fmt.Sprint(p.Device, ":", p.Port)] = i
-		}
 		entries := slices.Clone(f.GIDs)
 		if len(entries) > maxGIDs {
 			entries = slices.DeleteFunc(entries, func(g GID) bool { return !g.Selected })
 			t.Note = fmt.Sprintf("Selected entries only, of %d. ", len(f.GIDs)) + t.Note
 		}
-		slices.SortStableFunc(entries, func(a, b GID) int {
-			return cmp.Compare(order[fmt.Sprint(a.Device, ":", a.Port)], order[fmt.Sprint(b.Device, ":", b.Port)])
-		})
 		for _, g := range entries {
 			p, selected := Port{Device: g.Device, Port: g.Port}, text("")
 			if g.Selected {
@@ -174,21 +150,6 @@ func (f *Facts) gids() document.Section {
 		}
 		s.Table(t)
 	}
-	why := map[string][]string{}
-	var order []string
-	for _, p := range f.ports() {
-		if p.GIDWhy == "" {
-			continue
-		}
-		if why[p.GIDWhy] == nil {
-			order = append(order, p.GIDWhy)
-		}
-		why[p.GIDWhy] = append(why[p.GIDWhy], p.name().Text)
-	}
-	var lines []document.Text
-	for _, w := range order[:min(len(order), maxList)] {
-		lines = append(lines, text(codes(why[w]), ": ", w))
-	}
-	s.List(lines...)
+	s.List(grouped(len(f.Ports), func(i int) (name, line string) { return f.Ports[i].name().Text, f.Ports[i].GIDWhy })...)
 	return s
 }

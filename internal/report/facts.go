@@ -152,6 +152,7 @@ type Finding struct {
 	Evidence string   `json:"evidence"`   // where that was read
 	Impact   string   `json:"impact"`
 	Remedy   string   `json:"remedy"`
+	Remedies []string `json:"remedies,omitempty"` // instead, one for each subject, where they differ
 	Runbook  string   `json:"runbook"`
 
 	Devices []string `json:"devices,omitempty"` // RDMA devices that it is about

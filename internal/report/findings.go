@@ -64,11 +64,11 @@ func checkFinding(in *Input, g *diagnose.Group) Finding {
 	c := g.Check
 	v := Finding{
 		ID: c.ID, From: fromCheck, Severity: string(c.Severity), Subjects: g.Subjects, What: g.What, Causes: causesOf(g), Seen: g.Seen(),
-		Evidence: "The check " + c.ID + " reads " + c.Reads + ".", Impact: g.Consequence, Remedy: diagnose.FilledRemedy(in.Node, &g.Verdict),
+		Evidence: "The check " + c.ID + " reads " + c.Reads + ".", Impact: g.Consequence,
 		Runbook: in.Config.Links.Runbook(c),
 	}
-	if v.Impact == "" {
-		v.Impact = impactOf(c.Severity)
+	if v.Remedies = g.Remedies(in.Node); len(v.Remedies) == 1 {
+		v.Remedy, v.Remedies = v.Remedies[0], nil
 	}
 	for i := range g.Members {
 		if d := g.Members[i].Subject.Device; d != "" && !slices.Contains(v.Devices, d) {
@@ -91,17 +91,6 @@ func causesOf(g *diagnose.Group) []string {
 		}
 	}
 	return texts
-}
-
-// impactOf is the impact of a severity, for checks that state none of their own.
-func impactOf(s diagnose.Severity) string {
-	switch s {
-	case diagnose.Critical:
-		return "Training on this node fails or slows down."
-	case diagnose.Warning:
-		return "Training is slower than it should be, or is about to fail."
-	}
-	return "None by itself."
 }
 
 // faultTexts says of faults of probes what the alert rules say, with their severity and runbook.

@@ -60,21 +60,11 @@ func (f *Facts) issue(i int) document.Section {
 		}
 		lines = append(lines, text(strong(label), " ", strings.Join(v.Causes[:min(len(v.Causes), maxList)], " ")))
 	}
-	for k, seen := range v.Seen[:min(len(v.Seen), maxList)] {
-		label := text(strong("Evidence:"), " ")
-		if k > 0 {
-			label = nil
-		}
-		lines = append(lines, text(label, end(seen)))
-	}
-	if more := len(v.Seen) - maxList; more > 0 {
-		lines = append(lines, text(fmt.Sprintf("And %d more of the same.", more)))
-	}
+	lines = append(lines, labelled("Evidence:", v.Seen...)...)
 	lines = append(lines, text(strong("Source:"), " ", end(v.Evidence+f.confirmation(v))))
-	lines = append(lines, text(strong("Impact:"), " ", end(v.Impact)))
-	if v.Remedy != "" {
-		lines = append(lines, text(strong("Remedy:"), " ", end(v.Remedy)))
-	}
+	lines = append(lines, labelled("Impact:", v.Impact)...)
+	lines = append(lines, labelled("Remedy:", v.Remedy)...)
+	lines = append(lines, labelled("Remedy:", v.Remedies...)...)
 	if strings.HasPrefix(v.Runbook, "https://") && !strings.ContainsAny(v.Runbook, "() <>\"\\") {
 		lines = append(lines, text(strong("Runbook:"), " ", document.Link(v.ID, v.Runbook)))
 	} else if v.Runbook != "" {
@@ -84,23 +74,29 @@ func (f *Facts) issue(i int) document.Section {
 	return s
 }
 
-// confirmation says whether measurements show the finding, too; empty where none of its devices was measured.
+// labelled are the first lines of a list, of which the first has a label. Of one empty line there is none.
+func labelled(label string, list ...string) (lines []document.Text) {
+	for i, of := range list[:min(len(list), maxList)] {
+		switch {
+		case i > 0:
+			lines = append(lines, text(end(of)))
+		case of != "":
+			lines = append(lines, text(strong(label), " ", end(of)))
+		}
+	}
+	if more := len(list) - maxList; more > 0 {
+		lines = append(lines, text(fmt.Sprintf("And %d more of the same.", more)))
+	}
+	return lines
+}
+
+// confirmation says whether measurements show the finding, too; empty if it is about no device.
 func (f *Facts) confirmation(v *Finding) string {
 	if v.From != fromCheck || len(v.Devices) == 0 {
 		return ""
 	}
-	slow, good := f.measuredOf(v)
-	switch {
-	case len(slow) > 0:
-		return " A probe confirms an effect: " + some(slow) + "."
-	case len(good) > 0:
-		return " Probes over these ports show no loss of bandwidth: they measure NIC, PCIe and GPUDirect RDMA without congestion, not the network."
-	}
-	return ""
-}
-
-// measuredOf returns the rails of a finding which probes found at fault, and the others that were measured.
-func (f *Facts) measuredOf(v *Finding) (slow, good []string) {
+	var slow []string
+	good := false
 	for i := range f.Results {
 		r := &f.Results[i]
 		if r.Kind != string(probes.Rail) || !slices.Contains(v.Devices, r.Device) {
@@ -108,9 +104,14 @@ func (f *Facts) measuredOf(v *Finding) (slow, good []string) {
 		}
 		if len(r.Faults) > 0 {
 			slow = append(slow, r.name()+": "+r.seen())
-		} else if r.BusBW != nil {
-			good = append(good, r.name())
 		}
+		good = good || r.BusBW != nil
 	}
-	return slow, good
+	switch {
+	case len(slow) > 0:
+		return " A probe confirms an effect: " + some(slow) + "."
+	case good:
+		return " Probes over these ports show no loss of bandwidth: they measure NIC, PCIe and GPUDirect RDMA without congestion, not the network."
+	}
+	return " Its effect was not measured: gpufabric_exporter probe rail shows it."
 }

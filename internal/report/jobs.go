@@ -64,12 +64,8 @@ func fallbackOf(j *job.Job, at config.Links) Finding {
 	if !j.Verdict.Confirmed {
 		k.what, k.runbook, k.severity = "A job is suspected to use TCP instead of RDMA", "GpuFabricJobOnTcpSuspected", diagnose.Warning
 	}
-	cause := j.Verdict.Cause.Text()
-	v := k.of(j, cmp.Or(cause, "not known"), j.Verdict.Evidence, at)
-	v.Remedy = "Start the job with NCCL_DEBUG=INFO and pass its log to explain: it shows why NCCL does not use RDMA."
-	if cause != "" {
-		v.Remedy = "Repair the cause (" + cause + ") in the settings or the image of the job, and start it again."
-	}
+	v := k.of(j, cmp.Or(j.Verdict.Cause.Text(), "not known"), j.Verdict.Evidence, at)
+	v.Remedy = j.Verdict.Cause.Remedy()
 	return v
 }
 
@@ -82,26 +78,17 @@ func misconfigured(j *job.Job, bad *job.Finding, at config.Links) Finding {
 	if len(bad.PIDs) > 0 {
 		seen += fmt.Sprintf(", first PID %d", bad.PIDs[0])
 	}
-	return k.of(j, bad.Text, []string{seen}, at)
+	v := k.of(j, bad.Text, []string{seen}, at)
+	v.Remedy = bad.Rule.Remedy()
+	return v
 }
 
 func (k *jobFinding) of(j *job.Job, cause string, seen []string, at config.Links) Finding {
 	return Finding{
 		ID: k.id, From: fromJob, Severity: string(k.severity), Subjects: []string{j.Name}, What: k.what, Causes: []string{diagnose.Sentence(cause)}, Seen: slices.Clone(seen),
 		Evidence: "The processes of the job, their sockets and RDMA devices, read twice (gpufabric_exporter jobs).", Impact: k.impact,
-		Remedy: "Change the settings or the image of the job, and start it again.", Runbook: at.Runbooks + "/" + k.runbook + ".md",
+		Runbook: at.Runbooks + "/" + k.runbook + ".md",
 	}
-}
-
-// running is what the summary says of the jobs, in a sentence.
-func (f *Facts) running() document.Text {
-	switch {
-	case f.JobsUnknown != "":
-		return text("Running jobs: unknown (", f.JobsUnknown, "); see ", code("gpufabric_exporter jobs"), ".")
-	case len(f.Jobs) == 0:
-		return text("No process was seen that uses a GPU of this node.")
-	}
-	return text("Transport of running jobs: ", f.runningNow(), ".")
 }
 
 // runningNow is the transport of each running job.
@@ -114,7 +101,7 @@ func (f *Facts) runningNow() document.Text {
 			list = append(list, document.Span{Text: "; "})
 		}
 	case len(f.Jobs) == 0:
-		return text("no job")
+		return text("no process was seen that uses a GPU")
 	}
 	for i := range f.Jobs[:min(len(f.Jobs), maxList)] {
 		if i > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"gpufabric_exporter/internal/advice"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/status"
 )
 
 // optimisations are what to set for what the node has, with reasons. What it does not have is one line.
@@ -85,24 +86,14 @@ func (f *Facts) recommended() document.Section {
 // gpuDirect says for each GPU whether NICs reach its memory, and if not, why.
 func (f *Facts) gpuDirect() document.Section {
 	s := document.Section{Title: "GPUDirect RDMA", Sub: true}
-	states := map[string][]string{}
-	var order []string
-	for i := range f.GPUs {
+	lines := grouped(len(f.GPUs), func(i int) (name, line string) {
 		g := &f.GPUs[i]
-		line := g.GPUDirect
-		if !strings.HasPrefix(line, "usable") && g.Evidence != "" {
+		if line = g.GPUDirect; !strings.HasPrefix(line, "usable") && g.Evidence != "" {
 			line += ": " + lower(g.Evidence)
 		}
-		if states[line] == nil {
-			order = append(order, line)
-		}
-		states[line] = append(states[line], g.Name)
-	}
+		return g.Name, line
+	})
 	s.Say("With GPUDirect RDMA, the NIC reads and writes GPU memory directly. Without it, each byte goes through host memory and crosses PCIe two more times.")
-	var lines []document.Text
-	for _, state := range order[:min(len(order), maxList)] {
-		lines = append(lines, text(codes(states[state]), ": ", end(state)))
-	}
 	s.List(lines...)
 	s.Say("The issues have the remedies for what is blocked; the runbooks are ", code("check-gpudirect.md"), " and ", code("check-pcie.md"), ".")
 	s.Say("Leave ", code("NCCL_NET_GDR_LEVEL"), " unset where GPUs and NICs share a PCIe switch: NCCL uses GPUDirect RDMA up to PXB by default (src/graph/paths.cc). A run shows it as ", code("/GDRDMA"), " in lines of channels with ", code("NCCL_DEBUG=INFO"), ".")
@@ -111,9 +102,13 @@ func (f *Facts) gpuDirect() document.Section {
 
 // computeOf are the ports for training of a fabric; those of unknown use count.
 func (f *Facts) computeOf(name string) []*Port {
-	return slices.DeleteFunc(f.ports(), func(p *Port) bool {
-		return p.Fabric != name || p.Role != string(fabric.RoleCompute) && !isUnknown(p.Role)
-	})
+	var all []*Port
+	for i := range f.Ports {
+		if p := &f.Ports[i]; p.Fabric == name && (p.Role == string(fabric.RoleCompute) || isUnknown(p.Role)) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // roce says for RoCE v2 what is chosen and set, and why.
@@ -144,9 +139,9 @@ func (f *Facts) roce() document.Section {
 	row("Transport", text("RoCE v2, UDP port 4791"), text("It is routed by IP and carries a DSCP, by which switches classify it; RoCE v1 does neither. ", code("NCCL_NET=IB"), " makes NCCL stop instead of falling back to TCP."))
 	row("GID", text(worst.name(), ": "+worst.GID), text(orUnknown(worst.GIDWhy), " Since NCCL 2.21 no index needs to be set."))
 	if r := worst.RoCE; r != nil {
-		row("Traffic class", text(r.Class+", DSCP "+r.DSCP+", priority "+r.Priority), text(r.because("traffic class", "dscp", "priority")))
-		row("PFC", text(r.status("pfc")), text(r.because("pfc"), " PFC pauses the sender before a buffer overflows. Without it packets are lost, and RoCE sends everything after a lost packet again."))
-		row("ECN", text(r.status("ecn notification", "ecn reaction")), text(r.because("ecn notification", "ecn reaction"), " Marked packets make the receiver notify the sender, which slows down (DCQCN)."))
+		row("Traffic class", text(r.Class+", DSCP "+r.DSCP+", priority "+r.Priority), text(r.evidence("traffic class"), " Switches classify packets by their DSCP; the lower two bits are for ECN."))
+		row("PFC", text(r.status("pfc")), text("PFC pauses the sender before a buffer overflows. Without it packets are lost, and RoCE sends everything after a lost packet again."))
+		row("ECN", text(r.status("ecn notification", "ecn reaction")), text("Marked packets make the receiver notify the sender, which slows down (DCQCN)."))
 	}
 	row("Both", text(modeText(worst.mode())), text("ECN keeps queues short, but takes a round trip to work; PFC prevents loss until then. PFC alone spreads pauses through the fabric; ECN alone loses packets in bursts. A fabric that is lossy by design uses ECN without PFC."))
 	s.Table(t)
@@ -158,29 +153,15 @@ func (f *Facts) roce() document.Section {
 			if step.Status == broken {
 				verdict = text(strong(broken))
 			}
-			c.Rows = append(c.Rows, []document.Text{text(upper(step.Name)), verdict, text(step.Evidence), text(step.source())})
+			var source document.Text
+			if step.Source != "" {
+				source = text(code(step.Source))
+			}
+			c.Rows = append(c.Rows, []document.Text{text(status.StepName(strings.ReplaceAll(step.Name, " ", "_"))), verdict, text(step.Evidence), source})
 		}
 		s.Table(c)
 	}
 	return s
-}
-
-// upper writes abbreviations in the name of a step in capitals.
-func upper(name string) string {
-	words := strings.Fields(name)
-	for i, w := range words {
-		if slices.Contains([]string{"dscp", "pfc", "ets", "ecn", "cnp"}, w) {
-			words[i] = strings.ToUpper(w)
-		}
-	}
-	return strings.Join(words, " ")
-}
-
-func (s *Step) source() document.Text {
-	if s.Source == "" {
-		return nil
-	}
-	return text(code(s.Source))
 }
 
 func (p *Port) mode() string {
@@ -198,15 +179,14 @@ func worse(a, b string) bool {
 	return rank(a) < rank(b)
 }
 
-// because is what the steps of these names show.
-func (r *RoCE) because(names ...string) string {
-	var parts []string
-	for i := range r.Steps {
-		if slices.Contains(names, r.Steps[i].Name) && r.Steps[i].Evidence != "" {
-			parts = append(parts, r.Steps[i].Evidence)
+// evidence is what a step shows.
+func (r *RoCE) evidence(name string) string {
+	for _, s := range r.Steps {
+		if s.Name == name {
+			return s.Evidence
 		}
 	}
-	return strings.Join(parts, " ")
+	return ""
 }
 
 // status is the worst verdict of the steps of these names.
@@ -236,15 +216,9 @@ func (f *Facts) infiniBand() document.Section {
 			active++
 		}
 	}
-	near := 0
-	for i := range f.GPUs {
-		if slices.Contains(names, f.GPUs[i].NIC) {
-			near++
-		}
-	}
 	s.Table(document.Table{Head: []string{"What", "On this node", "Why"}, Rows: [][]document.Text{
 		{text("Transport"), text(fmt.Sprintf("InfiniBand, %d of %d ports active", active, len(ports))), text(code("NCCL_NET=IB"), " makes NCCL stop instead of falling back to TCP. A port that stays in the state init waits for the subnet manager.")},
-		{text("Rails"), text(fmt.Sprintf("%d of %d GPUs have one of ", near, len(f.GPUs)), codes(names)), text("NCCL uses the nearest NIC of each GPU, and ports of the same rail are connected to the same switch. Leave ", code("NCCL_CROSS_NIC"), " unset unless the rails are not separate networks.")},
+		{text("Rails"), codes(names), text("NCCL uses the nearest NIC of each GPU, and ports of the same rail are connected to the same switch. Leave ", code("NCCL_CROSS_NIC"), " unset unless the rails are not separate networks.")},
 		{text("GID"), text(orUnknown(ports[0].GID)), text(orUnknown(ports[0].GIDWhy), " ", code("NCCL_IB_GID_INDEX"), " has no effect.")},
 		{text("Service level"), text(f.setting("NCCL_IB_SL")), text("The subnet manager maps service levels to virtual lanes: set it only to the level that is assigned to training. ", code("NCCL_IB_TC"), " is for Ethernet only.")},
 		{text("Adaptive routing"), text(f.setting("NCCL_IB_ADAPTIVE_ROUTING")), text("NCCL assumes that it is on with InfiniBand (src/transport/net_ib). It works where the subnet manager enables it for the service level.")},

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -72,17 +73,15 @@ func (f *Facts) rails() document.Table {
 			list = append(list, r)
 		}
 	}
-	value := func(r *Result) float64 {
-		if r.BusBW == nil {
-			return 0
-		}
-		return *r.BusBW
-	}
 	slices.SortStableFunc(list, func(a, b *Result) int {
-		if bad := func(r *Result) bool { return len(r.Faults) > 0 }; bad(a) != bad(b) {
-			return map[bool]int{true: -1, false: 1}[bad(a)]
+		good := func(r *Result) int { return map[bool]int{true: 1}[len(r.Faults) == 0] }
+		value := func(r *Result) float64 {
+			if r.BusBW == nil {
+				return 0
+			}
+			return *r.BusBW
 		}
-		return int((value(a) - value(b)) / 1e6)
+		return cmp.Or(good(a)-good(b), cmp.Compare(value(a), value(b)))
 	})
 	t := document.Table{Head: []string{"Port", "Over", "Bus bandwidth", "Baseline", "Of its baseline", "GPUDirect RDMA", "Result"}}
 	for _, r := range list {

@@ -137,7 +137,7 @@ func TestResults(t *testing.T) {
 		"healthy-ib":         {"| RoCE v2 | not on this node |", "In a probe, NCCL used InfiniBand with GPUDirect RDMA", "NCCL\\_IB\\_GID\\_INDEX", "Differences from RoCE"},
 		"probe-slow":         {"`probe_slow` was measured on `rail mlx5_6 port 1`, and no check explains it", "the worst: `rail mlx5_6 port 1`"},
 		"probe-tcp-fallback": {"The NCCL probe goes over TCP (critical)", "In a probe, NCCL used TCP"},
-		"rate-degraded":      {"is confirmed by measurement: rail mlx5_6 port 1", "was expected to run at 400 Gb/s, and runs at 200 Gb/s"},
+		"rate-degraded":      {"A probe confirms an effect: rail mlx5_6 port 1", "The port runs at 200 Gb/s, but 400 Gb/s is expected"},
 		"no-rdma":            {"no visible RDMA port for training", "GPUDirect RDMA"},
 		"healthy-cpu-node":   {"no visible GPU", "not measured"},
 	} {
@@ -156,7 +156,7 @@ func TestResults(t *testing.T) {
 	for _, w := range []string{
 		"Which transport NCCL uses was not measured (`gpufabric_exporter probe transport`).", "No bandwidth was measured.", "The exporter keeps no results.",
 		"| TCP | not measured |  |  | measure it: `gpufabric_exporter probe socket` |", "| RoCE v2 | not measured |  |  | measure it: `gpufabric_exporter probe rail` |",
-		"| NVLink | not measured |  |  | measure it: `gpufabric_exporter probe node` |", "was not measured: `gpufabric_exporter probe rail --device=mlx5_2` shows its effect",
+		"| NVLink | not measured |  |  | measure it: `gpufabric_exporter probe node` |", "Its effect was not measured: gpufabric_exporter probe rail shows it.",
 	} {
 		if !strings.Contains(md, w) {
 			t.Errorf("without results it lacks %q:\n%s", w, md)
@@ -233,6 +233,7 @@ func TestHostileNames(t *testing.T) {
 		for i := range f.Findings {
 			v := &f.Findings[i]
 			v.Subjects, v.What, v.Causes, v.Seen, v.Evidence, v.Remedy, v.Runbook, v.Devices = []string{name}, name, []string{name}, []string{name}, name, name, name, []string{name}
+			v.Remedies = []string{name, name}
 		}
 		for i := range f.Results {
 			r := &f.Results[i]

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -131,16 +132,7 @@ func (f *Facts) over(link string) measured {
 		}
 	}
 	slices.SortStableFunc(m.results, func(a, b *Result) int {
-		if c := strings.Compare(a.Kind, b.Kind); c != 0 {
-			return c
-		}
-		switch {
-		case *a.BusBW < *b.BusBW:
-			return -1
-		case *a.BusBW > *b.BusBW:
-			return 1
-		}
-		return fabric.NaturalOrder(a.Device, b.Device)
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), cmp.Compare(*a.BusBW, *b.BusBW), fabric.NaturalOrder(a.Device, b.Device))
 	})
 	return m
 }

@@ -86,6 +86,26 @@ func codes(names []string) document.Text {
 	return t
 }
 
+// grouped are the first of different lines, each behind the names of those that have it. Without a line a name is left out.
+func grouped(n int, of func(i int) (name, line string)) (lines []document.Text) {
+	names := map[string][]string{}
+	var order []string
+	for i := range n {
+		name, line := of(i)
+		if line == "" {
+			continue
+		}
+		if names[line] == nil {
+			order = append(order, line)
+		}
+		names[line] = append(names[line], name)
+	}
+	for _, line := range order[:min(len(order), maxList)] {
+		lines = append(lines, text(codes(names[line]), ": ", end(line)))
+	}
+	return lines
+}
+
 // text makes a line of strings, which are plain, spans and lines.
 func text(parts ...any) document.Text { return document.Line(parts...) }
 

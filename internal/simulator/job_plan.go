@@ -21,11 +21,12 @@ type jobPlan struct {
 	devices       []string
 	queuePairs    int // of each rank
 	plugins       []string
-	settings      map[string]string
-	version       string // of NCCL; empty: 2.27.3
-	netns         uint64 // 0: that of the node
-	uverbs        int    // device nodes that its container offers; 0: as many as the node has, -1: none
-	busy          bool   // its sockets carry the collectives
+	settings      map[string]string // of the environment
+	conf          map[string]string // of /etc/nccl.conf of its image
+	version       string            // of NCCL; empty: 2.27.3
+	netns         uint64            // 0: that of the node
+	uverbs        int               // device nodes that its container offers; 0: as many as the node has, -1: none
+	busy          bool              // its sockets carry the collectives
 	noRAS         bool
 	noSegments    bool
 	edit          func(rank int, r *JobRank) // of each rank
@@ -82,8 +83,8 @@ func (p *jobPlan) rank(n *Node, k, pid int) JobRank {
 		Workload: fabric.Known(fabric.Workload{Rank: k}, "cgroup", at),
 		NetNS:    fabric.Known(netns, "ns/net", at),
 		Limits:   fabric.Known(fabric.ProcessLimits{Memlock: math.MaxUint64, CPUs: "0-111", Distances: []int{10, 10}}, "limits", at),
-		Settings: fabric.Known(p.variables(), "environ", at),
-		Conf:     fabric.Known([]fabric.NCCLVariable(nil), "root/etc/nccl.conf", at),
+		Settings: fabric.Known(variables(p.settings, "environ"), "environ", at),
+		Conf:     fabric.Known(variables(p.conf, "/etc/nccl.conf"), "root/etc/nccl.conf", at),
 		Devices:  fabric.Known(fabric.ProcessDevices{Uverbs: p.offered(n), GPUs: len(p.gpus)}, "root/dev", at),
 		NetDevs:  fabric.Known([]fabric.InterfaceUse{{Name: "lo"}, {Name: "eth0"}}, "net/dev", at),
 	}}
@@ -120,11 +121,11 @@ func (p *jobPlan) offered(n *Node) int {
 	return len(n.HCAs) + len(n.Moved)
 }
 
-// variables are the NCCL variables of the environment.
-func (p *jobPlan) variables() []fabric.NCCLVariable {
+// variables are NCCL variables as a reader of this source shows them.
+func variables(of map[string]string, source string) []fabric.NCCLVariable {
 	var list []fabric.NCCLVariable
-	for name, value := range p.settings {
-		v := fabric.NCCLVariable{Name: name, Value: value, Source: "environ"}
+	for name, value := range of {
+		v := fabric.NCCLVariable{Name: name, Value: value, Source: source}
 		if _, err := fmt.Sscanf(value, "%d", &v.Number); err == nil {
 			v.IsNumber = true
 		}

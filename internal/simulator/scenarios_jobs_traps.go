@@ -82,10 +82,10 @@ func jobTrapScenarios() []Scenario {
 				{Name: "slurm/4243", Transport: "tcp", Way: "socket", Confirmed: true, Cause: "socket_selected", Findings: []string{"setting_wrong_here"}},
 			},
 			Summary: "of two jobs on a node one uses RDMA and the other TCP",
-			Truth:   "The first has four GPUs and four devices, which carry its data. The second has the other GPUs and NCCL_NET=Socket.",
+			Truth:   "The first has four GPUs and four devices, which carry its data. The second has the other GPUs, and its image has NCCL_NET=Socket in /etc/nccl.conf.",
 			edit: func(n *Node) {
 				n.train(jobPlan{gpus: []int{0, 1, 2, 3}, devices: rails8()[:4], queuePairs: 64})
-				n.train(jobPlan{id: "4243", gpus: []int{4, 5, 6, 7}, busy: true, settings: map[string]string{"NCCL_NET": "Socket"}})
+				n.train(jobPlan{id: "4243", gpus: []int{4, 5, 6, 7}, busy: true, conf: map[string]string{"NCCL_NET": "Socket"}})
 			},
 		},
 		{

@@ -14,27 +14,34 @@ import puppeteer from 'puppeteer-core';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-// nodes are scenarios, and what the first screen must say of them.
+// nodes are scenarios, and what the first screen must say of each fault in one item: the part with the fault, and what to do. A
+// healthy node has none.
+const port3 = 'enp94s0np0', port2 = 'enp79s0np0', port6 = 'enp206s0np0', port7 = 'enp220s0np0';
 const nodes = {
-  'healthy': ['No problems found'],
-  'port-down': ['mlx5_3', 'The port is not active'],
-  'rate-degraded': ['mlx5_6', 'runs at 200 Gb/s'],
-  'pfc-off': ['mlx5_2', 'PFC'],
-  'pfc-storm': ['mlx5_7', 'pauses the network'],
-  'gid-missing': ['mlx5_2', 'RoCE v2 address'],
-  'pcie-acs-on': ['mlx5_0', 'ACS'],
-  'gpu-driver-missing': ['GPU0', 'no driver'],
-  'gpu-lost': ['GPU'],
-  'nvlink-down': ['NVLink'],
-  'device-gone': ['mlx5_'],
-  'job-tcp': ['slurm/4242', 'TCP', 'NCCL_IB_DISABLE'],
-  'probe-gdr-lost': ['rail mlx5_0', 'without GPUDirect RDMA'],
+  'healthy': [],
+  'port-down': [['mlx5_3: The port is not active.', `ip link set dev ${port3} up`]],
+  'rate-degraded': [['mlx5_6: The port runs at 200 Gb/s, but 400 Gb/s is expected.', `ethtool ${port6}, mlxlink -d mlx5_6 -m`]],
+  'pfc-off': [['mlx5_2: PFC does not match the RoCE configuration.', `mlnx_qos -i ${port2} --pfc 0,0,0,1,0,0,0,0`]],
+  'pfc-storm': [['mlx5_7: PFC storm: this host pauses the network.', `Drain the node; ip link set dev ${port7} down ends the storm`]],
+  'gid-missing': [['mlx5_2: NCCL would not use a RoCE v2 address.', `dev ${port2}, and make it persistent`]],
+  'pcie-acs-on': [['mlx5_7: ACS sends GPUDirect traffic through the root complex.', 'for b in 0000:17:03.0 0000:17:00.0; do setpci -s "$b"']],
+  'gpu-driver-missing': [['GPU7: The GPU has no driver that CUDA can use.', 'Run modprobe nvidia']],
+  'gpu-lost': [['GPU5: The driver has lost the GPU.', 'Drain the node, look for Xid 79']],
+  'nvlink-down': [['GPU2: The GPU has lost NVLinks.', 'Drain the node, run nvidia-smi --gpu-reset']],
+  'device-gone': [
+    ['node: 7 compute ports where 8 are expected.', 'echo 1 > /sys/bus/pci/rescan'],
+    ['/etc/nccl.conf:2: NCCL_IB_HCA names missing devices.', 'Missing: mlx5_5.', 'Check which devices exist (rdma link)'],
+  ],
+  'job-tcp': [['slurm/4242: NCCL uses TCP instead of RDMA.', 'Remove NCCL_IB_DISABLE where the job gets it']],
+  'probe-gdr-lost': [['rail mlx5_0, mlx5_1, mlx5_2, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_7: without GPUDirect RDMA', 'check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE']],
 };
+const unharmed = 'No problems found';
 
 const widths = [[1440, 900], [390, 844]];
 const schemes = ['light', 'dark'];
-const patience = 180_000; // ms for a node to be observed twice and probed, on a busy machine
-const ahead = 3; // nodes that run at the same time: the next ones are observed while one is tested
+const patience = 600_000; // ms for a node to be observed twice and probed, on a machine with a load of 60
+const ahead = 2; // nodes that run at the same time: the next one is observed while one is tested
+const crashes = 1; // of the browser, that are printed and do not fail the test
 
 const args = process.argv.slice(2);
 const pictures = args.find((a) => a.startsWith('--pictures='))?.slice('--pictures='.length);
@@ -71,14 +78,19 @@ function serve(scenario) {
   return { scenario, child, address };
 }
 
-// settle returns when the page has the expected text, and no longer waits for a second reading of counters.
-async function settle(page, url, words) {
+// lacking returns the first fault that no single item of the verdict has with its part and remedy.
+function lacking(faults, items) {
+  return faults.find((words) => !items.some((item) => words.every((word) => item.includes(word))));
+}
+
+// settle returns when the page has the expected faults, and no longer waits for a second reading of counters.
+async function settle(page, url, faults) {
   for (const end = Date.now() + patience; ;) {
     await page.goto(url, { waitUntil: 'load', timeout: patience });
-    const text = await page.$eval('section.verdict', (s) => s.innerText);
-    const lacking = words.find((word) => !text.includes(word));
-    if (!lacking && !(await page.$('a[href="./"]'))) return;
-    if (Date.now() > end) throw new Error(lacking ? `the verdict lacks ${JSON.stringify(lacking)}: ${text.slice(0, 300)}` : 'the page still asks to be reloaded');
+    const { text, items } = await page.$eval('section.verdict', (s) => ({ text: s.innerText, items: [...s.querySelectorAll(':scope > ul > li')].map((li) => li.innerText) }));
+    const lost = faults.length ? lacking(faults, items) : text.includes(unharmed) && !items.length ? undefined : [unharmed];
+    if (!lost && !(await page.$('a[href="./"]'))) return;
+    if (Date.now() > end) throw new Error(lost ? `no item of the verdict has ${JSON.stringify(lost)}: ${text.slice(0, 600)}` : 'the page still asks to be reloaded');
     await new Promise((resolve) => setTimeout(resolve, 3000));
   }
 }
@@ -99,6 +111,7 @@ async function look(page, where, name) {
 }
 
 async function visit(page, node) {
+  const rows = [];
   const url = await node.address;
   for (const [width, height] of widths) {
     await page.setViewport({ width, height });
@@ -110,7 +123,7 @@ async function visit(page, node) {
       const bottom = await page.$eval('section.verdict', (s) => (s.querySelector('li') ?? s).getBoundingClientRect().bottom);
       if (bottom > height) complain(where, `the first problem ends at ${Math.round(bottom)} px, below the window`);
       const tall = await page.evaluate(() => document.documentElement.scrollHeight);
-      console.log(`     ${where}: ${tall} px`);
+      rows.push({ node: node.scenario, width, scheme, height: tall, 'first problem ends at': Math.round(bottom) });
       if (node.scenario === 'healthy' && width === 1440 && tall > height) complain(where, `a healthy node is ${tall} px high, more than the window`);
       // With everything open, and a part selected.
       await page.evaluate(() => {
@@ -127,6 +140,7 @@ async function visit(page, node) {
     await page.goto(`${url}/`);
     await page.pdf({ path: join(pictures, `page-${node.scenario}.pdf`), format: 'A4' });
   }
+  return rows;
 }
 
 const program = findBrowser();
@@ -135,22 +149,66 @@ if (!program) {
   process.exit(0);
 }
 if (pictures) mkdirSync(pictures, { recursive: true });
-const browser = await puppeteer.launch({ executablePath: program, args: ['--no-sandbox', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'], protocolTimeout: patience });
+
+// open starts the browser. Shared memory is not in /dev/shm, which is small in containers.
+async function open() {
+  const browser = await puppeteer.launch({
+    executablePath: program, timeout: patience, protocolTimeout: patience,
+    args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'],
+  });
+  const child = browser.process();
+  let log = '';
+  child.stderr?.setEncoding('utf8').on('data', (text) => { log = (log + text).slice(-2000); });
+  return { browser, why: () => `exit code ${child.exitCode}, signal ${child.signalCode}: ${log.trim().slice(-600)}` };
+}
+
+// test visits a node in a new tab. It returns the rows of the table, or undefined where the browser, and not the page, failed.
+async function test(session, node) {
+  let crashed;
+  try {
+    const page = await session.browser.newPage();
+    page.setDefaultTimeout(patience);
+    page.on('error', (err) => { crashed = err; }); // the tab crashed
+    const rows = await visit(page, node);
+    await page.close();
+    return rows;
+  } catch (err) {
+    const ours = session.browser.connected && !crashed && !/Target closed|Session closed|detached|Connection closed/.test(err.message);
+    if (ours) {
+      complain(node.scenario, err.message);
+      return [];
+    }
+    console.log(`the browser failed at ${node.scenario}: ${crashed?.message ?? err.message}; ${session.why()}`);
+  }
+}
+
 const waiting = chosen.length ? chosen : Object.keys(nodes);
 const served = [];
+const table = [];
+let session = await open();
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1));
+process.on('exit', () => { for (const node of served) node.child.kill(); });
+let failures = 0;
 try {
-  const page = await browser.newPage();
-  page.setDefaultTimeout(patience);
   while (waiting.length || served.length) {
     while (waiting.length && served.length < ahead) served.push(serve(waiting.shift()));
     const node = served[0];
-    await visit(page, node).catch((err) => complain(node.scenario, err.message));
+    const before = problems;
+    let rows = await test(session, node);
+    if (!rows) {
+      await session.browser.close().catch(() => {});
+      session = await open();
+      if (++failures > crashes) complain(node.scenario, 'the browser failed again');
+      else rows = await test(session, node) ?? (complain(node.scenario, 'the browser failed again'), []);
+    }
+    table.push(...rows ?? []);
+    console.log(`${problems > before ? 'FAIL' : 'ok  '} ${node.scenario}`);
     node.child.kill();
     served.shift();
   }
 } finally {
-  await browser.close();
-  for (const node of served) node.child.kill();
+  await session.browser.close().catch(() => {});
 }
+console.table(table);
 console.log(problems ? `${problems} problems` : 'ok');
 process.exit(problems ? 1 : 0);

@@ -104,10 +104,10 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 		return exitUndecided, errors.Join(err, writeTextfileError(k.textfile, n.At))
 	}
 	if k.json {
-		err = writeJSON(c.Stdout, conf, list, note)
+		err = writeJSON(c.Stdout, n, conf, list, note)
 	} else {
 		writeNote(c.Stdout, note)
-		err = writeTable(command.Raw(c.Stdout), conf, list, k.verbose, command.Colours(c.Stdout))
+		err = writeTable(command.Raw(c.Stdout), n, conf, list, k.verbose, command.Colours(c.Stdout))
 		k.writeLeftOut(c.Stdout)
 	}
 	if k.textfile != "" {

@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )
@@ -265,7 +266,7 @@ func TestCheckTable(t *testing.T) {
 		{Check: diagnose.Find("gid_usable"), Subject: diagnose.Subject{Device: "d"}, Status: diagnose.OK, What: "y"},
 	}
 	var b bytes.Buffer
-	if err := writeTable(&b, config.Config{File: "/site.yml", Links: config.Links{Runbooks: "/runbooks"}}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
+	if err := writeTable(&b, &fabric.Node{}, config.Config{File: "/site.yml", Links: config.Links{Runbooks: "/runbooks"}}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
 		t.Fatal(err)
 	}
 	want := `<31>FAILED <>  critical  port_active               a: down
@@ -279,7 +280,7 @@ Configuration: /site.yml
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
-	if err := writeTable(full{}, config.Config{}, list, false, command.Colours(full{})); err == nil {
+	if err := writeTable(full{}, &fabric.Node{}, config.Config{}, list, false, command.Colours(full{})); err == nil {
 		t.Error("a table that was not written is no success")
 	}
 	t.Setenv("TMPDIR", commandtest.Memory(t))

@@ -13,11 +13,12 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 )
 
 // writeTable prints a table: what failed first, each with what was seen and what to do. All but what paint
 // adds is legible.
-func writeTable(w io.Writer, conf config.Config, list []diagnose.Verdict, verbose bool, paint command.Painter) error {
+func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose.Verdict, verbose bool, paint command.Painter) error {
 	var b bytes.Buffer
 	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: has verdicts, and all are ok
 	width := 0
@@ -40,7 +41,9 @@ func writeTable(w io.Writer, conf config.Config, list []diagnose.Verdict, verbos
 				indent(&b, line)
 			}
 			indent(&b, t.Consequence)
-			indent(&b, prefixed("Do: ", t.Remedy))
+			for _, line := range t.Remedies(n) {
+				indent(&b, prefixed("Do: ", line))
+			}
 			indent(&b, "Runbook: "+conf.Links.Runbook(t.Check))
 		case diagnose.Unknown:
 			row(command.Yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
@@ -111,7 +114,7 @@ type verdict struct {
 }
 
 // writeJSON writes the verdicts. Note is about the node; empty: none.
-func writeJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, note string) error {
+func writeJSON(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose.Verdict, note string) error {
 	report := struct {
 		Configuration config.Report `json:"configuration"`
 
@@ -136,7 +139,7 @@ func writeJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, note st
 		report.Verdicts = append(report.Verdicts, verdict{
 			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
 			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
-			Remedy: v.Remedy, Runbook: conf.Links.Runbook(v.Check),
+			Remedy: diagnose.FilledRemedy(n, &v), Runbook: conf.Links.Runbook(v.Check),
 		})
 	}
 	e := json.NewEncoder(w)

@@ -66,7 +66,7 @@ func TestPreflightDocumentOutput(t *testing.T) {
 
 	var b bytes.Buffer
 	writeNote(&b, diagnose.InsideNote(n))
-	if err := writeTable(&b, config.Config{Links: config.DefaultLinks()}, diagnose.Run(n, []*diagnose.Check{diagnose.Find("inside_memlock")}), false, func(_, s string) string { return s }); err != nil {
+	if err := writeTable(&b, n, config.Config{Links: config.DefaultLinks()}, diagnose.Run(n, []*diagnose.Check{diagnose.Find("inside_memlock")}), false, func(_, s string) string { return s }); err != nil {
 		t.Fatal(err)
 	}
 	var shown strings.Builder

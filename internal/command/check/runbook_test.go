@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 )
 
 // The text, the JSON and the explanation of check name the runbooks of the site.
@@ -38,7 +39,7 @@ func TestCheckNamesRunbooksOfTheSite(t *testing.T) {
 func TestJSONNamesRunbooks(t *testing.T) {
 	var b bytes.Buffer
 	list := []diagnose.Verdict{{Check: diagnose.Find("port_active"), Status: diagnose.Failed}}
-	if err := writeJSON(&b, config.Config{Links: config.Links{Runbooks: "/runbooks"}}, list, ""); err != nil {
+	if err := writeJSON(&b, &fabric.Node{}, config.Config{Links: config.Links{Runbooks: "/runbooks"}}, list, ""); err != nil {
 		t.Fatal(err)
 	}
 	commandtest.Contains(t, b.String(), `"runbook": "/runbooks/check-ports.md"`)

@@ -141,6 +141,9 @@ func writeDetails(b *strings.Builder, j *job.Job) {
 	for _, f := range j.Findings {
 		line(fmt.Sprintf("%s %s: ", f.Severity, f.Rule), fmt.Sprintf("%s (%s)", f.Text, pidsText(f.PIDs)))
 	}
+	for _, remedy := range j.Remedies() {
+		line("do: ", remedy)
+	}
 }
 
 func pidsText(pids []int) string {
