@@ -18,6 +18,6 @@ pinned RUNTIME_IMAGE "$runtime"
 name=$1 revision=$2
 shift 2
 platforms=$(printf ',linux/%s' "$@")
-# Podman before 4.4 does not know BUILDPLATFORM by itself.
-exec "${IMAGE_BUILDER:-podman}" build --platform "${platforms#,}" --build-arg "BUILDPLATFORM=linux/$(go env GOHOSTARCH)" \
+# Podman before 4.4 does not know BUILDPLATFORM by itself. The format of OCI has no HEALTHCHECK.
+exec "${IMAGE_BUILDER:-podman}" build --format docker --platform "${platforms#,}" --build-arg "BUILDPLATFORM=linux/$(go env GOHOSTARCH)" \
 	--build-arg "BUILD_IMAGE=$build" --build-arg "RUNTIME_IMAGE=$runtime" --build-arg "REVISION=$revision" --manifest "$name" .

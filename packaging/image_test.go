@@ -31,7 +31,7 @@ func TestImageIsPinned(t *testing.T) {
 		}
 	}
 	out, err := build("BUILD_IMAGE="+golang, "RUNTIME_IMAGE="+base)
-	if want := "build --platform linux/amd64,linux/arm64 --build-arg BUILDPLATFORM=linux/" + runtime.GOARCH + " --build-arg BUILD_IMAGE=" + golang +
+	if want := "build --format docker --platform linux/amd64,linux/arm64 --build-arg BUILDPLATFORM=linux/" + runtime.GOARCH + " --build-arg BUILD_IMAGE=" + golang +
 		" --build-arg RUNTIME_IMAGE=" + base + " --build-arg REVISION=abc1234 --manifest exporter:1 .\n"; err != nil || out != want {
 		t.Errorf("%v: %q, want %q", err, out, want)
 	}
