@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -192,9 +193,32 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// testServes runs it with no capability, no writable file and no network of its own, as user 65534.
+// documented returns the options of docs/INSTALL.md that all containers of this test do not have, with an empty folder for its volume.
+func documented(t *testing.T) (more []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/INSTALL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, found := strings.Cut(strings.ReplaceAll(string(text), "\\\n", ""), "\n    podman run --detach --name=gpufabric_exporter ")
+	command, _, _ = strings.Cut(command, "\n")
+	flags, image := strings.Fields(command), "registry.example.com/gpufabric"
+	if !found || len(flags) < 2 || flags[len(flags)-1] != image {
+		t.Fatalf("docs/INSTALL.md does not run %s: %q", image, command)
+	}
+	for _, f := range flags[:len(flags)-1] {
+		if folder, rest, _ := strings.Cut(f, ":"); folder == "--volume=/etc/gpufabric_exporter" {
+			more = append(more, "--volume="+shared(t)+":"+rest)
+		} else if f != "--network=host" && !slices.Contains(confined, f) {
+			t.Errorf("docs/INSTALL.md has %s, with which this test runs no container", f)
+		}
+	}
+	return more
+}
+
+// testServes runs it as docs/INSTALL.md does, with no capability, no writable file and no network of its own, as user 65534.
 func (p podman) testServes(t *testing.T) {
-	metrics := p.serve(t, "plain", nil)
+	metrics := p.serve(t, "plain", documented(t))
 	contains(t, metrics, "gpufabric_exporter_build_info{", `revision="`+revision+`"`, "gpufabric_node_info{")
 	if out, err := p.try(t, "exec", "plain", "/bin/gpufabric_exporter", "healthcheck", "--url=http://127.0.0.1:1/-/healthy"); err == nil || !strings.Contains(out, "connection refused") {
 		t.Errorf("healthcheck of nothing: %v, %q", err, out)
