@@ -133,7 +133,7 @@ bin/kube-apiserver: tools/kubernetes/go.mod
 kubernetes: bin/helm bin/helm3 bin/kubectl bin/kube-apiserver ## the chart by Helm 3 and 4, and all objects on a real API server (all built once: 10 min; needs Debian's etcd-server)
 	$(GO) test -count=1 -v -timeout 10m -tags kubernetes ./test/kubernetes
 
-kubernetes-manifests: bin/helm bin/kube-apiserver ## write deploy/kubernetes from the chart, and the violations of pod security into docs/KUBERNETES.md
+kubernetes-manifests: bin/helm bin/helm3 bin/kube-apiserver ## write deploy/kubernetes from the chart, and the violations of pod security into docs/KUBERNETES.md
 	$(GO) test -count=1 -tags kubernetes ./test/kubernetes -run 'TestManifests|TestCluster' -update
 
 pictures: build ## docs/dashboards/*.png and docs/landing.png over simulated nodes, by the Grafana in folder GRAFANA (15 min; needs chromium, Debian's Prometheus is fetched)

@@ -333,27 +333,27 @@ func TestReloadFlood(t *testing.T) {
 		reads := 0
 		s := Node{Config: func() (config.Config, error) { reads++; return config.Config{}, nil }}
 		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*prober)(nil), nil, slog.New(slog.DiscardHandler))
-		post := func() int {
+		post := func() (code int, body string) {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
-			return w.Code
+			return w.Code, w.Body.String()
 		}
-		if code := post(); code != http.StatusOK {
+		if code, _ := post(); code != http.StatusOK {
 			t.Errorf("status %d at first", code)
 		}
-		last := 0
+		last, body := 0, ""
 		for range 1000 {
-			last = post()
+			last, body = post()
 		}
-		if last != http.StatusTooManyRequests || reads > 20 {
-			t.Errorf("status %d after %d reads in no time", last, reads)
+		if last != http.StatusTooManyRequests || !strings.Contains(body, "too many reloads, try again in a second") || reads > 20 {
+			t.Errorf("status %d after %d reads in no time: %s", last, reads, body)
 		}
 		before := reads
 		if err := r.reload(t.Context(), false); err != nil || reads != before+1 {
 			t.Errorf("SIGHUP: %v", err)
 		}
 		time.Sleep(2 * time.Second)
-		if code := post(); code != http.StatusOK {
+		if code, _ := post(); code != http.StatusOK {
 			t.Errorf("status %d two seconds later", code)
 		}
 	})

@@ -177,7 +177,7 @@ func TestMaxRequests(t *testing.T) {
 		done <- r.StatusCode
 	}()
 	<-ob.asked
-	if status, body, _ := p.Get("/metrics"); status != http.StatusServiceUnavailable || !strings.Contains(body, "--web.max-requests") {
+	if status, body, _ := p.Get("/metrics"); status != http.StatusServiceUnavailable || body != "too many requests at once (--web.max-requests), try again later\n" {
 		t.Errorf("second request: %d %q", status, body)
 	}
 	if status, _, _ := p.Get("/-/healthy"); status != http.StatusOK {

@@ -132,7 +132,7 @@ func TestWatchdogNoticesAStuckServer(t *testing.T) {
 	}
 
 	stuck.Lock()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(log.String(), "own port does not answer"); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(log.String(), "own port does not answer, systemd is not notified until it does"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			stuck.Unlock()
 			t.Fatalf("a stuck server is not noticed: %q", log.String())

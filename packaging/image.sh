@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# image.sh TAG REVISION: builds the image of a release on the base images of packaging/images, or of the environment. It
-# refuses a base image that is not pinned by digest: a tag may name another image later, and the release could not be
-# built again.
+# image.sh NAME REVISION ARCH...: builds the image of a release for these architectures, as one manifest list, on the base
+# images of packaging/images, or of the environment. It refuses a base image that is not pinned by digest: a tag may name
+# another image later, and the release could not be built again.
 set -eu
 cd "$(dirname "$0")/.."
 pinned() { # NAME VALUE
@@ -15,4 +15,9 @@ build=${BUILD_IMAGE:-$(sed -n 's/^BUILD_IMAGE=//p' packaging/images)}
 runtime=${RUNTIME_IMAGE:-$(sed -n 's/^RUNTIME_IMAGE=//p' packaging/images)}
 pinned BUILD_IMAGE "$build"
 pinned RUNTIME_IMAGE "$runtime"
-exec "${IMAGE_BUILDER:-podman}" build --build-arg "BUILD_IMAGE=$build" --build-arg "RUNTIME_IMAGE=$runtime" --build-arg "REVISION=$2" --tag "$1" .
+name=$1 revision=$2
+shift 2
+platforms=$(printf ',linux/%s' "$@")
+# Podman before 4.4 does not know BUILDPLATFORM by itself. The format of OCI has no HEALTHCHECK.
+exec "${IMAGE_BUILDER:-podman}" build --format docker --platform "${platforms#,}" --build-arg "BUILDPLATFORM=linux/$(go env GOHOSTARCH)" \
+	--build-arg "BUILD_IMAGE=$build" --build-arg "RUNTIME_IMAGE=$runtime" --build-arg "REVISION=$revision" --manifest "$name" .

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -15,7 +16,7 @@ import (
 // A release image is built on bases that are pinned by digest, and on no others.
 func TestImageIsPinned(t *testing.T) {
 	build := func(env ...string) (string, error) {
-		c := exec.CommandContext(t.Context(), "./image.sh", "exporter:1", "abc1234")
+		c := exec.CommandContext(t.Context(), "./image.sh", "exporter:1", "abc1234", "amd64", "arm64")
 		c.Env = append(os.Environ(), append(env, "IMAGE_BUILDER=echo")...)
 		out, err := c.CombinedOutput()
 		return string(out), err
@@ -30,7 +31,8 @@ func TestImageIsPinned(t *testing.T) {
 		}
 	}
 	out, err := build("BUILD_IMAGE="+golang, "RUNTIME_IMAGE="+base)
-	if want := "build --build-arg BUILD_IMAGE=" + golang + " --build-arg RUNTIME_IMAGE=" + base + " --build-arg REVISION=abc1234 --tag exporter:1 .\n"; err != nil || out != want {
+	if want := "build --format docker --platform linux/amd64,linux/arm64 --build-arg BUILDPLATFORM=linux/" + runtime.GOARCH + " --build-arg BUILD_IMAGE=" + golang +
+		" --build-arg RUNTIME_IMAGE=" + base + " --build-arg REVISION=abc1234 --manifest exporter:1 .\n"; err != nil || out != want {
 		t.Errorf("%v: %q, want %q", err, out, want)
 	}
 }
@@ -83,7 +85,7 @@ esac
 		if err != nil || said != "" || strings.ReplaceAll(strings.ReplaceAll(text, "@"+digest(of), ""), "@"+digest("c"), "") != unpinned {
 			t.Fatalf("%v, %s\n%s", err, said, text)
 		}
-		c := exec.CommandContext(t.Context(), "sh", "-c", ". "+file+`; IMAGE_BUILDER=echo BUILD_IMAGE="$BUILD_IMAGE" RUNTIME_IMAGE="$RUNTIME_IMAGE" ./image.sh exporter:1 abc1234`)
+		c := exec.CommandContext(t.Context(), "sh", "-c", ". "+file+`; IMAGE_BUILDER=echo BUILD_IMAGE="$BUILD_IMAGE" RUNTIME_IMAGE="$RUNTIME_IMAGE" ./image.sh exporter:1 abc1234 amd64`)
 		out, err := c.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "golang:") || !strings.Contains(string(out), "@"+digest(of)+" ") || !strings.Contains(string(out), "@"+digest("c")+" ") {
 			t.Errorf("make image does not take what is pinned: %v: %s", err, out)

@@ -36,16 +36,15 @@ RELEASER := bin/releaser
 $(RELEASER): $(wildcard tools/release/*)
 	$(GO) build -C tools/release -o ../../$@ .
 
-# THIRD_PARTY of the image, which has the binary of make build.
-bin/THIRD_PARTY: build $(RELEASER)
-	$(RELEASER) licences $(BIN) > $@
+# Licences of what is in the binary of an architecture, beside it.
+licences-%: binary-% $(RELEASER)
+	$(RELEASER) licences bin/linux-$*/gpufabric_exporter > bin/linux-$*/THIRD_PARTY
 
-stage-%: binary-% binary-$(shell $(GO) env GOHOSTARCH) $(RELEASER)
+stage-%: licences-% binary-$(shell $(GO) env GOHOSTARCH)
 	rm -rf bin/stage-$*
 	mkdir -p bin/stage-$*/completion
-	cp -r $(SHIPPED) bin/linux-$*/gpufabric_exporter bin/stage-$*
+	cp -r $(SHIPPED) bin/linux-$*/* bin/stage-$*
 	rm bin/stage-$*/systemd/*.go
-	$(RELEASER) licences bin/linux-$*/gpufabric_exporter > bin/stage-$*/THIRD_PARTY
 	$(NATIVE) --help-man | tee bin/stage-$*/gpufabric_exporter.1 | gzip -9n > bin/stage-$*/gpufabric_exporter.1.gz
 	gzip -9nc CHANGELOG.md > bin/stage-$*/changelog.gz
 	$(NATIVE) --completion-script-bash > bin/stage-$*/completion/gpufabric_exporter.bash
@@ -91,8 +90,8 @@ release: ## bin/release with all that is released of the tagged commit; SNAPSHOT
 pin: ## write the digests of the base images of a release into packaging/images, to be committed (skopeo and the registries)
 	packaging/pin.sh
 
-image: ## the image of a release, on the base images that packaging/images pins by digest (podman; IMAGE=gpufabric_exporter:VERSION)
-	packaging/image.sh "$(or $(IMAGE),gpufabric_exporter:$(VERSION))" "$(REVISION)"
+image: ## the image of a release for each architecture, on the base images that packaging/images pins by digest (podman; IMAGE=gpufabric_exporter:VERSION)
+	packaging/image.sh "$(or $(IMAGE),gpufabric_exporter:$(VERSION))" "$(REVISION)" $(ARCHITECTURES)
 
 packages-test: packages archive ## install, upgrade and remove the packages under systemd, as docs/INSTALL.md says, and build them again (15 min; debootstrap, systemd-nspawn, needs root)
 	$(GO) test -count=1 -v -timeout 30m -tags packages ./test/packages

@@ -54,6 +54,18 @@ func TestTagged(t *testing.T) {
 	write("CHANGELOG.md", "## 1.2.0 / unreleased\n")
 	refused("changes that are not committed")
 	commit()
+	refused("packaging/images is missing")
+	if err := os.Mkdir(filepath.Join(dir, "packaging"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	digest := "@sha256:" + strings.Repeat("0123456789abcdef", 4)
+	for _, wrong := range []string{"", "@sha256:0123", digest + "0"} {
+		write("packaging/images", "# Base images\nBUILD_IMAGE=example.com/golang:1.26"+digest+"\nRUNTIME_IMAGE=example.com/base:nonroot"+wrong+"\n")
+		commit()
+		refused("no digest of RUNTIME_IMAGE: run make pin and commit it")
+	}
+	write("packaging/images", "# Base images\nBUILD_IMAGE=example.com/golang:1.26"+digest+"\nRUNTIME_IMAGE=example.com/base:nonroot"+digest+"\n")
+	commit()
 	refused("no tag v1.2.0")
 	git("tag", "v1.2.0-rc.1")
 	git("tag", "v1x2.0")
@@ -67,5 +79,15 @@ func TestTagged(t *testing.T) {
 	git("tag", "-f", "v1.2.0")
 	if out, err := do(script, "1.2.0"); err != nil || out != "" {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// What the workflow of a release runs is refused without all of that; a build that is not released is not.
+func TestReleaseIsTagged(t *testing.T) {
+	for args, want := range map[string]bool{"release": true, "release SNAPSHOT=1": false} {
+		out, err := exec.CommandContext(t.Context(), "make", append([]string{"-C", "..", "--dry-run", "ARCHITECTURES="}, strings.Fields(args)...)...).CombinedOutput()
+		if first, _, _ := strings.Cut(string(out), "rm -rf bin/release\n"); err != nil || strings.Contains(first, "packaging/tagged.sh ") != want {
+			t.Errorf("make %s: %v, runs packaging/tagged.sh first: expected %v\n%s", args, err, want, out)
+		}
 	}
 }

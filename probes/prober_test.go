@@ -315,7 +315,7 @@ func TestUnwritableStateIsLoggedOnce(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		said := []string{"level=WARN", "cannot be saved", c.StateFile, "no such file", "probes.state_file"}
+		said := []string{"level=WARN", "the probe history cannot be saved and is lost with the next restart", c.StateFile, "no such file", "probes.state_file"}
 		if n := lines(said...); n != 1 {
 			t.Errorf("a second after the start %d lines, expected 1: %s", n, log.String())
 		}

@@ -44,19 +44,19 @@ type (
 	}
 )
 
-// fitFolder reports whether files in the folder are worth reading, which is an error otherwise, and whether this user may write
+// ownerOf returns the owner of the folder, if files in it are worth reading, which is an error otherwise. Only the owner may write
 // there: to another user's folder root must not write either, because its owner decides what a name in it leads to. The folder
 // may be a link, as systemd lays it for DynamicUser: only root can lay one in /var/lib.
-func fitFolder(dir string) (write bool, err error) {
+func ownerOf(dir string) (uid int, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return false, err
+		return -1, err
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || !ok || info.Mode().Perm()&0o022 != 0 {
-		return false, fmt.Errorf("%s: expected a folder that only its owner can write to, not %s", dir, info.Mode())
+		return -1, fmt.Errorf("%s: expected a folder that only its owner can write to, not %s", dir, info.Mode())
 	}
-	return int(st.Uid) == os.Geteuid(), nil
+	return int(st.Uid), nil
 }
 
 // readFile reads the file; one that is not there is empty.

@@ -9,8 +9,10 @@ package inventory
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -32,13 +34,13 @@ const closePatience = time.Second // for a disk, at the end
 // much as before or more and, if nothing changed, once a day.
 type Inventory struct {
 	file  string
-	write bool // the folder is fit for it
+	owner int // of the folder, who alone may write the file
 	log   *slog.Logger
 
 	mu     sync.Mutex
 	had    hardware
 	busy   bool // the file is being read or written
-	failed bool // it could not be written, which is logged once
+	failed bool // it could not be written, or may not be, which is logged once
 	life   sync.WaitGroup
 }
 
@@ -48,17 +50,17 @@ func Open(file string, log *slog.Logger) *Inventory {
 	if file == "" {
 		return nil
 	}
-	write, err := fitFolder(filepath.Dir(file))
+	owner, err := ownerOf(filepath.Dir(file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	m := &Inventory{file: file, write: write, log: log}
+	m := &Inventory{file: file, owner: owner, log: log}
 	if err == nil {
 		m.had, err = readFile(file)
 	}
 	if err != nil {
 		log.Warn("the saved hardware inventory cannot be read", "err", err)
-		if !write {
+		if owner != os.Geteuid() {
 			return nil
 		}
 	}
@@ -80,9 +82,12 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	switch {
 	case len(missing) > 0: // unless the file was removed meanwhile, which is how to say that it is on purpose
 		m.background(m.refresh)
-	case m.write && (now.GPUs.Seen != m.had.GPUs.Seen || now.Devices.Seen != m.had.Devices.Seen):
+	case now.GPUs.Seen == m.had.GPUs.Seen && now.Devices.Seen == m.had.Devices.Seen:
+	case m.owner == os.Geteuid():
 		m.had = now
 		m.background(func() { m.save(now) })
+	case !slices.Equal(now.GPUs.Items, m.had.GPUs.Items) || !slices.Equal(now.Devices.Items, m.had.Devices.Items):
+		m.foreign()
 	}
 	if len(missing) == 0 {
 		return n
@@ -90,6 +95,16 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	with := *n
 	with.Remembered, with.RememberedIn = missing, m.file
 	return &with
+}
+
+// foreign logs once that what is new is not saved. m.mu is held.
+func (m *Inventory) foreign() {
+	if m.failed {
+		return
+	}
+	m.failed = true
+	m.log.Warn("the hardware inventory is not saved, because its folder belongs to another user", "folder", filepath.Dir(m.file), "owner", m.owner,
+		"user", os.Geteuid(), "remedy", fmt.Sprintf("chown -R %d %s, or run as the owner", os.Geteuid(), filepath.Dir(m.file)))
 }
 
 // background works on the file, one piece at a time. m.mu is held.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,11 @@ import (
 const revision = "abc1234"
 
 // podman is a store of images and containers that lasts as long as a test.
-type podman struct{ store string }
+type podman struct {
+	store   string
+	image   string   // that is run
+	program []string // by which it is started in a container
+}
 
 // confined is how containers run: as Kubernetes runs those that `restricted` allows. Limits above those of the caller need
 // CAP_SYS_RESOURCE.
@@ -67,7 +72,7 @@ func (p podman) run(t *testing.T, flags []string, args ...string) (string, error
 
 func (p podman) args(flags []string, args ...string) []string {
 	all := append(append([]string{}, confined...), flags...)
-	return append(append(all, "localhost/exporter"), args...)
+	return append(append(all, p.image), args...)
 }
 
 func command(t *testing.T, name string, args ...string) string {
@@ -79,65 +84,18 @@ func command(t *testing.T, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// bases makes the images that the Dockerfile starts from: Debian with a compiler and this Go, and the files of glibc alone.
-func (p podman) bases(t *testing.T) {
-	t.Helper()
-	dir := t.TempDir()
-	build, glibc := filepath.Join(dir, "build"), filepath.Join(dir, "glibc")
-	command(t, "debootstrap", "--variant=minbase", "--include=gcc,libc6-dev,make,ca-certificates", "bookworm", build)
-	list := filepath.Join(dir, "files")
-	command(t, "sh", "-c", "cd '"+build+"' && cat var/lib/dpkg/info/libc6*.list | sed 's,^/,,' | while read -r f; do [ -d \"$f\" ] || echo \"$f\"; done > '"+list+"'")
-	if err := os.Mkdir(glibc, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	command(t, "tar", "-C", build, "-cf", filepath.Join(dir, "glibc.tar"), "--files-from="+list)
-	command(t, "tar", "-C", glibc, "-xf", filepath.Join(dir, "glibc.tar"))
-	for _, link := range []string{"lib", "lib64"} { // of Debian's /usr merge, which list files below /lib
-		if info, err := os.Lstat(filepath.Join(build, link)); err == nil && info.Mode()&os.ModeSymlink != 0 {
-			command(t, "cp", "-a", "--no-target-directory", filepath.Join(glibc, link), filepath.Join(glibc, "usr", link))
-			command(t, "rm", "-r", filepath.Join(glibc, link))
-			command(t, "ln", "-s", "usr/"+link, filepath.Join(glibc, link))
-		}
-	}
-	command(t, "cp", "-a", command(t, "go", "env", "GOROOT"), filepath.Join(build, "usr/local/go"))
-	for from, changes := range map[string][]string{
-		build: {"ENV PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ENV GOPROXY=file:///proxy", "ENV GOSUMDB=off", "ENV GOTOOLCHAIN=local"},
-		glibc: nil,
-	} {
-		tar := from + ".tar"
-		command(t, "tar", "-C", from, "--numeric-owner", "-cf", tar, ".")
-		args := []string{"import"}
-		for _, c := range changes {
-			args = append(args, "--change="+c)
-		}
-		p.do(t, append(args, tar, "localhost/"+filepath.Base(from))...)
-		_ = os.Remove(tar)
-	}
-}
-
-// build builds the image as the Dockerfile says, with the modules and the compiled packages of this user's caches.
-func (p podman) build(t *testing.T) {
-	t.Helper()
-	command(t, "go", "mod", "download", "-C", "../../tools/release")
-	modules, cache := command(t, "go", "env", "GOMODCACHE"), command(t, "go", "env", "GOCACHE")
-	p.do(t, "build", "--isolation=chroot", "--layers=false", "--format=docker", "--pull-never",
-		"--volume="+filepath.Join(modules, "cache/download")+":/proxy:ro", "--volume="+cache+":/root/.cache/go-build",
-		"--build-arg=BUILD_IMAGE=localhost/build", "--build-arg=RUNTIME_IMAGE=localhost/glibc", "--build-arg=REVISION="+revision,
-		"--tag=localhost/exporter", "../..")
-}
-
 // TestImage builds the image once and runs it in all the ways that docs/KUBERNETES.md names.
 func TestImage(t *testing.T) {
-	p := podman{t.TempDir()}
+	p := podman{t.TempDir(), "localhost/exporter", []string{"/bin/gpufabric_exporter"}}
 	owner := command(t, "stat", "-c", "%u:%g", "/dev/null")
 	t.Cleanup(func() {
 		if now := command(t, "stat", "-c", "%u:%g", "/dev/null"); now != owner {
 			t.Errorf("/dev/null of the host belongs to %s, and did to %s before: set it back", now, owner)
 		}
 	})
-	p.bases(t)
 	p.build(t)
 	t.Run("build", p.testBuild)
+	t.Run("arm64", p.testARM64)
 	t.Run("serves", p.testServes)
 	t.Run("namespaces", p.testNamespaces)
 	t.Run("gpus", p.testGPUs)
@@ -168,9 +126,6 @@ func (p podman) testBuild(t *testing.T) {
 	if out, err := p.run(t, []string{"--network=none", "--entrypoint=/bin/sh"}, "-c", "true"); err == nil || !strings.Contains(out, "not found") {
 		t.Errorf("the image has a shell: %v %s", err, out)
 	}
-	size := strings.TrimSpace(p.do(t, "image", "inspect", "--format={{.Size}}", "localhost/exporter"))
-	base := strings.TrimSpace(p.do(t, "image", "inspect", "--format={{.Size}}", "localhost/glibc"))
-	t.Logf("the image has %s bytes, of which %s are its base", size, base)
 }
 
 // serve starts the exporter in a container with a name and returns its metrics, which it waits for.
@@ -197,7 +152,7 @@ func (p podman) serve(t *testing.T, name string, flags []string, args ...string)
 			t.Log(said.String())
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			ended <- err
@@ -209,7 +164,8 @@ func (p podman) serve(t *testing.T, name string, flags []string, args ...string)
 			if r.StatusCode != http.StatusOK {
 				continue
 			}
-			if out, err := p.try(t, "exec", name, "/bin/gpufabric_exporter", "healthcheck", "--url=http://"+address+"/-/ready"); err != nil || out != "ready\n" {
+			check := append(append([]string{"exec", name}, p.program...), "healthcheck", "--url=http://"+address+"/-/ready")
+			if out, err := p.try(t, check...); err != nil || out != "ready\n" {
 				t.Errorf("healthcheck: %v, %q", err, out)
 			}
 			r, err := http.Get("http://" + address + "/metrics")
@@ -237,9 +193,32 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// testServes runs it with no capability, no writable file and no network of its own, as user 65534.
+// documented returns the options of docs/INSTALL.md that all containers of this test do not have, with an empty folder for its volume.
+func documented(t *testing.T) (more []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/INSTALL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, found := strings.Cut(strings.ReplaceAll(string(text), "\\\n", ""), "\n    podman run --detach --name=gpufabric_exporter ")
+	command, _, _ = strings.Cut(command, "\n")
+	flags, image := strings.Fields(command), "registry.example.com/gpufabric"
+	if !found || len(flags) < 2 || flags[len(flags)-1] != image {
+		t.Fatalf("docs/INSTALL.md does not run %s: %q", image, command)
+	}
+	for _, f := range flags[:len(flags)-1] {
+		if folder, rest, _ := strings.Cut(f, ":"); folder == "--volume=/etc/gpufabric_exporter" {
+			more = append(more, "--volume="+shared(t)+":"+rest)
+		} else if f != "--network=host" && !slices.Contains(confined, f) {
+			t.Errorf("docs/INSTALL.md has %s, with which this test runs no container", f)
+		}
+	}
+	return more
+}
+
+// testServes runs it as docs/INSTALL.md does, with no capability, no writable file and no network of its own, as user 65534.
 func (p podman) testServes(t *testing.T) {
-	metrics := p.serve(t, "plain", nil)
+	metrics := p.serve(t, "plain", documented(t))
 	contains(t, metrics, "gpufabric_exporter_build_info{", `revision="`+revision+`"`, "gpufabric_node_info{")
 	if out, err := p.try(t, "exec", "plain", "/bin/gpufabric_exporter", "healthcheck", "--url=http://127.0.0.1:1/-/healthy"); err == nil || !strings.Contains(out, "connection refused") {
 		t.Errorf("healthcheck of nothing: %v, %q", err, out)

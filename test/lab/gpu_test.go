@@ -138,12 +138,7 @@ func testPeermem(t *testing.T, x *exporter) {
 // testAER: errors that the kernel is made to see count where they were seen, at a NIC and at the port above it.
 func testAER(t *testing.T, x *exporter) {
 	undone(t, "modprobe aer_inject", "modprobe -r aer_inject")
-	nic := ""
-	for _, name := range []string{"fakehca_0", "fakehca_1", "fakehca_2", "fakehca_3"} {
-		if at := link(class, name, "device"); !strings.HasPrefix(at, "0000:00:") && nic == "" {
-			nic = name
-		}
-	}
+	nic := onPort(t)
 	address := link(class, nic, "device")
 	before := map[string]float64{}
 	x.agrees(t, func(s scrape) error {
@@ -161,6 +156,18 @@ func testAER(t *testing.T, x *exporter) {
 	x.agrees(t, correctable)
 	inject(t, address, 0, completionTimeout)
 	x.agrees(t, correctable, is(before["nonfatal"]+1, "pcie_aer_errors_total", "device", nic, "severity", "nonfatal"))
+}
+
+// onPort is a device below a PCIe port, which reports its errors.
+func onPort(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"fakehca_0", "fakehca_1", "fakehca_2", "fakehca_3"} {
+		if !strings.HasPrefix(link(class, name, "device"), "0000:00:") {
+			return name
+		}
+	}
+	t.Fatal("no device is below a PCIe port")
+	return ""
 }
 
 // inject has the kernel see an error: struct aer_error_inj of drivers/pci/pcie/aer_inject.c.

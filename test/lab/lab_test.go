@@ -77,6 +77,7 @@ var suite = []struct {
 	{name: "jobs", run: testJobs},
 	{name: "job_privileges", run: testJobPrivileges, long: true},
 	{name: "unprivileged", run: testUnprivileged},
+	{name: "kernel_messages", run: testKernelMessages},
 	{name: "read_only", run: testReadOnly},
 	{name: "clock", run: testClock},
 	{name: "unload", run: testUnload},

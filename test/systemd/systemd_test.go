@@ -328,30 +328,6 @@ func testLoosened(t *testing.T, m on) {
 	}
 }
 
-// The check writes its textfile beside node_exporter, which owns the folder; its unit has failed where something is unknown.
-func testCheck(t *testing.T, m on) {
-	const folder, file = "/var/lib/node_exporter", "/var/lib/node_exporter/gpufabric.prom"
-	if m.fails("systemctl", "start", "gpufabric-check.service") == nil {
-		t.Error("without a folder for the textfile the unit does not fail")
-	}
-	contains(t, m.Must("journalctl", "--no-pager", "-o", "cat", "-n", "5", "-u", "gpufabric-check"), file)
-	m.Must("install", "-d", "-o", "daemon", folder)
-	_, _ = m.Run("", "systemctl", "start", "gpufabric-check.service") // no device: hardware is unknown
-	contains(t, m.Must("cat", file), "gpufabric_check_timestamp_seconds", `gpufabric_check_unknown{check="hardware"`)
-	contains(t, m.Must("systemctl", "show", "--value", "-p", "ExecMainStatus", "gpufabric-check.service"), "2")
-
-	m.Must("rm", file)
-	m.Must("mkdir", "-p", "/run/systemd/system/gpufabric-check.service.d")
-	if out, err := m.Run("[Service]\nCapabilityBoundingSet=~CAP_DAC_OVERRIDE\nAmbientCapabilities=~CAP_DAC_OVERRIDE\n", "sh", "-c", "cat >/run/systemd/system/gpufabric-check.service.d/50-test.conf"); err != nil {
-		t.Fatal(err, out)
-	}
-	m.Must("systemctl", "daemon-reload")
-	_, _ = m.Run("", "systemctl", "start", "gpufabric-check.service")
-	if m.fails("test", "-e", file) == nil {
-		t.Error("without CAP_DAC_OVERRIDE it writes into the folder of another user")
-	}
-}
-
 // What SELinux, AppArmor or a read-only file system denies is logged at the start, and everything that does not need it
 // is served.
 func testDenied(t *testing.T, m on) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,6 +75,7 @@ func TestSameFact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	received := count(t, tree)
 	paths := []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs()}
 	theirs := samples(t, []string{"env", "CGO_ENABLED=0", "go", "build"}, "github.com/prometheus/node_exporter", append(paths, "--collector.disable-defaults", "--collector.infiniband", "--web.disable-exporter-metrics")...)
 	ours := samples(t, []string{"go", "build", "-C", "../..", "-trimpath", "-buildmode=pie"}, ".", append(paths, "--path.rootfs="+tree.Rootfs())...)
@@ -85,7 +87,6 @@ func TestSameFact(t *testing.T) {
 			t.Errorf("%s does not name %s", neighbours, name)
 		}
 	}
-	ports := 0
 	for series, value := range theirs {
 		name, labels, _ := strings.Cut(series, "{")
 		port := regexp.MustCompile(`^device="([^"]+)",port="([0-9]+)"}$`).FindStringSubmatch(labels)
@@ -95,19 +96,50 @@ func TestSameFact(t *testing.T) {
 		of := `{device="` + port[1] + `",port="` + port[2] + `"`
 		switch name {
 		case bytes:
-			ports++
-			if got := ours["gpufabric_hca_port_received_data_bytes_total"+of+"}"]; got != value {
-				t.Errorf("%s is %s there, and %q here", series, value, got)
+			got := ours["gpufabric_hca_port_received_data_bytes_total"+of+"}"]
+			if want := received[port[1]+"/"+port[2]]; !is(value, want) || !is(got, want) {
+				t.Errorf("%s is %s there, and %q here, want %d", series, value, got, want)
 			}
+			delete(received, port[1]+"/"+port[2])
 		case state:
 			if got := ours["gpufabric_hca_port_state"+of+`,state="active"}`]; (got == "1") != (value == "4") {
 				t.Errorf("%s is %s there, and active %q here", series, value, got)
 			}
 		}
 	}
-	if ports < 8 {
-		t.Errorf("node_exporter shows %d ports: %v", ports, theirs)
+	if len(received) > 0 {
+		t.Errorf("node_exporter does not show %v: %v", received, theirs)
 	}
+}
+
+// count has each port of a node count another number of words, and returns how many bytes they are.
+func count(t *testing.T, tree *simulator.Tree) map[string]int {
+	t.Helper()
+	const folder = "class/infiniband"
+	files, err := filepath.Glob(filepath.Join(tree.Sysfs(), folder, "*/ports/*/counters/port_rcv_data"))
+	if err != nil || len(files) < 8 {
+		t.Fatalf("%v: %d ports count", err, len(files))
+	}
+	bytes := map[string]int{}
+	for i, file := range files {
+		words := 1<<40 + 1000*i
+		path, err := filepath.Rel(filepath.Dir(tree.Sysfs()), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tree.Set(path, strconv.Itoa(words)+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		of := strings.Split(path, "/") // sys/class/infiniband/DEVICE/ports/PORT/...
+		bytes[of[3]+"/"+of[5]] = 4 * words
+	}
+	return bytes
+}
+
+// is reports whether a sample has this value.
+func is(sample string, value int) bool {
+	v, err := strconv.ParseFloat(sample, 64)
+	return err == nil && v == float64(value)
 }
 
 // The query that joins GPUs with dcgm-exporter's gives its values with the labels of both.

@@ -3,8 +3,8 @@
 package check
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"

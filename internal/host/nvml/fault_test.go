@@ -313,7 +313,7 @@ func TestADriverComesAndGoes(t *testing.T) {
 func TestALibraryOfAnotherVersion(t *testing.T) {
 	c, client := newChild(t, []string{"driver 18"})
 	d, err := client.Read(fabric.GPUDriver{}, true, testTime)
-	if fabric.ReasonOf(err) != fabric.ReasonUnsupported || !strings.Contains(err.Error(), "VERSION_MISMATCH") || !d.Loaded.Value {
+	if fabric.ReasonOf(err) != fabric.ReasonUnsupported || !strings.Contains(err.Error(), "NVIDIA's library and kernel module are of different versions") || !d.Loaded.Value {
 		t.Errorf("%v, %+v", err, d)
 	}
 	if _, err = client.Read(d, true, testTime); err == nil { // it gives up, so that a new process loads what is installed now
