@@ -122,8 +122,7 @@ const (
 
 // cut are texts that a column is too narrow for.
 func cut(p panelModel) (wrong []string) {
-	left := screen * p.GridPos.W / 24
-	findings := ""
+	left, flexible := screen*p.GridPos.W/24, []string{}
 	texts := map[string][]string{}
 	for _, o := range p.FieldConfig.Overrides {
 		width, hidden := 0, false
@@ -146,12 +145,15 @@ func cut(p panelModel) (wrong []string) {
 		case width > 0:
 			left -= width
 			wrong = append(wrong, tooLong(o.Matcher.Options, width, texts[o.Matcher.Options])...)
-		case o.Matcher.Options == "What is wrong" && p.Title == "Open findings":
-			findings = o.Matcher.Options
+		case !slices.Contains([]string{"Nothing to show", "Why it is spare"}, o.Matcher.Options): // there is nothing else then
+			flexible = append(flexible, o.Matcher.Options)
 		}
 	}
-	if findings != "" {
-		wrong = append(wrong, tooLong(findings, left, texts[findings])...)
+	if left < 0 {
+		wrong = append(wrong, fmt.Sprintf("columns are %d pixels wider than the panel", -left))
+	}
+	for _, column := range flexible {
+		wrong = append(wrong, tooLong(column, left/len(flexible), texts[column])...)
 	}
 	return wrong
 }
@@ -214,6 +216,7 @@ func TestLooksFindsDefects(t *testing.T) {
 			}
 		}},
 		{"is cut", find("table", func(p panelModel) bool { return p.Title == "Open findings" }), func(p *panelModel) { p.GridPos.W = 20 }},
+		{"wider than", find("table", func(p panelModel) bool { return p.Title == "Open findings" }), func(p *panelModel) { p.GridPos.W = 12 }},
 		{"is old", find("stat", anyOne), func(p *panelModel) { p.MaxDataPoints = 0 }},
 		{"is old", find("table", anyOne), func(p *panelModel) { p.MaxDataPoints = 0 }},
 		{"too long", find("stat", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.NoValue = strings.Repeat("no ", 30) }},

@@ -94,9 +94,6 @@ func absent(value float64) string { return fmt.Sprintf("%.0f", value) }
 // Grafana has no column of a label that no series has.
 const site = "Site"
 
-// first is the title of a hidden column with one of the devices of a row, for its link.
-const first = "First"
-
 // withSites gives rows the column site if links need it.
 func withSites(exprs []string, columns []column) ([]string, []column) {
 	wanted := func(c column) bool { return c.link != nil && strings.Contains(c.link["url"].(string), keepRow) }
