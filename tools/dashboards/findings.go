@@ -216,8 +216,8 @@ func findings(t texts, oneNode bool, h uint32) panel {
 	found := listed(`1000 * min by (cluster, instance, severity, problem, device, gpu, training_job) (`+placed()+`)`, "jobs", "training_job")
 	problems := maps.Clone(t.problems)
 	what := column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()}
-	where := column{field: "where", title: "Device, GPU or job", all: true, link: toConcerned("var-instance=${__data.fields.Node}"), width: 155}
-	columns := []column{{field: "rank", title: bySeverity, words: ranks(), width: 85}}
+	where := column{field: "where", title: "Device, GPU or job", all: true, link: toConcerned("var-instance=${__data.fields.Node}"), width: 160}
+	columns := []column{{field: "rank", title: bySeverity, words: ranks(), width: 80}}
 	found = `label_replace(` + found + `, "gpu", "GPU $1", "gpu", "(.+)")`
 	if oneNode {
 		found = `label_join(` + listed(listed(found, "devices", "device"), "GPUs", "gpu") + `, "where", ", ", "devices", "GPUs", "jobs")`
@@ -230,7 +230,7 @@ func findings(t texts, oneNode bool, h uint32) panel {
 	found = `label_replace(` + found + `, "where", "$1", "where", "(?:, )*(.*?)(?:, )*")`
 	found = "(" + found + "\nor 1000 * max by (cluster, instance, severity, problem) (" + restarted() + "))"
 	columns = append(columns, what, where,
-		column{field: "measured", title: "Measured, or its cause", all: true, width: 249},
+		column{field: "measured", title: "Measured, or its cause", all: true, width: 255},
 		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 110},
 		column{field: "cluster", title: "Cluster", width: 72, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},

@@ -172,8 +172,8 @@ func jobNodes() panel {
 		column{field: "way", title: "Way", none: "-", width: 75},
 		column{field: "cause", title: "TCP because", none: "-", words: causes(), width: 255},
 		column{field: "reason", title: "Unknown because", none: "-", words: jobUnknowns(), width: 210},
-		column{field: "D", title: "Ranks", width: 60},
-		column{field: "E", title: "GPUs", width: 60},
+		column{field: "D", title: "Ranks", width: 76},
+		column{field: "E", title: "GPUs", width: 76},
 		column{field: "G", title: "Rails used", none: "none", width: 90},
 		column{field: "cluster", title: "Cluster", width: 72})
 }
@@ -192,7 +192,7 @@ func jobRules() panel {
 		column{field: "rank", title: bySeverity, words: ranks(), width: 90},
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "rule", title: "What is wrong", words: jobRulesWords()},
-		column{field: "setting", title: "Setting", none: "-", words: causes().with("unnamed", word{"named by the command jobs on the node", ""}), width: 265},
+		column{field: "setting", title: "Setting", none: "-", words: causes().with("unnamed", word{"see gpufabric_exporter jobs", ""}), width: 265},
 		column{field: "A", title: "Nodes", width: 90},
 		column{field: "cluster", title: "Cluster", width: 110},
 		column{field: "severity"})

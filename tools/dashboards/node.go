@@ -205,16 +205,16 @@ func qosChain(h uint32) panel {
 		}, "",
 		column{field: "device", title: "Device", link: toPort(), width: 100},
 		column{field: "port", title: "Port", width: 45},
-		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 80},
+		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 86},
 		column{field: "broken", title: "First wrong step", none: "-", words: roceSteps(), width: 124},
-		column{field: "unknown", title: "First unknown step", none: "-", words: roceSteps(), width: 132},
-		column{field: "B", title: "Traffic class", none: "not set (jobs decide)", words: v1, width: 151},
-		column{field: "C", title: "DSCP", words: words{"-1": {"none", bad}}, width: 60},
+		column{field: "unknown", title: "First unknown step", none: "-", words: roceSteps(), width: 140},
+		column{field: "B", title: "Traffic class", none: "jobs decide", words: v1, width: 120},
+		column{field: "C", title: "DSCP", words: words{"-1": {"none", bad}}, width: 76},
 		column{field: "D", title: "Priority", none: "-", width: 65},
 		column{field: "trust", title: "Priority from", none: "unknown", width: 100},
 		column{field: "E", title: "PFC", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 50},
 		column{field: "F", title: "ECN", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 50},
-		column{field: "I", title: "Lossless buffer", none: "-", unit: "bytes", width: 112},
+		column{field: "I", title: "Lossless buffer", none: "-", unit: "bytes", width: 117},
 		column{field: "mode", title: "Flow control", none: "unknown", words: congestionModes()})
 }
 
@@ -283,7 +283,7 @@ or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
 		column{field: "F", title: "Busy", unit: "percentunit", width: 76},
 		column{field: "G", title: "NVLinks up", none: "none", width: 92},
 		column{field: "H", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 112},
-		column{field: "I", title: "PCIe slow", words: yesNo(bad, good), width: 80})
+		column{field: "I", title: "PCIe slow", words: yesNo(bad, good), width: 84})
 }
 
 func nodeProbes(t texts) panel {

@@ -70,7 +70,7 @@ func portIdentity() panel {
 			`max by (device) (gpufabric_pcie_link_degraded{@port})`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
 		}, "",
-		column{field: "device", title: "Device", width: 80},
+		column{field: "device", title: "Device", width: 97},
 		column{field: "port", title: "Port", width: 45},
 		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 80},
 		column{field: "netdev", title: "Interface", width: 115},

@@ -32,7 +32,7 @@ func probesNow() line {
 	}
 }
 
-const lastResult = "The last result of each probe: which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. Beside them is why the probe fails, or the cause: what NCCL logged about TCP, a finding on the same GPUs or port, or what differs from the last run at full bandwidth. No probe leaves the node: an address that other nodes cannot reach does not show. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and is skipped says why. What is wrong comes first."
+const lastResult = "The last result of each probe: of kind transport (the way that NCCL chooses), node (all GPUs of the node), rail (through one NIC and back) or socket (TCP on purpose, to compare). Which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. Beside them is why the probe fails, or the cause: what NCCL logged about TCP, a finding on the same GPUs or port, or what differs from the last run at full bandwidth. No probe leaves the node: an address that other nodes cannot reach does not show. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and is skipped says why. What is wrong comes first."
 
 // explaining are probes that are slower than before, with an open finding that explains it as the cause (the id of its check): one
 // of a GPU for the probe of a node, one of the port for the probe of a rail.
@@ -109,16 +109,16 @@ func probeTable(t texts, a about, by, of, label string) panel {
 	} else {
 		first = orSilent(first)
 	}
-	columns = append(columns, column{field: "kind", title: "Probe and what it uses", words: kindsAndWays(), width: 158})
-	if label != "instance" { // of which it has one row for all rails
-		columns = append(columns, column{field: "device", title: "Device", link: toPort(), width: 100})
+	columns = append(columns, column{field: "kind", title: "Probe", words: shortKinds(), width: 85})
+	if label != "instance" { // which has one row for all rails
+		columns = append(columns, column{field: "device", title: "Device", link: toPort(), width: 112})
 	}
 	columns = append(columns,
-		column{field: "B", title: "Age", unit: "s", none: "never", width: 65},
-		column{field: "transport", title: "Transport", none: "unknown", width: 146, words: ways},
-		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 78},
-		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 75},
-		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: words{notFresh: outdated}, width: 90},
+		column{field: "B", title: "Age", unit: "s", none: "never", width: 76},
+		column{field: "transport", title: "Transport", none: "unknown", width: 135, words: ways},
+		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 90},
+		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 90},
+		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: words{notFresh: outdated}, width: 95},
 		column{field: "cause", title: "Failure, cause or skip", none: "-", words: notes(t)},
 		column{field: "port"})
 	stale := func(expr, label string) string {
@@ -138,7 +138,7 @@ func probeTable(t texts, a about, by, of, label string) panel {
 		columns = append(columns, column{field: "cluster", title: "Cluster", width: 72})
 	} else { // there is room for it
 		exprs = append(exprs, q("max", "", metric("small_message_latency_seconds")))
-		columns = append(columns, column{field: "H", title: "Latency", unit: "s", none: "-", width: 65})
+		columns = append(columns, column{field: "H", title: "Latency", unit: "s", none: "-", width: 75})
 	}
 	return grid(a, exprs, "", columns...)
 }
@@ -187,10 +187,10 @@ func probeTrouble() line {
 	return line{
 		grid(about{"Failures by reason", "Runs that failed or were aborted since the exporters started. intruder and stopped say nothing about the fabric.", "no run has failed, or no probes switched on", 12, 7},
 			[]string{`sum by (kind, reason) (gpufabric_probe_failures_total{@port})`}, "-Runs",
-			column{field: "kind", title: "Probe", words: kinds(), width: 223}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Runs", width: 60}),
+			column{field: "kind", title: "Probe", words: kinds(), width: 212}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Runs", width: 76}),
 		grid(about{"Skips by reason", "Times a probe was due and did not run since the exporters started. Most skips mean that the GPUs were in use, as intended; investigate cannot_prove_idle.", "no probe was skipped, or no probes switched on", 12, 7},
 			[]string{`sum by (kind, reason) (gpufabric_probe_skips_total{@node})`}, "-Times",
-			column{field: "kind", title: "Probe", words: kinds(), width: 223}, column{field: "reason", title: "Reason", words: skips()}, column{field: "A", title: "Times", width: 80}),
+			column{field: "kind", title: "Probe", words: kinds(), width: 212}, column{field: "reason", title: "Reason", words: skips()}, column{field: "A", title: "Times", width: 80}),
 	}
 }
 

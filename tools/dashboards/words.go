@@ -122,16 +122,8 @@ func objectives() words {
 
 func kinds() words {
 	return wordsOf(map[probes.Kind]word{
-		probes.Transport: {"transport (which way NCCL takes)", ""}, probes.Node: {"node (all its GPUs)", ""}, probes.Rail: {"rail (one NIC)", ""},
+		probes.Transport: {"transport (NCCL's choice)", ""}, probes.Node: {"node (all its GPUs)", ""}, probes.Rail: {"rail (one NIC)", ""},
 		probes.Socket: {"socket (TCP, to compare with)", ""}, probes.Calibrate: {"calibrate (by hand)", ""},
-	})
-}
-
-// kindsAndWays are for tables of results: what each kind of probe sends through.
-func kindsAndWays() words {
-	return wordsOf(map[probes.Kind]word{
-		probes.Transport: {"transport: NCCL's way", ""}, probes.Node: {"node: all its GPUs", ""}, probes.Rail: {"rail: one NIC and back", ""},
-		probes.Socket: {"socket: TCP on purpose", ""}, probes.Calibrate: {"calibrate: by hand", ""},
 	})
 }
 
@@ -147,7 +139,7 @@ func shortKinds() words {
 func transports() words {
 	return wordsOf(map[probes.Path]word{
 		probes.PathNone: {"none", ""}, probes.PathNVLS: {"NVLink (NVLS)", good}, probes.PathP2P: {"NVLink or PCIe", good}, probes.PathSHM: {"host memory", warning},
-		probes.PathIB: {"RDMA", good}, probes.PathPlugin: {"plugin", good}, probes.PathSocket: {"TCP", bad}, "socket on purpose": {"TCP, to compare with", ""},
+		probes.PathIB: {"RDMA", good}, probes.PathPlugin: {"plugin", good}, probes.PathSocket: {"TCP", bad}, "socket on purpose": {"TCP, to compare", ""},
 	})
 }
 
