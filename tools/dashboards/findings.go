@@ -224,8 +224,9 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		what.width, where.width, where.link = 440, 0, toConcerned("${instance:queryparam}")
 		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
 	} else {
+		what.width = 408
 		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) + `, "where", ", ", "devices", "GPUs", "jobs")`
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 105})
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), least: 105})
 	}
 	found = `label_replace(` + found + `, "where", "$1", "where", "(?:, )*(.*?)(?:, )*")`
 	found = "(" + found + "\nor 1000 * max by (cluster, instance, severity, problem) (" + restarted() + "))"

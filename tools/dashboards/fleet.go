@@ -72,7 +72,7 @@ and on (cluster, instance) ` + probesOnTCP,
 			`sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node})
 and on (cluster, instance) (` + jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP + `)`,
 		}, "",
-		column{field: "instance", title: "Node", link: toNode(), width: 105},
+		column{field: "instance", title: "Node", link: toNode(), width: 135},
 		column{field: "who", title: "On TCP", words: users, width: 115},
 		column{field: "training_job", title: "Job", none: "-", link: toJob()},
 		column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses(), width: 250},

@@ -105,7 +105,7 @@ func probeTable(t texts, a about, by, of, label string) panel {
 	ways := withOutdated(transports())
 	delete(ways, "socket on purpose outdated")
 	if label == "instance" {
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 105})
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 130})
 	} else {
 		first = orSilent(first)
 	}

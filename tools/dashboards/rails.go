@@ -54,7 +54,7 @@ func railGrid() panel {
 		}.mappings()...)).
 		Targets(targets(query("A", expr, "").Instant().Format("table"))).MaxDataPoints(now).
 		OverrideByName("Node", []dashboard.DynamicConfigValue{
-			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.width", Value: 105},
+			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.minWidth", Value: 145},
 		}).
 		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 98}}).
 		OverrideByRegexp(railColumns, []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{link("Port", portURL+keep+"&var-instance=${__data.fields.Node}${__value.raw}&${__url_time_range}")}}})
@@ -108,7 +108,7 @@ func portStates() string {
 // on a screen of 1280 pixels: 7 for mlx5_7, 113s0 for rdmap113s0.
 func shortened(devices string) string {
 	expr := `label_join(` + devices + ` * on () group_left (rails) count_values("rails", count(count by (rail) (device:gpufabric_hca_info:rail{@node}))), "short", " ", "rails", "device")`
-	return `label_replace(label_replace(label_replace(` + expr + `, "short", "$1$2", "short", "(?:[0-9]|10) (.+)|1[1-3] (.{1,7})"), "short", "$1", "short", "[0-9]+ .*_([^_]+)"), "short", "$1", "short", "[0-9]+ [a-z]*(.+)")`
+	return `label_replace(label_replace(label_replace(` + expr + `, "short", "$1$2", "short", "(?:[0-9]|10) (.+)|1[12] (.{1,7})"), "short", "$1", "short", "[0-9]+ .*_([^_]+)"), "short", "$1", "short", "[0-9]+ [a-z]*(.+)")`
 }
 
 // deviceStates show the short name of a device in the colour of its state. A cell begins with the parameter of its link: in

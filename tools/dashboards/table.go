@@ -34,6 +34,7 @@ type column struct {
 	link  map[string]any
 	none  string // shown where the value is absent or replaced (orElse); empty: "unknown" for values, nothing for labels
 	width int    // in pixels; 0: what is left
+	least int    // pixels of a column that gets what is left; 0: 150
 
 	number bool // a label that is sorted as a number
 	hidden bool // there for the links of other columns
@@ -251,6 +252,9 @@ func (c column) properties() []dashboard.DynamicConfigValue {
 	}
 	if c.width > 0 {
 		set("custom.width", c.width)
+	}
+	if c.least > 0 {
+		set("custom.minWidth", c.least)
 	}
 	if c.hidden {
 		set("custom.hidden", true)
