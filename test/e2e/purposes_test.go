@@ -32,7 +32,7 @@ func purposes() map[string]string {
 		"node/Open findings":                  "pfc-off",
 		"node/Open findings/B":                "nvlink-down",
 		"node/Checks without a verdict":       others,
-		"node/Probes/J":                       "probe-slow", // why it is slow
+		"node/Probes/D":                       "probe-slow", // why it is slow
 		"node/Clocks held down":               "gpu-power-brake",
 		"node/Sources that cannot be read":    "statistics-refused",
 		"node/Firing alerts":                  "port-down",
@@ -41,9 +41,10 @@ func purposes() map[string]string {
 		"node/NVLink errors/A":                "nvlink-errors",
 		"node/PCIe errors/A":                  "pcie-errors",
 
-		"node/Ports up/C": stated, // of EFA the state is unknown
+		"node/Ports up/C": "- the state of ports is unknown only where it cannot be read",
+		"node/Ports up/D": stated, // of EFA there is no state
 
-		"port/Probe of this rail/J":           "probe-slow",
+		"port/Probe of this rail/D":           "probe-slow",
 		"port/variable: cluster":              nameless,
 		"port/annotation: Firmware changes":   unchanged,
 		"port/annotation: GPU driver changes": unchanged,
@@ -71,9 +72,8 @@ func purposes() map[string]string {
 		"probes/annotation: Firmware changes":   unchanged,
 		"probes/annotation: GPU driver changes": unchanged,
 		"probes/annotation: NCCL changes":       unchanged,
-		"probes/Last results/C":                 "probe-wrong-result", // why it failed
-		"probes/Last results/J":                 "probe-slow",         // why it is slow
-		"probes/Rails against the line rate":    others,               // expected only where two GPUs are near one NIC
+		"probes/Last results/D":                 "probe-slow", // why it is slow
+		"probes/Rails against the line rate":    others,       // expected only where two GPUs are near one NIC
 		"probes/Failures by reason":             "probe-wrong-result",
 	}
 }

@@ -5,11 +5,9 @@ package main
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/probes"
 )
 
 // likeChecks are alerts that report the same as a check. They are findings where the checks are switched off.
@@ -61,9 +59,10 @@ func problems(findings string) string {
 	return `count by (cluster, instance, problem) (` + findings + `)`
 }
 
-// placed are the open findings with the name of the GPU: index and PCI address, of which one without a driver has only the latter.
+// placed are the open findings with the name of the GPU: index and PCI address, of which one without a driver has only the latter;
+// and with the job.
 func placed() string {
-	const id = `cluster, instance, severity, problem, device, uuid, pci_address`
+	const id = `cluster, instance, severity, problem, device, uuid, pci_address, training_job`
 	all := `min by (` + id + `) (` + open("") + `)`
 	by := func(name string) string {
 		return all + ` * on (cluster, instance, ` + name + `) group_left (gpu) max by (cluster, instance, ` + name + `, gpu) (` + nameGPU(`gpufabric_gpu_info{`+name+`!="",@node}`) + `)`
@@ -72,7 +71,7 @@ func placed() string {
 or on (` + id + `)
 ` + by("pci_address") + `
 or on (` + id + `)
-label_replace(` + all + `, "gpu", "? ($1)", "pci_address", "(.+)")`
+label_replace(` + all + `, "gpu", "$1", "pci_address", "(.+)")`
 }
 
 // nameGPU gives series with the labels index and pci_address the label gpu: both, since drivers use the one for a GPU and
@@ -177,78 +176,6 @@ func places() string {
 	return `max by (rank) (` + strings.Join(all, " or ") + `)`
 }
 
-// measured are measured and expected values, for problems that have numbers. More than one of a node are all there.
-func measured() string {
-	of := func(problem, unit, by, is, should string) string {
-		text := func(name, expr string) string {
-			return `count_values by (` + by + `) ("` + name + `", ` + expr + `)`
-		}
-		return `label_replace(label_replace(
-  label_join(` + text("is", is) + ` * on (` + by + `) group_left (should) ` + text("should", should) + `, "measured", " of ", "is", "should"),
-  "measured", "$1 ` + unit + `", "measured", "(.*)"), "problem", "` + problem + `", "", "")`
-	}
-	share := func(problem, of, expr string) string {
-		return `label_replace(label_replace(
-  count_values by (cluster, instance) ("measured", round(100 * ` + expr + `)),
-  "measured", "$1 % ` + of + `", "measured", "(.*)"), "problem", "` + problem + `", "", "")`
-	}
-	// What a finding follows from: another finding on the same labels.
-	follows := func(problem, is, on, cause, of string) string {
-		return `label_replace(label_replace(count by (cluster, instance) (` + is + ` and on (` + on + `) ` + of + `), "measured", "follows: ` + cause + `", "", ""), "problem", "` + problem + `", "", "")`
-	}
-	fires := func(name string) string { return `ALERTS{alertname="` + name + `",alertstate="firing",@node}` }
-	fails := func(check string) string { return `gpufabric_check_failed{check="` + check + `",@node} == 1` }
-	const port, gpu, whole = "cluster, job, instance, device, port", "cluster, job, instance, uuid", "cluster, job, instance"
-	const up = `sum by (` + whole + `) (gpufabric_node_compute_ports{@node})`
-	return `count by (cluster, instance, problem, measured) (
-` + linkState() + `
-or ` + of("port_rate", "Gb/s", port, `8e-9 * (gpufabric_hca_port_rate_bytes_per_second{@node} < gpufabric_hca_port_expected_rate_bytes_per_second{@node})`, `8e-9 * gpufabric_hca_port_expected_rate_bytes_per_second{@node}`) + `
-or ` + of("nvlink_active", "links down", gpu, `gpufabric_nvlink_links{@node} - gpufabric_nvlink_links_active{@node} > 0`, `gpufabric_nvlink_links{@node}`) + `
-or ` + of("compute_ports", "ports missing", whole, `gpufabric_node_compute_ports_expected{@node} - `+up+` > 0`, `gpufabric_node_compute_ports_expected{@node}`) + `
-or ` + share("GpuFabricPfcStorm", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@node}[5m]))`) + `
-or ` + share("GpuFabricPausedByNetwork", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@node}[5m]))`) + `
-or ` + share("GpuFabricProbeBandwidthCollapsed", "of baseline", slowest) + `
-or ` + share("GpuFabricProbeBandwidthRegression", "of baseline", slowest) + `
-or ` + follows("GpuFabricGidChanged", fires("GpuFabricGidChanged"), "cluster, instance, device, port", "no RoCE v2 address for NCCL", fails("gid_usable")) + `
-or ` + follows("GpuFabricSlowReceiver", fires("GpuFabricSlowReceiver"), "cluster, instance, device, port", "the PFC storm of this host", fires("GpuFabricPfcStorm")) + `
-or ` + follows("compute_ports", fails("compute_ports"), "cluster, instance", "a port is not active", fails("port_active")) + `
-or label_replace(label_replace(
-  count_values by (cluster, instance) ("measured", round(1e-9 * (sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}) > 1e9))),
-  "measured", "RDMA: $1 GB/s", "measured", "(.*)"), "problem", "GpuFabricProbeTransportSocket", "", "")
-or ` + explained("GpuFabricProbeTransportSocket", "socket") + `
-or ` + explained("GpuFabricProbeBandwidthCollapsed", "slow") + `
-or ` + explained("GpuFabricProbeBandwidthRegression", "regressed") + `
-)
-and on (cluster, instance, problem) ` + problems(open("")) + `
-or label_replace(label_replace(count_values("measured", count(` + unchecked + `)), "measured", "nodes: $1", "measured", "(.*)"), "problem", "` + checksOff + `", "", "")`
-}
-
-// linkState is the physical state of ports that are not active: disabled by the host, or without a partner.
-func linkState() string {
-	expr := `count by (cluster, instance, state) (gpufabric_hca_port_physical_state{@node} == 1
-  and on (cluster, job, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@node} or gpufabric_check_failed{check="port_active",@node} == 1))`
-	expr = `label_replace(` + expr + `, "measured", "Link: $1", "state", "(.+)")`
-	states := physicalStates()
-	for _, state := range slices.Sorted(maps.Keys(states)) {
-		expr = `label_replace(` + expr + `, "measured", "Link: ` + states[state].text + `", "state", "` + state + `")`
-	}
-	return `label_replace(` + expr + `, "problem", "port_active", "", "") or label_replace(` + expr + `, "problem", "GpuFabricPortDown", "", "")`
-}
-
-// explained are the causes of a fault of probes, in words.
-func explained(problem, fault string) string {
-	expr := `count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="` + fault + `",@node})`
-	texts := probeCauses()
-	texts[string(probes.CauseNoDifference)] = word{"no setting changed", ""}
-	for _, cause := range slices.Sorted(maps.Keys(texts)) {
-		expr = `label_replace(` + expr + `, "measured", "` + texts[cause].text + `", "cause", "` + cause + `")`
-	}
-	return `label_replace(` + expr + `, "problem", "` + problem + `", "", "")`
-}
-
-// slowest is the worst probe of a node.
-const slowest = `min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`
-
 // caveats are rows before the findings where these are not known: no exporter answers, or checks are switched off.
 func caveats(found string) string {
 	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * count(" + unchecked + `), "problem", "` + checksOff + `", "", "")`
@@ -286,50 +213,56 @@ func counted(expr, name, of, by string, most int) string {
 
 // findings are the open findings, one for each node and problem. A page about one node has no columns for it.
 func findings(t texts, oneNode bool, h uint32) panel {
-	found := `1000 * min by (cluster, instance, severity, problem, device, gpu) (` + placed() + `)`
+	found := listed(`1000 * min by (cluster, instance, severity, problem, device, gpu, training_job) (`+placed()+`)`, "jobs", "training_job")
 	problems := maps.Clone(t.problems)
 	what := column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()}
-	where := column{field: "where", title: "Device or GPU", all: true, link: toConcerned("var-instance=${__data.fields.Node}"), width: 155}
-	columns := []column{{field: "rank", title: bySeverity, words: ranks(), width: 85}}
+	where := column{field: "where", title: "Device, GPU or job", all: true, link: toConcerned("var-instance=${__data.fields.Node}"), width: 160}
+	columns := []column{{field: "rank", title: bySeverity, words: ranks(), width: 80}}
 	found = `label_replace(` + found + `, "gpu", "GPU $1", "gpu", "(.+)")`
 	if oneNode {
-		found = `label_join(` + listed(listed(found, "devices", "device"), "GPUs", "gpu") + `, "where", ", ", "devices", "GPUs")`
+		found = `label_join(` + listed(listed(found, "devices", "device"), "GPUs", "gpu") + `, "where", ", ", "devices", "GPUs", "jobs")`
 		what.width, where.width, where.link = 440, 0, toConcerned("${instance:queryparam}")
 		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
 	} else {
-		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) + `, "where", ", ", "devices", "GPUs")`
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 105})
+		what.width = 408
+		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) + `, "where", ", ", "devices", "GPUs", "jobs")`
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), least: 105})
 	}
-	found = `label_replace(` + found + `, "where", "$1", "where", "(?:, )?(.*?)(?:, )?")`
+	found = `label_replace(` + found + `, "where", "$1", "where", "(?:, )*(.*?)(?:, )*")`
 	found = "(" + found + "\nor 1000 * max by (cluster, instance, severity, problem) (" + restarted() + "))"
 	columns = append(columns, what, where,
-		column{field: "measured", title: "Measured, or its cause", all: true, width: 245},
+		column{field: "measured", title: "Measured, or its cause", all: true, width: 255},
 		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 110},
 		column{field: "cluster", title: "Cluster", width: 72, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "page", title: page, one: true, hidden: true},
-		column{field: "target", title: first, one: true, hidden: true})
-	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, alerts that fire, and the five nodes or exporters that restarted last in the last hour: one line for each node and problem. The order is by severity, then by when it was detected, the oldest first. Detected is when the rules found the problem, which can be minutes after it began; lines in graphs are at the same time. The problem links to its runbook, a device to its port, and a GPU to its node.", "no findings", width, h},
+		column{field: "target", title: target, one: true, hidden: true})
+	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, alerts that fire, and the five nodes or exporters that restarted last in the last hour: one line for each node and problem. The order is by severity, then by when it was detected, the oldest first. Detected is when the rules found the problem, which can be minutes after it began; lines in graphs are at the same time. The problem links to its runbook, a device to its port (of two to that of the first), a GPU and a number of devices to the node, and a job to its board.", "no findings", width, h},
 		[]string{concerned(caveats(ranked(silentAsFound(found)))), measured()}, bySeverity+","+bySince, columns...)
 }
 
-// page is the title of a hidden column with the dashboard about what a finding concerns, for its link.
-const page = "Page"
+// Titles of hidden columns for the link of what a finding concerns: the dashboard, and the parameter that selects it there.
+const page, target = "Page", "Target"
 
 // The values of page: ends of the addresses of dashboards.
-const pageOfPort, pageOfNode = "port/gpu-fabric-port", "node/gpu-fabric-node"
+const pageOfPort, pageOfNode, pageOfJob = "port/gpu-fabric-port", "node/gpu-fabric-node", "jobs/gpu-fabric-jobs"
 
-// concerned gives findings the labels runbook, and page and target: the port of the device that a finding is about, or else its
-// node, with all devices.
+// concerned gives findings the labels runbook, and page and target: the port of the device that a finding is about, or its job, or
+// else its node, with all devices. A name of a job with characters of addresses leads to the node.
 func concerned(expr string) string {
-	return `label_replace(label_replace(label_replace(label_replace(label_replace(` + expr + `,
-  "runbook", "$1", "problem", "(.*)"), "page", "` + pageOfNode + `", "", ""), "page", "` + pageOfPort + `", "device", ".+"),
-  "target", "All", "", ""), "target", "$1", "device", "(.+)")`
+	to := func(expr, page, target, label, value string) string {
+		return `label_replace(label_replace(` + expr + `, "page", "` + page + `", "` + label + `", "` + value + `"), "target", "` + target + `", "` + label + `", "` + value + `")`
+	}
+	const all = "var-device=All"
+	expr = to(expr, pageOfNode, all, "", "")
+	expr = to(expr, pageOfPort, "var-device=$1", "device", "(.+)")
+	expr = to(expr, pageOfNode, all, "where", "[0-9]+ devices.*")
+	return `label_replace(` + to(expr, pageOfJob, "var-training_job=$1", "training_job", "([A-Za-z0-9._/-]+)") + `, "runbook", "$1", "problem", "(.*)")`
 }
 
 // toConcerned leads from a finding to what it concerns, of the node that is chosen by the parameter.
 func toConcerned(node string) map[string]any {
-	return link("Port or node", "/d/gpufabric-${__data.fields."+page+"}"+keepRow+"&"+node+"&var-device=${__data.fields."+first+"}&${__url_time_range}")
+	return link("Port, node or job", "/d/gpufabric-${__data.fields."+page+"}"+keepRow+"&"+node+"&${__data.fields."+target+"}&${__url_time_range}")
 }
 
 // noTimes are the values of a finding that are no times.

@@ -5,11 +5,13 @@ package main
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"gpufabric_exporter/alerts"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/probes"
 )
 
 // TestRunbooksQuoteFindings: the page to which a finding links has the sentence that the reader clicked on.
@@ -83,5 +85,37 @@ func TestPlacesNameProblems(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestMeasuredFits: a cause is not cut on the fleet board, also beside what was measured.
+func TestMeasuredFits(t *testing.T) {
+	all, _ := shipped(t)
+	i := slices.IndexFunc(all, func(m model) bool { return m.name == "fleet" })
+	width := 0
+	for _, p := range all[i].flat() {
+		for _, o := range p.FieldConfig.Overrides {
+			for _, prop := range o.Properties {
+				if p.Title == "Open findings" && o.Matcher.Options == "Measured, or its cause" && prop.ID == "custom.width" {
+					width, _ = strconv.Atoi(string(prop.Value))
+				}
+			}
+		}
+	}
+	var texts []string
+	for _, w := range []words{causes(), jobRulesWords(), physicalStates()} {
+		for _, to := range w {
+			texts = append(texts, to.text)
+		}
+	}
+	short := shortCauses()
+	for _, cause := range []probes.Cause{probes.CauseDisabled, probes.CauseSocketSelected, probes.CauseNoDevice, probes.CauseNotLogged} {
+		delete(short, string(cause)) // of TCP
+	}
+	for _, to := range short {
+		texts = append(texts, "99 % of baseline, "+to.text)
+	}
+	for _, wrong := range tooLong("Measured", width, texts) {
+		t.Error(wrong)
 	}
 }

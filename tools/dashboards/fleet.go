@@ -46,12 +46,12 @@ func fleetNow() line {
 // jobs that start now would use.
 const (
 	jobsOnTCP = `label_replace(label_replace(
-  count by (cluster, instance) (ALERTS{alertname=~"GpuFabricJobOnTcp.*",alertstate="firing",@node}),
+  count by (cluster, instance, training_job) (ALERTS{alertname=~"GpuFabricJobOnTcp.*",alertstate="firing",@node}),
   "evidence", "processes and sockets of the job", "", ""), "who", "job", "", "")
 or
 label_replace(label_replace(
   count by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}),
-  "evidence", "busy GPUs, and traffic without RDMA", "", ""), "who", "job", "", "")`
+  "evidence", "busy GPUs, no RDMA traffic", "", ""), "who", "job", "", "")`
 	probesOnTCP = `sum by (cluster, instance, who, evidence) (label_replace(label_replace(
   count by (cluster, instance, kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
   "evidence", "last result of kind $1", "kind", "(.*)"), "who", "probe", "", ""))`
@@ -65,20 +65,21 @@ func onTCPList() panel {
 	return grid(about{"TCP instead of RDMA", "Training that falls back to TCP continues several times slower, without an error. A probe of NCCL on TCP says what jobs that start now would use: jobs that run may still use RDMA, see the rate beside it. The cause is that of the job, or what NCCL logged in the probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 6},
 		[]string{
 			jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP,
-			`label_replace(topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_job_info{cause!="",@node})), "who", "job", "", "")
-and on (cluster, instance) (` + jobsOnTCP + `)
+			`label_replace(count by (cluster, instance, training_job, cause) (gpufabric_job_info{cause!="",@node}), "who", "job", "", "")
+and on (cluster, instance, training_job) (` + jobsOnTCP + `)
 or label_replace(topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node})), "who", "probe", "", "")
 and on (cluster, instance) ` + probesOnTCP,
 			`sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node})
 and on (cluster, instance) (` + jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP + `)`,
 		}, "",
 		column{field: "instance", title: "Node", link: toNode(), width: 135},
-		column{field: "who", title: "On TCP", words: users, width: 130},
-		column{field: "evidence", title: "Evidence", width: 260},
-		column{field: "A", title: "How many", none: "-", width: 85},
-		column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses()},
-		column{field: "C", title: "RDMA sent now", unit: "Bps", width: 120},
-		column{field: "cluster", title: "Cluster", width: 80})
+		column{field: "who", title: "On TCP", words: users, width: 115},
+		column{field: "training_job", title: "Job", none: "-", link: toJob()},
+		column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses(), width: 250},
+		column{field: "evidence", title: "Evidence", width: 242},
+		column{field: "A", title: "Count", none: "-", width: 60},
+		column{field: "C", title: "RDMA sent now", unit: "Bps", width: 122},
+		column{field: "cluster", title: "Cluster", width: 72})
 }
 
 func slowList(t texts) panel {
@@ -113,13 +114,13 @@ func fleetLevels() line {
 				recorded,
 			}, "Service level",
 			column{field: "slo", title: "Service level", words: objectives()},
-			column{field: "A", title: "Objective", unit: "percentunit", none: "unknown", width: 76},
-			column{field: "B", title: "Now", unit: "percentunit", width: 60},
+			column{field: "A", title: "Objective", unit: "percentunit", none: "unknown", width: 78},
+			column{field: "B", title: "Now", unit: "percentunit", width: 75},
 			column{field: "C", title: "1 day", unit: "percentunit", none: "< 1 day", width: 70},
 			column{field: "D", title: "30 days", unit: "percentunit", none: "< 1 day", width: 75},
-			column{field: "F", title: "Data", unit: "s", width: 62},
+			column{field: "F", title: "Data", unit: "s", width: 75},
 			column{field: "E", title: "Budget left", unit: "percentunit", none: "< 1 day", steps: []step{{-1, bad}, {0, warning}, {0.25, good}}, width: 90},
-			column{field: "cluster", title: "Cluster", width: 80}),
+			column{field: "cluster", title: "Cluster", width: 72}),
 		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there. The first day has no value.", "less than a day of data, or the recording rules are not loaded", 9, 10}, "percentunit",
 			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster} ` + overADay + `), -1)`, "{{slo}}"}), objectives()),
 	}
@@ -155,7 +156,7 @@ or max by (cluster, instance) (` + silence + `)`,
 			`count by (cluster, instance) (` + problems(openWarnings()) + `)`,
 		}, "-Critical",
 		column{field: "instance", title: "Node", link: toNode()},
-		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "-1": {"silent", bad}, "-3": {"never answered", bad}}, width: 115},
+		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "-1": {"silent", bad}, "-3": {"never answered", bad}}, width: 118},
 		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
 		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},

@@ -83,7 +83,7 @@ func jobRulesWords() words {
 		job.RuleNoCommunicator: {"GPUs are busy without NCCL", ""}, job.RuleNoDevices: {"no RDMA devices in the container", ""}, job.RuleMemlock: {"locked memory is limited", ""},
 		job.RuleAlignment: {"GPUs without their nearest NICs", ""}, job.RuleAffinity: {"CPUs far from their GPUs", ""}, job.RuleVersions: {"ranks have different NCCL releases", ""}, job.RuleSettings: {"ranks have different settings", ""},
 		job.RuleGrowing: {"verbs contexts grow", ""}, job.RuleBAR1: {"BAR1 of a GPU is full", ""}, job.RuleSettingMisread: {"NCCL misreads a setting", ""},
-		job.RuleSettingRefused: {"NCCL refuses a setting", ""}, job.RuleSettingIgnored: {"NCCL ignores a setting", ""}, job.RuleSettingUnknown: {"a setting that no release of NCCL has", ""},
+		job.RuleSettingRefused: {"NCCL refuses a setting", ""}, job.RuleSettingIgnored: {"NCCL ignores a setting", ""}, job.RuleSettingUnknown: {"a setting unknown to NCCL", ""},
 		job.RuleSettingWrongHere: {"a setting is wrong on this node", ""}, job.RuleSettingNotRecommended: {"a setting makes it slower", ""},
 	})
 }
@@ -120,8 +120,8 @@ func jobsNow() line {
 		number(about{"Unknown", "Jobs whose transport is unknown on all of their nodes. Unknown is neither good nor bad.", "no job is seen", 3, 4}, "none", worst("== 3"), []step{{0, plainly}, {1, note}}, nil),
 		number(about{"GPUs on TCP", "GPUs of jobs that use TCP, confirmed or suspected.", "no job is seen", 3, 4}, "none",
 			orZero(`count(gpufabric_job_gpu_info{@job} and on (cluster, job, instance, training_job) `+onTCP+`)`, `gpufabric_job_info{@job}`), zero(bad), nil),
-		number(about{"GPU h on TCP", "Hours that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 4}, "suffix: h",
-			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster}) / 3600
+		number(about{"GPU time on TCP", "Time that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 4}, "s",
+			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster})
 or 0 * (count(gpufabric_job_info{@node}) and on () instance:gpufabric_node_info:last_seen_timestamp_seconds{@node})`, []step{{0, good}, {1e-9, warning}}, nil),
 		number(about{"Nodes unseen", "Nodes whose GPUs are busy while no job is seen there, and nodes with GPUs whose processes the exporter may not look into: jobs there are not shown. It needs root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.", "no exporter answers", 3, 4}, "none",
 			orZero(nodes(unseen), `gpufabric_scrape_collector_supported{collector="job",@node}`), []step{{0, plainly}, {1, note}}, nil),
@@ -172,19 +172,27 @@ func jobNodes() panel {
 		column{field: "way", title: "Way", none: "-", width: 75},
 		column{field: "cause", title: "TCP because", none: "-", words: causes(), width: 255},
 		column{field: "reason", title: "Unknown because", none: "-", words: jobUnknowns(), width: 210},
-		column{field: "D", title: "Ranks", width: 60},
-		column{field: "E", title: "GPUs", width: 60},
+		column{field: "D", title: "Ranks", width: 76},
+		column{field: "E", title: "GPUs", width: 76},
 		column{field: "G", title: "Rails used", none: "none", width: 90},
 		column{field: "cluster", title: "Cluster", width: 72})
 }
 
+// wrongSetting names the settings of rules that jobs break: of one that is wrong on its node that which put NCCL on TCP.
+const wrongSetting = `max by (cluster, training_job, rule, setting) (label_replace(
+  max by (cluster, job, instance, training_job, rule) (gpufabric_job_misconfigured{rule="setting_wrong_here",@job} == 1)
+  * on (cluster, job, instance, training_job) group_left (cause) max by (cluster, job, instance, training_job, cause) (gpufabric_job_info{cause=~"rdma_disabled|socket_selected",@job}),
+  "setting", "$1", "cause", "(.*)"))
+or on (cluster, training_job, rule) label_replace(max by (cluster, training_job, rule) (gpufabric_job_misconfigured{rule=~"setting.*",@job} == 1), "setting", "unnamed", "", "")`
+
 // jobRules are what is wrong with jobs beside their transport.
 func jobRules() panel {
-	return grid(about{"Wrong settings", "Rules that the chosen jobs break, the most severe first, with the number of nodes. The command jobs, or the page of a node, says which variable or rank.", "no job breaks a rule, or no job is seen", 24, 7},
-		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`)}, "",
+	return grid(about{"Wrong settings", "Rules that the chosen jobs break, the most severe first, with the number of nodes. The setting is named where it put NCCL on TCP; the command jobs, or the page of a node, names every variable and rank.", "no job breaks a rule, or no job is seen", 24, 7},
+		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`), wrongSetting}, "",
 		column{field: "rank", title: bySeverity, words: ranks(), width: 90},
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "rule", title: "What is wrong", words: jobRulesWords()},
+		column{field: "setting", title: "Setting", none: "-", words: causes().with("unnamed", word{"see gpufabric_exporter jobs", ""}), width: 265},
 		column{field: "A", title: "Nodes", width: 90},
 		column{field: "cluster", title: "Cluster", width: 110},
 		column{field: "severity"})
@@ -206,10 +214,10 @@ func jobLoss() line {
 	return line{
 		named(over(about{"GPUs at work for impaired jobs", "How many GPUs work for jobs that are impaired, by reason, in the chosen clusters, whichever jobs are chosen. The area below a line is GPU time lost; one GPU can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 14, 8}, "none", nil,
 			curve{`sum by (reason) (cluster:gpufabric_gpu_impaired_seconds:rate5m{@cluster})`, "{{reason}}"}), impairments()),
-		grid(about{"GPU hours lost in a day, by reason", "Hours that GPUs worked for impaired jobs in the last day, added up over all GPUs, whichever jobs are chosen. One hour can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 10, 8},
-			[]string{`sum by (cluster, reason) (cluster:gpufabric_gpu_impaired_seconds:sum_1d{@cluster}) / 3600`}, "-GPU hours",
+		grid(about{"GPU time lost in a day, by reason", "Time that GPUs worked for impaired jobs in the last day, added up over all GPUs, whichever jobs are chosen. The same time can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 10, 8},
+			[]string{`sum by (cluster, reason) (cluster:gpufabric_gpu_impaired_seconds:sum_1d{@cluster})`}, "-GPU time",
 			column{field: "reason", title: "Reason", words: impairments()},
-			column{field: "A", title: "GPU hours", unit: "suffix: h", width: 130},
+			column{field: "A", title: "GPU time", unit: "s", width: 130},
 			column{field: "cluster", title: "Cluster", width: 110}),
 	}
 }

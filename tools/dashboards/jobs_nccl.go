@@ -70,15 +70,15 @@ func jobRAS() panel {
 			`max by (` + by + `, reason) (gpufabric_job_ras_not_asked{@job})`,
 		}, "",
 		column{field: "training_job", title: "Job", link: toJob()},
-		column{field: "B", title: "State", words: rasWords(), width: 140},
-		column{field: "C", title: "Ranks missing", none: "-", steps: []step{{1, bad}}, width: 120},
-		column{field: "D", title: "Ranks dead", none: "-", steps: []step{{1, bad}}, width: 110},
-		column{field: "E", title: "Ranks failed", none: "-", steps: []step{{1, bad}}, width: 110},
-		column{field: "F", title: "Collectives apart", none: "-", width: 130},
-		column{field: "G", title: "Answered", unit: "s", none: "never", width: 100},
-		column{field: "reason", title: "Not asked now because", none: "-", words: refusals(), width: 250},
-		column{field: "instance", title: "Asked by", link: toNode(), width: 190},
-		column{field: "cluster", title: "Cluster", width: 90})
+		column{field: "B", title: "State", words: rasWords(), width: 128},
+		column{field: "C", title: "Ranks missing", none: "-", steps: []step{{1, bad}}, width: 113},
+		column{field: "D", title: "Ranks dead", none: "-", steps: []step{{1, bad}}, width: 93},
+		column{field: "E", title: "Ranks failed", none: "-", steps: []step{{1, bad}}, width: 98},
+		column{field: "F", title: "Collectives apart", none: "-", width: 125},
+		column{field: "G", title: "Answered", unit: "s", none: "never", width: 82},
+		column{field: "reason", title: "Not asked now because", none: "-", words: refusals(), width: 260},
+		column{field: "instance", title: "Asked by", link: toNode(), width: 130},
+		column{field: "cluster", title: "Cluster", width: 72})
 }
 
 // jobBandwidth has one line for each job and node, those that are slowest against their past first.

@@ -85,9 +85,9 @@ func TestFindingsLeadToWhatTheyConcern(t *testing.T) {
 	n := 0
 	for _, m := range all {
 		for _, p := range m.flat() {
-			if url := p.linkOf(t, "Device or GPU"); url != "" {
+			if url := p.linkOf(t, "Device, GPU or job"); url != "" {
 				n++
-				if !strings.HasPrefix(url, "/d/gpufabric-${__data.fields."+page+"}?") || !strings.Contains(url, "&var-device=${__data.fields."+first+"}&") {
+				if !strings.HasPrefix(url, "/d/gpufabric-${__data.fields."+page+"}?") || !strings.Contains(url, "&${__data.fields."+target+"}&") {
 					t.Errorf("%s/%s leads to %q", m.name, p.Title, url)
 				}
 			}

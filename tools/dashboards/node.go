@@ -28,16 +28,18 @@ func node(t texts) board {
 
 func nodeNow() line {
 	const (
-		known    = `gpufabric_hca_port_info{role="compute",@node}`
-		up       = `count(gpufabric_hca_port_state{state="active",@node} == 1 ` + compute + `)`
-		states   = `gpufabric_hca_port_state{state="active",@node} ` + compute
-		expected = `(max(gpufabric_node_compute_ports_expected{@node}) or count(` + states + `))`
-		some     = `(` + up + ` or 0 * count(` + states + `))`
+		known     = `gpufabric_hca_port_info{role="compute",link_layer!="unspecified",@node}`
+		stateless = `gpufabric_hca_port_info{role="compute",link_layer="unspecified",@node}`
+		up        = `count(gpufabric_hca_port_state{state="active",@node} == 1 ` + compute + `)`
+		states    = `gpufabric_hca_port_state{state="active",@node} ` + compute
+		expected  = `(max(gpufabric_node_compute_ports_expected{@node}) or count(` + states + `))`
+		some      = `(` + up + ` or 0 * count(` + states + `))`
 	)
-	portsUp := number(about{"Ports up", "Active ports of role compute, of those that are expected: green if none is missing, red otherwise. Without a number in the configuration all are expected.", "no RDMA port is known", 3, 4}, "none",
+	portsUp := number(about{"Ports up", "Active ports of role compute, of those that are expected: green if none is missing, red otherwise. Without a number in the configuration all are expected. Where the driver reports no state, as for EFA, ports are only present.", "no RDMA port is known", 3, 4}, "none",
 		some+" >= "+expected, []step{{0, good}}, nil)
 	portsUp = instead(portsUp, "B", some+" < "+expected, "none", bad)
 	portsUp = instead(portsUp, "C", `count(`+known+`) unless on () `+states, "suffix: of unknown state", note)
+	portsUp = instead(portsUp, "D", `count(`+stateless+`) unless on () `+states, "suffix: present", plainly)
 
 	const (
 		usable = `(count(gpufabric_gpudirect_usable{@node} == 1 unless on (cluster, job, instance, pci_address) ` + nicDown + `) or 0 * sum(gpufabric_gpudirect_usable{@node}))`
@@ -115,8 +117,8 @@ func distances() words {
 	}
 }
 
-// nicDown are GPUs whose nearest NIC is not active.
-const nicDown = `(gpufabric_gpu_nic_distance{@node} and on (cluster, job, instance, device) gpufabric_hca_port_state{state="active",@node} == 0)`
+// nicDown are GPUs whose nearest NIC is not active. GPUs without an address, as of exporters before 1.0, cannot be distinguished.
+const nicDown = `(gpufabric_gpu_nic_distance{pci_address!="",@node} and on (cluster, job, instance, device) gpufabric_hca_port_state{state="active",@node} == 0)`
 
 // nicSpare are those of them whose NIC is not meant to be active.
 var nicSpare = `(` + nicDown + ` and on (cluster, job, instance, device) ` + strings.ReplaceAll(spare, "@port", "@node") + `)`
@@ -151,7 +153,7 @@ func ports() panel {
 			`max by (device, port, netdev, role, link_layer) (gpufabric_hca_port_info{@port})`,
 			`max by (device, port, state) (label_replace(` + spare + `, "state", "spare", "", "")
   or gpufabric_hca_port_state{@port} == 1 unless on (cluster, job, instance, device, port) ` + spare + `
-  or label_replace(gpufabric_hca_port_info{@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@port}, "state", "unknown", "", ""))`,
+  or label_replace(label_replace(gpufabric_hca_port_info{@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@port}, "state", "unknown", "", ""), "state", "not reported", "link_layer", "unspecified"))`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
 			`8 * max by (device, port) (gpufabric_hca_port_rate_bytes_per_second{@port})`,
 			`8 * max by (device, port) (gpufabric_hca_port_expected_rate_bytes_per_second{@port})`,
@@ -163,7 +165,7 @@ func ports() panel {
 		column{field: "role", title: "Role", words: roles(), width: 145},
 		column{field: "netdev", title: "Interface", none: "-", width: 132},
 		column{field: "link_layer", title: "Link layer", words: words{"unspecified": {"other", ""}}, width: 90},
-		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down (spare)", unneeded}, "unknown": {"unknown", note}}, width: 110},
+		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down (spare)", unneeded}, "unknown": {"unknown", note}, "not reported": {"not reported", plainly}}, width: 110},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 155},
 		column{field: "E", title: "Rate", unit: "bps", width: 90},
 		column{field: "F", title: "Expected", unit: "bps", none: "not stated", width: 90},
@@ -201,18 +203,18 @@ func qosChain(h uint32) panel {
 			`max by (device, port, broken) (label_replace(gpufabric_roce_chain_broken{@port} == 1` + ofActive + `, "broken", "$1", "step", "(.*)"))`,
 			`max by (device, port, unknown) (label_replace(gpufabric_roce_chain_unknown{@port} == 1, "unknown", "$1", "step", "(.*)"))`,
 		}, "",
-		column{field: "device", title: "Device", link: toPort(), width: 130},
+		column{field: "device", title: "Device", link: toPort(), width: 100},
 		column{field: "port", title: "Port", width: 45},
-		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 95},
-		column{field: "broken", title: "First wrong step", none: "-", words: roceSteps(), width: 135},
-		column{field: "unknown", title: "First unknown step", none: "-", words: roceSteps(), width: 148},
-		column{field: "B", title: "Traffic class", none: "not set (jobs decide)", words: v1, width: 150},
-		column{field: "C", title: "DSCP", words: words{"-1": {"none", bad}}, width: 80},
-		column{field: "D", title: "Priority", none: "-", width: 75},
-		column{field: "trust", title: "Priority from", none: "unknown", width: 110},
-		column{field: "E", title: "PFC", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
-		column{field: "F", title: "ECN", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
-		column{field: "I", title: "Lossless buffer", none: "-", unit: "bytes", width: 120},
+		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 86},
+		column{field: "broken", title: "First wrong step", none: "-", words: roceSteps(), width: 124},
+		column{field: "unknown", title: "First unknown step", none: "-", words: roceSteps(), width: 140},
+		column{field: "B", title: "Traffic class", none: "jobs decide", words: v1, width: 120},
+		column{field: "C", title: "DSCP", words: words{"-1": {"none", bad}}, width: 76},
+		column{field: "D", title: "Priority", none: "-", width: 65},
+		column{field: "trust", title: "Priority from", none: "unknown", width: 100},
+		column{field: "E", title: "PFC", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 50},
+		column{field: "F", title: "ECN", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 50},
+		column{field: "I", title: "Lossless buffer", none: "-", unit: "bytes", width: 117},
 		column{field: "mode", title: "Flow control", none: "unknown", words: congestionModes()})
 }
 
@@ -271,9 +273,9 @@ or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
 			`max by (pci_address) (gpufabric_pcie_link_degraded{device="",@node})`,
 		}, "",
 		column{field: "index", title: "GPU", none: "?", width: 55},
-		column{field: "pci_address", title: "PCI address", width: 115},
+		column{field: "pci_address", title: "PCI address", width: 105},
 		column{field: "name", title: "Product", none: "no driver", words: words{gone: {gone, bad}}},
-		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 100},
+		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 112},
 		column{field: "rail", title: "Rail", width: 45},
 		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 135},
 		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"probe over TCP", bad}, "4": {"NIC is spare", unneeded}}, width: 115},
@@ -281,7 +283,7 @@ or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
 		column{field: "F", title: "Busy", unit: "percentunit", width: 76},
 		column{field: "G", title: "NVLinks up", none: "none", width: 92},
 		column{field: "H", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 112},
-		column{field: "I", title: "PCIe slow", words: yesNo(bad, good), width: 80})
+		column{field: "I", title: "PCIe slow", words: yesNo(bad, good), width: 84})
 }
 
 func nodeProbes(t texts) panel {

@@ -16,7 +16,7 @@ func gids(w, h uint32) panel {
 		}, "",
 		column{field: "device", title: "Device", link: toPort(), width: 130},
 		column{field: "port", title: "Port", width: 50},
-		column{field: "B", title: "Index", none: "not chosen by index", width: 70},
+		column{field: "B", title: "Index", none: "-", width: 70},
 		column{field: "reason", title: "Selected by", none: "the driver", words: words{"matched": {"NCCL, by type", ""}, "configured": {"NCCL_IB_GID_INDEX", ""}, "fallback": {"nothing fits", bad}}, width: 155},
 		column{field: "type", title: "Type", none: "no such entry", width: 110},
 		column{field: "family", title: "Family", none: "-", width: 90},

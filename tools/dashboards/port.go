@@ -32,14 +32,15 @@ func portNow() line {
 	speed = instead(speed, "B", "8 * min("+slow+")", "bps", bad)
 	speed = instead(speed, "C", current+" unless on () "+expected, "bps", plainly)
 	return line{
-		number(about{"State", "Logical state of the port; of several ports the worst.", "unknown", 3, 4}, "none",
+		number(about{"State", "Logical state of the port; of several ports the worst. Some drivers, such as that of EFA, report none.", "unknown", 3, 4}, "none",
 			`max(gpufabric_hca_port_state{state="active",@port} == 1
   or 2 * (gpufabric_hca_port_state{state="armed",@port} == 1)
   or 3 * (gpufabric_hca_port_state{state="init",@port} == 1)
   or 0 * `+spare+`
   or 4 * (gpufabric_hca_port_state{state="down",@port} == 1 unless on (cluster, job, instance, device, port) `+spare+`)
-  or 5 * (gpufabric_hca_port_state{state!~"active|armed|init|down",@port} == 1))`, nil,
-			words{"0": {"down (spare)", unneeded}, "1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}}),
+  or 5 * (gpufabric_hca_port_state{state!~"active|armed|init|down",@port} == 1)
+  or 6 + 0 * (gpufabric_hca_port_info{link_layer="unspecified",@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@port}))`, nil,
+			words{"0": {"down (spare)", unneeded}, "1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}, "6": {"not reported", plainly}}),
 		speed,
 		number(about{"Expected rate", "What the site or the other ports of the node let expect.", "not stated", 3, 4}, "bps", expected, nil, nil),
 		number(about{"Errors", "In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "not counted", 3, 4}, "short",
@@ -51,8 +52,10 @@ func portNow() line {
   or increase(gpufabric_hca_retries_exceeded_total{@port}[10m])))`, zero(bad), nil),
 		number(about{"Time paused", "Share of the last 5 minutes in which pause frames (PFC) of the switch kept the port from sending: the network is congested.", "not counted", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
 		number(about{"Time pausing", "Share of the last 5 minutes in which the port made its switch wait with pause frames (PFC): the host receives slower than others send.", "not counted", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
-		number(about{"RoCE settings", "Whether address, traffic class, DSCP, priority, PFC and ECN agree; not known on ports without RoCE.", "not known", 3, 4}, "none",
-			`min(gpufabric_roce_chain_consistent{@port}`+ofActive+`)`, nil, words{"1": {"consistent", good}, "0": {"wrong", bad}}),
+		number(about{"RoCE settings", "Whether address, traffic class, DSCP, priority, PFC and ECN agree. Settings of a port that is not active are not judged.", "not known", 3, 4}, "none",
+			`min(gpufabric_roce_chain_consistent{@port}`+ofActive+`)
+or max(2 + 0 * (gpufabric_hca_port_state{state="active",@port} == 0))
+or max(3 + 0 * gpufabric_hca_port_info{link_layer!="ethernet",@port})`, nil, words{"1": {"consistent", good}, "0": {"wrong", bad}, "2": {"not judged", plainly}, "3": {"no RoCE", plainly}}),
 		number(about{"Last probe", "Bus bandwidth of the last probe of this rail over its own baseline, which takes five results. Outdated: it is older than a critical finding on this node, or than two of its intervals.", "no result", 3, 4}, "percentunit",
 			`min(`+fresh(`gpufabric_probe_baseline_ratio{kind="rail",@port}`)+`)`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, words{notFresh: outdated}),
 	}
@@ -67,18 +70,18 @@ func portIdentity() panel {
 			`max by (device) (gpufabric_pcie_link_degraded{@port})`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
 		}, "",
-		column{field: "device", title: "Device", width: 90},
+		column{field: "device", title: "Device", width: 97},
 		column{field: "port", title: "Port", width: 45},
-		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 85},
+		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 80},
 		column{field: "netdev", title: "Interface", width: 115},
-		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 152},
-		column{field: "board_id", title: "Board", width: 137},
-		column{field: "firmware_version", title: "Firmware", width: 95},
-		column{field: "pci_address", title: "PCI address", width: 105},
-		column{field: "D", title: "PCIe link", words: words{"0": {"full", good}, "1": {"degraded", bad}}, width: 85},
+		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 146},
+		column{field: "board_id", title: "Board", width: 120},
+		column{field: "firmware_version", title: "Firmware", width: 85},
+		column{field: "pci_address", title: "PCI address", width: 100},
+		column{field: "D", title: "PCIe link", words: words{"0": {"full", good}, "1": {"degraded", bad}}, width: 80},
 		column{field: "rail", title: "Rail", none: "-", width: 45},
-		column{field: "gpu", title: "GPU", none: "none", width: 140},
-		column{field: "class", title: "Distance", none: "-", words: distances(), width: 130})
+		column{field: "gpu", title: "GPU", none: "none", width: 132},
+		column{field: "class", title: "Distance", none: "-", words: distances(), width: 125})
 }
 
 // dealtGPU are the GPUs near each NIC.
@@ -88,20 +91,20 @@ or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_addr
 
 func portFindings(t texts) panel {
 	found := `1000 * min by (severity, problem) (` + open(`device=~"$device",`) + `)`
-	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 8},
+	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 13, 8},
 		[]string{`label_replace(` + caveats(ranked(found)) + `, "runbook", "$1", "problem", "(.*)")
 or label_replace(` + absent(sortedFirst) + ` + 0 * max by (because) (` + spareBecause + `), "rank", "spare", "", "")`}, bySeverity+","+bySince,
 		column{field: "rank", title: bySeverity, words: ranks(), width: 85},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
 		column{field: "because", title: "Why it is spare"},
-		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 120},
+		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 110},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "severity"})
 }
 
 // portCourse shows in one place when each fact of the port was as it should be.
 func portCourse() panel {
-	return history(about{"As it should be, over time", "Whether the port was active (or is spare: not needed), at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 12, 8},
+	return history(about{"As it should be, over time", "Whether the port was active (or is spare: not needed), at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 11, 8},
 		words{"1": {"yes", good}, "0": {"no", bad}, isSpare: {"spare: not needed", unneeded}},
 		curve{`min(` + activeOrSpare + `)`, "active"},
 		curve{`min(gpufabric_hca_port_rate_bytes_per_second{@port} >= bool on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "at full rate"},
@@ -114,7 +117,7 @@ func portCourse() panel {
 }
 
 func portProbes(t texts) panel {
-	return probeTable(t, about{"Probe of this rail", lastResult, "no probe of this port: probes are off, or none runs through it", 24, 4}, "kind, device, port", "@port", "device")
+	return probeTable(t, about{"Probe of this rail", lastResult, "no result: probes are off, the port was down, or no GPU is assigned to it", 24, 4}, "kind, device, port", "@port", "device")
 }
 
 func portTraffic() line {

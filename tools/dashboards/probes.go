@@ -32,25 +32,44 @@ func probesNow() line {
 	}
 }
 
-const lastResult = "The last result of each probe: which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. The cause is what NCCL logged about TCP, a finding on the same GPUs or port, or what differs from the last run at full bandwidth. No probe leaves the node: an address that other nodes cannot reach does not show. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and does not run says why. What is wrong comes first."
+const lastResult = "The last result of each probe: of kind transport (the way that NCCL chooses), node (all GPUs of the node), rail (through one NIC and back) or socket (TCP on purpose, to compare). Which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. Beside them is why the probe fails, or the cause: what NCCL logged about TCP, a finding on the same GPUs or port, or what differs from the last run at full bandwidth. No probe leaves the node: an address that other nodes cannot reach does not show. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and is skipped says why. What is wrong comes first."
 
-// causeBy is one cause of what probes found: where they went over TCP, that of TCP, then an open finding that explains it (the id
-// of its check), then what differs.
-func causeBy(by, of string) string {
-	// One finding at most: of a GPU for the probe of a node, of the port for the probe of a rail.
+// explaining are probes that are slower than before, with an open finding that explains it as the cause (the id of its check): one
+// of a GPU for the probe of a node, one of the port for the probe of a rail.
+func explaining(of string) string {
 	found := func(kind, checks, on string) string {
 		return `label_replace(
   (gpufabric_probe_baseline_ratio{kind="` + kind + `",` + of + `} < 0.95) * on (` + on + `) group_left (check) topk by (` + on + `) (1, max by (` + on + `, check) (gpufabric_check_failed{check=~"` + checks + `",@node} == 1)),
   "cause", "$1", "check", "(.*)")`
 	}
+	return found("node", explainsNode, "cluster, job, instance") + `
+or ` + found("rail", explainsRail, "cluster, job, instance, device")
+}
+
+// causeBy is one cause of what probes found: where they went over TCP, that of TCP, then an open finding that explains it, then
+// what differs.
+func causeBy(by, of string) string {
 	findings := `topk by (` + by + `) (1, count by (` + by + `, cause) (
-` + found("node", "nvlink_.+|gpu_.+", "cluster, job, instance") + `
-or ` + found("rail", "port_.+|pcie_.+|gid_.+|roce_.+", "cluster, job, instance, device") + `
+` + explaining(of) + `
 ))`
 	one := func(faults string) string {
 		return `topk by (` + by + `) (1, count by (` + by + `, cause) (gpufabric_probe_fault_cause{fault` + faults + `,` + of + `}))`
 	}
 	return one(`="socket"`) + ` or on (` + by + `) ` + findings + ` or on (` + by + `) ` + one(`!="socket"`)
+}
+
+// noteBy is what there is to say about each probe: why it fails, the cause of what it found, why it does not run though it is due, or
+// that its result is outdated.
+func noteBy(by, of string) string {
+	one := func(expr, note, label string) string {
+		return `label_replace(topk by (` + by + `) (1, count by (` + by + `, ` + label + `) (` + expr + `)), "cause", "` + note + `", "` + label + `", "(.*)")`
+	}
+	return `max by (` + by + `, cause) (
+` + one(`gpufabric_probe_failing{`+of+`} == 1`, noteOfFailure+"$1", "reason") + `
+or on (` + by + `) ` + causeBy(by, of) + `
+or on (` + by + `) ` + one(`gpufabric_probe_skipped{`+of+`} == 1`, noteOfSkip+"$1", "reason") + `
+or on (` + by + `) ` + one(`gpufabric_probe_runs_total{`+of+`} `+ifOutdated, noteOfAge, "kind") + `
+)`
 }
 
 const (
@@ -85,44 +104,43 @@ func probeTable(t texts, a about, by, of, label string) panel {
 	var columns []column
 	ways := withOutdated(transports())
 	delete(ways, "socket on purpose outdated")
-	device := column{field: "device", title: "Device", link: toPort(), width: 110}
 	if label == "instance" {
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 120})
-		device.link = toPortOf("Node")
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 130})
 	} else {
 		first = orSilent(first)
 	}
+	columns = append(columns, column{field: "kind", title: "Probe", words: shortKinds(), width: 85})
+	if label != "instance" { // which has one row for all rails
+		columns = append(columns, column{field: "device", title: "Device", link: toPort(), width: 112})
+	}
 	columns = append(columns,
-		column{field: "kind", title: "Probe, and what it uses", words: kindsAndWays(), width: 190},
-		device,
-		column{field: "B", title: "Age", unit: "s", none: "never", width: 75},
-		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}, width: 100},
-		column{field: "transport", title: "Transport", none: "unknown", width: 177, words: ways},
-		column{field: "cause", title: "Cause", none: "-", words: causesAndFindings(t)},
-		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 85},
-		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 95},
+		column{field: "B", title: "Age", unit: "s", none: "never", width: 76},
+		column{field: "transport", title: "Transport", none: "unknown", width: 135, words: ways},
+		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 90},
+		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 90},
 		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: words{notFresh: outdated}, width: 95},
-		column{field: "H", title: "Latency", unit: "s", none: "-", width: 75},
-		column{field: "skipped", title: "Skipped because", none: "-", words: skips()},
-		column{field: "cluster", title: "Cluster", width: 80},
+		column{field: "cause", title: "Failure, cause or skip", none: "-", words: notes(t)},
 		column{field: "port"})
 	stale := func(expr, label string) string {
 		return expr + ` ` + unlessOutdated + ` or label_replace(` + expr + ` ` + ifOutdated + `, "` + label + `", "$1 outdated", "` + label + `", "(.*)")`
 	}
 	q := func(op, label, expr string) string { return op + " by (" + by + label + ") (" + expr + ")" }
-	return grid(a,
-		[]string{
-			first,
-			`time() - ` + q("min", "", metric("last_success_timestamp_seconds")),
-			q("max", ", reason", metric("failing")+` == 1`),
-			q("max", ", transport", stale(training("transport")+` == 1`, "transport")+` or label_replace(gpufabric_probe_transport{kind="socket",`+of+`} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
-			q("min", "", fresh(metric("gpudirect"))),
-			q("min", "", metric("bus_bandwidth_bytes_per_second")),
-			q("min", "", fresh(metric("baseline_ratio"))),
-			q("max", "", metric("small_message_latency_seconds")),
-			q("max", ", skipped", `label_replace(`+metric("skipped")+` == 1, "skipped", "$1", "reason", "(.*)")`),
-			causeBy(by, of),
-		}, "", columns...)
+	exprs := []string{
+		first,
+		`time() - ` + q("min", "", metric("last_success_timestamp_seconds")),
+		q("max", ", transport", stale(training("transport")+` == 1`, "transport")+` or label_replace(gpufabric_probe_transport{kind="socket",`+of+`} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
+		noteBy(by, of),
+		q("min", "", fresh(metric("gpudirect"))),
+		q("min", "", metric("bus_bandwidth_bytes_per_second")),
+		q("min", "", fresh(metric("baseline_ratio"))),
+	}
+	if label == "instance" {
+		columns = append(columns, column{field: "cluster", title: "Cluster", width: 72})
+	} else { // there is room for it
+		exprs = append(exprs, q("max", "", metric("small_message_latency_seconds")))
+		columns = append(columns, column{field: "H", title: "Latency", unit: "s", none: "-", width: 75})
+	}
+	return grid(a, exprs, "", columns...)
 }
 
 func bandwidth() line {
@@ -169,10 +187,10 @@ func probeTrouble() line {
 	return line{
 		grid(about{"Failures by reason", "Runs that failed or were aborted since the exporters started. intruder and stopped say nothing about the fabric.", "no run has failed, or no probes switched on", 12, 7},
 			[]string{`sum by (kind, reason) (gpufabric_probe_failures_total{@port})`}, "-Runs",
-			column{field: "kind", title: "Probe", words: kinds()}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Runs"}),
+			column{field: "kind", title: "Probe", words: kinds(), width: 212}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Runs", width: 76}),
 		grid(about{"Skips by reason", "Times a probe was due and did not run since the exporters started. Most skips mean that the GPUs were in use, as intended; investigate cannot_prove_idle.", "no probe was skipped, or no probes switched on", 12, 7},
 			[]string{`sum by (kind, reason) (gpufabric_probe_skips_total{@node})`}, "-Times",
-			column{field: "kind", title: "Probe", words: kinds()}, column{field: "reason", title: "Reason", words: skips()}, column{field: "A", title: "Times", width: 80}),
+			column{field: "kind", title: "Probe", words: kinds(), width: 212}, column{field: "reason", title: "Reason", words: skips()}, column{field: "A", title: "Times", width: 80}),
 	}
 }
 

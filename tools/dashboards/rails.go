@@ -19,11 +19,12 @@ const mostRails = 32
 
 // States of a port, the worst last.
 const (
-	portRight   = "0"
-	portSpare   = "1" // down, and the node has as many as it needs
-	portUnknown = "2" // or not active and never seen active: perhaps it has no cable
-	portSlow    = "3" // or a warning
-	portBroken  = "4" // or a critical finding
+	portRight     = "0"
+	portStateless = "1" // the driver reports no state
+	portSpare     = "2" // down, and the node has as many as it needs
+	portUnknown   = "3" // or not active and never seen active: perhaps it has no cable
+	portSlow      = "4" // or a warning
+	portBroken    = "5" // or a critical finding
 )
 
 // railColumns are the titles of columns with devices.
@@ -45,7 +46,7 @@ func railGrid() panel {
 	expr := `label_join((` + status + `) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) + ` or 9e10 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
 		`label_replace(label_join(` + shortened(`count_values by (instance, rail, device) ("state", max by (instance, rail, device) (`+portStates()+` unless on (instance) `+twice+`))`) + `, "cell", "&", "device", "short", "state"), "cell", "&var-device=$1", "cell", "(.*)")`
 
-	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says two clusters: choose one at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
+	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Blue: no finding, and the driver reports no state (EFA). Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says two clusters: choose one at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
 		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(46.0)}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
@@ -53,7 +54,7 @@ func railGrid() panel {
 		}.mappings()...)).
 		Targets(targets(query("A", expr, "").Instant().Format("table"))).MaxDataPoints(now).
 		OverrideByName("Node", []dashboard.DynamicConfigValue{
-			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.width", Value: 105},
+			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.minWidth", Value: 145},
 		}).
 		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 98}}).
 		OverrideByRegexp(railColumns, []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{link("Port", portURL+keep+"&var-instance=${__data.fields.Node}${__value.raw}&${__url_time_range}")}}})
@@ -79,7 +80,7 @@ func railLegend() panel {
 	var all strings.Builder
 	for _, c := range []struct{ color, means string }{
 		{"#73bf69", "active, no finding"}, {"#ff9830", "slow, or a warning"}, {"#f2495c", "not active, or a critical finding"}, // good, warning, bad
-		{unknown, "unknown, or the exporter is silent"}, {unneeded, "spare: down and not needed"},
+		{"#5794f2", "no finding, the driver reports no state (EFA)"}, {unknown, "unknown, or the exporter is silent"}, {unneeded, "spare: down and not needed"},
 	} {
 		fmt.Fprintf(&all, `<span style="color:%s">&#9632;</span> %s &emsp; `, c.color, c.means)
 	}
@@ -94,7 +95,8 @@ func portStates() string {
   ` + portSpare + ` + 0 * ` + spares + `
   or ` + portUnknown + ` * (gpufabric_hca_port_state{state="active",@node} == bool 0) ` + compute + ` unless on (cluster, job, instance, device, port) ` + spares + `
   or ` + portBroken + ` + 0 * port:gpufabric_hca_port_state:down_since_timestamp_seconds{@node}
-  or ` + portUnknown + ` * gpufabric_hca_port_info{role="compute",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}` + `
+  or ` + portStateless + ` * gpufabric_hca_port_info{role="compute",link_layer="unspecified",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}
+  or ` + portUnknown + ` * gpufabric_hca_port_info{role="compute",link_layer!="unspecified",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}` + `
   or ` + portSlow + ` * (gpufabric_hca_port_rate_bytes_per_second{@node} < bool gpufabric_hca_port_expected_rate_bytes_per_second{@node}) ` + compute + `
   or ` + portBroken + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Critical)+`device!="",`) + `)` + `
   or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Warning)+`device!="",`) + `)` + `
@@ -106,14 +108,14 @@ func portStates() string {
 // on a screen of 1280 pixels: 7 for mlx5_7, 113s0 for rdmap113s0.
 func shortened(devices string) string {
 	expr := `label_join(` + devices + ` * on () group_left (rails) count_values("rails", count(count by (rail) (device:gpufabric_hca_info:rail{@node}))), "short", " ", "rails", "device")`
-	return `label_replace(label_replace(label_replace(` + expr + `, "short", "$1$2", "short", "(?:[0-9]|10) (.+)|1[1-3] (.{1,7})"), "short", "$1", "short", "[0-9]+ .*_([^_]+)"), "short", "$1", "short", "[0-9]+ [a-z]*(.+)")`
+	return `label_replace(label_replace(label_replace(` + expr + `, "short", "$1$2", "short", "(?:[0-9]|10) (.+)|1[12] (.{1,7})"), "short", "$1", "short", "[0-9]+ .*_([^_]+)"), "short", "$1", "short", "[0-9]+ [a-z]*(.+)")`
 }
 
 // deviceStates show the short name of a device in the colour of its state. A cell begins with the parameter of its link: in
 // the address, what follows the name are parameters that no dashboard has. An empty cell leads to the first port of the node.
 func deviceStates() []dashboard.ValueMapping {
 	var all []dashboard.ValueMapping
-	for _, s := range []struct{ state, color string }{{portRight, good}, {portSpare, unneeded}, {portUnknown, unknown}, {portSlow, warning}, {portBroken, bad}} {
+	for _, s := range []struct{ state, color string }{{portRight, good}, {portStateless, note}, {portSpare, unneeded}, {portUnknown, unknown}, {portSlow, warning}, {portBroken, bad}} {
 		all = append(all, dashboard.ValueMapping{RegexMap: &dashboard.RegexMap{Type: dashboard.MappingTypeRegexToText, Options: dashboard.DashboardRegexMapOptions{
 			Pattern: "^&.*&(.*)&" + s.state + "$", Result: dashboard.ValueMappingResult{Text: new("$1"), Color: new(s.color)},
 		}}})

@@ -70,6 +70,113 @@ var shows = []struct {
 		want: `{cause="nvlink_active", instance="n"} 1`,
 	},
 	{
+		name: "the finding of a slow rail says that its port is the cause, not that no setting changed", panel: "fleet/Open findings", ref: "B", by: "instance, problem, measured",
+		series: []string{
+			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="n",kind="rail",device="mlx5_2",port="1"} 0.5`,
+			`gpufabric_probe_fault_cause{cluster="c",job="e",instance="n",kind="rail",device="mlx5_2",port="1",fault="slow",cause="no_difference"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="port_rate",severity="critical",device="mlx5_2",port="1"} 1`,
+			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="m",kind="rail",device="mlx5_2",port="1"} 0.7`,
+			`gpufabric_probe_fault_cause{cluster="c",job="e",instance="m",kind="rail",device="mlx5_2",port="1",fault="slow",cause="no_difference"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="m",check="port_rate",severity="critical",device="mlx5_6",port="1"} 1`,
+			`ALERTS{alertname="GpuFabricProbeBandwidthCollapsed",alertstate="firing",cluster="c",job="e",instance="n",severity="critical"} 1`,
+			`ALERTS_FOR_STATE{alertname="GpuFabricProbeBandwidthCollapsed",cluster="c",job="e",instance="n",severity="critical"} 1700000000`,
+			`ALERTS{alertname="GpuFabricProbeBandwidthCollapsed",alertstate="firing",cluster="c",job="e",instance="m",severity="critical"} 1`,
+			`ALERTS_FOR_STATE{alertname="GpuFabricProbeBandwidthCollapsed",cluster="c",job="e",instance="m",severity="critical"} 1700000000`,
+			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="m",collector="check"} 1`,
+		},
+		want: `{instance="n", measured="50 % of baseline", problem="GpuFabricProbeBandwidthCollapsed"} 1 | {instance="n", measured="port is slow", problem="GpuFabricProbeBandwidthCollapsed"} 1` +
+			` | {instance="m", measured="70 % of baseline", problem="GpuFabricProbeBandwidthCollapsed"} 1 | {instance="m", measured="no setting changed", problem="GpuFabricProbeBandwidthCollapsed"} 1`,
+	},
+	{
+		name: "a wrong DSCP says which traffic class is set, and that it looks like a priority", panel: "fleet/Open findings", ref: "B", by: "instance, problem, measured",
+		series: []string{
+			`gpufabric_roce_traffic_class{cluster="c",job="e",instance="n",device="mlx5_1",port="1"} 5`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="roce_dscp",severity="critical",device="mlx5_1",port="1"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="nccl_configuration",severity="warning"} 1`,
+			`gpufabric_nccl_config_findings{cluster="c",job="e",instance="n",rule="ib_tc_looks_like_a_priority"} 1`,
+			`gpufabric_roce_traffic_class{cluster="c",job="e",instance="m",device="mlx5_1",port="1"} 96`,
+			`gpufabric_roce_traffic_class{cluster="c",job="e",instance="m",device="mlx5_2",port="1"} 106`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="m",check="roce_dscp",severity="critical",device="mlx5_1",port="1"} 1`,
+			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="m",collector="check"} 1`,
+		},
+		want: `{instance="m", measured="traffic class 96", problem="roce_dscp"} 1 | {instance="n", measured="NCCL_IB_TC=5, a priority", problem="roce_dscp"} 1 | {instance="n", measured="ib_tc_looks_like_a_priority", problem="nccl_configuration"} 1`,
+	},
+	{
+		name: "a job on TCP is named", panel: "fleet/Open findings", ref: "A", by: "problem, where, page, target", series: onTCP,
+		want: `{page="jobs/gpu-fabric-jobs", problem="GpuFabricJobOnTcp", target="var-training_job=slurm/7", where="slurm/7"} 17e11`,
+	},
+	{
+		name: "a job on TCP says why", panel: "fleet/Open findings", ref: "B", by: "problem, measured", series: onTCP,
+		want: `{measured="NCCL_IB_DISABLE is set", problem="GpuFabricJobOnTcp"} 1`,
+	},
+	{
+		name: "a wrong setting is named where it put the job on TCP", panel: "jobs/Wrong settings", ref: "B", by: "training_job, rule, setting",
+		series: append([]string{
+			`gpufabric_job_misconfigured{cluster="c",job="e",instance="n",training_job="slurm/7",rule="setting_wrong_here",severity="critical"} 1`,
+			`gpufabric_job_misconfigured{cluster="c",job="e",instance="n",training_job="slurm/8",rule="setting_wrong_here",severity="critical"} 1`,
+			`gpufabric_job_misconfigured{cluster="c",job="e",instance="n",training_job="slurm/8",rule="cpu_affinity",severity="info"} 1`,
+		}, onTCP...),
+		want: `{rule="setting_wrong_here", setting="rdma_disabled", training_job="slurm/7"} 1 | {rule="setting_wrong_here", setting="unnamed", training_job="slurm/8"} 1`,
+	},
+	{
+		name: "a NIC that is down is not that of GPUs without an address, as of old exporters", panel: "node/GPUDirect", ref: "A",
+		series: []string{
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_node_gpus{cluster="c",job="e",instance="n"} 2`,
+			`gpufabric_gpudirect_usable{cluster="c",job="e",instance="n",gpu="0"} 1`, `gpufabric_gpudirect_usable{cluster="c",job="e",instance="n",gpu="1"} 1`,
+			`gpufabric_gpu_nic_distance{cluster="c",job="e",instance="n",gpu="0",device="mlx5_0"} 1`, `gpufabric_gpu_nic_distance{cluster="c",job="e",instance="n",gpu="1",device="mlx5_1"} 1`,
+			`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="active"} 0`,
+		},
+		want: "{} 2",
+	},
+	{
+		name: "the settings of a port that is down are not judged", panel: "port/RoCE settings", ref: "A",
+		series: []string{
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`,
+			`gpufabric_roce_chain_consistent{cluster="c",job="e",instance="n",device="mlx5_1",port="1"} 1`,
+			`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_1",port="1",link_layer="ethernet"} 1`,
+			`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="active"} 0`,
+		},
+		want: "{} 2",
+	},
+	{
+		name: "a probe that fails, one that is skipped and one that is outdated say so", panel: "probes/Last results", ref: "D", by: "kind, cause",
+		series: []string{
+			`gpufabric_probe_failing{cluster="c",job="e",instance="n",kind="node",device="",port="",reason="hang"} 1`,
+			`gpufabric_probe_skipped{cluster="c",job="e",instance="n",kind="node",device="",port="",reason="process"} 1`,
+			`gpufabric_probe_skipped{cluster="c",job="e",instance="n",kind="transport",device="",port="",reason="process"} 1`,
+			`gpufabric_probe_runs_total{cluster="c",job="e",instance="n",kind="rail",device="mlx5_1",port="1"} 7`,
+			`probe:gpufabric_probe_last_run:outdated{cluster="c",job="e",instance="n",kind="rail",device="mlx5_1",port="1"} 1`,
+		},
+		want: `{cause="fails hang", kind="node"} 1 | {cause="outdated", kind="rail"} 1 | {cause="skipped process", kind="transport"} 1`,
+	},
+	{
+		name: "jobs on TCP have their own causes", panel: "fleet/TCP instead of RDMA", ref: "B", by: "instance, training_job, cause", series: onTCP,
+		want: `{cause="rdma_disabled", instance="n", training_job="slurm/7"} 1`,
+	},
+	{
+		name: "many devices lead to the node, not to the first of them", panel: "fleet/Open findings", ref: "A", by: "page, target, where",
+		series: []string{
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="roce_dscp",severity="critical",device="mlx5_1",port="1"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="roce_dscp",severity="critical",device="mlx5_2",port="1"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="roce_dscp",severity="critical",device="mlx5_3",port="1"} 1`,
+		},
+		want: `{page="node/gpu-fabric-node", target="var-device=All", where="3 devices"} 1000`,
+	},
+	{
+		name: "a driver that reports no state leaves the state of a port open, but not grey", panel: "fleet/Rails", ref: "A", by: "cell",
+		series: []string{
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `up{cluster="c",job="e",instance="n"} 1`, `gpufabric_check_failed{cluster="c",job="e",instance="n",check="gpu_lost",severity="critical"} 0`,
+			`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device="rdmap79s0",rail="0"} 1`,
+			`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="rdmap79s0",port="1",role="compute",link_layer="unspecified"} 1`,
+			`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device="mlx5_1",rail="1"} 1`,
+			`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_1",port="1",role="compute",link_layer="ethernet"} 1`,
+		},
+		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portUnknown + `"} 1 | {cell="&var-device=rdmap79s0&rdmap79s0&` + portStateless + `"} 1 | {cell="ok"} 1`,
+	},
+	{
 		name: "without a finding nothing is known to be the cause", panel: "fleet/Bandwidth below the baseline", ref: "C", by: "instance, cause",
 		series: []string{
 			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="n",kind="rail",device="mlx5_6",port="1"} 0.7`,
@@ -112,7 +219,7 @@ var shows = []struct {
 			`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device="mlx5_1",rail="1"} 1`,
 			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `up{cluster="c",job="e",instance="n"} 1`,
 		}, halfCabled...),
-		want: `{cell="&var-device=mlx5_1&mlx5_1&1", instance="n"} 1 | {cell="not checked", instance="n"} 1`,
+		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portSpare + `", instance="n"} 1 | {cell="not checked", instance="n"} 1`,
 	},
 	{
 		name: "nodes of one name in two clusters do not share a line", panel: "fleet/Rails", ref: "A", by: "instance, cell",
@@ -141,7 +248,7 @@ var shows = []struct {
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="gpu_lost",severity="critical",pci_address="0000:90:00.0"} 1`,
 			`gpufabric_gpu_info{cluster="c",job="e",instance="n",uuid="GPU-2",index="2",pci_address="0000:52:00.0"} 1`,
 		},
-		want: `{problem="nvlink_active", where="GPU 2 (0000:52:00.0)"} 1000 | {problem="gpu_lost", where="GPU ? (0000:90:00.0)"} 1000`,
+		want: `{problem="nvlink_active", where="GPU 2 (0000:52:00.0)"} 1000 | {problem="gpu_lost", where="GPU 0000:90:00.0"} 1000`,
 	},
 	{
 		name: "a port that is down says whether its link is disabled", panel: "fleet/Open findings", ref: "B", by: "problem, measured",
@@ -162,7 +269,7 @@ var shows = []struct {
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="memlock_unlimited",severity="critical"} 1`,
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="gpu_lost",severity="critical",pci_address="0000:90:00.0"} 1`,
 		},
-		want: `{page="port/gpu-fabric-port", target="mlx5_3", where="mlx5_3"} 1000 | {page="node/gpu-fabric-node", target="All"} 1000 | {page="node/gpu-fabric-node", target="All", where="GPU ? (0000:90:00.0)"} 1000`,
+		want: `{page="port/gpu-fabric-port", target="var-device=mlx5_3", where="mlx5_3"} 1000 | {page="node/gpu-fabric-node", target="var-device=All"} 1000 | {page="node/gpu-fabric-node", target="var-device=All", where="GPU 0000:90:00.0"} 1000`,
 	},
 	{
 		name: "a restart is named, with its time", panel: "fleet/Open findings", ref: "A", by: "instance, problem, rank, runbook",
@@ -189,8 +296,8 @@ var shows = []struct {
 		series: manyRails(20), want: `{cell="&var-device=mlx5_7&7&0"} 1 | {cell="&var-device=rdmap113s0&113s0&0"} 1 | {cell="not checked"} 1`,
 	},
 	{
-		name: "with thirteen rails short names are whole", panel: "fleet/Rails", ref: "A", by: "cell",
-		series: manyRails(13), want: `{cell="&var-device=mlx5_7&mlx5_7&0"} 1 | {cell="&var-device=rdmap113s0&113s0&0"} 1 | {cell="not checked"} 1`,
+		name: "with twelve rails short names are whole", panel: "fleet/Rails", ref: "A", by: "cell",
+		series: manyRails(12), want: `{cell="&var-device=mlx5_7&mlx5_7&0"} 1 | {cell="&var-device=rdmap113s0&113s0&0"} 1 | {cell="not checked"} 1`,
 	},
 	{
 		name: "busy GPUs without a job are unseen", panel: "jobs/Nodes unseen", ref: "A",
@@ -241,6 +348,15 @@ var shows = []struct {
 		},
 		want: `{slo="conformance"} ` + absent(sortedFirst),
 	},
+}
+
+// onTCP is a node with a job on TCP, and one on RDMA.
+var onTCP = []string{
+	`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+	`ALERTS{alertname="GpuFabricJobOnTcp",alertstate="firing",cluster="c",job="e",instance="n",severity="critical",training_job="slurm/7"} 1`,
+	`ALERTS_FOR_STATE{alertname="GpuFabricJobOnTcp",cluster="c",job="e",instance="n",severity="critical",training_job="slurm/7"} 1700000000`,
+	`gpufabric_job_info{cluster="c",job="e",instance="n",training_job="slurm/7",cause="rdma_disabled"} 1`,
+	`gpufabric_job_info{cluster="c",job="e",instance="n",training_job="slurm/8"} 1`,
 }
 
 // unseenNode is a node with busy GPUs and traffic where no job is seen.

@@ -34,6 +34,7 @@ type column struct {
 	link  map[string]any
 	none  string // shown where the value is absent or replaced (orElse); empty: "unknown" for values, nothing for labels
 	width int    // in pixels; 0: what is left
+	least int    // pixels of a column that gets what is left; 0: 150
 
 	number bool // a label that is sorted as a number
 	hidden bool // there for the links of other columns
@@ -93,9 +94,6 @@ func absent(value float64) string { return fmt.Sprintf("%.0f", value) }
 // site is the title of a hidden column with the cluster of each row for links, or All where series have no label cluster:
 // Grafana has no column of a label that no series has.
 const site = "Site"
-
-// first is the title of a hidden column with one of the devices of a row, for its link.
-const first = "First"
 
 // withSites gives rows the column site if links need it.
 func withSites(exprs []string, columns []column) ([]string, []column) {
@@ -254,6 +252,9 @@ func (c column) properties() []dashboard.DynamicConfigValue {
 	}
 	if c.width > 0 {
 		set("custom.width", c.width)
+	}
+	if c.least > 0 {
+		set("custom.minWidth", c.least)
 	}
 	if c.hidden {
 		set("custom.hidden", true)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"maps"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -121,16 +122,8 @@ func objectives() words {
 
 func kinds() words {
 	return wordsOf(map[probes.Kind]word{
-		probes.Transport: {"transport (which way NCCL takes)", ""}, probes.Node: {"node (all its GPUs)", ""}, probes.Rail: {"rail (one NIC)", ""},
+		probes.Transport: {"transport (NCCL's choice)", ""}, probes.Node: {"node (all its GPUs)", ""}, probes.Rail: {"rail (one NIC)", ""},
 		probes.Socket: {"socket (TCP, to compare with)", ""}, probes.Calibrate: {"calibrate (by hand)", ""},
-	})
-}
-
-// kindsAndWays are for tables of results: what each kind of probe sends through.
-func kindsAndWays() words {
-	return wordsOf(map[probes.Kind]word{
-		probes.Transport: {"transport: NCCL's way", ""}, probes.Node: {"node: all its GPUs", ""}, probes.Rail: {"rail: this NIC and back", ""},
-		probes.Socket: {"socket: TCP on purpose", ""}, probes.Calibrate: {"calibrate: by hand", ""},
 	})
 }
 
@@ -146,18 +139,18 @@ func shortKinds() words {
 func transports() words {
 	return wordsOf(map[probes.Path]word{
 		probes.PathNone: {"none", ""}, probes.PathNVLS: {"NVLink (NVLS)", good}, probes.PathP2P: {"NVLink or PCIe", good}, probes.PathSHM: {"host memory", warning},
-		probes.PathIB: {"RDMA", good}, probes.PathPlugin: {"plugin", good}, probes.PathSocket: {"TCP", bad}, "socket on purpose": {"TCP, to compare with", ""},
+		probes.PathIB: {"RDMA", good}, probes.PathPlugin: {"plugin", good}, probes.PathSocket: {"TCP", bad}, "socket on purpose": {"TCP, to compare", ""},
 	})
 }
 
 // outdated is the colour and word of what a probe found before a critical fault, or too long ago.
 var outdated = word{"outdated", unknown}
 
-// withOutdated are the words, and those for the same values that are outdated.
+// withOutdated are the words, and the same in grey for values that are outdated.
 func withOutdated(w words) words {
 	all := words{}
 	for value, to := range w {
-		all[value], all[value+" outdated"] = to, word{to.text + ", outdated", unknown}
+		all[value], all[value+" outdated"] = to, word{to.text, unknown}
 	}
 	return all
 }
@@ -174,10 +167,40 @@ func probeCauses() words {
 	})
 }
 
+// Values of notes about probes: a failure or a skip follows its prefix.
+const (
+	noteOfFailure = "fails "
+	noteOfSkip    = "skipped "
+	noteOfAge     = "outdated"
+)
+
+// notes are what there is to say about a probe: why it fails or is skipped, or the cause of what it found.
+func notes(t texts) words {
+	all := causesAndFindings(t)
+	for _, f := range probes.Failures() {
+		all[noteOfFailure+string(f)] = word{"fails: " + strings.ReplaceAll(string(f), "_", " "), bad}
+	}
+	for skip, text := range skips() {
+		all[noteOfSkip+skip] = word{"skipped: " + text.text, text.color}
+	}
+	return all.with(noteOfAge, word{"outdated: run before a critical finding, or long ago", unknown})
+}
+
+// explainsNode and explainsRail are patterns of the checks whose findings explain that the probe of a node or of a rail is slow.
+const (
+	explainsNode = "nvlink_.+|gpu_.+"
+	explainsRail = "port_.+|pcie_.+|gid_.+|roce_.+"
+)
+
 // causesAndFindings are causes of what a probe found, of which some are findings themselves.
 func causesAndFindings(t texts) words {
-	all := maps.Clone(t.problems)
-	maps.Copy(all, probeCauses())
+	all := probeCauses()
+	pattern := regexp.MustCompile("^(?:" + explainsNode + "|" + explainsRail + ")$")
+	for problem, title := range t.problems {
+		if pattern.MatchString(problem) {
+			all[problem] = title
+		}
+	}
 	return all
 }
 
@@ -195,10 +218,10 @@ func skips() words {
 		probes.SkipProcess:         {"a process is on the GPUs", ""}, probes.SkipMemory: {"GPU memory is in use", ""}, probes.SkipUtilization: {"the GPUs are busy", ""},
 		probes.SkipMPS: {"MPS is on", ""}, probes.SkipMIG: {"MIG is on", ""}, probes.SkipComputeMode: {"compute mode forbids it", ""},
 		probes.SkipSlurm: {"Slurm has a job there", ""}, probes.SkipKubernetes: {"Kubernetes has a pod there", ""},
-		probes.SkipScheduler: {"a scheduler is not asked (probes.idle_command)", warning}, probes.SkipSite: {"the site says that the node is in use", ""}, probes.SkipMaintenance: {"maintenance", ""},
+		probes.SkipScheduler: {"scheduler not asked (probes.idle_command)", warning}, probes.SkipSite: {"the site says that the node is in use", ""}, probes.SkipMaintenance: {"maintenance", ""},
 		probes.SkipThrottled: {"a GPU is throttled", warning}, probes.SkipLinkErrors: {"NVLink errors", warning}, probes.SkipPersistence: {"persistence mode is off", warning},
 		probes.SkipLocked: {"another probe runs", ""}, probes.SkipDuty: {"probes had their share of GPU time", ""},
-		probes.SkipNoGPU: {"too few usable GPUs", warning}, probes.SkipNoDevice: {"no active training port to test", ""},
+		probes.SkipNoGPU: {"too few usable GPUs", warning}, probes.SkipNoDevice: {"no training port is known to be active", ""},
 		probes.SkipMemlock:   {"too little memory can be locked", warning},
 		probes.SkipUntrusted: {"others could write what it loads", warning},
 	})
