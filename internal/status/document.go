@@ -122,6 +122,7 @@ type Finding struct {
 	Evidence    string     `json:"evidence"`
 	Consequence string     `json:"consequence,omitempty"`
 	Remedy      string     `json:"remedy,omitempty"` // empty where subjects have their own
+	Cause       string     `json:"cause,omitempty"`  // ID of the finding from which this one follows
 	Runbook     string     `json:"runbook"`          // address or path
 	Dashboard   string     `json:"dashboard,omitempty"`
 }
@@ -170,6 +171,7 @@ type Probe struct {
 	Status   string     `json:"status"`             // Status*; none: it has not run
 	Severity string     `json:"severity,omitempty"` // of the alert, if the status is failed
 	Result   string     `json:"result"`
+	Cause    string     `json:"cause,omitempty"`   // ID of the finding from which the result follows
 	Skipped  string     `json:"skipped,omitempty"` // why it has never run
 	LastRun  *time.Time `json:"last_run"`
 	// BusBandwidth and Ratio are of the last good result, in bytes per second and relative to the baseline.
