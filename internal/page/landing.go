@@ -141,6 +141,13 @@ func (l *Landing) read(n *fabric.Node) reading {
 		}
 	}
 	r.doc.Verdict = r.verdict(l, n)
+	if r.doc.RetryAfter = r.wait; r.wait > 0 {
+		for _, c := range diagnose.Catalogue() {
+			if c.Rate {
+				r.doc.NotYetJudged = append(r.doc.NotYetJudged, c.ID)
+			}
+		}
+	}
 	return r
 }
 

@@ -24,15 +24,19 @@ type Document struct {
 	Time     time.Time `json:"time"`
 	Node     Node      `json:"node"`
 	// Verdict is as bad as the worst finding, probe or job.
-	Verdict    Verdict    `json:"verdict"`
-	Findings   []Finding  `json:"findings"`
-	NotChecked []Gap      `json:"not_checked"`
-	NUMANodes  []NUMANode `json:"numa_nodes"`
-	Groups     []Group    `json:"pcie_groups"`
-	GPUs       []GPU      `json:"gpus"`
-	Devices    []Device   `json:"devices"`
-	NVLink     NVLink     `json:"nvlink"`
-	NCCL       []Variable `json:"nccl_variables"`
+	Verdict    Verdict   `json:"verdict"`
+	Findings   []Finding `json:"findings"`
+	NotChecked []Gap     `json:"not_checked"`
+	// NotYetJudged are checks that compare two readings of counters, if there is only one yet; RetryAfter is after how many seconds there
+	// can be another.
+	NotYetJudged []string   `json:"not_yet_judged"`
+	RetryAfter   int        `json:"retry_after_seconds,omitempty"`
+	NUMANodes    []NUMANode `json:"numa_nodes"`
+	Groups       []Group    `json:"pcie_groups"`
+	GPUs         []GPU      `json:"gpus"`
+	Devices      []Device   `json:"devices"`
+	NVLink       NVLink     `json:"nvlink"`
+	NCCL         []Variable `json:"nccl_variables"`
 	// Jobs are null where they are not looked for.
 	Jobs   *job.Document `json:"jobs"`
 	Probes []Probe       `json:"probes"`
