@@ -5,6 +5,8 @@ package probes
 import (
 	"slices"
 	"strings"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Cause is what explains a fault of a probe, as far as NCCL's log and the comparison with earlier runs show. The words are
@@ -93,3 +95,28 @@ func differing(changes []Change) []Cause {
 	}
 	return slices.DeleteFunc(Causes(), func(c Cause) bool { return !found[c] })
 }
+
+// Symptom is what the result shows, for checks of the node to explain. Wrong sums, hangs and baselines that drifted are explained by
+// none.
+func (r *Result) Symptom() fabric.Symptom {
+	s := fabric.Symptom{GPUs: r.GPUs, Device: r.Device, Port: r.Port, Within: r.Kind == Node}
+	for _, f := range r.Faults() {
+		switch f {
+		case FaultSocket:
+			s.TCP, s.Other = true, s.Other || r.socketCause() == CauseNoDevice
+		case FaultGPUDirect:
+			s.NoGPUDirect = true
+		case FaultSlow, FaultRegressed:
+			s.Slow, s.Ratio = true, r.Comparison.Ratio.Or(0)
+		case FaultFailing:
+			s.NotReady = r.Failure == FailureCUDA && strings.Contains(r.Error, fabricNotReady)
+			s.Other = s.Other || !s.NotReady
+		default:
+			s.Other = true
+		}
+	}
+	return s
+}
+
+// fabricNotReady is cudaErrorSystemNotReady in messages.
+const fabricNotReady = "(802)"

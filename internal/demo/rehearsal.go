@@ -69,7 +69,7 @@ const observation = 10 * time.Second
 
 // Past returns what probes of a node would have found until now, without probing on.
 func (r *Rehearsal) Past(n *fabric.Node, now time.Time) probes.Status {
-	r.remember(n, now)
+	r.remember(context.Background(), n, now)
 	return r.runs.Status()
 }
 
@@ -112,10 +112,7 @@ func (r *Rehearsal) Change(become func() error) error {
 }
 
 func (r *Rehearsal) run(ctx context.Context) {
-	r.remember(r.observe(ctx), time.Now())
-	if ctx.Err() != nil {
-		return
-	}
+	r.remember(ctx, r.observe(ctx), time.Now())
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -128,8 +125,8 @@ func (r *Rehearsal) run(ctx context.Context) {
 	}
 }
 
-// remember makes up what has been until now.
-func (r *Rehearsal) remember(n *fabric.Node, now time.Time) {
+// remember makes up what has been until now, or until ctx ends.
+func (r *Rehearsal) remember(ctx context.Context, n *fabric.Node, now time.Time) {
 	targets := probes.Targets(n, probes.Settings{MaxCTAs: Config().MaxCTAs})
 	r.runs.See(targets)
 	plans := map[probes.Key]plan{}
@@ -139,6 +136,9 @@ func (r *Rehearsal) remember(n *fabric.Node, now time.Time) {
 			node = rehearsed{n, r.nccl(), false, plans}
 		}
 		for k, t := range targets {
+			if ctx.Err() != nil {
+				return
+			}
 			if r.planned(t.Key) {
 				r.probe(node, t.Key, now.Add(time.Duration(k-i*len(targets))*Every/time.Duration(len(targets))))
 			}

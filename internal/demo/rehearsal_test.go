@@ -71,6 +71,8 @@ func TestRehearsalMatchesItsLabels(t *testing.T) {
 		"healthy-efa":            {{Kind: "rail", What: "skipped"}}, // no port that NCCL opens without a plugin
 		"healthy-l40s":           {{Kind: "transport", What: "no_gpudirect"}, {Kind: "rail", What: "no_gpudirect"}},
 		"gpu-driver-proprietary": {{Kind: "transport", What: "no_gpudirect"}, {Kind: "rail", What: "no_gpudirect"}},
+		"pcie-acs-on":            {{Kind: "rail", What: "slow"}}, // NCCL does not look at ACS, and uses GPUDirect RDMA
+		"iommu-translating":      {{Kind: "rail", What: "slow"}},
 		"rate-degraded":          {{Kind: "rail", Device: "mlx5_6", What: "slow"}},
 		"pcie-nic-gen3":          {{Kind: "rail", Device: "mlx5_5", What: "slow"}},
 		"nvlink-down":            {{Kind: "node", What: "slow"}},

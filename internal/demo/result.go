@@ -39,6 +39,7 @@ const (
 	railShare        = 0.88  // of the line rate
 	pcieShare        = 0.8   // of what lanes carry, behind headers and flow control
 	bounceShare      = 0.42  // of a rail that is left without GPUDirect RDMA
+	detourShare      = 0.45  // of a rail that is left where ACS or the IOMMU sends it through the root complex
 )
 
 // run is a probe at a time, or why there is none.
@@ -111,7 +112,7 @@ func (s rehearsed) network(r *probes.Result, key probes.Key, path probes.Path) (
 		path, r.Network = probes.PathSocket, "Socket"
 	}
 	if path == probes.PathSocket {
-		r.NoDevices = key.Kind != probes.Socket
+		r.NoDevices = key.Kind != probes.Socket && s.switchedOff() == ""
 		r.GPUDirect = probes.None[bool](source, r.At)
 	}
 	r.Path = probes.Known(path, source, r.At)
@@ -128,8 +129,18 @@ func (s rehearsed) network(r *probes.Result, key probes.Key, path probes.Path) (
 		return overTCP, 52e-6
 	case s.nccl.NoGPUDirect:
 		return s.rail(key) * bounceShare, 19e-6
+	case s.nccl.Detour:
+		return s.rail(key) * detourShare, 15e-6
 	}
 	return s.rail(key), 13e-6
+}
+
+// switchedOff is the value of NCCL_IB_DISABLE of the host that disables RDMA; empty: none does.
+func (s rehearsed) switchedOff() string {
+	if set, found := s.node.NCCL.Lookup("NCCL_IB_DISABLE"); found && set.IsNumber && set.Number != 0 {
+		return set.Value
+	}
+	return ""
 }
 
 // rail is what two GPUs get through a port, in bytes per second.
@@ -236,7 +247,10 @@ func (s rehearsed) log(r *probes.Result) {
 		}
 	}
 	lines := []string{"NCCL version " + ncclVersion}
-	switch {
+	switch off := s.switchedOff(); {
+	case r.Network == "Socket" && r.Kind != probes.Socket && off != "":
+		r.Settings = append(r.Settings, "NCCL_IB_DISABLE="+off)
+		lines = append(lines, "NCCL INFO NCCL_IB_DISABLE set by environment to "+off+".", "NCCL INFO NET/Socket : Using [0]bond0")
 	case r.Network == "Socket" && r.Kind != probes.Socket:
 		lines = append(lines, "NCCL INFO NET/IB : No device found.", "NCCL INFO NET/Socket : Using [0]bond0")
 	case r.Network == "IB":

@@ -121,6 +121,8 @@ type Verdict struct {
 	Mode string
 	// Names are what stands in the place of such words, by word, where it does not follow from the subject.
 	Names map[string][]string
+	// Cause is the failure from which this one follows, nil: none that is known. It is no consequence itself.
+	Cause *Verdict
 }
 
 // verdicts collects what one check finds.
@@ -238,6 +240,7 @@ func Run(n *fabric.Node, checks []*Check) []Verdict {
 		}
 	}
 	v.sort()
+	follow(n, v.list)
 	return v.list
 }
 

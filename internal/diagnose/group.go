@@ -22,7 +22,7 @@ func Together(list []Verdict) []Group {
 	var all []Group
 	for _, v := range list {
 		i := slices.IndexFunc(all, func(g Group) bool {
-			return g.Check == v.Check && g.Status == v.Status && g.What == v.What && g.Consequence == v.Consequence && g.Remedy == v.Remedy &&
+			return g.Check == v.Check && g.Status == v.Status && g.Cause == v.Cause && g.What == v.What && g.Consequence == v.Consequence && g.Remedy == v.Remedy &&
 				(v.Status == Failed || g.Evidence == v.Evidence)
 		})
 		if i < 0 {

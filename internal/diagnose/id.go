@@ -20,4 +20,13 @@ const (
 	CheckNVLinkFabric   = "nvlink_fabric"
 	CheckGPUDirect      = "gpudirect_usable"
 	CheckPeermem        = "peermem_bound"
+
+	checkComputePorts = "compute_ports"
+	checkNCCLDevices  = "nccl_devices"
+	checkNCCLLines    = "nccl_configuration"
+	checkRDMAOff      = "nccl_rdma_off"
+	checkGIDIndex     = "nccl_gid_index"
+	checkPinnedGIDs   = "gid_pinned_uniform"
+	checkDSCP         = "roce_dscp"
+	checkPauseSent    = "roce_pause_sent"
 )

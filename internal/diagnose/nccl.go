@@ -14,7 +14,7 @@ import (
 func ncclChecks() []*Check {
 	return []*Check{
 		{
-			ID: "nccl_configuration", Title: "NCCL ignores or misreads a line of its configuration", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			ID: checkNCCLLines, Title: "NCCL ignores or misreads a line of its configuration", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
 			Reads: "the host's NCCL configuration files as NCCL parses them", Modes: []string{ModeNCCLConfig},
 			judge: judgeNCCL,
 		},
@@ -36,13 +36,13 @@ func ncclChecks() []*Check {
 			Guard: "harmless: NCCL reads deprecated variables until a release removes them", Modes: []string{ModeNCCLConfig}, judge: judgeNotes,
 		},
 		{
-			ID: "nccl_rdma_off", Title: "RDMA is disabled for all jobs of the host", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: checkRDMAOff, Title: "RDMA is disabled for all jobs of the host", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_DISABLE, NCCL_NET, NCCL_NET_PLUGIN and NCCL_IB_HCA of the host, roles, states, drivers and link layers of RDMA ports, distances to GPUs",
 			Guard: "if the host sets NCCL_IB_DISABLE or NCCL_NET; not if NCCL_NET names the network plugin of a cloud, nor EFA, nor MANA that the site does not count, nor NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names; InfiniBand on a node with several GPUs always counts. Jobs may override the setting",
 			Modes: []string{ModeRDMAOff}, judge: judgeRDMAOff,
 		},
 		{
-			ID: "nccl_devices", Title: "NCCL_IB_HCA does not match the devices of the node", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: checkNCCLDevices, Title: "NCCL_IB_HCA does not match the devices of the node", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names and states of RDMA ports",
 			Guard: "if the host sets it; jobs may override it", Modes: []string{ModeNCCLDevices}, judge: judgeNCCLDevices,
 		},
@@ -53,11 +53,11 @@ func ncclChecks() []*Check {
 			Modes: []string{ModeSocket}, judge: judgeSocket,
 		},
 		{
-			ID: "nccl_gid_index", Title: "NCCL_IB_GID_INDEX is set; NCCL >= 2.21 does not need it", Severity: Info, Topic: "nccl", Scope: ScopeFile,
+			ID: checkGIDIndex, Title: "NCCL_IB_GID_INDEX is set; NCCL >= 2.21 does not need it", Severity: Info, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_GID_INDEX of the host", Guard: "if the host sets it; an older NCCL needs it", Modes: []string{ModeGIDPinned}, judge: judgeGIDIndex,
 		},
 		{
-			ID: "gid_pinned_uniform", Title: "NCCL_IB_GID_INDEX selects different address types on rails", Severity: Warning,
+			ID: checkPinnedGIDs, Title: "NCCL_IB_GID_INDEX selects different address types on rails", Severity: Warning,
 			Topic: "gids", Scope: ScopeNode, Reads: "NCCL_IB_GID_INDEX of the host, type and address family of that entry of each compute port",
 			Guard: "active RoCE compute ports whose entry is usable, if the host sets it; gid_usable reports the others",
 			Modes: []string{ModeGIDPinned}, judge: judgePinnedGIDs,
@@ -246,15 +246,7 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 			unread = &fabric.Meta{Reason: fabric.ReasonMoved}
 		}
 	}
-	var missing []string
-	for _, i := range f.Items {
-		there := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {
-			return f.Matches(i, h.Name, -1) && (i.Port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Number == i.Port }))
-		}) || slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Matches(i, name, -1) })
-		if !there && !f.Exclude {
-			missing = append(missing, i.Name)
-		}
-	}
+	missing := missingNames(n, f)
 	evidence := set.Name + "=" + set.Value + "."
 	excluded := slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Takes(name, -1) })
 	switch {
@@ -262,7 +254,8 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 		v.failed(s, Verdict{
 			What: "NCCL_IB_HCA names missing devices", Evidence: evidence + " Missing: " + strings.Join(missing, ", ") + ".",
 			Consequence: "NCCL uses only the other devices: these rails carry no traffic.",
-			Remedy:      "Check which devices exist (rdma link), or correct the line.",
+			Remedy: "Find out whether the node has lost them (rdma link, lspci -nn, dmesg), and bring them back. " +
+				"Change the line only if the node is not meant to have them: without them in the line, the loss is not reported here.",
 		})
 	case active > 0:
 		v.ok(s)
@@ -275,4 +268,17 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 			Remedy: "Correct or remove the line: names match by prefix; a leading = means exact.",
 		})
 	}
+}
+
+// missingNames returns what a list of devices names that the node does not have.
+func missingNames(n *fabric.Node, f fabric.NameFilter) (missing []string) {
+	for _, i := range f.Items {
+		there := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {
+			return f.Matches(i, h.Name, -1) && (i.Port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Number == i.Port }))
+		}) || slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Matches(i, name, -1) })
+		if !there && !f.Exclude {
+			missing = append(missing, i.Name)
+		}
+	}
+	return missing
 }

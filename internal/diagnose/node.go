@@ -18,7 +18,7 @@ func nodeChecks() []*Check {
 			judge: judgeReads,
 		},
 		{
-			ID: "compute_ports", Title: "Compute ports are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
+			ID: checkComputePorts, Title: "Compute ports are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
 			Reads: "the ports of role compute, expected.compute_ports of the configuration",
 			Guard: "only if the configuration sets the expected number; uncabled ports (port_active) do not count, other ports without a link do", Modes: []string{ModeDeviceGone},
 			judge: judgeComputePorts,
@@ -171,11 +171,16 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	if moved > 0 {
 		evidence += fmt.Sprintf(" Other network namespaces have %d devices that may be among them.", moved)
 	}
+	what := fmt.Sprintf("%d compute ports where %d are expected", c.there, *want)
+	if lost := lostDevices(n); len(lost) > 0 && len(n.HCAs) > 0 {
+		what = shortList(lost) + " missing: " + what
+		evidence += " " + "NCCL_IB_HCA of the host names what is missing."
+	}
 	of.when(c.there < *want, Subject{}, Verdict{
-		What:     fmt.Sprintf("%d compute ports where %d are expected", c.there, *want),
+		What:     what,
 		Evidence: evidence, Consequence: "Collectives use the remaining ports, or fail.",
 		Remedy: "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. A device that left the bus may return after echo 1 > /sys/bus/pci/rescan " +
-			"or a cold restart; if the number is intended, correct expected.compute_ports.",
+			"or a cold restart. Correct expected.compute_ports only if the node is not meant to have more.",
 	})
 }
 
@@ -201,4 +206,16 @@ func judgeSurplus(n *fabric.Node, of *verdicts) {
 	default:
 		of.ok(Subject{})
 	}
+}
+
+// shortList names the first of a list, with the verb.
+func shortList(names []string) string {
+	const most = 4
+	switch {
+	case len(names) == 1:
+		return names[0] + " is"
+	case len(names) > most:
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more are", len(names)-most)
+	}
+	return strings.Join(names, ", ") + " are"
 }

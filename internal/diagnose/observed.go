@@ -30,7 +30,7 @@ func observedChecks() []*Check {
 			"PFC paused the sender too late or not at all. RDMA retransmits the lost packets and all that followed.",
 			"Give the priority more buffer (dcb buffer show dev <interface>) and the right cable length (mlnx_qos -i <interface> --cable_len <metres>), and check that PFC is on at the switch port too.",
 			fabric.RoCEObservedLoss),
-		observedCheck("roce_pause_sent", Critical, ModePauseStorm, "PFC storm: this host pauses the network",
+		observedCheck(checkPauseSent, Critical, ModePauseStorm, "PFC storm: this host pauses the network",
 			"Packets that it does not receive fill the switch and stall other hosts.",
 			"Drain the node; ip link set dev <interface> down ends the storm for other hosts. Check the PCIe link of the NIC (lspci -vv -s <address>, dmesg), IOMMU and memory; "+
 				"restart the node if you find no cause.",

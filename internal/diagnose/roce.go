@@ -26,7 +26,7 @@ func roceCheck(id string, severity Severity, modes []string, title, consequence 
 
 func roceChecks() []*Check {
 	list := []*Check{
-		roceCheck("roce_dscp", Critical, []string{ModeTrafficClass, ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
+		roceCheck(checkDSCP, Critical, []string{ModeTrafficClass, ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
 			"The network treats them as other traffic.", fabric.RoCETrafficClass, fabric.RoCEDSCP),
 		roceCheck("roce_priority", Critical, []string{ModeTrust}, "RoCE packets do not have the priority that the site expects",
 			"The network treats them as other traffic.", fabric.RoCEPriority),

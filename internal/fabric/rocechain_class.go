@@ -20,6 +20,14 @@ func (b *roceBuilder) gid() {
 	}
 }
 
+// addressless reports whether the port has no RoCE v2 address for training. The entry that NCCL takes instead says nothing about
+// packets that will be sent once it has one.
+func (b *roceBuilder) addressless() bool {
+	return b.in.GIDUnfit.State == OK && b.in.GIDType.Or("") == GIDRoCEv1
+}
+
+const untilAddress = "it is not known until the port has an address for RoCE v2"
+
 // trafficClass finds the traffic class byte that NCCL's queue pairs carry, and who sets it. What MLNX_OFED sets
 // for a port goes over what applications ask for (traffic_class_store in its mlx5 driver); then NCCL_IB_TC, of the job
 // before that of the host; then 0. But most jobs bring an NCCL_IB_TC of their own, so that "not set on the host" says
@@ -29,6 +37,9 @@ func (b *roceBuilder) trafficClass() {
 	nccl, set, from := b.asked()
 	o, overridden := in.Override.Get()
 	switch {
+	case b.addressless():
+		b.TrafficClass, b.TrafficClassFrom = NotKnown[int](ReasonMissing, in.GIDUnfit.Source, in.GIDUnfit.At), TrafficClassUnknown
+		b.unknown(RoCETrafficClass, b.TrafficClass.Meta(), untilAddress)
 	case in.GIDType.Or("") == GIDRoCEv1:
 		b.TrafficClass, b.TrafficClassFrom = None[int](in.GIDType.Source, in.GIDType.At), TrafficClassFromV1
 		b.skip(RoCETrafficClass, "NCCL uses a RoCE v1 GID, whose packets have no traffic class")
@@ -103,6 +114,9 @@ func (b *roceBuilder) dscp() {
 	case !ok:
 		b.DSCP = notKnownLike[int](b.in.GIDType.Meta())
 		b.unknown(RoCEDSCP, b.DSCP.Meta(), "which GID NCCL uses is not known")
+	case b.addressless():
+		b.DSCP = notKnownLike[int](b.TrafficClass.Meta())
+		b.unknown(RoCEDSCP, b.DSCP.Meta(), untilAddress)
 	case kind == GIDRoCEv1:
 		b.DSCP = None[int](b.in.GIDType.Source, b.in.GIDType.At)
 		if want != nil {
@@ -141,6 +155,8 @@ func (b *roceBuilder) priority() {
 	switch {
 	case !knownKind && trust != TrustPCP:
 		b.Priority, why = notKnownLike[int](in.GIDType.Meta()), "which GID NCCL uses is not known"
+	case b.addressless() && trust != TrustPCP:
+		b.Priority, why = notKnownLike[int](b.TrafficClass.Meta()), untilAddress
 	case kind == GIDRoCEv1:
 		b.Priority, why = b.fromTag("RoCE v1 has no DSCP")
 	case !knownTrust:

@@ -176,7 +176,7 @@ var truths = []truth{
 	{"RoCE v1, VLAN", func(in *RoCEInputs) {
 		in.GIDType, in.Tagged, in.SL = ok(GIDRoCEv1), ok(true), setTo("NCCL_IB_SL", 3)
 	}, StatusOK, "", none, none, 3, RoCEModePFCECN, ""},
-	{"RoCE v1 because nothing fits", func(in *RoCEInputs) { in.GIDType, in.GIDUnfit = ok(GIDRoCEv1), ok("no RoCE v2 GID") }, StatusFailed, RoCEGID, none, none, 0, RoCEModeNone, "no RoCE v2 GID"},
+	{"RoCE v1 because nothing fits", func(in *RoCEInputs) { in.GIDType, in.GIDUnfit = ok(GIDRoCEv1), ok("no RoCE v2 GID") }, StatusFailed, RoCEGID, none, none, none, RoCEModeUnknown, "no RoCE v2 GID"},
 	{"RoCE v1 where a DSCP is expected", func(in *RoCEInputs) { in.GIDType, in.Policy = ok(GIDRoCEv1), lossless() }, StatusFailed, RoCEDSCP, none, none, 0, RoCEModeNone, "no DSCP"},
 	{"MLNX_OFED since 4.9 shows trust and map by DCB only", func(in *RoCEInputs) {
 		ecn := in.QoS

@@ -123,20 +123,31 @@ type reading struct {
 func (l *Landing) read(n *fabric.Node) reading {
 	list := diagnose.Run(n, nil)
 	l.Seen.See(list, true, n.At)
-	s := l.Probes.Status()
-	probes := l.Probes.view(n, n.At)
+	probes := l.Probes.view(n, list, n.At)
 	r := reading{jobs: jobSectionOf(n, l.Collectors), probes: probes.Verdict, troubles: probes.Troubles, wait: secondReading(n)}
 	in := &status.Inputs{
 		Node: n, Verdicts: list, Exporter: version.Version, Name: l.Title, Note: l.Note, Instance: l.Instance, Links: l.Config().Config.Links,
-		Since: l.Seen.first, Probes: probesInBrief(&s, n),
+		Since: l.Seen.first,
 	}
 	if jobs, looked := l.Collectors.Jobs(n); looked {
 		document := jobs.Document()
 		in.Jobs = &document
 	}
+	in.Probes, in.Causes = probesInBrief(&probes)
 	r.doc = status.Of(in)
-	explained(r.troubles, r.doc)
+	for i := range r.troubles {
+		if t := &r.troubles[i]; t.first < len(r.doc.Probes) { // lists of the document are bounded
+			t.finding = r.doc.Probes[t.first].Cause
+		}
+	}
 	r.doc.Verdict = r.verdict(l, n)
+	if r.doc.RetryAfter = r.wait; r.wait > 0 {
+		for _, c := range diagnose.Catalogue() {
+			if c.Rate {
+				r.doc.NotYetJudged = append(r.doc.NotYetJudged, c.ID)
+			}
+		}
+	}
 	return r
 }
 
@@ -146,7 +157,18 @@ func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
 	jobs := r.jobs.Problem
 	none, isNone := l.NoDevice(n)
 	v := func(state, text string) status.Verdict { return status.Verdict{Status: state, Text: text} }
-	switch found := len(r.doc.Findings) + len(r.troubles) + r.jobs.Bad; {
+	found := r.jobs.Bad // each fault once, whatever follows from it
+	for i := range r.doc.Findings {
+		if r.doc.Findings[i].Cause == "" {
+			found++
+		}
+	}
+	for i := range r.troubles {
+		if r.troubles[i].finding == "" {
+			found++
+		}
+	}
+	switch {
 	case found == 1:
 		return v(status.StatusFailed, "1 problem found")
 	case found > 1:

@@ -290,6 +290,9 @@ func chainGroups(d *status.Document) []*chainGroup {
 	for i := range d.Devices {
 		for k := range d.Devices[i].Ports {
 			p := &d.Devices[i].Ports[k]
+			if state, known := p.State.Get(); known && state != string(fabric.PortActive) {
+				continue // its settings are not judged
+			}
 			if role, _ := p.Role.Get(); len(p.RoCE) == 0 || role != string(fabric.RoleCompute) && role != string(fabric.RoleStorage) {
 				continue
 			}

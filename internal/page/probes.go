@@ -51,7 +51,8 @@ func NewProbes(o ProbesOptions) *Probes {
 // ServePage answers with the page for people.
 func (p *Probes) ServePage(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
-	if err := p.page.Execute(&page, p.view(p.Observe(r.Context()), time.Now())); err != nil {
+	n := p.Observe(r.Context())
+	if err := p.page.Execute(&page, p.view(n, diagnose.Run(n, nil), time.Now())); err != nil {
 		p.Log.Error("page of probes", "err", err)
 		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
 		return
@@ -95,7 +96,10 @@ type probeView struct {
 	Last                                                            *runView
 	Kept                                                            []runView // newest first
 
+	status   *probes.ProbeStatus
+	far      bool              // by design, it goes without GPUDirect RDMA
 	severity diagnose.Severity // if something is wrong with the result
+	cause    *diagnose.Verdict // of what is wrong; nil: none is known
 }
 
 type changesView struct {
@@ -121,13 +125,14 @@ type measuredView struct {
 	Time, AlgBW, BusBW string
 }
 
-func (p *Probes) view(n *fabric.Node, now time.Time) probesView {
+// view is the page at a time. Verdicts are those on the node.
+func (p *Probes) view(n *fabric.Node, verdicts []diagnose.Verdict, now time.Time) probesView {
 	s, c := p.Status(), p.Config()
 	v := probesView{
 		CSS: template.CSS(landingCSS), Title: p.Title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
 		Links: []Link{{"./", "Node", "overview of the node"}, {"probes.json", "JSON", "the same as JSON"}},
 	}
-	h := hardwareOf(&s, n)
+	h := hardwareOf(&s, n, verdicts)
 	for i := range s.Probes {
 		v.Probes = append(v.Probes, probeViewOf(&s.Probes[i], h, now))
 	}

@@ -4,27 +4,23 @@ package page
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/probes"
 )
 
-// probesInBrief are the probes of a node as the status document has them.
-func probesInBrief(s *probes.Status, n *fabric.Node) []status.Probe {
-	h := hardwareOf(s, n)
-	var list []status.Probe
-	for i := range s.Probes {
-		list = append(list, probeInBrief(&s.Probes[i], h, n.At))
+// probesInBrief are the probes of a node as the status document has them, with the causes of their results.
+func probesInBrief(v *probesView) (list []status.Probe, causes []*diagnose.Verdict) {
+	for i := range v.Probes {
+		list, causes = append(list, probeInBrief(&v.Probes[i])), append(causes, v.Probes[i].cause)
 	}
-	return list
+	return list, causes
 }
 
-func probeInBrief(p *probes.ProbeStatus, h probeHardware, now time.Time) status.Probe {
-	v := probeViewOf(p, h, now)
+func probeInBrief(v *probeView) status.Probe {
+	p := v.status
 	to := status.Probe{
 		Name: v.Name, Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Status: status.StatusNone, Result: v.Result.Text, LastRun: moment(p.LastRun),
 	}
@@ -33,7 +29,7 @@ func probeInBrief(p *probes.ProbeStatus, h probeHardware, now time.Time) status.
 	}
 	if p.Last != nil {
 		to.Transport = v.Path.Text
-		if h.far && slices.Contains(p.Last.Faults(), probes.FaultGPUDirect) {
+		if v.far {
 			to.Transport += ", " + withoutGPUDirect
 		}
 		switch complaint := v.complaint(); {

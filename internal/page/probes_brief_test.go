@@ -32,12 +32,13 @@ func TestProbeWithoutGPUDirect(t *testing.T) {
 		r := probedResult(probes.Transport, 0)
 		r.Path, r.GPUDirect = probes.Known(probes.PathIB, "NCCL log", n.At), probes.Known(c.used, "NCCL log", n.At)
 		s := probes.Status{Probes: []probes.ProbeStatus{{Key: r.Key, Runs: 1, Last: &r, LastGood: &r, LastRun: r.At}}}
-		if got := probesInBrief(&s, n)[0]; got.Status != c.status || got.Result != c.result || got.Transport != c.transport {
-			t.Errorf("%s: %s, %q over %q", name, got.Status, got.Result, got.Transport)
-		}
 		conf := probes.DefaultConfig()
 		p := pagesOf(s, &conf)
-		v := p.view(n, n.At)
+		v := p.view(n, nil, n.At)
+		list, _ := probesInBrief(&v)
+		if got := list[0]; got.Status != c.status || got.Result != c.result || got.Transport != c.transport {
+			t.Errorf("%s: %s, %q over %q", name, got.Status, got.Result, got.Transport)
+		}
 		if lost := c.status == status.StatusFailed; (v.Verdict.Text == "1 of 1 probe has a problem") != lost || lost && (len(v.Troubles) != 1 || v.Troubles[0].What != c.result || v.Troubles[0].Remedy == "") {
 			t.Errorf("%s: the page of probes says %+v, %+v", name, v.Verdict, v.Troubles)
 		}

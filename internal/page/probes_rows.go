@@ -26,7 +26,7 @@ func probeName(k probes.Key) string {
 func probeViewOf(p *probes.ProbeStatus, h probeHardware, now time.Time) probeView {
 	v := probeView{
 		Name: probeName(p.Key), Ran: quiet("never"), Result: quiet("none yet"), Next: quiet("on demand only"), Skip: quiet("none"),
-		Counts: countsOf(p), Changes: changesOf(p),
+		Counts: countsOf(p), Changes: changesOf(p), status: p,
 	}
 	if !p.LastRun.IsZero() {
 		v.Ran = cell{Text: age(now.Sub(p.LastRun)) + " ago", Title: stamp(p.LastRun)}
@@ -57,13 +57,19 @@ func probeViewOf(p *probes.ProbeStatus, h probeHardware, now time.Time) probeVie
 			v.Path.Class = map[bool]string{true: "bad", false: "unsure"}[h.rails]
 		}
 		if slices.Contains(r.Faults(), probes.FaultGPUDirect) {
-			if h.far {
+			if v.far = h.far; v.far {
 				v.GPUDirect.Note = "the GPUs are too far from the NICs, by design"
 			} else {
 				v.GPUDirect.Class = "bad"
 			}
 		}
+		if v.Result.Class == "good" && (v.Path.Class == "bad" || v.GPUDirect.Class == "bad") {
+			v.Result = cell{Text: "completed", Class: "unsure"}
+		}
 		v.Latency, v.BusBW, v.Ratio = measuredCells(r)
+		if v.complaint() != "" {
+			v.cause = h.cause(r)
+		}
 		v.Last = runViewOf("Last run", r)
 	}
 	for _, r := range slices.Backward(p.Kept) {

@@ -103,7 +103,7 @@ func pagesOf(s probes.Status, c *probes.Config) *Probes {
 func pageText(t *testing.T, p *Probes) string {
 	t.Helper()
 	var b strings.Builder
-	v := p.view(fabrictest.Healthy(), probedAt())
+	v := p.view(fabrictest.Healthy(), nil, probedAt())
 	v.CSS, v.Version = "", ""
 	if err := p.page.Execute(&b, v); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/probes"
 )
 
@@ -17,12 +16,17 @@ import (
 type probeHardware struct {
 	rails bool // the node has rails
 	far   bool // by design, its GPUs are too far from their NICs for GPUDirect RDMA
+	cause func(*probes.Result) *diagnose.Verdict
 }
 
-func hardwareOf(s *probes.Status, n *fabric.Node) probeHardware {
+func hardwareOf(s *probes.Status, n *fabric.Node, verdicts []diagnose.Verdict) probeHardware {
 	return probeHardware{
 		rails: slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" }),
 		far:   farByDesign(n),
+		cause: func(r *probes.Result) *diagnose.Verdict {
+			shown := r.Symptom()
+			return diagnose.Explains(n, verdicts, &shown)
+		},
 	}
 }
 
@@ -60,7 +64,13 @@ func (v *probeView) complaint() string {
 type probeTrouble struct {
 	Names, What, Remedy string
 	Severity            diagnose.Severity // of the alert
+	cause               *diagnose.Verdict // nil: none is known
+	first               int               // index of the first of the probes
+	finding             string            // ID of the finding from which it follows; empty: none, or not looked up
 }
+
+// Several reports whether it is about more than one probe.
+func (t probeTrouble) Several() bool { return strings.Contains(t.Names, ", ") }
 
 // Class is that of the severity.
 func (t probeTrouble) Class() string { return severityClass(string(t.Severity)) }
@@ -74,9 +84,9 @@ func probeTroubles(list []probeView) []probeTrouble {
 		if what == "" {
 			continue
 		}
-		k := slices.IndexFunc(troubles, func(t probeTrouble) bool { return t.What == what })
+		k := slices.IndexFunc(troubles, func(t probeTrouble) bool { return t.What == what && alike(t.cause, v.cause) })
 		if k < 0 {
-			troubles = append(troubles, probeTrouble{portless(v.Name), what, v.remedy(), v.severity})
+			troubles = append(troubles, probeTrouble{portless(v.Name), what, v.remedy(), v.severity, v.cause, i, ""})
 			continue
 		}
 		kind, device, _ := strings.Cut(portless(v.Name), " ")
@@ -97,14 +107,9 @@ func probeTroubles(list []probeView) []probeTrouble {
 	return troubles
 }
 
-// explained leaves out remedies that findings of checks give, too, and more exactly.
-func explained(troubles []probeTrouble, d *status.Document) {
-	blocked := slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return g.Path.Status == status.StatusFailed })
-	for i := range troubles {
-		if blocked && troubles[i].Remedy == gpuDirectRemedy {
-			troubles[i].Remedy = "The finding above says why. The next run shows whether its remedy helped."
-		}
-	}
+// alike reports whether two causes are one finding, or both not known.
+func alike(a, b *diagnose.Verdict) bool {
+	return a == b || a != nil && b != nil && a.Check == b.Check && a.What == b.What
 }
 
 const gpuDirectRemedy = "See the findings of the node first: ACS and a missing nvidia-peermem are checked there. Without one, check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE."
@@ -121,6 +126,8 @@ func severityOf(faults []probes.Fault) diagnose.Severity {
 // remedy says what to check when a result is bad.
 func (v *probeView) remedy() string {
 	switch {
+	case v.cause != nil:
+		return "It follows from a finding of the node: " + v.cause.Subject.String() + ": " + v.cause.What + " (" + v.cause.Check.ID + "). The next run shows whether its remedy helped."
 	case v.Last != nil && v.Last.Advice != "":
 		return v.Last.Advice
 	case v.Path.Class == "bad":

@@ -71,9 +71,13 @@ type namedValue struct{ Name, Value string }
 // findingView is a finding with what follows for the page.
 type findingView struct {
 	*status.Finding
-	Class string // bad or unsure
+	Class string // of the worst severity, of it and its consequences: bad or unsure
+	Worst string
 	Seen  string
-	Links []Link // runbook and dashboard; without Href: text
+	// Follow and Probed are its consequences.
+	Follow []findingView
+	Probed []probeTrouble
+	Links  []Link // runbook and dashboard; without Href: text
 }
 
 // Many says that the commands of all subjects would fill a screen.
@@ -88,12 +92,10 @@ func (l *Landing) view(n *fabric.Node) view {
 	v := view{
 		Document: d, CSS: template.CSS(landingCSS), Facts: nodeFacts(n), Class: r.verdictClass(), Pattern: drawing.Pattern(),
 		Legend: legend(d), RoCE: chainGroups(d), Jobs: r.jobs, Wait: r.wait, Collectors: l.collectorRows(n),
-		Config: configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version, Troubles: r.troubles,
+		Config: configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version,
 		ProbeRows: probeRows(d.Probes), GPURows: gpuRows(d), DeviceRows: deviceRows(d),
 	}
-	for i := range d.Findings {
-		v.Found = append(v.Found, l.finding(&d.Findings[i]))
-	}
+	v.Found, v.Troubles = l.found(r)
 	v.Panels = panels(d)
 	v.Switches = slices.ContainsFunc(d.Groups, func(g status.Group) bool { return g.Switch != "" })
 	v.GDR = slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return g.Path.Status != status.StatusOK })
@@ -157,8 +159,40 @@ func (r *reading) verdictClass() string {
 	return "unsure"
 }
 
+// found are the findings, each with its consequences, and what probes show beside them.
+func (l *Landing) found(r reading) (found []findingView, rest []probeTrouble) {
+	at := map[string]int{}
+	for i := range r.doc.Findings {
+		f := &r.doc.Findings[i]
+		v := l.finding(f)
+		if cause, follows := at[f.Cause]; follows {
+			found[cause].Follow = append(found[cause].Follow, v)
+			found[cause].worse(diagnose.Severity(f.Severity))
+			continue
+		}
+		at[f.ID], found = len(found), append(found, v)
+	}
+	for _, t := range r.troubles {
+		k, follows := at[t.finding]
+		if !follows {
+			rest = append(rest, t)
+			continue
+		}
+		found[k].Probed = append(found[k].Probed, t)
+		found[k].worse(t.Severity)
+	}
+	return found, rest
+}
+
+// worse raises the severity that is shown to that of a consequence.
+func (f *findingView) worse(s diagnose.Severity) {
+	if !diagnose.Severity(f.Worst).AtLeast(s) {
+		f.Worst, f.Class = string(s), severityClass(string(s))
+	}
+}
+
 func (l *Landing) finding(f *status.Finding) findingView {
-	v := findingView{Finding: f, Class: severityClass(f.Severity)}
+	v := findingView{Finding: f, Class: severityClass(f.Severity), Worst: f.Severity}
 	if f.Since != nil {
 		v.Seen = sighting{first: *f.Since, before: f.AtLeast}.String()
 	}

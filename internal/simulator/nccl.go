@@ -2,13 +2,18 @@
 
 package simulator
 
-import "slices"
+import (
+	"slices"
+
+	"gpufabric_exporter/internal/fabric"
+)
 
 // NCCL is what probes of a node would find of it, beside what follows from its hardware. The zero value is a library that
 // works and uses what there is.
 type NCCL struct {
 	TCP         bool      // it cannot open RDMA devices, and takes sockets
 	NoGPUDirect bool      // it copies through the memory of the processors
+	Detour      bool      // GPUDirect RDMA is used, and its data goes through the root complex
 	Slow        []SlowHCA // HCAs that carry less than they should
 	WrongGPU    int       // number of a GPU whose sums are wrong, from 1; 0: none is
 	HangingGPU  int       // number of a GPU that never ends a collective, from 1; 0: none does
@@ -36,10 +41,15 @@ func (t *Tree) NCCL() NCCL {
 	return n
 }
 
-// gpuDirectFrom has probes find what is true of GPUDirect RDMA on all GPUs.
+// gpuDirectFrom has probes find what is true of GPUDirect RDMA on all GPUs. NCCL looks neither at ACS nor at the IOMMU: it uses
+// GPUDirect RDMA with them, too.
 func (n *Node) gpuDirectFrom(labels []GDRLabel) *Node {
 	for _, l := range labels {
-		if l.GPU == "" && l.Block != "" {
+		switch {
+		case l.GPU != "" || l.Block == "":
+		case l.Block == fabric.GDRACS, l.Block == fabric.GDRIOMMU:
+			n.NCCL.Detour = true
+		default:
 			n.NCCL.NoGPUDirect = true
 		}
 	}

@@ -156,7 +156,7 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"no-rdma":                {`sys/class/infiniband(_verbs)?(/.*)?`, `sys/devices/.*/infiniband(_verbs)?(/.*)?`, `sys/(bus/auxiliary|devices/.*/mlx5_core\.rdma\.\d+)(/.*)?`},
 		"rate-degraded":          {fmt.Sprintf(port+`rate`, "mlx5_6"), fmt.Sprintf(netdev+`speed`, "enp206s0np0")},
 		"rate-mismatch":          {fmt.Sprintf(port+`rate`, "mlx5_1")},
-		"gid-missing":            {fmt.Sprintf(port+`(gids|gid_attrs/types|gid_attrs/ndevs)/[23]`, "mlx5_2"), v4},
+		"gid-missing":            append(only("mlx5_2", moving), fmt.Sprintf(port+`(gids|gid_attrs/types|gid_attrs/ndevs)/[23]`, "mlx5_2"), v4, ethernet("enp79s0np0", `stats/`+rdma)),
 		"gid-roce-v1-only":       {fmt.Sprintf(port+`gids/[123]`, "mlx5_7"), fmt.Sprintf(port+`gid_attrs/types/[123]`, "mlx5_7"), fmt.Sprintf(port+`gid_attrs/ndevs/[23]`, "mlx5_7")},
 		"gid-index-pinned":       {fmt.Sprintf(port+`gids/[24]`, "mlx5_2"), fmt.Sprintf(port+`gid_attrs/types/[234]`, "mlx5_2"), fmt.Sprintf(port+`gid_attrs/ndevs/[24]`, "mlx5_2"), nccl},
 		"ipv6-only":              {fmt.Sprintf(port+`gids/[23]`, `mlx5_(\d|bond_0)`), v4, v6, nccl},

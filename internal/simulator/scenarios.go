@@ -4,6 +4,7 @@ package simulator
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 )
@@ -107,7 +108,10 @@ func linkScenarios() []Scenario {
 			Truth: "The interface of mlx5_2 is up but has no address. Only the link-local entries 0 and 1 remain in the GID table. NCCL " +
 				"selects entry 0, which is RoCE v1 and not routable, and the connection over this rail fails.",
 			Expect: []Finding{{"mlx5_2", 1, "no_routable_gid"}},
-			edit:   func(n *Node) { n.SetAddrs("enp79s0np0") },
+			edit: func(n *Node) {
+				n.SetAddrs("enp79s0np0")
+				slow(n, "mlx5_2", math.MaxUint64) // nothing arrives
+			},
 		},
 		{
 			Name: "gid-roce-v1-only", Platform: h100,

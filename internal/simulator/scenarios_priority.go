@@ -42,8 +42,10 @@ func priorityScenarios() []Scenario {
 				"of each second, and every sender that shares its buffers. The firmware counts warnings (tx_pause_storm_warning_events). A " +
 				"twentieth of the traffic remains.",
 			Expect:   []Finding{{"mlx5_7", 1, "pfc_storm"}},
+			Probed:   []ProbeFinding{{"rail", "mlx5_7", "slow"}},
 			OverTime: true,
 			edit: func(n *Node) {
+				n.NCCL.Slow = append(n.NCCL.Slow, SlowHCA{"mlx5_7", 0.05})
 				slow(n, "mlx5_7", 20)
 				count(n, "mlx5_7", map[string]uint64{
 					"tx_prio3_pause": 12_000, "tx_prio3_pause_duration": 900_000, "tx_pause_storm_warning_events": 1,

@@ -5,6 +5,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
@@ -37,6 +38,9 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 	if to.Status == StatusOK && stateless {
 		to.Status = StatusPartly
 	}
+	if to.Status == StatusOK && allDown(h) {
+		to.Status = StatusNone
+	}
 	if len(to.Ports) > 1 { // findings about a port link to it, or to the device if it has no other port
 		for k := range to.Ports {
 			b.names[to.Ports[k].Name], b.ids[subjects[k+1].Key()] = to.Ports[k].ID, to.Ports[k].ID
@@ -49,6 +53,18 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 func isStateless(p *fabric.Port) bool {
 	m := p.State.Meta()
 	return m.State == fabric.Unknown && (m.Reason == fabric.ReasonDriverConstant || m.Reason == fabric.ReasonMoved)
+}
+
+// isDown reports whether a port is known not to be active. What is right of one that is not expected to be is not shown as a port in
+// order.
+func isDown(p *fabric.Port) bool {
+	state, known := p.State.Get()
+	return known && state != fabric.PortActive
+}
+
+// allDown reports whether a device has ports, and none is active.
+func allDown(h *fabric.HCA) bool {
+	return len(h.Ports) > 0 && !slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return !isDown(&p) })
 }
 
 // port converts a port. A port in the network namespace of a pod is in order.
@@ -72,6 +88,9 @@ func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 	}
 	if to.Status == StatusOK && isStateless(p) {
 		to.Status = StatusPartly
+	}
+	if to.Status == StatusOK && isDown(p) {
+		to.Status = StatusNone
 	}
 	chains := p.RoCE.Or(nil)
 	for i := range chains {

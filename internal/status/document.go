@@ -24,15 +24,19 @@ type Document struct {
 	Time     time.Time `json:"time"`
 	Node     Node      `json:"node"`
 	// Verdict is as bad as the worst finding, probe or job.
-	Verdict    Verdict    `json:"verdict"`
-	Findings   []Finding  `json:"findings"`
-	NotChecked []Gap      `json:"not_checked"`
-	NUMANodes  []NUMANode `json:"numa_nodes"`
-	Groups     []Group    `json:"pcie_groups"`
-	GPUs       []GPU      `json:"gpus"`
-	Devices    []Device   `json:"devices"`
-	NVLink     NVLink     `json:"nvlink"`
-	NCCL       []Variable `json:"nccl_variables"`
+	Verdict    Verdict   `json:"verdict"`
+	Findings   []Finding `json:"findings"`
+	NotChecked []Gap     `json:"not_checked"`
+	// NotYetJudged are checks that compare two readings of counters, if there is only one yet; RetryAfter is after how many seconds there
+	// can be another.
+	NotYetJudged []string   `json:"not_yet_judged"`
+	RetryAfter   int        `json:"retry_after_seconds,omitempty"`
+	NUMANodes    []NUMANode `json:"numa_nodes"`
+	Groups       []Group    `json:"pcie_groups"`
+	GPUs         []GPU      `json:"gpus"`
+	Devices      []Device   `json:"devices"`
+	NVLink       NVLink     `json:"nvlink"`
+	NCCL         []Variable `json:"nccl_variables"`
 	// Jobs are null where they are not looked for.
 	Jobs   *job.Document `json:"jobs"`
 	Probes []Probe       `json:"probes"`
@@ -122,6 +126,7 @@ type Finding struct {
 	Evidence    string     `json:"evidence"`
 	Consequence string     `json:"consequence,omitempty"`
 	Remedy      string     `json:"remedy,omitempty"` // empty where subjects have their own
+	Cause       string     `json:"cause,omitempty"`  // ID of the finding from which this one follows
 	Runbook     string     `json:"runbook"`          // address or path
 	Dashboard   string     `json:"dashboard,omitempty"`
 }
@@ -170,6 +175,7 @@ type Probe struct {
 	Status   string     `json:"status"`             // Status*; none: it has not run
 	Severity string     `json:"severity,omitempty"` // of the alert, if the status is failed
 	Result   string     `json:"result"`
+	Cause    string     `json:"cause,omitempty"`   // ID of the finding from which the result follows
 	Skipped  string     `json:"skipped,omitempty"` // why it has never run
 	LastRun  *time.Time `json:"last_run"`
 	// BusBandwidth and Ratio are of the last good result, in bytes per second and relative to the baseline.

@@ -28,6 +28,7 @@ type Inputs struct {
 	Since  func([]diagnose.Verdict) (first time.Time, atLeast, known bool)
 	Jobs   *job.Document
 	Probes []Probe
+	Causes []*diagnose.Verdict // of the results of Probes; nil: none is known
 }
 
 // Of builds the document, without its verdict.
@@ -124,8 +125,23 @@ func (b *builder) findings() {
 			}
 		}
 	}
-	for i, g := range diagnose.Together(diagnose.Failures(b.in.Verdicts)) {
-		b.Findings = append(b.Findings, b.finding("finding-"+strconv.Itoa(i), &g))
+	add := func(g *diagnose.Group, cause string) (id string) {
+		id = "finding-" + strconv.Itoa(len(b.Findings))
+		f := b.finding(id, g)
+		f.Cause = cause
+		b.Findings = append(b.Findings, f)
+		return id
+	}
+	for _, f := range diagnose.Findings(b.in.Verdicts) {
+		id := add(&f.Group, "")
+		for i := range f.Consequences {
+			add(&f.Consequences[i], id)
+		}
+		for i, cause := range b.in.Causes {
+			if cause != nil && f.Has(cause) {
+				b.Probes[i].Cause = id
+			}
+		}
 	}
 }
 

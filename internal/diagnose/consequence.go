@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// One fault often fails several checks, and what probes measure follows from it, too. This file decides what follows from what:
+// a fault is counted once, and its consequences are listed with it. In doubt nothing follows: a fault that is hidden below another
+// one would not be repaired.
+
+// Finding is what one fault made fail, and what follows from it.
+type Finding struct {
+	Group
+	Consequences []Group
+}
+
+// Worst is the severity of the worst of them.
+func (f *Finding) Worst() Severity {
+	worst := f.Check.Severity
+	for i := range f.Consequences {
+		if c := f.Consequences[i].Check.Severity; !worst.AtLeast(c) {
+			worst = c
+		}
+	}
+	return worst
+}
+
+// Findings returns what failed, those with the worst consequences first.
+func Findings(list []Verdict) []Finding {
+	var all []Finding
+	groups := Together(Failures(list))
+	for _, g := range groups {
+		if g.Cause == nil {
+			all = append(all, Finding{Group: g})
+		}
+	}
+	for _, g := range groups {
+		if i := slices.IndexFunc(all, func(f Finding) bool { return g.Cause != nil && f.Has(g.Cause) }); i >= 0 {
+			all[i].Consequences = append(all[i].Consequences, g)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int { return a.Worst().Rank() - b.Worst().Rank() })
+	return all
+}
+
+// Has reports whether the verdict is one of the finding, and no consequence of it.
+func (f *Finding) Has(v *Verdict) bool {
+	return slices.ContainsFunc(f.Members, func(m Verdict) bool { return m.same(v) })
+}
+
+// same reports whether two verdicts are those of one check on one subject.
+func (v *Verdict) same(o *Verdict) bool {
+	return v.Check == o.Check && v.Subject.Key() == o.Subject.Key()
+}
+
+// rule says of which check a failure may be a consequence of which other one, and when it is.
+type rule struct {
+	check, cause string
+	follows      func(n *fabric.Node, v, cause *Verdict) bool
+}
+
+func rules() []rule {
+	return []rule{
+		{checkNCCLDevices, checkComputePorts, func(n *fabric.Node, _, _ *Verdict) bool { return len(lostDevices(n)) > 0 }},
+		{CheckPortRate, CheckPortRateAgrees, func(n *fabric.Node, v, cause *Verdict) bool {
+			return v.Subject.Key() == cause.Subject.Key() && runsAsExpected(n, v.Subject)
+		}},
+		{CheckGID, checkGIDIndex, func(n *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned && hasRoutable(n, v.Subject) }},
+		{checkPinnedGIDs, checkGIDIndex, func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
+		{checkDSCP, checkNCCLLines, func(n *fabric.Node, v, cause *Verdict) bool {
+			set, found := n.NCCL.Lookup("NCCL_IB_TC")
+			return found && set.Source == cause.Subject.File && carriesHostClass(n, v.Subject)
+		}},
+	}
+}
+
+// follow sets the causes of verdicts. The list is in its final order: causes point into it.
+func follow(n *fabric.Node, list []Verdict) {
+	failed := slices.IndexFunc(list, func(v Verdict) bool { return v.Status != Failed })
+	if failed < 0 {
+		failed = len(list)
+	}
+	if list = list[:failed]; len(list) < 2 {
+		return
+	}
+	for _, r := range rules() {
+		for i := range list {
+			if list[i].Check.ID != r.check {
+				continue
+			}
+			for k := range list {
+				if list[k].Check.ID == r.cause && r.follows(n, &list[i], &list[k]) {
+					list[i].Cause = &list[k]
+				}
+			}
+		}
+	}
+}
+
+// lostDevices names the compute devices that are gone: NCCL_IB_HCA of the host names them like those that are there, and the site
+// expects at least as many more ports. More names than missing ports are another mistake.
+func lostDevices(n *fabric.Node) []string {
+	want := n.Policy.ComputePorts
+	set, _ := n.NCCL.Lookup("NCCL_IB_HCA")
+	names := missingNames(n, fabric.ParseNameFilter(set.Value))
+	if want == nil || len(names) == 0 || len(names) > *want-computePortsOf(n).there {
+		return nil
+	}
+	stem := func(name string) string { return strings.TrimRightFunc(name, unicode.IsDigit) }
+	alike := func(name string) bool {
+		return len(n.HCAs) == 0 || slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return stem(h.Name) == stem(name) })
+	}
+	if !slices.ContainsFunc(names, func(name string) bool { return !alike(name) }) {
+		return names
+	}
+	return nil
+}
+
+// portOf returns the port of a subject; nil: there is none.
+func portOf(n *fabric.Node, s Subject) *fabric.Port {
+	h := n.HCA(s.Device)
+	if h == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(h.Ports, func(p fabric.Port) bool { return p.Number == s.Port }); i >= 0 {
+		return &h.Ports[i]
+	}
+	return nil
+}
+
+// runsAsExpected reports whether the interface of a port has the speed that is expected of the port.
+func runsAsExpected(n *fabric.Node, s Subject) bool {
+	p := portOf(n, s)
+	if p == nil {
+		return false
+	}
+	d, expected := n.NetDev(p.NetDev.Or("")), p.ExpectedRate.Or(math.Inf(1))
+	return d != nil && d.Speed.Or(0) >= expected
+}
+
+// hasRoutable reports whether a port has an address that NCCL could use.
+func hasRoutable(n *fabric.Node, s Subject) bool {
+	p := portOf(n, s)
+	return p != nil && slices.ContainsFunc(p.GIDs.Entries.Or(nil), fabric.GID.Routable)
+}
+
+// carriesHostClass reports whether the traffic class of a port is that of the host's configuration of NCCL.
+func carriesHostClass(n *fabric.Node, s Subject) bool {
+	p := portOf(n, s)
+	return p != nil && slices.ContainsFunc(p.RoCE.Or(nil), func(c fabric.RoCEChain) bool { return c.TrafficClassFrom == fabric.TrafficClassFromNCCL })
+}
+
+// Shares of a baseline that remain with a fault, at least. What is slower has another cause, too.
+const (
+	tolerance   = 0.9  // of what a link allows: baselines vary
+	lanesCarry  = 0.85 // of the bits of PCIe lanes, behind headers and flow control
+	detourShare = 0.3  // of a rail whose data goes through host memory or the root complex
+)
+
+// Explains returns the failed verdict from which all follows that a probe shows; nil: none does, or not all of it.
+func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
+	if s.Other {
+		return nil
+	}
+	var tcp, detour, notReady, slow *Verdict
+	share := math.Inf(1)
+	for i := range list {
+		v := &list[i]
+		if v.Status != Failed {
+			continue
+		}
+		switch v.Check.ID {
+		case checkRDMAOff:
+			tcp = v
+		case CheckNVLinkFabric:
+			notReady = v
+		case CheckGPUDirect, CheckPeermem:
+			if takesPart(n, v, s) && v.Mode != ModeIOMMU {
+				detour = v
+			}
+		}
+		if r, explains := remains(n, v, s); explains && r < share {
+			slow, share = v, r
+		}
+	}
+	switch {
+	case s.NotReady:
+		return notReady
+	case s.TCP: // whatever its speed
+		return tcp
+	case s.NoGPUDirect && detour == nil, s.Slow && s.Ratio < tolerance*share:
+		return nil
+	case s.NoGPUDirect:
+		return detour
+	case s.Slow && slow.Cause != nil:
+		return slow.Cause
+	case s.Slow:
+		return slow
+	}
+	return nil
+}
+
+// takesPart reports whether a verdict is about a GPU of a probe, or about all.
+func takesPart(n *fabric.Node, v *Verdict, s *fabric.Symptom) bool {
+	if v.Subject.GPU == "" || slices.Contains(s.GPUs, v.Subject.GPU) {
+		return true
+	}
+	return slices.ContainsFunc(GPUs(n), func(g GPU) bool {
+		return g.Subject().GPU == v.Subject.GPU && g.GDR != nil && s.Device != "" && g.GDR.NIC == s.Device
+	})
+}
+
+// remains returns the share of its baseline that a probe keeps with a failure, and whether it is a failure that makes this probe slow.
+func remains(n *fabric.Node, v *Verdict, s *fabric.Symptom) (share float64, slows bool) {
+	onRail := s.Device != "" && v.Subject.Device == s.Device && (v.Subject.Port == 0 || v.Subject.Port == s.Port)
+	port := portOf(n, Subject{Device: s.Device, Port: s.Port})
+	switch v.Check.ID {
+	case CheckPortRate:
+		if onRail && port != nil {
+			return port.Rate.Or(fabric.Rate{}).BytesPerSecond / port.ExpectedRate.Or(0), port.Rate.State == fabric.OK
+		}
+	case CheckPCIeLink:
+		if f := n.PCI.NIC(s.Device); onRail && f != nil && port != nil {
+			line := max(port.Rate.Or(fabric.Rate{}).BytesPerSecond, port.ExpectedRate.Or(0))
+			lanes := f.Link.Speed.Or(0) / 8 * float64(f.Link.Width.Or(0))
+			return lanesCarry * lanes / line, lanes > 0 && line > 0
+		}
+	case CheckACS:
+		return detourShare, onRail
+	case CheckGPUDirect, CheckPeermem:
+		return detourShare, s.Device != "" && takesPart(n, v, s)
+	case checkPauseSent: // the NIC does not take packets: nothing may remain
+		return 0, onRail
+	case CheckNVLinks:
+		if i := slices.IndexFunc(GPUs(n), func(g GPU) bool { return g.Subject().GPU == v.Subject.GPU }); i >= 0 && s.Within && takesPart(n, v, s) {
+			active, total := GPUs(n)[i].NVLinks()
+			return float64(active.Or(0)) / float64(max(total, 1)), active.State == fabric.OK
+		}
+	}
+	return 0, false
+}
