@@ -48,8 +48,9 @@ rules: ## alert rules and dashboards against the catalogue, docs/NEIGHBOURS.md b
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
 	$(GO) tool -modfile=tools/pint/go.mod pint -n -o -c tools/pint/pint.hcl lint --min-severity=info --fail-on=info alerts/*.rules.yml
 
-lint: ## formatting, and golangci-lint with vet and the import directions, over all build tags
+lint: ## formatting, golangci-lint with vet and the import directions over all build tags, and actionlint over the workflows
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: make fmt'; exit 1; }
+	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -shellcheck= -pyflakes=
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 
 fmt: ## format the code
