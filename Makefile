@@ -29,7 +29,7 @@ run: build ## serve this host on port 10791
 
 # Tests without the race detector, which makes them ten times slower: of packages that start no goroutine, that test
 # processes of their own (which it makes end a second later), or that read whole trees of files.
-PURE := . ./internal/program ./internal/command/check ./internal/command/lint ./internal/command/rules ./internal/command/topology ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
+PURE := . ./internal/program ./internal/command/check ./internal/command/lint ./internal/command/rules ./internal/command/topology ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability
 
 # The longest tests first, while the others run beside them. make lint runs go vet.
 test: ## all tests that need no virtual machine, most with the race detector
