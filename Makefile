@@ -29,7 +29,7 @@ run: build ## serve this host on port 10791
 
 # Tests without the race detector, which makes them ten times slower: of packages that start no goroutine, that test
 # processes of their own (which it makes end a second later), or that read whole trees of files.
-PURE := . ./internal/program ./internal/command/check ./internal/command/lint ./internal/command/rules ./internal/command/topology ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
+PURE := . ./internal/program ./internal/command/check ./internal/command/lint ./internal/command/rules ./internal/command/topology ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability
 
 # The longest tests first, while the others run beside them. make lint runs go vet.
 test: ## all tests that need no virtual machine, most with the race detector
@@ -48,8 +48,9 @@ rules: ## alert rules and dashboards against the catalogue, docs/NEIGHBOURS.md b
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
 	$(GO) tool -modfile=tools/pint/go.mod pint -n -o -c tools/pint/pint.hcl lint --min-severity=info --fail-on=info alerts/*.rules.yml
 
-lint: ## formatting, and golangci-lint with vet and the import directions, over all build tags
+lint: ## formatting, golangci-lint with vet and the import directions over all build tags, and actionlint over the workflows
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: make fmt'; exit 1; }
+	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -shellcheck= -pyflakes=
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 
 fmt: ## format the code
@@ -72,8 +73,9 @@ generate: docs ## all that is generated: make docs, and the golden files of scen
 dashboards: ## write dashboards/*.json from tools/dashboards
 	cd tools && $(GO) run ./dashboards
 
-lab-full: ## the same with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter
-	FULL=1 ./test/lab/test.sh
+lab-full: ## the same with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter, each system call judged
+	FULL=1 ./test/lab/test.sh -test.skip '^TestJudged$$'
+	FULL=1 ./test/lab/test.sh -test.run '^TestJudged$$'
 
 lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, no /dev/kvm)
 	./test/lab/test.sh

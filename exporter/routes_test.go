@@ -178,6 +178,30 @@ func TestNoSecretIsShown(t *testing.T) {
 	look("an error", out.String()+errs.String())
 }
 
+// TestPromisedEndpoints compares the paths that are answered with the row of endpoints in docs/STABILITY.md, which has all but HTML pages
+// and profiles.
+func TestPromisedEndpoints(t *testing.T) {
+	text, err := os.ReadFile("../docs/STABILITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, row, _ := strings.Cut(string(text), "\n| endpoints | ")
+	row, _, _ = strings.Cut(row, " |")
+	var promised, answered []string
+	for path := range strings.SplitSeq(row, ", ") {
+		promised = append(promised, strings.Trim(path, "`"))
+	}
+	for _, r := range allRoutes(t, &fakeObserver{node: healthy}, 0) {
+		if _, path := r.request(); path != "/" && path != ProbesPath && !strings.HasPrefix(path, "/debug/pprof/") {
+			answered = append(answered, path)
+		}
+	}
+	slices.Sort(promised)
+	if slices.Sort(answered); !slices.Equal(promised, answered) {
+		t.Errorf("docs/STABILITY.md promises %q, and %q are answered: keep what is promised, and add what is new", promised, answered)
+	}
+}
+
 // TestHeadersAreLimited sends more than a server has to keep.
 func TestHeadersAreLimited(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy})

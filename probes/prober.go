@@ -61,7 +61,8 @@ type Prober struct {
 // probe is what a Prober knows of one probe. Times are the Prober's.
 type probe struct {
 	target Target
-	here   bool // the node could be asked for it just now
+	here   bool      // the node could be asked for it just now
+	seen   time.Time // when it last could
 	status ProbeStatus
 
 	turn, turns int // among the probes of its kind
@@ -84,6 +85,7 @@ const (
 	savedIn    = 200 * time.Millisecond  // before a run
 	savedAtEnd = 300 * time.Millisecond
 	keptLost   = 24 * time.Hour // of what was wrong with the state file at the start
+	keptGone   = windowAge      // of a probe whose device is gone
 )
 
 // How much a Prober keeps of a probe.
@@ -176,16 +178,22 @@ func (p *Prober) look(ctx context.Context) {
 func (p *Prober) see(targets []Target) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	now := p.now()
 	for _, pr := range p.probes {
 		pr.here = false
 	}
-	now := p.now()
+	for _, t := range targets {
+		if pr := p.probes[t.Key]; pr != nil {
+			pr.here, pr.seen = true, now
+		}
+	}
+	p.forget(now)
 	kinds := map[Kind][]*probe{}
 	for _, t := range targets {
-		if len(t.Key.Device) > deviceMost || p.probes[t.Key] == nil && len(p.probes) >= probesMost {
+		pr := p.probes[t.Key]
+		if len(t.Key.Device) > deviceMost || pr == nil && !p.makeRoom() {
 			continue
 		}
-		pr := p.probes[t.Key]
 		if pr == nil {
 			pr = &probe{status: ProbeStatus{Key: t.Key, Failures: map[Failure]uint64{}, Skips: map[Skip]uint64{}}}
 			if r := p.memory.records[t.Key]; r != nil {
@@ -196,7 +204,7 @@ func (p *Prober) see(targets []Target) (news bool) {
 			}
 			p.probes[t.Key] = pr
 		}
-		pr.target, pr.here = t, true
+		pr.target, pr.here, pr.seen = t, true, now
 		kinds[t.Key.Kind] = append(kinds[t.Key.Kind], pr)
 		news = p.memory.duty.open(t.GPUs, now) || news
 	}
@@ -210,6 +218,40 @@ func (p *Prober) see(targets []Target) (news bool) {
 		}
 	}
 	return news
+}
+
+// forget drops probes whose devices have been gone for a week, with what is remembered of them.
+func (p *Prober) forget(now time.Time) {
+	for key, pr := range p.probes {
+		if now.Sub(pr.seen) > keptGone {
+			delete(p.probes, key)
+		}
+	}
+	for key, r := range p.memory.records { // also those of the state file whose devices never came back
+		if p.probes[key] == nil && now.Sub(r.began) > keptGone {
+			delete(p.memory.records, key)
+		}
+	}
+}
+
+// makeRoom reports whether there is room for one more probe. Where names of devices change often, the probe whose device
+// has been gone for longest makes room.
+func (p *Prober) makeRoom() bool {
+	if len(p.probes) < probesMost {
+		return true
+	}
+	var oldest *probe
+	for _, pr := range p.probes {
+		if !pr.here && (oldest == nil || cmp.Or(pr.seen.Compare(oldest.seen), compareKeys(pr.target.Key, oldest.target.Key)) < 0) {
+			oldest = pr
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	delete(p.probes, oldest.target.Key)
+	delete(p.memory.records, oldest.target.Key)
+	return true
 }
 
 // plan gives a probe its next moment.

@@ -56,6 +56,7 @@ func TestWeekIsBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { p.Run(ctx); close(ended) }()
+		time.Sleep(time.Hour) // names change on the hour, and are seen minutes later
 		var sizes []int
 		for i := range 7 {
 			time.Sleep(day)
@@ -72,6 +73,12 @@ func TestWeekIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("day %d: %d probes shown, %d remembered, at most %d baselines of one, %d GPUs, state file %d bytes", i+1, shown, records, baselines, accounts, len(file))
+			for _, target := range c.Targets(ctx) {
+				scheduled := slices.ContainsFunc(s.Probes, func(ps ProbeStatus) bool { return ps.Key == target.Key && !ps.NextRun.IsZero() })
+				if config.Every[target.Key.Kind] > 0 && !scheduled {
+					t.Errorf("day %d: %v is not scheduled: names of the past have its place", i+1, target.Key)
+				}
+			}
 			if shown > probesMost || records > probesMost || accounts > gpusMost || baselines > 16 {
 				t.Errorf("day %d: it grows", i+1)
 			}
@@ -84,6 +91,54 @@ func TestWeekIsBounded(t *testing.T) {
 		}
 		if len(d.data) == 0 {
 			t.Error("nothing was saved")
+		}
+	})
+}
+
+// A rail that is gone for less than a week is compared with what it was before; after a week nothing is left of it.
+func TestGoneProbesAreForgotten(t *testing.T) {
+	for gone, kept := range map[time.Duration]bool{3 * day: true, 8 * day: false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			p := b.prober(nil, func(c *Config) { c.Every = map[Kind]time.Duration{Rail: 6 * time.Hour}; c.Duty = 0.01 })
+			all := b.Targets(t.Context())
+			key, without := railKey(7), slices.DeleteFunc(slices.Clone(all), func(t Target) bool { return t.Key == railKey(7) })
+			p.see(all)
+			p.memory.record(key).began = p.now()
+			time.Sleep(gone)
+			if p.see(without); (p.probes[key] != nil) != kept || (p.memory.records[key] != nil) != kept {
+				t.Errorf("gone for %s: kept %v and %v, expected %v", gone, p.probes[key] != nil, p.memory.records[key] != nil, kept)
+			}
+			if p.probes[railKey(0)] == nil {
+				t.Error("a rail that is there is forgotten")
+			}
+		})
+	}
+}
+
+// More devices than are probed: those that are there keep their place.
+func TestRoomForProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newBench(t).prober(nil, nil)
+		rails := func(name string, n int) (list []Target) {
+			for i := range n {
+				list = append(list, Target{Key: Key{Rail, fmt.Sprint(name, i), 1}})
+			}
+			return list
+		}
+		full := rails("mlx5_", probesMost)
+		p.see(full)
+		time.Sleep(lookEvery)
+		p.see(append(rails("new", 5), full...))
+		for _, target := range full {
+			if p.probes[target.Key] == nil {
+				t.Fatalf("%v has lost its place", target.Key)
+			}
+		}
+		time.Sleep(lookEvery)
+		p.see(append(rails("new", 5), full[6:]...)) // six are gone
+		if n := len(p.probes); n != probesMost || p.probes[Key{Rail, "new4", 1}] == nil {
+			t.Errorf("%d probes, with the fifth new one: %v", n, p.probes[Key{Rail, "new4", 1}] != nil)
 		}
 	})
 }

@@ -50,10 +50,14 @@ func protocolName(p int) string {
 	return strconv.Itoa(p)
 }
 
-// send allows streams, and netlink messages that only read. What is written to a file was allowed when it was opened.
+// send allows streams, and netlink messages that only read. What is written to a file was allowed when it was opened, but for
+// devices that may be opened only.
 func (c *call) send() (string, error) {
 	to := c.link("fd", int(int32(c.args[0])))
-	if !strings.HasPrefix(to, "socket:") {
+	switch {
+	case strings.HasPrefix(to, rdmaDevice):
+		return "", fmt.Errorf("write to %s: expected to open it only", to)
+	case !strings.HasPrefix(to, "socket:"):
 		return "write to open file or pipe", nil
 	}
 	domain, kind, protocol, err := c.kindOf(int(int32(c.args[0])))

@@ -108,6 +108,9 @@ func (c *call) link(name string, fd int) string {
 // path is an absolute path: the argument, from the folder that another argument is, -1: the working directory.
 func (c *call) path(dir, path int) (string, error) {
 	text, err := c.text(c.args[path])
+	if own, ok := strings.CutPrefix(text, "/proc/self/"); ok { // of the thread, and not of the tracer
+		return fmt.Sprintf("/proc/%d/%s", c.tid, filepath.Clean(own)), err
+	}
 	if err != nil || strings.HasPrefix(text, "/") {
 		return filepath.Clean(text), err
 	}
@@ -160,6 +163,9 @@ func (c *call) rename() (string, error) {
 	return c.owns("rename", to[0], to[1])
 }
 
+// rdmaDevice is how device nodes for verbs begin.
+const rdmaDevice = "/dev/infiniband/uverbs"
+
 // open allows to read everything, and to write what is its own.
 func (c *call) open() (string, error) {
 	dir, path, flags := 0, 1, c.args[2]
@@ -185,6 +191,10 @@ func (c *call) open() (string, error) {
 	}
 	if what, found := c.ownProcess(name); found {
 		return "open own " + what, nil
+	}
+	// lint and preflight open what NCCL opens, to see whether they may. They write nothing to it (send), and ask nothing of it (ioctl).
+	if target, err := filepath.EvalSymlinks(name); err == nil && strings.HasPrefix(target, rdmaDevice) && flags&changes == unix.O_RDWR {
+		return "open " + rdmaDevice, nil
 	}
 	if err := c.owned(name); err != nil {
 		return "", fmt.Errorf("open with flags %#x: %w", flags, err)
