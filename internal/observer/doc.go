@@ -25,8 +25,7 @@
 //   - Rare, at start, hourly, and when a function comes or goes: identity and configuration space of PCI functions, whole GID
 //     tables. Suspended PCI functions are left alone.
 //
-// What cannot change while a device exists (board, model, GUIDs, driver, NUMA node) is read until it is known. Which ports it
-// has, their link layers and the names of their counters are read until two lists are alike, and then every hour. Slow facts of
+// What cannot change while a device exists (board, model, GUIDs, driver, NUMA node) is read until it is known. Slow facts of
 // all devices are due with the same scrape, so that what follows from them is read once. Three cases differ:
 //
 //   - The rate is read again at once when the physical state changes, and network interfaces are read again with every rate,

@@ -16,6 +16,8 @@ const (
 	maxCounters    = 256 // of a directory; bnxt_re has 92
 	maxCounterName = 64  // bytes; those of Linux stay below 40
 	listEvery      = time.Minute
+	// The kernel makes the counters of a device when it registers it (ib_setup_port_attrs of drivers/infiniband/core/sysfs.c):
+	// what was listed twice alike is all of them.
 	listWholeEvery = time.Hour
 )
 
@@ -26,29 +28,13 @@ type counter struct {
 	fact      fabric.Fact[uint64]
 }
 
-// settling is when a directory was listed that the kernel fills while it registers the device: ports and counters
-// (ib_setup_port_attrs of drivers/infiniband/core/sysfs.c). What was listed twice alike is all of it.
-type settling struct {
-	listed time.Time // zero: never
-	whole  bool      // it was listed twice alike, and nothing in it was missing since
-}
-
-// settled reports whether the list can be relied on.
-func (s *settling) settled(now time.Time) bool {
-	return s.whole && now.Sub(s.listed) < listWholeEvery
-}
-
-// note remembers that a list was made, and whether it is the one before.
-func (s *settling) note(again bool, now time.Time) {
-	s.whole, s.listed = again && !s.listed.IsZero(), now
-}
-
 // counterDir is a directory of counters.
 type counterDir struct {
-	settling
 	dir    *dir
 	prefix string         // of the published names
 	asks   fabric.Command // what one read of a file asks of the driver
+	listed time.Time      // zero: never
+	whole  bool           // it was listed twice alike, and nothing in it was missing since
 	names  []string       // that were listed
 	err    error          // of listing
 	files  []counter
@@ -62,13 +48,18 @@ func (c *counterDir) close() {
 	for i := range c.files {
 		c.files[i].close()
 	}
-	c.files, c.names, c.settling = nil, nil, settling{}
+	c.files, c.names, c.listed, c.whole = nil, nil, time.Time{}, false
 	c.dir.close()
 }
 
 // due reports whether the directory was not listed for a while.
 func (c *counterDir) due(now time.Time) bool {
 	return c.listed.IsZero() || !c.settled(now) && now.Sub(c.listed) >= listEvery
+}
+
+// settled reports whether the list can be relied on.
+func (c *counterDir) settled(now time.Time) bool {
+	return c.whole && now.Sub(c.listed) < listWholeEvery
 }
 
 // list finds out which counters there are now, and keeps what is known of them. Names are chosen by drivers,
@@ -78,8 +69,8 @@ func (d *Device) list(c *counterDir, now time.Time) {
 	names, err := c.dir.names()
 	d.lost = d.lost || err != nil // let verdict look
 	again := slices.Equal(c.names, names)
-	c.note(again && err == nil && c.err == nil, now)
-	c.err = err
+	c.whole = again && err == nil && c.err == nil && !c.listed.IsZero()
+	c.listed, c.err = now, err
 	if again {
 		return
 	}

@@ -25,12 +25,11 @@ const maxPorts = 256
 // to be used.
 type Device struct {
 	*reader
-	fs     *FS
-	name   string
-	dir    *dir
-	ports  map[int]*port
-	listed portList
-	hw     hwCounters
+	fs    *FS
+	name  string
+	dir   *dir
+	ports map[int]*port
+	hw    hwCounters
 
 	firmware attr
 	lasting  lasting
@@ -132,32 +131,20 @@ func (d *Device) verdict() error {
 	return d.check()
 }
 
-// portList is which ports a device has.
-type portList struct {
-	settling
-	numbers []int
-}
-
-// listPorts returns the ports that the device has, with what is already known of them. Which there are, and their link layers, do
-// not change while the device exists: they are looked at again with each list, and link layers until they are known.
-func (d *Device) listPorts(known []fabric.Port, now time.Time) []fabric.Port {
-	if !d.listed.settled(now) {
-		ports := d.dir.sub("ports")
-		defer ports.close()
-		numbers, err := ports.numbers()
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return known
-		}
-		numbers = numbers[:min(len(numbers), maxPorts)]
-		d.listed.note(slices.Equal(numbers, d.listed.numbers), now)
-		d.listed.numbers = numbers
-		for _, p := range d.ports {
-			p.linkLayer = fabric.Fact[fabric.LinkLayer]{}
-		}
+// listPorts returns the ports that the device has now, with what is already known of them.
+func (d *Device) listPorts(known []fabric.Port) []fabric.Port {
+	ports := d.dir.sub("ports")
+	defer ports.close()
+	numbers, err := ports.numbers()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return known
 	}
-	d.keepPorts(d.listed.numbers)
-	list := make([]fabric.Port, len(d.listed.numbers))
-	for i, n := range d.listed.numbers {
+	if len(numbers) > maxPorts {
+		numbers = numbers[:maxPorts]
+	}
+	d.keepPorts(numbers)
+	list := make([]fabric.Port, len(numbers))
+	for i, n := range numbers {
 		list[i].Number = n
 		if k := slices.IndexFunc(known, func(p fabric.Port) bool { return p.Number == n }); k >= 0 {
 			list[i] = known[k]

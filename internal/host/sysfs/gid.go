@@ -30,7 +30,6 @@ const slotsBeyond = 8
 // gidTable is what is kept open of a port's GID table.
 type gidTable struct {
 	gids, types, netdevs *dir
-	firstNetDev          attr // of slot 0
 	scanned              bool
 	size                 fabric.Fact[int]
 	slots                []slot // occupied or unreadable ones, by index
@@ -46,9 +45,7 @@ type slot struct {
 
 func newGIDTable(port *dir) gidTable {
 	sub := func(name string) *dir { return &dir{fs: port.fs, path: port.path + "/" + name, spare: true} }
-	t := gidTable{gids: sub("gids"), types: sub("gid_attrs/types"), netdevs: sub("gid_attrs/ndevs")}
-	t.firstNetDev = newAttr(t.netdevs, "0")
-	return t
+	return gidTable{gids: sub("gids"), types: sub("gid_attrs/types"), netdevs: sub("gid_attrs/ndevs")}
 }
 
 func (t *gidTable) slot(i int) slot {
@@ -79,7 +76,6 @@ func (t *gidTable) close() {
 	closeSlots(t.slots)
 	closeSlots(t.free)
 	t.slots, t.free, t.scanned = nil, nil, false
-	t.firstNetDev.close()
 	t.gids.close()
 	t.types.close()
 	t.netdevs.close()

@@ -56,7 +56,7 @@ func (d *Device) Identify(h *fabric.HCA, restricted bool, now time.Time) error {
 		d.keepPorts(nil)
 		next.Ports = nil
 	} else {
-		next.Ports = d.listPorts(h.Ports, now)
+		next.Ports = d.listPorts(h.Ports)
 		d.readLinkLayers(next.Ports, now)
 	}
 	if err := d.verdict(); err != nil {

@@ -18,7 +18,7 @@ type port struct {
 	dir    *dir
 	gids   gidTable
 
-	linkLayer fabric.Fact[fabric.LinkLayer]
+	linkLayer attr
 	state     question
 	phys      question
 	rate      question
@@ -44,6 +44,8 @@ func newPort(device *dir, n int) *port {
 		dir:    d,
 		gids:   newGIDTable(d),
 
+		linkLayer: newAttr(d, "link_layer"),
+
 		pma: newCounterDir(d, "counters", "", fabric.CommandProcessMAD),
 		ext: newCounterDir(d, "counters_ext", "", fabric.CommandProcessMAD),
 		hw:  newHWCounters(d),
@@ -68,6 +70,7 @@ func (p *port) close() {
 	for _, q := range p.asked {
 		q.close()
 	}
+	p.linkLayer.close()
 	p.gids.close()
 	p.pma.close()
 	p.ext.close()
@@ -121,9 +124,7 @@ func (d *Device) ReadPortDetails(h *fabric.HCA, now time.Time) error {
 func (d *Device) readLinkLayers(ports []fabric.Port, now time.Time) {
 	for i := range ports {
 		p := d.port(ports[i].Number)
-		ports[i].LinkLayer = once(&p.linkLayer, func() fabric.Fact[fabric.LinkLayer] {
-			return factOf(d.readOnce(p.dir, "link_layer"), now, parseLinkLayer)
-		})
+		ports[i].LinkLayer = factOf(d.read(&p.linkLayer), now, parseLinkLayer)
 	}
 }
 
@@ -185,7 +186,7 @@ func (d *Device) netDev(p *port, now time.Time) fabric.Fact[string] {
 	if parent.State == fabric.OK {
 		return parent
 	}
-	first := factOf(d.read(&p.gids.firstNetDev), now, parseNetDev)
+	first := factOf(d.readOnce(p.gids.netdevs, "0"), now, parseNetDev)
 	if source, is := d.netDevMoved(first); is {
 		return fabric.NotKnown[string](fabric.ReasonMoved, source, now)
 	}

@@ -5,10 +5,8 @@ package sysfs
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -246,37 +244,6 @@ func TestMissingPort(t *testing.T) {
 	wantGone(t, "ReadPorts", d.ReadPorts(&h, now)) // a device does not lose ports
 	unknown(t, "state", h.Ports[0].State, fabric.ReasonGone)
 	wantGone(t, "Identify", d.Identify(&h, false, now))
-}
-
-// TestPortsAreListedUntilTheyAreAllThere: ports and link layers are read every minute until two lists are alike, then every
-// hour; a link layer that is not known, every minute.
-func TestPortsAreListedUntilTheyAreAllThere(t *testing.T) {
-	const ports = "devices/" + mlx5PCI + "/infiniband/mlx5_0/ports/"
-	d, root := mlx5("mlx5_0", mlx5PCI, "hca0").device(t, "mlx5_0")
-	var h fabric.HCA
-	for i, c := range []struct {
-		minute int
-		change tree
-		want   []fabric.LinkLayer
-	}{
-		{0, nil, []fabric.LinkLayer{fabric.LinkEthernet}},
-		{1, roce("200 Gb/sec (4X HDR)", gids(1)).under(ports + "2"), []fabric.LinkLayer{fabric.LinkEthernet, fabric.LinkEthernet}}, // it came while it was made
-		{2, nil, []fabric.LinkLayer{fabric.LinkEthernet, fabric.LinkEthernet}},
-		{3, tree{ports + "1/link_layer": "InfiniBand\n"}, []fabric.LinkLayer{fabric.LinkEthernet, fabric.LinkEthernet}},
-		{61, nil, []fabric.LinkLayer{fabric.LinkEthernet, fabric.LinkEthernet}},
-		{62, tree{ports + "2/link_layer": "?"}, []fabric.LinkLayer{fabric.LinkInfiniBand, ""}},
-		{63, tree{ports + "2/link_layer": "InfiniBand\n"}, []fabric.LinkLayer{fabric.LinkInfiniBand, fabric.LinkInfiniBand}},
-	} {
-		c.change.write(t, root)
-		must(t, d.Identify(&h, false, now.Add(time.Duration(c.minute)*time.Minute)))
-		var got []fabric.LinkLayer
-		for _, p := range h.Ports {
-			got = append(got, p.LinkLayer.Or(""))
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%d. after %d min: link layers %q, expected %q", i, c.minute, got, c.want)
-		}
-	}
 }
 
 // TestRealMode checks the permission bits of files, which root ignores.
