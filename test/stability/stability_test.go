@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"gpufabric_exporter/alerts"
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command"
@@ -106,6 +108,12 @@ func names(t *testing.T) map[string]string {
 	for _, f := range flags(t) {
 		add("flag", f, "")
 	}
+	for field, kind := range jsonFields(t) {
+		add("json", field, kind)
+	}
+	for _, v := range chartValues(t) {
+		add("value", v, "")
+	}
 	return all
 }
 
@@ -126,6 +134,34 @@ func dashboards(t *testing.T) []string {
 			t.Fatalf("%s: %v, uid %q", f, err, d.UID)
 		}
 		all = append(all, d.UID)
+	}
+	return all
+}
+
+// chartValues are the keys of the chart; of what Kubernetes defines, the outermost.
+func chartValues(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(root + "/deploy/chart/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	var walk func(prefix string, values map[string]any)
+	walk = func(prefix string, values map[string]any) {
+		for k, v := range values {
+			all = append(all, prefix+k)
+			if nested, ok := v.(map[string]any); ok && prefix+k != "updateStrategy" {
+				walk(prefix+k+".", nested)
+			}
+		}
+	}
+	walk("", values)
+	if len(all) < 30 {
+		t.Fatalf("values.yaml has the keys %q", all)
 	}
 	return all
 }
@@ -180,4 +216,14 @@ func flags(t *testing.T) []string {
 		t.Fatalf("the manual page has the flags %q", all)
 	}
 	return all
+}
+
+// A command line can be read by all users of the node: secrets are in files that it names.
+func TestNoFlagTakesASecret(t *testing.T) {
+	secret := regexp.MustCompile(`(?i)passw|secret|token|credential|api.?key|private.?key`)
+	for _, f := range flags(t) {
+		if secret.MatchString(f) {
+			t.Errorf("%s: expected a flag that names a file", f)
+		}
+	}
 }
