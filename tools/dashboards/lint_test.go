@@ -142,6 +142,12 @@ func pixels(text string) (wide float64) {
 func cut(p panelModel) (wrong []string) {
 	left, flexible := screen*p.GridPos.W/24, []string{}
 	texts := map[string][]string{}
+	var unmapped []string // of columns without texts of their own
+	for _, m := range p.FieldConfig.Defaults.Mappings {
+		for _, to := range m.Options {
+			unmapped = append(unmapped, to.Text)
+		}
+	}
 	for _, o := range p.FieldConfig.Overrides {
 		width, hidden := 0, false
 		for _, prop := range o.Properties {
@@ -169,7 +175,7 @@ func cut(p panelModel) (wrong []string) {
 			continue
 		case width > 0:
 			left -= width
-			wrong = append(wrong, tooLong(o.Matcher.Options, width, texts[o.Matcher.Options])...)
+			wrong = append(wrong, tooLong(o.Matcher.Options, width, append(unmapped, texts[o.Matcher.Options]...))...)
 		case !slices.Contains([]string{"Nothing to show", "Why it is spare"}, o.Matcher.Options): // there is nothing else then
 			flexible = append(flexible, o.Matcher.Options)
 		}
