@@ -177,7 +177,9 @@ func cut(p panelModel) (wrong []string) {
 		case width > 0:
 			left -= width
 			wrong = append(wrong, tooLong(o.Matcher.Options, width, texts[o.Matcher.Options])...)
-			wrong = append(wrong, tooLong(o.Matcher.Options, width-ofColour, unmapped)...)
+			if unmapped != nil {
+				wrong = append(wrong, tooLong(o.Matcher.Options, width-ofColour, unmapped)...)
+			}
 		case !slices.Contains([]string{"Nothing to show", "Why it is spare"}, o.Matcher.Options): // there is nothing else then
 			flexible = append(flexible, o.Matcher.Options)
 		}

@@ -2,7 +2,10 @@
 
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"testing"
+)
 
 // onTCP is a node with a job on TCP, and one on RDMA.
 var onTCP = []string{
@@ -47,4 +50,20 @@ var halfCabled = []string{
 	`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_0",port="1",state="active"} 1`,
 	`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_0",port="1",role="compute"} 1`,
 	`gpufabric_node_compute_ports_expected{cluster="c",job="e",instance="n"} 1`,
+}
+
+// exprOf is a query of a panel.
+func exprOf(t *testing.T, all []model, panel, ref string) string {
+	t.Helper()
+	for _, m := range all {
+		for _, p := range m.flat() {
+			for _, q := range p.Targets {
+				if m.name+"/"+p.Title == panel && q.RefID == ref {
+					return q.Expr
+				}
+			}
+		}
+	}
+	t.Fatal(fmt.Errorf("no query %s of %s", ref, panel))
+	return ""
 }

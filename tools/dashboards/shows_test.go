@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -393,20 +392,4 @@ func TestShows(t *testing.T) {
 	if out, err := exec.Command(strings.TrimSpace(string(promtool)), "test", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}
-}
-
-// exprOf is a query of a panel.
-func exprOf(t *testing.T, all []model, panel, ref string) string {
-	t.Helper()
-	for _, m := range all {
-		for _, p := range m.flat() {
-			for _, q := range p.Targets {
-				if m.name+"/"+p.Title == panel && q.RefID == ref {
-					return q.Expr
-				}
-			}
-		}
-	}
-	t.Fatal(fmt.Errorf("no query %s of %s", ref, panel))
-	return ""
 }
