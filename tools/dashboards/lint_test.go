@@ -117,8 +117,9 @@ func tableLooks(p panelModel) (wrong []string) {
 
 // A screen of 1280 pixels, on which all of a table can be read.
 const (
-	screen = 1190 // what panels have of it, beside the menu
-	ofText = 18   // beside the text of a cell
+	screen   = 1190 // what panels have of it, beside the menu
+	ofText   = 18   // beside the text of a cell
+	ofColour = 16   // more beside it on a coloured ground
 )
 
 // pixels is how wide Grafana draws a text (Roboto of 14 pixels), within 3 %.
@@ -142,6 +143,12 @@ func pixels(text string) (wide float64) {
 func cut(p panelModel) (wrong []string) {
 	left, flexible := screen*p.GridPos.W/24, []string{}
 	texts := map[string][]string{}
+	var unmapped []string // of the rail grid, whose cells are coloured
+	for _, m := range p.FieldConfig.Defaults.Mappings {
+		for _, to := range m.Options {
+			unmapped = append(unmapped, to.Text)
+		}
+	}
 	for _, o := range p.FieldConfig.Overrides {
 		width, hidden := 0, false
 		for _, prop := range o.Properties {
@@ -170,6 +177,9 @@ func cut(p panelModel) (wrong []string) {
 		case width > 0:
 			left -= width
 			wrong = append(wrong, tooLong(o.Matcher.Options, width, texts[o.Matcher.Options])...)
+			if unmapped != nil {
+				wrong = append(wrong, tooLong(o.Matcher.Options, width-ofColour, unmapped)...)
+			}
 		case !slices.Contains([]string{"Nothing to show", "Why it is spare"}, o.Matcher.Options): // there is nothing else then
 			flexible = append(flexible, o.Matcher.Options)
 		}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"testing"
+)
+
+// onTCP is a node with a job on TCP, and one on RDMA.
+var onTCP = []string{
+	`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+	`ALERTS{alertname="GpuFabricJobOnTcp",alertstate="firing",cluster="c",job="e",instance="n",severity="critical",training_job="slurm/7"} 1`,
+	`ALERTS_FOR_STATE{alertname="GpuFabricJobOnTcp",cluster="c",job="e",instance="n",severity="critical",training_job="slurm/7"} 1700000000`,
+	`gpufabric_job_info{cluster="c",job="e",instance="n",training_job="slurm/7",cause="rdma_disabled"} 1`,
+	`gpufabric_job_info{cluster="c",job="e",instance="n",training_job="slurm/8"} 1`,
+}
+
+// unseenNode is a node with busy GPUs and traffic where no job is seen.
+var unseenNode = []string{
+	`instance:gpufabric_gpu_utilization_ratio:avg2m{cluster="c",job="e",instance="n"} 0.9`,
+	`instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{cluster="c",job="e",instance="n"} 1e9`,
+	`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`,
+}
+
+// manyRails is a node with two active ports of so many rails.
+func manyRails(n int) []string {
+	all := []string{`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `up{cluster="c",job="e",instance="n"} 1`}
+	for i := range n {
+		device := fmt.Sprintf("unknown_%d", i)
+		switch i {
+		case 7:
+			device = "mlx5_7"
+		case 9:
+			device = "rdmap113s0"
+		}
+		all = append(all, fmt.Sprintf(`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device=%q,rail="%d"} 1`, device, i))
+	}
+	for _, device := range []string{"mlx5_7", "rdmap113s0"} {
+		all = append(all, fmt.Sprintf(`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device=%q,port="1",state="active"} 1`, device))
+	}
+	return all
+}
+
+// halfCabled is a node of two training ports that needs one.
+var halfCabled = []string{
+	`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="active"} 0`,
+	`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="down"} 1`,
+	`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_1",port="1",role="compute"} 1`,
+	`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_0",port="1",state="active"} 1`,
+	`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_0",port="1",role="compute"} 1`,
+	`gpufabric_node_compute_ports_expected{cluster="c",job="e",instance="n"} 1`,
+}
+
+// exprOf is a query of a panel.
+func exprOf(t *testing.T, all []model, panel, ref string) string {
+	t.Helper()
+	for _, m := range all {
+		for _, p := range m.flat() {
+			for _, q := range p.Targets {
+				if m.name+"/"+p.Title == panel && q.RefID == ref {
+					return q.Expr
+				}
+			}
+		}
+	}
+	t.Fatal(fmt.Errorf("no query %s of %s", ref, panel))
+	return ""
+}
