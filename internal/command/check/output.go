@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/command"
@@ -27,6 +28,7 @@ func writeTable(w io.Writer, conf config.Config, list []diagnose.Verdict, verbos
 		good[v.Check] = v.Status == diagnose.OK && (so || !seen)
 	}
 	maps.DeleteFunc(good, func(_ *diagnose.Check, so bool) bool { return !so })
+	consequences := 0
 	row := func(colour, status string, t diagnose.Group, text string) {
 		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, command.OneLine(text))
 	}
@@ -38,6 +40,11 @@ func writeTable(w io.Writer, conf config.Config, list []diagnose.Verdict, verbos
 			row(command.Red, "FAILED", t, subjects+": "+t.What)
 			for _, line := range t.Seen() {
 				indent(&b, line)
+			}
+			if t.Cause != nil {
+				consequences++
+				indent(&b, "It follows from "+t.Cause.Check.ID+": repair that.")
+				continue
 			}
 			indent(&b, t.Consequence)
 			indent(&b, prefixed("Do: ", t.Remedy))
@@ -55,7 +62,11 @@ func writeTable(w io.Writer, conf config.Config, list []diagnose.Verdict, verbos
 	if len(good) == 1 {
 		plural = ""
 	}
-	fmt.Fprintf(&b, "%d failed, %d unknown, %d check%s passed\n", count[diagnose.Failed], count[diagnose.Unknown], len(good), plural)
+	failed := strconv.Itoa(count[diagnose.Failed]-consequences) + " failed"
+	if consequences > 0 {
+		failed += fmt.Sprintf(" (%d more %s)", consequences, map[bool]string{true: "follows", false: "follow"}[consequences == 1])
+	}
+	fmt.Fprintf(&b, "%s, %d unknown, %d check%s passed\n", failed, count[diagnose.Unknown], len(good), plural)
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -108,6 +119,7 @@ type verdict struct {
 	Consequence string `json:"consequence,omitempty"`
 	Remedy      string `json:"remedy,omitempty"`
 	Runbook     string `json:"runbook"`
+	Cause       string `json:"cause,omitempty"` // check from whose failure this one follows
 }
 
 // writeJSON writes the verdicts. Note is about the node; empty: none.
@@ -133,10 +145,14 @@ func writeJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, note st
 		if v.Status != diagnose.Failed {
 			v.What = ""
 		}
+		cause := ""
+		if v.Cause != nil {
+			cause = v.Cause.Check.ID
+		}
 		report.Verdicts = append(report.Verdicts, verdict{
 			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
 			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
-			Remedy: v.Remedy, Runbook: conf.Links.Runbook(v.Check),
+			Remedy: v.Remedy, Runbook: conf.Links.Runbook(v.Check), Cause: cause,
 		})
 	}
 	e := json.NewEncoder(w)
