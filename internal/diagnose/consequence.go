@@ -64,17 +64,18 @@ func (v *Verdict) same(o *Verdict) bool {
 type rule struct {
 	check, cause string
 	follows      func(n *fabric.Node, v, cause *Verdict) bool
+	exact        bool // its remedy is more exact than that of the cause, which gets it
 }
 
 func rules() []rule {
 	return []rule{
-		{checkNCCLDevices, checkComputePorts, func(n *fabric.Node, _, _ *Verdict) bool { return len(lostDevices(n)) > 0 }},
-		{CheckPortRate, CheckPortRateAgrees, func(n *fabric.Node, v, cause *Verdict) bool {
+		{check: checkNCCLDevices, cause: checkComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return len(lostDevices(n)) > 0 }},
+		{check: CheckPortRate, cause: CheckPortRateAgrees, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			return v.Subject.Key() == cause.Subject.Key() && runsAsExpected(n, v.Subject)
 		}},
-		{CheckGID, checkGIDIndex, func(n *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned && hasRoutable(n, v.Subject) }},
-		{checkPinnedGIDs, checkGIDIndex, func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
-		{checkDSCP, checkNCCLLines, func(n *fabric.Node, v, cause *Verdict) bool {
+		{check: CheckGID, cause: checkGIDIndex, follows: func(n *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned && hasRoutable(n, v.Subject) }},
+		{check: checkPinnedGIDs, cause: checkGIDIndex, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
+		{check: checkDSCP, cause: checkNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			set, found := n.NCCL.Lookup("NCCL_IB_TC")
 			return found && set.Source == cause.Subject.File && carriesHostClass(n, v.Subject)
 		}},
@@ -98,6 +99,9 @@ func follow(n *fabric.Node, list []Verdict) {
 			for k := range list {
 				if list[k].Check.ID == r.cause && r.follows(n, &list[i], &list[k]) {
 					list[i].Cause = &list[k]
+					if r.exact {
+						list[k].Remedy = list[i].Remedy
+					}
 				}
 			}
 		}

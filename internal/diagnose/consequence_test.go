@@ -26,6 +26,9 @@ func TestExplains(t *testing.T) {
 	lostLink := func(n *fabric.Node) { n.GPUDriver.GPUs[0].NVLinks.Value[7].Active.Value = false }
 	off := func(n *fabric.Node) {
 		n.Policy.ComputePorts = new(2)
+		for i := range n.HCAs {
+			n.HCAs[i].Driver = fabric.Known("mlx5_core", "driver", n.At)
+		}
 		n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_DISABLE", Value: "1", Number: 1, IsNumber: true, Source: "/etc/nccl.conf:1"}}
 	}
 	notReady := func(n *fabric.Node) { n.GPUDriver.GPUs[0].Fabric.Value.State = "in_progress" }

@@ -306,8 +306,10 @@ func PortText(p *status.Port) string {
 		text = diagnose.Spaced(state)
 	case p.State.Reason == "moved":
 		text = "in a pod"
-	case p.State.Reason == driverConstant: // as with EFA, whose ports are always active
-		text = "state not given"
+	case p.State.Reason == driverConstant && rated: // as with EFA, whose ports are always active: the mark says that more is not known
+		text = diagnose.Gigabits(rate)
+	case p.State.Reason == driverConstant:
+		text = "no state"
 	case !known:
 	case rated:
 		text = diagnose.Gigabits(rate)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/command"
@@ -28,6 +29,7 @@ func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose
 		good[v.Check] = v.Status == diagnose.OK && (so || !seen)
 	}
 	maps.DeleteFunc(good, func(_ *diagnose.Check, so bool) bool { return !so })
+	consequences := 0
 	row := func(colour, status string, t diagnose.Group, text string) {
 		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, command.OneLine(text))
 	}
@@ -39,6 +41,11 @@ func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose
 			row(command.Red, "FAILED", t, subjects+": "+t.What)
 			for _, line := range t.Seen() {
 				indent(&b, line)
+			}
+			if t.Cause != nil {
+				consequences++
+				indent(&b, "It follows from "+t.Cause.Check.ID+": repair that.")
+				continue
 			}
 			indent(&b, t.Consequence)
 			for _, line := range t.Remedies(n) {
@@ -58,7 +65,11 @@ func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose
 	if len(good) == 1 {
 		plural = ""
 	}
-	fmt.Fprintf(&b, "%d failed, %d unknown, %d check%s passed\n", count[diagnose.Failed], count[diagnose.Unknown], len(good), plural)
+	failed := strconv.Itoa(count[diagnose.Failed]-consequences) + " failed"
+	if consequences > 0 {
+		failed += fmt.Sprintf(" (%d more %s)", consequences, map[bool]string{true: "follows", false: "follow"}[consequences == 1])
+	}
+	fmt.Fprintf(&b, "%s, %d unknown, %d check%s passed\n", failed, count[diagnose.Unknown], len(good), plural)
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -111,6 +122,7 @@ type verdict struct {
 	Consequence string `json:"consequence,omitempty"`
 	Remedy      string `json:"remedy,omitempty"`
 	Runbook     string `json:"runbook"`
+	Cause       string `json:"cause,omitempty"` // check from whose failure this one follows
 }
 
 // writeJSON writes the verdicts. Note is about the node; empty: none.
@@ -136,10 +148,14 @@ func writeJSON(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose.
 		if v.Status != diagnose.Failed {
 			v.What = ""
 		}
+		cause := ""
+		if v.Cause != nil {
+			cause = v.Cause.Check.ID
+		}
 		report.Verdicts = append(report.Verdicts, verdict{
 			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
 			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
-			Remedy: diagnose.FilledRemedy(n, &v), Runbook: conf.Links.Runbook(v.Check),
+			Remedy: diagnose.FilledRemedy(n, &v), Runbook: conf.Links.Runbook(v.Check), Cause: cause,
 		})
 	}
 	e := json.NewEncoder(w)
