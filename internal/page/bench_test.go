@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
@@ -45,8 +46,22 @@ func pageAt(tb testing.TB, t *testing.T, scenario string, seconds ...int) *Landi
 	n := nodes[len(nodes)-1]
 	return NewLanding(LandingOptions{
 		Title: "node17", Observe: func(context.Context) *fabric.Node { return n }, Collectors: set, NoDevice: func(*fabric.Node) (string, bool) { return "", false },
-		Config: siteOf(t, ""), Seen: new(Sightings), Log: slog.New(slog.DiscardHandler), Probes: pagesOf(probes.Status{}, nil),
+		Config: siteOf(t, ""), Seen: new(Sightings), Log: slog.New(slog.DiscardHandler), Probes: pagesOf(past(tb, s, n), nil),
 	})
+}
+
+// past are the probes of a simulated node, with their history.
+func past(tb testing.TB, s simulator.Scenario, n *fabric.Node) probes.Status {
+	tb.Helper()
+	built := s.Build()
+	if len(built.GPUs) == 0 {
+		return probes.Status{}
+	}
+	r, err := demo.NewRehearsal(func() simulator.NCCL { return built.NCCL }, s.Healthy())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r.Past(n, n.At)
 }
 
 // The page of many devices is bounded, and has no cell without a word.

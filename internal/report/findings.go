@@ -154,7 +154,7 @@ func (f *Facts) explain(v *Finding, noDevices bool) {
 			return
 		}
 	}
-	v.Causes = []string{"Not known: no check that fails is about the same device."}
+	v.Causes = []string{"Not known: no check fails for the same device."}
 	if noDevices {
 		v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
 	} else if g := f.blocks(v); g != nil {

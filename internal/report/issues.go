@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/document"
 
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"
 )
 
@@ -112,6 +113,9 @@ func (f *Facts) confirmation(v *Finding) string {
 		return " A probe confirms an effect: " + some(slow) + "."
 	case good:
 		return " Probes over these ports show no loss of bandwidth: they measure NIC, PCIe and GPUDirect RDMA without congestion, not the network."
+	}
+	if slices.ContainsFunc(f.Ports, func(p Port) bool { return slices.Contains(v.Devices, p.Device) && p.State != string(fabric.PortActive) }) {
+		return "" // no probe runs over it
 	}
 	return " Its effect was not measured: gpufabric_exporter probe rail shows it."
 }

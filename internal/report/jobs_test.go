@@ -21,7 +21,7 @@ func TestRunningJobs(t *testing.T) {
 		clear bool
 		want  string
 	}{
-		"no job":     {job.Jobs{Known: true}, true, "| Transport of running jobs | no job | "},
+		"no job":     {job.Jobs{Known: true}, true, "| Transport of running jobs | no process was seen that uses a GPU | "},
 		"RDMA":       {one(job.Verdict{Transport: job.RDMA, Confirmed: true}), true, "Transport of running jobs: `slurm/1`: rdma, confirmed."},
 		"by design":  {one(job.Verdict{Transport: job.TCP, Way: job.WayTCPX}), true, "`slurm/1`: tcp, by design"},
 		"info":       {one(job.Verdict{Transport: job.Local}, job.Finding{Rule: job.RuleAffinity, Severity: diagnose.Info}), true, "local, suspected"},
