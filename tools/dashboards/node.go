@@ -203,15 +203,15 @@ func qosChain(h uint32) panel {
 			`max by (device, port, broken) (label_replace(gpufabric_roce_chain_broken{@port} == 1` + ofActive + `, "broken", "$1", "step", "(.*)"))`,
 			`max by (device, port, unknown) (label_replace(gpufabric_roce_chain_unknown{@port} == 1, "unknown", "$1", "step", "(.*)"))`,
 		}, "",
-		column{field: "device", title: "Device", link: toPort(), width: 100},
+		column{field: "device", title: "Device", link: toPort(), width: 109},
 		column{field: "port", title: "Port", width: 45},
 		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 86},
 		column{field: "broken", title: "First wrong step", none: "-", words: roceSteps(), width: 124},
 		column{field: "unknown", title: "First unknown step", none: "-", words: roceSteps(), width: 140},
-		column{field: "B", title: "Traffic class", none: "jobs decide", words: v1, width: 120},
+		column{field: "B", title: "Traffic class", none: "jobs decide", words: v1, width: 117},
 		column{field: "C", title: "DSCP", words: words{"-1": {"none", bad}}, width: 76},
 		column{field: "D", title: "Priority", none: "-", width: 65},
-		column{field: "trust", title: "Priority from", none: "unknown", width: 100},
+		column{field: "trust", title: "Priority from", none: "unknown", width: 95},
 		column{field: "E", title: "PFC", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 50},
 		column{field: "F", title: "ECN", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 50},
 		column{field: "I", title: "Lossless buffer", none: "-", unit: "bytes", width: 117},
@@ -222,7 +222,7 @@ func qosChain(h uint32) panel {
 func noRoCE() string {
 	expr := `max by (link_layer) (gpufabric_hca_port_info{@port}) unless on () gpufabric_roce_congestion_control{@port}`
 	for _, w := range []struct{ layer, why string }{
-		{"ethernet", "the Ethernet ports do not report them, or the collector roce is off"},
+		{"ethernet", "the drivers of the Ethernet ports do not report them, or the collector roce is off"},
 		{"infiniband", "InfiniBand ports do not use RoCE"},
 		{"unspecified", "the ports are neither Ethernet nor InfiniBand, such as EFA: they do not use RoCE"},
 	} {
@@ -244,8 +244,8 @@ func withIndex(expr string) string {
 
 func gpus() panel {
 	const (
-		// The driver does not answer for a GPU that is on the bus.
-		lost = `(max by (pci_address) (gpufabric_gpu_nic_distance{@node}) unless on (pci_address) gpufabric_gpu_info{@node})`
+		// The driver does not answer for a GPU that is on the bus, though the collector gpu asks.
+		lost = `(max by (pci_address) (gpufabric_gpu_nic_distance{@node} and on (cluster, job, instance) gpufabric_scrape_collector_success{collector="gpu",@node}) unless on (pci_address) gpufabric_gpu_info{@node})`
 		gone = "lost, or no driver"
 	)
 	// A GPU on a PCIe card without a bridge has links, none of which is up.
@@ -274,7 +274,7 @@ or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
 		}, "",
 		column{field: "index", title: "GPU", none: "?", width: 55},
 		column{field: "pci_address", title: "PCI address", width: 105},
-		column{field: "name", title: "Product", none: "no driver", words: words{gone: {gone, bad}}},
+		column{field: "name", title: "Product", none: "not read", words: words{gone: {gone, bad}}},
 		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 112},
 		column{field: "rail", title: "Rail", width: 45},
 		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 135},

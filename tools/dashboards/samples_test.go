@@ -3,7 +3,12 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -50,6 +55,51 @@ var halfCabled = []string{
 	`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_0",port="1",state="active"} 1`,
 	`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_0",port="1",role="compute"} 1`,
 	`gpufabric_node_compute_ports_expected{cluster="c",job="e",instance="n"} 1`,
+}
+
+// TestShows uses a real Prometheus engine. Series of one value keep it.
+func TestShows(t *testing.T) {
+	promtool, err := exec.Command("../../alerts/promtool.sh").Output()
+	if err != nil {
+		t.Skipf("no promtool: %s", promtool)
+	}
+	all, _ := shipped(t)
+	var tests []map[string]any
+	for _, c := range shows {
+		var series []map[string]string
+		for _, s := range c.series {
+			name, values, _ := strings.Cut(strings.ReplaceAll(s, "} ", "}\x00"), "\x00")
+			if !strings.Contains(values, "x") {
+				values += "x40"
+			}
+			series = append(series, map[string]string{"series": name, "values": values})
+		}
+		expr := everything.Replace(exprOf(t, all, c.panel, c.ref))
+		if c.by != "" {
+			expr = "max by (" + c.by + ") (" + expr + ")"
+		}
+		samples := []map[string]any{}
+		for s := range strings.SplitSeq(c.want, " | ") {
+			if labels, value, ok := strings.Cut(strings.ReplaceAll(s, "} ", "}\x00"), "\x00"); ok {
+				samples = append(samples, map[string]any{"labels": labels, "value": json.RawMessage(value)})
+			}
+		}
+		tests = append(tests, map[string]any{
+			"name": c.name, "interval": "15s", "input_series": series,
+			"promql_expr_test": []map[string]any{{"expr": expr, "eval_time": "5m15s", "exp_samples": samples}},
+		})
+	}
+	text, err := json.Marshal(map[string]any{"evaluation_interval": "15s", "tests": tests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "shows.yml") // JSON is YAML
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(strings.TrimSpace(string(promtool)), "test", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
 }
 
 // exprOf is a query of a panel.

@@ -2,14 +2,7 @@
 
 package main
 
-import (
-	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"testing"
-)
+import "strings"
 
 // everything are the choices of a reader who has chosen only some devices.
 var everything = strings.NewReplacer("$cluster", ".*", "$instance", ".*", "$device", "mlx5_1|mlx5_2|mlx5_3", "$training_job", ".*", "$__rate_interval", "1m")
@@ -128,6 +121,22 @@ var shows = []struct {
 			`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="active"} 0`,
 		},
 		want: "{} 2",
+	},
+	{
+		name: "GPUs are not lost where the collector gpu is off", panel: "node/GPUs", ref: "B", by: "instance, name",
+		series: []string{
+			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="pcie"} 1`,
+			`gpufabric_gpu_nic_distance{cluster="c",job="e",instance="n",pci_address="0000:1b:00.0",device="mlx5_0"} 1`,
+		},
+		want: "",
+	},
+	{
+		name: "a GPU without a driver is lost", panel: "node/GPUs", ref: "B", by: "pci_address, name",
+		series: []string{
+			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="gpu"} 1`,
+			`gpufabric_gpu_nic_distance{cluster="c",job="e",instance="n",pci_address="0000:1b:00.0",device="mlx5_0"} 1`,
+		},
+		want: `{name="lost, or no driver", pci_address="0000:1b:00.0"} 1`,
 	},
 	{
 		name: "the settings of a port that is down are not judged", panel: "port/RoCE settings", ref: "A",
@@ -347,49 +356,4 @@ var shows = []struct {
 		},
 		want: `{slo="conformance"} ` + absent(sortedFirst),
 	},
-}
-
-// TestShows uses a real Prometheus engine. Series of one value keep it.
-func TestShows(t *testing.T) {
-	promtool, err := exec.Command("../../alerts/promtool.sh").Output()
-	if err != nil {
-		t.Skipf("no promtool: %s", promtool)
-	}
-	all, _ := shipped(t)
-	var tests []map[string]any
-	for _, c := range shows {
-		var series []map[string]string
-		for _, s := range c.series {
-			name, values, _ := strings.Cut(strings.ReplaceAll(s, "} ", "}\x00"), "\x00")
-			if !strings.Contains(values, "x") {
-				values += "x40"
-			}
-			series = append(series, map[string]string{"series": name, "values": values})
-		}
-		expr := everything.Replace(exprOf(t, all, c.panel, c.ref))
-		if c.by != "" {
-			expr = "max by (" + c.by + ") (" + expr + ")"
-		}
-		samples := []map[string]any{}
-		for s := range strings.SplitSeq(c.want, " | ") {
-			if labels, value, ok := strings.Cut(strings.ReplaceAll(s, "} ", "}\x00"), "\x00"); ok {
-				samples = append(samples, map[string]any{"labels": labels, "value": json.RawMessage(value)})
-			}
-		}
-		tests = append(tests, map[string]any{
-			"name": c.name, "interval": "15s", "input_series": series,
-			"promql_expr_test": []map[string]any{{"expr": expr, "eval_time": "5m15s", "exp_samples": samples}},
-		})
-	}
-	text, err := json.Marshal(map[string]any{"evaluation_interval": "15s", "tests": tests})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "shows.yml") // JSON is YAML
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(strings.TrimSpace(string(promtool)), "test", "rules", file).CombinedOutput(); err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
 }
