@@ -142,7 +142,7 @@ func TestFilesDoNotMultiplySeries(t *testing.T) {
 	for i := range 500 {
 		n.NCCL.Findings = append(n.NCCL.Findings, fabric.NCCLFinding{Source: fmt.Sprintf("/etc/nccl.conf:%d", i), Name: "NCCL_X", Text: "it is ignored"})
 	}
-	n.NCCL.Files = []fabric.NCCLFile{{Path: "/other", Exists: known(true)}, {Path: "/hidden", Exists: fabric.NotKnown[bool](fabric.ReasonPrivilege, "/hidden", now)}}
+	n.NCCL.Files = []fabric.NCCLFile{{Path: "/other", Exists: known(true)}, {Path: "/hidden", Exists: fabric.UnknownFact[bool](fabric.ReasonPrivilege, "/hidden", now)}}
 	lines := checkLines(t, n)
 	lines = slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, "nccl_configuration") })
 	equal(t, lines, `check_failed{check="nccl_configuration",device="",pci_address="",port="",severity="warning",uuid=""} 1`)

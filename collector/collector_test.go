@@ -190,7 +190,7 @@ func TestHealth(t *testing.T) {
 	excluded := nodeOf()
 	excluded.Excluded = []string{"mlx5_0"}
 	unlisted := nodeOf()
-	unlisted.ClassPresent = fabric.NotKnown[bool](fabric.ReasonPrivilege, "class/infiniband", now)
+	unlisted.ClassPresent = fabric.UnknownFact[bool](fabric.ReasonPrivilege, "class/infiniband", now)
 	for _, c := range []struct {
 		name                        string
 		node                        *fabric.Node

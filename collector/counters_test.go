@@ -84,7 +84,7 @@ func table(place counters.Place, driver string) []fabric.Counter {
 func counted(values ...any) fabric.Fact[[]fabric.Counter] {
 	var list []fabric.Counter
 	for i := 0; i < len(values); i += 2 {
-		c := fabric.Counter{Name: values[i].(string), Value: fabric.NotKnown[uint64](fabric.ReasonIO, "test", now)}
+		c := fabric.Counter{Name: values[i].(string), Value: fabric.UnknownFact[uint64](fabric.ReasonIO, "test", now)}
 		if n, ok := values[i+1].(int); ok {
 			c.Value = known(uint64(n))
 		}
@@ -98,14 +98,14 @@ func port1(driver string, pma, hw fabric.Fact[[]fabric.Counter]) *fabric.Node {
 	h := device("dev0")
 	h.Driver = known(driver)
 	if driver == "" {
-		h.Driver = fabric.None[string]("test", now)
+		h.Driver = fabric.AbsentFact[string]("test", now)
 	}
-	h.HWCounters = fabric.None[[]fabric.Counter]("test", now)
+	h.HWCounters = fabric.AbsentFact[[]fabric.Counter]("test", now)
 	h.Ports[0].Counters.PMA, h.Ports[0].Counters.HW = pma, hw
 	return nodeOf(h)
 }
 
-var noCounters = fabric.None[[]fabric.Counter]("test", now)
+var noCounters = fabric.AbsentFact[[]fabric.Counter]("test", now)
 
 // series returns what the collectors emit of counters, without what the other collectors emit.
 func series(t *testing.T, n *fabric.Node) []string {
@@ -157,7 +157,7 @@ func TestDriversDiffer(t *testing.T) {
 		`hca_hw_counters_total{counter="duplicate_request",device="dev0",port="1"} 1`)
 	check(t, port1("", noCounters, counted("rcvd_pkts", 5)), "hca_port_received_packets_total"+of+"5")
 	unknown := port1("mlx5_core", noCounters, list)
-	unknown.HCAs[0].Driver = fabric.NotKnown[string](fabric.ReasonIO, "test", now)
+	unknown.HCAs[0].Driver = fabric.UnknownFact[string](fabric.ReasonIO, "test", now)
 	check(t, unknown)
 }
 
@@ -178,7 +178,7 @@ func TestSaturation(t *testing.T) {
 }
 
 func TestAbsentAndUnknown(t *testing.T) {
-	unknown := fabric.NotKnown[[]fabric.Counter](fabric.ReasonStuck, "test", now)
+	unknown := fabric.UnknownFact[[]fabric.Counter](fabric.ReasonStuck, "test", now)
 	check(t, port1("mlx5_core", noCounters, noCounters))
 	check(t, port1("mlx5_core", unknown, unknown))
 	check(t, port1("mlx5_core", counted("symbol_error", 1, "VL15_dropped", nil), counted("out_of_buffer", nil, "nosuch", nil)), "hca_port_symbol_errors_total"+of+"1")

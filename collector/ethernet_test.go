@@ -164,7 +164,7 @@ func TestStatisticsDifferByDriver(t *testing.T) {
 	checkEthernet(t, roce(nic("bnxt_en", list...)), append(other("rx_pause", "1"), "ethernet_received_pause_frames_total"+ofEth0+"2")...)
 	checkEthernet(t, roce(nic("nosuch", list...)), other("rx_pause", "1", "rx_pause_frames", "2")...)
 	unknown := nic("", list...)
-	unknown.Driver = fabric.NotKnown[string](fabric.ReasonIO, "test", now)
+	unknown.Driver = fabric.UnknownFact[string](fabric.ReasonIO, "test", now)
 	checkEthernet(t, roce(unknown), other("rx_pause", "1", "rx_pause_frames", "2")...)
 }
 
@@ -191,7 +191,7 @@ func TestLosslessAndLossy(t *testing.T) {
 
 func TestUnknownStatistics(t *testing.T) {
 	unread := nic("mlx5_core")
-	unread.QoS.Counters = fabric.NotKnown[[]fabric.Counter](fabric.ReasonRTNLStuck, "test", now)
+	unread.QoS.Counters = fabric.UnknownFact[[]fabric.Counter](fabric.ReasonRTNLStuck, "test", now)
 	checkEthernet(t, roce(unread))
 	checkEthernet(t, roce(pfcOn(nic("mlx5_core", "rx_prio3_pause", nil, "rx_discards_phy", nil, "nosuch", nil, "tx_discards_phy", 4), 3)),
 		"ethernet_transmitted_discards_total"+ofEth0+"4")
@@ -230,11 +230,11 @@ func TestStatisticUnits(t *testing.T) {
 func TestBondsAndVLANs(t *testing.T) {
 	part := func(name string, n int) fabric.NetDev {
 		d := nic("mlx5_core", "rx_discards_phy", n)
-		d.Name, d.Lower = name, fabric.None[[]string]("test", now)
+		d.Name, d.Lower = name, fabric.AbsentFact[[]string]("test", now)
 		return d
 	}
 	over := func(name string, lower ...string) fabric.NetDev {
-		d := fabric.NetDev{Name: name, Driver: fabric.None[string]("test", now), Lower: known(lower)}
+		d := fabric.NetDev{Name: name, Driver: fabric.AbsentFact[string]("test", now), Lower: known(lower)}
 		d.QoS.Counters = counted("rx_discards_phy", 99)
 		return d
 	}
@@ -254,8 +254,8 @@ func TestOnlyEthernetPorts(t *testing.T) {
 	for _, change := range []func(p *fabric.Port){
 		func(p *fabric.Port) { p.LinkLayer = known(fabric.LinkInfiniBand) },
 		func(p *fabric.Port) { p.LinkLayer = known(fabric.LinkUnspecified) },
-		func(p *fabric.Port) { p.LinkLayer = fabric.NotKnown[fabric.LinkLayer](fabric.ReasonIO, "test", now) },
-		func(p *fabric.Port) { p.NetDev = fabric.None[string]("test", now) },
+		func(p *fabric.Port) { p.LinkLayer = fabric.UnknownFact[fabric.LinkLayer](fabric.ReasonIO, "test", now) },
+		func(p *fabric.Port) { p.NetDev = fabric.AbsentFact[string]("test", now) },
 		func(p *fabric.Port) { p.NetDev = known("") },
 	} {
 		n := roce(nic("mlx5_core", "rx_discards_phy", 1))
@@ -276,15 +276,15 @@ func TestOnlyEthernetPorts(t *testing.T) {
 // What ethtool says beside the statistics counts where the driver has no statistic of it.
 func TestFECAndPause(t *testing.T) {
 	d := nic("mlx5_core", "rx_corrected_bits_phy", 5)
-	none := fabric.NotKnown[uint64](fabric.ReasonMissing, "test", now)
+	none := fabric.UnknownFact[uint64](fabric.ReasonMissing, "test", now)
 	d.QoS.FEC = known(fabric.FEC{Active: "rs", CorrectedBlocks: known(uint64(7)), UncorrectableBlocks: none, CorrectedBits: known(uint64(4))})
 	d.QoS.Pause = known(fabric.Pause{Receive: true, Received: known(uint64(8)), Transmitted: none})
 	info := `ethernet_fec_info{device="dev0",mode="rs",netdev="eth0",port="1"} 1`
 	checkEthernet(t, roce(d), info, "ethernet_fec_bit_corrections_total"+ofEth0+"5", "ethernet_fec_corrected_blocks_total"+ofEth0+"7")
 	// The statistics cannot be read for once: an older number of another message would look like a reset.
-	d.QoS.Counters = fabric.NotKnown[[]fabric.Counter](fabric.ReasonRTNLStuck, "test", now)
+	d.QoS.Counters = fabric.UnknownFact[[]fabric.Counter](fabric.ReasonRTNLStuck, "test", now)
 	checkEthernet(t, roce(d), info, "ethernet_fec_corrected_blocks_total"+ofEth0+"7")
-	d.Driver = fabric.NotKnown[string](fabric.ReasonIO, "test", now)
+	d.Driver = fabric.UnknownFact[string](fabric.ReasonIO, "test", now)
 	checkEthernet(t, roce(d), info)
 	d.Driver = known("nosuch")
 	d.QoS.FEC = known(fabric.FEC{CorrectedBlocks: none, UncorrectableBlocks: known(uint64(0)), CorrectedBits: known(uint64(4))})

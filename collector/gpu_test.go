@@ -20,7 +20,7 @@ func gpuNode(count int) *fabric.Node {
 	for i := range count {
 		g := fabric.GPU{
 			Index: i, UUID: fmt.Sprintf("GPU-%d", i), Address: fmt.Sprintf("0000:%02x:00.0", i),
-			Lost: known(false), Name: known("NVIDIA H100 80GB HBM3"), NUMANode: fabric.None[int]("test", now), ComputeCap: known(90),
+			Lost: known(false), Name: known("NVIDIA H100 80GB HBM3"), NUMANode: fabric.AbsentFact[int]("test", now), ComputeCap: known(90),
 			Processes:   known([]fabric.GPUProcess{{PID: 7, Kind: fabric.GPUCompute}, {PID: 7, Kind: fabric.GPUGraphics}, {PID: 8, Kind: fabric.GPUMPS}, {}, {}}),
 			Utilization: known(0.93), Memory: known(fabric.GPUMemory{Total: 80 << 30, Used: 70 << 30}), BAR1: known(fabric.GPUMemory{Total: 128 << 30, Used: 1 << 20}),
 			ComputeMode: known(fabric.ComputeDefault), MIG: known(false), Persistence: known(true), ClockReasons: known(fabric.ClockReasons(0)),
@@ -111,13 +111,13 @@ func TestGPUFacts(t *testing.T) {
 		want []string
 	}{
 		{"utilization", func(g *fabric.GPU) { g.Utilization = no[float64]() }, []string{unknown, "-gpu_utilization_ratio"}},
-		{"utilization with MIG", func(g *fabric.GPU) { g.Utilization = fabric.None[float64]("test", now) }, []string{"-gpu_utilization_ratio"}},
+		{"utilization with MIG", func(g *fabric.GPU) { g.Utilization = fabric.AbsentFact[float64]("test", now) }, []string{"-gpu_utilization_ratio"}},
 		{"memory", func(g *fabric.GPU) { g.Memory = no[fabric.GPUMemory]() }, []string{unknown, "-gpu_memory_total_bytes", "-gpu_memory_used_bytes"}},
 		{"window", func(g *fabric.GPU) { g.BAR1 = no[fabric.GPUMemory]() }, []string{unknown, "-gpu_bar1_total_bytes", "-gpu_bar1_used_bytes"}},
 		{"processes", func(g *fabric.GPU) { g.Processes = no[[]fabric.GPUProcess]() }, []string{unknown, "-gpu_processes"}},
 		{"no process", func(g *fabric.GPU) { g.Processes = known([]fabric.GPUProcess{}) }, []string{`+gpu_processes{uuid="GPU-0"} 0`, "-gpu_processes"}},
 		{"MIG", func(g *fabric.GPU) { g.MIG = known(true) }, []string{`+gpu_mig_enabled{uuid="GPU-0"} 1`, "-gpu_mig_enabled"}},
-		{"MIG that cannot be", func(g *fabric.GPU) { g.MIG = fabric.None[bool]("test", now) }, []string{"-gpu_mig_enabled"}},
+		{"MIG that cannot be", func(g *fabric.GPU) { g.MIG = fabric.AbsentFact[bool]("test", now) }, []string{"-gpu_mig_enabled"}},
 		{"persistence", func(g *fabric.GPU) { g.Persistence = no[bool]() }, []string{unknown, "-gpu_persistence_enabled"}},
 		{"clocks", func(g *fabric.GPU) { g.ClockReasons = no[fabric.ClockReasons]() }, []string{unknown}},
 		{"idle clocks", func(g *fabric.GPU) { g.ClockReasons = known(fabric.ClockReasons(0x01)) }, nil},
@@ -126,7 +126,7 @@ func TestGPUFacts(t *testing.T) {
 		}},
 		{"replays", func(g *fabric.GPU) { g.PCIeReplays = no[uint64]() }, []string{unknown, "-gpu_pcie_replays_total"}},
 		{"fabric", func(g *fabric.GPU) { g.Fabric = no[fabric.GPUFabric]() }, []string{unknown, "-gpu_fabric_state"}},
-		{"no fabric", func(g *fabric.GPU) { g.Fabric = fabric.None[fabric.GPUFabric]("test", now) }, []string{"-gpu_fabric_state"}},
+		{"no fabric", func(g *fabric.GPU) { g.Fabric = fabric.AbsentFact[fabric.GPUFabric]("test", now) }, []string{"-gpu_fabric_state"}},
 		{"fabric manager not there", func(g *fabric.GPU) { g.Fabric.Value = fabric.GPUFabric{State: fabric.GPUFabricNotStarted} }, []string{
 			`+gpu_fabric_state{state="completed",uuid="GPU-0"} 0`, `+gpu_fabric_state{state="not_started",uuid="GPU-0"} 1`, "-gpu_fabric_state",
 		}},
@@ -145,7 +145,7 @@ func TestGPUFacts(t *testing.T) {
 	}
 }
 
-func no[T any]() fabric.Fact[T] { return fabric.NotKnown[T](fabric.ReasonIO, "test", now) }
+func no[T any]() fabric.Fact[T] { return fabric.UnknownFact[T](fabric.ReasonIO, "test", now) }
 
 func TestGPUDriverStates(t *testing.T) {
 	about := func(n *fabric.Node) (lines []string, h Health) {
@@ -167,7 +167,7 @@ func TestGPUDriverStates(t *testing.T) {
 	if h.Supported || !h.Success || !strings.Contains(h.Why, "/proc/driver/nvidia/version") {
 		t.Errorf("no driver is no failure: %+v", h)
 	}
-	n.GPUDriver.Loaded = fabric.NotKnown[bool](fabric.ReasonMissing, "libnvidia-ml.so.1", now)
+	n.GPUDriver.Loaded = fabric.UnknownFact[bool](fabric.ReasonMissing, "libnvidia-ml.so.1", now)
 	lines, h = about(n)
 	equal(t, lines, `exporter_facts_unknown{device="",reason="missing",uuid=""} 1`)
 	if h.Supported || !h.Success || !strings.Contains(h.Why, "libnvidia-ml.so.1") {

@@ -44,14 +44,14 @@ func TestGPUDirect(t *testing.T) {
 		}, append(slices.Clone(well), `gpudirect_usable{device="mlx5_0",`+second+`,uuid="GPU-1"} 0`, `gpudirect_blocked{device="mlx5_0",`+second+`,reason="acs",uuid="GPU-1"} 1`,
 			`gpudirect_path{device="mlx5_0",path="dmabuf",`+second+`,uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 1")},
 		{"chosen, and not readable", func(n *fabric.Node) {
-			n.GDR[1].Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "config", now)
+			n.GDR[1].Usable = fabric.UnknownFact[bool](fabric.ReasonPrivilege, "config", now)
 		}, append(slices.Clone(well), `gpudirect_unknown{device="mlx5_0",`+second+`,reason="privilege",uuid="GPU-1"} 1`, `gpudirect_path{device="mlx5_0",path="dmabuf",`+second+`,uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 0")},
 		{"without a NIC", func(n *fabric.Node) {
-			n.GDR[1] = fabric.GDR{GPU: n.GDR[1].GPU, Usable: fabric.None[bool]("test", now)}
+			n.GDR[1] = fabric.GDR{GPU: n.GDR[1].GPU, Usable: fabric.AbsentFact[bool]("test", now)}
 		}, append(slices.Clone(well), "gpudirect_unusable_gpus 0")},
 		{"without a driver", func(n *fabric.Node) { // two GPUs without a UUID share a NIC
 			n.GPUDriver = fabric.GPUDriver{Loaded: known(false)}
-			n.GPUDirect = fabric.GPUDirect{Peermem: fabric.None[fabric.Peermem]("test", now), OpenModule: fabric.None[bool]("test", now)}
+			n.GPUDirect = fabric.GPUDirect{Peermem: fabric.AbsentFact[fabric.Peermem]("test", now), OpenModule: fabric.AbsentFact[bool]("test", now)}
 			for i := range n.GDR {
 				n.GDR[i] = fabric.GDR{GPU: n.GDR[i].GPU, NIC: "mlx5_0", Usable: known(false), Block: fabric.GDRNoDriver}
 			}
@@ -62,7 +62,7 @@ func TestGPUDirect(t *testing.T) {
 		{"proprietary, peermem of no use", func(n *fabric.Node) {
 			n.GDR = nil
 			n.GPUDirect.OpenModule = known(false)
-			n.GPUDirect.Peermem.Value.Bound, n.GPUDirect.Peermem.Value.Registered = known(false), fabric.None[uint64]("test", now)
+			n.GPUDirect.Peermem.Value.Bound, n.GPUDirect.Peermem.Value.Registered = known(false), fabric.AbsentFact[uint64]("test", now)
 		}, []string{"gpudirect_peermem_loaded 1", "gpudirect_peermem_bound 0", "gpudirect_open_kernel_module 0"}},
 		{"files that cannot be read", func(n *fabric.Node) {
 			n.GDR = nil

@@ -83,7 +83,7 @@ func TestJobSeries(t *testing.T) {
 		t.Errorf("%d series, the budget is %d", series, budget)
 	}
 	hidden := *n
-	hidden.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", n.At)
+	hidden.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", n.At)
 	if out := text(t, set.Gather(&hidden, ConfigState{})); strings.Contains(out, "gpufabric_job_transport{") {
 		t.Error("jobs of a reading that failed are shown")
 	}

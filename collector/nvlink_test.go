@@ -26,7 +26,9 @@ func TestNVLink(t *testing.T) {
 		edit func(l []fabric.NVLink)
 		want []string
 	}{
-		{"one is down", func(l []fabric.NVLink) { l[3].Active, l[3].Speed = known(false), fabric.None[float64]("test", now) }, []string{
+		{"one is down", func(l []fabric.NVLink) {
+			l[3].Active, l[3].Speed = known(false), fabric.AbsentFact[float64]("test", now)
+		}, []string{
 			"nvlink_links" + of0 + "18", "nvlink_links_active" + of0 + "17", "nvlink_bytes_per_second" + of0 + "4.51554e+11",
 			errors("replay", "153"), errors("recovery", "153"), errors("crc", "153"),
 		}},
@@ -74,7 +76,7 @@ func TestNVLinkHealth(t *testing.T) {
 		_, why := hasNVLink(n)
 		return why
 	}
-	without := fabric.None[[]fabric.NVLink]("test", now)
+	without := fabric.AbsentFact[[]fabric.NVLink]("test", now)
 	for want, edit := range map[string]func(d *fabric.GPUDriver){
 		"":                               func(*fabric.GPUDriver) {},
 		"no GPU has NVLinks":             func(d *fabric.GPUDriver) { d.GPUs[0].NVLinks, d.GPUs[1].NVLinks = without, without },

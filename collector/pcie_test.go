@@ -67,11 +67,11 @@ func TestPCIeMaximum(t *testing.T) {
 	if has("pcie_link_max_width") || has("pcie_link_max_transfers_per_second") {
 		t.Error("the link does all it can")
 	}
-	link.Speed.Value, link.Width = 16e9, fabric.NotKnown[int](fabric.ReasonIO, "current_link_width", now)
+	link.Speed.Value, link.Width = 16e9, fabric.UnknownFact[int](fabric.ReasonIO, "current_link_width", now)
 	if !has("pcie_link_max_width") || !has("pcie_link_max_transfers_per_second") {
 		t.Error("the link is degraded, and its width is missing")
 	}
-	link.Speed, link.MaxSpeed = fabric.None[float64]("test", now), fabric.None[float64]("test", now)
+	link.Speed, link.MaxSpeed = fabric.AbsentFact[float64]("test", now), fabric.AbsentFact[float64]("test", now)
 	if has("pcie_link_max_transfers_per_second") {
 		t.Error("there is no link")
 	}
@@ -83,9 +83,9 @@ func TestPCIeUnknown(t *testing.T) {
 	for i := range n.PCI.Functions {
 		f := &n.PCI.Functions[i]
 		f.Config = fabric.UnknownPCIConfig(fabric.ReasonPrivilege, "config", now)
-		f.Link.Width = fabric.NotKnown[int](fabric.ReasonSuspended, "current_link_width", now)
+		f.Link.Width = fabric.UnknownFact[int](fabric.ReasonSuspended, "current_link_width", now)
 	}
-	n.PCI.Rails = []fabric.Rail{{GPU: "0000:1b:00.0", Distance: fabric.NotKnown[fabric.Distance](fabric.ReasonVirtual, "", now)}}
+	n.PCI.Rails = []fabric.Rail{{GPU: "0000:1b:00.0", Distance: fabric.UnknownFact[fabric.Distance](fabric.ReasonVirtual, "", now)}}
 	out := scrape(t, n)
 	for _, name := range []string{"pcie_acs_redirect", "pcie_max_", "pcie_relaxed_ordering", "pcie_link_width", "pcie_link_degraded", "gpu_nic_distance"} {
 		if strings.Contains(out, "\n"+Prefix+name) {

@@ -29,7 +29,7 @@ func measured[T any](v T) probes.Fact[T] { return probes.Known(v, "test", now) }
 func good(key probes.Key, at time.Time) *probes.Result {
 	r := &probes.Result{
 		Key: key, At: at, Wall: 4, Outcome: probes.OK, NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Network: "IB",
-		Path: measured(probes.PathIB), GPUDirect: measured(true), NVLS: probes.None[bool]("test", at), SHARP: probes.None[bool]("test", at),
+		Path: measured(probes.PathIB), GPUDirect: measured(true), NVLS: probes.AbsentFact[bool]("test", at), SHARP: probes.AbsentFact[bool]("test", at),
 		Channels: measured(4), Init: 0.9, Release: measured(probes.Seconds(0.12)),
 	}
 	if key.Kind == probes.Transport {
@@ -41,13 +41,13 @@ func good(key probes.Key, at time.Time) *probes.Result {
 		{Op: probes.AllReduce, Type: probes.Float32, Bytes: 64 << 20, Ranks: 2, Iterations: 20, Time: 1.4e-3, AlgBW: 47.9e9, BusBW: 47.9e9},
 	}
 	r.Comparison = probes.Comparison{Fingerprint: "f", Samples: 40, Median: measured(48e9), MAD: measured(1e8), Best: measured(48.2e9), Ratio: measured(0.998)}
-	r.Expected = probes.None[float64]("test", at)
+	r.Expected = probes.AbsentFact[float64]("test", at)
 	r.Comparison.Latency = &probes.LatencyComparison{Samples: 40, Median: measured(probes.Seconds(19e-6)), Ratio: measured(1.05)}
 	switch key.Kind {
 	case probes.Node:
 		r.Path, r.GPUDirect, r.NVLS = measured(probes.PathP2P), measured(true), measured(true)
 	case probes.Socket:
-		r.Path, r.Network, r.GPUDirect = measured(probes.PathSocket), "Socket", probes.None[bool]("test", at)
+		r.Path, r.Network, r.GPUDirect = measured(probes.PathSocket), "Socket", probes.AbsentFact[bool]("test", at)
 	case probes.Rail:
 		r.NVLS, r.SHARP = measured(false), measured(false)
 		r.Expected = measured(1.06)
@@ -237,13 +237,13 @@ func TestProbeStates(t *testing.T) {
 			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.6999964e+09",
 		})},
 		{"no baseline yet", func(p *probes.ProbeStatus) {
-			p.LastGood.Comparison = probes.Comparison{Fingerprint: "f", Samples: 2, Ratio: probes.NotKnown[float64](fabric.ReasonNotRead, "baseline", now)}
+			p.LastGood.Comparison = probes.Comparison{Fingerprint: "f", Samples: 2, Ratio: probes.UnknownFact[float64](fabric.ReasonNotRead, "baseline", now)}
 		}, slices.Concat(transports("ib"), []string{
 			"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10",
 			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.6999964e+09",
 		})},
 		{"NCCL's log said nothing", func(p *probes.ProbeStatus) {
-			p.LastGood.Path = probes.NotKnown[probes.Path](fabric.ReasonIO, "test", now)
+			p.LastGood.Path = probes.UnknownFact[probes.Path](fabric.ReasonIO, "test", now)
 		}, slices.Concat(wellSince, []string{"last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
 		{"run since it was skipped", func(p *probes.ProbeStatus) {
 			p.LastSkip = &probes.Skipped{Why: probes.SkipProcess, At: earlier}
@@ -290,7 +290,7 @@ func TestProbeResults(t *testing.T) {
 	p := probed(node, hour)
 	p.Judged, p.Slow, p.Late = 12, 3, 1
 	equal(t, of(p), append(counts("12", "3", "1"), "small_message_latency_seconds"+at+" 2e-05", "small_message_latency_ratio"+at+" 1.05")...)
-	p.LastGood.Comparison.Latency.Ratio = probes.NotKnown[float64](fabric.ReasonIO, "test", now)
+	p.LastGood.Comparison.Latency.Ratio = probes.UnknownFact[float64](fabric.ReasonIO, "test", now)
 	equal(t, of(p), append(counts("12", "3", "1"), "small_message_latency_seconds"+at+" 2e-05")...)
 	p.LastGood.Measurements = p.LastGood.Measurements[1:]
 	equal(t, of(p), counts("12", "3", "1")...)
@@ -312,7 +312,7 @@ func TestProbeRelease(t *testing.T) {
 	equal(t, of())
 	p.Last.Release = measured(probes.Seconds(2))
 	equal(t, of(), `release_seconds{device="",kind="node",port=""} 2`)
-	p.Last.Release = probes.NotKnown[probes.Seconds](fabric.ReasonTimeout, "test", now)
+	p.Last.Release = probes.UnknownFact[probes.Seconds](fabric.ReasonTimeout, "test", now)
 	equal(t, of())
 }
 

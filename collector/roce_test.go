@@ -15,7 +15,7 @@ func rocePort() *fabric.Node {
 	h := device("mlx5_0")
 	h.NodeType, h.Driver, h.Restricted = known(fabric.NodeCA), known("mlx5_core"), known(false)
 	p := &h.Ports[0]
-	p.LinkLayer, p.NetDev, p.TrafficClass = known(fabric.LinkEthernet), known("eth0"), fabric.None[fabric.TrafficClass]("tc", now)
+	p.LinkLayer, p.NetDev, p.TrafficClass = known(fabric.LinkEthernet), known("eth0"), fabric.AbsentFact[fabric.TrafficClass]("tc", now)
 	p.GIDs = fabric.GIDTable{Size: known(256), Entries: known([]fabric.GID{{Index: 3, Addr: netip.MustParseAddr("::ffff:10.0.0.1"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv4}})}
 	n := nodeOf(h)
 	n.NetDevs = []fabric.NetDev{netdev("eth0")}

@@ -181,8 +181,8 @@ func TestNoDevice(t *testing.T) {
 func TestNoGPUDriver(t *testing.T) {
 	for says, loaded := range map[string]fabric.Fact[bool]{
 		"no GPU driver is loaded (/proc/driver/nvidia/version); serving no facts of GPUs":                                                fabric.Known(false, "/proc/driver/nvidia/version", time.Now()),
-		"NVIDIA's driver is loaded, but its library libnvidia-ml.so.1 is not found here. With systemd, enable the tier gpu":              fabric.NotKnown[bool](fabric.ReasonMissing, fabric.NVMLLibrary, time.Now()),
-		"NVIDIA's driver is loaded, but NVML does not reach it: the device nodes /dev/nvidia* may be missing here. With systemd, enable": fabric.NotKnown[bool](fabric.ReasonMissing, "nvmlInit", time.Now()),
+		"NVIDIA's driver is loaded, but its library libnvidia-ml.so.1 is not found here. With systemd, enable the tier gpu":              fabric.UnknownFact[bool](fabric.ReasonMissing, fabric.NVMLLibrary, time.Now()),
+		"NVIDIA's driver is loaded, but NVML does not reach it: the device nodes /dev/nvidia* may be missing here. With systemd, enable": fabric.UnknownFact[bool](fabric.ReasonMissing, "nvmlInit", time.Now()),
 	} {
 		p := start(t, &fakeObserver{node: func() *fabric.Node {
 			n := healthy()
@@ -204,7 +204,7 @@ func TestNoGPUDriver(t *testing.T) {
 func TestDevicesMayNotBeRead(t *testing.T) {
 	denied := func() *fabric.Node {
 		n := noHardware()
-		n.ClassPresent = fabric.NotKnown[bool](fabric.ReasonPrivilege, "class/infiniband", n.At)
+		n.ClassPresent = fabric.UnknownFact[bool](fabric.ReasonPrivilege, "class/infiniband", n.At)
 		return n
 	}
 	p := start(t, &fakeObserver{node: denied}, "--path.sysfs=/host/sys")

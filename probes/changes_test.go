@@ -29,7 +29,7 @@ func TestChanges(t *testing.T) {
 		"nothing":  {func(*Result) {}, nil},
 		"versions": {func(r *Result) { r.NCCL, r.Driver = "2.28.3", "590.1" }, []Change{{"NCCL", "2.27.3", "2.28.3"}, {"GPU driver", "580.65.06", "590.1"}}},
 		"fallback": {func(r *Result) {
-			r.Path, r.Network, r.GPUDirect = Known(PathSocket, "", at), "Socket", None[bool]("", at)
+			r.Path, r.Network, r.GPUDirect = Known(PathSocket, "", at), "Socket", AbsentFact[bool]("", at)
 			r.Measurements = []Measurement{{Op: AllReduce, Type: Float32, Bytes: 64 << 20, Ranks: 2, BusBW: 5e9}}
 		}, []Change{{"path", "p2p", "socket"}, {"network", "IB", "Socket"}, {"GPUDirect", "yes", "none"}, {"bus bandwidth", "200 GB/s", "5 GB/s (-98 %)"}}},
 		"settings": {func(r *Result) { r.Settings = []string{"NCCL_DEBUG=INFO", "NCCL_IB_TC=", "NCCL_NET=Socket"} }, []Change{

@@ -51,8 +51,8 @@ func TestFaults(t *testing.T) {
 		{"NCCL chose TCP", probe(Transport), func(p *ProbeStatus) { p.Last.Path.Value = PathSocket }, since(ran, FaultSocket)},
 		{"TCP, which the probe is about", probe(Socket), func(p *ProbeStatus) { p.Last.Path.Value = PathSocket }, nil},
 		{"NCCL did not say", probe(Transport), func(p *ProbeStatus) {
-			p.Last.Path = NotKnown[Path](fabric.ReasonNotRead, "test", ran)
-			p.Last.GPUDirect = NotKnown[bool](fabric.ReasonNotRead, "test", ran)
+			p.Last.Path = UnknownFact[Path](fabric.ReasonNotRead, "test", ran)
+			p.Last.GPUDirect = UnknownFact[bool](fabric.ReasonNotRead, "test", ran)
 		}, nil},
 		{"without GPUDirect", probe(Rail), func(p *ProbeStatus) { p.Last.GPUDirect.Value = false }, since(ran, FaultGPUDirect)},
 		{"wrong result", probe(Node), func(p *ProbeStatus) { p.Last.Outcome, p.Last.Failure = Failed, FailureWrong }, since(ran, FaultWrong, FaultFailing)},
@@ -66,7 +66,7 @@ func TestFaults(t *testing.T) {
 		{"three collapsed in a row", probe(Node), func(p *ProbeStatus) { p.Last.Comparison.Collapsed = 3 }, since(ran, FaultSlow)},
 		{"TCP collapsed, which does not page", probe(Socket), func(p *ProbeStatus) { p.Last.Comparison.Collapsed, p.Last.Comparison.Regressed = 3, true }, since(ran, FaultRegressed)},
 		{"no baseline", probe(Node), func(p *ProbeStatus) {
-			p.Last.Comparison = Comparison{Regressed: true, Collapsed: 9, Ratio: NotKnown[float64](fabric.ReasonNotRead, "test", ran)}
+			p.Last.Comparison = Comparison{Regressed: true, Collapsed: 9, Ratio: UnknownFact[float64](fabric.ReasonNotRead, "test", ran)}
 		}, nil},
 		{"drifted and regressed", probe(Node), func(p *ProbeStatus) { p.Last.Comparison.Drifted, p.Last.Comparison.Regressed = true, true }, since(ran, FaultDrifted, FaultRegressed)},
 		{"aborted since: what was wrong is", probe(Node), func(p *ProbeStatus) {

@@ -96,7 +96,7 @@ func gateCases() []gateCase {
 		{"MPS", "busy", "a daemon without clients", func(m *machine) { m.running = append(m.running, fabric.Process{PID: 60, Command: "nvidia-cuda-mps"}) }, SkipMPS},
 
 		{"persistence", "missing", "unreadable", on(func(g *fabric.GPU) { unread(&g.Persistence) }), SkipCannotProveIdle},
-		{"persistence", "lying", "absent", on(func(g *fabric.GPU) { g.Persistence = fabric.None[bool]("", g.Persistence.At) }), SkipCannotProveIdle},
+		{"persistence", "lying", "absent", on(func(g *fabric.GPU) { g.Persistence = fabric.AbsentFact[bool]("", g.Persistence.At) }), SkipCannotProveIdle},
 		{"persistence", "busy", "off", on(func(g *fabric.GPU) { g.Persistence.Value = false }), SkipPersistence},
 
 		{"Slurm", "missing", "no control groups", func(m *machine) { m.groups, m.groupErr = fabric.Cgroups{}, errBoom }, SkipCannotProveIdle},

@@ -149,7 +149,7 @@ func link(change func(*fabric.NVLink)) func(*machine) {
 	})
 }
 
-func unread[T any](f *fabric.Fact[T]) { *f = fabric.NotKnown[T](fabric.ReasonIO, "", f.At) }
+func unread[T any](f *fabric.Fact[T]) { *f = fabric.UnknownFact[T](fabric.ReasonIO, "", f.At) }
 
 func compute(pid int) []fabric.GPUProcess {
 	return []fabric.GPUProcess{{PID: pid, Kind: fabric.GPUCompute}}
@@ -192,7 +192,7 @@ func TestGateOpens(t *testing.T) {
 		"idle":        func(*machine) {},
 		"a bare node": func(m *machine) { m.running, m.groups, m.noPods = nil, fabric.Cgroups{}, true },
 		"no MIG, no links": on(func(g *fabric.GPU) {
-			g.MIG, g.NVLinks = fabric.None[bool]("", g.MIG.At), fabric.None[[]fabric.NVLink]("", g.MIG.At)
+			g.MIG, g.NVLinks = fabric.AbsentFact[bool]("", g.MIG.At), fabric.AbsentFact[[]fabric.NVLink]("", g.MIG.At)
 		}),
 		"64 MiB": on(func(g *fabric.GPU) { g.Memory.Value.Used = 64 << 20 }),
 		"Grace": func(m *machine) {

@@ -20,7 +20,7 @@ func TestNoProbeOfWhatPodsHave(t *testing.T) {
 		"device": func() { *h = whole.Elsewhere(n.At) },
 		"interface": func() {
 			*h = whole
-			h.Ports[0].NetDev = fabric.NotKnown[string](fabric.ReasonMoved, "", n.At)
+			h.Ports[0].NetDev = fabric.UnknownFact[string](fabric.ReasonMoved, "", n.At)
 		},
 	} {
 		move()

@@ -92,7 +92,7 @@ func TestPlanGPUs(t *testing.T) {
 			Key{Kind: Transport},
 			8,
 			Settings{},
-			func(n *fabric.Node) { n.GPUDriver.Loaded = fabric.NotKnown[bool](fabric.ReasonTimeout, "", n.At) }, "cannot_prove_idle: the GPU driver: timeout",
+			func(n *fabric.Node) { n.GPUDriver.Loaded = fabric.UnknownFact[bool](fabric.ReasonTimeout, "", n.At) }, "cannot_prove_idle: the GPU driver: timeout",
 		},
 		{"a GPU that is lost", Key{Kind: Node}, 8, Settings{}, func(n *fabric.Node) { n.GPUDriver.GPUs[3].Lost = fabric.Known(true, "", n.At) }, "no_gpu: GPU 3 cannot be used"},
 		{"a GPU that cannot be opened", Key{Kind: Rail, Device: "mlx5_0", Port: 1}, 8, Settings{}, func(n *fabric.Node) { n.GPUDriver.GPUs[3] = fabric.GPU{Index: 3} }, "no_gpu: GPU 3 cannot be used"},
@@ -103,7 +103,7 @@ func TestPlanGPUs(t *testing.T) {
 			"port not known", rail("mlx5_0"), 8,
 			Settings{},
 			func(n *fabric.Node) {
-				n.HCAs[0].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonStuck, "", n.At)
+				n.HCAs[0].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonStuck, "", n.At)
 			}, "no_device: mlx5_0 port 1 is unknown, expected active",
 		},
 		{"restricted", rail("mlx5_0"), 8, Settings{}, func(n *fabric.Node) { n.HCAs[0].Restricted = fabric.Known(true, "", n.At) }, "no_device: mlx5_0 must not be touched"},

@@ -184,7 +184,7 @@ func TestLogOfResults(t *testing.T) {
 			b.run = func(_ context.Context, r *Result) {
 				r.Release = Known(Seconds(0.12), "NVML", time.Now())
 				if r.Kind == Socket {
-					r.Release, r.Left = NotKnown[Seconds](fabric.ReasonTimeout, "NVML", time.Now()), "500 MiB are used"
+					r.Release, r.Left = UnknownFact[Seconds](fabric.ReasonTimeout, "NVML", time.Now()), "500 MiB are used"
 				}
 			}
 			ctx, cancel := context.WithCancel(t.Context())

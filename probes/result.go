@@ -172,11 +172,13 @@ func Known[T any](v T, source string, at time.Time) Fact[T] {
 }
 
 // None returns a fact whose subject does not exist.
-func None[T any](source string, at time.Time) Fact[T] { return Fact[T]{fabric.None[T](source, at)} }
+func AbsentFact[T any](source string, at time.Time) Fact[T] {
+	return Fact[T]{fabric.AbsentFact[T](source, at)}
+}
 
-// NotKnown returns a fact that could not be read, and why.
-func NotKnown[T any](why fabric.Reason, source string, at time.Time) Fact[T] {
-	return Fact[T]{fabric.NotKnown[T](why, source, at)}
+// UnknownFact returns a fact that could not be read, and why.
+func UnknownFact[T any](why fabric.Reason, source string, at time.Time) Fact[T] {
+	return Fact[T]{fabric.UnknownFact[T](why, source, at)}
 }
 
 // MarshalJSON implements json.Marshaler.

@@ -152,7 +152,7 @@ func (e *run) open(r *Result) ([]Reply, *trouble) {
 func (e *run) conclude(r *Result, why *trouble) {
 	r.GPUTime = SecondsOf(e.gpuTime())
 	logs := e.harvest(r, why)
-	r.Expected = None[float64]("plan", r.At)
+	r.Expected = AbsentFact[float64]("plan", r.At)
 	if n := len(r.Measurements); why == nil && n > 0 && e.plan.Expected > 0 {
 		r.Expected = Known(r.Measurements[n-1].BusBW/e.plan.Expected, "plan", r.At)
 	}

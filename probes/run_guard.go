@@ -126,7 +126,7 @@ func (e *run) release(ctx context.Context, guard Guard) (took Fact[Seconds], lef
 	case err == nil:
 		return Known(SecondsOf(now.Sub(ended)), source, now), ""
 	case ctx.Err() != nil || errors.Is(err, ErrMaintenance):
-		return NotKnown[Seconds](fabric.ReasonNotRead, source, now), ""
+		return UnknownFact[Seconds](fabric.ReasonNotRead, source, now), ""
 	}
-	return NotKnown[Seconds](fabric.ReasonTimeout, source, now), printable(err.Error(), maxText)
+	return UnknownFact[Seconds](fabric.ReasonTimeout, source, now), printable(err.Error(), maxText)
 }

@@ -69,7 +69,7 @@ func tellPaths(r *Result, logs []nccllog.Log) {
 	if !complete {
 		notSaid = fabric.ReasonNotRead
 	}
-	r.Path = NotKnown[Path](notSaid, logSource, r.At)
+	r.Path = UnknownFact[Path](notSaid, logSource, r.At)
 	switch slowest := slowestOf(links); {
 	case slowest != "":
 		r.Path = Known(slowest, logSource, r.At)
@@ -83,11 +83,11 @@ func tellPaths(r *Result, logs []nccllog.Log) {
 		if known {
 			return Known(is, logSource, r.At)
 		}
-		return NotKnown[bool](notSaid, logSource, r.At)
+		return UnknownFact[bool](notSaid, logSource, r.At)
 	}
 	r.NVLS = known(first.NVLSChannels > 0, first.NVLSChannels != nccllog.Unknown)
 	r.SHARP = known(collNet, collNet || complete)
-	r.Channels = NotKnown[int](notSaid, logSource, r.At)
+	r.Channels = UnknownFact[int](notSaid, logSource, r.At)
 	if first.Channels != nccllog.Unknown {
 		r.Channels = Known(first.Channels, logSource, r.At)
 	}
@@ -101,11 +101,11 @@ func gpuDirect(r *Result, links []nccllog.Link, l nccllog.Log, notSaid fabric.Re
 	case len(links) > 0:
 		return Known(!slices.ContainsFunc(links, func(link nccllog.Link) bool { return !link.GPUDirect }), logSource, r.At)
 	case r.Network == "":
-		return NotKnown[bool](notSaid, logSource, r.At)
+		return UnknownFact[bool](notSaid, logSource, r.At)
 	case pathOf(r.Network) == PathSocket:
-		return None[bool](logSource, r.At)
+		return AbsentFact[bool](logSource, r.At)
 	}
-	could := NotKnown[bool](notSaid, logSource, r.At)
+	could := UnknownFact[bool](notSaid, logSource, r.At)
 	for _, h := range l.HCAs {
 		if h.Network == r.Network {
 			could = Known(h.GPUDirect && could.Or(true), logSource, r.At)

@@ -232,7 +232,7 @@ func loadResult(raw json.RawMessage, key Key, wall time.Time) *Result {
 		return nil
 	}
 	if _, known := r.GPUDirect.Get(); !known && r.Network != "" && pathOf(r.Network) == PathSocket { // null in the file
-		r.GPUDirect = None[bool](logSource, r.At)
+		r.GPUDirect = AbsentFact[bool](logSource, r.At)
 	}
 	if r.At.After(wall) { // by a clock that was wrong
 		r.At = wall

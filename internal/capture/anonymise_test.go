@@ -14,9 +14,9 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/host/beneath"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/netlink"
+	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/simulator"
 )
@@ -276,7 +276,7 @@ func TestText(t *testing.T) {
 		t.Error("a name becomes another in a path than in a text")
 	}
 	for name, text := range map[string]string{"proc/net/route": "eth0\t0002000A\tzz", "proc/net/ipv6_route": "fe80 40"} {
-		if got := a.rewrite(name, read(name, text)); got != beneath.Removed {
+		if got := a.rewrite(name, read(name, text)); got != openat.Removed {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -285,8 +285,8 @@ func TestText(t *testing.T) {
 // read is what a reader read of a file.
 func read(name, text string) entry {
 	part, file, _ := strings.Cut(name, "/")
-	redactions := map[string][]beneath.Redaction{procPart: proc.Redactions(), rootPart: ncclconf.Redactions()}[part]
-	r, _ := beneath.RedactionOf(redactions, file)
+	redactions := map[string][]openat.Redaction{procPart: proc.Redactions(), rootPart: ncclconf.Redactions()}[part]
+	r, _ := openat.RedactionOf(redactions, file)
 	return entry{kind: regular, text: text, keep: r.Keep}
 }
 

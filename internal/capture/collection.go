@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/ownership"
 )
@@ -33,9 +33,9 @@ const (
 // entry is a file, a directory or a symbolic link of an archive.
 type entry struct {
 	kind  kind
-	text  string                                    // of a file, or the target of a link
-	keep  func(string, beneath.Replacements) string // what may leave of the text; nil: see rewrite.go
-	empty bool                                      // the file stays where nothing of its text does
+	text  string                                   // of a file, or the target of a link
+	keep  func(string, openat.Replacements) string // what may leave of the text; nil: see rewrite.go
+	empty bool                                     // the file stays where nothing of its text does
 }
 
 // collection is what was read so far. Its methods may be called by any goroutine: those that were left behind still

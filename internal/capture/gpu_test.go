@@ -30,7 +30,7 @@ func twoGPUs(at time.Time) fabric.GPUDriver {
 	for i, uuid := range []string{uuidA, uuidB} {
 		d.GPUs = append(d.GPUs, fabric.GPU{
 			Index: i, UUID: uuid, Address: []string{"0000:1b:00.0", "0000:43:00.0"}[i], Lost: fabric.Known(false, "", at), Name: fabric.Known("NVIDIA H100 80GB HBM3", "nvmlDeviceGetName", at),
-			MIG:       fabric.None[bool]("", at),
+			MIG:       fabric.AbsentFact[bool]("", at),
 			Processes: fabric.Known([]fabric.GPUProcess{{PID: 4711, Kind: fabric.GPUCompute, Memory: fabric.Known(uint64(1<<30), "", at)}}, "", at),
 			NVLinks: fabric.Known([]fabric.NVLink{{
 				Number: 3, Active: fabric.Known(true, "", at), Remote: fabric.Known("0000:05:00.0", "", at), RemoteKind: fabric.Known(fabric.NVLinkToSwitch, "", at),
@@ -199,7 +199,7 @@ func bad() map[string]func(d *fabric.GPUDriver) {
 		"pair 1 and 1":        func(d *fabric.GPUDriver) { d.P2P[0].A = 1 },
 		"pair 0 and 1":        func(d *fabric.GPUDriver) { d.P2P = append(d.P2P, d.P2P[0]) },
 		"state 7":             func(d *fabric.GPUDriver) { d.GPUs[1].NVLinks.Value[0].Active.State = 7 },
-		"reason \"boredom\"":  func(d *fabric.GPUDriver) { d.GPUs[1].MIG = fabric.NotKnown[bool]("boredom", "", time.Time{}) },
+		"reason \"boredom\"":  func(d *fabric.GPUDriver) { d.GPUs[1].MIG = fabric.UnknownFact[bool]("boredom", "", time.Time{}) },
 		"cannot be printed":   func(d *fabric.GPUDriver) { d.GPUs[0].Name.Value = "H100\nH200" },
 		"longer than":         func(d *fabric.GPUDriver) { d.GPUs[0].Name.Source = strings.Repeat("x", maxGPUString+1) },
 		"errors \"crc\"":      func(d *fabric.GPUDriver) { l := &d.GPUs[0].NVLinks.Value[0]; l.Errors = append(l.Errors, l.Errors[0]) },

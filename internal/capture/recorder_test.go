@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
 	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/host/sysfs"
 )
 
@@ -48,7 +48,7 @@ func TestNewFileIsCaptured(t *testing.T) {
 	defer root.Close()
 	s := &session{o: options(tree), all: newCollection(), root: map[string]*os.Root{sysPart: root}}
 	u := &unit{all: s.all}
-	var reader beneath.Recorder = s.tree(u, sysPart)
+	var reader openat.Recorder = s.tree(u, sysPart)
 	for name := range files {
 		p := rdmaClass + "/mlx5_0/" + name
 		if strings.Contains(name, "hw_counters") {

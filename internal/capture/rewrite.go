@@ -14,10 +14,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"gpufabric_exporter/internal/host/beneath"
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
 	"gpufabric_exporter/internal/host/netlink"
+	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/rdmanl"
 )
@@ -48,7 +48,7 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 	case base == "node_desc":
 		return a.words(e.text)
 	case base == "traffic_class":
-		return beneath.Lines(e.text, a.rule)
+		return openat.Lines(e.text, a.rule)
 	case path.Base(dir) == "ndevs", base == "parent", base == "ibdev", base == "slaves", base == "active_slave", base == "primary":
 		return a.list(e.text)
 	case path.Base(dir) == "gids":
@@ -64,8 +64,8 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 }
 
 // replacements are what readers replace identifiers with in what they read.
-func (a *anonymiser) replacements() beneath.Replacements {
-	return beneath.Replacements{
+func (a *anonymiser) replacements() openat.Replacements {
+	return openat.Replacements{
 		Device: a.device, Listed: a.listed, Word: a.word, Words: a.words, Text: a.text, Shift: a.shift, Addr: a.addr, Prefix: a.prefix,
 	}
 }
@@ -250,16 +250,16 @@ func (a *anonymiser) rule(line string) string {
 		switch key {
 		case "tclass":
 			if _, err := strconv.ParseUint(value, 0, 8); err != nil {
-				return beneath.Removed
+				return openat.Removed
 			}
 		case "src_ip", "dst_ip", "src_ip6", "dst_ip6":
 			_, noAddress := netip.ParseAddr(value)
 			if _, noPrefix := netip.ParsePrefix(value); noAddress != nil && noPrefix != nil {
-				return beneath.Removed
+				return openat.Removed
 			}
 			fields[i] = key + "=" + a.identifier(value, true)
 		default:
-			return beneath.Removed
+			return openat.Removed
 		}
 	}
 	return line[:len(line)-len(strings.TrimPrefix(line, "Global "))] + strings.Join(fields, ",")

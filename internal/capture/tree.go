@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 const (
@@ -27,7 +27,7 @@ type tree struct {
 	*unit
 	root   *os.Root
 	part   string
-	rules  []beneath.Redaction     // without one a file stays on the node; nil: rewrite.go knows the part
+	rules  []openat.Redaction      // without one a file stays on the node; nil: rewrite.go knows the part
 	before func(path string) error // nil: Begin calls nothing
 	real   map[string]string       // directories, with what they lead to
 }
@@ -91,7 +91,7 @@ func (t *tree) link(p string) (string, error) {
 	return target, nil
 }
 
-// Begin implements beneath.Recorder. Vital product data hold serial numbers, and nothing else that is needed.
+// Begin implements openat.Recorder. Vital product data hold serial numbers, and nothing else that is needed.
 func (t *tree) Begin(p string) error {
 	if !t.begin(t.part+"/"+p) || path.Base(p) == "vpd" {
 		return errUnreadable
@@ -106,10 +106,10 @@ func (t *tree) Begin(p string) error {
 	return err
 }
 
-// Look implements beneath.Recorder: it puts links and directories into the archive, and of files the names.
+// Look implements openat.Recorder: it puts links and directories into the archive, and of files the names.
 func (t *tree) Look(p string) { t.look(p, named) }
 
-// Entry implements beneath.Recorder.
+// Entry implements openat.Recorder.
 func (t *tree) Entry(dir, name string) { t.look(dir+"/"+name, beside) }
 
 func (t *tree) look(p string, file kind) {
@@ -135,15 +135,15 @@ func (t *tree) look(p string, file kind) {
 	}
 }
 
-// Text implements beneath.Recorder. The first answer counts.
+// Text implements openat.Recorder. The first answer counts.
 func (t *tree) Text(p string, text []byte, err error) {
 	at, lost := t.where(p)
 	limit := maxAttribute
-	var rule beneath.Redaction
+	var rule openat.Redaction
 	known := true
 	if t.rules != nil {
 		limit = maxText
-		rule, known = beneath.RedactionOf(t.rules, p)
+		rule, known = openat.RedactionOf(t.rules, p)
 	}
 	switch err = cmp.Or(lost, err); {
 	case err != nil:

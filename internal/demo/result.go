@@ -72,7 +72,7 @@ func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Ski
 		NVLS:    probes.Known(false, source, at), SHARP: probes.Known(false, source, at), Channels: probes.Known(plan.Settings.MaxCTAs, source, at),
 		Settings: slices.Sorted(slices.Values(plan.Ranks[0].Env)),
 	}
-	r.Expected = probes.None[float64](source, at)
+	r.Expected = probes.AbsentFact[float64](source, at)
 	busBW, latency := s.network(&r, key, network)
 	s.log(&r)
 	r.Wall = r.Init + r.Connect + probes.Seconds(1.3*noise("wall", 0.1))
@@ -113,7 +113,7 @@ func (s rehearsed) network(r *probes.Result, key probes.Key, path probes.Path) (
 	}
 	if path == probes.PathSocket {
 		r.NoDevices = key.Kind != probes.Socket && s.switchedOff() == ""
-		r.GPUDirect = probes.None[bool](source, r.At)
+		r.GPUDirect = probes.AbsentFact[bool](source, r.At)
 	}
 	r.Path = probes.Known(path, source, r.At)
 	switch {
@@ -225,7 +225,7 @@ func (s rehearsed) spoil(r *probes.Result) {
 	switch last := len(r.Measurements) - 1; {
 	case fabricDown:
 		r.Measurements = nil
-		r.Path, r.GPUDirect = probes.NotKnown[probes.Path](fabric.ReasonNotRead, source, r.At), probes.NotKnown[bool](fabric.ReasonNotRead, source, r.At)
+		r.Path, r.GPUDirect = probes.UnknownFact[probes.Path](fabric.ReasonNotRead, source, r.At), probes.UnknownFact[bool](fabric.ReasonNotRead, source, r.At)
 		fail(probes.FailureCUDA, "rank 0: open: cuInit: system not yet initialized (802)")
 	case r.Kind != probes.Node:
 	case s.nccl.HangingGPU > 0:

@@ -27,7 +27,7 @@ func sameBoard(a, b *fabric.HCA) fabric.Fact[bool] {
 	}
 	for _, f := range []fabric.Fact[string]{of, and} {
 		if f.State == fabric.Unknown && a != b {
-			return fabric.NotKnown[bool](f.Meta().Reason, f.Source, f.At)
+			return fabric.UnknownFact[bool](f.Meta().Reason, f.Source, f.At)
 		}
 	}
 	return fabric.Known(a == b || of.State == fabric.OK && of.Value == and.Value, of.Source, of.At)

@@ -277,13 +277,13 @@ func TestNCCLDevices(t *testing.T) {
 		{"all down", "mlx5", down, Failed, "matches no active RDMA port"},
 		{"one down, one hidden", "mlx5", func(n *fabric.Node) {
 			down(n)
-			n.HCAs[1].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonIO, "state", n.At)
+			n.HCAs[1].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonIO, "state", n.At)
 		}, Unknown, ""},
 		{"devices hidden", "mlx5", func(n *fabric.Node) {
-			n.HCAs, n.ClassPresent = nil, fabric.NotKnown[bool](fabric.ReasonPrivilege, "class/infiniband", n.At)
+			n.HCAs, n.ClassPresent = nil, fabric.UnknownFact[bool](fabric.ReasonPrivilege, "class/infiniband", n.At)
 		}, Unknown, ""},
 		{"EFA, which always says active", "mlx5_0", func(n *fabric.Node) {
-			n.HCAs[0].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonDriverConstant, "state", n.At)
+			n.HCAs[0].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonDriverConstant, "state", n.At)
 		}, OK, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestPinnedGIDs(t *testing.T) {
 	if got := status(); got != Failed {
 		t.Errorf("two kinds: %s", got)
 	}
-	n.HCAs[1].Ports[0].GIDChoice = fabric.NotKnown[fabric.GIDChoice](fabric.ReasonIO, "", n.At)
+	n.HCAs[1].Ports[0].GIDChoice = fabric.UnknownFact[fabric.GIDChoice](fabric.ReasonIO, "", n.At)
 	if got := status(); got != Unknown {
 		t.Errorf("one hidden: %s", got)
 	}

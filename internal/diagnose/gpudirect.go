@@ -55,7 +55,7 @@ func FarByDesign(all []GPU) fabric.Fact[bool] {
 		}
 	}
 	if unread.Reason != "" {
-		return fabric.NotKnown[bool](unread.Reason, unread.Source, unread.At)
+		return fabric.UnknownFact[bool](unread.Reason, unread.Source, unread.At)
 	}
 	return fabric.Fact[bool]{Value: true, State: fabric.OK}
 }

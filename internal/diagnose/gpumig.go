@@ -70,9 +70,9 @@ func sameName(a, b *fabric.GPU) fabric.Fact[bool] {
 	case a == b || a.Index == b.Index:
 		return fabric.Known(true, "index", a.Name.At)
 	case !known:
-		return fabric.NotKnown[bool](a.Name.Meta().Reason, a.Name.Source, a.Name.At)
+		return fabric.UnknownFact[bool](a.Name.Meta().Reason, a.Name.Source, a.Name.At)
 	case !also:
-		return fabric.NotKnown[bool](b.Name.Meta().Reason, b.Name.Source, b.Name.At)
+		return fabric.UnknownFact[bool](b.Name.Meta().Reason, b.Name.Source, b.Name.At)
 	}
 	return fabric.Known(own == other, a.Name.Source, a.Name.At)
 }

@@ -46,7 +46,7 @@ func TestHardware(t *testing.T) {
 		{"all devices excluded", nodeWith(0), func(n *fabric.Node) { n.Excluded = []string{"mlx5_0"} }, Unknown, "excluded by flags"},
 		{"devices cannot be listed", nodeWith(0), func(n *fabric.Node) {
 			n.Policy.GPUs = new(0)
-			n.ClassPresent = fabric.NotKnown[bool](fabric.ReasonIO, "", time.Time{})
+			n.ClassPresent = fabric.UnknownFact[bool](fabric.ReasonIO, "", time.Time{})
 		}, Unknown, "Whether the node has RDMA devices is unknown: the read fails"},
 		{"the bus cannot be read", nodeWith(0), func(n *fabric.Node) {
 			n.Policy.GPUs = new(0)

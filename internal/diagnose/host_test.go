@@ -30,7 +30,7 @@ func TestMemlock(t *testing.T) {
 	limit := func(soft, hard uint64) fabric.Fact[fabric.Memlock] {
 		return fabric.Known(fabric.Memlock{Soft: soft, Hard: hard}, "limits", at)
 	}
-	hidden := fabric.NotKnown[fabric.Memlock](fabric.ReasonPrivilege, "limits", at)
+	hidden := fabric.UnknownFact[fabric.Memlock](fabric.ReasonPrivilege, "limits", at)
 	low, none := limit(65536, 65536), limit(fabric.NoLimit, fabric.NoLimit)
 	for name, test := range map[string]struct {
 		daemons []fabric.Daemon
@@ -55,7 +55,7 @@ func TestMemlock(t *testing.T) {
 		}
 	}
 	n := &fabric.Node{Policy: &fabric.Policy{}}
-	n.Host.Daemons = fabric.NotKnown[[]fabric.Daemon](fabric.ReasonPrivilege, "1/comm", at)
+	n.Host.Daemons = fabric.UnknownFact[[]fabric.Daemon](fabric.ReasonPrivilege, "1/comm", at)
 	if v := alone(t, n, "memlock"); v.Status != Unknown || v.Reason != fabric.ReasonPrivilege {
 		t.Errorf("hidden processes: %+v", v)
 	}
@@ -72,7 +72,7 @@ func TestSocketInterface(t *testing.T) {
 			name, state, _ := strings.Cut(s, " ")
 			f := fabric.Known(state, "operstate", at)
 			if state == "?" {
-				f = fabric.NotKnown[string](fabric.ReasonIO, "operstate", at)
+				f = fabric.UnknownFact[string](fabric.ReasonIO, "operstate", at)
 			}
 			list = append(list, fabric.Interface{Name: name, OperState: f})
 		}
@@ -110,7 +110,7 @@ func TestSocketInterface(t *testing.T) {
 		if v := alone(t, n, "nccl_socket_interface"); v.Status != test.want || !strings.Contains(v.What, test.says) {
 			t.Errorf("%q: %+v", test.value, v)
 		}
-		n.Interfaces = fabric.NotKnown[[]fabric.Interface](fabric.ReasonPrivilege, "class/net", at)
+		n.Interfaces = fabric.UnknownFact[[]fabric.Interface](fabric.ReasonPrivilege, "class/net", at)
 		if v := alone(t, n, "nccl_socket_interface"); v.Status == OK || v.Status == Failed {
 			t.Errorf("%q: %s without interfaces", test.value, v.Status)
 		}
@@ -130,9 +130,9 @@ func TestDividedGPUs(t *testing.T) {
 			g := fabric.GPU{Index: i, UUID: "GPU-" + string(rune('a'+i)), Name: fabric.Known("NVIDIA A100", "", at), MIG: fabric.Known(c == '+', "", at), Lost: fabric.Known(false, "", at)}
 			switch c {
 			case '0':
-				g.MIG = fabric.None[bool]("", at)
+				g.MIG = fabric.AbsentFact[bool]("", at)
 			case '?':
-				g.MIG = fabric.NotKnown[bool](fabric.ReasonIO, "", at)
+				g.MIG = fabric.UnknownFact[bool](fabric.ReasonIO, "", at)
 			case 'a':
 				g.Name.Value = "NVIDIA H100"
 			}

@@ -55,16 +55,16 @@ func insideFindings(n *fabric.Node) string {
 
 func TestInside(t *testing.T) {
 	low := fabric.Memlock{Soft: 8 << 20, Hard: 8 << 20}
-	unread := fabric.NotKnown[bool](fabric.ReasonIO, "", fabric.Node{}.At)
+	unread := fabric.UnknownFact[bool](fabric.ReasonIO, "", fabric.Node{}.At)
 	efa := func(n *fabric.Node) {
 		for i := range n.HCAs {
 			n.HCAs[i].Driver = known("efa")
 		}
-		n.Inside.Libverbs, n.Inside.Providers = fabric.None[fabric.Library]("", n.At), known([]string(nil))
+		n.Inside.Libverbs, n.Inside.Providers = fabric.AbsentFact[fabric.Library]("", n.At), known([]string(nil))
 	}
 	broken := func(n *fabric.Node) { // everything is missing
 		n.Inside.Verbs, n.Inside.Memlock = known([]fabric.VerbsNode(nil)), known(low)
-		n.Inside.Libverbs = fabric.None[fabric.Library]("", n.At)
+		n.Inside.Libverbs = fabric.AbsentFact[fabric.Library]("", n.At)
 	}
 	variable := func(name, value string) func(n *fabric.Node) {
 		return func(n *fabric.Node) { n.Inside.Environment[name] = value }
@@ -85,9 +85,9 @@ func TestInside(t *testing.T) {
 		{"memlock", []func(*fabric.Node){func(n *fabric.Node) { n.Inside.Memlock = known(low) }}, "inside_memlock node failed"},
 		{"memlock with CAP_IPC_LOCK", []func(*fabric.Node){func(n *fabric.Node) { n.Inside.Memlock, n.Inside.LocksAll = known(low), known(true) }}, ""},
 		{"memlock, capability unread", []func(*fabric.Node){func(n *fabric.Node) { n.Inside.Memlock, n.Inside.LocksAll = known(low), unread }}, "inside_memlock node unknown"},
-		{"no libibverbs", []func(*fabric.Node){func(n *fabric.Node) { n.Inside.Libverbs = fabric.None[fabric.Library]("", n.At) }}, "inside_libibverbs node failed"},
+		{"no libibverbs", []func(*fabric.Node){func(n *fabric.Node) { n.Inside.Libverbs = fabric.AbsentFact[fabric.Library]("", n.At) }}, "inside_libibverbs node failed"},
 		{"loader of its own", []func(*fabric.Node){func(n *fabric.Node) {
-			n.Inside.Libverbs = fabric.NotKnown[fabric.Library](fabric.ReasonNotRead, "", n.At)
+			n.Inside.Libverbs = fabric.UnknownFact[fabric.Library](fabric.ReasonNotRead, "", n.At)
 		}}, "inside_libibverbs node unknown"},
 		{"no provider", []func(*fabric.Node){func(n *fabric.Node) { n.Inside.Providers = known([]string{"efa"}) }}, "inside_provider mlx5_0 failed; inside_provider mlx5_1 failed"},
 		{"half of the NICs", []func(*fabric.Node){func(n *fabric.Node) { n.Inside.Verbs = known(n.Inside.Verbs.Value[:1]) }}, "inside_alignment /dev/nvidia1 failed"},

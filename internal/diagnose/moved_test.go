@@ -49,7 +49,7 @@ func TestMovedIsNoFault(t *testing.T) {
 	for name, moved := range map[string]func(*fabric.HCA) fabric.HCA{
 		"seen": func(h *fabric.HCA) fabric.HCA { return h.Elsewhere(at) }, "never seen": unseen,
 		"interface": func(h *fabric.HCA) fabric.HCA {
-			h.Ports[0].NetDev = fabric.NotKnown[string](fabric.ReasonMoved, "", at)
+			h.Ports[0].NetDev = fabric.UnknownFact[string](fabric.ReasonMoved, "", at)
 			return *h
 		},
 	} {

@@ -23,12 +23,12 @@ func TestNCCLVersion(t *testing.T) {
 		says        string
 	}{
 		{"not asked for", nil, library("/a", "2.10.3"), fabric.Fact[fabric.Library]{}, nil, ""},
-		{"the same", least, library("/a", "2.21.5"), fabric.None[fabric.Library]("", at), []Status{OK}, ""},
-		{"newer", least, library("/a", "2.30.7"), fabric.None[fabric.Library]("", at), []Status{OK}, ""},
-		{"older", least, library("/a", "2.9.9"), fabric.None[fabric.Library]("", at), []Status{Failed}, "It is NCCL 2.9.9; expected.nccl_minimum_version is 2.21.5."},
-		{"no release", least, library("/a", ""), fabric.None[fabric.Library]("", at), []Status{Unknown}, "Neither the name of the file nor its content"},
-		{"unreadable", least, fabric.NotKnown[fabric.Library](fabric.ReasonPrivilege, "", at), fabric.None[fabric.Library]("", at), []Status{Unknown}, "The NCCL library of the host"},
-		{"none", least, fabric.None[fabric.Library]("", at), fabric.None[fabric.Library]("", at), nil, ""},
+		{"the same", least, library("/a", "2.21.5"), fabric.AbsentFact[fabric.Library]("", at), []Status{OK}, ""},
+		{"newer", least, library("/a", "2.30.7"), fabric.AbsentFact[fabric.Library]("", at), []Status{OK}, ""},
+		{"older", least, library("/a", "2.9.9"), fabric.AbsentFact[fabric.Library]("", at), []Status{Failed}, "It is NCCL 2.9.9; expected.nccl_minimum_version is 2.21.5."},
+		{"no release", least, library("/a", ""), fabric.AbsentFact[fabric.Library]("", at), []Status{Unknown}, "Neither the name of the file nor its content"},
+		{"unreadable", least, fabric.UnknownFact[fabric.Library](fabric.ReasonPrivilege, "", at), fabric.AbsentFact[fabric.Library]("", at), []Status{Unknown}, "The NCCL library of the host"},
+		{"none", least, fabric.AbsentFact[fabric.Library]("", at), fabric.AbsentFact[fabric.Library]("", at), nil, ""},
 		{"that of probes is older", least, library("/a", "2.21.5"), library("/b", "2.20.5"), []Status{OK, Failed}, "It is NCCL 2.20.5"},
 		{"both are one", least, library("/a", "2.20.5"), library("/a", "2.20.5"), []Status{Failed}, ""},
 	} {

@@ -46,7 +46,7 @@ func TestOffloads(t *testing.T) {
 		}, "", ""},
 		"before Hopper": {[]fabric.Offloads{nvls}, func(n *fabric.Node) { gpu(n).ComputeCap.Value = 80 }, "", ""},
 		"GPUs unknown":  {[]fabric.Offloads{nvls, pxn}, func(n *fabric.Node) { n.GPUDriver.GPUs = nil }, "", ""},
-		"PCIe cards":    {[]fabric.Offloads{nvls, pxn}, func(n *fabric.Node) { gpu(n).NVLinks = fabric.None[[]fabric.NVLink]("", at) }, "", ""},
+		"PCIe cards":    {[]fabric.Offloads{nvls, pxn}, func(n *fabric.Node) { gpu(n).NVLinks = fabric.AbsentFact[[]fabric.NVLink]("", at) }, "", ""},
 		"NVLinks down":  {[]fabric.Offloads{nvls, pxn}, func(n *fabric.Node) { gpu(n).NVLinks.Value[0].Active.Value = false }, "", ""},
 		"RoCE":          {[]fabric.Offloads{sharp}, func(n *fabric.Node) { n.HCAs = []fabric.HCA{ok(fabric.LinkEthernet)} }, "", ""},
 		"ports of storage": {[]fabric.Offloads{sharp, pxn}, func(n *fabric.Node) {
@@ -55,8 +55,8 @@ func TestOffloads(t *testing.T) {
 			}
 		}, "", ""},
 		"one NIC":    {[]fabric.Offloads{pxn}, func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, "", ""},
-		"not named":  {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.NotKnown[fabric.LogReading](fabric.ReasonNotRead, "logs", at) }, "", ""},
-		"unreadable": {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.NotKnown[fabric.LogReading](fabric.ReasonStuck, "logs", at) }, Unknown, ""},
+		"not named":  {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.UnknownFact[fabric.LogReading](fabric.ReasonNotRead, "logs", at) }, "", ""},
+		"unreadable": {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.UnknownFact[fabric.LogReading](fabric.ReasonStuck, "logs", at) }, Unknown, ""},
 	} {
 		n := node()
 		var r fabric.LogReading

@@ -294,11 +294,11 @@ func mtuOf(n *fabric.Node, p *fabric.Port) fabric.Fact[int] {
 	d := n.NetDev(name)
 	switch {
 	case p.LinkLayer.State == fabric.OK && p.LinkLayer.Value != fabric.LinkEthernet, p.NetDev.State == fabric.Absent:
-		return fabric.None[int]("link_layer", n.At)
+		return fabric.AbsentFact[int]("link_layer", n.At)
 	case !known:
-		return fabric.NotKnown[int](p.NetDev.Meta().Reason, p.NetDev.Source, n.At)
+		return fabric.UnknownFact[int](p.NetDev.Meta().Reason, p.NetDev.Source, n.At)
 	case d == nil:
-		return fabric.NotKnown[int](fabric.ReasonNotRead, "", n.At)
+		return fabric.UnknownFact[int](fabric.ReasonNotRead, "", n.At)
 	}
 	return d.MTU
 }

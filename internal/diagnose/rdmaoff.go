@@ -135,7 +135,7 @@ func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[
 	const source = "bus/pci/devices"
 	yes, no := fabric.Known(true, source, n.At), fabric.Known(false, source, n.At)
 	unknown := func(m fabric.Meta) fabric.Fact[bool] {
-		return fabric.NotKnown[bool](cmp.Or(m.Reason, fabric.ReasonNotRead), m.Source, m.At)
+		return fabric.UnknownFact[bool](cmp.Or(m.Reason, fabric.ReasonNotRead), m.Source, m.At)
 	}
 	list, _ := n.NCCL.Text("NCCL_IB_HCA")
 	filter := fabric.ParseNameFilter(list)
@@ -173,14 +173,14 @@ func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[
 func nearGPU(n *fabric.Node, h *fabric.HCA) fabric.Fact[bool] {
 	nic, gpus := n.PCI.NIC(h.Name), n.PCI.GPUs()
 	if nic == nil || len(gpus) == 0 {
-		return fabric.NotKnown[bool](fabric.ReasonNotRead, "bus/pci/devices", n.At)
+		return fabric.UnknownFact[bool](fabric.ReasonNotRead, "bus/pci/devices", n.At)
 	}
 	near := fabric.Known(false, "bus/pci/devices", n.At)
 	for _, g := range gpus {
 		d := n.Distance(g, nic)
 		switch class, known := d.Get(); {
 		case !known:
-			near = fabric.NotKnown[bool](d.Meta().Reason, d.Source, d.At)
+			near = fabric.UnknownFact[bool](d.Meta().Reason, d.Source, d.At)
 		case class <= fabric.DistanceP2C:
 			return fabric.Known(true, d.Source, d.At)
 		}

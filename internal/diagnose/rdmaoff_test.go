@@ -122,13 +122,13 @@ func TestRDMASwitchedOff(t *testing.T) {
 		{"NCCL leaves these out anyway", 2, []string{off, "NCCL_IB_HCA=^mlx5"}, nil, "", ""},
 
 		{"states are hidden", 2, []string{off}, everyPort(func(_ *fabric.HCA, p *fabric.Port) {
-			p.State = fabric.NotKnown[fabric.PortState](fabric.ReasonIO, "state", at)
+			p.State = fabric.UnknownFact[fabric.PortState](fabric.ReasonIO, "state", at)
 		}), Unknown, ""},
 		{"drivers are hidden", 2, []string{off}, everyPort(func(h *fabric.HCA, _ *fabric.Port) {
-			h.Driver = fabric.NotKnown[string](fabric.ReasonIO, "driver", at)
+			h.Driver = fabric.UnknownFact[string](fabric.ReasonIO, "driver", at)
 		}), Unknown, ""},
 		{"devices are hidden", 2, []string{off}, func(n *fabric.Node) {
-			n.HCAs, n.ClassPresent = nil, fabric.NotKnown[bool](fabric.ReasonIO, "class/infiniband", at)
+			n.HCAs, n.ClassPresent = nil, fabric.UnknownFact[bool](fabric.ReasonIO, "class/infiniband", at)
 		}, Unknown, ""},
 		{"a hypervisor hides distances", 2, []string{off}, func(n *fabric.Node) {
 			n.Host.Hypervisor.Value = true
@@ -137,7 +137,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 			}
 		}, "", ""},
 		{"another file is hidden", 2, []string{"NCCL_NET=IB"}, func(n *fabric.Node) {
-			n.NCCL.Files = append(n.NCCL.Files, fabric.NCCLFile{Path: "/env", Exists: fabric.NotKnown[bool](fabric.ReasonPrivilege, "env", at)})
+			n.NCCL.Files = append(n.NCCL.Files, fabric.NCCLFile{Path: "/env", Exists: fabric.UnknownFact[bool](fabric.ReasonPrivilege, "env", at)})
 		}, Unknown, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestGPUTroubles(t *testing.T) {
 		{"MIG", func(n *fabric.Node) { links(n, 1, 0, fabric.NVLinkToSwitch); gpu(n, 1).MIG.Value = true }, fabrictest.Usable, nil},
 		{"one NVLink is unknown", func(n *fabric.Node) {
 			links(n, 1, 3, fabric.NVLinkToSwitch)
-			gpu(n, 1).NVLinks.Value[0].Active = fabric.NotKnown[bool](fabric.ReasonUnsupported, "", n.At)
+			gpu(n, 1).NVLinks.Value[0].Active = fabric.UnknownFact[bool](fabric.ReasonUnsupported, "", n.At)
 		}, fabrictest.Usable, nil},
 		{"NVLink errors are of some time", func(n *fabric.Node) {
 			gpu(n, 1).NVLinks.Value[0].Errors = []fabric.NVLinkErrors{{Kind: fabric.NVLinkCRC, Count: fabric.Known(uint64(9), "", n.At)}}
@@ -65,14 +65,14 @@ func TestGPUTroubles(t *testing.T) {
 		}, fabrictest.Usable, []string{"in progress", "systemctl start nvidia-imex", "switch trays"}},
 		{"fabric failed", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Status = "Insufficient Resources" }, fabrictest.Usable, []string{"ended with \"Insufficient Resources\""}},
 		{"fabric unhealthy", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Unhealthy = []string{"degraded_bandwidth"} }, fabrictest.Usable, []string{"health mask reports degraded bandwidth"}},
-		{"no fabric", func(n *fabric.Node) { gpu(n, 0).Fabric = fabric.None[fabric.GPUFabric]("", n.At) }, fabrictest.Usable, nil},
+		{"no fabric", func(n *fabric.Node) { gpu(n, 0).Fabric = fabric.AbsentFact[fabric.GPUFabric]("", n.At) }, fabrictest.Usable, nil},
 		{"NVML sees x8, and so does the bus", func(n *fabric.Node) {
 			gpu(n, 0).PCIeWidth.Value = 8
 			n.PCI.Function("0000:19:00.0").Link.Width.Value = 8
 		}, fabrictest.Usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "Both ends of the link below 0000:17:01.0"}},
 		{"NVML alone sees x8", func(n *fabric.Node) {
 			gpu(n, 0).PCIeWidth.Value = 8
-			n.PCI.Function("0000:19:00.0").Link.Width = fabric.NotKnown[int](fabric.ReasonMissing, "", n.At)
+			n.PCI.Function("0000:19:00.0").Link.Width = fabric.UnknownFact[int](fabric.ReasonMissing, "", n.At)
 		}, fabrictest.Usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "The expected width is what NVML reports"}},
 		{
 			"slow under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value = 0.97 }, fabrictest.Usable,
@@ -83,7 +83,7 @@ func TestGPUTroubles(t *testing.T) {
 		{"at its power limit", func(n *fabric.Node) { gpu(n, 1).ClockReasons.Value = 0x04 }, fabrictest.Usable, nil},
 		{"no driver", func(n *fabric.Node) {
 			noDriver(n)
-			n.PCI.Function("0000:19:00.0").Driver = fabric.None[string]("driver", n.At)
+			n.PCI.Function("0000:19:00.0").Driver = fabric.AbsentFact[string]("driver", n.At)
 		}, fabrictest.Blocked(fabric.GDRNoDriver, ""), []string{"0000:19:00.0: The GPU has no driver", "modprobe nvidia"}},
 		{"nouveau", func(n *fabric.Node) {
 			noDriver(n)
@@ -122,7 +122,7 @@ func TestGPUTroubles(t *testing.T) {
 		}, []string{"GPU1: The GPU is too far from its NIC", "Other GPUs of this node are nearer"}},
 		{"GeForce", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRNoGPU, "NVIDIA GeForce RTX 4090"), nil},
 		{"forbidden", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDROverride, "GrdmaPciTopoCheckOverride is 2"), []string{"GPU0, GPU1: The GPU driver is configured to forbid", "/etc/modprobe.d"}},
-		{"virtual", func(*fabric.Node) {}, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", g.Usable.At) }, nil},
+		{"virtual", func(*fabric.Node) {}, func(g *fabric.GDR) { g.Usable = fabric.UnknownFact[bool](fabric.ReasonVirtual, "", g.Usable.At) }, nil},
 		{"peermem unbound", peermem, fabrictest.Blocked(fabric.GDRACS, ""), []string{"nvidia_peermem: The module is loaded", "modprobe nvidia-peermem", "mlx5_0, mlx5_1: ACS"}},
 		{"peermem unbound, no dma-buf", peermem, fabrictest.Blocked(fabric.GDRModule, ""), []string{"nvidia_peermem: The module is loaded"}},
 		{"peermem unbound, with dma-buf", peermem, fabrictest.Usable, nil},
@@ -146,16 +146,16 @@ func TestGPUsUnchecked(t *testing.T) {
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("healthy: %s", got)
 	}
-	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "", n.At) })
+	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.UnknownFact[bool](fabric.ReasonPrivilege, "", n.At) })
 	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is unknown", "Reading ACS requires root")
-	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", n.At) })
+	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.UnknownFact[bool](fabric.ReasonVirtual, "", n.At) })
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("virtual: %s", got)
 	}
 	for what, loaded := range map[string]fabric.Fact[bool]{
 		"it does not respond":                               fabric.Known(false, "nvmlInit", n.At),
-		"its library libnvidia-ml.so.1 is not found here":   fabric.NotKnown[bool](fabric.ReasonMissing, fabric.NVMLLibrary, n.At),
-		"the device nodes /dev/nvidia* may be missing here": fabric.NotKnown[bool](fabric.ReasonMissing, "nvmlInit", n.At),
+		"its library libnvidia-ml.so.1 is not found here":   fabric.UnknownFact[bool](fabric.ReasonMissing, fabric.NVMLLibrary, n.At),
+		"the device nodes /dev/nvidia* may be missing here": fabric.UnknownFact[bool](fabric.ReasonMissing, "nvmlInit", n.At),
 	} {
 		n.GPUDriver = fabric.GPUDriver{Loaded: loaded}
 		contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", what, "enable the tier gpu")

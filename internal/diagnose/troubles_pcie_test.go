@@ -38,7 +38,7 @@ func TestPCIeTroubles(t *testing.T) {
 		}, nil},
 		{"NUMA", func(n *fabric.Node) { n.PCI.NIC("mlx5_1").NUMANode.Value = 0 }, []string{"mlx5_1: NIC and GPU below one switch report different NUMA nodes"}},
 		{"NUMA unknown", func(n *fabric.Node) {
-			n.PCI.NIC("mlx5_1").NUMANode = fabric.NotKnown[int](fabric.ReasonMissing, "numa_node", n.At)
+			n.PCI.NIC("mlx5_1").NUMANode = fabric.UnknownFact[int](fabric.ReasonMissing, "numa_node", n.At)
 		}, nil},
 		{"shared", sameSwitch, []string{"mlx5_0: GPUs share a NIC while another NIC", "No GPU is near mlx5_1."}},
 		{"shared by design", func(n *fabric.Node) {

@@ -89,7 +89,7 @@ func TestRoCETroubles(t *testing.T) {
 
 func TestRoCEUnchecked(t *testing.T) {
 	n := fabrictest.Lossless()
-	n.NetDevs[1].QoS.PFC = fabric.NotKnown[fabric.PFC](fabric.ReasonPrivilege, "DCB PFC", n.At)
+	n.NetDevs[1].QoS.PFC = fabric.UnknownFact[fabric.PFC](fabric.ReasonPrivilege, "DCB PFC", n.At)
 	n.Derive()
 	const want = "mlx5_1: Could not be checked: roce_pfc. For which priorities PFC is on is not known.\n" +
 		"mlx5_1: Could not be checked: roce_buffer, roce_cnp. Whether the priority is lossless is not known.\n"

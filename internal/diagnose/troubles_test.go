@@ -123,10 +123,10 @@ func TestUnchecked(t *testing.T) {
 			n.Sources = []fabric.Source{{Name: fabric.SourceClass, Reason: fabric.ReasonIO, Err: errors.New("no luck")}}
 		}, "list of RDMA devices: Could not be read. The read fails. (no luck)\n"},
 		{"state", func(n *fabric.Node, h *fabric.HCA) {
-			h.Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonMalformed, "state", n.At)
+			h.Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonMalformed, "state", n.At)
 		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 15 more. The state of the port is unknown: not in the documented format.\n"},
 		{"GIDs", func(n *fabric.Node, h *fabric.HCA) {
-			h.Ports[0].GIDs.Entries = fabric.NotKnown[[]fabric.GID](fabric.ReasonIO, "gids", n.At)
+			h.Ports[0].GIDs.Entries = fabric.UnknownFact[[]fabric.GID](fabric.ReasonIO, "gids", n.At)
 		}, "mlx5_1: Could not be checked: gid_usable. The GID table is unknown: the read fails.\n" +
 			"mlx5_1: Could not be checked: roce_dscp, roce_priority. Which GID NCCL uses is not known.\n"},
 		{"collector off", func(n *fabric.Node, h *fabric.HCA) { h.Ports[0].GIDs = fabric.GIDTable{} }, ""},

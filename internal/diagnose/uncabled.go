@@ -50,7 +50,7 @@ func leftOut(n *fabric.Node, _ *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 		if activeCompute(n) < *want { // there is a port that has to have a link, and this may be it
 			return fabric.Known(false, source, n.At)
 		}
-		return fabric.NotKnown[bool](m.Reason, source, n.At)
+		return fabric.UnknownFact[bool](m.Reason, source, n.At)
 	}
 	if !set {
 		return fabric.Known(false, source, n.At)
@@ -73,7 +73,7 @@ func leftOut(n *fabric.Node, _ *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	case takesIt || taken > *want || taken+len(hidden) < *want:
 		return fabric.Known(false, source, n.At)
 	case len(hidden) > 0:
-		return fabric.NotKnown[bool](hidden[0].Meta().Reason, hidden[0].Source, n.At)
+		return fabric.UnknownFact[bool](hidden[0].Meta().Reason, hidden[0].Source, n.At)
 	}
 	return fabric.Known(true, source, n.At)
 }
@@ -170,7 +170,7 @@ func soFar(unread *fabric.Meta, source string, at time.Time) fabric.Fact[bool] {
 	case silent(*unread):
 		return fabric.Known(false, source, at)
 	}
-	return fabric.NotKnown[bool](unread.Reason, unread.Source, at)
+	return fabric.UnknownFact[bool](unread.Reason, unread.Source, at)
 }
 
 // hasAddress reports whether the interface of the GID was given an address.
@@ -194,10 +194,10 @@ func otherUse(card []*fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 			switch {
 			case q == p:
 			case !known:
-				use = fabric.NotKnown[bool](q.State.Meta().Reason, q.State.Source, q.State.At)
+				use = fabric.UnknownFact[bool](q.State.Meta().Reason, q.State.Source, q.State.At)
 			case state != fabric.PortActive:
 			case !classified:
-				use = fabric.NotKnown[bool](q.Role.Meta().Reason, q.Role.Source, q.Role.At)
+				use = fabric.UnknownFact[bool](q.Role.Meta().Reason, q.Role.Source, q.Role.At)
 			case role == fabric.RoleCompute:
 				return fabric.Known(false, q.Role.Source, q.Role.At)
 			case use.State == fabric.OK:
@@ -235,7 +235,7 @@ func unusedOnBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bo
 		}
 	}
 	if unread != nil && !silent(*unread) {
-		return fabric.NotKnown[bool](unread.Reason, unread.Source, n.At)
+		return fabric.UnknownFact[bool](unread.Reason, unread.Source, n.At)
 	}
 	return fabric.Known(cards > 1, source, n.At)
 }
@@ -287,11 +287,11 @@ func stateOf(card []*fabric.HCA, at place) (up, down fabric.Fact[bool]) {
 			case !here && known && state == fabric.PortActive:
 				up = fabric.Known(true, p.State.Source, p.State.At)
 			case !here && !known && !up.Value:
-				up = fabric.NotKnown[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
+				up = fabric.UnknownFact[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
 			case here && !known:
-				down = fabric.NotKnown[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
+				down = fabric.UnknownFact[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
 			case here && state == fabric.PortDown && !physKnown:
-				down = fabric.NotKnown[bool](p.PhysState.Meta().Reason, p.PhysState.Source, p.PhysState.At)
+				down = fabric.UnknownFact[bool](p.PhysState.Meta().Reason, p.PhysState.Source, p.PhysState.At)
 			case here:
 				down.Value = state == fabric.PortDown && phys != fabric.PhysLinkUp
 			}

@@ -71,10 +71,10 @@ func TestHalfOfTheRailsCabled(t *testing.T) {
 			n.Policy.Manifest = &fabric.Manifest{Devices: map[string]map[string]string{"mlx5_5_0": {"port_1_rate": "400 Gb/s"}, "mlx5_6_0": {"port_1_rate": ManifestNone}}}
 		}, 1, 0},
 		{"the file cannot be read", firstFour, 4, func(n *fabric.Node) {
-			n.NCCL.Files[0].Exists, n.NCCL.Variables = fabric.NotKnown[bool](fabric.ReasonIO, "", at), nil
+			n.NCCL.Files[0].Exists, n.NCCL.Variables = fabric.UnknownFact[bool](fabric.ReasonIO, "", at), nil
 		}, 0, 4},
 		{"the file cannot be read, and a port is missing", firstFour, 5, func(n *fabric.Node) {
-			n.NCCL.Files[0].Exists, n.NCCL.Variables = fabric.NotKnown[bool](fabric.ReasonIO, "", at), nil
+			n.NCCL.Files[0].Exists, n.NCCL.Variables = fabric.UnknownFact[bool](fabric.ReasonIO, "", at), nil
 		}, 4, 0},
 	} {
 		n := halfCabled(test.list, test.expected)
@@ -102,7 +102,7 @@ func TestUncabledPortsReplaceNone(t *testing.T) {
 	}
 	n = halfCabled(firstFour, 4)
 	n.HCAs = slices.Delete(n.HCAs, 2, 3)
-	n.HCAs[5].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonIO, "", at)
+	n.HCAs[5].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonIO, "", at)
 	if list := Run(n, []*Check{Find("compute_ports")}); len(list) != 1 || list[0].Status == OK {
 		t.Errorf("without one of four, and one that cannot be read: %v", list)
 	}
@@ -148,7 +148,7 @@ func TestUnusedCard(t *testing.T) {
 		}, 2},
 	} {
 		n := &fabric.Node{Policy: &fabric.Policy{}}
-		n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.None[bool]("", at)}}
+		n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.AbsentFact[bool]("", at)}}
 		for i := range 4 {
 			n.HCAs = append(n.HCAs, card(fmt.Sprint("mlx5_", i), "rail", fabric.PortActive)...)
 		}
@@ -213,7 +213,7 @@ func singleCard() *fabric.Node {
 	n.HCAs[0].Ports[0].Role = fabric.Known(fabric.RoleManagement, "", at)
 	gid := fabric.GID{Addr: netip.MustParseAddr("fe80::1"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyLinkLocal}
 	n.HCAs[1].Ports[0].GIDs.Entries = fabric.Known([]fabric.GID{gid}, "gids", at)
-	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.None[bool]("", at)}}
+	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.AbsentFact[bool]("", at)}}
 	return n
 }
 
@@ -245,10 +245,10 @@ func TestSparePortOfTheOnlyCard(t *testing.T) {
 			n.HCAs = append(n.HCAs, card("b", "X", fabric.PortActive, fabric.PortActive)...)
 		}, Failed},
 		{"the use of the other port is not known", func(n *fabric.Node, _ *fabric.Port) {
-			n.HCAs[0].Ports[0].Role = fabric.NotKnown[fabric.Role](fabric.ReasonStuck, "", at)
+			n.HCAs[0].Ports[0].Role = fabric.UnknownFact[fabric.Role](fabric.ReasonStuck, "", at)
 		}, Unknown},
 		{"its addresses are not known", func(_ *fabric.Node, p *fabric.Port) {
-			p.GIDs.Entries = fabric.NotKnown[[]fabric.GID](fabric.ReasonIO, "", at)
+			p.GIDs.Entries = fabric.UnknownFact[[]fabric.GID](fabric.ReasonIO, "", at)
 		}, Unknown},
 	} {
 		n := singleCard()

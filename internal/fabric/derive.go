@@ -59,22 +59,22 @@ func (n *Node) DeriveRoCE() {
 func (n *Node) rateMismatch(p *Port) Fact[bool] {
 	const source = "ports/rate against net/speed"
 	if p.LinkLayer.Or("") != LinkEthernet || p.State.Or("") != PortActive {
-		return None[bool](source, n.At)
+		return AbsentFact[bool](source, n.At)
 	}
 	if p.NetDevMoved() {
-		return notKnownLike[bool](p.NetDev.Meta())
+		return unknownLike[bool](p.NetDev.Meta())
 	}
 	d := n.NetDev(p.NetDev.Or(""))
 	rate, ok := p.Rate.Get()
 	if d == nil || !ok {
-		return NotKnown[bool](p.Rate.Meta().Reason, source, n.At)
+		return UnknownFact[bool](p.Rate.Meta().Reason, source, n.At)
 	}
 	if d.Bond.Or(false) { // the rate is that of one member
-		return None[bool](d.Bond.Source, n.At)
+		return AbsentFact[bool](d.Bond.Source, n.At)
 	}
 	speed, ok := d.Speed.Get()
 	if !ok {
-		return NotKnown[bool](d.Speed.Meta().Reason, d.Speed.Source, n.At)
+		return UnknownFact[bool](d.Speed.Meta().Reason, d.Speed.Source, n.At)
 	}
 	return Known(speed != rate.BytesPerSecond, source, n.At)
 }
@@ -84,7 +84,7 @@ func (n *Node) rateMismatch(p *Port) Fact[bool] {
 func (n *Node) expectedRate(h *HCA, p *Port) Fact[float64] {
 	role, ok := p.Role.Get()
 	if !ok {
-		return NotKnown[float64](p.Role.Meta().Reason, p.Role.Source, n.At)
+		return UnknownFact[float64](p.Role.Meta().Reason, p.Role.Source, n.At)
 	}
 	if r, ok := n.Policy.PortRates[role]; ok {
 		return Known(r, "config expected.port_rate", n.At)
@@ -115,7 +115,7 @@ func (n *Node) expectedRate(h *HCA, p *Port) Fact[float64] {
 		}
 	}
 	if peers < 2 || tie {
-		return None[float64](source, n.At)
+		return AbsentFact[float64](source, n.At)
 	}
 	return Known(best, source, n.At)
 }
@@ -135,11 +135,11 @@ func (n *Node) gidChoice(h *HCA, p *Port) Fact[GIDChoice] {
 	layer, known := p.LinkLayer.Get()
 	node, typed := h.NodeType.Get()
 	if !ok || !known || !typed {
-		return NotKnown[GIDChoice](ReasonNotRead, p.GIDs.Entries.Source, n.At)
+		return UnknownFact[GIDChoice](ReasonNotRead, p.GIDs.Entries.Source, n.At)
 	}
 	c, ok := SelectGID(node, layer, size, entries, &n.NCCL)
 	if !ok {
-		return None[GIDChoice](p.LinkLayer.Source, n.At)
+		return AbsentFact[GIDChoice](p.LinkLayer.Source, n.At)
 	}
 	return Known(c, strings.Join([]string{p.GIDs.Entries.Source, "NCCL configuration"}, " and "), n.At)
 }

@@ -71,11 +71,11 @@ func TestRateMismatch(t *testing.T) {
 	}{
 		{"equal", func(*Port, *NetDev) {}, ok(false)},
 		{"the kernel does not know the speed", func(p *Port, _ *NetDev) { p.Rate = ok(Rate{1.25e9, 4, "SDR"}) }, ok(true)},
-		{"down: nothing to compare", func(p *Port, _ *NetDev) { p.State = ok(PortDown) }, None[bool]("", at)},
-		{"InfiniBand: nothing to compare", func(p *Port, _ *NetDev) { p.LinkLayer = ok(LinkInfiniBand) }, None[bool]("", at)},
-		{"a bond: the sum is not the rate of a member", func(_ *Port, d *NetDev) { d.Bond, d.Speed = ok(true), ok(100e9) }, None[bool]("", at)},
-		{"speed unknown", func(_ *Port, d *NetDev) { d.Speed = NotKnown[float64](ReasonUnsupported, "", at) }, NotKnown[bool](ReasonUnsupported, "", at)},
-		{"rate unknown", func(p *Port, _ *NetDev) { p.Rate = NotKnown[Rate](ReasonMalformed, "", at) }, NotKnown[bool](ReasonMalformed, "", at)},
+		{"down: nothing to compare", func(p *Port, _ *NetDev) { p.State = ok(PortDown) }, AbsentFact[bool]("", at)},
+		{"InfiniBand: nothing to compare", func(p *Port, _ *NetDev) { p.LinkLayer = ok(LinkInfiniBand) }, AbsentFact[bool]("", at)},
+		{"a bond: the sum is not the rate of a member", func(_ *Port, d *NetDev) { d.Bond, d.Speed = ok(true), ok(100e9) }, AbsentFact[bool]("", at)},
+		{"speed unknown", func(_ *Port, d *NetDev) { d.Speed = UnknownFact[float64](ReasonUnsupported, "", at) }, UnknownFact[bool](ReasonUnsupported, "", at)},
+		{"rate unknown", func(p *Port, _ *NetDev) { p.Rate = UnknownFact[Rate](ReasonMalformed, "", at) }, UnknownFact[bool](ReasonMalformed, "", at)},
 	} {
 		n := node(1)
 		c.change(&n.HCAs[0].Ports[0], &n.NetDevs[0])
@@ -94,7 +94,7 @@ func TestExpectedRate(t *testing.T) {
 		want   float64 // of mlx5_0; 0: absent
 	}{
 		{"what most have", func(n *Node) { n.HCAs[0].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"}) }, 50e9},
-		{"a down port still has an expectation", func(n *Node) { n.HCAs[0].Ports[0].Rate = None[Rate]("", at) }, 50e9},
+		{"a down port still has an expectation", func(n *Node) { n.HCAs[0].Ports[0].Rate = AbsentFact[Rate]("", at) }, 50e9},
 		{"another board is no peer", func(n *Node) {
 			n.HCAs[0].BoardID, n.HCAs[0].Ports[0].Rate = ok("other"), ok(Rate{25e9, 2, "NDR"})
 		}, 0},
@@ -104,7 +104,7 @@ func TestExpectedRate(t *testing.T) {
 		{"the site's word wins", func(n *Node) { n.Policy.PortRates = map[Role]float64{RoleCompute: 100e9} }, 100e9},
 		{"devices without a board are no peers", func(n *Node) {
 			for i := range n.HCAs {
-				n.HCAs[i].BoardID, n.HCAs[i].Type = None[string]("", at), None[string]("", at)
+				n.HCAs[i].BoardID, n.HCAs[i].Type = AbsentFact[string]("", at), AbsentFact[string]("", at)
 			}
 		}, 0},
 		{"a tie says nothing", func(n *Node) {
@@ -149,7 +149,7 @@ func TestFact(t *testing.T) {
 	if m := ok(1).Meta(); m.State.String() != "ok" || m.Reason != "" {
 		t.Errorf("a known fact is %+v", m)
 	}
-	if m := None[int]("x", at).Meta(); m.State.String() != "absent" || m.Reason != "" {
+	if m := AbsentFact[int]("x", at).Meta(); m.State.String() != "absent" || m.Reason != "" {
 		t.Errorf("an absent fact is %+v", m)
 	}
 }

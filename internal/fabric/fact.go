@@ -75,13 +75,13 @@ func Known[T any](v T, source string, at time.Time) Fact[T] {
 	return Fact[T]{Value: v, State: OK, Source: source, At: at}
 }
 
-// None returns a fact whose subject conclusively does not exist.
-func None[T any](source string, at time.Time) Fact[T] {
+// AbsentFact returns a fact whose subject conclusively does not exist.
+func AbsentFact[T any](source string, at time.Time) Fact[T] {
 	return Fact[T]{State: Absent, Source: source, At: at}
 }
 
-// NotKnown returns a fact that could not be read, and why.
-func NotKnown[T any](r Reason, source string, at time.Time) Fact[T] {
+// UnknownFact returns a fact that could not be read, and why.
+func UnknownFact[T any](r Reason, source string, at time.Time) Fact[T] {
 	return Fact[T]{Reason: r, Source: source, At: at}
 }
 

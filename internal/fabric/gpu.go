@@ -253,7 +253,7 @@ func (g *GPU) Active() Fact[int] {
 	for i := range links {
 		active, ok := links[i].Active.Get()
 		if !ok {
-			return NotKnown[int](links[i].Active.Meta().Reason, links[i].Active.Source, links[i].Active.At)
+			return UnknownFact[int](links[i].Active.Meta().Reason, links[i].Active.Source, links[i].Active.At)
 		}
 		if active {
 			n++

@@ -93,7 +93,7 @@ func EvaluateGDR(in GDRInputs) GDR {
 		j.Send = in.send()
 	} else {
 		j.Path, j.Via = "", ""
-		j.Send = None[bool](gdrSource, in.At)
+		j.Send = AbsentFact[bool](gdrSource, in.At)
 	}
 	j.acs()
 	j.iommu()
@@ -142,7 +142,7 @@ func (j *gdrJudge) verdict() Fact[bool] {
 	case len(j.unknown) > 0:
 		u := j.unknown[0]
 		j.Evidence = u.text
-		f := notKnownLike[bool](u.Meta)
+		f := unknownLike[bool](u.Meta)
 		f.At = j.in.At
 		return f
 	}
@@ -222,7 +222,7 @@ func (j *gdrJudge) distance() {
 func (j *gdrJudge) elsewhere(file Fact[string], limit gdrLimit) {
 	m, text := file.Meta(), "whether a file sets the positions of GPUs and NICs for NCCL is not known"
 	if name, known := file.Get(); known {
-		m = NotKnown[bool](ReasonUnsupported, file.Source, file.At).Meta()
+		m = UnknownFact[bool](ReasonUnsupported, file.Source, file.At).Meta()
 		text = name + " sets the positions of GPUs and NICs for NCCL and overrides the bus"
 	}
 	j.dunno(m, "whether GPU and NIC are within %s of %s is not known: %s", limit.path, limit.from, text)
@@ -338,9 +338,9 @@ func translates(domain Fact[string]) Fact[bool] {
 	case known && (v == "DMA" || v == "DMA-FQ"):
 		return Known(true, domain.Source, domain.At)
 	case known: // a driver has it for itself
-		return NotKnown[bool](ReasonUnsupported, domain.Source, domain.At)
+		return UnknownFact[bool](ReasonUnsupported, domain.Source, domain.At)
 	}
-	return notKnownLike[bool](domain.Meta())
+	return unknownLike[bool](domain.Meta())
 }
 
 // send: NCCL lets a NIC read from a GPU before Ampere only where NVLink keeps other traffic off PCIe.
@@ -351,7 +351,7 @@ func (in *GDRInputs) send() Fact[bool] {
 	}
 	switch c, known := in.ComputeCap.Get(); {
 	case !known:
-		return notKnownLike[bool](in.ComputeCap.Meta())
+		return unknownLike[bool](in.ComputeCap.Meta())
 	case c >= ampere || len(in.Others) == 0:
 		return Known(true, in.ComputeCap.Source, in.At)
 	}
@@ -362,7 +362,7 @@ func (in *GDRInputs) send() Fact[bool] {
 		case known && is:
 			return Known(true, linked.Source, in.At)
 		case !known:
-			verdict = notKnownLike[bool](linked.Meta())
+			verdict = unknownLike[bool](linked.Meta())
 		}
 	}
 	return verdict

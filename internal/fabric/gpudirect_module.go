@@ -72,7 +72,7 @@ func (in *GDRInputs) peermem() gdrWord {
 	case f.State == Absent:
 		return word(Known(false, f.Source, f.At), "no peer-memory module is loaded")
 	case !loaded:
-		return word(notKnownLike[bool](f.Meta()), "whether a peer-memory module is loaded is not known")
+		return word(unknownLike[bool](f.Meta()), "whether a peer-memory module is loaded is not known")
 	case known && bound:
 		return word(p.Bound, "%s is loaded and bound", name)
 	case known:
@@ -80,7 +80,7 @@ func (in *GDRInputs) peermem() gdrWord {
 	case p.Bound.Meta().Reason == ReasonMissing && p.Module == ModuleNvidiaPeermem:
 		return word(Known(true, f.Source, f.At), "%s is loaded", name)
 	}
-	return word(notKnownLike[bool](p.Bound.Meta()), "%s is loaded; whether it is registered with ib_core is not known", name)
+	return word(unknownLike[bool](p.Bound.Meta()), "%s is loaded; whether it is registered with ib_core is not known", name)
 }
 
 // dmaBuf: the GPU driver exports, kernel and NIC driver take, NCCL wants to (ncclGpuGdrSupport and dmaBufSupported of
@@ -111,7 +111,7 @@ func (in *GDRInputs) openModule() gdrWord {
 	case known || f.State == Absent:
 		return word(Known(false, f.Source, f.At), "the GPU driver's kernel module is not the open one")
 	}
-	return word(notKnownLike[bool](f.Meta()), "whether the GPU driver's kernel module is the open one is not known")
+	return word(unknownLike[bool](f.Meta()), "whether the GPU driver's kernel module is the open one is not known")
 }
 
 func (in *GDRInputs) cuda() gdrWord {
@@ -123,9 +123,9 @@ func (in *GDRInputs) cuda() gdrWord {
 	case known && ok:
 		return word(Known(true, in.CUDA.Source, in.CUDA.At), "CUDA %s", v)
 	case known:
-		return word(NotKnown[bool](ReasonMalformed, in.CUDA.Source, in.CUDA.At), "%q is no version of CUDA", text)
+		return word(UnknownFact[bool](ReasonMalformed, in.CUDA.Source, in.CUDA.At), "%q is no version of CUDA", text)
 	}
-	return word(notKnownLike[bool](in.CUDA.Meta()), "the version of CUDA is not known")
+	return word(unknownLike[bool](in.CUDA.Meta()), "the version of CUDA is not known")
 }
 
 func (in *GDRInputs) kernel() gdrWord {
@@ -137,15 +137,15 @@ func (in *GDRInputs) kernel() gdrWord {
 	case known && ok && v.before(needed):
 		return word(Known(false, in.Kernel.Source, in.Kernel.At), "Linux %s is older than %s", v, needed)
 	case known && !ok:
-		return word(NotKnown[bool](ReasonMalformed, in.Kernel.Source, in.Kernel.At), "%q is no version of Linux", text)
+		return word(UnknownFact[bool](ReasonMalformed, in.Kernel.Source, in.Kernel.At), "%q is no version of Linux", text)
 	case !known:
-		return word(notKnownLike[bool](in.Kernel.Meta()), "the version of Linux is not known")
+		return word(unknownLike[bool](in.Kernel.Meta()), "the version of Linux is not known")
 	case !driverKnown:
-		return word(notKnownLike[bool](in.NICDriver.Meta()), "the driver of the NIC is not known")
+		return word(unknownLike[bool](in.NICDriver.Meta()), "the driver of the NIC is not known")
 	case since == counters.Linux{}:
-		return word(NotKnown[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At), "whether driver %s takes a dma-buf is not known", driver)
+		return word(UnknownFact[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At), "whether driver %s takes a dma-buf is not known", driver)
 	case v.before(version{since.Major, since.Minor}):
-		return word(NotKnown[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At), "whether driver %s takes a dma-buf on Linux %s is not known", driver, v)
+		return word(UnknownFact[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At), "whether driver %s takes a dma-buf on Linux %s is not known", driver, v)
 	}
 	return word(Known(true, in.Kernel.Source, in.Kernel.At), "Linux %s with %s", v, driver)
 }
@@ -154,7 +154,7 @@ func (in *GDRInputs) enabled() gdrWord {
 	nccl, known := in.NCCL.Get()
 	switch {
 	case !known:
-		return word(notKnownLike[bool](in.NCCL.Meta()), "whether NCCL_DMABUF_ENABLE is 0 is not known")
+		return word(unknownLike[bool](in.NCCL.Meta()), "whether NCCL_DMABUF_ENABLE is 0 is not known")
 	case nccl.Number("NCCL_DMABUF_ENABLE", 1) == 0:
 		return word(Known(false, in.NCCL.Source, in.At), "NCCL_DMABUF_ENABLE is 0")
 	}

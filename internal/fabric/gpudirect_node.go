@@ -11,7 +11,7 @@ func (n *Node) DeriveGDR() {
 	for i := range n.PCI.Rails {
 		r := &n.PCI.Rails[i]
 		if r.Distance.State == Absent {
-			none := None[bool](r.Distance.Source, n.At)
+			none := AbsentFact[bool](r.Distance.Source, n.At)
 			n.GDR = append(n.GDR, GDR{GPU: r.GPU, Usable: none, Chosen: none, Send: none, Evidence: "there is no compute NIC on the PCI bus"})
 			continue
 		}
@@ -27,23 +27,23 @@ func (n *Node) gdrInputs(r *Rail) GDRInputs {
 		Loaded: d.Loaded, CUDA: d.CUDA, Kernel: n.Host.Kernel, Direct: n.GPUDirect, NCCL: n.NCCL.whole(), Hypervisor: n.Host.Hypervisor,
 	}
 	if v, known := n.PCI.Function(r.GPU).Vendor.Get(); known && v != nvidia { // NVML reports nothing of it
-		in.Loaded = NotKnown[bool](ReasonUnsupported, "bus/pci/devices/"+r.GPU+"/vendor", n.At)
+		in.Loaded = UnknownFact[bool](ReasonUnsupported, "bus/pci/devices/"+r.GPU+"/vendor", n.At)
 	}
 	missing := d.Loaded.Meta() // where the driver does not show this GPU, for what it does not show at all
 	if g := d.At(r.GPU); g != nil {
 		in.Lost, in.Product, in.ComputeCap = g.Lost, g.Name, g.ComputeCap
 	} else {
-		in.Lost, in.Product, in.ComputeCap = notKnownLike[bool](missing), notKnownLike[string](missing), notKnownLike[int](missing)
+		in.Lost, in.Product, in.ComputeCap = unknownLike[bool](missing), unknownLike[string](missing), unknownLike[int](missing)
 	}
 	if h := n.HCA(r.NIC); h != nil {
 		in.NICDriver = h.Driver
 	} else {
-		in.NICDriver = notKnownLike[string](r.Distance.Meta())
+		in.NICDriver = unknownLike[string](r.Distance.Meta())
 	}
 	if nic != nil {
 		in.NICIOMMU = nic.IOMMUType
 	} else {
-		in.NICIOMMU = notKnownLike[string](r.Distance.Meta())
+		in.NICIOMMU = unknownLike[string](r.Distance.Meta())
 	}
 	if !in.others() {
 		return in
@@ -70,12 +70,12 @@ func (n *Node) gdrRoute(gpu string, nic *PCIFunction, distance Fact[Distance]) G
 		}
 		w.Redirects = n.PCI.ACSRedirects(f, nic, n.At)
 	} else {
-		w.Redirects = notKnownLike[[]string](distance.Meta())
+		w.Redirects = unknownLike[[]string](distance.Meta())
 	}
 	if g := n.GPUDriver.At(gpu); g != nil {
 		w.Coherent = g.Coherent()
 	} else {
-		w.Coherent = notKnownLike[bool](n.GPUDriver.Loaded.Meta())
+		w.Coherent = unknownLike[bool](n.GPUDriver.Loaded.Meta())
 	}
 	return w
 }

@@ -16,7 +16,7 @@ func gdrNode() *Node {
 	n.GPUDriver = GPUDriver{Loaded: ok(true), Version: ok("580.95.05"), CUDA: ok("13.0")}
 	for i, f := range n.PCI.GPUs() {
 		n.GPUDriver.GPUs = append(n.GPUDriver.GPUs, GPU{
-			Index: i, Address: f.Address, Lost: ok(false), Name: ok("NVIDIA H100 80GB HBM3"), NUMANode: None[int]("", at), ComputeCap: ok(90),
+			Index: i, Address: f.Address, Lost: ok(false), Name: ok("NVIDIA H100 80GB HBM3"), NUMANode: AbsentFact[int]("", at), ComputeCap: ok(90),
 			NVLinks: ok([]NVLink{link(NVLinkToSwitch, "0000:05:00.0")}), Fabric: ok(GPUFabric{State: GPUFabricCompleted}),
 		})
 		f.IOMMUType = ok("identity")
@@ -45,7 +45,7 @@ func TestDeriveGDR(t *testing.T) {
 		says string    // of the second
 	}{
 		{"healthy", func(*Node) {}, [2]string{"mlx5_0 dmabuf", "mlx5_1 dmabuf"}, "PIX apart"},
-		{"no module", func(n *Node) { n.GPUDirect.Peermem, n.GPUDirect.OpenModule = None[Peermem]("", at), ok(false) }, [2]string{"mlx5_0 module", "mlx5_1 module"}, ""},
+		{"no module", func(n *Node) { n.GPUDirect.Peermem, n.GPUDirect.OpenModule = AbsentFact[Peermem]("", at), ok(false) }, [2]string{"mlx5_0 module", "mlx5_1 module"}, ""},
 		{"ACS above one GPU", func(n *Node) {
 			g := n.PCI.GPUs()[1]
 			n.PCI.Function(g.Bridges[2]).Config.ACS = ok(ACS(0x1d))
@@ -64,7 +64,7 @@ func TestDeriveGDR(t *testing.T) {
 		{"a GPU lost", func(n *Node) { n.GPUDriver.GPUs[1] = GPU{Index: 1, Lost: ok(true)} }, [2]string{"mlx5_0 dmabuf", "mlx5_1 missing"}, "does not list this GPU"},
 		{"no driver", func(n *Node) { n.GPUDriver = GPUDriver{Loaded: ok(false)} }, [2]string{"mlx5_0 driver", "mlx5_1 driver"}, "no GPU driver"},
 		{"NVML was not asked", func(n *Node) { n.GPUDriver = GPUDriver{} }, [2]string{"mlx5_0 not_read", "mlx5_1 not_read"}, ""},
-		{"NCCL's file unreadable", func(n *Node) { n.NCCL.Files[0].Exists = NotKnown[bool](ReasonPrivilege, "", at) }, [2]string{"mlx5_0 privilege", "mlx5_1 privilege"}, ""},
+		{"NCCL's file unreadable", func(n *Node) { n.NCCL.Files[0].Exists = UnknownFact[bool](ReasonPrivilege, "", at) }, [2]string{"mlx5_0 privilege", "mlx5_1 privilege"}, ""},
 		{"flat guest", func(n *Node) {
 			n.Host.Hypervisor = ok(true)
 			for i := range n.PCI.Functions {

@@ -26,7 +26,7 @@ func nearby() GDRInputs {
 
 // withNCCL is a host's configuration, name after value.
 func withNCCL(settings ...string) Fact[*NCCLConfig] {
-	c := &NCCLConfig{Files: []NCCLFile{{Path: "/etc/nccl.conf", Exists: ok(true)}}, VirtualTopology: None[bool]("", at)}
+	c := &NCCLConfig{Files: []NCCLFile{{Path: "/etc/nccl.conf", Exists: ok(true)}}, VirtualTopology: AbsentFact[bool]("", at)}
 	for i := 0; i < len(settings); i += 2 {
 		v := NCCLVariable{Name: settings[i], Value: settings[i+1], Source: "/etc/nccl.conf:1"}
 		if v.Name != "NCCL_NET_GDR_LEVEL" && v.Name != "NCCL_TOPO_FILE" {
@@ -39,7 +39,7 @@ func withNCCL(settings ...string) Fact[*NCCLConfig] {
 }
 
 // noPeermem leaves dma-buf alone, noDMABuf (the proprietary module) the peer-memory module.
-func noPeermem(in *GDRInputs) { in.Direct.Peermem = None[Peermem]("module", at) }
+func noPeermem(in *GDRInputs) { in.Direct.Peermem = AbsentFact[Peermem]("module", at) }
 func noDMABuf(in *GDRInputs)  { in.Direct.OpenModule = ok(false) }
 
 // bound sets what ib_core says of the module.
@@ -84,25 +84,25 @@ var gdrTruths = []gdrTruth{
 	{"open driver without peermem", noPeermem, "dmabuf", "yes", "no bridge between them redirects"},
 	{"proprietary driver without peermem", func(in *GDRInputs) { noDMABuf(in); noPeermem(in) }, "module", "", "no peer-memory module is loaded; no dma-buf: the GPU driver's kernel module is not the open one"},
 	{"no driver", func(in *GDRInputs) {
-		in.Loaded, in.Lost, in.Product, in.CUDA = ok(false), NotKnown[bool](ReasonMissing, "", at), NotKnown[string](ReasonMissing, "", at), None[string]("", at)
+		in.Loaded, in.Lost, in.Product, in.CUDA = ok(false), UnknownFact[bool](ReasonMissing, "", at), UnknownFact[string](ReasonMissing, "", at), AbsentFact[string]("", at)
 	}, "driver", "", "no GPU driver"},
 	{"GPU lost", func(in *GDRInputs) {
-		in.Lost, in.Product = ok(true), NotKnown[string](ReasonGone, "", at)
+		in.Lost, in.Product = ok(true), UnknownFact[string](ReasonGone, "", at)
 	}, "driver", "", "lost"},
 	{"driver does not answer", func(in *GDRInputs) {
-		in.Loaded, in.Lost, in.Product = NotKnown[bool](ReasonTimeout, "", at), NotKnown[bool](ReasonTimeout, "", at), NotKnown[string](ReasonTimeout, "", at)
+		in.Loaded, in.Lost, in.Product = UnknownFact[bool](ReasonTimeout, "", at), UnknownFact[bool](ReasonTimeout, "", at), UnknownFact[string](ReasonTimeout, "", at)
 	}, "timeout", "", "not known"},
 	{"a gaming GPU", func(in *GDRInputs) { in.Product = ok("NVIDIA GeForce RTX 4090") }, "gpu", "", "GeForce"},
 	{"DGX Spark", func(in *GDRInputs) { grace(in); in.Product = ok("NVIDIA GB10") }, "gpu", "", "GB10"},
 	{"option denies", func(in *GDRInputs) { in.Direct.TopologyOverride = ok(2) }, "override", "", "GrdmaPciTopoCheckOverride=2"},
 	{"option allows", func(in *GDRInputs) { in.Direct.TopologyOverride = ok(1) }, "dmabuf", "yes", ""},
-	{"driver without that setting", func(in *GDRInputs) { in.Direct.TopologyOverride = None[int]("", at) }, "dmabuf", "yes", ""},
+	{"driver without that setting", func(in *GDRInputs) { in.Direct.TopologyOverride = AbsentFact[int]("", at) }, "dmabuf", "yes", ""},
 
 	// Ways for a NIC to GPU memory.
 	{"peermem of another ib_core", func(in *GDRInputs) { noDMABuf(in); bound(in, ok(false)) }, "module", "", "built for another version"},
 	{"dma-buf makes up for it", func(in *GDRInputs) { bound(in, ok(false)) }, "dmabuf", "yes", ""},
-	{"ib_core shows no clients", func(in *GDRInputs) { noDMABuf(in); bound(in, NotKnown[bool](ReasonMissing, "", at)) }, "peermem", "yes", "nvidia_peermem is loaded"},
-	{"ib_core's clients unreadable", func(in *GDRInputs) { noDMABuf(in); bound(in, NotKnown[bool](ReasonPrivilege, "", at)) }, "privilege", "", "whether it is registered with ib_core"},
+	{"ib_core shows no clients", func(in *GDRInputs) { noDMABuf(in); bound(in, UnknownFact[bool](ReasonMissing, "", at)) }, "peermem", "yes", "nvidia_peermem is loaded"},
+	{"ib_core's clients unreadable", func(in *GDRInputs) { noDMABuf(in); bound(in, UnknownFact[bool](ReasonPrivilege, "", at)) }, "privilege", "", "whether it is registered with ib_core"},
 	{"old kernel", func(in *GDRInputs) { noPeermem(in); in.Kernel = ok("5.4.0-150-generic") }, "module", "", "Linux 5.4 is older than 5.12"},
 	{"kernel 5.12", func(in *GDRInputs) { in.Kernel = ok("5.12.0") }, "dmabuf", "yes", ""},
 	{"kernel 5.11 with peermem", func(in *GDRInputs) { in.Kernel = ok("5.11.22") }, "peermem", "yes", ""},
@@ -138,7 +138,7 @@ var gdrTruths = []gdrTruth{
 	{"the host switches it off", func(in *GDRInputs) { in.NCCL = withNCCL("NCCL_NET_GDR_LEVEL", "LOC") }, "level", "", "NCCL_NET_GDR_LEVEL=LOC (/etc/nccl.conf:1) allows no more than LOC"},
 	{"the host switches it off, by number", func(in *GDRInputs) { in.NCCL = withNCCL("NCCL_NET_GDR_LEVEL", "0") }, "level", "", ""},
 	{"the host switches it off, wherever the NIC is", func(in *GDRInputs) {
-		in.NCCL, in.Way.Distance = withNCCL("NCCL_NET_GDR_LEVEL", "LOC"), NotKnown[Distance](ReasonVirtual, "", at)
+		in.NCCL, in.Way.Distance = withNCCL("NCCL_NET_GDR_LEVEL", "LOC"), UnknownFact[Distance](ReasonVirtual, "", at)
 	}, "level", "", "an unknown distance apart"},
 	{"the host wants one switch", func(in *GDRInputs) {
 		in.Way.Distance, in.Way.OneSwitch, in.NCCL = ok(DistancePXB), ok(false), withNCCL("NCCL_NET_GDR_LEVEL", "PIX")
@@ -147,14 +147,14 @@ var gdrTruths = []gdrTruth{
 		in.Way.Distance, in.Way.OneSwitch, in.NCCL = ok(DistancePXB), ok(true), withNCCL("NCCL_NET_GDR_LEVEL", "PIX")
 	}, "dmabuf", "yes", "PIX to NCCL"},
 	{"the host wants one switch, unknown whether there is one", func(in *GDRInputs) {
-		in.Way.Distance, in.Way.OneSwitch, in.NCCL = ok(DistancePXB), NotKnown[bool](ReasonIO, "", at), withNCCL("NCCL_NET_GDR_LEVEL", "PIX")
+		in.Way.Distance, in.Way.OneSwitch, in.NCCL = ok(DistancePXB), UnknownFact[bool](ReasonIO, "", at), withNCCL("NCCL_NET_GDR_LEVEL", "PIX")
 	}, "io_error", "", "they are PXB apart"},
 	{"a level that NCCL ignores", func(in *GDRInputs) { in.NCCL = withNCCL("NCCL_NET_GDR_LEVEL", "loc") }, "dmabuf", "yes", "NCCL's default"},
 	{"a flat guest", func(in *GDRInputs) {
-		in.Way.Distance, in.Hypervisor = NotKnown[Distance](ReasonVirtual, "", at), ok(true)
+		in.Way.Distance, in.Hypervisor = UnknownFact[Distance](ReasonVirtual, "", at), ok(true)
 	}, "virtual", "", "not known"},
 	{"a flat guest whose site allows all", func(in *GDRInputs) {
-		in.Way.Distance, in.Hypervisor, in.NCCL = NotKnown[Distance](ReasonVirtual, "", at), ok(true), withNCCL("NCCL_NET_GDR_LEVEL", "SYS")
+		in.Way.Distance, in.Hypervisor, in.NCCL = UnknownFact[Distance](ReasonVirtual, "", at), ok(true), withNCCL("NCCL_NET_GDR_LEVEL", "SYS")
 	}, "dmabuf", "yes", ""},
 	{"a file says where everything is", func(in *GDRInputs) {
 		in.Way.Distance, in.NCCL = ok(DistancePHB), withNCCL("NCCL_TOPO_FILE", "/opt/topo.xml")
@@ -166,8 +166,8 @@ var gdrTruths = []gdrTruth{
 		in.NCCL = withNCCL("NCCL_NET_GDR_LEVEL", "LOC", "NCCL_TOPO_FILE", "/opt/topo.xml")
 	}, "level", "", "no more than LOC"},
 	{"a virtual machine with a file", func(in *GDRInputs) { virtualTopology(in, Known(true, "var/run/v.xml", at)) }, "unsupported", "", "/var/run/v.xml sets the positions"},
-	{"a file that may be there", func(in *GDRInputs) { virtualTopology(in, NotKnown[bool](ReasonPrivilege, "", at)) }, "privilege", "", "whether a file sets the positions"},
-	{"NCCL's configuration unreadable", func(in *GDRInputs) { in.NCCL = NotKnown[*NCCLConfig](ReasonPrivilege, "", at) }, "privilege", "", "its configuration could not be read"},
+	{"a file that may be there", func(in *GDRInputs) { virtualTopology(in, UnknownFact[bool](ReasonPrivilege, "", at)) }, "privilege", "", "whether a file sets the positions"},
+	{"NCCL's configuration unreadable", func(in *GDRInputs) { in.NCCL = UnknownFact[*NCCLConfig](ReasonPrivilege, "", at) }, "privilege", "", "its configuration could not be read"},
 
 	// NVLink-C2C.
 	{"GB200", grace, "dmabuf", "yes", "P2C apart, within P2C of NCCL's default"},
@@ -175,7 +175,7 @@ var gdrTruths = []gdrTruth{
 	{"GB200 at level PXB", func(in *GDRInputs) { grace(in); in.NCCL = withNCCL("NCCL_NET_GDR_LEVEL", "PXB") }, "level", "", ""},
 	{"GB200, NIC of the other processor", func(in *GDRInputs) { grace(in); in.Way.Distance = ok(DistanceSYS) }, "distance", "", "SYS"},
 	{"PHB from what may be coherent", func(in *GDRInputs) {
-		in.Way.Distance, in.Way.Coherent = ok(DistancePHB), NotKnown[bool](ReasonUnsupported, "", at)
+		in.Way.Distance, in.Way.Coherent = ok(DistancePHB), UnknownFact[bool](ReasonUnsupported, "", at)
 	}, "unsupported", "", "not known"},
 
 	// Through another GPU.
@@ -183,7 +183,7 @@ var gdrTruths = []gdrTruth{
 	{"neighbour without NVLink", func(in *GDRInputs) { in.Way.Distance = ok(DistanceNODE); beside(in, ok(false)) }, "distance", "", "NODE"},
 	{"neighbour unknown", func(in *GDRInputs) {
 		in.Way.Distance = ok(DistanceNODE)
-		beside(in, NotKnown[bool](ReasonTimeout, "", at))
+		beside(in, UnknownFact[bool](ReasonTimeout, "", at))
 	}, "timeout", "", "whether NVLink leads to GPU 0000:43:00.0"},
 	{"neighbour no nearer", func(in *GDRInputs) {
 		in.Way.Distance = ok(DistanceNODE)
@@ -212,20 +212,22 @@ var gdrTruths = []gdrTruth{
 	{"ACS on", func(in *GDRInputs) { in.Way.Redirects = ok([]string{"0000:17:00.0"}) }, "acs", "yes", "NCCL does not check it"},
 	{"ACS on in a guest", func(in *GDRInputs) { in.Way.Redirects, in.Hypervisor = ok([]string{"0000:17:00.0"}), ok(true) }, "dmabuf", "yes", "in a guest"},
 	{"ACS on, guest or not", func(in *GDRInputs) {
-		in.Way.Redirects, in.Hypervisor = ok([]string{"0000:17:00.0"}), NotKnown[bool](ReasonMissing, "", at)
+		in.Way.Redirects, in.Hypervisor = ok([]string{"0000:17:00.0"}), UnknownFact[bool](ReasonMissing, "", at)
 	}, "missing", "yes", "which is right in a guest"},
 	{"ACS on, coherent", func(in *GDRInputs) { grace(in); in.Way.Redirects = ok([]string{"0000:17:00.0"}) }, "dmabuf", "yes", ""},
 	{"ACS on a way that goes up anyway", func(in *GDRInputs) {
 		in.Way.Distance, in.NCCL, in.Way.Redirects = ok(DistancePHB), withNCCL("NCCL_NET_GDR_LEVEL", "SYS"), ok([]string{"0000:17:00.0"})
 	}, "dmabuf", "yes", "ACS does not affect"},
-	{"ACS may not be read", func(in *GDRInputs) { in.Way.Redirects = NotKnown[[]string](ReasonPrivilege, "", at) }, "privilege", "yes", "(ACS) is not known"},
+	{"ACS may not be read", func(in *GDRInputs) { in.Way.Redirects = UnknownFact[[]string](ReasonPrivilege, "", at) }, "privilege", "yes", "(ACS) is not known"},
 	{"IOMMU translates", func(in *GDRInputs) { in.NICIOMMU = ok("DMA-FQ") }, "iommu", "yes", "an IOMMU translates"},
 	{"IOMMU translates for the GPU", func(in *GDRInputs) { in.Way.IOMMU = ok("DMA") }, "iommu", "yes", ""},
 	{"IOMMU translates for the NIC, the GPU is unknown", func(in *GDRInputs) {
-		in.NICIOMMU, in.Way.IOMMU = ok("DMA"), NotKnown[string](ReasonIO, "", at)
+		in.NICIOMMU, in.Way.IOMMU = ok("DMA"), UnknownFact[string](ReasonIO, "", at)
 	}, "iommu", "yes", ""},
 	{"IOMMU in a guest", func(in *GDRInputs) { in.NICIOMMU, in.Hypervisor = ok("DMA-FQ"), ok(true) }, "dmabuf", "yes", "the host manages the IOMMU"},
-	{"no IOMMU", func(in *GDRInputs) { in.NICIOMMU, in.Way.IOMMU = None[string]("", at), None[string]("", at) }, "dmabuf", "yes", "no IOMMU translates"},
+	{"no IOMMU", func(in *GDRInputs) {
+		in.NICIOMMU, in.Way.IOMMU = AbsentFact[string]("", at), AbsentFact[string]("", at)
+	}, "dmabuf", "yes", "no IOMMU translates"},
 	{"NIC of a driver in user space", func(in *GDRInputs) { in.NICIOMMU = ok("unmanaged") }, "unsupported", "yes", ""},
 	{"ACS and IOMMU, and no module", func(in *GDRInputs) {
 		noDMABuf(in)
@@ -237,7 +239,7 @@ var gdrTruths = []gdrTruth{
 	{"V100 without NVLink", func(in *GDRInputs) { in.ComputeCap = ok(70); beside(in, ok(false)) }, "dmabuf", "no", ""},
 	{"V100 with NVLink", func(in *GDRInputs) { in.ComputeCap = ok(70); beside(in, ok(true)) }, "dmabuf", "yes", ""},
 	{"V100 alone", func(in *GDRInputs) { in.ComputeCap = ok(70) }, "dmabuf", "yes", ""},
-	{"V100, links unknown", func(in *GDRInputs) { in.ComputeCap = ok(70); beside(in, NotKnown[bool](ReasonIO, "", at)) }, "dmabuf", "io_error", ""},
+	{"V100, links unknown", func(in *GDRInputs) { in.ComputeCap = ok(70); beside(in, UnknownFact[bool](ReasonIO, "", at)) }, "dmabuf", "io_error", ""},
 	{"V100 without NVLink, set to read", func(in *GDRInputs) {
 		in.ComputeCap, in.NCCL = ok(70), withNCCL("NCCL_NET_GDR_READ", "1")
 		beside(in, ok(false))

@@ -78,7 +78,7 @@ func (in *Inside) GivenGPUs() Fact[[]GPUNode] {
 	given := func(name, value string, of func([]string) ([]GPUNode, bool)) Fact[[]GPUNode] {
 		list, ok := of(strings.Split(value, ","))
 		if !ok {
-			return NotKnown[[]GPUNode](ReasonMalformed, name, in.GPUs.At)
+			return UnknownFact[[]GPUNode](ReasonMalformed, name, in.GPUs.At)
 		}
 		return Known(list, name, in.GPUs.At)
 	}

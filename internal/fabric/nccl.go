@@ -88,11 +88,11 @@ type NCCLFinding struct {
 func (c *NCCLConfig) whole() Fact[*NCCLConfig] {
 	const source = "NCCL configuration"
 	if len(c.Files) == 0 {
-		return NotKnown[*NCCLConfig](ReasonNotRead, source, time.Time{})
+		return UnknownFact[*NCCLConfig](ReasonNotRead, source, time.Time{})
 	}
 	for _, f := range c.Files {
 		if f.Exists.State == Unknown {
-			return notKnownLike[*NCCLConfig](f.Exists.Meta())
+			return unknownLike[*NCCLConfig](f.Exists.Meta())
 		}
 	}
 	return Known(c, source, c.Files[0].Exists.At)

@@ -20,13 +20,13 @@ func functionAt(kind PCIKind, lspci string, numa int) PCIFunction {
 	f := PCIFunction{Address: addresses[last], Kind: kind, Root: "pci" + addresses[0][:len("0000:00")], Bridges: addresses[:last]}
 	f = f.WithoutFacts(ReasonNotRead, time.Time{})
 	if f.NUMANode = Known(numa, "numa_node", time.Time{}); numa < 0 {
-		f.NUMANode = NotKnown[int](ReasonMissing, "numa_node", time.Time{})
+		f.NUMANode = UnknownFact[int](ReasonMissing, "numa_node", time.Time{})
 	}
 	return f
 }
 
 func TestDistance(t *testing.T) {
-	bare, guest, untold := Known(false, "flags", time.Time{}), Known(true, "flags", time.Time{}), NotKnown[bool](ReasonMissing, "flags", time.Time{})
+	bare, guest, untold := Known(false, "flags", time.Time{}), Known(true, "flags", time.Time{}), UnknownFact[bool](ReasonMissing, "flags", time.Time{})
 	for _, c := range []struct {
 		name         string
 		a, b         string
@@ -116,18 +116,18 @@ func TestShortfalls(t *testing.T) {
 			set(p, "0000:17:00.0", func(l *PCILink) { l.Width.Value, l.MaxWidth.Value = 8, 8 })
 		}, "", ""},
 		{"other end untold, but full", func(p PCI) {
-			set(p, "0000:17:00.0", func(l *PCILink) { l.MaxSpeed = None[float64]("", at) })
+			set(p, "0000:17:00.0", func(l *PCILink) { l.MaxSpeed = AbsentFact[float64]("", at) })
 		}, "", ""},
 		{"other end untold, and slow", func(p PCI) {
-			set(p, "0000:17:00.0", func(l *PCILink) { l.MaxSpeed = None[float64]("", at) })
+			set(p, "0000:17:00.0", func(l *PCILink) { l.MaxSpeed = AbsentFact[float64]("", at) })
 			set(p, railNIC, func(l *PCILink) { l.Speed.Value = 8e9 })
 		}, "missing", ""},
 		{"virtual function", func(p PCI) {
-			set(p, railNIC, func(l *PCILink) { l.Speed, l.Width = None[float64]("", at), None[int]("", at) })
+			set(p, railNIC, func(l *PCILink) { l.Speed, l.Width = AbsentFact[float64]("", at), AbsentFact[int]("", at) })
 		}, "", ""},
 		{"asleep", func(p PCI) {
 			set(p, "0000:16:00.0", func(l *PCILink) {
-				l.Speed, l.Width = NotKnown[float64](ReasonSuspended, "", at), NotKnown[int](ReasonSuspended, "", at)
+				l.Speed, l.Width = UnknownFact[float64](ReasonSuspended, "", at), UnknownFact[int](ReasonSuspended, "", at)
 			})
 		}, "suspended", "suspended"},
 	} {
@@ -157,7 +157,7 @@ func TestACSRedirects(t *testing.T) {
 		want string
 	}{
 		{"off", func(PCI) {}, ""},
-		{"absent", func(p PCI) { p.Function("0000:17:00.0").Config.ACS = None[ACS]("", at) }, ""},
+		{"absent", func(p PCI) { p.Function("0000:17:00.0").Config.ACS = AbsentFact[ACS]("", at) }, ""},
 		{"on above the NIC", func(p PCI) { p.Function("0000:17:00.0").Config.ACS.Value = 0x1d }, "0000:17:00.0"},
 		{"on above the GPU", func(p PCI) { p.Function("0000:17:03.0").Config.ACS.Value = 0x04 }, "0000:17:03.0"},
 		{"on where nothing passes", func(p PCI) { p.Function("0000:15:01.0").Config.ACS.Value = 0x1d }, ""},
@@ -181,8 +181,8 @@ func TestPCIErrors(t *testing.T) {
 	if e := p.Errors(p.Function(railNIC), at); e.Correctable.Value != 4 || e.Fatal.State != OK {
 		t.Errorf("%+v", e)
 	}
-	p.Function("0000:16:00.0").AER.Correctable = NotKnown[uint64](ReasonMissing, "", at) // has no such capability
-	p.Function("0000:16:00.0").AER.Fatal = NotKnown[uint64](ReasonIO, "", at)
+	p.Function("0000:16:00.0").AER.Correctable = UnknownFact[uint64](ReasonMissing, "", at) // has no such capability
+	p.Function("0000:16:00.0").AER.Fatal = UnknownFact[uint64](ReasonIO, "", at)
 	if e := p.Errors(p.Function(railNIC), at); e.Correctable.Value != 3 || e.Fatal.Reason != ReasonIO {
 		t.Errorf("%+v", e)
 	}

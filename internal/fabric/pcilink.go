@@ -48,7 +48,7 @@ func (p *PCI) Shortfalls(f *PCIFunction, at time.Time) Fact[[]LinkShortfall] {
 		}
 	}
 	if len(list) == 0 && reason != "" {
-		return NotKnown[[]LinkShortfall](reason, source, at)
+		return UnknownFact[[]LinkShortfall](reason, source, at)
 	}
 	return Known(list, source, at)
 }
@@ -138,7 +138,7 @@ func (p *PCI) Errors(f *PCIFunction, at time.Time) PCIErrors {
 		}
 		for _, b := range path[:len(path)-1] {
 			if b == nil {
-				return NotKnown[uint64](ReasonNotRead, total.Source, at)
+				return UnknownFact[uint64](ReasonNotRead, total.Source, at)
 			}
 			c := of(&b.AER)
 			switch {

@@ -62,13 +62,13 @@ func DistanceOf(a, b *PCIFunction, hypervisor Fact[bool], at time.Time) Fact[Dis
 	case shared > 0:
 		return Known(DistancePXB, source, at)
 	case (restA == 0 || restB == 0 || a.Root == b.Root && restA == 1 && restB == 1) && hypervisor.Or(true):
-		return NotKnown[Distance](ReasonVirtual, source, at)
+		return UnknownFact[Distance](ReasonVirtual, source, at)
 	case a.Root == b.Root:
 		return Known(DistancePHB, source, at)
 	}
 	for _, f := range []*PCIFunction{a, b} {
 		if _, ok := f.NUMANode.Get(); !ok {
-			return NotKnown[Distance](f.NUMANode.Meta().Reason, f.NUMANode.Source, at)
+			return UnknownFact[Distance](f.NUMANode.Meta().Reason, f.NUMANode.Source, at)
 		}
 	}
 	if a.NUMANode.Value == b.NUMANode.Value {
@@ -113,7 +113,7 @@ func (p *PCI) ACSRedirects(a, b *PCIFunction, at time.Time) Fact[[]string] {
 		}
 	}
 	if len(redirect) == 0 && hidden != nil {
-		return NotKnown[[]string](hidden.Meta().Reason, hidden.Source, at)
+		return UnknownFact[[]string](hidden.Meta().Reason, hidden.Source, at)
 	}
 	return Known(redirect, source, at)
 }

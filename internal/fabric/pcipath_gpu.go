@@ -33,7 +33,7 @@ func (n *Node) GPUDistance(a, b *PCIFunction) Fact[Distance] {
 	case known:
 		return pci
 	}
-	return notKnownLike[Distance](linked.Meta())
+	return unknownLike[Distance](linked.Meta())
 }
 
 // gpuNICDistance is P2C where PCI says that the NIC is on the processor of the GPU, and the GPU has NVLink-C2C to it.
@@ -59,11 +59,11 @@ func (g *GPU) Coherent() Fact[bool] {
 	case known && isSuperchip(product):
 		return Known(true, g.Name.Source, g.Name.At)
 	case !known:
-		return notKnownLike[bool](g.Name.Meta())
+		return unknownLike[bool](g.Name.Meta())
 	case g.NUMANode.State == Absent:
 		return Known(false, g.NUMANode.Source, g.NUMANode.At)
 	}
-	return notKnownLike[bool](g.NUMANode.Meta())
+	return unknownLike[bool](g.NUMANode.Meta())
 }
 
 // isSuperchip reports whether the product has GPU and processor in one package: "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA GB10".
@@ -81,13 +81,13 @@ func isSuperchip(product string) bool {
 // that lead from one to the other. Without a driver nothing is linked.
 func (d *GPUDriver) Linked(a, b string) Fact[bool] {
 	if loaded, ok := d.Loaded.Get(); !ok {
-		return notKnownLike[bool](d.Loaded.Meta())
+		return unknownLike[bool](d.Loaded.Meta())
 	} else if !loaded {
 		return Known(false, d.Loaded.Source, d.Loaded.At)
 	}
 	first, second := d.At(a), d.At(b)
 	if first == nil || second == nil { // lost, or another driver has it
-		return NotKnown[bool](ReasonMissing, d.Loaded.Source, d.Loaded.At)
+		return UnknownFact[bool](ReasonMissing, d.Loaded.Source, d.Loaded.At)
 	}
 	direct := first.linkedTo(NVLinkToGPU, second.Address)
 	back := second.linkedTo(NVLinkToGPU, first.Address)
@@ -113,7 +113,7 @@ func (g *GPU) linkedTo(end NVLinkEnd, address string) Fact[bool] {
 		if g.NVLinks.State == Absent {
 			return Known(false, g.NVLinks.Source, g.NVLinks.At)
 		}
-		return notKnownLike[bool](g.NVLinks.Meta())
+		return unknownLike[bool](g.NVLinks.Meta())
 	}
 	verdict := Known(false, g.NVLinks.Source, g.NVLinks.At)
 	for i := range links {
@@ -124,11 +124,11 @@ func (g *GPU) linkedTo(end NVLinkEnd, address string) Fact[bool] {
 		switch {
 		case known && !active, knownKind && kind != end, address != "" && knownRemote && !strings.EqualFold(remote, address):
 		case !known:
-			verdict = notKnownLike[bool](l.Active.Meta())
+			verdict = unknownLike[bool](l.Active.Meta())
 		case !knownKind:
-			verdict = notKnownLike[bool](l.RemoteKind.Meta())
+			verdict = unknownLike[bool](l.RemoteKind.Meta())
 		case address != "" && !knownRemote:
-			verdict = notKnownLike[bool](l.Remote.Meta())
+			verdict = unknownLike[bool](l.Remote.Meta())
 		default:
 			return Known(true, g.NVLinks.Source, g.NVLinks.At)
 		}
@@ -154,13 +154,13 @@ func (d *GPUDriver) joined(a, b *GPU) Fact[bool] {
 	case known && knownOther:
 		return Known(one.Clique == other.Clique && one.Cluster == other.Cluster, a.Fabric.Source, a.Fabric.At)
 	case a.Fabric.State == Unknown:
-		return notKnownLike[bool](a.Fabric.Meta())
+		return unknownLike[bool](a.Fabric.Meta())
 	case b.Fabric.State == Unknown:
-		return notKnownLike[bool](b.Fabric.Meta())
+		return unknownLike[bool](b.Fabric.Meta())
 	case p2p.State == OK: // before Hopper only that shows it
 		return Known(true, p2p.Source, p2p.At)
 	}
-	return notKnownLike[bool](p2p.Meta())
+	return unknownLike[bool](p2p.Meta())
 }
 
 // pair returns what NVML reports of two GPUs by their indices.

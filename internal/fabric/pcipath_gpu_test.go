@@ -22,7 +22,7 @@ func down(l NVLink) NVLink {
 func pairOf(a, b []NVLink) *Node {
 	gpus := []GPU{{Index: 0, Address: gpuA, NVLinks: ok(a)}, {Index: 1, Address: gpuB, NVLinks: ok(b)}}
 	for i := range gpus {
-		gpus[i].Name, gpus[i].NUMANode, gpus[i].Fabric = ok("NVIDIA H100 80GB HBM3"), None[int]("", at), None[GPUFabric]("", at)
+		gpus[i].Name, gpus[i].NUMANode, gpus[i].Fabric = ok("NVIDIA H100 80GB HBM3"), AbsentFact[int]("", at), AbsentFact[GPUFabric]("", at)
 	}
 	return &Node{
 		At: at, Policy: &Policy{}, Host: Host{Hypervisor: ok(false)},
@@ -60,20 +60,20 @@ func TestGPUDistance(t *testing.T) {
 		{"switched, peer-to-peer unknown", toSwitch, toSwitch, func(n *Node) { n.GPUDriver.P2P = nil }, "not_read"},
 		{"one side has no link up", toSwitch, []NVLink{down(toSwitch[0])}, nil, "NODE"},
 		{"links unknown", toSwitch, nil, func(n *Node) {
-			n.GPUDriver.GPUs[1].NVLinks = NotKnown[[]NVLink](ReasonUnsupported, "", at)
+			n.GPUDriver.GPUs[1].NVLinks = UnknownFact[[]NVLink](ReasonUnsupported, "", at)
 		}, "unsupported"},
 		{"links unknown of a GPU without NVLink", nil, nil, func(n *Node) {
-			n.GPUDriver.GPUs[1].NVLinks = NotKnown[[]NVLink](ReasonUnsupported, "", at)
+			n.GPUDriver.GPUs[1].NVLinks = UnknownFact[[]NVLink](ReasonUnsupported, "", at)
 		}, "unsupported"},
 		{"no links at all", nil, nil, func(n *Node) {
 			for i := range n.GPUDriver.GPUs {
-				n.GPUDriver.GPUs[i].NVLinks = None[[]NVLink]("", at)
+				n.GPUDriver.GPUs[i].NVLinks = AbsentFact[[]NVLink]("", at)
 			}
 		}, "NODE"},
 		{"a GPU lost", toSwitch, toSwitch, func(n *Node) { n.GPUDriver.GPUs[1].Address = "" }, "missing"},
 		{"no driver", toSwitch, toSwitch, func(n *Node) { n.GPUDriver = GPUDriver{Loaded: ok(false)} }, "NODE"},
 		{"driver not asked", toSwitch, toSwitch, func(n *Node) { n.GPUDriver = GPUDriver{} }, "NODE"},
-		{"driver hangs", toSwitch, toSwitch, func(n *Node) { n.GPUDriver = GPUDriver{Loaded: NotKnown[bool](ReasonStuck, "", at)} }, "stuck"},
+		{"driver hangs", toSwitch, toSwitch, func(n *Node) { n.GPUDriver = GPUDriver{Loaded: UnknownFact[bool](ReasonStuck, "", at)} }, "stuck"},
 	} {
 		n := pairOf(c.a, c.b)
 		if c.edit != nil {
@@ -132,12 +132,12 @@ func TestCoherent(t *testing.T) {
 		"NVIDIA GH200 480GB": true, "NVIDIA GB200": true, "NVIDIA GB300": true, "NVIDIA GB10": true,
 		"NVIDIA B200": false, "NVIDIA H100 80GB HBM3": false, "NVIDIA GeForce GT 710": false, "NVIDIA RTX PRO 6000 Blackwell Server Edition": false, "GB": false, "": false,
 	} {
-		g := GPU{Name: ok(product), NUMANode: None[int]("", at)}
+		g := GPU{Name: ok(product), NUMANode: AbsentFact[int]("", at)}
 		if c, known := g.Coherent().Get(); !known || c != want {
 			t.Errorf("%q: %v, want %v", product, g.Coherent(), want)
 		}
 	}
-	g := GPU{Name: ok("NVIDIA B200"), NUMANode: NotKnown[int](ReasonUnsupported, "", at)}
+	g := GPU{Name: ok("NVIDIA B200"), NUMANode: UnknownFact[int](ReasonUnsupported, "", at)}
 	if c := g.Coherent(); c.Reason != ReasonUnsupported {
 		t.Errorf("without a word of its memory: %+v", c)
 	}

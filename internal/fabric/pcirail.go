@@ -56,7 +56,7 @@ func (n *Node) deal(nics []string, distance func(gpu, nic *PCIFunction) Fact[Dis
 // further away, a NIC of which a hypervisor hides the place might be.
 func (n *Node) nearest(gpu *PCIFunction, nics []string, distance func(gpu, nic *PCIFunction) Fact[Distance]) (Fact[Distance], []string) {
 	const source = "bus/pci/devices"
-	best := None[Distance](source, n.At)
+	best := AbsentFact[Distance](source, n.At)
 	var names []string
 	var hidden Fact[Distance]
 	for _, name := range nics {

@@ -12,7 +12,7 @@ func (p *PCI) OneSwitch(a, b *PCIFunction, at time.Time) Fact[bool] {
 	above, why := p.switchAbove(a)
 	other, whyOther := p.switchAbove(b)
 	if why := either(why, whyOther); why != "" {
-		return NotKnown[bool](why, source, at)
+		return UnknownFact[bool](why, source, at)
 	}
 	return Known(above == other && above != "", source, at)
 }

@@ -25,7 +25,7 @@ func TestOneSwitch(t *testing.T) {
 				}
 			}
 			for _, address := range without {
-				p.Function(address).SubsystemDevice = NotKnown[int](ReasonIO, "", at)
+				p.Function(address).SubsystemDevice = UnknownFact[int](ReasonIO, "", at)
 			}
 		}
 	}
@@ -45,9 +45,9 @@ func TestOneSwitch(t *testing.T) {
 		{"another vendor's", gpu, nic, set(other, other), ok(false)},
 		{"on another vendor's board", gpu, nic, set(board, board), ok(false)},
 		{"NIC at the top", gpu, "00:01.1/01:00.0/02:08.0/10:00.0", set(gen4, gen4), ok(true)},
-		{"one level half known", gpu, nic, set(gen4, gen4, "0000:10:00.0"), NotKnown[bool](ReasonIO, "", at)},
+		{"one level half known", gpu, nic, set(gen4, gen4, "0000:10:00.0"), UnknownFact[bool](ReasonIO, "", at)},
 		{"another vendor half known", gpu, nic, set(other, other, "0000:10:00.0"), ok(false)},
-		{"nothing known", gpu, nic, func(PCI) {}, NotKnown[bool](ReasonNotRead, "", at)},
+		{"nothing known", gpu, nic, func(PCI) {}, UnknownFact[bool](ReasonNotRead, "", at)},
 	} {
 		a, b := functionAt(PCIGPU, c.gpu, 0), functionAt(PCINIC, c.nic, 0)
 		p := busOf(a, b)

@@ -9,7 +9,7 @@ import (
 
 func TestPhysical(t *testing.T) {
 	dev := func(name string, lower ...string) NetDev {
-		d := NetDev{Name: name, Lower: None[[]string]("test", at)}
+		d := NetDev{Name: name, Lower: AbsentFact[[]string]("test", at)}
 		if len(lower) > 0 {
 			d.Lower = Known(lower, "test", at)
 		}

@@ -233,11 +233,11 @@ func (b *roceBuilder) has(set Fact[PriorityMask]) Fact[bool] {
 	p, known := b.Judged.Get()
 	switch m, ok := set.Get(); {
 	case !ok:
-		return notKnownLike[bool](set.Meta())
+		return unknownLike[bool](set.Meta())
 	case m == 0 || m == 1<<NumPriorities-1:
 		return Known(m != 0, set.Source, set.At)
 	case !known:
-		return notKnownLike[bool](b.Judged.Meta())
+		return unknownLike[bool](b.Judged.Meta())
 	default:
 		return Known(m.Has(p), set.Source, set.At)
 	}

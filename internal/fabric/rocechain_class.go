@@ -38,20 +38,20 @@ func (b *roceBuilder) trafficClass() {
 	o, overridden := in.Override.Get()
 	switch {
 	case b.addressless():
-		b.TrafficClass, b.TrafficClassFrom = NotKnown[int](ReasonMissing, in.GIDUnfit.Source, in.GIDUnfit.At), TrafficClassUnknown
+		b.TrafficClass, b.TrafficClassFrom = UnknownFact[int](ReasonMissing, in.GIDUnfit.Source, in.GIDUnfit.At), TrafficClassUnknown
 		b.unknown(RoCETrafficClass, b.TrafficClass.Meta(), untilAddress)
 	case in.GIDType.Or("") == GIDRoCEv1:
-		b.TrafficClass, b.TrafficClassFrom = None[int](in.GIDType.Source, in.GIDType.At), TrafficClassFromV1
+		b.TrafficClass, b.TrafficClassFrom = AbsentFact[int](in.GIDType.Source, in.GIDType.At), TrafficClassFromV1
 		b.skip(RoCETrafficClass, "NCCL uses a RoCE v1 GID, whose packets have no traffic class")
 	case overridden && o.Global >= 0:
 		b.TrafficClass, b.TrafficClassFrom = Known(o.Global, in.Override.Source, in.Override.At), TrafficClassFromOFED
 		b.consistent(RoCETrafficClass, in.Override.Source, "traffic class %d (%s) is set for the whole port, over what jobs ask for%s%s",
 			o.Global, bits(o.Global), b.overNCCL(), b.toS())
 	case overridden:
-		b.TrafficClass, b.TrafficClassFrom = NotKnown[int](ReasonNotRead, in.Override.Source, in.Override.At), TrafficClassFromOFED
+		b.TrafficClass, b.TrafficClassFrom = UnknownFact[int](ReasonNotRead, in.Override.Source, in.Override.At), TrafficClassFromOFED
 		b.unknown(RoCETrafficClass, b.TrafficClass.Meta(), "the driver has %d rules that set the traffic class by peer", o.Rules)
 	case in.Override.State == Unknown && !missing(in.Override.Meta()):
-		b.TrafficClass, b.TrafficClassFrom = notKnownLike[int](in.Override.Meta()), TrafficClassUnknown
+		b.TrafficClass, b.TrafficClassFrom = unknownLike[int](in.Override.Meta()), TrafficClassUnknown
 		b.unknown(RoCETrafficClass, in.Override.Meta(), "whether the driver overrides the traffic class of jobs could not be read")
 	case set:
 		tc := int(uint8(nccl.Number)) // ah_attr.grh.traffic_class has 8 bits, NCCL checks no range
@@ -62,10 +62,10 @@ func (b *roceBuilder) trafficClass() {
 		b.TrafficClass, b.TrafficClassFrom = Known(tc, nccl.Source, in.TC.At), from
 		b.consistent(RoCETrafficClass, nccl.Source, "NCCL_IB_TC=%s (%s)%s (%s)%s%s", nccl.Value, nccl.Source, cut, bits(tc), b.control(tc), b.toS())
 	case in.TC.State == Unknown:
-		b.TrafficClass, b.TrafficClassFrom = notKnownLike[int](in.TC.Meta()), TrafficClassUnknown
+		b.TrafficClass, b.TrafficClassFrom = unknownLike[int](in.TC.Meta()), TrafficClassUnknown
 		b.unknown(RoCETrafficClass, in.TC.Meta(), "the host's NCCL configuration could not be read")
 	default:
-		b.TrafficClass, b.TrafficClassFrom = NotKnown[int](ReasonNotRead, in.TC.Source, in.TC.At), TrafficClassFromJob
+		b.TrafficClass, b.TrafficClassFrom = UnknownFact[int](ReasonNotRead, in.TC.Source, in.TC.At), TrafficClassFromJob
 		b.unknown(RoCETrafficClass, b.TrafficClass.Meta(),
 			"the host does not set NCCL_IB_TC; jobs may, and NCCL takes 0 for those that do not%s", b.toS())
 	}
@@ -112,20 +112,20 @@ func (b *roceBuilder) dscp() {
 	tc, known := b.TrafficClass.Get()
 	switch kind, ok := b.in.GIDType.Get(); {
 	case !ok:
-		b.DSCP = notKnownLike[int](b.in.GIDType.Meta())
+		b.DSCP = unknownLike[int](b.in.GIDType.Meta())
 		b.unknown(RoCEDSCP, b.DSCP.Meta(), "which GID NCCL uses is not known")
 	case b.addressless():
-		b.DSCP = notKnownLike[int](b.TrafficClass.Meta())
+		b.DSCP = unknownLike[int](b.TrafficClass.Meta())
 		b.unknown(RoCEDSCP, b.DSCP.Meta(), untilAddress)
 	case kind == GIDRoCEv1:
-		b.DSCP = None[int](b.in.GIDType.Source, b.in.GIDType.At)
+		b.DSCP = AbsentFact[int](b.in.GIDType.Source, b.in.GIDType.At)
 		if want != nil {
 			b.broken(RoCEDSCP, b.in.GIDType.Source, "NCCL uses a RoCE v1 GID, whose packets have no DSCP; the site expects DSCP %d", *want)
 		} else {
 			b.skip(RoCEDSCP, "RoCE v1 packets have no DSCP")
 		}
 	case !known:
-		b.DSCP = notKnownLike[int](b.TrafficClass.Meta())
+		b.DSCP = unknownLike[int](b.TrafficClass.Meta())
 		b.unknown(RoCEDSCP, b.DSCP.Meta(), "it follows from the traffic class, which is not known")
 	default:
 		d := tc >> 2
@@ -154,13 +154,13 @@ func (b *roceBuilder) priority() {
 	trust, knownTrust := b.Trust.Get()
 	switch {
 	case !knownKind && trust != TrustPCP:
-		b.Priority, why = notKnownLike[int](in.GIDType.Meta()), "which GID NCCL uses is not known"
+		b.Priority, why = unknownLike[int](in.GIDType.Meta()), "which GID NCCL uses is not known"
 	case b.addressless() && trust != TrustPCP:
-		b.Priority, why = notKnownLike[int](b.TrafficClass.Meta()), untilAddress
+		b.Priority, why = unknownLike[int](b.TrafficClass.Meta()), untilAddress
 	case kind == GIDRoCEv1:
 		b.Priority, why = b.fromTag("RoCE v1 has no DSCP")
 	case !knownTrust:
-		b.Priority, why = notKnownLike[int](b.Trust.Meta()), "whether the interface trusts DSCP or VLAN tag is not known"
+		b.Priority, why = unknownLike[int](b.Trust.Meta()), "whether the interface trusts DSCP or VLAN tag is not known"
 	case trust == TrustPCP:
 		b.Priority, why = b.fromTag("the interface trusts the VLAN tag, not the DSCP")
 	default:
@@ -208,12 +208,12 @@ func (b *roceBuilder) fromTag(because string) (Fact[int], string) {
 	sl, set := b.in.SL.Get()
 	switch {
 	case !known:
-		return notKnownLike[int](b.in.Tagged.Meta()), because + ", and whether packets are tagged is not known"
+		return unknownLike[int](b.in.Tagged.Meta()), because + ", and whether packets are tagged is not known"
 	case !tagged:
 		return Known(0, b.in.Tagged.Source, b.in.Tagged.At), because + ", and packets are untagged: priority 0"
 	case !set:
 		m := b.in.SL.Meta()
-		return NotKnown[int](m.Reason, m.Source, m.At), because + ", and the host does not set NCCL_IB_SL; jobs may"
+		return UnknownFact[int](m.Reason, m.Source, m.At), because + ", and the host does not set NCCL_IB_SL; jobs may"
 	}
 	p := int(sl.Number & 7)
 	return Known(p, sl.Source, b.in.SL.At), fmt.Sprintf("%s: NCCL_IB_SL=%s is priority %d", because, sl.Value, p)
@@ -225,7 +225,7 @@ func (b *roceBuilder) fromDSCP(dscp Fact[int]) (Fact[int], string) {
 	d, known := dscp.Get()
 	if !known {
 		m := dscp.Meta()
-		return notKnownLike[int](m), "it follows from the DSCP, which is not known"
+		return unknownLike[int](m), "it follows from the DSCP, which is not known"
 	}
 	p := inRange(PriorityOfDSCP(b.in.Driver.Or(""), b.q, d))
 	if v, ok := p.Get(); ok {
@@ -248,21 +248,21 @@ func PriorityOfDSCP(driver string, q *QoS, dscp int) Fact[int] {
 	case knownApps && best >= 0:
 		return Known(best, q.Apps.Source, q.Apps.At)
 	case !knownApps && !notOffered(q.Apps.Meta()):
-		return notKnownLike[int](q.Apps.Meta())
+		return unknownLike[int](q.Apps.Meta())
 	case knownTable && dscp < len(table):
 		return Known(table[dscp], q.DSCPPriority.Source, q.DSCPPriority.At)
 	case !missing(q.DSCPPriority.Meta()):
-		return notKnownLike[int](q.DSCPPriority.Meta())
+		return unknownLike[int](q.DSCPPriority.Meta())
 	case knownApps && counters.TraitsOf(driver).PCPUntilDSCP:
 		return Known(dscp>>3, "default of the driver", q.Apps.At)
 	}
-	return NotKnown[int](ReasonMissing, q.Apps.Source, q.Apps.At)
+	return UnknownFact[int](ReasonMissing, q.Apps.Source, q.Apps.At)
 }
 
 // inRange refuses a priority that is none, whatever said so.
 func inRange(p Fact[int]) Fact[int] {
 	if v, ok := p.Get(); ok && (v < 0 || v >= NumPriorities) {
-		return NotKnown[int](ReasonMalformed, p.Source, p.At)
+		return UnknownFact[int](ReasonMalformed, p.Source, p.At)
 	}
 	return p
 }
@@ -276,9 +276,9 @@ func trustOf(driver string, q *QoS) Fact[Trust] {
 	case q.Trust.State == OK:
 		return q.Trust
 	case !missing(q.Trust.Meta()):
-		return notKnownLike[Trust](q.Trust.Meta())
+		return unknownLike[Trust](q.Trust.Meta())
 	case !known:
-		return notKnownLike[Trust](q.Apps.Meta())
+		return unknownLike[Trust](q.Apps.Meta())
 	}
 	for _, a := range apps {
 		if a.Selector == AppDSCP {
@@ -288,14 +288,14 @@ func trustOf(driver string, q *QoS) Fact[Trust] {
 	if counters.TraitsOf(driver).PCPUntilDSCP {
 		return Known(TrustPCP, q.Apps.Source, q.Apps.At)
 	}
-	return NotKnown[Trust](ReasonMissing, q.Apps.Source, q.Apps.At)
+	return UnknownFact[Trust](ReasonMissing, q.Apps.Source, q.Apps.At)
 }
 
-// notKnownLike is unknown for the reason of another fact.
-func notKnownLike[T any](m Meta) Fact[T] {
+// unknownLike is unknown for the reason of another fact.
+func unknownLike[T any](m Meta) Fact[T] {
 	r := m.Reason
 	if r == "" {
 		r = ReasonMissing
 	}
-	return NotKnown[T](r, m.Source, m.At)
+	return UnknownFact[T](r, m.Source, m.At)
 }

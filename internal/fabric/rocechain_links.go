@@ -90,7 +90,7 @@ func (b *roceBuilder) buffer() {
 	}
 	at := f.Value.OfPriority[p]
 	if at < 0 || at >= len(f.Value.Bytes) {
-		b.unknown(RoCEBuffer, NotKnown[Buffers](ReasonMalformed, f.Source, f.At).Meta(), "priority %d is said to use buffer %d", p, at)
+		b.unknown(RoCEBuffer, UnknownFact[Buffers](ReasonMalformed, f.Source, f.At).Meta(), "priority %d is said to use buffer %d", p, at)
 		return
 	}
 	size := f.Value.Bytes[at]
@@ -128,7 +128,7 @@ func (b *roceBuilder) ets() {
 	}
 	class := f.Value.PriorityClass[p]
 	if class < 0 || class >= NumPriorities {
-		b.unknown(RoCEETS, NotKnown[ETS](ReasonMalformed, f.Source, f.At).Meta(), "priority %d is said to be in class %d", p, class)
+		b.unknown(RoCEETS, UnknownFact[ETS](ReasonMalformed, f.Source, f.At).Meta(), "priority %d is said to be in class %d", p, class)
 		return
 	}
 	if f.Value.Algorithm[class] == TSAETS {
@@ -238,7 +238,7 @@ func (b *roceBuilder) cnp() {
 func (b *roceBuilder) cnpPriority() Fact[int] {
 	switch trust, known := b.Trust.Get(); {
 	case !known:
-		return notKnownLike[int](b.Trust.Meta())
+		return unknownLike[int](b.Trust.Meta())
 	case trust == TrustPCP:
 		return b.q.CNPPriority
 	}

@@ -19,21 +19,21 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 	role, judged := p.Role.Get()
 	switch {
 	case known && layer != LinkEthernet:
-		return None[[]RoCEChain](p.LinkLayer.Source, n.At)
+		return AbsentFact[[]RoCEChain](p.LinkLayer.Source, n.At)
 	case typed && node != NodeCA:
-		return None[[]RoCEChain](h.NodeType.Source, n.At)
+		return AbsentFact[[]RoCEChain](h.NodeType.Source, n.At)
 	case !known:
-		return notKnownLike[[]RoCEChain](p.LinkLayer.Meta())
+		return unknownLike[[]RoCEChain](p.LinkLayer.Meta())
 	case !typed:
-		return notKnownLike[[]RoCEChain](h.NodeType.Meta())
+		return unknownLike[[]RoCEChain](h.NodeType.Meta())
 	case p.NetDevMoved(): // only its namespace shows how the interface treats traffic
-		return notKnownLike[[]RoCEChain](p.NetDev.Meta())
+		return unknownLike[[]RoCEChain](p.NetDev.Meta())
 	case !judged: // whether the site's policy is for this port
-		return notKnownLike[[]RoCEChain](p.Role.Meta())
+		return unknownLike[[]RoCEChain](p.Role.Meta())
 	}
 	in := RoCEInputs{
-		GIDType: NotKnown[GIDType](p.GIDChoice.Meta().Reason, p.GIDChoice.Source, n.At), Tagged: NotKnown[bool](ReasonNotRead, "", n.At),
-		GIDUnfit: None[string](p.GIDChoice.Source, n.At), Override: p.TrafficClass, DefaultToS: p.DefaultToS,
+		GIDType: UnknownFact[GIDType](p.GIDChoice.Meta().Reason, p.GIDChoice.Source, n.At), Tagged: UnknownFact[bool](ReasonNotRead, "", n.At),
+		GIDUnfit: AbsentFact[string](p.GIDChoice.Source, n.At), Override: p.TrafficClass, DefaultToS: p.DefaultToS,
 		TC: n.NCCL.setting("NCCL_IB_TC"), SL: n.NCCL.setting("NCCL_IB_SL"), ControlTC: n.NCCL.setting("NCCL_IB_FIFO_TC"),
 	}
 	if role == RoleCompute {
@@ -78,11 +78,11 @@ func (p *Port) unfitGID() Fact[string] {
 	state, known := p.State.Get()
 	switch c, chosen := choice.Get(); {
 	case known && state != PortActive:
-		return None[string](p.State.Source, choice.At)
+		return AbsentFact[string](p.State.Source, choice.At)
 	case !chosen:
-		return notKnownLike[string](choice.Meta())
+		return unknownLike[string](choice.Meta())
 	case c.Fits():
-		return None[string](choice.Source, choice.At)
+		return AbsentFact[string](choice.Source, choice.At)
 	default:
 		return Known(c.Why, choice.Source, choice.At)
 	}
@@ -93,11 +93,11 @@ func (p *Port) unfitGID() Fact[string] {
 func (c *NCCLConfig) setting(name string) Fact[NCCLVariable] {
 	whole := c.whole()
 	if whole.State != OK {
-		return notKnownLike[NCCLVariable](whole.Meta())
+		return unknownLike[NCCLVariable](whole.Meta())
 	}
 	v, set := c.Lookup(name)
 	if !set || !v.IsNumber || v.Number == -1 {
-		return None[NCCLVariable](whole.Source, whole.At)
+		return AbsentFact[NCCLVariable](whole.Source, whole.At)
 	}
 	return Known(v, v.Source, whole.At)
 }
@@ -134,7 +134,7 @@ func (n *Node) physical(name string, seen map[string]bool) []string {
 func (n *Node) tagged(name string) Fact[bool] {
 	d := n.NetDev(name)
 	if d == nil {
-		return NotKnown[bool](ReasonNotRead, "net", n.At)
+		return UnknownFact[bool](ReasonNotRead, "net", n.At)
 	}
 	lower, known := d.Lower.Get()
 	bond, knownBond := d.Bond.Get()
@@ -142,9 +142,9 @@ func (n *Node) tagged(name string) Fact[bool] {
 	case d.Lower.State == Absent || known && len(lower) == 0:
 		return Known(false, d.Lower.Source, d.Lower.At)
 	case !known:
-		return notKnownLike[bool](d.Lower.Meta())
+		return unknownLike[bool](d.Lower.Meta())
 	case !knownBond:
-		return notKnownLike[bool](d.Bond.Meta())
+		return unknownLike[bool](d.Bond.Meta())
 	}
 	return Known(!bond, d.Lower.Source, d.Lower.At)
 }

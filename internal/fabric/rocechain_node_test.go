@@ -19,7 +19,7 @@ func roceNode() *Node {
 	n.NCCL.Variables = []NCCLVariable{setTo("NCCL_IB_TC", 106).Value}
 	h, d := &n.HCAs[0], &n.NetDevs[0]
 	h.Driver = ok("mlx5_core")
-	h.Ports[0].TrafficClass = None[TrafficClass]("tc", at)
+	h.Ports[0].TrafficClass = AbsentFact[TrafficClass]("tc", at)
 	h.Ports[0].GIDs.Entries = ok([]GID{{Index: 3, Addr: netip.MustParseAddr("::ffff:10.0.0.1"), Type: GIDRoCEv2, Family: FamilyIPv4, NetDev: "eth0"}})
 	d.Lower, d.Bond, d.Driver, d.QoS = ok([]string{}), ok(false), ok("mlx5_core"), designed().QoS
 	return n
@@ -30,7 +30,7 @@ func member(n *Node, name string, lower ...string) *NetDev {
 	d := n.NetDevs[0]
 	d.Name, d.Lower = name, ok(lower)
 	if len(lower) > 0 {
-		d.QoS, d.Driver = QoS{}, None[string]("net", at)
+		d.QoS, d.Driver = QoS{}, AbsentFact[string]("net", at)
 	}
 	n.NetDevs = append(n.NetDevs, d)
 	return &n.NetDevs[len(n.NetDevs)-1]
@@ -51,7 +51,7 @@ func TestRoCEOfNode(t *testing.T) {
 		{"NCCL has its own way to say unset", func(n *Node, _ *Port) { n.NCCL.Variables[0].Number = -1 }, StatusUnknown, RoCETrafficClass, "eth0"},
 		{"not a number", func(n *Node, _ *Port) { n.NCCL.Variables[0].IsNumber = false }, StatusUnknown, RoCETrafficClass, "eth0"},
 		{"a file that may say otherwise", func(n *Node, _ *Port) {
-			n.NCCL.Files = append(n.NCCL.Files, NCCLFile{Path: "/home/train/.nccl.conf", Exists: NotKnown[bool](ReasonPrivilege, "home/train/.nccl.conf", at)})
+			n.NCCL.Files = append(n.NCCL.Files, NCCLFile{Path: "/home/train/.nccl.conf", Exists: UnknownFact[bool](ReasonPrivilege, "home/train/.nccl.conf", at)})
 		}, StatusUnknown, RoCETrafficClass, "eth0"},
 		{"no file was looked for", func(n *Node, _ *Port) { n.NCCL = NCCLConfig{} }, StatusUnknown, RoCETrafficClass, "eth0"},
 		{"bond", func(n *Node, p *Port) {
@@ -77,7 +77,7 @@ func TestRoCEOfNode(t *testing.T) {
 			n.NCCL.Variables = []NCCLVariable{setTo("NCCL_IB_SL", 3).Value, setTo("NCCL_IB_TC", 106).Value}
 		}, StatusOK, "", "eth0 eth1"},
 		{"what lies below is not known", func(n *Node, p *Port) {
-			n.NetDevs[0].QoS.Trust, n.NetDevs[0].Lower = ok(TrustPCP), NotKnown[[]string](ReasonIO, "lower", at)
+			n.NetDevs[0].QoS.Trust, n.NetDevs[0].Lower = ok(TrustPCP), UnknownFact[[]string](ReasonIO, "lower", at)
 		}, StatusUnknown, RoCEPriority, "eth0"},
 		{"a circle", func(n *Node, p *Port) {
 			member(n, "a", "b")
@@ -86,7 +86,7 @@ func TestRoCEOfNode(t *testing.T) {
 		}, StatusUnknown, RoCEPriority, "b"},
 		{"an interface that was not read", func(n *Node, p *Port) { n.NetDevs = nil; n.HCAs[0].Function = ok(FunctionPF) }, StatusUnknown, RoCEPriority, "eth0"},
 		{"a GID that is not there", func(_ *Node, p *Port) { p.GIDs.Entries = ok([]GID{}) }, StatusFailed, RoCEGID, "eth0"},
-		{"no GID table", func(_ *Node, p *Port) { p.GIDs.Entries = NotKnown[[]GID](ReasonIO, "gids", at) }, StatusUnknown, RoCEGID, "eth0"},
+		{"no GID table", func(_ *Node, p *Port) { p.GIDs.Entries = UnknownFact[[]GID](ReasonIO, "gids", at) }, StatusUnknown, RoCEGID, "eth0"},
 		{"InfiniBand", func(_ *Node, p *Port) { p.LinkLayer = ok(LinkInfiniBand) }, "", "", ""},
 		{"EFA", func(_ *Node, p *Port) { p.LinkLayer = ok(LinkUnspecified) }, "", "", ""},
 		{"iWARP", func(n *Node, _ *Port) { n.HCAs[0].NodeType = ok(NodeRNIC) }, "", "", ""},
@@ -303,7 +303,7 @@ func TestObserveRoCE(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, l)
 		}
 	}
-	for _, l := range ObserveRoCE(NotKnown[int](ReasonIO, "", at), ok(true), nil, ok(RoCETraffic{}), ok(RoCECongestion{})) {
+	for _, l := range ObserveRoCE(UnknownFact[int](ReasonIO, "", at), ok(true), nil, ok(RoCETraffic{}), ok(RoCECongestion{})) {
 		if l.Status != StatusUnknown {
 			t.Errorf("judged without a priority: %+v", l)
 		}
@@ -340,7 +340,7 @@ func TestRoCECongestionOfNode(t *testing.T) {
 	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.Status != StatusUnknown || l.Reason != ReasonNotRead {
 		t.Errorf("what happened an hour ago is said to be now: %+v", l)
 	}
-	c.HW = NotKnown[[]Counter](ReasonIO, "hw_counters", at)
+	c.HW = UnknownFact[[]Counter](ReasonIO, "hw_counters", at)
 	n.Derive()
 	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.Status != StatusUnknown || l.Reason != ReasonIO {
 		t.Errorf("%+v", l)

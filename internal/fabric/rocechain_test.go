@@ -25,8 +25,8 @@ func designed() RoCEInputs {
 	}
 	q.DSCPPriority = ok(table)
 	return RoCEInputs{
-		Interface: "eth0", Driver: ok("mlx5_core"), GIDType: ok(GIDRoCEv2), GIDUnfit: None[string]("gid", at), Tagged: ok(false), Override: None[TrafficClass]("tc", at),
-		TC: setTo("NCCL_IB_TC", 106), SL: None[NCCLVariable]("nccl", at), ControlTC: None[NCCLVariable]("nccl", at), DefaultToS: None[int]("configfs", at),
+		Interface: "eth0", Driver: ok("mlx5_core"), GIDType: ok(GIDRoCEv2), GIDUnfit: AbsentFact[string]("gid", at), Tagged: ok(false), Override: AbsentFact[TrafficClass]("tc", at),
+		TC: setTo("NCCL_IB_TC", 106), SL: AbsentFact[NCCLVariable]("nccl", at), ControlTC: AbsentFact[NCCLVariable]("nccl", at), DefaultToS: AbsentFact[int]("configfs", at),
 		QoS: q,
 	}
 }
@@ -47,11 +47,11 @@ func lossless() RoCEPolicy {
 
 // inbox makes it a port of the kernel's own mlx5 driver, which shows the map as application table.
 func inbox(in *RoCEInputs, trustsDSCP bool) {
-	in.Override = NotKnown[TrafficClass](ReasonMissing, "tc", at)
+	in.Override = UnknownFact[TrafficClass](ReasonMissing, "tc", at)
 	q := &in.QoS
-	q.Trust, q.DSCPPriority = NotKnown[Trust](ReasonMissing, "qos", at), NotKnown[[NumDSCP]int](ReasonMissing, "qos", at)
-	q.NP, q.RP = NotKnown[PriorityMask](ReasonMissing, "ecn", at), NotKnown[PriorityMask](ReasonMissing, "ecn", at)
-	q.CNPDSCP, q.CNPPriority = NotKnown[int](ReasonMissing, "ecn", at), NotKnown[int](ReasonMissing, "ecn", at)
+	q.Trust, q.DSCPPriority = UnknownFact[Trust](ReasonMissing, "qos", at), UnknownFact[[NumDSCP]int](ReasonMissing, "qos", at)
+	q.NP, q.RP = UnknownFact[PriorityMask](ReasonMissing, "ecn", at), UnknownFact[PriorityMask](ReasonMissing, "ecn", at)
+	q.CNPDSCP, q.CNPPriority = UnknownFact[int](ReasonMissing, "ecn", at), UnknownFact[int](ReasonMissing, "ecn", at)
 	if trustsDSCP {
 		q.Apps = ok([]App{{AppDSCP, 0, 0}, {AppDSCP, 26, 3}, {AppDSCP, 48, 6}})
 	}
@@ -61,9 +61,9 @@ func inbox(in *RoCEInputs, trustsDSCP bool) {
 func noDCB(in *RoCEInputs) {
 	inbox(in, false)
 	q := &in.QoS
-	q.PFC, q.ETS = NotKnown[PFC](ReasonUnsupported, "dcb", at), NotKnown[ETS](ReasonUnsupported, "dcb", at)
-	q.Apps, q.Buffers = NotKnown[[]App](ReasonUnsupported, "dcb", at), NotKnown[Buffers](ReasonUnsupported, "dcb", at)
-	q.Pause = NotKnown[Pause](ReasonUnsupported, "pause", at)
+	q.PFC, q.ETS = UnknownFact[PFC](ReasonUnsupported, "dcb", at), UnknownFact[ETS](ReasonUnsupported, "dcb", at)
+	q.Apps, q.Buffers = UnknownFact[[]App](ReasonUnsupported, "dcb", at), UnknownFact[Buffers](ReasonUnsupported, "dcb", at)
+	q.Pause = UnknownFact[Pause](ReasonUnsupported, "pause", at)
 }
 
 // traffic is a second in which that many bytes left with each priority, rdma of them RDMA's.
@@ -114,22 +114,22 @@ var truths = []truth{
 		in.QoS.Buffers.Value.OfPriority = [8]int{5: 1}
 	}, StatusOK, "", 236, 59, 5, RoCEModePFCECN, ""},
 	{"TC 362 loses its ninth bit", func(in *RoCEInputs) { in.TC, in.Policy = setTo("NCCL_IB_TC", 362), lossless() }, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
-	{"no TC is set, no policy", func(in *RoCEInputs) { in.TC = None[NCCLVariable]("nccl", at) }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModeUnknown, "jobs may"},
-	{"no TC is set", func(in *RoCEInputs) { in.TC, in.Policy = None[NCCLVariable]("nccl", at), lossless() }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModePFCECN, "jobs may"},
+	{"no TC is set, no policy", func(in *RoCEInputs) { in.TC = AbsentFact[NCCLVariable]("nccl", at) }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModeUnknown, "jobs may"},
+	{"no TC is set", func(in *RoCEInputs) { in.TC, in.Policy = AbsentFact[NCCLVariable]("nccl", at), lossless() }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModePFCECN, "jobs may"},
 	{"no TC is set, the map is wrong anyway", func(in *RoCEInputs) {
-		in.TC, in.Policy, in.QoS.DSCPPriority.Value[26] = None[NCCLVariable]("nccl", at), lossless(), 0
+		in.TC, in.Policy, in.QoS.DSCPPriority.Value[26] = AbsentFact[NCCLVariable]("nccl", at), lossless(), 0
 	}, StatusFailed, RoCEPriority, none, none, none, RoCEModeNone, "expects DSCP 26 with priority 3; DSCP 26 goes to priority 0"},
 	{"no TC is set, PFC is wrong anyway", func(in *RoCEInputs) {
-		in.TC, in.Policy, in.QoS.PFC.Value.Enabled = None[NCCLVariable]("nccl", at), lossless(), 1<<4
+		in.TC, in.Policy, in.QoS.PFC.Value.Enabled = AbsentFact[NCCLVariable]("nccl", at), lossless(), 1<<4
 	}, StatusFailed, RoCEPFC, none, none, none, RoCEModeECN, "on for priority 4, but RoCE uses priority 3"},
 	{"no TC is set, no policy, PFC beside 802.3x", func(in *RoCEInputs) {
-		in.TC, in.QoS.Pause = None[NCCLVariable]("nccl", at), ok(Pause{Receive: true})
+		in.TC, in.QoS.Pause = AbsentFact[NCCLVariable]("nccl", at), ok(Pause{Receive: true})
 	}, StatusFailed, RoCEGlobalPause, none, none, none, RoCEModeUnknown, "exclude each other"},
 	{"no TC is set, traffic is right", func(in *RoCEInputs) {
-		in.TC, in.Policy, in.Traffic = None[NCCLVariable]("nccl", at), lossless(), traffic(1e9, map[int]uint64{3: 1e9, 0: 1e6})
+		in.TC, in.Policy, in.Traffic = AbsentFact[NCCLVariable]("nccl", at), lossless(), traffic(1e9, map[int]uint64{3: 1e9, 0: 1e6})
 	}, StatusOK, "", none, none, 3, RoCEModePFCECN, ""},
 	{"no TC is set, traffic is astray", func(in *RoCEInputs) {
-		in.TC, in.Policy, in.Traffic = None[NCCLVariable]("nccl", at), lossless(), traffic(1e9, map[int]uint64{0: 1e9})
+		in.TC, in.Policy, in.Traffic = AbsentFact[NCCLVariable]("nccl", at), lossless(), traffic(1e9, map[int]uint64{0: 1e9})
 	}, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModePFCECN, "jobs may"},
 	{"a wrong TC, though traffic is right", func(in *RoCEInputs) {
 		in.TC, in.Policy, in.Traffic = setTo("NCCL_IB_TC", 5), lossless(), traffic(1e9, map[int]uint64{3: 1e9})
@@ -142,20 +142,20 @@ var truths = []truth{
 		in.TC, in.JobTC, in.Policy = setTo("NCCL_IB_TC", 5), job(106), lossless()
 	}, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
 	{"the job sets a TC, the host none", func(in *RoCEInputs) {
-		in.TC, in.JobTC = None[NCCLVariable]("nccl", at), job(96)
+		in.TC, in.JobTC = AbsentFact[NCCLVariable]("nccl", at), job(96)
 	}, StatusOK, "", 96, 24, 3, RoCEModePFCECN, ""},
 	{"the job sets a TC, the host's cannot be read", func(in *RoCEInputs) {
-		in.TC, in.JobTC = NotKnown[NCCLVariable](ReasonPrivilege, "nccl", at), job(96)
+		in.TC, in.JobTC = UnknownFact[NCCLVariable](ReasonPrivilege, "nccl", at), job(96)
 	}, StatusOK, "", 96, 24, 3, RoCEModePFCECN, ""},
 	{"the job sets a wrong TC, though traffic is right", func(in *RoCEInputs) {
-		in.TC, in.JobTC, in.Policy, in.Traffic = None[NCCLVariable]("nccl", at), job(5), lossless(), traffic(1e9, map[int]uint64{3: 1e9})
+		in.TC, in.JobTC, in.Policy, in.Traffic = AbsentFact[NCCLVariable]("nccl", at), job(5), lossless(), traffic(1e9, map[int]uint64{3: 1e9})
 	}, StatusFailed, RoCEDSCP, 5, 1, 0, RoCEModeNone, "DSCP 1"},
 	{"the driver overrides that of the job", func(in *RoCEInputs) {
 		in.JobTC, in.Override, in.Policy = job(5), ok(TrafficClass{Global: 106}), lossless()
 	}, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
 	{"the driver overrides a right TC", func(in *RoCEInputs) { in.Override = ok(TrafficClass{Global: 20, Rules: 2}) }, StatusFailed, RoCEPFC, 20, 5, 0, RoCEModeNone, "uses priority 0"},
 	{"the driver sets it by peer", func(in *RoCEInputs) { in.Override = ok(TrafficClass{Global: -1, Rules: 2}) }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModeUnknown, "2 rules"},
-	{"the connection manager's ToS does not count", func(in *RoCEInputs) { in.DefaultToS, in.TC = ok(106), None[NCCLVariable]("nccl", at) }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModeUnknown, "default_roce_tos 106"},
+	{"the connection manager's ToS does not count", func(in *RoCEInputs) { in.DefaultToS, in.TC = ok(106), AbsentFact[NCCLVariable]("nccl", at) }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModeUnknown, "default_roce_tos 106"},
 
 	// Which priority that is.
 	{"trusts tags, untagged", func(in *RoCEInputs) { in.QoS.Trust = ok(TrustPCP) }, StatusFailed, RoCEPFC, 106, 26, 0, RoCEModeNone, "uses priority 0"},
@@ -181,14 +181,14 @@ var truths = []truth{
 	{"MLNX_OFED since 4.9 shows trust and map by DCB only", func(in *RoCEInputs) {
 		ecn := in.QoS
 		inbox(in, true)
-		in.Override, in.QoS.NP, in.QoS.RP, in.QoS.CNPDSCP, in.Policy = None[TrafficClass]("tc", at), ecn.NP, ecn.RP, ecn.CNPDSCP, lossless()
+		in.Override, in.QoS.NP, in.QoS.RP, in.QoS.CNPDSCP, in.Policy = AbsentFact[TrafficClass]("tc", at), ecn.NP, ecn.RP, ecn.CNPDSCP, lossless()
 	}, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
 	{"upstream mlx5 that trusts DSCP", func(in *RoCEInputs) { inbox(in, true) }, StatusOK, "", 106, 26, 3, RoCEModeUnknown, ""},
 	{"upstream mlx5, DSCP not in the table", func(in *RoCEInputs) { inbox(in, true); in.TC = setTo("NCCL_IB_TC", 96) }, StatusOK, "", 96, 24, 3, RoCEModeUnknown, ""},
 	{"upstream mlx5 as it starts", func(in *RoCEInputs) { inbox(in, false) }, StatusFailed, RoCEPFC, 106, 26, 0, RoCEModeUnknown, "uses priority 0"},
 	{"bnxt with a table", func(in *RoCEInputs) {
 		inbox(in, true)
-		in.Driver, in.QoS.Buffers = ok("bnxt_en"), NotKnown[Buffers](ReasonMissing, "dcb", at)
+		in.Driver, in.QoS.Buffers = ok("bnxt_en"), UnknownFact[Buffers](ReasonMissing, "dcb", at)
 	}, StatusOK, "", 106, 26, 3, RoCEModeUnknown, ""},
 	{"bnxt without a table", func(in *RoCEInputs) { inbox(in, false); in.Driver = ok("bnxt_en") }, StatusUnknown, RoCEPriority, 106, 26, none, RoCEModeUnknown, "trusts"},
 	{"bnxt, DSCP not in the table", func(in *RoCEInputs) { inbox(in, true); in.Driver, in.TC = ok("bnxt_en"), setTo("NCCL_IB_TC", 96) }, StatusUnknown, RoCEPriority, 96, 24, none, RoCEModeUnknown, "DSCP 24"},
@@ -220,7 +220,7 @@ var truths = []truth{
 	{"PFC beside 802.3x", func(in *RoCEInputs) { in.QoS.Pause = ok(Pause{Transmit: true}) }, StatusFailed, RoCEGlobalPause, 106, 26, 3, RoCEModePFCECN, "exclude"},
 	{"lossless buffer of 0 bytes", func(in *RoCEInputs) { in.QoS.Buffers.Value.Bytes[1] = 0 }, StatusFailed, RoCEBuffer, 106, 26, 3, RoCEModePFCECN, "0 bytes"},
 	{"lossless buffer shared with lossy priorities", func(in *RoCEInputs) { in.QoS.Buffers.Value.OfPriority[4] = 1 }, StatusFailed, RoCEBuffer, 106, 26, 3, RoCEModePFCECN, "lossy priorities 4"},
-	{"buffers not shown", func(in *RoCEInputs) { in.QoS.Buffers = NotKnown[Buffers](ReasonMissing, "dcb", at) }, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
+	{"buffers not shown", func(in *RoCEInputs) { in.QoS.Buffers = UnknownFact[Buffers](ReasonMissing, "dcb", at) }, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
 	{"a buffer that is none", func(in *RoCEInputs) { in.QoS.Buffers.Value.OfPriority[3] = 12 }, StatusUnknown, RoCEBuffer, 106, 26, 3, RoCEModePFCECN, "buffer 12"},
 	{"a class without bandwidth", func(in *RoCEInputs) { in.QoS.ETS.Value.Algorithm[3] = TSAETS }, StatusFailed, RoCEETS, 106, 26, 3, RoCEModePFCECN, "0 % of the bandwidth"},
 	{"a class with bandwidth", func(in *RoCEInputs) {

@@ -39,9 +39,9 @@ func roceWindow(before, after Fact[[]Counter], now time.Time) Fact[time.Duration
 	w := after.At.Sub(before.At)
 	switch {
 	case after.State != OK:
-		return notKnownLike[time.Duration](after.Meta())
+		return unknownLike[time.Duration](after.Meta())
 	case before.State != OK || w <= 0 || w > roceMaxWindow || now.Sub(after.At) > roceMaxWindow:
-		return NotKnown[time.Duration](ReasonNotRead, after.Source, after.At)
+		return UnknownFact[time.Duration](ReasonNotRead, after.Source, after.At)
 	}
 	return Known(w, after.Source, after.At)
 }
@@ -64,7 +64,7 @@ func growth(before, after []Counter) iter.Seq2[string, Fact[uint64]] {
 				continue
 			}
 			if !known {
-				if !yield(c.Name, notKnownLike[uint64](c.Value.Meta())) {
+				if !yield(c.Name, unknownLike[uint64](c.Value.Meta())) {
 					return
 				}
 				continue
@@ -82,7 +82,7 @@ func growth(before, after []Counter) iter.Seq2[string, Fact[uint64]] {
 func roceTraffic(driver string, q *QoS, now time.Time) Fact[RoCETraffic] {
 	w := roceWindow(q.Before, q.Counters, now)
 	if w.State != OK {
-		return notKnownLike[RoCETraffic](w.Meta())
+		return unknownLike[RoCETraffic](w.Meta())
 	}
 	t := RoCETraffic{Window: w.Value}
 	for name, delta := range growth(q.Before.Value, q.Counters.Value) {
@@ -90,7 +90,7 @@ func roceTraffic(driver string, q *QoS, now time.Time) Fact[RoCETraffic] {
 		if !mapped || spec.Parts > 1 || spec.OfClass && !q.OwnClass(spec.Priority) {
 			continue
 		}
-		pause := notKnownLike[time.Duration](delta.Meta())
+		pause := unknownLike[time.Duration](delta.Meta())
 		if v, known := delta.Get(); known {
 			pause = Known(time.Duration(spec.InUnit(v)*float64(time.Second)), delta.Source, delta.At)
 		}
@@ -117,7 +117,7 @@ func roceTraffic(driver string, q *QoS, now time.Time) Fact[RoCETraffic] {
 func roceCongestion(driver string, c *PortCounters, now time.Time) Fact[RoCECongestion] {
 	w := roceWindow(c.BeforeHW, c.HW, now)
 	if w.State != OK {
-		return notKnownLike[RoCECongestion](w.Meta())
+		return unknownLike[RoCECongestion](w.Meta())
 	}
 	t := RoCECongestion{Window: w.Value}
 	for name, delta := range growth(c.BeforeHW.Value, c.HW.Value) {

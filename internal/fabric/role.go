@@ -62,7 +62,7 @@ func (n *Node) roleOf(h *HCA, p *Port) (role Fact[Role], settled bool) {
 	}
 	layer, known := p.LinkLayer.Get()
 	if !known {
-		return NotKnown[Role](p.LinkLayer.Meta().Reason, p.LinkLayer.Source, n.At), true
+		return UnknownFact[Role](p.LinkLayer.Meta().Reason, p.LinkLayer.Source, n.At), true
 	}
 	if layer == LinkInfiniBand {
 		return is(RoleCompute, p.LinkLayer.Source), false

@@ -35,7 +35,7 @@ func setRate(h *HCA, bytesPerSecond float64) {
 // unplug takes the link of a port away; the exporter has only just started.
 func unplug(h *HCA) {
 	p := &h.Ports[0]
-	p.State, p.PhysState, p.Rate, p.Seen = ok(PortDown), ok(PhysDisabled), None[Rate]("", at), PortHistory{}
+	p.State, p.PhysState, p.Rate, p.Seen = ok(PortDown), ok(PhysDisabled), AbsentFact[Rate]("", at), PortHistory{}
 }
 
 func listed(n *Node, value string) {
@@ -118,12 +118,12 @@ func TestRolesBesideRails(t *testing.T) {
 		{"boards that no driver reports, one degraded", func(n *Node) {
 			n.drop("mlx5_8")
 			n.drop("mlx5_9")
-			rails(n, func(h *HCA) { h.BoardID, h.Type = None[string]("", at), None[string]("", at) })
+			rails(n, func(h *HCA) { h.BoardID, h.Type = AbsentFact[string]("", at), AbsentFact[string]("", at) })
 			setRate(n.HCA("mlx5_3"), 12.5e9)
 		}, none},
 		{"the board is not known", func(n *Node) {
 			for _, name := range []string{"mlx5_8", "mlx5_9"} {
-				n.HCA(name).BoardID, n.HCA(name).Type = NotKnown[string](ReasonIO, "", at), NotKnown[string](ReasonIO, "", at)
+				n.HCA(name).BoardID, n.HCA(name).Type = UnknownFact[string](ReasonIO, "", at), UnknownFact[string](ReasonIO, "", at)
 			}
 		}, none},
 
@@ -240,7 +240,7 @@ func TestPortHistory(t *testing.T) {
 	h := roce(0)
 	p := &h.Ports[0]
 	p.Remember()
-	p.State, p.Rate = ok(PortDown), None[Rate]("", at)
+	p.State, p.Rate = ok(PortDown), AbsentFact[Rate]("", at)
 	p.Remember()
 	if want := (PortHistory{Active: true, Rate: 50e9}); p.Seen != want || h.WithoutFacts(ReasonStuck, at).Ports[0].Seen != want {
 		t.Errorf("remembered %+v, while it hangs %+v", p.Seen, h.WithoutFacts(ReasonStuck, at).Ports[0].Seen)

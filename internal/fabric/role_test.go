@@ -105,7 +105,7 @@ func TestRolesByDistance(t *testing.T) {
 		{"two GPUs a NIC", switched(4, 2, "one").with(storage...), nil, "mlx5_8 mlx5_9"},
 		{"ten alike", switched(8, 1, "one").with(card("mlx5_8", "one", "90:01.0/91:00.0", 1)), nil, "mlx5_8"},
 		{"two GPUs a NIC, all NICs alike", switched(4, 2, "one").with(card("mlx5_8", "one", "90:01.0/91:00.0", 1)), nil, ""},
-		{"board of the other unknown", switched(4, 2, "one").with(storage...), func(n *Node) { n.HCA("mlx5_8").BoardID = NotKnown[string](ReasonIO, "", at) }, "mlx5_9"},
+		{"board of the other unknown", switched(4, 2, "one").with(storage...), func(n *Node) { n.HCA("mlx5_8").BoardID = UnknownFact[string](ReasonIO, "", at) }, "mlx5_9"},
 		{"a GPU below the wrong switch", moved.with(storage...), nil, "mlx5_8 mlx5_9"},
 		{"storage below a switch of GPUs", switched(2, 1, "one").with(card("mlx5_8", "dual", "10:01.0/11:00.0/12:04.0/19:00.0", 0)), nil, ""},
 		{"storage below a cascade", switched(2, 1, "one").with(card("mlx5_8", "dual", "10:01.0/11:00.0/12:04.0/19:00.0/1a:00.0/1b:00.0", 0)), nil, ""},
@@ -127,7 +127,7 @@ func TestRolesByDistance(t *testing.T) {
 			n.Policy.Roles = []RoleRule{{regexp.MustCompile("^mlx5_[0-7]$"), RoleManagement}}
 		}, ""},
 		{"a default route", switched(8, 1, "one").with(storage...), func(n *Node) { n.NetDev("net-mlx5_8").DefaultRoute = ok(true) }, "mlx5_9"},
-		{"link layer unknown", switched(8, 1, "one").with(storage...), func(n *Node) { n.HCA("mlx5_8").Ports[0].LinkLayer = NotKnown[LinkLayer](ReasonStuck, "", at) }, "mlx5_9"},
+		{"link layer unknown", switched(8, 1, "one").with(storage...), func(n *Node) { n.HCA("mlx5_8").Ports[0].LinkLayer = UnknownFact[LinkLayer](ReasonStuck, "", at) }, "mlx5_9"},
 	} {
 		n := c.box.node()
 		if c.edit != nil {
@@ -167,7 +167,7 @@ func TestRolesWithoutDistance(t *testing.T) {
 	}
 	for i, f := range b.node().PCI.Functions {
 		n := b.node()
-		n.PCI.Functions[i].NUMANode = NotKnown[int](ReasonMissing, "", at)
+		n.PCI.Functions[i].NUMANode = UnknownFact[int](ReasonMissing, "", at)
 		decides := f.Kind == PCIGPU || slices.Contains(f.HCAs, "mlx5_8")
 		if got := storage(n); decides && len(got) > 0 || !decides && !slices.Equal(got, want) {
 			t.Errorf("without the NUMA node of %s %v are storage", f.Address, got)

@@ -211,7 +211,7 @@ func TestUnknownsOfNothing(t *testing.T) {
 	if n := count(h.Unknowns()); n != 14 {
 		t.Errorf("%d unknown facts of a device of which only the name is known, want 14", n)
 	}
-	g := GPU{NVLinks: None[[]NVLink]("", at), Processes: ok([]GPUProcess{{}, {}})}
+	g := GPU{NVLinks: AbsentFact[[]NVLink]("", at), Processes: ok([]GPUProcess{{}, {}})}
 	if n := count(g.Unknowns()); n != 17+2 {
 		t.Errorf("%d unknown facts of a GPU without NVLinks, want 17, and the memory of two processes", n)
 	}

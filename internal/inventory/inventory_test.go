@@ -21,7 +21,7 @@ import (
 func nodeWith(gpus int, at time.Time) *fabric.Node {
 	n := &fabric.Node{At: at, GPUs: fabric.Known(gpus, "sysfs", at), Sources: []fabric.Source{{Name: fabric.SourcePCI, Up: true}, {Name: fabric.SourceClass, Up: true}}}
 	for i := range gpus {
-		f := fabric.PCIFunction{Address: fmt.Sprintf("0000:%02x:00.0", 0x1b+i), Kind: fabric.PCIGPU, PF: fabric.None[string]("physfn", at)}
+		f := fabric.PCIFunction{Address: fmt.Sprintf("0000:%02x:00.0", 0x1b+i), Kind: fabric.PCIGPU, PF: fabric.AbsentFact[string]("physfn", at)}
 		n.PCI.Functions = append(n.PCI.Functions, f)
 	}
 	return n

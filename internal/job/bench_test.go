@@ -24,7 +24,7 @@ func BenchmarkUpdate(b *testing.B) {
 		list = append(list, r)
 		for i := range 8 {
 			c := r
-			c.PID, c.Parent, c.Start, c.GPUs = 1000*(pid+1)+i, r.PID, r.Start+1000, fabric.None[[]string]("nvml", epoch)
+			c.PID, c.Parent, c.Start, c.GPUs = 1000*(pid+1)+i, r.PID, r.Start+1000, fabric.AbsentFact[[]string]("nvml", epoch)
 			list = append(list, c)
 		}
 	}

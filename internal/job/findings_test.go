@@ -76,7 +76,7 @@ func TestFindings(t *testing.T) {
 		}, ""},
 		"settings of one are not read": {2, func(_ int, _ *fabric.Node, a, b *fabric.RankCandidate) {
 			a.Settings = set("NCCL_ALGO", "Ring")
-			b.Settings = fabric.NotKnown[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "environ", epoch)
+			b.Settings = fabric.UnknownFact[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "environ", epoch)
 		}, ""},
 		"CPUs of the other socket":           {2, cpus(1, 10, 21), "cpu_affinity"},
 		"CPUs of both sockets":               {2, cpus(1, 10, 10), ""},

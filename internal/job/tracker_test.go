@@ -86,16 +86,16 @@ func TestConfirmedTCPNeedsAll(t *testing.T) {
 		"GPU unknown":      {func(n *fabric.Node, _ *fabric.RankCandidate) { n.GPUDriver.GPUs = nil }, "tcp"},
 		"some descriptors": {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Files.Value.Complete = false }, "tcp"},
 		"no descriptors": {func(_ *fabric.Node, c *fabric.RankCandidate) {
-			c.Files = fabric.NotKnown[fabric.OpenFiles](fabric.ReasonPrivilege, "", epoch)
+			c.Files = fabric.UnknownFact[fabric.OpenFiles](fabric.ReasonPrivilege, "", epoch)
 		}, "tcp"},
 		"uverbs": {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Files.Value.Uverbs = []string{"uverbs0"} }, "tcp"},
 		"contexts": {func(_ *fabric.Node, c *fabric.RankCandidate) {
 			c.Verbs.Value = fabric.VerbsUse{Contexts: 1, Devices: []string{"mlx5_0"}}
 		}, "tcp"},
 		"contexts unknown": {func(_ *fabric.Node, c *fabric.RankCandidate) {
-			c.Verbs = fabric.NotKnown[fabric.VerbsUse](fabric.ReasonMissing, "", epoch)
+			c.Verbs = fabric.UnknownFact[fabric.VerbsUse](fabric.ReasonMissing, "", epoch)
 		}, "tcp"},
-		"no RDMA at all": {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Verbs = fabric.None[fabric.VerbsUse]("", epoch) }, "tcp!"},
+		"no RDMA at all": {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Verbs = fabric.AbsentFact[fabric.VerbsUse]("", epoch) }, "tcp!"},
 		"TCPX": {func(_ *fabric.Node, c *fabric.RankCandidate) {
 			c.Maps.Value.Plugins = []string{"tcpx/lib64/libnccl-net.so"}
 		}, "tcp"},
@@ -103,10 +103,10 @@ func TestConfirmedTCPNeedsAll(t *testing.T) {
 			c.Settings.Value = []fabric.NCCLVariable{{Name: "NCCL_FASTRAK_IFNAME", Value: "set"}}
 		}, "tcp"},
 		"plugins unknown": {func(_ *fabric.Node, c *fabric.RankCandidate) {
-			c.Maps = fabric.NotKnown[fabric.MappedFiles](fabric.ReasonPrivilege, "", epoch)
+			c.Maps = fabric.UnknownFact[fabric.MappedFiles](fabric.ReasonPrivilege, "", epoch)
 		}, "tcp"},
 		"settings unknown": {func(_ *fabric.Node, c *fabric.RankCandidate) {
-			c.Settings = fabric.NotKnown[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "", epoch)
+			c.Settings = fabric.UnknownFact[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "", epoch)
 		}, "tcp"},
 		"no certain sign": {func(_ *fabric.Node, c *fabric.RankCandidate) {
 			c.Maps.Value.Segments, c.Maps.Value.Version = 0, ""
@@ -123,7 +123,7 @@ func TestConfirmedTCPNeedsAll(t *testing.T) {
 		"no byte counts":    {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Sockets.Value[1].Counted = false }, "unknown:unreadable"},
 		"TCPX by libraries": {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Maps.Value.Hints = []string{"tcpx"} }, "tcp"},
 		"sockets unknown": {func(_ *fabric.Node, c *fabric.RankCandidate) {
-			c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonPrivilege, "", epoch)
+			c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonPrivilege, "", epoch)
 		}, "unknown:privilege"},
 	} {
 		if got := run(t, c.edit, c.edit); got[1] != c.want {
@@ -143,8 +143,8 @@ func idle(n *fabric.Node, c *fabric.RankCandidate) {
 }
 
 func hidden(_ *fabric.Node, c *fabric.RankCandidate) {
-	c.Files = fabric.NotKnown[fabric.OpenFiles](fabric.ReasonPrivilege, "", epoch)
-	c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonPrivilege, "", epoch)
+	c.Files = fabric.UnknownFact[fabric.OpenFiles](fabric.ReasonPrivilege, "", epoch)
+	c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonPrivilege, "", epoch)
 }
 
 func restarted(_ *fabric.Node, c *fabric.RankCandidate) { c.Start++ }
@@ -190,7 +190,7 @@ func TestReadingsAreTakenOnce(t *testing.T) {
 		t.Errorf("the same reading: %+v, then %+v", first, again)
 	}
 	failed := nodeOf(epoch.Add(20 * time.Second))
-	failed.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", failed.At)
+	failed.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", failed.At)
 	if got := tr.Update(failed); got.Known || got.Reason != Unreadable || len(got.List) != 0 || got.Impaired[gpuUUID][ImpairedTCP] != 10 {
 		t.Errorf("a reading that failed: %+v", got)
 	}
@@ -207,7 +207,7 @@ func TestReadingsAreTakenOnce(t *testing.T) {
 func TestChildrenAreNoRanks(t *testing.T) {
 	child := func(pid, parent int) fabric.RankCandidate {
 		c := rankOf(100, 5e9, 5e9)
-		c.PID, c.Parent, c.Start, c.GPUs = pid, parent, uint64(pid), fabric.None[[]string]("nvml", epoch)
+		c.PID, c.Parent, c.Start, c.GPUs = pid, parent, uint64(pid), fabric.AbsentFact[[]string]("nvml", epoch)
 		return c
 	}
 	second := rankOf(103, 0, 0) // a rank that inherited a socket of another one
@@ -221,9 +221,9 @@ func TestChildrenAreNoRanks(t *testing.T) {
 // Agents that watch GPUs are no jobs, whether the driver was asked or not.
 func TestWatchersAreNoJobs(t *testing.T) {
 	agent := rankOf(1, 0, 0)
-	agent.GPUs = fabric.None[[]string]("nvml", epoch)
+	agent.GPUs = fabric.AbsentFact[[]string]("nvml", epoch)
 	unlisted := rankOf(2, 0, 0)
-	unlisted.GPUs = fabric.NotKnown[[]string](fabric.ReasonPrivilege, "nvml", epoch)
+	unlisted.GPUs = fabric.UnknownFact[[]string](fabric.ReasonPrivilege, "nvml", epoch)
 	worker := rankOf(3, 0, 0)
 	worker.GPUs, worker.Files.Value.CUDA = unlisted.GPUs, true
 	if kept := processesOf([]fabric.RankCandidate{agent, unlisted, worker}); len(kept) != 1 || kept[0].PID != 3 {
@@ -312,7 +312,7 @@ func TestThousandJobsAnHour(t *testing.T) {
 func TestForgedNames(t *testing.T) {
 	c := rankOf(1, 0, 0)
 	lie := c
-	lie.Workload = fabric.NotKnown[fabric.Workload](fabric.ReasonPrivilege, "", epoch)
+	lie.Workload = fabric.UnknownFact[fabric.Workload](fabric.ReasonPrivilege, "", epoch)
 	lie.Command = "slurm/7"
 	if a, b := nameOf(&c), nameOf(&lie); a != "slurm/7" || b != "none/slurm/7" {
 		t.Errorf("%s and %s", a, b)
@@ -395,7 +395,7 @@ func TestLog(t *testing.T) {
 		return []edit{one, one, one}
 	}
 	hidden := func(_ *fabric.Node, c *fabric.RankCandidate) {
-		c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonPrivilege, "setns", epoch)
+		c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonPrivilege, "setns", epoch)
 	}
 	moved := func(n *fabric.Node, c *fabric.RankCandidate) {
 		hidden(n, c)
@@ -434,10 +434,10 @@ func TestLog(t *testing.T) {
 func TestSocketsByCgroup(t *testing.T) {
 	hidden := func(_ *fabric.Node, c *fabric.RankCandidate) {
 		const why = fabric.ReasonPrivilege
-		c.Files = fabric.NotKnown[fabric.OpenFiles](why, "fd", epoch)
-		c.Maps = fabric.NotKnown[fabric.MappedFiles](why, "maps", epoch)
-		c.Settings = fabric.NotKnown[[]fabric.NCCLVariable](why, "environ", epoch)
-		c.Verbs = fabric.NotKnown[fabric.VerbsUse](why, "netlink", epoch)
+		c.Files = fabric.UnknownFact[fabric.OpenFiles](why, "fd", epoch)
+		c.Maps = fabric.UnknownFact[fabric.MappedFiles](why, "maps", epoch)
+		c.Settings = fabric.UnknownFact[[]fabric.NCCLVariable](why, "environ", epoch)
+		c.Verbs = fabric.UnknownFact[fabric.VerbsUse](why, "netlink", epoch)
 		c.SocketsByCgroup = true
 	}
 	quiet := func(n *fabric.Node, c *fabric.RankCandidate) {

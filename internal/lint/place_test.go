@@ -51,12 +51,14 @@ func TestPlace(t *testing.T) {
 		{"level is nearer", "NCCL_NET_GDR_LEVEL=PIX", rail(known(fabric.DistancePXB)), "wrong_here (critical): The level is nearer than 0000:02:00.0 and mlx5_0 (PXB)"},
 		{"level of NCCL is nearer, too", "NCCL_NET_GDR_LEVEL=PIX", rail(known(fabric.DistanceSYS)), ""},
 		{"level as a number", "NCCL_NET_GDR_LEVEL=0", rail(known(fabric.DistancePIX)), "wrong_here (critical): The level is nearer"},
-		{"distance unknown", "NCCL_NET_GDR_LEVEL=PIX", rail(fabric.NotKnown[fabric.Distance](fabric.ReasonIO, "", time.Time{})), "undecided (info): The distance of 0000:02:00.0 and mlx5_0 is not known"},
+		{"distance unknown", "NCCL_NET_GDR_LEVEL=PIX", rail(fabric.UnknownFact[fabric.Distance](fabric.ReasonIO, "", time.Time{})), "undecided (info): The distance of 0000:02:00.0 and mlx5_0 is not known"},
 		{"plugin, not inside", "NCCL_NET_PLUGIN=ofi", as, "undecided (info): Only the environment of the job shows"},
 		{"plugin is there", "NCCL_NET_PLUGIN=ofi", plugins("/opt/libnccl-net-ofi.so"), ""},
 		{"plugin is missing", "NCCL_NET_PLUGIN=ofi", plugins("/opt/libnccl-net-x.so"), "wrong_here (warning): There is no plugin ofi here: NCCL goes on without it"},
 		{"no plugin wanted", "NCCL_NET_PLUGIN=none", plugins(), ""},
-		{"folders unknown", "NCCL_NET_PLUGIN=ofi", inside(func(n *fabric.Node) { n.Inside.Plugins = fabric.NotKnown[[]string](fabric.ReasonIO, "", time.Time{}) }), "undecided (info): The folders of the dynamic loader"},
+		{"folders unknown", "NCCL_NET_PLUGIN=ofi", inside(func(n *fabric.Node) {
+			n.Inside.Plugins = fabric.UnknownFact[[]string](fabric.ReasonIO, "", time.Time{})
+		}), "undecided (info): The folders of the dynamic loader"},
 		{"network without plugin", "NCCL_NET=AWS Libfabric", plugins(), "wrong_here (critical): There is no plugin libnccl-net.so here"},
 		{"network with a plugin", "NCCL_NET=AWS Libfabric", plugins("/opt/libnccl-net.so"), ""},
 		{"network of NCCL", "NCCL_NET=IB", inside(as), ""},

@@ -272,7 +272,7 @@ func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, due due
 	if err := read(h, now); err != nil {
 		for i := range h.Ports {
 			t := &h.Ports[i].GIDs
-			t.Size, t.Entries = fabric.NotKnown[int](fabric.ReasonOf(err), "", now), fabric.NotKnown[[]fabric.GID](fabric.ReasonOf(err), "", now)
+			t.Size, t.Entries = fabric.UnknownFact[int](fabric.ReasonOf(err), "", now), fabric.UnknownFact[[]fabric.GID](fabric.ReasonOf(err), "", now)
 		}
 		return err
 	}
@@ -295,9 +295,9 @@ func (ob *Observer) readCounters(d *device, h *fabric.HCA, _ *fabric.Policy, due
 	err := errors.Join(d.reader.ReadPMA(h, due.slow, now), d.reader.ReadHWCounters(h, now))
 	if err != nil {
 		r := fabric.ReasonOf(err)
-		h.HWCounters = fabric.NotKnown[[]fabric.Counter](r, "", now)
+		h.HWCounters = fabric.UnknownFact[[]fabric.Counter](r, "", now)
 		for i := range h.Ports {
-			h.Ports[i].Counters.PMA, h.Ports[i].Counters.HW = fabric.NotKnown[[]fabric.Counter](r, "", now), fabric.NotKnown[[]fabric.Counter](r, "", now)
+			h.Ports[i].Counters.PMA, h.Ports[i].Counters.HW = fabric.UnknownFact[[]fabric.Counter](r, "", now), fabric.UnknownFact[[]fabric.Counter](r, "", now)
 		}
 		return err
 	}
@@ -314,7 +314,7 @@ func (ob *Observer) readCM(d *device, h *fabric.HCA, _ *fabric.Policy, _ due, no
 	err := d.reader.ReadCM(h, now)
 	if err != nil {
 		for i := range h.Ports {
-			h.Ports[i].Counters.CM = fabric.NotKnown[[]fabric.Counter](fabric.ReasonOf(err), "", now)
+			h.Ports[i].Counters.CM = fabric.UnknownFact[[]fabric.Counter](fabric.ReasonOf(err), "", now)
 		}
 	}
 	return err
@@ -332,7 +332,7 @@ func (ob *Observer) assembleDevices(now time.Time, want fabric.Want, policy *fab
 	n.ClassPresent = fabric.Known(class.present, path, now)
 	switch {
 	case !src.Up:
-		n.ClassPresent = fabric.NotKnown[bool](src.Reason, path, now)
+		n.ClassPresent = fabric.UnknownFact[bool](src.Reason, path, now)
 	case class.odd != nil:
 		src.Up, src.Reason, src.Err = false, fabric.ReasonOf(class.odd), class.odd
 	}

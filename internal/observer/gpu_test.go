@@ -104,7 +104,7 @@ func startGPUs(t *testing.T) (*Observer, *gpuDriver, *kernel) {
 // load is the utilization of the first GPU.
 func load(n *fabric.Node) fabric.Fact[float64] {
 	if len(n.GPUDriver.GPUs) == 0 {
-		return fabric.NotKnown[float64]("no GPU", "", n.At)
+		return fabric.UnknownFact[float64]("no GPU", "", n.At)
 	}
 	return n.GPUDriver.GPUs[0].Utilization
 }

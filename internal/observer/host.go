@@ -78,11 +78,11 @@ func (r hostReader) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
 	}
 	routes, err := r.prc.DefaultRoutes()
 	if err != nil {
-		return fabric.NotKnown[[]fabric.Interface](fabric.ReasonOf(err), "net/route", now)
+		return fabric.UnknownFact[[]fabric.Interface](fabric.ReasonOf(err), "net/route", now)
 	}
 	for name := range routes {
 		if !slices.ContainsFunc(list.Value, func(i fabric.Interface) bool { return i.Name == name }) {
-			return fabric.NotKnown[[]fabric.Interface](fabric.ReasonNotRead, list.Source, now)
+			return fabric.UnknownFact[[]fabric.Interface](fabric.ReasonNotRead, list.Source, now)
 		}
 	}
 	return list
@@ -102,19 +102,19 @@ func (r hostReader) Commands() fabric.Commands { return r.sys.Commands() }
 func (r hostReader) netNSMode(now time.Time) fabric.Fact[fabric.NetNSMode] {
 	const source = "RDMA_NLDEV_SYS_ATTR_NETNS_MODE"
 	if r.dial == nil {
-		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonMissing, source, now)
+		return fabric.UnknownFact[fabric.NetNSMode](fabric.ReasonMissing, source, now)
 	}
 	if _, err := r.sys.Devices(); err != nil {
-		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonMissing, source, now)
+		return fabric.UnknownFact[fabric.NetNSMode](fabric.ReasonMissing, source, now)
 	}
 	c, err := r.dial()
 	if err != nil {
-		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonOf(err), source, now)
+		return fabric.UnknownFact[fabric.NetNSMode](fabric.ReasonOf(err), source, now)
 	}
 	defer c.Close()
 	switch v, err := c.System(); {
 	case err != nil:
-		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonOf(err), source, now)
+		return fabric.UnknownFact[fabric.NetNSMode](fabric.ReasonOf(err), source, now)
 	case v.SharedNetNS:
 		return fabric.Known(fabric.NetNSShared, source, now)
 	default:

@@ -28,7 +28,7 @@ func (ob *Observer) observeInspector(ctx context.Context, n *fabric.Node, want f
 	n.Sources = append(n.Sources, src)
 	n.Inspector = fabric.Known(v, folder, n.At)
 	if !src.Up {
-		n.Inspector = fabric.NotKnown[fabric.InspectorReading](src.Reason, folder, n.At)
+		n.Inspector = fabric.UnknownFact[fabric.InspectorReading](src.Reason, folder, n.At)
 	}
 }
 

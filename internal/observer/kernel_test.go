@@ -308,7 +308,7 @@ func (d *fakeDevice) ReadPorts(h *fabric.HCA, now time.Time) error {
 	defer d.k.mu.Unlock()
 	if d.down {
 		h.Ports[0].State, h.Ports[0].PhysState = fabric.Known(fabric.PortDown, "", now), fabric.Known(fabric.PhysDisabled, "", now)
-		h.Ports[0].Rate = fabric.None[fabric.Rate]("", now)
+		h.Ports[0].Rate = fabric.AbsentFact[fabric.Rate]("", now)
 	}
 	return nil
 }
@@ -319,7 +319,7 @@ func (d *fakeDevice) ReadPortDetails(h *fabric.HCA, now time.Time) error {
 	}
 	h.Ports[0].Rate = fabric.Known(fabric.Rate{BytesPerSecond: 50e9, Lanes: 4, Generation: "NDR"}, "", now)
 	if h.Ports[0].NetDev = fabric.Known("eth-"+d.name, "", now); d.netDevMoved {
-		h.Ports[0].NetDev = fabric.NotKnown[string](fabric.ReasonMoved, "", now)
+		h.Ports[0].NetDev = fabric.UnknownFact[string](fabric.ReasonMoved, "", now)
 	}
 	return nil
 }

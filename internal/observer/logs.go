@@ -71,7 +71,7 @@ func shared[T any](ctx context.Context, ob *Observer, n *fabric.Node, r *reading
 	v, src := r.get(source, "", fresh)
 	n.Sources = append(n.Sources, src)
 	if !src.Up {
-		return fabric.NotKnown[T](src.Reason, source, n.At)
+		return fabric.UnknownFact[T](src.Reason, source, n.At)
 	}
 	return fabric.Known(v, source, n.At)
 }

@@ -75,7 +75,7 @@ func (ob *Observer) elsewhere(class classList, policy *fabric.Policy, now time.T
 			last = last.WithoutFacts(fabric.ReasonMoved, now)
 			last.PCI = fabric.Known(c.Address, c.Link, now)
 			if c.Address == "" {
-				last.PCI = fabric.None[string](c.Link, now)
+				last.PCI = fabric.AbsentFact[string](c.Link, now)
 			}
 		}
 		h := last.Elsewhere(now)

@@ -54,10 +54,10 @@ func (ob *Observer) readNCCL(last fabric.NCCLConfig, now time.Time) (fabric.NCCL
 func (ob *Observer) libraries(files NCCLFiles, now time.Time) (host, probes fabric.Fact[fabric.Library]) {
 	const source = library.NCCL
 	if ob.o.Netlink != "" {
-		unread := fabric.NotKnown[fabric.Library](fabric.ReasonNotRead, source, now)
+		unread := fabric.UnknownFact[fabric.Library](fabric.ReasonNotRead, source, now)
 		return unread, unread
 	}
-	host, probes = fabric.None[fabric.Library](source, now), fabric.None[fabric.Library](source, now)
+	host, probes = fabric.AbsentFact[fabric.Library](source, now), fabric.AbsentFact[fabric.Library](source, now)
 	if found, ok := library.FindNCCL(ob.o.Rootfs, ob.o.LibraryPath); ok {
 		host = fabric.Known(fabric.Library(found), source, now)
 	}

@@ -104,7 +104,7 @@ func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time
 		for _, name := range asked.all {
 			n.NetDevs = append(n.NetDevs, fabric.UnknownNetDev(name, src.Reason, now))
 		}
-		n.Interfaces = fabric.NotKnown[[]fabric.Interface](src.Reason, "", now)
+		n.Interfaces = fabric.UnknownFact[[]fabric.Interface](src.Reason, "", now)
 	} else {
 		n.NetDevs, n.Interfaces = v.devs, v.all
 	}
@@ -271,14 +271,14 @@ func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 	before := d.QoS.Counters
 	wanted := counters.StatWanted(d.Driver.Or(""))
 	if ob.physical.ethernet == nil || wanted == nil && ob.o.Statistics == nil {
-		d.QoS.Counters = fabric.NotKnown[[]fabric.Counter](fabric.ReasonMissing, sourceStatistics, now)
+		d.QoS.Counters = fabric.UnknownFact[[]fabric.Counter](fabric.ReasonMissing, sourceStatistics, now)
 		return nil
 	}
 	list, err := ob.physical.ethernet.Statistics(d.Name, func(name string) bool {
 		return wanted != nil && wanted(name) || ob.o.Statistics != nil && ob.o.Statistics.MatchString(name)
 	}, now)
 	if err != nil {
-		d.QoS.Counters = fabric.NotKnown[[]fabric.Counter](fabric.ReasonOf(err), sourceStatistics, now)
+		d.QoS.Counters = fabric.UnknownFact[[]fabric.Counter](fabric.ReasonOf(err), sourceStatistics, now)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil
 		}

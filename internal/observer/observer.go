@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
 	"gpufabric_exporter/internal/host/inspector"
 	"gpufabric_exporter/internal/host/joblog"
 	"gpufabric_exporter/internal/host/kmsg"
 	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/sysfs"
@@ -147,7 +147,7 @@ func New(o Options) (*Observer, error) {
 		return nil, err
 	}
 	if o.Descriptors > 0 {
-		budget := beneath.NewBudget(o.Descriptors)
+		budget := openat.NewBudget(o.Descriptors)
 		sys.Keep(budget)
 		bus.Keep(budget)
 		ob.uncached = budget.Refused
@@ -392,7 +392,7 @@ func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want) {
 	n.Sources = append(n.Sources, src)
 	n.Host, n.GPUs, n.GPUDirect = h.host, h.gpus, h.direct
 	if !src.Up {
-		n.Host.Daemons = fabric.NotKnown[[]fabric.Daemon](src.Reason, "", n.At)
+		n.Host.Daemons = fabric.UnknownFact[[]fabric.Daemon](src.Reason, "", n.At)
 		n.GPUDirect = fabric.UnknownGPUDirect(src.Reason, n.At)
 	}
 	if want&wantNCCLFiles == 0 {

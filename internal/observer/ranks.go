@@ -39,7 +39,7 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 	}
 	const source = "/proc"
 	if loaded, known := n.GPUDriver.Loaded.Get(); known && !loaded { // there is nothing to hold
-		n.Ranks = fabric.None[[]fabric.RankCandidate](n.GPUDriver.Loaded.Source, n.At)
+		n.Ranks = fabric.AbsentFact[[]fabric.RankCandidate](n.GPUDriver.Loaded.Source, n.At)
 		return
 	}
 	gpus := n.GPUDriver // a copy: the node goes on to change while a read that is late still runs
@@ -55,13 +55,13 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 	}
 	v, src := ob.ranks.get(fabric.SourceRanks, "", since[rankFacts](n.At, ranksLate))
 	if src.Reason == fabric.ReasonPrivilege { // the site gave none: that is known, and no failure
-		n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](src.Reason, source, n.At)
+		n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](src.Reason, source, n.At)
 		return
 	}
 	n.Sources = append(n.Sources, src)
 	n.Ranks, n.Host.NetNS = fabric.Known(v.list, source, v.began), v.netns
 	if !src.Up {
-		n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](src.Reason, source, n.At)
+		n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](src.Reason, source, n.At)
 	}
 }
 

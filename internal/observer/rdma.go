@@ -63,12 +63,12 @@ func (d *rdmaDevice) Begin(h *fabric.HCA, now time.Time) {
 	const source = "RDMA_NLDEV_CMD_GET"
 	guid, known := h.NodeGUID.Get()
 	if d.dial == nil || !known || h.Traits().ConstantPorts { // for every caller
-		h.Netlink = fabric.NotKnown[bool](fabric.ReasonNotRead, source, now)
+		h.Netlink = fabric.UnknownFact[bool](fabric.ReasonNotRead, source, now)
 		return
 	}
 	client, err := d.dial()
 	if err != nil {
-		h.Netlink = fabric.NotKnown[bool](fabric.ReasonOf(err), source, now)
+		h.Netlink = fabric.UnknownFact[bool](fabric.ReasonOf(err), source, now)
 		return
 	}
 	devices, _ := client.Devices() // those that could be decoded

@@ -185,7 +185,7 @@ func TestNetlinkNamesTheInterface(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &h.Ports[0]
-	p.NetDev = fabric.NotKnown[string](fabric.ReasonMissing, "", now)
+	p.NetDev = fabric.UnknownFact[string](fabric.ReasonMissing, "", now)
 	if d.nameNetDev(p, now); p.NetDev.Value != "iw0" {
 		t.Errorf("interface %+v, want iw0", p.NetDev)
 	}

@@ -136,7 +136,7 @@ func TestWrapTrackersContinueOnlyWrappingCounters(t *testing.T) {
 		h.Ports[0].Counters.HW = fabric.Known([]fabric.Counter{
 			{Name: "out_of_sequence", Value: fabric.Known(value, "", at)},
 			{Name: "np_cnp_sent", Value: fabric.Known(value, "", at)},
-			{Name: "packet_seq_err", Value: fabric.NotKnown[uint64](fabric.ReasonIO, "", at)},
+			{Name: "packet_seq_err", Value: fabric.UnknownFact[uint64](fabric.ReasonIO, "", at)},
 		}, "", at)
 		o.advance(&h)
 		return h.Ports[0].Counters.HW.Value

@@ -60,7 +60,7 @@ func TestLandingJobs(t *testing.T) {
 
 	contains(t, landingOf(t, func() *fabric.Node { return withRanks() }), "No process is known to hold a GPU of this node", "No problems found")
 	hidden := withRanks()
-	hidden.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonPrivilege, "/proc", hidden.At)
+	hidden.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonPrivilege, "/proc", hidden.At)
 	contains(t, landingOf(t, func() *fabric.Node { return hidden }), "Jobs are unknown: the exporter lacks the privilege")
 	lacks(t, landingOf(t, fabrictest.Healthy), `<h2 id="jobs">Jobs</h2>`)
 	driverless := withRanks()

@@ -138,7 +138,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	unreadable := func() *fabric.Node {
 		n := fabrictest.Healthy()
-		n.HCAs[1].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonPrivilege, "state", n.At)
+		n.HCAs[1].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonPrivilege, "state", n.At)
 		n.Derive()
 		return n
 	}
@@ -154,7 +154,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	unlisted := func() *fabric.Node {
 		n := fabrictest.NoHardware()
-		n.ClassPresent = fabric.NotKnown[bool](fabric.ReasonPrivilege, "class/infiniband", n.At)
+		n.ClassPresent = fabric.UnknownFact[bool](fabric.ReasonPrivilege, "class/infiniband", n.At)
 		n.Sources = []fabric.Source{{Name: fabric.SourceClass, Reason: fabric.ReasonPrivilege}}
 		return n
 	}

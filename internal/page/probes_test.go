@@ -30,7 +30,7 @@ func probedResult(kind probes.Kind, ago time.Duration) probes.Result {
 	return probes.Result{
 		Key: probes.Key{Kind: kind}, At: at, Wall: 3.2, GPUTime: 24, GPUs: []string{"GPU-a", "GPU-b"}, Outcome: probes.OK,
 		NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Path: probes.Known(probes.PathP2P, "NCCL log", at), Network: "IB",
-		GPUDirect: probes.Known(true, "NCCL log", at), NVLS: probes.Known(false, "NCCL log", at), SHARP: probes.NotKnown[bool](fabric.ReasonMissing, "NCCL log", at),
+		GPUDirect: probes.Known(true, "NCCL log", at), NVLS: probes.Known(false, "NCCL log", at), SHARP: probes.UnknownFact[bool](fabric.ReasonMissing, "NCCL log", at),
 		Channels: probes.Known(4, "NCCL log", at), Init: 1.2, Connect: 0.09,
 		Measurements: []probes.Measurement{
 			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 10, Count: 256, Ranks: 2, Iterations: 20, Time: 14e-6, DeviceTime: probes.Known(probes.Seconds(12e-6), "CUDA", at), AlgBW: 73e6, BusBW: 73e6},
@@ -44,7 +44,7 @@ func probedResult(kind probes.Kind, ago time.Duration) probes.Result {
 				Ratio: probes.Known(1.08, "baseline", at),
 			},
 		},
-		Expected: probes.None[float64]("plan", at), Release: probes.Known(probes.Seconds(0.24), "NVML", at),
+		Expected: probes.AbsentFact[float64]("plan", at), Release: probes.Known(probes.Seconds(0.24), "NVML", at),
 		Settings: []string{"NCCL_DEBUG=INFO", "NCCL_IB_TC=106"}, Log: "node17:1:1 [0] NCCL INFO Using network IB\n",
 	}
 }
@@ -55,7 +55,7 @@ func probedStatus() probes.Status {
 	node := probedResult(probes.Node, time.Hour)
 
 	before, rail := probedResult(probes.Rail, 30*time.Hour), probedResult(probes.Rail, 2*time.Hour)
-	rail.Path, rail.Network, rail.GPUDirect = probes.Known(probes.PathSocket, "NCCL log", now), "Socket", probes.None[bool]("NCCL log", now)
+	rail.Path, rail.Network, rail.GPUDirect = probes.Known(probes.PathSocket, "NCCL log", now), "Socket", probes.AbsentFact[bool]("NCCL log", now)
 	rail.Settings = []string{"NCCL_DEBUG=INFO", "NCCL_IB_DISABLE=1"}
 	rail.Measurements, rail.Comparison.Latency = rail.Measurements[1:], nil
 	rail.Measurements[0].BusBW = 5e9

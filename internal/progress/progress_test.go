@@ -232,7 +232,7 @@ func TestTarget(t *testing.T) {
 		"unreadable":          {func(s state) { s.node.Ranks.State = fabric.Unknown }, "could not be read"},
 		"ended":               {func(s state) { s.job.Ranks = []job.Rank{{PID: 1}} }, "none of its ranks is left"},
 		"pod":                 {func(s state) { s.first.NetNS.Value = 8 }, "of a pod"},
-		"namespace unknown":   {func(s state) { s.first.NetNS = fabric.NotKnown[uint64](fabric.ReasonPrivilege, "", at) }, "network namespace is not known"},
+		"namespace unknown":   {func(s state) { s.first.NetNS = fabric.UnknownFact[uint64](fabric.ReasonPrivilege, "", at) }, "network namespace is not known"},
 		"no listener":         {func(s state) { s.first.Sockets.Value = nil }, "not seen to listen"},
 		"another port":        {func(s state) { s.first.Sockets.Value[0].Local = netip.MustParseAddrPort("127.0.0.1:9") }, "not seen to listen"},
 		"another address":     {func(s state) { s.first.Sockets.Value[0].Local = netip.MustParseAddrPort("10.0.0.1:28028") }, "not seen to listen"},

@@ -80,7 +80,7 @@ func (e *EthernetDrivers) readDCB(d *NetDev, q *fabric.QoS, now time.Time) {
 	q.ETS = fabric.Known(set.ETS, ets, now)
 	q.Apps = fabric.Known(slices.Clone(set.Apps), apps, now)
 	q.DCBX = fabric.Known(set.DCBX, dcbx, now)
-	q.Buffers = fabric.NotKnown[fabric.Buffers](fabric.ReasonMissing, buffers, now) // the kernel leaves the attribute out
+	q.Buffers = fabric.UnknownFact[fabric.Buffers](fabric.ReasonMissing, buffers, now) // the kernel leaves the attribute out
 	if set.Buffers.Total > 0 {
 		q.Buffers = fabric.Known(set.Buffers, buffers, now)
 	}
@@ -113,7 +113,7 @@ func (e *EthernetDrivers) readFEC(d *NetDev, q *fabric.QoS, now time.Time) {
 		q.FEC = unsupported[fabric.FEC](source, now)
 		return
 	}
-	missing := fabric.NotKnown[uint64](fabric.ReasonMissing, source, now)
+	missing := fabric.UnknownFact[uint64](fabric.ReasonMissing, source, now)
 	fec := fabric.FEC{Active: set.Active, CorrectedBlocks: missing, UncorrectableBlocks: missing, CorrectedBits: missing}
 	if set.Counted {
 		fec.CorrectedBlocks = fabric.Known(set.Corrected.value(), source, now)
@@ -190,9 +190,9 @@ func (d *NetDev) firstOf(source string, now time.Time, names ...string) fabric.F
 			return fabric.Known(s.value(), source, now)
 		}
 	}
-	return fabric.NotKnown[uint64](fabric.ReasonMissing, source, now)
+	return fabric.UnknownFact[uint64](fabric.ReasonMissing, source, now)
 }
 
 func unsupported[T any](source string, now time.Time) fabric.Fact[T] {
-	return fabric.NotKnown[T](fabric.ReasonUnsupported, source, now)
+	return fabric.UnknownFact[T](fabric.ReasonUnsupported, source, now)
 }

@@ -48,7 +48,7 @@ func (n *Node) nvml(now time.Time) fabric.GPUDriver {
 		return fabric.GPUDriver{Released: d.Released}
 	case d.Version == "":
 		return fabric.GPUDriver{
-			Loaded: fabric.Known(false, initialise, now), Version: fabric.None[string](initialise, now), CUDA: fabric.None[string](initialise, now),
+			Loaded: fabric.Known(false, initialise, now), Version: fabric.AbsentFact[string](initialise, now), CUDA: fabric.AbsentFact[string](initialise, now),
 		}
 	}
 	next := fabric.GPUDriver{
@@ -89,7 +89,7 @@ func lostGPU(index int, now time.Time) fabric.GPU {
 }
 
 func gone[T any](now time.Time) fabric.Fact[T] {
-	return fabric.NotKnown[T](fabric.ReasonGone, "nvmlDeviceGetHandleByIndex_v2", now)
+	return fabric.UnknownFact[T](fabric.ReasonGone, "nvmlDeviceGetHandleByIndex_v2", now)
 }
 
 func (n *Node) nvmlGPU(index int, now time.Time) fabric.GPU {
@@ -99,13 +99,13 @@ func (n *Node) nvmlGPU(index int, now time.Time) fabric.GPU {
 		Index: index, UUID: g.UUID, Address: g.PCI,
 		Lost:           fabric.Known(false, "nvmlDeviceGetHandleByIndex_v2", now),
 		Name:           fabric.Known(g.Name, "nvmlDeviceGetName", now),
-		NUMANode:       fabric.None[int]("nvmlDeviceGetNumaNodeId", now),
+		NUMANode:       fabric.AbsentFact[int]("nvmlDeviceGetNumaNodeId", now),
 		ComputeCap:     fabric.Known(g.Capability, "nvmlDeviceGetCudaComputeCapability", now),
 		Utilization:    fabric.Known(float64(g.Load)/100, "nvmlDeviceGetUtilizationRates", now),
 		Memory:         fabric.Known(fabric.GPUMemory{Total: g.Memory, Used: g.used()}, "nvmlDeviceGetMemoryInfo_v2", now),
 		BAR1:           fabric.Known(fabric.GPUMemory{Total: g.BAR1, Used: g.bar1Used()}, "nvmlDeviceGetBAR1MemoryInfo", now),
 		ComputeMode:    fabric.Known(g.Mode, "nvmlDeviceGetComputeMode", now),
-		MIG:            fabric.None[bool]("nvmlDeviceGetMigMode", now),
+		MIG:            fabric.AbsentFact[bool]("nvmlDeviceGetMigMode", now),
 		Persistence:    fabric.Known(g.Persistence, "nvmlDeviceGetPersistenceMode", now),
 		ClockReasons:   fabric.Known(g.ClockReasons, "nvmlDeviceGetCurrentClocksEventReasons", now),
 		PCIeGeneration: fabric.Known(generation(link), "nvmlDeviceGetCurrPcieLinkGeneration", now),
@@ -114,7 +114,7 @@ func (n *Node) nvmlGPU(index int, now time.Time) fabric.GPU {
 		PCIeMaxWidth:   fabric.Known(best.Width, "nvmlDeviceGetMaxPcieLinkWidth", now),
 		PCIeReplays:    fabric.Known(g.Replays.value(), "nvmlDeviceGetPcieReplayCounter", now),
 		NVLinks:        g.nvlinks(now),
-		Fabric:         fabric.None[fabric.GPUFabric]("nvmlDeviceGetGpuFabricInfoV", now),
+		Fabric:         fabric.AbsentFact[fabric.GPUFabric]("nvmlDeviceGetGpuFabricInfoV", now),
 	}
 	if g.MemoryNode != noNUMA {
 		is.NUMANode.Value, is.NUMANode.State = g.MemoryNode, fabric.OK
@@ -146,13 +146,13 @@ func (g *GPU) bar1Used() uint64 { return mebibyte * uint64(2+256*len(g.Processes
 func (g *GPU) nvlinks(now time.Time) fabric.Fact[[]fabric.NVLink] {
 	const state, remote, end, fields = "nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetFieldValues"
 	if len(g.Links) == 0 {
-		return fabric.None[[]fabric.NVLink](state, now)
+		return fabric.AbsentFact[[]fabric.NVLink](state, now)
 	}
 	links := make([]fabric.NVLink, len(g.Links))
 	for i, l := range g.Links {
 		links[i] = fabric.NVLink{
 			Number: i, Active: fabric.Known(l.Active, state, now),
-			Remote: unsupported[string](remote, now), RemoteKind: unsupported[fabric.NVLinkEnd](end, now), Speed: fabric.None[float64](fields, now),
+			Remote: unsupported[string](remote, now), RemoteKind: unsupported[fabric.NVLinkEnd](end, now), Speed: fabric.AbsentFact[float64](fields, now),
 		}
 		if l.Active {
 			links[i].RemoteKind = fabric.Known(l.Kind, end, now)

@@ -76,7 +76,7 @@ func (r JobRank) at(n *Node, w fabric.Workload, step int, now time.Time) fabric.
 		c.Workload.Value = w
 	}
 	const running = "nvmlDeviceGetComputeRunningProcesses_v3"
-	c.GPUs = fabric.None[[]string](running, now)
+	c.GPUs = fabric.AbsentFact[[]string](running, now)
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
 		if !r.NoGPU && slices.ContainsFunc(g.Processes, func(p Process) bool { return p.PID == c.PID }) {

@@ -182,14 +182,14 @@ func (r *JobRank) hide(sockets, rest bool) {
 	const why = fabric.ReasonPrivilege
 	at := r.Is.Files.At
 	if sockets {
-		r.Is.Sockets = fabric.NotKnown[[]fabric.Socket](why, "setns", at)
+		r.Is.Sockets = fabric.UnknownFact[[]fabric.Socket](why, "setns", at)
 	}
 	if rest {
-		r.Is.Files = fabric.NotKnown[fabric.OpenFiles](why, "fd", at)
-		r.Is.Maps = fabric.NotKnown[fabric.MappedFiles](why, "maps", at)
-		r.Is.Settings = fabric.NotKnown[[]fabric.NCCLVariable](why, "environ", at)
-		r.Is.Conf = fabric.NotKnown[[]fabric.NCCLVariable](why, "root/etc/nccl.conf", at)
-		r.Is.Devices = fabric.NotKnown[fabric.ProcessDevices](why, "root/dev", at)
+		r.Is.Files = fabric.UnknownFact[fabric.OpenFiles](why, "fd", at)
+		r.Is.Maps = fabric.UnknownFact[fabric.MappedFiles](why, "maps", at)
+		r.Is.Settings = fabric.UnknownFact[[]fabric.NCCLVariable](why, "environ", at)
+		r.Is.Conf = fabric.UnknownFact[[]fabric.NCCLVariable](why, "root/etc/nccl.conf", at)
+		r.Is.Devices = fabric.UnknownFact[fabric.ProcessDevices](why, "root/dev", at)
 	}
 }
 

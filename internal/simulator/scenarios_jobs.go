@@ -163,7 +163,7 @@ func jobScenarios() []Scenario {
 			edit: func(n *Node) {
 				n.train(jobPlan{devices: rails8(), queuePairs: 64, edit: func(_ int, r *JobRank) {
 					r.hide(true, true)
-					r.Is.Verbs = fabric.NotKnown[fabric.VerbsUse](fabric.ReasonPrivilege, "RDMA_NLDEV_CMD_RES_CTX_GET", r.Is.Limits.At)
+					r.Is.Verbs = fabric.UnknownFact[fabric.VerbsUse](fabric.ReasonPrivilege, "RDMA_NLDEV_CMD_RES_CTX_GET", r.Is.Limits.At)
 				}})
 			},
 		},

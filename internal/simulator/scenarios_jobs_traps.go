@@ -173,7 +173,7 @@ func jobTrapScenarios() []Scenario {
 				n.train(jobPlan{busy: true, edit: func(_ int, r *JobRank) {
 					r.hide(false, true)
 					r.Is.SocketsByCgroup = true
-					r.Is.Verbs = fabric.NotKnown[fabric.VerbsUse](fabric.ReasonPrivilege, "RDMA_NLDEV_CMD_RES_CTX_GET", r.Is.Limits.At)
+					r.Is.Verbs = fabric.UnknownFact[fabric.VerbsUse](fabric.ReasonPrivilege, "RDMA_NLDEV_CMD_RES_CTX_GET", r.Is.Limits.At)
 				}})
 			},
 		},

@@ -131,7 +131,7 @@ func (g *GPUAccess) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabri
 		return d, err
 	}
 	// The kernel has the driver, whatever NVML says: its library is not here, or the device nodes are not.
-	d.Loaded = fabric.NotKnown[bool](fabric.ReasonMissing, d.Loaded.Source, now)
+	d.Loaded = fabric.UnknownFact[bool](fabric.ReasonMissing, d.Loaded.Source, now)
 	g.absent, g.absentUntil = d, now.Add(absentRetry)
 	g.mu.Lock()
 	g.release("NVML reaches no driver")

@@ -69,7 +69,7 @@ func processes(list []fabric.GPUProcess) int {
 func (b *builder) nvlinksOf(to *GPU, g diagnose.GPU) {
 	if g.Driver == nil {
 		if !g.IsNVIDIA() {
-			to.NVLinks = factOf(fabric.None[int]("", b.in.Node.At))
+			to.NVLinks = factOf(fabric.AbsentFact[int]("", b.in.Node.At))
 		}
 		return
 	}

@@ -303,7 +303,7 @@ func (b *builder) layout(gpus []diagnose.GPU, devices []*fabric.HCA) {
 func redirects(n *fabric.Node, upstream string) Fact[[]string] {
 	const source = "bus/pci/devices/*/config"
 	if upstream == "" {
-		return factOf(fabric.None[[]string](source, n.At))
+		return factOf(fabric.AbsentFact[[]string](source, n.At))
 	}
 	list := []string{}
 	for i := range n.PCI.Functions {
@@ -312,7 +312,7 @@ func redirects(n *fabric.Node, upstream string) Fact[[]string] {
 			continue
 		}
 		if f.Config.ACS.State == fabric.Unknown {
-			return factOf(fabric.NotKnown[[]string](f.Config.ACS.Meta().Reason, f.Config.ACS.Source, n.At))
+			return factOf(fabric.UnknownFact[[]string](f.Config.ACS.Meta().Reason, f.Config.ACS.Source, n.At))
 		}
 		if f.Config.ACS.Or(0).Redirects() {
 			list = append(list, f.Address)

@@ -123,7 +123,7 @@ func TestFindingOfUnlistedGPU(t *testing.T) {
 	d := gpuNode(func(n *fabric.Node) {
 		n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
 		for _, f := range n.PCI.GPUs() {
-			f.Driver = fabric.None[string]("", n.At)
+			f.Driver = fabric.AbsentFact[string]("", n.At)
 		}
 	}, fabrictest.Blocked(fabric.GDRNoDriver, "none"))
 	i := slices.IndexFunc(d.Findings, func(f Finding) bool { return f.Check == diagnose.CheckGPUDriver })
@@ -135,7 +135,7 @@ func TestFindingOfUnlistedGPU(t *testing.T) {
 // What cannot be read is unknown on the part and in the list of what was not checked, and never ok.
 func TestUnreadable(t *testing.T) {
 	n := fabrictest.Healthy()
-	n.HCAs[1].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonPrivilege, "state", n.At)
+	n.HCAs[1].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonPrivilege, "state", n.At)
 	n.Derive()
 	d := documentOf(n)
 	if p := d.Devices[1].Ports[0]; p.Status != StatusUnknown || d.Devices[1].Status != StatusUnknown || p.State.State != "unknown" || p.State.Reason != "privilege" || p.State.Value != nil {
@@ -178,7 +178,7 @@ func TestNVLink(t *testing.T) {
 		}, NVLinkSome, 12},
 		{"none", func(n *fabric.Node) {
 			for i := range 2 {
-				n.GPUDriver.GPUs[i].NVLinks = fabric.None[[]fabric.NVLink]("", n.At)
+				n.GPUDriver.GPUs[i].NVLinks = fabric.AbsentFact[[]fabric.NVLink]("", n.At)
 			}
 		}, NVLinkNone, 0},
 		{"not asked", func(n *fabric.Node) { n.GPUDriver = fabric.GPUDriver{} }, NVLinkUnknown, 0},
@@ -240,7 +240,7 @@ func TestPortWithoutState(t *testing.T) {
 	if p := documentOf(n).Devices[0].Ports[0]; p.Status != StatusOK {
 		t.Fatalf("a good port is %s", p.Status)
 	}
-	n.HCAs[0].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonDriverConstant, "", n.At)
+	n.HCAs[0].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonDriverConstant, "", n.At)
 	if d := documentOf(n).Devices[0]; d.Status != StatusPartly || d.Ports[0].Status != StatusPartly {
 		t.Errorf("the device is %s, its port %s", d.Status, d.Ports[0].Status)
 	}

@@ -100,8 +100,8 @@ func TestMeasured(t *testing.T) {
 	node := &fabric.Node{
 		HCAs: []fabric.HCA{{Name: "mlx5_0", Ports: []fabric.Port{{Number: 1, LinkLayer: fabric.Known(fabric.LinkInfiniBand, "", at)}}}},
 		GPUDriver: fabric.GPUDriver{GPUs: []fabric.GPU{
-			{Address: "0000:01:00.0", NVLinks: fabric.None[[]fabric.NVLink]("", at), PCIeMaxGen: fabric.Known(5, "", at), PCIeWidth: fabric.Known(16, "", at)},
-			{Address: "0000:02:00.0", NVLinks: fabric.None[[]fabric.NVLink]("", at), PCIeMaxGen: fabric.Known(5, "", at), PCIeWidth: fabric.Known(16, "", at)},
+			{Address: "0000:01:00.0", NVLinks: fabric.AbsentFact[[]fabric.NVLink]("", at), PCIeMaxGen: fabric.Known(5, "", at), PCIeWidth: fabric.Known(16, "", at)},
+			{Address: "0000:02:00.0", NVLinks: fabric.AbsentFact[[]fabric.NVLink]("", at), PCIeMaxGen: fabric.Known(5, "", at), PCIeWidth: fabric.Known(16, "", at)},
 		}},
 	}
 	run := func(kind probes.Kind, path probes.Path, op probes.Op) probes.Result {
@@ -193,11 +193,11 @@ func TestRanksThatDiffer(t *testing.T) {
 	n := *simulatortest.Watch(t, s, 0)[0]
 	ranks := slices.Clone(n.Ranks.Value)
 	for i := range ranks {
-		ranks[i].Conf = fabric.None[[]fabric.NCCLVariable]("nccl.conf", n.At)
+		ranks[i].Conf = fabric.AbsentFact[[]fabric.NCCLVariable]("nccl.conf", n.At)
 	}
-	ranks[0].Settings = fabric.NotKnown[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "environ", n.At)
+	ranks[0].Settings = fabric.UnknownFact[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "environ", n.At)
 	ranks[1].Settings = fabric.Known([]fabric.NCCLVariable{{Name: "NCCL_IB_TC", Value: "5"}, {Name: "NCCL_IB_HCA", Value: "set", Masked: true}}, "environ", n.At)
-	ranks[2].Conf = fabric.NotKnown[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "nccl.conf", n.At)
+	ranks[2].Conf = fabric.UnknownFact[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "nccl.conf", n.At)
 	n.Ranks.Value = ranks
 	jobs, unknown := running(&n, advice.Workload{})
 	var b bytes.Buffer
@@ -210,7 +210,7 @@ func TestRanksThatDiffer(t *testing.T) {
 			t.Errorf("lacks %q:\n%s", want, b.String())
 		}
 	}
-	n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonPrivilege, "ranks", n.At)
+	n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonPrivilege, "ranks", n.At)
 	if jobs, unknown := running(&n, advice.Workload{}); len(jobs) > 0 || !strings.Contains(unknown, "privilege") {
 		t.Errorf("%+v, %q", jobs, unknown)
 	}

@@ -137,9 +137,9 @@ func TestLateReadings(t *testing.T) {
 					}
 					switch what {
 					case late:
-						n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonTimeout, "/proc", n.At)
+						n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonTimeout, "/proc", n.At)
 					case secret:
-						n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonPrivilege, "/proc", n.At)
+						n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonPrivilege, "/proc", n.At)
 					case none:
 						n.Ranks = fabric.Known[[]fabric.RankCandidate](nil, "/proc", n.At)
 					default:

@@ -27,20 +27,20 @@ func linksBetween(a, b *fabric.GPU) fabric.Fact[int] {
 			l := &links[k]
 			active, ok := l.Active.Get()
 			if !ok {
-				return fabric.NotKnown[int](l.Active.Meta().Reason, l.Active.Source, l.Active.At)
+				return fabric.UnknownFact[int](l.Active.Meta().Reason, l.Active.Source, l.Active.At)
 			}
 			if !active {
 				continue
 			}
 			kind, ok := l.RemoteKind.Get()
 			if !ok {
-				return fabric.NotKnown[int](l.RemoteKind.Meta().Reason, l.RemoteKind.Source, l.RemoteKind.At)
+				return fabric.UnknownFact[int](l.RemoteKind.Meta().Reason, l.RemoteKind.Source, l.RemoteKind.At)
 			}
 			switch remote, known := l.Remote.Get(); {
 			case kind == fabric.NVLinkToSwitch:
 				switched[i]++
 			case kind == fabric.NVLinkToGPU && !known:
-				return fabric.NotKnown[int](l.Remote.Meta().Reason, l.Remote.Source, l.Remote.At)
+				return fabric.UnknownFact[int](l.Remote.Meta().Reason, l.Remote.Source, l.Remote.At)
 			case kind == fabric.NVLinkToGPU && i == 0 && strings.EqualFold(remote, to.Address):
 				direct++
 			}

@@ -49,12 +49,12 @@ func TestTopologyOfGPUs(t *testing.T) {
 		}, fabrictest.Usable, []string{"GPU0 X NV12 "}, nil},
 		{"no NVLink", func(n *fabric.Node) {
 			for i := range 2 {
-				n.GPUDriver.GPUs[i].NVLinks = fabric.None[[]fabric.NVLink]("", n.At)
+				n.GPUDriver.GPUs[i].NVLinks = fabric.AbsentFact[[]fabric.NVLink]("", n.At)
 			}
 			n.GPUDriver.P2P[0].Write.Value = fabric.P2PChipsetNotSupported
 		}, fabrictest.Usable, []string{"GPU0 X SYS PIX", "No peer-to-peer writes between GPU0 and GPU1: chipset not supported\n"}, []string{"NVLinks are"}},
 		{"one link is unknown", func(n *fabric.Node) {
-			link(n, 0, 3).Active = fabric.NotKnown[bool](fabric.ReasonUnsupported, "", n.At)
+			link(n, 0, 3).Active = fabric.UnknownFact[bool](fabric.ReasonUnsupported, "", n.At)
 		}, fabrictest.Usable, []string{"GPU0 X SYS ", "NVLinks of GPU0 are unknown: to them the table shows the PCIe path.\n"}, nil},
 		{"no driver", func(n *fabric.Node) {
 			n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
@@ -63,7 +63,7 @@ func TestTopologyOfGPUs(t *testing.T) {
 			"No GPUDirect RDMA: no GPU driver is loaded.\n", "GPU0 is 0000:19:00.0\n",
 		}, nil},
 		{"not asked", func(n *fabric.Node) { n.GPUDriver = fabric.GPUDriver{} }, func(g *fabric.GDR) {
-			*g = fabric.GDR{GPU: g.GPU, NIC: g.NIC, Usable: fabric.NotKnown[bool](fabric.ReasonNotRead, "", g.Usable.At)}
+			*g = fabric.GDR{GPU: g.GPU, NIC: g.NIC, Usable: fabric.UnknownFact[bool](fabric.ReasonNotRead, "", g.Usable.At)}
 		}, []string{"mlx5_0 ?\n", "The GPU driver could not be queried: not read.\n", "Whether GPUDirect RDMA works is unknown: not read.\n", "GPU0 is 0000:19:00.0\n"}, nil},
 		{"released", func(n *fabric.Node) {
 			n.GPUDriver = fabric.GPUDriver{Released: "maintenance file /run/maintenance"}
@@ -115,7 +115,7 @@ func TestTopologyJSONOfGPUs(t *testing.T) {
 	n.GPUDirect.Peermem = fabric.Known(fabric.Peermem{Module: "nvidia_peermem", Bound: fabric.Known(false, "", n.At)}, "", n.At)
 	g0 := n.PCI.Function("0000:19:00.0")
 	g0.IOMMUType, g0.IOMMUGroup = fabric.Known("DMA-FQ", "", n.At), fabric.Known(17, "", n.At)
-	n.PCI.NIC("mlx5_0").IOMMUType = fabric.None[string]("", n.At)
+	n.PCI.NIC("mlx5_0").IOMMUType = fabric.AbsentFact[string]("", n.At)
 	fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRACS, "0000:17:00.0 redirects"))
 	var b bytes.Buffer
 	if err := write(&b, true, reportOf(n)); err != nil {

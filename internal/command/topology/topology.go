@@ -286,7 +286,7 @@ func gpuDirectOf(g *fabric.GDR) gpuDirect {
 // exporter sees.
 func distanceOf(n *fabric.Node, a, b *fabric.PCIFunction) fabric.Fact[fabric.Distance] {
 	if a == nil || b == nil {
-		return fabric.NotKnown[fabric.Distance](fabric.ReasonMissing, "bus/pci/devices", n.At)
+		return fabric.UnknownFact[fabric.Distance](fabric.ReasonMissing, "bus/pci/devices", n.At)
 	}
 	if a.Kind == fabric.PCIGPU && b.Kind == fabric.PCIGPU {
 		return fabric.DistanceOf(a, b, n.Host.Hypervisor, n.At)

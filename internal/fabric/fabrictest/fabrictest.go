@@ -47,7 +47,7 @@ func Healthy() *fabric.Node {
 		})
 		n.NetDevs = append(n.NetDevs, fabric.NetDev{
 			Name: netdev, Speed: fabric.Known(50e9, "speed", n.At), MTU: fabric.Known(9000, "mtu", n.At),
-			Upper: fabric.None[string]("upper", n.At), DefaultRoute: fabric.Known(false, "net/route", n.At),
+			Upper: fabric.AbsentFact[string]("upper", n.At), DefaultRoute: fabric.Known(false, "net/route", n.At),
 		})
 	}
 	n.Derive()
@@ -92,7 +92,7 @@ func WithGPUs() *fabric.Node {
 		CUDA: fabric.Known("13.0", "nvmlSystemGetCudaDriverVersion", n.At),
 	}
 	n.GPUDirect = fabric.GPUDirect{
-		Peermem: fabric.None[fabric.Peermem]("module", n.At), OpenModule: fabric.Known(true, "driver/nvidia/version", n.At),
+		Peermem: fabric.AbsentFact[fabric.Peermem]("module", n.At), OpenModule: fabric.Known(true, "driver/nvidia/version", n.At),
 		Driver: fabric.Known("580.65.06", "module/nvidia/version", n.At),
 	}
 	for i, address := range []string{"0000:19:00.0", "0000:9b:00.0"} {
@@ -147,7 +147,7 @@ func Lossless() *fabric.Node {
 	n := Healthy()
 	for i := range n.HCAs {
 		n.HCAs[i].Driver = fabric.Known("mlx5_core", "driver", n.At)
-		n.HCAs[i].Ports[0].TrafficClass = fabric.None[fabric.TrafficClass]("tc/1/traffic_class", n.At)
+		n.HCAs[i].Ports[0].TrafficClass = fabric.AbsentFact[fabric.TrafficClass]("tc/1/traffic_class", n.At)
 		d := &n.NetDevs[i]
 		d.Lower, d.Bond = fabric.Known([]string{}, "lower_*", n.At), fabric.Known(false, "bonding", n.At)
 		d.QoS = fabric.QoS{

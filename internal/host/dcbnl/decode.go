@@ -61,26 +61,26 @@ func decode(cmd command, message []byte, netdev string, q *fabric.QoS, now time.
 func unknown(cmd command, q *fabric.QoS, r fabric.Reason, now time.Time) {
 	switch cmd {
 	case cmdIEEEGet:
-		q.PFC = fabric.NotKnown[fabric.PFC](r, sourcePFC, now)
-		q.ETS = fabric.NotKnown[fabric.ETS](r, sourceETS, now)
-		q.Apps = fabric.NotKnown[[]fabric.App](r, sourceApps, now)
-		q.Buffers = fabric.NotKnown[fabric.Buffers](r, sourceBuffers, now)
-		q.DCBX = fabric.NotKnown[fabric.DCBX](r, sourceDCBX, now)
+		q.PFC = fabric.UnknownFact[fabric.PFC](r, sourcePFC, now)
+		q.ETS = fabric.UnknownFact[fabric.ETS](r, sourceETS, now)
+		q.Apps = fabric.UnknownFact[[]fabric.App](r, sourceApps, now)
+		q.Buffers = fabric.UnknownFact[fabric.Buffers](r, sourceBuffers, now)
+		q.DCBX = fabric.UnknownFact[fabric.DCBX](r, sourceDCBX, now)
 	case cmdCEEGet:
-		q.PFC = fabric.NotKnown[fabric.PFC](r, sourceCEEPFC, now)
-		q.ETS = fabric.NotKnown[fabric.ETS](r, sourceCEETxPG, now)
-		q.Apps = fabric.NotKnown[[]fabric.App](r, sourceCEEApps, now)
+		q.PFC = fabric.UnknownFact[fabric.PFC](r, sourceCEEPFC, now)
+		q.ETS = fabric.UnknownFact[fabric.ETS](r, sourceCEETxPG, now)
+		q.Apps = fabric.UnknownFact[[]fabric.App](r, sourceCEEApps, now)
 	}
 }
 
 // fact decodes one attribute. The kernel leaves out what the driver cannot or does not answer.
 func fact[T any](name string, data []byte, decode func([]byte) (T, error), now time.Time) (fabric.Fact[T], error) {
 	if data == nil {
-		return fabric.NotKnown[T](fabric.ReasonUnsupported, name, now), nil
+		return fabric.UnknownFact[T](fabric.ReasonUnsupported, name, now), nil
 	}
 	v, err := decode(data)
 	if err != nil {
-		return fabric.NotKnown[T](fabric.ReasonMalformed, name, now), fmt.Errorf("%s: %w", name, err)
+		return fabric.UnknownFact[T](fabric.ReasonMalformed, name, now), fmt.Errorf("%s: %w", name, err)
 	}
 	return fabric.Known(v, name, now), nil
 }

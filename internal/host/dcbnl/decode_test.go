@@ -49,7 +49,7 @@ func TestRecordings(t *testing.T) {
 		}},
 		{"cee_get_hca1", "hca1", cmdCEEGet, fabric.QoS{
 			PFC: fabric.Known(fabric.PFC{Enabled: 1 << 3}, "DCB_ATTR_CEE_PFC", at()),
-			ETS: fabric.NotKnown[fabric.ETS](fabric.ReasonUnsupported, "DCB_ATTR_CEE_TX_PG", at()),
+			ETS: fabric.UnknownFact[fabric.ETS](fabric.ReasonUnsupported, "DCB_ATTR_CEE_TX_PG", at()),
 			Apps: fabric.Known([]fabric.App{ // and not the IEEE entry for DSCP 26, which the kernel reports here, too
 				{Selector: fabric.AppEtherType, Protocol: 0x8915, Priority: 3},
 				{Selector: fabric.AppAny, Protocol: 4791, Priority: 3},

@@ -138,7 +138,7 @@ func wantFEC() fabric.FEC {
 		Active:              "rs",
 		CorrectedBlocks:     fabric.Known[uint64](12, "ETHTOOL_A_FEC_STAT_CORRECTED", now()),
 		UncorrectableBlocks: fabric.Known[uint64](1<<50, "ETHTOOL_A_FEC_STAT_UNCORR", now()),
-		CorrectedBits:       fabric.NotKnown[uint64](fabric.ReasonMissing, "ETHTOOL_A_FEC_STAT_CORR_BITS", now()),
+		CorrectedBits:       fabric.UnknownFact[uint64](fabric.ReasonMissing, "ETHTOOL_A_FEC_STAT_CORR_BITS", now()),
 	}
 }
 
@@ -188,10 +188,10 @@ func TestRead(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	pause, fec := fabric.Known(wantPause(), "ETHTOOL_MSG_PAUSE_GET", now()), fabric.Known(wantFEC(), "ETHTOOL_MSG_FEC_GET", now())
 	noPause := func(r fabric.Reason) fabric.Fact[fabric.Pause] {
-		return fabric.NotKnown[fabric.Pause](r, "ETHTOOL_MSG_PAUSE_GET", now())
+		return fabric.UnknownFact[fabric.Pause](r, "ETHTOOL_MSG_PAUSE_GET", now())
 	}
 	noFEC := func(r fabric.Reason) fabric.Fact[fabric.FEC] {
-		return fabric.NotKnown[fabric.FEC](r, "ETHTOOL_MSG_FEC_GET", now())
+		return fabric.UnknownFact[fabric.FEC](r, "ETHTOOL_MSG_FEC_GET", now())
 	}
 	otherMessage := func(request netlink.Message) ([]netlink.Message, error) {
 		m, err := says(msgPause, fecReply())(request)

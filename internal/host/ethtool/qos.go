@@ -24,7 +24,7 @@ func (c *Client) Read(netdev string, q *fabric.QoS, now time.Time) error {
 	pause, pauseErr := ask(c, msgPause, netdev, func(b []byte) (fabric.Pause, error) { return decodePause(b, now) })
 	q.Pause = fact(pause, pauseErr, msgPause, now)
 	if isHopeless(pauseErr) {
-		q.FEC = fabric.NotKnown[fabric.FEC](fabric.ReasonOf(pauseErr), msgFEC.String(), now)
+		q.FEC = fabric.UnknownFact[fabric.FEC](fabric.ReasonOf(pauseErr), msgFEC.String(), now)
 		return pauseErr
 	}
 	fec, fecErr := ask(c, msgFEC, netdev, func(b []byte) (fabric.FEC, error) { return decodeFEC(b, now) })
@@ -47,7 +47,7 @@ func worthAnError(err error) error {
 
 func fact[T any](v T, err error, m message, now time.Time) fabric.Fact[T] {
 	if err != nil {
-		return fabric.NotKnown[T](fabric.ReasonOf(err), m.String(), now)
+		return fabric.UnknownFact[T](fabric.ReasonOf(err), m.String(), now)
 	}
 	return fabric.Known(v, m.String(), now)
 }
@@ -193,5 +193,5 @@ func total(d *netlink.Decoder, now time.Time) fabric.Fact[uint64] {
 }
 
 func uncounted(source string, now time.Time) fabric.Fact[uint64] {
-	return fabric.NotKnown[uint64](fabric.ReasonMissing, source, now)
+	return fabric.UnknownFact[uint64](fabric.ReasonMissing, source, now)
 }

@@ -18,12 +18,12 @@ func (c *Client) Speed(netdev string, now time.Time) fabric.Fact[float64] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kernel == nil {
-		return fabric.NotKnown[float64](fabric.ReasonOf(errClosed), msgLinkModes.String(), now)
+		return fabric.UnknownFact[float64](fabric.ReasonOf(errClosed), msgLinkModes.String(), now)
 	}
 	megabits, err := ask(c, msgLinkModes, netdev, decodeSpeed)
 	f := fact(float64(megabits)*1e6/8, err, msgLinkModes, now)
 	if err == nil && megabits == 0 {
-		return fabric.NotKnown[float64](fabric.ReasonUnsupported, f.Source, now)
+		return fabric.UnknownFact[float64](fabric.ReasonUnsupported, f.Source, now)
 	}
 	return f
 }

@@ -61,7 +61,7 @@ func TestSpeed(t *testing.T) {
 }
 
 func noSpeed(r fabric.Reason) fabric.Fact[float64] {
-	return fabric.NotKnown[float64](r, "ETHTOOL_MSG_LINKMODES_GET", now())
+	return fabric.UnknownFact[float64](r, "ETHTOOL_MSG_LINKMODES_GET", now())
 }
 
 func FuzzDecodeSpeed(f *testing.F) { fuzzDecoder(f, speedReply(400_000), decodeSpeed) }

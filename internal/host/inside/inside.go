@@ -65,7 +65,7 @@ func memlock(now time.Time) fabric.Fact[fabric.Memlock] {
 	const source = "RLIMIT_MEMLOCK"
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
-		return fabric.NotKnown[fabric.Memlock](fabric.ReasonOf(err), source, now)
+		return fabric.UnknownFact[fabric.Memlock](fabric.ReasonOf(err), source, now)
 	}
 	return fabric.Known(fabric.Memlock{Soft: l.Cur, Hard: l.Max}, source, now) // RLIM_INFINITY is fabric.NoLimit
 }
@@ -76,17 +76,17 @@ func (r *Reader) locksAll(now time.Time) fabric.Fact[bool] {
 	const source = "self/status"
 	status, err := read(filepath.Join(r.Procfs, source))
 	if err != nil {
-		return fabric.NotKnown[bool](fabric.ReasonOf(err), source, now)
+		return fabric.UnknownFact[bool](fabric.ReasonOf(err), source, now)
 	}
 	users, err := read(filepath.Join(r.Procfs, "self/uid_map"))
 	if err != nil {
-		return fabric.NotKnown[bool](fabric.ReasonOf(err), "self/uid_map", now)
+		return fabric.UnknownFact[bool](fabric.ReasonOf(err), "self/uid_map", now)
 	}
 	_, rest, found := strings.Cut(status, "\nCapEff:")
 	text, _, _ := strings.Cut(rest, "\n")
 	caps, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
 	if !found || err != nil {
-		return fabric.NotKnown[bool](fabric.ReasonMalformed, source, now)
+		return fabric.UnknownFact[bool](fabric.ReasonMalformed, source, now)
 	}
 	first := slices.Equal(strings.Fields(users), []string{"0", "0", "4294967295"})
 	return fabric.Known(first && caps&(1<<unix.CAP_IPC_LOCK) != 0, source, now)
@@ -102,7 +102,7 @@ func (r *Reader) verbs(now time.Time) fabric.Fact[[]fabric.VerbsNode] {
 		return fabric.Known([]fabric.VerbsNode(nil), source, now)
 	}
 	if err != nil {
-		return fabric.NotKnown[[]fabric.VerbsNode](fabric.ReasonOf(err), source, now)
+		return fabric.UnknownFact[[]fabric.VerbsNode](fabric.ReasonOf(err), source, now)
 	}
 	var nodes []fabric.VerbsNode
 	for _, name := range all {
@@ -119,7 +119,7 @@ func (r *Reader) verbsNode(dir, name string, now time.Time) fabric.VerbsNode {
 	node := fabric.VerbsNode{Name: name, Device: strings.TrimSpace(device)}
 	source := filepath.Join(dir, name)
 	unknown := func(err error) fabric.VerbsNode {
-		node.Usable = fabric.NotKnown[bool](fabric.ReasonOf(err), source, now)
+		node.Usable = fabric.UnknownFact[bool](fabric.ReasonOf(err), source, now)
 		return node
 	}
 	number, err := read(filepath.Join(class, "dev"))
@@ -158,7 +158,7 @@ func (r *Reader) gpus(now time.Time) fabric.Fact[[]fabric.GPUNode] {
 	const source = "/dev"
 	all, err := list(r.Dev)
 	if err != nil {
-		return fabric.NotKnown[[]fabric.GPUNode](fabric.ReasonOf(err), source, now)
+		return fabric.UnknownFact[[]fabric.GPUNode](fabric.ReasonOf(err), source, now)
 	}
 	byMinor := r.information()
 	var nodes []fabric.GPUNode

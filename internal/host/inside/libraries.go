@@ -35,17 +35,17 @@ func (r *Reader) libraries(in *fabric.Inside, now time.Time) {
 	case ok:
 		in.Libverbs = fabric.Known(fabric.Library(found), libverbs, now)
 	case whole:
-		in.Libverbs = fabric.None[fabric.Library](libverbs, now)
+		in.Libverbs = fabric.AbsentFact[fabric.Library](libverbs, now)
 	default:
-		in.Libverbs = fabric.NotKnown[fabric.Library](fabric.ReasonNotRead, libverbs, now)
+		in.Libverbs = fabric.UnknownFact[fabric.Library](fabric.ReasonNotRead, libverbs, now)
 	}
 	in.Providers = fabric.Known(r.providers(found.Path), "lib*-rdmav*.so", now)
 	if !whole && len(in.Providers.Value) == 0 {
-		in.Providers = fabric.NotKnown[[]string](fabric.ReasonNotRead, "lib*-rdmav*.so", now)
+		in.Providers = fabric.UnknownFact[[]string](fabric.ReasonNotRead, "lib*-rdmav*.so", now)
 	}
 	in.Plugins = fabric.Known(r.plugins(), pluginPrefix+"*.so", now)
 	if !whole {
-		in.Plugins = fabric.NotKnown[[]string](fabric.ReasonNotRead, pluginPrefix+"*.so", now)
+		in.Plugins = fabric.UnknownFact[[]string](fabric.ReasonNotRead, pluginPrefix+"*.so", now)
 	}
 }
 

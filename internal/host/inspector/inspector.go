@@ -29,7 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 const (
@@ -103,7 +103,7 @@ type look struct {
 
 // descend reads the files of a folder in the configured one: jobs of several users need folders of their own.
 func (l *look) descend(at *os.File, name string) {
-	fd, err := beneath.OpenEntry(at, name, unix.O_DIRECTORY)
+	fd, err := openat.OpenEntry(at, name, unix.O_DIRECTORY)
 	if err != nil {
 		l.refuse(err)
 		return
@@ -199,7 +199,7 @@ func (l *look) read(dir *os.File, key, name string, file fabric.InspectorFile, s
 		}
 		return parsed{}, nil // not settled yet: neither read nor refused
 	}
-	fd, err := beneath.OpenEntry(dir, name, 0)
+	fd, err := openat.OpenEntry(dir, name, 0)
 	if err != nil {
 		return parsed{}, err
 	}

@@ -25,7 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 const (
@@ -110,7 +110,7 @@ func (r *Reader) follow(f found, share int64, now time.Time) error {
 		return err
 	}
 	defer at.Close()
-	fd, err := beneath.OpenEntry(at, f.name, 0)
+	fd, err := openat.OpenEntry(at, f.name, 0)
 	if err != nil {
 		return err
 	}

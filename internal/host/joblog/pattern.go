@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 const (
@@ -69,7 +69,7 @@ func (f folder) open() (*os.File, error) {
 			break
 		}
 		var fd int
-		fd, err = beneath.OpenEntry(at, name, unix.O_DIRECTORY)
+		fd, err = openat.OpenEntry(at, name, unix.O_DIRECTORY)
 		_ = at.Close()
 		if err == nil {
 			at = os.NewFile(uintptr(fd), name)
@@ -106,7 +106,7 @@ func (l *look) descend(dir *os.File, at folder, parts []string) {
 		case len(parts) == 1:
 			l.take(dir, at, e.Name())
 		case e.IsDir():
-			fd, err := beneath.OpenEntry(dir, e.Name(), unix.O_DIRECTORY)
+			fd, err := openat.OpenEntry(dir, e.Name(), unix.O_DIRECTORY)
 			if err != nil {
 				l.refuse(err)
 				continue

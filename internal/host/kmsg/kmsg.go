@@ -27,7 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/signature"
 )
 
@@ -94,7 +94,7 @@ func (r *Reader) Read(now time.Time) (fabric.KernelReading, error) {
 	}
 	boot := now.Add(-up)
 	for range maxReads {
-		n, err := beneath.Retry(func() (int, error) { return unix.Read(r.fd, r.buffer) })
+		n, err := openat.Retry(func() (int, error) { return unix.Read(r.fd, r.buffer) })
 		switch {
 		case errors.Is(err, unix.EPIPE): // overwritten: the next read gives the oldest message that is left
 			if !r.past {
@@ -124,7 +124,7 @@ func (r *Reader) open() error {
 	if r.fd >= 0 {
 		return nil
 	}
-	fd, err := beneath.Retry(func() (int, error) {
+	fd, err := openat.Retry(func() (int, error) {
 		return unix.Open(r.file, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {

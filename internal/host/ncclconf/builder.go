@@ -81,7 +81,7 @@ func (b *builder) userConf(home string) {
 	case name == "":
 	case !path.IsAbs(name):
 		b.config.Files = append(b.config.Files, fabric.NCCLFile{
-			Path: displayPath(name), Exists: fabric.NotKnown[bool](fabric.ReasonNotRead, displayPath(name), b.now),
+			Path: displayPath(name), Exists: fabric.UnknownFact[bool](fabric.ReasonNotRead, displayPath(name), b.now),
 		})
 		b.confFileFinding(v, RuleConfFileRelative, "is relative to the directory of the job: not read here")
 	case name == systemFile: // is read anyway, and a second reading changes nothing
@@ -166,13 +166,13 @@ func existence(err error, source string, now time.Time) fabric.Fact[bool] {
 	case err == nil:
 		return fabric.Known(true, source, now)
 	case missing && !errors.Is(err, errNoRoot):
-		return fabric.None[bool](source, now)
+		return fabric.AbsentFact[bool](source, now)
 	case errors.Is(err, fs.ErrPermission):
-		return fabric.NotKnown[bool](fabric.ReasonPrivilege, source, now)
+		return fabric.UnknownFact[bool](fabric.ReasonPrivilege, source, now)
 	case errors.Is(err, ownership.ErrNotRegular):
-		return fabric.NotKnown[bool](fabric.ReasonMalformed, source, now)
+		return fabric.UnknownFact[bool](fabric.ReasonMalformed, source, now)
 	}
-	return fabric.NotKnown[bool](fabric.ReasonIO, source, now)
+	return fabric.UnknownFact[bool](fabric.ReasonIO, source, now)
 }
 
 // take deals with one statement: it reports what is wrong with it, and sets the variable unless a file

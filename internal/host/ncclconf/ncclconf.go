@@ -28,13 +28,13 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // Reader reads the configuration. Use New.
 type Reader struct {
 	root, environmentFile, home string
-	recorder                    beneath.Recorder // nil outside of a capture
+	recorder                    openat.Recorder // nil outside of a capture
 }
 
 // New returns a reader of the host whose root file system is mounted at root. environmentFile, if not empty,
@@ -45,7 +45,7 @@ func New(root, environmentFile, home string) *Reader {
 }
 
 // Record reports the files that are read from now on to rec. Call it before the first read. Redactions say what of them may leave the node.
-func (r *Reader) Record(rec beneath.Recorder) { r.recorder = rec }
+func (r *Reader) Record(rec openat.Recorder) { r.recorder = rec }
 
 // Read reads all files. The configuration is usable also when there is an error.
 func (r *Reader) Read(now time.Time) (fabric.NCCLConfig, error) {

@@ -297,8 +297,8 @@ func TestVirtualTopology(t *testing.T) {
 	for root, want := range map[string]fabric.Fact[bool]{
 		linked:                               fabric.Known(true, name, time.Unix(1, 0)),
 		tree(t, map[string]string{name: ""}): fabric.Known(true, name, time.Unix(1, 0)),
-		tree(t, nil):                         fabric.None[bool](name, time.Unix(1, 0)),
-		"/nosuch":                            fabric.NotKnown[bool](fabric.ReasonIO, name, time.Unix(1, 0)),
+		tree(t, nil):                         fabric.AbsentFact[bool](name, time.Unix(1, 0)),
+		"/nosuch":                            fabric.UnknownFact[bool](fabric.ReasonIO, name, time.Unix(1, 0)),
 	} {
 		if c, _ := New(root, "", "").Read(time.Unix(1, 0)); c.VirtualTopology != want {
 			t.Errorf("%s: %+v, want %+v", root, c.VirtualTopology, want)
@@ -312,13 +312,13 @@ func TestExistence(t *testing.T) {
 		want fabric.Fact[bool]
 	}{
 		{nil, fabric.Known(true, "x", time.Time{})},
-		{&fs.PathError{Err: syscall.ENOENT}, fabric.None[bool]("x", time.Time{})},
-		{&fs.PathError{Err: syscall.ENOTDIR}, fabric.None[bool]("x", time.Time{})},
-		{fmt.Errorf("%w: %w", errNoRoot, syscall.ENOENT), fabric.NotKnown[bool](fabric.ReasonIO, "x", time.Time{})},
-		{&fs.PathError{Err: syscall.EACCES}, fabric.NotKnown[bool](fabric.ReasonPrivilege, "x", time.Time{})},
-		{&fs.PathError{Err: syscall.EPERM}, fabric.NotKnown[bool](fabric.ReasonPrivilege, "x", time.Time{})},
-		{&fs.PathError{Err: ownership.ErrNotRegular}, fabric.NotKnown[bool](fabric.ReasonMalformed, "x", time.Time{})},
-		{syscall.EIO, fabric.NotKnown[bool](fabric.ReasonIO, "x", time.Time{})},
+		{&fs.PathError{Err: syscall.ENOENT}, fabric.AbsentFact[bool]("x", time.Time{})},
+		{&fs.PathError{Err: syscall.ENOTDIR}, fabric.AbsentFact[bool]("x", time.Time{})},
+		{fmt.Errorf("%w: %w", errNoRoot, syscall.ENOENT), fabric.UnknownFact[bool](fabric.ReasonIO, "x", time.Time{})},
+		{&fs.PathError{Err: syscall.EACCES}, fabric.UnknownFact[bool](fabric.ReasonPrivilege, "x", time.Time{})},
+		{&fs.PathError{Err: syscall.EPERM}, fabric.UnknownFact[bool](fabric.ReasonPrivilege, "x", time.Time{})},
+		{&fs.PathError{Err: ownership.ErrNotRegular}, fabric.UnknownFact[bool](fabric.ReasonMalformed, "x", time.Time{})},
+		{syscall.EIO, fabric.UnknownFact[bool](fabric.ReasonIO, "x", time.Time{})},
 	}
 	for _, test := range tests {
 		if got := existence(test.err, "x", time.Time{}); got != test.want {

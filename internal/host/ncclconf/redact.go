@@ -7,16 +7,16 @@ import (
 	"regexp"
 	"strings"
 
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // Redactions say what of the files that are read here may leave the node in a capture. A configuration file of a user has none:
 // it stays there.
-func Redactions() []beneath.Redaction {
-	return []beneath.Redaction{
+func Redactions() []openat.Redaction {
+	return []openat.Redaction{
 		{File: strings.TrimPrefix(systemFile, "/"), Keep: keepConf},
 		// All that is taken from it is that it is there.
-		{File: strings.TrimPrefix(virtualTopology, "/"), Keep: func(string, beneath.Replacements) string { return "" }, Empty: true},
+		{File: strings.TrimPrefix(virtualTopology, "/"), Keep: func(string, openat.Replacements) string { return "" }, Empty: true},
 	}
 }
 
@@ -29,8 +29,8 @@ var (
 
 // keepConf rewrites a file that NCCL reads. Only settings of NCCL keep their names, and of their values only what is
 // known to identify no one; of all other lines nothing stays but that they are there.
-func keepConf(text string, with beneath.Replacements) string {
-	return beneath.Lines(text, func(line string) string {
+func keepConf(text string, with openat.Replacements) string {
+	return openat.Lines(text, func(line string) string {
 		line, returned := strings.CutSuffix(line, "\r")
 		end := ""
 		if returned {
@@ -43,9 +43,9 @@ func keepConf(text string, with beneath.Replacements) string {
 		case strings.TrimSpace(line) == "":
 			return line + end
 		case !ok:
-			return beneath.Removed + end
+			return openat.Removed + end
 		case !settingName.MatchString(name):
-			return strings.ToUpper(beneath.Removed) + "=" + end
+			return strings.ToUpper(openat.Removed) + "=" + end
 		}
 		return keepSetting(name, value, with) + end
 	})
@@ -53,7 +53,7 @@ func keepConf(text string, with beneath.Replacements) string {
 
 // keepSetting rewrites a variable of NCCL. One that NCCL does not have may be called and be set to anything: that there
 // is one stays.
-func keepSetting(name, value string, with beneath.Replacements) string {
+func keepSetting(name, value string, with openat.Replacements) string {
 	bare := strings.TrimSpace(beforeName.ReplaceAllString(name, ""))
 	if _, ok := Describe(strings.ToUpper(bare)); !ok {
 		// Names that differ in their case differ: NCCL knows the variable only as it is written.

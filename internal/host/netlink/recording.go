@@ -15,7 +15,7 @@ import (
 	"slices"
 	"syscall"
 
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // Bytes are bytes that are hexadecimal digits in JSON.
@@ -93,7 +93,7 @@ var errNoList = errors.New("expected one JSON array")
 // ReadFile reads a file that may come from an archive by anyone: no link leads out of its folder, and a file that is not
 // regular or has more than limit bytes is an error.
 func ReadFile(name string, limit int64) ([]byte, error) {
-	dir, err := beneath.Open(filepath.Dir(name))
+	dir, err := openat.Open(filepath.Dir(name))
 	if err != nil {
 		return nil, err
 	}

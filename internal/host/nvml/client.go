@@ -105,7 +105,7 @@ func (c *Client) Processes(ctx context.Context, now time.Time) ([]fabric.GPU, er
 func (c *Client) conclude(p *reply, q request, now time.Time) (fabric.GPUDriver, error) {
 	switch p.status {
 	case noLibrary:
-		return fabric.GPUDriver{Loaded: fabric.NotKnown[bool](fabric.ReasonMissing, fabric.NVMLLibrary, now)}, nil
+		return fabric.GPUDriver{Loaded: fabric.UnknownFact[bool](fabric.ReasonMissing, fabric.NVMLLibrary, now)}, nil
 	case noDriver:
 		return fabric.GPUDriver{Loaded: fabric.Known(false, "nvmlInit", now)}, nil
 	case mismatch:

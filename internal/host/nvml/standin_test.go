@@ -32,7 +32,7 @@ func TestReadsAnHGX(t *testing.T) {
 	}
 	want := []fabric.GPUProcess{
 		{PID: 1300, Kind: fabric.GPUCompute, Memory: fabric.Known[uint64](1<<20, "nvmlDeviceGet*RunningProcesses", testTime)},
-		{PID: 1301, Kind: fabric.GPUCompute, Memory: fabric.NotKnown[uint64](fabric.ReasonUnsupported, "nvmlDeviceGet*RunningProcesses", testTime)},
+		{PID: 1301, Kind: fabric.GPUCompute, Memory: fabric.UnknownFact[uint64](fabric.ReasonUnsupported, "nvmlDeviceGet*RunningProcesses", testTime)},
 		{PID: 2300, Kind: fabric.GPUGraphics, Memory: fabric.Known[uint64](1<<20, "nvmlDeviceGet*RunningProcesses", testTime)},
 		{PID: 3300, Kind: fabric.GPUMPS, Memory: fabric.Known[uint64](1<<20, "nvmlDeviceGet*RunningProcesses", testTime)},
 	}

@@ -179,12 +179,12 @@ func fact[T any](w *wire, f *fabric.Fact[T], source string, value func(*wire, *T
 		if value(w, &v) {
 			*f = fabric.Known(v, source, w.now)
 		} else {
-			*f = fabric.NotKnown[T](fabric.ReasonMalformed, source, w.now)
+			*f = fabric.UnknownFact[T](fabric.ReasonMalformed, source, w.now)
 		}
 	case mark == markAbsent:
-		*f = fabric.None[T](source, w.now)
+		*f = fabric.AbsentFact[T](source, w.now)
 	case int(mark-markUnknown) < len(reasons):
-		*f = fabric.NotKnown[T](reasons[mark-markUnknown], source, w.now)
+		*f = fabric.UnknownFact[T](reasons[mark-markUnknown], source, w.now)
 	default:
 		w.fail("mark %d", mark)
 	}

@@ -42,8 +42,8 @@ func parseConfig(b []byte, source string, now time.Time) fabric.PCIConfig {
 		err = fmt.Errorf("%w: PCI Express capability at %#x ends outside", errMalformed, at)
 	}
 	if errors.Is(err, errAbsent) {
-		none, flag := fabric.None[int](source, now), fabric.None[bool](source, now)
-		return fabric.PCIConfig{MaxPayload: none, MaxReadRequest: none, RelaxedOrdering: flag, NoSnoop: flag, ACS: fabric.None[fabric.ACS](source, now)}
+		none, flag := fabric.AbsentFact[int](source, now), fabric.AbsentFact[bool](source, now)
+		return fabric.PCIConfig{MaxPayload: none, MaxReadRequest: none, RelaxedOrdering: flag, NoSnoop: flag, ACS: fabric.AbsentFact[fabric.ACS](source, now)}
 	}
 	if err != nil {
 		return fabric.UnknownPCIConfig(fabric.ReasonOf(err), source, now)
@@ -60,9 +60,9 @@ func parseConfig(b []byte, source string, now time.Time) fabric.PCIConfig {
 
 	switch at, err := findExtended(b, extendedACS); {
 	case errors.Is(err, errAbsent):
-		c.ACS = fabric.None[fabric.ACS](source, now)
+		c.ACS = fabric.AbsentFact[fabric.ACS](source, now)
 	case err != nil:
-		c.ACS = fabric.NotKnown[fabric.ACS](fabric.ReasonOf(err), source, now)
+		c.ACS = fabric.UnknownFact[fabric.ACS](fabric.ReasonOf(err), source, now)
 	case at+acsControl+2 <= len(b):
 		c.ACS = fabric.Known(fabric.ACS(binary.LittleEndian.Uint16(b[at+acsControl:])), source, now)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // pageSize bounds what an attribute may hold, and what configuration space does.
@@ -19,13 +19,13 @@ type directory struct {
 	fd   int
 	path string // relative to the root
 	buf  *buffer
-	rec  beneath.Recorder // nil: nothing is recorded
+	rec  openat.Recorder // nil: nothing is recorded
 }
 
 // buffer is what files are read into, one after the other.
 type buffer [pageSize]byte
 
-func openDir(root *beneath.Root, p string, buf *buffer) (directory, error) {
+func openDir(root *openat.Root, p string, buf *buffer) (directory, error) {
 	fd, err := root.OpenDir(p)
 	return directory{fd, p, buf, root.Recorder()}, err
 }
@@ -49,12 +49,12 @@ func (d directory) read(name string) ([]byte, error) {
 
 func (d directory) readFile(name string) ([]byte, error) {
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	fd, err := beneath.Retry(func() (int, error) { return unix.Openat(d.fd, name, flags, 0) })
+	fd, err := openat.Retry(func() (int, error) { return unix.Openat(d.fd, name, flags, 0) })
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written that could be lost
-	n, err := beneath.Retry(func() (int, error) { return unix.Pread(fd, d.buf[:], 0) })
+	n, err := openat.Retry(func() (int, error) { return unix.Pread(fd, d.buf[:], 0) })
 	if n > 0 {
 		return d.buf[:n], nil
 	}

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // reader reads functions, bridges before what is below them.
 type reader struct {
-	root   *beneath.Root
+	root   *openat.Root
 	now    time.Time
 	asleep map[string]fabric.Fact[bool] // bridges that were read, by address
 	buf    buffer
@@ -30,8 +30,8 @@ func (r *reader) everything(f *fabric.PCIFunction, p place) {
 		r.rest(f, d)
 		return
 	}
-	f.Link.MaxSpeed = fabric.NotKnown[float64](fabric.ReasonSuspended, d.path+"/max_link_speed", r.now)
-	f.Link.MaxWidth = fabric.NotKnown[int](fabric.ReasonSuspended, d.path+"/max_link_width", r.now)
+	f.Link.MaxSpeed = fabric.UnknownFact[float64](fabric.ReasonSuspended, d.path+"/max_link_speed", r.now)
+	f.Link.MaxWidth = fabric.UnknownFact[int](fabric.ReasonSuspended, d.path+"/max_link_width", r.now)
 	f.Config = fabric.UnknownPCIConfig(fabric.ReasonSuspended, d.path+"/config", r.now)
 }
 
@@ -61,8 +61,8 @@ func (r *reader) changing(f *fabric.PCIFunction, files *files) {
 		Fatal:       kept(r, files, aerFatal, parseErrors("TOTAL_ERR_FATAL")),
 	}
 	if r.suspended(f) {
-		f.Link.Speed = fabric.NotKnown[float64](fabric.ReasonSuspended, files.sources[linkSpeed], r.now)
-		f.Link.Width = fabric.NotKnown[int](fabric.ReasonSuspended, files.sources[linkWidth], r.now)
+		f.Link.Speed = fabric.UnknownFact[float64](fabric.ReasonSuspended, files.sources[linkSpeed], r.now)
+		f.Link.Width = fabric.UnknownFact[int](fabric.ReasonSuspended, files.sources[linkWidth], r.now)
 		return
 	}
 	f.Link.Speed = linked(kept(r, files, linkSpeed, parseSpeed))
@@ -98,7 +98,7 @@ func (r *reader) identify(f *fabric.PCIFunction, d directory) {
 	f.PF = optional(linkFact(r, d, "physfn", parseAddress))
 	f.NUMANode = fact(r, d, "numa_node", parseNode)
 	if n, ok := f.NUMANode.Get(); ok && n < 0 { // NUMA_NO_NODE: the firmware did not say
-		f.NUMANode = fabric.NotKnown[int](fabric.ReasonMissing, f.NUMANode.Source, r.now)
+		f.NUMANode = fabric.UnknownFact[int](fabric.ReasonMissing, f.NUMANode.Source, r.now)
 	}
 	f.IOMMUGroup = optional(linkFact(r, d, "iommu_group", parseGroup))
 	f.IOMMUType = fabric.Fact[string]{State: f.IOMMUGroup.State, Reason: f.IOMMUGroup.Reason, Source: f.IOMMUGroup.Source, At: r.now}
@@ -108,7 +108,7 @@ func (r *reader) identify(f *fabric.PCIFunction, d directory) {
 	}
 	group, err := openDir(r.root, iommuGroups+"/"+string(link), &r.buf)
 	if err != nil {
-		f.IOMMUType = fabric.NotKnown[string](fabric.ReasonOf(err), iommuGroups+"/"+string(link), r.now)
+		f.IOMMUType = fabric.UnknownFact[string](fabric.ReasonOf(err), iommuGroups+"/"+string(link), r.now)
 		return
 	}
 	defer group.close()
@@ -143,11 +143,11 @@ func linkFact[T any](r *reader, d directory, name string, parse func([]byte) (T,
 
 func factOf[T any](b []byte, err error, source string, now time.Time, parse func([]byte) (T, bool)) fabric.Fact[T] {
 	if err != nil {
-		return fabric.NotKnown[T](fabric.ReasonOf(err), source, now)
+		return fabric.UnknownFact[T](fabric.ReasonOf(err), source, now)
 	}
 	v, ok := parse(b)
 	if !ok {
-		return fabric.NotKnown[T](fabric.ReasonMalformed, source, now)
+		return fabric.UnknownFact[T](fabric.ReasonMalformed, source, now)
 	}
 	return fabric.Known(v, source, now)
 }
@@ -155,7 +155,7 @@ func factOf[T any](b []byte, err error, source string, now time.Time, parse func
 // optional turns a missing file into an absent fact: an unbound function has no driver.
 func optional[T any](f fabric.Fact[T]) fabric.Fact[T] {
 	if f.State == fabric.Unknown && f.Reason == fabric.ReasonMissing {
-		return fabric.None[T](f.Source, f.At)
+		return fabric.AbsentFact[T](f.Source, f.At)
 	}
 	return f
 }
@@ -163,7 +163,7 @@ func optional[T any](f fabric.Fact[T]) fabric.Fact[T] {
 // linked turns what stands for no link into an absent fact. A missing file says less: old kernels have none.
 func linked[T int | float64](f fabric.Fact[T]) fabric.Fact[T] {
 	if v, ok := f.Get(); ok && v == noLink {
-		return fabric.None[T](f.Source, f.At)
+		return fabric.AbsentFact[T](f.Source, f.At)
 	}
 	return f
 }

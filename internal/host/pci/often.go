@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // often is a file of a function that is read every minute.
@@ -35,10 +35,10 @@ var oftenNames = [oftenFiles]string{
 type files struct {
 	sources [oftenFiles]string // paths relative to the root
 	fds     [oftenFiles]int    // -1 while closed
-	kept    *beneath.Budget
+	kept    *openat.Budget
 }
 
-func newFiles(dir string, kept *beneath.Budget) *files {
+func newFiles(dir string, kept *openat.Budget) *files {
 	f := &files{kept: kept}
 	for i, name := range oftenNames {
 		f.sources[i], f.fds[i] = dir+"/"+name, -1
@@ -58,7 +58,7 @@ func (f *files) close() {
 
 // read reads a file with one read(2). The answer of a function that went away and came back is that it is gone: then its
 // files are opened anew.
-func (f *files) read(root *beneath.Root, which often, buf *buffer) ([]byte, error) {
+func (f *files) read(root *openat.Root, which often, buf *buffer) ([]byte, error) {
 	rec := root.Recorder()
 	if rec == nil {
 		return f.readAgain(root, which, buf)
@@ -71,7 +71,7 @@ func (f *files) read(root *beneath.Root, which often, buf *buffer) ([]byte, erro
 	return b, err
 }
 
-func (f *files) readAgain(root *beneath.Root, which often, buf *buffer) ([]byte, error) {
+func (f *files) readAgain(root *openat.Root, which often, buf *buffer) ([]byte, error) {
 	b, err := f.readOpen(root, which, buf)
 	if errors.Is(err, unix.ENODEV) {
 		f.close()
@@ -80,7 +80,7 @@ func (f *files) readAgain(root *beneath.Root, which often, buf *buffer) ([]byte,
 	return b, err
 }
 
-func (f *files) readOpen(root *beneath.Root, which often, buf *buffer) ([]byte, error) {
+func (f *files) readOpen(root *openat.Root, which often, buf *buffer) ([]byte, error) {
 	fd := f.fds[which]
 	if fd < 0 {
 		var err error
@@ -93,7 +93,7 @@ func (f *files) readOpen(root *beneath.Root, which often, buf *buffer) ([]byte, 
 			defer func() { _ = unix.Close(fd) }() // nothing was written that could be lost
 		}
 	}
-	n, err := beneath.Retry(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
+	n, err := openat.Retry(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
 	if n > 0 {
 		return buf[:n], nil
 	}

@@ -28,7 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // Directories of sysfs, relative to the root.
@@ -43,8 +43,8 @@ var errMalformed = fabric.Because(fabric.ReasonMalformed, "not what sysfs promis
 
 // Bus is the PCI bus in a mounted sysfs.
 type Bus struct {
-	root *beneath.Root
-	kept *beneath.Budget // of files that stay open; nil: no limit
+	root *openat.Root
+	kept *openat.Budget // of files that stay open; nil: no limit
 	// What was listed last, and the functions that were found there.
 	listed listing
 	places []place
@@ -73,7 +73,7 @@ type place struct {
 
 // Open opens the sysfs mounted at root.
 func Open(root string) (*Bus, error) {
-	r, err := beneath.Open(root)
+	r, err := openat.Open(root)
 	if err != nil {
 		return nil, fmt.Errorf("pci: %w", err)
 	}
@@ -81,10 +81,10 @@ func Open(root string) (*Bus, error) {
 }
 
 // Keep has files stay open within a budget. What is open already stays.
-func (b *Bus) Keep(kept *beneath.Budget) { b.kept = kept }
+func (b *Bus) Keep(kept *openat.Budget) { b.kept = kept }
 
 // Record reports the files that are read from now on to rec.
-func (b *Bus) Record(rec beneath.Recorder) { b.root.Record(rec) }
+func (b *Bus) Record(rec openat.Recorder) { b.root.Record(rec) }
 
 // Close closes the root and all files.
 func (b *Bus) Close() error {

@@ -130,7 +130,7 @@ func TestNUMANodeUnknown(t *testing.T) {
 	tr, b := newTree(t)
 	tr.write("devices/"+nic+"/numa_node", "-1\n")
 	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)
-	want := fabric.NotKnown[int](fabric.ReasonMissing, "devices/"+nic+"/numa_node", now)
+	want := fabric.UnknownFact[int](fabric.ReasonMissing, "devices/"+nic+"/numa_node", now)
 	if got := p.NIC("mlx5_0").NUMANode; err != nil || got != want {
 		t.Errorf("%v: %+v, want %+v", err, got, want)
 	}

@@ -71,7 +71,7 @@ func TestName(t *testing.T) {
 		at := time.Time{}
 		r := fabric.RankCandidate{
 			Workload: fabric.Known(fabric.Workload{Scheduler: scheduler, Job: "uid-" + id, Pod: "uid-" + id, ContainerID: id}, "", at),
-			GPUs:     fabric.None[[]string]("NVML", at),
+			GPUs:     fabric.AbsentFact[[]string]("NVML", at),
 			Files:    fabric.Known(fabric.OpenFiles{GPUs: minors}, "", at),
 		}
 		if len(uuids) > 0 {
@@ -94,7 +94,7 @@ func TestName(t *testing.T) {
 		process("kubernetes", "9", []int{4}, "GPU-e"), // in one that is not known
 	}
 	list[9].Instances, list[10].Instances = []string{"MIG-1"}, []string{"MIG-2"}
-	list[5].GPUs = fabric.NotKnown[[]string](fabric.ReasonMissing, "NVML", time.Time{})
+	list[5].GPUs = fabric.UnknownFact[[]string](fabric.ReasonMissing, "NVML", time.Time{})
 	n := NewNamer(func(context.Context) ([]Container, bool, error) { return containers, true, nil })
 	if err := n.Name(t.Context(), list, time.Time{}); err != nil {
 		t.Fatal(err)

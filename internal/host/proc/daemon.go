@@ -53,13 +53,13 @@ func (d *Daemons) Read(now time.Time) fabric.Fact[[]fabric.Daemon] {
 		if d.fs.isKernel() { // hidepid=invisible denies that there is such a process
 			why = fabric.ReasonPrivilege
 		}
-		return fabric.NotKnown[[]fabric.Daemon](why, first, now)
+		return fabric.UnknownFact[[]fabric.Daemon](why, first, now)
 	}
 	list := d.at(d.pids, now)
 	if len(list) < len(d.pids) || d.searched.IsZero() || now.Sub(d.searched) >= searchEvery {
 		pids, err := d.fs.processes()
 		if err != nil {
-			return fabric.NotKnown[[]fabric.Daemon](fabric.ReasonOf(err), source, now)
+			return fabric.UnknownFact[[]fabric.Daemon](fabric.ReasonOf(err), source, now)
 		}
 		list, d.searched = d.at(pids, now), now
 	}

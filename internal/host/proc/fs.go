@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // maxSize bounds what is read of one file. The longest, stat and the routing tables, grow with the CPUs and
@@ -29,7 +29,7 @@ var errMalformed = fabric.Because(fabric.ReasonMalformed, "not what procfs promi
 // FS is a mounted procfs.
 type FS struct {
 	root     *os.Root
-	recorder beneath.Recorder // nil outside of a capture
+	recorder openat.Recorder // nil outside of a capture
 }
 
 // Open opens the procfs mounted at root.
@@ -45,7 +45,7 @@ func Open(root string) (*FS, error) {
 func (f *FS) Close() error { return f.root.Close() }
 
 // Record reports the files that are read from now on to rec. Call it before the first read. Redactions say what of them may leave the node.
-func (f *FS) Record(rec beneath.Recorder) { f.recorder = rec }
+func (f *FS) Record(rec openat.Recorder) { f.recorder = rec }
 
 // Host reads what the node itself is. What cannot change while its kernel runs it takes from last, once that is known.
 func (f *FS) Host(last fabric.Host, now time.Time) fabric.Host {
@@ -88,11 +88,11 @@ func (f *FS) hypervisor(now time.Time) fabric.Fact[bool] {
 	const name, enough = "cpuinfo", 16 << 10
 	b, err := f.readStart(name, enough)
 	if err != nil {
-		return fabric.NotKnown[bool](fabric.ReasonOf(err), name, now)
+		return fabric.UnknownFact[bool](fabric.ReasonOf(err), name, now)
 	}
 	is, ok := parseHypervisor(b)
 	if !ok { // processors of ARM have no such flag
-		return fabric.NotKnown[bool](fabric.ReasonMissing, name, now)
+		return fabric.UnknownFact[bool](fabric.ReasonMissing, name, now)
 	}
 	return fabric.Known(is, name, now)
 }
@@ -100,11 +100,11 @@ func (f *FS) hypervisor(now time.Time) fabric.Fact[bool] {
 func readFact[T any](f *FS, name string, now time.Time, parse func([]byte) (T, bool)) fabric.Fact[T] {
 	b, err := f.read(name)
 	if err != nil {
-		return fabric.NotKnown[T](fabric.ReasonOf(err), name, now)
+		return fabric.UnknownFact[T](fabric.ReasonOf(err), name, now)
 	}
 	v, ok := parse(b)
 	if !ok {
-		return fabric.NotKnown[T](fabric.ReasonMalformed, name, now)
+		return fabric.UnknownFact[T](fabric.ReasonMalformed, name, now)
 	}
 	return fabric.Known(v, name, now)
 }

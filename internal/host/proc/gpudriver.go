@@ -26,7 +26,7 @@ const (
 func (f *FS) GPUDriver(now time.Time) (version fabric.Fact[string], open fabric.Fact[bool], override fabric.Fact[int]) {
 	b, err := f.read(nvidiaVersion)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fabric.None[string](nvidiaVersion, now), fabric.None[bool](nvidiaVersion, now), fabric.None[int](nvidiaParams, now)
+		return fabric.AbsentFact[string](nvidiaVersion, now), fabric.AbsentFact[bool](nvidiaVersion, now), fabric.AbsentFact[int](nvidiaParams, now)
 	}
 	name, isOpen, ok := "", false, false
 	why := fabric.ReasonMalformed
@@ -38,7 +38,7 @@ func (f *FS) GPUDriver(now time.Time) (version fabric.Fact[string], open fabric.
 	if ok {
 		version, open = fabric.Known(name, nvidiaVersion, now), fabric.Known(isOpen, nvidiaVersion, now)
 	} else {
-		version, open = fabric.NotKnown[string](why, nvidiaVersion, now), fabric.NotKnown[bool](why, nvidiaVersion, now)
+		version, open = fabric.UnknownFact[string](why, nvidiaVersion, now), fabric.UnknownFact[bool](why, nvidiaVersion, now)
 	}
 	return version, open, f.topologyOverride(now)
 }
@@ -46,13 +46,13 @@ func (f *FS) GPUDriver(now time.Time) (version fabric.Fact[string], open fabric.
 func (f *FS) topologyOverride(now time.Time) fabric.Fact[int] {
 	b, err := f.read(nvidiaParams)
 	if err != nil {
-		return fabric.NotKnown[int](fabric.ReasonOf(err), nvidiaParams, now)
+		return fabric.UnknownFact[int](fabric.ReasonOf(err), nvidiaParams, now)
 	}
 	switch v, set, ok := parseTopologyOverride(b); {
 	case !ok:
-		return fabric.NotKnown[int](fabric.ReasonMalformed, nvidiaParams, now)
+		return fabric.UnknownFact[int](fabric.ReasonMalformed, nvidiaParams, now)
 	case !set:
-		return fabric.None[int](nvidiaParams, now)
+		return fabric.AbsentFact[int](nvidiaParams, now)
 	default:
 		return fabric.Known(v, nvidiaParams, now)
 	}

@@ -92,10 +92,10 @@ func TestHypervisor(t *testing.T) {
 	for text, want := range map[string]fabric.Fact[bool]{
 		guest: fabric.Known(true, "cpuinfo", now),
 		strings.Replace(guest, "hypervisor ", "", 1):     fabric.Known(false, "cpuinfo", now),
-		"processor\t: 0\nFeatures\t: fp asimd evtstrm\n": fabric.NotKnown[bool](fabric.ReasonMissing, "cpuinfo", now), // ARM
-		strings.TrimSuffix(guest, "\n"):                  fabric.NotKnown[bool](fabric.ReasonMissing, "cpuinfo", now), // cut short
+		"processor\t: 0\nFeatures\t: fp asimd evtstrm\n": fabric.UnknownFact[bool](fabric.ReasonMissing, "cpuinfo", now), // ARM
+		strings.TrimSuffix(guest, "\n"):                  fabric.UnknownFact[bool](fabric.ReasonMissing, "cpuinfo", now), // cut short
 		guest + strings.Repeat("x", maxSize):             fabric.Known(true, "cpuinfo", now),
-		strings.Repeat("x", 16<<10) + "\n" + guest:       fabric.NotKnown[bool](fabric.ReasonMissing, "cpuinfo", now),
+		strings.Repeat("x", 16<<10) + "\n" + guest:       fabric.UnknownFact[bool](fabric.ReasonMissing, "cpuinfo", now),
 	} {
 		f, _ := open(t, map[string]string{"cpuinfo": text})
 		if got := f.Host(fabric.Host{}, now).Hypervisor; got != want {

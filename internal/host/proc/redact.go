@@ -12,12 +12,12 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // Redactions say what of the files that are read here may leave the node in a capture.
-func Redactions() []beneath.Redaction {
-	return []beneath.Redaction{
+func Redactions() []openat.Redaction {
+	return []openat.Redaction{
 		{File: "stat", Keep: first("btime ")},
 		{File: "cpuinfo", Keep: first("flags\t")},
 		{File: "sys/kernel/osrelease", Keep: keepRelease},
@@ -35,8 +35,8 @@ func Redactions() []beneath.Redaction {
 }
 
 // first keeps the first line that begins so.
-func first(prefix string) func(string, beneath.Replacements) string {
-	return func(text string, _ beneath.Replacements) string {
+func first(prefix string) func(string, openat.Replacements) string {
+	return func(text string, _ openat.Replacements) string {
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, prefix) && numeric.MatchString(line[len(prefix):]) {
 				return line
@@ -49,16 +49,16 @@ func first(prefix string) func(string, beneath.Replacements) string {
 // numeric is what kernels write behind the beginnings above: numbers, and flags of processors.
 var numeric = regexp.MustCompile(`^[a-z0-9_: \t]+\n?$`)
 
-func byLine(keep func(string, beneath.Replacements) string) func(string, beneath.Replacements) string {
-	return func(text string, with beneath.Replacements) string {
-		return beneath.Lines(text, func(line string) string { return keep(line, with) })
+func byLine(keep func(string, openat.Replacements) string) func(string, openat.Replacements) string {
+	return func(text string, with openat.Replacements) string {
+		return openat.Lines(text, func(line string) string { return keep(line, with) })
 	}
 }
 
 var letters = regexp.MustCompile(`[A-Za-z]+`)
 
 // keepRelease keeps words that distributions have in the releases of their kernels.
-func keepRelease(text string, with beneath.Replacements) string {
+func keepRelease(text string, with openat.Replacements) string {
 	const words = `generic lowlatency server cloud virtual kvm aws amzn azure gcp gke gkeop oracle uek ibm nvidia tegra k el fc deb bpo amd arm aarch x
 		rt lts default arch zen hardened pve cos flatcar talos coreos bottlerocket mlnx lp rc debug preempt dynamic vanilla elrepo`
 	return letters.ReplaceAllStringFunc(text, func(s string) string {
@@ -70,7 +70,7 @@ func keepRelease(text string, with beneath.Replacements) string {
 }
 
 // keepInit keeps usual names of the first process.
-func keepInit(name string, with beneath.Replacements) string {
+func keepInit(name string, with openat.Replacements) string {
 	if name == "" || startsJobs(name) || slices.Contains(strings.Fields("systemd init tini dumb-init docker-init catatonit pause sh bash"), name) {
 		return name
 	}
@@ -78,7 +78,7 @@ func keepInit(name string, with beneath.Replacements) string {
 }
 
 // keepDaemon keeps the names of daemons that start jobs. What else runs does not leave the node.
-func keepDaemon(text string, _ beneath.Replacements) string {
+func keepDaemon(text string, _ openat.Replacements) string {
 	if startsJobs(strings.TrimSuffix(text, "\n")) {
 		return text
 	}
@@ -92,40 +92,40 @@ var (
 )
 
 // keepModule keeps the version in driver/nvidia/version, and not who built the module, where and when.
-func keepModule(line string, _ beneath.Replacements) string {
+func keepModule(line string, _ openat.Replacements) string {
 	if m := nvrm.FindStringSubmatch(line); m != nil {
-		return m[1] + beneath.Removed
+		return m[1] + openat.Removed
 	}
-	return beneath.Removed
+	return openat.Removed
 }
 
 // keepParameter keeps names and numbers in driver/nvidia/params. Texts may name anything.
-func keepParameter(line string, _ beneath.Replacements) string {
+func keepParameter(line string, _ openat.Replacements) string {
 	if setting.MatchString(line) {
 		return line
 	}
 	m := paramName.FindString(line)
 	if m == "" {
-		return beneath.Removed
+		return openat.Removed
 	}
-	return m + `"` + beneath.Removed + `"`
+	return m + `"` + openat.Removed + `"`
 }
 
 // keepRoute rewrites a line of net/route: addresses are numbers of the machine, and the mask is among them.
-func keepRoute(line string, with beneath.Replacements) string {
+func keepRoute(line string, with openat.Replacements) string {
 	if strings.HasPrefix(line, "Iface\tDestination\tGateway ") && with.Text(line) == line {
 		return line
 	}
 	f := strings.Split(line, "\t")
 	const iface, destination, gateway, mask, columns = 0, 1, 2, 7, 11
 	if len(f) != columns {
-		return beneath.Removed
+		return openat.Removed
 	}
 	dst, ok1 := parseWord(f[destination])
 	gw, ok2 := parseWord(f[gateway])
 	m, ok3 := parseWord(f[mask])
 	if !ok1 || !ok2 || !ok3 {
-		return beneath.Removed
+		return openat.Removed
 	}
 	d := with.Addr(netip.AddrFrom4(dst)).As4()
 	if binary.BigEndian.Uint32(dst[:])&^binary.BigEndian.Uint32(m[:]) == 0 { // of a network, not of a host
@@ -151,22 +151,22 @@ func parseWord(s string) (b [4]byte, ok bool) {
 func printWord(b [4]byte) string { return fmt.Sprintf("%08X", binary.NativeEndian.Uint32(b[:])) }
 
 // keepRoute6 rewrites a line of net/ipv6_route.
-func keepRoute6(line string, with beneath.Replacements) string {
+func keepRoute6(line string, with openat.Replacements) string {
 	f := strings.Fields(line)
 	const destination, source, gateway, iface, columns = 0, 2, 4, 9, 10
 	if len(f) != columns {
-		return beneath.Removed
+		return openat.Removed
 	}
 	for _, i := range []int{destination, source, gateway} {
 		raw, err := hex.DecodeString(f[i])
 		if err != nil || len(raw) != 16 {
-			return beneath.Removed
+			return openat.Removed
 		}
 		ip := netip.AddrFrom16([16]byte(raw))
 		bits := uint64(128)
 		if i != gateway {
 			if bits, err = strconv.ParseUint(f[i+1], 16, 8); err != nil || bits > 128 {
-				return beneath.Removed
+				return openat.Removed
 			}
 		}
 		is := with.Prefix(netip.PrefixFrom(ip, int(bits))).Addr().As16()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 const (
@@ -39,9 +39,9 @@ func (r *Reader) conf(dir string) ([]fabric.NCCLVariable, error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(root) }()
-	file, err := beneath.PathInRoot(root, confFile, unix.RESOLVE_NO_SYMLINKS)
+	file, err := openat.PathInRoot(root, confFile, unix.RESOLVE_NO_SYMLINKS)
 	if errors.Is(err, unix.ELOOP) {
-		file, err = beneath.PathInRoot(root, confFile, unix.RESOLVE_NO_XDEV)
+		file, err = openat.PathInRoot(root, confFile, unix.RESOLVE_NO_XDEV)
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):

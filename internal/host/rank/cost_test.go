@@ -80,7 +80,7 @@ func TestCalls(t *testing.T) {
 // BenchmarkRead is the promise of the issue: 2,000 processes, 8 ranks with 64 forked children each.
 func BenchmarkRead(b *testing.B) {
 	crowd(b, 8, 64, 2000-8*65)
-	gpus := fabric.NotKnown[map[int][]string](fabric.ReasonMissing, "NVML", time.Time{})
+	gpus := fabric.UnknownFact[map[int][]string](fabric.ReasonMissing, "NVML", time.Time{})
 	measure := func(b *testing.B, prepare func() *Reader) {
 		var used time.Duration
 		calls, processes := 0, 0

@@ -97,7 +97,7 @@ func (g *gate) busy() bool {
 // file system may be that of a server that is gone.
 func attempt[T any](ctx context.Context, g *gate, job, source string, now time.Time, read func() (T, error)) fabric.Fact[T] {
 	if !g.enter(job) {
-		return fabric.NotKnown[T](fabric.ReasonStuck, source, now)
+		return fabric.UnknownFact[T](fabric.ReasonStuck, source, now)
 	}
 	v, err := new(errand.Errand[T]).Run(ctx, patience, func() (T, error) {
 		defer g.leave(job)
@@ -105,11 +105,11 @@ func attempt[T any](ctx context.Context, g *gate, job, source string, now time.T
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return fabric.NotKnown[T](fabric.ReasonStuck, source, now)
+		return fabric.UnknownFact[T](fabric.ReasonStuck, source, now)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fabric.NotKnown[T](fabric.ReasonTimeout, source, now)
+		return fabric.UnknownFact[T](fabric.ReasonTimeout, source, now)
 	case err != nil:
-		return fabric.NotKnown[T](reasonOf(err), source, now)
+		return fabric.UnknownFact[T](reasonOf(err), source, now)
 	}
 	return fabric.Known(v, source, now)
 }
@@ -117,13 +117,13 @@ func attempt[T any](ctx context.Context, g *gate, job, source string, now time.T
 // read reads the details of a process.
 func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
 	dir := strconv.Itoa(pid)
-	d := &details{netNS: fabric.NotKnown[uint64](fabric.ReasonMalformed, dir+"/ns/net", now)}
+	d := &details{netNS: fabric.UnknownFact[uint64](fabric.ReasonMalformed, dir+"/ns/net", now)}
 	if link, err := r.readlink(dir + "/ns/net"); err != nil {
 		d.netNS.Reason = reasonOf(err)
 	} else if n, ok := parseNamespace(link); ok {
 		d.netNS = fabric.Known(n, dir+"/ns/net", now)
 	}
-	d.limits = fabric.NotKnown[fabric.ProcessLimits](fabric.ReasonMalformed, dir+"/limits", now)
+	d.limits = fabric.UnknownFact[fabric.ProcessLimits](fabric.ReasonMalformed, dir+"/limits", now)
 	if b, err := r.file(dir+"/limits", 4<<10); err != nil {
 		d.limits.Reason = reasonOf(err)
 	} else if memlock, ok := parseMemlock(b); ok {
@@ -155,15 +155,15 @@ func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
 	})
 	d.settings = fabric.Fact[[]fabric.NCCLVariable]{Value: environment.Value.settings, State: environment.State, Reason: environment.Reason, Source: environment.Source, At: now}
 	if err != nil {
-		d.workload = fabric.NotKnown[fabric.Workload](reasonOf(err), dir+"/cgroup", now)
+		d.workload = fabric.UnknownFact[fabric.Workload](reasonOf(err), dir+"/cgroup", now)
 	} else {
 		d.workload = fabric.Known(environment.Value.complete(w), dir+"/cgroup", now)
 	}
 	switch {
 	case environment.State != fabric.OK:
-		d.log = fabric.NotKnown[fabric.NCCLLog](environment.Reason, environment.Source, now)
+		d.log = fabric.UnknownFact[fabric.NCCLLog](environment.Reason, environment.Source, now)
 	case environment.Value.log == "":
-		d.log = fabric.None[fabric.NCCLLog](environment.Source, now)
+		d.log = fabric.AbsentFact[fabric.NCCLLog](environment.Source, now)
 	default:
 		d.log = r.log(ctx, dir, job, environment.Value.log, now)
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 const (
@@ -36,7 +36,7 @@ func (r *Reader) devices(dir string) (v fabric.ProcessDevices, err error) {
 	case types["/dev"] == "": // it is on the root
 		return v, fmt.Errorf("%s/root/dev: %w", dir, errRemote)
 	default: // a mount point is cached: the kernel answers without asking the file system, or not at all
-		more = beneath.ResolveCached
+		more = openat.ResolveCached
 	}
 	for _, p := range []string{"/dev", "/dev/infiniband"} {
 		if t := types[p]; t != "" && !isLocal(t) {
@@ -65,7 +65,7 @@ func (r *Reader) devices(dir string) (v fabric.ProcessDevices, err error) {
 
 // nodes counts the character devices in a folder whose name is a prefix and a number.
 func nodes(root int, folder, prefix string, more uint64) (n int, err error) {
-	fd, err := beneath.DirInRoot(root, folder, more)
+	fd, err := openat.DirInRoot(root, folder, more)
 	if err != nil {
 		return 0, err
 	}

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
-func retry(call func() (int, error)) (int, error) { return beneath.Retry(call) }
+func retry(call func() (int, error)) (int, error) { return openat.Retry(call) }
 
 // gone reports whether a process ended while it was looked at.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
@@ -194,7 +194,7 @@ func (r *Reader) files(dir string, p *process, now time.Time) fabric.Fact[fabric
 	if n, err := r.count(dir); turn || !r.counts || err != nil || n != int64(len(p.targets)) {
 		if all, err = r.listFiles(dir, p, turn); err != nil {
 			p.targets = nil
-			return fabric.NotKnown[fabric.OpenFiles](reasonOf(err), source, now)
+			return fabric.UnknownFact[fabric.OpenFiles](reasonOf(err), source, now)
 		}
 	}
 	v := fabric.OpenFiles{Complete: all}

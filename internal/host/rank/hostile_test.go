@@ -278,8 +278,8 @@ func TestLogName(t *testing.T) {
 func TestSocketsOfCgroup(t *testing.T) {
 	list := []fabric.Socket{{Inode: 1, Cgroup: 70}, {Inode: 2, Cgroup: 71}, {Inode: 3, Cgroup: 72}}
 	r := reader(t, Sources{Sockets: func(*os.File) (Sockets, error) { return fakeSockets(list), nil }})
-	denied := fabric.NotKnown[fabric.OpenFiles](fabric.ReasonPrivilege, "fd", time.Time{})
-	hidden := fabric.NotKnown[uint64](fabric.ReasonPrivilege, "ns/net", time.Time{})
+	denied := fabric.UnknownFact[fabric.OpenFiles](fabric.ReasonPrivilege, "fd", time.Time{})
+	hidden := fabric.UnknownFact[uint64](fabric.ReasonPrivilege, "ns/net", time.Time{})
 	all := []fabric.RankCandidate{
 		{PID: 1, Files: denied, NetNS: hidden},
 		{PID: 2, Files: denied, NetNS: fabric.Known(r.ownNamespace()+1, "ns/net", time.Time{})}, // in another one

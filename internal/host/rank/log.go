@@ -40,11 +40,11 @@ func (r *Reader) log(ctx context.Context, dir, job, pattern string, now time.Tim
 	})
 	switch {
 	case err != nil:
-		return fabric.NotKnown[fabric.NCCLLog](reasonOf(err), source, now)
+		return fabric.UnknownFact[fabric.NCCLLog](reasonOf(err), source, now)
 	case found < 0: // not yet: NCCL opens it with its first message
-		return fabric.NotKnown[fabric.NCCLLog](fabric.ReasonMissing, source, now)
+		return fabric.UnknownFact[fabric.NCCLLog](fabric.ReasonMissing, source, now)
 	case r.sources.Log == nil:
-		return fabric.NotKnown[fabric.NCCLLog](fabric.ReasonNotRead, source, now)
+		return fabric.UnknownFact[fabric.NCCLLog](fabric.ReasonNotRead, source, now)
 	}
 	return attempt(ctx, r.stuck, job, source, now, func() (fabric.NCCLLog, error) { return r.readLog(dir, strconv.Itoa(found)) })
 }

@@ -63,9 +63,9 @@ func (r *Reader) addInterfaces(list []fabric.RankCandidate, now time.Time) {
 		}
 		source := strconv.Itoa(c.PID) + "/net/dev"
 		if b, err := r.file(source, 64<<10); err != nil {
-			c.NetDevs = fabric.NotKnown[[]fabric.InterfaceUse](reasonOf(err), source, now)
+			c.NetDevs = fabric.UnknownFact[[]fabric.InterfaceUse](reasonOf(err), source, now)
 		} else if use, ok := parseInterfaces(b); !ok {
-			c.NetDevs = fabric.NotKnown[[]fabric.InterfaceUse](fabric.ReasonMalformed, source, now)
+			c.NetDevs = fabric.UnknownFact[[]fabric.InterfaceUse](fabric.ReasonMalformed, source, now)
 		} else {
 			c.NetDevs = fabric.Known(use, source, now)
 		}
@@ -118,13 +118,13 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 		ns, known := c.NetNS.Get()
 		switch {
 		case r.sources.Sockets == nil:
-			c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonNotRead, source, now)
+			c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonNotRead, source, now)
 		case c.Files.State != fabric.OK:
-			c.Sockets = fabric.NotKnown[[]fabric.Socket](c.Files.Reason, source, now)
+			c.Sockets = fabric.UnknownFact[[]fabric.Socket](c.Files.Reason, source, now)
 		case !known:
-			c.Sockets = fabric.NotKnown[[]fabric.Socket](c.NetNS.Reason, source, now)
+			c.Sockets = fabric.UnknownFact[[]fabric.Socket](c.NetNS.Reason, source, now)
 		case len(groups) == maxNamespaces && groups[ns] == nil:
-			c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonMalformed, source, now)
+			c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonMalformed, source, now)
 		default:
 			groups[ns] = append(groups[ns], i)
 		}
@@ -138,7 +138,7 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 		}
 		for _, i := range members {
 			if err != nil {
-				list[i].Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonOf(err), source, now)
+				list[i].Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonOf(err), source, now)
 				continue
 			}
 			list[i].Sockets = fabric.Known(append([]fabric.Socket{}, of[i]...), source, now)
@@ -258,16 +258,16 @@ func (r *Reader) addVerbs(list []fabric.RankCandidate, now time.Time) {
 		files, readable := c.Files.Get()
 		switch v := of[c.PID]; {
 		case reason != "":
-			c.Verbs = fabric.NotKnown[fabric.VerbsUse](reason, source, now)
+			c.Verbs = fabric.UnknownFact[fabric.VerbsUse](reason, source, now)
 		case v != nil:
 			slices.Sort(v.Devices)
 			c.Verbs = fabric.Known(*v, source, now)
 		case readable && files.Complete && len(files.Uverbs) == 0:
 			c.Verbs = fabric.Known(fabric.VerbsUse{}, source, now)
 		case !readable:
-			c.Verbs = fabric.NotKnown[fabric.VerbsUse](c.Files.Reason, source, now)
+			c.Verbs = fabric.UnknownFact[fabric.VerbsUse](c.Files.Reason, source, now)
 		default:
-			c.Verbs = fabric.NotKnown[fabric.VerbsUse](fabric.ReasonMissing, source, now)
+			c.Verbs = fabric.UnknownFact[fabric.VerbsUse](fabric.ReasonMissing, source, now)
 		}
 	}
 }

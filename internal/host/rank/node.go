@@ -14,7 +14,7 @@ import (
 // first process. It is an error when no candidate was found and there may be one that is hidden.
 func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error) {
 	const source = "1/ns/net"
-	netns = fabric.NotKnown[uint64](fabric.ReasonMalformed, source, now)
+	netns = fabric.UnknownFact[uint64](fabric.ReasonMalformed, source, now)
 	if link, err := r.readlink(source); err != nil {
 		netns.Reason = reasonOf(err)
 	} else if n, ok := parseNamespace(link); ok && r.hidden == "" {
@@ -22,7 +22,7 @@ func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.Rank
 	}
 	pids := listed(gpus, now)
 	if !r.samePIDs { // those of NVML are of another PID namespace than those of procfs
-		pids = fabric.NotKnown[map[int][]string](fabric.ReasonPrivilege, pids.Source, now)
+		pids = fabric.UnknownFact[map[int][]string](fabric.ReasonPrivilege, pids.Source, now)
 	}
 	reading, err := r.Look(context.Background(), pids, now)
 	if pids.State == fabric.OK {
@@ -38,14 +38,14 @@ func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.Rank
 func listed(gpus *fabric.GPUDriver, now time.Time) fabric.Fact[map[int][]string] {
 	const source = "NVML"
 	if gpus == nil || len(gpus.GPUs) == 0 {
-		return fabric.NotKnown[map[int][]string](fabric.ReasonNotRead, source, now)
+		return fabric.UnknownFact[map[int][]string](fabric.ReasonNotRead, source, now)
 	}
 	of := map[int][]string{}
 	for i := range gpus.GPUs {
 		g := &gpus.GPUs[i]
 		list, ok := g.Processes.Get()
 		if !ok || g.UUID == "" {
-			return fabric.NotKnown[map[int][]string](g.Processes.Meta().Reason, source, now)
+			return fabric.UnknownFact[map[int][]string](g.Processes.Meta().Reason, source, now)
 		}
 		for _, p := range list {
 			of[p.PID] = add(of[p.PID], g.UUID)

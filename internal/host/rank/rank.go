@@ -237,10 +237,10 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 	}
 	c := fabric.RankCandidate{
 		PID: pid, Start: st.start, Parent: st.parent, Command: st.command, At: now, Files: files,
-		GPUs: fabric.NotKnown[[]string](gpus.Reason, gpus.Source, now),
+		GPUs: fabric.UnknownFact[[]string](gpus.Reason, gpus.Source, now),
 	}
 	if list, ok := gpus.Get(); ok {
-		c.GPUs = fabric.None[[]string](gpus.Source, now)
+		c.GPUs = fabric.AbsentFact[[]string](gpus.Source, now)
 		if uuids := list[pid]; len(uuids) > 0 {
 			c.GPUs = fabric.Known(uuids, gpus.Source, now)
 		}

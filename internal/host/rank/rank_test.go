@@ -27,7 +27,7 @@ import (
 const allDevices = "NODES=/dev/nvidia0 /dev/nvidia1 /dev/nvidiactl /dev/nvidia-uvm /dev/infiniband/uverbs0 /dev/infiniband/uverbs1"
 
 func noNVML() fabric.Fact[map[int][]string] {
-	return fabric.NotKnown[map[int][]string](fabric.ReasonMissing, "NVML", time.Time{})
+	return fabric.UnknownFact[map[int][]string](fabric.ReasonMissing, "NVML", time.Time{})
 }
 
 func sources() Sources {
@@ -285,7 +285,7 @@ func TestVerbsUnknown(t *testing.T) {
 	files := fabric.Known(fabric.OpenFiles{Complete: true}, "", time.Time{})
 	open := fabric.Known(fabric.OpenFiles{Complete: true, Uverbs: []string{"uverbs0"}}, "", time.Time{})
 	part := fabric.Known(fabric.OpenFiles{}, "", time.Time{})
-	denied := fabric.NotKnown[fabric.OpenFiles](fabric.ReasonPrivilege, "", time.Time{})
+	denied := fabric.UnknownFact[fabric.OpenFiles](fabric.ReasonPrivilege, "", time.Time{})
 	r := reader(t, sources())
 	for name, c := range map[string]struct {
 		files  fabric.Fact[fabric.OpenFiles]

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // pageSize bounds what an attribute may hold: sysfs gives a driver one page to fill (fs/sysfs/file.c), and
@@ -50,7 +50,7 @@ func (a *attr) open() error {
 		return err
 	}
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	fd, err := beneath.Retry(func() (int, error) { return a.dir.fs.openat(at, a.name, flags, 0) })
+	fd, err := openat.Retry(func() (int, error) { return a.dir.fs.openat(at, a.name, flags, 0) })
 	if err == nil {
 		a.fd = fd
 	}
@@ -140,7 +140,7 @@ func (r *reader) readFile(a *attr) reading {
 	if a.head {
 		p = p[:pageSize]
 	}
-	n, err := beneath.Retry(func() (int, error) {
+	n, err := openat.Retry(func() (int, error) {
 		r.preads++
 		return r.pread(a.fd, p, 0)
 	})
@@ -178,11 +178,11 @@ func (r *reader) failed(a *attr, err error) reading {
 // factOf makes a fact of a reading.
 func factOf[T any](got reading, now time.Time, parse func([]byte) (T, bool)) fabric.Fact[T] {
 	if got.err != nil {
-		return fabric.NotKnown[T](fabric.ReasonOf(got.err), got.source, now)
+		return fabric.UnknownFact[T](fabric.ReasonOf(got.err), got.source, now)
 	}
 	v, ok := parse(got.data)
 	if !ok {
-		return fabric.NotKnown[T](fabric.ReasonMalformed, got.source, now)
+		return fabric.UnknownFact[T](fabric.ReasonMalformed, got.source, now)
 	}
 	return fabric.Known(v, got.source, now)
 }
@@ -190,7 +190,7 @@ func factOf[T any](got reading, now time.Time, parse func([]byte) (T, bool)) fab
 // textFact makes a fact of a line of text; an empty line says that the device has no such thing.
 func textFact(got reading, now time.Time) fabric.Fact[string] {
 	if got.err == nil && len(bytes.TrimSpace(got.data)) == 0 {
-		return fabric.None[string](got.source, now)
+		return fabric.AbsentFact[string](got.source, now)
 	}
 	return factOf(got, now, parseText)
 }
@@ -198,7 +198,7 @@ func textFact(got reading, now time.Time) fabric.Fact[string] {
 // optional turns a missing attribute into an absent fact: not every driver has one to offer.
 func optional[T any](f fabric.Fact[T]) fabric.Fact[T] {
 	if f.State == fabric.Unknown && f.Reason == fabric.ReasonMissing {
-		return fabric.None[T](f.Source, f.At)
+		return fabric.AbsentFact[T](f.Source, f.At)
 	}
 	return f
 }

@@ -35,7 +35,7 @@ func newQuestion(d *dir, name string, asks fabric.Command) question {
 // ask reads the attribute and leaves it open. While the question pauses, the fact stays what it was.
 func ask[T any](r *reader, q *question, now time.Time, parse func([]byte) (T, bool)) fabric.Fact[T] {
 	if q.backoff.active(now) {
-		return fabric.NotKnown[T](q.backoff.reason, q.source, q.backoff.since)
+		return fabric.UnknownFact[T](q.backoff.reason, q.source, q.backoff.since)
 	}
 	before := r.preads
 	got := r.read(&q.attr)

@@ -88,7 +88,7 @@ func (d *Device) list(c *counterDir, now time.Time) {
 			continue
 		}
 		f := counter{question: newQuestion(c.dir, name, c.asks), published: c.prefix + name}
-		f.fact = fabric.NotKnown[uint64](fabric.ReasonNotRead, f.source, now)
+		f.fact = fabric.UnknownFact[uint64](fabric.ReasonNotRead, f.source, now)
 		c.files = append(c.files, f)
 	}
 	for i := range known {
@@ -113,11 +113,11 @@ func publish(source string, now time.Time, dirs ...*counterDir) fabric.Fact[[]fa
 		case c.err == nil:
 			size, exists = size+len(c.files), true
 		case !errors.Is(c.err, fs.ErrNotExist):
-			return fabric.NotKnown[[]fabric.Counter](fabric.ReasonOf(c.err), c.dir.path, c.listed)
+			return fabric.UnknownFact[[]fabric.Counter](fabric.ReasonOf(c.err), c.dir.path, c.listed)
 		}
 	}
 	if !exists {
-		return fabric.None[[]fabric.Counter](source, dirs[0].listed)
+		return fabric.AbsentFact[[]fabric.Counter](source, dirs[0].listed)
 	}
 	all := make([]fabric.Counter, 0, size)
 	for _, c := range dirs {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // maxPorts is more than any device has; an IB switch has 64, a switchdev port per representor comes close.
@@ -93,7 +93,7 @@ func (d *Device) check() error {
 		if !p.dir.open {
 			continue
 		}
-		if err := p.dir.compare(beneath.InodeBelow(d.dir.at, "ports/"+strconv.Itoa(n))); err != nil {
+		if err := p.dir.compare(openat.InodeBelow(d.dir.at, "ports/"+strconv.Itoa(n))); err != nil {
 			return err
 		}
 	}
@@ -168,5 +168,5 @@ func (d *Device) keepPorts(numbers []int) {
 func driverConstants(h *fabric.HCA) bool { return h.Traits().ConstantPorts }
 
 func driverConstant[T any](q *question, now time.Time) fabric.Fact[T] {
-	return fabric.NotKnown[T](fabric.ReasonDriverConstant, q.source, now)
+	return fabric.UnknownFact[T](fabric.ReasonDriverConstant, q.source, now)
 }

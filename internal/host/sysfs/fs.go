@@ -30,7 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // Directories of sysfs, relative to the root.
@@ -48,19 +48,19 @@ const (
 
 // FS is a mounted sysfs.
 type FS struct {
-	root  *beneath.Root
+	root  *openat.Root
 	pread func(fd int, p []byte, offset int64) (int, error) // unix.Pread
 	// openat is unix.Openat. Nothing is opened with it but single names, and no link is followed.
 	openat func(fd int, name string, flags int, mode uint32) (int, error)
 	ledger ledger
 	gpus   gpus
-	kept   *beneath.Budget
+	kept   *openat.Budget
 	moved  moved
 }
 
 // Open opens the sysfs mounted at root.
 func Open(root string) (*FS, error) {
-	r, err := beneath.Open(root)
+	r, err := openat.Open(root)
 	if err != nil {
 		return nil, fmt.Errorf("sysfs: %w", err)
 	}
@@ -71,10 +71,10 @@ func Open(root string) (*FS, error) {
 }
 
 // Keep has descriptors stay open within a budget, but for one of each device. What is open already stays.
-func (f *FS) Keep(b *beneath.Budget) { f.kept = b }
+func (f *FS) Keep(b *openat.Budget) { f.kept = b }
 
 // Record reports the files that are read from now on to rec.
-func (f *FS) Record(rec beneath.Recorder) { f.root.Record(rec) }
+func (f *FS) Record(rec openat.Recorder) { f.root.Record(rec) }
 
 // Close closes the root. Devices that are still open can be read on but find nothing new.
 func (f *FS) Close() error { return f.root.Close() }
@@ -173,7 +173,7 @@ func (d *dir) each(found func(name []byte, number uint64)) error {
 	buf := scratch.Get().(*[8192]byte)
 	defer scratch.Put(buf)
 	for entries := 0; ; {
-		n, err := beneath.Retry(func() (int, error) { return unix.Getdents(at, buf[:]) })
+		n, err := openat.Retry(func() (int, error) { return unix.Getdents(at, buf[:]) })
 		if err != nil {
 			return &fs.PathError{Op: "getdents", Path: d.path, Err: err}
 		}
@@ -252,9 +252,9 @@ type dir struct {
 	fs   *FS
 	path string // relative to the root
 	open bool
-	kept bool           // its descriptor counts in fs.kept
-	at   int            // its descriptor while it is open
-	is   *beneath.Inode // the file of that descriptor, set when it is first needed
+	kept bool          // its descriptor counts in fs.kept
+	at   int           // its descriptor while it is open
+	is   *openat.Inode // the file of that descriptor, set when it is first needed
 
 	spare  bool // it is read without it, if there are no descriptors to keep it open
 	parent *dir // of a directory that sub made
@@ -326,7 +326,7 @@ func (d *dir) openSub() (int, error) {
 		return -1, err
 	}
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_DIRECTORY
-	return beneath.Retry(func() (int, error) { return d.fs.openat(at, path.Base(d.path), flags, 0) })
+	return openat.Retry(func() (int, error) { return d.fs.openat(at, path.Base(d.path), flags, 0) })
 }
 
 // check returns ErrGone when the open directory is not what its path leads to any more: it was removed,
@@ -340,9 +340,9 @@ func (d *dir) check() error {
 }
 
 // compare is check with what the path leads to.
-func (d *dir) compare(there beneath.Inode, err error) error {
+func (d *dir) compare(there openat.Inode, err error) error {
 	if d.is == nil {
-		is, err := beneath.InodeOfFD(d.at)
+		is, err := openat.InodeOfFD(d.at)
 		if err != nil {
 			return err
 		}

@@ -135,7 +135,7 @@ func (d *Device) ReadGIDs(h *fabric.HCA, now time.Time) error {
 func (d *Device) scanSlots(t *gidTable, layer fabric.LinkLayer, now time.Time) {
 	indexes, err := d.fs.listNumbers(t.gids.path)
 	if err != nil {
-		t.size = fabric.NotKnown[int](fabric.ReasonOf(err), t.gids.path, now)
+		t.size = fabric.UnknownFact[int](fabric.ReasonOf(err), t.gids.path, now)
 	} else {
 		t.size = fabric.Known(len(indexes), t.gids.path, now)
 	}
@@ -199,7 +199,7 @@ func closeSlots(list []slot) {
 func (d *Device) readSlots(h *fabric.HCA, q *fabric.Port, t *gidTable, now time.Time) {
 	q.GIDs.Size = t.size
 	if t.size.State != fabric.OK {
-		q.GIDs.Entries = fabric.NotKnown[[]fabric.GID](t.size.Reason, t.size.Source, now)
+		q.GIDs.Entries = fabric.UnknownFact[[]fabric.GID](t.size.Reason, t.size.Source, now)
 		return
 	}
 	node, layer := h.NodeType.Or(""), q.LinkLayer.Or("")
@@ -212,7 +212,7 @@ func (d *Device) readSlots(h *fabric.HCA, q *fabric.Port, t *gidTable, now time.
 		addr, reason := d.readGID(s)
 		switch {
 		case reason != "":
-			q.GIDs.Entries = fabric.NotKnown[[]fabric.GID](reason, t.gids.path+"/"+s.gid.name, now)
+			q.GIDs.Entries = fabric.UnknownFact[[]fabric.GID](reason, t.gids.path+"/"+s.gid.name, now)
 		case fabric.EmptyGID(layer, addr):
 			s.close()
 			continue

@@ -31,7 +31,7 @@ func (f *FS) GPUs(now time.Time) fabric.Fact[int] {
 	var functions []entry
 	err := bus.each(func(name []byte, number uint64) { functions = append(functions, entry{string(name), number}) })
 	if err != nil {
-		return fabric.NotKnown[int](fabric.ReasonOf(err), pciDevices, now)
+		return fabric.UnknownFact[int](fabric.ReasonOf(err), pciDevices, now)
 	}
 	f.gpus.mu.Lock()
 	before := f.gpus.known
@@ -48,7 +48,7 @@ func (f *FS) GPUs(now time.Time) fabric.Fact[int] {
 				if _, err := f.root.Stat(at.path); errors.Is(err, fs.ErrNotExist) {
 					continue
 				}
-				return fabric.NotKnown[int](gpu.Reason, gpu.Source, now)
+				return fabric.UnknownFact[int](gpu.Reason, gpu.Source, now)
 			}
 		}
 		known[e] = is

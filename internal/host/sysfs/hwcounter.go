@@ -48,7 +48,7 @@ func (d *Device) ReadHWCounters(h *fabric.HCA, now time.Time) error {
 func (d *Device) ReadDeviceHWCounters(h *fabric.HCA, now time.Time) error {
 	if h.Restricted.Or(false) {
 		d.hw.close()
-		h.HWCounters = fabric.NotKnown[[]fabric.Counter](fabric.ReasonRestricted, d.hw.dir.path, now)
+		h.HWCounters = fabric.UnknownFact[[]fabric.Counter](fabric.ReasonRestricted, d.hw.dir.path, now)
 		return nil
 	}
 	d.readHW(&d.hw, now)
@@ -87,7 +87,7 @@ func (d *Device) readHW(c *hwCounters, now time.Time) {
 			fill()
 		}
 		if first.backoff.active(now) {
-			f.fact = fabric.NotKnown[uint64](first.fact.Reason, f.source, first.fact.At)
+			f.fact = fabric.UnknownFact[uint64](first.fact.Reason, f.source, first.fact.At)
 		} else {
 			d.readCounter(&c.counterDir, f, now)
 		}

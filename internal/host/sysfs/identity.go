@@ -124,9 +124,9 @@ func functionAbove(p string) string {
 func (l location) address(now time.Time) fabric.Fact[string] {
 	switch {
 	case l.err != nil:
-		return fabric.NotKnown[string](fabric.ReasonOf(l.err), l.link, now)
+		return fabric.UnknownFact[string](fabric.ReasonOf(l.err), l.link, now)
 	case l.pci == "":
-		return fabric.None[string](l.link, now)
+		return fabric.AbsentFact[string](l.link, now)
 	}
 	return fabric.Known(path.Base(l.pci), l.link, now)
 }
@@ -134,9 +134,9 @@ func (l location) address(now time.Time) fabric.Fact[string] {
 func (d *Device) driver(l location, now time.Time) fabric.Fact[string] {
 	switch {
 	case l.err != nil:
-		return fabric.NotKnown[string](fabric.ReasonOf(l.err), l.link, now)
+		return fabric.UnknownFact[string](fabric.ReasonOf(l.err), l.link, now)
 	case l.parent == "":
-		return fabric.None[string](l.link, now)
+		return fabric.AbsentFact[string](l.link, now)
 	}
 	link := l.parent + "/driver"
 	name, err := d.fs.linkBase(link)
@@ -147,14 +147,14 @@ func (d *Device) driver(l location, now time.Time) fabric.Fact[string] {
 func (d *Device) numaNode(l location, now time.Time) fabric.Fact[int] {
 	switch {
 	case l.err != nil:
-		return fabric.NotKnown[int](fabric.ReasonOf(l.err), l.link, now)
+		return fabric.UnknownFact[int](fabric.ReasonOf(l.err), l.link, now)
 	case l.pci == "":
-		return fabric.None[int](l.link, now)
+		return fabric.AbsentFact[int](l.link, now)
 	}
 	const maxNodes = 1 << 10 // MAX_NUMNODES
 	node := factOf(d.readPCI(l, "numa_node"), now, parseInt(-1, maxNodes-1))
 	if n, ok := node.Get(); ok && n < 0 { // NUMA_NO_NODE: the firmware did not say
-		return fabric.NotKnown[int](fabric.ReasonMissing, node.Source, now)
+		return fabric.UnknownFact[int](fabric.ReasonMissing, node.Source, now)
 	}
 	return node
 }
@@ -165,9 +165,9 @@ func (d *Device) numaNode(l location, now time.Time) fabric.Fact[int] {
 func (d *Device) function(l location, now time.Time) fabric.Fact[fabric.Function] {
 	switch {
 	case l.err != nil:
-		return fabric.NotKnown[fabric.Function](fabric.ReasonOf(l.err), l.link, now)
+		return fabric.UnknownFact[fabric.Function](fabric.ReasonOf(l.err), l.link, now)
 	case l.parent == "":
-		return fabric.None[fabric.Function](l.link, now)
+		return fabric.AbsentFact[fabric.Function](l.link, now)
 	}
 	source := ""
 	for _, mark := range []struct {
@@ -180,10 +180,10 @@ func (d *Device) function(l location, now time.Time) fabric.Fact[fabric.Function
 		case err == nil:
 			return fabric.Known(mark.function, source, now)
 		case !errors.Is(err, fs.ErrNotExist):
-			return fabric.NotKnown[fabric.Function](fabric.ReasonOf(err), source, now)
+			return fabric.UnknownFact[fabric.Function](fabric.ReasonOf(err), source, now)
 		}
 	}
-	return fabric.NotKnown[fabric.Function](fabric.ReasonMissing, source, now)
+	return fabric.UnknownFact[fabric.Function](fabric.ReasonMissing, source, now)
 }
 
 // selfRestricted looks for the mark of the NVSwitch management bridges of HGX boards in the vital product data
@@ -194,7 +194,7 @@ func (d *Device) selfRestricted(l location, now time.Time) fabric.Fact[bool] {
 	case d.lasting.restricted != nil:
 		return *d.lasting.restricted
 	case l.err != nil:
-		return fabric.NotKnown[bool](fabric.ReasonOf(l.err), l.link, now)
+		return fabric.UnknownFact[bool](fabric.ReasonOf(l.err), l.link, now)
 	case l.pci == "":
 		return fabric.Known(false, l.link, now)
 	}

@@ -16,10 +16,10 @@ const maxInterfaces = 4096
 func (f *FS) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
 	names, err := f.list(netClass)
 	if err != nil {
-		return fabric.NotKnown[[]fabric.Interface](fabric.ReasonOf(err), netClass, now)
+		return fabric.UnknownFact[[]fabric.Interface](fabric.ReasonOf(err), netClass, now)
 	}
 	if len(names) > maxInterfaces {
-		return fabric.NotKnown[[]fabric.Interface](fabric.ReasonMalformed, netClass, now)
+		return fabric.UnknownFact[[]fabric.Interface](fabric.ReasonMalformed, netClass, now)
 	}
 	r := f.reader()
 	list := []fabric.Interface{}

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // What is read with few descriptors is what is read with many, over and over, and no more stay open than may.
@@ -17,7 +17,7 @@ func TestFewDescriptors(t *testing.T) {
 	before := len(openFiles(t))
 	for _, limit := range []int{0, 1, 7, 20} {
 		d, _ := base.device(t, "mlx5_0")
-		budget := beneath.NewBudget(limit)
+		budget := openat.NewBudget(limit)
 		d.fs.Keep(budget)
 		for range 3 {
 			got := all(t, d)

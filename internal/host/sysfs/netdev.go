@@ -39,9 +39,9 @@ func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(n
 		const source = "net/route and net/ipv6_route"
 		switch carries := below[name] || below[n.Upper.Or("")]; {
 		case defaultRoutes == nil:
-			n.DefaultRoute = fabric.NotKnown[bool](fabric.ReasonNotRead, source, now)
+			n.DefaultRoute = fabric.UnknownFact[bool](fabric.ReasonNotRead, source, now)
 		case !carries && failed.err != nil:
-			n.DefaultRoute = fabric.NotKnown[bool](fabric.ReasonOf(failed.err), failed.source, now)
+			n.DefaultRoute = fabric.UnknownFact[bool](fabric.ReasonOf(failed.err), failed.source, now)
 		default:
 			n.DefaultRoute = fabric.Known(carries, source, now)
 		}
@@ -179,13 +179,13 @@ func (t netTree) readDetails(r *reader, n *fabric.NetDev, now time.Time) {
 }
 
 func notListed[T any](e netEntries, name string, now time.Time) fabric.Fact[T] {
-	return fabric.NotKnown[T](fabric.ReasonOf(e.err), e.path+"/"+name, now)
+	return fabric.UnknownFact[T](fabric.ReasonOf(e.err), e.path+"/"+name, now)
 }
 
 func lowerFact(e netEntries, now time.Time) fabric.Fact[[]string] {
 	lower, err := e.lower()
 	if err != nil {
-		return fabric.NotKnown[[]string](fabric.ReasonOf(err), e.path, now)
+		return fabric.UnknownFact[[]string](fabric.ReasonOf(err), e.path, now)
 	}
 	return fabric.Known(lower, e.path, now)
 }
@@ -194,7 +194,7 @@ func lowerFact(e netEntries, now time.Time) fabric.Fact[[]string] {
 func (t netTree) linked(e netEntries, entry, link string, now time.Time, parse func([]byte) (string, bool)) fabric.Fact[string] {
 	source := e.path + "/" + link
 	if !e.has(entry) {
-		return fabric.None[string](source, now)
+		return fabric.AbsentFact[string](source, now)
 	}
 	name, err := t.fs.linkBase(source)
 	return optional(factOf(reading{source: source, data: []byte(name), err: err}, now, parse))
@@ -211,11 +211,11 @@ func speedFact(got reading, now time.Time) fabric.Fact[float64] {
 	n, ok := fact.Get()
 	switch {
 	case !ok:
-		return fabric.NotKnown[float64](fact.Reason, fact.Source, now)
+		return fabric.UnknownFact[float64](fact.Reason, fact.Source, now)
 	case n <= 0 || n == unknown:
-		return fabric.NotKnown[float64](fabric.ReasonUnsupported, fact.Source, now)
+		return fabric.UnknownFact[float64](fabric.ReasonUnsupported, fact.Source, now)
 	case n > fastest:
-		return fabric.NotKnown[float64](fabric.ReasonMalformed, fact.Source, now)
+		return fabric.UnknownFact[float64](fabric.ReasonMalformed, fact.Source, now)
 	}
 	return fabric.Known(float64(n)*1e6/8, fact.Source, now)
 }

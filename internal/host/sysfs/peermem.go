@@ -28,14 +28,14 @@ func (f *FS) Peermem(now time.Time) fabric.Fact[fabric.Peermem] {
 	r := f.reader()
 	p, loaded, err := f.peermemModule(r, now)
 	if err != nil {
-		return fabric.NotKnown[fabric.Peermem](fabric.ReasonOf(err), source, now)
+		return fabric.UnknownFact[fabric.Peermem](fabric.ReasonOf(err), source, now)
 	}
 	p.Bound, p.Registered = f.peermemUse(r, now)
 	if !loaded && !p.Bound.Or(false) {
 		if p.Bound.State == fabric.Unknown && p.Bound.Reason != fabric.ReasonMissing {
-			return fabric.NotKnown[fabric.Peermem](p.Bound.Reason, p.Bound.Source, now)
+			return fabric.UnknownFact[fabric.Peermem](p.Bound.Reason, p.Bound.Source, now)
 		}
-		return fabric.None[fabric.Peermem](source, now)
+		return fabric.AbsentFact[fabric.Peermem](source, now)
 	}
 	return fabric.Known(p, source, now)
 }
@@ -59,7 +59,7 @@ func (f *FS) peermemModule(r *reader, now time.Time) (p fabric.Peermem, loaded b
 		defer module.close()
 		return fabric.Peermem{Module: name, Version: optional(textFact(r.readOnce(module, "version"), now))}, true, nil
 	}
-	p.Version = fabric.None[string](modules, now)
+	p.Version = fabric.AbsentFact[string](modules, now)
 	return p, false, nil
 }
 
@@ -70,9 +70,9 @@ func (f *FS) peermemUse(r *reader, now time.Time) (bound fabric.Fact[bool], regi
 	defer all.close()
 	if _, err := all.fd(); err != nil {
 		why := fabric.ReasonOf(err)
-		return fabric.NotKnown[bool](why, memoryPeers, now), fabric.NotKnown[uint64](why, memoryPeers, now)
+		return fabric.UnknownFact[bool](why, memoryPeers, now), fabric.UnknownFact[uint64](why, memoryPeers, now)
 	}
-	bound, registered = fabric.Known(false, memoryPeers, now), fabric.None[uint64](memoryPeers, now)
+	bound, registered = fabric.Known(false, memoryPeers, now), fabric.AbsentFact[uint64](memoryPeers, now)
 	for _, name := range peermemClients() {
 		client := all.sub(name)
 		_, err := client.fd()
@@ -81,7 +81,7 @@ func (f *FS) peermemUse(r *reader, now time.Time) (bound fabric.Fact[bool], regi
 		}
 		if err != nil {
 			why := fabric.ReasonOf(err)
-			return fabric.NotKnown[bool](why, client.path, now), fabric.NotKnown[uint64](why, client.path, now)
+			return fabric.UnknownFact[bool](why, client.path, now), fabric.UnknownFact[uint64](why, client.path, now)
 		}
 		bound = fabric.Known(true, client.path, now)
 		held := r.regions(client, now)
@@ -106,7 +106,7 @@ func (r *reader) regions(client *dir, now time.Time) fabric.Fact[uint64] {
 	case made.State != fabric.OK:
 		return made
 	case made.Value < freed.Value:
-		return fabric.NotKnown[uint64](fabric.ReasonMalformed, made.Source, now)
+		return fabric.UnknownFact[uint64](fabric.ReasonMalformed, made.Source, now)
 	}
 	made.Value -= freed.Value
 	return made

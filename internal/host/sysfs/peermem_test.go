@@ -22,8 +22,8 @@ func module(name string) tree { return tree{"version": "580.95.05\n"}.under(modu
 func TestPeermem(t *testing.T) {
 	nothing := tree{modules + "/": "", modules + "/ib_core/version": "1\n"}
 	peers := tree{memoryPeers + "/": ""}
-	malformed := fabric.NotKnown[uint64](fabric.ReasonMalformed, "", now)
-	missing := fabric.NotKnown[uint64](fabric.ReasonMissing, "", now)
+	malformed := fabric.UnknownFact[uint64](fabric.ReasonMalformed, "", now)
+	missing := fabric.UnknownFact[uint64](fabric.ReasonMissing, "", now)
 	for name, c := range map[string]struct {
 		tree       tree
 		state      string // ok, absent, or the reason
@@ -38,13 +38,13 @@ func TestPeermem(t *testing.T) {
 		"bound, used":               {nothing.with(module("nvidia_peermem"), client("nv_mem", "1312", "1280")), "ok", "nvidia_peermem", "580.95.05", "true", fabric.Known[uint64](32, "", now)},
 		"both clients":              {nothing.with(module("nvidia_peermem"), client("nv_mem", "9", "4"), client("nv_mem_nc", "7", "6")), "ok", "nvidia_peermem", "580.95.05", "true", fabric.Known[uint64](6, "", now)},
 		"only the legacy client":    {nothing.with(module("nvidia_peermem"), client("nv_mem_nc", "7", "6")), "ok", "nvidia_peermem", "580.95.05", "true", fabric.Known[uint64](1, "", now)},
-		"stale":                     {nothing.with(module("nvidia_peermem"), peers), "ok", "nvidia_peermem", "580.95.05", "false", fabric.None[uint64]("", now)},
-		"another client":            {nothing.with(module("nvidia_peermem"), client("amd_mem", "5", "0")), "ok", "nvidia_peermem", "580.95.05", "false", fabric.None[uint64]("", now)},
+		"stale":                     {nothing.with(module("nvidia_peermem"), peers), "ok", "nvidia_peermem", "580.95.05", "false", fabric.AbsentFact[uint64]("", now)},
+		"another client":            {nothing.with(module("nvidia_peermem"), client("amd_mem", "5", "0")), "ok", "nvidia_peermem", "580.95.05", "false", fabric.AbsentFact[uint64]("", now)},
 		"ib_core has no clients":    {nothing.with(module("nvidia_peermem")), "ok", "nvidia_peermem", "580.95.05", "missing", missing},
 		"predecessor":               {nothing.with(module("nv_peer_mem"), client("nv_mem", "2", "1")), "ok", "nv_peer_mem", "580.95.05", "true", fabric.Known[uint64](1, "", now)},
 		"modules are hidden":        {client("nv_mem", "2", "1"), "missing", "", "", "", missing},
 		"the module is hidden":      {nothing.with(client("nv_mem", "2", "1")), "ok", "", "", "true", fabric.Known[uint64](1, "", now)},
-		"no version":                {nothing.with(tree{modules + "/nvidia_peermem/parameters/": ""}, peers), "ok", "nvidia_peermem", "", "false", fabric.None[uint64]("", now)},
+		"no version":                {nothing.with(tree{modules + "/nvidia_peermem/parameters/": ""}, peers), "ok", "nvidia_peermem", "", "false", fabric.AbsentFact[uint64]("", now)},
 		"more let go than made":     {nothing.with(module("nvidia_peermem"), client("nv_mem", "3", "4")), "ok", "nvidia_peermem", "580.95.05", "true", malformed},
 		"negative":                  {nothing.with(module("nvidia_peermem"), client("nv_mem", "-1", "0")), "ok", "nvidia_peermem", "580.95.05", "true", malformed},
 		"worn out":                  {nothing.with(module("nvidia_peermem"), client("nv_mem", "18446744073709551615", "0")), "ok", "nvidia_peermem", "580.95.05", "true", malformed},

@@ -136,9 +136,9 @@ func (d *Device) rate(h *fabric.HCA, q *fabric.Port, p *port, now time.Time) fab
 	}
 	switch s, ok := q.PhysState.Get(); {
 	case !ok:
-		return fabric.NotKnown[fabric.Rate](q.PhysState.Meta().Reason, p.phys.source, now)
+		return fabric.UnknownFact[fabric.Rate](q.PhysState.Meta().Reason, p.phys.source, now)
 	case s != fabric.PhysLinkUp:
-		return fabric.None[fabric.Rate](p.phys.source, now)
+		return fabric.AbsentFact[fabric.Rate](p.phys.source, now)
 	}
 	return ask(d.reader, &p.rate, now, parseRate)
 }
@@ -160,7 +160,7 @@ func (d *Device) pkeys(q *fabric.Port, p *port, now time.Time) fabric.Fact[int] 
 	source := p.dir.path + "/pkeys"
 	numbers, err := d.fs.listNumbers(source)
 	if err != nil {
-		return fabric.NotKnown[int](fabric.ReasonOf(err), source, now)
+		return fabric.UnknownFact[int](fabric.ReasonOf(err), source, now)
 	}
 	return fabric.Known(len(numbers), source, now)
 }
@@ -170,9 +170,9 @@ func infiniBandOnly[T any](q *fabric.Port, now time.Time) (fabric.Fact[T], bool)
 	layer, ok := q.LinkLayer.Get()
 	switch {
 	case !ok:
-		return fabric.NotKnown[T](q.LinkLayer.Meta().Reason, q.LinkLayer.Source, now), false
+		return fabric.UnknownFact[T](q.LinkLayer.Meta().Reason, q.LinkLayer.Source, now), false
 	case layer != fabric.LinkInfiniBand:
-		return fabric.None[T](q.LinkLayer.Source, now), false
+		return fabric.AbsentFact[T](q.LinkLayer.Source, now), false
 	}
 	return fabric.Fact[T]{}, true
 }
@@ -188,7 +188,7 @@ func (d *Device) netDev(p *port, now time.Time) fabric.Fact[string] {
 	}
 	first := factOf(d.readOnce(p.gids.netdevs, "0"), now, parseNetDev)
 	if source, is := d.netDevMoved(first); is {
-		return fabric.NotKnown[string](fabric.ReasonMoved, source, now)
+		return fabric.UnknownFact[string](fabric.ReasonMoved, source, now)
 	}
 	if first.State == fabric.OK {
 		return first
@@ -232,17 +232,17 @@ func (d *Device) netDevMoved(first fabric.Fact[string]) (source string, is bool)
 func (d *Device) sibling(p *port, now time.Time) fabric.Fact[string] {
 	parent := d.dir.path + "/device"
 	if _, err := d.fs.root.Lstat(parent); err != nil {
-		return fabric.NotKnown[string](fabric.ReasonOf(err), parent, now)
+		return fabric.UnknownFact[string](fabric.ReasonOf(err), parent, now)
 	}
 	siblings := parent + "/net"
 	names, err := d.fs.list(siblings)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fabric.None[string](siblings, now)
+		return fabric.AbsentFact[string](siblings, now)
 	}
 	if err != nil {
-		return fabric.NotKnown[string](fabric.ReasonOf(err), siblings, now)
+		return fabric.UnknownFact[string](fabric.ReasonOf(err), siblings, now)
 	}
-	failed := fabric.None[string](siblings, now)
+	failed := fabric.AbsentFact[string](siblings, now)
 	for _, mark := range []string{"dev_port", "dev_id"} {
 		for _, name := range names {
 			at := &dir{fs: d.fs, path: siblings + "/" + name}
@@ -252,7 +252,7 @@ func (d *Device) sibling(p *port, now time.Time) fabric.Fact[string] {
 			case ok && n == p.number-1 && validNetDevName(name):
 				return fabric.Known(name, index.Source, now)
 			case !ok && index.Reason != fabric.ReasonMissing:
-				failed = fabric.NotKnown[string](index.Reason, index.Source, now)
+				failed = fabric.UnknownFact[string](index.Reason, index.Source, now)
 			}
 		}
 	}

@@ -73,12 +73,12 @@ func (f *FS) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
 	e, err := f.ethernet(netdev, now)
 	if err != nil {
 		r, source := fabric.ReasonOf(err), netClass+"/"+netdev
-		q.Trust = fabric.NotKnown[fabric.Trust](r, source, now)
-		q.DSCPPriority = fabric.NotKnown[[fabric.NumDSCP]int](r, source, now)
-		q.NP = fabric.NotKnown[fabric.PriorityMask](r, source, now)
-		q.RP = fabric.NotKnown[fabric.PriorityMask](r, source, now)
-		q.CNPDSCP = fabric.NotKnown[int](r, source, now)
-		q.CNPPriority = fabric.NotKnown[int](r, source, now)
+		q.Trust = fabric.UnknownFact[fabric.Trust](r, source, now)
+		q.DSCPPriority = fabric.UnknownFact[[fabric.NumDSCP]int](r, source, now)
+		q.NP = fabric.UnknownFact[fabric.PriorityMask](r, source, now)
+		q.RP = fabric.UnknownFact[fabric.PriorityMask](r, source, now)
+		q.CNPDSCP = fabric.UnknownFact[int](r, source, now)
+		q.CNPPriority = fabric.UnknownFact[int](r, source, now)
 		return err
 	}
 	defer e.dir.close()
@@ -112,7 +112,7 @@ func (e *ethernet) enabled(side *dir) fabric.Fact[fabric.PriorityMask] {
 		one := askEthernet(e, q, parseSwitch, "0 or 1")
 		switch on, ok := one.Get(); {
 		case !ok:
-			return fabric.NotKnown[fabric.PriorityMask](one.Reason, one.Source, one.At)
+			return fabric.UnknownFact[fabric.PriorityMask](one.Reason, one.Source, one.At)
 		case on:
 			set |= 1 << p
 		}
@@ -137,7 +137,7 @@ func (f *FS) FunctionOf(netdev string) string {
 func (f *FS) ReadCongestionParameters(netdev, pciAddress string, q *fabric.QoS, now time.Time) error {
 	e, err := f.ethernet(netdev, now)
 	if err != nil {
-		q.Parameters = fabric.NotKnown[[]fabric.CongestionParameter](fabric.ReasonOf(err), netClass+"/"+netdev, now)
+		q.Parameters = fabric.UnknownFact[[]fabric.CongestionParameter](fabric.ReasonOf(err), netClass+"/"+netdev, now)
 		return err
 	}
 	defer e.dir.close()
@@ -158,7 +158,7 @@ func (f *FS) ReadCongestionParameters(netdev, pciAddress string, q *fabric.QoS, 
 // parameters reads all numbers in some directories.
 func (e *ethernet) parameters(source string, dirs ...*dir) fabric.Fact[[]fabric.CongestionParameter] {
 	all := []fabric.CongestionParameter{}
-	failed := fabric.NotKnown[[]fabric.CongestionParameter](fabric.ReasonMissing, source, e.now)
+	failed := fabric.UnknownFact[[]fabric.CongestionParameter](fabric.ReasonMissing, source, e.now)
 	for _, d := range dirs {
 		names, err := d.names()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

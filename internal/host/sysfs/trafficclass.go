@@ -40,7 +40,7 @@ func (d *Device) trafficClass(p *port, now time.Time) fabric.Fact[fabric.Traffic
 		return parseTrafficClass(b)
 	})
 	if empty {
-		return fabric.None[fabric.TrafficClass](fact.Source, now)
+		return fabric.AbsentFact[fabric.TrafficClass](fact.Source, now)
 	}
 	return fact
 }
@@ -58,7 +58,7 @@ func (p *port) closeTrafficClass() {
 // (configfs_read_iter of fs/configfs/file.c).
 func (d *Device) defaultToS(q *fabric.Port, ports *dir, now time.Time) fabric.Fact[int] {
 	if q.LinkLayer.Or("") == fabric.LinkInfiniBand {
-		return fabric.None[int](q.LinkLayer.Source, now)
+		return fabric.AbsentFact[int](q.LinkLayer.Source, now)
 	}
 	at := ports.sub(strconv.Itoa(q.Number))
 	defer at.close()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package beneath_test
+package openat_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // An entry is what is in the folder itself: no link is followed, and no path leads elsewhere.
@@ -50,7 +50,7 @@ func TestOpenEntry(t *testing.T) {
 		{"folder/file", 0, unix.EXDEV},
 		{filepath.Join(top, "outside"), 0, unix.EXDEV},
 	} {
-		fd, err := beneath.OpenEntry(dir, c.name, c.flags)
+		fd, err := openat.OpenEntry(dir, c.name, c.flags)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, expected %v", c.name, err, c.want)
 		}

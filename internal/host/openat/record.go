@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package beneath
+package openat
 
 // Recorder receives what readers read below a Root, so that a copy of it can be made. Paths are relative to the root
 // and as the reader has them: there may be links in them. It is called by the goroutines that read.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package beneath opens files below a directory that no path can leave, as os.Root does, with one system call for each path where
+// Package openat opens files below a directory that no path can leave, as os.Root does, with one system call for each path where
 // the kernel has openat2(2).
 //
 // Concurrency: a Root may be used by any number of goroutines. Errors are those of os.Root.
-package beneath
+package openat
 
 import (
 	"errors"
