@@ -57,13 +57,15 @@ func astray(text, to string, boards []board) string {
 	}
 	subject := "var-instance"
 	switch {
+	case query.Has("var-device") && query.Get("var-device") == "" && text == "":
+		return "" // of an empty cell, which has nothing to click on
 	case query.Has("var-device") && query.Get("var-device") == "":
 		return "var-device is empty"
 	case query.Get("var-device") == "All" && (text == "" || gpus.MatchString(text)):
 		return ""
 	case query.Has("var-device"):
 		subject = "var-device"
-	case query.Has("var-training_job") && !query.Has("var-instance"):
+	case query.Has("var-training_job"):
 		subject = "var-training_job"
 	}
 	// A cell may have several devices, or their number: it leads to the first.

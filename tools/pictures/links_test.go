@@ -21,7 +21,8 @@ func TestLinks(t *testing.T) {
 		{"end of a name of EFA", "113s0", port + "&var-device=rdmap113s0", ""},
 		{"GPU", "GPU 2 (0000:52:00.0)", port + "&var-device=All", ""},
 		{"device for all", "mlx5_3", port + "&var-device=All", "var-device is not what the link says"},
-		{"no device", "", port + "&var-device=", "var-device is empty"},
+		{"empty cell", "", port + "&var-device=", ""},
+		{"no device", "mlx5_3", port + "&var-device=", "var-device is empty"},
 		{"node", "10.0.0.1:9100", "http://127.0.0.1:3000/d/gpufabric-node/x?var-instance=10.0.0.1:9100", ""},
 		{"runbook", "The port is not active", "https://wiki.example/check-ports.md#port_active", ""},
 		{"value for the name", "mlx5_3", port + "&var-device=mlx5_3%200", "var-device is not what the link says"},
@@ -30,6 +31,7 @@ func TestLinks(t *testing.T) {
 		{"not filled in", "mlx5_3", port + "&var-device=%24%7B__data.fields.Device%7D", "Grafana did not fill in var-device"},
 		{"runbook not filled in", "x", "https://wiki.example/$%7B__value.text%7D.md", "Grafana did not fill in the address"},
 		{"job", "slurm/7", "http://127.0.0.1:3000/d/gpufabric-node/x?var-training_job=slurm%2F7", ""},
+		{"job of a node", "slurm/7", "http://127.0.0.1:3000/d/gpufabric-node/x?var-instance=gpu-05&var-training_job=slurm%2F7", ""},
 		{"another job", "slurm/7", "http://127.0.0.1:3000/d/gpufabric-node/x?var-training_job=slurm%2F8", "var-training_job is not what the link says"},
 		{"no dashboard", "gpu-06", "http://127.0.0.1:3000/d/gpufabric-nodes/x?var-instance=gpu-06", "no such dashboard"},
 	}
