@@ -118,12 +118,11 @@ func testPlanted(t *testing.T) {
 // asWriter is the variable that makes this program write to a device for verbs.
 const asWriter = "LAB_WRITES"
 
+// writeToDevice leaves errors to the judge, which sees the calls.
 func writeToDevice() {
-	fd, err := unix.Open("/dev/infiniband/uverbs0", unix.O_RDWR, 0)
-	if err == nil {
-		_, err = unix.Write(fd, []byte{0}) // shorter than a command, so the kernel refuses it
+	if fd, err := unix.Open("/dev/infiniband/uverbs0", unix.O_RDWR, 0); err == nil {
+		_, _ = unix.Write(fd, []byte{0}) // shorter than a command, so the kernel refuses it
 	}
-	fmt.Println(err)
 }
 
 func testJudgedExporter(t *testing.T) {
