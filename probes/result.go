@@ -171,7 +171,7 @@ func Known[T any](v T, source string, at time.Time) Fact[T] {
 	return Fact[T]{fabric.Known(v, source, at)}
 }
 
-// None returns a fact whose subject does not exist.
+// AbsentFact returns a fact whose subject does not exist.
 func AbsentFact[T any](source string, at time.Time) Fact[T] {
 	return Fact[T]{fabric.AbsentFact[T](source, at)}
 }

@@ -123,11 +123,10 @@ func TestFindings(t *testing.T) {
 			n.Derive()
 			var got []string
 			for _, f := range diagnose.Findings(diagnose.Run(n, nil)) {
-				text := f.Check.ID
+				got = append(got, f.Check.ID)
 				for _, g := range f.Consequences {
-					text += "(" + g.Check.ID + ")"
+					got[len(got)-1] += "(" + g.Check.ID + ")"
 				}
-				got = append(got, text)
 			}
 			if strings.Join(got, " ") != c.want {
 				t.Errorf("found %s, expected %s", got, c.want)

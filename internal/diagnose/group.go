@@ -44,13 +44,35 @@ func (g Group) Seen() []string {
 	return g.lines(g.Evidences)
 }
 
-// Remedies are the lines of what to do on this node, with names in place of placeholders: one where it is the same for all subjects.
+// Remedies are the lines of what to do on this node, with names in place of placeholders: one where it is the same for all
+// subjects, or a loop over the bridges of all.
 func (g Group) Remedies(n *fabric.Node) []string {
+	if all := g.bridges(); len(all) > 0 {
+		v := g.Verdict
+		v.Names = map[string][]string{bridgesWord: all}
+		return []string{FilledRemedy(n, &v)}
+	}
 	filled := make([]string, len(g.Members))
 	for i := range g.Members {
 		filled[i] = FilledRemedy(n, &g.Members[i])
 	}
 	return g.lines(filled)
+}
+
+// bridges are those that the verdicts name, each once; none if a verdict names none.
+func (g Group) bridges() (all []string) {
+	for i := range g.Members {
+		names := g.Members[i].Names[bridgesWord]
+		if len(names) == 0 {
+			return nil
+		}
+		for _, name := range names {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
 }
 
 // lines are texts of the subjects, in their order: one where all are the same.

@@ -129,7 +129,7 @@ func acsWords(evidence string, bridges []string) Verdict {
 	return Verdict{
 		Evidence: evidence, Consequence: "Their traffic has a fraction of the bandwidth; NCCL may hang.",
 		Remedy: "Disable ACS in the firmware settings, or at each boot: for b in <bridges>; do setpci -s \"$b\" ECAP_ACS+0x6.w=0000; done",
-		Names:  map[string][]string{"bridges": bridges},
+		Names:  map[string][]string{bridgesWord: bridges},
 	}
 }
 

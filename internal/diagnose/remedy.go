@@ -13,6 +13,9 @@ import (
 // placeholder is a word of a remedy that stands for a name.
 var placeholder = regexp.MustCompile(`<([a-z ]+)>`)
 
+// bridgesWord is the placeholder for the bridges that a remedy loops over, without its brackets.
+const bridgesWord = "bridges"
+
 // FilledRemedy is the remedy of a verdict on this node with names in place of <interface>, <device>, <port>, <address> and
 // what the check has given names for. Names are quoted for a POSIX shell. What is not known stays a placeholder, and so does
 // a name that a command could take for an option, or that does not print: the reader must decide about it.

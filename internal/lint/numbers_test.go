@@ -58,7 +58,7 @@ func TestNumbersAreComputed(t *testing.T) {
 		"gibibits":                   fmt.Sprintf("8 times too much, less %.0f %%", 100*(1-1e9/math.Exp2(30))),
 		"10 MB in 1 ms":              fmt.Sprintf("Both mean %.0f to %.0f GB/s", 10e6*factor(4)/1e-3/1e9, 10e6*factor(8)/1e-3/1e9),
 		"time-out of a queue pair":   fmt.Sprintf("which is %.0f s with 20 and 7, %.0f min with 22", retries(20), retries(22)/60),
-		"NVLS against the link":      fmt.Sprintf("482 GB/s where a link direction has %s", nvlink(t, 18, 26.562e9)),
+		"NVLS against the link":      "482 GB/s where a link direction has " + nvlink(t, 18, 26.562e9),
 		"a traffic class of 5":       fmt.Sprintf("5 is DSCP %d.", 5>>2),
 		"DSCP 26":                    fmt.Sprintf("it is %d or %d", 26<<2|2, 26<<2),
 	} {
@@ -75,7 +75,7 @@ func TestNumbersAreComputed(t *testing.T) {
 func TestNumbersOfSettings(t *testing.T) {
 	page := numbers(t)
 	variable := regexp.MustCompile(`NCCL_[A-Z0-9_]+`)
-	for _, row := range strings.Split(page, "\n") {
+	for row := range strings.SplitSeq(page, "\n") {
 		cells := strings.Split(row, " | ")
 		if len(cells) != 3 || cells[0] == "| Claim" {
 			continue
