@@ -154,17 +154,16 @@ func (b *builder) finding(id string, g *diagnose.Group) Finding {
 		first = first.UTC()
 		f.Since, f.AtLeast = &first, atLeast
 	}
-	same := true
-	for i := range g.Members {
-		filled := diagnose.FilledRemedy(b.in.Node, &g.Members[i])
-		f.Subjects = append(f.Subjects, Subject{Name: short(g.Subjects[i]), Remedy: filled})
-		same = same && filled == f.Subjects[0].Remedy
+	remedies := g.Remedies(b.in.Node)
+	if len(remedies) == 1 {
+		f.Remedy = remedies[0]
 	}
-	if same {
-		f.Remedy = f.Subjects[0].Remedy
-		for i := range f.Subjects {
-			f.Subjects[i].Remedy = ""
+	for i := range g.Members {
+		s := Subject{Name: short(g.Subjects[i])}
+		if len(remedies) > 1 {
+			s.Remedy = diagnose.FilledRemedy(b.in.Node, &g.Members[i])
 		}
+		f.Subjects = append(f.Subjects, s)
 	}
 	var about []diagnose.Subject
 	for i := range g.Members {

