@@ -188,7 +188,7 @@ or on (cluster, training_job, rule) label_replace(max by (cluster, training_job,
 // jobRules are what is wrong with jobs beside their transport.
 func jobRules() panel {
 	return grid(about{"Wrong settings", "Rules that the chosen jobs break, the most severe first, with the number of nodes. The setting is named where it put NCCL on TCP; the command jobs, or the page of a node, names every variable and rank.", "no job breaks a rule, or no job is seen", 24, 7},
-		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`), wrongSetting}, "",
+		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`), wrongSetting}, bySeverity,
 		column{field: "rank", title: bySeverity, words: ranks(), width: 90},
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "rule", title: "What is wrong", words: jobRulesWords()},
