@@ -178,7 +178,7 @@ func places() string {
 
 // caveats are rows before the findings where these are not known: no exporter answers, or checks are switched off.
 func caveats(found string) string {
-	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * count(" + unchecked + `), "problem", "` + checksOff + `", "", "")`
+	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * " + listedUnchecked + `, "problem", "` + checksOff + `", "", "")`
 	const (
 		said = `unless on () ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}` // which is a finding
 		last = `label_replace(1000 * max(instance:gpufabric_node_info:last_seen_timestamp_seconds{@node}) + 0 * max(` + silence + ` == -1)

@@ -120,7 +120,7 @@ func jobsNow() line {
 		number(about{"Unknown", "Jobs whose transport is unknown on all of their nodes. Unknown is neither good nor bad.", "no job is seen", 3, 4}, "none", worst("== 3"), []step{{0, plainly}, {1, note}}, nil),
 		number(about{"GPUs on TCP", "GPUs of jobs that use TCP, confirmed or suspected.", "no job is seen", 3, 4}, "none",
 			orZero(`count(gpufabric_job_gpu_info{@job} and on (cluster, job, instance, training_job) `+onTCP+`)`, `gpufabric_job_info{@job}`), zero(bad), nil),
-		number(about{"GPU time on TCP", "Time that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 4}, "s",
+		number(about{"Time on TCP", "Time that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 4}, "s",
 			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster})
 or 0 * (count(gpufabric_job_info{@node}) and on () instance:gpufabric_node_info:last_seen_timestamp_seconds{@node})`, []step{{0, good}, {1e-9, warning}}, nil),
 		number(about{"Nodes unseen", "Nodes whose GPUs are busy while no job is seen there, and nodes with GPUs whose processes the exporter may not look into: jobs there are not shown. It needs root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.", "no exporter answers", 3, 4}, "none",
@@ -188,7 +188,7 @@ or on (cluster, training_job, rule) label_replace(max by (cluster, training_job,
 // jobRules are what is wrong with jobs beside their transport.
 func jobRules() panel {
 	return grid(about{"Wrong settings", "Rules that the chosen jobs break, the most severe first, with the number of nodes. The setting is named where it put NCCL on TCP; the command jobs, or the page of a node, names every variable and rank.", "no job breaks a rule, or no job is seen", 24, 7},
-		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`), wrongSetting}, "",
+		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`), wrongSetting}, bySeverity,
 		column{field: "rank", title: bySeverity, words: ranks(), width: 90},
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "rule", title: "What is wrong", words: jobRulesWords()},

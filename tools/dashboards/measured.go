@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/probes"
 )
 
@@ -45,7 +46,7 @@ or ` + follows("GpuFabricGidChanged", fires("GpuFabricGidChanged"), "cluster, in
 or ` + follows("GpuFabricSlowReceiver", fires("GpuFabricSlowReceiver"), "cluster, instance, device, port", "the PFC storm of this host", fires("GpuFabricPfcStorm")) + `
 or ` + follows("compute_ports", fails("compute_ports"), "cluster, instance", "a port is not active", fails("port_active")) + `
 or ` + trafficClass() + `
-or label_replace(label_replace(count by (cluster, instance, rule) (gpufabric_nccl_config_findings{@node} > 0), "measured", "$1", "rule", "(.*)"), "problem", "nccl_configuration", "", "")
+or ` + ncclFindings() + `
 or ` + onTCPBecause("GpuFabricJobOnTcp") + `
 or ` + onTCPBecause("GpuFabricJobOnTcpSuspected") + `
 or ` + misconfigured() + `
@@ -57,7 +58,7 @@ or ` + explained("GpuFabricProbeBandwidthCollapsed", "slow") + `
 or ` + explained("GpuFabricProbeBandwidthRegression", "regressed") + `
 )
 and on (cluster, instance, problem) ` + problems(open("")) + `
-or label_replace(label_replace(count_values("measured", count(` + unchecked + `)), "measured", "nodes: $1", "measured", "(.*)"), "problem", "` + checksOff + `", "", "")`
+or label_replace(label_replace(count_values("measured", count(` + unchecked + `) > 5), "measured", "nodes: $1", "measured", "(.*)"), "problem", "` + checksOff + `", "", "")`
 }
 
 // linkState is the physical state of ports that are not active: disabled by the host, or without a partner.
@@ -70,6 +71,17 @@ func linkState() string {
 		expr = `label_replace(` + expr + `, "measured", "Link: ` + states[state].text + `", "state", "` + state + `")`
 	}
 	return `label_replace(` + expr + `, "problem", "port_active", "", "") or label_replace(` + expr + `, "problem", "GpuFabricPortDown", "", "")`
+}
+
+// ncclFindings are the rules that the configuration of NCCL breaks, as words.
+func ncclFindings() string {
+	const rule, priority = `gpufabric_nccl_config_findings{@node} > 0`, "NCCL_IB_TC is a priority"
+	expr := `label_replace(count by (cluster, instance, rule) (` + rule + `), "measured", "$1", "rule", "(.*)")`
+	expr = `label_replace(` + expr + `, "measured", "` + priority + `", "rule", "` + ncclconf.RuleTCLikePriority + `")`
+	for range 3 { // the most underscores of another rule
+		expr = `label_replace(` + expr + `, "measured", "$1 $2", "measured", "([a-z_ ]+)_([a-z ]+)")`
+	}
+	return `label_replace(` + expr + `, "problem", "nccl_configuration", "", "")`
 }
 
 // trafficClass is what the packets of ports carry whose DSCP is wrong. A value below 8 beside that finding about the configuration

@@ -140,6 +140,9 @@ const silence = `(
 // unchecked are nodes that answer and check nothing: the collector check is off there.
 const unchecked = `(gpufabric_node_info{@node} unless on (cluster, job, instance) gpufabric_scrape_collector_success{collector="check",@node})`
 
+// listedUnchecked are they, or without their names their number where they are more than five: their rows would hide findings.
+const listedUnchecked = `(count by (cluster, instance) ` + unchecked + ` and on () count(` + unchecked + `) <= 5 or count(` + unchecked + `) > 5)`
+
 // now is how many points panels ask for whose queries are instant. Grafana evaluates these at the end of the last step, and a
 // narrow panel has steps of many minutes: an exporter that fell silent would be shown as up until the step ends. This many
 // points are as many as Prometheus allows; the steps of six hours are then as short as the interval of scrapes.

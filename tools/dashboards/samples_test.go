@@ -12,6 +12,13 @@ import (
 	"testing"
 )
 
+// uncheckedSix are nodes whose checks are switched off, one more than findings names.
+var uncheckedSix = []string{
+	`gpufabric_node_info{cluster="c",job="e",instance="n0"} 1`, `gpufabric_node_info{cluster="c",job="e",instance="n1"} 1`,
+	`gpufabric_node_info{cluster="c",job="e",instance="n2"} 1`, `gpufabric_node_info{cluster="c",job="e",instance="n3"} 1`,
+	`gpufabric_node_info{cluster="c",job="e",instance="n4"} 1`, `gpufabric_node_info{cluster="c",job="e",instance="n5"} 1`,
+}
+
 // onTCP is a node with a job on TCP, and one on RDMA.
 var onTCP = []string{
 	`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,

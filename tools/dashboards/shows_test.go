@@ -87,13 +87,26 @@ var shows = []struct {
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="roce_dscp",severity="critical",device="mlx5_1",port="1"} 1`,
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="nccl_configuration",severity="warning"} 1`,
 			`gpufabric_nccl_config_findings{cluster="c",job="e",instance="n",rule="ib_tc_looks_like_a_priority"} 1`,
+			`gpufabric_nccl_config_findings{cluster="c",job="e",instance="n",rule="not_a_number"} 1`,
 			`gpufabric_roce_traffic_class{cluster="c",job="e",instance="m",device="mlx5_1",port="1"} 96`,
 			`gpufabric_roce_traffic_class{cluster="c",job="e",instance="m",device="mlx5_2",port="1"} 106`,
 			`gpufabric_check_failed{cluster="c",job="e",instance="m",check="roce_dscp",severity="critical",device="mlx5_1",port="1"} 1`,
 			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
 			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="m",collector="check"} 1`,
 		},
-		want: `{instance="m", measured="traffic class 96", problem="roce_dscp"} 1 | {instance="n", measured="NCCL_IB_TC=5, a priority", problem="roce_dscp"} 1 | {instance="n", measured="ib_tc_looks_like_a_priority", problem="nccl_configuration"} 1`,
+		want: `{instance="m", measured="traffic class 96", problem="roce_dscp"} 1 | {instance="n", measured="NCCL_IB_TC=5, a priority", problem="roce_dscp"} 1 | {instance="n", measured="NCCL_IB_TC is a priority", problem="nccl_configuration"} 1 | {instance="n", measured="not a number", problem="nccl_configuration"} 1`,
+	},
+	{
+		name: "a node without checks is named", panel: "fleet/Open findings", ref: "A", by: "instance, problem", series: uncheckedSix[:1],
+		want: `{instance="n0", problem="checks-off"} -1e9`,
+	},
+	{
+		name: "many nodes without checks are one row", panel: "fleet/Open findings", ref: "A", by: "instance, problem", series: uncheckedSix,
+		want: `{problem="checks-off"} -1e9`,
+	},
+	{
+		name: "many nodes without checks are counted", panel: "fleet/Open findings", ref: "B", by: "instance, problem, measured", series: uncheckedSix,
+		want: `{measured="nodes: 6", problem="checks-off"} 1`,
 	},
 	{
 		name: "a job on TCP is named", panel: "fleet/Open findings", ref: "A", by: "problem, where, page, target", series: onTCP,
