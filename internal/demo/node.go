@@ -31,13 +31,13 @@ type Node struct {
 	options Options
 }
 
-// NewNode lays the files of a node. Nothing moves before Run. Errors are those of the file system.
-func NewNode(o Options) (*Node, error) {
+// NewNode lays the files of a node. Nothing moves before Run. Errors are those of the file system, and that of ctx if it ends first.
+func NewNode(ctx context.Context, o Options) (*Node, error) {
 	node := o.Scenario.Build()
 	if o.Break > 0 {
 		node = o.Scenario.Healthy()
 	}
-	tree, err := node.Reload().Materialise(o.Folder)
+	tree, err := node.Reload().MaterialiseContext(ctx, o.Folder)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func TestNodeStartedAgainHasNoBurst(t *testing.T) {
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
 	}
-	n, err := NewNode(Options{Scenario: s, Folder: t.TempDir(), Break: time.Minute})
+	n, err := NewNode(t.Context(), Options{Scenario: s, Folder: t.TempDir(), Break: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestNodeBreaksAndIsMended(t *testing.T) {
 		defer life.Wait()
 		defer cancel()
 		var said strings.Builder
-		n, err := NewNode(Options{Scenario: s, Folder: folder, Break: 5 * time.Second, Mend: 10 * time.Second, Log: slog.New(slog.NewTextHandler(&said, nil))})
+		n, err := NewNode(t.Context(), Options{Scenario: s, Folder: folder, Break: 5 * time.Second, Mend: 10 * time.Second, Log: slog.New(slog.NewTextHandler(&said, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,10 @@
 
 package simulator
 
-import "strconv"
+import (
+	"context"
+	"strconv"
+)
 
 // Healthy returns the node before the scenario happened to it, for the caller to keep.
 func (s Scenario) Healthy() *Node { return s.follow(s.platform.build().gpuDirectFrom(s.platform.gdr)) }
@@ -40,7 +43,7 @@ func (t *Tree) Become(n *Node) error {
 		return err
 	}
 	t.node, t.step = n, 0
-	return t.update()
+	return t.update(context.Background())
 }
 
 // counters calls f with every counter of the node, under a name that is the counter's alone.

@@ -28,6 +28,11 @@ type Tree struct {
 // Materialise lays the node out below dir, which must be empty or not exist yet. What it wrote before an
 // error stays.
 func (n *Node) Materialise(dir string) (*Tree, error) {
+	return n.MaterialiseContext(context.Background(), dir)
+}
+
+// MaterialiseContext is Materialise that stops between two files when ctx ends, with the error of ctx.
+func (n *Node) MaterialiseContext(ctx context.Context, dir string) (*Tree, error) {
 	if err := n.check(); err != nil {
 		return nil, fmt.Errorf("simulated node: %w", err)
 	}
@@ -41,7 +46,7 @@ func (n *Node) Materialise(dir string) (*Tree, error) {
 		return nil, fmt.Errorf("simulated node: %s is not empty", dir)
 	}
 	t := &Tree{dir: dir, node: n.Clone(), removed: map[string]bool{}, current: files{}}
-	if err := t.update(); err != nil {
+	if err := t.update(ctx); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -95,7 +100,7 @@ func (t *Tree) plug(device string, out bool) error {
 		return fmt.Errorf("hca %q is not removed", device)
 	}
 	t.removed[device] = out
-	return t.update()
+	return t.update(context.Background())
 }
 
 // Edit changes the node and lays out what is different. An edit after which the node contradicts itself is
@@ -109,7 +114,7 @@ func (t *Tree) Edit(edit func(*Node)) error {
 		return fmt.Errorf("simulated node: %w", err)
 	}
 	t.node = n
-	return t.update()
+	return t.update(context.Background())
 }
 
 // Step brings the tree to a step, forwards or backwards. What it holds then depends on the node and the step
@@ -121,7 +126,7 @@ func (t *Tree) Step(step int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.step = step
-	return t.update()
+	return t.update(context.Background())
 }
 
 // Run takes a step each interval, or each second if that is not positive, until ctx ends or a step fails.
@@ -139,7 +144,7 @@ func (t *Tree) Run(ctx context.Context, interval time.Duration) error {
 		}
 		t.mu.Lock()
 		t.step++
-		err := t.update()
+		err := t.update(context.Background())
 		t.mu.Unlock()
 		if err != nil {
 			return err
@@ -147,8 +152,9 @@ func (t *Tree) Run(ctx context.Context, interval time.Duration) error {
 	}
 }
 
-// update lays out what has changed since the last time.
-func (t *Tree) update() error {
+// update lays out what has changed since the last time. If ctx ends meanwhile, the tree is neither what it was nor what it was to
+// become: only a tree that is not in use yet may be given up.
+func (t *Tree) update(ctx context.Context) error {
 	n := t.node.at(t.step)
 	for device, out := range t.removed {
 		if out {
@@ -156,7 +162,7 @@ func (t *Tree) update() error {
 		}
 	}
 	next := n.layout()
-	if err := t.apply(next); err != nil {
+	if err := t.apply(ctx, next); err != nil {
 		return fmt.Errorf("simulated node at step %d: %w", t.step, err)
 	}
 	t.current, t.now = next, n
@@ -164,7 +170,7 @@ func (t *Tree) update() error {
 }
 
 // apply turns the tree from current into next. What leads to a device disappears first and appears last.
-func (t *Tree) apply(next files) error {
+func (t *Tree) apply(ctx context.Context, next files) error {
 	changes := t.current.to(next)
 	for _, name := range changes.removed {
 		if err := t.remove(name); err != nil {
@@ -172,6 +178,9 @@ func (t *Tree) apply(next files) error {
 		}
 	}
 	for _, name := range changes.added {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := t.create(name, next[name]); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@
 package simulator
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -249,6 +250,31 @@ func TestMaterialiseRefusesWhatIsNotEmpty(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 1 || read(t, precious) != "data" {
 		t.Errorf("it left %v", left)
+	}
+}
+
+// endsAfter is a context that ends when it was looked at so many times.
+type endsAfter struct {
+	context.Context
+	looks int
+}
+
+func (c *endsAfter) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A node of many ports has tens of thousands of files: what ends meanwhile does not wait for the rest.
+func TestMaterialiseEndsBetweenFiles(t *testing.T) {
+	dir := filepath.Join(scratch(t), "node")
+	if _, err := buildDGXH100().MaterialiseContext(&endsAfter{t.Context(), 100}, dir); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	found := -1 // the folder itself
+	if err := filepath.WalkDir(dir, func(string, fs.DirEntry, error) error { found++; return nil }); err != nil || found != 100 {
+		t.Errorf("%d files, want 100; %v", found, err)
 	}
 }
 

@@ -110,8 +110,11 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 		return fail(err)
 	}
 	defer os.RemoveAll(dir)
-	node, err := demo.NewNode(demo.Options{Scenario: *d.scenario, Folder: dir, Break: d.breakTime, Mend: d.mendTime, Log: log})
-	if err != nil {
+	node, err := demo.NewNode(ctx, demo.Options{Scenario: *d.scenario, Folder: dir, Break: d.breakTime, Mend: d.mendTime, Log: log})
+	switch {
+	case ctx.Err() != nil: // stopped before it serves, as it may be later
+		return command.OK
+	case err != nil:
 		return fail(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
