@@ -59,7 +59,7 @@ func TestOutput(t *testing.T) {
 	}
 	for _, want := range []string{
 		"slurm/7  1 of 16  1     tcp, confirmed  socket  -", "seen: its sockets sent 5 GB/s", "cause: its container has no /dev/infiniband", "warning memlock: it may lock 65536 bytes (PID 9)",
-		"cause: its container has no /dev/infiniband\n  warning memlock: it may lock 65536 bytes (PID 9)\n  do: Give the container the RDMA devices: --device=/dev/infiniband", "\n  do: Raise the limit of locked memory:",
+		"cause: its container has no /dev/infiniband/uverbs*\n  warning memlock: it may lock 65536 bytes (PID 9)\n  do: Give the container the RDMA devices: --device=/dev/infiniband", "\n  do: Raise the limit of locked memory:",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, text.String())

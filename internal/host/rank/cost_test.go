@@ -4,6 +4,7 @@ package rank
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -58,8 +59,11 @@ func TestCalls(t *testing.T) {
 	if len(reading.Candidates) < ranks {
 		t.Fatalf("%d candidates of %d processes", len(reading.Candidates), reading.Processes)
 	}
-	look(t, r, noNVML(), now.Add(time.Second))
-	again := r.calls
+	again := math.MaxInt
+	for i := range 10 { // processes of other programs come and go
+		look(t, r, noNVML(), now.Add(time.Duration(i+1)*time.Second))
+		again = min(again, r.calls)
+	}
 	var files int
 	for _, c := range reading.Candidates {
 		files += c.Files.Value.All
