@@ -26,6 +26,16 @@ import (
 // landingOf is the page of a node. Edit changes what it is given.
 func landingOf(t *testing.T, node func() *fabric.Node, edit ...func(*LandingOptions)) string {
 	t.Helper()
+	w := httptest.NewRecorder()
+	newLanding(t, node, edit...).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Fatalf("status %d, %v: %s", w.Code, w.Header(), w.Body)
+	}
+	return w.Body.String()
+}
+
+func newLanding(t *testing.T, node func() *fabric.Node, edit ...func(*LandingOptions)) *Landing {
+	t.Helper()
 	var names []string
 	for _, c := range collector.Collectors() {
 		if c.Default {
@@ -45,12 +55,7 @@ func landingOf(t *testing.T, node func() *fabric.Node, edit ...func(*LandingOpti
 	for _, e := range edit {
 		e(&o)
 	}
-	w := httptest.NewRecorder()
-	NewLanding(o).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
-		t.Fatalf("status %d, %v: %s", w.Code, w.Header(), w.Body)
-	}
-	return w.Body.String()
+	return NewLanding(o)
 }
 
 // siteOf is a configuration in force.

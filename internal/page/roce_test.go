@@ -3,9 +3,14 @@
 package page
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/status"
@@ -40,6 +45,41 @@ func TestLandingShowsTheChain(t *testing.T) {
 	})
 	lacks(t, evil, "<script")
 	contains(t, evil, "NCCL_IB_TC=&lt;script&gt;")
+}
+
+// A document for the first reader names the checks that have compared nothing yet: findings that are missing are not ok.
+func TestStatusNamesWhatIsNotYetJudged(t *testing.T) {
+	var rates []string
+	for _, c := range diagnose.Catalogue() {
+		if c.Rate {
+			rates = append(rates, c.ID)
+		}
+	}
+	for name, c := range map[string]struct {
+		edit   func(n *fabric.Node)
+		checks []string
+		after  int
+	}{
+		"two readings": {func(*fabric.Node) {}, nil, 0},
+		"one reading":  {func(n *fabric.Node) { n.NetDevs[1].QoS.Before = fabric.Fact[[]fabric.Counter]{} }, rates, 11},
+	} {
+		n := fabrictest.Lossless()
+		fabrictest.Counted(n, nil)
+		c.edit(n)
+		n.Derive()
+		w := httptest.NewRecorder()
+		newLanding(t, func() *fabric.Node { return n }).ServeJSON(w, httptest.NewRequest(http.MethodGet, "/status.json", nil))
+		var got struct {
+			Checks []string `json:"not_yet_judged"`
+			After  int      `json:"retry_after_seconds"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !slices.Equal(got.Checks, c.checks) || got.After != c.after {
+			t.Errorf("%s: %+v, %v, want %q after %d s", name, got, err, c.checks, c.after)
+		}
+	}
+	if len(rates) == 0 {
+		t.Error("no check compares readings")
+	}
 }
 
 // Every step and every mode has its own text.
