@@ -107,7 +107,7 @@ func (r *Result) Symptom() fabric.Symptom {
 		case FaultGPUDirect:
 			s.NoGPUDirect = true
 		case FaultSlow, FaultRegressed:
-			s.Slow, s.Ratio = true, r.Comparison.Ratio.Or(0)
+			s.Slow, s.Ratio, s.Baseline = true, r.Comparison.Ratio.Or(0), r.Comparison.Median.Or(0)
 		case FaultFailing:
 			s.NotReady = r.Failure == FailureCUDA && strings.Contains(r.Error, fabricNotReady)
 			s.Other = s.Other || !s.NotReady

@@ -73,7 +73,7 @@ func rules() []rule {
 		{check: CheckPortRate, cause: CheckPortRateAgrees, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			return v.Subject.Key() == cause.Subject.Key() && runsAsExpected(n, v.Subject)
 		}},
-		{check: CheckGID, cause: checkGIDIndex, follows: func(n *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned && hasRoutable(n, v.Subject) }},
+		{check: CheckGID, cause: checkGIDIndex, follows: func(_ *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned }},
 		{check: checkPinnedGIDs, cause: checkGIDIndex, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
 		{check: checkDSCP, cause: checkNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			set, found := n.NCCL.Lookup("NCCL_IB_TC")
@@ -149,12 +149,6 @@ func runsAsExpected(n *fabric.Node, s Subject) bool {
 	return d != nil && d.Speed.Or(0) >= expected
 }
 
-// hasRoutable reports whether a port has an address that NCCL could use.
-func hasRoutable(n *fabric.Node, s Subject) bool {
-	p := portOf(n, s)
-	return p != nil && slices.ContainsFunc(p.GIDs.Entries.Or(nil), fabric.GID.Routable)
-}
-
 // carriesHostClass reports whether the traffic class of a port is that of the host's configuration of NCCL.
 func carriesHostClass(n *fabric.Node, s Subject) bool {
 	p := portOf(n, s)
@@ -228,18 +222,19 @@ func remains(n *fabric.Node, v *Verdict, s *fabric.Symptom) (share float64, slow
 	switch v.Check.ID {
 	case CheckPortRate:
 		if onRail && port != nil {
-			return port.Rate.Or(fabric.Rate{}).BytesPerSecond / port.ExpectedRate.Or(0), port.Rate.State == fabric.OK
+			rate := port.Rate.Or(fabric.Rate{}).BytesPerSecond
+			return rate / port.ExpectedRate.Or(0), port.Rate.State == fabric.OK && !wasWithin(s, rate)
 		}
 	case CheckPCIeLink:
 		if f := n.PCI.NIC(s.Device); onRail && f != nil && port != nil {
 			line := max(port.Rate.Or(fabric.Rate{}).BytesPerSecond, port.ExpectedRate.Or(0))
 			lanes := f.Link.Speed.Or(0) / 8 * float64(f.Link.Width.Or(0))
-			return lanesCarry * lanes / line, lanes > 0 && line > 0
+			return lanesCarry * lanes / line, lanes > 0 && line > 0 && !wasWithin(s, lanesCarry*lanes)
 		}
 	case CheckACS:
 		return detourShare, onRail
 	case CheckGPUDirect, CheckPeermem:
-		return detourShare, s.Device != "" && takesPart(n, v, s)
+		return detourShare, s.Device != "" && takesPart(n, v, s) && (s.NoGPUDirect || v.Mode == ModeIOMMU)
 	case checkPauseSent: // the NIC does not take packets: nothing may remain
 		return 0, onRail
 	case CheckNVLinks:
@@ -250,3 +245,7 @@ func remains(n *fabric.Node, v *Verdict, s *fabric.Symptom) (share float64, slow
 	}
 	return 0, false
 }
+
+// wasWithin reports whether the baseline of a probe does not exceed what a fault leaves: the probe was as slow before, because of that
+// fault or by its nature, and has become slower because of another one.
+func wasWithin(s *fabric.Symptom, left float64) bool { return s.Baseline > 0 && s.Baseline <= left }

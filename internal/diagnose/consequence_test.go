@@ -3,6 +3,8 @@
 package diagnose_test
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +57,8 @@ func TestExplains(t *testing.T) {
 	}{
 		{"half of the rate, half of the bandwidth", slowPort, fabrictest.Usable, rail("mlx5_0", slow(0.5)), "port_rate"},
 		{"half of the rate, a third of the bandwidth", slowPort, fabrictest.Usable, rail("mlx5_0", slow(0.33)), ""},
+		{"half of the rate since before the baseline", slowPort, fabrictest.Usable, rail("mlx5_0", fabric.Symptom{Slow: true, Ratio: 0.5, Baseline: 22e9}), ""},
+		{"half of the rate after the baseline", slowPort, fabrictest.Usable, rail("mlx5_0", fabric.Symptom{Slow: true, Ratio: 0.5, Baseline: 44e9}), "port_rate"},
 		{"half of the rate, the other rail is slow", slowPort, fabrictest.Usable, rail("mlx5_1", slow(0.5)), ""},
 		{"half of the rate, the other port is slow", slowPort, fabrictest.Usable, fabric.Symptom{Device: "mlx5_0", Port: 2, Slow: true, Ratio: 0.5}, ""},
 		{"half of the rate, a baseline that drifted", slowPort, fabrictest.Usable, rail("mlx5_0", fabric.Symptom{Slow: true, Ratio: 0.5, Other: true}), ""},
@@ -62,6 +66,7 @@ func TestExplains(t *testing.T) {
 		{"half of the rate, without GPUDirect RDMA", slowPort, fabrictest.Usable, rail("mlx5_0", fabric.Symptom{NoGPUDirect: true, Slow: true, Ratio: 0.5}), ""},
 		{"half of the lanes", narrow, fabrictest.Usable, rail("mlx5_0", slow(0.58)), "pcie_link"},
 		{"half of the lanes, a third of the bandwidth", narrow, fabrictest.Usable, rail("mlx5_0", slow(0.33)), ""},
+		{"half of the lanes since before the baseline", narrow, fabrictest.Usable, rail("mlx5_0", fabric.Symptom{Slow: true, Ratio: 0.58, Baseline: 22e9}), ""},
 		{"an NVLink of 18", lostLink, fabrictest.Usable, node(0.944), "nvlink_active"},
 		{"an NVLink of 18, half of the bandwidth", lostLink, fabrictest.Usable, node(0.5), ""},
 		{"an NVLink of 18, a slow rail", lostLink, fabrictest.Usable, rail("mlx5_0", slow(0.944)), ""},
@@ -72,6 +77,7 @@ func TestExplains(t *testing.T) {
 		{"fabric manager", notReady, fabrictest.Usable, fabric.Symptom{NotReady: true}, "nvlink_fabric"},
 		{"CUDA alone", fine, fabrictest.Usable, fabric.Symptom{NotReady: true}, ""},
 		{"GPUDirect RDMA is forbidden", fine, firstGPU, rail("mlx5_0", fabric.Symptom{NoGPUDirect: true, Slow: true, Ratio: 0.42}), "gpudirect_usable"},
+		{"GPUDirect RDMA is forbidden, and the probe used it", fine, firstGPU, rail("mlx5_0", slow(0.42)), ""},
 		{"GPUDirect RDMA is forbidden for the other GPU", fine, firstGPU, rail("mlx5_1", fabric.Symptom{NoGPUDirect: true, GPUs: []string{"GPU-bbbbbbbb"}}), ""},
 		{"GPUDirect RDMA is forbidden, a twentieth of the bandwidth", fine, firstGPU, rail("mlx5_0", fabric.Symptom{NoGPUDirect: true, Slow: true, Ratio: 0.05}), ""},
 	} {
@@ -103,6 +109,9 @@ func TestFindings(t *testing.T) {
 		n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 50e9}
 		n.HCAs[0].Ports[0].Rate.Value.BytesPerSecond = 1.25e9
 	}
+	pinned := func(n *fabric.Node) {
+		n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_GID_INDEX", Value: "0", IsNumber: true, Source: lines}}
+	}
 	for _, c := range []struct {
 		name string
 		edit func(*fabric.Node)
@@ -112,6 +121,13 @@ func TestFindings(t *testing.T) {
 		{"a device is gone, and two names are wrong", listed("mlx5_0", "mlx5_1", "mlx5_7", "mlx5_8"), "compute_ports nccl_devices"},
 		{"a device is gone, and a name is of another kind", listed("mlx5_0", "mlx5_1", "bnxt_re0"), "compute_ports nccl_devices"},
 		{"RDMA misreports the rate", misreported, "port_rate_agrees(port_rate)"},
+		{"an index is pinned", pinned, "nccl_gid_index(gid_usable)"},
+		{"an index is pinned, and the port has no IPv4 address", func(n *fabric.Node) {
+			pinned(n)
+			p := &n.HCAs[0].Ports[0]
+			p.GIDs.Entries.Value = slices.DeleteFunc(slices.Clone(p.GIDs.Entries.Value), func(g fabric.GID) bool { return g.Family == fabric.FamilyIPv4 })
+			p.GIDs.Entries.Value = append(p.GIDs.Entries.Value, fabric.GID{Index: 5, Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv6, Addr: netip.MustParseAddr("fd00::1")})
+		}, "gid_usable nccl_gid_index(gid_usable)"},
 		{"the interface is slow, too", func(n *fabric.Node) {
 			misreported(n)
 			n.NetDevs[0].Speed.Value = 25e9

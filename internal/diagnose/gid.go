@@ -45,22 +45,33 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	if c.GID != nil {
 		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, GIDTypeName(c.GID.Type), gidFamily(c.GID.Family))
 	}
-	mode := ModeGIDMissing
-	if c.Rule == fabric.GIDByConfiguration {
-		mode = ModeGIDPinned
+	mode, remedy := ModeGIDMissing, addressRemedy(n, p)
+	switch {
+	case c.Rule != fabric.GIDByConfiguration:
+	case fitsUnpinned(n, h, p):
+		mode, remedy = ModeGIDPinned, "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves."
+	default:
+		evidence += " The port has no suitable address at another index, either."
+		remedy = "Remove NCCL_IB_GID_INDEX; this alone does not help. " + remedy
 	}
 	v.failed(PortSubject(h, p), Verdict{
-		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: gidRemedy(n, p, c), Mode: mode,
+		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: remedy, Mode: mode,
 	})
 }
 
-func gidRemedy(n *fabric.Node, p *fabric.Port, c fabric.GIDChoice) string {
+// fitsUnpinned reports whether NCCL would choose a suitable address without NCCL_IB_GID_INDEX.
+func fitsUnpinned(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
+	unpinned := fabric.NCCLConfig{Variables: slices.DeleteFunc(slices.Clone(n.NCCL.Variables), func(v fabric.NCCLVariable) bool { return v.Name == "NCCL_IB_GID_INDEX" })}
+	c, chosen := fabric.SelectGID(h.NodeType.Or(""), p.LinkLayer.Or(""), p.GIDs.Size.Or(0), p.GIDs.Entries.Or(nil), &unpinned)
+	return chosen && c.Fits()
+}
+
+// addressRemedy says how a port gets an address that NCCL chooses by itself.
+func addressRemedy(n *fabric.Node, p *fabric.Port) string {
 	v6 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Routable() && g.Family == fabric.FamilyIPv6 })
 	v1 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Type == fabric.GIDRoCEv1 && g.Family == fabric.FamilyIPv4 })
 	_, ranged := n.NCCL.Text("NCCL_IB_ADDR_RANGE")
 	switch {
-	case c.Rule == fabric.GIDByConfiguration:
-		return "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves."
 	case ranged:
 		return "Correct NCCL_IB_ADDR_RANGE, or give the network interface an address in that range."
 	case v6:

@@ -15,6 +15,7 @@ type Symptom struct {
 	NotReady    bool // CUDA does not start, because the NVLink fabric is not ready
 	Slow        bool
 	Ratio       float64 // of its baseline; of slow ones only
+	Baseline    float64 // in bytes per second; of slow ones only, 0: not known
 	Other       bool    // something else is wrong, too
 }
 
