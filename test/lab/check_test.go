@@ -78,13 +78,13 @@ func testCheck(t *testing.T, _ *exporter) {
 	x.agrees(t, is(1, "check_failed", "check", "roce_pfc", "device", "fakehca_0"), none("check_failed", "check", "roce_pfc", "device", "fakehca_1"))
 	_, list, _ := judge(t, 0, only...)
 	i := slices.IndexFunc(list, func(v verdict) bool { return v.Status == "failed" })
-	if i < 0 || !strings.Contains(list[i].Remedy, "dcb pfc set dev <interface> prio-pfc all:off 3:on") {
+	if i < 0 || !strings.Contains(list[i].Remedy, "dcb pfc set dev hca0 prio-pfc all:off 3:on") {
 		t.Fatalf("no remedy: %+v", list)
 	}
 	// The remedy is what helps.
 	_, line, _ := strings.Cut(list[i].Remedy, "or dcb ")
 	line, _, _ = strings.Cut(line, ",")
-	setDCB(t, strings.ReplaceAll(line, "<interface>", "hca0"))
+	setDCB(t, line)
 	t.Cleanup(undo)
 	expect("the remedy was applied", 0)
 	x.agrees(t, is(0, "check_failed", "check", "roce_pfc", "device", ""))
