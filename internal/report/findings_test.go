@@ -5,6 +5,8 @@ package report
 import (
 	"strings"
 	"testing"
+
+	"gpufabric_exporter/probes"
 )
 
 // A fault and what follows from it are one issue, whose remedy is the first step, as on the page and in the output of check.
@@ -34,6 +36,16 @@ func TestTrafficIsOpen(t *testing.T) {
 	for _, scenario := range []string{"healthy", "pfc-storm"} {
 		if page := markdownOf(t, Collect(input(t, scenario)).Document(nil)); !strings.Contains(page, "Traffic was not checked") {
 			t.Errorf("%s: the report does not say that traffic was not checked", scenario)
+		}
+	}
+}
+
+// NVLinks that are not connected carry nothing: GPUs of this node reach each other over PCIe.
+func TestUnusedNVLinksAreNoTransport(t *testing.T) {
+	f := Collect(input(t, "healthy-sriov-vf"))
+	for i := range f.Results {
+		if r := &f.Results[i]; r.Kind == string(probes.Node) && r.Link != "PCIe" {
+			t.Errorf("the probe within the node went over %q", r.Link)
 		}
 	}
 }
