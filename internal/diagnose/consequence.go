@@ -21,8 +21,8 @@ type Finding struct {
 	Consequences []Group
 }
 
-// Worst is the severity of the worst of them.
-func (f *Finding) Worst() Severity {
+// worst is the severity of the worst of them.
+func (f *Finding) worst() Severity {
 	worst := f.Check.Severity
 	for i := range f.Consequences {
 		if c := f.Consequences[i].Check.Severity; !worst.AtLeast(c) {
@@ -46,7 +46,7 @@ func Findings(list []Verdict) []Finding {
 			all[i].Consequences = append(all[i].Consequences, g)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Finding) int { return a.Worst().Rank() - b.Worst().Rank() })
+	slices.SortStableFunc(all, func(a, b Finding) int { return a.worst().Rank() - b.worst().Rank() })
 	return all
 }
 
@@ -203,6 +203,19 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 		return slow
 	}
 	return nil
+}
+
+// RemedyOfProbe says what to do about what a probe shows, and that follows from a failed verdict; nil: from none that is known.
+func RemedyOfProbe(cause *Verdict, s *fabric.Symptom) string {
+	switch {
+	case cause != nil:
+		return "It follows from " + cause.Check.ID + ": repair that. The next run shows whether it helped."
+	case s.TCP:
+		return "NCCL's log of the run names the cause: correct it, then run gpufabric_exporter probe transport."
+	case s.NoGPUDirect:
+		return "See the findings of the node first: ACS and a missing nvidia-peermem are checked there. Without one, check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE."
+	}
+	return "See the findings of the node, and what changed since the last good run on the page of probes. Without either, run the probe again, and compare its NCCL log with that of another node."
 }
 
 // takesPart reports whether a verdict is about a GPU of a probe, or about all.

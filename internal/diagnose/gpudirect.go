@@ -60,6 +60,16 @@ func FarByDesign(all []GPU) fabric.Fact[bool] {
 	return fabric.Fact[bool]{Value: true, State: fabric.OK}
 }
 
+// GPUsFarByDesign reports whether the GPUs of a node are known to be too far from their NICs for GPUDirect RDMA, as the machine is made.
+func GPUsFarByDesign(n *fabric.Node) bool {
+	all := GPUs(n)
+	far := func(g GPU) bool {
+		block, blocked := g.Blocked()
+		return blocked && block == fabric.GDRDistance
+	}
+	return slices.ContainsFunc(all, far) && FarByDesign(all).Or(false)
+}
+
 func judgeGPUDirect(n *fabric.Node, v *verdicts) {
 	all := v.ofGPUs(n)
 	byDesign := FarByDesign(all)

@@ -36,6 +36,24 @@ func TestCauseIsCountedOnce(t *testing.T) {
 	}
 }
 
+// A badge has the severity of its own check, as alerts, tiles and /status.json have: that of a cause is not raised by what follows.
+func TestBadgesHaveTheSeverityOfTheirChecks(t *testing.T) {
+	page := landingOf(t, func() *fabric.Node {
+		n := fabrictest.Healthy()
+		n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_GID_INDEX", Value: "0", IsNumber: true, Source: "/etc/nccl.conf:1"}}
+		n.Derive()
+		return n
+	})
+	cause, follows, found := strings.Cut(page, "What follows from it:")
+	if !found {
+		t.Fatal("nothing follows")
+	}
+	if !strings.Contains(cause, `<span class="badge unsure">info</span>`) || strings.Contains(cause, `<span class="badge bad">`) {
+		t.Error("nccl_gid_index is not info")
+	}
+	contains(t, follows, `<span class="badge bad">critical</span>`)
+}
+
 // The result of a probe over TCP is not shown as good.
 func TestCompletedIsNotGood(t *testing.T) {
 	s := probedStatus()

@@ -22,22 +22,12 @@ type probeHardware struct {
 func hardwareOf(s *probes.Status, n *fabric.Node, verdicts []diagnose.Verdict) probeHardware {
 	return probeHardware{
 		rails: slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" }),
-		far:   farByDesign(n),
+		far:   diagnose.GPUsFarByDesign(n),
 		cause: func(r *probes.Result) *diagnose.Verdict {
 			shown := r.Symptom()
 			return diagnose.Explains(n, verdicts, &shown)
 		},
 	}
-}
-
-// farByDesign reports whether the GPUs of the node are known to be too far from their NICs for GPUDirect RDMA, as the machine is made.
-func farByDesign(n *fabric.Node) bool {
-	all := diagnose.GPUs(n)
-	far := func(g diagnose.GPU) bool {
-		block, blocked := g.Blocked()
-		return blocked && block == fabric.GDRDistance
-	}
-	return slices.ContainsFunc(all, far) && diagnose.FarByDesign(all).Or(false)
 }
 
 // withoutGPUDirect is what is wrong with a run whose network did not use GPUDirect RDMA.
@@ -112,8 +102,6 @@ func alike(a, b *diagnose.Verdict) bool {
 	return a == b || a != nil && b != nil && a.Check == b.Check && a.What == b.What
 }
 
-const gpuDirectRemedy = "See the findings of the node first: ACS and a missing nvidia-peermem are checked there. Without one, check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE."
-
 // severityOf is that of the worst alert about a result.
 func severityOf(faults []probes.Fault) diagnose.Severity {
 	critical := []probes.Fault{probes.FaultSocket, probes.FaultWrong, probes.FaultSlow}
@@ -125,15 +113,8 @@ func severityOf(faults []probes.Fault) diagnose.Severity {
 
 // remedy says what to check when a result is bad.
 func (v *probeView) remedy() string {
-	switch {
-	case v.cause != nil:
-		return "It follows from a finding of the node: " + v.cause.Subject.String() + ": " + v.cause.What + " (" + v.cause.Check.ID + "). The next run shows whether its remedy helped."
-	case v.Last != nil && v.Last.Advice != "":
+	if v.cause == nil && v.Last != nil && v.Last.Advice != "" {
 		return v.Last.Advice
-	case v.Path.Class == "bad":
-		return "NCCL's log of the run names the cause: correct it, then run gpufabric_exporter probe transport."
-	case v.GPUDirect.Class == "bad":
-		return gpuDirectRemedy
 	}
-	return "See the findings of the node, and what changed since the last good run on the page of probes. Without either, run the probe again, and compare its NCCL log with that of another node."
+	return diagnose.RemedyOfProbe(v.cause, &fabric.Symptom{TCP: v.Path.Class == "bad", NoGPUDirect: v.GPUDirect.Class == "bad"})
 }

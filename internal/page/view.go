@@ -71,8 +71,7 @@ type namedValue struct{ Name, Value string }
 // findingView is a finding with what follows for the page.
 type findingView struct {
 	*status.Finding
-	Class string // of the worst severity, of it and its consequences: bad or unsure
-	Worst string
+	Class string // of its severity: bad or unsure
 	Seen  string
 	// Follow and Probed are its consequences.
 	Follow []findingView
@@ -167,7 +166,6 @@ func (l *Landing) found(r reading) (found []findingView, rest []probeTrouble) {
 		v := l.finding(f)
 		if cause, follows := at[f.Cause]; follows {
 			found[cause].Follow = append(found[cause].Follow, v)
-			found[cause].worse(diagnose.Severity(f.Severity))
 			continue
 		}
 		at[f.ID], found = len(found), append(found, v)
@@ -179,20 +177,12 @@ func (l *Landing) found(r reading) (found []findingView, rest []probeTrouble) {
 			continue
 		}
 		found[k].Probed = append(found[k].Probed, t)
-		found[k].worse(t.Severity)
 	}
 	return found, rest
 }
 
-// worse raises the severity that is shown to that of a consequence.
-func (f *findingView) worse(s diagnose.Severity) {
-	if !diagnose.Severity(f.Worst).AtLeast(s) {
-		f.Worst, f.Class = string(s), severityClass(string(s))
-	}
-}
-
 func (l *Landing) finding(f *status.Finding) findingView {
-	v := findingView{Finding: f, Class: severityClass(f.Severity), Worst: f.Severity}
+	v := findingView{Finding: f, Class: severityClass(f.Severity)}
 	if f.Since != nil {
 		v.Seen = sighting{first: *f.Since, before: f.AtLeast}.String()
 	}

@@ -255,6 +255,9 @@ func gpuOf(g diagnose.GPU) GPU {
 			if usable {
 				return "usable (" + string(g.GDR.Path) + ")"
 			}
+			if g.GDR.Block == fabric.GDRACS || g.GDR.Block == fabric.GDRIOMMU { // NCCL checks neither, and uses it
+				return "slow (" + string(g.GDR.Block) + ")"
+			}
 			return "blocked (" + string(g.GDR.Block) + ")"
 		})
 	}

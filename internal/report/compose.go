@@ -45,6 +45,7 @@ func (f *Facts) summary() document.Section {
 		about += " The node and its measurements are simulated: scenario " + f.Node.Simulated + "."
 	}
 	s.Say(about, " Configuration: ", end(f.Configuration))
+	s.Say("Traffic was not checked: ", code("gpufabric_exporter check --interval=10s"), " reads the counters twice and compares them.")
 	if f.Note != "" {
 		s.Say(end(f.Note))
 	}
@@ -107,9 +108,12 @@ func keys(set map[string]bool) []string {
 }
 
 func (f *Facts) worst() document.Text {
-	count := map[string]int{}
+	count, causes := map[string]int{}, 0
 	for i := range f.Findings {
 		count[f.Findings[i].Severity]++
+		if f.Findings[i].Cause == "" {
+			causes++
+		}
 	}
 	open := ""
 	if n := len(f.Unknown); n > 0 {
@@ -142,7 +146,11 @@ func (f *Facts) worst() document.Text {
 	if slices.ContainsFunc(f.Findings, func(v Finding) bool { return v.Cause == w.ID && v.Severity != w.Severity }) {
 		which = "the cause of the worst"
 	}
-	return text(spelling.Plural(len(f.Findings), "issue", "issues")+" found ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+which+": ", codes(w.Subjects), ": ", end(lower(w.What)))
+	more := ""
+	if n := len(f.Findings) - causes; n > 0 {
+		more = fmt.Sprintf(", and %d more %s", n, map[bool]string{true: "follows", false: "follow"}[n == 1])
+	}
+	return text(spelling.Plural(causes, "issue", "issues")+" found"+more+" ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+which+": ", codes(w.Subjects), ": ", end(lower(w.What)))
 }
 
 // silent says for how many ports the driver reports no state; empty: for none.

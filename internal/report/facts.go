@@ -118,7 +118,7 @@ type GPU struct {
 	NVLinks   string `json:"nvlinks"` // active of all
 	NIC       string `json:"nic"`
 	Distance  string `json:"distance"`
-	GPUDirect string `json:"gpudirect_rdma"` // usable, blocked, none, unknown
+	GPUDirect string `json:"gpudirect_rdma"` // usable, slow, blocked, none, unknown
 	Evidence  string `json:"gpudirect_evidence"`
 }
 

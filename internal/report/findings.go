@@ -30,11 +30,14 @@ func (f *Facts) judge(in *Input) {
 			f.Passed++
 		}
 	}
-	for _, g := range diagnose.Together(diagnose.Failures(in.Verdicts)) {
-		f.Findings = append(f.Findings, checkFinding(in, &g))
+	for _, found := range diagnose.Findings(in.Verdicts) {
+		f.Findings = append(f.Findings, checkFinding(in, &found.Group))
+		for i := range found.Consequences {
+			f.Findings = append(f.Findings, checkFinding(in, &found.Consequences[i]))
+		}
 	}
 	f.addJobs(in.Jobs, in.Config.Links)
-	f.addProbeFindings(in.Config.Links)
+	f.addProbeFindings(in)
 	if in.Log != nil {
 		f.addLogFindings(in.Log, in.Config.Links)
 	}
@@ -56,7 +59,7 @@ func (f *Facts) order() {
 			}
 		}
 	}
-	// What is added later explains nothing that is added earlier: the order of the same rank stays.
+	// What is added later explains nothing that was added earlier: the order of the same rank stays.
 	slices.SortStableFunc(f.Findings, func(a, b Finding) int { return cmp.Compare(worst[a.ID], worst[b.ID]) })
 }
 
@@ -67,7 +70,9 @@ func checkFinding(in *Input, g *diagnose.Group) Finding {
 		Evidence: "The check " + c.ID + " reads " + c.Reads + ".", Impact: g.Consequence,
 		Runbook: in.Config.Links.Runbook(c),
 	}
-	if v.Remedies = g.Remedies(in.Node); len(v.Remedies) == 1 {
+	if g.Cause != nil {
+		v.Cause, v.Remedy = g.Cause.Check.ID, "It follows from "+g.Cause.Check.ID+": repair that."
+	} else if v.Remedies = g.Remedies(in.Node); len(v.Remedies) == 1 {
 		v.Remedy, v.Remedies = v.Remedies[0], nil
 	}
 	for i := range g.Members {
@@ -109,101 +114,53 @@ var faultTexts = map[probes.Fault]struct {
 	probes.FaultDrifted:   {diagnose.Warning, "The baseline of the bandwidth has drifted down", "The node has become slower in small steps.", "GpuFabricProbeBaselineDrifted"},
 }
 
-// addProbeFindings has a finding for each fault, of all probes that have it.
-func (f *Facts) addProbeFindings(at config.Links) {
+// addProbeFindings has a finding for each fault and each cause, of all probes that have both.
+func (f *Facts) addProbeFindings(in *Input) {
+	far := diagnose.GPUsFarByDesign(in.Node)
 	for _, fault := range probes.Faults() {
 		words, known := faultTexts[fault]
-		if !known {
+		if !known || fault == probes.FaultGPUDirect && far {
 			continue
 		}
-		noDevices := false
-		v := Finding{
-			ID: "probe_" + string(fault), From: fromProbe, Severity: string(words.severity), What: words.what, Impact: words.impact,
-			Runbook: at.Runbooks + "/" + words.runbook + ".md",
-		}
+		from := len(f.Findings)
 		for i := range f.Results {
 			r := &f.Results[i]
 			if !slices.Contains(r.Faults, fault) || fault == probes.FaultRegressed && slices.Contains(r.Faults, probes.FaultSlow) {
 				continue
 			}
-			v.Subjects, v.Seen = append(v.Subjects, r.name()), append(v.Seen, r.name()+": "+r.seen())
-			v.Evidence = "Measured by the probe, with what NCCL's log says (" + r.Source + ")."
-			noDevices = noDevices || r.NoDevices
-			if r.Device != "" {
-				v.Devices = append(v.Devices, r.Device)
+			shown := in.Results[i].Symptom()
+			cause := diagnose.Explains(in.Node, in.Verdicts, &shown)
+			v := Finding{
+				ID: "probe_" + string(fault), From: fromProbe, Severity: string(words.severity), What: words.what, Impact: words.impact,
+				Evidence: "Measured by the probe, with what NCCL's log says (" + r.Source + ").", Runbook: in.Config.Links.Runbooks + "/" + words.runbook + ".md",
+				Remedy: diagnose.RemedyOfProbe(cause, &shown),
 			}
-			v.Remedy = "Follow the runbook: it begins with what differs from the last good run (/probes of the exporter)."
-			if a := probes.Failure(r.Failure).Advice(); a != "" {
+			if a := probes.Failure(r.Failure).Advice(); a != "" && cause == nil {
 				v.Remedy = diagnose.Sentence(a)
 			}
-		}
-		expected := fault == probes.FaultGPUDirect && f.farByDesign(&v)
-		if len(v.Subjects) > 0 && !expected {
-			f.explain(&v, noDevices)
-			f.Findings = append(f.Findings, v)
-		}
-	}
-}
-
-// explain adds what explains a fault of probes: NCCL's log, or a check that failed for the same device.
-func (f *Facts) explain(v *Finding, noDevices bool) {
-	for i := range f.Findings {
-		if c := &f.Findings[i]; c.From == fromCheck && overlap(c.Devices, v.Devices) {
-			v.Causes = []string{"On the same device a check failed: " + lower(c.What) + " (" + c.ID + ")."}
-			v.repair(c)
-			return
-		}
-	}
-	v.Causes = []string{"Not known: no check fails for the same device."}
-	if noDevices {
-		v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
-	} else if g := f.blocks(v); g != nil {
-		v.Causes = []string{"GPUDirect RDMA is blocked on this node. " + g.Name + " and " + g.NIC + ": " + end(g.Evidence)}
-		for i := range f.Findings {
-			if c := &f.Findings[i]; c.From == fromCheck && slices.Contains(c.Subjects, g.Name) {
-				v.repair(c)
+			switch {
+			case cause != nil:
+				v.Cause, v.Causes = cause.Check.ID, []string{cause.What + " (" + cause.Check.ID + ")."}
+			case r.NoDevices:
+				v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
+			default:
+				v.Causes = []string{"Not known: no check explains it. Traffic is not checked here: gpufabric_exporter check --interval=10s does that."}
 			}
+			k := slices.IndexFunc(f.Findings[from:], func(o Finding) bool { return o.Remedy == v.Remedy && slices.Equal(o.Causes, v.Causes) })
+			if k < 0 {
+				k, f.Findings = len(f.Findings)-from, append(f.Findings, v)
+			}
+			f.Findings[from+k].add(r)
 		}
 	}
 }
 
-// repair sets the remedy of the finding to that of its cause, the finding of a check.
-func (v *Finding) repair(c *Finding) {
-	v.Cause, v.Remedy = c.ID, "Repair what "+c.ID+" reports, then measure again: gpufabric_exporter probe rail."
-}
-
-// farByDesign reports whether only their distance, which no check finds wrong, keeps the GPUs of this node from GPUDirect RDMA.
-func (f *Facts) farByDesign(v *Finding) bool {
-	var far []string
-	for i := range f.GPUs {
-		switch g := &f.GPUs[i]; {
-		case g.GPUDirect == "blocked ("+string(fabric.GDRDistance)+")":
-			far = append(far, g.Name)
-		case strings.HasPrefix(g.GPUDirect, "blocked"):
-			return false
-		}
+// add adds a result that has the fault.
+func (v *Finding) add(r *Result) {
+	v.Subjects, v.Seen = append(v.Subjects, r.name()), append(v.Seen, r.name()+": "+r.seen())
+	if r.Device != "" {
+		v.Devices = append(v.Devices, r.Device)
 	}
-	failed := slices.ContainsFunc(f.Findings, func(c Finding) bool { return c.From == fromCheck && overlap(c.Subjects, far) })
-	return f.blocks(v) != nil && !failed
-}
-
-// blocks returns a GPU that the node keeps from GPUDirect RDMA with a NIC of a finding whose probes ran without it; nil: none.
-func (f *Facts) blocks(v *Finding) *GPU {
-	for i := range f.Results {
-		if r := &f.Results[i]; slices.Contains(v.Subjects, r.name()) && (r.GPUDirect != "no" || r.Link == linkTCP) {
-			return nil
-		}
-	}
-	for i := range f.GPUs {
-		if g := &f.GPUs[i]; strings.HasPrefix(g.GPUDirect, "blocked") && slices.Contains(v.Devices, g.NIC) {
-			return g
-		}
-	}
-	return nil
-}
-
-func overlap(a, b []string) bool {
-	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 }
 
 // name is the probe of a result in words.

@@ -41,11 +41,8 @@ func (f *Facts) unexplained() (lines []document.Text) {
 		if v.From != fromProbe {
 			continue
 		}
-		explained := slices.ContainsFunc(f.Findings, func(c Finding) bool {
-			return c.From == fromCheck && overlap(c.Devices, v.Devices)
-		})
-		if !explained && f.blocks(v) == nil {
-			lines = append(lines, text(code(v.ID), " was measured on ", codes(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows."))
+		if v.Cause == "" {
+			lines = append(lines, text(code(v.ID), " was measured on ", codes(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows. The traffic was not checked."))
 		}
 	}
 	return lines

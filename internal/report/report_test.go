@@ -354,7 +354,7 @@ func FuzzFacts(f *testing.F) {
 // A measured loss without GPUDirect RDMA has the cause that the node itself shows, and is none where the distance is by design.
 func TestBlockedGPUDirectExplainsProbes(t *testing.T) {
 	for scenario, want := range map[string][]string{
-		"gdr-level-loc": {"NCCL_NET_GDR_LEVEL=LOC", "Repair what gpudirect_usable"},
+		"gdr-level-loc": {"NCCL_NET_GDR_LEVEL of the host", "follows from gpudirect_usable"},
 		"healthy-l40s":  nil,
 	} {
 		t.Run(scenario, func(t *testing.T) {
@@ -408,7 +408,7 @@ func TestRootCause(t *testing.T) {
 		"gdr-override":      "NCCL_NET_GDR_LEVEL or an option",
 		"iommu-translating": "An IOMMU translates",
 		"pfc-off":           "PFC is off on the priority of RoCE",
-		"nccl-tc-5":         "NCCL's traffic class differs",
+		"nccl-tc-5":         "NCCL ignores or misreads a line",
 		"gid-missing":       "A RoCE port has no routable RoCE v2 address",
 		"gid-roce-v1-only":  "A RoCE port has no routable RoCE v2 address",
 		"gid-index-pinned":  "NCCL_IB_GID_INDEX selects the wrong entry",

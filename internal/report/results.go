@@ -89,12 +89,12 @@ func rdmaLink(n *fabric.Node, device string) string {
 	return "RDMA"
 }
 
-// p2pLink is what direct paths between the GPUs run over.
+// p2pLink is what direct paths between the GPUs run over. GPUs whose NVLinks are not connected have them, too.
 func p2pLink(n *fabric.Node) string {
 	linked, known := false, len(n.GPUDriver.GPUs) > 0
 	for i := range n.GPUDriver.GPUs {
-		f := n.GPUDriver.GPUs[i].NVLinks
-		known, linked = known && f.State != fabric.Unknown, linked || len(f.Or(nil)) > 0
+		active := n.GPUDriver.GPUs[i].Active()
+		known, linked = known && active.State != fabric.Unknown, linked || active.Or(0) > 0
 	}
 	switch {
 	case linked:
