@@ -54,7 +54,7 @@ func checkFamilies() []*Family {
 }
 
 // checkWants is what checks read. They read it also where the collector that shows it is switched off: a check that does
-// not know its facts could only say that it knows nothing.
+// not know its facts could only report that everything is unknown.
 const checkWants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU | fabric.WantDaemons | fabric.WantLogs
 
 // CheckWants returns what needs to be observed for checks.

@@ -179,7 +179,7 @@ func TestValuesAreEmitted(t *testing.T) {
 	}
 }
 
-// withoutHelp leaves out what docs/METRICS.md has once: else a word of a HELP text would change a golden file for each node.
+// withoutHelp leaves out HELP texts: docs/METRICS.md has them once, and a changed one would change a golden file for each node.
 func withoutHelp(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -304,7 +304,7 @@ func checkIdentities(t *testing.T, n *fabric.Node, families []exposition.Family)
 	}
 }
 
-// checkFormats: what is written is what the library of Prometheus would write.
+// checkFormats compares the output with that of the Prometheus client library.
 func checkFormats(t *testing.T, families []exposition.Family) {
 	t.Helper()
 	for _, format := range []expfmt.Format{expfmt.FmtText, expfmt.FmtOpenMetrics_1_0_0} {

@@ -109,7 +109,7 @@ func vanished(file string) error {
 	return &config.Error{Err: fmt.Errorf("%s no longer exists: restart the exporter to serve without a configuration", file)}
 }
 
-// state is what the metrics say of it.
+// state is what the metrics report about it.
 func (r *reloader) state() collector.ConfigState {
 	c := r.current()
 	return collector.ConfigState{LoadedAt: c.Loaded, LastOK: c.Err == nil}

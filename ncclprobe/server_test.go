@@ -378,7 +378,7 @@ func TestOrder(t *testing.T) {
 	refuse(m, "no GPU")
 }
 
-// TestRawRequests sends what is no request.
+// TestRawRequests sends bytes that are not a request.
 func TestRawRequests(t *testing.T) {
 	t.Parallel()
 	c := start(t, standin(t, nil))

@@ -16,7 +16,7 @@ import (
 // A baseline is what results of one fingerprint have been like: median and MAD (median absolute deviation) of the bus
 // bandwidths in a window. Three rules keep it from following the fabric down in silence:
 //   - what came in the last hour is not compared with, so a fault is not measured against itself;
-//   - results that are regressed do not enter it, so a regression stays one until it is mended;
+//   - results that are regressed do not enter it, so a regression remains one until it is repaired;
 //   - its median is held against the highest that there was, so a loss in small steps is seen (Comparison.Drifted).
 //
 // A result is below the limit if it is below the share of the median that the site chose, and farther from it than noise

@@ -36,7 +36,7 @@ type GateOptions struct {
 	Quiet time.Duration
 }
 
-// What the gate believes, and for how long it watches.
+// What the gate accepts as evidence, and for how long it watches.
 const (
 	memoryMargin = 64 << 20         // bytes that may be used beyond IdleMemory
 	othersMargin = 256 << 20        // the same of a GPU that is not probed: instances of MIG have some each, a job has more

@@ -40,7 +40,7 @@ func hiddenCases() []gateCase {
 	}
 }
 
-// What is no job keeps the gate open.
+// A process that is not a job leaves the gate open.
 func TestGateOpensBesideWhatIsNoJob(t *testing.T) {
 	for name, change := range map[string]func(*machine){
 		"daemons of the driver and DCGM": func(m *machine) {

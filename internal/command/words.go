@@ -102,7 +102,7 @@ func spellings(f *kingpin.FlagModel) []string {
 	return []string{"--" + f.Name}
 }
 
-// unknown says of a flag that there is none, or which commands have it.
+// unknown reports that there is no such flag, or which commands have it.
 func (at *reading) unknown(written string, model *kingpin.ApplicationModel) error {
 	var those []string
 	for _, m := range model.Commands {

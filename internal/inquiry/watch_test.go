@@ -324,7 +324,7 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// A job that was asked in vain, for ever longer times, and then hangs with another sign, is asked 10 minutes after the last time. Signs that
+// A job that was asked without result, at growing intervals, and then hangs with another sign, is asked 10 minutes after the last time. Signs that
 // come and go do not make it asked more often.
 func TestAnotherSuspicion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

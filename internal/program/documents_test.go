@@ -20,7 +20,7 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// program is a call of this program in a document, up to a comment; short is one without its name.
+// program matches a call of this program in a document, up to a comment; short matches one that omits its name.
 var (
 	program = regexp.MustCompile(`(?:^|[\s(])(?:\./bin/)?gpufabric_exporter((?: +[^\s#;|()]+)*)`)
 	short   = regexp.MustCompile(`^(?:check|lint|advise|topology|capture|demo|probe) --[a-z.-]+=.*`)

@@ -183,7 +183,7 @@ func TestCounterFiles(t *testing.T) {
 	if _, err := os.ReadFile(filepath.Join(port, "counters/VL15_dropped")); !errors.Is(err, syscall.EISDIR) {
 		t.Errorf("VL15_dropped: %v", err)
 	}
-	// Counters move under descriptors that are open, and what is no number stays what it is.
+	// Counters move under descriptors that are open, and files that are not numbers stay unchanged.
 	open, err := os.Open(filepath.Join(port, "counters/port_xmit_data"))
 	if err != nil {
 		t.Fatal(err)

@@ -125,7 +125,7 @@ var (
 	missing = regexp.MustCompile(`undefined: (?:\w+\.)?(\w+)|has no field or method (\w+)|undefined \(type .* has no field or method (\w+)`)
 )
 
-// without leaves out a step. What fails names its file, or is what the compiler says of what the step defines.
+// without leaves out a step. What fails names its file, or is the error of the compiler for what the step defines.
 func (p *page) without(t *testing.T, dir string, out int) {
 	restore(t, dir)
 	s := p.steps[out]

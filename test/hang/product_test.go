@@ -119,7 +119,7 @@ func start(t *testing.T, tree *simulator.Tree, sysfs string) *product {
 }
 
 // child is set for a process that is the program, with one of Go's processors as it is shipped. It ends with its
-// standard input, and thereby with its parent.
+// standard input, and so with its parent.
 const child = "GPUFABRIC_TEST_HANG_CHILD"
 
 // startChild runs the program in a process of its own.

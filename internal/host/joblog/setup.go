@@ -109,7 +109,7 @@ func (s *setup) transport() fabric.LogTransport {
 	return fabric.LogUnknown
 }
 
-// offloads says of what could be used whether it is. Of sums in switches nothing is known where the job chooses algorithms itself.
+// offloads reports whether what could be used is used. For sums in switches this is unknown where the job chooses algorithms itself.
 func (s *setup) offloads() fabric.Offloads {
 	var o fabric.Offloads
 	between := s.links != (links{})
