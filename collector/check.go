@@ -81,7 +81,7 @@ func (s *Set) WithVerdicts(saw func(*fabric.Node, []diagnose.Verdict)) *Set {
 	return with
 }
 
-// collectChecks returns a collector that asks the checks of the catalogue, but for those that compare readings.
+// collectChecks returns a collector that asks the checks of the catalogue, except those that compare readings.
 func collectChecks(saw func(*fabric.Node, []diagnose.Verdict)) func(*fabric.Node, emit) {
 	checks := slices.DeleteFunc(diagnose.Catalogue(), func(c *diagnose.Check) bool { return c.Rate })
 	return func(n *fabric.Node, emit emit) {

@@ -225,7 +225,7 @@ func byDefault(t *testing.T) *Set {
 	return s
 }
 
-// checkBudget prints the series of each family, and holds their sum against the budget: that of the whole node, or where
+// checkBudget prints the series of each family, and compares their sum with the budget: that of the whole node, or where
 // it has more devices than the budget is about, that of eight compute NICs, and that of each port of all.
 func checkBudget(t *testing.T, s simulator.Scenario, n *fabric.Node) {
 	t.Helper()

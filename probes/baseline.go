@@ -161,7 +161,7 @@ func (b *baseline) judgeLatency(latency Seconds, now time.Time) *LatencyComparis
 
 func ofBaseline[T any](v T, now time.Time) Fact[T] { return Known(v, "baseline", now) }
 
-// learn takes in a result that was compared, but for a latency that was late or not measured.
+// learn takes in a result that was compared, except a latency that was late or not measured.
 func (b *baseline) learn(busBW float64, latency Seconds, late bool, now time.Time) {
 	b.samples = b.samples.learn(busBW, now)
 	if latency > 0 && !late {
@@ -193,7 +193,7 @@ func median(values []float64) float64 {
 	return values[(n-1)/2]/2 + values[n/2]/2
 }
 
-// fingerprint names what must be equal for results to be compared: readable, but for a hash of what is long. What NCCL
+// fingerprint names what must be equal for results to be compared: readable, except a hash of what is long. What NCCL
 // chose is not part of it, or a fallback to TCP would start a baseline of its own and never be regressed.
 // It is empty for results that have no bandwidth to compare.
 func fingerprint(r Result, t Target, maxCTAs int) string {

@@ -48,7 +48,7 @@ func TestGateOpensBesideWhatIsNoJob(t *testing.T) {
 				m.running = append(m.running, fabric.Process{PID: 70 + i, Command: command})
 			}
 		},
-		// Bound to vfio-pci for a virtual machine, it is none of the driver's.
+		// A GPU that is bound to vfio-pci for a virtual machine does not belong to the driver.
 		"a GPU that the driver does not have": func(m *machine) {
 			m.change = append(m.change, func(d *fabric.GPUDriver) { d.GPUs = d.GPUs[:2] })
 		},

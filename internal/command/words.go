@@ -31,7 +31,7 @@ type reading struct {
 	noFlags   bool                 // behind --
 }
 
-// read reads words as kingpin does, but for values. The error says which command or flag there is none of.
+// read reads words as kingpin does, except values. The error names a command or flag that does not exist.
 func (p *parser) read(words []string) (reading, error) {
 	model := p.app.Model()
 	at := reading{parser: p, global: model.Flags}

@@ -366,7 +366,7 @@ func TestAnotherSuspicion(t *testing.T) {
 	})
 }
 
-// Switched off, the watch asks nothing and knows nothing, at once and also in the midst of an answer.
+// Switched off, the watch asks nothing and has no results, immediately and also during an answer.
 func TestSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{begun: time.Now(), stops: 20 * time.Minute, peer: func(conn net.Conn, _ int) { _, _ = io.Copy(io.Discard, conn) }}

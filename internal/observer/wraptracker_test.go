@@ -81,7 +81,7 @@ func count(start uint64, events []event) (increase, truth uint64, falls int, all
 	return increase, truth, falls, allowed
 }
 
-// FuzzOdometer: whatever happens to a counter, Prometheus sees no more events than there were, but for what a reset may
+// FuzzOdometer: whatever happens to a counter, Prometheus sees no more events than there were, except what a reset may
 // pass for.
 func FuzzOdometer(f *testing.F) {
 	f.Add(uint64(4294967290), []byte{1, 11, 0, 1, 20, 0, 1, 3, 1})

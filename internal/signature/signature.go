@@ -51,7 +51,7 @@ type Signature struct {
 // Form is one wording.
 type Form struct {
 	Text string // what the line contains
-	// In is what the source contains, where a macro makes the line of parts. Empty: Text.
+	// In is the text in the source, if a macro composes the line from parts. Empty: Text.
 	In string
 	// File is where the source has it, for sources other than NCCL.
 	File string

@@ -115,7 +115,7 @@ func (s Scenario) Build() *Node {
 	return n
 }
 
-// Config returns the configuration file that the site would write for its nodes, as YAML, but for what names files of a node.
+// Config returns the configuration file that the site would write for its nodes, as YAML, without keys that name files of a node.
 func (s Scenario) Config() string { return s.platform.config + s.policy }
 
 // ConfigOf returns all of it for a node that is laid out.

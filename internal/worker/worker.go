@@ -216,7 +216,7 @@ func (p *Process) Resume() {
 	}
 }
 
-// Close ends the child and lets none start again. It does not wait for one that the kernel does not let go.
+// Close ends the child and lets none start again. It does not wait for one that the kernel does not end.
 func (p *Process) Close() error { return p.bar(ErrClosed, closeGrace) }
 
 func (p *Process) bar(why error, grace time.Duration) error {

@@ -66,7 +66,7 @@ func resources() (fds, threads, goroutines, children int) {
 	return len(list), len(tasks), runtime.NumGoroutine(), children
 }
 
-// leavesNothing does something again and again, and fails if descriptors, children or threads (but for a few of the runtime's)
+// leavesNothing does something again and again, and fails if descriptors, children or threads (except a few of the runtime's)
 // become more.
 func leavesNothing(t *testing.T, what string, times, threads int, do func()) {
 	t.Helper()

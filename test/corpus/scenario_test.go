@@ -77,7 +77,7 @@ func findings() map[string]shown {
 var command = regexp.MustCompile(`\b(check --write-manifest|dcb|dmesg|echo|ethtool|gpufabric_exporter|ibportstate|ip|lspci|mlnx_qos|mlxfwmanager|mlxlink|` +
 	`modprobe|nvidia-smi|perfquery|rdma|setpci|sminfo|systemctl|tr) |\biommu=pt\b|\bNCCL_[A-Z_]+|\bGrdmaPciTopoCheckOverride=|remove the line\b`)
 
-// TestVerdictsMatchLabels holds the verdicts on every scenario against what is true of it: what a label says fails on
+// TestVerdictsMatchLabels compares the verdicts on every scenario with what is true of it: what a label says fails on
 // the device, port or GPU of the label, and nothing else fails on any other. Settings show at once, traffic after half a
 // minute. Whatever fails says what was seen, what follows from it, and what to run or change.
 func TestVerdictsMatchLabels(t *testing.T) {

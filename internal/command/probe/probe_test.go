@@ -429,7 +429,7 @@ func TestProbeEvenIfBusy(t *testing.T) {
 	commandtest.Contains(t, errs, "continues because of --even-if-busy, although (process): compute process 4711")
 }
 
-// An intruder ends it, and nothing is said of the fabric.
+// Another process on a GPU ends the probe, without a statement about the fabric.
 func TestProbeMakesWay(t *testing.T) {
 	b := newProbeBench(t, 2)
 	b.answer = func(_ int, _ []string, q *probes.Request) *probes.Reply {
