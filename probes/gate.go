@@ -166,7 +166,8 @@ func (g *Gate) Enter(ctx context.Context, gpus []string) (*Pass, *Skipped) {
 func (g *Gate) enter(ctx context.Context, gpus []string) (*Lock, *refusal) {
 	ctx, cancel := context.WithTimeout(ctx, g.o.Quiet*3/2)
 	defer cancel()
-	// A minute is too long to find out that the lock is not to be had, and to keep others from it.
+	// The lock is tried before the GPUs are watched for a minute, so that a probe that cannot have it is skipped now, and is not
+	// held during that minute, so that others can have it.
 	lock, r := g.lock()
 	if r != nil {
 		return nil, r

@@ -99,7 +99,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// generated lists the files of a tree that differ from this one and are of no step.
+// generated lists the files of a tree that differ from this one and that no step changes.
 func (p *page) generated(t *testing.T, dir string) string {
 	t.Helper()
 	out, _ := run(t, dir, `find . -type f | sort`)

@@ -391,7 +391,7 @@ func TestProbeRefuses(t *testing.T) {
 	}
 }
 
-// Two probers of a node do not meet, not even if they do not care who is busy.
+// Two probers of a node do not run at the same time, even if both ignore busy GPUs.
 func TestProbeIsAlone(t *testing.T) {
 	for _, args := range [][]string{nil, {"--even-if-busy"}} {
 		b := newProbeBench(t, 2)
