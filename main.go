@@ -160,7 +160,7 @@ func siteCommand(args []string) func(context.Context) (string, error) {
 	}
 }
 
-// vetRanks returns what starts the ranks of a plan, unless others could have written what they would load or obey.
+// vetRanks returns what starts the ranks of a plan, unless others could have written what they would load or take settings from.
 func vetRanks(p *probes.Plan, log *slog.Logger) (probes.StartRank, *probes.Skipped) {
 	public := true
 	for _, r := range p.Ranks {
@@ -173,7 +173,7 @@ func vetRanks(p *probes.Plan, log *slog.Logger) (probes.StartRank, *probes.Skipp
 	if err := ncclprobe.MissingDevice("/"); err != nil {
 		return nil, &probes.Skipped{Why: probes.SkipNoGPU, Detail: err.Error(), At: time.Now()}
 	}
-	if p.Key.Kind == probes.Rail { // a failure for want of memory would be taken for a fault of the fabric
+	if p.Key.Kind == probes.Rail { // without enough memory a probe fails, which looks like a fault of the fabric
 		if err := worker.CanLock(fabric.EnoughMemlock); err != nil {
 			return nil, &probes.Skipped{Why: probes.SkipMemlock, Detail: err.Error(), At: time.Now()}
 		}

@@ -22,7 +22,7 @@ import (
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
 )
 
-// TestMain lets this binary be the exporter, and thereby its own worker.
+// TestMain lets this binary be the exporter, and so its own worker.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{"serve", "demo", "gpu-worker", "probe-rank", "probe", "jobs", "check", "capture"}, os.Args[1]) {
 		main()

@@ -116,7 +116,7 @@ func plant(t *testing.T, secret, command string, env ...string) int {
 	return cmd.Process.Pid
 }
 
-// aSecret is what is planted; no word of the exporter has any of it.
+// aSecret is what is planted; no output of the exporter may contain a part of it.
 const aSecret = "Zq7hunter2xW9-correct.horse_battery"
 
 // TestPlantedSecret plants a secret in everything of a job that its user can write (arguments, variables, names of programs,
@@ -214,7 +214,7 @@ func newNodeOf(t *testing.T, pid int) *nodeOf {
 	return n
 }
 
-// surfaces is everything that the exporter says of the node: pages (those of links, too), metrics, commands, an archive, the log,
+// surfaces is everything that the exporter shows about the node: pages (those of links, too), metrics, commands, an archive, the log,
 // and what is left when it is killed with all goroutines shown.
 func (n *nodeOf) surfaces() map[string]string {
 	n.t.Helper()

@@ -163,7 +163,7 @@ func public(t *testing.T, dir string) {
 }
 
 // TestRankIsAnother runs ranks of a root exporter as a user without privileges: two of them, who share memory and are killed
-// while they compute, and prints what the kernel says of them, of the worker for NVML and of the exporter.
+// while they compute, and prints what the kernel reports about them, the worker for NVML and the exporter.
 func TestRankIsAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes of another user")

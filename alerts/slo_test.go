@@ -115,14 +115,14 @@ func TestExampleOfServiceLevels(t *testing.T) {
 	three := 3 / ports / nodes
 	for _, want := range []string{
 		fmt.Sprintf("objective of `port_availability` is %.1f %%, so %.1f %% of", 100*objective, 100*allowed),
-		fmt.Sprintf("share of bad of the cluster is %.1f %%", 100*failure),
+		fmt.Sprintf("error ratio of the cluster is %.1f %%", 100*failure),
 		fmt.Sprintf("That is %.0f times the %.1f %%", burn, 100*allowed),
 		fmt.Sprintf("is spent in %.1f hours", month/burn),
 		fmt.Sprintf("exceeds %.1f times %.1f %%, which is %.1f %%: %.0f minutes after", fast, 100*allowed, 100*fast*allowed, 60*fast*allowed/failure),
 		fmt.Sprintf("These took %.1f %% of the budget", 100*switchShare),
 		fmt.Sprintf("remaining:ratio` is %.3f if", 1-switchShare),
-		fmt.Sprintf("share of bad is %.2f %%, and the burn rate %.2f:", 100*three, three/allowed),
-		fmt.Sprintf("ends with %.0f %% of the budget without the failure of the switch, and %.0f %% with it", 100*(1-three/allowed), 100*(1-three/allowed-switchShare)),
+		fmt.Sprintf("error ratio is %.2f %%, and the burn rate %.2f:", 100*three, three/allowed),
+		fmt.Sprintf("%.0f %% of the budget is left at the end. With the failure of the switch in the same month, %.0f %% would", 100*(1-three/allowed), 100*(1-three/allowed-switchShare)),
 	} {
 		if !strings.Contains(example, want) {
 			t.Errorf("the example in docs/SLO.md lacks %q", want)

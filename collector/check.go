@@ -54,7 +54,7 @@ func checkFamilies() []*Family {
 }
 
 // checkWants is what checks read. They read it also where the collector that shows it is switched off: a check that does
-// not know its facts could only say that it knows nothing.
+// not know its facts could only report that everything is unknown.
 const checkWants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU | fabric.WantDaemons | fabric.WantLogs
 
 // CheckWants returns what needs to be observed for checks.
@@ -81,7 +81,7 @@ func (s *Set) WithVerdicts(saw func(*fabric.Node, []diagnose.Verdict)) *Set {
 	return with
 }
 
-// collectChecks returns a collector that asks the checks of the catalogue, but for those that compare readings.
+// collectChecks returns a collector that asks the checks of the catalogue, except those that compare readings.
 func collectChecks(saw func(*fabric.Node, []diagnose.Verdict)) func(*fabric.Node, emit) {
 	checks := slices.DeleteFunc(diagnose.Catalogue(), func(c *diagnose.Check) bool { return c.Rate })
 	return func(n *fabric.Node, emit emit) {

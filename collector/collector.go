@@ -311,7 +311,7 @@ func (s *sink) emit(f *Family, v float64, labels ...string) {
 	m.Series = append(m.Series, f.series(v, labels))
 }
 
-// run runs a collector. One that panics, or emits what is no series, leaves nothing behind.
+// run runs a collector. If it panics, or emits something that is not a series, none of its series are kept.
 func (s *sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error) {
 	s.begun, s.wrong = s.begun[:0], nil
 	defer func() {

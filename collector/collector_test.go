@@ -121,7 +121,7 @@ func TestStateSetsAreComplete(t *testing.T) {
 	}
 }
 
-// A hostile device name must cost nothing but its own looks.
+// A hostile device name must change nothing but its own label value.
 func TestHostileLabelValues(t *testing.T) {
 	out := scrape(t, nodeOf(device("a\"b\\c\nd"), device("bad\xffutf8")))
 	for _, want := range []string{`device="a\"b\\c\nd"`, "device=\"bad\uFFFDutf8\""} {

@@ -131,7 +131,7 @@ func (c *counting) emitOthers() {
 	for _, n := range c.rest {
 		switch {
 		case !n.known:
-		case n.spec.Gauge: // known to a table, hence few
+		case n.spec.Gauge: // known to a table, so there are few
 			c.named(hwCountersValue, float64(n.value), n.name)
 		case shown == maxRaw:
 			dropped++

@@ -179,7 +179,7 @@ func (s *stats) facts(d *fabric.NetDev) {
 	}
 }
 
-// of returns what there is of a meaning. Former names of it count where none of today is there.
+// of returns the statistics with a meaning. Its former names count where the current ones are missing.
 func (s *stats) of(m counters.Meaning, priority int) tally {
 	if t := s.tallies[stat{m, priority, false}]; t.names > 0 || t.done {
 		return t

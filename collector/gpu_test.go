@@ -41,7 +41,7 @@ func gpuNode(count int) *fabric.Node {
 	return n
 }
 
-// linesOf is what collectors emit of a node, without what they say of themselves.
+// linesOf is what collectors emit of a node, without what they report about themselves.
 func linesOf(t *testing.T, n *fabric.Node, collectors ...string) []string {
 	t.Helper()
 	s, err := NewSet(collectors)

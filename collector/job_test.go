@@ -89,7 +89,7 @@ func TestJobSeries(t *testing.T) {
 	}
 }
 
-// What Inspector says of a job has the labels of fixed lists, and refused files are counted, 0 included.
+// What Inspector reports about a job has the labels of fixed lists, and refused files are counted, 0 included.
 func TestCollectives(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	n := &fabric.Node{

@@ -192,7 +192,7 @@ func (of *subject) paths(r *probes.Result) {
 	number(of.emit, probeChannels, r.Channels.Fact, of.kind, of.device, of.port)
 }
 
-// figures returns what a run measured that ended well: beside a failure they would look as if they were of today.
+// figures returns what a successful run measured. After a failure there are none: earlier ones would look current.
 func (of *subject) figures(r *probes.Result) {
 	of.measured(probeInit, float64(r.Init))
 	of.measured(probeConnect, float64(r.Connect))

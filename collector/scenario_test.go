@@ -179,7 +179,7 @@ func TestValuesAreEmitted(t *testing.T) {
 	}
 }
 
-// withoutHelp leaves out what docs/METRICS.md has once: else a word of a HELP text would change a golden file for each node.
+// withoutHelp leaves out HELP texts: docs/METRICS.md has them once, and a changed one would change a golden file for each node.
 func withoutHelp(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -225,7 +225,7 @@ func byDefault(t *testing.T) *Set {
 	return s
 }
 
-// checkBudget prints the series of each family, and holds their sum against the budget: that of the whole node, or where
+// checkBudget prints the series of each family, and compares their sum with the budget: that of the whole node, or where
 // it has more devices than the budget is about, that of eight compute NICs, and that of each port of all.
 func checkBudget(t *testing.T, s simulator.Scenario, n *fabric.Node) {
 	t.Helper()
@@ -304,7 +304,7 @@ func checkIdentities(t *testing.T, n *fabric.Node, families []exposition.Family)
 	}
 }
 
-// checkFormats: what is written is what the library of Prometheus would write.
+// checkFormats compares the output with that of the Prometheus client library.
 func checkFormats(t *testing.T, families []exposition.Family) {
 	t.Helper()
 	for _, format := range []expfmt.Format{expfmt.FmtText, expfmt.FmtOpenMetrics_1_0_0} {

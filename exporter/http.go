@@ -186,7 +186,7 @@ func shown(next http.Handler, within time.Duration) http.Handler {
 }
 
 // secured sets headers that keep a browser from doing anything with our answers but show them. What
-// --web.config.file says of the same headers wins.
+// --web.config.file sets for the same headers wins.
 func secured(next http.Handler) http.Handler {
 	headers := map[string]string{
 		"Content-Security-Policy": page.SecurityPolicy(),

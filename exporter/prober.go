@@ -45,7 +45,7 @@ func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *sl
 	}
 }
 
-// Apply starts and stops probes as the configuration says. Without a change they continue to run.
+// Apply starts and stops probes according to the configuration. Without a change they continue to run.
 func (p *prober) Apply(c *probes.Config) error {
 	if p == nil {
 		if c != nil {
@@ -94,7 +94,7 @@ func (p *prober) Apply(c *probes.Config) error {
 	return nil
 }
 
-// checkLock logs that no probe can run for want of the lock file.
+// checkLock logs that no probe can run without the lock file.
 func (p *prober) checkLock(file string) {
 	if err := probes.CheckLock(file); err != nil {
 		p.log.Warn("the lock of probes cannot be taken, and every probe is skipped", "file", file, "err", err,

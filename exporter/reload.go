@@ -22,7 +22,7 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// reloader keeps the configuration in force and replaces it with a newer one that is without errors.
+// reloader keeps the configuration in force and replaces it with a newer one that has no errors.
 type reloader struct {
 	node     Node
 	observer site.Observer
@@ -31,7 +31,7 @@ type reloader struct {
 	log      *slog.Logger
 
 	clients  *rate.Limiter                // of reloads over HTTP, each of which reads files and writes a line to the log
-	changing sync.Mutex                   // held from reading the file until what it says is in force
+	changing sync.Mutex                   // held from reading the file until its content is in force
 	reading  errand.Errand[config.Config] // the file may be on a file system that hangs
 
 	mu     sync.Mutex
@@ -109,7 +109,7 @@ func vanished(file string) error {
 	return &config.Error{Err: fmt.Errorf("%s no longer exists: restart the exporter to serve without a configuration", file)}
 }
 
-// state is what the metrics say of it.
+// state is what the metrics report about it.
 func (r *reloader) state() collector.ConfigState {
 	c := r.current()
 	return collector.ConfigState{LoadedAt: c.Loaded, LastOK: c.Err == nil}

@@ -222,8 +222,8 @@ func TestSecurityDocument(t *testing.T) {
 		{"time to read an answer", fmt.Sprintf("%s after the deadline of the scrape or page, %s for others", slowClient, writeTimeout)},
 		{"idle connection", idleTimeout.String()},
 		{"connections", fmt.Sprintf("%d, or a quarter of the limit of open files if less", maxConnections)},
-		{"requests at once on a connection of HTTP/2", strconv.Itoa(maxStreams)},
-		{"reloads", fmt.Sprintf("one at a time, %d at once, then one in a second", reloadBurst)},
+		{"concurrent requests on a connection of HTTP/2", strconv.Itoa(maxStreams)},
+		{"reloads", fmt.Sprintf("one at a time; a burst of %d, then one per second", reloadBurst)},
 		{"a scrape", fmt.Sprintf("%s, or the timeout of the scraper minus `--timeout-offset`, at most %s", defaultScrapeTimeout, mostScrapeTimeout)},
 		{"a page", pageTimeout.String()},
 	} {

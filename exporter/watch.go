@@ -40,7 +40,7 @@ func (e *Exporter) watch(ctx context.Context, n Node, set *collector.Set, ob sit
 	return inquiry.NewWatch(ctx, o)
 }
 
-// askIf switches the watch as the configuration says.
+// askIf switches the watch on or off, and warns if it cannot run.
 func askIf(on bool, watch *inquiry.Watch, log *slog.Logger) {
 	if on && watch == nil {
 		log.Warn("nccl.ask_ras is set and no job is asked: the collector job is disabled, or this is not the host itself")

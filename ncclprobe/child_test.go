@@ -234,7 +234,7 @@ type outcome struct {
 	err error
 }
 
-// all asks all ranks at the same time, each what q says.
+// all sends each rank its request q(rank), concurrently.
 func (g group) all(q func(rank int) probes.Request) []outcome {
 	out := make([]outcome, len(g))
 	var wg sync.WaitGroup

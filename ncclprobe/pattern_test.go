@@ -69,7 +69,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestInputsDiffer lets no rank be taken for another, nor a place for another.
+// TestInputsDiffer requires that the data of a rank or a place is not equal to that of another.
 func TestInputsDiffer(t *testing.T) {
 	for _, dtype := range probes.DTypes() {
 		a, b := input(dtype, 8, 0), input(dtype, 8, 1)

@@ -34,7 +34,7 @@ func badRequest(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errRequest, fmt.Sprintf(format, args...))
 }
 
-// decode reads a request and holds it against the limits.
+// decode reads a request and checks its limits.
 func decode(raw []byte) (probes.Request, error) {
 	var q probes.Request
 	if len(raw) > maxRequest {

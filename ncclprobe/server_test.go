@@ -18,7 +18,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// TestCollectives holds every operation and type against libraries of all times, with as many ranks as a node has GPUs.
+// TestCollectives runs every operation and type with libraries of all releases, and with as many ranks as a node has GPUs.
 func TestCollectives(t *testing.T) {
 	for _, tt := range []struct {
 		version string
@@ -88,7 +88,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenFails holds what is wrong before there is a communicator against its reason.
+// TestOpenFails compares failures before there is a communicator with their reasons.
 func TestOpenFails(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -378,7 +378,7 @@ func TestOrder(t *testing.T) {
 	refuse(m, "no GPU")
 }
 
-// TestRawRequests sends what is no request.
+// TestRawRequests sends bytes that are not a request.
 func TestRawRequests(t *testing.T) {
 	t.Parallel()
 	c := start(t, standin(t, nil))

@@ -120,7 +120,7 @@ func (v *vetting) file(name, why string) {
 	}
 }
 
-// folder judges a directory and, because libraries of any name may be loaded from it, those in it. What is no directory is
+// folder judges a directory and, because libraries of any name may be loaded from it, those in it. Anything but a directory is
 // judged as a file.
 func (v *vetting) folder(name, why string) {
 	v.file(name, why)

@@ -16,7 +16,7 @@ import (
 // A baseline is what results of one fingerprint have been like: median and MAD (median absolute deviation) of the bus
 // bandwidths in a window. Three rules keep it from following the fabric down in silence:
 //   - what came in the last hour is not compared with, so a fault is not measured against itself;
-//   - results that are regressed do not enter it, so a regression stays one until it is mended;
+//   - results that are regressed do not enter it, so a regression remains one until it is repaired;
 //   - its median is held against the highest that there was, so a loss in small steps is seen (Comparison.Drifted).
 //
 // A result is below the limit if it is below the share of the median that the site chose, and farther from it than noise
@@ -161,7 +161,7 @@ func (b *baseline) judgeLatency(latency Seconds, now time.Time) *LatencyComparis
 
 func ofBaseline[T any](v T, now time.Time) Fact[T] { return Known(v, "baseline", now) }
 
-// learn takes in a result that was compared, but for a latency that was late or not measured.
+// learn takes in a result that was compared, except a latency that was late or not measured.
 func (b *baseline) learn(busBW float64, latency Seconds, late bool, now time.Time) {
 	b.samples = b.samples.learn(busBW, now)
 	if latency > 0 && !late {
@@ -193,7 +193,7 @@ func median(values []float64) float64 {
 	return values[(n-1)/2]/2 + values[n/2]/2
 }
 
-// fingerprint names what must be equal for results to be compared: readable, but for a hash of what is long. What NCCL
+// fingerprint names what must be equal for results to be compared: readable, except a hash of what is long. What NCCL
 // chose is not part of it, or a fallback to TCP would start a baseline of its own and never be regressed.
 // It is empty for results that have no bandwidth to compare.
 func fingerprint(r Result, t Target, maxCTAs int) string {

@@ -56,7 +56,7 @@ type Config struct {
 	LockFile  string // absolute path of what all probers of the node lock, see TakeLock. Default /run/gpufabric_exporter/probe.lock
 }
 
-// MaxUser is the largest uid; the one behind it means none.
+// MaxUser is the largest uid; the next number means none.
 const MaxUser = 1<<32 - 2
 
 // DefaultConfig returns the defaults.

@@ -17,7 +17,7 @@
 //
 //  1. Plan (plan*.go): from the node to ranks, GPUs and the environment of each rank. transport makes a communicator of one rank
 //     and reads the chosen network from NCCL's log; node uses all GPUs; rail has two ranks, which NCCL takes for different
-//     hosts, meet in one HCA port; socket does the same over TCP; calibrate runs by hand only. Files that ranks obey, plugins
+//     hosts, meet in one HCA port; socket does the same over TCP; calibrate runs by hand only. Files from which ranks take settings, plugins
 //     and libraries (as NCCL and the loader find them) and every path in a variable must not be writable by others (package
 //     ownership, ncclprobe.Vet). If one is, the probe is skipped instead of run without it: without the plugin of the site it
 //     would take another path than its jobs, which is a false alarm.

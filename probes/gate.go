@@ -36,7 +36,7 @@ type GateOptions struct {
 	Quiet time.Duration
 }
 
-// What the gate believes, and for how long it watches.
+// What the gate accepts as evidence, and for how long it watches.
 const (
 	memoryMargin = 64 << 20         // bytes that may be used beyond IdleMemory
 	othersMargin = 256 << 20        // the same of a GPU that is not probed: instances of MIG have some each, a job has more
@@ -166,7 +166,8 @@ func (g *Gate) Enter(ctx context.Context, gpus []string) (*Pass, *Skipped) {
 func (g *Gate) enter(ctx context.Context, gpus []string) (*Lock, *refusal) {
 	ctx, cancel := context.WithTimeout(ctx, g.o.Quiet*3/2)
 	defer cancel()
-	// A minute is too long to find out that the lock is not to be had, and to keep others from it.
+	// The lock is tried before the GPUs are watched for a minute, so that a probe that cannot have it is skipped now, and is not
+	// held during that minute, so that others can have it.
 	lock, r := g.lock()
 	if r != nil {
 		return nil, r

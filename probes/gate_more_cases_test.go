@@ -40,7 +40,7 @@ func hiddenCases() []gateCase {
 	}
 }
 
-// What is no job keeps the gate open.
+// A process that is not a job leaves the gate open.
 func TestGateOpensBesideWhatIsNoJob(t *testing.T) {
 	for name, change := range map[string]func(*machine){
 		"daemons of the driver and DCGM": func(m *machine) {
@@ -48,7 +48,7 @@ func TestGateOpensBesideWhatIsNoJob(t *testing.T) {
 				m.running = append(m.running, fabric.Process{PID: 70 + i, Command: command})
 			}
 		},
-		// Bound to vfio-pci for a virtual machine, it is none of the driver's.
+		// A GPU that is bound to vfio-pci for a virtual machine does not belong to the driver.
 		"a GPU that the driver does not have": func(m *machine) {
 			m.change = append(m.change, func(d *fabric.GPUDriver) { d.GPUs = d.GPUs[:2] })
 		},

@@ -62,7 +62,7 @@ func TestSchedulerIsNamed(t *testing.T) {
 	}
 }
 
-// What is no scheduler keeps no gate shut, whatever it resembles.
+// A program that only resembles a scheduler does not close the gate.
 func TestOtherDaemonsAreNoSchedulers(t *testing.T) {
 	for _, command := range []string{
 		"", "pbs_mo", "pbs_mom2", "pbs_server", "mbatchd", "resolved", "condor_schedd", "condor_master", "sge_qmaster", "flux", "nomad-autoscale", "ray::IDLE",

@@ -101,7 +101,7 @@ func sticky(dir string) bool {
 	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-// ours says why others could change a file.
+// ours returns an error if others could change a file.
 func ours(path string, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {

@@ -143,7 +143,7 @@ func TestRestartsAreNoBursts(t *testing.T) {
 	}
 }
 
-// Who is restarted before a GPU can pay for a first probe must get there all the same.
+// An exporter that is restarted before the budget allows a first probe must still run it eventually.
 func TestRestartsDoNotStarve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, d := newBench(t), &disk{}

@@ -135,7 +135,7 @@ func (b *bench) leave() {
 	b.busy = false
 }
 
-// prober returns one with the defaults, but for what change changes, that keeps its state in d.
+// prober returns one with the defaults, except what change changes, that keeps its state in d.
 func (b *bench) prober(d *disk, change func(*Config)) *Prober {
 	c := DefaultConfig()
 	if change != nil {

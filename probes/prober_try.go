@@ -60,7 +60,7 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 	p.save(0)
 }
 
-// run has the machine run the probe. A bug in it costs the probe.
+// run has the machine run the probe. A panic fails only this probe.
 func (p *Prober) run(ctx context.Context, t Target) (r Result, skipped *Skipped) {
 	began := time.Now()
 	var expected time.Duration
@@ -162,7 +162,7 @@ func (p *Prober) skipped(pr *probe, s *Skipped, again time.Time) {
 	pr.due = again
 }
 
-// spread is the delay of a probe and up to a fifth more, so that nodes which were skipped at once do not come back at once.
+// spread is the delay of a probe and up to a fifth more, so that nodes that were skipped at the same time do not try again at the same time.
 func (p *Prober) spread(pr *probe) time.Duration {
 	return pr.delay + time.Duration(float64(pr.delay)*2*jitter*p.schedule.fraction("retry", pr.target.Key, int64(pr.delay)))
 }

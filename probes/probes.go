@@ -54,7 +54,7 @@ const (
 // DTypes returns all types.
 func DTypes() []DType { return []DType{Float32, Float16, BFloat16, Int32} }
 
-// Size is that of an element in bytes; 0 for what is no type.
+// Size is that of an element in bytes; 0 for an unknown type.
 func (d DType) Size() int {
 	switch d {
 	case Float32, Int32:
@@ -113,7 +113,7 @@ const (
 	FailureNCCL     Failure = "nccl"         // NCCL reported an error in or after a collective
 	FailureCUDA     Failure = "cuda"         // CUDA did
 	FailureWrong    Failure = "wrong_result" // the data is not what the operation gives
-	FailureProtocol Failure = "protocol"     // a rank sent what is no answer
+	FailureProtocol Failure = "protocol"     // a rank sent something that is not an answer
 	FailureSettings Failure = "settings"     // what the site configured cannot be used
 	FailureVersions Failure = "versions"     // ranks have different versions of NCCL
 	FailureIntruder Failure = "intruder"     // another process came to the GPUs (Aborted)
@@ -179,7 +179,7 @@ const (
 	SkipNoGPU           Skip = "no_gpu"      // none, or fewer than the kind needs
 	SkipNoDevice        Skip = "no_device"   // no usable HCA for a Rail probe
 	SkipMemlock         Skip = "memlock"     // ranks could not lock the memory that a Rail probe registers with RDMA
-	SkipUntrusted       Skip = "untrusted"   // others could have written a file that a rank would load or obey
+	SkipUntrusted       Skip = "untrusted"   // others could have written a file that a rank would load or take settings from
 )
 
 // Skips returns all skips.

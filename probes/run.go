@@ -52,7 +52,7 @@ const (
 )
 
 // failureGrace is how long other ranks may report after a first rank failed: one that crashes is noticed by its peers as fast as by
-// its parent, and what they say of it is not the cause.
+// its parent, and what they report about that is not the cause.
 const failureGrace = 200 * time.Millisecond
 
 // Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver does

@@ -30,7 +30,7 @@ func (q *Request) name() string {
 	return "close"
 }
 
-// readReply reads the reply to a request that took so long, and believes nothing that cannot be.
+// readReply reads the reply to a request that took so long, and rejects impossible values.
 func readReply(data []byte, q *Request, took time.Duration) (Reply, *trouble) {
 	var r Reply
 	if len(data) > maxReply {

@@ -63,7 +63,7 @@ func troubled(failure Failure, rank int, format string, args ...any) *trouble {
 	return &trouble{failure, rank, printable(fmt.Sprintf(format, args...), maxText)}
 }
 
-// causality orders failures of ranks in one step by how much they say of the cause: a rank that ended, broke the protocol or
+// causality orders failures of ranks in one step by how much they reveal about the cause: a rank that ended, broke the protocol or
 // lost its GPU makes others report errors of NCCL, or wait.
 func causality(t *trouble) int {
 	return slices.Index([]Failure{FailureCrash, FailureProtocol, FailureLibrary, FailureCUDA, FailureInit, FailureNCCL}, t.failure)

@@ -161,7 +161,7 @@ func (m *memory) decode(file []byte, now, wall time.Time) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrState, err)
 	}
-	// What a clock that went backwards says of the time since then is not known. None is the careful answer.
+	// After a clock went backwards, the time since then is unknown. Zero is the cautious answer.
 	down := min(max(wall.Sub(time.Unix(state.Written, 0)), 0), longAgo)
 	at := func(a age) time.Time { return now.Add(-down - time.Duration(a)*time.Second) }
 	for gpu, balance := range state.GPUs {

@@ -20,7 +20,7 @@ import (
 // stateFile is the path of a state file, read and replaced as a whole.
 type stateFile string
 
-// load returns the content, nil if there is none yet. What is no plain file is not waited for.
+// load returns the content, nil if there is none yet. A file that is not regular is not waited for.
 func (f stateFile) load() ([]byte, error) {
 	file, err := os.OpenFile(string(f), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -169,7 +169,7 @@ func TestStateSurvivesFullFileSystem(t *testing.T) {
 	onlyOld(t, path)
 }
 
-// onlyOld sees to it that a save that failed left the state of number 1, and nothing else.
+// onlyOld requires that a failed save left the state of number 1, and nothing else.
 func onlyOld(t *testing.T, path string) {
 	t.Helper()
 	file, err := stateFile(path).load()

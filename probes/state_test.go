@@ -103,7 +103,7 @@ func TestStateAges(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a file, nothing of it is believed, and what was there before stays.
+// Whatever is wrong with a file, nothing of it is used, and what was there before stays.
 func TestDamagedStateIsRefused(t *testing.T) {
 	good, err := lived().encode(origin, origin)
 	if err != nil {
@@ -246,7 +246,7 @@ func TestOldestStateIsRead(t *testing.T) {
 	}
 }
 
-// What another version says of a result must not cost the baselines.
+// Results of another version must not cost the baselines.
 func TestStrangeLastResultIsLeftOut(t *testing.T) {
 	node := Key{Kind: Node}
 	good := saveResult(*lived().records[node].last)

@@ -11,7 +11,7 @@ import (
 )
 
 // Names of interfaces and RDMA devices are replaced by others of the same length, letter by letter: what was the beginning
-// of a name, as NCCL_SOCKET_IFNAME may have it, is the beginning of the new one. Parts that systemd, drivers and everybody
+// of a name, as NCCL_SOCKET_IFNAME may have it, is the beginning of the new one. Parts that systemd, drivers and all sites
 // use stay, so that enp24s0f0np0, bond0.100 and mlx5_bond_0 do.
 
 // usual are such parts of names. None says who owns a node.

@@ -99,7 +99,7 @@ func plant(t *testing.T, tree *simulator.Tree) {
 	}
 }
 
-// verdicts returns what the checks say of a node, without names.
+// verdicts returns what the checks report about a node, without names.
 func verdicts(t *testing.T, sysfs, procfs, rootfs, netlink string, gpus observer.GPUs) []string {
 	t.Helper()
 	ob, err := observer.New(observer.Options{

@@ -116,8 +116,8 @@ func (s *session) functions(u *unit, devices []string) error {
 	return err
 }
 
-// netDevs reads the network interfaces of the ports and the default routes and all below them, and of all others whether
-// they run. The files with their speeds are not read where drivers reports them: to read one keeps a processor busy
+// netDevs reads the interfaces of the ports and of the default routes with all interfaces below them, and of the others
+// only whether they run. Files with speeds are not read where drivers reports them: each such read keeps a processor busy
 // while another process holds the kernel's rtnl lock.
 func (s *session) netDevs(u *unit) error {
 	var speed func(string) fabric.Fact[float64]

@@ -106,7 +106,7 @@ func (t *tree) Begin(p string) error {
 	return err
 }
 
-// Look implements openat.Recorder: it puts links and directories into the archive, and of files the names.
+// Look implements openat.Recorder: it puts links, directories and the names of files into the archive.
 func (t *tree) Look(p string) { t.look(p, named) }
 
 // Entry implements openat.Recorder.

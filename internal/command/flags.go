@@ -144,7 +144,7 @@ func (p *parser) parse(words []string) (*Command, error) {
 	return p.command(name), err
 }
 
-// command returns the command of that name; nil: it is none of the line's.
+// command returns the command of that name; nil: the line has none of that name.
 func (p *parser) command(name string) *Command {
 	i := slices.IndexFunc(p.line.Commands, func(c *Command) bool { return c.Name == name })
 	if i < 0 {

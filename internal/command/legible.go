@@ -50,7 +50,7 @@ func Terminal(w io.Writer) io.Writer {
 // OneLine is a text that stays on its line.
 func OneLine(s string) string { return escaped(s, "") }
 
-// escaped writes characters that cannot be seen as their escapes, but for those that are kept. Bytes that are no UTF-8
+// escaped writes characters that cannot be seen as their escapes, except those that are kept. Bytes that are no UTF-8
 // become U+FFFD: a terminal may take them for controls of its own.
 func escaped(s, keep string) string {
 	hidden := func(r rune) bool { return !visible(r) && !strings.ContainsRune(keep, r) }

@@ -31,7 +31,7 @@ type reading struct {
 	noFlags   bool                 // behind --
 }
 
-// read reads words as kingpin does, but for values. The error says which command or flag there is none of.
+// read reads words as kingpin does, except values. The error names a command or flag that does not exist.
 func (p *parser) read(words []string) (reading, error) {
 	model := p.app.Model()
 	at := reading{parser: p, global: model.Flags}
@@ -102,7 +102,7 @@ func spellings(f *kingpin.FlagModel) []string {
 	return []string{"--" + f.Name}
 }
 
-// unknown says of a flag that there is none, or which commands have it.
+// unknown reports that there is no such flag, or which commands have it.
 func (at *reading) unknown(written string, model *kingpin.ApplicationModel) error {
 	var those []string
 	for _, m := range model.Commands {

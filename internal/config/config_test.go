@@ -137,7 +137,7 @@ func TestConfigLimits(t *testing.T) {
 	}
 }
 
-// TestScenarioConfigs parses what the simulated sites say of their nodes.
+// TestScenarioConfigs parses the configurations of the simulated sites.
 func TestScenarioConfigs(t *testing.T) {
 	for _, s := range simulator.Scenarios() {
 		if _, err := Parse(s.Name, []byte(s.Config())); err != nil {

@@ -62,7 +62,7 @@ func (c Config) Origin() string {
 	return "none: the node is not compared with expectations of a site"
 }
 
-// Report is what the JSON of commands says of the configuration in force.
+// Report is what the JSON of commands reports about the configuration in force.
 type Report struct {
 	File string `json:"file,omitempty"` // missing: none
 	Text string `json:"text"`

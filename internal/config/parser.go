@@ -72,7 +72,7 @@ func (p *parser) syntaxError(err error) {
 		line, _ = strconv.Atoi(m[1])
 	}
 	text := yamlError.ReplaceAllString(err.Error(), "")
-	if strings.Contains(text, "cannot start any token") { // what the parser says of a tab
+	if strings.Contains(text, "cannot start any token") { // what the parser reports about a tab
 		text += ": indent with spaces, not with tabs, and quote values that begin with % @ or a backquote"
 	}
 	p.errorf(line, "not YAML: %s", text)

@@ -57,7 +57,7 @@ func TestConfigSwitchesProbes(t *testing.T) {
 	}
 }
 
-// What is no switch and what is wrong in a section that is switched off are errors with a line.
+// A value that is not a switch, and errors in a section that is switched off, are reported with their line.
 func TestConfigOfProbesErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"probes: yes":                                 `f:1: probes: "yes": expected true or false, or settings`,

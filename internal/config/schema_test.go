@@ -23,7 +23,7 @@ var patterns = map[string]string{
 	"list of regular expressions": ".",
 }
 
-// schema is what values.schema.json of the chart says of the key that has this path and of those below it.
+// schema is what values.schema.json of the chart defines for the key with this path and for those below it.
 func schema(path string) map[string]any {
 	of := map[string]any{}
 	for _, k := range keys() {
@@ -87,7 +87,7 @@ func scalar(k key) map[string]any {
 	return of
 }
 
-// TestChartSchema compares what the chart takes as value config with the keys: a wrong one is an error before anything is installed.
+// TestChartSchema compares the chart's schema of the value config with the keys of the configuration, so that a wrong key is an error before anything is installed.
 func TestChartSchema(t *testing.T) {
 	const file = "../../deploy/chart/values.schema.json"
 	of := schema("")

@@ -42,7 +42,7 @@ type StatTable struct {
 	Note    string   // what one should know before trusting it
 
 	rows []row // eachPriority in a name stands for 0 to 7
-	// older are names of former versions of the driver for what rows count. They count where no name of today is there, so that
+	// older are names of former versions of the driver for what rows count. They count where the current name is missing, so that
 	// a driver that shows both counts nothing twice.
 	older []row
 }

@@ -8,8 +8,8 @@ type Linux struct{ Major, Minor int }
 // Traits are what sets a driver apart beside its counters. The zero value is an ordinary driver, or one of which nothing
 // is known.
 type Traits struct {
-	// DMABuf is the kernel whose own driver registers memory from a dma-buf, or a later one. Drivers that vendors ship apart
-	// may do so on kernels before it, but not before Linux 5.12, which brought it to ib_core. Zero: not known.
+	// DMABuf is a kernel release whose own driver certainly registers memory from a dma-buf. Drivers that vendors ship
+	// separately may do so on earlier kernels, but not before Linux 5.12, which added it to ib_core. Zero: not known.
 	DMABuf Linux
 	// ConstantPorts: states and rates of ports are constants of the driver, which asks no hardware for them.
 	ConstantPorts bool

@@ -22,7 +22,7 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Node is a simulated node of which counters move, which breaks and is mended, and which is probed where it has GPUs. Its
+// Node is a simulated node of which counters move, which breaks and is repaired, and which is probed where it has GPUs. Its
 // counters start from 0: one that is started again looks as if its drivers had been loaded again, and no rate has a spike.
 type Node struct {
 	*simulator.Tree

@@ -40,7 +40,7 @@ type Rehearsal struct {
 	tries int        // of all GPUs, by schedule
 }
 
-// Config is what the site of a simulated node says of probes.
+// Config has the settings of a simulated site for probes.
 func Config() *probes.Config {
 	c := probes.DefaultConfig()
 	for kind := range c.Every {

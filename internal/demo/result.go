@@ -238,7 +238,7 @@ func (s rehearsed) spoil(r *probes.Result) {
 	}
 }
 
-// log makes up what NCCL would say of its network.
+// log makes up what NCCL would report about its network.
 func (s rehearsed) log(r *probes.Result) {
 	var devices []string
 	for i := range s.node.HCAs {

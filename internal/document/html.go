@@ -28,7 +28,7 @@ var marks = map[mark]string{plain: "", code: "code", strong: "strong", link: "li
 // WriteHTML writes a document as one page without assets or scripts. The template escapes all texts.
 func WriteHTML(w io.Writer, d *Document) error { return page.Execute(w, d) }
 
-// part is a section of level 2 with those below it.
+// part is a section of level 2 with its subsections.
 type part struct {
 	Section
 	Anchor string

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package errand runs what may never return, such as a read from a network file system whose server is gone.
+// Package errand runs calls that may never return, such as a read from a network file system whose server is gone.
 package errand
 
 import (

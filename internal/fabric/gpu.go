@@ -9,7 +9,7 @@ import (
 // NVMLLibrary is the library of NVIDIA's driver, by the name that the loader knows.
 const NVMLLibrary = "libnvidia-ml.so.1"
 
-// GPUDriver is what NVIDIA's driver says of itself and of its GPUs, by way of NVML.
+// GPUDriver is what NVIDIA's driver reports about itself and its GPUs through NVML.
 type GPUDriver struct {
 	// Loaded says whether there is a driver to ask: known false without one, which is no error. It is unknown where the kernel has
 	// one (GPUDirect.Driver) that NVML does not reach, as in a container without NVIDIA's runtime: its source then is what is missing.

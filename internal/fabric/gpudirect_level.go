@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ncclPath is a class of paths by NCCL's number since 2.27 (PATH_* of graph/topo.h). It knows no NODE: host bridges of
-// one NUMA node are one processor to it, which is PHB.
+// ncclPath is a class of paths by NCCL's number since 2.27 (PATH_* of graph/topo.h). There is no NODE: NCCL takes the
+// host bridges of one NUMA node for one processor, which is PHB.
 type ncclPath int
 
 const (

@@ -42,7 +42,7 @@ func withNCCL(settings ...string) Fact[*NCCLConfig] {
 func noPeermem(in *GDRInputs) { in.Direct.Peermem = AbsentFact[Peermem]("module", at) }
 func noDMABuf(in *GDRInputs)  { in.Direct.OpenModule = ok(false) }
 
-// bound sets what ib_core says of the module.
+// bound sets what ib_core reports about the module.
 func bound(in *GDRInputs, is Fact[bool]) {
 	p := in.Direct.Peermem.Value
 	p.Bound = is

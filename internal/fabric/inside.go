@@ -23,7 +23,7 @@ type Inside struct {
 	// Plugins are paths of network plugins of NCCL: libnccl-net*.so* where the loader looks, and the file that NCCL_NET_PLUGIN
 	// of the environment names.
 	Plugins Fact[[]string]
-	// Environment has what schedulers and container runtimes say of the job's size and GPUs, of the names in InsideVariables.
+	// Environment has what schedulers and container runtimes report about the job's size and GPUs, by the names in InsideVariables.
 	Environment map[string]string
 }
 
@@ -51,7 +51,7 @@ type VerbsNode struct {
 	Usable Fact[bool]
 }
 
-// GPUNode is a device node of a GPU with what the driver says of it.
+// GPUNode is a device node of a GPU with what the driver reports about it.
 type GPUNode struct {
 	Minor   int    // of /dev/nvidia<minor>
 	Address string // on the PCI bus; empty: the driver does not report it

@@ -51,7 +51,7 @@ type CollectiveTotal struct {
 	Launched float64
 }
 
-// CollectiveSample is the mean of what Inspector says of one kind of collective on one GPU. Inspector's rings drop records, so
+// CollectiveSample is the mean of what Inspector reports about one kind of collective on one GPU. Inspector's rings drop records, so
 // it is a sample of the collectives that ran.
 type CollectiveSample struct {
 	Collective   string // one of Collectives()

@@ -44,7 +44,7 @@ func (v NCCLVersion) compare(release string) int {
 	return slices.Compare(v.numbers[:n], other[:n])
 }
 
-// numbersOf returns nothing for what is no release.
+// numbersOf returns nothing for a text that is not a release.
 func numbersOf(s string) []int {
 	var list []int
 	for part := range strings.SplitSeq(s, ".") {

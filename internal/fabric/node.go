@@ -30,7 +30,7 @@ type Node struct {
 	// Ranks are the processes that hold a GPU, the evidence for verdicts on jobs. At is when the reading began: with the
 	// same time it is the same reading.
 	Ranks Fact[[]RankCandidate]
-	// Inspector is what NCCL of the jobs says of their collectives; only read with WantRanks, and where the site names a folder.
+	// Inspector is what NCCL of the jobs reports about their collectives; only read with WantRanks, and where the site names a folder.
 	Inspector Fact[InspectorReading]
 	// Logs and Kernel are what lines of jobs and of the kernel show; only read with WantLogs, and where the site names their files.
 	Logs    Fact[LogReading]

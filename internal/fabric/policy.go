@@ -18,7 +18,7 @@ const (
 // Roles returns every role.
 func Roles() []Role { return []Role{RoleCompute, RoleStorage, RoleManagement, RoleUnused} }
 
-// Policy is what the site says about its nodes. The zero Policy expects nothing. Its patterns match whole
+// Policy is what the site expects of its nodes; its zero value expects nothing. Its patterns match whole
 // device names.
 type Policy struct {
 	Roles      []RoleRule

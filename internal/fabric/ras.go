@@ -11,7 +11,7 @@ import (
 // asked may have crashed of it: it must not be asked again.
 var ErrRASEnded = errors.New("the connection ended before the answer was complete")
 
-// RASAnswer is what the RAS subsystem of NCCL says of a job, on all of its nodes.
+// RASAnswer is what the RAS subsystem of NCCL reports about a job, on all of its nodes.
 type RASAnswer struct {
 	Version       string // of the NCCL that answered, "2.30.7"; empty: not reported
 	Communicators []RASCommunicator

@@ -179,7 +179,7 @@ type roceBuilder struct {
 	RoCEChain
 	in *RoCEInputs
 	q  *QoS
-	// openToJobs: all that lacks is the traffic class that jobs ask for.
+	// openToJobs: only the traffic class is missing, which each job may set.
 	openToJobs bool
 }
 

@@ -177,7 +177,7 @@ func roceHash(c *RoCEChain, q *QoS) string {
 	return h.String()
 }
 
-// dscpMap hashes what PriorityOfDSCP says of each DSCP. A DSCP that the driver does not list has priority -1: interfaces
+// dscpMap hashes the priority that PriorityOfDSCP returns for each DSCP. A DSCP that the driver does not list has priority -1: interfaces
 // with the same driver treat it alike.
 func dscpMap(trust Fact[Trust], driver string, q *QoS) string {
 	apps, knownApps := q.Apps.Get()

@@ -93,7 +93,7 @@ type truth struct {
 // truths is the truth table. What is expected follows from the kernel's drivers and the guides of vendors and
 // sites, not from the code.
 var truths = []truth{
-	// Which traffic class it is.
+	// The traffic class.
 	{"as designed, no policy", func(in *RoCEInputs) {}, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
 	{"as designed", func(in *RoCEInputs) { in.Policy = lossless() }, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
 	{"TC 104 is the same DSCP", func(in *RoCEInputs) { in.TC, in.Policy = setTo("NCCL_IB_TC", 104), lossless() }, StatusOK, "", 104, 26, 3, RoCEModePFCECN, ""},

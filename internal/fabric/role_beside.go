@@ -228,7 +228,7 @@ func (n *Node) speed(h *HCA) (best float64) {
 	return best
 }
 
-// railSpeed is speed, or what the site says of rails while none is known.
+// railSpeed is speed, or what the site expects of rails while none is known.
 func (n *Node) railSpeed(h *HCA) float64 {
 	if s := n.speed(h); s > 0 {
 		return s

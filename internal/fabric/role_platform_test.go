@@ -17,7 +17,7 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// Every platform of the simulator through the real readers, without a word of its site: what is out of the way of all
+// Every platform of the simulator through the real readers, without configuration: what is out of the way of all
 // GPUs is storage, and as many ports are compute as there are rails.
 func TestRolesOfPlatforms(t *testing.T) {
 	if _, err := os.Stat("/dev/shm"); err == nil {

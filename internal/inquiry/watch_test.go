@@ -324,7 +324,7 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// A job that was asked in vain, for ever longer times, and then hangs with another sign, is asked 10 minutes after the last time. Signs that
+// A job that was asked without result, at growing intervals, and then hangs with another sign, is asked 10 minutes after the last time. Signs that
 // come and go do not make it asked more often.
 func TestAnotherSuspicion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestAnotherSuspicion(t *testing.T) {
 	})
 }
 
-// Switched off, the watch asks nothing and knows nothing, at once and also in the midst of an answer.
+// Switched off, the watch asks nothing and has no results, immediately and also during an answer.
 func TestSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{begun: time.Now(), stops: 20 * time.Minute, peer: func(conn net.Conn, _ int) { _, _ = io.Copy(io.Discard, conn) }}

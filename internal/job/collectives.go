@@ -11,7 +11,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Collective is what NCCL Inspector says of one kind of collective of a running job on one GPU.
+// Collective is what NCCL Inspector reports about one kind of collective of a running job on one GPU.
 type Collective struct {
 	Place
 	Sample fabric.CollectiveSample
@@ -29,7 +29,7 @@ type Place struct {
 	GPU string // UUID
 }
 
-// Inspection is what the files of Inspector say of running jobs.
+// Inspection is what the files of Inspector report about running jobs.
 type Inspection struct {
 	Samples []Collective
 	Totals  []CollectiveTotal
@@ -39,7 +39,7 @@ type Inspection struct {
 // ticks is the unit of RankCandidate.Start (USER_HZ of Linux).
 const ticks = time.Second / 100
 
-// Inspect returns what files of Inspector say of the jobs. A file belongs to the rank that holds its GPU, or has its PID, runs
+// Inspect returns what files of Inspector report about the jobs. A file belongs to the rank that holds its GPU, or has its PID, runs
 // as the owner of the file and began before it was written; what belongs to none, or to several jobs, is left out
 // and counted: a user can neither report about the job of another one nor keep a job alive.
 func (jobs *Jobs) Inspect(n *fabric.Node) Inspection {

@@ -100,7 +100,7 @@ func impairments(n *fabric.Node, j *Job, uuid string) []Impairment {
 	return list
 }
 
-// nearestDegraded reports whether the NIC that a GPU is dealt has a port that is down or slower than expected.
+// nearestDegraded reports whether the NIC that is assigned to a GPU has a port that is down or slower than expected.
 func nearestDegraded(n *fabric.Node, g *fabric.GPU) bool {
 	i := slices.IndexFunc(n.PCI.Rails, func(r fabric.Rail) bool { return strings.EqualFold(r.GPU, g.Address) })
 	if i < 0 {

@@ -11,7 +11,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// evidence is what one reading, and what was compared with the one before, says of a job on the node.
+// evidence is what one reading, and its comparison with the one before, shows about a job on the node.
 type evidence struct {
 	ranks []*observed
 	// sent and received went between ephemeral ports to hosts with quiet connections, added up over the ranks.

@@ -61,7 +61,7 @@ func follow(t *testing.T, s simulator.Scenario, interval time.Duration, readings
 	return all
 }
 
-// TestScenarios holds the verdict on each job of each scenario against its label, and prints the confusion table. Two readings
+// TestScenarios compares the verdict on each job of each scenario with its label, and prints the confusion table. Two readings
 // are enough for every verdict, and later ones do not change it.
 func TestScenarios(t *testing.T) {
 	const interval = 15 * time.Second

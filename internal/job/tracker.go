@@ -194,7 +194,7 @@ func badness(v *Verdict) int {
 	return 0
 }
 
-// groupsOf groups processes by job. A process that states the job of another user is none of it: control groups
+// groupsOf groups processes by job. A process that states the job of another user does not belong to it: control groups
 // say whose a job is, or else its oldest process.
 func groupsOf(ranks []*observed) map[string][]*observed {
 	users := map[string]uint32{}

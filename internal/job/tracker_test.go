@@ -308,7 +308,7 @@ func TestThousandJobsAnHour(t *testing.T) {
 	}
 }
 
-// A job of a scheduler cannot be taken for one that a user named like it.
+// A user cannot name a job so that it is confused with one of a scheduler.
 func TestForgedNames(t *testing.T) {
 	c := rankOf(1, 0, 0)
 	lie := c

@@ -179,7 +179,7 @@ func foldersInCache(root, text string) iter.Seq[string] {
 	}
 }
 
-// maxFiles bounds the entries of a folder that are looked at.
+// maxFiles bounds how many entries of a folder are read.
 const maxFiles = 1 << 16
 
 // Matching returns the absolute paths, below root, of shared libraries whose name begins so, in the folders of libraryPath, in

@@ -30,7 +30,7 @@ func add(l *Line, f Finding) {
 	}
 }
 
-// combined says of settings that another variable of the same job takes their place, or changes what they mean.
+// combined reports settings that another variable of the same job replaces or gives another meaning.
 func combined(in Input, jobs []job, lines []Line) {
 	for _, j := range jobs {
 		j.hidden(in, lines)
@@ -39,7 +39,7 @@ func combined(in Input, jobs []job, lines []Line) {
 	}
 }
 
-// withoutNode says of settings that a node decides whether they harm.
+// withoutNode reports settings that are harmful or not depending on the node.
 func withoutNode(in Input, jobs []job, lines []Line) {
 	for _, j := range jobs {
 		if n, ok := j.number(in, noPeers); ok && n == 1 {

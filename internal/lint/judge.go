@@ -184,7 +184,7 @@ func isDefault(s setting, v ncclconf.Variable) bool {
 	return strings.EqualFold(s.Value, v.Default)
 }
 
-// valueFinding turns what ncclconf says of a value into a finding for one release. matters is false where it is irrelevant to
+// valueFinding turns what ncclconf returns for a value into a finding for one release. matters is false where it is irrelevant to
 // that release.
 func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding, matters bool) {
 	one = Finding{Misread, diagnose.Warning, upper(f.Text), better(f, s, version)}

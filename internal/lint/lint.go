@@ -61,7 +61,7 @@ func (v Verdict) Meaning() string {
 	}[v]
 }
 
-// Finding is one thing to say of a line.
+// Finding is one statement about a line.
 type Finding struct {
 	Verdict  Verdict
 	Severity diagnose.Severity // empty: nothing is wrong
@@ -84,7 +84,7 @@ type Line struct {
 // Worst is the finding that makes the verdict of the line.
 func (l *Line) Worst() Finding { return l.Findings[0] }
 
-// Result is what there is to say of the inputs.
+// Result is what was found in the inputs.
 type Result struct {
 	Version Version
 	Library string // the library found on the node that has this release; empty: it was named, or is the newest

@@ -48,7 +48,7 @@ func (in *Input) parseManifest(data []byte) error {
 	return fmt.Errorf("expected at most %d documents", maxDocuments)
 }
 
-// placeOf is what an error of the parser says of the line, without what stands there.
+// placeOf is the line that an error of the parser names, without its text.
 func placeOf(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if line, _, found := strings.Cut(text, ":"); found && strings.HasPrefix(line, "line ") {

@@ -71,7 +71,7 @@ func TestNumbersAreComputed(t *testing.T) {
 	}
 }
 
-// A claim of docs/NUMBERS.md about a setting is what lint says of it: of variables that do not exist, and of values without effect.
+// A claim of docs/NUMBERS.md about a setting is what lint reports about it: of variables that do not exist, and of values without effect.
 func TestNumbersOfSettings(t *testing.T) {
 	page := numbers(t)
 	variable := regexp.MustCompile(`NCCL_[A-Z0-9_]+`)

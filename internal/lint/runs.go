@@ -302,7 +302,7 @@ func (r *runs) call(name string) {
 	r.calls = r.calls[:len(r.calls)-1]
 }
 
-// unused says of settings that no program gets, and of those that are not followed.
+// unused reports settings that no program gets, and those that are not followed.
 func (r *runs) unused(lines []Line) {
 	for i, s := range r.in.settings {
 		if !s.set || s.Name == "" || r.ran[i] {

@@ -11,7 +11,7 @@ import (
 	"gpufabric_exporter/internal/host/ncclconf"
 )
 
-// Suggestion is a setting that makes a failure visible that NCCL hides without it.
+// Suggestion is a setting that makes a failure of NCCL visible which would otherwise stay hidden.
 type Suggestion struct {
 	Name, Value string // Value is empty where the choice is left to the reader
 	Reason      string // one or more sentences

@@ -337,7 +337,7 @@ func balanced(t string) (n int, closed bool) {
 			}
 		case '\\':
 			i++
-		case '\'', '"': // a bracket between quotes is none of the command's
+		case '\'', '"': // a bracket between quotes is not one of the command
 			if open == '(' {
 				if n := strings.IndexByte(t[i+1:], t[i]); n >= 0 {
 					i += n + 1

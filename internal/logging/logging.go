@@ -191,7 +191,7 @@ func kitLevel(l slog.Level) kitlevel.Value {
 // Demoted turns what a library calls Info into Debug: exporter-toolkit announces each listener twice.
 type Demoted struct{ slog.Handler }
 
-// Enabled is of slog.Handler.
+// Enabled implements slog.Handler.
 func (d Demoted) Enabled(ctx context.Context, l slog.Level) bool {
 	return d.Handler.Enabled(ctx, demote(l))
 }

@@ -182,7 +182,7 @@ func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Polic
 // readParts reads all kinds that are wanted. It returns an error when nothing can be known of the device; a
 // kind that fails keeps its error to itself.
 //
-// What is due goes by when it was asked for: devices are read one after the other, and would drift apart, so that slow facts
+// What is due is decided by when it was asked for: devices are read one after the other, and would drift apart, so that slow facts
 // were due with one scrape of this device and with the next one of that, and everything that follows from both read twice.
 func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, policy *fabric.Policy, asked, now time.Time) error {
 	for i, k := range kinds {

@@ -31,8 +31,8 @@ type gpuFacts struct {
 // closingGPUs bounds how long Close waits for the process that holds the GPUs.
 const closingGPUs = time.Second
 
-// kickGPUs starts a read of the GPUs if one is due, and returns what to wait for.
-func (ob *Observer) kickGPUs(now time.Time, want fabric.Want) <-chan struct{} {
+// startGPUsIfDue starts a read of the GPUs if one is due, and returns what to wait for.
+func (ob *Observer) startGPUsIfDue(now time.Time, want fabric.Want) <-chan struct{} {
 	if want&fabric.WantGPU == 0 || ob.o.GPUs == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (ob *Observer) kickGPUs(now time.Time, want fabric.Want) <-chan struct{} {
 	})
 }
 
-// assembleGPUs waits for a read that kickGPUs started, and returns when the read that is shown began. While it hangs
+// assembleGPUs waits for a read that startGPUsIfDue started, and returns when the read that is shown began. While it hangs
 // or fails, which GPUs there are stays known, and nothing else.
 func (ob *Observer) assembleGPUs(ctx context.Context, n *fabric.Node, want fabric.Want, done <-chan struct{}) (began time.Time) {
 	if want&fabric.WantGPU == 0 || ob.o.GPUs == nil {

@@ -227,8 +227,8 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 	return next, next.err
 }
 
-// physicalWanted reports whether facts of physical interfaces were read lately. A caller that asks for them would have the
-// interfaces read again, were they read without details for a caller in between.
+// physicalWanted reports whether facts of physical interfaces were read recently. If another caller then
+// read the interfaces without them, the next caller that needs them would read all interfaces again.
 func (ob *Observer) physicalWanted(last netDevs, now time.Time) bool {
 	return slices.ContainsFunc(last.parts[:], func(p physicalPart) bool { return ob.young(p.began, now, false) })
 }

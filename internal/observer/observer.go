@@ -267,7 +267,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	first, cancel := halfOf(ctx, now)
 	defer cancel()
 	ob.node.startIfStale(ob.freshHost(now, want), ob.readHost(want))
-	gpuDone := ob.kickGPUs(now, want)
+	gpuDone := ob.startGPUsIfDue(now, want)
 	if want&wantNCCLFiles != 0 {
 		ob.nccl.startIfStale(since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
@@ -275,7 +275,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 		ob.class.refresh(first, since[classList](now, ob.o.FastInterval), ob.readClass(want&fabric.WantInside != 0))
 		ob.listed(now) // what left has its place on the bus still, if it is in another network namespace
 	}
-	pciDone := ob.kickPCI(now, want, policy)
+	pciDone := ob.startPCIIfDue(now, want, policy)
 	if want&fabric.WantHCA != 0 {
 		ob.observeDevices(first, now, want, policy)
 	}

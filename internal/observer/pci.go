@@ -25,9 +25,9 @@ type pciFacts struct {
 	rare  time.Time // when everything was
 }
 
-// kickPCI starts a read of the bus if one is due, and returns what to wait for. No driver is asked, and nothing needs
+// startPCIIfDue starts a read of the bus if one is due, and returns what to wait for. No driver is asked, and nothing needs
 // the rtnl lock: the bus has a lane of its own.
-func (ob *Observer) kickPCI(now time.Time, want fabric.Want, policy *fabric.Policy) <-chan struct{} {
+func (ob *Observer) startPCIIfDue(now time.Time, want fabric.Want, policy *fabric.Policy) <-chan struct{} {
 	if want&fabric.WantHCA == 0 || ob.bus == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (ob *Observer) freshPCI(now time.Time, want fabric.Want) func(pciFacts, tim
 	}
 }
 
-// assemblePCI waits for a read that kickPCI started. While it hangs, where everything is stays known, and nothing else.
+// assemblePCI waits for a read that startPCIIfDue started. While it hangs, where everything is stays known, and nothing else.
 func (ob *Observer) assemblePCI(ctx context.Context, n *fabric.Node, want fabric.Want, done <-chan struct{}) {
 	if want&fabric.WantHCA == 0 || ob.bus == nil {
 		return

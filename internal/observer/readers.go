@@ -55,7 +55,7 @@ type Host interface {
 	NetDevs(names []string, detailed bool, now time.Time) ([]fabric.NetDev, error)
 	// Interfaces lists all network interfaces. No driver is asked.
 	Interfaces(now time.Time) fabric.Fact[[]fabric.Interface]
-	// ReadQoS and ReadCongestionParameters fill in what files say of the interface's QoS. They may ask its driver.
+	// ReadQoS and ReadCongestionParameters fill in what files report about the interface's QoS. They may ask its driver.
 	ReadQoS(netdev string, q *fabric.QoS, now time.Time) error
 	ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time) error
 	// Commands counts what drivers of network interfaces were asked by ReadQoS and ReadCongestionParameters.

@@ -96,7 +96,7 @@ func TestLogOfInterfacesIsBounded(t *testing.T) {
 			refuse(err)
 			for range 20 {
 				observe(t, ob, wired)
-				observe(t, ob, fabric.WantNCCL) // not everybody asks for interfaces
+				observe(t, ob, fabric.WantNCCL) // without asking for interfaces
 				time.Sleep(10 * time.Second)
 			}
 		}

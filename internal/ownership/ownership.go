@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotRegular is the error of Open for what is no regular file. FIFOs and devices are never opened for reading.
+// ErrNotRegular is the error of Open for a file that is not regular. FIFOs and devices are never opened for reading.
 var ErrNotRegular = errors.New("not a regular file")
 
 const maxLinks = 40 // MAXSYMLINKS of the kernel

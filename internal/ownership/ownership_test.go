@@ -199,7 +199,7 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// Nothing waits for what is no file, and nothing is opened that others would notice.
+// FIFOs and devices are neither waited for nor opened, which others could notice.
 func TestOpenIsForFiles(t *testing.T) {
 	root := lay(t, func(r string) {
 		if err := syscall.Mkfifo(r+"/etc/fifo", 0o644); err != nil {

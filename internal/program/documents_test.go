@@ -20,7 +20,7 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// program is a call of this program in a document, up to a comment; short is one without its name.
+// program matches a call of this program in a document, up to a comment; short matches one that omits its name.
 var (
 	program = regexp.MustCompile(`(?:^|[\s(])(?:\./bin/)?gpufabric_exporter((?: +[^\s#;|()]+)*)`)
 	short   = regexp.MustCompile(`^(?:check|lint|advise|topology|capture|demo|probe) --[a-z.-]+=.*`)
@@ -215,7 +215,7 @@ func TestTargetsOfREADME(t *testing.T) {
 			}
 		}
 	}
-	if n < 5 {
+	if n < 3 {
 		t.Errorf("%d targets are found", n)
 	}
 	demo, err := exec.Command("make", "-C", "../..", "-n", "demo", "PORT=10792", "SCENARIO=pfc-off").CombinedOutput()

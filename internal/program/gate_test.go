@@ -43,7 +43,7 @@ func script(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// ran runs a script of packaging/slurm with nothing in its environment but that, and returns its exit code and standard error.
+// ran runs a script of packaging/slurm with only these variables in its environment, and returns its exit code and standard error.
 func ran(t *testing.T, shell []string, file string, env ...string) (int, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "../../packaging/slurm/"+file)...)

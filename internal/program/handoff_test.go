@@ -91,7 +91,7 @@ cat `+dir+`/$f`)
 	}
 }
 
-// Nodes are drained up to the limit, with a reason, and none where the fabric is at fault.
+// Nodes are drained up to the limit, with a reason, and none where the fabric is the cause.
 func TestSlurmDrain(t *testing.T) {
 	found := func(nodes ...string) string {
 		var list []string

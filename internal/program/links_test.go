@@ -66,3 +66,13 @@ func TestLinksOfDocuments(t *testing.T) {
 		t.Errorf("%d links are found", n)
 	}
 }
+
+// docs/README.md lists every document of its folder.
+func TestListOfDocuments(t *testing.T) {
+	list := read(t, "../../docs/README.md")
+	for _, file := range documents(t) {
+		if name := filepath.Base(file); filepath.Dir(file) == "../../docs" && name != "README.md" && !strings.Contains(list, "]("+name+")") {
+			t.Errorf("docs/README.md does not list %s", name)
+		}
+	}
+}

@@ -110,7 +110,7 @@ func TestRunbookCommandsParse(t *testing.T) {
 	t.Logf("%d commands", len(commands))
 }
 
-// What is looked for among the metrics is there: a name that changed would look like a node without a finding.
+// Metrics that runbooks search for exist: with a name that changed, a search would look like a node without findings.
 func TestRunbookMetrics(t *testing.T) {
 	pattern := regexp.MustCompile(`/metrics" \| grep (?:-E )?(?:"([^"]+)"|'([^']+)'|(\S+))`)
 	n := 0

@@ -16,7 +16,7 @@ import (
 	"gpufabric_exporter/internal/job"
 )
 
-// answer is what RAS says of one communicator whose ranks have launched this many collectives.
+// answer is what RAS reports about one communicator whose ranks have launched this many collectives.
 func answer(launched ...uint64) fabric.RASAnswer {
 	c := fabric.RASCommunicator{ID: "1f-2-3", Size: len(launched), Complete: true}
 	for i, n := range launched {

@@ -120,7 +120,7 @@ func worse(a, b State) State {
 	return States()[min(slices.Index(States(), a), slices.Index(States(), b))]
 }
 
-// byID returns, of each communicator of the last answer, what the answers say of it in the order of time.
+// byID returns, of each communicator of the last answer, what the answers report about it in the order of time.
 func byID(answers []fabric.RASAnswer) [][]*fabric.RASCommunicator {
 	var found []map[string]*fabric.RASCommunicator
 	for i := range answers {

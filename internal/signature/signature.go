@@ -51,7 +51,7 @@ type Signature struct {
 // Form is one wording.
 type Form struct {
 	Text string // what the line contains
-	// In is what the source contains, where a macro makes the line of parts. Empty: Text.
+	// In is the text in the source, if a macro composes the line from parts. Empty: Text.
 	In string
 	// File is where the source has it, for sources other than NCCL.
 	File string
@@ -71,7 +71,7 @@ const NoCode = -1
 // Kernel the message is a whole line.
 func Match(source Source, message string) (*Signature, int) { return matchers()[source].match(message) }
 
-// MatchInfo is Match for a line of NCCL at the level INFO: there, a failure is one that NCCL tries again or does without, so that
+// MatchInfo is Match for a line of NCCL at the level INFO: there, a failure is one that NCCL retries or can go on without, so that
 // only notes match.
 func MatchInfo(message string) *Signature {
 	s, _ := notes().match(message)

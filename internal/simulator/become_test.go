@@ -64,7 +64,7 @@ func TestTreeBecomes(t *testing.T) {
 	}
 }
 
-// TestTreeIsMended breaks and mends nodes: what they show then is what they showed before, but for counters.
+// TestTreeIsMended breaks and repairs nodes: they then show what they showed before, except counters.
 func TestTreeIsMended(t *testing.T) {
 	for _, name := range []string{"device-gone", "no-rdma", "gid-missing", "link-flapping", "gpu-lost", "bond-member-pfc-off"} {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func TestCountersOfDrivers(t *testing.T) {
 	}
 }
 
-// TestTrafficIsConsistent holds the counters of bytes, words and packets against each other.
+// TestTrafficIsConsistent compares the counters of bytes, words and packets with each other.
 func TestTrafficIsConsistent(t *testing.T) {
 	inPackets := map[string]uint64{"packets": 1, "pkts": 1, "UDP": 1, "data": wordsPerPacket, "bytes": bytesPerPacket, "Octets": bytesPerPacket}
 	traffic := regexp.MustCompile(`^(?:port|unicast|(?:[tr]x_(?:roce_only_|rdma_ucast_)?)|ip4|[TR]x)_?(?:xmit_|rcv_|In|Out)?(packets|pkts|data|bytes|Octets|UDP)$`)
@@ -183,7 +183,7 @@ func TestCounterFiles(t *testing.T) {
 	if _, err := os.ReadFile(filepath.Join(port, "counters/VL15_dropped")); !errors.Is(err, syscall.EISDIR) {
 		t.Errorf("VL15_dropped: %v", err)
 	}
-	// Counters move under descriptors that are open, and what is no number stays what it is.
+	// Counters move under descriptors that are open, and files that are not numbers stay unchanged.
 	open, err := os.Open(filepath.Join(port, "counters/port_xmit_data"))
 	if err != nil {
 		t.Fatal(err)

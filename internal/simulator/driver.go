@@ -80,7 +80,7 @@ var (
 		capMask: 0x00050000, lid: 1, pkeySlots: 1, gidSlots: 32, gidTypes: []string{RoCEv2}, noLink: coreNoLink,
 		hw: []counterSet{irdmaCounters}, cm: true,
 	}
-	// It knows no links, no subnet and no Ethernet: what it prints of them are constants (efa_query_port). It is
+	// It has no links, subnet or Ethernet: what it prints about them are constants (efa_query_port). It is
 	// the driver of the PCI function itself, and the connection manager does not serve it.
 	efa = rdmaDriver{
 		nodeType: nodeUnspecified, linkLayer: Unspecified, lmc: 1, pkeySlots: 1, gidSlots: 1,

@@ -109,7 +109,7 @@ func (e *EthernetDrivers) readFEC(d *NetDev, q *fabric.QoS, now time.Time) {
 		return
 	}
 	e.commands[fabric.CommandFEC]++
-	if !d.Carrier { // there is none, and mlx5 refuses to say
+	if !d.Carrier { // there is none, and mlx5 refuses the read
 		q.FEC = unsupported[fabric.FEC](source, now)
 		return
 	}

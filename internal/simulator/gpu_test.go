@@ -17,7 +17,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 )
 
-// TestGPUsAreThoseOfNVML holds the GPUs of platforms against go-nvml's mocks of the same machines, where there
+// TestGPUsAreThoseOfNVML compares the GPUs of platforms with go-nvml's mocks of the same machines, where there
 // are some. The mocks invent UUIDs and put GPU i at bus i, where no machine has it: count, compute capability, product,
 // PCI device id and the order by PCI address, which is what indices mean to NVML, is what can agree.
 func TestGPUsAreThoseOfNVML(t *testing.T) {

@@ -39,7 +39,7 @@ func (s *GPUs) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPU
 
 func sameGPU(a, b fabric.GPU) bool { return a.UUID == b.UUID && a.Address == b.Address }
 
-// nvml is everything that NVML would say of the node.
+// nvml is everything that NVML would report about the node.
 func (n *Node) nvml(now time.Time) fabric.GPUDriver {
 	const initialise = "nvmlInit_v2"
 	d := &n.Driver

@@ -81,7 +81,7 @@ type slot struct {
 	numa int
 }
 
-// noNUMA is the NUMA node of a function of which the firmware does not say.
+// noNUMA is the NUMA node of a function for which the firmware reports none.
 const noNUMA = -1
 
 // assembly is a node being put together.

@@ -52,7 +52,7 @@ func buildOCIH100() *Node {
 		rx: Counter{Start: 210_554_023_118, PerStep: 904_224}, tx: Counter{Start: 82_009_774_120, PerStep: 533_184},
 		qos: mlx5Port(NoOFED),
 	}
-	cluster.driver.gidSlots, cloud.driver.gidSlots = 16, 16 // they have 256; fewer files do for this node
+	cluster.driver.gidSlots, cloud.driver.gidSlots = 16, 16 // they have 256; fewer suffice for this node
 	var gpus []slot
 	var list []string
 	for i, bus := range []int{0x0c, 0x2a, 0x41, 0x58, 0x86, 0xa5, 0xbd, 0xd5} {

@@ -101,7 +101,7 @@ func TestPauseStatisticsFollowTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestPrioritiesAddUp holds the bytes of the priorities against those of the port and of RDMA, on every scenario.
+// TestPrioritiesAddUp compares the bytes of the priorities with those of the port and of RDMA, on every scenario.
 func TestPrioritiesAddUp(t *testing.T) {
 	for _, s := range Scenarios() {
 		n := built(t, s)
@@ -130,7 +130,7 @@ func TestPrioritiesAddUp(t *testing.T) {
 	}
 }
 
-// TestPortsAndInterfacesAgree holds what RDMA devices count against what their interfaces do.
+// TestPortsAndInterfacesAgree compares what RDMA devices count with what their interfaces do.
 func TestPortsAndInterfacesAgree(t *testing.T) {
 	for _, s := range Scenarios() {
 		n := built(t, s)

@@ -20,14 +20,14 @@ type Scenario struct {
 	Platform string
 	Truth    string         // what a user should see, and why
 	Expect   []Finding      // empty: nothing is wrong
-	GPUs     []GPUFinding   // what is wrong with GPUs, beside what Expect says of devices; empty: nothing
+	GPUs     []GPUFinding   // what is wrong with GPUs, in addition to devices in Expect; empty: nothing
 	GDR      []GDRLabel     // what is true of GPUDirect RDMA; empty: the node has no GPUs
 	Probed   []ProbeFinding // what probes complain of, beside what follows from the above; empty: nothing
 	Jobs     []JobLabel     // what is true of the jobs that run on it
 	OverTime bool           // only who watches for a while can find it: one look sees nothing wrong, or not always
 
 	platform platform
-	policy   string      // what the site says of RoCE, a line of its configuration; empty: nothing
+	policy   string      // what the site expects of RoCE, a line of its configuration; empty: nothing
 	site     string      // lines of its configuration that name files of the node, below ROOT; empty: none
 	edit     func(*Node) // what the scenario does to a healthy node; nil: nothing
 }
@@ -76,7 +76,7 @@ func (s Scenario) GDROf(gpu string) (label GDRLabel, ok bool) {
 	return label, ok
 }
 
-// Scenarios returns every scenario of a platform that there is, sorted by name.
+// Scenarios returns all scenarios of all platforms, sorted by name.
 func Scenarios() []Scenario {
 	all, known := scenarios(), platforms()
 	all = slices.DeleteFunc(all, func(s Scenario) bool {
@@ -115,7 +115,7 @@ func (s Scenario) Build() *Node {
 	return n
 }
 
-// Config returns the configuration file that the site would write for its nodes, as YAML, but for what names files of a node.
+// Config returns the configuration file that the site would write for its nodes, as YAML, without keys that name files of a node.
 func (s Scenario) Config() string { return s.platform.config + s.policy }
 
 // ConfigOf returns all of it for a node that is laid out.

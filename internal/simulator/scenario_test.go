@@ -67,7 +67,7 @@ func TestScenariosAreDescribed(t *testing.T) {
 	}
 }
 
-// TestScenariosDifferWhereTheySay holds every scenario against the healthy node of its platform: each path
+// TestScenariosDifferWhereTheySay compares every scenario with the healthy node of its platform: each path
 // that differs must match one of the patterns, and each pattern must match some path.
 func TestScenariosDifferWhereTheySay(t *testing.T) {
 	const (

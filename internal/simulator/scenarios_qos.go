@@ -2,7 +2,7 @@
 
 package simulator
 
-// What a site may say of RoCE: below the key expected, with which the configuration of every platform ends.
+// What a site may expect of RoCE: below the key expected, with which the configuration of every platform ends.
 const (
 	losslessPolicy = "  roce: {dscp: 26, priority: 3, lossless: true, ecn: true}\n"
 	lossyPolicy    = "  roce: {dscp: 26, priority: 3, lossless: false, ecn: true}\n"

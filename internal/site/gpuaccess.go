@@ -20,8 +20,8 @@ import (
 // GPUWorker asks NVIDIA's driver in a process of its own.
 type GPUWorker interface {
 	observer.GPUs
-	// Release ends the process within 5 s, so that no process holds a GPU open, and lets none start before Resume. An
-	// error says that the kernel does not release it.
+	// Release ends the process within 5 s, so that it holds no GPU open, and starts no other before Resume. An error
+	// means that the kernel does not end it.
 	Release(reason string) error
 	Resume()
 	// Running reports whether there is a process. There is none before the first Read.

@@ -279,7 +279,7 @@ func TestGPUAccessWithoutNVML(t *testing.T) {
 	})
 }
 
-// TestGPUAccessHeld is a process that the kernel does not let go: it is said once.
+// TestGPUAccessHeld has a process that the kernel does not end: one message reports it.
 func TestGPUAccessHeld(t *testing.T) {
 	h := newGPUHost(t)
 	h.read(t, true, "")

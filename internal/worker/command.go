@@ -33,7 +33,7 @@ const maxPrinted = 4 << 10
 // ctx ends; what puts itself into another session is not found. It has /dev/null for input, "/" for its directory, no
 // variables but PATH, HOME and LC_ALL. Where the exporter may become another user it runs as nobody
 // (65534), so that helpers with the set-user-ID bit, as the clients of several schedulers have, still work; elsewhere with
-// no_new_privs. A program that the kernel does not let go has no successor.
+// no_new_privs. No program is started after one that the kernel does not end.
 type Command struct {
 	Args    []string      // the first one is the absolute path of the program
 	Timeout time.Duration // 0: DefaultTimeout

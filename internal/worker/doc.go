@@ -13,7 +13,7 @@
 // after an answer has not failed, and the next request to a Process starts another. A killed child that the kernel does
 // not release, because it hangs in a driver, has no successor in its Process until it is gone.
 //
-// All methods may be called from any goroutine. What a child sends and prints is bounded before it is believed.
+// All methods may be called from any goroutine. What a child sends and prints is bounded before it is used.
 // Errors are those below, with what is known of the child's end: its exit status and the line that it died with.
 //
 // # Privileges

@@ -95,7 +95,7 @@ func (r *Room) leave(pid int) {
 }
 
 // newNamespace gives the calling thread a mount namespace of its own, with a /dev/shm as large as the one that it hides.
-// Mounts from outside still arrive, so that nothing is kept busy; none goes back.
+// Mounts and unmounts outside propagate into it, so that it keeps no file system busy; its own do not propagate out.
 func newNamespace() (*os.File, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(sharedMemory, &st); err != nil {

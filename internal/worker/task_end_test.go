@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTaskIsKilled ends tasks that are in the midst of a request.
+// TestTaskIsKilled ends tasks during a request.
 func TestTaskIsKilled(t *testing.T) {
 	for _, kind := range []string{"serve", "stubborn"} {
 		t.Run(kind, func(t *testing.T) {

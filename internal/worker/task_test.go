@@ -214,7 +214,7 @@ func TestTaskFailures(t *testing.T) {
 			task := startTest(t, test.kind, func(o *Options) {
 				o.Timeout = test.timeout
 				if test.failure == FailureProtocol {
-					o.Grace = 2 * time.Second // so long it is waited for the end of such a one
+					o.Grace = 2 * time.Second // how long its end is waited for
 				}
 			})
 			request := test.request

@@ -20,7 +20,7 @@ var (
 	ErrReleased = errors.New("released")            // Release was called
 	ErrClosed   = errors.New("closed")              // Close was called
 	ErrBackoff  = errors.New("waits for a restart") // the child failed a short while ago
-	ErrCrashed  = errors.New("crashed")             // it could not be started, ended, or sent what is no answer
+	ErrCrashed  = errors.New("crashed")             // it could not be started, ended, or sent something that is not an answer
 	ErrHung     = errors.New("hung")                // it did not answer in time
 	ErrRefused  = errors.New("refused")             // it answered with an error
 	ErrKilled   = errors.New("killed")              // Kill was called
@@ -34,7 +34,7 @@ const (
 	FailureStart    Failure = "start"    // the kernel did not start it
 	FailureCrash    Failure = "crash"    // it ended without being asked to
 	FailureHang     Failure = "hang"     // it did not answer in time
-	FailureProtocol Failure = "protocol" // it sent what is no answer
+	FailureProtocol Failure = "protocol" // it sent something that is not an answer
 )
 
 // Defaults and limits of Options.
@@ -216,7 +216,7 @@ func (p *Process) Resume() {
 	}
 }
 
-// Close ends the child and lets none start again. It does not wait for one that the kernel does not let go.
+// Close ends the child and lets none start again. It does not wait for one that the kernel does not end.
 func (p *Process) Close() error { return p.bar(ErrClosed, closeGrace) }
 
 func (p *Process) bar(why error, grace time.Duration) error {

@@ -66,7 +66,7 @@ func resources() (fds, threads, goroutines, children int) {
 	return len(list), len(tasks), runtime.NumGoroutine(), children
 }
 
-// leavesNothing does something again and again, and fails if descriptors, children or threads (but for a few of the runtime's)
+// leavesNothing does something again and again, and fails if descriptors, children or threads (except a few of the runtime's)
 // become more.
 func leavesNothing(t *testing.T, what string, times, threads int, do func()) {
 	t.Helper()
@@ -248,7 +248,7 @@ func TestKernelHoldsChild(t *testing.T) {
 		t.Error(err)
 	}
 	begin := time.Now()
-	if err := p.Close(); err == nil || time.Since(begin) > 10*time.Second { // 3 * closeGrace; what is held would be waited for in vain
+	if err := p.Close(); err == nil || time.Since(begin) > 10*time.Second { // 3 * closeGrace; waiting for the held process would take longer
 		t.Errorf("%v after %s", err, time.Since(begin))
 	}
 }

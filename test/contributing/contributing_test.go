@@ -99,7 +99,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// generated lists the files of a tree that differ from this one and are of no step.
+// generated lists the files of a tree that differ from this one and that no step changes.
 func (p *page) generated(t *testing.T, dir string) string {
 	t.Helper()
 	out, _ := run(t, dir, `find . -type f | sort`)
@@ -125,7 +125,7 @@ var (
 	missing = regexp.MustCompile(`undefined: (?:\w+\.)?(\w+)|has no field or method (\w+)|undefined \(type .* has no field or method (\w+)`)
 )
 
-// without leaves out a step. What fails names its file, or is what the compiler says of what the step defines.
+// without leaves out a step. What fails names its file, or is the error of the compiler for what the step defines.
 func (p *page) without(t *testing.T, dir string, out int) {
 	restore(t, dir)
 	s := p.steps[out]

@@ -10,7 +10,7 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// What sites say of RoCE: below the key expected, with which the configuration of every platform ends.
+// What sites expect of RoCE: below the key expected, with which the configuration of every platform ends.
 const (
 	lossless       = "  roce: {dscp: 26, priority: 3, lossless: true, ecn: true}\n"
 	losslessUnread = "  roce: {dscp: 26, priority: 3, lossless: true}\n" // of drivers that do not show congestion control
@@ -19,7 +19,7 @@ const (
 // base is a healthy node that mutations are made of.
 type base struct {
 	scenario string
-	policy   string   // what the site says of RoCE beside what the scenario has; empty: nothing
+	policy   string   // what the site expects of RoCE beside what the scenario has; empty: nothing
 	manifest bool     // the site has a manifest with the firmware of all devices
 	others   []string // devices that are not for training
 	storage  []string // those of them that carry storage

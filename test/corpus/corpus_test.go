@@ -107,7 +107,7 @@ func TestLabels(t *testing.T) {
 	t.Logf("%d scenarios, %d of them healthy; %d mutations", healthy+broken, healthy, len(mutations()))
 }
 
-// TestMutations: each is possible somewhere.
+// TestMutations requires that each mutation applies to a scenario.
 func TestMutations(t *testing.T) {
 	possible := map[string][]string{}
 	for _, b := range bases() {

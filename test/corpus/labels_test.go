@@ -55,7 +55,7 @@ func conditions() map[string]condition {
 		"dscp_maps_to_other_priority": {mode: "dscp_map_wrong", shows: []string{"roce_priority"}, follows: []string{"roce_pfc", "roce_traffic_priority"}},
 		// A traffic class that was meant as a priority also shows in the file itself.
 		"traffic_class_wrong": {mode: "traffic_class_wrong", shows: []string{"roce_dscp"}, follows: classes, anywhere: []string{"nccl_configuration"}},
-		// Without a word of the site the contradiction shows where PFC is and RoCE is not.
+		// Without expectations of the site, the contradiction shows: PFC is on for a priority that RoCE does not use.
 		"traffic_class_overridden": {mode: "traffic_class_wrong", shows: []string{"roce_dscp", "roce_pfc"}, follows: classes},
 		"service_level_wrong":      {mode: "traffic_class_wrong", shows: []string{"roce_priority", "roce_pfc"}, follows: classes},
 		"ecn_off_on_used_priority": {mode: "ecn_wrong", shows: []string{"roce_ecn"}, follows: []string{"roce_congestion_answered"}},

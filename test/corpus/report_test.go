@@ -34,7 +34,7 @@ func newReport() *report {
 	return &report{alerts: map[string]int{}, modes: map[string]*[2]int{}, unknown: map[string]int{}}
 }
 
-// add holds what failed on a node against its labels.
+// add compares what failed on a node with its labels.
 func (r *report) add(s sample, failed []verdict, unknown []diagnose.Verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

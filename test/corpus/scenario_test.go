@@ -57,7 +57,7 @@ func findings() map[string]shown {
 		"notifications_with_data":     {fabric.RoCECNP, "roce_cnp", "congestion notifications use priority 3"},
 		// The site wants PFC; that 802.3x pause is on instead is how it comes to be off.
 		"global_pause_on": {fabric.RoCEPFC, chain, "802.3x flow control is on instead"},
-		// Without a word of the site only the contradiction shows: RoCE is not where PFC is.
+		// Without expectations of the site, only the contradiction shows: PFC is on for a priority that RoCE does not use.
 		"traffic_class_overridden": {fabric.RoCEPFC, chain, "PFC is on for priority 3, but RoCE uses priority 0"},
 		"service_level_wrong":      {fabric.RoCEPFC, chain, "PFC is on for priority 3, but RoCE uses priority 2"},
 		// What is left of the GIDs is RoCE v1, whose packets have no DSCP. The chain begins with the GID; that packets are priority 0 follows, and is no finding.
@@ -77,7 +77,7 @@ func findings() map[string]shown {
 var command = regexp.MustCompile(`\b(check --write-manifest|dcb|dmesg|echo|ethtool|gpufabric_exporter|ibportstate|ip|lspci|mlnx_qos|mlxfwmanager|mlxlink|` +
 	`modprobe|nvidia-smi|perfquery|rdma|setpci|sminfo|systemctl|tr) |\biommu=pt\b|\bNCCL_[A-Z_]+|\bGrdmaPciTopoCheckOverride=|remove the line\b`)
 
-// TestVerdictsMatchLabels holds the verdicts on every scenario against what is true of it: what a label says fails on
+// TestVerdictsMatchLabels compares the verdicts on every scenario with what is true of it: what a label says fails on
 // the device, port or GPU of the label, and nothing else fails on any other. Settings show at once, traffic after half a
 // minute. Whatever fails says what was seen, what follows from it, and what to run or change.
 func TestVerdictsMatchLabels(t *testing.T) {
@@ -142,7 +142,7 @@ func toldOfGPUs(s simulator.Scenario, again bool) []simulator.GPUFinding {
 	return slices.DeleteFunc(slices.Clone(s.GPUs), func(f simulator.GPUFinding) bool { return finds[f.What] == nil || s.OverTime && !again })
 }
 
-// checkGPULabels holds what a node says of its GPUs and of GPUDirect RDMA against the labels of its scenario.
+// checkGPULabels compares what a node reports about its GPUs and GPUDirect RDMA with the labels of its scenario.
 func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed []diagnose.Verdict, again bool) {
 	t.Helper()
 	gpus := diagnose.GPUs(n)

@@ -211,7 +211,7 @@ func (n *node) listening(t *testing.T) {
 	}
 }
 
-// switchOff stops and starts the exporter when that is due.
+// switchOff stops and starts the exporter at the times of the test.
 func (n *node) switchOff(t *testing.T) {
 	t.Helper()
 	now := time.Now()

@@ -132,7 +132,7 @@ func allFaults() []fault {
 			builds: 30 * time.Second, wait: 30 * time.Second, stays: "looks 5 min back",
 		},
 		{
-			// Nine tenths of the time are more than half of a minute after 34 s.
+			// A port that pauses 90 % of the time has paused for more than half of a minute after 34 s.
 			scenario: "pfc-storm", alert: "GpuFabricPfcStorm", device: "mlx5_7", nodes: 2, within: storm, mend: 105 * time.Second,
 			builds: 34 * time.Second, wait: page, stays: "kept firing for 5 min", also: []string{"GpuFabricSlowReceiver", "GpuFabricRailImbalance"},
 		},

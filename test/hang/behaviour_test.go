@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// behaviour is what a request has to suffer before it is answered. It gets the text of the file if that is read.
+// behaviour is what happens to a request before it is answered. It gets the text of the file if that is read.
 type behaviour func(text []byte) ([]byte, error)
 
 // hang answers once released is closed.

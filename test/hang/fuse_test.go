@@ -288,7 +288,7 @@ func (s *server) node(path string) uint64 {
 	return n
 }
 
-// note counts a request and returns what it has to suffer; nil: nothing.
+// note counts a request and returns what happens to it; nil: nothing.
 func (s *server) note(r request) behaviour {
 	s.mu.Lock()
 	defer s.mu.Unlock()

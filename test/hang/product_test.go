@@ -119,7 +119,7 @@ func start(t *testing.T, tree *simulator.Tree, sysfs string) *product {
 }
 
 // child is set for a process that is the program, with one of Go's processors as it is shipped. It ends with its
-// standard input, and thereby with its parent.
+// standard input, and so with its parent.
 const child = "GPUFABRIC_TEST_HANG_CHILD"
 
 // startChild runs the program in a process of its own.
@@ -255,7 +255,7 @@ func (p *product) until(what string, is func() bool) {
 
 var check = regexp.MustCompile(`^gpufabric_check_failed(\{check="[a-z_]+")`)
 
-// lost returns what was in before and is not any more, but for what may match. A verdict is not lost while its check says
+// lost returns what was in before and is not any more, except what may match. A verdict is not lost while its check says
 // that it is unknown, or reports another device.
 func (s series) lost(before series, may *regexp.Regexp) (names []string) {
 	reported := map[string]bool{}

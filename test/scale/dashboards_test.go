@@ -22,7 +22,7 @@ const (
 	settles  = 4 * time.Minute  // of scrapes before dashboards are looked at: rates of two minutes, recorded by the rules
 	patience = 10 * time.Second // of Grafana with a query, in processor time
 	slowest  = 12               // queries that are printed
-	tries    = 3                // of each query, of which the fastest counts: others may pay for what was left to collect
+	tries    = 3                // of each query, of which the fastest counts: others may include garbage collection for earlier ones
 )
 
 // TestDashboards asks every query of the dashboards about the largest number of nodes, and prints the slowest. Nothing is

@@ -327,7 +327,7 @@ func mentioned(t *testing.T, queries ...string) map[string]bool {
 	return names
 }
 
-// serveAs serves what the exporter says of these families, and of the HCAs that have these roles (a regular expression),
+// serveAs serves these families of the exporter, and of the HCAs those with these roles (a regular expression),
 // below any path, and returns the address.
 func serveAs(t *testing.T, exporter string, families map[string]bool, roles string) string {
 	t.Helper()

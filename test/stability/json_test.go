@@ -151,7 +151,7 @@ func addFields(t *testing.T, all map[string]string, name string, text []byte) {
 	walk("", document)
 }
 
-// schemaNode is what a JSON schema says of a value.
+// schemaNode is what a JSON schema requires of a value.
 type schemaNode struct {
 	Type       any                   `json:"type"`
 	Ref        string                `json:"$ref"`

@@ -37,7 +37,7 @@ func boot(t *testing.T) *machine.Machine {
 	if out, err := pack.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// systemd takes the numbers of DeviceAllow from /proc/devices, where the drivers of a node are.
+	// systemd looks up device numbers for DeviceAllow in /proc/devices, which lists the drivers of a node.
 	m.Must("sh", "-ec", "sed 's/^Character devices:/&\\n195 nvidia\\n195 nvidiactl\\n231 infiniband_verbs/' /proc/devices >"+devices+"; mount --bind "+devices+" /proc/devices")
 	// All of sysfs, read-only, replaces the parts that nspawn shows in a tmpfs: by it the exporter distinguishes this
 	// host from a copy.

@@ -277,7 +277,7 @@ func testBus(t *testing.T, m on) {
 		m.dropIn("Type=oneshot", "Restart=no", "TimeoutStartSec=60", c.line, "ExecStart=", "ExecStart=/bin/sh -c \"wc -c <"+config+"\"")
 		m.Must("systemctl", "restart", unit)
 		log, size := "", ""
-		m.Until("the journal has its output", func() bool { // which may be later than the end of the command
+		m.Until("the journal has its output", func() bool { // it may arrive after the command has ended
 			log = m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
 			size = regexp.MustCompile(`(?m)^[0-9]+$`).FindString(log)
 			return size != ""

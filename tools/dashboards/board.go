@@ -24,7 +24,7 @@ const schema = 37
 // board is a dashboard: what is wrong comes first, details follow in rows that are closed.
 type board struct {
 	name        string // of the file; the uid is gpufabric-<name>
-	title       string // Grafana makes the end of the address of it
+	title       string // Grafana makes the end of the address from it
 	description string
 	oneNode     bool // shows one node at a time
 	oneDevice   bool // shows one RDMA device at a time

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	landingWidth, landingHeight = 1280, 1280
+	landingWidth, landingHeight = 1280, 726 // what it found, and the map of the node
 
 	margin = 16 // pixels below the last panel or row
 )

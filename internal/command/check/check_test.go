@@ -314,9 +314,9 @@ func TestCheckJSONIsWhole(t *testing.T) {
 	}
 }
 
-// The README shows what check prints.
-func TestReadmeShowsCheck(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
+// COMMANDS.md shows what check prints.
+func TestDocumentShowsCheck(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/COMMANDS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestReadmeShowsCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if block := "    " + strings.ReplaceAll(strings.TrimSpace(string(printed)), "\n", "\n    ") + "\n"; !strings.Contains(string(readme), block) {
-		t.Errorf("README.md does not have\n%s", block)
+	if block := "    " + strings.ReplaceAll(strings.TrimSpace(string(printed)), "\n", "\n    ") + "\n"; !strings.Contains(string(document), block) {
+		t.Errorf("COMMANDS.md does not have\n%s", block)
 	}
 }

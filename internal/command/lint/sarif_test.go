@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// sarifObject is what the published schema (sarif-schema-2.1.0.json) says of an object: the properties that lint may use, and
+// sarifObject is what the published schema (sarif-schema-2.1.0.json) requires of an object: the properties that lint may use, and
 // those that have to be there. Each object of the schema forbids other properties.
 type sarifObject struct {
 	required []string

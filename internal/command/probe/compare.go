@@ -10,7 +10,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// comparison holds bus bandwidths of runs of the same sizes against those of the first one.
+// comparison compares bus bandwidths of runs of the same sizes with those of the first one.
 type comparison struct {
 	what   string
 	labels []string

@@ -173,7 +173,7 @@ func (p *probing) probe(ctx context.Context, log *slog.Logger) error {
 	return errors.Join(err, closeGate())
 }
 
-// prepare observes the node and reads what the site says of probes. The process that was asked for the GPUs is gone then.
+// prepare observes the node and reads the settings of the site for probes. The process that was asked for the GPUs is gone then.
 // noLibrary says that there is no NCCL.
 func (p *probing) prepare(ctx context.Context, log *slog.Logger) (noLibrary, err error) {
 	c, err := p.site.Config.Read()

@@ -391,7 +391,7 @@ func TestProbeRefuses(t *testing.T) {
 	}
 }
 
-// Two probers of a node do not meet, not even if they do not care who is busy.
+// Two probers of a node do not run at the same time, even if both ignore busy GPUs.
 func TestProbeIsAlone(t *testing.T) {
 	for _, args := range [][]string{nil, {"--even-if-busy"}} {
 		b := newProbeBench(t, 2)
@@ -429,7 +429,7 @@ func TestProbeEvenIfBusy(t *testing.T) {
 	commandtest.Contains(t, errs, "continues because of --even-if-busy, although (process): compute process 4711")
 }
 
-// An intruder ends it, and nothing is said of the fabric.
+// Another process on a GPU ends the probe, without a statement about the fabric.
 func TestProbeMakesWay(t *testing.T) {
 	b := newProbeBench(t, 2)
 	b.answer = func(_ int, _ []string, q *probes.Request) *probes.Reply {

@@ -183,7 +183,7 @@ func (w *walk) users(dir string) error {
 			}
 		}
 	}
-	w.addJobs(names) // of a Slurm that does without users
+	w.addJobs(names) // of a Slurm without folders of users
 	return nil
 }
 

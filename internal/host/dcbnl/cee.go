@@ -40,7 +40,7 @@ func decodeCEEPFC(b []byte) (fabric.PFC, error) {
 }
 
 // decodeCEEApps reads the table of a driver that uses CEE, where an entry has a set of priorities: it becomes one App
-// for each. The kernel has one table for CEE and IEEE; what is an entry of the latter without doubt is left out.
+// for each. The kernel has one table for CEE and IEEE; entries that can only be of IEEE are left out.
 func decodeCEEApps(b []byte) ([]fabric.App, error) {
 	apps := []fabric.App{}
 	d := netlink.Decode(b, nil)

@@ -57,7 +57,7 @@ func decode(cmd command, message []byte, netdev string, q *fabric.QoS, now time.
 	return errors.Join(errs[:]...)
 }
 
-// unknown says of all facts that the command is for why they could not be read.
+// unknown gives all facts of the command the reason why they could not be read.
 func unknown(cmd command, q *fabric.QoS, r fabric.Reason, now time.Time) {
 	switch cmd {
 	case cmdIEEEGet:

@@ -13,7 +13,7 @@ import (
 )
 
 // command is an ETHTOOL_... of linux/ethtool.h. Only commands that read are here, so that nothing else can be sent; a
-// test sees to it that it stays so.
+// test enforces it.
 type command uint32
 
 const (

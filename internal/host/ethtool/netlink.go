@@ -13,7 +13,7 @@ import (
 )
 
 // message is what generic netlink calls a command. Only those that read are here, so that nothing else can be sent; a
-// test sees to it that it stays so.
+// test enforces it.
 type message uint8
 
 const (

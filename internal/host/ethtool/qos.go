@@ -37,7 +37,7 @@ func isHopeless(err error) bool {
 	return errors.Is(err, netlink.ErrBroken) || errors.Is(err, ErrNoSocket) || errors.Is(err, unix.ENODEV)
 }
 
-// worthAnError leaves out what is wrong with a single fact: a driver that does not have it, or refuses to say.
+// worthAnError leaves out errors of a single fact, which a driver does not have or refuses to return.
 func worthAnError(err error) error {
 	if isHopeless(err) || errors.Is(err, netlink.ErrMalformed) {
 		return err

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// The requests that the package may know, with their numbers. Kernels let everybody use them, and none changes
+// The requests that the package may know, with their numbers. Kernels let all users send them, and none changes
 // anything.
 func readingRequests() map[string]int {
 	return map[string]int{
@@ -23,7 +23,7 @@ func readingRequests() map[string]int {
 	}
 }
 
-// The sources know no other request, and there is one place where each kind is made.
+// The sources contain no other request, and one place that makes each kind.
 func TestSourcesKnowReadingRequestsOnly(t *testing.T) {
 	found := map[string]int{}
 	uses := map[string]int{}

@@ -181,7 +181,7 @@ var (
 	gpuUUID    = regexp.MustCompile(`^GPU-[0-9a-f-]{8,36}$`)
 )
 
-// information reads what the driver says of its GPUs (driver/nvidia/gpus of procfs), by minor number.
+// information reads what the driver reports about its GPUs (driver/nvidia/gpus of procfs), by minor number.
 func (r *Reader) information() map[int]fabric.GPUNode {
 	byMinor := map[int]fabric.GPUNode{}
 	dir := filepath.Join(r.Procfs, "driver/nvidia/gpus")

@@ -130,8 +130,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// scrapes reads by the reader that next returns, and prints the processor time of a reading, too: other processes slow down the clock
-// alone.
+// scrapes benchmarks the reader that next returns, and also prints the processor time of a reading, which other processes do not
+// increase.
 func scrapes(b *testing.B, next func() *Reader) {
 	spent := 0.0
 	for b.Loop() {

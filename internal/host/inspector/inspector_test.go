@@ -126,7 +126,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// What is no file of Inspector's is not read, and counted if it pretends to be one.
+// Only files of Inspector are read; others with such a name are counted.
 func TestRefused(t *testing.T) {
 	good := metricsOf30("AllReduce", "1-2MB", "a", 2, 100, 10)
 	million := "nccl_bus_bandwidth_gbs{" + strings.Repeat(`a="b",`, 1e6) + `collective="AllReduce"} 1` + "\n"

@@ -11,7 +11,7 @@ import (
 
 // setup is what a log said so far of how NCCL was set up, of all communicators together.
 type setup struct {
-	gap      bool // some of it was not read: what it did not say is not known
+	gap      bool // some lines were not read: what the others lack is unknown
 	complete bool // a communicator was made
 	network  nccllog.Carrier
 	fallback bool // the network is Socket, which NCCL falls back to
@@ -109,7 +109,7 @@ func (s *setup) transport() fabric.LogTransport {
 	return fabric.LogUnknown
 }
 
-// offloads says of what could be used whether it is. Of sums in switches nothing is known where the job chooses algorithms itself.
+// offloads reports whether what could be used is used. For sums in switches this is unknown where the job chooses algorithms itself.
 func (s *setup) offloads() fabric.Offloads {
 	var o fabric.Offloads
 	between := s.links != (links{})

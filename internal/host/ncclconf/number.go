@@ -70,7 +70,7 @@ func scanNumber(s string) scanned {
 	return n
 }
 
-// digitValue returns 99 for what is no digit in any base.
+// digitValue returns 99 for a character that is not a digit in any base.
 func digitValue(c byte) uint64 {
 	switch {
 	case '0' <= c && c <= '9':

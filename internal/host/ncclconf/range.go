@@ -28,7 +28,7 @@ type Outside string
 const (
 	OutsideCut       Outside = "cut"       // only the low bits count: verbs has that many for it, whatever the device
 	OutsideDevice    Outside = "device"    // verbs passes a byte on, the device has fewer bits: mlx5 cuts (MLX5_SET), rxe refuses
-	OutsideClamp     Outside = "clamp"     // NCCL takes the nearest number, and the greatest for what is no multiple
+	OutsideClamp     Outside = "clamp"     // NCCL takes the nearest number, and the greatest for a number that is not a multiple
 	OutsideCap       Outside = "cap"       // NCCL takes the greatest number for what is above, and ignores what is below
 	OutsideDefault   Outside = "default"   // NCCL ignores it
 	OutsideOn        Outside = "on"        // any number but 0 counts as 1

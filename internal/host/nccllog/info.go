@@ -108,7 +108,7 @@ func (l *Log) failed(m string) {
 	}
 }
 
-// net reads what a network says of itself.
+// net reads what a network reports about itself.
 func (l *Log) net(m string) {
 	name, rest, _ := strings.Cut(m[len("NET/"):], ":")
 	name, rest = strings.TrimSpace(name), strings.TrimSpace(rest)

@@ -250,7 +250,7 @@ func address(w *wire, v *string) bool {
 	return *v != "" || !w.decode
 }
 
-// megabytes is a speed in bytes per second. NVML counts in millions of bytes. A terabyte per second is none of a link.
+// megabytes is a speed in bytes per second. NVML counts in millions of bytes. No link has a terabyte per second.
 func megabytes(w *wire, v *float64) bool {
 	n := int(*v / 1e6)
 	ok := w.int(&n, 1e6)

@@ -194,7 +194,7 @@ func get[T any](g *gpu, notSupported fabric.State, ask func() (T, nvml.Return), 
 	}
 }
 
-// heard notes what an answer says of the GPU itself.
+// heard notes what an answer reports about the GPU itself.
 func (g *gpu) heard(ret nvml.Return) {
 	switch ret {
 	case nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED:

@@ -11,7 +11,7 @@ import (
 	"gpufabric_exporter/internal/host/openat"
 )
 
-// often is a file of a function that is read every minute.
+// often is an index of the files of a function that are read every minute.
 type often int
 
 const (

@@ -12,8 +12,8 @@ import (
 // again is when a Namer asks once more for what it could not name. It asks at once when a container appears.
 const again = time.Minute
 
-// Namer names the pods of processes, reading after reading. A container keeps its name while it has a process in the readings: that
-// of its GPUs may be another one later. A Namer serves one goroutine at a time.
+// Namer names the pods of processes over many readings. A container keeps its name as long as readings contain one of its
+// processes, because the kubelet may later assign its GPUs to another container. A Namer serves one goroutine at a time.
 type Namer struct {
 	list  func(context.Context) (list []Container, kubelet bool, err error)
 	names map[string]name // by container ID

@@ -70,7 +70,7 @@ func (c *Client) GPUs(ctx context.Context) (containers []string, kubelet bool, e
 }
 
 // claims looks into the kubelet's note of the claims that are in use (draManagerStateFileName of pkg/kubelet/cm/dra), which
-// a container may not see. What it says in there is of no interest if it is not of GPUs.
+// a container may not see. Its answer is ignored unless it is about GPUs.
 func (c *Client) claims() error {
 	file, err := os.Open(filepath.Join(filepath.Dir(c.socket), "..", "dra_manager_state"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -109,7 +109,7 @@ func (e *environment) take(s []byte, variable func(name, value string) (fabric.N
 	}
 }
 
-// ranks and sizes are where launchers say which rank a process is and of how many, the nearest to the program first.
+// ranks and sizes are the variables in which launchers pass the rank of a process and the number of ranks, the most specific first.
 func ranks() []string {
 	return []string{"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}
 }
@@ -128,7 +128,7 @@ func ofScheduler(name []byte) bool {
 	return false
 }
 
-// complete returns the workload with what the environment says of it. What control groups say comes first: a process cannot
+// complete returns the workload with what the environment reports about it. What control groups say comes first: a process cannot
 // change them.
 func (e environment) complete(w fabric.Workload) fabric.Workload {
 	const most = 1 << 24

@@ -123,7 +123,7 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
-// A PID namespace of its own hides everybody else, and the reading says so.
+// In a PID namespace of its own, all other processes are hidden, and the reading reports that.
 func TestPIDNamespace(t *testing.T) {
 	needRoot(t)
 	s := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0")

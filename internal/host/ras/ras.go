@@ -164,7 +164,7 @@ func reasonOf(err error) error {
 	return err
 }
 
-// quoted is the beginning of what was read, with all that a terminal could obey escaped.
+// quoted is the beginning of what was read, with everything that could control a terminal escaped.
 func quoted(b []byte) string {
 	if len(b) == 0 {
 		return "nothing"

@@ -5,7 +5,7 @@ package rdmanl
 import "gpufabric_exporter/internal/host/netlink"
 
 // command is an RDMA_NLDEV_CMD_... (enum rdma_nldev_command). Only commands that read are here, so that nothing else
-// can be sent; a test sees to it that it stays so.
+// can be sent; a test enforces it.
 type command uint16
 
 const (

@@ -16,7 +16,7 @@ import (
 	"gpufabric_exporter/internal/host/netlink"
 )
 
-// The commands that the package may know, with their numbers in enum rdma_nldev_command. Kernels let everybody use
+// The commands that the package may know, with their numbers in enum rdma_nldev_command. Kernels let all users send
 // them (nldev_cb_table has no RDMA_NL_ADMIN_PERM for them), and none changes anything.
 func readingCommands() map[string]int {
 	return map[string]int{

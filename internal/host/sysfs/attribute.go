@@ -144,7 +144,7 @@ func (r *reader) readFile(a *attr) reading {
 		r.preads++
 		return r.pread(a.fd, p, 0)
 	})
-	if n <= 0 && !errors.Is(err, unix.EISDIR) { // what is no attribute has no answer either
+	if n <= 0 && !errors.Is(err, unix.EISDIR) { // a file that is not an attribute has no answer either
 		if e := a.check(); e != nil {
 			a.close()
 			return r.failed(a, e)

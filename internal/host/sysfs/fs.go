@@ -70,7 +70,7 @@ func Open(root string) (*FS, error) {
 	}, nil
 }
 
-// Keep has descriptors stay open within a budget, but for one of each device. What is open already stays.
+// Keep has descriptors stay open within a budget, except one of each device. What is open already stays.
 func (f *FS) Keep(b *openat.Budget) { f.kept = b }
 
 // Record reports the files that are read from now on to rec.

@@ -172,7 +172,7 @@ func (d *Device) findSlots(t *gidTable, layer fabric.LinkLayer, indexes iter.Seq
 	closeSlots(free)
 }
 
-// take returns the slot of that index if it is in the list, and takes it and all before it, which it closes, out of it.
+// take removes the slot with that index from the list and returns it, if there is one. It also removes and closes all before it.
 func take(list *[]slot, index int) (slot, bool) {
 	n := 0
 	for n < len(*list) && (*list)[n].index < index {

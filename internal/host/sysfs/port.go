@@ -207,7 +207,7 @@ func (d *Device) netDev(p *port, now time.Time) fabric.Fact[string] {
 
 // netDevMoved reports whether the interface of a port is in another network namespace. The directory of the parent that
 // holds interfaces stays while they are there (get_device_parent of drivers/base/core.c), and shows nothing. The GID
-// table names it still, as it is called there: by a name that may be another interface's here, or none's.
+// table names it still, as it is called there: by a name that another interface may have here, or none.
 func (d *Device) netDevMoved(first fabric.Fact[string]) (source string, is bool) {
 	source = d.dir.path + "/device/net"
 	names, err := d.fs.list(source)

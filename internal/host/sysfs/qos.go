@@ -29,7 +29,7 @@ type ethernet struct {
 	fs      *FS
 	dir     *dir
 	now     time.Time
-	foreign []error // what is no text of the driver's
+	foreign []error // errors of files whose text is not one of the driver's
 }
 
 func (f *FS) ethernet(netdev string, now time.Time) (*ethernet, error) {
@@ -43,7 +43,7 @@ func (f *FS) ethernet(netdev string, now time.Time) (*ethernet, error) {
 	return &ethernet{reader: f.reader(), fs: f, dir: at, now: now}, nil
 }
 
-// askEthernet reads an attribute, unless its driver refused it lately. Nothing else is remembered between two calls:
+// askEthernet reads an attribute, unless its driver refused it recently. Nothing else is remembered between two calls:
 // once a minute a file is not worth a descriptor. Where other text is than what is expected, the fact says which file it
 // is in, and an error what it is.
 func askEthernet[T any](e *ethernet, q question, parse func([]byte) (T, bool), expected string) fabric.Fact[T] {
