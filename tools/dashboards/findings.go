@@ -225,6 +225,8 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
 	} else {
 		what.width = 408
+		// The column has room for 18 characters of the name of a job, of which the last tell jobs apart.
+		found = `label_replace(` + found + `, "jobs", "…$1", "jobs", ".{3,}(.{17})")`
 		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) + `, "where", ", ", "devices", "GPUs", "jobs")`
 		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), least: 105})
 	}

@@ -46,7 +46,7 @@ func railGrid() panel {
 	expr := `label_join((` + status + `) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) + ` or 9e10 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
 		`label_replace(label_join(` + shortened(`count_values by (instance, rail, device) ("state", max by (instance, rail, device) (`+portStates()+` unless on (instance) `+twice+`))`) + `, "cell", "&", "device", "short", "state"), "cell", "&var-device=$1", "cell", "(.*)")`
 
-	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Blue: no finding, and the driver reports no state (EFA). Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says two clusters: choose one at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
+	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. A column has a number of a training NIC, counted on each node in the order of their names; a NIC that is gone keeps its own for a week. Red: not active, gone, or a critical finding. Orange: slower than expected, or a warning. Blue: no finding, and the driver reports no state (EFA). Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says two clusters: choose one at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
 		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(46.0)}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
@@ -79,7 +79,7 @@ const twice = `(count by (instance) (count by (cluster, instance) (up{@node} and
 func railLegend() panel {
 	var all strings.Builder
 	for _, c := range []struct{ color, means string }{
-		{"#73bf69", "active, no finding"}, {"#ff9830", "slow, or a warning"}, {"#f2495c", "not active, or a critical finding"}, // good, warning, bad
+		{"#73bf69", "active, no finding"}, {"#ff9830", "slow, or a warning"}, {"#f2495c", "not active, gone, or a critical finding"}, // good, warning, bad
 		{"#5794f2", "no finding, the driver reports no state (EFA)"}, {unknown, "unknown, or the exporter is silent"}, {unneeded, "spare: down and not needed"},
 	} {
 		fmt.Fprintf(&all, `<span style="color:%s">&#9632;</span> %s &emsp; `, c.color, c.means)
@@ -95,6 +95,7 @@ func portStates() string {
   ` + portSpare + ` + 0 * ` + spares + `
   or ` + portUnknown + ` * (gpufabric_hca_port_state{state="active",@node} == bool 0) ` + compute + ` unless on (cluster, job, instance, device, port) ` + spares + `
   or ` + portBroken + ` + 0 * port:gpufabric_hca_port_state:down_since_timestamp_seconds{@node}
+  or ` + portBroken + ` + 0 * device:gpufabric_hca_info:gone_since_timestamp_seconds{@node}
   or ` + portStateless + ` * gpufabric_hca_port_info{role="compute",link_layer="unspecified",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}
   or ` + portUnknown + ` * gpufabric_hca_port_info{role="compute",link_layer!="unspecified",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}` + `
   or ` + portSlow + ` * (gpufabric_hca_port_rate_bytes_per_second{@node} < bool gpufabric_hca_port_expected_rate_bytes_per_second{@node}) ` + compute + `
