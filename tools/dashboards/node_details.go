@@ -68,13 +68,13 @@ func gpuErrors() line {
 
 func exporterNow() line {
 	return line{
-		grid(about{"Sources that cannot be read", "Kernel interfaces and files that gave no answer, and why. What hangs on them is unknown.", "all sources could be read", 10, 8},
+		grid(about{"Sources that cannot be read", "Kernel interfaces and files that gave no answer, and why. What hangs on them is unknown.", "none is known", 10, 8},
 			[]string{orSilent(`max by (source, device, netdev, reason) (
   gpufabric_exporter_source_unknown{@node} == 1
   or gpufabric_exporter_source_up{@node} == 0 unless on (cluster, job, instance, source, device, netdev) gpufabric_exporter_source_unknown{@node}
 )`)}, "Source",
 			column{field: "source", title: "Source"}, column{field: "device", title: "Device", link: toPort()}, column{field: "netdev", title: "Interface"}, column{field: "reason", title: "Reason"}),
-		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "no fact is unknown", 7, 8},
+		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "none is known", 7, 8},
 			[]string{orSilent(`max by (device, index, reason) (` + withIndex(`(gpufabric_exporter_facts_unknown{uuid!="",@node} > 0)`) + `
   or gpufabric_exporter_facts_unknown{uuid="",@node} > 0)`)}, "-Facts",
 			column{field: "device", title: "Device", link: toPort()}, column{field: "index", title: "GPU", width: 55}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", none: "-", width: 70}),

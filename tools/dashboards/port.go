@@ -94,9 +94,10 @@ var dealtGPU = `gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance, 
 or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_address) gpufabric_gpu_info{@node}`
 
 func portFindings(t texts) panel {
-	found := `1000 * min by (severity, problem) (` + open(`device=~"$device",`) + `)`
-	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 13, 8},
-		[]string{`label_replace(` + caveats(ranked(found)) + `, "runbook", "$1", "problem", "(.*)")
+	opened := open(`device=~"$device",`)
+	found := `1000 * min by (severity, problem) (` + opened + `)`
+	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "unknown: no answer, or the recording rules are not loaded", 13, 8},
+		[]string{`label_replace(` + caveats(ranked(found), opened, "@port") + `, "runbook", "$1", "problem", "(.*)")
 or label_replace(` + absent(sortedFirst) + ` + 0 * max by (because) (` + spareBecause + `), "rank", "spare", "", "")`}, bySeverity+","+bySince,
 		column{field: "rank", title: bySeverity, words: ranks(), width: 85},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},

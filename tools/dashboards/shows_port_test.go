@@ -2,6 +2,8 @@
 
 package main
 
+import "fmt"
+
 // downPort is a port whose link went down two minutes before the end.
 var downPort = []string{
 	`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`,
@@ -55,4 +57,61 @@ var portShows = []showing{
 		},
 		want: `{because="rdma_disabled", training_job="slurm/7"} 1 | {because="idle", training_job="slurm/8"} 1`,
 	},
+	{
+		name: "where every check passes there are no findings", panel: "fleet/Open findings", ref: "A", by: "problem, rank, runbook", series: passing,
+		want: `{problem="no-findings", rank="none", runbook="no-findings"} -1e9`,
+	},
+	{
+		name: "where a check has no verdict there may be findings", panel: "fleet/Open findings", ref: "A", by: "problem, rank",
+		series: append([]string{`gpufabric_check_unknown{cluster="c",job="e",instance="n",check="port_active",severity="critical",device="mlx5_1",port="1",reason="stuck"} 1`}, passing...),
+		want:   `{problem="checks-unknown", rank="unknown"} -1e9`,
+	},
+	{
+		name: "without the rules it is not known that there are no findings", panel: "fleet/Open findings", ref: "A", by: "problem", series: passing[:3], want: "",
+	},
+	{
+		name: "beside a finding there is no row that says that there are none", panel: "fleet/Open findings", ref: "A", by: "problem",
+		series: append([]string{`gpufabric_check_failed{cluster="c",job="e",instance="n",check="gpu_lost",severity="critical",pci_address="0000:90:00.0"} 1`}, passing...),
+		want:   `{problem="gpu_lost"} 1000`,
+	},
+	{
+		name: "a port of which nothing is wrong has no findings", panel: "port/Open findings of this port", ref: "A", by: "problem, rank", series: passing,
+		want: `{problem="no-findings", rank="none"} -1e9`,
+	},
+	{
+		name: "a port that is not judged has no verdict", panel: "port/Open findings of this port", ref: "A", by: "problem, rank",
+		series: append([]string{`gpufabric_check_unknown{cluster="c",job="e",instance="n",check="port_active",severity="critical",device="mlx5_1",port="1",reason="stuck"} 1`}, passing...),
+		want:   `{problem="checks-unknown", rank="unknown"} -1e9`,
+	},
+	{
+		name: "a probe that collapsed on all rails is a fault of the node, not of each NIC", panel: "fleet/Rails", ref: "A", by: "cell", series: collapsed("mlx5_1", "mlx5_2"),
+		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portSlow + `"} 1 | {cell="&var-device=mlx5_2&mlx5_2&` + portSlow + `"} 1 | {cell="critical"} 1`,
+	},
+	{
+		name: "a probe that collapsed on one of the rails is red there", panel: "fleet/Rails", ref: "A", by: "cell", series: collapsed("mlx5_1"),
+		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portBroken + `"} 1 | {cell="&var-device=mlx5_2&mlx5_2&` + portRight + `"} 1 | {cell="critical"} 1`,
+	},
+}
+
+// passing is a node without a finding.
+var passing = []string{
+	`up{cluster="c",job="e",instance="n"} 1`,
+	`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+	`gpufabric_check_failed{cluster="c",job="e",instance="n",check="memlock_unlimited",severity="critical"} 0`,
+	`instance:gpufabric_node_info:last_seen_timestamp_seconds{cluster="c",job="e",instance="n"} 300`,
+}
+
+// collapsed is a node of two rails where the probes of these collapsed.
+func collapsed(devices ...string) []string {
+	all := []string{`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `up{cluster="c",job="e",instance="n"} 1`}
+	for i, device := range []string{"mlx5_1", "mlx5_2"} {
+		all = append(all, fmt.Sprintf(`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device=%q,rail="%d"} 1`, device, i),
+			fmt.Sprintf(`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device=%q,port="1",state="active"} 1`, device))
+	}
+	for _, device := range devices {
+		const labels = `cluster="c",job="e",instance="n",severity="critical",kind="rail",port="1"`
+		all = append(all, fmt.Sprintf(`ALERTS{alertname="GpuFabricProbeBandwidthCollapsed",alertstate="firing",`+labels+`,device=%q} 1`, device),
+			fmt.Sprintf(`ALERTS_FOR_STATE{alertname="GpuFabricProbeBandwidthCollapsed",`+labels+`,device=%q} 1700000000`, device))
+	}
+	return all
 }
