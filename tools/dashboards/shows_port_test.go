@@ -84,6 +84,15 @@ var portShows = []showing{
 		want:   `{problem="checks-unknown", rank="unknown"} -1e9`,
 	},
 	{
+		name: "ACS on the way of a rail is the cause of its slow probe", panel: "fleet/Bandwidth below the baseline", ref: "C", by: "instance, cause",
+		series: []string{
+			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="n",kind="rail",device="mlx5_1",port="1"} 0.5`,
+			`gpufabric_probe_fault_cause{cluster="c",job="e",instance="n",kind="rail",device="mlx5_1",port="1",fault="slow",cause="no_difference"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="pcie_acs",severity="warning",device="mlx5_1"} 1`,
+		},
+		want: `{cause="pcie_acs", instance="n"} 1`,
+	},
+	{
 		name: "a probe that collapsed on all rails is a fault of the node, not of each NIC", panel: "fleet/Rails", ref: "A", by: "cell", series: collapsed("mlx5_1", "mlx5_2"),
 		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portSlow + `"} 1 | {cell="&var-device=mlx5_2&mlx5_2&` + portSlow + `"} 1 | {cell="critical"} 1`,
 	},
