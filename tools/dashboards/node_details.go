@@ -11,7 +11,8 @@ func gids(w, h uint32) panel {
 		[]string{
 			orSilent(worstFirst("device, port", "device", rank)),
 			`max by (device, port, reason) (gpufabric_gid_selected_index{@port})`,
-			`max by (device, port, gid, type, family) ` + addresses,
+			`max by (device, port, gid, type, family) (` + addresses + `
+  or label_replace(gpufabric_hca_port_info{link_layer="unspecified",@port}, "type", "no RoCE", "", ""))`,
 			`max by (device, port) (gpufabric_gid_changes_total{@port})`,
 		}, "",
 		column{field: "device", title: "Device", link: toPort(), width: 130},

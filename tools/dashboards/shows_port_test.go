@@ -93,6 +93,19 @@ var portShows = []showing{
 		want: `{cause="pcie_acs", instance="n"} 1`,
 	},
 	{
+		name: "EFA has no address of RoCE, which is not one that is missing", panel: "port/RoCE address (GID)", ref: "C", by: "device, type",
+		series: []string{`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_1",port="1",link_layer="unspecified"} 1`},
+		want:   `{device="mlx5_1", type="no RoCE"} 1`,
+	},
+	{
+		name: "an entry that NCCL is to use and that is empty is missing", panel: "port/RoCE address (GID)", ref: "C", by: "device, type",
+		series: []string{
+			`gpufabric_gid_table_entries{cluster="c",job="e",instance="n",device="mlx5_1",port="1"} 256`,
+			`gpufabric_gid_selected_index{cluster="c",job="e",instance="n",device="mlx5_1",port="1",reason="configured"} 7`,
+		},
+		want: "",
+	},
+	{
 		name: "a probe that collapsed on all rails is a fault of the node, not of each NIC", panel: "fleet/Rails", ref: "A", by: "cell", series: collapsed("mlx5_1", "mlx5_2"),
 		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portSlow + `"} 1 | {cell="&var-device=mlx5_2&mlx5_2&` + portSlow + `"} 1 | {cell="critical"} 1`,
 	},
