@@ -35,7 +35,7 @@ const (
 	Fast   Cadence = "fast"   // read for the scrape, shared for 5 s
 	Medium Cadence = "medium" // at most once in 10 s
 	Slow   Cadence = "slow"   // at most once a minute
-	Rare   Cadence = "rare"   // once an hour, and when a device comes or goes
+	Rare   Cadence = "rare"   // once an hour, when a device comes or goes, and after a slow probe
 	Probed Cadence = "probe"  // of the last probe, see its timestamps
 	Config Cadence = "config" // set by the exporter's configuration
 	Self   Cadence = "self"   // about the exporter itself

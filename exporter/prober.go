@@ -18,7 +18,8 @@ import (
 // prober runs the probes of the configuration, and others when it changes.
 type prober struct {
 	ctx  context.Context
-	host probes.Host // Config and Gate are set with each configuration
+	host probes.Host           // Config and Gate are set with each configuration
+	slow func(context.Context) // after a result below the baseline
 	log  *slog.Logger
 
 	change sync.Mutex // held while one Prober ends and another begins
@@ -37,6 +38,7 @@ func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *sl
 	paths := e.Site.Paths
 	return &prober{
 		ctx: ctx, log: log, stop: func() {},
+		slow: func(ctx context.Context) { ob.Observe(ctx, probes.Wants|fabric.WantFreshPCI) },
 		host: probes.Host{
 			Platform: e.Probing, Log: log,
 			Observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, probes.Wants), nil },
@@ -70,7 +72,7 @@ func (p *prober) Apply(c *probes.Config) error {
 		return err
 	}
 	name, _ := os.Hostname() // all nodes without a name probe at the same times
-	runs, err := probes.New(probes.Options{Config: *c, Host: name, Logger: p.log, Machine: &host})
+	runs, err := probes.New(probes.Options{Config: *c, Host: name, Logger: p.log, Machine: &host, Slow: p.slow})
 	if err != nil {
 		return errors.Join(err, closeGate())
 	}

@@ -13,8 +13,30 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
+
+// wanting is an observer that notes what is wanted.
+type wanting struct {
+	site.Observer
+	want fabric.Want
+}
+
+func (w *wanting) Observe(_ context.Context, want fabric.Want) *fabric.Node {
+	w.want = want
+	return &fabric.Node{}
+}
+
+// A slow result has the settings of the PCI bus read again: the last reading may be of an hour ago.
+func TestSlowProbeHasSettingsRead(t *testing.T) {
+	var ob wanting
+	e := Exporter{Probing: &probes.Platform{}, Site: &site.Site{}}
+	p := e.prober(t.Context(), Node{Maintenance: func() (string, error) { return "", nil }}, &ob, slog.New(slog.DiscardHandler))
+	if p.slow(t.Context()); ob.want&fabric.WantFreshPCI == 0 {
+		t.Errorf("wants %b, expected what is fresh of the PCI bus", ob.want)
+	}
+}
 
 // Without its lock file no probe runs: the log says so at the start, with the file and what to do.
 func TestUnwritableLockIsLogged(t *testing.T) {

@@ -39,6 +39,8 @@ type Options struct {
 	Machine Machine
 	Host    string // name of the node: nodes with different names probe at different times
 	Logger  *slog.Logger
+	// Slow is called after each result below the baseline, for the cause to be looked for now; nil: it is not. It has slowFor.
+	Slow func(ctx context.Context)
 }
 
 // Prober runs the probes of a node: one at a time, when they are due. It is safe for concurrent use.
@@ -46,6 +48,7 @@ type Prober struct {
 	config   Config
 	machine  Machine
 	log      *slog.Logger
+	slow     func(ctx context.Context)
 	schedule schedule
 	start    time.Time
 	keeper   *keeper // nil: nothing is kept
@@ -78,6 +81,7 @@ type probe struct {
 const (
 	lookEvery  = 5 * time.Minute  // for probes that come and go
 	lookFor    = 10 * time.Second // at most
+	slowFor    = 10 * time.Second // to look for what made a probe slow
 	rest       = time.Minute      // from the end of a try to the next one
 	retryMost  = 10 * time.Minute
 	confirmIn  = time.Minute
@@ -106,6 +110,7 @@ func New(o Options) (*Prober, error) {
 		config:   o.Config,
 		machine:  o.Machine,
 		log:      o.Logger,
+		slow:     o.Slow,
 		schedule: schedule{o.Host},
 		start:    time.Now(),
 		memory:   memory{newDuty(o.Config.Duty, o.Config.Wall), map[Key]*record{}},

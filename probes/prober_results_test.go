@@ -95,6 +95,38 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 }
 
 // Every result with a baseline counts, its confirmation too; what failed or was aborted counts as neither good nor slow.
+// Each result below the baseline is a reason to look for its cause, and no other.
+func TestSlowIsLookedInto(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, d, node := newBench(t), &disk{}, Key{Kind: Node}
+		busBW, looked := 100e9, 0
+		b.run = func(_ context.Context, r *Result) {
+			if r.Kind == Node {
+				r.Measurements[0].BusBW = busBW
+			}
+		}
+		p := b.prober(d, func(c *Config) { c.Every = map[Kind]time.Duration{Node: 4 * time.Hour} })
+		p.slow = func(ctx context.Context) {
+			if _, bounded := ctx.Deadline(); !bounded {
+				t.Error("it may take for ever")
+			}
+			looked++
+		}
+		during(p, 7*day)
+		if looked != 0 {
+			t.Fatalf("looked %d times without a slow result", looked)
+		}
+		busBW = 80e9
+		slow := b.prober(d, func(c *Config) { c.Every = map[Kind]time.Duration{Node: 4 * time.Hour} })
+		slow.slow = p.slow
+		before := len(b.runs(node))
+		during(slow, 9*time.Hour)
+		if runs := len(b.runs(node)) - before; runs < 2 || looked != runs {
+			t.Errorf("%d slow results, looked into %d times", runs, looked)
+		}
+	})
+}
+
 func TestResultsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, d, node := newBench(t), &disk{}, Key{Kind: Node}

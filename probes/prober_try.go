@@ -58,6 +58,11 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 	p.mu.Unlock()
 	p.logResult(r)
 	p.save(0)
+	if p.slow != nil && r.Comparison.Below > 0 {
+		ctx, cancel := context.WithTimeout(ctx, slowFor)
+		defer cancel()
+		p.slow(ctx)
+	}
 }
 
 // run has the machine run the probe. A panic fails only this probe.

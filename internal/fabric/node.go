@@ -80,6 +80,7 @@ const (
 	WantDaemons                   // daemons that start jobs, and what these may lock
 	WantRanks                     // processes that hold GPUs, for verdicts on jobs; and WantGPU
 	WantLogs                      // logs of jobs and messages of the kernel
+	WantFreshPCI                  // settings of PCI functions as they were within the last minute, not the last hour; and WantPCI
 )
 
 // Host is the node itself.

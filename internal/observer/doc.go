@@ -23,7 +23,8 @@
 //     DCB, pause, FEC and ECN settings, the GID slots that the kernel fills next, NCCL files, modules; NVLink errors and modes
 //     of GPUs.
 //   - Rare, at start, hourly, and when a function comes or goes: identity and configuration space of PCI functions, whole GID
-//     tables. Suspended PCI functions are left alone.
+//     tables. Suspended PCI functions are left alone. After a result of a probe below its baseline, configuration space is read
+//     again, at most once a minute, so that what was changed since is named as the cause (fabric.WantFreshPCI).
 //
 // What cannot change while a device exists (board, model, GUIDs, driver, NUMA node) is read until it is known. Slow facts of
 // all devices are due with the same scrape, so that what follows from them is read once. Three cases differ:

@@ -249,6 +249,9 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if want&(fabric.WantGID|fabric.WantGPU) != 0 {
 		want |= fabric.WantNCCL // which chooses among GIDs, and whether to use GPUDirect RDMA
 	}
+	if want&fabric.WantFreshPCI != 0 {
+		want |= fabric.WantPCI
+	}
 	if want&(fabric.WantGID|fabric.WantCounters|fabric.WantCM|fabric.WantPCI|fabric.WantGPU|wantPhysical) != 0 {
 		want |= fabric.WantHCA
 	}

@@ -31,13 +31,13 @@ func (ob *Observer) startPCIIfDue(now time.Time, want fabric.Want, policy *fabri
 	if want&fabric.WantHCA == 0 || ob.bus == nil {
 		return nil
 	}
-	nics := ob.nics(policy)
+	nics, rare := ob.nics(policy), ob.rareInterval(want)
 	return ob.pci.startIfStale(ob.freshPCI(now, want), func(last pciFacts, now time.Time) (pciFacts, error) {
 		next, what := last, fabric.PCIPlaces
 		if want&fabric.WantPCI != 0 {
 			next.links, what = now, fabric.PCILinks
 		}
-		if last.rare.IsZero() || now.Sub(last.rare) >= ob.o.RareInterval {
+		if last.rare.IsZero() || now.Sub(last.rare) >= rare {
 			next.links, next.rare, what = now, now, fabric.PCIEverything
 		}
 		var err error
@@ -46,11 +46,19 @@ func (ob *Observer) startPCIIfDue(now time.Time, want fabric.Want, policy *fabri
 	})
 }
 
+// rareInterval is how old settings may be: an hour, but a minute for a caller with a reason to ask.
+func (ob *Observer) rareInterval(want fabric.Want) time.Duration {
+	if want&fabric.WantFreshPCI != 0 {
+		return ob.o.SlowInterval
+	}
+	return ob.o.RareInterval
+}
+
 // freshPCI reports whether what is wanted is known well enough. The places of devices decide their roles; links are
-// read for callers that ask for them.
+// read for callers that ask for them, and so are settings.
 func (ob *Observer) freshPCI(now time.Time, want fabric.Want) func(pciFacts, time.Time) bool {
 	return func(v pciFacts, began time.Time) bool {
-		return now.Sub(began) < ob.o.SlowInterval && (want&fabric.WantPCI == 0 || now.Sub(v.links) < ob.o.SlowInterval)
+		return now.Sub(began) < ob.o.SlowInterval && now.Sub(v.rare) < ob.rareInterval(want) && (want&fabric.WantPCI == 0 || now.Sub(v.links) < ob.o.SlowInterval)
 	}
 }
 

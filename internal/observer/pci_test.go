@@ -114,6 +114,39 @@ func TestPCICadence(t *testing.T) {
 	})
 }
 
+// What is slow now may be so because of settings that changed in the last hour.
+func TestPCISettingsOnRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ob, b, _ := startBus(t, nil)
+		observe(t, ob, wantPCI)
+		expect := func(want int, when string) {
+			t.Helper()
+			if _, all := b.counts(); all != want {
+				t.Errorf("%s: settings were read %d times, expected %d", when, all, want)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		observe(t, ob, wantPCI)
+		expect(1, "without a request")
+		observe(t, ob, fabric.WantFreshPCI)
+		expect(2, "on request, though links were just read")
+		for range 5 {
+			time.Sleep(10 * time.Second)
+			observe(t, ob, fabric.WantFreshPCI)
+		}
+		expect(2, "on five more within a minute")
+		time.Sleep(10 * time.Second)
+		observe(t, ob, fabric.WantFreshPCI)
+		expect(3, "a minute later")
+		time.Sleep(59 * time.Minute)
+		observe(t, ob, wantPCI)
+		expect(3, "less than an hour after the last request")
+		time.Sleep(time.Minute)
+		observe(t, ob, wantPCI)
+		expect(4, "an hour after it")
+	})
+}
+
 // A bus that hangs costs what is known of it and nothing else.
 func TestPCIHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

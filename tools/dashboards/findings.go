@@ -99,6 +99,8 @@ const (
 	exporterIsSilent  = "exporter-silent"
 	noExporter        = "no-exporter"
 	checksOff         = "checks-off"
+	checksUnknown     = "checks-unknown"
+	noFindings        = "no-findings"
 	exporterRestarted = "exporter-restarted"
 	nodeRestarted     = "node-restarted"
 
@@ -112,6 +114,8 @@ func ownRows() map[string]struct{ title, page string } {
 		exporterIsSilent:  {"The exporter does not answer", exporterDown},
 		noExporter:        {"No exporter is known", exporterDown},
 		checksOff:         {"Checks are switched off", "GpuFabricCheckFailed"},
+		checksUnknown:     {"Nothing found, but checks have no verdict", "GpuFabricCheckFailed"},
+		noFindings:        {"No findings", "GpuFabricCheckFailed"},
 		exporterRestarted: {"The exporter restarted, or read its configuration", "GpuFabricExporterUnstable"},
 		nodeRestarted:     {"The node restarted", "GpuFabricExporterUnstable"},
 	}
@@ -176,17 +180,25 @@ func places() string {
 	return `max by (rank) (` + strings.Join(all, " or ") + `)`
 }
 
-// caveats are rows before the findings where these are not known: no exporter answers, or checks are switched off.
-func caveats(found string) string {
+// caveats are rows before the findings where these are not known: no exporter answers, checks are switched off, or have no
+// verdict. That there are none is a row, too: a table without rows had no answer. open are the findings alone, of is a matcher
+// of checks.
+func caveats(found, open, of string) string {
+	unknown := `gpufabric_check_unknown{` + of + `} == 1`
+	without := func(known, problem string) string {
+		return "\nor label_replace(" + absent(sortedFirst) + " + 0 * max(" + known + ") unless on () " + open + `, "problem", "` + problem + `", "", "")`
+	}
+	found += without(unknown, checksUnknown) + without(`instance:gpufabric_node_info:last_seen_timestamp_seconds{@node} and on (cluster, job, instance) gpufabric_check_failed{@node}
+  unless on () (`+unknown+` or `+unchecked+` or `+silent+`)`, noFindings)
 	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * " + listedUnchecked + `, "problem", "` + checksOff + `", "", "")`
 	const (
 		said = `unless on () ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}` // which is a finding
 		last = `label_replace(1000 * max(instance:gpufabric_node_info:last_seen_timestamp_seconds{@node}) + 0 * max(` + silence + ` == -1)
   unless on () gpufabric_node_info{@node}, "problem", "` + exporterIsSilent + `", "", "")`
 	)
-	return `label_replace(label_replace(` + found + `
+	return `label_replace(label_replace(label_replace(` + found + `
 or (` + last + orSilentIn("", "problem") + `) ` + said + `,
-  "rank", "` + rankSilent + `", "problem", "` + nothingKnown + `"), "rank", "unknown", "problem", "` + checksOff + `")`
+  "rank", "` + rankSilent + `", "problem", "` + nothingKnown + `"), "rank", "unknown", "problem", "` + checksOff + "|" + checksUnknown + `"), "rank", "none", "problem", "` + noFindings + `")`
 }
 
 // What a page about one node says while all that is known of it is old, or nothing is.
@@ -225,6 +237,8 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
 	} else {
 		what.width = 408
+		// The column has room for 18 characters of the name of a job, of which the last tell jobs apart.
+		found = `label_replace(` + found + `, "jobs", "…$1", "jobs", ".{3,}(.{17})")`
 		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) + `, "where", ", ", "devices", "GPUs", "jobs")`
 		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), least: 105})
 	}
@@ -237,8 +251,8 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "page", title: page, one: true, hidden: true},
 		column{field: "target", title: target, one: true, hidden: true})
-	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, alerts that fire, and the five nodes or exporters that restarted last in the last hour: one line for each node and problem. The order is by severity, then by when it was detected, the oldest first. Detected is when the rules found the problem, which can be minutes after it began; lines in graphs are at the same time. The problem links to its runbook, a device to its port (of two to that of the first), a GPU and a number of devices to the node, and a job to its board.", "no findings", width, h},
-		[]string{concerned(caveats(ranked(silentAsFound(found)))), measured()}, bySeverity+","+bySince, columns...)
+	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, alerts that fire, and the five nodes or exporters that restarted last in the last hour: one line for each node and problem. The order is by severity, then by when it was detected, the oldest first. Detected is when the rules found the problem, which can be minutes after it began; lines in graphs are at the same time. The problem links to its runbook, a device to its port (of two to that of the first), a GPU and a number of devices to the node, and a job to its board.", "unknown: no answer, or the recording rules are not loaded", width, h},
+		[]string{concerned(caveats(ranked(silentAsFound(found)), open(""), "@node")), measured()}, bySeverity+","+bySince, columns...)
 }
 
 // Titles of hidden columns for the link of what a finding concerns: the dashboard, and the parameter that selects it there.

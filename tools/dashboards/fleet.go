@@ -47,21 +47,21 @@ func fleetNow() line {
 const (
 	jobsOnTCP = `label_replace(label_replace(
   count by (cluster, instance, training_job) (ALERTS{alertname=~"GpuFabricJobOnTcp.*",alertstate="firing",@node}),
-  "evidence", "processes and sockets of the job", "", ""), "who", "job", "", "")
+  "evidence", "its processes, sockets", "", ""), "who", "job", "", "")
 or
 label_replace(label_replace(
   count by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}),
-  "evidence", "busy GPUs, no RDMA traffic", "", ""), "who", "job", "", "")`
+  "evidence", "GPUs busy, no RDMA", "", ""), "who", "job", "", "")`
 	probesOnTCP = `sum by (cluster, instance, who, evidence) (label_replace(label_replace(
   count by (cluster, instance, kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
-  "evidence", "last result of kind $1", "kind", "(.*)"), "who", "probe", "", ""))`
+  "evidence", "last result: $1", "kind", "(.*)"), "who", "probe", "", ""))`
 	nicsOnTCP = `label_replace(label_replace(
   count by (cluster, instance) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",port_role!="unknown",@node}),
-  "evidence", "more TCP than RDMA on its port", "", ""), "who", "nic", "", "")`
+  "evidence", "more TCP than RDMA", "", ""), "who", "nic", "", "")`
 )
 
 func onTCPList() panel {
-	users := words{"job": {"a job that runs", ""}, "probe": {"NCCL probe", ""}, "nic": {"a training NIC", ""}}
+	users := words{"job": {"job", ""}, "probe": {"NCCL probe", ""}, "nic": {"training NIC", ""}}
 	return grid(about{"TCP instead of RDMA", "Training that falls back to TCP continues several times slower, without an error. A probe of NCCL on TCP says what jobs that start now would use: jobs that run may still use RDMA, see the rate beside it. The cause is that of the job, or what NCCL logged in the probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 6},
 		[]string{
 			jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP,
@@ -73,10 +73,10 @@ and on (cluster, instance) ` + probesOnTCP,
 and on (cluster, instance) (` + jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP + `)`,
 		}, "",
 		column{field: "instance", title: "Node", link: toNode(), width: 135},
-		column{field: "who", title: "On TCP", words: users, width: 115},
+		column{field: "who", title: "On TCP", words: users, width: 100},
 		column{field: "training_job", title: "Job", none: "-", link: toJob()},
 		column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses(), width: 250},
-		column{field: "evidence", title: "Evidence", width: 242},
+		column{field: "evidence", title: "Evidence", width: 165},
 		column{field: "A", title: "Count", none: "-", width: 60},
 		column{field: "C", title: "RDMA sent now", unit: "Bps", width: 122},
 		column{field: "cluster", title: "Cluster", width: 72})

@@ -2,7 +2,11 @@
 
 package main
 
-import "gpufabric_exporter/internal/job"
+import (
+	"maps"
+
+	"gpufabric_exporter/internal/job"
+)
 
 // noJobs is what panels show where there are no jobs, and no GPU is known to be busy.
 const noJobs = "no job is seen, and no GPU is known to be busy"
@@ -75,6 +79,13 @@ func jobUnknowns() words {
 		job.Privilege: {"the exporter lacks privilege", warning}, job.Unreadable: {"a reading failed", warning}, job.Moved: {"devices are in the pod", ""},
 		job.NoCommunicator: {"no NCCL communicator", ""},
 	})
+}
+
+// because are why a job is on TCP, or its transport is unknown.
+func because() words {
+	all := causes()
+	maps.Copy(all, jobUnknowns())
+	return all
 }
 
 // jobRulesWords are the rules that a job can break.
@@ -160,18 +171,17 @@ func jobNodes() panel {
 		[]string{
 			orUnseen(worstFirst(by, "training_job", transport)),
 			transport,
-			`max by (` + by + `, way, cause) (gpufabric_job_info{@job})`,
+			`max by (` + by + `, way) (gpufabric_job_info{@job})`,
 			`max by (` + by + `) (gpufabric_job_ranks{@job})`,
 			`count by (` + by + `) (gpufabric_job_gpu_info{@job})`,
-			`max by (` + by + `, reason) (gpufabric_job_transport_unknown{@job} == 1)`,
+			`max by (` + by + `, because) (label_replace(gpufabric_job_info{cause!="",@job}, "because", "$1", "cause", "(.*)") or label_replace(gpufabric_job_transport_unknown{@job} == 1, "because", "$1", "reason", "(.*)"))`,
 			`count by (` + by + `) (gpufabric_job_device_info{@job})`,
 		}, "",
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "instance", title: "Node", link: toNode(), width: 135},
 		column{field: "B", title: "Transport", words: jobTransports(), width: 145},
 		column{field: "way", title: "Way", none: "-", width: 75},
-		column{field: "cause", title: "TCP because", none: "-", words: causes(), width: 255},
-		column{field: "reason", title: "Unknown because", none: "-", words: jobUnknowns(), width: 210},
+		column{field: "because", title: "TCP or unknown because", none: "-", words: because(), width: 255},
 		column{field: "D", title: "Ranks", width: 76},
 		column{field: "E", title: "GPUs", width: 76},
 		column{field: "G", title: "Rails used", none: "none", width: 90},

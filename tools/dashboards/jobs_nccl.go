@@ -54,28 +54,23 @@ func refusals() words {
 // jobRAS has one line for each suspected job and node.
 func jobRAS() panel {
 	const by = "cluster, instance, training_job"
-	ranks := func(problem string) string {
-		return `max by (` + by + `) (gpufabric_job_ras_ranks{problem="` + problem + `",@job})`
-	}
 	return grid(about{
-		"Suspected jobs, by NCCL RAS", "Jobs that may hang, and what NCCL RAS reports about their ranks on all nodes, the worst first. The node is the one that asked: nothing is wrong with it.",
+		"Suspected jobs, by NCCL RAS", "Jobs that may hang, and what NCCL RAS reports about their ranks on all nodes, the worst first. Ranks are lost that are missing, dead or failed. The node is the one that asked: nothing is wrong with it.",
 		"no job is suspected to hang, or nccl.ask_ras is off", 24, 6,
 	},
 		[]string{
 			worstFirst(by, "training_job", rasStates(by)),
 			rasStates(by),
-			ranks("missing"), ranks("dead"), ranks("failed"),
+			`sum by (` + by + `) (gpufabric_job_ras_ranks{problem=~"missing|dead|failed",@job})`,
 			`max by (` + by + `) (gpufabric_job_ras_operations_apart{@job})`,
 			`max by (` + by + `) (time() - gpufabric_job_ras_last_answer_timestamp_seconds{@job})`,
 			`max by (` + by + `, reason) (gpufabric_job_ras_not_asked{@job})`,
 		}, "",
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "B", title: "State", words: rasWords(), width: 128},
-		column{field: "C", title: "Ranks missing", none: "-", steps: []step{{1, bad}}, width: 113},
-		column{field: "D", title: "Ranks dead", none: "-", steps: []step{{1, bad}}, width: 93},
-		column{field: "E", title: "Ranks failed", none: "-", steps: []step{{1, bad}}, width: 98},
-		column{field: "F", title: "Collectives apart", none: "-", width: 125},
-		column{field: "G", title: "Answered", unit: "s", none: "never", width: 82},
+		column{field: "C", title: "Ranks lost", none: "-", steps: []step{{1, bad}}, width: 90},
+		column{field: "D", title: "Collectives apart", none: "-", width: 125},
+		column{field: "E", title: "Answered", unit: "s", none: "never", width: 82},
 		column{field: "reason", title: "Not asked now because", none: "-", words: refusals(), width: 260},
 		column{field: "instance", title: "Asked by", link: toNode(), width: 130},
 		column{field: "cluster", title: "Cluster", width: 72})
@@ -101,12 +96,12 @@ func jobBandwidth() panel {
 			`max by (` + by + `, gpu) (` + slowest + ` * on (cluster, job, instance, uuid) group_left (gpu) max by (cluster, job, instance, uuid, gpu) (label_replace(gpufabric_gpu_info{@node}, "gpu", "GPU$1", "index", "(.+)")))`,
 		}, "Of its past",
 		column{field: "training_job", title: "Job", link: toJob()},
-		column{field: "instance", title: "Node", link: toNode(), width: 190},
-		column{field: "A", title: "Bus bandwidth", unit: "Bps", width: 130},
-		column{field: "B", title: "Of its past", unit: "percentunit", none: "no hour of it yet", steps: []step{{0, warning}, {0.7, plainly}}, width: 140},
-		column{field: "C", title: "Of its peers", unit: "percentunit", none: "below 3 nodes", steps: []step{{0, warning}, {0.7, plainly}}, width: 130},
-		column{field: "D", title: "Time in collectives", unit: "percentunit", none: "not counted", width: 150},
-		column{field: "gpu", title: "Slowest rank of the job", none: "-", width: 170},
-		column{field: "E", title: "Waited for", unit: "percentunit", none: "-", width: 110},
-		column{field: "cluster", title: "Cluster", width: 90})
+		column{field: "instance", title: "Node", link: toNode(), width: 135},
+		column{field: "A", title: "Bus bandwidth", unit: "Bps", width: 115},
+		column{field: "B", title: "Of its past", unit: "percentunit", none: "no hour of it yet", steps: []step{{0, warning}, {0.7, plainly}}, width: 128},
+		column{field: "C", title: "Of its peers", unit: "percentunit", none: "below 3 nodes", steps: []step{{0, warning}, {0.7, plainly}}, width: 122},
+		column{field: "D", title: "In collectives", unit: "percentunit", none: "not counted", width: 110},
+		column{field: "gpu", title: "Slowest rank", none: "-", width: 112},
+		column{field: "E", title: "Waited for", unit: "percentunit", none: "-", width: 95},
+		column{field: "cluster", title: "Cluster", width: 72})
 }

@@ -139,6 +139,12 @@ func pixels(text string) (wide float64) {
 	return wide
 }
 
+// labels are long values of labels that sites have, by the title of their column.
+var labels = map[string][]string{
+	"Job": {"kubernetes/training/llama-70b-0"}, "Board": {"MT_0000000838", "LNV0000000049"}, "Firmware": {"28.39.1002", "0.0.4096.29"}, "PCI address": {"0000:1b:00.0"},
+	"Device": {"rdmap113s0", "mlx5_bond_0"}, "Interface": {"enp170s0f0np0"},
+}
+
 // cut are texts that a column is too narrow for.
 func cut(p panelModel) (wrong []string) {
 	left, flexible := screen*p.GridPos.W/24, []string{}
@@ -150,6 +156,7 @@ func cut(p panelModel) (wrong []string) {
 		}
 	}
 	for _, o := range p.FieldConfig.Overrides {
+		texts[o.Matcher.Options] = append(texts[o.Matcher.Options], labels[o.Matcher.Options]...)
 		width, hidden := 0, false
 		for _, prop := range o.Properties {
 			switch prop.ID {

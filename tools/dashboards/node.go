@@ -92,7 +92,7 @@ func unknowns(t texts) panel {
 or label_replace(max(gpufabric_node_info{@node}) unless on () gpufabric_check_failed{@node}, "problem", "checks are off", "", "")
 or max by (problem, reason) (label_replace(label_replace(count_values("ports", count(gpufabric_hca_port_info{role="compute",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@node})),
   "problem", "the state of $1 training ports", "ports", "(.*)"), "reason", "the driver reports none, as EFA", "", ""))`
-	return grid(about{"Checks without a verdict", "What could be wrong and is not known, and why: not_read (it was not read), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict", width, 5},
+	return grid(about{"Checks without a verdict", "What could be wrong and is not known, and why: not_read (it was not read), no_permission, stuck and the like. Unknown is neither good nor bad.", "none is known", width, 5},
 		[]string{orSilentIn(expr, "problem")}, "What could be wrong",
 		column{field: "problem", title: "What could be wrong", words: t.problems},
 		column{field: "reason", title: "Not known because", width: 260},

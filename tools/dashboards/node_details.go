@@ -11,7 +11,8 @@ func gids(w, h uint32) panel {
 		[]string{
 			orSilent(worstFirst("device, port", "device", rank)),
 			`max by (device, port, reason) (gpufabric_gid_selected_index{@port})`,
-			`max by (device, port, gid, type, family) ` + addresses,
+			`max by (device, port, gid, type, family) (` + addresses + `
+  or label_replace(gpufabric_hca_port_info{link_layer="unspecified",@port}, "type", "no RoCE", "", ""))`,
 			`max by (device, port) (gpufabric_gid_changes_total{@port})`,
 		}, "",
 		column{field: "device", title: "Device", link: toPort(), width: 130},
@@ -68,17 +69,17 @@ func gpuErrors() line {
 
 func exporterNow() line {
 	return line{
-		grid(about{"Sources that cannot be read", "Kernel interfaces and files that gave no answer, and why. What hangs on them is unknown.", "all sources could be read", 8, 8},
+		grid(about{"Sources that cannot be read", "Kernel interfaces and files that gave no answer, and why. What hangs on them is unknown.", "none is known", 10, 8},
 			[]string{orSilent(`max by (source, device, netdev, reason) (
   gpufabric_exporter_source_unknown{@node} == 1
   or gpufabric_exporter_source_up{@node} == 0 unless on (cluster, job, instance, source, device, netdev) gpufabric_exporter_source_unknown{@node}
 )`)}, "Source",
 			column{field: "source", title: "Source"}, column{field: "device", title: "Device", link: toPort()}, column{field: "netdev", title: "Interface"}, column{field: "reason", title: "Reason"}),
-		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "no fact is unknown", 8, 8},
+		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "none is known", 7, 8},
 			[]string{orSilent(`max by (device, index, reason) (` + withIndex(`(gpufabric_exporter_facts_unknown{uuid!="",@node} > 0)`) + `
   or gpufabric_exporter_facts_unknown{uuid="",@node} > 0)`)}, "-Facts",
 			column{field: "device", title: "Device", link: toPort()}, column{field: "index", title: "GPU", width: 55}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", none: "-", width: 70}),
-		grid(about{"Collectors", "Whether each part of the exporter could read what it needs, and whether the node has what it is for.", "the exporter does not answer", 8, 8},
+		grid(about{"Collectors", "Whether each part of the exporter could read what it needs, and whether the node has what it is for.", "the exporter does not answer", 7, 8},
 			[]string{
 				orSilent(`min by (collector) (gpufabric_scrape_collector_success{@node})`),
 				`min by (collector) (gpufabric_scrape_collector_supported{@node})`,

@@ -25,10 +25,11 @@ func portNow() line {
 		pausing  = `max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
 		current  = `8 * min(gpufabric_hca_port_rate_bytes_per_second{@port})`
 		expected = `8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
+		down     = `(gpufabric_hca_port_physical_state{state="link_up",@port} == 0) unless on () gpufabric_hca_port_rate_bytes_per_second{@port}`
 		slow     = `(gpufabric_hca_port_rate_bytes_per_second{@port} < on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
 	)
-	speed := number(about{"Rate", "Signalling rate of the link, which is unknown while it is down: green at the expected rate, red below it, without colour where no rate is expected.", "unknown", 3, 4}, "bps",
-		current+" and on () "+expected+" unless on () "+slow, []step{{0, good}}, nil)
+	speed := number(about{"Rate", "Signalling rate of the link: green at the expected rate, red below it, without colour where no rate is expected. A link that is down has none, whatever the driver says.", "unknown", 3, 4}, "bps",
+		current+" and on () "+expected+" unless on () "+slow+"\nor "+linkDown+" + 0 * max("+down+")", []step{{0, good}}, words{linkDown: {"link down", unknown}})
 	speed = instead(speed, "B", "8 * min("+slow+")", "bps", bad)
 	speed = instead(speed, "C", current+" unless on () "+expected, "bps", plainly)
 	return line{
@@ -61,6 +62,9 @@ or max(3 + 0 * gpufabric_hca_port_info{link_layer!="ethernet",@port})`, nil, wor
 	}
 }
 
+// linkDown is the rate of a link that is down: it has none.
+const linkDown = "-4"
+
 func portIdentity() panel {
 	return grid(about{"The port", "What it is, what it is for, whether its PCIe link has its full speed and width, and the nearest GPU. " + nearness, "no such device, or the collector hca is off", 24, 4},
 		[]string{
@@ -70,13 +74,13 @@ func portIdentity() panel {
 			`max by (device) (gpufabric_pcie_link_degraded{@port})`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
 		}, "",
-		column{field: "device", title: "Device", width: 97},
+		column{field: "device", title: "Device", width: 102},
 		column{field: "port", title: "Port", width: 45},
 		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 80},
 		column{field: "netdev", title: "Interface", width: 115},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 146},
-		column{field: "board_id", title: "Board", width: 120},
-		column{field: "firmware_version", title: "Firmware", width: 85},
+		column{field: "board_id", title: "Board", width: 125},
+		column{field: "firmware_version", title: "Firmware", width: 92},
 		column{field: "pci_address", title: "PCI address", width: 100},
 		column{field: "D", title: "PCIe link", words: words{"0": {"full", good}, "1": {"degraded", bad}}, width: 80},
 		column{field: "rail", title: "Rail", none: "-", width: 45},
@@ -90,9 +94,10 @@ var dealtGPU = `gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance, 
 or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_address) gpufabric_gpu_info{@node}`
 
 func portFindings(t texts) panel {
-	found := `1000 * min by (severity, problem) (` + open(`device=~"$device",`) + `)`
-	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 13, 8},
-		[]string{`label_replace(` + caveats(ranked(found)) + `, "runbook", "$1", "problem", "(.*)")
+	opened := open(`device=~"$device",`)
+	found := `1000 * min by (severity, problem) (` + opened + `)`
+	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "unknown: no answer, or the recording rules are not loaded", 13, 8},
+		[]string{`label_replace(` + caveats(ranked(found), opened, "@port") + `, "runbook", "$1", "problem", "(.*)")
 or label_replace(` + absent(sortedFirst) + ` + 0 * max by (because) (` + spareBecause + `), "rank", "spare", "", "")`}, bySeverity+","+bySince,
 		column{field: "rank", title: bySeverity, words: ranks(), width: 85},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
@@ -121,10 +126,12 @@ func portProbes(t texts) panel {
 }
 
 func portTraffic() line {
+	const linkRate = `8 * max(gpufabric_hca_port_rate_bytes_per_second{@port})`
 	return line{
-		over(about{"Traffic and rate", "What the port sends and receives over RDMA (on InfiniBand: all of it) and otherwise, mostly TCP, against the rate of its link and the expected rate.", "no traffic counters are known", 12, 9}, "bps", nil,
+		over(about{"Traffic and rate", "What the port sends and receives over RDMA (on InfiniBand: all of it) and otherwise, mostly TCP, against the rate of its link and the expected rate. A link that is down has no rate: its line ends there.", "no traffic counters are known", 12, 9}, "bps", nil,
 			curve{`8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "expected rate"},
-			curve{`8 * max(gpufabric_hca_port_rate_bytes_per_second{@port})`, "rate of the link"},
+			curve{linkRate + ` and on () (` + atEnd.Replace(linkRate) + `)`, "rate of the link"},
+			curve{linkRate + ` unless on () (` + atEnd.Replace(linkRate) + `)`, "rate of the link before it went down"},
 			curve{`8 * sum(` + carried("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "sent over RDMA"},
 			curve{`8 * sum(` + carried("gpufabric_hca_port_received_data_bytes_total") + `)`, "received over RDMA"},
 			curve{`8 * sum(` + carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "sent otherwise"},

@@ -46,7 +46,7 @@ func railGrid() panel {
 	expr := `label_join((` + status + `) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) + ` or 9e10 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
 		`label_replace(label_join(` + shortened(`count_values by (instance, rail, device) ("state", max by (instance, rail, device) (`+portStates()+` unless on (instance) `+twice+`))`) + `, "cell", "&", "device", "short", "state"), "cell", "&var-device=$1", "cell", "(.*)")`
 
-	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Blue: no finding, and the driver reports no state (EFA). Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says two clusters: choose one at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
+	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. A column has a number of a training NIC, counted on each node in the order of their names; a NIC that is gone keeps its own for a week. Red: not active, gone, or a critical finding. Orange: slower than expected, a warning, or a critical finding of a probe that all rails of the node have: then look at the node. Blue: no finding, and the driver reports no state (EFA). Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says two clusters: choose one at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
 		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(46.0)}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
@@ -79,13 +79,19 @@ const twice = `(count by (instance) (count by (cluster, instance) (up{@node} and
 func railLegend() panel {
 	var all strings.Builder
 	for _, c := range []struct{ color, means string }{
-		{"#73bf69", "active, no finding"}, {"#ff9830", "slow, or a warning"}, {"#f2495c", "not active, or a critical finding"}, // good, warning, bad
+		{"#73bf69", "active, no finding"}, {"#ff9830", "slow, a warning, or probes are bad on all rails"}, {"#f2495c", "not active, gone, or a critical finding"}, // good, warning, bad
 		{"#5794f2", "no finding, the driver reports no state (EFA)"}, {unknown, "unknown, or the exporter is silent"}, {unneeded, "spare: down and not needed"},
 	} {
 		fmt.Fprintf(&all, `<span style="color:%s">&#9632;</span> %s &emsp; `, c.color, c.means)
 	}
 	return prose("Colours of the rails", width, 3, strings.TrimSpace(all.String()))
 }
+
+// onAllRails are alerts about probes that fire for each of several rails of a node: the node is wrong, and not its NICs.
+const onAllRails = `label_replace(
+  count by (cluster, instance, alertname) (count by (cluster, instance, alertname, device) (ALERTS{alertname=~"GpuFabricProbe.*",alertstate="firing",device!="",@node}))
+  == on (cluster, instance) group_left () count by (cluster, instance) (count by (cluster, instance, device) (device:gpufabric_hca_info:rail{rail!="other",@node})) > 1,
+  "problem", "$1", "alertname", "(.*)")`
 
 // portStates are how training ports are, by device and rail. Those that are no GPU's nearest NIC share one rail, which
 // shows the worst of them.
@@ -95,10 +101,12 @@ func portStates() string {
   ` + portSpare + ` + 0 * ` + spares + `
   or ` + portUnknown + ` * (gpufabric_hca_port_state{state="active",@node} == bool 0) ` + compute + ` unless on (cluster, job, instance, device, port) ` + spares + `
   or ` + portBroken + ` + 0 * port:gpufabric_hca_port_state:down_since_timestamp_seconds{@node}
+  or ` + portBroken + ` + 0 * device:gpufabric_hca_info:gone_since_timestamp_seconds{@node}
   or ` + portStateless + ` * gpufabric_hca_port_info{role="compute",link_layer="unspecified",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}
   or ` + portUnknown + ` * gpufabric_hca_port_info{role="compute",link_layer!="unspecified",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}` + `
   or ` + portSlow + ` * (gpufabric_hca_port_rate_bytes_per_second{@node} < bool gpufabric_hca_port_expected_rate_bytes_per_second{@node}) ` + compute + `
-  or ` + portBroken + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Critical)+`device!="",`) + `)` + `
+  or ` + portBroken + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Critical)+`device!="",`) + ` unless on (cluster, instance, problem) ` + onAllRails + `)
+  or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Critical)+`device!="",`) + ` and on (cluster, instance, problem) ` + onAllRails + `)
   or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Warning)+`device!="",`) + `)` + `
 )`
 	return `topk by (cluster, instance, rail) (1, ` + known + ` * on (cluster, instance, device) group_left (rail) max by (cluster, instance, device, rail) (device:gpufabric_hca_info:rail{@node}))`

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -72,7 +73,7 @@ func TestShows(t *testing.T) {
 	}
 	all, _ := shipped(t)
 	var tests []map[string]any
-	for _, c := range shows {
+	for _, c := range slices.Concat(shows, portShows) {
 		var series []map[string]string
 		for _, s := range c.series {
 			name, values, _ := strings.Cut(strings.ReplaceAll(s, "} ", "}\x00"), "\x00")

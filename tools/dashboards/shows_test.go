@@ -7,16 +7,19 @@ import "strings"
 // everything are the choices of a reader who has chosen only some devices.
 var everything = strings.NewReplacer("$cluster", ".*", "$instance", ".*", "$device", "mlx5_1|mlx5_2|mlx5_3", "$training_job", ".*", "$__rate_interval", "1m")
 
-// shows queries, with promtool, what panels return for the samples of a fault. Each case has occurred: a reader would
-// have taken the wrong action.
-var shows = []struct {
+// showing is what a panel returns for the samples of a fault.
+type showing struct {
 	name   string
 	series []string // name and labels, and values of one minute each
 	panel  string   // board/title
 	ref    string
 	by     string // labels that matter
 	want   string // of samples: labels and value, with " | " between them
-}{
+}
+
+// shows queries, with promtool, what panels return for the samples of a fault. Each case has occurred: a reader would
+// have taken the wrong action.
+var shows = []showing{
 	{
 		name: "the wrong address is the first wrong step, and a port that is down is not judged",
 		series: []string{

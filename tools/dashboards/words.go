@@ -29,7 +29,7 @@ func ranks() words {
 	for _, s := range diagnose.Severities() {
 		w[strconv.Itoa(s.Rank())] = severities()[string(s)]
 	}
-	w[rankSilent], w["unknown"], w["spare"] = word{"silent", bad}, word{"unknown", note}, word{"spare", unneeded}
+	w[rankSilent], w["unknown"], w["spare"], w["none"] = word{"silent", bad}, word{"unknown", note}, word{"spare", unneeded}, word{"none", good}
 	return w
 }
 
