@@ -73,8 +73,8 @@ func rules() []rule {
 		{check: CheckPortRate, cause: CheckPortRateAgrees, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			return v.Subject.Key() == cause.Subject.Key() && runsAsExpected(n, v.Subject)
 		}},
-		{check: CheckGID, cause: checkGIDIndex, follows: func(_ *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned }},
-		{check: checkPinnedGIDs, cause: checkGIDIndex, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
+		{check: CheckGID, cause: checkGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned }},
+		{check: checkPinnedGIDs, cause: checkGIDIndex, exact: true, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
 		{check: checkDSCP, cause: checkNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			set, found := n.NCCL.Lookup("NCCL_IB_TC")
 			return found && set.Source == cause.Subject.File && carriesHostClass(n, v.Subject)
@@ -82,7 +82,8 @@ func rules() []rule {
 	}
 }
 
-// follow sets the causes of verdicts. The list is in its final order: causes point into it.
+// follow sets the causes of verdicts. The list is in its final order: causes point into it. A consequence has no remedy: that of its
+// cause is one for both.
 func follow(n *fabric.Node, list []Verdict) {
 	failed := slices.IndexFunc(list, func(v Verdict) bool { return v.Status != Failed })
 	if failed < 0 {
@@ -98,10 +99,10 @@ func follow(n *fabric.Node, list []Verdict) {
 			}
 			for k := range list {
 				if list[k].Check.ID == r.cause && r.follows(n, &list[i], &list[k]) {
-					list[i].Cause = &list[k]
-					if r.exact {
+					if r.exact && list[i].Remedy != "" {
 						list[k].Remedy = list[i].Remedy
 					}
+					list[i].Cause, list[i].Remedy = &list[k], ""
 				}
 			}
 		}

@@ -64,6 +64,13 @@ func (f *Facts) issue(i int) document.Section {
 	lines = append(lines, labelled("Evidence:", v.Seen...)...)
 	lines = append(lines, text(strong("Source:"), " ", end(v.Evidence+f.confirmation(v))))
 	lines = append(lines, labelled("Impact:", v.Impact)...)
+	if v.Cause != "" {
+		follows := text(strong("Follows from:"), " ", code(v.Cause), ": repair that.")
+		if v.From == fromProbe {
+			follows = text(follows, " The next run of the probe shows whether it helped.")
+		}
+		lines = append(lines, follows)
+	}
 	lines = append(lines, labelled("Remedy:", v.Remedy)...)
 	lines = append(lines, labelled("Remedy:", v.Remedies...)...)
 	if strings.HasPrefix(v.Runbook, "https://") && !strings.ContainsAny(v.Runbook, "() <>\"\\") {

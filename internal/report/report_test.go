@@ -354,7 +354,7 @@ func FuzzFacts(f *testing.F) {
 // A measured loss without GPUDirect RDMA has the cause that the node itself shows, and is none where the distance is by design.
 func TestBlockedGPUDirectExplainsProbes(t *testing.T) {
 	for scenario, want := range map[string][]string{
-		"gdr-level-loc": {"NCCL_NET_GDR_LEVEL of the host", "follows from gpudirect_usable"},
+		"gdr-level-loc": {"NCCL_NET_GDR_LEVEL of the host", "cause: gpudirect_usable"},
 		"healthy-l40s":  nil,
 	} {
 		t.Run(scenario, func(t *testing.T) {
@@ -367,7 +367,7 @@ func TestBlockedGPUDirectExplainsProbes(t *testing.T) {
 				}
 				found++
 				for _, w := range want {
-					if got := strings.Join(v.Causes, " ") + v.Remedy; !strings.Contains(got, w) {
+					if got := strings.Join(v.Causes, " ") + " cause: " + v.Cause; !strings.Contains(got, w) {
 						t.Errorf("%s: got %q, want %q in it", v.ID, got, w)
 					}
 				}
