@@ -249,3 +249,44 @@ func TestPortWithoutState(t *testing.T) {
 		t.Error("a device that a pod has is ok")
 	}
 }
+
+// A port of which settings of RoCE could not be read is not ok, though no check asks for them. Which traffic class jobs choose is no
+// setting of the port.
+func TestUnknownChainIsNotOK(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*fabric.Node, *fabric.QoS)
+		want string
+	}{
+		"known": {func(*fabric.Node, *fabric.QoS) {}, StatusOK},
+		"PFC is not shown": {func(_ *fabric.Node, q *fabric.QoS) {
+			q.PFC = fabric.UnknownFact[fabric.PFC](fabric.ReasonUnsupported, "", q.PFC.At)
+		}, StatusPartly},
+		"jobs choose class": {func(n *fabric.Node, _ *fabric.QoS) { n.NCCL.Variables = nil }, StatusOK},
+	} {
+		n := fabrictest.Lossless()
+		n.Policy.RoCE = fabric.RoCEPolicy{}
+		c.edit(n, &n.NetDevs[1].QoS)
+		n.Derive()
+		d := documentOf(n).Devices[1]
+		if d.Status != c.want || d.Ports[0].Status != c.want {
+			t.Errorf("%s: device %s, port %s, expected %s", name, d.Status, d.Ports[0].Status, c.want)
+		}
+	}
+}
+
+// A port that is not active is not shown as a port in order, and neither is a device of such ports: a virtual function that is down has no
+// finding, and is not ok.
+func TestDownIsNotOK(t *testing.T) {
+	n := fabrictest.Lossless()
+	n.HCAs[1].Function = fabric.Known(fabric.FunctionVF, "physfn", n.At)
+	n.HCAs[1].Ports[0].State.Value = fabric.PortDown
+	n.Policy = &fabric.Policy{}
+	n.Derive()
+	d := documentOf(n)
+	if got := d.Devices[1]; got.Status != StatusNone || got.Ports[0].Status != StatusNone {
+		t.Errorf("device %s, port %s", got.Status, got.Ports[0].Status)
+	}
+	if got := d.Devices[0]; got.Status != StatusOK {
+		t.Errorf("the other device is %s", got.Status)
+	}
+}
