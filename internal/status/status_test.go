@@ -274,19 +274,19 @@ func TestUnknownChainIsNotOK(t *testing.T) {
 	}
 }
 
-// A port that is not active is not shown as a port in order, and neither is a device of such ports: a virtual function that is down has no
-// finding, and is not ok.
+// A port that is not active is not shown as a port in order, and neither is its device: a virtual function that is down has verdicts that
+// are ok, and no finding.
 func TestDownIsNotOK(t *testing.T) {
-	n := fabrictest.Lossless()
-	n.HCAs[1].Function = fabric.Known(fabric.FunctionVF, "physfn", n.At)
-	n.HCAs[1].Ports[0].State.Value = fabric.PortDown
-	n.Policy = &fabric.Policy{}
-	n.Derive()
-	d := documentOf(n)
-	if got := d.Devices[1]; got.Status != StatusNone || got.Ports[0].Status != StatusNone {
-		t.Errorf("device %s, port %s", got.Status, got.Ports[0].Status)
-	}
-	if got := d.Devices[0]; got.Status != StatusOK {
-		t.Errorf("the other device is %s", got.Status)
+	for state, want := range map[fabric.PortState]string{fabric.PortActive: StatusOK, fabric.PortDown: StatusNone} {
+		n := fabrictest.Healthy()
+		h := &n.HCAs[1]
+		h.Function, h.Ports[0].State.Value = fabric.Known(fabric.FunctionVF, "physfn", n.At), state
+		fine := func(s diagnose.Subject) diagnose.Verdict {
+			return diagnose.Verdict{Check: diagnose.Find("reads_return"), Subject: s, Status: diagnose.OK}
+		}
+		d := Of(&Inputs{Node: n, Verdicts: []diagnose.Verdict{fine(diagnose.PortSubject(h, &h.Ports[0])), fine(diagnose.Subject{Device: h.Name})}}).Devices[1]
+		if d.Status != want || d.Ports[0].Status != want {
+			t.Errorf("%s: device %s, port %s, expected %s", state, d.Status, d.Ports[0].Status, want)
+		}
 	}
 }
