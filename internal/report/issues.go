@@ -62,7 +62,7 @@ func (f *Facts) issue(i int) document.Section {
 		lines = append(lines, text(strong(label), " ", strings.Join(v.Causes[:min(len(v.Causes), maxList)], " ")))
 	}
 	lines = append(lines, labelled("Evidence:", v.Seen...)...)
-	lines = append(lines, text(strong("Source:"), " ", end(v.Evidence+f.confirmation(v))))
+	lines = append(lines, text(strong("Source:"), " ", document.Prose(end(v.Evidence+f.confirmation(v)))))
 	lines = append(lines, labelled("Impact:", v.Impact)...)
 	if v.Cause != "" {
 		follows := text(strong("Follows from:"), " ", code(v.Cause), ": repair that.")
@@ -87,9 +87,9 @@ func labelled(label string, list ...string) (lines []document.Text) {
 	for i, of := range list[:min(len(list), maxList)] {
 		switch {
 		case i > 0:
-			lines = append(lines, text(end(of)))
+			lines = append(lines, document.Prose(end(of)))
 		case of != "":
-			lines = append(lines, text(strong(label), " ", end(of)))
+			lines = append(lines, text(strong(label), " ", document.Prose(end(of))))
 		}
 	}
 	if more := len(list) - maxList; more > 0 {

@@ -156,7 +156,7 @@ func TestResults(t *testing.T) {
 	for _, w := range []string{
 		"Which transport NCCL uses was not measured (`gpufabric_exporter probe transport`).", "No bandwidth was measured.", "The exporter keeps no results.",
 		"| TCP | not measured |  |  | measure it: `gpufabric_exporter probe socket` |", "| RoCE v2 | not measured |  |  | measure it: `gpufabric_exporter probe rail` |",
-		"| NVLink | not measured |  |  | measure it: `gpufabric_exporter probe node` |", "Its effect was not measured: gpufabric_exporter probe rail shows it.",
+		"| NVLink | not measured |  |  | measure it: `gpufabric_exporter probe node` |", "Its effect was not measured: `gpufabric_exporter probe rail` shows it.",
 	} {
 		if !strings.Contains(md, w) {
 			t.Errorf("without results it lacks %q:\n%s", w, md)
