@@ -104,20 +104,23 @@ func (f *Facts) confirmation(v *Finding) string {
 		return ""
 	}
 	var slow []string
-	good := false
+	good, faulty := false, false
 	for i := range f.Results {
 		r := &f.Results[i]
 		if r.Kind != string(probes.Rail) || !slices.Contains(v.Devices, r.Device) {
 			continue
 		}
-		if len(r.Faults) > 0 {
+		if f.follows(v, r) {
 			slow = append(slow, r.name()+": "+r.seen())
 		}
+		faulty = faulty || len(r.Faults) > 0
 		good = good || r.BusBW != nil
 	}
 	switch {
 	case len(slow) > 0:
 		return " A probe confirms an effect: " + some(slow) + "."
+	case faulty: // what it shows has a cause of its own
+		return ""
 	case good:
 		return " Probes over these ports show no loss of bandwidth: they measure NIC, PCIe and GPUDirect RDMA without congestion, not the network."
 	}
@@ -125,4 +128,11 @@ func (f *Facts) confirmation(v *Finding) string {
 		return "" // no probe runs over it
 	}
 	return " Its effect was not measured: gpufabric_exporter probe rail shows it."
+}
+
+// follows reports whether what a result shows follows from a finding.
+func (f *Facts) follows(v *Finding, r *Result) bool {
+	return slices.ContainsFunc(f.Findings, func(p Finding) bool {
+		return p.From == fromProbe && p.Cause == v.ID && slices.Contains(p.Subjects, r.name())
+	})
 }

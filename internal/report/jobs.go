@@ -61,6 +61,7 @@ func fallbackOf(j *job.Job, at config.Links) Finding {
 	k := jobFinding{"job_on_tcp", "A job uses TCP instead of RDMA", "The job moves its data several times slower than over RDMA.", "GpuFabricJobOnTcp", diagnose.Critical}
 	if !j.Verdict.Confirmed {
 		k.what, k.runbook, k.severity = "A job is suspected to use TCP instead of RDMA", "GpuFabricJobOnTcpSuspected", diagnose.Warning
+		k.impact = "If it does, it moves its data several times slower than over RDMA."
 	}
 	v := k.of(j, cmp.Or(j.Verdict.Cause.Text(), "not known"), j.Verdict.Evidence, at)
 	for i := range j.Findings {

@@ -385,7 +385,7 @@ func TestBlockedGPUDirectExplainsProbes(t *testing.T) {
 func TestLower(t *testing.T) {
 	for s, want := range map[string]string{
 		"The port is down": "the port is down", "RoCE packets": "RoCE packets", "NVLink 3": "NVLink 3", "InfiniBand": "InfiniBand",
-		"Xid 79": "Xid 79", "GPU0 is lost": "GPU0 is lost", "A GPU": "A GPU", "": "",
+		"Xid 79": "Xid 79", "GPU0 is lost": "GPU0 is lost", "A GPU": "a GPU", "": "",
 	} {
 		if got := lower(s); got != want {
 			t.Errorf("lower(%q) is %q, want %q", s, got, want)
