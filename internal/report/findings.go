@@ -126,7 +126,11 @@ func (f *Facts) addProbeFindings(in *Input) {
 		from := len(f.Findings)
 		for i := range f.Results {
 			r := &f.Results[i]
-			if !slices.Contains(r.Faults, fault) || fault == probes.FaultRegressed && slices.Contains(r.Faults, probes.FaultSlow) {
+			slower := fault == probes.FaultSlow || fault == probes.FaultRegressed
+			switch {
+			case !slices.Contains(r.Faults, fault), fault == probes.FaultRegressed && slices.Contains(r.Faults, probes.FaultSlow):
+				continue
+			case slower && slices.Contains(r.Faults, probes.FaultSocket): // over TCP it is slow
 				continue
 			}
 			shown := in.Results[i].Symptom()

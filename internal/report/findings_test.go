@@ -66,3 +66,11 @@ func TestLearned(t *testing.T) {
 		}
 	}
 }
+
+// A probe that goes over TCP, and is therefore slow, is one issue.
+func TestTCPIsOneIssue(t *testing.T) {
+	f := Collect(input(t, "probe-tcp-fallback"))
+	if len(f.Findings) != 1 || f.Findings[0].ID != "probe_socket" {
+		t.Errorf("findings: %+v", f.Findings)
+	}
+}
