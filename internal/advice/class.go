@@ -102,7 +102,7 @@ func (k *adviser) presentDSCP() (dscp int, set bool) {
 // lanes returns the interfaces below the ports; ok is false where the class is not for NCCL to choose, or the chain could not be read,
 // which it has said.
 func (k *adviser) lanes(active []portOf) (list []lane, ok bool) {
-	const chain = "run `gpufabric_exporter check` and look at the checks roce_*"
+	const chain = "run `gpufabric_exporter check` and look at the checks whose names begin with roce_"
 	overridden := 0
 	for _, p := range active {
 		chains, known := p.RoCE.Get()

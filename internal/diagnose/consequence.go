@@ -73,8 +73,8 @@ func rules() []rule {
 		{check: CheckPortRate, cause: CheckPortRateAgrees, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			return v.Subject.Key() == cause.Subject.Key() && runsAsExpected(n, v.Subject)
 		}},
-		{check: CheckGID, cause: checkGIDIndex, follows: func(_ *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned }},
-		{check: checkPinnedGIDs, cause: checkGIDIndex, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
+		{check: CheckGID, cause: checkGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned }},
+		{check: checkPinnedGIDs, cause: checkGIDIndex, exact: true, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
 		{check: checkDSCP, cause: checkNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			set, found := n.NCCL.Lookup("NCCL_IB_TC")
 			return found && set.Source == cause.Subject.File && carriesHostClass(n, v.Subject)
@@ -82,7 +82,8 @@ func rules() []rule {
 	}
 }
 
-// follow sets the causes of verdicts. The list is in its final order: causes point into it.
+// follow sets the causes of verdicts. The list is in its final order: causes point into it. A consequence has no remedy: that of its
+// cause is one for both.
 func follow(n *fabric.Node, list []Verdict) {
 	failed := slices.IndexFunc(list, func(v Verdict) bool { return v.Status != Failed })
 	if failed < 0 {
@@ -98,10 +99,10 @@ func follow(n *fabric.Node, list []Verdict) {
 			}
 			for k := range list {
 				if list[k].Check.ID == r.cause && r.follows(n, &list[i], &list[k]) {
-					list[i].Cause = &list[k]
-					if r.exact {
+					if r.exact && list[i].Remedy != "" {
 						list[k].Remedy = list[i].Remedy
 					}
+					list[i].Cause, list[i].Remedy = &list[k], ""
 				}
 			}
 		}
@@ -160,6 +161,12 @@ const (
 	tolerance   = 0.9  // of what a link allows: baselines vary
 	lanesCarry  = 0.85 // of the bits of PCIe lanes, behind headers and flow control
 	detourShare = 0.3  // of a rail whose data goes through host memory or the root complex
+)
+
+// Shares of what a rail can carry that remain with a fault, at most: a baseline above was measured without it.
+const (
+	detourCarries = 0.7 // through host memory or the root complex
+	stormCarries  = 0.5 // the check fails from half of the time that is paused
 )
 
 // Explains returns the failed verdict from which all follows that a probe shows; nil: none does, or not all of it.
@@ -230,6 +237,7 @@ func takesPart(n *fabric.Node, v *Verdict, s *fabric.Symptom) bool {
 
 // remains returns the share of its baseline that a probe keeps with a failure, and whether it is a failure that makes this probe slow.
 func remains(n *fabric.Node, v *Verdict, s *fabric.Symptom) (share float64, slows bool) {
+	carries := railCarries(n, s)
 	onRail := s.Device != "" && v.Subject.Device == s.Device && (v.Subject.Port == 0 || v.Subject.Port == s.Port)
 	port := portOf(n, Subject{Device: s.Device, Port: s.Port})
 	switch v.Check.ID {
@@ -245,18 +253,33 @@ func remains(n *fabric.Node, v *Verdict, s *fabric.Symptom) (share float64, slow
 			return lanesCarry * lanes / line, lanes > 0 && line > 0 && !wasWithin(s, lanesCarry*lanes)
 		}
 	case CheckACS:
-		return detourShare, onRail
+		return detourShare, onRail && !wasWithin(s, detourCarries*carries)
 	case CheckGPUDirect, CheckPeermem:
-		return detourShare, s.Device != "" && takesPart(n, v, s) && (s.NoGPUDirect || v.Mode == ModeIOMMU)
+		return detourShare, s.Device != "" && takesPart(n, v, s) && (s.NoGPUDirect || v.Mode == ModeIOMMU) && !wasWithin(s, detourCarries*carries)
 	case checkPauseSent: // the NIC does not take packets: nothing may remain
-		return 0, onRail
-	case CheckNVLinks:
+		return 0, onRail && !wasWithin(s, stormCarries*carries)
+	case CheckNVLinks: // no guard: between GPUs, a probe measures far less than their links carry
 		if i := slices.IndexFunc(GPUs(n), func(g GPU) bool { return g.Subject().GPU == v.Subject.GPU }); i >= 0 && s.Within && takesPart(n, v, s) {
 			active, total := GPUs(n)[i].NVLinks()
 			return float64(active.Or(0)) / float64(max(total, 1)), active.State == fabric.OK
 		}
 	}
 	return 0, false
+}
+
+// railCarries is what the port of a probe and the PCIe link of its NIC can carry, in bytes per second; 0: it is not known.
+func railCarries(n *fabric.Node, s *fabric.Symptom) float64 {
+	port := portOf(n, Subject{Device: s.Device, Port: s.Port})
+	if port == nil {
+		return 0
+	}
+	most := max(port.Rate.Or(fabric.Rate{}).BytesPerSecond, port.ExpectedRate.Or(0))
+	if f := n.PCI.NIC(s.Device); f != nil {
+		if lanes := f.Link.Speed.Or(0) / 8 * float64(f.Link.Width.Or(0)); lanes > 0 {
+			most = min(most, lanesCarry*lanes)
+		}
+	}
+	return most
 }
 
 // wasWithin reports whether the baseline of a probe does not exceed what a fault leaves: the probe was as slow before, because of that

@@ -40,6 +40,7 @@ func TestExplains(t *testing.T) {
 			fabrictest.Blocked(fabric.GDRLevel, "LOC")(g)
 		}
 	}
+	acs := fabrictest.Blocked(fabric.GDRACS, "")
 	rail := func(device string, s fabric.Symptom) fabric.Symptom {
 		s.Device, s.Port = device, 1
 		return s
@@ -79,6 +80,11 @@ func TestExplains(t *testing.T) {
 		{"GPUDirect RDMA is forbidden", fine, firstGPU, rail("mlx5_0", fabric.Symptom{NoGPUDirect: true, Slow: true, Ratio: 0.42}), "gpudirect_usable"},
 		{"GPUDirect RDMA is forbidden, and the probe used it", fine, firstGPU, rail("mlx5_0", slow(0.42)), ""},
 		{"GPUDirect RDMA is forbidden for the other GPU", fine, firstGPU, rail("mlx5_1", fabric.Symptom{NoGPUDirect: true, GPUs: []string{"GPU-bbbbbbbb"}}), ""},
+		{"GPUDirect RDMA is forbidden since before the baseline", fine, firstGPU, rail("mlx5_0", fabric.Symptom{NoGPUDirect: true, Slow: true, Ratio: 0.42, Baseline: 18e9}), ""},
+		{"GPUDirect RDMA is forbidden after the baseline", fine, firstGPU, rail("mlx5_0", fabric.Symptom{NoGPUDirect: true, Slow: true, Ratio: 0.42, Baseline: 44e9}), "gpudirect_usable"},
+		{"ACS redirects since before the baseline", fine, acs, rail("mlx5_0", fabric.Symptom{Slow: true, Ratio: 0.5, Baseline: 20e9}), ""},
+		{"ACS redirects after the baseline", fine, acs, rail("mlx5_0", fabric.Symptom{Slow: true, Ratio: 0.5, Baseline: 44e9}), "pcie_acs"},
+		{"ACS redirects, a baseline that is not known", fine, acs, rail("mlx5_0", slow(0.5)), "pcie_acs"},
 		{"GPUDirect RDMA is forbidden, a twentieth of the bandwidth", fine, firstGPU, rail("mlx5_0", fabric.Symptom{NoGPUDirect: true, Slow: true, Ratio: 0.05}), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -93,6 +99,19 @@ func TestExplains(t *testing.T) {
 				t.Errorf("it follows from %q, expected %q", cause, c.cause)
 			}
 		})
+	}
+}
+
+// A storm explains a slow rail only if the baseline was measured without it.
+func TestStormExplains(t *testing.T) {
+	for baseline, explains := range map[float64]bool{20e9: false, 44e9: true, 0: true} {
+		n := fabrictest.Lossless()
+		fabrictest.Counted(n, map[string]uint64{"tx_prio3_pause_duration": 12e6})
+		n.Derive()
+		v := diagnose.Explains(n, diagnose.Run(n, nil), &fabric.Symptom{Device: "mlx5_1", Port: 1, Slow: true, Ratio: 0.1, Baseline: baseline})
+		if (v != nil) != explains {
+			t.Errorf("baseline %g: it follows from %+v", baseline, v)
+		}
 	}
 }
 

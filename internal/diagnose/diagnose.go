@@ -121,7 +121,8 @@ type Verdict struct {
 	Mode string
 	// Names are what stands in the place of such words, by word, where it does not follow from the subject.
 	Names map[string][]string
-	// Cause is the failure from which this one follows, nil: none that is known. It is no consequence itself.
+	// Cause is the failure from which this one follows, nil: none that is known. It is no consequence itself. Its remedy is that of
+	// both: a consequence has none.
 	Cause *Verdict
 }
 

@@ -172,6 +172,9 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 		evidence += fmt.Sprintf(" Other network namespaces have %d devices that may be among them.", moved)
 	}
 	what := fmt.Sprintf("%d compute ports where %d are expected", c.there, *want)
+	if moved > 0 {
+		what = fmt.Sprintf("%d compute ports, and at most %d in other network namespaces, where %d are expected", c.there, moved, *want)
+	}
 	if lost := lostDevices(n); len(lost) > 0 && len(n.HCAs) > 0 {
 		what = shortList(lost) + " missing: " + what
 		evidence += " " + "NCCL_IB_HCA of the host names what is missing."

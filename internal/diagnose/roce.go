@@ -62,28 +62,30 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, conse
 		c := &chains[i]
 		for k := range c.Links {
 			if l := &c.Links[k]; slices.Contains(steps, l.Step) {
-				judgeLink(n, h, p, v, chains, c, l, consequence)
+				if c, l := deciding(c, l); l != nil {
+					judgeLink(n, h, p, v, memberOf(chains, &chains[i]), c, l, consequence)
+				}
 			}
 		}
 	}
 	v.keepWorst(from)
 }
 
-func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chains []fabric.RoCEChain, c *fabric.RoCEChain, l *fabric.RoCELink, consequence string) {
+func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, member string, c *fabric.RoCEChain, l *fabric.RoCELink, consequence string) {
 	switch l.Status {
 	case fabric.StatusOK:
 		v.ok(PortSubject(h, p))
 	case fabric.StatusUnknown:
 		silent := l.Reason == fabric.ReasonMissing || l.Reason == fabric.ReasonUnsupported || l.Reason == fabric.ReasonNotRead
 		if !silent || stated(n, p) {
-			v.unknown(PortSubject(h, p), l.Reason, memberOf(chains, c)+Sentence(l.Evidence))
+			v.unknown(PortSubject(h, p), l.Reason, member+Sentence(l.Evidence))
 		}
 	case fabric.StatusFailed:
-		if follows(c, l.Step) || ofWrongGID(c, l.Step) {
+		if ofWrongGID(c, l.Step) {
 			return
 		}
 		v.failed(PortSubject(h, p), Verdict{
-			Evidence: memberOf(chains, c) + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)), Names: namesOfChain(c),
+			Evidence: member + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)), Names: namesOfChain(c),
 			Mode: modeOf(n, p, c, l.Step),
 		})
 	}
@@ -102,8 +104,26 @@ func modeOf(n *fabric.Node, p *fabric.Port, c *fabric.RoCEChain, s fabric.RoCESt
 	return ""
 }
 
-// follows reports whether a step is broken for a priority that RoCE should not use in the first place: that is reported.
-func follows(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
+// deciding is the link that decides about a step, and its chain. Behind a DSCP or a priority that RoCE should not use, a link that is
+// broken follows from it, unless it is also broken as the site means the chain: repairing one fault must not reveal another one. Nil: it
+// follows.
+func deciding(c *fabric.RoCEChain, l *fabric.RoCELink) (*fabric.RoCEChain, *fabric.RoCELink) {
+	if !behindWrongClass(c, l.Step) {
+		return c, l
+	}
+	if m, differs := c.AsMeant(); differs {
+		if meant := m.Link(l.Step); meant.Status == fabric.StatusFailed || meant.Status == fabric.StatusUnknown {
+			return &m, meant
+		}
+	}
+	if l.Status == fabric.StatusFailed {
+		return nil, nil
+	}
+	return c, l
+}
+
+// behindWrongClass reports whether a step is behind a broken one that decides which DSCP or priority it is judged for.
+func behindWrongClass(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 	for i := range c.Links {
 		l := &c.Links[i]
 		if l.Step == s {

@@ -59,6 +59,16 @@ func TestRoCETroubles(t *testing.T) {
 		}, []string{"RoCE v1 has no DSCP, and packets are untagged: priority 0; the site expects priority 3", "set NCCL_IB_SL"}},
 		{"RoCE v1 for DSCP", func(n *fabric.Node, _ *fabric.QoS) { v1(n) }, []string{"whose packets have no DSCP", "Check that NCCL finds a RoCE v2 address, and"}},
 		{"two at once", func(_ *fabric.Node, q *fabric.QoS) { q.Pause.Value.Transmit, q.NP.Value = true, 0 }, []string{"802.3x", "do not notify"}},
+		{"traffic class, and the map", func(n *fabric.Node, q *fabric.QoS) { tc(n, 5); q.DSCPPriority.Value[26] = 1 }, []string{
+			"Traffic class 5 is DSCP 1; the site expects DSCP 26.", "mlx5_1: RoCE packets do not have the priority that the site expects. DSCP 26 goes to priority 1; the site expects priority 3.",
+			"--dscp2prio set,26,3",
+		}},
+		{"traffic class, and PFC", func(n *fabric.Node, q *fabric.QoS) { tc(n, 5); q.PFC.Value.Enabled = 0 }, []string{
+			"Traffic class 5 is DSCP 1", "mlx5_1: PFC does not match the RoCE configuration. PFC is off for all priorities", "--pfc 0,0,0,1,0,0,0,0",
+		}},
+		{"map, and ECN", func(_ *fabric.Node, q *fabric.QoS) { q.DSCPPriority.Value[26], q.RP.Value = 1, 0 }, []string{
+			"DSCP 26 goes to priority 1; the site expects priority 3.", "mlx5_1: Congestion control of RoCE is misconfigured. Queue pairs of priority 3 do not slow down",
+		}},
 		{"bond", func(n *fabric.Node, q *fabric.QoS) {
 			q.PFC.Value.Enabled = 0
 			bond := fabric.NetDev{Name: "bond0", Bond: fabric.Known(true, "bonding", n.At), Lower: fabric.Known([]string{"eth0", "eth1"}, "lower_*", n.At)}

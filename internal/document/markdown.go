@@ -116,7 +116,7 @@ func escape(s string) string {
 	var b strings.Builder
 	for i, r := range s {
 		switch {
-		case strings.ContainsRune("\\`*[]<>|~&$#@", r), r == '_' && !inWord(s, i):
+		case strings.ContainsRune("\\`*[]<|~&$#@", r), r == '_' && !inWord(s, i):
 			b.WriteByte('\\')
 		case r == ':' && strings.HasPrefix(s[i:], "://"): // no link that was not meant
 			b.WriteByte('\\')
@@ -138,7 +138,7 @@ func startOfLine(s string) string {
 	switch {
 	case rest == "":
 		return ""
-	case strings.ContainsRune("-+=", rune(rest[0])):
+	case strings.ContainsRune("-+=>", rune(rest[0])):
 		return `\` + rest
 	case len(digits) < len(rest) && (strings.HasPrefix(digits, ". ") || strings.HasPrefix(digits, ") ")):
 		return rest[:len(rest)-len(digits)] + `\` + digits

@@ -375,3 +375,20 @@ func TestMarks(t *testing.T) {
 		t.Errorf("critical is %q, a warning %q", critical, warned)
 	}
 }
+
+// The tile of a port whose driver gives no state, as EFA's, has its rate: the mark beside it says that more is not known.
+func TestPortText(t *testing.T) {
+	stateless := status.Fact[string]{State: "unknown", Reason: driverConstant}
+	rate := status.Fact[float64]{State: "ok", Value: new(12.5e9)}
+	for want, p := range map[string]status.Port{
+		"100 Gb/s":      {State: stateless, Rate: rate},
+		"no state":      {State: stateless},
+		"down":          {State: status.Fact[string]{State: "ok", Value: new("down")}, Rate: rate},
+		"in a pod":      {State: status.Fact[string]{State: "unknown", Reason: "moved"}, Rate: rate},
+		"state unknown": {State: status.Fact[string]{State: "unknown", Reason: "stuck"}, Rate: rate},
+	} {
+		if got := PortText(&p); got != want {
+			t.Errorf("%+v: %q, expected %q", p, got, want)
+		}
+	}
+}

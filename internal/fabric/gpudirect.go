@@ -59,6 +59,9 @@ const (
 	GDRIOMMU    GDRBlock = "iommu"    // an IOMMU translates, on a machine that is not a guest
 )
 
+// Slow reports whether NCCL uses GPUDirect RDMA nevertheless, slowly: it looks neither at ACS nor at the IOMMU.
+func (b GDRBlock) Slow() bool { return b == GDRACS || b == GDRIOMMU }
+
 // GDRBlocks returns all of them.
 func GDRBlocks() []GDRBlock {
 	return []GDRBlock{GDRNoDriver, GDRNoGPU, GDRModule, GDROverride, GDRDistance, GDRLevel, GDRACS, GDRIOMMU}

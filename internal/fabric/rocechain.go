@@ -5,6 +5,7 @@ package fabric
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -101,6 +102,26 @@ type RoCEChain struct {
 	// the priorities of all DSCPs, or "pcp" where the interface does not look at the DSCP. BufferMap is of the receive
 	// buffers: their sizes and the priorities that use them.
 	DSCPMap, BufferMap string
+
+	// Meant is the chain for packets with the DSCP and the priority that the site expects, where those of this one are broken: what is
+	// broken in it is another fault. It has no links elsewhere.
+	Meant MeantChain
+}
+
+// MeantChain is what differs from the chain that is.
+type MeantChain struct {
+	DSCP, Judged Fact[int]
+	Links        []RoCELink
+}
+
+// AsMeant is the chain for packets as the site means them, and whether it differs from the chain that is.
+func (c *RoCEChain) AsMeant() (RoCEChain, bool) {
+	if len(c.Meant.Links) == 0 {
+		return *c, false
+	}
+	m := *c
+	m.DSCP, m.Judged, m.Links, m.TrafficClassFrom = c.Meant.DSCP, c.Meant.Judged, c.Meant.Links, TrafficClassFromJob
+	return m, true
 }
 
 // Values of RoCEChain.TrafficClassFrom.
@@ -143,6 +164,8 @@ type RoCEInputs struct {
 	Policy     RoCEPolicy
 	Traffic    Fact[RoCETraffic]
 	Congestion Fact[RoCECongestion]
+
+	meant bool // the chain is about packets as the site means them
 }
 
 // EvaluateRoCE judges the chain. Without a policy only settings that contradict each other break it.
@@ -171,7 +194,26 @@ func EvaluateRoCE(in RoCEInputs) RoCEChain {
 	b.Hash = roceHash(&b.RoCEChain, &in.QoS)
 	b.DSCPMap = dscpMap(b.Trust, in.Driver.Or(""), b.q)
 	b.BufferMap = bufferMap(b.q.Buffers)
+	if b.Link(RoCEDSCP).Status == StatusFailed || b.Link(RoCEPriority).Status == StatusFailed {
+		b.Meant = meantChain(in)
+	}
 	return b.RoCEChain
+}
+
+// meantChain is the chain as it would be if packets had the DSCP and the priority that the site expects.
+func meantChain(in RoCEInputs) MeantChain {
+	if in.meant {
+		return MeantChain{}
+	}
+	in.meant = true
+	if want := in.Policy.DSCP; want != nil {
+		tc := *want<<2 | 2 // ECN capable
+		in.JobTC = Known(NCCLVariable{Name: "NCCL_IB_TC", Value: strconv.Itoa(tc), Number: int64(tc), IsNumber: true, Source: "config expected.roce"}, "config expected.roce", in.JobTC.At)
+		in.Override = UnknownFact[TrafficClass](ReasonMissing, in.Override.Source, in.Override.At)
+		in.GIDType = Known(GIDRoCEv2, in.GIDType.Source, in.GIDType.At)
+	}
+	c := EvaluateRoCE(in)
+	return MeantChain{c.DSCP, c.Judged, c.Links}
 }
 
 // roceBuilder adds link after link to a chain.

@@ -172,6 +172,9 @@ func (b *roceBuilder) priority() {
 	if p, known := b.Priority.Get(); known {
 		if want != nil && *want != p {
 			b.broken(RoCEPriority, b.Priority.Source, "%s; the site expects priority %d", why, *want)
+			if in.meant {
+				b.Judged = Known(*want, "config expected.roce", b.Priority.At)
+			}
 		} else {
 			b.consistent(RoCEPriority, b.Priority.Source, "%s%s", why, asExpected(want))
 		}

@@ -61,6 +61,7 @@ func (t *Tracker) findings(n *fabric.Node, j *Job, e *evidence, next map[process
 		}
 		for _, f := range t.settings(n, r.RankCandidate) {
 			add(f.Rule, f.Severity, r.PID, "%s", f.Text)
+			byRule[f.Rule].Variables = unite(byRule[f.Rule].Variables, f.Variables)
 		}
 	}
 	differing(e.ranks, add)
@@ -73,6 +74,13 @@ func (t *Tracker) findings(n *fabric.Node, j *Job, e *evidence, next map[process
 		return cmp.Or(cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), cmp.Compare(a.Rule, b.Rule))
 	})
 	return list[:min(len(list), maxFindings)]
+}
+
+// unite returns what is in one of two lists, each once.
+func unite(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // expectsNCCL reports whether a process is one of several ranks, or has NCCL.

@@ -158,6 +158,8 @@ type Finding struct {
 	Severity diagnose.Severity
 	Text     string
 	PIDs     []int // the ranks that it is about
+	// Variables are those that a rule on settings is about.
+	Variables []string
 }
 
 // Impairment is why the time of a GPU is counted as impaired.

@@ -4,13 +4,9 @@ package job
 
 import (
 	"slices"
-	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
 )
-
-// settingRules is what the names of rules about settings begin with.
-const settingRules = "setting_"
 
 const (
 	startAgain       = " Then start the job again: a running job keeps its transport."
@@ -29,13 +25,31 @@ func (j *Job) Remedies() []string {
 	if j.Verdict.Fallback() {
 		add(j.Verdict.Cause.Remedy())
 	}
-	for _, f := range j.Findings {
-		bySetting := strings.HasPrefix(string(f.Rule), settingRules) && (j.Verdict.Cause == CauseDisabled || j.Verdict.Cause == CauseSocketSelected)
-		if f.Severity.AtLeast(diagnose.Warning) && !bySetting {
-			add(f.Rule.Remedy())
-		}
+	for _, f := range j.Problems() {
+		add(f.Rule.Remedy())
 	}
 	return list
+}
+
+// Problems are the findings of severity warning and worse that are faults beside the transport: not the cause of TCP, which the
+// verdict names.
+func (j *Job) Problems() []Finding {
+	return slices.DeleteFunc(slices.Clone(j.Findings), func(f Finding) bool { return !f.Severity.AtLeast(diagnose.Warning) || j.Verdict.Names(&f) })
+}
+
+// Names reports whether a finding is about the cause of TCP, and nothing else.
+func (v *Verdict) Names(f *Finding) bool {
+	switch {
+	case !v.Fallback():
+		return false
+	case v.Cause == CauseNoDevices:
+		return f.Rule == RuleNoDevices
+	case v.Cause == CauseDisabled:
+		return f.Rule.OfSetting() && slices.Equal(f.Variables, []string{"NCCL_IB_DISABLE"})
+	case v.Cause == CauseSocketSelected:
+		return f.Rule.OfSetting() && slices.Equal(f.Variables, []string{"NCCL_NET"})
+	}
+	return false
 }
 
 // Remedy says what to do about a cause of TCP. Where the cause is not seen, it says how to find it.
@@ -57,7 +71,7 @@ func (c Cause) Remedy() string {
 
 // Remedy says what to do about a job that breaks a rule; empty: nothing.
 func (r Rule) Remedy() string {
-	if strings.HasPrefix(string(r), settingRules) {
+	if r.OfSetting() {
 		return correctVariables
 	}
 	return map[Rule]string{

@@ -86,10 +86,11 @@ func lintFindings(r lint.Result, files map[string]string) []Finding {
 		}
 		k := slices.IndexFunc(list, func(f Finding) bool { return f.Rule == rule })
 		if k < 0 {
-			list = append(list, Finding{Rule: rule, Severity: worst.Severity, Text: text})
+			list = append(list, Finding{Rule: rule, Severity: worst.Severity, Text: text, Variables: []string{line.Name}})
 			continue
 		}
 		list[k].Text += "; " + text
+		list[k].Variables = append(list[k].Variables, line.Name)
 		if worst.Severity.AtLeast(list[k].Severity) {
 			list[k].Severity = worst.Severity
 		}

@@ -29,7 +29,8 @@ type jobSection struct {
 	Shown   bool   // jobs are looked for, or should be
 	Class   string // of the section: that of the worst job, empty if none is bad or unsure
 	Problem string // how many jobs use TCP or are misconfigured, in words; empty: none
-	Bad     int    // how many of them certainly
+	Bad     int    // how many of them certainly use TCP, or have what is as bad
+	Found   int    // faults of jobs, each once, without what is only suspected
 	Note    string // why there are no jobs, or which are missing
 	Rows    []jobRow
 	Wait    int // seconds until a second reading of a new job; 0: there is none
@@ -113,9 +114,15 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 			problems++
 			row.raise()
 		}
+		found := len(j.Problems())
+		if row.Transport.Class == "bad" {
+			found++
+		}
 		if row.class == "bad" {
 			s.Bad++
+			found = max(found, 1)
 		}
+		s.Found += found
 		s.Rows = append(s.Rows, row)
 	}
 	order := map[string]int{"bad": -2, "unsure": -1}

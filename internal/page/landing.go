@@ -157,7 +157,7 @@ func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
 	jobs := r.jobs.Problem
 	none, isNone := l.NoDevice(n)
 	v := func(state, text string) status.Verdict { return status.Verdict{Status: state, Text: text} }
-	found := r.jobs.Bad // each fault once, whatever follows from it
+	found := r.jobs.Found // each fault once, whatever follows from it
 	for i := range r.doc.Findings {
 		if r.doc.Findings[i].Cause == "" {
 			found++

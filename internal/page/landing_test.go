@@ -257,7 +257,7 @@ func TestLandingConcludes(t *testing.T) {
 	} {
 		r := reading{doc: &status.Document{Findings: make([]status.Finding, c.found)}, troubles: c.probed, wait: c.wait}
 		if c.jobs != "" {
-			r.jobs = jobSection{Class: c.jobs, Problem: "1 job", Bad: map[string]int{"bad": 1}[c.jobs]}
+			r.jobs = jobSection{Class: c.jobs, Problem: "1 job", Bad: map[string]int{"bad": 1}[c.jobs], Found: map[string]int{"bad": 1}[c.jobs]}
 		}
 		l := &Landing{LandingOptions: LandingOptions{NoDevice: func(*fabric.Node) (string, bool) { return "", false }, Collectors: setOf(t, "hca")}}
 		r.doc.Verdict = r.verdict(l, nil)

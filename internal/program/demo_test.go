@@ -3,8 +3,11 @@
 package program
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"gpufabric_exporter/exporter"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/simulator"
@@ -168,3 +172,37 @@ func TestDemoAsksNoDriver(t *testing.T) {
 
 // allClear reports whether a landing page says that it found no problem.
 func allClear(page string) bool { return strings.Contains(page, "No problems found") }
+
+// A demo that is stopped removes the folder of its node: before it has begun, while it lays out the files, and while it serves.
+func TestDemoLeavesNoFolder(t *testing.T) {
+	for name, stop := range map[string]func(cancel func(), folder string) (onListen func([]net.Addr)){
+		"before": func(cancel func(), _ string) func([]net.Addr) { cancel(); return nil },
+		"while it lays out files": func(cancel func(), folder string) func([]net.Addr) {
+			go func() {
+				defer cancel()
+				for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+					if list, err := os.ReadDir(folder); err != nil || len(list) > 0 {
+						return
+					}
+				}
+			}()
+			return func([]net.Addr) { cancel() }
+		},
+		"while it serves": func(cancel func(), _ string) func([]net.Addr) { return func([]net.Addr) { cancel() } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			t.Setenv("TMPDIR", folder)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o := Options{Exporter: exporter.Exporter{OnListen: stop(cancel, folder)}}
+			var stderr bytes.Buffer
+			if code := New(&o).Run(ctx, []string{"demo", "--scenario=healthy-128-ports", "--web.listen-address=127.0.0.1:0"}, io.Discard, &stderr); code != command.OK {
+				t.Errorf("exit code %d: %s", code, stderr.String())
+			}
+			if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}

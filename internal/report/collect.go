@@ -255,7 +255,7 @@ func gpuOf(g diagnose.GPU) GPU {
 			if usable {
 				return "usable (" + string(g.GDR.Path) + ")"
 			}
-			if g.GDR.Block == fabric.GDRACS || g.GDR.Block == fabric.GDRIOMMU { // NCCL checks neither, and uses it
+			if g.GDR.Block.Slow() {
 				return "slow (" + string(g.GDR.Block) + ")"
 			}
 			return "blocked (" + string(g.GDR.Block) + ")"

@@ -233,9 +233,9 @@ func (f *Facts) bandwidth() document.Text {
 func (f *Facts) first() document.Text {
 	switch {
 	case len(f.Findings) > 0 && f.Findings[0].Remedy != "":
-		return text("First step: ", end(f.Findings[0].Remedy))
+		return text("First step: ", document.Prose(end(f.Findings[0].Remedy)))
 	case len(f.Findings) > 0 && len(f.Findings[0].Remedies) > 0:
-		return text("First step: ", end(f.Findings[0].Remedies[0]), " The first issue has the commands for the others.")
+		return text("First step: ", document.Prose(end(f.Findings[0].Remedies[0])), " The first issue has the commands for the others.")
 	case len(f.Unknown)+f.unread() > 0:
 		return text("First step: find out why parts of the node could not be read (sections Environment and Issues found).")
 	case f.JobsUnknown != "" || f.undecided() > 0:

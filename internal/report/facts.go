@@ -151,7 +151,7 @@ type Finding struct {
 	Seen     []string `json:"seen"`       // what the node shows
 	Evidence string   `json:"evidence"`   // where that was read
 	Impact   string   `json:"impact"`
-	Remedy   string   `json:"remedy"`
+	Remedy   string   `json:"remedy"`             // empty where there is a cause: its remedy is that of both
 	Remedies []string `json:"remedies,omitempty"` // instead, one for each subject, where they differ
 	Runbook  string   `json:"runbook"`
 

@@ -71,8 +71,9 @@ func checkFinding(in *Input, g *diagnose.Group) Finding {
 		Runbook: in.Config.Links.Runbook(c),
 	}
 	if g.Cause != nil {
-		v.Cause, v.Remedy = g.Cause.Check.ID, "It follows from "+g.Cause.Check.ID+": repair that."
-	} else if v.Remedies = g.Remedies(in.Node); len(v.Remedies) == 1 {
+		v.Cause = g.Cause.Check.ID
+	}
+	if v.Remedies = g.Remedies(in.Node); len(v.Remedies) == 1 {
 		v.Remedy, v.Remedies = v.Remedies[0], nil
 	}
 	for i := range g.Members {
@@ -125,7 +126,11 @@ func (f *Facts) addProbeFindings(in *Input) {
 		from := len(f.Findings)
 		for i := range f.Results {
 			r := &f.Results[i]
-			if !slices.Contains(r.Faults, fault) || fault == probes.FaultRegressed && slices.Contains(r.Faults, probes.FaultSlow) {
+			slower := fault == probes.FaultSlow || fault == probes.FaultRegressed
+			switch {
+			case !slices.Contains(r.Faults, fault), fault == probes.FaultRegressed && slices.Contains(r.Faults, probes.FaultSlow):
+				continue
+			case slower && slices.Contains(r.Faults, probes.FaultSocket): // over TCP it is slow
 				continue
 			}
 			shown := in.Results[i].Symptom()
@@ -133,10 +138,6 @@ func (f *Facts) addProbeFindings(in *Input) {
 			v := Finding{
 				ID: "probe_" + string(fault), From: fromProbe, Severity: string(words.severity), What: words.what, Impact: words.impact,
 				Evidence: "Measured by the probe, with what NCCL's log says (" + r.Source + ").", Runbook: in.Config.Links.Runbooks + "/" + words.runbook + ".md",
-				Remedy: diagnose.RemedyOfProbe(cause, &shown),
-			}
-			if a := probes.Failure(r.Failure).Advice(); a != "" && cause == nil {
-				v.Remedy = diagnose.Sentence(a)
 			}
 			switch {
 			case cause != nil:
@@ -145,6 +146,11 @@ func (f *Facts) addProbeFindings(in *Input) {
 				v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
 			default:
 				v.Causes = []string{"Not known: no check explains it. Traffic is not checked here: gpufabric_exporter check --interval=10s does that."}
+			}
+			if a := probes.Failure(r.Failure).Advice(); a != "" && cause == nil {
+				v.Remedy = diagnose.Sentence(a)
+			} else if cause == nil {
+				v.Remedy = diagnose.RemedyOfProbe(nil, &shown)
 			}
 			k := slices.IndexFunc(f.Findings[from:], func(o Finding) bool { return o.Remedy == v.Remedy && slices.Equal(o.Causes, v.Causes) })
 			if k < 0 {

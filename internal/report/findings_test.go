@@ -49,3 +49,28 @@ func TestUnusedNVLinksAreNoTransport(t *testing.T) {
 		}
 	}
 }
+
+// What was learned has what a fault costs and what to watch, and does not call good what was not measured.
+func TestLearned(t *testing.T) {
+	for scenario, want := range map[string]string{
+		"rate-degraded":    "1 probe is slower than the baseline. The slowest, `rail mlx5_6 port 1`, measured 2",
+		"pcie-acs-on":      "8 probes are slower than the baseline.",
+		"port-down":        "To watch after the repair: `GpuFabricPortDown`.",
+		"healthy-cpu-node": "Nothing was measured: whether the node is as fast",
+		"healthy-ib":       "InfiniBand: the median of 8 ports reached 9",
+		"healthy":          "No difference between what was expected, what the node shows and what was measured.",
+	} {
+		_, learned, _ := strings.Cut(markdownOf(t, Collect(input(t, scenario)).Document(nil)), "## What was learned")
+		if !strings.Contains(learned, want) {
+			t.Errorf("%s: lacks %q: %.800s", scenario, want, learned)
+		}
+	}
+}
+
+// A probe that goes over TCP, and is therefore slow, is one issue.
+func TestTCPIsOneIssue(t *testing.T) {
+	f := Collect(input(t, "probe-tcp-fallback"))
+	if len(f.Findings) != 1 || f.Findings[0].ID != "probe_socket" {
+		t.Errorf("findings: %+v", f.Findings)
+	}
+}

@@ -62,8 +62,15 @@ func (f *Facts) issue(i int) document.Section {
 		lines = append(lines, text(strong(label), " ", strings.Join(v.Causes[:min(len(v.Causes), maxList)], " ")))
 	}
 	lines = append(lines, labelled("Evidence:", v.Seen...)...)
-	lines = append(lines, text(strong("Source:"), " ", end(v.Evidence+f.confirmation(v))))
+	lines = append(lines, text(strong("Source:"), " ", document.Prose(end(v.Evidence+f.confirmation(v)))))
 	lines = append(lines, labelled("Impact:", v.Impact)...)
+	if v.Cause != "" {
+		follows := text(strong("Follows from:"), " ", code(v.Cause), ": repair that.")
+		if v.From == fromProbe {
+			follows = text(follows, " The next run of the probe shows whether it helped.")
+		}
+		lines = append(lines, follows)
+	}
 	lines = append(lines, labelled("Remedy:", v.Remedy)...)
 	lines = append(lines, labelled("Remedy:", v.Remedies...)...)
 	if strings.HasPrefix(v.Runbook, "https://") && !strings.ContainsAny(v.Runbook, "() <>\"\\") {
@@ -80,9 +87,9 @@ func labelled(label string, list ...string) (lines []document.Text) {
 	for i, of := range list[:min(len(list), maxList)] {
 		switch {
 		case i > 0:
-			lines = append(lines, text(end(of)))
+			lines = append(lines, document.Prose(end(of)))
 		case of != "":
-			lines = append(lines, text(strong(label), " ", end(of)))
+			lines = append(lines, text(strong(label), " ", document.Prose(end(of))))
 		}
 	}
 	if more := len(list) - maxList; more > 0 {
@@ -97,20 +104,23 @@ func (f *Facts) confirmation(v *Finding) string {
 		return ""
 	}
 	var slow []string
-	good := false
+	good, faulty := false, false
 	for i := range f.Results {
 		r := &f.Results[i]
 		if r.Kind != string(probes.Rail) || !slices.Contains(v.Devices, r.Device) {
 			continue
 		}
-		if len(r.Faults) > 0 {
+		if f.follows(v, r) {
 			slow = append(slow, r.name()+": "+r.seen())
 		}
+		faulty = faulty || len(r.Faults) > 0
 		good = good || r.BusBW != nil
 	}
 	switch {
 	case len(slow) > 0:
 		return " A probe confirms an effect: " + some(slow) + "."
+	case faulty: // what it shows has a cause of its own
+		return ""
 	case good:
 		return " Probes over these ports show no loss of bandwidth: they measure NIC, PCIe and GPUDirect RDMA without congestion, not the network."
 	}
@@ -118,4 +128,11 @@ func (f *Facts) confirmation(v *Finding) string {
 		return "" // no probe runs over it
 	}
 	return " Its effect was not measured: gpufabric_exporter probe rail shows it."
+}
+
+// follows reports whether what a result shows follows from a finding.
+func (f *Facts) follows(v *Finding, r *Result) bool {
+	return slices.ContainsFunc(f.Findings, func(p Finding) bool {
+		return p.From == fromProbe && p.Cause == v.ID && slices.Contains(p.Subjects, r.name())
+	})
 }

@@ -51,10 +51,8 @@ func (f *Facts) addJobs(jobs job.Jobs, at config.Links) {
 		if j.Verdict.Fallback() {
 			f.Findings = append(f.Findings, fallbackOf(j, at))
 		}
-		for _, bad := range j.Findings {
-			if bad.Severity.AtLeast(diagnose.Warning) {
-				f.Findings = append(f.Findings, misconfigured(j, &bad, at))
-			}
+		for _, bad := range j.Problems() {
+			f.Findings = append(f.Findings, misconfigured(j, &bad, at))
 		}
 	}
 }
@@ -63,8 +61,14 @@ func fallbackOf(j *job.Job, at config.Links) Finding {
 	k := jobFinding{"job_on_tcp", "A job uses TCP instead of RDMA", "The job moves its data several times slower than over RDMA.", "GpuFabricJobOnTcp", diagnose.Critical}
 	if !j.Verdict.Confirmed {
 		k.what, k.runbook, k.severity = "A job is suspected to use TCP instead of RDMA", "GpuFabricJobOnTcpSuspected", diagnose.Warning
+		k.impact = "If it does, it moves its data several times slower than over RDMA."
 	}
 	v := k.of(j, cmp.Or(j.Verdict.Cause.Text(), "not known"), j.Verdict.Evidence, at)
+	for i := range j.Findings {
+		if j.Verdict.Names(&j.Findings[i]) {
+			v.Seen = append(v.Seen, j.Findings[i].Text)
+		}
+	}
 	v.Remedy = j.Verdict.Cause.Remedy()
 	return v
 }

@@ -30,7 +30,15 @@ func TestRunningJobs(t *testing.T) {
 		"dropped":    {job.Jobs{Known: true, Dropped: 1}, false, "1 process was left out"},
 		"idle":       {one(job.Verdict{Transport: job.Unknown, Reason: job.Idle}), false, "the transport of 1 running job is unknown"},
 		"TCP":        {one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}), false, "First step: Remove NCCL_IB_DISABLE where the job gets it"},
-		"mixed":      {one(job.Verdict{Transport: job.Mixed}), false, "A job is suspected to use TCP instead of RDMA (warning)"},
+		"TCP, and its setting": {
+			one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}, job.Finding{Rule: job.RuleSettingWrongHere, Severity: diagnose.Critical, Variables: []string{"NCCL_IB_DISABLE"}, Text: "RDMA is disabled"}),
+			false, "1 issue found (1 critical)",
+		},
+		"TCP, and another setting": {
+			one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}, job.Finding{Rule: job.RuleSettingUnknown, Severity: diagnose.Warning, Variables: []string{"NCCL_IB_HAC"}}),
+			false, "2 issues found (1 critical, 1 warning)",
+		},
+		"mixed": {one(job.Verdict{Transport: job.Mixed}), false, "A job is suspected to use TCP instead of RDMA (warning)"},
 		"misconfigured": {
 			one(job.Verdict{Transport: job.RDMA}, job.Finding{Rule: job.RuleMemlock, Severity: diagnose.Warning, Text: "The limit is 64 KiB"}), false,
 			"The limit is 64 KiB",

@@ -4,11 +4,13 @@ package report
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
-
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
@@ -16,9 +18,12 @@ import (
 // difference or a measurement there is none.
 func (f *Facts) learned() document.Section {
 	s := document.Section{Title: "What was learned"}
-	lines := slices.Concat(f.unexplained(), f.gpuDirectApart(), f.logApart())
+	lines := slices.Concat(f.reached(), f.costs(), f.unexplained(), f.gpuDirectApart(), f.logApart(), f.watch())
 	if n := len(f.Unknown); n > 0 {
-		lines = append(lines, text(fmt.Sprintf("%d facts could not be judged: the report is no all-clear for them.", n)))
+		lines = append(lines, text(spelling.Plural(n, "fact", "facts")+" could not be judged: the report is no all-clear for what is missing."))
+	}
+	if len(f.Results) == 0 {
+		lines = append(lines, text("Nothing was measured: whether the node is as fast as its hardware allows is not known."))
 	}
 	switch {
 	case len(lines) > 0:
@@ -34,14 +39,69 @@ func (f *Facts) learned() document.Section {
 	return s
 }
 
+// reached compares what each link carried with what the hardware allows.
+func (f *Facts) reached() (lines []document.Text) {
+	for _, link := range f.links() {
+		m := f.over(link)
+		if len(m.results) == 0 || m.middle().Expected == nil {
+			continue
+		}
+		of := "it"
+		if n := len(m.results); n > 1 {
+			of = fmt.Sprintf("the median of %d ports", n)
+		}
+		lines = append(lines, text(link+": "+of+" reached "+percent(m.middle().Expected)+" of the hardware limit."))
+	}
+	return lines
+}
+
+// costs compares the slowest result with its baseline.
+func (f *Facts) costs() []document.Text {
+	var worst *Result
+	n := 0
+	for i := range f.Results {
+		r := &f.Results[i]
+		slow := slices.Contains(r.Faults, probes.FaultSlow) || slices.Contains(r.Faults, probes.FaultRegressed)
+		if !slow || r.BusBW == nil || r.Baseline == nil || r.Ratio == nil || *r.Ratio <= 0 {
+			continue
+		}
+		if n++; worst == nil || *r.Ratio < *worst.Ratio {
+			worst = r
+		}
+	}
+	if worst == nil {
+		return nil
+	}
+	return []document.Text{text(spelling.Plural(n, "probe is", "probes are")+" slower than the baseline. The slowest, ", code(worst.name()), ", measured "+gigabytes(*worst.BusBW)+
+		" where "+gigabytes(*worst.Baseline)+" were expected: a collective that waits for it takes "+times(1 / *worst.Ratio)+" as long.")}
+}
+
+// watch names the alerts that fire when the faults return.
+func (f *Facts) watch() []document.Text {
+	var names []string
+	for i := range f.Findings {
+		name, isAlert := strings.CutSuffix(path.Base(f.Findings[i].Runbook), ".md")
+		if isAlert && strings.HasPrefix(name, "GpuFabric") && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, m := range diagnose.Modes() {
+		found := func(v Finding) bool { return slices.Contains(v.Causes, m.Text) }
+		if m.Alert != "" && slices.ContainsFunc(f.Findings, found) && !slices.Contains(names, m.Alert) {
+			names = append(names, m.Alert)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []document.Text{text("To watch after the repair: ", codes(names), ".")}
+}
+
 // unexplained are faults of probes on devices where no check failed.
 func (f *Facts) unexplained() (lines []document.Text) {
 	for i := range f.Findings {
 		v := &f.Findings[i]
-		if v.From != fromProbe {
-			continue
-		}
-		if v.Cause == "" {
+		if v.From == fromProbe && v.Cause == "" {
 			lines = append(lines, text(code(v.ID), " was measured on ", codes(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows. The traffic was not checked."))
 		}
 	}

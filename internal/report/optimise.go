@@ -52,7 +52,7 @@ func (f *Facts) recommended() document.Section {
 			case advice.Replace:
 				now = text(code(v.Present), " ("+v.PresentFrom+"): replace it")
 			}
-			t.Rows = append(t.Rows, []document.Text{text(code(v.Name + "=" + v.Value)), now, text(v.Reason), text(v.Source)})
+			t.Rows = append(t.Rows, []document.Text{text(code(v.Name + "=" + v.Value)), now, marked(v.Reason), text(v.Source)})
 		}
 		s.Table(t)
 	}
@@ -63,20 +63,20 @@ func (f *Facts) recommended() document.Section {
 			if v.Name != "" {
 				line = v.Name + "=" + v.Value
 			}
-			t.Rows = append(t.Rows, []document.Text{text(code(line)), text(v.From), text(v.Reason), text(v.Instead)})
+			t.Rows = append(t.Rows, []document.Text{text(code(line)), text(v.From), marked(v.Reason), text(v.Instead)})
 		}
 		s.Table(t)
 	}
 	if len(a.Leave) > 0 {
 		t := document.Table{Head: []string{"Leave unset", "Why", "Source"}}
 		for _, v := range a.Leave {
-			t.Rows = append(t.Rows, []document.Text{text(code(v.Name)), text(v.Reason), text(v.Source)})
+			t.Rows = append(t.Rows, []document.Text{text(code(v.Name)), marked(v.Reason), text(v.Source)})
 		}
 		s.Table(t)
 	}
 	var lines []document.Text
 	for _, v := range a.Unknown {
-		open := append(text(code(v.Name), " is not decided: ", end(v.Reason), " To find out: "), marked(end(v.Ask))...)
+		open := append(text(code(v.Name), " is not decided: ", marked(end(v.Reason)), " To find out: "), marked(end(v.Ask))...)
 		lines = append(lines, open)
 	}
 	s.List(lines[:min(len(lines), maxList)]...)

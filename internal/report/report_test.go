@@ -156,7 +156,7 @@ func TestResults(t *testing.T) {
 	for _, w := range []string{
 		"Which transport NCCL uses was not measured (`gpufabric_exporter probe transport`).", "No bandwidth was measured.", "The exporter keeps no results.",
 		"| TCP | not measured |  |  | measure it: `gpufabric_exporter probe socket` |", "| RoCE v2 | not measured |  |  | measure it: `gpufabric_exporter probe rail` |",
-		"| NVLink | not measured |  |  | measure it: `gpufabric_exporter probe node` |", "Its effect was not measured: gpufabric_exporter probe rail shows it.",
+		"| NVLink | not measured |  |  | measure it: `gpufabric_exporter probe node` |", "Its effect was not measured: `gpufabric_exporter probe rail` shows it.",
 	} {
 		if !strings.Contains(md, w) {
 			t.Errorf("without results it lacks %q:\n%s", w, md)
@@ -354,7 +354,7 @@ func FuzzFacts(f *testing.F) {
 // A measured loss without GPUDirect RDMA has the cause that the node itself shows, and is none where the distance is by design.
 func TestBlockedGPUDirectExplainsProbes(t *testing.T) {
 	for scenario, want := range map[string][]string{
-		"gdr-level-loc": {"NCCL_NET_GDR_LEVEL of the host", "follows from gpudirect_usable"},
+		"gdr-level-loc": {"NCCL_NET_GDR_LEVEL of the host", "cause: gpudirect_usable"},
 		"healthy-l40s":  nil,
 	} {
 		t.Run(scenario, func(t *testing.T) {
@@ -367,7 +367,7 @@ func TestBlockedGPUDirectExplainsProbes(t *testing.T) {
 				}
 				found++
 				for _, w := range want {
-					if got := strings.Join(v.Causes, " ") + v.Remedy; !strings.Contains(got, w) {
+					if got := strings.Join(v.Causes, " ") + " cause: " + v.Cause; !strings.Contains(got, w) {
 						t.Errorf("%s: got %q, want %q in it", v.ID, got, w)
 					}
 				}
@@ -385,7 +385,7 @@ func TestBlockedGPUDirectExplainsProbes(t *testing.T) {
 func TestLower(t *testing.T) {
 	for s, want := range map[string]string{
 		"The port is down": "the port is down", "RoCE packets": "RoCE packets", "NVLink 3": "NVLink 3", "InfiniBand": "InfiniBand",
-		"Xid 79": "Xid 79", "GPU0 is lost": "GPU0 is lost", "A GPU": "A GPU", "": "",
+		"Xid 79": "Xid 79", "GPU0 is lost": "GPU0 is lost", "A GPU": "a GPU", "": "",
 	} {
 		if got := lower(s); got != want {
 			t.Errorf("lower(%q) is %q, want %q", s, got, want)

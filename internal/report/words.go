@@ -52,7 +52,7 @@ func end(s string) string { return strings.TrimRight(s, ". ") + "." }
 // lower begins with a small letter, unless the first word is a name or an abbreviation.
 func lower(s string) string {
 	word, _, _ := strings.Cut(s, " ")
-	if len(word) > 1 && word[0] >= 'A' && word[0] <= 'Z' && word[1:] == strings.ToLower(word[1:]) && word != "Xid" {
+	if word != "" && word[0] >= 'A' && word[0] <= 'Z' && word[1:] == strings.ToLower(word[1:]) && word != "Xid" {
 		return strings.ToLower(s[:1]) + s[1:]
 	}
 	return s

@@ -4,8 +4,6 @@ package simulator
 
 import (
 	"slices"
-
-	"gpufabric_exporter/internal/fabric"
 )
 
 // NCCL is what probes of a node would find of it, beside what follows from its hardware. The zero value is a library that
@@ -41,13 +39,12 @@ func (t *Tree) NCCL() NCCL {
 	return n
 }
 
-// gpuDirectFrom has probes find what is true of GPUDirect RDMA on all GPUs. NCCL looks neither at ACS nor at the IOMMU: it uses
-// GPUDirect RDMA with them, too.
+// gpuDirectFrom has probes find what is true of GPUDirect RDMA on all GPUs.
 func (n *Node) gpuDirectFrom(labels []GDRLabel) *Node {
 	for _, l := range labels {
 		switch {
 		case l.GPU != "" || l.Block == "":
-		case l.Block == fabric.GDRACS, l.Block == fabric.GDRIOMMU:
+		case l.Block.Slow():
 			n.NCCL.Detour = true
 		default:
 			n.NCCL.NoGPUDirect = true

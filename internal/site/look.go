@@ -22,7 +22,7 @@ type Look func(ctx context.Context, want fabric.Want, further time.Duration) (*f
 
 // Open opens this host, or a simulated node where there is a scenario, for commands that look and are done. The observer
 // logs what could not be read. The configuration is what the node is judged by. The function is called in the end.
-func (s *Site) Open(scenario *simulator.Scenario, log *slog.Logger) (Look, config.Config, func(), error) {
+func (s *Site) Open(ctx context.Context, scenario *simulator.Scenario, log *slog.Logger) (Look, config.Config, func(), error) {
 	at := observer.Options{
 		Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Netlink: s.Recorded.Netlink, LibraryPath: s.LibraryPath, Devices: s.Devices.Filter, Log: log,
 		FastInterval: time.Millisecond, MediumInterval: time.Millisecond, // no reading is shared
@@ -42,7 +42,7 @@ func (s *Site) Open(scenario *simulator.Scenario, log *slog.Logger) (Look, confi
 			return nil, config.Config{}, nil, err
 		}
 		undo = append(undo, func() { _ = os.RemoveAll(dir) })
-		tree, err := scenario.Build().Materialise(dir)
+		tree, err := scenario.Build().MaterialiseContext(ctx, dir)
 		if err != nil {
 			done()
 			return nil, config.Config{}, nil, err
@@ -90,7 +90,7 @@ func (s *Site) Open(scenario *simulator.Scenario, log *slog.Logger) (Look, confi
 // ObserveOnce observes this host, or a simulated node where there is a scenario; a second time after the interval, if there is
 // one, so that rates show.
 func (s *Site) ObserveOnce(ctx context.Context, scenario *simulator.Scenario, want fabric.Want, interval time.Duration, log *slog.Logger) (*fabric.Node, config.Config, error) {
-	look, conf, done, err := s.Open(scenario, log)
+	look, conf, done, err := s.Open(ctx, scenario, log)
 	if err != nil {
 		return nil, conf, err
 	}

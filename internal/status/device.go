@@ -35,7 +35,8 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 		hidden = !to.Moved && !to.Restricted
 	}
 	to.Part = b.part(id, h.Name, hidden, subjects...)
-	if to.Status == StatusOK && stateless {
+	partly := slices.ContainsFunc(to.Ports, func(p Port) bool { return p.Status == StatusPartly })
+	if to.Status == StatusOK && (stateless || partly) {
 		to.Status = StatusPartly
 	}
 	if to.Status == StatusOK && allDown(h) {
@@ -96,7 +97,17 @@ func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 	for i := range chains {
 		to.RoCE = append(to.RoCE, chainOf(&chains[i]))
 	}
+	if to.Status == StatusOK && p.Role.Or("") == fabric.RoleCompute && slices.ContainsFunc(chains, isHidden) {
+		to.Status = StatusPartly
+	}
 	return to
+}
+
+// isHidden reports whether settings of a RoCE chain could not be read. The traffic class that jobs choose is no such setting.
+func isHidden(c fabric.RoCEChain) bool {
+	return slices.ContainsFunc(c.Links, func(l fabric.RoCELink) bool {
+		return l.Status == fabric.StatusUnknown && l.Reason != fabric.ReasonNotRead
+	})
 }
 
 func gids(list []fabric.GID) []GID {

@@ -249,3 +249,44 @@ func TestPortWithoutState(t *testing.T) {
 		t.Error("a device that a pod has is ok")
 	}
 }
+
+// A port of which settings of RoCE could not be read is not ok, though no check asks for them. Which traffic class jobs choose is no
+// setting of the port.
+func TestUnknownChainIsNotOK(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*fabric.Node, *fabric.QoS)
+		want string
+	}{
+		"known": {func(*fabric.Node, *fabric.QoS) {}, StatusOK},
+		"PFC is not shown": {func(_ *fabric.Node, q *fabric.QoS) {
+			q.PFC = fabric.UnknownFact[fabric.PFC](fabric.ReasonUnsupported, "", q.PFC.At)
+		}, StatusPartly},
+		"jobs choose class": {func(n *fabric.Node, _ *fabric.QoS) { n.NCCL.Variables = nil }, StatusOK},
+	} {
+		n := fabrictest.Lossless()
+		n.Policy.RoCE = fabric.RoCEPolicy{}
+		c.edit(n, &n.NetDevs[1].QoS)
+		n.Derive()
+		d := documentOf(n).Devices[1]
+		if d.Status != c.want || d.Ports[0].Status != c.want {
+			t.Errorf("%s: device %s, port %s, expected %s", name, d.Status, d.Ports[0].Status, c.want)
+		}
+	}
+}
+
+// A port that is not active is not shown as a port in order, and neither is its device: a virtual function that is down has verdicts that
+// are ok, and no finding.
+func TestDownIsNotOK(t *testing.T) {
+	for state, want := range map[fabric.PortState]string{fabric.PortActive: StatusOK, fabric.PortDown: StatusNone} {
+		n := fabrictest.Healthy()
+		h := &n.HCAs[1]
+		h.Function, h.Ports[0].State.Value = fabric.Known(fabric.FunctionVF, "physfn", n.At), state
+		fine := func(s diagnose.Subject) diagnose.Verdict {
+			return diagnose.Verdict{Check: diagnose.Find("reads_return"), Subject: s, Status: diagnose.OK}
+		}
+		d := Of(&Inputs{Node: n, Verdicts: []diagnose.Verdict{fine(diagnose.PortSubject(h, &h.Ports[0])), fine(diagnose.Subject{Device: h.Name})}}).Devices[1]
+		if d.Status != want || d.Ports[0].Status != want {
+			t.Errorf("%s: device %s, port %s, expected %s", state, d.Status, d.Ports[0].Status, want)
+		}
+	}
+}

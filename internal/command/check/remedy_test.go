@@ -24,16 +24,20 @@ import (
 // named are words of remedies that stand for what the exporter knows of each device and GPU.
 var named = regexp.MustCompile(`<(interface|device|port|address|bridges)>`)
 
-// One fault has one remedy, with the names of the node: in the text and the JSON of check, in /status.json and in the report.
+// One fault has one remedy, with the names of the node: in the text and the JSON of check, in /status.json and in the report. What
+// follows from it has none, and names it.
 func TestOneRemedyForAFault(t *testing.T) {
-	seen := 0
+	seen, consequences := 0, 0
 	for _, s := range simulator.Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
 			n := simulatortest.Watch(t, s, 0, 10)[1]
 			list := diagnose.Run(n, nil)
 			text, verdicts := checkOutput(t, n, list)
 			all := []string{text}
-			for _, f := range statusOf(n, list).Findings {
+			doc := statusOf(n, list)
+			facts := report.Collect(&report.Input{Node: n, Verdicts: list})
+			consequences += sameCauses(t, text, verdicts, doc.Findings, facts.Findings)
+			for _, f := range doc.Findings {
 				if f.Remedy == "" && f.Subjects[0].Remedy == "" {
 					continue
 				}
@@ -45,10 +49,10 @@ func TestOneRemedyForAFault(t *testing.T) {
 						line = sub.Remedy
 						lines = append(lines, sub.Name+": "+line)
 					}
-					if !verdicts[f.Check+" "+line] && f.Check != "pcie_acs" { // a verdict names its own bridges, a finding those of all
+					if !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.Check == f.Check && v.Remedy == line }) && f.Check != "pcie_acs" { // a verdict names its own bridges, a finding those of all
 						t.Errorf("the JSON of check has no verdict %s with the remedy of /status.json: %s", f.Check, line)
 					}
-					if f.Cause == "" && !strings.Contains(text, line+"\n") {
+					if !strings.Contains(text, line+"\n") {
 						t.Errorf("the text of check lacks the remedy of /status.json: %s: %s", f.Check, line)
 					}
 				}
@@ -57,7 +61,7 @@ func TestOneRemedyForAFault(t *testing.T) {
 				}
 				all = append(all, strings.Join(lines, "\n"))
 			}
-			for _, f := range report.Collect(&report.Input{Node: n, Verdicts: list}).Findings {
+			for _, f := range facts.Findings {
 				remedy := cmp.Or(f.Remedy, strings.Join(f.Remedies, "\n"))
 				if f.From == "check" && remedy != "" && !slices.Contains(all, remedy) {
 					t.Errorf("/status.json lacks the remedy of the report: %s: %s", f.ID, remedy)
@@ -74,10 +78,58 @@ func TestOneRemedyForAFault(t *testing.T) {
 	if seen < 50 {
 		t.Errorf("%d findings have a remedy: too few to compare", seen)
 	}
+	if consequences < 5 {
+		t.Errorf("%d findings follow from others: too few to compare", consequences)
+	}
 }
 
-// checkOutput is the text of check, and the remedies of its JSON by check and text.
-func checkOutput(t *testing.T, n *fabric.Node, list []diagnose.Verdict) (text string, remedies map[string]bool) {
+// sameCauses compares what follows from which check in all outputs, and returns how many findings do.
+func sameCauses(t *testing.T, text string, verdicts []verdict, findings []status.Finding, reported []report.Finding) int {
+	t.Helper()
+	pairs := func(output string, n int, at func(int) (check, cause, remedy string)) []string {
+		var all []string
+		for i := range n {
+			check, cause, remedy := at(i)
+			if cause == "" {
+				continue
+			}
+			all = append(all, check+" from "+cause)
+			if remedy != "" {
+				t.Errorf("%s: %s follows from %s, and has a remedy of its own: %s", output, check, cause, remedy)
+			}
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	want := pairs("check", len(verdicts), func(i int) (string, string, string) {
+		return verdicts[i].Check, verdicts[i].Cause, verdicts[i].Remedy
+	})
+	ofStatus := pairs("/status.json", len(findings), func(i int) (string, string, string) {
+		f, cause := findings[i], ""
+		if k := slices.IndexFunc(findings, func(c status.Finding) bool { return c.ID == f.Cause }); k >= 0 {
+			cause = findings[k].Check
+		} else if f.Cause != "" {
+			t.Errorf("/status.json has no finding %s", f.Cause)
+		}
+		return f.Check, cause, f.Remedy + f.Subjects[0].Remedy
+	})
+	ofReport := pairs("report", len(reported), func(i int) (string, string, string) {
+		f := reported[i]
+		return f.ID, f.Cause, f.Remedy + strings.Join(f.Remedies, "")
+	})
+	if !slices.Equal(want, ofStatus) || !slices.Equal(want, ofReport) {
+		t.Errorf("what follows from what: check has %q, /status.json %q, the report %q", want, ofStatus, ofReport)
+	}
+	for _, pair := range want {
+		if _, cause, _ := strings.Cut(pair, " from "); !strings.Contains(text, "It follows from "+cause+": repair that.\n") {
+			t.Errorf("the text of check lacks the cause: %s", pair)
+		}
+	}
+	return len(want)
+}
+
+// checkOutput is the text of check, and the verdicts of its JSON.
+func checkOutput(t *testing.T, n *fabric.Node, list []diagnose.Verdict) (text string, verdicts []verdict) {
 	t.Helper()
 	var table, b bytes.Buffer
 	if err := writeTable(&table, n, config.Config{}, list, false, func(_, s string) string { return s }); err != nil {
@@ -90,11 +142,7 @@ func checkOutput(t *testing.T, n *fabric.Node, list []diagnose.Verdict) (text st
 	if err := json.Unmarshal(b.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
-	remedies = map[string]bool{}
-	for _, v := range doc.Verdicts {
-		remedies[v.Check+" "+v.Remedy] = true
-	}
-	return table.String(), remedies
+	return table.String(), doc.Verdicts
 }
 
 func statusOf(n *fabric.Node, list []diagnose.Verdict) *status.Document {

@@ -90,7 +90,7 @@ func (k *looking) run(ctx context.Context, c *command.Call) int {
 
 // follow opens the node and prints its jobs.
 func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error) {
-	look, _, done, err := k.site.Open(k.scenario, k.log.Logger(c.Stderr))
+	look, _, done, err := k.site.Open(ctx, k.scenario, k.log.Logger(c.Stderr))
 	if err != nil {
 		return job.Jobs{}, err
 	}

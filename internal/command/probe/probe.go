@@ -185,7 +185,7 @@ func (p *probing) prepare(ctx context.Context, log *slog.Logger) (noLibrary, err
 		p.config.NCCL = p.flags.nccl
 	}
 	p.progress.say("looking at the node")
-	look, _, done, err := p.site.Open(nil, log)
+	look, _, done, err := p.site.Open(ctx, nil, log)
 	if err != nil {
 		return nil, err
 	}

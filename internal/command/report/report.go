@@ -134,7 +134,7 @@ func (k *reporting) run(ctx context.Context, c *command.Call) int {
 
 // observe reads the node, and its jobs for some seconds longer.
 func (k *reporting) observe(ctx context.Context, c *command.Call, in *report.Input) error {
-	look, conf, done, err := k.site.Open(k.scenario, k.log.Logger(c.Stderr))
+	look, conf, done, err := k.site.Open(ctx, k.scenario, k.log.Logger(c.Stderr))
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func TestTopologyOfGPUs(t *testing.T) {
 			if g.GPU == "0000:9b:00.0" {
 				fabrictest.Blocked(fabric.GDRACS, "ACS redirects")(g)
 			}
-		}, []string{"GPU1 is 0000:9b:00.0, NVIDIA H100 80GB HBM3; it has not joined its NVLink fabric: not started; no GPUDirect RDMA: ACS redirects\n"}, nil},
+		}, []string{"GPU1 is 0000:9b:00.0, NVIDIA H100 80GB HBM3; it has not joined its NVLink fabric: not started; GPUDirect RDMA is slow: ACS redirects\n"}, nil},
 		{"module", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRModule, "Proprietary kernel module, no peer-memory module."), []string{
 			"mlx5_0 no module\n", "No GPUDirect RDMA: Proprietary kernel module, no peer-memory module.\n",
 		}, nil},

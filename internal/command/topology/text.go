@@ -108,6 +108,8 @@ func gpuDirectText(g gpu) string {
 		return "none"
 	case *d.Usable:
 		return strings.TrimRight("yes "+d.Path, " ")
+	case fabric.GDRBlock(d.Block).Slow():
+		return "slow " + d.Block
 	default:
 		return strings.TrimRight("no "+d.Block, " ")
 	}
@@ -161,7 +163,7 @@ func writeReasons(b *strings.Builder, r report) {
 		fmt.Fprintf(b, "Whether GPUDirect RDMA works is unknown: %s.\n", verdict)
 	}
 	if block != "" {
-		fmt.Fprintf(b, "No GPUDirect RDMA: %s.\n", block)
+		b.WriteString(diagnose.Sentence(block) + "\n")
 	}
 	for _, g := range r.GPUs {
 		text := g.Name + " is " + placeText(g)
@@ -175,7 +177,7 @@ func writeReasons(b *strings.Builder, r report) {
 			text += "; GPUDirect RDMA is unknown: " + why
 		}
 		if why := blockText(g); why != "" && block == "" {
-			text += "; no GPUDirect RDMA: " + why
+			text += "; " + why
 		}
 		b.WriteString(command.OneLine(text) + "\n")
 	}
@@ -259,13 +261,17 @@ func verdictUnknown(g gpu) string {
 	}
 }
 
-// blockText returns why GPUDirect RDMA does not work; empty when it does, or it is unknown.
+// blockText returns why GPUDirect RDMA does not work, or is slow; empty when it is usable, or that is unknown.
 func blockText(g gpu) string {
 	d := g.GPUDirect
 	if d.Usable == nil || *d.Usable {
 		return ""
 	}
-	return cmp.Or(strings.TrimSuffix(d.Evidence, "."), d.Block)
+	what := "no GPUDirect RDMA: "
+	if fabric.GDRBlock(d.Block).Slow() {
+		what = "GPUDirect RDMA is slow: "
+	}
+	return what + cmp.Or(strings.TrimSuffix(d.Evidence, "."), d.Block)
 }
 
 // writePairs returns which GPUs cannot write to each other, by the reason that NVML gives.

@@ -50,7 +50,7 @@ func TestTopology(t *testing.T) {
 	commandtest.Contains(t, words(topologyText(t, "--scenario=healthy-ib")), "GPU0 X NV12 ", " 0 mlx5_0 ", " 1 mlx5_1 ")
 	commandtest.Contains(t, words(topologyText(t, "--scenario=healthy-mana")), "GPU0 X ? ? ? ? ? ?\n", "? unknown: a hypervisor hides the hardware\n")
 	commandtest.Contains(t, words(topologyText(t, "--scenario=pcie-nic-x8")), "mlx5_2 is 0000:4f:00.0; the link below 0000:4e:00.0 runs at x8 instead of x16\n")
-	commandtest.Contains(t, words(topologyText(t, "--scenario=pcie-acs-on")), "; no GPUDirect RDMA: ACS redirects their traffic through the root complex, at 0000:17:03.0, 0000:17:00.0;")
+	commandtest.Contains(t, words(topologyText(t, "--scenario=pcie-acs-on")), " 0 mlx5_0 slow acs\n", "; GPUDirect RDMA is slow: ACS redirects their traffic through the root complex, at 0000:17:03.0, 0000:17:00.0;")
 	commandtest.Contains(t, words(topologyText(t, "--scenario=healthy-gb200")), "GPU0 X NV18 NV18 NV18 P2C ", "P2C through NVLink-C2C")
 	commandtest.Contains(t, words(topologyText(t, "--scenario=pcie-nic-shared")), " 2 mlx5_2, shared ")
 }
