@@ -95,6 +95,7 @@ func TestImage(t *testing.T) {
 	})
 	p.build(t)
 	t.Run("build", p.testBuild)
+	t.Run("reproduced", p.testReproduced)
 	t.Run("arm64", p.testARM64)
 	t.Run("serves", p.testServes)
 	t.Run("namespaces", p.testNamespaces)
