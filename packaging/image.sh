@@ -20,7 +20,8 @@ unset SOURCE_DATE_EPOCH # Podman 5.6 and later refuse it beside --timestamp, whi
 name=$1 revision=$2
 shift 2
 platforms=$(printf ',linux/%s' "$@")
-# Podman before 4.4 does not know BUILDPLATFORM by itself. The format of OCI has no HEALTHCHECK.
-exec "${IMAGE_BUILDER:-podman}" build --format docker --timestamp "$timestamp" --platform "${platforms#,}" \
+# Podman before 4.4 does not know BUILDPLATFORM by itself. With the format of Docker, it writes the random name of the container that it
+# builds in into the image. That of OCI has no HEALTHCHECK, about which Podman warns.
+exec "${IMAGE_BUILDER:-podman}" build --format oci --timestamp "$timestamp" --platform "${platforms#,}" \
 	--build-arg "BUILDPLATFORM=linux/$(go env GOHOSTARCH)" \
 	--build-arg "BUILD_IMAGE=$build" --build-arg "RUNTIME_IMAGE=$runtime" --build-arg "REVISION=$revision" --manifest "$name" .

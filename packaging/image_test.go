@@ -38,7 +38,7 @@ func TestImageIsPinned(t *testing.T) {
 		t.Errorf("without the time of the commit: %v\n%s", err, out)
 	}
 	out, err := build("BUILD_IMAGE="+golang, "RUNTIME_IMAGE="+base)
-	if want := "build --format docker --timestamp 1795468957 --platform linux/amd64,linux/arm64 --build-arg BUILDPLATFORM=linux/" + runtime.GOARCH + " --build-arg BUILD_IMAGE=" + golang +
+	if want := "build --format oci --timestamp 1795468957 --platform linux/amd64,linux/arm64 --build-arg BUILDPLATFORM=linux/" + runtime.GOARCH + " --build-arg BUILD_IMAGE=" + golang +
 		" --build-arg RUNTIME_IMAGE=" + base + " --build-arg REVISION=abc1234 --manifest exporter:1 .\n"; err != nil || out != want {
 		t.Errorf("%v: %q, want %q", err, out, want)
 	}

@@ -117,7 +117,6 @@ func (p podman) testBuild(t *testing.T) {
 		"{{.Config.User}}": "65534:65534",
 		`{{index .Config.Labels "org.opencontainers.image.revision"}}`: revision,
 		"{{.Config.Entrypoint}}":   "[/bin/gpufabric_exporter]",
-		"{{.HealthCheck.Test}}":    "[CMD /bin/gpufabric_exporter healthcheck]",
 		"{{.Config.ExposedPorts}}": "map[10791/tcp:{}]",
 	} {
 		if got := strings.TrimSpace(p.do(t, "image", "inspect", "--format="+format, "localhost/exporter")); got != want {
