@@ -32,6 +32,7 @@ ARG TARGETARCH
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="gpufabric_exporter" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.source="https://github.com/gpufabric/gpufabric_exporter" \
       org.opencontainers.image.revision="$REVISION"
 COPY --from=build /src/bin/linux-$TARGETARCH/gpufabric_exporter /bin/gpufabric_exporter
 COPY --from=build /src/LICENSE /src/bin/linux-$TARGETARCH/THIRD_PARTY /usr/share/doc/gpufabric_exporter/

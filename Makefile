@@ -73,9 +73,10 @@ generate: docs ## all that is generated: make docs, and the golden files of scen
 dashboards: ## write dashboards/*.json from tools/dashboards
 	cd tools && $(GO) run ./dashboards
 
-lab-full: ## the same with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter, each system call judged
+lab-full: ## the same with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter, each system call judged, the guest suspended and resumed
 	FULL=1 ./test/lab/test.sh -test.skip '^TestJudged$$'
 	FULL=1 ./test/lab/test.sh -test.run '^TestJudged$$'
+	SUSPEND=1 ./test/lab/test.sh
 
 lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, no /dev/kvm)
 	./test/lab/test.sh

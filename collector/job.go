@@ -100,18 +100,22 @@ func jobCollector() collector {
 	}
 }
 
-// Jobs returns the jobs of the node, which Gather compares with the same earlier readings. False: the collector job is not in the
-// set, or the node has no GPUs whose processes are read.
-func (s *Set) Jobs(n *fabric.Node) (job.Jobs, bool) {
+// Jobs returns the jobs of the node, which Gather compares with the same earlier readings; or why they are not looked for.
+func (s *Set) Jobs(n *fabric.Node) (jobs job.Jobs, why string) {
 	i := slices.IndexFunc(s.collectors, func(c collector) bool { return c.jobs != nil })
-	if i < 0 || n.Ranks.Meta().Reason == fabric.ReasonNotRead {
-		return job.Jobs{}, false
+	if i < 0 {
+		return job.Jobs{}, "the collector job is disabled by --no-collector.job"
 	}
-	if supported, _ := hasGPUDriver(n); !supported {
-		return job.Jobs{}, false
+	if supported, why := hasGPUDriver(n); !supported {
+		return job.Jobs{}, why
 	}
-	return s.collectors[i].jobs(n), true
+	if n.Ranks.Meta().Reason == fabric.ReasonNotRead {
+		return job.Jobs{}, notRead
+	}
+	return s.collectors[i].jobs(n), ""
 }
+
+const notRead = "the processes that hold GPUs are not read"
 
 func hasJobs(n *fabric.Node) (bool, string) {
 	if supported, why := hasGPUDriver(n); !supported {
@@ -119,7 +123,7 @@ func hasJobs(n *fabric.Node) (bool, string) {
 	}
 	switch n.Ranks.Meta().Reason {
 	case fabric.ReasonNotRead:
-		return false, "the processes that hold GPUs are not read"
+		return false, notRead
 	case fabric.ReasonPrivilege:
 		return false, "the processes that hold GPUs are not seen: it takes root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
 	}

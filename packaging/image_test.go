@@ -13,11 +13,15 @@ import (
 	"testing"
 )
 
-// A release image is built on bases that are pinned by digest, and on no others.
+// A release image is built on bases that are pinned by digest, and on no others, with the time of the commit.
 func TestImageIsPinned(t *testing.T) {
+	builder := filepath.Join(t.TempDir(), "podman")
+	if err := os.WriteFile(builder, []byte("#!/bin/sh\necho \"$*${SOURCE_DATE_EPOCH+, and SOURCE_DATE_EPOCH}\"\n"), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
 	build := func(env ...string) (string, error) {
 		c := exec.CommandContext(t.Context(), "./image.sh", "exporter:1", "abc1234", "amd64", "arm64")
-		c.Env = append(os.Environ(), append(env, "IMAGE_BUILDER=echo")...)
+		c.Env = append(os.Environ(), append([]string{"SOURCE_DATE_EPOCH=1795468957", "IMAGE_BUILDER=" + builder}, env...)...)
 		out, err := c.CombinedOutput()
 		return string(out), err
 	}
@@ -30,8 +34,11 @@ func TestImageIsPinned(t *testing.T) {
 			}
 		}
 	}
+	if out, err := build("BUILD_IMAGE="+golang, "RUNTIME_IMAGE="+base, "SOURCE_DATE_EPOCH="); err == nil || !strings.Contains(out, "expected the time of the commit") {
+		t.Errorf("without the time of the commit: %v\n%s", err, out)
+	}
 	out, err := build("BUILD_IMAGE="+golang, "RUNTIME_IMAGE="+base)
-	if want := "build --format docker --platform linux/amd64,linux/arm64 --build-arg BUILDPLATFORM=linux/" + runtime.GOARCH + " --build-arg BUILD_IMAGE=" + golang +
+	if want := "build --format oci --timestamp 1795468957 --platform linux/amd64,linux/arm64 --build-arg BUILDPLATFORM=linux/" + runtime.GOARCH + " --build-arg BUILD_IMAGE=" + golang +
 		" --build-arg RUNTIME_IMAGE=" + base + " --build-arg REVISION=abc1234 --manifest exporter:1 .\n"; err != nil || out != want {
 		t.Errorf("%v: %q, want %q", err, out, want)
 	}
@@ -85,7 +92,7 @@ esac
 		if err != nil || said != "" || strings.ReplaceAll(strings.ReplaceAll(text, "@"+digest(of), ""), "@"+digest("c"), "") != unpinned {
 			t.Fatalf("%v, %s\n%s", err, said, text)
 		}
-		c := exec.CommandContext(t.Context(), "sh", "-c", ". "+file+`; IMAGE_BUILDER=echo BUILD_IMAGE="$BUILD_IMAGE" RUNTIME_IMAGE="$RUNTIME_IMAGE" ./image.sh exporter:1 abc1234 amd64`)
+		c := exec.CommandContext(t.Context(), "sh", "-c", ". "+file+`; SOURCE_DATE_EPOCH=1 IMAGE_BUILDER=echo BUILD_IMAGE="$BUILD_IMAGE" RUNTIME_IMAGE="$RUNTIME_IMAGE" ./image.sh exporter:1 abc1234 amd64`)
 		out, err := c.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "golang:") || !strings.Contains(string(out), "@"+digest(of)+" ") || !strings.Contains(string(out), "@"+digest("c")+" ") {
 			t.Errorf("make image does not take what is pinned: %v: %s", err, out)

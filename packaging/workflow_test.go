@@ -21,11 +21,13 @@ type workflow struct {
 	Jobs        map[string]struct {
 		Permissions map[string]string
 		Strategy    struct{ Matrix map[string][]string }
-		Steps       []struct {
-			Uses, Run string
-			With      map[string]any
-		}
+		Steps       []step
 	}
+}
+
+type step struct {
+	ID, Uses, Run string
+	With          map[string]any
 }
 
 var (
@@ -109,20 +111,30 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-// What is published is exactly what make release writes: nothing else is built, and its checksums are attested.
+// What is published is exactly what make release and make image build: jobs that may write take it from those that built it, and
+// its checksums are attested.
 func TestReleaseWorkflow(t *testing.T) {
 	w := workflows(t)["release.yml"]
-	var built []string
-	for _, s := range w.Jobs["build"].Steps {
-		if s.Run != "" && !strings.HasPrefix(s.Run, "sudo apt-get ") {
-			built = append(built, s.Run)
+	for _, c := range []struct {
+		job   string
+		built []string
+		path  string // of what is handed over
+	}{
+		{"build", []string{"make release"}, "bin/release"},
+		{"image", []string{"make image IMAGE=release", "podman manifest push --all release oci:bin/image"}, "bin/image"},
+	} {
+		var built []string
+		for _, s := range w.Jobs[c.job].Steps {
+			if s.Run != "" && !strings.HasPrefix(s.Run, "sudo apt-get ") {
+				built = append(built, s.Run)
+			}
+			if strings.HasPrefix(s.Uses, "actions/upload-artifact@") && s.With["path"] != c.path {
+				t.Errorf("%s uploads %v, expected %s", c.job, s.With["path"], c.path)
+			}
 		}
-		if strings.HasPrefix(s.Uses, "actions/upload-artifact@") && s.With["path"] != "bin/release" {
-			t.Errorf("uploads %v, expected bin/release", s.With["path"])
+		if !slices.Equal(built, c.built) {
+			t.Errorf("%s builds with %q, want %q", c.job, built, c.built)
 		}
-	}
-	if want := []string{"make release"}; !slices.Equal(built, want) {
-		t.Errorf("builds with %q, want %q", built, want)
 	}
 	attested := false
 	for _, s := range w.Jobs["publish"].Steps {
@@ -133,5 +145,19 @@ func TestReleaseWorkflow(t *testing.T) {
 	}
 	if !attested {
 		t.Error("the checksums are not attested")
+	}
+	pushed := slices.ContainsFunc(w.Jobs["push"].Steps, func(s step) bool {
+		return s.ID == "push" && strings.Contains(s.Run, `skopeo copy --all --digestfile digest oci:image "docker://$IMAGE:${TAG#v}"`)
+	})
+	attested = slices.ContainsFunc(w.Jobs["push"].Steps, func(s step) bool {
+		return strings.HasPrefix(s.Uses, "actions/attest@") && s.With["subject-digest"] == "${{ steps.push.outputs.digest }}"
+	})
+	if !pushed || !attested {
+		t.Errorf("the image that was built is pushed: %t, and the digest of the registry attested: %t", pushed, attested)
+	}
+	for job, j := range w.Jobs {
+		if j.Permissions["packages"] == "write" && job != "push" || j.Permissions["contents"] == "write" && job != "publish" {
+			t.Errorf("job %s may do %v", job, j.Permissions)
+		}
 	}
 }

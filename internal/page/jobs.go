@@ -83,10 +83,10 @@ type rankRow struct {
 
 // jobSectionOf shows the worst jobs first.
 func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
-	jobs, looked := set.Jobs(n)
-	s := jobSection{Shown: looked}
+	jobs, why := set.Jobs(n)
+	s := jobSection{Shown: why == ""}
 	switch {
-	case !looked:
+	case why != "":
 		s.Note = whyNoJobs(n, set)
 		s.Shown = s.Note != ""
 		return s
@@ -297,9 +297,9 @@ func counted(n int, what string) string {
 // not looked for, the answer is status 404 with the reason.
 func JobsJSON(observe func(context.Context) *fabric.Node, set *collector.Set, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		jobs, looked := set.Jobs(observe(r.Context()))
-		if !looked {
-			http.Error(w, "jobs are not looked for: the collector job is disabled, or the node has no GPUs of NVIDIA", http.StatusNotFound)
+		jobs, why := set.Jobs(observe(r.Context()))
+		if why != "" {
+			http.Error(w, "jobs are not looked for: "+why, http.StatusNotFound)
 			return
 		}
 		document := struct {

@@ -114,17 +114,24 @@ func TestJobClasses(t *testing.T) {
 
 // Programs get the same; if jobs are not looked for, the answer says so.
 func TestJobsJSON(t *testing.T) {
-	ask := func(set *collector.Set) *httptest.ResponseRecorder {
+	ask := func(set *collector.Set, n *fabric.Node) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		JobsJSON(func(context.Context) *fabric.Node { return withRanks() }, set, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/jobs.json", nil))
+		JobsJSON(func(context.Context) *fabric.Node { return n }, set, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/jobs.json", nil))
 		return w
 	}
-	w := ask(setOf(t, "job"))
+	w := ask(setOf(t, "job"), withRanks())
 	var d job.Document
 	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || w.Code != http.StatusOK || !d.Known || d.Jobs == nil || w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("%d %v: %s", w.Code, err, w.Body)
 	}
-	if w := ask(setOf(t, "hca")); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "collector job is disabled") {
-		t.Errorf("%d: %s", w.Code, w.Body)
+	without := withRanks()
+	without.GPUDriver.Loaded = fabric.Known(false, "/proc/driver/nvidia/version", without.At)
+	for why, w := range map[string]*httptest.ResponseRecorder{
+		"the collector job is disabled by --no-collector.job":      ask(setOf(t, "hca"), withRanks()),
+		"no NVIDIA driver is loaded (/proc/driver/nvidia/version)": ask(setOf(t, "job"), without),
+	} {
+		if w.Code != http.StatusNotFound || w.Body.String() != "jobs are not looked for: "+why+"\n" {
+			t.Errorf("%d: %s, expected 404: %s", w.Code, w.Body, why)
+		}
 	}
 }

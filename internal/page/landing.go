@@ -129,7 +129,7 @@ func (l *Landing) read(n *fabric.Node) reading {
 		Node: n, Verdicts: list, Exporter: version.Version, Name: l.Title, Note: l.Note, Instance: l.Instance, Links: l.Config().Config.Links,
 		Since: l.Seen.first,
 	}
-	if jobs, looked := l.Collectors.Jobs(n); looked {
+	if jobs, why := l.Collectors.Jobs(n); why == "" {
 		document := jobs.Document()
 		in.Jobs = &document
 	}

@@ -6,7 +6,6 @@ package lab
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -26,39 +25,50 @@ func testClock(t *testing.T, x *exporter) {
 	}
 	actual := func() time.Time { return begin.Round(0).Add(time.Since(begin)) } // what the clock would say
 	t.Cleanup(func() { set(actual()) })
-	lasting := func() (lines []string) {
+	seen := func() []string {
 		s, err := x.scrape()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range s {
-			if slices.Contains([]string{"check_failed", "check_unknown", "exporter_source_up", "hca_port_state", "roce_pfc_enabled", "gid_info"}, m.name) {
-				lines = append(lines, fmt.Sprint(m, m.value))
-			}
-		}
-		return lines
+		return lasting(s)
 	}
-	commands := func() (n float64) {
+	asked := func() float64 {
 		s, err := x.scrape()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range s.find("exporter_driver_commands_total") {
-			n += m.value
-		}
-		return n
+		return commands(s)
 	}
-	before := lasting()
+	before := seen()
 	for _, jump := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
 		set(actual().Add(jump))
-		asked := commands()
+		earlier := asked()
 		eventually(t, fmt.Sprintf("devices are read after a jump of %s", jump), func() error {
-			if now := commands(); now <= asked {
-				return fmt.Errorf("%g commands, then %g", asked, now)
+			if now := asked(); now <= earlier {
+				return fmt.Errorf("%g commands, then %g", earlier, now)
 			}
 			return nil
 		})
-		eventually(t, fmt.Sprintf("nothing changes with a jump of %s", jump), func() error { return diff("series", before, lasting()) })
+		eventually(t, fmt.Sprintf("nothing changes with a jump of %s", jump), func() error { return diff("series", before, seen()) })
 		x.agrees(t, everything...)
 	}
+}
+
+// lasting is what neither a clock nor a suspend changes.
+func lasting(s scrape) (lines []string) {
+	for _, m := range s {
+		switch m.name {
+		case "check_failed", "check_unknown", "exporter_source_up", "hca_port_state", "roce_pfc_enabled", "gid_info", "job_transport", "job_misconfigured":
+			lines = append(lines, fmt.Sprint(m, m.value))
+		}
+	}
+	return lines
+}
+
+// commands is how often drivers were asked.
+func commands(s scrape) (n float64) {
+	for _, m := range s.find("exporter_driver_commands_total") {
+		n += m.value
+	}
+	return n
 }

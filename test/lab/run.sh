@@ -22,8 +22,8 @@ export QEMU_MODULE_DIR=$host/usr/lib/x86_64-linux-gnu/qemu
 timeout -k 5 "${TIMEOUT:-660}" "$host"/lib64/ld-linux-x86-64.so.2 \
   --library-path "$host/lib/x86_64-linux-gnu:$host/usr/lib/x86_64-linux-gnu" "$host"/usr/bin/qemu-system-x86_64 \
   -L "$host"/usr/share/qemu -L "$host"/usr/share/seabios -L "$host"/usr/lib/ipxe/qemu \
-  -accel tcg,thread=multi "${machine[@]}" -nodefaults -display none -no-reboot -serial "file:$job/console" \
-  -kernel "$LAB/kernel/vmlinux" -initrd "$LAB/initrd/initrd.cpio" \
+  -accel tcg,thread=multi "${machine[@]}" -nodefaults -display none -no-reboot -serial "file:$job/console" -device isa-debug-exit,iobase=244 \
+  -kernel "$LAB/kernel/${KERNEL:-vmlinux}" -initrd "$LAB/initrd/initrd.cpio" \
   -append "console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off tsc=reliable no_timer_check" \
   -fsdev "local,id=job,path=$job,security_model=none" -device virtio-9p-pci,bus=pcie.0,fsdev=job,mount_tag=job \
   </dev/null >"$job/qemu.log" 2>&1 &

@@ -93,6 +93,7 @@ build_kernel() {
   at=$(LC_ALL=C grep -abom 1 -P '\xfd7zXZ\x00' "boot/vmlinuz-$version" | cut -d: -f1)
   tail -c "+$((at + 1))" "boot/vmlinuz-$version" >vmlinux.xz
   xz -dc --single-stream vmlinux.xz >vmlinux; rm vmlinux.xz
+  mv "boot/vmlinuz-$version" vmlinuz   # for what is suspended
 
   # Of 4,000 modules only those named above and those they need.
   in_host bin/depmod -b "$PWD" "$version"

@@ -4,6 +4,8 @@
 # Runs the test suite of this folder against the exporter on a real kernel with RDMA devices, in an emulated
 # guest: no root, no KVM, no RDMA hardware. The first run builds the lab (about two minutes).
 #   test.sh [-test.FLAG...]      for instance -test.run TestLab/gids
+# With SUSPEND=1 the guest runs TestSuspend, from memory: QEMU's 9p does not outlast a suspend, nor does an ELF kernel, which it
+# loads anew when the guest resumes.
 # With FULL=1 what hangs is scraped 1,000 times instead of 50, and costs are compared with node_exporter's.
 # What the guest leaves is in $LAB/last: output, dmesg, console, a scrape and the landing page.
 set -euo pipefail
@@ -23,5 +25,9 @@ gcc -shared -fPIC -O1 -o "$job/libnvidia-ml.so.1" internal/host/nvml/testdata/li
 if [ -n "${FULL:-}" ]; then
   (cd tools && CGO_ENABLED=0 go build -o "$job/node_exporter" github.com/prometheus/node_exporter)
   set -- -full "$@"
+fi
+if [ -n "${SUSPEND:-}" ]; then
+  export KERNEL=vmlinuz
+  exec "$here/run.sh" "$job" exec dash ./memory.sh ./lab.test -suspend -test.run '^TestSuspend$' -test.v -test.timeout 10m "$@"
 fi
 "$here/run.sh" "$job" ./lab.test -test.v -test.timeout 10m "$@"

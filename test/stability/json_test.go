@@ -45,12 +45,14 @@ var pages = map[string][]string{
 	"/probes.json": {"probe-gdr-lost"},
 }
 
-// keyed are objects whose keys are data. What is later is in the document only after some runs: failed results, which have the
-// fields of the last one, changes, and comparisons.
+// keyed are objects whose keys are data. What is later is in the document only after some runs: failed results, changes, and
+// comparisons. fullProbes, the golden file of the page, has all of it.
 var (
 	keyed = regexp.MustCompile(`\.(failures|skips)\.[^.]+$`)
 	later = regexp.MustCompile(`^probes\[\]\.(kept|changed)|\.baseline\.`)
 )
+
+const fullProbes = root + "/internal/page/testdata/probes.json"
 
 // jsonFields has the type of each field of JSON, by the command or page and the path in its document. Lists are "[]". It checks exit
 // codes on the way.
@@ -66,7 +68,7 @@ func jsonFields(t *testing.T) map[string]string {
 				t.Errorf("%s: exit code %d, expected %d", args, code, c.code)
 			}
 			if c.code != 3 {
-				addFields(t, all, name, out.Bytes())
+				addFields(t, all, name, out.Bytes(), later)
 			}
 		}
 	}
@@ -84,13 +86,18 @@ func jsonFields(t *testing.T) map[string]string {
 					t.Fatalf("%s of %s: %d %s", path, scenario, status, body)
 				}
 				if path != "/probes.json" || regexp.MustCompile(`"last_good": *{`).MatchString(body) {
-					addFields(t, all, path, []byte(body))
+					addFields(t, all, path, []byte(body), later)
 					break
 				}
 			}
 			demo.Stop()
 		}
 	}
+	full, err := os.ReadFile(fullProbes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addFields(t, all, "/probes.json", full, nil)
 	schema, err := os.ReadFile(root + "/docs/status.schema.json")
 	if err != nil {
 		t.Fatal(err)
@@ -109,8 +116,9 @@ func jsonFields(t *testing.T) map[string]string {
 	return all
 }
 
-// addFields adds the fields of a document. What is null or an empty list has no type: another scenario shows it.
-func addFields(t *testing.T, all map[string]string, name string, text []byte) {
+// addFields adds the fields of a document, but for those that match without. What is null or an empty list has no type: another
+// scenario shows it.
+func addFields(t *testing.T, all map[string]string, name string, text []byte, without *regexp.Regexp) {
 	t.Helper()
 	var document any
 	if err := json.Unmarshal(text, &document); err != nil {
@@ -139,7 +147,7 @@ func addFields(t *testing.T, all map[string]string, name string, text []byte) {
 		case nil:
 			return
 		}
-		if later.MatchString(path) {
+		if without != nil && without.MatchString(path) {
 			return
 		}
 		path = name + " " + keyed.ReplaceAllString(path, ".$1.*")
