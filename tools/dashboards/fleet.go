@@ -60,21 +60,29 @@ label_replace(label_replace(
   "evidence", "more TCP than RDMA", "", ""), "who", "nic", "", "")`
 )
 
+// everyJob is in a link what Grafana takes for all values of a variable.
+const everyJob = "All"
+
+// anyJob gives rows without the name of a job a link to all jobs: with an empty name, the dashboard of jobs shows none.
+func anyJob(query string) string {
+	return `label_replace(` + query + `, "training_job", "` + everyJob + `", "training_job", "")`
+}
+
 func onTCPList() panel {
 	users := words{"job": {"job", ""}, "probe": {"NCCL probe", ""}, "nic": {"training NIC", ""}}
 	return grid(about{"TCP instead of RDMA", "Training that falls back to TCP continues several times slower, without an error. A probe of NCCL on TCP says what jobs that start now would use: jobs that run may still use RDMA, see the rate beside it. The cause is that of the job, or what NCCL logged in the probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 6},
 		[]string{
-			jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP,
-			`label_replace(count by (cluster, instance, training_job, cause) (gpufabric_job_info{cause!="",@node}), "who", "job", "", "")
+			anyJob(jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP),
+			anyJob(`label_replace(count by (cluster, instance, training_job, cause) (gpufabric_job_info{cause!="",@node}), "who", "job", "", "")
 and on (cluster, instance, training_job) (` + jobsOnTCP + `)
 or label_replace(topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node})), "who", "probe", "", "")
-and on (cluster, instance) ` + probesOnTCP,
+and on (cluster, instance) ` + probesOnTCP),
 			`sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node})
 and on (cluster, instance) (` + jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP + `)`,
 		}, "",
 		column{field: "instance", title: "Node", link: toNode(), width: 135},
 		column{field: "who", title: "On TCP", words: users, width: 100},
-		column{field: "training_job", title: "Job", none: "-", link: toJob()},
+		column{field: "training_job", title: "Job", words: words{everyJob: {"-", ""}}, link: toJob()},
 		column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses(), width: 250},
 		column{field: "evidence", title: "Evidence", width: 165},
 		column{field: "A", title: "Count", none: "-", width: 60},

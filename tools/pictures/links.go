@@ -65,6 +65,8 @@ func astray(text, to string, boards []board) string {
 		return ""
 	case query.Has("var-device"):
 		subject = "var-device"
+	case query.Get("var-training_job") == "All" && text == "-":
+		return "" // of a row without the name of a job
 	case query.Has("var-training_job"):
 		subject = "var-training_job"
 	}

@@ -32,6 +32,9 @@ func TestLinks(t *testing.T) {
 		{"runbook not filled in", "x", "https://wiki.example/$%7B__value.text%7D.md", "Grafana did not fill in the address"},
 		{"job", "slurm/7", "http://127.0.0.1:3000/d/gpufabric-node/x?var-training_job=slurm%2F7", ""},
 		{"job of a node", "slurm/7", "http://127.0.0.1:3000/d/gpufabric-node/x?var-instance=gpu-05&var-training_job=slurm%2F7", ""},
+		{"all jobs", "-", "http://127.0.0.1:3000/d/gpufabric-node/x?var-training_job=All", ""},
+		{"all jobs for one", "slurm/7", "http://127.0.0.1:3000/d/gpufabric-node/x?var-training_job=All", "var-training_job is not what the link says"},
+		{"no job", "-", "http://127.0.0.1:3000/d/gpufabric-node/x?var-training_job=", "var-training_job is not what the link says"},
 		{"another job", "slurm/7", "http://127.0.0.1:3000/d/gpufabric-node/x?var-training_job=slurm%2F8", "var-training_job is not what the link says"},
 		{"no dashboard", "gpu-06", "http://127.0.0.1:3000/d/gpufabric-nodes/x?var-instance=gpu-06", "no such dashboard"},
 	}
