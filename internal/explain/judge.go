@@ -48,6 +48,11 @@ func (r *Result) First() *Finding {
 	return nil
 }
 
+// Has reports whether a signature was found.
+func (r *Result) Has(s *signature.Signature) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Signature == s })
+}
+
 // Failed reports whether the log shows a failure.
 func (r *Result) Failed() bool { return r.First() != nil }
 
@@ -86,10 +91,10 @@ func (r *Result) unclear() string {
 		return ""
 	}
 	const hidden = ", and the log does not show which connections there are between hosts: give the logs of all ranks, with NCCL_DEBUG=INFO and without NCCL_DEBUG_SUBSYS"
-	if r.Log.Fallback {
+	if r.Log.Fallback && !r.Has(&signature.TCP) {
 		return "NCCL chose the network Socket, which is TCP" + hidden
 	}
-	if names := r.withoutGPUDirect(); len(names) > 0 {
+	if names := r.WithoutGPUDirect(); len(names) > 0 && !r.Has(&signature.NoGPUDirect) {
 		return "GPUDirect RDMA is disabled for " + Some(names) + hidden
 	}
 	return ""
@@ -120,13 +125,15 @@ func (r *Result) allRanks() bool {
 	return len(r.Communicators) > 0 && !slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Started < c.Ranks || c.ID == "" && len(r.Hosts) > 1 })
 }
 
-// withoutGPUDirect names HCAs of NCCL's verbs network for which GPUDirect RDMA is disabled, and which may be in use. Connections that
-// the log shows are judged by themselves; of other networks it is not known whether they need it.
-func (r *Result) withoutGPUDirect() (names []string) {
-	shown := r.Transports().RDMA > 0 && r.allRanks()
+// WithoutGPUDirect names HCAs of NCCL's verbs network that ranks may use, and for which GPUDirect RDMA is disabled. Whether other
+// networks need it is not known.
+func (r *Result) WithoutGPUDirect() (names []string) {
+	shown := r.Transports().RDMA > 0 && r.allRanks() || r.between() == nccllog.No
 	for _, h := range r.Log.HCAs {
-		used := func(l nccllog.Link) bool { return l.Via == nccllog.Net && l.Name == h.Network && l.Device == h.Index }
-		if !h.GPUDirect && !shown && nccllog.CarrierOf(h.Network) == nccllog.Verbs && !slices.Contains(names, h.Name) && !slices.ContainsFunc(r.Log.Links, used) {
+		of := func(l nccllog.Link) bool { return l.Via == nccllog.Net && l.Name == h.Network && l.Device == h.Index }
+		without := func(l nccllog.Link) bool { return of(l) && !l.GPUDirect }
+		used := slices.ContainsFunc(r.Log.Links, without) || !shown && !slices.ContainsFunc(r.Log.Links, of)
+		if used && !h.GPUDirect && nccllog.CarrierOf(h.Network) == nccllog.Verbs && !slices.Contains(names, h.Name) {
 			names = append(names, h.Name)
 		}
 	}
@@ -137,7 +144,7 @@ func (r *Result) withoutGPUDirect() (names []string) {
 func (r *reading) judge() {
 	t := r.Transports()
 	between := r.between() == nccllog.Yes
-	names := r.withoutGPUDirect()
+	names := r.WithoutGPUDirect()
 	switch {
 	case t.TCP > 0:
 		r.follow(&signature.TCP, fmt.Sprintf("%d of %d connections between hosts", t.TCP, t.TCP+t.RDMA+t.Plugin))
@@ -170,9 +177,12 @@ func (r *Result) Network() string {
 	return r.Log.Network + ": " + Some(ports)
 }
 
-// HCAs says for which HCAs GPUDirect RDMA is possible; empty: the log does not show it.
-func (r *Result) HCAs() string {
+// Devices says that NCCL found no RDMA device, or for which GPUDirect RDMA is possible; empty: the log does not show it.
+func (r *Result) Devices() string {
 	var parts []string
+	if r.Log.NoDevices {
+		parts = append(parts, "NCCL found no RDMA device")
+	}
 	for _, state := range []struct {
 		name      string
 		gpuDirect bool

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/document"
-
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
@@ -18,7 +18,7 @@ func (f *Facts) learned() document.Section {
 	s := document.Section{Title: "What was learned"}
 	lines := slices.Concat(f.unexplained(), f.gpuDirectApart(), f.logApart())
 	if n := len(f.Unknown); n > 0 {
-		lines = append(lines, text(fmt.Sprintf("%d facts could not be judged: the report is no all-clear for them.", n)))
+		lines = append(lines, text(spelling.Plural(n, "fact", "facts")+" could not be judged: the report is no all-clear there."))
 	}
 	switch {
 	case len(lines) > 0:
@@ -64,6 +64,9 @@ func (f *Facts) gpuDirectApart() (lines []document.Text) {
 	if len(without) > 0 {
 		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL did not use it: "+some(without)+"."))
 	}
+	if f.Log != nil && len(f.Log.Disabled) > 0 {
+		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL reported it in the log of the job as disabled for "+some(f.Log.Disabled)+": compare the container of the job and its NCCL_DMABUF_ENABLE, and since when nvidia_peermem is loaded."))
+	}
 	return lines
 }
 
@@ -73,5 +76,5 @@ func (f *Facts) logApart() []document.Text {
 	if f.Log == nil || r == nil || !f.Log.TCP || r.Link == linkTCP || r.Link == "" {
 		return nil
 	}
-	return []document.Text{text("The job of the log had connections over TCP, and the probe of this node went over " + r.Link + ": look at the environment and the container of the job.")}
+	return []document.Text{text("The job of the log used TCP, and the probe of this node went over " + r.Link + ": look at the environment and the container of the job.")}
 }

@@ -82,11 +82,8 @@ func writeConnections(r *explain.Result, say func(name, format string, args ...a
 	if n := r.Network(); n != "" {
 		say("network", "%s", n)
 	}
-	if l.NoDevices {
-		say("devices", "NCCL found no RDMA device")
-	}
-	if h := r.HCAs(); h != "" {
-		say("HCAs", "%s", h)
+	if d := r.Devices(); d != "" {
+		say("devices", "%s", d)
 	}
 	say("connections", "%s", r.Transports().String())
 	if l.Channels != explain.Unknown {
