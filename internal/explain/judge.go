@@ -154,6 +154,8 @@ func (r *reading) judge() {
 	switch {
 	case t.RDMA > t.RDMAGPUDirect:
 		r.follow(&signature.NoGPUDirect, fmt.Sprintf("%d of %d RDMA connections", t.RDMA-t.RDMAGPUDirect, t.RDMA))
+	case r.Log.RingsGPUDirect == nccllog.No && nccllog.CarrierOf(r.Log.Network) == nccllog.Verbs:
+		r.follow(&signature.NoGPUDirect, "not all rings use GPUDirect RDMA")
 	case between && t.RDMA+t.TCP+t.Plugin == 0 && len(names) > 0 && !slices.ContainsFunc(r.Log.HCAs, func(h nccllog.HCA) bool { return h.GPUDirect }):
 		r.follow(&signature.NoGPUDirect, "GPUDirect RDMA is disabled for "+Some(names)+", and ranks are on more than one host")
 	}

@@ -49,6 +49,8 @@ func TestNetworkWithoutConnections(t *testing.T) {
 		"disabled for one that is not used":   {both + says("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/1/GDRDMA") + ranks(2, "gpu1", "gpu2"), "", ""},
 		"disabled for one that others may":    {both + says("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/1/GDRDMA") + ranks(4, "gpu1", "gpu2"), "", "GPUDirect RDMA is disabled for mlx5_0"},
 		"disabled, as its connections are":    {both + says("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0") + ranks(2, "gpu1", "gpu2"), "gpudirect_unused", ""},
+		"rings without, of a rank not here":   {says("Using network IB") + says("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/1/GDRDMA") + says("Connected all rings, use ring PXN 0 GDR 0") + says("Connected all rings, use ring PXN 0 GDR 1") + ranks(4, "gpu1"), "gpudirect_unused", ""},
+		"rings without, over EFA":             {says("Using network AWS Libfabric") + says("Connected all rings, use ring PXN 0 GDR 0") + ranks(4, "gpu1"), "", ""},
 		"enabled":                             {says("NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'") + ranks(16, "gpu1"), "", ""},
 		"EFA, of which some have none":        {says("Using network AWS Libfabric") + says("NET/AWS Libfabric : GPU Direct RDMA Disabled for HCA 0 'rdmap16s27'") + ranks(2, "gpu1", "gpu2"), "", ""},
 		"HPC-X, a rank is missing":            {says("Using network IBext_v8") + says("NET/IBext_v8 : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'") + ranks(16, "gpu1"), "", "mlx5_0"},

@@ -31,7 +31,7 @@ func (l *Log) info(m string) {
 		l.CollNet = true
 	case cut(&m, "Connected all rings, use ring PXN "):
 		l.PXN = l.PXN || strings.HasPrefix(m, "1")
-		if _, gdr, found := strings.Cut(m, " GDR "); found && gdr != "" {
+		if _, gdr, found := strings.Cut(m, " GDR "); found && gdr != "" && l.RingsGPUDirect != No {
 			l.RingsGPUDirect = tristate(word(gdr) != "0")
 		}
 	case strings.HasSuffix(m, " Init COMPLETE"), strings.Contains(m, " - Init COMPLETE"):
