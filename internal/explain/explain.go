@@ -131,7 +131,7 @@ func readSome(from io.Reader, most int64) (*Result, error) {
 			return nil, err
 		}
 		r.Cut = limited.N == 0
-		if len(line) > 0 && !(r.Cut && err != nil) || err == nil {
+		if err == nil || len(line) > 0 && !r.Cut {
 			r.line(line, long)
 		}
 		if err != nil {
