@@ -2,7 +2,7 @@
 
 // Package explain summarizes the log of a job: how NCCL was set up, which transport its connections use, and what failed first.
 //
-// A log is not trusted, and may have any size. Read takes it line by line; what it keeps is bounded, and can be printed. A Result
+// A log is not trusted, and may have no end. Read takes it line by line, up to a number of bytes; what it keeps is bounded, and can be printed. A Result
 // is for one goroutine until it is read, and does not change then. The errors of Read are those of reading, and ErrNotText for input
 // that is not text.
 package explain
@@ -33,6 +33,7 @@ const (
 	maxFindings      = 64
 	maxFindingHosts  = 64
 	maxWarnings      = 16
+	maxBytes         = 4 << 30 // that are read: a pipe may have no end
 )
 
 // Unknown is a number that the log does not have.
@@ -44,6 +45,7 @@ var ErrNotText = errors.New("it is not text")
 // Result is what a log shows.
 type Result struct {
 	Lines, NCCLLines int64 // all, and those of NCCL
+	Cut              bool  // the log is longer than maxBytes, and its end was not read
 	Long             int64 // lines of more than nccllog.MaxLine bytes, of which the rest was not read
 	Unprintable      int64 // lines with control characters or bytes that are not UTF-8
 
@@ -67,7 +69,9 @@ type Communicator struct {
 	Started  int    // ranks whose set-up the log shows the begin or the end of
 	Complete int    // ranks whose set-up ended
 	Missing  []int  // first ranks that began and did not end
+	Spread   bool   // ranks of it are on more than one host
 
+	host              string // that logged first
 	started, complete map[int]struct{}
 }
 
@@ -91,47 +95,6 @@ type Warning struct {
 	Text string
 }
 
-// First returns the first failure: a cause before its consequences. nil: the log shows none.
-func (r *Result) First() *Finding {
-	for _, kind := range []signature.Kind{signature.Cause, signature.Consequence} {
-		i := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.Kind == kind })
-		if i >= 0 {
-			return &r.Findings[i]
-		}
-	}
-	return nil
-}
-
-// Failed reports whether the log shows a failure.
-func (r *Result) Failed() bool { return r.First() != nil }
-
-// Undecided says why the log does not show that all is well; empty: it does.
-func (r *Result) Undecided() string {
-	switch {
-	case r.NCCLLines == 0:
-		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
-	case r.called():
-		return "a call of NCCL failed, and no line says why: " + r.Log.Failed
-	case r.Unknown > 0:
-		return "NCCL warned of something that is not known here"
-	case r.Full:
-		return "the log has more hosts, ranks or failures than are counted"
-	case len(r.Communicators) == 0:
-		return "no communicator is set up in it: run the job with NCCL_DEBUG=INFO, and give the log from its beginning"
-	}
-	for i := range r.Communicators {
-		if c := &r.Communicators[i]; c.Complete < c.Started {
-			return "the set-up of a communicator did not end on all ranks"
-		}
-	}
-	return ""
-}
-
-// called reports whether a call failed. Result 7 is ncclInProgress.
-func (r *Result) called() bool {
-	return r.Log.Failed != "" && !strings.Contains(r.Log.Failed, " -> 7")
-}
-
 // process is a process that logs.
 type process struct {
 	host string
@@ -151,10 +114,13 @@ type reading struct {
 	warnings  map[string]struct{}
 }
 
-// Read reads a log to its end.
-func Read(from io.Reader) (*Result, error) {
+// Read reads a log to its end, or the first maxBytes of it.
+func Read(from io.Reader) (*Result, error) { return readSome(from, maxBytes) }
+
+func readSome(from io.Reader, most int64) (*Result, error) {
 	const buffer = 64 << 10
-	in := bufio.NewReaderSize(from, buffer)
+	limited := &io.LimitedReader{R: from, N: most + 1}
+	in := bufio.NewReaderSize(limited, buffer)
 	if err := refuse(in); err != nil {
 		return nil, err
 	}
@@ -164,7 +130,8 @@ func Read(from io.Reader) (*Result, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		if len(line) > 0 || err == nil {
+		r.Cut = limited.N == 0
+		if err == nil || len(line) > 0 && !r.Cut {
 			r.line(line, long)
 		}
 		if err != nil {
@@ -317,7 +284,7 @@ func (r *reading) informed(from process, message string) {
 		if p, is := r.processes[from]; is && i.Ranks > p.of { // the largest communicator is the job's
 			r.processes[from] = member{i.Rank, i.Ranks}
 		}
-		r.communicator(i)
+		r.communicator(i, from.host)
 		return
 	}
 	if s := signature.MatchInfo(message); s != nil {
@@ -326,7 +293,7 @@ func (r *reading) informed(from process, message string) {
 }
 
 // communicator notes the set-up of a rank.
-func (r *reading) communicator(i nccllog.Init) {
+func (r *reading) communicator(i nccllog.Init, host string) {
 	at := slices.IndexFunc(r.Communicators, func(c Communicator) bool { return c.ID == i.ID && c.Ranks == i.Ranks })
 	if at < 0 {
 		if len(r.Communicators) == maxCommunicators {
@@ -337,6 +304,10 @@ func (r *reading) communicator(i nccllog.Init) {
 		r.Communicators = append(r.Communicators, Communicator{ID: i.ID, Ranks: i.Ranks, started: map[int]struct{}{}, complete: map[int]struct{}{}})
 	}
 	c := &r.Communicators[at]
+	if c.host == "" {
+		c.host = host
+	}
+	c.Spread = c.Spread || host != "" && host != c.host && i.ID != "" // without an ID, ranks of other communicators may be among them
 	if _, known := c.started[i.Rank]; !known {
 		if r.tracked == maxRanks {
 			r.Full = true

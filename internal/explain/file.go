@@ -44,17 +44,19 @@ func open(ctx context.Context, file string, stdin io.Reader) (*Result, error) {
 	if file == StandardInput {
 		return Read(interruptible{ctx, stdin})
 	}
+	switch info, err := os.Stat(file); { // before it is opened, which some devices act on
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, errors.New("it is a folder: expected a file")
+	case !info.Mode().IsRegular() && info.Mode()&os.ModeNamedPipe == 0:
+		return nil, errors.New("it is a device or a socket: expected a file or a pipe (- is the standard input)")
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	switch info, err := f.Stat(); {
-	case err != nil:
-		return nil, err
-	case info.IsDir():
-		return nil, errors.New("it is a folder: expected a file")
-	}
 	return Read(interruptible{ctx, f})
 }
 

@@ -237,7 +237,7 @@ func (f *Facts) first() document.Text {
 	case len(f.Findings) > 0 && len(f.Findings[0].Remedies) > 0:
 		return text("First step: ", document.Prose(end(f.Findings[0].Remedies[0])), " The first issue has the commands for the others.")
 	case len(f.Unknown)+f.unread() > 0:
-		return text("First step: find out why parts of the node could not be read (sections Environment and Issues found).")
+		return text("First step: find out why parts of the node could not be read or judged (sections Environment and Issues found).")
 	case f.JobsUnknown != "" || f.undecided() > 0:
 		return text("First step: look at the running jobs: ", code("gpufabric_exporter jobs"), ".")
 	}

@@ -219,4 +219,8 @@ type Log struct {
 	GPUDirect   string `json:"gpudirect_rdma"`
 	Undecided   string `json:"undecided,omitempty"`
 	TCP         bool   `json:"tcp"` // connections over TCP
+	Network     string `json:"network"`
+	Devices     string `json:"devices"`
+	// Disabled are HCAs that the job may use, and for which NCCL reports GPUDirect RDMA as disabled.
+	Disabled []string `json:"gpudirect_disabled,omitempty"`
 }

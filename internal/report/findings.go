@@ -45,6 +45,9 @@ func (f *Facts) judge(in *Input) {
 	for _, g := range diagnose.Unchecked(in.Verdicts) {
 		f.Unknown = append(f.Unknown, Gap{g.Subjects, g.What, g.Why})
 	}
+	if f.Log != nil && f.Log.Undecided != "" {
+		f.Unknown = append(f.Unknown, Gap{[]string{"job"}, "The log of the job", f.Log.Undecided})
+	}
 }
 
 // order has the worst first, and the cause of a finding before it.
@@ -209,17 +212,22 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 		if l.Signature.Kind == signature.Note {
 			continue
 		}
-		severity := diagnose.Warning
-		if l == first {
+		severity, seen := diagnose.Warning, []string{fabric.MaskTokens(l.Text)}
+		switch ports, possible := f.trainingPorts(); {
+		case l.Signature == &signature.TCP && ports > 0:
+			severity, seen = diagnose.Critical, append(seen, "This node has "+spelling.Plural(ports, "active RDMA port", "active RDMA ports")+" for training")
+		case l.Signature == &signature.TCP && !possible:
+			severity = diagnose.Info
+		case l == first && l.Line > 0:
 			severity = diagnose.Critical
 		}
 		v := Finding{
 			ID: l.Signature.ID, From: fromLog, Severity: string(severity), Subjects: slices.Clone(l.Hosts), What: "The log of the job shows " + l.Signature.ID,
-			Causes: []string{l.Signature.Cause}, Seen: []string{fabric.MaskTokens(l.Text)}, Impact: "The job failed, or is slower than it could be.", Remedy: l.Signature.Remedy,
+			Causes: []string{l.Signature.Cause}, Seen: seen, Impact: "The job failed, or is slower than it could be.", Remedy: l.Signature.Remedy,
 			Evidence: fmt.Sprintf("%s, %s, first in line %d.", f.Log.File, spelling.Plural(int(l.Count), "line", "lines"), l.Line),
 		}
 		if l.Line == 0 {
-			v.Evidence = "Connections in " + f.Log.File + "."
+			v.Evidence = "Network and connections in " + f.Log.File + "."
 		}
 		if l.Signature.Kind == signature.Consequence {
 			v.Impact = "It follows from an earlier failure, often on another rank or host."
@@ -234,10 +242,23 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 	}
 }
 
+// trainingPorts is how many RDMA ports for training are active, and whether there may be any.
+func (f *Facts) trainingPorts() (active int, possible bool) {
+	for i := range f.Ports {
+		p := &f.Ports[i]
+		possible = possible || p.Role == string(fabric.RoleCompute) || isUnknown(p.Role)
+		if p.Role == string(fabric.RoleCompute) && p.State == string(fabric.PortActive) {
+			active++
+		}
+	}
+	return active, possible
+}
+
 func logOf(file string, r *explain.Result) *Log {
 	l := &Log{
 		File: file, Lines: r.Lines, NCCLLines: r.NCCLLines, Versions: some(r.Versions), Processes: r.Processes, Connections: r.Transports().String(),
-		GPUDirect: unknown, Undecided: r.Undecided(), TCP: r.Transports().TCP > 0,
+		GPUDirect: unknown, Undecided: r.Undecided(), Network: r.Network(), Devices: r.Devices(), Disabled: r.WithoutGPUDirect(),
+		TCP: r.Has(&signature.TCP),
 	}
 	if all, known := r.RingsGPUDirect(); known {
 		l.GPUDirect = probes.YesNo(all)

@@ -3,9 +3,11 @@
 package report
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/explain"
 	"gpufabric_exporter/probes"
 )
 
@@ -72,5 +74,55 @@ func TestTCPIsOneIssue(t *testing.T) {
 	f := Collect(input(t, "probe-tcp-fallback"))
 	if len(f.Findings) != 1 || f.Findings[0].ID != "probe_socket" {
 		t.Errorf("findings: %+v", f.Findings)
+	}
+}
+
+// A job that used TCP, or had GPUDirect RDMA disabled, is at odds with a node that has both. Where the log of one rank does not show
+// what the job used, the report is no all-clear. Nodes without either have nothing to repair.
+func TestLogAgainstNode(t *testing.T) {
+	const (
+		sockets = "gpu1:41:50 [0] NCCL INFO NET/IB : No device found.\ngpu1:41:50 [0] NCCL INFO Using network Socket\n"
+		off     = "gpu1:41:50 [0] NCCL INFO Using network IB\ngpu1:41:50 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n"
+		rank    = "gpu1:41:50 [0] NCCL INFO comm 0x55d0 rank 0 nranks 16 cudaDev 0 busId 1b000 commId 0x7d - Init COMPLETE\n"
+		nodes   = "gpu1:41:50 [0] NCCL INFO comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n"
+		alone   = "gpu1:41:50 [0] NCCL INFO comm 0x55d0 rank 0 nRanks 16 nNodes 1 localRanks 16 localRank 0 MNNVL 0\n"
+		apart   = "NCCL reported it in the log of the job as disabled for mlx5_0"
+		clear   = "No issue was found: "
+	)
+	for name, tt := range map[string]struct {
+		scenario, log string
+		want, without []string
+	}{
+		"sockets, one rank":           {"healthy", sockets + rank, []string{"this is no all-clear", "the network Socket", "| Network | Socket |", "| Devices | NCCL found no RDMA device |"}, []string{"No difference", clear}},
+		"sockets, two hosts":          {"healthy", sockets + nodes + rank, []string{"1 issue found (1 critical)", "shows transport_tcp (critical)", "active RDMA ports for training", "The job of the log used TCP"}, []string{"No difference", "Could not be judged"}},
+		"sockets, no RDMA":            {"", sockets + nodes + rank, []string{"shows transport_tcp (info)"}, nil},
+		"sockets, one host":           {"healthy", sockets + alone + rank, []string{clear, "No difference", "NCCL found no RDMA device"}, nil},
+		"disabled, one rank":          {"healthy", off + rank, []string{"this is no all-clear", apart, "| Devices | GPUDirect RDMA disabled for mlx5_0 |"}, []string{"No difference", clear}},
+		"disabled, two hosts":         {"healthy", off + nodes + rank, []string{"1 issue found (1 warning)", apart}, []string{"No difference", "Could not be judged"}},
+		"disabled, one host":          {"healthy", off + alone + rank, []string{clear, "No difference"}, []string{apart}},
+		"disabled, as the node shows": {"peermem-missing", off + nodes + rank, nil, []string{apart}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(t, cmp.Or(tt.scenario, "healthy"))
+			if tt.scenario == "" {
+				in.Node.HCAs = nil
+			}
+			r, err := explain.Read(strings.NewReader(tt.log))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Log, in.LogFile = r, "job.log"
+			page := markdownOf(t, Collect(in).Document(nil))
+			for _, w := range tt.want {
+				if !strings.Contains(page, w) {
+					t.Errorf("want %q in:\n%s", w, page)
+				}
+			}
+			for _, w := range tt.without {
+				if strings.Contains(page, w) {
+					t.Errorf("%q is in:\n%s", w, page)
+				}
+			}
+		})
 	}
 }

@@ -124,6 +124,9 @@ func (f *Facts) gpuDirectApart() (lines []document.Text) {
 	if len(without) > 0 {
 		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL did not use it: "+some(without)+"."))
 	}
+	if f.Log != nil && len(f.Log.Disabled) > 0 {
+		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL reported it in the log of the job as disabled for "+some(f.Log.Disabled)+": compare the container of the job and its NCCL_DMABUF_ENABLE, and since when nvidia_peermem is loaded."))
+	}
 	return lines
 }
 
@@ -133,5 +136,5 @@ func (f *Facts) logApart() []document.Text {
 	if f.Log == nil || r == nil || !f.Log.TCP || r.Link == linkTCP || r.Link == "" {
 		return nil
 	}
-	return []document.Text{text("The job of the log had connections over TCP, and the probe of this node went over " + r.Link + ": look at the environment and the container of the job.")}
+	return []document.Text{text("The job of the log used TCP, and the probe of this node went over " + r.Link + ": look at the environment and the container of the job.")}
 }

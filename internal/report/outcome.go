@@ -141,6 +141,8 @@ func (f *Facts) logged() document.Section {
 		{text("File"), text(code(l.File), fmt.Sprintf(", %d lines, %d of NCCL", l.Lines, l.NCCLLines))},
 		{text("NCCL"), text(orUnknown(l.Versions))},
 		{text("Processes"), text(strconv.Itoa(l.Processes))},
+		{text("Network"), text(orUnknown(l.Network))},
+		{text("Devices"), text(orUnknown(l.Devices))},
 		{text("Connections"), text(l.Connections)},
 		{text("GPUDirect RDMA on all rings"), text(l.GPUDirect)},
 	}})

@@ -36,7 +36,7 @@ var calls = map[string][]call{
 	"jobs":      {{"--scenario=job-slurm", 0}, {"--scenario=job-tcp", 1}, {"--scenario=job-hidden", 2}, {"--no-such-flag", 3}},
 	"lint":      {{"--scenario=pfc-off", 0}, {"--scenario=gdr-level-loc", 1}, {"--no-such-flag", 3}},
 	"advise":    {{"--scenario=pfc-off --nodes=4", 0}, {"--no-such-flag", 3}},
-	"explain":   {{"../../internal/command/explain/testdata/tcp.log", 1}, {"/dev/null", 2}, {"--no-such-flag", 3}},
+	"explain":   {{"../../internal/command/explain/testdata/tcp.log", 1}, {"../../internal/command/explain/testdata/gdr_disabled.log", 2}, {"--no-such-flag", 3}},
 }
 
 // pages are those of the exporter that have JSON, but for /status.json, which has a schema. Scenarios print each field.

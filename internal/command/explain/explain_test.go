@@ -40,6 +40,8 @@ func TestExplain(t *testing.T) {
 		"bootstrap":      {exitFailed, "bootstrap_connect"},
 		"gpudirect":      {exitFailed, "gpudirect_unused"},
 		"kernel":         {exitFailed, "mlx5_health"},
+		"sockets":        {exitUndecided, ""},
+		"gdr_disabled":   {exitUndecided, ""},
 		"hostile":        {exitFailed, "cuda_failed"},
 	} {
 		t.Run(log, func(t *testing.T) {
@@ -98,6 +100,7 @@ func TestInputs(t *testing.T) {
 		"none":           {nil, nil, exitUnread, "expected the name of a log"},
 		"missing":        {[]string{filepath.Join(dir, "no.log")}, nil, exitUnread, "no such file"},
 		"a folder":       {[]string{dir}, nil, exitUnread, "it is a folder"},
+		"a device":       {[]string{"/dev/zero"}, nil, exitUnread, "it is a device"},
 		"gzip":           {[]string{packed}, nil, exitUnread, "zcat FILE | gpufabric_exporter explain -"},
 		"read error":     {[]string{"-"}, iotest.ErrReader(io.ErrClosedPipe), exitUnread, "standard input"},
 		"standard input": {[]string{"-"}, strings.NewReader("gpu1:1:1 [0] NCCL INFO Using network IB\n"), exitUndecided, "UNKNOWN no communicator"},

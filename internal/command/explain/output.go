@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"gpufabric_exporter/alerts"
@@ -17,16 +16,8 @@ import (
 	"gpufabric_exporter/internal/spelling"
 )
 
-// shownItems bounds how many names a line of text lists.
+// shownItems bounds how many communicators the text lists.
 const shownItems = 8
-
-// list names some of what there is.
-func list(names []string) string {
-	if len(names) > shownItems {
-		return strings.Join(names[:shownItems], ", ") + fmt.Sprintf(" and %d more", len(names)-shownItems)
-	}
-	return strings.Join(names, ", ")
-}
 
 // writeText prints what a log shows. All but what paint adds is legible.
 func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
@@ -41,6 +32,9 @@ func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
 	if r.Unprintable > 0 {
 		log += fmt.Sprintf(", %d with control characters", r.Unprintable)
 	}
+	if r.Cut {
+		log += ", the rest was not read"
+	}
 	say("log", "%s", log)
 	if r.NCCLLines > 0 {
 		writeSetup(r, say)
@@ -54,7 +48,7 @@ func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
 func writeSetup(r *explain.Result, say func(name, format string, args ...any)) {
 	say("release", "%s", releases(r))
 	if len(r.Hosts) > 0 {
-		say("processes", "%d on %s: %s", r.Processes, spelling.Plural(len(r.Hosts), "host", "hosts"), list(r.Hosts))
+		say("processes", "%d on %s: %s", r.Processes, spelling.Plural(len(r.Hosts), "host", "hosts"), explain.Some(r.Hosts))
 	}
 	for i := range r.Communicators[:min(len(r.Communicators), shownItems)] {
 		c := &r.Communicators[i]
@@ -85,21 +79,11 @@ func releases(r *explain.Result) string {
 
 func writeConnections(r *explain.Result, say func(name, format string, args ...any)) {
 	l := &r.Log
-	if l.Network != "" {
-		var devices []string
-		for _, d := range l.Devices {
-			if name := fmt.Sprintf("%s:%d (%s)", d.Name, d.Port, d.LinkLayer); !slices.Contains(devices, name) {
-				devices = append(devices, name)
-			}
-		}
-		text := l.Network
-		if len(devices) > 0 {
-			text += ": " + list(devices)
-		}
-		say("network", "%s", text)
+	if n := r.Network(); n != "" {
+		say("network", "%s", n)
 	}
-	if l.NoDevices {
-		say("devices", "NCCL found no RDMA device")
+	if d := r.Devices(); d != "" {
+		say("devices", "%s", d)
 	}
 	say("connections", "%s", r.Transports().String())
 	if l.Channels != explain.Unknown {
@@ -169,7 +153,7 @@ func seen(f *explain.Finding) string {
 		parts = append(parts, "peer "+f.Peer)
 	}
 	if len(f.Hosts) > 1 {
-		parts = append(parts, "logged by "+list(f.Hosts))
+		parts = append(parts, "logged by "+explain.Some(f.Hosts))
 	}
 	return command.OneLine(", " + strings.Join(parts, ", "))
 }
@@ -220,6 +204,11 @@ type (
 		SHM           int `json:"shm"`
 		SHARP         int `json:"sharp"`
 	}
+	hca struct {
+		Network   string `json:"network"`
+		Device    string `json:"device"`
+		GPUDirect bool   `json:"gpudirect_rdma"`
+	}
 	setup struct {
 		Rank    int     `json:"rank"`
 		Seconds float64 `json:"seconds"`
@@ -241,6 +230,8 @@ type (
 		Communicators []communicator `json:"communicators"`
 		Setup         *setup         `json:"slowest_setup,omitempty"`
 		Network       string         `json:"network,omitempty"`
+		NoDevices     bool           `json:"no_rdma_device"`
+		HCAs          []hca          `json:"hcas"` // for which the log says whether GPUDirect RDMA is possible
 		Connections   transports     `json:"connections"`
 		Channels      *int           `json:"channels,omitempty"`
 		NVLSChannels  *int           `json:"nvls_channels,omitempty"`
@@ -260,9 +251,9 @@ func known(n int) *int {
 
 func writeJSON(w io.Writer, r *explain.Result) error {
 	out := report{
-		Verdict: "ok", Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable, Incomplete: r.Full,
+		Verdict: "ok", Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable, Incomplete: r.Full || r.Cut,
 		Versions: append([]string{}, r.Versions...), CUDA: r.Log.CUDA, Hosts: append([]string{}, r.Hosts...), Processes: r.Processes, Communicators: []communicator{},
-		Network: r.Log.Network, Connections: transports(r.Transports()), Channels: known(r.Log.Channels), NVLSChannels: known(r.Log.NVLSChannels),
+		Network: r.Log.Network, NoDevices: r.Log.NoDevices, HCAs: []hca{}, Connections: transports(r.Transports()), Channels: known(r.Log.Channels), NVLSChannels: known(r.Log.NVLSChannels),
 		Findings: []finding{}, Warnings: []string{},
 	}
 	if why := r.Undecided(); r.Failed() {
@@ -272,6 +263,9 @@ func writeJSON(w io.Writer, r *explain.Result) error {
 	}
 	for _, c := range r.Communicators {
 		out.Communicators = append(out.Communicators, communicator{c.ID, c.Ranks, c.Started, c.Complete, c.Missing})
+	}
+	for _, h := range r.Log.HCAs {
+		out.HCAs = append(out.HCAs, hca{h.Network, h.Name, h.GPUDirect})
 	}
 	if s := r.Log.Setup; s != nil {
 		out.Setup = &setup{s.Rank, s.Total, s.Phase, s.Longest}

@@ -58,6 +58,13 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// A device may have no end, and is not opened.
+func TestLogIsDevice(t *testing.T) {
+	if code, _, stderr := run(t, "--scenario=healthy", "--log=/dev/zero"); code != command.Usage || !strings.Contains(stderr, "it is a device or a socket: expected a file or a pipe") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
 // A pipe without a writer is not waited for.
 func TestLogWithoutEnd(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")

@@ -20,6 +20,7 @@ func (l *Log) info(m string) {
 		l.version(m)
 	case cut(&m, "Using network "):
 		l.Network = Text(m)
+		l.Fallback = l.Fallback || l.Network == "Socket"
 	case cut(&m, "Bootstrap : Using"), cut(&m, "Bootstrap: Using"):
 		l.Bootstrap = Text(m)
 	case strings.HasPrefix(m, "DMA-BUF is available on GPU device"):
@@ -30,11 +31,15 @@ func (l *Log) info(m string) {
 		l.CollNet = true
 	case cut(&m, "Connected all rings, use ring PXN "):
 		l.PXN = l.PXN || strings.HasPrefix(m, "1")
-		if _, gdr, found := strings.Cut(m, " GDR "); found && gdr != "" {
+		if _, gdr, found := strings.Cut(m, " GDR "); found && gdr != "" && l.RingsGPUDirect != No {
 			l.RingsGPUDirect = tristate(word(gdr) != "0")
 		}
 	case strings.HasSuffix(m, " Init COMPLETE"), strings.Contains(m, " - Init COMPLETE"):
 		l.Complete = true
+	case strings.Contains(m, " nNodes "): // "comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 ..."
+		_, nodes, _ := strings.Cut(m, " nNodes ")
+		l.Nodes = max(l.Nodes, number(word(nodes)))
+		l.MNNVL = l.MNNVL || strings.HasSuffix(m, " MNNVL 1")
 	case strings.HasPrefix(m, "Init timings"):
 		if t, ok := ParseTimings(m); ok && (l.Setup == nil || t.Total > l.Setup.Total) {
 			l.Setup = &t

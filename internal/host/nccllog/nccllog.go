@@ -31,6 +31,9 @@ type Log struct {
 	CUDA    string // that NCCL was built with, "12.9"; empty if not known
 	// Network is the one that NCCL chose, in its words: "IB", "Socket", "AWS Libfabric"; empty if not known.
 	Network   string
+	Fallback  bool     // a communicator has the network Socket, which NCCL falls back to
+	Nodes     int      // most hosts of a communicator, as NCCL 2.20.3 and later count them; 0 if not known
+	MNNVL     bool     // a communicator can use NVLink between hosts
 	Bootstrap string   // interface that ranks found each other over, "eth0:10.0.0.1<0>"
 	Devices   []Device // that NCCL's own verbs network uses
 	NoDevices bool     // it said that there are none

@@ -37,8 +37,12 @@ func TestLines(t *testing.T) {
 
 		{"network IB", "gpu1:41:50 [0] NCCL INFO Using network IB", func(l *Log) { l.Network = "IB" }},
 		{"network of a plugin", "gpu1:41:50 [3] NCCL INFO Using network AWS Libfabric", func(l *Log) { l.Network = "AWS Libfabric" }},
-		{"words of launchers before", "[rank0]: (Worker pid=7) 2026-01-02T03:04:05Z stdout F gpu1:41:50 [0] NCCL INFO Using network Socket", func(l *Log) { l.Network = "Socket" }},
-		{"no device number", "gpu1:41:50 NCCL INFO Using network Socket", func(l *Log) { l.Network = "Socket" }},
+		{"words of launchers before", "[rank0]: (Worker pid=7) 2026-01-02T03:04:05Z stdout F gpu1:41:50 [0] NCCL INFO Using network Socket", func(l *Log) { l.Network, l.Fallback = "Socket", true }},
+		{"no device number", "gpu1:41:50 NCCL INFO Using network Socket", func(l *Log) { l.Network, l.Fallback = "Socket", true }},
+		{"network of a site made of TCP", "gpu1:41:50 [0] NCCL INFO Using network FastSocket", func(l *Log) { l.Network = "FastSocket" }},
+		{"nodes 2.20", "gpu1:41:50 [0] NCCL INFO comm 0x55d0 rank 3 nRanks 16 nNodes 2 localRanks 8 localRank 3 MNNVL 0", func(l *Log) { l.Nodes = 2 }},
+		{"nodes with NVLink between them", "gpu1:41:50 [0] NCCL INFO comm 0x55d0 rank 3 nRanks 8 nNodes 2 localRanks 4 localRank 3 MNNVL 1", func(l *Log) { l.Nodes, l.MNNVL = 2, true }},
+		{"nodes, that are no number", "gpu1:41:50 [0] NCCL INFO comm 0x55d0 rank 3 nRanks 8 nNodes many", func(*Log) {}},
 
 		{"bootstrap 2.23", "gpu1:41:41 [21845] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>", func(l *Log) { l.Bootstrap = "eth0:10.0.0.1<0>" }},
 		{"bootstrap 2.24", "gpu1:41:41 [0] NCCL INFO Bootstrap: Using eth0:fe80::1%eth0<0>", func(l *Log) { l.Bootstrap = "eth0:fe80::1%eth0<0>" }},
