@@ -28,7 +28,7 @@ var untouched = []struct {
 	{"NCCL_BUFFSIZE, NCCL_NTHREADS, NCCL_MIN_CTAS, NCCL_MAX_CTAS", nil, "Larger values take GPU memory and multiprocessors from training. Measure with the job before you set one of them."},
 	{"NCCL_IB_QPS_PER_CONNECTION", []Fabric{RoCE}, "More than one queue pair helps where switches spread flows by hash (ECMP) and collisions are measured; each one costs memory of the NIC."},
 	{"NCCL_IB_SL", []Fabric{InfiniBand}, "The subnet manager maps service levels to virtual lanes; level 0 works without further configuration."},
-	{timeoutVariable + ", NCCL_IB_RETRY_CNT", []Fabric{RoCE, InfiniBand}, "A longer timeout only delays the end of a job whose link is dead."},
+	{timeoutVariable + ", NCCL_IB_RETRY_CNT", []Fabric{RoCE, InfiniBand}, "A longer timeout only delays the end of the job."},
 	{"NCCL_CROSS_NIC", []Fabric{RoCE, InfiniBand}, "By default NCCL uses different rails on two nodes only where this is faster."},
 	{"NCCL_IB_PCI_RELAXED_ORDERING", []Fabric{RoCE, InfiniBand}, "By default NCCL uses relaxed ordering where libibverbs offers it."},
 }
