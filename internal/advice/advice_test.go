@@ -343,3 +343,28 @@ func TestWorkload(t *testing.T) {
 		t.Errorf("one node: %s", got)
 	}
 }
+
+// The time after which a dead link ends a job is that of the release.
+func TestDeadLink(t *testing.T) {
+	for version, want := range map[string]string{"2.13.4": "about 470 ms", "2.14": "about 7.52 s", "2.21": "about 7.52 s", "2.22.3": "about 7.52 s", "2.23": "about 30.1 s", ncclconf.NewestNCCL: "about 30.1 s"} {
+		if got := deadLink(release(t, version)); !strings.Contains(got, "defaults of "+version) || !strings.Contains(got, want) {
+			t.Errorf("%s: %q lacks %q", version, got, want)
+		}
+	}
+}
+
+// The DSCP that the site expects is set where the hosts look at the VLAN tag, too: switches may look at it.
+func TestClassBehindVLANTag(t *testing.T) {
+	node := *observed(t, "healthy-roce-vlan")
+	if got := lines(For(&node, Workload{NCCL: lint.Newest()})); !strings.Contains(got, "open NCCL_IB_TC\n") || strings.Contains(got, "NCCL_IB_TC=") {
+		t.Errorf("no DSCP is known: %s", got)
+	}
+	policy, dscp := *node.Policy, 26
+	policy.RoCE.DSCP = &dscp
+	node.Policy = &policy
+	a := For(&node, Workload{NCCL: lint.Newest()})
+	i := slices.IndexFunc(a.Settings, func(s Setting) bool { return s.Name == classVariable })
+	if i < 0 || a.Settings[i].Value != "106" || !strings.Contains(a.Settings[i].Reason, "takes the priority from the VLAN tag") {
+		t.Errorf("DSCP 26 is expected: %s", lines(a))
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 const (
 	classVariable = "NCCL_IB_TC"
+	askDSCP       = "state expected.roce.dscp in the configuration file, as the switches have it"
 	// usualDSCP is the value for RoCE data in guides of NIC and switch vendors. It is used only where the interfaces of
 	// the node have it in their lossless priority.
 	usualDSCP = 26
@@ -29,6 +30,9 @@ type lane struct {
 	chain      *fabric.RoCEChain
 }
 
+// tagged reports whether the interface takes the priority from the VLAN tag.
+func (l lane) tagged() bool { return l.chain.Trust.Or("") == fabric.TrustPCP }
+
 // trafficClass derives the traffic class of NCCL's packets from the chain of the node: DSCP, priority, PFC.
 func (k *adviser) trafficClass() {
 	if k.contradicted() {
@@ -43,15 +47,13 @@ func (k *adviser) trafficClass() {
 	if !ok || len(lanes) == 0 {
 		return
 	}
-	const ask = "state expected.roce.dscp in the configuration file, as the switches have it"
-	wish := k.node.Policy.RoCE
-	if wish.DSCP != nil {
+	if wish := k.node.Policy.RoCE; wish.DSCP != nil {
 		k.setClass(*wish.DSCP, fmt.Sprintf("The site expects DSCP %d (expected.roce.dscp)%s", *wish.DSCP, treated(*wish.DSCP, lanes)), "configuration file, expected.roce.dscp")
 		return
 	}
 	p, why := lossless(lanes)
 	if why != "" {
-		k.open(classVariable, why, ask)
+		k.open(classVariable, why, askDSCP)
 		return
 	}
 	fits := dscpsOf(p, lanes)
@@ -64,7 +66,7 @@ func (k *adviser) trafficClass() {
 	case len(fits) == 1:
 		dscp = fits[0]
 	default:
-		k.open(classVariable, fmt.Sprintf("Priority %d is lossless, and %d DSCPs go to it on all interfaces: which of them the switches expect is not known.", p, len(fits)), ask)
+		k.open(classVariable, fmt.Sprintf("Priority %d is lossless, and %d DSCPs go to it on all interfaces: which of them the switches expect is not known.", p, len(fits)), askDSCP)
 		return
 	}
 	k.setClass(dscp, fmt.Sprintf("DSCP %d goes to priority %d, the only lossless one, on %s. The switches must map it in the same way, which a host cannot show",
@@ -129,9 +131,9 @@ func (k *adviser) lanes(active []portOf) (list []lane, ok bool) {
 		k.leave(classVariable, "The driver sets a traffic class for all queue pairs of the compute ports (tc/<port>/traffic_class of MLNX_OFED), over what jobs ask for.", classVariable)
 		return nil, false
 	}
-	tagged := func(l lane) bool { return l.chain.Trust.Or("") == fabric.TrustPCP }
-	if len(list) > 0 && !slices.ContainsFunc(list, func(l lane) bool { return !tagged(l) }) {
-		k.leave(classVariable, "The interfaces of the compute ports take the priority from the VLAN tag and not from the DSCP: the traffic class has no effect on it, NCCL_IB_SL has where packets are tagged.", classVariable)
+	expected := k.node.Policy.RoCE.DSCP != nil
+	if len(list) > 0 && !expected && !slices.ContainsFunc(list, func(l lane) bool { return !l.tagged() }) {
+		k.open(classVariable, "The interfaces of the compute ports take the priority from the VLAN tag and not from the DSCP: the traffic class has no effect on this node, NCCL_IB_SL has where packets are tagged. Whether the switches use the DSCP is not known.", "if they do, "+askDSCP)
 		return nil, false
 	}
 	for _, l := range list {
@@ -140,6 +142,7 @@ func (k *adviser) lanes(active []portOf) (list []lane, ok bool) {
 		switch {
 		case l.chain.TrafficClassFrom == fabric.TrafficClassFromV1:
 			why = "NCCL uses a RoCE v1 address on " + l.port + ", whose packets have no traffic class"
+		case expected: // packets carry it, whatever the host does with it
 		case l.qos == nil || !known:
 			why = "Whether " + l.name + " trusts the DSCP of packets is not known"
 		case trust != fabric.TrustDSCP:
@@ -188,10 +191,18 @@ func dscpsOf(priority int, lanes []lane) []int {
 }
 
 // goesTo is the priority of a DSCP, -1 where it is not known.
-func goesTo(dscp int, l lane) int { return fabric.PriorityOfDSCP(l.driver, l.qos, dscp).Or(-1) }
+func goesTo(dscp int, l lane) int {
+	if l.qos == nil {
+		return -1
+	}
+	return fabric.PriorityOfDSCP(l.driver, l.qos, dscp).Or(-1)
+}
 
 // treated says where a DSCP does not get what it should on the host.
 func treated(dscp int, lanes []lane) string {
+	if i := slices.IndexFunc(lanes, lane.tagged); i >= 0 {
+		return ", which the switches see; " + lanes[i].name + " takes the priority from the VLAN tag instead"
+	}
 	first := goesTo(dscp, lanes[0])
 	for _, l := range lanes {
 		switch p := goesTo(dscp, l); {

@@ -3,9 +3,17 @@
 package advice
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
+
+	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/lint"
 )
+
+const timeoutVariable = "NCCL_IB_TIMEOUT"
 
 // untouched are variables that guides have people set, and why NCCL's default is better.
 var untouched = []struct {
@@ -20,7 +28,7 @@ var untouched = []struct {
 	{"NCCL_BUFFSIZE, NCCL_NTHREADS, NCCL_MIN_CTAS, NCCL_MAX_CTAS", nil, "Larger values take GPU memory and multiprocessors from training. Measure with the job before you set one of them."},
 	{"NCCL_IB_QPS_PER_CONNECTION", []Fabric{RoCE}, "More than one queue pair helps where switches spread flows by hash (ECMP) and collisions are measured; each one costs memory of the NIC."},
 	{"NCCL_IB_SL", []Fabric{InfiniBand}, "The subnet manager maps service levels to virtual lanes; level 0 works without further configuration."},
-	{"NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT", []Fabric{RoCE, InfiniBand}, "With the defaults of 2.23 and later, a dead link ends the job after about 30 s. A longer timeout only delays the end of the job."},
+	{timeoutVariable + ", NCCL_IB_RETRY_CNT", []Fabric{RoCE, InfiniBand}, "A longer timeout only delays the end of the job."},
 	{"NCCL_CROSS_NIC", []Fabric{RoCE, InfiniBand}, "By default NCCL uses different rails on two nodes only where this is faster."},
 	{"NCCL_IB_PCI_RELAXED_ORDERING", []Fabric{RoCE, InfiniBand}, "By default NCCL uses relaxed ordering where libibverbs offers it."},
 }
@@ -33,7 +41,25 @@ func (k *adviser) defaults() {
 		}
 		all := strings.Split(d.names, ", ")
 		if list := slices.DeleteFunc(slices.Clone(all), k.isSet); len(list) > 0 {
-			k.leave(strings.Join(list, ", "), d.reason, all[0])
+			reason := d.reason
+			if all[0] == timeoutVariable {
+				reason = deadLink(k.version) + reason
+			}
+			k.leave(strings.Join(list, ", "), reason, all[0])
 		}
 	}
+}
+
+// deadLink says after which time a dead link ends a job with the defaults of a release: a queue pair waits 4.096 µs × 2^timeout
+// before each of its retries.
+func deadLink(version lint.Version) string {
+	const retries = 7 // the default of NCCL_IB_RETRY_CNT in all releases
+	for timeout := 1; timeout < 32; timeout++ {
+		for _, a := range ncclconf.AdviceOn(timeoutVariable, strconv.Itoa(timeout)) {
+			if a.Verdict == string(lint.Default) && version.In(a.Releases) {
+				return fmt.Sprintf("With the defaults of %s (%d and %d), a dead link ends the job after about %s. ", version, timeout, retries, Duration(math.Ldexp(4.096e-6, timeout)*retries))
+			}
+		}
+	}
+	return ""
 }

@@ -91,6 +91,7 @@ func newParser(l Line) *parser {
 			p.group[name] = g
 		}
 	}
+	p.setUsage()
 	return p
 }
 

@@ -182,3 +182,23 @@ func TestHelpAndVersion(t *testing.T) {
 		}
 	}
 }
+
+// The help of a command has its own flags first, and none that it refuses.
+func TestHelpOfCommand(t *testing.T) {
+	for name, own := range map[string]string{"advise": "--nodes=N", "report": "--output=", "jobs": "--output="} {
+		var stdout, stderr commandtest.Output
+		if code := run(t, Options{}, &stdout, &stderr, name, "--help"); code != command.OK {
+			t.Fatalf("%s: exit code %d: %s", name, code, stderr.String())
+		}
+		help := stdout.String()
+		first, shared := strings.Index(help, own), strings.Index(help, "--config.file=")
+		if first < 0 || shared < first {
+			t.Errorf("%s: %s is at %d, the shared flags are at %d:\n%s", name, own, first, shared, help)
+		}
+		for _, refused := range []string{"--web.listen-address", "--[no-]collector.hca"} {
+			if strings.Contains(help, refused) {
+				t.Errorf("%s: the help has %s, which the command refuses", name, refused)
+			}
+		}
+	}
+}

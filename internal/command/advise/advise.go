@@ -71,7 +71,7 @@ func (k *advising) define(f *command.Flags) {
 	f.Add("gpus-per-node", "GPUs of the job on each node. Left out: all of this node.", command.Into(&w.GPUsPerNode, count(advice.MaxGPUsPerNode))).PlaceHolder("N")
 	f.Add("fabric", "Network between the nodes: auto (that of this node), roce, infiniband, efa, tcp.", command.Choice(&w.Fabric, advice.Fabrics()...)).Default(string(advice.Auto))
 	f.Add("message-size", "Bytes of one AllReduce, such as 64M. Left out: 1M, 64M and 1G.", command.Into(&w.MessageBytes, parseBytes)).PlaceHolder("SIZE")
-	f.Add("iteration-size", "Bytes that one iteration reduces in all, such as 14G: with data parallelism, the size of the gradients.", command.Into(&w.IterationBytes, parseBytes)).PlaceHolder("SIZE")
+	f.Add("iteration-size", "Bytes that one iteration reduces in all: with data parallelism, the size of the gradients, which is 2 bytes a parameter in bf16 and 4 in fp32, such as 14000000000 for a 7B model in bf16. Units are powers of 1024.", command.Into(&w.IterationBytes, parseBytes)).PlaceHolder("SIZE")
 	f.Add("iteration-ms", "Time of one iteration in milliseconds, to say how much of it is communication.", command.Into(&w.Iteration, parseMilliseconds)).PlaceHolder("MS")
 	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: that of the library found on the node, else the newest that is known.",
 		command.Into(&w.NCCL, fabric.ParseNCCLVersion)).PlaceHolder("VERSION")
@@ -80,7 +80,7 @@ func (k *advising) define(f *command.Flags) {
 	site.AddScenario(f, &k.scenario)
 	f.Check(func() error {
 		if w.Iteration > 0 && w.IterationBytes == 0 {
-			return errors.New("--iteration-ms: expected --iteration-size with it, the bytes that one iteration reduces")
+			return errors.New("--iteration-ms: expected --iteration-size with it, the bytes that one iteration reduces, such as 14000000000 for a 7B model with gradients in bf16")
 		}
 		return nil
 	})

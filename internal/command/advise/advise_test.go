@@ -232,3 +232,20 @@ func TestAdviseJSON(t *testing.T) {
 		t.Error("there is no configuration")
 	}
 }
+
+// A file says at its top what it was made for, so that it can be judged where it is found later.
+func TestFormsNameTheWorkload(t *testing.T) {
+	for _, form := range []string{"shell", "conf", "kubernetes", "slurm"} {
+		_, out, errs := advised(t, "--scenario=healthy-roce-vlan", "--nodes=16", "--gpus-per-node=2", "--nccl-version=2.21", "-o", form)
+		_, first, _ := strings.Cut(out, "# ")
+		first, _, _ = strings.Cut(first, "\n")
+		for _, want := range []string{"Simulated node: healthy-roce-vlan.", "16 nodes, 2 GPUs per node, fabric: RoCE.", "NCCL 2.21 (stated)."} {
+			if !strings.Contains(first, want) {
+				t.Errorf("%s: the first comment %q lacks %q%s", form, first, want, errs)
+			}
+		}
+		if !strings.Contains(out, "Not decided: NCCL_IB_TC. ") {
+			t.Errorf("%s: nothing is said of NCCL_IB_TC:\n%s", form, out)
+		}
+	}
+}

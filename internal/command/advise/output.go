@@ -36,20 +36,21 @@ func (a *answer) write(w io.Writer, as output) error {
 	case outputJSON:
 		return a.writeJSON(w)
 	case outputShell:
-		return lint.WriteSuggestions(w, suggestions(a.Advice, as), lint.FormatShell)
+		return lint.WriteSuggestions(w, a.suggestions(as), lint.FormatShell)
 	case outputConf:
-		return lint.WriteSuggestions(w, suggestions(a.Advice, as), lint.FormatConf)
+		return lint.WriteSuggestions(w, a.suggestions(as), lint.FormatConf)
 	case outputKubernetes:
-		return lint.WriteSuggestions(w, suggestions(a.Advice, as), lint.FormatManifest)
+		return lint.WriteSuggestions(w, a.suggestions(as), lint.FormatManifest)
 	case outputSlurm:
-		return writeSlurm(w, a.Advice)
+		return a.writeSlurm(w)
 	}
 	return a.writeText(w)
 }
 
-// suggestions are the settings as lint writes them, and as comments what is to be removed and what could not be decided.
-func suggestions(a advice.Advice, as output) []lint.Suggestion {
-	var list []lint.Suggestion
+// suggestions are the settings as lint writes them, and as comments what they were made for, what is to be removed and what could not
+// be decided.
+func (a *answer) suggestions(as output) []lint.Suggestion {
+	list := []lint.Suggestion{{Reason: "Made by gpufabric_exporter advise. " + strings.Join(a.madeFor(), ". ") + "."}}
 	for _, s := range a.Settings {
 		one := lint.Suggestion{Name: s.Name, Value: s.Value, Reason: s.Reason, Source: s.Source}
 		if as == outputKubernetes && s.HostNames {
@@ -74,8 +75,12 @@ func line(r advice.Removal) string {
 }
 
 // writeSlurm prints the part of a batch script in front of srun.
-func writeSlurm(w io.Writer, a advice.Advice) error {
+func (a *answer) writeSlurm(w io.Writer) error {
+	list := a.suggestions(outputSlurm)
 	var b bytes.Buffer
+	if err := lint.WriteSuggestions(&b, list[:1], lint.FormatShell); err != nil {
+		return err
+	}
 	b.WriteString("# For a batch script, before srun. srun passes the environment on; --export=NAME=value would end a value at its first comma.\n")
 	if n := a.Workload.Nodes; n > 0 {
 		fmt.Fprintf(&b, "#SBATCH --nodes=%d\n", n)
@@ -87,7 +92,7 @@ func writeSlurm(w io.Writer, a advice.Advice) error {
 	if _, err := w.Write(b.Bytes()); err != nil {
 		return err
 	}
-	return lint.WriteSuggestions(w, suggestions(a, outputSlurm), lint.FormatShell)
+	return lint.WriteSuggestions(w, list[1:], lint.FormatShell)
 }
 
 func (a *answer) writeJSON(w io.Writer) error {
@@ -104,10 +109,9 @@ func (a *answer) writeJSON(w io.Writer) error {
 // writeText prints the advice for people.
 func (a *answer) writeText(w io.Writer) error {
 	var b bytes.Buffer
-	if a.scenario != nil {
-		fmt.Fprintf(&b, "Simulated node: %s\n", a.scenario.Name)
+	for _, l := range a.madeFor() {
+		fmt.Fprintln(&b, command.OneLine(l))
 	}
-	fmt.Fprintf(&b, "Workload: %s\nNCCL %s (%s)\n", workload(a.Workload), a.NCCL, a.NCCLFrom)
 	heading(&b, "Set", len(a.Settings))
 	for _, s := range a.Settings {
 		change := string(s.Change)
@@ -143,6 +147,19 @@ func (a *answer) writeText(w io.Writer) error {
 	a.writeJobs(&b)
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// madeFor is what the advice holds for: the node, if it is a simulated one, the workload and the release of NCCL.
+func (a *answer) madeFor() []string {
+	var list []string
+	if a.scenario != nil {
+		list = append(list, "Simulated node: "+a.scenario.Name)
+	}
+	list = append(list, "Workload: "+workload(a.Workload), fmt.Sprintf("NCCL %s (%s)", a.NCCL, a.NCCLFrom))
+	if newest := lint.Newest().String(); a.NCCL != newest {
+		list = append(list, "Each source names the release in which it was read")
+	}
+	return list
 }
 
 func heading(b *bytes.Buffer, text string, n int) {
