@@ -29,8 +29,7 @@ const nodes = {
   'gpu-lost': [['GPU5: The driver has lost the GPU.', 'Drain the node, look for Xid 79']],
   'nvlink-down': [['GPU2: The GPU has lost NVLinks.', 'Drain the node, run nvidia-smi --gpu-reset']],
   'device-gone': [
-    ['node: 7 compute ports where 8 are expected.', 'echo 1 > /sys/bus/pci/rescan'],
-    ['/etc/nccl.conf:2: NCCL_IB_HCA names missing devices.', 'Missing: mlx5_5.', 'Check which devices exist (rdma link)'],
+    ['node: mlx5_5 is missing: 7 compute ports where 8 are expected.', 'echo 1 > /sys/bus/pci/rescan'],
   ],
   'job-tcp': [['slurm/4242: NCCL uses TCP instead of RDMA.', 'Remove NCCL_IB_DISABLE where the job gets it']],
   'probe-gdr-lost': [['rail mlx5_0, mlx5_1, mlx5_2, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_7: without GPUDirect RDMA', 'check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE']],
