@@ -24,7 +24,7 @@ const nodes = {
   'pfc-off': [['mlx5_2: PFC does not match the RoCE configuration.', `mlnx_qos -i ${port2} --pfc 0,0,0,1,0,0,0,0`]],
   'pfc-storm': [['mlx5_7: PFC storm: this host pauses the network.', `Drain the node; ip link set dev ${port7} down ends the storm`]],
   'gid-missing': [['mlx5_2: NCCL would not use a RoCE v2 address.', `dev ${port2}, and make it persistent`]],
-  'pcie-acs-on': [['mlx5_7: ACS sends GPUDirect traffic through the root complex.', 'for b in 0000:17:03.0 0000:17:00.0; do setpci -s "$b"']],
+  'pcie-acs-on': [['mlx5_7: ACS sends GPUDirect traffic through the root complex.', 'for b in 0000:17:03.0 0000:17:00.0']],
   'gpu-driver-missing': [['GPU7: The GPU has no driver that CUDA can use.', 'Run modprobe nvidia']],
   'gpu-lost': [['GPU5: The driver has lost the GPU.', 'Drain the node, look for Xid 79']],
   'nvlink-down': [['GPU2: The GPU has lost NVLinks.', 'Drain the node, run nvidia-smi --gpu-reset']],
