@@ -32,8 +32,7 @@ func observedChecks() []*Check {
 			fabric.RoCEObservedLoss),
 		observedCheck(checkPauseSent, Critical, ModePauseStorm, "PFC storm: this host pauses the network",
 			"Packets that it does not receive fill the switch and stall other hosts.",
-			"Drain the node; ip link set dev <interface> down ends the storm for other hosts. Check the PCIe link of the NIC (lspci -vv -s <address>, dmesg), IOMMU and memory; "+
-				"restart the node if you find no cause.",
+			"Drain the node; ip link set dev <interface> down ends the storm. Check PCIe (lspci -vv -s <address>, dmesg), IOMMU and memory, then restart the node.",
 			fabric.RoCEObservedPauseSent),
 		observedCheck("roce_pause_received", Warning, ModePaused, "The network pauses this host",
 			"Every collective waits for this host. The cause is elsewhere: a slow receiver, a host with a PFC storm, or the buffers of the switch.",

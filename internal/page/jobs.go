@@ -31,6 +31,7 @@ type jobSection struct {
 	Problem string // how many jobs use TCP or are misconfigured, in words; empty: none
 	Bad     int    // how many of them certainly use TCP, or have what is as bad
 	Found   int    // faults of jobs, each once, without what is only suspected
+	Suspect int    // jobs that are suspected to use TCP
 	Note    string // why there are no jobs, or which are missing
 	Rows    []jobRow
 	Wait    int // seconds until a second reading of a new job; 0: there is none
@@ -121,6 +122,9 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 		if row.class == "bad" {
 			s.Bad++
 			found = max(found, 1)
+		}
+		if j.Verdict.Fallback() && !j.Verdict.Confirmed {
+			s.Suspect++
 		}
 		s.Found += found
 		s.Rows = append(s.Rows, row)

@@ -169,10 +169,10 @@ func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
 		}
 	}
 	switch {
-	case found == 1:
-		return v(status.StatusFailed, "1 problem found")
-	case found > 1:
-		return v(status.StatusFailed, fmt.Sprintf("%d problems found", found))
+	case found > 0 && r.jobs.Suspect > 0:
+		return v(status.StatusFailed, counted(found, "problem")+" found, and a possible problem in "+counted(r.jobs.Suspect, "job"))
+	case found > 0:
+		return v(status.StatusFailed, counted(found, "problem")+" found")
 	case failed:
 		return v(status.StatusFailed, r.probes.Text)
 	case jobs != "":

@@ -253,11 +253,12 @@ func TestLandingConcludes(t *testing.T) {
 		{0, 0, trouble, "bad", status.StatusFailed, "2 problems found", "bad"},
 		{0, 0, nil, "bad", status.StatusFailed, "1 problem found", "bad"},
 		{0, 0, nil, "unsure", status.StatusUnknown, "Possible problem in 1 job", "unsure"},
+		{0, 0, trouble, "unsure", status.StatusFailed, "1 problem found, and a possible problem in 1 job", "unsure"},
 		{11, 2, trouble, "bad", status.StatusFailed, "4 problems found", "bad"},
 	} {
 		r := reading{doc: &status.Document{Findings: make([]status.Finding, c.found)}, troubles: c.probed, wait: c.wait}
 		if c.jobs != "" {
-			r.jobs = jobSection{Class: c.jobs, Problem: "1 job", Bad: map[string]int{"bad": 1}[c.jobs], Found: map[string]int{"bad": 1}[c.jobs]}
+			r.jobs = jobSection{Class: c.jobs, Problem: "1 job", Bad: map[string]int{"bad": 1}[c.jobs], Found: map[string]int{"bad": 1}[c.jobs], Suspect: map[string]int{"unsure": 1}[c.jobs]}
 		}
 		l := &Landing{LandingOptions: LandingOptions{NoDevice: func(*fabric.Node) (string, bool) { return "", false }, Collectors: setOf(t, "hca")}}
 		r.doc.Verdict = r.verdict(l, nil)

@@ -125,7 +125,7 @@ func TestProbesPage(t *testing.T) {
 	c := probes.DefaultConfig()
 	page := pageText(t, pagesOf(probedStatus(), &c))
 	golden(t, "testdata/probes.html", page)
-	contains(t, page, "2 of 4 probes have a problem", "uses socket, far slower than before", "0.042 % of the time of 2 GPUs, 0.1 % allowed", "far slower than before", "below 80 % of its baseline 3 times in a row", "39 compared with a baseline (2 slow, 1 late)", "14.00 µs<small>all_reduce of 1 KiB, 108 % of its baseline",
+	contains(t, page, "2 of 4 probes have a problem", "uses socket", "0.042 % of the time of 2 GPUs, 0.1 % allowed", "far slower than before", "below 80 % of its baseline 3 times in a row", "39 compared with a baseline (2 slow, 1 late)", "14.00 µs<small>all_reduce of 1 KiB, 108 % of its baseline",
 		"idle 240ms after its ranks were killed or asked to close", "not confirmed idle: 500 MiB are used on GPU-a", "2.5 %", "in 3 hours", "3 minutes ago: 1 job,",
 		"<th scope=\"row\">path</th><td>p2p</td><td>socket</td>", "<th scope=\"row\">NCCL_IB_TC</th><td>106</td><td>not set</td>",
 		"bus bandwidth</th><td>197 GB/s</td><td>5 GB/s (-97 %)</td>", "Connect to 10.0.0.7&lt;41&gt; failed", "ranks killed after 3ms, exited after 41ms",

@@ -14,14 +14,14 @@ import (
 
 // probeHardware is what a result is compared with.
 type probeHardware struct {
-	rails bool // the node has rails
+	rails bool // the node has rails, or should have
 	far   bool // by design, its GPUs are too far from their NICs for GPUDirect RDMA
 	cause func(*probes.Result) *diagnose.Verdict
 }
 
 func hardwareOf(s *probes.Status, n *fabric.Node, verdicts []diagnose.Verdict) probeHardware {
 	return probeHardware{
-		rails: slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" }),
+		rails: n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0 || slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" }),
 		far:   diagnose.GPUsFarByDesign(n),
 		cause: func(r *probes.Result) *diagnose.Verdict {
 			shown := r.Symptom()
@@ -43,7 +43,9 @@ func (v *probeView) complaint() string {
 	}
 	add(v.Path, "uses "+v.Path.Text)
 	add(v.GPUDirect, withoutGPUDirect)
-	add(v.Result, v.Result.Text)
+	if v.Path.Class != "bad" || v.status.Last.Outcome != probes.OK { // over TCP it is slow
+		add(v.Result, v.Result.Text)
+	}
 	if len(parts) == 0 {
 		add(v.Ratio, v.Ratio.Text+" of its baseline")
 	}

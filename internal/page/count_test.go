@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/report"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
+)
+
+// The page and the report of one observation count the same problems: of the node, of probes and of jobs.
+func TestPageAndReportCountTheSame(t *testing.T) {
+	for name, want := range map[string]string{
+		"healthy":            "No problems found",
+		"job-tcp":            "1 problem found",
+		"job-tcp-hidden":     "Possible problem in 1 job",
+		"job-misaligned":     "3 problems found",
+		"no-rdma":            "2 problems found",
+		"peermem-missing":    "1 problem found",
+		"probe-gdr-lost":     "2 problems found",
+		"probe-slow":         "1 problem found",
+		"probe-tcp-fallback": "1 problem found",
+		"pfc-off":            "1 problem found",
+		"nccl-rdma-off":      "1 problem found",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := simulator.Find(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := pageAt(t, t, name, 0)
+			nodes := simulatortest.Watch(t, s, 0, 15)
+			l.Collectors.Jobs(nodes[0]) // jobs are judged by two readings
+			n := nodes[1]
+			r := l.read(n)
+			if got := r.doc.Verdict.Text; !strings.HasPrefix(got, want) {
+				t.Errorf("the page says %q, expected %q", got, want)
+			}
+			jobs, _ := l.Collectors.Jobs(n)
+			history := past(t, s, n)
+			f := report.Collect(&report.Input{Node: n, Config: config.Config{}, Verdicts: diagnose.Run(n, nil), Jobs: jobs, Results: history.Results()})
+			counted := 0
+			for i := range f.Findings {
+				if f.Findings[i].Cause == "" {
+					counted++
+				}
+			}
+			number, _, _ := strings.Cut(want, " ")
+			if shown := map[string]int{"No": 0, "Possible": 1, "1": 1, "2": 2, "3": 3}[number]; counted != shown {
+				t.Errorf("the report has %d issues, the page %q", counted, want)
+			}
+		})
+	}
+}
