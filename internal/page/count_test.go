@@ -25,6 +25,7 @@ func TestPageAndReportCountTheSame(t *testing.T) {
 		"probe-gdr-lost":     "2 problems found",
 		"probe-slow":         "1 problem found",
 		"probe-tcp-fallback": "1 problem found",
+		"probe-wrong-result": "1 problem found",
 		"pfc-off":            "1 problem found",
 		"nccl-rdma-off":      "1 problem found",
 	} {

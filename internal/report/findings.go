@@ -131,7 +131,8 @@ func (f *Facts) addProbeFindings(in *Input) {
 			r := &f.Results[i]
 			slower := fault == probes.FaultSlow || fault == probes.FaultRegressed
 			switch {
-			case !slices.Contains(r.Faults, fault), fault == probes.FaultRegressed && slices.Contains(r.Faults, probes.FaultSlow):
+			case !slices.Contains(r.Faults, fault), fault == probes.FaultRegressed && slices.Contains(r.Faults, probes.FaultSlow),
+				fault == probes.FaultFailing && slices.Contains(r.Faults, probes.FaultWrong):
 				continue
 			case slower && slices.Contains(r.Faults, probes.FaultSocket): // over TCP it is slow
 				continue

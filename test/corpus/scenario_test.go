@@ -109,7 +109,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 				t.Errorf("nothing is wrong, but %s", describe(failed))
 			}
 			for _, v := range failed {
-				if v.Evidence == "" || v.Consequence == "" || !command.MatchString(v.Remedy) {
+				if v.Evidence == "" || v.Consequence == "" || v.Cause == nil && !command.MatchString(v.Remedy) {
 					t.Errorf("%s of %s: evidence %q, consequence %q, and no command in the remedy %q", v.Check.ID, v.Subject, v.Evidence, v.Consequence, v.Remedy)
 				}
 				device := v.Subject.Device
