@@ -71,7 +71,7 @@ func jobRAS() panel {
 		column{field: "C", title: "Ranks lost", none: "-", steps: []step{{1, bad}}, width: 90},
 		column{field: "D", title: "Collectives apart", none: "-", width: 125},
 		column{field: "E", title: "Answered", unit: "s", none: "never", width: 82},
-		column{field: "reason", title: "Not asked now because", none: "-", words: refusals(), width: 260},
+		column{field: "reason", title: "Not asked now because", none: "-", words: refusals(), width: 264},
 		column{field: "instance", title: "Asked by", link: toNode(), width: 130},
 		column{field: "cluster", title: "Cluster", width: 72})
 }

@@ -132,6 +132,8 @@ func pixels(text string) (wide float64) {
 			wide += 4.2
 		case unicode.IsUpper(c):
 			wide += 9.3
+		case unicode.IsDigit(c):
+			wide += 8.2
 		default:
 			wide += 7.6
 		}

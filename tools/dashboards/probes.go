@@ -37,13 +37,18 @@ const lastResult = "The last result of each probe: of kind transport (the way th
 // explaining are probes that are slower than before, with an open finding that explains it as the cause (the id of its check): one
 // of a GPU for the probe of a node, one of the port for the probe of a rail.
 func explaining(of string) string {
-	found := func(kind, checks, on string) string {
+	found := func(kind, findings, on string) string {
 		return `label_replace(
-  (gpufabric_probe_baseline_ratio{kind="` + kind + `",` + of + `} < 0.95) * on (` + on + `) group_left (check) topk by (` + on + `) (1, max by (` + on + `, check) (gpufabric_check_failed{check=~"` + checks + `",@node} == 1)),
+  (gpufabric_probe_baseline_ratio{kind="` + kind + `",` + of + `} < 0.95) * on (` + on + `) group_left (check) topk by (` + on + `) (1, ` + findings + `),
   "cause", "$1", "check", "(.*)")`
 	}
-	return found("node", explainsNode, "cluster, job, instance") + `
-or ` + found("rail", explainsRail, "cluster, job, instance, device")
+	failed := func(checks, on string) string {
+		return `max by (` + on + `, check) (gpufabric_check_failed{check=~"` + checks + `",@node} == 1)`
+	}
+	const rail = "cluster, job, instance, device"
+	storm := `max by (` + rail + `, check) (label_replace(ALERTS{alertname="` + stormAlert + `",alertstate="firing",@node}, "check", "` + stormAlert + `", "", ""))`
+	return found("node", failed(explainsNode, "cluster, job, instance"), "cluster, job, instance") + `
+or ` + found("rail", failed(explainsRail, rail)+" or "+storm, rail)
 }
 
 // causeBy is one cause of what probes found: where they went over TCP, that of TCP, then an open finding that explains it, then

@@ -201,6 +201,18 @@ var shows = []showing{
 		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portUnknown + `"} 1 | {cell="&var-device=rdmap79s0&rdmap79s0&` + portStateless + `"} 1 | {cell="ok"} 1`,
 	},
 	{
+		name: "a storm that the port sends is the cause of its slow probe, one of another port is not", panel: "fleet/Bandwidth below the baseline", ref: "C", by: "instance, cause",
+		series: []string{
+			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="n",kind="rail",device="mlx5_7",port="1"} 0.05`,
+			`gpufabric_probe_fault_cause{cluster="c",job="e",instance="n",kind="rail",device="mlx5_7",port="1",fault="slow",cause="no_difference"} 1`,
+			`ALERTS{alertname="GpuFabricPfcStorm",alertstate="firing",cluster="c",job="e",instance="n",device="mlx5_7",port="1"} 1`,
+			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="m",kind="rail",device="mlx5_7",port="1"} 0.05`,
+			`gpufabric_probe_fault_cause{cluster="c",job="e",instance="m",kind="rail",device="mlx5_7",port="1",fault="slow",cause="no_difference"} 1`,
+			`ALERTS{alertname="GpuFabricPfcStorm",alertstate="firing",cluster="c",job="e",instance="m",device="mlx5_6",port="1"} 1`,
+		},
+		want: `{cause="GpuFabricPfcStorm", instance="n"} 1 | {cause="no_difference", instance="m"} 1`,
+	},
+	{
 		name: "without a finding nothing is known to be the cause", panel: "fleet/Bandwidth below the baseline", ref: "C", by: "instance, cause",
 		series: []string{
 			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="n",kind="rail",device="mlx5_6",port="1"} 0.7`,

@@ -190,12 +190,13 @@ func notes(t texts) words {
 const (
 	explainsNode = "nvlink_.+|gpu_.+"
 	explainsRail = "port_.+|pcie_.+|gid_.+|roce_.+"
+	stormAlert   = "GpuFabricPfcStorm" // of counters, which no check has
 )
 
 // causesAndFindings are causes of what a probe found, of which some are findings themselves.
 func causesAndFindings(t texts) words {
 	all := probeCauses()
-	pattern := regexp.MustCompile("^(?:" + explainsNode + "|" + explainsRail + ")$")
+	pattern := regexp.MustCompile("^(?:" + explainsNode + "|" + explainsRail + "|" + stormAlert + ")$")
 	for problem, title := range t.problems {
 		if pattern.MatchString(problem) {
 			all[problem] = title
