@@ -138,7 +138,7 @@ func shortCauses() words {
 	w[string(probes.CauseVersions)] = word{"versions changed", ""}
 	w[string(probes.CauseSwitchSums)] = word{"NVLS changed", ""}
 	for pattern, text := range map[string]string{
-		"port_active": "port not active", "port_rate": "port is slow", "port_rate_.+": "rate of port", "nvlink_.+": "NVLinks", "gpu_.+": "GPU", "pcie_.+": "PCIe", "gid_.+": "address", "roce_.+": "RoCE settings",
+		"port_active": "port not active", "port_rate": "port is slow", "port_rate_.+": "rate of port", "nvlink_.+": "NVLinks", "gpu_.+": "GPU", "pcie_.+": "PCIe", "gid_.+": "address", "roce_.+": "RoCE settings", stormAlert: "sends a PFC storm",
 	} {
 		w[pattern] = word{text, ""}
 	}

@@ -213,6 +213,18 @@ var shows = []showing{
 		want: `{cause="GpuFabricPfcStorm", instance="n"} 1 | {cause="no_difference", instance="m"} 1`,
 	},
 	{
+		name: "the finding of a rail that is slow in a storm has words for it", panel: "fleet/Open findings", ref: "B", by: "instance, measured",
+		series: []string{
+			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="n",kind="rail",device="mlx5_7",port="1"} 0.05`,
+			`gpufabric_probe_fault_cause{cluster="c",job="e",instance="n",kind="rail",device="mlx5_7",port="1",fault="slow",cause="no_difference"} 1`,
+			`ALERTS{alertname="GpuFabricPfcStorm",alertstate="firing",cluster="c",job="e",instance="n",device="mlx5_7",port="1"} 1`,
+			`ALERTS{alertname="GpuFabricProbeBandwidthCollapsed",alertstate="firing",cluster="c",job="e",instance="n",severity="critical"} 1`,
+			`ALERTS_FOR_STATE{alertname="GpuFabricProbeBandwidthCollapsed",cluster="c",job="e",instance="n",severity="critical"} 1700000000`,
+			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+		},
+		want: `{instance="n", measured="5 % of baseline"} 1 | {instance="n", measured="sends a PFC storm"} 1`,
+	},
+	{
 		name: "without a finding nothing is known to be the cause", panel: "fleet/Bandwidth below the baseline", ref: "C", by: "instance, cause",
 		series: []string{
 			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="n",kind="rail",device="mlx5_6",port="1"} 0.7`,
