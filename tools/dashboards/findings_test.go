@@ -110,7 +110,8 @@ func TestMeasuredFits(t *testing.T) {
 	}
 	short := shortCauses()
 	for _, cause := range []probes.Cause{probes.CauseDisabled, probes.CauseSocketSelected, probes.CauseNoDevice, probes.CauseNotLogged} {
-		delete(short, string(cause)) // of TCP
+		texts = append(texts, "RDMA: 400 GB/s, "+short[string(cause)].text)
+		delete(short, string(cause))
 	}
 	for _, to := range short {
 		texts = append(texts, "99 % of baseline, "+to.text)

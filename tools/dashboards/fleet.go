@@ -102,7 +102,7 @@ and on (cluster, instance, kind) gpufabric_probe_baseline_ratio{kind!="socket",@
 		column{field: "kind", title: "Probe", words: shortKinds(), width: 100},
 		column{field: "cause", title: "Cause", none: "-", words: causesAndFindings(t)},
 		column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 100},
-		column{field: "B", title: "Confirmed probes", none: "none", steps: []step{{1, warning}}, width: 130},
+		column{field: "B", title: "Confirmed probes", none: "none", steps: []step{{1, warning}}, width: 132},
 		column{field: "cluster", title: "Cluster", width: 80})
 }
 
@@ -112,7 +112,7 @@ func fleetLevels() line {
 		overADay = `and on (cluster, slo) cluster:gpufabric_slo_total:observed_seconds{@cluster} > 86400`
 	)
 	return line{
-		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that. Data is how much of the 30 days was recorded: values for 1 day and 30 days and the budget need more than one day.", "no service levels: the recording rules are not loaded, or nothing is known yet", 15, 10},
+		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that. Data is how much of the 30 days was recorded: values for 1 day and 30 days and the budget need more than one day.", "no service levels: the recording rules are not loaded, or nothing is known yet", 16, 10},
 			[]string{
 				orElse(`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`, `avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`, sortedLast),
 				`avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`,
@@ -122,14 +122,14 @@ func fleetLevels() line {
 				recorded,
 			}, "Service level",
 			column{field: "slo", title: "Service level", words: objectives()},
-			column{field: "A", title: "Objective", unit: "percentunit", none: "unknown", width: 78},
-			column{field: "B", title: "Now", unit: "percentunit", width: 75},
+			column{field: "A", title: "Objective", unit: "percentunit", none: "unknown", width: 79},
+			column{field: "B", title: "Now", unit: "percentunit", width: 79},
 			column{field: "C", title: "1 day", unit: "percentunit", none: "< 1 day", width: 70},
 			column{field: "D", title: "30 days", unit: "percentunit", none: "< 1 day", width: 75},
-			column{field: "F", title: "Data", unit: "s", width: 75},
+			column{field: "F", title: "Data", unit: "s", width: 79},
 			column{field: "E", title: "Budget left", unit: "percentunit", none: "< 1 day", steps: []step{{-1, bad}, {0, warning}, {0.25, good}}, width: 90},
 			column{field: "cluster", title: "Cluster", width: 72}),
-		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there. The first day has no value.", "less than a day of data, or the recording rules are not loaded", 9, 10}, "percentunit",
+		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there. The first day has no value.", "less than a day of data, or the recording rules are not loaded", 8, 10}, "percentunit",
 			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster} ` + overADay + `), -1)`, "{{slo}}"}), objectives()),
 	}
 }
@@ -164,7 +164,7 @@ or max by (cluster, instance) (` + silence + `)`,
 			`count by (cluster, instance) (` + problems(openWarnings()) + `)`,
 		}, "-Critical",
 		column{field: "instance", title: "Node", link: toNode()},
-		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "-1": {"silent", bad}, "-3": {"never answered", bad}}, width: 118},
+		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "-1": {"silent", bad}, "-3": {"never answered", bad}}, width: 122},
 		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
 		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},

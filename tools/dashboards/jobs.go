@@ -179,11 +179,11 @@ func jobNodes() panel {
 		}, "",
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "instance", title: "Node", link: toNode(), width: 135},
-		column{field: "B", title: "Transport", words: jobTransports(), width: 145},
+		column{field: "B", title: "Transport", words: jobTransports(), width: 146},
 		column{field: "way", title: "Way", none: "-", width: 75},
 		column{field: "because", title: "TCP or unknown because", none: "-", words: because(), width: 255},
-		column{field: "D", title: "Ranks", width: 76},
-		column{field: "E", title: "GPUs", width: 76},
+		column{field: "D", title: "Ranks", width: 79},
+		column{field: "E", title: "GPUs", width: 79},
 		column{field: "G", title: "Rails used", none: "none", width: 90},
 		column{field: "cluster", title: "Cluster", width: 72})
 }

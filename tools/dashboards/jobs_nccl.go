@@ -67,7 +67,7 @@ func jobRAS() panel {
 			`max by (` + by + `, reason) (gpufabric_job_ras_not_asked{@job})`,
 		}, "",
 		column{field: "training_job", title: "Job", link: toJob()},
-		column{field: "B", title: "State", words: rasWords(), width: 128},
+		column{field: "B", title: "State", words: rasWords(), width: 129},
 		column{field: "C", title: "Ranks lost", none: "-", steps: []step{{1, bad}}, width: 90},
 		column{field: "D", title: "Collectives apart", none: "-", width: 125},
 		column{field: "E", title: "Answered", unit: "s", none: "never", width: 82},

@@ -131,6 +131,10 @@ func explained(problem, fault string) string {
 // shortCauses are what explains a fault of probes, for a narrow column. Keys of findings are patterns of checks.
 func shortCauses() words {
 	w := probeCauses()
+	w[string(probes.CauseNoDevice)] = word{"no device found", ""}
+	w[string(probes.CauseDisabled)] = word{"NCCL_IB_DISABLE", ""}
+	w[string(probes.CauseSocketSelected)] = word{"NCCL_NET=Socket", ""}
+	w[string(probes.CauseNotLogged)] = word{"not logged", ""}
 	w[string(probes.CauseNoDifference)] = word{"no setting changed", ""}
 	w[string(probes.CauseGPUDirect)] = word{"GPUDirect changed", ""}
 	w[string(probes.CauseChannels)] = word{"channels changed", ""}

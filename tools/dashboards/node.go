@@ -103,7 +103,7 @@ or max by (problem, reason) (label_replace(label_replace(count_values("ports", c
 func roles() words { return words{"compute": {"compute (training)", ""}} }
 
 func physicalStates() words {
-	return words{"link_up": {"up", plainly}, "disabled": {"disabled", plainly}, "polling": {"polling (no partner)", plainly}}
+	return words{"link_up": {"up", plainly}, "disabled": {"disabled", plainly}, "polling": {"polling (no peer)", plainly}}
 }
 
 // nearness explains the distances.
@@ -206,12 +206,12 @@ func qosChain(h uint32) panel {
 		column{field: "device", title: "Device", link: toPort(), width: 109},
 		column{field: "port", title: "Port", width: 45},
 		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 86},
-		column{field: "broken", title: "First wrong step", none: "-", words: roceSteps(), width: 124},
-		column{field: "unknown", title: "First unknown step", none: "-", words: roceSteps(), width: 140},
-		column{field: "B", title: "Traffic class", none: "jobs decide", words: v1, width: 117},
-		column{field: "C", title: "DSCP", words: words{"-1": {"none", bad}}, width: 76},
+		column{field: "broken", title: "First wrong step", none: "-", words: roceSteps(), width: 128},
+		column{field: "unknown", title: "First unknown step", none: "-", words: roceSteps(), width: 139},
+		column{field: "B", title: "Traffic class", none: "jobs decide", words: v1, width: 119},
+		column{field: "C", title: "DSCP", words: words{"-1": {"none", bad}}, width: 79},
 		column{field: "D", title: "Priority", none: "-", width: 65},
-		column{field: "trust", title: "Priority from", none: "unknown", width: 95},
+		column{field: "trust", title: "Priority from", none: "unknown", width: 97},
 		column{field: "E", title: "PFC", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 50},
 		column{field: "F", title: "ECN", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 50},
 		column{field: "I", title: "Lossless buffer", none: "-", unit: "bytes", width: 117},
@@ -278,9 +278,9 @@ or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
 		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 112},
 		column{field: "rail", title: "Rail", width: 45},
 		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 135},
-		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"probe over TCP", bad}, "4": {"NIC is spare", unneeded}}, width: 115},
+		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"probe over TCP", bad}, "4": {"NIC is spare", unneeded}}, width: 120},
 		column{field: "reason", title: "Blocked by", none: "-"},
-		column{field: "F", title: "Busy", unit: "percentunit", width: 76},
+		column{field: "F", title: "Busy", unit: "percentunit", width: 79},
 		column{field: "G", title: "NVLinks up", none: "none", width: 92},
 		column{field: "H", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 112},
 		column{field: "I", title: "PCIe slow", words: yesNo(bad, good), width: 84})

@@ -74,18 +74,18 @@ func portIdentity() panel {
 			`max by (device) (gpufabric_pcie_link_degraded{@port})`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
 		}, "",
-		column{field: "device", title: "Device", width: 103},
-		column{field: "port", title: "Port", width: 43},
+		column{field: "device", title: "Device", width: 106},
+		column{field: "port", title: "Port", width: 44},
 		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 80},
-		column{field: "netdev", title: "Interface", width: 116},
-		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 136},
-		column{field: "board_id", title: "Board", width: 128},
-		column{field: "firmware_version", title: "Firmware", width: 96},
-		column{field: "pci_address", title: "PCI address", width: 103},
-		column{field: "D", title: "PCIe link", words: words{"0": {"full", good}, "1": {"degraded", bad}}, width: 80},
+		column{field: "netdev", title: "Interface", width: 121},
+		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 130},
+		column{field: "board_id", title: "Board", width: 129},
+		column{field: "firmware_version", title: "Firmware", width: 97},
+		column{field: "pci_address", title: "PCI address", width: 104},
+		column{field: "D", title: "PCIe link", words: words{"0": {"full", good}, "1": {"degraded", bad}}, width: 81},
 		column{field: "rail", title: "Rail", none: "-", width: 43},
-		column{field: "gpu", title: "GPU", none: "none", width: 129},
-		column{field: "class", title: "Distance", none: "-", words: distances(), width: 132})
+		column{field: "gpu", title: "GPU", none: "none", width: 124},
+		column{field: "class", title: "Distance", none: "-", words: distances(), width: 126})
 }
 
 // dealtGPU are the GPUs near each NIC.

@@ -121,7 +121,7 @@ func probeTable(t texts, a about, by, of, label string) panel {
 	columns = append(columns,
 		column{field: "B", title: "Age", unit: "s", none: "never", width: 76},
 		column{field: "transport", title: "Transport", none: "unknown", width: 135, words: ways},
-		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 90},
+		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 92},
 		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 90},
 		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: words{notFresh: outdated}, width: 95},
 		column{field: "cause", title: "Failure, cause or skip", none: "-", words: notes(t)},
@@ -192,10 +192,10 @@ func probeTrouble() line {
 	return line{
 		grid(about{"Failures by reason", "Runs that failed or were aborted since the exporters started. intruder and stopped say nothing about the fabric.", "no run has failed, or no probes switched on", 12, 7},
 			[]string{`sum by (kind, reason) (gpufabric_probe_failures_total{@port})`}, "-Runs",
-			column{field: "kind", title: "Probe", words: kinds(), width: 212}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Runs", width: 76}),
+			column{field: "kind", title: "Probe", words: kinds(), width: 214}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Runs", width: 79}),
 		grid(about{"Skips by reason", "Times a probe was due and did not run since the exporters started. Most skips mean that the GPUs were in use, as intended; investigate cannot_prove_idle.", "no probe was skipped, or no probes switched on", 12, 7},
 			[]string{`sum by (kind, reason) (gpufabric_probe_skips_total{@node})`}, "-Times",
-			column{field: "kind", title: "Probe", words: kinds(), width: 212}, column{field: "reason", title: "Reason", words: skips()}, column{field: "A", title: "Times", width: 80}),
+			column{field: "kind", title: "Probe", words: kinds(), width: 214}, column{field: "reason", title: "Reason", words: skips()}, column{field: "A", title: "Times", width: 80}),
 	}
 }
 

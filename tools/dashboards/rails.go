@@ -56,7 +56,7 @@ func railGrid() panel {
 		OverrideByName("Node", []dashboard.DynamicConfigValue{
 			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.minWidth", Value: 145},
 		}).
-		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 114}}).
+		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 116}}).
 		OverrideByRegexp(railColumns, []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{link("Port", portURL+keep+"&var-instance=${__data.fields.Node}${__value.raw}&${__url_time_range}")}}})
 	place, names := map[string]int{header: 0, findings: 1, other: mostRails + 2}, map[string]string{header: "Node", findings: "Findings", other: "Other"}
 	for i := range mostRails {

@@ -219,7 +219,7 @@ func skips() words {
 		probes.SkipProcess:         {"a process is on the GPUs", ""}, probes.SkipMemory: {"GPU memory is in use", ""}, probes.SkipUtilization: {"the GPUs are busy", ""},
 		probes.SkipMPS: {"MPS is on", ""}, probes.SkipMIG: {"MIG is on", ""}, probes.SkipComputeMode: {"compute mode forbids it", ""},
 		probes.SkipSlurm: {"Slurm has a job there", ""}, probes.SkipKubernetes: {"Kubernetes has a pod there", ""},
-		probes.SkipScheduler: {"scheduler not asked (probes.idle_command)", warning}, probes.SkipSite: {"the site says that the node is in use", ""}, probes.SkipMaintenance: {"maintenance", ""},
+		probes.SkipScheduler: {"scheduler not asked (idle_command)", warning}, probes.SkipSite: {"the site says that the node is in use", ""}, probes.SkipMaintenance: {"maintenance", ""},
 		probes.SkipThrottled: {"a GPU is throttled", warning}, probes.SkipLinkErrors: {"NVLink errors", warning}, probes.SkipPersistence: {"persistence mode is off", warning},
 		probes.SkipLocked: {"another probe runs", ""}, probes.SkipDuty: {"probes had their share of GPU time", ""},
 		probes.SkipNoGPU: {"too few usable GPUs", warning}, probes.SkipNoDevice: {"no training port is known to be active", ""},

@@ -38,6 +38,7 @@ const (
 type panelState struct {
 	Title   string      `json:"title"`
 	Problem string      `json:"problem"` // what the panel shows instead of data, or nothing
+	Cut     []string    `json:"cut"`     // cells of a table whose text ends in an ellipsis
 	Links   []linkState `json:"links"`
 }
 
@@ -169,12 +170,15 @@ func settle(ctx context.Context, t *traffic, titles []string) (pageState, error)
 	}
 }
 
-// problems names the panels that show an error.
+// problems names the panels that show an error, or cut a text.
 func problems(panels []panelState) error {
 	var wrong []error
 	for _, p := range panels {
 		if p.Problem != "" {
 			wrong = append(wrong, fmt.Errorf("panel %q: %s", p.Title, p.Problem))
+		}
+		for _, text := range p.Cut {
+			wrong = append(wrong, fmt.Errorf("panel %q: a column is too narrow for %s", p.Title, text))
 		}
 	}
 	return errors.Join(wrong...)

@@ -20,8 +20,12 @@
     } else if (!section.querySelector(content)) {
       problem = 'shows nothing: its data source or type is missing';
     }
+    // A table cuts what its columns are too narrow for, and ends it with an ellipsis.
+    const cut = Array.from(section.querySelectorAll('[role="cell"], [role="columnheader"]'), cell => [cell, ...cell.querySelectorAll('*')]
+      .find(e => e.scrollWidth > e.clientWidth && e.clientWidth > 0 && getComputedStyle(e).textOverflow === 'ellipsis'))
+      .filter(Boolean).map(e => `${e.innerText.trim()} (${e.scrollWidth} pixels in ${e.clientWidth})`);
     const links = Array.from(section.querySelectorAll('a[href]'), a => ({ text: a.innerText.trim(), to: a.href }));
-    return { links, title: named?.dataset.testid.slice(header.length) ?? '', problem };
+    return { cut, links, title: named?.dataset.testid.slice(header.length) ?? '', problem };
   });
   const rows = document.querySelectorAll('[data-testid="dashboard-row-container"]');
   const bottom = Math.max(0, ...[...sections, ...rows].map(e => Math.ceil(e.getBoundingClientRect().bottom)));

@@ -265,12 +265,17 @@ func TestPanels(t *testing.T) {
 	later := func(title, more string) string { // Grafana 10.2 to 12
 		return `<section data-testid="data-testid Panel header ` + title + `"><h2>` + title + `</h2>` + more + `<div data-testid="data-testid panel content">1</div></section>`
 	}
+	cell := func(text string) string { // of a table
+		return `<div class="panel-content"><div role="cell"><div style="width: 90px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap">` + text + `</div></div></div>`
+	}
 	tests := []struct{ name, body, want string }{
 		{"9.3, fine", section("Ports", full), ""},
 		{"9.3, query", section("Ports", `<button class="panel-info-corner panel-info-corner--error" aria-label="Panel header error"></button>`+full), `panel "Ports": shows that a query failed`},
 		{"9.3, description", section("Ports", `<button class="panel-info-corner panel-info-corner--info" aria-label="Panel header info"></button>`+full), ""},
 		{"9.3, type", section("Ports", `<div class="panel-content"><div role="alert">Panel plugin not found: tabel</div></div>`), `panel "Ports": shows "Panel plugin not found: tabel"`},
 		{"9.3, data source", section("Ports", ""), `panel "Ports": shows nothing: its data source or type is missing`},
+		{"column fits", section("Ports", cell("mlx5_0")), ""},
+		{"column too narrow", section("Ports", cell("mlx5_0, mlx5_1, mlx5_2")), `panel "Ports": a column is too narrow for mlx5_0, mlx5_1, mlx5_2 (`},
 		{"10.1, query", later("Ports", `<button aria-label="Panel status"></button>`), `panel "Ports": shows that a query failed`},
 		{"12, fine", later("Ports", `<button data-testid="data-testid Panel header item description"></button>`), ""},
 		{"12, query", later("Ports", `<button data-testid="data-testid Panel status error"></button>`), `panel "Ports": shows that a query failed`},
