@@ -57,6 +57,12 @@ type variableModel struct {
 
 type dataLink struct{ Title, URL string }
 
+// sorting is a column that orders a table.
+type sorting struct {
+	DisplayName string
+	Desc        bool
+}
+
 type panelModel struct {
 	ID                       int
 	Type, Title, Description string
@@ -72,10 +78,7 @@ type panelModel struct {
 			DisplayMode string
 			Calcs       []string
 		}
-		SortBy []struct {
-			DisplayName string
-			Desc        bool
-		}
+		SortBy []sorting
 	}
 	FieldConfig struct {
 		Defaults struct {

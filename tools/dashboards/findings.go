@@ -229,7 +229,7 @@ func findings(t texts, oneNode bool, h uint32) panel {
 	problems := maps.Clone(t.problems)
 	what := column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()}
 	where := column{field: "where", title: "Device, GPU or job", all: true, link: toConcerned("var-instance=${__data.fields.Node}"), width: 160}
-	columns := []column{{field: "rank", title: bySeverity, words: ranks(), width: 80}}
+	columns := []column{{field: "rank", title: bySeverity, words: ranks(), width: 84}}
 	found = `label_replace(` + found + `, "gpu", "GPU $1", "gpu", "(.+)")`
 	if oneNode {
 		found = `label_join(` + listed(listed(found, "devices", "device"), "GPUs", "gpu") + `, "where", ", ", "devices", "GPUs", "jobs")`

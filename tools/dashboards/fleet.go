@@ -101,7 +101,7 @@ and on (cluster, instance, kind) gpufabric_probe_baseline_ratio{kind!="socket",@
 		column{field: "instance", title: "Node", link: toNode(), width: 135},
 		column{field: "kind", title: "Probe", words: shortKinds(), width: 100},
 		column{field: "cause", title: "Cause", none: "-", words: causesAndFindings(t)},
-		column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 100},
+		column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 105},
 		column{field: "B", title: "Confirmed probes", none: "none", steps: []step{{1, warning}}, width: 132},
 		column{field: "cluster", title: "Cluster", width: 80})
 }

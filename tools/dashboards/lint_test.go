@@ -120,6 +120,7 @@ const (
 	ofTitle  = 18   // beside the title of a column
 	ofText   = 22   // beside the text of a cell
 	ofColour = 16   // more beside it on a coloured ground
+	ofOrder  = 16   // more beside the title of a column that orders the table: an arrow
 )
 
 // advances are the widths of " " to "~" in Roboto of 14 pixels with the letter spacing of Grafana, as a browser measures them.
@@ -188,6 +189,9 @@ func cut(p panelModel) (wrong []string) {
 			continue
 		case width > 0:
 			left -= width
+			if slices.ContainsFunc(p.Options.SortBy, func(by sorting) bool { return by.DisplayName == o.Matcher.Options }) {
+				wrong = append(wrong, tooLong(o.Matcher.Options, width-ofOrder, nil)...)
+			}
 			wrong = append(wrong, tooLong(o.Matcher.Options, width, texts[o.Matcher.Options])...)
 			if unmapped != nil {
 				wrong = append(wrong, tooLong(o.Matcher.Options, width-ofColour, unmapped)...)
