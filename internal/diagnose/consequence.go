@@ -174,7 +174,7 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 	if s.Other {
 		return nil
 	}
-	var tcp, detour, notReady, slow *Verdict
+	var tcp, gone, detour, notReady, slow *Verdict
 	share := math.Inf(1)
 	for i := range list {
 		v := &list[i]
@@ -184,6 +184,10 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 		switch v.Check.ID {
 		case checkRDMAOff:
 			tcp = v
+		case checkComputePorts:
+			if withoutPorts(n) {
+				gone = v
+			}
 		case CheckNVLinkFabric:
 			notReady = v
 		case CheckGPUDirect, CheckPeermem:
@@ -198,6 +202,8 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 	switch {
 	case s.NotReady:
 		return notReady
+	case s.NoDevice:
+		return gone
 	case s.TCP: // whatever its speed
 		return tcp
 	case s.NoGPUDirect && detour == nil, s.Slow && s.Ratio < tolerance*share:
@@ -210,6 +216,14 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 		return slow
 	}
 	return nil
+}
+
+// withoutPorts reports whether no port of the node can be active: NCCL has no device, whatever else is wrong.
+func withoutPorts(n *fabric.Node) bool {
+	return !slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {
+		mayCarry := func(p fabric.Port) bool { return p.State.Or(fabric.PortActive) == fabric.PortActive }
+		return len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, mayCarry)
+	})
 }
 
 // RemedyOfProbe says what to do about what a probe shows, and that follows from a failed verdict; nil: from none that is known.

@@ -20,7 +20,7 @@ func TestPageAndReportCountTheSame(t *testing.T) {
 		"job-tcp":            "1 problem found",
 		"job-tcp-hidden":     "Possible problem in 1 job",
 		"job-misaligned":     "3 problems found",
-		"no-rdma":            "2 problems found",
+		"no-rdma":            "1 problem found",
 		"peermem-missing":    "1 problem found",
 		"probe-gdr-lost":     "2 problems found",
 		"probe-slow":         "1 problem found",
