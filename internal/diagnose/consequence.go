@@ -226,6 +226,14 @@ func withoutPorts(n *fabric.Node) bool {
 	})
 }
 
+// SlowWithoutGPUDirect reports whether a probe is slow because it lost GPUDirect RDMA: its baseline was measured with it, and what
+// remains is what host memory passes on.
+func SlowWithoutGPUDirect(n *fabric.Node, s *fabric.Symptom) bool {
+	carries := railCarries(n, s)
+	return s.NoGPUDirect && s.Slow && !s.Other && carries > 0 && s.Baseline > detourCarries*carries && s.Ratio >= tolerance*detourShare &&
+		!GPUsFarByDesign(n)
+}
+
 // RemedyOfProbe says what to do about what a probe shows, and that follows from a failed verdict; nil: from none that is known.
 func RemedyOfProbe(cause *Verdict, s *fabric.Symptom) string {
 	switch {
@@ -234,7 +242,8 @@ func RemedyOfProbe(cause *Verdict, s *fabric.Symptom) string {
 	case s.TCP:
 		return "NCCL's log of the run names the cause: correct it, then run gpufabric_exporter probe transport."
 	case s.NoGPUDirect:
-		return "See the findings of the node first: ACS and a missing nvidia-peermem are checked there. Without one, check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE."
+		return "See the findings of the node first: ACS and a missing nvidia-peermem are checked there. Without one, check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE, " +
+			"and that NCCL was built for CUDA 11.7 or later: an older build cannot use dma-buf and needs nvidia-peermem."
 	}
 	return "See the findings of the node, and what changed since the last good run on the page of probes. Without either, run the probe again, and compare its NCCL log with that of another node."
 }

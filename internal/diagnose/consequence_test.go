@@ -113,6 +113,36 @@ func TestExplains(t *testing.T) {
 	}
 }
 
+// A slow probe that lost GPUDirect RDMA has one fault only if its baseline was measured with it, and nothing else is wrong.
+func TestSlowWithoutGPUDirect(t *testing.T) {
+	lost := func(ratio, baseline float64) fabric.Symptom {
+		return fabric.Symptom{Device: "mlx5_0", Port: 1, NoGPUDirect: true, Slow: true, Ratio: ratio, Baseline: baseline}
+	}
+	far, drifted, elsewhere, used := lost(0.42, 44e9), lost(0.42, 44e9), lost(0.42, 44e9), lost(0.42, 44e9)
+	drifted.Other, elsewhere.Device, used.NoGPUDirect = true, "", false
+	for _, c := range []struct {
+		name  string
+		gdr   func(*fabric.GDR)
+		shown fabric.Symptom
+		want  bool
+	}{
+		{"lost after the baseline", fabrictest.Usable, lost(0.42, 44e9), true},
+		{"lost before the baseline", fabrictest.Usable, lost(0.42, 18e9), false},
+		{"a baseline that is not known", fabrictest.Usable, lost(0.42, 0), false},
+		{"slower than host memory", fabrictest.Usable, lost(0.2, 44e9), false},
+		{"a baseline that drifted", fabrictest.Usable, drifted, false},
+		{"no rail", fabrictest.Usable, elsewhere, false},
+		{"not lost", fabrictest.Usable, used, false},
+		{"without it by design", fabrictest.Blocked(fabric.GDRDistance, "NODE"), far, false},
+	} {
+		n := fabrictest.WithGPUs()
+		fabrictest.Verdicts(n, c.gdr)
+		if got := diagnose.SlowWithoutGPUDirect(n, &c.shown); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
 // A storm explains a slow rail only if the baseline was measured without it.
 func TestStormExplains(t *testing.T) {
 	for baseline, explains := range map[float64]bool{20e9: false, 44e9: true, 0: true} {
