@@ -17,6 +17,7 @@ import (
 func TestPageAndReportCountTheSame(t *testing.T) {
 	for name, want := range map[string]string{
 		"healthy":            "No problems found",
+		"healthy-efa":        "No problems found; the state of 32 ports is unknown",
 		"job-tcp":            "1 problem found",
 		"job-tcp-hidden":     "Possible problem in 1 job",
 		"job-misaligned":     "3 problems found",
