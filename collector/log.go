@@ -26,7 +26,7 @@ var (
 	}
 	logFiles = &Family{
 		Name: "log_files", Type: Gauge, Labels: []string{"transport"},
-		Help:   "Number of job logs that the exporter follows, by the transport between nodes that NCCL logged: gdr (verbs with GPUDirect RDMA), rdma (verbs), tcp, other (plugins), unknown. Absent unless the site sets nccl.log_files.",
+		Help:   "Number of job logs that the exporter follows, by the transport between nodes that NCCL logged: gdr (verbs with GPUDirect RDMA), rdma (verbs), tcp, other (plugins), unknown (not logged, or the job is on one host). Absent unless the site sets nccl.log_files.",
 		Source: "nccl.log_files", Cadence: Fast, Privilege: "read access to the files", Stability: Experimental,
 	}
 	logCommunicatorSetup = &Family{

@@ -103,7 +103,7 @@ func (r *Result) Symptom() fabric.Symptom {
 	for _, f := range r.Faults() {
 		switch f {
 		case FaultSocket:
-			s.TCP, s.Other = true, s.Other || r.socketCause() == CauseNoDevice
+			s.TCP, s.NoDevice = true, r.socketCause() == CauseNoDevice
 		case FaultGPUDirect:
 			s.NoGPUDirect = true
 		case FaultSlow, FaultRegressed:

@@ -304,7 +304,7 @@ func railPort(n *fabric.Node, key Key) (*fabric.Port, *Skipped) {
 	h := n.HCA(key.Device)
 	switch {
 	case key.Device == "": // of a node where no port is for rails
-		return nil, noPlan(SkipNoDevice, "no port is active and for training")
+		return nil, noPlan(SkipNoDevice, "%s", withoutRails(n))
 	case h == nil:
 		return nil, noPlan(SkipNoDevice, "no RDMA device %q", key.Device)
 	}
@@ -325,6 +325,29 @@ func railPort(n *fabric.Node, key Key) (*fabric.Port, *Skipped) {
 		return nil, noPlan(SkipNoDevice, "%s port %d is %s, expected %s", h.Name, p.Number, p.State.Or("unknown"), fabric.PortActive)
 	}
 	return p, nil
+}
+
+// withoutRails says why no port of a node is for rails: what is not known of ports is not that they are down.
+func withoutRails(n *fabric.Node) string {
+	plugin, unknown := 0, 0
+	for i := range n.HCAs {
+		for _, p := range n.HCAs[i].Ports {
+			switch {
+			case p.Role.State == fabric.OK && p.Role.Value != fabric.RoleCompute:
+			case n.HCAs[i].Traits().NoVerbs:
+				plugin++
+			case p.State.State == fabric.Unknown, p.Role.State == fabric.Unknown:
+				unknown++
+			}
+		}
+	}
+	switch {
+	case plugin > 0:
+		return fmt.Sprintf("NCCL opens the %s for training through a plugin only, and their state is unknown", counted(plugin, "port"))
+	case unknown > 0:
+		return fmt.Sprintf("no port is known to be active and for training: the state or role of %s is unknown", counted(unknown, "port"))
+	}
+	return "no port is active and for training"
 }
 
 // elsewhere reports whether a device, or an interface of it, is in another network namespace.

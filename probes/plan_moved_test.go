@@ -34,3 +34,34 @@ func TestNoProbeOfWhatPodsHave(t *testing.T) {
 		}
 	}
 }
+
+// A node without a rail says why: what is not known of its ports is not that they are down.
+func TestWithoutRails(t *testing.T) {
+	each := func(do func(*fabric.HCA, *fabric.Port)) func(*fabric.Node) {
+		return func(n *fabric.Node) {
+			for i := range n.HCAs {
+				do(&n.HCAs[i], &n.HCAs[i].Ports[0])
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*fabric.Node)
+		want   string
+	}{
+		"down": {each(func(_ *fabric.HCA, p *fabric.Port) { p.State.Value = fabric.PortDown }), "no port is active and for training"},
+		"EFA": {each(func(h *fabric.HCA, p *fabric.Port) {
+			h.Driver, p.LinkLayer.Value = fabric.Known("efa", "driver", p.State.At), fabric.LinkUnspecified
+			p.State = fabric.UnknownFact[fabric.PortState](fabric.ReasonDriverConstant, "state", p.State.At)
+		}), "NCCL opens the 4 ports for training through a plugin only, and their state is unknown"},
+		"states unknown": {each(func(_ *fabric.HCA, p *fabric.Port) {
+			p.State = fabric.UnknownFact[fabric.PortState](fabric.ReasonIO, "state", p.State.At)
+		}), "no port is known to be active and for training: the state or role of 4 ports is unknown"},
+		"storage": {each(func(_ *fabric.HCA, p *fabric.Port) { p.Role = fabric.Known(fabric.RoleStorage, "", p.State.At) }), "no port is active and for training"},
+	} {
+		n := gpuNode(8)
+		c.change(n)
+		if _, skip := NewPlan(Key{Kind: Rail}, n, Settings{}); skip == nil || skip.Detail != c.want {
+			t.Errorf("%s: %+v, expected %q", name, skip, c.want)
+		}
+	}
+}

@@ -174,7 +174,7 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 	if s.Other {
 		return nil
 	}
-	var tcp, detour, notReady, slow *Verdict
+	var tcp, gone, detour, notReady, slow *Verdict
 	share := math.Inf(1)
 	for i := range list {
 		v := &list[i]
@@ -184,6 +184,10 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 		switch v.Check.ID {
 		case checkRDMAOff:
 			tcp = v
+		case checkComputePorts:
+			if withoutPorts(n) {
+				gone = v
+			}
 		case CheckNVLinkFabric:
 			notReady = v
 		case CheckGPUDirect, CheckPeermem:
@@ -198,6 +202,8 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 	switch {
 	case s.NotReady:
 		return notReady
+	case s.NoDevice:
+		return gone
 	case s.TCP: // whatever its speed
 		return tcp
 	case s.NoGPUDirect && detour == nil, s.Slow && s.Ratio < tolerance*share:
@@ -212,6 +218,22 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 	return nil
 }
 
+// withoutPorts reports whether no port of the node can be active: NCCL has no device, whatever else is wrong.
+func withoutPorts(n *fabric.Node) bool {
+	return !slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {
+		mayCarry := func(p fabric.Port) bool { return p.State.Or(fabric.PortActive) == fabric.PortActive }
+		return len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, mayCarry)
+	})
+}
+
+// SlowWithoutGPUDirect reports whether a probe is slow because it lost GPUDirect RDMA: its baseline was measured with it, and what
+// remains is what host memory passes on.
+func SlowWithoutGPUDirect(n *fabric.Node, s *fabric.Symptom) bool {
+	carries := railCarries(n, s)
+	return s.NoGPUDirect && s.Slow && !s.Other && carries > 0 && s.Baseline > detourCarries*carries && s.Ratio >= tolerance*detourShare &&
+		!GPUsFarByDesign(n)
+}
+
 // RemedyOfProbe says what to do about what a probe shows, and that follows from a failed verdict; nil: from none that is known.
 func RemedyOfProbe(cause *Verdict, s *fabric.Symptom) string {
 	switch {
@@ -220,7 +242,8 @@ func RemedyOfProbe(cause *Verdict, s *fabric.Symptom) string {
 	case s.TCP:
 		return "NCCL's log of the run names the cause: correct it, then run gpufabric_exporter probe transport."
 	case s.NoGPUDirect:
-		return "See the findings of the node first: ACS and a missing nvidia-peermem are checked there. Without one, check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE."
+		return "See the findings of the node first: ACS and a missing nvidia-peermem are checked there. Without one, check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE, " +
+			"and that NCCL was built for CUDA 11.7 or later: an older build cannot use dma-buf and needs nvidia-peermem."
 	}
 	return "See the findings of the node, and what changed since the last good run on the page of probes. Without either, run the probe again, and compare its NCCL log with that of another node."
 }

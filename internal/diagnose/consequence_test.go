@@ -33,6 +33,12 @@ func TestExplains(t *testing.T) {
 		}
 		n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_DISABLE", Value: "1", Number: 1, IsNumber: true, Source: "/etc/nccl.conf:1"}}
 	}
+	one := func(n *fabric.Node) { n.Policy.ComputePorts, n.HCAs = new(2), n.HCAs[:1] }
+	none := func(n *fabric.Node) { n.Policy.ComputePorts, n.HCAs = new(2), nil }
+	hidden := func(n *fabric.Node) {
+		one(n)
+		n.HCAs[0].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonIO, "state", n.At)
+	}
 	notReady := func(n *fabric.Node) { n.GPUDriver.GPUs[0].Fabric.Value.State = "in_progress" }
 	fine := func(*fabric.Node) {}
 	firstGPU := func(g *fabric.GDR) {
@@ -73,7 +79,12 @@ func TestExplains(t *testing.T) {
 		{"an NVLink of 18, a slow rail", lostLink, fabrictest.Usable, rail("mlx5_0", slow(0.944)), ""},
 		{"an NVLink of 18, a hang", lostLink, fabrictest.Usable, fabric.Symptom{Within: true, Other: true}, ""},
 		{"RDMA is off", off, fabrictest.Usable, rail("mlx5_0", fabric.Symptom{TCP: true, Slow: true, Ratio: 0.07}), "nccl_rdma_off"},
-		{"RDMA is off, and NCCL has no device", off, fabrictest.Usable, rail("mlx5_0", fabric.Symptom{TCP: true, Other: true}), ""},
+		{"RDMA is off, and NCCL has no device", off, fabrictest.Usable, fabric.Symptom{TCP: true, NoDevice: true}, ""},
+		{"no port, and NCCL has no device", none, fabrictest.Usable, fabric.Symptom{TCP: true, NoDevice: true, Slow: true, Ratio: 0.07}, "compute_ports"},
+		{"no port, and NCCL says nothing of devices", none, fabrictest.Usable, fabric.Symptom{TCP: true}, ""},
+		{"no port, and a wrong sum", none, fabrictest.Usable, fabric.Symptom{TCP: true, NoDevice: true, Other: true}, ""},
+		{"one port of two, and NCCL has no device", one, fabrictest.Usable, fabric.Symptom{TCP: true, NoDevice: true}, ""},
+		{"one port of unknown state, and NCCL has no device", hidden, fabrictest.Usable, fabric.Symptom{TCP: true, NoDevice: true}, ""},
 		{"RDMA is off, a slow run over RDMA", off, fabrictest.Usable, rail("mlx5_0", slow(0.5)), ""},
 		{"fabric manager", notReady, fabrictest.Usable, fabric.Symptom{NotReady: true}, "nvlink_fabric"},
 		{"CUDA alone", fine, fabrictest.Usable, fabric.Symptom{NotReady: true}, ""},
@@ -99,6 +110,36 @@ func TestExplains(t *testing.T) {
 				t.Errorf("it follows from %q, expected %q", cause, c.cause)
 			}
 		})
+	}
+}
+
+// A slow probe that lost GPUDirect RDMA has one fault only if its baseline was measured with it, and nothing else is wrong.
+func TestSlowWithoutGPUDirect(t *testing.T) {
+	lost := func(ratio, baseline float64) fabric.Symptom {
+		return fabric.Symptom{Device: "mlx5_0", Port: 1, NoGPUDirect: true, Slow: true, Ratio: ratio, Baseline: baseline}
+	}
+	far, drifted, elsewhere, used := lost(0.42, 44e9), lost(0.42, 44e9), lost(0.42, 44e9), lost(0.42, 44e9)
+	drifted.Other, elsewhere.Device, used.NoGPUDirect = true, "", false
+	for _, c := range []struct {
+		name  string
+		gdr   func(*fabric.GDR)
+		shown fabric.Symptom
+		want  bool
+	}{
+		{"lost after the baseline", fabrictest.Usable, lost(0.42, 44e9), true},
+		{"lost before the baseline", fabrictest.Usable, lost(0.42, 18e9), false},
+		{"a baseline that is not known", fabrictest.Usable, lost(0.42, 0), false},
+		{"slower than host memory", fabrictest.Usable, lost(0.2, 44e9), false},
+		{"a baseline that drifted", fabrictest.Usable, drifted, false},
+		{"no rail", fabrictest.Usable, elsewhere, false},
+		{"not lost", fabrictest.Usable, used, false},
+		{"without it by design", fabrictest.Blocked(fabric.GDRDistance, "NODE"), far, false},
+	} {
+		n := fabrictest.WithGPUs()
+		fabrictest.Verdicts(n, c.gdr)
+		if got := diagnose.SlowWithoutGPUDirect(n, &c.shown); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
 	}
 }
 

@@ -85,7 +85,7 @@ func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, membe
 			return
 		}
 		v.failed(PortSubject(h, p), Verdict{
-			Evidence: member + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)), Names: namesOfChain(c),
+			Evidence: member + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, toolsOf(h), c, expectedRoCE(n, p)), Names: namesOfChain(c),
 			Mode: modeOf(n, p, c, l.Step),
 		})
 	}
@@ -144,10 +144,10 @@ func ofWrongGID(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 }
 
 // stated reports whether the site says how RoCE should be on the port: then what cannot be compared is no all-clear.
-func stated(n *fabric.Node, p *fabric.Port) bool { return roceWish(n, p) != (fabric.RoCEPolicy{}) }
+func stated(n *fabric.Node, p *fabric.Port) bool { return expectedRoCE(n, p) != (fabric.RoCEPolicy{}) }
 
-// roceWish is what the site says of a port, if anything.
-func roceWish(n *fabric.Node, p *fabric.Port) fabric.RoCEPolicy {
+// expectedRoCE is what the site says of a port, if anything.
+func expectedRoCE(n *fabric.Node, p *fabric.Port) fabric.RoCEPolicy {
 	if p.Role.Or("") != fabric.RoleCompute {
 		return fabric.RoCEPolicy{}
 	}

@@ -4,14 +4,48 @@ package diagnose
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
 )
 
+// qosTools are the tools that set a NIC up for RoCE, by its driver: dcb for all, and that of the vendor.
+type qosTools string
+
+func toolsOf(h *fabric.HCA) qosTools { return qosTools(h.Driver.Or("")) }
+
+// nvidia reports whether mlnx_qos may be the tool: the driver is one of NVIDIA's, or not known.
+func (t qosTools) nvidia() bool { return t == "" || strings.HasPrefix(string(t), "mlx") }
+
+// command names the tools that apply: mlnx_qos or dcb, dcb or niccli, or dcb alone.
+func (t qosTools) command(nvidia, dcb, broadcom string) string {
+	dcb = "dcb " + dcb
+	switch {
+	case t.nvidia():
+		return "mlnx_qos -i <interface> " + nvidia + " or " + dcb
+	case strings.HasPrefix(string(t), "bnxt") && broadcom != "":
+		return dcb + " or niccli -dev <address> " + broadcom
+	}
+	return dcb
+}
+
+// trust has the interface trust DSCP. Other drivers than NVIDIA's do from the first DSCP on that is mapped to a priority.
+func (t qosTools) trust(dscp, priority string) string {
+	if t.nvidia() {
+		return "mlnx_qos -i <interface> --trust dscp"
+	}
+	return t.mapped(dscp, priority)
+}
+
+// mapped gives a DSCP that priority. 5 selects DSCP in Broadcom's list of applications.
+func (t qosTools) mapped(dscp, priority string) string {
+	return t.command("--dscp2prio set,"+dscp+","+priority, "app replace dev <interface> dscp-prio "+dscp+":"+priority, "apptlv -add -app "+priority+",5,"+dscp)
+}
+
 // roceRemedy is what to do. Commands are for an interface that the reader fills in: equal troubles of several ports
 // are one.
-func roceRemedy(s fabric.RoCEStep, c *fabric.RoCEChain, wish fabric.RoCEPolicy) string {
+func roceRemedy(s fabric.RoCEStep, t qosTools, c *fabric.RoCEChain, wish fabric.RoCEPolicy) string {
 	p := c.Judged.Value
 	if wish.Priority != nil {
 		p = *wish.Priority
@@ -20,16 +54,18 @@ func roceRemedy(s fabric.RoCEStep, c *fabric.RoCEChain, wish fabric.RoCEPolicy) 
 	case fabric.RoCEDSCP:
 		return dscpRemedy(c, wish)
 	case fabric.RoCEPriority:
-		return priorityRemedy(c, wish, p)
+		return priorityRemedy(t, c, wish, p)
 	case fabric.RoCEPFC:
-		return pfcRemedy(c, wish, p)
+		return pfcRemedy(t, c, wish, p)
 	case fabric.RoCEGlobalPause:
 		return "ethtool -A <interface> autoneg off rx off tx off, and the same at the switch port."
 	case fabric.RoCEBuffer:
-		return fmt.Sprintf("Give priority %[1]d a buffer: mlnx_qos -i <interface> --prio2buffer %[2]s --buffer_size <bytes>,<bytes>,0,0,0,0,0,0 or dcb buffer set dev <interface> "+
-			"prio-buffer all:0 %[1]d:1 buffer-size all:0 0:<bytes> 1:<bytes>; dcb buffer show dev <interface> shows the total size.", p, onlyPriority(p))
+		return fmt.Sprintf("Give priority %d a buffer: %s; dcb buffer show dev <interface> shows the total size.", p, t.command(
+			fmt.Sprintf("--prio2buffer %s --buffer_size <bytes>,<bytes>,0,0,0,0,0,0", onlyPriority(p)),
+			fmt.Sprintf("buffer set dev <interface> prio-buffer all:0 %d:1 buffer-size all:0 0:<bytes> 1:<bytes>", p), ""))
 	case fabric.RoCEETS:
-		return "Give its class a share: mlnx_qos -i <interface> --tcbw <eight shares> or dcb ets set dev <interface> tc-bw <class>:<share> for each class; the shares must add up to 100."
+		return "Give its class a share: " + t.command("--tcbw <eight shares>", "ets set dev <interface> tc-bw <class>:<share>", "") +
+			" for each class; the shares must add up to 100."
 	case fabric.RoCENotification, fabric.RoCEReaction:
 		on := 1
 		if wish.ECN != nil && !*wish.ECN {
@@ -55,35 +91,45 @@ func dscpRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy) string {
 	}
 }
 
-func priorityRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) string {
-	if c.Trust.Or("") == fabric.TrustPCP {
-		return "mlnx_qos -i <interface> --trust dscp, or correct expected.roce."
-	}
-	d, known := c.DSCP.Get()
-	if !known && wish.DSCP != nil {
-		d, known = *wish.DSCP, true
-	}
-	if !known { // RoCE v1
+func priorityRemedy(t qosTools, c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) string {
+	d := dscpWord(c, wish)
+	switch {
+	case c.Trust.Or("") == fabric.TrustPCP:
+		return t.trust(d, strconv.Itoa(p)) + ", or correct expected.roce."
+	case d == anyDSCP: // RoCE v1
 		return "Check that NCCL finds a RoCE v2 address, or set NCCL_IB_SL and use a VLAN."
 	}
-	return fmt.Sprintf("mlnx_qos -i <interface> --dscp2prio set,%d,%d or dcb app replace dev <interface> dscp-prio %d:%d", d, p, d, p)
+	return t.mapped(d, strconv.Itoa(p))
 }
 
-func pfcRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) string {
+func pfcRemedy(t qosTools, c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) string {
 	const check = ", and the same at the switch port."
 	switch {
 	case wish.Lossless == nil && c.TrafficClassFrom == fabric.TrafficClassFromV1: // untagged, without a DSCP
 		return roceV2Remedy
 	case wish.Lossless != nil && !*wish.Lossless:
-		return "mlnx_qos -i <interface> --pfc 0,0,0,0,0,0,0,0 or dcb pfc set dev <interface> prio-pfc all:off" + check
+		return t.command("--pfc 0,0,0,0,0,0,0,0", "pfc set dev <interface> prio-pfc all:off", "pfc -enable 0xFF") + check
 	case wish.Lossless == nil && wish.Priority == nil && c.Trust.Or("") == fabric.TrustPCP:
-		return "Make the interface trust DSCP: mlnx_qos -i <interface> --trust dscp. Or use a VLAN, and NCCL_IB_SL."
+		return "Make the interface trust DSCP: " + t.trust(dscpWord(c, wish), "<lossless priority>") + ". Or use a VLAN, and NCCL_IB_SL."
 	}
-	command := fmt.Sprintf("mlnx_qos -i <interface> --pfc %s or dcb pfc set dev <interface> prio-pfc all:off %d:on", onlyPriority(p), p)
+	command := t.command("--pfc "+onlyPriority(p), fmt.Sprintf("pfc set dev <interface> prio-pfc all:off %d:on", p), fmt.Sprintf("pfc -enable %d", p))
 	if wish.Lossless == nil && wish.Priority == nil {
 		return "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: " + command + check
 	}
 	return command + check
+}
+
+const anyDSCP = "<dscp>"
+
+// dscpWord is the DSCP of a chain, or that which the site expects, or the placeholder for one.
+func dscpWord(c *fabric.RoCEChain, wish fabric.RoCEPolicy) string {
+	if d, known := c.DSCP.Get(); known {
+		return strconv.Itoa(d)
+	}
+	if wish.DSCP != nil {
+		return strconv.Itoa(*wish.DSCP)
+	}
+	return anyDSCP
 }
 
 // onlyPriority is a list of eight as mlnx_qos takes it, 1 for priority p.

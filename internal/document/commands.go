@@ -6,7 +6,7 @@ import "regexp"
 
 // commandStart is where a sentence begins to be a command; commandEnd is where it goes on as a sentence.
 var (
-	commandStart = regexp.MustCompile(`(?:^|[ (])((?:for \w+ in|echo|tr '|dmesg|grep|gpufabric_exporter|mlnx_qos|dcb|ip -br|ip link|ip addr|ethtool|lspci|setpci|rdma link|modprobe|rmmod|systemctl|journalctl|` +
+	commandStart = regexp.MustCompile(`(?:^|[ (])((?:for \w+ in|echo|tr '|dmesg|grep|gpufabric_exporter|mlnx_qos|niccli|dcb|ip -br|ip link|ip addr|ethtool|lspci|setpci|rdma link|modprobe|rmmod|systemctl|journalctl|` +
 		`nvidia-smi|dcgmi|mlxfwmanager|mlxconfig|mlxlink|perfquery|ibportstate|sminfo|py-spy)\b)`)
 	commandEnd = regexp.MustCompile(`[^ ](?:[,;:.] |[.]$|[)]| (?:or|and|shows|ends|for each|below|says?|to|from|\(\w))`)
 	loop       = regexp.MustCompile(`^for \w+ in .*?; done`)

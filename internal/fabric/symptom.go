@@ -10,7 +10,8 @@ type Symptom struct {
 	Port   int
 	Within bool // it stays between the GPUs of the node
 
-	TCP         bool // NCCL chose TCP, and did not log that it lacks a device
+	TCP         bool // NCCL chose TCP
+	NoDevice    bool // NCCL logged that it found no RDMA device
 	NoGPUDirect bool
 	NotReady    bool // CUDA does not start, because the NVLink fabric is not ready
 	Slow        bool

@@ -60,7 +60,7 @@ func (c Cause) Remedy() string {
 	case CauseDisabled:
 		return "Remove NCCL_IB_DISABLE where the job gets it: its script, image, pod, or /etc/nccl.conf." + startAgain
 	case CauseSocketSelected:
-		return "Remove NCCL_NET=Socket where the job gets it: its script, image, pod, or /etc/nccl.conf." + startAgain
+		return "Remove NCCL_NET where the job gets it: its script, image, pod, or /etc/nccl.conf." + startAgain
 	case CauseNoLibrary:
 		return "Install libibverbs in the image of the job (Debian and Ubuntu: libibverbs1 and ibverbs-providers)." + startAgain
 	case CauseNoPort:

@@ -97,16 +97,22 @@ func (k *onNode) checks() {
 	}
 }
 
-// verdict adds a verdict of package diagnose to the line of a variable.
+// verdict adds a verdict of package diagnose to the line of a variable, which is not repeated.
 func (k *onNode) verdict(name string, v diagnose.Verdict, subject string) {
+	value, _ := k.value(name)
 	v.What, v.Evidence = ofJob.ReplaceAllString(v.What, ""), ofJob.ReplaceAllString(v.Evidence, "")
+	v.Evidence = strings.TrimSpace(strings.TrimPrefix(v.Evidence, name+"="+value+"."))
 	switch v.Status {
 	case diagnose.Failed:
 		better := v.Remedy
 		if strings.Contains(better, jobSource) { // it names the file
 			better = remove
 		}
-		k.add(name, Finding{WrongHere, v.Check.Severity, strings.TrimSuffix(subject+v.What+": "+v.Evidence, ".") + ". " + strings.TrimSuffix(v.Consequence, "."), strings.TrimSuffix(better, ".")})
+		reason := subject + v.What
+		if v.Evidence != "" {
+			reason += ": " + v.Evidence
+		}
+		k.add(name, Finding{WrongHere, v.Check.Severity, strings.TrimSuffix(reason, ".") + ". " + strings.TrimSuffix(v.Consequence, "."), strings.TrimSuffix(better, ".")})
 	case diagnose.Unknown:
 		k.add(name, Finding{Undecided, diagnose.Info, strings.TrimSuffix(subject+v.Evidence, "."), ""})
 	}

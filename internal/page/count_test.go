@@ -17,12 +17,13 @@ import (
 func TestPageAndReportCountTheSame(t *testing.T) {
 	for name, want := range map[string]string{
 		"healthy":            "No problems found",
+		"healthy-efa":        "No problems found; the state of 32 ports is unknown",
 		"job-tcp":            "1 problem found",
 		"job-tcp-hidden":     "Possible problem in 1 job",
 		"job-misaligned":     "3 problems found",
-		"no-rdma":            "2 problems found",
+		"no-rdma":            "1 problem found",
 		"peermem-missing":    "1 problem found",
-		"probe-gdr-lost":     "2 problems found",
+		"probe-gdr-lost":     "1 problem found",
 		"probe-slow":         "1 problem found",
 		"probe-tcp-fallback": "1 problem found",
 		"probe-wrong-result": "1 problem found",
@@ -50,6 +51,12 @@ func TestPageAndReportCountTheSame(t *testing.T) {
 				if f.Findings[i].Cause == "" {
 					counted++
 				}
+				if f.Findings[i].ID == "probe_slow" && name == "probe-gdr-lost" {
+					t.Error("the report lists the collapse beside the loss of GPUDirect RDMA that makes it")
+				}
+			}
+			if name == "probe-gdr-lost" && (r.troubles[0].Severity != diagnose.Critical || f.Findings[0].Severity != string(diagnose.Critical)) {
+				t.Errorf("%s on the page, %s in the report: the bandwidth has collapsed", r.troubles[0].Severity, f.Findings[0].Severity)
 			}
 			number, _, _ := strings.Cut(want, " ")
 			if shown := map[string]int{"No": 0, "Possible": 1, "1": 1, "2": 2, "3": 3}[number]; counted != shown {

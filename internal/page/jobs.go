@@ -182,7 +182,7 @@ func jobRowOf(j *job.Job, names map[string]string) jobRow {
 			row.More = len(j.Ranks) - i
 			break
 		}
-		row.Ranks = append(row.Ranks, rankRowOf(&j.Ranks[i], names))
+		row.Ranks = append(row.Ranks, rankRowOf(&j.Ranks[i], v.Cause, names))
 	}
 	return row
 }
@@ -217,7 +217,9 @@ func jobNotes(j *job.Job) []jobNote {
 		}
 	}
 	note("unknown", j.Verdict.Reason.Text(), "")
-	note("cause", diagnose.Sentence(j.Verdict.Cause.Text()), "")
+	if !slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return j.Verdict.Names(&f) }) { // which says where it is set, too
+		note("cause", diagnose.Sentence(j.Verdict.Cause.Text()), "")
+	}
 	for _, e := range j.Verdict.Evidence {
 		note("seen", e, "")
 	}
@@ -238,13 +240,16 @@ func jobNotes(j *job.Job) []jobNote {
 	return list
 }
 
-func rankRowOf(r *job.Rank, names map[string]string) rankRow {
+// rankRowOf shows a rank, with its cause of TCP where that is not the job's.
+func rankRowOf(r *job.Rank, of job.Cause, names map[string]string) rankRow {
 	name := fmt.Sprintf("PID %d, %s", r.PID, r.Command)
 	if r.Rank >= 0 {
 		name = fmt.Sprintf("rank %d, %s", r.Rank, name)
 	}
 	c := transportCell(&r.Verdict)
-	c.Note = cmp.Or(r.Verdict.Reason.Text(), r.Verdict.Cause.Text())
+	if c.Note = r.Verdict.Reason.Text(); c.Note == "" && r.Verdict.Cause != of {
+		c.Note = r.Verdict.Cause.Text()
+	}
 	return rankRow{Process: name, GPUs: gpuList(r.GPUs, names), Transport: c, Way: cmp.Or(string(r.Verdict.Way), "-"), Children: r.Children}
 }
 

@@ -18,6 +18,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 )
 
 // withRanks is a node with these processes on its GPUs.
@@ -109,6 +111,27 @@ func TestJobClasses(t *testing.T) {
 	row := jobRowOf(&job.Job{Verdict: job.Verdict{Transport: job.RDMA}, Findings: []job.Finding{{Severity: "warning", PIDs: []int{1}}}}, nil)
 	if row.Transport.Class != "good" || row.class != "unsure" {
 		t.Errorf("%+v", row)
+	}
+}
+
+// The setting that makes a job use TCP is named once, with the file that sets it, and not again as the cause.
+func TestCauseOfTCPIsNamedOnce(t *testing.T) {
+	for name, set := range map[string]string{"job-two": "NCCL_NET=Socket", "job-tcp": "NCCL_IB_DISABLE=1"} {
+		s, err := simulator.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := pageAt(t, t, name, 0)
+		nodes := simulatortest.Watch(t, s, 0, 15)
+		l.Collectors.Jobs(nodes[0]) // jobs are judged by two readings
+		var page strings.Builder
+		if err := l.page.Execute(&page, l.view(nodes[1])); err != nil {
+			t.Fatal(err)
+		}
+		contains(t, page.String(), "NCCL uses TCP instead of RDMA")
+		if n := strings.Count(page.String(), set); n != 1 {
+			t.Errorf("%s: %s is there %d times", name, set, n)
+		}
 	}
 }
 

@@ -188,6 +188,9 @@ func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
 	case r.jobs.Wait > 0:
 		return v(status.StatusUnknown, "No problems found so far; jobs have been read once only")
 	}
+	if silent := stateless(n); silent > 0 {
+		return v(status.StatusPartly, "No problems found; the state of "+counted(silent, "port")+" is unknown")
+	}
 	return v(status.StatusOK, "No problems found")
 }
 
@@ -234,6 +237,18 @@ func gpuCount(f fabric.Fact[int]) string {
 	default:
 		return strconv.Itoa(n) + " GPUs"
 	}
+}
+
+// stateless counts the ports whose driver does not report a state. No check is unknown for that.
+func stateless(n *fabric.Node) (ports int) {
+	for i := range n.HCAs {
+		for k := range n.HCAs[i].Ports {
+			if n.HCAs[i].Ports[k].State.Meta().Reason == fabric.ReasonDriverConstant {
+				ports++
+			}
+		}
+	}
+	return ports
 }
 
 func portCount(n *fabric.Node) string {

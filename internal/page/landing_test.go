@@ -261,13 +261,13 @@ func TestLandingConcludes(t *testing.T) {
 			r.jobs = jobSection{Class: c.jobs, Problem: "1 job", Bad: map[string]int{"bad": 1}[c.jobs], Found: map[string]int{"bad": 1}[c.jobs], Suspect: map[string]int{"unsure": 1}[c.jobs]}
 		}
 		l := &Landing{LandingOptions: LandingOptions{NoDevice: func(*fabric.Node) (string, bool) { return "", false }, Collectors: setOf(t, "hca")}}
-		r.doc.Verdict = r.verdict(l, nil)
+		r.doc.Verdict = r.verdict(l, new(fabric.Node))
 		if v := r.doc.Verdict; v.Status != c.want || v.Text != c.wantText || r.verdictClass() != c.class {
 			t.Errorf("%+v: %+v, %s", c, v, r.verdictClass())
 		}
 	}
 	unsaved := reading{doc: &status.Document{}, probes: cell{Text: "The probe history is not saved", Class: "bad"}}
-	if v := unsaved.verdict(&Landing{LandingOptions: LandingOptions{NoDevice: func(*fabric.Node) (string, bool) { return "", false }}}, nil); v.Status != status.StatusFailed || v.Text != "The probe history is not saved" {
+	if v := unsaved.verdict(&Landing{LandingOptions: LandingOptions{NoDevice: func(*fabric.Node) (string, bool) { return "", false }}}, new(fabric.Node)); v.Status != status.StatusFailed || v.Text != "The probe history is not saved" {
 		t.Errorf("%+v", v)
 	}
 }

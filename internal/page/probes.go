@@ -98,6 +98,7 @@ type probeView struct {
 
 	status   *probes.ProbeStatus
 	far      bool              // by design, it goes without GPUDirect RDMA
+	slowed   bool              // because it lost GPUDirect RDMA
 	severity diagnose.Severity // if something is wrong with the result
 	cause    *diagnose.Verdict // of what is wrong; nil: none is known
 }

@@ -67,8 +67,9 @@ func probeViewOf(p *probes.ProbeStatus, h probeHardware, now time.Time) probeVie
 			v.Result = cell{Text: "completed", Class: "unsure"}
 		}
 		v.Latency, v.BusBW, v.Ratio = measuredCells(r)
-		if v.complaint() != "" {
-			v.cause = h.cause(r)
+		shown := r.Symptom()
+		if v.slowed = h.slow(&shown); v.complaint() != "" {
+			v.cause = h.cause(&shown)
 		}
 		v.Last = runViewOf("Last run", r)
 	}

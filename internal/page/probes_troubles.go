@@ -16,17 +16,16 @@ import (
 type probeHardware struct {
 	rails bool // the node has rails, or should have
 	far   bool // by design, its GPUs are too far from their NICs for GPUDirect RDMA
-	cause func(*probes.Result) *diagnose.Verdict
+	cause func(*fabric.Symptom) *diagnose.Verdict
+	slow  func(*fabric.Symptom) bool // because it lost GPUDirect RDMA
 }
 
 func hardwareOf(s *probes.Status, n *fabric.Node, verdicts []diagnose.Verdict) probeHardware {
 	return probeHardware{
 		rails: n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0 || slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" }),
 		far:   diagnose.GPUsFarByDesign(n),
-		cause: func(r *probes.Result) *diagnose.Verdict {
-			shown := r.Symptom()
-			return diagnose.Explains(n, verdicts, &shown)
-		},
+		cause: func(s *fabric.Symptom) *diagnose.Verdict { return diagnose.Explains(n, verdicts, s) },
+		slow:  func(s *fabric.Symptom) bool { return diagnose.SlowWithoutGPUDirect(n, s) },
 	}
 }
 
@@ -43,7 +42,7 @@ func (v *probeView) complaint() string {
 	}
 	add(v.Path, "uses "+v.Path.Text)
 	add(v.GPUDirect, withoutGPUDirect)
-	if v.Path.Class != "bad" || v.status.Last.Outcome != probes.OK { // over TCP it is slow
+	if v.Path.Class != "bad" && !v.slowed || v.status.Last.Outcome != probes.OK { // over TCP it is slow, too
 		add(v.Result, v.Result.Text)
 	}
 	if len(parts) == 0 {
@@ -86,6 +85,9 @@ func probeTroubles(list []probeView) []probeTrouble {
 			troubles[k].Names += ", " + device
 		} else {
 			troubles[k].Names += ", " + portless(v.Name)
+		}
+		if v.severity.AtLeast(troubles[k].Severity) {
+			troubles[k].Severity = v.severity
 		}
 	}
 	slices.SortStableFunc(troubles, func(a, b probeTrouble) int { return cmp.Compare(a.Severity.Rank(), b.Severity.Rank()) })

@@ -138,9 +138,16 @@ func (f *Facts) addProbeFindings(in *Input) {
 				continue
 			}
 			shown := in.Results[i].Symptom()
+			slowed, severity := diagnose.SlowWithoutGPUDirect(in.Node, &shown), words.severity
+			switch {
+			case slower && slowed:
+				continue
+			case slowed && fault == probes.FaultGPUDirect && slices.Contains(r.Faults, probes.FaultSlow):
+				severity = faultTexts[probes.FaultSlow].severity
+			}
 			cause := diagnose.Explains(in.Node, in.Verdicts, &shown)
 			v := Finding{
-				ID: "probe_" + string(fault), From: fromProbe, Severity: string(words.severity), What: words.what, Impact: words.impact,
+				ID: "probe_" + string(fault), From: fromProbe, Severity: string(severity), What: words.what, Impact: words.impact,
 				Evidence: "Measured by the probe, with what NCCL's log says (" + r.Source + ").", Runbook: in.Config.Links.Runbooks + "/" + words.runbook + ".md",
 			}
 			switch {
@@ -148,6 +155,8 @@ func (f *Facts) addProbeFindings(in *Input) {
 				v.Cause, v.Causes = cause.Check.ID, []string{cause.What + " (" + cause.Check.ID + ")."}
 			case r.NoDevices:
 				v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
+			case fault == probes.FaultGPUDirect:
+				v.Causes = []string{"Not known: no check of the node explains it."}
 			default:
 				v.Causes = []string{"Not known: no check explains it. Traffic is not checked here: gpufabric_exporter check --interval=10s does that."}
 			}
@@ -159,6 +168,9 @@ func (f *Facts) addProbeFindings(in *Input) {
 			k := slices.IndexFunc(f.Findings[from:], func(o Finding) bool { return o.Remedy == v.Remedy && slices.Equal(o.Causes, v.Causes) })
 			if k < 0 {
 				k, f.Findings = len(f.Findings)-from, append(f.Findings, v)
+			}
+			if severity.AtLeast(diagnose.Severity(f.Findings[from+k].Severity)) {
+				f.Findings[from+k].Severity = string(severity)
 			}
 			f.Findings[from+k].add(r)
 		}

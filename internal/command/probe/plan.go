@@ -127,9 +127,7 @@ func (p *probing) rails() ([]probes.Key, *probes.Skipped) {
 	switch {
 	case len(keys) > 0:
 		return keys, nil
-	case p.flags.device == "":
-		return nil, &probes.Skipped{Why: probes.SkipNoDevice, Detail: "no active port has the role compute", At: time.Now()}
-	case len(names) > 0:
+	case p.flags.device != "" && len(names) > 0:
 		return nil, &probes.Skipped{Why: probes.SkipNoDevice, Detail: fmt.Sprintf("%s is none of %s", p.flags.device, strings.Join(names, ", ")), At: time.Now()}
 	}
 	return []probes.Key{{Kind: probes.Rail, Device: p.flags.device, Port: max(p.flags.port, 1)}}, nil // its plan says what is wrong

@@ -353,7 +353,7 @@ func TestProbeRefuses(t *testing.T) {
 		"scaling of two": {2, []string{"scaling"}, nil, []string{"not probed (no_gpu): scaling over 2 GPUs: expected 3 or more"}},
 		"no such rail":   {2, []string{"rail", "--device=mlx5_7"}, nil, []string{"not probed (no_device): mlx5_7 is none of mlx5_0:1, mlx5_1:1"}},
 		"no such port":   {2, []string{"--device=mlx5_0:2"}, nil, []string{"not probed (no_device): mlx5_0 is none of"}},
-		"no rails":       {2, []string{"rail"}, func(b *probeBench) { b.node.HCAs = nil }, []string{"not probed (no_device): no active port"}},
+		"no rails":       {2, []string{"rail"}, func(b *probeBench) { b.node.HCAs = nil }, []string{"not probed (no_device): no port is active and for training"}},
 		"too small":      {4, []string{"--op=all_gather", "--bytes=8"}, nil, []string{"error: --bytes: 8 bytes are too few: all_gather of float32 over 4 ranks moves at least 16"}},
 		"untrusted": {2, nil, func(b *probeBench) {
 			b.untrusted = &probes.Skipped{Why: probes.SkipUntrusted, Detail: "/home/u/x.so: owner 1000:1000"}

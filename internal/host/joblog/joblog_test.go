@@ -114,6 +114,37 @@ func TestFollows(t *testing.T) {
 	}
 }
 
+// NCCL logs its network in jobs of one host, too: it is the transport between nodes only where there are several.
+func TestNetworkWithoutConnections(t *testing.T) {
+	const info = "gpu1:41:50 [0] NCCL INFO "
+	shape := func(nodes, mnnvl int) string {
+		return fmt.Sprintf(info+"comm 0x55d0 rank 0 nRanks 16 nNodes %d localRanks 8 localRank 0 MNNVL %d\n", nodes, mnnvl)
+	}
+	const socket, verbs = info + "Using network Socket\n", info + "Using network IB\n"
+	const local = info + "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+	const done = info + "ncclCommInitRank comm 0x55d0 rank 0 nranks 8 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x1 - Init COMPLETE\n"
+	for name, c := range map[string]struct {
+		log  string
+		want fabric.LogTransport
+	}{
+		"one host, sockets":             {socket + shape(1, 0) + local + done, fabric.LogUnknown},
+		"one host, verbs":               {verbs + shape(1, 0) + local + done, fabric.LogUnknown},
+		"two hosts, sockets":            {socket + shape(2, 0) + local + done, fabric.LogTCP},
+		"two hosts, verbs":              {verbs + shape(2, 0) + done, fabric.LogRDMA},
+		"two hosts, a plugin":           {info + "Using network AWS Libfabric\n" + shape(2, 0), fabric.LogOther},
+		"NVLink between hosts":          {socket + shape(2, 1) + local + done, fabric.LogUnknown},
+		"hosts not logged":              {socket + local + done, fabric.LogUnknown},
+		"hosts not logged, connections": {socket + overTCP + done, fabric.LogTCP},
+		"a part of the job":             {socket + shape(2, 0) + shape(1, 0) + done, fabric.LogTCP},
+	} {
+		s := start(t, "*.log")
+		s.append("a.log", c.log)
+		if v := s.reader.Read(s.now); len(v.Files) != 1 || v.Files[0].Transport != c.want {
+			t.Errorf("%s: %+v, expected %s", name, v.Files, c.want)
+		}
+	}
+}
+
 // A log that is rotated goes on under its new name and begins again under the old one; one that is truncated begins again.
 func TestRotation(t *testing.T) {
 	s := start(t, "*.log*")

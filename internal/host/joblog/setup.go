@@ -15,6 +15,8 @@ type setup struct {
 	complete bool // a communicator was made
 	network  nccllog.Carrier
 	fallback bool // the network is Socket, which NCCL falls back to
+	spread   bool // ranks of a communicator are on several hosts
+	mnnvl    bool // NVLink may connect them
 	links    links
 	nvls     nvls
 	sharp    bool // the job asks for sums in switches
@@ -38,6 +40,7 @@ func (s *setup) add(l *nccllog.Log) {
 	if l.Network != "" {
 		s.network, s.fallback = nccllog.CarrierOf(l.Network), l.Network == "Socket"
 	}
+	s.spread, s.mnnvl = s.spread || l.Nodes > 1, s.mnnvl || l.MNNVL
 	for i := range l.Links {
 		s.link(&l.Links[i])
 	}
@@ -88,7 +91,8 @@ func (s *setup) link(l *nccllog.Link) {
 	}
 }
 
-// transport is the worst of the connections, or the network without any.
+// transport is the worst of the connections, or without any the network, if ranks on several hosts need it: NCCL logs its network in
+// jobs of one host, too.
 func (s *setup) transport() fabric.LogTransport {
 	switch {
 	case s.links.tcp:
@@ -99,6 +103,8 @@ func (s *setup) transport() fabric.LogTransport {
 		return fabric.LogRDMA
 	case s.links.gdr:
 		return fabric.LogGDR
+	case !s.spread || s.mnnvl:
+		return fabric.LogUnknown
 	case s.network == nccllog.Verbs:
 		return fabric.LogRDMA
 	case s.network == nccllog.Sockets && s.fallback:
