@@ -245,14 +245,8 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 
 // trainingPorts is how many RDMA ports for training are active, and whether there may be any.
 func (f *Facts) trainingPorts() (active int, possible bool) {
-	for i := range f.Ports {
-		p := &f.Ports[i]
-		possible = possible || p.Role == string(fabric.RoleCompute) || isUnknown(p.Role)
-		if p.Role == string(fabric.RoleCompute) && p.State == string(fabric.PortActive) {
-			active++
-		}
-	}
-	return active, possible
+	possible = slices.ContainsFunc(f.Ports, func(p Port) bool { return p.training() || isUnknown(p.Role) })
+	return len(which(f.Ports, func(p *Port) bool { return p.training() && p.active() })), possible
 }
 
 func logOf(file string, r *explain.Result) *Log {

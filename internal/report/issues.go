@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/document"
-
-	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"
 )
 
@@ -41,7 +39,7 @@ func (f *Facts) issues() []document.Section {
 		u := document.Section{Title: "Could not be judged", Sub: true}
 		t := document.Table{Head: []string{"What", "Of", "Why"}}
 		for _, g := range f.Unknown {
-			t.Rows = append(t.Rows, []document.Text{text(g.What), codes(g.Subjects), text(end(g.Why))})
+			t.Add(g.What, codes(g.Subjects), end(g.Why))
 		}
 		u.Table(t)
 		u.Say("What could not be judged does not count as ok. To read more, run ", code("gpufabric_exporter check"), " as root on the host, not in a container.")
@@ -59,7 +57,7 @@ func (f *Facts) issue(i int) document.Section {
 		if len(v.Causes) > 1 {
 			label = "Root cause, one of:"
 		}
-		lines = append(lines, text(strong(label), " ", strings.Join(v.Causes[:min(len(v.Causes), maxList)], " ")))
+		lines = append(lines, text(strong(label), " ", strings.Join(v.Causes[:min(len(v.Causes), document.MaxList)], " ")))
 	}
 	lines = append(lines, labelled("Evidence:", v.Seen...)...)
 	lines = append(lines, text(strong("Source:"), " ", document.Prose(end(v.Evidence+f.confirmation(v)))))
@@ -84,7 +82,7 @@ func (f *Facts) issue(i int) document.Section {
 
 // labelled are the first lines of a list, of which the first has a label. Of one empty line there is none.
 func labelled(label string, list ...string) (lines []document.Text) {
-	for i, of := range list[:min(len(list), maxList)] {
+	for i, of := range list[:min(len(list), document.MaxList)] {
 		switch {
 		case i > 0:
 			lines = append(lines, document.Prose(end(of)))
@@ -92,7 +90,7 @@ func labelled(label string, list ...string) (lines []document.Text) {
 			lines = append(lines, text(strong(label), " ", document.Prose(end(of))))
 		}
 	}
-	if more := len(list) - maxList; more > 0 {
+	if more := len(list) - document.MaxList; more > 0 {
 		lines = append(lines, text(fmt.Sprintf("And %d more of the same.", more)))
 	}
 	return lines
@@ -103,13 +101,10 @@ func (f *Facts) confirmation(v *Finding) string {
 	if v.From != fromCheck || len(v.Devices) == 0 {
 		return ""
 	}
+	rails := which(f.Results, func(r *Result) bool { return r.Kind == string(probes.Rail) && slices.Contains(v.Devices, r.Device) })
 	var slow []string
 	good, faulty := false, false
-	for i := range f.Results {
-		r := &f.Results[i]
-		if r.Kind != string(probes.Rail) || !slices.Contains(v.Devices, r.Device) {
-			continue
-		}
+	for _, r := range rails {
 		if f.follows(v, r) {
 			slow = append(slow, r.name()+": "+r.seen())
 		}
@@ -124,7 +119,7 @@ func (f *Facts) confirmation(v *Finding) string {
 	case good:
 		return " Probes over these ports show no loss of bandwidth: they measure NIC, PCIe and GPUDirect RDMA without congestion, not the network."
 	}
-	if slices.ContainsFunc(f.Ports, func(p Port) bool { return slices.Contains(v.Devices, p.Device) && p.State != string(fabric.PortActive) }) {
+	if slices.ContainsFunc(f.Ports, func(p Port) bool { return slices.Contains(v.Devices, p.Device) && !p.active() }) {
 		return "" // no probe runs over it
 	}
 	return " Its effect was not measured: gpufabric_exporter probe rail shows it."

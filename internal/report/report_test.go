@@ -13,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"gpufabric_exporter/internal/document"
-
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/simulator"
