@@ -9,6 +9,7 @@ package document
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -163,13 +164,32 @@ func (t *Table) Add(cells ...any) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Table adds a table of at most MaxRows rows; it counts what is left out.
+// Table adds a table of at most MaxRows rows; it counts what is left out. Columns without text have none, either.
 func (s *Section) Table(t Table) {
+	t.dropEmpty()
 	if more := len(t.Rows) - MaxRows; more > 0 {
 		t.Rows = t.Rows[:MaxRows]
 		t.Note = strings.TrimSpace(fmt.Sprintf("And %d more rows (--output=json has all). ", more) + t.Note)
 	}
 	s.Blocks = append(s.Blocks, Block{Table: &t})
+}
+
+// dropEmpty removes the columns behind the first in which no row has a text.
+func (t *Table) dropEmpty() {
+	for i := len(t.Head) - 1; i > 0 && len(t.Rows) > 0; i-- {
+		empty := func(row []Text) bool {
+			return i >= len(row) || !slices.ContainsFunc(row[i], func(s Span) bool { return s.Text != "" || s.mark != plain })
+		}
+		if slices.ContainsFunc(t.Rows, func(row []Text) bool { return !empty(row) }) {
+			continue
+		}
+		t.Head = slices.Delete(slices.Clone(t.Head), i, i+1)
+		for k, row := range t.Rows {
+			if i < len(row) {
+				t.Rows[k] = slices.Delete(slices.Clone(row), i, i+1)
+			}
+		}
+	}
 }
 
 // Bounds of what is shown.

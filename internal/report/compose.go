@@ -67,7 +67,7 @@ func (f *Facts) hardware() string {
 		if len(which(f.Ports, func(p *Port) bool { return p.training() && p.State == notGiven })) == len(training) {
 			ports += "of which the driver gives no state"
 		} else {
-			ports += strconv.Itoa(len(active)) + " of them active"
+			ports += map[bool]string{true: "all", false: strconv.Itoa(len(active)) + " of them"}[len(active) == len(training)] + " active"
 		}
 		if len(active) > 0 {
 			ports += " at " + strings.Join(distinct(active, func(p *Port) string { return rate(p.Rate) }), " and ")
@@ -115,7 +115,7 @@ func (f *Facts) worst() document.Text {
 	if follow > 0 {
 		more = ", and " + spelling.Plural(follow, "more follows", "more follow")
 	}
-	return text(spelling.Plural(len(f.Findings)-follow, "issue", "issues")+" found"+more+" ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+role+": ", codes(w.Subjects), ": ", end(lower(w.What)))
+	return text(spelling.Plural(len(f.Findings)-follow, "issue", "issues")+" found"+more+" ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+role+": ", few(w.Subjects), ": ", end(lower(w.What)))
 }
 
 // silent says for how many ports the driver reports no state; empty: for none.
@@ -135,8 +135,13 @@ func (f *Facts) unread() int {
 // transport says which network NCCL chose in the newest run that shows it.
 func (f *Facts) transport() document.Text {
 	r := f.chosen()
-	if r == nil {
+	switch {
+	case r == nil && f.noGPU():
+		return text("NCCL does not run on this node: it has no GPU.")
+	case r == nil:
 		return text("Which transport NCCL uses was not measured (", code("gpufabric_exporter probe transport"), ").")
+	case strings.HasPrefix(r.Link, linkPlugin):
+		return text("In a probe, NCCL used the " + r.Link + r.direct() + ".")
 	}
 	return text("In a probe, NCCL used " + cmp.Or(r.Link, "a transport that its log does not show") + r.direct() + ".")
 }
@@ -199,10 +204,12 @@ func (f *Facts) first() document.Text {
 func (f *Facts) baseline() document.Section {
 	s := document.Section{Title: "Baseline"}
 	t := document.Table{Head: []string{"What", "Now", "Source"}}
-	if r := f.chosen(); r != nil {
-		t.Add("Transport between nodes", orUnknown(r.Link)+" (NCCL's network: "+orUnknown(r.Network)+")"+r.direct(), r.source())
+	if r := f.chosen(); r == nil {
+		t.Add("Transport between nodes", "not measured", f.remains("gpufabric_exporter probe transport"))
+	} else if strings.HasPrefix(r.Link, linkPlugin) {
+		t.Add("Transport between nodes", r.Link+r.direct(), r.source())
 	} else {
-		t.Add("Transport between nodes", "not measured", code("gpufabric_exporter probe transport"))
+		t.Add("Transport between nodes", orUnknown(r.Link)+" (NCCL's network: "+orUnknown(r.Network)+")"+r.direct(), r.source())
 	}
 	for _, link := range f.links() {
 		m := f.over(link)
@@ -215,7 +222,7 @@ func (f *Facts) baseline() document.Section {
 			}
 			t.Add(what, now, m[0].source())
 		case !f.lacks(link):
-			t.Add(what, "not measured", code(command(link)))
+			t.Add(what, "not measured", f.unmeasured(link))
 		}
 	}
 	t.Add("Transport of running jobs", f.runningNow(), code("gpufabric_exporter jobs"))
@@ -224,12 +231,13 @@ func (f *Facts) baseline() document.Section {
 	}
 	problems := text("none found")
 	if worst := f.Findings[:min(len(f.Findings), 5)]; len(worst) > 0 {
-		problems = document.Join(worst, "; ", func(v Finding) any { return text(v.Severity+": ", codes(v.Subjects), ": "+lower(v.What)) })
+		problems = document.Join(worst, "; ", func(v Finding) any { return text(v.Severity+": ", few(v.Subjects), ": "+lower(v.What)) })
 		if more := len(f.Findings) - len(worst); more > 0 {
 			problems = text(problems, fmt.Sprintf("; and %d more", more))
 		}
 	}
-	t.Add("Key problems", problems, fmt.Sprintf("%s passed, %d unknown", spelling.Plural(f.Passed, "check", "checks"), len(f.Unknown))+f.silent())
+	t.Add("Key problems", problems, "section Issues found")
+	t.Add("Checks", fmt.Sprintf("%d passed, %d unknown", f.Passed, len(f.Unknown))+f.silent(), code("gpufabric_exporter check"))
 	s.Table(t)
 	return s
 }

@@ -17,7 +17,7 @@ func (f *Facts) environment() []document.Section {
 	s := document.Section{Title: "Environment"}
 	t := document.Table{Head: []string{"What", "Value", "Source"}}
 	t.Add("Kernel", f.Node.Kernel, code("/proc/sys/kernel/osrelease"))
-	t.Add("GPU driver", strings.TrimPrefix(end(f.Node.Driver), "GPU driver "), "NVML")
+	t.Add("GPU driver", strings.TrimSuffix(strings.TrimPrefix(f.Node.Driver, "GPU driver "), "."), "NVML")
 	t.Add("NCCL library of the host", f.Node.Library, "dynamic loader; containers bring their own")
 	t.Add("Virtual machine", f.Node.Virtual, code("/proc/cpuinfo"))
 	s.Table(t)
@@ -42,7 +42,7 @@ func (f *Facts) devices() document.Section {
 		return s
 	}
 	t := document.Table{
-		Head: []string{"Port", "For", "Fabric", "State", "Rate", "Expected", "Driver", "Firmware", "NUMA node"},
+		Head: []string{"Port", "Role", "Fabric", "State", "Rate", "Expected", "Driver", "Firmware", "NUMA node"},
 		Note: "Source: netlink (RDMA), and class/infiniband and bus/pci of sysfs. The expected rate is that of the configuration, else of the ports of the same kind.",
 	}
 	for i := range f.Ports {
@@ -57,7 +57,10 @@ func (f *Facts) interfaces() document.Section {
 	s := document.Section{Title: "Network interfaces", Sub: true}
 	t := document.Table{
 		Head: []string{"Interface", "Port", "MTU", "Traffic class", "DSCP", "Priority", "RoCE settings"},
-		Note: "Source: rtnetlink, DCB netlink, and class/net of sysfs. The section RoCE v2 has each step.",
+		Note: "Source: rtnetlink, DCB netlink, and class/net of sysfs.",
+	}
+	if f.mayHave(fabricRoCE) {
+		t.Note += " The section RoCE v2 has each step."
 	}
 	for i := range f.Ports {
 		p := &f.Ports[i]
@@ -123,7 +126,7 @@ func (f *Facts) settings() document.Section {
 		}
 		s.Table(t)
 	}
-	s.Say(f.SettingsNote)
+	s.Say(document.Prose(f.SettingsNote))
 	return s
 }
 
@@ -132,17 +135,24 @@ const maxGIDs = 64 // entries of GID tables of all ports that are shown
 // gids is the table of GIDs, the selected entry of each port marked. Of many ports only those entries are shown.
 func (f *Facts) gids() document.Section {
 	s := document.Section{Title: "GID table", Sub: true}
-	if len(f.GIDs) == 0 {
+	efa := which(f.Ports, func(p *Port) bool { return p.Fabric == fabricEFA })
+	entries := slices.DeleteFunc(slices.Clone(f.GIDs), func(g GID) bool {
+		return slices.ContainsFunc(efa, func(p *Port) bool { return p.Device == g.Device })
+	})
+	switch {
+	case len(efa) > 0:
+		s.Say("NCCL selects no GID of EFA ports: its network plugin addresses them.")
+	case len(f.GIDs) == 0:
 		s.Say("No GID is visible.")
-	} else {
+	}
+	if len(entries) > 0 {
 		t := document.Table{
 			Head: []string{"Port", "Index", "GID", "Type", "Interface", "Selected"},
 			Note: "Source: netlink (RDMA) or gids and gid_attrs of sysfs. Selected: what NCCL 2.21 and later choose with the host's settings (src/transport/net_ib).",
 		}
-		entries := slices.Clone(f.GIDs)
-		if len(entries) > maxGIDs {
+		if all := len(entries); all > maxGIDs {
 			entries = slices.DeleteFunc(entries, func(g GID) bool { return !g.Selected })
-			t.Note = fmt.Sprintf("Selected entries only, of %d. ", len(f.GIDs)) + t.Note
+			t.Note = fmt.Sprintf("Selected entries only, of %d. ", all) + t.Note
 		}
 		for _, g := range entries {
 			p, selected := Port{Device: g.Device, Port: g.Port}, text("")

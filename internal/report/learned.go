@@ -94,7 +94,7 @@ func (f *Facts) watch() []document.Text {
 // unexplained are faults of probes on devices where no check failed.
 func (f *Facts) unexplained() (lines []document.Text) {
 	for _, v := range which(f.Findings, func(v *Finding) bool { return v.From == fromProbe && v.Cause == "" }) {
-		lines = append(lines, text(code(v.ID), " was measured on ", codes(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows. The traffic was not checked."))
+		lines = append(lines, text(code(v.ID), " was measured on ", few(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows. The traffic was not checked."))
 	}
 	return lines
 }

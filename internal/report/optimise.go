@@ -38,10 +38,9 @@ func (f *Facts) optimisations() []document.Section {
 func (f *Facts) recommended() document.Section {
 	s := document.Section{Title: "NCCL settings", Sub: true}
 	a := &f.Advice
-	s.Say("For jobs of several nodes with NCCL "+orUnknown(a.NCCL)+" ("+orUnknown(a.NCCLFrom)+"). ", code("gpufabric_exporter advise"), " prints them as lines to copy, also for another workload.")
-	if len(a.Settings) == 0 {
-		s.Say("No setting does better than NCCL's default on this node.")
-	} else {
+	s.Say("For jobs of several nodes with NCCL "+orUnknown(a.NCCL)+" ("+orUnknown(a.NCCLFrom)+"). ", code("gpufabric_exporter advise"), " prints them as lines to copy, and takes another release (--nccl-version), fabric or workload.")
+	open := slices.DeleteFunc(slices.Clone(a.Unknown), func(v advice.Open) bool { return v.Name == "NCCL version" }) // said above
+	if len(a.Settings) > 0 {
 		t := document.Table{Head: []string{"Set", "Now", "Why", "Source"}}
 		for _, v := range a.Settings {
 			now := text("not set: add it")
@@ -54,6 +53,8 @@ func (f *Facts) recommended() document.Section {
 			t.Add(code(v.Name+"="+v.Value), now, document.Marked(v.Reason), v.Source)
 		}
 		s.Table(t)
+	} else if len(open) == 0 {
+		s.Say("No setting does better than NCCL's default on this node.")
 	}
 	if len(a.Remove) > 0 {
 		t := document.Table{Head: []string{"Remove", "Where", "Why", "Instead"}}
@@ -74,7 +75,7 @@ func (f *Facts) recommended() document.Section {
 		s.Table(t)
 	}
 	var lines []document.Text
-	for _, v := range a.Unknown {
+	for _, v := range open {
 		lines = append(lines, text(code(v.Name), " is not decided: ", document.Marked(end(v.Reason)), " To find out: ", document.Marked(end(v.Ask))))
 	}
 	s.List(lines[:min(len(lines), document.MaxList)]...)
@@ -92,8 +93,10 @@ func (f *Facts) gpuDirect() document.Section {
 	})
 	s.Say("With GPUDirect RDMA, the NIC reads and writes GPU memory directly. Without it, each byte goes through host memory and crosses PCIe two more times.")
 	s.List(lines...)
-	s.Say("The issues have the remedies for what is blocked; the runbooks are ", code("check-gpudirect.md"), " and ", code("check-pcie.md"), ".")
-	s.Say("Leave ", code("NCCL_NET_GDR_LEVEL"), " unset where GPUs and NICs share a PCIe switch: NCCL uses GPUDirect RDMA up to PXB by default (src/graph/paths.cc). A run shows it as ", code("/GDRDMA"), " in lines of channels with ", code("NCCL_DEBUG=INFO"), ".")
+	if slices.ContainsFunc(f.GPUs, func(g GPU) bool { return !strings.HasPrefix(g.GPUDirect, "usable") }) {
+		s.Say("The issues have the remedies for what is blocked; the runbooks are ", code("check-gpudirect.md"), " and ", code("check-pcie.md"), ".")
+	}
+	s.Say("With ", code("NCCL_DEBUG=INFO"), ", the log of a run marks channels that use it with ", code("/GDRDMA"), ".")
 	return s
 }
 
@@ -113,21 +116,30 @@ func (f *Facts) roce() document.Section {
 	worst := slices.MinFunc(ports, func(a, b *Port) int { return rank(a.roce().Verdict) - rank(b.roce().Verdict) })
 	r := worst.roce()
 	interfaces := slices.DeleteFunc(slices.Clone(ports), func(p *Port) bool { return isUnknown(p.Interface) })
-	t := document.Table{Head: []string{"What", "On this node", "Why"}, Note: "This is the port with the worst verdict; the table of network interfaces has the others."}
+	t := document.Table{Head: []string{"What", "On this node", "Why"}}
+	if slices.ContainsFunc(ports, func(p *Port) bool { return p.roce().Verdict != r.Verdict }) {
+		t.Note = "Values are those of the port with the worst verdict; the table of network interfaces has the others."
+	} else if len(ports) > 1 {
+		t.Note = "Values are those of the first port; the others have the same verdict."
+	}
 	t.Add("Interface", document.Join(interfaces, ", ", func(p *Port) any { return code(p.Interface) }), text("Those of the ports for training. NCCL moves data through the devices (", code("NCCL_IB_HCA"), "), not through ", code("NCCL_SOCKET_IFNAME"), ", which is for the bootstrap."))
 	t.Add("Transport", "RoCE v2, UDP port 4791", text("It is routed by IP and carries a DSCP, by which switches classify it; RoCE v1 does neither. ", code("NCCL_NET=IB"), " makes NCCL stop instead of falling back to TCP."))
 	t.Add("GID", text(worst.name(), ": "+worst.GID), orUnknown(worst.GIDWhy)+" Since NCCL 2.21 no index needs to be set.")
 	if worst.RoCE != nil {
-		t.Add("Traffic class", r.Class+", DSCP "+r.DSCP+", priority "+r.Priority, r.step("traffic class").Evidence+" Switches classify packets by their DSCP; the lower two bits are for ECN.")
+		class := r.Class + ", DSCP " + r.DSCP + ", priority " + r.Priority
+		if isUnknown(r.Class) && isUnknown(r.DSCP) && isUnknown(r.Priority) {
+			class = unknown
+		}
+		t.Add("Traffic class", class, r.step("traffic class").Evidence+" Switches classify packets by their DSCP; the lower two bits are for ECN.")
 		t.Add("PFC", r.step("pfc").Status, "PFC pauses the sender before a buffer overflows. Without it packets are lost, and RoCE sends everything after a lost packet again.")
 		t.Add("ECN", r.step("ecn notification", "ecn reaction").Status, "Marked packets make the receiver notify the sender, which slows down (DCQCN).")
 	}
-	t.Add("Both", modeText(r.Mode), "ECN keeps queues short, but takes a round trip to work; PFC prevents loss until then. PFC alone spreads pauses through the fabric; ECN alone loses packets in bursts. A fabric that is lossy by design uses ECN without PFC.")
+	t.Add("Against packet loss", modeText(r.Mode), "ECN keeps queues short, but takes a round trip to work; PFC prevents loss until then. PFC alone spreads pauses through the fabric; ECN alone loses packets in bursts. A fabric that is lossy by design uses ECN without PFC.")
 	s.Table(t)
 	if worst.RoCE == nil {
 		return s
 	}
-	s.Say("The chain of settings of ", code(r.Interface), ", from the traffic class to the notification of congestion:")
+	s.Say("The chain of settings of ", code(r.Interface), ", in the order in which packets meet them:")
 	c := document.Table{Head: []string{"Step", "Verdict", "Seen", "Source"}}
 	for _, step := range r.Steps {
 		verdict, source := text(step.Status), text(code(step.Source))

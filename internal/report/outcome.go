@@ -40,7 +40,7 @@ func (f *Facts) results() []document.Section {
 		case f.lacks(link):
 			t.Add(link, "not on this node", "", "", "")
 		default:
-			t.Add(link, "not measured", "", "", text("measure it: ", code(command(link))))
+			t.Add(link, "not measured", "", "", f.unmeasured(link))
 		}
 	}
 	if r := f.chosen(); r != nil && r.Link != "" && !slices.Contains(f.links(), r.Link) {

@@ -18,6 +18,8 @@ const (
 	linkRoCE       = "RoCE v2"
 	linkInfiniBand = "InfiniBand"
 	linkNVLink     = "NVLink"
+
+	linkPlugin = "network plugin" // of which the name follows
 )
 
 func resultOf(n *fabric.Node, r *probes.Result, from string) Result {
@@ -47,7 +49,7 @@ func linkOf(n *fabric.Node, r *probes.Result) string {
 	case probes.PathIB:
 		return rdmaLink(n, r.Device)
 	case probes.PathPlugin:
-		return "network plugin " + probes.OrUnknown(r.Network)
+		return linkPlugin + " " + probes.OrUnknown(r.Network)
 	case probes.PathNVLS:
 		return linkNVLink
 	case probes.PathP2P:
@@ -140,16 +142,30 @@ func (f *Facts) links() []string {
 	return all[:min(len(all), document.MaxRows)]
 }
 
-// command measures a link.
-func command(link string) string {
+// unmeasured says how to measure a link, or why it was not measured.
+func (f *Facts) unmeasured(link string) document.Text {
 	switch link {
 	case linkTCP:
-		return "gpufabric_exporter probe socket"
+		return f.remains("gpufabric_exporter probe socket")
 	case linkNVLink:
-		return "gpufabric_exporter probe node"
+		return f.remains("gpufabric_exporter probe node")
 	}
-	return "gpufabric_exporter probe rail"
+	if slices.ContainsFunc(f.Results, func(r Result) bool { return r.Kind == string(probes.Rail) && r.Link == linkTCP && r.Label == "" }) {
+		return text("the rail probes went over TCP")
+	}
+	return f.remains("gpufabric_exporter probe rail")
 }
+
+// remains is the command of a measurement that is missing, where it can be run.
+func (f *Facts) remains(command string) document.Text {
+	if f.noGPU() {
+		return text("a probe needs a GPU")
+	}
+	return text("measure it: ", code(command))
+}
+
+// noGPU reports whether the node is known to have no GPU.
+func (f *Facts) noGPU() bool { return len(f.GPUs) == 0 && f.Node.GPUs == "0" }
 
 // lacks reports whether the node is known not to have a link.
 func (f *Facts) lacks(link string) bool {
@@ -159,7 +175,7 @@ func (f *Facts) lacks(link string) bool {
 	case linkInfiniBand:
 		return !f.mayHave(fabricInfiniBand)
 	case linkNVLink:
-		return (len(f.GPUs) > 0 || f.Node.GPUs == "0") && !slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.NVLinks != "none" && g.NVLinks != "0 of 0" })
+		return (len(f.GPUs) > 0 || f.noGPU()) && !slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.NVLinks != "none" && g.NVLinks != "0 of 0" })
 	}
 	return false
 }

@@ -66,6 +66,14 @@ func code(s string) document.Span { return document.Code(s) }
 
 func codes(names []string) document.Text { return document.Codes(names) }
 
+// few are the first names as code, for a sentence.
+func few(names []string) document.Text {
+	if more := len(names) - 3; more > 1 {
+		return text(codes(names[:3]), fmt.Sprintf(" and %d more", more))
+	}
+	return codes(names)
+}
+
 func strong(s string) document.Span { return document.Strong(s) }
 
 // some joins names, of many the first.
