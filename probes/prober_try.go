@@ -15,7 +15,7 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 	now, target := p.now(), pr.target
 	if gpu, wait := p.missingBudget(pr, now); wait > 0 && !pr.confirm {
 		pr.waitingForBudget = true
-		skipped := &Skipped{Why: SkipDuty, Detail: fmt.Sprintf("the time budget for probes of GPU %s suffices in %s", gpu, wait.Round(time.Second)), At: time.Now()}
+		skipped := &Skipped{Why: SkipDuty, Detail: fmt.Sprintf("the time budget for probes of %s suffices in %s", gpu, wait.Round(time.Second)), At: time.Now()}
 		p.skipped(pr, skipped, now.Add(max(wait, rest)))
 		p.mu.Unlock()
 		p.logSkipped(target.Key, skipped)

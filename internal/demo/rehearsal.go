@@ -179,7 +179,7 @@ func (r *Rehearsal) step(ctx context.Context, now time.Time) {
 			r.tries++
 		}
 		if key.Kind == probes.Node && r.tries%skipOneIn == 0 && len(n.GPUDriver.GPUs) > 0 {
-			busy := &probes.Skipped{Why: probes.SkipProcess, Detail: "compute process 41877 on GPU " + n.GPUDriver.GPUs[0].UUID, At: now}
+			busy := &probes.Skipped{Why: probes.SkipProcess, Detail: "compute process 41877 on " + n.GPUDriver.GPUs[0].UUID, At: now}
 			r.runs.Skipped(key, busy, now.Add(retry))
 			continue
 		}

@@ -108,6 +108,25 @@ func TestRehearsalMatchesItsLabels(t *testing.T) {
 	}
 }
 
+// A skip names a GPU as the gate does: by its UUID, which begins with GPU.
+func TestSkipNamesGPU(t *testing.T) {
+	s, err := simulator.Find("gpu-mig-on")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewRehearsal(func() simulator.NCCL { return s.Build().NCCL }, s.Healthy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := simulatortest.Watch(t, s, 0)[0]
+	want := n.GPUDriver.GPUs[0].UUID + " is divided"
+	for _, p := range r.Past(n, n.At).Probes {
+		if p.LastSkip == nil || p.LastSkip.Detail != want {
+			t.Errorf("%v: %+v, expected the detail %q", p.Key, p.LastSkip, want)
+		}
+	}
+}
+
 // All probes run soon after a change, and none in between; else they come and go by their schedule.
 func TestRehearsalGoesOn(t *testing.T) {
 	s, err := simulator.Find("probe-slow")
@@ -132,6 +151,9 @@ func TestRehearsalGoesOn(t *testing.T) {
 			for _, p := range r.Status().Probes {
 				all += p.Runs
 				skipped += p.Skips[probes.SkipProcess]
+				if p.LastSkip != nil && !strings.HasPrefix(p.LastSkip.Detail, "compute process 41877 on GPU-") {
+					t.Errorf("skipped: %q", p.LastSkip.Detail)
+				}
 				if p.Key.Device == "mlx5_6" {
 					rail = p.Last.Comparison
 				}

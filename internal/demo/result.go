@@ -57,7 +57,7 @@ func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Ski
 	}
 	for i := range s.node.GPUDriver.GPUs {
 		if g := &s.node.GPUDriver.GPUs[i]; g.MIG.Or(false) {
-			return probes.Result{}, &probes.Skipped{Why: probes.SkipMIG, Detail: "GPU " + g.UUID, At: at}
+			return probes.Result{}, &probes.Skipped{Why: probes.SkipMIG, Detail: g.UUID + " is divided", At: at}
 		}
 	}
 	network, readable := s.fabric()

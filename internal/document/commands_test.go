@@ -18,8 +18,13 @@ func TestProse(t *testing.T) {
 		`Give it a buffer: mlnx_qos -i x --buffer_size <bytes>,<bytes>,0; dcb buffer show dev x shows the size.`:   "Give it a buffer: `mlnx_qos -i x --buffer_size <bytes>,<bytes>,0`; `dcb buffer show dev x` shows the size.",
 		`Read it: gpufabric_exporter explain FILE shows why.`:                                                      "Read it: `gpufabric_exporter explain FILE` shows why.",
 		`ip link set dev 'a;<b>' down ends the storm.`:                                                             "`ip link set dev 'a;<b>' down` ends the storm.",
-		`A <b> of $x.`: `A \<b> of \$x.`,
-		``:             "",
+		`ip link set dev 'a, b; c or d. e' mtu 4200, and the same at the switch port.`:                             "`ip link set dev 'a, b; c or d. e' mtu 4200`, and the same at the switch port.",
+		`mlnx_qos -i 'it'\''s; x' --pfc 0,1 or dcb pfc set dev "y) z" prio-pfc 3:on.`:                              "`mlnx_qos -i 'it'\\''s; x' --pfc 0,1` or `dcb pfc set dev \"y) z\" prio-pfc 3:on`.",
+		`for d in 'x; done' y; do mlxfwreset -d "$d" reset; done.`:                                                 "`for d in 'x; done' y; do mlxfwreset -d \"$d\" reset; done`.",
+		`Replace the cable of 'x grep y' and run dmesg -T with the job's log and NCCL's, too.`:                     "Replace the cable of 'x grep y' and run `dmesg -T with the job's log` and NCCL's, too.",
+		`Run ip addr show 'x, and more.`:                                                                           "Run `ip addr show 'x`, and more.",
+		`A <b> of $x.`:                                                                                             `A \<b> of \$x.`,
+		``:                                                                                                         "",
 	} {
 		var b strings.Builder
 		if err := WriteMarkdown(&b, &Document{Sections: []Section{{Blocks: []Block{{List: []Text{Prose(in)}}}}}}); err != nil {

@@ -9,6 +9,7 @@ package document
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -96,6 +97,54 @@ func (t Text) Plain() string {
 	return b.String()
 }
 
+// Marked is a line with code between backticks.
+func Marked(s string) Text {
+	var t Text
+	for i, part := range strings.Split(s, "`") {
+		if i%2 == 1 {
+			t = append(t, Code(part))
+		} else if part != "" {
+			t = append(t, Span{Text: part})
+		}
+	}
+	return t
+}
+
+// Join makes a line of a list, of many the first, and counts the others.
+func Join[T any](list []T, separator string, show func(T) any) Text {
+	var t Text
+	for i, of := range list[:min(len(list), MaxList)] {
+		if i > 0 {
+			t = append(t, Span{Text: separator})
+		}
+		t = append(t, Line(show(of))...)
+	}
+	if more := len(list) - MaxList; more > 0 {
+		t = append(t, Span{Text: fmt.Sprintf("%sand %d more", strings.TrimPrefix(separator, ","), more)})
+	}
+	return t
+}
+
+// Codes are names as code.
+func Codes(names []string) Text { return Join(names, ", ", func(s string) any { return Code(s) }) }
+
+// Grouped are the first of different lines, each behind the names that have it. A name without a line is left out.
+func Grouped[T any](list []T, of func(*T) (name, line string)) (lines []Text) {
+	names := map[string][]string{}
+	var order []string
+	for i := range list {
+		name, line := of(&list[i])
+		if line != "" && names[line] == nil {
+			order = append(order, line)
+		}
+		names[line] = append(names[line], name)
+	}
+	for _, line := range order[:min(len(order), MaxList)] {
+		lines = append(lines, Line(Codes(names[line]), ": ", line))
+	}
+	return lines
+}
+
 // Say adds a paragraph, made as Line makes it.
 func (s *Section) Say(parts ...any) { s.Blocks = append(s.Blocks, Block{Paragraph: Line(parts...)}) }
 
@@ -106,8 +155,18 @@ func (s *Section) List(lines ...Text) {
 	}
 }
 
-// Table adds a table of at most MaxRows rows; it counts what is left out.
+// Add adds a row, each cell of it made as Line makes it.
+func (t *Table) Add(cells ...any) {
+	row := make([]Text, len(cells))
+	for i, c := range cells {
+		row[i] = Line(c)
+	}
+	t.Rows = append(t.Rows, row)
+}
+
+// Table adds a table of at most MaxRows rows; it counts what is left out. Columns without text have none, either.
 func (s *Section) Table(t Table) {
+	t.dropEmpty()
 	if more := len(t.Rows) - MaxRows; more > 0 {
 		t.Rows = t.Rows[:MaxRows]
 		t.Note = strings.TrimSpace(fmt.Sprintf("And %d more rows (--output=json has all). ", more) + t.Note)
@@ -115,8 +174,29 @@ func (s *Section) Table(t Table) {
 	s.Blocks = append(s.Blocks, Block{Table: &t})
 }
 
-// MaxRows is how many rows of a table are shown.
-const MaxRows = 64
+// dropEmpty removes the columns behind the first in which no row has a text.
+func (t *Table) dropEmpty() {
+	for i := len(t.Head) - 1; i > 0 && len(t.Rows) > 0; i-- {
+		empty := func(row []Text) bool {
+			return i >= len(row) || !slices.ContainsFunc(row[i], func(s Span) bool { return s.Text != "" || s.mark != plain })
+		}
+		if slices.ContainsFunc(t.Rows, func(row []Text) bool { return !empty(row) }) {
+			continue
+		}
+		t.Head = slices.Delete(slices.Clone(t.Head), i, i+1)
+		for k, row := range t.Rows {
+			if i < len(row) {
+				t.Rows[k] = slices.Delete(slices.Clone(row), i, i+1)
+			}
+		}
+	}
+}
+
+// Bounds of what is shown.
+const (
+	MaxRows = 64 // of a table
+	MaxList = 16 // names in a line, lines in a list
+)
 
 const maxText = 600 // characters of a span
 

@@ -66,6 +66,40 @@ func TestRowsAreBounded(t *testing.T) {
 	}
 }
 
+// A column without text is left out, unless it is the first; a value that is empty is text.
+func TestEmptyColumns(t *testing.T) {
+	var s Section
+	table := Table{Head: []string{"a", "b", "c", "d"}}
+	table.Add("", "", Code(""), "1")
+	table.Add("", "", "", 2)
+	s.Table(table)
+	md, page := written(t, &Document{Sections: []Section{s}})
+	if want := "| a | c | d |\n|---|---|---|\n|  | (empty) | 1 |\n|  |  | 2 |\n"; !strings.Contains(md, want) || strings.Contains(page, ">b<") {
+		t.Errorf("got\n%s\nexpected\n%s", md, want)
+	}
+}
+
+// Lists of names and lines are bounded, and lines that are the same are one.
+func TestListsAreBounded(t *testing.T) {
+	names := make([]string, MaxList+3)
+	for i := range names {
+		names[i] = "n" + strings.Repeat("x", i)
+	}
+	if got := Codes(names).Plain(); strings.Count(got, ", ") != MaxList-1 || !strings.HasSuffix(got, "x and 3 more") {
+		t.Errorf("names: %q", got)
+	}
+	if got := Join(names, "; ", func(s string) any { return s }).Plain(); !strings.HasSuffix(got, "x; and 3 more") {
+		t.Errorf("joined: %q", got)
+	}
+	lines := Grouped([]string{"a1", "b2", "c1", "d"}, func(s *string) (string, string) { return (*s)[:1], (*s)[1:] })
+	if len(lines) != 2 || lines[0].Plain() != "a, c: 1" || lines[1].Plain() != "b: 2" {
+		t.Errorf("grouped: %v", lines)
+	}
+	if got := len(Grouped(names, func(s *string) (string, string) { return "n", *s })); got != MaxList {
+		t.Errorf("%d lines", got)
+	}
+}
+
 func TestClass(t *testing.T) {
 	for words, want := range map[string]string{
 		"broken, PFC only": "bad", "Critical: x": "bad", "down": "bad", "downlink": "", "unknown: not read": "unsure", "not measured": "unsure", "ok": "", "": "",

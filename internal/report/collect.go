@@ -163,7 +163,7 @@ func portOf(n *fabric.Node, p Port, h *fabric.HCA, port *fabric.Port) Port {
 		case l == fabric.LinkEthernet:
 			return fabricRoCE
 		case h.Driver.Or("") == "efa":
-			return "EFA"
+			return fabricEFA
 		}
 		return string(l)
 	})
@@ -290,5 +290,5 @@ func settingsOf(c *fabric.NCCLConfig) (list []Setting, note string) {
 	if len(unread) > 0 {
 		note += " Could not be read: " + some(unread) + "."
 	}
-	return list, strings.TrimSpace(note) + " The environment of a job overrides these files, and containers have files of their own: gpufabric_exporter lint judges both."
+	return list, strings.TrimSpace(note) + " The environment of a job overrides these files, and containers have files of their own: judge both with gpufabric_exporter lint."
 }

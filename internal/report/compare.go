@@ -53,27 +53,25 @@ func (f *Facts) compared(before *Facts) document.Section {
 		s.Say("It is newer than this one: the column Earlier has the newer values.")
 	}
 	t := document.Table{Head: []string{"What", "Earlier", "Now", "Change"}}
-	row := func(what, old, now, change string) {
-		t.Rows = append(t.Rows, []document.Text{text(what), text(old), text(now), text(change)})
-	}
-	row("Issues", strconv.Itoa(len(before.Findings)), strconv.Itoa(len(f.Findings)), fmt.Sprintf("%+d", len(f.Findings)-len(before.Findings)))
-	row("Not judged", strconv.Itoa(len(before.Unknown)), strconv.Itoa(len(f.Unknown)), fmt.Sprintf("%+d", len(f.Unknown)-len(before.Unknown)))
+	t.Add("Issues", strconv.Itoa(len(before.Findings)), strconv.Itoa(len(f.Findings)), fmt.Sprintf("%+d", len(f.Findings)-len(before.Findings)))
+	t.Add("Not judged", strconv.Itoa(len(before.Unknown)), strconv.Itoa(len(f.Unknown)), fmt.Sprintf("%+d", len(f.Unknown)-len(before.Unknown)))
 	for _, link := range f.linksOf(before) {
 		old, now, change := bandwidths(before.over(link), f.over(link))
-		row("Bandwidth over "+link, old, now, change)
+		t.Add("Bandwidth over "+link, old, now, change)
 	}
 	if a, b := before.Iteration, f.Iteration; a != nil && b != nil {
-		row("Iteration, as given", milliseconds(a.After), milliseconds(b.After), fmt.Sprintf("%+.1f %%", 100*(float64(b.After)/float64(a.After)-1)))
+		t.Add("Iteration, as given", milliseconds(a.After), milliseconds(b.After), fmt.Sprintf("%+.1f %%", 100*(float64(b.After)/float64(a.After)-1)))
 	}
 	for _, c := range f.changes(before) {
-		row(c[0], c[1], c[2], "changed")
+		t.Add(c[0], c[1], c[2], "changed")
 	}
 	s.Table(t)
-	gone, stay, fresh := f.issuesApart(before)
+	old, now := before.issueNames(), f.issueNames()
+	gone, fresh := except(old, now), except(now, old)
 	for _, list := range []struct {
 		title string
 		of    []string
-	}{{"No longer found:", gone}, {"New:", fresh}, {"Still found:", stay}} {
+	}{{"No longer found:", gone}, {"New:", fresh}, {"Still found:", except(old, gone)}} {
 		if len(list.of) > 0 {
 			s.Say(strong(list.title), " ", some(list.of), ".")
 		}
@@ -81,14 +79,22 @@ func (f *Facts) compared(before *Facts) document.Section {
 	return s
 }
 
+// issueNames are the findings with what they are about.
+func (f *Facts) issueNames() (names []string) {
+	for i := range f.Findings {
+		names = append(names, f.Findings[i].ID+" ("+some(f.Findings[i].Subjects)+")")
+	}
+	return names
+}
+
+// except are the names of a list that another list lacks.
+func except(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(n string) bool { return slices.Contains(other, n) })
+}
+
 // identity says whether both reports are of one node.
 func (f *Facts) identity(before *Facts) document.Text {
-	shared := 0
-	for _, g := range f.Node.GUIDs {
-		if slices.Contains(before.Node.GUIDs, g) {
-			shared++
-		}
-	}
+	shared := len(f.Node.GUIDs) - len(except(f.Node.GUIDs, before.Node.GUIDs))
 	guids := len(f.Node.GUIDs) > 0 && len(before.Node.GUIDs) > 0
 	switch {
 	case f.Node.Simulated != before.Node.Simulated:
@@ -118,7 +124,7 @@ func orHost(n Node) string {
 func (f *Facts) linksOf(before *Facts) []string {
 	var all []string
 	for _, l := range slices.Concat(f.links(), before.links()) {
-		if !slices.Contains(all, l) && len(f.over(l).results)+len(before.over(l).results) > 0 {
+		if !slices.Contains(all, l) && len(f.over(l))+len(before.over(l)) > 0 {
 			all = append(all, l)
 		}
 	}
@@ -128,18 +134,18 @@ func (f *Facts) linksOf(before *Facts) []string {
 // bandwidths compares what two reports measured over a link, if they measured the same.
 func bandwidths(before, after measured) (old, now, change string) {
 	old, now, change = "not measured", "not measured", "-"
-	if len(before.results) > 0 {
+	if len(before) > 0 {
 		old = gigabytes(before.median())
 	}
-	if len(after.results) > 0 {
+	if len(after) > 0 {
 		now = gigabytes(after.median())
 	}
-	if len(before.results) == 0 || len(after.results) == 0 {
+	if len(before) == 0 || len(after) == 0 {
 		return old, now, change
 	}
-	a, b := before.results[0], after.results[0]
+	a, b := before[0], after[0]
 	newest := func(m measured) *Result {
-		return slices.MaxFunc(m.results, func(a, b *Result) int { return a.At.Compare(b.At) })
+		return slices.MaxFunc(m, func(a, b *Result) int { return a.At.Compare(b.At) })
 	}
 	switch {
 	case a.Op != b.Op || a.Bytes != b.Bytes || a.Ranks != b.Ranks || a.Kind != b.Kind:
@@ -201,25 +207,4 @@ func each[T any](before, now []T, of func(*T) (name, value string), add func(wha
 		}
 		add(name, words[0], words[1])
 	}
-}
-
-// issuesApart are the issues of the earlier report alone, of both, and of this one alone.
-func (f *Facts) issuesApart(before *Facts) (gone, stay, fresh []string) {
-	name := func(v *Finding) string { return v.ID + " (" + some(v.Subjects) + ")" }
-	has := func(list []Finding, n string) bool {
-		return slices.ContainsFunc(list, func(v Finding) bool { return name(&v) == n })
-	}
-	for i := range before.Findings {
-		if n := name(&before.Findings[i]); has(f.Findings, n) {
-			stay = append(stay, n)
-		} else {
-			gone = append(gone, n)
-		}
-	}
-	for i := range f.Findings {
-		if n := name(&f.Findings[i]); !has(before.Findings, n) {
-			fresh = append(fresh, n)
-		}
-	}
-	return gone, stay, fresh
 }

@@ -9,10 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/document"
-
 	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
@@ -54,67 +52,34 @@ func (f *Facts) summary() document.Section {
 
 // hardware is what the node has, as part of a sentence.
 func (f *Facts) hardware() string {
-	models, kinds, rates, count := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]int{}
-	for i := range f.GPUs {
-		models[f.GPUs[i].Model] = true
-	}
-	gpus := "no visible GPU"
-	if len(f.GPUs) > 0 {
-		gpus = spelling.Plural(len(f.GPUs), "GPU", "GPUs")
-		if len(models) == 1 && !isUnknown(f.GPUs[0].Model) {
-			gpus += " (" + f.GPUs[0].Model + ")"
+	gpus, ports := "no visible GPU", "no visible RDMA port for training"
+	if n := len(f.GPUs); n > 0 {
+		gpus = spelling.Plural(n, "GPU", "GPUs")
+		all := which(f.GPUs, func(*GPU) bool { return true })
+		if models := distinct(all, func(g *GPU) string { return g.Model }); len(models) == 1 && !isUnknown(models[0]) {
+			gpus += " (" + models[0] + ")"
 		}
 	}
-	unclear := 0
-	for i := range f.Ports {
-		p := &f.Ports[i]
-		if isUnknown(p.Role) {
-			unclear++
-		}
-		if p.Role == string(fabric.RoleCompute) {
-			kinds[p.Fabric] = true
-			count[p.State]++
-			count[p.Role]++
-			if p.State == string(fabric.PortActive) {
-				rates[rate(p.Rate)] = true
-			}
-		}
-	}
-	ports := "no visible RDMA port for training"
-	if compute := count[string(fabric.RoleCompute)]; compute > 0 {
-		ports = spelling.Plural(compute, "RDMA port", "RDMA ports") + " for training (" + strings.Join(keys(kinds), " and ") + "), "
-		if count[notGiven] == compute {
+	if training := which(f.Ports, (*Port).training); len(training) > 0 {
+		fabrics := distinct(training, func(p *Port) string { return p.Fabric })
+		ports = spelling.Plural(len(training), "RDMA port", "RDMA ports") + " for training (" + strings.Join(fabrics, " and ") + "), "
+		active := which(f.Ports, func(p *Port) bool { return p.training() && p.active() })
+		if len(which(f.Ports, func(p *Port) bool { return p.training() && p.State == notGiven })) == len(training) {
 			ports += "of which the driver gives no state"
 		} else {
-			ports += strconv.Itoa(count[string(fabric.PortActive)]) + " of them active"
+			ports += map[bool]string{true: "all", false: strconv.Itoa(len(active)) + " of them"}[len(active) == len(training)] + " active"
 		}
-		if len(rates) > 0 {
-			ports += " at " + strings.Join(keys(rates), " and ")
+		if len(active) > 0 {
+			ports += " at " + strings.Join(distinct(active, func(p *Port) string { return rate(p.Rate) }), " and ")
 		}
 	}
-	if unclear > 0 {
-		ports += ", and " + spelling.Plural(unclear, "port", "ports") + " of unknown use"
+	if unclear := which(f.Ports, func(p *Port) bool { return isUnknown(p.Role) }); len(unclear) > 0 {
+		ports += ", and " + spelling.Plural(len(unclear), "port", "ports") + " of unknown use"
 	}
 	return gpus + " and " + ports
 }
 
-func keys(set map[string]bool) []string {
-	var all []string
-	for k := range set {
-		all = append(all, k)
-	}
-	slices.SortFunc(all, fabric.NaturalOrder)
-	return all[:min(len(all), 4)]
-}
-
 func (f *Facts) worst() document.Text {
-	count, causes := map[string]int{}, 0
-	for i := range f.Findings {
-		count[f.Findings[i].Severity]++
-		if f.Findings[i].Cause == "" {
-			causes++
-		}
-	}
 	open := ""
 	if n := len(f.Unknown); n > 0 {
 		open += fmt.Sprintf("; %d could not be judged", n)
@@ -138,29 +103,24 @@ func (f *Facts) worst() document.Text {
 	}
 	var parts []string
 	for _, s := range diagnose.Severities() {
-		if n := count[string(s)]; n > 0 {
+		if n := len(which(f.Findings, func(v *Finding) bool { return v.Severity == string(s) })); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
-	w, which := &f.Findings[0], "the worst"
+	w, role := &f.Findings[0], "the worst"
 	if slices.ContainsFunc(f.Findings, func(v Finding) bool { return v.Cause == w.ID && v.Severity != w.Severity }) {
-		which = "the cause of the worst"
+		role = "the cause of the worst"
 	}
-	more := ""
-	if n := len(f.Findings) - causes; n > 0 {
-		more = fmt.Sprintf(", and %d more %s", n, map[bool]string{true: "follows", false: "follow"}[n == 1])
+	more, follow := "", len(which(f.Findings, func(v *Finding) bool { return v.Cause != "" }))
+	if follow > 0 {
+		more = ", and " + spelling.Plural(follow, "more follows", "more follow")
 	}
-	return text(spelling.Plural(causes, "issue", "issues")+" found"+more+" ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+which+": ", codes(w.Subjects), ": ", end(lower(w.What)))
+	return text(spelling.Plural(len(f.Findings)-follow, "issue", "issues")+" found"+more+" ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+role+": ", few(w.Subjects), ": ", end(lower(w.What)))
 }
 
 // silent says for how many ports the driver reports no state; empty: for none.
 func (f *Facts) silent() string {
-	n := 0
-	for i := range f.Ports {
-		if f.Ports[i].State == notGiven {
-			n++
-		}
-	}
+	n := len(which(f.Ports, func(p *Port) bool { return p.State == notGiven }))
 	if n == 0 {
 		return ""
 	}
@@ -168,20 +128,20 @@ func (f *Facts) silent() string {
 }
 
 // unread is how many ports there are of which use or state are not known.
-func (f *Facts) unread() (n int) {
-	for i := range f.Ports {
-		if isUnknown(f.Ports[i].Role) || isUnknown(f.Ports[i].State) {
-			n++
-		}
-	}
-	return n
+func (f *Facts) unread() int {
+	return len(which(f.Ports, func(p *Port) bool { return isUnknown(p.Role) || isUnknown(p.State) }))
 }
 
 // transport says which network NCCL chose in the newest run that shows it.
 func (f *Facts) transport() document.Text {
 	r := f.chosen()
-	if r == nil {
+	switch {
+	case r == nil && f.noGPU():
+		return text("NCCL does not run on this node: it has no GPU.")
+	case r == nil:
 		return text("Which transport NCCL uses was not measured (", code("gpufabric_exporter probe transport"), ").")
+	case strings.HasPrefix(r.Link, linkPlugin):
+		return text("In a probe, NCCL used the " + r.Link + r.direct() + ".")
 	}
 	return text("In a probe, NCCL used " + cmp.Or(r.Link, "a transport that its log does not show") + r.direct() + ".")
 }
@@ -193,16 +153,12 @@ func (r *Result) direct() string {
 
 // chosen is the newest run that shows which network NCCL chooses by itself; nil: there is none.
 func (f *Facts) chosen() *Result {
-	var newest *Result
 	for _, kind := range []probes.Kind{probes.Transport, probes.Rail} {
-		for i := range f.Results {
-			r := &f.Results[i]
-			if r.Kind == string(kind) && r.Outcome == string(probes.OK) && r.Label == "" && (newest == nil || r.At.After(newest.At)) {
-				newest = r
-			}
-		}
-		if newest != nil {
-			return newest
+		runs := which(f.Results, func(r *Result) bool {
+			return r.Kind == string(kind) && r.Outcome == string(probes.OK) && r.Label == ""
+		})
+		if len(runs) > 0 {
+			return slices.MaxFunc(runs, func(a, b *Result) int { return a.At.Compare(b.At) })
 		}
 	}
 	return nil
@@ -214,11 +170,11 @@ func (f *Facts) bandwidth() document.Text {
 	var parts []string
 	for _, link := range f.links() {
 		m := f.over(link)
-		if len(m.results) == 0 {
+		if len(m) == 0 {
 			continue
 		}
 		part := link + " " + gigabytes(m.median())
-		if link != linkTCP && len(tcp.results) > 0 {
+		if link != linkTCP && len(tcp) > 0 {
 			part += ", " + times(m.median()/tcp.median()) + " TCP"
 		}
 		parts = append(parts, part)
@@ -248,47 +204,40 @@ func (f *Facts) first() document.Text {
 func (f *Facts) baseline() document.Section {
 	s := document.Section{Title: "Baseline"}
 	t := document.Table{Head: []string{"What", "Now", "Source"}}
-	row := func(what string, now, source document.Text) {
-		t.Rows = append(t.Rows, []document.Text{text(what), now, source})
-	}
-	if r := f.chosen(); r != nil {
-		row("Transport between nodes", text(orUnknown(r.Link)+" (NCCL's network: "+orUnknown(r.Network)+")"+r.direct()), f.source(r))
+	if r := f.chosen(); r == nil {
+		t.Add("Transport between nodes", "not measured", f.remains("gpufabric_exporter probe transport"))
+	} else if strings.HasPrefix(r.Link, linkPlugin) {
+		t.Add("Transport between nodes", r.Link+r.direct(), r.source())
 	} else {
-		row("Transport between nodes", text("not measured"), text(code("gpufabric_exporter probe transport")))
+		t.Add("Transport between nodes", orUnknown(r.Link)+" (NCCL's network: "+orUnknown(r.Network)+")"+r.direct(), r.source())
 	}
 	for _, link := range f.links() {
 		m := f.over(link)
 		what := "Bandwidth over " + link
 		switch {
-		case len(m.results) > 0:
+		case len(m) > 0:
 			now := gigabytes(m.median())
-			if len(m.results) > 1 {
-				now = fmt.Sprintf("median %s of %d, slowest %s (%s)", now, len(m.results), gigabytes(*m.results[0].BusBW), m.results[0].name())
+			if len(m) > 1 {
+				now = fmt.Sprintf("median %s of %d, slowest %s (%s)", now, len(m), gigabytes(*m[0].BusBW), m[0].name())
 			}
-			row(what, text(now), f.source(m.results[0]))
+			t.Add(what, now, m[0].source())
 		case !f.lacks(link):
-			row(what, text("not measured"), text(code(command(link))))
+			t.Add(what, "not measured", f.unmeasured(link))
 		}
 	}
-	row("Transport of running jobs", f.runningNow(), text(code("gpufabric_exporter jobs")))
+	t.Add("Transport of running jobs", f.runningNow(), code("gpufabric_exporter jobs"))
 	if f.Log != nil {
-		row("Connections of the job", text(f.Log.Connections), text("log ", code(f.Log.File)))
+		t.Add("Connections of the job", f.Log.Connections, text("log ", code(f.Log.File)))
 	}
 	problems := text("none found")
-	if len(f.Findings) > 0 {
-		problems = nil
-		for i := range f.Findings[:min(len(f.Findings), 5)] {
-			w := &f.Findings[i]
-			if i > 0 {
-				problems = append(problems, document.Span{Text: "; "})
-			}
-			problems = append(problems, text(w.Severity+": ", codes(w.Subjects), ": "+lower(w.What))...)
-		}
-		if more := len(f.Findings) - 5; more > 0 {
-			problems = append(problems, document.Span{Text: fmt.Sprintf("; and %d more", more)})
+	if worst := f.Findings[:min(len(f.Findings), 5)]; len(worst) > 0 {
+		problems = document.Join(worst, "; ", func(v Finding) any { return text(v.Severity+": ", few(v.Subjects), ": "+lower(v.What)) })
+		if more := len(f.Findings) - len(worst); more > 0 {
+			problems = text(problems, fmt.Sprintf("; and %d more", more))
 		}
 	}
-	row("Key problems", problems, text(fmt.Sprintf("%s passed, %d unknown", spelling.Plural(f.Passed, "check", "checks"), len(f.Unknown))+f.silent()))
+	t.Add("Key problems", problems, "section Issues found")
+	t.Add("Checks", fmt.Sprintf("%d passed, %d unknown", f.Passed, len(f.Unknown))+f.silent(), code("gpufabric_exporter check"))
 	s.Table(t)
 	return s
 }
@@ -296,10 +245,10 @@ func (f *Facts) baseline() document.Section {
 func orUnknown(s string) string { return cmp.Or(s, unknown) }
 
 // source is where a result is from.
-func (f *Facts) source(r *Result) document.Text {
+func (r *Result) source() string {
 	what := r.Kind + " probe"
 	if r.Op != "" {
 		what += fmt.Sprintf(", %s of %s over %d ranks", r.Op, probes.SizeText(r.Bytes), r.Ranks)
 	}
-	return text(what + ", NCCL " + orUnknown(r.NCCL) + ", " + stamp(r.At) + " (" + r.Source + ")")
+	return what + ", NCCL " + orUnknown(r.NCCL) + ", " + stamp(r.At) + " (" + r.Source + ")"
 }

@@ -9,21 +9,24 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/document"
-
 	"gpufabric_exporter/internal/fabric"
 )
 
 // environment is what the node has, in tables. Ports for training come first.
 func (f *Facts) environment() []document.Section {
 	s := document.Section{Title: "Environment"}
-	s.Table(document.Table{Head: []string{"What", "Value", "Source"}, Rows: [][]document.Text{
-		{text("Kernel"), text(f.Node.Kernel), text(code("/proc/sys/kernel/osrelease"))},
-		{text("GPU driver"), text(strings.TrimPrefix(end(f.Node.Driver), "GPU driver ")), text("NVML")},
-		{text("NCCL library of the host"), text(f.Node.Library), text("dynamic loader; containers bring their own")},
-		{text("Virtual machine"), text(f.Node.Virtual), text(code("/proc/cpuinfo"))},
-	}})
+	t := document.Table{Head: []string{"What", "Value", "Source"}}
+	t.Add("Kernel", f.Node.Kernel, code("/proc/sys/kernel/osrelease"))
+	t.Add("GPU driver", strings.TrimSuffix(strings.TrimPrefix(f.Node.Driver, "GPU driver "), "."), "NVML")
+	t.Add("NCCL library of the host", f.Node.Library, "dynamic loader; containers bring their own")
+	t.Add("Virtual machine", f.Node.Virtual, code("/proc/cpuinfo"))
+	s.Table(t)
 	return []document.Section{s, f.devices(), f.interfaces(), f.gpus(), f.settings(), f.gids()}
 }
+
+func (p *Port) training() bool { return p.Role == string(fabric.RoleCompute) }
+
+func (p *Port) active() bool { return p.State == string(fabric.PortActive) }
 
 func (p *Port) name() document.Span {
 	if p.Port > 1 {
@@ -39,14 +42,12 @@ func (f *Facts) devices() document.Section {
 		return s
 	}
 	t := document.Table{
-		Head: []string{"Port", "For", "Fabric", "State", "Rate", "Expected", "Driver", "Firmware", "NUMA node"},
+		Head: []string{"Port", "Role", "Fabric", "State", "Rate", "Expected", "Driver", "Firmware", "NUMA node"},
 		Note: "Source: netlink (RDMA), and class/infiniband and bus/pci of sysfs. The expected rate is that of the configuration, else of the ports of the same kind.",
 	}
 	for i := range f.Ports {
 		p := &f.Ports[i]
-		t.Rows = append(t.Rows, []document.Text{
-			text(p.name()), text(p.Role), text(p.Fabric), text(p.State), text(rate(p.Rate)), text(rate(p.Expected)), text(p.Driver), text(p.Firmware), text(p.NUMA),
-		})
+		t.Add(p.name(), p.Role, p.Fabric, p.State, rate(p.Rate), rate(p.Expected), p.Driver, p.Firmware, p.NUMA)
 	}
 	s.Table(t)
 	return s
@@ -56,21 +57,24 @@ func (f *Facts) interfaces() document.Section {
 	s := document.Section{Title: "Network interfaces", Sub: true}
 	t := document.Table{
 		Head: []string{"Interface", "Port", "MTU", "Traffic class", "DSCP", "Priority", "RoCE settings"},
-		Note: "Source: rtnetlink, DCB netlink, and class/net of sysfs. The section RoCE v2 has each step.",
+		Note: "Source: rtnetlink, DCB netlink, and class/net of sysfs.",
+	}
+	if f.mayHave(fabricRoCE) {
+		t.Note += " The section RoCE v2 has each step."
 	}
 	for i := range f.Ports {
 		p := &f.Ports[i]
 		if p.Interface == "none" {
 			continue
 		}
-		row := []document.Text{text(code(p.Interface)), text(p.name()), text(p.MTU), nil, nil, nil, nil}
+		name, r, settings := text(code(p.Interface)), RoCE{}, ""
 		if isUnknown(p.Interface) {
-			row[0] = text(p.Interface)
+			name = text(p.Interface)
 		}
-		if r := p.RoCE; r != nil {
-			row[3], row[4], row[5], row[6] = text(r.Class), text(r.DSCP), text(r.Priority), text(r.Verdict+", "+modeText(r.Mode))
+		if p.RoCE != nil {
+			r, settings = *p.RoCE, p.RoCE.Verdict+", "+modeText(p.RoCE.Mode)
 		}
-		t.Rows = append(t.Rows, row)
+		t.Add(name, p.name(), p.MTU, r.Class, r.DSCP, r.Priority, settings)
 	}
 	if len(t.Rows) == 0 {
 		s.Say("No RDMA port has a network interface.")
@@ -107,7 +111,7 @@ func (f *Facts) gpus() document.Section {
 	}
 	for i := range f.GPUs {
 		g := &f.GPUs[i]
-		t.Rows = append(t.Rows, []document.Text{text(code(g.Name)), text(g.Model), text(g.NVLinks), text(g.NIC), text(g.Distance), text(g.GPUDirect)})
+		t.Add(code(g.Name), g.Model, g.NVLinks, g.NIC, g.Distance, g.GPUDirect)
 	}
 	s.Table(t)
 	return s
@@ -118,38 +122,47 @@ func (f *Facts) settings() document.Section {
 	if len(f.Settings) > 0 {
 		t := document.Table{Head: []string{"Variable", "Value", "From"}}
 		for _, v := range f.Settings {
-			t.Rows = append(t.Rows, []document.Text{text(code(v.Name)), text(code(v.Value)), text(code(v.Source))})
+			t.Add(code(v.Name), code(v.Value), code(v.Source))
 		}
 		s.Table(t)
 	}
-	s.Say(f.SettingsNote)
+	s.Say(document.Prose(f.SettingsNote))
 	return s
 }
+
+const maxGIDs = 64 // entries of GID tables of all ports that are shown
 
 // gids is the table of GIDs, the selected entry of each port marked. Of many ports only those entries are shown.
 func (f *Facts) gids() document.Section {
 	s := document.Section{Title: "GID table", Sub: true}
-	if len(f.GIDs) == 0 {
+	efa := which(f.Ports, func(p *Port) bool { return p.Fabric == fabricEFA })
+	entries := slices.DeleteFunc(slices.Clone(f.GIDs), func(g GID) bool {
+		return slices.ContainsFunc(efa, func(p *Port) bool { return p.Device == g.Device })
+	})
+	switch {
+	case len(efa) > 0:
+		s.Say("NCCL selects no GID of EFA ports: its network plugin addresses them.")
+	case len(f.GIDs) == 0:
 		s.Say("No GID is visible.")
-	} else {
+	}
+	if len(entries) > 0 {
 		t := document.Table{
 			Head: []string{"Port", "Index", "GID", "Type", "Interface", "Selected"},
 			Note: "Source: netlink (RDMA) or gids and gid_attrs of sysfs. Selected: what NCCL 2.21 and later choose with the host's settings (src/transport/net_ib).",
 		}
-		entries := slices.Clone(f.GIDs)
-		if len(entries) > maxGIDs {
+		if all := len(entries); all > maxGIDs {
 			entries = slices.DeleteFunc(entries, func(g GID) bool { return !g.Selected })
-			t.Note = fmt.Sprintf("Selected entries only, of %d. ", len(f.GIDs)) + t.Note
+			t.Note = fmt.Sprintf("Selected entries only, of %d. ", all) + t.Note
 		}
 		for _, g := range entries {
 			p, selected := Port{Device: g.Device, Port: g.Port}, text("")
 			if g.Selected {
 				selected = text(strong("selected"))
 			}
-			t.Rows = append(t.Rows, []document.Text{text(p.name()), text(strconv.Itoa(g.Index)), text(code(g.Address)), text(g.Type), text(g.Interface), selected})
+			t.Add(p.name(), g.Index, code(g.Address), g.Type, g.Interface, selected)
 		}
 		s.Table(t)
 	}
-	s.List(grouped(len(f.Ports), func(i int) (name, line string) { return f.Ports[i].name().Text, f.Ports[i].GIDWhy })...)
+	s.List(document.Grouped(f.Ports, func(p *Port) (name, line string) { return p.name().Text, p.GIDWhy })...)
 	return s
 }

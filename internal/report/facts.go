@@ -88,6 +88,7 @@ type Port struct {
 const (
 	fabricRoCE       = "RoCE"
 	fabricInfiniBand = "InfiniBand"
+	fabricEFA        = "EFA"
 )
 
 // RoCE is how the interface treats what NCCL sends.

@@ -158,7 +158,7 @@ func (f *Facts) addProbeFindings(in *Input) {
 			case fault == probes.FaultGPUDirect:
 				v.Causes = []string{"Not known: no check of the node explains it."}
 			default:
-				v.Causes = []string{"Not known: no check explains it. Traffic is not checked here: gpufabric_exporter check --interval=10s does that."}
+				v.Causes = []string{"Not known: no check explains it. Traffic was not checked: run gpufabric_exporter check --interval=10s."}
 			}
 			if a := probes.Failure(r.Failure).Advice(); a != "" && cause == nil {
 				v.Remedy = diagnose.Sentence(a)
@@ -257,14 +257,8 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 
 // trainingPorts is how many RDMA ports for training are active, and whether there may be any.
 func (f *Facts) trainingPorts() (active int, possible bool) {
-	for i := range f.Ports {
-		p := &f.Ports[i]
-		possible = possible || p.Role == string(fabric.RoleCompute) || isUnknown(p.Role)
-		if p.Role == string(fabric.RoleCompute) && p.State == string(fabric.PortActive) {
-			active++
-		}
-	}
-	return active, possible
+	possible = slices.ContainsFunc(f.Ports, func(p Port) bool { return p.training() || isUnknown(p.Role) })
+	return len(which(f.Ports, func(p *Port) bool { return p.training() && p.active() })), possible
 }
 
 func logOf(file string, r *explain.Result) *Log {

@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/document"
-
-	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"
 )
 
@@ -41,7 +39,7 @@ func (f *Facts) issues() []document.Section {
 		u := document.Section{Title: "Could not be judged", Sub: true}
 		t := document.Table{Head: []string{"What", "Of", "Why"}}
 		for _, g := range f.Unknown {
-			t.Rows = append(t.Rows, []document.Text{text(g.What), codes(g.Subjects), text(end(g.Why))})
+			t.Add(g.What, codes(g.Subjects), end(g.Why))
 		}
 		u.Table(t)
 		u.Say("What could not be judged does not count as ok. To read more, run ", code("gpufabric_exporter check"), " as root on the host, not in a container.")
@@ -59,11 +57,16 @@ func (f *Facts) issue(i int) document.Section {
 		if len(v.Causes) > 1 {
 			label = "Root cause, one of:"
 		}
-		lines = append(lines, text(strong(label), " ", strings.Join(v.Causes[:min(len(v.Causes), maxList)], " ")))
+		lines = append(lines, text(strong(label), " ", document.Prose(strings.Join(v.Causes[:min(len(v.Causes), document.MaxList)], " "))))
 	}
-	lines = append(lines, labelled("Evidence:", v.Seen...)...)
-	lines = append(lines, text(strong("Source:"), " ", document.Prose(end(v.Evidence+f.confirmation(v)))))
-	lines = append(lines, labelled("Impact:", v.Impact)...)
+	if v.From == fromProbe { // the table of rails has all
+		lines = append(lines, labelled("Evidence:", 3, v.Seen...)...)
+	} else {
+		lines = append(lines, labelled("Evidence:", document.MaxList, v.Seen...)...)
+	}
+	lines = append(lines, text(strong("Source:"), " ", document.Prose(end(v.Evidence))))
+	lines = append(lines, labelled("Measured:", 1, f.effect(v))...)
+	lines = append(lines, labelled("Impact:", 1, v.Impact)...)
 	if v.Cause != "" {
 		follows := text(strong("Follows from:"), " ", code(v.Cause), ": repair that.")
 		if v.From == fromProbe {
@@ -71,8 +74,8 @@ func (f *Facts) issue(i int) document.Section {
 		}
 		lines = append(lines, follows)
 	}
-	lines = append(lines, labelled("Remedy:", v.Remedy)...)
-	lines = append(lines, labelled("Remedy:", v.Remedies...)...)
+	lines = append(lines, labelled("Remedy:", 1, v.Remedy)...)
+	lines = append(lines, labelled("Remedy:", document.MaxList, v.Remedies...)...)
 	if strings.HasPrefix(v.Runbook, "https://") && !strings.ContainsAny(v.Runbook, "() <>\"\\") {
 		lines = append(lines, text(strong("Runbook:"), " ", document.Link(v.ID, v.Runbook)))
 	} else if v.Runbook != "" {
@@ -83,8 +86,8 @@ func (f *Facts) issue(i int) document.Section {
 }
 
 // labelled are the first lines of a list, of which the first has a label. Of one empty line there is none.
-func labelled(label string, list ...string) (lines []document.Text) {
-	for i, of := range list[:min(len(list), maxList)] {
+func labelled(label string, most int, list ...string) (lines []document.Text) {
+	for i, of := range list[:min(len(list), most)] {
 		switch {
 		case i > 0:
 			lines = append(lines, document.Prose(end(of)))
@@ -92,24 +95,21 @@ func labelled(label string, list ...string) (lines []document.Text) {
 			lines = append(lines, text(strong(label), " ", document.Prose(end(of))))
 		}
 	}
-	if more := len(list) - maxList; more > 0 {
+	if more := len(list) - most; more > 0 {
 		lines = append(lines, text(fmt.Sprintf("And %d more of the same.", more)))
 	}
 	return lines
 }
 
-// confirmation says whether measurements show the finding, too; empty if it is about no device.
-func (f *Facts) confirmation(v *Finding) string {
+// effect is what measurements show of a finding; empty if it is about no device.
+func (f *Facts) effect(v *Finding) string {
 	if v.From != fromCheck || len(v.Devices) == 0 {
 		return ""
 	}
+	rails := which(f.Results, func(r *Result) bool { return r.Kind == string(probes.Rail) && slices.Contains(v.Devices, r.Device) })
 	var slow []string
 	good, faulty := false, false
-	for i := range f.Results {
-		r := &f.Results[i]
-		if r.Kind != string(probes.Rail) || !slices.Contains(v.Devices, r.Device) {
-			continue
-		}
+	for _, r := range rails {
 		if f.follows(v, r) {
 			slow = append(slow, r.name()+": "+r.seen())
 		}
@@ -118,16 +118,16 @@ func (f *Facts) confirmation(v *Finding) string {
 	}
 	switch {
 	case len(slow) > 0:
-		return " A probe confirms an effect: " + some(slow) + "."
+		return slow[0] + map[bool]string{true: fmt.Sprintf(" and %d more", len(slow)-1)}[len(slow) > 1]
 	case faulty: // what it shows has a cause of its own
 		return ""
 	case good:
-		return " Probes over these ports show no loss of bandwidth: they measure NIC, PCIe and GPUDirect RDMA without congestion, not the network."
+		return "no loss of bandwidth in probes over these ports. They test NIC, PCIe and GPUDirect RDMA without congestion, not the network."
 	}
-	if slices.ContainsFunc(f.Ports, func(p Port) bool { return slices.Contains(v.Devices, p.Device) && p.State != string(fabric.PortActive) }) {
+	if slices.ContainsFunc(f.Ports, func(p Port) bool { return slices.Contains(v.Devices, p.Device) && !p.active() }) {
 		return "" // no probe runs over it
 	}
-	return " Its effect was not measured: gpufabric_exporter probe rail shows it."
+	return "not yet: gpufabric_exporter probe rail shows the effect."
 }
 
 // follows reports whether what a result shows follows from a finding.

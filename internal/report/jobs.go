@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"gpufabric_exporter/internal/document"
-
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/spelling"
 )
@@ -97,34 +96,19 @@ func (k *jobFinding) of(j *job.Job, cause string, seen []string, at config.Links
 
 // runningNow is the transport of each running job.
 func (f *Facts) runningNow() document.Text {
-	var list document.Text
+	list := document.Join(f.Jobs, "; ", func(j Job) any { return text(code(j.Name), ": "+j.Transport) })
 	switch {
-	case f.JobsUnknown != "":
-		list = text("unknown: " + f.JobsUnknown)
-		if len(f.Jobs) > 0 {
-			list = append(list, document.Span{Text: "; "})
-		}
-	case len(f.Jobs) == 0:
+	case f.JobsUnknown == "" && len(f.Jobs) == 0:
 		return text("no process was seen that uses a GPU")
+	case f.JobsUnknown == "":
+		return list
+	case len(f.Jobs) == 0:
+		return text("unknown: " + f.JobsUnknown)
 	}
-	for i := range f.Jobs[:min(len(f.Jobs), maxList)] {
-		if i > 0 {
-			list = append(list, document.Span{Text: "; "})
-		}
-		list = append(list, code(f.Jobs[i].Name), document.Span{Text: ": " + f.Jobs[i].Transport})
-	}
-	if more := len(f.Jobs) - maxList; more > 0 {
-		list = append(list, document.Span{Text: fmt.Sprintf("; and %d more", more)})
-	}
-	return list
+	return text("unknown: "+f.JobsUnknown+"; ", list)
 }
 
 // undecided is how many running jobs have an unknown transport.
-func (f *Facts) undecided() (n int) {
-	for i := range f.Jobs {
-		if isUnknown(f.Jobs[i].Transport) {
-			n++
-		}
-	}
-	return n
+func (f *Facts) undecided() int {
+	return len(which(f.Jobs, func(j *Job) bool { return isUnknown(j.Transport) }))
 }

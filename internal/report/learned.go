@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -32,8 +33,8 @@ func (f *Facts) learned() document.Section {
 	default:
 		s.Say("No difference between what was expected, what the node shows and what was measured.")
 	}
-	if more := len(lines) - maxList; more > 0 {
-		lines = append(lines[:maxList], text(fmt.Sprintf("And %d more.", more)))
+	if more := len(lines) - document.MaxList; more > 0 {
+		lines = append(lines[:document.MaxList], text(fmt.Sprintf("And %d more.", more)))
 	}
 	s.List(lines...)
 	return s
@@ -43,11 +44,11 @@ func (f *Facts) learned() document.Section {
 func (f *Facts) reached() (lines []document.Text) {
 	for _, link := range f.links() {
 		m := f.over(link)
-		if len(m.results) == 0 || m.middle().Expected == nil {
+		if len(m) == 0 || m.middle().Expected == nil {
 			continue
 		}
 		of := "it"
-		if n := len(m.results); n > 1 {
+		if n := len(m); n > 1 {
 			of = fmt.Sprintf("the median of %d ports", n)
 		}
 		lines = append(lines, text(link+": "+of+" reached "+percent(m.middle().Expected)+" of the hardware limit."))
@@ -57,22 +58,15 @@ func (f *Facts) reached() (lines []document.Text) {
 
 // costs compares the slowest result with its baseline.
 func (f *Facts) costs() []document.Text {
-	var worst *Result
-	n := 0
-	for i := range f.Results {
-		r := &f.Results[i]
+	slow := which(f.Results, func(r *Result) bool {
 		slow := slices.Contains(r.Faults, probes.FaultSlow) || slices.Contains(r.Faults, probes.FaultRegressed)
-		if !slow || r.BusBW == nil || r.Baseline == nil || r.Ratio == nil || *r.Ratio <= 0 {
-			continue
-		}
-		if n++; worst == nil || *r.Ratio < *worst.Ratio {
-			worst = r
-		}
-	}
-	if worst == nil {
+		return slow && r.BusBW != nil && r.Baseline != nil && r.Ratio != nil && *r.Ratio > 0
+	})
+	if len(slow) == 0 {
 		return nil
 	}
-	return []document.Text{text(spelling.Plural(n, "probe is", "probes are")+" slower than the baseline. The slowest, ", code(worst.name()), ", measured "+gigabytes(*worst.BusBW)+
+	worst := slices.MinFunc(slow, func(a, b *Result) int { return cmp.Compare(*a.Ratio, *b.Ratio) })
+	return []document.Text{text(spelling.Plural(len(slow), "probe is", "probes are")+" slower than the baseline. The slowest, ", code(worst.name()), ", measured "+gigabytes(*worst.BusBW)+
 		" where "+gigabytes(*worst.Baseline)+" were expected: a collective that waits for it takes "+times(1 / *worst.Ratio)+" as long.")}
 }
 
@@ -99,11 +93,8 @@ func (f *Facts) watch() []document.Text {
 
 // unexplained are faults of probes on devices where no check failed.
 func (f *Facts) unexplained() (lines []document.Text) {
-	for i := range f.Findings {
-		v := &f.Findings[i]
-		if v.From == fromProbe && v.Cause == "" {
-			lines = append(lines, text(code(v.ID), " was measured on ", codes(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows. The traffic was not checked."))
-		}
+	for _, v := range which(f.Findings, func(v *Finding) bool { return v.From == fromProbe && v.Cause == "" }) {
+		lines = append(lines, text(code(v.ID), " was measured on ", few(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows. The traffic was not checked."))
 	}
 	return lines
 }
@@ -114,15 +105,12 @@ func (f *Facts) gpuDirectApart() (lines []document.Text) {
 	if len(f.GPUs) == 0 || slices.ContainsFunc(f.GPUs, blocked) {
 		return nil
 	}
-	var without []string
-	for i := range f.Results {
-		r := &f.Results[i]
-		if (r.Kind == string(probes.Rail) || r.Kind == string(probes.Transport)) && r.GPUDirect == "no" {
-			without = append(without, r.name())
-		}
-	}
+	without := which(f.Results, func(r *Result) bool {
+		return (r.Kind == string(probes.Rail) || r.Kind == string(probes.Transport)) && r.GPUDirect == "no"
+	})
 	if len(without) > 0 {
-		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL did not use it: "+some(without)+"."))
+		names := document.Join(without, ", ", func(r *Result) any { return r.name() })
+		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL did not use it: ", names, "."))
 	}
 	if f.Log != nil && len(f.Log.Disabled) > 0 {
 		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL reported it in the log of the job as disabled for "+some(f.Log.Disabled)+": compare the container of the job and its NCCL_DMABUF_ENABLE, and since when nvidia_peermem is loaded."))

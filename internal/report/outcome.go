@@ -6,12 +6,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/document"
-
 	"gpufabric_exporter/probes"
 )
 
@@ -26,31 +23,28 @@ func (f *Facts) results() []document.Section {
 	for _, link := range f.links() {
 		m := f.over(link)
 		switch {
-		case len(m.results) > 0:
-			slowest := m.results[0]
-			against := ""
-			if link != linkTCP && len(tcp.results) > 0 {
+		case len(m) > 0:
+			bandwidth, low, against := gigabytes(m.median()), "", ""
+			if share := m.middle().Expected; share != nil {
+				bandwidth += ", " + percent(share) + " of the hardware limit"
+			}
+			if len(m) > 1 {
+				low = gigabytes(*m[0].BusBW) + " (" + m[0].name() + ")"
+			}
+			if link != linkTCP && len(tcp) > 0 {
 				against = times(m.median() / tcp.median())
 			} else if link != linkTCP {
 				against = "TCP was not measured"
 			}
-			low := ""
-			if len(m.results) > 1 {
-				low = gigabytes(*slowest.BusBW) + " (" + slowest.name() + ")"
-			}
-			bandwidth := gigabytes(m.median())
-			if share := m.middle().Expected; share != nil {
-				bandwidth += ", " + percent(share) + " of the hardware limit"
-			}
-			t.Rows = append(t.Rows, []document.Text{text(link), text(bandwidth), text(low), text(against), f.source(slowest)})
+			t.Add(link, bandwidth, low, against, m[0].source())
 		case f.lacks(link):
-			t.Rows = append(t.Rows, []document.Text{text(link), text("not on this node"), nil, nil, nil})
+			t.Add(link, "not on this node", "", "", "")
 		default:
-			t.Rows = append(t.Rows, []document.Text{text(link), text("not measured"), nil, nil, text("measure it: ", code(command(link)))})
+			t.Add(link, "not measured", "", "", f.unmeasured(link))
 		}
 	}
 	if r := f.chosen(); r != nil && r.Link != "" && !slices.Contains(f.links(), r.Link) {
-		t.Rows = append(t.Rows, []document.Text{text(r.Link), text("not measured; NCCL uses it"), nil, nil, f.source(r)})
+		t.Add(r.Link, "not measured; NCCL uses it", "", "", r.source())
 	}
 	s.Table(t)
 	if f.ResultsNote != "" {
@@ -67,43 +61,26 @@ func (f *Facts) results() []document.Section {
 
 // rails has each rail that was probed, those at fault and the slowest first.
 func (f *Facts) rails() document.Table {
-	var list []*Result
-	for i := range f.Results {
-		if r := &f.Results[i]; r.Kind == string(probes.Rail) && r.Label == "" {
-			list = append(list, r)
-		}
-	}
+	list := which(f.Results, func(r *Result) bool { return r.Kind == string(probes.Rail) && r.Label == "" })
 	slices.SortStableFunc(list, func(a, b *Result) int {
 		good := func(r *Result) int { return map[bool]int{true: 1}[len(r.Faults) == 0] }
-		value := func(r *Result) float64 {
-			if r.BusBW == nil {
-				return 0
-			}
-			return *r.BusBW
-		}
+		value := func(r *Result) float64 { return *cmp.Or(r.BusBW, new(0.0)) }
 		return cmp.Or(good(a)-good(b), cmp.Compare(value(a), value(b)))
 	})
+	bandwidth := func(v *float64) string {
+		if v == nil {
+			return "none"
+		}
+		return gigabytes(*v)
+	}
 	t := document.Table{Head: []string{"Port", "Over", "Bus bandwidth", "Baseline", "Of its baseline", "GPUDirect RDMA", "Result"}}
 	for _, r := range list {
-		bw, base := "none", "none"
-		if r.BusBW != nil {
-			bw = gigabytes(*r.BusBW)
-		}
-		if r.Baseline != nil {
-			base = gigabytes(*r.Baseline)
-		}
-		result := "ok"
+		result := r.Outcome
 		if len(r.Faults) > 0 {
-			var words []string
-			for _, fault := range r.Faults {
-				words = append(words, string(fault))
-			}
-			result = strings.Join(words, ", ")
-		} else if r.Outcome != string(probes.OK) {
-			result = r.Outcome
+			result = document.Join(r.Faults, ", ", func(f probes.Fault) any { return f }).Plain()
 		}
 		p := Port{Device: r.Device, Port: r.Port}
-		t.Rows = append(t.Rows, []document.Text{text(p.name()), text(orUnknown(r.Link)), text(bw), text(base), text(percent(r.Ratio)), text(r.GPUDirect), text(result)})
+		t.Add(p.name(), orUnknown(r.Link), bandwidth(r.BusBW), bandwidth(r.Baseline), percent(r.Ratio), r.GPUDirect, result)
 	}
 	return t
 }
@@ -117,15 +94,15 @@ func (f *Facts) training() document.Section {
 		return s
 	}
 	day := func(d time.Duration) string { return fmt.Sprintf("%.0f", float64(24*time.Hour)/float64(d)) }
-	s.Table(document.Table{
+	faster := float64(i.Before) / float64(i.After)
+	t := document.Table{
 		Head: []string{"", "Before", "After", "Change"},
-		Rows: [][]document.Text{
-			{text("Time of an iteration"), text(milliseconds(i.Before)), text(milliseconds(i.After)), text(fmt.Sprintf("%+.1f %%", 100*(float64(i.After)/float64(i.Before)-1)))},
-			{text("Iterations in a day"), text(day(i.Before)), text(day(i.After)), text(fmt.Sprintf("%+.1f %%", 100*(float64(i.Before)/float64(i.After)-1)))},
-			{text("Speed-up"), text("1"), text(fmt.Sprintf("%.2f", float64(i.Before)/float64(i.After))), nil},
-		},
 		Note: "Source: --iteration-ms, given with the report; this program did not measure them. They compare only with the same model, batch, number of GPUs and data.",
-	})
+	}
+	t.Add("Time of an iteration", milliseconds(i.Before), milliseconds(i.After), fmt.Sprintf("%+.1f %%", 100*(float64(i.After)/float64(i.Before)-1)))
+	t.Add("Iterations in a day", day(i.Before), day(i.After), fmt.Sprintf("%+.1f %%", 100*(faster-1)))
+	t.Add("Speed-up", "1", fmt.Sprintf("%.2f", faster), "")
+	s.Table(t)
 	return s
 }
 
@@ -137,24 +114,22 @@ func (f *Facts) logged() document.Section {
 		s.Say("No log was given. Run the job with ", code("NCCL_DEBUG=INFO"), " and ", code("NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log"), ", then ", code("gpufabric_exporter report --log=FILE"), ".")
 		return s
 	}
-	s.Table(document.Table{Head: []string{"What", "In the log"}, Rows: [][]document.Text{
-		{text("File"), text(code(l.File), fmt.Sprintf(", %d lines, %d of NCCL", l.Lines, l.NCCLLines))},
-		{text("NCCL"), text(orUnknown(l.Versions))},
-		{text("Processes"), text(strconv.Itoa(l.Processes))},
-		{text("Network"), text(orUnknown(l.Network))},
-		{text("Devices"), text(orUnknown(l.Devices))},
-		{text("Connections"), text(l.Connections)},
-		{text("GPUDirect RDMA on all rings"), text(l.GPUDirect)},
-	}})
+	t := document.Table{Head: []string{"What", "In the log"}}
+	t.Add("File", text(code(l.File), fmt.Sprintf(", %d lines, %d of NCCL", l.Lines, l.NCCLLines)))
+	t.Add("NCCL", orUnknown(l.Versions))
+	t.Add("Processes", l.Processes)
+	t.Add("Network", orUnknown(l.Network))
+	t.Add("Devices", orUnknown(l.Devices))
+	t.Add("Connections", l.Connections)
+	t.Add("GPUDirect RDMA on all rings", l.GPUDirect)
+	s.Table(t)
 	if l.Undecided != "" {
 		s.Say("What the log does not show: ", end(l.Undecided))
 	}
 	var lines []document.Text
-	for i := range f.Findings {
-		if v := &f.Findings[i]; v.From == fromLog && len(lines) < maxList {
-			lines = append(lines, text(code(v.ID), ": ", end(v.Evidence), " ", codes(v.Seen)))
-		}
+	for _, v := range which(f.Findings, func(v *Finding) bool { return v.From == fromLog }) {
+		lines = append(lines, text(code(v.ID), ": ", end(v.Evidence), " ", codes(v.Seen)))
 	}
-	s.List(lines...)
+	s.List(lines[:min(len(lines), document.MaxList)]...)
 	return s
 }

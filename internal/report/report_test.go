@@ -13,16 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"gpufabric_exporter/internal/document"
-
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
-	"gpufabric_exporter/probes"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -136,10 +134,11 @@ func TestResults(t *testing.T) {
 		"healthy":            {"No issue was found", "RoCE v2 with GPUDirect RDMA", "| InfiniBand | not on this node |", "No step is needed"},
 		"healthy-ib":         {"| RoCE v2 | not on this node |", "In a probe, NCCL used InfiniBand with GPUDirect RDMA", "NCCL\\_IB\\_GID\\_INDEX", "Differences from RoCE"},
 		"probe-slow":         {"`probe_slow` was measured on `rail mlx5_6 port 1`, and no check explains it", "the worst: `rail mlx5_6 port 1`"},
-		"probe-tcp-fallback": {"The NCCL probe goes over TCP (critical)", "In a probe, NCCL used TCP"},
-		"rate-degraded":      {"A probe confirms an effect: rail mlx5_6 port 1", "The port runs at 200 Gb/s, but 400 Gb/s is expected"},
+		"probe-tcp-fallback": {"The NCCL probe goes over TCP (critical)", "In a probe, NCCL used TCP", "`rail mlx5_1 port 1` and 6 more: the NCCL probe", "| RoCE v2 | not measured |  | the rail probes went over TCP |"},
+		"rate-degraded":      {"**Measured:** rail mlx5_6 port 1: 2", "The port runs at 200 Gb/s, but 400 Gb/s is expected"},
 		"no-rdma":            {"no visible RDMA port for training", "GPUDirect RDMA"},
-		"healthy-cpu-node":   {"no visible GPU", "not measured"},
+		"healthy-cpu-node":   {"no visible GPU", "| Bandwidth over TCP | not measured | a probe needs a GPU |", "NCCL does not run on this node: it has no GPU"},
+		"healthy-efa":        {"| Transport between nodes | network plugin AWS Libfabric with GPUDirect RDMA |", "NCCL selects no GID of EFA ports"},
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			md := markdownOf(t, Collect(input(t, scenario)).Document(nil))
@@ -155,8 +154,8 @@ func TestResults(t *testing.T) {
 	md := markdownOf(t, Collect(in).Document(nil))
 	for _, w := range []string{
 		"Which transport NCCL uses was not measured (`gpufabric_exporter probe transport`).", "No bandwidth was measured.", "The exporter keeps no results.",
-		"| TCP | not measured |  |  | measure it: `gpufabric_exporter probe socket` |", "| RoCE v2 | not measured |  |  | measure it: `gpufabric_exporter probe rail` |",
-		"| NVLink | not measured |  |  | measure it: `gpufabric_exporter probe node` |", "Its effect was not measured: `gpufabric_exporter probe rail` shows it.",
+		"| TCP | not measured | measure it: `gpufabric_exporter probe socket` |", "| RoCE v2 | not measured | measure it: `gpufabric_exporter probe rail` |",
+		"| NVLink | not measured | measure it: `gpufabric_exporter probe node` |", "**Measured:** not yet: `gpufabric_exporter probe rail` shows the effect.",
 	} {
 		if !strings.Contains(md, w) {
 			t.Errorf("without results it lacks %q:\n%s", w, md)
@@ -164,6 +163,23 @@ func TestResults(t *testing.T) {
 	}
 	if strings.Contains(md, "GB/s (") || strings.Contains(md, " 0.00 GB/s") {
 		t.Errorf("has a bandwidth that was not measured:\n%s", md)
+	}
+}
+
+// A report has no step that cannot be taken on the node, and no column, table or sentence about what the node lacks.
+func TestOnlyWhatApplies(t *testing.T) {
+	for scenario, without := range map[string][]string{
+		"healthy-cpu-node": {"gpufabric_exporter probe", "Traffic class", "The section RoCE v2", "| Slowest |", "No setting does better"},
+		"healthy-ib":       {"The section RoCE v2", "remedies for what is blocked", "worst verdict", "NCCL version` is not decided"},
+		"healthy-efa":      {"| Selected |", "| other |", "NCCL's network: AWS"},
+		"healthy":          {"worst verdict", "13.0. |"},
+	} {
+		md := markdownOf(t, Collect(input(t, scenario)).Document(nil))
+		for _, w := range without {
+			if strings.Contains(md, w) {
+				t.Errorf("%s has %q:\n%s", scenario, w, md)
+			}
+		}
 	}
 }
 
@@ -255,100 +271,6 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("%.20q: an escape sequence is left, or %d and %d bytes are too many", name, len(md), len(page))
 		}
 	}
-}
-
-func TestFactsSurviveJSON(t *testing.T) {
-	in := input(t, "rate-degraded")
-	f := Collect(in)
-	data, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := ParseFacts(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, b := markdownOf(t, f.Document(nil)), markdownOf(t, again.Document(nil)); a != b {
-		t.Errorf("the report differs after JSON:\n%s", b)
-	}
-}
-
-func TestCompared(t *testing.T) {
-	before, now := Collect(input(t, "rate-degraded")), Collect(input(t, "healthy"))
-	now.At = before.At.Add(time.Hour)
-	for i := range now.Results {
-		now.Results[i].At = now.Results[i].At.Add(time.Hour)
-	}
-	before.Node.Simulated, now.Node.Simulated = "", ""
-	before.Iteration, now.Iteration = &Iteration{900 * time.Millisecond, 800 * time.Millisecond}, &Iteration{900 * time.Millisecond, 600 * time.Millisecond}
-	section := func(of, before *Facts) string {
-		md := markdownOf(t, &document.Document{Sections: []document.Section{of.compared(before)}})
-		return md
-	}
-	contains := func(got string, want ...string) {
-		t.Helper()
-		for _, w := range want {
-			if !strings.Contains(got, w) {
-				t.Errorf("lacks %q:\n%s", w, got)
-			}
-		}
-	}
-	contains(section(now, before), "It is of the same node.", "**No longer found:** port_rate (mlx5_6)", "mlx5_6 port 1", "200 Gb/s", "-25.0 %", "slowest +99.9 %")
-	contains(section(before, now), "It is newer than this one", "**New:**")
-	contains(section(now, now), "the same run: it was not measured again")
-	other := Collect(input(t, "healthy-ib"))
-	other.Node.Simulated = ""
-	contains(section(now, other), "**It is of another node**", "no RDMA device in common")
-	renamed := *before
-	renamed.Node.Name = "gpu-99"
-	contains(section(now, &renamed), "same node under another name (`gpu-99`)")
-	renamed.Node.GUIDs = nil
-	contains(section(now, &renamed), "**It is of another node** (`gpu-99`), by the name")
-	simulated := *before
-	simulated.Node.Simulated = "rate-degraded"
-	contains(section(now, &simulated), "the scenario rate-degraded")
-	fewer := *before
-	fewer.Results = slices.Clone(fewer.Results)
-	for i := range fewer.Results {
-		fewer.Results[i].Bytes = 1 << 10
-	}
-	contains(section(now, &fewer), "not comparable")
-}
-
-func TestStrangeFacts(t *testing.T) {
-	good, err := json.Marshal(Collect(input(t, "healthy-cpu-node")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, tt := range map[string]struct{ in, want string }{
-		"empty":         {"", "not the JSON of a report"},
-		"text":          {"# NCCL report", "not the JSON of a report"},
-		"of check":      {`{"verdicts": [], "failed": 0}`, "not the JSON of a report"},
-		"other version": {strings.Replace(string(good), `"version":1`, `"version":7`, 1), "version 7: expected version 1"},
-		"a bandwidth":   {strings.Replace(string(good), `"results":[]`, `"results":[{"busbw_bytes_per_second": -3}]`, 1), "no probe measures"},
-		"a rate":        {strings.Replace(string(good), `"ports":[`, `"ports":[{"rate_bytes_per_second": 1e300},`, 1), "rate that no port has"},
-		"an iteration":  {strings.Replace(string(good), `"advice":`, `"iteration":{"before_nanoseconds":0,"after_nanoseconds":1},"advice":`, 1), "not above 0"},
-	} {
-		if _, err := ParseFacts([]byte(tt.in)); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, expected %q", name, err, tt.want)
-		}
-	}
-}
-
-// FuzzFacts reads earlier reports that were written by hand: what is read can be written.
-func FuzzFacts(f *testing.F) {
-	f.Add([]byte(`{"report":"gpufabric_exporter report","version":1,"ports":[{"device":"a|b","roce":{"steps":[{}]}}],"results":[{"kind":"rail","busbw_bytes_per_second":1e9,"link":"TCP"}],"findings":[{"from":"probe"}],"log":{}}`))
-	now := &Facts{Results: []Result{{Kind: string(probes.Rail), Link: linkTCP, BusBW: new(1e9), Outcome: string(probes.OK)}}}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		before, err := ParseFacts(data)
-		if err != nil {
-			return
-		}
-		for _, d := range []*document.Document{now.Document(before), before.Document(nil)} {
-			markdownOf(t, d)
-			htmlOf(t, d)
-		}
-	})
 }
 
 // A measured loss without GPUDirect RDMA has the cause that the node itself shows, and is none where the distance is by design.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/document"
-
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"
 )
@@ -19,6 +18,8 @@ const (
 	linkRoCE       = "RoCE v2"
 	linkInfiniBand = "InfiniBand"
 	linkNVLink     = "NVLink"
+
+	linkPlugin = "network plugin" // of which the name follows
 )
 
 func resultOf(n *fabric.Node, r *probes.Result, from string) Result {
@@ -48,7 +49,7 @@ func linkOf(n *fabric.Node, r *probes.Result) string {
 	case probes.PathIB:
 		return rdmaLink(n, r.Device)
 	case probes.PathPlugin:
-		return "network plugin " + probes.OrUnknown(r.Network)
+		return linkPlugin + " " + probes.OrUnknown(r.Network)
 	case probes.PathNVLS:
 		return linkNVLink
 	case probes.PathP2P:
@@ -105,36 +106,29 @@ func p2pLink(n *fabric.Node) string {
 	return "NVLink or PCIe"
 }
 
-// measured is what was measured over a link.
-type measured struct {
-	link    string
-	results []*Result // with a bandwidth, the slowest first
-}
+// measured are the results over a link that have a bandwidth, the slowest first.
+type measured []*Result
 
 // middle is the result with the median bandwidth, of two the lower.
-func (m *measured) middle() *Result { return m.results[(len(m.results)-1)/2] }
+func (m measured) middle() *Result { return m[(len(m)-1)/2] }
 
-func (m *measured) median() float64 { return *m.middle().BusBW }
+func (m measured) median() float64 { return *m.middle().BusBW }
 
 // over returns what was measured over a link, by the kinds of probe that measure one link only (for networks, rails) if
 // there are any.
 func (f *Facts) over(link string) measured {
-	m := measured{link: link}
 	for _, rank := range [][]probes.Kind{{probes.Socket, probes.Rail}, {probes.Calibrate, probes.Node}} {
-		for i := range f.Results {
-			r := &f.Results[i]
-			if r.BusBW != nil && r.Link == link && slices.Contains(rank, probes.Kind(r.Kind)) && (link != linkTCP || r.Kind != string(probes.Rail) || r.Label != "") {
-				m.results = append(m.results, r)
-			}
-		}
-		if len(m.results) > 0 {
-			break
+		m := which(f.Results, func(r *Result) bool {
+			return r.BusBW != nil && r.Link == link && slices.Contains(rank, probes.Kind(r.Kind)) && (link != linkTCP || r.Kind != string(probes.Rail) || r.Label != "")
+		})
+		if len(m) > 0 {
+			slices.SortStableFunc(m, func(a, b *Result) int {
+				return cmp.Or(strings.Compare(a.Kind, b.Kind), cmp.Compare(*a.BusBW, *b.BusBW), fabric.NaturalOrder(a.Device, b.Device))
+			})
+			return m
 		}
 	}
-	slices.SortStableFunc(m.results, func(a, b *Result) int {
-		return cmp.Or(strings.Compare(a.Kind, b.Kind), cmp.Compare(*a.BusBW, *b.BusBW), fabric.NaturalOrder(a.Device, b.Device))
-	})
-	return m
+	return nil
 }
 
 // links are those that a report has a line of.
@@ -148,40 +142,47 @@ func (f *Facts) links() []string {
 	return all[:min(len(all), document.MaxRows)]
 }
 
-// command measures a link.
-func command(link string) string {
+// unmeasured says how to measure a link, or why it was not measured.
+func (f *Facts) unmeasured(link string) document.Text {
 	switch link {
 	case linkTCP:
-		return "gpufabric_exporter probe socket"
+		return f.remains("gpufabric_exporter probe socket")
 	case linkNVLink:
-		return "gpufabric_exporter probe node"
+		return f.remains("gpufabric_exporter probe node")
 	}
-	return "gpufabric_exporter probe rail"
+	if slices.ContainsFunc(f.Results, func(r Result) bool { return r.Kind == string(probes.Rail) && r.Link == linkTCP && r.Label == "" }) {
+		return text("the rail probes went over TCP")
+	}
+	return f.remains("gpufabric_exporter probe rail")
 }
+
+// remains is the command of a measurement that is missing, where it can be run.
+func (f *Facts) remains(command string) document.Text {
+	if f.noGPU() {
+		return text("a probe needs a GPU")
+	}
+	return text("measure it: ", code(command))
+}
+
+// noGPU reports whether the node is known to have no GPU.
+func (f *Facts) noGPU() bool { return len(f.GPUs) == 0 && f.Node.GPUs == "0" }
 
 // lacks reports whether the node is known not to have a link.
 func (f *Facts) lacks(link string) bool {
 	switch link {
 	case linkRoCE:
-		return f.has(fabricRoCE) == "no"
+		return !f.mayHave(fabricRoCE)
 	case linkInfiniBand:
-		return f.has(fabricInfiniBand) == "no"
+		return !f.mayHave(fabricInfiniBand)
 	case linkNVLink:
-		return (len(f.GPUs) > 0 || f.Node.GPUs == "0") && !slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.NVLinks != "none" && g.NVLinks != "0 of 0" })
+		return (len(f.GPUs) > 0 || f.noGPU()) && !slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.NVLinks != "none" && g.NVLinks != "0 of 0" })
 	}
 	return false
 }
 
-// has says whether the node has ports of a fabric: yes, no or unknown.
-func (f *Facts) has(name string) string {
-	answer := "no"
-	for i := range f.Ports {
-		switch p := &f.Ports[i]; {
-		case p.Fabric == name && p.Role == string(fabric.RoleCompute):
-			return "yes"
-		case isUnknown(p.Fabric), p.Fabric == name && isUnknown(p.Role):
-			answer = unknown
-		}
-	}
-	return answer
+// mayHave reports whether the node has ports for training of a fabric, or ports of which that is not known.
+func (f *Facts) mayHave(name string) bool {
+	return slices.ContainsFunc(f.Ports, func(p Port) bool {
+		return isUnknown(p.Fabric) || p.Fabric == name && (p.training() || isUnknown(p.Role))
+	})
 }

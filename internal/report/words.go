@@ -4,13 +4,14 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"gpufabric_exporter/internal/document"
-
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/document"
+	"gpufabric_exporter/internal/fabric"
 )
 
 // gigabytes shows a bandwidth as nccl-tests does.
@@ -58,71 +59,44 @@ func lower(s string) string {
 	return s
 }
 
-// marked is a sentence with code between backticks.
-func marked(s string) document.Text {
-	var t document.Text
-	for i, part := range strings.Split(s, "`") {
-		if i%2 == 1 {
-			t = append(t, code(part))
-		} else if part != "" {
-			t = append(t, document.Span{Text: part})
-		}
-	}
-	return t
-}
-
-// codes are names as code, of many the first.
-func codes(names []string) document.Text {
-	var t document.Text
-	for i, n := range names[:min(len(names), maxList)] {
-		if i > 0 {
-			t = append(t, document.Span{Text: ", "})
-		}
-		t = append(t, code(n))
-	}
-	if more := len(names) - maxList; more > 0 {
-		t = append(t, document.Span{Text: fmt.Sprintf(" and %d more", more)})
-	}
-	return t
-}
-
-// grouped are the first of different lines, each behind the names of those that have it. Without a line a name is left out.
-func grouped(n int, of func(i int) (name, line string)) (lines []document.Text) {
-	names := map[string][]string{}
-	var order []string
-	for i := range n {
-		name, line := of(i)
-		if line == "" {
-			continue
-		}
-		if names[line] == nil {
-			order = append(order, line)
-		}
-		names[line] = append(names[line], name)
-	}
-	for _, line := range order[:min(len(order), maxList)] {
-		lines = append(lines, text(codes(names[line]), ": ", end(line)))
-	}
-	return lines
-}
-
 // text makes a line of strings, which are plain, spans and lines.
 func text(parts ...any) document.Text { return document.Line(parts...) }
 
 func code(s string) document.Span { return document.Code(s) }
 
-func strong(s string) document.Span { return document.Strong(s) }
+func codes(names []string) document.Text { return document.Codes(names) }
 
-// Bounds of what a document shows. The JSON has more.
-const (
-	maxGIDs = 64 // entries of GID tables, of all ports
-	maxList = 16 // names in a line, lines in a list
-)
+// few are the first names as code, for a sentence.
+func few(names []string) document.Text {
+	if more := len(names) - 3; more > 1 {
+		return text(codes(names[:3]), fmt.Sprintf(" and %d more", more))
+	}
+	return codes(names)
+}
+
+func strong(s string) document.Span { return document.Strong(s) }
 
 // some joins names, of many the first.
 func some(names []string) string {
-	if more := len(names) - maxList; more > 0 {
-		return strings.Join(names[:maxList], ", ") + fmt.Sprintf(" and %d more", more)
+	return document.Join(names, ", ", func(s string) any { return s }).Plain()
+}
+
+// which are the members of a list for which is holds.
+func which[T any](list []T, is func(*T) bool) (some []*T) {
+	for i := range list {
+		if is(&list[i]) {
+			some = append(some, &list[i])
+		}
 	}
-	return strings.Join(names, ", ")
+	return some
+}
+
+// distinct are the first of the different words of a list, in their natural order.
+func distinct[T any](list []*T, word func(*T) string) (words []string) {
+	for _, of := range list {
+		words = append(words, word(of))
+	}
+	slices.SortFunc(words, fabric.NaturalOrder)
+	words = slices.Compact(words)
+	return words[:min(len(words), 4)]
 }
