@@ -159,15 +159,15 @@ func countRows() []countRow {
 }
 
 func newCountFamilies() map[counters.Meaning]*Family {
-	families := map[counters.Meaning]*Family{}
+	families, counted := map[counters.Meaning]*Family{}, kernelCounters()
 	for _, row := range countRows() {
 		if ofInfiniBand(row.meaning) {
 			row.help += ibLink
 		}
 		f := &Family{
 			Name: row.name, Type: Counter, Labels: []string{"device", "port"},
-			Help:   row.help + " Kernel names: " + kernelNames(row.meaning) + ".",
-			Source: countSource(row.meaning), Cadence: row.cadence, Stability: Stable,
+			Help:   row.help + " Kernel names: " + strings.Join(counted[row.meaning].names, ", ") + ".",
+			Source: counted[row.meaning].source(), Cadence: row.cadence, Stability: Stable,
 		}
 		if u := row.meaning.Unit(); u == counters.UnitBytes || u == counters.UnitTicks {
 			f.Unit = string(u)
@@ -177,40 +177,43 @@ func newCountFamilies() map[counters.Meaning]*Family {
 	return families
 }
 
-// kernelNames lists under which names the drivers count it, for those who search by them.
-func kernelNames(m counters.Meaning) string {
-	var list []string
-	for _, t := range counters.Tables() {
-		if t.Place == counters.PlacePMA && t.Drivers[0] != counters.AnyDriver {
-			continue // the names of the standard
-		}
-		var names []string
-		for name, spec := range t.Counters() {
-			if spec.Meaning == m {
-				names = append(names, name)
-			}
-		}
-		if len(names) > 0 && !slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(s, t.Name+" ") }) {
-			list = append(list, t.Name+" "+strings.Join(names, " + "))
-		}
-	}
-	return strings.Join(list, ", ")
+// kernelCounter is where drivers count something.
+type kernelCounter struct {
+	names   []string // with the table, for those who search by them
+	pma, hw bool     // the places of those tables
 }
 
-func countSource(m counters.Meaning) string {
-	pma, hw := false, false
+func kernelCounters() map[counters.Meaning]*kernelCounter {
+	counted := map[counters.Meaning]*kernelCounter{}
 	for _, t := range counters.Tables() {
-		for _, spec := range t.Counters() {
-			if spec.Meaning == m {
-				of := t.Place == counters.PlacePMA || t.Place == counters.PlacePMAExt
-				pma, hw = pma || of, hw || !of
+		names := map[counters.Meaning][]string{}
+		for name, spec := range t.Counters() {
+			names[spec.Meaning] = append(names[spec.Meaning], name)
+		}
+		pma := t.Place == counters.PlacePMA || t.Place == counters.PlacePMAExt
+		for meaning, names := range names {
+			c := counted[meaning]
+			if c == nil {
+				c = new(kernelCounter)
+				counted[meaning] = c
+			}
+			c.pma, c.hw = c.pma || pma, c.hw || !pma
+			if t.Place == counters.PlacePMA && t.Drivers[0] != counters.AnyDriver {
+				continue // the names of the standard
+			}
+			if !slices.ContainsFunc(c.names, func(s string) bool { return strings.HasPrefix(s, t.Name+" ") }) {
+				c.names = append(c.names, t.Name+" "+strings.Join(names, " + "))
 			}
 		}
 	}
+	return counted
+}
+
+func (c *kernelCounter) source() string {
 	switch {
-	case pma && hw:
+	case c.pma && c.hw:
 		return pmaAndSource
-	case pma:
+	case c.pma:
 		return pmaSource
 	default:
 		return hwSource

@@ -9,6 +9,7 @@
 package counters
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 )
@@ -55,7 +56,7 @@ type Table struct {
 type row struct {
 	name    string
 	meaning Meaning
-	spec    Spec // of the register; Meaning and Parts follow from the table
+	spec    Spec // of the register; what is left out here follows from the row and its table
 }
 
 // passed is the meaning of counters that mean nothing to us, or not for certain the same as another driver's.
@@ -118,6 +119,13 @@ var tables = func() (list []Table) {
 		}
 		for _, t := range d.counters {
 			t.Drivers = d.names
+			for i := range t.rows {
+				r := &t.rows[i]
+				r.spec.Meaning, r.spec.Scale = r.meaning, cmp.Or(r.spec.Scale, 1)
+				if r.meaning != passed {
+					r.spec.Parts = partsOf(t.rows, r.meaning)
+				}
+			}
 			list = append(list, t)
 		}
 	}
@@ -126,21 +134,9 @@ var tables = func() (list []Table) {
 
 // Counters iterates over the kernel names of the table and what is known about them.
 func (t *Table) Counters() iter.Seq2[string, Spec] {
-	parts := map[Meaning]int{}
-	for _, r := range t.rows {
-		parts[r.meaning]++
-	}
 	return func(yield func(string, Spec) bool) {
 		for _, r := range t.rows {
-			spec := r.spec
-			spec.Meaning = r.meaning
-			if spec.Scale == 0 {
-				spec.Scale = 1
-			}
-			if r.meaning != passed {
-				spec.Parts = parts[r.meaning]
-			}
-			if !yield(r.name, spec) {
+			if !yield(r.name, r.spec) {
 				return
 			}
 		}
@@ -153,14 +149,15 @@ type key struct {
 	driver, name string
 }
 
-var index = func() map[key]Spec {
-	index := map[key]Spec{}
+var index = func() map[key]*Spec {
+	index := map[key]*Spec{}
 	for _, t := range tables {
-		for name, spec := range t.Counters() {
+		for i := range t.rows {
+			r := &t.rows[i]
 			for _, driver := range t.Drivers {
-				index[key{t.Place, driver, name}] = spec
+				index[key{t.Place, driver, r.name}] = &r.spec
 				if t.vport {
-					index[key{t.Place, driver, "vport_" + name}] = spec
+					index[key{t.Place, driver, "vport_" + r.name}] = &r.spec
 				}
 			}
 		}
@@ -168,24 +165,29 @@ var index = func() map[key]Spec {
 	return index
 }()
 
+func find(k key) (Spec, bool) {
+	if spec, ok := index[k]; ok {
+		return *spec, true
+	}
+	return Spec{}, false
+}
+
 // PortSpec returns what is known about a hardware counter of a port. driver is HCA.Driver: the driver of
 // the PCI device, or empty for a software device.
 func PortSpec(driver, name string) (Spec, bool) {
-	spec, ok := index[key{PlacePort, driver, name}]
-	return spec, ok
+	return find(key{PlacePort, driver, name})
 }
 
 // DeviceSpec returns what is known about a hardware counter of a device as a whole.
 func DeviceSpec(driver, name string) (Spec, bool) {
-	spec, ok := index[key{PlaceDevice, driver, name}]
-	return spec, ok
+	return find(key{PlaceDevice, driver, name})
 }
 
 // PMASpec returns what is known about a performance management counter of a port. They are a standard, but
 // not every driver keeps to it.
 func PMASpec(driver, name string) (Spec, bool) {
 	for _, key := range []key{{PlacePMA, driver, name}, {PlacePMA, AnyDriver, name}, {PlacePMAExt, AnyDriver, name}} {
-		if spec, ok := index[key]; ok {
+		if spec, ok := find(key); ok {
 			return spec, true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed document.html
@@ -17,16 +18,18 @@ var pageText string
 //go:embed document.css
 var pageStyle string
 
-var page = template.Must(template.New("document").Funcs(template.FuncMap{
-	"line": line, "style": func() template.CSS { return template.CSS(pageStyle) }, "parts": parts, "anchor": anchor,
-	"is": func(s Span, m string) bool { return marks[s.mark] == m }, "url": func(s Span) string { return s.url },
-}).Parse(pageText))
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("document").Funcs(template.FuncMap{
+		"line": line, "style": func() template.CSS { return template.CSS(pageStyle) }, "parts": parts, "anchor": anchor,
+		"is": func(s Span, m string) bool { return marks[s.mark] == m }, "url": func(s Span) string { return s.url },
+	}).Parse(pageText))
+})
 
 // marks are names of marks in the page.
 var marks = map[mark]string{plain: "", code: "code", strong: "strong", link: "link"}
 
 // WriteHTML writes a document as one page without assets or scripts. The template escapes all texts.
-func WriteHTML(w io.Writer, d *Document) error { return page.Execute(w, d) }
+func WriteHTML(w io.Writer, d *Document) error { return page().Execute(w, d) }
 
 // part is a section of level 2 with its subsections.
 type part struct {

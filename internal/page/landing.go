@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/version"
@@ -72,20 +73,20 @@ type ConfigStatus struct {
 }
 
 // Landing is the page of a node: what is wrong first, then its parts.
-type Landing struct {
-	LandingOptions
-	page *template.Template
-}
+type Landing struct{ LandingOptions }
+
+// landingPage is parsed for the first request: it has no use on a node that is only scraped.
+var landingPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("landing").Parse(landingHTML)) })
 
 // NewLanding returns the page.
 func NewLanding(o LandingOptions) *Landing {
-	return &Landing{o, template.Must(template.New("landing").Parse(landingHTML))}
+	return &Landing{o}
 }
 
 // ServeHTTP answers with the page. The context of the request limits how long a page waits for a device that hangs.
 func (l *Landing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
-	if err := l.page.Execute(&page, l.view(l.Observe(r.Context()))); err != nil {
+	if err := landingPage().Execute(&page, l.view(l.Observe(r.Context()))); err != nil {
 		l.Log.Error("landing page", "err", err)
 		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
 		return

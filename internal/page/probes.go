@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/version"
@@ -38,21 +39,20 @@ type ProbesOptions struct {
 }
 
 // Probes shows people, and programs, what became of probes.
-type Probes struct {
-	ProbesOptions
-	page *template.Template
-}
+type Probes struct{ ProbesOptions }
+
+var probesPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("probes").Parse(probesHTML)) })
 
 // NewProbes returns the pages.
 func NewProbes(o ProbesOptions) *Probes {
-	return &Probes{o, template.Must(template.New("probes").Parse(probesHTML))}
+	return &Probes{o}
 }
 
 // ServePage answers with the page for people.
 func (p *Probes) ServePage(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
 	n := p.Observe(r.Context())
-	if err := p.page.Execute(&page, p.view(n, diagnose.Run(n, nil), time.Now())); err != nil {
+	if err := probesPage().Execute(&page, p.view(n, diagnose.Run(n, nil), time.Now())); err != nil {
 		p.Log.Error("page of probes", "err", err)
 		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
 		return

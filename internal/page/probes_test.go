@@ -105,7 +105,7 @@ func pageText(t *testing.T, p *Probes) string {
 	var b strings.Builder
 	v := p.view(fabrictest.Healthy(), nil, probedAt())
 	v.CSS, v.Version = "", ""
-	if err := p.page.Execute(&b, v); err != nil {
+	if err := probesPage().Execute(&b, v); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

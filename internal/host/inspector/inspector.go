@@ -138,7 +138,7 @@ func (l *look) list(dir *os.File, below string) (folders []string, err error) {
 
 var (
 	metricsName = regexp.MustCompile(`^nccl_inspector_metrics_(?:GPU-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.prom$`)
-	logName     = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}-pid([0-9]{1,10})\.log$`)
+	logName     = regexp.MustCompile(`^[A-Za-z0-9._-]+-pid([0-9]{1,10})\.log$`)
 )
 
 // named returns what the name of a file shows of it. False: it is no file of Inspector.

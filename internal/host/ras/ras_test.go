@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -229,6 +230,29 @@ func TestMalformedText(t *testing.T) {
 	} {
 		if _, err := parseText([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) && name != "communicators" {
 			t.Errorf("%s: %v, expected %q", name, err, c.want)
+		}
+	}
+}
+
+// A list of missing ranks is read in full or not at all: the last number of one that is cut would be that of another rank.
+func TestLongListOfMissing(t *testing.T) {
+	const before = "NCCL version 2.24.3+cuda12.4 compiled with CUDA 12.4\n    0         1       64         8         512         512    RUNNING  INCOMPLETE\n" +
+		"#0-0 (0123456789abcdef) INCOMPLETE\n  Missing communicator data from 300 ranks\n  The missing ranks: "
+	for _, n := range []int{300, 200} {
+		var list []string
+		for rank := range n {
+			list = append(list, strconv.Itoa(100+rank))
+		}
+		answer, err := parseText([]byte(before + strings.Join(list, ",") + "\nWarnings\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := n
+		if n == 300 {
+			want = 0 // longer than maxLine
+		}
+		if c := answer.Communicators[0]; len(c.Missing) != want || c.MissingCount != 300 {
+			t.Errorf("of %d ranks, %d are named and %d missing", n, len(c.Missing), c.MissingCount)
 		}
 	}
 }

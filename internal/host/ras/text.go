@@ -23,7 +23,7 @@ var (
 	lineDead     = regexp.MustCompile(`^  (\d{1,7}) job process(?:es are| is) considered dead`)
 	lineTimeouts = regexp.MustCompile(`^  Encountered (\d{1,7}) communication timeouts? while`)
 	lineMissing  = regexp.MustCompile(`^  Missing communicator data from (\d{1,7}) ranks?$`)
-	lineList     = regexp.MustCompile(`^  The missing ranks?: ([0-9,]{1,1000})$`) // 2.24 and 2.25
+	lineList     = regexp.MustCompile(`^  The missing ranks?: ([0-9,]+)$`) // 2.24 and 2.25
 	lineErrors   = regexp.MustCompile(`^  (Initialization|Asynchronous) errors? on (\d{1,7}) ranks?$`)
 	lineLaunched = regexp.MustCompile(`^  \d{1,7} ranks have (?:launched up to operation (\d{1,19})|not launched any operations)$`)
 	lineReported = regexp.MustCompile(`^  \d{1,7} ranks reported ([A-Za-z ]{1,40})$`)
@@ -143,7 +143,7 @@ func (t *textReport) detail(s string) error {
 	if m := lineMissing.FindStringSubmatch(s); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		c.MissingCount = min(n, c.Size)
-	} else if m := lineList.FindStringSubmatch(s); m != nil {
+	} else if m := lineList.FindStringSubmatch(s); m != nil && len(s) < maxLine { // one that was cut may end in a part of a number
 		t.missing(m[1])
 	} else if m := lineErrors.FindStringSubmatch(s); m != nil {
 		n, _ := strconv.Atoi(m[2])
