@@ -37,8 +37,6 @@ func (j job) network(in Input, lines []Line) {
 	switch {
 	case !set, value == "", hasNetwork(networks, value):
 	case slices.ContainsFunc(lines[i].Findings, func(f Finding) bool { return f.Severity.AtLeast(diagnose.Warning) }): // it is misread
-	case strings.Contains(value, "$(") && in.Format == FormatManifest:
-		add(&lines[i], Finding{Undecided, diagnose.Info, "Kubernetes replaces $(NAME) only by a variable that the container has: else NCCL gets it as it is written, and fails", ""})
 	case strings.ContainsAny(value, "$`") || noNetwork.MatchString(value):
 		add(&lines[i], Finding{
 			Misread, diagnose.Warning, fmt.Sprintf("No network has the name %s, and NCCL fails when it starts: %s, and plugins have others, such as %s", value, own, pluginNetworks[0]),

@@ -31,7 +31,7 @@ func TestNetworkNames(t *testing.T) {
 			t.Errorf("%q: %s, expected %q", value, got, want)
 		}
 	}
-	if got := lintText(t, "env: [{name: NCCL_NET, value: $(NET)}]", FormatManifest, "2.30.7"); !strings.HasPrefix(got, "1 NCCL_NET=$(NET): undecided (info): Kubernetes replaces $(NAME)") {
+	if got := lintText(t, "env: [{name: NCCL_NET, value: $(NET)}]", FormatManifest, "2.30.7"); !strings.HasPrefix(got, "1 NCCL_NET=$(NET): undecided (info): The value is known only when") {
 		t.Errorf("a variable of the container: %s", got)
 	}
 	in, err := Environment("environment", []string{"NCCL_NET=Other", "NCCL_NET_PLUGIN=other"})
