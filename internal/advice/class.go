@@ -47,8 +47,8 @@ func (k *adviser) trafficClass() {
 	if !ok || len(lanes) == 0 {
 		return
 	}
-	if wish := k.node.Policy.RoCE; wish.DSCP != nil {
-		k.setClass(*wish.DSCP, fmt.Sprintf("The site expects DSCP %d (expected.roce.dscp)%s", *wish.DSCP, treated(*wish.DSCP, lanes)), "configuration file, expected.roce.dscp")
+	if expected := k.node.Policy.RoCE; expected.DSCP != nil {
+		k.setClass(*expected.DSCP, fmt.Sprintf("The site expects DSCP %d (expected.roce.dscp)%s", *expected.DSCP, treated(*expected.DSCP, lanes)), "configuration file, expected.roce.dscp")
 		return
 	}
 	p, why := lossless(lanes)

@@ -228,7 +228,7 @@ func (w *worstOf) status(s Subject) Status {
 
 func (w *worstOf) done() { w.verdicts.list = append(w.verdicts.list, w.list...) }
 
-// Run asks all checks, or those of the given list, and returns every verdict: what failed first, the worst before the
+// Run runs all checks, or those of the given list, and returns every verdict: what failed first, the worst before the
 // rest, then what is unknown, then what is right.
 func Run(n *fabric.Node, checks []*Check) []Verdict {
 	if checks == nil {
@@ -269,7 +269,7 @@ func (v *verdicts) sort() {
 	}
 }
 
-// usual is how many verdicts a check gives on a node of eight devices and GPUs, about: every scrape asks for them.
+// usual is how many verdicts a check gives on a node of eight devices and GPUs, about: each scrape runs all checks.
 const usual = 12
 
 // places is how many different places there are: each severity of each status, with those that a check should not have.

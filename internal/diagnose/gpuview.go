@@ -137,7 +137,7 @@ func (g GPU) Listable(n *fabric.Node) bool {
 // passedThrough reports whether the GPU is a virtual machine's.
 func passedThrough(f *fabric.PCIFunction) bool { return f.Driver.Or("") == "vfio-pci" }
 
-// sourceUp reports whether a source answered, or that there is no word of it.
+// sourceUp reports whether a source answered, or is not listed.
 func sourceUp(n *fabric.Node, name string) bool {
 	return !slices.ContainsFunc(n.Sources, func(s fabric.Source) bool { return s.Name == name && !s.Up })
 }

@@ -45,18 +45,18 @@ func (t qosTools) mapped(dscp, priority string) string {
 
 // roceRemedy is what to do. Commands are for an interface that the reader fills in: equal troubles of several ports
 // are one.
-func roceRemedy(s fabric.RoCEStep, t qosTools, c *fabric.RoCEChain, wish fabric.RoCEPolicy) string {
+func roceRemedy(s fabric.RoCEStep, t qosTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy) string {
 	p := c.Judged.Value
-	if wish.Priority != nil {
-		p = *wish.Priority
+	if expected.Priority != nil {
+		p = *expected.Priority
 	}
 	switch s {
 	case fabric.RoCEDSCP:
-		return dscpRemedy(c, wish)
+		return dscpRemedy(c, expected)
 	case fabric.RoCEPriority:
-		return priorityRemedy(t, c, wish, p)
+		return priorityRemedy(t, c, expected, p)
 	case fabric.RoCEPFC:
-		return pfcRemedy(t, c, wish, p)
+		return pfcRemedy(t, c, expected, p)
 	case fabric.RoCEGlobalPause:
 		return "ethtool -A <interface> autoneg off rx off tx off, and the same at the switch port."
 	case fabric.RoCEBuffer:
@@ -68,7 +68,7 @@ func roceRemedy(s fabric.RoCEStep, t qosTools, c *fabric.RoCEChain, wish fabric.
 			" for each class; the shares must add up to 100."
 	case fabric.RoCENotification, fabric.RoCEReaction:
 		on := 1
-		if wish.ECN != nil && !*wish.ECN {
+		if expected.ECN != nil && !*expected.ECN {
 			on = 0
 		}
 		return fmt.Sprintf("echo %[1]d > /sys/class/net/<interface>/ecn/roce_np/enable/%[2]d; echo %[1]d > /sys/class/net/<interface>/ecn/roce_rp/enable/%[2]d", on, p)
@@ -79,8 +79,8 @@ func roceRemedy(s fabric.RoCEStep, t qosTools, c *fabric.RoCEChain, wish fabric.
 
 const roceV2Remedy = "Check that NCCL finds a RoCE v2 address, and that NCCL_IB_GID_INDEX selects it."
 
-func dscpRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy) string {
-	tc := *wish.DSCP<<2 | 2 // ECN capable
+func dscpRemedy(c *fabric.RoCEChain, expected fabric.RoCEPolicy) string {
+	tc := *expected.DSCP<<2 | 2 // ECN capable
 	switch c.TrafficClassFrom {
 	case fabric.TrafficClassFromOFED:
 		return fmt.Sprintf("echo %d > /sys/class/infiniband/<device>/tc/<port>/traffic_class, or -1 to leave it to jobs.", tc)
@@ -91,8 +91,8 @@ func dscpRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy) string {
 	}
 }
 
-func priorityRemedy(t qosTools, c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) string {
-	d := dscpWord(c, wish)
+func priorityRemedy(t qosTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy, p int) string {
+	d := dscpWord(c, expected)
 	switch {
 	case c.Trust.Or("") == fabric.TrustPCP:
 		return t.trust(d, strconv.Itoa(p)) + ", or correct expected.roce."
@@ -102,18 +102,18 @@ func priorityRemedy(t qosTools, c *fabric.RoCEChain, wish fabric.RoCEPolicy, p i
 	return t.mapped(d, strconv.Itoa(p))
 }
 
-func pfcRemedy(t qosTools, c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) string {
+func pfcRemedy(t qosTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy, p int) string {
 	const check = ", and the same at the switch port."
 	switch {
-	case wish.Lossless == nil && c.TrafficClassFrom == fabric.TrafficClassFromV1: // untagged, without a DSCP
+	case expected.Lossless == nil && c.TrafficClassFrom == fabric.TrafficClassFromV1: // untagged, without a DSCP
 		return roceV2Remedy
-	case wish.Lossless != nil && !*wish.Lossless:
+	case expected.Lossless != nil && !*expected.Lossless:
 		return t.command("--pfc 0,0,0,0,0,0,0,0", "pfc set dev <interface> prio-pfc all:off", "pfc -enable 0xFF") + check
-	case wish.Lossless == nil && wish.Priority == nil && c.Trust.Or("") == fabric.TrustPCP:
-		return "Make the interface trust DSCP: " + t.trust(dscpWord(c, wish), "<lossless priority>") + ". Or use a VLAN, and NCCL_IB_SL."
+	case expected.Lossless == nil && expected.Priority == nil && c.Trust.Or("") == fabric.TrustPCP:
+		return "Make the interface trust DSCP: " + t.trust(dscpWord(c, expected), "<lossless priority>") + ". Or use a VLAN, and NCCL_IB_SL."
 	}
 	command := t.command("--pfc "+onlyPriority(p), fmt.Sprintf("pfc set dev <interface> prio-pfc all:off %d:on", p), fmt.Sprintf("pfc -enable %d", p))
-	if wish.Lossless == nil && wish.Priority == nil {
+	if expected.Lossless == nil && expected.Priority == nil {
 		return "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: " + command + check
 	}
 	return command + check
@@ -122,12 +122,12 @@ func pfcRemedy(t qosTools, c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) s
 const anyDSCP = "<dscp>"
 
 // dscpWord is the DSCP of a chain, or that which the site expects, or the placeholder for one.
-func dscpWord(c *fabric.RoCEChain, wish fabric.RoCEPolicy) string {
+func dscpWord(c *fabric.RoCEChain, expected fabric.RoCEPolicy) string {
 	if d, known := c.DSCP.Get(); known {
 		return strconv.Itoa(d)
 	}
-	if wish.DSCP != nil {
-		return strconv.Itoa(*wish.DSCP)
+	if expected.DSCP != nil {
+		return strconv.Itoa(*expected.DSCP)
 	}
 	return anyDSCP
 }

@@ -143,13 +143,13 @@ func TestGPUTroubles(t *testing.T) {
 func TestGPUsUnchecked(t *testing.T) {
 	n := fabrictest.WithGPUs()
 	fabrictest.Verdicts(n, fabrictest.Usable)
-	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("healthy: %s", got)
 	}
 	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.UnknownFact[bool](fabric.ReasonPrivilege, "", n.At) })
-	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is unknown", "Reading ACS requires root")
+	contains(t, gapsText(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is unknown", "Reading ACS requires root")
 	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.UnknownFact[bool](fabric.ReasonVirtual, "", n.At) })
-	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("virtual: %s", got)
 	}
 	for what, loaded := range map[string]fabric.Fact[bool]{
@@ -158,10 +158,10 @@ func TestGPUsUnchecked(t *testing.T) {
 		"the device nodes /dev/nvidia* may be missing here": fabric.UnknownFact[bool](fabric.ReasonMissing, "nvmlInit", n.At),
 	} {
 		n.GPUDriver = fabric.GPUDriver{Loaded: loaded}
-		contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", what, "enable the tier gpu")
+		contains(t, gapsText(diagnose.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", what, "enable the tier gpu")
 	}
 	n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceGPU, Reason: fabric.ReasonTimeout})
-	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
+	contains(t, gapsText(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
 }
 
 func TestGPUNotes(t *testing.T) {

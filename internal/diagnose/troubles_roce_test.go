@@ -90,7 +90,7 @@ func TestRoCETroubles(t *testing.T) {
 			if (got == "") != (test.want == nil) {
 				t.Errorf("got %q", got)
 			}
-			if u := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); u != "" {
+			if u := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); u != "" {
 				t.Errorf("not checked: %q", u)
 			}
 		})
@@ -103,12 +103,12 @@ func TestRoCEUnchecked(t *testing.T) {
 	n.Derive()
 	const want = "mlx5_1: Could not be checked: roce_pfc. For which priorities PFC is on is not known.\n" +
 		"mlx5_1: Could not be checked: roce_buffer, roce_cnp. Whether the priority is lossless is not known.\n"
-	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != want {
+	if got := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); got != want {
 		t.Errorf("got %q", got)
 	}
 	n.NetDevs[1].QoS.PFC.Reason = fabric.ReasonUnsupported
 	n.Derive()
-	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("a driver without DCB: %q", got)
 	}
 }
@@ -186,12 +186,12 @@ func TestCongestionOfABondIsReportedOnce(t *testing.T) {
 // TestWrongGIDIsOneFinding asserts that a port without a RoCE v2 address fails for that alone: that its packets have no DSCP and
 // another priority follows.
 func TestWrongGIDIsOneFinding(t *testing.T) {
-	for name, wish := range map[string]fabric.RoCEPolicy{
+	for name, expected := range map[string]fabric.RoCEPolicy{
 		"nothing expected": {}, "priority": {Priority: new(3)}, "DSCP": {DSCP: new(26)}, "all": {DSCP: new(26), Priority: new(3), Lossless: new(true)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := fabrictest.Lossless()
-			n.Policy.RoCE = wish
+			n.Policy.RoCE = expected
 			n.HCAs[1].Ports[0].GIDs.Entries.Value = n.HCAs[1].Ports[0].GIDs.Entries.Value[:3]
 			n.Derive()
 			var got []string

@@ -24,8 +24,8 @@ func describe(list []diagnose.Verdict) string {
 	return b.String()
 }
 
-// tellGaps renders what could not be checked, one a line.
-func tellGaps(list []diagnose.Gap) string {
+// gapsText is what could not be checked, one a line.
+func gapsText(list []diagnose.Gap) string {
 	var b strings.Builder
 	for _, g := range list {
 		fmt.Fprintf(&b, "%s: %s. %s\n", strings.Join(g.Subjects, ", "), g.What, g.Why)
@@ -102,7 +102,7 @@ func TestTroubles(t *testing.T) {
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "pinned") {
 				t.Errorf("got %q", got)
 			}
-			if u := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); u != "" {
+			if u := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); u != "" {
 				t.Errorf("not checked: %q", u)
 			}
 		})
@@ -140,7 +140,7 @@ func TestUnchecked(t *testing.T) {
 			n := fabrictest.Healthy()
 			test.edit(n, &n.HCAs[1])
 			n.Derive()
-			if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != test.want {
+			if got := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			if got := describe(diagnose.Run(n, nil)); got != "" {

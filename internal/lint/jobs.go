@@ -36,6 +36,7 @@ func combined(in Input, jobs []job, lines []Line) {
 		j.hidden(in, lines)
 		j.sockets(in, lines)
 		j.files(in, lines)
+		j.network(in, lines)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"gpufabric_exporter/internal/host/ncclconf"
 )
 
-// ofFile are checks of package diagnose that are about one line of the configuration of a host. Here they are asked of a node
+// ofFile are checks of package diagnose that are about one line of the configuration of a host. Here they run on a node
 // whose configuration is that of the job.
 var ofFile = []string{"nccl_rdma_off", "nccl_devices", "nccl_socket_interface"}
 
@@ -62,7 +62,7 @@ func (k *onNode) value(name string) (string, bool) {
 	return k.in.settings[i].Value, true
 }
 
-// checks asks the checks of package diagnose.
+// checks runs the checks of package diagnose.
 func (k *onNode) checks() {
 	job := k.withJob()
 	for _, v := range diagnose.Run(job, find(ofFile)) {

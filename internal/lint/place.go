@@ -88,16 +88,13 @@ func (k *onNode) peers() {
 	}
 }
 
-// networks are those that NCCL has without a plugin (plugin/net.cc).
-var networks = []string{"IB", "Socket"}
-
 // plugin judges whether there is a network plugin where the settings need one. NCCL loads what NCCL_NET_PLUGIN names as it is
 // written, else libnccl-net-<name>.so, else libnccl-net.so, and says nothing where there is none.
 func (k *onNode) plugin() {
 	network, named := k.value("NCCL_NET")
 	list, listed := k.value("NCCL_NET_PLUGIN")
 	listed = listed && list != "none"
-	named = named && !slices.ContainsFunc(networks, func(n string) bool { return strings.EqualFold(n, network) })
+	named = named && !hasNetwork(networks, network)
 	if !named && !listed {
 		return
 	}

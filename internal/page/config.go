@@ -56,7 +56,7 @@ func configViewOf(s ConfigStatus, devices fabric.Filter) configView {
 			v.Rates = append(v.Rates, string(r)+" "+diagnose.Gigabits(rate))
 		}
 	}
-	v.RoCE = roceWishText(p.RoCE)
+	v.RoCE = expectedRoCEText(p.RoCE)
 	switch d := devices; {
 	case d.Include != nil:
 		v.Devices = "only " + pattern(d.Include)

@@ -71,8 +71,8 @@ func secondReading(n *fabric.Node) int {
 	return 0
 }
 
-// roceWishText is what the site expects of RoCE; empty: nothing.
-func roceWishText(p fabric.RoCEPolicy) string {
+// expectedRoCEText is what the site expects of RoCE; empty: nothing.
+func expectedRoCEText(p fabric.RoCEPolicy) string {
 	var list []string
 	add := func(v *int, what string) {
 		if v != nil {

@@ -101,7 +101,7 @@ func TestRoCEStepNames(t *testing.T) {
 		{}: "", {DSCP: new(26), Priority: new(3), Lossless: new(true), ECN: new(true)}: "DSCP 26, priority 3, lossless (PFC), with ECN",
 		{Lossless: new(false), ECN: new(false)}: "lossy by design, without ECN",
 	} {
-		if got := roceWishText(*policy); got != want {
+		if got := expectedRoCEText(*policy); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

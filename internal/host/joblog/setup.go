@@ -19,7 +19,7 @@ type setup struct {
 	mnnvl    bool // NVLink may connect them
 	links    links
 	nvls     nvls
-	sharp    bool // the job asks for sums in switches
+	sharp    bool // the job requests sums in switches
 	few      bool // only from a number of nodes on
 	chosen   bool // the job names the algorithms that it wants (NCCL_ALGO)
 	collNet  bool // there are connections for them
