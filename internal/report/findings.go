@@ -149,7 +149,7 @@ func (f *Facts) addProbeFindings(in *Input) {
 			case r.NoDevices:
 				v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
 			default:
-				v.Causes = []string{"Not known: no check explains it. Traffic was not checked: run gpufabric_exporter check --interval=10s."}
+				v.Causes = []string{"Not known: no check explains it. Traffic is not checked here: gpufabric_exporter check --interval=10s does that."}
 			}
 			if a := probes.Failure(r.Failure).Advice(); a != "" && cause == nil {
 				v.Remedy = diagnose.Sentence(a)
