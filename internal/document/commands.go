@@ -11,7 +11,7 @@ import (
 var (
 	commandStart = regexp.MustCompile(`(?:^|[ (])((?:for \w+ in|echo|tr '|dmesg|grep|gpufabric_exporter|mlnx_qos|niccli|dcb|ip -br|ip link|ip addr|ethtool|lspci|setpci|rdma link|modprobe|rmmod|systemctl|journalctl|` +
 		`nvidia-smi|dcgmi|mlxfwmanager|mlxconfig|mlxlink|perfquery|ibportstate|sminfo|py-spy)\b)`)
-	commandEnd = regexp.MustCompile(`[^ ](?:[,;:.] |[.]$|[)]| (?:or|and|shows|ends|for each|below|says?|to|from|\(\w))`)
+	commandEnd = regexp.MustCompile(`[^ ](?:[,;:.] |[.]$|[)]| (?:or|and|shows|ends|does|for each|below|says?|to|from|\(\w))`)
 	loop       = regexp.MustCompile(`^for \w+ in .*?; done`)
 	quoted     = regexp.MustCompile(`(?:^|[ =(])('[^']*'(?:\\''[^']*')*|"[^"]*")`) // a word in quotes, as a shell takes it
 )

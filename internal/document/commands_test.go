@@ -23,8 +23,9 @@ func TestProse(t *testing.T) {
 		`for d in 'x; done' y; do mlxfwreset -d "$d" reset; done.`:                                                 "`for d in 'x; done' y; do mlxfwreset -d \"$d\" reset; done`.",
 		`Replace the cable of 'x grep y' and run dmesg -T with the job's log and NCCL's, too.`:                     "Replace the cable of 'x grep y' and run `dmesg -T with the job's log` and NCCL's, too.",
 		`Run ip addr show 'x, and more.`:                                                                           "Run `ip addr show 'x`, and more.",
-		`A <b> of $x.`:                                                                                             `A \<b> of \$x.`,
-		``:                                                                                                         "",
+		`Not known: gpufabric_exporter check --interval=10s does that.`:                                            "Not known: `gpufabric_exporter check --interval=10s` does that.",
+		`A <b> of $x.`: `A \<b> of \$x.`,
+		``:             "",
 	} {
 		var b strings.Builder
 		if err := WriteMarkdown(&b, &Document{Sections: []Section{{Blocks: []Block{{List: []Text{Prose(in)}}}}}}); err != nil {

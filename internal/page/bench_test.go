@@ -32,6 +32,13 @@ func pageAt(tb testing.TB, t *testing.T, scenario string, seconds ...int) *Landi
 	if err != nil {
 		tb.Fatal(err)
 	}
+	nodes := simulatortest.Watch(t, s, seconds...)
+	return pageFrom(tb, t, s, nodes[len(nodes)-1])
+}
+
+// pageFrom is the page of a simulated node that was observed.
+func pageFrom(tb testing.TB, t *testing.T, s simulator.Scenario, n *fabric.Node) *Landing {
+	tb.Helper()
 	var names []string
 	for _, c := range collector.Collectors() {
 		if c.Default {
@@ -42,8 +49,6 @@ func pageAt(tb testing.TB, t *testing.T, scenario string, seconds ...int) *Landi
 	if err != nil {
 		tb.Fatal(err)
 	}
-	nodes := simulatortest.Watch(t, s, seconds...)
-	n := nodes[len(nodes)-1]
 	return NewLanding(LandingOptions{
 		Title: "node17", Observe: func(context.Context) *fabric.Node { return n }, Collectors: set, NoDevice: func(*fabric.Node) (string, bool) { return "", false },
 		Config: siteOf(t, ""), Seen: new(Sightings), Log: slog.New(slog.DiscardHandler), Probes: pagesOf(past(tb, s, n), nil),

@@ -29,16 +29,28 @@ func TestPageAndReportCountTheSame(t *testing.T) {
 		"probe-wrong-result": "1 problem found",
 		"pfc-off":            "1 problem found",
 		"nccl-rdma-off":      "1 problem found",
+		"device-gone":        "1 problem found",
+		"fabric-manager-off": "1 problem found",
+		"gid-index-pinned":   "1 problem found",
+		"job-mixed":          "Possible problem in 1 job",
+		"job-tcp-no-devices": "2 problems found",
+		"nccl-deprecated":    "2 problems found",
+		"nvlink-down":        "1 problem found",
+		"pcie-acs-on":        "1 problem found",
+		"pfc-storm":          "1 problem found",
+		"probe-failing":      "1 problem found",
+		"rate-mismatch":      "1 problem found",
+		"statistics-refused": "No problems found in the facts that could be read",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := simulator.Find(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := pageAt(t, t, name, 0)
 			nodes := simulatortest.Watch(t, s, 0, 15)
-			l.Collectors.Jobs(nodes[0]) // jobs are judged by two readings
 			n := nodes[1]
+			l := pageFrom(t, t, s, n)
+			l.Collectors.Jobs(nodes[0]) // jobs are judged by two readings
 			r := l.read(n)
 			if got := r.doc.Verdict.Text; !strings.HasPrefix(got, want) {
 				t.Errorf("the page says %q, expected %q", got, want)

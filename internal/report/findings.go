@@ -158,7 +158,7 @@ func (f *Facts) addProbeFindings(in *Input) {
 			case fault == probes.FaultGPUDirect:
 				v.Causes = []string{"Not known: no check of the node explains it."}
 			default:
-				v.Causes = []string{"Not known: no check explains it. Traffic was not checked: run gpufabric_exporter check --interval=10s."}
+				v.Causes = []string{"Not known: no check explains it. Traffic is not checked here: gpufabric_exporter check --interval=10s does that."}
 			}
 			if a := probes.Failure(r.Failure).Advice(); a != "" && cause == nil {
 				v.Remedy = diagnose.Sentence(a)
