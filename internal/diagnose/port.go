@@ -215,7 +215,11 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	if strings.HasPrefix(p.ExpectedRate.Source, "config") {
 		who = "The site's configuration expects it."
 	}
-	remedy := "Check the speeds that both ends advertise (ethtool <interface>, mlxlink -d <device> -m) and the configuration of the switch port, then cable and transceiver."
+	module := "mlxlink -d <device> -m"
+	if !toolsOf(h).nvidia() {
+		module = "ethtool -m <interface>"
+	}
+	remedy := "Check the speeds that both ends advertise (ethtool <interface>, " + module + ") and the configuration of the switch port, then cable and transceiver."
 	if p.LinkLayer.Or("") == fabric.LinkInfiniBand {
 		remedy = "Compare the active speed and width with those that both ends support (ibportstate -C <device> -D 0 <port>, mlxlink -d <device> -m), then check cable and transceiver."
 	}

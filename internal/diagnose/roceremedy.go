@@ -10,16 +10,16 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// qosTools are the tools that set a NIC up for RoCE, by its driver: dcb for all, and that of the vendor.
-type qosTools string
+// nicTools are the tools that work with the driver of a NIC, which it is named for: dcb and ethtool with all, and those of the vendor.
+type nicTools string
 
-func toolsOf(h *fabric.HCA) qosTools { return qosTools(h.Driver.Or("")) }
+func toolsOf(h *fabric.HCA) nicTools { return nicTools(h.Driver.Or("")) }
 
-// nvidia reports whether mlnx_qos may be the tool: the driver is one of NVIDIA's, or not known.
-func (t qosTools) nvidia() bool { return t == "" || strings.HasPrefix(string(t), "mlx") }
+// nvidia reports whether NVIDIA's tools may work: the driver is one of NVIDIA's, or not known.
+func (t nicTools) nvidia() bool { return t == "" || strings.HasPrefix(string(t), "mlx") }
 
-// command names the tools that apply: mlnx_qos or dcb, dcb or niccli, or dcb alone.
-func (t qosTools) command(nvidia, dcb, broadcom string) string {
+// command names the tools that set a NIC up for RoCE: mlnx_qos or dcb, dcb or niccli, or dcb alone.
+func (t nicTools) command(nvidia, dcb, broadcom string) string {
 	dcb = "dcb " + dcb
 	switch {
 	case t.nvidia():
@@ -31,7 +31,7 @@ func (t qosTools) command(nvidia, dcb, broadcom string) string {
 }
 
 // trust has the interface trust DSCP. Other drivers than NVIDIA's do from the first DSCP on that is mapped to a priority.
-func (t qosTools) trust(dscp, priority string) string {
+func (t nicTools) trust(dscp, priority string) string {
 	if t.nvidia() {
 		return "mlnx_qos -i <interface> --trust dscp"
 	}
@@ -39,13 +39,13 @@ func (t qosTools) trust(dscp, priority string) string {
 }
 
 // mapped gives a DSCP that priority. 5 selects DSCP in Broadcom's list of applications.
-func (t qosTools) mapped(dscp, priority string) string {
+func (t nicTools) mapped(dscp, priority string) string {
 	return t.command("--dscp2prio set,"+dscp+","+priority, "app replace dev <interface> dscp-prio "+dscp+":"+priority, "apptlv -add -app "+priority+",5,"+dscp)
 }
 
 // roceRemedy is what to do. Commands are for an interface that the reader fills in: equal troubles of several ports
 // are one.
-func roceRemedy(s fabric.RoCEStep, t qosTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy) string {
+func roceRemedy(s fabric.RoCEStep, t nicTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy) string {
 	p := c.Judged.Value
 	if expected.Priority != nil {
 		p = *expected.Priority
@@ -91,7 +91,7 @@ func dscpRemedy(c *fabric.RoCEChain, expected fabric.RoCEPolicy) string {
 	}
 }
 
-func priorityRemedy(t qosTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy, p int) string {
+func priorityRemedy(t nicTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy, p int) string {
 	d := dscpWord(c, expected)
 	switch {
 	case c.Trust.Or("") == fabric.TrustPCP:
@@ -102,7 +102,7 @@ func priorityRemedy(t qosTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy,
 	return t.mapped(d, strconv.Itoa(p))
 }
 
-func pfcRemedy(t qosTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy, p int) string {
+func pfcRemedy(t nicTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy, p int) string {
 	const check = ", and the same at the switch port."
 	switch {
 	case expected.Lossless == nil && c.TrafficClassFrom == fabric.TrafficClassFromV1: // untagged, without a DSCP

@@ -52,6 +52,13 @@ func TestRemediesNameToolsOfTheDriver(t *testing.T) {
 			"mlx5_core": "Give its class a share: mlnx_qos -i eth1 --tcbw <eight shares> or dcb ets set",
 			"bnxt_en":   "Give its class a share: dcb ets set dev eth1 tc-bw", "ice": "Give its class a share: dcb ets set dev eth1 tc-bw",
 		}},
+		"rate": {func(n *fabric.Node, _ *fabric.QoS) {
+			n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 50e9}
+			n.HCAs[1].Ports[0].Rate.Value.BytesPerSecond, n.NetDevs[1].Speed.Value = 25e9, 25e9
+		}, map[string]string{
+			"mlx5_core": "Check the speeds that both ends advertise (ethtool eth1, mlxlink -d mlx5_1 -m) and",
+			"bnxt_en":   "Check the speeds that both ends advertise (ethtool eth1, ethtool -m eth1) and", "ice": "Check the speeds that both ends advertise (ethtool eth1, ethtool -m eth1) and",
+		}},
 	}
 	for name, f := range faults {
 		for driver, want := range f.want {
