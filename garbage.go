@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	leastHeap = 7 << 20 // bytes, at which garbage is collected however little of it is in use
+	leastHeap = 6 << 20 // bytes, at which garbage is collected however little of it is in use
 	headroom  = 1 << 20 // that Go's runtime leaves below a memory limit
 )
 
