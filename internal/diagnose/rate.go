@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// rateOf is what the rate of a peer follows from.
+func rateOf(h *fabric.HCA, p *fabric.Port) []fabric.Meta {
+	if s, known := p.State.Get(); known && s != fabric.PortActive {
+		return []fabric.Meta{h.Type.Meta()}
+	}
+	return []fabric.Meta{h.Type.Meta(), p.Rate.Meta()}
+}
+
+func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	expected, ok := p.ExpectedRate.Get()
+	switch {
+	case p.ExpectedRate.State == fabric.Absent:
+		if m := unreadPeer(n, h, p, rateOf); m != nil {
+			v.unknown(PortSubject(h, p), m.Reason, "The expected rate is unknown: its peers do not determine it, "+ReasonText(m.Reason)+".")
+		}
+		return
+	case !ok:
+		v.unknown(PortSubject(h, p), p.ExpectedRate.Meta().Reason, "The expected rate is unknown: "+tied(n.PeerRates(h, p))+"; state expected.port_rate_gigabits_per_second.")
+		return
+	}
+	rate, ok := p.Rate.Get()
+	if !ok {
+		v.unknown(PortSubject(h, p), p.Rate.Meta().Reason, "The rate is unknown: "+ReasonText(p.Rate.Meta().Reason)+".")
+		return
+	}
+	if rate.BytesPerSecond >= expected {
+		v.ok(PortSubject(h, p))
+		return
+	}
+	who := "Its peers run faster."
+	if strings.HasPrefix(p.ExpectedRate.Source, "config") {
+		who = "The site's configuration expects it."
+	}
+	remedy := "Check the speeds that both ends advertise (ethtool <interface>, mlxlink -d <device> -m) and the configuration of the switch port, then cable and transceiver."
+	if p.LinkLayer.Or("") == fabric.LinkInfiniBand {
+		remedy = "Compare the active speed and width with those that both ends support (ibportstate -C <device> -D 0 <port>, mlxlink -d <device> -m), then check cable and transceiver."
+	}
+	v.failed(PortSubject(h, p), Verdict{
+		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
+		Evidence: who + lanes(n, h, p, expected), Consequence: ofRole(p, "Every collective waits for its slowest port.", "The storage behind the port is slower."),
+		Remedy: remedy,
+	})
+}
+
+// tied says at which rates how many ports run, as "4 ports run at 200 Gb/s, 4 at 400 Gb/s".
+func tied(rates map[float64]int) string {
+	var list []string
+	for _, r := range slices.Sorted(maps.Keys(rates)) {
+		list = append(list, fmt.Sprintf("%d at %s", rates[r], Gigabits(r)))
+	}
+	return strings.Replace(strings.Join(list, ", "), " at ", " ports run at ", 1)
+}
+
+// lanes says how wide and fast the link of a slow port is, and how wide a port of its board with the same signalling is at the
+// expected rate. Drivers of Ethernet may not report either.
+func lanes(n *fabric.Node, h *fabric.HCA, p *fabric.Port, expected float64) string {
+	own := p.Rate.Value
+	if own.Lanes == 0 || own.Generation == "" {
+		return ""
+	}
+	for o, q := range ports(n) {
+		r, known := q.Rate.Get()
+		if known && r.BytesPerSecond >= expected && r.Generation == own.Generation && r.Lanes > own.Lanes && sameBoard(h, o).Value {
+			return fmt.Sprintf(" Its link has %d of %d lanes (%dX %s).", own.Lanes, r.Lanes, own.Lanes, own.Generation)
+		}
+	}
+	return fmt.Sprintf(" Its link is %dX %s.", own.Lanes, own.Generation)
+}
+
+func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	differs, ok := p.RateMismatch.Get()
+	switch {
+	case p.RateMismatch.State == fabric.Absent:
+		return
+	case !ok:
+		v.unknown(PortSubject(h, p), p.RateMismatch.Meta().Reason, "One of them is unknown: "+ReasonText(p.RateMismatch.Meta().Reason)+".")
+		return
+	}
+	if !differs {
+		v.ok(PortSubject(h, p))
+		return
+	}
+	var speed fabric.Fact[float64]
+	if d := n.NetDev(p.NetDev.Or("")); d != nil {
+		speed = d.Speed
+	}
+	v.failed(PortSubject(h, p), Verdict{
+		What:        fmt.Sprintf("RDMA reports %s, the network interface %s", Gigabits(p.Rate.Value.BytesPerSecond), Gigabits(speed.Value)),
+		Evidence:    p.Rate.Source + " against " + speed.Source + ".",
+		Consequence: "NCCL tunes itself for the rate that RDMA reports.",
+		Remedy:      "Kernels report a rate that they do not support as a different one: update driver and firmware (ethtool -i <interface> shows both).",
+	})
+}
