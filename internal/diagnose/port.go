@@ -25,7 +25,7 @@ func portChecks() []*Check {
 		},
 		{
 			ID: CheckPortRate, Title: "The port runs slower than expected", Severity: Critical, Topic: "ports", Scope: ScopePort,
-			Reads: "rate of the port compared with expected.port_rate of the configuration, else with the most common rate of its role and board",
+			Reads: "rate of the port compared with expected.port_rate of the configuration, else with the most common rate of its role and board; of bonds, their speeds and the operstate of their members",
 			Guard: onlyCarrying + " that are active; not a port without peers if the configuration has no rate for it, nor a tie of ports whose role is storage, whose link layers differ or whose rate is misreported",
 			Modes: []string{ModeRateDegraded}, judge: eachActive(judgeRate),
 		},

@@ -20,6 +20,10 @@ func rateOf(h *fabric.HCA, p *fabric.Port) []fabric.Meta {
 }
 
 func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	if w, short := shortBond(n, h, p); short {
+		v.failed(PortSubject(h, p), w)
+		return
+	}
 	expected, ok := p.ExpectedRate.Get()
 	switch {
 	case p.ExpectedRate.State == fabric.Absent:
@@ -53,6 +57,34 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		Evidence: who + lanes(n, h, p, expected), Consequence: ofRole(p, "Every collective waits for its slowest port.", "The storage behind the port is slower."),
 		Remedy: remedy,
 	})
+}
+
+// shortBond finds a port whose bond has a member without carrier and is slower than another bond of its role and board. The rate of the
+// port is that of one member. A bond of which one member carries everything is as fast as the others of its kind, and what all bonds
+// lack is taken as intended.
+func shortBond(n *fabric.Node, h *fabric.HCA, p *fabric.Port) (w Verdict, short bool) {
+	d := n.NetDev(p.NetDev.Or(""))
+	if d == nil || !d.Bond.Or(false) || d.Speed.State != fabric.OK {
+		return w, false
+	}
+	most := 0.0
+	for o, q := range ports(n) {
+		if e := n.NetDev(q.NetDev.Or("")); e != nil && e.Bond.Or(false) && q.Role.Or("") == p.Role.Or("") && sameBoard(h, o).Value && len(e.Lower.Value) == len(d.Lower.Value) {
+			most = max(most, e.Speed.Or(0))
+		}
+	}
+	var down []string
+	for _, i := range n.Interfaces.Or(nil) {
+		if s, known := i.OperState.Get(); known && s != "up" && s != "unknown" && slices.Contains(d.Lower.Value, i.Name) {
+			down = append(down, i.Name)
+		}
+	}
+	return Verdict{
+		What:     fmt.Sprintf("The bond runs at %s, but other bonds of the node at %s", Gigabits(d.Speed.Value), Gigabits(most)),
+		Evidence: "Members of " + d.Name + " without carrier: " + few(down) + ".", Consequence: ofRole(p, "Every collective waits for its slowest port.", "The storage behind the port is slower."),
+		Remedy: "Bring the member up (ip link set dev <member> up), then check its cable, transceiver (ethtool -m <member>) and switch port.",
+		Names:  map[string][]string{"member": down[:min(len(down), 1)]},
+	}, len(down) > 0 && d.Speed.Value < most
 }
 
 // tied says at which rates how many ports run, as "4 ports run at 200 Gb/s, 4 at 400 Gb/s".

@@ -71,3 +71,50 @@ func TestPortsWithoutSubnetManager(t *testing.T) {
 	contains(t, wait(fourPorts(), fabric.PortArmed, 0), "A subnet manager has configured the port, but not activated it")
 	contains(t, wait(fourPorts(), fabric.PortInit, 0, 1, 2, 3), "mlx5_0, mlx5_1, mlx5_2, mlx5_3: ", "no subnet manager has configured a port of the node")
 }
+
+// bonds is a node with two ports that are bonds of two members of 200 Gb/s each, as on the nodes of internal/simulator/platform_bond.go.
+func bonds() *fabric.Node {
+	n := fabrictest.Healthy()
+	var all []fabric.Interface
+	for i := range n.NetDevs {
+		d, p := &n.NetDevs[i], &n.HCAs[i].Ports[0]
+		members := []string{d.Name + "a", d.Name + "b"}
+		p.Rate.Value.BytesPerSecond = 25e9
+		d.Bond, d.Lower = fabric.Known(true, "bonding", n.At), fabric.Known(members, "lower", n.At)
+		for _, m := range members {
+			all = append(all, fabric.Interface{Name: m, OperState: fabric.Known("up", "operstate", n.At)})
+		}
+	}
+	n.Interfaces = fabric.Known(all, "class/net", n.At)
+	return n
+}
+
+// A bond of two members that lost one is half as fast, and its port reports the rate of the other one.
+func TestShortBond(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		speeds [2]float64
+		down   []int // members, the third and the fourth are those of the second bond
+		want   string
+	}{
+		{"healthy", [2]float64{50e9, 50e9}, nil, ""},
+		{"a member without carrier", [2]float64{50e9, 25e9}, []int{3}, "mlx5_1: The bond runs at 200 Gb/s, but other bonds of the node at 400 Gb/s. Members of eth1 without carrier: eth1b."},
+		{"active-backup, whose backup is down", [2]float64{25e9, 25e9}, []int{3}, ""},
+		{"one member everywhere", [2]float64{25e9, 25e9}, []int{1, 3}, ""},
+		{"slower by design", [2]float64{50e9, 25e9}, nil, ""},
+	} {
+		n := bonds()
+		for i, s := range c.speeds {
+			n.NetDevs[i].Speed.Value = s
+		}
+		for _, i := range c.down {
+			n.Interfaces.Value[i].OperState.Value = "down"
+		}
+		n.Derive()
+		got := describe(diagnose.Run(n, []*diagnose.Check{diagnose.Find(diagnose.CheckPortRate)}))
+		if (got == "") != (c.want == "") {
+			t.Errorf("%s: %q", c.name, got)
+		}
+		contains(t, got, c.want)
+	}
+}
