@@ -62,8 +62,12 @@ func (k *adviser) devices() {
 	active := 0
 	for i := range k.node.HCAs {
 		h := &k.node.HCAs[i]
-		if h.Moved && len(h.Ports) == 0 {
+		switch {
+		case h.Moved && len(h.Ports) == 0:
 			k.open(name, h.Name+" is in another network namespace: what it is for is not known.", "run the command where the job runs")
+			return
+		case h.PortsHidden():
+			k.open(name, h.Name+" shows no port: what it is for is not known.", ask)
 			return
 		}
 		for p := range h.Ports {

@@ -305,6 +305,27 @@ func TestNCCLDevices(t *testing.T) {
 	}
 }
 
+// mlx5_1 also takes mlx5_10 to mlx5_19: docs.nvidia.com, NCCL_IB_HCA.
+func TestNCCLDevicesPrefix(t *testing.T) {
+	for filter, want := range map[string]Status{
+		"": "", "mlx5": "", "=mlx5_1": "", "bnxt": "", "mlx5_0": OK,
+		"mlx5_1": Failed, "^mlx5_1": Failed, "mlx5_1:1": Failed, "mlx5_1,mlx5_10": OK,
+	} {
+		n := withDevices(filter)
+		more := n.HCAs[1]
+		more.Name = "mlx5_10"
+		n.HCAs = append(n.HCAs, more)
+		list := Run(n, []*Check{Find("nccl_devices_prefix")})
+		switch {
+		case want == "" && len(list) == 0:
+		case len(list) != 1 || list[0].Status != want:
+			t.Errorf("%q: %+v, want %q", filter, list, want)
+		case want == Failed && !strings.Contains(list[0].Evidence, "mlx5_1 is a prefix, and also matches mlx5_10."):
+			t.Errorf("%q: %s", filter, list[0].Evidence)
+		}
+	}
+}
+
 func TestPinnedGIDs(t *testing.T) {
 	n := withDevices("")
 	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_GID_INDEX", Value: "3", Number: 3, IsNumber: true, Source: "/etc/nccl.conf:1"}}

@@ -14,8 +14,8 @@ func gidChecks() []*Check {
 		{
 			ID: CheckGID, Title: "NCCL would not use a RoCE v2 address", Severity: Critical, Topic: "gids", Scope: ScopePort,
 			Reads: "the GID table of the port and NCCL's own selection rule (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host)",
-			Guard: "active RoCE ports of role compute; an IPv6-only fabric passes if NCCL is configured for it",
-			Modes: []string{ModeGIDMissing, ModeGIDPinned}, judge: eachCompute(judgeGID),
+			Guard: "active RoCE ports of role compute; an IPv6-only fabric passes if NCCL is configured for it. Ports of one device, interfaces of one bond and interfaces in other network namespaces may share an address",
+			Modes: []string{ModeGIDMissing, ModeGIDPinned, ModeGIDShared}, judge: eachCompute(judgeGID),
 		},
 	}
 }
@@ -34,6 +34,14 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		v.unknown(PortSubject(h, p), r, "By default NCCL would use a suitable address, but a configuration file of NCCL could not be read: "+ReasonText(r)+".")
 		return
 	case c.Fits():
+		if other := sharesGID(n, h, p); other != "" {
+			v.failed(PortSubject(h, p), Verdict{
+				What:     "Two compute ports have the same address",
+				Evidence: fmt.Sprintf("Entry %d is %s, as on %s.", c.Index, c.GID.Addr.Unmap(), other), Consequence: "Packets to the address arrive at one of the ports: connections of the other one fail.",
+				Remedy: "Give each network interface an address of its own (ip -br addr), and correct the network configuration.", Mode: ModeGIDShared,
+			})
+			return
+		}
 		v.ok(PortSubject(h, p))
 		return
 	}
@@ -57,6 +65,27 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	v.failed(PortSubject(h, p), Verdict{
 		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: remedy, Mode: mode,
 	})
+}
+
+// sharesGID returns another active compute port for which NCCL chooses the same address; empty: none. Members of a bond may have that of
+// the bond.
+func sharesGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port) string {
+	own := p.GIDChoice.Value.GID
+	d := n.NetDev(p.NetDev.Or(""))
+	if own == nil || !own.Routable() || d == nil {
+		return ""
+	}
+	for o, q := range ports(n) {
+		other, e := q.GIDChoice.Value.GID, n.NetDev(q.NetDev.Or(""))
+		switch {
+		case o == h || other == nil || e == nil || e == d || q.Role.Or("") != fabric.RoleCompute || q.State.Or("") != fabric.PortActive:
+		case q.LinkLayer.Or("") != fabric.LinkEthernet || other.Addr != own.Addr:
+		case other.NetDev != "" && other.NetDev == own.NetDev, d.Upper.State == fabric.OK && d.Upper.Value == e.Upper.Or(""):
+		default:
+			return PortSubject(o, q).String()
+		}
+	}
+	return ""
 }
 
 // fitsUnpinned reports whether NCCL would choose a suitable address without NCCL_IB_GID_INDEX.

@@ -4,6 +4,7 @@ package diagnose
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -122,6 +123,25 @@ func (g GPU) NVLinks() (active fabric.Fact[int], total int) {
 		return fabric.Fact[int]{}, 0
 	}
 	return g.Driver.Active(), len(g.Driver.NVLinks.Or(nil))
+}
+
+// GPUsNotAsked says for people how many GPUs of the PCI bus no driver was asked about, so that checks of GPUs were not made; empty where
+// there are none. What is unknown for a reason that can be changed has a verdict (gpu_driver).
+func GPUsNotAsked(n *fabric.Node) string {
+	m := n.GPUDriver.Loaded.Meta()
+	if _, unreached := n.GPUDriver.Unreached(); m.State != fabric.Unknown || !silent(m) || unreached || n.GPUDriver.Released != "" {
+		return ""
+	}
+	count := 0
+	for _, f := range n.PCI.GPUs() {
+		if isNVIDIA(f) && !passedThrough(f) && f.PF.State != fabric.OK {
+			count++
+		}
+	}
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Checks of GPUs were not made: NVML was not asked about the %d GPUs on the PCI bus.", count)
 }
 
 // Lost reports whether the driver is known to have lost the GPU: nothing else is known of it.

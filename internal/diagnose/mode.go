@@ -25,6 +25,7 @@ const (
 	ModeMTUMismatch      = "mtu_mismatch"
 	ModeGIDMissing       = "gid_missing"
 	ModeGIDPinned        = "gid_pinned"
+	ModeGIDShared        = "gid_shared"
 	ModePFC              = "pfc_wrong"
 	ModeTrust            = "dscp_map_wrong"
 	ModeTrafficClass     = "traffic_class_wrong"
@@ -79,6 +80,7 @@ func Modes() []Mode {
 		{ID: ModeMTUMismatch, Text: "Rails of a node have different MTUs."},
 		{ID: ModeGIDMissing, Text: "A RoCE port has no routable RoCE v2 address that NCCL would choose.", Alert: "GpuFabricGidLost"},
 		{ID: ModeGIDPinned, Text: "NCCL_IB_GID_INDEX selects the wrong entry."},
+		{ID: ModeGIDShared, Text: "Two compute ports of the node have one address."},
 		{ID: ModePFC, Text: "PFC is off on the priority of RoCE, on for another priority, or on in a lossy fabric."},
 		{ID: ModeTrust, Text: "The NIC does not trust DSCP, or maps it to another priority."},
 		{ID: ModeTrafficClass, Text: "NCCL's traffic class differs from the one that the network treats as RoCE."},

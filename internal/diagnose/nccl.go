@@ -47,6 +47,11 @@ func ncclChecks() []*Check {
 			Guard: "if the host sets it; jobs may override it", Modes: []string{ModeNCCLDevices}, judge: judgeNCCLDevices,
 		},
 		{
+			ID: "nccl_devices_prefix", Title: "NCCL_IB_HCA matches devices that it does not name", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names of RDMA devices",
+			Guard: "if the host sets it without =, and a name in it is that of a device", Modes: []string{ModeNCCLDevices}, judge: judgePrefixes,
+		},
+		{
 			ID: "nccl_socket_interface", Title: "NCCL_SOCKET_IFNAME matches no usable interface", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_SOCKET_IFNAME of the host as NCCL matches it, names and operstate of all network interfaces",
 			Guard: "if the host sets it; jobs may override it. One interface that is up is enough, because one list is often used for several kinds of nodes",
@@ -267,6 +272,47 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 			What: "NCCL_IB_HCA matches no active RDMA port", Evidence: evidence, Consequence: "NCCL falls back to TCP, or jobs fail.",
 			Remedy: "Correct or remove the line: names match by prefix; a leading = means exact.",
 		})
+	}
+}
+
+// judgePrefixes finds names of devices that are also the beginning of another name, as mlx5_1 is of mlx5_10. A list that names the
+// other device too means it.
+func judgePrefixes(n *fabric.Node, v *verdicts) {
+	set, ok := n.NCCL.Lookup("NCCL_IB_HCA")
+	f := fabric.ParseNameFilter(set.Value)
+	if !ok || f.Exact {
+		return
+	}
+	s := Subject{File: set.Source}
+	var evidence []string
+	named := false
+	for _, i := range f.Items {
+		exact := n.HCA(i.Name) != nil
+		named = named || exact
+		var more []string
+		for k := range n.HCAs {
+			name := n.HCAs[k].Name
+			listed := slices.ContainsFunc(f.Items, func(o fabric.NameItem) bool { return o.Name == name })
+			if exact && !listed && f.Matches(i, name, -1) {
+				more = append(more, name)
+			}
+		}
+		if len(more) > 0 {
+			evidence = append(evidence, i.Name+" is a prefix, and also matches "+few(more))
+		}
+	}
+	mark, consequence := "=", "NCCL uses devices that the line does not name, for storage or management perhaps."
+	if f.Exclude {
+		mark, consequence = "^=", "NCCL does not use devices that the line does not name."
+	}
+	switch {
+	case len(evidence) > 0:
+		v.failed(s, Verdict{
+			Evidence: strings.Join(evidence, "; ") + ".", Consequence: consequence,
+			Remedy: "Match names exactly: " + set.Name + "=" + mark + strings.TrimLeft(set.Value, "^") + ".",
+		})
+	case named:
+		v.ok(s)
 	}
 }
 

@@ -14,7 +14,7 @@ func nodeChecks() []*Check {
 	return []*Check{
 		{
 			ID: CheckReads, Title: "Reads do not return", Severity: Critical, Topic: "node", Scope: ScopeDevice,
-			Reads: "pending reads of the device or the node, and when they began", Modes: []string{ModeDriverHung},
+			Reads: "pending reads of the device or the node, and when they began; whether the device lists a port", Modes: []string{ModeDriverHung},
 			judge: judgeReads,
 		},
 		{
@@ -72,6 +72,10 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 			}
 			of.unknown(subject, s.Reason, evidence)
 		default:
+			if h := n.HCA(s.Device); h != nil && !h.Moved && h.PortsHidden() {
+				of.unknown(subject, fabric.ReasonMissing, "It shows no port: /sys/class/infiniband/"+h.Name+"/ports is empty or cannot be read.")
+				continue
+			}
 			of.ok(subject)
 		}
 	}

@@ -59,3 +59,26 @@ func TestWhatWasNotReadIsOneLine(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// A device that shows no port is not known to be healthy: a rail may be behind it. Ports of restricted devices are not read, and a
+// pod may have the device.
+func TestDeviceWithoutPorts(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		edit func(h *fabric.HCA)
+		want Status
+	}{
+		{"all ports", func(*fabric.HCA) {}, OK},
+		{"no port", func(h *fabric.HCA) { h.Ports = nil }, Unknown},
+		{"restricted", func(h *fabric.HCA) { h.Ports, h.Restricted = nil, fabric.Known(true, "config", h.Firmware.At) }, OK},
+		{"moved", func(h *fabric.HCA) { h.Ports, h.Moved = nil, true }, OK},
+	} {
+		n := withDevices("")
+		n.Sources = []fabric.Source{{Name: fabric.SourceHCA, Device: n.HCAs[1].Name, Up: true}}
+		test.edit(&n.HCAs[1])
+		n.Derive()
+		if list := Run(n, []*Check{Find("reads_return")}); len(list) != 1 || list[0].Status != test.want {
+			t.Errorf("%s: %+v, want %s", test.name, list, test.want)
+		}
+	}
+}

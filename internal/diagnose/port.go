@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"strings"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -26,8 +25,8 @@ func portChecks() []*Check {
 		},
 		{
 			ID: CheckPortRate, Title: "The port runs slower than expected", Severity: Critical, Topic: "ports", Scope: ScopePort,
-			Reads: "rate of the port compared with expected.port_rate of the configuration, else with the most common rate of its role and board",
-			Guard: onlyCarrying + " that are active; not a port without peers if the configuration has no rate for it",
+			Reads: "rate of the port compared with expected.port_rate of the configuration, else with the most common rate of its role and board; of bonds, their speeds and the operstate of their members",
+			Guard: onlyCarrying + " that are active; not a port without peers if the configuration has no rate for it, nor a tie of ports whose role is storage, whose link layers differ or whose rate is misreported",
 			Modes: []string{ModeRateDegraded}, judge: eachActive(judgeRate),
 		},
 		{
@@ -96,6 +95,7 @@ func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
 func eachActive(judge judgePort) func(*fabric.Node, *verdicts) {
 	return eachPort(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		switch s, known := p.State.Get(); {
+		case v.check.Topic == "roce" && p.LinkLayer.Or(fabric.LinkEthernet) != fabric.LinkEthernet: // whatever its state
 		case p.State.Meta().Reason == fabric.ReasonDriverConstant: // the state is unknowable, and counts as active
 			judge(n, h, p, v)
 		case !known:
@@ -140,18 +140,41 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	phys := p.PhysState.Or("unknown")
 	w := Verdict{
 		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s.", state, Spaced(string(phys))),
-		Consequence: "NCCL does not use it, or jobs that require it fail.",
+		Consequence: ofRole(p, "NCCL does not use it, or jobs that require it fail.", "The storage behind the port is slower, or cannot be reached."),
 		Remedy:      "Diagnose the link (mlxlink -d <device> -m), then check cable, transceiver and switch port.",
 	}
 	switch {
 	case phys == fabric.PhysLinkUp && p.LinkLayer.Or("") == fabric.LinkInfiniBand:
-		w.Remedy = "The link is up, but no subnet manager has configured the port: check that one runs and reaches it (sminfo -C <device>)."
+		w.Remedy = unmanaged(n, state)
 	case phys == fabric.PhysDisabled && p.LinkLayer.Or("") != fabric.LinkEthernet:
 		w.Remedy = "The port is disabled, here (ibportstate -C <device> -D 0 <port> enable) or at the switch."
 	case p.LinkLayer.Or("") == fabric.LinkEthernet:
 		w.Remedy = "The network interface is down (ip link set dev <interface> up) or has no carrier: check cable, transceiver (ethtool -m <interface>) and switch port."
 	}
 	v.failed(PortSubject(h, p), w)
+}
+
+// unmanaged is the remedy of an InfiniBand port that has a link and is not active. A port in state init does not know its subnet
+// manager yet: another port has to ask.
+func unmanaged(n *fabric.Node, s fabric.PortState) string {
+	if s == fabric.PortArmed {
+		return "A subnet manager has configured the port, but not activated it: check its log for this port and for the switch port."
+	}
+	remedy := "The link is up, but no subnet manager has configured the port: check that one runs, and its log for this port"
+	for h, p := range ports(n) {
+		if p.LinkLayer.Or("") == fabric.LinkInfiniBand && p.State.Or("") == fabric.PortActive {
+			return remedy + "; an active port reaches it (sminfo -C " + shellWord(h.Name, "<active device>") + " -P " + strconv.Itoa(p.Number) + ")."
+		}
+	}
+	return "The link is up, but no subnet manager has configured a port of the node: check that one runs in this fabric, and its log."
+}
+
+// ofRole returns what follows for training, or for storage.
+func ofRole(p *fabric.Port, compute, storage string) string {
+	if p.Role.Or("") == fabric.RoleStorage {
+		return storage
+	}
+	return compute
 }
 
 // unreadPeer returns what of other ports or devices hides whether they are peers of a port, and with what value; nil
@@ -180,79 +203,6 @@ func unreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabri
 		}
 	}
 	return unread
-}
-
-// rateOf is what the rate of a peer follows from.
-func rateOf(h *fabric.HCA, p *fabric.Port) []fabric.Meta {
-	if s, known := p.State.Get(); known && s != fabric.PortActive {
-		return []fabric.Meta{h.Type.Meta()}
-	}
-	return []fabric.Meta{h.Type.Meta(), p.Rate.Meta()}
-}
-
-func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
-	expected, ok := p.ExpectedRate.Get()
-	switch {
-	case p.ExpectedRate.State == fabric.Absent:
-		if m := unreadPeer(n, h, p, rateOf); m != nil {
-			v.unknown(PortSubject(h, p), m.Reason, "The expected rate is unknown: its peers do not determine it, "+ReasonText(m.Reason)+".")
-		}
-		return
-	case !ok:
-		v.unknown(PortSubject(h, p), p.ExpectedRate.Meta().Reason, "The expected rate is unknown.")
-		return
-	}
-	rate, ok := p.Rate.Get()
-	if !ok {
-		v.unknown(PortSubject(h, p), p.Rate.Meta().Reason, "The rate is unknown: "+ReasonText(p.Rate.Meta().Reason)+".")
-		return
-	}
-	if rate.BytesPerSecond >= expected {
-		v.ok(PortSubject(h, p))
-		return
-	}
-	who := "Its peers run faster."
-	if strings.HasPrefix(p.ExpectedRate.Source, "config") {
-		who = "The site's configuration expects it."
-	}
-	module := "mlxlink -d <device> -m"
-	if !toolsOf(h).nvidia() {
-		module = "ethtool -m <interface>"
-	}
-	remedy := "Check the speeds that both ends advertise (ethtool <interface>, " + module + ") and the configuration of the switch port, then cable and transceiver."
-	if p.LinkLayer.Or("") == fabric.LinkInfiniBand {
-		remedy = "Compare the active speed and width with those that both ends support (ibportstate -C <device> -D 0 <port>, mlxlink -d <device> -m), then check cable and transceiver."
-	}
-	v.failed(PortSubject(h, p), Verdict{
-		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
-		Evidence: who, Consequence: "Every collective waits for its slowest port.",
-		Remedy: remedy,
-	})
-}
-
-func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
-	differs, ok := p.RateMismatch.Get()
-	switch {
-	case p.RateMismatch.State == fabric.Absent:
-		return
-	case !ok:
-		v.unknown(PortSubject(h, p), p.RateMismatch.Meta().Reason, "One of them is unknown: "+ReasonText(p.RateMismatch.Meta().Reason)+".")
-		return
-	}
-	if !differs {
-		v.ok(PortSubject(h, p))
-		return
-	}
-	var speed fabric.Fact[float64]
-	if d := n.NetDev(p.NetDev.Or("")); d != nil {
-		speed = d.Speed
-	}
-	v.failed(PortSubject(h, p), Verdict{
-		What:        fmt.Sprintf("RDMA reports %s, the network interface %s", Gigabits(p.Rate.Value.BytesPerSecond), Gigabits(speed.Value)),
-		Evidence:    p.Rate.Source + " against " + speed.Source + ".",
-		Consequence: "NCCL tunes itself for the rate that RDMA reports.",
-		Remedy:      "Kernels report a rate that they do not support as a different one: update driver and firmware (ethtool -i <interface> shows both).",
-	})
 }
 
 // judgeFirmware compares the firmware of devices with that of most of their kind.

@@ -184,3 +184,17 @@ func TestGPUNotes(t *testing.T) {
 		t.Errorf("one NIC by design: %s", got)
 	}
 }
+
+// A node whose GPUs were not asked about has no verdicts on them, which must not look as if they were in order.
+func TestGPUsNotAsked(t *testing.T) {
+	n := fabrictest.WithGPUs()
+	if note := diagnose.GPUsNotAsked(n); note != "" {
+		t.Errorf("asked: %s", note)
+	}
+	n.GPUDriver = fabric.GPUDriver{}
+	contains(t, diagnose.GPUsNotAsked(n), "NVML was not asked about the 2 GPUs on the PCI bus")
+	n.PCI.Functions = nil
+	if note := diagnose.GPUsNotAsked(n); note != "" {
+		t.Errorf("no GPUs: %s", note)
+	}
+}

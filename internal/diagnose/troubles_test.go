@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,22 @@ func TestTroubles(t *testing.T) {
 		}},
 		{"RoCE v1 only", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal, v1) }, []string{"the device offers it as RoCE v1 only"}},
 		{"IPv6 only", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal, v6) }, []string{"set NCCL_IB_ADDR_FAMILY=AF_INET6"}},
+		{"address of another port", func(n *fabric.Node, p *fabric.Port) {
+			entry(p, slices.Clone(n.HCAs[0].Ports[0].GIDs.Entries.Value)...)
+			for i := range p.GIDs.Entries.Value {
+				p.GIDs.Entries.Value[i].NetDev = "eth1"
+			}
+		}, []string{"mlx5_0, mlx5_1: Two compute ports have the same address. mlx5_0, for example: Entry 3 is 10.0.0.1, as on mlx5_1.", "connections of the other one fail"}},
+		{"address of their bond", func(n *fabric.Node, p *fabric.Port) {
+			entry(p, n.HCAs[0].Ports[0].GIDs.Entries.Value...)
+			for i := range n.NetDevs {
+				n.NetDevs[i].Upper = fabric.Known("bond0", "upper", n.At)
+			}
+		}, nil},
+		{"address of another port, in another network namespace", func(n *fabric.Node, p *fabric.Port) {
+			entry(p, n.HCAs[0].Ports[0].GIDs.Entries.Value...)
+			p.NetDev = fabric.UnknownFact[string](fabric.ReasonMoved, "ndevs/0", n.At)
+		}, nil},
 		{"no entry", func(_ *fabric.Node, p *fabric.Port) { entry(p) }, []string{"that entry is empty"}},
 		{"range", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_ADDR_RANGE", "192.168.0.0/16", 0, false) }, []string{"mlx5_0, mlx5_1: ", "Correct NCCL_IB_ADDR_RANGE"}},
 		{"pinned", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_GID_INDEX", "2", 2, true) }, []string{"NCCL_IB_GID_INDEX=2 (/etc/nccl.conf:1) is used unchecked.", "Remove NCCL_IB_GID_INDEX"}},

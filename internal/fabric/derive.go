@@ -2,7 +2,10 @@
 
 package fabric
 
-import "strings"
+import (
+	"iter"
+	"strings"
+)
 
 // Derive fills in what follows from the facts: roles, expected rates, rate mismatches, the GID that NCCL
 // would choose, how the network treats what it sends, which NIC is near which GPU, and whether GPUDirect RDMA works
@@ -80,7 +83,7 @@ func (n *Node) rateMismatch(p *Port) Fact[bool] {
 }
 
 // expectedRate is the site's word, else what most ports of the same role and board have; a lone port has no
-// peers to be compared with.
+// peers to be compared with. Where as many compute ports run at one rate as at another, it is unknown.
 func (n *Node) expectedRate(h *HCA, p *Port) Fact[float64] {
 	role, ok := p.Role.Get()
 	if !ok {
@@ -89,24 +92,11 @@ func (n *Node) expectedRate(h *HCA, p *Port) Fact[float64] {
 	if r, ok := n.Policy.PortRates[role]; ok {
 		return Known(r, "config expected.port_rate", n.At)
 	}
-	votes := map[float64]int{}
-	peers := 0
-	for i := range n.HCAs {
-		o := &n.HCAs[i]
-		for k := range o.Ports {
-			q := &o.Ports[k]
-			if q.Role.Or("") != role || !sameBoard(h, o) {
-				continue
-			}
-			if r, ok := q.Rate.Get(); ok {
-				peers++
-				votes[r.BytesPerSecond]++
-			}
-		}
-	}
+	votes := n.PeerRates(h, p)
 	const source = "mode of the ports of the same role and board"
-	best, count, tie := 0.0, 0, false
+	best, count, peers, tie := 0.0, 0, 0, false
 	for r, c := range votes {
+		peers += c
 		switch {
 		case c > count:
 			best, count, tie = r, c, false
@@ -114,10 +104,48 @@ func (n *Node) expectedRate(h *HCA, p *Port) Fact[float64] {
 			tie = true
 		}
 	}
-	if peers < 2 || tie {
+	switch {
+	case tie && role == RoleCompute && n.comparableRates(h, p):
+		return UnknownFact[float64](ReasonMissing, source, n.At)
+	case peers < 2 || tie:
 		return AbsentFact[float64](source, n.At)
 	}
 	return Known(best, source, n.At)
+}
+
+// PeerRates counts the ports of the role and board of a port, itself included, by their rates in bytes per second.
+func (n *Node) PeerRates(h *HCA, p *Port) map[float64]int {
+	votes := map[float64]int{}
+	for q := range n.peers(h, p) {
+		if r, ok := q.Rate.Get(); ok {
+			votes[r.BytesPerSecond]++
+		}
+	}
+	return votes
+}
+
+// comparableRates reports whether all peers of a port have its link layer, and the rates that their network interfaces report.
+func (n *Node) comparableRates(h *HCA, p *Port) bool {
+	for q := range n.peers(h, p) {
+		if q.LinkLayer.Or("") != p.LinkLayer.Or("") || q.RateMismatch.Or(false) {
+			return false
+		}
+	}
+	return true
+}
+
+// peers iterates over the ports of the role and board of a port, itself included.
+func (n *Node) peers(h *HCA, p *Port) iter.Seq[*Port] {
+	return func(yield func(*Port) bool) {
+		for i := range n.HCAs {
+			o := &n.HCAs[i]
+			for k := range o.Ports {
+				if q := &o.Ports[k]; q.Role.Or("") == p.Role.Or("") && sameBoard(h, o) && !yield(q) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // sameBoard reports whether two devices are of one kind. Software devices, which have no board, are of none.

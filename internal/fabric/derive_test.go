@@ -88,10 +88,15 @@ func TestRateMismatch(t *testing.T) {
 }
 
 func TestExpectedRate(t *testing.T) {
+	tie := func(n *Node) {
+		for i := range 2 {
+			n.HCAs[i].Ports[0].Rate, n.NetDevs[i].Speed = ok(Rate{25e9, 2, "NDR"}), ok(25e9)
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		change func(n *Node)
-		want   float64 // of mlx5_0; 0: absent
+		want   float64 // of mlx5_0; 0: absent, -1: unknown
 	}{
 		{"what most have", func(n *Node) { n.HCAs[0].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"}) }, 50e9},
 		{"a down port still has an expectation", func(n *Node) { n.HCAs[0].Ports[0].Rate = AbsentFact[Rate]("", at) }, 50e9},
@@ -107,15 +112,29 @@ func TestExpectedRate(t *testing.T) {
 				n.HCAs[i].BoardID, n.HCAs[i].Type = AbsentFact[string]("", at), AbsentFact[string]("", at)
 			}
 		}, 0},
-		{"a tie says nothing", func(n *Node) {
-			n.HCAs[0].Ports[0].Rate, n.HCAs[1].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"}), ok(Rate{25e9, 2, "NDR"})
+		{"a tie leaves it open", tie, -1},
+		{"a tie of storage", func(n *Node) {
+			tie(n)
+			n.Policy.Roles = []RoleRule{{regexp.MustCompile("."), RoleStorage}}
+		}, 0},
+		{"a tie of two boards", func(n *Node) {
+			tie(n)
+			n.HCAs[0].BoardID, n.HCAs[1].BoardID = ok("other"), ok("other")
+		}, 25e9},
+		{"a tie of InfiniBand and Ethernet", func(n *Node) {
+			tie(n)
+			n.HCAs[0].Ports[0].LinkLayer, n.HCAs[1].Ports[0].LinkLayer = ok(LinkInfiniBand), ok(LinkInfiniBand)
+		}, 0},
+		{"a tie with rates that the kernel does not know", func(n *Node) {
+			tie(n)
+			n.NetDevs[0].Speed, n.NetDevs[1].Speed = ok(50e9), ok(50e9)
 		}, 0},
 	} {
 		n := node(4)
 		c.change(n)
 		n.Derive()
 		got := n.HCAs[0].Ports[0].ExpectedRate
-		if got.Or(0) != c.want || (c.want == 0) != (got.State == Absent) {
+		if got.Or(0) != max(c.want, 0) || (c.want == 0) != (got.State == Absent) || (c.want < 0) != (got.State == Unknown) {
 			t.Errorf("%s: got %+v, want %v", c.name, got, c.want)
 		}
 	}

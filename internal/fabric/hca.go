@@ -73,6 +73,9 @@ func (h *HCA) Lent() bool {
 	return f == FunctionVF || f == FunctionSF
 }
 
+// PortsHidden reports whether it is unknown which ports the device has: each has one, and those of restricted devices are not read.
+func (h *HCA) PortsHidden() bool { return len(h.Ports) == 0 && !h.Restricted.Or(false) }
+
 // Port is one port of an HCA.
 type Port struct {
 	Number int

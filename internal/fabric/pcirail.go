@@ -104,10 +104,7 @@ func (n *Node) mayCompute(h *HCA, f *PCIFunction) bool {
 
 // roleHidden reports whether the role of a port is not known, or the ports are not.
 func (h *HCA) roleHidden() bool {
-	if len(h.Ports) == 0 {
-		return h.Restricted.State == Unknown && !h.Lent()
-	}
-	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.State == Unknown })
+	return h.PortsHidden() && !h.Lent() || slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.State == Unknown })
 }
 
 // nearGPU reports whether the function shares a switch with a GPU.

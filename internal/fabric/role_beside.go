@@ -59,6 +59,8 @@ func (n *Node) standBeside(open []openPort) map[*Port]string {
 			found[o.p] = v.Source
 		case near && b.otherFabric(o), b.flat && b.outnumbered(o):
 			found[o.p] = o.p.LinkLayer.Source
+		case b.flat && b.outpaced(o, listed):
+			found[o.p] = o.p.Rate.Source
 		case near && (b.slower(o.h) || b.siblingOfDefaultRoute(o)):
 			found[o.p] = "bus/pci/devices"
 		}
@@ -127,6 +129,34 @@ func (b *railside) outnumbered(o openPort) bool {
 		}
 	}
 	return more > 0
+}
+
+// outpaced reports whether ports of other boards have at least twice the speed of an Ethernet port, and together at least the bandwidth of
+// the ports of its board. NCCL_IB_HCA leaves the port out, or its interface has no address. One port alone with the chip of the
+// others may be a spare part, and stays a rail unless the list leaves it out.
+func (b *railside) outpaced(o openPort, listed bool) bool {
+	out := !b.list.Takes(o.h.Name, o.p.Number)
+	if o.p.LinkLayer.Or("") != LinkEthernet || !out && (listed || !b.n.withoutAddress(o.p)) {
+		return false
+	}
+	own, spare := b.n.speed(o.h), !out
+	faster, alike := 0.0, 0
+	for _, q := range b.open {
+		switch takes, speed := b.list.Takes(q.h.Name, q.p.Number), b.n.speed(q.h); {
+		case !b.otherBoard(o.h, q.h):
+			alike++
+		case takes && speed >= 2*own:
+			faster, spare = faster+speed, spare && !b.otherChip(o.h, q.h)
+		}
+	}
+	return own > 0 && faster >= own*float64(alike) && !(spare && alike == 1)
+}
+
+// withoutAddress reports whether the port is known to have no address, nor to be in a bond or bridge that may have one.
+func (n *Node) withoutAddress(p *Port) bool {
+	gids, known := p.GIDs.Entries.Get()
+	d := n.NetDev(p.NetDev.Or(""))
+	return known && d != nil && d.Upper.State == Absent && !slices.ContainsFunc(gids, func(g GID) bool { return g.Family != FamilyLinkLocal })
 }
 
 func (h *HCA) hasLink(l LinkLayer) bool {

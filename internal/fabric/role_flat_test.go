@@ -4,6 +4,7 @@ package fabric
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -61,6 +62,69 @@ func TestRolesWhereNothingIsNear(t *testing.T) {
 		{"Ethernet alone", 0, 8, nil, ""},
 	} {
 		n := flat(c.infiniband, c.ethernet)
+		if c.edit != nil {
+			c.edit(n)
+		}
+		n.DerivePorts()
+		if got := strings.Join(storageOf(n), " "); got != c.want {
+			t.Errorf("%s: %q are storage, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// Oracle's BM.GPU.L40S.4 has two ports of 400 Gb/s for the cluster and ports of 200 Gb/s for the virtual cloud network, with another
+// board of the same chip: shapes.json of ai2-compute-gpu/oci-dr-hpc-v2.
+func TestRolesOfSlowPortsWhereNothingIsNear(t *testing.T) {
+	const list = "=mlx5_0,mlx5_1"
+	address := func(h *HCA) {
+		h.Ports[0].GIDs.Entries = ok([]GID{{Addr: netip.MustParseAddr("::ffff:10.1.0.1"), Type: GIDRoCEv2, Family: FamilyIPv4}})
+	}
+	for _, c := range []struct {
+		name  string
+		slow  int
+		value string // of NCCL_IB_HCA
+		edit  func(n *Node)
+		want  string // devices that are storage
+	}{
+		{"left out by the list", 3, list, nil, "mlx5_2 mlx5_3 mlx5_4"},
+		{"without a list and addresses", 3, "", nil, "mlx5_2 mlx5_3 mlx5_4"},
+		{"without a list, with addresses", 3, "", func(n *Node) {
+			for i := range n.HCAs {
+				address(&n.HCAs[i])
+			}
+		}, ""},
+		{"a list that takes them", 3, "mlx5", nil, ""},
+		{"a list that forgets equal rails", 3, list, func(n *Node) {
+			for i := range n.HCAs {
+				n.HCAs[i].BoardID = ok("rail")
+				setRate(&n.HCAs[i], 50e9)
+			}
+		}, ""},
+		{"a list that names only faster storage", 6, list, nil, ""},
+		{"in a bond", 3, "", func(n *Node) {
+			for i := range n.NetDevs {
+				n.NetDevs[i].Upper = ok("bond0")
+			}
+		}, ""},
+		{"a spare part at half of its rate", 1, "", nil, ""},
+		{"addresses not known", 3, "", func(n *Node) {
+			for i := range n.HCAs {
+				n.HCAs[i].Ports[0].GIDs.Entries = UnknownFact[[]GID](ReasonIO, "", at)
+			}
+		}, ""},
+	} {
+		n := flat(0, 2+c.slow)
+		n.Host.Hypervisor = ok(false)
+		for i := range n.HCAs {
+			n.NetDevs[i].Upper = AbsentFact[string]("", at)
+			if i < 2 {
+				n.HCAs[i].BoardID = ok("rail")
+				address(&n.HCAs[i])
+			} else {
+				setRate(&n.HCAs[i], 25e9)
+			}
+		}
+		listed(n, c.value)
 		if c.edit != nil {
 			c.edit(n)
 		}

@@ -16,7 +16,7 @@ import (
 
 // ofFile are checks of package diagnose that are about one line of the configuration of a host. Here they run on a node
 // whose configuration is that of the job.
-var ofFile = []string{"nccl_rdma_off", "nccl_devices", "nccl_socket_interface"}
+var ofFile = []string{"nccl_rdma_off", "nccl_devices", "nccl_devices_prefix", "nccl_socket_interface"}
 
 // ofPort are checks that are about ports, and the variable that decides.
 var ofPort = map[string]string{
@@ -195,7 +195,7 @@ func (k *onNode) rails(yield func(*fabric.HCA, *fabric.Port) bool) {
 	}
 }
 
-// devices judges which rails NCCL_IB_HCA leaves out, and which devices it takes by the beginning of their names.
+// devices judges which rails NCCL_IB_HCA leaves out.
 func (k *onNode) devices() {
 	const name = "NCCL_IB_HCA"
 	value, set := k.value(name)
@@ -214,26 +214,6 @@ func (k *onNode) devices() {
 	}
 	if len(out) > 0 && taken > 0 {
 		k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("It does not include %s, which are active compute NICs of this node: all GPUs use the remaining %d", strings.Join(out, ", "), taken), "name all of them, or remove the line"})
-	}
-	if f.Exact {
-		return
-	}
-	for _, i := range f.Items {
-		exact := slices.ContainsFunc(k.node.HCAs, func(h fabric.HCA) bool { return h.Name == i.Name })
-		var more []string
-		for _, h := range k.node.HCAs {
-			listed := slices.ContainsFunc(f.Items, func(o fabric.NameItem) bool { return o.Name == h.Name })
-			if exact && !listed && f.Matches(i, h.Name, -1) {
-				more = append(more, h.Name)
-			}
-		}
-		if len(more) > 0 {
-			mark := "="
-			if f.Exclude {
-				mark = "^="
-			}
-			k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("%s is a prefix, and also matches %s", i.Name, strings.Join(more, ", ")), name + "=" + mark + strings.TrimLeft(value, "^")})
-		}
 	}
 }
 

@@ -41,7 +41,7 @@ type Input struct {
 func Collect(in *Input) *Facts {
 	n := in.Node
 	f := &Facts{
-		Report: kind, Version: Version, Program: in.Program, At: n.At.UTC(), Node: nodeOf(in), Configuration: in.Config.Origin(), Note: diagnose.Elsewhere(n),
+		Report: kind, Version: Version, Program: in.Program, At: n.At.UTC(), Node: nodeOf(in), Configuration: in.Config.Origin(), Note: strings.TrimSpace(diagnose.Elsewhere(n) + " " + diagnose.GPUsNotAsked(n)),
 		Ports: []Port{}, GPUs: []GPU{}, GIDs: []GID{}, Jobs: []Job{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration,
 	}
 	for i := range n.HCAs {

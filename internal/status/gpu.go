@@ -109,6 +109,8 @@ func (b *builder) path(g diagnose.GPU) Path {
 		check = diagnose.CheckACS
 	case blocked && block == fabric.GDRModule && b.fails(diagnose.Subject{}, diagnose.CheckPeermem):
 		check = diagnose.CheckPeermem
+	case b.portFails(d.NIC):
+		check = diagnose.CheckPortActive
 	}
 	switch {
 	case check != "":
@@ -119,6 +121,18 @@ func (b *builder) path(g diagnose.GPU) Path {
 		to.Status = StatusOK
 	}
 	return to
+}
+
+// portFails reports whether no compute port of a device is active: the way of its GPU to the network ends there.
+func (b *builder) portFails(device string) bool {
+	h := b.in.Node.HCA(device)
+	if h == nil {
+		return false
+	}
+	compute := slices.DeleteFunc(slices.Clone(h.Ports), func(p fabric.Port) bool { return p.Role.Or("") != fabric.RoleCompute })
+	return len(compute) > 0 && !slices.ContainsFunc(compute, func(p fabric.Port) bool {
+		return !b.fails(diagnose.PortSubject(h, &p).Key(), diagnose.CheckPortActive)
+	})
 }
 
 // nvlinkOf finds how NVLinks connect GPUs. Links that are down connect nothing.

@@ -92,6 +92,18 @@ func TestPathSeverity(t *testing.T) {
 	}
 }
 
+// The way of a GPU whose NIC has no active port ends at the NIC, whatever GPUDirect RDMA could do.
+func TestPathToPortThatIsDown(t *testing.T) {
+	n := fabrictest.WithGPUs()
+	p := &n.HCAs[1].Ports[0]
+	p.State.Value, p.PhysState.Value, p.Rate = fabric.PortDown, fabric.PhysPolling, fabric.AbsentFact[fabric.Rate]("rate", n.At)
+	fabrictest.Verdicts(n, fabrictest.Usable)
+	gpus := documentOf(n).GPUs
+	if a, b := gpus[0].Path, gpus[1].Path; a.Status != StatusOK || b.Status != StatusFailed || b.Severity != "critical" {
+		t.Errorf("with an active port %s, with one that is down %s %q", a.Status, b.Status, b.Severity)
+	}
+}
+
 // A finding links to its parts, and these link to the finding.
 func TestFindings(t *testing.T) {
 	n := fabrictest.Healthy()

@@ -97,6 +97,7 @@ func conditions() map[string]condition {
 		"nccl_note":                {mode: "nccl_configuration", shows: []string{"nccl_notes"}},
 		"rdma_switched_off":        {mode: "rdma_switched_off", shows: []string{"nccl_rdma_off"}},
 		"nccl_device_missing":      {mode: "nccl_devices", shows: []string{"nccl_devices"}, anywhere: []string{"nccl_configuration"}},
+		"nccl_device_unnamed":      {mode: "nccl_devices", shows: []string{"nccl_devices_prefix"}},
 		"socket_interface_missing": {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 		"socket_interface_down":    {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/collector"
@@ -98,6 +99,9 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 		}
 	} else {
 		list = verdictsOf(n, k.asked())
+		if len(k.only) == 0 {
+			note = strings.TrimSpace(note + " " + diagnose.GPUsNotAsked(n))
+		}
 	}
 	if len(list) == 0 {
 		err := errors.New("no check applies to this node with the given --only and --severity")

@@ -27,7 +27,7 @@ func Healthy() *fabric.Node {
 	n.GPUs.Value = 8
 	n.Host.Kernel = fabric.Known("6.8.0", "sys/kernel/osrelease", n.At)
 	for _, name := range []string{"mlx5_0", "mlx5_1"} {
-		netdev := "eth" + name[len(name)-1:]
+		netdev, address := "eth"+name[len(name)-1:], "::ffff:10.0."+name[len(name)-1:]+".1"
 		gid := func(i int, t fabric.GIDType, f fabric.GIDFamily, addr string) fabric.GID {
 			return fabric.GID{Index: i, Addr: netip.MustParseAddr(addr), Type: t, Family: f, NetDev: netdev}
 		}
@@ -41,7 +41,7 @@ func Healthy() *fabric.Node {
 				Rate: fabric.Known(fabric.Rate{BytesPerSecond: 50e9, Lanes: 4, Generation: "NDR"}, "rate", n.At),
 				GIDs: fabric.GIDTable{Size: fabric.Known(256, "gids", n.At), Entries: fabric.Known([]fabric.GID{
 					gid(0, fabric.GIDRoCEv1, fabric.FamilyLinkLocal, "fe80::1"), gid(1, fabric.GIDRoCEv2, fabric.FamilyLinkLocal, "fe80::1"),
-					gid(2, fabric.GIDRoCEv1, fabric.FamilyIPv4, "::ffff:10.0.0.1"), gid(3, fabric.GIDRoCEv2, fabric.FamilyIPv4, "::ffff:10.0.0.1"),
+					gid(2, fabric.GIDRoCEv1, fabric.FamilyIPv4, address), gid(3, fabric.GIDRoCEv2, fabric.FamilyIPv4, address),
 				}, "gids", n.At)},
 			}},
 		})

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// rateOf is what the rate of a peer follows from.
+func rateOf(h *fabric.HCA, p *fabric.Port) []fabric.Meta {
+	if s, known := p.State.Get(); known && s != fabric.PortActive {
+		return []fabric.Meta{h.Type.Meta()}
+	}
+	return []fabric.Meta{h.Type.Meta(), p.Rate.Meta()}
+}
+
+func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	if w, short := shortBond(n, h, p); short {
+		v.failed(PortSubject(h, p), w)
+		return
+	}
+	expected, ok := p.ExpectedRate.Get()
+	switch {
+	case p.ExpectedRate.State == fabric.Absent:
+		if m := unreadPeer(n, h, p, rateOf); m != nil {
+			v.unknown(PortSubject(h, p), m.Reason, "The expected rate is unknown: its peers do not determine it, "+ReasonText(m.Reason)+".")
+		}
+		return
+	case !ok:
+		v.unknown(PortSubject(h, p), p.ExpectedRate.Meta().Reason, "The expected rate is unknown: "+tied(n.PeerRates(h, p))+"; state expected.port_rate_gigabits_per_second.")
+		return
+	}
+	rate, ok := p.Rate.Get()
+	if !ok {
+		v.unknown(PortSubject(h, p), p.Rate.Meta().Reason, "The rate is unknown: "+ReasonText(p.Rate.Meta().Reason)+".")
+		return
+	}
+	if rate.BytesPerSecond >= expected {
+		v.ok(PortSubject(h, p))
+		return
+	}
+	who := "Its peers run faster."
+	if strings.HasPrefix(p.ExpectedRate.Source, "config") {
+		who = "The site's configuration expects it."
+	}
+	module := "mlxlink -d <device> -m"
+	if !toolsOf(h).nvidia() {
+		module = "ethtool -m <interface>"
+	}
+	remedy := "Check the speeds that both ends advertise (ethtool <interface>, " + module + ") and the configuration of the switch port, then cable and transceiver."
+	if p.LinkLayer.Or("") == fabric.LinkInfiniBand {
+		remedy = "Compare the active speed and width with those that both ends support (ibportstate -C <device> -D 0 <port>, mlxlink -d <device> -m), then check cable and transceiver."
+	}
+	v.failed(PortSubject(h, p), Verdict{
+		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
+		Evidence: who + lanes(n, h, p, expected), Consequence: ofRole(p, "Every collective waits for its slowest port.", "The storage behind the port is slower."),
+		Remedy: remedy,
+	})
+}
+
+// shortBond finds a port whose bond has a member without carrier and is slower than another bond of its role and board. The rate of the
+// port is that of one member. A bond of which one member carries everything is as fast as the others of its kind, and what all bonds
+// lack is taken as intended.
+func shortBond(n *fabric.Node, h *fabric.HCA, p *fabric.Port) (w Verdict, short bool) {
+	d := n.NetDev(p.NetDev.Or(""))
+	if d == nil || !d.Bond.Or(false) || d.Speed.State != fabric.OK {
+		return w, false
+	}
+	most := 0.0
+	for o, q := range ports(n) {
+		if e := n.NetDev(q.NetDev.Or("")); e != nil && e.Bond.Or(false) && q.Role.Or("") == p.Role.Or("") && sameBoard(h, o).Value && len(e.Lower.Value) == len(d.Lower.Value) {
+			most = max(most, e.Speed.Or(0))
+		}
+	}
+	var down []string
+	for _, i := range n.Interfaces.Or(nil) {
+		if s, known := i.OperState.Get(); known && s != "up" && s != "unknown" && slices.Contains(d.Lower.Value, i.Name) {
+			down = append(down, i.Name)
+		}
+	}
+	return Verdict{
+		What:     fmt.Sprintf("The bond runs at %s, but other bonds of the node at %s", Gigabits(d.Speed.Value), Gigabits(most)),
+		Evidence: "Members of " + d.Name + " without carrier: " + few(down) + ".", Consequence: ofRole(p, "Every collective waits for its slowest port.", "The storage behind the port is slower."),
+		Remedy: "Bring the member up (ip link set dev <member> up), then check its cable, transceiver (ethtool -m <member>) and switch port.",
+		Names:  map[string][]string{"member": down[:min(len(down), 1)]},
+	}, len(down) > 0 && d.Speed.Value < most
+}
+
+// tied says at which rates how many ports run, as "4 ports run at 200 Gb/s, 4 at 400 Gb/s".
+func tied(rates map[float64]int) string {
+	var list []string
+	for _, r := range slices.Sorted(maps.Keys(rates)) {
+		list = append(list, fmt.Sprintf("%d at %s", rates[r], Gigabits(r)))
+	}
+	return strings.Replace(strings.Join(list, ", "), " at ", " ports run at ", 1)
+}
+
+// lanes says how wide and fast the link of a slow port is, and how wide a port of its board with the same signalling is at the
+// expected rate. Drivers of Ethernet may not report either.
+func lanes(n *fabric.Node, h *fabric.HCA, p *fabric.Port, expected float64) string {
+	own := p.Rate.Value
+	if own.Lanes == 0 || own.Generation == "" {
+		return ""
+	}
+	for o, q := range ports(n) {
+		r, known := q.Rate.Get()
+		if known && r.BytesPerSecond >= expected && r.Generation == own.Generation && r.Lanes > own.Lanes && sameBoard(h, o).Value {
+			return fmt.Sprintf(" Its link has %d of %d lanes (%dX %s).", own.Lanes, r.Lanes, own.Lanes, own.Generation)
+		}
+	}
+	return fmt.Sprintf(" Its link is %dX %s.", own.Lanes, own.Generation)
+}
+
+func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	differs, ok := p.RateMismatch.Get()
+	switch {
+	case p.RateMismatch.State == fabric.Absent:
+		return
+	case !ok:
+		v.unknown(PortSubject(h, p), p.RateMismatch.Meta().Reason, "One of them is unknown: "+ReasonText(p.RateMismatch.Meta().Reason)+".")
+		return
+	}
+	if !differs {
+		v.ok(PortSubject(h, p))
+		return
+	}
+	var speed fabric.Fact[float64]
+	if d := n.NetDev(p.NetDev.Or("")); d != nil {
+		speed = d.Speed
+	}
+	v.failed(PortSubject(h, p), Verdict{
+		What:        fmt.Sprintf("RDMA reports %s, the network interface %s", Gigabits(p.Rate.Value.BytesPerSecond), Gigabits(speed.Value)),
+		Evidence:    p.Rate.Source + " against " + speed.Source + ".",
+		Consequence: "NCCL tunes itself for the rate that RDMA reports.",
+		Remedy:      "Kernels report a rate that they do not support as a different one: update driver and firmware (ethtool -i <interface> shows both).",
+	})
+}
