@@ -154,6 +154,7 @@ func TestAdviceMendsSettings(t *testing.T) {
 		"device-gone":             {"open NCCL_IB_HCA"},
 		"pfc-other-priority":      {"open NCCL_IB_TC"},
 		"healthy-roce-vlan":       {"keep NCCL_IB_SL=3"},
+		"vlan-sl-wrong":           {"replace NCCL_IB_SL=3"},
 		"no-rdma":                 {"open NCCL_IB_HCA", "open fabric"},
 		"healthy-gb200":           {"open NVLink between nodes"},
 	} {

@@ -24,6 +24,7 @@ const (
 
 // lane is how one interface below a compute port treats classes.
 type lane struct {
+	of         portOf
 	port, name string
 	driver     string
 	qos        *fabric.QoS
@@ -120,7 +121,7 @@ func (k *adviser) lanes(active []portOf) (list []lane, ok bool) {
 			return nil, false
 		}
 		for i := range chains {
-			l := lane{port: p.name(), name: chains[i].Interface, driver: p.Driver.Or(""), chain: &chains[i]}
+			l := lane{of: p, port: p.name(), name: chains[i].Interface, driver: p.Driver.Or(""), chain: &chains[i]}
 			if d := k.base.NetDev(l.name); d != nil {
 				l.driver, l.qos = d.Driver.Or(l.driver), &d.QoS
 			}
@@ -132,6 +133,7 @@ func (k *adviser) lanes(active []portOf) (list []lane, ok bool) {
 		return nil, false
 	}
 	expected := k.node.Policy.RoCE.DSCP != nil
+	k.serviceLevel(list)
 	if len(list) > 0 && !expected && !slices.ContainsFunc(list, func(l lane) bool { return !l.tagged() }) {
 		k.open(classVariable, "The interfaces of the compute ports take the priority from the VLAN tag and not from the DSCP: the traffic class has no effect on this node, NCCL_IB_SL has where packets are tagged. Whether the switches use the DSCP is not known.", "if they do, "+askDSCP)
 		return nil, false
@@ -154,6 +156,31 @@ func (k *adviser) lanes(active []portOf) (list []lane, ok bool) {
 		}
 	}
 	return list, true
+}
+
+// serviceLevel has NCCL send with the lossless priority where all interfaces take it from the VLAN tag.
+func (k *adviser) serviceLevel(lanes []lane) {
+	const name = "NCCL_IB_SL"
+	if len(lanes) == 0 || slices.ContainsFunc(lanes, func(l lane) bool { return !l.tagged() || l.qos == nil || !k.inVLAN(l.of) }) {
+		return
+	}
+	p, why := lossless(lanes)
+	if expected := k.node.Policy.RoCE.Priority; expected != nil && *expected != p || why != "" {
+		return
+	}
+	k.set(Setting{
+		Name: name, Value: strconv.Itoa(p), Source: lanes[0].qos.PFC.Source + "; " + sourceOf(name),
+		Reason: fmt.Sprintf("Priority %d is the only lossless one on %s, which take it from the VLAN tag, and the tag has the service level of the queue pair. Without the setting NCCL takes 0.", p, interfaces(len(lanes))),
+	}, func(present string) bool {
+		n, ok := ncclconf.ParseNumber(present)
+		return ok && n >= 0 && int(n&7) == p
+	})
+}
+
+// inVLAN reports whether the packets of a port carry a VLAN tag with the address that NCCL takes.
+func (k *adviser) inVLAN(p portOf) bool {
+	g := p.GIDChoice.Or(fabric.GIDChoice{}).GID
+	return g != nil && g.Routable() && k.base.Tagged(cmp.Or(g.NetDev, p.NetDev.Or(""))).Or(false)
 }
 
 // lossless is the one priority that PFC protects on all interfaces, else why there is none.

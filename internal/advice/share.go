@@ -4,7 +4,10 @@ package advice
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+
+	"gpufabric_exporter/internal/diagnose"
 )
 
 // Share is how much of the stated iteration its AllReduce takes over a link.
@@ -41,16 +44,16 @@ func (k *adviser) shares() {
 		return
 	}
 	if l.rate != nil {
-		k.share(l.link, min(s.ring(w.IterationBytes, *l.rate), s.tree(w.IterationBytes, *l.rate)), l.basis)
+		k.share(l.link, min(s.ring(w.IterationBytes, *l.rate), s.tree(w.IterationBytes, *l.rate)), l.basis, false)
 	}
 	n := float64(s.ranks())
 	if w.Nodes == 1 {
 		if m := k.largest(l.link, s.ranks()); m != nil {
-			k.share(l.link, float64(w.IterationBytes)*2*(n-1)/n/m.BusBW, "measured by "+m.From)
+			k.share(l.link, float64(w.IterationBytes)*2*(n-1)/n/m.BusBW, "measured by "+m.From, true)
 		}
 	} else {
 		for _, m := range k.measuredBetween(l.link) {
-			k.share(m.link, s.ring(w.IterationBytes, *m.rate), m.basis)
+			k.share(m.link, s.ring(w.IterationBytes, *m.rate), m.basis, true)
 		}
 	}
 	if len(k.Shares) == 0 {
@@ -69,7 +72,7 @@ func (k *adviser) largest(link Link, ranks int) *Measured {
 	return found
 }
 
-func (k *adviser) share(link Link, seconds float64, from string) {
+func (k *adviser) share(link Link, seconds float64, from string, measured bool) {
 	whole := k.Workload.Iteration.Seconds()
 	iteration := Duration(whole)
 	s := Share{Link: link, Seconds: seconds, Share: seconds / whole, From: from}
@@ -78,7 +81,7 @@ func (k *adviser) share(link Link, seconds float64, from string) {
 	case s.Share >= 1:
 		s.Text = fmt.Sprintf("The AllReduce takes %s, longer than the iteration of %s: the stated figures contradict each other, or the iteration reduces fewer bytes over this link, as with sharded or accumulated gradients.", took, iteration)
 	case s.Share < littleShare:
-		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s. The network does not limit this job: look at data loading, computation and stragglers first.", took, percent(s.Share), iteration)
+		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s. %s", took, percent(s.Share), iteration, k.little(measured))
 	default:
 		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s if no computation overlaps with it. Twice the bandwidth saves at most %s of the iteration; overlap with the backward pass can save up to all of the time.", took, percent(s.Share), iteration, percent(s.Share/2))
 		if s.Share >= largeShare {
@@ -86,6 +89,24 @@ func (k *adviser) share(link Link, seconds float64, from string) {
 		}
 	}
 	k.Shares = append(k.Shares, s)
+}
+
+// little is the conclusion from a small share: the line rate is what a network without faults reaches at most.
+func (k *adviser) little(measured bool) string {
+	const next = "look at data loading, computation and stragglers first."
+	var found []string
+	for _, f := range diagnose.Findings(diagnose.Run(k.node, nil)) {
+		if id := f.Check.ID; f.Check.Severity.AtLeast(diagnose.Warning) && !slices.Contains(found, id) {
+			found = append(found, id)
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return "Whether the network limits this job is not known: `gpufabric_exporter check` finds faults of this node (" + few(found) + "). Repair them, then measure with `gpufabric_exporter probe`."
+	case !measured:
+		return "This is the time at line rate, and the least that it can take. A network that reaches it does not limit this job: measure with `gpufabric_exporter probe`, then " + next
+	}
+	return "The network does not limit this job: " + next
 }
 
 // Duration is a time in seconds as people read it, in three digits.
@@ -101,11 +122,10 @@ func Duration(seconds float64) string {
 	return strconv.FormatFloat(seconds, 'f', 0, 64) + " s"
 }
 
-// percent rounds a share below 1, but not up to all of it.
+// percent rounds a share below 1, but neither up to all of it nor across the bound of a small one.
 func percent(share float64) string {
-	digits := 0
-	if share < 0.095 {
-		digits = 1
+	if share < littleShare {
+		return strconv.FormatFloat(min(100*share, 9.9), 'f', 1, 64) + " %"
 	}
-	return strconv.FormatFloat(min(100*share, 99), 'f', digits, 64) + " %"
+	return strconv.FormatFloat(min(100*share, 99), 'f', 0, 64) + " %"
 }

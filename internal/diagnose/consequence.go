@@ -75,6 +75,8 @@ func rules() []rule {
 		}},
 		{check: CheckGID, cause: checkGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned }},
 		{check: checkPinnedGIDs, cause: checkGIDIndex, exact: true, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
+		{check: checkPriority, cause: CheckGID, follows: untaggedByGID},
+		{check: checkPFC, cause: CheckGID, follows: untaggedByGID},
 		{check: checkDSCP, cause: checkNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			set, found := n.NCCL.Lookup("NCCL_IB_TC")
 			return found && set.Source == cause.Subject.File && carriesHostClass(n, v.Subject)
@@ -148,6 +150,20 @@ func runsAsExpected(n *fabric.Node, s Subject) bool {
 	}
 	d, expected := n.NetDev(p.NetDev.Or("")), p.ExpectedRate.Or(math.Inf(1))
 	return d != nil && d.Speed.Or(0) >= expected
+}
+
+// untaggedByGID reports whether the packets of a port have another priority because the address that NCCL takes is untagged, while one
+// that it should take is in a VLAN. PFC that is off for all priorities is a fault of its own.
+func untaggedByGID(n *fabric.Node, v, cause *Verdict) bool {
+	p := portOf(n, v.Subject)
+	if p == nil || v.Subject.Key() != cause.Subject.Key() || taggedGID(n, p) == nil {
+		return false
+	}
+	taken := p.GIDChoice.Or(fabric.GIDChoice{}).GID
+	return taken != nil && !n.Tagged(ofGID(taken, p)).Or(true) && !slices.ContainsFunc(p.RoCE.Or(nil), func(c fabric.RoCEChain) bool {
+		d := n.NetDev(c.Interface)
+		return c.Trust.Or("") != fabric.TrustPCP || d == nil || d.QoS.PFC.Or(fabric.PFC{}).Enabled == 0
+	})
 }
 
 // carriesHostClass reports whether the traffic class of a port is that of the host's configuration of NCCL.

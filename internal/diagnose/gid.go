@@ -103,6 +103,8 @@ func addressRemedy(n *fabric.Node, p *fabric.Port) string {
 	switch {
 	case ranged:
 		return "Correct NCCL_IB_ADDR_RANGE, or give the network interface an address in that range."
+	case v6 && taggedGID(n, p) != nil && trustsTag(p):
+		return "The port has only IPv6 addresses: set NCCL_IB_ADDR_FAMILY=AF_INET6, and NCCL_IB_SL to the lossless priority."
 	case v6:
 		return "The port has only IPv6 addresses: set NCCL_IB_ADDR_FAMILY=AF_INET6."
 	case v1:
@@ -110,6 +112,11 @@ func addressRemedy(n *fabric.Node, p *fabric.Port) string {
 	default:
 		return "Give the network interface an IPv4 address: ip addr add <IPv4 address>/<length> dev <interface>, and make it persistent in the network configuration."
 	}
+}
+
+// trustsTag reports whether an interface below a port takes the priority from the VLAN tag.
+func trustsTag(p *fabric.Port) bool {
+	return slices.ContainsFunc(p.RoCE.Or(nil), func(c fabric.RoCEChain) bool { return c.Trust.Or("") == fabric.TrustPCP })
 }
 
 // GIDTypeName is a type of GID as people call it.

@@ -28,5 +28,7 @@ const (
 	checkGIDIndex     = "nccl_gid_index"
 	checkPinnedGIDs   = "gid_pinned_uniform"
 	checkDSCP         = "roce_dscp"
+	checkPriority     = "roce_priority"
+	checkPFC          = "roce_pfc"
 	checkPauseSent    = "roce_pause_sent"
 )

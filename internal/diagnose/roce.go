@@ -28,9 +28,9 @@ func roceChecks() []*Check {
 	list := []*Check{
 		roceCheck(checkDSCP, Critical, []string{ModeTrafficClass, ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
 			"The network treats them as other traffic.", fabric.RoCETrafficClass, fabric.RoCEDSCP),
-		roceCheck("roce_priority", Critical, []string{ModeTrust}, "RoCE packets do not have the priority that the site expects",
+		roceCheck(checkPriority, Critical, []string{ModeTrust}, "RoCE packets do not have the priority that the site expects",
 			"The network treats them as other traffic.", fabric.RoCEPriority),
-		roceCheck("roce_pfc", Critical, []string{ModePFC, ModeTrafficClass}, "PFC does not match the RoCE configuration",
+		roceCheck(checkPFC, Critical, []string{ModePFC, ModeTrafficClass}, "PFC does not match the RoCE configuration",
 			"In congestion, lossless traffic is dropped, or lossy traffic is paused; RDMA stalls or its connections fail.", fabric.RoCEPFC),
 		roceCheck("roce_global_pause", Warning, []string{ModeGlobalPause}, "802.3x flow control is on together with PFC",
 			"One slow receiver can pause all traffic of the link.", fabric.RoCEGlobalPause),
@@ -81,11 +81,8 @@ func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, membe
 			v.unknown(PortSubject(h, p), l.Reason, member+Sentence(l.Evidence))
 		}
 	case fabric.StatusFailed:
-		if ofWrongGID(c, l.Step) {
-			return
-		}
 		v.failed(PortSubject(h, p), Verdict{
-			Evidence: member + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, toolsOf(h), c, expectedRoCE(n, p)), Names: namesOfChain(c),
+			Evidence: member + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, n, h, p, c), Names: namesOfChain(c),
 			Mode: modeOf(n, p, c, l.Step),
 		})
 	}
@@ -134,13 +131,6 @@ func behindWrongClass(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 		}
 	}
 	return false
-}
-
-// ofWrongGID reports whether a step is broken because packets are RoCE v1, which have no DSCP, though they should not be:
-// gid_usable fails on the port and names the cause.
-func ofWrongGID(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
-	return c.TrafficClassFrom == fabric.TrafficClassFromV1 && (s == fabric.RoCEDSCP || s == fabric.RoCEPriority || s == fabric.RoCEPFC) &&
-		c.Link(fabric.RoCEGID).Status == fabric.StatusFailed
 }
 
 // stated reports whether the site says how RoCE should be on the port: then what cannot be compared is no all-clear.

@@ -3,7 +3,9 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,32 +45,44 @@ func (t nicTools) mapped(dscp, priority string) string {
 	return t.command("--dscp2prio set,"+dscp+","+priority, "app replace dev <interface> dscp-prio "+dscp+":"+priority, "apptlv -add -app "+priority+",5,"+dscp)
 }
 
+// repair is what the remedy of a broken step of one chain follows from.
+type repair struct {
+	nicTools
+
+	node     *fabric.Node
+	port     *fabric.Port
+	chain    *fabric.RoCEChain
+	expected fabric.RoCEPolicy
+	priority int // that RoCE should have, as far as that is known
+}
+
 // roceRemedy is what to do. Commands are for an interface that the reader fills in: equal troubles of several ports
 // are one.
-func roceRemedy(s fabric.RoCEStep, t nicTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy) string {
-	p := c.Judged.Value
-	if expected.Priority != nil {
-		p = *expected.Priority
+func roceRemedy(s fabric.RoCEStep, n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fabric.RoCEChain) string {
+	r := repair{toolsOf(h), n, port, c, expectedRoCE(n, port), c.Judged.Value}
+	if r.expected.Priority != nil {
+		r.priority = *r.expected.Priority
 	}
+	p := r.priority
 	switch s {
 	case fabric.RoCEDSCP:
-		return dscpRemedy(c, expected)
+		return r.dscp()
 	case fabric.RoCEPriority:
-		return priorityRemedy(t, c, expected, p)
+		return r.prioritized()
 	case fabric.RoCEPFC:
-		return pfcRemedy(t, c, expected, p)
+		return r.pfc()
 	case fabric.RoCEGlobalPause:
 		return "ethtool -A <interface> autoneg off rx off tx off, and the same at the switch port."
 	case fabric.RoCEBuffer:
-		return fmt.Sprintf("Give priority %d a buffer: %s; dcb buffer show dev <interface> shows the total size.", p, t.command(
-			fmt.Sprintf("--prio2buffer %s --buffer_size <bytes>,<bytes>,0,0,0,0,0,0", onlyPriority(p)),
+		return fmt.Sprintf("Give priority %d a buffer: %s; dcb buffer show dev <interface> shows the total size.", p, r.command(
+			fmt.Sprintf("--prio2buffer %s --buffer_size <bytes>,<bytes>,0,0,0,0,0,0", listOf(1<<p)),
 			fmt.Sprintf("buffer set dev <interface> prio-buffer all:0 %d:1 buffer-size all:0 0:<bytes> 1:<bytes>", p), ""))
 	case fabric.RoCEETS:
-		return "Give its class a share: " + t.command("--tcbw <eight shares>", "ets set dev <interface> tc-bw <class>:<share>", "") +
+		return "Give its class a share: " + r.command("--tcbw <eight shares>", "ets set dev <interface> tc-bw <class>:<share>", "") +
 			" for each class; the shares must add up to 100."
 	case fabric.RoCENotification, fabric.RoCEReaction:
 		on := 1
-		if expected.ECN != nil && !*expected.ECN {
+		if r.expected.ECN != nil && !*r.expected.ECN {
 			on = 0
 		}
 		return fmt.Sprintf("echo %[1]d > /sys/class/net/<interface>/ecn/roce_np/enable/%[2]d; echo %[1]d > /sys/class/net/<interface>/ecn/roce_rp/enable/%[2]d", on, p)
@@ -79,9 +93,9 @@ func roceRemedy(s fabric.RoCEStep, t nicTools, c *fabric.RoCEChain, expected fab
 
 const roceV2Remedy = "Check that NCCL finds a RoCE v2 address, and that NCCL_IB_GID_INDEX selects it."
 
-func dscpRemedy(c *fabric.RoCEChain, expected fabric.RoCEPolicy) string {
-	tc := *expected.DSCP<<2 | 2 // ECN capable
-	switch c.TrafficClassFrom {
+func (r *repair) dscp() string {
+	tc := *r.expected.DSCP<<2 | 2 // ECN capable
+	switch r.chain.TrafficClassFrom {
 	case fabric.TrafficClassFromOFED:
 		return fmt.Sprintf("echo %d > /sys/class/infiniband/<device>/tc/<port>/traffic_class, or -1 to leave it to jobs.", tc)
 	case fabric.TrafficClassFromV1:
@@ -91,50 +105,151 @@ func dscpRemedy(c *fabric.RoCEChain, expected fabric.RoCEPolicy) string {
 	}
 }
 
-func priorityRemedy(t nicTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy, p int) string {
-	d := dscpWord(c, expected)
+func (r *repair) prioritized() string {
+	d := r.dscpWord()
 	switch {
-	case c.Trust.Or("") == fabric.TrustPCP:
-		return t.trust(d, strconv.Itoa(p)) + ", or correct expected.roce."
+	case r.byTag() && r.expected.DSCP == nil:
+		if tag := r.tag(); tag != "" {
+			return tag + ", or correct expected.roce."
+		}
+		fallthrough
+	case r.byTag():
+		return r.trust(d, strconv.Itoa(r.priority)) + ", or correct expected.roce."
 	case d == anyDSCP: // RoCE v1
 		return "Check that NCCL finds a RoCE v2 address, or set NCCL_IB_SL and use a VLAN."
 	}
-	return t.mapped(d, strconv.Itoa(p))
+	return r.mapped(d, strconv.Itoa(r.priority))
 }
 
-func pfcRemedy(t nicTools, c *fabric.RoCEChain, expected fabric.RoCEPolicy, p int) string {
+// byTag reports whether the interface takes the priority from the VLAN tag.
+func (r *repair) byTag() bool { return r.chain.Trust.Or("") == fabric.TrustPCP }
+
+// pfc never turns PFC off that is on, but on a fabric that is lossy by design: other traffic may need it.
+func (r *repair) pfc() string {
 	const check = ", and the same at the switch port."
+	stated := r.expected.Lossless != nil || r.expected.Priority != nil
 	switch {
-	case expected.Lossless == nil && c.TrafficClassFrom == fabric.TrafficClassFromV1: // untagged, without a DSCP
+	case r.expected.Lossless == nil && r.chain.TrafficClassFrom == fabric.TrafficClassFromV1: // untagged, without a DSCP
 		return roceV2Remedy
-	case expected.Lossless != nil && !*expected.Lossless:
-		return t.command("--pfc 0,0,0,0,0,0,0,0", "pfc set dev <interface> prio-pfc all:off", "pfc -enable 0xFF") + check
-	case expected.Lossless == nil && expected.Priority == nil && c.Trust.Or("") == fabric.TrustPCP:
-		return "Make the interface trust DSCP: " + t.trust(dscpWord(c, expected), "<lossless priority>") + ". Or use a VLAN, and NCCL_IB_SL."
+	case r.expected.Lossless != nil && !*r.expected.Lossless:
+		return r.pfcOff() + check
+	case !stated && r.byTag():
+		if tag := r.tag(); tag != "" {
+			return tag + "."
+		}
+		return "Make the interface trust DSCP: " + r.trust(r.dscpWord(), "<lossless priority>") + ". Or use a VLAN, and NCCL_IB_SL."
+	case stated:
+		return r.pfcOn(r.priority) + check
 	}
-	command := t.command("--pfc "+onlyPriority(p), fmt.Sprintf("pfc set dev <interface> prio-pfc all:off %d:on", p), fmt.Sprintf("pfc -enable %d", p))
-	if expected.Lossless == nil && expected.Priority == nil {
-		return "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: " + command + check
+	switch peers, agree := r.peers(); {
+	case agree && peers == r.priority:
+		return "The other compute ports have PFC on for priority " + strconv.Itoa(peers) + ": " + r.pfcOn(peers) + check
+	case agree && r.enabled().Has(peers):
+		return fmt.Sprintf("On the other compute ports DSCP %s goes to priority %d, which is lossless: %s.", r.dscpWord(), peers, r.mapped(r.dscpWord(), strconv.Itoa(peers)))
 	}
-	return command + check
+	return "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: " + r.pfcOn(r.priority) + check
 }
+
+func (r *repair) pfcOn(p int) string {
+	return r.command("--pfc "+listOf(r.enabled()|1<<p), fmt.Sprintf("pfc set dev <interface> prio-pfc %d:on", p), fmt.Sprintf("pfc -enable %d", p))
+}
+
+func (r *repair) pfcOff() string {
+	p, known := r.chain.Judged.Get()
+	rest := r.enabled() &^ (1 << p)
+	if !known || rest == 0 {
+		return r.command("--pfc "+listOf(0), "pfc set dev <interface> prio-pfc all:off", "pfc -enable 0xFF")
+	}
+	return r.command("--pfc "+listOf(rest), fmt.Sprintf("pfc set dev <interface> prio-pfc %d:off", p), "")
+}
+
+// enabled are the priorities for which PFC is on at the interface.
+func (r *repair) enabled() fabric.PriorityMask {
+	if d := r.node.NetDev(r.chain.Interface); d != nil {
+		return d.QoS.PFC.Or(fabric.PFC{}).Enabled
+	}
+	return 0
+}
+
+// peers is the lossless priority that all other compute ports give to the same DSCP; false: there are fewer than two, or they differ.
+func (r *repair) peers() (priority int, agree bool) {
+	dscp, known := r.chain.DSCP.Get()
+	count := 0
+	for i := range r.node.HCAs {
+		for k := range r.node.HCAs[i].Ports {
+			p := &r.node.HCAs[i].Ports[k]
+			chains, read := p.RoCE.Get()
+			if p == r.port || p.Role.Or("") != fabric.RoleCompute || p.State.Or("") != fabric.PortActive || !read {
+				continue
+			}
+			for c := range chains {
+				of, mapped := chains[c].Priority.Get()
+				if chains[c].DSCP.Or(-1) != dscp || !mapped || !chains[c].Lossless.Or(false) || count > 0 && of != priority {
+					return 0, false
+				}
+				priority, count = of, count+1
+			}
+		}
+	}
+	return priority, known && count > 1
+}
+
+// tag says how packets get the lossless priority where it is taken from their VLAN tag; empty: no address of the port is in a VLAN.
+func (r *repair) tag() string {
+	level := "NCCL_IB_SL=<lossless priority>"
+	if p := r.enabled().Priorities(); r.expected.Priority != nil {
+		level = fmt.Sprintf("NCCL_IB_SL=%d", r.priority)
+	} else if len(p) == 1 {
+		level = fmt.Sprintf("NCCL_IB_SL=%d", p[0])
+	}
+	chosen := r.port.GIDChoice.Or(fabric.GIDChoice{}).GID
+	to := taggedGID(r.node, r.port)
+	switch {
+	case to == nil || chosen == nil:
+		return ""
+	case r.node.Tagged(ofGID(chosen, r.port)).Or(false):
+		return "Set " + level
+	case !chosen.Routable() || chosen.Family != to.Family:
+		if to.Family == fabric.FamilyIPv6 {
+			level = "NCCL_IB_ADDR_FAMILY=AF_INET6 and " + level
+		}
+		return fmt.Sprintf("Entry %d, which NCCL takes, is untagged; entry %d is in a VLAN: set %s", chosen.Index, to.Index, level)
+	}
+	return fmt.Sprintf("Entry %d, which NCCL takes, is untagged (%s); entry %d is in a VLAN: remove that address, or set NCCL_IB_ADDR_RANGE to the subnet of the VLAN. Set %s",
+		chosen.Index, ofGID(chosen, r.port), to.Index, level)
+}
+
+// taggedGID is a routable address of a port whose packets carry a VLAN tag; nil: there is none.
+func taggedGID(n *fabric.Node, p *fabric.Port) *fabric.GID {
+	list := p.GIDs.Entries.Or(nil)
+	i := slices.IndexFunc(list, func(g fabric.GID) bool { return g.Routable() && n.Tagged(ofGID(&g, p)).Or(false) })
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
+}
+
+// ofGID is the interface of an entry.
+func ofGID(g *fabric.GID, p *fabric.Port) string { return cmp.Or(g.NetDev, p.NetDev.Or("")) }
 
 const anyDSCP = "<dscp>"
 
 // dscpWord is the DSCP of a chain, or that which the site expects, or the placeholder for one.
-func dscpWord(c *fabric.RoCEChain, expected fabric.RoCEPolicy) string {
-	if d, known := c.DSCP.Get(); known {
+func (r *repair) dscpWord() string {
+	if d, known := r.chain.DSCP.Get(); known {
 		return strconv.Itoa(d)
 	}
-	if expected.DSCP != nil {
-		return strconv.Itoa(*expected.DSCP)
+	if r.expected.DSCP != nil {
+		return strconv.Itoa(*r.expected.DSCP)
 	}
 	return anyDSCP
 }
 
-// onlyPriority is a list of eight as mlnx_qos takes it, 1 for priority p.
-func onlyPriority(p int) string {
+// listOf is a list as mlnx_qos takes it, 1 for each priority of the set.
+func listOf(set fabric.PriorityMask) string {
 	list := strings.Split("0,0,0,0,0,0,0,0", ",")
-	list[p] = "1"
+	for _, p := range set.Priorities() {
+		list[p] = "1"
+	}
 	return strings.Join(list, ",")
 }

@@ -42,11 +42,11 @@ func TestRoCETroubles(t *testing.T) {
 		{"map", func(_ *fabric.Node, q *fabric.QoS) { q.DSCPPriority.Value[26] = 1 }, []string{"DSCP 26 goes to priority 1; the site expects priority 3.", "--dscp2prio set,26,3 or dcb app replace dev <interface> dscp-prio 26:3"}},
 		{"PFC off", func(_ *fabric.Node, q *fabric.QoS) { q.PFC.Value.Enabled = 0 }, []string{
 			"mlx5_1: PFC does not match the RoCE configuration. PFC is off for all priorities; the site expects RoCE to be lossless.",
-			"mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0 or dcb pfc set dev <interface> prio-pfc all:off 3:on, and the same at the switch port.",
+			"mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0 or dcb pfc set dev <interface> prio-pfc 3:on, and the same at the switch port.",
 		}},
 		{"PFC on", func(n *fabric.Node, _ *fabric.QoS) { n.Policy.RoCE.Lossless = new(false) }, []string{"mlx5_0, mlx5_1: ", "lossy by design", "--pfc 0,0,0,0,0,0,0,0"}},
 		{"PFC elsewhere", func(n *fabric.Node, q *fabric.QoS) { q.PFC.Value.Enabled, n.Policy.RoCE = 1<<4, fabric.RoCEPolicy{} }, []string{
-			"PFC is on for priority 4, but RoCE uses priority 3.", "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0",
+			"PFC is on for priority 4, but RoCE uses priority 3.", "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: mlnx_qos -i <interface> --pfc 0,0,0,1,1,0,0,0",
 		}},
 		{"802.3x", func(_ *fabric.Node, q *fabric.QoS) { q.Pause.Value.Receive = true }, []string{"802.3x flow control is on together with PFC.", "ethtool -A <interface>"}},
 		{"buffer", func(_ *fabric.Node, q *fabric.QoS) { q.Buffers.Value.Bytes[1] = 0 }, []string{"receive buffer 1 has 0 bytes", "--prio2buffer 0,0,0,1,0,0,0,0"}},

@@ -18,9 +18,9 @@ func TestRemediesNameToolsOfTheDriver(t *testing.T) {
 		want map[string]string // by driver
 	}{
 		"PFC off": {func(_ *fabric.Node, q *fabric.QoS) { q.PFC.Value.Enabled = 0 }, map[string]string{
-			"mlx5_core": "mlnx_qos -i eth1 --pfc 0,0,0,1,0,0,0,0 or dcb pfc set dev eth1 prio-pfc all:off 3:on, and the same at the switch port.",
-			"bnxt_en":   "dcb pfc set dev eth1 prio-pfc all:off 3:on or niccli -dev 0000:18:00.0 pfc -enable 3, and the same at the switch port.",
-			"ice":       "dcb pfc set dev eth1 prio-pfc all:off 3:on, and the same at the switch port.",
+			"mlx5_core": "mlnx_qos -i eth1 --pfc 0,0,0,1,0,0,0,0 or dcb pfc set dev eth1 prio-pfc 3:on, and the same at the switch port.",
+			"bnxt_en":   "dcb pfc set dev eth1 prio-pfc 3:on or niccli -dev 0000:18:00.0 pfc -enable 3, and the same at the switch port.",
+			"ice":       "dcb pfc set dev eth1 prio-pfc 3:on, and the same at the switch port.",
 		}},
 		"PFC on": {func(n *fabric.Node, _ *fabric.QoS) { n.Policy.RoCE.Lossless = new(false) }, map[string]string{
 			"mlx5_core": "mlnx_qos -i eth1 --pfc 0,0,0,0,0,0,0,0 or dcb pfc set dev eth1 prio-pfc all:off, and the same at the switch port.",

@@ -13,7 +13,7 @@ func TestProse(t *testing.T) {
 		`Disable ACS, or at each boot: for b in 0000:17:03.0 0000:17:00.0; do setpci -s "$b" ECAP_ACS+0x6.w=0000; done.`: "Disable ACS, or at each boot: `for b in 0000:17:03.0 0000:17:00.0; do setpci -s \"$b\" ECAP_ACS+0x6.w=0000; done`.",
 		`Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5'. A device may return after echo 1 > /sys/bus/pci/rescan or a cold restart.`: "Check `rdma link`, `lspci -nn` and `dmesg -T | grep -iE 'pcie|mlx5'`. A device may return after " +
 			"`echo 1 > /sys/bus/pci/rescan` or a cold restart.",
-		`mlnx_qos -i x --pfc 0,0,0,1 or dcb pfc set dev x prio-pfc all:off 3:on, and the same at the switch port.`: "`mlnx_qos -i x --pfc 0,0,0,1` or `dcb pfc set dev x prio-pfc all:off 3:on`, and the same at the switch port.",
+		`mlnx_qos -i x --pfc 0,0,0,1 or dcb pfc set dev x prio-pfc 3:on, and the same at the switch port.`: "`mlnx_qos -i x --pfc 0,0,0,1` or `dcb pfc set dev x prio-pfc all:off 3:on`, and the same at the switch port.",
 		`Install one version (grep . /sys/class/infiniband/*/fw_ver): then a cold restart.`:                        "Install one version (`grep . /sys/class/infiniband/*/fw_ver`): then a cold restart.",
 		`Give it a buffer: mlnx_qos -i x --buffer_size <bytes>,<bytes>,0; dcb buffer show dev x shows the size.`:   "Give it a buffer: `mlnx_qos -i x --buffer_size <bytes>,<bytes>,0`; `dcb buffer show dev x` shows the size.",
 		`Read it: gpufabric_exporter explain FILE shows why.`:                                                      "Read it: `gpufabric_exporter explain FILE` shows why.",

@@ -28,6 +28,16 @@ func (b *roceBuilder) addressless() bool {
 
 const untilAddress = "it is not known until the port has an address for RoCE v2"
 
+// unknownClass leaves a step that the DSCP follows from unknown, where something depends on it: the interface may take the priority from
+// the VLAN tag on a site that expects no DSCP.
+func (b *roceBuilder) unknownClass(s RoCEStep, m Meta, format string, args ...any) {
+	if b.Trust.Or("") == TrustPCP && b.in.Policy.DSCP == nil {
+		b.skip(s, "the interface trusts the VLAN tag, not the DSCP")
+		return
+	}
+	b.unknown(s, m, format, args...)
+}
+
 // trafficClass finds the traffic class byte that NCCL's queue pairs carry, and who sets it. What MLNX_OFED sets
 // for a port goes over what applications ask for (traffic_class_store in its mlx5 driver); then NCCL_IB_TC, of the job
 // before that of the host; then 0. But most jobs bring an NCCL_IB_TC of their own, so that "not set on the host" says
@@ -39,7 +49,7 @@ func (b *roceBuilder) trafficClass() {
 	switch {
 	case b.addressless():
 		b.TrafficClass, b.TrafficClassFrom = UnknownFact[int](ReasonMissing, in.GIDUnfit.Source, in.GIDUnfit.At), TrafficClassUnknown
-		b.unknown(RoCETrafficClass, b.TrafficClass.Meta(), untilAddress)
+		b.unknownClass(RoCETrafficClass, b.TrafficClass.Meta(), untilAddress)
 	case in.GIDType.Or("") == GIDRoCEv1:
 		b.TrafficClass, b.TrafficClassFrom = AbsentFact[int](in.GIDType.Source, in.GIDType.At), TrafficClassFromV1
 		b.skip(RoCETrafficClass, "NCCL uses a RoCE v1 GID, whose packets have no traffic class")
@@ -49,10 +59,10 @@ func (b *roceBuilder) trafficClass() {
 			o.Global, bits(o.Global), b.overNCCL(), b.toS())
 	case overridden:
 		b.TrafficClass, b.TrafficClassFrom = UnknownFact[int](ReasonNotRead, in.Override.Source, in.Override.At), TrafficClassFromOFED
-		b.unknown(RoCETrafficClass, b.TrafficClass.Meta(), "the driver has %d rules that set the traffic class by peer", o.Rules)
+		b.unknownClass(RoCETrafficClass, b.TrafficClass.Meta(), "the driver has %d rules that set the traffic class by peer", o.Rules)
 	case in.Override.State == Unknown && !missing(in.Override.Meta()):
 		b.TrafficClass, b.TrafficClassFrom = unknownLike[int](in.Override.Meta()), TrafficClassUnknown
-		b.unknown(RoCETrafficClass, in.Override.Meta(), "whether the driver overrides the traffic class of jobs could not be read")
+		b.unknownClass(RoCETrafficClass, in.Override.Meta(), "whether the driver overrides the traffic class of jobs could not be read")
 	case set:
 		tc := int(uint8(nccl.Number)) // ah_attr.grh.traffic_class has 8 bits, NCCL checks no range
 		cut := ""
@@ -63,10 +73,10 @@ func (b *roceBuilder) trafficClass() {
 		b.consistent(RoCETrafficClass, nccl.Source, "NCCL_IB_TC=%s (%s)%s (%s)%s%s", nccl.Value, nccl.Source, cut, bits(tc), b.control(tc), b.toS())
 	case in.TC.State == Unknown:
 		b.TrafficClass, b.TrafficClassFrom = unknownLike[int](in.TC.Meta()), TrafficClassUnknown
-		b.unknown(RoCETrafficClass, in.TC.Meta(), "the host's NCCL configuration could not be read")
+		b.unknownClass(RoCETrafficClass, in.TC.Meta(), "the host's NCCL configuration could not be read")
 	default:
 		b.TrafficClass, b.TrafficClassFrom = UnknownFact[int](ReasonNotRead, in.TC.Source, in.TC.At), TrafficClassFromJob
-		b.unknown(RoCETrafficClass, b.TrafficClass.Meta(),
+		b.unknownClass(RoCETrafficClass, b.TrafficClass.Meta(),
 			"the host does not set NCCL_IB_TC; jobs may, and NCCL takes 0 for those that do not%s", b.toS())
 	}
 }
@@ -113,10 +123,10 @@ func (b *roceBuilder) dscp() {
 	switch kind, ok := b.in.GIDType.Get(); {
 	case !ok:
 		b.DSCP = unknownLike[int](b.in.GIDType.Meta())
-		b.unknown(RoCEDSCP, b.DSCP.Meta(), "which GID NCCL uses is not known")
+		b.unknownClass(RoCEDSCP, b.DSCP.Meta(), "which GID NCCL uses is not known")
 	case b.addressless():
 		b.DSCP = unknownLike[int](b.TrafficClass.Meta())
-		b.unknown(RoCEDSCP, b.DSCP.Meta(), untilAddress)
+		b.unknownClass(RoCEDSCP, b.DSCP.Meta(), untilAddress)
 	case kind == GIDRoCEv1:
 		b.DSCP = AbsentFact[int](b.in.GIDType.Source, b.in.GIDType.At)
 		if want != nil {
@@ -126,7 +136,7 @@ func (b *roceBuilder) dscp() {
 		}
 	case !known:
 		b.DSCP = unknownLike[int](b.TrafficClass.Meta())
-		b.unknown(RoCEDSCP, b.DSCP.Meta(), "it follows from the traffic class, which is not known")
+		b.unknownClass(RoCEDSCP, b.DSCP.Meta(), "it follows from the traffic class, which is not known")
 	default:
 		d := tc >> 2
 		b.DSCP = Known(d, b.TrafficClass.Source, b.TrafficClass.At)

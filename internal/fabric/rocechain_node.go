@@ -46,7 +46,7 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 			name = c.GID.NetDev // a VLAN's GIDs are in the table of the port below
 		}
 	}
-	in.Tagged = n.tagged(name)
+	in.Tagged = n.Tagged(name)
 	in.Congestion = roceCongestion(h.Driver.Or(""), &p.Counters, n.At)
 	var chains []RoCEChain
 	for _, member := range n.physical(name, nil) {
@@ -130,8 +130,8 @@ func (n *Node) physical(name string, seen map[string]bool) []string {
 	return list
 }
 
-// tagged reports whether what leaves through an interface carries a VLAN tag: it sits on another and is no bond.
-func (n *Node) tagged(name string) Fact[bool] {
+// Tagged reports whether what leaves through an interface carries a VLAN tag: it sits on another and is no bond.
+func (n *Node) Tagged(name string) Fact[bool] {
 	d := n.NetDev(name)
 	if d == nil {
 		return UnknownFact[bool](ReasonNotRead, "net", n.At)

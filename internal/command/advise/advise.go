@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/collector"
@@ -98,6 +99,9 @@ func count(limit int) func(string) (int, error) {
 }
 
 func parseBytes(s string) (int64, error) {
+	if digits, billions := strings.CutSuffix(s, "B"); billions && digits != "" && strings.Trim(digits, "0123456789.") == "" {
+		return 0, errors.New("expected a number of bytes such as 14000000000 or 14G: B may be bytes or billions of parameters, and the gradients of 7B parameters are 14000000000 bytes in bf16")
+	}
 	n, err := config.ParseSize(s)
 	if err != nil || n < 1 || n > advice.MaxBytes {
 		return 0, errors.New("expected a number of bytes above 0 such as 1048576, 64M or 14G")

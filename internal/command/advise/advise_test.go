@@ -81,6 +81,7 @@ func TestAdviseRefuses(t *testing.T) {
 		"--iteration-ms=0":                  "expected milliseconds above 0",
 		"--iteration-ms=NaN":                "expected milliseconds above 0",
 		"--iteration-ms=100":                "expected --iteration-size with it",
+		"--iteration-size=7B":               "billions of parameters",
 		"--nccl-version=3":                  "expected a release of NCCL",
 		"--output=yaml":                     "expected text, json, shell, conf, kubernetes or slurm",
 		"--probe=/nowhere":                  "no such file",
