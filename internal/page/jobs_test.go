@@ -125,7 +125,7 @@ func TestCauseOfTCPIsNamedOnce(t *testing.T) {
 		nodes := simulatortest.Watch(t, s, 0, 15)
 		l.Collectors.Jobs(nodes[0]) // jobs are judged by two readings
 		var page strings.Builder
-		if err := l.page.Execute(&page, l.view(nodes[1])); err != nil {
+		if err := landingPage().Execute(&page, l.view(nodes[1])); err != nil {
 			t.Fatal(err)
 		}
 		contains(t, page.String(), "NCCL uses TCP instead of RDMA")
