@@ -192,6 +192,8 @@ func (f *Facts) first() document.Text {
 		return text("First step: ", document.Prose(end(f.Findings[0].Remedy)))
 	case len(f.Findings) > 0 && len(f.Findings[0].Remedies) > 0:
 		return text("First step: ", document.Prose(end(f.Findings[0].Remedies[0])), " The first issue has the commands for the others.")
+	case len(f.Unknown) == 1 && f.unread() == 0:
+		return text("First step: find out what could not be judged. ", document.Prose(end(f.Unknown[0].What)+" "+end(f.Unknown[0].Why)))
 	case len(f.Unknown)+f.unread() > 0:
 		return text("First step: find out why parts of the node could not be read or judged (sections Environment and Issues found).")
 	case f.JobsUnknown != "" || f.undecided() > 0:

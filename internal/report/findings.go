@@ -42,7 +42,7 @@ func (f *Facts) judge(in *Input) {
 		f.addLogFindings(in.Log, in.Config.Links)
 	}
 	f.order()
-	for _, g := range diagnose.Unchecked(in.Verdicts) {
+	for _, g := range append(diagnose.Unchecked(in.Verdicts), diagnose.Unproven(in.Node)...) {
 		f.Unknown = append(f.Unknown, Gap{g.Subjects, g.What, g.Why})
 	}
 	if f.Log != nil && f.Log.Undecided != "" {

@@ -343,3 +343,25 @@ func TestRootCause(t *testing.T) {
 		})
 	}
 }
+
+// What no check judges keeps a report from being an all-clear: ports for training that are not there, and GPUDirect RDMA in a virtual machine.
+func TestUnprovenIsNoAllClear(t *testing.T) {
+	in := input(t, "healthy")
+	in.Node.Policy.ComputePorts = nil
+	for i := range in.Node.HCAs {
+		in.Node.HCAs[i].Ports[0].Role = fabric.Known(fabric.RoleStorage, "", in.Node.At)
+	}
+	for i := range in.Node.GDR {
+		in.Node.GDR[i].Usable = fabric.AbsentFact[bool]("", in.Node.At)
+	}
+	in.Verdicts, in.Results = nil, nil
+	md := markdownOf(t, Collect(in).Document(nil))
+	for _, want := range []string{"this is no all-clear", "No port for training was found. A job over several nodes would use TCP", "state expected.compute_ports", "0 passed, 1 unknown"} {
+		if !strings.Contains(md, want) {
+			t.Errorf("lacks %q:\n%.3000s", want, md)
+		}
+	}
+	if strings.Contains(md, "No step is needed") {
+		t.Error("no step is needed")
+	}
+}
