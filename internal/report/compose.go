@@ -17,6 +17,9 @@ import (
 
 // Document puts the facts into words. Before are those of an earlier report to compare with; nil: there is none.
 func (f *Facts) Document(before *Facts) *document.Document {
+	if before != nil {
+		f = f.since(before)
+	}
 	d := &document.Document{Title: "NCCL report: " + f.title()}
 	d.Sections = append(d.Sections, f.summary(), f.baseline())
 	if before != nil {

@@ -99,8 +99,8 @@ func (f *Facts) training() document.Section {
 		Head: []string{"", "Before", "After", "Change"},
 		Note: "Source: --iteration-ms, given with the report; this program did not measure them. They compare only with the same model, batch, number of GPUs and data.",
 	}
-	t.Add("Time of an iteration", milliseconds(i.Before), milliseconds(i.After), fmt.Sprintf("%+.1f %%", 100*(float64(i.After)/float64(i.Before)-1)))
-	t.Add("Iterations in a day", day(i.Before), day(i.After), fmt.Sprintf("%+.1f %%", 100*(faster-1)))
+	t.Add("Time of an iteration", milliseconds(i.Before), milliseconds(i.After), change(float64(i.Before), float64(i.After)))
+	t.Add("Iterations in a day", day(i.Before), day(i.After), change(1, faster))
 	t.Add("Speed-up", "1", fmt.Sprintf("%.2f", faster), "")
 	s.Table(t)
 	return s

@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,18 @@ func times(f float64) string {
 		return fmt.Sprintf("%.0f times", f)
 	}
 	return fmt.Sprintf("%.1f times", f)
+}
+
+// change is by how much a value grew.
+func change(before, after float64) string {
+	switch by := 100 * (after/before - 1); {
+	case math.Abs(by) < 0.05:
+		return "0.0 %"
+	case by > 1e5:
+		return "over 1000 times"
+	default:
+		return fmt.Sprintf("%+.1f %%", by)
+	}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
