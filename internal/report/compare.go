@@ -79,7 +79,7 @@ func (f *Facts) compared(before *Facts) document.Section {
 		{"Measured only in the earlier report:", except(before.railNames(), f.railNames())}, {"Measured only now:", except(f.railNames(), before.railNames())},
 	} {
 		if len(list.of) > 0 {
-			s.Say(strong(list.title), " ", some(list.of), ".")
+			s.Say(document.Strong(list.title), " ", document.Some(list.of), ".")
 		}
 	}
 	return s
@@ -96,16 +96,12 @@ func (f *Facts) railNames() (names []string) {
 // since is f with what of an earlier report of the same node is gone, as its first issue.
 func (f *Facts) since(before *Facts) *Facts {
 	missing := len(except(before.Node.GUIDs, f.Node.GUIDs))
-	switch {
-	case f.Node.Simulated != before.Node.Simulated, before.At.After(f.At), missing == len(before.Node.GUIDs) && (missing > 0 || f.Node.Name != before.Node.Name):
-		return f // of another node, or newer
-	case missing == 0 && len(f.Ports) >= len(before.Ports): // they may have other names
-		return f
-	}
+	other := f.Node.Simulated != before.Node.Simulated || missing == len(before.Node.GUIDs) && (missing > 0 || f.Node.Name != before.Node.Name)
+	renamed := missing == 0 && len(f.Ports) >= len(before.Ports)
 	gone := which(before.Ports, func(p *Port) bool {
 		return !slices.ContainsFunc(f.Ports, func(o Port) bool { return o.Device == p.Device && (o.Port == p.Port || o.Port*p.Port == 0) })
 	})
-	if len(gone) == 0 {
+	if other || renamed || before.At.After(f.At) || len(gone) == 0 {
 		return f
 	}
 	v := Finding{
@@ -128,7 +124,7 @@ func (f *Facts) since(before *Facts) *Facts {
 // issueNames are the findings with what they are about.
 func (f *Facts) issueNames() (names []string) {
 	for i := range f.Findings {
-		names = append(names, f.Findings[i].ID+" ("+some(f.Findings[i].Subjects)+")")
+		names = append(names, f.Findings[i].ID+" ("+document.Some(f.Findings[i].Subjects)+")")
 	}
 	return names
 }
@@ -144,17 +140,17 @@ func (f *Facts) identity(before *Facts) document.Text {
 	guids := len(f.Node.GUIDs) > 0 && len(before.Node.GUIDs) > 0
 	switch {
 	case f.Node.Simulated != before.Node.Simulated:
-		return text("One of them is of ", code(orHost(before.Node)), ", the other of ", code(orHost(f.Node)), ": differences are those of the scenarios.")
+		return text("One of them is of ", document.Code(orHost(before.Node)), ", the other of ", document.Code(orHost(f.Node)), ": differences are those of the scenarios.")
 	case guids && shared == 0:
-		return text(strong("It is of another node"), " (", code(orUnknown(before.Node.Name)), ", no RDMA device in common): differences are those of the nodes.")
+		return text(document.Strong("It is of another node"), " (", document.Code(orUnknown(before.Node.Name)), ", no RDMA device in common): differences are those of the nodes.")
 	case guids && f.Node.Name != before.Node.Name:
-		return text("It is of the same node under another name (", code(orUnknown(before.Node.Name)), ").")
+		return text("It is of the same node under another name (", document.Code(orUnknown(before.Node.Name)), ").")
 	case guids && shared < max(len(f.Node.GUIDs), len(before.Node.GUIDs)):
 		return text(fmt.Sprintf("It is of the same node with other RDMA devices: %d in common.", shared))
 	case guids:
 		return text("It is of the same node.")
 	case f.Node.Name != before.Node.Name:
-		return text(strong("It is of another node"), " (", code(orUnknown(before.Node.Name)), "), by the name: differences are those of the nodes.")
+		return text(document.Strong("It is of another node"), " (", document.Code(orUnknown(before.Node.Name)), "), by the name: differences are those of the nodes.")
 	}
 	return text("It is of the same node by its name; no RDMA device shows that it is.")
 }
@@ -220,7 +216,7 @@ func (f *Facts) changes(before *Facts) (rows [][3]string) {
 	each(before.Ports, f.Ports, func(p *Port) (string, []string) {
 		words := []string{p.State, rate(p.Rate), "firmware " + p.Firmware, "GID " + p.GID}
 		if p.RoCE != nil {
-			words = append(words, "RoCE "+p.RoCE.Verdict, "traffic class "+p.RoCE.Class, modeText(p.RoCE.Mode))
+			words = append(words, "RoCE "+p.RoCE.Verdict, "traffic class "+p.RoCE.Class, p.RoCE.modeText())
 		}
 		return fmt.Sprintf("%s port %d", p.Device, p.Port), words
 	}, add)
@@ -230,10 +226,7 @@ func (f *Facts) changes(before *Facts) (rows [][3]string) {
 	return rows
 }
 
-// none is what a list has that lacks a name.
-const none = "none"
-
-// each compares two lists by name. Of what both have, only the words that differ are shown.
+// each compares two lists by name, which one of them may lack. Of what both have, only the words that differ are shown.
 func each[T any](before, now []T, of func(*T) (name string, words []string), add func(what, old, now string)) {
 	var names []string
 	sides := [2]map[string][]string{{}, {}}

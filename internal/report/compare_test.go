@@ -100,7 +100,7 @@ func TestGoneSinceReport(t *testing.T) {
 		before, now := Collect(input(t, "healthy")), Collect(input(t, "healthy"))
 		c.edit(before, now)
 		md := markdownOf(t, now.Document(before))
-		if got := strings.Contains(md, "1 issue found (1 critical); the worst: `mlx5_3`: RDMA ports of the earlier report are gone."); got != c.gone {
+		if got := strings.Contains(md, "1 issue found (1 critical); the worst: `mlx5_3`: [RDMA ports of the earlier report are gone](#issue-1)."); got != c.gone {
 			t.Errorf("%s: gone %t", name, got)
 		}
 		if c.gone && !strings.Contains(md, "**Measured only in the earlier report:** rail mlx5_3 port 1.") || c.gone && !strings.Contains(md, "| none | gone |") {

@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/explain"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/signature"
@@ -263,7 +264,7 @@ func (f *Facts) trainingPorts() (active int, possible bool) {
 
 func logOf(file string, r *explain.Result) *Log {
 	l := &Log{
-		File: file, Lines: r.Lines, NCCLLines: r.NCCLLines, Versions: some(r.Versions), Processes: r.Processes, Connections: r.Transports().String(),
+		File: file, Lines: r.Lines, NCCLLines: r.NCCLLines, Versions: document.Some(r.Versions), Processes: r.Processes, Connections: r.Transports().String(),
 		GPUDirect: unknown, Undecided: r.Undecided(), Network: r.Network(), Devices: r.Devices(), Disabled: r.WithoutGPUDirect(),
 		TCP: r.Has(&signature.TCP),
 	}
