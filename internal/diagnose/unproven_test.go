@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"slices"
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
@@ -53,5 +54,24 @@ func TestUnproven(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %q, expected %q", name, got, c.want)
 		}
+	}
+}
+
+// Findings name mlx5_3 before mlx5_10, and mlxlink asks the port that the finding is about.
+func TestOrderAndPortOfFindings(t *testing.T) {
+	n := fabrictest.Healthy()
+	c := Find(CheckPortActive)
+	var list []Verdict
+	for _, device := range []string{"mlx5_0", "mlx5_10", "mlx5_3"} {
+		list = append(list, Verdict{Check: c, Status: Failed, Subject: Subject{Device: device, Port: 1}})
+	}
+	if got := Together(list)[0].Subjects; !slices.Equal(got, []string{"mlx5_0", "mlx5_3", "mlx5_10"}) {
+		t.Errorf("%v", got)
+	}
+	v := Verdict{Check: c, Subject: Subject{Device: n.HCAs[0].Name, Port: 2}, Remedy: "Run mlxlink -d <device> -m."}
+	one := FilledRemedy(n, &v)
+	n.HCAs[0].Ports = append(n.HCAs[0].Ports, fabric.Port{Number: 2})
+	if two := FilledRemedy(n, &v); one != "Run mlxlink -d "+n.HCAs[0].Name+" -m." || two != "Run mlxlink -d "+n.HCAs[0].Name+" -p 2 -m." {
+		t.Errorf("%s %s", one, two)
 	}
 }
