@@ -128,7 +128,7 @@ func gpuDirectWords(n *fabric.Node, g GPU, block fabric.GDRBlock) Verdict {
 			where = v.Source + " (" + v.Name + "=" + v.Value + ")"
 		}
 		w.Mode, w.What = ModeGDRConfig, "NCCL_NET_GDR_LEVEL of the host prevents GPUDirect RDMA"
-		w.Remedy = "Remove it from " + where + ": by default NCCL allows distances up to PXB (through several PCIe switches)."
+		w.Remedy = "Remove it from " + where + ": by default NCCL allows distances up to P2C (through PCIe switches, or the C2C link of a CPU)."
 	case fabric.GDRIOMMU:
 		w.Mode, w.What = ModeIOMMU, "An IOMMU translates traffic between GPU and NIC"
 		w.Consequence = "The traffic goes through the root complex instead of the switch, at a fraction of the bandwidth; NCCL may hang."

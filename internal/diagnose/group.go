@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"slices"
 
 	"gpufabric_exporter/internal/fabric"
@@ -19,6 +20,16 @@ type Group struct {
 // Together makes one of verdicts that differ only in their subject and in what was seen of it: the first stands for all.
 // Unknown verdicts are grouped only where the reason is the same.
 func Together(list []Verdict) []Group {
+	order := map[*Check]int{}
+	for _, v := range list {
+		if _, known := order[v.Check]; !known {
+			order[v.Check] = len(order)
+		}
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b Verdict) int { // mlx5_3 before mlx5_10
+		return cmp.Or(order[a.Check]-order[b.Check], fabric.NaturalOrder(a.Subject.Device, b.Subject.Device))
+	})
 	var all []Group
 	for _, v := range list {
 		i := slices.IndexFunc(all, func(g Group) bool {

@@ -79,7 +79,7 @@ func Modes() []Mode {
 		{ID: ModeFirmwareMismatch, Text: "Cards of one board run different firmware."},
 		{ID: ModeMTUMismatch, Text: "Rails of a node have different MTUs."},
 		{ID: ModeGIDMissing, Text: "A RoCE port has no routable RoCE v2 address that NCCL would choose.", Alert: "GpuFabricGidLost"},
-		{ID: ModeGIDPinned, Text: "NCCL_IB_GID_INDEX selects the wrong entry."},
+		{ID: ModeGIDPinned, Text: "NCCL_IB_GID_INDEX selects an entry by its place, which is or may become the wrong one."},
 		{ID: ModeGIDShared, Text: "Two compute ports of the node have one address."},
 		{ID: ModePFC, Text: "PFC is off on the priority of RoCE, on for another priority, or on in a lossy fabric."},
 		{ID: ModeTrust, Text: "The NIC does not trust DSCP, or maps it to another priority."},

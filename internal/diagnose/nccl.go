@@ -180,7 +180,7 @@ func judgeGIDIndex(n *fabric.Node, v *verdicts) {
 	v.failed(Subject{File: set.Source}, Verdict{
 		Evidence:    set.Name + "=" + set.Value + ".",
 		Consequence: "Indexes of GID tables change when addresses or interfaces change, and connections then fail.",
-		Remedy:      "Remove it unless a job has an older NCCL; NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE select among addresses.",
+		Remedy:      "Remove NCCL_IB_GID_INDEX unless a job has an NCCL older than 2.21; NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE select among addresses.",
 	})
 }
 

@@ -23,7 +23,8 @@ type Document struct {
 // Section is a heading of level 2, or of level 3 in another section, and its contents.
 type Section struct {
 	Title  string
-	Sub    bool // level 3
+	Sub    bool   // level 3
+	Anchor string // of a section of level 3 that a To leads to: letters, digits and hyphens
 	Blocks []Block
 }
 
@@ -59,6 +60,8 @@ const (
 	code
 	strong
 	link
+	bad
+	unsure
 )
 
 // Code is text that is quoted: a name, a command, a value.
@@ -69,6 +72,15 @@ func Strong(s string) Span { return Span{mark: strong, Text: s} }
 
 // Link is a link. What comes from a node or from files is never a URL.
 func Link(text, url string) Span { return Span{mark: link, Text: text, url: url} }
+
+// To is a link to the section that has an anchor.
+func To(text, anchor string) Span { return Span{mark: link, Text: text, url: "#" + anchor} }
+
+// Bad is what is wrong according to a finding. In a table, its cell has a colour.
+func Bad(s string) Span { return Span{mark: bad, Text: s} }
+
+// Unsure is what may be wrong.
+func Unsure(s string) Span { return Span{mark: unsure, Text: s} }
 
 // Line makes a line of strings, which are plain, spans and lines.
 func Line(parts ...any) Text {

@@ -4,6 +4,7 @@ package document
 
 import (
 	"bytes"
+	"fmt"
 	"html/template"
 	"strings"
 	"testing"
@@ -37,10 +38,10 @@ func TestSameContent(t *testing.T) {
 	s.Say("A paragraph with ", Code("code"), ", ", Strong("weight"), " and a ", Link("link", "https://example.com/x"), ".")
 	s.List(Line("one line"), Line("another ", 2))
 	s.List()
-	s.Table(Table{Head: []string{"Head", "Second"}, Rows: [][]Text{{Line("cell"), Line("broken: x")}}, Note: "A note."})
+	s.Table(Table{Head: []string{"Head", "Second"}, Rows: [][]Text{{Line("cell"), Line(Bad("broken: x"))}}, Note: "A note."})
 	md, page := written(t, &Document{Title: "Title of all", Sections: []Section{s, {Title: "Below it", Sub: true, Blocks: s.Blocks[:1]}}})
 	const want = "# Title of all\n\n## First section\n\nA paragraph with `code`, **weight** and a [link](https://example.com/x).\n\n- one line\n- another 2\n\n" +
-		"| Head | Second |\n|---|---|\n| cell | broken: x |\n\nA note.\n\n### Below it\n\nA paragraph with `code`, **weight** and a [link](https://example.com/x).\n"
+		"| Head | Second |\n|---|---|\n| cell | **broken: x** |\n\nA note.\n\n### Below it\n\nA paragraph with `code`, **weight** and a [link](https://example.com/x).\n"
 	if md != want {
 		t.Errorf("got\n%s\nexpected\n%s", md, want)
 	}
@@ -100,13 +101,61 @@ func TestListsAreBounded(t *testing.T) {
 	}
 }
 
+// A cell has the colour of what a finding says of it, whatever its words are.
 func TestClass(t *testing.T) {
-	for words, want := range map[string]string{
-		"broken, PFC only": "bad", "Critical: x": "bad", "down": "bad", "downlink": "", "unknown: not read": "unsure", "not measured": "unsure", "ok": "", "": "",
+	for _, c := range []struct {
+		cell Text
+		want string
+	}{
+		{Line("broken"), ""},
+		{Line("down"), ""},
+		{Line(Bad("200 Gb/s")), "bad"},
+		{Line(Code("x"), Unsure("slow")), "unsure"},
+		{Line(Unsure("a"), Bad("b")), "bad"},
+		{Line("unknown: not read"), "unsure"},
+		{Line("not measured"), "unsure"},
+		{Line("ok"), ""},
+		{nil, ""},
 	} {
-		if got := Line(words).Class(); got != want {
-			t.Errorf("%q has the class %q, expected %q", words, got, want)
+		if got := c.cell.Class(); got != c.want {
+			t.Errorf("%q has the class %q, expected %q", c.cell.Plain(), got, c.want)
 		}
+	}
+}
+
+// Rows that are the same but for names that count up are one. A gap in the names, or another value, ends it.
+func TestCollapse(t *testing.T) {
+	table := Table{Head: []string{"Port", "State"}}
+	for _, i := range []int{0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11} {
+		table.Add(Code(fmt.Sprint("mlx5_", i)), map[bool]any{true: Bad("down"), false: "active"}[i == 7])
+	}
+	table.Collapse(1)
+	var got []string
+	for _, r := range table.Rows {
+		got = append(got, r[0].Plain()+" "+r[1].Plain())
+	}
+	if want := "mlx5_0 to mlx5_3 active|mlx5_5 active|mlx5_6 active|mlx5_7 down|mlx5_8 to mlx5_11 active"; strings.Join(got, "|") != want {
+		t.Errorf("got %s\nexpected %s", strings.Join(got, "|"), want)
+	}
+}
+
+// Tables have names of their own, and links lead to the sections that they name.
+func TestLandmarks(t *testing.T) {
+	s := Section{Title: "A", Sub: true, Anchor: "issue-1"}
+	s.Say(To("the issue", "issue-1"))
+	for range 2 {
+		table := Table{Head: []string{"x"}}
+		table.Add(Code(strings.Repeat("mlx5_0,", 9)))
+		s.Table(table)
+	}
+	md, page := written(t, &Document{Sections: []Section{{Title: "Above"}, s}})
+	for _, want := range []string{`aria-label="A: table"`, `aria-label="A: table 2"`, `<a href="#issue-1">the issue</a>`, `<h3 id="issue-1">`, `<code class="long">`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if !strings.Contains(md, "<a id=\"issue-1\"></a>\n\n### A\n") || !strings.Contains(md, "[the issue](#issue-1)") {
+		t.Errorf("%s", md)
 	}
 }
 

@@ -20,13 +20,13 @@ var pageStyle string
 
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("document").Funcs(template.FuncMap{
-		"line": line, "style": func() template.CSS { return template.CSS(pageStyle) }, "parts": parts, "anchor": anchor,
+		"line": line, "style": func() template.CSS { return template.CSS(pageStyle) }, "parts": parts, "blocks": blocks, "long": long,
 		"is": func(s Span, m string) bool { return marks[s.mark] == m }, "url": func(s Span) string { return s.url },
 	}).Parse(pageText))
 })
 
 // marks are names of marks in the page.
-var marks = map[mark]string{plain: "", code: "code", strong: "strong", link: "link"}
+var marks = map[mark]string{plain: "", code: "code", strong: "strong", link: "link", bad: "bad", unsure: "unsure"}
 
 // WriteHTML writes a document as one page without assets or scripts. The template escapes all texts.
 func WriteHTML(w io.Writer, d *Document) error { return page().Execute(w, d) }
@@ -53,21 +53,43 @@ func parts(sections []Section) []part {
 
 func anchor(i int) string { return "s" + strconv.Itoa(i) }
 
-// Words that a cell of a table begins with where it says that something is wrong, or not known.
-var (
-	bad    = []string{"critical:", "broken", "blocked"}
-	unsure = []string{"unknown", "not measured", "warning:"}
-)
-
-// Class is that of a cell, so that verdicts are not read by their words alone.
+// Class is that of a cell, so that verdicts are not read by their words alone: what a finding is about is marked, and what is not known
+// begins with that word.
 func (t Text) Class() string {
-	words := strings.ToLower(t.Plain())
-	begins := func(w string) bool { return strings.HasPrefix(words, w) }
+	has := func(m mark) bool { return slices.ContainsFunc(t, func(s Span) bool { return s.mark == m }) }
+	words := t.Plain()
 	switch {
-	case slices.ContainsFunc(bad, begins), words == "down":
+	case has(bad):
 		return "bad"
-	case slices.ContainsFunc(unsure, begins):
+	case has(unsure), strings.HasPrefix(words, "unknown"), strings.HasPrefix(words, "not measured"):
 		return "unsure"
 	}
 	return ""
+}
+
+// labelled is a block with the name of its table, by which those who hear the page find it.
+type labelled struct {
+	Block
+	Label string
+}
+
+func blocks(s Section) (list []labelled) {
+	n := 0
+	for _, b := range s.Blocks {
+		label := s.Title + ": table"
+		if b.Table != nil {
+			if n++; n > 1 {
+				label += " " + strconv.Itoa(n)
+			}
+		}
+		list = append(list, labelled{b, label})
+	}
+	return list
+}
+
+const longWord = 40 // characters of code that may break anywhere
+
+// long reports whether a code has no place to break.
+func long(s string) bool {
+	return slices.ContainsFunc(strings.Fields(s), func(w string) bool { return len(w) > longWord })
 }

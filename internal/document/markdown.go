@@ -20,6 +20,9 @@ func WriteMarkdown(w io.Writer, d *Document) error {
 		if s.Sub {
 			level = "###"
 		}
+		if s.Anchor != "" {
+			fmt.Fprintf(&b, "\n<a id=\"%s\"></a>\n", s.Anchor)
+		}
 		fmt.Fprintf(&b, "\n%s %s\n", level, escape(line(s.Title)))
 		for _, block := range s.Blocks {
 			b.WriteByte('\n')
@@ -72,7 +75,7 @@ func (t Text) markdown(cell bool) string {
 		switch text := line(s.Text); s.mark {
 		case code:
 			b.WriteString(codeSpan(text, cell))
-		case strong:
+		case strong, bad:
 			if text = strings.TrimSpace(text); text != "" {
 				b.WriteString("**" + escape(text) + "**")
 			}

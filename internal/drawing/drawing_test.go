@@ -254,6 +254,24 @@ func TestNUMA(t *testing.T) {
 	}
 }
 
+// On a flat bus no GPU has a NIC of its own: ports for training are drawn all the same, by NUMA node.
+func TestFlatBus(t *testing.T) {
+	d := node(8, 8)
+	d.Groups = []status.Group{{ID: "group-0", NUMANode: "numa-0"}, {ID: "group-1", NUMANode: "numa-1"}}
+	for i := range 8 {
+		d.GPUs[i].Group, d.Devices[i].Group = fmt.Sprint("group-", i/4), fmt.Sprint("group-", i/4)
+		d.GPUs[i].Path = status.Path{Status: status.StatusUnknown, Distance: status.Fact[string]{State: "unknown"}}
+	}
+	for i := range d.NUMANodes {
+		p := read(t, NUMA(d, &d.NUMANodes[i]))
+		for k := 4 * i; k < 4*i+4; k++ {
+			if p.links[fmt.Sprint("device-", k)] != 1 || p.links[fmt.Sprint("gpu-", k)] != 1 {
+				t.Errorf("panel %d draws %v", i, p.links)
+			}
+		}
+	}
+}
+
 // A problem is always drawn, with a mark and a word beside its colour; what is unknown is drawn as unknown.
 func TestProblemsAreDrawn(t *testing.T) {
 	d := node(8, 128)

@@ -150,12 +150,14 @@ func (p *panel) rowsOf(g *status.Group) []row {
 	for i := range p.d.GPUs {
 		used[p.d.GPUs[i].Path.DeviceID] = true
 	}
+	// On a flat bus, as in a virtual machine, no GPU has a NIC of its own: the ports for training are drawn for all of them.
+	flat := len(p.d.GPUs) > 0 && !slices.ContainsFunc(p.d.GPUs, func(x status.GPU) bool { return x.Path.DeviceID != "" })
 	var devices, quiet []*status.Device
 	for i := range p.d.Devices {
 		d := &p.d.Devices[i]
 		switch {
 		case !in(d.Group):
-		case used[d.ID] || d.Status == status.StatusFailed || d.Status == status.StatusUnknown:
+		case used[d.ID] || d.Status == status.StatusFailed || d.Status == status.StatusUnknown || flat && slices.ContainsFunc(d.Ports, trains):
 			devices = append(devices, d)
 		default:
 			quiet = append(quiet, d)
@@ -205,6 +207,11 @@ func (p *panel) rowsOf(g *status.Group) []row {
 	}
 	p.rows += len(rows)
 	return rows
+}
+
+func trains(p status.Port) bool {
+	role, known := p.Role.Get()
+	return known && role == string(fabric.RoleCompute)
 }
 
 // paired puts two devices beside each other where there is no GPU.

@@ -89,7 +89,7 @@ func distance(p *status.Path) string {
 	case known:
 		return v
 	case p.Distance.Unknown() && p.Device == "":
-		return "NIC unknown"
+		return "NIC ?" // there is room for no more
 	case p.Distance.Unknown():
 		return "unknown"
 	}

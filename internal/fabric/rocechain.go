@@ -62,6 +62,21 @@ func RoCEModes() []RoCEMode {
 	return []RoCEMode{RoCEModeNone, RoCEModePFC, RoCEModeECN, RoCEModePFCECN, RoCEModeUnknown}
 }
 
+// Text is the mode in words.
+func (m RoCEMode) Text() string {
+	switch m {
+	case RoCEModePFCECN:
+		return "PFC and ECN"
+	case RoCEModePFC:
+		return "PFC without ECN"
+	case RoCEModeECN:
+		return "ECN without PFC"
+	case RoCEModeNone:
+		return "neither PFC nor ECN"
+	}
+	return "PFC and ECN unknown"
+}
+
 // RoCELink is one step of the chain and what is known about it.
 type RoCELink struct {
 	Step     RoCEStep

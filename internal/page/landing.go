@@ -105,10 +105,16 @@ func (l *Landing) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	answer(w, "application/json", append(body, '\n'))
 }
 
+// answer sends a page or a document. Names and logs are what others chose: no character of them hides, or changes how others are shown.
 func answer(w http.ResponseWriter, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(body)
+	_, _ = w.Write(bytes.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
+		return status.Visible(r)
+	}, body))
 }
 
 // reading is one observation of the node: the document, and what the page shows in another form.

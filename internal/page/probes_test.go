@@ -272,3 +272,24 @@ func TestDocumentOfProbes(t *testing.T) {
 		}
 	}
 }
+
+// What others chose neither hides nor turns what the page shows, in any cell, title or log; the lines of a log stay.
+func TestProbesPageIsLegible(t *testing.T) {
+	const evil = "a\x1b[31m\a\u202eb"
+	s := probedStatus()
+	for i := range s.Probes {
+		if r := s.Probes[i].Last; r != nil {
+			r.Comparison.Fingerprint, r.Network, r.Error, r.Settings, r.Log = evil, evil, evil, []string{evil}, "one\n\ttwo "+evil+"\n"
+		}
+	}
+	p := pagesOf(s, nil)
+	for name, serve := range map[string]http.HandlerFunc{"page": p.ServePage, "JSON": p.ServeJSON} {
+		w := httptest.NewRecorder()
+		serve(w, httptest.NewRequest(http.MethodGet, "/probes", nil))
+		if body := w.Body.String(); w.Code != http.StatusOK || strings.ContainsAny(body, "\x1b\a\u202e") {
+			t.Errorf("%s: %d: control characters are left", name, w.Code)
+		} else if name == "page" && !strings.Contains(body, "one\n\ttwo a\uFFFD[31m\uFFFD\uFFFDb\n") {
+			t.Errorf("the log is not as it was:\n%s", body)
+		}
+	}
+}

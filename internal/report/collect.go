@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/advice"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/explain"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/job"
@@ -92,7 +93,7 @@ func show[T any](f fabric.Fact[T], words func(T) string) string {
 	return unknown + ": " + diagnose.ReasonText(f.Meta().Reason)
 }
 
-const unknown = "unknown"
+const unknown, none = "unknown", "none"
 
 // notGiven is the state of a port whose driver reports always the same, which says nothing about the port.
 const notGiven = "not given by its driver"
@@ -211,9 +212,15 @@ func (f *Facts) addGIDs(h *fabric.HCA, port *fabric.Port) {
 }
 
 func roceOf(c *fabric.RoCEChain) *RoCE {
+	follows := func(f fabric.Fact[int]) string { // from the traffic class
+		if f.State == fabric.Unknown && c.TrafficClass.State == fabric.Unknown && c.TrafficClassFrom == fabric.TrafficClassFromJob {
+			return unknown + ": jobs choose it"
+		}
+		return show(f, strconv.Itoa)
+	}
 	r := &RoCE{
-		Interface: c.Interface, Verdict: verdictWord(c.Verdict), Class: show(c.TrafficClass, strconv.Itoa), From: c.TrafficClassFrom, DSCP: show(c.DSCP, strconv.Itoa),
-		Priority: show(c.Priority, strconv.Itoa), Mode: string(c.Mode), Steps: []Step{},
+		Interface: c.Interface, Verdict: verdictWord(c.Verdict), Class: follows(c.TrafficClass), From: c.TrafficClassFrom, DSCP: follows(c.DSCP),
+		Priority: follows(c.Priority), Mode: string(c.Mode), Steps: []Step{},
 	}
 	for i := range c.Links {
 		l := &c.Links[i]
@@ -285,10 +292,10 @@ func settingsOf(c *fabric.NCCLConfig) (list []Setting, note string) {
 	case len(read) == 0 && len(unread) == 0:
 		note = "The host has no file of NCCL settings."
 	case len(read) > 0:
-		note = "Read from " + some(read) + "."
+		note = "Read from " + document.Some(read) + "."
 	}
 	if len(unread) > 0 {
-		note += " Could not be read: " + some(unread) + "."
+		note += " Could not be read: " + document.Some(unread) + "."
 	}
 	return list, strings.TrimSpace(note) + " The environment of a job overrides these files, and containers have files of their own: judge both with gpufabric_exporter lint."
 }

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
+	"gpufabric_exporter/probes"
 )
 
 // ParseFacts reads the facts of an earlier report. They are not trusted: what no report has is an error, and texts are only
@@ -56,14 +59,14 @@ func (f *Facts) compared(before *Facts) document.Section {
 	t.Add("Issues", strconv.Itoa(len(before.Findings)), strconv.Itoa(len(f.Findings)), fmt.Sprintf("%+d", len(f.Findings)-len(before.Findings)))
 	t.Add("Not judged", strconv.Itoa(len(before.Unknown)), strconv.Itoa(len(f.Unknown)), fmt.Sprintf("%+d", len(f.Unknown)-len(before.Unknown)))
 	for _, link := range f.linksOf(before) {
-		old, now, change := bandwidths(before.over(link), f.over(link))
-		t.Add("Bandwidth over "+link, old, now, change)
+		old, now, grown := bandwidths(before.over(link), f.over(link))
+		t.Add("Bandwidth over "+link, old, now, grown)
 	}
 	if a, b := before.Iteration, f.Iteration; a != nil && b != nil {
-		t.Add("Iteration, as given", milliseconds(a.After), milliseconds(b.After), fmt.Sprintf("%+.1f %%", 100*(float64(b.After)/float64(a.After)-1)))
+		t.Add("Iteration, as given", milliseconds(a.After), milliseconds(b.After), change(float64(a.After), float64(b.After)))
 	}
 	for _, c := range f.changes(before) {
-		t.Add(c[0], c[1], c[2], "changed")
+		t.Add(c[0], c[1], c[2], cmp.Or(map[string]string{c[1]: "new", c[2]: "gone"}[none], "changed"))
 	}
 	s.Table(t)
 	old, now := before.issueNames(), f.issueNames()
@@ -71,18 +74,57 @@ func (f *Facts) compared(before *Facts) document.Section {
 	for _, list := range []struct {
 		title string
 		of    []string
-	}{{"No longer found:", gone}, {"New:", fresh}, {"Still found:", except(old, gone)}} {
+	}{
+		{"No longer found:", gone}, {"New:", fresh}, {"Still found:", except(old, gone)},
+		{"Measured only in the earlier report:", except(before.railNames(), f.railNames())}, {"Measured only now:", except(f.railNames(), before.railNames())},
+	} {
 		if len(list.of) > 0 {
-			s.Say(strong(list.title), " ", some(list.of), ".")
+			s.Say(document.Strong(list.title), " ", document.Some(list.of), ".")
 		}
 	}
 	return s
 }
 
+// railNames are the rails that were measured.
+func (f *Facts) railNames() (names []string) {
+	for _, r := range which(f.Results, func(r *Result) bool { return r.Kind == string(probes.Rail) && r.BusBW != nil }) {
+		names = append(names, r.name())
+	}
+	return names
+}
+
+// since is f with what of an earlier report of the same node is gone, as its first issue.
+func (f *Facts) since(before *Facts) *Facts {
+	missing := len(except(before.Node.GUIDs, f.Node.GUIDs))
+	other := f.Node.Simulated != before.Node.Simulated || missing == len(before.Node.GUIDs) && (missing > 0 || f.Node.Name != before.Node.Name)
+	renamed := missing == 0 && len(f.Ports) >= len(before.Ports)
+	gone := which(before.Ports, func(p *Port) bool {
+		return !slices.ContainsFunc(f.Ports, func(o Port) bool { return o.Device == p.Device && (o.Port == p.Port || o.Port*p.Port == 0) })
+	})
+	if other || renamed || before.At.After(f.At) || len(gone) == 0 {
+		return f
+	}
+	v := Finding{
+		ID: "gone_since_report", From: fromReport, Severity: string(diagnose.Warning), What: "RDMA ports of the earlier report are gone",
+		Causes:   []string{"The device has failed or was removed, its driver does not bind to it, or a container has it."},
+		Evidence: "The earlier report of " + stamp(before.At) + ".", Impact: "Jobs have fewer ports than before.",
+		Remedy: "Compare lspci -nn and rdma link with the earlier report, and look for the PCI addresses in dmesg -T",
+	}
+	for _, p := range gone {
+		if p.training() || isUnknown(p.Role) {
+			v.Severity = string(diagnose.Critical)
+		}
+		v.Subjects, v.Seen = append(v.Subjects, p.name().Text), append(v.Seen, p.name().Text+": "+p.Role+", "+p.State+", "+rate(p.Rate)+", PCI address "+p.PCI)
+	}
+	with := *f
+	with.Findings = append([]Finding{v}, f.Findings...)
+	return &with
+}
+
 // issueNames are the findings with what they are about.
 func (f *Facts) issueNames() (names []string) {
 	for i := range f.Findings {
-		names = append(names, f.Findings[i].ID+" ("+some(f.Findings[i].Subjects)+")")
+		names = append(names, f.Findings[i].ID+" ("+document.Some(f.Findings[i].Subjects)+")")
 	}
 	return names
 }
@@ -98,17 +140,17 @@ func (f *Facts) identity(before *Facts) document.Text {
 	guids := len(f.Node.GUIDs) > 0 && len(before.Node.GUIDs) > 0
 	switch {
 	case f.Node.Simulated != before.Node.Simulated:
-		return text("One of them is of ", code(orHost(before.Node)), ", the other of ", code(orHost(f.Node)), ": differences are those of the scenarios.")
+		return text("One of them is of ", document.Code(orHost(before.Node)), ", the other of ", document.Code(orHost(f.Node)), ": differences are those of the scenarios.")
 	case guids && shared == 0:
-		return text(strong("It is of another node"), " (", code(orUnknown(before.Node.Name)), ", no RDMA device in common): differences are those of the nodes.")
+		return text(document.Strong("It is of another node"), " (", document.Code(orUnknown(before.Node.Name)), ", no RDMA device in common): differences are those of the nodes.")
 	case guids && f.Node.Name != before.Node.Name:
-		return text("It is of the same node under another name (", code(orUnknown(before.Node.Name)), ").")
+		return text("It is of the same node under another name (", document.Code(orUnknown(before.Node.Name)), ").")
 	case guids && shared < max(len(f.Node.GUIDs), len(before.Node.GUIDs)):
 		return text(fmt.Sprintf("It is of the same node with other RDMA devices: %d in common.", shared))
 	case guids:
 		return text("It is of the same node.")
 	case f.Node.Name != before.Node.Name:
-		return text(strong("It is of another node"), " (", code(orUnknown(before.Node.Name)), "), by the name: differences are those of the nodes.")
+		return text(document.Strong("It is of another node"), " (", document.Code(orUnknown(before.Node.Name)), "), by the name: differences are those of the nodes.")
 	}
 	return text("It is of the same node by its name; no RDMA device shows that it is.")
 }
@@ -132,8 +174,8 @@ func (f *Facts) linksOf(before *Facts) []string {
 }
 
 // bandwidths compares what two reports measured over a link, if they measured the same.
-func bandwidths(before, after measured) (old, now, change string) {
-	old, now, change = "not measured", "not measured", "-"
+func bandwidths(before, after measured) (old, now, grown string) {
+	old, now, grown = "not measured", "not measured", "-"
 	if len(before) > 0 {
 		old = gigabytes(before.median())
 	}
@@ -141,7 +183,7 @@ func bandwidths(before, after measured) (old, now, change string) {
 		now = gigabytes(after.median())
 	}
 	if len(before) == 0 || len(after) == 0 {
-		return old, now, change
+		return old, now, grown
 	}
 	a, b := before[0], after[0]
 	newest := func(m measured) *Result {
@@ -153,11 +195,11 @@ func bandwidths(before, after measured) (old, now, change string) {
 	case newest(before).At.Equal(newest(after).At):
 		return old, now, "the same run: it was not measured again"
 	}
-	change = fmt.Sprintf("%+.1f %%", 100*(after.median()/before.median()-1))
+	grown = change(before.median(), after.median())
 	if math.Abs(*b.BusBW / *a.BusBW - 1) > 0.05 {
-		change += fmt.Sprintf(" (slowest %+.1f %%)", 100*(*b.BusBW / *a.BusBW - 1))
+		grown += " (slowest " + change(*a.BusBW, *b.BusBW) + ")"
 	}
-	return old, now, change
+	return old, now, grown
 }
 
 // changes are what, earlier and now of settings, versions and ports.
@@ -170,41 +212,39 @@ func (f *Facts) changes(before *Facts) (rows [][3]string) {
 	add("Kernel", before.Node.Kernel, f.Node.Kernel)
 	add("GPU driver", before.Node.Driver, f.Node.Driver)
 	add("NCCL library of the host", before.Node.Library, f.Node.Library)
-	each(before.Settings, f.Settings, func(s *Setting) (string, string) { return s.Name, s.Value }, add)
-	each(before.Ports, f.Ports, func(p *Port) (string, string) {
+	each(before.Settings, f.Settings, func(s *Setting) (string, []string) { return s.Name, []string{s.Value} }, add)
+	each(before.Ports, f.Ports, func(p *Port) (string, []string) {
 		words := []string{p.State, rate(p.Rate), "firmware " + p.Firmware, "GID " + p.GID}
 		if p.RoCE != nil {
-			words = append(words, "RoCE "+p.RoCE.Verdict, "traffic class "+p.RoCE.Class, modeText(p.RoCE.Mode))
+			words = append(words, "RoCE "+p.RoCE.Verdict, "traffic class "+p.RoCE.Class, p.RoCE.modeText())
 		}
-		return fmt.Sprintf("%s port %d", p.Device, p.Port), strings.Join(words, ", ")
+		return fmt.Sprintf("%s port %d", p.Device, p.Port), words
 	}, add)
-	each(before.GPUs, f.GPUs, func(g *GPU) (string, string) {
-		return g.Name, g.Model + ", NVLinks " + g.NVLinks + ", GPUDirect RDMA " + g.GPUDirect
+	each(before.GPUs, f.GPUs, func(g *GPU) (string, []string) {
+		return g.Name, []string{g.Model, "NVLinks " + g.NVLinks, "GPUDirect RDMA " + g.GPUDirect}
 	}, add)
 	return rows
 }
 
-// each compares two lists by name. What one of them lacks is "none" in it.
-func each[T any](before, now []T, of func(*T) (name, value string), add func(what, old, now string)) {
+// each compares two lists by name, which one of them may lack. Of what both have, only the words that differ are shown.
+func each[T any](before, now []T, of func(*T) (name string, words []string), add func(what, old, now string)) {
 	var names []string
-	sides, known := [2]map[string]string{{}, {}}, map[string]bool{}
+	sides := [2]map[string][]string{{}, {}}
 	for side, list := range [][]T{before, now} {
 		for i := range list {
-			name, value := of(&list[i])
-			if !known[name] {
-				known[name], names = true, append(names, name)
+			name, words := of(&list[i])
+			if sides[0][name] == nil && sides[1][name] == nil {
+				names = append(names, name)
 			}
-			sides[side][name] = value
+			sides[side][name] = words
 		}
 	}
 	for _, name := range names {
-		var words [2]string
-		for side, values := range sides {
-			words[side] = "none"
-			if v, has := values[name]; has {
-				words[side] = v
-			}
+		old, fresh := sides[0][name], sides[1][name]
+		if len(old) == len(fresh) {
+			was := slices.Clone(old)
+			old, fresh = except(old, fresh), except(fresh, was)
 		}
-		add(name, words[0], words[1])
+		add(name, cmp.Or(strings.Join(old, ", "), none), cmp.Or(strings.Join(fresh, ", "), none))
 	}
 }

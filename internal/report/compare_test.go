@@ -71,6 +71,54 @@ func TestCompared(t *testing.T) {
 	contains(section(now, &fewer), "not comparable")
 }
 
+// A port of the earlier report that is gone is the first issue, unless the earlier report is of another node or devices only have other names.
+func TestGoneSinceReport(t *testing.T) {
+	without := func(f *Facts) {
+		f.Ports = slices.DeleteFunc(f.Ports, func(p Port) bool { return p.Device == "mlx5_3" })
+		f.Node.GUIDs = f.Node.GUIDs[1:]
+		f.Results = slices.DeleteFunc(f.Results, func(r Result) bool { return r.Device == "mlx5_3" })
+	}
+	renamed := func(f *Facts) {
+		for i := range f.Ports {
+			f.Ports[i].Device = "r" + f.Ports[i].Device
+		}
+	}
+	for name, c := range map[string]struct {
+		edit func(before, now *Facts)
+		gone bool
+	}{
+		"gone":            {func(_, now *Facts) { without(now) }, true},
+		"added":           {func(before, _ *Facts) { without(before) }, false},
+		"renamed":         {func(_, now *Facts) { renamed(now) }, false},
+		"another node":    {func(before, now *Facts) { without(now); before.Node.GUIDs = []string{"x"} }, false},
+		"newer":           {func(before, now *Facts) { without(now); before.At = now.At.Add(time.Hour) }, false},
+		"moved to a pod":  {func(_, now *Facts) { at(now, "mlx5_3").Port = 0 }, false},
+		"another rate":    {func(_, now *Facts) { at(now, "mlx5_3").Rate = new(25e9) }, false},
+		"a tiny result":   {func(before, _ *Facts) { before.Results[0].BusBW = new(1e-300) }, false},
+		"nothing changed": {func(_, _ *Facts) {}, false},
+	} {
+		before, now := Collect(input(t, "healthy")), Collect(input(t, "healthy"))
+		c.edit(before, now)
+		md := markdownOf(t, now.Document(before))
+		if got := strings.Contains(md, "1 issue found (1 critical); the worst: `mlx5_3`: [RDMA ports of the earlier report are gone](#issue-1)."); got != c.gone {
+			t.Errorf("%s: gone %t", name, got)
+		}
+		if c.gone && !strings.Contains(md, "**Measured only in the earlier report:** rail mlx5_3 port 1.") || c.gone && !strings.Contains(md, "| none | gone |") {
+			t.Errorf("%s: %.4000s", name, md)
+		}
+		if strings.Contains(md, "+Inf") || strings.Contains(md, "-0.0 %") {
+			t.Errorf("%s: a change is no number", name)
+		}
+		if name == "another rate" && !strings.Contains(md, "| mlx5_3 port 1 | 400 Gb/s | 200 Gb/s | changed |") {
+			t.Errorf("%.4000s", md)
+		}
+	}
+}
+
+func at(f *Facts, device string) *Port {
+	return &f.Ports[slices.IndexFunc(f.Ports, func(p Port) bool { return p.Device == device })]
+}
+
 func TestStrangeFacts(t *testing.T) {
 	good, err := json.Marshal(Collect(input(t, "healthy-cpu-node")))
 	if err != nil {

@@ -17,6 +17,9 @@ import (
 
 // Document puts the facts into words. Before are those of an earlier report to compare with; nil: there is none.
 func (f *Facts) Document(before *Facts) *document.Document {
+	if before != nil {
+		f = f.since(before)
+	}
 	d := &document.Document{Title: "NCCL report: " + f.title()}
 	d.Sections = append(d.Sections, f.summary(), f.baseline())
 	if before != nil {
@@ -37,15 +40,15 @@ func (f *Facts) title() string {
 // summary is six sentences: the node, the worst finding, the transport, that of running jobs, the bandwidth, and what to do first.
 func (f *Facts) summary() document.Section {
 	s := document.Section{Title: "Executive summary"}
-	s.List(text(code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(), text("Transport of running jobs: ", f.runningNow(), "."), f.bandwidth(), f.first())
+	s.List(text(document.Code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(), text("Transport of running jobs: ", f.runningNow(), "."), f.bandwidth(), f.first())
 	about := "Observed " + stamp(f.At) + " by " + f.Program + "."
 	if f.Node.Simulated != "" {
 		about += " The node and its measurements are simulated: scenario " + f.Node.Simulated + "."
 	}
-	s.Say(about, " Configuration: ", end(f.Configuration))
-	s.Say("Traffic was not checked: ", code("gpufabric_exporter check --interval=10s"), " reads the counters twice and compares them.")
+	s.Say(about, " Configuration: ", document.End(f.Configuration))
+	s.Say("Traffic was not checked: ", document.Code("gpufabric_exporter check --interval=10s"), " reads the counters twice and compares them.")
 	if f.Note != "" {
-		s.Say(end(f.Note))
+		s.Say(document.End(f.Note))
 	}
 	return s
 }
@@ -115,7 +118,7 @@ func (f *Facts) worst() document.Text {
 	if follow > 0 {
 		more = ", and " + spelling.Plural(follow, "more follows", "more follow")
 	}
-	return text(spelling.Plural(len(f.Findings)-follow, "issue", "issues")+" found"+more+" ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+role+": ", few(w.Subjects), ": ", end(lower(w.What)))
+	return text(spelling.Plural(len(f.Findings)-follow, "issue", "issues")+" found"+more+" ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+role+": ", document.Few(w.Subjects), ": ", document.To(strings.TrimSuffix(document.Lower(w.What), "."), anchor(0)), ".")
 }
 
 // silent says for how many ports the driver reports no state; empty: for none.
@@ -139,7 +142,7 @@ func (f *Facts) transport() document.Text {
 	case r == nil && f.noGPU():
 		return text("NCCL does not run on this node: it has no GPU.")
 	case r == nil:
-		return text("Which transport NCCL uses was not measured (", code("gpufabric_exporter probe transport"), ").")
+		return text("Which transport NCCL uses was not measured (", document.Code("gpufabric_exporter probe transport"), ").")
 	case strings.HasPrefix(r.Link, linkPlugin):
 		return text("In a probe, NCCL used the " + r.Link + r.direct() + ".")
 	}
@@ -189,13 +192,15 @@ func (f *Facts) bandwidth() document.Text {
 func (f *Facts) first() document.Text {
 	switch {
 	case len(f.Findings) > 0 && f.Findings[0].Remedy != "":
-		return text("First step: ", document.Prose(end(f.Findings[0].Remedy)))
+		return text("First step: ", document.Prose(document.End(f.Findings[0].Remedy)))
 	case len(f.Findings) > 0 && len(f.Findings[0].Remedies) > 0:
-		return text("First step: ", document.Prose(end(f.Findings[0].Remedies[0])), " The first issue has the commands for the others.")
+		return text("First step: ", document.Prose(document.End(f.Findings[0].Remedies[0])), " The first issue has the commands for the others.")
+	case len(f.Unknown) == 1 && f.unread() == 0:
+		return text("First step: find out what could not be judged. ", document.Prose(document.End(f.Unknown[0].What)+" "+document.End(f.Unknown[0].Why)))
 	case len(f.Unknown)+f.unread() > 0:
 		return text("First step: find out why parts of the node could not be read or judged (sections Environment and Issues found).")
 	case f.JobsUnknown != "" || f.undecided() > 0:
-		return text("First step: look at the running jobs: ", code("gpufabric_exporter jobs"), ".")
+		return text("First step: look at the running jobs: ", document.Code("gpufabric_exporter jobs"), ".")
 	}
 	return text("No step is needed.")
 }
@@ -225,19 +230,23 @@ func (f *Facts) baseline() document.Section {
 			t.Add(what, "not measured", f.unmeasured(link))
 		}
 	}
-	t.Add("Transport of running jobs", f.runningNow(), code("gpufabric_exporter jobs"))
+	t.Add("Transport of running jobs", f.runningNow(), document.Code("gpufabric_exporter jobs"))
 	if f.Log != nil {
-		t.Add("Connections of the job", f.Log.Connections, text("log ", code(f.Log.File)))
+		t.Add("Connections of the job", f.Log.Connections, text("log ", document.Code(f.Log.File)))
 	}
 	problems := text("none found")
 	if worst := f.Findings[:min(len(f.Findings), 5)]; len(worst) > 0 {
-		problems = document.Join(worst, "; ", func(v Finding) any { return text(v.Severity+": ", few(v.Subjects), ": "+lower(v.What)) })
+		problems = nil
+		for i := range worst {
+			v := &worst[i]
+			problems = text(problems, map[bool]string{true: "; "}[i > 0], v.mark(v.Severity+":"), " ", document.Few(v.Subjects), ": ", document.To(document.Lower(v.What), anchor(i)))
+		}
 		if more := len(f.Findings) - len(worst); more > 0 {
 			problems = text(problems, fmt.Sprintf("; and %d more", more))
 		}
 	}
 	t.Add("Key problems", problems, "section Issues found")
-	t.Add("Checks", fmt.Sprintf("%d passed, %d unknown", f.Passed, len(f.Unknown))+f.silent(), code("gpufabric_exporter check"))
+	t.Add("Checks", fmt.Sprintf("%d passed, %d unknown", f.Passed, len(f.Unknown))+f.silent(), document.Code("gpufabric_exporter check"))
 	s.Table(t)
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
 )
@@ -16,10 +17,10 @@ import (
 func (f *Facts) environment() []document.Section {
 	s := document.Section{Title: "Environment"}
 	t := document.Table{Head: []string{"What", "Value", "Source"}}
-	t.Add("Kernel", f.Node.Kernel, code("/proc/sys/kernel/osrelease"))
+	t.Add("Kernel", f.Node.Kernel, document.Code("/proc/sys/kernel/osrelease"))
 	t.Add("GPU driver", strings.TrimSuffix(strings.TrimPrefix(f.Node.Driver, "GPU driver "), "."), "NVML")
 	t.Add("NCCL library of the host", f.Node.Library, "dynamic loader; containers bring their own")
-	t.Add("Virtual machine", f.Node.Virtual, code("/proc/cpuinfo"))
+	t.Add("Virtual machine", f.Node.Virtual, document.Code("/proc/cpuinfo"))
 	s.Table(t)
 	return []document.Section{s, f.devices(), f.interfaces(), f.gpus(), f.settings(), f.gids()}
 }
@@ -30,9 +31,9 @@ func (p *Port) active() bool { return p.State == string(fabric.PortActive) }
 
 func (p *Port) name() document.Span {
 	if p.Port > 1 {
-		return code(p.Device + " port " + strconv.Itoa(p.Port))
+		return document.Code(p.Device + " port " + strconv.Itoa(p.Port))
 	}
-	return code(p.Device)
+	return document.Code(p.Device)
 }
 
 func (f *Facts) devices() document.Section {
@@ -42,21 +43,48 @@ func (f *Facts) devices() document.Section {
 		return s
 	}
 	t := document.Table{
-		Head: []string{"Port", "Role", "Fabric", "State", "Rate", "Expected", "Driver", "Firmware", "NUMA node"},
+		Head: []string{"Port", "State", "Rate", "Expected", "Role", "Fabric", "Driver", "Firmware", "NUMA node"},
 		Note: "Source: netlink (RDMA), and class/infiniband and bus/pci of sysfs. The expected rate is that of the configuration, else of the ports of the same kind.",
 	}
 	for i := range f.Ports {
 		p := &f.Ports[i]
-		t.Add(p.name(), p.Role, p.Fabric, p.State, rate(p.Rate), rate(p.Expected), p.Driver, p.Firmware, p.NUMA)
+		state, speed := document.Span{Text: p.State}, document.Span{Text: rate(p.Rate)}
+		if !p.active() {
+			state = f.marked(p.State, p.Device, diagnose.CheckPortActive)
+		} else if p.Rate != nil && p.Expected != nil && *p.Rate < *p.Expected {
+			speed = f.marked(speed.Text, p.Device, diagnose.CheckPortRate, diagnose.CheckPortRateAgrees)
+		}
+		t.Add(p.name(), state, speed, rate(p.Expected), p.Role, p.Fabric, p.Driver, p.Firmware, p.NUMA)
 	}
+	t.Collapse(1)
 	s.Table(t)
 	return s
+}
+
+// marked is a word of a device or GPU with the mark of the worst finding about it, of these checks.
+func (f *Facts) marked(word, subject string, checks ...string) document.Span {
+	for i := range f.Findings { // the worst first
+		v := &f.Findings[i]
+		about := slices.Contains(v.Devices, subject) || slices.Contains(v.Subjects, subject)
+		if about && (len(checks) == 0 || slices.Contains(checks, v.ID)) {
+			return v.mark(word)
+		}
+	}
+	return document.Span{Text: word}
+}
+
+// mark is a word with the mark of a finding.
+func (v *Finding) mark(word string) document.Span {
+	if v.Severity == string(diagnose.Critical) {
+		return document.Bad(word)
+	}
+	return document.Unsure(word)
 }
 
 func (f *Facts) interfaces() document.Section {
 	s := document.Section{Title: "Network interfaces", Sub: true}
 	t := document.Table{
-		Head: []string{"Interface", "Port", "MTU", "Traffic class", "DSCP", "Priority", "RoCE settings"},
+		Head: []string{"Interface", "Port", "RoCE settings", "MTU", "Traffic class", "DSCP", "Priority"},
 		Note: "Source: rtnetlink, DCB netlink, and class/net of sysfs.",
 	}
 	if f.mayHave(fabricRoCE) {
@@ -67,15 +95,25 @@ func (f *Facts) interfaces() document.Section {
 		if p.Interface == "none" {
 			continue
 		}
-		name, r, settings := text(code(p.Interface)), RoCE{}, ""
+		name, r, settings := text(document.Code(p.Interface)), RoCE{}, document.Span{}
 		if isUnknown(p.Interface) {
 			name = text(p.Interface)
 		}
-		if p.RoCE != nil {
-			r, settings = *p.RoCE, p.RoCE.Verdict+", "+modeText(p.RoCE.Mode)
+		switch {
+		case p.RoCE != nil && !p.active() && p.State != notGiven:
+			r, settings = *p.RoCE, document.Span{Text: "not judged: port " + p.State}
+		case p.RoCE != nil && p.RoCE.Verdict == broken:
+			r, settings = *p.RoCE, f.marked(broken+", "+p.RoCE.modeText(), p.Device)
+		case p.RoCE != nil:
+			r, settings = *p.RoCE, document.Span{Text: p.RoCE.Verdict + ", " + p.RoCE.modeText()}
+		case p.Fabric == fabricRoCE:
+			r, settings = RoCE{Class: unknown, DSCP: unknown, Priority: unknown}, document.Span{Text: unknown}
+		case f.mayHave(fabricRoCE):
+			r, settings = RoCE{Class: "-", DSCP: "-", Priority: "-"}, document.Span{Text: "not RoCE"}
 		}
-		t.Add(name, p.name(), p.MTU, r.Class, r.DSCP, r.Priority, settings)
+		t.Add(name, p.name(), settings, p.MTU, r.Class, r.DSCP, r.Priority)
 	}
+	t.Collapse(2)
 	if len(t.Rows) == 0 {
 		s.Say("No RDMA port has a network interface.")
 		return s
@@ -85,18 +123,18 @@ func (f *Facts) interfaces() document.Section {
 }
 
 // modeText is what keeps RoCE from losing packets.
-func modeText(mode string) string {
-	switch fabric.RoCEMode(mode) {
-	case fabric.RoCEModePFCECN:
-		return "PFC and ECN"
-	case fabric.RoCEModePFC:
-		return "PFC without ECN"
-	case fabric.RoCEModeECN:
-		return "ECN without PFC"
-	case fabric.RoCEModeNone:
-		return "neither PFC nor ECN"
+func (r *RoCE) modeText() string {
+	if m := fabric.RoCEMode(r.Mode); m != fabric.RoCEModeUnknown {
+		return m.Text()
 	}
-	return "PFC and ECN unknown"
+	pfc, ecn := r.step("pfc").Status, r.step("ecn notification", "ecn reaction").Status
+	switch {
+	case pfc != unknown && ecn == unknown:
+		return "ECN unknown"
+	case pfc == unknown && ecn != unknown:
+		return "PFC unknown"
+	}
+	return fabric.RoCEModeUnknown.Text()
 }
 
 func (f *Facts) gpus() document.Section {
@@ -106,12 +144,16 @@ func (f *Facts) gpus() document.Section {
 		return s
 	}
 	t := document.Table{
-		Head: []string{"GPU", "Model", "NVLinks active", "Nearest NIC", "Distance", "GPUDirect RDMA"},
+		Head: []string{"GPU", "GPUDirect RDMA", "Nearest NIC", "Distance", "NVLinks active", "Model"},
 		Note: "Source: NVML, and bus/pci of sysfs. Distances are NCCL's: PIX one switch, PXB several, PHB and NODE through the host bridge, SYS across NUMA nodes.",
 	}
 	for i := range f.GPUs {
 		g := &f.GPUs[i]
-		t.Add(code(g.Name), g.Model, g.NVLinks, g.NIC, g.Distance, g.GPUDirect)
+		usable := document.Span{Text: g.GPUDirect}
+		if strings.HasPrefix(g.GPUDirect, "blocked") || strings.HasPrefix(g.GPUDirect, "slow") {
+			usable = f.marked(g.GPUDirect, g.Name, diagnose.CheckGPUDirect)
+		}
+		t.Add(document.Code(g.Name), usable, g.NIC, g.Distance, g.NVLinks, g.Model)
 	}
 	s.Table(t)
 	return s
@@ -122,7 +164,7 @@ func (f *Facts) settings() document.Section {
 	if len(f.Settings) > 0 {
 		t := document.Table{Head: []string{"Variable", "Value", "From"}}
 		for _, v := range f.Settings {
-			t.Add(code(v.Name), code(v.Value), code(v.Source))
+			t.Add(document.Code(v.Name), document.Code(v.Value), document.Code(v.Source))
 		}
 		s.Table(t)
 	}
@@ -157,9 +199,9 @@ func (f *Facts) gids() document.Section {
 		for _, g := range entries {
 			p, selected := Port{Device: g.Device, Port: g.Port}, text("")
 			if g.Selected {
-				selected = text(strong("selected"))
+				selected = text(document.Strong("selected"))
 			}
-			t.Add(p.name(), g.Index, code(g.Address), g.Type, g.Interface, selected)
+			t.Add(p.name(), g.Index, document.Code(g.Address), g.Type, g.Interface, selected)
 		}
 		s.Table(t)
 	}

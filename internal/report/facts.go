@@ -144,7 +144,7 @@ type GID struct {
 // Finding is something that is wrong.
 type Finding struct {
 	ID       string   `json:"id"`   // of the check, the fault of a probe or the signature of a log
-	From     string   `json:"from"` // check, job, probe, log
+	From     string   `json:"from"` // check, job, probe, log, report
 	Severity string   `json:"severity"`
 	Subjects []string `json:"subjects"`
 	What     string   `json:"what"`
@@ -162,10 +162,11 @@ type Finding struct {
 
 // Where findings are from.
 const (
-	fromCheck = "check"
-	fromJob   = "job"
-	fromProbe = "probe"
-	fromLog   = "log"
+	fromCheck  = "check"
+	fromJob    = "job"
+	fromProbe  = "probe"
+	fromLog    = "log"
+	fromReport = "report" // the earlier one
 )
 
 // Gap is what could not be judged.

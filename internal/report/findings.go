@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/explain"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/signature"
@@ -42,7 +43,7 @@ func (f *Facts) judge(in *Input) {
 		f.addLogFindings(in.Log, in.Config.Links)
 	}
 	f.order()
-	for _, g := range diagnose.Unchecked(in.Verdicts) {
+	for _, g := range append(diagnose.Unchecked(in.Verdicts), diagnose.Unproven(in.Node)...) {
 		f.Unknown = append(f.Unknown, Gap{g.Subjects, g.What, g.Why})
 	}
 	if f.Log != nil && f.Log.Undecided != "" {
@@ -263,7 +264,7 @@ func (f *Facts) trainingPorts() (active int, possible bool) {
 
 func logOf(file string, r *explain.Result) *Log {
 	l := &Log{
-		File: file, Lines: r.Lines, NCCLLines: r.NCCLLines, Versions: some(r.Versions), Processes: r.Processes, Connections: r.Transports().String(),
+		File: file, Lines: r.Lines, NCCLLines: r.NCCLLines, Versions: document.Some(r.Versions), Processes: r.Processes, Connections: r.Transports().String(),
 		GPUDirect: unknown, Undecided: r.Undecided(), Network: r.Network(), Devices: r.Devices(), Disabled: r.WithoutGPUDirect(),
 		TCP: r.Has(&signature.TCP),
 	}

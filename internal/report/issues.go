@@ -33,16 +33,16 @@ func (f *Facts) issues() []document.Section {
 			names = append(names, f.Findings[maxIssues+i].ID)
 		}
 		slices.Sort(names)
-		s.Say(fmt.Sprintf("%d issues are described; there are %d more: ", maxIssues, more), codes(slices.Compact(names)), ".")
+		s.Say(fmt.Sprintf("%d issues are described; there are %d more: ", maxIssues, more), document.Codes(slices.Compact(names)), ".")
 	}
 	if len(f.Unknown) > 0 {
 		u := document.Section{Title: "Could not be judged", Sub: true}
 		t := document.Table{Head: []string{"What", "Of", "Why"}}
 		for _, g := range f.Unknown {
-			t.Add(g.What, codes(g.Subjects), end(g.Why))
+			t.Add(g.What, document.Codes(g.Subjects), document.End(g.Why))
 		}
 		u.Table(t)
-		u.Say("What could not be judged does not count as ok. To read more, run ", code("gpufabric_exporter check"), " as root on the host, not in a container.")
+		u.Say("What could not be judged does not count as ok. To read more, run ", document.Code("gpufabric_exporter check"), " as root on the host, not in a container.")
 		all = append(all, u)
 	}
 	return append([]document.Section{s}, all...)
@@ -50,56 +50,43 @@ func (f *Facts) issues() []document.Section {
 
 func (f *Facts) issue(i int) document.Section {
 	v := &f.Findings[i]
-	s := document.Section{Title: strconv.Itoa(i+1) + ". " + v.What + " (" + v.Severity + ")", Sub: true}
-	lines := []document.Text{text(strong("Where:"), " ", codes(v.Subjects))}
+	s := document.Section{Title: strconv.Itoa(i+1) + ". " + v.What + " (" + v.Severity + ")", Sub: true, Anchor: anchor(i)}
+	lines := []document.Text{text(document.Strong("Where:"), " ", document.Codes(v.Subjects))}
 	if len(v.Causes) > 0 {
 		label := "Root cause:"
 		if len(v.Causes) > 1 {
 			label = "Root cause, one of:"
 		}
-		lines = append(lines, text(strong(label), " ", document.Prose(strings.Join(v.Causes[:min(len(v.Causes), document.MaxList)], " "))))
+		lines = append(lines, text(document.Strong(label), " ", document.Prose(strings.Join(v.Causes[:min(len(v.Causes), document.MaxList)], " "))))
 	}
 	if v.From == fromProbe { // the table of rails has all
-		lines = append(lines, labelled("Evidence:", 3, v.Seen...)...)
+		lines = append(lines, document.Labelled("Evidence:", 3, v.Seen...)...)
 	} else {
-		lines = append(lines, labelled("Evidence:", document.MaxList, v.Seen...)...)
+		lines = append(lines, document.Labelled("Evidence:", document.MaxList, v.Seen...)...)
 	}
-	lines = append(lines, text(strong("Source:"), " ", document.Prose(end(v.Evidence))))
-	lines = append(lines, labelled("Measured:", 1, f.effect(v))...)
-	lines = append(lines, labelled("Impact:", 1, v.Impact)...)
+	lines = append(lines, text(document.Strong("Source:"), " ", document.Prose(document.End(v.Evidence))))
+	lines = append(lines, document.Labelled("Measured:", 1, f.effect(v))...)
+	lines = append(lines, document.Labelled("Impact:", 1, v.Impact)...)
 	if v.Cause != "" {
-		follows := text(strong("Follows from:"), " ", code(v.Cause), ": repair that.")
+		follows := text(document.Strong("Follows from:"), " ", document.Code(v.Cause), ": repair that.")
 		if v.From == fromProbe {
 			follows = text(follows, " The next run of the probe shows whether it helped.")
 		}
 		lines = append(lines, follows)
 	}
-	lines = append(lines, labelled("Remedy:", 1, v.Remedy)...)
-	lines = append(lines, labelled("Remedy:", document.MaxList, v.Remedies...)...)
+	lines = append(lines, document.Labelled("Remedy:", 1, v.Remedy)...)
+	lines = append(lines, document.Labelled("Remedy:", document.MaxList, v.Remedies...)...)
 	if strings.HasPrefix(v.Runbook, "https://") && !strings.ContainsAny(v.Runbook, "() <>\"\\") {
-		lines = append(lines, text(strong("Runbook:"), " ", document.Link(v.ID, v.Runbook)))
+		lines = append(lines, text(document.Strong("Runbook:"), " ", document.Link(v.ID, v.Runbook)))
 	} else if v.Runbook != "" {
-		lines = append(lines, text(strong("Runbook:"), " ", code(v.Runbook)))
+		lines = append(lines, text(document.Strong("Runbook:"), " ", document.Code(v.Runbook)))
 	}
 	s.List(lines...)
 	return s
 }
 
-// labelled are the first lines of a list, of which the first has a label. Of one empty line there is none.
-func labelled(label string, most int, list ...string) (lines []document.Text) {
-	for i, of := range list[:min(len(list), most)] {
-		switch {
-		case i > 0:
-			lines = append(lines, document.Prose(end(of)))
-		case of != "":
-			lines = append(lines, text(strong(label), " ", document.Prose(end(of))))
-		}
-	}
-	if more := len(list) - most; more > 0 {
-		lines = append(lines, text(fmt.Sprintf("And %d more of the same.", more)))
-	}
-	return lines
-}
+// anchor is that of an issue by its place in the list.
+func anchor(i int) string { return "issue-" + strconv.Itoa(i+1) }
 
 // effect is what measurements show of a finding; empty if it is about no device.
 func (f *Facts) effect(v *Finding) string {

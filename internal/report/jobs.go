@@ -96,7 +96,7 @@ func (k *jobFinding) of(j *job.Job, cause string, seen []string, at config.Links
 
 // runningNow is the transport of each running job.
 func (f *Facts) runningNow() document.Text {
-	list := document.Join(f.Jobs, "; ", func(j Job) any { return text(code(j.Name), ": "+j.Transport) })
+	list := document.Join(f.Jobs, "; ", func(j Job) any { return text(document.Code(j.Name), ": "+j.Transport) })
 	switch {
 	case f.JobsUnknown == "" && len(f.Jobs) == 0:
 		return text("no process was seen that uses a GPU")

@@ -66,7 +66,7 @@ func (f *Facts) costs() []document.Text {
 		return nil
 	}
 	worst := slices.MinFunc(slow, func(a, b *Result) int { return cmp.Compare(*a.Ratio, *b.Ratio) })
-	return []document.Text{text(spelling.Plural(len(slow), "probe is", "probes are")+" slower than the baseline. The slowest, ", code(worst.name()), ", measured "+gigabytes(*worst.BusBW)+
+	return []document.Text{text(spelling.Plural(len(slow), "probe is", "probes are")+" slower than the baseline. The slowest, ", document.Code(worst.name()), ", measured "+gigabytes(*worst.BusBW)+
 		" where "+gigabytes(*worst.Baseline)+" were expected: a collective that waits for it takes "+times(1 / *worst.Ratio)+" as long.")}
 }
 
@@ -88,13 +88,13 @@ func (f *Facts) watch() []document.Text {
 	if len(names) == 0 {
 		return nil
 	}
-	return []document.Text{text("To watch after the repair: ", codes(names), ".")}
+	return []document.Text{text("To watch after the repair: ", document.Codes(names), ".")}
 }
 
 // unexplained are faults of probes on devices where no check failed.
 func (f *Facts) unexplained() (lines []document.Text) {
 	for _, v := range which(f.Findings, func(v *Finding) bool { return v.From == fromProbe && v.Cause == "" }) {
-		lines = append(lines, text(code(v.ID), " was measured on ", few(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows. The traffic was not checked."))
+		lines = append(lines, text(document.Code(v.ID), " was measured on ", document.Few(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows. The traffic was not checked."))
 	}
 	return lines
 }
@@ -113,7 +113,7 @@ func (f *Facts) gpuDirectApart() (lines []document.Text) {
 		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL did not use it: ", names, "."))
 	}
 	if f.Log != nil && len(f.Log.Disabled) > 0 {
-		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL reported it in the log of the job as disabled for "+some(f.Log.Disabled)+": compare the container of the job and its NCCL_DMABUF_ENABLE, and since when nvidia_peermem is loaded."))
+		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL reported it in the log of the job as disabled for "+document.Some(f.Log.Disabled)+": compare the container of the job and its NCCL_DMABUF_ENABLE, and since when nvidia_peermem is loaded."))
 	}
 	return lines
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/advice"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/status"
@@ -16,7 +15,7 @@ import (
 // optimisations are what to set for what the node has, with reasons. What it does not have is one line.
 func (f *Facts) optimisations() []document.Section {
 	s := document.Section{Title: "Optimisations"}
-	all := []document.Section{f.recommended()}
+	all := []document.Section{f.Advice.Section()}
 	var not []string
 	add := func(applies bool, name, why string, section func() document.Section) {
 		if applies {
@@ -34,69 +33,21 @@ func (f *Facts) optimisations() []document.Section {
 	return append([]document.Section{s}, all...)
 }
 
-// recommended are the settings of the advice for any job of several nodes.
-func (f *Facts) recommended() document.Section {
-	s := document.Section{Title: "NCCL settings", Sub: true}
-	a := &f.Advice
-	s.Say("For jobs of several nodes with NCCL "+orUnknown(a.NCCL)+" ("+orUnknown(a.NCCLFrom)+"). ", code("gpufabric_exporter advise"), " prints them as lines to copy, and takes another release (--nccl-version), fabric or workload.")
-	open := slices.DeleteFunc(slices.Clone(a.Unknown), func(v advice.Open) bool { return v.Name == "NCCL version" }) // said above
-	if len(a.Settings) > 0 {
-		t := document.Table{Head: []string{"Set", "Now", "Why", "Source"}}
-		for _, v := range a.Settings {
-			now := text("not set: add it")
-			switch v.Change {
-			case advice.Keep:
-				now = text("set: keep it")
-			case advice.Replace:
-				now = text(code(v.Present), " ("+v.PresentFrom+"): replace it")
-			}
-			t.Add(code(v.Name+"="+v.Value), now, document.Marked(v.Reason), v.Source)
-		}
-		s.Table(t)
-	} else if len(open) == 0 {
-		s.Say("No setting does better than NCCL's default on this node.")
-	}
-	if len(a.Remove) > 0 {
-		t := document.Table{Head: []string{"Remove", "Where", "Why", "Instead"}}
-		for _, v := range a.Remove {
-			line := v.Value
-			if v.Name != "" {
-				line = v.Name + "=" + v.Value
-			}
-			t.Add(code(line), v.From, document.Marked(v.Reason), v.Instead)
-		}
-		s.Table(t)
-	}
-	if len(a.Leave) > 0 {
-		t := document.Table{Head: []string{"Leave unset", "Why", "Source"}}
-		for _, v := range a.Leave {
-			t.Add(code(v.Name), document.Marked(v.Reason), v.Source)
-		}
-		s.Table(t)
-	}
-	var lines []document.Text
-	for _, v := range open {
-		lines = append(lines, text(code(v.Name), " is not decided: ", document.Marked(end(v.Reason)), " To find out: ", document.Marked(end(v.Ask))))
-	}
-	s.List(lines[:min(len(lines), document.MaxList)]...)
-	return s
-}
-
 // gpuDirect says for each GPU whether NICs reach its memory, and if not, why.
 func (f *Facts) gpuDirect() document.Section {
 	s := document.Section{Title: "GPUDirect RDMA", Sub: true}
 	lines := document.Grouped(f.GPUs, func(g *GPU) (name, line string) {
 		if line = g.GPUDirect; !strings.HasPrefix(line, "usable") && g.Evidence != "" {
-			line += ": " + lower(g.Evidence)
+			line += ": " + document.Lower(g.Evidence)
 		}
-		return g.Name, end(line)
+		return g.Name, document.End(line)
 	})
 	s.Say("With GPUDirect RDMA, the NIC reads and writes GPU memory directly. Without it, each byte goes through host memory and crosses PCIe two more times.")
 	s.List(lines...)
 	if slices.ContainsFunc(f.GPUs, func(g GPU) bool { return !strings.HasPrefix(g.GPUDirect, "usable") }) {
-		s.Say("The issues have the remedies for what is blocked; the runbooks are ", code("check-gpudirect.md"), " and ", code("check-pcie.md"), ".")
+		s.Say("The issues have the remedies for what is blocked; the runbooks are ", document.Code("check-gpudirect.md"), " and ", document.Code("check-pcie.md"), ".")
 	}
-	s.Say("With ", code("NCCL_DEBUG=INFO"), ", the log of a run marks channels that use it with ", code("/GDRDMA"), ".")
+	s.Say("With ", document.Code("NCCL_DEBUG=INFO"), ", the log of a run marks channels that use it with ", document.Code("/GDRDMA"), ".")
 	return s
 }
 
@@ -122,29 +73,33 @@ func (f *Facts) roce() document.Section {
 	} else if len(ports) > 1 {
 		t.Note = "Values are those of the first port; the others have the same verdict."
 	}
-	t.Add("Interface", document.Join(interfaces, ", ", func(p *Port) any { return code(p.Interface) }), text("Those of the ports for training. NCCL moves data through the devices (", code("NCCL_IB_HCA"), "), not through ", code("NCCL_SOCKET_IFNAME"), ", which is for the bootstrap."))
-	t.Add("Transport", "RoCE v2, UDP port 4791", text("It is routed by IP and carries a DSCP, by which switches classify it; RoCE v1 does neither. ", code("NCCL_NET=IB"), " makes NCCL stop instead of falling back to TCP."))
+	t.Add("Interface", document.Join(interfaces, ", ", func(p *Port) any { return document.Code(p.Interface) }), text("Those of the ports for training. NCCL moves data through the devices (", document.Code("NCCL_IB_HCA"), "), not through ", document.Code("NCCL_SOCKET_IFNAME"), ", which is for the bootstrap."))
+	transport := "RoCE v2, UDP port 4791"
+	if strings.Contains(worst.GID, "RoCE v1") {
+		transport = "RoCE v1, by the GID"
+	}
+	t.Add("Transport", transport, text("RoCE v2 is routed by IP and carries a DSCP, by which switches classify it; RoCE v1 does neither. ", document.Code("NCCL_NET=IB"), " makes NCCL stop instead of falling back to TCP."))
 	t.Add("GID", text(worst.name(), ": "+worst.GID), orUnknown(worst.GIDWhy)+" Since NCCL 2.21 no index needs to be set.")
 	if worst.RoCE != nil {
 		class := r.Class + ", DSCP " + r.DSCP + ", priority " + r.Priority
 		if isUnknown(r.Class) && isUnknown(r.DSCP) && isUnknown(r.Priority) {
-			class = unknown
+			class = r.Class
 		}
 		t.Add("Traffic class", class, r.step("traffic class").Evidence+" Switches classify packets by their DSCP; the lower two bits are for ECN.")
 		t.Add("PFC", r.step("pfc").Status, "PFC pauses the sender before a buffer overflows. Without it packets are lost, and RoCE sends everything after a lost packet again.")
 		t.Add("ECN", r.step("ecn notification", "ecn reaction").Status, "Marked packets make the receiver notify the sender, which slows down (DCQCN).")
 	}
-	t.Add("Against packet loss", modeText(r.Mode), "ECN keeps queues short, but takes a round trip to work; PFC prevents loss until then. PFC alone spreads pauses through the fabric; ECN alone loses packets in bursts. A fabric that is lossy by design uses ECN without PFC.")
+	t.Add("Against packet loss", r.modeText(), "ECN keeps queues short, but takes a round trip to work; PFC prevents loss until then. PFC alone spreads pauses through the fabric; ECN alone loses packets in bursts. A fabric that is lossy by design uses ECN without PFC.")
 	s.Table(t)
 	if worst.RoCE == nil {
 		return s
 	}
-	s.Say("The chain of settings of ", code(r.Interface), ", in the order in which packets meet them:")
+	s.Say("The chain of settings of ", document.Code(r.Interface), ", in the order in which packets meet them:")
 	c := document.Table{Head: []string{"Step", "Verdict", "Seen", "Source"}}
 	for _, step := range r.Steps {
-		verdict, source := text(step.Status), text(code(step.Source))
+		verdict, source := text(step.Status), text(document.Code(step.Source))
 		if step.Status == broken {
-			verdict = text(strong(broken))
+			verdict = text(document.Bad(broken))
 		}
 		if step.Source == "" {
 			source = nil
@@ -187,10 +142,10 @@ func (f *Facts) infiniBand() document.Section {
 	}
 	active := slices.DeleteFunc(slices.Clone(ports), func(p *Port) bool { return !p.active() })
 	t := document.Table{Head: []string{"What", "On this node", "Why"}}
-	t.Add("Transport", fmt.Sprintf("InfiniBand, %d of %d ports active", len(active), len(ports)), text(code("NCCL_NET=IB"), " makes NCCL stop instead of falling back to TCP. A port that stays in the state init waits for the subnet manager."))
-	t.Add("Rails", document.Join(ports, ", ", func(p *Port) any { return code(p.Device) }), text("NCCL uses the nearest NIC of each GPU, and ports of the same rail are connected to the same switch. Leave ", code("NCCL_CROSS_NIC"), " unset unless the rails are not separate networks."))
-	t.Add("GID", orUnknown(ports[0].GID), text(orUnknown(ports[0].GIDWhy), " ", code("NCCL_IB_GID_INDEX"), " has no effect."))
-	t.Add("Service level", f.setting("NCCL_IB_SL"), text("The subnet manager maps service levels to virtual lanes: set it only to the level that is assigned to training. ", code("NCCL_IB_TC"), " is for Ethernet only."))
+	t.Add("Transport", fmt.Sprintf("InfiniBand, %d of %d ports active", len(active), len(ports)), text(document.Code("NCCL_NET=IB"), " makes NCCL stop instead of falling back to TCP. A port that stays in the state init waits for the subnet manager."))
+	t.Add("Rails", document.Join(ports, ", ", func(p *Port) any { return document.Code(p.Device) }), text("NCCL uses the nearest NIC of each GPU, and ports of the same rail are connected to the same switch. Leave ", document.Code("NCCL_CROSS_NIC"), " unset unless the rails are not separate networks."))
+	t.Add("GID", orUnknown(ports[0].GID), text(orUnknown(ports[0].GIDWhy), " ", document.Code("NCCL_IB_GID_INDEX"), " has no effect."))
+	t.Add("Service level", f.setting("NCCL_IB_SL"), text("The subnet manager maps service levels to virtual lanes: set it only to the level that is assigned to training. ", document.Code("NCCL_IB_TC"), " is for Ethernet only."))
 	t.Add("Adaptive routing", f.setting("NCCL_IB_ADAPTIVE_ROUTING"), "NCCL assumes that it is on with InfiniBand (src/transport/net_ib). It works where the subnet manager enables it for the service level.")
 	s.Table(t)
 	s.Say("Differences from RoCE: InfiniBand links use credits for flow control, so that PFC, ECN, DSCP and the MTU of interfaces need no configuration on the host. The subnet manager sets routes, partitions and service levels, which are not visible on this node. Addresses are LIDs, and data needs no IP address.")

@@ -48,7 +48,7 @@ func (f *Facts) results() []document.Section {
 	}
 	s.Table(t)
 	if f.ResultsNote != "" {
-		s.Say(end(f.ResultsNote))
+		s.Say(document.End(f.ResultsNote))
 	}
 	all := []document.Section{s}
 	if rails := f.rails(); len(rails.Rows) > 1 {
@@ -73,14 +73,14 @@ func (f *Facts) rails() document.Table {
 		}
 		return gigabytes(*v)
 	}
-	t := document.Table{Head: []string{"Port", "Over", "Bus bandwidth", "Baseline", "Of its baseline", "GPUDirect RDMA", "Result"}}
+	t := document.Table{Head: []string{"Port", "Result", "Bus bandwidth", "Baseline", "Of its baseline", "Over", "GPUDirect RDMA"}}
 	for _, r := range list {
-		result := r.Outcome
+		result := document.Span{Text: r.Outcome}
 		if len(r.Faults) > 0 {
-			result = document.Join(r.Faults, ", ", func(f probes.Fault) any { return f }).Plain()
+			result = f.marked(document.Join(r.Faults, ", ", func(f probes.Fault) any { return f }).Plain(), r.name())
 		}
 		p := Port{Device: r.Device, Port: r.Port}
-		t.Add(p.name(), orUnknown(r.Link), bandwidth(r.BusBW), bandwidth(r.Baseline), percent(r.Ratio), r.GPUDirect, result)
+		t.Add(p.name(), result, bandwidth(r.BusBW), bandwidth(r.Baseline), percent(r.Ratio), orUnknown(r.Link), r.GPUDirect)
 	}
 	return t
 }
@@ -90,7 +90,7 @@ func (f *Facts) training() document.Section {
 	s := document.Section{Title: "Training iteration"}
 	i := f.Iteration
 	if i == nil {
-		s.Say("Not given. ", code("--iteration-ms=BEFORE,AFTER"), " takes the times of an iteration, as the training script logs them.")
+		s.Say("Not given. ", document.Code("--iteration-ms=BEFORE,AFTER"), " takes the times of an iteration, as the training script logs them.")
 		return s
 	}
 	day := func(d time.Duration) string { return fmt.Sprintf("%.0f", float64(24*time.Hour)/float64(d)) }
@@ -99,8 +99,8 @@ func (f *Facts) training() document.Section {
 		Head: []string{"", "Before", "After", "Change"},
 		Note: "Source: --iteration-ms, given with the report; this program did not measure them. They compare only with the same model, batch, number of GPUs and data.",
 	}
-	t.Add("Time of an iteration", milliseconds(i.Before), milliseconds(i.After), fmt.Sprintf("%+.1f %%", 100*(float64(i.After)/float64(i.Before)-1)))
-	t.Add("Iterations in a day", day(i.Before), day(i.After), fmt.Sprintf("%+.1f %%", 100*(faster-1)))
+	t.Add("Time of an iteration", milliseconds(i.Before), milliseconds(i.After), change(float64(i.Before), float64(i.After)))
+	t.Add("Iterations in a day", day(i.Before), day(i.After), change(1, faster))
 	t.Add("Speed-up", "1", fmt.Sprintf("%.2f", faster), "")
 	s.Table(t)
 	return s
@@ -111,11 +111,11 @@ func (f *Facts) logged() document.Section {
 	s := document.Section{Title: "Log evidence"}
 	l := f.Log
 	if l == nil {
-		s.Say("No log was given. Run the job with ", code("NCCL_DEBUG=INFO"), " and ", code("NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log"), ", then ", code("gpufabric_exporter report --log=FILE"), ".")
+		s.Say("No log was given. Run the job with ", document.Code("NCCL_DEBUG=INFO"), " and ", document.Code("NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log"), ", then ", document.Code("gpufabric_exporter report --log=FILE"), ".")
 		return s
 	}
 	t := document.Table{Head: []string{"What", "In the log"}}
-	t.Add("File", text(code(l.File), fmt.Sprintf(", %d lines, %d of NCCL", l.Lines, l.NCCLLines)))
+	t.Add("File", text(document.Code(l.File), fmt.Sprintf(", %d lines, %d of NCCL", l.Lines, l.NCCLLines)))
 	t.Add("NCCL", orUnknown(l.Versions))
 	t.Add("Processes", l.Processes)
 	t.Add("Network", orUnknown(l.Network))
@@ -124,11 +124,11 @@ func (f *Facts) logged() document.Section {
 	t.Add("GPUDirect RDMA on all rings", l.GPUDirect)
 	s.Table(t)
 	if l.Undecided != "" {
-		s.Say("What the log does not show: ", end(l.Undecided))
+		s.Say("What the log does not show: ", document.End(l.Undecided))
 	}
 	var lines []document.Text
 	for _, v := range which(f.Findings, func(v *Finding) bool { return v.From == fromLog }) {
-		lines = append(lines, text(code(v.ID), ": ", end(v.Evidence), " ", codes(v.Seen)))
+		lines = append(lines, text(document.Code(v.ID), ": ", document.End(v.Evidence), " ", document.Codes(v.Seen)))
 	}
 	s.List(lines[:min(len(lines), document.MaxList)]...)
 	return s

@@ -134,7 +134,7 @@ func TestResults(t *testing.T) {
 		"healthy":            {"No issue was found", "RoCE v2 with GPUDirect RDMA", "| InfiniBand | not on this node |", "No step is needed"},
 		"healthy-ib":         {"| RoCE v2 | not on this node |", "In a probe, NCCL used InfiniBand with GPUDirect RDMA", "NCCL\\_IB\\_GID\\_INDEX", "Differences from RoCE"},
 		"probe-slow":         {"`probe_slow` was measured on `rail mlx5_6 port 1`, and no check explains it", "the worst: `rail mlx5_6 port 1`"},
-		"probe-tcp-fallback": {"The NCCL probe goes over TCP (critical)", "In a probe, NCCL used TCP", "`rail mlx5_1 port 1` and 6 more: the NCCL probe", "| RoCE v2 | not measured |  | the rail probes went over TCP |"},
+		"probe-tcp-fallback": {"The NCCL probe goes over TCP (critical)", "In a probe, NCCL used TCP", "`rail mlx5_1 port 1` and 6 more: [the NCCL probe", "| RoCE v2 | not measured |  | the rail probes went over TCP |"},
 		"rate-degraded":      {"**Measured:** rail mlx5_6 port 1: 2", "The port runs at 200 Gb/s, but 400 Gb/s is expected"},
 		"no-rdma":            {"no visible RDMA port for training", "GPUDirect RDMA"},
 		"healthy-cpu-node":   {"no visible GPU", "| Bandwidth over TCP | not measured | a probe needs a GPU |", "NCCL does not run on this node: it has no GPU"},
@@ -309,8 +309,8 @@ func TestLower(t *testing.T) {
 		"The port is down": "the port is down", "RoCE packets": "RoCE packets", "NVLink 3": "NVLink 3", "InfiniBand": "InfiniBand",
 		"Xid 79": "Xid 79", "GPU0 is lost": "GPU0 is lost", "A GPU": "a GPU", "": "",
 	} {
-		if got := lower(s); got != want {
-			t.Errorf("lower(%q) is %q, want %q", s, got, want)
+		if got := document.Lower(s); got != want {
+			t.Errorf("document.Lower(%q) is %q, want %q", s, got, want)
 		}
 	}
 }
@@ -333,7 +333,7 @@ func TestRootCause(t *testing.T) {
 		"nccl-tc-5":         "NCCL ignores or misreads a line",
 		"gid-missing":       "A RoCE port has no routable RoCE v2 address",
 		"gid-roce-v1-only":  "A RoCE port has no routable RoCE v2 address",
-		"gid-index-pinned":  "NCCL_IB_GID_INDEX selects the wrong entry",
+		"gid-index-pinned":  "NCCL_IB_GID_INDEX selects an entry by its place",
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			f := Collect(input(t, scenario))
@@ -341,5 +341,46 @@ func TestRootCause(t *testing.T) {
 				t.Errorf("expected the root cause %q: %+v", want, f.Findings)
 			}
 		})
+	}
+}
+
+// What no check judges keeps a report from being an all-clear: ports for training that are not there, and GPUDirect RDMA in a virtual machine.
+func TestUnprovenIsNoAllClear(t *testing.T) {
+	in := input(t, "healthy")
+	in.Node.Policy.ComputePorts = nil
+	for i := range in.Node.HCAs {
+		in.Node.HCAs[i].Ports[0].Role = fabric.Known(fabric.RoleStorage, "", in.Node.At)
+	}
+	for i := range in.Node.GDR {
+		in.Node.GDR[i].Usable = fabric.AbsentFact[bool]("", in.Node.At)
+	}
+	in.Verdicts, in.Results = nil, nil
+	md := markdownOf(t, Collect(in).Document(nil))
+	for _, want := range []string{"this is no all-clear", "No port for training was found. A job over several nodes would use TCP", "state expected.compute_ports", "0 passed, 1 unknown"} {
+		if !strings.Contains(md, want) {
+			t.Errorf("lacks %q:\n%.3000s", want, md)
+		}
+	}
+	if strings.Contains(md, "No step is needed") {
+		t.Error("no step is needed")
+	}
+}
+
+// A cell that a finding is about has its colour; one that is down by design has none, and what is known of PFC is said.
+func TestCellsOfFindings(t *testing.T) {
+	in := input(t, "port-down")
+	page := htmlOf(t, Collect(in).Document(nil))
+	for _, want := range []string{`<td class="bad">down</td>`, `not judged: port down`, `<td class="bad">critical: `, `<h3 id="issue-1">`, `href="#issue-1"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("lacks %s", want)
+		}
+	}
+	in.Verdicts, in.Results = nil, nil
+	if page := htmlOf(t, Collect(in).Document(nil)); strings.Contains(page, `class="bad"`) {
+		t.Error("what no finding is about is red")
+	}
+	r := RoCE{Mode: "unknown", Steps: []Step{{Name: "pfc", Status: "ok"}, {Name: "ecn notification", Status: "unknown"}}}
+	if got := r.modeText(); got != "ECN unknown" {
+		t.Errorf("mode %q", got)
 	}
 }

@@ -161,7 +161,7 @@ func (f *Facts) remains(command string) document.Text {
 	if f.noGPU() {
 		return text("a probe needs a GPU")
 	}
-	return text("measure it: ", code(command))
+	return text("measure it: ", document.Code(command))
 }
 
 // noGPU reports whether the node is known to have no GPU.

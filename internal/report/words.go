@@ -4,9 +4,9 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -40,6 +40,18 @@ func times(f float64) string {
 	return fmt.Sprintf("%.1f times", f)
 }
 
+// change is by how much a value grew.
+func change(before, after float64) string {
+	switch by := 100 * (after/before - 1); {
+	case math.Abs(by) < 0.05:
+		return "0.0 %"
+	case by > 1e5:
+		return "over 1000 times"
+	default:
+		return fmt.Sprintf("%+.1f %%", by)
+	}
+}
+
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // milliseconds formats a time as in the flag --iteration-ms.
@@ -47,39 +59,8 @@ func milliseconds(d time.Duration) string {
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64) + " ms"
 }
 
-// end makes a text end with one full stop.
-func end(s string) string { return strings.TrimRight(s, ". ") + "." }
-
-// lower begins with a small letter, unless the first word is a name or an abbreviation.
-func lower(s string) string {
-	word, _, _ := strings.Cut(s, " ")
-	if word != "" && word[0] >= 'A' && word[0] <= 'Z' && word[1:] == strings.ToLower(word[1:]) && word != "Xid" {
-		return strings.ToLower(s[:1]) + s[1:]
-	}
-	return s
-}
-
 // text makes a line of strings, which are plain, spans and lines.
 func text(parts ...any) document.Text { return document.Line(parts...) }
-
-func code(s string) document.Span { return document.Code(s) }
-
-func codes(names []string) document.Text { return document.Codes(names) }
-
-// few are the first names as code, for a sentence.
-func few(names []string) document.Text {
-	if more := len(names) - 3; more > 1 {
-		return text(codes(names[:3]), fmt.Sprintf(" and %d more", more))
-	}
-	return codes(names)
-}
-
-func strong(s string) document.Span { return document.Strong(s) }
-
-// some joins names, of many the first.
-func some(names []string) string {
-	return document.Join(names, ", ", func(s string) any { return s }).Plain()
-}
 
 // which are the members of a list for which is holds.
 func which[T any](list []T, is func(*T) bool) (some []*T) {

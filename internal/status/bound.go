@@ -54,19 +54,12 @@ func bounded(v reflect.Value) (leftOut int) {
 
 // clean returns a text of at most that many bytes, without control characters and those that change the direction of others.
 func clean(s string, most int) string {
-	plain := func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) }
-	if len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+	if len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || Visible(r) != r }) {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		switch {
-		case plain(r):
-		case unicode.IsSpace(r):
-			r = ' '
-		default:
-			r = '\uFFFD'
-		}
+		r = Visible(r)
 		if b.Len()+utf8.RuneLen(r) > most-len("…") {
 			b.WriteString("…")
 			break
@@ -74,6 +67,17 @@ func clean(s string, most int) string {
 		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// Visible is a character as documents and pages show it: not a control, nor one that changes the direction of others.
+func Visible(r rune) rune {
+	switch {
+	case unicode.IsPrint(r):
+		return r
+	case unicode.IsSpace(r):
+		return ' '
+	}
+	return utf8.RuneError
 }
 
 // short is the name of a part.

@@ -24,6 +24,9 @@ func (b *builder) gpu(i int, all []diagnose.GPU) GPU {
 	if presence == PresenceVM && to.Status == StatusOK {
 		to.Status = StatusPartly // its driver is in the virtual machine
 	}
+	if g.GDR != nil && g.GDR.Usable.State == fabric.Unknown && b.unread[g.Subject().String()] && to.Status == StatusOK {
+		to.Status = StatusPartly
+	}
 	if f := g.Function; f != nil {
 		to.PCI, to.Group, to.Width = f.Address, b.groups[f.Address], factOf(f.Link.Width)
 	}

@@ -177,7 +177,7 @@ func (b *builder) finding(id string, g *diagnose.Group) Finding {
 
 func (b *builder) gaps() {
 	b.unread = map[string]bool{}
-	for _, g := range diagnose.Unchecked(b.in.Verdicts) {
+	for _, g := range append(diagnose.Unchecked(b.in.Verdicts), diagnose.Unproven(b.in.Node)...) {
 		gap := Gap{What: g.What, Why: g.Why}
 		for _, s := range g.Subjects {
 			b.unread[s] = true

@@ -51,6 +51,9 @@ func TestGPUs(t *testing.T) {
 		}, fabrictest.Usable, StatusOK, PresenceListed, StatusNone, StatusOK},
 		{"no module", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRModule, "no module"), StatusFailed, PresenceListed, StatusOK, StatusFailed},
 		{"far by design", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRDistance, "NODE"), StatusOK, PresenceListed, StatusOK, StatusNone},
+		{"hidden by the hypervisor", func(*fabric.Node) {}, func(g *fabric.GDR) {
+			g.Usable = fabric.UnknownFact[bool](fabric.ReasonVirtual, "config", g.Usable.At)
+		}, StatusPartly, PresenceListed, StatusOK, StatusUnknown},
 		{"lost", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
 		}, fabrictest.Usable, StatusFailed, PresenceLost, StatusUnknown, StatusOK},
@@ -61,9 +64,20 @@ func TestGPUs(t *testing.T) {
 		}, fabrictest.Blocked(fabric.GDRNoDriver, "none"), StatusPartly, PresenceVM, StatusNone, StatusNone},
 	} {
 		g := gpuNode(c.edit, c.gdr).GPUs[1]
-		if g.Presence != c.presence || g.NVLinkOK != c.nvlink || g.Path.Status != c.path || (g.Status == StatusOK) != (c.status == StatusOK) || c.status == StatusFailed && g.Status != StatusFailed {
+		if g.Presence != c.presence || g.NVLinkOK != c.nvlink || g.Path.Status != c.path || (g.Status == StatusOK) != (c.status == StatusOK) || c.status == StatusPartly && c.path == StatusUnknown && g.Status != StatusPartly || c.status == StatusFailed && g.Status != StatusFailed {
 			t.Errorf("%s: %s %s, NVLink %s, path %s", c.name, g.Status, g.Presence, g.NVLinkOK, g.Path.Status)
 		}
+	}
+}
+
+// What a hypervisor hides of the way to the NIC is listed: the GPU is not ok without a word about it.
+func TestHiddenGPUDirectIsListed(t *testing.T) {
+	d := gpuNode(func(*fabric.Node) {}, func(g *fabric.GDR) {
+		g.Usable = fabric.UnknownFact[bool](fabric.ReasonVirtual, "config", g.Usable.At)
+	})
+	i := slices.IndexFunc(d.NotChecked, func(g Gap) bool { return strings.HasPrefix(g.What, "GPUDirect RDMA") })
+	if i < 0 || len(d.NotChecked[i].Subjects) != len(d.GPUs) || d.NotChecked[i].Subjects[0].Part != d.GPUs[0].ID {
+		t.Errorf("%+v", d.NotChecked)
 	}
 }
 

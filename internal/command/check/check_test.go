@@ -328,3 +328,12 @@ func TestDocumentShowsCheck(t *testing.T) {
 		t.Errorf("COMMANDS.md does not have\n%s", block)
 	}
 }
+
+// A note names devices as others named them: it stays on its line.
+func TestNoteIsOneLine(t *testing.T) {
+	var b strings.Builder
+	writeNote(&b, "a pod has mlx5\n0 \x1b[31m.")
+	if got := b.String(); got != "Note: a pod has mlx5\\u000a0 \\u001b[31m.\n" {
+		t.Errorf("%q", got)
+	}
+}

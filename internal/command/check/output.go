@@ -89,7 +89,7 @@ func (k *checking) writeLeftOut(w io.Writer) {
 // writeNote prints the note about the node, if there is one.
 func writeNote(w io.Writer, note string) {
 	if note != "" {
-		fmt.Fprintf(w, "Note: %s\n", note)
+		fmt.Fprintf(w, "Note: %s\n", command.OneLine(note))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/collector"
@@ -149,6 +150,9 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 	}
 	result := lint.Judge(inputs, version, node)
 	result.Library = found
+	if k.host {
+		k.judgeFiles(&result)
+	}
 	switch k.output {
 	case outputJSON:
 		err = writeJSON(c.Stdout, &result)
@@ -166,6 +170,19 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 		return exitUnjudged
 	}
 	return exitCode(&result)
+}
+
+// judgeFiles looks for the files that settings name. A link that leads out of the root is not followed: what it leads to is not known.
+func (k *linting) judgeFiles(r *lint.Result) {
+	root, err := os.OpenRoot(k.site.Paths.Rootfs)
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	r.JudgeFiles(func(file string) bool {
+		_, err := root.Stat(strings.TrimPrefix(file, "/"))
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 func exitCode(r *lint.Result) int {

@@ -558,6 +558,33 @@ func TestLibraryOfHost(t *testing.T) {
 	commandtest.Contains(t, stdout, "NCCL 2.24.3: 0 failed")
 }
 
+// A file that a setting names and that the host lacks is a finding, which says that a container may have it.
+func TestNamedFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "topo.xml"), nil, 0o600), os.Symlink("/elsewhere", filepath.Join(dir, "out.xml"))); err != nil {
+		t.Fatal(err)
+	}
+	host := []string{"--host", "--path.rootfs=" + dir, "--path.sysfs=" + dir, "--path.procfs=" + dir}
+	const said = "This host has no such file. A container may have it"
+	for text, want := range map[string]bool{
+		"NCCL_TOPO_FILE=/topo.xml":                           false,
+		"NCCL_TOPO_FILE=/gone/topo.xml":                      true,
+		"NCCL_GRAPH_FILE=/gone.xml":                          true,
+		"NCCL_TUNER_CONFIG_FILE=/../../gone.csv":             true,
+		"NCCL_TOPO_FILE=/out.xml":                            false, // out of the root: not known
+		"NCCL_TOPO_FILE=$HOME/topo.xml":                      false,
+		"NCCL_TOPO_FILE=topo.xml":                            false, // of the working directory of the job
+		"NCCL_TOPO_DUMP_FILE=/gone/topo.xml":                 false, // NCCL writes it
+		"NCCL_DEBUG_FILE=/gone/nccl.%h.%p.log":               false,
+		"NCCL_GRAPH_FILE=/gone/" + strings.Repeat("x", 5000): false, // no such name can be
+	} {
+		code, stdout, stderr := lintJob(t, "job.sh", "export "+text+"\n", host...)
+		if strings.Contains(stdout, said) != want || want && code != exitFailed {
+			t.Errorf("%.60s: exit code %d: %.500s%s", text, code, stdout, stderr)
+		}
+	}
+}
+
 func TestStandardInput(t *testing.T) {
 	var stdout, stderr commandtest.Output
 	define := func(s *site.Site, log *logging.Flags) *command.Command {

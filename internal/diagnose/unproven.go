@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"slices"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Unproven are the gaps of a node that no check reports as unknown, because its operator may have nothing to change, and that still keep
+// the node from being known to be in order.
+func Unproven(n *fabric.Node) []Gap {
+	all := hiddenGDR(n)
+	if withoutNetwork(n) {
+		all = append(all, Gap{
+			[]string{Subject{}.String()}, "No port for training was found",
+			"A job over several nodes would use TCP, unless NCCL has a network plugin. If the node should have ports for training, state expected.compute_ports; if not, state 0.",
+		})
+	}
+	return all
+}
+
+// hiddenGDR are the GPUs of which the hypervisor or the driver hides whether NCCL would use GPUDirect RDMA.
+func hiddenGDR(n *fabric.Node) []Gap {
+	var all []Gap
+	for _, g := range GPUs(n) {
+		if g.GDR == nil || g.GDR.Usable.State != fabric.Unknown {
+			continue
+		}
+		m := g.GDR.Usable.Meta()
+		if m.Reason != fabric.ReasonMissing && m.Reason != fabric.ReasonVirtual {
+			continue
+		}
+		why := Sentence(ReasonText(m.Reason)) + " The log of a job with NCCL_DEBUG=INFO marks channels that use it with /GDRDMA."
+		i := slices.IndexFunc(all, func(o Gap) bool { return o.Why == why })
+		if i < 0 {
+			i, all = len(all), append(all, Gap{What: "GPUDirect RDMA is unknown", Why: why})
+		}
+		all[i].Subjects = append(all[i].Subjects, g.Subject().String())
+	}
+	return all
+}
+
+// withoutNetwork reports whether a node with several GPUs is known to have no port for training, while the site does not say how many
+// it should have. One GPU is one of a workstation, or of a virtual machine that trains alone.
+func withoutNetwork(n *fabric.Node) bool {
+	read := slices.ContainsFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceHCA && s.Up })
+	if n.Policy.ComputePorts != nil || len(GPUs(n)) < 2 || !read && len(n.HCAs) == 0 || len(n.Excluded) > 0 {
+		return false
+	}
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		possible := func(p fabric.Port) bool {
+			role, known := p.Role.Get()
+			return role == fabric.RoleCompute || !known && p.Role.State == fabric.Unknown
+		}
+		if len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, possible) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"slices"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
+)
+
+// What no check judges is listed, and only that.
+func TestUnproven(t *testing.T) {
+	storage := func(n *fabric.Node) {
+		for i := range n.HCAs {
+			n.HCAs[i].Ports[0].Role = fabric.Known(fabric.RoleStorage, "", n.At)
+		}
+	}
+	hidden := func(r fabric.Reason) func(*fabric.Node) {
+		return func(n *fabric.Node) {
+			for i := range n.GDR {
+				n.GDR[i].Usable = fabric.UnknownFact[bool](r, "", n.At)
+			}
+		}
+	}
+	const noPort, noGDR = "No port for training was found", "GPUDirect RDMA is unknown"
+	for name, c := range map[string]struct {
+		edit func(*fabric.Node)
+		want string
+	}{
+		"healthy":              {func(*fabric.Node) {}, ""},
+		"no port for training": {storage, noPort},
+		"as the site says":     {func(n *fabric.Node) { storage(n); n.Policy.ComputePorts = new(0) }, ""},
+		"one GPU":              {func(n *fabric.Node) { storage(n); n.PCI.Functions = nil; n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1] }, ""},
+		"a role is not known": {func(n *fabric.Node) {
+			storage(n)
+			n.HCAs[0].Ports[0].Role = fabric.UnknownFact[fabric.Role](fabric.ReasonStuck, "", n.At)
+		}, ""},
+		"ports cannot be read":  {func(n *fabric.Node) { storage(n); n.HCAs[0].Ports = nil }, ""},
+		"no device was read":    {func(n *fabric.Node) { n.HCAs, n.Sources = nil, nil }, ""},
+		"hidden by hypervisor":  {hidden(fabric.ReasonVirtual), noGDR},
+		"the collector is off":  {hidden(fabric.ReasonNotRead), ""},
+		"a check is unknown":    {hidden(fabric.ReasonPrivilege), ""},
+		"the driver has no way": {hidden(fabric.ReasonMissing), noGDR},
+	} {
+		n := fabrictest.WithGPUs()
+		fabrictest.Verdicts(n, fabrictest.Usable)
+		c.edit(n)
+		got := ""
+		for _, g := range Unproven(n) {
+			got += g.What
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, expected %q", name, got, c.want)
+		}
+	}
+}
+
+// Findings name mlx5_3 before mlx5_10, and mlxlink asks the port that the finding is about.
+func TestOrderAndPortOfFindings(t *testing.T) {
+	n := fabrictest.Healthy()
+	c := Find(CheckPortActive)
+	var list []Verdict
+	for _, device := range []string{"mlx5_0", "mlx5_10", "mlx5_3"} {
+		list = append(list, Verdict{Check: c, Status: Failed, Subject: Subject{Device: device, Port: 1}})
+	}
+	if got := Together(list)[0].Subjects; !slices.Equal(got, []string{"mlx5_0", "mlx5_3", "mlx5_10"}) {
+		t.Errorf("%v", got)
+	}
+	v := Verdict{Check: c, Subject: Subject{Device: n.HCAs[0].Name, Port: 2}, Remedy: "Run mlxlink -d <device> -m."}
+	one := FilledRemedy(n, &v)
+	n.HCAs[0].Ports = append(n.HCAs[0].Ports, fabric.Port{Number: 2})
+	if two := FilledRemedy(n, &v); one != "Run mlxlink -d "+n.HCAs[0].Name+" -m." || two != "Run mlxlink -d "+n.HCAs[0].Name+" -p 2 -m." {
+		t.Errorf("%s %s", one, two)
+	}
+}
