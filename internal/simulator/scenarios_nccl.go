@@ -43,6 +43,14 @@ func ncclScenarios() []Scenario {
 			edit:   func(n *Node) { n.Files[ncclConf] += "NCCL_ALGO=Rings\n" },
 		},
 		{
+			Name: "nccl-hca-prefix", Platform: "oci-h100",
+			Summary: "NCCL_IB_HCA without = also matches a NIC that it does not name",
+			Truth: "NCCL_IB_HCA names the 16 ports of the cluster network, without the = of Oracle's own list. mlx5_1 is a prefix, and also " +
+				"matches mlx5_11, a NIC of the virtual cloud network (matchIfList of misc/utils.cc).",
+			Expect: []Finding{{"", 0, "nccl_device_unnamed"}},
+			edit:   func(n *Node) { n.setNCCL("NCCL_IB_HCA==", "NCCL_IB_HCA=") },
+		},
+		{
 			Name: "nccl-deprecated", Platform: h100,
 			Summary: "healthy node whose NCCL configuration uses deprecated names",
 			Truth: "NCCL_MIN_NCHANNELS=16 and NCCL_MAX_NRINGS=32 are deprecated but still read (ncclMinNchannels and ncclMaxNchannels of " +
