@@ -51,3 +51,24 @@ func TestListOfRailsIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// The devices of training are named also while all of their ports are down, and the slowest of unequal ports sets the pace of all.
+func TestPortsThatAreDownOrSlow(t *testing.T) {
+	node := *observed(t, "healthy-mixed-nics-roce")
+	node.HCAs = slices.Clone(node.HCAs)
+	for i := range node.HCAs {
+		if h := &node.HCAs[i]; h.Serves(fabric.RoleCompute) {
+			h.Ports = slices.Clone(h.Ports)
+			h.Ports[0].State = fabric.Known(fabric.PortDown, "state", node.At)
+		}
+	}
+	if got := lines(For(&node, Workload{NCCL: lint.Newest(), Nodes: 16})); !strings.Contains(got, "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,") {
+		t.Errorf("all ports down: %s", got)
+	}
+	a := For(observed(t, "rate-degraded"), Workload{NCCL: lint.Newest(), Nodes: 16})
+	for _, e := range a.Estimates {
+		if strings.Contains(e.Basis, "line rate") && !strings.Contains(e.Basis, "the slowest, for which") {
+			t.Errorf("%+v", e)
+		}
+	}
+}
