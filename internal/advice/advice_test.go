@@ -5,6 +5,7 @@ package advice
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -84,6 +85,9 @@ func whole(t *testing.T, a Advice) {
 		}
 	}
 	for _, o := range a.Unknown {
+		if slices.ContainsFunc(a.Settings, func(s Setting) bool { return s.Name == o.Name }) {
+			t.Errorf("%s is both set and not decided", o.Name)
+		}
 		if o.Name == "" || o.Reason == "" || o.Ask == "" {
 			t.Errorf("%+v: something is empty", o)
 		}
@@ -163,6 +167,20 @@ func TestAdviceMendsSettings(t *testing.T) {
 		for _, line := range want {
 			if !slices.Contains(got, line) {
 				t.Errorf("%s: no line %q in\n%s", scenario, line, lines(a))
+			}
+		}
+	}
+}
+
+// The words about a present traffic class are about its own lower bits.
+func TestClassThatStays(t *testing.T) {
+	for value, want := range map[int64]string{105: "DSCP 26 × 4, plus 1,", 104: "DSCP 26 × 4. Switches cannot mark"} {
+		node := *observed(t, "healthy")
+		text := strconv.FormatInt(value, 10)
+		node.NCCL.Variables = []fabric.NCCLVariable{{Name: classVariable, Value: text, Number: value, IsNumber: true, Source: "/etc/nccl.conf:1"}}
+		for _, s := range For(&node, Workload{NCCL: lint.Newest()}).Settings {
+			if s.Name == classVariable && (s.Value != text || !strings.Contains(s.Reason, want)) {
+				t.Errorf("%s: %+v", text, s)
 			}
 		}
 	}

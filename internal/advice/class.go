@@ -86,11 +86,16 @@ func (k *adviser) setClass(dscp int, reason, source string) {
 	tc := dscp<<2 | ecnCapable
 	k.set(Setting{
 		Name: classVariable, Value: strconv.Itoa(tc), Source: source + "; " + sourceOf(classVariable),
-		Reason: fmt.Sprintf("%s. The value is the whole traffic class byte: DSCP %d × 4, plus %d, which lets switches mark packets in congestion (ECN).", reason, dscp, ecnCapable),
 	}, func(present string) bool {
 		n, ok := ncclconf.ParseNumber(present)
 		return ok && n >= 0 && n < 256 && int(n)>>2 == dscp
 	})
+	s := &k.Settings[len(k.Settings)-1]
+	n, _ := ncclconf.ParseNumber(s.Value)
+	s.Reason = fmt.Sprintf("%s. The value is the whole traffic class byte: DSCP %d × 4, plus %d, which lets switches mark packets in congestion (ECN).", reason, dscp, n&3)
+	if n&3 == 0 {
+		s.Reason = fmt.Sprintf("%s. The value is the whole traffic class byte: DSCP %d × 4. Switches cannot mark such packets in congestion (ECN); plus %d, they can.", reason, dscp, ecnCapable)
+	}
 }
 
 // presentDSCP is what the host sets and lint accepts.

@@ -146,8 +146,7 @@ func (k *adviser) between() rated {
 		return rated{linkUnknown, nil, "The fabric is not known.", "state it (--fabric)"}
 	}
 	l := rated{link: Link(k.Workload.Fabric), ask: "run `gpufabric_exporter check`"}
-	var sum float64
-	count := 0
+	least, count, equal := 0.0, 0, true
 	for h, p := range k.computePorts {
 		if p.State.State == fabric.Unknown {
 			l.basis = fmt.Sprintf("The state of %s:%d is not known: %s.", h.Name, p.Number, diagnose.ReasonText(p.State.Meta().Reason))
@@ -161,13 +160,20 @@ func (k *adviser) between() rated {
 			l.basis, l.ask = fmt.Sprintf("The rate of %s:%d is not known: %s.", h.Name, p.Number, diagnose.ReasonText(p.Rate.Meta().Reason)), "gpufabric_exporter probe rail --now"
 			return l
 		}
-		sum, count = sum+rate.BytesPerSecond, count+1
+		equal = equal && (count == 0 || rate.BytesPerSecond == least)
+		if count++; count == 1 || rate.BytesPerSecond < least {
+			least = rate.BytesPerSecond
+		}
 	}
 	if count == 0 {
 		l.basis = "No compute port is active."
 		return l
 	}
+	sum := least * float64(count)
 	l.basis = fmt.Sprintf("%s of %s together, the line rate: %s, %.0f GB/s", ports(count), k.Workload.Fabric.Text(), diagnose.Gigabits(sum), sum/1e9)
+	if !equal {
+		l.basis += ", each at the rate of the slowest, for which every collective waits"
+	}
 	if gpus, known := k.node.GPUs.Get(); known && k.Workload.GPUsPerNode > 0 && k.Workload.GPUsPerNode < gpus {
 		sum *= float64(k.Workload.GPUsPerNode) / float64(gpus)
 		l.basis += fmt.Sprintf(", of which %d of %d GPUs have their part", k.Workload.GPUsPerNode, gpus)

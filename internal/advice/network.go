@@ -59,7 +59,6 @@ func (k *adviser) devices() {
 		return
 	}
 	var compute, others, odd []string
-	active := 0
 	for i := range k.node.HCAs {
 		h := &k.node.HCAs[i]
 		switch {
@@ -82,9 +81,6 @@ func (k *adviser) devices() {
 				odd = append(odd, h.Name)
 			case role == fabric.RoleCompute:
 				compute = append(compute, one)
-				if port.State.Or("") == fabric.PortActive {
-					active++
-				}
 			case takes(h, port):
 				others = append(others, one)
 			}
@@ -99,8 +95,8 @@ func (k *adviser) devices() {
 		}
 	case len(odd) > 0:
 		k.open(name, "The name of a compute device has characters that a list of NCCL cannot have: "+few(odd)+".", "rename the device: rdma dev set <device> name <name>")
-	case active == 0:
-		k.open(name, "No compute port is active: "+few(others)+" are others that NCCL takes.", ask)
+	case len(compute) == 0:
+		k.open(name, "The node has no compute port: "+few(others)+" are others that NCCL takes.", ask)
 	case len(compute) > maxDevices:
 		k.open(name, fmt.Sprintf("The node has %d compute ports, and NCCL takes %d at most.", len(compute), maxDevices), "name those of the job")
 	default:

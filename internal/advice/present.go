@@ -69,7 +69,8 @@ func lineSource(l *lint.Line) string {
 	return l.Source + " of NCCL " + l.Release
 }
 
-// kept adds what the host sets and lint accepts, so that the settings are whole where they replace its configuration.
+// kept adds what the host sets and lint accepts, so that the settings are whole where they replace its configuration. One that could not
+// be judged stays, and is listed once.
 func (k *adviser) kept() {
 	for _, v := range k.base.NCCL.Variables {
 		switch {
@@ -77,7 +78,12 @@ func (k *adviser) kept() {
 		case v.Masked:
 			k.open(v.Name, "The host sets it, and its value has a credential, which is not shown.", "copy the line from "+v.Source)
 		default:
-			k.set(Setting{Name: v.Name, Value: v.Value, Reason: "The host sets it, and lint finds no fault in it.", Source: v.Source, HostNames: v.Name == socketVariable}, nil)
+			reason := "The host sets it, and lint finds no fault in it."
+			if at := slices.IndexFunc(k.Unknown, func(o Open) bool { return o.Name == v.Name }); at >= 0 {
+				reason = "The host sets it. Whether it is right is not known: " + k.Unknown[at].Reason + " To find out: " + sentence(k.Unknown[at].Ask)
+				k.Unknown = slices.Delete(k.Unknown, at, at+1)
+			}
+			k.set(Setting{Name: v.Name, Value: v.Value, Reason: reason, Source: v.Source, HostNames: v.Name == socketVariable}, nil)
 		}
 	}
 }

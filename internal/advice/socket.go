@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -30,12 +31,12 @@ func (k *adviser) sockets() {
 		return
 	}
 	var up, free []string
+	first := "" // that NCCL takes before others
 	for _, i := range all {
 		switch {
 		case !isUp(i) || begins(i.Name, passedOver):
 		case strings.HasPrefix(i.Name, "ib"):
-			k.leave(socketVariable, "NCCL takes interfaces whose name begins with ib and that have an address before others, and "+i.Name+" is up.", socketVariable)
-			return
+			first = i.Name
 		default:
 			up = append(up, i.Name)
 			if !begins(i.Name, inside) && k.freeForSockets(i.Name) {
@@ -47,19 +48,39 @@ func (k *adviser) sockets() {
 		free = routed
 	}
 	ambiguous := fmt.Sprintf("NCCL takes the first of the interfaces that are up (%s)", few(up))
+	if first != "" {
+		ambiguous = "NCCL takes interfaces whose name begins with ib and that have an address before others, and " + first + " is up"
+	}
 	switch {
-	case len(up) < 2:
+	case first != "" && k.railList() < 0:
+		k.leave(socketVariable, sentence(ambiguous), socketVariable)
+	case first == "" && len(up) < 2:
 		k.leave(socketVariable, "At most one interface that NCCL would use for bootstrap is up.", socketVariable)
 	case k.Workload.Fabric == TCP:
-		k.open(socketVariable, ambiguous+". Without RDMA that is also where the data goes.", "name the fastest interfaces by which the nodes reach each other")
+		k.openSockets(ambiguous+". Without RDMA that is also where the data goes.", "name the fastest interfaces by which the nodes reach each other")
 	case len(free) == 1 && plain(free[0]):
 		k.set(Setting{
 			Name: socketVariable, Value: "=" + free[0], Source: sourceOf(socketVariable), HostNames: true,
 			Reason: ambiguous + ", which may be a rail on one node and the management network on another. " + free[0] + " is the one that is neither a rail nor for storage. It is used for bootstrap only; data goes over RDMA. A pod without hostNetwork has other interfaces and needs no setting.",
 		}, nil)
 	default:
-		k.open(socketVariable, ambiguous+"; which of them reaches the other nodes is not known.", ask)
+		k.openSockets(ambiguous+"; which of them reaches the other nodes is not known.", ask)
 	}
+}
+
+// railList is which removal is of a list of rails, -1 for none: the node works with it.
+func (k *adviser) railList() int {
+	return slices.IndexFunc(k.Remove, func(r Removal) bool { return r.Name == socketVariable && r.Level == diagnose.Info })
+}
+
+// openSockets leaves the variable open. A list of rails stays: without it, NCCL may take the same interfaces or worse.
+func (k *adviser) openSockets(reason, ask string) {
+	if at := k.railList(); at >= 0 {
+		r := k.Remove[at]
+		k.Remove = slices.Delete(k.Remove, at, at+1)
+		reason = fmt.Sprintf("The host sets %s (%s), which takes interfaces of rails. Keep it until it is replaced. Without it, %s", r.Value, r.From, reason)
+	}
+	k.open(socketVariable, reason, ask)
 }
 
 // isUp reports whether an interface is up; tunnels do not count, because the kernel does not report their state.
