@@ -14,8 +14,8 @@ func Unproven(n *fabric.Node) []Gap {
 	all := hiddenGDR(n)
 	if withoutNetwork(n) {
 		all = append(all, Gap{
-			[]string{Subject{}.String()}, "No port for training was found",
-			"A job over several nodes would use TCP, unless NCCL has a network plugin. If the node should have ports for training, state expected.compute_ports; if not, state 0.",
+			Subjects: []string{Subject{}.String()}, What: "No port for training was found",
+			Why: "A job over several nodes would use TCP, unless NCCL has a network plugin. If the node should have ports for training, state expected.compute_ports; if not, state 0.",
 		})
 	}
 	return all

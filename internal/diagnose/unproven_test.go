@@ -48,8 +48,8 @@ func TestUnproven(t *testing.T) {
 		fabrictest.Verdicts(n, fabrictest.Usable)
 		c.edit(n)
 		got := ""
-		for _, g := range Unproven(n) {
-			got += g.What
+		if all := Unproven(n); len(all) > 0 {
+			got = all[0].What
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, expected %q", name, got, c.want)

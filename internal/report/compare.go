@@ -69,14 +69,16 @@ func (f *Facts) compared(before *Facts) document.Section {
 		t.Add(c[0], c[1], c[2], cmp.Or(map[string]string{c[1]: "new", c[2]: "gone"}[none], "changed"))
 	}
 	s.Table(t)
-	old, now := before.issueNames(), f.issueNames()
-	gone, fresh := except(old, now), except(now, old)
+	gone := except(before.issueNames(), f.issueNames())
 	for _, list := range []struct {
 		title string
 		of    []string
 	}{
-		{"No longer found:", gone}, {"New:", fresh}, {"Still found:", except(old, gone)},
-		{"Measured only in the earlier report:", except(before.railNames(), f.railNames())}, {"Measured only now:", except(f.railNames(), before.railNames())},
+		{"No longer found:", gone},
+		{"New:", except(f.issueNames(), before.issueNames())},
+		{"Still found:", except(before.issueNames(), gone)},
+		{"Measured only in the earlier report:", except(before.railNames(), f.railNames())},
+		{"Measured only now:", except(f.railNames(), before.railNames())},
 	} {
 		if len(list.of) > 0 {
 			s.Say(document.Strong(list.title), " ", document.Some(list.of), ".")
@@ -242,8 +244,7 @@ func each[T any](before, now []T, of func(*T) (name string, words []string), add
 	for _, name := range names {
 		old, fresh := sides[0][name], sides[1][name]
 		if len(old) == len(fresh) {
-			was := slices.Clone(old)
-			old, fresh = except(old, fresh), except(fresh, was)
+			old, fresh = except(old, fresh), except(fresh, old)
 		}
 		add(name, cmp.Or(strings.Join(old, ", "), none), cmp.Or(strings.Join(fresh, ", "), none))
 	}

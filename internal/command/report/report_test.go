@@ -52,7 +52,7 @@ func TestJobs(t *testing.T) {
 	if code != command.OK || stderr != "" {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	commandtest.Contains(t, stdout, "the worst: `slurm/4242`: a job uses TCP instead of RDMA.", "| Transport of running jobs | `slurm/4242`: tcp, confirmed |", "Remove NCCL_IB_DISABLE where the job gets it")
+	commandtest.Contains(t, stdout, "the worst: `slurm/4242`: [a job uses TCP instead of RDMA](#issue-1).", "| Transport of running jobs | `slurm/4242`: tcp, confirmed |", "Remove NCCL_IB_DISABLE where the job gets it")
 	if strings.Contains(stdout, "No step is needed") || strings.Contains(stdout, "No issue was found") {
 		t.Errorf("a job that uses TCP is well:\n%.2000s", stdout)
 	}
