@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/lint"
 )
@@ -59,6 +60,7 @@ func (k *adviser) devices() {
 		return
 	}
 	var compute, others, odd []string
+	needed := false // a compute port is, or should be, active
 	for i := range k.node.HCAs {
 		h := &k.node.HCAs[i]
 		switch {
@@ -81,6 +83,7 @@ func (k *adviser) devices() {
 				odd = append(odd, h.Name)
 			case role == fabric.RoleCompute:
 				compute = append(compute, one)
+				needed = needed || !diagnose.Uncabled(k.node, h, port).Or(false)
 			case takes(h, port):
 				others = append(others, one)
 			}
@@ -95,8 +98,8 @@ func (k *adviser) devices() {
 		}
 	case len(odd) > 0:
 		k.open(name, "The name of a compute device has characters that a list of NCCL cannot have: "+few(odd)+".", "rename the device: rdma dev set <device> name <name>")
-	case len(compute) == 0:
-		k.open(name, "The node has no compute port: "+few(others)+" are others that NCCL takes.", ask)
+	case !needed:
+		k.open(name, "The node has no compute port with a link: "+few(others)+" are others that NCCL takes.", ask)
 	case len(compute) > maxDevices:
 		k.open(name, fmt.Sprintf("The node has %d compute ports, and NCCL takes %d at most.", len(compute), maxDevices), "name those of the job")
 	default:

@@ -81,9 +81,9 @@ func (k *adviser) kept() {
 			reason := "The host sets it, and lint finds no fault in it."
 			if at := slices.IndexFunc(k.Unknown, func(o Open) bool { return o.Name == v.Name }); at >= 0 {
 				reason = "The host sets it. Whether it is right is not known: " + k.Unknown[at].Reason + " To find out: " + sentence(k.Unknown[at].Ask)
-				k.Unknown = slices.Delete(k.Unknown, at, at+1)
 			}
 			k.set(Setting{Name: v.Name, Value: v.Value, Reason: reason, Source: v.Source, HostNames: v.Name == socketVariable}, nil)
 		}
 	}
+	k.Unknown = slices.DeleteFunc(k.Unknown, func(o Open) bool { return k.isSet(o.Name) })
 }

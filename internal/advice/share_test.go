@@ -14,7 +14,7 @@ import (
 func TestSmallShareIsNoAllClear(t *testing.T) {
 	w := Workload{Nodes: 16, IterationBytes: 14e9, Iteration: 900 * time.Millisecond, NCCL: lint.Newest()}
 	for scenario, want := range map[string]string{
-		"healthy": "the least that it can take. A network that reaches it does not limit", "pfc-off": "(roce_pfc", "rate-degraded": "(port_rate", "nccl-rdma-off": "(nccl_rdma_off",
+		"healthy": "the least that it can take. A network that reaches it does not limit", "pfc-off": "(roce_pfc", "nccl-rdma-off": "(nccl_rdma_off",
 	} {
 		list := For(observed(t, scenario), w).Shares
 		if len(list) != 1 || !strings.Contains(list[0].Text, want) || strings.Contains(list[0].Text, "The network does not limit") {

@@ -20,15 +20,19 @@ type Group struct {
 // Together makes one of verdicts that differ only in their subject and in what was seen of it: the first stands for all.
 // Unknown verdicts are grouped only where the reason is the same.
 func Together(list []Verdict) []Group {
-	order := map[*Check]int{}
+	type place struct {
+		check  *Check
+		status Status
+	}
+	order := map[place]int{}
 	for _, v := range list {
-		if _, known := order[v.Check]; !known {
-			order[v.Check] = len(order)
+		if at := (place{v.Check, v.Status}); order[at] == 0 {
+			order[at] = len(order) + 1
 		}
 	}
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Verdict) int { // mlx5_3 before mlx5_10
-		return cmp.Or(order[a.Check]-order[b.Check], fabric.NaturalOrder(a.Subject.Device, b.Subject.Device))
+		return cmp.Or(order[place{a.Check, a.Status}]-order[place{b.Check, b.Status}], fabric.NaturalOrder(a.Subject.Device, b.Subject.Device))
 	})
 	var all []Group
 	for _, v := range list {

@@ -120,7 +120,7 @@ func computePortsOf(n *fabric.Node) (c computePorts) {
 		case p.State.State == fabric.Unknown:
 			c.why, c.unclear = p.State.Meta().Reason, c.unclear+1
 		}
-		switch free := uncabled(n, h, p); {
+		switch free := Uncabled(n, h, p); {
 		case free.State == fabric.Unknown:
 			c.there, c.maybe, c.why = c.there+1, c.maybe+1, free.Meta().Reason
 		case !free.Value:

@@ -130,7 +130,7 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		v.unknown(PortSubject(h, p), fabric.ReasonMoved, "")
 		return
 	}
-	switch free := uncabled(n, h, p); {
+	switch free := Uncabled(n, h, p); {
 	case free.State == fabric.Unknown:
 		v.unknown(PortSubject(h, p), free.Meta().Reason, "The port is not active, and whether it should be is unknown: "+ReasonText(free.Meta().Reason)+".")
 		return

@@ -5,6 +5,7 @@ package diagnose_test
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -69,8 +70,8 @@ func TestPFCRemedyKeepsWhatIsOn(t *testing.T) {
 	}
 }
 
-// inVLAN has ports that take the priority from the VLAN tag and have an IPv6 address in a VLAN, as in Dell's design guide for RoCE
-// with VLANs; first is an address of the interface below it, if any.
+// inVLAN has ports that take the priority from the VLAN tag and have an IPv6 address in a VLAN;
+// first is an address of the interface below it, if any.
 func inVLAN(first netip.Addr, variables ...fabric.NCCLVariable) *fabric.Node {
 	n := fabrictest.Lossless()
 	n.Policy.RoCE = fabric.RoCEPolicy{}
@@ -86,7 +87,7 @@ func inVLAN(first netip.Addr, variables ...fabric.NCCLVariable) *fabric.Node {
 		if first.IsValid() && i == 1 {
 			add(first, below)
 		}
-		add(netip.MustParseAddr("fd00:100::1"), below+".100")
+		add(netip.MustParseAddr("fd00:100::"+strconv.Itoa(i+1)), below+".100")
 		p.GIDs.Entries.Value = list
 		n.NetDevs = append(n.NetDevs, fabric.NetDev{
 			Name: below + ".100", Lower: fabric.Known([]string{below}, "lower_*", n.At), Bond: fabric.Known(false, "bonding", n.At),

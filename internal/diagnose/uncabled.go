@@ -10,9 +10,9 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// uncabled reports whether a port has no link by design. A port that once had a link is not; else the other cards of its board,
+// Uncabled reports whether a port has no link by design. A port that once had a link is not; else the other cards of its board,
 // the configuration of the site and of NCCL, and the use of the card decide.
-func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+func Uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	if wasUp(n, h, p) {
 		return fabric.Known(false, "ports/state", n.At)
 	}

@@ -149,7 +149,7 @@ func (b *railside) outpaced(o openPort, listed bool) bool {
 			faster, spare = faster+speed, spare && !b.otherChip(o.h, q.h)
 		}
 	}
-	return own > 0 && faster >= own*float64(alike) && !(spare && alike == 1)
+	return own > 0 && faster >= own*float64(alike) && (!spare || alike > 1)
 }
 
 // withoutAddress reports whether the port is known to have no address, nor to be in a bond or bridge that may have one.
