@@ -37,8 +37,7 @@ func Together(list []Verdict) []Group {
 	var all []Group
 	for _, v := range list {
 		i := slices.IndexFunc(all, func(g Group) bool {
-			return g.Check == v.Check && g.Status == v.Status && g.Cause == v.Cause && g.What == v.What && g.Consequence == v.Consequence && g.Remedy == v.Remedy &&
-				(v.Status == Failed || g.Evidence == v.Evidence)
+			return alike(&g.Verdict, &v) && (g.Cause == v.Cause || g.Cause != nil && v.Cause != nil && alike(g.Cause, v.Cause))
 		})
 		if i < 0 {
 			all, i = append(all, Group{Verdict: v}), len(all)
@@ -52,6 +51,12 @@ func Together(list []Verdict) []Group {
 		}
 	}
 	return all
+}
+
+// alike reports whether two verdicts differ only in their subject and in what was seen of it.
+func alike(a, b *Verdict) bool {
+	return a.Check == b.Check && a.Status == b.Status && a.What == b.What && a.Consequence == b.Consequence && a.Remedy == b.Remedy &&
+		(a.Status == Failed || a.Evidence == b.Evidence)
 }
 
 // Seen are the lines of evidence: one where it is the same of all subjects.

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose_test
+
+import (
+	"slices"
+	"testing"
+
+	"gpufabric_exporter/internal/diagnose"
+)
+
+// Ports of which the same follows from the same are one finding.
+func TestTogetherWithCauses(t *testing.T) {
+	address, pfc := &diagnose.Check{ID: "gid_usable"}, &diagnose.Check{ID: "roce_pfc"}
+	var causes, all []diagnose.Verdict
+	for _, device := range []string{"mlx5_0", "mlx5_1", "mlx5_2"} {
+		causes = append(causes, diagnose.Verdict{Check: address, Status: diagnose.Failed, Subject: diagnose.Subject{Device: device}, Remedy: "Give it an address."})
+	}
+	causes[2].Remedy = "Remove NCCL_IB_GID_INDEX."
+	for i := range causes {
+		all = append(all, diagnose.Verdict{Check: pfc, Status: diagnose.Failed, Subject: causes[i].Subject, Cause: &causes[i]})
+	}
+	groups := diagnose.Together(all)
+	if len(groups) != 2 || !slices.Equal(groups[0].Subjects, []string{"mlx5_0", "mlx5_1"}) || groups[1].Cause != &causes[2] {
+		t.Errorf("%+v", groups)
+	}
+}
