@@ -108,7 +108,7 @@ func (f *Facts) interfaces() document.Section {
 			r, settings = *p.RoCE, document.Span{Text: p.RoCE.Verdict + ", " + p.RoCE.modeText()}
 		case p.Fabric == fabricRoCE:
 			r, settings = RoCE{Class: unknown, DSCP: unknown, Priority: unknown}, document.Span{Text: unknown}
-		case f.mayHave(fabricRoCE):
+		case f.mayHave(fabricRoCE) || slices.ContainsFunc(f.Ports, func(o Port) bool { return o.RoCE != nil }):
 			r, settings = RoCE{Class: "-", DSCP: "-", Priority: "-"}, document.Span{Text: "not RoCE"}
 		}
 		t.Add(name, p.name(), settings, p.MTU, r.Class, r.DSCP, r.Priority)
