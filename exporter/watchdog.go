@@ -155,12 +155,15 @@ func (p *port) get(ctx context.Context, scheme string) error {
 	return err
 }
 
+// refusals is how many connections of the watchdog to one port are known to be its own: a busy server refuses them late.
+const refusals = 64
+
 // connected keeps the local addresses of the watchdog, until the servers have logged its connections.
 func (w *watchdog) connected(from string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.from = append(w.from, from)
-	w.from = w.from[max(0, len(w.from)-4*len(w.ports)):]
+	w.from = w.from[max(0, len(w.from)-refusals*len(w.ports)):]
 }
 
 // serverLog is a handler for what the servers log, without the refusals of the watchdog, which has no client certificate.

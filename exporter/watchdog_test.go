@@ -75,16 +75,19 @@ func TestSystemdIsNotified(t *testing.T) {
 		t.Fatal(err)
 	}
 	encrypted := []string{"tls_server_config:", "  cert_file: server.crt", "  key_file: server.key"}
-	for name, args := range map[string][]string{
-		"plain":         {"--web.listen-address=127.0.0.1:0", "--web.route-prefix=/fabric"},
-		"every address": {"--web.listen-address=:0"},
-		"TLS":           {a.Config(encrypted...)},
-		"password":      {a.Config("basic_auth_users:", "  prometheus: "+string(hash))},
-		"mutual TLS":    {a.Config(append(encrypted, "  client_auth_type: RequireAndVerifyClientCert", "  client_ca_file: ca.crt")...)},
+	for name, c := range map[string]struct{ args, web []string }{
+		"plain":         {args: []string{"--web.listen-address=127.0.0.1:0", "--web.route-prefix=/fabric"}},
+		"every address": {args: []string{"--web.listen-address=:0"}},
+		"TLS":           {web: encrypted},
+		"password":      {web: []string{"basic_auth_users:", "  prometheus: " + string(hash)}},
+		"mutual TLS":    {web: append(encrypted, "  client_auth_type: RequireAndVerifyClientCert", "  client_ca_file: ca.crt")},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.web != nil {
+				c.args = []string{a.Config(c.web...)}
+			}
 			said := systemd(t, 150*time.Millisecond)
-			p := start(t, &fakeObserver{node: healthy}, args...)
+			p := start(t, &fakeObserver{node: healthy}, c.args...)
 			if s := next(t, said); s != "READY=1" {
 				t.Errorf("first notified of %q", s)
 			}
