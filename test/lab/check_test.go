@@ -78,7 +78,7 @@ func testCheck(t *testing.T, _ *exporter) {
 	x.agrees(t, is(1, "check_failed", "check", "roce_pfc", "device", "fakehca_0"), none("check_failed", "check", "roce_pfc", "device", "fakehca_1"))
 	_, list, _ := judge(t, 0, only...)
 	i := slices.IndexFunc(list, func(v verdict) bool { return v.Status == "failed" })
-	if i < 0 || !strings.Contains(list[i].Remedy, "dcb pfc set dev hca0 prio-pfc all:off 3:on") {
+	if i < 0 || !strings.Contains(list[i].Remedy, "dcb pfc set dev hca0 prio-pfc 3:on") {
 		t.Fatalf("no remedy: %+v", list)
 	}
 	// The remedy is what helps.
