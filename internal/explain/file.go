@@ -29,15 +29,18 @@ func ReadFile(ctx context.Context, file string, stdin io.Reader) (*Result, error
 		r, err := open(ctx, file, stdin)
 		done <- content{r, err}
 	}()
+	var c content
 	select {
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s: interrupted before its end: %w", name, ctx.Err())
-	case c := <-done:
-		if c.err != nil {
-			return nil, fmt.Errorf("%s: %w", name, c.err)
-		}
-		return c.result, nil
+	case c = <-done:
 	}
+	switch {
+	case c.result != nil && c.err == nil:
+		return c.result, nil
+	case ctx.Err() != nil: // which may also be why the reader failed
+		return nil, fmt.Errorf("%s: interrupted before its end: %w", name, ctx.Err())
+	}
+	return nil, fmt.Errorf("%s: %w", name, c.err)
 }
 
 func open(ctx context.Context, file string, stdin io.Reader) (*Result, error) {
