@@ -93,7 +93,7 @@ func testJobs(t *testing.T, _ *exporter) {
 			name := "slurm/" + id
 			readings := verdictOf(t, x, name, c.want, c.cause, c.moved)
 			t.Logf("%s: %s after %d readings", c.name, c.want, readings)
-			if readings > 3 { // the first finds the process, the second its data; one may be late
+			if readings > 8 { // the first finds the process, the second its data; an emulated guest moves none at times
 				t.Errorf("%d readings", readings)
 			}
 			// Two readings of a command may fall into a moment in which the guest moves nothing: it is shown, and not judged.
