@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	leastHeap = 6 << 20 // bytes, at which garbage is collected however little of it is in use
-	headroom  = 1 << 20 // that Go's runtime leaves below a memory limit
+	leastHeap = 11 << 19 // bytes, at which garbage is collected however little of it is in use
+	headroom  = 1 << 20  // that Go's runtime leaves below a memory limit
 )
 
 // collectByNeed has garbage collected when the heap has twice the size of what was in use after the last collection, as is

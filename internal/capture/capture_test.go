@@ -109,7 +109,7 @@ func metrics(t *testing.T, sysfs, procfs, rootfs, netlink string, gpus observer.
 					v = "ID"
 				case "firmware":
 				default:
-					v = uuids.ReplaceAllString(identifying.ReplaceAllString(v, "ID"), "UUID")
+					v = uuids().ReplaceAllString(identifying.ReplaceAllString(v, "ID"), "UUID")
 				}
 				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), v))
 			}

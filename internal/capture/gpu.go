@@ -3,10 +3,11 @@
 package capture
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // gpuPatience is how many times the limit the GPU driver has to answer: the first answer comes with the initialisation of
@@ -30,13 +31,13 @@ func (s *session) gpus(u *unit) error {
 }
 
 var (
-	uuids    = regexp.MustCompile(`(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
-	uuidLike = regexp.MustCompile(`(?i)^(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	uuids    = lazyregexp.New(`(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	uuidLike = lazyregexp.New(`(?i)^(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 )
 
 // uuid replaces each UUID in a text. A UUID of zeros identifies no GPU.
 func (a *anonymiser) uuid(s string) string {
-	return uuids.ReplaceAllStringFunc(s, func(m string) string {
+	return uuids().ReplaceAllStringFunc(s, func(m string) string {
 		if strings.Trim(m, "0-") == "" {
 			return m
 		}
@@ -51,7 +52,7 @@ func (a *anonymiser) uuid(s string) string {
 
 // identity replaces what must be a UUID, or whatever else it is.
 func (a *anonymiser) identity(s string) string {
-	if s == "" || uuidLike.MatchString(s) {
+	if s == "" || uuidLike().MatchString(s) {
 		return a.uuid(s)
 	}
 	return a.word(s)

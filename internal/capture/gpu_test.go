@@ -120,7 +120,7 @@ func TestGPUsAreCaptured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := is.GPUs[0].UUID, is.GPUs[1].UUID; a == b || !strings.HasPrefix(a, "GPU-") || len(a) != len(uuidA) || !uuidLike.MatchString(b) {
+	if a, b := is.GPUs[0].UUID, is.GPUs[1].UUID; a == b || !strings.HasPrefix(a, "GPU-") || len(a) != len(uuidA) || !uuidLike().MatchString(b) {
 		t.Errorf("UUIDs %q and %q", a, b)
 	}
 	if a, b := is.GPUs[0].Fabric.Value.Cluster, is.GPUs[1].Fabric.Value.Cluster; a != b || a == cluster {

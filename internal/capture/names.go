@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // Names of interfaces and RDMA devices are replaced by others of the same length, letter by letter: what was the beginning
@@ -25,9 +27,9 @@ const usual = `eth en eno ens enp enx enu usb wl wlan ib ibp ibs ibo ibx p s f n
 const maxWords = 4096
 
 var (
-	namePiece = regexp.MustCompile(`(?s)[0-9a-fA-F]{6,}|[A-Za-z]+|[0-9]+|.`)
-	madeOfMAC = regexp.MustCompile(`^(en|wl|ww|ib)x([0-9a-f]{16}|[0-9a-f]{12})`)
-	letters   = regexp.MustCompile(`[A-Za-z]+`)
+	namePiece = lazyregexp.New(`(?s)[0-9a-fA-F]{6,}|[A-Za-z]+|[0-9]+|.`)
+	madeOfMAC = lazyregexp.New(`^(en|wl|ww|ib)x([0-9a-f]{16}|[0-9a-f]{12})`)
+	letters   = lazyregexp.New(`[A-Za-z]+`)
 )
 
 // known are the names of one node.
@@ -105,10 +107,10 @@ func (k *known) ofDevice(s string) (string, bool) {
 // cipher replaces each unusual part of a name.
 func (k *known) cipher(s string) string {
 	head := ""
-	if m := madeOfMAC.FindStringSubmatch(s); m != nil {
+	if m := madeOfMAC().FindStringSubmatch(s); m != nil {
 		head, s = m[1]+"x"+k.a.identifier(m[2], true), s[len(m[0]):]
 	}
-	pieces, strange := namePiece.FindAllString(s, -1), false
+	pieces, strange := namePiece().FindAllString(s, -1), false
 	for _, p := range pieces {
 		strange = strange || !k.stays(p)
 	}
@@ -156,7 +158,7 @@ func (k *known) search(others []string) *regexp.Regexp {
 	words := map[string]bool{}
 	add := func(w string, least int) {
 		w = strings.ToLower(w)
-		if len(w) >= least && len(words) < maxWords && letters.MatchString(w) && !k.usual[w] && !plainWord(w) {
+		if len(w) >= least && len(words) < maxWords && letters().MatchString(w) && !k.usual[w] && !plainWord(w) {
 			words[w] = true
 		}
 	}
@@ -164,7 +166,7 @@ func (k *known) search(others []string) *regexp.Regexp {
 		add(name, 3)
 		for label := range strings.SplitSeq(name, ".") {
 			add(label, 3)
-			for _, p := range letters.FindAllString(label, -1) {
+			for _, p := range letters().FindAllString(label, -1) {
 				add(p, 4)
 			}
 		}
@@ -174,7 +176,7 @@ func (k *known) search(others []string) *regexp.Regexp {
 			continue
 		}
 		add(name, 3)
-		for _, p := range letters.FindAllString(name, -1) {
+		for _, p := range letters().FindAllString(name, -1) {
 			add(p, 3)
 		}
 	}
@@ -193,7 +195,7 @@ func (k *known) search(others []string) *regexp.Regexp {
 
 // plainWord reports whether vendors and NCCL use the word: such a part of a host's name does not identify it.
 func plainWord(w string) bool {
-	return harmless.MatchString(w) || slices.Contains(strings.Fields("root admin localhost localdomain local none cluster internal gpus nodes train worker linux"), w) || ofNCCL(w)
+	return harmless().MatchString(w) || slices.Contains(strings.Fields("root admin localhost localdomain local none cluster internal gpus nodes train worker linux"), w) || ofNCCL(w)
 }
 
 // isSecret reports whether a name of a host, user or tenant is in a text.
@@ -208,7 +210,7 @@ func (k *known) scrub(s string) string {
 		if is, ok := k.devices[m]; ok {
 			return is
 		}
-		if letters.FindString(m) == m {
+		if letters().FindString(m) == m {
 			return k.shift(m)
 		}
 		return k.a.word(m)
@@ -217,7 +219,7 @@ func (k *known) scrub(s string) string {
 
 // list replaces names between blanks.
 func (k *known) list(s string) string {
-	return notBlank.ReplaceAllStringFunc(s, k.device)
+	return notBlank().ReplaceAllStringFunc(s, k.device)
 }
 
-var notBlank = regexp.MustCompile(`\S+`)
+var notBlank = lazyregexp.New(`\S+`)

@@ -69,7 +69,7 @@ func (a *anonymiser) message(s string) string {
 	if is, ok := a.devices[s]; ok {
 		return is
 	}
-	s = notBlank.ReplaceAllStringFunc(s, func(w string) string {
+	s = notBlank().ReplaceAllStringFunc(s, func(w string) string {
 		part, _, below := strings.Cut(w, "/")
 		switch is, ok := a.devices[w]; {
 		case ok:

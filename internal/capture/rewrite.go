@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -20,6 +21,7 @@ import (
 	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/rdmanl"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // rewrite returns the text of an entry, or the target of a link, without identifiers. Where the text is a number, a
@@ -57,7 +59,7 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return a.identifiers(e.text, true)
 	case isVersion(dir, base):
 		return a.scrub(e.text)
-	case counterFile.MatchString(name), slices.Contains(strings.Fields("aer_dev_correctable aer_dev_nonfatal aer_dev_fatal"), base):
+	case counterFile().MatchString(name), slices.Contains(strings.Fields("aer_dev_correctable aer_dev_nonfatal aer_dev_fatal"), base):
 		return e.text // a version of four numbers or a counter of twelve digits may look like an identifier
 	}
 	return a.text(e.text)
@@ -86,15 +88,15 @@ const knownFiles = `ports/*/state ports/*/phys_state ports/*/rate ports/*/link_l
 	module/*/version module/*/srcversion module/*/initstate memory_peers/*/version`
 
 var (
-	knownFile = func() *regexp.Regexp {
+	knownFile = sync.OnceValue(func() *regexp.Regexp {
 		var ends []string
 		for pattern := range strings.FieldsSeq(knownFiles) {
 			ends = append(ends, strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `[^/]+`))
 		}
 		return regexp.MustCompile(`^` + sysPart + `/(?:.*/)?(?:` + strings.Join(ends, "|") + `)$`)
-	}()
-	counterFile = regexp.MustCompile(`^` + sysPart + `/.*/(?:counters|counters_ext|hw_counters|cm_\w+|memory_peers/\w+)/[^/]+$`)
-	counterText = regexp.MustCompile(`^(?:\d{1,20}|N/A \(no PMA\))\n?$`)
+	})
+	counterFile = lazyregexp.New(`^` + sysPart + `/.*/(?:counters|counters_ext|hw_counters|cm_\w+|memory_peers/\w+)/[^/]+$`)
+	counterText = lazyregexp.New(`^(?:\d{1,20}|N/A \(no PMA\))\n?$`)
 )
 
 // isKnown reports whether rewrite knows what is in a file. All other files that are read are guarded.
@@ -102,12 +104,12 @@ func isKnown(name, text string) bool {
 	switch dir, base := path.Split(name); {
 	case !strings.HasPrefix(name, sysPart+"/"): // the readers of these have rules
 		return true
-	case counterFile.MatchString(name):
-		return counterText.MatchString(text) || base == "version"
+	case counterFile().MatchString(name):
+		return counterText().MatchString(text) || base == "version"
 	case isFunction(path.Base(dir)) && base == "config":
 		return true
 	}
-	return knownFile.MatchString(name)
+	return knownFile().MatchString(name)
 }
 
 // guarded returns what is kept of the text of a file without a rule: numbers of up to ten digits and
@@ -130,7 +132,7 @@ func isAddress(base string) bool {
 // identifier finds what looks like an identifier, in the order of preference: MAC addresses of IPoIB, of EUI-64 and
 // of Ethernet, GIDs, GUIDs, MAC addresses with dots, IPv6, IPv4, and digits without anything between them. IP
 // addresses may come with the length of a prefix.
-var identifier = regexp.MustCompile(`(?i)(?:[0-9a-f]{2}[:-]){19}[0-9a-f]{2}` +
+var identifier = lazyregexp.New(`(?i)(?:[0-9a-f]{2}[:-]){19}[0-9a-f]{2}` +
 	`|(?:[0-9a-f]{2}[:-]){7}[0-9a-f]{2}` +
 	`|(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}` +
 	`|(?:[0-9a-f]{4}:){7}[0-9a-f]{4}(?:/\d{1,3})?` +
@@ -147,7 +149,7 @@ func (a *anonymiser) text(s string) string {
 
 // identifiers does so. placed says that it is where the kernel has addresses: then they keep their vendor.
 func (a *anonymiser) identifiers(s string, placed bool) string {
-	return identifier.ReplaceAllStringFunc(s, func(m string) string { return a.identifier(m, placed) })
+	return identifier().ReplaceAllStringFunc(s, func(m string) string { return a.identifier(m, placed) })
 }
 
 // identifier replaces one match of the expression above. Its digits are distinguished from its separators, so that the result

@@ -3,16 +3,16 @@
 package capture
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 var (
-	words    = regexp.MustCompile(`[\pL\pN_-]+|[^\x00-\x7f]+`)
-	harmless = regexp.MustCompile(`(?i)^(?:.|-?\d{1,10}[kmg]?|0x[0-9a-f]{0,8}` +
+	words    = lazyregexp.New(`[\pL\pN_-]+|[^\x00-\x7f]+`)
+	harmless = lazyregexp.New(`(?i)^(?:.|-?\d{1,10}[kmg]?|0x[0-9a-f]{0,8}` +
 		`|HCA-\d+|MT\d+|ConnectX-?\d+[a-z]{0,2}|BlueField-?\d*|Mellanox|NVIDIA|Technologies|Broadcom|Intel|Elastic|Fabric|Adapter)$`)
 )
 
@@ -21,7 +21,7 @@ func (a *anonymiser) listed(w string) string {
 	switch is, ok := a.ofDevice(w); {
 	case ok:
 		return is
-	case harmless.MatchString(w), ofNCCL(w):
+	case harmless().MatchString(w), ofNCCL(w):
 		return w
 	case a.isSecret(w):
 		return a.words(w)
@@ -34,7 +34,7 @@ func (a *anonymiser) listed(w string) string {
 func (a *anonymiser) words(s string) string {
 	var b strings.Builder
 	at := 0
-	for _, m := range identifier.FindAllStringIndex(s, -1) {
+	for _, m := range identifier().FindAllStringIndex(s, -1) {
 		b.WriteString(a.plainWords(s[at:m[0]]))
 		b.WriteString(a.identifier(s[m[0]:m[1]], false))
 		at = m[1]
@@ -45,12 +45,12 @@ func (a *anonymiser) words(s string) string {
 
 // plainWords keeps numbers and words that NCCL or a vendor has. Names of devices stay those of devices.
 func (a *anonymiser) plainWords(s string) string {
-	return words.ReplaceAllStringFunc(s, func(w string) string {
+	return words().ReplaceAllStringFunc(s, func(w string) string {
 		is, device := a.ofDevice(w)
 		switch {
 		case device:
 			return is
-		case !a.isSecret(w) && (harmless.MatchString(w) || ofNCCL(w)):
+		case !a.isSecret(w) && (harmless().MatchString(w) || ofNCCL(w)):
 			return w
 		}
 		return a.word(w)
@@ -68,13 +68,13 @@ func hasWord(text, w string) bool {
 		func(s string) bool { return strings.EqualFold(s, w) })
 }
 
-var home = regexp.MustCompile(`(?:^|/)(?:home|users?|people)/([^/\s,;:"']+)`)
+var home = lazyregexp.New(`(?:^|/)(?:home|users?|people)/([^/\s,;:"']+)`)
 
 // homes returns whose folders NCCL's files are in or name.
 func homes(entries map[string]entry) (users []string) {
 	for name, e := range entries {
 		if strings.HasPrefix(name, rootPart+"/") {
-			for _, m := range home.FindAllStringSubmatch(name+"\n"+e.text, -1) {
+			for _, m := range home().FindAllStringSubmatch(name+"\n"+e.text, -1) {
 				users = append(users, m[1])
 			}
 		}

@@ -3,8 +3,9 @@
 package fabric
 
 import (
-	"regexp"
 	"strings"
+
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // Mask stands for a credential that is not shown.
@@ -14,17 +15,17 @@ const credentialWords = `token|passw(?:or)?d|passphrase|secret|api[_-]?key|crede
 
 var (
 	// user:password@host, with or without scheme://; what looks so may be masked.
-	userInfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)[^\s/@"']*(?::[^\s@"']*)?@|([^\s,;=/@:"'()\[\]]+):[^\s,@"']+@`)
+	userInfo = lazyregexp.New(`(?i)([a-z][a-z0-9+.-]*://)[^\s/@"']*(?::[^\s@"']*)?@|([^\s,;=/@:"'()\[\]]+):[^\s,@"']+@`)
 	// password=..., api-key: ..., also as a part of a longer name.
-	assigned = regexp.MustCompile(`(?i)([\w-]*(?:` + credentialWords + `)[\w-]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;&"']+)`)
-	bearer   = regexp.MustCompile(`(?i)\b(bearer|basic) [a-z0-9._~+/=-]{8,}`)
+	assigned = lazyregexp.New(`(?i)([\w-]*(?:` + credentialWords + `)[\w-]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;&"']+)`)
+	bearer   = lazyregexp.New(`(?i)\b(bearer|basic) [a-z0-9._~+/=-]{8,}`)
 	// credential finds names of variables whose value is one.
-	credential = regexp.MustCompile(`(?i)(?:` + credentialWords + `)`)
+	credential = lazyregexp.New(`(?i)(?:` + credentialWords + `)`)
 	// issued finds tokens by the beginning that their issuer gives them: Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS, Google,
 	// NVIDIA, package registries, and JSON web tokens.
-	issued = regexp.MustCompile(`(?:^|[^A-Za-z0-9])(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|A[KS]IA|AIza|ya29\.|nvapi-|pypi-|npm_|dckr_pat_|eyJ)[A-Za-z0-9_.+=-]{8,}`)
+	issued = lazyregexp.New(`(?:^|[^A-Za-z0-9])(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|A[KS]IA|AIza|ya29\.|nvapi-|pypi-|npm_|dckr_pat_|eyJ)[A-Za-z0-9_.+=-]{8,}`)
 	// long finds words that may be random.
-	long = regexp.MustCompile(`[A-Za-z0-9_+=-]{30,}`)
+	long = lazyregexp.New(`[A-Za-z0-9_+=-]{30,}`)
 )
 
 // MaskCredentials returns a text in which passwords and tokens are replaced by Mask: the user part of a URL, what stands
@@ -33,14 +34,14 @@ func MaskCredentials(s string) string {
 	if !strings.ContainsAny(s, "@=:") && !strings.Contains(s, " ") {
 		return s
 	}
-	s = userInfo.ReplaceAllString(s, "${1}"+Mask+"@")
-	s = assigned.ReplaceAllString(s, "${1}"+Mask)
-	return bearer.ReplaceAllString(s, "${1} "+Mask)
+	s = userInfo().ReplaceAllString(s, "${1}"+Mask+"@")
+	s = assigned().ReplaceAllString(s, "${1}"+Mask)
+	return bearer().ReplaceAllString(s, "${1} "+Mask)
 }
 
 // MaskNamed is MaskCredentials for the value of a variable, which may be a credential because its name says so.
 func MaskNamed(name, value string) string {
-	if value != "" && credential.MatchString(name) {
+	if value != "" && credential().MatchString(name) {
 		return Mask
 	}
 	return MaskCredentials(value)
@@ -52,8 +53,8 @@ func MaskValue(name, value string) string { return MaskTokens(MaskNamed(name, va
 // MaskTokens replaces what has the shape of a token: the beginning that an issuer gives it, 32 hexadecimal digits or more, or 30
 // characters or more of which many are capital letters, small letters and digits.
 func MaskTokens(s string) string {
-	s = issued.ReplaceAllString(s, Mask)
-	return long.ReplaceAllStringFunc(s, func(word string) string {
+	s = issued().ReplaceAllString(s, Mask)
+	return long().ReplaceAllStringFunc(s, func(word string) string {
 		var upper, lower, digits, hex int
 		for _, c := range []byte(word) {
 			switch {

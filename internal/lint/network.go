@@ -4,11 +4,11 @@ package lint
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // networks are those that NCCL has without a plugin (plugin/net.cc). It compares names without regard to case.
@@ -19,9 +19,9 @@ var networks = []string{"IB", "Socket"}
 var pluginNetworks = []string{"AWS Libfabric", "Libfabric", "FasTrak", "FastSocket", "GPUDirectTCPX", "gIB", "IBext", "UCX", "UCX-RMA", "SHARP"}
 
 var (
-	interfaceVersion = regexp.MustCompile(`_v\d+$`)
+	interfaceVersion = lazyregexp.New(`_v\d+$`)
 	// noNetwork are devices, interfaces, protocols and files of plugins, whose names people write instead.
-	noNetwork = regexp.MustCompile(`(?i)^(mlx\d.*|bnxt_re.*|irdma.*|ib[ops]?\d.*|eth\d.*|en[opsx]\w+|bond.*|rdma.*|roce.*|tcp|ip|ipoib|verbs|ibverbs|infiniband|ethernet|efa|ofi|sockets?.+|net|auto|none|libnccl.*)$`)
+	noNetwork = lazyregexp.New(`(?i)^(mlx\d.*|bnxt_re.*|irdma.*|ib[ops]?\d.*|eth\d.*|en[opsx]\w+|bond.*|rdma.*|roce.*|tcp|ip|ipoib|verbs|ibverbs|infiniband|ethernet|efa|ofi|sockets?.+|net|auto|none|libnccl.*)$`)
 )
 
 func hasNetwork(list []string, name string) bool {
@@ -37,12 +37,12 @@ func (j job) network(in Input, lines []Line) {
 	switch {
 	case !set, value == "", hasNetwork(networks, value):
 	case slices.ContainsFunc(lines[i].Findings, func(f Finding) bool { return f.Severity.AtLeast(diagnose.Warning) }): // it is misread
-	case strings.ContainsAny(value, "$`") || noNetwork.MatchString(value):
+	case strings.ContainsAny(value, "$`") || noNetwork().MatchString(value):
 		add(&lines[i], Finding{
 			Misread, diagnose.Warning, fmt.Sprintf("No network has the name %s, and NCCL fails when it starts: %s, and plugins have others, such as %s", value, own, pluginNetworks[0]),
 			"NCCL_NET=IB for InfiniBand and RoCE, or remove the line",
 		})
-	case library != "" && library != "none", hasNetwork(pluginNetworks, interfaceVersion.ReplaceAllString(value, "")):
+	case library != "" && library != "none", hasNetwork(pluginNetworks, interfaceVersion().ReplaceAllString(value, "")):
 	default:
 		add(&lines[i], Finding{Undecided, diagnose.Info, fmt.Sprintf("%s. Whether a plugin has %s is not known: without one, NCCL fails when it starts", own, value), ""})
 	}

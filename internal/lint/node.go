@@ -4,7 +4,6 @@ package lint
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // ofFile are checks of package diagnose that are about one line of the configuration of a host. Here they run on a node
@@ -100,7 +100,7 @@ func (k *onNode) checks() {
 // verdict adds a verdict of package diagnose to the line of a variable, which is not repeated.
 func (k *onNode) verdict(name string, v diagnose.Verdict, subject string) {
 	value, _ := k.value(name)
-	v.What, v.Evidence = ofJob.ReplaceAllString(v.What, ""), ofJob.ReplaceAllString(v.Evidence, "")
+	v.What, v.Evidence = ofJob().ReplaceAllString(v.What, ""), ofJob().ReplaceAllString(v.Evidence, "")
 	v.Evidence = strings.TrimSpace(strings.TrimPrefix(v.Evidence, name+"="+value+"."))
 	switch v.Status {
 	case diagnose.Failed:
@@ -132,7 +132,7 @@ func find(ids []string) []*diagnose.Check {
 const jobSource = "job setting "
 
 // ofJob is how a text names such a source, and how it says that the settings are those of a host.
-var ofJob = regexp.MustCompile(` \(` + jobSource + `\d+\)| for all jobs of the host`)
+var ofJob = lazyregexp.New(` \(` + jobSource + `\d+\)| for all jobs of the host`)
 
 // withJob returns the node as the job sees it: its settings are above those of the host.
 func (k *onNode) withJob() *fabric.Node {

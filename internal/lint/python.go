@@ -3,16 +3,16 @@
 package lint
 
 import (
-	"regexp"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // pythonSetting finds os.environ["NAME"] = "value", env["NCCL_NAME"] = "value" of any dictionary, environ.setdefault("NAME", "value"), putenv("NAME", "value") and an entry
 // "NAME": "value" of a dictionary, or an argument NCCL_NAME="value", also on a line of its own. The value is a text in quotes, or any other expression.
-var pythonSetting = regexp.MustCompile(`(?:environ\s*\[\s*["'](\w+)["']\s*\]\s*=|\w\s*\[\s*["'](NCCL_\w+)["']\s*\]\s*=|(?:setdefault|putenv)\s*\(\s*["'](\w+)["']\s*,|["'](\w+)["']\s*:|[(,]\s*(NCCL_\w+)\s*=|^\s+(NCCL_\w+)=)\s*[rb]?(?:"([^"\\\n]*)"|'([^'\\\n]*)'|([^\s]))`)
+var pythonSetting = lazyregexp.New(`(?:environ\s*\[\s*["'](\w+)["']\s*\]\s*=|\w\s*\[\s*["'](NCCL_\w+)["']\s*\]\s*=|(?:setdefault|putenv)\s*\(\s*["'](\w+)["']\s*,|["'](\w+)["']\s*:|[(,]\s*(NCCL_\w+)\s*=|^\s+(NCCL_\w+)=)\s*[rb]?(?:"([^"\\\n]*)"|'([^'\\\n]*)'|([^\s]))`)
 
 // parsePython reads the settings of a Python program, line by line. Comments and texts of several lines are no settings; such a text
 // that sets variables of NCCL and is no documentation is mentioned. What is indented may not be reached: each indented group counts as
@@ -33,7 +33,7 @@ func (in *Input) parsePython(data []byte) {
 				b.open("&&", number)
 			}
 		}
-		for _, m := range pythonSetting.FindAllStringSubmatch(line, -1) {
+		for _, m := range pythonSetting().FindAllStringSubmatch(line, -1) {
 			if m[9] == "=" { // a comparison
 				continue
 			}
@@ -82,7 +82,7 @@ func pythonCode(text string) (code string, unread []int) {
 			i += len(end)
 		case strings.HasPrefix(rest, `"""`), strings.HasPrefix(rest, "'''"):
 			body, _, _ := strings.Cut(rest[3:], rest[:3])
-			if !begin && setsNCCL.MatchString(body) {
+			if !begin && setsNCCL().MatchString(body) {
 				unread = append(unread, line)
 			}
 			end := min(i+len(body)+6, len(text))

@@ -4,13 +4,13 @@ package lint
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // activations are files that scripts source for compilers, Python and modules. They set nothing of NCCL.
@@ -52,12 +52,12 @@ func (k *shellReader) note(line int) {
 
 // textSetting is a setting in a text: of a variable that holds a command, a file that echo writes, a trap. One whose value is a variable
 // is most often printed.
-var textSetting = regexp.MustCompile(`(?:^|[^\w$}])NCCL_[A-Z0-9_]+=[^$=\s]`)
+var textSetting = lazyregexp.New(`(?:^|[^\w$}])NCCL_[A-Z0-9_]+=[^$=\s]`)
 
 // texts reports settings in words of a command of which none was read. What echo prints with words before it is a message.
 func (k *shellReader) texts(words []word) {
 	for i, w := range words {
-		at := textSetting.FindStringIndex(w.text)
+		at := textSetting().FindStringIndex(w.text)
 		if at == nil || at[0] > 0 && i > 0 && (words[0].text == "echo" || words[0].text == "printf") {
 			continue
 		}

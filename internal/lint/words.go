@@ -3,8 +3,9 @@
 package lint
 
 import (
-	"regexp"
 	"strings"
+
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // word is a word of a shell script, without its quotes.
@@ -77,8 +78,8 @@ func (s *shellScanner) next() (words []word, after string, ok bool) {
 					return []word{{text: "#PBS", line: s.line}, {text: strings.TrimSpace(list), line: s.line}}, after, true
 				}
 			}
-		case c == '(' && arithmetic.MatchString(s.rest()):
-			s.pos += len(arithmetic.FindString(s.rest()))
+		case c == '(' && arithmetic().MatchString(s.rest()):
+			s.pos += len(arithmetic().FindString(s.rest()))
 		case strings.IndexByte(";&|()", c) >= 0:
 			s.after = s.text[s.pos : s.pos+1]
 			if next := s.text[s.pos+1:]; next != "" && next[0] == c {
@@ -111,7 +112,7 @@ func unquote(text string) string {
 }
 
 // arithmetic matches (( ... )) of one line that is no subshell in another one.
-var arithmetic = regexp.MustCompile(`^\(\([\w\s$\[\]{}+*/%<>=!?:,;#-]*\)\)`)
+var arithmetic = lazyregexp.New(`^\(\([\w\s$\[\]{}+*/%<>=!?:,;#-]*\)\)`)
 
 // rest is what is left of the line.
 func (s *shellScanner) rest() string {
@@ -144,7 +145,7 @@ func (s *shellScanner) redirect() {
 }
 
 // setsNCCL matches what may set a variable of NCCL, in a script or in nccl.conf.
-var setsNCCL = regexp.MustCompile(`\bNCCL_[A-Z0-9_]+\s*=`)
+var setsNCCL = lazyregexp.New(`\bNCCL_[A-Z0-9_]+\s*=`)
 
 // skipDocuments passes over the here-documents that the last line began: they are input of a command. What it does with them is
 // not known, so those that set variables of NCCL are noted.
@@ -153,7 +154,7 @@ func (s *shellScanner) skipDocuments() {
 		noted := false
 		for s.pos < len(s.text) {
 			line := s.rest()
-			if !noted && setsNCCL.MatchString(line) {
+			if !noted && setsNCCL().MatchString(line) {
 				s.unread, noted = append(s.unread, s.line), true
 			}
 			s.pos = min(s.pos+len(line)+1, len(s.text))

@@ -20,7 +20,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // Reader says where to read. Root is where the file system begins; LibraryPath is LD_LIBRARY_PATH.
@@ -92,7 +92,7 @@ func (r *Reader) locksAll(now time.Time) fabric.Fact[bool] {
 	return fabric.Known(first && caps&(1<<unix.CAP_IPC_LOCK) != 0, source, now)
 }
 
-var uverbs = regexp.MustCompile(`^uverbs[0-9]{1,4}$`)
+var uverbs = lazyregexp.New(`^uverbs[0-9]{1,4}$`)
 
 func (r *Reader) verbs(now time.Time) fabric.Fact[[]fabric.VerbsNode] {
 	const source = "/dev/infiniband"
@@ -106,7 +106,7 @@ func (r *Reader) verbs(now time.Time) fabric.Fact[[]fabric.VerbsNode] {
 	}
 	var nodes []fabric.VerbsNode
 	for _, name := range all {
-		if uverbs.MatchString(name) && len(nodes) < maxNodes {
+		if uverbs().MatchString(name) && len(nodes) < maxNodes {
 			nodes = append(nodes, r.verbsNode(dir, name, now))
 		}
 	}
@@ -152,7 +152,7 @@ func (r *Reader) verbsNode(dir, name string, now time.Time) fabric.VerbsNode {
 }
 
 // gpuNode is the node of a GPU, and not nvidiactl or nvidia-uvm.
-var gpuNode = regexp.MustCompile(`^nvidia([0-9]{1,3})$`)
+var gpuNode = lazyregexp.New(`^nvidia([0-9]{1,3})$`)
 
 func (r *Reader) gpus(now time.Time) fabric.Fact[[]fabric.GPUNode] {
 	const source = "/dev"
@@ -163,7 +163,7 @@ func (r *Reader) gpus(now time.Time) fabric.Fact[[]fabric.GPUNode] {
 	byMinor := r.information()
 	var nodes []fabric.GPUNode
 	for _, name := range all {
-		m := gpuNode.FindStringSubmatch(name)
+		m := gpuNode().FindStringSubmatch(name)
 		if m == nil {
 			continue
 		}
@@ -177,8 +177,8 @@ func (r *Reader) gpus(now time.Time) fabric.Fact[[]fabric.GPUNode] {
 }
 
 var (
-	pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-	gpuUUID    = regexp.MustCompile(`^GPU-[0-9a-f-]{8,36}$`)
+	pciAddress = lazyregexp.New(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	gpuUUID    = lazyregexp.New(`^GPU-[0-9a-f-]{8,36}$`)
 )
 
 // information reads what the driver reports about its GPUs (driver/nvidia/gpus of procfs), by minor number.
@@ -187,7 +187,7 @@ func (r *Reader) information() map[int]fabric.GPUNode {
 	dir := filepath.Join(r.Procfs, "driver/nvidia/gpus")
 	addresses, _ := list(dir)
 	for _, address := range addresses {
-		if !pciAddress.MatchString(address) || len(byMinor) == maxNodes {
+		if !pciAddress().MatchString(address) || len(byMinor) == maxNodes {
 			continue
 		}
 		text, err := read(filepath.Join(dir, address, "information"))
@@ -199,7 +199,7 @@ func (r *Reader) information() map[int]fabric.GPUNode {
 			name, value, _ := strings.Cut(line, ":")
 			switch value = strings.TrimSpace(value); name {
 			case "GPU UUID":
-				if gpuUUID.MatchString(value) {
+				if gpuUUID().MatchString(value) {
 					node.UUID = value
 				}
 			case "Device Minor":

@@ -4,12 +4,12 @@ package inside
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lazyregexp"
 	"gpufabric_exporter/internal/library"
 )
 
@@ -21,7 +21,7 @@ const (
 )
 
 // provider is the file of a driver of libibverbs. The number is that of the interface between both.
-var provider = regexp.MustCompile(`^lib([a-z0-9_]{1,32})-rdmav[0-9]{1,3}\.so$`)
+var provider = lazyregexp.New(`^lib([a-z0-9_]{1,32})-rdmav[0-9]{1,3}\.so$`)
 
 // libraries looks for the libraries that RDMA needs. What is not found is absent only where the C library is found: else the
 // loader of this place has folders that are not known here.
@@ -64,7 +64,7 @@ func (r *Reader) providers(verbs string) []string {
 	var all []string
 	for _, dir := range dirs {
 		for _, file := range slices.Concat(library.Files(r.Root, path.Join(dir, "libibverbs"), "lib"), library.Files(r.Root, dir, "lib")) {
-			if m := provider.FindStringSubmatch(path.Base(file)); m != nil {
+			if m := provider().FindStringSubmatch(path.Base(file)); m != nil {
 				all = append(all, m[1])
 			}
 		}

@@ -4,10 +4,10 @@ package ncclconf
 
 import (
 	"encoding/hex"
-	"regexp"
 	"strings"
 
 	"gpufabric_exporter/internal/host/openat"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // Redactions say what of the files that are read here may leave the node in a capture. A configuration file of a user has none:
@@ -21,10 +21,10 @@ func Redactions() []openat.Redaction {
 }
 
 var (
-	settingName     = regexp.MustCompile(`(?i)^[\s\x{feff}]*(?:export\s+)?NCCL_[A-Z0-9_]{1,64}\s*$`)
-	beforeName      = regexp.MustCompile(`(?i)^[\s\x{feff}]*(?:export\s+)?`)
-	namesInterfaces = regexp.MustCompile(`(?i)IFNAME|HCA`)
-	listed          = regexp.MustCompile(`[^,;:=^\s"']+`)
+	settingName     = lazyregexp.New(`(?i)^[\s\x{feff}]*(?:export\s+)?NCCL_[A-Z0-9_]{1,64}\s*$`)
+	beforeName      = lazyregexp.New(`(?i)^[\s\x{feff}]*(?:export\s+)?`)
+	namesInterfaces = lazyregexp.New(`(?i)IFNAME|HCA`)
+	listed          = lazyregexp.New(`[^,;:=^\s"']+`)
 )
 
 // keepConf rewrites a file that NCCL reads. Only settings of NCCL keep their names, and of their values only what is
@@ -44,7 +44,7 @@ func keepConf(text string, with openat.Replacements) string {
 			return line + end
 		case !ok:
 			return openat.Removed + end
-		case !settingName.MatchString(name):
+		case !settingName().MatchString(name):
 			return strings.ToUpper(openat.Removed) + "=" + end
 		}
 		return keepSetting(name, value, with) + end
@@ -54,7 +54,7 @@ func keepConf(text string, with openat.Replacements) string {
 // keepSetting rewrites a variable of NCCL. One that NCCL does not have may be called and be set to anything: that there
 // is one stays.
 func keepSetting(name, value string, with openat.Replacements) string {
-	bare := strings.TrimSpace(beforeName.ReplaceAllString(name, ""))
+	bare := strings.TrimSpace(beforeName().ReplaceAllString(name, ""))
 	if _, ok := Describe(strings.ToUpper(bare)); !ok {
 		// Names that differ in their case differ: NCCL knows the variable only as it is written.
 		name = strings.Replace(name, bare, bare[:len(prefix)]+strings.ToUpper(with.Word(hex.EncodeToString([]byte(bare)))), 1)
@@ -63,8 +63,8 @@ func keepSetting(name, value string, with openat.Replacements) string {
 		}
 		return name + "=" + value
 	}
-	if !namesInterfaces.MatchString(name) {
+	if !namesInterfaces().MatchString(name) {
 		return name + "=" + with.Words(value)
 	}
-	return name + "=" + listed.ReplaceAllStringFunc(value, with.Listed)
+	return name + "=" + listed().ReplaceAllStringFunc(value, with.Listed)
 }

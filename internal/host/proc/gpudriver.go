@@ -6,12 +6,12 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // What NVIDIA's kernel module shows of itself (nv-procfs.c).
@@ -59,7 +59,7 @@ func (f *FS) topologyOverride(now time.Time) fabric.Fact[int] {
 }
 
 // driverVersion is a version of the driver: 535.183.01, 610.43.
-var driverVersion = regexp.MustCompile(`^[0-9]{1,5}(\.[0-9]{1,5}){1,3}$`)
+var driverVersion = lazyregexp.New(`^[0-9]{1,5}(\.[0-9]{1,5}){1,3}$`)
 
 // parseNVRM reads the first line of version, in which the two kinds of module name themselves differently:
 //
@@ -73,7 +73,7 @@ func parseNVRM(b []byte) (version string, open, ok bool) {
 		return "", false, false
 	}
 	for word := range strings.FieldsSeq(after) {
-		if driverVersion.MatchString(word) {
+		if driverVersion().MatchString(word) {
 			return word, strings.HasSuffix(before, " Open "), true
 		}
 	}

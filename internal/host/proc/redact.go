@@ -7,12 +7,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/host/openat"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // Redactions say what of the files that are read here may leave the node in a capture.
@@ -38,7 +38,7 @@ func Redactions() []openat.Redaction {
 func first(prefix string) func(string, openat.Replacements) string {
 	return func(text string, _ openat.Replacements) string {
 		for line := range strings.Lines(text) {
-			if strings.HasPrefix(line, prefix) && numeric.MatchString(line[len(prefix):]) {
+			if strings.HasPrefix(line, prefix) && numeric().MatchString(line[len(prefix):]) {
 				return line
 			}
 		}
@@ -47,7 +47,7 @@ func first(prefix string) func(string, openat.Replacements) string {
 }
 
 // numeric is what kernels write behind the beginnings above: numbers, and flags of processors.
-var numeric = regexp.MustCompile(`^[a-z0-9_: \t]+\n?$`)
+var numeric = lazyregexp.New(`^[a-z0-9_: \t]+\n?$`)
 
 func byLine(keep func(string, openat.Replacements) string) func(string, openat.Replacements) string {
 	return func(text string, with openat.Replacements) string {
@@ -55,13 +55,13 @@ func byLine(keep func(string, openat.Replacements) string) func(string, openat.R
 	}
 }
 
-var letters = regexp.MustCompile(`[A-Za-z]+`)
+var letters = lazyregexp.New(`[A-Za-z]+`)
 
 // keepRelease keeps words that distributions have in the releases of their kernels.
 func keepRelease(text string, with openat.Replacements) string {
 	const words = `generic lowlatency server cloud virtual kvm aws amzn azure gcp gke gkeop oracle uek ibm nvidia tegra k el fc deb bpo amd arm aarch x
 		rt lts default arch zen hardened pve cos flatcar talos coreos bottlerocket mlnx lp rc debug preempt dynamic vanilla elrepo`
-	return letters.ReplaceAllStringFunc(text, func(s string) string {
+	return letters().ReplaceAllStringFunc(text, func(s string) string {
 		if slices.Contains(strings.Fields(words), s) {
 			return s
 		}
@@ -86,14 +86,14 @@ func keepDaemon(text string, _ openat.Replacements) string {
 }
 
 var (
-	nvrm      = regexp.MustCompile(`^(NVRM version: NVIDIA UNIX [A-Za-z0-9_ ]{1,60}  [0-9.]{1,30}  )(?:\S.*)?$`)
-	setting   = regexp.MustCompile(`^(\w{1,64}): (\d{1,20}|""|"(?:\w{1,64}=(?:0x)?[0-9a-fA-F]{1,16};?)+"|"(?:driver|numa|none)")$`)
-	paramName = regexp.MustCompile(`^(\w+): `)
+	nvrm      = lazyregexp.New(`^(NVRM version: NVIDIA UNIX [A-Za-z0-9_ ]{1,60}  [0-9.]{1,30}  )(?:\S.*)?$`)
+	setting   = lazyregexp.New(`^(\w{1,64}): (\d{1,20}|""|"(?:\w{1,64}=(?:0x)?[0-9a-fA-F]{1,16};?)+"|"(?:driver|numa|none)")$`)
+	paramName = lazyregexp.New(`^(\w+): `)
 )
 
 // keepModule keeps the version in driver/nvidia/version, and not who built the module, where and when.
 func keepModule(line string, _ openat.Replacements) string {
-	if m := nvrm.FindStringSubmatch(line); m != nil {
+	if m := nvrm().FindStringSubmatch(line); m != nil {
 		return m[1] + openat.Removed
 	}
 	return openat.Removed
@@ -101,10 +101,10 @@ func keepModule(line string, _ openat.Replacements) string {
 
 // keepParameter keeps names and numbers in driver/nvidia/params. Texts may name anything.
 func keepParameter(line string, _ openat.Replacements) string {
-	if setting.MatchString(line) {
+	if setting().MatchString(line) {
 		return line
 	}
-	m := paramName.FindString(line)
+	m := paramName().FindString(line)
 	if m == "" {
 		return openat.Removed
 	}

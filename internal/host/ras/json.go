@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // document is a report of rasDumpCommsToJSON (src/ras/client_support.cc). Pointers distinguish what is absent from 0.
@@ -61,7 +61,7 @@ type missing struct {
 }
 
 // withoutComma is where 2.28.7 to 2.28.9 leave out a comma, in each missing rank.
-var withoutComma = regexp.MustCompile(`("nvml_dev": -?[0-9]{1,10})(\s{1,32}"status")`)
+var withoutComma = lazyregexp.New(`("nvml_dev": -?[0-9]{1,10})(\s{1,32}"status")`)
 
 // parseJSON reads a report of 2.28.7 or later.
 func parseJSON(b []byte) (fabric.RASAnswer, error) {
@@ -73,7 +73,7 @@ func parseJSON(b []byte) (fabric.RASAnswer, error) {
 		return fabric.RASAnswer{}, fmt.Errorf("read JSON of %d bytes without an end: %w", len(b), fabric.ErrRASEnded)
 	}
 	var d document
-	if err := json.Unmarshal(withoutComma.ReplaceAll(b, []byte("$1,$2")), &d); err != nil {
+	if err := json.Unmarshal(withoutComma().ReplaceAll(b, []byte("$1,$2")), &d); err != nil {
 		return fabric.RASAnswer{}, fmt.Errorf("read JSON that does not parse, expected a report of NCCL: %w", parseError(err))
 	}
 	if d.Communicators == nil || d.RAS == nil {

@@ -11,23 +11,24 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // Lines of a report of rasClientRunComms (src/ras/client_support.cc of 2.24 to 2.28.3).
 var (
-	lineVersion = regexp.MustCompile(`^NCCL version (\S{1,32}) compiled with CUDA`)
+	lineVersion = lazyregexp.New(`^NCCL version (\S{1,32}) compiled with CUDA`)
 	// group, communicators in it, nodes and ranks per node, ranks per communicator, ranks in the group, status, errors
-	lineGroup    = regexp.MustCompile(`^ *(\d{1,5}) +(\d{1,5}) +\d+ +\d+(?:-\d+)? +(\d{1,7}) +\d+ +([A-Z]+) +([A-Z,]+)$`)
-	lineDetails  = regexp.MustCompile(`^#(\d{1,5})-(\d{1,5}) \(([0-9a-f]{16})\) (INCOMPLETE|ERROR|MISMATCH)$`)
-	lineSilent   = regexp.MustCompile(`^  Missing communicator data from (\d{1,7}) job process(?:es)?$`)
-	lineDead     = regexp.MustCompile(`^  (\d{1,7}) job process(?:es are| is) considered dead`)
-	lineTimeouts = regexp.MustCompile(`^  Encountered (\d{1,7}) communication timeouts? while`)
-	lineMissing  = regexp.MustCompile(`^  Missing communicator data from (\d{1,7}) ranks?$`)
-	lineList     = regexp.MustCompile(`^  The missing ranks?: ([0-9,]+)$`) // 2.24 and 2.25
-	lineErrors   = regexp.MustCompile(`^  (Initialization|Asynchronous) errors? on (\d{1,7}) ranks?$`)
-	lineLaunched = regexp.MustCompile(`^  \d{1,7} ranks have (?:launched up to operation (\d{1,19})|not launched any operations)$`)
-	lineReported = regexp.MustCompile(`^  \d{1,7} ranks reported ([A-Za-z ]{1,40})$`)
-	lineRank     = regexp.MustCompile(`^  Rank (\d{1,7})(?: (has launched up to operation (\d{1,19})|has not launched any operations|has status [A-Z]+|reported ([A-Za-z ]{1,40})))? -- (?:GPU (\d{1,3})(?: \(NVML \d+\))? managed by process (\d{1,10}) on node (\S{1,60})|\[process information not found\])$`)
+	lineGroup    = lazyregexp.New(`^ *(\d{1,5}) +(\d{1,5}) +\d+ +\d+(?:-\d+)? +(\d{1,7}) +\d+ +([A-Z]+) +([A-Z,]+)$`)
+	lineDetails  = lazyregexp.New(`^#(\d{1,5})-(\d{1,5}) \(([0-9a-f]{16})\) (INCOMPLETE|ERROR|MISMATCH)$`)
+	lineSilent   = lazyregexp.New(`^  Missing communicator data from (\d{1,7}) job process(?:es)?$`)
+	lineDead     = lazyregexp.New(`^  (\d{1,7}) job process(?:es are| is) considered dead`)
+	lineTimeouts = lazyregexp.New(`^  Encountered (\d{1,7}) communication timeouts? while`)
+	lineMissing  = lazyregexp.New(`^  Missing communicator data from (\d{1,7}) ranks?$`)
+	lineList     = lazyregexp.New(`^  The missing ranks?: ([0-9,]+)$`) // 2.24 and 2.25
+	lineErrors   = lazyregexp.New(`^  (Initialization|Asynchronous) errors? on (\d{1,7}) ranks?$`)
+	lineLaunched = lazyregexp.New(`^  \d{1,7} ranks have (?:launched up to operation (\d{1,19})|not launched any operations)$`)
+	lineReported = lazyregexp.New(`^  \d{1,7} ranks reported ([A-Za-z ]{1,40})$`)
+	lineRank     = lazyregexp.New(`^  Rank (\d{1,7})(?: (has launched up to operation (\d{1,19})|has not launched any operations|has status [A-Z]+|reported ([A-Za-z ]{1,40})))? -- (?:GPU (\d{1,3})(?: \(NVML \d+\))? managed by process (\d{1,10}) on node (\S{1,60})|\[process information not found\])$`)
 )
 
 // resultOf is the ncclResult_t that ncclErrorToString names; 1, an error, for one that is not known.
@@ -63,7 +64,7 @@ func parseText(b []byte) (fabric.RASAnswer, error) {
 		n++
 		s := strings.TrimRight(string(line[:min(len(line), maxLine)]), "\r\n")
 		if n == 1 {
-			m := lineVersion.FindStringSubmatch(s)
+			m := lineVersion().FindStringSubmatch(s)
 			if m == nil {
 				return fabric.RASAnswer{}, fmt.Errorf("read %s, expected \"NCCL version ...\"", quoted([]byte(s)))
 			}
@@ -91,13 +92,13 @@ func (t *textReport) take(s string) error {
 	case t.current != nil:
 		return t.detail(s)
 	}
-	if m := lineGroup.FindStringSubmatch(s); m != nil && !t.ended {
+	if m := lineGroup().FindStringSubmatch(s); m != nil && !t.ended {
 		return t.row(m)
 	}
 	for _, c := range []struct {
 		line *regexp.Regexp
 		to   *int
-	}{{lineSilent, &t.answer.SilentProcesses}, {lineDead, &t.answer.DeadProcesses}, {lineTimeouts, &t.answer.Timeouts}} {
+	}{{lineSilent(), &t.answer.SilentProcesses}, {lineDead(), &t.answer.DeadProcesses}, {lineTimeouts(), &t.answer.Timeouts}} {
 		if m := c.line.FindStringSubmatch(s); m != nil {
 			*c.to, _ = strconv.Atoi(m[1])
 		}
@@ -122,7 +123,7 @@ func (t *textReport) row(m []string) error {
 
 // begin reads the line above the details of a communicator.
 func (t *textReport) begin(s string) error {
-	m := lineDetails.FindStringSubmatch(s)
+	m := lineDetails().FindStringSubmatch(s)
 	if m == nil {
 		return errors.New("expected #GROUP-NUMBER (HASH) and what is wrong")
 	}
@@ -140,22 +141,22 @@ func (t *textReport) begin(s string) error {
 // detail reads a line about the current communicator.
 func (t *textReport) detail(s string) error {
 	c := t.current
-	if m := lineMissing.FindStringSubmatch(s); m != nil {
+	if m := lineMissing().FindStringSubmatch(s); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		c.MissingCount = min(n, c.Size)
-	} else if m := lineList.FindStringSubmatch(s); m != nil && len(s) < maxLine { // one that was cut may end in a part of a number
+	} else if m := lineList().FindStringSubmatch(s); m != nil && len(s) < maxLine { // one that was cut may end in a part of a number
 		t.missing(m[1])
-	} else if m := lineErrors.FindStringSubmatch(s); m != nil {
+	} else if m := lineErrors().FindStringSubmatch(s); m != nil {
 		n, _ := strconv.Atoi(m[2])
 		c.FailedCount, t.async = min(c.FailedCount+n, c.Size), m[1] == "Asynchronous"
-	} else if m := lineReported.FindStringSubmatch(s); m != nil {
+	} else if m := lineReported().FindStringSubmatch(s); m != nil {
 		t.group = t.failed(m[1])
 	} else if strings.HasPrefix(s, "  Communicator ranks have different ") {
 		t.kind++
 		t.group = fabric.RASRank{}
-	} else if m := lineLaunched.FindStringSubmatch(s); m != nil {
+	} else if m := lineLaunched().FindStringSubmatch(s); m != nil {
 		t.group = t.launched(m[1])
-	} else if m := lineRank.FindStringSubmatch(s); m != nil {
+	} else if m := lineRank().FindStringSubmatch(s); m != nil {
 		return t.rank(m)
 	}
 	return nil
