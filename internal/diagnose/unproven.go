@@ -4,6 +4,7 @@ package diagnose
 
 import (
 	"slices"
+	"strings"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -19,6 +20,19 @@ func Unproven(n *fabric.Node) []Gap {
 		})
 	}
 	return all
+}
+
+// UnprovenNote says for people what Unproven returns; empty where that is nothing.
+func UnprovenNote(n *fabric.Node) string {
+	var parts []string
+	for _, g := range Unproven(n) {
+		what := g.What
+		if of := few(g.Subjects); of != (Subject{}).String() {
+			what += " (" + of + ")"
+		}
+		parts = append(parts, what+". "+g.Why)
+	}
+	return strings.Join(parts, " ")
 }
 
 // hiddenGDR are the GPUs of which the hypervisor or the driver hides whether NCCL would use GPUDirect RDMA.

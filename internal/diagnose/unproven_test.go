@@ -4,6 +4,7 @@ package diagnose
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
@@ -53,6 +54,9 @@ func TestUnproven(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, expected %q", name, got, c.want)
+		}
+		if note := UnprovenNote(n); !strings.HasPrefix(note, c.want) || (note == "") != (c.want == "") || strings.HasPrefix(note, noGDR) && !strings.HasPrefix(note, noGDR+" (GPU0") {
+			t.Errorf("%s: note %q", name, note)
 		}
 	}
 }

@@ -4,12 +4,9 @@ package fabric
 
 import "slices"
 
-// bluefield are the hca_type values of BlueField-1, 2 and 3 (PCI device ids 0xa2d2, 0xa2d6, 0xa2dc). Beside
-// training nodes they carry management or storage.
-var bluefield = map[string]bool{"MT41682": true, "MT41686": true, "MT41692": true}
-
-// deriveRoles gives each port its role. Ports without evidence for another role are compute; of these, those are storage that stand
-// beside the rails (standBeside), and of the rest those of NICs that are out of the way of all GPUs (outOfTheWay).
+// deriveRoles gives each port its role. Ports without evidence for another role are compute; of these, those of DPUs are
+// management (withoutDPUs), those are storage that stand beside the rails (standBeside), and of the rest those of NICs that are out
+// of the way of all GPUs (outOfTheWay).
 func (n *Node) deriveRoles() {
 	var open []openPort
 	for i := range n.HCAs {
@@ -22,6 +19,7 @@ func (n *Node) deriveRoles() {
 			}
 		}
 	}
+	open = n.withoutDPUs(open)
 	beside := n.standBeside(open)
 	open = slices.DeleteFunc(open, func(o openPort) bool {
 		source, found := beside[o.p]
@@ -57,12 +55,9 @@ func (n *Node) roleOf(h *HCA, p *Port) (role Fact[Role], settled bool) {
 	if h.Lent() {
 		return is(RoleUnused, h.Function.Source), true
 	}
-	if t, ok := h.Type.Get(); ok && bluefield[t] {
-		return is(RoleManagement, h.Type.Source), true
-	}
 	layer, known := p.LinkLayer.Get()
 	if !known {
-		return UnknownFact[Role](p.LinkLayer.Meta().Reason, p.LinkLayer.Source, n.At), true
+		return UnknownFact[Role](p.LinkLayer.Meta().Reason, p.LinkLayer.Source, n.At), !isBlueField(h)
 	}
 	if layer == LinkInfiniBand {
 		return is(RoleCompute, p.LinkLayer.Source), false

@@ -100,7 +100,7 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 	} else {
 		list = verdictsOf(n, k.asked())
 		if len(k.only) == 0 {
-			note = strings.TrimSpace(note + " " + diagnose.GPUsNotAsked(n))
+			note = strings.Join(strings.Fields(note+" "+diagnose.GPUsNotAsked(n)+" "+diagnose.UnprovenNote(n)), " ")
 		}
 	}
 	if len(list) == 0 {
