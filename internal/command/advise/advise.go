@@ -135,10 +135,12 @@ func (k *advising) run(ctx context.Context, c *command.Call) int {
 		c.Complain(err)
 		return command.Usage
 	}
-	a := answer{Advice: advice.For(node, w), scenario: k.scenario, conf: conf, jobsUnknown: "jobs are looked for on this host only"}
+	a := answer{scenario: k.scenario, conf: conf, jobsUnknown: "jobs are looked for on this host only"}
 	if k.scenario != nil || k.site.ThisHost() {
 		a.jobs, a.jobsUnknown = running(node, k.workload)
 	}
+	w.Impaired = impaired(a.jobs)
+	a.Advice = advice.For(node, w)
 	if err := a.write(c.Stdout, k.output); err != nil {
 		return c.Fail(err)
 	}

@@ -185,6 +185,16 @@ func TestRunningJobs(t *testing.T) {
 	}
 }
 
+// A job with findings leaves open whether the network limits it.
+func TestImpairedJobGetsNoAllClear(t *testing.T) {
+	for scenario, want := range map[string]string{"job-tcp": "running jobs have findings (slurm/4242: setting_wrong_here", "healthy": "does not limit this job"} {
+		_, out, errs := advised(t, "--scenario="+scenario, "--nccl-version=2.27.7", "--iteration-size=1G", "--iteration-ms=3000")
+		if !strings.Contains(out, want) || scenario == "job-tcp" && strings.Contains(out, "does not limit") {
+			t.Errorf("%s lacks %q: %s%s", scenario, want, out, errs)
+		}
+	}
+}
+
 // Ranks of a job that differ are counted, what is not read is said to be so, and a job is shown by its name alone.
 func TestRanksThatDiffer(t *testing.T) {
 	s, err := simulator.Find("job-tcp")
