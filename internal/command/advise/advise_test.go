@@ -76,6 +76,8 @@ func TestAdviseRefuses(t *testing.T) {
 		"--nodes=four":                      `--nodes="four": expected a whole number`,
 		"--gpus-per-node=129":               "expected a whole number from 1 to 128",
 		"--fabric=infinband":                "did you mean infiniband?",
+		"--fabric=IB":                       "efa or tcp; did you mean infiniband?",
+		"--nccl-version=v2.21.5":            "did you mean 2.21.5?",
 		"--message-size=-1":                 "expected a number of bytes above 0",
 		"--message-size=9999999999G":        "expected a number of bytes above 0",
 		"--iteration-ms=0":                  "expected milliseconds above 0",
