@@ -141,6 +141,10 @@ func (k *adviser) release() {
 		k.open("NCCL version", "The NCCL release of the jobs is not known. The newest release that this program knows is assumed.", "state it (--nccl-version)")
 	}
 	k.NCCL = k.version.String()
+	if newest := lint.Newest().String(); k.version.After(newest) {
+		k.open("NCCL version", "NCCL "+k.NCCL+" is later than "+newest+", the newest release that this program knows: a variable or a default may have changed since.",
+			"correct the release, or update gpufabric_exporter; the release notes of NCCL name what has changed")
+	}
 }
 
 func (k *adviser) open(name, reason, ask string) {

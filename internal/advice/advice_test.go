@@ -358,6 +358,11 @@ func TestWorkload(t *testing.T) {
 			t.Errorf("%s: %s", fabric, got)
 		}
 	}
+	for version, want := range map[string]bool{"2.99": true, lint.Newest().String(): false, "2.21": false} { // releases that are not known yet are said to be so
+		if got := lines(For(node, Workload{NCCL: release(t, version)})); strings.Contains(got, "open NCCL version") != want {
+			t.Errorf("NCCL %s: %s", version, got)
+		}
+	}
 	if got := lines(For(node, Workload{Nodes: 1, NCCL: lint.Newest()})); strings.Contains(got, "add NCCL_NET") {
 		t.Errorf("one node: %s", got)
 	}

@@ -197,7 +197,7 @@ func lossless(lanes []lane) (priority int, why string) {
 			return 0, "For which priorities PFC is on at " + l.name + " is not known."
 		}
 		if pfc.Enabled != lanes[0].qos.PFC.Value.Enabled {
-			return 0, fmt.Sprintf("PFC is on for priority %s at %s and for %s at %s.", lanes[0].qos.PFC.Value.Enabled, lanes[0].name, pfc.Enabled, l.name)
+			return 0, fmt.Sprintf("PFC is on for %s at %s and for %s at %s.", lanes[0].qos.PFC.Value.Enabled.Text(), lanes[0].name, pfc.Enabled.Text(), l.name)
 		}
 		all = pfc.Enabled
 	}
@@ -207,7 +207,7 @@ func lossless(lanes []lane) (priority int, why string) {
 	case 1:
 		return list[0], ""
 	default:
-		return 0, fmt.Sprintf("PFC is on for the priorities %s: which one is that of RoCE is not known.", all)
+		return 0, fmt.Sprintf("PFC is on for %s: which one is that of RoCE is not known.", all.Text())
 	}
 }
 

@@ -117,7 +117,7 @@ func (k *adviser) pinGID(choices, bad []choice) {
 	}
 	switch {
 	case len(bad) > 0:
-		k.open(gidVariable, few(names(bad))+" has no routable RoCE v2 address with IPv4.", "run `gpufabric_exporter check --only=gid_usable`")
+		k.open(gidVariable, "A routable RoCE v2 address with IPv4 is missing in the GID table of "+few(names(bad))+".", "run `gpufabric_exporter check --only=gid_usable`")
 	case len(indexes) > 1:
 		k.open(gidVariable, fmt.Sprintf("NCCL before %s has one index for all ports, and the RoCE v2 address is %s.", choosesGID, entries(choices)), "use NCCL "+choosesGID+" or later, which chooses by itself")
 	case choices[0].Index > 0:

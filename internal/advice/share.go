@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Share is how much of the stated iteration its AllReduce takes over a link.
@@ -81,7 +82,7 @@ func (k *adviser) share(link Link, seconds float64, from string, measured bool) 
 	case s.Share >= 1:
 		s.Text = fmt.Sprintf("The AllReduce takes %s, longer than the iteration of %s: the stated figures contradict each other, or the iteration reduces fewer bytes over this link, as with sharded or accumulated gradients.", took, iteration)
 	case s.Share < littleShare:
-		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s. %s", took, percent(s.Share), iteration, k.little(measured))
+		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s. %s", took, percent(s.Share), iteration, k.little(link, measured))
 	default:
 		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s if no computation overlaps with it. Twice the bandwidth saves at most %s of the iteration; overlap with the backward pass can save up to all of the time.", took, percent(s.Share), iteration, percent(s.Share/2))
 		if s.Share >= largeShare {
@@ -91,20 +92,33 @@ func (k *adviser) share(link Link, seconds float64, from string, measured bool) 
 	k.Shares = append(k.Shares, s)
 }
 
-// little is the conclusion from a small share: the line rate is what a network without faults reaches at most.
-func (k *adviser) little(measured bool) string {
-	const next = "look at data loading, computation and stragglers first."
+// little is the conclusion from a small share: the line rate is what a network without faults reaches at most, and what was measured
+// over one transport holds for jobs that use it.
+func (k *adviser) little(link Link, measured bool) string {
+	const next, unknown = "look at data loading, computation and stragglers first.", "Whether the network limits this job is not known: "
 	var found []string
 	for _, f := range diagnose.Findings(diagnose.Run(k.node, nil)) {
 		if id := f.Check.ID; f.Check.Severity.AtLeast(diagnose.Warning) && !slices.Contains(found, id) {
 			found = append(found, id)
 		}
 	}
+	rdma := 0
+	for _, p := range k.computePorts {
+		if p.State.Or("") == fabric.PortActive {
+			rdma++
+		}
+	}
 	switch {
 	case len(found) > 0:
-		return "Whether the network limits this job is not known: `gpufabric_exporter check` finds faults of this node (" + few(found) + "). Repair them, then measure with `gpufabric_exporter probe`."
+		return unknown + "`gpufabric_exporter check` finds faults of this node (" + few(found) + "). Repair them, then measure with `gpufabric_exporter probe`."
+	case len(k.Workload.Impaired) > 0:
+		return unknown + "running jobs have findings (" + few(k.Workload.Impaired) + "). See `gpufabric_exporter jobs`, and repair what it shows."
+	case link == LinkTCP && rdma > 0:
+		return fmt.Sprintf("The transport of this measurement is TCP sockets, although RDMA ports of role compute are active on this node (%d). A job that uses TCP here has fallen back without an error, or its settings select TCP: see its transport and findings with `gpufabric_exporter jobs`.", rdma)
 	case !measured:
 		return "This is the time at line rate, and the least that it can take. A network that reaches it does not limit this job: measure with `gpufabric_exporter probe`, then " + next
+	case rdma > 0 && k.Workload.Nodes != 1:
+		return "The network does not limit this job if the job uses RDMA (`gpufabric_exporter jobs` shows the transport of a running job): " + next
 	}
 	return "The network does not limit this job: " + next
 }

@@ -23,6 +23,37 @@ func TestSmallShareIsNoAllClear(t *testing.T) {
 	}
 }
 
+// A small share that was measured over TCP on a node with active RDMA ports is what a silent fallback looks like, and findings of
+// running jobs leave the question open: neither is an all-clear. One over RDMA holds for jobs that use RDMA.
+func TestMeasuredShareIsNoAllClearForTCP(t *testing.T) {
+	w := Workload{Nodes: 16, IterationBytes: 14e9, Iteration: time.Hour, NCCL: lint.Newest()}
+	node := observed(t, "healthy")
+	for h, p := range (&adviser{node: node}).computePorts {
+		w.Measured = append(w.Measured, Measured{Link: LinkRoCE, Port: portOf{h, p}.name(), Ranks: 2, Bytes: 64 << 20, Seconds: 1, BusBW: 46e9, From: "probe rail"})
+	}
+	w.Measured = append(w.Measured, Measured{Link: LinkTCP, Ranks: 2, Bytes: 64 << 20, Seconds: 1, BusBW: 2e9, From: "probe socket"})
+	conclusions := func(w Workload) map[string]string {
+		all := map[string]string{}
+		for _, s := range For(node, w).Shares {
+			all[s.From[:min(len(s.From), 21)]] = s.Text
+		}
+		return all
+	}
+	got := conclusions(w)
+	if rail := got["measured by probe rai"]; !strings.Contains(rail, "does not limit this job if the job uses RDMA") {
+		t.Errorf("rail: %q of %q", rail, got)
+	}
+	if tcp := got["measured by probe soc"]; strings.Contains(tcp, "does not limit") || !strings.Contains(tcp, "The transport of this measurement is TCP sockets") || !strings.Contains(tcp, "gpufabric_exporter jobs") {
+		t.Errorf("socket: %q of %q", tcp, got)
+	}
+	w.Impaired = []string{"slurm/4242: setting_wrong_here"}
+	for from, text := range conclusions(w) {
+		if strings.Contains(text, "does not limit") || !strings.Contains(text, "(slurm/4242: setting_wrong_here)") {
+			t.Errorf("%s: %q", from, text)
+		}
+	}
+}
+
 func TestPercentKeepsTheBound(t *testing.T) {
 	for share, want := range map[float64]string{0.0999: "9.9 %", 0.1: "10 %", 0.081: "8.1 %", 0.999: "99 %"} {
 		if got := percent(share); got != want {

@@ -46,6 +46,9 @@ type Workload struct {
 	NCCL lint.Version `json:"-"`
 	// Measured are results of probes of this node, to be shown beside the estimates.
 	Measured []Measured `json:"-"`
+	// Impaired are running jobs of this node with findings of severity warning or critical: each its name and the rules. No share of
+	// the iteration is an all-clear beside them.
+	Impaired []string `json:"-"`
 }
 
 // Bounds of a Workload.

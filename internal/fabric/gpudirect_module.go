@@ -140,8 +140,10 @@ func (in *GDRInputs) kernel() gdrWord {
 		return word(UnknownFact[bool](ReasonMalformed, in.Kernel.Source, in.Kernel.At), "%q is no version of Linux", text)
 	case !known:
 		return word(unknownLike[bool](in.Kernel.Meta()), "the version of Linux is not known")
+	case !driverKnown && in.NIC == "": // as on a flat PCI bus
+		return word(unknownLike[bool](in.NICDriver.Meta()), "which NIC is nearest to the GPU is not known, so whether its driver takes a dma-buf is not known")
 	case !driverKnown:
-		return word(unknownLike[bool](in.NICDriver.Meta()), "the driver of the NIC is not known")
+		return word(unknownLike[bool](in.NICDriver.Meta()), "the driver of %s is not known (ethtool -i <interface> shows it), so whether it takes a dma-buf is not known", in.NIC)
 	case since == counters.Linux{}:
 		return word(UnknownFact[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At), "whether driver %s takes a dma-buf is not known", driver)
 	case v.before(version{since.Major, since.Minor}):

@@ -112,6 +112,11 @@ var gdrTruths = []gdrTruth{
 	{"dma-buf switched off", func(in *GDRInputs) { in.NCCL = withNCCL("NCCL_DMABUF_ENABLE", "0") }, "peermem", "yes", ""},
 	{"dma-buf switched off, no peermem", func(in *GDRInputs) { noPeermem(in); in.NCCL = withNCCL("NCCL_DMABUF_ENABLE", "0") }, "module", "", "NCCL_DMABUF_ENABLE is 0"},
 	{"NIC driver of which nothing is known", func(in *GDRInputs) { noPeermem(in); in.NICDriver = ok("mlx4_core") }, "unsupported", "", "mlx4_core takes a dma-buf"},
+	{"NIC not known", func(in *GDRInputs) {
+		noPeermem(in)
+		in.NIC, in.NICDriver = "", UnknownFact[string](ReasonVirtual, "", at)
+	}, "virtual", "", "dma-buf: which NIC is nearest to the GPU is not known"},
+	{"NIC whose driver is not read", func(in *GDRInputs) { noPeermem(in); in.NICDriver = UnknownFact[string](ReasonPrivilege, "", at) }, "privilege", "", "is not known (ethtool -i"},
 	{"a vendor's driver on an older kernel", func(in *GDRInputs) { noPeermem(in); in.NICDriver = ok("efa"); in.Kernel = ok("5.15.0-1063-aws") }, "unsupported", "", "efa takes a dma-buf on Linux 5.15"},
 
 	// Distance.

@@ -4,6 +4,7 @@ package fabric
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,13 +19,38 @@ type NCCLVersion struct {
 // ParseNCCLVersion parses 2.MINOR or 2.MINOR.PATCH.
 func ParseNCCLVersion(s string) (NCCLVersion, error) {
 	numbers := numbersOf(s)
-	if len(numbers) < 2 || len(numbers) > 3 || numbers[0] != 2 || numbers[1] < 3 {
-		return NCCLVersion{}, errors.New("expected a release of NCCL such as 2.21.5 or 2.21, from 2.3 on")
+	if !released(numbers) {
+		return NCCLVersion{}, errors.New("expected a release of NCCL such as 2.21.5 or 2.21, from 2.3 on" + meantRelease(s))
 	}
 	return NCCLVersion{s, numbers}, nil
 }
 
 func (v NCCLVersion) String() string { return v.text }
+
+// released reports whether numbers are those of a release from 2.3 on.
+func released(numbers []int) bool {
+	return (len(numbers) == 2 || len(numbers) == 3) && numbers[0] == 2 && numbers[1] >= 3
+}
+
+// meantRelease suggests the release that is inside of how others write it, such as v2.21.5, 2.21.5-1 of packages, 2.21.5+cuda12.4 of
+// NCCL itself, or 22105 (NCCL_VERSION_CODE); empty: there is none.
+func meantRelease(s string) string {
+	const digits, longest = "0123456789", 64
+	from := strings.IndexAny(s, digits)
+	if from < 0 || len(s) > longest {
+		return ""
+	}
+	inside := s[from:]
+	inside = inside[:len(inside)-len(strings.TrimLeft(inside, digits+"."))]
+	inside = strings.TrimRight(inside, ".")
+	if code, err := strconv.Atoi(inside); err == nil && code >= 20900 && code < 30000 {
+		inside = fmt.Sprintf("2.%d.%d", code/100%100, code%100)
+	}
+	if !released(numbersOf(inside)) {
+		return ""
+	}
+	return "; did you mean " + inside + "?"
+}
 
 // AtLeast reports whether the release is that one or a later one. Of two releases of different precision the shorter one counts.
 func (v NCCLVersion) AtLeast(release string) bool { return v.compare(release) >= 0 }

@@ -2,7 +2,10 @@
 
 package fabric
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // NumPriorities is how many priorities, and how many traffic classes, IEEE 802.1Q has.
 const NumPriorities = 8
@@ -24,7 +27,20 @@ func (m PriorityMask) Priorities() []int {
 	return list
 }
 
-// String lists the priorities as people write them: "3", "3,4", "none".
+// Text names the set in a sentence: "priority 3", "priorities 0, 3 and 5", "no priority".
+func (m PriorityMask) Text() string {
+	names := strings.Split(m.String(), ",")
+	last := len(names) - 1
+	switch {
+	case m == 0:
+		return "no priority"
+	case last == 0:
+		return "priority " + names[0]
+	}
+	return "priorities " + strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// String lists the priorities in a value: "3", "3,4", "none".
 func (m PriorityMask) String() string {
 	text := ""
 	for _, p := range m.Priorities() {

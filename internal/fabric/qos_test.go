@@ -38,3 +38,12 @@ func TestClassesOfPriorities(t *testing.T) {
 		t.Error("PFC frames are of a priority, whatever its class")
 	}
 }
+
+// A set of priorities reads as a person would write it.
+func TestPriorityMaskText(t *testing.T) {
+	for set, want := range map[PriorityMask]string{0: "no priority", 1 << 3: "priority 3", 1<<0 | 1<<5: "priorities 0 and 5", 1<<0 | 1<<3 | 1<<5: "priorities 0, 3 and 5"} {
+		if got := set.Text(); got != want {
+			t.Errorf("%08b: %q, want %q", set, got, want)
+		}
+	}
+}

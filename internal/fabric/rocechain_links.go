@@ -20,11 +20,11 @@ func (b *roceBuilder) pfc() {
 	case on == 0:
 		b.consistent(RoCEPFC, f.Source, "PFC is off for all priorities%s", b.insteadOfPFC())
 	case !known:
-		b.unknown(RoCEPFC, b.Lossless.Meta(), "PFC is on for priority %s; which one RoCE uses is not known", on)
+		b.unknown(RoCEPFC, b.Lossless.Meta(), "PFC is on for %s; which one RoCE uses is not known", on.Text())
 	case lossless && want != nil && !*want:
 		b.broken(RoCEPFC, f.Source, "PFC is on for priority %s; the site's fabric is lossy by design", p)
 	case !lossless && (want == nil || *want):
-		b.broken(RoCEPFC, f.Source, "PFC is on for priority %s, but RoCE uses priority %s", on, p)
+		b.broken(RoCEPFC, f.Source, "PFC is on for %s, but RoCE uses priority %s", on.Text(), p)
 	case lossless:
 		b.consistent(RoCEPFC, f.Source, "PFC is on for priority %s", p)
 	default:
@@ -105,7 +105,7 @@ func (b *roceBuilder) buffer() {
 	case size == 0:
 		b.broken(RoCEBuffer, f.Source, "priority %d is lossless, but its receive buffer %d has 0 bytes", p, at)
 	case lossy != 0:
-		b.broken(RoCEBuffer, f.Source, "priority %d is lossless, but shares receive buffer %d with the lossy priorities %s", p, at, lossy)
+		b.broken(RoCEBuffer, f.Source, "priority %d is lossless, but shares receive buffer %d with lossy %s", p, at, lossy.Text())
 	default:
 		b.consistent(RoCEBuffer, f.Source, "priority %d has receive buffer %d of %d bytes", p, at, size)
 	}

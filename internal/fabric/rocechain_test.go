@@ -214,12 +214,13 @@ var truths = []truth{
 		in.QoS.PFC.Value.Enabled, in.QoS.Pause, in.Policy = 0, ok(Pause{Receive: true, Transmit: true}), lossless()
 	}, StatusFailed, RoCEPFC, 106, 26, 3, RoCEModeECN, "802.3x flow control is on instead"},
 	{"PFC on another priority", func(in *RoCEInputs) { in.QoS.PFC.Value.Enabled = 1 << 4 }, StatusFailed, RoCEPFC, 106, 26, 3, RoCEModeECN, "on for priority 4"},
+	{"PFC on two others", func(in *RoCEInputs) { in.QoS.PFC.Value.Enabled = 1<<0 | 1<<5 }, StatusFailed, RoCEPFC, 106, 26, 3, RoCEModeECN, "on for priorities 0 and 5, but"},
 	{"PFC on two priorities", func(in *RoCEInputs) {
 		in.QoS.PFC.Value.Enabled, in.QoS.Buffers.Value.OfPriority[4] = 1<<3|1<<4, 1
 	}, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
 	{"PFC beside 802.3x", func(in *RoCEInputs) { in.QoS.Pause = ok(Pause{Transmit: true}) }, StatusFailed, RoCEGlobalPause, 106, 26, 3, RoCEModePFCECN, "exclude"},
 	{"lossless buffer of 0 bytes", func(in *RoCEInputs) { in.QoS.Buffers.Value.Bytes[1] = 0 }, StatusFailed, RoCEBuffer, 106, 26, 3, RoCEModePFCECN, "0 bytes"},
-	{"lossless buffer shared with lossy priorities", func(in *RoCEInputs) { in.QoS.Buffers.Value.OfPriority[4] = 1 }, StatusFailed, RoCEBuffer, 106, 26, 3, RoCEModePFCECN, "lossy priorities 4"},
+	{"lossless buffer shared with lossy priorities", func(in *RoCEInputs) { in.QoS.Buffers.Value.OfPriority[4] = 1 }, StatusFailed, RoCEBuffer, 106, 26, 3, RoCEModePFCECN, "lossy priority 4"},
 	{"buffers not shown", func(in *RoCEInputs) { in.QoS.Buffers = UnknownFact[Buffers](ReasonMissing, "dcb", at) }, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
 	{"a buffer that is none", func(in *RoCEInputs) { in.QoS.Buffers.Value.OfPriority[3] = 12 }, StatusUnknown, RoCEBuffer, 106, 26, 3, RoCEModePFCECN, "buffer 12"},
 	{"a class without bandwidth", func(in *RoCEInputs) { in.QoS.ETS.Value.Algorithm[3] = TSAETS }, StatusFailed, RoCEETS, 106, 26, 3, RoCEModePFCECN, "0 % of the bandwidth"},

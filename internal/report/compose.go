@@ -21,11 +21,11 @@ func (f *Facts) Document(before *Facts) *document.Document {
 		f = f.since(before)
 	}
 	d := &document.Document{Title: "NCCL report: " + f.title()}
-	d.Sections = append(d.Sections, f.summary(), f.baseline())
+	d.Sections = slices.Concat([]document.Section{f.summary()}, f.issues(), []document.Section{f.baseline()})
 	if before != nil {
 		d.Sections = append(d.Sections, f.compared(before))
 	}
-	d.Sections = slices.Concat(d.Sections, f.environment(), f.issues(), f.optimisations(), f.results())
+	d.Sections = slices.Concat(d.Sections, f.environment(), f.optimisations(), f.results())
 	d.Sections = append(d.Sections, f.training(), f.logged(), f.learned(), f.references())
 	return d
 }

@@ -108,7 +108,7 @@ func TestSections(t *testing.T) {
 			d := Collect(input(t, scenario)).Document(nil)
 			md, page := markdownOf(t, d), htmlOf(t, d)
 			for _, want := range []string{
-				"Executive summary", "Baseline", "Environment", "Issues found", "Optimisations", "Results", "Training iteration", "Log evidence", "What was learned", "References",
+				"Executive summary", "Issues found", "Baseline", "Environment", "Optimisations", "Results", "Training iteration", "Log evidence", "What was learned", "References",
 			} {
 				if !strings.Contains(md, "\n## "+want+"\n") || !strings.Contains(page, ">"+want+"</h2>") {
 					t.Errorf("lacks the section %q", want)

@@ -24,6 +24,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
@@ -70,7 +71,7 @@ func (k *advising) define(f *command.Flags) {
 		command.Choice(&k.output, outputText, outputJSON, outputShell, outputConf, outputKubernetes, outputSlurm)).Short('o').Default(string(outputText))
 	f.Add("nodes", "Nodes of the job. Left out: several.", command.Into(&w.Nodes, count(advice.MaxNodes))).PlaceHolder("N")
 	f.Add("gpus-per-node", "GPUs of the job on each node. Left out: all of this node.", command.Into(&w.GPUsPerNode, count(advice.MaxGPUsPerNode))).PlaceHolder("N")
-	f.Add("fabric", "Network between the nodes: auto (that of this node), roce, infiniband, efa, tcp.", command.Choice(&w.Fabric, advice.Fabrics()...)).Default(string(advice.Auto))
+	f.Add("fabric", "Network between the nodes: auto (that of this node), roce, infiniband, efa, tcp.", fabricValue(&w.Fabric)).Default(string(advice.Auto))
 	f.Add("message-size", "Bytes of one AllReduce, such as 64M. Left out: 1M, 64M and 1G.", command.Into(&w.MessageBytes, parseBytes)).PlaceHolder("SIZE")
 	f.Add("iteration-size", "Bytes that one iteration reduces in all: with data parallelism, the size of the gradients, which is 2 bytes a parameter in bf16 and 4 in fp32, such as 14000000000 for a 7B model in bf16. Units are powers of 1024.", command.Into(&w.IterationBytes, parseBytes)).PlaceHolder("SIZE")
 	f.Add("iteration-ms", "Time of one iteration in milliseconds, to say how much of it is communication.", command.Into(&w.Iteration, parseMilliseconds)).PlaceHolder("MS")
@@ -85,6 +86,19 @@ func (k *advising) define(f *command.Flags) {
 		}
 		return nil
 	})
+}
+
+// fabricValue is one of the fabrics. Other words for one are refused with it.
+func fabricValue(to *advice.Fabric) command.Value {
+	parse := command.OneOf(advice.Fabrics()...)
+	return command.Into(to, func(s string) (advice.Fabric, error) {
+		f, err := parse(s)
+		meant := map[string]advice.Fabric{"ib": advice.InfiniBand, "socket": advice.TCP, "sockets": advice.TCP}[strings.ToLower(s)]
+		if err != nil && meant != "" {
+			err = fmt.Errorf("%w; did you mean %s?", err, meant)
+		}
+		return f, err
+	}).Words(func() []string { return spelling.Names(advice.Fabrics()) })
 }
 
 // count parses a whole number from 1 to a limit.
@@ -135,10 +149,12 @@ func (k *advising) run(ctx context.Context, c *command.Call) int {
 		c.Complain(err)
 		return command.Usage
 	}
-	a := answer{Advice: advice.For(node, w), scenario: k.scenario, conf: conf, jobsUnknown: "jobs are looked for on this host only"}
+	a := answer{scenario: k.scenario, conf: conf, jobsUnknown: "jobs are looked for on this host only"}
 	if k.scenario != nil || k.site.ThisHost() {
 		a.jobs, a.jobsUnknown = running(node, k.workload)
 	}
+	w.Impaired = impaired(a.jobs)
+	a.Advice = advice.For(node, w)
 	if err := a.write(c.Stdout, k.output); err != nil {
 		return c.Fail(err)
 	}

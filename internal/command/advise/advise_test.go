@@ -76,6 +76,8 @@ func TestAdviseRefuses(t *testing.T) {
 		"--nodes=four":                      `--nodes="four": expected a whole number`,
 		"--gpus-per-node=129":               "expected a whole number from 1 to 128",
 		"--fabric=infinband":                "did you mean infiniband?",
+		"--fabric=IB":                       "efa or tcp; did you mean infiniband?",
+		"--nccl-version=v2.21.5":            "did you mean 2.21.5?",
 		"--message-size=-1":                 "expected a number of bytes above 0",
 		"--message-size=9999999999G":        "expected a number of bytes above 0",
 		"--iteration-ms=0":                  "expected milliseconds above 0",
@@ -181,6 +183,16 @@ func TestRunningJobs(t *testing.T) {
 	for _, form := range []string{"shell", "conf", "kubernetes", "slurm"} {
 		if _, out, errs := advised(t, "--scenario=job-tcp", "-o", form); !strings.Contains(out, jobsNote) {
 			t.Errorf("%s: %s%s", form, out, errs)
+		}
+	}
+}
+
+// A job with findings leaves open whether the network limits it.
+func TestImpairedJobGetsNoAllClear(t *testing.T) {
+	for scenario, want := range map[string]string{"job-tcp": "running jobs have findings (slurm/4242: setting_wrong_here", "healthy": "does not limit this job"} {
+		_, out, errs := advised(t, "--scenario="+scenario, "--nccl-version=2.27.7", "--iteration-size=1G", "--iteration-ms=3000")
+		if !strings.Contains(out, want) || scenario == "job-tcp" && strings.Contains(out, "does not limit") {
+			t.Errorf("%s lacks %q: %s%s", scenario, want, out, errs)
 		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"gpufabric_exporter/internal/advice"
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/spelling"
@@ -23,6 +25,8 @@ type differing struct {
 	ConfUnread  int          `json:"ranks_conf_unread"`
 	Differences []difference `json:"differences"`
 	Wrong       []string     `json:"wrong"` // verdicts of lint on settings that do not do what they say
+
+	impaired []string // rules of its findings of severity warning or critical
 }
 
 // difference is a departure, and how many ranks of the job have it.
@@ -91,8 +95,21 @@ func differingOf(n *fabric.Node, w advice.Workload, j *job.Job, ranks map[int]*f
 		if f.Rule.OfSetting() {
 			d.Wrong = append(d.Wrong, f.Text)
 		}
+		if f.Severity.AtLeast(diagnose.Warning) {
+			d.impaired = append(d.impaired, string(f.Rule))
+		}
 	}
 	return d, uses || d.Unread > 0
+}
+
+// impaired names the jobs with findings of severity warning or critical, and their rules.
+func impaired(jobs []differing) (list []string) {
+	for _, j := range jobs {
+		if len(j.impaired) > 0 {
+			list = append(list, j.Name+": "+strings.Join(j.impaired, ", "))
+		}
+	}
+	return list
 }
 
 // add counts a departure of one more rank.
