@@ -10,6 +10,7 @@ const (
 	CheckPortRateAgrees = "port_rate_agrees"
 	CheckFirmware       = "firmware_uniform"
 	CheckMTU            = "mtu_uniform"
+	CheckPFCUniform     = "pfc_uniform"
 	CheckGID            = "gid_usable"
 	CheckPCIeLink       = "pcie_link"
 	CheckACS            = "pcie_acs"

@@ -50,7 +50,8 @@ func conditions() map[string]condition {
 		"gid_index_mixed": {mode: "gid_pinned", shows: []string{"gid_pinned_uniform"}, anywhere: []string{"nccl_gid_index"}},
 
 		// classes of traffic
-		"pfc_off_on_used_priority":    {mode: "pfc_wrong", shows: []string{"roce_pfc"}},
+		// Without expectations of the site, the difference from the other ports shows.
+		"pfc_off_on_used_priority":    {mode: "pfc_wrong", shows: []string{"roce_pfc", "pfc_uniform"}},
 		"trust_not_dscp":              {mode: "dscp_map_wrong", shows: []string{"roce_priority"}, follows: []string{"roce_pfc", "roce_traffic_priority"}},
 		"dscp_maps_to_other_priority": {mode: "dscp_map_wrong", shows: []string{"roce_priority"}, follows: []string{"roce_pfc", "roce_traffic_priority"}},
 		// A traffic class that was meant as a priority also shows in the file itself.
