@@ -23,6 +23,7 @@ const (
 	CheckPeermem        = "peermem_bound"
 
 	checkComputePorts = "compute_ports"
+	checkSurplusPorts = "compute_ports_surplus"
 	checkNCCLDevices  = "nccl_devices"
 	checkNCCLLines    = "nccl_configuration"
 	checkRDMAOff      = "nccl_rdma_off"

@@ -263,6 +263,18 @@ func TestPFCIsOneFinding(t *testing.T) {
 	}
 }
 
+// TestPFCOfSurplusPort asserts that a port that differs because it is not for training is one finding with that.
+func TestPFCOfSurplusPort(t *testing.T) {
+	n := alike(9)
+	n.Policy.ComputePorts = new(8)
+	enable(n, 0, 8)
+	n.Derive()
+	list := diagnose.Findings(diagnose.Run(n, []*diagnose.Check{diagnose.Find("compute_ports_surplus"), diagnose.Find(pfcUniform)}))
+	if len(list) != 1 || list[0].Check.ID != "compute_ports_surplus" || len(list[0].Consequences) != 1 || list[0].Consequences[0].Check.ID != pfcUniform {
+		t.Errorf("found %+v", list)
+	}
+}
+
 // TestPFCUniformNamesToolsOfTheDriver asserts that niccli, whose list may replace that of the port, is named for one priority only.
 func TestPFCUniformNamesToolsOfTheDriver(t *testing.T) {
 	const uniform = "The other compute ports have PFC "

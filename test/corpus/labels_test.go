@@ -34,7 +34,7 @@ func conditions() map[string]condition {
 		"link_flapping": {mode: "link_flapping", shows: []string{"link_flapping"}, alert: true, follows: []string{"port_active"}},
 		// What NCCL is configured to use is gone, too, and GPUs look for another NIC.
 		"compute_ports_missing": {mode: "device_gone", shows: []string{"compute_ports"}, anywhere: []string{"nccl_configuration", "nccl_devices", "nic_shared", "gpudirect_usable"}},
-		"compute_ports_surplus": {mode: "surplus_port", shows: []string{"compute_ports_surplus"}},
+		"compute_ports_surplus": {mode: "surplus_port", shows: []string{"compute_ports_surplus"}, anywhere: []string{"pfc_uniform"}},
 		"rate_below_expected":   {mode: "rate_degraded", shows: []string{"port_rate"}},
 		"rate_mismatch":         {mode: "rate_misreported", shows: []string{"port_rate_agrees"}, follows: []string{"port_rate"}},
 		"firmware_mismatch":     {mode: "firmware_mismatch", shows: []string{"firmware_uniform"}},
