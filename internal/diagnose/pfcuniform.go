@@ -120,6 +120,7 @@ func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fa
 	s, pfc, member := PortSubject(h, port), pfcOf(n, c), memberOf(port.RoCE.Value, c)
 	own, seen := pfc.Value.Enabled, Sentence(c.Link(fabric.RoCEPFC).Evidence)
 	switch most, count, clear := p.majority(h); {
+	case boardOf(h).State == fabric.OK && p.wires[boardOf(h).Value] <= enough: // too few to compare with
 	case pfc.State == fabric.Absent, pfc.State == fabric.Unknown && silent(pfc.Meta()):
 	case pfc.State == fabric.Unknown:
 		v.unknown(s, pfc.Reason, member+seen)
