@@ -77,6 +77,8 @@ func rules() []rule {
 		{check: checkPinnedGIDs, cause: checkGIDIndex, exact: true, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
 		{check: checkPriority, cause: CheckGID, follows: untaggedByGID},
 		{check: checkPFC, cause: CheckGID, follows: untaggedByGID},
+		// The port that differs may be the one that is not for training.
+		{check: CheckPFCUniform, cause: checkSurplusPorts, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
 		{check: checkDSCP, cause: checkNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			set, found := n.NCCL.Lookup("NCCL_IB_TC")
 			return found && set.Source == cause.Subject.File && carriesHostClass(n, v.Subject)

@@ -70,6 +70,6 @@ func explainedBySource(v Verdict, unread []Verdict) bool {
 	}
 	return slices.ContainsFunc(unread, func(r Verdict) bool {
 		s := r.Subject
-		return r.Reason == v.Reason && (s.Device == v.Subject.Device || s.Device == "" || slices.Contains([]string{CheckPortRate, CheckFirmware, CheckMTU}, v.Check.ID))
+		return r.Reason == v.Reason && (s.Device == v.Subject.Device || s.Device == "" || slices.Contains([]string{CheckPortRate, CheckFirmware, CheckMTU, CheckPFCUniform}, v.Check.ID))
 	})
 }

@@ -10,6 +10,7 @@ const (
 	CheckPortRateAgrees = "port_rate_agrees"
 	CheckFirmware       = "firmware_uniform"
 	CheckMTU            = "mtu_uniform"
+	CheckPFCUniform     = "pfc_uniform"
 	CheckGID            = "gid_usable"
 	CheckPCIeLink       = "pcie_link"
 	CheckACS            = "pcie_acs"
@@ -22,6 +23,7 @@ const (
 	CheckPeermem        = "peermem_bound"
 
 	checkComputePorts = "compute_ports"
+	checkSurplusPorts = "compute_ports_surplus"
 	checkNCCLDevices  = "nccl_devices"
 	checkNCCLLines    = "nccl_configuration"
 	checkRDMAOff      = "nccl_rdma_off"

@@ -24,7 +24,7 @@ func nodeChecks() []*Check {
 			judge: judgeComputePorts,
 		},
 		{
-			ID: "compute_ports_surplus", Title: "More ports count as compute than the site expects", Severity: Warning, Topic: "node", Scope: ScopeNode,
+			ID: checkSurplusPorts, Title: "More ports count as compute than the site expects", Severity: Warning, Topic: "node", Scope: ScopeNode,
 			Reads: "the active ports of role compute, expected.compute_ports of the configuration",
 			Guard: "only if the configuration sets the expected number; ports without a link do not count", Modes: []string{ModeSurplusPort},
 			judge: judgeSurplus,

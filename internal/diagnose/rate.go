@@ -79,7 +79,7 @@ func shortBond(n *fabric.Node, h *fabric.HCA, p *fabric.Port) (w Verdict, short 
 	}
 	var down []string
 	for _, i := range n.Interfaces.Or(nil) {
-		if s, known := i.OperState.Get(); known && s != "up" && s != "unknown" && slices.Contains(d.Lower.Value, i.Name) {
+		if withoutCarrier(i) && slices.Contains(d.Lower.Value, i.Name) {
 			down = append(down, i.Name)
 		}
 	}
@@ -89,6 +89,12 @@ func shortBond(n *fabric.Node, h *fabric.HCA, p *fabric.Port) (w Verdict, short 
 		Remedy: "Bring the member up (ip link set dev <member> up), then check its cable, transceiver (ethtool -m <member>) and switch port.",
 		Names:  map[string][]string{"member": down[:min(len(down), 1)]},
 	}, len(down) > 0 && d.Speed.Value < most
+}
+
+// withoutCarrier reports whether an interface is known to have no link. Drivers that do not report carrier leave it unknown.
+func withoutCarrier(i fabric.Interface) bool {
+	s, known := i.OperState.Get()
+	return known && s != "up" && s != "unknown"
 }
 
 // tied says at which rates how many ports run, as "4 ports run at 200 Gb/s, 4 at 400 Gb/s".

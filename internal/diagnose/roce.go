@@ -43,7 +43,7 @@ func roceChecks() []*Check {
 		roceCheck("roce_cnp", Warning, []string{ModeCNP}, "Congestion notifications queue behind the data",
 			"Senders are notified of congestion too late.", fabric.RoCECNP),
 	}
-	return append(list, observedChecks()...)
+	return append(append(list, pfcUniformCheck()), observedChecks()...)
 }
 
 func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, consequence string, steps []fabric.RoCEStep) {

@@ -124,43 +124,72 @@ func (r *repair) prioritized() string {
 // byTag reports whether the interface takes the priority from the VLAN tag.
 func (r *repair) byTag() bool { return r.chain.Trust.Or("") == fabric.TrustPCP }
 
+const atSwitch = ", and the same at the switch port."
+
 // pfc never turns PFC off that is on, but on a fabric that is lossy by design: other traffic may need it.
 func (r *repair) pfc() string {
-	const check = ", and the same at the switch port."
 	stated := r.expected.Lossless != nil || r.expected.Priority != nil
 	switch {
 	case r.expected.Lossless == nil && r.chain.TrafficClassFrom == fabric.TrafficClassFromV1: // untagged, without a DSCP
 		return roceV2Remedy
 	case r.expected.Lossless != nil && !*r.expected.Lossless:
-		return r.pfcOff() + check
+		if p, known := r.chain.Judged.Get(); known {
+			return r.pfcOff(1<<p) + atSwitch
+		}
+		return r.pfcOff(r.enabled()) + atSwitch
 	case !stated && r.byTag():
 		if tag := r.tag(); tag != "" {
 			return tag + "."
 		}
 		return "Make the interface trust DSCP: " + r.trust(r.dscpWord(), "<lossless priority>") + ". Or use a VLAN, and NCCL_IB_SL."
 	case stated:
-		return r.pfcOn(r.priority) + check
+		return r.pfcOn(1<<r.priority) + atSwitch
 	}
 	switch peers, agree := r.peers(); {
 	case agree && peers == r.priority:
-		return "The other compute ports have PFC on for priority " + strconv.Itoa(peers) + ": " + r.pfcOn(peers) + check
+		return r.pfcOfPeers(1 << peers)
 	case agree && r.enabled().Has(peers):
 		return fmt.Sprintf("On the other compute ports DSCP %s goes to priority %d, which is lossless: %s.", r.dscpWord(), peers, r.mapped(r.dscpWord(), strconv.Itoa(peers)))
 	}
-	return "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: " + r.pfcOn(r.priority) + check
+	return "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: " + r.pfcOn(1<<r.priority) + atSwitch
 }
 
-func (r *repair) pfcOn(p int) string {
-	return r.command("--pfc "+listOf(r.enabled()|1<<p), fmt.Sprintf("pfc set dev <interface> prio-pfc %d:on", p), fmt.Sprintf("pfc -enable %d", p))
-}
-
-func (r *repair) pfcOff() string {
-	p, known := r.chain.Judged.Get()
-	rest := r.enabled() &^ (1 << p)
-	if !known || rest == 0 {
-		return r.command("--pfc "+listOf(0), "pfc set dev <interface> prio-pfc all:off", "pfc -enable 0xFF")
+// pfcOfPeers sets a port up as its peers are. What only this port has may be needed by other traffic.
+func (r *repair) pfcOfPeers(peers fabric.PriorityMask) string {
+	surplus := r.enabled() &^ peers
+	switch {
+	case peers&^r.enabled() != 0:
+		return "The other compute ports have PFC on for priority " + peers.String() + ": " + r.pfcOn(peers) + atSwitch
+	case peers == 0:
+		return "If RoCE is to be lossless, turn PFC on at the other ports. If not, and no other traffic needs it: " + r.pfcOff(surplus) + atSwitch
 	}
-	return r.command("--pfc "+listOf(rest), fmt.Sprintf("pfc set dev <interface> prio-pfc %d:off", p), "")
+	return "The other compute ports have PFC off for priority " + surplus.String() + ". If no other traffic needs it: " + r.pfcOff(surplus) + atSwitch
+}
+
+// pfcOn turns PFC on for priorities, and keeps what is on: it names niccli, whose list may replace that of the port, for one priority only.
+func (r *repair) pfcOn(set fabric.PriorityMask) string {
+	broadcom := ""
+	if on := (r.enabled() | set).Priorities(); len(on) == 1 {
+		broadcom = fmt.Sprintf("pfc -enable %d", on[0])
+	}
+	return r.command("--pfc "+listOf(r.enabled()|set), "pfc set dev <interface> prio-pfc "+switched(set, "on"), broadcom)
+}
+
+// pfcOff turns PFC off for priorities, and keeps what else is on.
+func (r *repair) pfcOff(set fabric.PriorityMask) string {
+	if rest := r.enabled() &^ set; rest != 0 {
+		return r.command("--pfc "+listOf(rest), "pfc set dev <interface> prio-pfc "+switched(set, "off"), "")
+	}
+	return r.command("--pfc "+listOf(0), "pfc set dev <interface> prio-pfc all:off", "pfc -enable 0xFF")
+}
+
+// switched is a set as dcb takes it, as "3:on 4:on".
+func switched(set fabric.PriorityMask, to string) string {
+	var list []string
+	for _, p := range set.Priorities() {
+		list = append(list, strconv.Itoa(p)+":"+to)
+	}
+	return strings.Join(list, " ")
 }
 
 // enabled are the priorities for which PFC is on at the interface.

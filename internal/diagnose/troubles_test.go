@@ -141,7 +141,7 @@ func TestUnchecked(t *testing.T) {
 		}, "list of RDMA devices: Could not be read. The read fails. (no luck)\n"},
 		{"state", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonMalformed, "state", n.At)
-		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 15 more. The state of the port is unknown: not in the documented format.\n"},
+		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 16 more. The state of the port is unknown: not in the documented format.\n"},
 		{"GIDs", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].GIDs.Entries = fabric.UnknownFact[[]fabric.GID](fabric.ReasonIO, "gids", n.At)
 		}, "mlx5_1: Could not be checked: gid_usable. The GID table is unknown: the read fails.\n" +

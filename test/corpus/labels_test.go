@@ -34,7 +34,7 @@ func conditions() map[string]condition {
 		"link_flapping": {mode: "link_flapping", shows: []string{"link_flapping"}, alert: true, follows: []string{"port_active"}},
 		// What NCCL is configured to use is gone, too, and GPUs look for another NIC.
 		"compute_ports_missing": {mode: "device_gone", shows: []string{"compute_ports"}, anywhere: []string{"nccl_configuration", "nccl_devices", "nic_shared", "gpudirect_usable"}},
-		"compute_ports_surplus": {mode: "surplus_port", shows: []string{"compute_ports_surplus"}},
+		"compute_ports_surplus": {mode: "surplus_port", shows: []string{"compute_ports_surplus"}, anywhere: []string{"pfc_uniform"}},
 		"rate_below_expected":   {mode: "rate_degraded", shows: []string{"port_rate"}},
 		"rate_mismatch":         {mode: "rate_misreported", shows: []string{"port_rate_agrees"}, follows: []string{"port_rate"}},
 		"firmware_mismatch":     {mode: "firmware_mismatch", shows: []string{"firmware_uniform"}},
@@ -50,7 +50,8 @@ func conditions() map[string]condition {
 		"gid_index_mixed": {mode: "gid_pinned", shows: []string{"gid_pinned_uniform"}, anywhere: []string{"nccl_gid_index"}},
 
 		// classes of traffic
-		"pfc_off_on_used_priority":    {mode: "pfc_wrong", shows: []string{"roce_pfc"}},
+		// Without expectations of the site, the difference from the other ports shows.
+		"pfc_off_on_used_priority":    {mode: "pfc_wrong", shows: []string{"roce_pfc", "pfc_uniform"}},
 		"trust_not_dscp":              {mode: "dscp_map_wrong", shows: []string{"roce_priority"}, follows: []string{"roce_pfc", "roce_traffic_priority"}},
 		"dscp_maps_to_other_priority": {mode: "dscp_map_wrong", shows: []string{"roce_priority"}, follows: []string{"roce_pfc", "roce_traffic_priority"}},
 		// A traffic class that was meant as a priority also shows in the file itself.

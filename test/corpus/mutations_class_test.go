@@ -55,7 +55,7 @@ func classMutations() []mutation {
 	return []mutation{
 		{
 			name: "pfc-off", what: "pfc_off_on_used_priority", touches: []string{"pfc"}, hides: ofLossless,
-			places: on(both(protected, wish("lossless: true"))), edit: set(func(q *simulator.QoS) { q.SetPFC(0) }),
+			places: on(both(protected, func(m machine, h *simulator.HCA) bool { return m.wants("lossless: true") || alike(m, h) > 4 })), edit: set(func(q *simulator.QoS) { q.SetPFC(0) }),
 		},
 		{
 			name: "pfc-elsewhere", what: "pfc_off_on_used_priority", touches: []string{"pfc"}, hides: ofLossless,

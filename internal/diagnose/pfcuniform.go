@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+func pfcUniformCheck() *Check {
+	return &Check{
+		ID: CheckPFCUniform, Title: "Compute ports have PFC on for different priorities", Severity: Warning, Topic: "roce", Scope: ScopePort,
+		Reads: "PFC of each interface below the port compared with that of more than half of the compute ports of its board, at least three; NCCL_IB_HCA of the host, DCBX, ETS, operstate of members of a bond",
+		Guard: "active RoCE compute ports that NCCL_IB_HCA of the host does not exclude; not where roce_pfc fails, nor interfaces that take their configuration from the link partner (DCBX in firmware, or willing) " +
+			"or are members of a bond without carrier. Ports that are down, hidden or configured by their link partner count as compute ports of the board, but not as equal ones; uncabled ports do not count. " +
+			"No verdict on two groups of the same size, as of two networks, nor where the driver does not report PFC",
+		Modes: []string{ModePFC}, judge: judgePFCUniform,
+	}
+}
+
+// pfcPeers is what compute ports of each board have PFC on for.
+type pfcPeers struct {
+	polls[fabric.PriorityMask]
+	wires map[string]int // of a board: all that could have a say, known or not
+	used  fabric.NameFilter
+}
+
+// enough is how many interfaces must be equal for another one to be an exception. Two may be right or wrong as one is.
+const enough = 3
+
+// majority returns what more than half of the interfaces of a device's board have, and how many do. What is hidden or down could be
+// of either kind: it is for neither.
+func (p *pfcPeers) majority(h *fabric.HCA) (most fabric.PriorityMask, count int, clear bool) {
+	most, _, clear = p.winner(h)
+	board := boardOf(h).Or("")
+	count = p.polls[board][most]
+	return most, count, clear && count >= enough && 2*count > p.wires[board]
+}
+
+// judgePFCUniform compares PFC of compute ports with that of most of their kind. A site without expectations has no other check that
+// finds one port whose PFC is off.
+func judgePFCUniform(n *fabric.Node, v *verdicts) {
+	peers := pfcPeers{polls: polls[fabric.PriorityMask]{}, wires: map[string]int{}}
+	peers.used, _ = n.NCCL.Devices()
+	for h, p := range ports(n) {
+		if p.Role.Or(fabric.RoleCompute) == fabric.RoleCompute && p.RoCE.State != fabric.Absent && peers.used.Takes(h.Name, p.Number) {
+			peers.ask(n, h, p)
+		}
+	}
+	eachCompute(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+		chains, known := p.RoCE.Get()
+		switch {
+		case p.RoCE.State == fabric.Absent || !peers.used.Takes(h.Name, p.Number):
+		case !known:
+			v.hidden(PortSubject(h, p), p.RoCE.Meta(), "For which priorities PFC is on")
+		default:
+			from := len(v.list)
+			for i := range chains {
+				if hostSetsPFC(n, &chains[i]) && !failsPFC(&chains[i]) {
+					peers.judge(n, h, p, &chains[i], v)
+				}
+			}
+			v.keepWorst(from)
+		}
+	})(n, v)
+}
+
+// ask counts the interfaces of a port, and what they have. A port that the site expects to be otherwise is no example for others.
+func (p *pfcPeers) ask(n *fabric.Node, h *fabric.HCA, port *fabric.Port) {
+	board := boardOf(h).Or("")
+	state, known := port.State.Get()
+	chains := port.RoCE.Or(nil)
+	switch {
+	case known && state != fabric.PortActive && Uncabled(n, h, port).Or(false):
+		return
+	case known && state != fabric.PortActive, !known && port.State.Meta().Reason != fabric.ReasonDriverConstant, len(chains) == 0:
+		p.wires[board] += max(len(chains), 1)
+		return
+	}
+	for i := range chains {
+		c := &chains[i]
+		p.wires[board]++
+		if pfc, read := pfcOf(n, c).Get(); read && hostSetsPFC(n, c) && (n.Policy.RoCE.Lossless == nil || !failsPFC(c)) {
+			p.vote(h, pfc.Enabled)
+		}
+	}
+}
+
+// pfcOf is PFC of the interface of a chain.
+func pfcOf(n *fabric.Node, c *fabric.RoCEChain) fabric.Fact[fabric.PFC] {
+	if d := n.NetDev(c.Interface); d != nil {
+		return d.QoS.PFC
+	}
+	return fabric.UnknownFact[fabric.PFC](fabric.ReasonNotRead, "", n.At)
+}
+
+// hostSetsPFC reports whether the host decides what the interface of a chain has. A willing one has what its link partner offers, and
+// without a link nothing of it.
+func hostSetsPFC(n *fabric.Node, c *fabric.RoCEChain) bool {
+	d := n.NetDev(c.Interface)
+	if d == nil {
+		return true // its PFC is not known
+	}
+	for _, i := range n.Interfaces.Or(nil) {
+		if i.Name == c.Interface && withoutCarrier(i) {
+			return false
+		}
+	}
+	return d.QoS.DCBX.Or(fabric.DCBX{Host: true}).Host && !d.QoS.ETS.Or(fabric.ETS{}).Willing
+}
+
+// failsPFC reports whether roce_pfc finds a fault.
+func failsPFC(c *fabric.RoCEChain) bool {
+	_, l := deciding(c, c.Link(fabric.RoCEPFC))
+	return l != nil && l.Status == Failed
+}
+
+func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fabric.RoCEChain, v *verdicts) {
+	s, pfc, member := PortSubject(h, port), pfcOf(n, c), memberOf(port.RoCE.Value, c)
+	own, seen := pfc.Value.Enabled, Sentence(c.Link(fabric.RoCEPFC).Evidence)
+	switch most, count, clear := p.majority(h); {
+	case boardOf(h).State == fabric.OK && p.wires[boardOf(h).Value] <= enough: // too few to compare with
+	case pfc.State == fabric.Absent, pfc.State == fabric.Unknown && silent(pfc.Meta()):
+	case pfc.State == fabric.Unknown:
+		v.unknown(s, pfc.Reason, member+seen)
+	case !clear:
+		if unread := unreadPeer(n, h, port, p.readOf(n)); unread != nil {
+			v.unknown(s, unread.Reason, "For which priorities PFC of its peers is on is unknown: "+ReasonText(unread.Reason)+".")
+		}
+	case own == most:
+		v.ok(s)
+	default:
+		peers := fmt.Sprintf("Of %d interfaces of compute ports of its board, %d have PFC %s.", p.wires[boardOf(h).Or("")], count, onFor(most))
+		if own == 0 { // 802.3x may be on instead
+			peers = join(seen, peers)
+		}
+		r := repair{nicTools: toolsOf(h), node: n, port: port, chain: c}
+		v.failed(s, Verdict{
+			What: "PFC is " + onFor(own) + ", but its peers have it " + onFor(most), Evidence: member + peers,
+			Consequence: "In congestion, this rail loses packets or pauses traffic, and the other rails do not.",
+			Remedy:      r.pfcOfPeers(most) + " If the port is not for training, give it another role in the configuration (roles).", Names: namesOfChain(c),
+		})
+	}
+}
+
+// readOf is what the say of a peer follows from.
+func (p *pfcPeers) readOf(n *fabric.Node) func(*fabric.HCA, *fabric.Port) []fabric.Meta {
+	return func(h *fabric.HCA, q *fabric.Port) []fabric.Meta {
+		if !p.used.Takes(h.Name, q.Number) {
+			return nil
+		}
+		list := []fabric.Meta{q.State.Meta(), q.RoCE.Meta()}
+		for i := range q.RoCE.Or(nil) {
+			list = append(list, pfcOf(n, &q.RoCE.Value[i]).Meta())
+		}
+		return list
+	}
+}
+
+// onFor says for which priorities PFC is on.
+func onFor(m fabric.PriorityMask) string {
+	if m == 0 {
+		return "off"
+	}
+	return "on for priority " + m.String()
+}
