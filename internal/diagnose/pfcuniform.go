@@ -4,6 +4,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -11,9 +12,9 @@ import (
 func pfcUniformCheck() *Check {
 	return &Check{
 		ID: CheckPFCUniform, Title: "Compute ports have PFC on for different priorities", Severity: Warning, Topic: "roce", Scope: ScopePort,
-		Reads: "PFC of each interface below the port compared with that of more than half of the compute ports of its board, at least three; NCCL_IB_HCA of the host, DCBX, ETS, operstate of members of a bond",
-		Guard: "active RoCE compute ports that NCCL_IB_HCA of the host does not exclude; not where roce_pfc fails, nor interfaces that take their configuration from the link partner (DCBX in firmware, or willing) " +
-			"or are members of a bond without carrier. Ports that are down, hidden or configured by their link partner count as compute ports of the board, but not as equal ones; uncabled ports do not count. " +
+		Reads: "PFC of each interface below the port compared with that of more than half of the compute ports of its board, at least three; NCCL_IB_HCA of the host, operstate of members of a bond",
+		Guard: "active RoCE compute ports that NCCL_IB_HCA of the host does not exclude; not where roce_pfc fails, nor members of a bond without carrier. " +
+			"Ports that are down or hidden count as compute ports of the board, but not as equal ones; uncabled ports do not count. " +
 			"No verdict on two groups of the same size, as of two networks, nor where the driver does not report PFC",
 		Modes: []string{ModePFC}, judge: judgePFCUniform,
 	}
@@ -57,7 +58,7 @@ func judgePFCUniform(n *fabric.Node, v *verdicts) {
 		default:
 			from := len(v.list)
 			for i := range chains {
-				if hostSetsPFC(n, &chains[i]) && !failsPFC(&chains[i]) {
+				if hasCarrier(n, &chains[i]) && !failsPFC(&chains[i]) {
 					peers.judge(n, h, p, &chains[i], v)
 				}
 			}
@@ -81,7 +82,7 @@ func (p *pfcPeers) ask(n *fabric.Node, h *fabric.HCA, port *fabric.Port) {
 	for i := range chains {
 		c := &chains[i]
 		p.wires[board]++
-		if pfc, read := pfcOf(n, c).Get(); read && hostSetsPFC(n, c) && (n.Policy.RoCE.Lossless == nil || !failsPFC(c)) {
+		if pfc, read := pfcOf(n, c).Get(); read && hasCarrier(n, c) && (n.Policy.RoCE.Lossless == nil || !failsPFC(c)) {
 			p.vote(h, pfc.Enabled)
 		}
 	}
@@ -95,19 +96,16 @@ func pfcOf(n *fabric.Node, c *fabric.RoCEChain) fabric.Fact[fabric.PFC] {
 	return fabric.UnknownFact[fabric.PFC](fabric.ReasonNotRead, "", n.At)
 }
 
-// hostSetsPFC reports whether the host decides what the interface of a chain has. A willing one has what its link partner offers, and
-// without a link nothing of it.
-func hostSetsPFC(n *fabric.Node, c *fabric.RoCEChain) bool {
+// hasCarrier reports whether the interface of a chain is not known to be without a carrier: a willing one then has nothing of what its
+// link partner offers.
+func hasCarrier(n *fabric.Node, c *fabric.RoCEChain) bool {
+	return !slices.ContainsFunc(n.Interfaces.Or(nil), func(i fabric.Interface) bool { return i.Name == c.Interface && withoutCarrier(i) })
+}
+
+// partnerSetsPFC reports whether the interface of a chain takes its configuration from its link partner.
+func partnerSetsPFC(n *fabric.Node, c *fabric.RoCEChain) bool {
 	d := n.NetDev(c.Interface)
-	if d == nil {
-		return true // its PFC is not known
-	}
-	for _, i := range n.Interfaces.Or(nil) {
-		if i.Name == c.Interface && withoutCarrier(i) {
-			return false
-		}
-	}
-	return d.QoS.DCBX.Or(fabric.DCBX{Host: true}).Host && !d.QoS.ETS.Or(fabric.ETS{}).Willing
+	return d != nil && (!d.QoS.DCBX.Or(fabric.DCBX{Host: true}).Host || d.QoS.ETS.Or(fabric.ETS{}).Willing)
 }
 
 // failsPFC reports whether roce_pfc finds a fault.
@@ -136,10 +134,14 @@ func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fa
 			peers = join(seen, peers)
 		}
 		r := repair{nicTools: toolsOf(h), node: n, port: port, chain: c}
+		remedy := r.pfcOfPeers(most)
+		if partnerSetsPFC(n, c) {
+			remedy = "The interface may take PFC from its link partner (DCBX): compare the switch port with those of the other compute ports. If the host decides: " + remedy
+		}
 		v.failed(s, Verdict{
 			What: "PFC is " + onFor(own) + ", but its peers have it " + onFor(most), Evidence: member + peers,
 			Consequence: "In congestion, this rail loses packets or pauses traffic, and the other rails do not.",
-			Remedy:      r.pfcOfPeers(most) + " If the port is not for training, give it another role in the configuration (roles).", Names: namesOfChain(c),
+			Remedy:      remedy + " If the port is not for training, give it another role in the configuration (roles).", Names: namesOfChain(c),
 		})
 	}
 }
@@ -163,5 +165,5 @@ func onFor(m fabric.PriorityMask) string {
 	if m == 0 {
 		return "off"
 	}
-	return "on for priority " + m.String()
+	return "on for " + m.Text()
 }

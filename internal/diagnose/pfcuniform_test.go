@@ -48,11 +48,11 @@ func TestPFCUniform(t *testing.T) {
 		{"off on one of four", 4, func(n *fabric.Node) { enable(n, 0, 1) }, []string{"mlx5_1: PFC is off, but its peers have it on for priority 3. "}},
 		{"off on two of eight", 8, func(n *fabric.Node) { enable(n, 0, 1, 6) }, []string{"mlx5_1, mlx5_6: PFC is off, but its peers", "Of 8 interfaces of compute ports of its board, 6 have"}},
 		{"on for one more", 8, func(n *fabric.Node) { enable(n, 1<<0|1<<3, 5) }, []string{
-			"mlx5_5: PFC is on for priority 0,3, but its peers have it on for priority 3. Of 8 ",
+			"mlx5_5: PFC is on for priorities 0 and 3, but its peers have it on for priority 3. Of 8 ",
 			"The other compute ports have PFC off for priority 0. If no other traffic needs it: mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0 or dcb pfc set dev <interface> prio-pfc 0:off, and the same",
 		}},
 		{"off for one of two", 8, func(n *fabric.Node) { enable(n, 1<<3|1<<5, 0, 1, 2, 3, 4, 6, 7) }, []string{
-			"mlx5_5: PFC is on for priority 3, but its peers have it on for priority 3,5. Of 8 ",
+			"mlx5_5: PFC is on for priority 3, but its peers have it on for priorities 3 and 5. Of 8 ",
 			"--pfc 0,0,0,1,0,1,0,0 or dcb pfc set dev <interface> prio-pfc 3:on 5:on,",
 		}},
 		{"on for one only", 8, func(n *fabric.Node) { enable(n, 0, 0, 1, 2, 4, 5, 6, 7) }, []string{
@@ -68,6 +68,13 @@ func TestPFCUniform(t *testing.T) {
 			enable(n, 0, 2, 4, 5, 6, 7)
 		}, []string{"mlx5_2: PFC is off, but", "Of 4 interfaces of compute ports of its board, 3 have"}},
 		{"one cable in each card", 4, func(n *fabric.Node) { uncabledSecond(n); enable(n, 0, 2) }, []string{"mlx5_2 port 1: PFC is off, but", "Of 4 interfaces of compute ports of its board, 3 have"}},
+		{"DCBX in firmware", 8, func(n *fabric.Node) {
+			enable(n, 0, 2)
+			for i := range n.NetDevs {
+				n.NetDevs[i].QoS.DCBX = fabric.Known(fabric.DCBX{IEEE: true}, "DCBX", n.At)
+			}
+		}, []string{"mlx5_2: PFC is off, but", "may take PFC from its link partner (DCBX): compare the switch port with those of the other compute ports. If the host decides: The other"}},
+		{"willing", 8, func(n *fabric.Node) { enable(n, 0, 2); n.NetDevs[2].QoS.ETS.Value.Willing = true }, []string{"mlx5_2: PFC is off, but", "from its link partner (DCBX)"}},
 		{"a member of a bond", 8, func(n *fabric.Node) { inBonds(n); enable(n, 0, 5) }, []string{"mlx5_4: PFC is off, but", "eth5: PFC is off for all priorities. Of 8 interfaces"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -157,14 +164,6 @@ func TestPFCUniformIsSilent(t *testing.T) {
 		"no DCB": off(func(n *fabric.Node) {
 			n.NetDevs[7].QoS.PFC = fabric.UnknownFact[fabric.PFC](fabric.ReasonUnsupported, "DCB PFC", n.At)
 		}),
-		"DCBX in firmware": off(func(n *fabric.Node) { n.NetDevs[7].QoS.DCBX = fabric.Known(fabric.DCBX{IEEE: true}, "DCBX", n.At) }),
-		"half of them set by DCBX": func(n *fabric.Node) {
-			enable(n, 0, 0)
-			for _, i := range half {
-				n.NetDevs[i].QoS.DCBX = fabric.Known(fabric.DCBX{IEEE: true}, "DCBX", n.At)
-			}
-		},
-		"willing": off(func(n *fabric.Node) { n.NetDevs[7].QoS.ETS.Value.Willing = true }),
 		"a member of a bond without carrier": func(n *fabric.Node) {
 			inBonds(n)
 			enable(n, 0, 7)
@@ -284,7 +283,7 @@ func TestPFCUniformNamesToolsOfTheDriver(t *testing.T) {
 		want      string
 	}{
 		{"bnxt_en", 0, 1 << 3, uniform + "on for priority 3: dcb pfc set dev eth7 prio-pfc 3:on or niccli -dev 0000:1a:00.0 pfc -enable 3, and the same"},
-		{"bnxt_en", 1 << 3, 1<<3 | 1<<5, uniform + "on for priority 3,5: dcb pfc set dev eth7 prio-pfc 3:on 5:on, and the same"},
+		{"bnxt_en", 1 << 3, 1<<3 | 1<<5, uniform + "on for priorities 3 and 5: dcb pfc set dev eth7 prio-pfc 3:on 5:on, and the same"},
 		{"bnxt_en", 1<<3 | 1<<5, 1 << 3, uniform + "off for priority 5. If no other traffic needs it: dcb pfc set dev eth7 prio-pfc 5:off, and the same"},
 		{"ice", 0, 1 << 3, uniform + "on for priority 3: dcb pfc set dev eth7 prio-pfc 3:on, and the same"},
 	} {

@@ -159,11 +159,11 @@ func (r *repair) pfcOfPeers(peers fabric.PriorityMask) string {
 	surplus := r.enabled() &^ peers
 	switch {
 	case peers&^r.enabled() != 0:
-		return "The other compute ports have PFC on for priority " + peers.String() + ": " + r.pfcOn(peers) + atSwitch
+		return "The other compute ports have PFC on for " + peers.Text() + ": " + r.pfcOn(peers) + atSwitch
 	case peers == 0:
 		return "If RoCE is to be lossless, turn PFC on at the other ports. If not, and no other traffic needs it: " + r.pfcOff(surplus) + atSwitch
 	}
-	return "The other compute ports have PFC off for priority " + surplus.String() + ". If no other traffic needs it: " + r.pfcOff(surplus) + atSwitch
+	return "The other compute ports have PFC off for " + surplus.Text() + ". If no other traffic needs it: " + r.pfcOff(surplus) + atSwitch
 }
 
 // pfcOn turns PFC on for priorities, and keeps what is on: it names niccli, whose list may replace that of the port, for one priority only.
