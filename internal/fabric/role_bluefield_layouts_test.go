@@ -58,6 +58,12 @@ func without(roles, device string) string {
 	return strings.Join(rest, ", ")
 }
 
+// and adds a GPU.
+func (b box) and(gpu string) box {
+	b.gpus = append(b.gpus, place{gpu, 1})
+	return b
+}
+
 // paired is a box with switches of two GPUs, each with a NIC, as Dell's PowerEdge XE9680.
 func paired(switches int, board string) box {
 	b := switched(switches, 2, board)
@@ -70,6 +76,8 @@ func paired(switches int, board string) box {
 	return b
 }
 
+// SuperNICs and DPUs as servers have them. No role may change when any port goes down or any device leaves the bus. Models, ports and
+// PSIDs (with encryption and without) are those of docs.nvidia.com/networking/display/bf3dpu/supported+interfaces.
 func TestLayoutsOfBlueField(t *testing.T) {
 	flat := func(gpus int, boards ...string) box {
 		var b box
@@ -135,10 +143,17 @@ func TestLayoutsOfBlueField(t *testing.T) {
 				n.HCA(fmt.Sprint("mlx5_", 2*i)).BoardID, n.HCA(fmt.Sprint("mlx5_", 2*i)).Type = ok("cx"), ok("MT4129")
 			}
 		}, "x0 management, x1 management"},
-		{"prefix list mlx5_1 takes mlx5_10 of a DPU", switched(8, 1, "cx").with(card("mlx5_10", "B3220-2", "f0:01.0/f1:00.0", 1), card("mlx5_8", "B3220-2", "f0:01.0/f1:00.1", 1)),
-			func(n *Node) { listed(n, "mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7") }, "mlx5_10 management, mlx5_8 management"},
-		{"the same beside SuperNICs", switched(8, 1, "B3140H").with(card("mlx5_10", "B3220-2", "f0:01.0/f1:00.0", 1), card("mlx5_8", "B3220-2", "f0:01.0/f1:00.1", 1)),
-			func(n *Node) { listed(n, "mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7") }, "mlx5_10 management, mlx5_8 management"},
+		{"a SuperNIC in a slot at a root port", switched(7, 1, "B3140H").with(card("mlx5_7", "B3140H", "e0:01.0/e1:00.0", 1)).with(dpu...).and("d8:01.0/d9:00.0"), nil, "x0 management, x1 management"},
+		{"A100X: the BlueField-2 is on the card of the GPU", switched(2, 1, "A100X").with(card("mlx5_2", "A100X", slotBelow(0, 8, 1), 0), card("mlx5_3", "A100X", slotBelow(1, 8, 1), 1)), nil, ""},
+		{"an older DPU beside SuperNICs, far", switched(4, 2, "B3220L-2").with(card("x0", "BF2", "f0:01.0/f1:00.0", 1)), func(n *Node) { n.HCA("x0").Type = ok("MT41686") }, "x0 management"},
+		{
+			"prefix list mlx5_1 takes mlx5_10 of a DPU", switched(8, 1, "cx").with(card("mlx5_10", "B3220-2", "f0:01.0/f1:00.0", 1), card("mlx5_8", "B3220-2", "f0:01.0/f1:00.1", 1)),
+			func(n *Node) { listed(n, "mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7") }, "mlx5_10 management, mlx5_8 management",
+		},
+		{
+			"the same beside SuperNICs", switched(8, 1, "B3140H").with(card("mlx5_10", "B3220-2", "f0:01.0/f1:00.0", 1), card("mlx5_8", "B3220-2", "f0:01.0/f1:00.1", 1)),
+			func(n *Node) { listed(n, "mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7") }, "mlx5_10 management, mlx5_8 management",
+		},
 		{"a guest whose only NIC is a SuperNIC that the list names", flat(1, "B3140H"), func(n *Node) { listed(n, "=mlx5_0") }, ""},
 		{"GB200 with four SuperNICs and two DPUs", flat(4, "B3140H", "B3140H", "B3140H", "B3140H", "B3240", "B3240"), func(n *Node) { n.NetDev("net-mlx5_4").Bond, n.NetDev("net-mlx5_5").Bond = ok(true), ok(true) }, "mlx5_4 management, mlx5_5 management"},
 		{"all SuperNICs down, CX-6 storage near each", paired(4, "B3140H").with(card("s0", "cx2", slotBelow(0, 12, 0), 0), card("s1", "cx2", slotBelow(1, 12, 0), 0), card("s2", "cx2", slotBelow(2, 12, 0), 1), card("s3", "cx2", slotBelow(3, 12, 0), 1)), func(n *Node) {
