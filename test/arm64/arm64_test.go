@@ -55,7 +55,7 @@ var leftOut = []struct{ of, tests, because string }{
 	{"internal/host/ethtool", "TestHost", "qemu has no ioctl SIOCETHTOOL"},
 	{"internal/host/inspector", "TestFormats|TestRefused|TestFolder|TestUnchanged|TestGrowing|TestCost", "qemu has no openat2, without which the reader refuses every file"},
 	{"internal/host/nvml", "TestGateWithRealReaders", "it wants GPUs looked at several times in 300 ms, for which emulation is too slow"},
-	{"internal/lint", "TestSpeed|TestHostileSize", "they bound real time, for which emulation is too slow"},
+	{"internal/lint", "TestSpeed|TestHostileSize", "they bound time, for which emulation is too slow"},
 	{"internal/worker", "TestMemlock|TestTaskSurroundings", "qemu does not limit the address space (setrlimit), because it needs it itself"},
 	{"internal/worker", "TestGrandchildIsKilled|TestParentOfTasksIsKilled|TestParentIsKilled", "qemu refuses prctl(PR_SET_CHILD_SUBREAPER), by which these tests see processes end"},
 	{"internal/worker", "TestManyTasks|TestCrashCycles", "they start 200 processes, for which emulation is too slow"},
