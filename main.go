@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -51,7 +52,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	line := program.New(&program.Options{
 		Site: site.Site{Worker: askGPUs, RAS: ras.Ask}, ServeGPUs: serveGPUs,
-		Exporter: exporter.Exporter{Probing: probing()}, ServeRank: serveRank,
+		Exporter: exporter.Exporter{Probing: probing(), OnListen: func([]net.Addr) { dropLoaded() }}, ServeRank: serveRank,
 	})
 	code := line.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -97,6 +98,7 @@ func askGPUs(o site.GPUOptions) site.GPUWorker {
 func serveGPUs(ctx context.Context, library string) error {
 	ctx, retire := context.WithCancel(ctx)
 	defer retire()
+	dropLoaded()
 	s := nvml.NewServer(library)
 	defer func() { _ = s.Close() }() // the end of the process releases all GPUs anyway
 	return worker.Child(ctx, "gpufabric_gpu", func(ctx context.Context, request []byte) ([]byte, error) {
@@ -233,5 +235,6 @@ func (r rank) Log() (head, tail []byte, dropped int64) {
 
 // serveRank is the process of a rank.
 func serveRank(ctx context.Context) error {
+	dropLoaded()
 	return worker.TaskChild(ctx, "gpufabric_rank", rankLimits, ncclprobe.NewServer().Handle)
 }

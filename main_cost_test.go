@@ -65,8 +65,14 @@ func TestCostOfGPUs(t *testing.T) {
 	}
 }
 
-// TestRequests holds what the chart requests and limits to what the exporter takes on a node with 8 GPUs, 18 NVLinks each, and 11
-// RDMA devices: the memory of its processes, and scrapes every 15 s. What NVIDIA's own library takes comes on top.
+// What the processes may take in MiB: the exporter, and the worker for the GPUs without NVIDIA's own library.
+const (
+	mostMemory       = 30
+	mostWorkerMemory = 16
+)
+
+// TestRequests limits the memory of the processes on a node with 8 GPUs, 18 NVLinks each, and 11 RDMA devices, and holds what the
+// chart requests and limits to it, and to scrapes every 15 s. What NVIDIA's own library takes comes on top.
 func TestRequests(t *testing.T) {
 	healthy, err := simulator.Find("healthy")
 	if err != nil {
@@ -89,6 +95,9 @@ func TestRequests(t *testing.T) {
 	}
 	exporter, worker := resident(t, devices.exporter.Process.Pid), resident(t, gpus.worker())
 	t.Logf("with 11 RDMA devices %.1f MiB, the process for 8 GPUs %.1f MiB", exporter, worker)
+	if exporter > mostMemory || worker > mostWorkerMemory {
+		t.Errorf("they take more than %d and %d MiB", mostMemory, mostWorkerMemory)
+	}
 	for tier, takes := range map[string]float64{"passive": exporter, "gpu": exporter + worker} {
 		text, err := os.ReadFile("deploy/kubernetes/" + tier + ".yaml")
 		if err != nil {
