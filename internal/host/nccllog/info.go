@@ -27,7 +27,7 @@ func (l *Log) info(m string) {
 		l.DMABuf = true
 	case strings.HasPrefix(m, "NVLS multicast support is "):
 		l.NVLSMulticast = tristate(!strings.Contains(m, " not available"))
-	case strings.HasPrefix(m, "Connected CollNet"):
+	case strings.HasSuffix(m, "Connected CollNet"): // "rank 0 Connected CollNet"
 		l.CollNet = true
 	case cut(&m, "Connected all rings, use ring PXN "):
 		l.PXN = l.PXN || strings.HasPrefix(m, "1")

@@ -111,7 +111,7 @@ func TestLines(t *testing.T) {
 			"SHARP", "gpu1:41:50 [0] NCCL INFO CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA",
 			func(l *Log) { link(CollNet, "SHARP", 0, true)(l); l.CollNet = true },
 		},
-		{"SHARP connected", "gpu1:41:50 [0] NCCL INFO Connected CollNet", func(l *Log) { l.CollNet = true }},
+		{"SHARP connected", "gpu1:41:50 [0] NCCL INFO rank 0 Connected CollNet", func(l *Log) { l.CollNet = true }},
 
 		{"counts 2.12", "gpu1:41:50 [0] NCCL INFO 4 coll channels, 8 p2p channels, 2 p2p channels per peer", func(l *Log) { l.Channels = 4 }},
 		{"counts 2.17", "gpu1:41:50 [0] NCCL INFO 24 coll channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer", func(l *Log) { l.Channels, l.NVLSChannels = 24, 16 }},
