@@ -25,9 +25,12 @@ func (r *reading) result() *Result {
 	const shownRanks = 16
 	for i := range r.Communicators {
 		c := &r.Communicators[i]
-		c.Started, c.Complete = len(c.started), len(c.complete)
+		c.Started = len(c.started)
 		for _, rank := range slices.Sorted(maps.Keys(c.started)) {
-			if _, done := c.complete[rank]; !done && len(c.Missing) < shownRanks {
+			switch {
+			case c.complete[rank] >= c.started[rank]:
+				c.Complete++
+			case len(c.Missing) < shownRanks:
 				c.Missing = append(c.Missing, rank)
 			}
 		}
