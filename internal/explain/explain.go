@@ -72,7 +72,7 @@ type Communicator struct {
 	Spread   bool   // ranks of it are on more than one host
 
 	host string // that logged first
-	// How often each rank began and ended a set-up. Releases from 2.24 on log no ID of what is split from another communicator, so that
+	// How often each rank began and ended a set-up. Releases from 2.23 on log no ID of what is split from another communicator, so that
 	// groups of one size count as one communicator.
 	started, complete map[int]int32
 }

@@ -72,7 +72,7 @@ func TestUndecided(t *testing.T) {
 }
 
 // The first failure is the first cause, though its consequences were logged before it.
-// TestGroupsWithoutID has two groups that NCCL 2.24 to 2.29 split from a communicator, without commId: one rank of the second never
+// TestGroupsWithoutID has two groups that NCCL 2.24 split from a communicator, without commId (from 2.23 on): one rank of the second never
 // ends its set-up.
 func TestGroupsWithoutID(t *testing.T) {
 	var log strings.Builder
