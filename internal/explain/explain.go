@@ -71,8 +71,10 @@ type Communicator struct {
 	Missing  []int  // first ranks that began and did not end
 	Spread   bool   // ranks of it are on more than one host
 
-	host              string // that logged first
-	started, complete map[int]struct{}
+	host string // that logged first
+	// How often each rank began and ended a set-up. Releases from 2.23 on log no ID of what is split from another communicator, so that
+	// groups of one size count as one communicator.
+	started, complete map[int]int32
 }
 
 // Finding is a signature that the log shows.
@@ -301,7 +303,7 @@ func (r *reading) communicator(i nccllog.Init, host string) {
 			return
 		}
 		at = len(r.Communicators)
-		r.Communicators = append(r.Communicators, Communicator{ID: i.ID, Ranks: i.Ranks, started: map[int]struct{}{}, complete: map[int]struct{}{}})
+		r.Communicators = append(r.Communicators, Communicator{ID: i.ID, Ranks: i.Ranks, started: map[int]int32{}, complete: map[int]int32{}})
 	}
 	c := &r.Communicators[at]
 	if c.host == "" {
@@ -314,10 +316,12 @@ func (r *reading) communicator(i nccllog.Init, host string) {
 			return
 		}
 		r.tracked++
-		c.started[i.Rank] = struct{}{}
 	}
 	if i.Complete {
-		c.complete[i.Rank] = struct{}{}
+		c.complete[i.Rank]++
+		c.started[i.Rank] = max(c.started[i.Rank], c.complete[i.Rank]) // releases before 2.16 log no begin
+	} else {
+		c.started[i.Rank]++
 	}
 }
 

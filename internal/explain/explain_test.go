@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -71,6 +72,31 @@ func TestUndecided(t *testing.T) {
 }
 
 // The first failure is the first cause, though its consequences were logged before it.
+// TestGroupsWithoutID has two groups that NCCL 2.24 split from a communicator, without commId (from 2.23 on): one rank of the second never
+// ends its set-up.
+func TestGroupsWithoutID(t *testing.T) {
+	var log strings.Builder
+	say := func(process, color, rank int, rest string) {
+		fmt.Fprintf(&log, "gpu1:%d:1 [0] NCCL INFO ncclCommSplit comm 0x1 rank %d nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 parent 0x2 splitCount 1 color %d key %d%s\n", process, rank, color, rank, rest)
+	}
+	for p := range 4 {
+		say(100+p, p/2, p%2, "- Init START")
+	}
+	for p := range 3 {
+		say(100+p, p/2, p%2, " - Init COMPLETE")
+	}
+	r, err := Read(strings.NewReader(log.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := r.Communicators; len(c) != 1 || c[0].Started != 2 || c[0].Complete != 1 || !slices.Equal(c[0].Missing, []int{1}) {
+		t.Errorf("%+v", c)
+	}
+	if u := r.Undecided(); !strings.Contains(u, "did not end on all ranks") {
+		t.Errorf("undecided: %q", u)
+	}
+}
+
 func TestFirst(t *testing.T) {
 	r := read(t, complete+`gpu2:9:9 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer gpu1<4000>
 [rank0]:[E ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE)

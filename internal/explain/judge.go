@@ -25,9 +25,12 @@ func (r *reading) result() *Result {
 	const shownRanks = 16
 	for i := range r.Communicators {
 		c := &r.Communicators[i]
-		c.Started, c.Complete = len(c.started), len(c.complete)
+		c.Started = len(c.started)
 		for _, rank := range slices.Sorted(maps.Keys(c.started)) {
-			if _, done := c.complete[rank]; !done && len(c.Missing) < shownRanks {
+			switch {
+			case c.complete[rank] >= c.started[rank]:
+				c.Complete++
+			case len(c.Missing) < shownRanks:
 				c.Missing = append(c.Missing, rank)
 			}
 		}
@@ -63,7 +66,7 @@ func (r *Result) Undecided() string {
 		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)
 	case r.NCCLLines == 0:
 		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
-	case r.called():
+	case r.Log.Failed != "":
 		return "a call of NCCL failed, and no line says why: " + r.Log.Failed
 	case r.Unknown > 0:
 		return "NCCL warned of something that is not known here"
@@ -78,11 +81,6 @@ func (r *Result) Undecided() string {
 		}
 	}
 	return r.unclear()
-}
-
-// called reports whether a call failed. Result 7 is ncclInProgress.
-func (r *Result) called() bool {
-	return r.Log.Failed != "" && !strings.Contains(r.Log.Failed, " -> 7")
 }
 
 // unclear says why the network would be slow, where the log does not show whether ranks use it; empty: it would not, or they do not.

@@ -60,7 +60,7 @@ func ClassifyGID(node NodeType, layer LinkLayer, word string, a netip.Addr) (GID
 		return GIDOther, family
 	case word == "RoCE v2":
 		return GIDRoCEv2, family
-	case word == "IB/RoCE v1":
+	case word == "IB/RoCE v1", word == "RoCE v1": // NCCL knows both (ncclIbRoceGetVersionNum)
 		return GIDRoCEv1, family
 	}
 	return GIDOther, family

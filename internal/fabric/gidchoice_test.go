@@ -118,6 +118,7 @@ func TestClassifyGID(t *testing.T) {
 		{"siw claims RoCE v1", NodeRNIC, LinkEthernet, "IB/RoCE v1", mac, GIDiWARP, FamilyOther},
 		{"the same word on InfiniBand", NodeCA, LinkInfiniBand, "IB/RoCE v1", ll, GIDInfiniBand, FamilyLinkLocal},
 		{"and on Ethernet", NodeCA, LinkEthernet, "IB/RoCE v1", v4, GIDRoCEv1, FamilyIPv4},
+		{"the other word that NCCL knows", NodeCA, LinkEthernet, "RoCE v1", v4, GIDRoCEv1, FamilyIPv4},
 		{"RoCE v2", NodeCA, LinkEthernet, "RoCE v2", v4, GIDRoCEv2, FamilyIPv4},
 		{"a word of the future", NodeCA, LinkEthernet, "RoCE v3", v4, GIDOther, FamilyIPv4},
 		{"EFA", NodeUnspecified, LinkUnspecified, "IB/RoCE v1", ll, GIDOther, FamilyLinkLocal},

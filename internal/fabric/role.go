@@ -6,7 +6,7 @@ import "slices"
 
 // deriveRoles gives each port its role. Ports without evidence for another role are compute; of these, those of DPUs are
 // management (withoutDPUs), those are storage that stand beside the rails (standBeside), and of the rest those of NICs that are out
-// of the way of all GPUs (outOfTheWay).
+// of the way of all GPUs (outOfTheWay). Where the bus could not be read, slower NICs have no role.
 func (n *Node) deriveRoles() {
 	var open []openPort
 	for i := range n.HCAs {
@@ -34,12 +34,31 @@ func (n *Node) deriveRoles() {
 			candidates = append(candidates, o.h)
 		}
 	}
-	far := n.outOfTheWay(candidates)
+	far, unread := n.outOfTheWay(candidates), n.busUnread()
 	for _, o := range open {
-		if slices.Contains(far, o.h) {
+		switch {
+		case slices.Contains(far, o.h):
 			o.p.Role = Known(RoleStorage, "bus/pci/devices", n.At)
+		case unread != nil && n.slowerThanAny(o.h, candidates):
+			o.p.Role = unknownLike[Role](*unread)
 		}
 	}
+}
+
+// busUnread says why nothing is known of the PCI bus; nil: it was read once.
+func (n *Node) busUnread() *Meta {
+	i := slices.IndexFunc(n.Sources, func(s Source) bool { return s.Name == SourcePCI && !s.Up })
+	if i < 0 || len(n.PCI.Functions) > 0 {
+		return nil
+	}
+	return &Meta{Reason: n.Sources[i].Reason, Source: "bus/pci/devices", At: n.At}
+}
+
+// slowerThanAny reports whether a device of another board is faster than the board of this one: its place would say whether it stands
+// beside the rails.
+func (n *Node) slowerThanAny(h *HCA, others []*HCA) bool {
+	b := railside{n: n}
+	return slices.ContainsFunc(others, func(o *HCA) bool { return b.otherBoard(h, o) && n.speed(o) > n.speed(h) })
 }
 
 // roleOf applies the site's rule, else what the port itself shows. A role that is not settled is only where nothing

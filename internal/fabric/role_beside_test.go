@@ -251,3 +251,42 @@ func TestPortHistory(t *testing.T) {
 		t.Errorf("the highest rate is %g", p.Seen.Rate)
 	}
 }
+
+// Nothing is known of the bus: that the slower NIC stands beside the rails is not, either.
+func TestRolesWhereTheBusIsUnread(t *testing.T) {
+	roles := func(n *Node) (all string) {
+		n.DerivePorts()
+		for i := range n.HCAs {
+			all += string(n.HCAs[i].Ports[0].Role.Or("?")) + " "
+		}
+		return all
+	}
+	rails := strings.Repeat("compute ", 8)
+	n := mixed()
+	n.Sources = []Source{{Name: SourcePCI, Reason: ReasonIO}}
+	if got, want := roles(n), rails+"storage storage "; got != want {
+		t.Errorf("it was read before: %s, want %s", got, want)
+	}
+	n.PCI = PCI{}
+	if got, want := roles(n), rails+"? ? "; got != want {
+		t.Errorf("never read: %s, want %s", got, want)
+	}
+	unplug(n.HCA("mlx5_8"))
+	unplug(n.HCA("mlx5_9"))
+	if got, want := roles(n), rails+"? ? "; got != want {
+		t.Errorf("it never had a link: %s, want %s", got, want)
+	}
+	setRate(n.HCA("mlx5_0"), 12.5e9)
+	if got, want := roles(n), rails+"? ? "; got != want {
+		t.Errorf("a rail is degraded: %s, want %s", got, want)
+	}
+	n.Policy.Roles = []RoleRule{{regexp.MustCompile("^mlx5_[89]$"), RoleStorage}}
+	if got, want := roles(n), rails+"storage storage "; got != want {
+		t.Errorf("the site's word: %s, want %s", got, want)
+	}
+	n = mixed()
+	n.PCI, n.Sources = PCI{}, []Source{{Name: SourcePCI, Up: true}}
+	if got, want := roles(n), rails+"compute compute "; got != want {
+		t.Errorf("there is no bus: %s, want %s", got, want)
+	}
+}

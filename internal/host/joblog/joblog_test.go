@@ -294,7 +294,7 @@ func TestOffloads(t *testing.T) {
 		"NVLS of 2.20":       {[]string{"NCCL version 2.20.5+cuda12.4", can, some}, fabric.Offloads{}},
 		"NVLS not wanted":    {[]string{"NCCL_ALGO set by environment to Ring", can, some}, fabric.Offloads{}},
 		"NVLS off":           {[]string{"NCCL_NVLS_ENABLE set by environment to 0.", none}, fabric.Offloads{NVLS: fabric.OffloadOff}},
-		"SHARP used":         {[]string{asked, net, made, "Connected CollNet"}, fabric.Offloads{SHARP: fabric.OffloadUsed}},
+		"SHARP used":         {[]string{asked, net, made, "rank 0 Connected CollNet"}, fabric.Offloads{SHARP: fabric.OffloadUsed}},
 		"SHARP unused":       {[]string{asked, net, made}, fabric.Offloads{SHARP: fabric.OffloadUnused}},
 		"SHARP, few nodes":   {[]string{asked, "NCCL_COLLNET_NODE_THRESHOLD set by environment to 64.", net, made}, fabric.Offloads{}},
 		"SHARP, one node":    {[]string{asked, made}, fabric.Offloads{}},

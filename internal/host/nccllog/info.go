@@ -27,7 +27,7 @@ func (l *Log) info(m string) {
 		l.DMABuf = true
 	case strings.HasPrefix(m, "NVLS multicast support is "):
 		l.NVLSMulticast = tristate(!strings.Contains(m, " not available"))
-	case strings.HasPrefix(m, "Connected CollNet"):
+	case strings.HasSuffix(m, "Connected CollNet"): // "rank 0 Connected CollNet"
 		l.CollNet = true
 	case cut(&m, "Connected all rings, use ring PXN "):
 		l.PXN = l.PXN || strings.HasPrefix(m, "1")
@@ -99,11 +99,16 @@ func (l *Log) setting(m string) {
 	}
 }
 
-// failed reads the trace that follows a call which failed, "init.cc:1785 -> 1".
+// inProgress is ncclInProgress: what a call that does not wait returns.
+const inProgress = "7"
+
+// failed reads the trace that follows a call which failed, "init.cc:1785 -> 1", from 2.30.5 on with the name of the function,
+// "init.cc:1785 (ncclFoo) -> 1".
 func (l *Log) failed(m string) {
 	place, result, found := strings.Cut(m, " -> ")
-	file, line, colon := strings.Cut(place, ":")
-	if !found || !colon || l.Failed != "" || !isNumber(line) || !isNumber(word(result)) {
+	file, at, colon := strings.Cut(place, ":")
+	line, function, named := strings.Cut(at, " ")
+	if !found || !colon || l.Failed != "" || !isNumber(line) || named && !strings.HasPrefix(function, "(") || !isNumber(word(result)) || word(result) == inProgress {
 		return
 	}
 	for _, suffix := range []string{".cc", ".cu", ".h", ".cpp"} {

@@ -111,7 +111,7 @@ func TestLines(t *testing.T) {
 			"SHARP", "gpu1:41:50 [0] NCCL INFO CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA",
 			func(l *Log) { link(CollNet, "SHARP", 0, true)(l); l.CollNet = true },
 		},
-		{"SHARP connected", "gpu1:41:50 [0] NCCL INFO Connected CollNet", func(l *Log) { l.CollNet = true }},
+		{"SHARP connected", "gpu1:41:50 [0] NCCL INFO rank 0 Connected CollNet", func(l *Log) { l.CollNet = true }},
 
 		{"counts 2.12", "gpu1:41:50 [0] NCCL INFO 4 coll channels, 8 p2p channels, 2 p2p channels per peer", func(l *Log) { l.Channels = 4 }},
 		{"counts 2.17", "gpu1:41:50 [0] NCCL INFO 24 coll channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer", func(l *Log) { l.Channels, l.NVLSChannels = 24, 16 }},
@@ -142,6 +142,18 @@ func TestLines(t *testing.T) {
 		{"WARN 2.30.5", "[2026-01-02 03:04:05] gpu1:41:50 [0] init.cc:7 (ncclFoo(int)) NCCL WARN no\x1b[31m\xff", func(l *Log) { l.Warnings = []string{"no [31m?"} }},
 		{"trace of a failure", "gpu1:41:50 [0] NCCL INFO init.cc:1785 -> 1", func(l *Log) { l.Failed = "init.cc:1785 -> 1" }},
 		{"trace of a failure in a thread", "gpu1:41:50 [0] NCCL INFO group.cc:64 -> 5 [Async thread]", func(l *Log) { l.Failed = "group.cc:64 -> 5 [Async thread]" }},
+		{
+			"trace of a failure, 2.30.5 (public log in NVIDIA/nccl#2237)", "gpu1:41:50 [0] NCCL INFO transport/net_ib/gdaki/gin_host_gdaki.cc:683 (ncclGinGdakiCreateContext) -> 2",
+			func(l *Log) {
+				l.Failed = "transport/net_ib/gdaki/gin_host_gdaki.cc:683 (ncclGinGdakiCreateContext) -> 2"
+			},
+		},
+		{
+			"trace of a failed system call, 2.30.5", "gpu1:41:50 [0] NCCL INFO misc/socket.cc:90 (socketBind) -> 2 (Address already in use)",
+			func(l *Log) { l.Failed = "misc/socket.cc:90 (socketBind) -> 2 (Address already in use)" },
+		},
+		{"a call that is in progress", "gpu1:41:50 [0] NCCL INFO init.cc:1785 -> 7", func(*Log) {}},
+		{"no trace", "gpu1:41:50 [0] NCCL INFO init.cc:1785 bytes -> 2", func(*Log) {}},
 		{"a tree", "gpu1:41:50 [0] NCCL INFO Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->1", func(*Log) {}},
 		{"another program", "NCCL? never heard of NCCL", func(*Log) {}},
 	} {

@@ -103,7 +103,8 @@ func (b *Bus) closeFiles() {
 func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, nics []NIC, now time.Time) (fabric.PCI, error) {
 	functions, err := b.names(busDevices)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fabric.PCI{}, err
+		b.listed = listing{} // what follows is read anew
+		return withoutFacts(last, fabric.ReasonOf(err), now), err
 	}
 	is := listing{functions, nics}
 	if what == fabric.PCIEverything || b.places == nil || !slices.Equal(is.functions, b.listed.functions) || !slices.Equal(is.nics, b.listed.nics) {
@@ -131,6 +132,15 @@ func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, nics []NIC, now time.T
 	}
 	slices.SortFunc(next.Functions, func(a, b fabric.PCIFunction) int { return strings.Compare(a.Address, b.Address) })
 	return next, b.err
+}
+
+// withoutFacts is what is known where the functions cannot be listed: where they were.
+func withoutFacts(last fabric.PCI, r fabric.Reason, now time.Time) fabric.PCI {
+	next := fabric.PCI{Functions: make([]fabric.PCIFunction, 0, len(last.Functions))}
+	for i := range last.Functions {
+		next.Functions = append(next.Functions, last.Functions[i].WithoutFacts(r, now))
+	}
+	return next
 }
 
 // has reports whether these are the functions of the last survey.

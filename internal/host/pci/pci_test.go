@@ -3,6 +3,7 @@
 package pci
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -268,6 +269,32 @@ func TestPlacesAreKept(t *testing.T) {
 	again, err := b.Read(fabric.PCI{}, fabric.PCIPlaces, nics(t, tr.dir), now) // a reader without a last answer gets everything
 	if f := again.NIC("mlx5_0"); err != nil || f == nil || f.Link.Width.State != fabric.OK {
 		t.Errorf("%v: %+v", err, again)
+	}
+}
+
+// TestListFails: while the functions cannot be listed, it stays known where they were, and nothing else.
+func TestListFails(t *testing.T) {
+	tr, b := newTree(t)
+	list := filepath.Join(tr.dir, "bus/pci/devices")
+	first, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(list, list+".away"); err != nil {
+		t.Fatal(err)
+	}
+	tr.write("bus/pci/devices", "")
+	p, err := b.Read(first, fabric.PCILinks, nics(t, tr.dir), now)
+	f := p.NIC("mlx5_0")
+	if err == nil || len(p.Functions) != 4 || f == nil || f.Root != "pci0000:20" || f.Link.Width.State != fabric.Unknown || f.NUMANode.State != fabric.Unknown {
+		t.Fatalf("%v: %+v", err, p)
+	}
+	if err := errors.Join(os.Remove(list), os.Rename(list+".away", list)); err != nil {
+		t.Fatal(err)
+	}
+	p, err = b.Read(p, fabric.PCILinks, nics(t, tr.dir), now)
+	if f := p.NIC("mlx5_0"); err != nil || f.Link.Width.Value != 8 || f.NUMANode.Value != 1 || f.Vendor.Value != 0x15b3 {
+		t.Errorf("recovered: %v: %+v", err, f)
 	}
 }
 

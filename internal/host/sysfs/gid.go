@@ -217,7 +217,11 @@ func (d *Device) readSlots(h *fabric.HCA, q *fabric.Port, t *gidTable, now time.
 			s.close()
 			continue
 		default:
-			d.entries = append(d.entries, d.readEntry(s, addr, node, layer))
+			g, reason := d.readEntry(s, addr, node, layer)
+			if reason != "" {
+				q.GIDs.Entries = fabric.UnknownFact[[]fabric.GID](reason, t.types.path+"/"+s.kind.name, now)
+			}
+			d.entries = append(d.entries, g)
 		}
 		if len(kept) >= maxOpenSlots {
 			s.close()
@@ -254,14 +258,21 @@ func (d *Device) readGID(s *slot) (netip.Addr, fabric.Reason) {
 	return a, ""
 }
 
-// readEntry reads what belongs to an occupied entry. Neither a type nor an interface is promised.
-func (d *Device) readEntry(s *slot, addr netip.Addr, node fabric.NodeType, layer fabric.LinkLayer) fabric.GID {
-	g := fabric.GID{Index: s.index, Addr: addr}
-	word := line(d.read(&s.kind).data) // "RoCE v2"; nothing when unreadable
-	g.Type, g.Family = fabric.ClassifyGID(node, layer, string(word), addr)
+// readEntry reads what belongs to an occupied entry, and says why it cannot be told. Kernels before 4.5 have no types, and an entry
+// that was removed a moment ago or that a container does not see has none (EINVAL); NCCL passes over the latter, and does not ask for
+// those of link-local addresses. A type that cannot be read for another reason may be the one that is looked for. An interface
+// is not promised.
+func (d *Device) readEntry(s *slot, addr netip.Addr, node fabric.NodeType, layer fabric.LinkLayer) (g fabric.GID, hidden fabric.Reason) {
+	g = fabric.GID{Index: s.index, Addr: addr}
+	kind := d.read(&s.kind)
+	g.Type, g.Family = fabric.ClassifyGID(node, layer, string(line(kind.data)), addr) // "RoCE v2"
+	none := fabric.ReasonOf(kind.err) == fabric.ReasonMissing || errors.Is(kind.err, unix.EINVAL)
+	if kind.err != nil && !none && layer == fabric.LinkEthernet && g.Type == fabric.GIDOther && g.Family != fabric.FamilyLinkLocal {
+		hidden = fabric.ReasonOf(kind.err)
+	}
 	if name := line(d.read(&s.netdev).data); string(name) != s.name {
 		s.name, _ = parseNetDev(name)
 	}
 	g.NetDev = s.name
-	return g
+	return g, hidden
 }

@@ -242,6 +242,24 @@ func TestGIDsUnreadable(t *testing.T) {
 	if len(p.Entries.Value) != 8 {
 		t.Errorf("entries %+v", p.Entries)
 	}
+
+	// Of the entry that NCCL would take, the type is not known: nothing says that it is the wrong one.
+	tree{mlx5Port + "gid_attrs/types/3": "!EIO"}.write(t, root)
+	must(t, d.ReadGIDs(&h, now))
+	unknown(t, "entries", p.Entries, fabric.ReasonIO)
+	if want := "class/infiniband/mlx5_0/ports/1/gid_attrs/types/3"; p.Entries.Source != want {
+		t.Errorf("source %q, want %q", p.Entries.Source, want)
+	}
+	tree{mlx5Port + "gid_attrs/types/3": "!EINVAL"}.write(t, root)
+	must(t, d.ReadGIDs(&h, now))
+	if len(p.Entries.Value) != 8 || p.Entries.Value[3].Type != fabric.GIDOther {
+		t.Errorf("entries %+v", p.Entries)
+	}
+	tree{mlx5Port + "gid_attrs/types/3": "RoCE v2\n"}.write(t, root)
+	must(t, d.ReadGIDs(&h, now))
+	if len(p.Entries.Value) != 8 || p.Entries.Value[3].Type != fabric.GIDRoCEv2 {
+		t.Errorf("recovered: entries %+v", p.Entries)
+	}
 }
 
 func TestGIDTableMissing(t *testing.T) {
