@@ -193,7 +193,7 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 				if log, _ := os.ReadFile(dir + "/log"); len(log)+len(errs) > 200_000 {
 					t.Errorf("%d bytes logged, %d on standard error", len(log), len(errs))
 				}
-				if took := time.Since(begin); took > time.Minute {
+				if took := time.Since(begin); took > 5*time.Minute { // what hangs does so for 10
 					t.Errorf("it took %s", took)
 				}
 			})

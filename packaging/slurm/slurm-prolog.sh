@@ -62,9 +62,9 @@ bounded() {
 tell() {
 	{ echo "gpufabric: $2" && head -c 65536 "$report"; } >&2
 	if [ "$report" != /dev/null ] && { echo "$2" && head -c 65536 "$report"; } >"$dir/log" 2>/dev/null; then
-		bounded 2 "$dir/log" /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1"
+		bounded 5 "$dir/log" /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1"
 	else
-		bounded 2 /dev/null /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1" "$2"
+		bounded 5 /dev/null /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1" "$2"
 	fi
 }
 
