@@ -172,6 +172,12 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 			{"a hang", func(dir string) []string {
 				return []string{"CHECK=" + script(t, dir, "check", "exec sleep 600"), "LIMIT=1"}
 			}, 0, "it took more than 1 seconds"},
+			{"a limit that is no number", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "exec sleep 600"), "LIMIT=soon"}
+			}, 0, "it took more than soon seconds"},
+			{"a setting of another spelling", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "exit 2"), "TMPDIR=" + dir + "/nosuch", "ON_UNKNOWN=Drain"}
+			}, 0, "(ON_UNKNOWN=Drain is neither start nor drain)"},
 			{"a hang that does not end when asked, strict", func(dir string) []string {
 				return []string{"CHECK=" + script(t, dir, "check", "trap '' TERM; while :; do sleep 1; done"), "LIMIT=1", "ON_ERROR=drain"}
 			}, 1, "it took more than 1 seconds"},

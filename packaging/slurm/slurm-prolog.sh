@@ -39,23 +39,28 @@ bounded() {
 		nap=$!
 		{
 			"$@" <"$input" >"$output" 2>&1 &
-			echo "$!"
+			echo "child $!"
 			wait "$!"
-			echo "$?"
+			echo "ended $?"
 			kill -KILL "$nap"
 		} &
-		wait "$nap" && echo late
+		wait "$nap"
+		[ $? = 137 ] || echo late # if it cannot sleep, too: a limit that is no number is seen at once
 	} 2>/dev/null | {
-		read -r child
-		read -r status
-		if [ "$status" = late ]; then
-			kill "$child"
-			sleep 1
-			kill -KILL "$child"
-			status=124
-		fi 2>/dev/null
-		exit "${status:-2}"
-	}
+		child='' late=''
+		while [ -z "$child" ] || [ -z "$late" ]; do
+			read -r what value || exit 2 # no process can be started
+			case $what in
+			child) child=$value ;;
+			late) late=yes ;;
+			ended) exit "$value" ;;
+			esac
+		done
+		kill "$child"
+		sleep 1
+		kill -KILL "$child"
+		exit 124
+	} 2>/dev/null
 }
 
 # tell PRIORITY TEXT logs the text and what check printed, which is usually a few KiB.
@@ -108,11 +113,14 @@ case $code in
 	finish 1
 	;;
 2)
-	if [ "$ON_UNKNOWN" = drain ]; then
+	case $ON_UNKNOWN in
+	drain)
 		tell warning "not everything could be checked, and the node drains (ON_UNKNOWN=drain)"
 		finish 1
-	fi
-	tell warning "not everything could be checked, and $goes_on"
+		;;
+	start) tell warning "not everything could be checked, and $goes_on" ;;
+	*) tell warning "not everything could be checked, and $goes_on (ON_UNKNOWN=$ON_UNKNOWN is neither start nor drain)" ;;
+	esac
 	;;
 esac
 finish 0
