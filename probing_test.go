@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -57,6 +58,8 @@ func (s standIns) probe(t *testing.T, key probes.Key, guard probes.Guard, more p
 	if more.Bytes == 0 {
 		more.Bytes = 1 << 20
 	}
+	more.Budget = cmp.Or(more.Budget, 2*time.Minute) // a loaded machine takes long to start processes
+	more.Deadline = cmp.Or(more.Deadline, 3*time.Minute)
 	plan, skip := probes.NewPlan(key, s.node, more)
 	if skip != nil {
 		t.Fatalf("%+v", skip)
@@ -108,7 +111,7 @@ func TestFaultsOfProbes(t *testing.T) {
 		s := newStandIns(t, built, 2, lines...)
 		var patience probes.Settings
 		if strings.Contains(c.fault, "hang") {
-			patience.Deadline = 5 * time.Second
+			patience.Deadline = 8 * time.Second
 		}
 		r := s.probe(t, key, nil, patience)
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%.90s\n", c.fault, c.kind, r.Outcome, r.Failure, r.Path.Or(""), r.Error)

@@ -177,7 +177,7 @@ func TestRankIsAnother(t *testing.T) {
 	public(t, built)
 	public(t, s.dir)
 	plan, skip := probes.NewPlan(probes.Key{Kind: probes.Node}, s.node, probes.Settings{
-		NCCL: filepath.Join(s.dir, ncclprobetest.NCCL), CUDA: filepath.Join(s.dir, ncclprobetest.CUDA), User: nobody, Deadline: 8 * time.Second,
+		NCCL: filepath.Join(s.dir, ncclprobetest.NCCL), CUDA: filepath.Join(s.dir, ncclprobetest.CUDA), User: nobody, Deadline: 15 * time.Second,
 	})
 	if skip != nil {
 		t.Fatal(skip)

@@ -149,7 +149,7 @@ func startBy(t testing.TB, loader []string, dir string, environment ...string) *
 	}
 	c.end = sync.OnceValue(func() error {
 		c.in.Close()
-		stop := time.AfterFunc(10*time.Second, func() { c.cmd.Process.Kill() })
+		stop := time.AfterFunc(time.Minute, func() { c.cmd.Process.Kill() })
 		defer stop.Stop()
 		return c.cmd.Wait()
 	})
@@ -220,7 +220,7 @@ var (
 )
 
 // patient is a timeout that no test is to reach.
-const patient = time.Minute
+const patient = 3 * time.Minute
 
 func measure(op probes.Op, t probes.DType, size uint64) probes.Request {
 	return probes.Request{Measure: &probes.MeasureRequest{Op: op, Type: t, Bytes: size, Iterations: 2, Timeout: patient}}

@@ -145,7 +145,7 @@ func expect(t *testing.T, c *child, q probes.Request, want probes.Failure, says 
 
 // TestFaults has one thing go wrong in rank 1 of 2, and looks at what that rank says.
 func TestFaults(t *testing.T) {
-	const short = 3 * time.Second // long enough to get as far as where it hangs
+	const short = 10 * time.Second // long enough to get as far as where it hangs
 	for _, tt := range []struct {
 		name    string
 		machine []string

@@ -39,7 +39,7 @@ func TestRead(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("waits for the writer of a FIFO")
 	}
 	if data, err := Read(link, 9); err != nil || string(data) != "123456789" {

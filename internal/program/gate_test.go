@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,10 +23,13 @@ func shells(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{"dash": {"dash"}, "bash": {"bash", "--posix"}, "busybox": {"busybox", "sh"}}
 	for name, command := range all {
-		if _, err := exec.LookPath(command[0]); err != nil {
+		path, err := exec.LookPath(command[0])
+		if err != nil {
 			t.Logf("%s is not here", name)
 			delete(all, name)
+			continue
 		}
+		command[0] = path
 	}
 	if len(all) == 0 {
 		t.Fatal("no shell to try scripts with")
@@ -71,7 +75,8 @@ func TestSlurmProlog(t *testing.T) {
 			onUnknown   int    // with ON_UNKNOWN=drain
 			says        string // to standard error and to the log; empty: nothing at all
 		}{
-			{"0", "exit 0", 0, 0, 0, ""},
+			{"0", "echo '0 failed, 0 unknown, 4 checks passed'", 0, 0, 0, ""},
+			{"0 without a word", "exit 0", 0, 1, 0, "it ended with 0 and without verdicts"},
 			{"1", verdicts + "; exit 1", 1, 1, 1, "a critical check failed, and the node drains\nFAILED   critical  port_active"},
 			{"1 without a word", "exit 1", 1, 1, 1, "a critical check failed"},
 			{"2", unknown + "; exit 2", 0, 0, 1, "not everything could be checked"},
@@ -135,6 +140,17 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 				_ = os.WriteFile(p, []byte("\x7fELF\x02\x01\x01\x00(((\x00\xf7\x00"), 0o755)
 				return []string{"CHECK=" + p}
 			}, 0, "not checked, and the job starts"},
+			{"a program of which the disk kept nothing", func(dir string) []string {
+				p := filepath.Join(dir, "check")
+				_ = os.WriteFile(p, nil, 0o755)
+				return []string{"CHECK=" + p}
+			}, 0, "not checked, and the job starts: it ended with 0 and without verdicts"},
+			{"a user's programs in front of those of the system", func(dir string) []string {
+				for _, name := range []string{"mktemp", "sleep", "head", "grep", "touch", "rm"} {
+					script(t, dir, name, "echo theirs >&2; exit 1")
+				}
+				return []string{"CHECK=" + script(t, dir, "check", "exit 1"), "PATH=" + dir}
+			}, 1, "a critical check failed"},
 			{"a report without end", func(dir string) []string {
 				return []string{
 					"CHECK=" + script(t, dir, "check", "echo 'FAILED   critical  gpu_lost  GPU1: lost'; head -c 50000000 /dev/zero | tr '\\0' x; exit 1"),
@@ -156,6 +172,12 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 			{"a hang", func(dir string) []string {
 				return []string{"CHECK=" + script(t, dir, "check", "exec sleep 600"), "LIMIT=1"}
 			}, 0, "it took more than 1 seconds"},
+			{"a limit that is no number", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "exec sleep 600"), "LIMIT=soon"}
+			}, 0, "it took more than soon seconds"},
+			{"a setting of another spelling", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "exit 2"), "TMPDIR=" + dir + "/nosuch", "ON_UNKNOWN=Drain"}
+			}, 0, "(ON_UNKNOWN=Drain is neither start nor drain)"},
 			{"a hang that does not end when asked, strict", func(dir string) []string {
 				return []string{"CHECK=" + script(t, dir, "check", "trap '' TERM; while :; do sleep 1; done"), "LIMIT=1", "ON_ERROR=drain"}
 			}, 1, "it took more than 1 seconds"},
@@ -171,14 +193,74 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 				if code != c.code || !strings.Contains(errs, c.says) {
 					t.Errorf("exit code %d, want %d\n%s", code, c.code, errs)
 				}
+				if strings.Contains(errs, "theirs") {
+					t.Error(errs)
+				}
 				if log, _ := os.ReadFile(dir + "/log"); len(log)+len(errs) > 200_000 {
 					t.Errorf("%d bytes logged, %d on standard error", len(log), len(errs))
 				}
-				if took := time.Since(begin); took > time.Minute {
+				if took := time.Since(begin); took > 5*time.Minute { // what hangs does so for 10
 					t.Errorf("it took %s", took)
 				}
 			})
 		}
+	}
+}
+
+// slurmstepd, which runs prologs with PrologFlags=RunInJob, blocks signals, and a service manager may ignore them: the limit
+// holds nevertheless.
+func TestSlurmPrologWithoutSignals(t *testing.T) {
+	for shellName, shell := range shells(t) {
+		for name, env := range map[string][]string{"ignore": {"--ignore-signal"}, "block": {"--block-signal=USR1", "--block-signal=USR2", "--block-signal=TERM", "--block-signal=INT", "--block-signal=ALRM", "--block-signal=HUP", "--block-signal=PIPE"}} {
+			t.Run(shellName+" "+name, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				under := append(append([]string{"env"}, env...), shell...)
+				check := script(t, dir, "check", "exec sleep 120")
+				if code, errs := ran(t, under, "slurm-prolog.sh", "CHECK="+check, "LOGGER=true", "LIMIT=1", "TMPDIR="+dir); code != 0 || !strings.Contains(errs, "it took more than 1 seconds") {
+					t.Errorf("exit code %d\n%s", code, errs)
+				}
+				begin := time.Now()
+				check = script(t, dir, "check", "echo '1 failed, 0 unknown, 0 checks passed'; exit 1")
+				if code, errs := ran(t, under, "slurm-prolog.sh", "CHECK="+check, "LOGGER=true", "LIMIT=300", "TMPDIR="+dir); code != 1 {
+					t.Errorf("exit code %d\n%s", code, errs)
+				}
+				if took := time.Since(begin); took > 2*time.Minute {
+					t.Errorf("it waits for its own limit: %s", took)
+				}
+			})
+		}
+	}
+}
+
+// A disk without room costs the report, not the message.
+func TestSlurmPrologOnAFullDisk(t *testing.T) {
+	for shellName, shell := range shells(t) {
+		t.Run(shellName, func(t *testing.T) {
+			tools, full := commandtest.Memory(t), commandtest.Memory(t)
+			if err := syscall.Mount("tmpfs", full, "tmpfs", 0, "size=4k"); err != nil {
+				t.Skipf("a file system cannot be mounted here: %v", err)
+			}
+			t.Cleanup(func() {
+				if err := syscall.Unmount(full, 0); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := os.WriteFile(full+"/job", make([]byte, 4096), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for code, says := range map[int]string{1: "a critical check failed", 3: "its report could not be written"} {
+				check := script(t, tools, "check", fmt.Sprintf("echo verdicts; exit %d", code))
+				logger := script(t, tools, "logger", "{ echo \"$@\"; cat; } >"+tools+"/log")
+				got, errs := ran(t, shell, "slurm-prolog.sh", "CHECK="+check, "LOGGER="+logger, "TMPDIR="+full)
+				if got != map[int]int{1: 1, 3: 0}[code] || !strings.Contains(errs, says) {
+					t.Errorf("%d: exit code %d\n%s", code, got, errs)
+				}
+				if log, _ := os.ReadFile(tools + "/log"); !strings.Contains(string(log), says) {
+					t.Errorf("%d: the log has %q", code, log)
+				}
+			}
+		})
 	}
 }
 

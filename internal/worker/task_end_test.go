@@ -41,7 +41,7 @@ func TestTaskIsKilled(t *testing.T) {
 			returned := time.Since(begin)
 			end := ended(t, task)
 			t.Logf("Kill took %s, Call returned after %s, reaped after %s", killing, returned, end.Took)
-			if !errors.Is(end.Err, ErrKilled) || end.Failure != "" || end.Took <= 0 || end.Took > 10*time.Second || !gone(task.PID()) {
+			if !errors.Is(end.Err, ErrKilled) || end.Failure != "" || end.Took <= 0 || end.Took > time.Minute || !gone(task.PID()) {
 				t.Errorf("%+v", end)
 			}
 			if _, err := task.Call(t.Context(), []byte("echo")); !errors.Is(err, ErrKilled) {

@@ -11,11 +11,12 @@
 #   2  not everything could be judged               logged; the job starts                0, or 1 with ON_UNKNOWN=drain
 #   3  wrong command line or configuration; also    logged as an error; the job starts,   0, or 1 with ON_ERROR=drain
 #      no program (127), one that cannot run        because one bad push of a
-#      (126), a crash (2 without verdicts, 134,     configuration must not empty a
-#      139), killed (137), too slow (124), others   cluster
+#      (126), a crash (0 or 2 without verdicts,     configuration must not empty a
+#      134, 139), killed (137), too slow (124),     cluster
+#      others
 #
 # What is logged goes to the system's log (tag gpufabric_check) and to standard error, which slurmd logs.
-PATH=${PATH:+$PATH:}/usr/sbin:/usr/bin:/sbin:/bin # slurmd gives none
+PATH=/usr/sbin:/usr/bin:/sbin:/bin${PATH:+:$PATH} # slurmd gives none
 export PATH
 CHECK=${CHECK:-/usr/bin/gpufabric_exporter}
 CONFIG=${CONFIG:-} # empty: /etc/gpufabric_exporter/config.yml, if there is one
@@ -28,40 +29,47 @@ goes_on="the job starts"
 case ${SLURM_SCRIPT_CONTEXT:-} in epilog*) goes_on="the node stays in service" ;; esac
 
 # bounded SECONDS INPUT OUTPUT COMMAND... runs a command between two files. It returns what the command ends with, or 124 after
-# that time: a process that hangs in the kernel cannot be killed, and timeout(1) would wait for it.
+# that time: a process that hangs in the kernel cannot be killed, and timeout(1) would wait for it. No trap: slurmstepd blocks
+# all signals that it could be told by (PrologFlags=RunInJob).
 bounded() {
 	seconds=$1 input=$2 output=$3
 	shift 3
-	expired=
-	trap 'expired=yes' USR1
-	"$@" <"$input" >"$output" 2>&1 &
-	child=$!
-	(
-		trap 'kill "$nap"; exit' TERM
+	{
 		sleep "$seconds" &
 		nap=$!
-		wait "$nap" && kill -USR1 $$
-	) </dev/null >/dev/null 2>&1 &
-	guard=$!
-	wait "$child"
-	status=$?
-	kill "$guard" 2>/dev/null
-	if [ -n "$expired" ] && kill "$child" 2>/dev/null; then
+		{
+			"$@" <"$input" >"$output" 2>&1 &
+			echo "child $!"
+			wait "$!"
+			echo "ended $?"
+			kill -KILL "$nap"
+		} &
+		wait "$nap"
+		[ $? = 137 ] || echo late # if it cannot sleep, too: a limit that is no number is seen at once
+	} 2>/dev/null | {
+		child='' late=''
+		while [ -z "$child" ] || [ -z "$late" ]; do
+			read -r what value || exit 2 # no process can be started
+			case $what in
+			child) child=$value ;;
+			late) late=yes ;;
+			ended) exit "$value" ;;
+			esac
+		done
+		kill "$child"
 		sleep 1
-		kill -KILL "$child" 2>/dev/null
-		status=124
-	fi
-	return "$status"
+		kill -KILL "$child"
+		exit 124
+	} 2>/dev/null
 }
 
 # tell PRIORITY TEXT logs the text and what check printed, which is usually a few KiB.
 tell() {
 	{ echo "gpufabric: $2" && head -c 65536 "$report"; } >&2
-	if [ -n "$dir" ]; then
-		{ echo "$2" && head -c 65536 "$report"; } >"$dir/log"
-		bounded 2 "$dir/log" /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1"
+	if [ "$report" != /dev/null ] && { echo "$2" && head -c 65536 "$report"; } >"$dir/log" 2>/dev/null; then
+		bounded 5 "$dir/log" /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1"
 	else
-		bounded 2 /dev/null /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1" "$2"
+		bounded 5 /dev/null /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1" "$2"
 	fi
 }
 
@@ -71,17 +79,16 @@ finish() {
 	exit "$1"
 }
 
-# Where no folder can be made the exit code alone decides.
-dir=$(mktemp -d 2>/dev/null)
-report=/dev/null
-[ -z "$dir" ] || report=$dir/report
+# Where no report can be made the exit code alone decides.
+dir=$(mktemp -d 2>/dev/null) && touch "$dir/report" "$dir/log" 2>/dev/null && report=$dir/report || report=/dev/null
 
 bounded "$LIMIT" /dev/null "$report" "$CHECK" check --severity=critical ${CONFIG:+"--config.file=$CONFIG"} --log.level=error
 code=$?
 why= # the error
 case $code in
-0 | 1) ;;
-2) [ -z "$dir" ] || grep -q ' failed, .* unknown' "$report" || grep -q 'no check applies' "$report" || why="it ended with 2 and without verdicts: it crashed" ;;
+0) [ "$report" = /dev/null ] || [ -s "$report" ] || why="it ended with 0 and without verdicts: is $CHECK empty?" ;;
+1) ;;
+2) [ "$report" = /dev/null ] || grep -q ' failed, .* unknown' "$report" || grep -q 'no check applies' "$report" || why="it ended with 2 and without verdicts: it crashed" ;;
 3) why="its command line or its configuration is wrong, or its report could not be written" ;;
 124) why="it took more than $LIMIT seconds" ;;
 126) why="$CHECK cannot be run" ;;
@@ -106,11 +113,14 @@ case $code in
 	finish 1
 	;;
 2)
-	if [ "$ON_UNKNOWN" = drain ]; then
+	case $ON_UNKNOWN in
+	drain)
 		tell warning "not everything could be checked, and the node drains (ON_UNKNOWN=drain)"
 		finish 1
-	fi
-	tell warning "not everything could be checked, and $goes_on"
+		;;
+	start) tell warning "not everything could be checked, and $goes_on" ;;
+	*) tell warning "not everything could be checked, and $goes_on (ON_UNKNOWN=$ON_UNKNOWN is neither start nor drain)" ;;
+	esac
 	;;
 esac
 finish 0

@@ -250,7 +250,7 @@ func TestFilesThatAreReplaced(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("waits for the writer of a FIFO")
 	}
 }

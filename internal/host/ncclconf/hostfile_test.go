@@ -98,7 +98,7 @@ func TestHugeFile(t *testing.T) {
 	if got := findings(c); !slices.Equal(got, []string{"file_too_large /etc/nccl.conf:1"}) {
 		t.Errorf("findings %q", got)
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 }

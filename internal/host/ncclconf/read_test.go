@@ -265,7 +265,7 @@ func TestUnreadable(t *testing.T) {
 						t.Errorf("error %q does not name the file", r.err)
 					}
 					return r.c
-				case <-time.After(10 * time.Second):
+				case <-time.After(time.Minute):
 					t.Fatal("Read hangs")
 					return fabric.NCCLConfig{}
 				}

@@ -167,7 +167,7 @@ func TestAHangCostsTheProcessOnly(t *testing.T) {
 	c.describe(append([]string{"hang nvmlDeviceGetUtilizationRates"}, smallMachine...)...)
 	c.timeout = 300 * time.Millisecond
 	began := time.Now()
-	if _, err := client.Read(healthy, false, testTime); err == nil || time.Since(began) > 30*time.Second { // the call would hang for ever
+	if _, err := client.Read(healthy, false, testTime); err == nil || time.Since(began) > time.Minute { // the call would hang for ever
 		t.Fatalf("%v after %v", err, time.Since(began))
 	}
 	c.timeout = 0
@@ -319,7 +319,7 @@ func TestALibraryOfAnotherVersion(t *testing.T) {
 	if _, err = client.Read(d, true, testTime); err == nil { // it gives up, so that a new process loads what is installed now
 		t.Error("no error")
 	}
-	kill := time.AfterFunc(10*time.Second, func() { c.cmd.Process.Kill() })
+	kill := time.AfterFunc(time.Minute, func() { c.cmd.Process.Kill() })
 	if err := c.cmd.Wait(); err != nil {
 		t.Errorf("it does not give up: %v", err)
 	}
