@@ -41,11 +41,11 @@ func TestUnproven(t *testing.T) {
 		"no device, and the list was read": {func(n *fabric.Node) {
 			n.HCAs, n.Sources = nil, []fabric.Source{{Name: fabric.SourceClass, Up: true}}
 		}, noPort},
-		"ports cannot be read":  {func(n *fabric.Node) { storage(n); n.HCAs[0].Ports = nil }, ""},
-		"no device was read":    {func(n *fabric.Node) { n.HCAs, n.Sources = nil, nil }, ""},
-		"hidden by hypervisor":  {hidden(fabric.ReasonVirtual), noGDR},
-		"the collector is off":  {hidden(fabric.ReasonNotRead), ""},
-		"a check is unknown":    {hidden(fabric.ReasonPrivilege), ""},
+		"ports cannot be read": {func(n *fabric.Node) { storage(n); n.HCAs[0].Ports = nil }, ""},
+		"no device was read":   {func(n *fabric.Node) { n.HCAs, n.Sources = nil, nil }, ""},
+		"hidden by hypervisor": {hidden(fabric.ReasonVirtual), noGDR},
+		"the collector is off": {hidden(fabric.ReasonNotRead), ""},
+		"a check is unknown":   {hidden(fabric.ReasonPrivilege), ""},
 		"GPUs of another vendor": {func(n *fabric.Node) {
 			hidden(fabric.ReasonUnsupported)(n)
 			n.GPUDriver.GPUs = nil
