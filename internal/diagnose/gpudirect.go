@@ -18,7 +18,7 @@ func gpuDirectChecks() []*Check {
 		{
 			ID: CheckGPUDirect, Title: "NCCL cannot use GPUDirect RDMA", Severity: Critical, Topic: "gpudirect", Scope: ScopeGPU,
 			Reads: "the GPU driver, peer-memory module and dma-buf, GrdmaPciTopoCheckOverride, distance to the NIC compared with NCCL's limit, ACS, IOMMU",
-			Guard: "GPUs that have a compute NIC and support it; not if no GPU of the node is near enough to a NIC, which is the design of the machine, nor if gpu_driver, peermem_bound or pcie_acs report the cause",
+			Guard: "GPUs of NVIDIA that have a compute NIC and support it; not if no GPU of the node is near enough to a NIC, which is the design of the machine, nor if gpu_driver, peermem_bound or pcie_acs report the cause",
 			Modes: []string{ModeGDRModule, ModeGDRDistance, ModeGDRConfig, ModeIOMMU}, judge: judgeGPUDirect,
 		},
 		{
@@ -75,7 +75,7 @@ func judgeGPUDirect(n *fabric.Node, v *verdicts) {
 	byDesign := FarByDesign(all)
 	module, _ := unboundPeermem(n)
 	for _, g := range all {
-		if g.GDR == nil || g.GDR.Usable.State == fabric.Absent {
+		if g.GDR == nil || g.GDR.Usable.State == fabric.Absent || !g.IsNVIDIA() {
 			continue
 		}
 		block, blocked := g.Blocked()
@@ -100,8 +100,11 @@ func judgeHiddenGDR(g GPU, v *verdicts) {
 	case fabric.ReasonNotRead, fabric.ReasonMissing, fabric.ReasonVirtual:
 	default:
 		why := Sentence(ReasonText(m.Reason))
-		if m.Reason == fabric.ReasonPrivilege {
+		switch m.Reason {
+		case fabric.ReasonPrivilege:
 			why += " Reading ACS requires root (CAP_SYS_ADMIN)."
+		case fabric.ReasonUnsupported: // the step that is not known says more
+			why = Sentence(g.GDR.Evidence)
 		}
 		v.unknown(g.Subject(), m.Reason, "Whether NCCL would use GPUDirect RDMA is unknown. "+why)
 	}

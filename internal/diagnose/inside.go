@@ -91,7 +91,7 @@ func jobDevices(n *fabric.Node) (devices []*fabric.HCA, applies bool) {
 	}
 	for h, p := range ports(n) {
 		efa := h.Driver.Or("") == "efa"
-		if efa || p.State.Or("") == fabric.PortActive && p.Role.Or(fabric.RoleCompute) == fabric.RoleCompute && trainsOverVerbs(n, h, p).Or(false) {
+		if efa || p.State.Or("") == fabric.PortActive && p.Role.Or(fabric.RoleCompute) == fabric.RoleCompute && forTraining(n, h, p, false).Or(false) {
 			if !slices.Contains(devices, h) {
 				devices = append(devices, h)
 			}

@@ -38,13 +38,13 @@ func ncclChecks() []*Check {
 		{
 			ID: checkRDMAOff, Title: "RDMA is disabled for all jobs of the host", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_DISABLE, NCCL_NET, NCCL_NET_PLUGIN and NCCL_IB_HCA of the host, roles, states, drivers and link layers of RDMA ports, distances to GPUs",
-			Guard: "if the host sets NCCL_IB_DISABLE or NCCL_NET; not if NCCL_NET names the network plugin of a cloud, nor EFA, nor MANA that the site does not count, nor NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names; InfiniBand on a node with several GPUs always counts. Jobs may override the setting",
+			Guard: "if the host sets NCCL_IB_DISABLE or NCCL_NET; not if NCCL_NET names the network plugin of a cloud, nor EFA unless NCCL_NET=Socket, NCCL_NET=IB or NCCL_NET_PLUGIN=none exclude its plugin, nor MANA that the site does not count, nor NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names; InfiniBand on a node with several GPUs always counts. Jobs may override the setting",
 			Modes: []string{ModeRDMAOff}, judge: judgeRDMAOff,
 		},
 		{
 			ID: checkNCCLDevices, Title: "NCCL_IB_HCA does not match the devices of the node", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names and states of RDMA ports",
-			Guard: "if the host sets it; jobs may override it", Modes: []string{ModeNCCLDevices}, judge: judgeNCCLDevices,
+			Guard: "if the host sets it, not if the node only has EFA, which NCCL uses through a plugin that ignores it; jobs may override it", Modes: []string{ModeNCCLDevices}, judge: judgeNCCLDevices,
 		},
 		{
 			ID: "nccl_devices_prefix", Title: "NCCL_IB_HCA matches devices that it does not name", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
@@ -228,6 +228,9 @@ func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
 func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	set, ok := n.NCCL.Lookup("NCCL_IB_HCA")
 	if !ok || set.Value == "" {
+		return
+	}
+	if len(n.HCAs) > 0 && !slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return !h.Traits().NoVerbs }) { // plugins ignore it
 		return
 	}
 	s, f := Subject{File: set.Source}, fabric.ParseNameFilter(set.Value)

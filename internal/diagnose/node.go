@@ -183,12 +183,39 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 		what = shortList(lost) + " missing: " + what
 		evidence += " " + "NCCL_IB_HCA of the host names what is missing."
 	}
+	remedy := ""
+	if names := besideDefaultRoute(n); len(names) > 0 {
+		evidence += " " + few(names) + ": of role management, because the default route leaves through it."
+		remedy = "If " + few(names) + " is for training as well, give it role compute in the configuration (roles). Otherwise: "
+	}
 	of.when(c.there < *want, Subject{}, Verdict{
 		What:     what,
 		Evidence: evidence, Consequence: "Collectives use the remaining ports, or fail.",
-		Remedy: "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. A device that left the bus may return after echo 1 > /sys/bus/pci/rescan " +
+		Remedy: remedy + "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. A device that left the bus may return after echo 1 > /sys/bus/pci/rescan " +
 			"or a cold restart. Correct expected.compute_ports only if the node is not meant to have more.",
 	})
+}
+
+// besideDefaultRoute names active ports with the default route that may be for training as well, as in clouds whose servers have one kind
+// of NIC: ports for training have the same board, or there is none.
+func besideDefaultRoute(n *fabric.Node) (names []string) {
+	alike, any := false, false
+	for h, p := range ports(n) {
+		d := n.NetDev(p.NetDev.Or(""))
+		if p.Role.Or("") != fabric.RoleManagement || d == nil || !d.DefaultRoute.Or(false) || !carries(p) {
+			continue
+		}
+		names = append(names, PortSubject(h, p).String())
+		for o, q := range ports(n) {
+			if q.Role.Or("") == fabric.RoleCompute {
+				any, alike = true, alike || sameBoard(h, o).Or(false)
+			}
+		}
+	}
+	if any && !alike {
+		return nil
+	}
+	return names
 }
 
 // judgeSurplus counts active ports only: uncabled ones may be there beside the ones that are expected.

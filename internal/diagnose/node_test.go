@@ -50,6 +50,33 @@ func TestComputePorts(t *testing.T) {
 	}
 }
 
+// A port with the default route is of role management. Where no other kind of NIC is for training, it may be one of those that miss.
+func TestMissingPortBesideDefaultRoute(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(n *fabric.Node)
+		says bool
+	}{
+		"of the board of the others": {nil, true},
+		"of another board":           {func(n *fabric.Node) { n.HCAs[0].BoardID.Value = "Y" }, false},
+		"the only one":               {func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, true},
+		"without a link":             {func(n *fabric.Node) { n.HCAs[0].Ports[0].State.Value = fabric.PortDown }, false},
+		"of a DPU":                   {func(n *fabric.Node) { n.NetDevs[0].DefaultRoute.Value = false }, false},
+	} {
+		n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: new(2)}, ClassPresent: fabric.Known(true, "", at)}
+		n.HCAs = append(card("a", "X", fabric.PortActive), card("b", "X", fabric.PortActive)...)
+		p := &n.HCAs[0].Ports[0]
+		p.Role, p.NetDev = fabric.Known(fabric.RoleManagement, "route", at), fabric.Known("eth0", "ndevs", at)
+		n.NetDevs = []fabric.NetDev{{Name: "eth0", DefaultRoute: fabric.Known(true, "route", at)}}
+		if test.edit != nil {
+			test.edit(n)
+		}
+		v := alone(t, n, "compute_ports")
+		if v.Status != Failed || strings.Contains(v.Remedy, "give it role compute") != test.says || strings.Contains(v.Evidence, "a_0") != test.says {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
 // What could not be read is said in one line: check has a table of them, and some programs read lines.
 func TestWhatWasNotReadIsOneLine(t *testing.T) {
 	n := withDevices("")

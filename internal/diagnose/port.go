@@ -20,7 +20,7 @@ func portChecks() []*Check {
 			Guard: onlyCarrying + "; not if the driver always reports the same state (EFA), nor uncabled ports. A port counts as uncabled if neither the exporter nor the manifest ever saw it active, " +
 				"and one of these holds: the same port is down on every card of its board, at least two, whose other port is up; NCCL_IB_HCA excludes it and matches as many compute ports as " +
 				"expected.compute_ports; it is Ethernet without an address, on the only card of its board, whose other port is up and not for training; it is storage over Ethernet, and " +
-				"no port of its board has a link, had one, has an address or is in a bond",
+				"no port of its board that is not for management has a link, had one, has an address or is in a bond",
 			Modes: []string{ModePortDown}, judge: eachPort(judgeActive),
 		},
 		{
@@ -148,6 +148,8 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		w.Remedy = unmanaged(n, state)
 	case phys == fabric.PhysDisabled && p.LinkLayer.Or("") != fabric.LinkEthernet:
 		w.Remedy = "The port is disabled, here (ibportstate -C <device> -D 0 <port> enable) or at the switch."
+	case p.LinkLayer.Or("") != fabric.LinkEthernet && !toolsOf(h).nvidia():
+		w.Remedy = "Check cable, transceiver and switch port."
 	case p.LinkLayer.Or("") == fabric.LinkEthernet:
 		w.Remedy = "The network interface is down (ip link set dev <interface> up) or has no carrier: check cable, transceiver (ethtool -m <interface>) and switch port."
 	}

@@ -54,7 +54,11 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	}
 	remedy := "Check the speeds that both ends advertise (ethtool <interface>, " + module + ") and the configuration of the switch port, then cable and transceiver."
 	if p.LinkLayer.Or("") == fabric.LinkInfiniBand {
-		remedy = "Compare the active speed and width with those that both ends support (ibportstate -C <device> -D 0 <port>, mlxlink -d <device> -m), then check cable and transceiver."
+		module = ""
+		if toolsOf(h).nvidia() {
+			module = ", mlxlink -d <device> -m"
+		}
+		remedy = "Compare the active speed and width with those that both ends support (ibportstate -C <device> -D 0 <port>" + module + "), then check cable and transceiver."
 	}
 	v.failed(PortSubject(h, p), Verdict{
 		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
@@ -128,7 +132,7 @@ func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts)
 	case p.RateMismatch.State == fabric.Absent:
 		return
 	case !ok:
-		v.unknown(PortSubject(h, p), p.RateMismatch.Meta().Reason, "One of them is unknown: "+ReasonText(p.RateMismatch.Meta().Reason)+".")
+		v.hidden(PortSubject(h, p), p.RateMismatch.Meta(), "One of them")
 		return
 	}
 	if !differs {

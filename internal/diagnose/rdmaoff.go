@@ -21,7 +21,7 @@ func pluginNamed(c *fabric.NCCLConfig) bool {
 	}
 	libraries, _ := c.Text("NCCL_NET_PLUGIN") // a list from 2.27 on
 	for library := range strings.SplitSeq(libraries, ",") {
-		if library != "" && library != "none" {
+		if library != "" && !strings.EqualFold(library, "none") {
 			return true
 		}
 	}
@@ -48,8 +48,23 @@ func rdmaSetting(c *fabric.NCCLConfig) (by fabric.NCCLVariable, off, set bool) {
 	return network, false, named && network.Value != ""
 }
 
+// pluginsOff returns the variable that keeps NCCL from using a network plugin, without which it cannot use EFA.
+func pluginsOff(c *fabric.NCCLConfig) (by fabric.NCCLVariable, off bool) {
+	if network, set := c.Lookup("NCCL_NET"); set && network.Value != "" {
+		return network, strings.EqualFold(network.Value, "Socket") || strings.EqualFold(network.Value, "IB")
+	}
+	library, set := c.Lookup("NCCL_NET_PLUGIN")
+	return library, set && strings.EqualFold(library.Value, "none")
+}
+
 func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 	by, off, set := rdmaSetting(&n.NCCL)
+	names, unread := rdmaPorts(n, false)
+	if plugins, none := pluginsOff(&n.NCCL); none && len(names) == 0 {
+		if efa, _ := rdmaPorts(n, true); len(efa) > 0 {
+			by, off, set, names = plugins, true, true, efa
+		}
+	}
 	if !set {
 		return
 	}
@@ -64,7 +79,6 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 		v.ok(s)
 		return
 	}
-	names, unread := rdmaPorts(n)
 	switch {
 	case len(names) > 0:
 	case unread != nil:
@@ -78,12 +92,14 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 		Consequence: "NCCL uses TCP sockets, unless the image of a job has a network plugin that ignores the variable (IBext of HPC-X): collectives between nodes have a fraction of the bandwidth.",
 		Remedy:      "In " + by.Source + " remove the line, or give these devices another role in the configuration (roles) if they are not for training.",
 	}
-	if by.Name == "NCCL_NET" {
+	if by.Name != "NCCL_IB_DISABLE" {
 		w.Consequence = "NCCL uses TCP sockets: collectives between nodes have a fraction of the bandwidth."
 	}
-	if network, _ := n.NCCL.Text("NCCL_NET"); by.Name != "NCCL_NET" && network != "" { // that is IB
-		w.Evidence = fmt.Sprintf("%s=%s, NCCL_NET=%s. %s", by.Name, by.Value, network, portsText(names))
+	if network, _ := n.NCCL.Text("NCCL_NET"); strings.EqualFold(network, "IB") {
 		w.Consequence = "NCCL finds no network: jobs fail when they start."
+		if by.Name != "NCCL_NET" {
+			w.Evidence = fmt.Sprintf("%s=%s, NCCL_NET=%s. %s", by.Name, by.Value, network, portsText(names))
+		}
 	}
 	v.failed(s, w)
 }
@@ -99,9 +115,9 @@ func portsText(names []string) string {
 	return fmt.Sprintf("%d active RDMA port%s of role compute: %s.", len(names), plural, strings.Join(shown, ", "))
 }
 
-// rdmaPorts names the active ports that NCCL's own RDMA transport would use for training; without any, unread is why one of
-// them may be one.
-func rdmaPorts(n *fabric.Node) (names []string, unread *fabric.Meta) {
+// rdmaPorts names the active ports that NCCL would use for training, by its own RDMA transport or those that need a plugin; without
+// any, unread is why one of them may be one.
+func rdmaPorts(n *fabric.Node, plugin bool) (names []string, unread *fabric.Meta) {
 	if n.ClassPresent.State == fabric.Unknown && n.ClassPresent.Reason != "" {
 		unread = new(n.ClassPresent.Meta())
 	}
@@ -111,14 +127,14 @@ func rdmaPorts(n *fabric.Node) (names []string, unread *fabric.Meta) {
 		if roleKnown && role != fabric.RoleCompute || stateKnown && state != fabric.PortActive {
 			continue
 		}
-		trains := trainsOverVerbs(n, h, p)
+		trains := forTraining(n, h, p, plugin)
 		switch is, known := trains.Get(); {
 		case known && !is:
 		case !known:
 			unread = new(trains.Meta())
 		case !roleKnown:
 			unread = new(p.Role.Meta())
-		case !stateKnown:
+		case !carries(p):
 			unread = new(p.State.Meta())
 		default:
 			names = append(names, PortSubject(h, p).String())
@@ -127,17 +143,21 @@ func rdmaPorts(n *fabric.Node) (names []string, unread *fabric.Meta) {
 	return names, unread
 }
 
-// trainsOverVerbs reports whether there is evidence that a port of role compute is for NCCL's own RDMA transport; the role
-// alone is none. NICs of servers that share a disk over RDMA, and of virtual machines without a fabric, have that role too, and
+// forTraining reports whether there is evidence that a port of role compute is for NCCL's own RDMA transport, or for a plugin; the
+// role alone is none. NICs of servers that share a disk over RDMA, and of virtual machines without a fabric, have that role too, and
 // NCCL_IB_DISABLE=1 is right there. The site says so, and may say that none is; or the NIC is near a GPU; or it is InfiniBand in a
-// node of several GPUs. EFA has no queue pairs that NCCL itself could use, and MANA is the interface of many virtual machines.
-func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+// node of several GPUs. EFA has no queue pairs that NCCL itself
+// could use, but a plugin, which ignores NCCL_IB_HCA; and MANA is the interface of many virtual machines.
+func forTraining(n *fabric.Node, h *fabric.HCA, p *fabric.Port, plugin bool) fabric.Fact[bool] {
 	const source = "bus/pci/devices"
 	yes, no := fabric.Known(true, source, n.At), fabric.Known(false, source, n.At)
 	unknown := func(m fabric.Meta) fabric.Fact[bool] {
 		return fabric.UnknownFact[bool](cmp.Or(m.Reason, fabric.ReasonNotRead), m.Source, m.At)
 	}
 	list, _ := n.NCCL.Text("NCCL_IB_HCA")
+	if plugin {
+		list = ""
+	}
 	filter := fabric.ParseNameFilter(list)
 	site, stated := n.Policy.RoleOf(h.Name)
 	switch {
@@ -145,7 +165,7 @@ func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[
 		return no
 	case h.Driver.State == fabric.Unknown:
 		return unknown(h.Driver.Meta())
-	case h.Traits().NoVerbs:
+	case h.Traits().NoVerbs != plugin:
 		return no
 	case stated && site == fabric.RoleCompute, n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0, len(filter.Items) > 0 && !filter.Exclude:
 		return yes

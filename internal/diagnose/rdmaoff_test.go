@@ -102,6 +102,20 @@ func TestRDMASwitchedOff(t *testing.T) {
 		{"the network that there is", 8, []string{"NCCL_NET=IB"}, nil, OK, ""},
 		{"EFA", 8, []string{off}, func(n *fabric.Node) { driver("efa")(n); n.Policy.ComputePorts = new(32) }, "", ""},
 		{"EFA and its plugin", 8, []string{off, "NCCL_NET=AWS Libfabric"}, driver("efa"), "", ""},
+		{"EFA, and its plugin is excluded by name", 8, []string{"NCCL_NET=Socket"}, driver("efa"), Failed, "NCCL_NET=Socket. 8 active RDMA ports"},
+		{"EFA, and NCCL may not use plugins", 8, []string{"NCCL_NET_PLUGIN=None", "NCCL_IB_HCA=mlx5"}, func(n *fabric.Node) {
+			everyPort(func(h *fabric.HCA, p *fabric.Port) {
+				h.Name, p.State = strings.Replace(h.Name, "mlx5_", "rdmap", 1), fabric.UnknownFact[fabric.PortState](fabric.ReasonDriverConstant, "state", at)
+			})(n)
+			for i := range n.PCI.Functions {
+				for k := range n.PCI.Functions[i].HCAs {
+					n.PCI.Functions[i].HCAs[k] = strings.Replace(n.PCI.Functions[i].HCAs[k], "mlx5_", "rdmap", 1)
+				}
+			}
+			driver("efa")(n)
+		}, Failed, "NCCL_NET_PLUGIN=None. 8 active RDMA ports"},
+		{"EFA far from the GPUs", 4, []string{"NCCL_NET=Socket"}, func(n *fabric.Node) { far(n); driver("efa")(n) }, "", ""},
+		{"no plugin, which these need none", 8, []string{"NCCL_NET_PLUGIN=none"}, nil, "", ""},
 		{"TCPX", 8, []string{off, "NCCL_NET=GPUDirectTCPX_v7"}, nil, "", ""},
 		{"FasTrak by its settings", 8, []string{off, "NCCL_FASTRAK_CTRL_DEV=eth0"}, nil, "", ""},
 		{"a plugin by its library", 8, []string{off, "NCCL_NET_PLUGIN=/opt/libnccl-net-x.so"}, nil, "", ""},
@@ -153,6 +167,28 @@ func TestRDMASwitchedOff(t *testing.T) {
 				t.Errorf("%+v", v)
 			}
 		})
+	}
+}
+
+// TestNoNetworkOverEFA: without its plugin NCCL has no RDMA over EFA, and fails where it may use nothing else.
+func TestNoNetworkOverEFA(t *testing.T) {
+	n := trainer(8, "NCCL_NET=IB")
+	for i := range n.HCAs {
+		n.HCAs[i].Driver = fabric.Known("efa", "driver", at)
+	}
+	if v := alone(t, n, "nccl_rdma_off"); v.Status != Failed || v.Consequence != "NCCL finds no network: jobs fail when they start." {
+		t.Errorf("%+v", v)
+	}
+	n = trainer(8, "NCCL_IB_HCA=absent")
+	n.ClassPresent = fabric.Known(true, "class/infiniband", at)
+	if v := alone(t, n, "nccl_devices"); v.Status != Failed {
+		t.Errorf("verbs: %+v", v)
+	}
+	for i := range n.HCAs {
+		n.HCAs[i].Driver = fabric.Known("efa", "driver", at)
+	}
+	if v := alone(t, n, "nccl_devices"); v.Status != "" {
+		t.Errorf("its plugin ignores the list: %+v", v)
 	}
 }
 

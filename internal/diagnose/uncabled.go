@@ -130,7 +130,8 @@ func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact
 }
 
 // unusedBoard reports whether the port is of a storage NIC that was plugged in and never put to use: Ethernet, and no port of its
-// board has a link, had one, has an address or is a member of a bond.
+// board has a link, had one, has an address or is a member of a bond, other than for management: servers of clouds have two NICs, and
+// the default route leaves through the first.
 func unusedBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "ports of the board"
 	no := fabric.Known(false, source, n.At)
@@ -141,7 +142,7 @@ func unusedBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool
 		state, known := q.State.Get()
 		gids, listed := q.GIDs.Entries.Get()
 		switch {
-		case o.Lent(), o != h && same.State == fabric.OK && !same.Value:
+		case o.Lent(), o != h && same.State == fabric.OK && !same.Value, q.Role.Or("") == fabric.RoleManagement:
 			continue
 		case o != h && same.State != fabric.OK:
 			unread = new(same.Meta())

@@ -140,6 +140,11 @@ func TestUnusedCard(t *testing.T) {
 			other := card("other", "dual", fabric.PortActive, fabric.PortActive)
 			n.HCAs = append(n.HCAs, other...)
 		}, 2},
+		{"another card of the board has the default route, as in Oracle's shapes", func(n *fabric.Node, _, _ *fabric.HCA) {
+			other := card("other", "dual", fabric.PortActive, fabric.PortActive)
+			other[0].Ports[0].Role, other[1].Ports[0].Role = fabric.Known(fabric.RoleManagement, "", at), fabric.Known(fabric.RoleManagement, "", at)
+			n.HCAs = append(n.HCAs, other...)
+		}, 0},
 		{"NCCL_IB_HCA names it", func(n *fabric.Node, a, _ *fabric.HCA) {
 			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: a.Name, Source: "/etc/nccl.conf:1"}}
 		}, 2},

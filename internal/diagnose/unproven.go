@@ -35,7 +35,7 @@ func UnprovenNote(n *fabric.Node) string {
 	return strings.Join(parts, " ")
 }
 
-// hiddenGDR are the GPUs of which the hypervisor or the driver hides whether NCCL would use GPUDirect RDMA.
+// hiddenGDR are the GPUs of other vendors, and those of which the hypervisor or the driver hides whether NCCL would use GPUDirect RDMA.
 func hiddenGDR(n *fabric.Node) []Gap {
 	var all []Gap
 	for _, g := range GPUs(n) {
@@ -43,10 +43,14 @@ func hiddenGDR(n *fabric.Node) []Gap {
 			continue
 		}
 		m := g.GDR.Usable.Meta()
-		if m.Reason != fabric.ReasonMissing && m.Reason != fabric.ReasonVirtual {
+		if m.Reason != fabric.ReasonMissing && m.Reason != fabric.ReasonVirtual && g.IsNVIDIA() {
 			continue
 		}
-		why := Sentence(ReasonText(m.Reason)) + " The log of a job with NCCL_DEBUG=INFO marks channels that use it with /GDRDMA."
+		why := Sentence(ReasonText(m.Reason))
+		if !g.IsNVIDIA() {
+			why = "The exporter knows the rules of NCCL for GPUs of NVIDIA only."
+		}
+		why += " The log of a job with NCCL_DEBUG=INFO marks channels that use it with /GDRDMA."
 		i := slices.IndexFunc(all, func(o Gap) bool { return o.Why == why })
 		if i < 0 {
 			i, all = len(all), append(all, Gap{What: "GPUDirect RDMA is unknown", Why: why})
@@ -59,7 +63,7 @@ func hiddenGDR(n *fabric.Node) []Gap {
 // withoutNetwork reports whether a node with several GPUs is known to have no port for training, while the site does not say how many
 // it should have. One GPU is one of a workstation, or of a virtual machine that trains alone.
 func withoutNetwork(n *fabric.Node) bool {
-	read := slices.ContainsFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceHCA && s.Up })
+	read := slices.ContainsFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceClass && s.Up })
 	if n.Policy.ComputePorts != nil || len(GPUs(n)) < 2 || !read && len(n.HCAs) == 0 || len(n.Excluded) > 0 {
 		return false
 	}

@@ -38,11 +38,21 @@ func TestUnproven(t *testing.T) {
 			storage(n)
 			n.HCAs[0].Ports[0].Role = fabric.UnknownFact[fabric.Role](fabric.ReasonStuck, "", n.At)
 		}, ""},
-		"ports cannot be read":  {func(n *fabric.Node) { storage(n); n.HCAs[0].Ports = nil }, ""},
-		"no device was read":    {func(n *fabric.Node) { n.HCAs, n.Sources = nil, nil }, ""},
-		"hidden by hypervisor":  {hidden(fabric.ReasonVirtual), noGDR},
-		"the collector is off":  {hidden(fabric.ReasonNotRead), ""},
-		"a check is unknown":    {hidden(fabric.ReasonPrivilege), ""},
+		"no device, and the list was read": {func(n *fabric.Node) {
+			n.HCAs, n.Sources = nil, []fabric.Source{{Name: fabric.SourceClass, Up: true}}
+		}, noPort},
+		"ports cannot be read": {func(n *fabric.Node) { storage(n); n.HCAs[0].Ports = nil }, ""},
+		"no device was read":   {func(n *fabric.Node) { n.HCAs, n.Sources = nil, nil }, ""},
+		"hidden by hypervisor": {hidden(fabric.ReasonVirtual), noGDR},
+		"the collector is off": {hidden(fabric.ReasonNotRead), ""},
+		"a check is unknown":   {hidden(fabric.ReasonPrivilege), ""},
+		"GPUs of another vendor": {func(n *fabric.Node) {
+			hidden(fabric.ReasonUnsupported)(n)
+			n.GPUDriver.GPUs = nil
+			for _, g := range n.PCI.GPUs() {
+				g.Vendor = fabric.Known(0x1002, "", n.At)
+			}
+		}, noGDR},
 		"the driver has no way": {hidden(fabric.ReasonMissing), noGDR},
 	} {
 		n := fabrictest.WithGPUs()

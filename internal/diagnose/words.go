@@ -25,7 +25,11 @@ func Sentence(s string) string {
 		return ""
 	}
 	first, size := utf8.DecodeRuneInString(s)
-	return string(unicode.ToUpper(first)) + strings.TrimSuffix(s[size:], ".") + "."
+	s = string(unicode.ToUpper(first)) + strings.TrimSuffix(s[size:], ".")
+	if strings.HasSuffix(s, "?") {
+		return s
+	}
+	return s + "."
 }
 
 // sourceWords is a source of the whole node as people call it.

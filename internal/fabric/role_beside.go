@@ -270,7 +270,8 @@ func (n *Node) railSpeed(h *HCA) float64 {
 func (b *railside) otherBoard(x, y *HCA) bool {
 	board, known := x.BoardID.Get()
 	other, otherKnown := y.BoardID.Get()
-	return known && otherKnown && board != other || b.otherChip(x, y)
+	software := (x.PCI.State == Absent) != (y.PCI.State == Absent) // one is a device in software, as soft-RoCE
+	return software || known && otherKnown && board != other || b.otherChip(x, y)
 }
 
 func (b *railside) otherChip(x, y *HCA) bool {

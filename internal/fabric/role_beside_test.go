@@ -151,6 +151,14 @@ func TestRolesBesideRails(t *testing.T) {
 			n.HCA("mlx5_8").BoardID, n.HCA("mlx5_9").BoardID = ok("rail"), ok("rail")
 			listed(n, eight)
 		}, none},
+		{"a device in software beside a rail, left out by the list", func(n *Node) {
+			rails(n, func(h *HCA) { h.PCI = ok("0000:01:00.0") })
+			n.drop("mlx5_9")
+			h := n.HCA("mlx5_8")
+			h.PCI, h.BoardID, h.Type = AbsentFact[string]("", at), AbsentFact[string]("", at), AbsentFact[string]("", at)
+			n.PCI.Functions = slices.DeleteFunc(n.PCI.Functions, func(f PCIFunction) bool { return slices.Contains(f.HCAs, "mlx5_8") })
+			listed(n, eight)
+		}, "mlx5_8"},
 		{"a list that forgets a rail", func(n *Node) { listed(n, "^=mlx5_3") }, both},
 		{"a list of the wrong ones", func(n *Node) { listed(n, "=mlx5_8,mlx5_9") }, none},
 		{"left out, and no distance is known", func(n *Node) {
