@@ -91,7 +91,8 @@ func (b *railside) leftOut(o openPort) bool {
 	return taken >= alike
 }
 
-// otherFabric reports whether the port is Ethernet while the rails are InfiniBand, no slower and not fewer, and near most GPUs.
+// otherFabric reports whether the port is Ethernet while the rails are InfiniBand, no slower and not much fewer, and near most GPUs. One
+// that left the bus makes no rail of a port for storage on each of the same cards.
 func (b *railside) otherFabric(o openPort) bool {
 	if o.p.LinkLayer.Or("") != LinkEthernet {
 		return false
@@ -109,7 +110,7 @@ func (b *railside) otherFabric(o openPort) bool {
 			ethernet++
 		}
 	}
-	return len(subnet) >= ethernet && b.serve(subnet, 0, false)
+	return 3*len(subnet) > 2*ethernet && b.serve(subnet, 0, false)
 }
 
 // outnumbered reports whether the port is Ethernet while more of the open ports are InfiniBand and no slower. It is used where
