@@ -97,3 +97,34 @@ func TestRolesOfMixedCards(t *testing.T) {
 		}
 	}
 }
+
+// Two cards for storage below the switches of GPUs, as fast as the rails, with the bond of the default route on their second ports, as
+// in a DGX H100. A card that is a rail and has the default route stays one.
+func TestRolesBesideDefaultRoute(t *testing.T) {
+	for _, c := range []struct {
+		cards int
+		gone  string
+		want  string
+	}{
+		{2, "", "mlx5_8 mlx5_a"},
+		{2, "mlx5_3", "mlx5_8 mlx5_a"},
+		{1, "", "mlx5_8"},
+		{1, "mlx5_3", ""},
+	} {
+		b := switched(8, 1, "rail")
+		for i, at := range []string{"10:01.0/11:00.0/12:04.0/19:00.", "50:01.0/51:00.0/52:04.0/59:00."}[:c.cards] {
+			b = b.with(card([]string{"mlx5_8", "mlx5_a"}[i], "dual", at+"0", i), card([]string{"mlx5_9", "mlx5_b"}[i], "dual", at+"1", i))
+		}
+		n := b.node()
+		for i := 8; i < len(n.HCAs); i++ {
+			h := &n.HCAs[i]
+			h.ImageGUID = ok([]string{"card", "card", "other", "other"}[i-8])
+			n.NetDev(h.Ports[0].NetDev.Value).DefaultRoute = ok(i%2 == 1)
+		}
+		n.drop(c.gone)
+		n.DerivePorts()
+		if got := strings.Join(storageOf(n), " "); got != c.want {
+			t.Errorf("%d cards, without %q: %q are storage, want %q", c.cards, c.gone, got, c.want)
+		}
+	}
+}
