@@ -171,17 +171,37 @@ func pinnedGID(n *fabric.Node) (set fabric.NCCLVariable, pinned bool) {
 	return set, found && set.IsNumber && set.Number >= 0
 }
 
-// judgeGIDIndex only says that it is set: gid_usable reports a wrong value.
+// judgeGIDIndex only says that it is set, and what to set instead: gid_usable reports a wrong value.
 func judgeGIDIndex(n *fabric.Node, v *verdicts) {
 	set, pinned := pinnedGID(n)
 	if !pinned {
 		return
 	}
+	remedy := "Remove NCCL_IB_GID_INDEX unless a job has an NCCL older than 2.21; NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE select among addresses."
+	if family, _ := n.NCCL.Text("NCCL_IB_ADDR_FAMILY"); family != "AF_INET6" && withoutIPv4(n) {
+		remedy = "Replace it with NCCL_IB_ADDR_FAMILY=AF_INET6 unless a job has an NCCL older than 2.21: without both, NCCL looks for IPv4 addresses, and compute ports have none."
+	}
 	v.failed(Subject{File: set.Source}, Verdict{
 		Evidence:    set.Name + "=" + set.Value + ".",
 		Consequence: "Indexes of GID tables change when addresses or interfaces change, and connections then fail.",
-		Remedy:      "Remove NCCL_IB_GID_INDEX unless a job has an NCCL older than 2.21; NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE select among addresses.",
+		Remedy:      remedy,
 	})
+}
+
+// withoutIPv4 reports whether compute ports have IPv6 addresses, and none has an IPv4 address.
+func withoutIPv4(n *fabric.Node) (found bool) {
+	for _, p := range ports(n) {
+		if p.Role.Or("") != fabric.RoleCompute {
+			continue
+		}
+		for _, g := range p.GIDs.Entries.Or(nil) {
+			if g.Family == fabric.FamilyIPv4 {
+				return false
+			}
+			found = found || g.Family == fabric.FamilyIPv6
+		}
+	}
+	return found
 }
 
 func judgePinnedGIDs(n *fabric.Node, v *verdicts) {

@@ -19,8 +19,8 @@ func portChecks() []*Check {
 			Reads: "state and phys_state of the port, its earlier states in the exporter and expected.manifest, NCCL_IB_HCA of the host, expected.compute_ports, the GID table",
 			Guard: onlyCarrying + "; not if the driver always reports the same state (EFA), nor uncabled ports. A port counts as uncabled if neither the exporter nor the manifest ever saw it active, " +
 				"and one of these holds: the same port is down on every card of its board, at least two, whose other port is up; NCCL_IB_HCA excludes it and matches as many compute ports as " +
-				"expected.compute_ports; it is Ethernet without an address, on the only card of its board, whose other port is up and not for training; it is storage over Ethernet, and " +
-				"no port of its board that is not for management has a link, had one, has an address or is in a bond",
+				"expected.compute_ports; expected.compute_ports is 0; it is Ethernet without an address, on the only card of its board, another port of which is up, and either that one is not for training " +
+				"or as many compute ports are active as there are GPUs; it is storage over Ethernet, and no port of its board that is not for management has a link, had one, has an address or is in a bond",
 			Modes: []string{ModePortDown}, judge: eachPort(judgeActive),
 		},
 		{

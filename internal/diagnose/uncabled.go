@@ -38,12 +38,15 @@ func wasUp(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
 	return p.Seen.Active
 }
 
-// leftOut reports whether NCCL_IB_HCA leaves the port out and takes as many as the site expects for training.
+// leftOut reports whether NCCL_IB_HCA leaves the port out and takes as many as the site expects for training, or the site expects none.
 func leftOut(n *fabric.Node, _ *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "NCCL configuration"
 	want := n.Policy.ComputePorts
 	if want == nil || p.Role.Or("") != fabric.RoleCompute {
 		return fabric.Known(false, source, n.At)
+	}
+	if *want == 0 {
+		return fabric.Known(true, "config expected.compute_ports", n.At)
 	}
 	list, set := n.NCCL.Devices()
 	if m := unreadNCCL(n); m != nil {
@@ -89,7 +92,8 @@ func listedAbsent(n *fabric.Node, list fabric.NameFilter) (absent int) {
 }
 
 // spareBesideOther reports whether the port is a spare one of the only card of its board: Ethernet without an address, beside a
-// port that is up and not for training, while the site misses no port.
+// port that is up, while the site misses no port. Beside a port for training it is spare if as many of those are active as there are
+// GPUs: a workstation, or a DGX Spark, whose four devices are the two ports of one card, has one cable.
 func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "ports of the card"
 	no := fabric.Known(false, source, n.At)
@@ -100,6 +104,8 @@ func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact
 		return no
 	}
 	other := fabric.Known(false, source, n.At)
+	gpus := len(n.PCI.GPUs())
+	enough := gpus > 0 && activeCompute(n) >= gpus
 	var unread *fabric.Meta
 	for _, card := range cardsOf(n) {
 		if !slices.Contains(card, h) {
@@ -112,7 +118,7 @@ func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact
 			}
 			continue
 		}
-		other = otherUse(card, p)
+		other = otherUse(card, p, enough)
 	}
 	gids, listed := p.GIDs.Entries.Get()
 	addressed := slices.ContainsFunc(gids, hasAddress)
@@ -184,8 +190,8 @@ func enslaved(n *fabric.Node, p *fabric.Port) bool {
 	return d != nil && d.Upper.State == fabric.OK
 }
 
-// otherUse reports whether another port of the card is up, and that none of those is for training.
-func otherUse(card []*fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+// otherUse reports whether another port of the card is up, and that none of those is for training, unless that does not matter.
+func otherUse(card []*fabric.HCA, p *fabric.Port, training bool) fabric.Fact[bool] {
 	use := fabric.Fact[bool]{State: fabric.OK}
 	for _, h := range card {
 		for i := range h.Ports {
@@ -197,9 +203,9 @@ func otherUse(card []*fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 			case !known:
 				use = fabric.UnknownFact[bool](q.State.Meta().Reason, q.State.Source, q.State.At)
 			case state != fabric.PortActive:
-			case !classified:
+			case !classified && !training:
 				use = fabric.UnknownFact[bool](q.Role.Meta().Reason, q.Role.Source, q.Role.At)
-			case role == fabric.RoleCompute:
+			case role == fabric.RoleCompute && !training:
 				return fabric.Known(false, q.Role.Source, q.Role.At)
 			case use.State == fabric.OK:
 				use = fabric.Known(true, q.State.Source, q.State.At)

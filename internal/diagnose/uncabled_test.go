@@ -60,6 +60,8 @@ func TestHalfOfTheRailsCabled(t *testing.T) {
 		{"as it says by leaving out", "^mlx5_4,mlx5_5,mlx5_6,mlx5_7", 4, nil, 0, 0},
 		{"without a list", "", 4, nil, 4, 0},
 		{"without an expectation", firstFour, 4, func(n *fabric.Node) { n.Policy.ComputePorts = nil }, 4, 0},
+		{"the site expects none", "", 0, nil, 0, 0},
+		{"the site expects none, and one had a link", "", 0, func(n *fabric.Node) { n.HCAs[5].Ports[0].Seen.Active = true }, 1, 0},
 		{"the site expects eight", firstFour, 8, nil, 4, 0},
 		{"the list takes all", "mlx5", 4, nil, 4, 0},
 		{"one of those that are used lost its link", firstFour, 4, func(n *fabric.Node) {
@@ -222,6 +224,35 @@ func singleCard() *fabric.Node {
 	return n
 }
 
+func withGPUs(n *fabric.Node, count int) {
+	for i := range count {
+		n.PCI.Functions = append(n.PCI.Functions, fabric.PCIFunction{Address: fmt.Sprintf("000f:%02x:00.0", i), Kind: fabric.PCIGPU})
+	}
+}
+
+// Two ports of a ConnectX-7 that a DGX Spark has as four devices, in two PCI domains. One is cabled, as for a pair: both of its devices
+// are active (geerlingguy/sbc-reviews#92).
+func TestOneCableOfSpark(t *testing.T) {
+	n := &fabric.Node{Policy: &fabric.Policy{}}
+	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.AbsentFact[bool]("", at)}}
+	withGPUs(n, 1)
+	for _, domain := range []string{"0000", "0002"} {
+		half := card("roce", "NVD0000000087", fabric.PortActive, fabric.PortDown)
+		for i := range half {
+			half[i].Name, half[i].PCI = domain+half[i].Name, fabric.Known(fmt.Sprint(domain, ":01:00.", i), "device", at)
+			half[i].Ports[0].GIDs.Entries = fabric.Known([]fabric.GID(nil), "gids", at)
+		}
+		n.HCAs = append(n.HCAs, half...)
+	}
+	if list := Run(n, []*Check{Find("port_active")}); len(list) != 2 || len(Failures(list)) > 0 {
+		t.Errorf("one cable: %v", list)
+	}
+	n.HCAs[3].Ports[0].Seen.Active = true
+	if list := Failures(Run(n, []*Check{Find("port_active")})); len(list) != 1 {
+		t.Errorf("the second was there before: %v", list)
+	}
+}
+
 func TestSparePortOfTheOnlyCard(t *testing.T) {
 	one := 1
 	for _, test := range []struct {
@@ -235,6 +266,14 @@ func TestSparePortOfTheOnlyCard(t *testing.T) {
 		}, ""},
 		{"beside a training port", func(n *fabric.Node, _ *fabric.Port) {
 			n.HCAs[0].Ports[0].Role = fabric.Known(fabric.RoleCompute, "", at)
+		}, Failed},
+		{"beside a training port, of one GPU", func(n *fabric.Node, _ *fabric.Port) {
+			n.HCAs[0].Ports[0].Role = fabric.Known(fabric.RoleCompute, "", at)
+			withGPUs(n, 1)
+		}, ""},
+		{"beside a training port, of two GPUs", func(n *fabric.Node, _ *fabric.Port) {
+			n.HCAs[0].Ports[0].Role = fabric.Known(fabric.RoleCompute, "", at)
+			withGPUs(n, 2)
 		}, Failed},
 		{"it had a link", func(_ *fabric.Node, p *fabric.Port) { p.Seen.Active = true }, Failed},
 		{"it has an address", func(_ *fabric.Node, p *fabric.Port) {

@@ -67,3 +67,9 @@ func (c *NCCLConfig) Devices() (f NameFilter, set bool) {
 	}
 	return ParseNameFilter(text), true
 }
+
+// names reports whether NCCL_IB_HCA takes the port by the whole name of its device.
+func (c *NCCLConfig) names(h *HCA, p *Port) bool {
+	f, set := c.Devices()
+	return set && !f.Exclude && slices.ContainsFunc(f.Items, func(i NameItem) bool { return i.Name == h.Name && f.Matches(i, h.Name, p.Number) })
+}

@@ -9,12 +9,13 @@ import "slices"
 // of the way of all GPUs (outOfTheWay). Where the bus could not be read, slower NICs have no role.
 func (n *Node) deriveRoles() {
 	var open []openPort
+	virtual := n.virtualRails()
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
 			p := &h.Ports[k]
 			var settled bool
-			if p.Role, settled = n.roleOf(h, p); !settled {
+			if p.Role, settled = n.roleOf(h, p, virtual); !settled {
 				open = append(open, openPort{h, p})
 			}
 		}
@@ -62,8 +63,8 @@ func (n *Node) slowerThanAny(h *HCA, others []*HCA) bool {
 }
 
 // roleOf applies the site's rule, else what the port itself shows. A role that is not settled is only where nothing
-// else is known: compute.
-func (n *Node) roleOf(h *HCA, p *Port) (role Fact[Role], settled bool) {
+// else is known: compute. Virtual are functions that are rails (virtualRails).
+func (n *Node) roleOf(h *HCA, p *Port, virtual []*HCA) (role Fact[Role], settled bool) {
 	is := func(r Role, source string) Fact[Role] { return Known(r, source, n.At) }
 	if r, ok := n.Policy.RoleOf(h.Name); ok {
 		return is(r, "config roles"), true
@@ -71,7 +72,7 @@ func (n *Node) roleOf(h *HCA, p *Port) (role Fact[Role], settled bool) {
 	if h.Restricted.Or(false) {
 		return is(RoleManagement, h.Restricted.Source), true
 	}
-	if h.Lent() {
+	if own := slices.Contains(virtual, h); h.Lent() && !own || n.physicalOf(h, virtual) {
 		return is(RoleUnused, h.Function.Source), true
 	}
 	layer, known := p.LinkLayer.Get()
@@ -81,7 +82,7 @@ func (n *Node) roleOf(h *HCA, p *Port) (role Fact[Role], settled bool) {
 	if layer == LinkInfiniBand {
 		return is(RoleCompute, p.LinkLayer.Source), false
 	}
-	if d := n.NetDev(p.NetDev.Or("")); d != nil && d.DefaultRoute.Or(false) {
+	if d := n.NetDev(p.NetDev.Or("")); d != nil && d.DefaultRoute.Or(false) && !n.NCCL.names(h, p) {
 		return is(RoleManagement, d.DefaultRoute.Source), true
 	}
 	return is(RoleCompute, p.LinkLayer.Source), false
@@ -92,8 +93,8 @@ func (n *Node) roleOf(h *HCA, p *Port) (role Fact[Role], settled bool) {
 //   - other compute NICs are near GPUs, which is to say below a common switch (PIX, PXB), and this one is near none;
 //   - each GPU has one of those near NICs at least as near as this one. Where a GPU's only NIC of its own socket is far
 //     from it, that one stays compute;
-//   - NICs of the same board as the near ones stay compute unless each GPU has a near NIC to itself: one that is missed
-//     by a GPU is plugged in wrong rather than meant for storage.
+//   - NICs of the same board as the near ones stay compute unless there are more of them than GPUs without a near NIC to
+//     itself: one that is missed by a GPU is plugged in wrong rather than meant for storage.
 //
 // Distances are those of the PCI bus alone, so that roles do not change when the GPU driver comes or goes. One that is
 // not known, and a node without GPUs, is evidence for compute.
@@ -131,21 +132,40 @@ func (n *Node) outOfTheWay(candidates []*HCA) []*HCA {
 			nearest[g] = min(nearest[g], d)
 		}
 	}
-	enough := n.eachHasItsOwn(near)
+	alike := func(h *HCA) bool {
+		return h.BoardID.State == Unknown || h.Type.State == Unknown || slices.ContainsFunc(near, func(o *HCA) bool { return sameBoard(h, o) })
+	}
+	spare := 0
+	for _, h := range far {
+		if alike(h) {
+			spare++
+		}
+	}
+	missed := n.withoutOwn(near) >= spare
 	return slices.DeleteFunc(far, func(h *HCA) bool {
 		for g, d := range distances[h.Name] {
 			if d < nearest[g] {
 				return true
 			}
 		}
-		unlike := h.BoardID.State != Unknown && h.Type.State != Unknown && !slices.ContainsFunc(near, func(o *HCA) bool { return sameBoard(h, o) })
-		return !enough && !unlike
+		return missed && alike(h)
 	})
 }
 
 // eachHasItsOwn reports whether each GPU can have one of these NICs to itself, and a near one.
-func (n *Node) eachHasItsOwn(nics []*HCA) bool {
-	return !slices.ContainsFunc(n.dealOnBus(nics), func(r Rail) bool { return r.Shared || r.Distance.Or(DistanceSYS) > DistancePXB })
+func (n *Node) eachHasItsOwn(nics []*HCA) bool { return n.withoutOwn(nics) == 0 }
+
+// withoutOwn counts the GPUs that cannot.
+func (n *Node) withoutOwn(nics []*HCA) (count int) {
+	taken := map[string]bool{}
+	for _, r := range n.dealOnBus(nics) {
+		if r.Distance.Or(DistanceSYS) > DistancePXB || taken[r.NIC] {
+			count++
+			continue
+		}
+		taken[r.NIC] = true
+	}
+	return count
 }
 
 // dealOnBus deals NICs out to the GPUs by the PCI bus alone.

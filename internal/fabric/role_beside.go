@@ -91,7 +91,8 @@ func (b *railside) leftOut(o openPort) bool {
 	return taken >= alike
 }
 
-// otherFabric reports whether the port is Ethernet while the rails are InfiniBand, no slower and not fewer, and near most GPUs.
+// otherFabric reports whether the port is Ethernet while the rails are InfiniBand, no slower and not much fewer, and near most GPUs. One
+// that left the bus makes no rail of a port for storage on each of the same cards.
 func (b *railside) otherFabric(o openPort) bool {
 	if o.p.LinkLayer.Or("") != LinkEthernet {
 		return false
@@ -109,7 +110,7 @@ func (b *railside) otherFabric(o openPort) bool {
 			ethernet++
 		}
 	}
-	return len(subnet) >= ethernet && b.serve(subnet, 0, false)
+	return 3*len(subnet) > 2*ethernet && b.serve(subnet, 0, false)
 }
 
 // outnumbered reports whether the port is Ethernet while more of the open ports are InfiniBand and no slower. It is used where
@@ -196,30 +197,39 @@ func (b *railside) slower(h *HCA) bool {
 	return b.serve(faster, 2*own, spare)
 }
 
-// siblingOfDefaultRoute reports whether the default route leaves through another port of the card, and each GPU has a rail to
-// itself without that card.
+// siblingOfDefaultRoute reports whether the default route leaves through another port of the card, and there are more such devices
+// than GPUs without a rail to themselves that is on no such card: one rail that left the bus makes none of a pair for storage.
 func (b *railside) siblingOfDefaultRoute(o openPort) bool {
-	routed := func(h *HCA) bool {
-		return slices.ContainsFunc(h.Ports, func(p Port) bool {
-			d := b.n.NetDev(p.NetDev.Or(""))
-			return d != nil && d.DefaultRoute.Or(false)
-		})
-	}
-	var others []*HCA
-	found := false
-	for i := range b.n.HCAs {
-		found = found || sameCard(&b.n.HCAs[i], o.h) && routed(&b.n.HCAs[i])
-	}
-	if !found {
+	if !b.besideDefaultRoute(o.h) {
 		return false
 	}
+	var others, beside []*HCA
 	own := b.n.speed(o.h)
 	for _, r := range b.rails {
-		if !sameCard(r, o.h) && b.n.railSpeed(r) >= own {
+		if !b.besideDefaultRoute(r) && b.n.railSpeed(r) >= own {
 			others = append(others, r)
 		}
 	}
-	return b.n.eachHasItsOwn(others)
+	for _, q := range b.open {
+		if b.nics[q.h].near && b.besideDefaultRoute(q.h) && !slices.Contains(beside, q.h) {
+			beside = append(beside, q.h)
+		}
+	}
+	return b.n.withoutOwn(others) < len(beside)
+}
+
+// besideDefaultRoute reports whether the default route leaves through a port of the card.
+func (b *railside) besideDefaultRoute(h *HCA) bool {
+	for i := range b.n.HCAs {
+		o := &b.n.HCAs[i]
+		if sameCard(o, h) && slices.ContainsFunc(o.Ports, func(p Port) bool {
+			d := b.n.NetDev(p.NetDev.Or(""))
+			return d != nil && d.DefaultRoute.Or(false)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // serve reports whether most of the GPUs, or all, have one of these NICs near, and so much of its speed when they share it.

@@ -104,6 +104,8 @@ func TestRolesByDistance(t *testing.T) {
 		{"storage of InfiniBand", switched(8, 1, "one").with(storage...), func(n *Node) { n.HCA("mlx5_9").Ports[0].LinkLayer = ok(LinkInfiniBand) }, "mlx5_8 mlx5_9"},
 		{"two GPUs a NIC", switched(4, 2, "one").with(storage...), nil, "mlx5_8 mlx5_9"},
 		{"ten alike", switched(8, 1, "one").with(card("mlx5_8", "one", "90:01.0/91:00.0", 1)), nil, "mlx5_8"},
+		{"ten alike, and a rail left the bus", switched(8, 1, "one").with(card("mlx5_8", "one", "90:01.0/91:00.0", 1), card("mlx5_9", "one", "98:01.0/99:00.0", 1)), func(n *Node) { n.drop("mlx5_3") }, "mlx5_8 mlx5_9"},
+		{"nine alike, and a GPU has none near", switched(8, 1, "one").with(card("mlx5_8", "one", "90:01.0/91:00.0", 1)), func(n *Node) { n.drop("mlx5_3") }, ""},
 		{"two GPUs a NIC, all NICs alike", switched(4, 2, "one").with(card("mlx5_8", "one", "90:01.0/91:00.0", 1)), nil, ""},
 		{"board of the other unknown", switched(4, 2, "one").with(storage...), func(n *Node) { n.HCA("mlx5_8").BoardID = UnknownFact[string](ReasonIO, "", at) }, "mlx5_9"},
 		{"a GPU below the wrong switch", moved.with(storage...), nil, "mlx5_8 mlx5_9"},
