@@ -99,7 +99,7 @@ func Modes() []Mode {
 		{ID: ModeNICShared, Text: "GPUs share a NIC while another NIC is nearest to no GPU."},
 		{ID: ModeNCCLConfig, Text: "NCCL ignores or misreads a line of the host's configuration."},
 		{ID: ModeNCCLOld, Text: "The NCCL library is older than the site expects."},
-		{ID: ModeNCCLDevices, Text: "NCCL_IB_HCA names missing devices, or matches none that is active."},
+		{ID: ModeNCCLDevices, Text: "NCCL_IB_HCA names missing devices, or leaves out some that the node has for training."},
 		{ID: ModeRDMAOff, Text: "The host's NCCL configuration disables RDMA for all jobs."},
 		{ID: ModeGPUDriver, Text: "A GPU has no driver that CUDA can use."},
 		{ID: ModeGPULost, Text: "The driver lost a GPU, or does not show it.", Alert: "GpuFabricGpuLost"},

@@ -52,6 +52,12 @@ func ncclChecks() []*Check {
 			Guard: "if the host sets it without =, and a name in it is that of a device", Modes: []string{ModeNCCLDevices}, judge: judgePrefixes,
 		},
 		{
+			ID: "nccl_devices_left_out", Title: "NCCL_IB_HCA leaves out ports for training", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names, states and roles of RDMA ports, expected.compute_ports",
+			Guard: "if the host sets it and the configuration sets expected.compute_ports; only if the line takes fewer active compute ports than that, and another compute port is active; not if RDMA is disabled; jobs may override it",
+			Modes: []string{ModeNCCLDevices}, judge: judgeLeftOut,
+		},
+		{
 			ID: "nccl_socket_interface", Title: "NCCL_SOCKET_IFNAME matches no usable interface", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_SOCKET_IFNAME of the host as NCCL matches it, names and operstate of all network interfaces",
 			Guard: "if the host sets it; jobs may override it. One interface that is up is enough, because one list is often used for several kinds of nodes",
@@ -250,7 +256,7 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	if !ok || set.Value == "" {
 		return
 	}
-	if len(n.HCAs) > 0 && !slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return !h.Traits().NoVerbs }) { // plugins ignore it
+	if onlyPlugins(n) {
 		return
 	}
 	s, f := Subject{File: set.Source}, fabric.ParseNameFilter(set.Value)
@@ -296,6 +302,11 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 			Remedy: "Correct or remove the line: names match by prefix; a leading = means exact.",
 		})
 	}
+}
+
+// onlyPlugins reports whether NCCL uses all devices of the node through a plugin, which ignores NCCL_IB_HCA.
+func onlyPlugins(n *fabric.Node) bool {
+	return len(n.HCAs) > 0 && !slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return !h.Traits().NoVerbs })
 }
 
 // judgePrefixes finds names of devices that are also the beginning of another name, as mlx5_1 is of mlx5_10. A list that names the

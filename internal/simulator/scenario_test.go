@@ -188,6 +188,7 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"nccl-algo-unknown":     {nccl},
 		"nccl-deprecated":       {nccl},
 		"nccl-hca-prefix":       {nccl},
+		"nccl-hca-short":        {nccl},
 		"post-fec-errors":       {ethernet("enp24s0np0", `(fec|stats/rx_(pcs_symbol_err|crc_errors)_phy)`)},
 		"buffer-shared":         {fmt.Sprintf(netdev+pfcFiles, "enp206s0np0"), ethernet("enp206s0np0", `dcb/buffers`)},
 		"ets-starved":           {ethernet("enp64s0np0", `dcb/ets`)},

@@ -51,6 +51,14 @@ func ncclScenarios() []Scenario {
 			edit:   func(n *Node) { n.setNCCL("NCCL_IB_HCA==", "NCCL_IB_HCA=") },
 		},
 		{
+			Name: "nccl-hca-short", Platform: h100,
+			Summary: "NCCL_IB_HCA names half of the training NICs",
+			Truth: "NCCL_IB_HCA is that of a node with four NICs. NCCL uses mlx5_0 to mlx5_3 only, with half of the bandwidth of the node " +
+				"(matchIfList of misc/utils.cc).",
+			Expect: []Finding{{"", 0, "nccl_device_left_out"}},
+			edit:   func(n *Node) { n.setNCCL(",mlx5_4,mlx5_5,mlx5_6,mlx5_7\n", "\n") },
+		},
+		{
 			Name: "nccl-deprecated", Platform: h100,
 			Summary: "healthy node whose NCCL configuration uses deprecated names",
 			Truth: "NCCL_MIN_NCHANNELS=16 and NCCL_MAX_NRINGS=32 are deprecated but still read (ncclMinNchannels and ncclMaxNchannels of " +

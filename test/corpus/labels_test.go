@@ -99,6 +99,7 @@ func conditions() map[string]condition {
 		"rdma_switched_off":        {mode: "rdma_switched_off", shows: []string{"nccl_rdma_off"}},
 		"nccl_device_missing":      {mode: "nccl_devices", shows: []string{"nccl_devices"}, anywhere: []string{"nccl_configuration"}},
 		"nccl_device_unnamed":      {mode: "nccl_devices", shows: []string{"nccl_devices_prefix"}},
+		"nccl_device_left_out":     {mode: "nccl_devices", shows: []string{"nccl_devices_left_out"}},
 		"socket_interface_missing": {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 		"socket_interface_down":    {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 

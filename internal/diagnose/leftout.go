@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// judgeLeftOut finds a list of devices with which NCCL uses fewer ports than the site expects, while the node has more. Rails that are
+// missing or down are not left out by it.
+func judgeLeftOut(n *fabric.Node, v *verdicts) {
+	set, ok := n.NCCL.Lookup("NCCL_IB_HCA")
+	want := n.Policy.ComputePorts
+	if _, off, _ := rdmaSetting(&n.NCCL); !ok || set.Value == "" || off || want == nil || onlyPlugins(n) {
+		return
+	}
+	s, list := Subject{File: set.Source}, fabric.ParseNameFilter(set.Value)
+	if n.ClassPresent.State == fabric.Unknown {
+		v.hidden(s, n.ClassPresent.Meta(), "The list of RDMA devices")
+		return
+	}
+	taken, open := 0, 0 // and those that may be taken
+	var left []string
+	var unread *fabric.Meta
+	for h, p := range ports(n) {
+		role, classified := p.Role.Get()
+		takes := list.Takes(h.Name, p.Number)
+		switch {
+		case classified && role != fabric.RoleCompute:
+		case takes && p.State.State != fabric.OK && !carries(p):
+			unread = new(p.State.Meta())
+			open++
+		case !carries(p):
+		case takes && !classified:
+			unread = new(p.Role.Meta())
+			open++
+		case takes:
+			taken++
+		case classified:
+			left = append(left, PortSubject(h, p).String())
+		}
+	}
+	for i := range n.HCAs { // of which not even the ports are known
+		if h := &n.HCAs[i]; h.Moved && len(h.Ports) == 0 && list.Takes(h.Name, -1) {
+			unread = &fabric.Meta{Reason: fabric.ReasonMoved}
+			open++
+		}
+	}
+	switch {
+	case taken >= *want:
+		v.ok(s)
+	case len(left) > 0 && taken+open >= *want:
+		v.unknown(s, unread.Reason, "Whether it takes as many ports as the site expects is unknown: "+ReasonText(unread.Reason)+".")
+	case len(left) > 0:
+		v.failed(s, Verdict{
+			Evidence: fmt.Sprintf("%s=%s takes %d of the %d active compute ports, and the site expects %d. Left out: %s.", set.Name, set.Value, taken,
+				taken+len(left), *want, few(left)),
+			Consequence: "Jobs use a part of the network that the node has.",
+			Remedy: "Name all ports for training in " + set.Source + ". If a port that the line names is gone or down, repair that one. If jobs are meant to use fewer, " +
+				"correct expected.compute_ports or name the role of the others (roles) in the configuration of the exporter.",
+		})
+	}
+}
