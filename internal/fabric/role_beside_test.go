@@ -262,12 +262,13 @@ func TestPortHistory(t *testing.T) {
 
 // Nothing is known of the bus: that the slower NIC stands beside the rails is not, either.
 func TestRolesWhereTheBusIsUnread(t *testing.T) {
-	roles := func(n *Node) (all string) {
+	roles := func(n *Node) string {
 		n.DerivePorts()
+		var all strings.Builder
 		for i := range n.HCAs {
-			all += string(n.HCAs[i].Ports[0].Role.Or("?")) + " "
+			all.WriteString(string(n.HCAs[i].Ports[0].Role.Or("?")) + " ")
 		}
-		return all
+		return all.String()
 	}
 	rails := strings.Repeat("compute ", 8)
 	n := mixed()
