@@ -8,8 +8,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// judgeLeftOut finds a list of devices with which NCCL uses fewer ports than the site expects, while the node has more. Rails that are
-// missing or down are not left out by it.
+// judgeLeftOut finds a list of devices with which NCCL uses fewer ports than the site expects, while the node has more. That ports which
+// the list takes are down or missing is reported by port_active and nccl_devices.
 func judgeLeftOut(n *fabric.Node, v *verdicts) {
 	set, ok := n.NCCL.Lookup("NCCL_IB_HCA")
 	want := n.Policy.ComputePorts
@@ -21,7 +21,7 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 		v.hidden(s, n.ClassPresent.Meta(), "The list of RDMA devices")
 		return
 	}
-	taken, open := 0, 0 // and those that may be taken
+	active, taken, open := 0, len(missingNames(n, list)), 0 // of those that it takes, all of them, and those of which that is unknown
 	var left []string
 	var unread *fabric.Meta
 	for h, p := range ports(n) {
@@ -32,13 +32,15 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 		case takes && p.State.State != fabric.OK && !carries(p):
 			unread = new(p.State.Meta())
 			open++
-		case !carries(p):
 		case takes && !classified:
 			unread = new(p.Role.Meta())
 			open++
+		case takes && carries(p):
+			active++
+			taken++
 		case takes:
 			taken++
-		case classified:
+		case classified && carries(p):
 			left = append(left, PortSubject(h, p).String())
 		}
 	}
@@ -49,14 +51,15 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 		}
 	}
 	switch {
+	case active+open == 0: // nccl_devices fails
 	case taken >= *want:
 		v.ok(s)
 	case len(left) > 0 && taken+open >= *want:
 		v.unknown(s, unread.Reason, "Whether it takes as many ports as the site expects is unknown: "+ReasonText(unread.Reason)+".")
 	case len(left) > 0:
 		v.failed(s, Verdict{
-			Evidence: fmt.Sprintf("%s=%s takes %d of the %d active compute ports, and the site expects %d. Left out: %s.", set.Name, set.Value, taken,
-				taken+len(left), *want, few(left)),
+			Evidence: fmt.Sprintf("%s=%s takes %d of the %d active compute ports, and the site expects %d. Left out: %s.", set.Name, set.Value, active,
+				active+len(left), *want, few(left)),
 			Consequence: "Jobs use a part of the network that the node has.",
 			Remedy: "Name all ports for training in " + set.Source + ". If a port that the line names is gone or down, repair that one. If jobs are meant to use fewer, " +
 				"correct expected.compute_ports or name the role of the others (roles) in the configuration of the exporter.",

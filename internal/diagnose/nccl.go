@@ -54,7 +54,7 @@ func ncclChecks() []*Check {
 		{
 			ID: "nccl_devices_left_out", Title: "NCCL_IB_HCA leaves out ports for training", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names, states and roles of RDMA ports, expected.compute_ports",
-			Guard: "if the host sets it and the configuration sets expected.compute_ports; only if the line takes fewer active compute ports than that, and another compute port is active; not if RDMA is disabled; jobs may override it",
+			Guard: "if the host sets it and the configuration sets expected.compute_ports; only if the line takes fewer compute ports than that, those that are down or missing included, and others are active; not if RDMA is disabled, or the line takes no active port; jobs may override it",
 			Modes: []string{ModeNCCLDevices}, judge: judgeLeftOut,
 		},
 		{
