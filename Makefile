@@ -29,15 +29,20 @@ run: build ## serve this host on port 10791
 
 # Tests without the race detector, which makes them ten times slower: of packages that start no goroutine, that test
 # processes of their own (which it makes end a second later), or that read whole trees of files.
-PURE := . ./internal/program ./internal/command/check ./internal/command/lint ./internal/command/rules ./internal/command/topology ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability
+PURE := . ./internal/program ./internal/command/advise ./internal/command/check ./internal/command/lint ./internal/command/report ./internal/command/rules ./internal/command/topology \
+	./internal/document ./internal/drawing ./internal/explain ./internal/job ./internal/report ./internal/status ./internal/host/ncclconf ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability
+
+# Of these, tests of which -short leaves out what only takes long.
+PURE_SHORT := ./internal/advice ./internal/page
 
 # The longest tests first, while the others run beside them. make lint runs go vet.
 test: ## all tests that need no virtual machine, most with the race detector
-	$(GO) test -vet=off -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
+	$(GO) test -vet=off -race -short -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE) $(PURE_SHORT))")
 	$(GO) test -vet=off -race -run Concurrent ./internal/host/sysfs
 	$(GO) test -vet=off -race -run 'TestInterrupted|TestStandardInput' ./internal/command/lint
 	$(GO) test -vet=off -race -short -run 'TestDemo$$|TestDemoBreaks|TestLandingTellsOfProbes|TestRecordedAnswers' ./internal/program
-	$(GO) test -vet=off ./internal/demo $(PURE) ./test/corpus
+	$(GO) test -vet=off -short -timeout 30m $(PURE_SHORT)
+	$(GO) test -vet=off -timeout 30m ./internal/demo $(PURE) ./test/corpus
 	$(GO) test -C tools/release .
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
