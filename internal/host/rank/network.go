@@ -69,7 +69,7 @@ func (r *Reader) addInterfaces(list []fabric.RankCandidate, now time.Time) {
 		} else {
 			c.NetDevs = fabric.Known(use, source, now)
 		}
-		if known {
+		if known && c.NetDevs.Reason != fabric.ReasonGone { // a process that ended says nothing about the others
 			read[ns] = c.NetDevs
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"os/exec"
 	"reflect"
 	"slices"
 	"strconv"
@@ -430,5 +431,19 @@ func TestReusedDescriptor(t *testing.T) {
 		if n == listAge {
 			t.Fatalf("not seen after %d looks", n)
 		}
+	}
+}
+
+// TestInterfacesAfterAnEnd: of two ranks in a network namespace, the one that is read first has just ended.
+func TestInterfacesAfterAnEnd(t *testing.T) {
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	ns := fabric.Known(uint64(1), "ns/net", time.Time{})
+	list := []fabric.RankCandidate{{PID: ended.Process.Pid, NetNS: ns}, {PID: os.Getpid(), NetNS: ns}, {PID: ended.Process.Pid, NetNS: ns}}
+	reader(t, sources()).addInterfaces(list, time.Time{})
+	if first, second := list[0].NetDevs, list[1].NetDevs; first.Reason != fabric.ReasonGone || second.State != fabric.OK || list[2].NetDevs.State != fabric.OK {
+		t.Errorf("%+v, %+v, %+v", first, second, list[2].NetDevs)
 	}
 }
