@@ -198,16 +198,16 @@ func TestTaskFailures(t *testing.T) {
 		text                string
 		failure             Failure
 	}{
-		{"ends at start", "crash at start", "echo", time.Minute, ErrCrashed, "exit status 3: cannot go on", FailureCrash},
-		{"is killed", "serve", "segv", time.Minute, ErrCrashed, "signal: killed: SIGSEGV: segmentation violation", FailureCrash},
-		{"ends well unasked", "serve", "exit so long", time.Minute, ErrCrashed, "exit status 4: worker: so long", FailureCrash},
+		{"ends at start", "crash at start", "echo", 10 * time.Minute, ErrCrashed, "exit status 3: cannot go on", FailureCrash},
+		{"is killed", "serve", "segv", 10 * time.Minute, ErrCrashed, "signal: killed: SIGSEGV: segmentation violation", FailureCrash},
+		{"ends well unasked", "serve", "exit so long", 10 * time.Minute, ErrCrashed, "exit status 4: worker: so long", FailureCrash},
 		{"hangs", "serve", "hang", time.Second, ErrHung, "no answer within 1s", FailureHang},
 		{"hangs and ignores SIGTERM", "stubborn", "hang", time.Second, ErrHung, "no answer within 1s", FailureHang},
-		{"sends garbage", "garbage", "echo", time.Minute, ErrCrashed, "not a frame", FailureProtocol},
-		{"closes its pipe and stays", "closes its pipe", "echo", time.Minute, ErrCrashed, "its pipe broke: EOF", FailureProtocol},
-		{"closes all its pipes and stays", "closes all pipes", "echo", time.Minute, ErrCrashed, "its pipe broke: ", FailureProtocol},
-		{"has no time left", "limited", "spin", time.Minute, ErrCrashed, "signal: killed", FailureCrash},
-		{"leaves an orphan with its pipes", "serve", "orphan", time.Minute, ErrCrashed, "exit status 5", FailureCrash},
+		{"sends garbage", "garbage", "echo", 10 * time.Minute, ErrCrashed, "not a frame", FailureProtocol},
+		{"closes its pipe and stays", "closes its pipe", "echo", 10 * time.Minute, ErrCrashed, "its pipe broke: EOF", FailureProtocol},
+		{"closes all its pipes and stays", "closes all pipes", "echo", 10 * time.Minute, ErrCrashed, "its pipe broke: ", FailureProtocol},
+		{"has no time left", "limited", "spin", 10 * time.Minute, ErrCrashed, "signal: killed", FailureCrash},
+		{"leaves an orphan with its pipes", "serve", "orphan", 10 * time.Minute, ErrCrashed, "exit status 5", FailureCrash},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			t.Parallel()
