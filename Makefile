@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
+.PHONY: help build demo run test loaded-test rules lint fmt docs generate contributing lab-test lab-full hang-test page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,10 @@ test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -vet=off -short -timeout 30m $(PURE_SHORT)
 	$(GO) test -vet=off -timeout 30m ./internal/demo $(PURE) ./test/corpus
 	$(GO) test -C tools/release .
+
+loaded-test: ## make test three times beside 20 busy processes, nothing cached (2 h on two cores)
+	@busy=; trap 'kill $$busy' EXIT; for i in $$(seq 20); do sh -c 'while :; do :; done' & busy="$$busy $$!"; done; \
+	for i in 1 2 3; do GOFLAGS=-count=1 $(MAKE) test || exit 1; done
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
 rules: ## alert rules and dashboards against the catalogue, docs/NEIGHBOURS.md beside node_exporter, make pictures over stand-ins, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
@@ -166,7 +170,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pint contributing corpus fuzz bench probes page-test hang-test safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
+verify: loaded-test pint contributing corpus fuzz bench probes page-test hang-test safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
 
 include packaging/packaging.mk
 
