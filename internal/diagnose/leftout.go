@@ -61,7 +61,7 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 			Evidence: fmt.Sprintf("%s=%s takes %d of the %d active compute ports, and the site expects %d. Left out: %s.", set.Name, set.Value, active,
 				active+len(left), *want, few(left)),
 			Consequence: "Jobs use a part of the network that the node has.",
-			Remedy: "Name all ports for training in " + set.Source + ". If a port that the line names is gone or down, repair that one. If jobs are meant to use fewer, " +
+			Remedy: "Name all ports for training (gpufabric_exporter topology shows them) in " + set.Source + ". If a port that the line names is gone or down, repair that one. If jobs are meant to use fewer, " +
 				"correct expected.compute_ports or name the role of the others (roles) in the configuration of the exporter.",
 		})
 	}

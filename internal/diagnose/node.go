@@ -231,7 +231,7 @@ func judgeSurplus(n *fabric.Node, of *verdicts) {
 			What:        fmt.Sprintf("%d active ports count as compute where %d are expected", c.active, *want),
 			Evidence:    "The site's configuration expects fewer (expected.compute_ports).",
 			Consequence: "Ports with another purpose are checked and alerted on as training ports, and NCCL may use them for training.",
-			Remedy:      "Set the role of the other ports in the configuration (roles), or correct expected.compute_ports.",
+			Remedy:      "See which ports count (gpufabric_exporter topology). Set the role of the others in the configuration (roles), or correct expected.compute_ports.",
 		})
 	case c.active+c.unclear > *want:
 		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; role or state of %d more cannot be read.", c.active, *want, c.unclear))
