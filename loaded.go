@@ -8,7 +8,7 @@ package main
 #include <sys/mman.h>
 #include <unistd.h>
 
-// drop_read_only gives up the pages of this program that no process writes. A kernel that refuses costs memory only.
+// drop_read_only unmaps the pages of this program that no process writes. A kernel that refuses costs memory only.
 static int drop_read_only(struct dl_phdr_info *program, size_t length, void *data) {
 	uintptr_t page = sysconf(_SC_PAGESIZE);
 	for (int i = 0; i < program->dlpi_phnum; i++) {
@@ -25,7 +25,7 @@ static void drop_loaded(void) { dl_iterate_phdr(drop_read_only, 0); }
 */
 import "C"
 
-// dropLoaded gives up what only the start of the process needed: relocations, initial values and their code, an eighth of the
+// dropLoaded unmaps what only the start of the process needed: relocations, initial values and their code, an eighth of the
 // exporter's memory and half of a worker's. All of it stays in the page cache, from which the kernel maps what is used again.
 // Breakpoints that a debugger or a uprobe set earlier are lost.
 func dropLoaded() { C.drop_loaded() }

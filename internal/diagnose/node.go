@@ -199,7 +199,7 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 // besideDefaultRoute names active ports with the default route that may be for training as well, as in clouds whose servers have one kind
 // of NIC: ports for training have the same board, or there is none.
 func besideDefaultRoute(n *fabric.Node) (names []string) {
-	alike, any := false, false
+	alike, compute := false, false
 	for h, p := range ports(n) {
 		d := n.NetDev(p.NetDev.Or(""))
 		if p.Role.Or("") != fabric.RoleManagement || d == nil || !d.DefaultRoute.Or(false) || !carries(p) {
@@ -208,11 +208,11 @@ func besideDefaultRoute(n *fabric.Node) (names []string) {
 		names = append(names, PortSubject(h, p).String())
 		for o, q := range ports(n) {
 			if q.Role.Or("") == fabric.RoleCompute {
-				any, alike = true, alike || sameBoard(h, o).Or(false)
+				compute, alike = true, alike || sameBoard(h, o).Or(false)
 			}
 		}
 	}
-	if any && !alike {
+	if compute && !alike {
 		return nil
 	}
 	return names

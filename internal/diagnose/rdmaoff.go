@@ -59,8 +59,12 @@ func pluginsOff(c *fabric.NCCLConfig) (by fabric.NCCLVariable, off bool) {
 
 func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 	by, off, set := rdmaSetting(&n.NCCL)
+	plugins, none := pluginsOff(&n.NCCL)
+	if !set && !none { // ports need not be looked at
+		return
+	}
 	names, unread := rdmaPorts(n, false)
-	if plugins, none := pluginsOff(&n.NCCL); none && len(names) == 0 {
+	if none && len(names) == 0 {
 		if efa, _ := rdmaPorts(n, true); len(efa) > 0 {
 			by, off, set, names = plugins, true, true, efa
 		}
@@ -146,8 +150,8 @@ func rdmaPorts(n *fabric.Node, plugin bool) (names []string, unread *fabric.Meta
 // forTraining reports whether there is evidence that a port of role compute is for NCCL's own RDMA transport, or for a plugin; the
 // role alone is none. NICs of servers that share a disk over RDMA, and of virtual machines without a fabric, have that role too, and
 // NCCL_IB_DISABLE=1 is right there. The site says so, and may say that none is; or the NIC is near a GPU; or it is InfiniBand in a
-// node of several GPUs. EFA has no queue pairs that NCCL itself
-// could use, but a plugin, which ignores NCCL_IB_HCA; and MANA is the interface of many virtual machines.
+// node of several GPUs. EFA has no queue pairs that NCCL itself could use, but that a plugin uses, which ignores NCCL_IB_HCA. MANA is
+// the interface of many virtual machines.
 func forTraining(n *fabric.Node, h *fabric.HCA, p *fabric.Port, plugin bool) fabric.Fact[bool] {
 	const source = "bus/pci/devices"
 	yes, no := fabric.Known(true, source, n.At), fabric.Known(false, source, n.At)
