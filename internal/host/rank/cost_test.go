@@ -59,11 +59,6 @@ func TestCalls(t *testing.T) {
 	if len(reading.Candidates) < ranks {
 		t.Fatalf("%d candidates of %d processes", len(reading.Candidates), reading.Processes)
 	}
-	again := math.MaxInt
-	for i := range 10 { // processes of other programs come and go
-		look(t, r, noNVML(), now.Add(time.Duration(i+1)*time.Second))
-		again = min(again, r.calls)
-	}
 	var files int
 	for _, c := range reading.Candidates {
 		files += c.Files.Value.All
@@ -71,6 +66,14 @@ func TestCalls(t *testing.T) {
 	// getdents(2) of the list, 3 calls for stat, one to count descriptors, 3 for net/dev, in which interfaces may need more. Of one
 	// candidate all descriptors are read.
 	most := 16 + reading.Processes/100 + len(reading.Candidates)*10 + (files+len(reading.Candidates))/len(reading.Candidates)
+	again := math.MaxInt
+	for i := 0; i < 1000 && again > most; i++ { // processes of other programs come and go, for minutes if other tests run beside this one
+		if i > 10 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		look(t, r, noNVML(), now.Add(time.Duration(i+1)*time.Second))
+		again = min(again, r.calls)
+	}
 	t.Logf("%d processes, %d candidates with %d descriptors: %d system calls at first, %d when nothing changed", reading.Processes, len(reading.Candidates), files, first, again)
 	if again > most {
 		t.Errorf("%d system calls when nothing changed, want at most %d", again, most)
