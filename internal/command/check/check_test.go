@@ -140,6 +140,7 @@ func TestCheckFlags(t *testing.T) {
 
 // A simulated node is judged by the expectations of the site, in place of those of the scenario.
 func TestCheckScenarioOfSite(t *testing.T) {
+	commandtest.Memory(t)
 	for text, want := range map[string]int{"": exitChecked, "expected: {compute_ports: 9}\n": exitFailed} {
 		file := filepath.Join(t.TempDir(), "site.yml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -155,6 +156,7 @@ func TestCheckScenarioOfSite(t *testing.T) {
 // A verdict of severity info is printed, and takes no node out of service unless the flags ask for that severity or
 // check.
 func TestInfoDoesNotCount(t *testing.T) {
+	commandtest.Memory(t)
 	for _, c := range []struct {
 		args []string
 		code int
@@ -178,6 +180,7 @@ func TestInfoDoesNotCount(t *testing.T) {
 
 // If a site expects nothing of RoCE, settings that a driver does not show are no failure.
 func TestUnstatedSitesPass(t *testing.T) {
+	commandtest.Memory(t)
 	for _, scenario := range []string{"healthy-mana", "healthy-mixed-vendors", "healthy-sriov-vf", "healthy-128-ports", "healthy-two-port", "lossy-unstated"} {
 		if code, out, errs := checked(t, "--scenario="+scenario); code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, ") {
 			t.Errorf("%s: exit code %d\n%s%s", scenario, code, out, errs)
@@ -196,6 +199,7 @@ func TestExplainEveryCheck(t *testing.T) {
 
 // Two readings show what one cannot.
 func TestCheckInterval(t *testing.T) {
+	commandtest.Memory(t)
 	code, out, _ := checked(t, "--scenario=pfc-storm", "--only=roce_pause_sent", "--interval=2s")
 	if code != exitFailed || !strings.Contains(out, "mlx5_7") {
 		t.Errorf("exit code %d:\n%s", code, out)

@@ -17,7 +17,7 @@ import (
 
 // An unchanged node passes; what changed is reported by name, and what cannot be read now is no drift.
 func TestManifest(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "manifest.yml")
+	file := filepath.Join(commandtest.Memory(t), "manifest.yml")
 	run := func(args ...string) (int, string) {
 		code, out, errs := commandtest.Run(t, new(site.Site), New, args...)
 		return code, out + errs
