@@ -50,7 +50,7 @@ func find(t *testing.T, name string) simulator.Scenario {
 }
 
 func options(tree *simulator.Tree) Options {
-	return Options{Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Version: "1.2.3"}
+	return Options{Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Version: "1.2.3", limit: 5 * time.Minute}
 }
 
 func take(t *testing.T, o Options) *Capture {

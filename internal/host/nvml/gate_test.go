@@ -93,24 +93,23 @@ func TestGateWithRealReaders(t *testing.T) {
 	}
 	defer fs.Close()
 	c, s := newSession(t, "gpus 2", "processes 0")
-	maintenance := ""
+	maintenance, quiet := "", 300*time.Millisecond
 	gate := func() *probes.Gate {
 		return probes.NewGate(probes.GateOptions{
 			GPUs: s, Processes: fs, Cgroups: cgroup.New(h.path("cgroup")), Pods: podresources.New(h.path("kubelet/kubelet.sock")),
 			Maintenance: func() (string, error) { return maintenance, nil }, Lock: h.path("lock"),
 			IdleMemory: 1 << 29, // which the library says is used
-			Quiet:      300 * time.Millisecond,
+			Quiet:      quiet,
 		})
 	}
-	// enter tries again when this machine is too busy to look often enough, unless that looks as expected.
+	// enter takes more time when this machine is too busy to start a process and to look often enough, unless that looks as expected.
 	enter := func(want probes.Skip) (pass *probes.Pass, skipped *probes.Skipped) {
-		for range 20 {
-			if pass, skipped = gate().Enter(t.Context(), []string{uuid}); pass != nil || skipped.Why == want || skipped.Why != probes.SkipCannotProveIdle {
-				break
+		for ; ; quiet *= 2 {
+			if pass, skipped = gate().Enter(t.Context(), []string{uuid}); pass != nil || skipped.Why == want || skipped.Why != probes.SkipCannotProveIdle || quiet > time.Minute {
+				return pass, skipped
 			}
 			t.Log(skipped.Detail)
 		}
-		return pass, skipped
 	}
 	pass, skipped := enter("")
 	if pass == nil {
