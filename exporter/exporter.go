@@ -280,7 +280,7 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	return serveListeners(ctx, listeners, h, e.Web.ConfigFile, log, dog.serverLog(log.Handler()))
 }
 
-// observeFirst makes the first observation, logs what was found and marks the process as ready.
+// observeFirst makes the first observation, logs what was found and then marks the process as ready.
 func (h *handler) observeFirst(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, site.FirstObservation)
 	defer cancel()
@@ -290,7 +290,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 	}
 	list := diagnose.Run(n, nil)
 	h.seen.See(list, true, n.At)
-	h.ready.Store(true)
+	defer h.ready.Store(true)
 	if short := ownDescriptors().shortage(n.Uncached); short != "" {
 		h.log.Warn(short)
 	}
