@@ -55,7 +55,7 @@ func TestMutualTLS(t *testing.T) {
 		}
 	}
 	p.Trust(a.Pool, client)
-	contains(t, p.Stderr.String(), "TLS handshake error")
+	p.Logs("TLS handshake error")
 }
 
 func TestBasicAuth(t *testing.T) {

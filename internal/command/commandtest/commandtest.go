@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -148,6 +149,16 @@ func (p *Serving) Ready() {
 		}
 	}
 	p.t.Fatal("never ready")
+}
+
+// Logs waits until all parts are in the log, which may come after an answer that the test has.
+func (p *Serving) Logs(parts ...string) {
+	p.t.Helper()
+	missing := func(part string) bool { return !strings.Contains(p.Stderr.String(), part) }
+	for end := time.Now().Add(time.Minute); slices.ContainsFunc(parts, missing) && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	Contains(p.t, p.Stderr.String(), parts...)
 }
 
 // Contains expects all parts in a text.

@@ -393,7 +393,7 @@ func TestManyFiles(t *testing.T) {
 func TestReusedDescriptor(t *testing.T) {
 	needRoot(t)
 	script := `exec 8<>/dev/null; echo ready; read x; exec 8<>/dev/infiniband/uverbs0; echo ready; read x`
-	s := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN="+strings.Repeat("/dev/nvidia0 ", 64), "SCRIPT="+script)
+	s := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN="+strings.Repeat("/dev/nvidia0 ", 256), "SCRIPT="+script)
 	r := reader(t, Sources{})
 	now := time.Unix(1e9, 0)
 	next := func() (fabric.OpenFiles, int) {
@@ -410,11 +410,17 @@ func TestReusedDescriptor(t *testing.T) {
 		t.Fatalf("%+v", v)
 	}
 	cheap := 0
-	for range listAge {
-		if v, calls := next(); len(v.Uverbs) > 0 {
-			t.Fatalf("%+v", v)
-		} else if calls < v.All {
-			cheap++
+	for i := 0; i < 1000 && cheap != listAge-1; i++ { // calls for processes of other programs count too, for minutes if other tests run beside this one
+		if i > 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		cheap = 0
+		for range listAge {
+			if v, calls := next(); len(v.Uverbs) > 0 {
+				t.Fatalf("%+v", v)
+			} else if calls < v.All {
+				cheap++
+			}
 		}
 	}
 	if cheap != listAge-1 {
