@@ -29,6 +29,6 @@
 // RDMA is confirmed if the rank has queue pairs, its devices carried data, no other job has contexts on them, and its sockets
 // were quiet. A loaded plugin alone is no evidence: its devices have to carry data. What was not observed is unknown.
 //
-// A verdict that is known changes after two readings in a row that contradict it. While the GPUs idle, the last verdict is kept
-// for keepIdle. A job is as bad as its worst rank.
+// A verdict that is known changes after two readings in a row that contradict it. What is unknown contradicts nothing: the
+// last verdict stands for an hour (keep), while the process lives as far as is known. A job is as bad as its worst rank.
 package job

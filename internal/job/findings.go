@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
@@ -18,53 +19,40 @@ const (
 	maxFindings  = 32
 )
 
-// findings are what is wrong with a job beside its transport.
-func (t *Tracker) findings(n *fabric.Node, j *Job, e *evidence, next map[processID]*tracked) []Finding {
-	byRule := map[Rule]*Finding{}
+// findings are what is wrong with a job beside its transport. Those of a rank stand while not all is seen that they were made from.
+func (t *Tracker) findings(n *fabric.Node, at time.Time, e *evidence, next map[processID]*tracked) []Finding {
+	made := map[int][]Finding{} // by PID
 	add := func(rule Rule, severity diagnose.Severity, pid int, format string, args ...any) {
-		f := byRule[rule]
-		if f == nil {
-			f = &Finding{Rule: rule, Severity: severity, Text: fmt.Sprintf(format, args...)}
-			byRule[rule] = f
-		}
-		if !slices.Contains(f.PIDs, pid) {
-			f.PIDs = append(f.PIDs, pid)
-		}
+		made[pid] = append(made[pid], Finding{Rule: rule, Severity: severity, Text: fmt.Sprintf(format, args...), PIDs: []int{pid}})
 	}
 	rails := activeRails(n)
+	all := seesNode(n)
 	for _, r := range e.ranks {
-		keep := next[r.id()]
-		if keep.settled.shown.Reason == NoCommunicator && r.busy == yes && expectsNCCL(r.RankCandidate) {
-			add(RuleNoCommunicator, diagnose.Info, r.PID, "its GPUs are busy, and it shows no NCCL communicator: it may use another back end, such as Gloo")
-		}
-		if d, known := r.Devices.Get(); known && d.Uverbs == 0 && e.spans() && len(rails) > 0 && !e.devices.moved && !wayOf(r, e.devices).byDesign() {
-			add(RuleNoDevices, diagnose.Warning, r.PID, "its mount namespace has no /dev/infiniband/uverbs*: it cannot use RDMA, and the node has %d active RDMA ports", len(rails))
-		}
-		if l, known := r.Limits.Get(); known && l.Memlock < leastMemlock && e.spans() && keep.settled.shown.Transport != RDMA && len(rails) > 0 {
-			add(RuleMemlock, diagnose.Warning, r.PID, "it may lock %d bytes of memory (RLIMIT_MEMLOCK): memory regions of RDMA fail without CAP_IPC_LOCK", l.Memlock)
-		}
-		if far := withoutNearest(n, r, rails); far != "" && e.spans() {
-			add(RuleAlignment, diagnose.Warning, r.PID, "%s", far)
-		}
-		if far := onFarCPUs(n, r); far != "" && e.spans() {
-			add(RuleAffinity, diagnose.Info, r.PID, "%s", far)
-		}
-		if keep.grown.leaks() {
-			add(RuleGrowing, diagnose.Warning, r.PID, "its verbs contexts grew in %d readings and never fell, to %d: communicators are made again and not destroyed", keep.grown.steps, keep.grown.contexts)
-		}
-		for _, uuid := range r.gpus {
-			if g := gpuOf(n, uuid); g != nil {
-				if m, known := g.BAR1.Get(); known && m.Total > 0 && float64(m.Used) >= fullBAR1*float64(m.Total) {
-					add(RuleBAR1, diagnose.Warning, r.PID, "%d of %d bytes of BAR1 of %s are in use: registrations for GPUDirect RDMA fail when it is full", m.Used, m.Total, uuid)
-				}
-			}
-		}
+		keep, is := next[r.id()], factsOf(r)
+		all = all && keep.known&^is == 0
+		keep.known |= is
+		e.about(n, r, keep, rails, add)
 		for _, f := range t.settings(n, r.RankCandidate) {
-			add(f.Rule, f.Severity, r.PID, "%s", f.Text)
-			byRule[f.Rule].Variables = unite(byRule[f.Rule].Variables, f.Variables)
+			f.PIDs = []int{r.PID}
+			made[r.PID] = append(made[r.PID], f)
 		}
 	}
 	differing(e.ranks, add)
+	byRule := map[Rule]*Finding{}
+	for _, r := range e.ranks {
+		keep := next[r.id()]
+		keep.found = keep.found.take(made[r.PID], all, at)
+		for _, f := range keep.found.list() {
+			of := byRule[f.Rule]
+			if of == nil {
+				f.PIDs = nil
+				of = &f
+				byRule[f.Rule] = of
+			}
+			of.PIDs = append(of.PIDs, r.PID)
+			of.Variables = unite(of.Variables, f.Variables)
+		}
+	}
 	var list []Finding
 	for _, f := range byRule {
 		slices.Sort(f.PIDs)
@@ -74,6 +62,35 @@ func (t *Tracker) findings(n *fabric.Node, j *Job, e *evidence, next map[process
 		return cmp.Or(cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), cmp.Compare(a.Rule, b.Rule))
 	})
 	return list[:min(len(list), maxFindings)]
+}
+
+// about makes the findings about one rank that are not about its settings.
+func (e *evidence) about(n *fabric.Node, r *observed, keep *tracked, rails []string, add func(rule Rule, severity diagnose.Severity, pid int, format string, args ...any)) {
+	if keep.settled.shown.Reason == NoCommunicator && r.busy == yes && expectsNCCL(r.RankCandidate) {
+		add(RuleNoCommunicator, diagnose.Info, r.PID, "its GPUs are busy, and it shows no NCCL communicator: it may use another back end, such as Gloo")
+	}
+	if d, known := r.Devices.Get(); known && d.Uverbs == 0 && e.spans() && len(rails) > 0 && !e.devices.moved && !wayOf(r, e.devices).byDesign() {
+		add(RuleNoDevices, diagnose.Warning, r.PID, "its mount namespace has no /dev/infiniband/uverbs*: it cannot use RDMA, and the node has %d active RDMA ports", len(rails))
+	}
+	if l, known := r.Limits.Get(); known && l.Memlock < leastMemlock && e.spans() && keep.settled.shown.Transport != RDMA && len(rails) > 0 {
+		add(RuleMemlock, diagnose.Warning, r.PID, "it may lock %d bytes of memory (RLIMIT_MEMLOCK): memory regions of RDMA fail without CAP_IPC_LOCK", l.Memlock)
+	}
+	if far := withoutNearest(n, r, rails); far != "" && e.spans() {
+		add(RuleAlignment, diagnose.Warning, r.PID, "%s", far)
+	}
+	if far := onFarCPUs(n, r); far != "" && e.spans() {
+		add(RuleAffinity, diagnose.Info, r.PID, "%s", far)
+	}
+	if keep.grown.leaks() {
+		add(RuleGrowing, diagnose.Warning, r.PID, "its verbs contexts grew in %d readings and never fell, to %d: communicators are made again and not destroyed", keep.grown.steps, keep.grown.contexts)
+	}
+	for _, uuid := range r.gpus {
+		if g := gpuOf(n, uuid); g != nil {
+			if m, known := g.BAR1.Get(); known && m.Total > 0 && float64(m.Used) >= fullBAR1*float64(m.Total) {
+				add(RuleBAR1, diagnose.Warning, r.PID, "%d of %d bytes of BAR1 of %s are in use: registrations for GPUDirect RDMA fail when it is full", m.Used, m.Total, uuid)
+			}
+		}
+	}
 }
 
 // unite returns what is in one of two lists, each once.

@@ -47,7 +47,7 @@ func TestFindings(t *testing.T) {
 		}
 	}
 	cpus := func(gpuNode int, distances ...int) edit { // as seen from the CPUs of the rank, to nodes 0 and 1
-		return func(_ int, n *fabric.Node, a, _ *fabric.RankCandidate) {
+		return func(_ int, n *fabric.Node, a, b *fabric.RankCandidate) {
 			n.GPUDriver.GPUs[0].Address = "0000:1B:00.0"
 			f := fabric.PCIFunction{Address: "0000:1b:00.0", Kind: fabric.PCIGPU}
 			if gpuNode >= 0 {
@@ -55,6 +55,7 @@ func TestFindings(t *testing.T) {
 			}
 			n.PCI.Functions = []fabric.PCIFunction{f}
 			a.Limits = fabric.Known(fabric.ProcessLimits{Memlock: 1 << 40, CPUs: "0-55", Distances: distances}, "limits", epoch)
+			b.Limits = fabric.Known(fabric.ProcessLimits{Memlock: 1 << 40}, "limits", epoch)
 		}
 	}
 	for name, c := range map[string]struct {

@@ -65,6 +65,11 @@ func Reasons() []Reason {
 	return []Reason{FirstReading, Idle, NoTraffic, LittleTraffic, Privilege, Unreadable, Moved, NoCommunicator}
 }
 
+// unseen reports whether a transport is unknown because what decides was not read: nothing is known that contradicts what was seen before.
+func (r Reason) unseen() bool {
+	return r == FirstReading || r == Privilege || r == Unreadable || r == Moved
+}
+
 // Cause is why NCCL uses TCP, as far as that can be seen.
 type Cause string
 
@@ -87,6 +92,9 @@ type Verdict struct {
 	Reason    Reason // if unknown
 	Cause     Cause  // if TCP
 	Evidence  []string
+
+	partly bool // not all that decides was read
+	said   bool // only by what its user wrote
 }
 
 // fellBack reports whether NCCL uses its sockets, and not a plugin that is made so.
@@ -115,8 +123,12 @@ type Job struct {
 	Devices   []string // RDMA devices that carried its data
 	Verdict   Verdict
 	Since     time.Time // when the transport was first seen to be this one
-	Findings  []Finding // the worst first
-	Pulse     Pulse
+	// Seen is when what decides was last seen of the rank that is unseen for the longest time, and Unseen why it is not seen now. They are
+	// empty while all is seen, and where it never was. The verdict is kept for an hour from Seen.
+	Seen     time.Time
+	Unseen   Reason
+	Findings []Finding // the worst first
+	Pulse    Pulse
 }
 
 // Rule names a finding. The words are stable: they are label values.
@@ -182,7 +194,7 @@ func Impairments() []Impairment {
 type Jobs struct {
 	At      time.Time
 	Known   bool   // the processes could be read
-	Reason  Reason // if not
+	Reason  Reason // if not; the jobs are then those that there were, with verdicts that are kept
 	List    []Job  // by name
 	Dropped int    // candidates that were left out, because there are too many
 	// Impaired is GPU time in seconds by UUID and impairment, since the Tracker began.

@@ -25,8 +25,9 @@ type evidence struct {
 type observed struct {
 	*process
 	interval
-	gpus   []string
-	domain bool // its GPUs are in an NVLink domain of several nodes
+	gpus     []string
+	domain   bool   // its GPUs are in an NVLink domain of several nodes
+	unlisted Reason // why the last look does not have it; empty: it has
 }
 
 // devices is what RDMA devices of the node carried between two readings.
@@ -70,6 +71,8 @@ func (e *evidence) spans() bool { return len(e.bootstrap) > 0 || e.size > len(e.
 // verdictOf judges a rank.
 func (e *evidence) verdictOf(r *observed) Verdict {
 	switch {
+	case r.unlisted != "":
+		return Verdict{Transport: Unknown, Reason: r.unlisted, Evidence: []string{"the last look at the processes of the node did not get to it"}}
 	case r.sign == signNone:
 		return Verdict{Transport: Unknown, Reason: NoCommunicator, Evidence: []string{"no RAS listener, no /dev/shm/nccl-* segment and no verbs context"}}
 	case !r.compared:
@@ -92,7 +95,14 @@ func (e *evidence) verdictOf(r *observed) Verdict {
 	default:
 		v = e.quietVerdict(r, rdma)
 	}
+	v.partly = r.partly()
 	return e.withLog(r, v)
+}
+
+// partly reports whether not all was read that a confirmed verdict needs.
+func (r *observed) partly() bool {
+	return r.Files.State != fabric.OK || !r.Files.Value.Complete || r.Verbs.State == fabric.Unknown || r.sockets.State != fabric.OK || r.SocketsByCgroup ||
+		r.Maps.State != fabric.OK || r.Settings.State != fabric.OK || r.busy == unclear
 }
 
 // rdmaUse is what a rank has of RDMA.

@@ -34,6 +34,7 @@ func (e *evidence) withLog(r *observed, v Verdict) Verdict {
 		if r.busy == no {
 			return v
 		}
+		by.said = true
 		by.Evidence = append(v.Evidence, "only its log, which its user writes, shows connections over "+words)
 		return by
 	}

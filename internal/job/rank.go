@@ -53,7 +53,7 @@ func processesOf(candidates []fabric.RankCandidate) []*process {
 	byPID := map[int]*process{}
 	var kept []*process
 	for _, p := range all {
-		if of := inheritedFrom(p, byPID, holders); of != nil {
+		if of := inheritedFrom(p, byPID, holders); of != nil && !foreign(p.RankCandidate, of.RankCandidate) {
 			of.children++
 			byPID[p.PID] = of // for its own children
 			continue

@@ -41,6 +41,8 @@ type tracked struct {
 	busy      answer
 	settled   settled
 	grown     growth
+	found     held
+	known     facts // that were known of it at any reading
 }
 
 // Update takes a reading of the node and returns its jobs. A reading that was taken already, or one that is too close to it,
@@ -53,11 +55,7 @@ func (t *Tracker) Update(n *fabric.Node) Jobs {
 		if loaded, readable := n.GPUDriver.Loaded.Get(); n.Ranks.State == fabric.Absent || readable && !loaded { // there is no GPU to hold
 			return Jobs{At: n.At, Known: true, Impaired: t.totals()}
 		}
-		why := Unreadable
-		if n.Ranks.Meta().Reason == fabric.ReasonPrivilege {
-			why = Privilege
-		}
-		return Jobs{At: n.At, Reason: why, Impaired: t.totals()} // what was known is compared with the next reading
+		return t.miss(n, because(n.Ranks.Meta().Reason))
 	}
 	if elapsed := n.Ranks.At.Sub(t.read); !t.read.IsZero() && elapsed < leastInterval && elapsed > -leastInterval {
 		return t.last
@@ -65,38 +63,66 @@ func (t *Tracker) Update(n *fabric.Node) Jobs {
 	return t.take(n, candidates)
 }
 
+// miss returns the jobs that there were, where no process could be looked for. What was known is compared with the next reading.
+func (t *Tracker) miss(n *fabric.Node, why Reason) Jobs {
+	now := Jobs{At: n.At, Reason: why}
+	now.List, now.Dropped = t.jobs(n, n.At, t.unlisted(nil, why, n.At), traffic{}, false, t.before)
+	now.Impaired = t.totals()
+	return now
+}
+
 // take judges a new reading.
 func (t *Tracker) take(n *fabric.Node, candidates []fabric.RankCandidate) Jobs {
 	now := Jobs{At: n.Ranks.At, Known: true}
-	if len(candidates) > maxCandidates {
-		now.Dropped = len(candidates) - maxCandidates
-		candidates = candidates[:maxCandidates]
+	why := incomplete(n)
+	listed := candidates
+	if now.Dropped = max(0, len(candidates)-maxCandidates); now.Dropped > 0 {
+		listed = fairly(slices.Clone(candidates), maxCandidates, func(c fabric.RankCandidate) string { return keyOf(&c).owner() }, byDriver)
+		why = cmp.Or(why, Unreadable)
 	}
 	elapsed := now.At.Sub(t.read)
 	if t.read.IsZero() || elapsed < 0 || elapsed > mostInterval {
 		elapsed = 0
 	}
 	carried := trafficOf(n)
-	ranks, next := t.observe(n, processesOf(candidates), elapsed)
-	groups := groupsOf(ranks)
-	devices := devicesOf(n, groups, carried.rates(t.traffic, elapsed.Seconds()), elapsed > 0)
-	names := slices.Sorted(maps.Keys(groups))
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(selfNamed(groups[a]), selfNamed(groups[b])) })
-	for i, name := range names {
-		if i >= maxJobs {
-			now.Dropped += len(groups[name])
-			continue
+	ranks, next := t.observe(n, processesOf(listed), elapsed)
+	if why != "" {
+		for _, r := range t.unlisted(listed, why, now.At) {
+			was := t.before[r.id()]
+			was.candidate, was.busy = *r.RankCandidate, unclear // what it did meanwhile was not over the time between two looks
+			ranks, next[r.id()] = append(ranks, r), was
 		}
-		e := &evidence{ranks: groups[name], devices: devices}
-		now.List = append(now.List, t.judge(n, name, e, next))
 	}
-	slices.SortFunc(now.List, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
+	var left int
+	now.List, left = t.jobs(n, now.At, ranks, carried.rates(t.traffic, elapsed.Seconds()), elapsed > 0, next)
+	now.Dropped += left
 	t.forgetLint()
 	t.account(n, now.List, elapsed)
 	t.before, t.traffic, t.read = next, carried, now.At
 	now.Impaired = t.totals()
 	t.last = now
 	return now
+}
+
+// byDriver puts those first that the driver lists: any user can make files whose names are those of GPUs. Then the oldest.
+func byDriver(a, b fabric.RankCandidate) int {
+	return cmp.Or(-cmp.Compare(min(1, len(a.GPUs.Or(nil))), min(1, len(b.GPUs.Or(nil)))), byAge(&a, &b))
+}
+
+// jobs judges the jobs of these processes, and returns how many processes are in none, because there are too many.
+func (t *Tracker) jobs(n *fabric.Node, at time.Time, ranks []*observed, rates traffic, compared bool, next map[processID]*tracked) (list []Job, left int) {
+	groups := groupsOf(ranks)
+	devices := devicesOf(n, groups, rates, compared)
+	order := func(g *group) int { // what users name themselves comes last, and what is not seen after what is
+		return map[bool]int{true: 1}[g.stated()] + map[bool]int{true: 2}[!g.listed()]
+	}
+	shown := fairly(slices.Clone(groups), maxJobs, func(g *group) string { return fmt.Sprint(order(g), g.key.owner()) }, func(a, b *group) int { return order(a) - order(b) })
+	for _, g := range shown {
+		list = append(list, t.judge(n, at, g.name, &evidence{ranks: g.ranks, devices: devices}, next))
+		left -= len(g.ranks)
+	}
+	slices.SortFunc(list, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
+	return list, left + len(ranks)
 }
 
 // observe compares the processes with the last reading, and returns what is to be remembered of them.
@@ -107,13 +133,15 @@ func (t *Tracker) observe(n *fabric.Node, all []*process, elapsed time.Duration)
 		r := &observed{process: p, gpus: gpusOf(p.RankCandidate)}
 		busy := busyOf(n, r.gpus)
 		r.domain = inDomain(n, r.gpus)
-		keep := &tracked{candidate: *p.RankCandidate, busy: busy}
+		keep := &tracked{busy: busy}
 		if was := t.before[p.id()]; was != nil {
-			keep.settled, keep.grown = was.settled, was.grown
+			remind(p.RankCandidate, &was.candidate)
+			keep.settled, keep.grown, keep.found, keep.known = was.settled, was.grown, was.found, was.known
 			if elapsed > 0 {
 				r.interval = between(&was.candidate, p.RankCandidate, elapsed.Seconds(), n.Host.NetNS.Or(0), both(was.busy, busy))
 			}
 		}
+		keep.candidate = *p.RankCandidate
 		next[p.id()] = keep
 		ranks = append(ranks, r)
 	}
@@ -121,7 +149,7 @@ func (t *Tracker) observe(n *fabric.Node, all []*process, elapsed time.Duration)
 }
 
 // judge puts a job together.
-func (t *Tracker) judge(n *fabric.Node, name string, e *evidence, next map[processID]*tracked) Job {
+func (t *Tracker) judge(n *fabric.Node, at time.Time, name string, e *evidence, next map[processID]*tracked) Job {
 	j := Job{Name: name}
 	j.Scheduler, _, _ = strings.Cut(name, "/")
 	for _, r := range e.ranks {
@@ -145,8 +173,9 @@ func (t *Tracker) judge(n *fabric.Node, name string, e *evidence, next map[proce
 		keep := next[r.id()]
 		v := e.verdictOf(r)
 		beat.add(r, &v)
-		keep.settled.take(v, n.Ranks.At)
+		keep.settled.take(v, at)
 		keep.grown.take(r.Verbs)
+		j.see(&keep.settled)
 		j.Ranks = append(j.Ranks, Rank{
 			PID: r.PID, Rank: r.Workload.Or(fabric.Workload{Rank: -1}).Rank, Command: clean(r.Command, maxCommand), GPUs: r.gpus,
 			Children: r.children + r.Children, Verdict: keep.settled.shown,
@@ -162,8 +191,15 @@ func (t *Tracker) judge(n *fabric.Node, name string, e *evidence, next map[proce
 	j.Devices = slices.SortedFunc(maps.Keys(used), fabric.NaturalOrder)
 	j.Verdict = worst(j.Ranks)
 	j.Pulse = beat.of()
-	j.Findings = t.findings(n, &j, e, next)
+	j.Findings = t.findings(n, at, e, next)
 	return j
+}
+
+// see notes that a rank is not seen.
+func (j *Job) see(s *settled) {
+	if s.unseen != "" && !s.seen.IsZero() && (j.Seen.IsZero() || s.seen.Before(j.Seen)) {
+		j.Seen, j.Unseen = s.seen, s.unseen
+	}
 }
 
 // worst is the verdict of the worst rank. It is confirmed only if that of all ranks with the same transport is, but for TCP:
@@ -192,52 +228,6 @@ func badness(v *Verdict) int {
 		return 1
 	}
 	return 0
-}
-
-// groupsOf groups processes by job. A process that states the job of another user does not belong to it: control groups
-// say whose a job is, or else its oldest process.
-func groupsOf(ranks []*observed) map[string][]*observed {
-	users := map[string]uint32{}
-	for _, stated := range []bool{false, true} {
-		for _, r := range ranks {
-			name := nameOf(r.RankCandidate)
-			if _, known := users[name]; !known && r.Workload.Value.Stated == stated {
-				users[name] = r.User
-			}
-		}
-	}
-	groups := map[string][]*observed{}
-	for _, r := range ranks {
-		name := nameOf(r.RankCandidate)
-		if r.Workload.Value.Stated && r.User != users[name] {
-			name = fmt.Sprintf("none/%s-of-user-%d", clean(r.Workload.Value.Job, maxName), r.User)
-		}
-		groups[name] = append(groups[name], r)
-	}
-	return groups
-}
-
-// selfNamed is 1 if the processes themselves name the job, and 0 if their scheduler does. A user can make up any number of names.
-func selfNamed(ranks []*observed) int {
-	for _, r := range ranks {
-		if w, known := r.Workload.Get(); known && !w.Stated && schedulerOf(w.Scheduler) != "none" {
-			return 0
-		}
-	}
-	return 1
-}
-
-// nameOf names the job of a process. Without a scheduler, processes of one program are a job if one user runs them.
-func nameOf(c *fabric.RankCandidate) string {
-	w := c.Workload.Or(fabric.Workload{})
-	if s := schedulerOf(w.Scheduler); s != "none" && w.Job != "" {
-		return s + "/" + clean(w.Job, maxName)
-	}
-	name := "none/" + clean(cmp.Or(w.Job, c.Command, "unknown"), maxName)
-	if c.Limits.State == fabric.OK {
-		name += fmt.Sprintf("-of-user-%d", c.User)
-	}
-	return name
 }
 
 func schedulerOf(s string) string {
@@ -320,15 +310,15 @@ func inDomain(n *fabric.Node, uuids []string) bool {
 }
 
 // devicesOf looks at the devices of the node, and at who has contexts on them.
-func devicesOf(n *fabric.Node, groups map[string][]*observed, rates traffic, compared bool) devices {
+func devicesOf(n *fabric.Node, groups []*group, rates traffic, compared bool) devices {
 	users := map[string]map[string]bool{}
-	for name, ranks := range groups {
-		for _, r := range ranks {
+	for _, g := range groups {
+		for _, r := range g.ranks {
 			for _, device := range r.Verbs.Or(fabric.VerbsUse{}).Devices {
 				if users[device] == nil {
 					users[device] = map[string]bool{}
 				}
-				users[device][name] = true
+				users[device][g.name] = true
 			}
 		}
 	}

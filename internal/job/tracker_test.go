@@ -147,6 +147,9 @@ func hidden(_ *fabric.Node, c *fabric.RankCandidate) {
 	c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonPrivilege, "", epoch)
 }
 
+// ended: it has no communicator any more.
+func ended(_ *fabric.Node, c *fabric.RankCandidate) { c.Maps.Value.Segments, c.Sockets.Value = 0, nil }
+
 func restarted(_ *fabric.Node, c *fabric.RankCandidate) { c.Start++ }
 
 // A known verdict changes after two contradictions, and is kept while nothing moves; a pid that is used again is a new process.
@@ -157,8 +160,9 @@ func TestVerdictsSettle(t *testing.T) {
 	}{
 		"at the second reading": {[]edit{nil, nil}, "unknown:first_reading tcp!"},
 		"kept while idle":       {[]edit{nil, nil, idle, idle, idle}, "unknown:first_reading tcp! tcp! tcp! tcp!"},
-		"one contradiction":     {[]edit{nil, nil, hidden, nil}, "unknown:first_reading tcp! tcp! tcp!"},
-		"two contradictions":    {[]edit{nil, nil, hidden, hidden}, "unknown:first_reading tcp! tcp! unknown:privilege"},
+		"one contradiction":     {[]edit{nil, nil, ended, nil}, "unknown:first_reading tcp! tcp! tcp!"},
+		"kept while unseen":     {[]edit{nil, nil, hidden, hidden, hidden}, "unknown:first_reading tcp! tcp! tcp! tcp!"},
+		"two contradictions":    {[]edit{nil, nil, ended, ended}, "unknown:first_reading tcp! tcp! unknown:no_communicator"},
 		"pid used again":        {[]edit{nil, nil, restarted}, "unknown:first_reading tcp! unknown:first_reading"},
 	} {
 		if got := strings.Join(run(t, c.edits...), " "); got != c.want {
@@ -172,8 +176,8 @@ func TestVerdictsSettle(t *testing.T) {
 		n := nodeOf(epoch.Add(at), rankOf(1, 9e10, 9e10))
 		n.GPUDriver.GPUs[0].Utilization.Value = 0
 		if tr.Update(n).List[0].Verdict.Transport == Unknown {
-			if kept := at - time.Minute; kept != keepIdle {
-				t.Errorf("kept for %s, expected %s", kept, keepIdle)
+			if kept := at - time.Minute; kept != keep {
+				t.Errorf("kept for %s, expected %s", kept, keep)
 			}
 			break
 		}
@@ -191,7 +195,7 @@ func TestReadingsAreTakenOnce(t *testing.T) {
 	}
 	failed := nodeOf(epoch.Add(20 * time.Second))
 	failed.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", failed.At)
-	if got := tr.Update(failed); got.Known || got.Reason != Unreadable || len(got.List) != 0 || got.Impaired[gpuUUID][ImpairedTCP] != 10 {
+	if got := tr.Update(failed); got.Known || got.Reason != Unreadable || len(got.List) != 1 || got.List[0].Verdict.Transport != TCP || got.Impaired[gpuUUID][ImpairedTCP] != 10 {
 		t.Errorf("a reading that failed: %+v", got)
 	}
 	got := tr.Update(nodeOf(epoch.Add(30*time.Second), rankOf(1, 15e9, 15e9)))
@@ -212,6 +216,13 @@ func TestChildrenAreNoRanks(t *testing.T) {
 	}
 	second := rankOf(103, 0, 0) // a rank that inherited a socket of another one
 	second.Sockets.Value = append(second.Sockets.Value, rankOf(100, 5e9, 5e9).Sockets.Value...)
+	other := child(204, 1) // of another user, who got hold of a socket
+	other.User, other.Limits, other.GPUs = 1001, fabric.Known(fabric.ProcessLimits{}, "limits", epoch), fabric.UnknownFact[[]string](fabric.ReasonIO, "nvml", epoch)
+	other.Files.Value.CUDA = true
+	rank := ofUser(rankOf(100, 5e9, 5e9), 1000)
+	if kept := processesOf([]fabric.RankCandidate{rank, other}); len(kept) != 2 || kept[0].children != 0 || len(kept[0].Sockets.Value) != 2 {
+		t.Errorf("a process of another user: %d processes, %+v", len(kept), kept[0])
+	}
 	kept := processesOf([]fabric.RankCandidate{child(201, 100), child(202, 201), child(203, 1), second, rankOf(100, 5e9, 5e9)})
 	if len(kept) != 2 || kept[0].PID != 100 || kept[0].children != 3 || kept[1].PID != 103 || len(kept[1].Sockets.Value) != 2 {
 		t.Errorf("%d processes: %+v", len(kept), kept[0])
@@ -355,31 +366,71 @@ func TestWayOfPlugin(t *testing.T) {
 	}
 }
 
-// An environment that states the job of another user gives that job no ranks, and names that users make up leave those of
-// schedulers their place.
-func TestStatedJobs(t *testing.T) {
-	known := func(c fabric.RankCandidate, user uint32, w fabric.Workload) fabric.RankCandidate {
-		c.User, c.Workload = user, fabric.Known(w, "cgroup", epoch)
+// Nobody gives a process to the job of another, takes its name, or makes it have another one, whatever he states: the kernel says whose a
+// process is.
+func TestOwners(t *testing.T) {
+	process := func(pid int, user uint32, w fabric.Workload) fabric.RankCandidate {
+		c := ofUser(rankOf(pid, 0, 0), user)
+		c.Workload = fabric.Known(w, "cgroup", epoch)
 		return c
 	}
-	real := known(rankOf(200, 0, 0), 1000, fabric.Workload{Scheduler: "slurm", Job: "7"})
-	own := known(rankOf(201, 0, 0), 1000, fabric.Workload{Scheduler: "slurm", Job: "7", Stated: true})
-	liar := known(rankOf(100, 0, 0), 1001, fabric.Workload{Scheduler: "slurm", Job: "7", Stated: true})
-	var names []string
-	for _, j := range new(Tracker).Update(nodeOf(epoch, liar, real, own)).List {
-		names = append(names, fmt.Sprintf("%s %s %d", j.Name, j.Scheduler, len(j.Ranks)))
+	const a, b = "aaaaaaaaaaaa1111111111111111111111111111111111111111111111111111", "aaaaaaaaaaaa2222222222222222222222222222222222222222222222222222"
+	slurm := func(stated bool) fabric.Workload {
+		return fabric.Workload{Scheduler: "slurm", Job: "7", Stated: stated}
 	}
-	if want := []string{"none/7-of-user-1001 none 1", "slurm/7 slurm 2"}; !slices.Equal(names, want) {
-		t.Errorf("%q, want %q", names, want)
+	in := func(w fabric.Workload, pod, container string) fabric.Workload {
+		w.Pod, w.ContainerID = pod, container
+		return w
 	}
-	many := []fabric.RankCandidate{real}
+	victim, docker := process(200, 1000, slurm(false)), fabric.Workload{Scheduler: "container", Job: a[:12], ContainerID: a}
+	pod := fabric.Workload{Scheduler: "kubernetes", Job: "team/train-0", Pod: "uid-1", ContainerID: a}
+	for name, c := range map[string]struct {
+		list []fabric.RankCandidate
+		want string
+	}{
+		"stated by its own user":               {[]fabric.RankCandidate{victim, process(201, 1000, slurm(true))}, "slurm/7 2"},
+		"stated by its own user alone":         {[]fabric.RankCandidate{process(201, 1000, slurm(true))}, "slurm/7-of-user-1000 1"},
+		"stated by another user":               {[]fabric.RankCandidate{victim, process(100, 1001, slurm(true))}, "slurm/7 1, slurm/7-of-user-1001 1"},
+		"stated by another user alone":         {[]fabric.RankCandidate{process(100, 1001, slurm(true))}, "slurm/7-of-user-1001 1"},
+		"stated by the same number in a":       {[]fabric.RankCandidate{victim, process(100, 1000, in(slurm(true), "", a))}, "slurm/7 1, slurm/7-of-container-" + a[:12] + " 1"},
+		"stated by the same number in a pod":   {[]fabric.RankCandidate{victim, process(100, 1000, in(slurm(true), "uid-1", b))}, "slurm/7 1, slurm/7-of-pod-uid-1 1"},
+		"stated in two containers":             {[]fabric.RankCandidate{process(100, 1000, in(slurm(true), "", a)), process(101, 1000, in(slurm(true), "", "b"+b[1:]))}, "slurm/7-of-container-" + a[:12] + " 1, slurm/7-of-container-b" + b[1:12] + " 1"},
+		"the same job of another slurmd":       {[]fabric.RankCandidate{victim, process(201, 1001, slurm(false))}, "slurm/7 1, slurm/7-of-user-1001 1"},
+		"root, older, in the job":              {[]fabric.RankCandidate{victim, process(100, 0, slurm(false))}, "slurm/7 1, slurm/7-of-user-0 1"},
+		"a container in the job":               {[]fabric.RankCandidate{victim, process(201, 1000, in(slurm(false), "", b))}, "slurm/7 2"},
+		"two users of a container":             {[]fabric.RankCandidate{process(100, 0, docker), process(101, 1000, docker)}, "container/" + a[:12] + " 2"},
+		"containers whose IDs begin alike":     {[]fabric.RankCandidate{process(100, 0, docker), process(101, 0, fabric.Workload{Scheduler: "container", Job: b[:12], ContainerID: b})}, "container/" + a[:12] + " 1, container/" + b[:12] + "-of-container-" + b + " 1"},
+		"a container that a user claims":       {[]fabric.RankCandidate{process(100, 1001, fabric.Workload{Scheduler: "container", Job: a[:12], ContainerID: a, Stated: true}), process(101, 0, docker)}, "container/" + a[:12] + " 1, container/" + a[:12] + "-of-container-" + a[:12] + " 1"},
+		"two containers of a pod":              {[]fabric.RankCandidate{process(100, 0, pod), process(101, 5, in(pod, "uid-1", b))}, "kubernetes/team/train-0 2"},
+		"a pod that has the name of another":   {[]fabric.RankCandidate{process(100, 0, pod), process(101, 0, in(pod, "uid-2", b))}, "kubernetes/team/train-0 1, kubernetes/team/train-0-of-pod-uid-2 1"},
+		"a program called like one of another": {[]fabric.RankCandidate{process(100, 1000, fabric.Workload{Scheduler: "none", Job: "x"}), process(101, 1001, fabric.Workload{Scheduler: "none", Job: "x-of-user-1000"})}, "none/x-of-user-1000 1, none/x-of-user-1000-of-user-1001 1"},
+		"a program called like a job of Slurm": {[]fabric.RankCandidate{victim, process(101, 1001, fabric.Workload{Scheduler: "none", Job: "slurm/7"})}, "none/slurm/7-of-user-1001 1, slurm/7 1"},
+		"a scheduler that a reader made up":    {[]fabric.RankCandidate{victim, process(101, 1001, fabric.Workload{Scheduler: "slurm/7", Job: "7"})}, "none/7-of-user-1001 1, slurm/7 1"},
+		"of a job, and not known whose it is": {[]fabric.RankCandidate{victim, func() fabric.RankCandidate {
+			c := process(100, 0, slurm(false))
+			c.Limits = fabric.Fact[fabric.ProcessLimits]{}
+			return c
+		}()}, "slurm/7 1, slurm/7-of-user-unknown 1"},
+	} {
+		var names []string
+		for _, j := range new(Tracker).Update(nodeOf(epoch, c.list...)).List {
+			names = append(names, fmt.Sprint(j.Name, " ", len(j.Ranks)))
+		}
+		if got := strings.Join(names, ", "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	many := []fabric.RankCandidate{victim}
 	for i := range 2 * maxJobs {
-		many = append(many, known(rankOf(300+i, 0, 0), 1001, fabric.Workload{Scheduler: "slurm", Job: strconv.Itoa(10 + i), Stated: true}))
-		many = append(many, known(rankOf(900+i, 0, 0), 1001, fabric.Workload{Scheduler: "none", Job: strconv.Itoa(i)}))
+		many = append(many, process(300+i, 1001, fabric.Workload{Scheduler: "slurm", Job: strconv.Itoa(10 + i), Stated: true}))
+		many = append(many, process(900+i, 1001, fabric.Workload{Scheduler: "none", Job: strconv.Itoa(i)}))
 	}
+	many = append(many, process(9000, 1002, fabric.Workload{Scheduler: "none", Job: "late"}))
 	jobs := new(Tracker).Update(nodeOf(epoch, many...))
-	if len(jobs.List) != maxJobs || jobs.Dropped == 0 || !slices.ContainsFunc(jobs.List, func(j Job) bool { return j.Name == "slurm/7" }) {
-		t.Errorf("%d jobs, %d dropped", len(jobs.List), jobs.Dropped)
+	for _, name := range []string{"slurm/7", "none/late-of-user-1002"} {
+		if len(jobs.List) != maxJobs || jobs.Dropped == 0 || !slices.ContainsFunc(jobs.List, func(j Job) bool { return j.Name == name }) {
+			t.Errorf("%d jobs, %d dropped, expected %s among them", len(jobs.List), jobs.Dropped, name)
+		}
 	}
 }
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// maxUnlisted bounds the processes that are kept beside those of a look.
+const maxUnlisted = maxCandidates / 2
+
+// incomplete returns why the processes of a node are not all that there are; empty: they are.
+func incomplete(n *fabric.Node) Reason {
+	i := slices.IndexFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceRanks && !s.Up })
+	if i < 0 {
+		return ""
+	}
+	return because(n.Sources[i].Reason)
+}
+
+// because is why a transport is unknown where a reading failed.
+func because(r fabric.Reason) Reason {
+	if r == fabric.ReasonPrivilege {
+		return Privilege
+	}
+	return Unreadable
+}
+
+// unlisted returns the processes of the reading before that are not among the candidates of a look that was incomplete: they may live, and
+// nothing more is known of them. One whose PID another process has now has ended.
+func (t *Tracker) unlisted(candidates []fabric.RankCandidate, why Reason, at time.Time) []*observed {
+	listed := make(map[int]bool, len(candidates))
+	for i := range candidates {
+		listed[candidates[i].PID] = true
+	}
+	var list []*observed
+	for id, was := range t.before {
+		if !listed[id.pid] {
+			list = append(list, &observed{process: &process{RankCandidate: unread(&was.candidate, at), sign: signUnread}, unlisted: why})
+		}
+	}
+	return fairly(list, maxUnlisted, func(r *observed) string { return keyOf(r.RankCandidate).owner() }, func(a, b *observed) int { return byAge(a.RankCandidate, b.RankCandidate) })
+}
+
+// unread is a process of which is known only what does not change: who it is, and whose.
+func unread(c *fabric.RankCandidate, at time.Time) *fabric.RankCandidate {
+	return &fabric.RankCandidate{
+		PID: c.PID, Start: c.Start, Parent: c.Parent, User: c.User, Command: c.Command, At: at, Children: c.Children, EphemeralFrom: c.EphemeralFrom,
+		Workload: c.Workload, Limits: c.Limits,
+	}
+}
+
+// remind gives a process what was known of it and does not change: a look that cannot read it does not make it one of another job.
+func remind(c, was *fabric.RankCandidate) {
+	if c.Workload.State != fabric.OK {
+		c.Workload = was.Workload
+		c.Command = cmp.Or(c.Command, was.Command)
+	}
+	if c.Limits.State != fabric.OK {
+		c.User, c.Limits = was.User, was.Limits
+	}
+}
+
+func byAge(a, b *fabric.RankCandidate) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+}
+
+// fairly returns as many of a list as a bound allows: the first of each owner, then the second of each, and so on. Whoever has many loses his
+// own. The list is sorted by order, in place.
+func fairly[T any](list []T, most int, owner func(T) string, order func(a, b T) int) []T {
+	slices.SortStableFunc(list, order)
+	if len(list) <= most {
+		return list
+	}
+	type place struct {
+		item T
+		turn int
+	}
+	turns := map[string]int{}
+	places := make([]place, 0, len(list))
+	for _, item := range list {
+		of := owner(item)
+		places = append(places, place{item, turns[of]})
+		turns[of]++
+	}
+	slices.SortStableFunc(places, func(a, b place) int { return a.turn - b.turn })
+	for i := range list[:most] {
+		list[i] = places[i].item
+	}
+	return list[:most]
+}
+
+// facts is a set of facts of a process.
+type facts uint16
+
+// factsOf returns which facts of a process are known that findings are made from.
+func factsOf(r *observed) (f facts) {
+	for i, state := range []fabric.State{
+		r.GPUs.State, r.Files.State, r.Maps.State, r.Sockets.State, r.Verbs.State, r.Settings.State, r.Conf.State, r.Limits.State, r.Devices.State,
+	} {
+		if state != fabric.Unknown {
+			f |= 1 << i
+		}
+	}
+	if r.compared {
+		f |= 1 << 15
+	}
+	return f
+}
+
+// held are the findings about a process, with when each was last made.
+type held map[Rule]heldFinding
+
+type heldFinding struct {
+	Finding
+	seen time.Time
+}
+
+// take takes the findings of one reading. Those that were made before stand, for as long as a verdict does, if not all is seen that they were
+// made from.
+func (h held) take(now []Finding, all bool, at time.Time) held {
+	next := make(held, len(now))
+	for _, f := range now {
+		if _, twice := next[f.Rule]; !twice {
+			next[f.Rule] = heldFinding{f, at}
+		}
+	}
+	for rule, f := range h {
+		if _, made := next[rule]; !made && !all && at.Sub(f.seen) < keep {
+			next[rule] = f
+		}
+	}
+	return next
+}
+
+// list returns the findings by rule.
+func (h held) list() []Finding {
+	list := make([]Finding, 0, len(h))
+	for _, rule := range slices.Sorted(maps.Keys(h)) {
+		list = append(list, h[rule].Finding)
+	}
+	return list
+}
+
+// seesNode reports whether the facts of the node are known that findings are made from.
+func seesNode(n *fabric.Node) bool {
+	return !slices.ContainsFunc(n.Sources, func(s fabric.Source) bool {
+		return !s.Up && slices.Contains([]string{fabric.SourceClass, fabric.SourceHCA, fabric.SourceNetDev, fabric.SourceGPU, fabric.SourcePCI}, s.Name)
+	})
+}
