@@ -17,6 +17,8 @@ type processes struct {
 	hang          chan struct{} // reads block until it is closed
 	takes         time.Duration
 	err           error
+	some          bool // there are processes beside err
+	edit          func(c *fabric.RankCandidate)
 	gpus          int // of the driver that the last read was given
 }
 
@@ -27,7 +29,14 @@ func (p *processes) Read(gpus *fabric.GPUDriver, now time.Time) ([]fabric.RankCa
 		<-p.hang
 	}
 	time.Sleep(p.takes)
-	return []fabric.RankCandidate{{PID: 7, At: now}}, fabric.Known[uint64](9, "1/ns/net", now), p.err
+	if p.err != nil && !p.some {
+		return nil, fabric.Known[uint64](9, "1/ns/net", now), p.err
+	}
+	c := fabric.RankCandidate{PID: 7, At: now}
+	if p.edit != nil {
+		p.edit(&c)
+	}
+	return []fabric.RankCandidate{c}, fabric.Known[uint64](9, "1/ns/net", now), p.err
 }
 
 func (p *processes) Close() error {
@@ -138,4 +147,47 @@ func TestRanksThatAreNotSeen(t *testing.T) {
 			t.Errorf("without a driver: %+v, %d reads", n.Ranks, p.reads.Load())
 		}
 	})
+}
+
+// A look that does not have all processes, or not all of them, lowers its source and says why, and what it has is kept.
+func TestRanksInPart(t *testing.T) {
+	malformed := func(f func(c *fabric.RankCandidate, why fabric.Reason)) func(*fabric.RankCandidate) {
+		return func(c *fabric.RankCandidate) {
+			c.User, c.Limits = 1001, fabric.Known(fabric.ProcessLimits{}, "limits", c.At)
+			f(c, fabric.ReasonMalformed)
+		}
+	}
+	for name, c := range map[string]struct {
+		p      *processes
+		known  bool
+		reason fabric.Reason
+		text   string
+	}{
+		"all":       {&processes{}, true, "", ""},
+		"none":      {&processes{err: fabric.Because(fabric.ReasonIO, "no")}, false, fabric.ReasonIO, "no"},
+		"some":      {&processes{err: fabric.Because(fabric.ReasonMalformed, "too many of user 1001"), some: true}, true, fabric.ReasonMalformed, "too many of user 1001"},
+		"not yet":   {&processes{err: fabric.Because(fabric.ReasonNotRead, "later")}, false, fabric.ReasonTimeout, "later"},
+		"some, now": {&processes{err: fabric.Because(fabric.ReasonNotRead, "later"), some: true}, true, fabric.ReasonTimeout, "later"},
+		"sockets": {&processes{edit: malformed(func(c *fabric.RankCandidate, why fabric.Reason) {
+			c.Sockets = fabric.UnknownFact[[]fabric.Socket](why, "", c.At)
+		})}, true, fabric.ReasonMalformed, "sockets of PID 7 of user 1001: malformed"},
+		"RDMA resources": {&processes{edit: malformed(func(c *fabric.RankCandidate, why fabric.Reason) {
+			c.Verbs = fabric.UnknownFact[fabric.VerbsUse](why, "", c.At)
+		})}, true, fabric.ReasonMalformed, "RDMA resources of PID 7 of user 1001: malformed"},
+		"not permitted": {&processes{edit: malformed(func(c *fabric.RankCandidate, _ fabric.Reason) {
+			c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonPrivilege, "", c.At)
+		})}, true, "", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ob, _ := startRanks(t, c.p)
+			for range 2 {
+				n := observe(t, ob, fabric.WantRanks)
+				s := source(n, fabric.SourceRanks, "")
+				if _, known := n.Ranks.Get(); known != c.known || s.Up != (c.reason == "") || s.Reason != c.reason || !s.Up && s.Err.Error() != c.text {
+					t.Errorf("%s: %+v, %+v", name, n.Ranks, s)
+				}
+				time.Sleep(DefaultFastInterval)
+			}
+		})
+	}
 }

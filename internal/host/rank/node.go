@@ -11,7 +11,8 @@ import (
 )
 
 // Read looks at the processes, given what the driver of the GPUs says. netns is the network namespace of the node, that of its
-// first process. It is an error when no candidate was found and there may be one that is hidden.
+// first process. It is an error when there may be candidates that were not found, and beside some where they are hidden
+// by a bound and not by a privilege.
 func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error) {
 	const source = "1/ns/net"
 	netns = fabric.UnknownFact[uint64](fabric.ReasonMalformed, source, now)
@@ -28,7 +29,7 @@ func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.Rank
 	if pids.State == fabric.OK {
 		addInstances(reading.Candidates, gpus)
 	}
-	if err == nil && len(reading.Candidates) == 0 && reading.Hidden != "" {
+	if err == nil && reading.Hidden != "" && (len(reading.Candidates) == 0 || reading.Hidden != fabric.ReasonPrivilege) {
 		err = fabric.Because(reading.Hidden, fmt.Sprintf("processes that hold GPUs may be hidden: %d processes can be seen", reading.Processes))
 	}
 	return reading.Candidates, netns, err
