@@ -36,7 +36,7 @@ var (
 	jobTransport = &Family{
 		Name: "job_transport", Type: StateSet, Labels: []string{trainingJob, "transport"},
 		Help: "How NCCL moves the data of the job between nodes, from two readings: rdma, tcp, mixed, local (one node or NVLink domain), unknown; 1 for the current one. " +
-			"It is that of the worst rank. job_transport_confirmed states how certain it is.",
+			"It is that of the worst rank. job_transport_confirmed states how certain it is. While it is not seen, it stays for an hour what it was (job_transport_last_seen_timestamp_seconds).",
 		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Stable,
 	}
 	jobTransportConfirmed = &Family{
@@ -55,14 +55,20 @@ var (
 			"no_communicator. Absent otherwise.",
 		Source: "internal/job", Cadence: Fast, Stability: Experimental,
 	}
+	jobTransportLastSeen = &Family{
+		Name: "job_transport_last_seen_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{trainingJob, "reason"},
+		Help: "Time at which the transport of the job was last seen, in seconds since the epoch, while it is not seen now: what decides cannot be read of a rank, or its process is missing in an incomplete look. " +
+			"job_transport and job_misconfigured keep what they were for an hour from then. reason: first_reading, privilege, unreadable, moved. Absent while it is seen, and if it never was.",
+		Source: "internal/job", Cadence: Fast, Stability: Experimental,
+	}
 	jobMisconfigured = &Family{
 		Name: "job_misconfigured", Type: Gauge, Labels: []string{trainingJob, "rule", "severity"},
-		Help:   "1 for each rule that the job breaks (docs/JOBS.md). severity: critical, warning, info. Absent otherwise.",
+		Help:   "1 for each rule that the job breaks (docs/JOBS.md), and for an hour after it was last seen to break it, while that is not seen. severity: critical, warning, info. Absent otherwise.",
 		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
 	}
 	jobProcessesDropped = &Family{
 		Name: "job_processes_dropped", Type: Gauge,
-		Help:   "Processes with GPUs that are in no job, because there are more processes or jobs than the exporter keeps. Absent if there are none.",
+		Help:   "Processes with GPUs that are in no job, because there are more processes or jobs than the exporter keeps: the first of each user, pod and container come first. Absent if there are none.",
 		Source: "internal/job", Cadence: Fast, Stability: Experimental,
 	}
 	gpuImpaired = &Family{
@@ -76,7 +82,7 @@ var (
 // jobFamilies are the rows of the collector job, in the order of documentation.
 func jobFamilies() []*Family {
 	return slices.Concat([]*Family{
-		jobInfo, jobGPU, jobDevice, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobMisconfigured, jobProcessesDropped, gpuImpaired,
+		jobInfo, jobGPU, jobDevice, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobTransportLastSeen, jobMisconfigured, jobProcessesDropped, gpuImpaired,
 		jobBusBandwidth, jobCollectiveDuration, jobCollectiveTime, jobCollectivesRecorded, jobCollectivesLaunched, jobInspectorRefused,
 	}, rasFamilies())
 }
@@ -168,6 +174,9 @@ func collectJob(j *job.Job, emit emit) {
 		emit(jobTransportUnknown, 1, j.Name, string(v.Reason))
 	} else {
 		emit(jobTransportConfirmed, bit(v.Confirmed), j.Name)
+	}
+	if !j.Seen.IsZero() {
+		emit(jobTransportLastSeen, float64(j.Seen.UnixMilli())/1000, j.Name, string(j.Unseen))
 	}
 	for _, f := range j.Findings {
 		emit(jobMisconfigured, 1, j.Name, string(f.Rule), string(f.Severity))

@@ -37,6 +37,7 @@ func TestJobs(t *testing.T) {
 			Findings: []job.Finding{{Rule: job.RuleMemlock, Severity: diagnose.Warning}},
 		},
 		{Name: "slurm/8", Scheduler: "slurm", Verdict: job.Verdict{Transport: job.Unknown, Reason: job.Moved}},
+		{Name: "slurm/11", Verdict: job.Verdict{Transport: job.TCP, Confirmed: true}, Seen: time.Unix(1_700_000_000, 5e8), Unseen: job.Unreadable},
 		{Name: "slurm/9", Scheduler: "slurm", Verdict: job.Verdict{Transport: job.TCP, Way: job.WayTCPX}},
 		{Name: "slurm/10", Scheduler: "slurm", Devices: []string{"mlx5_0"}, Verdict: job.Verdict{Transport: job.RDMA}},
 	}, Impaired: map[string]map[job.Impairment]float64{"GPU-a": {job.ImpairedTCP: 45}}})
@@ -49,11 +50,16 @@ func TestJobs(t *testing.T) {
 		`gpufabric_job_misconfigured{rule="memlock",severity="warning",training_job="slurm/7"} 1`,
 		`gpufabric_job_transport_unknown{reason="moved",training_job="slurm/8"} 1`, `gpufabric_job_transport_by_design{training_job="slurm/9"} 1`,
 		`gpufabric_job_processes_dropped 3`,
+		`gpufabric_job_transport{training_job="slurm/11",transport="tcp"} 1`, `gpufabric_job_transport_confirmed{training_job="slurm/11"} 1`,
+		`gpufabric_job_transport_last_seen_timestamp_seconds{reason="unreadable",training_job="slurm/11"} 1.7000000005e+09`,
 		`gpufabric_gpu_impaired_seconds_total{reason="tcp",uuid="GPU-a"} 45`, `gpufabric_gpu_impaired_seconds_total{reason="misconfigured",uuid="GPU-a"} 0`,
 	} {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("lacks %s", want)
 		}
+	}
+	if strings.Count(got, "last_seen") != 1 {
+		t.Error("a job that is seen, or never was, has a time at which it was last seen")
 	}
 	if strings.Contains(got, `confirmed{training_job="slurm/8"}`) {
 		t.Error("an unknown transport has a confidence")
@@ -63,7 +69,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// A node with a job on all of its GPUs stays within the budget of series, and shows no jobs if their processes cannot be read.
+// A node with a job on all of its GPUs stays within the budget of series, and keeps the job if processes cannot be read.
 func TestJobSeries(t *testing.T) {
 	const budget = 2500
 	s, err := simulator.Find("job-tcp")
@@ -84,8 +90,9 @@ func TestJobSeries(t *testing.T) {
 	}
 	hidden := *n
 	hidden.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", n.At)
-	if out := text(t, set.Gather(&hidden, ConfigState{})); strings.Contains(out, "gpufabric_job_transport{") {
-		t.Error("jobs of a reading that failed are shown")
+	hidden.At = n.At.Add(10 * time.Second)
+	if out := text(t, set.Gather(&hidden, ConfigState{})); !strings.Contains(out, `gpufabric_job_transport{training_job="slurm/4242",transport="unknown"} 1`) {
+		t.Error("a job has ended because processes could not be read")
 	}
 }
 
