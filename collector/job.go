@@ -94,7 +94,7 @@ func jobCollector() collector {
 	return collector{
 		About:    About{Name: "job", Help: "Running jobs: whether NCCL moves their data over RDMA or TCP, what is wrong with their settings, GPU time lost.", Default: true},
 		want:     job.Wants,
-		sources:  []string{fabric.SourceRanks, fabric.SourceGPU},
+		sources:  []string{fabric.SourceRanks, fabric.SourceGPU, fabric.SourceInspector},
 		families: jobFamilies(),
 		collect: func(n *fabric.Node, emit emit) {
 			jobs := tracker.Update(n)

@@ -4,6 +4,7 @@ package observer
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -57,11 +58,23 @@ func (ob *Observer) observeLogs(ctx context.Context, n *fabric.Node, want fabric
 	if logs != nil {
 		read := func(_ fabric.LogReading, now time.Time) (fabric.LogReading, error) { return logs.Read(now), nil }
 		n.Logs = shared(ctx, ob, n, ob.logs, fabric.SourceLogs, read)
+		last := &n.Sources[len(n.Sources)-1]
+		*last = lowered(*last, n.Logs.Value.Refused)
 	}
 	if messages != nil {
 		read := func(_ fabric.KernelReading, now time.Time) (fabric.KernelReading, error) { return messages.Read(now) }
 		n.Kernel = shared(ctx, ob, n, ob.kernel, fabric.SourceKernel, read)
 	}
+}
+
+// lowered is a source that is down if files were left out because there are more than are read: what was read of the others is used, and
+// does not look like all there is.
+func lowered(s fabric.Source, refused map[fabric.Refusal]int) fabric.Source {
+	if left := refused[fabric.RefusedTooMany]; s.Up && left > 0 {
+		s.Up, s.Reason = false, fabric.ReasonMalformed
+		s.Err = fabric.Because(s.Reason, fmt.Sprintf("more files than are read: %d are left out", left))
+	}
+	return s
 }
 
 // shared refreshes a reading of a source that is one, and returns it as a fact.

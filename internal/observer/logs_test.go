@@ -3,6 +3,7 @@
 package observer
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -63,6 +64,38 @@ func TestLogs(t *testing.T) {
 		ob.SetPolicy(nil, NCCLFiles{Kernel: folder + "/missing"})
 		if n := look(); n.Logs.Meta().Reason != fabric.ReasonNotRead || n.Kernel.State == fabric.OK || source(n, fabric.SourceKernel, "").Up {
 			t.Errorf("another file: %+v, %+v", n.Logs, n.Kernel)
+		}
+	})
+}
+
+// More files than are read lower the source: what was read is used, and does not look like all there is.
+func TestMoreFilesThanAreRead(t *testing.T) {
+	folder := t.TempDir()
+	var names []string
+	for i := range 700 {
+		names = append(names, filepath.Join(folder, fmt.Sprintf("node1-pid%d.log", i+1)))
+		if err := os.WriteFile(names[i], nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pattern, err := ParseLogPattern(folder + "/*.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ob, _ := startRanks(t, &processes{})
+		for _, name := range names {
+			touch(t, name)
+		}
+		ob.SetPolicy(nil, NCCLFiles{Logs: []LogPattern{pattern}, Inspector: folder})
+		n := observe(t, ob, fabric.WantLogs|fabric.WantRanks)
+		for _, name := range []string{fabric.SourceLogs, fabric.SourceInspector} {
+			if s := source(n, name, ""); s.Up || s.Reason != fabric.ReasonMalformed || s.Err == nil {
+				t.Errorf("%s: %+v", name, s)
+			}
+		}
+		if n.Logs.State != fabric.OK || n.Inspector.State != fabric.OK {
+			t.Errorf("what was read is gone: %+v, %+v", n.Logs.Meta(), n.Inspector.Meta())
 		}
 	})
 }
