@@ -20,7 +20,7 @@ func restarts(after time.Duration, n *fabric.Node, j *job.Job) {
 	hour := int(after / time.Hour)
 	c.PID += hour
 	c.Start = uint64((2*time.Hour + time.Duration(hour)*time.Hour) / (time.Second / 100))
-	j.Ranks[0].PID = c.PID
+	j.Ranks[0].PID, j.Ranks[0].Start = c.PID, c.Start
 	if after%time.Hour > 20*time.Minute {
 		j.Pulse.Flow = job.FlowStopped
 	}

@@ -146,9 +146,6 @@ func (w *Watch) look(ctx context.Context) (*fabric.Node, job.Jobs, error) {
 
 // pass asks about the first suspected job that may be asked.
 func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
-	if !jobs.Known {
-		return // what was known stays, and its age shows
-	}
 	ask := w.review(n, jobs)
 	if ask == "" {
 		return
@@ -172,7 +169,7 @@ func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
 		}
 	}
 	a.Suspicions = p.account.Suspicions
-	if !a.Known() && p.account.Known() { // what an earlier inquiry said stays, and its age shows
+	if p.account.Stands(&a) { // what an earlier inquiry said stays, and its age shows
 		p.account.Failure = a.Failure
 		a = p.account
 	}

@@ -63,7 +63,7 @@ func (s *stage) look(context.Context) (*fabric.Node, job.Jobs, error) {
 		Verbs:   fabric.Known(fabric.VerbsUse{QueuePairs: 64}, "", now),
 	}}, "", now)
 	j := job.Job{
-		Name: name, GPUs: []string{"GPU-1"}, Ranks: []job.Rank{{PID: 9, Rank: 0}}, Verdict: job.Verdict{Transport: job.RDMA, Confirmed: true},
+		Name: name, GPUs: []string{"GPU-1"}, Ranks: []job.Rank{{PID: 9, Start: 100 * 3600, Rank: 0}}, Verdict: job.Verdict{Transport: job.RDMA, Confirmed: true},
 		Pulse: job.Pulse{Flow: job.Flowing, Load: job.LoadTogether},
 	}
 	if s.stops > 0 && after >= s.stops && (s.resumes == 0 || after < s.resumes) {
@@ -72,7 +72,7 @@ func (s *stage) look(context.Context) (*fabric.Node, job.Jobs, error) {
 	if s.change != nil {
 		s.change(after, n, &j)
 	}
-	jobs := job.Jobs{At: now, Known: true, List: []job.Job{j}}
+	jobs := job.Jobs{At: now, Known: n.Ranks.State == fabric.OK, List: []job.Job{j}}
 	if j.Name == "" {
 		jobs.List = nil
 	}
@@ -322,6 +322,54 @@ func TestRecovery(t *testing.T) {
 			t.Errorf("ended: %+v", list)
 		}
 	})
+}
+
+// What RAS said of a job that is no longer seen stays for an hour, whoever keeps it from being seen, and not for longer.
+func TestUnseen(t *testing.T) {
+	const from = 25 * time.Minute
+	none := rastest.Healthy("2.30.7", 500) // no communicator is in each of the answers
+	none.Communicators = nil
+	for why, c := range map[string]struct {
+		unseen func(n *fabric.Node, j *job.Job)
+		peer   func(net.Conn, int)
+		ends   bool
+	}{
+		"processes unknown": {func(n *fabric.Node, j *job.Job) {
+			n.Ranks, j.Pulse = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonStuck, "", n.At), job.Pulse{}
+		}, replies(hung()), true},
+		"left out": {func(n *fabric.Node, j *job.Job) { n.Ranks.Value, j.Pulse = nil, job.Pulse{} }, replies(hung()), true},
+		"sockets unknown": {func(n *fabric.Node, j *job.Job) {
+			n.Ranks.Value[0].Sockets, j.Pulse = fabric.Fact[[]fabric.Socket]{}, job.Pulse{}
+		}, replies(hung()), true},
+		"answers say nothing": {func(*fabric.Node, *job.Job) {}, replies(hung(), hung(), hung(), none), false},
+	} {
+		t.Run(why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &stage{begun: time.Now(), stops: 20 * time.Minute, peer: c.peer}
+				s.change = func(after time.Duration, n *fabric.Node, j *job.Job) {
+					if after >= from {
+						c.unseen(n, j)
+					}
+				}
+				w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+				w.Apply(true)
+				defer w.Close()
+				at := func(d time.Duration) []progress.Account {
+					time.Sleep(time.Until(s.begun.Add(d)))
+					synctest.Wait()
+					return w.Status().Jobs
+				}
+				for _, d := range []time.Duration{24 * time.Minute, 30 * time.Minute, 45 * time.Minute, from + 55*time.Minute} {
+					if list := at(d); len(list) != 1 || list[0].Report.State != progress.Hang {
+						t.Errorf("%s: after %s: %+v", why, d, list)
+					}
+				}
+				if list := at(from + 62*time.Minute); c.ends && len(list) != 0 {
+					t.Errorf("%s: after more than an hour: %+v", why, list)
+				}
+			})
+		})
+	}
 }
 
 // A job that was asked without result, at growing intervals, and then hangs with another sign, is asked 10 minutes after the last time. Signs that

@@ -103,6 +103,7 @@ func (v *Verdict) fellBack() bool { return v.Transport == TCP && !v.Way.byDesign
 // Rank is a process of a job.
 type Rank struct {
 	PID      int
+	Start    uint64 // as in fabric.RankCandidate
 	Rank     int    // as its environment states it, -1: not stated
 	Command  string // name of the program, as the process states it
 	GPUs     []string

@@ -177,7 +177,7 @@ func (t *Tracker) judge(n *fabric.Node, at time.Time, name string, e *evidence, 
 		keep.grown.take(r.Verbs)
 		j.see(&keep.settled)
 		j.Ranks = append(j.Ranks, Rank{
-			PID: r.PID, Rank: r.Workload.Or(fabric.Workload{Rank: -1}).Rank, Command: clean(r.Command, maxCommand), GPUs: r.gpus,
+			PID: r.PID, Start: r.Start, Rank: r.Workload.Or(fabric.Workload{Rank: -1}).Rank, Command: clean(r.Command, maxCommand), GPUs: r.gpus,
 			Children: r.children + r.Children, Verdict: keep.settled.shown,
 		})
 		for _, d := range e.rdmaOf(r).devices {

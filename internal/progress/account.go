@@ -66,6 +66,14 @@ func (a *Account) Take(answers []fabric.RASAnswer, at time.Time, gpus Activity) 
 // Known reports whether there is a verdict to show.
 func (a *Account) Known() bool { return a.Answers > 0 }
 
+// Stands reports whether what RAS said before still holds, after an inquiry that says nothing.
+func (a *Account) Stands(after *Account) bool {
+	if !a.Known() || after.Known() && after.Report.State != Unknown {
+		return false
+	}
+	return !after.Known() || a.Report.State != Unknown && after.Answered.Sub(a.Answered) < Kept
+}
+
 // Reason is why the job is not asked; empty: it is, or was.
 func (a *Account) Reason() Reason {
 	if r, ok := errors.AsType[*Refusal](a.Refused); ok {

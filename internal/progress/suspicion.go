@@ -30,6 +30,10 @@ const (
 	lasting      = time.Minute      // for which a sign must be there, and be gone
 	turnedFor    = 30 * time.Minute // for which a verdict that turned is suspicious
 	leastReading = 3                // readings with the sign
+
+	// Kept is for how long what was seen of a job, or said by its RAS, stands while nothing is known that contradicts it: as long as the
+	// verdict on its transport.
+	Kept = time.Hour
 )
 
 // Suspects follows the jobs of a node and says which to ask. The zero Suspects is ready; one goroutine uses it.
@@ -49,6 +53,7 @@ type suspect struct {
 // sign is how long something was seen.
 type sign struct {
 	since, gone time.Time // gone: zero while it is there
+	looked      time.Time // when it was last known whether it is there
 	readings    int
 	held        bool // for long enough
 }
@@ -63,14 +68,11 @@ type shape struct{ queuePairs, listeners int }
 
 // Update takes a reading. A job that is no longer there is forgotten.
 func (s *Suspects) Update(n *fabric.Node, jobs *job.Jobs) {
-	if !jobs.Known {
-		return
-	}
 	next := make(map[string]*suspect, len(jobs.List))
 	for i := range jobs.List {
 		j := &jobs.List[i]
 		of := s.jobs[j.Name]
-		if of == nil || of.shape != nil && !of.same(n, j) {
+		if of == nil || of.shape != nil && !of.same(j) {
 			of = &suspect{made: jobs.At, signs: map[Suspicion]*sign{}}
 		}
 		of.update(n, j, jobs.At)
@@ -94,15 +96,20 @@ func (s *Suspects) Of(name string) (why []Suspicion, quiet time.Time) {
 }
 
 // same reports whether a process of the job is left of those that were seen.
-func (of *suspect) same(n *fabric.Node, j *job.Job) bool {
-	return slices.ContainsFunc(processesOf(n, j), func(c *fabric.RankCandidate) bool {
-		_, known := of.shape[process{c.PID, c.Start}]
+func (of *suspect) same(j *job.Job) bool {
+	return slices.ContainsFunc(j.Ranks, func(r job.Rank) bool {
+		_, known := of.shape[process{r.PID, r.Start}]
 		return known
 	})
 }
 
 func (of *suspect) update(n *fabric.Node, j *job.Job, at time.Time) {
 	now := map[process]shape{}
+	for _, r := range j.Ranks { // also those that this look does not have
+		if was, known := of.shape[process{r.PID, r.Start}]; known {
+			now[process{r.PID, r.Start}] = was
+		}
+	}
 	for _, c := range processesOf(n, j) {
 		is := shape{queuePairs: c.Verbs.Or(fabric.VerbsUse{}).QueuePairs}
 		for _, s := range c.Sockets.Or(nil) {
@@ -133,14 +140,22 @@ func (of *suspect) update(n *fabric.Node, j *job.Job, at time.Time) {
 		of.transport = v.Transport
 		of.take(VerdictTurned, v.Fallback() && !of.turned.IsZero() && at.Sub(of.turned) < turnedFor, at)
 	}
+	for why, g := range of.signs {
+		if at.Sub(g.looked) >= Kept {
+			delete(of.signs, why)
+		}
+	}
 }
 
 // take notes whether a sign is there.
 func (of *suspect) take(why Suspicion, there bool, at time.Time) {
 	g := of.signs[why]
+	if g != nil {
+		g.looked = at
+	}
 	switch {
 	case there && g == nil:
-		of.signs[why] = &sign{since: at, readings: 1}
+		of.signs[why] = &sign{since: at, looked: at, readings: 1}
 	case there:
 		g.gone = time.Time{}
 		g.readings++
