@@ -22,6 +22,8 @@ type jobDocument struct {
 	GPUs      []string  `json:"gpus"`
 	Devices   []string  `json:"devices"`
 	Since     time.Time `json:"since"`
+	LastSeen  time.Time `json:"last_seen,omitzero"` // missing while it is seen, and if it never was
+	Unseen    Reason    `json:"unseen_reason,omitempty"`
 	verdictDocument
 	Findings []findingDocument `json:"findings"`
 	Remedies []string          `json:"remedies"`
@@ -59,7 +61,7 @@ func (now Jobs) Document() Document {
 	for i := range now.List {
 		j := &now.List[i]
 		one := jobDocument{
-			Name: j.Name, Scheduler: j.Scheduler, User: j.User, GPUs: list(j.GPUs), Devices: list(j.Devices), Since: j.Since,
+			Name: j.Name, Scheduler: j.Scheduler, User: j.User, GPUs: list(j.GPUs), Devices: list(j.Devices), Since: j.Since, LastSeen: j.Seen.UTC(), Unseen: j.Unseen,
 			verdictDocument: documentOf(&j.Verdict), Findings: []findingDocument{}, Remedies: list(j.Remedies()), Ranks: []rankDocument{},
 		}
 		if j.Size > 0 {

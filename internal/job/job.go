@@ -109,6 +109,7 @@ type Rank struct {
 	GPUs     []string
 	Children int // forked processes that share its sockets
 	Verdict  Verdict
+	Unseen   Reason // why Verdict is one that is kept; empty: it is not
 }
 
 // Job is the ranks of a job on this node.

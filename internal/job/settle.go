@@ -54,6 +54,14 @@ func (s *settled) take(v Verdict, at time.Time) {
 	}
 }
 
+// kept is why the verdict is one that is kept; empty: it is not.
+func (s *settled) kept() Reason {
+	if s.seen.IsZero() || s.shown.Transport == Unknown {
+		return ""
+	}
+	return s.unseen
+}
+
 // same reports whether a verdict agrees with the one that is shown, or makes it certain.
 func (s *settled) same(v Verdict) bool {
 	return v.Transport == s.shown.Transport && (v.Confirmed || !s.shown.Confirmed)

@@ -178,7 +178,7 @@ func (t *Tracker) judge(n *fabric.Node, at time.Time, name string, e *evidence, 
 		j.see(&keep.settled)
 		j.Ranks = append(j.Ranks, Rank{
 			PID: r.PID, Start: r.Start, Rank: r.Workload.Or(fabric.Workload{Rank: -1}).Rank, Command: clean(r.Command, maxCommand), GPUs: r.gpus,
-			Children: r.children + r.Children, Verdict: keep.settled.shown,
+			Children: r.children + r.Children, Verdict: keep.settled.shown, Unseen: keep.settled.kept(),
 		})
 		for _, d := range e.rdmaOf(r).devices {
 			used[d] = true

@@ -41,5 +41,21 @@ func (v *Verdict) State() string {
 	return string(v.Transport) + ", suspected"
 }
 
+// State is the verdict in a few words. One that is kept says so.
+func (j *Job) State() string {
+	if j.Verdict.Transport == Unknown || j.Seen.IsZero() {
+		return j.Verdict.State()
+	}
+	return j.Verdict.State() + ", not seen now"
+}
+
+// NotSeen says since when the job is not seen, and why; empty: it is seen, or never was.
+func (j *Job) NotSeen() string {
+	if j.Seen.IsZero() {
+		return ""
+	}
+	return "last seen " + j.Seen.UTC().Format("2006-01-02 15:04:05 UTC") + ": " + j.Unseen.Text() + "; what was seen then is kept for an hour"
+}
+
 // Fallback reports whether NCCL uses its sockets, or uses them too, where RDMA was to be expected.
 func (v *Verdict) Fallback() bool { return v.fellBack() || v.Transport == Mixed }

@@ -93,7 +93,6 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 		return s
 	case !jobs.Known:
 		s.Class, s.Note = "unsure", "Jobs are unknown: "+jobs.Reason.Text()+"."
-		return s
 	case len(jobs.List) == 0 && inUse(n):
 		s.Note = "GPUs are in use, by processes that this exporter does not see: of another PID namespace, or no longer running."
 	case len(jobs.List) == 0:
@@ -155,6 +154,10 @@ func inUse(n *fabric.Node) bool {
 func jobRowOf(j *job.Job, names map[string]string) jobRow {
 	v := &j.Verdict
 	row := jobRow{Name: j.Name, Transport: transportCell(v), Remedies: j.Remedies(), verdict: v}
+	if !j.Seen.IsZero() { // what is kept is not good now
+		row.Transport.Text = j.State()
+		row.Transport.Class = strings.TrimPrefix(row.Transport.Class, "good")
+	}
 	row.class = row.Transport.Class
 	if row.class != "bad" && slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(diagnose.Warning) }) {
 		row.class = "unsure"
@@ -217,6 +220,7 @@ func jobNotes(j *job.Job) []jobNote {
 		}
 	}
 	note("unknown", j.Verdict.Reason.Text(), "")
+	note("not seen now", j.NotSeen(), "")
 	if !slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return j.Verdict.Names(&f) }) { // which says where it is set, too
 		note("cause", diagnose.Sentence(j.Verdict.Cause.Text()), "")
 	}
@@ -247,8 +251,14 @@ func rankRowOf(r *job.Rank, of job.Cause, names map[string]string) rankRow {
 		name = fmt.Sprintf("rank %d, %s", r.Rank, name)
 	}
 	c := transportCell(&r.Verdict)
+	if r.Unseen != "" {
+		c.Class = strings.TrimPrefix(c.Class, "good")
+	}
 	if c.Note = r.Verdict.Reason.Text(); c.Note == "" && r.Verdict.Cause != of {
 		c.Note = r.Verdict.Cause.Text()
+	}
+	if c.Note == "" {
+		c.Note = r.Unseen.Text()
 	}
 	return rankRow{Process: name, GPUs: gpuList(r.GPUs, names), Transport: c, Way: cmp.Or(string(r.Verdict.Way), "-"), Children: r.Children}
 }

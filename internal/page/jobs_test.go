@@ -114,6 +114,32 @@ func TestJobClasses(t *testing.T) {
 	}
 }
 
+// What is kept of a job that is not seen is shown, and is not good.
+func TestJobThatIsNotSeen(t *testing.T) {
+	v := job.Verdict{Transport: job.RDMA, Confirmed: true}
+	j := job.Job{Verdict: v, Seen: time.Unix(60, 0), Unseen: job.Unreadable, Ranks: []job.Rank{{PID: 1, Verdict: v, Unseen: job.Unreadable}}}
+	row := jobRowOf(&j, nil)
+	if row.Transport.Text != "rdma, confirmed, not seen now" || row.class != "" || row.Ranks[0].Transport.Class != "" || row.Ranks[0].Transport.Note == "" ||
+		len(row.Notes) != 1 || row.Notes[0].Label != "not seen now" {
+		t.Errorf("%+v", row)
+	}
+	j.Verdict = job.Verdict{Transport: job.TCP, Confirmed: true}
+	if row := jobRowOf(&j, nil); row.class != "bad" {
+		t.Errorf("TCP that is kept is %q", row.class)
+	}
+	seen := time.Unix(1_700_000_000, 0)
+	rank := fabric.RankCandidate{PID: 41200, Workload: fabric.Known(fabric.Workload{Scheduler: "slurm", Job: "4242"}, "cgroup", seen), GPUs: fabric.Known([]string{"GPU-a"}, "nvml", seen)}
+	nodes := []*fabric.Node{withRanks(rank), withRanks()}
+	nodes[1].Ranks = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", nodes[1].At)
+	set := setOf(t, "job")
+	for _, n := range nodes {
+		jobSectionOf(n, set)
+	}
+	if s := jobSectionOf(nodes[1], set); s.Class != "unsure" || !strings.HasPrefix(s.Note, "Jobs are unknown") || len(s.Rows) != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // The setting that makes a job use TCP is named once, with the file that sets it, and not again as the cause.
 func TestCauseOfTCPIsNamedOnce(t *testing.T) {
 	for name, set := range map[string]string{"job-two": "NCCL_NET=Socket", "job-tcp": "NCCL_IB_DISABLE=1"} {

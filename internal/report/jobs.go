@@ -42,7 +42,7 @@ func (f *Facts) addJobs(jobs job.Jobs, at config.Links) {
 	}
 	for i := range jobs.List {
 		j := &jobs.List[i]
-		state := j.Verdict.State()
+		state := j.State()
 		if j.Verdict.Transport == job.Unknown {
 			state = unknown + ": " + j.Verdict.Reason.Text()
 		}

@@ -179,7 +179,7 @@ func exitOf(jobs job.Jobs) int {
 	switch {
 	case slices.ContainsFunc(jobs.List, failed):
 		return exitFailed
-	case !jobs.Known, jobs.Dropped > 0, slices.ContainsFunc(jobs.List, func(j job.Job) bool { return j.Verdict.Transport == job.Unknown }):
+	case !jobs.Known, jobs.Dropped > 0, slices.ContainsFunc(jobs.List, func(j job.Job) bool { return j.Verdict.Transport == job.Unknown || !j.Seen.IsZero() }):
 		return exitUndecided
 	}
 	return exitGood

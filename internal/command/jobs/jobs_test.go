@@ -25,6 +25,13 @@ func jobsWith(v job.Verdict, findings ...job.Finding) job.Jobs {
 	}}}
 }
 
+// kept is a job that is not seen now, where no process could be looked for.
+func kept(v job.Transport) job.Jobs {
+	jobs := jobsWith(job.Verdict{Transport: v, Confirmed: true})
+	jobs.Known, jobs.Reason, jobs.List[0].Seen, jobs.List[0].Unseen = false, job.Unreadable, time.Unix(60, 0), job.Unreadable
+	return jobs
+}
+
 func TestExitCodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		jobs job.Jobs
@@ -39,6 +46,8 @@ func TestExitCodes(t *testing.T) {
 		"info":          {jobsWith(job.Verdict{Transport: job.RDMA}, job.Finding{Severity: diagnose.Info, PIDs: []int{9}}), 0},
 		"misconfigured": {jobsWith(job.Verdict{Transport: job.Unknown}, job.Finding{Severity: diagnose.Warning, PIDs: []int{9}}), 1},
 		"no jobs":       {job.Jobs{Known: true}, 0},
+		"kept":          {kept(job.RDMA), 2},
+		"kept, TCP":     {kept(job.TCP), 1},
 		"unreadable":    {job.Jobs{Reason: job.Privilege}, 2},
 		"too many":      {job.Jobs{Known: true, Dropped: 1}, 2},
 	} {
@@ -75,7 +84,7 @@ func TestOutput(t *testing.T) {
 	for _, c := range []struct {
 		jobs job.Jobs
 		says string
-	}{{job.Jobs{Known: true}, "No process"}, {job.Jobs{Reason: job.Privilege}, "could not be read: the exporter lacks the privilege"}} {
+	}{{kept(job.RDMA), "rdma, confirmed, not seen now"}, {kept(job.RDMA), "not seen now: last seen 1970-01-01 00:01:00 UTC: a reading that decides failed"}, {job.Jobs{Known: true}, "No process"}, {job.Jobs{Reason: job.Privilege}, "could not be read: the exporter lacks the privilege"}} {
 		text.Reset()
 		if err := (printer{}).write(&text, c.jobs); err != nil || !strings.Contains(text.String(), c.says) {
 			t.Errorf("%v: %s", err, text.String())

@@ -93,7 +93,9 @@ func writeTable(w io.Writer, jobs job.Jobs) error {
 	switch {
 	case !jobs.Known:
 		_, err := fmt.Fprintf(w, "The processes of this node could not be read: %s.\n", jobs.Reason.Text())
-		return err
+		if err != nil || len(jobs.List) == 0 {
+			return err
+		}
 	case len(jobs.List) == 0:
 		_, err := fmt.Fprintln(w, "No process is known to hold a GPU of this node.")
 		return err
@@ -102,7 +104,7 @@ func writeTable(w io.Writer, jobs job.Jobs) error {
 	fmt.Fprintln(t, "JOB\tRANKS\tGPUS\tTRANSPORT\tWAY\tRAILS")
 	for i := range jobs.List {
 		j := &jobs.List[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", j.Name, ranksText(j), len(j.GPUs), j.Verdict.State(), cmp.Or(string(j.Verdict.Way), "-"), cmp.Or(strings.Join(j.Devices, ","), "-"))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", j.Name, ranksText(j), len(j.GPUs), j.State(), cmp.Or(string(j.Verdict.Way), "-"), cmp.Or(strings.Join(j.Devices, ","), "-"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -134,6 +136,7 @@ func writeDetails(b *strings.Builder, j *job.Job) {
 		}
 	}
 	line("unknown: ", j.Verdict.Reason.Text())
+	line("not seen now: ", j.NotSeen())
 	for _, e := range j.Verdict.Evidence {
 		line("seen: ", e)
 	}
