@@ -128,7 +128,7 @@ func TestPlantedSecret(t *testing.T) {
 		"SLURM_JOB_NAME="+aSecret, "OMPI_COMM_WORLD_RANK="+aSecret)
 	n := newNodeOf(t, pid)
 	surfaces := n.surfaces()
-	if !strings.Contains(surfaces["/metrics"], `gpufabric_job_ranks{training_job="slurm/4242"} 1`) {
+	if !strings.Contains(surfaces["/metrics"], fmt.Sprintf(`gpufabric_job_ranks{training_job="slurm/4242-of-user-%d"} 1`, os.Getuid())) {
 		t.Errorf("the job is not seen:\n%s", regexp.MustCompile(`(?m)^gpufabric_job.*|^gpufabric_scrape.*job.*$`).FindAllString(surfaces["/metrics"], -1))
 	}
 	if !strings.Contains(surfaces["jobs"], "NCCL_IB_TIMEOUT=99 in /etc/nccl.conf: ") {

@@ -90,7 +90,7 @@ func testJobs(t *testing.T, _ *exporter) {
 			pid, end := rankOf(t, append(c.env, "SLURM_JOB_ID="+id)...)
 			defer end()
 			describe(t, pid)
-			name := "slurm/" + id
+			name := "slurm/" + id + "-of-user-0" // its environment says so
 			readings := verdictOf(t, x, name, c.want, c.cause, c.moved)
 			t.Logf("%s: %s after %d readings", c.name, c.want, readings)
 			if readings > 8 { // the first finds the process, the second its data; an emulated guest moves none at times

@@ -37,7 +37,7 @@ func TestSuspend(t *testing.T) {
 	pid, end := rankOf(t, "RDMA="+gid, "UVERBS=1", "SLURM_JOB_ID=4100")
 	defer end()
 	describe(t, pid)
-	rdma := is(1, "job_transport", "training_job", "slurm/4100", "transport", "rdma")
+	rdma := is(1, "job_transport", "training_job", "slurm/4100-of-user-0", "transport", "rdma")
 	write(t, debug("fakehca_0", "np_cnp_sent"), "41000")
 	eventually(t, "the job is seen", func() error {
 		s, err := x.scrape()

@@ -34,7 +34,7 @@ func testJobs(t *testing.T, m on) {
 	m.rank()
 	program := "ExecStart=" + m.native() + " " + library
 	const (
-		named       = "\n" + `gpufabric_job_ranks{training_job="slurm/77"} 1`
+		named       = "\n" + `gpufabric_job_ranks{training_job="slurm/77-of-user-65534"} 1`
 		unnamed     = "\n" + `gpufabric_job_ranks{training_job="none/sleep-of-user-65534"} 1`
 		environment = `rule="setting_misread"` // NCCL_CROSS_NIC
 		conf        = `rule="setting_refused"` // NCCL_BUFFSIZE
