@@ -15,15 +15,15 @@ type Document struct {
 }
 
 type jobDocument struct {
-	Name      string    `json:"name"`
-	Scheduler string    `json:"scheduler"`
-	User      string    `json:"user,omitempty"`
-	Size      *int      `json:"ranks_of_all_nodes"` // null: not stated
-	GPUs      []string  `json:"gpus"`
-	Devices   []string  `json:"devices"`
-	Since     time.Time `json:"since"`
-	LastSeen  time.Time `json:"last_seen,omitzero"` // missing while it is seen, and if it never was
-	Unseen    Reason    `json:"unseen_reason,omitempty"`
+	Name      string     `json:"name"`
+	Scheduler string     `json:"scheduler"`
+	User      string     `json:"user,omitempty"`
+	Size      *int       `json:"ranks_of_all_nodes"` // null: not stated
+	GPUs      []string   `json:"gpus"`
+	Devices   []string   `json:"devices"`
+	Since     time.Time  `json:"since"`
+	LastSeen  *time.Time `json:"last_seen,omitempty"` // missing while it is seen, and if it never was
+	Unseen    Reason     `json:"unseen_reason,omitempty"`
 	verdictDocument
 	Findings []findingDocument `json:"findings"`
 	Remedies []string          `json:"remedies"`
@@ -61,11 +61,14 @@ func (now Jobs) Document() Document {
 	for i := range now.List {
 		j := &now.List[i]
 		one := jobDocument{
-			Name: j.Name, Scheduler: j.Scheduler, User: j.User, GPUs: list(j.GPUs), Devices: list(j.Devices), Since: j.Since, LastSeen: j.Seen.UTC(), Unseen: j.Unseen,
+			Name: j.Name, Scheduler: j.Scheduler, User: j.User, GPUs: list(j.GPUs), Devices: list(j.Devices), Since: j.Since, Unseen: j.Unseen,
 			verdictDocument: documentOf(&j.Verdict), Findings: []findingDocument{}, Remedies: list(j.Remedies()), Ranks: []rankDocument{},
 		}
 		if j.Size > 0 {
 			one.Size = &j.Size
+		}
+		if !j.Seen.IsZero() {
+			one.LastSeen = &j.Seen
 		}
 		for _, f := range j.Findings {
 			one.Findings = append(one.Findings, findingDocument{string(f.Rule), string(f.Severity), f.Text, f.PIDs})
