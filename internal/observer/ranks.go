@@ -86,8 +86,13 @@ func unread(list []fabric.RankCandidate) error {
 			what string
 			fabric.Meta
 		}{
-			{"descriptors", c.Files.Meta()}, {"sockets", c.Sockets.Meta()}, {"RDMA resources", c.Verbs.Meta()}, {"memory map", c.Maps.Meta()},
-			{"environment", c.Settings.Meta()}, {"control groups", c.Workload.Meta()}, {"limits", c.Limits.Meta()},
+			{"descriptors", c.Files.Meta()},
+			{"sockets", c.Sockets.Meta()},
+			{"RDMA resources", c.Verbs.Meta()},
+			{"memory map", c.Maps.Meta()},
+			{"environment", c.Settings.Meta()},
+			{"control groups", c.Workload.Meta()},
+			{"limits", c.Limits.Meta()},
 		} {
 			if !failed(fact.Meta) {
 				continue
