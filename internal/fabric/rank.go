@@ -28,6 +28,8 @@ type RankCandidate struct {
 	// Command is the first 15 bytes of the name of the program (comm).
 	Command string
 	At      time.Time
+	// Left: it lives, and a bound left it out of this look. Only PID, Start and At are known.
+	Left bool
 	// Children is how many processes were forked from it and run the same program: data loaders, who inherit its GPUs and
 	// sockets. They are no candidates of their own.
 	Children int

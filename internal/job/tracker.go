@@ -66,36 +66,30 @@ func (t *Tracker) Update(n *fabric.Node) Jobs {
 // miss returns the jobs that there were, where no process could be looked for. What was known is compared with the next reading.
 func (t *Tracker) miss(n *fabric.Node, why Reason) Jobs {
 	now := Jobs{At: n.At, Reason: why}
-	now.List, now.Dropped = t.jobs(n, n.At, t.unlisted(nil, why, n.At), traffic{}, false, t.before)
+	now.List, now.Dropped = t.jobs(n, n.At, t.unlisted(func(processID) bool { return true }, why, n.At), traffic{}, false, t.before)
 	now.Impaired = t.totals()
 	return now
 }
 
 // take judges a new reading.
 func (t *Tracker) take(n *fabric.Node, candidates []fabric.RankCandidate) Jobs {
-	now := Jobs{At: n.Ranks.At, Known: true}
-	why := incomplete(n)
-	listed := candidates
-	if now.Dropped = max(0, len(candidates)-maxCandidates); now.Dropped > 0 {
-		listed = fairly(slices.Clone(candidates), maxCandidates, func(c fabric.RankCandidate) string { return keyOf(&c).owner() }, byDriver)
-		why = cmp.Or(why, Unreadable)
-	}
+	listed, left := split(candidates)
+	now := Jobs{At: n.Ranks.At, Known: true, Dropped: len(left)}
 	elapsed := now.At.Sub(t.read)
 	if t.read.IsZero() || elapsed < 0 || elapsed > mostInterval {
 		elapsed = 0
 	}
 	carried := trafficOf(n)
 	ranks, next := t.observe(n, processesOf(listed), elapsed)
-	if why != "" {
-		for _, r := range t.unlisted(listed, why, now.At) {
-			was := t.before[r.id()]
-			was.candidate, was.busy = *r.RankCandidate, unclear // what it did meanwhile was not over the time between two looks
-			ranks, next[r.id()] = append(ranks, r), was
-		}
+	for _, r := range t.unlisted(func(id processID) bool { return left[id] }, Unreadable, now.At) {
+		was := t.before[r.id()]
+		was.candidate, was.busy = *r.RankCandidate, unclear // what it did meanwhile was not over the time between two looks
+		ranks, next[r.id()] = append(ranks, r), was
+		now.Dropped--
 	}
-	var left int
-	now.List, left = t.jobs(n, now.At, ranks, carried.rates(t.traffic, elapsed.Seconds()), elapsed > 0, next)
-	now.Dropped += left
+	var more int
+	now.List, more = t.jobs(n, now.At, ranks, carried.rates(t.traffic, elapsed.Seconds()), elapsed > 0, next)
+	now.Dropped += more
 	t.forgetLint()
 	t.account(n, now.List, elapsed)
 	t.before, t.traffic, t.read = next, carried, now.At

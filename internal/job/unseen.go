@@ -14,15 +14,6 @@ import (
 // maxUnlisted bounds the processes that are kept beside those of a look.
 const maxUnlisted = maxCandidates / 2
 
-// incomplete returns why the processes of a node are not all that there are; empty: they are.
-func incomplete(n *fabric.Node) Reason {
-	i := slices.IndexFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceRanks && !s.Up })
-	if i < 0 {
-		return ""
-	}
-	return because(n.Sources[i].Reason)
-}
-
 // because is why a transport is unknown where a reading failed.
 func because(r fabric.Reason) Reason {
 	if r == fabric.ReasonPrivilege {
@@ -31,20 +22,31 @@ func because(r fabric.Reason) Reason {
 	return Unreadable
 }
 
-// unlisted returns the processes of the reading before that are not among the candidates of a look that was incomplete: they may live, and
-// nothing more is known of them. One whose PID another process has now has ended.
-func (t *Tracker) unlisted(candidates []fabric.RankCandidate, why Reason, at time.Time) []*observed {
-	listed := make(map[int]bool, len(candidates))
-	for i := range candidates {
-		listed[candidates[i].PID] = true
-	}
+// unlisted returns those of the processes of the reading before that live, as far as is known, and of which nothing more is.
+func (t *Tracker) unlisted(lives func(processID) bool, why Reason, at time.Time) []*observed {
 	var list []*observed
 	for id, was := range t.before {
-		if !listed[id.pid] {
+		if lives(id) {
 			list = append(list, &observed{process: &process{RankCandidate: unread(&was.candidate, at), sign: signUnread}, unlisted: why})
 		}
 	}
 	return fairly(list, maxUnlisted, func(r *observed) string { return keyOf(r.RankCandidate).owner() }, func(a, b *observed) int { return byAge(a.RankCandidate, b.RankCandidate) })
+}
+
+// split separates the candidates that a look has from those that it left out, and leaves out more where there are too many.
+func split(candidates []fabric.RankCandidate) (listed []fabric.RankCandidate, left map[processID]bool) {
+	left = map[processID]bool{}
+	for i := range candidates {
+		left[processID{candidates[i].PID, candidates[i].Start}] = true
+		if !candidates[i].Left {
+			listed = append(listed, candidates[i])
+		}
+	}
+	listed = fairly(listed, maxCandidates, func(c fabric.RankCandidate) string { return keyOf(&c).owner() }, byDriver)
+	for i := range listed {
+		delete(left, processID{listed[i].PID, listed[i].Start})
+	}
+	return listed, left
 }
 
 // unread is a process of which is known only what does not change: who it is, and whose.

@@ -49,13 +49,15 @@ func unlist(n *fabric.Node, why fabric.Reason) {
 	n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](why, "/proc", n.At)
 }
 
-// partial makes the look at the processes one that does not have all of them.
+// partial makes the look at the processes one that leaves out those that there were.
 func partial(n *fabric.Node, list ...fabric.RankCandidate) {
 	for i := range list {
 		list[i].Workload.Value.Job = "9"
 	}
+	for _, c := range n.Ranks.Value {
+		list = append(list, fabric.RankCandidate{PID: c.PID, Start: c.Start, Left: true})
+	}
 	n.Ranks.Value = list
-	n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceRanks, Reason: fabric.ReasonMalformed})
 }
 
 // TestUnseenIsNotResolved: a job that was confirmed to use TCP is not taken for one that does not while it is not seen, for an hour; then it
@@ -101,15 +103,15 @@ func TestUnseenIsNotResolved(t *testing.T) {
 	}
 }
 
-// TestUnseenEnds: what a complete look does not show has ended, and so has a process whose PID another one has.
+// TestUnseenEnds: what a look neither has nor left out has ended, also where facts of others could not be read, and so has a process whose PID another one has.
 func TestUnseenEnds(t *testing.T) {
 	node := func(i int) *fabric.Node {
 		return nodeOf(epoch.Add(time.Duration(i)*10*time.Second), rankOf(100, uint64(i)*5e9, uint64(i)*5e9))
 	}
 	reused, ended := node(3), node(3)
-	partial(reused, rankOf(100, 0, 0))
+	partial(reused)
 	reused.Ranks.Value[0].Start++
-	ended.Ranks.Value = nil
+	ended.Ranks.Value, ended.Sources = nil, []fabric.Source{{Name: fabric.SourceRanks, Reason: fabric.ReasonMalformed}}
 	for name, n := range map[string]*fabric.Node{"another process": reused, "a complete look": ended} {
 		var tr Tracker
 		for i := range 3 {
@@ -136,8 +138,10 @@ func TestUnseenCostsNoOneElse(t *testing.T) {
 			c.Workload.Value = fabric.Workload{Scheduler: "none", Job: fmt.Sprint("x", i*200+k)}
 			flood = append(flood, c)
 		}
-		n.Ranks.Value = flood
-		n.Sources = []fabric.Source{{Name: fabric.SourceRanks, Reason: fabric.ReasonMalformed}}
+		for k := range 1000 {
+			flood = append(flood, fabric.RankCandidate{PID: 1000 + 200*(i-k/200) + k%200, Start: uint64(1000 + 200*(i-k/200) + k%200), Left: true})
+		}
+		n.Ranks.Value = append(flood, fabric.RankCandidate{PID: 100, Start: 100, Left: true})
 		jobs := tr.Update(n)
 		if len(tr.before) > 2*maxCandidates || len(jobs.List) > maxJobs {
 			t.Fatalf("%d processes, %d jobs", len(tr.before), len(jobs.List))

@@ -175,7 +175,7 @@ func processesOf(n *fabric.Node, j *job.Job) []*fabric.RankCandidate {
 	var list []*fabric.RankCandidate
 	candidates := n.Ranks.Or(nil)
 	for i := range candidates {
-		if slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.PID == candidates[i].PID }) {
+		if !candidates[i].Left && slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.PID == candidates[i].PID }) {
 			list = append(list, &candidates[i])
 		}
 	}

@@ -48,6 +48,7 @@ import (
 const (
 	maxProcesses  = 1 << 18
 	maxCandidates = 256     // 16 GPUs with 16 processes each
+	maxLeft       = 1 << 10 // more, which are named and not read
 	maxFiles      = 1 << 12 // of a process
 	maxAllFiles   = 1 << 15 // of all candidates, those that NVML lists first
 	maxRead       = 16      // candidates about which everything is read: the others wait for the next look
@@ -172,14 +173,28 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 		}
 	}
 	r.order(ranks, gpus.Value)
+	var left []fabric.RankCandidate
+	leave := func(pid int) {
+		if reading.Hidden = fabric.ReasonMalformed; len(left) < maxLeft {
+			left = append(left, fabric.RankCandidate{PID: pid, Start: r.known[pid].start, At: now, Left: true})
+		}
+	}
 	if len(ranks) > maxCandidates {
-		ranks, reading.Hidden = ranks[:maxCandidates], fabric.ReasonMalformed
+		for _, pid := range ranks[maxCandidates:] {
+			leave(pid)
+		}
+		ranks = ranks[:maxCandidates]
 	}
 	for _, pid := range ranks {
 		p := r.known[pid]
 		c, err := r.candidate(ctx, pid, p, gpus, now)
-		if err != nil { // gone, or another process by now: the next look finds what it is
+		switch {
+		case err == nil:
+		case errors.Is(err, errGone) || reasonOf(err) == fabric.ReasonGone: // or another process by now: the next look finds what it is
 			delete(r.known, pid)
+			continue
+		default:
+			leave(pid)
 			continue
 		}
 		c.Children = children[p]
@@ -190,6 +205,7 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 	r.addSockets(reading.Candidates, now)
 	r.addSocketsByCgroup(reading.Candidates, now)
 	r.addVerbs(reading.Candidates, now)
+	reading.Candidates = append(reading.Candidates, left...)
 	return reading, nil
 }
 
