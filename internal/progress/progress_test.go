@@ -259,3 +259,27 @@ func TestTarget(t *testing.T) {
 		}
 	}
 }
+
+// An answer with as many missing ranks as fit into it is judged in a time that grows with their number, not with its square.
+func TestManyMissing(t *testing.T) {
+	judged := func(ranks int) time.Duration {
+		c := fabric.RASCommunicator{ID: "1-2-3", Size: ranks, Complete: true, MissingCount: ranks}
+		for i := range ranks {
+			c.Missing = append(c.Missing, fabric.RASMissing{RASPlace: fabric.RASPlace{Rank: i}, Unresponsive: true})
+		}
+		answer := fabric.RASAnswer{Communicators: []fabric.RASCommunicator{c}}
+		least := time.Hour
+		for range 3 {
+			begun := time.Now()
+			r := Judge([]fabric.RASAnswer{answer, answer, answer}, GPUsBusy)
+			least = min(least, time.Since(begun))
+			if r.State != Missing || r.Bad[0].Count != ranks {
+				t.Fatalf("%+v", r)
+			}
+		}
+		return least
+	}
+	if few, many := judged(2000), judged(20_000); many > 40*few {
+		t.Errorf("%s for 2,000, and %s for ten times as many", few, many)
+	}
+}

@@ -255,12 +255,15 @@ func median(c *fabric.RASCommunicator) uint64 {
 
 // lost are the ranks that are missing in each answer.
 func lost(history []*fabric.RASCommunicator) []fabric.RASPlace {
-	last := history[len(history)-1]
-	return missing(last, func(m *fabric.RASMissing) bool {
-		return !slices.ContainsFunc(history, func(c *fabric.RASCommunicator) bool {
-			return !slices.ContainsFunc(c.Missing, func(o fabric.RASMissing) bool { return o.Rank == m.Rank })
-		})
-	})
+	answers := map[int]int{} // by rank: in how many it is missing, one after the other
+	for n, c := range history {
+		for i := range c.Missing {
+			if rank := c.Missing[i].Rank; answers[rank] == n {
+				answers[rank]++
+			}
+		}
+	}
+	return missing(history[len(history)-1], func(m *fabric.RASMissing) bool { return answers[m.Rank] == len(history) })
 }
 
 // leastMissing is how many ranks are missing in each answer, where a text report does not say which.

@@ -117,8 +117,8 @@ func (s sums) addLine(line []byte) bool {
 		return false
 	}
 	k, known, ok := kindOf(rest[:end])
-	value, err := strconv.ParseFloat(string(bytes.TrimSpace(rest[end+1:])), 64)
-	if !ok || err != nil {
+	value, numeric := parseFloat(bytes.TrimSpace(rest[end+1:]))
+	if !ok || !numeric {
 		return false
 	}
 	if !known {
@@ -188,8 +188,8 @@ func parseSize(text []byte) (float64, bool) {
 	if n <= 0 {
 		return 0, false
 	}
-	value, err := strconv.ParseFloat(string(text[:n]), 64)
-	if err != nil {
+	value, ok := parseFloat(text[:n])
+	if !ok {
 		return 0, false
 	}
 	unit := text[n:]

@@ -84,9 +84,22 @@ func whole(text []byte, key string) (uint64, bool) {
 }
 
 func decimal(text []byte, key string) (float64, bool) {
-	n, err := strconv.ParseFloat(string(value(text, key)), 64)
-	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+	n, ok := parseFloat(value(text, key))
+	return n, ok && !math.IsNaN(n) && !math.IsInf(n, 0)
+}
+
+// parseFloat parses a number as Inspector writes it: digits and a point (%f), or six digits and an exponent (%g). For others, such as the
+// largest ones, strconv takes up to 30 µs.
+func parseFloat(text []byte) (float64, bool) {
+	const longest, mostDigits, mostExponent = 24, len("-1.23456"), "300"
+	mantissa, exponent, scaled := bytes.Cut(text, []byte{'e'})
+	exponent = bytes.TrimLeft(exponent, "+-0")
+	if len(text) > longest || scaled && (len(mantissa) > mostDigits || len(exponent) > len(mostExponent) || len(exponent) == len(mostExponent) && string(exponent) > mostExponent) {
 		return 0, false
 	}
-	return n, true
+	if bytes.ContainsAny(text, "xX_pP") {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(string(text), 64)
+	return n, err == nil
 }

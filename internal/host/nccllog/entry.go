@@ -36,12 +36,15 @@ func ParseEntry(line string) (Entry, bool) {
 		at += from
 		from = at + len("NCCL ")
 		level, message, _ := strings.Cut(line[from:], " ")
-		switch e := (Entry{PID: Unknown, Level: Level(level), Message: strings.TrimSpace(message)}); e.Level {
+		switch e := (Entry{PID: Unknown, Level: Level(level)}); e.Level {
 		case Info, Warn:
+			e.Message = strings.TrimSpace(message)
 			e.origin(line[:at])
 			return e, true
 		case Version:
-			if _, _, ok := ParseVersion(e.Message); ok && strings.Contains(word(e.Message), "+cuda") { // PyTorch ends errors with one that has none
+			release := word(strings.TrimLeft(message, " \t"))                                // the rest of the line may have as many again
+			if _, _, ok := ParseVersion(release); ok && strings.Contains(release, "+cuda") { // PyTorch ends errors with one that has none
+				e.Message = strings.TrimSpace(message)
 				return e, true
 			}
 		}
@@ -62,7 +65,7 @@ func (e *Entry) origin(before string) {
 		if !found || !both || host == "" || !isNumber(tid) || !isNumber(pid) {
 			continue
 		}
-		if n, err := strconv.Atoi(pid); err == nil {
+		if n, ok := count(pid); ok {
 			e.Host, e.PID = Text(host), n
 			return
 		}
@@ -113,7 +116,7 @@ func ParseInit(message string) (Init, bool) {
 const maxRanks = 1 << 20
 
 func number(s string) int {
-	if n, err := strconv.Atoi(s); err == nil && n >= 0 && n <= maxRanks {
+	if n, ok := count(s); ok && n <= maxRanks {
 		return n
 	}
 	return Unknown
@@ -152,9 +155,12 @@ func ParseTimings(message string) (Timings, bool) {
 	return t, known && t.Rank >= 0
 }
 
-// seconds refuses what no set-up takes.
+// seconds refuses what no set-up takes, and what NCCL does not write: for other numbers strconv may take microseconds.
 func seconds(s string) (float64, bool) {
-	const day = 86400
+	const day, longest = 86400, len("86400.000000000")
+	if len(s) > longest || strings.Trim(s, "0123456789.") != "" {
+		return 0, false
+	}
 	f, err := strconv.ParseFloat(s, 64)
 	return f, err == nil && f >= 0 && f <= day
 }

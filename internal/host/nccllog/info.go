@@ -66,8 +66,9 @@ func cut(s *string, prefix string) bool {
 func (l *Log) counts(m string) {
 	for part := range strings.SplitSeq(m, ", ") {
 		number, what, _ := strings.Cut(strings.TrimSpace(part), " ")
-		n, err := strconv.Atoi(number)
-		if err != nil || n < 0 || n > 1024 {
+		const most = 1024
+		n, ok := count(number)
+		if !ok || n > most {
 			continue
 		}
 		switch what {
@@ -89,7 +90,7 @@ func (l *Log) setting(m string) {
 		return
 	}
 	if number, stopped := strings.CutSuffix(value, "."); stopped {
-		if _, err := strconv.ParseInt(number, 10, 64); err == nil {
+		if isNumber(strings.TrimPrefix(number, "-")) {
 			value = number
 		}
 	}
@@ -142,8 +143,8 @@ func (l *Log) net(m string) {
 func (l *Log) hca(network, m string) {
 	state, rest, found := strings.Cut(m, " for HCA ")
 	index, name, quoted := strings.Cut(rest, " ")
-	n, err := strconv.Atoi(index)
-	if !found || !quoted || err != nil || n < 0 || state != "Enabled" && state != "Disabled" {
+	n, ok := count(index)
+	if !found || !quoted || !ok || state != "Enabled" && state != "Disabled" {
 		return
 	}
 	h := HCA{Network: Text(network), Index: n, Name: Text(strings.Trim(strings.TrimSpace(name), "'")), GPUDirect: state == "Enabled"}
@@ -168,7 +169,7 @@ func (l *Log) devices(m string) {
 		}
 		number, _, _ := strings.Cut(place, ":")
 		layer, _, _ := strings.Cut(layers, "/")
-		if port, err := strconv.Atoi(number); err == nil && port >= 0 {
+		if port, ok := count(number); ok {
 			l.Devices = append(l.Devices, Device{Name: Text(name), Port: port, LinkLayer: Text(layer)})
 		}
 	}
@@ -220,13 +221,23 @@ func (link *Link) network(s string) bool {
 		if end := strings.IndexAny(number, "/( "); end >= 0 {
 			number = number[:end]
 		}
-		if n, err := strconv.Atoi(number); err == nil && n >= 0 && i > 0 {
+		if n, ok := count(number); ok && i > 0 {
 			link.Name, link.Device = s[:i], n
 			link.GPUDirect = strings.Contains(s[i:], "/GDRDMA")
 			return true
 		}
 		from = i + 1
 	}
+}
+
+// count reads a number of NCCL's. strconv makes an error of all else, which takes longer than reading the line.
+func count(s string) (int, bool) {
+	const digits = 9
+	if len(s) > digits || !isNumber(s) {
+		return 0, false
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil
 }
 
 func isNumber(s string) bool {

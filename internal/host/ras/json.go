@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // document is a report of rasDumpCommsToJSON (src/ras/client_support.cc). Pointers distinguish what is absent from 0.
@@ -60,8 +59,45 @@ type missing struct {
 	} `json:"status"`
 }
 
-// withoutComma is where 2.28.7 to 2.28.9 leave out a comma, in each missing rank.
-var withoutComma = lazyregexp.New(`("nvml_dev": -?[0-9]{1,10})(\s{1,32}"status")`)
+// withCommas adds the comma that 2.28.7 to 2.28.9 leave out in each missing rank, between "nvml_dev": 3 and "status". It looks back
+// from each "status" by no more than NCCL writes, so that its time is in proportion to the length, whatever a process answers.
+func withCommas(b []byte) []byte {
+	const status = `"status"`
+	var out []byte
+	done := 0 // bytes of b that are in out
+	for from := 0; ; {
+		i := bytes.Index(b[from:], []byte(status))
+		if i < 0 {
+			break
+		}
+		at := from + i
+		from = at + len(status)
+		if end := number(b[:at]); end > 0 {
+			out = append(append(out, b[done:end]...), ',')
+			done = end
+		}
+	}
+	if done == 0 {
+		return b
+	}
+	return append(out, b[done:]...)
+}
+
+// number returns where "nvml_dev": and its number end, if blanks and nothing else follow in b; else 0.
+func number(b []byte) (end int) {
+	const device, mostBlanks, mostDigits = `"nvml_dev": `, 32, 10
+	near := b[max(0, len(b)-mostBlanks-mostDigits-len("-")-len(device)):]
+	text := bytes.TrimRight(near, " \t\r\n")
+	name := bytes.TrimRight(text, "0123456789")
+	digits := len(text) - len(name)
+	if blanks := len(near) - len(text); blanks == 0 || digits == 0 || digits > mostDigits {
+		return 0
+	}
+	if !bytes.HasSuffix(bytes.TrimSuffix(name, []byte("-")), []byte(device)) {
+		return 0
+	}
+	return len(b) - (len(near) - len(text))
+}
 
 // parseJSON reads a report of 2.28.7 or later.
 func parseJSON(b []byte) (fabric.RASAnswer, error) {
@@ -73,7 +109,7 @@ func parseJSON(b []byte) (fabric.RASAnswer, error) {
 		return fabric.RASAnswer{}, fmt.Errorf("read JSON of %d bytes without an end: %w", len(b), fabric.ErrRASEnded)
 	}
 	var d document
-	if err := json.Unmarshal(withoutComma().ReplaceAll(b, []byte("$1,$2")), &d); err != nil {
+	if err := json.Unmarshal(withCommas(b), &d); err != nil {
 		return fabric.RASAnswer{}, fmt.Errorf("read JSON that does not parse, expected a report of NCCL: %w", parseError(err))
 	}
 	if d.Communicators == nil || d.RAS == nil {
