@@ -100,8 +100,14 @@ func (f *file) chunk(data []byte, log *nccllog.Log, failed func(id string)) (use
 	return used
 }
 
+// shortest is how many bytes a line must have to say something: "NCCL ", and each text of a signature is longer.
+const shortest = len("NCCL ")
+
 // line takes one line. Messages of the kernel in it are none of the kernel: anyone can write them.
 func line(data []byte, log *nccllog.Log, failed func(id string)) {
+	if len(data) < shortest {
+		return
+	}
 	text := string(bytes.TrimLeft(bytes.TrimRight(data, "\r"), "\x00")) // zeros: it was truncated while its process wrote
 	e, isNCCL := log.Add(text)
 	var s *signature.Signature
