@@ -10,6 +10,8 @@ type InspectorReading struct {
 	Files []InspectorFile
 	// Refused counts the files that were not read, by the reason.
 	Refused map[Refusal]int
+	// Shortage is what the look left out: a process without a file here may have one.
+	Shortage Shortage
 }
 
 // Refusal is why a file of a job is not read, of Inspector or a log. The words are stable: they are label values.
@@ -20,8 +22,8 @@ const (
 	RefusedNotRegular Refusal = "not_regular" // a link, a folder, a FIFO, or a file with several names
 	RefusedTooLarge   Refusal = "too_large"   // longer than the reader takes; not of logs
 	RefusedMalformed  Refusal = "malformed"   // has lines that Inspector does not write; not of logs
-	RefusedTooMany    Refusal = "too_many"    // more files than the reader takes
-	RefusedUnreadable Refusal = "unreadable"  // the kernel refused
+	RefusedTooMany    Refusal = "too_many"    // more than the reader takes of one owner
+	RefusedUnreadable Refusal = "unreadable"  // the kernel refused, someone has a lease on it, or it is on a mount that might not answer
 	RefusedNoRank     Refusal = "no_rank"     // belongs to no running process of a job; not of logs
 )
 

@@ -15,6 +15,9 @@ type LogReading struct {
 	// Refused counts the files that are not followed, by the reason.
 	Refused map[Refusal]int
 	Skipped uint64 // bytes that were not read, because a file grew faster than it is read
+	// Shortage is what the last look left out; failures in it are not in Failures.
+	Shortage Shortage
+	Unread   error // why a folder that the site names could not be read; nil: none
 }
 
 // KernelReading is what the messages of the kernel showed. Only the kernel and its drivers write them.

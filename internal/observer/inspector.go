@@ -25,7 +25,7 @@ func (ob *Observer) observeInspector(ctx context.Context, n *fabric.Node, want f
 	defer cancel()
 	ob.inspect.refresh(ctx, fresh, ob.readInspector)
 	v, src := ob.inspect.get(fabric.SourceInspector, "", fresh)
-	n.Sources = append(n.Sources, lowered(src, v.Refused))
+	n.Sources = append(n.Sources, lowered(src, v.Shortage))
 	n.Inspector = fabric.Known(v, folder, n.At)
 	if !src.Up {
 		n.Inspector = fabric.UnknownFact[fabric.InspectorReading](src.Reason, folder, n.At)

@@ -56,10 +56,7 @@ func (ob *Observer) observeLogs(ctx context.Context, n *fabric.Node, want fabric
 	ctx, cancel := context.WithTimeout(ctx, logsPatience)
 	defer cancel()
 	if logs != nil {
-		read := func(_ fabric.LogReading, now time.Time) (fabric.LogReading, error) { return logs.Read(now), nil }
-		n.Logs = shared(ctx, ob, n, ob.logs, fabric.SourceLogs, read)
-		last := &n.Sources[len(n.Sources)-1]
-		*last = lowered(*last, n.Logs.Value.Refused)
+		n.Logs = ob.readLogs(ctx, n, logs)
 	}
 	if messages != nil {
 		read := func(_ fabric.KernelReading, now time.Time) (fabric.KernelReading, error) { return messages.Read(now) }
@@ -67,13 +64,38 @@ func (ob *Observer) observeLogs(ctx context.Context, n *fabric.Node, want fabric
 	}
 }
 
-// lowered is a source that is down if files were left out because there are more than are read: what was read of the others is used, and
-// does not look like all there is.
-func lowered(s fabric.Source, refused map[fabric.Refusal]int) fabric.Source {
-	if left := refused[fabric.RefusedTooMany]; s.Up && left > 0 {
-		s.Up, s.Reason = false, fabric.ReasonMalformed
-		s.Err = fabric.Because(s.Reason, fmt.Sprintf("more files than are read: %d are left out", left))
+// readLogs reads logs. A folder of the site that cannot be read takes nothing from the others.
+func (ob *Observer) readLogs(ctx context.Context, n *fabric.Node, logs *joblog.Reader) fabric.Fact[fabric.LogReading] {
+	fresh := since[fabric.LogReading](n.At, ob.o.FastInterval)
+	ob.logs.refresh(ctx, fresh, func(_ fabric.LogReading, now time.Time) (fabric.LogReading, error) {
+		v, err := logs.Read(now)
+		v.Unread = err
+		return v, nil
+	})
+	v, src := ob.logs.get(fabric.SourceLogs, "", fresh)
+	up := src.Up
+	if src = lowered(src, v.Shortage); src.Up && v.Unread != nil {
+		src.Up, src.Reason, src.Err = false, fabric.ReasonOf(v.Unread), v.Unread
 	}
+	n.Sources = append(n.Sources, src)
+	if !up {
+		return fabric.UnknownFact[fabric.LogReading](src.Reason, fabric.SourceLogs, n.At)
+	}
+	return fabric.Known(v, fabric.SourceLogs, n.At)
+}
+
+// lowered is a source that is down if files were left out because of a bound: what was read of the others is used, and does not look like
+// all there is. The error names who has most of what was left out.
+func lowered(s fabric.Source, left fabric.Shortage) fabric.Source {
+	if !s.Up || !left.Any() {
+		return s
+	}
+	s.Up, s.Reason = false, fabric.ReasonMalformed
+	text := fmt.Sprintf("files were left out because their owners have more than is read of one: %d times of %s", left.Lost, left.Most)
+	if left.Owners > 1 {
+		text += fmt.Sprintf(", and of %d others", left.Owners-1)
+	}
+	s.Err = fabric.Because(s.Reason, text)
 	return s
 }
 

@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/owned"
 )
 
 const (
@@ -168,31 +167,6 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A folder that was swapped for a link, or a file for a FIFO, since it was listed is not followed.
-func TestSwapped(t *testing.T) {
-	dir, elsewhere := t.TempDir(), t.TempDir()
-	write(t, filepath.Join(elsewhere, logFile), record28("AllReduce", 1<<20, "3.0", 7), time.Now())
-	if err := os.Symlink(elsewhere, filepath.Join(dir, "4242")); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(filepath.Join(dir, metricsFile), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	at, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer at.Close()
-	l := look{reader: New(dir), now: time.Now(), logs: maxAllLogs, seen: map[string]parsed{}, reading: fabric.InspectorReading{Refused: map[fabric.Refusal]int{}}}
-	l.descend(at, "4242")
-	var regular unix.Stat_t
-	regular.Mode, regular.Nlink = unix.S_IFREG, 1
-	p, err := l.read(at, metricsFile, metricsFile, fabric.InspectorFile{GPU: "GPU-" + uuid}, &regular)
-	if err != nil || p.refused != fabric.RefusedNotRegular || len(l.reading.Files) > 0 || l.reading.Refused[fabric.RefusedNotRegular] != 1 {
-		t.Errorf("%+v, %v, %+v", p, err, l.reading)
-	}
-}
-
 func file(name, content string) func(dir string) error {
 	return func(dir string) error { return os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600) }
 }
@@ -216,7 +190,7 @@ func TestFolder(t *testing.T) {
 	good := record28("AllReduce", 1<<20, "3.0", 7)
 	for i := range maxFiles + 3 {
 		write(t, filepath.Join(dir, fmt.Sprintf("old-pid%d.log", i+1)), good, now.Add(-staleAfter-time.Second))
-		write(t, filepath.Join(dir, fmt.Sprintf("ahead-pid%d.log", i+1)), good, now.Add(maxAhead+time.Second))
+		write(t, filepath.Join(dir, fmt.Sprintf("ahead-pid%d.log", i+1)), good, now.Add(owned.Ahead+time.Second))
 		write(t, filepath.Join(job, fmt.Sprintf("new-pid%d.log", i+1)), good, now.Add(-time.Minute))
 	}
 	r := New(dir)

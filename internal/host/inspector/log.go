@@ -17,10 +17,9 @@ import (
 const (
 	maxRecord    = 8 << 10 // bytes of a line of the JSON mode: 500 without NCCL_INSPECTOR_DUMP_VERBOSE
 	maxAppended  = 16 * maxRecord
-	maxAllLogs   = 8 * maxAppended // of all files in one call; beyond it, maxRecord of each
-	maxSequences = 1024            // of a file: 64 communicators use some 200
-	maxGap       = 1e6             // collectives between two records, beyond which their numbers are not accepted
-	maxWeight    = 1e4             // collectives that one record stands for
+	maxSequences = 1024 // of a file: 64 communicators use some 200
+	maxGap       = 1e6  // collectives between two records, beyond which their numbers are not accepted
+	maxWeight    = 1e4  // collectives that one record stands for
 )
 
 // appended is what is known of a file of the JSON mode, which grows for as long as its job runs. Only what was appended since

@@ -20,11 +20,31 @@ type file struct {
 	setup  setup
 }
 
-// read reads at most share bytes, in pieces of the buffer. It returns how many were skipped. A line without an end stays for the
-// next call, unless it is longer than what is read of a line.
-func (f *file) read(in io.ReaderAt, size, share int64, buffer []byte, failed func(id string)) (skipped uint64, err error) {
+// part is how much of a file is read, and how.
+type part struct {
+	in     io.ReaderAt
+	share  int64       // bytes
+	buffer []byte      // that are read at once
+	enough func() bool // the time is over: the rest is for the next call
+	failed func(id string)
+}
+
+// unread is how much of a file of that size there is to read.
+func (f *file) unread(size int64) int64 {
+	switch {
+	case f.fresh && f.past && f.from <= size:
+		return max(1, min(f.from, maxRead)) // its beginning
+	case size < f.from:
+		return max(1, size)
+	}
+	return min(size-f.from, maxBehind)
+}
+
+// read reads a part. It returns how many bytes were skipped. A line without an end stays for the next call, unless it is longer than
+// what is read of a line.
+func (f *file) read(p *part, size int64) (skipped uint64, err error) {
 	if f.fresh && f.past && f.from <= size {
-		if err := f.begin(in, share, buffer); err != nil {
+		if err := f.begin(p); err != nil {
 			return 0, err
 		}
 	}
@@ -36,21 +56,23 @@ func (f *file) read(in io.ReaderAt, size, share int64, buffer []byte, failed fun
 		skipped = uint64(behind - keepBytes)
 		f.from, f.inside, f.setup.gap = size-keepBytes, true, true
 	}
-	f.from, err = f.lines(in, f.from, min(size, f.from+share), buffer, failed)
+	f.from, err = f.lines(p, f.from, min(size, f.from+p.share))
 	return skipped, err
 }
 
 // begin reads the beginning of a file that was there before the Reader.
-func (f *file) begin(in io.ReaderAt, share int64, buffer []byte) error {
-	if _, err := f.lines(in, 0, min(f.from, share), buffer, func(string) {}); err != nil {
+func (f *file) begin(p *part) error {
+	first := *p
+	first.failed = func(string) {}
+	if _, err := f.lines(&first, 0, min(f.from, p.share)); err != nil {
 		return err
 	}
-	f.setup.gap, f.inside = f.from > share, false
+	f.setup.gap, f.inside = f.from > p.share || p.enough(), false
 	if f.from == 0 {
 		return nil
 	}
 	var last [1]byte
-	if _, err := in.ReadAt(last[:], f.from-1); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := p.in.ReadAt(last[:], f.from-1); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	f.inside = last[0] != '\n'
@@ -58,15 +80,15 @@ func (f *file) begin(in io.ReaderAt, share int64, buffer []byte) error {
 }
 
 // lines reads the lines from one offset to another, and returns the offset behind the last that is complete.
-func (f *file) lines(in io.ReaderAt, from, to int64, buffer []byte, failed func(id string)) (int64, error) {
+func (f *file) lines(p *part, from, to int64) (int64, error) {
 	log := nccllog.New()
 	defer func() { f.setup.add(log) }()
-	for from < to {
-		n, err := in.ReadAt(buffer[:min(int64(len(buffer)), to-from)], from)
+	for from < to && !p.enough() {
+		n, err := p.in.ReadAt(p.buffer[:min(int64(len(p.buffer)), to-from)], from)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return from, err
 		}
-		used := f.chunk(buffer[:n], log, failed)
+		used := f.chunk(p.buffer[:n], log, p.failed)
 		from += int64(used)
 		if used == 0 { // the end, or a line that is being written
 			return from, nil

@@ -3,38 +3,36 @@
 // Package joblog follows logs of running jobs, and finds failures and the transport of NCCL in them.
 //
 // Jobs write the logs, so nothing in them is trusted: only regular files with one name are read, without following links
-// below the folder before the first wildcard. Names, files, bytes and lines are bounded. No text leaves the package, only IDs of
-// signatures, words of fixed lists and numbers.
+// below the folder before the first wildcard. Names, files, bytes, lines and processor time are bounded, and divided among those who
+// write the files (package owned). No text leaves the package, only IDs of signatures, words of fixed lists and numbers.
 //
 // Lines that a log had when the Reader was created do not count as failures: an exporter that restarts would count them
 // again. No descriptor stays open, which would keep a file system of a job from being unmounted.
 //
-// Concurrency: a Reader belongs to one goroutine at a time. On a file system that does not answer, Read does not return. It has no
-// errors: what cannot be read is counted.
+// Concurrency: a Reader belongs to one goroutine at a time. Where the folder before the first wildcard is on a file system that does not
+// answer, Read does not return. Errors are those of that folder; what else cannot be read is counted.
 package joblog
 
 import (
-	"cmp"
-	"errors"
-	"io/fs"
 	"maps"
-	"os"
+	"runtime"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/openat"
+	"gpufabric_exporter/internal/host/owned"
 )
 
 const (
-	maxFiles  = 64      // that are read, those that were written last
-	maxNames  = 2048    // of files and folders that are looked at in one call
-	maxRead   = 4 << 20 // bytes that are read in one call, of all files together
-	minShare  = maxRead / maxFiles
+	maxFiles  = 64       // that are read
+	maxRead   = 4 << 20  // bytes that are read in one call, of all files together
+	leastRead = 8 << 10  // of a file that has as many: room for a line
+	piece     = 64 << 10 // bytes that are read at once
 	maxBehind = 16 << 20 // bytes that are left for the next calls; of more, all but the last keepBytes are skipped
 	keepBytes = 1 << 20
+
+	readTime = 250 * time.Millisecond // processor time of one call
+	ownTime  = 100 * time.Millisecond // of an owner
 
 	// staleAfter is how old a file may be. A rank that logs nothing for so long did its set-up long ago.
 	staleAfter = time.Hour
@@ -42,136 +40,122 @@ const (
 
 // Reader follows the files that fit patterns.
 type Reader struct {
-	patterns []Pattern
-	files    map[identity]*file
+	finder   *owned.Finder
 	looked   bool
+	began    time.Time // the first call
+	partial  bool      // the first call did not see all files that were there
+	files    map[owned.Identity]*file
 	failures fabric.Failures
 	skipped  uint64
 	buffer   []byte
+	spent    func() time.Duration // processor time; tests have their own
 }
 
 // New returns a Reader of the files that fit one of the patterns.
 func New(patterns []Pattern) *Reader {
-	return &Reader{patterns: patterns, files: map[identity]*file{}}
+	var trees []owned.Tree
+	for _, p := range patterns {
+		trees = append(trees, p.tree())
+	}
+	return &Reader{finder: owned.New(trees), files: map[owned.Identity]*file{}, spent: owned.Spent}
 }
 
-// identity distinguishes a file from all others that exist at the same time, whatever its name.
-type identity struct{ device, inode uint64 }
-
 // Read reads what was written since the last call.
-func (r *Reader) Read(now time.Time) fabric.LogReading {
-	look := look{left: maxNames, found: map[identity]found{}, refused: map[fabric.Refusal]int{}}
-	for _, p := range r.patterns {
-		look.walk(p)
+func (r *Reader) Read(now time.Time) (fabric.LogReading, error) {
+	runtime.LockOSThread() // whose processor time counts
+	defer runtime.UnlockOSThread()
+	found, err := r.finder.Look()
+	maps.DeleteFunc(r.files, func(id owned.Identity, _ *file) bool { _, is := found.Files[id]; return !is })
+	if !r.looked {
+		r.began, r.partial = now, !found.Whole || err != nil
 	}
-	r.forget(look.found)
-	for id, f := range look.found {
+	var recent []owned.File
+	for id, f := range found.Files {
 		if r.files[id] == nil {
-			r.files[id] = &file{from: f.size, past: !r.looked, fresh: true}
-			if r.looked {
-				r.files[id].from = 0
-			}
+			r.files[id] = r.begin(&f)
+		}
+		if now.Sub(f.Changed) <= staleAfter {
+			recent = append(recent, f)
 		}
 	}
 	r.looked = true
-	active := look.active(now)
-	share := int64(maxRead / max(1, len(active)))
-	for _, f := range active {
-		if err := r.follow(f, share, now); err != nil {
-			look.refuse(err)
-		}
+	active := found.Choose(recent, now, maxFiles)
+	r.follow(&found, active, now)
+	return r.reading(&found, active), err
+}
+
+// begin returns a file of which nothing was read. What it has at the first call is of the past.
+func (r *Reader) begin(f *owned.File) *file {
+	if !r.looked || r.partial && f.Born.Before(r.began) {
+		return &file{from: f.Size, past: true, fresh: true}
 	}
-	return r.reading(active, look.refused)
+	return &file{fresh: true}
 }
 
-// forget drops the files that are gone.
-func (r *Reader) forget(there map[identity]found) {
-	maps.DeleteFunc(r.files, func(id identity, _ *file) bool { _, is := there[id]; return !is })
-}
-
-func (r *Reader) reading(active []found, refused map[fabric.Refusal]int) fabric.LogReading {
-	v := fabric.LogReading{Failures: slices.Clone(r.failures), Refused: refused, Skipped: r.skipped}
-	for _, f := range active {
-		if state := r.files[f.id]; state != nil {
-			v.Files = append(v.Files, fabric.LogFile{Owner: f.owner, Transport: state.setup.transport(), Offloads: state.setup.offloads(), Setup: state.setup.longest})
-		}
+func (r *Reader) reading(found *owned.Found, active []owned.File) fabric.LogReading {
+	v := fabric.LogReading{Failures: slices.Clone(r.failures), Refused: found.Refused, Skipped: r.skipped, Shortage: fabric.ShortageOf(found.Lost)}
+	for i := range active {
+		state := r.files[active[i].Identity]
+		v.Files = append(v.Files, fabric.LogFile{Owner: active[i].UID, Transport: state.setup.transport(), Offloads: state.setup.offloads(), Setup: state.setup.longest})
 	}
 	return v
 }
 
-// follow reads the next bytes of a file.
-func (r *Reader) follow(f found, share int64, now time.Time) error {
-	state := r.files[f.id]
-	if !state.fresh && f.size == state.from {
-		return nil
-	}
-	at, err := f.folder.open()
-	if err != nil {
-		return err
-	}
-	defer at.Close()
-	fd, err := openat.OpenEntry(at, f.name, 0)
-	if err != nil {
-		return err
-	}
-	in := os.NewFile(uintptr(fd), f.name)
-	defer in.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: f.name, Err: err}
-	}
-	if (identity{st.Dev, st.Ino}) != f.id || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil // replaced meanwhile: found in the next call
-	}
-	if r.buffer == nil {
-		r.buffer = make([]byte, minShare)
-	}
-	skipped, err := state.read(in, st.Size, share, r.buffer, func(id string) { r.failures.Add(id, now, true) })
-	r.skipped += skipped
-	return err
-}
-
-// found is a file that fits a pattern.
-type found struct {
-	id      identity
-	folder  folder
-	name    string
-	size    int64
-	changed time.Time
-	owner   uint32
-}
-
-// look is one call of Read.
-type look struct {
-	left    int // names that may still be looked at
-	found   map[identity]found
-	refused map[fabric.Refusal]int
-}
-
-// active returns the files that were written last.
-func (l *look) active(now time.Time) []found {
-	var list []found
-	for _, f := range l.found {
-		if now.Sub(f.changed) <= staleAfter {
-			list = append(list, f)
+// follow reads the next bytes of the files. Owners who have least to read come first, and leave their time to the others.
+func (r *Reader) follow(found *owned.Found, active []owned.File, now time.Time) {
+	demand := func(f *owned.File) int64 { return r.files[f.Identity].unread(f.Size) }
+	groups := owned.Groups(active, maxRead, demand)
+	begun := r.spent()
+	for i := range groups {
+		g := &groups[i]
+		allowed := min(ownTime, (readTime-(r.spent()-begun))/time.Duration(len(groups)-i))
+		over := r.spent() + allowed
+		skipped := r.skipped
+		r.followOwn(found, g, over, now)
+		if r.spent() >= over || r.skipped > skipped {
+			found.Lost[g.Owner]++
 		}
 	}
-	slices.SortFunc(list, func(a, b found) int {
-		return cmp.Or(b.changed.Compare(a.changed), cmp.Compare(a.name, b.name), cmp.Compare(a.id.inode, b.id.inode))
-	})
-	if len(list) > maxFiles {
-		l.refused[fabric.RefusedTooMany] += len(list) - maxFiles
-		list = list[:maxFiles]
-	}
-	return list
 }
 
-func (l *look) refuse(err error) {
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // its job ended meanwhile
-	case errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR):
-		l.refused[fabric.RefusedNotRegular]++
-	default:
-		l.refused[fabric.RefusedUnreadable]++
+// followOwn reads the files of an owner until his time is over.
+func (r *Reader) followOwn(found *owned.Found, g *owned.Group, over time.Duration, now time.Time) {
+	demands := make([]int64, len(g.Files))
+	for i := range g.Files {
+		demands[i] = r.files[g.Files[i].Identity].unread(g.Files[i].Size)
 	}
+	for i, share := range owned.Divide(g.Share, demands) {
+		left := (over - r.spent()) / time.Duration(len(demands)-i)
+		if left <= 0 {
+			return
+		}
+		if demands[i] == 0 {
+			continue
+		}
+		until := r.spent() + left
+		enough := func() bool { return r.spent() >= until }
+		if err := r.followOne(&g.Files[i], max(share, leastRead), enough, now); err != nil {
+			found.Refuse(err)
+		}
+	}
+}
+
+// followOne reads the next bytes of a file.
+func (r *Reader) followOne(f *owned.File, share int64, enough func() bool, now time.Time) error {
+	in, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if r.buffer == nil {
+		r.buffer = make([]byte, piece)
+	}
+	p := part{in: in, share: share, buffer: r.buffer, enough: enough, failed: func(id string) { r.failures.Add(id, now, true) }}
+	skipped, err := r.files[f.Identity].read(&p, info.Size())
+	r.skipped += skipped
+	return err
 }

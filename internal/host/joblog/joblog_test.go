@@ -65,10 +65,17 @@ func (s *site) do(err error) {
 	}
 }
 
+func (s *site) read() fabric.LogReading {
+	s.t.Helper()
+	v, err := s.reader.Read(s.now)
+	s.do(err)
+	return v
+}
+
 // expect reads, and compares the numbers of lines by signature: "id 1, other 2".
 func (s *site) expect(what string, want map[string]uint64) fabric.LogReading {
 	s.t.Helper()
-	v := s.reader.Read(s.now)
+	v := s.read()
 	got := map[string]uint64{}
 	for _, f := range v.Failures {
 		got[f.ID] = f.Count
@@ -139,7 +146,7 @@ func TestNetworkWithoutConnections(t *testing.T) {
 	} {
 		s := start(t, "*.log")
 		s.append("a.log", c.log)
-		if v := s.reader.Read(s.now); len(v.Files) != 1 || v.Files[0].Transport != c.want {
+		if v := s.read(); len(v.Files) != 1 || v.Files[0].Transport != c.want {
 			t.Errorf("%s: %+v, expected %s", name, v.Files, c.want)
 		}
 	}
@@ -180,7 +187,7 @@ func TestRefuses(t *testing.T) {
 		"folder":        {func(s *site) { s.do(os.Mkdir(s.path("job/a.log"), 0o700)) }, ""},
 		"linked folder": {func(s *site) { s.do(os.Symlink("/etc", s.path("job2"))) }, ""},
 		"too many names": {func(s *site) {
-			for i := range maxNames {
+			for i := range 2048 {
 				s.append(fmt.Sprintf("job/%d", i), "")
 			}
 		}, fabric.RefusedTooMany},
@@ -225,7 +232,7 @@ func TestOddLines(t *testing.T) {
 	s.expect("a line of 1 MiB hides what is at its end", count(retries, 1))
 	s.append("a.log", strings.Repeat("\x00", 5000)+"\n\x1b[31m"+retryExceeded+"\xff\xfe\x00\n")
 	s.expect("control characters", count(retries, 2))
-	s.append("a.log", strings.Repeat("y", 3*minShare))
+	s.append("a.log", strings.Repeat("y", 3*piece))
 	s.expect("a line without an end", count(retries, 2))
 	s.append("a.log", "\n"+retryExceeded)
 	s.expect("which ends", count(retries, 3))
@@ -248,7 +255,7 @@ func TestGrowsFast(t *testing.T) {
 	line := strings.Repeat("x", 1023) + "\n"
 	s.append("b.log", strings.Repeat(line, 3*maxRead/len(line))+retryExceeded)
 	for i := range 8 {
-		v = s.reader.Read(s.now)
+		v = s.read()
 		if v.Failures.Of(retries).Count == 2 {
 			if i == 0 {
 				t.Error("read all at once")
@@ -310,14 +317,20 @@ func TestOffloads(t *testing.T) {
 			s.expect("nothing", map[string]uint64{})
 			for _, l := range c.lines {
 				s.append("a.log", "gpu1:41:50 [0] NCCL INFO "+l+"\n")
-				s.reader.Read(s.now)
+				s.read()
 			}
 			s.append("a.log", "x\n")
-			if v := s.reader.Read(s.now); len(v.Files) != 1 || v.Files[0].Offloads != c.want {
+			if v := s.read(); len(v.Files) != 1 || v.Files[0].Offloads != c.want {
 				t.Errorf("%+v, expected %+v", v.Files, c.want)
 			}
 		})
 	}
+}
+
+func never() bool { return false }
+
+func partOf(text []byte, share int64, buffer []byte, failed func(string)) *part {
+	return &part{in: strings.NewReader(string(text)), share: share, buffer: buffer, enough: never, failed: failed}
 }
 
 // Whatever is in a file, in whatever pieces it comes: bounded state, only known failures.
@@ -328,15 +341,15 @@ func FuzzFollow(f *testing.F) {
 		s := file{}
 		all := append(append([]byte{}, one...), two...)
 		whole, pieces := 0, 0
-		buffer := make([]byte, minShare)
-		if _, err := s.read(strings.NewReader(string(one)), int64(len(one)), maxRead, buffer, func(string) { pieces++ }); err != nil {
+		buffer := make([]byte, piece)
+		if _, err := s.read(partOf(one, maxRead, buffer, func(string) { pieces++ }), int64(len(one))); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.read(strings.NewReader(string(all)), int64(len(all)), maxRead, buffer, func(string) { pieces++ }); err != nil {
+		if _, err := s.read(partOf(all, maxRead, buffer, func(string) { pieces++ }), int64(len(all))); err != nil {
 			t.Fatal(err)
 		}
 		other := file{}
-		if _, err := other.read(strings.NewReader(string(all)), int64(len(all)), maxRead, buffer, func(string) { whole++ }); err != nil {
+		if _, err := other.read(partOf(all, maxRead, buffer, func(string) { whole++ }), int64(len(all))); err != nil {
 			t.Fatal(err)
 		}
 		if whole != pieces || s.from != other.from || s.from > int64(len(all)) {
@@ -349,13 +362,13 @@ func FuzzFollow(f *testing.F) {
 func BenchmarkFollow(b *testing.B) {
 	text := []byte(strings.Repeat(strings.Repeat(overGDR, 20)+"step 100 loss 2.31 tokens/s 123456 grad_norm 0.41\n"+watchdog+retryExceeded, 500))
 	in := strings.NewReader(string(text))
-	buffer := make([]byte, minShare)
+	buffer := make([]byte, piece)
 	b.SetBytes(int64(len(text)))
 	before := processorTime(b)
 	for b.Loop() {
 		s := file{}
 		n := 0
-		if _, err := s.read(in, int64(len(text)), int64(len(text)), buffer, func(string) { n++ }); err != nil || n != 1000 {
+		if _, err := s.read(&part{in: in, share: int64(len(text)), buffer: buffer, enough: never, failed: func(string) { n++ }}, int64(len(text))); err != nil || n != 1000 {
 			b.Fatal(n, err)
 		}
 	}
@@ -380,7 +393,7 @@ func TestSetup(t *testing.T) {
 	took := func(what string, want ...time.Duration) {
 		t.Helper()
 		var got []time.Duration
-		for _, f := range s.reader.Read(s.now).Files {
+		for _, f := range s.read().Files {
 			got = append(got, f.Setup)
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {

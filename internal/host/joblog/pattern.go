@@ -5,18 +5,11 @@ package joblog
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
-
-	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/openat"
+	"gpufabric_exporter/internal/host/owned"
 )
 
 const (
@@ -55,96 +48,16 @@ func ParsePattern(s string) (Pattern, error) {
 	return Pattern{folder: "/" + strings.Join(parts[:fixed], "/"), parts: parts[fixed:]}, nil
 }
 
-// folder is a folder below that of a pattern.
-type folder struct {
-	root  string
-	below []string
-}
-
-// open opens it without following a link that is below the folder of the pattern.
-func (f folder) open() (*os.File, error) {
-	at, err := os.Open(f.root)
-	for _, name := range f.below {
-		if err != nil {
-			break
-		}
-		var fd int
-		fd, err = openat.OpenEntry(at, name, unix.O_DIRECTORY)
-		_ = at.Close()
-		if err == nil {
-			at = os.NewFile(uintptr(fd), name)
-		}
+// tree is what is looked for.
+func (p Pattern) tree() owned.Tree {
+	fits := func(depth int, name string) bool {
+		is, _ := path.Match(p.parts[depth], name)
+		return is
 	}
-	if err != nil {
-		return nil, err
-	}
-	return at, nil
-}
-
-// walk finds the files of a pattern. A folder that does not exist has none.
-func (l *look) walk(p Pattern) {
-	dir, err := os.Open(p.folder)
-	if err != nil {
-		l.refuse(err)
-		return
-	}
-	defer dir.Close()
-	l.descend(dir, folder{root: p.folder}, p.parts)
-}
-
-func (l *look) descend(dir *os.File, at folder, parts []string) {
-	entries, err := l.list(dir)
-	if err != nil {
-		l.refuse(err)
-		return
-	}
-	for _, e := range entries {
-		if fits, _ := path.Match(parts[0], e.Name()); !fits {
-			continue
-		}
-		switch {
-		case len(parts) == 1:
-			l.take(dir, at, e.Name())
-		case e.IsDir():
-			fd, err := openat.OpenEntry(dir, e.Name(), unix.O_DIRECTORY)
-			if err != nil {
-				l.refuse(err)
-				continue
-			}
-			sub := os.NewFile(uintptr(fd), e.Name())
-			l.descend(sub, folder{at.root, append(slices.Clone(at.below), e.Name())}, parts[1:])
-			_ = sub.Close()
-		}
-	}
-}
-
-// list lists a folder as far as names are left.
-func (l *look) list(dir *os.File) ([]fs.DirEntry, error) {
-	entries, err := dir.ReadDir(l.left + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	if len(entries) > l.left {
-		l.refused[fabric.RefusedTooMany]++
-		entries = entries[:l.left]
-	}
-	l.left -= len(entries)
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, nil
-}
-
-// take notes a file.
-func (l *look) take(dir *os.File, at folder, name string) {
-	var st unix.Stat_t
-	if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return // its job ended meanwhile
-	}
-	switch {
-	case st.Mode&unix.S_IFMT == unix.S_IFDIR: // of another pattern
-	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 1:
-		l.refused[fabric.RefusedNotRegular]++
-	default:
-		id := identity{st.Dev, st.Ino}
-		l.found[id] = found{id, at, name, st.Size, time.Unix(st.Mtim.Unix()), st.Uid}
+	last := len(p.parts) - 1
+	return owned.Tree{
+		Folder: p.folder,
+		Enter:  func(depth int, name string) bool { return depth < last && fits(depth, name) },
+		Take:   func(depth int, name string) bool { return depth == last && fits(depth, name) },
 	}
 }
