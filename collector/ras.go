@@ -64,7 +64,7 @@ var (
 	}
 	jobRASStopped = &Family{
 		Name: "job_ras_stopped", Type: Gauge,
-		Help:   "1 if the exporter queries no job on the node until it restarts, because processes of three jobs ended the connection. Absent without nccl.ask_ras.",
+		Help:   "1 if the exporter queries no job on the node until it restarts, because processes of jobs of three owners ended the connection. Absent without nccl.ask_ras.",
 		Source: "internal/inquiry", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 )

@@ -45,6 +45,8 @@ type Inquiry struct {
 	Asker progress.Asker
 	Ask   Ask
 	Begin func(name string, target progress.Target) // before the first question
+	// most is for how long a job is asked, beside the answers themselves; 0: as long as it takes.
+	most time.Duration
 	// vet refuses what Asker does not; nil: nothing.
 	vet func(n *fabric.Node, j *job.Job, target progress.Target) error
 }
@@ -60,6 +62,25 @@ func Dial(ask func(ctx context.Context, conn net.Conn, version fabric.NCCLVersio
 		defer func() { _ = conn.Close() }()
 		return ask(ctx, conn, target.Version)
 	}
+}
+
+// ownerOf is whose a job is: what one owner's jobs take is not that of others.
+func ownerOf(n *fabric.Node, j *job.Job) string {
+	for _, c := range n.Ranks.Or(nil) {
+		if !slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.PID == c.PID }) {
+			continue
+		}
+		switch w := c.Workload.Or(fabric.Workload{}); {
+		case w.Pod != "":
+			return "pod " + w.Pod
+		case w.ContainerID != "":
+			return "container " + w.ContainerID
+		}
+	}
+	if j.User != "" {
+		return "user " + j.User
+	}
+	return "job " + j.Name
 }
 
 // Asker returns this process as the one that asks about processes of this procfs.
@@ -111,6 +132,7 @@ func ownNamespace() uint64 {
 func (q *Inquiry) About(ctx context.Context, name string) progress.Account {
 	a := progress.Account{Job: name}
 	var pace progress.Pace
+	begun := time.Now()
 	var target progress.Target
 	var answers []fabric.RASAnswer
 	var answered time.Time
@@ -140,7 +162,8 @@ func (q *Inquiry) About(ctx context.Context, name string) progress.Account {
 			answers, answered = append(answers, answer), time.Now()
 		}
 		wait, again := pace.After(err)
-		if len(answers) == progress.Polls || !again || !sleep(ctx, wait) {
+		late := q.most > 0 && time.Since(begun)+wait > q.most
+		if len(answers) == progress.Polls || !again || late || !sleep(ctx, wait) {
 			break
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	mostResets = 3               // after which no job of the node is asked
+	mostResets = 3               // of an owner, after which none of his jobs is asked, and owners with one, after which no job of the node is
 	crashes    = 2 * time.Minute // within which a process that ended the connection and is gone has crashed
 )
 
@@ -23,16 +23,33 @@ type resets []reset
 type reset struct {
 	asked   process
 	job     []process // all of its job on this node
+	owner   string    // of the job
 	release fabric.NCCLVersion
 	at      time.Time
 	crashed bool
 }
 
-// add notes one more. Nothing is asked any more when there are too many, so their number is bounded.
+// add notes one more. An owner of many, and then anyone, is not asked any more, so their number is bounded.
 func (r *resets) add(one reset) { *r = append(*r, one) }
 
-// full says that no job of the node is asked any more.
-func (r resets) full() bool { return len(r) >= mostResets }
+// full says that no job of the node is asked any more. Jobs of one owner do not decide that for those of others.
+func (r resets) full() bool {
+	owners := map[string]bool{}
+	for i := range r {
+		owners[r[i].owner] = true
+	}
+	return len(owners) >= mostResets
+}
+
+// of counts those of an owner.
+func (r resets) of(owner string) (n int) {
+	for i := range r {
+		if r[i].owner == owner {
+			n++
+		}
+	}
+	return n
+}
 
 // look notes which of them are gone.
 func (r resets) look(n *fabric.Node, now time.Time) {
@@ -49,9 +66,12 @@ func (r resets) look(n *fabric.Node, now time.Time) {
 }
 
 // refuse says why a job with these processes and this release is not asked; nil: they are no reason.
-func (r resets) refuse(of []process, release fabric.NCCLVersion) error {
-	if r.full() {
-		return &progress.Refusal{Why: progress.NodeStopped, Text: "processes of three jobs ended the connection when they were asked: no job is asked until the exporter restarts"}
+func (r resets) refuse(of []process, owner string, release fabric.NCCLVersion) error {
+	switch {
+	case r.full():
+		return &progress.Refusal{Why: progress.NodeStopped, Text: "processes of jobs of three owners ended the connection when they were asked: no job is asked until the exporter restarts"}
+	case r.of(owner) >= mostResets:
+		return &progress.Refusal{Why: progress.Stopped, Text: "processes of three jobs of its owner ended the connection when they were asked: none of his is asked until the exporter restarts"}
 	}
 	for i := range r {
 		switch {

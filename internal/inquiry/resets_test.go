@@ -38,28 +38,34 @@ func (s *stage) why(w *Watch, at time.Duration) progress.Reason {
 	return ""
 }
 
-// A process that ends the connection is not asked again, nor is its job as long as it lives. The next one is asked, and after three of them
-// none.
+// A process that ends the connection is not asked again, nor is its job as long as it lives. The next one is asked; after three of one
+// user none of his is, and after those of three users none of the node.
 func TestEndsTheConnection(t *testing.T) {
+	users := []string{"1001", "1001", "1001", "1001", "1002", "1003", "1004"} // of the job of each hour
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{begun: time.Now(), peer: hangUp, change: restarts}
+		s := &stage{begun: time.Now(), peer: hangUp}
+		s.change = func(after time.Duration, n *fabric.Node, j *job.Job) {
+			restarts(after, n, j)
+			j.User = users[int(after/time.Hour)]
+		}
 		w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 		w.Apply(true)
 		defer w.Close()
-		for hour := range 3 {
+		for hour, asked := range []int{1, 2, 3, 3, 4, 5, 5} {
 			if hour == 1 { // a reload
 				w.Apply(false)
 				w.Apply(true)
 			}
-			if why := s.why(w, time.Duration(hour)*time.Hour+59*time.Minute); hour < 2 && why != progress.Stopped || len(s.times()) != hour+1 {
-				t.Errorf("hour %d: %q, asked at %v", hour, why, s.times())
+			want := progress.Stopped
+			if hour >= 5 {
+				want = progress.NodeStopped
 			}
-			if w.Status().Stopped != (hour == 2) {
+			if why := s.why(w, time.Duration(hour)*time.Hour+59*time.Minute); why != want || len(s.times()) != asked {
+				t.Errorf("hour %d: %q, expected %q; asked at %v", hour, why, want, s.times())
+			}
+			if w.Status().Stopped != (hour >= 5) {
 				t.Errorf("hour %d: the node is stopped: %v", hour, w.Status().Stopped)
 			}
-		}
-		if why := s.why(w, 5*time.Hour+59*time.Minute); why != progress.NodeStopped || len(s.times()) != 3 || !w.Status().Stopped {
-			t.Errorf("%q, asked at %v", why, s.times())
 		}
 	})
 }

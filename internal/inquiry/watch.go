@@ -20,6 +20,9 @@ const (
 	every     = 15 * time.Second // looks at the node
 	leastWait = 10 * time.Minute // between two inquiries into a job; it doubles
 	mostWait  = time.Hour
+	// mostTime is for how long one inquiry goes on with questions: three answers take a minute and a half. A job that answers slowly or
+	// not at all keeps others from being asked no longer.
+	mostTime = 2 * time.Minute
 )
 
 // Options are what a Watch works with.
@@ -38,6 +41,7 @@ type Watch struct {
 	o        Options
 	suspects progress.Suspects
 	past     map[string]*past
+	turns    map[string]time.Time // by owner of jobs: when one of his was asked last
 	resets   resets
 
 	change sync.Mutex // held while it is switched
@@ -67,7 +71,7 @@ func (p *past) next() time.Time {
 
 // NewWatch returns a Watch that is off, and that ends with ctx.
 func NewWatch(ctx context.Context, o Options) *Watch {
-	return &Watch{ctx: ctx, o: o, past: map[string]*past{}, status: progress.Status{Asked: map[progress.Outcome]uint64{}}}
+	return &Watch{ctx: ctx, o: o, past: map[string]*past{}, turns: map[string]time.Time{}, status: progress.Status{Asked: map[progress.Outcome]uint64{}}}
 }
 
 // Apply switches it on or off. Switched off, it forgets what RAS said, and asks nothing from the return of Apply on. Which processes ended a
@@ -144,19 +148,20 @@ func (w *Watch) look(ctx context.Context) (*fabric.Node, job.Jobs, error) {
 	return n, jobs, err
 }
 
-// pass asks about the first suspected job that may be asked.
+// pass asks about a suspected job that may be asked.
 func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
 	ask := w.review(n, jobs)
 	if ask == "" {
 		return
 	}
 	i := slices.IndexFunc(jobs.List, func(j job.Job) bool { return j.Name == ask })
-	of := processesOf(n, &jobs.List[i])
-	q := Inquiry{Look: w.look, Asker: w.o.Asker, Begin: w.begin, vet: w.vet}
+	one := reset{job: processesOf(n, &jobs.List[i]), owner: ownerOf(n, &jobs.List[i])}
+	q := Inquiry{Look: w.look, Asker: w.o.Asker, Begin: w.begin, most: mostTime, vet: w.vet}
 	q.Ask = func(ctx context.Context, target progress.Target) (fabric.RASAnswer, error) {
-		return w.ask(ctx, target, of)
+		return w.ask(ctx, target, one)
 	}
 	a := q.About(ctx, ask)
+	w.turns[one.owner] = time.Now()
 	if ctx.Err() != nil {
 		return
 	}
@@ -180,9 +185,12 @@ func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
 	}
 }
 
-// review notes which jobs are suspected, and returns the first that may be asked; empty: none.
+// review notes which jobs are suspected, and returns the one that is asked next; empty: none. That is one of the owner whose turn was
+// longest ago, since one owner may have many jobs, and name them so that they are first.
 func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 	var list []progress.Account
+	var turn time.Time // of the owner of ask
+	maps.DeleteFunc(w.turns, func(_ string, at time.Time) bool { return time.Since(at) > mostWait })
 	next := map[string]*past{}
 	for i := range jobs.List {
 		j := &jobs.List[i]
@@ -207,8 +215,10 @@ func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 		if next := p.next(); err == nil && time.Now().Before(next) {
 			err = &progress.Refusal{Why: progress.Waiting, Text: "it was asked not long ago, and is not asked again before " + next.UTC().Format("15:04:05 UTC")}
 		}
-		if p.account.Refused = err; err == nil && ask == "" {
-			ask = j.Name
+		if p.account.Refused = err; err == nil {
+			if last := w.turns[ownerOf(n, j)]; ask == "" || last.Before(turn) {
+				ask, turn = j.Name, last
+			}
 		}
 		list = append(list, p.account)
 	}
@@ -219,7 +229,7 @@ func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 
 // vet refuses what Asker cannot know.
 func (w *Watch) vet(n *fabric.Node, j *job.Job, target progress.Target) error {
-	if err := w.resets.refuse(processesOf(n, j), target.Version); err != nil {
+	if err := w.resets.refuse(processesOf(n, j), ownerOf(n, j), target.Version); err != nil {
 		return err
 	}
 	if _, made := w.suspects.Of(j.Name); time.Since(made) < w.o.Quiet {
@@ -228,8 +238,8 @@ func (w *Watch) vet(n *fabric.Node, j *job.Job, target progress.Target) error {
 	return nil
 }
 
-// ask asks a process of a job, of which these are all on this node.
-func (w *Watch) ask(ctx context.Context, target progress.Target, of []process) (fabric.RASAnswer, error) {
+// ask asks a process of a job, and notes it as this one if it ends the connection.
+func (w *Watch) ask(ctx context.Context, target progress.Target, one reset) (fabric.RASAnswer, error) {
 	answer, err := w.o.Ask(ctx, target)
 	outcome := progress.Answered
 	switch {
@@ -237,7 +247,8 @@ func (w *Watch) ask(ctx context.Context, target progress.Target, of []process) (
 		return answer, err
 	case errors.Is(err, fabric.ErrRASEnded):
 		outcome = progress.Ended
-		w.resets.add(reset{asked: process{target.PID, target.Start}, job: of, release: target.Version, at: time.Now()})
+		one.asked, one.release, one.at = process{target.PID, target.Start}, target.Version, time.Now()
+		w.resets.add(one)
 	case err != nil:
 		outcome = progress.Failing
 	}

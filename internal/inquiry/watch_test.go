@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -475,6 +476,52 @@ func TestLookFails(t *testing.T) {
 		w.Close()
 		if looks < 4 {
 			t.Errorf("%d looks within a minute", looks)
+		}
+	})
+}
+
+// A user with many suspected jobs, whose RAS never answers and whose names are first, does not keep the job of another from being asked.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{begun: time.Now()}
+		var mu sync.Mutex
+		asked := map[string][]time.Duration{}
+		ask := func(ctx context.Context, target progress.Target) (fabric.RASAnswer, error) {
+			of := "slurm/7"
+			if target.PID != 9 {
+				of = "others"
+			}
+			mu.Lock()
+			asked[of] = append(asked[of], time.Since(s.begun))
+			mu.Unlock()
+			time.Sleep(12 * time.Second)
+			return fabric.RASAnswer{}, errors.New("no complete answer within 12s")
+		}
+		look := func(ctx context.Context) (*fabric.Node, job.Jobs, error) {
+			n, jobs, err := s.look(ctx)
+			jobs.List[0].User, jobs.List[0].Pulse.Flow = "1002", job.FlowStopped
+			n.Ranks.Value[0].User, n.Ranks.Value[0].Limits = 1002, fabric.Known(fabric.ProcessLimits{}, "", n.At)
+			if time.Since(s.begun) < time.Minute { // data has to flow before it can stop
+				jobs.List[0].Pulse.Flow = job.Flowing
+			}
+			for i := range 30 {
+				c, j := n.Ranks.Value[0], jobs.List[0]
+				c.PID, c.User = 1000+i, uint32(100_000+i) // the kernel gives a port to one user only
+				c.Workload = fabric.Known(fabric.Workload{ContainerID: "c0ffee"}, "", n.At)
+				c.Sockets = fabric.Known([]fabric.Socket{{Listening: true, Local: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), 28028)}}, "", n.At)
+				j.Name, j.Ranks = fmt.Sprintf("a/%d", i), []job.Rank{{PID: c.PID, Rank: 0}}
+				n.Ranks.Value, jobs.List = append(n.Ranks.Value, c), append(jobs.List, j)
+			}
+			slices.SortFunc(jobs.List, func(a, b job.Job) int { return strings.Compare(a.Name, b.Name) })
+			return n, jobs, err
+		}
+		w := NewWatch(t.Context(), Options{Look: look, Asker: asker(), Ask: ask, Log: slog.New(slog.DiscardHandler)})
+		w.Apply(true)
+		defer w.Close()
+		time.Sleep(40 * time.Minute)
+		w.Apply(false)
+		if times := asked["slurm/7"]; len(times) < 2 || times[0] > 20*time.Minute || len(asked["others"]) < 10 {
+			t.Errorf("asked at %v, the others %d times", times, len(asked["others"]))
 		}
 	})
 }

@@ -62,7 +62,7 @@ func (a Asker) Choose(n *fabric.Node, j *job.Job) (Target, error) {
 	target := Target{Addr: addr, PID: asked.PID, Start: asked.Start}
 	for i := range candidates {
 		c := &candidates[i]
-		if of, known := c.NetNS.Get(); known && of != ns {
+		if of, known := c.NetNS.Get(); known && of != ns || othersUser(asked, c) {
 			continue
 		}
 		if c.Sockets.State != fabric.OK {
@@ -80,6 +80,12 @@ func (a Asker) Choose(n *fabric.Node, j *job.Job) (Target, error) {
 		}
 	}
 	return target, nil
+}
+
+// othersUser reports whether a process is of another user. The kernel gives a port to sockets of one user only (SO_REUSEPORT), so that a
+// connection to a socket which the process to ask is seen to have is not answered by one of another user.
+func othersUser(asked, c *fabric.RankCandidate) bool {
+	return asked.Limits.State == fabric.OK && c.Limits.State == fabric.OK && asked.User != c.User
 }
 
 // first is the process of the lowest rank of a job on this node. All nodes would get the same answer: that of rank 0 asks.

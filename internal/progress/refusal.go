@@ -23,9 +23,9 @@ const (
 	VersionUnknown    Reason = "version_unknown"     // the release of NCCL is not known
 	VersionRefused    Reason = "version_refused"     // asking that release has crashed jobs
 	Waiting           Reason = "waiting"             // it was asked not long ago
-	Stopped           Reason = "stopped_after_reset" // a process of it ended the connection, and one of its processes of then is left
+	Stopped           Reason = "stopped_after_reset" // a process of it ended the connection, and one of its processes of then is left; or processes of three jobs of its owner
 	ReleaseStopped    Reason = "release_stopped"     // a process with this release of NCCL ended the connection, and then itself
-	NodeStopped       Reason = "node_stopped"        // processes of several jobs ended the connection: no job is asked until the exporter restarts
+	NodeStopped       Reason = "node_stopped"        // processes of jobs of several owners ended the connection: no job is asked until the exporter restarts
 )
 
 // Reasons returns every reason.
