@@ -31,6 +31,7 @@ const (
 	dialPatience    = 2 * time.Second
 	libraryPatience = 5 * time.Second // a library may be on the file system of a server that does not answer
 	maxVersions     = 4096            // processes whose library was read
+	maxReading      = 4               // owners of processes whose library is being read, which may never end
 )
 
 // Look looks at the node and its jobs.
@@ -66,26 +67,32 @@ func Dial(ask func(ctx context.Context, conn net.Conn, version fabric.NCCLVersio
 
 // ownerOf is whose a job is: what one owner's jobs take is not that of others.
 func ownerOf(n *fabric.Node, j *job.Job) string {
-	for _, c := range n.Ranks.Or(nil) {
-		if !slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.PID == c.PID }) {
-			continue
-		}
-		switch w := c.Workload.Or(fabric.Workload{}); {
-		case w.Pod != "":
-			return "pod " + w.Pod
-		case w.ContainerID != "":
-			return "container " + w.ContainerID
+	candidates := n.Ranks.Or(nil)
+	for i := range candidates {
+		c := &candidates[i]
+		if slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.PID == c.PID }) {
+			return ownerOfProcess(c)
 		}
 	}
-	if j.User != "" {
-		return "user " + j.User
+	return ""
+}
+
+// ownerOfProcess is its pod or container, else its user. Those whose user is not known are together.
+func ownerOfProcess(c *fabric.RankCandidate) string {
+	switch w := c.Workload.Or(fabric.Workload{}); {
+	case w.Pod != "":
+		return "pod " + w.Pod
+	case w.ContainerID != "":
+		return "container " + w.ContainerID
+	case c.Limits.State == fabric.OK:
+		return "user " + strconv.FormatUint(uint64(c.User), 10)
 	}
-	return "job " + j.Name
+	return ""
 }
 
 // Asker returns this process as the one that asks about processes of this procfs.
 func Asker(procfs string) progress.Asker {
-	v := &versions{procfs: procfs, of: map[process]string{}}
+	v := newVersions(procfs)
 	return progress.Asker{NetNS: ownNamespace(), Version: v.get}
 }
 
@@ -96,9 +103,15 @@ type process struct {
 
 // versions are the versions of NCCL that processes have mapped: each library is read once.
 type versions struct {
-	procfs  string
+	read    func(pid int) (string, error)
 	of      map[process]string
-	reading errand.Errand[string]
+	reading map[string]*errand.Errand[string] // by owner: a library of one that hangs does not keep those of others from being read
+}
+
+func newVersions(procfs string) *versions {
+	return &versions{of: map[process]string{}, reading: map[string]*errand.Errand[string]{}, read: func(pid int) (string, error) {
+		return library.MappedNCCL(procfs, pid), nil
+	}}
 }
 
 func (v *versions) get(c *fabric.RankCandidate) string {
@@ -109,10 +122,20 @@ func (v *versions) get(c *fabric.RankCandidate) string {
 	if known, read := v.of[id]; read {
 		return known
 	}
-	found, err := v.reading.Run(context.Background(), libraryPatience, func() (string, error) { return library.MappedNCCL(v.procfs, c.PID), nil })
+	owner := ownerOfProcess(c)
+	reading := v.reading[owner]
+	switch {
+	case reading == nil && len(v.reading) == maxReading:
+		return ""
+	case reading == nil:
+		reading = new(errand.Errand[string])
+		v.reading[owner] = reading
+	}
+	found, err := reading.Run(context.Background(), libraryPatience, func() (string, error) { return v.read(c.PID) })
 	if err != nil {
 		return ""
 	}
+	delete(v.reading, owner)
 	if len(v.of) >= maxVersions {
 		clear(v.of)
 	}

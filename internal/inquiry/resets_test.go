@@ -41,12 +41,13 @@ func (s *stage) why(w *Watch, at time.Duration) progress.Reason {
 // A process that ends the connection is not asked again, nor is its job as long as it lives. The next one is asked; after three of one
 // user none of his is, and after those of three users none of the node.
 func TestEndsTheConnection(t *testing.T) {
-	users := []string{"1001", "1001", "1001", "1001", "1002", "1003", "1004"} // of the job of each hour
+	users := []uint32{1001, 1001, 1001, 1001, 1002, 1003, 1004} // of the job of each hour
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{begun: time.Now(), peer: hangUp}
 		s.change = func(after time.Duration, n *fabric.Node, j *job.Job) {
 			restarts(after, n, j)
-			j.User = users[int(after/time.Hour)]
+			c := &n.Ranks.Value[0]
+			c.User, c.Limits = users[int(after/time.Hour)], fabric.Known(fabric.ProcessLimits{}, "", n.At)
 		}
 		w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 		w.Apply(true)

@@ -446,7 +446,7 @@ func TestSwitchedOff(t *testing.T) {
 
 // A library that hangs is read by one goroutine, however many processes have it.
 func TestVersionsOnce(t *testing.T) {
-	v := &versions{procfs: t.TempDir(), of: map[process]string{}}
+	v := newVersions(t.TempDir())
 	if got := v.get(&fabric.RankCandidate{PID: 1}); got != "" {
 		t.Errorf("%q of no process", got)
 	}
@@ -459,6 +459,32 @@ func TestVersionsOnce(t *testing.T) {
 	if v.get(&fabric.RankCandidate{PID: 1, Start: 9}); len(v.of) != 1 {
 		t.Errorf("%d versions are kept", len(v.of))
 	}
+}
+
+// A library of one user that hangs does not keep those of others from being read.
+func TestVersionsHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		v := newVersions("")
+		v.read = func(pid int) (string, error) {
+			if pid < 100 {
+				<-hang
+			}
+			return "2.30.7", nil
+		}
+		of := func(pid int, user uint32) string {
+			return v.get(&fabric.RankCandidate{PID: pid, User: user, Limits: fabric.Known(fabric.ProcessLimits{}, "", time.Now())})
+		}
+		for pid := range 50 {
+			if got := of(pid, 1001); got != "" {
+				t.Errorf("%q of a library that hangs", got)
+			}
+		}
+		if got := of(100, 1002); got != "2.30.7" || len(v.reading) != 1 {
+			t.Errorf("%q of another user, %d are being read", got, len(v.reading))
+		}
+		close(hang)
+	})
 }
 
 var errNode = errors.New("no node")
