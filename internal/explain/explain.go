@@ -106,13 +106,20 @@ type process struct {
 // member is which rank a process is, of how many.
 type member struct{ rank, of int }
 
+// group is what distinguishes communicators.
+type group struct {
+	id    string
+	ranks int
+}
+
 // reading is a Result in the making.
 type reading struct {
 	Result
 	log       *nccllog.Log
 	hosts     map[string]struct{}
 	processes map[process]member
-	tracked   int // ranks
+	groups    map[group]int // communicators by what distinguishes them
+	tracked   int           // ranks
 	warnings  map[string]struct{}
 }
 
@@ -126,7 +133,7 @@ func readSome(from io.Reader, most int64) (*Result, error) {
 	if err := refuse(in); err != nil {
 		return nil, err
 	}
-	r := &reading{log: nccllog.New(), hosts: map[string]struct{}{}, processes: map[process]member{}, warnings: map[string]struct{}{}}
+	r := &reading{log: nccllog.New(), hosts: map[string]struct{}{}, processes: map[process]member{}, groups: map[group]int{}, warnings: map[string]struct{}{}}
 	for {
 		line, long, err := readLine(in)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -197,9 +204,15 @@ func (r *reading) line(line []byte, long bool) {
 	if long {
 		r.Long++
 	}
-	line = bytes.TrimLeft(bytes.TrimRight(line, "\r\n"), "\x00")
+	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+		line = line[:len(line)-1]
+	}
+	line = bytes.TrimLeft(line, "\x00")
 	if unprintable(line) {
 		r.Unprintable++
+	}
+	if len(line) < len("NCCL ") { // each signature is longer
+		return
 	}
 	text := string(line)
 	e, found := r.log.Add(text)
@@ -296,13 +309,14 @@ func (r *reading) informed(from process, message string) {
 
 // communicator notes the set-up of a rank.
 func (r *reading) communicator(i nccllog.Init, host string) {
-	at := slices.IndexFunc(r.Communicators, func(c Communicator) bool { return c.ID == i.ID && c.Ranks == i.Ranks })
-	if at < 0 {
+	at, known := r.groups[group{i.ID, i.Ranks}]
+	if !known {
 		if len(r.Communicators) == maxCommunicators {
 			r.Full = true
 			return
 		}
 		at = len(r.Communicators)
+		r.groups[group{i.ID, i.Ranks}] = at
 		r.Communicators = append(r.Communicators, Communicator{ID: i.ID, Ranks: i.Ranks, started: map[int]int32{}, complete: map[int]int32{}})
 	}
 	c := &r.Communicators[at]

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -220,4 +221,27 @@ func processorTime(b *testing.B) float64 {
 		b.Fatal(err)
 	}
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+// No line takes many times as long as one of NCCL with as many bytes: empty ones did, and the set-up of many communicators.
+func TestHostileLines(t *testing.T) {
+	took := func(log string) float64 {
+		least := time.Hour
+		for range 5 {
+			begun := time.Now()
+			read(t, log)
+			least = min(least, time.Since(begun))
+		}
+		return float64(least) / float64(len(log))
+	}
+	var many strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&many, "h:1:1 NCCL INFO rank 0 nranks 2 commId %d Init START\n", i%300)
+	}
+	usual := took(strings.Repeat("gpu1:41:50 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n", 4000))
+	for name, log := range map[string]string{"empty": strings.Repeat("\n", 1<<18), "short": strings.Repeat("x\r\n", 1<<17), "communicators": many.String()} {
+		if cost := took(log) / usual; cost > 8 {
+			t.Errorf("%s: %.1f times as long as lines of NCCL, expected at most 8", name, cost)
+		}
+	}
 }

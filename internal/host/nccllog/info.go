@@ -218,10 +218,12 @@ func (link *Link) network(s string) bool {
 		}
 		i += from
 		number := s[i+1:]
-		if end := strings.IndexAny(number, "/( "); end >= 0 {
-			number = number[:end]
+		rest := strings.TrimLeft(number, "0123456789")
+		if rest != "" && rest[0] != '/' && rest[0] != '(' && rest[0] != ' ' {
+			from = i + 1
+			continue
 		}
-		if n, ok := count(number); ok && i > 0 {
+		if n, ok := count(number[:len(number)-len(rest)]); ok && i > 0 {
 			link.Name, link.Device = s[:i], n
 			link.GPUDirect = strings.Contains(s[i:], "/GDRDMA")
 			return true
