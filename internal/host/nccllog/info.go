@@ -211,25 +211,24 @@ func (l *Log) channel(m string) {
 // network reads "IB/0/GDRDMA(PCI)/Shared" and "AWS Libfabric/0(3)/GDRDMA": a name that may have slashes, the number of a
 // device, and the rank of a proxy in parentheses.
 func (link *Link) network(s string) bool {
-	for from := 0; ; {
-		i := strings.IndexByte(s[from:], '/')
-		if i < 0 {
-			return false
-		}
-		i += from
-		number := s[i+1:]
-		rest := strings.TrimLeft(number, "0123456789")
-		if rest != "" && rest[0] != '/' && rest[0] != '(' && rest[0] != ' ' {
-			from = i + 1
+	for i := range len(s) {
+		if s[i] != '/' || i == 0 {
 			continue
 		}
-		if n, ok := count(number[:len(number)-len(rest)]); ok && i > 0 {
+		end := i + 1
+		for end < len(s) && s[end] >= '0' && s[end] <= '9' {
+			end++
+		}
+		if end < len(s) && s[end] != '/' && s[end] != '(' && s[end] != ' ' {
+			continue
+		}
+		if n, ok := count(s[i+1 : end]); ok {
 			link.Name, link.Device = s[:i], n
 			link.GPUDirect = strings.Contains(s[i:], "/GDRDMA")
 			return true
 		}
-		from = i + 1
 	}
+	return false
 }
 
 // count reads a number of NCCL's. strconv makes an error of all else, which takes longer than reading the line.
