@@ -52,6 +52,22 @@ func (f *Failures) Add(id string, at time.Time, counts bool) {
 	}
 }
 
+// Merge adds the lines that another reading counted.
+func (f *Failures) Merge(more Failures) {
+	for _, l := range more {
+		i := slices.IndexFunc(*f, func(known FailureLines) bool { return known.ID == l.ID })
+		if i < 0 {
+			*f = append(*f, l)
+			continue
+		}
+		known := &(*f)[i]
+		known.Count += l.Count
+		if l.Last.After(known.Last) {
+			known.Last = l.Last
+		}
+	}
+}
+
 // Of returns the lines of a signature; zero: none was seen.
 func (f Failures) Of(id string) FailureLines {
 	for _, l := range f {

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/job"
@@ -280,11 +283,13 @@ func TestManyMissing(t *testing.T) {
 	}
 	answer := fabric.RASAnswer{Communicators: []fabric.RASCommunicator{c}}
 	least := func(call func()) time.Duration {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		best := time.Hour
 		for range 5 {
-			begun := time.Now()
+			begun := processor()
 			call()
-			best = min(best, time.Since(begun))
+			best = min(best, processor()-begun)
 		}
 		return best
 	}
@@ -297,4 +302,13 @@ func TestManyMissing(t *testing.T) {
 	if judged > 20*counted {
 		t.Errorf("judged in %s, and counted in %s", judged, counted)
 	}
+}
+
+// processor is the processor time of the calling thread, which other processes do not increase.
+func processor() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
 }

@@ -15,7 +15,6 @@ package joblog
 
 import (
 	"maps"
-	"runtime"
 	"slices"
 	"time"
 
@@ -41,14 +40,21 @@ const (
 // Reader follows the files that fit patterns.
 type Reader struct {
 	finder   *owned.Finder
+	turns    owned.Turns
 	looked   bool
 	began    time.Time // the first call
 	partial  bool      // the first call did not see all files that were there
-	files    map[owned.Identity]*file
+	files    map[owned.Identity]*followed
 	failures fabric.Failures
 	skipped  uint64
-	buffer   []byte
-	spent    func() time.Duration // processor time; tests have their own
+	buffer   []byte               // nil: the read of an owner has it
+	spent    func() time.Duration // processor time of the calling thread; tests have their own
+}
+
+// followed is a file with what is known of it. While a read of it has not returned, only that read touches the state.
+type followed struct {
+	state *file
+	shown fabric.LogFile
 }
 
 // New returns a Reader of the files that fit one of the patterns.
@@ -57,22 +63,21 @@ func New(patterns []Pattern) *Reader {
 	for _, p := range patterns {
 		trees = append(trees, p.tree())
 	}
-	return &Reader{finder: owned.New(trees), files: map[owned.Identity]*file{}, spent: owned.Spent}
+	return &Reader{finder: owned.New(trees), files: map[owned.Identity]*followed{}, spent: owned.Spent}
 }
 
 // Read reads what was written since the last call.
 func (r *Reader) Read(now time.Time) (fabric.LogReading, error) {
-	runtime.LockOSThread() // whose processor time counts
-	defer runtime.UnlockOSThread()
+	r.turns.Collect()
 	found, err := r.finder.Look()
-	maps.DeleteFunc(r.files, func(id owned.Identity, _ *file) bool { _, is := found.Files[id]; return !is })
+	maps.DeleteFunc(r.files, func(id owned.Identity, _ *followed) bool { _, is := found.Files[id]; return !is })
 	if !r.looked {
 		r.began, r.partial = now, !found.Whole || err != nil
 	}
 	var recent []owned.File
 	for id, f := range found.Files {
 		if r.files[id] == nil {
-			r.files[id] = r.begin(&f)
+			r.files[id] = &followed{state: r.begin(&f), shown: fabric.LogFile{Owner: f.UID, Transport: fabric.LogUnknown}}
 		}
 		if now.Sub(f.Changed) <= staleAfter {
 			recent = append(recent, f)
@@ -81,7 +86,11 @@ func (r *Reader) Read(now time.Time) (fabric.LogReading, error) {
 	r.looked = true
 	active := found.Choose(recent, now, maxFiles)
 	r.follow(&found, active, now)
-	return r.reading(&found, active), err
+	v := fabric.LogReading{Failures: slices.Clone(r.failures), Refused: found.Refused, Skipped: r.skipped, Shortage: fabric.ShortageOf(found.Lost)}
+	for i := range active {
+		v.Files = append(v.Files, r.files[active[i].Identity].shown)
+	}
+	return v, err
 }
 
 // begin returns a file of which nothing was read. What it has at the first call is of the past.
@@ -92,57 +101,113 @@ func (r *Reader) begin(f *owned.File) *file {
 	return &file{fresh: true}
 }
 
-func (r *Reader) reading(found *owned.Found, active []owned.File) fabric.LogReading {
-	v := fabric.LogReading{Failures: slices.Clone(r.failures), Refused: found.Refused, Skipped: r.skipped, Shortage: fabric.ShortageOf(found.Lost)}
-	for i := range active {
-		state := r.files[active[i].Identity]
-		v.Files = append(v.Files, fabric.LogFile{Owner: active[i].UID, Transport: state.setup.transport(), Offloads: state.setup.offloads(), Setup: state.setup.longest})
-	}
-	return v
-}
-
 // follow reads the next bytes of the files. Owners who have least to read come first, and leave their time to the others.
 func (r *Reader) follow(found *owned.Found, active []owned.File, now time.Time) {
-	demand := func(f *owned.File) int64 { return r.files[f.Identity].unread(f.Size) }
-	groups := owned.Groups(active, maxRead, demand)
-	begun := r.spent()
+	var ready []owned.File
+	for i := range active {
+		if r.turns.Busy(active[i].Owner) {
+			found.Lost[active[i].Owner]++
+		} else {
+			ready = append(ready, active[i])
+		}
+	}
+	groups := owned.Groups(ready, maxRead, func(f *owned.File) int64 { return r.files[f.Identity].state.unread(f.Size) })
+	left := readTime
 	for i := range groups {
 		g := &groups[i]
-		allowed := min(ownTime, (readTime-(r.spent()-begun))/time.Duration(len(groups)-i))
-		over := r.spent() + allowed
-		skipped := r.skipped
-		r.followOwn(found, g, over, now)
-		if r.spent() >= over || r.skipped > skipped {
+		if r.turns.Busy(g.Owner) {
 			found.Lost[g.Owner]++
+			continue
+		}
+		t := r.turn(g, now, min(ownTime, left/time.Duration(len(groups)-i)))
+		ended := false
+		r.turns.Take(g.Owner, func() func() {
+			t.run()
+			return func() {
+				ended = true
+				r.merge(t)
+			}
+		})
+		if !ended { // t is of the read alone
+			found.Lost[g.Owner]++
+			continue
+		}
+		for _, err := range t.errs {
+			found.Refuse(err)
+		}
+		if t.over || t.skipped > 0 {
+			found.Lost[g.Owner]++
+		}
+		left -= t.used
+	}
+}
+
+// turn is the read of the files of an owner.
+type turn struct {
+	now     time.Time
+	files   []owned.File
+	states  []*followed
+	share   int64 // bytes
+	allowed time.Duration
+	spent   func() time.Duration
+	buffer  []byte
+	// What follows is for Reader when the read has ended.
+	used     time.Duration
+	over     bool // the time was
+	skipped  uint64
+	failures fabric.Failures
+	errs     []error
+}
+
+func (r *Reader) turn(g *owned.Group, now time.Time, allowed time.Duration) *turn {
+	t := &turn{now: now, files: g.Files, share: g.Share, allowed: allowed, spent: r.spent, buffer: r.buffer}
+	for i := range g.Files {
+		t.states = append(t.states, r.files[g.Files[i].Identity])
+	}
+	r.buffer = nil
+	return t
+}
+
+// merge takes over what the read of an owner found.
+func (r *Reader) merge(t *turn) {
+	r.buffer = t.buffer
+	r.skipped += t.skipped
+	r.failures.Merge(t.failures)
+	for i, f := range t.states {
+		f.shown = fabric.LogFile{
+			Owner: t.files[i].UID, Transport: f.state.setup.transport(), Offloads: f.state.setup.offloads(), Setup: f.state.setup.longest,
 		}
 	}
 }
 
-// followOwn reads the files of an owner until his time is over.
-func (r *Reader) followOwn(found *owned.Found, g *owned.Group, over time.Duration, now time.Time) {
-	demands := make([]int64, len(g.Files))
-	for i := range g.Files {
-		demands[i] = r.files[g.Files[i].Identity].unread(g.Files[i].Size)
+// run reads the files until the time is over.
+func (t *turn) run() {
+	begun := t.spent()
+	demands := make([]int64, len(t.files))
+	for i := range t.files {
+		demands[i] = t.states[i].state.unread(t.files[i].Size)
 	}
-	for i, share := range owned.Divide(g.Share, demands) {
-		left := (over - r.spent()) / time.Duration(len(demands)-i)
-		if left <= 0 {
-			return
-		}
+	for i, share := range owned.Divide(t.share, demands) {
 		if demands[i] == 0 {
 			continue
 		}
-		until := r.spent() + left
-		enough := func() bool { return r.spent() >= until }
-		if err := r.followOne(&g.Files[i], max(share, leastRead), enough, now); err != nil {
-			found.Refuse(err)
+		now := t.spent()
+		left := (t.allowed - (now - begun)) / time.Duration(len(demands)-i)
+		if t.over = left <= 0; t.over {
+			break
 		}
+		enough := func() bool { return t.spent()-now >= left }
+		if err := t.follow(i, max(share, leastRead), enough); err != nil {
+			t.errs = append(t.errs, err)
+		}
+		t.over = t.over || enough()
 	}
+	t.used = t.spent() - begun
 }
 
-// followOne reads the next bytes of a file.
-func (r *Reader) followOne(f *owned.File, share int64, enough func() bool, now time.Time) error {
-	in, err := f.Open()
+// follow reads the next bytes of a file.
+func (t *turn) follow(i int, share int64, enough func() bool) error {
+	in, err := t.files[i].Open()
 	if err != nil {
 		return err
 	}
@@ -151,11 +216,11 @@ func (r *Reader) followOne(f *owned.File, share int64, enough func() bool, now t
 	if err != nil {
 		return err
 	}
-	if r.buffer == nil {
-		r.buffer = make([]byte, piece)
+	if t.buffer == nil {
+		t.buffer = make([]byte, piece)
 	}
-	p := part{in: in, share: share, buffer: r.buffer, enough: enough, failed: func(id string) { r.failures.Add(id, now, true) }}
-	skipped, err := r.files[f.Identity].read(&p, info.Size())
-	r.skipped += skipped
+	p := part{in: in, share: share, buffer: t.buffer, enough: enough, failed: func(id string) { t.failures.Add(id, t.now, true) }}
+	skipped, err := t.states[i].state.read(&p, info.Size())
+	t.skipped += skipped
 	return err
 }

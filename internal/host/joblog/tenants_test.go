@@ -5,11 +5,13 @@ package joblog
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/owned"
 )
 
 // tenants is a folder of a site in which two users have folders of their own.
@@ -108,13 +110,15 @@ func TestTimeIsShared(t *testing.T) {
 func TestShortLines(t *testing.T) {
 	took := func(line string) time.Duration {
 		text := []byte(strings.Repeat(line, 1<<20/len(line)))
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		least := time.Hour
 		for range 5 {
-			f, begun := file{}, time.Now()
+			f, begun := file{}, owned.Spent()
 			if _, err := f.read(partOf(text, int64(len(text)), make([]byte, piece), func(string) {}), int64(len(text))); err != nil {
 				t.Fatal(err)
 			}
-			least = min(least, time.Since(begun))
+			least = min(least, owned.Spent()-begun)
 		}
 		return least
 	}

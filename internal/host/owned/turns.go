@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owned
+
+import (
+	"runtime"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+const (
+	patience = 2 * time.Second // with the files of an owner
+	maxLate  = 8               // owners whose files are being read, for how long ever
+)
+
+// Turns reads the files of one owner after those of another. A read that does not return keeps a goroutine and its thread, and the files
+// of that owner: on XFS, a write whose data comes from memory that does not answer holds a lock that reading needs. The zero Turns is
+// ready. It belongs to one goroutine at a time.
+type Turns struct {
+	late map[fabric.FileOwner]chan func()
+}
+
+// Collect takes over what has returned since, so that its owner has a turn again. Call it before a look.
+func (t *Turns) Collect() {
+	for owner, done := range t.late {
+		select {
+		case merge := <-done:
+			delete(t.late, owner)
+			merge()
+		default:
+		}
+	}
+}
+
+// Busy reports whether the files of an owner may not be touched: a read of them has not returned, or of so many others that no more
+// threads are given to it.
+func (t *Turns) Busy(owner fabric.FileOwner) bool {
+	_, late := t.late[owner]
+	return late || len(t.late) >= maxLate
+}
+
+// Take reads the files of an owner who is not busy. The read runs on a thread of its own, and what it returns in this goroutine: now,
+// or if it takes longer than the patience, in Collect.
+func (t *Turns) Take(owner fabric.FileOwner, read func() (merge func())) {
+	done := make(chan func(), 1)
+	go func() {
+		runtime.LockOSThread() // whose processor time counts
+		defer runtime.UnlockOSThread()
+		done <- read()
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case merge := <-done:
+		merge()
+	case <-timer.C:
+		if t.late == nil {
+			t.late = map[fabric.FileOwner]chan func(){}
+		}
+		t.late[owner] = done
+	}
+}
