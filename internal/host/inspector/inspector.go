@@ -15,10 +15,7 @@
 package inspector
 
 import (
-	"errors"
-	"io"
-	"io/fs"
-	"os"
+	"maps"
 	"regexp"
 	"strconv"
 	"time"
@@ -42,6 +39,7 @@ const (
 // Reader reads the files of one folder. It keeps what it parsed, by file, until the file changes or goes.
 type Reader struct {
 	finder *owned.Finder
+	turns  owned.Turns
 	parsed map[string]parsed
 }
 
@@ -70,6 +68,7 @@ func New(folder string) *Reader {
 
 // Read reads the files that changed since the last call. A folder that does not exist has none.
 func (r *Reader) Read(now time.Time) (fabric.InspectorReading, error) {
+	r.turns.Collect()
 	found, err := r.finder.Look()
 	if err != nil {
 		return fabric.InspectorReading{}, err
@@ -80,22 +79,88 @@ func (r *Reader) Read(now time.Time) (fabric.InspectorReading, error) {
 			recent = append(recent, f)
 		}
 	}
-	look := look{reader: r, now: now, seen: map[string]parsed{}, found: &found}
-	for _, g := range owned.Groups(found.Choose(recent, now, maxFiles), maxAll, look.unread) {
-		look.group(&g)
+	chosen := found.Choose(recent, now, maxFiles)
+	r.update(&found, chosen, now)
+	seen := map[string]parsed{}
+	reading := fabric.InspectorReading{Refused: found.Refused, Shortage: fabric.ShortageOf(found.Lost)}
+	for i := range chosen {
+		p, known := r.last(&chosen[i])
+		if !known {
+			continue
+		}
+		seen[chosen[i].Path()] = p
+		if p.refused != "" {
+			reading.Refused[p.refused]++
+		} else if len(p.file.Samples) > 0 {
+			reading.Files = append(reading.Files, p.file)
+		}
 	}
-	r.parsed = look.seen
-	look.reading.Refused, look.reading.Shortage = found.Refused, fabric.ShortageOf(found.Lost)
-	return look.reading, nil
+	r.parsed = seen
+	return reading, nil
 }
 
-// look is one call of Read.
-type look struct {
-	reader  *Reader
-	now     time.Time
-	found   *owned.Found
-	seen    map[string]parsed
-	reading fabric.InspectorReading
+// update reads the files of one owner after those of another. What is known of the files of an owner whose turn has not ended stays.
+func (r *Reader) update(found *owned.Found, chosen []owned.File, now time.Time) {
+	var ready []owned.File
+	for i := range chosen {
+		if r.turns.Busy(chosen[i].Owner) {
+			found.Lost[chosen[i].Owner]++
+		} else {
+			ready = append(ready, chosen[i])
+		}
+	}
+	unread := func(f *owned.File) int64 {
+		last, known := r.last(f)
+		return last.unread(f, known)
+	}
+	for _, g := range owned.Groups(ready, maxAll, unread) {
+		if r.turns.Busy(g.Owner) {
+			found.Lost[g.Owner]++
+			continue
+		}
+		t := r.turn(&g, now)
+		ended := false
+		r.turns.Take(g.Owner, func() func() {
+			t.run()
+			return func() {
+				ended = true
+				r.merge(t)
+			}
+		})
+		if !ended { // t is of the read alone
+			found.Lost[g.Owner]++
+			continue
+		}
+		found.Lose(g.Owner, t.lost)
+		for _, err := range t.errs {
+			found.Refuse(err)
+		}
+	}
+}
+
+func (r *Reader) turn(g *owned.Group, now time.Time) *turn {
+	t := &turn{now: now, files: g.Files, share: g.Share, read: map[string]parsed{}}
+	for i := range g.Files {
+		last, known := r.last(&g.Files[i])
+		t.last, t.known = append(t.last, last), append(t.known, known)
+	}
+	return t
+}
+
+// merge takes over what the turn of an owner found.
+func (r *Reader) merge(t *turn) {
+	for _, file := range t.failed {
+		delete(r.parsed, file)
+	}
+	maps.Copy(r.parsed, t.read)
+}
+
+// last is what is known of a file. False: nothing.
+func (r *Reader) last(f *owned.File) (parsed, bool) {
+	if p := r.parsed[f.Path()]; p.id == f.Identity {
+		return p, true
+	}
+	return parsed{}, false
 }
 
 var (
@@ -113,114 +178,4 @@ func named(name string) (fabric.InspectorFile, bool) {
 		return fabric.InspectorFile{PID: pid}, err == nil && pid > 0
 	}
 	return fabric.InspectorFile{}, false
-}
-
-// group reads the files of an owner.
-func (l *look) group(g *owned.Group) {
-	demands := make([]int64, len(g.Files))
-	for i := range g.Files {
-		demands[i] = l.unread(&g.Files[i])
-	}
-	for i, share := range owned.Divide(g.Share, demands) {
-		f := &g.Files[i]
-		p, err := l.read(f, share)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			l.found.Refuse(err)
-			continue
-		}
-		l.seen[f.Path()] = p
-		if p.refused != "" {
-			l.found.Refused[p.refused]++
-		} else if len(p.file.Samples) > 0 {
-			l.reading.Files = append(l.reading.Files, p.file)
-		}
-	}
-}
-
-// last is what is known of a file. False: nothing.
-func (l *look) last(f *owned.File) (parsed, bool) {
-	if p := l.reader.parsed[f.Path()]; p.id == f.Identity {
-		return p, true
-	}
-	return parsed{}, false
-}
-
-// unread is how many bytes of a file there are to read.
-func (l *look) unread(f *owned.File) int64 {
-	last, known := l.last(f)
-	file, _ := named(f.Name)
-	switch {
-	case known && last.size == f.Size && last.changed.Equal(f.Changed):
-		return 0
-	case file.GPU != "":
-		return min(f.Size, maxMetrics)
-	case known && last.log != nil:
-		return min(max(f.Size-last.log.offset, 0), maxAppended)
-	}
-	return min(f.Size, maxAppended)
-}
-
-// read returns the earlier reading of a file that did not change, else a new one.
-func (l *look) read(f *owned.File, share int64) (parsed, error) {
-	last, known := l.last(f)
-	if known && last.size == f.Size && last.changed.Equal(f.Changed) {
-		return last, nil
-	}
-	file, _ := named(f.Name)
-	if age := l.now.Sub(f.Changed); file.GPU != "" && age >= 0 && age < settleAfter {
-		return last, nil // not settled yet, and compared again in the next call
-	}
-	if file.GPU != "" && share < min(f.Size, maxMetrics) {
-		l.found.Lose(f.Owner, 1)
-		return last, nil
-	}
-	in, err := f.Open()
-	if err != nil {
-		return parsed{}, err
-	}
-	defer in.Close()
-	p := parsed{id: f.Identity, file: file}
-	if p.log = new(appended); known && last.log != nil {
-		p.log = last.log
-	}
-	err = l.parse(in, f, &p, share)
-	return p, err
-}
-
-// parse reads the open file, which may have changed since it was found.
-func (l *look) parse(in *os.File, f *owned.File, p *parsed, share int64) error {
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	p.size, p.changed = info.Size(), info.ModTime()
-	p.file.Owner, p.file.Written = f.UID, p.changed
-	if p.file.GPU == "" {
-		return l.parseLog(in, p, share)
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxMetrics+1))
-	switch {
-	case err != nil:
-		return err
-	case len(data) > maxMetrics:
-		p.refused = fabric.RefusedTooLarge
-		return nil
-	}
-	samples, ok := parseMetrics(data)
-	if p.file.Samples = samples; !ok {
-		p.refused = fabric.RefusedMalformed
-	}
-	return nil
-}
-
-// parseLog reads what was appended to a file of the JSON mode, or a sample of it.
-func (l *look) parseLog(in *os.File, p *parsed, share int64) (err error) {
-	most := min(max(share, maxRecord), maxAppended)
-	if p.refused, err = p.log.read(in, p.size, most, l.now); err == nil && p.refused == "" {
-		p.file.Samples, p.file.Totals = p.log.samples(l.now)
-	}
-	return err
 }

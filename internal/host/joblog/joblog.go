@@ -15,6 +15,7 @@ package joblog
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -47,8 +48,10 @@ type Reader struct {
 	files    map[owned.Identity]*followed
 	failures fabric.Failures
 	skipped  uint64
-	buffer   []byte               // nil: the read of an owner has it
-	spent    func() time.Duration // processor time of the calling thread; tests have their own
+	buffer   []byte // nil: the read of an owner has it
+	// Tests have their own.
+	spent func() time.Duration // processor time of the calling thread
+	open  func(f *owned.File) (*os.File, error)
 }
 
 // followed is a file with what is known of it. While a read of it has not returned, only that read touches the state.
@@ -63,7 +66,7 @@ func New(patterns []Pattern) *Reader {
 	for _, p := range patterns {
 		trees = append(trees, p.tree())
 	}
-	return &Reader{finder: owned.New(trees), files: map[owned.Identity]*followed{}, spent: owned.Spent}
+	return &Reader{finder: owned.New(trees), files: map[owned.Identity]*followed{}, spent: owned.Spent, open: (*owned.File).Open}
 }
 
 // Read reads what was written since the last call.
@@ -142,25 +145,8 @@ func (r *Reader) follow(found *owned.Found, active []owned.File, now time.Time) 
 	}
 }
 
-// turn is the read of the files of an owner.
-type turn struct {
-	now     time.Time
-	files   []owned.File
-	states  []*followed
-	share   int64 // bytes
-	allowed time.Duration
-	spent   func() time.Duration
-	buffer  []byte
-	// What follows is for Reader when the read has ended.
-	used     time.Duration
-	over     bool // the time was
-	skipped  uint64
-	failures fabric.Failures
-	errs     []error
-}
-
 func (r *Reader) turn(g *owned.Group, now time.Time, allowed time.Duration) *turn {
-	t := &turn{now: now, files: g.Files, share: g.Share, allowed: allowed, spent: r.spent, buffer: r.buffer}
+	t := &turn{now: now, files: g.Files, share: g.Share, allowed: allowed, spent: r.spent, open: r.open, buffer: r.buffer}
 	for i := range g.Files {
 		t.states = append(t.states, r.files[g.Files[i].Identity])
 	}
@@ -178,49 +164,4 @@ func (r *Reader) merge(t *turn) {
 			Owner: t.files[i].UID, Transport: f.state.setup.transport(), Offloads: f.state.setup.offloads(), Setup: f.state.setup.longest,
 		}
 	}
-}
-
-// run reads the files until the time is over.
-func (t *turn) run() {
-	begun := t.spent()
-	demands := make([]int64, len(t.files))
-	for i := range t.files {
-		demands[i] = t.states[i].state.unread(t.files[i].Size)
-	}
-	for i, share := range owned.Divide(t.share, demands) {
-		if demands[i] == 0 {
-			continue
-		}
-		now := t.spent()
-		left := (t.allowed - (now - begun)) / time.Duration(len(demands)-i)
-		if t.over = left <= 0; t.over {
-			break
-		}
-		enough := func() bool { return t.spent()-now >= left }
-		if err := t.follow(i, max(share, leastRead), enough); err != nil {
-			t.errs = append(t.errs, err)
-		}
-		t.over = t.over || enough()
-	}
-	t.used = t.spent() - begun
-}
-
-// follow reads the next bytes of a file.
-func (t *turn) follow(i int, share int64, enough func() bool) error {
-	in, err := t.files[i].Open()
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	if t.buffer == nil {
-		t.buffer = make([]byte, piece)
-	}
-	p := part{in: in, share: share, buffer: t.buffer, enough: enough, failed: func(id string) { t.failures.Add(id, t.now, true) }}
-	skipped, err := t.states[i].state.read(&p, info.Size())
-	t.skipped += skipped
-	return err
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -128,4 +129,43 @@ func TestShortLines(t *testing.T) {
 			t.Errorf("%q: %s, and %s for as many bytes of NCCL", line, cost, usual)
 		}
 	}
+}
+
+// A log whose read does not return costs its owner and nobody else, and what the read found counts when it has returned.
+func TestHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := tenants(t)
+		s.expect("nothing", map[string]uint64{})
+		hang := make(chan struct{})
+		s.reader.open = func(f *owned.File) (*os.File, error) {
+			if f.Owner.UID == 1001 {
+				<-hang
+			}
+			return f.Open()
+		}
+		at := s.now
+		stamp := func(name string) { // the times of files are not those of the test
+			t.Helper()
+			s.do(os.Chtimes(s.path(name), at, at))
+		}
+		for i := range 3 {
+			s.append("aaa/0.log", retryExceeded)
+			s.append("job/0.log", watchdog)
+			stamp("aaa/0.log")
+			stamp("job/0.log")
+			begun := time.Now()
+			v := s.expect("the other", count(timeout, uint64(i+1)))
+			if v.Shortage.Most != (fabric.FileOwner{UID: 1001}) || len(v.Files) != 2 {
+				t.Errorf("look %d: %+v", i, v)
+			}
+			if took := time.Since(begun); took > 0 != (i == 0) {
+				t.Errorf("look %d waits for %s", i, took)
+			}
+		}
+		close(hang)
+		synctest.Wait()
+		if v := s.expect("all", map[string]uint64{timeout: 3, retries: 3}); v.Shortage.Any() {
+			t.Errorf("%+v", v.Shortage)
+		}
+	})
 }
