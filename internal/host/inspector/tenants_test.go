@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestTenants(t *testing.T) {
 		}, true, false},
 		"names": {func(dir string) {
 			for i := range 2500 {
-				write(t, filepath.Join(dir, "aaa", fmt.Sprint(i)), "", now)
+				write(t, filepath.Join(dir, "aaa", strconv.Itoa(i)), "", now)
 			}
 		}, true, false},
 		"folders": {func(dir string) {

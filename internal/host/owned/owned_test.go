@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -174,7 +175,7 @@ func TestTimeOfAnOwner(t *testing.T) {
 func TestChoose(t *testing.T) {
 	now := time.Now()
 	file := func(uid uint32, inode uint64, age time.Duration) File {
-		return File{Identity: Identity{1, inode}, Name: fmt.Sprint(inode), Owner: fabric.FileOwner{UID: uid}, Changed: now.Add(-age)}
+		return File{Identity: Identity{1, inode}, Name: strconv.FormatUint(inode, 10), Owner: fabric.FileOwner{UID: uid}, Changed: now.Add(-age)}
 	}
 	var files []File
 	for i := range 100 {
