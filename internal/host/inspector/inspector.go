@@ -114,6 +114,9 @@ func (r *Reader) update(found *owned.Found, chosen []owned.File, now time.Time) 
 		return last.unread(f, known)
 	}
 	for _, g := range owned.Groups(ready, maxAll, unread) {
+		if g.Demand == 0 {
+			continue
+		}
 		if r.turns.Busy(g.Owner) {
 			found.Lost[g.Owner]++
 			continue

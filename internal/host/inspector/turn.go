@@ -34,12 +34,12 @@ func (p *parsed) unread(f *owned.File, known bool) int64 {
 		return 0
 	}
 	if file, _ := named(f.Name); file.GPU != "" {
-		return min(f.Size, maxMetrics)
+		return min(max(f.Size, 1), maxMetrics)
 	}
 	if known && p.log != nil {
-		return min(max(f.Size-p.log.offset, 0), maxAppended)
+		return min(max(f.Size-p.log.offset, 1), maxAppended)
 	}
-	return min(f.Size, maxAppended)
+	return min(max(f.Size, 1), maxAppended)
 }
 
 // run reads the files that changed.

@@ -118,6 +118,9 @@ func (r *Reader) follow(found *owned.Found, active []owned.File, now time.Time) 
 	left := readTime
 	for i := range groups {
 		g := &groups[i]
+		if g.Demand == 0 {
+			continue
+		}
 		if r.turns.Busy(g.Owner) {
 			found.Lost[g.Owner]++
 			continue

@@ -42,7 +42,8 @@ func (f *Found) Choose(files []File, now time.Time, most int) []File {
 type Group struct {
 	Owner fabric.FileOwner
 	Files []File
-	Share int64 // of what is divided
+	// Demand is what all of them demand, and Share what they get.
+	Demand, Share int64
 }
 
 // Groups puts files together by owner and divides total among owners by what their files demand, those who demand least first: what
@@ -62,7 +63,7 @@ func Groups(files []File, total int64, demand func(f *File) int64) []Group {
 		demands[k] += demand(&files[i])
 	}
 	for i, share := range Divide(total, demands) {
-		list[i].Share = share
+		list[i].Demand, list[i].Share = demands[i], share
 	}
 	slices.SortStableFunc(list, func(a, b Group) int { return cmp.Compare(a.Share, b.Share) })
 	return list
