@@ -75,13 +75,19 @@ var (
 		Help:   "Time at which the current configuration was loaded, in seconds since the epoch.",
 		Source: "--config.file", Cadence: Self, Stability: Stable,
 	}
+	logLinesDropped = &Family{
+		Name: "exporter_log_lines_dropped_total", Type: Counter,
+		Help: "Lines of the exporter's log that were dropped since it started, because whatever reads its standard error did not keep up. " +
+			"Nothing waits for the log; look at journald or the container runtime if this increases.",
+		Source: "exporter", Cadence: Self, Stability: Experimental,
+	}
 )
 
 // healthFamilies are the rows of health, in the order of documentation.
 func healthFamilies() []*Family {
 	return []*Family{
 		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, sourceUnknown, hcaStuck,
-		factsUnknown, driverCommands, uncachedReads, configReloadSuccessful, configReloadTimestamp,
+		factsUnknown, driverCommands, uncachedReads, logLinesDropped, configReloadSuccessful, configReloadTimestamp,
 	}
 }
 
@@ -210,13 +216,15 @@ func (u unknowns) emit(emit emit, device, uuid string) {
 	}
 }
 
-// ConfigState is how the exporter's configuration file does.
+// ConfigState is how the exporter's configuration file does, and its log.
 type ConfigState struct {
-	LoadedAt time.Time // when the configuration in force was loaded
-	LastOK   bool      // the last attempt to load one succeeded
+	LoadedAt   time.Time // when the configuration in force was loaded
+	LastOK     bool      // the last attempt to load one succeeded
+	LogDropped uint64    // lines of the log that were dropped
 }
 
 func collectConfig(c ConfigState, emit emit) {
+	emit(logLinesDropped, float64(c.LogDropped))
 	emit(configReloadSuccessful, bit(c.LastOK))
 	if !c.LoadedAt.IsZero() {
 		emit(configReloadTimestamp, float64(c.LoadedAt.UnixNano())/1e9)

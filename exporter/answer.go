@@ -15,7 +15,7 @@ import (
 	"gpufabric_exporter/collector"
 )
 
-// answer is the body of an answer to a scraper, with its buffers. It is complete before any of it is sent, so that it is
+// answer makes the body of an answer to a scraper, in its buffers. It is complete before any of it is sent, so that it is
 // sent with its length and in one write.
 type answer struct {
 	gathered     collector.Gathered
@@ -40,9 +40,9 @@ func (p *answers) get() *answer {
 
 func (p *answers) put(a *answer) { p.pool.Put(a) }
 
-// send sends the text, compressed if the scraper prefers that.
-func (a *answer) send(w http.ResponseWriter, r *http.Request, format expfmt.Format) {
-	body, header := &a.text, w.Header()
+// body returns the text, compressed if the scraper prefers that, and sets the headers for it. It shares no memory with the answer.
+func (a *answer) body(header http.Header, r *http.Request, format expfmt.Format) []byte {
+	body := &a.text
 	header.Add("Vary", "Accept")
 	header.Add("Vary", "Accept-Encoding")
 	header.Set("Content-Type", string(format))
@@ -55,7 +55,7 @@ func (a *answer) send(w http.ResponseWriter, r *http.Request, format expfmt.Form
 		_ = a.gzip.Close()
 	}
 	header.Set("Content-Length", strconv.Itoa(body.Len()))
-	_, _ = w.Write(body.Bytes()) // the scraper may have closed the connection
+	return bytes.Clone(body.Bytes())
 }
 
 // prefersGzip reports whether a client prefers gzip to no compression. A client that states no preference gets none.

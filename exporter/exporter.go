@@ -118,6 +118,7 @@ type Node struct {
 	Ranks                 observer.Ranks         // nil: processes that hold GPUs are not read
 	Maintenance           func() (string, error) // why GPUs must not be accessed; nil: they are not GPUs of this host
 	StopGPUs              func()                 // ends a read of GPUs that hangs, before the observer is closed; nil: none does
+	LogDropped            func() uint64          // lines of the log that were dropped so far; nil: none is
 	Config                func() (config.Config, error)
 	Title                 string // the name of the node on the landing page
 	Note                  string // a sentence about it, for simulated nodes
@@ -148,7 +149,9 @@ func (e *Exporter) serve(ctx context.Context, c *command.Call) int {
 		},
 	}
 	n.Title, _ = os.Hostname() // an empty title is no reason not to serve
-	log := e.Log.Logger(c.Stderr)
+	log, lines := e.Log.Queued(c.Stderr)
+	defer lines.Close()
+	n.LogDropped = lines.Dropped
 	if os.Geteuid() == 0 {
 		log.Info("running as root is not needed")
 	}
@@ -207,9 +210,9 @@ func (e *Exporter) Serve(ctx context.Context, c *command.Call, n Node, log *slog
 	return command.OK
 }
 
-// leaving is the longest time that the process takes to end, whatever hangs. The kernel ends its workers together with
-// it.
-const leaving = 1800 * time.Millisecond
+// leaving is the longest time that the process takes to end, whatever hangs, but for what the log needs (logging.Queue). The kernel
+// ends its workers together with it.
+const leaving = 1600 * time.Millisecond
 
 func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) error {
 	hangup := make(chan os.Signal, 1) // first of all: SIGHUP kills a process that does not expect it
@@ -265,7 +268,8 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	reload := newReloader(n, initial, ob, prober, watch, log)
 	go reload.onSignal(ctx, hangup)
 	h := newHandler(e, n, set, ob, reload, log)
-	go h.observeFirst(ctx)
+	defer h.places.close()
+	go h.places.run(func() { h.observeFirst(ctx) })
 
 	addrs := make([]net.Addr, len(listeners))
 	for i, l := range listeners {

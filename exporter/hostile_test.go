@@ -145,7 +145,7 @@ func (u unread) Write(p []byte) (int, error) {
 }
 
 func TestUnreadAnswersHoldNoPlace(t *testing.T) {
-	h := limiter(1)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "answer") }))
+	h := newPlaces(1).wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "answer") }), nil)
 	u := unread{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
@@ -216,7 +216,7 @@ func TestHalfRequestsBlockNothing(t *testing.T) {
 
 func TestTooManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newConnections(4)
+		c := newConnections(4, maxUnsent)
 		connect := func(ip string, states ...http.ConnState) *peer {
 			p := &peer{from: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}
 			for _, s := range append([]http.ConnState{http.StateNew}, states...) {
@@ -259,7 +259,7 @@ func TestUnreadAnswersHoldNoConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newConnections(4)
+				c := newConnections(4, maxUnsent)
 				connect := func(ip net.IP) *peer {
 					time.Sleep(time.Second)
 					p := &peer{from: &net.TCPAddr{IP: ip, Port: 1}}
@@ -279,6 +279,63 @@ func TestUnreadAnswersHoldNoConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Answers that nobody reads are bounded in bytes: the client with the most of them loses the one that it asked for first, and no
+// other client loses any.
+func TestUnreadBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnections(100, 1000)
+		ask := func(ip string, bytes int) *peer {
+			time.Sleep(time.Second)
+			p := &peer{from: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}
+			c.track(p, http.StateNew)
+			c.track(p, http.StateActive)
+			c.sends(p, bytes)
+			return p
+		}
+		modest := ask("10.0.0.1", 300)
+		greedy := []*peer{ask("10.0.0.2", 300), ask("10.0.0.2", 300)}
+		if modest.closed || greedy[0].closed || greedy[1].closed || c.unsent != 900 {
+			t.Fatalf("closed within the limit, %d bytes", c.unsent)
+		}
+		greedy = append(greedy, ask("10.0.0.2", 300))
+		if modest.closed || !greedy[0].closed || greedy[1].closed || greedy[2].closed || c.unsent != 900 {
+			t.Errorf("beyond it: %t %t %t %t, %d bytes", modest.closed, greedy[0].closed, greedy[1].closed, greedy[2].closed, c.unsent)
+		}
+		c.sends(greedy[0], -300) // its write fails
+		large := ask("10.0.0.3", 5000)
+		if large.closed || !modest.closed || c.unsent != 5000 {
+			t.Errorf("an answer that is larger than the limit: closed %t, %d bytes", large.closed, c.unsent)
+		}
+		c.sends(large, -5000)
+		c.track(large, http.StateIdle)
+		if c.unsent != 0 {
+			t.Errorf("%d bytes after all", c.unsent)
+		}
+	})
+}
+
+// A client that is still on its way to its first request, as in the handshake of TLS, does not lose its connection to those that do
+// not read their answers.
+func TestHandshakesAreNotCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnections(4, maxUnsent)
+		connect := func(states ...http.ConnState) *peer {
+			time.Sleep(time.Second)
+			p := &peer{from: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1}}
+			for _, s := range append([]http.ConnState{http.StateNew}, states...) {
+				c.track(p, s)
+			}
+			return p
+		}
+		unread := []*peer{connect(http.StateActive), connect(http.StateActive), connect(http.StateActive)}
+		scraper := connect()
+		connect(http.StateActive)
+		if scraper.closed || !unread[0].closed {
+			t.Errorf("closed: %t, the oldest: %t", scraper.closed, unread[0].closed)
+		}
+	})
 }
 
 // The configuration is on a file system that does not answer.

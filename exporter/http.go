@@ -3,12 +3,10 @@
 package exporter
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +34,7 @@ type handler struct {
 	build    []*dto.MetricFamily  // what is left of them with --web.disable-exporter-metrics
 	failures *prometheus.CounterVec
 	answers  answers
+	places   *places
 	probes   *page.Probes
 	log      *slog.Logger
 	ready    atomic.Bool // the first observation is done
@@ -43,7 +42,7 @@ type handler struct {
 }
 
 func newHandler(e *Exporter, n Node, set *collector.Set, ob site.Observer, config *reloader, log *slog.Logger) *handler {
-	h := &handler{exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), build: buildInfo(), failures: newFailures(), log: log}
+	h := &handler{exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), build: buildInfo(), failures: newFailures(), log: log, places: newPlaces(e.Web.MaxRequests)}
 	h.set = set.WithVerdicts(func(seen *fabric.Node, list []diagnose.Verdict) { h.seen.See(list, false, seen.At) })
 	h.own.MustRegister(h.failures)
 	h.probes = h.probePages()
@@ -77,19 +76,21 @@ func (h *handler) mux() http.Handler {
 // its own.
 func (h *handler) routes() []route {
 	web := &h.exporter.Web
-	limit := limiter(web.MaxRequests)
 	metrics := http.Handler(http.HandlerFunc(h.metrics))
 	if !web.DisableExporterMetrics {
 		metrics = promhttp.InstrumentMetricHandler(h.own, metrics)
 	}
-	paged := func(f http.HandlerFunc) http.Handler { return limit(shown(f, pageTimeout)) }
+	paged := func(f http.HandlerFunc) http.Handler {
+		return h.places.wrap(f, func(*http.Request) time.Duration { return pageTimeout })
+	}
+	scrape := func(r *http.Request) time.Duration { return scrapeTimeout(r.Header, web.TimeoutOffset) }
 	landing := h.landing()
 	list := []route{
-		{"GET " + web.TelemetryPath, limit(metrics)},
+		{"GET " + web.TelemetryPath, h.places.wrap(metrics, scrape)},
 		{"GET " + StatusPath, paged(landing.ServeJSON)},
 		{"GET " + ProbesPath, paged(h.probes.ServePage)},
 		{"GET " + ProbesPath + ".json", paged(h.probes.ServeJSON)},
-		{"GET " + JobsPath, paged(page.JobsJSON(h.observe, h.set, h.log).ServeHTTP)},
+		{"GET " + JobsPath, paged(page.JobsJSON(h.observeAll, h.set, h.log).ServeHTTP)},
 		{"GET /-/healthy", http.HandlerFunc(h.healthy)},
 		{"GET /-/ready", http.HandlerFunc(h.readiness)},
 		{"POST /-/reload", h.config},
@@ -99,13 +100,18 @@ func (h *handler) routes() []route {
 	}
 	if web.EnablePprof {
 		for path, f := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
-			list = append(list, route{"/debug/pprof/" + path, limit(f)})
+			list = append(list, route{"/debug/pprof/" + path, h.places.wrap(f, nil)})
 		}
 	}
 	return list
 }
 
+// healthy is not so if an answer is not made that was due long ago: whatever it waits for, others may wait for it, too.
 func (h *handler) healthy(w http.ResponseWriter, _ *http.Request) {
+	if due, late := h.places.late(time.Now()); late {
+		http.Error(w, "not healthy: an answer that was due at "+due.UTC().Format("15:04:05 UTC")+" has not been made: restart the exporter", http.StatusServiceUnavailable)
+		return
+	}
 	_, _ = io.WriteString(w, "healthy\n")
 }
 
@@ -116,44 +122,6 @@ func (h *handler) readiness(w http.ResponseWriter, _ *http.Request) {
 	}
 	_, _ = io.WriteString(w, "ready\n")
 }
-
-// slowClient is how long a client may take to read an answer before it loses its place.
-const slowClient = time.Minute
-
-// limiter returns a wrapper; all that it wraps share n places. 0 means no limit. A place is held while an answer is made:
-// it is free again at the first write, so that clients which do not read their answers do not keep others from getting
-// one. The wrapped handlers write an answer when it is complete.
-func limiter(n int) func(http.Handler) http.Handler {
-	if n == 0 {
-		return func(h http.Handler) http.Handler { return h }
-	}
-	places := make(chan struct{}, n)
-	return func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			select {
-			case places <- struct{}{}:
-				p := &placed{ResponseWriter: w, release: sync.OnceFunc(func() { <-places })}
-				defer p.release()
-				h.ServeHTTP(p, r)
-			default:
-				http.Error(w, "too many requests at once (--web.max-requests), try again later", http.StatusServiceUnavailable)
-			}
-		})
-	}
-}
-
-// placed releases the place of a request with the first write.
-type placed struct {
-	http.ResponseWriter
-	release func()
-}
-
-func (p *placed) Write(b []byte) (int, error) {
-	p.release()
-	return p.ResponseWriter.Write(b)
-}
-
-func (p *placed) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // bodiless refuses requests with a body, none of which has a meaning here: the server would wait for the rest of it before
 // it answers. A request without one is whole, and its answer may take longer than readTimeout.
@@ -169,29 +137,14 @@ func bodiless(next http.Handler) http.Handler {
 	})
 }
 
-// writeBy sets the time until which the client may read the answer: shortly after the deadline of its scrape.
-func writeBy(w http.ResponseWriter, deadline time.Time) {
-	_ = http.NewResponseController(w).SetWriteDeadline(deadline.Add(slowClient)) // recorders in tests have none
-}
-
-// shown limits the time in which a page is made; the client may read it until shortly after.
-func shown(next http.Handler, within time.Duration) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		deadline := time.Now().Add(within)
-		ctx, cancel := context.WithDeadline(r.Context(), deadline)
-		defer cancel()
-		writeBy(w, deadline)
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
-}
-
-// secured sets headers that keep a browser from doing anything with our answers but show them. What
+// secured sets headers that keep a browser from doing anything with our answers but show them, and all others from keeping them. What
 // --web.config.file sets for the same headers wins.
 func secured(next http.Handler) http.Handler {
 	headers := map[string]string{
 		"Content-Security-Policy": page.SecurityPolicy(),
 		"X-Content-Type-Options":  "nosniff",
 		"Referrer-Policy":         "no-referrer",
+		"Cache-Control":           "no-store", // all that is answered is how things are at that moment
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for k, v := range headers {

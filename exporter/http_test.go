@@ -215,7 +215,7 @@ func TestHeaders(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy})
 	for _, path := range []string{"/", "/metrics", "/-/healthy", "/nosuch"} {
 		_, _, h := p.Get(path)
-		if h.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'none'") {
+		if h.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'none'") || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %v", path, h)
 		}
 	}

@@ -24,9 +24,9 @@ const (
 	// readTimeout is for a whole request; see bodiless. It is longer than scrapes are apart: the next one moves the timer
 	// before it fires, which would wake an idle process and cost a tenth of a scrape.
 	readTimeout    = time.Minute
-	writeTimeout   = 2 * time.Minute // for an answer whose handler sets no deadline; see writeBy
+	writeTimeout   = 2 * time.Minute // for an answer without a deadline; see places
 	maxConnections = 256             // fewer where there are few descriptors
-	maxStreams     = 4               // of HTTP/2 on a connection: each may have an answer that its client does not read
+	maxUnsent      = 16 << 20        // bytes of answers that clients have not read yet
 	idleTimeout    = 5 * time.Minute
 	maxHeaderBytes = 64 << 10
 	shutdownGrace  = time.Second // for requests in flight when the process is to stop
@@ -98,16 +98,22 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 	var running sync.WaitGroup
 	failed := make(chan error, len(ls))
 	servers := make([]*http.Server, len(ls))
-	clients := newConnections(ownDescriptors().clients)
+	clients := newConnections(ownDescriptors().clients, maxUnsent)
+	h = clients.counted(h)
+	// Without HTTP/2, whatever the web configuration says: a client of it has any number of answers waiting that it accepts no byte of,
+	// and scrapers gain nothing.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
 	for i, l := range ls {
 		s := &http.Server{
 			Handler:        h,
 			ReadTimeout:    readTimeout,
 			WriteTimeout:   writeTimeout,
-			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+			Protocols:      &protocols,
 			IdleTimeout:    idleTimeout,
 			MaxHeaderBytes: maxHeaderBytes,
 			ConnState:      clients.track,
+			ConnContext:    clients.known,
 			BaseContext:    func(net.Listener) context.Context { return requests },
 			ErrorLog:       slog.NewLogLogger(errs, slog.LevelWarn),
 		}

@@ -3,7 +3,6 @@
 package exporter
 
 import (
-	"context"
 	"errors"
 	"math"
 	"net/http"
@@ -71,7 +70,7 @@ func (h *handler) failed(cause string, err error) {
 	h.log.Warn("an answer lacks metrics", "cause", cause, "err", err)
 }
 
-// metrics observes the node within the timeout of the scraper and answers in the format that the scraper prefers.
+// metrics observes the node within the deadline of the request and answers in the format that the scraper prefers.
 func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	set, err := selectCollectors(h.set, query)
@@ -79,14 +78,8 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	deadline := time.Now().Add(scrapeTimeout(r.Header, h.exporter.Web.TimeoutOffset))
-	ctx, cancel := context.WithDeadline(r.Context(), deadline)
-	defer cancel()
-	writeBy(w, deadline)
-
-	node := h.observer.Observe(ctx, set.Want())
+	node := h.observe(r.Context(), set.Want())
 	a := h.answers.get()
-	defer h.answers.put(a)
 	families := set.GatherAgain(&a.gathered, node, h.config.state())
 	h.failed(causeGathering, a.gathered.Err())
 	own := h.build // none of them has a name of the catalogue
@@ -100,7 +93,9 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 	format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 	h.failed(causeEncoding, exposition.Encode(&a.text, format, families, own))
-	a.send(w, r, format)
+	body := a.body(w.Header(), r, format)
+	h.answers.put(a) // what a client does not read costs no more than its bytes
+	_, _ = w.Write(body)
 }
 
 // selectCollectors applies collect[] and exclude[] of a query to the enabled collectors.

@@ -112,7 +112,11 @@ func vanished(file string) error {
 // state is what the metrics report about it.
 func (r *reloader) state() collector.ConfigState {
 	c := r.current()
-	return collector.ConfigState{LoadedAt: c.Loaded, LastOK: c.Err == nil}
+	s := collector.ConfigState{LoadedAt: c.Loaded, LastOK: c.Err == nil}
+	if r.node.LogDropped != nil {
+		s.LogDropped = r.node.LogDropped()
+	}
+	return s
 }
 
 // onSignal reloads whenever a signal arrives, until ctx ends.

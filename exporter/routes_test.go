@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +25,8 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// allRoutes are the routes of a handler with everything switched on.
-func allRoutes(t *testing.T, ob site.Observer, maxRequests int) []route {
+// newHandlerOf answers with everything switched on.
+func newHandlerOf(t *testing.T, ob site.Observer, maxRequests int) *handler {
 	t.Helper()
 	set, err := collector.NewSet([]string{"hca"})
 	if err != nil {
@@ -35,7 +34,13 @@ func allRoutes(t *testing.T, ob site.Observer, maxRequests int) []route {
 	}
 	log := slog.New(slog.DiscardHandler)
 	e := &Exporter{Site: new(site.Site), Web: Web{TelemetryPath: "/metrics", EnablePprof: true, MaxRequests: maxRequests}}
-	return newHandler(e, Node{}, set, ob, newReloader(Node{}, config.Config{}, ob, (*prober)(nil), nil, log), log).routes()
+	return newHandler(e, Node{}, set, ob, newReloader(Node{}, config.Config{}, ob, (*prober)(nil), nil, log), log)
+}
+
+// allRoutes are the routes of a handler with everything switched on.
+func allRoutes(t *testing.T, ob site.Observer, maxRequests int) []route {
+	t.Helper()
+	return newHandlerOf(t, ob, maxRequests).routes()
 }
 
 // request is the method and the path of a route.
@@ -222,7 +227,8 @@ func TestSecurityDocument(t *testing.T) {
 		{"time to read an answer", fmt.Sprintf("%s after the deadline of the scrape or page, %s for others", slowClient, writeTimeout)},
 		{"idle connection", idleTimeout.String()},
 		{"connections", fmt.Sprintf("%d, or a quarter of the limit of open files if less", maxConnections)},
-		{"concurrent requests on a connection of HTTP/2", strconv.Itoa(maxStreams)},
+		{"answers that wait to be read", fmt.Sprintf("%d MiB", maxUnsent>>20)},
+		{"an answer that is not made", fmt.Sprintf("%s after its deadline", overdue)},
 		{"reloads", fmt.Sprintf("one at a time; a burst of %d, then one per second", reloadBurst)},
 		{"a scrape", fmt.Sprintf("%s, or the timeout of the scraper minus `--timeout-offset`, at most %s", defaultScrapeTimeout, mostScrapeTimeout)},
 		{"a page", pageTimeout.String()},

@@ -5,7 +5,6 @@ package exporter
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
 	"io"
 	"net/http"
 	"strings"
@@ -86,50 +85,25 @@ func TestBasicAuth(t *testing.T) {
 	}
 }
 
-// An HTTP/2 client sends many requests on one connection and reads no answer: each answer would stay in memory.
-func TestStreamsAreFew(t *testing.T) {
+// There is no HTTP/2, whatever the web configuration asks for: its clients can have any number of answers kept for them.
+func TestNoHTTP2(t *testing.T) {
 	a := commandtest.NewAuthority(t)
 	a.Issue("server", x509.ExtKeyUsageServerAuth)
-	p := start(t, &fakeObserver{node: healthy}, a.Config("tls_server_config:", "  cert_file: server.crt", "  key_file: server.key"))
-	c, err := tls.Dial("tcp", p.Addrs[0].String(), &tls.Config{RootCAs: a.Pool, NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Minute))
-	const settings, headers, reset, ping = 4, 1, 3, 6
-	frame := func(kind, flags byte, stream uint32, payload string) {
-		head := []byte{0, byte(len(payload) >> 8), byte(len(payload)), kind, flags, 0, 0, 0, 0}
-		binary.BigEndian.PutUint32(head[5:], stream)
-		if _, err := c.Write(append(head, payload...)); err != nil {
+	for _, more := range [][]string{nil, {"http_server_config:", "  http2: true"}} {
+		p := start(t, &fakeObserver{node: healthy}, a.Config(append([]string{"tls_server_config:", "  cert_file: server.crt", "  key_file: server.key"}, more...)...))
+		c, err := tls.Dial("tcp", p.Addrs[0].String(), &tls.Config{RootCAs: a.Pool, NextProtos: []string{"h2", "http/1.1"}})
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	frame(settings, 0, 0, "\x00\x04\x00\x00\x00\x00") // the client accepts no byte of an answer
-	for i := range uint32(100) {
-		frame(headers, 0x5, 2*i+1, "\x82\x87\x04\x08/metrics\x01\x01a")
-	}
-	frame(ping, 0, 0, "12345678")
-	answered, refused, pinged := 0, 0, false
-	for answered+refused < 100 || !pinged {
-		head := make([]byte, 9)
-		if _, err := io.ReadFull(c, head); err != nil {
-			t.Fatalf("%v after %d answers and %d refusals", err, answered, refused)
+		defer c.Close()
+		if is := c.ConnectionState().NegotiatedProtocol; is != "http/1.1" {
+			t.Errorf("%q: %q is spoken", more, is)
 		}
-		if _, err := io.CopyN(io.Discard, c, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
-			t.Fatal(err)
+		c.SetDeadline(time.Now().Add(time.Minute))
+		io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+		answer := make([]byte, 64)
+		if n, _ := c.Read(answer); !strings.HasPrefix(string(answer[:n]), "HTTP/1.1 ") {
+			t.Errorf("%q: without being asked for it: %q", more, answer[:n])
 		}
-		switch head[3] {
-		case headers:
-			answered++
-		case reset:
-			refused++
-		case ping:
-			pinged = true
-		}
-	}
-	if answered == 0 || answered > maxStreams {
-		t.Errorf("%d answers at once, expected at most %d", answered, maxStreams)
 	}
 }

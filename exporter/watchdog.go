@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,8 +20,9 @@ import (
 )
 
 // watchdog notifies systemd that the exporter listens (Type=notify), and from then on that it still answers (WatchdogSec): at a
-// third of that time it requests /-/healthy from each of its own ports. Every answer counts, a refusal as well, because it has
-// neither a password nor a client certificate. Without an answer in time systemd is not notified, and kills the process.
+// third of that time it requests /-/healthy from each of its own ports. Every answer counts but that it is not healthy (503): a refusal
+// as well, because it has neither a password nor a client certificate. Without an answer in time systemd is not notified, and
+// kills the process.
 //
 // A port that has never answered is ignored: a packet filter may drop what comes from this host.
 type watchdog struct {
@@ -133,11 +135,11 @@ func (p *port) ask(ctx context.Context) error {
 	} else if ctx.Err() == nil {
 		p.scheme = "https"
 	}
-	if ctx.Err() == nil { // what is refused or cut off is an answer
+	if ctx.Err() == nil && !errors.Is(err, errUnhealthy) { // what is refused or cut off is an answer
 		p.answered = true
 		return nil
 	}
-	if !p.answered {
+	if !p.answered && !errors.Is(err, errUnhealthy) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", p.address, err)
@@ -149,11 +151,19 @@ func (p *port) get(ctx context.Context, scheme string) error {
 		return err
 	}
 	answer, err := p.client.Do(r)
-	if err == nil {
-		err = answer.Body.Close()
+	if err != nil {
+		return err
 	}
-	return err
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusServiceUnavailable {
+		return nil
+	}
+	why, _ := io.ReadAll(io.LimitReader(answer.Body, 256))
+	return fmt.Errorf("%w: %s", errUnhealthy, strings.TrimSpace(string(why)))
 }
+
+// errUnhealthy is what the exporter says of itself.
+var errUnhealthy = errors.New("status 503")
 
 // refusals is how many connections of the watchdog to one port are known to be its own: a busy server refuses them late.
 const refusals = 64

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,6 +163,36 @@ func TestWatchdogNoticesAStuckServer(t *testing.T) {
 	stuck.Unlock()
 	if s := next(t, said); s != "WATCHDOG=1" {
 		t.Errorf("notified of %q", s)
+	}
+}
+
+// An exporter that says of itself that it is not healthy is not reported to be alive, on whichever port it says so first.
+func TestWatchdogHearsThatItIsUnhealthy(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code atomic.Int32
+	code.Store(http.StatusServiceUnavailable)
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "why it is so", int(code.Load())) })
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- serveListeners(ctx, []net.Listener{l}, h, "", slog.New(slog.DiscardHandler), slog.DiscardHandler)
+	}()
+	defer func() {
+		cancel()
+		<-served
+	}()
+	w := newWatchdog([]net.Listener{l}, "", slog.New(slog.DiscardHandler))
+	if err := w.ask(ctx, time.Minute); err == nil || !strings.Contains(err.Error(), "status 503: why it is so") {
+		t.Error(err)
+	}
+	for _, c := range []int32{http.StatusOK, http.StatusUnauthorized, http.StatusTooManyRequests} {
+		code.Store(c)
+		if err := w.ask(ctx, time.Minute); err != nil {
+			t.Errorf("%d: %v", c, err)
+		}
 	}
 }
 

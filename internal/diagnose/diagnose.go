@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -232,7 +233,7 @@ func (w *worstOf) done() { w.verdicts.list = append(w.verdicts.list, w.list...) 
 // rest, then what is unknown, then what is right.
 func Run(n *fabric.Node, checks []*Check) []Verdict {
 	if checks == nil {
-		checks = Catalogue()
+		checks = catalogue()
 	}
 	v := verdicts{list: make([]Verdict, 0, usual*len(checks))}
 	for _, c := range checks {
@@ -293,20 +294,23 @@ func withStatus(list []Verdict, s Status) []Verdict {
 	return slices.DeleteFunc(slices.Clone(list), func(v Verdict) bool { return v.Status != s })
 }
 
-// Find returns the check with that ID, or nil.
+// Find returns the check with that ID, or nil. It is the same one each time.
 func Find(id string) *Check {
-	named := func(c *Check) bool { return strings.EqualFold(c.ID, id) }
-	all := Catalogue()
-	if i := slices.IndexFunc(all, named); i >= 0 {
-		return all[i]
-	}
-	if all = insideChecks(); slices.ContainsFunc(all, named) {
-		return all[slices.IndexFunc(all, named)]
+	for _, c := range allChecks() {
+		if strings.EqualFold(c.ID, id) {
+			return c
+		}
 	}
 	return nil
 }
 
-// Catalogue returns every check, by topic. The rows are read-only.
-func Catalogue() []*Check {
+// Catalogue returns every check, by topic: the same ones each time. The rows are read-only; the list is the caller's.
+func Catalogue() []*Check { return slices.Clone(catalogue()) }
+
+// catalogue is built once: a check is its own identity to those who remember what it found.
+var catalogue = sync.OnceValue(func() []*Check {
 	return slices.Concat(nodeChecks(), hardwareChecks(), hostChecks(), portChecks(), gidChecks(), roceChecks(), pcieChecks(), gpuChecks(), gpuDirectChecks(), ncclChecks(), manifestChecks())
-}
+})
+
+// allChecks are those of the catalogue, and those of the place where a job runs.
+var allChecks = sync.OnceValue(func() []*Check { return slices.Concat(catalogue(), insideChecks()) })

@@ -108,7 +108,6 @@ func (l *Landing) ServeJSON(w http.ResponseWriter, r *http.Request) {
 // answer sends a page or a document. Names and logs are what others chose: no character of them hides, or changes how others are shown.
 func answer(w http.ResponseWriter, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(bytes.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
 			return r

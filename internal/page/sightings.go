@@ -13,8 +13,8 @@ import (
 // and at each request of the page. All methods may be called at the same time. It keeps only what fails.
 type Sightings struct {
 	mu      sync.Mutex
-	at      time.Time // of the last node
-	judged  map[*diagnose.Check]bool
+	at      time.Time       // of the last node
+	judged  map[string]bool // IDs of checks that gave a verdict: as many as the catalogue has
 	failing map[failure]sighting
 }
 
@@ -45,7 +45,7 @@ func (s *Sightings) See(list []diagnose.Verdict, rates bool, at time.Time) {
 	}
 	s.at = at
 	if s.judged == nil {
-		s.judged, s.failing = map[*diagnose.Check]bool{}, map[failure]sighting{}
+		s.judged, s.failing = map[string]bool{}, map[failure]sighting{}
 	}
 	stands := map[failure]bool{} // what still fails, or may
 	for i := range list {
@@ -66,7 +66,7 @@ func (s *Sightings) See(list []diagnose.Verdict, rates bool, at time.Time) {
 	}
 	for i := range list {
 		if list[i].Status != diagnose.Unknown {
-			s.judged[list[i].Check] = true
+			s.judged[list[i].Check.ID] = true
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (s *Sightings) fails(key failure, c *diagnose.Check, at time.Time) {
 	seen, is := s.failing[key]
 	gap := is && c.Rate && at.Sub(seen.last) > rateGap
 	if !is || gap {
-		seen = sighting{first: at, before: gap || !s.judged[c]}
+		seen = sighting{first: at, before: gap || !s.judged[c.ID]}
 	}
 	seen.last = at
 	s.failing[key] = seen

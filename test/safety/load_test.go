@@ -5,6 +5,7 @@
 package safety
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -42,12 +43,15 @@ type serving struct {
 	t   *testing.T
 	pid int
 	url string
+
+	client *http.Client // that it trusts, and that trusts it
 }
 
-func serve(t *testing.T, n *node) *serving {
+func serve(t *testing.T, n *node, args ...string) *serving {
 	t.Helper()
 	out := n.file()
-	cmd := exec.CommandContext(t.Context(), n.binary, append([]string{"serve", "--web.listen-address=127.0.0.1:0", "--observer.fast-interval=" + fast.String()}, n.paths...)...)
+	args = slices.Concat([]string{"serve", "--web.listen-address=127.0.0.1:0", "--observer.fast-interval=" + fast.String()}, n.paths, args)
+	cmd := exec.CommandContext(t.Context(), n.binary, args...)
 	cmd.Stderr = out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -55,9 +59,13 @@ func serve(t *testing.T, n *node) *serving {
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); <-ended })
-	s := &serving{t: t, pid: cmd.Process.Pid, url: n.listening(ended, out.Name())}
+	s := &serving{t: t, pid: cmd.Process.Pid, url: n.listening(ended, out.Name()), client: http.DefaultClient}
+	if n.trusted != nil {
+		s.url = strings.Replace(s.url, "http://", "https://", 1)
+		s.client = &http.Client{Timeout: eventually, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: n.trusted}}}
+	}
 	for end := time.Now().Add(eventually); ; time.Sleep(100 * time.Millisecond) {
-		if status, _, _ := s.scrape(http.DefaultClient); status == http.StatusOK {
+		if status, _, _ := s.scrape(s.client); status == http.StatusOK {
 			return s
 		}
 		if time.Now().After(end) {

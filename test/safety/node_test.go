@@ -5,6 +5,7 @@
 package safety
 
 import (
+	"crypto/x509"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,21 +29,27 @@ func TestMain(m *testing.M) {
 type node struct {
 	t       *testing.T
 	binary  string
-	own     string   // the folder that it may write
-	log     string   // a log of NCCL
-	paths   []string // flags that lead to the files
-	library string   // flag for a stand-in for NVML
-	site    string   // flag for the configuration of a node with probes and messages of the kernel
+	own     string         // the folder that it may write
+	log     string         // a log of NCCL
+	paths   []string       // flags that lead to the files
+	library string         // flag for a stand-in for NVML
+	trusted *x509.CertPool // of its certificate; nil: it serves without TLS
+	site    string         // flag for the configuration of a node with probes and messages of the kernel
 }
 
 func layOut(t *testing.T) *node {
+	t.Helper()
+	return layOutScenario(t, "healthy")
+}
+
+func layOutScenario(t *testing.T, name string) *node {
 	t.Helper()
 	binary, err := filepath.Abs("../../bin/gpufabric_exporter")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	scenario, err := simulator.Find("healthy")
+	scenario, err := simulator.Find(name)
 	if err != nil {
 		t.Fatal(err)
 	}

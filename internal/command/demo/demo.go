@@ -100,7 +100,8 @@ func listScenarios(w io.Writer) int {
 // run serves a simulated node: the files of its scenario in a temporary folder, and the very pipeline that
 // serves a real one on top. Nothing of this host is read.
 func (d *serving) run(ctx context.Context, c *command.Call) int {
-	log := d.exporter.Log.Logger(c.Stderr)
+	log, lines := d.exporter.Log.Queued(c.Stderr)
+	defer lines.Close()
 	fail := func(err error) int {
 		log.Error("cannot serve", "err", c.Explain(err))
 		return command.Failure
@@ -133,6 +134,7 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 	served := exporter.Node{
 		Sysfs: node.Sysfs(), Procfs: node.Procfs(), Rootfs: node.Rootfs(), Ethernet: node.Ethernet(), GPUs: node.GPUs(), Ranks: node.Ranks(),
 		Config: node.Config, Title: node.Title(), Note: node.Note(), Simulated: true,
+		LogDropped: lines.Dropped,
 	}
 	served.RAS = &inquiry.Options{
 		Asker: progress.Asker{NetNS: simulator.HostNetNS, Version: func(c *fabric.RankCandidate) string { return c.Maps.Or(fabric.MappedFiles{}).Version }},
@@ -178,7 +180,8 @@ func (d *serving) showAddresses(w io.Writer, addrs []net.Addr, probed bool) {
 
 // replay serves a capture. Nothing of this host is read.
 func (d *serving) replay(ctx context.Context, c *command.Call) int {
-	log := d.exporter.Log.Logger(c.Stderr)
+	log, lines := d.exporter.Log.Queued(c.Stderr)
+	defer lines.Close()
 	fail := func(err error) int {
 		log.Error("cannot serve", "err", c.Explain(err))
 		return command.Failure
@@ -206,6 +209,6 @@ func (d *serving) replay(ctx context.Context, c *command.Call) int {
 		Config:    func() (config.Config, error) { return config.Parse("", nil) },
 		Title:     "captured node",
 		Note:      what + ". " + capture.Note,
-		Simulated: true,
+		Simulated: true, LogDropped: lines.Dropped,
 	}, log)
 }
