@@ -96,8 +96,9 @@ hang-test: ## the whole product over a file system that hangs, with the race det
 safety-test: build ## each system call of the exporter and of all commands: nothing is written, configured or signalled but its own (needs root)
 	$(GO) test -count=1 -v -timeout 20m -tags safety ./test/safety
 
-load-test: build ## 50 scrapers and 200 slow clients for a minute, and 20,000 scrapes: latency, memory, descriptors, reads of devices (loopback only; 5 min)
+load-test: build ## 50 scrapers and 200 slow clients for a minute, clients that read no answer, and 20,000 scrapes: latency, memory, descriptors, reads of devices; what 2,000 requests of each path and changes of the node leave behind (loopback only; 15 min)
 	$(GO) test -count=1 -v -timeout 60m -tags load ./test/safety
+	FULL=1 $(GO) test -count=1 -v -timeout 60m -run 'TestNoEndpointGrows|TestNothingStaysOfWhatWent' ./exporter
 
 systemd-test: build ## the units of packaging/systemd under the real systemd, in a container (8 min; systemd-nspawn, needs root)
 	$(GO) test -count=1 -v -timeout 30m -tags systemd ./test/systemd

@@ -54,10 +54,18 @@ func main() {
 		Site: site.Site{Worker: askGPUs, RAS: ras.Ask}, ServeGPUs: serveGPUs,
 		Exporter: exporter.Exporter{Probing: probing(), OnListen: func([]net.Addr) { dropLoaded() }}, ServeRank: serveRank,
 	})
+	context.AfterFunc(ctx, func() {
+		time.Sleep(lastResort)
+		os.Exit(128 + int(syscall.SIGTERM))
+	})
 	code := line.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
+
+// lastResort is how long after a signal the process ends, whatever it hangs in: a standard stream that nobody reads, for one. Serving
+// ends sooner by itself.
+const lastResort = 5 * time.Second
 
 // gpus is NVML in a process of its own.
 type gpus struct {

@@ -200,7 +200,7 @@ func (e *Exporter) Serve(ctx context.Context, c *command.Call, n Node, log *slog
 			return command.OK
 		}
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil { // what fails because it is to end is no failure
 		for _, e := range config.Errors(c.Explain(err)) {
 			log.Error("cannot serve", "err", e)
 		}

@@ -191,7 +191,7 @@ func TestNothingStaysOfWhatWent(t *testing.T) {
 		few, full int
 		round     func(l *life, i int)
 	}{
-		"devices that come and go": {"port-down", 8, 500, func(l *life, i int) {
+		"devices that come and go": {"port-down", 8, 350, func(l *life, i int) {
 			for _, change := range []func(string) error{l.tree.Remove, l.tree.Add} {
 				if err := change("mlx5_" + strconv.Itoa(i%4)); err != nil {
 					l.t.Fatal(err)
@@ -199,15 +199,15 @@ func TestNothingStaysOfWhatWent(t *testing.T) {
 				l.look()
 			}
 		}},
-		"devices with new names": {"port-down", 8, 500, func(l *life, i int) {
+		"devices with new names": {"port-down", 8, 350, func(l *life, i int) {
 			l.edit(func(n *simulator.Node) { n.HCAs[i%4].Name = fmt.Sprintf("mlx5_%d", 1000+i) })
 			l.look()
 		}},
-		"jobs": {"job-tcp", 12, 500, func(l *life, i int) {
+		"jobs": {"job-tcp", 12, 350, func(l *life, i int) {
 			l.edit(func(n *simulator.Node) { nextJob(n, i) })
 			l.look()
 		}},
-		"logs": {"job-log-retries", 12, 500, func(l *life, i int) {
+		"logs": {"job-log-retries", 12, 350, func(l *life, i int) {
 			l.edit(func(n *simulator.Node) {
 				nextJob(n, i)
 				for k := range n.Logs {
@@ -230,7 +230,7 @@ func TestNothingStaysOfWhatWent(t *testing.T) {
 				l.t.Error("no job is suspected")
 			}
 		}},
-		"configurations": {"port-down", 8, 500, func(l *life, i int) {
+		"configurations": {"port-down", 8, 350, func(l *life, i int) {
 			l.settings = fmt.Sprintf("expected: {compute_ports: %d}\nroles: [{device: mlx5_%d, role: unused}]\n", i+1, i)
 			if i%3 == 0 {
 				l.settings = "no: [such, " + strconv.Itoa(i)
