@@ -20,9 +20,11 @@ import (
 type connections struct {
 	limit, unsentLimit int
 
-	mu     sync.Mutex
-	open   map[net.Conn]*connection
-	unsent int // bytes, of those
+	mu      sync.Mutex
+	open    map[net.Conn]*connection
+	unsent  int // bytes, of those
+	ending  map[net.Conn]int
+	settled *sync.Cond // ending has less
 }
 
 // connection is what its server last said of it.
@@ -34,7 +36,9 @@ type connection struct {
 }
 
 func newConnections(limit, unsent int) *connections {
-	return &connections{limit: limit, unsentLimit: unsent, open: map[net.Conn]*connection{}}
+	c := &connections{limit: limit, unsentLimit: unsent, open: map[net.Conn]*connection{}, ending: map[net.Conn]int{}}
+	c.settled = sync.NewCond(&c.mu)
+	return c
 }
 
 // track is http.Server.ConnState.
@@ -58,6 +62,9 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 
 // cut closes a connection at once: to say goodbye, as TLS does, could wait for a client that reads nothing.
 func (c *connections) cut(conn net.Conn) {
+	if k := c.open[conn]; k.unsent > 0 {
+		c.ending[conn] = k.unsent
+	}
 	c.forget(conn)
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
@@ -122,6 +129,23 @@ type sending struct {
 	conn net.Conn
 }
 
+// room waits until most of what was sent to connections that are closed now is no longer in memory: on a busy machine that takes
+// a moment, and whoever waits here has not let others make their answers yet.
+func (s *sending) room() {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	for {
+		bytes := 0
+		for _, b := range s.of.ending {
+			bytes += b
+		}
+		if bytes <= s.of.unsentLimit/2 {
+			return
+		}
+		s.of.settled.Wait()
+	}
+}
+
 func (s *sending) Write(b []byte) (int, error) {
 	s.of.sends(s.conn, len(b))
 	defer s.of.sends(s.conn, -len(b))
@@ -137,8 +161,12 @@ func (c *connections) sends(conn net.Conn, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.open[conn]
-	if known == nil {
-		return // it was closed meanwhile
+	if known == nil { // it was closed meanwhile
+		if bytes < 0 {
+			delete(c.ending, conn)
+			c.settled.Broadcast()
+		}
+		return
 	}
 	known.unsent += bytes
 	c.unsent += bytes

@@ -303,11 +303,37 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 		if modest.closed || !greedy[0].closed || greedy[1].closed || greedy[2].closed || c.unsent != 900 {
 			t.Errorf("beyond it: %t %t %t %t, %d bytes", modest.closed, greedy[0].closed, greedy[1].closed, greedy[2].closed, c.unsent)
 		}
+		roomy := make(chan struct{})
+		go func() {
+			(&sending{of: c}).room()
+			close(roomy)
+		}()
+		synctest.Wait()
+		select {
+		case <-roomy:
+		default:
+			t.Error("waits although little is left of what was closed")
+		}
 		c.sends(greedy[0], -300) // its write fails
 		large := ask("10.0.0.3", 5000)
 		if large.closed || !modest.closed || c.unsent != 5000 {
 			t.Errorf("an answer that is larger than the limit: closed %t, %d bytes", large.closed, c.unsent)
 		}
+		waits := make(chan struct{})
+		go func() {
+			(&sending{of: c}).room()
+			close(waits)
+		}()
+		synctest.Wait()
+		select {
+		case <-waits:
+			t.Error("others may make answers although what was closed is still in memory")
+		default:
+		}
+		for _, p := range append(greedy[1:], modest) {
+			c.sends(p, -300)
+		}
+		<-waits
 		c.sends(large, -5000)
 		c.track(large, http.StateIdle)
 		if c.unsent != 0 {

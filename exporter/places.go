@@ -88,6 +88,7 @@ func (p *places) enter(at *place) (refused string) {
 	p.inside.Add(1)
 	at.leave = sync.OnceFunc(func() {
 		if at.making {
+			at.making = false
 			<-p.making
 		}
 		p.mu.Lock()
@@ -158,6 +159,9 @@ func (p *places) late(now time.Time) (due time.Time, late bool) {
 
 // Write leaves the place.
 func (at *place) Write(b []byte) (int, error) {
+	if s, ok := at.ResponseWriter.(*sending); ok && at.making {
+		s.room()
+	}
 	at.leave()
 	return at.ResponseWriter.Write(b)
 }

@@ -359,3 +359,17 @@ func TestPinnedGIDs(t *testing.T) {
 		t.Errorf("got %v", list)
 	}
 }
+
+// A check is the same one whenever it is asked for: what remembers verdicts may go by it. Lists of them are the caller's.
+func TestChecksAreBuiltOnce(t *testing.T) {
+	before := Catalogue()
+	for i, c := range Catalogue() {
+		if c != before[i] || Find(c.ID) != c {
+			t.Errorf("%s is another one each time", c.ID)
+		}
+	}
+	clear(before)
+	if slices.Contains(Catalogue(), nil) {
+		t.Error("callers share a list")
+	}
+}

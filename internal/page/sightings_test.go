@@ -3,10 +3,13 @@
 package page
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 )
 
 func TestSightings(t *testing.T) {
@@ -97,5 +100,21 @@ func TestSightings(t *testing.T) {
 		if known != (c.want != "") || known && seen.String() != c.want {
 			t.Errorf("%s: %q, %v; expected %q", c.what, seen, known, c.want)
 		}
+	}
+}
+
+// What was judged in one request of the page is known in the next one: a port that fails since then has failed since then.
+func TestSinceFromRequestToRequest(t *testing.T) {
+	n := fabrictest.Healthy()
+	seen := new(Sightings)
+	text := func() string { return landingOf(t, func() *fabric.Node { return n }, func(o *LandingOptions) { o.Seen = seen }) }
+	if strings.Contains(text(), "since 20") {
+		t.Fatal("something fails")
+	}
+	n.At = n.At.Add(time.Minute)
+	n.HCAs[0].Ports[0].State = fabric.Known(fabric.PortDown, "state", n.At)
+	want := "since " + n.At.UTC().Format("2006-01-02 15:04:05 UTC")
+	if page := text(); !strings.Contains(page, want) || strings.Contains(page, "at least "+want) {
+		t.Errorf("the page lacks %q, or is not sure of it", want)
 	}
 }

@@ -43,6 +43,7 @@ type serving struct {
 	t   *testing.T
 	pid int
 	url string
+	log string // file
 
 	client *http.Client // that it trusts, and that trusts it
 }
@@ -59,10 +60,10 @@ func serve(t *testing.T, n *node, args ...string) *serving {
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); <-ended })
-	s := &serving{t: t, pid: cmd.Process.Pid, url: n.listening(ended, out.Name()), client: http.DefaultClient}
+	s := &serving{t: t, pid: cmd.Process.Pid, url: n.listening(ended, out.Name()), log: out.Name(), client: http.DefaultClient}
 	if n.trusted != nil {
 		s.url = strings.Replace(s.url, "http://", "https://", 1)
-		s.client = &http.Client{Timeout: eventually, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: n.trusted}}}
+		s.client = &http.Client{Timeout: eventually, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: n.trusted, ServerName: "server"}}}
 	}
 	for end := time.Now().Add(eventually); ; time.Sleep(100 * time.Millisecond) {
 		if status, _, _ := s.scrape(s.client); status == http.StatusOK {
