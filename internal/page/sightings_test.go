@@ -107,7 +107,9 @@ func TestSightings(t *testing.T) {
 func TestSinceFromRequestToRequest(t *testing.T) {
 	n := fabrictest.Healthy()
 	seen := new(Sightings)
-	text := func() string { return landingOf(t, func() *fabric.Node { return n }, func(o *LandingOptions) { o.Seen = seen }) }
+	text := func() string {
+		return landingOf(t, func() *fabric.Node { return n }, func(o *LandingOptions) { o.Seen = seen })
+	}
 	if strings.Contains(text(), "since 20") {
 		t.Fatal("something fails")
 	}
