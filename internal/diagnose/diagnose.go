@@ -241,6 +241,7 @@ func Run(n *fabric.Node, checks []*Check) []Verdict {
 			c.judge(n, &v)
 		}
 	}
+	v.temper(n)
 	v.sort()
 	follow(n, v.list)
 	return v.list

@@ -21,12 +21,12 @@ func hardwareChecks() []*Check {
 			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,
 		},
 		{
-			ID: "gpus", Title: "GPUs are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
+			ID: checkGPUs, Title: "GPUs are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
 			Reads: counted, Guard: "only if the configuration sets the expected number", Modes: []string{ModeGPULost},
 			judge: judgeGPUs,
 		},
 		{
-			ID: "gpus_surplus", Title: "There are more GPUs than expected", Severity: Warning, Topic: "node", Scope: ScopeNode,
+			ID: checkGPUsSurplus, Title: "There are more GPUs than expected", Severity: Warning, Topic: "node", Scope: ScopeNode,
 			Reads: counted, Guard: "only if the configuration sets the expected number", Modes: []string{ModeSurplusGPU},
 			judge: judgeGPUSurplus,
 		},

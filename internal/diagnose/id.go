@@ -24,6 +24,8 @@ const (
 
 	checkComputePorts = "compute_ports"
 	checkSurplusPorts = "compute_ports_surplus"
+	checkGPUs         = "gpus"
+	checkGPUsSurplus  = "gpus_surplus"
 	checkNCCLDevices  = "nccl_devices"
 	checkNCCLLines    = "nccl_configuration"
 	checkRDMAOff      = "nccl_rdma_off"

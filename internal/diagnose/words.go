@@ -89,6 +89,8 @@ func ReasonText(r fabric.Reason) string {
 		return "a hypervisor hides the hardware"
 	case fabric.ReasonMoved:
 		return "it is in another network namespace"
+	case fabric.ReasonNeverMet:
+		return "this node never met the expectation"
 	default:
 		return string(r)
 	}

@@ -46,6 +46,9 @@ type Node struct {
 	// inventory sets them; they are empty where nothing is missing, or nothing is recorded.
 	Remembered   []Remembered
 	RememberedIn string
+	// NeverMet are expectations of Policy that the record does not show this node to have met, ever: they may be those of another kind
+	// of node. RememberedIn is set, too.
+	NeverMet []Expectation
 
 	// ClassPresent says whether the kernel has an RDMA class at all (/sys/class/infiniband).
 	ClassPresent Fact[bool]

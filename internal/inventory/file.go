@@ -23,6 +23,7 @@ const (
 	maxFile     = 64 << 10       // bytes of the file
 	maxItems    = 512            // of each kind
 	maxItem     = 128            // bytes of an item
+	maxMet      = 64             // expectations
 	renewal     = 24 * time.Hour // how often an inventory that did not change is written anew, for its time
 )
 
@@ -33,10 +34,15 @@ type (
 		SHA256   string          `json:"sha256"` // of Hardware, byte for byte
 		Hardware json.RawMessage `json:"hardware"`
 	}
-	// hardware is the most that the node was seen to have.
+	// hardware is the most that the node was seen to have, and the expectations of its site that it met.
 	hardware struct {
 		GPUs    stock `json:"gpus"`
 		Devices stock `json:"devices"`
+		Met     []met `json:"met,omitempty"` // the newest last
+	}
+	met struct {
+		Expectation string `json:"expectation"` // as the configuration has it
+		Since       int64  `json:"since"`       // seconds since 1970
 	}
 	stock struct {
 		Seen  int64    `json:"seen"`  // seconds since 1970
@@ -98,6 +104,9 @@ func parse(data []byte) (h hardware, err error) {
 		if s.Seen < 0 || len(s.Items) > maxItems || slices.ContainsFunc(s.Items, long) {
 			return hardware{}, errors.New("a value that is out of range")
 		}
+	}
+	if len(h.Met) > maxMet || slices.ContainsFunc(h.Met, func(m met) bool { return len(m.Expectation) > maxItem || m.Since < 0 }) {
+		return hardware{}, errors.New("a value that is out of range")
 	}
 	return h, nil
 }

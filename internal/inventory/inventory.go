@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory records the hardware that a node had. A device that left the bus leaves no trace in the kernel after a reboot, so
-// without the record, a node that lost a GPU looks like one that never had it.
+// Package inventory records the hardware that a node had, and which expectations of its site it met. A device that left the bus leaves
+// no trace in the kernel after a reboot, so without the record, a node that lost a GPU looks like one that never had it; and an
+// expectation that a node never met may be that of another kind of node.
 //
 // An Inventory may be used by any number of goroutines. Its file is read and written in the background, by one goroutine at a
 // time, and keeps no observation waiting. Errors are logged where they arise: a node without a record is still observed.
@@ -37,22 +38,27 @@ type Inventory struct {
 	owner int // of the folder, who alone may write the file
 	log   *slog.Logger
 
-	mu     sync.Mutex
-	had    hardware
-	busy   bool // the file is being read or written
-	failed bool // it could not be written, or may not be, which is logged once
-	life   sync.WaitGroup
+	mu      sync.Mutex
+	had     hardware
+	none    bool      // nothing is recorded: there is no folder, or what it has cannot be trusted
+	looked  time.Time // when expectations were compared
+	unmet   []fabric.Expectation
+	policy  *fabric.Policy
+	unsaved bool // expectations were met that the file may not have
+	busy    bool // the file is being read or written
+	failed  bool // it could not be written, or may not be, which is logged once
+	life    sync.WaitGroup
 }
 
-// Open reads the inventory in a file, if there is a folder for that: nil, which may be used and remembers nothing, where there
-// is none or file is empty.
+// Open reads the inventory in a file. Where there is no folder for it, it remembers no hardware, and which expectations were met only
+// as long as it is open; nil, which may be used and remembers nothing, where file is empty.
 func Open(file string, log *slog.Logger) *Inventory {
 	if file == "" {
 		return nil
 	}
 	owner, err := ownerOf(filepath.Dir(file))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return &Inventory{file: file, owner: owner, log: log, none: true}
 	}
 	m := &Inventory{file: file, owner: owner, log: log}
 	if err == nil {
@@ -60,41 +66,51 @@ func Open(file string, log *slog.Logger) *Inventory {
 	}
 	if err != nil {
 		log.Warn("the saved hardware inventory cannot be read", "err", err)
-		if owner != os.Geteuid() {
-			return nil
-		}
+		m.none = owner != os.Geteuid()
 	}
 	return m
 }
 
-// Update takes in what a node has. It returns the node, which it does not change, with what there was more of before.
+// Update takes in what a node has. It returns the node, which it does not change, with what there was more of before, and with the
+// expectations that it is not known to have met.
 func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	if m == nil {
 		return n
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.compare(n)
+	var missing []fabric.Remembered
+	if !m.none {
+		missing = m.updateHardware(n)
+	}
+	if len(missing) == 0 && len(m.unmet) == 0 {
+		return n
+	}
+	with := *n
+	with.Remembered, with.RememberedIn, with.NeverMet = missing, m.file, m.unmet
+	return &with
+}
+
+// updateHardware returns what there was more of before. m.mu is held.
+func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 	now := m.had
 	missing := slices.Concat(
 		now.GPUs.update(fabric.PCIGPU, n.At, gpusOf(n)),
 		now.Devices.update(fabric.PCINIC, n.At, devicesOf(n)),
 	)
+	own := m.owner == os.Geteuid()
 	switch {
 	case len(missing) > 0: // unless the file was removed meanwhile, which is how to say that it is on purpose
 		m.background(m.refresh)
-	case now.GPUs.Seen == m.had.GPUs.Seen && now.Devices.Seen == m.had.Devices.Seen:
-	case m.owner == os.Geteuid():
+	case now.GPUs.Seen == m.had.GPUs.Seen && now.Devices.Seen == m.had.Devices.Seen && (!own || !m.unsaved):
+	case own:
 		m.had = now
 		m.background(func() { m.save(now) })
 	case !slices.Equal(now.GPUs.Items, m.had.GPUs.Items) || !slices.Equal(now.Devices.Items, m.had.Devices.Items):
 		m.foreign()
 	}
-	if len(missing) == 0 {
-		return n
-	}
-	with := *n
-	with.Remembered, with.RememberedIn = missing, m.file
-	return &with
+	return missing
 }
 
 // foreign logs once that what is new is not saved. m.mu is held.
@@ -121,15 +137,26 @@ func (m *Inventory) background(work func()) {
 	})
 }
 
+// refresh reads the hardware again, and adds expectations to the file.
 func (m *Inventory) refresh() {
-	if had, err := readFile(m.file); err == nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.had = had
+	had, err := readFile(m.file)
+	if err != nil {
+		return
+	}
+	m.mu.Lock()
+	had.Met = m.had.Met
+	m.had = had
+	save := m.unsaved && m.owner == os.Geteuid()
+	m.mu.Unlock()
+	if save {
+		m.save(had)
 	}
 }
 
 func (m *Inventory) save(h hardware) {
+	if saved, err := readFile(m.file); err == nil { // check and the exporter may both have seen something met
+		h.Met = merge(saved.Met, h.Met)
+	}
 	data, err := h.encode()
 	if err == nil {
 		err = files.Replace(m.file, data)
@@ -140,6 +167,9 @@ func (m *Inventory) save(h hardware) {
 		m.log.Warn("the hardware inventory cannot be saved", "err", err)
 	}
 	m.failed = err != nil
+	if err == nil && len(merge(h.Met, m.had.Met)) == len(h.Met) {
+		m.unsaved = false
+	}
 }
 
 // Close waits for the file a little.

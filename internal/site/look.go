@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"gpufabric_exporter/internal/command"
@@ -29,6 +30,7 @@ func (s *Site) Open(ctx context.Context, scenario *simulator.Scenario, log *slog
 		RanksPatience: FirstObservation / 2, // no scraper waits
 	}
 	read := s.Config.Read
+	var neverMet func(*fabric.Node) *fabric.Node // of a simulated node, which has no record
 	step := func(int) error { return nil }
 	var undo []func()
 	done := func() {
@@ -48,10 +50,13 @@ func (s *Site) Open(ctx context.Context, scenario *simulator.Scenario, log *slog
 			return nil, config.Config{}, nil, err
 		}
 		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet, at.GPUs, at.Ranks = tree.Sysfs(), tree.Procfs(), tree.Rootfs(), tree.Ethernet(), tree.GPUs(), tree.Ranks()
+		own := func() (config.Config, error) {
+			return config.Parse("scenario "+scenario.Name, []byte(scenario.ConfigOf(tree)))
+		}
 		if s.Config.Optional { // else what this site expects is held against the simulated node
-			read = func() (config.Config, error) {
-				return config.Parse("scenario "+scenario.Name, []byte(scenario.ConfigOf(tree)))
-			}
+			read = own
+		} else if its, err := own(); err == nil {
+			neverMet = func(n *fabric.Node) *fabric.Node { return unlike(n, its.Policy) }
 		}
 		step = tree.Step
 	}
@@ -83,8 +88,19 @@ func (s *Site) Open(ctx context.Context, scenario *simulator.Scenario, log *slog
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, ctx.Err()
 		}
+		if neverMet != nil {
+			n = neverMet(n)
+		}
 		return n, nil
 	}, conf, done, nil
+}
+
+// unlike returns a simulated node that met what its own policy expects, and nothing else.
+func unlike(n *fabric.Node, its *fabric.Policy) *fabric.Node {
+	with := *n
+	with.RememberedIn = "a simulated node meets what its scenario expects"
+	with.NeverMet = slices.DeleteFunc(n.Policy.Expectations(), func(e fabric.Expectation) bool { return slices.Contains(its.Expectations(), e) })
+	return &with
 }
 
 // ObserveOnce observes this host, or a simulated node where there is a scenario; a second time after the interval, if there is

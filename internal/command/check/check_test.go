@@ -141,14 +141,33 @@ func TestCheckFlags(t *testing.T) {
 // A simulated node is judged by the expectations of the site, in place of those of the scenario.
 func TestCheckScenarioOfSite(t *testing.T) {
 	commandtest.Memory(t)
-	for text, want := range map[string]int{"": exitChecked, "expected: {compute_ports: 9}\n": exitFailed} {
+	for text, want := range map[string]int{"": exitChecked, "expected: {compute_ports: 9}\n": exitUndecided} {
 		file := filepath.Join(t.TempDir(), "site.yml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		code, out, errs := checked(t, "--scenario=healthy", "--config.file="+file, "--only=compute_ports", "--only=port_active")
-		if code != want || strings.Contains(out, "9 ") != (want == exitFailed) {
+		if code != want || strings.Contains(out, "9 ") != (want == exitUndecided) {
 			t.Errorf("%q: exit code %d, want %d: %s%s", text, code, want, out, errs)
+		}
+	}
+}
+
+// A wrong expectation is the same on all nodes, and would drain all of them: what a node never met is unknown. What is wrong whatever
+// the site expects stays a failure beside it.
+func TestCheckNeverMet(t *testing.T) {
+	for text, says := range map[string]string{
+		"compute_ports: 16": "8 compute ports where 16 are expected.", "gpus: 4": "8 GPUs where 4 are expected.", "port_rate_gigabits_per_second: {compute: 800}": "but 800 Gb/s is expected.",
+		"roce: {lossless: false}": "the site's fabric is lossy by design.", "roce: {dscp: 46}": "roce.dscp: 46", "roce: {priority: 5}": "roce.priority: 5",
+	} {
+		file := commandtest.ConfigFile(t, "expected: {"+text+"}\n")
+		code, out, errs := checked(t, "--scenario=healthy", "--config.file="+file)
+		if code != exitUndecided {
+			t.Errorf("%s: exit code %d, want %d: %s%s", text, code, exitUndecided, out, errs)
+		}
+		commandtest.Contains(t, out, says, "Nothing shows that this node ever met expected.")
+		if code, out, _ := checked(t, "--scenario=port-down", "--config.file="+file); code != exitFailed {
+			t.Errorf("%s, and a port is down: exit code %d: %s", text, code, out)
 		}
 	}
 }

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+)
+
+// gpusVerdict is what the check of the number of GPUs says.
+func gpusVerdict(n *fabric.Node) diagnose.Status {
+	return diagnose.Run(n, []*diagnose.Check{diagnose.Find("gpus")})[0].Status
+}
+
+// An expectation that a node never met is no fault of the node; met once, it is one, also for a check that only reads the record, after
+// a restart, and where the site tried another number meanwhile.
+func TestNeverMet(t *testing.T) {
+	at := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	node := func(gpus, expected int) *fabric.Node {
+		at = at.Add(2 * time.Minute)
+		n := nodeWith(gpus, at)
+		n.Policy = &fabric.Policy{GPUs: &expected}
+		return n
+	}
+	judged := func(t *testing.T, file string, gpus, expected int) (status diagnose.Status) {
+		t.Helper()
+		synctest.Test(t, func(*testing.T) {
+			m := Open(file, slog.New(slog.DiscardHandler))
+			defer m.Close()
+			status = gpusVerdict(m.Update(node(gpus, expected)))
+		})
+		return status
+	}
+	t.Run("recorded", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "inventory.json")
+		for i, step := range []struct {
+			gpus, expected int
+			want           diagnose.Status
+		}{
+			{4, 8, diagnose.Unknown}, {4, 8, diagnose.Unknown}, {4, 4, diagnose.OK}, {3, 4, diagnose.Failed}, {3, 8, diagnose.Unknown},
+			{3, 4, diagnose.Failed}, {8, 8, diagnose.OK}, {7, 8, diagnose.Failed}, {7, 7, diagnose.OK}, {6, 7, diagnose.Failed},
+		} {
+			if got := judged(t, file, step.gpus, step.expected); got != step.want {
+				t.Errorf("step %d: %d GPUs, %d expected: %s, want %s", i, step.gpus, step.expected, got, step.want)
+			}
+		}
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o644 {
+			t.Errorf("a gate of another user cannot read the record: %v, %v", info, err)
+		}
+	})
+	t.Run("a folder that others may write to", func(t *testing.T) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "inventory.json")
+		judged(t, file, 8, 8)
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if got := judged(t, file, 4, 8); got != diagnose.Unknown {
+			t.Errorf("got %s", got)
+		}
+	})
+	t.Run("no folder", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "none", "inventory.json")
+		if got := judged(t, file, 4, 8); got != diagnose.Unknown {
+			t.Errorf("got %s", got)
+		}
+		m := Open(file, slog.New(slog.DiscardHandler))
+		defer m.Close()
+		n := m.Update(node(8, 8))
+		less := *n
+		less.GPUs, less.PCI = fabric.Known(7, "sysfs", at), nodeWith(7, at).PCI
+		if got := gpusVerdict(m.Update(&less)); got != diagnose.Failed {
+			t.Errorf("an exporter that saw it met: %s", got)
+		}
+	})
+	t.Run("the clock goes back", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "inventory.json")
+		judged(t, file, 8, 8)
+		at = at.Add(-48 * time.Hour)
+		if got := judged(t, file, 7, 8); got != diagnose.Failed {
+			t.Errorf("got %s", got)
+		}
+	})
+}
