@@ -290,6 +290,28 @@ func TestSlurmPrologAndCheck(t *testing.T) {
 	}
 }
 
+// slurmd passes no environment: settings are in a file, which is read and never run, and only if no user could have written it.
+func TestSlurmSettings(t *testing.T) {
+	for shellName, shell := range shells(t) {
+		dir := commandtest.Memory(t)
+		check := script(t, dir, "check", "echo '0 failed, 1 unknown, 3 checks passed'; exit 2")
+		settings := dir + "/settings"
+		text := "# ON_UNKNOWN=start\nON_UNKNOWN=\"drain\"\nPATH=/nosuch\nCONFIG=$(touch " + dir + "/run)\nx;touch " + dir + "/run\nLIMIT=4"
+		for mode, want := range map[os.FileMode]int{0o644: 1, 0o600: 1, 0o666: 0, 0o664: 0} {
+			if err := errors.Join(os.WriteFile(settings, []byte(text), 0o600), os.Chmod(settings, mode)); err != nil {
+				t.Fatal(err)
+			}
+			code, errs := ran(t, shell, "slurm-prolog.sh", "CHECK="+check, "LOGGER=true", "TMPDIR="+dir, "SETTINGS="+settings)
+			if code != want || strings.Contains(errs, "is not read") != (want == 0) {
+				t.Errorf("%s, mode %o: exit code %d, want %d\n%s", shellName, mode, code, want, errs)
+			}
+		}
+		if _, err := os.Stat(dir + "/run"); err == nil {
+			t.Errorf("%s: the settings were run", shellName)
+		}
+	}
+}
+
 // As an epilog it does not say that a job starts.
 func TestSlurmEpilog(t *testing.T) {
 	for shellName, shell := range shells(t) {
@@ -316,6 +338,11 @@ func TestSlurmHealth(t *testing.T) {
 			{"failed, in two partitions", failed, "echo mixed; echo mixed", 0, "update NodeName=gpu-05 State=DRAIN Reason=gpufabric: port_active mlx5_3: the port is (down)"},
 			{"no verdict, strict", "echo 'gpufabric: it took more than 20 seconds' >&2; exit 1", "echo idle", 0, "update NodeName=gpu-05 State=DRAIN Reason=gpufabric: it took more than 20 seconds"},
 			{"drained already", failed, "echo drained", 0, ""},
+			{"drained by the prolog", failed, "echo drained Prolog error", 0, "update NodeName=gpu-05 Reason=gpufabric: port_active mlx5_3: the port is (down)"},
+			{"drained by others", failed, "echo drained bad disk", 0, ""},
+			{"one node is drained", failed, "case $* in *'-t drain'*) echo a gpufabric: x; echo a gpufabric: x; echo b bad disk;; *) echo idle;; esac", 0, "update NodeName=gpu-05 State=DRAIN Reason=gpufabric: port_active mlx5_3: the port is (down)"},
+			{"two nodes are drained", failed, "case $* in *'-t drain'*) echo a gpufabric: x; echo b Prolog error;; *) echo idle;; esac", 1, ""},
+			{"drained nodes are unknown", failed, "case $* in *'-t drain'*) exit 1;; *) echo idle;; esac", 1, ""},
 			{"draining already", failed, "echo 'draining*'", 0, ""},
 			{"down", failed, "echo 'down*'", 0, ""},
 			{"maintenance", failed, "echo maint", 0, ""},
@@ -327,7 +354,7 @@ func TestSlurmHealth(t *testing.T) {
 				dir := commandtest.Memory(t)
 				script(t, dir, "sinfo", "echo \"$@\" >$DIR/asked\n"+c.state)
 				script(t, dir, "scontrol", "echo \"$@\" >>$DIR/drained; test ! -e $DIR/refuse")
-				code, errs := ran(t, shell, "slurm-health.sh", "PATH="+dir, "DIR="+dir, "SLURMD_NODENAME=gpu-05", "GATE="+script(t, dir, "gate", c.gate))
+				code, errs := ran(t, shell, "slurm-health.sh", "JITTER=0", "LOGGER=true", "PATH="+dir, "DIR="+dir, "SLURMD_NODENAME=gpu-05", "GATE="+script(t, dir, "gate", c.gate))
 				called, _ := os.ReadFile(dir + "/drained")
 				if code != c.code || !strings.HasPrefix(string(called), c.drains) || (c.drains == "") != (len(called) == 0) || strings.Count(string(called), "\n") > 1 {
 					t.Errorf("exit code %d, want %d; scontrol %q\n%s", code, c.code, called, errs)
@@ -335,7 +362,7 @@ func TestSlurmHealth(t *testing.T) {
 				if (code != 0) != (errs != "") {
 					t.Errorf("exit code %d says %q", code, errs)
 				}
-				if asked, err := os.ReadFile(dir + "/asked"); err == nil && !strings.Contains(string(asked), "-n gpu-05 ") {
+				if asked, err := os.ReadFile(dir + "/asked"); err == nil && c.drains == "" && c.code == 0 && !strings.Contains(string(asked), "-n gpu-05 ") {
 					t.Errorf("sinfo %s", asked)
 				}
 			})

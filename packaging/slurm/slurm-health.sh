@@ -9,40 +9,83 @@
 #   HealthCheckNodeState=ANY,CYCLE
 #
 # slurmd runs it as root and kills it after 60 seconds; the program itself has to drain the node. It does so where the
-# prolog beside it would, with the settings of the prolog (ON_ERROR, ON_UNKNOWN). A node that is drained, down or reserved
-# for maintenance already is left as it is, with the reason that it has. Nodes are never resumed: the person who repaired
-# the node does that.
+# prolog beside it would, with the settings of the prolog (/etc/default/gpufabric_slurm). What is wrong with many nodes at once is
+# more often a configuration than hardware: while MAX_DRAINED nodes are drained by this program or by prologs, no further one is. Nodes
+# wait for a random time before they ask, so that they do not decide at once. A node that is drained, down or reserved for maintenance
+# already is left as it is; only the reason "Prolog error" becomes the one of the prolog. Nodes are never resumed: the person who
+# repaired the node does that. Errors go to the system's log, too (journalctl -t gpufabric_check).
 PATH=${PATH:+$PATH:}/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
+
+# settings NAME... takes these variables from the file of settings, unless the environment has them: slurmd passes none of its own. Lines
+# are NAME=value and never run. A file that another user may write to is not read.
+settings() {
+	[ -e "$SETTINGS" ] || return 0
+	case $(ls -ldn "$SETTINGS" 2>/dev/null | tr -s ' ' | cut -d ' ' -f 1,3) in
+	-????-??-*" 0" | -????-??-*" $(id -u)") ;;
+	*)
+		unread="$SETTINGS is not read: it has to be a file of root that no other user can write to"
+		return 0
+		;;
+	esac
+	while IFS='=' read -r name value || [ -n "$name" ]; do
+		case " $* " in
+		*" $name "*) ;;
+		*) continue ;; # a comment, or for the other script
+		esac
+		value=${value#\"} && value=${value%\"}
+		eval "[ -n \"\${$name:-}\" ] || $name=\$value" # a name of the list, and the value is not evaluated
+	done <"$SETTINGS" || unread="$SETTINGS cannot be read"
+}
+SETTINGS=${SETTINGS:-/etc/default/gpufabric_slurm}
+unread=
+settings GATE NODE LOGGER MAX_DRAINED JITTER
 GATE=${GATE:-/etc/slurm/prolog.d/gpufabric.sh}
 host=$(uname -n)
 NODE=${NODE:-${SLURMD_NODENAME:-${host%%.*}}}
+LOGGER=${LOGGER:-logger}
+MAX_DRAINED=${MAX_DRAINED:-2} # nodes
+JITTER=${JITTER:-20}          # seconds
+
+# fail ends the program. What it says is seen, whatever slurmd does with the output.
+fail() {
+	echo "gpufabric: $1" >&2
+	timeout -k 1 2 "$LOGGER" -t gpufabric_check -p daemon.err "$1" >/dev/null 2>&1 </dev/null
+	exit 1
+}
+[ -z "$unread" ] || echo "gpufabric: $unread" >&2
 
 said=$("$GATE" 2>&1)
 case $? in
 0) exit 0 ;; # no reason to drain; the prolog has logged the rest
 1) ;;
-*)
-	echo "gpufabric: $GATE cannot be run: $said" >&2
-	exit 1
-	;;
-esac
-
-# Without an answer the node is not drained: that could replace an existing reason. The next run is minutes later.
-state=$(timeout -k 1 10 sinfo -h -N -n "$NODE" -o %T | head -n 1)
-case $state in
-'')
-	echo "gpufabric: not drained: sinfo does not know the state of $NODE" >&2
-	exit 1
-	;;
-*drain* | *down* | *fail* | *maint* | *power* | *reboot*) exit 0 ;;
+*) fail "$GATE cannot be run: $said" ;;
 esac
 
 # The first check that failed, in characters that need no quoting; else what the prolog said.
 what=$(echo "$said" | sed -n 's/^FAILED *critical *//p' | head -n 1)
 [ -n "$what" ] || what=$(echo "$said" | sed -n 's/^gpufabric: //p' | head -n 1)
 what=$(echo "$what" | tr -s ' ' | tr -cd 'A-Za-z0-9 _.:,/()=-' | cut -c 1-120)
-timeout -k 1 10 scontrol update "NodeName=$NODE" State=DRAIN "Reason=gpufabric: $what" || {
-	echo "gpufabric: $NODE could not be drained" >&2
-	exit 1
-}
+
+case $MAX_DRAINED$JITTER in
+*[!0-9]*) fail "not drained: MAX_DRAINED=$MAX_DRAINED and JITTER=$JITTER: expected whole numbers" ;;
+esac
+[ "$JITTER" -eq 0 ] || sleep $(($(od -An -N2 -tu2 /dev/urandom) % (JITTER + 1)))
+
+# Without an answer the node is not drained: that could replace an existing reason. The next run is minutes later.
+state=$(timeout -k 1 5 sinfo -h -N -n "$NODE" -o '%T %E' | head -n 1)
+why=${state#* }
+case ${state%% *} in
+'') fail "not drained: sinfo does not know the state of $NODE" ;;
+*drain*)
+	[ "$why" = "Prolog error" ] || exit 0
+	timeout -k 1 5 scontrol update "NodeName=$NODE" "Reason=gpufabric: $what" || fail "the reason of $NODE could not be set: $what"
+	exit 0
+	;;
+*down* | *fail* | *maint* | *power* | *reboot*) exit 0 ;;
+esac
+
+others=$(timeout -k 1 5 sinfo -h -N -t drain -o '%N %E') || fail "not drained: sinfo does not list drained nodes: $what"
+drained=$(echo "$others" | sort -u | grep -cE '^[^ ]+ (gpufabric: |Prolog error)')
+[ "$drained" -lt "$MAX_DRAINED" ] || fail "not drained, because $drained nodes are (MAX_DRAINED=$MAX_DRAINED): $what"
+timeout -k 1 5 scontrol update "NodeName=$NODE" State=DRAIN "Reason=gpufabric: $what" || fail "$NODE could not be drained: $what"

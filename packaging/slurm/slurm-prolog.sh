@@ -15,15 +15,41 @@
 #      134, 139), killed (137), too slow (124),     cluster
 #      others
 #
-# What is logged goes to the system's log (tag gpufabric_check) and to standard error, which slurmd logs.
+# What is logged goes to the system's log (journalctl -t gpufabric_check), and to standard error, which slurmd logs only where the
+# prolog fails. It asks Slurm nothing: a controller that is slow must not keep a job waiting. slurm-health.sh gives the node a reason.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin${PATH:+:$PATH} # slurmd gives none
 export PATH
+# settings NAME... takes these variables from the file of settings, unless the environment has them: slurmd passes none of its own. Lines
+# are NAME=value and never run. A file that another user may write to is not read.
+settings() {
+	[ -e "$SETTINGS" ] || return 0
+	case $(ls -ldn "$SETTINGS" 2>/dev/null | tr -s ' ' | cut -d ' ' -f 1,3) in
+	-????-??-*" 0" | -????-??-*" $(id -u)") ;;
+	*)
+		unread="$SETTINGS is not read: it has to be a file of root that no other user can write to"
+		return 0
+		;;
+	esac
+	while IFS='=' read -r name value || [ -n "$name" ]; do
+		case " $* " in
+		*" $name "*) ;;
+		*) continue ;; # a comment, or for the other script
+		esac
+		value=${value#\"} && value=${value%\"}
+		eval "[ -n \"\${$name:-}\" ] || $name=\$value" # a name of the list, and the value is not evaluated
+	done <"$SETTINGS" || unread="$SETTINGS cannot be read"
+}
+SETTINGS=${SETTINGS:-/etc/default/gpufabric_slurm}
+unread=
+settings CHECK CONFIG LOGGER ON_ERROR ON_UNKNOWN LIMIT
 CHECK=${CHECK:-/usr/bin/gpufabric_exporter}
 CONFIG=${CONFIG:-} # empty: /etc/gpufabric_exporter/config.yml, if there is one
 LOGGER=${LOGGER:-logger}
 ON_ERROR=${ON_ERROR:-start}     # or drain
 ON_UNKNOWN=${ON_UNKNOWN:-start} # or drain
-LIMIT=${LIMIT:-20}              # seconds
+# Seconds. With the seconds for a process that does not end and for the log it stays below MessageTimeout, which is 10 s by default: a
+# node whose prolog takes longer looks dead to srun. A larger one needs PrologFlags=Alloc or a larger MessageTimeout.
+LIMIT=${LIMIT:-5}
 
 goes_on="the job starts"
 case ${SLURM_SCRIPT_CONTEXT:-} in epilog*) goes_on="the node stays in service" ;; esac
@@ -67,9 +93,9 @@ bounded() {
 tell() {
 	{ echo "gpufabric: $2" && head -c 65536 "$report"; } >&2
 	if [ "$report" != /dev/null ] && { echo "$2" && head -c 65536 "$report"; } >"$dir/log" 2>/dev/null; then
-		bounded 5 "$dir/log" /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1"
+		bounded 2 "$dir/log" /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1"
 	else
-		bounded 5 /dev/null /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1" "$2"
+		bounded 2 /dev/null /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1" "$2"
 	fi
 }
 
@@ -82,6 +108,7 @@ finish() {
 # Where no report can be made the exit code alone decides.
 dir=$(mktemp -d 2>/dev/null) && touch "$dir/report" "$dir/log" 2>/dev/null && report=$dir/report || report=/dev/null
 
+[ -z "$unread" ] || tell err "$unread"
 bounded "$LIMIT" /dev/null "$report" "$CHECK" check --severity=critical ${CONFIG:+"--config.file=$CONFIG"} --log.level=error
 code=$?
 why= # the error
