@@ -285,7 +285,7 @@ func judgeLinksDown(g GPU, all []GPU, active int, down []string, v *verdicts) {
 		v.failed(g.Subject(), Verdict{
 			Evidence:    fmt.Sprintf("%d are active; %s has %d. Down: %s.", active, peer.Name, best, strings.Join(down, ", ")),
 			Consequence: "GPUs of one model in a node should have the same number. Collectives run at the speed of the GPU with the fewest.",
-			Remedy:      "nvidia-smi nvlink -s and -e show links and errors. Drain the node, run nvidia-smi --gpu-reset or restart it; if the links stay down, replace the GPU or its baseboard.",
+			Remedy:      "nvidia-smi nvlink -s and -e show links and errors. Drain the node, and with no job on it run nvidia-smi --gpu-reset or restart it; if the links stay down, replace the GPU or its baseboard.",
 		})
 	case unsure:
 		v.unknown(g.Subject(), fabric.ReasonIO, "It has no active NVLink, and the peers of the NVLinks of "+peer.Name+" are unknown.")

@@ -174,7 +174,7 @@ func judgePeermem(n *fabric.Node, v *verdicts) {
 		v.failed(s, Verdict{
 			Evidence:    "/sys/module/" + module + " exists, but no client below /sys/kernel/mm/memory_peers: the module was built for another RDMA stack.",
 			Consequence: "NCCL checks only for the files of the module, and fails when it registers GPU memory.",
-			Remedy: "Reinstall the GPU driver after MLNX_OFED or DOCA, so that it is built against their RDMA core; then run rmmod " + module + " and modprobe " +
+			Remedy: "Reinstall the GPU driver after MLNX_OFED or DOCA, so that it is built against their RDMA core; then, with no job on the node, run rmmod " + module + " and modprobe " +
 				strings.ReplaceAll(module, "_", "-") + ".",
 		})
 	case n.GPUDirect.Peermem.State == fabric.OK:

@@ -51,7 +51,7 @@ func judgeDivided(n *fabric.Node, v *verdicts) {
 			v.failed(s, Verdict{
 				Evidence:    fmt.Sprintf("MIG is on for %d of %d GPUs of this model.", parted, parted+whole+hidden),
 				Consequence: "MIG instances have no peer-to-peer access to other GPUs and no NVLink: jobs that need all GPUs of the node cannot run.",
-				Remedy: fmt.Sprintf("If the MIG instances are not needed: stop their processes, run nvidia-smi -i %d -mig 0, and reset the GPU (nvidia-smi --gpu-reset -i %d) "+
+				Remedy: fmt.Sprintf("If the MIG instances are not needed: drain the node, run nvidia-smi -i %d -mig 0, and reset the GPU (nvidia-smi --gpu-reset -i %d) "+
 					"if the change stays pending.", g.Driver.Index, g.Driver.Index),
 			})
 		case whole+hidden <= parted:

@@ -32,7 +32,7 @@ func observedChecks() []*Check {
 			fabric.RoCEObservedLoss),
 		observedCheck(checkPauseSent, Critical, ModePauseStorm, "PFC storm: this host pauses the network",
 			"Packets that it does not receive fill the switch and stall other hosts.",
-			"Drain the node; ip link set dev <interface> down ends the storm. Check PCIe (lspci -vv -s <address>, dmesg), IOMMU and memory, then restart the node.",
+			"Drain the node. Unless the interface carries your connection, storage or the default route, ip link set dev <interface> down ends the storm; else shut the port at the switch. Check PCIe (lspci -vv -s <address>, dmesg), IOMMU and memory, then restart the node.",
 			fabric.RoCEObservedPauseSent),
 		observedCheck("roce_pause_received", Warning, ModePaused, "The network pauses this host",
 			"Every collective waits for this host. The cause is elsewhere: a slow receiver, a host with a PFC storm, or the buffers of the switch.",

@@ -128,7 +128,7 @@ func judgeACS(n *fabric.Node, v *verdicts) {
 func acsWords(evidence string, bridges []string) Verdict {
 	return Verdict{
 		Evidence: evidence, Consequence: "Their traffic has a fraction of the bandwidth; NCCL may hang.",
-		Remedy: "Disable ACS in the firmware settings, or at each boot: for b in <bridges>; do setpci -s \"$b\" ECAP_ACS+0x6.w=0000; done",
+		Remedy: "Not on a host of virtual machines, which need ACS. Disable ACS in the firmware settings, or at each boot: for b in <bridges>; do setpci -s \"$b\" ECAP_ACS+0x6.w=0000; done",
 		Names:  map[string][]string{bridgesWord: bridges},
 	}
 }

@@ -114,7 +114,7 @@ var kernel = []Signature{
 		ID: "mlx5_command_timeout", Source: Kernel, Kind: Cause,
 		Forms:  []Form{{Text: "timeout. Will cause a leak of a command resource", File: "linux drivers/net/ethernet/mellanox/mlx5/core/cmd.c"}},
 		Cause:  "The firmware of the HCA did not answer a command of the driver.",
-		Remedy: "Drain the node and reset the HCA (devlink dev reload) or power-cycle the node; update the firmware.", Runbook: "GpuFabricDeviceStuck.md",
+		Remedy: "Drain the node. Unless a port of the card carries management or storage, reset the HCA (devlink dev reload); else power-cycle the node; update the firmware.", Runbook: "GpuFabricDeviceStuck.md",
 	},
 	{
 		ID: "aer_fatal", Source: Kernel, Kind: Cause, Forms: []Form{{Text: "PCIe Bus Error: severity=Uncorrect", File: aer}},
