@@ -37,7 +37,12 @@ func insideChecks() []*Check {
 		{
 			ID: "inside_verbs", Title: "The job may not open RDMA devices", Severity: Critical, Topic: "inside", Scope: ScopeNode,
 			Reads: "/dev/infiniband/uverbs*, which are opened and closed; their numbers in /sys/class/infiniband_verbs",
-			Guard: withoutFabric + ". One device that opens is enough: a job may be given some of them", Modes: []string{ModeDeviceNode}, judge: judgeInsideVerbs,
+			Guard: withoutFabric + ". One device that opens is enough: a job may be given some of them. Without a device it fails only where NCCL_IB_HCA, NCCL_NET, FI_PROVIDER=efa, a device node or --expect-rdma says that there should be one", Modes: []string{ModeDeviceNode}, judge: judgeInsideVerbs,
+		},
+		{
+			ID: "inside_gpus", Title: "The job has another number of GPUs than expected", Severity: Critical, Topic: "inside", Scope: ScopeNode,
+			Reads: "GPUs given to the job (/dev/nvidia<N>, SLURM_STEP_GPUS, SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)",
+			Guard: "with --expect-gpus only", Modes: []string{ModeDeviceNode}, judge: judgeInsideGPUs,
 		},
 		{
 			ID: "inside_devices", Title: "The job's network namespace has no RDMA device", Severity: Warning, Topic: "inside", Scope: ScopeNode,
@@ -128,7 +133,8 @@ const overTCP = "NCCL uses TCP sockets without a word, unless NCCL_NET names ano
 
 func judgeInsideVerbs(n *fabric.Node, v *verdicts) {
 	devices, applies := jobDevices(n)
-	if !applies || len(devices) == 0 {
+	if len(devices) == 0 {
+		judgeWithoutDevices(n, applies, v)
 		return
 	}
 	in := n.Inside
@@ -168,6 +174,59 @@ func judgeInsideVerbs(n *fabric.Node, v *verdicts) {
 			Remedy: "In Kubernetes request a resource of an RDMA device plugin in this container; with docker and enroot mount or add /dev/infiniband.",
 		})
 	}
+}
+
+// judgeWithoutDevices is about a place without an RDMA device that NCCL would use: right, unless something says that there should be one.
+func judgeWithoutDevices(n *fabric.Node, applies bool, v *verdicts) {
+	if n.Inside == nil {
+		return
+	}
+	why := ""
+	hca, named := n.NCCL.Lookup("NCCL_IB_HCA")
+	net, _ := n.NCCL.Lookup("NCCL_NET")
+	switch {
+	case n.Inside.Expected.RDMA:
+		why = "--expect-rdma says so"
+	case !applies:
+		return
+	case named && hca.Value != "" && !strings.HasPrefix(hca.Value, "^"):
+		why = "NCCL_IB_HCA names devices (" + hca.Source + ")"
+	case slices.ContainsFunc([]string{"ib", "ibext", "aws libfabric"}, func(name string) bool { return strings.EqualFold(net.Value, name) }):
+		why = "NCCL_NET is " + net.Value + " (" + net.Source + ")"
+	case len(n.Inside.Verbs.Or(nil)) > 0:
+		why = "it was given /dev/infiniband/" + n.Inside.Verbs.Value[0].Name
+	case strings.EqualFold(n.Inside.Environment[fabric.VarFabricProvider], "efa"):
+		why = fabric.VarFabricProvider + " is efa"
+	default:
+		return
+	}
+	if n.ClassPresent.State == fabric.Unknown {
+		v.unknown(Subject{}, n.ClassPresent.Meta().Reason, "The job expects an RDMA device, because "+why+"; the list of devices cannot be read.")
+		return
+	}
+	v.failed(Subject{}, Verdict{
+		What: "The job expects RDMA and has no RDMA device that NCCL would use", Evidence: "It is expected, because " + why + ". No device here is active and for training, or a setting switches RDMA off.",
+		Consequence: overTCP,
+		Remedy: "In Kubernetes request a resource of an RDMA device plugin, and a network that has the devices; with docker --device=/dev/infiniband and --network=host. " +
+			"See rdma link on the node. If the job needs no RDMA, remove what expects it.",
+	})
+}
+
+func judgeInsideGPUs(n *fabric.Node, v *verdicts) {
+	if n.Inside == nil || n.Inside.Expected.GPUs == nil {
+		return
+	}
+	want, given := *n.Inside.Expected.GPUs, n.Inside.GivenGPUs()
+	list, known := given.Get()
+	if !known {
+		v.unknown(Subject{}, given.Meta().Reason, fmt.Sprintf("Which GPUs the job has is unknown, but %d are expected.", want))
+		return
+	}
+	v.when(len(list) != want, Subject{}, Verdict{
+		What:     fmt.Sprintf("The job has %s where %d are expected", gpuCount(len(list)), want),
+		Evidence: "--expect-gpus says so; counted by " + given.Source + ".", Consequence: "Ranks without a GPU fail when they start, or share one.",
+		Remedy: "Compare the request of the job (nvidia.com/gpu, --gres, --gpus) with what it was given, and with nvidia-smi -L on the node.",
+	})
 }
 
 func judgeInsideDevices(n *fabric.Node, v *verdicts) {

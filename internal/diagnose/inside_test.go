@@ -53,6 +53,35 @@ func insideFindings(n *fabric.Node) string {
 	return strings.Join(list, "; ")
 }
 
+// A GPU job without any RDMA device passes only where nothing says that it should have one.
+func TestInsideWithoutDevices(t *testing.T) {
+	eight := 8
+	for name, c := range map[string]struct {
+		says func(n *fabric.Node)
+		want string
+	}{
+		"nothing said":   {func(*fabric.Node) {}, ""},
+		"flag":           {func(n *fabric.Node) { n.Inside.Expected.RDMA = true }, "inside_verbs node failed"},
+		"flag, one node": {func(n *fabric.Node) { n.Inside.Expected.RDMA, n.Inside.Environment[fabric.VarJobNodes] = true, "1" }, "inside_verbs node failed"},
+		"NCCL_IB_HCA":    {func(n *fabric.Node) { n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: "mlx5"}} }, "inside_verbs node failed"},
+		"excluded ones": {func(n *fabric.Node) {
+			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: "^mlx5_8"}}
+		}, ""},
+		"NCCL_NET":          {func(n *fabric.Node) { n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_NET", Value: "IB"}} }, "inside_verbs node failed"},
+		"EFA":               {func(n *fabric.Node) { n.Inside.Environment[fabric.VarFabricProvider] = "efa" }, "inside_verbs node failed"},
+		"a device node":     {func(n *fabric.Node) { n.Inside.Verbs = known([]fabric.VerbsNode{{Name: "uverbs0"}}) }, "inside_verbs node failed"},
+		"GPUs are missing":  {func(n *fabric.Node) { n.Inside.Expected.GPUs = &eight }, "inside_gpus node failed"},
+		"GPUs, and no RDMA": {func(n *fabric.Node) { n.Inside.Expected = fabric.InsideExpected{RDMA: true, GPUs: new(2)} }, "inside_verbs node failed"},
+	} {
+		n := jobNode()
+		n.HCAs, n.Inside.Verbs = nil, known([]fabric.VerbsNode(nil))
+		c.says(n)
+		if got := insideFindings(n); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestInside(t *testing.T) {
 	low := fabric.Memlock{Soft: 8 << 20, Hard: 8 << 20}
 	unread := fabric.UnknownFact[bool](fabric.ReasonIO, "", fabric.Node{}.At)

@@ -25,6 +25,14 @@ type Inside struct {
 	Plugins Fact[[]string]
 	// Environment has what schedulers and container runtimes report about the job's size and GPUs, by the names in InsideVariables.
 	Environment map[string]string
+	// Expected is what whoever starts the job says of this place.
+	Expected InsideExpected
+}
+
+// InsideExpected is what a place should have; its zero value says nothing.
+type InsideExpected struct {
+	RDMA bool // an RDMA device that NCCL would use
+	GPUs *int
 }
 
 // Variables that Inside.Environment has.
@@ -35,11 +43,13 @@ const (
 	VarJobGPUs       = "SLURM_JOB_GPUS"
 	VarStepNodes     = "SLURM_STEP_NUM_NODES"
 	VarJobNodes      = "SLURM_JOB_NUM_NODES"
+
+	VarFabricProvider = "FI_PROVIDER" // of libfabric, through which NCCL uses EFA
 )
 
 // InsideVariables returns the names of variables of the environment that matter.
 func InsideVariables() []string {
-	return []string{VarCUDADevices, VarNVIDIADevices, VarStepGPUs, VarJobGPUs, VarStepNodes, VarJobNodes}
+	return []string{VarCUDADevices, VarNVIDIADevices, VarStepGPUs, VarJobGPUs, VarStepNodes, VarJobNodes, VarFabricProvider}
 }
 
 // VerbsNode is a device node of libibverbs.

@@ -35,6 +35,7 @@ type checking struct {
 	site *site.Site
 	log  *logging.Flags
 
+	expected      fabric.InsideExpected
 	inside        bool // the environment of a job is checked, and not the node
 	json          bool
 	only          []string // IDs; empty: all
@@ -143,6 +144,11 @@ func (k *checking) observe(ctx context.Context, c *command.Call) (*fabric.Node, 
 		want = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantInside // the GPU driver is not queried: a prolog must not wait for it
 	}
 	n, conf, err := at.ObserveOnce(ctx, k.scenario, want, k.interval, k.log.Logger(c.Stderr))
+	if err == nil && n.Inside != nil {
+		with, in := *n, *n.Inside
+		in.Expected, with.Inside = k.expected, &in
+		n = &with
+	}
 	if err == nil && k.manifest != "" {
 		n = withManifest(n, manifest)
 	}

@@ -20,6 +20,7 @@ func (k *checking) define(f *command.Flags) {
 	f.Output(&k.json)
 	k.defineSelection(f)
 	f.Switch("inside", "Run in the container or task prolog of a job: check what the job finds there, instead of the node. It needs no privilege.", &k.inside)
+	k.defineExpected(f)
 	f.Add("interval", "Read the node twice, this long apart, and also check the traffic in between.", command.Into(&k.interval, parsePause)).Default("0s")
 	f.Add("manifest", "Also compare with this file of --write-manifest, instead of expected.manifest of the configuration.", command.Input(&k.manifest)).
 		PlaceHolder("FILE")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/diagnose"
@@ -26,6 +27,7 @@ func NewPreflight(s *site.Site, log *logging.Flags) *command.Command {
 		Define: func(f *command.Flags) {
 			f.Output(&k.json)
 			k.defineSelection(f)
+			k.defineExpected(f)
 			f.Check(k.checkOnly)
 		},
 		Takes:  []command.Group{&s.Config, log, &s.Devices},
@@ -34,9 +36,25 @@ func NewPreflight(s *site.Site, log *logging.Flags) *command.Command {
 	}
 }
 
+// defineExpected adds the flags that say what the job should have.
+func (k *checking) defineExpected(f *command.Flags) {
+	f.Switch("expect-rdma", "Inside a job: fail if there is no RDMA device that NCCL would use.", &k.expected.RDMA)
+	f.Add("expect-gpus", "Inside a job: fail if it has another number of GPUs.", command.Into(&k.expected.GPUs, parseGPUs)).PlaceHolder("N")
+}
+
+func parseGPUs(s string) (*int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > 1024 {
+		return nil, errors.New("expected a whole number, 0 to 1024")
+	}
+	return &n, nil
+}
+
 // checkInside refuses flags that do not work inside a job.
 func (k *checking) checkInside() error {
 	switch {
+	case !k.inside && (k.expected.RDMA || k.expected.GPUs != nil):
+		return errors.New("--expect-rdma and --expect-gpus: expected with --inside only; the configuration says what the node should have")
 	case !k.inside:
 		return nil
 	case k.scenario != nil:

@@ -88,14 +88,14 @@ func TestPreflightDocumentOutput(t *testing.T) {
 	}
 }
 
-// The task prolog ends the task for code 1 only, runs once on each node, and says nothing on standard output, which Slurm reads.
+// The task prolog ends the task for code 1 only, runs once on each node, and has Slurm show the report to the user: that interprets what it prints.
 func TestPreflightDocumentProlog(t *testing.T) {
 	dir := t.TempDir()
 	prolog := filepath.Join(dir, "prolog.sh")
 	if err := os.WriteFile(prolog, []byte(block(t, readPreflight(t), "sh")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	standIn := "#!/bin/sh\necho \"report $*\"\ntouch " + dir + "/ran\nexit $CODE\n"
+	standIn := "#!/bin/sh\necho \"report $*\"\necho export A=1 >&2\ntouch " + dir + "/ran\nexit $CODE\n"
 	for _, name := range []string{"gpufabric_exporter"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(standIn), 0o700); err != nil {
 			t.Fatal(err)
@@ -117,7 +117,11 @@ func TestPreflightDocumentProlog(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, missing := os.Stat(filepath.Join(dir, "ran"))
-		if code != c.want || (missing == nil) != c.ran || len(out) > 0 {
+		shown := ""
+		if c.ran && c.code != "0" {
+			shown = "print report preflight\nprint export A=1\n"
+		}
+		if code != c.want || (missing == nil) != c.ran || string(out) != shown {
 			t.Errorf("task %s, preflight ends with %s: exit code %d, want %d; ran: %v; output %q", c.local, c.code, code, c.want, missing == nil, out)
 		}
 	}
