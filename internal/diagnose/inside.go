@@ -193,7 +193,7 @@ func judgeWithoutDevices(n *fabric.Node, applies bool, v *verdicts) {
 		why = "NCCL_IB_HCA names devices (" + hca.Source + ")"
 	case slices.ContainsFunc([]string{"ib", "ibext", "aws libfabric"}, func(name string) bool { return strings.EqualFold(net.Value, name) }):
 		why = "NCCL_NET is " + net.Value + " (" + net.Source + ")"
-	case len(n.Inside.Verbs.Or(nil)) > 0:
+	case len(n.HCAs) == 0 && len(n.Inside.Verbs.Or(nil)) > 0: // with devices, these may be for another purpose
 		why = "it was given /dev/infiniband/" + n.Inside.Verbs.Value[0].Name
 	case strings.EqualFold(n.Inside.Environment[fabric.VarFabricProvider], "efa"):
 		why = fabric.VarFabricProvider + " is efa"
