@@ -44,8 +44,16 @@ func TestNeverMet(t *testing.T) {
 			gpus, expected int
 			want           diagnose.Status
 		}{
-			{4, 8, diagnose.Unknown}, {4, 8, diagnose.Unknown}, {4, 4, diagnose.OK}, {3, 4, diagnose.Failed}, {3, 8, diagnose.Unknown},
-			{3, 4, diagnose.Failed}, {8, 8, diagnose.OK}, {7, 8, diagnose.Failed}, {7, 7, diagnose.OK}, {6, 7, diagnose.Failed},
+			{4, 8, diagnose.Unknown},
+			{4, 8, diagnose.Unknown},
+			{4, 4, diagnose.OK},
+			{3, 4, diagnose.Failed},
+			{3, 8, diagnose.Unknown},
+			{3, 4, diagnose.Failed},
+			{8, 8, diagnose.OK},
+			{7, 8, diagnose.Failed},
+			{7, 7, diagnose.OK},
+			{6, 7, diagnose.Failed},
 		} {
 			if got := judged(t, file, step.gpus, step.expected); got != step.want {
 				t.Errorf("step %d: %d GPUs, %d expected: %s, want %s", i, step.gpus, step.expected, got, step.want)
