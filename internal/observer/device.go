@@ -98,7 +98,7 @@ func (ob *Observer) listed(now time.Time) []*device {
 				} else {
 					ob.left = append(ob.left, f.hca)
 				}
-				d.retire()
+				d.reading.lane.retire(d.closeReader)
 				delete(ob.devices, name)
 			}
 		}
@@ -125,14 +125,7 @@ func (ob *Observer) askedBefore() fabric.Commands {
 	return c
 }
 
-// retire closes the reader in the device's own lane, as soon as that is idle.
-func (d *device) retire() {
-	d.reading.startIfStale(func(deviceFacts, time.Time) bool { return false }, func(last deviceFacts, _ time.Time) (deviceFacts, error) {
-		d.closeReader()
-		return last, nil
-	})
-}
-
+// closeReader is called in the device's own lane.
 func (d *device) closeReader() {
 	if d.reader != nil {
 		d.reader.Close()

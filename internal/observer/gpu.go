@@ -4,7 +4,6 @@ package observer
 
 import (
 	"context"
-	"io/fs"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -37,9 +36,6 @@ func (ob *Observer) startGPUsIfDue(now time.Time, want fabric.Want) <-chan struc
 		return nil
 	}
 	return ob.gpus.startIfStale(since[gpuFacts](now, ob.o.FastInterval), func(last gpuFacts, now time.Time) (gpuFacts, error) {
-		if ob.gpusClosed {
-			return last, fs.ErrClosed
-		}
 		slow := last.slow.IsZero() || now.Sub(last.slow) >= ob.o.SlowInterval
 		driver, err := ob.o.GPUs.Read(last.driver, slow, now)
 		if err != nil {
@@ -73,30 +69,4 @@ func (ob *Observer) assembleGPUs(ctx context.Context, n *fabric.Node, want fabri
 	}
 	n.GPUDriver = v.driver
 	return v.began
-}
-
-// retireGPUs closes the reader in the lane that uses it, and returns what is closed when that is done. A read in flight
-// ends for itself.
-func (ob *Observer) retireGPUs() <-chan struct{} {
-	done := make(chan struct{})
-	if ob.o.GPUs == nil {
-		close(done)
-		return done
-	}
-	go func() {
-		defer close(done)
-		for closed := false; !closed; { // the lane may have been busy with a read
-			<-ob.gpus.lane.start(func() {
-				closed = true
-				if ob.gpusClosed {
-					return
-				}
-				ob.gpusClosed = true
-				if err := ob.o.GPUs.Close(); err != nil {
-					ob.log.Debug("closing the reader of GPUs failed", "err", err)
-				}
-			})
-		}
-	}()
-	return done
 }

@@ -26,7 +26,7 @@ func (ob *Observer) followLogs(before, files NCCLFiles) {
 		ob.logs.forget()
 	}
 	if before.Kernel != files.Kernel {
-		ob.retireKernel()
+		ob.releaseKernel()
 		if files.Kernel != "" {
 			ob.messages = kmsg.New(files.Kernel)
 		}
@@ -34,15 +34,12 @@ func (ob *Observer) followLogs(before, files NCCLFiles) {
 	}
 }
 
-// retireKernel closes the messages of the kernel. A read of them does not wait for anything.
-func (ob *Observer) retireKernel() {
-	if ob.messages == nil {
-		return
+// releaseKernel closes the messages of the kernel in the lane that reads them. It needs ob.mu.
+func (ob *Observer) releaseKernel() {
+	if ob.messages != nil {
+		ob.kernel.lane.release(ob.closing("the messages of the kernel", ob.messages.Close))
+		ob.messages = nil
 	}
-	if err := ob.messages.Close(); err != nil {
-		ob.log.Debug("closing the messages of the kernel failed", "err", err)
-	}
-	ob.messages = nil
 }
 
 // observeLogs reads logs and messages, each in a lane of its own.
@@ -51,27 +48,22 @@ func (ob *Observer) observeLogs(ctx context.Context, n *fabric.Node, want fabric
 		return
 	}
 	ob.mu.Lock()
-	logs, messages := ob.joblogs, ob.messages
+	logs, messages := ob.joblogs != nil, ob.messages != nil
 	ob.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, logsPatience)
 	defer cancel()
-	if logs != nil {
-		n.Logs = ob.readLogs(ctx, n, logs)
+	if logs {
+		n.Logs = ob.logFacts(ctx, n)
 	}
-	if messages != nil {
-		read := func(_ fabric.KernelReading, now time.Time) (fabric.KernelReading, error) { return messages.Read(now) }
-		n.Kernel = shared(ctx, ob, n, ob.kernel, fabric.SourceKernel, read)
+	if messages {
+		n.Kernel = shared(ctx, ob, n, ob.kernel, fabric.SourceKernel, ob.readKernel)
 	}
 }
 
-// readLogs reads logs. A folder of the site that cannot be read takes nothing from the others.
-func (ob *Observer) readLogs(ctx context.Context, n *fabric.Node, logs *joblog.Reader) fabric.Fact[fabric.LogReading] {
+// logFacts reads logs. A folder of the site that cannot be read takes nothing from the others.
+func (ob *Observer) logFacts(ctx context.Context, n *fabric.Node) fabric.Fact[fabric.LogReading] {
 	fresh := since[fabric.LogReading](n.At, ob.o.FastInterval)
-	ob.logs.refresh(ctx, fresh, func(_ fabric.LogReading, now time.Time) (fabric.LogReading, error) {
-		v, err := logs.Read(now)
-		v.Unread = err
-		return v, nil
-	})
+	ob.logs.refresh(ctx, fresh, ob.readLogs)
 	v, src := ob.logs.get(fabric.SourceLogs, "", fresh)
 	up := src.Up
 	if src = lowered(src, v.Shortage); src.Up && v.Unread != nil {
@@ -97,6 +89,29 @@ func lowered(s fabric.Source, left fabric.Shortage) fabric.Source {
 	}
 	s.Err = fabric.Because(s.Reason, text)
 	return s
+}
+
+// readLogs and readKernel read what is configured when they begin.
+func (ob *Observer) readLogs(last fabric.LogReading, now time.Time) (fabric.LogReading, error) {
+	ob.mu.Lock()
+	logs := ob.joblogs
+	ob.mu.Unlock()
+	if logs == nil {
+		return last, errPending
+	}
+	v, err := logs.Read(now)
+	v.Unread = err
+	return v, nil
+}
+
+func (ob *Observer) readKernel(last fabric.KernelReading, now time.Time) (fabric.KernelReading, error) {
+	ob.mu.Lock()
+	messages := ob.messages
+	ob.mu.Unlock()
+	if messages == nil {
+		return last, errPending
+	}
+	return messages.Read(now)
 }
 
 // shared refreshes a reading of a source that is one, and returns it as a fact.

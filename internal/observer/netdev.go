@@ -304,14 +304,3 @@ func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 func (ob *Observer) readParameters(d *fabric.NetDev, now time.Time) error {
 	return ob.host.ReadCongestionParameters(d.Name, &d.QoS, now)
 }
-
-// retireNetDevs releases the sockets in the lane that uses them, as soon as that is idle.
-func (ob *Observer) retireNetDevs() {
-	ob.netdevs.startIfStale(func(netDevs, time.Time) bool { return false }, func(last netDevs, _ time.Time) (netDevs, error) {
-		if ob.physical.ethernet != nil {
-			ob.physical.ethernet.Close()
-			ob.physical.ethernet = nil
-		}
-		return last, nil
-	})
-}

@@ -74,8 +74,6 @@ type Observer struct {
 	logs     *reading[fabric.LogReading]
 	kernel   *reading[fabric.KernelReading]
 	physical physicalReader
-	// gpusClosed is used in the lane of gpus only.
-	gpusClosed bool
 
 	mu        sync.Mutex
 	policy    *fabric.Policy
@@ -211,10 +209,8 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 
 // Close releases all files and GPUs. It does not wait for reads that hang; they let go when they return.
 func (ob *Observer) Close() {
-	released, left := ob.retireGPUs(), ob.retireRanks()
-	ob.release()
 	patience := time.After(closingGPUs)
-	for _, done := range []<-chan struct{}{released, left} {
+	for _, done := range ob.retire() {
 		select {
 		case <-done:
 		case <-patience:
@@ -223,24 +219,65 @@ func (ob *Observer) Close() {
 	}
 }
 
-func (ob *Observer) release() {
+// retire has each lane release what it uses, and the mounts be closed when all have. It returns what is closed when processes and
+// GPUs are released.
+func (ob *Observer) retire() []<-chan struct{} {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
+	if ob.closed {
+		return nil
+	}
+	ob.closed, ob.last = true, nil
+	ob.releaseKernel()
+	nothing := func() {}
+	gpus, ranks, netdevs := nothing, nothing, nothing
+	if r := ob.o.GPUs; r != nil {
+		gpus = ob.closing("the reader of GPUs", r.Close)
+	}
+	if r := ob.o.Ranks; r != nil {
+		ranks = ob.closing("the reader of processes", r.Close)
+	}
+	if r := ob.physical.ethernet; r != nil {
+		netdevs = r.Close
+	}
+	awaited := []<-chan struct{}{ob.gpus.lane.retire(gpus), ob.ranks.lane.retire(ranks)}
+	all := append(slices.Clone(awaited), ob.netdevs.lane.retire(netdevs))
+	for _, l := range []*lane{&ob.class.lane, &ob.node.lane, &ob.nccl.lane, &ob.pci.lane, &ob.inside.lane, &ob.inspect.lane, &ob.logs.lane, &ob.kernel.lane} {
+		all = append(all, l.retire(nothing))
+	}
 	for name, d := range ob.devices {
-		d.retire()
+		all = append(all, d.reading.lane.retire(d.closeReader))
 		delete(ob.devices, name)
 	}
-	ob.retireNetDevs()
-	ob.retireKernel()
-	for _, c := range ob.close {
-		if err := c(); err != nil {
-			ob.log.Debug("closing a mount failed", "err", err)
+	go func() {
+		for _, done := range all {
+			<-done
 		}
-	}
-	ob.close, ob.closed = nil, true
+		for _, c := range ob.close {
+			ob.closing("a mount", c)()
+		}
+	}()
+	return awaited
 }
 
-// Observe returns the node as it is now, at most FastInterval old. Half of the time until ctx's deadline is
+// closing returns a release that has nothing to fail for but the log.
+func (ob *Observer) closing(what string, release func() error) func() {
+	return func() {
+		if err := release(); err != nil {
+			ob.log.Debug("closing "+what+" failed", "err", err)
+		}
+	}
+}
+
+// errClosed is why nothing is known after Close.
+var errClosed = errors.New("closed: nothing is read any more")
+
+// unread is the node of which nothing is known, because the observer is closed.
+func unread(now time.Time, policy *fabric.Policy) *fabric.Node {
+	return &fabric.Node{At: now, Policy: policy, Sources: []fabric.Source{{Name: fabric.SourceClass, Reason: fabric.ReasonNotRead, Err: errClosed}}}
+}
+
+// Observe returns the node as it is now, at most FastInterval old; after Close one of which nothing is known. Half of the time until ctx's deadline is
 // for the devices, the rest for what depends on their answers.
 func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node {
 	if want&fabric.WantRanks != 0 {
@@ -264,8 +301,11 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 		ob.mu.Unlock()
 		return n
 	}
-	policy := ob.policy
+	policy, closed := ob.policy, ob.closed
 	ob.mu.Unlock()
+	if closed {
+		return unread(now, policy)
+	}
 
 	first, cancel := halfOf(ctx, now)
 	defer cancel()
@@ -307,6 +347,9 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
+	if ob.closed { // meanwhile: what could not be read has not failed
+		return unread(now, policy)
+	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // a caller who left is no failing source
 		ob.logSources(n)
 	}

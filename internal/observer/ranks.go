@@ -50,7 +50,7 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 	done := ob.ranks.startIfStale(fresh, func(_ rankFacts, now time.Time) (rankFacts, error) {
 		list, netns, err := ob.o.Ranks.Read(&gpus, now)
 		if err == nil {
-			err = unread(list)
+			err = partly(list)
 		}
 		return rankFacts{list, netns, now, err}, err
 	})
@@ -75,9 +75,9 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 	}
 }
 
-// unread returns an error if what decides about jobs could not be read of some processes. That the site grants too little, or the kernel
+// partly returns an error if what decides about jobs could not be read of some processes. That the site grants too little, or the kernel
 // does not offer it, is no failure.
-func unread(list []fabric.RankCandidate) error {
+func partly(list []fabric.RankCandidate) error {
 	var first error
 	processes := 0
 	for i := range list {
@@ -128,25 +128,4 @@ func ownerWords(c *fabric.RankCandidate) string {
 		return fmt.Sprintf("user %d", c.User)
 	}
 	return "an unknown user"
-}
-
-// retireRanks closes the reader in the lane that uses it, and returns what is closed when that is done.
-func (ob *Observer) retireRanks() <-chan struct{} {
-	done := make(chan struct{})
-	if ob.o.Ranks == nil {
-		close(done)
-		return done
-	}
-	go func() {
-		defer close(done)
-		for closed := false; !closed; { // the lane may have been busy with a read
-			<-ob.ranks.lane.start(func() {
-				closed = true
-				if err := ob.o.Ranks.Close(); err != nil {
-					ob.log.Debug("closing the reader of processes failed", "err", err)
-				}
-			})
-		}
-	}()
-	return done
 }
