@@ -52,7 +52,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	line := program.New(&program.Options{
 		Site: site.Site{Worker: askGPUs, RAS: ras.Ask}, ServeGPUs: serveGPUs,
-		Exporter: exporter.Exporter{Probing: probing(), OnListen: func([]net.Addr) { dropLoaded() }}, ServeRank: serveRank,
+		Exporter: exporter.Exporter{Excess: capabilitiesKept, Probing: probing(), OnListen: func([]net.Addr) { dropLoaded() }}, ServeRank: serveRank,
 	})
 	context.AfterFunc(ctx, func() {
 		time.Sleep(lastResort)
@@ -92,7 +92,8 @@ func askGPUs(o site.GPUOptions) site.GPUWorker {
 			}
 			return user
 		},
-		Name: "gpu", Path: "/proc/self/exe", Args: []string{os.Args[0], "gpu-worker", "--library=" + o.Library},
+		Guarded: true, // guard.go
+		Name:    "gpu", Path: "/proc/self/exe", Args: []string{os.Args[0], "gpu-worker", "--library=" + o.Library},
 		// It asks one thing at a time; with a processor for each of hundreds, Go's runtime would only cost memory.
 		Env: append(worker.Environment(os.Environ(), "LD_LIBRARY_PATH"), "GOMAXPROCS=2"),
 		// A little less than the client's patience, so that its errors report the hang. The first request comes with

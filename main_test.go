@@ -24,6 +24,9 @@ import (
 
 // TestMain lets this binary be the exporter, and so its own worker.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == withoutCapset {
+		execWithoutCapset(os.Args[2:])
+	}
 	if len(os.Args) > 1 && slices.Contains([]string{"serve", "demo", "gpu-worker", "probe-rank", "probe", "jobs", "check", "capture"}, os.Args[1]) {
 		main()
 	}
@@ -175,6 +178,7 @@ func (h *host) until(what string, n int) string {
 }
 
 // worker returns the child of the exporter, 0 when it has none. A second one is an error.
+// worker returns the process that has the library, which is the child of its guard, or the guard before and after; 0: there is none.
 func (h *host) worker() int {
 	h.t.Helper()
 	children := childrenOf(h.exporter.Process.Pid)
@@ -183,6 +187,9 @@ func (h *host) worker() int {
 	}
 	if len(children) == 0 {
 		return 0
+	}
+	if worker := childrenOf(children[0]); len(worker) > 0 {
+		return worker[0]
 	}
 	return children[0]
 }
@@ -200,12 +207,12 @@ func childrenOf(parent int) (children []int) {
 	return children
 }
 
-// ends waits until the exporter has no child that is pid, and returns how long that took.
+// ends waits until the process has ended, and returns how long that took.
 func (h *host) ends(what string, pid int) time.Duration {
 	h.t.Helper()
 	begin := time.Now()
 	for time.Since(begin) < eventually {
-		if !slices.Contains(childrenOf(h.exporter.Process.Pid), pid) {
+		if !alive(pid) {
 			return time.Since(begin)
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -305,16 +305,19 @@ func TestNVMLIsAnother(t *testing.T) {
 	if err != nil || len(d.GPUs) != 2 {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	got := privileges(g.Statistics().PID)
-	t.Logf("worker for NVML:\n%s", got)
-	for _, want := range []string{"Uid 65534 65534 65534 65534\n", "NoNewPrivs 1\n", "CapPrm 0000000000000000\n", "CapBnd 0000000000000000\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("lacks %q:\n%s", want, got)
+	guard := g.Statistics().PID
+	for _, pid := range append(childrenOf(guard), guard) {
+		got := privileges(pid)
+		t.Logf("worker for NVML, or its guard:\n%s", got)
+		for _, want := range []string{"Uid 65534 65534 65534 65534\n", "NoNewPrivs 1\n", "CapPrm 0000000000000000\n", "CapBnd 0000000000000000\n"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("lacks %q:\n%s", want, got)
+			}
 		}
-	}
-	var st syscall.Stat_t // of what is not dumpable, /proc belongs to root
-	if err := syscall.Stat(fmt.Sprintf("/proc/%d/environ", g.Statistics().PID), &st); err != nil || st.Uid != 0 {
-		t.Errorf("/proc/PID/environ belongs to %d, %v, expected root", st.Uid, err)
+		var st syscall.Stat_t // of what is not dumpable, /proc belongs to root
+		if err := syscall.Stat(fmt.Sprintf("/proc/%d/environ", pid), &st); err != nil || st.Uid != 0 {
+			t.Errorf("/proc/PID/environ belongs to %d, %v, expected root", st.Uid, err)
+		}
 	}
 }
 

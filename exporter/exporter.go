@@ -52,6 +52,8 @@ type Exporter struct {
 
 	// OnListen is called once with the bound addresses, before the first request is served; nil: it is not called.
 	OnListen func([]net.Addr)
+	// Excess says which privileges the process has although nothing needs them, and why; nil: none, or that it has none.
+	Excess func() error
 	// Probing is how NCCL is run; nil: it is not.
 	Probing *probes.Platform
 }
@@ -154,6 +156,11 @@ func (e *Exporter) serve(ctx context.Context, c *command.Call) int {
 	n.LogDropped = lines.Dropped
 	if os.Geteuid() == 0 {
 		log.Info("running as root is not needed")
+	}
+	if e.Excess != nil {
+		if err := e.Excess(); err != nil {
+			log.Warn("privileges that are not needed were not dropped", "err", err)
+		}
 	}
 	user := make(chan os.Signal, 1) // SIGUSR1 kills a process that does not expect it
 	signal.Notify(user, syscall.SIGUSR1)

@@ -125,7 +125,7 @@ func (c *child) run() cause {
 	}
 	awaitExit(cmd.Process.Pid)
 	c.mu.Lock()
-	c.signal(unix.SIGKILL) // what it left of its group; the pid is its own until it is reaped
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left of its group; the pid is its own until it is reaped
 	c.exited = true
 	end := time.Now().Add(linger)
 	_, _ = p.requestsW.SetWriteDeadline(end), p.repliesR.SetReadDeadline(end)
@@ -198,6 +198,11 @@ func reapWithin(leader int, limit, every time.Duration) bool {
 // signal is called with mu held.
 func (c *child) signal(s syscall.Signal) {
 	if c.process == nil || c.exited {
+		return
+	}
+	if c.o.Guarded { // SIGKILL would leave what is in another session
+		_ = unix.Kill(c.process.Pid, unix.SIGTERM)
+		_ = unix.Kill(c.process.Pid, unix.SIGCONT)
 		return
 	}
 	_ = unix.Kill(-c.process.Pid, s)

@@ -38,7 +38,14 @@
 //
 // # Limits of supervision
 //
-// What a child leaves in its process group is killed and, where the exporter is the init of a container, reaped. A process
-// that a child put into another session is not found. What a child started outlives an exporter that is killed, because the
-// signal of the kernel goes to the child only.
+// What a child leaves in its process group is killed and, where the exporter is the init of a container, reaped.
+//
+// A guarded child (Options.Guarded) leaves nothing, also not in another session, however it or the exporter ends: its guard, which
+// runs no foreign code, is a subreaper (PR_SET_CHILD_SUBREAPER) and so becomes the parent of all that the child leaves. The
+// exporter itself is none, because it could not tell what a child left from what others start in its container, whose init it may
+// be. A guard that is killed by another takes the child with it, and not what has a session of its own.
+//
+// Of other children, a process in another session is not found, and what they started outlives an exporter that is killed,
+// because the signal of the kernel goes to the child only. These are ranks, whose process the prober must know, and Commands, which
+// are the site's.
 package worker

@@ -56,9 +56,12 @@ type Options struct {
 	Env  []string // its whole environment, see Environment
 
 	// User is asked before each start: devices come with their driver. nil, or if it returns nil: that of this process.
-	User       func() *User
-	Room       *Room // that it shares with others; nil: none
-	PinsMemory bool  // it registers memory for RDMA, and is not kept from it by RLIMIT_MEMLOCK where that can be helped
+	User func() *User
+	Room *Room // that it shares with others; nil: none
+	// Guarded says that the program is a guard: it has a child that answers, and ends that and all that came of it, whatever
+	// session that is in, on SIGTERM, when this process dies, and before it ends as its child did.
+	Guarded    bool
+	PinsMemory bool // it registers memory for RDMA, and is not kept from it by RLIMIT_MEMLOCK where that can be helped
 
 	Timeout      time.Duration // how long a request may take before the child counts as hung; 0: DefaultTimeout
 	FirstTimeout time.Duration // the same for the first request of each child, which comes with its start; 0: Timeout

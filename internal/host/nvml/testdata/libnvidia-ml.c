@@ -28,6 +28,8 @@
 //   error FUNCTION CODE [GPU]         that function answers CODE, for one GPU or for all
 //   hang FUNCTION                     it never returns
 //   crash FUNCTION                    it writes to address 0
+//   fork FUNCTION                     it starts a process in a session of its own, and one below that, once; their numbers are
+//                                     in the file beside with the suffix .forked
 //   lost GPU                          every call answers NVML_ERROR_GPU_IS_LOST
 //   lie processes                     says there are 100000 processes in a list that has room for less
 //   lie insufficient                  calls every list of processes too small, by 2^31
@@ -44,6 +46,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,6 +171,25 @@ static int lies(const char *what)
 	return 0;
 }
 
+// leave starts what outlives this process.
+static void leave(void)
+{
+	static int done;
+	if (done++ || fork())
+		return;
+	setsid();
+	if (fork() == 0) // another session again
+		setsid();
+	FILE *f = fopen(beside(".forked"), "a");
+	if (f) {
+		fprintf(f, "%d\n", getpid());
+		fclose(f);
+	}
+	signal(SIGTERM, SIG_IGN);
+	for (;;)
+		pause();
+}
+
 static int is_part(const struct gpu *g) { return g >= parts[0] && g < parts[MAX_GPUS]; }
 
 // enter is the begin of every function: what it answers without doing anything, or OK.
@@ -185,6 +207,8 @@ static int enter(const char *function, const struct gpu *g)
 		if (!strcmp(x->word, "hang"))
 			for (;;)
 				pause();
+		if (!strcmp(x->word, "fork"))
+			leave();
 		if (!strcmp(x->word, "crash"))
 			*(volatile int *)0 = 1;
 		if (!strcmp(x->word, "error") && (x->b < 0 || (g && x->b == g->index)))
