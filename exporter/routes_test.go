@@ -93,7 +93,11 @@ func TestEveryPathIsProtected(t *testing.T) {
 			"a wrong password": func() (int, string) { return ask(method, "https://prometheus:wrong@"+address+path, client) },
 		} {
 			want := map[string]int{"plain HTTP": 400, "no certificate": 0, "no password": 401, "a wrong password": 401}[name]
-			if status, body := got(); status != want || strings.Contains(body, "mlx5") || strings.Contains(body, "gpufabric_hca") {
+			status, body := got()
+			if name == "a wrong password" && status == http.StatusTooManyRequests { // by now
+				status = want
+			}
+			if status != want || strings.Contains(body, "mlx5") || strings.Contains(body, "gpufabric_hca") {
 				t.Errorf("%s with %s: %d %q, expected %d", r.pattern, name, status, body, want)
 			}
 		}

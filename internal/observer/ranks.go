@@ -50,7 +50,7 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 	done := ob.ranks.startIfStale(fresh, func(_ rankFacts, now time.Time) (rankFacts, error) {
 		list, netns, err := ob.o.Ranks.Read(&gpus, now)
 		if err == nil {
-			err = partly(list)
+			err = gaps(list)
 		}
 		return rankFacts{list, netns, now, err}, err
 	})
@@ -75,9 +75,9 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 	}
 }
 
-// partly returns an error if what decides about jobs could not be read of some processes. That the site grants too little, or the kernel
+// gaps returns an error if what decides about jobs could not be read of some processes. That the site grants too little, or the kernel
 // does not offer it, is no failure.
-func partly(list []fabric.RankCandidate) error {
+func gaps(list []fabric.RankCandidate) error {
 	var first error
 	processes := 0
 	for i := range list {
