@@ -90,7 +90,14 @@ func Unwritable(flag, path string, err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno // without the name of a temporary file
 	}
-	return fmt.Errorf("--%s=%.512q: %w: expected a path in a folder that exists and that user %d may write to", flag, path, err, os.Geteuid())
+	expected := fmt.Sprintf("expected a path in a folder that exists and that user %d may write to", os.Geteuid())
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		expected = "what was there before stays: expected free space (df), inodes (df -i) and quota"
+	case errors.Is(err, syscall.EROFS):
+		expected = "what was there before stays: expected a file system that is mounted to write (findmnt --target), and whose unit may write there (ReadWritePaths)"
+	}
+	return fmt.Errorf("--%s=%.512q: %w: %s", flag, path, err, expected)
 }
 
 // TemporaryFolder returns a folder for the files of a node that is not this host.

@@ -75,3 +75,34 @@ func TestReplace(t *testing.T) {
 		t.Errorf("leaves %v, %v", left, err)
 	}
 }
+
+// On a disk that is full or read-only the old file stays whole, and nothing is left beside it.
+func TestReplaceOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16k"); err != nil {
+		t.Skipf("a small file system cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	file := filepath.Join(dir, "file.prom")
+	if err := Replace(file, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []error{syscall.ENOSPC, syscall.EROFS} {
+		if err := Replace(file, make([]byte, 20<<10)); !errors.Is(err, want) {
+			t.Errorf("%v, expected %v", err, want)
+		}
+		if data, err := os.ReadFile(file); err != nil || string(data) != "old" {
+			t.Errorf("%v: %q, %v", want, data, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+			t.Errorf("%v leaves %v, %v", want, left, err)
+		}
+		if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

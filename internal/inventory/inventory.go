@@ -26,13 +26,16 @@ import (
 // DefaultFile is where the inventory of this host is. It is the folder of the probes' state.
 const DefaultFile = "/var/lib/gpufabric_exporter/inventory.json"
 
-const closePatience = time.Second // for a disk, at the end
+const (
+	closePatience = time.Second // for a disk, at the end
+	retry         = time.Minute // how long a disk that is full or read-only is left alone
+)
 
 // Inventory returns what a node had more of before. It compares numbers and not addresses, which change when a card is added or
 // the firmware counts buses otherwise.
 //
 // The file is written only into a folder of this user that no other can write to, replaced as a whole and with a checksum, when the node has as
-// much as before or more and, if nothing changed, once a day.
+// much as before or more and, if nothing changed, once a day. What cannot be written is tried again, and stays known meanwhile.
 type Inventory struct {
 	file  string
 	owner int // of the folder, who alone may write the file
@@ -44,9 +47,10 @@ type Inventory struct {
 	looked  time.Time // when expectations were compared
 	unmet   []fabric.Expectation
 	policy  *fabric.Policy
-	unsaved bool // expectations were met that the file may not have
-	busy    bool // the file is being read or written
-	failed  bool // it could not be written, or may not be, which is logged once
+	unsaved bool      // the file has less than is known
+	tried   time.Time // when it was written last, or could not be
+	busy    bool      // the file is being read or written
+	failed  bool      // it could not be written, or may not be, which is logged once
 	life    sync.WaitGroup
 }
 
@@ -101,14 +105,18 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 	)
 	own := m.owner == os.Geteuid()
 	switch {
-	case len(missing) > 0: // unless the file was removed meanwhile, which is how to say that it is on purpose
+	case len(missing) > 0 && !m.unsaved: // unless the file was removed meanwhile, which is how to say that it is on purpose
 		m.background(m.refresh)
-	case now.GPUs.Seen == m.had.GPUs.Seen && now.Devices.Seen == m.had.Devices.Seen && (!own || !m.unsaved):
+	case len(missing) > 0:
+	case now.GPUs.Seen == m.had.GPUs.Seen && now.Devices.Seen == m.had.Devices.Seen:
 	case own:
-		m.had = now
-		m.background(func() { m.save(now) })
+		m.had.GPUs, m.had.Devices, m.unsaved, m.tried = now.GPUs, now.Devices, true, time.Time{}
 	case !slices.Equal(now.GPUs.Items, m.had.GPUs.Items) || !slices.Equal(now.Devices.Items, m.had.Devices.Items):
 		m.foreign()
+	}
+	if own && m.unsaved && n.At.Sub(m.tried).Abs() >= retry && !m.busy {
+		m.tried = n.At
+		m.background(m.save)
 	}
 	return missing
 }
@@ -137,23 +145,22 @@ func (m *Inventory) background(work func()) {
 	})
 }
 
-// refresh reads the hardware again, and adds expectations to the file.
+// refresh reads the hardware again.
 func (m *Inventory) refresh() {
 	had, err := readFile(m.file)
 	if err != nil {
 		return
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	had.Met = m.had.Met
 	m.had = had
-	save := m.unsaved && m.owner == os.Geteuid()
-	m.mu.Unlock()
-	if save {
-		m.save(had)
-	}
 }
 
-func (m *Inventory) save(h hardware) {
+func (m *Inventory) save() {
+	m.mu.Lock()
+	h := m.had
+	m.mu.Unlock()
 	if saved, err := readFile(m.file); err == nil { // check and the exporter may both have seen something met
 		h.Met = merge(saved.Met, h.Met)
 	}
@@ -163,13 +170,13 @@ func (m *Inventory) save(h hardware) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err == nil && h.GPUs.Seen == m.had.GPUs.Seen && h.Devices.Seen == m.had.Devices.Seen && len(merge(h.Met, m.had.Met)) == len(h.Met) {
+		m.unsaved = false
+	}
 	if err != nil && !m.failed {
 		m.log.Warn("the hardware inventory cannot be saved", "err", err)
 	}
 	m.failed = err != nil
-	if err == nil && len(merge(h.Met, m.had.Met)) == len(h.Met) {
-		m.unsaved = false
-	}
 }
 
 // Close waits for the file a little.

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +194,80 @@ func TestFolders(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A disk that is full or read-only costs what is on it nothing, and what is missing stays known. It is said once, and what could not be
+// saved is saved when there is room.
+func TestDiskIsFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16k,mode=755"); err != nil {
+		t.Skipf("a small file system cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	file, fill := filepath.Join(dir, "inventory.json"), filepath.Join(dir, "fill")
+	remount := func(flags uintptr) {
+		if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|flags, "size=16k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, broken := range map[string]struct{ breaks, mends func() }{
+		"full":      {func() { _ = os.WriteFile(fill, make([]byte, 1<<20), 0o600) }, func() { _ = os.Remove(fill) }},
+		"read-only": {func() { remount(syscall.MS_RDONLY) }, func() { remount(0) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_ = os.Remove(file)
+			look := func(m *Inventory, gpus int) *fabric.Node {
+				n := m.Update(nodeWith(gpus, time.Now()))
+				synctest.Wait()
+				time.Sleep(time.Minute)
+				return n
+			}
+			var said strings.Builder
+			synctest.Test(t, func(t *testing.T) {
+				m := Open(file, slog.New(slog.NewTextHandler(&said, nil)))
+				defer m.Close()
+				look(m, 4)
+				broken.breaks()
+				look(m, 8)
+				for i := range 5 {
+					if n := look(m, 7); len(n.Remembered) != 1 || n.Remembered[0].Then != 8 {
+						t.Errorf("look %d: a node that lost a GPU while the disk is %s lacks %+v", i, name, n.Remembered)
+					}
+				}
+				if had, err := readFile(file); err != nil || len(had.GPUs.Items) != 4 {
+					t.Errorf("the old file: %+v, %v", had, err)
+				}
+				broken.mends()
+				onlyFile(t, dir, "inventory.json")
+				look(m, 7)
+				if had, err := readFile(file); err != nil || len(had.GPUs.Items) != 8 {
+					t.Errorf("after there is room: %+v, %v", had, err)
+				}
+			})
+			if n := strings.Count(said.String(), "cannot be saved"); n != 1 {
+				t.Errorf("said %d times:\n%s", n, said.String())
+			}
+		})
+	}
+}
+
+// A clock that was far ahead, or is set back, does not keep the inventory from being written.
+func TestClockWasWrong(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "inventory.json")
+	for _, at := range []time.Time{time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC), time.Unix(1000, 0)} {
+		synctest.Test(t, func(t *testing.T) {
+			m := Open(file, slog.New(slog.DiscardHandler))
+			defer m.Close()
+			m.Update(nodeWith(8, at))
+		})
+		if had, err := readFile(file); err != nil || had.GPUs.Seen != at.Unix() {
+			t.Errorf("at %s: seen at %s, %v", at, time.Unix(had.GPUs.Seen, 0), err)
+		}
+	}
 }
 
 func FuzzInventory(f *testing.F) {

@@ -35,7 +35,7 @@ func (m *Inventory) compare(n *fabric.Node) {
 			return false
 		}
 		m.had.Met = merge(m.had.Met, []met{{e.String(), n.At.Unix()}})
-		m.unsaved = true
+		m.unsaved, m.tried = true, time.Time{}
 		return true
 	})
 }
