@@ -3,8 +3,10 @@
 package exporter
 
 import (
+	"context"
 	"crypto/sha256"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -39,6 +41,16 @@ type guesses struct {
 
 func newGuesses(log *slog.Logger) *guesses {
 	return &guesses{log: log, accepted: map[[sha256.Size]byte]bool{}, clients: map[netip.Prefix]*rate.Limiter{}, all: rate.NewLimiter(guessesOfAll, burstOfAll)}
+}
+
+// guard has passwords of a server pass here first. The toolkit puts what compares them before the handler of the server just before
+// it serves, which is when the server asks for its context.
+func (g *guesses) guard(s *http.Server) {
+	base := s.BaseContext
+	s.BaseContext = func(l net.Listener) context.Context {
+		s.Handler = g.before(s.Handler)
+		return base(l)
+	}
 }
 
 // before wraps what compares passwords.

@@ -95,10 +95,11 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 	quiet := slog.New(logging.Demoted{Handler: log.Handler()})
 	flags := &web.FlagConfig{WebConfigFile: &webConfigFile}
 
+	guesses, errs := newGuesses(log), newRation(errs)
 	var running sync.WaitGroup
 	failed := make(chan error, len(ls))
 	servers := make([]*http.Server, len(ls))
-	clients, guesses := newConnections(ownDescriptors().clients, maxUnsent), newGuesses(log)
+	clients := newConnections(ownDescriptors().clients, maxUnsent)
 	h = clients.counted(h)
 	// Without HTTP/2, whatever the web configuration says: a client of it has any number of answers waiting that it accepts no byte of,
 	// and scrapers gain nothing.
@@ -114,13 +115,11 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 			MaxHeaderBytes: maxHeaderBytes,
 			ConnState:      clients.track,
 			ConnContext:    clients.known,
+			BaseContext:    func(net.Listener) context.Context { return requests },
 			ErrorLog:       slog.NewLogLogger(errs, slog.LevelWarn),
 		}
-		s.BaseContext = func(net.Listener) context.Context { // called when the toolkit has put what compares passwords before h
-			s.Handler = guesses.before(s.Handler)
-			return requests
-		}
 		servers[i] = s
+		guesses.guard(s)
 		running.Go(func() {
 			if err := web.Serve(l, s, flags, quiet); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("serving %s: %w", l.Addr(), err)

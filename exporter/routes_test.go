@@ -236,6 +236,8 @@ func TestSecurityDocument(t *testing.T) {
 		{"reloads", fmt.Sprintf("one at a time; a burst of %d, then one per second", reloadBurst)},
 		{"a scrape", fmt.Sprintf("%s, or the timeout of the scraper minus `--timeout-offset`, at most %s", defaultScrapeTimeout, mostScrapeTimeout)},
 		{"a page", pageTimeout.String()},
+		{"passwords that were not accepted before", fmt.Sprintf("%d per second for a client, %d for all", guessesOfClient, guessesOfAll)},
+		{"lines of the log about connections that fail", fmt.Sprintf("%d at once, then one in %s, which says how many were left out", rationBurst, rationEvery)},
 	} {
 		if row := "| " + row[0] + " | " + row[1] + " |"; !strings.Contains(string(text), row) {
 			t.Errorf("docs/SECURITY.md lacks %q", row)
