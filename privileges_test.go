@@ -106,11 +106,9 @@ func execWithoutCapset(args []string) {
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
-		fmt.Fprintln(os.Stderr, "seccomp:", err)
-		os.Exit(1)
+		panic(err)
 	}
-	fmt.Fprintln(os.Stderr, syscall.Exec(self, args, os.Environ()))
-	os.Exit(1)
+	panic(syscall.Exec(self, args, os.Environ()))
 }
 
 // Where the kernel refuses, the log says once which capabilities stay, and the exporter serves.

@@ -46,6 +46,7 @@ func (r ration) Handle(ctx context.Context, record slog.Record) error {
 func (r ration) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return ration{r.Handler.WithAttrs(attrs), r.shared}
 }
+
 func (r ration) WithGroup(name string) slog.Handler {
 	return ration{r.Handler.WithGroup(name), r.shared}
 }
