@@ -36,6 +36,14 @@ func (h *host) forked() (pids []int) {
 	return pids
 }
 
+// offspring returns the children of a process and theirs: guards, and what they guard.
+func offspring(pid int) (all []int) {
+	for _, child := range childrenOf(pid) {
+		all = append(append(all, child), childrenOf(child)...)
+	}
+	return all
+}
+
 // What NVML starts ends with its worker, however that ends, also in sessions of its own and where it ignores SIGTERM.
 func TestWhatNVMLStartsEndsWithIt(t *testing.T) {
 	const asked = "nvmlDeviceGetUtilizationRates"

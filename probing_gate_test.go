@@ -45,7 +45,7 @@ func TestGateReleasesDuringAHang(t *testing.T) {
 		b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps") // it may have ended
 		return strings.Contains(string(b), library)
 	}
-	for end := time.Now().Add(eventually); !slices.ContainsFunc(childrenOf(os.Getpid()), holds); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(eventually); !slices.ContainsFunc(offspring(os.Getpid()), holds); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no process has loaded the library after %s", eventually)
 		}
@@ -57,7 +57,7 @@ func TestGateReleasesDuringAHang(t *testing.T) {
 	}
 	took := time.Since(began)
 	t.Logf("let go after %s", took.Round(time.Millisecond))
-	if children := childrenOf(os.Getpid()); took > noWait || slices.ContainsFunc(children, holds) {
+	if children := offspring(os.Getpid()); took > noWait || slices.ContainsFunc(children, holds) {
 		t.Errorf("let go after %s, children %v", took, children)
 	}
 	if err := closeGate(); err != nil {
