@@ -3,8 +3,10 @@
 package fabric
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -13,9 +15,89 @@ type RankReading struct {
 	Candidates []RankCandidate
 	Processes  int // that procfs shows
 	// Hidden is why there may be candidates that are not in the list: ReasonPrivilege where procfs or its PID namespace
-	// hides processes or their descriptors, ReasonMalformed where there are more candidates than are read, ReasonNotRead
+	// hides processes or their descriptors, ReasonNotRead
 	// where there were more new processes than one look examines. Empty: all are in it.
 	Hidden Reason
+	// Exceeded are owners of whom not everything is in it; bounded.
+	Exceeded []Excess
+}
+
+// Kinds of owners.
+const (
+	OwnerPod       = "pod"
+	OwnerContainer = "container"
+	OwnerJob       = "job"  // of a scheduler of the node
+	OwnerUser      = "user" // as this process's user namespace shows it; those that it cannot show are one
+)
+
+// Owner is whose a process is, as far as the process cannot choose it: the outermost pod, container or scheduler's job of its control
+// group, else its user. Bounds are counted by owner, and what a process says of itself joins it to no job of another one.
+type Owner struct {
+	Kind string // Owner*; empty: not known
+	ID   string // UID of a pod, ID or name of a container, number of a job or of a user
+}
+
+// String names the owner, "user 1000".
+func (o Owner) String() string {
+	if o.Kind == "" {
+		return "unknown owner"
+	}
+	return o.Kind + " " + o.ID
+}
+
+// Isolated reports whether it is a pod or a container: numbers of users do not tell those apart.
+func (o Owner) Isolated() bool { return o.Kind == OwnerPod || o.Kind == OwnerContainer }
+
+// Label names the owner in the name of a job, "user-1000"; a container by 12 digits.
+func (o Owner) Label() string {
+	if id := o.ID; o.Kind == OwnerContainer && len(id) == 64 {
+		return o.Kind + "-" + id[:12]
+	}
+	return o.Kind + "-" + o.ID
+}
+
+// Excess is an owner who has more than is read of one, or whose files hang: facts of his are missing, and nobody else's.
+type Excess struct {
+	Owner  Owner
+	PID    int    // one of his processes, or 0
+	What   string // what there is too much of, a fixed word
+	Reason Reason
+}
+
+// PartialError is that of a reading that is good for all but those who exceed.
+type PartialError struct{ By []Excess }
+
+// Error names them.
+func (e *PartialError) Error() string {
+	var b strings.Builder
+	b.WriteString("not everything could be read:")
+	for i, x := range e.By {
+		if i > 0 {
+			b.WriteByte(';')
+		}
+		fmt.Fprintf(&b, " %s of %s", x.What, x.Owner)
+	}
+	return b.String()
+}
+
+// Unwrap returns the reason of the first of them.
+func (e *PartialError) Unwrap() error {
+	if len(e.By) == 0 {
+		return nil
+	}
+	return Because(e.By[0].Reason, "beyond the bound of one owner")
+}
+
+// SameOwner reports whether a process may belong to a job of another one because it says so.
+func (c *RankCandidate) SameOwner(d *RankCandidate) bool {
+	const overflow = 65534
+	switch {
+	case c.Owner.Isolated() || d.Owner.Isolated():
+		return c.Owner == d.Owner
+	case c == d:
+		return true
+	}
+	return c.User == d.User && c.User != overflow
 }
 
 // RankCandidate is one reading of a process that holds a GPU: the evidence from which the verdict on a job follows: whether it is an
@@ -25,6 +107,7 @@ type RankCandidate struct {
 	Start  uint64 // clock ticks since boot, field 22 of /proc/PID/stat: with PID it names one process for ever
 	Parent int
 	User   uint32 // real user ID, known if Limits are
+	Owner  Owner
 	// Command is the first 15 bytes of the name of the program (comm).
 	Command string
 	At      time.Time
@@ -117,8 +200,8 @@ type NCCLLog struct {
 type VerbsUse struct {
 	Devices  []string // that it has contexts on
 	Contexts int
-	PDs      int
-	Regions  int    // memory regions
+	PDs      int    // -1: there are too many to be listed
+	Regions  int    // memory regions, likewise
 	Bytes    uint64 // of all of its memory regions
 	// QueuePairs is half of the use counts of its completion queues: each queue pair counts for its send and its
 	// receive completion queue. NVSHMEM, MPI and UCX have some, too.
@@ -156,18 +239,4 @@ func (c *RankCandidate) Variables() []NCCLVariable {
 		}
 	}
 	return list
-}
-
-// Add adds what another thread of the same process has.
-func (v *VerbsUse) Add(w VerbsUse) {
-	for _, device := range w.Devices {
-		if !slices.Contains(v.Devices, device) {
-			v.Devices = append(v.Devices, device)
-		}
-	}
-	v.Contexts += w.Contexts
-	v.PDs += w.PDs
-	v.Regions += w.Regions
-	v.Bytes += w.Bytes
-	v.QueuePairs += w.QueuePairs
 }

@@ -194,27 +194,35 @@ func badness(v *Verdict) int {
 	return 0
 }
 
-// groupsOf groups processes by job. A process that states the job of another user does not belong to it: control groups
+// groupsOf groups processes by job. A process that states the job of another owner does not belong to it: control groups
 // say whose a job is, or else its oldest process.
 func groupsOf(ranks []*observed) map[string][]*observed {
-	users := map[string]uint32{}
+	first := map[string]*fabric.RankCandidate{}
 	for _, stated := range []bool{false, true} {
 		for _, r := range ranks {
 			name := nameOf(r.RankCandidate)
-			if _, known := users[name]; !known && r.Workload.Value.Stated == stated {
-				users[name] = r.User
+			if first[name] == nil && r.Workload.Value.Stated == stated {
+				first[name] = r.RankCandidate
 			}
 		}
 	}
 	groups := map[string][]*observed{}
 	for _, r := range ranks {
 		name := nameOf(r.RankCandidate)
-		if r.Workload.Value.Stated && r.User != users[name] {
-			name = fmt.Sprintf("none/%s-of-user-%d", clean(r.Workload.Value.Job, maxName), r.User)
+		if r.Workload.Value.Stated && !r.SameOwner(first[name]) {
+			name = fmt.Sprintf("none/%s-of-%s", clean(r.Workload.Value.Job, maxName), clean(ownerLabel(r.RankCandidate), maxName))
 		}
 		groups[name] = append(groups[name], r)
 	}
 	return groups
+}
+
+// ownerLabel tells processes apart that say the same of themselves.
+func ownerLabel(c *fabric.RankCandidate) string {
+	if c.Owner.Isolated() {
+		return c.Owner.Label()
+	}
+	return fmt.Sprintf("user-%d", c.User)
 }
 
 // selfNamed is 1 if the processes themselves name the job, and 0 if their scheduler does. A user can make up any number of names.
@@ -227,15 +235,15 @@ func selfNamed(ranks []*observed) int {
 	return 1
 }
 
-// nameOf names the job of a process. Without a scheduler, processes of one program are a job if one user runs them.
+// nameOf names the job of a process. Without a scheduler, processes of one program are a job if one owner runs them.
 func nameOf(c *fabric.RankCandidate) string {
 	w := c.Workload.Or(fabric.Workload{})
 	if s := schedulerOf(w.Scheduler); s != "none" && w.Job != "" {
 		return s + "/" + clean(w.Job, maxName)
 	}
 	name := "none/" + clean(cmp.Or(w.Job, c.Command, "unknown"), maxName)
-	if c.Limits.State == fabric.OK {
-		name += fmt.Sprintf("-of-user-%d", c.User)
+	if c.Limits.State == fabric.OK || c.Owner.Isolated() {
+		name += "-of-" + clean(ownerLabel(c), maxName)
 	}
 	return name
 }

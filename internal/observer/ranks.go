@@ -4,6 +4,7 @@ package observer
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -12,7 +13,8 @@ import (
 // Ranks reads the processes that hold GPUs. It is called by one goroutine at a time.
 type Ranks interface {
 	// Read reads the processes. The driver says which processes the GPUs have; it is only read. What cannot be read of one
-	// process is an unknown fact; an error means that no process could be looked for. netns is the network namespace of the
+	// process is an unknown fact; an error means that no process could be looked for, but for a fabric.PartialError: the list is good
+	// for all but those whom it names. netns is the network namespace of the
 	// node: a rank in another one has interfaces and sockets of its own.
 	Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error)
 	Close() error
@@ -60,7 +62,7 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 	}
 	n.Sources = append(n.Sources, src)
 	n.Ranks, n.Host.NetNS = fabric.Known(v.list, source, v.began), v.netns
-	if !src.Up {
+	if _, partial := errors.AsType[*fabric.PartialError](src.Err); !src.Up && !partial { // the facts themselves say what is missing
 		n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](src.Reason, source, n.At)
 	}
 }

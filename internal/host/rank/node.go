@@ -11,13 +11,14 @@ import (
 )
 
 // Read looks at the processes, given what the driver of the GPUs says. netns is the network namespace of the node, that of its
-// first process. It is an error when no candidate was found and there may be one that is hidden.
+// first process. It is an error when no candidate was found and there may be one that is hidden. With a fabric.PartialError, the list is
+// good for all but those whom it names.
 func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error) {
 	const source = "1/ns/net"
 	netns = fabric.UnknownFact[uint64](fabric.ReasonMalformed, source, now)
 	if link, err := r.readlink(source); err != nil {
 		netns.Reason = reasonOf(err)
-	} else if n, ok := parseNamespace(link); ok && r.hidden == "" {
+	} else if n, ok := parseNamespace(link, "net"); ok && r.hidden == "" {
 		netns = fabric.Known(n, source, now)
 	}
 	pids := listed(gpus, now)
@@ -28,7 +29,11 @@ func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.Rank
 	if pids.State == fabric.OK {
 		addInstances(reading.Candidates, gpus)
 	}
-	if err == nil && len(reading.Candidates) == 0 && reading.Hidden != "" {
+	switch {
+	case err != nil:
+	case len(reading.Exceeded) > 0:
+		err = &fabric.PartialError{By: reading.Exceeded}
+	case len(reading.Candidates) == 0 && reading.Hidden != "":
 		err = fabric.Because(reading.Hidden, fmt.Sprintf("processes that hold GPUs may be hidden: %d processes can be seen", reading.Processes))
 	}
 	return reading.Candidates, netns, err

@@ -41,7 +41,7 @@ func sources() Sources {
 			}
 			return sockdiag.DialIn(namespace)
 		},
-		Verbs: func() (map[int]*fabric.VerbsUse, error) { return nil, nil },
+		Verbs: func(func(int) int) (map[int]*fabric.VerbsUse, error) { return nil, nil },
 	}
 }
 
@@ -128,7 +128,10 @@ func TestRank(t *testing.T) {
 		"RANK=3", "WORLD_SIZE=16", "SLURM_JOB_ID=4242", "SLURM_JOB_USER=alice", "AWS_SECRET_ACCESS_KEY="+secret)
 	r := reader(t, sources())
 	var verbs fabric.VerbsUse
-	r.sources.Verbs = func() (map[int]*fabric.VerbsUse, error) {
+	r.sources.Verbs = func(process func(int) int) (map[int]*fabric.VerbsUse, error) {
+		if process(s.Process.Pid) != s.Process.Pid || process(1) != 0 {
+			t.Errorf("threads of %d and %d", process(s.Process.Pid), process(1))
+		}
 		return map[int]*fabric.VerbsUse{s.Process.Pid: {Devices: []string{"mlx5_0"}, Contexts: 1}, 1: {Contexts: 7}}, nil
 	}
 	now := time.Unix(1e9, 0)
@@ -358,9 +361,9 @@ func TestManyCandidates(t *testing.T) {
 // Many descriptors: those beyond the bound make the answer incomplete, never an error.
 func TestManyFiles(t *testing.T) {
 	r := reader(t, sources())
-	r.left = maxAllFiles
+	r.left, r.filesEach = maxAllFiles, maxAllFiles
 	pid := os.Getpid()
-	fact := r.files(strconv.Itoa(pid), new(process), time.Time{})
+	fact := r.files(strconv.Itoa(pid), &process{share: &share{}}, time.Time{})
 	before, ok := fact.Get()
 	if !ok || !before.Complete {
 		t.Fatalf("%+v", fact)
@@ -382,7 +385,7 @@ func TestManyFiles(t *testing.T) {
 		}
 		fds = append(fds, fd)
 	}
-	after, ok := r.files(strconv.Itoa(pid), new(process), time.Time{}).Get()
+	after, ok := r.files(strconv.Itoa(pid), &process{share: &share{}}, time.Time{}).Get()
 	if !ok || after.Complete || after.All > maxFiles {
 		t.Errorf("%d of %d descriptors, complete %t", after.All, len(fds), after.Complete)
 	}
