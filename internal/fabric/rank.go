@@ -75,7 +75,13 @@ func (e *PartialError) Error() string {
 		if i > 0 {
 			b.WriteByte(';')
 		}
-		fmt.Fprintf(&b, " %s of %s", x.What, x.Owner)
+		b.WriteString(" " + x.What)
+		if x.Owner.Kind != "" {
+			b.WriteString(" of " + x.Owner.String())
+		}
+		if x.PID > 0 {
+			fmt.Fprintf(&b, " (PID %d)", x.PID)
+		}
 	}
 	return b.String()
 }

@@ -3,6 +3,7 @@
 package observer
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -136,6 +137,23 @@ func TestRanksThatAreNotSeen(t *testing.T) {
 		time.Sleep(DefaultFastInterval)
 		if n := observe(t, ob, fabric.WantRanks); n.Ranks.State != fabric.Absent || p.reads.Load() != 1 {
 			t.Errorf("without a driver: %+v, %d reads", n.Ranks, p.reads.Load())
+		}
+	})
+}
+
+// A reading that is good for all but one owner is shown, and its source is not up: nobody takes what is missing for an end.
+func TestRanksOfAllButOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		by := fabric.Excess{Owner: fabric.Owner{Kind: fabric.OwnerUser, ID: "1001"}, PID: 77, What: "descriptors", Reason: fabric.ReasonMalformed}
+		p := &processes{err: &fabric.PartialError{By: []fabric.Excess{by}}}
+		ob, _ := startRanks(t, p)
+		n := observe(t, ob, fabric.WantRanks)
+		s := source(n, fabric.SourceRanks, "")
+		if len(n.Ranks.Value) != 1 || n.Ranks.State != fabric.OK || n.Host.NetNS.Or(0) != 9 {
+			t.Errorf("%+v", n.Ranks)
+		}
+		if s.Up || s.Reason != fabric.ReasonMalformed || !strings.Contains(s.Err.Error(), "descriptors of user 1001 (PID 77)") {
+			t.Errorf("%+v", s)
 		}
 	})
 }
