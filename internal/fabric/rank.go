@@ -130,8 +130,8 @@ type RankCandidate struct {
 	Files    Fact[OpenFiles]   // /proc/PID/fd
 	Maps     Fact[MappedFiles] // /proc/PID/maps, read once for each process and again while no library was found
 	Sockets  Fact[[]Socket]    // TCP sockets whose inode Files has, from sock_diag of the network namespace
-	// SocketsByCgroup: Files are not known, and Sockets are those of the network namespace of the exporter that were made in the control
-	// group of the process (INET_DIAG_CGROUP_ID, Linux 5.8). Other processes may be in it, and sockets may be missing.
+	// SocketsByCgroup: Files are not known, or the network namespace has more sockets than can be listed. Sockets are those of the network
+	// namespace of the exporter that were made in the control group of the process (INET_DIAG_CGROUP_ID, Linux 5.8). Other processes may be in it, and sockets may be missing.
 	SocketsByCgroup bool
 	Verbs           Fact[VerbsUse]       // NETLINK_RDMA resources by PID; unknown where Files do not confirm that there are none
 	NetDevs         Fact[[]InterfaceUse] // /proc/PID/net/dev: interfaces of its network namespace

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // What a tenant puts in the place of devices is not counted, followed out of its root, or waited for.
@@ -325,6 +326,53 @@ func (f fakeSockets) Sockets(wanted func(uint64) bool, groups map[uint64]bool) (
 		}
 	}
 	return list, nil
+}
+
+func (f fakeSockets) InGroup(group uint64, wanted func(uint64) bool) ([]fabric.Socket, error) {
+	return f.Sockets(func(uint64) bool { return false }, map[uint64]bool{group: true})
+}
+
+// crowdedSockets takes too long for all, as where a tenant has made millions.
+type crowdedSockets struct {
+	fakeSockets
+	asked *int
+}
+
+func (c crowdedSockets) Sockets(func(uint64) bool, map[uint64]bool) ([]fabric.Socket, error) {
+	*c.asked++
+	return nil, netlink.ErrTooLong
+}
+
+// Where one tenant has more sockets than the kernel lists in time, those of others are found by their control group.
+func TestCrowd(t *testing.T) {
+	asked := 0
+	r := reader(t, Sources{Sockets: func(*os.File) (Sockets, error) {
+		return crowdedSockets{fakeSockets{{Inode: 1, Cgroup: 70}, {Inode: 2, Cgroup: 70}, {Inode: 3, Cgroup: 71}}, &asked}, nil
+	}})
+	own := fabric.Known(r.ownNamespace(), "ns/net", time.Time{})
+	holds := func(inode uint64) fabric.Fact[fabric.OpenFiles] {
+		return fabric.Known(fabric.OpenFiles{Sockets: []uint64{inode}, Complete: true}, "fd", time.Time{})
+	}
+	for pid, id := range map[int]uint64{1: 70, 2: 70, 3: 0} {
+		r.known[pid] = &process{details: &details{cgroup: id}, share: &share{}}
+	}
+	for range 3 {
+		r.look++
+		r.exceeded = nil
+		list := []fabric.RankCandidate{{PID: 1, NetNS: own, Files: holds(1)}, {PID: 2, NetNS: own, Files: holds(2)}, {PID: 3, NetNS: own, Files: holds(3)}}
+		r.addSockets(list, time.Time{})
+		for i, c := range list[:2] {
+			if s, ok := c.Sockets.Get(); !ok || len(s) != 1 || s[0].Inode != uint64(i+1) || !c.SocketsByCgroup {
+				t.Errorf("PID %d: %+v", c.PID, c.Sockets)
+			}
+		}
+		if list[2].Sockets.Reason != fabric.ReasonTimeout || len(r.exceeded) != 1 {
+			t.Errorf("without a group: %+v, named %+v", list[2].Sockets, r.exceeded)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the list that takes too long was asked for %d times", asked)
+	}
 }
 
 func TestUnifiedCgroup(t *testing.T) {

@@ -128,15 +128,7 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 		}
 	}
 	for ns, members := range groups {
-		wanted := func(inode uint64) bool { _, ok := owners[inode]; return ok }
-		found, err := r.sockets(ns == own, list[members[0]].PID, wanted, nil)
-		if fabric.ReasonOf(err) == fabric.ReasonTimeout {
-			r.tooManySockets(list[members[0]].PID, ns == own)
-		}
-		of := map[int][]fabric.Socket{}
-		for _, s := range found {
-			of[owners[s.Inode]] = append(of[owners[s.Inode]], s)
-		}
+		of, err := r.socketsIn(ns == own, list[members[0]].PID, owners)
 		for _, i := range members {
 			if err != nil {
 				list[i].Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonOf(err), source, now)
@@ -144,6 +136,72 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 			}
 			list[i].Sockets = fabric.Known(append([]fabric.Socket{}, of[i]...), source, now)
 		}
+		if ns == own && fabric.ReasonOf(err) == fabric.ReasonTimeout {
+			r.socketsByGroup(list, members, owners, now)
+		}
+	}
+}
+
+// errCrowded: see Reader.crowded.
+var errCrowded = fabric.Because(fabric.ReasonTimeout, "the network namespace has more sockets than are listed in time")
+
+// socketsIn lists the sockets in the network namespace of a process, by the candidate that they belong to. In that which all share, a list
+// that took too long is not asked for again at once.
+func (r *Reader) socketsIn(own bool, pid int, owners map[uint64]int) (map[int][]fabric.Socket, error) {
+	const looks = 20
+	if own && r.look < r.crowded {
+		r.tooManySockets(pid, own)
+		return nil, errCrowded
+	}
+	found, err := r.sockets(own, pid, func(s Sockets) ([]fabric.Socket, error) {
+		return s.Sockets(func(inode uint64) bool { _, ok := owners[inode]; return ok }, nil)
+	})
+	if err != nil && fabric.ReasonOf(err) == fabric.ReasonTimeout {
+		r.tooManySockets(pid, own)
+		if own {
+			r.crowded = r.look + looks
+		}
+	}
+	of := map[int][]fabric.Socket{}
+	for _, s := range found {
+		of[owners[s.Inode]] = append(of[owners[s.Inode]], s)
+	}
+	return of, err
+}
+
+// maxGroups bounds the control groups that are asked for one by one.
+const maxGroups = 16
+
+// socketsByGroup gives candidates those of their sockets that were made in their control group. Whoever made too many has them in his own.
+func (r *Reader) socketsByGroup(list []fabric.RankCandidate, members []int, owners map[uint64]int, now time.Time) {
+	answers := map[uint64][]fabric.Socket{}
+	for _, i := range members {
+		c, p := &list[i], r.known[list[i].PID]
+		if p == nil || p.details == nil || p.details.cgroup == 0 {
+			continue
+		}
+		id := p.details.cgroup
+		answer, asked := answers[id]
+		if !asked && len(answers) < maxGroups {
+			var err error
+			answer, err = r.sockets(true, 0, func(s Sockets) ([]fabric.Socket, error) {
+				return s.InGroup(id, func(inode uint64) bool { _, ok := owners[inode]; return ok })
+			})
+			if err != nil {
+				answer = nil
+			}
+			answers[id] = answer
+		}
+		if answer == nil {
+			continue
+		}
+		mine := []fabric.Socket{}
+		for _, s := range answer {
+			if owners[s.Inode] == i {
+				mine = append(mine, s)
+			}
+		}
+		c.Sockets, c.SocketsByCgroup = fabric.Known(mine, "sock_diag", now), true
 	}
 }
 
@@ -187,7 +245,9 @@ func (r *Reader) addSocketsByCgroup(list []fabric.RankCandidate, now time.Time) 
 	if len(ids) == 0 || r.sources.Sockets == nil {
 		return
 	}
-	found, err := r.sockets(true, 0, func(uint64) bool { return false }, ids)
+	found, err := r.sockets(true, 0, func(s Sockets) ([]fabric.Socket, error) {
+		return s.Sockets(func(uint64) bool { return false }, ids)
+	})
 	if err != nil { // that descriptors cannot be read is the reason that the facts have already
 		return
 	}
@@ -199,8 +259,8 @@ func (r *Reader) addSocketsByCgroup(list []fabric.RankCandidate, now time.Time) 
 	}
 }
 
-// sockets lists those of the network namespace of a process.
-func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool, groups map[uint64]bool) (list []fabric.Socket, err error) {
+// sockets asks for those of the network namespace of a process.
+func (r *Reader) sockets(own bool, pid int, ask func(Sockets) ([]fabric.Socket, error)) (list []fabric.Socket, err error) {
 	var namespace *os.File
 	if !own {
 		name := strconv.Itoa(pid) + "/ns/net"
@@ -215,7 +275,7 @@ func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool, groups map
 	if err != nil {
 		return nil, err
 	}
-	list, err = s.Sockets(wanted, groups)
+	list, err = ask(s)
 	return list, errors.Join(err, s.Close())
 }
 

@@ -55,6 +55,8 @@ const (
 // Sockets lists TCP sockets of one network namespace, by inode and by control group, as sockdiag.Client does.
 type Sockets interface {
 	Sockets(wanted func(inode uint64) bool, groups map[uint64]bool) ([]fabric.Socket, error)
+	// InGroup lists those of one control group, also where Sockets takes too long.
+	InGroup(group uint64, wanted func(inode uint64) bool) ([]fabric.Socket, error)
 	io.Closer
 }
 
@@ -95,6 +97,7 @@ type Reader struct {
 	filesEach int             // descriptors that one owner may have in this look
 	spent     time.Duration   // in which this look has read files that may hang
 	exceeded  []fabric.Excess // in this look
+	crowded   int             // the look up to which the sockets of all are not listed: there were too many
 
 	counts   bool          // procfs reports how many descriptors a process has
 	samePIDs bool          // PIDs of procfs are those of this process and its kernel interfaces

@@ -105,8 +105,39 @@ func (c *Client) Sockets(wanted func(inode uint64) bool, groups map[uint64]bool)
 	return list, nil
 }
 
+// InGroup lists those sockets that were made in a control group, whose inode is wanted. The kernel (Linux 5.9) leaves the others out, which
+// costs it a tenth of a microsecond for each: it has an answer where Sockets takes too long.
+func (c *Client) InGroup(group uint64, wanted func(inode uint64) bool) ([]fabric.Socket, error) {
+	q := question()
+	q.Message.Data = netlink.Append(q.Message.Data, attrBytecode, inGroup(group))
+	list := []fabric.Socket{}
+	err := c.conn.Each(q, longestOther, func(b []byte) error {
+		if inode, ok := inodeOf(b); ok && !wanted(inode) {
+			return nil
+		}
+		s, err := decode(b)
+		if err == nil {
+			list = append(list, s)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// inGroup is the program that the kernel runs for each socket (inet_diag_bc_run): one step, after which is its end if the group is that
+// one, and nothing if not.
+func inGroup(group uint64) []byte {
+	const ofCgroup, size = 13, 12 // INET_DIAG_BC_CGROUP_COND; struct inet_diag_bc_op and the ID
+	b := binary.NativeEndian.AppendUint16([]byte{ofCgroup, size}, size+4)
+	return binary.NativeEndian.AppendUint64(b, group)
+}
+
 // Attributes of an answer (INET_DIAG_...) and states of sockets (include/net/tcp_states.h).
 const (
+	attrBytecode = 1 // of a question
 	attrInfo     = 2
 	attrCgroupID = 21 // Linux 5.8
 
