@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -48,14 +49,6 @@ func (o Owner) String() string {
 // Isolated reports whether it is a pod or a container: numbers of users do not tell those apart.
 func (o Owner) Isolated() bool { return o.Kind == OwnerPod || o.Kind == OwnerContainer }
 
-// Label names the owner in the name of a job, "user-1000"; a container by 12 digits.
-func (o Owner) Label() string {
-	if id := o.ID; o.Kind == OwnerContainer && len(id) == 64 {
-		return o.Kind + "-" + id[:12]
-	}
-	return o.Kind + "-" + o.ID
-}
-
 // Excess is an owner who has more than is read of one, or whose files hang: facts of his are missing, and nobody else's.
 type Excess struct {
 	Owner  Owner
@@ -96,14 +89,33 @@ func (e *PartialError) Unwrap() error {
 
 // SameOwner reports whether a process may belong to a job of another one because it says so.
 func (c *RankCandidate) SameOwner(d *RankCandidate) bool {
-	const overflow = 65534
+	const overflow = "65534" // of users that have no number here, who are many
 	switch {
 	case c.Owner.Isolated() || d.Owner.Isolated():
 		return c.Owner == d.Owner
 	case c == d:
 		return true
 	}
-	return c.User == d.User && c.User != overflow
+	return c.user() == d.user() && c.user() != overflow
+}
+
+// user is the number of the user of a process that is in no container.
+func (c *RankCandidate) user() string {
+	if c.Owner.Kind == OwnerUser {
+		return c.Owner.ID
+	}
+	return strconv.FormatUint(uint64(c.User), 10)
+}
+
+// OwnerLabel tells processes apart that say the same of themselves, "user-1000" or "container-0123456789ab".
+func (c *RankCandidate) OwnerLabel() string {
+	if id := c.Owner.ID; c.Owner.Isolated() {
+		if len(id) == 64 {
+			id = id[:12]
+		}
+		return c.Owner.Kind + "-" + id
+	}
+	return OwnerUser + "-" + c.user()
 }
 
 // RankCandidate is one reading of a process that holds a GPU: the evidence from which the verdict on a job follows: whether it is an

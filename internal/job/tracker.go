@@ -210,19 +210,11 @@ func groupsOf(ranks []*observed) map[string][]*observed {
 	for _, r := range ranks {
 		name := nameOf(r.RankCandidate)
 		if r.Workload.Value.Stated && !r.SameOwner(first[name]) {
-			name = fmt.Sprintf("none/%s-of-%s", clean(r.Workload.Value.Job, maxName), clean(ownerLabel(r.RankCandidate), maxName))
+			name = fmt.Sprintf("none/%s-of-%s", clean(r.Workload.Value.Job, maxName), clean(r.OwnerLabel(), maxName))
 		}
 		groups[name] = append(groups[name], r)
 	}
 	return groups
-}
-
-// ownerLabel tells processes apart that say the same of themselves.
-func ownerLabel(c *fabric.RankCandidate) string {
-	if c.Owner.Isolated() {
-		return c.Owner.Label()
-	}
-	return fmt.Sprintf("user-%d", c.User)
 }
 
 // selfNamed is 1 if the processes themselves name the job, and 0 if their scheduler does. A user can make up any number of names.
@@ -242,8 +234,8 @@ func nameOf(c *fabric.RankCandidate) string {
 		return s + "/" + clean(w.Job, maxName)
 	}
 	name := "none/" + clean(cmp.Or(w.Job, c.Command, "unknown"), maxName)
-	if c.Limits.State == fabric.OK || c.Owner.Isolated() {
-		name += "-of-" + clean(ownerLabel(c), maxName)
+	if c.Limits.State == fabric.OK || c.Owner.Isolated() || c.Owner.Kind == fabric.OwnerUser {
+		name += "-of-" + clean(c.OwnerLabel(), maxName)
 	}
 	return name
 }

@@ -372,6 +372,22 @@ func TestStatedJobs(t *testing.T) {
 	if want := []string{"none/7-of-user-1001 none 1", "slurm/7 slurm 2"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
+	// Root of one container is not root of another one, nor of the node.
+	of := func(c fabric.RankCandidate, kind, id string) fabric.RankCandidate {
+		c.Owner = fabric.Owner{Kind: kind, ID: id}
+		return c
+	}
+	host := of(known(rankOf(400, 0, 0), 0, fabric.Workload{Scheduler: "slurm", Job: "8"}), fabric.OwnerJob, "8")
+	first := of(known(rankOf(401, 0, 0), 0, fabric.Workload{Scheduler: "slurm", Job: "8", Stated: true}), fabric.OwnerContainer, strings.Repeat("a", 64))
+	machine := of(known(rankOf(402, 0, 0), 0, fabric.Workload{Scheduler: "none", Job: "python"}), fabric.OwnerContainer, "lxc.payload.bob")
+	root := of(known(rankOf(403, 0, 0), 0, fabric.Workload{Scheduler: "none", Job: "python"}), fabric.OwnerUser, "0")
+	names = nil
+	for _, j := range new(Tracker).Update(nodeOf(epoch, host, first, machine, root)).List {
+		names = append(names, fmt.Sprintf("%s %d", j.Name, len(j.Ranks)))
+	}
+	if want := []string{"none/8-of-container-aaaaaaaaaaaa 1", "none/python-of-container-lxc.payload.bob 1", "none/python-of-user-0 1", "slurm/8 1"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
 	many := []fabric.RankCandidate{real}
 	for i := range 2 * maxJobs {
 		many = append(many, known(rankOf(300+i, 0, 0), 1001, fabric.Workload{Scheduler: "slurm", Job: strconv.Itoa(10 + i), Stated: true}))

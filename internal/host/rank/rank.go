@@ -11,7 +11,8 @@
 //
 // Users control everything that is read: lists, texts and sizes are bounded, and text leaves the package only where it is of an
 // enumerated kind or of the characters that the scheduler itself accepts. No value of an environment does, unless its name
-// is on the list of names and it is a number or a word of NCCL's.
+// is on the list of names and it is a number or a word of NCCL's. Whose a process is, its control group shows (fabric.Owner); what one
+// owner has beyond a bound is missing, what others have is not, and the reading names him.
 //
 // Privileges, as TestPrivileges shows on a kernel. "files" is CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH, both of which need
 // the PID namespace of the node; all other facts are unknown(privilege):
@@ -23,7 +24,7 @@
 //	none, PID namespace of its own     nothing, and the reading says so
 //
 // Concurrency: a Reader serves one goroutine at a time. What may hang (the memory map of a process whose lock is held, a
-// path through its root) runs in a goroutine that is left behind; a few of these at most.
+// path through its root) runs in a goroutine that is left behind; one of each owner.
 //
 // Errors: what cannot be read of a process is an unknown fact with the reason; a process that ends meanwhile is left out.
 package rank
