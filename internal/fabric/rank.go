@@ -3,8 +3,11 @@
 package fabric
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -13,9 +16,87 @@ type RankReading struct {
 	Candidates []RankCandidate
 	Processes  int // that procfs shows
 	// Hidden is why there may be candidates that are not in the list: ReasonPrivilege where procfs or its PID namespace
-	// hides processes or their descriptors, ReasonMalformed where there are more candidates than are read, ReasonNotRead
+	// hides processes or their descriptors, ReasonNotRead
 	// where there were more new processes than one look examines. Empty: all are in it.
 	Hidden Reason
+	// Exceeded are owners of whom not everything is in it; bounded.
+	Exceeded []Excess
+}
+
+// Kinds of owners.
+const (
+	OwnerPod       = "pod"
+	OwnerContainer = "container"
+	OwnerJob       = "job"  // of a scheduler of the node
+	OwnerUser      = "user" // as this process's user namespace shows it; those that it cannot show are one
+)
+
+// Owner is whose a process is, as far as the process cannot choose it: the outermost pod, container or scheduler's job of its control
+// group, else its user. Bounds are counted by owner, and what a process says of itself joins it to no job of another one.
+type Owner struct {
+	Kind string // Owner*; empty: not known
+	ID   string // UID of a pod, ID or name of a container, number of a job or of a user
+}
+
+// String names the owner, "user 1000".
+func (o Owner) String() string {
+	if o.Kind == "" {
+		return "unknown owner"
+	}
+	return o.Kind + " " + o.ID
+}
+
+// Isolated reports whether it is a pod or a container: numbers of users do not tell those apart.
+func (o Owner) Isolated() bool { return o.Kind == OwnerPod || o.Kind == OwnerContainer }
+
+// Excess is an owner who has more than is read of one, or whose files hang: facts of his are missing, and nobody else's.
+type Excess struct {
+	Owner  Owner
+	PID    int    // one of his processes, or 0
+	What   string // what there is too much of, a fixed word
+	Reason Reason
+}
+
+// PartialError is the error beside a list: it is good for all but those who exceed.
+type PartialError struct{ By []Excess }
+
+// Error names them.
+func (e *PartialError) Error() string {
+	var b strings.Builder
+	b.WriteString("not everything could be read:")
+	for i, x := range e.By {
+		if i > 0 {
+			b.WriteByte(';')
+		}
+		b.WriteString(" " + x.What)
+		if x.Owner.Kind != "" {
+			b.WriteString(" of " + x.Owner.String())
+		}
+		if x.PID > 0 {
+			fmt.Fprintf(&b, " (PID %d)", x.PID)
+		}
+	}
+	return b.String()
+}
+
+// Unwrap returns the reason of the first of them.
+func (e *PartialError) Unwrap() error {
+	if len(e.By) == 0 {
+		return nil
+	}
+	return Because(e.By[0].Reason, "beyond the bound of one owner")
+}
+
+// Tenant is the owner whose jobs a process can belong to: its pod or container, else its user, because a scheduler's job is that of one user
+// and root may be in it, too. No kind: not known.
+func (c *RankCandidate) Tenant() Owner {
+	switch {
+	case c.Owner.Isolated() || c.Owner.Kind == OwnerUser:
+		return c.Owner
+	case c.Limits.State == OK:
+		return Owner{Kind: OwnerUser, ID: strconv.FormatUint(uint64(c.User), 10)}
+	}
+	return Owner{}
 }
 
 // RankCandidate is one reading of a process that holds a GPU: the evidence from which the verdict on a job follows: whether it is an
@@ -25,10 +106,11 @@ type RankCandidate struct {
 	Start  uint64 // clock ticks since boot, field 22 of /proc/PID/stat: with PID it names one process for ever
 	Parent int
 	User   uint32 // real user ID, known if Limits are
+	Owner  Owner
 	// Command is the first 15 bytes of the name of the program (comm).
 	Command string
 	At      time.Time
-	// Left: it lives, and a bound left it out of this look. Only PID, Start and At are known.
+	// Left: it lives, and a bound left it out of this look. Only PID, Start, Owner and At are known.
 	Left bool
 	// Children is how many processes were forked from it and run the same program: data loaders, who inherit its GPUs and
 	// sockets. They are no candidates of their own.
@@ -43,8 +125,8 @@ type RankCandidate struct {
 	Files    Fact[OpenFiles]   // /proc/PID/fd
 	Maps     Fact[MappedFiles] // /proc/PID/maps, read once for each process and again while no library was found
 	Sockets  Fact[[]Socket]    // TCP sockets whose inode Files has, from sock_diag of the network namespace
-	// SocketsByCgroup: Files are not known, and Sockets are those of the network namespace of the exporter that were made in the control
-	// group of the process (INET_DIAG_CGROUP_ID, Linux 5.8). Other processes may be in it, and sockets may be missing.
+	// SocketsByCgroup: Files are not known, or the network namespace has more sockets than can be listed. Sockets are those of the network
+	// namespace of the exporter that were made in the control group of the process (INET_DIAG_CGROUP_ID, Linux 5.8). Other processes may be in it, and sockets may be missing.
 	SocketsByCgroup bool
 	Verbs           Fact[VerbsUse]       // NETLINK_RDMA resources by PID; unknown where Files do not confirm that there are none
 	NetDevs         Fact[[]InterfaceUse] // /proc/PID/net/dev: interfaces of its network namespace
@@ -119,8 +201,8 @@ type NCCLLog struct {
 type VerbsUse struct {
 	Devices  []string // that it has contexts on
 	Contexts int
-	PDs      int
-	Regions  int    // memory regions
+	PDs      int    // -1: there are too many to be listed
+	Regions  int    // memory regions, likewise
 	Bytes    uint64 // of all of its memory regions
 	// QueuePairs is half of the use counts of its completion queues: each queue pair counts for its send and its
 	// receive completion queue. NVSHMEM, MPI and UCX have some, too.
@@ -158,18 +240,4 @@ func (c *RankCandidate) Variables() []NCCLVariable {
 		}
 	}
 	return list
-}
-
-// Add adds what another thread of the same process has.
-func (v *VerbsUse) Add(w VerbsUse) {
-	for _, device := range w.Devices {
-		if !slices.Contains(v.Devices, device) {
-			v.Devices = append(v.Devices, device)
-		}
-	}
-	v.Contexts += w.Contexts
-	v.PDs += w.PDs
-	v.Regions += w.Regions
-	v.Bytes += w.Bytes
-	v.QueuePairs += w.QueuePairs
 }

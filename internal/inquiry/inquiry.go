@@ -65,29 +65,16 @@ func Dial(ask func(ctx context.Context, conn net.Conn, version fabric.NCCLVersio
 	}
 }
 
-// ownerOf is whose a job is: what one owner's jobs take is not that of others.
-func ownerOf(n *fabric.Node, j *job.Job) string {
+// ownerOf is whose a job is: what one owner's jobs take is not that of others. Those whose user is not known are together.
+func ownerOf(n *fabric.Node, j *job.Job) fabric.Owner {
 	candidates := n.Ranks.Or(nil)
 	for i := range candidates {
 		c := &candidates[i]
 		if slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.PID == c.PID }) {
-			return ownerOfProcess(c)
+			return c.Tenant()
 		}
 	}
-	return ""
-}
-
-// ownerOfProcess is its pod or container, else its user. Those whose user is not known are together.
-func ownerOfProcess(c *fabric.RankCandidate) string {
-	switch w := c.Workload.Or(fabric.Workload{}); {
-	case w.Pod != "":
-		return "pod " + w.Pod
-	case w.ContainerID != "":
-		return "container " + w.ContainerID
-	case c.Limits.State == fabric.OK:
-		return "user " + strconv.FormatUint(uint64(c.User), 10)
-	}
-	return ""
+	return fabric.Owner{}
 }
 
 // Asker returns this process as the one that asks about processes of this procfs.
@@ -105,11 +92,11 @@ type process struct {
 type versions struct {
 	read    func(pid int) (string, error)
 	of      map[process]string
-	reading map[string]*errand.Errand[string] // by owner: a library of one that hangs does not keep those of others from being read
+	reading map[fabric.Owner]*errand.Errand[string] // by owner: a library of one that hangs does not keep those of others from being read
 }
 
 func newVersions(procfs string) *versions {
-	return &versions{of: map[process]string{}, reading: map[string]*errand.Errand[string]{}, read: func(pid int) (string, error) {
+	return &versions{of: map[process]string{}, reading: map[fabric.Owner]*errand.Errand[string]{}, read: func(pid int) (string, error) {
 		return library.MappedNCCL(procfs, pid), nil
 	}}
 }
@@ -122,7 +109,7 @@ func (v *versions) get(c *fabric.RankCandidate) string {
 	if known, read := v.of[id]; read {
 		return known
 	}
-	owner := ownerOfProcess(c)
+	owner := c.Tenant()
 	reading := v.reading[owner]
 	switch {
 	case reading == nil && len(v.reading) == maxReading:

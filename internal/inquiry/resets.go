@@ -22,8 +22,8 @@ type resets []reset
 
 type reset struct {
 	asked   process
-	job     []process // all of its job on this node
-	owner   string    // of the job
+	job     []process    // all of its job on this node
+	owner   fabric.Owner // of the job
 	release fabric.NCCLVersion
 	at      time.Time
 	crashed bool
@@ -34,7 +34,7 @@ func (r *resets) add(one reset) { *r = append(*r, one) }
 
 // full says that no job of the node is asked any more. Jobs of one owner do not decide that for those of others.
 func (r resets) full() bool {
-	owners := map[string]bool{}
+	owners := map[fabric.Owner]bool{}
 	for i := range r {
 		owners[r[i].owner] = true
 	}
@@ -42,7 +42,7 @@ func (r resets) full() bool {
 }
 
 // of counts those of an owner.
-func (r resets) of(owner string) (n int) {
+func (r resets) of(owner fabric.Owner) (n int) {
 	for i := range r {
 		if r[i].owner == owner {
 			n++
@@ -66,7 +66,7 @@ func (r resets) look(n *fabric.Node, now time.Time) {
 }
 
 // refuse says why a job with these processes and this release is not asked; nil: they are no reason.
-func (r resets) refuse(of []process, owner string, release fabric.NCCLVersion) error {
+func (r resets) refuse(of []process, owner fabric.Owner, release fabric.NCCLVersion) error {
 	switch {
 	case r.full():
 		return &progress.Refusal{Why: progress.NodeStopped, Text: "processes of jobs of three owners ended the connection when they were asked: no job is asked until the exporter restarts"}

@@ -41,7 +41,7 @@ type Watch struct {
 	o        Options
 	suspects progress.Suspects
 	past     map[string]*past
-	turns    map[string]time.Time // by owner of jobs: when one of his was asked last
+	turns    map[fabric.Owner]time.Time // by owner of jobs: when one of his was asked last
 	resets   resets
 
 	change sync.Mutex // held while it is switched
@@ -71,7 +71,7 @@ func (p *past) next() time.Time {
 
 // NewWatch returns a Watch that is off, and that ends with ctx.
 func NewWatch(ctx context.Context, o Options) *Watch {
-	return &Watch{ctx: ctx, o: o, past: map[string]*past{}, turns: map[string]time.Time{}, status: progress.Status{Asked: map[progress.Outcome]uint64{}}}
+	return &Watch{ctx: ctx, o: o, past: map[string]*past{}, turns: map[fabric.Owner]time.Time{}, status: progress.Status{Asked: map[progress.Outcome]uint64{}}}
 }
 
 // Apply switches it on or off. Switched off, it forgets what RAS said, and asks nothing from the return of Apply on. Which processes ended a
@@ -190,7 +190,7 @@ func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
 func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 	var list []progress.Account
 	var turn time.Time // of the owner of ask
-	maps.DeleteFunc(w.turns, func(_ string, at time.Time) bool { return time.Since(at) > mostWait })
+	maps.DeleteFunc(w.turns, func(_ fabric.Owner, at time.Time) bool { return time.Since(at) > mostWait })
 	next := map[string]*past{}
 	for i := range jobs.List {
 		j := &jobs.List[i]

@@ -533,9 +533,9 @@ func TestTurns(t *testing.T) {
 			for i := range 30 {
 				c, j := n.Ranks.Value[0], jobs.List[0]
 				c.PID, c.User = 1000+i, uint32(100_000+i) // the kernel gives a port to one user only
-				c.Workload = fabric.Known(fabric.Workload{ContainerID: "c0ffee"}, "", n.At)
+				c.Owner = fabric.Owner{Kind: fabric.OwnerContainer, ID: "c0ffee"}
 				c.Sockets = fabric.Known([]fabric.Socket{{Listening: true, Local: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), 28028)}}, "", n.At)
-				j.Name, j.Ranks = fmt.Sprintf("a/%d", i), []job.Rank{{PID: c.PID, Rank: 0}}
+				j.Name, j.Ranks = fmt.Sprintf("a/%d", i), []job.Rank{{PID: c.PID, Start: c.Start, Rank: 0}}
 				n.Ranks.Value, jobs.List = append(n.Ranks.Value, c), append(jobs.List, j)
 			}
 			slices.SortFunc(jobs.List, func(a, b job.Job) int { return strings.Compare(a.Name, b.Name) })

@@ -6,54 +6,40 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"gpufabric_exporter/internal/fabric"
 )
 
-// key is what the processes of a job have in common. The first two are what the kernel says, and no process of another owner has them; the
+// key is what the processes of a job have in common. No process of another owner has the first, as the kernel says whose a process is; the
 // rest tells jobs of one owner apart.
 type key struct {
-	place          string // the outermost pod or container, "pod-UID" or "container-ID"; empty: the host
-	user           string // numeric user ID; empty: any of a pod or container, or not known
+	owner          fabric.Owner
 	scheduler, job string
+	apart          bool // the users whom this user namespace has no number for are many: none of them joins a job because he says so
 }
 
-// keyOf returns the job of a process. The users of a pod or container share its jobs. What the environment states, or a control group that
-// its user may make, tells jobs of one user apart.
+// keyOf returns the job of a process. What the environment states, or a control group that its user may make, tells jobs of one owner
+// apart.
 func keyOf(c *fabric.RankCandidate) key {
 	w := c.Workload.Or(fabric.Workload{})
-	k := key{scheduler: schedulerOf(w.Scheduler), job: clean(w.Job, maxName)}
-	switch {
-	case w.Scheduler == "slurm" && !w.Stated: // what containers are in it, its user made
-	case w.Pod != "":
-		k.place = "pod-" + clean(w.Pod, maxName)
-	case w.ContainerID != "":
-		k.place = "container-" + clean(w.ContainerID, maxName)
-	}
+	k := key{owner: c.Tenant(), scheduler: schedulerOf(w.Scheduler), job: clean(w.Job, maxName)}
 	if k.job == "" {
 		k.scheduler, k.job = "none", cmp.Or(clean(c.Command, maxName), "unknown")
 	}
-	if k.place != "" && !w.Stated {
-		k.job = "" // the place says it, whatever its name is
-		return k
-	}
-	if c.Limits.State == fabric.OK {
-		k.user = strconv.FormatUint(uint64(c.User), 10)
+	switch {
+	case k.owner.Isolated() && !w.Stated && k.scheduler != "none":
+		k.job = "" // the pod or container says it, whatever its name is
+	case k.owner == fabric.Owner{Kind: fabric.OwnerUser, ID: "65534"}:
+		k.apart = w.Stated
 	}
 	return k
 }
 
-// owner is whose the job is.
-func (k key) owner() string {
-	return cmp.Or(k.place, "user-"+cmp.Or(k.user, "unknown"))
-}
-
 // foreign reports whether two processes are known to be of different owners.
 func foreign(a, b *fabric.RankCandidate) bool {
-	known := a.Limits.State == fabric.OK && a.Workload.State == fabric.OK && b.Limits.State == fabric.OK && b.Workload.State == fabric.OK
-	return known && keyOf(a).owner() != keyOf(b).owner()
+	of, other := a.Tenant(), b.Tenant()
+	known := of.Kind != "" && other.Kind != "" && a.Workload.State == fabric.OK && b.Workload.State == fabric.OK
+	return known && of != other
 }
 
 // nameOf names the job of a process by what its scheduler calls it. What the process itself states is not a name of a scheduler: its owner
@@ -61,22 +47,21 @@ func foreign(a, b *fabric.RankCandidate) bool {
 func nameOf(c *fabric.RankCandidate) string {
 	w, k := c.Workload.Or(fabric.Workload{}), keyOf(c)
 	name := k.scheduler + "/" + cmp.Or(k.job, clean(w.Job, maxName), "unknown")
-	switch {
-	case k.place != "" && w.Stated:
-		name += "-of-" + short(k.place)
-	case k.user != "" && (w.Stated || k.scheduler == "none"):
-		name += "-of-user-" + k.user
+	if k.owner.Kind != "" && (w.Stated || k.scheduler == "none") {
+		if len(k.owner.ID) == 64 {
+			k.owner.ID = k.owner.ID[:12] // as people write those of containers
+		}
+		name += "-of-" + label(k.owner)
 	}
 	return name
 }
 
-// short is a place with as many digits as those of a container that people use.
-func short(place string) string {
-	const digits = len("container-") + 12
-	if strings.HasPrefix(place, "container-") && len(place) > digits {
-		return place[:digits]
+// label is an owner as a part of a name.
+func label(o fabric.Owner) string {
+	if o.Kind == "" {
+		return "user-unknown"
 	}
-	return place
+	return o.Kind + "-" + clean(o.ID, maxName)
 }
 
 // group is the processes of a job.
@@ -121,7 +106,7 @@ func groupsOf(ranks []*observed) []*group {
 // or somebody unknown runs beside it, and then of the older one.
 func nameAll(groups []*group) {
 	last := func(g *group) int {
-		return map[bool]int{true: 2}[g.stated()] + map[bool]int{true: 1}[g.key.place == "" && (g.key.user == "" || g.key.user == "0")]
+		return map[bool]int{true: 2}[g.stated()] + map[bool]int{true: 1}[g.key.owner.Kind == "" || g.key.owner == fabric.Owner{Kind: fabric.OwnerUser, ID: "0"}]
 	}
 	groups = slices.Clone(groups)
 	slices.SortStableFunc(groups, func(a, b *group) int { return last(a) - last(b) })
@@ -130,7 +115,7 @@ func nameAll(groups []*group) {
 		by := g.ranks[max(0, slices.IndexFunc(g.ranks, func(r *observed) bool { return !r.Workload.Value.Stated }))]
 		g.name = nameOf(by.RankCandidate)
 		if taken[g.name] {
-			g.name += "-of-" + g.key.owner()
+			g.name += "-of-" + label(g.key.owner)
 		}
 		for i, of := 2, g.name; taken[g.name]; i++ {
 			g.name = fmt.Sprintf("%s-%d", of, i)

@@ -372,8 +372,22 @@ func TestOwners(t *testing.T) {
 	process := func(pid int, user uint32, w fabric.Workload) fabric.RankCandidate {
 		c := ofUser(rankOf(pid, 0, 0), user)
 		c.Workload = fabric.Known(w, "cgroup", epoch)
+		switch { // as the reader finds it: the outermost one
+		case w.Scheduler == "slurm" && !w.Stated:
+			c.Owner = fabric.Owner{Kind: fabric.OwnerJob, ID: w.Job}
+		case w.Pod != "":
+			c.Owner = fabric.Owner{Kind: fabric.OwnerPod, ID: w.Pod}
+		case w.ContainerID != "" && (!w.Stated || w.Scheduler != "container"):
+			c.Owner = fabric.Owner{Kind: fabric.OwnerContainer, ID: w.ContainerID}
+		}
 		return c
 	}
+	machine := func(pid int, user uint32, name string, w fabric.Workload) fabric.RankCandidate {
+		c := process(pid, user, w)
+		c.Owner = fabric.Owner{Kind: fabric.OwnerContainer, ID: name}
+		return c
+	}
+	python := fabric.Workload{Scheduler: "none", Job: "python"}
 	const a, b = "aaaaaaaaaaaa1111111111111111111111111111111111111111111111111111", "aaaaaaaaaaaa2222222222222222222222222222222222222222222222222222"
 	slurm := func(stated bool) fabric.Workload {
 		return fabric.Workload{Scheduler: "slurm", Job: "7", Stated: stated}
@@ -400,12 +414,19 @@ func TestOwners(t *testing.T) {
 		"a container in the job":               {[]fabric.RankCandidate{victim, process(201, 1000, in(slurm(false), "", b))}, "slurm/7 2"},
 		"two users of a container":             {[]fabric.RankCandidate{process(100, 0, docker), process(101, 1000, docker)}, "container/" + a[:12] + " 2"},
 		"containers whose IDs begin alike":     {[]fabric.RankCandidate{process(100, 0, docker), process(101, 0, fabric.Workload{Scheduler: "container", Job: b[:12], ContainerID: b})}, "container/" + a[:12] + " 1, container/" + b[:12] + "-of-container-" + b + " 1"},
-		"a container that a user claims":       {[]fabric.RankCandidate{process(100, 1001, fabric.Workload{Scheduler: "container", Job: a[:12], ContainerID: a, Stated: true}), process(101, 0, docker)}, "container/" + a[:12] + " 1, container/" + a[:12] + "-of-container-" + a[:12] + " 1"},
+		"a container that a user claims":       {[]fabric.RankCandidate{process(100, 1001, fabric.Workload{Scheduler: "container", Job: a[:12], ContainerID: a, Stated: true}), process(101, 0, docker)}, "container/" + a[:12] + " 1, container/" + a[:12] + "-of-user-1001 1"},
 		"two containers of a pod":              {[]fabric.RankCandidate{process(100, 0, pod), process(101, 5, in(pod, "uid-1", b))}, "kubernetes/team/train-0 2"},
 		"a pod that has the name of another":   {[]fabric.RankCandidate{process(100, 0, pod), process(101, 0, in(pod, "uid-2", b))}, "kubernetes/team/train-0 1, kubernetes/team/train-0-of-pod-uid-2 1"},
 		"a program called like one of another": {[]fabric.RankCandidate{process(100, 1000, fabric.Workload{Scheduler: "none", Job: "x"}), process(101, 1001, fabric.Workload{Scheduler: "none", Job: "x-of-user-1000"})}, "none/x-of-user-1000 1, none/x-of-user-1000-of-user-1001 1"},
 		"a program called like a job of Slurm": {[]fabric.RankCandidate{victim, process(101, 1001, fabric.Workload{Scheduler: "none", Job: "slurm/7"})}, "none/slurm/7-of-user-1001 1, slurm/7 1"},
-		"a scheduler that a reader made up":    {[]fabric.RankCandidate{victim, process(101, 1001, fabric.Workload{Scheduler: "slurm/7", Job: "7"})}, "none/7-of-user-1001 1, slurm/7 1"},
+		"root of two machines and of the node": {
+			[]fabric.RankCandidate{machine(100, 0, "lxc.payload.bob", python), machine(101, 5, "lxc.payload.bob", python), machine(102, 0, "lxc.payload.eve", python), process(103, 0, python)},
+			"none/python-of-container-lxc.payload.bob 2, none/python-of-container-lxc.payload.eve 1, none/python-of-user-0 1",
+		},
+		"two programs of a machine":         {[]fabric.RankCandidate{machine(100, 0, "alice", python), machine(101, 0, "alice", fabric.Workload{Scheduler: "none", Job: "x"})}, "none/python-of-container-alice 1, none/x-of-container-alice 1"},
+		"stated by root of a machine":       {[]fabric.RankCandidate{process(200, 0, slurm(false)), machine(100, 0, "alice", slurm(true))}, "slurm/7 1, slurm/7-of-container-alice 1"},
+		"stated by the user of many":        {[]fabric.RankCandidate{process(200, 65534, slurm(false)), process(100, 65534, slurm(true))}, "slurm/7 1, slurm/7-of-user-65534 1"},
+		"a scheduler that a reader made up": {[]fabric.RankCandidate{victim, process(101, 1001, fabric.Workload{Scheduler: "slurm/7", Job: "7"})}, "none/7-of-user-1001 1, slurm/7 1"},
 		"of a job, and not known whose it is": {[]fabric.RankCandidate{victim, func() fabric.RankCandidate {
 			c := process(100, 0, slurm(false))
 			c.Limits = fabric.Fact[fabric.ProcessLimits]{}

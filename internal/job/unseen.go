@@ -30,7 +30,7 @@ func (t *Tracker) unlisted(lives func(processID) bool, why Reason, at time.Time)
 			list = append(list, &observed{process: &process{RankCandidate: unread(&was.candidate, at), sign: signUnread}, unlisted: why})
 		}
 	}
-	return fairly(list, maxUnlisted, func(r *observed) string { return keyOf(r.RankCandidate).owner() }, func(a, b *observed) int { return byAge(a.RankCandidate, b.RankCandidate) })
+	return fairly(list, maxUnlisted, func(r *observed) string { return r.Tenant().String() }, func(a, b *observed) int { return byAge(a.RankCandidate, b.RankCandidate) })
 }
 
 // split separates the candidates that a look has from those that it left out, and leaves out more where there are too many.
@@ -42,7 +42,7 @@ func split(candidates []fabric.RankCandidate) (listed []fabric.RankCandidate, le
 			listed = append(listed, candidates[i])
 		}
 	}
-	listed = fairly(listed, maxCandidates, func(c fabric.RankCandidate) string { return keyOf(&c).owner() }, byDriver)
+	listed = fairly(listed, maxCandidates, func(c fabric.RankCandidate) string { return c.Tenant().String() }, byDriver)
 	for i := range listed {
 		delete(left, processID{listed[i].PID, listed[i].Start})
 	}
@@ -52,7 +52,7 @@ func split(candidates []fabric.RankCandidate) (listed []fabric.RankCandidate, le
 // unread is a process of which is known only what does not change: who it is, and whose.
 func unread(c *fabric.RankCandidate, at time.Time) *fabric.RankCandidate {
 	return &fabric.RankCandidate{
-		PID: c.PID, Start: c.Start, Parent: c.Parent, User: c.User, Command: c.Command, At: at, Children: c.Children, EphemeralFrom: c.EphemeralFrom,
+		PID: c.PID, Start: c.Start, Parent: c.Parent, User: c.User, Owner: c.Owner, Command: c.Command, At: at, Children: c.Children, EphemeralFrom: c.EphemeralFrom,
 		Workload: c.Workload, Limits: c.Limits,
 	}
 }
@@ -60,7 +60,7 @@ func unread(c *fabric.RankCandidate, at time.Time) *fabric.RankCandidate {
 // remind gives a process what was known of it and does not change: a look that cannot read it does not make it one of another job.
 func remind(c, was *fabric.RankCandidate) {
 	if c.Workload.State != fabric.OK {
-		c.Workload = was.Workload
+		c.Workload, c.Owner = was.Workload, was.Owner
 		c.Command = cmp.Or(c.Command, was.Command)
 	}
 	if c.Limits.State != fabric.OK {

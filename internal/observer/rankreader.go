@@ -63,7 +63,7 @@ func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
 			return sockdiag.Dial()
 		},
 		Cgroup: cgroup.New(filepath.Join(o.Sysfs, "fs/cgroup")).ID,
-		Verbs:  func() (map[int]*fabric.VerbsUse, error) { return verbsUse(sys) },
+		Verbs:  func(process func(int) int) (map[int]*fabric.VerbsUse, error) { return verbsUse(sys, process) },
 	})
 	if err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func logOf(head, tail []byte, dropped int64) fabric.NCCLLog {
 	return said
 }
 
-// verbsUse returns what threads have of verbs, by their IDs.
-func verbsUse(sys *sysfs.FS) (map[int]*fabric.VerbsUse, error) {
+// verbsUse returns what processes have of verbs, by their PIDs.
+func verbsUse(sys *sysfs.FS, process func(task int) int) (map[int]*fabric.VerbsUse, error) {
 	if _, err := sys.Devices(); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -106,6 +106,6 @@ func verbsUse(sys *sysfs.FS) (map[int]*fabric.VerbsUse, error) {
 	if err != nil {
 		return nil, err
 	}
-	use, err := c.Use(devices)
-	return use.ByTask, err
+	use, err := c.Use(devices, process)
+	return use.ByProcess, err
 }

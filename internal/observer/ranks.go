@@ -5,7 +5,7 @@ package observer
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -14,8 +14,9 @@ import (
 // Ranks reads the processes that hold GPUs. It is called by one goroutine at a time.
 type Ranks interface {
 	// Read reads the processes. The driver says which processes the GPUs have; it is only read. What cannot be read of one
-	// process is an unknown fact; an error without processes means that none could be looked for, and an error beside some says which
-	// others there may be. netns is the network namespace of the node: a rank in another one has interfaces and sockets of its own.
+	// process is an unknown fact; an error means that no process could be looked for, but for a fabric.PartialError: the list is good
+	// for all but those whom it names. netns is the network namespace of the node: a rank in another one has interfaces and sockets of
+	// its own.
 	Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error)
 	Close() error
 }
@@ -49,9 +50,7 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 	fresh := since[rankFacts](n.At, ob.o.FastInterval)
 	done := ob.ranks.startIfStale(fresh, func(_ rankFacts, now time.Time) (rankFacts, error) {
 		list, netns, err := ob.o.Ranks.Read(&gpus, now)
-		if err == nil {
-			err = gaps(list)
-		}
+		err = withUnread(list, err)
 		return rankFacts{list, netns, now, err}, err
 	})
 	if done != nil {
@@ -60,7 +59,8 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 		ob.ranks.lane.wait(ctx, done)
 	}
 	v, src := ob.ranks.get(fabric.SourceRanks, "", since[rankFacts](n.At, ranksLate))
-	if src.Reason == fabric.ReasonPrivilege { // the site gave none: that is known, and no failure
+	_, partial := errors.AsType[*fabric.PartialError](src.Err)
+	if src.Reason == fabric.ReasonPrivilege && !partial { // the site gave none: that is known, and no failure
 		n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](src.Reason, source, n.At)
 		return
 	}
@@ -69,17 +69,29 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 	}
 	n.Sources = append(n.Sources, src)
 	n.Ranks, n.Host.NetNS = fabric.Known(v.list, source, v.began), v.netns
-	partly := len(v.list) > 0 && v.err != nil && errors.Is(src.Err, v.err)
-	if !src.Up && !partly {
+	if !src.Up && !partial {
 		n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](src.Reason, source, n.At)
 	}
 }
 
-// gaps returns an error if what decides about jobs could not be read of some processes. That the site grants too little, or the kernel
-// does not offer it, is no failure.
-func gaps(list []fabric.RankCandidate) error {
-	var first error
-	processes := 0
+// maxUnread bounds the owners that are named because facts of their processes could not be read.
+const maxUnread = 8
+
+// withUnread adds to the error of a list the owners of whom what decides about jobs could not be read. That the site grants too little, or the
+// kernel does not offer it, is no failure.
+func withUnread(list []fabric.RankCandidate, err error) error {
+	partial, is := errors.AsType[*fabric.PartialError](err)
+	if err != nil && !is {
+		return err
+	}
+	var by []fabric.Excess
+	if is {
+		by = partial.By
+	}
+	named, most := map[fabric.Owner]bool{}, len(by)+maxUnread
+	for _, x := range by {
+		named[x.Owner] = true
+	}
 	for i := range list {
 		c := &list[i]
 		for _, fact := range []struct {
@@ -94,19 +106,16 @@ func gaps(list []fabric.RankCandidate) error {
 			{"control groups", c.Workload.Meta()},
 			{"limits", c.Limits.Meta()},
 		} {
-			if !failed(fact.Meta) {
-				continue
+			if failed(fact.Meta) && !named[c.Owner] && len(by) < most {
+				named[c.Owner] = true
+				by = append(slices.Clip(by), fabric.Excess{Owner: c.Owner, PID: c.PID, What: fact.what, Reason: fact.Reason})
 			}
-			if processes++; first == nil {
-				first = fabric.Because(fact.Reason, fmt.Sprintf("%s of PID %d of %s: %s", fact.what, c.PID, ownerWords(c), fact.Reason))
-			}
-			break
 		}
 	}
-	if processes > 1 {
-		return fmt.Errorf("processes of which not all could be read: %d: %w", processes, first)
+	if len(by) == 0 {
+		return nil
 	}
-	return first
+	return &fabric.PartialError{By: by}
 }
 
 func failed(m fabric.Meta) bool {
@@ -115,17 +124,4 @@ func failed(m fabric.Meta) bool {
 		return m.State == fabric.Unknown
 	}
 	return false
-}
-
-// ownerWords is whose a process is.
-func ownerWords(c *fabric.RankCandidate) string {
-	switch w := c.Workload.Value; {
-	case w.Pod != "":
-		return "pod " + w.Pod
-	case w.ContainerID != "":
-		return "container " + w.ContainerID
-	case c.Limits.State == fabric.OK:
-		return fmt.Sprintf("user %d", c.User)
-	}
-	return "an unknown user"
 }

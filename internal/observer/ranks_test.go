@@ -3,6 +3,7 @@
 package observer
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -153,10 +154,14 @@ func TestRanksThatAreNotSeen(t *testing.T) {
 func TestRanksInPart(t *testing.T) {
 	malformed := func(f func(c *fabric.RankCandidate, why fabric.Reason)) func(*fabric.RankCandidate) {
 		return func(c *fabric.RankCandidate) {
-			c.User, c.Limits = 1001, fabric.Known(fabric.ProcessLimits{}, "limits", c.At)
+			c.Owner = fabric.Owner{Kind: fabric.OwnerUser, ID: "1001"}
 			f(c, fabric.ReasonMalformed)
 		}
 	}
+	excess := func(what string, why fabric.Reason) error {
+		return &fabric.PartialError{By: []fabric.Excess{{What: what, Reason: why}}}
+	}
+	const partly = "not everything could be read: "
 	for name, c := range map[string]struct {
 		p      *processes
 		known  bool
@@ -165,15 +170,19 @@ func TestRanksInPart(t *testing.T) {
 	}{
 		"all":       {&processes{}, true, "", ""},
 		"none":      {&processes{err: fabric.Because(fabric.ReasonIO, "no")}, false, fabric.ReasonIO, "no"},
-		"some":      {&processes{err: fabric.Because(fabric.ReasonMalformed, "too many of user 1001"), some: true}, true, fabric.ReasonMalformed, "too many of user 1001"},
+		"some":      {&processes{err: excess("descriptors", fabric.ReasonMalformed), some: true}, true, fabric.ReasonMalformed, partly + "descriptors"},
 		"not yet":   {&processes{err: fabric.Because(fabric.ReasonNotRead, "later")}, false, fabric.ReasonTimeout, "later"},
-		"some, now": {&processes{err: fabric.Because(fabric.ReasonNotRead, "later"), some: true}, true, fabric.ReasonTimeout, "later"},
+		"some, now": {&processes{err: excess("new processes", fabric.ReasonNotRead), some: true}, true, fabric.ReasonTimeout, partly + "new processes"},
 		"sockets": {&processes{edit: malformed(func(c *fabric.RankCandidate, why fabric.Reason) {
 			c.Sockets = fabric.UnknownFact[[]fabric.Socket](why, "", c.At)
-		})}, true, fabric.ReasonMalformed, "sockets of PID 7 of user 1001: malformed"},
+		})}, true, fabric.ReasonMalformed, partly + "sockets of user 1001 (PID 7)"},
+		"some, and sockets of another": {&processes{err: excess("descriptors", fabric.ReasonMalformed), some: true, edit: malformed(func(c *fabric.RankCandidate, why fabric.Reason) {
+			c.Sockets = fabric.UnknownFact[[]fabric.Socket](why, "", c.At)
+		})}, true, fabric.ReasonMalformed, partly + "descriptors; sockets of user 1001 (PID 7)"},
+		"some that are not permitted": {&processes{err: excess("processes that cannot be read", fabric.ReasonPrivilege), some: true}, true, fabric.ReasonPrivilege, partly + "processes that cannot be read"},
 		"RDMA resources": {&processes{edit: malformed(func(c *fabric.RankCandidate, why fabric.Reason) {
 			c.Verbs = fabric.UnknownFact[fabric.VerbsUse](why, "", c.At)
-		})}, true, fabric.ReasonMalformed, "RDMA resources of PID 7 of user 1001: malformed"},
+		})}, true, fabric.ReasonMalformed, partly + "RDMA resources of user 1001 (PID 7)"},
 		"not permitted": {&processes{edit: malformed(func(c *fabric.RankCandidate, _ fabric.Reason) {
 			c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonPrivilege, "", c.At)
 		})}, true, "", ""},
@@ -190,4 +199,21 @@ func TestRanksInPart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reading that is good for all but one owner is shown, and its source is not up: nobody takes what is missing for an end.
+func TestRanksOfAllButOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		by := fabric.Excess{Owner: fabric.Owner{Kind: fabric.OwnerUser, ID: "1001"}, PID: 77, What: "descriptors", Reason: fabric.ReasonMalformed}
+		p := &processes{some: true, err: &fabric.PartialError{By: []fabric.Excess{by}}}
+		ob, _ := startRanks(t, p)
+		n := observe(t, ob, fabric.WantRanks)
+		s := source(n, fabric.SourceRanks, "")
+		if len(n.Ranks.Value) != 1 || n.Ranks.State != fabric.OK || n.Host.NetNS.Or(0) != 9 {
+			t.Errorf("%+v", n.Ranks)
+		}
+		if s.Up || s.Reason != fabric.ReasonMalformed || !strings.Contains(s.Err.Error(), "descriptors of user 1001 (PID 77)") {
+			t.Errorf("%+v", s)
+		}
+	})
 }

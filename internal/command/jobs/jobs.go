@@ -142,10 +142,11 @@ func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs
 	}
 }
 
-// late reports whether processes or GPUs were not read in time.
+// late reports whether processes or GPUs were not read in time. What one owner holds up is not waited for.
 func late(n *fabric.Node) bool {
 	return slices.ContainsFunc(n.Sources, func(s fabric.Source) bool {
-		return (s.Name == fabric.SourceRanks || s.Name == fabric.SourceGPU) && (s.Reason == fabric.ReasonTimeout || s.Reason == fabric.ReasonStuck)
+		_, partial := errors.AsType[*fabric.PartialError](s.Err)
+		return !partial && (s.Name == fabric.SourceRanks || s.Name == fabric.SourceGPU) && (s.Reason == fabric.ReasonTimeout || s.Reason == fabric.ReasonStuck)
 	})
 }
 

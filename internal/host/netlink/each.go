@@ -4,20 +4,24 @@ package netlink
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/mdlayher/netlink"
 
 	"gpufabric_exporter/internal/fabric"
 )
 
-// ErrTooMany means that a list has more messages than the caller reads. What came before the bound was visited. The
+// ErrTooLong means that the kernel writes a list for longer than the caller listens. What came before was visited. The
 // Conn is closed: the rest of the list is not read from the kernel.
-var ErrTooMany = fabric.Because(fabric.ReasonMalformed, "longer than is read")
+var ErrTooLong = fabric.Because(fabric.ReasonTimeout, "longer than is listened to")
+
+// lookEvery is the number of messages after which Each looks at the clock.
+const lookEvery = 256
 
 // Each asks a question that has a list as its answer, and calls visit with the payload of each message, which is valid
-// until visit returns. Unlike List, it holds one datagram in memory at a time. It reads at most limit messages; with the
-// limit, or an error of visit, it closes the Conn and returns ErrTooMany or that error.
-func (c *Conn) Each(q Question, limit int, visit func(data []byte) error) error {
+// until visit returns. Unlike List, it holds one datagram in memory at a time, so that a list may have any length. It takes no longer than
+// within; then, or with an error of visit, it closes the Conn and returns ErrTooLong or that error.
+func (c *Conn) Each(q Question, within time.Duration, visit func(data []byte) error) error {
 	if c.broken {
 		return c.Failed(q, ErrBroken)
 	}
@@ -25,13 +29,13 @@ func (c *Conn) Each(q Question, limit int, visit func(data []byte) error) error 
 		q.Sent.Add(1)
 	}
 	var kept []Message // only for a recording
-	n := 0
+	n, until := 0, time.Now().Add(within)
 	see := func(m Message) error {
 		if err := q.check([]Message{m}); err != nil {
 			return err
 		}
-		if n++; n > limit {
-			return fmt.Errorf("more than %d messages: %w", limit, ErrTooMany)
+		if n++; n%lookEvery == 0 && time.Now().After(until) {
+			return fmt.Errorf("%d messages in %s: %w", n, within, ErrTooLong)
 		}
 		if c.record != nil {
 			kept = append(kept, m)

@@ -159,20 +159,20 @@ func identifier(b []byte) (string, error) {
 	return string(b), nil
 }
 
-// owners are the containers that processes of a pod are in, by container ID, as their GPUs show. A container that shares its
+// owners are the containers that processes of a pod are in, by pod and container ID, as their GPUs show. A container that shares its
 // GPUs with others is distinguished from them by all of its processes together. What stays ambiguous is left out.
 func owners(list []fabric.RankCandidate, containers []Container) map[string]Container {
-	possible := map[string][]Container{} // by container ID
+	possible := map[string][]Container{}
 	for i := range list {
-		w := list[i].Workload.Value
+		w := &list[i].Workload.Value
 		if w.Pod == "" || w.ContainerID == "" {
 			continue
 		}
-		from, seen := possible[w.ContainerID]
+		from, seen := possible[keyOf(w)]
 		if !seen {
 			from = containers
 		}
-		possible[w.ContainerID] = slices.DeleteFunc(slices.Clone(from), func(c Container) bool { return !c.has(list[i]) })
+		possible[keyOf(w)] = slices.DeleteFunc(slices.Clone(from), func(c Container) bool { return !c.has(list[i]) })
 	}
 	of := map[string]Container{}
 	for id, found := range possible {

@@ -106,6 +106,21 @@ func TestName(t *testing.T) {
 	}
 }
 
+// A pod that names a group of its own like the container of another pod keeps neither its name from that one nor gets it.
+func TestNameOfAnotherPod(t *testing.T) {
+	process := func(pod, uuid string) fabric.RankCandidate {
+		w := fabric.Workload{Scheduler: "kubernetes", Job: pod, Pod: pod, ContainerID: "c0ffee"}
+		return fabric.RankCandidate{Workload: fabric.Known(w, "", time.Time{}), GPUs: fabric.Known([]string{uuid}, "NVML", time.Time{})}
+	}
+	list := []fabric.RankCandidate{process("mallory", "GPU-b"), process("alice", "GPU-a")}
+	n := NewNamer(func(context.Context) ([]Container, bool, error) {
+		return []Container{{"ml", "alice", "c", []string{"GPU-a"}, nil}}, true, nil
+	})
+	if err := n.Name(t.Context(), list, time.Time{}); err != nil || list[0].Workload.Value.Job != "mallory" || list[1].Workload.Value.Job != "ml/alice" {
+		t.Errorf("%v: %+v", err, list)
+	}
+}
+
 // The kubelet is asked when a container appears, and once in a while for what has no name; never about what has one. A name is kept, and
 // no other container has it.
 func TestNamerAsks(t *testing.T) {

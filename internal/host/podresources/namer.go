@@ -16,9 +16,9 @@ const again = time.Minute
 // processes, because the kubelet may later assign its GPUs to another container. A Namer serves one goroutine at a time.
 type Namer struct {
 	list  func(context.Context) (list []Container, kubelet bool, err error)
-	names map[string]name // by container ID
+	names map[string]name // by pod and container ID
 	asked time.Time
-	about map[string]bool // container IDs that were there then, without a name
+	about map[string]bool // pods and container IDs that were there then, without a name
 	err   error           // of the last question
 }
 
@@ -34,14 +34,14 @@ func NewNamer(list func(context.Context) ([]Container, bool, error)) *Namer {
 func (n *Namer) Name(ctx context.Context, list []fabric.RankCandidate, now time.Time) error {
 	here, fresh, missing := map[string]bool{}, false, map[string]bool{}
 	for i := range list {
-		w := list[i].Workload.Value
+		w := &list[i].Workload.Value
 		if w.Pod == "" || w.ContainerID == "" {
 			continue
 		}
-		here[w.ContainerID] = true
-		if _, known := n.names[w.ContainerID]; !known {
-			missing[w.ContainerID] = true
-			fresh = fresh || !n.about[w.ContainerID]
+		here[keyOf(w)] = true
+		if _, known := n.names[keyOf(w)]; !known {
+			missing[keyOf(w)] = true
+			fresh = fresh || !n.about[keyOf(w)]
 		}
 	}
 	for id := range n.names {
@@ -55,7 +55,7 @@ func (n *Namer) Name(ctx context.Context, list []fabric.RankCandidate, now time.
 	}
 	for i := range list {
 		w := &list[i].Workload.Value
-		if as, known := n.names[w.ContainerID]; known {
+		if as, known := n.names[keyOf(w)]; known {
 			if w.Container = as.container; w.Scheduler == "kubernetes" { // a scheduler in the pod has a name of its own for the job
 				w.Job = as.job
 			}
@@ -63,6 +63,9 @@ func (n *Namer) Name(ctx context.Context, list []fabric.RankCandidate, now time.
 	}
 	return n.err
 }
+
+// keyOf is what a container is known by: what stands in the control group of one pod is not taken for that of another.
+func keyOf(w *fabric.Workload) string { return w.Pod + "/" + w.ContainerID }
 
 // ask asks the kubelet, and notes the pod of each container.
 func (n *Namer) ask(ctx context.Context, list []fabric.RankCandidate) error {

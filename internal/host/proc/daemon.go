@@ -45,7 +45,8 @@ func (f *FS) Daemons() *Daemons { return &Daemons{fs: f} }
 
 // Read returns the daemons that are there, sorted by name and PID, with what they may lock. The processes are those of the
 // PID namespace that procfs was mounted in: in a container that has its own there are none. Users may call their
-// processes what they like, so that only those of root count.
+// processes what they like, so that only those of root count, and root of a container its own, so that those in a PID namespace below do
+// not.
 func (d *Daemons) Read(now time.Time) fabric.Fact[[]fabric.Daemon] {
 	const source, first = "<pid>/comm", "1/comm"
 	if _, err := d.fs.readStart(first, maxComm); err != nil { // hidden from this user (hidepid), and all others with it
@@ -82,7 +83,7 @@ func (d *Daemons) at(pids []int, now time.Time) []fabric.Daemon {
 			continue
 		}
 		// The owner of the directory says nothing: it is root for each process that is not dumpable.
-		if b, err = d.fs.read(dir + "/status"); err != nil || !ofRoot(b) {
+		if b, err = d.fs.read(dir + "/status"); err != nil || !ofRoot(b) || !ofNode(b) {
 			continue
 		}
 		list = append(list, fabric.Daemon{Name: name, PID: pid, Memlock: readFact(d.fs, dir+"/limits", now, parseMemlock)})
@@ -128,6 +129,16 @@ func ofRoot(b []byte) bool {
 		}
 	}
 	return false
+}
+
+// ofNode reports whether a process is in the PID namespace of procfs: it has one PID (NSpid of its status). Linux before 4.1 does not say.
+func ofNode(b []byte) bool {
+	for line := range bytes.Lines(b) {
+		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
+			return len(bytes.Fields(pids)) == 1
+		}
+	}
+	return true
 }
 
 // parseMemlock finds the row of RLIMIT_MEMLOCK in limits (proc_pid_limits of fs/proc/base.c).

@@ -34,6 +34,9 @@ func TestDaemons(t *testing.T) {
 	process(files, 77, 1000, "slurmd", "65536", "65536") // of a user
 	process(files, 7, 0, "containerd", "unlimited", "unlimited")
 	process(files, 8, 0, "containerd-shim", "1", "1")
+	process(files, 9, 0, "slurmd", "65536", "65536") // root of a container calls itself so
+	files["9/status"] += "NSpid:\t9\t1\n"
+	files["41/status"] += "NSpid:\t41\n"
 	f, root := open(t, files)
 	d := f.Daemons()
 	want := []fabric.Daemon{

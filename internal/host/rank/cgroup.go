@@ -4,6 +4,7 @@ package rank
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -15,52 +16,162 @@ import (
 // parseCgroup reads from /proc/PID/cgroup who runs a process: lines "hierarchy:controllers:path", one for version 2 and one
 // for each hierarchy of version 1.
 //
-//   - Slurm: job_<id> somewhere below slurmstepd.scope, slurm or slurm_<node>;
+//   - Slurm: job_<id> right below slurmstepd.scope, which only slices are above, or below slurm or slurm_<node> in the root;
 //   - Kubernetes: pod<uid> below kubepods, or kubepods-...-pod<uid>.slice, in which "_" stands for "-". Where this process has a
 //     control group namespace, as in a pod, paths are relative to its own group ("/../../podUID/..."), and kubepods may be
 //     missing;
-//   - containers: 64 hexadecimal digits, after the name of the runtime and before ".scope".
+//   - containers: 64 hexadecimal digits, after the name of the runtime and before ".scope"; those of LXC and of systemd-machined have
+//     names.
 //
-// A user may make groups of any name below user@<uid>.service, which systemd delegates, and root of a pod may do so in its pod. Below
-// the former neither Slurm nor a kubelet is looked for; what else is found there is stated by the user, and so is Slurm in a pod.
-func parseCgroup(b []byte) fabric.Workload {
-	var job, pod, container string
-	stated := false
+// A path is read from the root downwards, up to the first of these, or to a group that may be delegated: what is below it, root of the
+// container or the user may have made. It is used as a name only, and the workload is Stated. The owner is what the path shows before;
+// none where it shows none.
+func parseCgroup(b []byte) (fabric.Workload, fabric.Owner) {
+	var p place
 	for line := range bytes.Lines(b) {
 		_, rest, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")
-		_, path, ok := strings.Cut(rest, ":")
-		if !ok {
-			continue
-		}
-		slurm, delegated := false, false
-		for part := range strings.SplitSeq(path, "/") {
-			delegated = delegated || strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service")
-			if id := containerOf(part); id != "" {
-				container, stated = id, delegated // the innermost
-			}
-			if delegated {
-				continue
-			}
-			slurm = slurm || part == "slurm" || strings.HasPrefix(part, "slurm_") || strings.HasSuffix(part, "slurmstepd.scope")
-			if id, is := strings.CutPrefix(part, "job_"); is && slurm && job == "" && isNumber(id) {
-				job = id
-			}
-			if uid := podOf(part); pod == "" {
-				pod = uid
-			}
+		if _, path, ok := strings.Cut(rest, ":"); ok {
+			p = p.and(placeOf(path))
 		}
 	}
-	w := fabric.Workload{Scheduler: "none", Pod: pod, ContainerID: container, Rank: -1}
+	w := fabric.Workload{Scheduler: "none", Pod: p.pod, ContainerID: p.container, Rank: -1}
 	switch {
-	case job != "":
-		w.Scheduler, w.Job, w.Stated = "slurm", job, pod != ""
-	case pod != "":
-		w.Scheduler, w.Job = "kubernetes", pod
-	case container != "":
-		w.Scheduler, w.Job = "container", container[:12]
-		w.Stated = stated
+	case p.pod != "":
+		w.Scheduler, w.Job = "kubernetes", p.pod
+		if p.claimedJob != "" {
+			w.Scheduler, w.Job, w.Stated = "slurm", p.claimedJob, true
+		}
+		return w, fabric.Owner{Kind: fabric.OwnerPod, ID: p.pod}
+	case p.container != "":
+		w.Scheduler, w.Job = "container", p.container[:12]
+		return w, fabric.Owner{Kind: fabric.OwnerContainer, ID: p.container}
+	case p.machine != "":
+		return w, fabric.Owner{Kind: fabric.OwnerContainer, ID: p.machine}
+	case p.job != "":
+		w.Scheduler, w.Job = "slurm", p.job
+		return w, fabric.Owner{Kind: fabric.OwnerJob, ID: p.job}
+	case p.claimed != "":
+		w.Scheduler, w.Job, w.ContainerID, w.Stated = "container", p.claimed[:12], p.claimed, true
 	}
-	return w
+	return w, fabric.Owner{}
+}
+
+// place is what the path of a control group shows.
+type place struct {
+	pod, container, machine, job string
+	claimed                      string // a container below what is delegated to a user
+	claimedJob                   string // a job of Slurm in a pod
+	disputed                     bool   // hierarchies show different jobs
+}
+
+func (p place) isolated() bool { return p.pod != "" || p.container != "" || p.machine != "" }
+
+// and joins what two hierarchies show: a container is inside of a job, and of two jobs neither is believed.
+func (p place) and(q place) place {
+	switch {
+	case p.isolated():
+		return p
+	case q.isolated():
+		return q
+	case p.job != "" && q.job != "" && p.job != q.job:
+		p.job, p.disputed = "", true
+	case !p.disputed:
+		p.job = cmp.Or(p.job, q.job)
+	}
+	p.claimed = cmp.Or(p.claimed, q.claimed)
+	return p
+}
+
+// placeOf reads a path up to the first part below which its processes may have made groups.
+func placeOf(path string) (p place) {
+	parts := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
+	above := true // only slices so far
+	for i, part := range parts {
+		rest := parts[i+1:]
+		switch {
+		case part == "..":
+			continue
+		case podOf(part) != "":
+			p.pod, p.container = podOf(part), containerOf(part)
+			if p.container == "" && len(rest) > 0 {
+				p.container = containerOf(rest[0])
+			}
+			p.claimedJob = claimedJob(rest)
+			return p
+		case containerOf(part) != "":
+			p.container = containerOf(part)
+			return p
+		case isMachine(parts[:i], part):
+			p.machine = plain(part, 64)
+			return p
+		case part == "slurmstepd.scope" && above, strings.HasSuffix(part, "_slurmstepd.scope") && above,
+			(part == "slurm" || strings.HasPrefix(part, "slurm_")) && isFirst(parts[:i]):
+			p.job = jobIn(rest)
+			return p
+		case isDelegated(part) || part == "user" && isFirst(parts[:i]): // the latter is what pam_cgfs makes
+			p.claimed = firstContainer(rest)
+			return p
+		}
+		above = above && strings.HasSuffix(part, ".slice")
+	}
+	return p
+}
+
+func isFirst(before []string) bool {
+	return !slices.ContainsFunc(before, func(part string) bool { return part != ".." })
+}
+
+// isDelegated reports whether the processes of a group may make others below it: of services and scopes that is not seen, but for the
+// services of container runtimes, whose groups they make themselves.
+func isDelegated(part string) bool {
+	switch part {
+	case "containerd.service", "docker.service", "crio.service", "kubelet.service", "k3s.service", "k3s-agent.service",
+		"rke2-server.service", "rke2-agent.service":
+		return false
+	}
+	return strings.HasSuffix(part, ".service") || strings.HasSuffix(part, ".scope")
+}
+
+// isMachine reports whether a group is that of a container of LXC or of systemd-machined.
+func isMachine(before []string, part string) bool {
+	up := ""
+	if len(before) > 0 {
+		up = before[len(before)-1]
+	}
+	return strings.HasPrefix(part, "lxc.payload") || up == "lxc" && isFirst(before[:len(before)-1]) ||
+		up == "machine.slice" && (strings.HasSuffix(part, ".scope") || strings.HasSuffix(part, ".service"))
+}
+
+// jobIn returns the number in job_<id> or uid_<user>/job_<id>.
+func jobIn(rest []string) string {
+	if len(rest) > 1 && strings.HasPrefix(rest[0], "uid_") {
+		rest = rest[1:]
+	}
+	if len(rest) > 0 {
+		if id, is := strings.CutPrefix(rest[0], "job_"); is && isNumber(id) {
+			return id
+		}
+	}
+	return ""
+}
+
+// claimedJob is that of a slurmd in a pod.
+func claimedJob(rest []string) string {
+	for i, part := range rest {
+		if part == "slurm" || strings.HasPrefix(part, "slurm_") || strings.HasSuffix(part, "slurmstepd.scope") {
+			return jobIn(rest[i+1:])
+		}
+	}
+	return ""
+}
+
+func firstContainer(rest []string) string {
+	for _, part := range rest {
+		if id := containerOf(part); id != "" {
+			return id
+		}
+	}
+	return ""
 }
 
 // unifiedCgroup returns the path of the control group of version 2 from the root of the hierarchy; empty: it is the root, there is none,
@@ -109,8 +220,8 @@ func containerOf(part string) string {
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
 // parseNamespace reads where a link below ns/ leads, "net:[4026531840]".
-func parseNamespace(link string) (uint64, bool) {
-	digits, ok := strings.CutPrefix(link, "net:[")
+func parseNamespace(link, kind string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(link, kind+":[")
 	digits, also := strings.CutSuffix(digits, "]")
 	n, err := strconv.ParseUint(digits, 10, 64)
 	return n, ok && also && err == nil && n > 0

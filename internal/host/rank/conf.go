@@ -23,7 +23,7 @@ const (
 // file of a local file system: to open a device may start something, and that of a server may never return. Two
 // paths lead there: one without links through mounts that are all known, and one through links that leaves no mount.
 func (r *Reader) conf(dir string) ([]fabric.NCCLVariable, error) {
-	types, err := open(r, dir+"/mountinfo", parseMounts)
+	types, err := r.mounts(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,15 @@ func regular(file int, name string) (*os.File, error) {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return nil, fabric.Because(fabric.ReasonMalformed, name+": not a regular file")
 	}
-	return os.Open(fmt.Sprintf("/proc/self/fd/%d", file))
+	// A program that has a lease on its file is not waited for.
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", file), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, fabric.Because(fabric.ReasonUnsupported, name+": a program has a lease on it (F_SETLEASE)")
+	case err != nil:
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // isMountOfInterest reports whether files that are read of a root are below the mount point.

@@ -5,7 +5,6 @@ package rank
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -37,7 +36,7 @@ type details struct {
 func (d *details) early() bool {
 	m, ok := d.maps.Get()
 	silent := d.log.Reason == fabric.ReasonMissing || d.log.State == fabric.OK && d.log.Value == (fabric.NCCLLog{})
-	return !ok || m.NCCL == "" && !m.Torch && m.Segments == 0 || d.devices.Reason == fabric.ReasonStuck || silent
+	return !ok || m.NCCL == "" && !m.Torch && m.Segments == 0 || d.devices.Reason == fabric.ReasonStuck || d.devices.Reason == fabric.ReasonTimeout || silent
 }
 
 func (d *details) fill(c *fabric.RankCandidate) {
@@ -49,127 +48,200 @@ func (d *details) fill(c *fabric.RankCandidate) {
 	}
 }
 
-// What is waited for, and how many reads may be left behind.
+// What is waited for, and how many reads may be left behind. A user who is alone has one owner, or as many jobs, pods and containers
+// as he has GPUs; half of the places are for processes that NVML lists.
 const (
-	patience = time.Second
-	maxStuck = 4
-	// maxStuckOfJob leaves the others something if files of one job, or of one user without a scheduler, hang.
-	maxStuckOfJob = 2
+	patience     = time.Second     // for all files of an owner in one look
+	lookPatience = 3 * time.Second // for all owners
+	maxStuck     = 64
+	// penalty is for how long the files of an owner are not asked after they hung; each time twice as long, up to the longest.
+	penalty, maxPenalty = time.Minute, time.Hour
 )
 
-// gate bounds the reads that were left behind.
+// gate bounds the reads that were left behind: one of an owner.
 type gate struct {
 	mu sync.Mutex
-	n  int
-	of map[string]int // by job
+	of map[fabric.Owner]bool
 }
 
-func (g *gate) enter(job string) bool {
+func (g *gate) enter(owner fabric.Owner, listed bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.n == maxStuck || g.of[job] == maxStuckOfJob {
+	if n := len(g.of); g.of[owner] || n >= maxStuck || n >= maxStuck/2 && !listed {
 		return false
 	}
 	if g.of == nil {
-		g.of = map[string]int{}
+		g.of = map[fabric.Owner]bool{}
 	}
-	g.n++
-	g.of[job]++
+	g.of[owner] = true
 	return true
 }
 
-func (g *gate) leave(job string) {
+func (g *gate) leave(owner fabric.Owner) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.n--
-	if g.of[job]--; g.of[job] == 0 {
-		delete(g.of, job)
-	}
+	delete(g.of, owner)
 }
 
 func (g *gate) busy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.n > 0
+	return len(g.of) > 0
+}
+
+func (g *gate) holds(owner fabric.Owner) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.of[owner]
+}
+
+// visit is one read of the details of a process.
+type visit struct {
+	r      *Reader
+	ctx    context.Context // ends with the patience of its owner and of the look
+	owner  fabric.Owner
+	listed bool
+	closed bool // the files of the owner are not asked for now
+	dir    string
+	now    time.Time
 }
 
 // attempt reads what may hang: memory of a process needs a lock that a process in uninterruptible sleep may hold, and its
 // file system may be that of a server that is gone.
-func attempt[T any](ctx context.Context, g *gate, job, source string, now time.Time, read func() (T, error)) fabric.Fact[T] {
-	if !g.enter(job) {
-		return fabric.UnknownFact[T](fabric.ReasonStuck, source, now)
+func attempt[T any](v *visit, name string, read func() (T, error)) fabric.Fact[T] {
+	source := v.dir + name
+	if v.closed || !v.r.stuck.enter(v.owner, v.listed) {
+		return fabric.UnknownFact[T](fabric.ReasonStuck, source, v.now)
 	}
-	v, err := new(errand.Errand[T]).Run(ctx, patience, func() (T, error) {
-		defer g.leave(job)
+	value, err := new(errand.Errand[T]).Run(v.ctx, patience, func() (T, error) {
+		defer v.r.stuck.leave(v.owner)
 		return read()
 	})
 	switch {
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return fabric.UnknownFact[T](fabric.ReasonStuck, source, now)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fabric.UnknownFact[T](fabric.ReasonTimeout, source, now)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fabric.UnknownFact[T](fabric.ReasonStuck, source, v.now)
+	case errors.Is(err, context.Canceled):
+		return fabric.UnknownFact[T](fabric.ReasonTimeout, source, v.now)
 	case err != nil:
-		return fabric.UnknownFact[T](reasonOf(err), source, now)
+		return fabric.UnknownFact[T](reasonOf(err), source, v.now)
 	}
-	return fabric.Known(v, source, now)
+	return fabric.Known(value, source, v.now)
+}
+
+// readOnce reads the details of a process, unless this look, or its owner, has used up what it has. What an earlier read brought is kept
+// where this one hangs.
+func (r *Reader) readOnce(ctx context.Context, pid int, p *process, command string, now time.Time, listed bool) {
+	s := p.share
+	closed := now.Before(s.until) || r.stuck.holds(s.owner)
+	switch {
+	case closed:
+		r.exceeds(s, pid, "files that hang", fabric.ReasonStuck)
+		if p.details != nil {
+			return
+		}
+	case r.reads >= maxRead || s.spent >= timeEach || r.spent >= lookPatience:
+		return
+	}
+	r.reads++
+	p.again(now)
+	within, cancel := context.WithTimeout(ctx, min(patience, lookPatience-r.spent))
+	defer cancel()
+	began := time.Now()
+	d := (&visit{r, within, s.owner, listed, closed, strconv.Itoa(pid), now}).read()
+	spent := time.Since(began)
+	s.spent, r.spent = s.spent+spent, r.spent+spent
+	if within.Err() != nil && ctx.Err() == nil {
+		s.until = now.Add(min(penalty<<min(s.strikes, 6), maxPenalty))
+		s.strikes++
+		r.exceeds(s, pid, "files that hang", fabric.ReasonStuck)
+	} else if !closed {
+		s.strikes = 0
+	}
+	d.command = command
+	if p.details != nil {
+		d.keep(p.details)
+	}
+	p.details = d
+}
+
+// keep takes from an earlier read what this one waited for in vain.
+func (d *details) keep(last *details) {
+	d.command = last.command
+	d.maps, d.settings, d.conf = kept(d.maps, last.maps), kept(d.settings, last.settings), kept(d.conf, last.conf)
+	d.log, d.devices = kept(d.log, last.log), kept(d.devices, last.devices)
+}
+
+func kept[T any](f, last fabric.Fact[T]) fabric.Fact[T] {
+	if (f.Reason == fabric.ReasonStuck || f.Reason == fabric.ReasonTimeout) && last.State != fabric.Unknown {
+		return last
+	}
+	return f
 }
 
 // read reads the details of a process.
-func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
-	dir := strconv.Itoa(pid)
+func (v *visit) read() *details {
+	r, dir, now := v.r, v.dir, v.now
 	d := &details{netNS: fabric.UnknownFact[uint64](fabric.ReasonMalformed, dir+"/ns/net", now)}
 	if link, err := r.readlink(dir + "/ns/net"); err != nil {
 		d.netNS.Reason = reasonOf(err)
-	} else if n, ok := parseNamespace(link); ok {
+	} else if n, ok := parseNamespace(link, "net"); ok {
 		d.netNS = fabric.Known(n, dir+"/ns/net", now)
 	}
-	d.limits = fabric.UnknownFact[fabric.ProcessLimits](fabric.ReasonMalformed, dir+"/limits", now)
-	if b, err := r.file(dir+"/limits", 4<<10); err != nil {
-		d.limits.Reason = reasonOf(err)
-	} else if memlock, ok := parseMemlock(b); ok {
-		if b, err = r.file(dir+"/status", 16<<10); err != nil {
-			d.limits.Reason = reasonOf(err)
-		} else if user, cpus, ok := parseStatus(b); ok {
-			d.user = user
-			limits := fabric.ProcessLimits{Memlock: memlock, CPUs: cpus}
-			if r.sources.Distances != nil {
-				limits.Distances = r.sources.Distances(cpus)
-			}
-			d.limits = fabric.Known(limits, dir+"/limits", now)
-		}
-	}
+	v.limits(d)
 	var w fabric.Workload
-	b, err := r.file(dir+"/cgroup", 16<<10)
+	b, err := r.file(dir+"/cgroup", maxCgroup)
 	if err == nil {
-		w = parseCgroup(b)
+		w, _ = parseCgroup(b)
 		if path := unifiedCgroup(b); path != "" && w.Scheduler != "none" && r.sources.Cgroup != nil {
 			d.cgroup, _ = r.sources.Cgroup(path) // not known where this process cannot see it
 		}
 	}
-	job := fmt.Sprint(w.Scheduler, "/", w.Job, "/", d.user)
-	d.maps = attempt(ctx, r.stuck, job, dir+"/maps", now, func() (fabric.MappedFiles, error) {
-		return open(r, dir+"/maps", parseMaps)
-	})
-	environment := attempt(ctx, r.stuck, job, dir+"/environ", now, func() (environment, error) {
+	d.maps = attempt(v, "/maps", func() (fabric.MappedFiles, error) { return open(r, dir+"/maps", parseMaps) })
+	e := attempt(v, "/environ", func() (environment, error) {
 		return open(r, dir+"/environ", func(f io.Reader) (environment, error) { return scan(f, r.sources.Variable) })
 	})
-	d.settings = fabric.Fact[[]fabric.NCCLVariable]{Value: environment.Value.settings, State: environment.State, Reason: environment.Reason, Source: environment.Source, At: now}
+	d.settings = fabric.Fact[[]fabric.NCCLVariable]{Value: e.Value.settings, State: e.State, Reason: e.Reason, Source: e.Source, At: now}
 	if err != nil {
 		d.workload = fabric.UnknownFact[fabric.Workload](reasonOf(err), dir+"/cgroup", now)
 	} else {
-		d.workload = fabric.Known(environment.Value.complete(w), dir+"/cgroup", now)
+		d.workload = fabric.Known(e.Value.complete(w), dir+"/cgroup", now)
 	}
 	switch {
-	case environment.State != fabric.OK:
-		d.log = fabric.UnknownFact[fabric.NCCLLog](environment.Reason, environment.Source, now)
-	case environment.Value.log == "":
-		d.log = fabric.AbsentFact[fabric.NCCLLog](environment.Source, now)
+	case e.State != fabric.OK:
+		d.log = fabric.UnknownFact[fabric.NCCLLog](e.Reason, e.Source, now)
+	case e.Value.log == "":
+		d.log = fabric.AbsentFact[fabric.NCCLLog](e.Source, now)
 	default:
-		d.log = r.log(ctx, dir, job, environment.Value.log, now)
+		d.log = v.log(e.Value.log)
 	}
-	d.devices = attempt(ctx, r.stuck, job, dir+"/root/dev", now, func() (fabric.ProcessDevices, error) { return r.devices(dir) })
-	d.conf = attempt(ctx, r.stuck, job, dir+"/root"+confFile, now, func() ([]fabric.NCCLVariable, error) { return r.conf(dir) })
+	d.devices = attempt(v, "/root/dev", func() (fabric.ProcessDevices, error) { return r.devices(dir) })
+	d.conf = attempt(v, "/root"+confFile, func() ([]fabric.NCCLVariable, error) { return r.conf(dir) })
 	return d
+}
+
+// limits reads the limits and the user of a process.
+func (v *visit) limits(d *details) {
+	r, dir, now := v.r, v.dir, v.now
+	d.limits = fabric.UnknownFact[fabric.ProcessLimits](fabric.ReasonMalformed, dir+"/limits", now)
+	b, err := r.file(dir+"/limits", 4<<10)
+	if err != nil {
+		d.limits.Reason = reasonOf(err)
+		return
+	}
+	memlock, ok := parseMemlock(b)
+	if !ok {
+		return
+	}
+	if b, err = r.file(dir+"/status", maxStatus); err != nil {
+		d.limits.Reason = reasonOf(err)
+	} else if user, cpus, ok := parseStatus(b); ok {
+		d.user = user
+		limits := fabric.ProcessLimits{Memlock: memlock, CPUs: cpus}
+		if r.sources.Distances != nil {
+			limits.Distances = r.sources.Distances(cpus)
+		}
+		d.limits = fabric.Known(limits, dir+"/limits", now)
+	}
 }
 
 // open opens a file of procfs for a parser that reads it by parts.

@@ -26,7 +26,7 @@ var errRemote = fabric.Because(fabric.ReasonUnsupported, "file system of a netwo
 
 // devices counts the device nodes that a process can open, in /dev of its mount namespace.
 func (r *Reader) devices(dir string) (v fabric.ProcessDevices, err error) {
-	types, err := open(r, dir+"/mountinfo", parseMounts)
+	types, err := r.mounts(dir)
 	if err != nil {
 		return v, err
 	}
@@ -104,6 +104,44 @@ func nodes(root int, folder, prefix string, more uint64) (n int, err error) {
 			}
 		}
 	}
+}
+
+// layered is the type that an overlay has whose layers are not known.
+const layered = "overlay of a user"
+
+// mounts returns the types of the file systems on the way to what is read of a root. A user can mount an overlay in a user namespace of
+// his own, and have FUSE below it: one there counts as a file system that may hang.
+func (r *Reader) mounts(dir string) (map[string]string, error) {
+	types, err := open(r, dir+"/mountinfo", parseMounts)
+	if err != nil {
+		return nil, err
+	}
+	for at, kind := range types {
+		if kind == "overlay" && !r.mountsOfNode(dir) {
+			types[at] = layered
+		}
+	}
+	return types, nil
+}
+
+// mountsOfNode reports whether only root of the node can mount where a process is: its mount namespace is owned by the first user
+// namespace (NS_GET_USERNS). Linux before 4.9 does not say, and lets no user mount an overlay.
+func (r *Reader) mountsOfNode(dir string) bool {
+	const initial, getUserNS = 0xEFFFFFFD, 0xb701 // PROC_USER_INIT_INO of linux/proc_ns.h; linux/nsfs.h
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(r.at(), dir+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	owner, err := unix.IoctlRetInt(fd, getUserNS)
+	if err != nil {
+		return errors.Is(err, unix.ENOTTY)
+	}
+	defer func() { _ = unix.Close(owner) }()
+	var st unix.Stat_t
+	return unix.Fstat(owner, &st) == nil && st.Ino == initial
 }
 
 // parseMounts reads the types of the file systems on the way to what is read of a root, from mountinfo (show_mountinfo of

@@ -32,7 +32,7 @@ func Example() {
 			}
 			return sockdiag.Dial()
 		},
-		Verbs: func() (map[int]*fabric.VerbsUse, error) {
+		Verbs: func(process func(task int) int) (map[int]*fabric.VerbsUse, error) {
 			if _, err := os.Stat(sysfs + "/class/infiniband"); errors.Is(err, os.ErrNotExist) {
 				return nil, nil // no RDMA: a socket would load ib_core
 			}
@@ -48,8 +48,8 @@ func Example() {
 			if err != nil {
 				return nil, err
 			}
-			use, err := c.Use(devices)
-			return use.ByTask, err
+			use, err := c.Use(devices, process)
+			return use.ByProcess, err
 		},
 	})
 	if err != nil {

@@ -96,15 +96,11 @@ const maxScreened = 512
 // kernel makes an inode for each one that it lists, which costs more than another call. A part has some 20 of them.
 const screenBuffer = 512
 
+// standard is how many descriptors a program has without a GPU: input, output and error.
+const standard = 3
+
 // holdsGPU reports whether a process has a device node of a GPU open.
 func (r *Reader) holdsGPU(dir string) (holds bool, err error) {
-	if r.counts { // one call instead of ten for threads of the kernel, of which a node has thousands
-		const standard = 3 // input, output and error
-		n, err := r.count(dir)
-		if err != nil || n <= standard {
-			return false, err
-		}
-	}
 	_, err = r.descriptors(dir, r.buffer[:screenBuffer], maxScreened, nil, func(_ int, target []byte) bool {
 		_, holds = number(target, nvidia)
 		return !holds
@@ -202,6 +198,11 @@ func (r *Reader) files(dir string, p *process, now time.Time) fabric.Fact[fabric
 		t.addTo(&v)
 	}
 	r.left -= v.All
+	p.share.files += v.All
+	if !all {
+		pid, _ := strconv.Atoi(dir)
+		r.exceeds(p.share, pid, "descriptors", fabric.ReasonMalformed)
+	}
 	slices.Sort(v.GPUs)
 	slices.Sort(v.Uverbs)
 	slices.Sort(v.Sockets)
@@ -221,7 +222,7 @@ func (r *Reader) listFiles(dir string, p *process, again bool) (all bool, err er
 		}
 		return known
 	}
-	all, err = r.descriptors(dir, r.buffer, min(maxFiles, r.left), known, func(n int, text []byte) bool {
+	all, err = r.descriptors(dir, r.buffer, min(maxFiles, r.left, r.filesEach-p.share.files), known, func(n int, text []byte) bool {
 		take(n, parseTarget(text))
 		return true
 	})

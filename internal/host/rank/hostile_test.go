@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // What a tenant puts in the place of devices is not counted, followed out of its root, or waited for.
@@ -87,36 +88,52 @@ func TestConf(t *testing.T) {
 	}
 }
 
-// What never returns costs one fact, and some goroutines at most however often it is tried.
+// What never returns costs one fact of its owner, and one goroutine however often it is tried. Others are read, however many owners
+// there are, those that NVML lists at last.
 func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{}
+		r := &Reader{stuck: &gate{}}
 		end := make(chan bool)
 		var started atomic.Int32
 		hang := func() (int, error) { started.Add(1); <-end; return 1, nil }
+		fine := func() (int, error) { return 7, nil }
+		visitOf := func(user int, listed bool) *visit {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			t.Cleanup(cancel)
+			return &visit{r: r, ctx: ctx, owner: userOwner(uint64(user)), listed: listed}
+		}
 		for i := range 3 * maxStuck {
-			job := []string{"a", "b", "c"}[i*2/maxStuck%3]
-			if f := attempt(t.Context(), g, job, "maps", time.Now(), hang); f.State != fabric.Unknown || f.Reason != fabric.ReasonStuck {
+			if f := attempt(visitOf(i%(maxStuck/4), false), "maps", hang); f.State != fabric.Unknown || f.Reason != fabric.ReasonStuck {
 				t.Errorf("%+v", f)
 			}
 		}
-		if started.Load() != maxStuck || !g.busy() {
-			t.Errorf("%d reads were left behind, want %d", started.Load(), maxStuck)
+		if started.Load() != maxStuck/4 || !r.stuck.busy() {
+			t.Errorf("%d reads were left behind, want %d", started.Load(), maxStuck/4)
+		}
+		if f := attempt(visitOf(maxStuck, false), "maps", fine); f.Value != 7 {
+			t.Errorf("of another owner: %+v", f)
+		}
+		for i := range maxStuck { // more than anybody has users
+			attempt(visitOf(1000+i, false), "maps", hang)
+		}
+		if f := attempt(visitOf(maxStuck, true), "maps", fine); f.Value != 7 {
+			t.Errorf("of a process that NVML lists: %+v", f)
 		}
 		close(end)
 		synctest.Wait()
-		if f := attempt(t.Context(), g, "a", "maps", time.Now(), func() (int, error) { return 7, nil }); f.Value != 7 || f.State != fabric.OK || g.busy() {
+		if f := attempt(visitOf(0, false), "maps", fine); f.Value != 7 || f.State != fabric.OK || r.stuck.busy() {
 			t.Errorf("afterwards: %+v", f)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		v := visitOf(0, false)
+		ctx, cancel := context.WithCancel(v.ctx)
 		cancel()
-		f := attempt(ctx, g, "a", "maps", time.Now(), func() (int, error) { time.Sleep(time.Second); return 0, nil })
-		if f.State != fabric.Unknown {
+		v.ctx = ctx
+		if f := attempt(v, "maps", func() (int, error) { time.Sleep(time.Second); return 0, nil }); f.Reason != fabric.ReasonTimeout {
 			t.Errorf("given up: %+v", f)
 		}
 		time.Sleep(2 * time.Second) // what was given up ends
 		for err, want := range map[error]fabric.Reason{unix.ESRCH: fabric.ReasonGone, unix.EACCES: fabric.ReasonPrivilege, errors.New("x"): fabric.ReasonIO} {
-			if f := attempt(t.Context(), g, "a", "maps", time.Now(), func() (int, error) { return 0, err }); f.Reason != want {
+			if f := attempt(visitOf(0, false), "maps", func() (int, error) { return 0, err }); f.Reason != want {
 				t.Errorf("%v is %s, want %s", err, f.Reason, want)
 			}
 		}
@@ -288,7 +305,7 @@ func TestSocketsOfCgroup(t *testing.T) {
 		{PID: 5, Files: denied, NetNS: hidden}, // has no sockets here
 	}
 	for pid, id := range map[int]uint64{1: 70, 2: 71, 3: 0, 4: 72, 5: 99} {
-		r.known[pid] = &process{details: &details{cgroup: id}}
+		r.known[pid] = &process{details: &details{cgroup: id}, share: &share{}}
 	}
 	r.addSocketsByCgroup(all, time.Time{})
 	for _, c := range all {
@@ -311,6 +328,53 @@ func (f fakeSockets) Sockets(wanted func(uint64) bool, groups map[uint64]bool) (
 	return list, nil
 }
 
+func (f fakeSockets) InGroup(group uint64, wanted func(uint64) bool) ([]fabric.Socket, error) {
+	return f.Sockets(func(uint64) bool { return false }, map[uint64]bool{group: true})
+}
+
+// crowdedSockets takes too long for all, as where a tenant has made millions.
+type crowdedSockets struct {
+	fakeSockets
+	asked *int
+}
+
+func (c crowdedSockets) Sockets(func(uint64) bool, map[uint64]bool) ([]fabric.Socket, error) {
+	*c.asked++
+	return nil, netlink.ErrTooLong
+}
+
+// Where one tenant has more sockets than the kernel lists in time, those of others are found by their control group.
+func TestCrowd(t *testing.T) {
+	asked := 0
+	r := reader(t, Sources{Sockets: func(*os.File) (Sockets, error) {
+		return crowdedSockets{fakeSockets{{Inode: 1, Cgroup: 70}, {Inode: 2, Cgroup: 70}, {Inode: 3, Cgroup: 71}}, &asked}, nil
+	}})
+	own := fabric.Known(r.ownNamespace(), "ns/net", time.Time{})
+	holds := func(inode uint64) fabric.Fact[fabric.OpenFiles] {
+		return fabric.Known(fabric.OpenFiles{Sockets: []uint64{inode}, Complete: true}, "fd", time.Time{})
+	}
+	for pid, id := range map[int]uint64{1: 70, 2: 70, 3: 0} {
+		r.known[pid] = &process{details: &details{cgroup: id}, share: &share{}}
+	}
+	for range 3 {
+		r.look++
+		r.exceeded = nil
+		list := []fabric.RankCandidate{{PID: 1, NetNS: own, Files: holds(1)}, {PID: 2, NetNS: own, Files: holds(2)}, {PID: 3, NetNS: own, Files: holds(3)}}
+		r.addSockets(list, time.Time{})
+		for i, c := range list[:2] {
+			if s, ok := c.Sockets.Get(); !ok || len(s) != 1 || s[0].Inode != uint64(i+1) || !c.SocketsByCgroup {
+				t.Errorf("PID %d: %+v", c.PID, c.Sockets)
+			}
+		}
+		if list[2].Sockets.Reason != fabric.ReasonTimeout || len(r.exceeded) != 1 {
+			t.Errorf("without a group: %+v, named %+v", list[2].Sockets, r.exceeded)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the list that takes too long was asked for %d times", asked)
+	}
+}
+
 func TestUnifiedCgroup(t *testing.T) {
 	for text, want := range map[string]string{
 		"0::/system.slice/slurmstepd.scope/job_7/step_0\n": "system.slice/slurmstepd.scope/job_7/step_0",
@@ -323,16 +387,16 @@ func TestUnifiedCgroup(t *testing.T) {
 	}
 }
 
-// Where the driver says nothing, one user's many processes do not use up what a look reads: each user gets a turn.
+// Where the driver says nothing, one owner's many processes do not use up what a look reads: each owner gets a turn.
 func TestTurns(t *testing.T) {
-	r := &Reader{known: map[int]*process{}}
+	r := &Reader{known: map[int]*process{}, shares: map[fabric.Owner]*share{}}
 	var pids []int
 	for pid := 1; pid <= 2*maxCandidates; pid++ { // decoys, older than all others
-		r.known[pid] = &process{start: uint64(pid), user: 1001}
+		r.known[pid] = &process{start: uint64(pid), share: r.shareOf(userOwner(1001))}
 		pids = append(pids, pid)
 	}
 	for pid := 5000; pid < 5008; pid++ {
-		r.known[pid] = &process{start: uint64(pid), user: 1002}
+		r.known[pid] = &process{start: uint64(pid), share: r.shareOf(userOwner(1002))}
 		pids = append(pids, pid)
 	}
 	r.order(pids, nil)
@@ -344,6 +408,12 @@ func TestTurns(t *testing.T) {
 	r.order(pids, map[int][]string{77: {"GPU-a"}})
 	if pids[0] != 77 {
 		t.Errorf("PID %d is the first, not that which the driver lists", pids[0])
+	}
+	if kept, beyond := r.bounded(pids, nil); len(kept) != maxCandidates || !slices.Contains(kept, 5007) || len(beyond) != len(pids)-maxCandidates {
+		t.Errorf("%d candidates, %d beyond the bound", len(kept), len(beyond))
+	}
+	if want := []fabric.Excess{{Owner: userOwner(1001), PID: r.exceeded[0].PID, What: "processes with GPUs", Reason: fabric.ReasonMalformed}}; !slices.Equal(r.exceeded, want) {
+		t.Errorf("%+v exceed, want %+v", r.exceeded, want)
 	}
 }
 
@@ -390,7 +460,7 @@ func TestHangingFiles(t *testing.T) {
 			t.Errorf("look %d: %+v, %+v", n, c.Files, c.NetDevs)
 		}
 	}
-	if n := started.Load(); n > maxStuckOfJob {
+	if n := started.Load(); n > 1 {
 		t.Errorf("%d reads were left behind", n)
 	}
 	t.Logf("4 looks took %v, %d reads were left behind", time.Since(began), started.Load())

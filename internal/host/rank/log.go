@@ -5,14 +5,11 @@ package rank
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,11 +21,15 @@ const (
 	// What is read of a log at most, in bytes. How the connections of a communicator go is said where it is made: mostly at the beginning.
 	logHead = 128 << 10
 	logTail = 64 << 10
+
+	maxLogName   = 255 // bytes: NAME_MAX
+	maxPIDDigits = 7   // PID_MAX_LIMIT is 4,194,304
 )
 
 // log reads the log that NCCL writes, by the descriptor that it keeps open for it (ncclDebugInit of src/debug.cc): no path of the user is
 // followed, and what another process put at the path is not read.
-func (r *Reader) log(ctx context.Context, dir, job, pattern string, now time.Time) fabric.Fact[fabric.NCCLLog] {
+func (v *visit) log(pattern string) fabric.Fact[fabric.NCCLLog] {
+	r, dir, now := v.r, v.dir, v.now
 	source := dir + "/fd"
 	is := logName(pattern)
 	found := -1
@@ -36,7 +37,7 @@ func (r *Reader) log(ctx context.Context, dir, job, pattern string, now time.Tim
 		if bytes.HasPrefix(target, []byte("/")) && is(path.Base(string(target))) {
 			found = n
 		}
-		return found < 0
+		return found < 0 && v.ctx.Err() == nil
 	})
 	switch {
 	case err != nil:
@@ -46,38 +47,83 @@ func (r *Reader) log(ctx context.Context, dir, job, pattern string, now time.Tim
 	case r.sources.Log == nil:
 		return fabric.UnknownFact[fabric.NCCLLog](fabric.ReasonNotRead, source, now)
 	}
-	return attempt(ctx, r.stuck, job, source, now, func() (fabric.NCCLLog, error) { return r.readLog(dir, strconv.Itoa(found)) })
+	return attempt(v, "/fd", func() (fabric.NCCLLog, error) { return r.readLog(dir, strconv.Itoa(found)) })
 }
 
-// logName returns a function that reports whether NCCL would make a name of pattern, with %h (host) and %p (process) in it.
+// logName returns a function that reports whether NCCL would make a name of pattern, with %h (host) and %p (process) in it. One process
+// writes one host and one number for all of them, so a name has only few ways to match, each of which is compared once.
 func logName(pattern string) func(name string) bool {
-	var expression strings.Builder
-	for i := 0; i < len(pattern); i++ {
-		what := byte('%')
-		if i+1 < len(pattern) {
-			what = pattern[i+1]
-		}
-		switch {
-		case pattern[i] != '%':
-			expression.WriteString(regexp.QuoteMeta(pattern[i : i+1]))
-			continue
-		case what == 'h':
-			expression.WriteString(".+")
-		case what == 'p':
-			expression.WriteString("[0-9]+")
-		default:
-			expression.WriteString("%")
-			if what != '%' {
-				expression.WriteString(regexp.QuoteMeta(string(what)))
+	type piece struct {
+		text string
+		kind byte // 'h', 'p', or 0 for text
+	}
+	var pieces []piece
+	hosts, numbers, literal := 0, 0, 0
+	for i := 0; i < len(pattern) && len(pattern) <= maxLogName; i++ {
+		p := piece{text: pattern[i : i+1]}
+		if pattern[i] == '%' && i+1 < len(pattern) {
+			i++
+			switch pattern[i] {
+			case 'h', 'p':
+				p = piece{kind: pattern[i]}
+			case '%':
+			default:
+				p.text = pattern[i-1 : i+1]
 			}
 		}
-		i++
+		hosts, numbers, literal = hosts+one(p.kind == 'h'), numbers+one(p.kind == 'p'), literal+len(p.text)
+		pieces = append(pieces, p)
 	}
-	matches, err := regexp.Compile("^" + expression.String() + "( \\(deleted\\))?$")
-	if err != nil { // not of valid UTF-8
-		return func(string) bool { return false }
+	fits := func(name string, host, number int) bool { // with a host and a number of so many bytes
+		var h, n string
+		for _, p := range pieces {
+			switch {
+			case p.kind == 'h' && h == "" && len(name) >= host:
+				h, p.text = name[:host], name[:host]
+			case p.kind == 'h':
+				p.text = h
+			case p.kind == 'p' && n == "" && len(name) >= number && strings.Trim(name[:number], "0123456789") == "":
+				n, p.text = name[:number], name[:number]
+			case p.kind == 'p':
+				p.text = n
+			}
+			rest, ok := strings.CutPrefix(name, p.text)
+			if !ok || p.text == "" {
+				return false
+			}
+			name = rest
+		}
+		return name == ""
 	}
-	return matches.MatchString
+	matches := func(name string) bool {
+		spare := len(name) - literal
+		if len(pieces) == 0 || len(name) > maxLogName || spare < 0 {
+			return false
+		}
+		for number := 1; number <= maxPIDDigits; number++ {
+			switch left := spare - numbers*number; {
+			case hosts == 0 && left == 0, hosts > 0 && left >= hosts && left%hosts == 0:
+				if fits(name, left/max(1, hosts), number) {
+					return true
+				}
+			}
+			if numbers == 0 {
+				break
+			}
+		}
+		return false
+	}
+	return func(name string) bool {
+		bare, deleted := strings.CutSuffix(name, " (deleted)")
+		return matches(name) || deleted && matches(bare)
+	}
+}
+
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // readLog reads the beginning and the end of a log that a process has open. The type of its file system is known from the mounts of the
@@ -91,7 +137,7 @@ func (r *Reader) readLog(dir, descriptor string) (fabric.NCCLLog, error) {
 	if err != nil {
 		return fabric.NCCLLog{}, err
 	}
-	if !isLocal(kind) {
+	if !isLocal(kind) || kind == "overlay" && !r.mountsOfNode(dir) {
 		return fabric.NCCLLog{}, errRemote
 	}
 	file, err := retry(func() (int, error) {

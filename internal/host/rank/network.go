@@ -5,9 +5,7 @@ package rank
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,19 +121,14 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 			c.Sockets = fabric.UnknownFact[[]fabric.Socket](c.Files.Reason, source, now)
 		case !known:
 			c.Sockets = fabric.UnknownFact[[]fabric.Socket](c.NetNS.Reason, source, now)
-		case len(groups) == maxNamespaces && groups[ns] == nil:
+		case groups[ns] == nil && ns != own && !r.mayList(c.PID, len(groups)):
 			c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonMalformed, source, now)
 		default:
 			groups[ns] = append(groups[ns], i)
 		}
 	}
 	for ns, members := range groups {
-		wanted := func(inode uint64) bool { _, ok := owners[inode]; return ok }
-		found, err := r.sockets(ns == own, list[members[0]].PID, wanted, nil)
-		of := map[int][]fabric.Socket{}
-		for _, s := range found {
-			of[owners[s.Inode]] = append(of[owners[s.Inode]], s)
-		}
+		of, err := r.socketsIn(ns == own, list[members[0]].PID, owners)
 		for _, i := range members {
 			if err != nil {
 				list[i].Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonOf(err), source, now)
@@ -143,7 +136,96 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 			}
 			list[i].Sockets = fabric.Known(append([]fabric.Socket{}, of[i]...), source, now)
 		}
+		if ns == own && fabric.ReasonOf(err) == fabric.ReasonTimeout {
+			r.socketsByGroup(list, members, owners, now)
+		}
 	}
+}
+
+// errCrowded: see Reader.crowded.
+var errCrowded = fabric.Because(fabric.ReasonTimeout, "the network namespace has more sockets than are listed in time")
+
+// socketsIn lists the sockets in the network namespace of a process, by the candidate that they belong to. In that which all share, a list
+// that took too long is not asked for again at once.
+func (r *Reader) socketsIn(own bool, pid int, owners map[uint64]int) (map[int][]fabric.Socket, error) {
+	const looks = 20
+	if own && r.look < r.crowded {
+		r.tooManySockets(pid, own)
+		return nil, errCrowded
+	}
+	found, err := r.sockets(own, pid, func(s Sockets) ([]fabric.Socket, error) {
+		return s.Sockets(func(inode uint64) bool { _, ok := owners[inode]; return ok }, nil)
+	})
+	if err != nil && fabric.ReasonOf(err) == fabric.ReasonTimeout {
+		r.tooManySockets(pid, own)
+		if own {
+			r.crowded = r.look + looks
+		}
+	}
+	of := map[int][]fabric.Socket{}
+	for _, s := range found {
+		of[owners[s.Inode]] = append(of[owners[s.Inode]], s)
+	}
+	return of, err
+}
+
+// maxGroups bounds the control groups that are asked for one by one.
+const maxGroups = 16
+
+// socketsByGroup gives candidates those of their sockets that were made in their control group. Whoever made too many has them in his own.
+func (r *Reader) socketsByGroup(list []fabric.RankCandidate, members []int, owners map[uint64]int, now time.Time) {
+	answers := map[uint64][]fabric.Socket{}
+	for _, i := range members {
+		c, p := &list[i], r.known[list[i].PID]
+		if p == nil || p.details == nil || p.details.cgroup == 0 {
+			continue
+		}
+		id := p.details.cgroup
+		answer, asked := answers[id]
+		if !asked && len(answers) < maxGroups {
+			var err error
+			answer, err = r.sockets(true, 0, func(s Sockets) ([]fabric.Socket, error) {
+				return s.InGroup(id, func(inode uint64) bool { _, ok := owners[inode]; return ok })
+			})
+			if err != nil {
+				answer = nil
+			}
+			answers[id] = answer
+		}
+		if answer == nil {
+			continue
+		}
+		mine := []fabric.Socket{}
+		for _, s := range answer {
+			if owners[s.Inode] == i {
+				mine = append(mine, s)
+			}
+		}
+		c.Sockets, c.SocketsByCgroup = fabric.Known(mine, "sock_diag", now), true
+	}
+}
+
+// tooManySockets notes that a list took too long: the kernel does not say whose the sockets are in the namespace that all share.
+func (r *Reader) tooManySockets(pid int, own bool) {
+	if p := r.known[pid]; !own && p != nil {
+		r.exceeds(p.share, pid, "sockets", fabric.ReasonTimeout)
+		return
+	}
+	r.exceeded = append(r.exceeded, fabric.Excess{What: "sockets of the network namespace of the node", Reason: fabric.ReasonTimeout})
+}
+
+// mayList reports whether the sockets of one more network namespace are listed for the owner of a process. Who is first in the order of
+// candidates has the first one.
+func (r *Reader) mayList(pid, groups int) bool {
+	p := r.known[pid]
+	if p == nil {
+		return false
+	}
+	if p.share.namespaces++; p.share.namespaces > namespacesEach || groups >= maxNamespaces {
+		r.exceeds(p.share, pid, "network namespaces", fabric.ReasonMalformed)
+		return false
+	}
+	return true
 }
 
 // addSocketsByCgroup gives candidates whose descriptors cannot be read the sockets that were made in their control group, of those in
@@ -163,7 +245,9 @@ func (r *Reader) addSocketsByCgroup(list []fabric.RankCandidate, now time.Time) 
 	if len(ids) == 0 || r.sources.Sockets == nil {
 		return
 	}
-	found, err := r.sockets(true, 0, func(uint64) bool { return false }, ids)
+	found, err := r.sockets(true, 0, func(s Sockets) ([]fabric.Socket, error) {
+		return s.Sockets(func(uint64) bool { return false }, ids)
+	})
 	if err != nil { // that descriptors cannot be read is the reason that the facts have already
 		return
 	}
@@ -175,8 +259,8 @@ func (r *Reader) addSocketsByCgroup(list []fabric.RankCandidate, now time.Time) 
 	}
 }
 
-// sockets lists those of the network namespace of a process.
-func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool, groups map[uint64]bool) (list []fabric.Socket, err error) {
+// sockets asks for those of the network namespace of a process.
+func (r *Reader) sockets(own bool, pid int, ask func(Sockets) ([]fabric.Socket, error)) (list []fabric.Socket, err error) {
 	var namespace *os.File
 	if !own {
 		name := strconv.Itoa(pid) + "/ns/net"
@@ -191,7 +275,7 @@ func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool, groups map
 	if err != nil {
 		return nil, err
 	}
-	list, err = s.Sockets(wanted, groups)
+	list, err = ask(s)
 	return list, errors.Join(err, s.Close())
 }
 
@@ -201,7 +285,7 @@ func (r *Reader) ownNamespace() uint64 {
 	if err != nil {
 		return 0
 	}
-	ns, _ := parseNamespace(link)
+	ns, _ := parseNamespace(link, "net")
 	return ns
 }
 
@@ -224,71 +308,4 @@ func socketOwners(list []fabric.RankCandidate) map[uint64]int {
 		}
 	}
 	return owners
-}
-
-// addVerbs gives RDMA objects to the candidate whose thread made them. The kernel may have lost the thread, or hide it: that
-// a process has none is only known when it has no uverbs device open either.
-func (r *Reader) addVerbs(list []fabric.RankCandidate, now time.Time) {
-	const source = "RDMA_NLDEV_CMD_RES_*_GET"
-	reason := fabric.ReasonNotRead
-	var use map[int]*fabric.VerbsUse
-	if r.sources.Verbs != nil && len(list) > 0 {
-		reason = fabric.ReasonPrivilege
-		if r.samePIDs {
-			var err error
-			if use, err = r.sources.Verbs(); err != nil {
-				reason = fabric.ReasonOf(err)
-			} else {
-				reason = ""
-			}
-		}
-	}
-	of := map[int]*fabric.VerbsUse{}
-	for task, v := range use {
-		if pid := r.processOf(task, list); pid != 0 {
-			if of[pid] == nil {
-				of[pid] = &fabric.VerbsUse{}
-			}
-			of[pid].Add(*v)
-		}
-	}
-	maps.DeleteFunc(r.tasks, func(task, _ int) bool { return use[task] == nil })
-	for i := range list {
-		c := &list[i]
-		files, readable := c.Files.Get()
-		switch v := of[c.PID]; {
-		case reason != "":
-			c.Verbs = fabric.UnknownFact[fabric.VerbsUse](reason, source, now)
-		case v != nil:
-			slices.Sort(v.Devices)
-			c.Verbs = fabric.Known(*v, source, now)
-		case readable && files.Complete && len(files.Uverbs) == 0:
-			c.Verbs = fabric.Known(fabric.VerbsUse{}, source, now)
-		case !readable:
-			c.Verbs = fabric.UnknownFact[fabric.VerbsUse](c.Files.Reason, source, now)
-		default:
-			c.Verbs = fabric.UnknownFact[fabric.VerbsUse](fabric.ReasonMissing, source, now)
-		}
-	}
-}
-
-// processOf returns the candidate that a thread is of, or 0. IDs of threads are used again: what was found before is asked
-// again.
-func (r *Reader) processOf(task int, list []fabric.RankCandidate) int {
-	has := func(pid int) bool {
-		r.calls++
-		var st unix.Stat_t
-		return unix.Fstatat(r.at(), strconv.Itoa(pid)+"/task/"+strconv.Itoa(task), &st, 0) == nil
-	}
-	if pid, ok := r.tasks[task]; ok && has(pid) {
-		return pid
-	}
-	delete(r.tasks, task)
-	for i := range list {
-		if pid := list[i].PID; pid == task || has(pid) {
-			r.tasks[task] = pid
-			return pid
-		}
-	}
-	return 0
 }

@@ -3,6 +3,7 @@
 package rank
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,14 +12,14 @@ import (
 )
 
 // Read looks at the processes, given what the driver of the GPUs says. netns is the network namespace of the node, that of its
-// first process. It is an error when there may be candidates that were not found, and beside some where they are hidden
-// by a bound and not by a privilege.
+// first process. It is an error when no candidate was found and there may be one that is hidden. Beside a list it is a fabric.PartialError:
+// the list is good for all but those whom it names, and what a privilege hides is none.
 func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error) {
 	const source = "1/ns/net"
 	netns = fabric.UnknownFact[uint64](fabric.ReasonMalformed, source, now)
 	if link, err := r.readlink(source); err != nil {
 		netns.Reason = reasonOf(err)
-	} else if n, ok := parseNamespace(link); ok && r.hidden == "" {
+	} else if n, ok := parseNamespace(link, "net"); ok && r.hidden == "" {
 		netns = fabric.Known(n, source, now)
 	}
 	pids := listed(gpus, now)
@@ -29,10 +30,22 @@ func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.Rank
 	if pids.State == fabric.OK {
 		addInstances(reading.Candidates, gpus)
 	}
-	if err == nil && reading.Hidden != "" && (len(reading.Candidates) == 0 || reading.Hidden != fabric.ReasonPrivilege) {
-		err = fabric.Because(reading.Hidden, fmt.Sprintf("processes that hold GPUs may be hidden: %d processes can be seen", reading.Processes))
+	return reading.Candidates, netns, cmp.Or(err, incomplete(&reading))
+}
+
+// incomplete is why there may be more than a reading has.
+func incomplete(reading *fabric.RankReading) error {
+	by := reading.Exceeded
+	if reading.Hidden == fabric.ReasonNotRead {
+		by = append(by, fabric.Excess{What: "new processes", Reason: reading.Hidden})
 	}
-	return reading.Candidates, netns, err
+	switch {
+	case len(reading.Candidates) == 0 && reading.Hidden != "":
+		return fabric.Because(reading.Hidden, fmt.Sprintf("processes that hold GPUs may be hidden: %d processes can be seen", reading.Processes))
+	case len(by) > 0:
+		return &fabric.PartialError{By: by}
+	}
+	return nil
 }
 
 // listed returns the UUIDs of GPUs by the PIDs that NVML lists for them; known if it answered for each GPU.

@@ -16,51 +16,6 @@ import (
 	"gpufabric_exporter/internal/host/ncclconf"
 )
 
-const (
-	podUID    = "8d5aa0b6-2f4e-4d7c-9e0a-0123456789ab"
-	container = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-)
-
-func TestCgroup(t *testing.T) {
-	under := strings.ReplaceAll(podUID, "-", "_")
-	for name, c := range map[string]struct {
-		text string
-		want fabric.Workload
-	}{
-		"Slurm, version 2":                 {"0::/system.slice/slurmstepd.scope/job_123/step_0/user/task_0\n", fabric.Workload{Scheduler: "slurm", Job: "123"}},
-		"Slurm, several slurmd":            {"0::/system.slice/node1_slurmstepd.scope/job_7/step_batch\n", fabric.Workload{Scheduler: "slurm", Job: "7"}},
-		"Slurm, version 1":                 {"12:memory:/slurm/uid_1000/job_99/step_1\n5:freezer:/slurm_n1/uid_1000/job_99\n0::/\n", fabric.Workload{Scheduler: "slurm", Job: "99"}},
-		"not of Slurm":                     {"0::/user.slice/job_5\n", fabric.Workload{Scheduler: "none"}},
-		"no number":                        {"0::/system.slice/slurmstepd.scope/job_x1/step_0\n", fabric.Workload{Scheduler: "none"}},
-		"pod, systemd":                     {"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + under + ".slice/cri-containerd-" + container + ".scope\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"pod, guaranteed, crio":            {"0::/kubepods.slice/kubepods-pod" + under + ".slice/crio-" + container + ".scope/container\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"pod, cgroupfs, version 1":         {"4:cpu:/kubepods/besteffort/pod" + podUID + "/" + container + "\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"pod, namespaced path":             {"0::/../../kubepods-pod" + under + ".slice/cri-containerd-" + container + ".scope\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"pod, cgroupfs, namespaced path":   {"0::/../../../burstable/pod" + podUID + "/" + container + "\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"pod, cgroupfs, guaranteed, as is": {"0::/../../../pod" + podUID + "/" + container + "\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"pod of podman":                    {"0::/machine.slice/machine-libpod_pod_" + container + ".slice/libpod-" + container + ".scope\n", fabric.Workload{Scheduler: "container", Job: container[:12], ContainerID: container}},
-		"Slurm in a pod":                   {"0::/kubepods.slice/kubepods-pod" + under + ".slice/x/system.slice/slurmstepd.scope/job_3/step_0\n", fabric.Workload{Scheduler: "slurm", Job: "3", Pod: podUID, Stated: true}},
-		"docker":                           {"0::/system.slice/docker-" + container + ".scope\n", fabric.Workload{Scheduler: "container", Job: container[:12], ContainerID: container}},
-		"docker, version 1":                {"3:cpu:/docker/" + container + "\n", fabric.Workload{Scheduler: "container", Job: container[:12], ContainerID: container}},
-		"containerd, unlike kubelet":       {"0::/system.slice/containerd.service/kubepods-besteffort-pod" + under + ".slice:cri-containerd:" + container + "\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"kind":                             {"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + under + ".slice/cri-containerd-" + container + ".scope\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"podman without root":              {"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + container + ".scope/container\n", fabric.Workload{Scheduler: "container", Job: container[:12], ContainerID: container, Stated: true}},
-		"a user's group named like Slurm":  {"0::/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_123/step_0\n", fabric.Workload{Scheduler: "none"}},
-		"a user's group named like a pod":  {"0::/user.slice/user-1000.slice/user@1000.service/kubepods/pod" + podUID + "/x\n", fabric.Workload{Scheduler: "none"}},
-		"LSF":                              {"4:memory:/lsf/cluster1/job.123.456.1600000000\n", fabric.Workload{Scheduler: "none"}},
-		"PBS":                              {"4:memory:/pbs_jobs.service/jobid/123.server\n", fabric.Workload{Scheduler: "none"}},
-		"Apptainer":                        {"0::/user.slice/user-1000.slice/user@1000.service/user.slice/apptainer-77.scope\n", fabric.Workload{Scheduler: "none"}},
-		"a login":                          {"0::/user.slice/user-1000.slice/session-3.scope\n", fabric.Workload{Scheduler: "none"}},
-		"nothing":                          {"", fabric.Workload{Scheduler: "none"}},
-		"names that lie":                   {"0::/kubepods/pod\"}{x=\"1/evil\x01\n", fabric.Workload{Scheduler: "none"}},
-	} {
-		c.want.Rank = -1
-		if got := parseCgroup([]byte(c.text)); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
-	}
-}
-
 // environ joins strings as the kernel shows them.
 func environ(vars ...string) string { return strings.Join(vars, "\x00") + "\x00" }
 
@@ -225,8 +180,9 @@ func FuzzEnvironment(f *testing.F) {
 			t.Fatal(err)
 		}
 		const paths = "\n0::/slurm/uid_0/job_" + planted + "\n0::/kubepods/besteffort/pod" + planted + "/" + planted + "\n0::/x/cri-containerd-" + planted + ".scope"
-		w := e.complete(parseCgroup(append(bytes.Clone(b), paths...)))
-		out, _ := json.Marshal([]any{e.settings, w, e.numbers})
+		w, owner := parseCgroup(append(bytes.Clone(b), paths...))
+		w = e.complete(w)
+		out, _ := json.Marshal([]any{e.settings, w, owner, e.numbers})
 		if bytes.Contains(out, []byte(planted)) {
 			t.Fatalf("the secret is out: %s", out)
 		}
@@ -268,7 +224,7 @@ func FuzzProc(f *testing.F) {
 			t.Errorf("CPUs %q", cpus)
 		}
 		parseMemlock(b)
-		parseNamespace(string(b))
+		parseNamespace(string(b), "net")
 		if !bytes.Equal(b, before) {
 			t.Error("the text was written to")
 		}

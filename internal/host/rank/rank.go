@@ -11,7 +11,8 @@
 //
 // Users control everything that is read: lists, texts and sizes are bounded, and text leaves the package only where it is of an
 // enumerated kind or of the characters that the scheduler itself accepts. No value of an environment does, unless its name
-// is on the list of names and it is a number or a word of NCCL's.
+// is on the list of names and it is a number or a word of NCCL's. Whose a process is, its control group shows (fabric.Owner); what one
+// owner has beyond a bound is missing, what others have is not, and the reading names him.
 //
 // Privileges, as TestPrivileges shows on a kernel. "files" is CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH, both of which need
 // the PID namespace of the node; all other facts are unknown(privilege):
@@ -23,19 +24,17 @@
 //	none, PID namespace of its own     nothing, and the reading says so
 //
 // Concurrency: a Reader serves one goroutine at a time. What may hang (the memory map of a process whose lock is held, a
-// path through its root) runs in a goroutine that is left behind; a few of these at most.
+// path through its root) runs in a goroutine that is left behind; one of each owner.
 //
 // Errors: what cannot be read of a process is an unknown fact with the reason; a process that ends meanwhile is left out.
 package rank
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -52,12 +51,14 @@ const (
 	maxFiles      = 1 << 12 // of a process
 	maxAllFiles   = 1 << 15 // of all candidates, those that NVML lists first
 	maxRead       = 16      // candidates about which everything is read: the others wait for the next look
-	maxNamespaces = 16      // other network namespaces whose sockets are listed
+	maxNamespaces = 32      // other network namespaces whose sockets are listed
 )
 
 // Sockets lists TCP sockets of one network namespace, by inode and by control group, as sockdiag.Client does.
 type Sockets interface {
 	Sockets(wanted func(inode uint64) bool, groups map[uint64]bool) ([]fabric.Socket, error)
+	// InGroup lists those of one control group, also where Sockets takes too long.
+	InGroup(group uint64, wanted func(inode uint64) bool) ([]fabric.Socket, error)
 	io.Closer
 }
 
@@ -67,8 +68,8 @@ type Sources struct {
 	Sockets func(namespace *os.File) (Sockets, error)
 	// Cgroup returns the ID of a control group of version 2, by its path from the root.
 	Cgroup func(path string) (uint64, error)
-	// Verbs returns what threads have of verbs, by their IDs, as rdmanl.Client.Use does.
-	Verbs func() (map[int]*fabric.VerbsUse, error)
+	// Verbs returns what processes have of verbs, by their PIDs, as rdmanl.Client.Use does. process returns that of a thread, or 0.
+	Verbs func(process func(task int) int) (map[int]*fabric.VerbsUse, error)
 	// Variable returns what may leave the package of a variable of the environment: nothing, or the value if it is one that
 	// words or a number of this variable can be.
 	Variable func(name, value string) (v fabric.NCCLVariable, ok bool)
@@ -88,12 +89,17 @@ type Reader struct {
 	look    int // number of this look
 	buffer  []byte
 	links   []byte
-	calls   int         // system calls of this look
-	left    int         // descriptors of candidates that this look may still read
-	reads   int         // candidates about which this look has read everything
-	tasks   map[int]int // threads with RDMA objects, and their processes
+	calls   int // system calls of this look
+	left    int // descriptors of candidates that this look may still read
+	reads   int // candidates about which this look has read everything
 	stuck   *gate
 	turns   int // candidates that have got a turn
+
+	shares    map[fabric.Owner]*share
+	filesEach int             // descriptors that one owner may have in this look
+	spent     time.Duration   // in which this look has read files that may hang
+	exceeded  []fabric.Excess // in this look
+	crowded   int             // the look up to which the sockets of all are not listed: there were too many
 
 	counts   bool          // procfs reports how many descriptors a process has
 	samePIDs bool          // PIDs of procfs are those of this process and its kernel interfaces
@@ -108,7 +114,7 @@ func Open(path string, sources Sources) (*Reader, error) {
 	}
 	r := &Reader{
 		dir: dir, sources: sources, known: map[int]*process{}, buffer: make([]byte, 64<<10), links: make([]byte, 256),
-		tasks: map[int]int{}, stuck: &gate{},
+		shares: map[fabric.Owner]*share{}, stuck: &gate{},
 	}
 	r.namespaces()
 	n, err := r.count("self")
@@ -146,8 +152,8 @@ func (r *Reader) at() int { return int(r.dir.Fd()) }
 // Look looks at the processes. gpus are the UUIDs of the GPUs that NVML lists a PID for; unknown where it was not asked.
 func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankReading, error) {
 	r.look++
-	r.calls, r.left, r.reads = 0, maxAllFiles, 0
-	processes, err := r.list(now)
+	r.calls, r.left, r.reads, r.spent, r.exceeded = 0, maxAllFiles, 0, 0, nil
+	processes, err := r.list(gpus.Value, now)
 	if err != nil {
 		return fabric.RankReading{}, fmt.Errorf("procfs: %w", err)
 	}
@@ -158,33 +164,12 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 	if ctx.Err() != nil {
 		return fabric.RankReading{}, ctx.Err()
 	}
-	var ranks []int
-	children := map[*process]int{}
-	for pid, p := range r.known {
-		switch p.kind {
-		case candidate:
-			ranks = append(ranks, pid)
-		case child:
-			children[p.rank]++
-		case denied:
-			if gpus.State != fabric.OK && reading.Hidden != fabric.ReasonNotRead {
-				reading.Hidden = fabric.ReasonPrivilege
-			}
-		}
+	ranks, children, closed := r.candidates()
+	if closed && gpus.State != fabric.OK && reading.Hidden != fabric.ReasonNotRead {
+		reading.Hidden = fabric.ReasonPrivilege
 	}
-	r.order(ranks, gpus.Value)
-	var left []fabric.RankCandidate
-	leave := func(pid int) {
-		if reading.Hidden = fabric.ReasonMalformed; len(left) < maxLeft {
-			left = append(left, fabric.RankCandidate{PID: pid, Start: r.known[pid].start, At: now, Left: true})
-		}
-	}
-	if len(ranks) > maxCandidates {
-		for _, pid := range ranks[maxCandidates:] {
-			leave(pid)
-		}
-		ranks = ranks[:maxCandidates]
-	}
+	ranks, beyond := r.bounded(ranks, gpus.Value)
+	var left []int
 	for _, pid := range ranks {
 		p := r.known[pid]
 		c, err := r.candidate(ctx, pid, p, gpus, now)
@@ -194,7 +179,8 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 			delete(r.known, pid)
 			continue
 		default:
-			leave(pid)
+			r.exceeds(p.share, pid, "processes that cannot be read", reasonOf(err))
+			left = append(left, pid)
 			continue
 		}
 		c.Children = children[p]
@@ -205,23 +191,60 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 	r.addSockets(reading.Candidates, now)
 	r.addSocketsByCgroup(reading.Candidates, now)
 	r.addVerbs(reading.Candidates, now)
-	reading.Candidates = append(reading.Candidates, left...)
+	reading.Candidates = append(reading.Candidates, r.leave(append(left, beyond...), now)...)
+	r.forget(now)
+	reading.Exceeded = r.exceeded
 	return reading, nil
 }
 
-// order puts those first that the driver lists: any user can make files whose names are those of GPUs. Then come the oldest process of each
-// user, the second of each, and so on: none uses up the bounds with many.
-func (r *Reader) order(pids []int, listed map[int][]string) {
-	slices.SortFunc(pids, func(a, b int) int { return cmp.Or(cmp.Compare(r.known[a].start, r.known[b].start), a-b) })
-	of, turn := map[uint32]int{}, map[int]int{}
-	for _, pid := range pids {
-		user := r.known[pid].user
-		turn[pid] = of[user]
-		of[user]++
+// candidates returns those that are known, how many children each has, and whether descriptors of some process may not be read.
+func (r *Reader) candidates() (ranks []int, children map[*process]int, closed bool) {
+	children = map[*process]int{}
+	for pid, p := range r.known {
+		switch p.kind {
+		case candidate:
+			ranks = append(ranks, pid)
+		case child:
+			children[p.rank]++
+		case denied:
+			closed = true
+		}
 	}
-	slices.SortStableFunc(pids, func(a, b int) int {
-		return cmp.Or(-cmp.Compare(min(1, len(listed[a])), min(1, len(listed[b]))), turn[a]-turn[b])
-	})
+	return ranks, children, closed
+}
+
+// bounded returns those that are read, in their order, and those beyond the bound, and divides among their owners what may be read of all.
+func (r *Reader) bounded(ranks []int, listed map[int][]string) (within, beyond []int) {
+	r.order(ranks, listed)
+	within, beyond = ranks[:min(len(ranks), maxCandidates)], ranks[min(len(ranks), maxCandidates):]
+	for _, pid := range beyond {
+		r.exceeds(r.refreshed(r.known[pid].share), pid, "processes with GPUs", fabric.ReasonMalformed)
+	}
+	owners := map[*share]bool{}
+	for _, pid := range within {
+		owners[r.refreshed(r.known[pid].share)] = true
+	}
+	r.filesEach = max(filesEach, maxAllFiles/max(1, len(owners)))
+	return within, beyond
+}
+
+// leave returns candidates of which this look has no more than that they live: what it does not name has ended. Those come after them that
+// wait to be examined again, because procfs has given them another inode.
+func (r *Reader) leave(pids []int, now time.Time) (left []fabric.RankCandidate) {
+	for pid, p := range r.known {
+		if p.kind != fresh || p.start == 0 {
+			continue
+		}
+		if st, err := r.stat(strconv.Itoa(pid)); err == nil && st.start == p.start {
+			pids = append(pids, pid)
+			r.exceeds(r.refreshed(p.share), pid, "processes", fabric.ReasonNotRead)
+		}
+	}
+	for _, pid := range pids[:min(len(pids), maxLeft)] {
+		p := r.known[pid]
+		left = append(left, fabric.RankCandidate{PID: pid, Start: p.start, Owner: p.share.owner, At: now, Left: true})
+	}
+	return left
 }
 
 // candidate reads a process that holds a GPU.
@@ -236,23 +259,17 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 	}
 	if st.image != p.image { // it runs another program
 		p.image, p.details, p.targets, p.next = st.image, nil, nil, time.Time{}
+		p.share = r.shareOf(r.ownerOf(dir, true))
 	}
 	files := r.files(dir, p, now)
 	if f, ok := files.Get(); ok && f.Complete && len(f.GPUs) == 0 && len(gpus.Value[pid]) == 0 {
 		return fabric.RankCandidate{}, errGone // it has closed its GPUs
 	}
-	if r.reads < maxRead && (p.details == nil || files.State == fabric.OK && !now.Before(p.next) && p.details.early()) {
-		r.reads++
-		p.again(now)
-		name := st.command
-		if p.details != nil {
-			name = p.details.command
-		}
-		p.details = r.read(ctx, pid, now)
-		p.details.command = name
+	if p.details == nil || files.State == fabric.OK && !now.Before(p.next) && p.details.early() {
+		r.readOnce(ctx, pid, p, st.command, now, len(gpus.Value[pid]) > 0)
 	}
 	c := fabric.RankCandidate{
-		PID: pid, Start: st.start, Parent: st.parent, Command: st.command, At: now, Files: files,
+		PID: pid, Start: st.start, Parent: st.parent, Owner: p.share.owner, Command: st.command, At: now, Files: files,
 		GPUs: fabric.UnknownFact[[]string](gpus.Reason, gpus.Source, now),
 	}
 	if list, ok := gpus.Get(); ok {
@@ -263,6 +280,8 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 	}
 	if p.details != nil { // else its facts are what they are before they are read
 		p.details.fill(&c)
+	} else if now.Sub(p.born) > late {
+		r.exceeds(p.share, pid, "time", fabric.ReasonNotRead)
 	}
 	return c, nil
 }

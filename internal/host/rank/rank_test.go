@@ -5,6 +5,7 @@ package rank
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -41,7 +42,7 @@ func sources() Sources {
 			}
 			return sockdiag.DialIn(namespace)
 		},
-		Verbs: func() (map[int]*fabric.VerbsUse, error) { return nil, nil },
+		Verbs: func(func(int) int) (map[int]*fabric.VerbsUse, error) { return nil, nil },
 	}
 }
 
@@ -128,7 +129,10 @@ func TestRank(t *testing.T) {
 		"RANK=3", "WORLD_SIZE=16", "SLURM_JOB_ID=4242", "SLURM_JOB_USER=alice", "AWS_SECRET_ACCESS_KEY="+secret)
 	r := reader(t, sources())
 	var verbs fabric.VerbsUse
-	r.sources.Verbs = func() (map[int]*fabric.VerbsUse, error) {
+	r.sources.Verbs = func(process func(int) int) (map[int]*fabric.VerbsUse, error) {
+		if process(s.Process.Pid) != s.Process.Pid || process(1) != 0 {
+			t.Errorf("threads of %d and %d", process(s.Process.Pid), process(1))
+		}
 		return map[int]*fabric.VerbsUse{s.Process.Pid: {Devices: []string{"mlx5_0"}, Contexts: 1}, 1: {Contexts: 7}}, nil
 	}
 	now := time.Unix(1e9, 0)
@@ -355,12 +359,73 @@ func TestManyCandidates(t *testing.T) {
 	}
 }
 
+// What a bound leaves out is named as alive, with its owner, and the error beside the list names him: what a look does not name has ended.
+// So it is with a candidate that procfs gives another inode, and that waits to be examined again.
+func TestLeft(t *testing.T) {
+	needRoot(t)
+	const children = maxCandidates + 44
+	script := fmt.Sprintf(`exec 9<&0; i=0; while [ $i -lt %d ]; do (read x <&9) & i=$((i+1)); done; echo ready; read x`, children)
+	spawn(t, ofUser(2000), nil, "OWN_DEV=1", allDevices, "OPEN="+strings.Repeat("/dev/null ", 100)+"/dev/nvidia0", "SCRIPT="+script)
+	r := reader(t, sources())
+	now := time.Unix(1e9, 0)
+	starts := map[int]uint64{}
+	for pid, c := range alive(t, look(t, r, noNVML(), now), userOwner(2000), now) {
+		starts[pid] = c.Start
+	}
+	if len(starts) != children+1 {
+		t.Fatalf("%d of %d processes", len(starts), children+1)
+	}
+	for pid := range starts {
+		r.known[pid].inode++ // as procfs does when memory is short
+	}
+	reading, err := r.Look(t.Context(), noNVML(), now)
+	if err != nil || reading.Hidden != fabric.ReasonNotRead {
+		t.Fatalf("%v, hidden %q: nothing waits", err, reading.Hidden)
+	}
+	again := alive(t, reading, userOwner(2000), now)
+	for pid, start := range starts {
+		if again[pid].Start != start {
+			t.Errorf("PID %d is taken for one that has ended", pid)
+		}
+	}
+	if _, partial := errors.AsType[*fabric.PartialError](incomplete(&reading)); !partial {
+		t.Errorf("%v beside a list", incomplete(&reading))
+	}
+	reading = look(t, r, noNVML(), now)
+	if i := slices.IndexFunc(reading.Exceeded, func(x fabric.Excess) bool { return x.Owner == userOwner(2000) && x.What == "processes with GPUs" }); i < 0 {
+		t.Errorf("%+v are named", reading.Exceeded)
+	}
+}
+
+// alive are the candidates of an owner, read or left out, by PID.
+func alive(t *testing.T, reading fabric.RankReading, owner fabric.Owner, now time.Time) map[int]fabric.RankCandidate {
+	t.Helper()
+	of := map[int]fabric.RankCandidate{}
+	read := 0
+	for _, c := range reading.Candidates {
+		if !c.Left {
+			read++
+		}
+		if c.Owner != owner {
+			continue
+		}
+		if _, twice := of[c.PID]; twice || c.Start == 0 || !c.At.Equal(now) {
+			t.Errorf("%+v, twice: %t", c, twice)
+		}
+		of[c.PID] = c
+	}
+	if read > maxCandidates {
+		t.Errorf("%d were read", read)
+	}
+	return of
+}
+
 // Many descriptors: those beyond the bound make the answer incomplete, never an error.
 func TestManyFiles(t *testing.T) {
 	r := reader(t, sources())
-	r.left = maxAllFiles
+	r.left, r.filesEach = maxAllFiles, maxAllFiles
 	pid := os.Getpid()
-	fact := r.files(strconv.Itoa(pid), new(process), time.Time{})
+	fact := r.files(strconv.Itoa(pid), &process{share: &share{}}, time.Time{})
 	before, ok := fact.Get()
 	if !ok || !before.Complete {
 		t.Fatalf("%+v", fact)
@@ -382,7 +447,7 @@ func TestManyFiles(t *testing.T) {
 		}
 		fds = append(fds, fd)
 	}
-	after, ok := r.files(strconv.Itoa(pid), new(process), time.Time{}).Get()
+	after, ok := r.files(strconv.Itoa(pid), &process{share: &share{}}, time.Time{}).Get()
 	if !ok || after.Complete || after.All > maxFiles {
 		t.Errorf("%d of %d descriptors, complete %t", after.All, len(fds), after.Complete)
 	}

@@ -24,6 +24,12 @@ type stat struct {
 // execve(2) and stay the same over fork(2). All are 0 for readers that may not trace the process.
 type image struct{ code, stack, arguments uint64 }
 
+// What is read of two files of a process at most, in bytes.
+const (
+	maxCgroup = 16 << 10
+	maxStatus = 16 << 10
+)
+
 // Numbers of fields, the first is 1.
 const (
 	fieldState     = 3

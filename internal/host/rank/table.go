@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -36,14 +37,16 @@ type process struct {
 	seen    int       // number of the look that saw it last
 	born    time.Time // when it was seen first
 	next    time.Time // when it is examined again
-	start   uint64    // of candidates and children
+	start   uint64    // of candidates and children, and of what was one before it got another inode
 	image   image
-	user    uint32         // of a candidate: owner of its directory in procfs
+	share   *share         // of its owner; nil where it has not been asked for, or has too few descriptors for a GPU
 	cuda    bool           // a candidate that uses CUDA
 	rank    *process       // of a child
 	details *details       // of a candidate
 	targets map[int]target // of a candidate, by descriptor
-	turn    int            // look%listAge at which all of its descriptors are read again
+	turn    int            // look%listAge at which all of its descriptors and threads are read again
+	threads []int          // of a candidate that may use verbs
+	links   uint64         // of the folder of its threads
 }
 
 // A process is examined again when its age has doubled since the last time: one that opens a GPU later than it started is
@@ -63,8 +66,8 @@ func (p *process) again(now time.Time) {
 	p.next = now.Add(min(max(now.Sub(p.born), shortest), longest))
 }
 
-// list takes note of the processes in procfs, and returns how many there are.
-func (r *Reader) list(now time.Time) (int, error) {
+// list takes note of the processes in procfs, and returns how many there are. Those that are listed have a place in any case.
+func (r *Reader) list(listed map[int][]string, now time.Time) (int, error) {
 	if _, err := unix.Seek(r.at(), 0, unix.SEEK_SET); err != nil {
 		return 0, err
 	}
@@ -74,15 +77,8 @@ func (r *Reader) list(now time.Time) (int, error) {
 		if pid == 0 {
 			return nil
 		}
-		if n++; n > maxProcesses {
-			return fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("more than %d processes", maxProcesses))
-		}
-		p := r.known[pid]
-		if p == nil || p.inode != inode {
-			p = &process{inode: inode, born: now}
-			r.known[pid] = p
-		}
-		p.seen = r.look
+		n++
+		r.see(pid, inode, now, n <= maxProcesses)
 		return nil
 	})
 	if err == nil && n == 0 { // this process at least is there
@@ -91,14 +87,39 @@ func (r *Reader) list(now time.Time) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(r.known) > n {
-		for pid, p := range r.known {
-			if p.seen != r.look {
-				delete(r.known, pid)
-			}
+	for pid := range listed { // whatever else there is
+		var st unix.Stat_t
+		if n > maxProcesses && r.known[pid] == nil && unix.Fstatat(r.at(), strconv.Itoa(pid), &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			r.see(pid, st.Ino, now, true)
 		}
 	}
+	if n > maxProcesses {
+		r.exceeded = append(r.exceeded, fabric.Excess{What: fmt.Sprintf("more than %d processes", maxProcesses), Reason: fabric.ReasonMalformed})
+	}
+	if len(r.known) > n || n > maxProcesses {
+		maps.DeleteFunc(r.known, func(_ int, p *process) bool { return p.seen != r.look })
+	}
 	return n, nil
+}
+
+// see takes note of a process, of a new one only if there is room for it.
+func (r *Reader) see(pid int, inode uint64, now time.Time, room bool) {
+	p := r.known[pid]
+	if p == nil || p.inode != inode {
+		if p == nil && !room {
+			return
+		}
+		next := &process{inode: inode, born: now}
+		if p != nil && (p.kind == candidate || p.kind == fresh) { // it may be the same process
+			next.start, next.share = p.start, p.share
+		}
+		p = next
+		r.known[pid] = p
+	}
+	p.seen = r.look
+	if p.share != nil {
+		p.share.seen = r.look
+	}
 }
 
 // entries calls f with each entry of a directory; the name is valid until f returns. So many are asked for at once as fit into
@@ -141,51 +162,45 @@ func parsePID(name []byte) int {
 	return n
 }
 
+// holder is a process that holds a GPU, as was just found.
+type holder struct {
+	pid int
+	p   *process
+	st  stat
+}
+
 // examine reads processes that are new or due, and separates candidates from their children. done: none is left for the next
 // look.
 func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (done bool) {
 	listed := func(pid int) bool { return len(gpus.Value[pid]) > 0 && gpus.State == fabric.OK }
-	type holder struct {
-		pid int
-		p   *process
-		st  stat
-	}
 	var holders []holder
-	repeated := 0
-	done = true
-	for _, pid := range r.due(now, listed) {
+	var waiting []int
+	screen := func(pid int, calls int) {
 		p := r.known[pid]
-		due := p.kind == fresh || listed(pid) && p.kind != candidate
-		if !due && p.kind != candidate && !now.Before(p.next) && repeated < againAtOnce {
-			repeated++
-			due = true
+		switch found, waits := r.screen(pid, p, listed(pid), calls, now); {
+		case waits:
+			waiting = append(waiting, pid)
+		case found != nil:
+			holders = append(holders, *found)
 		}
-		if !due || ctx.Err() != nil {
-			continue
+	}
+	for _, pid := range r.due(now, listed) {
+		if ctx.Err() == nil {
+			screen(pid, callsEach)
 		}
-		if r.calls > maxCalls && !listed(pid) {
-			done = done && p.kind != fresh
-			continue
+	}
+	again := waiting
+	waiting = nil
+	for _, pid := range again { // what others left
+		screen(pid, maxCalls)
+	}
+	done = true
+	for _, pid := range waiting {
+		p := r.known[pid]
+		done = done && p.kind != fresh
+		if p.share != nil && p.kind == fresh && now.Sub(p.born) > late {
+			r.exceeds(p.share, pid, "processes", fabric.ReasonNotRead)
 		}
-		p.again(now)
-		dir := strconv.Itoa(pid)
-		holds, err := r.holdsGPU(dir)
-		switch {
-		case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
-			p.kind = denied
-		case err != nil: // it has ended
-			p.kind = other
-		case !holds:
-			p.kind = other
-		}
-		if !holds && !listed(pid) {
-			continue
-		}
-		st, err := r.stat(dir)
-		if err != nil {
-			continue
-		}
-		holders = append(holders, holder{pid, p, st})
 	}
 	// Parents come before what they forked.
 	slices.SortFunc(holders, func(a, b holder) int { return cmp.Or(cmp.Compare(a.st.start, b.st.start), a.pid-b.pid) })
@@ -195,7 +210,7 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 			continue
 		}
 		h.p.start, h.p.image = h.st.start, h.st.image
-		h.p.kind, h.p.rank, h.p.user = candidate, nil, r.owner(strconv.Itoa(h.pid))
+		h.p.kind, h.p.rank, h.p.share = candidate, nil, r.shareOf(r.ownerOf(strconv.Itoa(h.pid), true))
 		if listed(h.pid) {
 			continue
 		}
@@ -206,25 +221,83 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 	return done
 }
 
-// owner is the user whose process it is; root if it may not be traced by its user, or has ended.
-func (r *Reader) owner(dir string) uint32 {
-	r.calls++
-	var st unix.Stat_t
-	if unix.Fstatat(r.at(), dir, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return 0
+// screen looks whether a process holds a GPU. waits: it is left for later, as this look, or its owner, has had that many calls.
+func (r *Reader) screen(pid int, p *process, listed bool, calls int, now time.Time) (found *holder, waits bool) {
+	if r.calls > maxCalls && !listed {
+		return nil, true
 	}
-	return st.Uid
+	dir := strconv.Itoa(pid)
+	n, err := r.count(dir)
+	few := r.counts && n <= standard || err != nil // threads of the kernel, of which a node has thousands, have none
+	if !few && p.share == nil {
+		p.share = r.shareOf(r.ownerOf(dir, false))
+	}
+	holds := false
+	if !few {
+		s := r.refreshed(p.share)
+		if s.calls > calls && !listed {
+			return nil, true
+		}
+		before := r.calls
+		holds, err = r.holdsGPU(dir)
+		s.calls += r.calls - before
+	}
+	p.again(now)
+	switch {
+	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
+		p.kind = denied
+	case err != nil: // it has ended
+		p.kind = other
+	case !holds:
+		p.kind = other
+	}
+	if !holds && !listed {
+		return nil, false
+	}
+	st, err := r.stat(dir)
+	if err != nil {
+		return nil, false
+	}
+	return &holder{pid, p, st}, false
 }
 
-// due returns the PIDs of processes that may have to be examined, in their order: parents mostly come before children.
+// due returns the PIDs of processes that are to be examined: those that are listed, then new ones by PID, because parents mostly come
+// before children, then some of those whose time has come, the longest ago first.
 func (r *Reader) due(now time.Time, listed func(pid int) bool) []int {
-	var pids []int
+	var pids, old []int
 	for pid, p := range r.known {
-		if p.kind != candidate && (p.kind == fresh || !now.Before(p.next) || listed(pid)) {
+		switch {
+		case p.kind == candidate:
+		case p.kind == fresh, listed(pid):
 			pids = append(pids, pid)
+		case !now.Before(p.next):
+			old = append(old, pid)
 		}
 	}
-	slices.Sort(pids)
+	rank := func(pid int) int {
+		if listed(pid) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(pids, func(a, b int) int { return cmp.Or(rank(a)-rank(b), a-b) })
+	slices.SortFunc(old, func(a, b int) int { return cmp.Or(r.known[a].next.Compare(r.known[b].next), a-b) })
+	n := 0
+	for _, pid := range old {
+		s := r.known[pid].share
+		switch {
+		case n == againAtOnce:
+			return pids
+		case s == nil:
+			n++
+		case r.refreshed(s).again < againEach:
+			s.again++
+			n++
+		default:
+			continue
+		}
+		pids = append(pids, pid)
+	}
 	return pids
 }
 

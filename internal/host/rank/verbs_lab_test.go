@@ -24,7 +24,7 @@ func TestKernelVerbs(t *testing.T) {
 		t.Skip("no RDMA device")
 	}
 	s := sources()
-	s.Verbs = func() (map[int]*fabric.VerbsUse, error) {
+	s.Verbs = func(process func(int) int) (map[int]*fabric.VerbsUse, error) {
 		c, err := rdmanl.Dial()
 		if err != nil {
 			return nil, err
@@ -34,8 +34,8 @@ func TestKernelVerbs(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		use, err := c.Use(devices)
-		return use.ByTask, err
+		use, err := c.Use(devices, process)
+		return use.ByProcess, err
 	}
 	with := spawn(t, inDev(), nil, "CONTEXT="+nodes[0], "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0")
 	without := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia1")
@@ -50,6 +50,6 @@ func TestKernelVerbs(t *testing.T) {
 		if v, ok := of(t, reading, without.Process.Pid).Verbs.Get(); !ok || v.Contexts != 0 {
 			t.Errorf("without: %+v", v)
 		}
-		t.Logf("%+v, %d threads known", c.Verbs, len(r.tasks))
+		t.Logf("%+v, %d threads known", c.Verbs, len(r.known[with.Process.Pid].threads))
 	}
 }

@@ -5,6 +5,7 @@ package rdmanl
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -12,42 +13,87 @@ import (
 	"gpufabric_exporter/internal/host/netlink"
 )
 
-// Bounds of one round of questions about resources.
+// What the kernel is listened to at most: for one list, and for all of a look. It lists some million objects in a second. How many
+// objects there are is up to the programs that make them, so that no number bounds them.
 const (
-	maxResourceMessages = 1 << 12 // of one kind, of one device: 32 KiB each, some 400 objects
-	maxTasks            = 1 << 12 // that use verbs
+	longestList = time.Second
+	longestUse  = 3 * time.Second
 )
 
 // Use is what the RDMA core keeps for the programs of a node.
 type Use struct {
-	// ByTask has what was made by a thread, by its ID in the PID namespace of the reader: a thread, which need not be the
-	// first of its process (rdma_restrack_set_name takes current). NCCL makes its queues in threads of its own.
-	ByTask map[int]*fabric.VerbsUse
+	// ByProcess has what the threads of a process made. The kernel reports the thread that made an object, by its ID in the PID namespace
+	// of the reader (rdma_restrack_set_name takes current). NCCL makes its queues in threads of its own.
+	ByProcess map[int]*fabric.VerbsUse
 	// Unowned counts objects of programs that the kernel names no thread for: the thread has ended, or is in a PID
 	// namespace that the reader does not see. Some kernels leave such objects out, others list them without a PID. So a
-	// process that ByTask does not have may use verbs all the same.
+	// process that ByProcess does not have may use verbs all the same.
 	Unowned int
+	// Partial: there are more protection domains or memory regions than are listed, and their numbers are -1.
+	Partial bool
 }
 
-// Use asks what the programs of a node have of verbs: their contexts, protection domains, memory regions and completion
-// queues on these devices. The RDMA core answers from its own lists; no driver asks its firmware. Kernels without
-// RES_CTX_GET (before 5.13) are taken at their protection domains: each belongs to a context.
-func (c *Client) Use(devices []Device) (Use, error) {
-	u := users{use: Use{ByTask: map[int]*fabric.VerbsUse{}}, uses: map[int]uint64{}, contexts: map[context]bool{}}
+// Use asks what the programs of a node have of verbs: their contexts, completion queues, protection domains and memory
+// regions on these devices. The RDMA core answers from its own lists; no driver asks its firmware. Kernels without
+// RES_CTX_GET (before 5.13) are taken at their protection domains: each belongs to a context. process returns the process that a
+// thread is of, or 0 for one that is not asked about: only as many as it knows are kept.
+func (c *Client) Use(devices []Device, process func(task int) int) (Use, error) {
+	u := users{use: Use{ByProcess: map[int]*fabric.VerbsUse{}}, uses: map[int]uint64{}, contexts: map[context]bool{}, process: process}
+	ask := &asker{c: c, users: &u, until: time.Now().Add(longestUse)}
+	domains := false
 	for _, d := range devices {
-		for _, k := range resourceKinds() {
-			err := c.conn.Each(c.about(k.command, netlink.Dump, d.Index), maxResourceMessages, func(b []byte) error {
-				return decodeResources(b, k, func(r resource) error { return u.add(d, k.command, r) })
-			})
-			if err != nil && (k.command != cmdCtxGet || !errors.Is(err, unix.EINVAL)) {
+		err := ask.about(d, kindOf(cmdCtxGet))
+		if errors.Is(err, unix.EINVAL) {
+			domains = true
+			err = ask.about(d, kindOf(cmdPDGet))
+		}
+		if err == nil {
+			err = ask.about(d, kindOf(cmdCQGet))
+		}
+		if err != nil {
+			return Use{}, err
+		}
+	}
+	for process, n := range u.uses {
+		u.use.ByProcess[process].QueuePairs = int(n / 2)
+	}
+	// These cost a program next to nothing. They are asked for last: an answer that is too long leaves the rest as it is.
+	for _, cmd := range []command{cmdPDGet, cmdMRGet} {
+		for _, d := range devices {
+			if cmd == cmdPDGet && domains {
+				continue
+			}
+			if err := ask.about(d, kindOf(cmd)); errors.Is(err, netlink.ErrTooLong) {
+				return u.partial(), nil
+			} else if err != nil {
 				return Use{}, err
 			}
 		}
 	}
-	for task, n := range u.uses {
-		u.use.ByTask[task].QueuePairs = int(n / 2)
-	}
 	return u.use, nil
+}
+
+// asker asks for lists of objects.
+type asker struct {
+	c     *Client
+	users *users
+	until time.Time
+}
+
+func (a *asker) about(d Device, k resourceKind) error {
+	within := min(longestList, time.Until(a.until))
+	return a.c.conn.Each(a.c.about(k.command, netlink.Dump, d.Index), within, func(b []byte) error {
+		return decodeResources(b, k, func(r resource) { a.users.add(d, k.command, r) })
+	})
+}
+
+// partial is the use without what could not be listed.
+func (u *users) partial() Use {
+	for _, v := range u.use.ByProcess {
+		v.PDs, v.Regions, v.Bytes = -1, -1, 0
+	}
+	u.use.Partial = true
+	return u.use
 }
 
 // resourceKind says where the objects are in an answer: a table in each message, with an entry for each object.
@@ -56,12 +102,16 @@ type resourceKind struct {
 	table, entry uint16
 }
 
-func resourceKinds() []resourceKind {
-	return []resourceKind{
-		{cmdCtxGet, attrResCtx, attrResCtxEntry},
-		{cmdPDGet, attrResPD, attrResPDEntry},
-		{cmdMRGet, attrResMR, attrResMREntry},
-		{cmdCQGet, attrResCQ, attrResCQEntry},
+func kindOf(cmd command) resourceKind {
+	switch cmd {
+	case cmdCtxGet:
+		return resourceKind{cmd, attrResCtx, attrResCtxEntry}
+	case cmdPDGet:
+		return resourceKind{cmd, attrResPD, attrResPDEntry}
+	case cmdMRGet:
+		return resourceKind{cmd, attrResMR, attrResMREntry}
+	default:
+		return resourceKind{cmdCQGet, attrResCQ, attrResCQEntry}
 	}
 }
 
@@ -76,8 +126,8 @@ type resource struct {
 
 // decodeResources reads what res_get_common_dumpit of drivers/infiniband/core/nldev.c writes, and calls f with each object.
 // It calls f with none of a message that is malformed.
-func decodeResources(b []byte, kind resourceKind, f func(resource) error) error {
-	read := func(f func(resource) error) error {
+func decodeResources(b []byte, kind resourceKind, f func(resource)) error {
+	read := func(f func(resource)) error {
 		d := netlink.Decode(b, attributeName)
 		for d.Next() {
 			if d.Type() != kind.table {
@@ -92,14 +142,12 @@ func decodeResources(b []byte, kind resourceKind, f func(resource) error) error 
 				if table.Err() != nil {
 					break
 				}
-				if err := f(r); err != nil {
-					return err
-				}
+				f(r)
 			}
 		}
 		return d.Err()
 	}
-	if err := read(func(resource) error { return nil }); err != nil {
+	if err := read(func(resource) {}); err != nil {
 		return err
 	}
 	return read(f)
@@ -134,26 +182,27 @@ type context struct {
 // users adds up the objects of all devices.
 type users struct {
 	use      Use
-	uses     map[int]uint64   // of completion queues, by task
+	uses     map[int]uint64 // of completion queues, by process
+	process  func(task int) int
 	contexts map[context]bool // that were counted
 }
 
-func (u *users) add(d Device, cmd command, r resource) error {
+func (u *users) add(d Device, cmd command, r resource) {
 	switch {
 	case r.kernel:
-		return nil
+		return
 	case r.task == 0 || r.task > 1<<22: // PID_MAX_LIMIT
 		u.use.Unowned++
-		return nil
+		return
 	}
-	task := int(r.task)
-	v := u.use.ByTask[task]
+	process := u.process(int(r.task))
+	if process == 0 {
+		return
+	}
+	v := u.use.ByProcess[process]
 	if v == nil {
-		if len(u.use.ByTask) == maxTasks {
-			return netlink.ErrTooMany
-		}
 		v = &fabric.VerbsUse{}
-		u.use.ByTask[task] = v
+		u.use.ByProcess[process] = v
 	}
 	if !slices.Contains(v.Devices, d.Name) {
 		v.Devices = append(v.Devices, d.Name)
@@ -168,12 +217,11 @@ func (u *users) add(d Device, cmd command, r resource) error {
 		v.Regions++
 		v.Bytes += r.length
 	case cmdCQGet:
-		u.uses[task] += r.uses
+		u.uses[process] += r.uses
 	}
-	return nil
 }
 
-// context counts a context for the task that is seen with it first: the one that opened it, where the kernel reports that.
+// context counts a context for the process that is seen with it first: the one that opened it, where the kernel reports that.
 func (u *users) context(v *fabric.VerbsUse, c context) {
 	if c.number >= 0 && !u.contexts[c] {
 		u.contexts[c] = true

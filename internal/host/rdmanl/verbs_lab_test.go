@@ -127,8 +127,8 @@ func TestKernelUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	devices = slices.DeleteFunc(devices, func(d Device) bool { return !strings.HasPrefix(d.Name, "rxe") })
-	before, err := c.Use(devices)
-	if err != nil || len(before.ByTask) != 0 {
+	before, err := c.Use(devices, itself)
+	if err != nil || len(before.ByProcess) != 0 {
 		t.Fatalf("before: %+v, %v", before, err)
 	}
 	const page = 4096
@@ -157,14 +157,14 @@ func TestKernelUse(t *testing.T) {
 		}
 	})
 	inThread(t, false, func() { v.region(pd, memory()) })
-	got, err := c.Use(devices)
+	got, err := c.Use(devices, itself)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("thread %d: %+v; thread %d: %+v; unowned %d; requests %v", first, got.ByTask[first], second, got.ByTask[second], got.Unowned, c.Requests())
+	t.Logf("thread %d: %+v; thread %d: %+v; unowned %d; requests %v", first, got.ByProcess[first], second, got.ByProcess[second], got.Unowned, c.Requests())
 	same := func(task int, want fabric.VerbsUse) {
 		t.Helper()
-		have := got.ByTask[task]
+		have := got.ByProcess[task]
 		if have == nil || !slices.Equal(have.Devices, []string{"rxe0"}) {
 			t.Errorf("thread %d: %+v", task, have)
 			return
@@ -176,11 +176,11 @@ func TestKernelUse(t *testing.T) {
 	}
 	same(first, fabric.VerbsUse{Contexts: 1, PDs: 1})
 	same(second, fabric.VerbsUse{Regions: 2, Bytes: 8 * page, QueuePairs: 6})
-	if len(got.ByTask) != 2 || got.Unowned > 1 {
-		t.Errorf("%d threads, %d unowned", len(got.ByTask), got.Unowned)
+	if len(got.ByProcess) != 2 || got.Unowned > 1 {
+		t.Errorf("%d threads, %d unowned", len(got.ByProcess), got.Unowned)
 	}
 	if *recordTo != "" {
-		for _, k := range resourceKinds() {
+		for _, k := range allKinds() {
 			i := slices.IndexFunc(devices, func(d Device) bool { return d.Name == "rxe0" })
 			record(t, k.command.String(), strings.ToUpper(k.command.String())+", rxe0: a context and a PD of one thread; two regions and six queue pairs of another", encode(k.command, netlink.Dump, devices[i].Index))
 		}

@@ -22,6 +22,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,39 +37,51 @@ const (
 	getSock    = 18
 	bufferSize = 64 << 10 // bytes; the kernel makes datagrams of 32 KiB at most
 
-	// maxMessages bounds what is read: each message has one socket.
-	maxMessages = 1 << 17
-	// MaxSockets bounds what Sockets returns.
-	MaxSockets = 1 << 14
+	// How long the list of a network namespace is listened to: of that of this process, which all who are in it share, and of another
+	// one. It has no number of sockets that is too many: a user can make any, and they may come before those of others. The kernel
+	// lists some hundred thousand in a second.
+	longest      = 2 * time.Second
+	longestOther = time.Second / 2
+	// maxByGroup bounds what is returned of one control group.
+	maxByGroup = 1 << 12
 )
 
 // Client is a connection to the kernel's list of sockets in one network namespace.
-type Client struct{ conn *netlink.Conn }
+type Client struct {
+	conn   *netlink.Conn
+	within time.Duration
+}
 
 // Dial asks in the network namespace of this process.
-func Dial() (*Client, error) { return client(netlink.Dial(name, unix.NETLINK_SOCK_DIAG, bufferSize)) }
+func Dial() (*Client, error) {
+	return client(longest)(netlink.Dial(name, unix.NETLINK_SOCK_DIAG, bufferSize))
+}
 
 // DialIn asks in the network namespace that file is of (/proc/PID/ns/net). Without CAP_SYS_ADMIN the error is
 // a permission error. Close the Client after one list: it keeps the namespace alive.
 func DialIn(file *os.File) (*Client, error) {
-	return client(netlink.DialIn(name, unix.NETLINK_SOCK_DIAG, bufferSize, int(file.Fd())))
+	return client(longestOther)(netlink.DialIn(name, unix.NETLINK_SOCK_DIAG, bufferSize, int(file.Fd())))
 }
 
-func client(conn *netlink.Conn, err error) (*Client, error) {
-	if err != nil {
-		return nil, err
+func client(within time.Duration) func(*netlink.Conn, error) (*Client, error) {
+	return func(conn *netlink.Conn, err error) (*Client, error) {
+		if err != nil {
+			return nil, err
+		}
+		return &Client{conn, within}, nil
 	}
-	return &Client{conn}, nil
 }
 
 // Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Sockets lists the established and the listening TCP sockets, over IPv4 and IPv6, whose inode is wanted, and those whose control
-// group is: that in which the socket was made. groups may be nil.
+// group is: that in which the socket was made. groups may be nil; of one of them a few thousand are returned. It is up to wanted to bound
+// the others.
 func (c *Client) Sockets(wanted func(inode uint64) bool, groups map[uint64]bool) ([]fabric.Socket, error) {
 	list := []fabric.Socket{}
-	err := c.conn.Each(question(), maxMessages, func(b []byte) error {
+	byGroup := map[uint64]int{}
+	err := c.conn.Each(question(), c.within, func(b []byte) error {
 		inode, ok := inodeOf(b)
 		mine := !ok || wanted(inode)
 		if !mine && len(groups) == 0 {
@@ -78,8 +91,10 @@ func (c *Client) Sockets(wanted func(inode uint64) bool, groups map[uint64]bool)
 		if err != nil || !mine && !groups[s.Cgroup] {
 			return err
 		}
-		if len(list) == MaxSockets {
-			return netlink.ErrTooMany
+		if !mine {
+			if byGroup[s.Cgroup]++; byGroup[s.Cgroup] > maxByGroup {
+				return nil
+			}
 		}
 		list = append(list, s)
 		return nil
@@ -90,8 +105,39 @@ func (c *Client) Sockets(wanted func(inode uint64) bool, groups map[uint64]bool)
 	return list, nil
 }
 
+// InGroup lists those sockets that were made in a control group, whose inode is wanted. The kernel (Linux 5.9) leaves the others out, which
+// costs it a tenth of a microsecond for each: it has an answer where Sockets takes too long.
+func (c *Client) InGroup(group uint64, wanted func(inode uint64) bool) ([]fabric.Socket, error) {
+	q := question()
+	q.Message.Data = netlink.Append(q.Message.Data, attrBytecode, inGroup(group))
+	list := []fabric.Socket{}
+	err := c.conn.Each(q, longestOther, func(b []byte) error {
+		if inode, ok := inodeOf(b); ok && !wanted(inode) {
+			return nil
+		}
+		s, err := decode(b)
+		if err == nil {
+			list = append(list, s)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// inGroup is the program that the kernel runs for each socket (inet_diag_bc_run): one step, after which is its end if the group is that
+// one, and nothing if not.
+func inGroup(group uint64) []byte {
+	const ofCgroup, size = 13, 12 // INET_DIAG_BC_CGROUP_COND; struct inet_diag_bc_op and the ID
+	b := binary.NativeEndian.AppendUint16([]byte{ofCgroup, size}, size+4)
+	return binary.NativeEndian.AppendUint64(b, group)
+}
+
 // Attributes of an answer (INET_DIAG_...) and states of sockets (include/net/tcp_states.h).
 const (
+	attrBytecode = 1 // of a question
 	attrInfo     = 2
 	attrCgroupID = 21 // Linux 5.8
 

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rank
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// What one owner has of a look at most, however many processes he has: others do not wait for him.
+const (
+	callsEach      = 2000                   // system calls that look for GPUs among his descriptors; more if nobody else has any
+	againEach      = 8                      // processes of his that are examined again
+	filesEach      = 1 << 10                // descriptors at least; else his part of maxAllFiles
+	threadsEach    = 1 << 14                // threads
+	namespacesEach = 4                      // network namespaces
+	timeEach       = 100 * time.Millisecond // after which no further candidate of his is read
+	maxExcesses    = 8                      // that are named
+	// late is the age of a process that still waits at which its owner is named.
+	late = 2 * time.Minute
+)
+
+// share is what an owner has had of a look.
+type share struct {
+	owner      fabric.Owner
+	seen       int // the last look that saw a process of his
+	look       int // that the rest is of
+	calls      int
+	again      int
+	files      int
+	threads    int
+	namespaces int
+	spent      time.Duration
+	exceeds    bool
+	strikes    int       // looks in which he was waited for in vain
+	until      time.Time // before which his files are not asked
+}
+
+// shareOf returns the share of an owner in this look.
+func (r *Reader) shareOf(owner fabric.Owner) *share {
+	s := r.shares[owner]
+	if s == nil {
+		s = &share{owner: owner}
+		r.shares[owner] = s
+	}
+	s.seen = r.look
+	return r.refreshed(s)
+}
+
+// refreshed returns the share with the counts of this look.
+func (r *Reader) refreshed(s *share) *share {
+	if s.look != r.look {
+		*s = share{owner: s.owner, seen: s.seen, look: r.look, strikes: s.strikes, until: s.until}
+	}
+	return s
+}
+
+// forget drops the shares of owners without processes, but for those whose files hang.
+func (r *Reader) forget(now time.Time) {
+	for owner, s := range r.shares {
+		if s.seen != r.look && !now.Before(s.until) {
+			delete(r.shares, owner)
+		}
+	}
+}
+
+// exceeds notes that an owner has more than is read, once in a look.
+func (r *Reader) exceeds(s *share, pid int, what string, reason fabric.Reason) {
+	if s.exceeds {
+		return
+	}
+	s.exceeds = true
+	if len(r.exceeded) < maxExcesses {
+		r.exceeded = append(r.exceeded, fabric.Excess{Owner: s.owner, PID: pid, What: what, Reason: reason})
+	}
+}
+
+// ownerOf reads whose a process is; closely: with the real user, whom a program with setuid cannot change.
+func (r *Reader) ownerOf(dir string, closely bool) fabric.Owner {
+	if b, err := r.file(dir+"/cgroup", maxCgroup); err == nil {
+		if _, owner := parseCgroup(b); owner.Kind != "" {
+			return owner
+		}
+	}
+	if closely {
+		if b, err := r.file(dir+"/status", maxStatus); err == nil {
+			if owner, ok := r.parseOwner(dir, b); ok {
+				return owner
+			}
+		}
+	}
+	r.calls++
+	var st unix.Stat_t
+	if unix.Fstatat(r.at(), dir, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return fabric.Owner{}
+	}
+	return userOwner(uint64(st.Uid))
+}
+
+func userOwner(user uint64) fabric.Owner {
+	return fabric.Owner{Kind: fabric.OwnerUser, ID: strconv.FormatUint(user, 10)}
+}
+
+// parseOwner reads the real user of a process in its status. Root in a PID namespace of its own is not root of the node: that is a
+// container of a kind that is not known.
+func (r *Reader) parseOwner(dir string, status []byte) (fabric.Owner, bool) {
+	user, _, ok := parseStatus(status)
+	if !ok {
+		return fabric.Owner{}, false
+	}
+	if user == 0 && nested(status) {
+		link, _ := r.readlink(dir + "/ns/pid")
+		n, _ := parseNamespace(link, "pid")
+		return fabric.Owner{Kind: fabric.OwnerContainer, ID: "pid-" + strconv.FormatUint(n, 10)}, true
+	}
+	return userOwner(uint64(user)), true
+}
+
+// nested reports whether a process is in a PID namespace below that of procfs: it has a PID in both (NSpid).
+func nested(status []byte) bool {
+	for line := range bytes.Lines(status) {
+		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
+			return len(strings.Fields(string(pids))) > 1
+		}
+	}
+	return false
+}
+
+// order puts those first that the driver lists: any user can make files whose names are those of GPUs. Then come the oldest process of each
+// owner, the second of each, and so on: none uses up the bounds with many.
+func (r *Reader) order(pids []int, listed map[int][]string) {
+	slices.SortFunc(pids, func(a, b int) int { return cmp.Or(cmp.Compare(r.known[a].start, r.known[b].start), a-b) })
+	first := func(pid int) int { return min(1, len(listed[pid])) }
+	slices.SortStableFunc(pids, func(a, b int) int { return first(b) - first(a) })
+	of, turn := map[*share]int{}, map[int]int{}
+	for _, pid := range pids {
+		s := r.known[pid].share
+		turn[pid] = of[s]
+		of[s]++
+	}
+	slices.SortStableFunc(pids, func(a, b int) int { return cmp.Or(first(b)-first(a), turn[a]-turn[b]) })
+}
