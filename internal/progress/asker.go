@@ -160,7 +160,9 @@ func (a Asker) askable(n *fabric.Node, j *job.Job, c *fabric.RankCandidate) (fab
 	if !known {
 		return fabric.NCCLVersion{}, refuse(AgeUnknown, "the age of its processes is not known")
 	}
-	if age := n.Ranks.At.Sub(boot.Add(time.Duration(c.Start) * tick)); age < leastAge {
+	// The boot time is that of the clock when it was read: a clock that was set since makes no process older.
+	read := n.Host.BootTime.At
+	if age := read.Round(0).Sub(boot.Add(time.Duration(c.Start)*tick)) + n.Ranks.At.Sub(read); age < leastAge {
 		return fabric.NCCLVersion{}, refuse(Young, "PID %d is younger than %s: asking while communicators are made has crashed jobs", c.PID, leastAge)
 	}
 	v, err := fabric.ParseNCCLVersion(a.Version(c))
