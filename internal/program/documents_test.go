@@ -79,7 +79,7 @@ func callsOf(markdown string) [][]string {
 	var calls [][]string
 	for _, code := range codeOf(markdown) {
 		for _, m := range program.FindAllStringSubmatch(code, -1) {
-			calls = append(calls, slices.DeleteFunc(strings.Fields(words.Replace(m[1])), func(field string) bool { return strings.HasPrefix(field, ">") }))
+			calls = append(calls, slices.DeleteFunc(strings.Fields(words.Replace(m[1])), func(field string) bool { return strings.HasPrefix(strings.TrimPrefix(field, "2"), ">") }))
 		}
 		if m := short.FindString(code); m != "" {
 			calls = append(calls, strings.Fields(words.Replace(m)))
