@@ -3,6 +3,7 @@
 package exporter
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -217,6 +219,36 @@ func TestHeadersAreLimited(t *testing.T) {
 	if status, _, _ := p.Get("/metrics", "X-Long", strings.Repeat("a", 2*maxHeaderBytes)); status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("%d, expected 431", status)
 	}
+}
+
+// What all clients together may have sent of their requests fits into the memory of the unit: many short headers take most.
+func TestHeadersFitIntoMemory(t *testing.T) {
+	const slack, clients, most = 4 << 10, 16, 64 << 20 // net/http reads a little more than it is told
+	var text strings.Builder
+	text.WriteString("GET / HTTP/1.1\r\nHost: a\r\n")
+	for i := 0; text.Len() < maxHeaderBytes+slack; i++ {
+		fmt.Fprintf(&text, "%x:\r\n", i)
+	}
+	text.WriteString("\r\n")
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	var kept []*http.Request
+	for range clients {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text.String())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, r)
+	}
+	if all := (heap() - before) / clients * maxConnections; all > most {
+		t.Errorf("%d clients take %d MiB", maxConnections, all>>20)
+	}
+	runtime.KeepAlive(kept)
 }
 
 // TestSecurityDocument compares the limits in docs/SECURITY.md with those of this package.
