@@ -51,11 +51,13 @@ var errTooMany = errors.New("too many reloads, try again in a second")
 // patience is how long reading a file of the site may take.
 const patience = 5 * time.Second
 
-// reload reads the configuration again. On an error the old one stays in force. It fails at once while another reload is
-// running (errand.ErrBusy), and ends within seconds whatever the file system does. The rate at which clients may request
-// it is limited (errTooMany).
+// reload reads the configuration again. On an error the old one stays in force. It ends within seconds whatever the file
+// system does. For clients it fails at once while another reload is running (errand.ErrBusy), and the rate at which they may
+// request it is limited (errTooMany). The operator's signal waits its turn, or clients could have it ignored.
 func (r *reloader) reload(ctx context.Context, client bool) error {
-	if !r.changing.TryLock() {
+	if !client {
+		r.changing.Lock()
+	} else if !r.changing.TryLock() {
 		return errand.ErrBusy
 	}
 	defer r.changing.Unlock()

@@ -4,6 +4,7 @@ package exporter
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/site"
@@ -75,6 +77,34 @@ func TestReloadWithoutFile(t *testing.T) {
 	}
 	_, page, _ := p.Get("/")
 	contains(t, page, "Nothing is configured")
+}
+
+// A signal that comes while a client's reload is under way is not lost: clients may have one under way at any time.
+func TestSignalWaitsForReloadOfClient(t *testing.T) {
+	ob := &fakeObserver{node: healthy}
+	reads, hold := make(chan struct{}), make(chan struct{})
+	n := Node{Config: func() (config.Config, error) {
+		reads <- struct{}{}
+		<-hold
+		return config.Config{}, nil
+	}}
+	r := newReloader(n, config.Config{}, ob, (*prober)(nil), nil, slog.New(slog.DiscardHandler))
+	signals := make(chan os.Signal)
+	go r.onSignal(t.Context(), signals)
+	client := make(chan error)
+	go func() { client <- r.reload(t.Context(), true) }()
+	<-reads
+	signals <- syscall.SIGHUP
+	select {
+	case signals <- syscall.SIGHUP:
+		t.Fatal("the first signal was given up")
+	case <-time.After(50 * time.Millisecond): // nothing can end the wait
+	}
+	close(hold)
+	if err := <-client; err != nil {
+		t.Error(err)
+	}
+	<-reads // for the signal
 }
 
 // A reload switches queries to NCCL RAS on and off, and a configuration that is refused does not change them: a query may crash a job.
