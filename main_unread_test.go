@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -105,6 +106,48 @@ func TestEndsAlthoughNobodyReads(t *testing.T) {
 				t.Error("does not end")
 			}
 		})
+	}
+}
+
+// An exporter whose log loses its reader, journald for one, serves on, and ends as usual.
+func TestServesWithoutAReaderOfItsLog(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "serve", "--web.listen-address="+address, "--collector.disable-defaults", "--collector.hca")
+	cmd.Stderr = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	until(t, "http://"+address+"/-/ready")
+	r.Close()
+	for range 2 {
+		answer, err := http.Post("http://"+address+"/-/reload", "", nil) // writes a line
+		if err != nil {
+			t.Fatal(err, cmd.Wait())
+		}
+		answer.Body.Close()
+	}
+	if text := get(t, "http://"+address+"/metrics"); !strings.Contains(text, "gpufabric_exporter_log_lines_dropped_total 2\n") {
+		t.Error("what nobody can read does not count as dropped")
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

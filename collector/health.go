@@ -77,7 +77,7 @@ var (
 	}
 	logLinesDropped = &Family{
 		Name: "exporter_log_lines_dropped_total", Type: Counter,
-		Help: "Lines of the exporter's log that were dropped since it started, because whatever reads its standard error did not keep up. " +
+		Help: "Lines of the exporter's log that were dropped since it started, because whatever reads its standard error did not keep up or is gone, or the disk is full. " +
 			"Nothing waits for the log; look at journald or the container runtime if this increases.",
 		Source: "exporter", Cadence: Self, Stability: Experimental,
 	}

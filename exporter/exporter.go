@@ -193,6 +193,8 @@ func (e *Exporter) serve(ctx context.Context, c *command.Call) int {
 // Serve observes and serves one node until ctx ends, and returns the exit code. It returns within two seconds after ctx
 // ends, whatever hangs.
 func (e *Exporter) Serve(ctx context.Context, c *command.Call, n Node, log *slog.Logger) int {
+	// SIGPIPE ends a process whose log has lost its reader, journald for one, unless it is caught. It is until the end, which is logged.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	log.Info("starting", "program", command.Name, "version", version.Version, "revision", version.GetRevision(), "go", version.GoVersion)
 	served := make(chan error, 1)
 	go func() { served <- e.serveNode(ctx, n, log) }()

@@ -21,7 +21,7 @@ const (
 )
 
 // Queue writes what is logged in the background, so that a log that nobody reads, a full pipe or a file system that hangs,
-// costs lines and no more. All methods may be called at the same time.
+// costs lines and no more. So does one that is on a full disk. All methods may be called at the same time.
 //
 // A writer waits for its line for as long as writing one usually takes, and for none while an earlier one is late. What
 // waits is bounded; beyond it lines are dropped and counted, and how many is logged when the log is written again.
@@ -71,23 +71,31 @@ func (q *Queue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// write writes what waits until nothing does.
+// write writes what waits until nothing does. What cannot be written, because a disk is full or the reader is gone, is dropped, too.
 func (q *Queue) write() {
 	for {
 		q.mu.Lock()
 		lines, untold := q.waiting, q.untold
-		q.waiting, q.untold = nil, 0
-		if len(lines) == 0 && untold == 0 {
+		q.waiting = nil
+		if len(lines) == 0 {
 			close(q.written)
 			q.written, q.late = nil, false
 			q.mu.Unlock()
 			return
 		}
 		q.mu.Unlock()
-		_, _ = q.to.Write(lines) // there is no other place to say that it cannot be written
-		if untold > 0 {
-			_, _ = q.to.Write(q.lines(untold))
+		n, err := q.to.Write(lines) // there is no other place to say that it fails
+		if err == nil && untold > 0 {
+			_, err = q.to.Write(q.lines(untold))
 		}
+		lost := uint64(bytes.Count(lines[n:], []byte{'\n'}))
+		q.mu.Lock()
+		q.dropped += lost
+		q.untold += lost
+		if err == nil {
+			q.untold -= untold
+		}
+		q.mu.Unlock()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,5 +88,39 @@ func TestQueuedLinesAreWrittenAtOnce(t *testing.T) {
 	}
 	if q.Dropped() > 0 || next != [8]int{200, 200, 200, 200, 200, 200, 200, 200} {
 		t.Errorf("%d dropped, %v written", q.Dropped(), next)
+	}
+}
+
+// disk takes what is written to it unless it is full.
+type disk struct {
+	bytes.Buffer
+	full bool
+}
+
+func (d *disk) Write(p []byte) (int, error) {
+	if d.full {
+		return 0, syscall.ENOSPC
+	}
+	return d.Buffer.Write(p)
+}
+
+// Lines that a full disk does not take count as dropped, and the log says so when there is space again.
+func TestLogOnAFullDisk(t *testing.T) {
+	d := &disk{full: true}
+	log, q := (&Flags{format: formatLogfmt}).Queued(d)
+	for range 3 {
+		log.Info("said")
+		q.flush(time.Minute)
+	}
+	if q.Dropped() != 3 {
+		t.Errorf("%d lines dropped, expected 3", q.Dropped())
+	}
+	d.full = false
+	for range 2 {
+		log.Info("said again")
+		q.flush(time.Minute)
+	}
+	if text := d.String(); strings.Count(text, "dropped=3\n") != 1 || strings.Count(text, "dropped=") != 1 || strings.Count(text, "said again") != 2 {
+		t.Error(text)
 	}
 }
