@@ -129,7 +129,7 @@ func emitChecks(list []diagnose.Verdict, emit emit) {
 		}
 		const job = "" // no check is about one
 		if v.Status == diagnose.Unknown {
-			emit(checkUnknown, 1, v.Check.ID, string(v.Check.Severity), of.device, port, uuid, address, job, string(v.Reason))
+			emit(checkUnknown, 1, v.Check.ID, string(v.Severity()), of.device, port, uuid, address, job, string(v.Reason))
 		} else {
 			answered[v.Check] = true
 			emit(checkFailed, bit(v.Status == diagnose.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, uuid, address, job)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/lint"
 )
@@ -73,17 +72,14 @@ func (k *adviser) devices() {
 		}
 		for p := range h.Ports {
 			port := &h.Ports[p]
-			role, known := port.Role.Get()
+			role := port.Role.Or("")
 			one := fmt.Sprintf("%s:%d", h.Name, port.Number)
 			switch {
-			case !known:
-				k.open(name, "What port "+one+" is for is not known.", ask)
-				return
 			case role == fabric.RoleCompute && !plain(h.Name):
 				odd = append(odd, h.Name)
 			case role == fabric.RoleCompute:
 				compute = append(compute, one)
-				needed = needed || !diagnose.Uncabled(k.node, h, port).Or(false)
+				needed = needed || !(port.Link.Stated() && !port.Link.Value)
 			case takes(h, port):
 				others = append(others, one)
 			}

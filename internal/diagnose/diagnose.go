@@ -99,11 +99,23 @@ type Check struct {
 	Reads    string   // the facts that decide
 	Guard    string   // when it gives no verdict, to avoid false alarms; empty: it always does
 	Modes    []string // the failure modes that it finds (Modes)
+	Rests    Rests    // what a failure rests on, if it is critical
 	// Rate says that it compares readings. Such checks never become metrics: alert rules see more of the past.
 	Rate bool
 
 	judge func(n *fabric.Node, of *verdicts)
 }
+
+// Rests is what a failure of a critical check rests on beside what was read. Without a source that states it, nothing is critical: the
+// verdict is unknown (unstated), and says what to state.
+type Rests string
+
+// What failures rest on.
+const (
+	OnNothing     Rests = ""            // wrong on any node
+	OnRole        Rests = "role"        // that the port is for training
+	OnExpectation Rests = "expectation" // what should be there; the check says so itself, by Verdict.Unstated
+)
 
 // Verdict is what a check found about one subject.
 type Verdict struct {
@@ -118,6 +130,8 @@ type Verdict struct {
 	// what to do about it, with exact commands where there are any. In these, <interface> and the like stand for names: see
 	// FilledRemedy, and Group.Remedies for the texts that people read.
 	Evidence, Consequence, Remedy string
+	// Unstated says that no source states that this should be otherwise: what would have failed is unknown.
+	Unstated bool
 	// Mode is the kind of fault, one of the check's Modes, where it has several and this verdict shows which; empty: it does not.
 	Mode string
 	// Names are what stands in the place of such words, by word, where it does not follow from the subject.
@@ -130,6 +144,7 @@ type Verdict struct {
 // verdicts collects what one check finds.
 type verdicts struct {
 	check *Check
+	node  *fabric.Node
 	list  []Verdict
 	gpus  []GPU // of the node, set by the first check that needs them
 }
@@ -160,7 +175,9 @@ func (v *verdicts) keepWorst(from int) {
 func (v *verdicts) ok(s Subject) { v.list = append(v.list, v.check.ok(s)) }
 
 // failed adds a verdict; what it leaves empty follows from the check.
-func (v *verdicts) failed(s Subject, of Verdict) { v.list = append(v.list, v.check.failed(s, of)) }
+func (v *verdicts) failed(s Subject, of Verdict) {
+	v.list = append(v.list, v.stated(v.check.failed(s, of)))
+}
 
 // unknown adds a verdict about facts that are not known. There is none about what is in another network namespace: a pod
 // has it, and nothing is wrong with the node for that (Elsewhere).
@@ -210,7 +227,7 @@ func (w *worstOf) add(v Verdict) {
 }
 
 func (w *worstOf) ok(s Subject)                 { w.add(w.check.ok(s)) }
-func (w *worstOf) failed(s Subject, of Verdict) { w.add(w.check.failed(s, of)) }
+func (w *worstOf) failed(s Subject, of Verdict) { w.add(w.stated(w.check.failed(s, of))) }
 func (w *worstOf) unknown(s Subject, r fabric.Reason, evidence string) {
 	if r != fabric.ReasonMoved {
 		w.add(w.check.unknown(s, r, evidence))
@@ -235,7 +252,7 @@ func Run(n *fabric.Node, checks []*Check) []Verdict {
 	if checks == nil {
 		checks = catalogue()
 	}
-	v := verdicts{list: make([]Verdict, 0, usual*len(checks))}
+	v := verdicts{node: n, list: make([]Verdict, 0, usual*len(checks))}
 	for _, c := range checks {
 		if v.check = c; c.judge != nil {
 			c.judge(n, &v)

@@ -31,6 +31,10 @@ func Unchecked(list []Verdict) []Gap {
 		if explainedBySource(t.Verdict, unread) {
 			continue
 		}
+		if t.Unstated {
+			all, checks = append(all, Gap{Subjects: t.Subjects, What: t.What, Why: strings.Join(t.Seen(), " ") + " " + t.Remedy}), append(checks, nil)
+			continue
+		}
 		i := slices.IndexFunc(all, func(o Gap) bool { return o.Why == t.Evidence && slices.Equal(o.Subjects, t.Subjects) })
 		if i < 0 {
 			all, checks, i = append(all, Gap{Subjects: t.Subjects, Why: t.Evidence}), append(checks, nil), len(all)
@@ -38,6 +42,9 @@ func Unchecked(list []Verdict) []Gap {
 		checks[i] = append(checks[i], t.Check.ID)
 	}
 	for i := range all {
+		if all[i].What != "" {
+			continue
+		}
 		all[i].What = "Could not be checked: " + checkList(checks[i])
 		if checks[i][0] == CheckReads {
 			all[i].What = "Could not be read"

@@ -29,18 +29,18 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 		takes := list.Takes(h.Name, p.Number)
 		switch {
 		case classified && role != fabric.RoleCompute:
-		case takes && p.State.State != fabric.OK && !carries(p):
+		case takes && p.State.State != fabric.OK && !p.Carries():
 			unread = new(p.State.Meta())
 			open++
 		case takes && !classified:
 			unread = new(p.Role.Meta())
 			open++
-		case takes && carries(p):
+		case takes && p.Carries():
 			active++
 			taken++
 		case takes:
 			taken++
-		case classified && carries(p):
+		case classified && p.Carries():
 			left = append(left, PortSubject(h, p).String())
 		}
 	}

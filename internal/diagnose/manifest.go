@@ -13,9 +13,6 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// ManifestNone stands for what a node conclusively does not have.
-const ManifestNone = "none"
-
 // recorded is what a manifest has of one thing.
 type recorded struct {
 	subject Subject
@@ -30,7 +27,7 @@ func asText[T any](f fabric.Fact[T], text func(T) string) fabric.Fact[string] {
 	case fabric.OK:
 		t.Value = text(f.Value)
 	case fabric.Absent:
-		t.Value, t.State = ManifestNone, fabric.OK
+		t.Value, t.State = fabric.ManifestNone, fabric.OK
 	}
 	return t
 }
@@ -54,7 +51,7 @@ func record(n *fabric.Node) []recorded {
 		r.moved = slices.ContainsFunc(away, func(a Away) bool { return a.Device == h.Name })
 		for k := range h.Ports {
 			p := &h.Ports[k]
-			of := func(what string, f fabric.Fact[string]) { r.facts[portKey(p, what)] = f }
+			of := func(what string, f fabric.Fact[string]) { r.facts[fabric.PortKey(p, what)] = f }
 			of("role", asText(p.Role, func(r fabric.Role) string { return string(r) }))
 			of("rate", asText(p.Rate, func(r fabric.Rate) string { return Gigabits(r.BytesPerSecond) }))
 			of("gid", asText(p.GIDChoice, func(c fabric.GIDChoice) string {
@@ -79,11 +76,6 @@ func record(n *fabric.Node) []recorded {
 		}
 	}
 	return list
-}
-
-// portKey is the name of what is recorded of a port.
-func portKey(p *fabric.Port, what string) string {
-	return "port_" + strconv.Itoa(p.Number) + "_" + what
 }
 
 // recordQoS records how the interfaces below a port treat its traffic: the port's own, or the members of its bond by name.
@@ -153,7 +145,7 @@ func dscpApps(apps []fabric.App) string {
 		}
 	}
 	slices.SortFunc(entries, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
-	return cmp.Or(spans(entries), ManifestNone)
+	return cmp.Or(spans(entries), fabric.ManifestNone)
 }
 
 // NewManifest records a node. What is not known of it is left out, and not compared later.

@@ -269,7 +269,7 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	for h, p := range ports(n) {
 		switch {
 		case !f.Takes(h.Name, p.Number):
-		case carries(p):
+		case p.Carries():
 			active++
 		case p.State.State != fabric.OK:
 			unread = new(p.State.Meta())

@@ -19,14 +19,15 @@ func nodeChecks() []*Check {
 		},
 		{
 			ID: checkComputePorts, Title: "Compute ports are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
-			Reads: "the ports of role compute, expected.compute_ports of the configuration",
-			Guard: "only if the configuration sets the expected number; uncabled ports (port_active) do not count, other ports without a link do", Modes: []string{ModeDeviceGone},
+			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration",
+			Guard: "only if the configuration sets the expected number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown",
+			Rests: OnExpectation, Modes: []string{ModeDeviceGone},
 			judge: judgeComputePorts,
 		},
 		{
 			ID: checkSurplusPorts, Title: "More ports count as compute than the site expects", Severity: Warning, Topic: "node", Scope: ScopeNode,
-			Reads: "the active ports of role compute, expected.compute_ports of the configuration",
-			Guard: "only if the configuration sets the expected number; ports without a link do not count", Modes: []string{ModeSurplusPort},
+			Reads: "the active ports of role compute and who states that, expected.compute_ports of the configuration",
+			Guard: "only if the configuration sets the expected number; ports without a link do not count, and if nothing states the roles, compute_ports is unknown instead", Modes: []string{ModeSurplusPort},
 			judge: judgeSurplus,
 		},
 	}
@@ -94,37 +95,34 @@ func statusOf(s *fabric.Source) Status {
 
 // computePorts counts the compute ports of a node.
 type computePorts struct {
-	there   int           // active or not, but for uncabled ones
-	maybe   int           // of those: may be uncabled
-	active  int           // EFA only ever says active
-	unclear int           // may be active ones: their role or their state cannot be read
-	why     fabric.Reason // why the last of those, and of maybe, cannot
+	there   int           // active or not
+	active  int           // EFA only ever says active; those of pods count, too
+	down    int           // that should have a link: port_active reports them
+	unclear int           // their state cannot be read
+	guessed int           // active ones whose role nothing states
+	why     fabric.Reason // why the state of the last of those that are unclear cannot be read
 	hidden  fabric.Reason // why there may be more; empty where there cannot
 }
 
 func computePortsOf(n *fabric.Node) (c computePorts) {
-	for h, p := range ports(n) {
-		role, known := p.Role.Get()
+	for _, p := range ports(n) {
+		if role, known := p.Role.Get(); !known { // of a node whose facts were taken away
+			c.hidden = p.Role.Meta().Reason
+			continue
+		} else if role != fabric.RoleCompute {
+			continue
+		}
+		c.there++
 		switch {
-		case !known:
-			c.hidden, c.why, c.unclear = p.Role.Meta().Reason, p.Role.Meta().Reason, c.unclear+1
-			continue
-		case role != fabric.RoleCompute:
-			continue
-		case carries(p):
-			c.there, c.active = c.there+1, c.active+1
-			continue
-		case p.State.Meta().Reason == fabric.ReasonMoved:
-			c.there++
-			continue
+		case p.Carries(), p.State.Meta().Reason == fabric.ReasonMoved:
+			c.active++
+			if p.RoleBy == fabric.ByNobody {
+				c.guessed++
+			}
 		case p.State.State == fabric.Unknown:
 			c.why, c.unclear = p.State.Meta().Reason, c.unclear+1
-		}
-		switch free := Uncabled(n, h, p); {
-		case free.State == fabric.Unknown:
-			c.there, c.maybe, c.why = c.there+1, c.maybe+1, free.Meta().Reason
-		case !free.Value:
-			c.there++
+		case p.Link.Stated() && p.Link.Value:
+			c.down++
 		}
 	}
 	unread := func(s fabric.Source) bool {
@@ -139,36 +137,42 @@ func computePortsOf(n *fabric.Node) (c computePorts) {
 	return c
 }
 
-// carries reports whether a port is active as far as its driver reports it.
-func carries(p *fabric.Port) bool {
-	return p.State.Or("") == fabric.PortActive || p.State.Meta().Reason == fabric.ReasonDriverConstant
-}
-
 // activeCompute counts the active compute ports.
 func activeCompute(n *fabric.Node) (active int) {
 	for _, p := range ports(n) {
-		if p.Role.Or("") == fabric.RoleCompute && carries(p) {
+		if p.Role.Or("") == fabric.RoleCompute && p.Carries() {
 			active++
 		}
 	}
 	return active
 }
 
-// judgeComputePorts counts ports whether they are active or not: port_active reports those that are not.
+// judgeComputePorts finds ports that are gone, and ports without a link of which nothing states which should have one.
 func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	want := n.Policy.ComputePorts
 	if want == nil {
 		return
 	}
 	c, moved := computePortsOf(n), n.MovedCompute()
+	have := c.active + c.down + c.unclear
+	if c.there <= *want { // then each should have a link: port_active reports those without
+		have = c.there
+	}
 	switch {
-	case c.there < *want && c.there+moved >= *want: // those that pods have may be the ones
+	case have < *want && have+moved >= *want: // those that pods have may be the ones
 		return
-	case c.hidden != "" && c.there < *want: // a port that cannot be read is not a missing one
-		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, but %d are expected.", c.there, *want))
+	case c.hidden != "" && have < *want: // a port that cannot be read is not a missing one
+		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, but %d are expected.", have, *want))
 		return
-	case c.there >= *want && c.there-c.maybe < *want:
-		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports exist, %d are expected; whether %d of them are in use cannot be read.", c.there, *want, c.maybe))
+	case have >= *want && have-c.unclear < *want && c.there > *want:
+		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; the state of %d more cannot be read.", c.active, *want, c.unclear))
+		return
+	case c.active > *want && c.guessed > 0:
+		of.failed(Subject{}, Verdict{
+			Unstated: true, What: fmt.Sprintf("%d active ports may be for training where %d are expected", c.active, *want),
+			Evidence: "Nothing states which of them: one for training may be gone, and another port counts in its place.",
+			Remedy:   "State the roles of the others (roles of the configuration), or name those for training in NCCL_IB_HCA of the host; gpufabric_exporter topology shows all ports.",
+		})
 		return
 	}
 	evidence := "The site's configuration expects them (expected.compute_ports)."
@@ -176,8 +180,11 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 		evidence += fmt.Sprintf(" Other network namespaces have %d devices that may be among them.", moved)
 	}
 	what := fmt.Sprintf("%d compute ports where %d are expected", c.there, *want)
-	if moved > 0 {
+	switch {
+	case moved > 0:
 		what = fmt.Sprintf("%d compute ports, and at most %d in other network namespaces, where %d are expected", c.there, moved, *want)
+	case c.there > *want:
+		what = fmt.Sprintf("%d of %d compute ports are active where %d are expected", c.active, c.there, *want)
 	}
 	if lost := lostDevices(n); len(lost) > 0 && len(n.HCAs) > 0 {
 		what = shortList(lost) + " missing: " + what
@@ -188,7 +195,7 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 		evidence += " " + few(names) + ": of role management, because the default route leaves through it."
 		remedy = "If " + few(names) + " is for training as well, give it role compute in the configuration (roles). Otherwise: "
 	}
-	of.when(c.there < *want, Subject{}, Verdict{
+	of.when(have < *want, Subject{}, Verdict{
 		What:     what,
 		Evidence: evidence, Consequence: "Collectives use the remaining ports, or fail.",
 		Remedy: remedy + "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. A device that left the bus may return after echo 1 > /sys/bus/pci/rescan " +
@@ -202,7 +209,7 @@ func besideDefaultRoute(n *fabric.Node) (names []string) {
 	alike, compute := false, false
 	for h, p := range ports(n) {
 		d := n.NetDev(p.NetDev.Or(""))
-		if p.Role.Or("") != fabric.RoleManagement || d == nil || !d.DefaultRoute.Or(false) || !carries(p) {
+		if p.Role.Or("") != fabric.RoleManagement || d == nil || !d.PreferredRoute.Or(false) || !p.Carries() {
 			continue
 		}
 		names = append(names, PortSubject(h, p).String())
@@ -226,6 +233,7 @@ func judgeSurplus(n *fabric.Node, of *verdicts) {
 	}
 	c := computePortsOf(n)
 	switch {
+	case c.active > *want && c.guessed > 0: // compute_ports
 	case c.active > *want:
 		of.failed(Subject{}, Verdict{
 			What:        fmt.Sprintf("%d active ports count as compute where %d are expected", c.active, *want),
@@ -234,7 +242,7 @@ func judgeSurplus(n *fabric.Node, of *verdicts) {
 			Remedy:      "See which ports count (gpufabric_exporter topology). Set the role of the others in the configuration (roles), or correct expected.compute_ports.",
 		})
 	case c.active+c.unclear > *want:
-		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; role or state of %d more cannot be read.", c.active, *want, c.unclear))
+		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; the state of %d more cannot be read.", c.active, *want, c.unclear))
 	case n.ClassPresent.State == fabric.Unknown:
 		of.unknown(Subject{}, c.hidden, "The list of RDMA devices cannot be read.")
 	default:

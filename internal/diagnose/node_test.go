@@ -60,13 +60,13 @@ func TestMissingPortBesideDefaultRoute(t *testing.T) {
 		"of another board":           {func(n *fabric.Node) { n.HCAs[0].BoardID.Value = "Y" }, false},
 		"the only one":               {func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, true},
 		"without a link":             {func(n *fabric.Node) { n.HCAs[0].Ports[0].State.Value = fabric.PortDown }, false},
-		"of a DPU":                   {func(n *fabric.Node) { n.NetDevs[0].DefaultRoute.Value = false }, false},
+		"of a DPU":                   {func(n *fabric.Node) { n.NetDevs[0].PreferredRoute.Value = false }, false},
 	} {
 		n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: new(2)}, ClassPresent: fabric.Known(true, "", at)}
 		n.HCAs = append(card("a", "X", fabric.PortActive), card("b", "X", fabric.PortActive)...)
 		p := &n.HCAs[0].Ports[0]
 		p.Role, p.NetDev = fabric.Known(fabric.RoleManagement, "route", at), fabric.Known("eth0", "ndevs", at)
-		n.NetDevs = []fabric.NetDev{{Name: "eth0", DefaultRoute: fabric.Known(true, "route", at)}}
+		n.NetDevs = []fabric.NetDev{{Name: "eth0", PreferredRoute: fabric.Known(true, "route", at)}}
 		if test.edit != nil {
 			test.edit(n)
 		}

@@ -95,7 +95,7 @@ func hasNVLink(g *fabric.GPU, is func(fabric.NVLink) bool) bool {
 // hasInfiniBand reports whether a port for training is one of InfiniBand.
 func hasInfiniBand(n *fabric.Node) bool {
 	for _, p := range ports(n) {
-		if p.Role.Or("") == fabric.RoleCompute && p.LinkLayer.Or("") == fabric.LinkInfiniBand && carries(p) {
+		if p.Role.Or("") == fabric.RoleCompute && p.LinkLayer.Or("") == fabric.LinkInfiniBand && p.Carries() {
 			return true
 		}
 	}

@@ -73,7 +73,7 @@ func (p *pfcPeers) ask(n *fabric.Node, h *fabric.HCA, port *fabric.Port) {
 	state, known := port.State.Get()
 	chains := port.RoCE.Or(nil)
 	switch {
-	case known && state != fabric.PortActive && Uncabled(n, h, port).Or(false):
+	case known && state != fabric.PortActive && !port.Link.Value:
 		return
 	case known && state != fabric.PortActive, !known && port.State.Meta().Reason != fabric.ReasonDriverConstant, len(chains) == 0:
 		p.wires[board] += max(len(chains), 1)

@@ -105,6 +105,7 @@ func uncabledSecond(n *fabric.Node) {
 		p := n.HCAs[i].Ports[0]
 		p.Number, p.NetDev, p.GIDs = 2, fabric.Known("eth"+n.HCAs[i].Name, "ndevs/0", n.At), fabric.GIDTable{}
 		p.State, p.PhysState = fabric.Known(fabric.PortDown, "state", n.At), fabric.Known(fabric.PhysDisabled, "phys_state", n.At)
+		p.Seen = fabric.PortHistory{}
 		n.HCAs[i].Ports = append(n.HCAs[i].Ports, p)
 	}
 }
@@ -266,6 +267,7 @@ func TestPFCIsOneFinding(t *testing.T) {
 func TestPFCOfSurplusPort(t *testing.T) {
 	n := alike(9)
 	n.Policy.ComputePorts = new(8)
+	n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("."), Role: fabric.RoleCompute}}
 	enable(n, 0, 8)
 	n.Derive()
 	list := diagnose.Findings(diagnose.Run(n, []*diagnose.Check{diagnose.Find("compute_ports_surplus"), diagnose.Find(pfcUniform)}))

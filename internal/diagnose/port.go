@@ -16,17 +16,14 @@ func portChecks() []*Check {
 	return []*Check{
 		{
 			ID: CheckPortActive, Title: "The port is not active", Severity: Critical, Topic: "ports", Scope: ScopePort,
-			Reads: "state and phys_state of the port, its earlier states in the exporter and expected.manifest, NCCL_IB_HCA of the host, expected.compute_ports, the GID table",
-			Guard: onlyCarrying + "; not if the driver always reports the same state (EFA), nor uncabled ports. A port counts as uncabled if neither the exporter nor the manifest ever saw it active, " +
-				"and one of these holds: the same port is down on every card of its board, at least two, whose other port is up; NCCL_IB_HCA excludes it and matches as many compute ports as " +
-				"expected.compute_ports; expected.compute_ports is 0; it is Ethernet without an address, on the only card of its board, another port of which is up, and either that one is not for training " +
-				"or as many compute ports are active as there are GPUs; it is storage over Ethernet, and no port of its board that is not for management has a link, had one, has an address or is in a bond",
+			Reads: "state and phys_state of the port; who states that it should have a link: expected.compute_ports, expected.manifest, NCCL_IB_HCA of the host, the profile of the platform, or its own earlier states",
+			Guard: onlyCarrying + "; not if the driver always reports the same state (EFA), nor where a source states that the port has no link. Without a source it is unknown", Rests: OnExpectation,
 			Modes: []string{ModePortDown}, judge: eachPort(judgeActive),
 		},
 		{
 			ID: CheckPortRate, Title: "The port runs slower than expected", Severity: Critical, Topic: "ports", Scope: ScopePort,
-			Reads: "rate of the port compared with expected.port_rate of the configuration, else with the most common rate of its role and board; of bonds, their speeds and the operstate of their members",
-			Guard: onlyCarrying + " that are active; not a port without peers if the configuration has no rate for it, nor a tie of ports whose role is storage, whose link layers differ or whose rate is misreported",
+			Reads: "rate of the port compared with expected.port_rate of the configuration, the manifest, the profile of the platform, or the highest rate that the port had; else with the highest rate of its role and board; of bonds, their speeds and the operstate of their members",
+			Guard: onlyCarrying + " that are active. If only other ports of the node are faster, it is unknown", Rests: OnExpectation,
 			Modes: []string{ModeRateDegraded}, judge: eachActive(judgeRate),
 		},
 		{
@@ -77,14 +74,11 @@ func PortSubject(h *fabric.HCA, p *fabric.Port) Subject {
 
 type judgePort func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, of *verdicts)
 
-// eachPort asks ports that carry training or storage traffic. A port of unknown role may be one of them.
+// eachPort asks ports that carry training or storage traffic.
 func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
 	return func(n *fabric.Node, v *verdicts) {
 		for h, p := range ports(n) {
-			switch r, known := p.Role.Get(); {
-			case !known:
-				v.unknown(PortSubject(h, p), p.Role.Meta().Reason, "The role of the port is unknown: "+ReasonText(p.Role.Meta().Reason)+".")
-			case r == fabric.RoleCompute || r == fabric.RoleStorage:
+			if r := p.Role.Or(""); r == fabric.RoleCompute || r == fabric.RoleStorage {
 				judge(n, h, p, v)
 			}
 		}
@@ -130,16 +124,12 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		v.unknown(PortSubject(h, p), fabric.ReasonMoved, "")
 		return
 	}
-	switch free := Uncabled(n, h, p); {
-	case free.State == fabric.Unknown:
-		v.unknown(PortSubject(h, p), free.Meta().Reason, "The port is not active, and whether it should be is unknown: "+ReasonText(free.Meta().Reason)+".")
-		return
-	case free.Value:
+	if p.Link.Stated() && !p.Link.Value || !p.Link.Stated() && p.Role.Or("") != fabric.RoleCompute {
 		return
 	}
 	phys := p.PhysState.Or("unknown")
 	w := Verdict{
-		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s.", state, Spaced(string(phys))),
+		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s. %s", state, Spaced(string(phys)), Sentence(p.Link.Words)),
 		Consequence: ofRole(p, "NCCL does not use it, or jobs that require it fail.", "The storage behind the port is slower, or cannot be reached."),
 		Remedy:      "Diagnose the link (mlxlink -d <device> -m), then check cable, transceiver and switch port.",
 	}
@@ -152,6 +142,11 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		w.Remedy = "Check cable, transceiver and switch port."
 	case p.LinkLayer.Or("") == fabric.LinkEthernet:
 		w.Remedy = "The network interface is down (ip link set dev <interface> up) or has no carrier: check cable, transceiver (ethtool -m <interface>) and switch port."
+	}
+	if !p.Link.Stated() {
+		w.Unstated = true
+		w.Evidence = fmt.Sprintf("Its state is %s, the physical link is %s, and nothing states whether the port should have a link.", state, Spaced(string(phys)))
+		w.Remedy = "If it should: " + w.Remedy + " If not: state how many ports should be active (expected.compute_ports of the configuration), or " + acceptCommand + "."
 	}
 	v.failed(PortSubject(h, p), w)
 }
@@ -190,11 +185,10 @@ func unreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabri
 		if same.State == fabric.OK && !same.Value && o != h {
 			continue
 		}
-		role, known := q.Role.Get()
-		if own, ok := p.Role.Get(); known && ok && role != own {
+		if q.Role.Or("") != p.Role.Or("") {
 			continue
 		}
-		for _, m := range append([]fabric.Meta{same.Meta(), q.Role.Meta()}, value(o, q)...) {
+		for _, m := range append([]fabric.Meta{same.Meta()}, value(o, q)...) {
 			switch {
 			case m.State != fabric.Unknown || silent(m):
 			case m.Reason == fabric.ReasonMoved: // the least of reasons

@@ -4,9 +4,7 @@ package diagnose
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -25,14 +23,10 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		return
 	}
 	expected, ok := p.ExpectedRate.Get()
-	switch {
-	case p.ExpectedRate.State == fabric.Absent:
+	if !ok {
 		if m := unreadPeer(n, h, p, rateOf); m != nil {
 			v.unknown(PortSubject(h, p), m.Reason, "The expected rate is unknown: its peers do not determine it, "+ReasonText(m.Reason)+".")
 		}
-		return
-	case !ok:
-		v.unknown(PortSubject(h, p), p.ExpectedRate.Meta().Reason, "The expected rate is unknown: "+tied(n.PeerRates(h, p))+"; state expected.port_rate_gigabits_per_second.")
 		return
 	}
 	rate, ok := p.Rate.Get()
@@ -40,14 +34,17 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		v.unknown(PortSubject(h, p), p.Rate.Meta().Reason, "The rate is unknown: "+ReasonText(p.Rate.Meta().Reason)+".")
 		return
 	}
-	if rate.BytesPerSecond >= expected {
+	switch {
+	case rate.BytesPerSecond >= expected:
 		v.ok(PortSubject(h, p))
 		return
+	case p.RateBy == fabric.ByNobody && p.RateMismatch.Or(false): // port_rate_reported reports it: the port may be as fast
+		return
 	}
-	who := "Its peers run faster."
-	if strings.HasPrefix(p.ExpectedRate.Source, "config") {
-		who = "The site's configuration expects it."
-	}
+	who := map[fabric.Authority]string{
+		fabric.ByConfiguration: "The configuration expects it.", fabric.ByManifest: "The manifest has it.", fabric.ByProfile: "The profile of the platform has it.",
+		fabric.ByRecord: "The port had it before.", fabric.ByNobody: "Other ports of its role and board run faster.",
+	}[p.RateBy]
 	module := "mlxlink -d <device> -m"
 	if !toolsOf(h).nvidia() {
 		module = "ethtool -m <interface>"
@@ -60,8 +57,13 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		}
 		remedy = "Compare the active speed and width with those that both ends support (ibportstate -C <device> -D 0 <port>" + module + "), then check cable and transceiver."
 	}
+	unstated := p.RateBy == fabric.ByNobody || p.RateBy == fabric.ByConfiguration && p.RoleBy == fabric.ByNobody // which has a rate for a role
+	if unstated {
+		remedy = "If it should be as fast: " + remedy + " If not: state the rate (expected.port_rate_gigabits_per_second) or the role (roles) in the configuration, or " + acceptCommand + "."
+	}
 	v.failed(PortSubject(h, p), Verdict{
 		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
+		Unstated: unstated,
 		Evidence: who + lanes(n, h, p, expected), Consequence: ofRole(p, "Every collective waits for its slowest port.", "The storage behind the port is slower."),
 		Remedy: remedy,
 	})
@@ -99,15 +101,6 @@ func shortBond(n *fabric.Node, h *fabric.HCA, p *fabric.Port) (w Verdict, short 
 func withoutCarrier(i fabric.Interface) bool {
 	s, known := i.OperState.Get()
 	return known && s != "up" && s != "unknown"
-}
-
-// tied says at which rates how many ports run, as "4 ports run at 200 Gb/s, 4 at 400 Gb/s".
-func tied(rates map[float64]int) string {
-	var list []string
-	for _, r := range slices.Sorted(maps.Keys(rates)) {
-		list = append(list, fmt.Sprintf("%d at %s", rates[r], Gigabits(r)))
-	}
-	return strings.Replace(strings.Join(list, ", "), " at ", " ports run at ", 1)
 }
 
 // lanes says how wide and fast the link of a slow port is, and how wide a port of its board with the same signalling is at the

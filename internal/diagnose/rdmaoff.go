@@ -138,7 +138,7 @@ func rdmaPorts(n *fabric.Node, plugin bool) (names []string, unread *fabric.Meta
 			unread = new(trains.Meta())
 		case !roleKnown:
 			unread = new(p.Role.Meta())
-		case !carries(p):
+		case !p.Carries():
 			unread = new(p.State.Meta())
 		default:
 			names = append(names, PortSubject(h, p).String())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func TestTroubles(t *testing.T) {
 		{"all slow", func(n *fabric.Node, _ *fabric.Port) {
 			n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 100e9}
 		}, []string{"mlx5_0, mlx5_1: The port runs at 400 Gb/s, but 800 Gb/s is expected."}},
-		{"mismatch", func(_ *fabric.Node, p *fabric.Port) { p.Rate.Value.BytesPerSecond = 5e9 }, []string{"mlx5_1: RDMA reports 40 Gb/s, the network interface 400 Gb/s."}},
+		{"mismatch", func(_ *fabric.Node, p *fabric.Port) { p.Rate.Value.BytesPerSecond, p.Seen.Rate = 5e9, 0 }, []string{"mlx5_1: RDMA reports 40 Gb/s, the network interface 400 Gb/s."}},
 		{"no address", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal) }, []string{
 			"mlx5_1: NCCL would not use a RoCE v2 address.", "No RoCE v2 GID with an IPv4 address: entry 0 is used instead.", "Entry 0 is RoCE v1 with a link-local address.", "Give the network interface an IPv4 address: ip addr add <IPv4 address>/<length> dev <interface>",
 		}},
@@ -104,7 +105,7 @@ func TestTroubles(t *testing.T) {
 			n.NCCL.Findings = []fabric.NCCLFinding{{Rule: "r", Name: "NCCL_IB_HAC", Source: "/etc/nccl.conf:3", Text: "no such variable"}}
 		}, []string{"/etc/nccl.conf:3: NCCL_IB_HAC is ignored or misread by NCCL. No such variable."}},
 		{"not our ports", func(n *fabric.Node, p *fabric.Port) {
-			n.NetDevs[1].DefaultRoute.Value = true
+			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("^mlx5_1$"), Role: fabric.RoleManagement}}
 			p.State.Value, p.Rate.Value.BytesPerSecond = fabric.PortDown, 1e9
 			entry(p, linkLocal)
 		}, nil},
@@ -149,7 +150,7 @@ func TestUnchecked(t *testing.T) {
 		{"collector off", func(n *fabric.Node, h *fabric.HCA) { h.Ports[0].GIDs = fabric.GIDTable{} }, ""},
 		{"restricted", func(n *fabric.Node, h *fabric.HCA) {
 			*h = h.WithoutFacts(fabric.ReasonRestricted, n.At)
-			h.Restricted = fabric.Known(true, "config", n.At)
+			h.Restricted, n.Policy.Roles = fabric.Known(true, "config", n.At), nil
 		}, ""},
 	}
 	for _, test := range tests {

@@ -87,6 +87,8 @@ func ReasonText(r fabric.Reason) string {
 		return "reading would wake a sleeping device"
 	case fabric.ReasonVirtual:
 		return "a hypervisor hides the hardware"
+	case fabric.ReasonUnstated:
+		return "nothing states whether it should be so"
 	case fabric.ReasonMoved:
 		return "it is in another network namespace"
 	case fabric.ReasonNeverMet:

@@ -4,6 +4,8 @@ package fabric
 
 import (
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +20,7 @@ func (n *Node) Derive() {
 	n.DeriveGDR()
 }
 
-// DerivePorts derives the roles and the expected rates of ports, which everything else follows from.
+// DerivePorts derives the roles of ports and what they should be, which everything else follows from.
 func (n *Node) DerivePorts() {
 	n.deriveRoles()
 	for i := range n.HCAs {
@@ -27,11 +29,7 @@ func (n *Node) DerivePorts() {
 			h.Ports[k].RateMismatch = n.rateMismatch(&h.Ports[k])
 		}
 	}
-	for i := range n.HCAs {
-		for k := range n.HCAs[i].Ports {
-			n.HCAs[i].Ports[k].ExpectedRate = n.expectedRate(&n.HCAs[i], &n.HCAs[i].Ports[k])
-		}
-	}
+	n.deriveExpectations()
 }
 
 // DeriveGIDs derives the GID selected by NCCL on each port.
@@ -82,35 +80,23 @@ func (n *Node) rateMismatch(p *Port) Fact[bool] {
 	return Known(speed != rate.BytesPerSecond, source, n.At)
 }
 
-// expectedRate is the site's word, else what most ports of the same role and board have; a lone port has no
-// peers to be compared with. Where as many compute ports run at one rate as at another, it is unknown.
-func (n *Node) expectedRate(h *HCA, p *Port) Fact[float64] {
-	role, ok := p.Role.Get()
-	if !ok {
-		return UnknownFact[float64](p.Role.Meta().Reason, p.Role.Source, n.At)
+// expectedRate is the rate that a source states. The highest rate of the ports of the same role and board is a guess, and counts where it
+// is more than the port had so far: a port may never have had its rate.
+func (n *Node) expectedRate(h *HCA, p *Port) (Fact[float64], Authority) {
+	if r, ok := n.Policy.PortRates[p.Role.Or("")]; ok {
+		return Known(r, "config expected.port_rate", n.At), ByConfiguration
 	}
-	if r, ok := n.Policy.PortRates[role]; ok {
-		return Known(r, "config expected.port_rate", n.At)
+	if r, ok := n.Policy.Manifest.rateOf(h, p); ok {
+		return Known(r, "manifest", n.At), ByManifest
 	}
-	votes := n.PeerRates(h, p)
-	const source = "mode of the ports of the same role and board"
-	best, count, peers, tie := 0.0, 0, 0, false
-	for r, c := range votes {
-		peers += c
-		switch {
-		case c > count:
-			best, count, tie = r, c, false
-		case c == count:
-			tie = true
-		}
-	}
+	most := slices.Max(append(slices.Collect(maps.Keys(n.PeerRates(h, p))), 0))
 	switch {
-	case tie && role == RoleCompute && n.comparableRates(h, p):
-		return UnknownFact[float64](ReasonMissing, source, n.At)
-	case peers < 2 || tie:
-		return AbsentFact[float64](source, n.At)
+	case most > max(p.Seen.Rate, p.Rate.Or(Rate{}).BytesPerSecond):
+		return Known(most, "highest rate of the ports of the same role and board", n.At), ByNobody
+	case p.Seen.Rate > 0:
+		return Known(p.Seen.Rate, "highest rate of the port so far", n.At), ByRecord
 	}
-	return Known(best, source, n.At)
+	return AbsentFact[float64]("earlier rates of the port", n.At), ByNobody
 }
 
 // PeerRates counts the ports of the role and board of a port, itself included, by their rates in bytes per second.
@@ -122,16 +108,6 @@ func (n *Node) PeerRates(h *HCA, p *Port) map[float64]int {
 		}
 	}
 	return votes
-}
-
-// comparableRates reports whether all peers of a port have its link layer, and the rates that their network interfaces report.
-func (n *Node) comparableRates(h *HCA, p *Port) bool {
-	for q := range n.peers(h, p) {
-		if q.LinkLayer.Or("") != p.LinkLayer.Or("") || q.RateMismatch.Or(false) {
-			return false
-		}
-	}
-	return true
 }
 
 // peers iterates over the ports of the role and board of a port, itself included.

@@ -30,37 +30,9 @@ func node(n int) *Node {
 	node := &Node{At: at, Policy: &Policy{}}
 	for i := range n {
 		node.HCAs = append(node.HCAs, roce(i))
-		node.NetDevs = append(node.NetDevs, NetDev{Name: fmt.Sprintf("eth%d", i), Speed: ok(50e9), DefaultRoute: ok(false)})
+		node.NetDevs = append(node.NetDevs, NetDev{Name: fmt.Sprintf("eth%d", i), Speed: ok(50e9), DefaultRoute: ok(false), PreferredRoute: ok(false)})
 	}
 	return node
-}
-
-func TestRole(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		change func(n *Node)
-		want   Role
-	}{
-		{"a RoCE port", func(*Node) {}, RoleCompute},
-		{"InfiniBand", func(n *Node) { n.HCAs[0].Ports[0].LinkLayer = ok(LinkInfiniBand) }, RoleCompute},
-		{"default route", func(n *Node) { n.NetDevs[0].DefaultRoute = ok(true) }, RoleManagement},
-		{"BlueField-3", func(n *Node) { n.HCAs[0].Type = ok("MT41692") }, RoleManagement},
-		{"VF", func(n *Node) { n.HCAs[0].Function = ok(FunctionVF) }, RoleUnused},
-		{"subfunction", func(n *Node) { n.HCAs[0].Function = ok(FunctionSF) }, RoleUnused},
-		{"restricted", func(n *Node) { n.HCAs[0].Restricted = ok(true) }, RoleManagement},
-		{"the site's word wins", func(n *Node) {
-			n.HCAs[0].Restricted = ok(true)
-			n.Policy.Roles = []RoleRule{{regexp.MustCompile("^mlx5_0$"), RoleStorage}}
-		}, RoleStorage},
-		{"unknown link layer", func(n *Node) { n.HCAs[0].Ports[0].LinkLayer = Fact[LinkLayer]{} }, ""},
-	} {
-		n := node(1)
-		c.change(n)
-		n.Derive()
-		if got := n.HCAs[0].Ports[0].Role.Or(""); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
-		}
-	}
 }
 
 func TestRateMismatch(t *testing.T) {
@@ -88,60 +60,57 @@ func TestRateMismatch(t *testing.T) {
 }
 
 func TestExpectedRate(t *testing.T) {
-	tie := func(n *Node) {
-		for i := range 2 {
-			n.HCAs[i].Ports[0].Rate, n.NetDevs[i].Speed = ok(Rate{25e9, 2, "NDR"}), ok(25e9)
-		}
-	}
+	slow := func(n *Node) { n.HCAs[0].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"}) }
 	for _, c := range []struct {
 		name   string
 		change func(n *Node)
-		want   float64 // of mlx5_0; 0: absent, -1: unknown
+		want   float64 // of mlx5_0; 0: absent
+		by     Authority
 	}{
-		{"what most have", func(n *Node) { n.HCAs[0].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"}) }, 50e9},
-		{"a down port still has an expectation", func(n *Node) { n.HCAs[0].Ports[0].Rate = AbsentFact[Rate]("", at) }, 50e9},
+		{"others of its board are faster", slow, 50e9, ByNobody},
+		{"half of them are", func(n *Node) {
+			slow(n)
+			n.HCAs[1].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"})
+		}, 50e9, ByNobody},
+		{"a down port still has an expectation", func(n *Node) { n.HCAs[0].Ports[0].Rate = AbsentFact[Rate]("", at) }, 50e9, ByNobody},
 		{"another board is no peer", func(n *Node) {
-			n.HCAs[0].BoardID, n.HCAs[0].Ports[0].Rate = ok("other"), ok(Rate{25e9, 2, "NDR"})
-		}, 0},
+			slow(n)
+			n.HCAs[0].BoardID = ok("other")
+		}, 0, ByNobody},
 		{"nor is another role", func(n *Node) {
+			slow(n)
 			n.Policy.Roles = []RoleRule{{regexp.MustCompile("^mlx5_0$"), RoleStorage}}
-		}, 0},
-		{"the site's word wins", func(n *Node) { n.Policy.PortRates = map[Role]float64{RoleCompute: 100e9} }, 100e9},
+		}, 0, ByNobody},
+		{"all are equal", func(*Node) {}, 0, ByNobody},
+		{"the port was faster", func(n *Node) {
+			slow(n)
+			n.HCAs[0].Ports[0].Seen = PortHistory{Active: true, Rate: 50e9}
+		}, 50e9, ByRecord},
+		{"the manifest has another rate", func(n *Node) {
+			n.Policy.Manifest = &Manifest{Devices: map[string]map[string]string{"mlx5_0": {"port_1_rate": "800 Gb/s"}}}
+		}, 100e9, ByManifest},
+		{"a manifest without a link has none", func(n *Node) {
+			slow(n)
+			n.Policy.Manifest = &Manifest{Devices: map[string]map[string]string{"mlx5_0": {"port_1_rate": ManifestNone}}}
+		}, 50e9, ByNobody},
+		{"the site's word wins", func(n *Node) {
+			n.Policy.PortRates = map[Role]float64{RoleCompute: 100e9}
+			n.Policy.Manifest = &Manifest{Devices: map[string]map[string]string{"mlx5_0": {"port_1_rate": "400 Gb/s"}}}
+		}, 100e9, ByConfiguration},
 		{"devices without a board are no peers", func(n *Node) {
+			slow(n)
 			for i := range n.HCAs {
 				n.HCAs[i].BoardID, n.HCAs[i].Type = AbsentFact[string]("", at), AbsentFact[string]("", at)
 			}
-		}, 0},
-		{"a tie leaves it open", tie, -1},
-		{"a tie of storage", func(n *Node) {
-			tie(n)
-			n.Policy.Roles = []RoleRule{{regexp.MustCompile("."), RoleStorage}}
-		}, 0},
-		{"a tie of two boards", func(n *Node) {
-			tie(n)
-			n.HCAs[0].BoardID, n.HCAs[1].BoardID = ok("other"), ok("other")
-		}, 25e9},
-		{"a tie of InfiniBand and Ethernet", func(n *Node) {
-			tie(n)
-			n.HCAs[0].Ports[0].LinkLayer, n.HCAs[1].Ports[0].LinkLayer = ok(LinkInfiniBand), ok(LinkInfiniBand)
-		}, 0},
-		{"a tie with rates that the kernel does not know", func(n *Node) {
-			tie(n)
-			n.NetDevs[0].Speed, n.NetDevs[1].Speed = ok(50e9), ok(50e9)
-		}, 0},
+		}, 0, ByNobody},
 	} {
 		n := node(4)
 		c.change(n)
 		n.Derive()
-		got := n.HCAs[0].Ports[0].ExpectedRate
-		if got.Or(0) != max(c.want, 0) || (c.want == 0) != (got.State == Absent) || (c.want < 0) != (got.State == Unknown) {
-			t.Errorf("%s: got %+v, want %v", c.name, got, c.want)
+		p := n.HCAs[0].Ports[0]
+		if got := p.ExpectedRate; got.Or(0) != c.want || (c.want == 0) != (got.State == Absent) || p.RateBy != c.by {
+			t.Errorf("%s: got %+v by %s, want %v by %s", c.name, got, p.RateBy, c.want, c.by)
 		}
-	}
-	lone := node(1)
-	lone.Derive()
-	if e := lone.HCAs[0].Ports[0].ExpectedRate; e.State != Absent {
-		t.Errorf("a lone port has no peers, got %+v", e)
 	}
 }
 
@@ -153,7 +122,7 @@ func TestDeriveOfNothingKnown(t *testing.T) {
 	n.NetDevs = nil
 	n.Derive()
 	p := n.HCAs[0].Ports[0]
-	for name, m := range map[string]Meta{"counters before": p.Counters.BeforeHW.Meta(), "role": p.Role.Meta(), "expected rate": p.ExpectedRate.Meta(), "gid choice": p.GIDChoice.Meta(), "RoCE": p.RoCE.Meta()} {
+	for name, m := range map[string]Meta{"counters before": p.Counters.BeforeHW.Meta(), "gid choice": p.GIDChoice.Meta(), "RoCE": p.RoCE.Meta()} {
 		if m.State != Unknown || m.Reason != ReasonStuck {
 			t.Errorf("%s of a stuck device is %s (%s), want unknown (stuck)", name, m.State, m.Reason)
 		}

@@ -48,6 +48,7 @@ const (
 	ReasonRestricted     Reason = "restricted"      // the device is restricted beyond its name
 	ReasonSuspended      Reason = "suspended"       // reading would wake a sleeping device
 	ReasonVirtual        Reason = "virtual"         // a hypervisor hides the hardware
+	ReasonUnstated       Reason = "unstated"        // nothing says whether it should be so
 	ReasonMoved          Reason = "moved"           // the device, or its interface, is in another network namespace
 )
 
@@ -59,7 +60,7 @@ func Reasons() []Reason {
 	return []Reason{
 		ReasonNotRead, ReasonMissing, ReasonPrivilege, ReasonUnsupported, ReasonIO, ReasonMalformed, ReasonGone,
 		ReasonStuck, ReasonRTNLStuck, ReasonTimeout, ReasonPanic, ReasonDriverConstant, ReasonRestricted,
-		ReasonSuspended, ReasonVirtual, ReasonMoved,
+		ReasonSuspended, ReasonVirtual, ReasonMoved, ReasonUnstated,
 	}
 }
 

@@ -4,6 +4,7 @@ package fabric
 
 import (
 	"net/netip"
+	"time"
 
 	"gpufabric_exporter/internal/counters"
 )
@@ -62,6 +63,8 @@ const (
 	FunctionPF Function = "pf"
 	FunctionVF Function = "vf"
 	FunctionSF Function = "sf" // a part of a physical function, below it on the auxiliary bus
+	// FunctionSMI is a device for subnet management of a multi-plane device (RDMA_DEVICE_TYPE_SMI): it has no verbs.
+	FunctionSMI Function = "smi"
 )
 
 // Traits are what sets the driver of the device apart; none where the driver is not known.
@@ -101,9 +104,12 @@ type Port struct {
 	// Seen is what the exporter saw of the port before, for what a port without a link no longer shows.
 	Seen PortHistory
 
-	// Derived by Node.Derive.
+	// Derived by Node.Derive. Role is always known; RoleBy says who states it.
 	Role         Fact[Role]      `fact:"derived"`
+	RoleBy       Authority       `fact:"derived"`
+	Link         Expected[bool]  `fact:"derived"` // whether it should have one
 	ExpectedRate Fact[float64]   `fact:"derived"` // bytes per second
+	RateBy       Authority       `fact:"derived"` // who expects it
 	RateMismatch Fact[bool]      `fact:"derived"`
 	GIDChoice    Fact[GIDChoice] `fact:"derived"`
 	// RoCE judges each physical interface below the port, the worst first: its verdict is the port's. Absent without
@@ -111,16 +117,17 @@ type Port struct {
 	RoCE Fact[[]RoCEChain] `fact:"derived"`
 }
 
-// PortHistory is what was seen of a port since its device appeared or the exporter started, whichever was later.
+// PortHistory is what was seen of a port, by this process since its device appeared, or by its record (package inventory).
 type PortHistory struct {
-	Active bool    // it was active
-	Rate   float64 // the highest rate in bytes per second while it was; 0 if none was known
+	Active bool      // it was active
+	Last   time.Time // when it was seen active last; zero: not known
+	Rate   float64   // the highest rate in bytes per second while it was; 0 if none was known
 }
 
 // Remember adds what the port is now to its history.
 func (p *Port) Remember() {
 	if p.State.Or("") == PortActive {
-		p.Seen = PortHistory{Active: true, Rate: max(p.Seen.Rate, p.Rate.Or(Rate{}).BytesPerSecond)}
+		p.Seen = PortHistory{Active: true, Last: p.State.At, Rate: max(p.Seen.Rate, p.Rate.Or(Rate{}).BytesPerSecond)}
 	}
 }
 

@@ -92,19 +92,9 @@ func (n *Node) computeNICs() []string {
 	return names
 }
 
-// Serves reports whether a port of the device has that role.
-func (h *HCA) Serves(r Role) bool {
-	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.Or("") == r })
-}
-
 // mayCompute reports whether training traffic may take the device with that function.
 func (n *Node) mayCompute(h *HCA, f *PCIFunction) bool {
-	return h.Serves(RoleCompute) || h.roleHidden() && n.nearGPU(f)
-}
-
-// roleHidden reports whether the role of a port is not known, or the ports are not.
-func (h *HCA) roleHidden() bool {
-	return h.PortsHidden() && !h.Lent() || slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.State == Unknown })
+	return h.Serves(RoleCompute) || h.PortsHidden() && !h.Part() && n.nearGPU(f)
 }
 
 // nearGPU reports whether the function shares a switch with a GPU.

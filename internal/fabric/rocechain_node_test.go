@@ -4,6 +4,7 @@ package fabric
 
 import (
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +37,8 @@ func member(n *Node, name string, lower ...string) *NetDev {
 	return &n.NetDevs[len(n.NetDevs)-1]
 }
 
+var managementOnly = []RoleRule{{regexp.MustCompile("."), RoleManagement}}
+
 func TestRoCEOfNode(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -46,7 +49,7 @@ func TestRoCEOfNode(t *testing.T) {
 	}{
 		{"physical", func(*Node, *Port) {}, StatusOK, "", "eth0"},
 		{"policy is for compute ports", func(n *Node, p *Port) {
-			n.NetDevs[0].DefaultRoute, n.NCCL.Variables = ok(true), []NCCLVariable{setTo("NCCL_IB_TC", 96).Value}
+			n.Policy.Roles, n.NCCL.Variables = managementOnly, []NCCLVariable{setTo("NCCL_IB_TC", 96).Value}
 		}, StatusOK, "", "eth0"},
 		{"NCCL has its own way to say unset", func(n *Node, _ *Port) { n.NCCL.Variables[0].Number = -1 }, StatusUnknown, RoCETrafficClass, "eth0"},
 		{"not a number", func(n *Node, _ *Port) { n.NCCL.Variables[0].IsNumber = false }, StatusUnknown, RoCETrafficClass, "eth0"},
@@ -145,12 +148,12 @@ func TestRoCETrafficOfNode(t *testing.T) {
 			t.Errorf("%s: %+v", step, l)
 		}
 	}
-	n.NetDevs[0].DefaultRoute = ok(true)
+	n.Policy.Roles = managementOnly
 	n.Derive()
 	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedPriority); l.Status != StatusNotApplicable {
 		t.Errorf("of a port that is not for NCCL: %+v", l)
 	}
-	n.NetDevs[0].DefaultRoute = ok(false)
+	n.Policy.Roles = nil
 	q.Counters = reading(at.Add(10*time.Second), 5e8, 1e9, 5, 100, 7) // the counters began anew
 	n.Derive()
 	if c := n.HCAs[0].Ports[0].RoCE.Value[0]; c.Verdict != StatusUnknown || c.Link(RoCEObservedPriority).Status != StatusUnknown {

@@ -4,175 +4,89 @@ package fabric
 
 import "slices"
 
-// deriveRoles gives each port its role. Ports without evidence for another role are compute; of these, those of DPUs are
-// management (withoutDPUs), those are storage that stand beside the rails (standBeside), and of the rest those of NICs that are out
-// of the way of all GPUs (outOfTheWay). Where the bus could not be read, slower NICs have no role.
+// deriveRoles gives each port its role: that of the first source that says one, else a simple guess (docs/ROLES.md). No rule counts
+// NICs, compares boards, rates or distances, or lets a port take the place of one that is gone.
 func (n *Node) deriveRoles() {
-	var open []openPort
-	virtual := n.virtualRails()
+	list, listed := n.NCCL.Devices()
+	all := n.allHaveDefaultRoute()
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
 			p := &h.Ports[k]
-			var settled bool
-			if p.Role, settled = n.roleOf(h, p, virtual); !settled {
-				open = append(open, openPort{h, p})
+			role, by, source := n.roleStated(h, p)
+			switch {
+			case by != "":
+			case n.NCCL.names(h, p), listed && list.Takes(h.Name, p.Number) && !h.Part() && !h.Software(): // a prefix may match these by chance
+				v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
+				role, by, source = RoleCompute, ByNCCL, v.Source
+			default:
+				role, source = n.roleGuessed(h, p, all)
+				by = ByNobody
+				if role == RoleCompute && listed { // whatever it is for, NCCL does not use it
+					v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
+					role, by, source = RoleStorage, ByNCCL, v.Source
+				}
 			}
-		}
-	}
-	open = n.withoutDPUs(open)
-	beside := n.standBeside(open)
-	open = slices.DeleteFunc(open, func(o openPort) bool {
-		source, found := beside[o.p]
-		if found {
-			o.p.Role = Known(RoleStorage, source, n.At)
-		}
-		return found
-	})
-	var candidates []*HCA
-	for _, o := range open {
-		if !slices.Contains(candidates, o.h) {
-			candidates = append(candidates, o.h)
-		}
-	}
-	far, unread := n.outOfTheWay(candidates), n.busUnread()
-	for _, o := range open {
-		switch {
-		case slices.Contains(far, o.h):
-			o.p.Role = Known(RoleStorage, "bus/pci/devices", n.At)
-		case unread != nil && n.slowerThanAny(o.h, candidates):
-			o.p.Role = unknownLike[Role](*unread)
+			p.Role, p.RoleBy = Known(role, source, n.At), by
 		}
 	}
 }
 
-// busUnread says why nothing is known of the PCI bus; nil: it was read once.
-func (n *Node) busUnread() *Meta {
-	i := slices.IndexFunc(n.Sources, func(s Source) bool { return s.Name == SourcePCI && !s.Up })
-	if i < 0 || len(n.PCI.Functions) > 0 {
-		return nil
-	}
-	return &Meta{Reason: n.Sources[i].Reason, Source: "bus/pci/devices", At: n.At}
-}
-
-// slowerThanAny reports whether a device of another board is faster than the board of this one: its place would say whether it stands
-// beside the rails.
-func (n *Node) slowerThanAny(h *HCA, others []*HCA) bool {
-	b := railside{n: n}
-	return slices.ContainsFunc(others, func(o *HCA) bool { return b.otherBoard(h, o) && n.speed(o) > n.speed(h) })
-}
-
-// roleOf applies the site's rule, else what the port itself shows. A role that is not settled is only where nothing
-// else is known: compute. Virtual are functions that are rails (virtualRails).
-func (n *Node) roleOf(h *HCA, p *Port, virtual []*HCA) (role Fact[Role], settled bool) {
-	is := func(r Role, source string) Fact[Role] { return Known(r, source, n.At) }
+// roleStated is what configuration, kernel, manifest or profile say of a port; empty where none does.
+func (n *Node) roleStated(h *HCA, p *Port) (role Role, by Authority, source string) {
 	if r, ok := n.Policy.RoleOf(h.Name); ok {
-		return is(r, "config roles"), true
+		return r, ByConfiguration, "config roles"
 	}
 	if h.Restricted.Or(false) {
-		return is(RoleManagement, h.Restricted.Source), true
+		return RoleManagement, ByKernel, h.Restricted.Source
 	}
-	if own := slices.Contains(virtual, h); h.Lent() && !own || n.physicalOf(h, virtual) {
-		return is(RoleUnused, h.Function.Source), true
+	if r, ok := n.Policy.Manifest.roleOf(h, p); ok {
+		return r, ByManifest, "manifest"
 	}
-	layer, known := p.LinkLayer.Get()
-	if !known {
-		return UnknownFact[Role](p.LinkLayer.Meta().Reason, p.LinkLayer.Source, n.At), !isBlueField(h)
-	}
-	if layer == LinkInfiniBand {
-		return is(RoleCompute, p.LinkLayer.Source), false
-	}
-	if d := n.NetDev(p.NetDev.Or("")); d != nil && d.DefaultRoute.Or(false) && !n.NCCL.names(h, p) {
-		return is(RoleManagement, d.DefaultRoute.Source), true
-	}
-	return is(RoleCompute, p.LinkLayer.Source), false
+	return "", "", ""
 }
 
-// outOfTheWay returns those of the candidates that no training traffic has a reason to take:
-//
-//   - other compute NICs are near GPUs, which is to say below a common switch (PIX, PXB), and this one is near none;
-//   - each GPU has one of those near NICs at least as near as this one. Where a GPU's only NIC of its own socket is far
-//     from it, that one stays compute;
-//   - NICs of the same board as the near ones stay compute unless there are more of them than GPUs without a near NIC to
-//     itself: one that is missed by a GPU is plugged in wrong rather than meant for storage.
-//
-// Distances are those of the PCI bus alone, so that roles do not change when the GPU driver comes or goes. One that is
-// not known, and a node without GPUs, is evidence for compute.
-func (n *Node) outOfTheWay(candidates []*HCA) []*HCA {
-	gpus := n.PCI.GPUs()
-	var near, far []*HCA
-	distances := map[string][]Distance{} // by device, in the order of gpus
+// roleGuessed is the role of a port that no source names.
+func (n *Node) roleGuessed(h *HCA, p *Port, all bool) (Role, string) {
+	d := n.NetDev(p.NetDev.Or(""))
+	switch {
+	case h.Part():
+		return RoleUnused, h.Function.Source
+	case h.Software():
+		return RoleUnused, h.PCI.Source
+	case !all && d != nil && d.PreferredRoute.Or(false):
+		return RoleManagement, d.PreferredRoute.Source
+	}
+	return RoleCompute, p.State.Source
+}
+
+// allHaveDefaultRoute reports whether a default route leaves through each port with an interface, as where rails get their addresses by
+// DHCP or router advertisements: then it says nothing about what a port is for.
+func (n *Node) allHaveDefaultRoute() bool {
+	ports := 0
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		f := n.PCI.NIC(h.Name)
-		if f == nil || !n.mayCompute(h, f) {
+		if h.Part() || h.Software() || h.Restricted.Or(false) {
 			continue
 		}
-		row := make([]Distance, 0, len(gpus))
-		for _, g := range gpus {
-			if d, ok := DistanceOf(g, f, n.Host.Hypervisor, n.At).Get(); ok {
-				row = append(row, d)
+		for k := range h.Ports {
+			d := n.NetDev(h.Ports[k].NetDev.Or(""))
+			if d == nil || !d.DefaultRoute.Or(false) {
+				return false
 			}
-		}
-		switch {
-		case len(row) < len(gpus) || len(row) == 0:
-		case slices.Min(row) <= DistancePXB:
-			near = append(near, h)
-		case slices.Contains(candidates, h):
-			far = append(far, h)
-		}
-		distances[h.Name] = row
-	}
-	if len(near) == 0 || len(far) == 0 {
-		return nil
-	}
-	nearest := slices.Repeat([]Distance{DistanceSYS}, len(gpus))
-	for _, h := range near {
-		for g, d := range distances[h.Name] {
-			nearest[g] = min(nearest[g], d)
+			ports++
 		}
 	}
-	alike := func(h *HCA) bool {
-		return h.BoardID.State == Unknown || h.Type.State == Unknown || slices.ContainsFunc(near, func(o *HCA) bool { return sameBoard(h, o) })
-	}
-	spare := 0
-	for _, h := range far {
-		if alike(h) {
-			spare++
-		}
-	}
-	missed := n.withoutOwn(near) >= spare
-	return slices.DeleteFunc(far, func(h *HCA) bool {
-		for g, d := range distances[h.Name] {
-			if d < nearest[g] {
-				return true
-			}
-		}
-		return missed && alike(h)
-	})
+	return ports > 0
 }
 
-// eachHasItsOwn reports whether each GPU can have one of these NICs to itself, and a near one.
-func (n *Node) eachHasItsOwn(nics []*HCA) bool { return n.withoutOwn(nics) == 0 }
+// Part reports whether the device is a part of another one: a virtual function, a subfunction, or a device for subnet management.
+func (h *HCA) Part() bool { return h.Lent() || h.Function.Or("") == FunctionSMI }
 
-// withoutOwn counts the GPUs that cannot.
-func (n *Node) withoutOwn(nics []*HCA) (count int) {
-	taken := map[string]bool{}
-	for _, r := range n.dealOnBus(nics) {
-		if r.Distance.Or(DistanceSYS) > DistancePXB || taken[r.NIC] {
-			count++
-			continue
-		}
-		taken[r.NIC] = true
-	}
-	return count
-}
+// Software reports whether the device has no hardware, as those of soft-RoCE.
+func (h *HCA) Software() bool { return h.PCI.State == Absent && h.Function.State == Absent }
 
-// dealOnBus deals NICs out to the GPUs by the PCI bus alone.
-func (n *Node) dealOnBus(nics []*HCA) []Rail {
-	var names []string
-	for _, h := range nics {
-		names = append(names, h.Name)
-	}
-	return n.deal(names, func(gpu, nic *PCIFunction) Fact[Distance] { return DistanceOf(gpu, nic, n.Host.Hypervisor, n.At) })
+// Serves reports whether a port of the device has that role.
+func (h *HCA) Serves(r Role) bool {
+	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.Or("") == r })
 }

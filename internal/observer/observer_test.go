@@ -78,8 +78,8 @@ func TestPortsAreRemembered(t *testing.T) {
 			t.Errorf("a port that never had a link is remembered with %+v", got)
 		}
 		down(false)
-		up := fabric.PortHistory{Active: true, Rate: 50e9}
-		if got := seen(); got != up {
+		up := seen()
+		if got := up; got != (fabric.PortHistory{Active: true, Last: time.Now(), Rate: 50e9}) {
 			t.Errorf("an active port is remembered with %+v", got)
 		}
 		down(true)

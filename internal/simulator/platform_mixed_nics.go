@@ -11,13 +11,13 @@ import (
 // mixedNICsRoCE and mixedNICsIB are servers with eight H100 on ten slots below four PCIe switches, as those of Dell's
 // PowerEdge XE9680: two GPUs with a 400G ConnectX-7 each below every switch and, in one of the two slots that are left, a
 // 100G ConnectX-6 Dx. With RoCE that carries storage; beside InfiniBand its first port carries the default route and its
-// second storage. The site says nothing of roles. PCI paths, addresses, PSIDs and versions are made up.
+// second storage, as the site states. PCI paths, addresses, PSIDs and versions are made up.
 func mixedNICsRoCE() platform {
-	return platform{name: "mixed-nics-roce", build: buildMixedNICsRoCE, gdr: []GDRLabel{{Path: viaDMABuf}}, config: mixedNICsConfig}
+	return platform{name: "mixed-nics-roce", build: buildMixedNICsRoCE, gdr: []GDRLabel{{Path: viaDMABuf}}, config: "roles: [{device: mlx5_2, role: storage}]\n" + mixedNICsConfig}
 }
 
 func mixedNICsIB() platform {
-	return platform{name: "mixed-nics-ib", build: buildMixedNICsIB, gdr: []GDRLabel{{Path: viaDMABuf}}, config: mixedNICsConfig}
+	return platform{name: "mixed-nics-ib", build: buildMixedNICsIB, gdr: []GDRLabel{{Path: viaDMABuf}}, config: "roles: [{device: mlx5_2, role: management}, {device: mlx5_3, role: storage}]\n" + mixedNICsConfig}
 }
 
 const mixedNICsConfig = `expected:

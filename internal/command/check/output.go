@@ -31,7 +31,7 @@ func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose
 	maps.DeleteFunc(good, func(_ *diagnose.Check, so bool) bool { return !so })
 	consequences := 0
 	row := func(colour, status string, t diagnose.Group, text string) {
-		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, command.OneLine(text))
+		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Severity(), width, t.Check.ID, command.OneLine(text))
 	}
 	for _, t := range diagnose.Together(list) {
 		count[t.Status]++
@@ -53,7 +53,14 @@ func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose
 			}
 			indent(&b, "Runbook: "+conf.Links.Runbook(t.Check))
 		case diagnose.Unknown:
-			row(command.Yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
+			if !t.Unstated {
+				row(command.Yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
+				continue
+			}
+			row(command.Yellow, "UNKNOWN", t, subjects+": "+t.What)
+			for _, line := range append(t.Seen(), t.Remedies(n)...) {
+				indent(&b, line)
+			}
 		default:
 			if verbose {
 				row(command.Green, "ok", t, subjects)
@@ -153,7 +160,7 @@ func writeJSON(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose.
 			cause = v.Cause.Check.ID
 		}
 		report.Verdicts = append(report.Verdicts, verdict{
-			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
+			Check: v.Check.ID, Severity: string(v.Severity()), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
 			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
 			Remedy: diagnose.FilledRemedy(n, &v), Runbook: conf.Links.Runbook(v.Check), Cause: cause,
 		})

@@ -6,6 +6,7 @@ package fabrictest
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 
@@ -20,9 +21,10 @@ func NoHardware() *fabric.Node {
 	return n
 }
 
-// Healthy is a node with two RoCE ports of 400 Gb/s.
+// Healthy is a node with two RoCE ports of 400 Gb/s, which the site calls compute and which had a link before.
 func Healthy() *fabric.Node {
 	n := NoHardware()
+	n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("^mlx5_[01]$"), Role: fabric.RoleCompute}}
 	n.ClassPresent.Value = true
 	n.GPUs.Value = 8
 	n.Host.Kernel = fabric.Known("6.8.0", "sys/kernel/osrelease", n.At)
@@ -39,6 +41,7 @@ func Healthy() *fabric.Node {
 				Number: 1, State: fabric.Known(fabric.PortActive, "state", n.At), PhysState: fabric.Known(fabric.PhysLinkUp, "phys_state", n.At),
 				LinkLayer: fabric.Known(fabric.LinkEthernet, "link_layer", n.At), NetDev: fabric.Known(netdev, "ndevs/0", n.At),
 				Rate: fabric.Known(fabric.Rate{BytesPerSecond: 50e9, Lanes: 4, Generation: "NDR"}, "rate", n.At),
+				Seen: fabric.PortHistory{Active: true, Last: n.At, Rate: 50e9},
 				GIDs: fabric.GIDTable{Size: fabric.Known(256, "gids", n.At), Entries: fabric.Known([]fabric.GID{
 					gid(0, fabric.GIDRoCEv1, fabric.FamilyLinkLocal, "fe80::1"), gid(1, fabric.GIDRoCEv2, fabric.FamilyLinkLocal, "fe80::1"),
 					gid(2, fabric.GIDRoCEv1, fabric.FamilyIPv4, address), gid(3, fabric.GIDRoCEv2, fabric.FamilyIPv4, address),
@@ -47,7 +50,7 @@ func Healthy() *fabric.Node {
 		})
 		n.NetDevs = append(n.NetDevs, fabric.NetDev{
 			Name: netdev, Speed: fabric.Known(50e9, "speed", n.At), MTU: fabric.Known(9000, "mtu", n.At),
-			Upper: fabric.AbsentFact[string]("upper", n.At), DefaultRoute: fabric.Known(false, "net/route", n.At),
+			Upper: fabric.AbsentFact[string]("upper", n.At), DefaultRoute: fabric.Known(false, "net/route", n.At), PreferredRoute: fabric.Known(false, "net/route", n.At),
 		})
 	}
 	n.Derive()

@@ -43,13 +43,13 @@ func FuzzParseRoutes6(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { checkNames(t, parseRoutes6, b) })
 }
 
-func checkNames(t *testing.T, parse func([]byte) ([]string, bool), b []byte) {
-	names, ok := parse(b)
-	if !ok && names != nil {
-		t.Errorf("parser refuses %q and returns %q", b, names)
+func checkNames(t *testing.T, parse func([]byte) ([]route, bool), b []byte) {
+	routes, ok := parse(b)
+	if !ok && routes != nil {
+		t.Errorf("parser refuses %q and returns %v", b, routes)
 	}
-	for _, n := range names {
-		if n == "" || n == "lo" || n == "*" || !utf8.ValidString(n) {
+	for _, r := range routes {
+		if n := r.iface; n == "" || n == "lo" || n == "*" || !utf8.ValidString(n) {
 			t.Errorf("parser of %q returns the name %q", b, n)
 		}
 	}

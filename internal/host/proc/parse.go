@@ -54,10 +54,16 @@ const (
 	flagReject = 0x0200
 )
 
-// parseRoutes returns the interfaces of the default routes in net/route, the IPv4 main table
+// route is a default route.
+type route struct {
+	iface  string
+	metric uint64 // the lowest wins
+}
+
+// parseRoutes returns the default routes in net/route, the IPv4 main table
 // (fib_route_seq_show of net/ipv4/fib_trie.c). Of a route with several next hops the kernel prints the first.
-func parseRoutes(b []byte) ([]string, bool) {
-	const iface, destination, flags, mask, columns = 0, 1, 3, 7, 11
+func parseRoutes(b []byte) ([]route, bool) {
+	const iface, destination, flags, priority, mask, columns = 0, 1, 3, 6, 7, 11
 	header, body, _ := bytes.Cut(b, []byte("\n"))
 	if len(b) == 0 {
 		return nil, true // a network namespace that never had a route
@@ -65,7 +71,7 @@ func parseRoutes(b []byte) ([]string, bool) {
 	if !bytes.HasPrefix(header, []byte("Iface\t")) {
 		return nil, false
 	}
-	var names []string
+	var routes []route
 	for line := range bytes.Lines(body) {
 		f := fields(line)
 		if len(f) == 0 {
@@ -77,21 +83,22 @@ func parseRoutes(b []byte) ([]string, bool) {
 		d, ok1 := parseHex(f[destination], 8)
 		m, ok2 := parseHex(f[mask], 8)
 		fl, ok3 := parseHex(f[flags], 4)
-		if !ok1 || !ok2 || !ok3 {
+		metric, err := strconv.ParseUint(string(f[priority]), 10, 32)
+		if !ok1 || !ok2 || !ok3 || err != nil {
 			return nil, false
 		}
 		if d == 0 && m == 0 && leaves(f[iface], fl) {
-			names = append(names, string(f[iface]))
+			routes = append(routes, route{string(f[iface]), metric})
 		}
 	}
-	return names, true
+	return routes, true
 }
 
-// parseRoutes6 returns the interfaces of the default routes in net/ipv6_route, which lists all tables
+// parseRoutes6 returns the default routes in net/ipv6_route, which lists all tables
 // (rt6_native_seq_show of net/ipv6/ip6_fib.c).
-func parseRoutes6(b []byte) ([]string, bool) {
-	const prefix, length, flags, iface, columns = 0, 1, 8, 9, 10
-	var names []string
+func parseRoutes6(b []byte) ([]route, bool) {
+	const prefix, length, priority, flags, iface, columns = 0, 1, 5, 8, 9, 10
+	var routes []route
 	for line := range bytes.Lines(b) {
 		f := fields(line)
 		if len(f) == 0 {
@@ -101,15 +108,16 @@ func parseRoutes6(b []byte) ([]string, bool) {
 			return nil, false
 		}
 		n, ok1 := parseHex(f[length], 2)
-		fl, ok2 := parseHex(f[flags], 8)
-		if !ok1 || !ok2 {
+		metric, ok2 := parseHex(f[priority], 8)
+		fl, ok3 := parseHex(f[flags], 8)
+		if !ok1 || !ok2 || !ok3 {
 			return nil, false
 		}
 		if n == 0 && leaves(f[iface], fl) {
-			names = append(names, string(f[iface]))
+			routes = append(routes, route{string(f[iface]), metric})
 		}
 	}
-	return names, true
+	return routes, true
 }
 
 // leaves reports whether packets that take the route leave the node.

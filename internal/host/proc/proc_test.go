@@ -172,6 +172,8 @@ func TestDefaultRoutes(t *testing.T) {
 		want  []string
 	}{
 		"IPv4":                      {map[string]string{"1/net/route": header + v4eno1 + v4half + v4subnet, "1/net/ipv6_route": v6subnet}, []string{"eno1"}},
+		"higher metric":             {map[string]string{"1/net/route": header + v4eno1 + strings.NewReplacer("eno1", "eno5", "\t100\t", "\t101\t").Replace(v4eno1)}, []string{"eno1", "-eno5"}},
+		"higher metric of IPv6":     {map[string]string{"1/net/route": header, "1/net/ipv6_route": strings.NewReplacer("eno2", "eno5", " 00000400 ", " 00000401 ").Replace(v6eno2) + v6eno2}, []string{"eno2", "-eno5"}},
 		"several":                   {map[string]string{"1/net/route": header + v4eno1 + strings.ReplaceAll(v4eno1, "eno1", "eno5"), "1/net/ipv6_route": ""}, []string{"eno1", "eno5"}},
 		"IPv6":                      {map[string]string{"1/net/route": header + v4subnet, "1/net/ipv6_route": v6subnet + v6eno2 + v6reject}, []string{"eno2"}},
 		"IPv4 wins":                 {map[string]string{"1/net/route": header + v4eno1, "1/net/ipv6_route": v6eno2}, []string{"eno1"}},
@@ -190,7 +192,8 @@ func TestDefaultRoutes(t *testing.T) {
 			got, err := f.DefaultRoutes()
 			want := map[string]bool{}
 			for _, n := range c.want {
-				want[n] = true
+				name, higher := strings.CutPrefix(n, "-")
+				want[name] = !higher
 			}
 			if err != nil || got == nil || !maps.Equal(got, want) {
 				t.Errorf("DefaultRoutes() = %v, %v, want %v", got, err, want)
@@ -217,6 +220,7 @@ func TestDefaultRoutesUnreadable(t *testing.T) {
 		"missing":          {"stat": ""},
 		"garbage":          {"net/route": "garbage\n"},
 		"truncated":        {"net/route": header + v4eno1[:20]},
+		"wrong metric":     {"net/route": header + strings.Replace(v4eno1, "\t100\t", "\t-1\t", 1)},
 		"wrong digits":     {"net/route": header + strings.Replace(v4eno1, "0003", "00x3", 1)},
 		"huge":             {"net/route": header + strings.Repeat(v4eno1, maxSize/len(v4eno1)+1)},
 		"IPv6 garbage":     {"net/route": header, "net/ipv6_route": "garbage\n"},

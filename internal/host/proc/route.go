@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 )
 
-// DefaultRoutes returns the network interfaces that a default route leaves through. The map is nil
-// when there is an error, and only then: routes that were read in part would say that an interface has none.
+// DefaultRoutes returns the network interfaces that a default route leaves through, each with whether none has a lower metric.
+// The map is nil when there is an error, and only then: routes that were read in part would say that an interface has none.
 //
 // The tables are those of the network namespace of process 1, the host's where the host's procfs is mounted;
 // else those of the reader. IPv6 counts only on nodes without an IPv4 default route: net/ipv6_route lists the
@@ -48,18 +49,22 @@ func (f *FS) isNone() bool {
 	return true
 }
 
-func (f *FS) routes(name string, parse func([]byte) ([]string, bool)) (map[string]bool, error) {
+func (f *FS) routes(name string, parse func([]byte) ([]route, bool)) (map[string]bool, error) {
 	b, err := f.read(name)
 	if err != nil {
 		return nil, fmt.Errorf("default routes: %w", err)
 	}
-	names, ok := parse(b)
+	routes, ok := parse(b)
 	if !ok {
 		return nil, fmt.Errorf("default routes: %s: %w: expected a routing table", name, errMalformed)
 	}
-	interfaces := make(map[string]bool, len(names))
-	for _, n := range names {
-		interfaces[n] = true
+	lowest := uint64(math.MaxUint64)
+	for _, r := range routes {
+		lowest = min(lowest, r.metric)
+	}
+	interfaces := make(map[string]bool, len(routes))
+	for _, r := range routes {
+		interfaces[r.iface] = interfaces[r.iface] || r.metric == lowest
 	}
 	return interfaces, nil
 }

@@ -4,6 +4,8 @@ package sysfs
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +31,8 @@ func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(n
 	t := netTree{fs: f, listed: map[string]netEntries{}}
 	defer t.close()
 	names = t.withBelow(names)
-	below, failed := t.belowRoutes(defaultRoutes)
+	routed, routedFailed := t.belowRoutes(maps.Keys(defaultRoutes))
+	preferred, preferredFailed := t.belowRoutes(lowest(defaultRoutes))
 	devs := make([]fabric.NetDev, len(names))
 	for i, name := range names {
 		n := t.netDev(r, name, speed, now)
@@ -37,14 +40,17 @@ func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(n
 			t.readDetails(r, &n, now)
 		}
 		const source = "net/route and net/ipv6_route"
-		switch carries := below[name] || below[n.Upper.Or("")]; {
-		case defaultRoutes == nil:
-			n.DefaultRoute = fabric.UnknownFact[bool](fabric.ReasonNotRead, source, now)
-		case !carries && failed.err != nil:
-			n.DefaultRoute = fabric.UnknownFact[bool](fabric.ReasonOf(failed.err), failed.source, now)
-		default:
-			n.DefaultRoute = fabric.Known(carries, source, now)
+		carries := func(below map[string]bool, failed reading) fabric.Fact[bool] {
+			switch is := below[name] || below[n.Upper.Or("")]; {
+			case defaultRoutes == nil:
+				return fabric.UnknownFact[bool](fabric.ReasonNotRead, source, now)
+			case !is && failed.err != nil:
+				return fabric.UnknownFact[bool](fabric.ReasonOf(failed.err), failed.source, now)
+			default:
+				return fabric.Known(is, source, now)
+			}
 		}
+		n.DefaultRoute, n.PreferredRoute = carries(routed, routedFailed), carries(preferred, preferredFailed)
 		devs[i] = n
 	}
 	return devs
@@ -220,16 +226,22 @@ func speedFact(got reading, now time.Time) fabric.Fact[float64] {
 	return fabric.Known(float64(n)*1e6/8, fact.Source, now)
 }
 
-// belowRoutes returns the interfaces that traffic of the default routes leaves through: those of the routes
-// themselves and all below them. A reading that failed may have named more.
-func (t netTree) belowRoutes(defaultRoutes map[string]bool) (below map[string]bool, failed reading) {
-	below = map[string]bool{}
-	var todo []string
-	for name, is := range defaultRoutes {
-		if is {
-			todo = append(todo, name)
+// lowest are the interfaces of the default routes with the lowest metric.
+func lowest(defaultRoutes map[string]bool) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name, is := range defaultRoutes {
+			if is && !yield(name) {
+				return
+			}
 		}
 	}
+}
+
+// belowRoutes returns the interfaces that traffic of the default routes leaves through: those of the routes
+// themselves and all below them. A reading that failed may have named more.
+func (t netTree) belowRoutes(interfaces iter.Seq[string]) (below map[string]bool, failed reading) {
+	below = map[string]bool{}
+	todo := slices.Collect(interfaces)
 	for len(todo) > 0 {
 		name := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]

@@ -164,8 +164,11 @@ func TestDefaultRoute(t *testing.T) {
 		"eth1": {false, true, false}, "eth1.7": {false, true, false}, "br0": {false, false, true},
 		"loop1": {false, false, false},
 	} {
-		for i, n := range f.NetDevs(names, map[string]bool{route: true, "eth9": false}, nil, true, now) {
-			known(t, "default route through "+route+" for "+n.Name, n.DefaultRoute, want[i])
+		for _, lowest := range []bool{true, false} {
+			for i, n := range f.NetDevs(names, map[string]bool{route: lowest}, nil, true, now) {
+				known(t, "default route through "+route+" for "+n.Name, n.DefaultRoute, want[i])
+				known(t, "preferred route through "+route+" for "+n.Name, n.PreferredRoute, want[i] && lowest)
+			}
 		}
 	}
 	// The route leaves through an interface that this sysfs does not show: that of another network namespace?

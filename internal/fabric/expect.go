@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Authority is who says what should be there. The first that speaks of a fact wins.
+type Authority string
+
+// Authorities, the first before the rest.
+const (
+	ByConfiguration Authority = "configuration" // roles and expected of the site
+	ByManifest      Authority = "manifest"      // what the operator accepted: check --write-manifest
+	ByNCCL          Authority = "nccl_ib_hca"   // NCCL_IB_HCA of the host, as NCCL matches it
+	ByProfile       Authority = "profile"       // of the platform
+	ByRecord        Authority = "record"        // what this node itself had
+	ByKernel        Authority = "kernel"        // the kernel shows that the device belongs to the platform
+	ByNobody        Authority = "guess"
+)
+
+// Expected is what should be there, and who says so.
+type Expected[T any] struct {
+	Value T
+	By    Authority // ByNobody: Value says nothing
+	Words string    // for people: "it had a link until 2026-11-27 03:12 UTC"
+}
+
+// Stated reports whether anybody says so.
+func (e Expected[T]) Stated() bool { return e.By != ByNobody && e.By != "" }
+
+// deriveExpectations says of each port whether it should have a link, and at which rate, after its role.
+func (n *Node) deriveExpectations() {
+	count := n.countCompute()
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			p.Link = n.linkOf(h, p, count)
+			p.ExpectedRate, p.RateBy = n.expectedRate(h, p)
+		}
+	}
+}
+
+// computeCount is how many ports of role compute there are.
+type computeCount struct{ all, active int }
+
+func (n *Node) countCompute() (c computeCount) {
+	for i := range n.HCAs {
+		for k := range n.HCAs[i].Ports {
+			p := &n.HCAs[i].Ports[k]
+			if p.Role.Or("") != RoleCompute {
+				continue
+			}
+			c.all++
+			if p.Carries() {
+				c.active++
+			}
+		}
+	}
+	return c
+}
+
+// linkOf says whether a port should have a link.
+func (n *Node) linkOf(h *HCA, p *Port, count computeCount) Expected[bool] {
+	for _, stated := range []func(*HCA, *Port, computeCount) (Expected[bool], bool){n.linkByCount, n.linkByManifest, n.linkByNCCL, n.linkByRecord} {
+		if e, ok := stated(h, p, count); ok {
+			return e
+		}
+	}
+	return Expected[bool]{By: ByNobody}
+}
+
+// linkByCount follows from the number of compute ports that the site expects: all have a link if there are no more, and none beside
+// those that are active has one if these are enough.
+func (n *Node) linkByCount(_ *HCA, p *Port, count computeCount) (e Expected[bool], ok bool) {
+	want := n.Policy.ComputePorts
+	if want == nil || p.Role.Or("") != RoleCompute {
+		return e, false
+	}
+	e = Expected[bool]{By: ByConfiguration, Words: fmt.Sprintf("the configuration expects %d compute ports", *want)}
+	switch {
+	case count.all <= *want:
+		e.Value = true
+	case count.active < *want:
+		return e, false // one of several, and the count does not say which
+	}
+	return e, true
+}
+
+func (n *Node) linkByManifest(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
+	rate, ok := n.Policy.Manifest.ofPort(h, p, "rate")
+	if !ok {
+		return e, false
+	}
+	if rate == ManifestNone {
+		return Expected[bool]{By: ByManifest, Words: "the manifest has it without a link"}, true
+	}
+	return Expected[bool]{Value: true, By: ByManifest, Words: "the manifest has it at " + rate}, true
+}
+
+// linkByNCCL is so only for devices that NCCL_IB_HCA names as a whole: a prefix, or what "^" leaves, may match what has no cable.
+func (n *Node) linkByNCCL(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
+	if !n.NCCL.names(h, p) {
+		return e, false
+	}
+	v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
+	return Expected[bool]{Value: true, By: ByNCCL, Words: "NCCL_IB_HCA names it (" + v.Source + ")"}, true
+}
+
+func (n *Node) linkByRecord(_ *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
+	if !p.Seen.Active {
+		return e, false
+	}
+	e = Expected[bool]{Value: true, By: ByRecord, Words: "it had a link"}
+	if last := p.Seen.Last; !last.IsZero() {
+		e.Words += " until " + last.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	return e, true
+}
+
+// Carries reports whether a port is active as far as its driver reports it.
+func (p *Port) Carries() bool {
+	return p.State.Or("") == PortActive || p.State.Meta().Reason == ReasonDriverConstant
+}
+
+// ManifestNone stands for what a node conclusively does not have.
+const ManifestNone = "none"
+
+// PortKey is the name of what a manifest has of a port.
+func PortKey(p *Port, what string) string { return fmt.Sprintf("port_%d_%s", p.Number, what) }
+
+func (m *Manifest) ofPort(h *HCA, p *Port, what string) (value string, ok bool) {
+	if m == nil {
+		return "", false
+	}
+	value, ok = m.Devices[h.Name][PortKey(p, what)]
+	return value, ok && value != ""
+}
+
+func (m *Manifest) roleOf(h *HCA, p *Port) (Role, bool) {
+	r, ok := m.ofPort(h, p, "role")
+	return Role(r), ok && slices.Contains(Roles(), Role(r))
+}
+
+// rateOf is in bytes per second. A manifest has it as people write it: "400 Gb/s".
+func (m *Manifest) rateOf(h *HCA, p *Port) (float64, bool) {
+	text, ok := m.ofPort(h, p, "rate")
+	number, isRate := strings.CutSuffix(text, " Gb/s")
+	gigabits, err := strconv.ParseFloat(number, 64)
+	return gigabits * 1e9 / 8, ok && isRate && err == nil && gigabits > 0
+}
