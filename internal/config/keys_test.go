@@ -29,7 +29,7 @@ func keys() []key {
 	d := probes.DefaultConfig()
 	all := []key{
 		{
-			path: "roles", takes: "list", without: "the rules of [ROLES.md](ROLES.md)", meaning: "Roles of ports that the default rules misclassify. The first entry that matches a device applies",
+			path: "roles", takes: "list", without: "as in [ROLES.md](ROLES.md)", meaning: "Roles of ports. The first entry that matches a device applies",
 			example: `[{device: "mlx5_[89]", role: storage}]`,
 		},
 		{path: "roles[].device", takes: "regular expression", without: "required", beyond: []string{`"("`, `""`, "1"}, meaning: "Matches the whole name of an RDMA device", example: `"mlx5_[89]"`},
@@ -47,7 +47,7 @@ func keys() []key {
 	for _, r := range fabric.Roles() {
 		all = append(all, key{
 			path: "expected.port_rate_gigabits_per_second." + string(r), takes: "number of Gb/s", low: "0.1", high: "100000", beyond: []string{"0", "100001", "fast"},
-			without: "rates are compared with peers", meaning: "Rate of each port of role `" + string(r) + "`", example: "400",
+			without: "as in [ROLES.md](ROLES.md)", meaning: "Rate of each port of role `" + string(r) + "`", example: "400",
 		})
 	}
 	all = append(all,

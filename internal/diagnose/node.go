@@ -225,7 +225,7 @@ func besideDefaultRoute(n *fabric.Node) (names []string) {
 	return names
 }
 
-// judgeSurplus counts active ports only: uncabled ones may be there beside the ones that are expected.
+// judgeSurplus counts active ports only: others may be there beside the ones that are expected.
 func judgeSurplus(n *fabric.Node, of *verdicts) {
 	want := n.Policy.ComputePorts
 	if want == nil {

@@ -44,17 +44,10 @@
 //   - Rails assign to each GPU one of its nearest compute NICs, GPUs with the fewest candidates first, as in a collective that
 //     uses all of them.
 //
-// # Roles of NICs
+// # Roles and expectations
 //
-// docs/ROLES.md has the rules (role.go, role_beside.go). They hold these properties:
-//
-//   - Roles do not change while links are down or slow. The evidence is boards and link layers, which a failed link does not
-//     change, and the highest rate seen of a board since its devices appeared (Port.Seen). A degraded rail has the board of its
-//     peers and remains a rail; a NIC beside the rails does not take the place of a rail that left the bus.
-//   - Roles do not depend on the GPU driver: distances are those of the PCI bus alone. An unknown distance, or a node without
-//     GPUs, leaves all NICs compute except those that NCCL_IB_HCA leaves out. So does a node on which no NIC is near any GPU,
-//     except for Ethernet beside InfiniBand.
-//   - A NIC near a GPU whose device hangs keeps its place among the rails.
+// docs/ROLES.md is the whole of role.go and expect.go: who states role, link and rate of a port, and the guess where nobody does. A
+// guess never counts NICs, compares boards or distances, or changes when a link fails, a driver leaves or a device hangs.
 //
 // # GPUDirect RDMA
 //
