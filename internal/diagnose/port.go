@@ -124,7 +124,8 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		v.unknown(PortSubject(h, p), fabric.ReasonMoved, "")
 		return
 	}
-	if p.Link.Stated() && !p.Link.Value || !p.Link.Stated() && p.Role.Or("") != fabric.RoleCompute {
+	named := p.Role.Or("") == fabric.RoleCompute || p.RoleBy == fabric.ByConfiguration
+	if p.Link.Stated() && !p.Link.Value || !p.Link.Stated() && !named {
 		return
 	}
 	phys := p.PhysState.Or("unknown")

@@ -16,7 +16,7 @@ func (n *Node) deriveRoles() {
 			role, by, source := n.roleStated(h, p)
 			switch {
 			case by != "":
-			case n.NCCL.names(h, p), listed && list.Takes(h.Name, p.Number) && !h.Part() && !h.Software(): // a prefix may match these by chance
+			case n.NCCL.names(h, p), listed && list.Takes(h.Name, p.Number) && !h.Part() && !h.Software() && !n.byChance(list, h):
 				v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
 				role, by, source = RoleCompute, ByNCCL, v.Source
 			default:
@@ -30,6 +30,14 @@ func (n *Node) deriveRoles() {
 			p.Role, p.RoleBy = Known(role, source, n.At), by
 		}
 	}
+}
+
+// byChance reports whether NCCL_IB_HCA takes a device only because its name begins with that of another one: mlx5_1 takes mlx5_11. Check
+// nccl_devices_prefix reports it.
+func (n *Node) byChance(list NameFilter, h *HCA) bool {
+	return !list.Exclude && !slices.ContainsFunc(list.Items, func(i NameItem) bool {
+		return list.Matches(i, h.Name, -1) && (i.Name == h.Name || n.HCA(i.Name) == nil)
+	})
 }
 
 // roleStated is what configuration, kernel, manifest or profile say of a port; empty where none does.

@@ -151,6 +151,17 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// mlx5_1 in a list takes mlx5_11, too, which nobody meant: check nccl_devices_prefix reports it.
+func TestRoleByChance(t *testing.T) {
+	n := node(3)
+	n.HCAs[1].Name, n.HCAs[2].Name = "mlx5_1", "mlx5_11"
+	n.NCCL.Variables = []NCCLVariable{{Name: "NCCL_IB_HCA", Value: "mlx5_0,mlx5_1"}}
+	n.Derive()
+	if a, b := n.HCAs[1].Ports[0].Role.Or(""), n.HCAs[2].Ports[0].Role.Or(""); a != RoleCompute || b != RoleStorage {
+		t.Errorf("%s and %s", a, b)
+	}
+}
+
 // Whether a port should have a link: the first source that says so wins.
 func TestLinkExpected(t *testing.T) {
 	count := func(n int) func(*Node) { return func(node *Node) { node.Policy.ComputePorts = &n } }

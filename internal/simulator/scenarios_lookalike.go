@@ -2,6 +2,8 @@
 
 package simulator
 
+import "strings"
+
 // lookalikeScenarios are healthy nodes that look like broken ones at first sight.
 func lookalikeScenarios() []Scenario {
 	return []Scenario{
@@ -47,10 +49,11 @@ func lookalikeScenarios() []Scenario {
 		{
 			Name: "compute-ports-surplus", Platform: "mixed-nics-roce",
 			Summary: "a storage NIC looks like the training NICs",
-			Truth: "The site added a ninth ConnectX-7 of the same board and rate for storage, but did not configure its role. Nothing on the " +
-				"node shows its purpose. Training works as before; nine ports count as compute where eight are expected.",
+			Truth: "The site added a ninth ConnectX-7 of the same board and rate for storage, and NCCL_IB_HCA of the host takes it as all others. " +
+				"Training works as before; nine ports count as compute where eight are expected.",
 			Expect: []Finding{{"", 0, "compute_ports_surplus"}},
 			edit: func(n *Node) {
+				n.Files[ncclConf] = strings.Replace(n.Files[ncclConf], "^mlx5_2", "mlx5", 1)
 				h, rail := n.HCA("mlx5_2"), n.HCA("mlx5_0")
 				h.Type, h.Board, h.Firmware, h.Ports[0].Rate = rail.Type, rail.Board, rail.Firmware, rail.Ports[0].Rate
 				n.NetDev(h.Ports[0].NetDev).Speed = n.NetDev(rail.Ports[0].NetDev).Speed
