@@ -91,6 +91,31 @@ func (s *stage) observe(t *testing.T, one sample, seconds ...int) (nodes []*fabr
 	return nodes
 }
 
+// observeAfter looks at a healthy node, and a minute later at what became of it.
+func (s *stage) observeAfter(t *testing.T, healthy, one sample) (node *fabric.Node) {
+	t.Helper()
+	if err := s.set(healthy.node()); err != nil {
+		t.Fatalf("%s: %v", healthy.name, err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ob, err := observer.New(observer.Options{
+			Sysfs: s.tree.Sysfs(), Procfs: s.tree.Procfs(), Rootfs: s.tree.Rootfs(), Ethernet: s.tree.Ethernet(), GPUs: s.tree.GPUs(),
+			Policy: &fabric.Policy{}, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ob.Close()
+		ob.Observe(t.Context(), wants)
+		if err := s.set(one.node()); err != nil {
+			t.Fatalf("%s: %v", one.name, err)
+		}
+		time.Sleep(2 * time.Hour) // what is read seldom is read again
+		node = ob.Observe(t.Context(), wants)
+	})
+	return node
+}
+
 // judge asks all checks: those of state of the first look, all of the second. It returns what failed in either, and how
 // many verdicts of the second are unknown.
 func judge(nodes []*fabric.Node) (failed []verdict, unknown []diagnose.Verdict) {
