@@ -61,7 +61,7 @@ func (v *verdicts) temper(n *fabric.Node) {
 		}
 		again := remaining[o.Check]
 		if again == nil {
-			again = &verdicts{check: o.Check}
+			again = &verdicts{check: o.Check, node: less}
 			o.Check.judge(less, again)
 			remaining[o.Check] = again
 		}

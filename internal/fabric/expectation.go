@@ -86,13 +86,19 @@ func (e Expectation) RateOf() (Role, bool) {
 // WithPolicy returns the node as another policy of the site has it judged: its roles, expected rates and RoCE chains. The rails of its
 // GPUs stay what they are.
 func (n *Node) WithPolicy(p *Policy) *Node {
-	with := *n
+	with := n.Copy()
 	with.Policy = p
+	with.DerivePorts()
+	with.DeriveRoCE()
+	return with
+}
+
+// Copy returns a node whose ports may be changed.
+func (n *Node) Copy() *Node {
+	with := *n
 	with.HCAs = slices.Clone(n.HCAs)
 	for i := range with.HCAs {
 		with.HCAs[i].Ports = slices.Clone(n.HCAs[i].Ports)
 	}
-	with.DerivePorts()
-	with.DeriveRoCE()
 	return &with
 }

@@ -36,9 +36,10 @@ type (
 	}
 	// hardware is the most that the node was seen to have, and the expectations of its site that it met.
 	hardware struct {
-		GPUs    stock `json:"gpus"`
-		Devices stock `json:"devices"`
-		Met     []met `json:"met,omitempty"` // the newest last
+		GPUs    stock  `json:"gpus"`
+		Devices stock  `json:"devices"`
+		Ports   []port `json:"ports,omitempty"`
+		Met     []met  `json:"met,omitempty"` // the newest last
 	}
 	met struct {
 		Expectation string `json:"expectation"` // as the configuration has it
@@ -104,6 +105,12 @@ func parse(data []byte) (h hardware, err error) {
 		if s.Seen < 0 || len(s.Items) > maxItems || slices.ContainsFunc(s.Items, long) {
 			return hardware{}, errors.New("a value that is out of range")
 		}
+	}
+	strange := func(p port) bool {
+		return len(p.PCI) > maxItem || len(p.GUID) > maxItem || p.Number < 0 || p.Since < 0 || p.Last < p.Since || !(p.Rate >= 0 && p.Rate < 1e15)
+	}
+	if len(h.Ports) > maxPorts || slices.ContainsFunc(h.Ports, strange) {
+		return hardware{}, errors.New("a value that is out of range")
 	}
 	if len(h.Met) > maxMet || slices.ContainsFunc(h.Met, func(m met) bool { return len(m.Expectation) > maxItem || m.Since < 0 }) {
 		return hardware{}, errors.New("a value that is out of range")

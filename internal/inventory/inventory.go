@@ -41,17 +41,19 @@ type Inventory struct {
 	owner int // of the folder, who alone may write the file
 	log   *slog.Logger
 
-	mu      sync.Mutex
-	had     hardware
-	none    bool      // nothing is recorded: there is no folder, or what it has cannot be trusted
-	looked  time.Time // when expectations were compared
-	unmet   []fabric.Expectation
-	policy  *fabric.Policy
-	unsaved bool      // the file has less than is known
-	tried   time.Time // when it was written last, or could not be
-	busy    bool      // the file is being read or written
-	failed  bool      // it could not be written, or may not be, which is logged once
-	life    sync.WaitGroup
+	mu         sync.Mutex
+	had        hardware
+	none       bool      // nothing is recorded: there is no folder, or what it has cannot be trusted
+	looked     time.Time // when expectations were compared
+	unmet      []fabric.Expectation
+	policy     *fabric.Policy
+	unsaved    bool      // the file has less than is known
+	tried      time.Time // when it was written last, or could not be
+	portsSaved time.Time
+	strange    bool // the ports of the file are those of another node, which is logged once
+	busy       bool // the file is being read or written
+	failed     bool // it could not be written, or may not be, which is logged once
+	life       sync.WaitGroup
 }
 
 // Open reads the inventory in a file. Where there is no folder for it, it remembers no hardware, and which expectations were met only
@@ -83,6 +85,7 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	n = m.recall(n)
 	m.compare(n)
 	var missing []fabric.Remembered
 	if !m.none {
@@ -104,6 +107,13 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 		now.Devices.update(fabric.PCINIC, n.At, devicesOf(n)),
 	)
 	own := m.owner == os.Geteuid()
+	if own {
+		news := now.updatePorts(n)
+		m.had.Ports = now.Ports
+		if news || n.At.Sub(m.portsSaved).Abs() >= portsRenewal && len(now.Ports) > 0 {
+			m.unsaved, m.tried, m.portsSaved = true, time.Time{}, n.At
+		}
+	}
 	switch {
 	case len(missing) > 0 && !m.unsaved: // unless the file was removed meanwhile, which is how to say that it is on purpose
 		m.background(m.refresh)
@@ -119,6 +129,18 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 		m.background(m.save)
 	}
 	return missing
+}
+
+// recall returns the node with what its ports had before this process saw them. m.mu is held.
+func (m *Inventory) recall(n *fabric.Node) *fabric.Node {
+	if !foreignPorts(m.had.Ports, n) {
+		return m.had.recall(n)
+	}
+	if !m.strange {
+		m.strange = true
+		m.log.Warn("the record of ports is that of another node, and not used: most of its devices have another node GUID here", "file", m.file)
+	}
+	return n
 }
 
 // foreign logs once that what is new is not saved. m.mu is held.
@@ -153,7 +175,7 @@ func (m *Inventory) refresh() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	had.Met = m.had.Met
+	had.Met, had.Ports = m.had.Met, m.had.Ports
 	m.had = had
 }
 

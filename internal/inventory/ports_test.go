@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
+)
+
+// rails is a healthy node with two ports that nobody saw before, and of which nobody states anything.
+func rails(at time.Time) *fabric.Node {
+	n := fabrictest.Healthy()
+	n.At, n.Policy = at, &fabric.Policy{}
+	for i := range n.HCAs {
+		n.HCAs[i].NodeGUID = fabric.Known("a088:c203:0041:000"+string(rune('0'+i)), "node_guid", at)
+		n.HCAs[i].PCI.Value = "0000:1" + string(rune('a'+i)) + ":00.0"
+		n.HCAs[i].Ports[0].Seen = fabric.PortHistory{}
+	}
+	n.Derive()
+	return n
+}
+
+func withoutLink(n *fabric.Node) *fabric.Node {
+	n.HCAs[1].Ports[0].State.Value, n.HCAs[1].Ports[0].Rate = fabric.PortDown, fabric.AbsentFact[fabric.Rate]("rate", n.At)
+	n.Derive()
+	return n
+}
+
+// A port that had a link before a reboot should have one after it, and the rate that it had.
+func TestRecordOfPorts(t *testing.T) {
+	begin := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	renamed := func(n *fabric.Node) *fabric.Node {
+		n.HCAs[1].Name = "rocep26s0"
+		return n
+	}
+	for name, c := range map[string]struct {
+		lasted time.Duration
+		edit   func(n *fabric.Node) *fabric.Node
+		file   func(t *testing.T, file string)
+		link   bool
+		says   string // in the log
+	}{
+		"an hour":                     {lasted: 70 * time.Minute, link: true},
+		"five minutes":                {lasted: 5 * time.Minute},
+		"renamed":                     {lasted: 70 * time.Minute, edit: renamed, link: true},
+		"its card was exchanged":      {lasted: 70 * time.Minute, edit: func(n *fabric.Node) *fabric.Node { n.HCAs[1].NodeGUID.Value = "b8:1"; return n }},
+		"its card is in another slot": {lasted: 70 * time.Minute, edit: func(n *fabric.Node) *fabric.Node { n.HCAs[1].PCI.Value = "0000:77:00.0"; return n }},
+		"the disk of another node": {lasted: 70 * time.Minute, edit: func(n *fabric.Node) *fabric.Node {
+			n.HCAs[0].NodeGUID.Value, n.HCAs[1].NodeGUID.Value = "b8:0", "b8:1"
+			return n
+		}, says: "that of another node"},
+		"damaged": {lasted: 70 * time.Minute, file: func(t *testing.T, file string) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(strings.Replace(string(text), "a088", "a089", 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, says: "checksum"},
+		"removed": {lasted: 70 * time.Minute, file: func(_ *testing.T, file string) { _ = os.Remove(file) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "inventory.json")
+			var said strings.Builder
+			synctest.Test(t, func(t *testing.T) {
+				m := Open(file, slog.New(slog.DiscardHandler))
+				for at := begin; !at.After(begin.Add(c.lasted)); at = at.Add(5 * time.Minute) {
+					m.Update(rails(at))
+					synctest.Wait()
+				}
+				m.Close()
+			})
+			if c.file != nil {
+				c.file(t, file)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				m := Open(file, slog.New(slog.NewTextHandler(&said, nil)))
+				defer m.Close()
+				n := withoutLink(rails(begin.Add(2 * time.Hour)))
+				if c.edit != nil {
+					n = c.edit(n)
+				}
+				p := m.Update(n).HCAs[1].Ports[0]
+				if p.Link.Value != c.link || c.link != (p.Link.By == fabric.ByRecord) || c.link != (p.ExpectedRate.Or(0) == 50e9 && p.RateBy == fabric.ByRecord) {
+					t.Errorf("%+v, rate %+v by %s", p.Link, p.ExpectedRate, p.RateBy)
+				}
+				if c.link && p.Link.Words != "it had a link until 2026-11-22 13:10 UTC" {
+					t.Errorf("%q", p.Link.Words)
+				}
+				if n.HCAs[1].Ports[0].Seen.Active {
+					t.Error("the node that was given has changed")
+				}
+			})
+			if !strings.Contains(said.String(), c.says) {
+				t.Errorf("said %q", &said)
+			}
+		})
+	}
+}
