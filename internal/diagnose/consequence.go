@@ -70,6 +70,7 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{check: checkNCCLDevices, cause: checkComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return len(lostDevices(n)) > 0 }},
+		{check: checkNCCLDevices, cause: checkHardware, follows: func(n *fabric.Node, _, _ *Verdict) bool { return namesWhatIsGone(n) }},
 		{check: CheckPortRate, cause: CheckPortRateAgrees, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			return v.Subject.Key() == cause.Subject.Key() && runsAsExpected(n, v.Subject)
 		}},
@@ -111,6 +112,18 @@ func follow(n *fabric.Node, list []Verdict) {
 			}
 		}
 	}
+}
+
+// namesWhatIsGone reports whether all names of NCCL_IB_HCA that match nothing are devices that the node had.
+func namesWhatIsGone(n *fabric.Node) bool {
+	set, _ := n.NCCL.Lookup("NCCL_IB_HCA")
+	list := fabric.ParseNameFilter(set.Value)
+	names := missingNames(n, list)
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(n.Remembered, func(r fabric.Remembered) bool {
+			return slices.ContainsFunc(r.Missing, func(item string) bool { return strings.HasSuffix(item, " "+name) })
+		})
+	})
 }
 
 // lostDevices names the compute devices that are gone: NCCL_IB_HCA of the host names them like those that are there, and the site

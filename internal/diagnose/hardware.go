@@ -14,9 +14,9 @@ func hardwareChecks() []*Check {
 	const counted = "GPUs on the PCI bus or in the driver's list, expected.gpus of the configuration"
 	return []*Check{
 		{
-			ID: "hardware", Title: "The node has no training hardware, or less than before", Severity: Critical, Topic: "node", Scope: ScopeNode,
-			Reads: "RDMA devices, GPUs, and their numbers when the exporter last counted them",
-			Guard: "never fails: without an expectation of the site it is unknown. Not GPUs if expected.gpus is set, " +
+			ID: checkHardware, Title: "The node has no training hardware, or less than before", Severity: Critical, Topic: "node", Scope: ScopeNode,
+			Reads: "RDMA devices, GPUs, and the record of what the node had",
+			Guard: "a node with nothing, of which nobody states anything, is unknown. Not GPUs if expected.gpus is set, " +
 				"nor RDMA devices if expected.compute_ports is set, devices are excluded, or other network namespaces have RDMA devices",
 			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,
 		},
@@ -108,7 +108,12 @@ func judgeHardware(n *fabric.Node, v *verdicts) {
 	case list < 0: // devices were not asked for
 		return
 	case len(before) > 0:
-		v.unknown(Subject{}, fabric.ReasonGone, rememberedText(before)+" If it was removed on purpose, set expected.gpus and expected.compute_ports, or remove "+n.RememberedIn+".")
+		v.failed(Subject{}, Verdict{
+			What: "The node has less hardware than before", Evidence: rememberedText(before),
+			Consequence: "Jobs that request all of it do not start, fail, or use what is left.",
+			Remedy: "Check lspci -nn and dmesg -T | grep -iE 'xid|fallen off|pcie|mlx5|bnxt'. What left the bus may return after a cold restart. " +
+				"If it was removed on purpose, set expected.gpus and expected.compute_ports, or remove " + n.RememberedIn + ".",
+		})
 	case gpus > 0 || len(n.HCAs) > 0:
 		v.ok(Subject{})
 	case n.ClassPresent.State == fabric.Unknown || !n.Sources[list].Up:

@@ -22,6 +22,7 @@ const (
 	CheckGPUDirect      = "gpudirect_usable"
 	CheckPeermem        = "peermem_bound"
 
+	checkHardware     = "hardware"
 	checkComputePorts = "compute_ports"
 	checkSurplusPorts = "compute_ports_surplus"
 	checkGPUs         = "gpus"

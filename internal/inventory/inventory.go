@@ -50,7 +50,6 @@ type Inventory struct {
 	unsaved    bool      // the file has less than is known
 	tried      time.Time // when it was written last, or could not be
 	portsSaved time.Time
-	strange    bool // the ports of the file are those of another node, which is logged once
 	busy       bool // the file is being read or written
 	failed     bool // it could not be written, or may not be, which is logged once
 	life       sync.WaitGroup
@@ -85,7 +84,8 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n = m.recall(n)
+	m.forget(n)
+	n = m.had.recall(n)
 	m.compare(n)
 	var missing []fabric.Remembered
 	if !m.none {
@@ -131,16 +131,12 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 	return missing
 }
 
-// recall returns the node with what its ports had before this process saw them. m.mu is held.
-func (m *Inventory) recall(n *fabric.Node) *fabric.Node {
-	if !foreignPorts(m.had.Ports, n) {
-		return m.had.recall(n)
+// forget drops a record that is that of another node, and says so. m.mu is held.
+func (m *Inventory) forget(n *fabric.Node) {
+	if foreignPorts(m.had.Ports, n) {
+		m.log.Warn("the record of hardware is that of another node, and begins anew: most devices have another node GUID here", "file", m.file)
+		m.had = hardware{}
 	}
-	if !m.strange {
-		m.strange = true
-		m.log.Warn("the record of ports is that of another node, and not used: most of its devices have another node GUID here", "file", m.file)
-	}
-	return n
 }
 
 // foreign logs once that what is new is not saved. m.mu is held.

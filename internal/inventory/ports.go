@@ -59,9 +59,6 @@ func foreignPorts(had []port, n *fabric.Node) bool {
 
 // updatePorts takes in which ports have a link now, and reports whether the file should have it at once.
 func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
-	if foreignPorts(h.Ports, n) {
-		h.Ports, save = nil, true
-	}
 	h.Ports = slices.Clone(h.Ports) // the file may be written meanwhile
 	now := n.At.Unix()
 	for i := range n.HCAs {

@@ -58,7 +58,7 @@ func TestInventory(t *testing.T) {
 	first, _ := os.ReadFile(file)
 	for range 2 { // and it stays so
 		code, out := inventoried(t, without, dir)
-		if code != 2 || !strings.Contains(out, "The node has 0 RDMA devices; at ") || !strings.Contains(out, " it had 11, including 0000:") || !strings.Contains(out, "or remove "+file) {
+		if code != command.Failure || !strings.Contains(out, "The node has 0 RDMA devices; at ") || !strings.Contains(out, " it had 11, including 0000:") || !strings.Contains(out, "or remove "+file) {
 			t.Errorf("without RDMA devices: exit code %d\n%s", code, out)
 		}
 	}
@@ -81,12 +81,12 @@ func TestInventory(t *testing.T) {
 	if err := os.Remove(links[0]); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := inventoried(t, gpu, dir); code != 2 || !strings.Contains(out, "The node has 7 GPUs; at ") || !strings.Contains(out, "it had 8, including 0000:1b:00.0.") {
+	if code, out := inventoried(t, gpu, dir); code != command.Failure || !strings.Contains(out, "The node has 7 GPUs; at ") || !strings.Contains(out, "it had 8, including 0000:1b:00.0.") {
 		t.Errorf("without a GPU: exit code %d\n%s", code, out)
 	}
 	p := start(t, Options{Site: site.Site{Inventory: file}}, "--path.sysfs="+gpu.Sysfs(), "--path.procfs="+gpu.Procfs(), "--path.rootfs="+gpu.Rootfs())
 	_, metrics, _ := p.Get("/metrics?collect[]=check")
-	commandtest.Contains(t, metrics, `gpufabric_check_unknown{check="hardware",device="",pci_address="",port="",reason="gone",severity="critical",uuid=""} 1`)
+	commandtest.Contains(t, metrics, `gpufabric_check_failed{check="hardware",device="",pci_address="",port="",severity="critical",uuid=""} 1`)
 	stated := filepath.Join(t.TempDir(), "stated.yml")
 	if err := os.WriteFile(stated, []byte("expected: {gpus: 7}\n"), 0o600); err != nil {
 		t.Fatal(err)
