@@ -234,6 +234,7 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 		return err
 	}
 	log.Info("configuration", "file", initial.Origin())
+	leftOut(initial, log)
 	if err := toolkit.Validate(e.Web.ConfigFile); err != nil {
 		return &config.Error{Err: fmt.Errorf("--web.config.file=%q: %w", e.Web.ConfigFile, err)}
 	}

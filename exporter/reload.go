@@ -89,7 +89,15 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 	askIf(c.AskRAS, r.watch, r.log)
 	r.observer.SetPolicy(c.Policy, c.NCCL)
 	r.log.Info("configuration reloaded", "file", c.Origin())
+	leftOut(c, r.log)
 	return nil
+}
+
+// leftOut logs what of the configuration is not in force, although it has no errors.
+func leftOut(c config.Config, log *slog.Logger) {
+	for _, problem := range c.Problems {
+		log.Warn("a profile is left out", "err", problem)
+	}
 }
 
 func (r *reloader) replace(s page.ConfigStatus) {

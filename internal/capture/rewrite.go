@@ -15,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
 	"gpufabric_exporter/internal/host/netlink"
@@ -47,6 +48,8 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return a.gpuText(e.text)
 	case isFunction(path.Base(dir)) && base == "config":
 		return string(pci.Redact([]byte(e.text)))
+	case strings.HasSuffix(dir, "/dmi/id/"):
+		return a.machine(base, e.text)
 	case base == "node_desc":
 		return a.words(e.text)
 	case base == "traffic_class":
@@ -63,6 +66,15 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return e.text // a version of four numbers or a counter of twelve digits may look like an identifier
 	}
 	return a.text(e.text)
+}
+
+// machine keeps what many machines have in common of what the firmware says: products, and the asset tags of clouds. An owner writes
+// what he likes into others.
+func (a *anonymiser) machine(name, text string) string {
+	if name == fabric.DMIAssetTag && !slices.Contains(fabric.AssetTags(), strings.TrimSpace(text)) {
+		return a.words(text)
+	}
+	return a.scrub(text)
 }
 
 // replacements are what readers replace identifiers with in what they read.
@@ -85,6 +97,7 @@ const knownFiles = `ports/*/state ports/*/phys_state ports/*/rate ports/*/link_l
 	net/*/address net/*/operstate qos/trust qos/dscp2prio tc/*/traffic_class
 	bonding/mode bonding/slaves bonding/active_slave bonding/primary
 	power/runtime_status current_link_speed max_link_speed aer_dev_correctable aer_dev_nonfatal aer_dev_fatal iommu_groups/*/type
+	dmi/id/sys_vendor dmi/id/product_name dmi/id/product_version dmi/id/board_vendor dmi/id/board_name dmi/id/chassis_asset_tag
 	module/*/version module/*/srcversion module/*/initstate memory_peers/*/version`
 
 var (

@@ -22,6 +22,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/files"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/profiles"
 	"gpufabric_exporter/probes"
 )
 
@@ -36,10 +37,13 @@ type Config struct {
 	Probes *probes.Config // what the exporter probes by itself; nil: nothing
 	ByHand probes.Config  // settings of probes by hand: those of the file, also where they are switched off
 	Links  Links
+	// Problems are profiles of the site that are not in force, one line each.
+	Problems []error
 	// File is where it comes from; empty: nothing was read. Missing is the default file where that does not exist.
 	File, Missing string
-	// manifest is the file that has the manifest; empty: the policy has it, or there is none.
-	manifest string
+	// manifest is the file that has the manifest; empty: the policy has it, or there is none. profiles is the folder of the site's profiles;
+	// empty: it has none.
+	manifest, profiles string
 }
 
 // read reads the file; without one it returns the defaults.
@@ -52,8 +56,15 @@ func read(file string) (Config, error) {
 		return Config{}, err
 	}
 	c, err := Parse(file, data)
-	if err != nil || c.manifest == "" {
+	if err != nil {
 		return c, err
+	}
+	if c.profiles != "" {
+		set := profiles.Load(c.profiles)
+		c.Policy.Profiles, c.Problems = set.Profiles, set.Problems
+	}
+	if c.manifest == "" {
+		return c, nil
 	}
 	m, err := ReadManifest(c.manifest)
 	if err != nil {
@@ -63,18 +74,19 @@ func read(file string) (Config, error) {
 	return c, nil
 }
 
-// Parse parses the YAML of a file, whose name is for errors. A manifest that is in a file of its own is not read. It returns all errors at once, joined, each with file and line.
+// Parse parses the YAML of a file, whose name is for errors. A manifest that is in a file of its own is not read, nor are profiles of the site. It returns all errors at once, joined, each with file and line.
 //
 // It walks the document by hand instead of decoding into structs: so every value that makes no sense has a
 // line, unknown and duplicate keys are seen, and aliases, which are not needed here, are never followed.
 func Parse(file string, data []byte) (Config, error) {
 	p := &parser{file: file}
-	c := Config{Policy: &fabric.Policy{}, ByHand: probes.DefaultConfig(), Links: DefaultLinks(), File: file}
+	c := Config{Policy: &fabric.Policy{Profiles: profiles.Builtin()}, ByHand: probes.DefaultConfig(), Links: DefaultLinks(), File: file}
 	if root := p.document(data); root != nil {
 		p.mapping(root, "the file", map[string]func(*yaml.Node){
 			"roles":      func(n *yaml.Node) { p.roles(n, c.Policy) },
 			"restricted": func(n *yaml.Node) { p.restricted(n, c.Policy) },
 			"expected":   func(n *yaml.Node) { p.expected(n, &c) },
+			"profiles":   func(n *yaml.Node) { c.profiles = p.path(n, "profiles") },
 			"nccl":       func(n *yaml.Node) { p.nccl(n, &c) },
 			"kernel":     func(n *yaml.Node) { p.kernel(n, &c.NCCL) },
 			"probes":     func(n *yaml.Node) { p.probes(n, &c) },

@@ -13,6 +13,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/profiles"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/probes"
 )
@@ -111,7 +112,7 @@ func TestConfigMinimumVersion(t *testing.T) {
 func TestConfigDefaults(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "{}", "null", "roles:\nexpected: {compute_ports: }\n"} {
 		c, err := Parse("f", []byte(text))
-		if err != nil || !reflect.DeepEqual(c, Config{Policy: &fabric.Policy{}, ByHand: probes.DefaultConfig(), Links: DefaultLinks(), File: "f"}) {
+		if err != nil || !reflect.DeepEqual(c, Config{Policy: &fabric.Policy{Profiles: profiles.Builtin()}, ByHand: probes.DefaultConfig(), Links: DefaultLinks(), File: "f"}) {
 			t.Errorf("%q: %+v, %v", text, c.Policy, err)
 		}
 	}

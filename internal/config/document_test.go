@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/profiles"
 	"gpufabric_exporter/probes"
 )
 
@@ -275,7 +276,7 @@ func TestConfigurationDocument(t *testing.T) {
 func TestDefaultFile(t *testing.T) {
 	file := defaultFile()
 	c, err := Parse("config.yml", []byte(file))
-	if want := (Config{Policy: &fabric.Policy{}, ByHand: probes.DefaultConfig(), Links: DefaultLinks(), File: "config.yml"}); err != nil || !reflect.DeepEqual(c, want) {
+	if want := (Config{Policy: &fabric.Policy{Profiles: profiles.Builtin()}, ByHand: probes.DefaultConfig(), Links: DefaultLinks(), File: "config.yml"}); err != nil || !reflect.DeepEqual(c, want) {
 		t.Errorf("the default file sets something, or is refused: %v", err)
 	}
 	setting := regexp.MustCompile(`(?m)^( *)#([^ \n#])`)

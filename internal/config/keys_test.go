@@ -64,6 +64,8 @@ func keys() []key {
 		key{path: "expected.manifest.devices", takes: "devices, each with names and values", beyond: []string{"[a]"}, without: notCompared, meaning: "Values of each RDMA device"},
 		key{path: "expected.manifest.gpus", takes: "GPUs, each with names and values", beyond: []string{"[a]"}, without: notCompared, meaning: "Values of each GPU"},
 
+		key{path: "profiles", takes: "absolute path", beyond: []string{"profiles.d"}, without: "only those that are compiled in", meaning: "Folder with profiles of the site's own platforms, see [PROFILES.md](PROFILES.md). It and its files belong to root, and no other user may write to them", example: "/etc/gpufabric_exporter/profiles.d"},
+
 		key{path: "nccl", meaning: "Sources of the NCCL settings that jobs on the node get"},
 		key{path: "nccl.environment_file", takes: "absolute path", beyond: []string{"nccl.env"}, without: "none", meaning: "File of `NAME=value` lines that jobs get as environment variables", example: "/etc/site/nccl.env"},
 		key{path: "nccl.home", takes: "absolute path", beyond: []string{"root"}, without: "none", meaning: "Home folder of the user whose `.nccl.conf` counts", example: "/root"},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,4 +61,25 @@ func TestConfigManifest(t *testing.T) {
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte("version: 1\nnode: {gpus: \"8\"}\ndevices: {mlx5_0: {board: x}}\n"))
 	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = parseManifest(data) })
+}
+
+// TestProfiles: profiles of the site are read from the folder that the configuration names, and one that is damaged is no error of the
+// configuration.
+func TestProfiles(t *testing.T) {
+	dir := t.TempDir()
+	const own = "version: 1\nname: rack-a\ntitle: Ours\nmatch: [{product: X13, source: s}]\ncabling: {by: site}\nsources: {s: {title: Our rack, date: \"2026\"}}\n"
+	file := filepath.Join(dir, "config.yml")
+	for name, text := range map[string]string{"a.yaml": own, "b.yaml": "damaged", "config.yml": "profiles: " + dir + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := File{Path: file}.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(p fabric.Profile) bool { return p.Name == "rack-a" && p.File == filepath.Join(dir, "a.yaml") }
+	if !slices.ContainsFunc(c.Policy.Profiles, is) || len(c.Problems) != 1 || !strings.Contains(c.Problems[0].Error(), "b.yaml") {
+		t.Errorf("%v", c.Problems)
+	}
 }

@@ -33,10 +33,13 @@ type Node struct {
 	// Inspector is what NCCL of the jobs reports about their collectives; only read with WantRanks, and where the site names a folder.
 	Inspector Fact[InspectorReading]
 	// Logs and Kernel are what lines of jobs and of the kernel show; only read with WantLogs, and where the site names their files.
-	Logs    Fact[LogReading]
-	Kernel  Fact[KernelReading]
-	Policy  *Policy // what the site expects; never nil
-	Sources []Source
+	Logs   Fact[LogReading]
+	Kernel Fact[KernelReading]
+	Policy *Policy // what the site expects; never nil
+	// Profile is what a platform like this one has; nil: none is known. Recognition says why.
+	Profile     *Profile
+	Recognition Recognition
+	Sources     []Source
 	// Commands is what drivers were asked so far, for all devices together.
 	Commands Commands
 	// Uncached is how often a file of sysfs was opened for one read, because no descriptor was left to keep it open with.
@@ -90,6 +93,7 @@ const (
 type Host struct {
 	BootTime Fact[time.Time] // /proc/stat btime
 	Kernel   Fact[string]    // /proc/sys/kernel/osrelease
+	DMI      DMI
 	// RDMANetNS is NetNSShared or NetNSExclusive: whether every network namespace sees every RDMA device, or
 	// each only its own (RDMA_NLDEV_SYS_ATTR_NETNS_MODE).
 	RDMANetNS Fact[NetNSMode]

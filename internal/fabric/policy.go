@@ -33,6 +33,8 @@ type Policy struct {
 	NCCL *NCCLVersion
 	// RoCE is what the site expects of ports of role compute.
 	RoCE RoCEPolicy
+	// Profiles are those of known platforms and of the site, of which one may fit the node.
+	Profiles []Profile
 	// Manifest is the recorded state of the node when it was good; nil: none was recorded.
 	Manifest *Manifest
 }

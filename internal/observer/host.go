@@ -42,7 +42,7 @@ type hostReader struct {
 
 func (r hostReader) Host(last fabric.Host, now time.Time) fabric.Host {
 	h := r.prc.Host(last, now)
-	h.RDMANetNS = r.netNSMode(now)
+	h.RDMANetNS, h.DMI = r.netNSMode(now), r.sys.DMI(last.DMI, now)
 	return h
 }
 

@@ -77,6 +77,8 @@ type Observer struct {
 
 	mu        sync.Mutex
 	policy    *fabric.Policy
+	profile   *fabric.Profile // of policy, that was recognized last
+	why       fabric.Recognition
 	conf      NCCL
 	files     NCCLFiles
 	inspector *inspector.Reader // belongs to the lane of inspect
@@ -198,7 +200,7 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	}
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
-	ob.policy, ob.last = p, nil
+	ob.policy, ob.last, ob.profile = p, nil, nil
 	ob.followLogs(ob.files, files)
 	ob.files = files
 	ob.conf = ncclconf.New(ob.o.Rootfs, files.Environment, files.Home)
@@ -343,6 +345,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if ob.uncached != nil {
 		n.Uncached = ob.uncached()
 	}
+	ob.recognize(n)
 	derive(n, want)
 
 	ob.mu.Lock()
@@ -357,6 +360,21 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 		ob.last, ob.lastWant, ob.lastAt = n, want, oldest
 	}
 	return n
+}
+
+// recognize looks which profile fits the node. A bus that does not answer for a while does not make it another machine: then what was
+// recognized before stands.
+func (ob *Observer) recognize(n *fabric.Node) {
+	n.DeriveProfile()
+	ob.mu.Lock()
+	defer ob.mu.Unlock()
+	switch {
+	case ob.policy != n.Policy:
+	case n.Recognition.Why == fabric.RecognizedIncomplete && ob.profile != nil:
+		n.Profile, n.Recognition = ob.profile, ob.why
+	default:
+		ob.profile, ob.why = n.Profile, n.Recognition
+	}
 }
 
 // derive derives what follows from what is wanted.

@@ -5,6 +5,7 @@ package simulator
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -37,6 +38,7 @@ const (
 // layout lays the whole node out. Each family of attributes has a method of its own.
 func (n *Node) layout() files {
 	f := make(files, 5000)
+	f.dmi(n.Host.DMI)
 	f.pci(n)
 	f.rdma(n)
 	f.moved(n)
@@ -53,6 +55,18 @@ func (n *Node) layout() files {
 	f.dir(rootfs)
 	f.parents()
 	return f
+}
+
+// dmi lays out what the firmware says (drivers/firmware/dmi-id.c). The kernel has a file for what it says only.
+func (f files) dmi(d DMI) {
+	const id = devices + "/virtual/dmi/id"
+	values := map[string]string{"sys_vendor": d.Vendor, "product_name": d.Product, "board_name": d.Board, "chassis_asset_tag": d.AssetTag}
+	maps.DeleteFunc(values, func(_, text string) bool { return text == "" })
+	if len(values) == 0 {
+		return
+	}
+	f.attrs(id, values)
+	f.link(sysfs+"/class/dmi/id", id)
 }
 
 func (f files) dir(name string) { f[name] = entry{kind: directory} }

@@ -51,7 +51,11 @@ type Host struct {
 	Boot    time.Time
 	HZ      int  // ticks per second, CONFIG_HZ
 	Virtual bool // a virtual machine
+	DMI     DMI
 }
+
+// DMI is what the firmware says that the machine is; what is empty it does not say.
+type DMI struct{ Vendor, Product, Board, AssetTag string }
 
 // Chip is what a PCI function is.
 type Chip struct {

@@ -24,6 +24,7 @@ func buildEFA() *Node {
 			Kernel:  "6.1.156-177.286.amzn2023.x86_64",
 			Version: "Linux version 6.1.156-177.286.amzn2023.x86_64 (mockbuild@ip-10-0-44-229) (gcc (GCC) 11.5.0) #1 SMP PREEMPT_DYNAMIC",
 			Cmdline: "BOOT_IMAGE=(hd0,gpt1)/boot/vmlinuz-6.1.156-177.286.amzn2023.x86_64 root=UUID=0c2c3b0e ro console=ttyS0",
+			DMI:     DMI{Vendor: "Amazon EC2", Product: "p5.48xlarge"},
 			Boot:    time.Date(2025, 12, 1, 7, 33, 59, 0, time.UTC),
 			Virtual: true,
 			HZ:      250,

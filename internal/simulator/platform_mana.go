@@ -24,6 +24,7 @@ func buildMANA() *Node {
 			Kernel:  "6.17.0-1008-azure",
 			Version: "Linux version 6.17.0-1008-azure (buildd@lcy02-amd64-087) (x86_64-linux-gnu-gcc-13) #8-Ubuntu SMP",
 			Cmdline: "BOOT_IMAGE=/boot/vmlinuz-6.17.0-1008-azure root=PARTUUID=2a9b5d3c ro console=ttyS0",
+			DMI:     DMI{Vendor: "Microsoft Corporation", Product: "Virtual Machine", AssetTag: "7783-7084-3265-9085-8269-3286-77"},
 			Boot:    time.Date(2026, 1, 9, 13, 5, 17, 0, time.UTC),
 			Virtual: true,
 			HZ:      1000,

@@ -29,6 +29,7 @@ func buildOCIH100() *Node {
 			Kernel:  "5.15.0-1074-oracle",
 			Version: "Linux version 5.15.0-1074-oracle (buildd@lcy02-amd64-031) (gcc 11.4.0) #80-Ubuntu SMP",
 			Cmdline: "BOOT_IMAGE=/boot/vmlinuz-5.15.0-1074-oracle root=/dev/sda1 ro iommu=pt",
+			DMI:     DMI{AssetTag: "OracleCloud.com"},
 			Boot:    time.Date(2025, 11, 18, 13, 5, 44, 0, time.UTC),
 			HZ:      250,
 		},

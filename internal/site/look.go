@@ -65,6 +65,9 @@ func (s *Site) Open(ctx context.Context, scenario *simulator.Scenario, log *slog
 		done()
 		return nil, conf, nil, err
 	}
+	for _, problem := range conf.Problems {
+		log.Warn("a profile is left out", "err", problem)
+	}
 	at.Policy, at.NCCL = conf.Policy, conf.NCCL
 	at.NCCL.Home = cmp.Or(at.NCCL.Home, s.Home)
 	if scenario == nil {

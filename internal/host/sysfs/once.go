@@ -31,6 +31,7 @@ func (f *FS) ReadOnce(now time.Time) {
 	f.Interfaces(now)
 	f.Peermem(now)
 	f.GPUs(now)
+	f.DMI(fabric.DMI{}, now)
 }
 
 // ReadWireOnce reads all that is read of a physical network interface beside NetDevs.
