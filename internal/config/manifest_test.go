@@ -68,11 +68,14 @@ func FuzzManifest(f *testing.F) {
 func TestProfiles(t *testing.T) {
 	dir := t.TempDir()
 	const own = "version: 1\nname: rack-a\ntitle: Ours\nmatch: [{product: X13, source: s}]\ncabling: {by: site}\nsources: {s: {title: Our rack, date: \"2026\"}}\n"
-	file := filepath.Join(dir, "config.yml")
-	for name, text := range map[string]string{"a.yaml": own, "b.yaml": "damaged", "config.yml": "profiles: " + dir + "\n"} {
+	file := filepath.Join(t.TempDir(), "config.yml")
+	for name, text := range map[string]string{"a.yaml": own, "b.yaml": "damaged"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(file, []byte("profiles: "+dir+"\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	c, err := File{Path: file}.Read()
 	if err != nil {

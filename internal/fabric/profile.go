@@ -135,7 +135,7 @@ func (p *Profile) NICOf(n *Node, h *HCA, port *Port) *ProfileNIC {
 		for i := range list {
 			e := &list[i]
 			if slices.Contains(e.Chips, id) && (e.LinkLayer == "" || e.LinkLayer == layer) &&
-				(e.PortsPerCard == 0 || e.PortsPerCard == n.portsOnCard(h, f)) {
+				(e.PortsPerCard == 0 || e.PortsPerCard == n.PortsOnCard(h, f)) {
 				return e
 			}
 		}
@@ -143,8 +143,8 @@ func (p *Profile) NICOf(n *Node, h *HCA, port *Port) *ProfileNIC {
 	return nil
 }
 
-// portsOnCard counts the ports of a card: those of its one function, or its functions.
-func (n *Node) portsOnCard(h *HCA, f *PCIFunction) int {
+// PortsOnCard counts the ports of the card of a NIC, whose function is f: those of its one function, or its functions.
+func (n *Node) PortsOnCard(h *HCA, f *PCIFunction) int {
 	card := cardOf(f.Address)
 	functions := 0
 	for i := range n.PCI.Functions {

@@ -86,8 +86,11 @@ func (c *checker) match(what string, m *matchEntry, gpus *fabric.ProfileGPUs) fa
 		AtLeast: m.AtLeast, Sources: c.named(what, m.Source),
 	}
 	for _, s := range []string{m.Vendor, m.Product, m.Version, m.BoardVendor, m.Board, m.AssetTag} {
-		if s != "" {
-			c.text(what, strings.TrimSuffix(s, "*"))
+		if start, open := strings.CutSuffix(s, "*"); open {
+			s = strings.TrimRight(start, " ")
+			c.text(what, s)
+		} else if s != "" {
+			c.text(what, s)
 		}
 	}
 	switch {

@@ -172,10 +172,14 @@ func bounded(n *yaml.Node, depth int, nodes *int) error {
 	return nil
 }
 
-var unknownField = lazyregexp.New(`field (\S{1,64}).* not found in type \S+`)
+var (
+	unknownField = lazyregexp.New(`field (\S{1,64}).* not found in type \S+`)
+	goType       = lazyregexp.New(` into (?:\[\])?(?:profiles\.)?\w+`)
+)
 
 // oneLine words errors of the YAML package for people who do not know its types.
 func oneLine(err error) error {
 	text := unknownField().ReplaceAllString(err.Error(), "unknown key $1")
-	return errors.New(strings.Join(strings.Fields(text), " "))
+	text = strings.ReplaceAll(goType().ReplaceAllString(text, ""), "cannot unmarshal", "not expected:")
+	return errors.New(strings.Join(strings.Fields(strings.TrimPrefix(text, "yaml: unmarshal errors:")), " "))
 }

@@ -19,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/command/jobs"
 	"gpufabric_exporter/internal/command/lint"
 	"gpufabric_exporter/internal/command/probe"
+	"gpufabric_exporter/internal/command/profiles"
 	"gpufabric_exporter/internal/command/report"
 	"gpufabric_exporter/internal/command/rules"
 	"gpufabric_exporter/internal/command/topology"
@@ -52,6 +53,7 @@ func New(o *Options) command.Line {
 			demo.New(e),
 			capture.New(s, log),
 			topology.New(s, log),
+			profiles.New(s, log),
 			check.New(s, log),
 			check.NewPreflight(s, log),
 			jobs.New(s, log),
