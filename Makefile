@@ -65,7 +65,7 @@ lint: ## formatting, golangci-lint with vet and the import directions over all b
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, SIGNATURES.md, ALERTS.md and CONFIGURATION.md from tables and rules, the default configuration, dashboards, and deploy/operator from both
+docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, SIGNATURES.md, ALERTS.md, PROFILES.md and CONFIGURATION.md from tables and rules, the default configuration, dashboards, and deploy/operator from both
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./test/stability -update
@@ -73,6 +73,7 @@ docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, SIGN
 	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
 	$(GO) test ./internal/signature -run 'TestDocument$$' -update
 	$(GO) test ./internal/job -run TestDeployments -update
+	$(GO) test ./internal/profiles -run 'TestDocument$$' -update
 	$(GO) test ./internal/config -run 'TestConfigurationDocument|TestChartSchema' -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
 

@@ -142,6 +142,7 @@ func commands(n *node) map[string][][]string {
 		"advise":      {{"--nodes=4"}},
 		"explain":     {{n.log}},
 		"topology":    {{}, {"--output=json"}},
+		"profiles":    {{}, {"--output=json"}, {"--write"}},
 		"probe":       {{"transport"}, {}},
 		"report":      {{}, {"--output=html"}},
 		"capture":     {{"--file=" + own("capture.tar.gz")}},

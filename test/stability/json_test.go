@@ -32,6 +32,7 @@ var calls = map[string][]call{
 	"check":     {{"--scenario=healthy", 0}, {"--scenario=pfc-off", 1}, {"--scenario=vf-qos-unknown", 2}, {"--no-such-flag", 3}},
 	"preflight": {{"--scenario=pfc-off", 1}, {"--no-such-flag", 3}},
 	"topology":  {{"--scenario=gpu-lost", 0}, {"--scenario=pfc-off", 0}, {"--no-such-flag", 3}},
+	"profiles":  {{"--scenario=healthy-efa", 0}, {"--scenario=healthy-oci-h100", 0}, {"--no-such-flag", 3}},
 	"report":    {{"--scenario=probe-gdr-lost", 0}, {"--scenario=job-slurm", 0}, {"--no-such-flag", 3}},
 	"jobs":      {{"--scenario=job-slurm", 0}, {"--scenario=job-tcp", 1}, {"--scenario=job-hidden", 2}, {"--no-such-flag", 3}},
 	"lint":      {{"--scenario=pfc-off", 0}, {"--scenario=gdr-level-loc", 1}, {"--no-such-flag", 3}},
