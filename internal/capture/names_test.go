@@ -60,6 +60,7 @@ func rented(n *simulator.Node) {
 	}
 	n.HCAs[0].Firmware += "-acme"
 	n.Host.Kernel += "-initech1"
+	n.Host.DMI = simulator.DMI{Vendor: "NVIDIA", Product: "DGXH100 of trainer-zurich", AssetTag: "umbrella-4711"}
 	delete(n.Files, "etc/nccl.conf")
 }
 
@@ -234,6 +235,24 @@ func TestScrub(t *testing.T) {
 		for _, s := range []string{"acme", "zurich", "vault", "example", "tenant"} {
 			if strings.Contains(got, s) || got == "bob" {
 				t.Errorf("%q became %q", secret, got)
+			}
+		}
+	}
+}
+
+// TestMachine: what kind of machine it is survives, and with it the profile of its platform.
+func TestMachine(t *testing.T) {
+	for scenario, want := range map[string]map[string]string{
+		"healthy-oci-h100": {"chassis_asset_tag": "OracleCloud.com\n"},
+		"healthy-efa":      {"sys_vendor": "Amazon EC2\n", "product_name": "p5.48xlarge\n"},
+	} {
+		dir := t.TempDir()
+		if _, err := Unpack(bytes.NewReader(archive(t, take(t, options(materialise(t, find(t, scenario), nil))))), dir); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range want {
+			if got, err := os.ReadFile(filepath.Join(dir, "sys/class/dmi/id", name)); string(got) != text {
+				t.Errorf("%s: %s is %q, %v", scenario, name, got, err)
 			}
 		}
 	}

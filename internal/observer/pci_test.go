@@ -27,6 +27,7 @@ type bus struct {
 	err    error
 	panics bool
 	nics   []pci.NIC // asked for last
+	gpu    fabric.PCIID
 }
 
 func (b *bus) Read(_ fabric.PCI, what fabric.PCIFacts, nics []pci.NIC, now time.Time) (fabric.PCI, error) {
@@ -48,6 +49,9 @@ func (b *bus) Read(_ fabric.PCI, what fabric.PCIFacts, nics []pci.NIC, now time.
 		panic("bus")
 	}
 	gpu := fabric.PCIFunction{Address: "0000:1b:00.0", Kind: fabric.PCIGPU, NUMANode: fabric.Known(1, "numa_node", now)}
+	if id := b.gpu; id.Vendor != 0 {
+		gpu.Vendor, gpu.Device = fabric.Known(int(id.Vendor), "vendor", now), fabric.Known(int(id.Device), "device", now)
+	}
 	nic := fabric.PCIFunction{Address: "0000:1c:00.0", Kind: fabric.PCINIC}
 	for _, n := range nics {
 		nic.HCAs = append(nic.HCAs, n.Device)
@@ -144,6 +148,36 @@ func TestPCISettingsOnRequest(t *testing.T) {
 		time.Sleep(time.Minute)
 		observe(t, ob, wantPCI)
 		expect(4, "an hour after it")
+	})
+}
+
+// TestProfileStands: a machine does not become another one because its bus does not answer, but what it is is not guessed either.
+func TestProfileStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ob, b, _ := startBus(t, nil)
+		b.gpu = fabric.PCIID{Vendor: 0x10de, Device: 0x2e12}
+		all := []fabric.Profile{{Name: "spark", Match: []fabric.ProfileMatch{{GPUs: []fabric.PCIID{b.gpu}, AtLeast: 1}}}}
+		ob.SetPolicy(&fabric.Policy{Profiles: all}, NCCLFiles{})
+		if n := observe(t, ob, 0); n.Profile != nil || n.Recognition.Why != fabric.RecognizedIncomplete {
+			t.Errorf("before the bus was read: %+v, %+v", n.Profile, n.Recognition)
+		}
+		time.Sleep(10 * time.Second)
+		if n := observe(t, ob, wantPCI); n.Profile == nil || n.Recognition.Why != fabric.RecognizedByGPUs {
+			t.Errorf("%+v", n.Recognition)
+		}
+		hang := make(chan struct{})
+		b.set(func() { b.hang = hang })
+		time.Sleep(2 * time.Minute)
+		observe(t, ob, wantPCI)
+		time.Sleep(time.Minute)
+		if n := observe(t, ob, wantPCI); n.Profile == nil || n.Recognition.Why != fabric.RecognizedByGPUs {
+			t.Errorf("while it hangs: %+v", n.Recognition)
+		}
+		ob.SetPolicy(nil, NCCLFiles{})
+		if n := observe(t, ob, wantPCI); n.Profile != nil || n.Recognition.Why != fabric.RecognizedNone {
+			t.Errorf("without profiles: %+v", n.Recognition)
+		}
+		close(hang)
 	})
 }
 

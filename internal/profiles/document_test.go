@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -59,7 +60,7 @@ func table() string {
 			matches = append(matches, strings.Join(all, ", "))
 		}
 		for _, e := range p.NICs() {
-			number := fmt.Sprint(e.Number)
+			number := strconv.Itoa(e.Number)
 			if e.Optional {
 				number = "up to " + number
 			}
