@@ -27,6 +27,22 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
+// A profile that the service would leave out is one of the errors.
+func TestConfigCheckReadsProfiles(t *testing.T) {
+	var stdout, stderr output
+	dir := t.TempDir()
+	file := filepath.Join(t.TempDir(), "config.yml")
+	for name, text := range map[string]string{filepath.Join(dir, "rack.yaml"): "version: 7\n", file: "profiles: " + dir + "\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := run(t.Context(), []string{"--config.check", "--config.file=" + file}, options{Stdout: &stdout, Stderr: &stderr}); code != command.Usage {
+		t.Errorf("exit code %d", code)
+	}
+	contains(t, stderr.String(), "rack.yaml: version 7: expected 1")
+}
+
 // Without a configuration the service runs, and the other files are checked all the same.
 func TestConfigCheckWithoutFile(t *testing.T) {
 	var stdout, stderr output

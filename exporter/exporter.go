@@ -88,7 +88,7 @@ func (e *Exporter) checkFiles(c *command.Call) int {
 
 func (e *Exporter) checkedFiles(w io.Writer) error {
 	c, err := e.Site.Config.Read()
-	if err != nil {
+	if err = errors.Join(append([]error{err}, c.Problems...)...); err != nil { // the service would leave profiles out and run
 		return err
 	}
 	if c.File == "" { // no error for the service either

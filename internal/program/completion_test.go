@@ -35,7 +35,7 @@ func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                  "help serve demo capture topology profiles check preflight jobs lint advise explain probe report rules healthcheck",
 		"ch":                "check",
-		"help pr":           "preflight probe",
+		"help pr":           "profiles preflight probe",
 		"check --out":       "--output=",
 		"check --output=":   "--output=text --output=json",
 		"check --output j":  "json",
