@@ -84,7 +84,7 @@ func TestBuiltin(t *testing.T) {
 			t.Errorf("%s: name %s", file, p.Name)
 		}
 		for _, s := range p.Sources {
-			if s.URL == "" {
+			if s.URL == "" && !strings.Contains(s.Title, "the address is not known") {
 				t.Errorf("%s: source %s has no address", file, s.Name)
 			}
 		}
