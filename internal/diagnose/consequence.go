@@ -70,6 +70,8 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{check: checkNCCLDevices, cause: checkComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return len(lostDevices(n)) > 0 }},
+		{check: checkHardware, cause: checkComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCINIC) }},
+		{check: checkHardware, cause: checkGPUs, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCIGPU) }},
 		{check: checkNCCLDevices, cause: checkHardware, follows: func(n *fabric.Node, _, _ *Verdict) bool { return namesWhatIsGone(n) }},
 		{check: CheckPortRate, cause: CheckPortRateAgrees, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			return v.Subject.Key() == cause.Subject.Key() && runsAsExpected(n, v.Subject)
@@ -112,6 +114,11 @@ func follow(n *fabric.Node, list []Verdict) {
 			}
 		}
 	}
+}
+
+// lacks reports whether all that the node had and lacks is of one kind.
+func lacks(n *fabric.Node, kind fabric.PCIKind) bool {
+	return len(n.Remembered) > 0 && !slices.ContainsFunc(n.Remembered, func(r fabric.Remembered) bool { return r.Kind != kind })
 }
 
 // namesWhatIsGone reports whether all names of NCCL_IB_HCA that match nothing are devices that the node had.

@@ -11,7 +11,7 @@ import (
 )
 
 func hardwareChecks() []*Check {
-	const counted = "GPUs on the PCI bus or in the driver's list, expected.gpus of the configuration"
+	const counted = "GPUs on the PCI bus or in the driver's list, expected.gpus of the configuration, else the profile of the platform"
 	return []*Check{
 		{
 			ID: checkHardware, Title: "The node has no training hardware, or less than before", Severity: Critical, Topic: "node", Scope: ScopeNode,
@@ -22,7 +22,7 @@ func hardwareChecks() []*Check {
 		},
 		{
 			ID: checkGPUs, Title: "GPUs are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
-			Reads: counted, Guard: "only if the configuration sets the expected number", Modes: []string{ModeGPULost},
+			Reads: counted, Guard: "only if the configuration or the profile states the number", Modes: []string{ModeGPULost},
 			judge: judgeGPUs,
 		},
 		{
@@ -62,7 +62,12 @@ func orNotRead(r fabric.Reason) fabric.Reason {
 }
 
 func judgeGPUs(n *fabric.Node, v *verdicts) {
-	want := n.Policy.GPUs
+	want, evidence := n.Policy.GPUs, "The site's configuration expects them (expected.gpus)."
+	correct := "if the number is intended, correct expected.gpus."
+	if want == nil && n.Profile != nil && n.Profile.GPUs != nil {
+		want, evidence = &n.Profile.GPUs.Number, "Each "+n.Profile.Title+" has them (profile "+n.Profile.Name+")."
+		correct = "if this machine has fewer, state expected.gpus."
+	}
 	if want == nil {
 		return
 	}
@@ -73,8 +78,8 @@ func judgeGPUs(n *fabric.Node, v *verdicts) {
 	}
 	v.when(have < *want, Subject{}, Verdict{
 		What:     fmt.Sprintf("%s where %d are expected", gpuCount(have), *want),
-		Evidence: "The site's configuration expects them (expected.gpus).", Consequence: "Jobs that request all of them do not start, or fail.",
-		Remedy: "Check lspci -d 10de: and dmesg -T | grep -iE 'xid|fallen off|pcie'. A GPU that left the bus may return after a cold restart; if the number is intended, correct expected.gpus.",
+		Evidence: evidence, Consequence: "Jobs that request all of them do not start, or fail.",
+		Remedy: "Check lspci -d 10de: and dmesg -T | grep -iE 'xid|fallen off|pcie'. A GPU that left the bus may return after a cold restart; " + correct,
 	})
 }
 

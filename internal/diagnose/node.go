@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,8 +20,8 @@ func nodeChecks() []*Check {
 		},
 		{
 			ID: checkComputePorts, Title: "Compute ports are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
-			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration",
-			Guard: "only if the configuration sets the expected number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown",
+			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration, else the profile of the platform",
+			Guard: "only if the configuration or the profile of the platform states the number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown",
 			Rests: OnExpectation, Modes: []string{ModeDeviceGone},
 			judge: judgeComputePorts,
 		},
@@ -151,6 +152,7 @@ func activeCompute(n *fabric.Node) (active int) {
 func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	want := n.Policy.ComputePorts
 	if want == nil {
+		judgeProfilePorts(n, of)
 		return
 	}
 	c, moved := computePortsOf(n), n.MovedCompute()
@@ -198,10 +200,45 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	of.when(have < *want, Subject{}, Verdict{
 		What:     what,
 		Evidence: evidence, Consequence: "Collectives use the remaining ports, or fail.",
-		Remedy: remedy + "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. A device that left the bus may return after echo 1 > /sys/bus/pci/rescan " +
-			"or a cold restart. Correct expected.compute_ports only if the node is not meant to have more.",
+		Remedy: remedy + goneRemedy + " Correct expected.compute_ports only if the node is not meant to have more.",
 	})
 }
+
+// judgeProfilePorts counts the ports for training that the profile of the platform states, active or not.
+func judgeProfilePorts(n *fabric.Node, of *verdicts) {
+	if n.Profile == nil {
+		return
+	}
+	want, there := 0, 0
+	for _, e := range n.Profile.Rails {
+		if !e.Optional {
+			want += e.Number
+		}
+	}
+	if want == 0 {
+		return
+	}
+	for h, p := range ports(n) {
+		if e := n.Profile.NICOf(n, h, p); e != nil && e.Role == fabric.RoleCompute && !e.Optional {
+			there++
+		}
+	}
+	c := computePortsOf(n)
+	switch {
+	case there < want && there+n.MovedCompute() >= want:
+	case there < want && (c.hidden != "" || len(n.Excluded) > 0):
+		of.unknown(Subject{}, cmp.Or(c.hidden, fabric.ReasonRestricted), fmt.Sprintf("%d ports for training can be read; %s has %d.", there, n.Profile.Title, want))
+	default:
+		of.when(there < want, Subject{}, Verdict{
+			What: fmt.Sprintf("%d ports for training where %s has %d", there, n.Profile.Title, want), Evidence: "The profile " + n.Profile.Name + " of the platform states it (gpufabric_exporter profiles).",
+			Consequence: "Collectives use the remaining ports, or fail.", Remedy: goneRemedy + " If this machine has fewer: state expected.compute_ports.",
+		})
+	}
+}
+
+// goneRemedy is what to do about a device that is gone.
+const goneRemedy = "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. A device that left the bus may return after echo 1 > /sys/bus/pci/rescan " +
+	"or a cold restart."
 
 // besideDefaultRoute names active ports with the default route that may be for training as well, as in clouds whose servers have one kind
 // of NIC: ports for training have the same board, or there is none.

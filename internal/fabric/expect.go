@@ -67,7 +67,7 @@ func (n *Node) countCompute() (c computeCount) {
 
 // linkOf says whether a port should have a link.
 func (n *Node) linkOf(h *HCA, p *Port, count computeCount) Expected[bool] {
-	for _, stated := range []func(*HCA, *Port, computeCount) (Expected[bool], bool){n.linkByCount, n.linkByManifest, n.linkByNCCL, n.linkByRecord} {
+	for _, stated := range []func(*HCA, *Port, computeCount) (Expected[bool], bool){n.linkByCount, n.linkByManifest, n.linkByNCCL, n.linkByProfile, n.linkByRecord} {
 		if e, ok := stated(h, p, count); ok {
 			return e
 		}
@@ -110,6 +110,15 @@ func (n *Node) linkByNCCL(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok
 	}
 	v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
 	return Expected[bool]{Value: true, By: ByNCCL, Words: "NCCL_IB_HCA names it (" + v.Source + ")"}, true
+}
+
+// linkByProfile is so only where the provider of the machine fixes the cabling.
+func (n *Node) linkByProfile(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
+	nic := n.inProfile(h, p)
+	if nic == nil || !n.Profile.ProviderCables {
+		return e, false
+	}
+	return Expected[bool]{Value: true, By: ByProfile, Words: "each " + n.Profile.Title + " has it cabled"}, true
 }
 
 func (n *Node) linkByRecord(_ *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {

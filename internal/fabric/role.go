@@ -20,8 +20,11 @@ func (n *Node) deriveRoles() {
 				v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
 				role, by, source = RoleCompute, ByNCCL, v.Source
 			default:
-				role, source = n.roleGuessed(h, p, all)
-				by = ByNobody
+				role, by, source = n.roleOfProfile(h, p)
+				if by == "" {
+					role, source = n.roleGuessed(h, p, all)
+					by = ByNobody
+				}
 				if role == RoleCompute && listed { // whatever it is for, NCCL does not use it
 					v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
 					role, by, source = RoleStorage, ByNCCL, v.Source
@@ -52,6 +55,23 @@ func (n *Node) roleStated(h *HCA, p *Port) (role Role, by Authority, source stri
 		return r, ByManifest, "manifest"
 	}
 	return "", "", ""
+}
+
+// roleOfProfile is what the profile of the platform says of a port; empty: nothing.
+func (n *Node) roleOfProfile(h *HCA, p *Port) (Role, Authority, string) {
+	if e := n.inProfile(h, p); e != nil {
+		return e.Role, ByProfile, "profile " + n.Profile.Name
+	}
+	return "", "", ""
+}
+
+// inProfile is the entry of the profile that a port belongs to; nil: none. Where rails are virtual functions, the physical ones are none.
+func (n *Node) inProfile(h *HCA, p *Port) *ProfileNIC {
+	e := n.Profile.NICOf(n, h, p)
+	if e == nil || h.Part() && !h.Lent() || h.Function.State == OK && e.VirtualFunctions != h.Lent() {
+		return nil
+	}
+	return e
 }
 
 // roleGuessed is the role of a port that no source names.

@@ -151,6 +151,52 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// A profile says what devices are for, and where the provider fixes the cabling, that they have a link and at which rate.
+func TestProfileStates(t *testing.T) {
+	cx7, dx := PCIID{0x15b3, 0x1021}, PCIID{0x15b3, 0x101d}
+	profile := func(cables bool) *Profile {
+		p := &Profile{Name: "cloud", Title: "Cloud 8", ProviderCables: cables, Rails: []ProfileNIC{{Chips: []PCIID{cx7}, Number: 3, Role: RoleCompute}}, Others: []ProfileNIC{{Chips: []PCIID{dx}, Number: 1, Role: RoleManagement}}}
+		if cables {
+			p.Rails[0].Rate = 50e9
+		}
+		return p
+	}
+	list := func(n *Node) { n.NCCL.Variables = []NCCLVariable{{Name: "NCCL_IB_HCA", Value: "^mlx5_0", Source: "/etc/nccl.conf:1"}} }
+	for _, c := range []struct {
+		name    string
+		profile *Profile
+		edit    func(n *Node)
+		role    Role
+		by      Authority
+		link    Authority
+		rate    Authority
+	}{
+		{"a rail", profile(true), nil, RoleCompute, ByProfile, ByProfile, ByProfile},
+		{"a rail that the site cables", profile(false), nil, RoleCompute, ByProfile, ByNobody, ByNobody},
+		{"another NIC", profile(true), func(n *Node) { n.PCI.Functions[0].Device = ok(int(dx.Device)) }, RoleManagement, ByProfile, ByProfile, ByNobody},
+		{"a NIC that the profile does not know", profile(true), func(n *Node) { n.PCI.Functions[0].Device = ok(1) }, RoleCompute, ByNobody, ByNobody, ByNobody},
+		{"a virtual function of a rail", profile(true), func(n *Node) { n.HCAs[0].Function = ok(FunctionVF) }, RoleUnused, ByNobody, ByNobody, ByNobody},
+		{"an SMI device of a rail", profile(true), func(n *Node) { n.HCAs[0].Function = ok(FunctionSMI) }, RoleUnused, ByNobody, ByNobody, ByNobody},
+		{"a rail that the host's list leaves out", profile(true), list, RoleStorage, ByNCCL, ByProfile, ByProfile},
+		{"no profile", nil, nil, RoleCompute, ByNobody, ByNobody, ByNobody},
+	} {
+		n := node(3)
+		n.Profile = c.profile
+		for i := range n.HCAs {
+			n.PCI.Functions = append(n.PCI.Functions, PCIFunction{Address: "0000:1" + strconv.Itoa(i) + ":00.0", Kind: PCINIC, HCAs: []string{n.HCAs[i].Name}, Vendor: ok(0x15b3), Device: ok(int(cx7.Device))})
+		}
+		n.HCAs[0].Ports[0].State = ok(PortDown)
+		if c.edit != nil {
+			c.edit(n)
+		}
+		n.Derive()
+		p := n.HCAs[0].Ports[0]
+		if p.Role.Or("") != c.role || p.RoleBy != c.by || p.Link.By != c.link || p.RateBy != c.rate {
+			t.Errorf("%s: %s by %s, link by %s, rate by %s", c.name, p.Role.Or(""), p.RoleBy, p.Link.By, p.RateBy)
+		}
+	}
+}
+
 // mlx5_1 in a list takes mlx5_11, too, which nobody meant: check nccl_devices_prefix reports it.
 func TestRoleByChance(t *testing.T) {
 	n := node(3)
