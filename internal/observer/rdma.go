@@ -77,6 +77,9 @@ func (d *rdmaDevice) Begin(h *fabric.HCA, now time.Time) {
 			d.replaced = d.seen && v.Index != d.index
 			d.client, d.index, d.seen = client, v.Index, true
 			h.Netlink = fabric.Known(true, source, now)
+			if v.SMI {
+				h.Function = fabric.Known(fabric.FunctionSMI, "RDMA_NLDEV_ATTR_DEV_TYPE", now)
+			}
 			return
 		}
 	}

@@ -95,6 +95,18 @@ func round(t *testing.T, d *rdmaDevice) fabric.HCA {
 	return h
 }
 
+// ConnectX-8 has a device for subnet management beside each that carries data ("rdma dev add smi0 type SMI parent mlx5_0").
+func TestDeviceForSubnetManagement(t *testing.T) {
+	d, w := overWire(t)
+	if h := round(t, d); h.Function.Value == fabric.FunctionSMI {
+		t.Errorf("%+v", h.Function)
+	}
+	w.devices[0].SMI = true
+	if h := round(t, d); h.Function.Value != fabric.FunctionSMI || !h.Part() {
+		t.Errorf("%+v", h.Function)
+	}
+}
+
 // A device that is registered again has another number (ib_register_device, drivers/infiniband/core/device.c). Its
 // predecessor is gone, also where no file of it was read meanwhile.
 func TestDeviceThatIsRegisteredAgain(t *testing.T) {

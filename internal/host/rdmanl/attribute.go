@@ -40,6 +40,7 @@ const (
 	attrResCtx             = 86
 	attrResCtxEntry        = 87
 	attrSysCopyOnFork      = 93
+	attrDevType            = 99
 	attrSysMonitorMode     = 103
 )
 
@@ -56,8 +57,8 @@ func attributeName(kind uint16) string {
 		attrDevProtocol: "ATTR_DEV_PROTOCOL", attrStatHWCounters: "ATTR_STAT_HWCOUNTERS",
 		attrStatHWCounterEntry: "ATTR_STAT_HWCOUNTER_ENTRY", attrStatHWCounterName: "ATTR_STAT_HWCOUNTER_ENTRY_NAME",
 		attrStatHWCounterValue: "ATTR_STAT_HWCOUNTER_ENTRY_VALUE", attrSysCopyOnFork: "SYS_ATTR_COPY_ON_FORK",
-		attrSysMonitorMode: "SYS_ATTR_MONITOR_MODE",
-		attrResPID:         "ATTR_RES_PID", attrResKernName: "ATTR_RES_KERN_NAME", attrResUseCount: "ATTR_RES_USECNT",
+		attrSysMonitorMode: "SYS_ATTR_MONITOR_MODE", attrDevType: "ATTR_DEV_TYPE",
+		attrResPID: "ATTR_RES_PID", attrResKernName: "ATTR_RES_KERN_NAME", attrResUseCount: "ATTR_RES_USECNT",
 		attrResCQ: "ATTR_RES_CQ", attrResCQEntry: "ATTR_RES_CQ_ENTRY", attrResMR: "ATTR_RES_MR", attrResMREntry: "ATTR_RES_MR_ENTRY",
 		attrResMRLen: "ATTR_RES_MRLEN", attrResPD: "ATTR_RES_PD", attrResPDEntry: "ATTR_RES_PD_ENTRY", attrResCtxN: "ATTR_RES_CTXN",
 		attrResCtx: "ATTR_RES_CTX", attrResCtxEntry: "ATTR_RES_CTX_ENTRY",

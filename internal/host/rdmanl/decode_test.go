@@ -35,6 +35,11 @@ func TestDecodeDevice(t *testing.T) {
 		if got, err := decodeDevice(messages[i].Data); err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
+		want.SMI = true
+		smi := append(slices.Clone(messages[i].Data), 5, 0, attrDevType, 0, 1, 0, 0, 0)
+		if got, err := decodeDevice(smi); err != nil || got != want {
+			t.Errorf("for subnet management: %+v, %v", got, err)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ type Device struct {
 	NodeGUID  string          // RDMA_NLDEV_ATTR_NODE_GUID, as in sysfs: "a288:c203:0012:3456"
 	ImageGUID string          // RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, likewise: the same on all functions of a card
 	NodeType  fabric.NodeType // RDMA_NLDEV_ATTR_DEV_NODE_TYPE; empty for a type that is not known here
+	SMI       bool            // RDMA_NLDEV_ATTR_DEV_TYPE, Linux 6.11: it is a part of a multi-plane device, for subnet management alone
 	Protocol  string          // RDMA_NLDEV_ATTR_DEV_PROTOCOL of the first port: ib, roce, iw, opa, usnic; may be empty
 }
 
@@ -48,6 +49,9 @@ func decodeDevice(b []byte) (Device, error) {
 			v.ImageGUID = guid(d.Uint64())
 		case attrDevNodeType:
 			v.NodeType = nodeType(d.Uint8())
+		case attrDevType:
+			const smi = 1 // RDMA_DEVICE_TYPE_SMI
+			v.SMI = d.Uint8() == smi
 		case attrDevProtocol:
 			v.Protocol = d.Text()
 		}
