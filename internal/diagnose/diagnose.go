@@ -132,6 +132,8 @@ type Verdict struct {
 	Evidence, Consequence, Remedy string
 	// Unstated says that no source states that this should be otherwise: what would have failed is unknown.
 	Unstated bool
+	// Anywhere says that this is wrong on any node, whatever the port is for.
+	Anywhere bool
 	// Mode is the kind of fault, one of the check's Modes, where it has several and this verdict shows which; empty: it does not.
 	Mode string
 	// Names are what stands in the place of such words, by word, where it does not follow from the subject.

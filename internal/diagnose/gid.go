@@ -15,7 +15,7 @@ func gidChecks() []*Check {
 			ID: CheckGID, Title: "NCCL would not use a RoCE v2 address", Severity: Critical, Topic: "gids", Scope: ScopePort,
 			Reads: "the GID table of the port and NCCL's own selection rule (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host)",
 			Guard: "active RoCE ports of role compute; an IPv6-only fabric passes if NCCL is configured for it. Ports of one device, interfaces of one bond and interfaces in other network namespaces may share an address",
-			Modes: []string{ModeGIDMissing, ModeGIDPinned, ModeGIDShared}, judge: eachCompute(judgeGID),
+			Rests: OnRole, Modes: []string{ModeGIDMissing, ModeGIDPinned, ModeGIDShared}, judge: eachCompute(judgeGID),
 		},
 	}
 }
@@ -38,7 +38,7 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 			v.failed(PortSubject(h, p), Verdict{
 				What:     "Two compute ports have the same address",
 				Evidence: fmt.Sprintf("Entry %d is %s, as on %s.", c.Index, c.GID.Addr.Unmap(), other), Consequence: "Packets to the address arrive at one of the ports: connections of the other one fail.",
-				Remedy: "Give each network interface an address of its own (ip -br addr), and correct the network configuration.", Mode: ModeGIDShared,
+				Remedy: "Give each network interface an address of its own (ip -br addr), and correct the network configuration.", Mode: ModeGIDShared, Anywhere: true,
 			})
 			return
 		}

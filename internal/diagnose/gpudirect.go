@@ -19,7 +19,7 @@ func gpuDirectChecks() []*Check {
 			ID: CheckGPUDirect, Title: "NCCL cannot use GPUDirect RDMA", Severity: Critical, Topic: "gpudirect", Scope: ScopeGPU,
 			Reads: "the GPU driver, peer-memory module and dma-buf, GrdmaPciTopoCheckOverride, distance to the NIC compared with NCCL's limit, ACS, IOMMU",
 			Guard: "GPUs of NVIDIA that have a compute NIC and support it; not if no GPU of the node is near enough to a NIC, which is the design of the machine, nor if gpu_driver, peermem_bound or pcie_acs report the cause",
-			Modes: []string{ModeGDRModule, ModeGDRDistance, ModeGDRConfig, ModeIOMMU}, judge: judgeGPUDirect,
+			Rests: OnRole, Modes: []string{ModeGDRModule, ModeGDRDistance, ModeGDRConfig, ModeIOMMU}, judge: judgeGPUDirect,
 		},
 		{
 			ID: CheckPeermem, Title: "The module is loaded, but not registered with the RDMA core", Severity: Critical, Topic: "gpudirect", Scope: ScopeNode,

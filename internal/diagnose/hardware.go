@@ -27,7 +27,7 @@ func hardwareChecks() []*Check {
 		},
 		{
 			ID: checkGPUsSurplus, Title: "There are more GPUs than expected", Severity: Warning, Topic: "node", Scope: ScopeNode,
-			Reads: counted, Guard: "only if the configuration sets the expected number", Modes: []string{ModeSurplusGPU},
+			Reads: "the same, expected.gpus of the configuration", Guard: "only if the configuration sets the expected number", Modes: []string{ModeSurplusGPU},
 			judge: judgeGPUSurplus,
 		},
 	}

@@ -39,6 +39,7 @@ func ncclChecks() []*Check {
 			ID: checkRDMAOff, Title: "RDMA is disabled for all jobs of the host", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_DISABLE, NCCL_NET, NCCL_NET_PLUGIN and NCCL_IB_HCA of the host, roles, states, drivers and link layers of RDMA ports, distances to GPUs",
 			Guard: "if the host sets NCCL_IB_DISABLE or NCCL_NET; not if NCCL_NET names the network plugin of a cloud, nor EFA unless NCCL_NET=Socket, NCCL_NET=IB or NCCL_NET_PLUGIN=none exclude its plugin, nor MANA that the site does not count, nor NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names; InfiniBand on a node with several GPUs always counts. Jobs may override the setting",
+			Rests: OnExpectation,
 			Modes: []string{ModeRDMAOff}, judge: judgeRDMAOff,
 		},
 		{

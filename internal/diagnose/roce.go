@@ -17,7 +17,7 @@ const (
 // roceCheck is a check of one step of the chain, or of steps that are one setting to people.
 func roceCheck(id string, severity Severity, modes []string, title, consequence string, steps ...fabric.RoCEStep) *Check {
 	return &Check{
-		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: ScopePort, Reads: roceReads, Guard: roceGuard, Modes: modes,
+		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: ScopePort, Reads: roceReads, Guard: roceGuard, Modes: modes, Rests: OnRole,
 		judge: eachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 			judgeRoCE(n, h, p, v, consequence, steps)
 		}),

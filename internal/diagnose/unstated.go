@@ -16,7 +16,7 @@ func (v *verdicts) stated(of Verdict) Verdict {
 	case v.check.Severity != Critical:
 		return of
 	case of.Unstated:
-	case v.check.Rests == OnRole && guessed(v.node, of.Subject):
+	case v.check.Rests == OnRole && !of.Anywhere && guessed(v.node, of.Subject):
 		of.Evidence = strings.TrimSpace(of.Evidence + " " + guessedRole(v.node, of.Subject))
 	default:
 		return of

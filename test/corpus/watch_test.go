@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/inventory"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
 )
@@ -97,21 +99,28 @@ func (s *stage) observeAfter(t *testing.T, healthy, one sample) (node *fabric.No
 	if err := s.set(healthy.node()); err != nil {
 		t.Fatalf("%s: %v", healthy.name, err)
 	}
+	site, err := config.Parse(one.name, []byte(one.config(s.tree)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := filepath.Join(t.TempDir(), "inventory.json")
 	synctest.Test(t, func(t *testing.T) {
 		ob, err := observer.New(observer.Options{
 			Sysfs: s.tree.Sysfs(), Procfs: s.tree.Procfs(), Rootfs: s.tree.Rootfs(), Ethernet: s.tree.Ethernet(), GPUs: s.tree.GPUs(),
-			Policy: &fabric.Policy{}, Log: slog.New(slog.DiscardHandler),
+			Policy: site.Policy, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer ob.Close()
-		ob.Observe(t.Context(), wants)
+		m := inventory.Open(record, slog.New(slog.DiscardHandler))
+		defer m.Close()
+		m.Update(ob.Observe(t.Context(), wants))
 		if err := s.set(one.node()); err != nil {
 			t.Fatalf("%s: %v", one.name, err)
 		}
 		time.Sleep(2 * time.Hour) // what is read seldom is read again
-		node = ob.Observe(t.Context(), wants)
+		node = m.Update(ob.Observe(t.Context(), wants))
 	})
 	return node
 }

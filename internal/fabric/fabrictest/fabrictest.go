@@ -21,10 +21,10 @@ func NoHardware() *fabric.Node {
 	return n
 }
 
-// Healthy is a node with two RoCE ports of 400 Gb/s, which the site calls compute and which had a link before.
+// Healthy is a node with two RoCE ports of 400 Gb/s, which had a link before; the site calls all devices mlx5_0 to mlx5_9 compute.
 func Healthy() *fabric.Node {
 	n := NoHardware()
-	n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("^mlx5_[01]$"), Role: fabric.RoleCompute}}
+	n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile(`^mlx5_[0-9]$`), Role: fabric.RoleCompute}}
 	n.ClassPresent.Value = true
 	n.GPUs.Value = 8
 	n.Host.Kernel = fabric.Known("6.8.0", "sys/kernel/osrelease", n.At)
