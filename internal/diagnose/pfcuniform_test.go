@@ -155,7 +155,7 @@ func TestPFCUniformIsSilent(t *testing.T) {
 		"another driver": off(func(n *fabric.Node) {
 			n.HCAs[7].BoardID, n.HCAs[7].Driver.Value = fabric.AbsentFact[string]("board_id", n.At), "bnxt_en"
 		}),
-		"a virtual function": off(func(n *fabric.Node) { n.HCAs[7].Function.Value = fabric.FunctionVF }),
+		"a virtual function": off(func(n *fabric.Node) { n.Policy.Roles = nil; n.HCAs[7].Function.Value = fabric.FunctionVF }),
 		"storage": off(func(n *fabric.Node) {
 			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("^mlx5_7$"), Role: fabric.RoleStorage}}
 		}),
