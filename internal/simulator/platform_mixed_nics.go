@@ -11,9 +11,9 @@ import (
 // mixedNICsRoCE and mixedNICsIB are servers with eight H100 on ten slots below four PCIe switches, as those of Dell's
 // PowerEdge XE9680: two GPUs with a 400G ConnectX-7 each below every switch and, in one of the two slots that are left, a
 // 100G ConnectX-6 Dx. With RoCE that carries storage; beside InfiniBand its first port carries the default route and its
-// second storage. NCCL_IB_HCA leaves the former out, the configuration states the roles of the latter. PCI paths, addresses, PSIDs and versions are made up.
+// second storage, as the configuration states. PCI paths, addresses, PSIDs and versions are made up.
 func mixedNICsRoCE() platform {
-	return platform{name: "mixed-nics-roce", build: buildMixedNICsRoCE, gdr: []GDRLabel{{Path: viaDMABuf}}, config: mixedNICsConfig}
+	return platform{name: "mixed-nics-roce", build: buildMixedNICsRoCE, gdr: []GDRLabel{{Path: viaDMABuf}}, config: "roles: [{device: mlx5_2, role: storage}]\n" + mixedNICsConfig}
 }
 
 func mixedNICsIB() platform {
@@ -34,7 +34,7 @@ func buildMixedNICsRoCE() *Node {
 		qos:  mlx5Lossless(WithOFED),
 	}
 	compute.driver.gidSlots = 16 // it has 256; fewer files do for this node
-	n := mixedNICs("xe9680-41", "NCCL_IB_HCA=^mlx5_2\nNCCL_SOCKET_IFNAME=eno1\nNCCL_IB_TC=106\n", "eno1", compute, besideRails(),
+	n := mixedNICs("xe9680-41", "NCCL_SOCKET_IFNAME=eno1\nNCCL_IB_TC=106\n", "eno1", compute, besideRails(),
 		nic{device: "mlx5_2", netdev: "ens33np0", mac: "b8:3f:d2:41:60:a4", addr: "10.41.0.41/24"})
 	n.addOnboard("00:1c.0/02:00.0", 0, "3c:ec:ef:41:00:41", "10.9.0.41/24")
 	return n.Node

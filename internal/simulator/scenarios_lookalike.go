@@ -2,8 +2,6 @@
 
 package simulator
 
-import "strings"
-
 // lookalikeScenarios are healthy nodes that look like broken ones at first sight.
 func lookalikeScenarios() []Scenario {
 	return []Scenario{
@@ -53,13 +51,14 @@ func lookalikeScenarios() []Scenario {
 				"Training works as before; nine ports count as compute where eight are expected.",
 			Expect: []Finding{{"", 0, "compute_ports_surplus"}},
 			edit: func(n *Node) {
-				n.Files[ncclConf] = strings.Replace(n.Files[ncclConf], "^mlx5_2", "mlx5", 1)
+				n.Files[ncclConf] += "NCCL_IB_HCA=mlx5\n"
 				h, rail := n.HCA("mlx5_2"), n.HCA("mlx5_0")
 				h.Type, h.Board, h.Firmware, h.Ports[0].Rate = rail.Type, rail.Board, rail.Firmware, rail.Ports[0].Rate
 				n.NetDev(h.Ports[0].NetDev).Speed = n.NetDev(rail.Ports[0].NetDev).Speed
 				f := n.Function(h.PCI)
 				f.Chip = n.Function(rail.PCI).Chip
 				f.Link = f.Chip.Link
+				h.Name = "mlx5_9" // of which the configuration knows nothing
 			},
 		},
 		{
