@@ -166,7 +166,7 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"healthy-uncabled-ports": nil, "healthy-mixed-vendors": nil, "healthy-half-cabled": nil, "healthy-single-card": nil,
 		"healthy-mixed-nics-roce": nil, "healthy-mixed-nics-ib": nil, "healthy-oci-h100": nil,
 		"compute-ports-surplus": {
-			`sys/devices/.*/infiniband/mlx5_2/(hca_type|board_id|fw_ver|ports/1/rate)`, `sys/devices/.*/net/ens33np0/speed`,
+			`sys/devices/.*/infiniband/mlx5_[29](/.*)?`, `sys/class/infiniband/mlx5_[29]`, `sys/devices/.*/uverbs2/ibdev`, `sys/devices/.*/net/ens33np0/speed`,
 			`sys/devices/.*/0000:1c:00\.0/(config|device|current_link_speed|max_link_speed)`, `sys/devices/.*/0000:17:08\.0/current_link_speed`, nccl,
 		},
 		"probe-tcp-fallback": nil, "probe-gdr-lost": nil, "probe-slow": nil, "probe-wrong-result": nil, "probe-failing": nil, // only NCCL differs
