@@ -19,7 +19,7 @@ Generated from the catalogue in internal/diagnose by ` + "`make docs`" + `; do n
 
 A check is ok, failed or unknown for each subject; subjects to which it does not apply get no verdict. If a fact could not be read, the verdict is unknown and never ok. There is no verdict if the facts are in another network namespace, for example those of a device or an interface that was moved into a pod. IDs are stable: they are label values, and what ` + "`check --only`" + ` takes.
 
-The exit code of ` + "`check`" + ` depends on verdicts of severity critical and warning: 1 if one failed, else 2 if one is unknown; 3 if the checks could not be run. Verdicts of severity info are printed, but count only with ` + "`--severity=info`" + `, or for checks named by ` + "`--only`" + `.
+The exit code of ` + "`check`" + ` depends on verdicts of severity critical and warning: 1 if one failed, else 2 if one is unknown; 3 if the checks could not be run. What is critical is critical by statement: where nobody states what a port is for, or what should be there, the verdict is unknown with the reason `unstated` and severity warning ([ROLES.md](ROLES.md)). Verdicts of severity info are printed, but count only with ` + "`--severity=info`" + `, or for checks named by ` + "`--only`" + `.
 
 `)
 	writeTable(&b, Catalogue())
@@ -58,6 +58,9 @@ func writeDetails(b *bytes.Buffer, checks []*Check) {
 			fmt.Fprintf(b, "- **Reads**, **applies**: as [`%s`](#%s)\n", checks[first].ID, checks[first].ID)
 		} else {
 			fmt.Fprintf(b, "- **Reads**: %s\n- **Applies**: %s\n", escaped(c.Reads), guard)
+		}
+		if c.Rests != OnNothing {
+			fmt.Fprintf(b, "- **Rests on**: [who states](ROLES.md) the %s; unknown (`unstated`) without\n", c.Rests)
 		}
 		if len(c.Modes) > 0 {
 			fmt.Fprintf(b, "- **[Modes](#modes)**: %s\n", strings.Join(c.Modes, ", "))
