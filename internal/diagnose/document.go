@@ -19,7 +19,7 @@ Generated from the catalogue in internal/diagnose by ` + "`make docs`" + `; do n
 
 A check is ok, failed or unknown for each subject; subjects to which it does not apply get no verdict. If a fact could not be read, the verdict is unknown and never ok. There is no verdict if the facts are in another network namespace, for example those of a device or an interface that was moved into a pod. IDs are stable: they are label values, and what ` + "`check --only`" + ` takes.
 
-The exit code of ` + "`check`" + ` depends on verdicts of severity critical and warning: 1 if one failed, else 2 if one is unknown; 3 if the checks could not be run. What is critical is critical by statement: where nobody states what a port is for, or what should be there, the verdict is unknown with the reason `unstated` and severity warning ([ROLES.md](ROLES.md)). Verdicts of severity info are printed, but count only with ` + "`--severity=info`" + `, or for checks named by ` + "`--only`" + `.
+The exit code of ` + "`check`" + ` depends on verdicts of severity critical and warning: 1 if one failed, else 2 if one is unknown; 3 if the checks could not be run. What is critical is critical by statement: where nobody states what a port is for, or what should be there, the verdict is unknown with the reason ` + "`unstated`" + ` and severity warning ([ROLES.md](ROLES.md)). Verdicts of severity info are printed, but count only with ` + "`--severity=info`" + `, or for checks named by ` + "`--only`" + `.
 
 `)
 	writeTable(&b, Catalogue())
