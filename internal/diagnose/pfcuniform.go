@@ -14,7 +14,7 @@ func pfcUniformCheck() *Check {
 		ID: CheckPFCUniform, Title: "Compute ports have PFC on for different priorities", Severity: Warning, Topic: "roce", Scope: ScopePort,
 		Reads: "PFC of each interface below the port compared with that of more than half of the compute ports of its board, at least three; NCCL_IB_HCA of the host, operstate of members of a bond",
 		Guard: "active RoCE compute ports that NCCL_IB_HCA of the host does not exclude; not where roce_pfc fails, nor members of a bond without carrier. " +
-			"Ports that are down or hidden count as compute ports of the board, but not as equal ones; ports of which nothing states that they should have a link do not count. " +
+			"Ports that are down or hidden count as compute ports of the board, but not as equal ones; ports that a source states to have no link do not count. " +
 			"No verdict on two groups of the same size, as of two networks, nor where the driver does not report PFC",
 		Modes: []string{ModePFC}, judge: judgePFCUniform,
 	}
@@ -73,7 +73,7 @@ func (p *pfcPeers) ask(n *fabric.Node, h *fabric.HCA, port *fabric.Port) {
 	state, known := port.State.Get()
 	chains := port.RoCE.Or(nil)
 	switch {
-	case known && state != fabric.PortActive && !port.Link.Value:
+	case known && state != fabric.PortActive && port.Link.Stated() && !port.Link.Value:
 		return
 	case known && state != fabric.PortActive, !known && port.State.Meta().Reason != fabric.ReasonDriverConstant, len(chains) == 0:
 		p.wires[board] += max(len(chains), 1)

@@ -67,7 +67,7 @@ func TestPFCUniform(t *testing.T) {
 			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("^mlx5_[4-7]$"), Role: fabric.RoleStorage}}
 			enable(n, 0, 2, 4, 5, 6, 7)
 		}, []string{"mlx5_2: PFC is off, but", "Of 4 interfaces of compute ports of its board, 3 have"}},
-		{"one cable in each card", 4, func(n *fabric.Node) { uncabledSecond(n); enable(n, 0, 2) }, []string{"mlx5_2 port 1: PFC is off, but", "Of 4 interfaces of compute ports of its board, 3 have"}},
+		{"one cable in each card", 4, func(n *fabric.Node) { n.Policy.ComputePorts = new(4); uncabledSecond(n); enable(n, 0, 2) }, []string{"mlx5_2 port 1: PFC is off, but", "Of 4 interfaces of compute ports of its board, 3 have"}},
 		{"DCBX in firmware", 8, func(n *fabric.Node) {
 			enable(n, 0, 2)
 			for i := range n.NetDevs {

@@ -52,6 +52,12 @@ func judge(t *testing.T, uid uint32, args ...string) (found []string, list []ver
 // of a running exporter say the same.
 func testCheck(t *testing.T, _ *exporter) {
 	lossless := roceSite(t, "dscp: 26, priority: 3, lossless: true")
+	write(t, ncclConf, "NCCL_IB_TC=106\nNCCL_IB_HCA=fakehca_0,fakehca_1\n") // which says that these are for training, and have a link
+	const state = "/var/lib/gpufabric_exporter"                             // where it is recorded that the node met what the site expects
+	if err := os.MkdirAll(state, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(state) })
 	write(t, "/tmp/check.prom", "old\n")
 	t.Cleanup(func() { os.Remove("/tmp/check.prom") })
 	same := []string{lossless, "--collector.device-include=fakehca_[01]"}
