@@ -93,7 +93,7 @@ func (c *RankCandidate) Tenant() Owner {
 	switch {
 	case c.Owner.Isolated() || c.Owner.Kind == OwnerUser:
 		return c.Owner
-	case c.Limits.State == OK:
+	case c.UserKnown, c.Limits.State == OK:
 		return Owner{Kind: OwnerUser, ID: strconv.FormatUint(uint64(c.User), 10)}
 	}
 	return Owner{}
@@ -105,12 +105,14 @@ type RankCandidate struct {
 	PID    int
 	Start  uint64 // clock ticks since boot, field 22 of /proc/PID/stat: with PID it names one process for ever
 	Parent int
-	User   uint32 // real user ID, known if Limits are
-	Owner  Owner
+	User   uint32 // real user ID, known if UserKnown or Limits are
+	// UserKnown: User is known, also of one that is Left or of which nothing else was read yet.
+	UserKnown bool
+	Owner     Owner
 	// Command is the first 15 bytes of the name of the program (comm).
 	Command string
 	At      time.Time
-	// Left: it lives, and a bound left it out of this look. Only PID, Start, Owner and At are known.
+	// Left: it lives, and a bound left it out of this look. Only PID, Start, User, Owner, NetNS and At are known.
 	Left bool
 	// Children is how many processes were forked from it and run the same program: data loaders, who inherit its GPUs and
 	// sockets. They are no candidates of their own.

@@ -83,9 +83,11 @@ func (a Asker) Choose(n *fabric.Node, j *job.Job) (Target, error) {
 }
 
 // othersUser reports whether a process is of another user. The kernel gives a port to sockets of one user only (SO_REUSEPORT), so that a
-// connection to a socket which the process to ask is seen to have is not answered by one of another user.
+// connection to a socket which the process to ask is seen to have is not answered by one of another user. So a user with processes of which
+// nothing can be read keeps nobody else's job from being asked.
 func othersUser(asked, c *fabric.RankCandidate) bool {
-	return asked.Limits.State == fabric.OK && c.Limits.State == fabric.OK && asked.User != c.User
+	known := func(c *fabric.RankCandidate) bool { return c.UserKnown || c.Limits.State == fabric.OK }
+	return known(asked) && known(c) && asked.User != c.User
 }
 
 // first is the process of the lowest rank of a job on this node. All nodes would get the same answer: that of rank 0 asks.

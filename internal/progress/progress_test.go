@@ -246,6 +246,16 @@ func TestTarget(t *testing.T) {
 			s.first.User, s.first.Limits = 1001, fabric.Known(fabric.ProcessLimits{}, "", time.Time{})
 			s.other.User, s.other.Limits = 1002, s.first.Limits
 		}, ""},
+		"processes of another user that are not read": {func(s state) {
+			s.job.Ranks = s.job.Ranks[:1]
+			s.first.User, s.first.Limits = 1001, fabric.Known(fabric.ProcessLimits{}, "", time.Time{})
+			*s.other = fabric.RankCandidate{PID: 4001, Start: 6000, User: 1002, UserKnown: true, Left: true}
+		}, ""},
+		"processes of the same user that are not read": {func(s state) {
+			s.job.Ranks = s.job.Ranks[:1]
+			s.first.User, s.first.Limits = 1001, fabric.Known(fabric.ProcessLimits{}, "", time.Time{})
+			*s.other = fabric.RankCandidate{PID: 4001, Start: 6000, User: 1001, UserKnown: true, Left: true}
+		}, "too, is not known"},
 		"same user": {func(s state) {
 			s.job.Ranks = s.job.Ranks[:1]
 			s.first.Limits = fabric.Known(fabric.ProcessLimits{}, "", time.Time{})

@@ -40,7 +40,10 @@ func (d *details) early() bool {
 }
 
 func (d *details) fill(c *fabric.RankCandidate) {
-	c.User, c.Workload, c.Maps, c.Settings, c.Conf, c.Log = d.user, d.workload, d.maps, d.settings, d.conf, d.log
+	if d.limits.State == fabric.OK {
+		c.User, c.UserKnown = d.user, true
+	}
+	c.Workload, c.Maps, c.Settings, c.Conf, c.Log = d.workload, d.maps, d.settings, d.conf, d.log
 	c.Limits, c.Devices, c.NetNS = d.limits, d.devices, d.netNS
 	if w, ok := c.Workload.Get(); ok && w.Job == "" {
 		w.Job = d.command
@@ -181,12 +184,7 @@ func kept[T any](f, last fabric.Fact[T]) fabric.Fact[T] {
 // read reads the details of a process.
 func (v *visit) read() *details {
 	r, dir, now := v.r, v.dir, v.now
-	d := &details{netNS: fabric.UnknownFact[uint64](fabric.ReasonMalformed, dir+"/ns/net", now)}
-	if link, err := r.readlink(dir + "/ns/net"); err != nil {
-		d.netNS.Reason = reasonOf(err)
-	} else if n, ok := parseNamespace(link, "net"); ok {
-		d.netNS = fabric.Known(n, dir+"/ns/net", now)
-	}
+	d := &details{netNS: r.netNS(dir, now)}
 	v.limits(d)
 	var w fabric.Workload
 	b, err := r.file(dir+"/cgroup", maxCgroup)

@@ -109,6 +109,34 @@ func userOwner(user uint64) fabric.Owner {
 	return fabric.Owner{Kind: fabric.OwnerUser, ID: strconv.FormatUint(user, 10)}
 }
 
+// whose is what keeps the processes of one user from being taken for those of another one, before anything else is read.
+type whose struct {
+	user  uint32
+	known bool
+	netNS fabric.Fact[uint64]
+}
+
+func (r *Reader) whoseIs(dir string, now time.Time) (w whose) {
+	if b, err := r.file(dir+"/status", maxStatus); err == nil {
+		w.user, _, w.known = parseStatus(b)
+	}
+	w.netNS = r.netNS(dir, now)
+	return w
+}
+
+// netNS reads the network namespace of a process.
+func (r *Reader) netNS(dir string, now time.Time) fabric.Fact[uint64] {
+	source := dir + "/ns/net"
+	link, err := r.readlink(source)
+	if err != nil {
+		return fabric.UnknownFact[uint64](reasonOf(err), source, now)
+	}
+	if n, ok := parseNamespace(link, "net"); ok {
+		return fabric.Known(n, source, now)
+	}
+	return fabric.UnknownFact[uint64](fabric.ReasonMalformed, source, now)
+}
+
 // parseOwner reads the real user of a process in its status. Root in a PID namespace of its own is not root of the node: that is a
 // container of a kind that is not known.
 func (r *Reader) parseOwner(dir string, status []byte) (fabric.Owner, bool) {

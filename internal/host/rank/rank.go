@@ -242,7 +242,9 @@ func (r *Reader) leave(pids []int, now time.Time) (left []fabric.RankCandidate) 
 	}
 	for _, pid := range pids[:min(len(pids), maxLeft)] {
 		p := r.known[pid]
-		left = append(left, fabric.RankCandidate{PID: pid, Start: p.start, Owner: p.share.owner, At: now, Left: true})
+		left = append(left, fabric.RankCandidate{
+			PID: pid, Start: p.start, User: p.whose.user, UserKnown: p.whose.known, Owner: p.share.owner, NetNS: p.whose.netNS, At: now, Left: true,
+		})
 	}
 	return left
 }
@@ -259,7 +261,7 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 	}
 	if st.image != p.image { // it runs another program
 		p.image, p.details, p.targets, p.next = st.image, nil, nil, time.Time{}
-		p.share = r.shareOf(r.ownerOf(dir, true))
+		p.share, p.whose = r.shareOf(r.ownerOf(dir, true)), r.whoseIs(dir, now)
 	}
 	files := r.files(dir, p, now)
 	if f, ok := files.Get(); ok && f.Complete && len(f.GPUs) == 0 && len(gpus.Value[pid]) == 0 {
@@ -269,7 +271,8 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 		r.readOnce(ctx, pid, p, st.command, now, len(gpus.Value[pid]) > 0)
 	}
 	c := fabric.RankCandidate{
-		PID: pid, Start: st.start, Parent: st.parent, Owner: p.share.owner, Command: st.command, At: now, Files: files,
+		PID: pid, Start: st.start, Parent: st.parent, User: p.whose.user, UserKnown: p.whose.known, Owner: p.share.owner, Command: st.command, At: now,
+		Files: files, NetNS: p.whose.netNS,
 		GPUs: fabric.UnknownFact[[]string](gpus.Reason, gpus.Source, now),
 	}
 	if list, ok := gpus.Get(); ok {

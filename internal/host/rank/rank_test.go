@@ -409,7 +409,7 @@ func alive(t *testing.T, reading fabric.RankReading, owner fabric.Owner, now tim
 		if c.Owner != owner {
 			continue
 		}
-		if _, twice := of[c.PID]; twice || c.Start == 0 || !c.At.Equal(now) {
+		if _, twice := of[c.PID]; twice || c.Start == 0 || !c.At.Equal(now) || c.User != 2000 || !c.UserKnown || c.NetNS.State != fabric.OK {
 			t.Errorf("%+v, twice: %t", c, twice)
 		}
 		of[c.PID] = c

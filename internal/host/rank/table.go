@@ -39,6 +39,7 @@ type process struct {
 	next    time.Time // when it is examined again
 	start   uint64    // of candidates and children, and of what was one before it got another inode
 	image   image
+	whose   whose          // of candidates and children
 	share   *share         // of its owner; nil where it has not been asked for, or has too few descriptors for a GPU
 	cuda    bool           // a candidate that uses CUDA
 	rank    *process       // of a child
@@ -111,7 +112,7 @@ func (r *Reader) see(pid int, inode uint64, now time.Time, room bool) {
 		}
 		next := &process{inode: inode, born: now}
 		if p != nil && (p.kind == candidate || p.kind == fresh) { // it may be the same process
-			next.start, next.share = p.start, p.share
+			next.start, next.share, next.whose = p.start, p.share, p.whose
 		}
 		p = next
 		r.known[pid] = p
@@ -210,7 +211,8 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 			continue
 		}
 		h.p.start, h.p.image = h.st.start, h.st.image
-		h.p.kind, h.p.rank, h.p.share = candidate, nil, r.shareOf(r.ownerOf(strconv.Itoa(h.pid), true))
+		dir := strconv.Itoa(h.pid)
+		h.p.kind, h.p.rank, h.p.share, h.p.whose = candidate, nil, r.shareOf(r.ownerOf(dir, true)), r.whoseIs(dir, now)
 		if listed(h.pid) {
 			continue
 		}
