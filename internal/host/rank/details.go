@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/owned"
 )
 
 // details is what is read of a candidate once.
@@ -242,6 +244,24 @@ func (v *visit) limits(d *details) {
 	}
 }
 
+// fileTime is the processor time that one file of procfs may cost. The kernel writes them anew for each reader, and some are as long as a user
+// wants: 65,000 mappings of a file with a long path took 0.7 seconds of each look.
+const fileTime = 40 * time.Millisecond
+
+// metered is a file that ends with an error when reading it has taken too much.
+type metered struct {
+	io.Reader
+	name  string
+	until time.Duration // of the processor time of this thread
+}
+
+func (m *metered) Read(b []byte) (int, error) {
+	if owned.Spent() > m.until {
+		return 0, fabric.Because(fabric.ReasonTimeout, m.name+" takes more processor time than one file may")
+	}
+	return m.Reader.Read(b)
+}
+
 // open opens a file of procfs for a parser that reads it by parts.
 func open[T any](r *Reader, name string, parse func(io.Reader) (T, error)) (T, error) {
 	fd, err := retry(func() (int, error) {
@@ -253,5 +273,7 @@ func open[T any](r *Reader, name string, parse func(io.Reader) (T, error)) (T, e
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	return parse(f)
+	runtime.LockOSThread() // whose processor time counts
+	defer runtime.UnlockOSThread()
+	return parse(&metered{f, name, owned.Spent() + fileTime})
 }

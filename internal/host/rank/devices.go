@@ -163,8 +163,10 @@ func parseMounts(f io.Reader) (map[string]string, error) {
 		}
 	}
 	switch err := lines.Err(); {
-	case err != nil:
+	case errors.Is(err, bufio.ErrTooLong):
 		return nil, malformed("mountinfo")
+	case err != nil:
+		return nil, err
 	case limited.N == 0:
 		return nil, fabric.Because(fabric.ReasonMalformed, "mountinfo of more than 4 MiB")
 	case types["/"] == "":

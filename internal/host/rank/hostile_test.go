@@ -154,6 +154,23 @@ func TestHugeEnvironment(t *testing.T) {
 	}
 }
 
+// A memory map that is as long as a user can make it costs a look no more than other processes do. It took 0.7 seconds of processor time.
+func TestHugeMap(t *testing.T) {
+	needRoot(t)
+	s := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0", "MAPS="+t.TempDir())
+	r := reader(t, sources())
+	before := cpu()
+	c := of(t, look(t, r, noNVML(), time.Unix(1e9, 0)), s.Process.Pid)
+	took := cpu() - before
+	t.Logf("the look took %v of processor time", took)
+	if c.Maps.Reason != fabric.ReasonTimeout || took > 10*fileTime {
+		t.Errorf("%v of processor time, memory map %s (%s)", took, c.Maps.State, c.Maps.Reason)
+	}
+	if c.Limits.State != fabric.OK || c.Settings.State != fabric.OK {
+		t.Errorf("what else is known of it: %+v, %+v", c.Limits, c.Settings)
+	}
+}
+
 // Files that have the names of GPUs do not use up what a look reads: processes that the driver lists come first.
 func TestDecoys(t *testing.T) {
 	needRoot(t)

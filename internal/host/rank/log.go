@@ -201,5 +201,8 @@ func mountType(f io.Reader, id string) (string, error) {
 			return kind, nil
 		}
 	}
+	if err := lines.Err(); err != nil {
+		return "", err
+	}
 	return "", fabric.Because(fabric.ReasonUnsupported, "file of another mount namespace")
 }

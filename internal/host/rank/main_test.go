@@ -73,6 +73,11 @@ func help() error {
 			return err
 		}
 	}
+	if folder := os.Getenv("MAPS"); folder != "" {
+		if err := mapOften(folder); err != nil {
+			return err
+		}
+	}
 	if script := os.Getenv("SCRIPT"); script != "" {
 		return unix.Exec("/bin/sh", []string{"sh", "-c", script}, os.Environ())
 	}
@@ -149,6 +154,29 @@ func mapFile(name string) error {
 	}
 	_, err = unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
 	return err
+}
+
+// mapOften makes as many mappings of a file with as long a path as the kernel lets a user have.
+func mapOften(folder string) error {
+	if err := os.Chdir(folder); err != nil {
+		return err
+	}
+	name := strings.Repeat("a", 250)
+	for range 15 {
+		if err := errors.Join(os.Mkdir(name, 0o700), os.Chdir(name)); err != nil {
+			return err
+		}
+	}
+	f, err := os.Create("file")
+	if err != nil {
+		return err
+	}
+	for i := range 60_000 {
+		if _, err := unix.Mmap(int(f.Fd()), 0, 4096, i%2*unix.PROT_READ, unix.MAP_PRIVATE); err != nil {
+			return fmt.Errorf("%d mappings: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // needRoot skips where no mount namespace can be made.
