@@ -93,7 +93,9 @@ func (c *RankCandidate) Tenant() Owner {
 	switch {
 	case c.Owner.Isolated() || c.Owner.Kind == OwnerUser:
 		return c.Owner
-	case c.UserKnown, c.Limits.State == OK:
+	case c.UserKnown:
+		return Owner{Kind: OwnerUser, ID: strconv.FormatUint(uint64(c.Answers), 10)}
+	case c.Limits.State == OK:
 		return Owner{Kind: OwnerUser, ID: strconv.FormatUint(uint64(c.User), 10)}
 	}
 	return Owner{}
@@ -108,7 +110,9 @@ type RankCandidate struct {
 	User   uint32 // real user ID, known if UserKnown or Limits are
 	// UserKnown: User is known, also of one that is Left or of which nothing else was read yet.
 	UserKnown bool
-	Owner     Owner
+	// Answers is the user who answers for User, if that is known: another one only for subordinate numbers (subuid(5)), which one user has by the thousand.
+	Answers uint32
+	Owner   Owner
 	// Command is the first 15 bytes of the name of the program (comm).
 	Command string
 	At      time.Time

@@ -6,7 +6,7 @@ import "strconv"
 
 // FileOwner is who answers for files of jobs. Bounds are for each owner, so that whoever exceeds one loses files of his own.
 type FileOwner struct {
-	UID uint32
+	UID uint32 // the first of those who answer together, as the subordinate numbers of a user do
 	// Folder is what root made for a job or a pod, below the folder that the site names; empty: UID made the files, or a folder
 	// that they are in.
 	Folder string

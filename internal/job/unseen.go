@@ -52,7 +52,7 @@ func split(candidates []fabric.RankCandidate) (listed []fabric.RankCandidate, le
 // unread is a process of which is known only what does not change: who it is, and whose.
 func unread(c *fabric.RankCandidate, at time.Time) *fabric.RankCandidate {
 	return &fabric.RankCandidate{
-		PID: c.PID, Start: c.Start, Parent: c.Parent, User: c.User, UserKnown: c.UserKnown, Owner: c.Owner, Command: c.Command, At: at, Children: c.Children, EphemeralFrom: c.EphemeralFrom,
+		PID: c.PID, Start: c.Start, Parent: c.Parent, User: c.User, UserKnown: c.UserKnown, Answers: c.Answers, Owner: c.Owner, Command: c.Command, At: at, Children: c.Children, EphemeralFrom: c.EphemeralFrom,
 		Workload: c.Workload, Limits: c.Limits,
 	}
 }
@@ -64,7 +64,7 @@ func remind(c, was *fabric.RankCandidate) {
 		c.Command = cmp.Or(c.Command, was.Command)
 	}
 	if c.Limits.State != fabric.OK && was.Limits.State == fabric.OK {
-		c.User, c.UserKnown, c.Limits = was.User, was.UserKnown, was.Limits
+		c.User, c.UserKnown, c.Answers, c.Limits = was.User, was.UserKnown, was.Answers, was.Limits
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/joblog"
 	"gpufabric_exporter/internal/host/kmsg"
+	"gpufabric_exporter/internal/host/owned"
 )
 
 // logsPatience bounds how long a scrape waits for logs of jobs, which may be on a server, and for messages of the kernel.
@@ -21,7 +22,7 @@ func (ob *Observer) followLogs(before, files NCCLFiles) {
 	if !reflect.DeepEqual(before.Logs, files.Logs) {
 		ob.joblogs = nil
 		if len(files.Logs) > 0 {
-			ob.joblogs = joblog.New(files.Logs)
+			ob.joblogs = joblog.New(files.Logs).WithUsers(owned.UsersOf(ob.o.Rootfs))
 		}
 		ob.logs.forget()
 	}

@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/host/kmsg"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/openat"
+	"gpufabric_exporter/internal/host/owned"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/sysfs"
@@ -204,7 +205,7 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	ob.followLogs(ob.files, files)
 	ob.files = files
 	ob.conf = ncclconf.New(ob.o.Rootfs, files.Environment, files.Home)
-	ob.inspector = inspector.New(files.Inspector)
+	ob.inspector = inspector.New(files.Inspector).WithUsers(owned.UsersOf(ob.o.Rootfs))
 	ob.inspect.forget()
 	ob.nccl.forget() // and not another reading: one that hangs would lose a thread with each reload
 }

@@ -17,6 +17,7 @@ import (
 	"gpufabric_exporter/internal/host/nccllog"
 	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/numa"
+	"gpufabric_exporter/internal/host/owned"
 	"gpufabric_exporter/internal/host/podresources"
 	"gpufabric_exporter/internal/host/rank"
 	"gpufabric_exporter/internal/host/rdmanl"
@@ -53,6 +54,7 @@ func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
 		Variable:  ncclconf.Exposed,
 		Conf:      ncclconf.ExposedConf,
 		Log:       logOf,
+		Users:     owned.UsersOf(o.Rootfs),
 		Sockets: func(namespace *os.File) (rank.Sockets, error) {
 			switch {
 			case !sockdiag.Loaded(o.Procfs, o.Rootfs):

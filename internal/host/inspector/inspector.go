@@ -66,6 +66,12 @@ func New(folder string) *Reader {
 	return &Reader{finder: owned.New([]owned.Tree{tree}), parsed: map[string]parsed{}}
 }
 
+// WithUsers has those answer for files of subordinate numbers of users who have them.
+func (r *Reader) WithUsers(u *owned.Users) *Reader {
+	r.finder.WithUsers(u)
+	return r
+}
+
 // Read reads the files that changed since the last call. A folder that does not exist has none.
 func (r *Reader) Read(now time.Time) (fabric.InspectorReading, error) {
 	r.turns.Collect()

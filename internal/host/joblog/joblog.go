@@ -69,6 +69,12 @@ func New(patterns []Pattern) *Reader {
 	return &Reader{finder: owned.New(trees), files: map[owned.Identity]*followed{}, spent: owned.Spent, open: (*owned.File).Open}
 }
 
+// WithUsers has those answer for files of subordinate numbers of users who have them.
+func (r *Reader) WithUsers(u *owned.Users) *Reader {
+	r.finder.WithUsers(u)
+	return r
+}
+
 // Read reads what was written since the last call.
 func (r *Reader) Read(now time.Time) (fabric.LogReading, error) {
 	r.turns.Collect()

@@ -5,7 +5,8 @@
 // Nothing that a user makes there costs another user: names, files, folders and time are bounded for each owner, those who took
 // least come first, and what is left out is counted for the owner who exceeds. The owner of a file is who could have put it there:
 // the user that owns the outermost folder below that of the site; where root owns it, as that of a pod, the folder itself; and the
-// user that owns the file where the folder is one that all write to (root's, and sticky), or there is none.
+// user that owns the file where the folder is one that all write to (root's, and sticky), or there is none. For the subordinate numbers of
+// a user (subuid(5)) one answers (Users).
 //
 // Nothing that a user makes waits. A file is found without asking its file system, and opened without waiting for a writer of a
 // FIFO or the holder of a lease. Other mounts below the folder of the site are passed over unless they are of a file system of
@@ -107,6 +108,7 @@ var (
 // found before are not forgotten.
 type Finder struct {
 	trees  []Tree
+	users  *Users
 	resume map[place]int64 // where folders go on
 	known  map[Identity]File
 	spent  func() time.Duration // processor time; tests have their own
@@ -116,6 +118,12 @@ type Finder struct {
 // New returns a Finder of trees.
 func New(trees []Tree) *Finder {
 	return &Finder{trees: trees, resume: map[place]int64{}, known: map[Identity]File{}, spent: Spent, piece: 16 << 10}
+}
+
+// WithUsers has those answer for files of subordinate numbers of users who have them.
+func (f *Finder) WithUsers(u *Users) *Finder {
+	f.users = u
+	return f
 }
 
 // Spent is the processor time of the calling thread. On a loaded machine, real time would take files from users who did nothing.
@@ -136,6 +144,7 @@ func (f *Finder) Look() (Found, error) {
 		found: Found{Files: map[Identity]File{}, Refused: map[fabric.Refusal]int{}, Lost: map[fabric.FileOwner]int{}, Whole: true},
 	}
 	defer w.close()
+	f.users.Look()
 	for i := range f.trees {
 		err := w.begin(&f.trees[i])
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -224,7 +224,7 @@ func (w *walk) entry(dir int, a *account, t task, e entry) {
 	}
 	owner := a.owner
 	if t.shared {
-		owner = fabric.FileOwner{UID: st.Uid}
+		owner = fabric.FileOwner{UID: w.finder.users.Of(st.Uid)}
 	}
 	switch kind := st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFDIR && enter:

@@ -21,7 +21,6 @@ import (
 
 // details is what is read of a candidate once.
 type details struct {
-	user     uint32
 	command  string // the first that was seen: a process can change it with each scrape
 	workload fabric.Fact[fabric.Workload]
 	maps     fabric.Fact[fabric.MappedFiles]
@@ -42,9 +41,6 @@ func (d *details) early() bool {
 }
 
 func (d *details) fill(c *fabric.RankCandidate) {
-	if d.limits.State == fabric.OK {
-		c.User, c.UserKnown = d.user, true
-	}
 	c.Workload, c.Maps, c.Settings, c.Conf, c.Log = d.workload, d.maps, d.settings, d.conf, d.log
 	c.Limits, c.Devices, c.NetNS = d.limits, d.devices, d.netNS
 	if w, ok := c.Workload.Get(); ok && w.Job == "" {
@@ -162,7 +158,7 @@ func (r *Reader) readOnce(ctx context.Context, pid int, p *process, command stri
 	} else if !closed {
 		s.strikes = 0
 	}
-	d.command = command
+	d.command, p.whose = command, r.whoseIs(strconv.Itoa(pid), now)
 	if p.details != nil {
 		d.keep(p.details)
 	}
@@ -234,8 +230,7 @@ func (v *visit) limits(d *details) {
 	}
 	if b, err = r.file(dir+"/status", maxStatus); err != nil {
 		d.limits.Reason = reasonOf(err)
-	} else if user, cpus, ok := parseStatus(b); ok {
-		d.user = user
+	} else if _, cpus, ok := parseStatus(b); ok {
 		limits := fabric.ProcessLimits{Memlock: memlock, CPUs: cpus}
 		if r.sources.Distances != nil {
 			limits.Distances = r.sources.Distances(cpus)

@@ -102,7 +102,7 @@ func (r *Reader) ownerOf(dir string, closely bool) fabric.Owner {
 	if unix.Fstatat(r.at(), dir, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return fabric.Owner{}
 	}
-	return userOwner(uint64(st.Uid))
+	return userOwner(uint64(r.sources.Users.Of(st.Uid)))
 }
 
 func userOwner(user uint64) fabric.Owner {
@@ -111,14 +111,16 @@ func userOwner(user uint64) fabric.Owner {
 
 // whose is what keeps the processes of one user from being taken for those of another one, before anything else is read.
 type whose struct {
-	user  uint32
-	known bool
-	netNS fabric.Fact[uint64]
+	user    uint32
+	answers uint32 // who answers for user
+	known   bool
+	netNS   fabric.Fact[uint64]
 }
 
 func (r *Reader) whoseIs(dir string, now time.Time) (w whose) {
 	if b, err := r.file(dir+"/status", maxStatus); err == nil {
 		w.user, _, w.known = parseStatus(b)
+		w.answers = r.sources.Users.Of(w.user)
 	}
 	w.netNS = r.netNS(dir, now)
 	return w
@@ -149,7 +151,7 @@ func (r *Reader) parseOwner(dir string, status []byte) (fabric.Owner, bool) {
 		n, _ := parseNamespace(link, "pid")
 		return fabric.Owner{Kind: fabric.OwnerContainer, ID: "pid-" + strconv.FormatUint(n, 10)}, true
 	}
-	return userOwner(uint64(user)), true
+	return userOwner(uint64(r.sources.Users.Of(user))), true
 }
 
 // nested reports whether a process is in a PID namespace below that of procfs: it has a PID in both (NSpid).

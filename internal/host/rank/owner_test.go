@@ -4,6 +4,7 @@ package rank
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/owned"
 )
 
 const (
@@ -361,5 +363,37 @@ func TestOverlayOfUser(t *testing.T) {
 	r := reader(t, Sources{})
 	if r.mountsOfNode(strconv.Itoa(user.Process.Pid)) || !r.mountsOfNode(strconv.Itoa(node.Process.Pid)) || isLocal(layered) {
 		t.Error("mounts of a user are taken for those of the node, or the other way round")
+	}
+}
+
+// Processes with the subordinate numbers of one user have the bounds of one owner. Without that, 300 of them left seven of eight ranks of
+// another user out of the look, and out of what is named as alive where they are more.
+func TestSubordinateUsers(t *testing.T) {
+	needRoot(t)
+	root := t.TempDir()
+	if err := errors.Join(os.Mkdir(root+"/etc", 0o700), os.WriteFile(root+"/etc/subuid", []byte("eve:100000:65536\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []uint32{100_007, 100_008} {
+		spawn(t, ofUser(uid), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0")
+	}
+	s := sources()
+	s.Users = owned.UsersOf(root)
+	reading := look(t, reader(t, s), noNVML(), time.Unix(1e9, 0))
+	owners := map[fabric.Owner]int{}
+	for _, c := range reading.Candidates {
+		if c.User == 100_007 || c.User == 100_008 {
+			owners[c.Owner]++
+			if c.Tenant() != c.Owner || !c.UserKnown {
+				t.Errorf("tenant %s, user known %t", c.Tenant(), c.UserKnown)
+			}
+		}
+	}
+	if owners[userOwner(100_000)] != 2 {
+		t.Errorf("owners %v", owners)
+	}
+	c := fabric.RankCandidate{Owner: fabric.Owner{Kind: fabric.OwnerJob, ID: "7"}, User: 100_007, UserKnown: true, Answers: 100_000}
+	if c.Tenant() != userOwner(100_000) {
+		t.Errorf("in a job of a scheduler: %s", c.Tenant())
 	}
 }

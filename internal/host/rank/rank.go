@@ -41,6 +41,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/owned"
 )
 
 // Bounds of a look.
@@ -77,6 +78,8 @@ type Sources struct {
 	Distances func(cpus string) []int
 	// Conf returns the variables that an nccl.conf sets.
 	Conf func(text []byte) []fabric.NCCLVariable
+	// Users tells who answers for numbers of users.
+	Users *owned.Users
 	// Log returns what a log of NCCL says, of its beginning and its end, between which some bytes were dropped.
 	Log func(head, tail []byte, dropped int64) fabric.NCCLLog
 }
@@ -153,6 +156,7 @@ func (r *Reader) at() int { return int(r.dir.Fd()) }
 func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankReading, error) {
 	r.look++
 	r.calls, r.left, r.reads, r.spent, r.exceeded = 0, maxAllFiles, 0, 0, nil
+	r.sources.Users.Look()
 	processes, err := r.list(gpus.Value, now)
 	if err != nil {
 		return fabric.RankReading{}, fmt.Errorf("procfs: %w", err)
@@ -243,7 +247,8 @@ func (r *Reader) leave(pids []int, now time.Time) (left []fabric.RankCandidate) 
 	for _, pid := range pids[:min(len(pids), maxLeft)] {
 		p := r.known[pid]
 		left = append(left, fabric.RankCandidate{
-			PID: pid, Start: p.start, User: p.whose.user, UserKnown: p.whose.known, Owner: p.share.owner, NetNS: p.whose.netNS, At: now, Left: true,
+			PID: pid, Start: p.start, User: p.whose.user, UserKnown: p.whose.known, Answers: p.whose.answers, Owner: p.share.owner, NetNS: p.whose.netNS,
+			At: now, Left: true,
 		})
 	}
 	return left
@@ -271,8 +276,8 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 		r.readOnce(ctx, pid, p, st.command, now, len(gpus.Value[pid]) > 0)
 	}
 	c := fabric.RankCandidate{
-		PID: pid, Start: st.start, Parent: st.parent, User: p.whose.user, UserKnown: p.whose.known, Owner: p.share.owner, Command: st.command, At: now,
-		Files: files, NetNS: p.whose.netNS,
+		PID: pid, Start: st.start, Parent: st.parent, User: p.whose.user, UserKnown: p.whose.known, Answers: p.whose.answers, Owner: p.share.owner,
+		Command: st.command, At: now, Files: files, NetNS: p.whose.netNS,
 		GPUs: fabric.UnknownFact[[]string](gpus.Reason, gpus.Source, now),
 	}
 	if list, ok := gpus.Get(); ok {
