@@ -292,6 +292,33 @@ func TestManyProcesses(t *testing.T) {
 	t.Error("not found")
 }
 
+// Processes of a user that do nothing do not keep those of others from being examined again: 30,000 of them were examined in four hours.
+func TestIdleProcesses(t *testing.T) {
+	r := reader(t, Sources{})
+	now := time.Unix(1e9, 0)
+	for pid := range 30_000 {
+		r.known[pid+1] = &process{kind: other, next: now.Add(-time.Hour)}
+	}
+	const victim, bare = 40_000, 40_001
+	r.known[victim] = &process{kind: other, next: now.Add(-time.Minute), share: r.shareOf(userOwner(1000))}
+	r.known[bare] = &process{kind: other, next: now.Add(-time.Minute)}
+	found := map[int]bool{}
+	looks := 0
+	for ; !found[victim] || !found[bare]; looks++ {
+		r.look++
+		for _, pid := range r.due(now, func(int) bool { return false }) {
+			found[pid] = true
+			r.known[pid].next = now.Add(longest)
+		}
+		if looks == 0 && !found[victim] {
+			t.Fatal("a process with descriptors waits for those without")
+		}
+	}
+	if looks > 16 { // of 15 seconds each
+		t.Errorf("examined again in %d looks", looks)
+	}
+}
+
 // Bounds of an owner: descriptors, threads and network namespaces beyond them are his, and he is named once.
 func TestBoundsOfOwner(t *testing.T) {
 	r := reader(t, sources())

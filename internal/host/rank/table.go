@@ -55,8 +55,10 @@ type process struct {
 const (
 	shortest = 5 * time.Second
 	longest  = 15 * time.Minute
-	// againAtOnce bounds the processes that are examined again in one look.
+	// againAtOnce bounds the processes that are examined again in one look, and fewAgain those of them that had no descriptor for a GPU the last
+	// time. These cost one call each, and have no owner: a user can have tens of thousands, for which others do not wait.
 	againAtOnce = 32
+	fewAgain    = 2048
 	// maxCalls bounds the system calls after which a look examines no further process: some 20 ms. The others wait for the
 	// next look.
 	maxCalls = 6000
@@ -284,15 +286,12 @@ func (r *Reader) due(now time.Time, listed func(pid int) bool) []int {
 	}
 	slices.SortFunc(pids, func(a, b int) int { return cmp.Or(rank(a)-rank(b), a-b) })
 	slices.SortFunc(old, func(a, b int) int { return cmp.Or(r.known[a].next.Compare(r.known[b].next), a-b) })
-	n := 0
+	n, few := 0, 0
 	for _, pid := range old {
-		s := r.known[pid].share
-		switch {
-		case n == againAtOnce:
-			return pids
-		case s == nil:
-			n++
-		case r.refreshed(s).again < againEach:
+		switch s := r.known[pid].share; {
+		case s == nil && few < fewAgain:
+			few++
+		case s != nil && n < againAtOnce && r.refreshed(s).again < againEach:
 			s.again++
 			n++
 		default:
