@@ -393,8 +393,8 @@ func TestOverlayOfUser(t *testing.T) {
 	}
 }
 
-// Processes with the subordinate numbers of one user have the bounds of one owner. Without that, 300 of them left seven of eight ranks of
-// another user out of the look, and out of what is named as alive where they are more.
+// Processes with the subordinate numbers of one user have the bounds of one owner. As owners of their own, 256 of them would each come before
+// the second rank of another user.
 func TestSubordinateUsers(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
