@@ -28,7 +28,7 @@ const (
 	maxConnections = 256             // fewer where there are few descriptors
 	maxUnsent      = 16 << 20        // bytes of answers that clients have not read yet
 	idleTimeout    = 5 * time.Minute
-	maxHeaderBytes = 4 << 10         // which take up to 25 times that in memory; Go allows 4 KiB more
+	maxHeaderBytes = 4 << 10     // which take up to 25 times that in memory; Go allows 4 KiB more
 	shutdownGrace  = time.Second // for requests in flight when the process is to stop
 )
 
