@@ -79,7 +79,7 @@ func (k *adviser) devices() {
 				odd = append(odd, h.Name)
 			case role == fabric.RoleCompute:
 				compute = append(compute, one)
-				needed = needed || !(port.Link.Stated() && !port.Link.Value)
+				needed = needed || port.Link.Value || !port.Link.Stated()
 			case takes(h, port):
 				others = append(others, one)
 			}

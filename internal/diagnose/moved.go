@@ -55,16 +55,3 @@ func Elsewhere(n *fabric.Node) string {
 	}
 	return strings.Join(parts, " ")
 }
-
-// movedFrom reports whether another function of the card of a device, which would show what the card is used for, is in another
-// network namespace. Of one that was never seen, only its place says that it is of the card.
-func movedFrom(n *fabric.Node, h *fabric.HCA) *fabric.Meta {
-	card, _, _ := strings.Cut(h.PCI.Or(""), ".")
-	for i := range n.HCAs {
-		o := &n.HCAs[i]
-		if other, _, _ := strings.Cut(o.PCI.Or(""), "."); o != h && o.Moved && other == card && card != "" {
-			return &fabric.Meta{Reason: fabric.ReasonMoved}
-		}
-	}
-	return nil
-}

@@ -161,7 +161,9 @@ func TestProfileStates(t *testing.T) {
 		}
 		return p
 	}
-	list := func(n *Node) { n.NCCL.Variables = []NCCLVariable{{Name: "NCCL_IB_HCA", Value: "^mlx5_0", Source: "/etc/nccl.conf:1"}} }
+	list := func(n *Node) {
+		n.NCCL.Variables = []NCCLVariable{{Name: "NCCL_IB_HCA", Value: "^mlx5_0", Source: "/etc/nccl.conf:1"}}
+	}
 	for _, c := range []struct {
 		name    string
 		profile *Profile
