@@ -4,9 +4,25 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 
 	"gpufabric_exporter/internal/fabric"
 )
+
+// leftOutPorts are active ports that nobody but a list calls something else than compute, by not naming them. A list that names a device
+// that is gone, or that excludes some, says what it means.
+func leftOutPorts(n *fabric.Node) (left []*fabric.Port) {
+	list, set := n.NCCL.Devices()
+	if !set || list.Exclude || len(missingNames(n, list)) > 0 {
+		return nil
+	}
+	for _, p := range ports(n) {
+		if p.RoleBy == fabric.ByNCCL && p.Role.Or("") != fabric.RoleCompute && p.Carries() {
+			left = append(left, p)
+		}
+	}
+	return left
+}
 
 // judgeLeftOut finds a list of devices with which NCCL uses fewer ports than the site expects, while the node has more. That ports which
 // the list takes are down or missing is reported by port_active and nccl_devices.
@@ -26,6 +42,9 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 	var unread *fabric.Meta
 	for h, p := range ports(n) {
 		role, classified := p.Role.Get()
+		if slices.Contains(leftOutPorts(n), p) {
+			role = fabric.RoleCompute
+		}
 		takes := list.Takes(h.Name, p.Number)
 		switch {
 		case classified && role != fabric.RoleCompute:

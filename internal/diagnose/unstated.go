@@ -59,4 +59,4 @@ func nicOf(n *fabric.Node, s Subject) *fabric.HCA {
 }
 
 // acceptCommand records a node that the operator calls good.
-const acceptCommand = "run gpufabric_exporter check --write-manifest on a node that is in order"
+const acceptCommand = "run gpufabric_exporter check --write-manifest=FILE on a node that is in order and name the file in expected.manifest"
