@@ -231,7 +231,7 @@ func judgeFirmware(n *fabric.Node, v *verdicts) {
 			v.failed(s, Verdict{
 				What: "Firmware " + own + ", but most cards of its board run " + most, Consequence: "Rails behave differently, which is hard to diagnose later.",
 				Evidence: h.Firmware.Source + " of devices of the board " + boardOf(h).Value + ".",
-				Remedy:   "Install one version on all cards (grep . /sys/class/infiniband/*/fw_ver): mlxfwmanager -d <address> -u -i <image>, or the vendor's tool, then a cold restart.",
+				Remedy:   "Install one version on all cards (grep . /sys/class/infiniband/*/fw_ver): drain the node, then the tool of the server's vendor, or for cards of NVIDIA's own PSID mlxfwmanager -d <address> -u -i <image>, then a cold restart.",
 			})
 		}
 	}
@@ -281,7 +281,7 @@ func judgeMTU(n *fabric.Node, v *verdicts) {
 			v.failed(PortSubject(h, p), Verdict{
 				What:     fmt.Sprintf("The MTU is %d, but its peers have %d", own.Value, most),
 				Evidence: own.Source, Consequence: "RDMA uses the largest MTU that both ends of a connection support: this rail is slower, or large packets are lost.",
-				Remedy: fmt.Sprintf("ip link set dev %s mtu %d, and the same at the switch port.", shellWord(p.NetDev.Value, "<interface>"), most),
+				Remedy: fmt.Sprintf("Drain the node, and not over a connection through this interface: ip link set dev %s mtu %d, and the same at the switch port.", shellWord(p.NetDev.Value, "<interface>"), most),
 			})
 		}
 	}

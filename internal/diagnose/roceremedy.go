@@ -72,7 +72,7 @@ func roceRemedy(s fabric.RoCEStep, n *fabric.Node, h *fabric.HCA, port *fabric.P
 	case fabric.RoCEPFC:
 		return r.pfc()
 	case fabric.RoCEGlobalPause:
-		return "ethtool -A <interface> autoneg off rx off tx off, and the same at the switch port."
+		return "Drain the node, as the link may restart: ethtool -A <interface> autoneg off rx off tx off, and the same at the switch port."
 	case fabric.RoCEBuffer:
 		return fmt.Sprintf("Give priority %d a buffer: %s; dcb buffer show dev <interface> shows the total size.", p, r.command(
 			fmt.Sprintf("--prio2buffer %s --buffer_size <bytes>,<bytes>,0,0,0,0,0,0", listOf(1<<p)),

@@ -312,6 +312,27 @@ func TestSlurmSettings(t *testing.T) {
 	}
 }
 
+// People write settings as shells, systemd and other systems have it. What is not understood changes nothing, and drains no node.
+func TestSlurmSettingsAsWritten(t *testing.T) {
+	for shellName, shell := range shells(t) {
+		dir := commandtest.Memory(t)
+		check := script(t, dir, "check", "echo '0 failed, 1 unknown, 3 checks passed'; exit 2")
+		settings := dir + "/settings"
+		for text, want := range map[string]int{
+			"ON_UNKNOWN=drain\r\n": 1, "ON_UNKNOWN='drain'\n": 1, "ON_UNKNOWN=drain # as on all nodes\n": 1, "export ON_UNKNOWN=drain\n": 1,
+			"  ON_UNKNOWN = \"drain\" \n": 1, "ON_ERROR ON_UNKNOWN=drain\n": 0, "=drain\n\n": 0,
+		} {
+			if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			code, errs := ran(t, shell, "slurm-prolog.sh", "CHECK="+check, "LOGGER=true", "TMPDIR="+dir, "SETTINGS="+settings)
+			if code != want {
+				t.Errorf("%s, %q: exit code %d, want %d\n%s", shellName, text, code, want, errs)
+			}
+		}
+	}
+}
+
 // As an epilog it does not say that a job starts.
 func TestSlurmEpilog(t *testing.T) {
 	for shellName, shell := range shells(t) {

@@ -20,7 +20,7 @@ export PATH
 # settings NAME... takes these variables from the file of settings, unless the environment has them: slurmd passes none of its own. Lines
 # are NAME=value and never run. A file that another user may write to is not read.
 settings() {
-	[ -e "$SETTINGS" ] || return 0
+	[ -e "$SETTINGS" ] || [ -L "$SETTINGS" ] || return 0
 	case $(ls -ldn "$SETTINGS" 2>/dev/null | tr -s ' ' | cut -d ' ' -f 1,3) in
 	-????-??-*" 0" | -????-??-*" $(id -u)") ;;
 	*)
@@ -28,12 +28,17 @@ settings() {
 		return 0
 		;;
 	esac
-	while IFS='=' read -r name value || [ -n "$name" ]; do
+	while IFS='= 	' read -r name value || [ -n "$name" ]; do
+		[ "$name" != export ] || { name=${value%%=*} && value=${value#*=}; }
+		case "$name $* " in
+		*[!A-Z_]*" $* " | " $* ") continue ;; # a comment, or no name
+		esac
 		case " $* " in
 		*" $name "*) ;;
-		*) continue ;; # a comment, or for the other script
+		*) continue ;; # for the other script
 		esac
-		value=${value#\"} && value=${value%\"}
+		value=${value%"$(printf '\r')"} && value=${value%%[ 	]#*}
+		value=${value#[\"\']} && value=${value%[\"\']}
 		eval "[ -n \"\${$name:-}\" ] || $name=\$value" # a name of the list, and the value is not evaluated
 	done <"$SETTINGS" || unread="$SETTINGS cannot be read"
 }

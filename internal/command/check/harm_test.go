@@ -19,14 +19,15 @@ var forbidden = regexp.MustCompile(`(modprobe -r|rmmod) +(mlx5|mlx4|bnxt|ice\b|i
 
 // guarded are commands that harm in some place, each with words that have to stand before it in the same step.
 var guarded = map[*regexp.Regexp]*regexp.Regexp{
-	regexp.MustCompile(`ip link set (dev )?\S+ down`):                 regexp.MustCompile(`default`),
-	regexp.MustCompile(`devlink dev reload`):                          regexp.MustCompile(`default route|management|on purpose`),
-	regexp.MustCompile(`/unbind`):                                     regexp.MustCompile(`default`),
-	regexp.MustCompile(`setpci -s`):                                   regexp.MustCompile(`guests|virtual machines`),
-	regexp.MustCompile(`--gpu-reset`):                                 regexp.MustCompile(`(?i)drain`),
-	regexp.MustCompile(`rmmod `):                                      regexp.MustCompile(`(?i)no job|drain`),
-	regexp.MustCompile(`restart nvidia-(fabricmanager|imex)`):         regexp.MustCompile(`(?i)drain`),
-	regexp.MustCompile(`mlnx_qos -i NETDEV -|dcb pfc set dev NETDEV`): regexp.MustCompile(`(?i)drain|NVIDIA:|Broadcom`),
+	regexp.MustCompile(`ip link set (dev )?\S+ down`):                    regexp.MustCompile(`default`),
+	regexp.MustCompile(`ethtool -A|mlxfwmanager -d|dev (NETDEV|%s) mtu`): regexp.MustCompile(`(?i)drain`),
+	regexp.MustCompile(`devlink dev reload`):                             regexp.MustCompile(`default route|management|on purpose`),
+	regexp.MustCompile(`/unbind`):                                        regexp.MustCompile(`default`),
+	regexp.MustCompile(`setpci -s`):                                      regexp.MustCompile(`guests|virtual machines`),
+	regexp.MustCompile(`--gpu-reset`):                                    regexp.MustCompile(`(?i)drain`),
+	regexp.MustCompile(`rmmod `):                                         regexp.MustCompile(`(?i)no job|drain`),
+	regexp.MustCompile(`restart nvidia-(fabricmanager|imex)`):            regexp.MustCompile(`(?i)drain`),
+	regexp.MustCompile(`mlnx_qos -i NETDEV -|dcb pfc set dev NETDEV`):    regexp.MustCompile(`(?i)drain|NVIDIA:|Broadcom`),
 }
 
 // Nobody loses a node or the way to it by following a runbook, a document or a remedy.
