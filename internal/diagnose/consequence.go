@@ -70,6 +70,9 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{check: checkNCCLDevices, cause: checkComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return len(lostDevices(n)) > 0 }},
+		{check: checkComputePorts, cause: checkLeftOut, follows: func(n *fabric.Node, _, _ *Verdict) bool {
+			return computePortsOf(n).there+len(leftOutPorts(n)) >= *n.Policy.ComputePorts
+		}},
 		{check: checkHardware, cause: checkComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCINIC) }},
 		{check: checkHardware, cause: checkGPUs, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCIGPU) }},
 		{check: checkNCCLDevices, cause: checkHardware, follows: func(n *fabric.Node, _, _ *Verdict) bool { return namesWhatIsGone(n) }},

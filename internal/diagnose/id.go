@@ -28,6 +28,7 @@ const (
 	checkGPUs         = "gpus"
 	checkGPUsSurplus  = "gpus_surplus"
 	checkNCCLDevices  = "nccl_devices"
+	checkLeftOut      = "nccl_devices_left_out"
 	checkNCCLLines    = "nccl_configuration"
 	checkRDMAOff      = "nccl_rdma_off"
 	checkGIDIndex     = "nccl_gid_index"

@@ -53,7 +53,7 @@ func ncclChecks() []*Check {
 			Guard: "if the host sets it without =, and a name in it is that of a device", Modes: []string{ModeNCCLDevices}, judge: judgePrefixes,
 		},
 		{
-			ID: "nccl_devices_left_out", Title: "NCCL_IB_HCA leaves out ports for training", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			ID: checkLeftOut, Title: "NCCL_IB_HCA leaves out ports for training", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names, states and roles of RDMA ports, expected.compute_ports",
 			Guard: "if the host sets it and the configuration sets expected.compute_ports; only if the line takes fewer compute ports than that, those that are down or missing included, and others are active; not if RDMA is disabled, or the line takes no active port; jobs may override it",
 			Modes: []string{ModeNCCLDevices}, judge: judgeLeftOut,

@@ -163,8 +163,6 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	switch {
 	case have < *want && have+moved >= *want: // those that pods have may be the ones
 		return
-	case have < *want && len(leftOutPorts(n)) > 0: // nccl_devices_left_out reports them
-		return
 	case c.hidden != "" && have < *want: // a port that cannot be read is not a missing one
 		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, but %d are expected.", have, *want))
 		return
