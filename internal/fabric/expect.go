@@ -36,10 +36,14 @@ func (e Expected[T]) Stated() bool { return e.By != ByNobody && e.By != "" }
 // deriveExpectations says of each port whether it should have a link, and at which rate, after its role.
 func (n *Node) deriveExpectations() {
 	count := n.countCompute()
+	whole := n.Policy.ComputePorts != nil && count.all == *n.Policy.ComputePorts // then the number says which ports are meant
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
 			p := &h.Ports[k]
+			if whole && p.Role.Or("") == RoleCompute && p.RoleBy == ByNobody {
+				p.RoleBy = ByConfiguration
+			}
 			p.Link = n.linkOf(h, p, count)
 			p.ExpectedRate, p.RateBy = n.expectedRate(h, p)
 		}
