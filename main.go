@@ -42,7 +42,7 @@ func main() {
 	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		// A scrape is a few milliseconds of work, of which most is system calls; these do not occupy Go's processors while
-		// they block. With one for each of the machine's processors the runtime wakes threads that find not applicable, which
+		// they block. With one for each of the machine's processors the runtime wakes threads that find nothing to do, which
 		// costs a fifth of the CPU time.
 		runtime.GOMAXPROCS(1)
 	}

@@ -32,7 +32,7 @@ type GateOptions struct {
 	// reserves for itself is not counted since 510. Before that, and where the memory of a GPU is a NUMA node of the
 	// kernel (Grace), there is more.
 	IdleMemory uint64
-	// Quiet is how long a GPU must have had not applicable; 0: a minute. It is looked at thirty times in between.
+	// Quiet is how long a GPU must have had nothing to do; 0: a minute. It is looked at thirty times in between.
 	Quiet time.Duration
 }
 

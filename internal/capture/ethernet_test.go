@@ -157,7 +157,7 @@ func TestPhysicalInterfaces(t *testing.T) {
 	}
 }
 
-// TestNoInterfacesToRead: a copy of some sysfs has not applicable with this kernel's drivers, and where there are no Ethernet
+// TestNoInterfacesToRead: a copy of some sysfs has nothing to do with this kernel's drivers, and where there are no Ethernet
 // ports only speeds are asked for.
 func TestNoInterfacesToRead(t *testing.T) {
 	c := take(t, options(materialise(t, find(t, "healthy"), nil)))

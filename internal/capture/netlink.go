@@ -11,7 +11,7 @@ import (
 	"gpufabric_exporter/internal/host/rdmanl"
 )
 
-// netlink asks the RDMA core what the exporter asks it, about these devices. A copy of some sysfs has not applicable
+// netlink asks the RDMA core what the exporter asks it, about these devices. A copy of some sysfs has nothing to do
 // with this kernel's netlink, and without the class, opening the socket would load the RDMA core.
 func (s *session) netlink(u *unit, devices []string) error {
 	if _, present := u.have(sysPart + "/" + rdmaClass); !present || !s.sys.IsKernel() || !u.begin(rdmaName) {

@@ -30,7 +30,7 @@ type ethernetReader struct {
 }
 
 // ethernetOf returns what answers for the interfaces of a sysfs: its kernel, recordings in a folder, or nil. A copy
-// of some sysfs has not applicable with this kernel's interfaces.
+// of some sysfs has nothing to do with this kernel's interfaces.
 func ethernetOf(recordings string, sys *sysfs.FS) (*ethernetReader, error) {
 	r := &ethernetReader{dialDCB: dcbnl.Dial, openTool: ethtool.Open, asked: fabric.Commands{}}
 	switch {

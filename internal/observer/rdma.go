@@ -42,7 +42,7 @@ type rdmaClient interface {
 type dialer func() (rdmaClient, error)
 
 // dialerOf returns what answers for a sysfs: its kernel, a recording in a folder, or nil. A copy of some sysfs has
-// not applicable with this kernel's netlink.
+// nothing to do with this kernel's netlink.
 func dialerOf(recordings string, sys *sysfs.FS) (dialer, error) {
 	switch {
 	case recordings != "":

@@ -49,7 +49,7 @@ func linkLocal(id GUID) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// subnetGIDs is the GID table of a port that has not applicable with Ethernet: the default prefix with the GUID
+// subnetGIDs is the GID table of a port that has nothing to do with Ethernet: the default prefix with the GUID
 // of the port.
 func subnetGIDs(g GUID) []GID { return []GID{{Addr: linkLocal(g), Type: RoCEv1}} }
 
