@@ -98,7 +98,7 @@ func (in *Input) argument(list []*yaml.Node, i int) (done bool) {
 	case (before == "-genv" || before == "-env") && i+1 < len(list) && concerns(c.Value):
 		in.variable(c, c.Value, list[i+1].Value)
 	case strings.HasPrefix(before, "--export"), strings.HasPrefix(c.Value, "-") && !strings.ContainsAny(c.Value, " \n"):
-		k, from := shellReader{in: in, scope: in.scopes, blocks: newBlocks()}, len(in.settings)
+		k, from := in.newShellReader("", 0, 0), len(in.settings)
 		k.options(before, []word{{text: c.Value, line: c.Line, dynamic: isTemplate(c.Value)}})
 		for i := from; i < len(in.settings); i++ {
 			in.settings[i].scripted = false

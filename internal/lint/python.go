@@ -19,7 +19,12 @@ var pythonSetting = lazyregexp.New(`(?:environ\s*\[\s*["'](\w+)["']\s*\]\s*=|\w\
 // an alternative, and of settings that are repeated outside, each one.
 func (in *Input) parsePython(data []byte) {
 	text, unread := pythonCode(string(data))
-	b := newBlocks()
+	var body, indented []part
+	reached := func() { // what is indented ends
+		if len(indented) > 0 {
+			body, indented = append(body, part{kind: partBranch, body: [][]part{indented}}), nil
+		}
+	}
 	number, indent := 0, 0
 	for line := range strings.Lines(text) {
 		number++
@@ -28,10 +33,8 @@ func (in *Input) parsePython(data []byte) {
 			continue
 		}
 		if now := len(line) - len(code); now < indent || now > indent && now > 0 {
-			b.closeTo(1)
-			if indent = now; now > 0 {
-				b.open("&&", number)
-			}
+			reached()
+			indent = now
 		}
 		for _, m := range pythonSetting().FindAllStringSubmatch(line, -1) {
 			if m[9] == "=" { // a comparison
@@ -41,16 +44,20 @@ func (in *Input) parsePython(data []byte) {
 			in.add(setting{
 				Setting: ncclconf.Setting{Line: number, Name: strings.Join(m[1:7], ""), Value: m[7] + m[8]}, set: true, dynamic: m[9] != "", scripted: true,
 			})
-			if len(in.settings) > at {
-				b.add(part{kind: partSet, setting: at})
+			switch {
+			case len(in.settings) == at:
+			case indent > 0:
+				indented = append(indented, part{kind: partSet, setting: at})
+			default:
+				body = append(body, part{kind: partSet, setting: at})
 			}
 		}
 		if indent == 0 && strings.Contains(code, "(") { // it may start ranks
-			b.add(part{kind: partRun})
+			body = append(body, part{kind: partRun})
 		}
 	}
-	b.closeTo(1)
-	in.scripts = append(in.scripts, script{in.scopes, b.stack[0].bodies[0]})
+	reached()
+	in.scripts = append(in.scripts, script{in.scopes, body})
 	for _, at := range unread {
 		in.append(setting{Setting: ncclconf.Setting{Line: at}, findings: []Finding{
 			{Undecided, diagnose.Info, "The text that begins here sets variables of NCCL, and is not judged: what reads it is not known", "run lint with the text in a file of its own"},
