@@ -54,6 +54,9 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 		known = &connection{from: origin(conn.RemoteAddr())}
 		c.open[conn] = known
 	}
+	if state == http.StateActive {
+		requested(conn)
+	}
 	known.idle, known.since = state == http.StateIdle, time.Now()
 	if len(c.open) > c.limit {
 		c.cut(c.surplus(conn, func(*connection) int { return 1 }))

@@ -93,7 +93,7 @@ func (h *handler) routes() []route {
 		{"GET " + JobsPath, paged(page.JobsJSON(h.observeAll, h.set, h.log).ServeHTTP)},
 		{"GET /-/healthy", http.HandlerFunc(h.healthy)},
 		{"GET /-/ready", http.HandlerFunc(h.readiness)},
-		{"POST /-/reload", h.config},
+		{"POST /-/reload", h.places.open(h.config)},
 	}
 	if web.TelemetryPath != "/" {
 		list = append(list, route{"GET /{$}", paged(landing.ServeHTTP)})

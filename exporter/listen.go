@@ -121,7 +121,7 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 		servers[i] = s
 		guesses.guard(s)
 		running.Go(func() {
-			if err := web.Serve(l, s, flags, quiet); !errors.Is(err, http.ErrServerClosed) {
+			if err := web.Serve(handshakes{l}, s, flags, quiet); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("serving %s: %w", l.Addr(), err)
 			}
 		})

@@ -118,16 +118,16 @@ func selectCollectors(set *collector.Set, query url.Values) (*collector.Set, err
 const (
 	defaultScrapeTimeout = 10 * time.Second
 	leastScrapeTimeout   = 100 * time.Millisecond
-	mostScrapeTimeout    = time.Hour
+	mostScrapeTimeout    = time.Minute // a request that waits for what hangs has a place until then
 )
 
-// scrapeTimeout returns how long the scraper will wait, less the offset. An invalid header is ignored: its sender still
-// gets metrics.
+// scrapeTimeout returns how long the scraper will wait, less the offset, and a minute at most. An invalid header is ignored: its sender
+// still gets metrics.
 func scrapeTimeout(h http.Header, offset time.Duration) time.Duration {
 	s, err := strconv.ParseFloat(h.Get("X-Prometheus-Scrape-Timeout-Seconds"), 64)
-	if err != nil || !(s > 0 && s <= mostScrapeTimeout.Seconds()) {
+	if err != nil || !(s > 0) { // which NaN is not, either
 		return defaultScrapeTimeout
 	}
-	timeout := time.Duration(math.Round(s * float64(time.Second)))
+	timeout := time.Duration(math.Round(min(s, mostScrapeTimeout.Seconds()) * float64(time.Second)))
 	return max(timeout-offset, leastScrapeTimeout)
 }

@@ -49,6 +49,8 @@ type place struct {
 	leave  func()
 }
 
+const stopping = "the exporter is stopping"
+
 // placeKey is under which the context of a request has its place.
 type placeKey struct{}
 
@@ -80,7 +82,7 @@ func (p *places) enter(at *place) (refused string) {
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
-		return "the exporter is stopping"
+		return stopping
 	case p.most > 0 && (len(p.taken) >= p.most || len(p.taken) >= p.most-p.most/8 && p.has(at.from)):
 		return "too many requests at once (--web.max-requests), try again later"
 	}
@@ -123,17 +125,27 @@ func (p *places) make(ctx context.Context) {
 	}
 }
 
-// run runs what observes the node and answers no request, unless the places are closed.
-func (p *places) run(observe func()) {
+// run runs what observes the node and needs no place, unless the places are closed.
+func (p *places) run(observe func()) (ran bool) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return
+		return false
 	}
 	p.inside.Add(1)
 	p.mu.Unlock()
 	defer p.inside.Done()
 	observe()
+	return true
+}
+
+// open has h answer without a place until the places are closed.
+func (p *places) open(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !p.run(func() { h.ServeHTTP(w, r) }) {
+			http.Error(w, stopping, http.StatusServiceUnavailable)
+		}
+	})
 }
 
 // close has all later requests refused, and waits until nothing observes the node any more: what it is read from may be closed then.

@@ -116,8 +116,10 @@ func TestScrapeAfterTheEnd(t *testing.T) {
 		}()
 		synctest.Wait()
 		for _, r := range h.routes() {
-			if _, path := r.request(); strings.HasPrefix(r.pattern, "GET ") && !strings.HasPrefix(path, "/-/") {
-				if code, body := status(h, path); code != http.StatusServiceUnavailable || body != "the exporter is stopping\n" {
+			if method, path := r.request(); method == http.MethodPost || !strings.HasPrefix(path, "/-/") {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+				if code, body := w.Code, w.Body.String(); code != http.StatusServiceUnavailable || body != "the exporter is stopping\n" {
 					t.Errorf("%s: %d %q", path, code, body)
 				}
 			}

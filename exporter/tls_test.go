@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,41 @@ func TestMutualTLS(t *testing.T) {
 	}
 	p.Trust(a.Pool, client)
 	p.Logs("TLS handshake error")
+}
+
+// Before its first request a client may send what a handshake needs, and no more: the chain is refused before it is in memory.
+func TestLongCertificates(t *testing.T) {
+	a := commandtest.NewAuthority(t)
+	a.Issue("server", x509.ExtKeyUsageServerAuth)
+	client := a.Issue("prometheus", x509.ExtKeyUsageClientAuth)
+	p := start(t, &fakeObserver{node: healthy}, a.Config("tls_server_config:", "  cert_file: server.crt", "  key_file: server.key",
+		"  client_auth_type: RequireAndVerifyClientCert", "  client_ca_file: ca.crt"))
+	long := client
+	long.Certificate = slices.Repeat(long.Certificate, 2*maxHandshake/len(long.Certificate[0]))
+	p.Trust(a.Pool, long)
+	if r, err := p.Client.Get(p.URL + "/metrics"); err == nil {
+		r.Body.Close()
+		t.Errorf("with a chain of 64 KiB: %d", r.StatusCode)
+	}
+	p.Logs("the client sent more than 32 KiB before a request")
+
+	p.Trust(a.Pool, client)
+	p.Client.Transport.(*http.Transport).DisableKeepAlives = false
+	for i := range 2 * maxHandshake / 1000 { // on one connection
+		r, err := http.NewRequest(http.MethodGet, p.URL+"/-/healthy", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Padding", strings.Repeat("x", 1000))
+		answer, err := p.Client.Do(r)
+		if err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("request %d: %d, %v", i, answer.StatusCode, err)
+		}
+		answer.Body.Close()
+	}
 }
 
 func TestBasicAuth(t *testing.T) {
