@@ -28,6 +28,14 @@ var (
 		Help:   "1 while a check cannot judge its subject, with the reason as in exporter_facts_unknown. Absent otherwise. The other labels are those of check_failed, which may be 0 at the same time if the check passes for all other subjects.",
 		Source: "internal/diagnose", Cadence: Fast, Stability: Stable,
 	}
+	nodeJudgedBy = &Family{
+		Name: "node_judged_by", Type: Gauge, Labels: []string{"source"},
+		Help: "Number of ports for training (role compute) of which the source states what they should be: that they are for training, whether they should have a link, " +
+			"or at which rate. A port counts for each source that states any of these. If all sources are 0, nothing states what the node should have: checks then go by guesses, " +
+			"which are never critical. source: configuration, manifest (check --write-manifest), nccl_ib_hca (NCCL_IB_HCA of the host), profile (of the platform), " +
+			"record (what the exporter saw of the port before). All sources are absent if no port for training is known, or the ports or the NCCL configuration could not be read.",
+		Source: "see docs/ROLES.md", Cadence: Slow, Stability: Stable,
+	}
 	checkTimestamp = &Family{
 		Name: "check_timestamp_seconds", Type: Gauge, Unit: "seconds",
 		Help:   "Time at which the checks were run, in seconds since the epoch. Only in the file of check --textfile, which may be outdated.",
@@ -49,7 +57,7 @@ var (
 // checkFamilies are the rows of the collector check, in the order of documentation.
 func checkFamilies() []*Family {
 	return []*Family{
-		checkFailed, checkUnknown, checkTimestamp, checkError, checkRunTimestamp,
+		checkFailed, checkUnknown, nodeJudgedBy, checkTimestamp, checkError, checkRunTimestamp,
 	}
 }
 
@@ -88,6 +96,17 @@ func collectChecks(saw func(*fabric.Node, []diagnose.Verdict)) func(*fabric.Node
 		list := diagnose.Run(n, checks)
 		saw(n, list)
 		emitChecks(list, emit)
+		emitJudgedBy(n, emit)
+	}
+}
+
+func emitJudgedBy(n *fabric.Node, emit emit) {
+	j := diagnose.JudgedBy(n)
+	if !j.Known() || j.Ports == 0 {
+		return
+	}
+	for _, a := range diagnose.Authorities() {
+		emit(nodeJudgedBy, float64(j.PortsBy(a)), string(a))
 	}
 }
 

@@ -186,3 +186,25 @@ func BenchmarkChecks(b *testing.B) {
 		}
 	})
 }
+
+// All sources have a number, or none has: what could not be read is not 0.
+func TestJudgedBySeries(t *testing.T) {
+	judged := func(n *fabric.Node) []string {
+		return slices.DeleteFunc(linesOf(t, n, "check"), func(line string) bool { return !strings.HasPrefix(line, "node_judged_by") })
+	}
+	n := scenarioNode(t, "healthy")
+	want := []string{
+		`node_judged_by{source="configuration"} 0`, `node_judged_by{source="manifest"} 0`, `node_judged_by{source="nccl_ib_hca"} 8`,
+		`node_judged_by{source="profile"} 0`, `node_judged_by{source="record"} 0`,
+	}
+	if got := judged(n); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Errorf("got %v", got)
+	}
+	hidden := n.Copy()
+	hidden.HCAs[0].Ports = nil
+	for name, n := range map[string]*fabric.Node{"hidden": hidden, "no port": scenarioNode(t, "no-rdma")} {
+		if got := judged(n); len(got) > 0 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -120,6 +120,7 @@ type Port struct {
 // PortHistory is what was seen of a port, by this process since its device appeared, or by its record (package inventory).
 type PortHistory struct {
 	Active bool      // it was active
+	Since  time.Time // when it was seen active first; zero: not known
 	Last   time.Time // when it was seen active last; zero: not known
 	Rate   float64   // the highest rate in bytes per second while it was; 0 if none was known
 }
@@ -127,7 +128,11 @@ type PortHistory struct {
 // Remember adds what the port is now to its history.
 func (p *Port) Remember() {
 	if p.State.Or("") == PortActive {
-		p.Seen = PortHistory{Active: true, Last: p.State.At, Rate: max(p.Seen.Rate, p.Rate.Or(Rate{}).BytesPerSecond)}
+		since := p.Seen.Since
+		if !p.Seen.Active {
+			since = p.State.At
+		}
+		p.Seen = PortHistory{Active: true, Since: since, Last: p.State.At, Rate: max(p.Seen.Rate, p.Rate.Or(Rate{}).BytesPerSecond)}
 	}
 }
 

@@ -90,6 +90,7 @@ func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
 // recall returns the node with what its ports had before this process saw them; the same one where nothing changes.
 func (h *hardware) recall(n *fabric.Node) *fabric.Node {
 	var with *fabric.Node
+	news := false // something that roles and expectations follow from
 	for i := range n.HCAs {
 		for k := range n.HCAs[i].Ports {
 			p := &n.HCAs[i].Ports[k]
@@ -99,9 +100,11 @@ func (h *hardware) recall(n *fabric.Node) *fabric.Node {
 				continue
 			}
 			had := h.Ports[at]
-			if p.Seen.Active && p.Seen.Rate >= had.Rate {
+			since, more := time.Unix(had.Since, 0), !p.Seen.Active || p.Seen.Rate < had.Rate
+			if !more && !since.Before(p.Seen.Since) {
 				continue
 			}
+			news = news || more
 			if with == nil {
 				with = n.Copy()
 			}
@@ -109,13 +112,15 @@ func (h *hardware) recall(n *fabric.Node) *fabric.Node {
 			if !seen.Active {
 				seen.Last = time.Unix(had.Last, 0)
 			}
-			seen.Active, seen.Rate = true, max(seen.Rate, had.Rate)
+			seen.Active, seen.Since, seen.Rate = true, since, max(seen.Rate, had.Rate)
 		}
 	}
 	if with == nil {
 		return n
 	}
-	with.DerivePorts()
-	with.DeriveRoCE()
+	if news {
+		with.DerivePorts()
+		with.DeriveRoCE()
+	}
 	return with
 }

@@ -96,6 +96,9 @@ func TestRecordOfPorts(t *testing.T) {
 				if c.link && p.Link.Words != "it had a link until 2026-11-22 13:10 UTC" {
 					t.Errorf("%q", p.Link.Words)
 				}
+				if c.link && !p.Seen.Since.Equal(begin) {
+					t.Errorf("since %s", p.Seen.Since)
+				}
 				if n.HCAs[1].Ports[0].Seen.Active {
 					t.Error("the node that was given has changed")
 				}
@@ -103,6 +106,40 @@ func TestRecordOfPorts(t *testing.T) {
 			if !strings.Contains(said.String(), c.says) {
 				t.Errorf("said %q", &said)
 			}
+		})
+	}
+}
+
+// A port that has its link all the time has had it since the record began, not only since this process did; what follows from
+// expectations is not derived anew for that.
+func TestRecordSince(t *testing.T) {
+	begin := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	file := filepath.Join(t.TempDir(), "inventory.json")
+	up := func(at time.Time) *fabric.Node {
+		n := rails(at)
+		for i := range n.HCAs {
+			n.HCAs[i].Ports[0].State.At = at
+			n.HCAs[i].Ports[0].Remember()
+		}
+		n.Derive()
+		return n
+	}
+	for _, c := range []struct{ at, since time.Time }{
+		{begin, begin},
+		{begin.Add(time.Hour), begin.Add(time.Hour)}, // the record had it once
+		{begin.Add(2 * time.Hour), begin},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := Open(file, slog.New(slog.DiscardHandler))
+			defer m.Close()
+			n := up(c.at)
+			if got := m.Update(n).HCAs[0].Ports[0].Seen.Since; !got.Equal(c.since) {
+				t.Errorf("at %s since %s, want %s", c.at, got, c.since)
+			}
+			if !n.HCAs[0].Ports[0].Seen.Since.Equal(c.at) {
+				t.Error("the node that was given has changed")
+			}
+			synctest.Wait()
 		})
 	}
 }

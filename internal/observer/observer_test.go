@@ -79,8 +79,13 @@ func TestPortsAreRemembered(t *testing.T) {
 		}
 		down(false)
 		up := seen()
-		if got := up; got != (fabric.PortHistory{Active: true, Last: time.Now(), Rate: 50e9}) {
+		since := time.Now()
+		if got := up; got != (fabric.PortHistory{Active: true, Since: since, Last: since, Rate: 50e9}) {
 			t.Errorf("an active port is remembered with %+v", got)
+		}
+		up = seen()
+		if got := up; got != (fabric.PortHistory{Active: true, Since: since, Last: time.Now(), Rate: 50e9}) {
+			t.Errorf("a port that stays active is remembered with %+v", got)
 		}
 		down(true)
 		if got := seen(); got != up {

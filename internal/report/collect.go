@@ -41,9 +41,10 @@ type Input struct {
 // Collect makes facts of what was observed and measured.
 func Collect(in *Input) *Facts {
 	n := in.Node
+	judged := diagnose.JudgedBy(n)
 	f := &Facts{
 		Report: kind, Version: Version, Program: in.Program, At: n.At.UTC(), Node: nodeOf(in), Configuration: in.Config.Origin(), Note: strings.TrimSpace(diagnose.Elsewhere(n) + " " + diagnose.GPUsNotAsked(n)),
-		Ports: []Port{}, GPUs: []GPU{}, GIDs: []GID{}, Jobs: []Job{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration,
+		JudgedBy: judged.Text(), Ports: []Port{}, GPUs: []GPU{}, GIDs: []GID{}, Jobs: []Job{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration,
 	}
 	for i := range n.HCAs {
 		f.addDevice(n, &n.HCAs[i])

@@ -23,6 +23,8 @@ type Facts struct {
 	// Configuration is where the expectations of the site are from. Note is a remark on the node.
 	Configuration string `json:"configuration"`
 	Note          string `json:"note,omitempty"`
+	// JudgedBy is which sources state what the ports for training should be.
+	JudgedBy string `json:"judged_by"`
 
 	Ports    []Port    `json:"ports"`
 	GPUs     []GPU     `json:"gpus"`

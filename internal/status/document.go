@@ -55,6 +55,7 @@ type Node struct {
 	Elsewhere string       `json:"elsewhere,omitempty"`  // devices of pods, in words
 	Excluded  []string     `json:"excluded_devices"`
 	Notes     []string     `json:"notes"` // sentences about how the node is built
+	JudgedBy  JudgedBy     `json:"judged_by"`
 }
 
 // Verdict is a status in one sentence.

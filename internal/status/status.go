@@ -39,7 +39,7 @@ func Of(in *Inputs) *Document {
 		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(), Jobs: in.Jobs, Probes: in.Probes,
 		Node: Node{
 			Name: in.Name, Note: in.Note, Kernel: factOf(n.Host.Kernel), Virtual: factOf(n.Host.Hypervisor), GPUs: factOf(n.GPUs),
-			Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded,
+			Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded, JudgedBy: *JudgedByOf(n),
 		},
 	}
 	gpus := diagnose.GPUs(n)

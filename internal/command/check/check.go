@@ -109,8 +109,9 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 		return exitUndecided, errors.Join(err, writeTextfileError(k.textfile, n.At))
 	}
 	if k.json {
-		err = writeJSON(c.Stdout, n, conf, list, note)
+		err = k.writeJSON(c.Stdout, n, conf, list, note)
 	} else {
+		k.writeJudged(c.Stdout, n)
 		writeNote(c.Stdout, note)
 		err = writeTable(command.Raw(c.Stdout), n, conf, list, k.verbose, command.Colours(c.Stdout))
 		k.writeLeftOut(c.Stdout)

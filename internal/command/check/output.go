@@ -15,6 +15,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/status"
 )
 
 // writeTable prints a table: what failed first, each with what was seen and what to do. All but what paint
@@ -93,6 +94,14 @@ func (k *checking) writeLeftOut(w io.Writer) {
 	fmt.Fprintln(w, "Jobs were not checked: the command jobs does that.")
 }
 
+// writeJudged says by which sources the node is judged. Inside a job they decide nothing.
+func (k *checking) writeJudged(w io.Writer, n *fabric.Node) {
+	if !k.inside {
+		j := diagnose.JudgedBy(n)
+		fmt.Fprintln(w, command.OneLine(j.Text()))
+	}
+}
+
 // writeNote prints the note about the node, if there is one.
 func writeNote(w io.Writer, note string) {
 	if note != "" {
@@ -133,9 +142,10 @@ type verdict struct {
 }
 
 // writeJSON writes the verdicts. Note is about the node; empty: none.
-func writeJSON(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose.Verdict, note string) error {
+func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose.Verdict, note string) error {
 	report := struct {
-		Configuration config.Report `json:"configuration"`
+		Configuration config.Report    `json:"configuration"`
+		JudgedBy      *status.JudgedBy `json:"judged_by,omitempty"` // missing inside a job
 
 		Failed   int       `json:"failed"`
 		Unknown  int       `json:"unknown"`
@@ -143,6 +153,9 @@ func writeJSON(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose.
 		Note     string    `json:"note,omitempty"`
 		Verdicts []verdict `json:"verdicts"`
 	}{Configuration: conf.Report(), Note: note, Verdicts: []verdict{}}
+	if !k.inside {
+		report.JudgedBy = status.JudgedByOf(n)
+	}
 	for _, v := range list {
 		switch v.Status {
 		case diagnose.Failed:

@@ -135,7 +135,7 @@ func checkOutput(t *testing.T, n *fabric.Node, list []diagnose.Verdict) (text st
 	if err := writeTable(&table, n, config.Config{}, list, false, func(_, s string) string { return s }); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeJSON(&b, n, config.Config{}, list, ""); err != nil {
+	if err := new(checking).writeJSON(&b, n, config.Config{}, list, ""); err != nil {
 		t.Fatal(err)
 	}
 	var doc struct{ Verdicts []verdict }

@@ -39,7 +39,7 @@ func TestCheckNamesRunbooksOfTheSite(t *testing.T) {
 func TestJSONNamesRunbooks(t *testing.T) {
 	var b bytes.Buffer
 	list := []diagnose.Verdict{{Check: diagnose.Find("port_active"), Status: diagnose.Failed}}
-	if err := writeJSON(&b, &fabric.Node{}, config.Config{Links: config.Links{Runbooks: "/runbooks"}}, list, ""); err != nil {
+	if err := new(checking).writeJSON(&b, &fabric.Node{Policy: &fabric.Policy{}}, config.Config{Links: config.Links{Runbooks: "/runbooks"}}, list, ""); err != nil {
 		t.Fatal(err)
 	}
 	commandtest.Contains(t, b.String(), `"runbook": "/runbooks/check-ports.md"`)
