@@ -31,7 +31,7 @@ var (
 	nodeJudgedBy = &Family{
 		Name: "node_judged_by", Type: Gauge, Labels: []string{"source"},
 		Help: "Number of ports for training (role compute) of which the source states what they should be: that they are for training, whether they should have a link, " +
-			"or at which rate. A port counts for each source that states any of these. If all sources are 0, nothing states what the node should have: checks then go by guesses, " +
+			"at which rate, or how many there should be. A port counts for each source that states any of these. If all sources are 0, nothing states what the node should have: checks then go by guesses, " +
 			"which are never critical. source: configuration, manifest (check --write-manifest), nccl_ib_hca (NCCL_IB_HCA of the host), profile (of the platform), " +
 			"record (what the exporter saw of the port before). All sources are absent if no port for training is known, or the ports or the NCCL configuration could not be read.",
 		Source: "see docs/ROLES.md", Cadence: Slow, Stability: Stable,

@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,8 +13,8 @@ import (
 	"gpufabric_exporter/internal/spelling"
 )
 
-// Judged says by which sources the ports for training of a node are judged (docs/ROLES.md). A port counts for each source that states its
-// role, its link or its rate; what no source states is a guess.
+// Judged says by which sources the ports for training of a node are judged (docs/ROLES.md). A port counts for each source
+// that states its role, its link or its rate, or how many there should be; what no source states is a guess.
 type Judged struct {
 	Ports   int           // for training
 	Sources []JudgedFacts // in the order of Authorities; those that state nothing are left out
@@ -37,7 +38,8 @@ func Authorities() []fabric.Authority {
 
 // JudgedBy counts who states what. Where ports or a source could not be read, it is not known: a smaller number would be wrong.
 func JudgedBy(n *fabric.Node) Judged {
-	j := Judged{hidden: judgedHidden(n), expected: n.Policy.ComputePorts, Guesses: JudgedFacts{By: fabric.ByNobody}}
+	j := Judged{hidden: judgedHidden(n), expected: n.Policy.ComputePorts}
+	j.Guesses.By = fabric.ByNobody
 	if j.hidden != "" {
 		return j
 	}
@@ -49,6 +51,9 @@ func JudgedBy(n *fabric.Node) Judged {
 		if p.Role.Or("") == fabric.RoleCompute {
 			j.Ports++
 			j.count(p, by)
+			if j.expected != nil { // the number judges all of them, even where it does not say which ports are meant
+				by[fabric.ByConfiguration].Ports = j.Ports
+			}
 		}
 	}
 	for _, a := range Authorities() {
@@ -78,12 +83,13 @@ func (j *Judged) count(p *fabric.Port, by map[fabric.Authority]*JudgedFacts) {
 	if stated[fabric.ByRecord] && p.Seen.Since.After(by[fabric.ByRecord].Since) {
 		by[fabric.ByRecord].Since = p.Seen.Since
 	}
-	if len(stated) == 0 {
+	if len(stated) == 0 && j.expected == nil {
 		j.Guesses.Ports++
 	}
 }
 
-// recordedBefore reports whether the record of a port is older than this reading: what is seen for the first time states nothing.
+// recordedBefore reports whether the record of a port is older than this reading: what is seen for the first time states
+// nothing.
 func recordedBefore(p *fabric.Port) bool { return p.Seen.Since.Before(p.State.At) }
 
 // judgedHidden says what was not read of all that decides; empty: nothing.
@@ -127,7 +133,8 @@ func (j *Judged) Text() string {
 	case !j.Known():
 		return "judged by: not known, because " + j.hidden
 	case j.Ports == 0 && j.expected != nil:
-		return "judged by: configuration (" + spelling.Plural(*j.expected, "port", "ports") + " for training expected); none is known"
+		ports := spelling.Plural(*j.expected, "port", "ports")
+		return "judged by: configuration (" + ports + " for training expected); none is known"
 	case j.Ports == 0:
 		return "judged by: no port for training is known, and nothing states how many there should be"
 	case len(j.Sources) == 0:
@@ -135,7 +142,7 @@ func (j *Judged) Text() string {
 	}
 	var parts []string
 	for _, s := range j.Sources {
-		part := s.facts()
+		part := cmp.Or(s.facts(), "their number")
 		if !s.Since.IsZero() {
 			part += s.Since.UTC().Format(" since 2006-01-02")
 		}

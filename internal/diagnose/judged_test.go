@@ -48,6 +48,17 @@ func TestJudgedBy(t *testing.T) {
 		"the number of ports": {
 			func(n *fabric.Node) { n.Policy.ComputePorts = &two }, "judged by: configuration (2 roles, 2 links); guesses: 2 rates", map[fabric.Authority]int{fabric.ByConfiguration: 2},
 		},
+		"a number that does not say which ports": {
+			func(n *fabric.Node) {
+				one := 1
+				n.Policy.ComputePorts = &one
+				for i := range n.HCAs {
+					n.HCAs[i].Ports[0].State.Value = fabric.PortDown
+					n.HCAs[i].Ports[0].Seen = fabric.PortHistory{}
+				}
+			},
+			"judged by: configuration (their number); guesses: 2 roles, 2 links, 2 rates", map[fabric.Authority]int{fabric.ByConfiguration: 2},
+		},
 		"rates, and a record": {
 			func(n *fabric.Node) {
 				recorded(n)

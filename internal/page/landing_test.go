@@ -88,7 +88,7 @@ func TestLanding(t *testing.T) {
 	})
 	contains(t, page, "node17", "No problems found", "8 GPUs · 2 RDMA ports, 2 active · Linux 6.8.0", "mlx5_0", "MT_0000000838", "firmware 28.39.1002",
 		"0000:1a:00.0", "compute", "eth1", "400 Gb/s", "10.0.0.1", "entry 3 is the first RoCE v2 GID with an IPv4 address",
-		"No variable is set", "all but mlx5_9", `href="metrics"`, "running")
+		"judged by: configuration (2 roles), record (2 links, 2 rates)", "No variable is set", "all but mlx5_9", `href="metrics"`, "running")
 	lacks(t, page, "<script", "http://", "https://", "ZgotmplZ", "&lt;no value")
 
 	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(page)

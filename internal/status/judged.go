@@ -38,7 +38,10 @@ type JudgedGuesses struct {
 // JudgedByOf is diagnose.JudgedBy for JSON.
 func JudgedByOf(n *fabric.Node) *JudgedBy {
 	j := diagnose.JudgedBy(n)
-	d := &JudgedBy{Text: j.Text(), Sources: []JudgedSource{}, Guesses: JudgedGuesses{j.Guesses.Ports, j.Guesses.Roles, j.Guesses.Links, j.Guesses.Rates}}
+	g := &j.Guesses
+	d := &JudgedBy{
+		Text: j.Text(), Sources: []JudgedSource{}, Guesses: JudgedGuesses{g.Ports, g.Roles, g.Links, g.Rates},
+	}
 	if j.Known() {
 		d.Ports = &j.Ports
 	}

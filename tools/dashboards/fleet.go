@@ -151,7 +151,7 @@ func fleetTrends() line {
 }
 
 func allNodes() panel {
-	return grid(about{"All nodes", "Every node that answers or is silent, with its training ports, GPUs, the worst probe against its baseline, and how many checks have no verdict.", "no exporter answers", 24, 12},
+	return grid(about{"All nodes", "Every node that answers or is silent, with its training ports, of how many of them a source states what they should be, GPUs, the worst probe against its baseline, and how many checks have no verdict.", "no exporter answers", 24, 12},
 		[]string{
 			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})
 or max by (cluster, instance) (` + silence + `)`,
@@ -162,14 +162,16 @@ or max by (cluster, instance) (` + silence + `)`,
 			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,
 			orElse(`count by (cluster, instance) (`+problems(open(of(diagnose.Critical)))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
 			`count by (cluster, instance) (` + problems(openWarnings()) + `)`,
+			`max by (cluster, instance) (gpufabric_node_judged_by{@node})`,
 		}, "-Critical",
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "-1": {"silent", bad}, "-3": {"never answered", bad}}, width: 122},
 		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
 		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},
-		column{field: "B", title: "Ports up", none: "none known"},
+		column{field: "B", title: "Ports up", none: "unknown", width: 79},
 		column{field: "C", title: "Expected", none: "not stated"},
+		column{field: "I", title: "Stated", none: "unknown", words: words{"0": {"guesses", note}}, width: 79},
 		column{field: "D", title: "GPUs not lost"},
 		column{field: "E", title: "Worst probe", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, words: words{notFresh: outdated}},
 		column{field: "F", title: "No verdict", none: "none"},
