@@ -36,6 +36,12 @@ var (
 			"record (what the exporter saw of the port before). All sources are absent if no port for training is known, or the ports or the NCCL configuration could not be read.",
 		Source: "see docs/ROLES.md", Cadence: Slow, Stability: Stable,
 	}
+	nodeProfileInfo = &Family{
+		Name: "node_profile_info", Type: Info, Labels: []string{"profile"},
+		Help: "The profile of the platform that the node was recognized as (docs/PROFILES.md); constant 1. Nodes with the same profile should be alike. " +
+			"Absent if no profile fits, or it is not known which.",
+		Source: "/sys/class/dmi/id, /sys/bus/pci/devices", Cadence: Slow, Stability: Stable,
+	}
 	checkTimestamp = &Family{
 		Name: "check_timestamp_seconds", Type: Gauge, Unit: "seconds",
 		Help:   "Time at which the checks were run, in seconds since the epoch. Only in the file of check --textfile, which may be outdated.",
@@ -57,7 +63,7 @@ var (
 // checkFamilies are the rows of the collector check, in the order of documentation.
 func checkFamilies() []*Family {
 	return []*Family{
-		checkFailed, checkUnknown, nodeJudgedBy, checkTimestamp, checkError, checkRunTimestamp,
+		checkFailed, checkUnknown, nodeJudgedBy, nodeProfileInfo, checkTimestamp, checkError, checkRunTimestamp,
 	}
 }
 
@@ -97,6 +103,9 @@ func collectChecks(saw func(*fabric.Node, []diagnose.Verdict)) func(*fabric.Node
 		saw(n, list)
 		emitChecks(list, emit)
 		emitJudgedBy(n, emit)
+		if n.Profile != nil {
+			emit(nodeProfileInfo, 1, n.Profile.Name)
+		}
 	}
 }
 

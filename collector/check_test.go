@@ -208,3 +208,14 @@ func TestJudgedBySeries(t *testing.T) {
 		}
 	}
 }
+
+func TestProfileSeries(t *testing.T) {
+	n := scenarioNode(t, "healthy").Copy()
+	for _, want := range []string{"", `node_profile_info{profile="rack-a"} 1`} {
+		got := slices.DeleteFunc(linesOf(t, n, "check"), func(line string) bool { return !strings.HasPrefix(line, "node_profile_info") })
+		if strings.Join(got, " ") != want {
+			t.Errorf("%v, want %q", got, want)
+		}
+		n.Profile = &fabric.Profile{Name: "rack-a"}
+	}
+}

@@ -147,7 +147,7 @@ func TestScenarios(t *testing.T) {
 func conditionalFamilies() []string {
 	return []string{
 		"node_compute_ports_expected", "nccl_config_findings", "exporter_facts_unknown", "exporter_source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
-		"gpu_fabric_unhealthy",
+		"gpu_fabric_unhealthy", "node_profile_info", // profiles come with the configuration: TestProfileSeries
 		"job_transport_confirmed", "job_transport_last_seen_timestamp_seconds", "job_device_info", "job_processes_dropped", // TestJobs
 		"log_failures_total", "log_failure_last_seen_timestamp_seconds", "log_files", "log_communicator_setup_seconds", "log_files_refused", "log_skipped_bytes_total", "log_kernel_messages_lost_total", // TestLog
 		"job_ras_suspicion", "job_ras_not_asked", "job_ras_state", "job_ras_state_confirmed", "job_ras_ranks", "job_ras_operations_apart", "job_ras_last_answer_timestamp_seconds", "job_ras_questions_total", "job_ras_stopped", // TestRAS

@@ -6,6 +6,19 @@ package main
 func drift() row {
 	const none = "nothing differs, or the recording rules are not loaded"
 	return row{"Settings that differ", []line{{
+		grid(about{"Unlike nine tenths", "Nodes with ports for training unlike those of at least nine tenths of ten or more nodes with the same profile or boards. It fires an alert after half an hour.", none, 24, 6},
+			[]string{
+				`max by (cluster, instance, what, detail) (instance:gpufabric_fleet_fact:odd{@node})`,
+				`max by (cluster, instance, what, detail) (instance:gpufabric_fleet_fact:odd{@node} * 0 + on (cluster, job, instance, what, detail) group_left () max by (cluster, job, instance, what, detail) (
+  instance:gpufabric_fleet_fact:value{@node} * 0 + on (cluster, kind, what, detail) group_left () max by (cluster, kind, what, detail) (cluster:gpufabric_fleet_fact:majority{@cluster})))`,
+			}, "What",
+			column{field: "what", title: "What", words: facts()},
+			column{field: "detail", title: "Priority", none: "-"},
+			column{field: "instance", title: "Node", link: toNode()},
+			column{field: "A", title: "Has", unit: "short"},
+			column{field: "B", title: "Nine tenths have", unit: "short", none: "unknown"},
+			column{field: "cluster", title: "Cluster"}),
+	}, {
 		grid(about{"Nodes that differ", "Nodes with a setting that more than half of the nodes with the same board and role do not have. It fires an alert after six hours.", none, 24, 7},
 			[]string{`max by (cluster, instance, board, role, setting, value, majority) (instance:gpufabric_setting:drift{@node})`}, "Setting",
 			column{field: "setting", title: "Setting", words: settings(), width: 140},
@@ -41,5 +54,15 @@ func settings() words {
 		"mtu":          {"MTU", ""},
 		"nvlinks":      {"NVLinks per GPU", ""},
 		"ports":        {"Training ports", ""},
+	}
+}
+
+// facts are those that alerts/fleet.rules.yml compares.
+func facts() words {
+	return words{
+		"links": {"Active ports", ""},
+		"rate":  {"Rate, bytes/s", ""},
+		"gid":   {"GIDs: 2 IPv4, 1 IPv6", ""},
+		"pfc":   {"Share with PFC", ""},
 	}
 }
