@@ -50,7 +50,7 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return string(pci.Redact([]byte(e.text)))
 	case strings.HasSuffix(dir, "/dmi/id/"):
 		return a.machine(base, e.text)
-	case base == "node_desc":
+	case base == "node_desc", base == "hca_type": // of some drivers the second is the first
 		return a.words(e.text)
 	case base == "traffic_class":
 		return openat.Lines(e.text, a.rule)
@@ -86,7 +86,7 @@ func (a *anonymiser) replacements() openat.Replacements {
 
 // isVersion reports whether a file has what a vendor calls a thing, a version of four numbers for one.
 func isVersion(dir, base string) bool {
-	return slices.Contains([]string{"fw_ver", "hw_rev", "hca_type", "board_id"}, base) ||
+	return slices.Contains([]string{"fw_ver", "hw_rev", "board_id"}, base) ||
 		base == "version" && strings.HasPrefix(dir, sysPart+"/") || base == "srcversion"
 }
 

@@ -252,7 +252,7 @@ func besideDefaultRoute(n *fabric.Node) (names []string) {
 		names = append(names, PortSubject(h, p).String())
 		for o, q := range ports(n) {
 			if q.Role.Or("") == fabric.RoleCompute {
-				compute, alike = true, alike || sameBoard(h, o).Or(false)
+				compute, alike = true, alike || n.SameBoard(h, o).Or(false)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func pfcUniformCheck() *Check {
 // pfcPeers is what compute ports of each board have PFC on for.
 type pfcPeers struct {
 	polls[fabric.PriorityMask]
-	wires map[string]int // of a board: all that could have a say, known or not
+	wires map[fabric.Board]int // of a board: all that could have a say, known or not
 	used  fabric.NameFilter
 }
 
@@ -32,9 +32,9 @@ const enough = 3
 
 // majority returns what more than half of the interfaces of a device's board have, and how many do. What is hidden or down could be
 // of either kind: it is for neither.
-func (p *pfcPeers) majority(h *fabric.HCA) (most fabric.PriorityMask, count int, clear bool) {
-	most, _, clear = p.winner(h)
-	board := boardOf(h).Or("")
+func (p *pfcPeers) majority(n *fabric.Node, h *fabric.HCA) (most fabric.PriorityMask, count int, clear bool) {
+	most, _, clear = p.winner(n, h)
+	board := n.Board(h).Or(fabric.Board{})
 	count = p.polls[board][most]
 	return most, count, clear && count >= enough && 2*count > p.wires[board]
 }
@@ -42,7 +42,7 @@ func (p *pfcPeers) majority(h *fabric.HCA) (most fabric.PriorityMask, count int,
 // judgePFCUniform compares PFC of compute ports with that of most of their kind. A site without expectations has no other check that
 // finds one port whose PFC is off.
 func judgePFCUniform(n *fabric.Node, v *verdicts) {
-	peers := pfcPeers{polls: polls[fabric.PriorityMask]{}, wires: map[string]int{}}
+	peers := pfcPeers{polls: polls[fabric.PriorityMask]{}, wires: map[fabric.Board]int{}}
 	peers.used, _ = n.NCCL.Devices()
 	for h, p := range ports(n) {
 		if p.Role.Or(fabric.RoleCompute) == fabric.RoleCompute && p.RoCE.State != fabric.Absent && peers.used.Takes(h.Name, p.Number) {
@@ -69,7 +69,7 @@ func judgePFCUniform(n *fabric.Node, v *verdicts) {
 
 // ask counts the interfaces of a port, and what they have. A port that the site expects to be otherwise is no example for others.
 func (p *pfcPeers) ask(n *fabric.Node, h *fabric.HCA, port *fabric.Port) {
-	board := boardOf(h).Or("")
+	board := n.Board(h).Or(fabric.Board{})
 	state, known := port.State.Get()
 	chains := port.RoCE.Or(nil)
 	switch {
@@ -83,7 +83,7 @@ func (p *pfcPeers) ask(n *fabric.Node, h *fabric.HCA, port *fabric.Port) {
 		c := &chains[i]
 		p.wires[board]++
 		if pfc, read := pfcOf(n, c).Get(); read && hasCarrier(n, c) && (n.Policy.RoCE.Lossless == nil || !failsPFC(c)) {
-			p.vote(h, pfc.Enabled)
+			p.vote(n, h, pfc.Enabled)
 		}
 	}
 }
@@ -117,8 +117,8 @@ func failsPFC(c *fabric.RoCEChain) bool {
 func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fabric.RoCEChain, v *verdicts) {
 	s, pfc, member := PortSubject(h, port), pfcOf(n, c), memberOf(port.RoCE.Value, c)
 	own, seen := pfc.Value.Enabled, Sentence(c.Link(fabric.RoCEPFC).Evidence)
-	switch most, count, clear := p.majority(h); {
-	case boardOf(h).State == fabric.OK && p.wires[boardOf(h).Value] <= enough: // too few to compare with
+	switch most, count, clear := p.majority(n, h); {
+	case n.Board(h).State == fabric.OK && p.wires[n.Board(h).Value] <= enough: // too few to compare with
 	case pfc.State == fabric.Absent, pfc.State == fabric.Unknown && silent(pfc.Meta()):
 	case pfc.State == fabric.Unknown:
 		v.unknown(s, pfc.Reason, member+seen)
@@ -129,7 +129,7 @@ func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fa
 	case own == most:
 		v.ok(s)
 	default:
-		peers := fmt.Sprintf("Of %d interfaces of compute ports of its board, %d have PFC %s.", p.wires[boardOf(h).Or("")], count, onFor(most))
+		peers := fmt.Sprintf("Of %d interfaces of compute ports of its board, %d have PFC %s.", p.wires[n.Board(h).Or(fabric.Board{})], count, onFor(most))
 		if own == 0 { // 802.3x may be on instead
 			peers = join(seen, peers)
 		}

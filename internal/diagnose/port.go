@@ -38,7 +38,7 @@ func portChecks() []*Check {
 		},
 		{
 			ID: CheckFirmware, Title: "Cards of one board run different firmware", Severity: Warning, Topic: "ports", Scope: ScopeDevice,
-			Reads: "fw_ver and board_id of the devices, driver and hca_type without a board_id", Guard: "devices with a compute port that have peers of the same board",
+			Reads: "fw_ver and board_id of the devices, the IDs of the PCI function without a board_id", Guard: "devices with a compute port that have peers of the same board",
 			Modes: []string{ModeFirmwareMismatch}, judge: judgeFirmware,
 		},
 		{
@@ -182,7 +182,7 @@ func unreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabri
 		if q == p {
 			continue
 		}
-		same := sameBoard(h, o)
+		same := n.SameBoard(h, o)
 		if same.State == fabric.OK && !same.Value && o != h {
 			continue
 		}
@@ -207,17 +207,17 @@ func judgeFirmware(n *fabric.Node, v *verdicts) {
 	polls := polls[string]{}
 	for i := range n.HCAs {
 		if h := &n.HCAs[i]; h.Firmware.State == fabric.OK && h.Serves(fabric.RoleCompute) {
-			polls.vote(h, h.Firmware.Value)
+			polls.vote(n, h, h.Firmware.Value)
 		}
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		if !h.Serves(fabric.RoleCompute) || h.Firmware.State == fabric.Absent || boardOf(h).State == fabric.Absent {
+		if !h.Serves(fabric.RoleCompute) || h.Firmware.State == fabric.Absent || n.Board(h).State == fabric.Absent {
 			continue
 		}
 		s := Subject{Device: h.Name}
 		own, known := h.Firmware.Get()
-		most, peers, clear := polls.winner(h)
+		most, peers, clear := polls.winner(n, h)
 		switch {
 		case !known:
 			v.hidden(s, h.Firmware.Meta(), "The firmware")
@@ -230,7 +230,7 @@ func judgeFirmware(n *fabric.Node, v *verdicts) {
 		default:
 			v.failed(s, Verdict{
 				What: "Firmware " + own + ", but most cards of its board run " + most, Consequence: "Rails behave differently, which is hard to diagnose later.",
-				Evidence: h.Firmware.Source + " of devices of the board " + boardOf(h).Value + ".",
+				Evidence: h.Firmware.Source + " of devices of the board " + n.Board(h).Value.String() + ".",
 				Remedy:   "Install one version on all cards (grep . /sys/class/infiniband/*/fw_ver): drain the node, then the tool of the server's vendor, or for cards of NVIDIA's own PSID mlxfwmanager -d <address> -u -i <image>, then a cold restart.",
 			})
 		}
@@ -259,15 +259,15 @@ func judgeMTU(n *fabric.Node, v *verdicts) {
 	polls := polls[int]{}
 	for h, p := range ports(n) {
 		if own := mtuOf(n, p); own.State == fabric.OK && p.Role.Or("") == fabric.RoleCompute {
-			polls.vote(h, own.Value)
+			polls.vote(n, h, own.Value)
 		}
 	}
 	for h, p := range ports(n) {
 		own := mtuOf(n, p)
-		if p.Role.Or("") != fabric.RoleCompute || own.State == fabric.Absent || boardOf(h).State == fabric.Absent {
+		if p.Role.Or("") != fabric.RoleCompute || own.State == fabric.Absent || n.Board(h).State == fabric.Absent {
 			continue
 		}
-		most, peers, clear := polls.winner(h)
+		most, peers, clear := polls.winner(n, h)
 		switch {
 		case own.State == fabric.Unknown:
 			v.hidden(PortSubject(h, p), own.Meta(), "The MTU")
@@ -288,10 +288,10 @@ func judgeMTU(n *fabric.Node, v *verdicts) {
 }
 
 // polls are what cards of each board have. Cards whose board is not known have no peers.
-type polls[T comparable] map[string]map[T]int
+type polls[T comparable] map[fabric.Board]map[T]int
 
-func (p polls[T]) vote(h *fabric.HCA, value T) {
-	board, known := boardOf(h).Get()
+func (p polls[T]) vote(n *fabric.Node, h *fabric.HCA, value T) {
+	board, known := n.Board(h).Get()
 	switch {
 	case !known:
 		return
@@ -302,8 +302,8 @@ func (p polls[T]) vote(h *fabric.HCA, value T) {
 }
 
 // winner returns what most cards of a device's board have, how many were known, and whether there is such a thing.
-func (p polls[T]) winner(h *fabric.HCA) (most T, peers int, clear bool) {
-	votes := p[boardOf(h).Or("")]
+func (p polls[T]) winner(n *fabric.Node, h *fabric.HCA) (most T, peers int, clear bool) {
+	votes := p[n.Board(h).Or(fabric.Board{})]
 	for _, count := range votes {
 		peers += count
 	}

@@ -10,11 +10,11 @@ import (
 )
 
 // rateOf is what the rate of a peer follows from.
-func rateOf(h *fabric.HCA, p *fabric.Port) []fabric.Meta {
+func rateOf(n *fabric.Node, h *fabric.HCA, p *fabric.Port) []fabric.Meta {
 	if s, known := p.State.Get(); known && s != fabric.PortActive {
-		return []fabric.Meta{h.Type.Meta()}
+		return []fabric.Meta{n.Board(h).Meta()}
 	}
-	return []fabric.Meta{h.Type.Meta(), p.Rate.Meta()}
+	return []fabric.Meta{n.Board(h).Meta(), p.Rate.Meta()}
 }
 
 func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
@@ -24,7 +24,7 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	}
 	expected, ok := p.ExpectedRate.Get()
 	if !ok {
-		if m := unreadPeer(n, h, p, rateOf); m != nil {
+		if m := unreadPeer(n, h, p, func(o *fabric.HCA, q *fabric.Port) []fabric.Meta { return rateOf(n, o, q) }); m != nil {
 			v.unknown(PortSubject(h, p), m.Reason, "The expected rate is unknown: its peers do not determine it, "+ReasonText(m.Reason)+".")
 		}
 		return
@@ -79,7 +79,7 @@ func shortBond(n *fabric.Node, h *fabric.HCA, p *fabric.Port) (w Verdict, short 
 	}
 	most := 0.0
 	for o, q := range ports(n) {
-		if e := n.NetDev(q.NetDev.Or("")); e != nil && e.Bond.Or(false) && q.Role.Or("") == p.Role.Or("") && sameBoard(h, o).Value && len(e.Lower.Value) == len(d.Lower.Value) {
+		if e := n.NetDev(q.NetDev.Or("")); e != nil && e.Bond.Or(false) && q.Role.Or("") == p.Role.Or("") && n.SameBoard(h, o).Or(false) && len(e.Lower.Value) == len(d.Lower.Value) {
 			most = max(most, e.Speed.Or(0))
 		}
 	}
@@ -112,7 +112,7 @@ func lanes(n *fabric.Node, h *fabric.HCA, p *fabric.Port, expected float64) stri
 	}
 	for o, q := range ports(n) {
 		r, known := q.Rate.Get()
-		if known && r.BytesPerSecond >= expected && r.Generation == own.Generation && r.Lanes > own.Lanes && sameBoard(h, o).Value {
+		if known && r.BytesPerSecond >= expected && r.Generation == own.Generation && r.Lanes > own.Lanes && n.SameBoard(h, o).Or(false) {
 			return fmt.Sprintf(" Its link has %d of %d lanes (%dX %s).", own.Lanes, r.Lanes, own.Lanes, own.Generation)
 		}
 	}

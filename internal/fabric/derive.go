@@ -119,18 +119,12 @@ func (n *Node) peers(h *HCA, p *Port) iter.Seq[*Port] {
 		for i := range n.HCAs {
 			o := &n.HCAs[i]
 			for k := range o.Ports {
-				if q := &o.Ports[k]; q.Role.Or("") == p.Role.Or("") && sameBoard(h, o) && !yield(q) {
+				if q := &o.Ports[k]; q.Role.Or("") == p.Role.Or("") && n.SameBoard(h, o).Or(false) && !yield(q) {
 					return
 				}
 			}
 		}
 	}
-}
-
-// sameBoard reports whether two devices are of one kind. Software devices, which have no board, are of none.
-func sameBoard(a, b *HCA) bool {
-	board, kind := a.BoardID.Or(""), a.Type.Or("")
-	return (board != "" || kind != "") && board == b.BoardID.Or("") && kind == b.Type.Or("")
 }
 
 func (n *Node) gidChoice(h *HCA, p *Port) Fact[GIDChoice] {

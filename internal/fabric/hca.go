@@ -20,7 +20,7 @@ type HCA struct {
 	Driver    Fact[string]   `fact:"identity"` // kernel driver bound to the parent PCI device; absent for software devices
 	Firmware  Fact[string]   `fact:"identity"`
 	BoardID   Fact[string]   `fact:"identity"` // PSID
-	Type      Fact[string]   `fact:"identity"` // hca_type, "MT4129"
+	Type      Fact[string]   `fact:"identity"` // hca_type, "MT4129"; of some drivers the node description: only to be shown
 	Revision  Fact[string]   `fact:"identity"` // hw_rev
 	NodeGUID  Fact[string]   `fact:"identity"`
 	ImageGUID Fact[string]   `fact:"identity"` // equal on all functions of one physical card

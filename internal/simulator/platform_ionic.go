@@ -39,7 +39,7 @@ NCCL_IB_TC=104
 	}}
 
 	compute := adapter{
-		chip: pollara, driver: ionic, hca: "AMD Pensando RoCE HCA", firmware: "1.117.5-a-56", revision: "0x1", vfs: 16,
+		chip: pollara, driver: ionic, firmware: "1.117.5-a-56", revision: "0x1", vfs: 16,
 		rate: "400 Gb/sec (4X NDR)", speed: 400_000, mtu: 9000,
 		rx: Counter{Start: 98_402_118, PerStep: 198}, tx: Counter{Start: 5_104_872, PerStep: 64},
 		rdma: traffic{sent: Counter{Start: 33_000_000_000, PerStep: 3_600_000}, received: Counter{Start: 32_900_000_000, PerStep: 3_590_000}},
@@ -56,6 +56,10 @@ NCCL_IB_TC=104
 		{"ionic_6", "enp185s0", "b0:01.1/b1:00.0", "b2:00.0/b9:00.0", "b2:01.0/b5:00.0", 1, "04:90:81:4a:15:50", "10.120.6.11/24", 0},
 		{"ionic_7", "enp201s0", "c0:01.1/c1:00.0", "c2:00.0/c9:00.0", "c2:01.0/c5:00.0", 1, "04:90:81:4a:12:18", "10.120.7.11/24", 0},
 	})
+
+	for i := range n.HCAs { // the driver shows its node description, which rdma-ndd sets
+		n.HCAs[i].Type = n.Host.Name + " " + n.HCAs[i].Name
+	}
 
 	onboard := adapter{
 		chip: i210, speed: 1000, mtu: 1500,
