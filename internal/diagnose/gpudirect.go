@@ -130,7 +130,11 @@ func gpuDirectWords(n *fabric.Node, g GPU, block fabric.GDRBlock) Verdict {
 		if v, ok := n.NCCL.Lookup("NCCL_NET_GDR_LEVEL"); ok {
 			where = v.Source + " (" + v.Name + "=" + v.Value + ")"
 		}
-		w.Mode, w.What = ModeGDRConfig, "NCCL_NET_GDR_LEVEL of the host prevents GPUDirect RDMA"
+		name := "NCCL_NET_GDR_LEVEL"
+		if v, ok := n.NCCL.Lookup("NCCL_NET_GDR_C2C"); ok && strings.Contains(g.GDR.Evidence, v.Name) {
+			name, where = v.Name, v.Source+" ("+v.Name+"="+v.Value+")"
+		}
+		w.Mode, w.What = ModeGDRConfig, name+" of the host prevents GPUDirect RDMA"
 		w.Remedy = "Remove it from " + where + ": by default NCCL allows distances up to P2C (through PCIe switches, or the C2C link of a CPU)."
 	case fabric.GDRIOMMU:
 		w.Mode, w.What = ModeIOMMU, "An IOMMU translates traffic between GPU and NIC"

@@ -22,6 +22,7 @@ type GDRInputs struct {
 	CUDA       Fact[string]
 	Kernel     Fact[string]
 	NICDriver  Fact[string]
+	DataDirect bool // the NIC is or may be a ConnectX-8, which reaches coherent GPUs through another PCI function
 	Direct     GPUDirect
 	NCCL       Fact[*NCCLConfig]
 	NICIOMMU   Fact[string] // PCIFunction.IOMMUType
@@ -95,8 +96,13 @@ func EvaluateGDR(in GDRInputs) GDR {
 		j.Path, j.Via = "", ""
 		j.Send = AbsentFact[bool](gdrSource, in.At)
 	}
-	j.acs()
-	j.iommu()
+	if coherent, known := in.Way.Coherent.Get(); in.DataDirect && (coherent || !known) && j.Via == "" {
+		j.dunno(UnknownFact[bool](ReasonUnsupported, "bus/pci/devices", in.At).Meta(),
+			"the NIC may use a function for Data Direct, which needs ACS bits and an IOMMU group of its own: these are not read (rdma_topo check shows them)")
+	} else {
+		j.acs()
+		j.iommu()
+	}
 	j.Usable = j.verdict()
 	return j.GDR
 }
@@ -209,6 +215,10 @@ func (j *gdrJudge) distance() {
 		return
 	}
 	if furthest > pathPXN && j.through(nccl, limit, nearest) {
+		return
+	}
+	if limit.c2c && nearest <= limit.standard && furthest > limit.standard {
+		j.dunno(between, "whether %s keeps GPU and NIC from GPUDirect RDMA is not known: they are %s apart", limit.from, j.way.text())
 		return
 	}
 	if nearest > limit.standard {

@@ -83,21 +83,22 @@ func GDRAllows(level string, d Distance) bool {
 
 // gdrLimit is the furthest path on which NCCL uses GPUDirect RDMA.
 type gdrLimit struct {
-	path, standard ncclPath // in effect, and without NCCL_NET_GDR_LEVEL
+	path, standard ncclPath // in effect, and without settings
 	from           string   // who says so
+	c2c            bool     // NCCL_NET_GDR_C2C=0 does
 }
 
 // gdrLimit is what a process of this host would find (ncclTopoCheckGdr of graph/paths.cc). P2C came with 2.27; before, it
 // was PHB.
 func (c *NCCLConfig) gdrLimit() gdrLimit {
 	l := gdrLimit{path: pathP2C, from: "NCCL's default"}
-	if c.Number("NCCL_NET_GDR_C2C", 1) == 0 {
-		l.path, l.from = pathPXB, "NCCL's default with NCCL_NET_GDR_C2C=0"
-	}
 	l.standard = l.path
+	if v, ok := c.Lookup("NCCL_NET_GDR_C2C"); ok && c.Number(v.Name, 1) == 0 {
+		l.path, l.from, l.c2c = pathPXB, "NCCL_NET_GDR_C2C=0 ("+v.Source+")", true
+	}
 	if v, ok := c.Lookup("NCCL_NET_GDR_LEVEL"); ok {
 		if level, ok := parseLevel(v.Value); ok {
-			l.path, l.from = level, "NCCL_NET_GDR_LEVEL="+v.Value+" ("+v.Source+")"
+			l.path, l.c2c, l.from = level, false, "NCCL_NET_GDR_LEVEL="+v.Value+" ("+v.Source+")"
 		}
 	}
 	return l

@@ -5,6 +5,9 @@ package fabric
 // nvidia is NVIDIA's vendor id on the PCI bus.
 const nvidia = 0x10de
 
+// connectX8 is ConnectX-8.
+var connectX8 = PCIID{Vendor: 0x15b3, Device: 0x1023}
+
 // DeriveGDR judges GPUDirect RDMA for each GPU and the NIC it is dealt, after DeriveRails.
 func (n *Node) DeriveGDR() {
 	n.GDR = make([]GDR, 0, len(n.PCI.Rails))
@@ -42,6 +45,8 @@ func (n *Node) gdrInputs(r *Rail) GDRInputs {
 	}
 	if nic != nil {
 		in.NICIOMMU = nic.IOMMUType
+		id, known := nic.ID()
+		in.DataDirect = !known || id == connectX8
 	} else {
 		in.NICIOMMU = unknownLike[string](r.Distance.Meta())
 	}

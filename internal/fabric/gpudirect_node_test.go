@@ -24,7 +24,8 @@ func gdrNode() *Node {
 	n.GPUDriver.P2P = []GPUPair{{A: 0, B: 1, Write: ok(P2POK)}}
 	for i := range n.HCAs {
 		n.HCAs[i].Driver = ok("mlx5_core")
-		n.PCI.NIC(n.HCAs[i].Name).IOMMUType = ok("identity")
+		f := n.PCI.NIC(n.HCAs[i].Name)
+		f.IOMMUType, f.Vendor, f.Device = ok("identity"), ok(0x15b3), ok(0x1021)
 	}
 	return n
 }

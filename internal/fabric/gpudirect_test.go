@@ -176,7 +176,16 @@ var gdrTruths = []gdrTruth{
 
 	// NVLink-C2C.
 	{"GB200", grace, "dmabuf", "yes", "P2C apart, within P2C of NCCL's default"},
-	{"GB200 with C2C off", func(in *GDRInputs) { grace(in); in.NCCL = withNCCL("NCCL_NET_GDR_C2C", "0") }, "distance", "", "P2C apart, further than PXB of NCCL's default with NCCL_NET_GDR_C2C=0"},
+	{"GB200 with C2C off", func(in *GDRInputs) { grace(in); in.NCCL = withNCCL("NCCL_NET_GDR_C2C", "0") }, "level", "", "NCCL_NET_GDR_C2C=0 (/etc/nccl.conf:1) allows no more than PXB; GPU and NIC are P2C apart"},
+	{"C2C off, and no C2C there", func(in *GDRInputs) {
+		in.Way.Distance, in.NCCL = ok(DistancePHB), withNCCL("NCCL_NET_GDR_C2C", "0")
+	}, "distance", "", "PHB apart"},
+	{"C2C off, and unknown whether there is C2C", func(in *GDRInputs) {
+		in.Way.Distance, in.Way.Coherent, in.NCCL = ok(DistancePHB), UnknownFact[bool](ReasonIO, "", at), withNCCL("NCCL_NET_GDR_C2C", "0")
+	}, "io_error", "", "NCCL_NET_GDR_C2C=0"},
+	{"GB300: Data Direct", func(in *GDRInputs) { grace(in); in.DataDirect = true }, "unsupported", "yes", "Data Direct"},
+	{"GB300: Data Direct, ACS redirects", func(in *GDRInputs) { grace(in); in.DataDirect, in.Way.Redirects = true, ok([]string{"0009:00:00.0"}) }, "unsupported", "yes", "Data Direct"},
+	{"ConnectX-8 beside another processor", func(in *GDRInputs) { in.DataDirect = true }, "dmabuf", "yes", ""},
 	{"GB200 at level PXB", func(in *GDRInputs) { grace(in); in.NCCL = withNCCL("NCCL_NET_GDR_LEVEL", "PXB") }, "level", "", ""},
 	{"GB200, NIC of the other processor", func(in *GDRInputs) { grace(in); in.Way.Distance = ok(DistanceSYS) }, "distance", "", "SYS"},
 	{"PHB from what may be coherent", func(in *GDRInputs) {
