@@ -17,7 +17,7 @@ func hardwareChecks() []*Check {
 			ID: checkHardware, Title: "The node has no training hardware, or less than before", Severity: Critical, Topic: "node", Scope: ScopeNode,
 			Reads: "RDMA devices, GPUs, and the record of what the node had",
 			Guard: "a node with nothing, of which nobody states anything, is unknown. Not GPUs if expected.gpus is set, " +
-				"nor RDMA devices if expected.compute_ports is set, devices are excluded, or other network namespaces have RDMA devices",
+				"nor RDMA devices if devices are excluded, or other network namespaces have RDMA devices",
 			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,
 		},
 		{
@@ -106,7 +106,7 @@ func judgeHardware(n *fabric.Node, v *verdicts) {
 	gpus, hidden := countGPUs(n)
 	class := n.ClassPresent.Meta()
 	before := slices.DeleteFunc(slices.Clone(n.Remembered), func(r fabric.Remembered) bool { // what the site says counts more
-		return r.Kind == fabric.PCIGPU && n.Policy.GPUs != nil || r.Kind == fabric.PCINIC && n.Policy.ComputePorts != nil
+		return r.Kind == fabric.PCIGPU && n.Policy.GPUs != nil
 	})
 	list := slices.IndexFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceClass })
 	switch {
@@ -117,7 +117,7 @@ func judgeHardware(n *fabric.Node, v *verdicts) {
 			What: "The node has less hardware than before", Evidence: rememberedText(before),
 			Consequence: "Jobs that request all of it do not start, fail, or use what is left.",
 			Remedy: "Check lspci -nn and dmesg -T | grep -iE 'xid|fallen off|pcie|mlx5|bnxt'. What left the bus may return after a cold restart. " +
-				"If it was removed on purpose, set expected.gpus and expected.compute_ports, or remove " + n.RememberedIn + ".",
+				"If it was removed on purpose, remove " + n.RememberedIn + ".",
 		})
 	case gpus > 0 || len(n.HCAs) > 0:
 		v.ok(Subject{})

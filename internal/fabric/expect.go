@@ -36,7 +36,7 @@ func (e Expected[T]) Stated() bool { return e.By != ByNobody && e.By != "" }
 // deriveExpectations says of each port whether it should have a link, and at which rate, after its role.
 func (n *Node) deriveExpectations() {
 	count := n.countCompute()
-	whole := n.Policy.ComputePorts != nil && count.all == *n.Policy.ComputePorts // then the number says which ports are meant
+	whole := n.Policy.ComputePorts != nil && count.all == *n.Policy.ComputePorts && !n.lacksNIC() // then the number says which ports are meant
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
@@ -48,6 +48,11 @@ func (n *Node) deriveExpectations() {
 			p.ExpectedRate, p.RateBy = n.expectedRate(h, p)
 		}
 	}
+}
+
+// lacksNIC reports whether the node had more RDMA devices than now: then a number that fits, fits by a device that is gone.
+func (n *Node) lacksNIC() bool {
+	return slices.ContainsFunc(n.Remembered, func(r Remembered) bool { return r.Kind == PCINIC })
 }
 
 // computeCount is how many ports of role compute there are.
@@ -90,8 +95,8 @@ func (n *Node) linkByCount(_ *HCA, p *Port, count computeCount) (e Expected[bool
 	switch {
 	case count.all <= *want:
 		e.Value = true
-	case count.active < *want:
-		return e, false // one of several, and the count does not say which
+	case count.active < *want, p.Seen.Active: // one of several, and the count does not say which; or it had a link, and was one of them
+		return e, false
 	}
 	return e, true
 }

@@ -8,7 +8,7 @@ import "slices"
 // NICs, compares boards, rates or distances, or lets a port take the place of one that is gone.
 func (n *Node) deriveRoles() {
 	list, listed := n.NCCL.Devices()
-	all := n.allHaveDefaultRoute()
+	silent := n.routesSayNothing()
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
@@ -22,7 +22,7 @@ func (n *Node) deriveRoles() {
 			default:
 				role, by, source = n.roleOfProfile(h, p)
 				if by == "" {
-					role, source = n.roleGuessed(h, p, all)
+					role, source = n.roleGuessed(h, p, silent)
 					by = ByNobody
 				}
 				if role == RoleCompute && listed { // whatever it is for, NCCL does not use it
@@ -75,23 +75,23 @@ func (n *Node) inProfile(h *HCA, p *Port) *ProfileNIC {
 }
 
 // roleGuessed is the role of a port that no source names.
-func (n *Node) roleGuessed(h *HCA, p *Port, all bool) (Role, string) {
+func (n *Node) roleGuessed(h *HCA, p *Port, silent bool) (Role, string) {
 	d := n.NetDev(p.NetDev.Or(""))
 	switch {
 	case h.Part():
 		return RoleUnused, h.Function.Source
 	case h.Software():
 		return RoleUnused, h.PCI.Source
-	case !all && d != nil && d.PreferredRoute.Or(false):
+	case !silent && d != nil && d.PreferredRoute.Or(false):
 		return RoleManagement, d.PreferredRoute.Source
 	}
 	return RoleCompute, p.State.Source
 }
 
-// allHaveDefaultRoute reports whether a default route leaves through each port with an interface, as where rails get their addresses by
-// DHCP or router advertisements: then it says nothing about what a port is for.
-func (n *Node) allHaveDefaultRoute() bool {
-	ports := 0
+// routesSayNothing reports whether default routes do not tell what a port is for: one leaves through each port with an interface, or the
+// preferred ones through several, as where rails get their addresses by DHCP or router advertisements. Ports of one bond are one.
+func (n *Node) routesSayNothing() bool {
+	ports, without, preferred := 0, false, map[string]bool{}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		if h.Part() || h.Software() || h.Restricted.Or(false) {
@@ -99,13 +99,14 @@ func (n *Node) allHaveDefaultRoute() bool {
 		}
 		for k := range h.Ports {
 			d := n.NetDev(h.Ports[k].NetDev.Or(""))
-			if d == nil || !d.DefaultRoute.Or(false) {
-				return false
-			}
 			ports++
+			without = without || d == nil || !d.DefaultRoute.Or(false)
+			if d != nil && d.PreferredRoute.Or(false) {
+				preferred[d.Upper.Or(d.Name)] = true
+			}
 		}
 	}
-	return ports > 0
+	return ports > 0 && !without || len(preferred) > 1
 }
 
 // Part reports whether the device is a part of another one: a virtual function, a subfunction, or a device for subnet management.

@@ -94,9 +94,13 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	if len(missing) == 0 && len(m.unmet) == 0 {
 		return n
 	}
-	with := *n
+	with := n.Copy()
 	with.Remembered, with.RememberedIn, with.NeverMet = missing, m.file, m.unmet
-	return &with
+	if len(missing) > 0 && n.Policy != nil {
+		with.DerivePorts()
+		with.DeriveRoCE()
+	}
+	return with
 }
 
 // updateHardware returns what there was more of before. m.mu is held.
