@@ -29,13 +29,13 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		}
 		return
 	}
-	rate, ok := p.Rate.Get()
+	rate, ok := n.LineRate(p).Get()
 	if !ok {
 		v.unknown(PortSubject(h, p), p.Rate.Meta().Reason, "The rate is unknown: "+ReasonText(p.Rate.Meta().Reason)+".")
 		return
 	}
 	switch {
-	case rate.BytesPerSecond >= expected:
+	case rate >= expected:
 		v.ok(PortSubject(h, p))
 		return
 	case p.RateBy == fabric.ByNobody && p.RateMismatch.Or(false): // port_rate_reported reports it: the port may be as fast
@@ -62,7 +62,7 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		remedy = "If it should be as fast: " + remedy + " If not: state the rate (expected.port_rate_gigabits_per_second) or the role (roles) in the configuration, or " + acceptCommand + "."
 	}
 	v.failed(PortSubject(h, p), Verdict{
-		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
+		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate), Gigabits(expected)),
 		Unstated: unstated,
 		Evidence: who + lanes(n, h, p, expected), Consequence: ofRole(p, "Every collective waits for its slowest port.", "The storage behind the port is slower."),
 		Remedy: remedy,

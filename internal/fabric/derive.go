@@ -67,6 +67,9 @@ func (n *Node) rateMismatch(p *Port) Fact[bool] {
 	}
 	d := n.NetDev(p.NetDev.Or(""))
 	rate, ok := p.Rate.Get()
+	if d != nil && !d.Bond.Or(false) && d.Speed.State == OK && d.Speed.Value < slowestRate { // RDMA has no word for it
+		return AbsentFact[bool](d.Speed.Source, n.At)
+	}
 	if d == nil || !ok {
 		return UnknownFact[bool](p.Rate.Meta().Reason, source, n.At)
 	}
@@ -94,7 +97,7 @@ func (n *Node) expectedRate(h *HCA, p *Port) (Fact[float64], Authority) {
 	}
 	most := slices.Max(append(slices.Collect(maps.Keys(n.PeerRates(h, p))), 0))
 	switch {
-	case most > max(p.Seen.Rate, p.Rate.Or(Rate{}).BytesPerSecond):
+	case most > max(p.Seen.Rate, n.LineRate(p).Or(0)):
 		return Known(most, "highest rate of the ports of the same role and board", n.At), ByNobody
 	case p.Seen.Rate > 0:
 		return Known(p.Seen.Rate, "highest rate of the port so far", n.At), ByRecord
@@ -102,12 +105,27 @@ func (n *Node) expectedRate(h *HCA, p *Port) (Fact[float64], Authority) {
 	return AbsentFact[float64]("earlier rates of the port", n.At), ByNobody
 }
 
+// slowestRate is the lowest rate that RDMA knows, 2.5 Gb/s. Drivers report it of slower ports, and of speeds that they do not know.
+const slowestRate = 2.5e9 / 8
+
+// LineRate is how fast a port is: of Ethernet the speed of its interface where that is known, else what RDMA reports.
+func (n *Node) LineRate(p *Port) Fact[float64] {
+	d := n.NetDev(p.NetDev.Or(""))
+	if d != nil && p.LinkLayer.Or("") == LinkEthernet && p.Rate.State == OK && !d.Bond.Or(false) && d.Speed.State == OK {
+		return d.Speed
+	}
+	if r, ok := p.Rate.Get(); ok {
+		return Known(r.BytesPerSecond, p.Rate.Source, p.Rate.At)
+	}
+	return Fact[float64]{State: p.Rate.State, Reason: p.Rate.Reason, Source: p.Rate.Source, At: p.Rate.At}
+}
+
 // PeerRates counts the ports of the role and board of a port, itself included, by their rates in bytes per second.
 func (n *Node) PeerRates(h *HCA, p *Port) map[float64]int {
 	votes := map[float64]int{}
 	for q := range n.peers(h, p) {
-		if r, ok := q.Rate.Get(); ok {
-			votes[r.BytesPerSecond]++
+		if r, ok := n.LineRate(q).Get(); ok {
+			votes[r]++
 		}
 	}
 	return votes

@@ -43,6 +43,7 @@ func TestRateMismatch(t *testing.T) {
 	}{
 		{"equal", func(*Port, *NetDev) {}, ok(false)},
 		{"the kernel does not know the speed", func(p *Port, _ *NetDev) { p.Rate = ok(Rate{1.25e9, 4, "SDR"}) }, ok(true)},
+		{"slower than any rate of RDMA", func(p *Port, d *NetDev) { p.Rate, d.Speed = ok(Rate{2.5e9 / 8, 1, "SDR"}), ok(1e9/8) }, AbsentFact[bool]("", at)},
 		{"down: nothing to compare", func(p *Port, _ *NetDev) { p.State = ok(PortDown) }, AbsentFact[bool]("", at)},
 		{"InfiniBand: nothing to compare", func(p *Port, _ *NetDev) { p.LinkLayer = ok(LinkInfiniBand) }, AbsentFact[bool]("", at)},
 		{"a bond: the sum is not the rate of a member", func(_ *Port, d *NetDev) { d.Bond, d.Speed = ok(true), ok(100e9) }, AbsentFact[bool]("", at)},
@@ -60,7 +61,7 @@ func TestRateMismatch(t *testing.T) {
 }
 
 func TestExpectedRate(t *testing.T) {
-	slow := func(n *Node) { n.HCAs[0].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"}) }
+	slow := func(n *Node) { n.HCAs[0].Ports[0].Rate, n.NetDevs[0].Speed = ok(Rate{25e9, 2, "NDR"}), ok(25e9) }
 	for _, c := range []struct {
 		name   string
 		change func(n *Node)
@@ -68,9 +69,12 @@ func TestExpectedRate(t *testing.T) {
 		by     Authority
 	}{
 		{"others of its board are faster", slow, 50e9, ByNobody},
+		{"RDMA reports another rate than the interface has", func(n *Node) {
+			n.HCAs[1].Ports[0].Rate, n.NetDevs[1].Speed = ok(Rate{100e9, 4, "XDR"}), ok(50e9)
+		}, 0, ByNobody},
 		{"half of them are", func(n *Node) {
 			slow(n)
-			n.HCAs[1].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"})
+			n.HCAs[1].Ports[0].Rate, n.NetDevs[1].Speed = ok(Rate{25e9, 2, "NDR"}), ok(25e9)
 		}, 50e9, ByNobody},
 		{"a down port still has an expectation", func(n *Node) { n.HCAs[0].Ports[0].Rate = AbsentFact[Rate]("", at) }, 50e9, ByNobody},
 		{"another board is no peer", func(n *Node) {
