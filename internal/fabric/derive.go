@@ -100,7 +100,7 @@ func (n *Node) expectedRate(h *HCA, p *Port) (Fact[float64], Authority) {
 	case most > max(p.Seen.Rate, n.LineRate(p).Or(0)):
 		return Known(most, "highest rate of the ports of the same role and board", n.At), ByNobody
 	case p.Seen.Rate > 0:
-		return Known(p.Seen.Rate, "highest rate of the port so far", n.At), ByRecord
+		return Known(max(p.Seen.Rate, n.LineRate(p).Or(0)), "highest rate of the port so far", n.At), ByRecord
 	}
 	return AbsentFact[float64]("earlier rates of the port", n.At), ByNobody
 }
