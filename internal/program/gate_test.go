@@ -309,6 +309,15 @@ func TestSlurmSettings(t *testing.T) {
 		if _, err := os.Stat(dir + "/run"); err == nil {
 			t.Errorf("%s: the settings were run", shellName)
 		}
+		if err := errors.Join(os.Chmod(settings, 0o600), os.Symlink(settings, dir+"/link")); err != nil {
+			t.Fatal(err)
+		}
+		for file, says := range map[string]string{"/link": "/link is not read: it is a symbolic link", "": " is not read: it has to be a file of root"} {
+			code, errs := ran(t, shell, "slurm-prolog.sh", "CHECK="+check, "LOGGER=true", "TMPDIR="+dir, "SETTINGS="+dir+file)
+			if code != 0 || !strings.Contains(errs, says) {
+				t.Errorf("%s, %q: exit code %d, want 0 and %q\n%s", shellName, file, code, says, errs)
+			}
+		}
 	}
 }
 
@@ -387,6 +396,31 @@ func TestSlurmHealth(t *testing.T) {
 					t.Errorf("sinfo %s", asked)
 				}
 			})
+		}
+	}
+}
+
+// The health check ends before slurmd kills it, whatever the prolog may take: it has its own limit, and leaves time to drain.
+func TestSlurmHealthInTime(t *testing.T) {
+	for shellName, shell := range shells(t) {
+		for _, c := range []struct{ settings, limit, says string }{
+			{"", "10", ""},
+			{"LIMIT=120", "10", ""},
+			{"JITTER=0\nHEALTH_LIMIT=25", "25", ""},
+			{"HEALTH_LIMIT=25", "10", "JITTER=20 and HEALTH_LIMIT=25 are not used"},
+			{"HEALTH_LIMIT=1m", "10", "HEALTH_LIMIT=1m are not used"},
+			{"JITTER=99999999999999999999", "10", "are not used"},
+			{"JITTER=08", "10", "JITTER=08 and HEALTH_LIMIT=10 are not used"},
+		} {
+			dir := commandtest.Memory(t)
+			if err := os.WriteFile(dir+"/settings", []byte(c.settings), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			code, errs := ran(t, shell, "slurm-health.sh", "LOGGER=true", "DIR="+dir, "SETTINGS="+dir+"/settings", "GATE="+script(t, dir, "gate", "echo $LIMIT >$DIR/limit"))
+			limit, _ := os.ReadFile(dir + "/limit")
+			if code != 0 || strings.TrimSpace(string(limit)) != c.limit || !strings.Contains(errs, c.says) || (errs == "") != (c.says == "") {
+				t.Errorf("%s, %q: exit code %d, limit %q, want %s\n%s", shellName, c.settings, code, limit, c.limit, errs)
+			}
 		}
 	}
 }

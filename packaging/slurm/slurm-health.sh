@@ -9,7 +9,8 @@
 #   HealthCheckNodeState=ANY,CYCLE
 #
 # slurmd runs it as root and kills it after 60 seconds; the program itself has to drain the node. It does so where the
-# prolog beside it would, with the settings of the prolog (/etc/default/gpufabric_slurm). What is wrong with many nodes at once is
+# prolog beside it would, with the settings of the prolog (/etc/default/gpufabric_slurm), but HEALTH_LIMIT for LIMIT: no job waits for
+# it, so it may take longer, and it must end within the 60 seconds whatever the prolog may take. What is wrong with many nodes at once is
 # more often a configuration than hardware: while MAX_DRAINED nodes are drained by this program or by prologs, no further one is. Nodes
 # wait for a random time before they ask, so that they do not decide at once. A node that is drained, down or reserved for maintenance
 # already is left as it is; only the reason "Prolog error" becomes the one of the prolog. Nodes are never resumed: the person who
@@ -23,6 +24,10 @@ settings() {
 	[ -e "$SETTINGS" ] || [ -L "$SETTINGS" ] || return 0
 	case $(ls -ldn "$SETTINGS" 2>/dev/null | tr -s ' ' | cut -d ' ' -f 1,3) in
 	-????-??-*" 0" | -????-??-*" $(id -u)") ;;
+	l*)
+		unread="$SETTINGS is not read: it is a symbolic link; expected the file itself, because others may write where a link leads"
+		return 0
+		;;
 	*)
 		unread="$SETTINGS is not read: it has to be a file of root that no other user can write to"
 		return 0
@@ -44,13 +49,14 @@ settings() {
 }
 SETTINGS=${SETTINGS:-/etc/default/gpufabric_slurm}
 unread=
-settings GATE NODE LOGGER MAX_DRAINED JITTER
+settings GATE NODE LOGGER MAX_DRAINED JITTER HEALTH_LIMIT
 GATE=${GATE:-/etc/slurm/prolog.d/gpufabric.sh}
 host=$(uname -n)
 NODE=${NODE:-${SLURMD_NODENAME:-${host%%.*}}}
 LOGGER=${LOGGER:-logger}
 MAX_DRAINED=${MAX_DRAINED:-2} # nodes
 JITTER=${JITTER:-20}          # seconds
+HEALTH_LIMIT=${HEALTH_LIMIT:-10} # seconds
 
 # fail ends the program. What it says is seen, whatever slurmd does with the output.
 fail() {
@@ -60,7 +66,19 @@ fail() {
 }
 [ -z "$unread" ] || echo "gpufabric: $unread" >&2
 
-said=$("$GATE" 2>&1)
+# What else may take time: 5 seconds to end and log the check, 18 for Slurm, 3 to log an error.
+case $JITTER:$HEALTH_LIMIT in
+*[!0-9:]* | 0?*:* | *:0?* | ??????*) together=no ;; # no numbers, octal ones, or more than two digits each
+*) together=$((JITTER + HEALTH_LIMIT)) ;;
+esac
+if [ "$together" = no ] || [ "$together" -gt 30 ]; then
+	wrong="JITTER=$JITTER and HEALTH_LIMIT=$HEALTH_LIMIT are not used, but 20 and 10: expected whole seconds, at most 30 together"
+	echo "gpufabric: $wrong" >&2
+	timeout -k 1 2 "$LOGGER" -t gpufabric_check -p daemon.err "$wrong" >/dev/null 2>&1 </dev/null
+	JITTER=20 HEALTH_LIMIT=10
+fi
+
+said=$(LIMIT=$HEALTH_LIMIT "$GATE" 2>&1)
 case $? in
 0) exit 0 ;; # no reason to drain; the prolog has logged the rest
 1) ;;
@@ -72,8 +90,8 @@ what=$(echo "$said" | sed -n 's/^FAILED *critical *//p' | head -n 1)
 [ -n "$what" ] || what=$(echo "$said" | sed -n 's/^gpufabric: //p' | head -n 1)
 what=$(echo "$what" | tr -s ' ' | tr -cd 'A-Za-z0-9 _.:,/()=-' | cut -c 1-120)
 
-case $MAX_DRAINED$JITTER in
-*[!0-9]*) fail "not drained: MAX_DRAINED=$MAX_DRAINED and JITTER=$JITTER: expected whole numbers" ;;
+case $MAX_DRAINED in
+*[!0-9]*) fail "not drained: MAX_DRAINED=$MAX_DRAINED: expected a whole number" ;;
 esac
 [ "$JITTER" -eq 0 ] || sleep $(($(od -An -N2 -tu2 /dev/urandom) % (JITTER + 1)))
 

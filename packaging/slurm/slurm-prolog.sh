@@ -25,6 +25,10 @@ settings() {
 	[ -e "$SETTINGS" ] || [ -L "$SETTINGS" ] || return 0
 	case $(ls -ldn "$SETTINGS" 2>/dev/null | tr -s ' ' | cut -d ' ' -f 1,3) in
 	-????-??-*" 0" | -????-??-*" $(id -u)") ;;
+	l*)
+		unread="$SETTINGS is not read: it is a symbolic link; expected the file itself, because others may write where a link leads"
+		return 0
+		;;
 	*)
 		unread="$SETTINGS is not read: it has to be a file of root that no other user can write to"
 		return 0
