@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -36,6 +37,7 @@ type (
 	}
 	// hardware is the most that the node was seen to have, and the expectations of its site that it met.
 	hardware struct {
+		Cards   []card `json:"cards,omitempty"` // by which a copy of the disk in another machine is known
 		GPUs    stock  `json:"gpus"`
 		Devices stock  `json:"devices"`
 		Ports   []port `json:"ports,omitempty"`
@@ -66,12 +68,24 @@ func ownerOf(dir string) (uid int, err error) {
 	return int(st.Uid), nil
 }
 
-// readFile reads the file; one that is not there is empty.
+// readFile reads the file; one that is not there is empty. One of another user than root and the owner of the folder, or that others can
+// write to, was put there while others could.
 func readFile(file string) (hardware, error) {
-	data, err := files.ReadOwn(file, maxFile)
+	owner, err := ownerOf(filepath.Dir(file))
+	if err != nil {
+		return hardware{}, err
+	}
+	info, err := os.Lstat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return hardware{}, nil
 	} else if err != nil {
+		return hardware{}, err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != owner && st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
+		return hardware{}, fmt.Errorf("%s: expected a file of root or of the owner of its folder that no other user can write to: remove it", file)
+	}
+	data, err := files.ReadOwn(file, maxFile)
+	if err != nil {
 		return hardware{}, err
 	}
 	h, err := parse(data)
@@ -110,6 +124,9 @@ func parse(data []byte) (h hardware, err error) {
 		return len(p.PCI) > maxItem || len(p.GUID) > maxItem || p.Number < 0 || p.Since < 0 || p.Last < p.Since || !(p.Rate >= 0 && p.Rate < 1e15)
 	}
 	if len(h.Ports) > maxPorts || slices.ContainsFunc(h.Ports, strange) {
+		return hardware{}, errors.New("a value that is out of range")
+	}
+	if len(h.Cards) > maxCards || slices.ContainsFunc(h.Cards, func(c card) bool { return len(c.PCI) > maxItem || len(c.GUID) > maxItem }) {
 		return hardware{}, errors.New("a value that is out of range")
 	}
 	if len(h.Met) > maxMet || slices.ContainsFunc(h.Met, func(m met) bool { return len(m.Expectation) > maxItem || m.Since < 0 }) {

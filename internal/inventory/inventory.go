@@ -126,7 +126,7 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 	case own:
 		m.had.GPUs, m.had.Devices, m.unsaved, m.tried = now.GPUs, now.Devices, true, time.Time{}
 	case !slices.Equal(now.GPUs.Items, m.had.GPUs.Items) || !slices.Equal(now.Devices.Items, m.had.Devices.Items):
-		m.foreign()
+		m.notOwn()
 	}
 	if own && m.unsaved && n.At.Sub(m.tried).Abs() >= retry && !m.busy {
 		m.tried = n.At
@@ -135,16 +135,24 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 	return missing
 }
 
-// forget drops a record that is that of another node, and says so. m.mu is held.
+// forget drops a record that is that of another node, and says so. What was met before any card was seen is of no known machine. m.mu
+// is held.
 func (m *Inventory) forget(n *fabric.Node) {
-	if foreignPorts(m.had.Ports, n) {
+	had, now := m.had.known(), cardsOf(n)
+	switch {
+	case foreign(had, now):
 		m.log.Warn("the record of hardware is that of another node, and begins anew: most devices have another node GUID here", "file", m.file)
-		m.had = hardware{}
+		m.had, m.policy = hardware{}, nil
+	case len(had) == 0 && len(now) > 0 && len(m.had.Met) > 0:
+		m.had.Met, m.policy = nil, nil
+	}
+	if m.had.updateCards(now) && m.owner == os.Geteuid() {
+		m.unsaved, m.tried = true, time.Time{}
 	}
 }
 
-// foreign logs once that what is new is not saved. m.mu is held.
-func (m *Inventory) foreign() {
+// notOwn logs once that what is new is not saved. m.mu is held.
+func (m *Inventory) notOwn() {
 	if m.failed {
 		return
 	}
@@ -175,7 +183,7 @@ func (m *Inventory) refresh() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	had.Met, had.Ports = m.had.Met, m.had.Ports
+	had.Met, had.Ports, had.Cards = m.had.Met, m.had.Ports, m.had.Cards
 	m.had = had
 }
 
@@ -183,7 +191,7 @@ func (m *Inventory) save() {
 	m.mu.Lock()
 	h := m.had
 	m.mu.Unlock()
-	if saved, err := readFile(m.file); err == nil { // check and the exporter may both have seen something met
+	if saved, err := readFile(m.file); err == nil && !foreign(saved.known(), h.Cards) && len(saved.known()) > 0 == (len(h.Cards) > 0) { // check and the exporter may both have seen something met
 		h.Met = merge(saved.Met, h.Met)
 	}
 	data, err := h.encode()

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"os"
 	"slices"
 	"time"
 
@@ -35,7 +36,9 @@ func (m *Inventory) compare(n *fabric.Node) {
 			return false
 		}
 		m.had.Met = merge(m.had.Met, []met{{e.String(), n.At.Unix()}})
-		m.unsaved, m.tried = true, time.Time{}
+		if m.owner == os.Geteuid() {
+			m.unsaved, m.tried = true, time.Time{}
+		}
 		return true
 	})
 }

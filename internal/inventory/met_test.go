@@ -97,3 +97,67 @@ func TestNeverMet(t *testing.T) {
 		}
 	})
 }
+
+// What one machine met says nothing of another that has a copy of its disk, and a file that others could write says nothing at all.
+func TestMetOfThisMachine(t *testing.T) {
+	at := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	node := func(gpus int, guids ...string) *fabric.Node {
+		at = at.Add(2 * time.Minute)
+		n := nodeWith(gpus, at)
+		n.Policy = &fabric.Policy{GPUs: new(8)}
+		for i, guid := range guids {
+			n.HCAs = append(n.HCAs, fabric.HCA{Name: "mlx5_" + string(rune('0'+i)), PCI: fabric.Known("0000:9"+string(rune('0'+i))+":00.0", "pci", at), NodeGUID: fabric.Known(guid, "node_guid", at)})
+		}
+		return n
+	}
+	judged := func(t *testing.T, file string, n *fabric.Node) (status diagnose.Status) {
+		t.Helper()
+		synctest.Test(t, func(*testing.T) {
+			m := Open(file, slog.New(slog.DiscardHandler))
+			defer m.Close()
+			status = gpusVerdict(m.Update(n))
+		})
+		return status
+	}
+	moved := func(n *fabric.Node) *fabric.Node {
+		for i := range n.HCAs {
+			n.HCAs[i].PCI.Value = "0001:" + n.HCAs[i].PCI.Value[5:]
+		}
+		return n
+	}
+	for name, c := range map[string]struct {
+		met, later *fabric.Node
+		want       diagnose.Status
+	}{
+		"this machine":                    {node(8, "a:0", "a:1"), node(7, "a:0", "a:1"), diagnose.Failed},
+		"one card was exchanged":          {node(8, "a:0", "a:1", "a:2"), node(7, "a:0", "b:1", "a:2"), diagnose.Failed},
+		"the slots are numbered anew":     {node(8, "a:0", "a:1"), moved(node(7, "a:0", "a:1")), diagnose.Failed},
+		"all its cards left the bus":      {node(8, "a:0", "a:1"), node(7), diagnose.Failed},
+		"a clone":                         {node(8, "a:0", "a:1"), node(4, "b:0", "b:1"), diagnose.Unknown},
+		"a clone, cards in other slots":   {node(8, "a:0", "a:1"), moved(node(4, "b:0", "b:1")), diagnose.Unknown},
+		"a clone of a node without cards": {node(8), node(4, "b:0", "b:1"), diagnose.Unknown},
+		"a virtual function has no GUID":  {node(8, "a:0", noGUID), node(7, "a:0", noGUID), diagnose.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "inventory.json")
+			judged(t, file, c.met)
+			for range 2 { // the second time from what the first has written
+				later := *c.later
+				later.At = later.At.Add(time.Hour)
+				if got := judged(t, file, &later); got != c.want {
+					t.Errorf("%s, want %s", got, c.want)
+				}
+			}
+		})
+	}
+	t.Run("a file that others could write", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "inventory.json")
+		judged(t, file, node(8, "a:0"))
+		if err := os.Chmod(file, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if got := judged(t, file, node(4, "a:0")); got != diagnose.Unknown {
+			t.Errorf("got %s", got)
+		}
+	})
+}

@@ -40,23 +40,6 @@ func key(h *fabric.HCA, p *fabric.Port) (port, bool) {
 	return port{PCI: pci, GUID: guid, Number: p.Number}, placed && named
 }
 
-// foreignPorts reports whether most devices of the record have another GUID now: it is that of another node, whose disk this one has, or
-// its cards were exchanged.
-func foreignPorts(had []port, n *fabric.Node) bool {
-	same, differ := 0, 0
-	for i := range n.HCAs {
-		of, known := key(&n.HCAs[i], &fabric.Port{})
-		if k := slices.IndexFunc(had, func(o port) bool { return o.PCI == of.PCI }); known && k >= 0 {
-			if had[k].GUID == of.GUID {
-				same++
-			} else {
-				differ++
-			}
-		}
-	}
-	return differ > same
-}
-
 // updatePorts takes in which ports have a link now, and reports whether the file should have it at once.
 func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
 	h.Ports = slices.Clone(h.Ports) // the file may be written meanwhile

@@ -56,8 +56,8 @@ CONFIG=${CONFIG:-} # empty: /etc/gpufabric_exporter/config.yml, if there is one
 LOGGER=${LOGGER:-logger}
 ON_ERROR=${ON_ERROR:-start}     # or drain
 ON_UNKNOWN=${ON_UNKNOWN:-start} # or drain
-# Seconds. With the seconds for a process that does not end and for the log it stays below MessageTimeout, which is 10 s by default: a
-# node whose prolog takes longer looks dead to srun. A larger one needs PrologFlags=Alloc or a larger MessageTimeout.
+# Seconds. With those for a process that does not end and for the log it stays below MessageTimeout, which is 10 s by default: srun, which
+# waits for the prolog of the first step, gives up at about twice that. A larger one needs PrologFlags=Alloc or a larger MessageTimeout.
 LIMIT=${LIMIT:-5}
 
 goes_on="the job starts"
