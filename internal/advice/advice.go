@@ -99,6 +99,10 @@ func For(node *fabric.Node, w Workload) Advice {
 	k.release()
 	k.fabric()
 	if gpus, known := node.GPUs.Get(); known && gpus == 0 {
+		if others := otherGPUs(node); others > 0 {
+			k.Unknown = []Open{{"GPUs", fmt.Sprintf("This node has %d GPUs of another vendor than NVIDIA, which are not judged: their jobs use another library than NCCL, and nothing is recommended.", others), "run the command on a node with GPUs of NVIDIA"}}
+			return k.Advice
+		}
 		k.Unknown = []Open{{"GPUs", "This node has no GPU. NCCL needs one for each rank: no job with NCCL runs here, and nothing is recommended.", "run the command on a node with GPUs"}}
 		return k.Advice
 	}
@@ -120,6 +124,16 @@ func For(node *fabric.Node, w Workload) Advice {
 	k.estimates()
 	k.shares()
 	return k.Advice
+}
+
+// otherGPUs counts those that are known to be of another vendor than NVIDIA.
+func otherGPUs(n *fabric.Node) (count int) {
+	for _, g := range n.PCI.GPUs() {
+		if vendor, known := g.Vendor.Get(); known && vendor != diagnose.NVIDIA && g.PF.State != fabric.OK {
+			count++
+		}
+	}
+	return count
 }
 
 // adviser collects the advice for one node.

@@ -4,6 +4,7 @@ package advice
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -146,7 +147,7 @@ func (k *adviser) between() rated {
 		return rated{linkUnknown, nil, "The fabric is not known.", "state it (--fabric)"}
 	}
 	l := rated{link: Link(k.Workload.Fabric), ask: "run `gpufabric_exporter check`"}
-	least, count, equal := 0.0, 0, true
+	least, count, equal, shared := 0.0, 0, true, map[string]bool{}
 	for h, p := range k.computePorts {
 		if p.State.State == fabric.Unknown {
 			l.basis = fmt.Sprintf("The state of %s:%d is not known: %s.", h.Name, p.Number, diagnose.ReasonText(p.State.Meta().Reason))
@@ -159,6 +160,11 @@ func (k *adviser) between() rated {
 		if !known {
 			l.basis, l.ask = fmt.Sprintf("The rate of %s:%d is not known: %s.", h.Name, p.Number, diagnose.ReasonText(p.Rate.Meta().Reason)), "gpufabric_exporter probe rail --now"
 			return l
+		}
+		if twin := sharedPort(k.node, h, p); twin != "" && shared[twin] {
+			continue
+		} else if twin != "" {
+			shared[twin] = true
 		}
 		equal = equal && (count == 0 || rate.BytesPerSecond == least)
 		if count++; count == 1 || rate.BytesPerSecond < least {
@@ -195,13 +201,22 @@ func (k *adviser) measuredBetween(link Link) []rated {
 	var list []rated
 	var sum float64
 	count, all := 0, true
+	shared := map[string]float64{} // the best of the devices of one port
 	for h, p := range k.computePorts {
 		if p.State.Or(fabric.PortActive) != fabric.PortActive {
 			continue
 		}
 		m := best[fmt.Sprintf("%s:%d", h.Name, p.Number)]
 		if all = all && m != nil; m != nil {
-			sum, count = sum+m.BusBW, count+1
+			twin := sharedPort(k.node, h, p)
+			before, again := shared[twin]
+			if twin == "" || !again {
+				count++
+			}
+			sum += max(0, m.BusBW-before)
+			if twin != "" {
+				shared[twin] = max(before, m.BusBW)
+			}
 		}
 	}
 	if all && count > 0 {
@@ -211,6 +226,19 @@ func (k *adviser) measuredBetween(link Link) []rated {
 		list = append(list, rated{LinkTCP, &m.BusBW, fmt.Sprintf("measured by %s: %.1f GB/s", m.From, m.BusBW/1e9), ""})
 	}
 	return list
+}
+
+// sharedPort is the physical port behind a port of a device where the profile of the platform says that two devices share one: their
+// addresses differ in the PCI domain only. Empty: it has one of its own, as far as is known.
+func sharedPort(n *fabric.Node, h *fabric.HCA, p *fabric.Port) string {
+	if n.Profile == nil || !slices.ContainsFunc(n.Profile.Normal, func(o fabric.ProfileNormal) bool { return o.What == fabric.NormalSharedPort }) {
+		return ""
+	}
+	_, place, _ := strings.Cut(h.PCI.Or(""), ":")
+	if place == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d", place, p.Number)
 }
 
 func (k *adviser) computePorts(yield func(*fabric.HCA, *fabric.Port) bool) {

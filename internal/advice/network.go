@@ -21,6 +21,9 @@ func (k *adviser) network() {
 	if k.contradicted() || k.Workload.Fabric == Auto && missingRDMA(k.node) != "" {
 		return // the open question of the fabric says so
 	}
+	if present, set := k.base.NCCL.Text(name); set && lint.PluginNetwork(present) {
+		return // it is kept: NCCL fails without that plugin, and does not fall back to TCP
+	}
 	s := lint.SuggestNetwork(k.base)
 	if plugin, set := k.base.NCCL.Text("NCCL_NET_PLUGIN"); set && plugin != "none" {
 		k.open(name, "The host sets NCCL_NET_PLUGIN, so that the name of the network is that of the plugin.", "set NCCL_NET to the name that NCCL prints in its line \"Using network\"")
@@ -30,7 +33,9 @@ func (k *adviser) network() {
 		k.open(name, s.Reason, "NCCL prints the name of its network with NCCL_DEBUG=INFO (\"Using network\")")
 		return
 	}
-	k.set(Setting{Name: s.Name, Value: s.Value, Reason: s.Reason, Source: s.Source}, func(present string) bool { return strings.EqualFold(present, s.Value) })
+	k.set(Setting{Name: s.Name, Value: s.Value, Reason: s.Reason, Source: s.Source}, func(present string) bool {
+		return strings.EqualFold(present, s.Value) || lint.PluginNetwork(present)
+	})
 }
 
 // debug has NCCL say what failed.
@@ -93,7 +98,7 @@ func (k *adviser) devices() {
 			k.leave(name, fmt.Sprintf("NCCL takes every active RDMA port, and this node has no others than its %d compute ports.", len(compute)), name)
 		}
 	case len(odd) > 0:
-		k.open(name, "The name of a compute device has characters that a list of NCCL cannot have: "+few(odd)+".", "rename the device: rdma dev set <device> name <name>")
+		k.open(name, "The name of a compute device has characters that a list of NCCL cannot have: "+few(odd)+".", "rename the device with no job on the node: rdma dev set <device> name <name>")
 	case !needed:
 		k.open(name, "The node has no compute port with a link: "+few(others)+" are others that NCCL takes.", ask)
 	case len(compute) > maxDevices:

@@ -63,8 +63,25 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		remedy = "Remove NCCL_IB_GID_INDEX; this alone does not help. " + remedy
 	}
 	v.failed(PortSubject(h, p), Verdict{
-		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: remedy, Mode: mode,
+		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: remedy, Mode: mode, Names: addressed(n, p),
 	})
+}
+
+// addressed names the interface that is to have the address where the port has a VLAN: that of the VLAN. Of several the reader chooses.
+func addressed(n *fabric.Node, p *fabric.Port) map[string][]string {
+	var tagged []string
+	for _, g := range p.GIDs.Entries.Or(nil) {
+		if name := ofGID(&g, p); n.Tagged(name).Or(false) && !slices.Contains(tagged, name) {
+			tagged = append(tagged, name)
+		}
+	}
+	switch len(tagged) {
+	case 0:
+		return nil
+	case 1:
+		return map[string][]string{"interface": tagged}
+	}
+	return map[string][]string{"interface": nil}
 }
 
 // sharesGID returns another active compute port for which NCCL chooses the same address; empty: none. Members of a bond may have that of
@@ -98,11 +115,17 @@ func fitsUnpinned(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
 // addressRemedy says how a port gets an address that NCCL chooses by itself.
 func addressRemedy(n *fabric.Node, p *fabric.Port) string {
 	v6 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Routable() && g.Family == fabric.FamilyIPv6 })
+	v4 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Routable() && g.Family == fabric.FamilyIPv4 })
 	v1 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Type == fabric.GIDRoCEv1 && g.Family == fabric.FamilyIPv4 })
 	_, ranged := n.NCCL.Text("NCCL_IB_ADDR_RANGE")
+	family, _ := n.NCCL.Text("NCCL_IB_ADDR_FAMILY")
 	switch {
 	case ranged:
 		return "Correct NCCL_IB_ADDR_RANGE, or give the network interface an address in that range."
+	case family == "AF_INET6" && !v6 && v4:
+		return "The port has only IPv4 addresses: remove NCCL_IB_ADDR_FAMILY=AF_INET6."
+	case family == "AF_INET6" && !v6:
+		return "Give the network interface a global IPv6 address, as NCCL_IB_ADDR_FAMILY=AF_INET6 expects: ip addr add <IPv6 address>/<length> dev <interface>, and make it persistent in the network configuration."
 	case v6 && taggedGID(n, p) != nil && trustsTag(p):
 		return "The port has only IPv6 addresses: set NCCL_IB_ADDR_FAMILY=AF_INET6, and NCCL_IB_SL to the lossless priority."
 	case v6:

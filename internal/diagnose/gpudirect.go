@@ -120,7 +120,7 @@ func gpuDirectWords(n *fabric.Node, g GPU, block fabric.GDRBlock) Verdict {
 			"Or install the open kernel modules of the GPU driver, which support dma-buf with Linux 5.12 or later."
 	case fabric.GDROverride:
 		w.Mode, w.What = ModeGDRConfig, "The GPU driver is configured to forbid GPUDirect RDMA"
-		w.Remedy = "Remove GrdmaPciTopoCheckOverride=2 from the options of the module nvidia (grep -r GrdmaPciTopoCheckOverride /etc/modprobe.d), and reload the module."
+		w.Remedy = "Remove GrdmaPciTopoCheckOverride=2 from the options of the module nvidia (grep -r GrdmaPciTopoCheckOverride /etc/modprobe.d), drain the node, and restart it."
 	case fabric.GDRDistance:
 		w.Mode, w.What = ModeGDRDistance, "The GPU is too far from its NIC for GPUDirect RDMA"
 		w.Consequence = "Other GPUs of this node are nearer to theirs. " + throughHost

@@ -237,8 +237,8 @@ func judgeProfilePorts(n *fabric.Node, of *verdicts) {
 }
 
 // goneRemedy is what to do about a device that is gone.
-const goneRemedy = "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. A device that left the bus may return after echo 1 > /sys/bus/pci/rescan " +
-	"on the drained node, or a cold restart."
+const goneRemedy = "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. A device that left the bus may return on the drained node after echo 1 > /sys/bus/pci/rescan, " +
+	"or a cold restart."
 
 // besideDefaultRoute names active ports with the default route that may be for training as well, as in clouds whose servers have one kind
 // of NIC: ports for training have the same board, or there is none.

@@ -10,39 +10,54 @@ import (
 
 // observedCheck is a check of what traffic shows between the last two readings. The thresholds are those of
 // fabric.ObserveRoCE.
-func observedCheck(id string, severity Severity, mode, title, consequence, remedy string, step fabric.RoCEStep) *Check {
+func observedCheck(id string, severity Severity, mode, title, consequence string, remedy func(nicTools) string, step fabric.RoCEStep) *Check {
 	return &Check{
 		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: ScopePort, Rate: true, Modes: []string{mode},
 		Reads: "two readings of the statistics of the interfaces below the port",
 		Guard: "active RoCE ports that were read twice within five minutes; not if a reported setting already explains it",
 		judge: eachActive(func(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
-			judgeObserved(h, p, v, Verdict{Consequence: consequence, Remedy: remedy}, step)
+			judgeObserved(h, p, v, Verdict{Consequence: consequence, Remedy: remedy(toolsOf(h))}, step)
 		}),
 	}
 }
+
+// says is a remedy for NICs of every vendor.
+func says(remedy string) func(nicTools) string { return func(nicTools) string { return remedy } }
 
 func observedChecks() []*Check {
 	return []*Check{
 		observedCheck("roce_traffic_priority", Critical, ModeWrongPriority, "RDMA traffic is sent with the wrong priority",
 			"The network does not protect this priority: packets are dropped in congestion, or get only the leftover bandwidth.",
-			"Check the traffic class that the job sets, which overrides that of the host: tr '\\0' '\\n' < /proc/<pid>/environ | grep NCCL_IB_TC", fabric.RoCEObservedPriority),
+			says("Check the traffic class that the job sets, which overrides that of the host: tr '\\0' '\\n' < /proc/<pid>/environ | grep NCCL_IB_TC"), fabric.RoCEObservedPriority),
 		observedCheck("roce_lossless", Critical, ModeLoss, "The lossless priority drops packets",
 			"PFC paused the sender too late or not at all. RDMA retransmits the lost packets and all that followed.",
-			"Give the priority more buffer (dcb buffer show dev <interface>) and the right cable length (mlnx_qos -i <interface> --cable_len <metres>), and check that PFC is on at the switch port too.",
+			func(t nicTools) string {
+				length := ""
+				if t.nvidia() {
+					length = " and the right cable length (mlnx_qos -i <interface> --cable_len <metres>)"
+				}
+				return "Check that PFC is on at the switch port too. " + drainFirst + "Then give the priority more buffer (dcb buffer show dev <interface>)" + length + "."
+			},
 			fabric.RoCEObservedLoss),
 		observedCheck(checkPauseSent, Critical, ModePauseStorm, "PFC storm: this host pauses the network",
 			"Packets that it does not receive fill the switch and stall other hosts.",
-			"Drain the node. Unless the interface carries your connection, storage or the default route, ip link set dev <interface> down ends the storm; else shut the port at the switch. Check PCIe (lspci -vv -s <address>, dmesg), IOMMU and memory, then restart the node.",
+			says("Drain the node. Unless the interface carries your connection, storage or the default route, ip link set dev <interface> down ends the storm; else shut the port at the switch. Check PCIe (lspci -vv -s <address>, dmesg), IOMMU and memory, then restart the node."),
 			fabric.RoCEObservedPauseSent),
 		observedCheck("roce_pause_received", Warning, ModePaused, "The network pauses this host",
 			"Every collective waits for this host. The cause is elsewhere: a slow receiver, a host with a PFC storm, or the buffers of the switch.",
-			"If it persists (ethtool -S <interface> | grep pause), trace the pauses: find the port that sends them at the switch of this rail, and nodes with a PFC storm; "+
-				"then check the ECN thresholds of the switch.",
+			says("If it persists (ethtool -S <interface> | grep pause), trace the pauses: find the port that sends them at the switch of this rail, and nodes with a PFC storm; "+
+				"then check the ECN thresholds of the switch."),
 			fabric.RoCEObservedPauseReceived),
 		observedCheck("roce_congestion_answered", Warning, ModeECN, "Congestion control does not react to congestion",
 			"Senders do not slow down until PFC pauses them or packets are lost.",
-			"Turn on congestion control for the priority, at both ends: with MLNX_OFED echo 1 > /sys/class/net/<interface>/ecn/roce_np/enable/<priority> and the same for roce_rp, "+
-				"else in the firmware (mlxconfig -d <address> set ROCE_CC_PRIO_MASK_P1=<mask>). If the fabric does not use ECN, set expected.roce.ecn: false.",
+			func(t nicTools) string {
+				how := "with the tool of the card's vendor"
+				if t.nvidia() {
+					how = "with MLNX_OFED echo 1 > /sys/class/net/<interface>/ecn/roce_np/enable/<priority> and the same for roce_rp, " +
+						"else in the firmware (drain the node, mlxconfig -d <address> set ROCE_CC_PRIO_MASK_P1=<mask>, then a cold restart)"
+				}
+				return "Turn on congestion control for the priority, at both ends: " + how + ". If the fabric does not use ECN, set expected.roce.ecn: false."
+			},
 			fabric.RoCEObservedCNP),
 	}
 }

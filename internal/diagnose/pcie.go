@@ -114,23 +114,40 @@ func judgeACS(n *fabric.Node, v *verdicts) {
 		case !known:
 			worst.unknown(s, n.Host.Hypervisor.Meta().Reason, "Whether this is a virtual machine, which needs ACS, is unknown.")
 		default:
-			worst.failed(s, acsWords("Bridges between the NIC and its GPU redirect their traffic: "+strings.Join(list, ", ")+".", list))
+			worst.failed(s, acsWords(n, "Bridges between the NIC and its GPU redirect their traffic: "+strings.Join(list, ", ")+".", list))
 		}
 	})
 	for _, g := range n.GDR {
 		if usable, known := g.Usable.Get(); known && !usable && g.Block == fabric.GDRACS && worst.status(Subject{Device: g.NIC}) != Failed {
-			worst.failed(Subject{Device: g.NIC}, acsWords(Sentence(g.Evidence), nil))
+			worst.failed(Subject{Device: g.NIC}, acsWords(n, Sentence(g.Evidence), nil))
 		}
 	}
 	worst.done()
 }
 
-func acsWords(evidence string, bridges []string) Verdict {
+// acsWords advises to disable ACS only where no function is passed on: without it, a guest reaches the memory of others.
+func acsWords(n *fabric.Node, evidence string, bridges []string) Verdict {
+	if passed := passedOn(n); len(passed) > 0 {
+		return Verdict{
+			Evidence: evidence, Consequence: "Their traffic has a fraction of the bandwidth; NCCL may hang.",
+			Remedy: "Leave ACS on: " + strings.Join(passed, ", ") + " belong to vfio, as functions of virtual machines do, and ACS keeps these apart. Train on hosts without virtual machines, or in the virtual machines.",
+		}
+	}
 	return Verdict{
 		Evidence: evidence, Consequence: "Their traffic has a fraction of the bandwidth; NCCL may hang.",
 		Remedy: "Not on a host of virtual machines, which need ACS. Disable ACS in the firmware settings, or at each boot: for b in <bridges>; do setpci -s \"$b\" ECAP_ACS+0x6.w=0000; done",
 		Names:  map[string][]string{bridgesWord: bridges},
 	}
+}
+
+// passedOn are the GPUs and NICs that drivers of vfio have, which give them to virtual machines.
+func passedOn(n *fabric.Node) (list []string) {
+	for i := range n.PCI.Functions {
+		if f := &n.PCI.Functions[i]; strings.Contains(f.Driver.Or(""), "vfio") {
+			list = append(list, f.Address)
+		}
+	}
+	return list
 }
 
 func judgeNUMA(n *fabric.Node, v *verdicts) {

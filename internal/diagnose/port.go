@@ -231,7 +231,7 @@ func judgeFirmware(n *fabric.Node, v *verdicts) {
 			v.failed(s, Verdict{
 				What: "Firmware " + own + ", but most cards of its board run " + most, Consequence: "Rails behave differently, which is hard to diagnose later.",
 				Evidence: h.Firmware.Source + " of devices of the board " + n.Board(h).Value.String() + ".",
-				Remedy:   "Install one version on all cards (grep . /sys/class/infiniband/*/fw_ver): drain the node, then the tool of the server's vendor, or for cards of NVIDIA's own PSID mlxfwmanager -d <address> -u -i <image>, then a cold restart.",
+				Remedy:   "Install one version on all cards (grep . /sys/class/infiniband/*/fw_ver): drain the node, then the tool of " + toolsOf(h).firmware() + ", then a cold restart.",
 			})
 		}
 	}

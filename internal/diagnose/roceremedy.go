@@ -5,6 +5,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,14 @@ func (t nicTools) command(nvidia, dcb, broadcom string) string {
 		return dcb + " or niccli -dev <address> " + broadcom
 	}
 	return dcb
+}
+
+// firmware names what installs firmware.
+func (t nicTools) firmware() string {
+	if t.nvidia() {
+		return "the server's vendor, or, for cards of NVIDIA's own PSID on the drained node, mlxfwmanager -d <address> -u -i <image>"
+	}
+	return "the vendor of the server or of the card"
 }
 
 // trust has the interface trust DSCP. Other drivers than NVIDIA's do from the first DSCP on that is mapped to a priority.
@@ -59,6 +68,19 @@ type repair struct {
 // roceRemedy is what to do. Commands are for an interface that the reader fills in: equal troubles of several ports
 // are one.
 func roceRemedy(s fabric.RoCEStep, n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fabric.RoCEChain) string {
+	remedy := roceCommands(s, n, h, port, c)
+	if changesPort.MatchString(remedy) {
+		return drainFirst + remedy
+	}
+	return remedy
+}
+
+// changesPort are commands by which a port may drop packets, or its link restart.
+var changesPort = regexp.MustCompile(`mlnx_qos -i|dcb (pfc|buffer|ets|app) \S|niccli `)
+
+const drainFirst = "Drain the node first, and use no connection through the interface. "
+
+func roceCommands(s fabric.RoCEStep, n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fabric.RoCEChain) string {
 	r := repair{toolsOf(h), n, port, c, expectedRoCE(n, port), c.Judged.Value}
 	if r.expected.Priority != nil {
 		r.priority = *r.expected.Priority

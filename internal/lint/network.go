@@ -16,13 +16,19 @@ var networks = []string{"IB", "Socket"}
 
 // pluginNetworks are the names of networks that plugins are known to have: of AWS, Google and HPC-X. Many end in the version of the
 // plugin's interface.
-var pluginNetworks = []string{"AWS Libfabric", "Libfabric", "FasTrak", "FastSocket", "GPUDirectTCPX", "gIB", "IBext", "UCX", "UCX-RMA", "SHARP"}
+var pluginNetworks = []string{"AWS Libfabric", "Libfabric", "FasTrak", "FastSocket", "GPUDirectTCPX", "gIB", "IBext", "spcx", "UCX", "UCX-RMA", "SHARP"}
 
 var (
 	interfaceVersion = lazyregexp.New(`_v\d+$`)
 	// noNetwork are devices, interfaces, protocols and files of plugins, whose names people write instead.
 	noNetwork = lazyregexp.New(`(?i)^(mlx\d.*|bnxt_re.*|irdma.*|ib[ops]?\d.*|eth\d.*|en[opsx]\w+|bond.*|rdma.*|roce.*|tcp|ip|ipoib|verbs|ibverbs|infiniband|ethernet|efa|ofi|sockets?.+|net|auto|none|libnccl.*)$`)
 )
+
+// PluginNetwork reports whether a value of NCCL_NET may be the network of a plugin: it is none of NCCL's own, and not what people write for
+// these.
+func PluginNetwork(name string) bool {
+	return name != "" && !hasNetwork(networks, name) && (hasNetwork(pluginNetworks, interfaceVersion().ReplaceAllString(name, "")) || !noNetwork().MatchString(name))
+}
 
 func hasNetwork(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(n string) bool { return strings.EqualFold(n, name) })

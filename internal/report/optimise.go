@@ -78,7 +78,7 @@ func (f *Facts) roce() document.Section {
 	if strings.Contains(worst.GID, "RoCE v1") {
 		transport = "RoCE v1, by the GID"
 	}
-	t.Add("Transport", transport, text("RoCE v2 is routed by IP and carries a DSCP, by which switches classify it; RoCE v1 does neither. ", document.Code("NCCL_NET=IB"), " makes NCCL stop instead of falling back to TCP."))
+	t.Add("Transport", transport, text("RoCE v2 is routed by IP and carries a DSCP, by which switches classify it; RoCE v1 does neither. ", document.Code("NCCL_NET=IB"), ", or the name of its network where jobs use a plugin, makes NCCL stop instead of falling back to TCP."))
 	t.Add("GID", text(worst.name(), ": "+worst.GID), orUnknown(worst.GIDWhy)+" Since NCCL 2.21 no index needs to be set.")
 	if worst.RoCE != nil {
 		class := r.Class + ", DSCP " + r.DSCP + ", priority " + r.Priority
@@ -142,7 +142,7 @@ func (f *Facts) infiniBand() document.Section {
 	}
 	active := slices.DeleteFunc(slices.Clone(ports), func(p *Port) bool { return !p.active() })
 	t := document.Table{Head: []string{"What", "On this node", "Why"}}
-	t.Add("Transport", fmt.Sprintf("InfiniBand, %d of %d ports active", len(active), len(ports)), text(document.Code("NCCL_NET=IB"), " makes NCCL stop instead of falling back to TCP. A port that stays in the state init waits for the subnet manager."))
+	t.Add("Transport", fmt.Sprintf("InfiniBand, %d of %d ports active", len(active), len(ports)), text(document.Code("NCCL_NET=IB"), ", or the name of its network where jobs use a plugin, makes NCCL stop instead of falling back to TCP. A port that stays in the state init waits for the subnet manager."))
 	t.Add("Rails", document.Join(ports, ", ", func(p *Port) any { return document.Code(p.Device) }), text("NCCL uses the nearest NIC of each GPU, and ports of the same rail are connected to the same switch. Leave ", document.Code("NCCL_CROSS_NIC"), " unset unless the rails are not separate networks."))
 	t.Add("GID", orUnknown(ports[0].GID), text(orUnknown(ports[0].GIDWhy), " ", document.Code("NCCL_IB_GID_INDEX"), " has no effect."))
 	t.Add("Service level", f.setting("NCCL_IB_SL"), text("The subnet manager maps service levels to virtual lanes: set it only to the level that is assigned to training. ", document.Code("NCCL_IB_TC"), " is for Ethernet only."))

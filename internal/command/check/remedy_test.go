@@ -72,6 +72,11 @@ func TestOneRemedyForAFault(t *testing.T) {
 				if word := named.FindString(remedy); word != "" {
 					t.Errorf("%s is left in: %s", word, remedy)
 				}
+				for step := range strings.Lines(remedy) {
+					if wrong := harm(step, false); wrong != "" {
+						t.Errorf("%s: %s", wrong, step)
+					}
+				}
 			}
 		})
 	}
