@@ -19,7 +19,7 @@ func TestPluginNetworkStays(t *testing.T) {
 		node.NCCL.Variables = append([]fabric.NCCLVariable{{Name: "NCCL_NET", Value: name, Source: "/etc/nccl.conf:9"}}, node.NCCL.Variables...)
 		slices.SortFunc(node.NCCL.Variables, func(a, b fabric.NCCLVariable) int { return strings.Compare(a.Name, b.Name) })
 		a := For(&node, Workload{NCCL: lint.Newest()})
-		if got := lines(a); strings.Contains(got, "NCCL_NET=IB") || strings.Contains(got, "remove NCCL_NET=") {
+		if got := lines(a); strings.Contains(got, "NCCL_NET=IB\n") || strings.Contains(got, "remove NCCL_NET=") {
 			t.Errorf("%s: %s", name, got)
 		}
 		for _, d := range healthy.Departures([]fabric.NCCLVariable{{Name: "NCCL_NET", Value: name}}) {
