@@ -87,11 +87,47 @@ func judgeGPUDirect(n *fabric.Node, v *verdicts) {
 		case block == fabric.GDRNoDriver, block == fabric.GDRNoGPU, block == fabric.GDRACS, block == fabric.GDRModule && module != "":
 		case block == fabric.GDRDistance && byDesign.State != fabric.OK:
 			v.unknown(g.Subject(), byDesign.Meta().Reason, Sentence(g.GDR.Evidence)+" Whether this is the design of the machine is unknown: the other GPUs do not show it.")
-		case block == fabric.GDRDistance && byDesign.Value:
+		case block == fabric.GDRDistance && byDesign.Value, block == fabric.GDRDistance && leftOver(all) && complete(n):
 		default:
-			v.failed(g.Subject(), gpuDirectWords(n, g, block))
+			w := gpuDirectWords(n, g, block)
+			w.Unstated = block == fabric.GDRDistance && leftOver(all) && !short(n)
+			v.failed(g.Subject(), w)
 		}
 	}
+}
+
+// leftOver reports whether each NIC that GPUs are dealt is near enough to one of them: those that are too far from theirs are GPUs without a
+// NIC of their own, as in servers with more GPUs than NICs. Of a NIC in another slot than its GPU, both are left over.
+func leftOver(all []GPU) bool {
+	served := map[string]bool{}
+	for _, g := range all {
+		if g.GDR == nil || g.GDR.NIC == "" {
+			continue
+		}
+		served[g.GDR.NIC] = served[g.GDR.NIC] || g.GDR.Usable.Or(false)
+	}
+	for _, near := range served {
+		if !near {
+			return false
+		}
+	}
+	return true
+}
+
+// complete reports whether a source says what devices for training there are, and none is missing.
+func complete(n *fabric.Node) bool {
+	list, listed := n.NCCL.Devices()
+	stated := n.Policy.ComputePorts != nil || listed && !list.Exclude || n.RememberedIn != "" || profileRails(n) > 0
+	return stated && !short(n)
+}
+
+// short reports whether devices for training are missing, whoever says so.
+func short(n *fabric.Node) bool {
+	if want := n.Policy.ComputePorts; want != nil {
+		return computePortsOf(n).there < *want
+	}
+	set, _ := n.NCCL.Lookup("NCCL_IB_HCA")
+	return len(missingNames(n, fabric.ParseNameFilter(set.Value))) > 0 || len(n.Remembered) > 0
 }
 
 // judgeHiddenGDR leaves out what the driver does not have, and what a hypervisor hides: an operator of this node cannot change either.

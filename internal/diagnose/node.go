@@ -206,16 +206,9 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 
 // judgeProfilePorts counts the ports for training that the profile of the platform states, active or not.
 func judgeProfilePorts(n *fabric.Node, of *verdicts) {
-	if n.Profile == nil {
-		return
-	}
-	want, there := 0, 0
-	for _, e := range n.Profile.Rails {
-		if !e.Optional {
-			want += e.Number
-		}
-	}
+	want, there := profileRails(n), 0
 	if want == 0 {
+		judgeShares(n, of)
 		return
 	}
 	for h, p := range ports(n) {
@@ -234,6 +227,59 @@ func judgeProfilePorts(n *fabric.Node, of *verdicts) {
 			Consequence: "Collectives use the remaining ports, or fail.", Remedy: goneRemedy + " If this machine has fewer: state expected.compute_ports.",
 		})
 	}
+}
+
+// profileRails is how many ports for training the profile of the platform states.
+func profileRails(n *fabric.Node) (ports int) {
+	if n.Profile == nil {
+		return 0
+	}
+	for _, e := range n.Profile.Rails {
+		if !e.Optional {
+			ports += e.Number
+		}
+	}
+	return ports
+}
+
+// judgeShares keeps a node of which nothing states what it has from an all-clear where a device of one GPU seems to be gone: that GPU has
+// fewer NICs for training than the others, which may as well be how the machine is made.
+func judgeShares(n *fabric.Node, of *verdicts) {
+	if list, listed := n.NCCL.Devices(); listed && !list.Exclude || n.RememberedIn != "" || n.Policy.Manifest != nil {
+		return
+	}
+	least, most := fabric.Rail{}, fabric.Rail{}
+	for i, r := range n.PCI.Rails {
+		if len(r.Nearest) == 0 {
+			continue
+		}
+		if s := share(n, r); i == 0 || least.GPU == "" || s < share(n, least) {
+			least = r
+		}
+		if s := share(n, r); most.GPU == "" || s > share(n, most) {
+			most = r
+		}
+	}
+	if least.GPU == "" || share(n, least) == share(n, most) {
+		return
+	}
+	of.failed(Subject{}, Verdict{
+		Unstated: true, What: fmt.Sprintf("GPU %s has fewer NICs for training than others", least.GPU),
+		Evidence: fmt.Sprintf("Nearest to it are %s, and to GPU %s %s. Nothing states whether a device is gone, or the machine is made so.",
+			few(least.Nearest), most.GPU, few(most.Nearest)),
+		Remedy: goneRemedy + " If the machine is made so, state expected.compute_ports.",
+	})
+}
+
+// share is how many NICs a GPU has for itself, in ways in which GPUs share the same ones.
+func share(n *fabric.Node, r fabric.Rail) float64 {
+	users := 0
+	for _, o := range n.PCI.Rails {
+		if slices.Equal(o.Nearest, r.Nearest) {
+			users++
+		}
+	}
+	return float64(len(r.Nearest)) / float64(users)
 }
 
 // goneRemedy is what to do about a device that is gone.

@@ -36,12 +36,11 @@ func (e Expected[T]) Stated() bool { return e.By != ByNobody && e.By != "" }
 // deriveExpectations says of each port whether it should have a link, and at which rate, after its role.
 func (n *Node) deriveExpectations() {
 	count := n.countCompute()
-	whole := n.Policy.ComputePorts != nil && count.all == *n.Policy.ComputePorts && !n.lacksNIC() // then the number says which ports are meant
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
 			p := &h.Ports[k]
-			if whole && p.Role.Or("") == RoleCompute && p.RoleBy == ByNobody {
+			if n.meant(p, count) && p.RoleBy == ByNobody {
 				p.RoleBy = ByConfiguration
 			}
 			p.Link = n.linkOf(h, p, count)
@@ -53,6 +52,13 @@ func (n *Node) deriveExpectations() {
 // lacksNIC reports whether the node had more RDMA devices than now: then a number that fits, fits by a device that is gone.
 func (n *Node) lacksNIC() bool {
 	return slices.ContainsFunc(n.Remembered, func(r Remembered) bool { return r.Kind == PCINIC })
+}
+
+// meant reports whether the number of compute ports that the site expects says that it means this one: there are no others, or no others
+// that are active.
+func (n *Node) meant(p *Port, count computeCount) bool {
+	want := n.Policy.ComputePorts
+	return want != nil && p.Role.Or("") == RoleCompute && !n.lacksNIC() && (count.all == *want || count.active == *want && p.Carries())
 }
 
 // computeCount is how many ports of role compute there are.
@@ -85,7 +91,7 @@ func (n *Node) linkOf(h *HCA, p *Port, count computeCount) Expected[bool] {
 }
 
 // linkByCount follows from the number of compute ports that the site expects: all have a link if there are no more, and none beside
-// those that are active has one if these are enough.
+// those that are active has one if these are enough, unless it had one: then another may count in its place.
 func (n *Node) linkByCount(_ *HCA, p *Port, count computeCount) (e Expected[bool], ok bool) {
 	want := n.Policy.ComputePorts
 	if want == nil || p.Role.Or("") != RoleCompute {
@@ -112,9 +118,10 @@ func (n *Node) linkByManifest(h *HCA, p *Port, _ computeCount) (e Expected[bool]
 	return Expected[bool]{Value: true, By: ByManifest, Words: "the manifest has it at " + rate}, true
 }
 
-// linkByNCCL is so only for devices that NCCL_IB_HCA names as a whole: a prefix, or what "^" leaves, may match what has no cable.
+// linkByNCCL is so only for devices that NCCL_IB_HCA names as a whole: a prefix, or what "^" leaves, may match what has no cable. Of a device
+// with several ports, NCCL takes those that are active: one of them should be.
 func (n *Node) linkByNCCL(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
-	if !n.NCCL.names(h, p) {
+	if !n.NCCL.names(h, p) || !p.Carries() && !n.NCCL.namesPort(h, p) && slices.ContainsFunc(h.Ports, func(q Port) bool { return q.Carries() }) {
 		return e, false
 	}
 	v, _ := n.NCCL.Lookup("NCCL_IB_HCA")

@@ -73,3 +73,9 @@ func (c *NCCLConfig) names(h *HCA, p *Port) bool {
 	f, set := c.Devices()
 	return set && !f.Exclude && slices.ContainsFunc(f.Items, func(i NameItem) bool { return i.Name == h.Name && f.Matches(i, h.Name, p.Number) })
 }
+
+// namesPort reports whether NCCL_IB_HCA names the port itself, or the device that has no other.
+func (c *NCCLConfig) namesPort(h *HCA, p *Port) bool {
+	f, _ := c.Devices()
+	return len(h.Ports) == 1 || slices.ContainsFunc(f.Items, func(i NameItem) bool { return i.Name == h.Name && i.Port == p.Number })
+}

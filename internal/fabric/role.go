@@ -25,6 +25,9 @@ func (n *Node) deriveRoles() {
 					role, source = n.roleGuessed(h, p, silent)
 					by = ByNobody
 				}
+				if by == ByNobody && role == RoleCompute && n.outsideProfile(h, p) {
+					role, by, source = RoleStorage, ByProfile, "profile "+n.Profile.Name
+				}
 				if role == RoleCompute && listed { // whatever it is for, NCCL does not use it
 					v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
 					role, by, source = RoleStorage, ByNCCL, v.Source
@@ -74,6 +77,17 @@ func (n *Node) inProfile(h *HCA, p *Port) *ProfileNIC {
 	return e
 }
 
+// outsideProfile reports whether the profile says what NICs are for training, and this is none of them.
+func (n *Node) outsideProfile(h *HCA, p *Port) bool {
+	f := n.PCI.NIC(h.Name)
+	if n.Profile == nil || len(n.Profile.Rails) == 0 || f == nil {
+		return false
+	}
+	_, kind := f.ID()
+	_, layer := p.LinkLayer.Get()
+	return kind && layer
+}
+
 // roleGuessed is the role of a port that no source names.
 func (n *Node) roleGuessed(h *HCA, p *Port, silent bool) (Role, string) {
 	d := n.NetDev(p.NetDev.Or(""))
@@ -88,17 +102,23 @@ func (n *Node) roleGuessed(h *HCA, p *Port, silent bool) (Role, string) {
 	return RoleCompute, p.State.Source
 }
 
-// routesSayNothing reports whether default routes do not tell what a port is for: one leaves through each port with an interface, or the
-// preferred ones through several, as where rails get their addresses by DHCP or router advertisements. Ports of one bond are one.
+// routesSayNothing reports whether default routes do not tell what a port is for: one leaves through each port that may be for training, or
+// the preferred ones through several, as where rails get their addresses by DHCP or router advertisements. Ports of one bond are one, and
+// those of which a source says that they are for something else do not matter.
 func (n *Node) routesSayNothing() bool {
-	ports, without, preferred := 0, false, map[string]bool{}
+	ports, others, without, preferred := 0, 0, false, map[string]bool{}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		if h.Part() || h.Software() || h.Restricted.Or(false) {
 			continue
 		}
 		for k := range h.Ports {
-			d := n.NetDev(h.Ports[k].NetDev.Or(""))
+			p := &h.Ports[k]
+			if n.statedElsewhere(h, p) {
+				others++
+				continue
+			}
+			d := n.NetDev(p.NetDev.Or(""))
 			ports++
 			without = without || d == nil || !d.DefaultRoute.Or(false)
 			if d != nil && d.PreferredRoute.Or(false) {
@@ -106,7 +126,16 @@ func (n *Node) routesSayNothing() bool {
 			}
 		}
 	}
-	return ports > 0 && !without || len(preferred) > 1
+	return !without && (ports > 1 || ports == 1 && others == 0) || len(preferred) > 1
+}
+
+// statedElsewhere reports whether a source says that a port is not for training.
+func (n *Node) statedElsewhere(h *HCA, p *Port) bool {
+	role, by, _ := n.roleStated(h, p)
+	if by == "" {
+		role, by, _ = n.roleOfProfile(h, p)
+	}
+	return by != "" && role != RoleCompute
 }
 
 // Part reports whether the device is a part of another one: a virtual function, a subfunction, or a device for subnet management.

@@ -178,7 +178,7 @@ func TestProfileStates(t *testing.T) {
 		{"a rail", profile(true), nil, RoleCompute, ByProfile, ByProfile, ByProfile},
 		{"a rail that the site cables", profile(false), nil, RoleCompute, ByProfile, ByNobody, ByNobody},
 		{"another NIC", profile(true), func(n *Node) { n.PCI.Functions[0].Device = ok(int(dx.Device)) }, RoleManagement, ByProfile, ByProfile, ByNobody},
-		{"a NIC that the profile does not know", profile(true), func(n *Node) { n.PCI.Functions[0].Device = ok(1) }, RoleCompute, ByNobody, ByNobody, ByNobody},
+		{"a NIC that the profile does not know", profile(true), func(n *Node) { n.PCI.Functions[0].Device = ok(1) }, RoleStorage, ByProfile, ByNobody, ByNobody},
 		{"a virtual function of a rail", profile(true), func(n *Node) { n.HCAs[0].Function = ok(FunctionVF) }, RoleUnused, ByNobody, ByNobody, ByNobody},
 		{"an SMI device of a rail", profile(true), func(n *Node) { n.HCAs[0].Function = ok(FunctionSMI) }, RoleUnused, ByNobody, ByNobody, ByNobody},
 		{"a rail that the host's list leaves out", profile(true), list, RoleStorage, ByNCCL, ByProfile, ByProfile},

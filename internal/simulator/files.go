@@ -17,6 +17,8 @@ const (
 	sysfs  = "sys"
 	procfs = "proc"
 	rootfs = "root"
+
+	netlinkDir = "netlink"
 )
 
 // files is a node laid out: what lies at which path.
@@ -42,6 +44,7 @@ func (n *Node) layout() files {
 	f.pci(n)
 	f.rdma(n)
 	f.moved(n)
+	f.netlink(n)
 	f.net(n)
 	f.proc(n)
 	f.daemons(n)

@@ -40,6 +40,9 @@ func (f files) pci(n *Node) {
 			"aer_dev_fatal":        fmt.Sprintf("Undefined 0\nDLP %[1]d\nTOTAL_ERR_FATAL %[1]d", fn.AER.Fatal.value()),
 			"power/runtime_status": fn.runtimeStatus(),
 		})
+		if fn.VPD != "" {
+			f[dir+"/vpd"] = entry{kind: regular, text: fn.VPD}
+		}
 		f[dir+"/config"] = entry{kind: regular, text: fn.config()}
 		if kind := n.Host.iommu(); kind != "" {
 			group := sysfs + "/kernel/iommu_groups/" + strconv.Itoa(fn.Group)
@@ -90,7 +93,7 @@ func (h Host) iommu() string {
 
 // bound reports whether the driver of a function is loaded.
 func (n *Node) bound(f Function) bool {
-	return n.Driver.Version != "" || f.Chip.Vendor != nvidia || f.Chip.Class == classBridge
+	return n.Driver.Version != "" || f.Chip.Vendor != nvidia || f.Chip.Driver == passThrough || f.Chip.Class == classBridge
 }
 
 // above returns the bridge that leads to a function, or nil.

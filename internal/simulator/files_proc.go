@@ -3,6 +3,7 @@
 package simulator
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -86,8 +87,8 @@ func (r Route) v4() string {
 		gateway = r.Gateway.As4()
 	}
 	binary.BigEndian.PutUint32(mask[:], uint32(0xffffffff<<(32-r.Dst.Bits())))
-	return fmt.Sprintf("%s\t%08X\t%08X\t%04X\t0\t0\t0\t%08X\t0\t0\t0",
-		r.NetDev, word(r.Dst.Addr().As4()), word(gateway), r.flags(), word(mask))
+	return fmt.Sprintf("%s\t%08X\t%08X\t%04X\t0\t0\t%d\t%08X\t0\t0\t0",
+		r.NetDev, word(r.Dst.Addr().As4()), word(gateway), r.flags(), r.Metric, word(mask))
 }
 
 func (r Route) v6() string {
@@ -97,5 +98,5 @@ func (r Route) v6() string {
 		gateway, metric = r.Gateway, 0x400
 	}
 	return fmt.Sprintf("%x %02x %032x 00 %x %08x 00000001 00000000 %08x %8s",
-		r.Dst.Addr().As16(), r.Dst.Bits(), 0, gateway.As16(), metric, r.flags(), r.NetDev)
+		r.Dst.Addr().As16(), r.Dst.Bits(), 0, gateway.As16(), cmp.Or(r.Metric, metric), r.flags(), r.NetDev)
 }

@@ -184,7 +184,7 @@ func (n *Node) nvmlLink(address string) (now, best Link) {
 
 // generation is that of PCI Express; 0 for a speed that has none.
 func generation(l Link) int {
-	return slices.Index([]string{"", gen1, gen2, gen3, gen4, gen5}, l.Speed)
+	return slices.Index([]string{"", gen1, gen2, gen3, gen4, gen5, gen6}, l.Speed)
 }
 
 // pair is what NVML reports of two GPUs. Without NVLink it takes peer-to-peer writes as far as one socket reaches.

@@ -9,6 +9,7 @@ const (
 	gen3 = "8.0 GT/s PCIe"
 	gen4 = "16.0 GT/s PCIe"
 	gen5 = "32.0 GT/s PCIe"
+	gen6 = "64.0 GT/s PCIe"
 )
 
 // PCI class codes.
@@ -18,6 +19,7 @@ const (
 	class3D         = 0x030200
 	classBridge     = 0x060400
 	classOther      = 0x068000 // a bridge of another kind: NVSwitch
+	classDMA        = 0x080100
 	classProcessing = 0x120000
 )
 
@@ -47,12 +49,16 @@ var (
 	connectX7VF = Chip{mellanox, 0x101e, classEthernet, "mlx5_core", Link{gen5, 16}}
 	connectX7IB = Chip{mellanox, 0x1021, classInfiniband, "mlx5_core", Link{gen5, 16}}
 	connectX7VI = Chip{mellanox, 0x101e, classInfiniband, "mlx5_core", Link{gen5, 16}} // virtual
+	connectX8   = Chip{mellanox, 0x1023, classEthernet, "mlx5_core", Link{gen6, 16}}
+	connectX8IB = Chip{mellanox, 0x1023, classInfiniband, "mlx5_core", Link{gen6, 16}}
+	dataDirect  = Chip{mellanox, 0x2100, classDMA, "mlx5_core", Link{gen6, 16}} // of ConnectX-8
 	connectX6   = Chip{mellanox, 0x101b, classEthernet, "mlx5_core", Link{gen4, 16}}
 	connectX6IB = Chip{mellanox, 0x101b, classInfiniband, "mlx5_core", Link{gen4, 16}}
 	connectX6Dx = Chip{mellanox, 0x101d, classEthernet, "mlx5_core", Link{gen4, 16}}
 	connectX3   = Chip{mellanox, 0x1007, classEthernet, "mlx4_core", Link{gen3, 8}}
 	bluefield3  = Chip{mellanox, 0xa2dc, classEthernet, "mlx5_core", Link{gen5, 16}}
 	thor2       = Chip{netXtreme, 0x1760, classEthernet, "bnxt_en", Link{gen5, 16}}
+	bcm57414    = Chip{netXtreme, 0x16d7, classEthernet, "bnxt_en", Link{gen3, 8}}
 	e810        = Chip{intel, 0x1592, classEthernet, "ice", Link{gen4, 16}}
 	pollara     = Chip{pensando, 0x1002, classEthernet, "ionic", Link{gen5, 16}}
 	efaNIC      = Chip{amazon, 0xefa2, classEthernet, "efa", Link{gen4, 8}}

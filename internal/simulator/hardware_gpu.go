@@ -27,6 +27,9 @@ var (
 	h200SXM  = gpuModel{Chip{nvidia, 0x2335, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA H200", 90, 143771, 262144, true, 18, 4, 26.562e9}
 	b200SXM  = gpuModel{Chip{nvidia, 0x2901, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA B200", 100, 183359, 262144, true, 18, 5, 50e9}
 	gb200    = gpuModel{Chip{nvidia, 0x2941, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA GB200", 100, 189471, 262144, true, 18, 5, 50e9}
+	b300SXM  = gpuModel{Chip{nvidia, 0x3182, class3D, "nvidia", Link{gen6, 16}}, "NVIDIA B300 SXM6 AC", 103, 275040, 524288, true, 18, 5, 50e9}
+	gb300    = gpuModel{Chip{nvidia, 0x31c2, class3D, "nvidia", Link{gen6, 16}}, "NVIDIA GB300", 103, 284208, 524288, true, 18, 5, 50e9}
+	gb10     = gpuModel{Chip{nvidia, 0x2e12, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA GB10", 121, 122880, 0, false, 0, 0, 0}
 	l40s     = gpuModel{Chip{nvidia, 0x26b9, class3D, "nvidia", Link{gen4, 16}}, "NVIDIA L40S", 89, 46068, 65536, false, 0, 0, 0}
 	mi300X   = gpuModel{chip: Chip{ati, 0x74a1, classProcessing, "amdgpu", Link{gen5, 16}}, product: "AMD Instinct MI300X OAM"}
 

@@ -85,6 +85,7 @@ type Function struct {
 	Group  int    // IOMMU group, where the IOMMU is on
 	VFs    int    // sriov_totalvfs; 0: no SR-IOV capability
 	PF     string // address of the physical function; empty: it is one, or that one is outside of this guest
+	VPD    string // vital product data; empty: it has none
 }
 
 // DMA is how a function may read and write memory.
@@ -114,6 +115,7 @@ type HCA struct {
 	GUID        GUID
 	ImageGUID   GUID // with mlx5 and mlx4 the GUID of the first function of the card
 	HW          []Statistic
+	SMI         bool // a device for subnet management of a multi-plane one, which the kernel says over netlink only
 	Ports       []Port
 }
 
@@ -226,6 +228,7 @@ type Route struct {
 	Dst     netip.Prefix
 	Gateway netip.Addr
 	NetDev  string
+	Metric  int // 0: what the kernel gives it
 }
 
 // Flap takes the link of an HCA down for the last Down of every Period steps.

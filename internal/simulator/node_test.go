@@ -164,15 +164,15 @@ func TestTextsOfTheKernel(t *testing.T) {
 		t.Errorf("IPoIB address %s", got)
 	}
 	for route, want := range map[Route]string{
-		{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("192.0.2.1"), "eth0"}: "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0",
-		{netip.MustParsePrefix("192.0.2.0/24"), netip.Addr{}, "eth0"}:                  "eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0",
+		{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("192.0.2.1"), "eth0", 0}: "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0",
+		{netip.MustParsePrefix("192.0.2.0/24"), netip.Addr{}, "eth0", 0}:                  "eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0",
 	} {
 		if got := route.v4(); got != want {
 			t.Errorf("route %q, want %q", got, want)
 		}
 	}
 	const v6 = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 fd000000000000000000000000000001 00000400 00000001 00000000 00000003     eth0"
-	if got := (Route{netip.MustParsePrefix("::/0"), netip.MustParseAddr("fd00::1"), "eth0"}).v6(); got != v6 {
+	if got := (Route{netip.MustParsePrefix("::/0"), netip.MustParseAddr("fd00::1"), "eth0", 0}).v6(); got != v6 {
 		t.Errorf("route %q, want %q", got, v6)
 	}
 }

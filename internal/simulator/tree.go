@@ -62,6 +62,16 @@ func (t *Tree) Procfs() string { return filepath.Join(t.dir, procfs) }
 // Rootfs is the directory that stands for /.
 func (t *Tree) Rootfs() string { return filepath.Join(t.dir, rootfs) }
 
+// Netlink is the folder of what the kernel answers over netlink; empty where the node says nothing that sysfs does not show.
+func (t *Tree) Netlink() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.current[netlinkDir]; !ok {
+		return ""
+	}
+	return filepath.Join(t.dir, netlinkDir)
+}
+
 // Set replaces the text of a file in place, so that descriptors that are open see it. The path starts with
 // sys, proc or root and may go through links. The text stays until the node itself changes that file.
 func (t *Tree) Set(path, text string) error {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"fmt"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// The NICs of layouts: what role and expectations of a port depend on, and nothing else. Names of boards and versions are made up.
+
+// plain is a NIC without counters and with a small GID table.
+func plain(chip Chip, driver rdmaDriver, hca string, gigabits int) part {
+	driver.gidSlots, driver.pkeySlots = min(driver.gidSlots, 6), 1
+	driver.pma, driver.hw, driver.device, driver.cm = nil, nil, nil, false
+	a := adapter{chip: chip, driver: driver, hca: hca, firmware: "28.43.2566", revision: "0", mtu: 9000}
+	if chip.Vendor == mellanox { // the PSID of a product
+		a.board = fmt.Sprintf("MT_00%04x%04d", chip.Device, gigabits)
+	}
+	return part{adapter: a.at(gigabits), names: "mlx5_%d", ports: 1}
+}
+
+func cx7IB() part       { return plain(connectX7IB, mlx5InfiniBand, "MT4129", 400) }
+func cx7(gbps int) part { return plain(connectX7, mlx5Ethernet, "MT4129", gbps) }
+func cx8IB() part       { return plain(connectX8IB, mlx5InfiniBand, "MT4131", 800) }
+func cx8(gbps int) part { return plain(connectX8, mlx5Ethernet, "MT4131", gbps) }
+func bf3(gbps int) part { return plain(bluefield3, mlx5Ethernet, "MT41692", gbps) }
+func cx6dx() part       { return plain(connectX6Dx, mlx5Ethernet, "MT4125", 100) }
+func thor(gbps int) part {
+	return plain(thor2, bnxtRE, "Broadcom NetXtreme-C/E RoCE Driver HCA", gbps).named("bnxt_re%d")
+}
+
+// boardPort is a NIC of Broadcom on the main board.
+func boardPort(gbps int) part {
+	return plain(bcm57414, bnxtRE, "Broadcom NetXtreme-C/E RoCE Driver HCA", gbps).named("bnxt_re%d")
+}
+
+func pollara400() part { return plain(pollara, ionic, "AMD Pensando RoCE HCA", 400).named("ionic_%d") }
+func e810C() part      { return plain(e810, irdma, "", 100).named("irdma%d") }
+func efaCard() part    { return plain(efaNIC, efa, "", 100).named("rdmap%ds0") }
+
+// virtualIB and virtualRoCE are virtual functions as a guest sees them.
+func virtualIB() part {
+	p := plain(connectX7VI, mlx5InfiniBand, "MT4126", 400)
+	p.driver.onePerCard, p.virtual = false, true
+	return p
+}
+
+func virtualRoCE() part {
+	p := plain(connectX7VF, mlx5Virtual, "MT4126", 400)
+	p.virtual = true
+	return p
+}
+
+func (p part) named(names string) part    { p.names = names; return p }
+func (p part) of(ports int) part          { p.ports = ports; return p }
+func (p part) uncabled(ports ...int) part { p.dark = ports; return p }
+func (p part) with(routes routes) part    { p.routes = routes; return p }
+func (p part) is(r fabric.Role) part      { p.role = r; return p }
+func (p part) away() part                 { p.far = true; return p }
+func (p part) withVFs(n int) part         { p.vfs, p.adapter.vfs = n, 16; return p }
+func (p part) toGuest() part              { p.guest = true; return p }
+func (p part) withSMI() part              { p.smi = true; return p }
+func (p part) ofSwitch() part             { p.bridge, p.role = true, fabric.RoleManagement; return p }
+
+func (p part) to(gbps int) part { p.adapter = p.at(gbps); return p }
+
+// inOne has all ports in one device.
+func (p part) inOne() part { p.one = true; return p }

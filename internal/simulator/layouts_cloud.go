@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+// cloudLayouts are instances of clouds. Profiles of the program (internal/profiles/builtin) have the sources of what they state again.
+func cloudLayouts() []layout {
+	azure := DMI{Vendor: "Microsoft Corporation", Product: "Virtual Machine", AssetTag: "7783-7084-3265-9085-8269-3286-77"}
+	oracle := DMI{AssetTag: "OracleCloud.com"}
+	return []layout{
+		{ // virtual functions on buses of their own, and the one of accelerated networking
+			name: "azure-nd-h100-v5", source: "https://github.com/Azure/azhpc-images/blob/master/topology/ndv5-topo.xml",
+			dmi: azure, virtual: true, flat: true, gpu: h100SXM, gpus: 8, numa: noNUMA, cards: []card{{virtualIB(), 8}, {virtualRoCE().to(100).is(forManagement), 1}},
+		},
+		{
+			name: "azure-nd-mi300x-v5", source: "https://github.com/sgl-project/sglang/issues/3622",
+			dmi: azure, virtual: true, flat: true, gpu: mi300X, gpus: 8, numa: noNUMA, cards: []card{{virtualIB(), 8}, {virtualRoCE().to(100).is(forManagement), 1}},
+		},
+		{
+			name: "aws-p5", source: "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
+			dmi: DMI{Vendor: "Amazon EC2", Product: "p5.48xlarge"}, virtual: true, gpu: h100SXM, gpus: 8, cards: []card{{efaCard(), 32}},
+		},
+		{
+			name: "aws-p5en", source: "https://github.com/meta-pytorch/torchx/blob/main/torchx/specs/named_resources_aws.py",
+			dmi: DMI{Vendor: "Amazon EC2", Product: "p5en.48xlarge"}, virtual: true, gpu: h200SXM, gpus: 8, cards: []card{{efaCard(), 16}},
+		},
+		{
+			name: "oci-bm-gpu-h100-8", source: "https://github.com/oracle-quickstart/oci-hpc-oke/blob/main/docs/recommended-nccl-rccl-parameters-by-shape.md",
+			dmi: oracle, gpu: h100SXM, gpus: 8, noPort: true, cards: []card{
+				{cx7(200).of(2), 1}, {cx6dx().with(dhcp).is(forManagement), 1}, {cx7(200).of(2), 4}, {cx6dx().uncabled(0).is(forManagement), 1}, {cx7(200).of(2), 3},
+			},
+		},
+		{
+			name: "gcp-a3-ultra", source: "https://cloud.google.com/compute/docs/gpus/gpu-network-bandwidth",
+			dmi: DMI{Vendor: "Google", Product: "Google Compute Engine"}, virtual: true, gpu: h200SXM, gpus: 8, cards: []card{{virtualRoCE(), 8}},
+		},
+		{ // MTU and routes of the RDMA networks come by DHCP, each with a default route
+			name: "gcp-a3-ultra-dhcp", source: "https://cloud.google.com/compute/docs/gpus/gpu-network-bandwidth; routes are made up",
+			dmi: DMI{Vendor: "Google", Product: "Google Compute Engine"}, virtual: true, gpu: h200SXM, gpus: 8, cards: []card{{virtualRoCE().with(dhcp), 8}},
+		},
+	}
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+// serverLayouts are servers that sites put together, and how they cable and configure them.
+func serverLayouts() []layout {
+	hgx := func(l layout) layout {
+		l.gpu, l.gpus = h100SXM, 8
+		if l.cards == nil {
+			l.cards = []card{{cx7(400), 8}}
+		}
+		return l
+	}
+	return []layout{
+		{ // all of it belongs to guests but the NIC of the host
+			name: "hypervisor", source: "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-kubevirt.html",
+			gpu: h100SXM, gpus: 8, without: true, noPort: true, cards: []card{{cx7IB().toGuest(), 8}, {cx6dx().of(2).uncabled(1).with(dhcp).is(forManagement), 1}},
+		},
+		hgx(layout{
+			name: "pfs-beside-vf-rails", source: "https://github.com/sgl-project/sglang/issues/4572",
+			cards: []card{{cx7(400).withVFs(4), 8}, {cx6dx().of(2).is(forStorage), 1}},
+		}),
+		hgx(layout{
+			name: "thor2-two-ports", source: "https://github.com/openucx/ucx/issues/11048",
+			cards: []card{{thor(400).of(2).uncabled(1), 8}},
+		}),
+		{
+			name: "e810-two-ports", source: "one cable each; GUIDs: https://github.com/linux-rdma/rdma-core (providers/irdma)",
+			gpu: l40s, gpus: 4, cards: []card{{e810C().of(2).uncabled(1), 2}},
+		},
+		{
+			name: "pollara-two-ports", source: "https://github.com/ROCm/rocm-systems/pull/3654",
+			gpu: mi300X, gpus: 8, cards: []card{{pollara400().of(2).uncabled(1), 8}},
+		},
+		{
+			name: "mi300x-thor2", source: "https://instinct.docs.amd.com/projects/gpu-cluster-networking",
+			gpu: mi300X, gpus: 8, cards: []card{{thor(400), 8}, {boardPort(25).of(2).is(forManagement), 1}},
+		},
+		{ // eight GPUs, four NICs below switches of the first four
+			name: "pcie-gpus-without-nic", source: "https://github.com/NVIDIA/nccl/issues/595",
+			gpu: h100PCIe, gpus: 8, alone: 4, cards: []card{{cx7(400), 4}},
+		},
+		hgx(layout{name: "no-numa", source: "https://github.com/NVIDIA/nccl/issues/1264", numa: noNUMA}),
+		hgx(layout{ // slots for sixteen, cables for eight
+			name: "never-cabled", source: "https://github.com/deepseek-ai/DeepEP/issues/38",
+			cards: []card{{cx7(400).of(2).uncabled(1), 8}},
+		}),
+		hgx(layout{
+			name: "rails-with-dhcp", source: "https://github.com/NVIDIA/nccl-tests/issues/185; routes are made up", noPort: true,
+			cards: []card{{cx7(400).with(dhcp), 8}, {cx7(200).of(2).away().is(forStorage), 1}},
+		}),
+		hgx(layout{
+			name: "rails-with-equal-metric", source: "default of systemd-networkd, systemd.network(5): RouteMetric", noPort: true,
+			cards: []card{{cx7(400).with(dhcpEqual), 8}, {cx7(200).of(2).with(dhcpEqual).is(forStorage), 1}},
+		}),
+		hgx(layout{
+			name: "rails-before-main-board", source: "NetworkManager, ipv4.route-metric: metrics count up from 100; order is made up", lowest: true,
+			cards: []card{{cx7(400).with(dhcpEqual), 8}, {cx7(200).of(2).is(forStorage), 1}},
+		}),
+		hgx(layout{
+			name: "rails-advertised", source: "RFC 4861, default routers; IPv6 only", noPort: true,
+			cards: []card{{cx7(400).with(advertised), 8}, {cx7(200).of(2).is(forStorage), 1}},
+		}),
+		hgx(layout{ // a port of the main board at 1 Gb/s has an RDMA device, whose rate the core rounds to 2.5
+			name: "board-port-rate", source: "ib_get_eth_speed of drivers/infiniband/core/verbs.c", noPort: true,
+			cards: []card{{cx7(400), 8}, {boardPort(1).of(2).uncabled(1).with(dhcp).is(forManagement), 1}},
+		}),
+		hgx(layout{
+			name: "seventeen-ports", source: "https://github.com/nebius/ml-cookbook/pull/43: a NIC like the others that the list leaves out",
+			cards: []card{{cx7(400), 16}, {cx7(400).is(forStorage), 1}},
+		}),
+		hgx(layout{
+			name: "list-excludes", source: "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca", list: "^mlx5_8",
+			cards: []card{{cx7(400), 8}, {cx7(400).is(forStorage), 1}},
+		}),
+	}
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/inventory"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/profiles"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// The ways in which what a node should have is stated, each alone.
+const (
+	byConfiguration = "configuration"
+	byNothing       = "nothing"
+	byList          = "list"
+	byRecord        = "record"
+	byProfile       = "profile"
+)
+
+func ways() []string { return []string{byConfiguration, byNothing, byList, byRecord, byProfile} }
+
+// fault is something hard that happens to a device for training, and who can state that it should be otherwise.
+type fault struct {
+	name   string
+	happen func(n *simulator.Node, device string)
+	stated func(way string, l *simulator.Layout, p *fabric.Profile) bool
+}
+
+func faults() []fault {
+	link := func(way string, l *simulator.Layout, p *fabric.Profile) bool {
+		return !l.Constant && (way == byConfiguration || way == byRecord || way == byList && l.List == "" || way == byProfile && p.ProviderCables)
+	}
+	return []fault{
+		{"port down", func(n *simulator.Node, device string) { n.LinkDown(device) }, link},
+		{"in error", func(n *simulator.Node, device string) {
+			h := n.HCA(device)
+			for i := range h.Ports {
+				if p := &h.Ports[i]; p.LinkLayer == simulator.InfiniBand {
+					p.State, p.LID, p.SMLID = "2: INIT", 0xffff, 0
+				} else {
+					p.State, p.PhysState = "1: DOWN", "6: LinkErrorRecovery"
+				}
+			}
+		}, link},
+		{"device gone", func(n *simulator.Node, device string) { n.Unplug(device) }, func(way string, l *simulator.Layout, p *fabric.Profile) bool {
+			optional := func(e fabric.ProfileNIC) bool { return e.Optional }
+			return way == byConfiguration || way == byRecord || way == byList && l.List == "" ||
+				way == byProfile && len(p.Rails) > 0 && !slices.ContainsFunc(p.Rails, optional)
+		}},
+		{"half rate", halve, func(way string, _ *simulator.Layout, p *fabric.Profile) bool {
+			rated := func(e fabric.ProfileNIC) bool { return e.Rate > 0 }
+			return way == byConfiguration || way == byRecord || way == byProfile && slices.ContainsFunc(p.Rails, rated)
+		}},
+		{"no GID", func(n *simulator.Node, device string) {
+			for _, p := range n.HCA(device).Ports {
+				n.SetAddrs(p.NetDev)
+			}
+		}, func(way string, _ *simulator.Layout, _ *fabric.Profile) bool { return way != byRecord && way != byNothing }},
+	}
+}
+
+// applies reports whether a fault can happen on a platform and shows there.
+func (f *fault) applies(l *simulator.Layout) bool {
+	return f.name == "device gone" || !l.Constant && (f.name != "no GID" || l.RoCE)
+}
+
+func halve(n *simulator.Node, device string) {
+	h := n.HCA(device)
+	for i := range h.Ports {
+		p := &h.Ports[i]
+		if p.State != "4: ACTIVE" {
+			continue
+		}
+		for _, rate := range [][2]string{{"100 Gb", "50 Gb/sec (2X EDR)"}, {"200 Gb", "100 Gb/sec (2X HDR)"}, {"400 Gb", "200 Gb/sec (2X NDR)"}, {"800 Gb", "400 Gb/sec (2X XDR)"}} {
+			if strings.HasPrefix(p.Rate, rate[0]) {
+				p.Rate = rate[1]
+				break
+			}
+		}
+		if d := n.NetDev(p.NetDev); d != nil {
+			d.Speed /= 2
+		}
+	}
+}
+
+// platformOutcome is what check says of a platform in one way.
+type platformOutcome struct {
+	platform, fault, way string // fault is empty for the healthy node
+	stated               bool   // by that way it can be stated
+	outcome
+}
+
+// judgePlatforms judges each layout healthy and with every fault, in all ways.
+func judgePlatforms(t *testing.T) (all []platformOutcome) {
+	t.Helper()
+	var mu sync.Mutex
+	t.Run("platforms", func(t *testing.T) {
+		for _, l := range simulator.Layouts() {
+			t.Run(l.Name, func(t *testing.T) {
+				t.Parallel()
+				of := platformStage{stage: newStage(t), layout: &l}.judge(t)
+				mu.Lock()
+				all = append(all, of...)
+				mu.Unlock()
+			})
+		}
+	})
+	slices.SortFunc(all, func(a, b platformOutcome) int { return strings.Compare(a.platform+a.fault, b.platform+b.fault) })
+	return all
+}
+
+// platformStage is where the nodes of one layout are laid out.
+type platformStage struct {
+	*stage
+	layout *simulator.Layout
+}
+
+func (s platformStage) judge(t *testing.T) (all []platformOutcome) {
+	t.Helper()
+	l := s.layout
+	healthy := s.observe(t, byConfiguration, nil, l.Build())
+	train := training(healthy)
+	profile := s.observe(t, byProfile, nil, l.Build()).Profile
+	tests := append([]fault{{}}, faults()...)
+	if len(train) == 0 {
+		tests = tests[:1]
+	}
+	for i := range tests {
+		f := &tests[i]
+		if f.name != "" && !f.applies(l) {
+			continue
+		}
+		for _, way := range ways() {
+			if way == byProfile && profile == nil {
+				continue
+			}
+			n := l.Build()
+			o := platformOutcome{platform: l.Name, fault: f.name, way: way}
+			if f.name != "" {
+				f.happen(n, train[len(train)/2])
+				o.stated = f.stated(way, l, profile)
+			}
+			o.outcome = outcomeOf(s.observe(t, way, train, n))
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// observe looks at a node whose expectations are stated in one way. A record has seen the healthy node an hour before.
+func (s platformStage) observe(t *testing.T, way string, train []string, n *simulator.Node) (node *fabric.Node) {
+	t.Helper()
+	text := ""
+	switch way {
+	case byConfiguration:
+		text = s.layout.Config
+	case byList:
+		list := s.layout.List
+		if list == "" {
+			list = "=" + strings.Join(train, ",")
+		}
+		n.Files["etc/nccl.conf"] = "NCCL_IB_HCA=" + list + "\n"
+	}
+	site, err := config.Parse(s.layout.Name, []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if way != byProfile {
+		site.Policy.Profiles = nil
+	}
+	first := n
+	if way == byRecord {
+		first = s.layout.Build()
+	}
+	if err := s.set(first); err != nil {
+		t.Fatalf("%s: %v", s.layout.Name, err)
+	}
+	record := filepath.Join(t.TempDir(), "inventory.json")
+	synctest.Test(t, func(t *testing.T) {
+		ob, err := observer.New(observer.Options{
+			Sysfs: s.tree.Sysfs(), Procfs: s.tree.Procfs(), Rootfs: s.tree.Rootfs(), Netlink: s.tree.Netlink(), Ethernet: s.tree.Ethernet(), GPUs: s.tree.GPUs(),
+			Policy: site.Policy, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ob.Close()
+		const wants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantQoS | fabric.WantPCI | fabric.WantGPU
+		if way != byRecord {
+			node = ob.Observe(t.Context(), wants)
+			return
+		}
+		m := inventory.Open(record, slog.New(slog.DiscardHandler))
+		defer m.Close()
+		m.Update(ob.Observe(t.Context(), wants))
+		if err := s.set(n); err != nil {
+			t.Fatalf("%s: %v", s.layout.Name, err)
+		}
+		time.Sleep(2 * time.Hour) // what is read seldom is read again
+		node = m.Update(ob.Observe(t.Context(), wants))
+	})
+	return node
+}
+
+// TestPlatforms judges machines as public documents describe them, in each way in which what they should have can be stated. Nothing
+// healthy has a critical finding, and is all-clear where something is stated. What is stated is critical if it is otherwise; where nothing
+// is stated, no fault is an all-clear.
+func TestPlatforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make test runs it without")
+	}
+	all := judgePlatforms(t)
+	stated, found := 0, 0
+	table := map[string]map[string]string{}
+	for _, o := range all {
+		name := o.platform + ": " + o.fault
+		if table[name] == nil {
+			table[name] = map[string]string{}
+		}
+		table[name][o.way] = fmt.Sprint(o.code())
+		switch {
+		case o.fault == "" && len(o.critical) > 0:
+			t.Errorf("%s is healthy, but by %s: %v", o.platform, o.way, o.critical)
+		case o.fault == "" && o.way != byNothing && o.code() != 0:
+			t.Errorf("%s is healthy, but by %s: %v", o.platform, o.way, o.unstated)
+		case o.fault != "" && o.way == byNothing && o.code() == 0:
+			t.Errorf("%s with %s: all-clear where nothing is stated", o.platform, o.fault)
+		case o.stated:
+			stated++
+			if o.code() == 1 {
+				found++
+			} else {
+				t.Logf("%s with %s by %s: %d %v", o.platform, o.fault, o.way, o.code(), o.unstated)
+			}
+		}
+	}
+	if 100*found < 95*stated {
+		t.Errorf("%d of %d stated faults are critical", found, stated)
+	}
+	t.Logf("%d of %d stated faults are critical", found, stated)
+	var names []string
+	for name := range table {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		line := fmt.Sprintf("%-45s", name)
+		for _, w := range ways() {
+			line += fmt.Sprintf(" %-3s", table[name][w])
+		}
+		t.Log(line)
+	}
+}
+
+var _ = profiles.Builtin
