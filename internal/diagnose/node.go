@@ -248,25 +248,19 @@ func judgeShares(n *fabric.Node, of *verdicts) {
 	if list, listed := n.NCCL.Devices(); listed && !list.Exclude || n.RememberedIn != "" || n.Policy.Manifest != nil {
 		return
 	}
-	least, most := fabric.Rail{}, fabric.Rail{}
-	for i, r := range n.PCI.Rails {
-		if len(r.Nearest) == 0 {
-			continue
-		}
-		if s := share(n, r); i == 0 || least.GPU == "" || s < share(n, least) {
-			least = r
-		}
-		if s := share(n, r); most.GPU == "" || s > share(n, most) {
-			most = r
-		}
+	rails := n.PCI.Rails
+	if len(rails) == 0 {
+		return
 	}
-	if least.GPU == "" || share(n, least) == share(n, most) {
+	by := func(a, b fabric.Rail) int { return cmp.Compare(share(n, a), share(n, b)) }
+	least, most := slices.MinFunc(rails, by), slices.MaxFunc(rails, by)
+	if by(least, most) == 0 {
 		return
 	}
 	of.failed(Subject{}, Verdict{
 		Unstated: true, What: fmt.Sprintf("GPU %s has fewer NICs for training than others", least.GPU),
 		Evidence: fmt.Sprintf("Nearest to it are %s, and to GPU %s %s. Nothing states whether a device is gone, or the machine is made so.",
-			few(least.Nearest), most.GPU, few(most.Nearest)),
+			cmp.Or(few(least.Nearest), "none that is known"), most.GPU, few(most.Nearest)),
 		Remedy: goneRemedy + " If the machine is made so, state expected.compute_ports.",
 	})
 }

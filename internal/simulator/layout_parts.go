@@ -47,8 +47,8 @@ func virtualIB() part {
 	return p
 }
 
-func virtualRoCE() part {
-	p := plain(connectX7VF, mlx5Virtual, "MT4126", 400)
+func virtualRoCE(gbps int) part {
+	p := plain(connectX7VF, mlx5Virtual, "MT4126", gbps)
 	p.virtual = true
 	return p
 }
@@ -63,8 +63,6 @@ func (p part) withVFs(n int) part         { p.vfs, p.adapter.vfs = n, 16; return
 func (p part) toGuest() part              { p.guest = true; return p }
 func (p part) withSMI() part              { p.smi = true; return p }
 func (p part) ofSwitch() part             { p.bridge, p.role = true, fabric.RoleManagement; return p }
-
-func (p part) to(gbps int) part { p.adapter = p.at(gbps); return p }
 
 // inOne has all ports in one device.
 func (p part) inOne() part { p.one = true; return p }

@@ -9,11 +9,11 @@ func cloudLayouts() []layout {
 	return []layout{
 		{ // virtual functions on buses of their own, and the one of accelerated networking
 			name: "azure-nd-h100-v5", source: "https://github.com/Azure/azhpc-images/blob/master/topology/ndv5-topo.xml",
-			dmi: azure, virtual: true, flat: true, gpu: h100SXM, gpus: 8, numa: noNUMA, cards: []card{{virtualIB(), 8}, {virtualRoCE().to(100).is(forManagement), 1}},
+			dmi: azure, virtual: true, flat: true, gpu: h100SXM, gpus: 8, numa: noNUMA, cards: []card{{virtualIB(), 8}, {virtualRoCE(100).is(forManagement), 1}},
 		},
 		{
 			name: "azure-nd-mi300x-v5", source: "https://github.com/sgl-project/sglang/issues/3622",
-			dmi: azure, virtual: true, flat: true, gpu: mi300X, gpus: 8, numa: noNUMA, cards: []card{{virtualIB(), 8}, {virtualRoCE().to(100).is(forManagement), 1}},
+			dmi: azure, virtual: true, flat: true, gpu: mi300X, gpus: 8, numa: noNUMA, cards: []card{{virtualIB(), 8}, {virtualRoCE(100).is(forManagement), 1}},
 		},
 		{
 			name: "aws-p5", source: "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
@@ -31,11 +31,11 @@ func cloudLayouts() []layout {
 		},
 		{
 			name: "gcp-a3-ultra", source: "https://cloud.google.com/compute/docs/gpus/gpu-network-bandwidth",
-			dmi: DMI{Vendor: "Google", Product: "Google Compute Engine"}, virtual: true, gpu: h200SXM, gpus: 8, cards: []card{{virtualRoCE(), 8}},
+			dmi: DMI{Vendor: "Google", Product: "Google Compute Engine"}, virtual: true, gpu: h200SXM, gpus: 8, cards: []card{{virtualRoCE(400), 8}},
 		},
 		{ // MTU and routes of the RDMA networks come by DHCP, each with a default route
 			name: "gcp-a3-ultra-dhcp", source: "https://cloud.google.com/compute/docs/gpus/gpu-network-bandwidth; routes are made up",
-			dmi: DMI{Vendor: "Google", Product: "Google Compute Engine"}, virtual: true, gpu: h200SXM, gpus: 8, cards: []card{{virtualRoCE().with(dhcp), 8}},
+			dmi: DMI{Vendor: "Google", Product: "Google Compute Engine"}, virtual: true, gpu: h200SXM, gpus: 8, cards: []card{{virtualRoCE(400).with(dhcp), 8}},
 		},
 	}
 }

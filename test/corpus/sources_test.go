@@ -18,7 +18,7 @@ import (
 // TestSources judges every scenario by each source alone: the configuration of the site, nothing, a list in NCCL_IB_HCA that names the
 // ports for training, and what the exporter saw of the healthy node before. No healthy node has a critical finding, whoever states
 // what. What is critical by the configuration is critical by list or record in nearly all scenarios, and never an all-clear where
-// nothing is stated, unless it left no trace.
+// nothing is stated, unless it left no trace. Machines of public documents are judged the same way (judgePlatforms).
 func TestSources(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make test runs it without")
@@ -30,14 +30,22 @@ func TestSources(t *testing.T) {
 			t.Run(platform, func(t *testing.T) {
 				t.Parallel()
 				s := newStage(t)
+				s.wants = settings | fabric.WantLogs
 				good := samples[slices.IndexFunc(samples, func(o sample) bool { return o.healthy() && strings.HasPrefix(o.name, "healthy") })]
 				train := training(s.observe(t, good, 0)[0])
 				for _, one := range samples {
-					of := map[string]outcome{}
-					for way, stated := range map[string]sample{"configuration": one, "nothing": unstated(one), "list": listing(one, train)} {
-						of[way] = outcomeOf(s.observe(t, stated, 0)[0])
+					of := map[string]outcome{byConfiguration: outcomeOf(s.observe(t, one, 0)[0])}
+					if len(one.labels) > 0 && len(of[byConfiguration].critical) == 0 {
+						continue // nothing hard
 					}
-					of["record"] = outcomeOf(s.observeAfter(t, unstated(good), unstated(one)))
+					bare := s.observe(t, unstated(one), 0)[0]
+					of[byNothing] = outcomeOf(bare)
+					of[byList] = outcomeOf(s.observe(t, listing(one, train), 0)[0])
+					of[byRecord] = outcomeOf(s.observeAfter(t, unstated(good), unstated(one)))
+					if bare.Profile != nil {
+						of[byProfile] = of[byNothing]
+						delete(of, byNothing)
+					}
 					mu.Lock()
 					results[one.name] = of
 					mu.Unlock()
@@ -45,7 +53,9 @@ func TestSources(t *testing.T) {
 			})
 		}
 	})
-	judgeSources(t, results)
+	platforms := judgePlatforms(t)
+	reportPlatforms(t, platforms)
+	judgeSources(t, results, platforms)
 }
 
 // traceless are faults that leave no trace on a node of which nothing is known: devices that are gone were never there.
@@ -62,12 +72,33 @@ func byRole(o outcome) bool {
 	})
 }
 
-func judgeSources(t *testing.T, results map[string]map[string]outcome) {
+// tally counts what each source makes of hard faults: codes of check, and criticals on healthy nodes.
+type tally map[string]*struct{ faults, healthy, critical, unknown, clear, false int }
+
+func (c tally) add(way string, healthy bool, o outcome) {
+	t := c[way]
+	switch {
+	case healthy:
+		t.healthy++
+		if len(o.critical) > 0 {
+			t.false++
+		}
+		return
+	case o.code() == 1:
+		t.critical++
+	case o.code() == 2:
+		t.unknown++
+	default:
+		t.clear++
+	}
+	t.faults++
+}
+
+func judgeSources(t *testing.T, results map[string]map[string]outcome, platforms []platformOutcome) {
 	t.Helper()
-	ways := []string{"configuration", "nothing", "list", "record"}
-	count := map[string]map[int]int{}
-	for _, w := range ways {
-		count[w] = map[int]int{}
+	count := tally{}
+	for _, w := range ways() {
+		count[w] = &struct{ faults, healthy, critical, unknown, clear, false int }{}
 	}
 	hard, roles := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(results)) {
@@ -77,39 +108,43 @@ func judgeSources(t *testing.T, results map[string]map[string]outcome) {
 			t.Fatal(err)
 		}
 		// The storage port is down for who saw its link.
-		healthy, critical := len(labelled(s)) == 0 && name != "storage-port-down", len(of["configuration"].critical) > 0
+		healthy, critical := len(labelled(s)) == 0 && name != "storage-port-down", len(of[byConfiguration].critical) > 0
 		if slices.Contains(ownWords(), name) {
 			continue
 		}
 		if critical {
 			hard++
-			if byRole(of["configuration"]) {
+			if byRole(of[byConfiguration]) {
 				roles++
 			}
 		}
-		for _, w := range ways {
-			o := of[w]
+		for w, o := range of {
+			if healthy || critical {
+				count.add(w, healthy, o)
+			}
 			if healthy && len(o.critical) > 0 {
 				t.Errorf("%s is healthy, but by %s: %v", name, w, o.critical)
 			}
-			if critical {
-				count[w][o.code()]++
-				if o.code() != 1 {
-					t.Logf("%s by %s: %d %v, by configuration %v", name, w, o.code(), o.unstated, of["configuration"].critical)
-				}
+			if critical && o.code() != 1 {
+				t.Logf("%s by %s: %d %v, by configuration %v", name, w, o.code(), o.unstated, of[byConfiguration].critical)
 			}
 		}
-		if critical && of["nothing"].code() == 0 && !slices.Contains(traceless(), name) {
-			t.Errorf("%s: all-clear where nothing is stated, but by the configuration %v", name, of["configuration"].critical)
+		if o, ok := of[byNothing]; ok && critical && o.code() == 0 && !slices.Contains(traceless(), name) {
+			t.Errorf("%s: all-clear where nothing is stated, but by the configuration %v", name, of[byConfiguration].critical)
 		}
 	}
-	for _, w := range ways {
-		t.Logf("%-13s of %d hard faults: %d critical, %d unknown, %d all-clear", w, hard, count[w][1], count[w][2], count[w][0])
-	}
-	for w, of := range map[string]int{"list": hard, "record": hard - roles} { // of a rate, a list says nothing
-		if 100*count[w][1] < 92*of {
-			t.Errorf("%s: %d of %d hard faults are critical", w, count[w][1], of)
+	for w, of := range map[string]int{byList: hard, byRecord: hard - roles} { // of a rate, a list says nothing
+		if 100*count[w].critical < 92*of {
+			t.Errorf("%s: %d of %d hard faults are critical", w, count[w].critical, of)
 		}
+	}
+	for _, o := range platforms {
+		count.add(o.way, o.fault == "", o.outcome)
+	}
+	t.Logf("%-13s %6s %8s %7s %9s %7s %s", "source", "faults", "critical", "unknown", "all-clear", "healthy", "of them critical")
+	for _, w := range ways() {
+		c := count[w]
+		t.Logf("%-13s %6d %8d %7d %9d %7d %d", w, c.faults, c.critical, c.unknown, c.clear, c.healthy, c.false)
 	}
 }
 

@@ -27,8 +27,9 @@ const wants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCou
 
 // stage is where nodes of one shape are laid out one after the other: only what differs is written.
 type stage struct {
-	dir  string
-	tree *simulator.Tree
+	dir   string
+	tree  *simulator.Tree
+	wants fabric.Want
 }
 
 // newStage finds room for thousands of small files.
@@ -43,7 +44,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return &stage{dir: dir}
+	return &stage{dir: dir, wants: wants}
 }
 
 // set lays a node out at its beginning.
@@ -86,7 +87,7 @@ func (s *stage) observe(t *testing.T, one sample, seconds ...int) (nodes []*fabr
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			nodes = append(nodes, ob.Observe(ctx, wants))
+			nodes = append(nodes, ob.Observe(ctx, s.wants))
 			cancel()
 		}
 	})
@@ -115,12 +116,12 @@ func (s *stage) observeAfter(t *testing.T, healthy, one sample) (node *fabric.No
 		defer ob.Close()
 		m := inventory.Open(record, slog.New(slog.DiscardHandler))
 		defer m.Close()
-		m.Update(ob.Observe(t.Context(), wants))
+		m.Update(ob.Observe(t.Context(), s.wants))
 		if err := s.set(one.node()); err != nil {
 			t.Fatalf("%s: %v", one.name, err)
 		}
 		time.Sleep(2 * time.Hour) // what is read seldom is read again
-		node = m.Update(ob.Observe(t.Context(), wants))
+		node = m.Update(ob.Observe(t.Context(), s.wants))
 	})
 	return node
 }
