@@ -5,6 +5,7 @@ package corpus
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,6 +105,7 @@ func halve(n *simulator.Node, device string) {
 type platformOutcome struct {
 	platform, fault, way string // fault is empty for the healthy node
 	stated               bool   // by that way it can be stated
+	traceless            bool   // where nothing is known, nothing shows it
 	outcome
 }
 
@@ -112,10 +114,10 @@ func judgePlatforms(t *testing.T) (all []platformOutcome) {
 	t.Helper()
 	var mu sync.Mutex
 	t.Run("platforms", func(t *testing.T) {
-		for _, l := range simulator.Layouts() {
+		for i, l := range simulator.Layouts() {
 			t.Run(l.Name, func(t *testing.T) {
 				t.Parallel()
-				of := platformStage{stage: newStage(t), layout: &l}.judge(t)
+				of := platformStage{stage: newStage(t), layout: &l}.judge(t, chosen(i))
 				mu.Lock()
 				all = append(all, of...)
 				mu.Unlock()
@@ -132,13 +134,22 @@ type platformStage struct {
 	layout *simulator.Layout
 }
 
-func (s platformStage) judge(t *testing.T) (all []platformOutcome) {
+// chosen returns two faults for the i-th platform, or with FULL=1 all of them.
+func chosen(i int) []fault {
+	all := faults()
+	if os.Getenv("FULL") != "" {
+		return all
+	}
+	return []fault{all[i%len(all)], all[(i+2)%len(all)]}
+}
+
+func (s platformStage) judge(t *testing.T, some []fault) (all []platformOutcome) {
 	t.Helper()
 	l := s.layout
 	healthy := s.observe(t, byConfiguration, nil, l.Build())
 	train := training(healthy)
 	profile := s.observe(t, byProfile, nil, l.Build()).Profile
-	tests := append([]fault{{}}, faults()...)
+	tests := append([]fault{{}}, some...)
 	if len(train) == 0 {
 		tests = tests[:1]
 	}
@@ -152,7 +163,7 @@ func (s platformStage) judge(t *testing.T) (all []platformOutcome) {
 				continue
 			}
 			n := l.Build()
-			o := platformOutcome{platform: l.Name, fault: f.name, way: way}
+			o := platformOutcome{platform: l.Name, fault: f.name, way: way, traceless: l.Hidden && f.name == "device gone"}
 			if f.name != "" {
 				f.happen(n, train[len(train)/2])
 				o.stated = f.stated(way, l, profile)
@@ -237,7 +248,7 @@ func reportPlatforms(t *testing.T, all []platformOutcome) {
 			t.Errorf("%s is healthy, but by %s: %v", o.platform, o.way, o.unstated)
 		case o.fault == "" && o.way != byNothing && o.code() != 0: // neither a record nor a profile says that a port should have no link
 			t.Logf("%s is healthy, but by %s: %v", o.platform, o.way, o.unstated)
-		case o.fault != "" && o.way == byNothing && o.code() == 0:
+		case o.fault != "" && o.way == byNothing && o.code() == 0 && !o.traceless:
 			t.Errorf("%s with %s: all-clear where nothing is stated", o.platform, o.fault)
 		case o.stated:
 			stated++
