@@ -22,6 +22,7 @@ type Layout struct {
 	Constant bool   // state and rate of its ports are constants of the driver
 	List     string // what NCCL_IB_HCA has; empty: the devices for training by name
 	Hidden   bool   // a hypervisor hides where devices are: one that is gone leaves no trace
+	Unknown  string // the check that cannot judge it, whatever is stated
 
 	build func() *Node
 }
@@ -44,6 +45,7 @@ type layout struct {
 	noPort       bool   // nothing but these NICs has an address and a default route
 	lowest       bool   // the default route of the port of the main board has another metric than the lowest
 	without      bool   // the node trains over nothing, or GPUs and NICs belong to guests
+	unknown      string // the check that cannot judge it
 	list         string // of its own in NCCL_IB_HCA; empty: all devices for training
 }
 
@@ -94,7 +96,7 @@ func Layouts() []Layout {
 }
 
 func (l *layout) layout() Layout {
-	is := Layout{Name: l.name, Source: l.source, Config: l.config(), List: l.list, Hidden: l.flat, build: l.node}
+	is := Layout{Name: l.name, Source: l.source, Config: l.config(), List: l.list, Hidden: l.flat, Unknown: l.unknown, build: l.node}
 	if i := slices.IndexFunc(l.cards, func(c card) bool { return c.role == "" }); i >= 0 {
 		is.RoCE = l.cards[i].driver.linkLayer == Ethernet
 		is.Constant = l.cards[i].driver.linkLayer == Unspecified

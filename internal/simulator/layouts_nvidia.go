@@ -64,7 +64,8 @@ func nvidiaLayouts() []layout {
 		},
 		{
 			name: "gb300-cx8-smi", source: "https://docs.nvidia.com/dgx/dgxgb300-user-guide/; SMI devices: https://github.com/openucx/ucx/pull/10507",
-			arm: true, gpu: gb300, gpus: 4, cards: []card{{cx8IB().withSMI(), 4}, {bf3(200).of(2).uncabled(1).is(forStorage), 1}},
+			unknown: "gpudirect_usable", // Data Direct
+			arm:     true, gpu: gb300, gpus: 4, cards: []card{{cx8IB().withSMI(), 4}, {bf3(200).of(2).uncabled(1).is(forStorage), 1}},
 		},
 	}
 }
