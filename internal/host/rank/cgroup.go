@@ -62,14 +62,24 @@ type place struct {
 	claimed                      string // a container below what is delegated to a user
 	claimedJob                   string // a job of Slurm in a pod
 	disputed                     bool   // hierarchies show different jobs
+	contested                    bool   // hierarchies show different pods or containers
 }
+
+// within is what the process is isolated in.
+func (p place) within() string { return cmp.Or(p.pod, p.container, p.machine) }
 
 func (p place) isolated() bool { return p.pod != "" || p.container != "" || p.machine != "" }
 
-// and joins what two hierarchies show: a container is inside of a job, and of two jobs neither is believed.
+// and joins what two hierarchies show: a container is inside of a job, and of two jobs, pods or containers
+// neither is believed: a group of one hierarchy may be delegated where the others are not, and runtimes join all under one name.
 func (p place) and(q place) place {
 	switch {
+	case p.isolated() && q.isolated() && p.within() != q.within():
+		return place{contested: true}
+	case p.contested || q.contested:
+		return place{contested: true}
 	case p.isolated():
+		p.container = cmp.Or(p.container, q.container)
 		return p
 	case q.isolated():
 		return q
