@@ -110,7 +110,9 @@ func (t *Tracker) jobs(n *fabric.Node, at time.Time, ranks []*observed, rates tr
 	order := func(g *group) int { // what users name themselves comes last, and what is not seen after what is
 		return map[bool]int{true: 1}[g.stated()] + map[bool]int{true: 2}[!g.listed()]
 	}
-	shown := fairly(slices.Clone(groups), maxJobs, func(g *group) string { return fmt.Sprint(order(g), g.key.owner) }, func(a, b *group) int { return order(a) - order(b) })
+	shown := fairly(slices.Clone(groups), maxJobs, func(a, b *group) int { return order(a) - order(b) },
+		func(g *group) string { return fmt.Sprint(order(g), g.key.owner) },
+		func(g *group) string { return fmt.Sprint(order(g), payer(g.ranks[0].RankCandidate)) })
 	for _, g := range shown {
 		list = append(list, t.judge(n, at, g.name, &evidence{ranks: g.ranks, devices: devices}, next))
 		left -= len(g.ranks)

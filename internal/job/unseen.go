@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -30,7 +31,8 @@ func (t *Tracker) unlisted(lives func(processID) bool, why Reason, at time.Time)
 			list = append(list, &observed{process: &process{RankCandidate: unread(&was.candidate, at), sign: signUnread}, unlisted: why})
 		}
 	}
-	return fairly(list, maxUnlisted, func(r *observed) string { return r.Tenant().String() }, func(a, b *observed) int { return byAge(a.RankCandidate, b.RankCandidate) })
+	return fairCandidates(list, maxUnlisted, func(a, b *observed) int { return byAge(a.RankCandidate, b.RankCandidate) },
+		func(r *observed) *fabric.RankCandidate { return r.RankCandidate })
 }
 
 // split separates the candidates that a look has from those that it left out, and leaves out more where there are too many.
@@ -42,7 +44,7 @@ func split(candidates []fabric.RankCandidate) (listed []fabric.RankCandidate, le
 			listed = append(listed, candidates[i])
 		}
 	}
-	listed = fairly(listed, maxCandidates, func(c fabric.RankCandidate) string { return c.Tenant().String() }, byDriver)
+	listed = fairCandidates(listed, maxCandidates, byDriver, func(c fabric.RankCandidate) *fabric.RankCandidate { return &c })
 	for i := range listed {
 		delete(left, processID{listed[i].PID, listed[i].Start})
 	}
@@ -73,8 +75,9 @@ func byAge(a, b *fabric.RankCandidate) int {
 }
 
 // fairly returns as many of a list as a bound allows: the first of each owner, then the second of each, and so on. Whoever has many loses his
-// own. The list is sorted by order, in place.
-func fairly[T any](list []T, most int, owner func(T) string, order func(a, b T) int) []T {
+// own. The owners are the narrowest first: with pods and their namespace, the pods of a namespace take turns for its places. The list is
+// sorted by order, in place.
+func fairly[T any](list []T, most int, order func(a, b T) int, owners ...func(T) string) []T {
 	slices.SortStableFunc(list, order)
 	if len(list) <= most {
 		return list
@@ -83,18 +86,38 @@ func fairly[T any](list []T, most int, owner func(T) string, order func(a, b T) 
 		item T
 		turn int
 	}
-	turns := map[string]int{}
-	places := make([]place, 0, len(list))
-	for _, item := range list {
-		of := owner(item)
-		places = append(places, place{item, turns[of]})
-		turns[of]++
+	places := make([]place, len(list))
+	for i, item := range list {
+		places[i].item = item
 	}
-	slices.SortStableFunc(places, func(a, b place) int { return a.turn - b.turn })
+	for _, owner := range owners {
+		turns := map[string]int{}
+		for i := range places {
+			of := owner(places[i].item)
+			places[i].turn = turns[of]
+			turns[of]++
+		}
+		slices.SortStableFunc(places, func(a, b place) int { return a.turn - b.turn })
+	}
 	for i := range list[:most] {
 		list[i] = places[i].item
 	}
 	return list[:most]
+}
+
+// fairCandidates is fairly for processes.
+func fairCandidates[T any](list []T, most int, order func(a, b T) int, of func(T) *fabric.RankCandidate) []T {
+	return fairly(list, most, order, func(c T) string { return of(c).Tenant().String() }, func(c T) string { return payer(of(c)) })
+}
+
+// payer is who answers for an owner where bounds are shared out: the namespace of a pod, as kubelet says it, because whoever may make one pod
+// may make many. Else it is the owner.
+func payer(c *fabric.RankCandidate) string {
+	tenant, w := c.Tenant(), c.Workload.Or(fabric.Workload{})
+	if namespace, _, named := strings.Cut(w.Job, "/"); named && tenant.Kind == fabric.OwnerPod && !w.Stated {
+		return "namespace " + namespace
+	}
+	return tenant.String()
 }
 
 // facts is a set of facts of a process.
