@@ -133,9 +133,7 @@ func (g *GPUAccess) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabri
 	// The kernel has the driver, whatever NVML says: its library is not here, or the device nodes are not.
 	d.Loaded = fabric.UnknownFact[bool](fabric.ReasonMissing, d.Loaded.Source, now)
 	g.absent, g.absentUntil = d, now.Add(absentRetry)
-	g.mu.Lock()
 	g.release("NVML reaches no driver")
-	g.mu.Unlock()
 	return d, nil
 }
 
@@ -156,20 +154,12 @@ func (g *GPUAccess) applyMaintenance() (loaded bool) {
 	reason := g.flags.UnderMaintenance()
 	loaded = exists(g.version) || exists(g.module)
 
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.signal {
-		reason = "SIGUSR1"
-	}
-	before := g.released
-	g.released = reason
+	before, reason := g.decide(reason, loaded)
 	switch {
 	case reason != "":
 		g.release(reason)
 	case !loaded:
 		g.release("the driver is not loaded")
-	default:
-		g.worker.Resume()
 	}
 	switch {
 	case reason != "" && before == "":
@@ -178,6 +168,21 @@ func (g *GPUAccess) applyMaintenance() (loaded bool) {
 		g.log.Info("GPUs are no longer released", "reason", before)
 	}
 	return loaded
+}
+
+// decide notes why the GPUs are released, and why they were. A process may start again only if nothing is against it, also no signal that
+// arrives now.
+func (g *GPUAccess) decide(reason string, loaded bool) (before, now string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.signal {
+		reason = "SIGUSR1"
+	}
+	before, g.released = g.released, reason
+	if reason == "" && loaded {
+		g.worker.Resume()
+	}
+	return before, reason
 }
 
 // Maintained returns why the GPUs must not be touched; empty: they may be.
@@ -197,13 +202,16 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// release is called with mu held.
+// release waits for the end of the process, and so is called without mu.
 func (g *GPUAccess) release(reason string) {
 	err := g.worker.Release(reason)
-	if err != nil && !g.failed {
+	g.mu.Lock()
+	known := g.failed
+	g.failed = err != nil
+	g.mu.Unlock()
+	if err != nil && !known {
 		g.log.Error("GPUs not released", "reason", reason, "err", err)
 	}
-	g.failed = err != nil
 }
 
 // toggle is SIGUSR1. Letting go waits for no file.
@@ -212,9 +220,9 @@ func (g *GPUAccess) toggle() {
 	g.signal = !g.signal
 	if g.signal {
 		g.released = "SIGUSR1"
-		g.release(g.released)
-		g.log.Info("GPUs released", "reason", g.released)
 		g.mu.Unlock()
+		g.release("SIGUSR1")
+		g.log.Info("GPUs released", "reason", "SIGUSR1")
 		return
 	}
 	g.mu.Unlock()
