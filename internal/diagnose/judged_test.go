@@ -57,26 +57,30 @@ func TestJudgedBy(t *testing.T) {
 					n.HCAs[i].Ports[0].Seen = fabric.PortHistory{}
 				}
 			},
-			"judged by: configuration (their number); guesses: 2 roles, 2 links, 2 rates", map[fabric.Authority]int{fabric.ByConfiguration: 2},
+			"judged by: configuration (their number); guesses: 2 roles, 2 links, 2 rates",
+			map[fabric.Authority]int{fabric.ByConfiguration: 2},
 		},
 		"rates, and a record": {
 			func(n *fabric.Node) {
 				recorded(n)
 				n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 50e9}
 			},
-			"judged by: configuration (2 rates), record (2 links since 2026-11-21); guesses: 2 roles", map[fabric.Authority]int{fabric.ByConfiguration: 2, fabric.ByRecord: 2},
+			"judged by: configuration (2 rates), record (2 links since 2026-11-21); guesses: 2 roles",
+			map[fabric.Authority]int{fabric.ByConfiguration: 2, fabric.ByRecord: 2},
 		},
 		"a manifest of one port": {
 			func(n *fabric.Node) {
 				n.Policy.Manifest = &fabric.Manifest{Devices: map[string]map[string]string{"mlx5_0": {"port_1_role": "compute", "port_1_rate": "400 Gb/s"}}}
 			},
-			"judged by: manifest (1 role, 1 link, 1 rate); guesses: 1 role, 1 link, 1 rate", map[fabric.Authority]int{fabric.ByManifest: 1},
+			"judged by: manifest (1 role, 1 link, 1 rate); guesses: 1 role, 1 link, 1 rate",
+			map[fabric.Authority]int{fabric.ByManifest: 1},
 		},
 		"a link that is seen for the first time": {
 			func(n *fabric.Node) {
 				n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 50e9}
 			},
-			"judged by: configuration (2 rates); guesses: 2 roles, 2 links", map[fabric.Authority]int{fabric.ByConfiguration: 2},
+			"judged by: configuration (2 rates); guesses: 2 roles, 2 links",
+			map[fabric.Authority]int{fabric.ByConfiguration: 2},
 		},
 		"a port for storage": {
 			func(n *fabric.Node) {
@@ -84,11 +88,13 @@ func TestJudgedBy(t *testing.T) {
 				n.Policy.Roles = fabrictest.Healthy().Policy.Roles
 				n.Policy.Roles[0].Role = fabric.RoleStorage
 			},
-			"judged by: no port for training is known, and nothing states how many there should be", map[fabric.Authority]int{},
+			"judged by: no port for training is known, and nothing states how many there should be",
+			map[fabric.Authority]int{},
 		},
 		"no port, of two": {
 			func(n *fabric.Node) { n.HCAs, n.Policy.ComputePorts = nil, &two },
-			"judged by: configuration (2 ports for training expected); none is known", map[fabric.Authority]int{},
+			"judged by: configuration (2 ports for training expected); none is known",
+			map[fabric.Authority]int{},
 		},
 		"no list of devices": {
 			func(n *fabric.Node) {

@@ -5,6 +5,7 @@ package job
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestPodsOfOneNamespace(t *testing.T) {
 	}
 	slurm := func(pid int) fabric.RankCandidate {
 		c := ofUser(rankOf(pid, 0, 0), 1000)
-		c.Workload.Value = fabric.Workload{Scheduler: "slurm", Job: fmt.Sprint(pid), Rank: -1}
+		c.Workload.Value = fabric.Workload{Scheduler: "slurm", Job: strconv.Itoa(pid), Rank: -1}
 		return c
 	}
 	for name, many := range map[string]int{"jobs": 3 * maxJobs, "processes": maxCandidates + 100} {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -242,7 +243,7 @@ func reportPlatforms(t *testing.T, all []platformOutcome) {
 		if table[name] == nil {
 			table[name] = map[string]string{}
 		}
-		table[name][o.way] = fmt.Sprint(o.code())
+		table[name][o.way] = strconv.Itoa(o.code())
 		switch {
 		case o.fault == "" && len(o.critical) > 0:
 			t.Errorf("%s is healthy, but by %s: %v", o.platform, o.way, o.critical)
@@ -271,11 +272,12 @@ func reportPlatforms(t *testing.T, all []platformOutcome) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		line := fmt.Sprintf("%-45s", name)
+		var line strings.Builder
+		fmt.Fprintf(&line, "%-45s", name)
 		for _, w := range ways() {
-			line += fmt.Sprintf(" %-3s", table[name][w])
+			fmt.Fprintf(&line, " %-3s", table[name][w])
 		}
-		t.Log(line)
+		t.Log(line.String())
 	}
 }
 

@@ -51,7 +51,7 @@ func harm(step string, source bool) string {
 		return fmt.Sprintf("%q is never advised", found)
 	}
 	for _, g := range guarded {
-		if at := g.command.FindStringIndex(step); at != nil && !g.words.MatchString(step[:at[0]]) && !(source && g.composed) {
+		if at := g.command.FindStringIndex(step); at != nil && !g.words.MatchString(step[:at[0]]) && (!source || !g.composed) {
 			return fmt.Sprintf("says %q before it says when not (%s)", step[at[0]:at[1]], g.words)
 		}
 	}
