@@ -88,11 +88,11 @@ type Observer struct {
 	devices   map[string]*device
 	last      *fabric.Node // the last complete observation
 	lastWant  fabric.Want
-	lastAt    time.Time                           // when the oldest read in it began
-	troubled  map[sourceID]map[fabric.Reason]bool // why sources fail, as far as it was logged
-	asked     fabric.Commands                     // of devices that left
-	uncached  func() uint64                       // nil: nothing is
-	left      []fabric.HCA                        // devices that are in other network namespaces now, as they were when they left
+	lastAt    time.Time                     // when the oldest read in it began
+	troubled  map[sourceID]map[trouble]bool // why sources fail, as far as it was logged
+	asked     fabric.Commands               // of devices that left
+	uncached  func() uint64                 // nil: nothing is
+	left      []fabric.HCA                  // devices that are in other network namespaces now, as they were when they left
 	close     []func() error
 	closed    bool
 }
@@ -188,7 +188,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		logs:     newReading[fabric.LogReading](stuckAfter),
 		kernel:   newReading[fabric.KernelReading](stuckAfter),
 		physical: physicalReader{ethernet: o.Ethernet, meters: map[string]meter{}},
-		devices:  map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
+		devices:  map[string]*device{}, troubled: map[sourceID]map[trouble]bool{}, asked: fabric.Commands{},
 	}
 	ob.SetPolicy(o.Policy, o.NCCL)
 	return ob

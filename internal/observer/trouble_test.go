@@ -5,6 +5,7 @@ package observer
 import (
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -142,4 +143,39 @@ func inOrder(text string) string {
 	lines := strings.Split(text, "\n")
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// Each owner of whom not everything could be read is named once, and many of them do not fill the log.
+func TestLogNamesEachOwner(t *testing.T) {
+	var text strings.Builder
+	ob := start(t, newKernel(1), logTo(&text))
+	see := func(owners int) {
+		var partial fabric.PartialError
+		for i := range owners {
+			partial.By = append(partial.By, fabric.Excess{Owner: fabric.Owner{Kind: fabric.OwnerUser, ID: strconv.Itoa(1000 + i)}, What: "sockets"})
+		}
+		s := fabric.Source{Name: fabric.SourceRanks, Up: owners == 0}
+		if owners > 0 {
+			s.Reason, s.Err = fabric.ReasonNotRead, &partial
+		}
+		ob.logSources(&fabric.Node{Sources: []fabric.Source{s}})
+	}
+	for owners, want := range map[int]int{1: 1, 2: 2} {
+		text.Reset()
+		for i := range owners {
+			see(i + 1)
+			see(i + 1)
+		}
+		if got := strings.Count(text.String(), "level=WARN"); got != want {
+			t.Errorf("%d owners: %d lines, want %d:\n%s", owners, got, want, text.String())
+		}
+		see(0)
+	}
+	text.Reset()
+	for i := range 100 {
+		see(i + 1)
+	}
+	if got := strings.Count(text.String(), "level=WARN"); got != maxTroubles {
+		t.Errorf("%d lines of 100 owners, want %d", got, maxTroubles)
+	}
 }
