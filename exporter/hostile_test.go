@@ -15,7 +15,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
 )
 
 // Each connection says that a body will come, and none does.
