@@ -44,6 +44,14 @@ func (c *greeted) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// CloseWrite is what a server does before it closes a connection of which it has not read all, so that its answer is read.
+func (c *greeted) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 // requested takes note that a request has begun on a connection.
 func requested(conn net.Conn) {
 	if t, ok := conn.(*tls.Conn); ok {

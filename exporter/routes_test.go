@@ -259,6 +259,7 @@ func TestSecurityDocument(t *testing.T) {
 	}
 	for _, row := range [][2]string{
 		{"headers of a request", fmt.Sprintf("%d KiB", maxHeaderBytes>>10)},
+		{"what a client sends before a request", fmt.Sprintf("%d KiB", maxHandshake>>10)},
 		{"time to send a request", readTimeout.String()},
 		{"time to read an answer", fmt.Sprintf("%s after the deadline of the scrape or page, %s for others", slowClient, writeTimeout)},
 		{"idle connection", idleTimeout.String()},

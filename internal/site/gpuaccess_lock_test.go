@@ -32,8 +32,8 @@ func TestReleaseHoldsNoLock(t *testing.T) {
 			t.Fatal("the lock is held while a process ends")
 		}
 		h.mu.Unlock()
-		synctest.Wait()
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		if got := h.worker.barred; got != "SIGUSR1" {
 			t.Errorf("released because of %q", got)
 		}
