@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test loaded-test rules lint fmt docs generate contributing lab-test lab-full hang-test page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
+.PHONY: help build demo run test race loaded-test rules lint fmt docs generate contributing lab-test lab-full hang-test page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,26 +27,35 @@ demo: build ## serve a simulated node on 127.0.0.1 (SCENARIO=healthy PORT=10791;
 run: build ## serve this host on port 10791
 	./$(BIN)
 
-# Tests without the race detector, which makes them ten times slower: of packages that start no goroutine, that test
-# processes of their own (which it makes end a second later), or that read whole trees of files.
-PURE := . ./internal/program ./internal/command/advise ./internal/command/check ./internal/command/lint ./internal/command/report ./internal/command/rules ./internal/command/topology \
-	./internal/document ./internal/drawing ./internal/explain ./internal/job ./internal/report ./internal/status ./internal/host/ncclconf ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability
+# make test races the packages whose own goroutines share state; make race races all.
+RACED := ./exporter ./probes ./internal/worker ./internal/observer ./internal/inventory ./internal/inquiry ./internal/logging \
+	./internal/errand ./internal/host/owned ./internal/host/ras/... ./internal/host/inspector
 
-# Of these, tests of which -short leaves out what only takes long.
-PURE_SHORT := ./internal/advice ./internal/page
+# Packages whose tests make test runs whole. Of the others, -short leaves out what only takes long.
+WHOLE := . ./internal/program ./internal/command/advise ./internal/command/check ./internal/command/lint ./internal/command/report ./internal/command/rules ./internal/command/topology \
+	./internal/document ./internal/drawing ./internal/explain ./internal/job ./internal/report ./internal/status ./internal/host/ncclconf ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability ./internal/demo ./test/corpus
 
-# The longest tests first, while the others run beside them. make lint runs go vet.
-test: ## all tests that need no virtual machine, most with the race detector
-	$(GO) test -vet=off -race -short -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE) $(PURE_SHORT))")
-	$(GO) test -vet=off -race -run Concurrent ./internal/host/sysfs
-	$(GO) test -vet=off -race -run 'TestInterrupted|TestStandardInput' ./internal/command/lint
-	$(GO) test -vet=off -race -short -run 'TestDemo$$|TestDemoBreaks|TestLandingTellsOfProbes|TestRecordedAnswers' ./internal/program
-	$(GO) test -vet=off -short -timeout 30m $(PURE_SHORT)
-	$(GO) test -vet=off -timeout 30m ./internal/demo $(PURE) ./test/corpus
-	$(GO) test -C tools/release .
+# A command of make test: the next ones run also if it fails, and the packages that failed are listed at the end.
+attempt = { $(1) || echo '$(2)' >>"$$log/failed"; } 2>&1 | tee -a "$$log/output"
 
-loaded-test: ## make test three times beside 20 busy processes, nothing cached (2 h on two cores)
-	@busy=; trap 'kill $$busy' EXIT; for i in $$(seq 20); do sh -c 'while :; do :; done' & busy="$$busy $$!"; done; \
+# make lint runs go vet.
+test: ## all tests that need no virtual machine, with the race detector where goroutines share state (make race: everywhere)
+	@log=$$(mktemp -d) || exit 1; trap 'rm -rf "$$log"' EXIT; \
+	raced=$$($(GO) list $(RACED)) && whole=$$($(GO) list $(WHOLE)) && all=$$($(GO) list ./...) || exit 1; \
+	short=$$(echo "$$all" | grep -vxF "$$raced$$(printf '\n%s' "$$whole")"); \
+	echo "with the race detector:" $$raced; \
+	$(call attempt,$(GO) test -vet=off -race -short -timeout 30m $$raced,packages with the race detector); \
+	$(call attempt,$(GO) test -vet=off -short -timeout 30m $$short,packages with -short); \
+	$(call attempt,$(GO) test -vet=off -timeout 30m $$whole,packages tested whole); \
+	$(call attempt,$(GO) test -C tools/release .,tools/release); \
+	test ! -e "$$log/failed" || { echo; echo 'failed:'; cat "$$log/failed"; \
+	  awk -F '\t' '$$1 == "FAIL" && $$2 {split($$2, p, " "); print "  " p[1]}' "$$log/output" | sort -u; exit 1; }
+
+race: ## all packages with the race detector; -short leaves out what it makes too slow
+	$(GO) test -vet=off -race -short -timeout 120m ./...
+
+loaded-test: ## make test three times beside 4 busy processes, nothing cached
+	@busy=; trap 'kill $$busy' EXIT; for i in $$(seq 4); do sh -c 'while :; do :; done' & busy="$$busy $$!"; done; \
 	for i in 1 2 3; do GOFLAGS=-count=1 $(MAKE) test || exit 1; done
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
@@ -172,7 +181,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: loaded-test pint contributing corpus fuzz bench probes page-test hang-test safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
+verify: race loaded-test pint contributing corpus fuzz bench probes page-test hang-test safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
 
 include packaging/packaging.mk
 
