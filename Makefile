@@ -29,11 +29,11 @@ run: build ## serve this host on port 10791
 
 # make test races the packages whose own goroutines share state; make race races all.
 RACED := ./exporter ./probes ./internal/worker ./internal/observer ./internal/inventory ./internal/inquiry ./internal/logging \
-	./internal/errand ./internal/host/owned ./internal/host/ras/... ./internal/host/inspector
+	./internal/errand ./internal/host/owned ./internal/host/ras/...
 
 # Packages whose tests make test runs whole. Of the others, -short leaves out what only takes long.
 WHOLE := . ./internal/program ./internal/command/advise ./internal/command/check ./internal/command/lint ./internal/command/report ./internal/command/rules ./internal/command/topology \
-	./internal/document ./internal/drawing ./internal/explain ./internal/job ./internal/report ./internal/status ./internal/host/ncclconf ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability ./internal/demo ./test/corpus
+	./internal/document ./internal/drawing ./internal/explain ./internal/job ./internal/report ./internal/status ./internal/host/ncclconf ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability ./internal/demo ./internal/host/inspector ./test/corpus
 
 # A command of make test: the next ones run also if it fails, and the packages that failed are listed at the end.
 attempt = { $(1) || echo '$(2)' >>"$$log/failed"; } 2>&1 | tee -a "$$log/output"
