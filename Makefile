@@ -28,7 +28,7 @@ run: build ## serve this host on port 10791
 	./$(BIN)
 
 # make test races the packages whose own goroutines share state; make race races all.
-RACED := ./exporter ./probes ./internal/worker ./internal/observer ./internal/inventory ./internal/inquiry ./internal/logging \
+RACED := ./exporter ./probes ./internal/site ./internal/worker ./internal/observer ./internal/inventory ./internal/inquiry ./internal/logging \
 	./internal/errand ./internal/host/owned ./internal/host/ras/...
 
 # Packages whose tests make test runs whole. Of the others, -short leaves out what only takes long.
