@@ -76,9 +76,6 @@ func rules() []rule {
 		{check: checkHardware, cause: checkComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCINIC) }},
 		{check: checkHardware, cause: checkGPUs, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCIGPU) }},
 		{check: checkNCCLDevices, cause: checkHardware, follows: func(n *fabric.Node, _, _ *Verdict) bool { return namesWhatIsGone(n) }},
-		{check: CheckPortRate, cause: CheckPortRateAgrees, follows: func(n *fabric.Node, v, cause *Verdict) bool {
-			return v.Subject.Key() == cause.Subject.Key() && runsAsExpected(n, v.Subject)
-		}},
 		{check: CheckGID, cause: checkGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned }},
 		{check: checkPinnedGIDs, cause: checkGIDIndex, exact: true, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
 		{check: checkPriority, cause: CheckGID, follows: untaggedByGID},
@@ -165,16 +162,6 @@ func portOf(n *fabric.Node, s Subject) *fabric.Port {
 		return &h.Ports[i]
 	}
 	return nil
-}
-
-// runsAsExpected reports whether the interface of a port has the speed that is expected of the port.
-func runsAsExpected(n *fabric.Node, s Subject) bool {
-	p := portOf(n, s)
-	if p == nil {
-		return false
-	}
-	d, expected := n.NetDev(p.NetDev.Or("")), p.ExpectedRate.Or(math.Inf(1))
-	return d != nil && d.Speed.Or(0) >= expected
 }
 
 // untaggedByGID reports whether the packets of a port have another priority because the address that NCCL takes is untagged, while one
@@ -305,7 +292,7 @@ func remains(n *fabric.Node, v *Verdict, s *fabric.Symptom) (share float64, slow
 	onRail := s.Device != "" && v.Subject.Device == s.Device && (v.Subject.Port == 0 || v.Subject.Port == s.Port)
 	port := portOf(n, Subject{Device: s.Device, Port: s.Port})
 	switch v.Check.ID {
-	case CheckPortRate:
+	case CheckPortRate, CheckPortRateAgrees: // NCCL goes by the rate that RDMA reports
 		if onRail && port != nil {
 			rate := port.Rate.Or(fabric.Rate{}).BytesPerSecond
 			return rate / port.ExpectedRate.Or(0), port.Rate.State == fabric.OK && !wasWithin(s, rate)

@@ -14,7 +14,7 @@ import (
 // A fault and what follows from it are one issue, whose remedy is the first step, as on the page and in the output of check.
 func TestConsequencesAreNoIssues(t *testing.T) {
 	for scenario, want := range map[string][]string{
-		"rate-mismatch":    {"1 issue found, and 2 more follow (2 critical, 1 warning)", "First step: Kernels report a rate"},
+		"rate-mismatch":    {"1 issue found, and 1 more follows (1 critical, 1 warning)", "First step: Kernels report a rate"},
 		"nvlink-down":      {"1 issue found, and 1 more follows (1 critical, 1 warning)"},
 		"gid-index-pinned": {"1 issue found, and 1 more follows (1 critical, 1 info)"},
 		"pcie-acs-on":      {"1 issue found, and 1 more follows (1 critical, 1 warning)", "slow (acs)"},
