@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Authority is who says what should be there. The first that speaks of a fact wins.
@@ -27,7 +28,7 @@ const (
 type Expected[T any] struct {
 	Value T
 	By    Authority // ByNobody: Value says nothing
-	Words string    // for people: "it had a link until 2026-11-27 03:12 UTC"
+	Words string    // for people: "it had a link until 2026-11-27 03:12 UTC (record of this node)"
 }
 
 // Stated reports whether anybody says so.
@@ -45,6 +46,7 @@ func (n *Node) deriveExpectations() {
 			}
 			p.Link = n.linkOf(h, p, count)
 			p.ExpectedRate, p.RateBy = n.expectedRate(h, p)
+			p.Address = n.addressOf(h, p)
 		}
 	}
 }
@@ -141,11 +143,39 @@ func (n *Node) linkByRecord(_ *HCA, p *Port, _ computeCount) (e Expected[bool], 
 	if !p.Seen.Active {
 		return e, false
 	}
-	e = Expected[bool]{Value: true, By: ByRecord, Words: "it had a link"}
-	if last := p.Seen.Last; !last.IsZero() {
-		e.Words += " until " + last.UTC().Format("2006-01-02 15:04 UTC")
+	return Expected[bool]{Value: true, By: ByRecord, Words: "it had a link" + Until(p.Seen.Last)}, true
+}
+
+// Until says until when the record of a node has something; zero: that is not known.
+func Until(last time.Time) string {
+	const source = " (record of this node)"
+	if last.IsZero() {
+		return source
 	}
-	return e, true
+	return " until " + last.UTC().Format("2006-01-02 15:04 UTC") + source
+}
+
+// manifestRoCEv2 is how a manifest has the GID that NCCL chooses on a RoCE v2 port, before the family.
+const manifestRoCEv2 = "RoCE v2, "
+
+// addressOf says whether a port should have an address of the family that NCCL looks for. Which one is never expected: networks are
+// renumbered. Members of a bond have its address while they are the active one.
+func (n *Node) addressOf(h *HCA, p *Port) Expected[GIDFamily] {
+	family, past := FamilyIPv4, p.Seen.IPv4
+	if s, _ := n.NCCL.Text("NCCL_IB_ADDR_FAMILY"); s == "AF_INET6" {
+		family, past = FamilyIPv6, p.Seen.IPv6
+	}
+	if gid, ok := n.Policy.Manifest.ofPort(h, p, "gid"); ok {
+		if gid != manifestRoCEv2+string(family) {
+			return Expected[GIDFamily]{By: ByManifest}
+		}
+		return Expected[GIDFamily]{Value: family, By: ByManifest, Words: "the manifest has " + gid}
+	}
+	d := n.NetDev(p.NetDev.Or(""))
+	if !past.Addr.IsValid() || d == nil || d.Upper.State != Absent {
+		return Expected[GIDFamily]{By: ByNobody}
+	}
+	return Expected[GIDFamily]{Value: family, By: ByRecord, Words: "it had " + past.Addr.String() + Until(past.Last)}
 }
 
 // Carries reports whether a port is active as far as its driver reports it.

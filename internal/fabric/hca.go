@@ -105,13 +105,14 @@ type Port struct {
 	Seen PortHistory
 
 	// Derived by Node.Derive. Role is always known; RoleBy says who states it.
-	Role         Fact[Role]      `fact:"derived"`
-	RoleBy       Authority       `fact:"derived"`
-	Link         Expected[bool]  `fact:"derived"` // whether it should have one
-	ExpectedRate Fact[float64]   `fact:"derived"` // bytes per second
-	RateBy       Authority       `fact:"derived"` // who expects it
-	RateMismatch Fact[bool]      `fact:"derived"`
-	GIDChoice    Fact[GIDChoice] `fact:"derived"`
+	Role         Fact[Role]          `fact:"derived"`
+	RoleBy       Authority           `fact:"derived"`
+	Link         Expected[bool]      `fact:"derived"` // whether it should have one
+	Address      Expected[GIDFamily] `fact:"derived"` // of RoCE v2 that it should have; empty: none
+	ExpectedRate Fact[float64]       `fact:"derived"` // bytes per second
+	RateBy       Authority           `fact:"derived"` // who expects it
+	RateMismatch Fact[bool]          `fact:"derived"`
+	GIDChoice    Fact[GIDChoice]     `fact:"derived"`
 	// RoCE judges each physical interface below the port, the worst first: its verdict is the port's. Absent without
 	// RoCE.
 	RoCE Fact[[]RoCEChain] `fact:"derived"`
@@ -123,17 +124,40 @@ type PortHistory struct {
 	Since  time.Time // when it was seen active first; zero: not known
 	Last   time.Time // when it was seen active last; zero: not known
 	Rate   float64   // the highest rate in bytes per second while it was; 0 if none was known
+	// RateLast is when it had that rate last; zero: not known.
+	RateLast time.Time
+	// IPv4 and IPv6 are the addresses for RoCE v2 that it had and lacks, by its record only; invalid: none.
+	IPv4, IPv6 PastAddress
+}
+
+// PastAddress is an address that a port had until Last.
+type PastAddress struct {
+	Addr netip.Addr
+	Last time.Time
 }
 
 // Remember adds what the port is now to its history.
 func (p *Port) Remember() {
-	if p.State.Or("") == PortActive {
-		since := p.Seen.Since
-		if !p.Seen.Active {
-			since = p.State.At
-		}
-		p.Seen = PortHistory{Active: true, Since: since, Last: p.State.At, Rate: max(p.Seen.Rate, p.Rate.Or(Rate{}).BytesPerSecond)}
+	if p.State.Or("") != PortActive {
+		return
 	}
+	if !p.Seen.Active {
+		p.Seen.Active, p.Seen.Since = true, p.State.At
+	}
+	p.Seen.Last = p.State.At
+	if rate := p.Rate.Or(Rate{}).BytesPerSecond; rate > 0 && rate >= p.Seen.Rate {
+		p.Seen.Rate, p.Seen.RateLast = rate, p.State.At
+	}
+}
+
+// AddressesOf returns the addresses of a family by which a router reaches the port (RoCE v2).
+func (p *Port) AddressesOf(family GIDFamily) (list []netip.Addr) {
+	for _, g := range p.GIDs.Entries.Or(nil) {
+		if g.Routable() && g.Family == family {
+			list = append(list, g.Addr.Unmap())
+		}
+	}
+	return list
 }
 
 // PortState is the logical state of a port.

@@ -45,12 +45,13 @@ type Node struct {
 	// Uncached is how often a file of sysfs was opened for one read, because no descriptor was left to keep it open with.
 	Uncached uint64
 
-	// Remembered is the hardware that the node had before and lacks now, and RememberedIn the file that records it. Package
-	// inventory sets them; they are empty where nothing is missing, or nothing is recorded.
+	// Remembered is the hardware that the node had before and lacks now, and RememberedIn the file that records it, there or not.
+	// Package inventory sets them. Unrecorded says for people what the record lacks; empty: nothing.
 	Remembered   []Remembered
 	RememberedIn string
+	Unrecorded   string
 	// NeverMet are expectations of Policy that the record does not show this node to have met, ever: they may be those of another kind
-	// of node. RememberedIn is set, too.
+	// of node.
 	NeverMet []Expectation
 
 	// ClassPresent says whether the kernel has an RDMA class at all (/sys/class/infiniband).

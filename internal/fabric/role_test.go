@@ -238,7 +238,7 @@ func TestLinkExpected(t *testing.T) {
 		{"the site expects all", []func(n *Node){count(3)}, true, ByConfiguration, "the configuration expects 3 compute ports"},
 		{"the site expects more than there are", []func(n *Node){count(8)}, true, ByConfiguration, "the configuration expects 8 compute ports"},
 		{"the site expects as many as are active", []func(n *Node){count(2)}, false, ByConfiguration, "the configuration expects 2 compute ports"},
-		{"the site expects as many as are active, and it had one", []func(n *Node){count(2), seen}, true, ByRecord, "it had a link until 2023-11-14 22:13 UTC"},
+		{"the site expects as many as are active, and it had one", []func(n *Node){count(2), seen}, true, ByRecord, "it had a link until 2023-11-14 22:13 UTC (record of this node)"},
 		{"the site expects none", []func(n *Node){count(0)}, false, ByConfiguration, "the configuration expects 0 compute ports"},
 		{"one of two is missing, and the count does not say which", []func(n *Node){count(2), func(n *Node) { n.HCAs[1].Ports[0].State = ok(PortDown) }}, false, ByNobody, ""},
 		{"the manifest has a rate", []func(n *Node){manifest("400 Gb/s"), seen}, true, ByManifest, "the manifest has it at 400 Gb/s"},
@@ -246,7 +246,7 @@ func TestLinkExpected(t *testing.T) {
 		{"the list names it", []func(n *Node){list("=mlx5_0")}, true, ByNCCL, "NCCL_IB_HCA names it (/etc/nccl.conf:1)"},
 		{"the list matches it by prefix", []func(n *Node){list("mlx5")}, false, ByNobody, ""},
 		{"the list does not exclude it", []func(n *Node){list("^mlx5_1")}, false, ByNobody, ""},
-		{"it had one", []func(n *Node){seen}, true, ByRecord, "it had a link until 2023-11-14 22:13 UTC"},
+		{"it had one", []func(n *Node){seen}, true, ByRecord, "it had a link until 2023-11-14 22:13 UTC (record of this node)"},
 	} {
 		n := node(3)
 		n.HCAs[0].Ports[0].State = ok(PortDown)

@@ -37,11 +37,13 @@ type (
 	}
 	// hardware is the most that the node was seen to have, and the expectations of its site that it met.
 	hardware struct {
-		Cards   []card `json:"cards,omitempty"` // by which a copy of the disk in another machine is known
-		GPUs    stock  `json:"gpus"`
-		Devices stock  `json:"devices"`
-		Ports   []port `json:"ports,omitempty"`
-		Met     []met  `json:"met,omitempty"` // the newest last
+		Cards    []card     `json:"cards,omitempty"` // by which a copy of the disk in another machine is known
+		GPUs     stock      `json:"gpus"`
+		Devices  stock      `json:"devices"`
+		Ports    []port     `json:"ports,omitempty"`
+		Met      []met      `json:"met,omitempty"`      // the newest last
+		Accepted []Accepted `json:"accepted,omitempty"` // the newest last
+		Boot     string     `json:"boot,omitempty"`     // in which the record began
 	}
 	met struct {
 		Expectation string `json:"expectation"` // as the configuration has it
@@ -66,6 +68,21 @@ func ownerOf(dir string) (uid int, err error) {
 		return -1, fmt.Errorf("%s: expected a folder that only its owner can write to, not %s", dir, info.Mode())
 	}
 	return int(st.Uid), nil
+}
+
+// identify returns which file it is.
+func identify(file string) (fileID, error) {
+	info, err := os.Lstat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fileID{}, nil
+	} else if err != nil {
+		return fileID{}, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fileID{}, fmt.Errorf("%s: expected a file with an owner", file)
+	}
+	return fileID{true, info.ModTime().UnixNano(), info.Size(), st.Ino}, nil
 }
 
 // readFile reads the file; one that is not there is empty. One of another user than root and the owner of the folder, or that others can
@@ -114,25 +131,50 @@ func parse(data []byte) (h hardware, err error) {
 	if err := d.Decode(&h); err != nil {
 		return hardware{}, fmt.Errorf("not an inventory: %w", err)
 	}
-	for _, s := range []stock{h.GPUs, h.Devices} {
-		long := func(i string) bool { return len(i) > maxItem }
-		if s.Seen < 0 || len(s.Items) > maxItems || slices.ContainsFunc(s.Items, long) {
-			return hardware{}, errors.New("a value that is out of range")
-		}
-	}
-	strange := func(p port) bool {
-		return len(p.PCI) > maxItem || len(p.GUID) > maxItem || p.Number < 0 || p.Since < 0 || p.Last < p.Since || !(p.Rate >= 0 && p.Rate < 1e15)
-	}
-	if len(h.Ports) > maxPorts || slices.ContainsFunc(h.Ports, strange) {
-		return hardware{}, errors.New("a value that is out of range")
-	}
-	if len(h.Cards) > maxCards || slices.ContainsFunc(h.Cards, func(c card) bool { return len(c.PCI) > maxItem || len(c.GUID) > maxItem }) {
-		return hardware{}, errors.New("a value that is out of range")
-	}
-	if len(h.Met) > maxMet || slices.ContainsFunc(h.Met, func(m met) bool { return len(m.Expectation) > maxItem || m.Since < 0 }) {
-		return hardware{}, errors.New("a value that is out of range")
+	if err := h.validate(); err != nil {
+		return hardware{}, err
 	}
 	return h, nil
+}
+
+// validate returns an error for what this program does not write.
+func (h *hardware) validate() error {
+	long := func(i string) bool { return len(i) > maxItem }
+	strange := func(p port) bool {
+		return long(p.PCI) || long(p.GUID) || p.Number < 0 || !p.possible() || p.Rated < 0 || !(p.Rate >= 0 && p.Rate < 1e15) ||
+			p.IPv4 != nil && !p.IPv4.possible() || p.IPv6 != nil && !p.IPv6.possible()
+	}
+	for _, s := range []stock{h.GPUs, h.Devices} {
+		if s.Seen < 0 || len(s.Items) > maxItems || slices.ContainsFunc(s.Items, long) {
+			return errors.New("a value that is out of range")
+		}
+		if twice(s.Items) {
+			return errors.New("it contradicts itself: a device is listed twice")
+		}
+	}
+	switch {
+	case len(h.Cards) > maxCards, slices.ContainsFunc(h.Cards, func(c card) bool { return long(c.PCI) || long(c.GUID) }), len(h.Ports) > maxPorts, slices.ContainsFunc(h.Ports, strange),
+		len(h.Met) > maxMet, slices.ContainsFunc(h.Met, func(m met) bool { return long(m.Expectation) || m.Since < 0 }),
+		len(h.Accepted) > maxAccepted, slices.ContainsFunc(h.Accepted, func(a Accepted) bool { return long(a.Name) || long(a.PCI) || long(a.By) || a.At < 0 }),
+		long(h.Boot):
+		return errors.New("a value that is out of range")
+	}
+	var keys []string
+	for _, p := range h.Ports {
+		keys = append(keys, fmt.Sprint(p.PCI, p.GUID, p.Number))
+		if p.IPv4 != nil && !p.IPv4.Addr.Is4() || p.IPv6 != nil && !p.IPv6.Addr.Is6() {
+			return fmt.Errorf("it contradicts itself: an address of another family on %s", p.PCI)
+		}
+	}
+	if twice(keys) {
+		return errors.New("it contradicts itself: a port is listed twice")
+	}
+	return nil
+}
+
+func twice(list []string) bool {
+	list = slices.Sorted(slices.Values(list))
+	return len(slices.Compact(slices.Clone(list))) < len(list)
 }
 
 func (h hardware) encode() ([]byte, error) {

@@ -17,7 +17,7 @@ func (s *stock) update(kind fabric.PCIKind, at time.Time, now []string) []fabric
 	case len(now) < len(s.Items):
 		present := func(i string) bool { return slices.Contains(now, i) }
 		return []fabric.Remembered{{
-			Kind: kind, Now: len(now), Then: len(s.Items), Seen: time.Unix(s.Seen, 0),
+			Kind: kind, Now: len(now), Then: len(s.Items), Seen: when(s.Seen, at),
 			Missing: slices.DeleteFunc(slices.Clone(s.Items), present),
 		}}
 	case !slices.Equal(now, s.Items) || at.Sub(time.Unix(s.Seen, 0)).Abs() >= renewal:

@@ -9,6 +9,7 @@
 package inventory
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,7 +44,12 @@ type Inventory struct {
 
 	mu         sync.Mutex
 	had        hardware
+	id         fileID
+	boot       string    // of the node, by the kernel; empty: not known
 	none       bool      // nothing is recorded: there is no folder, or what it has cannot be trusted
+	unused     string    // why what was recorded is not used, for people
+	seen       time.Time // when the node was seen last
+	anew       time.Time // what ports had until then does not count; zero: all does
 	looked     time.Time // when expectations were compared
 	unmet      []fabric.Expectation
 	policy     *fabric.Policy
@@ -55,23 +61,36 @@ type Inventory struct {
 	life       sync.WaitGroup
 }
 
-// Open reads the inventory in a file. Where there is no folder for it, it remembers no hardware, and which expectations were met only
-// as long as it is open; nil, which may be used and remembers nothing, where file is empty.
-func Open(file string, log *slog.Logger) *Inventory {
+// Open reads the inventory in a file. Boot is the ID of this start of the node, empty if it is not known. Where there is no folder for the
+// file, it remembers no hardware, and which expectations were met only as long as it is open; nil, which may be used and remembers
+// nothing, where file is empty.
+func Open(file, boot string, log *slog.Logger) *Inventory {
 	if file == "" {
 		return nil
 	}
-	owner, err := ownerOf(filepath.Dir(file))
+	m := &Inventory{file: file, boot: boot, log: log}
+	m.begin()
+	var err error
+	m.owner, err = ownerOf(filepath.Dir(file))
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Inventory{file: file, owner: owner, log: log, none: true}
+		m.none, m.unused = true, "there is no folder "+filepath.Dir(file)
+		log.Info("what this node has is not recorded: there is no folder for it", "folder", filepath.Dir(file))
+		return m
 	}
-	m := &Inventory{file: file, owner: owner, log: log}
 	if err == nil {
-		m.had, err = readFile(file)
+		m.id, err = identify(file)
 	}
-	if err != nil {
+	had := hardware{}
+	if err == nil {
+		had, err = readFile(file)
+	}
+	switch {
+	case err != nil:
 		log.Warn("the saved hardware inventory cannot be read", "err", err)
-		m.none = owner != os.Geteuid()
+		m.none = m.owner != os.Geteuid()
+		m.unused = "it cannot be read: " + err.Error()
+	case m.id.there:
+		m.had = had
 	}
 	return m
 }
@@ -84,23 +103,23 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.forget(n)
-	n = m.had.recall(n)
+	m.seen = n.At
+	m.distrust(n)
+	n = m.had.recall(n, m.anew)
 	m.compare(n)
-	var missing []fabric.Remembered
+	with := *n
 	if !m.none {
-		missing = m.updateHardware(n)
+		with.Remembered = m.updateHardware(n)
+		m.background(m.look)
 	}
-	if len(missing) == 0 && len(m.unmet) == 0 {
-		return n
+	with.RememberedIn, with.NeverMet, with.Unrecorded = m.file, m.unmet, m.unrecorded()
+	if len(with.Remembered) == 0 || n.Policy == nil {
+		return &with
 	}
-	with := n.Copy()
-	with.Remembered, with.RememberedIn, with.NeverMet = missing, m.file, m.unmet
-	if len(missing) > 0 && n.Policy != nil {
-		with.DerivePorts()
-		with.DeriveRoCE()
-	}
-	return with
+	derived := with.Copy()
+	derived.DerivePorts()
+	derived.DeriveRoCE()
+	return derived
 }
 
 // updateHardware returns what there was more of before. m.mu is held.
@@ -110,7 +129,8 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 		now.GPUs.update(fabric.PCIGPU, n.At, gpusOf(n)),
 		now.Devices.update(fabric.PCINIC, n.At, devicesOf(n)),
 	)
-	own := m.owner == os.Geteuid()
+	timed := !n.At.Before(clockSet)
+	own := m.owner == os.Geteuid() && timed
 	if own {
 		news := now.updatePorts(n)
 		m.had.Ports = now.Ports
@@ -119,9 +139,7 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 		}
 	}
 	switch {
-	case len(missing) > 0 && !m.unsaved: // unless the file was removed meanwhile, which is how to say that it is on purpose
-		m.background(m.refresh)
-	case len(missing) > 0:
+	case len(missing) > 0 || !timed:
 	case now.GPUs.Seen == m.had.GPUs.Seen && now.Devices.Seen == m.had.Devices.Seen:
 	case own:
 		m.had.GPUs, m.had.Devices, m.unsaved, m.tried = now.GPUs, now.Devices, true, time.Time{}
@@ -133,22 +151,6 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 		m.background(m.save)
 	}
 	return missing
-}
-
-// forget drops a record that is that of another node, and says so. What was met before any card was seen is of no known machine. m.mu
-// is held.
-func (m *Inventory) forget(n *fabric.Node) {
-	had, now := m.had.known(), cardsOf(n)
-	switch {
-	case foreign(had, now):
-		m.log.Warn("the record of hardware is that of another node, and begins anew: most devices have another node GUID here", "file", m.file)
-		m.had, m.policy = hardware{}, nil
-	case len(had) == 0 && len(now) > 0 && len(m.had.Met) > 0:
-		m.had.Met, m.policy = nil, nil
-	}
-	if m.had.updateCards(now) && m.owner == os.Geteuid() {
-		m.unsaved, m.tried = true, time.Time{}
-	}
 }
 
 // notOwn logs once that what is new is not saved. m.mu is held.
@@ -175,31 +177,28 @@ func (m *Inventory) background(work func()) {
 	})
 }
 
-// refresh reads the hardware again.
-func (m *Inventory) refresh() {
-	had, err := readFile(m.file)
-	if err != nil {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	had.Met, had.Ports, had.Cards = m.had.Met, m.had.Ports, m.had.Cards
-	m.had = had
-}
-
 func (m *Inventory) save() {
+	m.look() // check and the exporter may both have seen something, and a person may have removed it
 	m.mu.Lock()
 	h := m.had
 	m.mu.Unlock()
-	if saved, err := readFile(m.file); err == nil && !foreign(saved.known(), h.Cards) && len(saved.known()) > 0 == (len(h.Cards) > 0) { // check and the exporter may both have seen something met
-		h.Met = merge(saved.Met, h.Met)
-	}
 	data, err := h.encode()
 	if err == nil {
 		err = files.Replace(m.file, data)
 	}
+	id := fileID{there: true} // if it is not that which was written, it is read next time
+	if err == nil {
+		if is, lost := identify(m.file); lost == nil {
+			if back, lost := files.ReadOwn(m.file, maxFile); lost == nil && bytes.Equal(back, data) {
+				id = is
+			}
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err == nil {
+		m.id = id
+	}
 	if err == nil && h.GPUs.Seen == m.had.GPUs.Seen && h.Devices.Seen == m.had.Devices.Seen && len(merge(h.Met, m.had.Met)) == len(h.Met) {
 		m.unsaved = false
 	}

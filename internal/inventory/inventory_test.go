@@ -33,7 +33,7 @@ func updated(t *testing.T, dir string) string {
 	t.Helper()
 	var said strings.Builder
 	synctest.Test(t, func(t *testing.T) { // in which Close waits for the slowest disk
-		m := Open(filepath.Join(dir, "inventory.json"), slog.New(slog.NewTextHandler(&said, nil)))
+		m := Open(filepath.Join(dir, "inventory.json"), "", slog.New(slog.NewTextHandler(&said, nil)))
 		defer m.Close()
 		for range 2 {
 			if n := m.Update(nodeWith(8, time.Now())); len(n.Remembered) > 0 {
@@ -67,7 +67,7 @@ func TestUpdate(t *testing.T) {
 	see := func(gpus int, at time.Time) (n *fabric.Node) {
 		t.Helper()
 		synctest.Test(t, func(*testing.T) {
-			m := Open(file, slog.New(slog.DiscardHandler))
+			m := Open(file, "", slog.New(slog.DiscardHandler))
 			defer m.Close()
 			n = m.Update(nodeWith(gpus, at))
 		})
@@ -108,8 +108,8 @@ func TestUpdate(t *testing.T) {
 func TestFolders(t *testing.T) {
 	t.Run("no folder", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "none")
-		if said := updated(t, dir); said != "" {
-			t.Error(said)
+		if said := updated(t, dir); strings.Count(said, "what this node has is not recorded: there is no folder for it") != 1 || strings.Count(said, "\n") != 1 {
+			t.Errorf("got %q", said)
 		}
 		if _, err := os.Stat(dir); err == nil {
 			t.Error("the folder was made")
@@ -168,7 +168,8 @@ func TestFolders(t *testing.T) {
 		onlyFile(t, dir)
 
 		// What its owner has saved there is enough: a check by another user has nothing to add.
-		data, err := hardware{GPUs: stock{1, gpusOf(nodeWith(8, time.Now()))}, Devices: stock{1, []string{}}}.encode()
+		seen := clockSet.Unix()
+		data, err := hardware{GPUs: stock{seen, gpusOf(nodeWith(8, time.Now()))}, Devices: stock{seen, []string{}}}.encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +229,7 @@ func TestDiskIsFull(t *testing.T) {
 			}
 			var said strings.Builder
 			synctest.Test(t, func(t *testing.T) {
-				m := Open(file, slog.New(slog.NewTextHandler(&said, nil)))
+				m := Open(file, "", slog.New(slog.NewTextHandler(&said, nil)))
 				defer m.Close()
 				look(m, 4)
 				broken.breaks()
@@ -255,16 +256,20 @@ func TestDiskIsFull(t *testing.T) {
 	}
 }
 
-// A clock that was far ahead, or is set back, does not keep the inventory from being written.
+// A clock that was far ahead, or is set back, does not keep the inventory from being written; one that is not set yet does.
 func TestClockWasWrong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "inventory.json")
+	var written time.Time
 	for _, at := range []time.Time{time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC), time.Unix(1000, 0)} {
+		if at.After(clockSet) {
+			written = at
+		}
 		synctest.Test(t, func(t *testing.T) {
-			m := Open(file, slog.New(slog.DiscardHandler))
+			m := Open(file, "", slog.New(slog.DiscardHandler))
 			defer m.Close()
 			m.Update(nodeWith(8, at))
 		})
-		if had, err := readFile(file); err != nil || had.GPUs.Seen != at.Unix() {
+		if had, err := readFile(file); err != nil || had.GPUs.Seen != written.Unix() {
 			t.Errorf("at %s: seen at %s, %v", at, time.Unix(had.GPUs.Seen, 0), err)
 		}
 	}

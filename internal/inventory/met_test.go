@@ -32,7 +32,7 @@ func TestNeverMet(t *testing.T) {
 	judged := func(t *testing.T, file string, gpus, expected int) (status diagnose.Status) {
 		t.Helper()
 		synctest.Test(t, func(*testing.T) {
-			m := Open(file, slog.New(slog.DiscardHandler))
+			m := Open(file, "", slog.New(slog.DiscardHandler))
 			defer m.Close()
 			status = gpusVerdict(m.Update(node(gpus, expected)))
 		})
@@ -79,7 +79,7 @@ func TestNeverMet(t *testing.T) {
 		if got := judged(t, file, 4, 8); got != diagnose.Unknown {
 			t.Errorf("got %s", got)
 		}
-		m := Open(file, slog.New(slog.DiscardHandler))
+		m := Open(file, "", slog.New(slog.DiscardHandler))
 		defer m.Close()
 		n := m.Update(node(8, 8))
 		less := *n
@@ -113,7 +113,7 @@ func TestMetOfThisMachine(t *testing.T) {
 	judged := func(t *testing.T, file string, n *fabric.Node) (status diagnose.Status) {
 		t.Helper()
 		synctest.Test(t, func(*testing.T) {
-			m := Open(file, slog.New(slog.DiscardHandler))
+			m := Open(file, "", slog.New(slog.DiscardHandler))
 			defer m.Close()
 			status = gpusVerdict(m.Update(n))
 		})

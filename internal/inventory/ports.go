@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -10,27 +11,63 @@ import (
 )
 
 const (
-	// settled is how long a port must have had a link before its absence is a fault: somebody may only have tried a cable.
-	settled  = 10 * time.Minute
+	// settled is how long a port must have had a link or an address before its absence is a fault: somebody may only have tried a cable.
+	settled = 10 * time.Minute
+	// gap is how long what has not settled may be unseen. A clock that is set late jumps by years.
+	gap      = 24 * time.Hour
 	maxPorts = 256
 	// portsRenewal is how often the file gets the time at which ports had a link last.
 	portsRenewal = time.Hour
 )
 
-// port is the link that a port had. Ports are known by place and GUID: the names of devices follow from the order in which they appear.
+// port is what a port had. Ports are known by place and GUID: the names of devices follow from the order in which they appear.
 type port struct {
-	PCI    string  `json:"pci"`
-	GUID   string  `json:"guid"`
-	Number int     `json:"port"`
-	Since  int64   `json:"since"` // seconds since 1970
-	Last   int64   `json:"last"`
-	Rate   float64 `json:"rate"` // the highest, in bytes per second
+	PCI    string   `json:"pci"`
+	GUID   string   `json:"guid"`
+	Number int      `json:"port"`
+	span            // of its link
+	Rate   float64  `json:"rate"` // the highest, in bytes per second
+	Rated  int64    `json:"rated,omitempty"`
+	IPv4   *address `json:"ipv4,omitempty"`
+	IPv6   *address `json:"ipv6,omitempty"`
 }
+
+// address is one of RoCE v2 that a port had. The span is that of any address of its family: networks are renumbered.
+type address struct {
+	Addr netip.Addr `json:"address"`
+	span
+}
+
+// span is when something was there, in seconds since 1970.
+type span struct {
+	Since int64 `json:"since"`
+	Last  int64 `json:"last"`
+}
+
+func (s *span) counts() bool {
+	return s != nil && time.Unix(s.Last, 0).Sub(time.Unix(s.Since, 0)) >= settled
+}
+
+// extend has the span last until now.
+func (s *span) extend(now int64) {
+	switch {
+	case now < s.Last: // the clock was set back
+		s.Since = max(0, now-(s.Last-s.Since))
+	case !s.counts() && now-s.Last > int64(gap/time.Second):
+		s.Since = now
+	}
+	s.Last = now
+}
+
+// join has the span include another.
+func (s *span) join(o span) { s.Since, s.Last = min(s.Since, o.Since), max(s.Last, o.Last) }
+
+func (s *span) possible() bool { return s.Since >= 0 && s.Last >= s.Since }
 
 func (p *port) is(o port) bool { return p.PCI == o.PCI && p.GUID == o.GUID && p.Number == o.Number }
 
-func (p *port) counts() bool {
-	return time.Unix(p.Last, 0).Sub(time.Unix(p.Since, 0)) >= settled
+func indexOf(list []port, of port) int {
+	return slices.IndexFunc(list, func(o port) bool { return o.is(of) })
 }
 
 // key is the entry of a port without what it had; false where place or GUID are not known.
@@ -43,7 +80,6 @@ func key(h *fabric.HCA, p *fabric.Port) (port, bool) {
 // updatePorts takes in which ports have a link now, and reports whether the file should have it at once.
 func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
 	h.Ports = slices.Clone(h.Ports) // the file may be written meanwhile
-	now := n.At.Unix()
 	for i := range n.HCAs {
 		for k := range n.HCAs[i].Ports {
 			p := &n.HCAs[i].Ports[k]
@@ -51,51 +87,74 @@ func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
 			if !known || p.State.Or("") != fabric.PortActive {
 				continue
 			}
-			at := slices.IndexFunc(h.Ports, func(o port) bool { return o.is(of) })
+			at := indexOf(h.Ports, of)
 			if at < 0 {
 				if len(h.Ports) == maxPorts {
 					continue
 				}
-				of.Since, of.Last = now, now
+				of.Since, of.Last = n.At.Unix(), n.At.Unix()
 				at, h.Ports = len(h.Ports), append(h.Ports, of)
 			}
-			had := &h.Ports[at]
-			before := had.counts()
-			had.Since, had.Last = min(had.Since, now), now // the clock may have been set back
-			rate := p.Rate.Or(fabric.Rate{}).BytesPerSecond
-			save = save || had.counts() && (!before || rate > had.Rate)
-			had.Rate = max(had.Rate, rate)
+			save = h.Ports[at].update(p, n.At.Unix()) || save
 		}
 	}
 	return save
 }
 
-// recall returns the node with what its ports had before this process saw them; the same one where nothing changes.
-func (h *hardware) recall(n *fabric.Node) *fabric.Node {
+// update takes in what an active port has now, and reports whether that is more than before.
+func (p *port) update(now *fabric.Port, at int64) (more bool) {
+	before := p.counts()
+	p.extend(at)
+	if rate := now.Rate.Or(fabric.Rate{}).BytesPerSecond; rate >= p.Rate {
+		more = rate > p.Rate
+		p.Rate, p.Rated = rate, at
+	}
+	for family, had := range map[fabric.GIDFamily]**address{fabric.FamilyIPv4: &p.IPv4, fabric.FamilyIPv6: &p.IPv6} {
+		more = keep(had, now.AddressesOf(family), at) || more
+	}
+	return p.counts() && (more || !before)
+}
+
+// keep takes in the addresses of a family, and reports whether the file should have it.
+func keep(had **address, now []netip.Addr, at int64) (save bool) {
+	if len(now) == 0 {
+		return false
+	}
+	a := address{Addr: now[0], span: span{at, at}}
+	if old := *had; old != nil {
+		a.span = old.span
+		if slices.Contains(now, old.Addr) {
+			a.Addr = old.Addr
+		}
+	}
+	before := a.counts()
+	a.extend(at)
+	save = a.counts() && (!before || (*had).Addr != a.Addr)
+	*had = &a // which may be being written
+	return save
+}
+
+// recall returns the node with what its ports had before this process saw them, and without what no longer counts; the same one where
+// nothing changes. What this process saw until anew does not count.
+func (h *hardware) recall(n *fabric.Node, anew time.Time) *fabric.Node {
 	var with *fabric.Node
 	news := false // something that roles and expectations follow from
 	for i := range n.HCAs {
 		for k := range n.HCAs[i].Ports {
 			p := &n.HCAs[i].Ports[k]
 			of, known := key(&n.HCAs[i], p)
-			at := slices.IndexFunc(h.Ports, func(o port) bool { return o.is(of) })
-			if !known || at < 0 || !h.Ports[at].counts() {
+			if !known {
 				continue
 			}
-			had := h.Ports[at]
-			since, more := time.Unix(had.Since, 0), !p.Seen.Active || p.Seen.Rate < had.Rate
-			if !more && !since.Before(p.Seen.Since) {
+			seen := h.seenOf(of, p, n.At, anew)
+			if seen == p.Seen {
 				continue
 			}
-			news = news || more
+			news = news || timeless(seen) != timeless(p.Seen)
 			if with == nil {
 				with = n.Copy()
 			}
-			seen := &with.HCAs[i].Ports[k].Seen
-			if !seen.Active {
-				seen.Last = time.Unix(had.Last, 0)
-			}
-			seen.Active, seen.Since, seen.Rate = true, since, max(seen.Rate, had.Rate)
+			with.HCAs[i].Ports[k].Seen = seen
 		}
 	}
 	if with == nil {
@@ -106,4 +165,54 @@ func (h *hardware) recall(n *fabric.Node) *fabric.Node {
 		with.DeriveRoCE()
 	}
 	return with
+}
+
+// timeless is what roles and expectations follow from.
+func timeless(seen fabric.PortHistory) fabric.PortHistory {
+	seen.Since, seen.Last = time.Time{}, time.Time{}
+	return seen
+}
+
+// seenOf is what was seen of a port.
+func (h *hardware) seenOf(of port, p *fabric.Port, now, anew time.Time) fabric.PortHistory {
+	seen := p.Seen
+	had := port{}
+	if at := indexOf(h.Ports, of); at >= 0 {
+		had = h.Ports[at]
+	}
+	if cut := h.accepted(of, now, anew); !cut.IsZero() {
+		late := seen.Last.After(cut)
+		seen = fabric.PortHistory{}
+		if late && had.PCI != "" {
+			seen = fabric.PortHistory{Active: true, Since: when(had.Since, now), Last: when(had.Last, now), Rate: had.Rate, RateLast: when(had.Rated, now)}
+		}
+	}
+	if !had.counts() {
+		return seen
+	}
+	if since := when(had.Since, now); !seen.Active || !since.IsZero() && since.Before(seen.Since) {
+		seen.Since = since
+	}
+	if !seen.Active {
+		seen.Active, seen.Last = true, when(had.Last, now)
+	}
+	if had.Rate > seen.Rate {
+		seen.Rate, seen.RateLast = had.Rate, when(had.Rated, now)
+	}
+	if p.GIDs.Entries.State == fabric.OK && p.State.Or("") == fabric.PortActive {
+		if len(p.AddressesOf(fabric.FamilyIPv4)) == 0 {
+			seen.IPv4 = had.IPv4.past(now)
+		}
+		if len(p.AddressesOf(fabric.FamilyIPv6)) == 0 {
+			seen.IPv6 = had.IPv6.past(now)
+		}
+	}
+	return seen
+}
+
+func (a *address) past(now time.Time) fabric.PastAddress {
+	if a == nil || !a.counts() {
+		return fabric.PastAddress{}
+	}
+	return fabric.PastAddress{Addr: a.Addr, Last: when(a.Last, now)}
 }

@@ -72,7 +72,7 @@ func TestRecordOfPorts(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "inventory.json")
 			var said strings.Builder
 			synctest.Test(t, func(t *testing.T) {
-				m := Open(file, slog.New(slog.DiscardHandler))
+				m := Open(file, "", slog.New(slog.DiscardHandler))
 				for at := begin; !at.After(begin.Add(c.lasted)); at = at.Add(5 * time.Minute) {
 					m.Update(rails(at))
 					synctest.Wait()
@@ -83,7 +83,7 @@ func TestRecordOfPorts(t *testing.T) {
 				c.file(t, file)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				m := Open(file, slog.New(slog.NewTextHandler(&said, nil)))
+				m := Open(file, "", slog.New(slog.NewTextHandler(&said, nil)))
 				defer m.Close()
 				n := withoutLink(rails(begin.Add(2 * time.Hour)))
 				if c.edit != nil {
@@ -93,7 +93,7 @@ func TestRecordOfPorts(t *testing.T) {
 				if p.Link.Value != c.link || c.link != (p.Link.By == fabric.ByRecord) || c.link != (p.ExpectedRate.Or(0) == 50e9 && p.RateBy == fabric.ByRecord) {
 					t.Errorf("%+v, rate %+v by %s", p.Link, p.ExpectedRate, p.RateBy)
 				}
-				if c.link && p.Link.Words != "it had a link until 2026-11-22 13:10 UTC" {
+				if c.link && p.Link.Words != "it had a link until 2026-11-22 13:10 UTC (record of this node)" {
 					t.Errorf("%q", p.Link.Words)
 				}
 				if c.link && !p.Seen.Since.Equal(begin) {
@@ -130,7 +130,7 @@ func TestRecordSince(t *testing.T) {
 		{begin.Add(2 * time.Hour), begin},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			m := Open(file, slog.New(slog.DiscardHandler))
+			m := Open(file, "", slog.New(slog.DiscardHandler))
 			defer m.Close()
 			n := up(c.at)
 			if got := m.Update(n).HCAs[0].Ports[0].Seen.Since; !got.Equal(c.since) {

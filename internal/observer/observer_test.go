@@ -80,12 +80,12 @@ func TestPortsAreRemembered(t *testing.T) {
 		down(false)
 		up := seen()
 		since := time.Now()
-		if got := up; got != (fabric.PortHistory{Active: true, Since: since, Last: since, Rate: 50e9}) {
+		if got := up; got != (fabric.PortHistory{Active: true, Since: since, Last: since, Rate: 50e9, RateLast: since}) {
 			t.Errorf("an active port is remembered with %+v", got)
 		}
 		up = seen()
-		if got := up; got != (fabric.PortHistory{Active: true, Since: since, Last: time.Now(), Rate: 50e9}) {
-			t.Errorf("a port that stays active is remembered with %+v", got)
+		if now := time.Now(); up != (fabric.PortHistory{Active: true, Since: since, Last: now, Rate: 50e9, RateLast: now}) {
+			t.Errorf("a port that stays active is remembered with %+v", up)
 		}
 		down(true)
 		if got := seen(); got != up {

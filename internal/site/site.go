@@ -13,6 +13,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/files"
 	"gpufabric_exporter/internal/inventory"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
@@ -147,16 +150,39 @@ func (s *Site) ThisHost() bool {
 func (s *Site) Observe(o observer.Options, simulated bool) (Observer, error) {
 	open, file := s.NewObserver, s.Inventory
 	if open == nil {
-		open = func(o observer.Options) (Observer, error) { return observer.New(o) }
-		if file == "" && s.ThisHost() {
-			file = inventory.DefaultFile
-		}
+		open, file = func(o observer.Options) (Observer, error) { return observer.New(o) }, s.inventory()
 	}
 	ob, err := open(o)
 	if err != nil || simulated {
 		return ob, err
 	}
-	return remembering{ob, inventory.Open(file, o.Log)}, nil
+	return remembering{ob, inventory.Open(file, s.boot(), o.Log)}, nil
+}
+
+// inventory returns the file that keeps what the node had; empty: none, because it is not this host.
+func (s *Site) inventory() string {
+	if s.Inventory == "" && s.ThisHost() {
+		return inventory.DefaultFile
+	}
+	return s.Inventory
+}
+
+// Accept has the record of this host forget what devices had. By is who says so.
+func (s *Site) Accept(n *fabric.Node, devices []string, by string) ([]inventory.Forgotten, error) {
+	file := s.inventory()
+	if file == "" {
+		return nil, errors.New("the paths are those of a copy, which has no record")
+	}
+	return inventory.Accept(file, n, devices, by)
+}
+
+// boot returns the ID of this start of the node; empty: it is not known.
+func (s *Site) boot() string {
+	id, err := files.Read(filepath.Join(s.Paths.Procfs, "sys/kernel/random/boot_id"), 64)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // remembering is an observer that adds the hardware that the node had before and lacks now.

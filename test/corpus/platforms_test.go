@@ -220,7 +220,7 @@ func (s platformStage) observe(t *testing.T, way string, train []string, n *simu
 			node = ob.Observe(t.Context(), settings)
 			return
 		}
-		m := inventory.Open(record, slog.New(slog.DiscardHandler))
+		m := inventory.Open(record, "", slog.New(slog.DiscardHandler))
 		defer m.Close()
 		m.Update(ob.Observe(t.Context(), settings))
 		if err := s.set(n); err != nil {

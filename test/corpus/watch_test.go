@@ -114,7 +114,7 @@ func (s *stage) observeAfter(t *testing.T, healthy, one sample) (node *fabric.No
 			t.Fatal(err)
 		}
 		defer ob.Close()
-		m := inventory.Open(record, slog.New(slog.DiscardHandler))
+		m := inventory.Open(record, "", slog.New(slog.DiscardHandler))
 		defer m.Close()
 		m.Update(ob.Observe(t.Context(), s.wants))
 		if err := s.set(one.node()); err != nil {

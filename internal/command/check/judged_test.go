@@ -49,7 +49,7 @@ func record(t *testing.T, paths site.Paths, begin time.Time) (file string) {
 	}
 	file = filepath.Join(t.TempDir(), "inventory.json")
 	for _, at := range []time.Time{begin, begin.Add(time.Hour)} { // Close waits for the file
-		m, then := inventory.Open(file, log), *n
+		m, then := inventory.Open(file, "", log), *n
 		then.At = at
 		m.Update(&then)
 		m.Close()

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"os"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// clockSet is before all times of a clock that was set: without one that is kept, nodes boot in 1970.
+var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// distrust drops a record that is that of another node, and says so. What was met before any card was seen is of no known machine. m.mu
+// is held.
+func (m *Inventory) distrust(n *fabric.Node) {
+	had, now := m.had.known(), cardsOf(n)
+	switch {
+	case foreign(had, now):
+		m.unused = "it is that of another node: most devices have another node GUID here"
+		m.log.Warn("the record of hardware begins anew", "file", m.file, "why", m.unused)
+		m.begin()
+	case len(had) == 0 && len(now) > 0 && len(m.had.Met) > 0:
+		m.had.Met, m.policy = nil, nil
+	}
+	if m.had.updateCards(now) && m.owner == os.Geteuid() {
+		m.unsaved, m.tried = true, time.Time{}
+	}
+}
+
+// begin begins a record. m.mu is held.
+func (m *Inventory) begin() { m.had, m.policy = hardware{Boot: m.boot}, nil }
+
+// when returns a time of the record, zero where the clock was wrong then: before it was set, or in the future. What the node had counts
+// nevertheless: a clock that is set back says nothing of a GPU.
+func when(seconds int64, now time.Time) time.Time {
+	at := time.Unix(seconds, 0)
+	if at.Before(clockSet) || !now.Before(clockSet) && at.Sub(now) > gap {
+		return time.Time{}
+	}
+	return at
+}
+
+// unrecorded says for people what nobody would notice, because it is not recorded; empty: all is. m.mu is held.
+func (m *Inventory) unrecorded() string {
+	const lost = ": a device, link or address that was lost before is not noticed, unless the configuration or a manifest states it."
+	switch {
+	case m.unused != "":
+		return "The record of this node (" + m.file + ") is not used, because " + m.unused + lost
+	case m.boot != "" && m.had.Boot == m.boot:
+		return "There is no record of this node from before it was started (" + m.file + ")" + lost
+	}
+	return ""
+}
