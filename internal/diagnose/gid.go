@@ -13,7 +13,8 @@ func gidChecks() []*Check {
 	return []*Check{
 		{
 			ID: CheckGID, Title: "NCCL would not use a RoCE v2 address", Severity: Critical, Topic: "gids", Scope: ScopePort,
-			Reads: "the GID table of the port and NCCL's own selection rule (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host)",
+			Reads: "the GID table of the port and NCCL's own selection rule (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host); " +
+				"whether the manifest or the record of the node has an address of that family for the port",
 			Guard: "active RoCE ports of role compute; an IPv6-only fabric passes if NCCL is configured for it. Ports of one device, interfaces of one bond and interfaces in other network namespaces may share an address",
 			Rests: OnRole, Modes: []string{ModeGIDMissing, ModeGIDPinned, ModeGIDShared}, judge: eachCompute(judgeGID),
 		},
@@ -62,8 +63,16 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		evidence += " The port has no suitable address at another index, either."
 		remedy = "Remove NCCL_IB_GID_INDEX; this alone does not help. " + remedy
 	}
+	lost := p.Address.Value != "" && len(p.AddressesOf(p.Address.Value)) == 0
+	if lost {
+		evidence += " " + Sentence(p.Address.Words)
+	}
+	if lost && p.Address.By == fabric.ByRecord {
+		remedy += onPurpose(h)
+	}
 	v.failed(PortSubject(h, p), Verdict{
 		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: remedy, Mode: mode, Names: addressed(n, p),
+		Anywhere: lost,
 	})
 }
 

@@ -117,9 +117,12 @@ func leftOver(all []GPU) bool {
 // complete reports whether a source says what devices for training there are, and none is missing.
 func complete(n *fabric.Node) bool {
 	list, listed := n.NCCL.Devices()
-	stated := n.Policy.ComputePorts != nil || listed && !list.Exclude || n.RememberedIn != "" || profileRails(n) > 0
+	stated := n.Policy.ComputePorts != nil || listed && !list.Exclude || hasRecord(n) || profileRails(n) > 0
 	return stated && !short(n)
 }
+
+// hasRecord reports whether there is a record of what the node had before it was started.
+func hasRecord(n *fabric.Node) bool { return n.RememberedIn != "" && n.Unrecorded == "" }
 
 // short reports whether devices for training are missing, whoever says so.
 func short(n *fabric.Node) bool {

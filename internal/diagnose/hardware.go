@@ -117,7 +117,7 @@ func judgeHardware(n *fabric.Node, v *verdicts) {
 			What: "The node has less hardware than before", Evidence: rememberedText(before),
 			Consequence: "Jobs that request all of it do not start, fail, or use what is left.",
 			Remedy: "Check lspci -nn and dmesg -T | grep -iE 'xid|fallen off|pcie|mlx5|bnxt'. What left the bus may return after a cold restart. " +
-				"If it was removed on purpose, remove " + n.RememberedIn + ".",
+				acceptAll(before, n.RememberedIn),
 		})
 	case gpus > 0 || len(n.HCAs) > 0:
 		v.ok(Subject{})
@@ -142,13 +142,36 @@ func rememberedText(list []fabric.Remembered) string {
 		if r.Kind == fabric.PCIGPU {
 			what = "GPUs"
 		}
-		text := fmt.Sprintf("The node has %d %s; at %s it had %d", r.Now, what, r.Seen.UTC().Format("2006-01-02 15:04 UTC"), r.Then)
+		at := "before"
+		if !r.Seen.IsZero() {
+			at = r.Seen.UTC().Format("at 2006-01-02 15:04 UTC")
+		}
+		text := fmt.Sprintf("The node has %d %s; %s it had %d (record of this node)", r.Now, what, at, r.Then)
 		if len(r.Missing) > 0 {
 			text += ", including " + strings.Join(r.Missing[:min(len(r.Missing), 4)], ", ")
 		}
 		texts = append(texts, text+".")
 	}
 	return strings.Join(texts, " ")
+}
+
+// mostAccepted is how many devices a person names one by one.
+const mostAccepted = 8
+
+// acceptAll says how the record forgets all that is missing.
+func acceptAll(list []fabric.Remembered, file string) string {
+	flags, missing := "", 0
+	for _, r := range list {
+		for _, m := range r.Missing {
+			address, _, _ := strings.Cut(m, " ")
+			flags += " --accept=" + address
+		}
+		missing += len(r.Missing)
+	}
+	if missing > mostAccepted {
+		return "If it was removed on purpose, remove " + file + ", so that the record begins anew."
+	}
+	return "If it was removed on purpose: gpufabric_exporter check" + flags + ", as the user of the exporter."
 }
 
 func gpuCount(n int) string {

@@ -55,7 +55,7 @@ func TestHardware(t *testing.T) {
 		{"fewer than before", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.RememberedIn = "/var/lib/x"
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0"}}}
-		}, Failed, "The node has 7 GPUs; at 2023-11-14 22:13 UTC it had 8, including 0000:db:00.0."},
+		}, Failed, "The node has 7 GPUs; at 2023-11-14 22:13 UTC it had 8 (record of this node), including 0000:db:00.0."},
 		{"a device is gone, and as many are left as the site expects", nodeWith(8, "mlx5_0"), func(n *fabric.Node) {
 			n.Policy.ComputePorts = new(1)
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0 mlx5_1"}}}

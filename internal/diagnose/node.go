@@ -245,7 +245,7 @@ func profileRails(n *fabric.Node) (ports int) {
 // judgeShares keeps a node of which nothing states what it has from an all-clear where a device of one GPU seems to be gone: that GPU has
 // fewer NICs for training than the others, which may as well be how the machine is made.
 func judgeShares(n *fabric.Node, of *verdicts) {
-	if list, listed := n.NCCL.Devices(); listed && !list.Exclude || n.RememberedIn != "" || n.Policy.Manifest != nil {
+	if list, listed := n.NCCL.Devices(); listed && !list.Exclude || hasRecord(n) || n.Policy.Manifest != nil {
 		return
 	}
 	rails := n.PCI.Rails

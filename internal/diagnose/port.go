@@ -144,12 +144,24 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case p.LinkLayer.Or("") == fabric.LinkEthernet:
 		w.Remedy = "The network interface is down (ip link set dev <interface> up) or has no carrier: check cable, transceiver (ethtool -m <interface>) and switch port."
 	}
+	if p.Link.By == fabric.ByRecord && phys != fabric.PhysLinkUp {
+		w.Remedy += onPurpose(h)
+	}
 	if !p.Link.Stated() {
 		w.Unstated = true
 		w.Evidence = fmt.Sprintf("Its state is %s, the physical link is %s, and nothing states whether the port should have a link.", state, Spaced(string(phys)))
 		w.Remedy = "If it should: " + w.Remedy + " If not: state how many ports should be active (expected.compute_ports of the configuration), or " + acceptCommand + "."
 	}
 	v.failed(PortSubject(h, p), w)
+}
+
+// onPurpose says how the record of the node forgets what a port had.
+func onPurpose(h *fabric.HCA) string {
+	name := "<device>"
+	if len(h.Ports) > 1 {
+		name += ":<port>"
+	}
+	return " If it is so on purpose: gpufabric_exporter check --accept=" + name + ", as the user of the exporter."
 }
 
 // unmanaged is the remedy of an InfiniBand port that has a link and is not active. A port in state init does not know its subnet

@@ -43,7 +43,7 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	}
 	who := map[fabric.Authority]string{
 		fabric.ByConfiguration: "The configuration expects it.", fabric.ByManifest: "The manifest has it.", fabric.ByProfile: "The profile of the platform has it.",
-		fabric.ByRecord: "The port had it before.", fabric.ByNobody: "Other ports of its role and board run faster.",
+		fabric.ByRecord: "The port had it" + fabric.Until(p.Seen.RateLast) + ".", fabric.ByNobody: "Other ports of its role and board run faster.",
 	}[p.RateBy]
 	module := "mlxlink -d <device> -m"
 	if !toolsOf(h).nvidia() {
@@ -60,6 +60,9 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	unstated := p.RateBy == fabric.ByNobody || p.RateBy == fabric.ByConfiguration && p.RoleBy == fabric.ByNobody // which has a rate for a role
 	if unstated {
 		remedy = "If it should be as fast: " + remedy + " If not: state the rate (expected.port_rate_gigabits_per_second) or the role (roles) in the configuration, or " + acceptCommand + "."
+	}
+	if p.RateBy == fabric.ByRecord {
+		remedy += onPurpose(h)
 	}
 	v.failed(PortSubject(h, p), Verdict{
 		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate), Gigabits(expected)),

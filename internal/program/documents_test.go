@@ -175,6 +175,9 @@ func TestDocumentedCommandsRun(t *testing.T) {
 		served := false
 		var stdout, stderr commandtest.Output
 		o := Options{Exporter: exporter.Exporter{OnListen: func([]net.Addr) { served = true; cancel() }}}
+		if strings.Contains(line, "--accept") {
+			o.Site.Inventory = filepath.Join(dir, "inventory.json")
+		}
 		code := New(&o).Run(ctx, args, &stdout, &stderr)
 		cancel()
 		ran++

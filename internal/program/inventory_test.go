@@ -58,7 +58,7 @@ func TestInventory(t *testing.T) {
 	first, _ := os.ReadFile(file)
 	for range 2 { // and it stays so
 		code, out := inventoried(t, without, dir)
-		if code != command.Failure || !strings.Contains(out, "The node has 0 RDMA devices; at ") || !strings.Contains(out, " it had 11, including 0000:") || !strings.Contains(out, "or remove "+file) {
+		if code != command.Failure || !strings.Contains(out, "The node has 0 RDMA devices; at ") || !strings.Contains(out, " it had 11 (record of this node), including 0000:") || !strings.Contains(out, "on purpose, remove "+file) {
 			t.Errorf("without RDMA devices: exit code %d\n%s", code, out)
 		}
 	}
@@ -81,7 +81,7 @@ func TestInventory(t *testing.T) {
 	if err := os.Remove(links[0]); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := inventoried(t, gpu, dir); code != command.Failure || !strings.Contains(out, "The node has 7 GPUs; at ") || !strings.Contains(out, "it had 8, including 0000:1b:00.0.") {
+	if code, out := inventoried(t, gpu, dir); code != command.Failure || !strings.Contains(out, "The node has 7 GPUs; at ") || !strings.Contains(out, "it had 8 (record of this node), including 0000:1b:00.0.") || !strings.Contains(out, "check --accept=0000:1b:00.0, as the user") {
 		t.Errorf("without a GPU: exit code %d\n%s", code, out)
 	}
 	p := start(t, Options{Site: site.Site{Inventory: file}}, "--path.sysfs="+gpu.Sysfs(), "--path.procfs="+gpu.Procfs(), "--path.rootfs="+gpu.Rootfs())

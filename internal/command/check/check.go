@@ -44,7 +44,8 @@ type checking struct {
 	manifest      string // to compare with; empty: none
 	writeManifest string // to write instead of judging; empty: judge
 	explain       *diagnose.Check
-	textfile      string // file; empty: none
+	accept        []string // devices of which the record is to forget what they had; empty: judge
+	textfile      string   // file; empty: none
 	verbose       bool
 	scenario      *simulator.Scenario // nil: this host
 }
@@ -71,6 +72,8 @@ func (k *checking) run(ctx context.Context, c *command.Call) int {
 		} else {
 			explain(c.Stdout, k.explain, conf.Links)
 		}
+	} else if len(k.accept) > 0 {
+		code, err = k.forget(ctx, c)
 	} else {
 		code, err = k.judge(ctx, c)
 	}
@@ -101,7 +104,7 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 	} else {
 		list = verdictsOf(n, k.asked())
 		if len(k.only) == 0 {
-			note = strings.Join(strings.Fields(note+" "+diagnose.GPUsNotAsked(n)+" "+diagnose.UnprovenNote(n)), " ")
+			note = strings.Join(strings.Fields(note+" "+diagnose.GPUsNotAsked(n)+" "+diagnose.UnprovenNote(n)+" "+n.Unrecorded), " ")
 		}
 	}
 	if len(list) == 0 {

@@ -25,9 +25,12 @@ func (k *checking) define(f *command.Flags) {
 	f.Add("manifest", "Also compare with this file of --write-manifest, instead of expected.manifest of the configuration.", command.Input(&k.manifest)).
 		PlaceHolder("FILE")
 	f.Add("write-manifest", "Record the current state of this node in FILE, and run no checks.", command.File(&k.writeManifest)).PlaceHolder("FILE")
+	f.Add(acceptFlag, "Have the record of this node forget what this RDMA device (mlx5_5), port (mlx5_5:1) or PCI address had, because it was taken out or unplugged on purpose, and run no checks. Repeatable.", command.Append(&k.accept, parseDevice)).
+		PlaceHolder("DEVICE")
 	f.Add("explain", "Explain what this check reads, when it applies and what it detects, and run no checks.", command.Into(&k.explain, parseCheck).Words(checkIDs)).
 		PlaceHolder("ID")
 	f.Add(textfileFlag, "Also write the verdicts as metrics to this file, for node_exporter's textfile collector.", command.File(&k.textfile)).PlaceHolder("FILE")
+	f.Check(func() error { return k.checkAccept(f) })
 	f.Check(k.checkInside)
 	f.Check(k.checkOnly)
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
+)
+
+// withoutAddress is a node whose first port lost its address of IPv4. Nothing states what the port is for.
+func withoutAddress(edit func(*fabric.Node)) []diagnose.Verdict {
+	n := fabrictest.Healthy()
+	n.NCCL.Variables, n.Policy.ComputePorts, n.Policy.Roles = nil, nil, nil
+	p := &n.HCAs[0].Ports[0]
+	var left []fabric.GID
+	for _, g := range p.GIDs.Entries.Value {
+		if g.Family != fabric.FamilyIPv4 {
+			left = append(left, g)
+		}
+	}
+	p.GIDs.Entries.Value = left
+	edit(n)
+	n.Derive()
+	return diagnose.Run(n, []*diagnose.Check{diagnose.Find(diagnose.CheckGID)})
+}
+
+// A port that lost the address that somebody expects is wrong whatever it is for; without anybody it is a guess. What NewManifest writes
+// is such an expectation.
+func TestLostAddress(t *testing.T) {
+	n := fabrictest.Healthy()
+	n.NCCL.Variables = nil
+	n.Derive()
+	manifest := diagnose.NewManifest(n)
+	for name, c := range map[string]struct {
+		edit         func(*fabric.Node)
+		want         diagnose.Status
+		says, remedy string
+	}{
+		"nobody": {edit: func(*fabric.Node) {}, want: diagnose.Unknown},
+		"record": {edit: func(n *fabric.Node) {
+			n.HCAs[0].Ports[0].Seen.IPv4 = fabric.PastAddress{Addr: netip.MustParseAddr("10.0.0.1"), Last: time.Unix(1.7e9, 0)}
+		}, want: diagnose.Failed, says: "It had 10.0.0.1 until 2023-11-14 22:13 UTC (record of this node).", remedy: "gpufabric_exporter check --accept=<device>, as the user of the exporter."},
+		"manifest": {edit: func(n *fabric.Node) { n.Policy.Manifest = &manifest }, want: diagnose.Failed, says: "The manifest has RoCE v2, ipv4."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, v := range withoutAddress(c.edit) {
+				if v.Subject.Device != "mlx5_0" {
+					continue
+				}
+				if v.Status != c.want || !strings.Contains(v.Evidence, c.says) || !strings.HasSuffix(v.Remedy, c.remedy) || strings.Contains(v.Remedy, "--accept=") != (c.remedy != "") {
+					t.Errorf("got %s: %s %s %s", v.Status, v.What, v.Evidence, v.Remedy)
+				}
+				return
+			}
+			t.Error("no verdict")
+		})
+	}
+}
