@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose_test
+
+import (
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
+)
+
+// That a GPU has fewer NICs than another is open as long as nothing states what the node has. A record that began with this start of
+// the node states nothing.
+func TestSharesAndRecord(t *testing.T) {
+	const file = "/var/lib/gpufabric_exporter/inventory.json"
+	for name, c := range map[string]struct {
+		in, lacks string
+		open      bool
+	}{
+		"no record":    {"", "", true},
+		"new record":   {file, "There is no record of this node from before it was started.", true},
+		"older record": {file, "", false},
+	} {
+		n := fabrictest.WithGPUs()
+		n.Policy, n.NCCL.Variables = &fabric.Policy{}, nil
+		n.RememberedIn, n.Unrecorded = c.in, c.lacks
+		n.Derive()
+		n.PCI.Rails = []fabric.Rail{{GPU: "0000:19:00.0", Nearest: []string{"mlx5_0", "mlx5_1"}}, {GPU: "0000:9b:00.0", Nearest: []string{"mlx5_2"}}}
+		open := false
+		for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find("compute_ports")}) {
+			open = open || strings.Contains(v.What, "has fewer NICs for training than others")
+		}
+		if open != c.open {
+			t.Errorf("%s: open is %t", name, open)
+		}
+	}
+}
