@@ -160,18 +160,17 @@ const mostAccepted = 8
 
 // acceptAll says how the record forgets all that is missing.
 func acceptAll(list []fabric.Remembered, file string) string {
-	flags, missing := "", 0
+	var flags []string
 	for _, r := range list {
 		for _, m := range r.Missing {
 			address, _, _ := strings.Cut(m, " ")
-			flags += " --accept=" + address
+			flags = append(flags, "--accept="+address)
 		}
-		missing += len(r.Missing)
 	}
-	if missing > mostAccepted {
+	if len(flags) > mostAccepted {
 		return "If it was removed on purpose, remove " + file + ", so that the record begins anew."
 	}
-	return "If it was removed on purpose: gpufabric_exporter check" + flags + ", as the user of the exporter."
+	return "If it was removed on purpose: gpufabric_exporter check " + strings.Join(flags, " ") + ", as the user of the exporter."
 }
 
 func gpuCount(n int) string {

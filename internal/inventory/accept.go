@@ -106,7 +106,7 @@ func (h *hardware) find(n *fabric.Node, name string) (a Accepted, err error) {
 	places := h.GPUs.Items
 	for _, i := range h.Devices.Items {
 		address, of, _ := strings.Cut(i, " ")
-		recorded[of], places = address, append(places[:len(places):len(places)], address)
+		recorded[of], places = address, append(slices.Clip(places), address)
 	}
 	for _, p := range h.Ports {
 		places = append(places, p.PCI)
@@ -175,19 +175,20 @@ func (h *hardware) forget(a Accepted, n *fabric.Node) (what []string) {
 
 // text says what a port had.
 func (p *port) text(now time.Time) string {
-	text := fmt.Sprintf("port %d had a link", p.Number)
+	link := fmt.Sprintf("port %d had a link", p.Number)
 	if last := when(p.Last, now); !last.IsZero() {
-		text += last.UTC().Format(" until 2006-01-02 15:04 UTC")
+		link += last.UTC().Format(" until 2006-01-02 15:04 UTC")
 	}
+	list := []string{link}
 	if p.Rate > 0 {
-		text += ", " + diagnose.Gigabits(p.Rate)
+		list = append(list, diagnose.Gigabits(p.Rate))
 	}
 	for _, a := range []*address{p.IPv4, p.IPv6} {
 		if a != nil && a.counts() {
-			text += ", " + a.Addr.String()
+			list = append(list, a.Addr.String())
 		}
 	}
-	return text
+	return strings.Join(list, ", ")
 }
 
 // fileID tells whether the file is another one than before; zero: there is none.

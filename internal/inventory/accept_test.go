@@ -201,10 +201,12 @@ func TestAcceptRefuses(t *testing.T) {
 		}, "mlx5_1", "the record cannot be read, and counts for nothing"},
 		"unknown":       {func(t *testing.T) string { return written(t, same) }, "mlx5_9", `nothing is recorded of "mlx5_9": expected an RDMA device, its port (mlx5_0:1) or a PCI address, one of 0000:1b:00.0 mlx5_1`},
 		"nothing there": {func(t *testing.T) string { return written(t, same) }, "0000:77:00.0", "nothing is recorded of 0000:77:00.0, and the node has no such PCI device"},
-		"renamed": {func(t *testing.T) string {
-			return written(t, func(h *hardware) { h.Devices.Items[0] = "0000:2b:00.0 mlx5_1" })
-		}, "mlx5_1",
-			"mlx5_1 is 0000:1b:00.0 now, and was 0000:2b:00.0 when it was recorded: give the PCI address"},
+		"renamed": {
+			func(t *testing.T) string {
+				return written(t, func(h *hardware) { h.Devices.Items[0] = "0000:2b:00.0 mlx5_1" })
+			}, "mlx5_1",
+			"mlx5_1 is 0000:1b:00.0 now, and was 0000:2b:00.0 when it was recorded: give the PCI address",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := c.file(t)

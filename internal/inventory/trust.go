@@ -4,9 +4,12 @@ package inventory
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/files"
 )
 
 // clockSet is before all times of a clock that was set: without one that is kept, nodes boot in 1970.
@@ -27,6 +30,15 @@ func (m *Inventory) distrust(n *fabric.Node) {
 	if m.had.updateCards(now) && m.owner == os.Geteuid() {
 		m.unsaved, m.tried = true, time.Time{}
 	}
+}
+
+// BootID returns the ID of this start of the node; empty: it is not known.
+func BootID(procfs string) string {
+	id, err := files.Read(filepath.Join(procfs, "sys/kernel/random/boot_id"), 64)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // begin begins a record. m.mu is held.

@@ -13,8 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -22,7 +20,6 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/files"
 	"gpufabric_exporter/internal/inventory"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
@@ -156,7 +153,7 @@ func (s *Site) Observe(o observer.Options, simulated bool) (Observer, error) {
 	if err != nil || simulated {
 		return ob, err
 	}
-	return remembering{ob, inventory.Open(file, s.boot(), o.Log)}, nil
+	return remembering{ob, inventory.Open(file, inventory.BootID(s.Paths.Procfs), o.Log)}, nil
 }
 
 // inventory returns the file that keeps what the node had; empty: none, because it is not this host.
@@ -174,15 +171,6 @@ func (s *Site) Accept(n *fabric.Node, devices []string, by string) ([]inventory.
 		return nil, errors.New("the paths are those of a copy, which has no record")
 	}
 	return inventory.Accept(file, n, devices, by)
-}
-
-// boot returns the ID of this start of the node; empty: it is not known.
-func (s *Site) boot() string {
-	id, err := files.Read(filepath.Join(s.Paths.Procfs, "sys/kernel/random/boot_id"), 64)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(id))
 }
 
 // remembering is an observer that adds the hardware that the node had before and lacks now.

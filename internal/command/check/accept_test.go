@@ -89,8 +89,18 @@ func TestAcceptSaysWhoStillExpects(t *testing.T) {
 func TestAcceptRefused(t *testing.T) {
 	t.Chdir(t.TempDir()) // where refused calls write that there is no result
 	for _, more := range [][]string{
-		{"--inside"}, {"--interval=1s"}, {"--write-manifest=x"}, {"--explain=gpus"}, {"--only=gpus"}, {"--severity=critical"}, {"--verbose"}, {"--textfile=x"},
-		{"--scenario=healthy"}, {"--output=json"}, {"--accept="}, {"--accept=a b"},
+		{"--inside"},
+		{"--interval=1s"},
+		{"--write-manifest=x"},
+		{"--explain=gpus"},
+		{"--only=gpus"},
+		{"--severity=critical"},
+		{"--verbose"},
+		{"--textfile=x"},
+		{"--scenario=healthy"},
+		{"--output=json"},
+		{"--accept="},
+		{"--accept=a b"},
 	} {
 		if code, out, errs := checked(t, append(more, "--accept=mlx5_1")...); code != exitUnchecked || out != "" || !strings.Contains(errs, "--accept") {
 			t.Errorf("%v: exit code %d: %s%s", more, code, out, errs)
