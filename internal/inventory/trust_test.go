@@ -68,7 +68,7 @@ func TestTrust(t *testing.T) {
 		"lost one":                         {now: eight[1:], used: true},
 		"lost all but one that was down":   {now: []int{7}, used: true},
 		"most cards exchanged":             {now: []int{11, 12, 13, 14, 15}, says: "that of another node"},
-		"another node with fewer":          {now: []int{11, 12}, says: "that of another node"},
+		"another node with fewer":          {now: []int{11, 12}, says: "the record of hardware begins anew"},
 		"some exchanged":                   {now: []int{0, 1, 2, 13}, used: true},
 		"in the future":                    {edit: content(func(h *hardware) { h.Devices.Seen = begin.Add(48 * time.Hour).Unix() }), now: eight[1:], used: true, untimed: true},
 		"before the clock was set":         {edit: content(func(h *hardware) { h.Devices.Seen = 1000 }), now: eight[1:], used: true, untimed: true},

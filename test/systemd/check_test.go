@@ -13,13 +13,13 @@ import (
 // The check writes its textfile beside node_exporter, which owns the folder; its unit has failed where something is unknown.
 func testCheck(t *testing.T, m on) {
 	const folder, file = "/var/lib/node_exporter", "/var/lib/node_exporter/gpufabric.prom"
+	m.Must("find", "/var/lib/gpufabric_exporter", "-type", "f", "-delete") // no record of hardware that the tests before had
 	if m.fails("systemctl", "start", "gpufabric-check.service") == nil {
 		t.Error("without a folder for the textfile the unit does not fail")
 	}
 	contains(t, m.Must("journalctl", "--no-pager", "-o", "cat", "-n", "5", "-u", "gpufabric-check"), file)
 	m.Must("install", "-d", "-o", "daemon", folder)
-	m.Must("find", "/var/lib/gpufabric_exporter", "-type", "f", "-delete") // no record of hardware that the tests before had
-	_, _ = m.Run("", "systemctl", "start", "gpufabric-check.service")      // no device: hardware is unknown
+	_, _ = m.Run("", "systemctl", "start", "gpufabric-check.service") // no device: hardware is unknown
 	contains(t, m.Must("cat", file), "gpufabric_check_timestamp_seconds", `gpufabric_check_unknown{check="hardware"`)
 	contains(t, m.Must("systemctl", "show", "--value", "-p", "ExecMainStatus", "gpufabric-check.service"), "2")
 
