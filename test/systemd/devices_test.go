@@ -77,7 +77,7 @@ func testDevices(t *testing.T, m on) {
 		if c.seen {
 			m.worker()
 		}
-		log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
+		log := m.invocation()
 		contains(t, log, c.says)
 	}
 }
@@ -134,7 +134,7 @@ func testVerbs(t *testing.T, m on) {
 		m.tiers(c.tiers...)
 		m.dropIn("Type=oneshot", "Restart=no", "TimeoutStartSec=60", mounts, c.line, "ExecStart=", "ExecStart=/usr/bin/gpufabric_exporter preflight")
 		_, _ = m.Try("systemctl", "restart", unit)
-		log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
+		log := m.invocation()
 		t.Logf("%v %q:\n%s", c.tiers, c.line, log)
 		if strings.Contains(log, refused) != c.denied || !strings.Contains(log, "passed") {
 			t.Errorf("%v %q: RDMA devices are denied: %v", c.tiers, c.line, !c.denied)

@@ -71,3 +71,10 @@ func (m on) tiers(names ...string) {
 	}
 	m.Must("systemctl", "daemon-reload")
 }
+
+// invocation is what the last invocation of the service logged.
+func (m on) invocation() string {
+	m.t.Helper()
+	m.Must("journalctl", "--sync") // what it printed may arrive after it has ended
+	return m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
+}

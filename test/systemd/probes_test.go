@@ -73,7 +73,7 @@ func testProbes(t *testing.T, m on) {
 		m.dropIn("Type=oneshot", "Restart=no", "TimeoutStartSec=60", shown, c.line,
 			"ExecStart=", "ExecStart=/usr/bin/gpufabric_exporter probe "+c.probe+" --even-if-busy --config.file="+site+" "+library)
 		_, err := m.Try("systemctl", "restart", unit)
-		log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
+		log := m.invocation()
 		if (err == nil) != (c.says == passed) || !strings.Contains(log, c.says) {
 			t.Errorf("%v, probe %s, %q: %v, expected %q:\n%s", c.tiers, c.probe, c.line, err, c.says, log)
 		}
@@ -119,7 +119,7 @@ func testMemlock(t *testing.T, m on) {
 		m.dropIn("Type=oneshot", "Restart=no", "TimeoutStartSec=60", shown, mounts, c.line,
 			"ExecStart=", "ExecStart=/usr/bin/gpufabric_exporter probe rail --device=mlx5_0 --even-if-busy --config.file="+site+" "+library)
 		_, _ = m.Try("systemctl", "restart", unit)
-		log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
+		log := m.invocation()
 		t.Logf("%q:\n%s", c.line, log)
 		if strings.Contains(log, skipped) != c.short {
 			t.Errorf("%q: skipped for want of locked memory: %v", c.line, !c.short)

@@ -278,7 +278,7 @@ func testBus(t *testing.T, m on) {
 		m.Must("systemctl", "restart", unit)
 		log, size := "", ""
 		m.Until("the journal has its output", func() bool { // it may arrive after the command has ended
-			log = m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
+			log = m.invocation()
 			size = regexp.MustCompile(`(?m)^[0-9]+$`).FindString(log)
 			return size != ""
 		})
@@ -362,7 +362,7 @@ func testLock(t *testing.T, m on) {
 	m.Must("systemctl", "start", unit)
 	contains(t, m.Must("stat", "-c", "%U %a", "/run/gpufabric_exporter"), "gpufabric_exporter 700")
 	m.Until("a probe is considered", func() bool { return strings.Contains(m.Scrape(), "gpufabric_probe_") })
-	if log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID")); strings.Contains(log, says) {
+	if log := m.invocation(); strings.Contains(log, says) {
 		t.Error(log)
 	}
 }
