@@ -72,9 +72,20 @@ func (m on) tiers(names ...string) {
 	m.Must("systemctl", "daemon-reload")
 }
 
-// invocation is what the last invocation of the service logged.
+// once has the unit run a command, with lines of the unit besides, and returns what it prints. The journal may lack
+// what a process printed that has ended already: its unit is then unknown.
+func (m on) once(command string, lines ...string) (string, error) {
+	m.t.Helper()
+	const file = "/run/once.txt"
+	m.dropIn(append(lines, "Type=oneshot", "Restart=no", "TimeoutStartSec=60", "StandardOutput=truncate:"+file, "StandardError=inherit",
+		"ExecStart=", "ExecStart="+command)...)
+	_, err := m.Try("systemctl", "restart", unit)
+	return m.Must("cat", file), err
+}
+
+// invocation is what the running service logged since it was started.
 func (m on) invocation() string {
 	m.t.Helper()
-	m.Must("journalctl", "--sync") // what it printed may arrive after it has ended
+	m.Must("journalctl", "--sync")
 	return m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
 }

@@ -70,10 +70,7 @@ func testProbes(t *testing.T, m on) {
 		{all, "node", "PrivateDevices=yes", "not probed ("},
 	} {
 		m.tiers(c.tiers...)
-		m.dropIn("Type=oneshot", "Restart=no", "TimeoutStartSec=60", shown, c.line,
-			"ExecStart=", "ExecStart=/usr/bin/gpufabric_exporter probe "+c.probe+" --even-if-busy --config.file="+site+" "+library)
-		_, err := m.Try("systemctl", "restart", unit)
-		log := m.invocation()
+		log, err := m.once("/usr/bin/gpufabric_exporter probe "+c.probe+" --even-if-busy --config.file="+site+" "+library, shown, c.line)
 		if (err == nil) != (c.says == passed) || !strings.Contains(log, c.says) {
 			t.Errorf("%v, probe %s, %q: %v, expected %q:\n%s", c.tiers, c.probe, c.line, err, c.says, log)
 		}
@@ -116,10 +113,8 @@ func testMemlock(t *testing.T, m on) {
 		{[]string{"gpu", "probes"}, "LimitMEMLOCK=8M\nUser=root\nGroup=root\nCapabilityBoundingSet=CAP_IPC_LOCK CAP_SYS_RESOURCE\nSystemCallFilter=capset\nProtectHome=no", true},
 	} {
 		m.tiers(c.tiers...)
-		m.dropIn("Type=oneshot", "Restart=no", "TimeoutStartSec=60", shown, mounts, c.line,
-			"ExecStart=", "ExecStart=/usr/bin/gpufabric_exporter probe rail --device=mlx5_0 --even-if-busy --config.file="+site+" "+library)
-		_, _ = m.Try("systemctl", "restart", unit)
-		log := m.invocation()
+		log, _ := m.once("/usr/bin/gpufabric_exporter probe rail --device=mlx5_0 --even-if-busy --config.file="+site+" "+library,
+			shown, mounts, c.line)
 		t.Logf("%q:\n%s", c.line, log)
 		if strings.Contains(log, skipped) != c.short {
 			t.Errorf("%q: skipped for want of locked memory: %v", c.line, !c.short)
