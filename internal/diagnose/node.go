@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 )
 
 func nodeChecks() []*Check {
@@ -21,7 +22,8 @@ func nodeChecks() []*Check {
 		{
 			ID: checkComputePorts, Title: "Compute ports are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
 			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration, else the profile of the platform",
-			Guard: "only if the configuration or the profile of the platform states the number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown",
+			Guard: "only if the configuration or the profile of the platform states the number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown. " +
+				"If nothing states what the node has, it is unknown without a compute port beside GPUs, and where one GPU has fewer NICs near than another",
 			Rests: OnExpectation, Modes: []string{ModeDeviceGone},
 			judge: judgeComputePorts,
 		},
@@ -242,10 +244,20 @@ func profileRails(n *fabric.Node) (ports int) {
 	return ports
 }
 
-// judgeShares keeps a node of which nothing states what it has from an all-clear where a device of one GPU seems to be gone: that GPU has
-// fewer NICs for training than the others, which may as well be how the machine is made.
+// judgeShares keeps a node of which nothing states what it has from an all-clear where a device seems to be gone: no port is for training,
+// or one GPU has fewer NICs for training than the others. Either may as well be how the machine is made.
 func judgeShares(n *fabric.Node, of *verdicts) {
 	if list, listed := n.NCCL.Devices(); listed && !list.Exclude || hasRecord(n) || n.Policy.Manifest != nil {
+		return
+	}
+	if c := computePortsOf(n); c.there == 0 && c.hidden == "" && n.MovedCompute() == 0 && n.GPUs.Or(0) > 0 {
+		of.failed(Subject{}, Verdict{
+			Unstated: true, What: "no port is for training, as far as is known",
+			Evidence: fmt.Sprintf("The node has %s and %s. Nothing states whether ports for training are gone.",
+				spelling.Plural(n.GPUs.Value, "GPU", "GPUs"), spelling.Plural(len(n.HCAs), "RDMA device", "RDMA devices")),
+			Remedy: "If the node is not meant to have any, state expected.compute_ports: 0. If virtual functions or other ports are for training, " +
+				"state their role (roles of the configuration), or name them in NCCL_IB_HCA of the host. Otherwise: " + goneRemedy,
+		})
 		return
 	}
 	rails := n.PCI.Rails

@@ -37,3 +37,30 @@ func TestSharesAndRecord(t *testing.T) {
 		}
 	}
 }
+
+// Without a port for training, a node with GPUs is no all-clear until something states that it has none: all of them may be gone.
+func TestNoPortForTraining(t *testing.T) {
+	zero := 0
+	for name, c := range map[string]struct {
+		change func(n *fabric.Node)
+		open   bool
+	}{
+		"nothing is stated":       {func(*fabric.Node) {}, true},
+		"none is expected":        {func(n *fabric.Node) { n.Policy.ComputePorts = &zero }, false},
+		"a record from before":    {func(n *fabric.Node) { n.RememberedIn = "/var/lib/gpufabric_exporter/inventory.json" }, false},
+		"no GPU":                  {func(n *fabric.Node) { n.GPUs = fabric.Known(0, "bus/pci/devices", n.At) }, false},
+		"GPUs that are not known": {func(n *fabric.Node) { n.GPUs = fabric.UnknownFact[int](fabric.ReasonMissing, "bus/pci/devices", n.At) }, false},
+	} {
+		n := fabrictest.WithGPUs()
+		n.Policy, n.NCCL.Variables, n.HCAs = &fabric.Policy{}, nil, nil
+		c.change(n)
+		n.Derive()
+		open := false
+		for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find("compute_ports")}) {
+			open = open || v.Unstated && strings.Contains(v.What, "no port is for training")
+		}
+		if open != c.open {
+			t.Errorf("%s: open is %t", name, open)
+		}
+	}
+}

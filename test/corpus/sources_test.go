@@ -58,9 +58,6 @@ func TestSources(t *testing.T) {
 	judgeSources(t, results, platforms)
 }
 
-// traceless are faults that leave no trace on a node of which nothing is known: devices that are gone were never there.
-func traceless() []string { return []string{"no-rdma"} }
-
 // ownWords are faults by the words of the configuration alone: the number that it has, and a rate that the kernel misreports.
 func ownWords() []string { return []string{"nccl-hca-short", "rate-mismatch"} }
 
@@ -129,7 +126,7 @@ func judgeSources(t *testing.T, results map[string]map[string]outcome, platforms
 				t.Logf("%s by %s: %d %v, by configuration %v", name, w, o.code(), o.unstated, of[byConfiguration].critical)
 			}
 		}
-		if o, ok := of[byNothing]; ok && critical && o.code() == 0 && !slices.Contains(traceless(), name) {
+		if o, ok := of[byNothing]; ok && critical && o.code() == 0 {
 			t.Errorf("%s: all-clear where nothing is stated, but by the configuration %v", name, of[byConfiguration].critical)
 		}
 	}
