@@ -139,8 +139,9 @@ func (n *Node) linkByProfile(h *HCA, p *Port, _ computeCount) (e Expected[bool],
 	return Expected[bool]{Value: true, By: ByProfile, Words: "each " + n.Profile.Title + " has it cabled"}, true
 }
 
-func (n *Node) linkByRecord(_ *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
-	if !p.Seen.Active {
+// linkByRecord is not so for virtual functions of which nothing states that they are for training: pods take their links down.
+func (n *Node) linkByRecord(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
+	if !p.Seen.Active || h.Lent() && p.RoleBy == ByNobody {
 		return e, false
 	}
 	return Expected[bool]{Value: true, By: ByRecord, Words: "it had a link" + Until(p.Seen.Last)}, true

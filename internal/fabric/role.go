@@ -92,7 +92,7 @@ func (n *Node) outsideProfile(h *HCA, p *Port) bool {
 func (n *Node) roleGuessed(h *HCA, p *Port, silent bool) (Role, string) {
 	d := n.NetDev(p.NetDev.Or(""))
 	switch {
-	case h.Part():
+	case h.Part() && !n.alone(h):
 		return RoleUnused, h.Function.Source
 	case h.Software():
 		return RoleUnused, h.PCI.Source
@@ -140,6 +140,19 @@ func (n *Node) statedElsewhere(h *HCA, p *Port) bool {
 
 // Part reports whether the device is a part of another one: a virtual function, a subfunction, or a device for subnet management.
 func (h *HCA) Part() bool { return h.Lent() || h.Function.Or("") == FunctionSMI }
+
+// alone reports whether the device is a virtual function whose physical function has no RDMA device: then no other can be for training.
+func (n *Node) alone(h *HCA) bool {
+	f := n.PCI.NIC(h.Name)
+	if f == nil || h.Function.Or("") != FunctionVF {
+		return false
+	}
+	physical, known := f.PF.Get()
+	for i := range n.HCAs {
+		known = known && n.HCAs[i].PCI.Or("") != physical
+	}
+	return known
+}
 
 // Software reports whether the device has no hardware, as those of soft-RoCE.
 func (h *HCA) Software() bool { return h.PCI.State == Absent && h.Function.State == Absent }

@@ -96,6 +96,12 @@ func TestRoles(t *testing.T) {
 		}
 	}
 	function := func(f Function) func(n *Node) { return func(n *Node) { n.HCAs[0].Function = ok(f) } }
+	physical := func(address string) func(n *Node) { // that of mlx5_0, where mlx5_1 is at 0000:2a:00.0
+		return func(n *Node) {
+			n.HCAs[1].PCI = ok("0000:2a:00.0")
+			n.PCI.Functions = []PCIFunction{{Address: "0000:2a:00.1", Kind: PCINIC, HCAs: []string{"mlx5_0"}, PF: ok(address)}}
+		}
+	}
 	soft := func(n *Node) {
 		n.HCAs[0].PCI, n.HCAs[0].Function = AbsentFact[string]("", at), AbsentFact[Function]("", at)
 	}
@@ -120,6 +126,8 @@ func TestRoles(t *testing.T) {
 		{"the only port", both(func(n *Node) { n.HCAs, n.NetDevs = n.HCAs[:1], n.NetDevs[:1] }, routes(0)), RoleCompute, ByNobody},
 		{"a default route of a virtual function does not count", both(routes(0, 100, -1), func(n *Node) { n.HCAs[2].Function = ok(FunctionVF) }), RoleCompute, ByNobody},
 		{"virtual function", function(FunctionVF), RoleUnused, ByNobody},
+		{"virtual function beside its physical one", both(function(FunctionVF), physical("0000:2a:00.0")), RoleUnused, ByNobody},
+		{"virtual function of a physical one without RDMA device", both(function(FunctionVF), physical("0000:3b:00.0")), RoleCompute, ByNobody},
 		{"subfunction", function(FunctionSF), RoleUnused, ByNobody},
 		{"SMI device", function(FunctionSMI), RoleUnused, ByNobody},
 		{"soft-RoCE", soft, RoleUnused, ByNobody},
@@ -179,6 +187,9 @@ func TestProfileStates(t *testing.T) {
 		{"a rail that the site cables", profile(false), nil, RoleCompute, ByProfile, ByNobody, ByNobody},
 		{"another NIC", profile(true), func(n *Node) { n.PCI.Functions[0].Device = ok(int(dx.Device)) }, RoleManagement, ByProfile, ByProfile, ByNobody},
 		{"a NIC that the profile does not know", profile(true), func(n *Node) { n.PCI.Functions[0].Device = ok(1) }, RoleStorage, ByProfile, ByNobody, ByNobody},
+		{"a virtual function that is the rail", profile(true), func(n *Node) {
+			n.Profile.Rails[0].VirtualFunctions, n.HCAs[0].Function = true, ok(FunctionVF)
+		}, RoleCompute, ByProfile, ByProfile, ByProfile},
 		{"a virtual function of a rail", profile(true), func(n *Node) { n.HCAs[0].Function = ok(FunctionVF) }, RoleUnused, ByNobody, ByNobody, ByNobody},
 		{"an SMI device of a rail", profile(true), func(n *Node) { n.HCAs[0].Function = ok(FunctionSMI) }, RoleUnused, ByNobody, ByNobody, ByNobody},
 		{"a rail that the host's list leaves out", profile(true), list, RoleStorage, ByNCCL, ByProfile, ByProfile},
@@ -226,6 +237,7 @@ func TestLinkExpected(t *testing.T) {
 		}
 	}
 	seen := func(n *Node) { n.HCAs[0].Ports[0].Seen = PortHistory{Active: true, Last: at} }
+	virtual := func(n *Node) { n.HCAs[0].Function = ok(FunctionVF) }
 	none := func(*Node) {}
 	for _, c := range []struct {
 		name  string
@@ -246,6 +258,10 @@ func TestLinkExpected(t *testing.T) {
 		{"the list names it", []func(n *Node){list("=mlx5_0")}, true, ByNCCL, "NCCL_IB_HCA names it (/etc/nccl.conf:1)"},
 		{"the list matches it by prefix", []func(n *Node){list("mlx5")}, false, ByNobody, ""},
 		{"the list does not exclude it", []func(n *Node){list("^mlx5_1")}, false, ByNobody, ""},
+		{"a virtual function had one", []func(n *Node){seen, virtual}, false, ByNobody, ""},
+		{"a virtual function for training had one", []func(n *Node){seen, virtual, func(n *Node) {
+			n.Policy.Roles = []RoleRule{{regexp.MustCompile("^mlx5_0$"), RoleCompute}}
+		}}, true, ByRecord, "it had a link until 2023-11-14 22:13 UTC (record of this node)"},
 		{"it had one", []func(n *Node){seen}, true, ByRecord, "it had a link until 2023-11-14 22:13 UTC (record of this node)"},
 	} {
 		n := node(3)

@@ -61,6 +61,14 @@ func serverLayouts() []layout {
 			name: "rails-advertised", source: "RFC 4861, default routers; IPv6 only", noPort: true,
 			cards: []card{{cx7(400).with(advertised), 8}, {cx7(200).of(2).is(forStorage), 1}},
 		}),
+		hgx(layout{
+			name: "storage-of-the-same-board", source: "InfiniBand for training and storage by one kind of card; numbers are made up",
+			cards: []card{{cx7IB(), 8}, {cx7IB().is(forStorage), 1}},
+		}),
+		{
+			name: "nics-far-from-gpus", source: "https://github.com/NVIDIA/nccl/issues/595: NICs and GPUs below root ports of their own",
+			gpu: h100PCIe, gpus: 4, cards: []card{{cx7(400).away(), 2}},
+		},
 		hgx(layout{ // a port of the main board at 1 Gb/s has an RDMA device, whose rate the core rounds to 2.5
 			name: "board-port-rate", source: "ib_get_eth_speed of drivers/infiniband/core/verbs.c", noPort: true,
 			cards: []card{{cx7(400), 8}, {boardPort(1).of(2).uncabled(1).with(dhcp).is(forManagement), 1}},

@@ -134,6 +134,7 @@ func judgePlatforms(t *testing.T) (all []platformOutcome) {
 type platformStage struct {
 	*stage
 	layout *simulator.Layout
+	before func() *simulator.Node // what a record has seen; nil: the layout
 }
 
 // chosen returns two faults for the i-th platform, or with FULL=1 all of them.
@@ -200,7 +201,10 @@ func (s platformStage) observe(t *testing.T, way string, train []string, n *simu
 		site.Policy.Profiles = nil
 	}
 	first := n
-	if way == byRecord {
+	switch {
+	case way == byRecord && s.before != nil:
+		first = s.before()
+	case way == byRecord:
 		first = s.layout.Build()
 	}
 	if err := s.set(first); err != nil {

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	"gpufabric_exporter/internal/simulator"
+)
+
+// layoutNamed is the platform of that name.
+func layoutNamed(t *testing.T, name string) *simulator.Layout {
+	t.Helper()
+	all := simulator.Layouts()
+	i := slices.IndexFunc(all, func(l simulator.Layout) bool { return l.Name == name })
+	if i < 0 {
+		t.Fatalf("no layout %s", name)
+	}
+	return &all[i]
+}
+
+// Each rail may be gone beside a storage NIC of the same board, on either socket: that NIC never makes up for it.
+func TestRailGoneBesideStorage(t *testing.T) {
+	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "storage-of-the-same-board")}
+	train := training(s.observe(t, byConfiguration, nil, s.layout.Build()))
+	if len(train) != 8 {
+		t.Fatalf("rails: %v", train)
+	}
+	for socket := range 2 {
+		for _, rail := range train {
+			for way, want := range map[string]int{byNothing: 2, byList: 1, byRecord: 1, byConfiguration: 1} {
+				n := s.layout.Build()
+				n.Function(n.HCA("mlx5_8").PCI).NUMA = socket
+				n.Unplug(rail)
+				if o := outcomeOf(s.observe(t, way, train, n)); o.code() != want {
+					t.Errorf("storage on socket %d, %s gone, by %s: %d, want %d (%v %v)", socket, rail, way, o.code(), want, o.critical, o.unstated)
+				}
+			}
+		}
+	}
+}
+
+// A virtual function may be a rail. Named by NCCL_IB_HCA it is one, and critical without a link. Where its physical function has no
+// RDMA device, nothing else can be the rail: without a link it is never an all-clear, and by the record alone not critical, because pods
+// take links of virtual functions down.
+func TestVirtualRailDown(t *testing.T) {
+	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "pfs-beside-vf-rails")}
+	build := func(alone, down bool) *simulator.Node {
+		n := s.layout.Build()
+		if alone {
+			n.HCAs = slices.DeleteFunc(n.HCAs, func(h simulator.HCA) bool { return n.Function(h.PCI).VFs > 0 })
+		}
+		if down {
+			n.LinkDown("mlx5_14")
+		}
+		return n
+	}
+	var rails []string // the first of each card
+	for i := range 8 {
+		rails = append(rails, "mlx5_"+strconv.Itoa(10+4*i))
+	}
+	for _, c := range []struct {
+		way         string
+		alone, down bool
+		want        int
+	}{
+		{byList, false, false, 0},
+		{byList, false, true, 1},
+		{byList, true, true, 1},
+		{byNothing, false, true, 0}, // what physical functions are there for
+		{byNothing, true, false, 0},
+		{byNothing, true, true, 2},
+		{byRecord, true, false, 0},
+		{byRecord, true, true, 2},
+	} {
+		of := s
+		if c.way == byRecord {
+			of.before = func() *simulator.Node { return build(c.alone, false) }
+		}
+		if o := outcomeOf(of.observe(t, c.way, rails, build(c.alone, c.down))); o.code() != c.want {
+			t.Errorf("%+v: %d (%v %v)", c, o.code(), o.critical, o.unstated)
+		}
+	}
+}
