@@ -247,7 +247,7 @@ func profileRails(n *fabric.Node) (ports int) {
 // judgeShares keeps a node of which nothing states what it has from an all-clear where a device seems to be gone: no port is for training,
 // or one GPU has fewer NICs for training than the others. Either may as well be how the machine is made.
 func judgeShares(n *fabric.Node, of *verdicts) {
-	if list, listed := n.NCCL.Devices(); listed && !list.Exclude || hasRecord(n) || n.Policy.Manifest != nil {
+	if n.NamesDevices() || hasRecord(n) || n.Policy.Manifest != nil {
 		return
 	}
 	if c := computePortsOf(n); c.there == 0 && c.hidden == "" && n.MovedCompute() == 0 && n.GPUs.Or(0) > 0 {
@@ -264,17 +264,36 @@ func judgeShares(n *fabric.Node, of *verdicts) {
 	if len(rails) == 0 {
 		return
 	}
-	by := func(a, b fabric.Rail) int { return cmp.Compare(share(n, a), share(n, b)) }
+	by := func(a, b fabric.Rail) int {
+		return cmp.Or(cmp.Compare(nearby(a), nearby(b)), cmp.Compare(share(n, a), share(n, b)))
+	}
 	least, most := slices.MinFunc(rails, by), slices.MaxFunc(rails, by)
-	if by(least, most) == 0 {
+	if by(least, most) == 0 || slices.Equal(least.Nearest, most.Nearest) {
 		return
 	}
 	of.failed(Subject{}, Verdict{
 		Unstated: true, What: fmt.Sprintf("GPU %s has fewer NICs for training than others", least.GPU),
 		Evidence: fmt.Sprintf("Nearest to it are %s, and to GPU %s %s. Nothing states whether a device is gone, or the machine is made so.",
-			cmp.Or(few(least.Nearest), "none that is known"), most.GPU, few(most.Nearest)),
+			nearestText(least), most.GPU, nearestText(most)),
 		Remedy: goneRemedy + " If the machine is made so, state expected.compute_ports.",
 	})
+}
+
+// nearestText names the NICs nearest to a GPU, and how far they are.
+func nearestText(r fabric.Rail) string {
+	d, known := r.Distance.Get()
+	if !known || len(r.Nearest) == 0 {
+		return cmp.Or(few(r.Nearest), "none that is known")
+	}
+	return few(r.Nearest) + " (" + d.String() + ")"
+}
+
+// nearby is 1 if a GPU has NICs below a PCIe switch that it is below, else 0.
+func nearby(r fabric.Rail) int {
+	if d, known := r.Distance.Get(); known && d <= fabric.DistancePXB {
+		return 1
+	}
+	return 0
 }
 
 // share is how many NICs a GPU has for itself, in ways in which GPUs share the same ones.

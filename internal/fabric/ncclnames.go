@@ -68,6 +68,15 @@ func (c *NCCLConfig) Devices() (f NameFilter, set bool) {
 	return ParseNameFilter(text), true
 }
 
+// NamesDevices reports whether NCCL_IB_HCA has the names of devices, so that one that is gone is missed: not how they begin, and not what
+// to leave out.
+func (n *Node) NamesDevices() bool {
+	f, set := n.NCCL.Devices()
+	return set && !f.Exclude && !slices.ContainsFunc(f.Items, func(i NameItem) bool {
+		return n.HCA(i.Name) == nil && slices.ContainsFunc(n.HCAs, func(h HCA) bool { return f.Matches(i, h.Name, -1) })
+	})
+}
+
 // names reports whether NCCL_IB_HCA takes the port by the whole name of its device.
 func (c *NCCLConfig) names(h *HCA, p *Port) bool {
 	f, set := c.Devices()

@@ -21,7 +21,7 @@ type Layout struct {
 	RoCE     bool   // its ports for training have GIDs that can be lost
 	Constant bool   // state and rate of its ports are constants of the driver
 	List     string // what NCCL_IB_HCA has; empty: the devices for training by name
-	Hidden   bool   // a hypervisor hides where devices are: one that is gone leaves no trace
+	Hidden   bool   // a hypervisor hides where devices are, or they are near no GPU: one that is gone leaves no trace
 	Unknown  string // the check that cannot judge it, whatever is stated
 
 	build func() *Node
@@ -96,7 +96,7 @@ func Layouts() []Layout {
 }
 
 func (l *layout) layout() Layout {
-	is := Layout{Name: l.name, Source: l.source, Config: l.config(), List: l.list, Hidden: l.flat, Unknown: l.unknown, build: l.node}
+	is := Layout{Name: l.name, Source: l.source, Config: l.config(), List: l.list, Hidden: l.flat || l.beside() == 0, Unknown: l.unknown, build: l.node}
 	if i := slices.IndexFunc(l.cards, func(c card) bool { return c.role == "" }); i >= 0 {
 		is.RoCE = l.cards[i].driver.linkLayer == Ethernet
 		is.Constant = l.cards[i].driver.linkLayer == Unspecified

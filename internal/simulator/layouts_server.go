@@ -66,6 +66,10 @@ func serverLayouts() []layout {
 			cards: []card{{cx7IB(), 8}, {cx7IB().is(forStorage), 1}},
 		}),
 		{
+			name: "storage-of-the-same-board-two-gpus", source: "the same with one rail on each socket", gpu: h100PCIe, gpus: 2,
+			cards: []card{{cx7IB(), 2}, {cx7IB().is(forStorage), 1}},
+		},
+		{
 			name: "nics-far-from-gpus", source: "https://github.com/NVIDIA/nccl/issues/595: NICs and GPUs below root ports of their own",
 			gpu: h100PCIe, gpus: 4, cards: []card{{cx7(400).away(), 2}},
 		},

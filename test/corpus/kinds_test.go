@@ -5,8 +5,11 @@ package corpus
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 )
 
@@ -21,23 +24,48 @@ func layoutNamed(t *testing.T, name string) *simulator.Layout {
 	return &all[i]
 }
 
-// Each rail may be gone beside a storage NIC of the same board, on either socket: that NIC never makes up for it.
+// Each rail may be gone beside a storage NIC of the same board, on either socket: that NIC never makes up for it. Where nothing is stated,
+// the GPU that seems to lack one is that of the rail.
 func TestRailGoneBesideStorage(t *testing.T) {
-	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "storage-of-the-same-board")}
-	train := training(s.observe(t, byConfiguration, nil, s.layout.Build()))
-	if len(train) != 8 {
-		t.Fatalf("rails: %v", train)
-	}
-	for socket := range 2 {
-		for _, rail := range train {
+	for _, name := range []string{"storage-of-the-same-board", "storage-of-the-same-board-two-gpus"} {
+		s := platformStage{stage: newStage(t), layout: layoutNamed(t, name)}
+		healthy := s.observe(t, byConfiguration, nil, s.layout.Build())
+		train := training(healthy)
+		storage := "mlx5_" + strconv.Itoa(len(train))
+		for i := range 2 * len(train) {
+			socket, rail := i%2, train[i/2]
+			gpu := healthy.PCI.Rails[slices.IndexFunc(healthy.PCI.Rails, func(r fabric.Rail) bool { return r.NIC == rail })].GPU
 			for way, want := range map[string]int{byNothing: 2, byList: 1, byRecord: 1, byConfiguration: 1} {
 				n := s.layout.Build()
-				n.Function(n.HCA("mlx5_8").PCI).NUMA = socket
+				n.Function(n.HCA(storage).PCI).NUMA = socket
 				n.Unplug(rail)
-				if o := outcomeOf(s.observe(t, way, train, n)); o.code() != want {
-					t.Errorf("storage on socket %d, %s gone, by %s: %d, want %d (%v %v)", socket, rail, way, o.code(), want, o.critical, o.unstated)
+				node := s.observe(t, way, train, n)
+				o := outcomeOf(node)
+				if o.code() != want {
+					t.Errorf("%s: storage on socket %d, %s gone, by %s: %d, want %d (%v %v)", name, socket, rail, way, o.code(), want, o.critical, o.unstated)
+				}
+				said := slices.ContainsFunc(diagnose.Run(node, nil), func(v diagnose.Verdict) bool { return strings.HasPrefix(v.What, "GPU "+gpu+" has fewer") })
+				if way == byNothing && !said {
+					t.Errorf("%s: storage on socket %d, %s gone: nothing says that %s lacks a NIC", name, socket, rail, gpu)
 				}
 			}
+		}
+	}
+}
+
+// A list that takes devices by how their names begin does not say which there were.
+func TestRailGoneFromPrefix(t *testing.T) {
+	l := *layoutNamed(t, "storage-of-the-same-board-two-gpus")
+	for list, want := range map[string]int{"mlx5": 2, "mlx5_0,mlx5_1": 1, "=mlx5_0,mlx5_1": 1} {
+		l.List = list + "\nNCCL_NET_GDR_LEVEL=SYS" // which no distance is beyond
+		s := platformStage{stage: newStage(t), layout: &l}
+		n := l.Build()
+		if o := outcomeOf(s.observe(t, byList, nil, n)); o.code() != 0 {
+			t.Errorf("%s: %d of a healthy node (%v %v)", list, o.code(), o.critical, o.unstated)
+		}
+		n.Unplug("mlx5_0")
+		if o := outcomeOf(s.observe(t, byList, nil, n)); o.code() != want {
+			t.Errorf("%s: %d, want %d (%v %v)", list, o.code(), want, o.critical, o.unstated)
 		}
 	}
 }
