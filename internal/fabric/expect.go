@@ -36,7 +36,7 @@ func (e Expected[T]) Stated() bool { return e.By != ByNobody && e.By != "" }
 
 // deriveExpectations says of each port whether it should have a link, and at which rate, after its role.
 func (n *Node) deriveExpectations() {
-	count := n.countCompute()
+	count := n.count(func(_ *HCA, p *Port) bool { return p.Role.Or("") == RoleCompute })
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
@@ -58,19 +58,21 @@ func (n *Node) lacksNIC() bool {
 
 // meant reports whether the number of compute ports that the site expects says that it means this one: there are no others, or no others
 // that are active.
-func (n *Node) meant(p *Port, count computeCount) bool {
+func (n *Node) meant(p *Port, count portCount) bool {
 	want := n.Policy.ComputePorts
 	return want != nil && p.Role.Or("") == RoleCompute && !n.lacksNIC() && (count.all == *want || count.active == *want && p.Carries())
 }
 
-// computeCount is how many ports of role compute there are.
-type computeCount struct{ all, active int }
+// portCount is how many ports there are of those that should be so many.
+type portCount struct{ all, active int }
 
-func (n *Node) countCompute() (c computeCount) {
+// count counts those that are wanted.
+func (n *Node) count(wanted func(*HCA, *Port) bool) (c portCount) {
 	for i := range n.HCAs {
-		for k := range n.HCAs[i].Ports {
-			p := &n.HCAs[i].Ports[k]
-			if p.Role.Or("") != RoleCompute {
+		h := &n.HCAs[i]
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			if !wanted(h, p) {
 				continue
 			}
 			c.all++
@@ -83,8 +85,8 @@ func (n *Node) countCompute() (c computeCount) {
 }
 
 // linkOf says whether a port should have a link.
-func (n *Node) linkOf(h *HCA, p *Port, count computeCount) Expected[bool] {
-	for _, stated := range []func(*HCA, *Port, computeCount) (Expected[bool], bool){n.linkByCount, n.linkByManifest, n.linkByNCCL, n.linkByProfile, n.linkByRecord} {
+func (n *Node) linkOf(h *HCA, p *Port, count portCount) Expected[bool] {
+	for _, stated := range []func(*HCA, *Port, portCount) (Expected[bool], bool){n.linkByCount, n.linkByManifest, n.linkByNCCL, n.linkByProfile, n.linkByRecord} {
 		if e, ok := stated(h, p, count); ok {
 			return e
 		}
@@ -92,24 +94,24 @@ func (n *Node) linkOf(h *HCA, p *Port, count computeCount) Expected[bool] {
 	return Expected[bool]{By: ByNobody}
 }
 
-// linkByCount follows from the number of compute ports that the site expects: all have a link if there are no more, and none beside
-// those that are active has one if these are enough, unless it had one: then another may count in its place.
-func (n *Node) linkByCount(_ *HCA, p *Port, count computeCount) (e Expected[bool], ok bool) {
+// linkByCount follows from the number of compute ports that the site expects.
+func (n *Node) linkByCount(_ *HCA, p *Port, count portCount) (e Expected[bool], ok bool) {
 	want := n.Policy.ComputePorts
 	if want == nil || p.Role.Or("") != RoleCompute {
 		return e, false
 	}
 	e = Expected[bool]{By: ByConfiguration, Words: fmt.Sprintf("the configuration expects %d compute ports", *want)}
-	switch {
-	case count.all <= *want:
-		e.Value = true
-	case count.active < *want, p.Seen.Active: // one of several, and the count does not say which; or it had a link, and was one of them
-		return e, false
-	}
-	return e, true
+	return e, count.tells(*want, p, &e.Value)
 }
 
-func (n *Node) linkByManifest(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
+// tells sets whether a port should have a link where so many of them should: all if there are no more, else those that are active if they are
+// as many. None beside them should if they are enough, unless it had one: then another may count in its place.
+func (c portCount) tells(want int, p *Port, link *bool) bool {
+	*link = c.all <= want || c.active == want && p.Carries()
+	return *link || c.active >= want && !p.Seen.Active
+}
+
+func (n *Node) linkByManifest(h *HCA, p *Port, _ portCount) (e Expected[bool], ok bool) {
 	rate, ok := n.Policy.Manifest.ofPort(h, p, "rate")
 	if !ok {
 		return e, false
@@ -122,7 +124,7 @@ func (n *Node) linkByManifest(h *HCA, p *Port, _ computeCount) (e Expected[bool]
 
 // linkByNCCL is so only for devices that NCCL_IB_HCA names as a whole: a prefix, or what "^" leaves, may match what has no cable. Of a device
 // with several ports, NCCL takes those that are active: one of them should be.
-func (n *Node) linkByNCCL(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
+func (n *Node) linkByNCCL(h *HCA, p *Port, _ portCount) (e Expected[bool], ok bool) {
 	if !n.NCCL.names(h, p) || !p.Carries() && !n.NCCL.namesPort(h, p) && slices.ContainsFunc(h.Ports, func(q Port) bool { return q.Carries() }) {
 		return e, false
 	}
@@ -130,17 +132,22 @@ func (n *Node) linkByNCCL(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok
 	return Expected[bool]{Value: true, By: ByNCCL, Words: "NCCL_IB_HCA names it (" + v.Source + ")"}, true
 }
 
-// linkByProfile is so only where the provider of the machine fixes the cabling.
-func (n *Node) linkByProfile(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
+// linkByProfile is so only where the provider of the machine fixes the cabling. It may leave ports of cards without one.
+func (n *Node) linkByProfile(h *HCA, p *Port, _ portCount) (e Expected[bool], ok bool) {
 	nic := n.inProfile(h, p)
 	if nic == nil || !n.Profile.ProviderCables {
 		return e, false
 	}
-	return Expected[bool]{Value: true, By: ByProfile, Words: "each " + n.Profile.Title + " has it cabled"}, true
+	e = Expected[bool]{By: ByProfile, Words: "each " + n.Profile.Title + " has it cabled"}
+	count := n.count(func(h *HCA, p *Port) bool { return n.inProfile(h, p) == nic })
+	if count.all > nic.Number {
+		e.Words = fmt.Sprintf("each %s has %d of them cabled", n.Profile.Title, nic.Number)
+	}
+	return e, count.tells(nic.Number, p, &e.Value)
 }
 
 // linkByRecord is not so for virtual functions of which nothing states that they are for training: pods take their links down.
-func (n *Node) linkByRecord(h *HCA, p *Port, _ computeCount) (e Expected[bool], ok bool) {
+func (n *Node) linkByRecord(h *HCA, p *Port, _ portCount) (e Expected[bool], ok bool) {
 	if !p.Seen.Active || h.Lent() && p.RoleBy == ByNobody {
 		return e, false
 	}

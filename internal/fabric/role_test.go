@@ -212,6 +212,41 @@ func TestProfileStates(t *testing.T) {
 	}
 }
 
+// A provider may cable one port of each card, where the profile has no more: which one, only links and the record tell.
+func TestProfileOfFewerPorts(t *testing.T) {
+	seen := func(n *Node) { n.HCAs[1].Ports[0].Seen = PortHistory{Active: true, Last: at} }
+	for _, c := range []struct {
+		name   string
+		dark   []int
+		edit   func(n *Node)
+		stated []bool // of each port
+		want   []bool
+	}{
+		{"as many as there should be", []int{1, 3}, nil, []bool{true, true, true, true}, []bool{true, false, true, false}},
+		{"one had a link", []int{1, 3}, seen, []bool{true, true, true, true}, []bool{true, true, true, false}},
+		{"one is missing", []int{1, 2, 3}, nil, []bool{false, false, false, false}, []bool{false, false, false, false}},
+		{"all have one", nil, nil, []bool{true, true, true, true}, []bool{false, false, false, false}},
+	} {
+		n := node(4)
+		n.Profile = &Profile{Title: "Cloud 2", ProviderCables: true, Rails: []ProfileNIC{{Chips: []PCIID{{0x14e4, 0x1760}}, Number: 2, Role: RoleCompute}}}
+		for i := range n.HCAs {
+			n.PCI.Functions = append(n.PCI.Functions, PCIFunction{Address: "0000:1" + strconv.Itoa(i/2) + ":00." + strconv.Itoa(i%2), Kind: PCINIC, HCAs: []string{n.HCAs[i].Name}, Vendor: ok(0x14e4), Device: ok(0x1760)})
+		}
+		for _, i := range c.dark {
+			n.HCAs[i].Ports[0].State = ok(PortDown)
+		}
+		if c.edit != nil {
+			c.edit(n)
+		}
+		n.Derive()
+		for i := range n.HCAs {
+			if l := n.HCAs[i].Ports[0].Link; l.Stated() != c.stated[i] || l.Value != c.want[i] {
+				t.Errorf("%s: %s: %+v", c.name, n.HCAs[i].Name, l)
+			}
+		}
+	}
+}
+
 // mlx5_1 in a list takes mlx5_11, too, which nobody meant: check nccl_devices_prefix reports it.
 func TestRoleByChance(t *testing.T) {
 	n := node(3)
