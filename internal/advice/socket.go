@@ -99,12 +99,10 @@ func (k *adviser) freeForSockets(name string) bool {
 	if _, enslaved := d.Upper.Get(); enslaved {
 		return false
 	}
-	below := k.node.Physical(name)
 	for i := range k.node.HCAs {
-		for _, p := range k.node.HCAs[i].Ports {
-			of := p.NetDev.Or("")
-			related := of == name || slices.ContainsFunc(below, func(d *fabric.NetDev) bool { return d.Name == of })
-			if related && p.Role.Or(fabric.RoleCompute) != fabric.RoleManagement {
+		for j := range k.node.HCAs[i].Ports {
+			p := &k.node.HCAs[i].Ports[j]
+			if k.node.Above(name, p) && p.Role.Or(fabric.RoleCompute) != fabric.RoleManagement {
 				return false
 			}
 		}

@@ -99,7 +99,11 @@ func TestSocketInterface(t *testing.T) {
 		{"^e,bond,tun,docker", usual, Failed, "matches no interface"}, // lo does not lead to other nodes
 		{"lo", usual, OK, ""},
 		{"", usual, "", ""},
-		{"e", usual, "", ""}, // too short: NCCL ignores it
+		{"e", usual, "", ""},                                     // too short: NCCL ignores it
+		{"eth0", interfaces("eth0 down", "eth0.100 up"), OK, ""}, // by prefix
+		{"=eth0", interfaces("eth0 down", "eth0.100 up"), Failed, "matches no interface that is up"},
+		{"^eth0", interfaces("eth0 up", "eth0.100 up"), Failed, "matches no interface"},
+		{"^=eth0", interfaces("eth0 up", "eth0.100 up"), OK, ""},
 		{"^=eno1,bond0,tun0", usual, Failed, "matches no interface that is up"},
 		{"eno3", interfaces("eno3 ?"), Unknown, ""},
 		{"eno", interfaces("eno2 down", "eno3 ?"), Unknown, ""},

@@ -2,6 +2,8 @@
 
 package fabric
 
+import "slices"
+
 // Physical returns the interfaces that the frames of an interface go through: itself, or what lies below it if it is a
 // bond or a VLAN. An interface of which it is not known has nothing below it.
 func (n *Node) Physical(name string) []*NetDev {
@@ -24,4 +26,10 @@ func (n *Node) Physical(name string) []*NetDev {
 	}
 	descend(name)
 	return list
+}
+
+// Above reports whether an interface is that of a port, or a bond or a VLAN on top of it.
+func (n *Node) Above(name string, p *Port) bool {
+	of, known := p.NetDev.Get()
+	return known && (of == name || slices.ContainsFunc(n.Physical(name), func(d *NetDev) bool { return d.Name == of }))
 }

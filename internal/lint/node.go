@@ -222,7 +222,7 @@ func (k *onNode) sockets() {
 	const name = "NCCL_SOCKET_IFNAME"
 	value, set := k.value(name)
 	all, known := k.node.Interfaces.Get()
-	if !set || !known {
+	if !set || len(value) < 2 || !known { // NCCL ignores what is shorter
 		return
 	}
 	f := fabric.ParseNameFilter(value)
@@ -238,7 +238,7 @@ func (k *onNode) sockets() {
 			bridges = append(bridges, i.Name)
 		}
 		for h, p := range k.rails {
-			if p.NetDev.Or("") == i.Name {
+			if k.node.Above(i.Name, p) {
 				rails = append(rails, i.Name+" ("+h.Name+")")
 			}
 		}
