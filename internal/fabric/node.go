@@ -187,7 +187,7 @@ type NetDev struct {
 	Upper        Fact[string]  // the bond or bridge it is enslaved to
 	Bond         Fact[bool]    // it is a bond: its speed is the sum of its members
 	DefaultRoute Fact[bool]    // a default route leaves through it or through its upper device
-	// PreferredRoute says that a default route of the lowest metric does: the one that packets take.
+	// PreferredRoute says that a default route of the lowest metric is known to do so: the one that packets take.
 	PreferredRoute Fact[bool]
 	// Lower are the interfaces below it: the members of a bond, what a VLAN sits on. Empty for a physical one.
 	Lower Fact[[]string]

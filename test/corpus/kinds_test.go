@@ -3,6 +3,7 @@
 package corpus
 
 import (
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,6 +110,21 @@ func TestVirtualRailDown(t *testing.T) {
 		}
 		if o := outcomeOf(of.observe(t, c.way, rails, build(c.alone, c.down))); o.code() != c.want {
 			t.Errorf("%+v: %d (%v %v)", c, o.code(), o.critical, o.unstated)
+		}
+	}
+}
+
+// Router advertisements give each rail a default route of IPv6, and a rail may have one of a lower metric in a table of its own, which
+// the kernel lists like any other: it is a rail still.
+func TestRouteOfAnotherTable(t *testing.T) {
+	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "rails-advertised")}
+	n := s.layout.Build()
+	n.Routes = append(n.Routes, simulator.Route{
+		Dst: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("fe80::2"), NetDev: n.HCA("mlx5_3").Ports[0].NetDev, Metric: 100,
+	})
+	for _, way := range []string{byNothing, byRecord} {
+		if train := training(s.observe(t, way, nil, n)); !slices.Contains(train, "mlx5_3") {
+			t.Errorf("by %s for training: %v", way, train)
 		}
 	}
 }

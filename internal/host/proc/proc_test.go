@@ -173,7 +173,9 @@ func TestDefaultRoutes(t *testing.T) {
 	}{
 		"IPv4":                      {map[string]string{"1/net/route": header + v4eno1 + v4half + v4subnet, "1/net/ipv6_route": v6subnet}, []string{"eno1"}},
 		"higher metric":             {map[string]string{"1/net/route": header + v4eno1 + strings.NewReplacer("eno1", "eno5", "\t100\t", "\t101\t").Replace(v4eno1)}, []string{"eno1", "-eno5"}},
-		"higher metric of IPv6":     {map[string]string{"1/net/route": header, "1/net/ipv6_route": strings.NewReplacer("eno2", "eno5", " 00000400 ", " 00000401 ").Replace(v6eno2) + v6eno2}, []string{"eno2", "-eno5"}},
+		"several of IPv6":           {map[string]string{"1/net/route": header, "1/net/ipv6_route": strings.NewReplacer("eno2", "eno5", " 00000400 ", " 00000401 ").Replace(v6eno2) + v6eno2}, []string{"-eno2", "-eno5"}},
+		"one IPv6 twice":            {map[string]string{"1/net/route": header, "1/net/ipv6_route": v6eno2 + strings.ReplaceAll(v6eno2, " 00000400 ", " 00000401 ")}, []string{"eno2"}},
+		"IPv6 of equal metric":      {map[string]string{"1/net/route": header, "1/net/ipv6_route": v6eno2 + strings.ReplaceAll(v6eno2, "eno2", "eno5")}, []string{"-eno2", "-eno5"}},
 		"several":                   {map[string]string{"1/net/route": header + v4eno1 + strings.ReplaceAll(v4eno1, "eno1", "eno5"), "1/net/ipv6_route": ""}, []string{"eno1", "eno5"}},
 		"IPv6":                      {map[string]string{"1/net/route": header + v4subnet, "1/net/ipv6_route": v6subnet + v6eno2 + v6reject}, []string{"eno2"}},
 		"IPv4 wins":                 {map[string]string{"1/net/route": header + v4eno1, "1/net/ipv6_route": v6eno2}, []string{"eno1"}},

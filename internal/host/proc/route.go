@@ -9,13 +9,15 @@ import (
 	"math"
 )
 
-// DefaultRoutes returns the network interfaces that a default route leaves through, each with whether none has a lower metric.
+// DefaultRoutes returns the network interfaces that a default route leaves through, each with whether it is known that none has a lower
+// metric.
 // The map is nil when there is an error, and only then: routes that were read in part would say that an interface has none.
 //
 // The tables are those of the network namespace of process 1, the host's where the host's procfs is mounted;
 // else those of the reader. IPv6 counts only on nodes without an IPv4 default route: net/ipv6_route lists the
 // main table together with all others, and router advertisements give every interface a default route, so that
-// on a fabric of routed rails each compute NIC would seem to have one.
+// on a fabric of routed rails each compute NIC would seem to have one. For the same reason a metric says nothing
+// there: the lowest may be that of a table for a single rail.
 func (f *FS) DefaultRoutes() (map[string]bool, error) {
 	var failed error
 	for _, net := range []string{"1/net/", "net/"} {
@@ -30,6 +32,9 @@ func (f *FS) DefaultRoutes() (map[string]bool, error) {
 		v6, err := f.routes(net+"ipv6_route", parseRoutes6)
 		if errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
 			return v4, nil
+		}
+		for name := range v6 {
+			v6[name] = len(v6) == 1
 		}
 		return v6, err
 	}
