@@ -161,6 +161,38 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// The number that the site expects states the roles of ports that are as many, unless the node lost a device: then another port counts in
+// its place.
+func TestRolesByNumber(t *testing.T) {
+	down := func(n *Node) { n.HCAs[0].Ports[0].State = ok(PortDown) }
+	for _, c := range []struct {
+		name      string
+		number    int
+		lost      []Remembered
+		edit      func(n *Node)
+		by, other Authority // of mlx5_0 and mlx5_2, two of three
+	}{
+		{"as many", 3, nil, nil, ByConfiguration, ByConfiguration},
+		{"as many, one down", 3, nil, down, ByConfiguration, ByConfiguration},
+		{"as many are active", 2, nil, down, ByNobody, ByConfiguration},
+		{"more", 4, nil, nil, ByNobody, ByNobody},
+		{"fewer", 2, nil, nil, ByNobody, ByNobody},
+		{"as many, and a NIC is gone", 3, []Remembered{{Kind: PCINIC, Now: 3, Then: 4}}, nil, ByNobody, ByNobody},
+		{"as many are active, and a NIC is gone", 2, []Remembered{{Kind: PCINIC, Now: 3, Then: 4}}, down, ByNobody, ByNobody},
+		{"as many, and a GPU is gone", 3, []Remembered{{Kind: PCIGPU, Now: 7, Then: 8}}, nil, ByConfiguration, ByConfiguration},
+	} {
+		n := node(3)
+		n.Policy.ComputePorts, n.Remembered = &c.number, c.lost
+		if c.edit != nil {
+			c.edit(n)
+		}
+		n.Derive()
+		if by, other := n.HCAs[0].Ports[0].RoleBy, n.HCAs[2].Ports[0].RoleBy; by != c.by || other != c.other {
+			t.Errorf("%s: by %s and %s, want %s and %s", c.name, by, other, c.by, c.other)
+		}
+	}
+}
+
 // A profile says what devices are for, and where the provider fixes the cabling, that they have a link and at which rate.
 func TestProfileStates(t *testing.T) {
 	cx7, dx := PCIID{0x15b3, 0x1021}, PCIID{0x15b3, 0x101d}

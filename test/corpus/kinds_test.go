@@ -128,3 +128,25 @@ func TestRouteOfAnotherTable(t *testing.T) {
 		}
 	}
 }
+
+// A rail is gone, and a NIC that had no link gets one: as many ports are active as the site expects, but the record misses one, and no port
+// is for training by that number.
+func TestNumberFitsByAnother(t *testing.T) {
+	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "storage-of-the-same-board"), config: "expected: {compute_ports: 8}\n"}
+	s.before = func() *simulator.Node {
+		n := s.layout.Build()
+		n.LinkDown("mlx5_8")
+		return n
+	}
+	n := s.layout.Build()
+	n.Unplug("mlx5_3")
+	node := s.observe(t, byRecord, nil, n)
+	if o := outcomeOf(node); !slices.Contains(o.critical, "hardware node") {
+		t.Errorf("critical: %v, unstated: %v", o.critical, o.unstated)
+	}
+	for i := range node.HCAs {
+		if p := &node.HCAs[i].Ports[0]; p.RoleBy != fabric.ByNobody {
+			t.Errorf("%s is for training by %s", node.HCAs[i].Name, p.RoleBy)
+		}
+	}
+}

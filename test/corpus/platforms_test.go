@@ -135,6 +135,7 @@ type platformStage struct {
 	*stage
 	layout *simulator.Layout
 	before func() *simulator.Node // what a record has seen; nil: the layout
+	config string                 // what the site says beside that; the configuration of the layout goes before
 }
 
 // chosen returns two faults for the i-th platform, or with FULL=1 all of them.
@@ -182,7 +183,7 @@ func (s platformStage) judge(t *testing.T, some []fault) (all []platformOutcome)
 // observe looks at a node whose expectations are stated in one way. A record has seen the healthy node an hour before.
 func (s platformStage) observe(t *testing.T, way string, train []string, n *simulator.Node) (node *fabric.Node) {
 	t.Helper()
-	text := ""
+	text := s.config
 	switch way {
 	case byConfiguration:
 		text = s.layout.Config
