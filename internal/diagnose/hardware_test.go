@@ -77,6 +77,42 @@ func TestHardware(t *testing.T) {
 	}
 }
 
+// The number of ports for training that the site expects replaces that of the profile, and nothing else: GPUs are by the profile still, and a
+// NIC for storage that is gone by the record.
+func TestNumberBesideProfile(t *testing.T) {
+	chip := fabric.PCIID{Vendor: 0x15b3, Device: 0x1021}
+	for _, test := range []struct {
+		name            string
+		number          *int
+		gpus            int
+		ports, hardware Status
+		missing         Status // of gpus
+		gone            []fabric.Remembered
+	}{
+		{"by the profile", nil, 8, Failed, OK, OK, nil},
+		{"by the configuration", new(1), 8, OK, OK, OK, nil},
+		{"a GPU is gone", new(1), 7, OK, OK, Failed, nil},
+		{"a NIC for storage is gone", new(1), 8, OK, Failed, OK, []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2}}},
+	} {
+		n := nodeWith(test.gpus, "mlx5_0")
+		n.Policy.ComputePorts, n.Remembered = test.number, test.gone
+		n.Profile = &fabric.Profile{
+			Title: "DGX", GPUs: &fabric.ProfileGPUs{Number: 8}, Rails: []fabric.ProfileNIC{{Chips: []fabric.PCIID{chip}, Number: 2, Role: fabric.RoleCompute}},
+			Others: []fabric.ProfileNIC{{Number: 4, Role: fabric.RoleStorage}},
+		}
+		n.PCI.Functions = append(n.PCI.Functions, fabric.PCIFunction{
+			Address: "0000:2a:00.0", Kind: fabric.PCINIC, HCAs: []string{"mlx5_0"}, Vendor: fabric.Known(int(chip.Vendor), "", at), Device: fabric.Known(int(chip.Device), "", at),
+		})
+		n.HCAs[0].Ports = []fabric.Port{{Number: 1, State: fabric.Known(fabric.PortActive, "", at)}}
+		n.Derive()
+		for id, want := range map[string]Status{"compute_ports": test.ports, "hardware": test.hardware, "gpus": test.missing} {
+			if v := alone(t, n, id); v.Status != want {
+				t.Errorf("%s: %s is %s, want %s: %+v", test.name, id, v.Status, want, v)
+			}
+		}
+	}
+}
+
 // TestExpectedGPUs: fewer than the site says is as bad as missing ports, more is a wrong configuration, and what cannot be read
 // is neither.
 func TestExpectedGPUs(t *testing.T) {
