@@ -12,6 +12,8 @@ import (
 type GDRInputs struct {
 	NIC string   // RDMA device
 	Way GDRRoute // from the GPU
+	// Foreign says that the GPU is of another vendor than NVIDIA, of whose GPUs no rules are known.
+	Foreign bool
 	// Others are the ways from all other GPUs, one of which NCCL may go through.
 	Others []GDROther
 
@@ -164,6 +166,8 @@ func (j *gdrJudge) driver() {
 		j.block(GDRNoDriver, "no GPU driver is loaded")
 	case known && seen && lost:
 		j.block(GDRNoDriver, "the driver has lost the GPU")
+	case !known && j.in.Foreign:
+		j.dunno(j.in.Loaded.Meta(), "the rules of NCCL are known for GPUs of NVIDIA only")
 	case !known:
 		j.dunno(j.in.Loaded.Meta(), "whether a GPU driver is loaded is not known")
 	case !seen:

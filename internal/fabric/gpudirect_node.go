@@ -30,6 +30,7 @@ func (n *Node) gdrInputs(r *Rail) GDRInputs {
 		Loaded: d.Loaded, CUDA: d.CUDA, Kernel: n.Host.Kernel, Direct: n.GPUDirect, NCCL: n.NCCL.whole(), Hypervisor: n.Host.Hypervisor,
 	}
 	if v, known := n.PCI.Function(r.GPU).Vendor.Get(); known && v != nvidia { // NVML reports nothing of it
+		in.Foreign = true
 		in.Loaded = UnknownFact[bool](ReasonUnsupported, "bus/pci/devices/"+r.GPU+"/vendor", n.At)
 	}
 	missing := d.Loaded.Meta() // where the driver does not show this GPU, for what it does not show at all

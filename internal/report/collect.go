@@ -53,6 +53,9 @@ func Collect(in *Input) *Facts {
 	for _, g := range diagnose.GPUs(n) {
 		f.GPUs = append(f.GPUs, gpuOf(g))
 	}
+	if len(f.GPUs) > 0 && f.withoutNCCL() != "" {
+		f.Node.Driver = "Not asked: " + foreign + "."
+	}
 	f.Settings, f.SettingsNote = settingsOf(&n.NCCL)
 	for i := range in.Results {
 		f.Results = append(f.Results, resultOf(n, &in.Results[i], in.ResultsFrom))
@@ -269,8 +272,17 @@ func gpuOf(g diagnose.GPU) GPU {
 			return "blocked (" + string(g.GDR.Block) + ")"
 		})
 	}
+	if !g.IsNVIDIA() {
+		v.NVLinks, v.GPUDirect = "none", notJudged
+	}
 	return v
 }
+
+// What reports have of GPUs of other vendors.
+const (
+	foreign   = "the GPUs are of another vendor than NVIDIA"
+	notJudged = unknown + ": a GPU of another vendor than NVIDIA"
+)
 
 // settingsOf are the variables of the host's files, and what else jobs may have.
 func settingsOf(c *fabric.NCCLConfig) (list []Setting, note string) {

@@ -139,8 +139,8 @@ func (f *Facts) unread() int {
 func (f *Facts) transport() document.Text {
 	r := f.chosen()
 	switch {
-	case r == nil && f.noGPU():
-		return text("NCCL does not run on this node: it has no GPU.")
+	case r == nil && f.withoutNCCL() != "":
+		return text("NCCL does not run on this node: " + f.withoutNCCL() + ".")
 	case r == nil:
 		return text("Which transport NCCL uses was not measured (", document.Code("gpufabric_exporter probe transport"), ").")
 	case strings.HasPrefix(r.Link, linkPlugin):

@@ -4,10 +4,13 @@ package report
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"gpufabric_exporter/internal/explain"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"
 )
 
@@ -48,6 +51,34 @@ func TestUnusedNVLinksAreNoTransport(t *testing.T) {
 	for i := range f.Results {
 		if r := &f.Results[i]; r.Kind == string(probes.Node) && r.Link != "PCIe" {
 			t.Errorf("the probe within the node went over %q", r.Link)
+		}
+	}
+}
+
+// GPUs of AMD are there, and NCCL, its probes and NVLink are not for them.
+func TestGPUsOfAMD(t *testing.T) {
+	in := input(t, "healthy-cpu-node")
+	n := *in.Node
+	n.PCI.Functions = slices.Clone(n.PCI.Functions)
+	for i := range 8 {
+		n.PCI.Functions = append(n.PCI.Functions, fabric.PCIFunction{
+			Address: fmt.Sprintf("0000:%02x:00.0", 0x10+i), Kind: fabric.PCIGPU, Vendor: fabric.Known(0x1002, "vendor", n.At), Device: fabric.Known(0x74a1, "device", n.At),
+			Class: fabric.Known(0x120000, "class", n.At), Driver: fabric.Known("amdgpu", "driver", n.At),
+		})
+	}
+	slices.SortFunc(n.PCI.Functions, func(a, b fabric.PCIFunction) int { return strings.Compare(a.Address, b.Address) })
+	n.Derive()
+	in.Node = &n
+	in.judged()
+	page := markdownOf(t, Collect(in).Document(nil))
+	for _, want := range []string{"8 GPUs and", "| `GPU7` | unknown: a GPU of another vendor than NVIDIA |", "NCCL does not run on this node: the GPUs are of another vendor than NVIDIA.", "no probe runs here: the GPUs are of another vendor than NVIDIA", "the rules of NCCL are known for GPUs of NVIDIA only"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("want %q in:\n%s", want, page)
+		}
+	}
+	for _, wrong := range []string{"No GPU", "no GPU", "no visible GPU", "measure it", "the driver refuses"} {
+		if strings.Contains(page, wrong) {
+			t.Errorf("%q in:\n%s", wrong, page)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestResults(t *testing.T) {
 		"probe-tcp-fallback": {"The NCCL probe goes over TCP (critical)", "In a probe, NCCL used TCP", "`rail mlx5_1 port 1` and 6 more: [the NCCL probe", "| RoCE v2 | not measured |  | the rail probes went over TCP |"},
 		"rate-degraded":      {"**Measured:** rail mlx5_6 port 1: 2", "The port runs at 200 Gb/s, but 400 Gb/s is expected"},
 		"no-rdma":            {"no visible RDMA port for training", "GPUDirect RDMA"},
-		"healthy-cpu-node":   {"no visible GPU", "| Bandwidth over TCP | not measured | a probe needs a GPU |", "NCCL does not run on this node: it has no GPU"},
+		"healthy-cpu-node":   {"no visible GPU", "| Bandwidth over TCP | not measured | no probe runs here: it has no GPU |", "NCCL does not run on this node: it has no GPU"},
 		"healthy-efa":        {"| Transport between nodes | network plugin AWS Libfabric with GPUDirect RDMA |", "NCCL selects no GID of EFA ports"},
 	} {
 		t.Run(scenario, func(t *testing.T) {

@@ -158,14 +158,22 @@ func (f *Facts) unmeasured(link string) document.Text {
 
 // remains is the command of a measurement that is missing, where it can be run.
 func (f *Facts) remains(command string) document.Text {
-	if f.noGPU() {
-		return text("a probe needs a GPU")
+	if why := f.withoutNCCL(); why != "" {
+		return text("no probe runs here: " + why)
 	}
 	return text("measure it: ", document.Code(command))
 }
 
-// noGPU reports whether the node is known to have no GPU.
-func (f *Facts) noGPU() bool { return len(f.GPUs) == 0 && f.Node.GPUs == "0" }
+// withoutNCCL says why NCCL cannot run on the node; empty: it may.
+func (f *Facts) withoutNCCL() string {
+	switch other := which(f.GPUs, func(g *GPU) bool { return g.GPUDirect == notJudged }); {
+	case len(f.GPUs) == 0 && f.Node.GPUs == "0":
+		return "it has no GPU"
+	case len(f.GPUs) > 0 && len(other) == len(f.GPUs):
+		return foreign
+	}
+	return ""
+}
 
 // lacks reports whether the node is known not to have a link.
 func (f *Facts) lacks(link string) bool {
@@ -175,7 +183,7 @@ func (f *Facts) lacks(link string) bool {
 	case linkInfiniBand:
 		return !f.mayHave(fabricInfiniBand)
 	case linkNVLink:
-		return (len(f.GPUs) > 0 || f.noGPU()) && !slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.NVLinks != "none" && g.NVLinks != "0 of 0" })
+		return (len(f.GPUs) > 0 || f.withoutNCCL() != "") && !slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.NVLinks != "none" && g.NVLinks != "0 of 0" })
 	}
 	return false
 }
