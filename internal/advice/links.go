@@ -4,7 +4,6 @@ package advice
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -161,7 +160,7 @@ func (k *adviser) between() rated {
 			l.basis, l.ask = fmt.Sprintf("The rate of %s:%d is not known: %s.", h.Name, p.Number, diagnose.ReasonText(p.Rate.Meta().Reason)), "gpufabric_exporter probe rail --now"
 			return l
 		}
-		if twin := sharedPort(k.node, h, p); twin != "" && shared[twin] {
+		if twin := k.node.SharedPort(h, p); twin != "" && shared[twin] {
 			continue
 		} else if twin != "" {
 			shared[twin] = true
@@ -208,7 +207,7 @@ func (k *adviser) measuredBetween(link Link) []rated {
 		}
 		m := best[fmt.Sprintf("%s:%d", h.Name, p.Number)]
 		if all = all && m != nil; m != nil {
-			twin := sharedPort(k.node, h, p)
+			twin := k.node.SharedPort(h, p)
 			before, again := shared[twin]
 			if twin == "" || !again {
 				count++
@@ -226,19 +225,6 @@ func (k *adviser) measuredBetween(link Link) []rated {
 		list = append(list, rated{LinkTCP, &m.BusBW, fmt.Sprintf("measured by %s: %.1f GB/s", m.From, m.BusBW/1e9), ""})
 	}
 	return list
-}
-
-// sharedPort is the physical port behind a port of a device where the profile of the platform says that two devices share one: their
-// addresses differ in the PCI domain only. Empty: it has one of its own, as far as is known.
-func sharedPort(n *fabric.Node, h *fabric.HCA, p *fabric.Port) string {
-	if n.Profile == nil || !slices.ContainsFunc(n.Profile.Normal, func(o fabric.ProfileNormal) bool { return o.What == fabric.NormalSharedPort }) {
-		return ""
-	}
-	_, place, _ := strings.Cut(h.PCI.Or(""), ":")
-	if place == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s/%d", place, p.Number)
 }
 
 func (k *adviser) computePorts(yield func(*fabric.HCA, *fabric.Port) bool) {

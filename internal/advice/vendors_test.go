@@ -53,7 +53,7 @@ func TestGPUsOfAnotherVendor(t *testing.T) {
 	}
 }
 
-// Two devices that share a port, as in a DGX Spark, have its rate once.
+// Two devices that share a port, as in a DGX Spark, have its rate once: as their card or the profile says.
 func TestSharedPortCountsOnce(t *testing.T) {
 	node := *observed(t, "healthy")
 	node.HCAs = node.HCAs[:4:4]
@@ -74,5 +74,12 @@ func TestSharedPortCountsOnce(t *testing.T) {
 	node.Profile = &fabric.Profile{Normal: []fabric.ProfileNormal{{What: fabric.NormalSharedPort}}}
 	if shared := rate(); shared != own/2 {
 		t.Errorf("four devices of two ports: %g, four devices of four ports: %g", shared, own)
+	}
+	node.Profile = nil
+	for i := range node.HCAs {
+		node.HCAs[i].ImageGUID = node.HCAs[0].ImageGUID
+	}
+	if shared := rate(); shared != own/2 {
+		t.Errorf("four devices of two ports of one card: %g, four devices of four ports: %g", shared, own)
 	}
 }

@@ -158,7 +158,7 @@ func (f *Facts) trainingFirst() {
 }
 
 func portOf(n *fabric.Node, p Port, h *fabric.HCA, port *fabric.Port) Port {
-	p.Port = port.Number
+	p.Port, p.Shared = port.Number, n.SharedPort(h, port)
 	p.Fabric = show(port.LinkLayer, func(l fabric.LinkLayer) string {
 		switch {
 		case l == fabric.LinkInfiniBand:

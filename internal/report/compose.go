@@ -74,12 +74,24 @@ func (f *Facts) hardware() string {
 		}
 		if len(active) > 0 {
 			ports += " at " + strings.Join(distinct(active, func(p *Port) string { return rate(p.Rate) }), " and ")
+			if n := physical(active); n < len(active) {
+				ports += " through " + spelling.Plural(n, "physical port", "physical ports")
+			}
 		}
 	}
 	if unclear := which(f.Ports, func(p *Port) bool { return isUnknown(p.Role) }); len(unclear) > 0 {
 		ports += ", and " + spelling.Plural(len(unclear), "port", "ports") + " of unknown use"
 	}
 	return gpus + " and " + ports
+}
+
+// physical counts the physical ports behind ports.
+func physical(ports []*Port) int {
+	all := map[string]bool{}
+	for _, p := range ports {
+		all[cmp.Or(p.Shared, fmt.Sprint(p.Device, ":", p.Port))] = true
+	}
+	return len(all)
 }
 
 func (f *Facts) worst() document.Text {

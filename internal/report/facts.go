@@ -78,6 +78,7 @@ type Port struct {
 	Firmware string   `json:"firmware"`
 	PCI      string   `json:"pci_address"`
 	NUMA     string   `json:"numa_node"`
+	Shared   string   `json:"shared_port,omitempty"` // physical one that another device has, too: their rates do not add up
 
 	Interface string `json:"interface"`
 	MTU       string `json:"mtu_bytes"`

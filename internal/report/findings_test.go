@@ -55,6 +55,22 @@ func TestUnusedNVLinksAreNoTransport(t *testing.T) {
 	}
 }
 
+// Devices of one card at two PCIe links have one port, whose rate is not counted twice.
+func TestSharedPortIsOne(t *testing.T) {
+	in := input(t, "healthy")
+	n := *in.Node
+	n.HCAs = slices.Clone(n.HCAs[:2])
+	for i := range n.HCAs {
+		n.HCAs[i].ImageGUID = n.HCAs[0].ImageGUID
+	}
+	in.Node = &n
+	in.judged()
+	page := markdownOf(t, Collect(in).Document(nil))
+	if want := "2 RDMA ports for training (RoCE), all active at 400 Gb/s through 1 physical port."; !strings.Contains(page, want) {
+		t.Errorf("want %q in:\n%s", want, page)
+	}
+}
+
 // GPUs of AMD are there, and NCCL, its probes and NVLink are not for them.
 func TestGPUsOfAMD(t *testing.T) {
 	in := input(t, "healthy-cpu-node")

@@ -68,6 +68,7 @@ type part struct {
 	guest  bool        // assigned to a virtual machine
 	smi    bool        // with a device for subnet management, and the function of Data Direct
 	bridge bool        // belongs to an NVSwitch
+	twin   bool        // another link to the card before it, whose ports it has
 	routes routes
 }
 

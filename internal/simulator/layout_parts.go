@@ -64,5 +64,8 @@ func (p part) toGuest() part              { p.guest = true; return p }
 func (p part) withSMI() part              { p.smi = true; return p }
 func (p part) ofSwitch() part             { p.bridge, p.role = true, fabric.RoleManagement; return p }
 
+// again is the card before, by another link.
+func (p part) again() part { p.twin = true; return p }
+
 // inOne has all ports in one device.
 func (p part) inOne() part { p.one = true; return p }

@@ -87,6 +87,11 @@ func (p *plan) addOne(c *part) {
 	} else {
 		p.addCard(c.adapter, functions...)
 	}
+	if c.twin {
+		for _, name := range names {
+			p.HCA(name).ImageGUID = p.HCAs[len(p.HCAs)-2*len(names)].ImageGUID
+		}
+	}
 	p.darken(c, names)
 	for i, f := range functions {
 		p.route(c, &f)

@@ -48,10 +48,10 @@ func nvidiaLayouts() []layout {
 			name: "gb200-tray-one-bf3", source: "https://github.com/Mellanox/ngc_multinode_perf/pull/129",
 			arm: true, gpu: gb200, gpus: 4, noPort: true, cards: []card{{cx7IB(), 4}, {bf3(200).of(2).uncabled(1).with(dhcp).is(forManagement), 1}},
 		},
-		{ // each QSFP port is there twice; one has a cable, and only its devices have a link
+		{ // each QSFP port is there twice, by two links of one card; one port has a cable, and only its devices have a link
 			name: "dgx-spark", source: "https://github.com/geerlingguy/sbc-reviews/issues/92",
 			dmi: vendor("NVIDIA_DGX_Spark"), arm: true, gpu: gb10, gpus: 1, cards: []card{
-				{cx7(200).of(2).uncabled(1).named("rocep%ds0").away(), 1}, {cx7(200).of(2).uncabled(1).named("roceP2p%ds0").away(), 1},
+				{cx7(200).of(2).uncabled(1).named("rocep%ds0").away(), 1}, {cx7(200).of(2).uncabled(1).named("roceP2p%ds0").away().again(), 1},
 			},
 		},
 		{
