@@ -54,7 +54,7 @@ func TestSharedPort(t *testing.T) {
 		{"a virtual function", "0000:01:00.0 " + one + ", 0000:02:00.0 " + one, func(n *Node) { n.HCAs[1].Function = ok(FunctionVF) }, " "},
 	} {
 		n := &Node{}
-		for _, d := range strings.Split(c.devices, ", ") {
+		for d := range strings.SplitSeq(c.devices, ", ") {
 			address, image, _ := strings.Cut(d, " ")
 			n.HCAs = append(n.HCAs, HCA{PCI: ok(address), ImageGUID: ok(image), Ports: []Port{{Number: 1}}})
 		}
