@@ -249,8 +249,7 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 // withoutPorts reports whether no port of the node can be active: NCCL has no device, whatever else is wrong.
 func withoutPorts(n *fabric.Node) bool {
 	return !slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {
-		mayCarry := func(p fabric.Port) bool { return p.State.Or(fabric.PortActive) == fabric.PortActive }
-		return len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, mayCarry)
+		return len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return !p.Down() })
 	})
 }
 

@@ -51,8 +51,7 @@ func (v *verdicts) temper(n *fabric.Node) {
 	if len(n.NeverMet) == 0 || !slices.ContainsFunc(v.list, func(o Verdict) bool { return o.Status == Failed }) {
 		return
 	}
-	less := n.WithPolicy(n.Policy.Without(n.NeverMet))
-	less.NeverMet = nil
+	less := n.Binding()
 	remaining := map[*Check]*verdicts{}
 	for i := range v.list {
 		o := &v.list[i]

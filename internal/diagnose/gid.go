@@ -101,10 +101,10 @@ func sharesGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port) string {
 	if own == nil || !own.Routable() || d == nil {
 		return ""
 	}
-	for o, q := range ports(n) {
+	for o, q := range n.ActiveCompute {
 		other, e := q.GIDChoice.Value.GID, n.NetDev(q.NetDev.Or(""))
 		switch {
-		case o == h || other == nil || e == nil || e == d || q.Role.Or("") != fabric.RoleCompute || q.State.Or("") != fabric.PortActive:
+		case o == h || other == nil || e == nil || e == d:
 		case q.LinkLayer.Or("") != fabric.LinkEthernet || other.Addr != own.Addr:
 		case other.NetDev != "" && other.NetDev == own.NetDev, d.Upper.State == fabric.OK && d.Upper.Value == e.Upper.Or(""):
 		default:

@@ -94,9 +94,9 @@ func jobDevices(n *fabric.Node) (devices []*fabric.HCA, applies bool) {
 	if _, off, set := rdmaSetting(&n.NCCL); set && off {
 		return nil, false
 	}
-	for h, p := range ports(n) {
+	for h, p := range n.Ports {
 		efa := h.Driver.Or("") == "efa"
-		if efa || p.State.Or("") == fabric.PortActive && p.Role.Or(fabric.RoleCompute) == fabric.RoleCompute && forTraining(n, h, p, false).Or(false) {
+		if efa || p.Carries() && p.MayServe(fabric.RoleCompute) && forTraining(n, h, p, false).Or(false) {
 			if !slices.Contains(devices, h) {
 				devices = append(devices, h)
 			}

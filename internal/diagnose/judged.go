@@ -47,13 +47,11 @@ func JudgedBy(n *fabric.Node) Judged {
 	for _, a := range Authorities() {
 		by[a] = &JudgedFacts{By: a}
 	}
-	for _, p := range ports(n) {
-		if p.Role.Or("") == fabric.RoleCompute {
-			j.Ports++
-			j.count(p, by)
-			if j.expected != nil { // the number judges all of them, even where it does not say which ports are meant
-				by[fabric.ByConfiguration].Ports = j.Ports
-			}
+	for _, p := range n.ComputePorts {
+		j.Ports++
+		j.count(p, by)
+		if j.expected != nil { // the number judges all of them, even where it does not say which ports are meant
+			by[fabric.ByConfiguration].Ports = j.Ports
 		}
 	}
 	for _, a := range Authorities() {
@@ -106,7 +104,7 @@ func judgedHidden(n *fabric.Node) string {
 	if i := slices.IndexFunc(n.HCAs, func(h fabric.HCA) bool { return h.PortsHidden() }); i >= 0 {
 		return "the ports of " + n.HCAs[i].Name + " were not read"
 	}
-	for h, p := range ports(n) {
+	for h, p := range n.Ports {
 		if p.Role.State == fabric.Unknown {
 			return "the role of " + PortSubject(h, p).String() + " is not known: " + ReasonText(p.Role.Meta().Reason)
 		}

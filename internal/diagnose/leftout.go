@@ -16,7 +16,7 @@ func leftOutPorts(n *fabric.Node) (left []*fabric.Port) {
 	if !set || list.Exclude || len(missingNames(n, list)) > 0 {
 		return nil
 	}
-	for _, p := range ports(n) {
+	for _, p := range n.Ports {
 		if p.RoleBy == fabric.ByNCCL && p.Role.Or("") != fabric.RoleCompute && p.Carries() {
 			left = append(left, p)
 		}
@@ -40,7 +40,7 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 	active, taken, open := 0, len(missingNames(n, list)), 0 // of those that it takes, all of them, and those of which that is unknown
 	var left []string
 	var unread *fabric.Meta
-	for h, p := range ports(n) {
+	for h, p := range n.Ports {
 		role, classified := p.Role.Get()
 		if slices.Contains(leftOutPorts(n), p) {
 			role = fabric.RoleCompute

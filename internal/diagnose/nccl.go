@@ -197,10 +197,7 @@ func judgeGIDIndex(n *fabric.Node, v *verdicts) {
 
 // withoutIPv4 reports whether compute ports have IPv6 addresses, and none has an IPv4 address.
 func withoutIPv4(n *fabric.Node) (found bool) {
-	for _, p := range ports(n) {
-		if p.Role.Or("") != fabric.RoleCompute {
-			continue
-		}
+	for _, p := range n.ComputePorts {
 		for _, g := range p.GIDs.Entries.Or(nil) {
 			if g.Family == fabric.FamilyIPv4 {
 				return false
@@ -218,8 +215,8 @@ func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
 	kinds := map[string][]string{}
 	var order []string
 	var unread *fabric.Meta
-	for h, p := range ports(n) {
-		if p.Role.Or(fabric.RoleCompute) != fabric.RoleCompute || p.State.Or(fabric.PortActive) != fabric.PortActive {
+	for h, p := range n.Ports {
+		if !p.MayServe(fabric.RoleCompute) || p.Down() {
 			continue
 		}
 		c, known := p.GIDChoice.Get()
@@ -267,7 +264,7 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	}
 	active := 0
 	var unread *fabric.Meta
-	for h, p := range ports(n) {
+	for h, p := range n.Ports {
 		switch {
 		case !f.Takes(h.Name, p.Number):
 		case p.Carries():

@@ -108,7 +108,7 @@ type computePorts struct {
 }
 
 func computePortsOf(n *fabric.Node) (c computePorts) {
-	for _, p := range ports(n) {
+	for _, p := range n.Ports {
 		if role, known := p.Role.Get(); !known { // of a node whose facts were taken away
 			c.hidden = p.Role.Meta().Reason
 			continue
@@ -142,10 +142,8 @@ func computePortsOf(n *fabric.Node) (c computePorts) {
 
 // activeCompute counts the active compute ports.
 func activeCompute(n *fabric.Node) (active int) {
-	for _, p := range ports(n) {
-		if p.Role.Or("") == fabric.RoleCompute && p.Carries() {
-			active++
-		}
+	for range n.ActiveCompute {
+		active++
 	}
 	return active
 }
@@ -213,7 +211,7 @@ func judgeProfilePorts(n *fabric.Node, of *verdicts) {
 		judgeShares(n, of)
 		return
 	}
-	for h, p := range ports(n) {
+	for h, p := range n.Ports {
 		if e := n.Profile.NICOf(n, h, p); e != nil && e.Role == fabric.RoleCompute && !e.Optional {
 			there++
 		}
@@ -315,16 +313,14 @@ const goneRemedy = "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx
 // of NIC: ports for training have the same board, or there is none.
 func besideDefaultRoute(n *fabric.Node) (names []string) {
 	alike, compute := false, false
-	for h, p := range ports(n) {
+	for h, p := range n.Ports {
 		d := n.NetDev(p.NetDev.Or(""))
-		if p.Role.Or("") != fabric.RoleManagement || d == nil || !d.PreferredRoute.Or(false) || !p.Carries() {
+		if !p.Serves(fabric.RoleManagement) || d == nil || !d.PreferredRoute.Or(false) || !p.Carries() {
 			continue
 		}
 		names = append(names, PortSubject(h, p).String())
-		for o, q := range ports(n) {
-			if q.Role.Or("") == fabric.RoleCompute {
-				compute, alike = true, alike || n.SameBoard(h, o).Or(false)
-			}
+		for o := range n.ComputePorts {
+			compute, alike = true, alike || n.SameBoard(h, o).Or(false)
 		}
 	}
 	if compute && !alike {

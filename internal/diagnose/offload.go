@@ -94,8 +94,8 @@ func hasNVLink(g *fabric.GPU, is func(fabric.NVLink) bool) bool {
 
 // hasInfiniBand reports whether a port for training is one of InfiniBand.
 func hasInfiniBand(n *fabric.Node) bool {
-	for _, p := range ports(n) {
-		if p.Role.Or("") == fabric.RoleCompute && p.LinkLayer.Or("") == fabric.LinkInfiniBand && p.Carries() {
+	for _, p := range n.ActiveCompute {
+		if p.LinkLayer.Or("") == fabric.LinkInfiniBand {
 			return true
 		}
 	}

@@ -44,8 +44,8 @@ func (p *pfcPeers) majority(n *fabric.Node, h *fabric.HCA) (most fabric.Priority
 func judgePFCUniform(n *fabric.Node, v *verdicts) {
 	peers := pfcPeers{polls: polls[fabric.PriorityMask]{}, wires: map[fabric.Board]int{}}
 	peers.used, _ = n.NCCL.Devices()
-	for h, p := range ports(n) {
-		if p.Role.Or(fabric.RoleCompute) == fabric.RoleCompute && p.RoCE.State != fabric.Absent && peers.used.Takes(h.Name, p.Number) {
+	for h, p := range n.Ports {
+		if p.MayServe(fabric.RoleCompute) && p.RoCE.State != fabric.Absent && peers.used.Takes(h.Name, p.Number) {
 			peers.ask(n, h, p)
 		}
 	}
@@ -70,12 +70,11 @@ func judgePFCUniform(n *fabric.Node, v *verdicts) {
 // ask counts the interfaces of a port, and what they have. A port that the site expects to be otherwise is no example for others.
 func (p *pfcPeers) ask(n *fabric.Node, h *fabric.HCA, port *fabric.Port) {
 	board := n.Board(h).Or(fabric.Board{})
-	state, known := port.State.Get()
 	chains := port.RoCE.Or(nil)
 	switch {
-	case known && state != fabric.PortActive && port.Link.Stated() && !port.Link.Value:
+	case port.Down() && port.Link.Stated() && !port.Link.Value:
 		return
-	case known && state != fabric.PortActive, !known && port.State.Meta().Reason != fabric.ReasonDriverConstant, len(chains) == 0:
+	case !port.Carries(), len(chains) == 0:
 		p.wires[board] += max(len(chains), 1)
 		return
 	}

@@ -4,7 +4,6 @@ package diagnose
 
 import (
 	"fmt"
-	"iter"
 	"strconv"
 
 	"gpufabric_exporter/internal/fabric"
@@ -49,20 +48,6 @@ func portChecks() []*Check {
 	}
 }
 
-// ports iterates over all ports of devices that may be looked at.
-func ports(n *fabric.Node) iter.Seq2[*fabric.HCA, *fabric.Port] {
-	return func(yield func(*fabric.HCA, *fabric.Port) bool) {
-		for i := range n.HCAs {
-			h := &n.HCAs[i]
-			for k := range h.Ports {
-				if !yield(h, &h.Ports[k]) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // PortSubject is a port; its name is that of the device where the device has no other.
 func PortSubject(h *fabric.HCA, p *fabric.Port) Subject {
 	s := Subject{Device: h.Name, Port: p.Number}
@@ -77,8 +62,8 @@ type judgePort func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, of *verdicts)
 // eachPort asks ports that carry training or storage traffic.
 func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
 	return func(n *fabric.Node, v *verdicts) {
-		for h, p := range ports(n) {
-			if r := p.Role.Or(""); r == fabric.RoleCompute || r == fabric.RoleStorage {
+		for h, p := range n.Ports {
+			if p.Serves(fabric.RoleCompute) || p.Serves(fabric.RoleStorage) {
 				judge(n, h, p, v)
 			}
 		}
@@ -88,14 +73,12 @@ func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
 // eachActive asks those of them that are active: what is so of the others follows from that.
 func eachActive(judge judgePort) func(*fabric.Node, *verdicts) {
 	return eachPort(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
-		switch s, known := p.State.Get(); {
-		case v.check.Topic == "roce" && p.LinkLayer.Or(fabric.LinkEthernet) != fabric.LinkEthernet: // whatever its state
-		case p.State.Meta().Reason == fabric.ReasonDriverConstant: // the state is unknowable, and counts as active
+		switch {
+		case v.check.Topic == "roce" && p.LinkLayer.Or(fabric.LinkEthernet) != fabric.LinkEthernet, p.Down():
+		case p.Carries():
 			judge(n, h, p, v)
-		case !known:
+		default:
 			v.unknown(PortSubject(h, p), p.State.Meta().Reason, "The state of the port is unknown: "+ReasonText(p.State.Meta().Reason)+".")
-		case s == fabric.PortActive:
-			judge(n, h, p, v)
 		}
 	})
 }
@@ -103,7 +86,7 @@ func eachActive(judge judgePort) func(*fabric.Node, *verdicts) {
 // eachCompute asks active ports of role compute.
 func eachCompute(judge judgePort) func(*fabric.Node, *verdicts) {
 	return eachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
-		if p.Role.Value == fabric.RoleCompute {
+		if p.Serves(fabric.RoleCompute) {
 			judge(n, h, p, v)
 		}
 	})
@@ -124,7 +107,7 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		v.unknown(PortSubject(h, p), fabric.ReasonMoved, "")
 		return
 	}
-	named := p.Role.Or("") == fabric.RoleCompute || p.RoleBy == fabric.ByConfiguration
+	named := p.Serves(fabric.RoleCompute) || p.RoleBy == fabric.ByConfiguration
 	if p.Link.Stated() && !p.Link.Value || !p.Link.Stated() && !named {
 		return
 	}
@@ -171,7 +154,7 @@ func unmanaged(n *fabric.Node, s fabric.PortState) string {
 		return "A subnet manager has configured the port, but not activated it: check its log for this port and for the switch port."
 	}
 	remedy := "The link is up, but no subnet manager has configured the port: check that one runs, and its log for this port"
-	for h, p := range ports(n) {
+	for h, p := range n.Ports {
 		if p.LinkLayer.Or("") == fabric.LinkInfiniBand && p.State.Or("") == fabric.PortActive {
 			return remedy + "; an active port reaches it (sminfo -C " + shellWord(h.Name, "<active device>") + " -P " + strconv.Itoa(p.Number) + ")."
 		}
@@ -181,7 +164,7 @@ func unmanaged(n *fabric.Node, s fabric.PortState) string {
 
 // ofRole returns what follows for training, or for storage.
 func ofRole(p *fabric.Port, compute, storage string) string {
-	if p.Role.Or("") == fabric.RoleStorage {
+	if p.Serves(fabric.RoleStorage) {
 		return storage
 	}
 	return compute
@@ -190,7 +173,7 @@ func ofRole(p *fabric.Port, compute, storage string) string {
 // unreadPeer returns what of other ports or devices hides whether they are peers of a port, and with what value; nil
 // when all is known. The value is what they are compared by.
 func unreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabric.HCA, *fabric.Port) []fabric.Meta) (unread *fabric.Meta) {
-	for o, q := range ports(n) {
+	for o, q := range n.Ports {
 		if q == p {
 			continue
 		}
@@ -269,14 +252,14 @@ func mtuOf(n *fabric.Node, p *fabric.Port) fabric.Fact[int] {
 // judgeMTU compares the MTU of interfaces with that of most of their kind.
 func judgeMTU(n *fabric.Node, v *verdicts) {
 	polls := polls[int]{}
-	for h, p := range ports(n) {
-		if own := mtuOf(n, p); own.State == fabric.OK && p.Role.Or("") == fabric.RoleCompute {
+	for h, p := range n.ComputePorts {
+		if own := mtuOf(n, p); own.State == fabric.OK {
 			polls.vote(n, h, own.Value)
 		}
 	}
-	for h, p := range ports(n) {
+	for h, p := range n.ComputePorts {
 		own := mtuOf(n, p)
-		if p.Role.Or("") != fabric.RoleCompute || own.State == fabric.Absent || n.Board(h).State == fabric.Absent {
+		if own.State == fabric.Absent || n.Board(h).State == fabric.Absent {
 			continue
 		}
 		most, peers, clear := polls.winner(n, h)

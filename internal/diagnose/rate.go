@@ -11,7 +11,7 @@ import (
 
 // rateOf is what the rate of a peer follows from.
 func rateOf(n *fabric.Node, h *fabric.HCA, p *fabric.Port) []fabric.Meta {
-	if s, known := p.State.Get(); known && s != fabric.PortActive {
+	if p.Down() {
 		return []fabric.Meta{n.Board(h).Meta()}
 	}
 	return []fabric.Meta{n.Board(h).Meta(), p.Rate.Meta()}
@@ -57,8 +57,7 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		}
 		remedy = "Compare the active speed and width with those that both ends support (ibportstate -C <device> -D 0 <port>" + module + "), then check cable and transceiver."
 	}
-	unstated := p.RateBy == fabric.ByNobody || p.RateBy == fabric.ByConfiguration && p.RoleBy == fabric.ByNobody // which has a rate for a role
-	if unstated {
+	if !p.RateStated() {
 		remedy = "If it should be as fast: " + remedy + " If not: state the rate (expected.port_rate_gigabits_per_second) or the role (roles) in the configuration, or " + acceptCommand + "."
 	}
 	if p.RateBy == fabric.ByRecord {
@@ -66,7 +65,7 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	}
 	v.failed(PortSubject(h, p), Verdict{
 		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate), Gigabits(expected)),
-		Unstated: unstated,
+		Unstated: !p.RateStated(),
 		Evidence: who + lanes(n, h, p, expected), Consequence: ofRole(p, "Every collective waits for its slowest port.", "The storage behind the port is slower."),
 		Remedy: remedy,
 	})
@@ -81,7 +80,7 @@ func shortBond(n *fabric.Node, h *fabric.HCA, p *fabric.Port) (w Verdict, short 
 		return w, false
 	}
 	most := 0.0
-	for o, q := range ports(n) {
+	for o, q := range n.Ports {
 		if e := n.NetDev(q.NetDev.Or("")); e != nil && e.Bond.Or(false) && q.Role.Or("") == p.Role.Or("") && n.SameBoard(h, o).Or(false) && len(e.Lower.Value) == len(d.Lower.Value) {
 			most = max(most, e.Speed.Or(0))
 		}
@@ -113,7 +112,7 @@ func lanes(n *fabric.Node, h *fabric.HCA, p *fabric.Port, expected float64) stri
 	if own.Lanes == 0 || own.Generation == "" {
 		return ""
 	}
-	for o, q := range ports(n) {
+	for o, q := range n.Ports {
 		r, known := q.Rate.Get()
 		if known && r.BytesPerSecond >= expected && r.Generation == own.Generation && r.Lanes > own.Lanes && n.SameBoard(h, o).Or(false) {
 			return fmt.Sprintf(" Its link has %d of %d lanes (%dX %s).", own.Lanes, r.Lanes, own.Lanes, own.Generation)

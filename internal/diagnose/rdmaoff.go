@@ -111,11 +111,12 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 
 // trainingStated reports whether a source states that the node has ports for training.
 func trainingStated(n *fabric.Node) bool {
-	return n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0 || slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {
-		return slices.ContainsFunc(h.Ports, func(p fabric.Port) bool {
-			return p.Role.Or("") == fabric.RoleCompute && p.RoleBy != fabric.ByNobody
-		})
-	})
+	for _, p := range n.ComputePorts {
+		if p.RoleBy != fabric.ByNobody {
+			return true
+		}
+	}
+	return n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0
 }
 
 func portsText(names []string) string {
@@ -135,10 +136,8 @@ func rdmaPorts(n *fabric.Node, plugin bool) (names []string, unread *fabric.Meta
 	if n.ClassPresent.State == fabric.Unknown && n.ClassPresent.Reason != "" {
 		unread = new(n.ClassPresent.Meta())
 	}
-	for h, p := range ports(n) {
-		role, roleKnown := p.Role.Get()
-		state, stateKnown := p.State.Get()
-		if roleKnown && role != fabric.RoleCompute || stateKnown && state != fabric.PortActive {
+	for h, p := range n.Ports {
+		if !p.MayServe(fabric.RoleCompute) || p.Down() {
 			continue
 		}
 		trains := forTraining(n, h, p, plugin)
@@ -146,7 +145,7 @@ func rdmaPorts(n *fabric.Node, plugin bool) (names []string, unread *fabric.Meta
 		case known && !is:
 		case !known:
 			unread = new(trains.Meta())
-		case !roleKnown:
+		case !p.Serves(fabric.RoleCompute):
 			unread = new(p.Role.Meta())
 		case !p.Carries():
 			unread = new(p.State.Meta())

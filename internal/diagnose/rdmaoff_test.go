@@ -55,7 +55,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 	}
 	everyPort := func(edit func(h *fabric.HCA, p *fabric.Port)) func(n *fabric.Node) {
 		return func(n *fabric.Node) {
-			for h, p := range ports(n) {
+			for h, p := range n.Ports {
 				edit(h, p)
 			}
 		}

@@ -138,7 +138,7 @@ func stated(n *fabric.Node, p *fabric.Port) bool { return expectedRoCE(n, p) != 
 
 // expectedRoCE is what the site says of a port, if anything.
 func expectedRoCE(n *fabric.Node, p *fabric.Port) fabric.RoCEPolicy {
-	if p.Role.Or("") != fabric.RoleCompute {
+	if !p.Serves(fabric.RoleCompute) {
 		return fabric.RoCEPolicy{}
 	}
 	return n.Policy.RoCE

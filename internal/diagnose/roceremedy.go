@@ -226,20 +226,17 @@ func (r *repair) enabled() fabric.PriorityMask {
 func (r *repair) peers() (priority int, agree bool) {
 	dscp, known := r.chain.DSCP.Get()
 	count := 0
-	for i := range r.node.HCAs {
-		for k := range r.node.HCAs[i].Ports {
-			p := &r.node.HCAs[i].Ports[k]
-			chains, read := p.RoCE.Get()
-			if p == r.port || p.Role.Or("") != fabric.RoleCompute || p.State.Or("") != fabric.PortActive || !read {
-				continue
+	for _, p := range r.node.ActiveCompute {
+		chains := p.RoCE.Or(nil)
+		if p == r.port {
+			continue
+		}
+		for c := range chains {
+			of, mapped := chains[c].Priority.Get()
+			if chains[c].DSCP.Or(-1) != dscp || !mapped || !chains[c].Lossless.Or(false) || count > 0 && of != priority {
+				return 0, false
 			}
-			for c := range chains {
-				of, mapped := chains[c].Priority.Get()
-				if chains[c].DSCP.Or(-1) != dscp || !mapped || !chains[c].Lossless.Or(false) || count > 0 && of != priority {
-					return 0, false
-				}
-				priority, count = of, count+1
-			}
+			priority, count = of, count+1
 		}
 	}
 	return priority, known && count > 1

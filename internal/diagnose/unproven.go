@@ -69,10 +69,7 @@ func withoutNetwork(n *fabric.Node) bool {
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		possible := func(p fabric.Port) bool {
-			role, known := p.Role.Get()
-			return role == fabric.RoleCompute || !known && p.Role.State == fabric.Unknown
-		}
+		possible := func(p fabric.Port) bool { return p.MayServe(fabric.RoleCompute) }
 		if len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, possible) {
 			return false
 		}

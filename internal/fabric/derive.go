@@ -23,22 +23,16 @@ func (n *Node) Derive() {
 // DerivePorts derives the roles of ports and what they should be, which everything else follows from.
 func (n *Node) DerivePorts() {
 	n.deriveRoles()
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		for k := range h.Ports {
-			h.Ports[k].RateMismatch = n.rateMismatch(&h.Ports[k])
-		}
+	for _, p := range n.Ports {
+		p.RateMismatch = n.rateMismatch(p)
 	}
 	n.deriveExpectations()
 }
 
 // DeriveGIDs derives the GID selected by NCCL on each port.
 func (n *Node) DeriveGIDs() {
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		for k := range h.Ports {
-			h.Ports[k].GIDChoice = n.gidChoice(h, &h.Ports[k])
-		}
+	for h, p := range n.Ports {
+		p.GIDChoice = n.gidChoice(h, p)
 	}
 }
 
@@ -47,11 +41,8 @@ func (n *Node) DeriveRails() { n.PCI.Rails = n.rails() }
 
 // DeriveRoCE judges the RoCE chains, after DerivePorts and DeriveGIDs.
 func (n *Node) DeriveRoCE() {
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		for k := range h.Ports {
-			h.Ports[k].RoCE = n.roceChains(h, &h.Ports[k])
-		}
+	for h, p := range n.Ports {
+		p.RoCE = n.roceChains(h, p)
 	}
 }
 
@@ -134,12 +125,9 @@ func (n *Node) PeerRates(h *HCA, p *Port) map[float64]int {
 // peers iterates over the ports of the role and board of a port, itself included.
 func (n *Node) peers(h *HCA, p *Port) iter.Seq[*Port] {
 	return func(yield func(*Port) bool) {
-		for i := range n.HCAs {
-			o := &n.HCAs[i]
-			for k := range o.Ports {
-				if q := &o.Ports[k]; q.Role.Or("") == p.Role.Or("") && n.SameBoard(h, o).Or(false) && !yield(q) {
-					return
-				}
+		for o, q := range n.Ports {
+			if q.Role.Or("") == p.Role.Or("") && n.SameBoard(h, o).Or(false) && !yield(q) {
+				return
 			}
 		}
 	}

@@ -36,18 +36,14 @@ func (e Expected[T]) Stated() bool { return e.By != ByNobody && e.By != "" }
 
 // deriveExpectations says of each port whether it should have a link, and at which rate, after its role.
 func (n *Node) deriveExpectations() {
-	count := n.count(func(_ *HCA, p *Port) bool { return p.Role.Or("") == RoleCompute })
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		for k := range h.Ports {
-			p := &h.Ports[k]
-			if n.meant(p, count) && p.RoleBy == ByNobody {
-				p.RoleBy = ByConfiguration
-			}
-			p.Link = n.linkOf(h, p, count)
-			p.ExpectedRate, p.RateBy = n.expectedRate(h, p)
-			p.Address = n.addressOf(h, p)
+	count := n.count(func(_ *HCA, p *Port) bool { return p.Serves(RoleCompute) })
+	for h, p := range n.Ports {
+		if n.meant(p, count) && p.RoleBy == ByNobody {
+			p.RoleBy = ByConfiguration
 		}
+		p.Link = n.linkOf(h, p, count)
+		p.ExpectedRate, p.RateBy = n.expectedRate(h, p)
+		p.Address = n.addressOf(h, p)
 	}
 }
 
@@ -60,7 +56,7 @@ func (n *Node) lacksNIC() bool {
 // that are active.
 func (n *Node) meant(p *Port, count portCount) bool {
 	want := n.Policy.ComputePorts
-	return want != nil && p.Role.Or("") == RoleCompute && !n.lacksNIC() && (count.all == *want || count.active == *want && p.Carries())
+	return want != nil && p.Serves(RoleCompute) && !n.lacksNIC() && (count.all == *want || count.active == *want && p.Carries())
 }
 
 // portCount is how many ports there are of those that should be so many.
@@ -68,17 +64,13 @@ type portCount struct{ all, active int }
 
 // count counts those that are wanted.
 func (n *Node) count(wanted func(*HCA, *Port) bool) (c portCount) {
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		for k := range h.Ports {
-			p := &h.Ports[k]
-			if !wanted(h, p) {
-				continue
-			}
-			c.all++
-			if p.Carries() {
-				c.active++
-			}
+	for h, p := range n.Ports {
+		if !wanted(h, p) {
+			continue
+		}
+		c.all++
+		if p.Carries() {
+			c.active++
 		}
 	}
 	return c
@@ -97,7 +89,7 @@ func (n *Node) linkOf(h *HCA, p *Port, count portCount) Expected[bool] {
 // linkByCount follows from the number of compute ports that the site expects.
 func (n *Node) linkByCount(_ *HCA, p *Port, count portCount) (e Expected[bool], ok bool) {
 	want := n.Policy.ComputePorts
-	if want == nil || p.Role.Or("") != RoleCompute {
+	if want == nil || !p.Serves(RoleCompute) {
 		return e, false
 	}
 	e = Expected[bool]{By: ByConfiguration, Words: fmt.Sprintf("the configuration expects %d compute ports", *want)}
@@ -184,11 +176,6 @@ func (n *Node) addressOf(h *HCA, p *Port) Expected[GIDFamily] {
 		return Expected[GIDFamily]{By: ByNobody}
 	}
 	return Expected[GIDFamily]{Value: family, By: ByRecord, Words: "it had " + past.Addr.String() + Until(past.Last)}
-}
-
-// Carries reports whether a port is active as far as its driver reports it.
-func (p *Port) Carries() bool {
-	return p.State.Or("") == PortActive || p.State.Meta().Reason == ReasonDriverConstant
 }
 
 // ManifestNone stands for what a node conclusively does not have.

@@ -93,6 +93,17 @@ func (n *Node) WithPolicy(p *Policy) *Node {
 	return with
 }
 
+// Binding returns the node as it is judged by what binds it. An expectation that it never met may be meant for another kind of node: it
+// counts nowhere until it is met once.
+func (n *Node) Binding() *Node {
+	if len(n.NeverMet) == 0 {
+		return n
+	}
+	with := n.WithPolicy(n.Policy.Without(n.NeverMet))
+	with.NeverMet = nil
+	return with
+}
+
 // Copy returns a node whose ports may be changed.
 func (n *Node) Copy() *Node {
 	with := *n

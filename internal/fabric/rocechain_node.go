@@ -75,9 +75,8 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 // which has lost its addresses or never had one.
 func (p *Port) unfitGID() Fact[string] {
 	choice := p.GIDChoice
-	state, known := p.State.Get()
 	switch c, chosen := choice.Get(); {
-	case known && state != PortActive:
+	case p.Down():
 		return AbsentFact[string](p.State.Source, choice.At)
 	case !chosen:
 		return unknownLike[string](choice.Meta())

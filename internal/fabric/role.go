@@ -107,23 +107,19 @@ func (n *Node) roleGuessed(h *HCA, p *Port, silent bool) (Role, string) {
 // those of which a source says that they are for something else do not matter.
 func (n *Node) routesSayNothing() bool {
 	ports, others, without, preferred := 0, 0, false, map[string]bool{}
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
+	for h, p := range n.Ports {
 		if h.Part() || h.Software() || h.Restricted.Or(false) {
 			continue
 		}
-		for k := range h.Ports {
-			p := &h.Ports[k]
-			if n.statedElsewhere(h, p) {
-				others++
-				continue
-			}
-			d := n.NetDev(p.NetDev.Or(""))
-			ports++
-			without = without || d == nil || !d.DefaultRoute.Or(false)
-			if d != nil && d.PreferredRoute.Or(false) {
-				preferred[d.Upper.Or(d.Name)] = true
-			}
+		if n.statedElsewhere(h, p) {
+			others++
+			continue
+		}
+		d := n.NetDev(p.NetDev.Or(""))
+		ports++
+		without = without || d == nil || !d.DefaultRoute.Or(false)
+		if d != nil && d.PreferredRoute.Or(false) {
+			preferred[d.Upper.Or(d.Name)] = true
 		}
 	}
 	return !without && (ports > 1 || ports == 1 && others == 0) || len(preferred) > 1
@@ -156,8 +152,3 @@ func (n *Node) alone(h *HCA) bool {
 
 // Software reports whether the device has no hardware, as those of soft-RoCE.
 func (h *HCA) Software() bool { return h.PCI.State == Absent && h.Function.State == Absent }
-
-// Serves reports whether a port of the device has that role.
-func (h *HCA) Serves(r Role) bool {
-	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.Or("") == r })
-}
