@@ -46,7 +46,7 @@ func collectEthernet(n *fabric.Node, emit emit) {
 			}
 			for _, d := range n.Physical(name) {
 				s.labels = []string{h.Name, strconv.Itoa(h.Ports[k].Number), d.Name}
-				s.compute = h.Ports[k].Role.Or(fabric.RoleCompute) == fabric.RoleCompute
+				s.compute = h.Ports[k].MayServe(fabric.RoleCompute)
 				s.collect(d)
 			}
 		}

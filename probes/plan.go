@@ -284,13 +284,10 @@ func distance(n *fabric.Node, g *fabric.GPU, device string) fabric.Distance {
 // without a plugin.
 func RailKeys(n *fabric.Node) []Key {
 	var keys []Key
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		for j := range h.Ports {
-			key := Key{Kind: Rail, Device: h.Name, Port: h.Ports[j].Number}
-			if _, skip := railPort(n, key); skip == nil && h.Ports[j].Role.Or("") == fabric.RoleCompute {
-				keys = append(keys, key)
-			}
+	for h, p := range n.ActiveCompute {
+		key := Key{Kind: Rail, Device: h.Name, Port: p.Number}
+		if _, skip := railPort(n, key); skip == nil {
+			keys = append(keys, key)
 		}
 	}
 	slices.SortStableFunc(keys, func(a, b Key) int {
@@ -330,15 +327,13 @@ func railPort(n *fabric.Node, key Key) (*fabric.Port, *Skipped) {
 // withoutRails says why no port of a node is for rails: what is not known of ports is not that they are down.
 func withoutRails(n *fabric.Node) string {
 	plugin, unknown := 0, 0
-	for i := range n.HCAs {
-		for _, p := range n.HCAs[i].Ports {
-			switch {
-			case p.Role.State == fabric.OK && p.Role.Value != fabric.RoleCompute:
-			case n.HCAs[i].Traits().NoVerbs:
-				plugin++
-			case p.State.State == fabric.Unknown, p.Role.State == fabric.Unknown:
-				unknown++
-			}
+	for h, p := range n.Ports {
+		switch {
+		case !p.MayServe(fabric.RoleCompute):
+		case h.Traits().NoVerbs:
+			plugin++
+		case p.State.State == fabric.Unknown, p.Role.State == fabric.Unknown:
+			unknown++
 		}
 	}
 	switch {

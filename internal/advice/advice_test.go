@@ -271,6 +271,12 @@ func TestNothingIsGuessed(t *testing.T) {
 	if got := lines(a); got != "add NCCL_DEBUG=WARN\nopen NCCL version\nopen fabric\nopen NCCL_NET\nopen NCCL_SOCKET_IFNAME\nopen time over the network\n" {
 		t.Errorf("%s", got)
 	}
+	known := observed(t, "healthy-mixed-nics-roce")
+	known.NCCL.Variables = nil
+	known.HCA("mlx5_0").Ports[0].Role = fabric.UnknownFact[fabric.Role](fabric.ReasonNotRead, "", known.At)
+	if got := lines(For(known, Workload{NCCL: lint.Newest()})); strings.Contains(got, "add NCCL_IB_HCA=") || !strings.Contains(got, "open NCCL_IB_HCA") {
+		t.Errorf("a port whose role is not known is left out:\n%s", got)
+	}
 	const scenario = "healthy-mixed-nics-roce" // whose configuration lacks what the advice adds
 	for hidden, c := range map[string]struct {
 		hide   func(n *fabric.Node, p *fabric.Port)

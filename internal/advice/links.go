@@ -147,12 +147,12 @@ func (k *adviser) between() rated {
 	}
 	l := rated{link: Link(k.Workload.Fabric), ask: "run `gpufabric_exporter check`"}
 	least, count, equal, shared := 0.0, 0, true, map[string]bool{}
-	for h, p := range k.computePorts {
+	for h, p := range k.node.ComputePorts {
 		if p.State.State == fabric.Unknown {
 			l.basis = fmt.Sprintf("The state of %s:%d is not known: %s.", h.Name, p.Number, diagnose.ReasonText(p.State.Meta().Reason))
 			return l
 		}
-		if p.State.Or("") != fabric.PortActive {
+		if p.Down() {
 			continue
 		}
 		rate, known := p.Rate.Get()
@@ -201,8 +201,8 @@ func (k *adviser) measuredBetween(link Link) []rated {
 	var sum float64
 	count, all := 0, true
 	shared := map[string]float64{} // the best of the devices of one port
-	for h, p := range k.computePorts {
-		if p.State.Or(fabric.PortActive) != fabric.PortActive {
+	for h, p := range k.node.ComputePorts {
+		if p.Down() {
 			continue
 		}
 		m := best[fmt.Sprintf("%s:%d", h.Name, p.Number)]
@@ -225,15 +225,4 @@ func (k *adviser) measuredBetween(link Link) []rated {
 		list = append(list, rated{LinkTCP, &m.BusBW, fmt.Sprintf("measured by %s: %.1f GB/s", m.From, m.BusBW/1e9), ""})
 	}
 	return list
-}
-
-func (k *adviser) computePorts(yield func(*fabric.HCA, *fabric.Port) bool) {
-	for i := range k.node.HCAs {
-		h := &k.node.HCAs[i]
-		for p := range h.Ports {
-			if h.Ports[p].Role.Or("") == fabric.RoleCompute && !yield(h, &h.Ports[p]) {
-				return
-			}
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/lint"
 )
@@ -77,14 +78,16 @@ func (k *adviser) devices() {
 		}
 		for p := range h.Ports {
 			port := &h.Ports[p]
-			role := port.Role.Or("")
 			one := fmt.Sprintf("%s:%d", h.Name, port.Number)
 			switch {
-			case role == fabric.RoleCompute && !plain(h.Name):
+			case port.Serves(fabric.RoleCompute) && !plain(h.Name):
 				odd = append(odd, h.Name)
-			case role == fabric.RoleCompute:
+			case port.Serves(fabric.RoleCompute):
 				compute = append(compute, one)
 				needed = needed || port.Link.Value || !port.Link.Stated()
+			case takes(h, port) && port.MayServe(fabric.RoleCompute):
+				k.open(name, "What "+one+" is for is not known: "+diagnose.ReasonText(port.Role.Meta().Reason)+".", ask)
+				return
 			case takes(h, port):
 				others = append(others, one)
 			}
@@ -124,12 +127,9 @@ func (k *adviser) setDevices(compute, others []string) {
 // sameDevices reports whether two values select the same ports of this node.
 func (k *adviser) sameDevices(a, b string) bool {
 	want, have := fabric.ParseNameFilter(a), fabric.ParseNameFilter(b)
-	for i := range k.node.HCAs {
-		h := &k.node.HCAs[i]
-		for p := range h.Ports {
-			if port := &h.Ports[p]; takes(h, port) && want.Takes(h.Name, port.Number) != have.Takes(h.Name, port.Number) {
-				return false
-			}
+	for h, p := range k.node.Ports {
+		if takes(h, p) && want.Takes(h.Name, p.Number) != have.Takes(h.Name, p.Number) {
+			return false
 		}
 	}
 	return true
@@ -145,19 +145,15 @@ func isAre(n int) string {
 // takes reports whether NCCL's RDMA transport uses the port, or may use it if its state is not known.
 func takes(h *fabric.HCA, p *fabric.Port) bool {
 	link := p.LinkLayer.Or(fabric.LinkInfiniBand)
-	return !h.Traits().NoVerbs && (link == fabric.LinkInfiniBand || link == fabric.LinkEthernet) && p.State.Or(fabric.PortActive) == fabric.PortActive
+	return !h.Traits().NoVerbs && (link == fabric.LinkInfiniBand || link == fabric.LinkEthernet) && !p.Down()
 }
 
 // roce yields the active compute ports of RoCE of a node.
 func roce(n *fabric.Node) []portOf {
 	var list []portOf
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		for p := range h.Ports {
-			port := &h.Ports[p]
-			if port.Role.Or("") == fabric.RoleCompute && port.State.Or("") == fabric.PortActive && linkFabric(h, port) == RoCE && !h.Traits().NoVerbs {
-				list = append(list, portOf{h, port})
-			}
+	for h, p := range n.ActiveCompute {
+		if linkFabric(h, p) == RoCE && !h.Traits().NoVerbs {
+			list = append(list, portOf{h, p})
 		}
 	}
 	return list

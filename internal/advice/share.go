@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/internal/fabric"
 )
 
 // Share is how much of the stated iteration its AllReduce takes over a link.
@@ -103,10 +102,8 @@ func (k *adviser) little(link Link, measured bool) string {
 		}
 	}
 	rdma := 0
-	for _, p := range k.computePorts {
-		if p.State.Or("") == fabric.PortActive {
-			rdma++
-		}
+	for range k.node.ActiveCompute {
+		rdma++
 	}
 	switch {
 	case len(found) > 0:

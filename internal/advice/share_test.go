@@ -28,7 +28,7 @@ func TestSmallShareIsNoAllClear(t *testing.T) {
 func TestMeasuredShareIsNoAllClearForTCP(t *testing.T) {
 	w := Workload{Nodes: 16, IterationBytes: 14e9, Iteration: time.Hour, NCCL: lint.Newest()}
 	node := observed(t, "healthy")
-	for h, p := range (&adviser{node: node}).computePorts {
+	for h, p := range node.ComputePorts {
 		w.Measured = append(w.Measured, Measured{Link: LinkRoCE, Port: portOf{h, p}.name(), Ranks: 2, Bytes: 64 << 20, Seconds: 1, BusBW: 46e9, From: "probe rail"})
 	}
 	w.Measured = append(w.Measured, Measured{Link: LinkTCP, Ranks: 2, Bytes: 64 << 20, Seconds: 1, BusBW: 2e9, From: "probe socket"})
@@ -50,6 +50,19 @@ func TestMeasuredShareIsNoAllClearForTCP(t *testing.T) {
 	for from, text := range conclusions(w) {
 		if strings.Contains(text, "does not limit") || !strings.Contains(text, "(slurm/4242: setting_wrong_here)") {
 			t.Errorf("%s: %q", from, text)
+		}
+	}
+}
+
+// What was measured over TCP on a node whose driver gives no state of its ports (EFA) is a silent fallback, too.
+func TestMeasuredShareOfPortsWithoutState(t *testing.T) {
+	node := observed(t, "healthy-efa")
+	w := Workload{Nodes: 16, IterationBytes: 14e9, Iteration: time.Hour, NCCL: lint.Newest(), Measured: []Measured{
+		{Link: LinkTCP, Ranks: 2, Bytes: 64 << 20, Seconds: 1, BusBW: 2e9, From: "probe socket"},
+	}}
+	for _, s := range For(node, w).Shares {
+		if s.Link == LinkTCP && !strings.Contains(s.Text, "although RDMA ports of role compute are active on this node (32)") {
+			t.Errorf("%q", s.Text)
 		}
 	}
 }

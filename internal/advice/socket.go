@@ -99,12 +99,9 @@ func (k *adviser) freeForSockets(name string) bool {
 	if _, enslaved := d.Upper.Get(); enslaved {
 		return false
 	}
-	for i := range k.node.HCAs {
-		for j := range k.node.HCAs[i].Ports {
-			p := &k.node.HCAs[i].Ports[j]
-			if k.node.Above(name, p) && p.Role.Or(fabric.RoleCompute) != fabric.RoleManagement {
-				return false
-			}
+	for _, p := range k.node.Ports {
+		if k.node.Above(name, p) && !p.Serves(fabric.RoleManagement) {
+			return false
 		}
 	}
 	return true

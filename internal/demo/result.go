@@ -85,19 +85,17 @@ func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Ski
 // fabric is the network that NCCL finds; not known while ports cannot be read.
 func (s rehearsed) fabric() (path probes.Path, known bool) {
 	path, known = probes.PathSocket, s.node.ClassPresent.State != fabric.Unknown
-	for i := range s.node.HCAs {
-		for _, p := range s.node.HCAs[i].Ports {
-			switch {
-			case p.Role.State == fabric.Unknown || p.LinkLayer.State == fabric.Unknown:
-				known = false
-			case s.nccl.TCP || p.Role.Or("") == fabric.RoleUnused: // NCCL does not ask what else a port is for
-			case p.LinkLayer.Or("") == fabric.LinkUnspecified: // EFA, whose state is a constant of the driver
-				path = probes.PathPlugin
-			case p.State.State == fabric.Unknown:
-				known = false
-			case p.State.Or("") == fabric.PortActive:
-				path = probes.PathIB
-			}
+	for _, p := range s.node.Ports {
+		switch {
+		case p.Role.State == fabric.Unknown || p.LinkLayer.State == fabric.Unknown:
+			known = false
+		case s.nccl.TCP || p.Serves(fabric.RoleUnused): // NCCL does not ask what else a port is for
+		case p.LinkLayer.Or("") == fabric.LinkUnspecified: // EFA, whose state is a constant of the driver
+			path = probes.PathPlugin
+		case p.Carries():
+			path = probes.PathIB
+		case !p.Down():
+			known = false
 		}
 	}
 	return path, known || path != probes.PathSocket || s.nccl.TCP
@@ -146,12 +144,9 @@ func (s rehearsed) switchedOff() string {
 // rail is what two GPUs get through a port, in bytes per second.
 func (s rehearsed) rail(key probes.Key) float64 {
 	var line float64
-	for i := range s.node.HCAs {
-		h := &s.node.HCAs[i]
-		for _, p := range h.Ports {
-			if here := h.Name == key.Device && p.Number == key.Port; here || s.whole && p.Role.Or("") == fabric.RoleCompute {
-				line = max(line, p.Rate.Or(fabric.Rate{}).BytesPerSecond)
-			}
+	for h, p := range s.node.Ports {
+		if here := h.Name == key.Device && p.Number == key.Port; here || s.whole && p.Serves(fabric.RoleCompute) {
+			line = max(line, p.Rate.Or(fabric.Rate{}).BytesPerSecond)
 		}
 	}
 	bytes := line * railShare
@@ -242,7 +237,7 @@ func (s rehearsed) spoil(r *probes.Result) {
 func (s rehearsed) log(r *probes.Result) {
 	var devices []string
 	for i := range s.node.HCAs {
-		if h := &s.node.HCAs[i]; slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Role.Or("") == fabric.RoleCompute }) && (r.Device == "" || r.Device == h.Name) {
+		if h := &s.node.HCAs[i]; h.Serves(fabric.RoleCompute) && (r.Device == "" || r.Device == h.Name) {
 			devices = append(devices, fmt.Sprintf("[%d]%s:1", len(devices), h.Name))
 		}
 	}

@@ -106,17 +106,11 @@ func expectsNCCL(c *fabric.RankCandidate) bool {
 }
 
 // activeRails are the devices that have an active port of role compute.
-func activeRails(n *fabric.Node) []string {
-	var list []string
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		if slices.ContainsFunc(h.Ports, func(p fabric.Port) bool {
-			return p.Role.Or("") == fabric.RoleCompute && p.State.Or("") == fabric.PortActive
-		}) {
-			list = append(list, h.Name)
-		}
+func activeRails(n *fabric.Node) (list []string) {
+	for h := range n.ActiveCompute {
+		list = append(list, h.Name)
 	}
-	return list
+	return slices.Compact(list)
 }
 
 // withoutNearest says which of its GPUs a rank has without one of the NICs that are nearest; empty: none, or not known. NCCL opens

@@ -58,17 +58,29 @@ func TestFindings(t *testing.T) {
 			b.Limits = fabric.Known(fabric.ProcessLimits{Memlock: 1 << 40}, "limits", epoch)
 		}
 	}
+	device := func(state fabric.Fact[fabric.PortState], uverbs int) edit {
+		return func(_ int, n *fabric.Node, a, _ *fabric.RankCandidate) {
+			n.HCAs = []fabric.HCA{{Name: "rdmap0", Ports: []fabric.Port{{Number: 1, State: state, Role: fabric.Known(fabric.RoleCompute, "", epoch)}}}}
+			a.Devices = fabric.Known(fabric.ProcessDevices{Uverbs: uverbs}, "/dev", epoch)
+		}
+	}
+	stateless := fabric.UnknownFact[fabric.PortState](fabric.ReasonDriverConstant, "", epoch)
 	for name, c := range map[string]struct {
 		readings int
 		edit     edit
 		want     string
 	}{
-		"nothing":              {2, func(int, *fabric.Node, *fabric.RankCandidate, *fabric.RankCandidate) {}, ""},
-		"BAR1 full":            {2, bar1(950, true), "bar1_full"},
-		"BAR1 in use":          {2, bar1(949, true), ""},
-		"BAR1 unknown":         {2, bar1(0, false), ""},
-		"releases differ":      {2, func(_ int, _ *fabric.Node, _, b *fabric.RankCandidate) { b.Maps.Value.Version = "2.26.2" }, "nccl_versions_differ"},
-		"a release is unknown": {2, func(_ int, _ *fabric.Node, _, b *fabric.RankCandidate) { b.Maps.Value.Version = "" }, ""},
+		"no device nodes":               {2, device(fabric.Known(fabric.PortActive, "", epoch), 0), "no_rdma_devices_in_container"},
+		"no device nodes of EFA":        {2, device(stateless, 0), "no_rdma_devices_in_container"},
+		"device nodes of EFA":           {2, device(stateless, 1), ""},
+		"no device nodes, port down":    {2, device(fabric.Known(fabric.PortDown, "", epoch), 0), ""},
+		"no device nodes, state unread": {2, device(fabric.UnknownFact[fabric.PortState](fabric.ReasonStuck, "", epoch), 0), ""},
+		"nothing":                       {2, func(int, *fabric.Node, *fabric.RankCandidate, *fabric.RankCandidate) {}, ""},
+		"BAR1 full":                     {2, bar1(950, true), "bar1_full"},
+		"BAR1 in use":                   {2, bar1(949, true), ""},
+		"BAR1 unknown":                  {2, bar1(0, false), ""},
+		"releases differ":               {2, func(_ int, _ *fabric.Node, _, b *fabric.RankCandidate) { b.Maps.Value.Version = "2.26.2" }, "nccl_versions_differ"},
+		"a release is unknown":          {2, func(_ int, _ *fabric.Node, _, b *fabric.RankCandidate) { b.Maps.Value.Version = "" }, ""},
 		"settings differ": {2, func(_ int, _ *fabric.Node, a, b *fabric.RankCandidate) {
 			a.Settings, b.Settings = set("NCCL_ALGO", "Ring"), set("NCCL_ALGO", "Tree")
 		}, "settings_differ"},

@@ -18,6 +18,7 @@ func (t *Tracker) account(n *fabric.Node, jobs []Job, elapsed time.Duration) {
 	if elapsed <= 0 {
 		return
 	}
+	n = n.Binding()
 	for i := range jobs {
 		j := &jobs[i]
 		if !j.hasCommunicator() {
@@ -100,7 +101,7 @@ func impairments(n *fabric.Node, j *Job, uuid string) []Impairment {
 	return list
 }
 
-// nearestDegraded reports whether the NIC that is assigned to a GPU has a port that is down or slower than expected.
+// nearestDegraded reports whether the NIC that is assigned to a GPU has a port that is down, or slower than a source states.
 func nearestDegraded(n *fabric.Node, g *fabric.GPU) bool {
 	i := slices.IndexFunc(n.PCI.Rails, func(r fabric.Rail) bool { return strings.EqualFold(r.GPU, g.Address) })
 	if i < 0 {
@@ -108,12 +109,7 @@ func nearestDegraded(n *fabric.Node, g *fabric.GPU) bool {
 	}
 	h := n.HCA(n.PCI.Rails[i].NIC)
 	return h != nil && slices.ContainsFunc(h.Ports, func(p fabric.Port) bool {
-		if p.Role.Or("") != fabric.RoleCompute {
-			return false
-		}
-		state, known := p.State.Get()
-		rate, measured := p.Rate.Get()
-		expected, expects := p.ExpectedRate.Get()
-		return known && state == fabric.PortDown || measured && expects && rate.BytesPerSecond < 0.99*expected
+		rate, measured := n.LineRate(&p).Get()
+		return p.Serves(fabric.RoleCompute) && (p.Down() || measured && p.RateStated() && rate < 0.99*p.ExpectedRate.Value)
 	})
 }

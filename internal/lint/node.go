@@ -182,15 +182,11 @@ func WithVariables(node *fabric.Node, list []fabric.NCCLVariable) *fabric.Node {
 	return &n
 }
 
-// rails names the active ports of role compute of the node.
+// rails names the active ports of role compute of the node that NCCL opens itself: settings of its RDMA transport are for no others.
 func (k *onNode) rails(yield func(*fabric.HCA, *fabric.Port) bool) {
-	for i := range k.node.HCAs {
-		h := &k.node.HCAs[i]
-		for p := range h.Ports {
-			port := &h.Ports[p]
-			if port.Role.Or("") == fabric.RoleCompute && port.State.Or("") == fabric.PortActive && !yield(h, port) {
-				return
-			}
+	for h, p := range k.node.ActiveCompute {
+		if !h.Traits().NoVerbs && !yield(h, p) {
+			return
 		}
 	}
 }

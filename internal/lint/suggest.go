@@ -89,21 +89,15 @@ func SuggestNetwork(node *fabric.Node) Suggestion {
 		return open
 	}
 	efa, ports := 0, 0
-	for i := range node.HCAs {
-		h := &node.HCAs[i]
-		for _, p := range h.Ports {
-			if p.Role.Or("") != fabric.RoleCompute {
-				continue
-			}
-			ports++
-			link := p.LinkLayer.Or("")
-			switch {
-			case h.Driver.Or("") == "efa":
-				efa++
-			case link != fabric.LinkInfiniBand && link != fabric.LinkEthernet, strings.HasPrefix(h.Driver.Or(""), "mana"):
-				open.Reason = "Name the network that jobs use, so that NCCL stops with an error instead of falling back to TCP. " + h.Name + " does not show which one that is."
-				return open
-			}
+	for h, p := range node.ComputePorts {
+		ports++
+		link := p.LinkLayer.Or("")
+		switch {
+		case h.Driver.Or("") == "efa":
+			efa++
+		case link != fabric.LinkInfiniBand && link != fabric.LinkEthernet, strings.HasPrefix(h.Driver.Or(""), "mana"):
+			open.Reason = "Name the network that jobs use, so that NCCL stops with an error instead of falling back to TCP. " + h.Name + " does not show which one that is."
+			return open
 		}
 	}
 	switch {

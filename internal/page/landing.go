@@ -247,11 +247,9 @@ func gpuCount(f fabric.Fact[int]) string {
 
 // stateless counts the ports whose driver does not report a state. No check is unknown for that.
 func stateless(n *fabric.Node) (ports int) {
-	for i := range n.HCAs {
-		for k := range n.HCAs[i].Ports {
-			if n.HCAs[i].Ports[k].State.Meta().Reason == fabric.ReasonDriverConstant {
-				ports++
-			}
+	for _, p := range n.Ports {
+		if p.State.Meta().Reason == fabric.ReasonDriverConstant {
+			ports++
 		}
 	}
 	return ports
@@ -262,15 +260,13 @@ func portCount(n *fabric.Node) string {
 		return "number of RDMA ports unknown"
 	}
 	ports, active, unknown := 0, 0, 0
-	for i := range n.HCAs {
-		for k := range n.HCAs[i].Ports {
-			ports++
-			switch state := &n.HCAs[i].Ports[k].State; {
-			case state.State != fabric.OK:
-				unknown++
-			case state.Value == fabric.PortActive:
-				active++
-			}
+	for _, p := range n.Ports {
+		ports++
+		switch {
+		case p.State.State != fabric.OK:
+			unknown++
+		case !p.Down():
+			active++
 		}
 	}
 	words := fmt.Sprintf("%d RDMA ports", ports)

@@ -97,12 +97,9 @@ func expectedRoCEText(p fabric.RoCEPolicy) string {
 // carrying returns the ports that carry training or storage.
 func carrying(n *fabric.Node) []*fabric.Port {
 	var list []*fabric.Port
-	for i := range n.HCAs {
-		for k := range n.HCAs[i].Ports {
-			p := &n.HCAs[i].Ports[k]
-			if r := p.Role.Or(""); r == fabric.RoleCompute || r == fabric.RoleStorage {
-				list = append(list, p)
-			}
+	for _, p := range n.Ports {
+		if p.Serves(fabric.RoleCompute) || p.Serves(fabric.RoleStorage) {
+			list = append(list, p)
 		}
 	}
 	return list

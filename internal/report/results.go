@@ -63,23 +63,19 @@ func linkOf(n *fabric.Node, r *probes.Result) string {
 // rdmaLink is what NCCL's verbs network runs over on a device, or on all training ports where none is named.
 func rdmaLink(n *fabric.Node, device string) string {
 	links := map[string]bool{}
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		for k := range h.Ports {
-			p := &h.Ports[k]
-			if h.Name != device && (device != "" || p.Role.Or("") != fabric.RoleCompute) {
-				continue
-			}
-			switch c := p.GIDChoice.Or(fabric.GIDChoice{}); {
-			case p.LinkLayer.Or("") == fabric.LinkInfiniBand:
-				links[linkInfiniBand] = true
-			case p.LinkLayer.Or("") != fabric.LinkEthernet:
-				links["RDMA"] = true
-			case c.GID != nil && c.GID.Type == fabric.GIDRoCEv1:
-				links["RoCE v1"] = true
-			default:
-				links[linkRoCE] = true
-			}
+	for h, p := range n.Ports {
+		if h.Name != device && (device != "" || !p.Serves(fabric.RoleCompute)) {
+			continue
+		}
+		switch c := p.GIDChoice.Or(fabric.GIDChoice{}); {
+		case p.LinkLayer.Or("") == fabric.LinkInfiniBand:
+			links[linkInfiniBand] = true
+		case p.LinkLayer.Or("") != fabric.LinkEthernet:
+			links["RDMA"] = true
+		case c.GID != nil && c.GID.Type == fabric.GIDRoCEv1:
+			links["RoCE v1"] = true
+		default:
+			links[linkRoCE] = true
 		}
 	}
 	if len(links) == 1 {

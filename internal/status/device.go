@@ -56,16 +56,9 @@ func isStateless(p *fabric.Port) bool {
 	return m.State == fabric.Unknown && (m.Reason == fabric.ReasonDriverConstant || m.Reason == fabric.ReasonMoved)
 }
 
-// isDown reports whether a port is known not to be active. What is right of one that is not expected to be is not shown as a port in
-// order.
-func isDown(p *fabric.Port) bool {
-	state, known := p.State.Get()
-	return known && state != fabric.PortActive
-}
-
 // allDown reports whether a device has ports, and none is active.
 func allDown(h *fabric.HCA) bool {
-	return len(h.Ports) > 0 && !slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return !isDown(&p) })
+	return len(h.Ports) > 0 && !slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return !p.Down() })
 }
 
 // port converts a port. A port in the network namespace of a pod is in order.
@@ -90,14 +83,14 @@ func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 	if to.Status == StatusOK && isStateless(p) {
 		to.Status = StatusPartly
 	}
-	if to.Status == StatusOK && isDown(p) {
+	if to.Status == StatusOK && p.Down() { // what is right of one that is not expected to be active is no port in order
 		to.Status = StatusNone
 	}
 	chains := p.RoCE.Or(nil)
 	for i := range chains {
 		to.RoCE = append(to.RoCE, chainOf(&chains[i]))
 	}
-	if to.Status == StatusOK && p.Role.Or("") == fabric.RoleCompute && slices.ContainsFunc(chains, isHidden) {
+	if to.Status == StatusOK && p.Serves(fabric.RoleCompute) && slices.ContainsFunc(chains, isHidden) {
 		to.Status = StatusPartly
 	}
 	return to

@@ -132,7 +132,7 @@ func (b *builder) portFails(device string) bool {
 	if h == nil {
 		return false
 	}
-	compute := slices.DeleteFunc(slices.Clone(h.Ports), func(p fabric.Port) bool { return p.Role.Or("") != fabric.RoleCompute })
+	compute := slices.DeleteFunc(slices.Clone(h.Ports), func(p fabric.Port) bool { return !p.Serves(fabric.RoleCompute) })
 	return len(compute) > 0 && !slices.ContainsFunc(compute, func(p fabric.Port) bool {
 		return !b.fails(diagnose.PortSubject(h, &p).Key(), diagnose.CheckPortActive)
 	})
