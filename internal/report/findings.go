@@ -229,7 +229,7 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 		severity, seen := diagnose.Warning, []string{fabric.MaskTokens(l.Text)}
 		switch ports, possible := f.trainingPorts(); {
 		case l.Signature == &signature.TCP && ports > 0:
-			severity, seen = diagnose.Critical, append(seen, "This node has "+spelling.Plural(ports, "active RDMA port", "active RDMA ports")+" for training")
+			severity, seen = diagnose.Critical, append(seen, "This node has "+spelling.Plural(ports, "RDMA port", "RDMA ports")+" for training that it could use")
 		case l.Signature == &signature.TCP && !possible:
 			severity = diagnose.Info
 		case l == first && l.Line > 0:
@@ -256,10 +256,10 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 	}
 }
 
-// trainingPorts is how many RDMA ports for training are active, and whether there may be any.
+// trainingPorts is how many RDMA ports for training carry, and whether there may be any.
 func (f *Facts) trainingPorts() (active int, possible bool) {
 	possible = slices.ContainsFunc(f.Ports, func(p Port) bool { return p.training() || isUnknown(p.Role) })
-	return len(which(f.Ports, func(p *Port) bool { return p.training() && p.active() })), possible
+	return len(which(f.Ports, func(p *Port) bool { return p.training() && (p.active() || p.State == notGiven) })), possible
 }
 
 func logOf(file string, r *explain.Result) *Log {

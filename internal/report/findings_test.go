@@ -141,7 +141,8 @@ func TestLogAgainstNode(t *testing.T) {
 		want, without []string
 	}{
 		"sockets, one rank":           {"healthy", sockets + rank, []string{"this is no all-clear", "the network Socket", "| Network | Socket |", "| Devices | NCCL found no RDMA device |"}, []string{"No difference", clear}},
-		"sockets, two hosts":          {"healthy", sockets + nodes + rank, []string{"1 issue found (1 critical)", "shows transport_tcp (critical)", "active RDMA ports for training", "The job of the log used TCP"}, []string{"No difference", "Could not be judged"}},
+		"sockets, two hosts":          {"healthy", sockets + nodes + rank, []string{"1 issue found (1 critical)", "shows transport_tcp (critical)", "This node has 8 RDMA ports for training", "The job of the log used TCP"}, []string{"No difference", "Could not be judged"}},
+		"sockets, two hosts of EFA":   {"healthy-efa", sockets + nodes + rank, []string{"shows transport_tcp (critical)", "This node has 32 RDMA ports for training"}, nil},
 		"sockets, no RDMA":            {"", sockets + nodes + rank, []string{"shows transport_tcp (info)"}, nil},
 		"sockets, one host":           {"healthy", sockets + alone + rank, []string{clear, "No difference", "NCCL found no RDMA device"}, nil},
 		"disabled, one rank":          {"healthy", off + rank, []string{"this is no all-clear", apart, "| Devices | GPUDirect RDMA disabled for mlx5_0 |"}, []string{"No difference", clear}},
