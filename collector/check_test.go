@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/simulator"
 )
 
@@ -205,6 +206,50 @@ func TestJudgedBySeries(t *testing.T) {
 	for name, n := range map[string]*fabric.Node{"hidden": hidden, "no port": scenarioNode(t, "no-rdma")} {
 		if got := judged(n); len(got) > 0 {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Alerts that call a port or a node short are critical: they get numbers that somebody states and that the node met once, and no guesses.
+func TestExpectedSeries(t *testing.T) {
+	expected := func(n *fabric.Node) string {
+		var list []string
+		for line := range strings.Lines(scrape(t, n)) {
+			if strings.HasPrefix(line, Prefix) && strings.Contains(line, "_expected") {
+				list = append(list, strings.TrimSpace(strings.TrimPrefix(line, Prefix)))
+			}
+		}
+		slices.Sort(list)
+		return strings.Join(list, "\n")
+	}
+	rate := func(of string) string {
+		return `hca_port_expected_rate_bytes_per_second{device="mlx5_0",port="1"} ` + of + "\n" + `hca_port_expected_rate_bytes_per_second{device="mlx5_1",port="1"} ` + of
+	}
+	const ports = "\nnode_compute_ports_expected 2"
+	for name, c := range map[string]struct {
+		edit func(n *fabric.Node)
+		want string
+	}{
+		"record": {func(*fabric.Node) {}, rate("5e+10")},
+		"other ports are faster": {func(n *fabric.Node) {
+			n.HCAs[0].Ports[0].Seen, n.HCAs[0].Ports[0].Rate.Value.BytesPerSecond, n.NetDevs[0].Speed.Value = fabric.PortHistory{}, 25e9, 25e9
+		}, rate("5e+10")[strings.Index(rate("5e+10"), "\n")+1:]},
+		"configuration": {func(n *fabric.Node) {
+			n.Policy.ComputePorts, n.Policy.PortRates = new(2), map[fabric.Role]float64{fabric.RoleCompute: 100e9}
+		}, rate("1e+11") + ports},
+		"for roles that are guesses": {func(n *fabric.Node) {
+			n.Policy.Roles, n.Policy.PortRates = nil, map[fabric.Role]float64{fabric.RoleCompute: 100e9}
+		}, ""},
+		"never met": {func(n *fabric.Node) {
+			n.Policy.ComputePorts, n.Policy.PortRates = new(2), map[fabric.Role]float64{fabric.RoleCompute: 100e9}
+			n.NeverMet = n.Policy.Expectations()
+		}, rate("5e+10")},
+	} {
+		n := fabrictest.Healthy()
+		c.edit(n)
+		n.DerivePorts()
+		if got := expected(n); got != c.want {
+			t.Errorf("%s:\n%s\nwant:\n%s", name, got, c.want)
 		}
 	}
 }

@@ -93,10 +93,10 @@ var portValues = []valueOf[fabric.Port]{
 	{
 		&Family{
 			Name: "hca_port_expected_rate_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"device", "port"},
-			Help:   "Expected rate of the port: from the configuration, or else the most common rate of ports of the same role and board. Absent if there is neither.",
-			Source: "config expected.port_rate_gigabits_per_second; peers", Cadence: Slow, Stability: Stable,
+			Help:   "Rate that the port should have, by the first of configuration (once the node met it), manifest, profile and record of the node that states one. Absent if none does.",
+			Source: "config expected.port_rate_gigabits_per_second, expected.manifest; profile; record of the node", Cadence: Slow, Stability: Stable,
 		},
-		func(p *fabric.Port) (float64, bool) { return amount(p.ExpectedRate) },
+		func(p *fabric.Port) (float64, bool) { return p.ExpectedRate.Value, p.RateStated() },
 	},
 	{
 		&Family{
@@ -139,16 +139,14 @@ func hcaFamilies() []*Family {
 }
 
 func collectHCA(n *fabric.Node, emit emit) {
-	compute := 0
 	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		collectDevice(h, emit)
-		for k := range h.Ports {
-			p := &h.Ports[k]
-			collectPort(h, p, emit)
-			if p.Role.Or("") == fabric.RoleCompute {
-				compute++
-			}
+		collectDevice(&n.HCAs[i], emit)
+	}
+	compute := 0
+	for h, p := range n.Binding().Ports {
+		collectPort(h, p, emit)
+		if p.Serves(fabric.RoleCompute) {
+			compute++
 		}
 	}
 	if compute > 0 {

@@ -29,7 +29,7 @@ var (
 	}
 	computePortsExpected = &Family{
 		Name: "node_compute_ports_expected", Type: Gauge,
-		Help:   "Number of active ports of role compute that the site expects on this node; absent if it is not configured.",
+		Help:   "Number of active ports of role compute that the site expects on this node. Absent if it is not configured, or the node never had that many: the number may be meant for another kind of node.",
 		Source: "config expected.compute_ports", Cadence: Config, Stability: Stable,
 	}
 )
@@ -50,7 +50,7 @@ func collectNode(n *fabric.Node, emit emit) {
 		state(emit, nodeNetNSMode, m, fabric.NetNSModes())
 	}
 	number(emit, nodeGPUs, n.GPUs)
-	if p := n.Policy.ComputePorts; p != nil {
+	if p := n.Binding().Policy.ComputePorts; p != nil {
 		emit(computePortsExpected, float64(*p))
 	}
 }

@@ -83,7 +83,7 @@ func testDegradedRate(t *testing.T, x *exporter) {
 			}
 			x.agrees(t, append(everything, mismatch(1),
 				is(degraded.gbps*1e9/8, "hca_port_rate_bytes_per_second", "device", "fakehca_3"),
-				is(50e9, "hca_port_expected_rate_bytes_per_second", "device", "fakehca_3"))...) // that of its peers
+				is(50e9, "hca_port_expected_rate_bytes_per_second", "device", "fakehca_3"))...) // what it had
 		})
 	}
 	x.agrees(t, append(everything, mismatch(0))...)

@@ -43,7 +43,7 @@ func portNow() line {
   or 6 + 0 * (gpufabric_hca_port_info{link_layer="unspecified",@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@port}))`, nil,
 			words{"0": {"down (spare)", unneeded}, "1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}, "6": {"not reported", plainly}}),
 		speed,
-		number(about{"Expected rate", "What the site or the other ports of the node let expect.", "not stated", 3, 4}, "bps", expected, nil, nil),
+		number(about{"Expected rate", "What configuration, manifest, profile or record of the node state.", "not stated", 3, 4}, "bps", expected, nil, nil),
 		number(about{"Errors", "In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "not counted", 3, 4}, "short",
 			`round(sum(increase(gpufabric_ethernet_symbol_errors_total{@port}[10m])
   or increase(gpufabric_hca_port_symbol_errors_total{@port}[10m])
