@@ -92,7 +92,7 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 		return
 	}
 	w := Verdict{
-		Unstated:    !trainingStated(n),
+		Unstated:    !n.TrainingStated(),
 		Evidence:    fmt.Sprintf("%s=%s. %s", by.Name, by.Value, portsText(names)),
 		Consequence: "NCCL uses TCP sockets, unless the image of a job has a network plugin that ignores the variable (IBext of HPC-X): collectives between nodes have a fraction of the bandwidth.",
 		Remedy:      "In " + by.Source + " remove the line, or give these devices another role in the configuration (roles) if they are not for training.",
@@ -107,16 +107,6 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 		}
 	}
 	v.failed(s, w)
-}
-
-// trainingStated reports whether a source states that the node has ports for training.
-func trainingStated(n *fabric.Node) bool {
-	for _, p := range n.ComputePorts {
-		if p.RoleBy != fabric.ByNobody {
-			return true
-		}
-	}
-	return n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0
 }
 
 func portsText(names []string) string {

@@ -42,6 +42,16 @@ func (n *Node) ActiveCompute(yield func(*HCA, *Port) bool) {
 	}
 }
 
+// TrainingStated reports whether a source states that the node has ports for training, or should have.
+func (n *Node) TrainingStated() bool {
+	for _, p := range n.ComputePorts {
+		if p.RoleBy != ByNobody {
+			return true
+		}
+	}
+	return n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0
+}
+
 // Serves reports whether a port of the device is known to have that role.
 func (h *HCA) Serves(r Role) bool {
 	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Serves(r) })

@@ -293,3 +293,25 @@ func TestProbesPageIsLegible(t *testing.T) {
 		}
 	}
 }
+
+// Whoever states that a node has ports for training, its probes over TCP are wrong; on a guess they may be as they should.
+func TestRailsAreStated(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(n *fabric.Node)
+		want bool
+	}{
+		"guesses": {func(n *fabric.Node) { n.Policy.Roles = nil }, false},
+		"roles":   {func(*fabric.Node) {}, true},
+		"NCCL_IB_HCA": {func(n *fabric.Node) {
+			n.Policy.Roles, n.NCCL.Variables = nil, []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: "mlx5_0"}}
+		}, true},
+		"compute_ports": {func(n *fabric.Node) { n.HCAs, n.Policy.ComputePorts = nil, new(2) }, true},
+	} {
+		n := fabrictest.Healthy()
+		c.edit(n)
+		n.DerivePorts()
+		if got := hardwareOf(&probes.Status{}, n, nil).rails; got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

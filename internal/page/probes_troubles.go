@@ -22,7 +22,7 @@ type probeHardware struct {
 
 func hardwareOf(s *probes.Status, n *fabric.Node, verdicts []diagnose.Verdict) probeHardware {
 	return probeHardware{
-		rails: n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0 || slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" }),
+		rails: n.TrainingStated() || slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" }),
 		far:   diagnose.GPUsFarByDesign(n),
 		cause: func(s *fabric.Symptom) *diagnose.Verdict { return diagnose.Explains(n, verdicts, s) },
 		slow:  func(s *fabric.Symptom) bool { return diagnose.SlowWithoutGPUDirect(n, s) },
