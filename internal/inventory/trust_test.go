@@ -192,6 +192,22 @@ func TestUnrecorded(t *testing.T) {
 	}
 }
 
+// A folder that Kubernetes made for root is none for the pod of another user: check says who may write the record, as the log does.
+func TestUnrecordedInFolderOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		t.Skipf("skipped: needs root: %v", err)
+	}
+	for _, boot := range []string{"a", ""} {
+		m := Open(filepath.Join(dir, "inventory.json"), boot, slog.New(slog.DiscardHandler))
+		got := m.Update(nodeWith(8, begin)).Unrecorded
+		m.Close()
+		if !strings.Contains(got, "There is no record of this node") || !strings.Contains(got, "and user 0 may write none, because the folder belongs to user 65534") {
+			t.Errorf("boot %q: %q", boot, got)
+		}
+	}
+}
+
 // An address that a port had should be there; which one it is may change, and a bond gives it to its active member.
 func TestRecordOfAddresses(t *testing.T) {
 	v4 := func(address string) func(*fabric.Node) *fabric.Node {
