@@ -203,6 +203,9 @@ func judgeManifest(n *fabric.Node, v *verdicts) {
 			continue
 		}
 		compare(r, want, v)
+		if h := n.HCA(r.subject.Device); h != nil && m.Foreign(h) {
+			v.list[len(v.list)-1].Evidence += " With another board, nothing that the manifest states of roles, links, rates and addresses counts here."
+		}
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(devices), fabric.NaturalOrder) {
 		gone(v, Subject{Device: name}, n.ClassPresent.Meta(), n.ClassPresent.State == fabric.Unknown)

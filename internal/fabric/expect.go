@@ -104,14 +104,12 @@ func (c portCount) tells(want int, p *Port, link *bool) bool {
 }
 
 func (n *Node) linkByManifest(h *HCA, p *Port, _ portCount) (e Expected[bool], ok bool) {
-	rate, ok := n.Policy.Manifest.ofPort(h, p, "rate")
-	if !ok {
-		return e, false
-	}
+	rate, _ := n.Policy.Manifest.ofPort(h, p, "rate")
 	if rate == ManifestNone {
 		return Expected[bool]{By: ByManifest, Words: "the manifest has it without a link"}, true
 	}
-	return Expected[bool]{Value: true, By: ByManifest, Words: "the manifest has it at " + rate}, true
+	_, ok = n.Policy.Manifest.rateOf(h, p)
+	return Expected[bool]{Value: true, By: ByManifest, Words: "the manifest has it at " + rate}, ok
 }
 
 // linkByNCCL is so only for devices that NCCL_IB_HCA names as a whole: a prefix, or what "^" leaves, may match what has no cable. Of a device
@@ -184,8 +182,15 @@ const ManifestNone = "none"
 // PortKey is the name of what a manifest has of a port.
 func PortKey(p *Port, what string) string { return fmt.Sprintf("port_%d_%s", p.Number, what) }
 
+// Foreign reports whether a manifest has another board by the name of a device: it is that of another node, or older than the board.
+// What it states of the device is not used.
+func (m *Manifest) Foreign(h *HCA) bool {
+	board, listed := m.Devices[h.Name]["board"]
+	return listed && h.BoardID.State != Unknown && h.BoardID.Or(ManifestNone) != board
+}
+
 func (m *Manifest) ofPort(h *HCA, p *Port, what string) (value string, ok bool) {
-	if m == nil {
+	if m == nil || m.Foreign(h) {
 		return "", false
 	}
 	value, ok = m.Devices[h.Name][PortKey(p, what)]

@@ -56,6 +56,15 @@ func TestTrust(t *testing.T) {
 			}
 		}
 	}
+	text := func(edit func(string) string) func(*testing.T, string) {
+		return file(func(path string) error {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(path, []byte(edit(string(data))), 0o644)
+		})
+	}
 	for name, c := range map[string]struct {
 		edit func(t *testing.T, file string)
 		now  []int
@@ -72,6 +81,10 @@ func TestTrust(t *testing.T) {
 		"some exchanged":                   {now: []int{0, 1, 2, 13}, used: true},
 		"in the future":                    {edit: content(func(h *hardware) { h.Devices.Seen = begin.Add(48 * time.Hour).Unix() }), now: eight[1:], used: true, untimed: true},
 		"before the clock was set":         {edit: content(func(h *hardware) { h.Devices.Seen = 1000 }), now: eight[1:], used: true, untimed: true},
+		"another version":                  {edit: text(func(s string) string { return strings.Replace(s, `"version":1`, `"version":2`, 1) }), now: eight[1:], says: "version 2, expected 1"},
+		"cut short":                        {edit: text(func(s string) string { return s[:len(s)/2] }), now: eight[1:], says: "not an inventory"},
+		"empty":                            {edit: text(func(string) string { return "" }), now: eight[1:], says: "not an inventory"},
+		"a digit changed":                  {edit: text(func(s string) string { return strings.Replace(s, "0000:03", "0000:08", 1) }), now: eight[1:], says: "checksum"},
 		"a device twice":                   {edit: content(func(h *hardware) { h.Devices.Items[0] = h.Devices.Items[1] }), now: eight[1:], says: "contradicts itself"},
 		"a port twice":                     {edit: content(func(h *hardware) { h.Ports = []port{{PCI: "a"}, {PCI: "a"}} }), now: eight[1:], says: "contradicts itself"},
 		"an address of another family":     {edit: content(func(h *hardware) { h.Ports = []port{{IPv4: &address{Addr: netip.IPv6Loopback()}}} }), now: eight[1:], says: "contradicts itself"},

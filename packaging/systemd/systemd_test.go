@@ -65,6 +65,25 @@ func analyze(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
+// Every tier has the folder of the record: the unit has it for its own user, and no drop-in takes it away or runs as another user.
+func TestStateFolder(t *testing.T) {
+	for _, name := range []string{unit, check} {
+		if text, err := os.ReadFile(name); err != nil || !strings.Contains(string(text), "\nStateDirectory=gpufabric_exporter\n") || !strings.Contains(string(text), "\nUser=gpufabric_exporter\n") {
+			t.Errorf("%s has no state folder of the exporter: %v", name, err)
+		}
+	}
+	tiers, err := filepath.Glob("tiers/*.conf")
+	if err != nil || len(tiers) != 5 {
+		t.Fatal(tiers, err)
+	}
+	other := regexp.MustCompile(`(?m)^(StateDirectory|User|DynamicUser|ReadOnlyPaths|InaccessiblePaths)=`)
+	for _, name := range tiers {
+		if text, err := os.ReadFile(name); err != nil || other.Match(text) {
+			t.Errorf("%s changes the state folder, or its user: %v", name, err)
+		}
+	}
+}
+
 var (
 	overall = regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`)
 	weak    = regexp.MustCompile(`(?m)^✗ .*$`)
