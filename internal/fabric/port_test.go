@@ -58,8 +58,12 @@ func TestRateIsStated(t *testing.T) {
 		rate, role fabric.Authority
 		want       bool
 	}{
-		{fabric.ByConfiguration, fabric.ByConfiguration, true}, {fabric.ByConfiguration, fabric.ByNCCL, true}, {fabric.ByConfiguration, fabric.ByNobody, false},
-		{fabric.ByManifest, fabric.ByNobody, true}, {fabric.ByRecord, fabric.ByNobody, true}, {fabric.ByNobody, fabric.ByConfiguration, false},
+		{fabric.ByConfiguration, fabric.ByConfiguration, true},
+		{fabric.ByConfiguration, fabric.ByNCCL, true},
+		{fabric.ByConfiguration, fabric.ByNobody, false},
+		{fabric.ByManifest, fabric.ByNobody, true},
+		{fabric.ByRecord, fabric.ByNobody, true},
+		{fabric.ByNobody, fabric.ByConfiguration, false},
 	} {
 		p := &fabric.Port{ExpectedRate: fabric.Known(50e9, "", fabrictest.Healthy().At), RateBy: c.rate, RoleBy: c.role}
 		if p.RateStated() != c.want {
