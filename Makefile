@@ -109,6 +109,7 @@ safety-test: build ## each system call of the exporter and of all commands: noth
 load-test: build ## 50 scrapers and 200 slow clients for a minute, clients that read no answer, and 20,000 scrapes: latency, memory, descriptors, reads of devices; what 2,000 requests of each path and changes of the node leave behind (loopback only; 15 min)
 	$(GO) test -count=1 -v -timeout 60m -tags load ./test/safety
 	FULL=1 $(GO) test -count=1 -v -timeout 60m -run 'TestNoEndpointGrows|TestNothingStaysOfWhatWent' ./exporter
+	$(GO) test -count=1 -v -timeout 20m -run TestMemory ./internal/host/ras
 
 systemd-test: build ## the units of packaging/systemd under the real systemd, in a container (8 min; systemd-nspawn, needs root)
 	$(GO) test -count=1 -v -timeout 30m -tags systemd ./test/systemd
@@ -118,6 +119,7 @@ corpus: ## precision and recall of the checks over all scenarios and 500 composi
 
 probes: ## probes with processes of this program over stand-ins for CUDA and NCCL: faults, 1,000 runs, the whole product (5 min)
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'Probe' .
+	$(GO) test -count=1 -v -timeout 20m -run 'Week' ./probes
 
 e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times, and what dashboards show of them (30 min; Debian's packages are fetched)
 	$(GO) test -count=1 -v -timeout 60m -tags e2e ./test/e2e

@@ -186,6 +186,9 @@ func TestNoEndpointGrows(t *testing.T) {
 
 // What was there and is no more leaves no memory behind.
 func TestNothingStaysOfWhatWent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make load-test runs it without")
+	}
 	for name, of := range map[string]struct {
 		scenario  string
 		few, full int

@@ -42,6 +42,9 @@ func (c changing) Probe(ctx context.Context, t Target, begin func()) (Result, *S
 
 // A week of probes on a machine that never stays the same leaves a state file and a memory of bounded size.
 func TestWeekIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make probes runs it without")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
 		c := changing{newBench(t), time.Now()}

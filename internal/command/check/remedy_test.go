@@ -16,7 +16,6 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/report"
-	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/status"
 )
@@ -28,7 +27,7 @@ var named = regexp.MustCompile(`<(interface|device|port|address|bridges)>`)
 // follows from it has none, and names it.
 func TestOneRemedyForAFault(t *testing.T) {
 	seen, consequences := 0, 0
-	for _, s := range simulator.Scenarios() {
+	for _, s := range simulatortest.Kinds(simulatortest.Fault) {
 		t.Run(s.Name, func(t *testing.T) {
 			n := simulatortest.Watch(t, s, 0, 10)[1]
 			list := diagnose.Run(n, nil)

@@ -351,6 +351,9 @@ func TestReset(t *testing.T) {
 
 // A report within the limit of bytes takes no more memory than one of NCCL: the exporter runs beside the job, within a limit of its own.
 func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make load-test runs it without")
+	}
 	fill := func(before, element, after string) []byte {
 		n := (maxAnswer - len(before) - len(after)) / (len(element) + 1)
 		return []byte(before + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + after)
