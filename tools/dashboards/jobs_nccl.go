@@ -47,7 +47,7 @@ func refusals() words {
 		progress.ListenersUnknown: {"listeners unknown", ""}, progress.OtherJob: {"another job has the port", ""}, progress.AgeUnknown: {"boot time unknown", ""},
 		progress.Young: {"a process is below 10 min", ""}, progress.YoungCommunicator: {"a communicator may be below 10 min", ""}, progress.VersionUnknown: {"release of NCCL unknown", ""},
 		progress.VersionRefused: {"release of NCCL has crashed", ""}, progress.Waiting: {"asked not long ago", ""}, progress.Stopped: {"it ended the connection", warning},
-		progress.ReleaseStopped: {"its release may have crashed here", warning}, progress.NodeStopped: {"jobs of three owners ended the connection", warning},
+		progress.ReleaseStopped: {"its release may have crashed here", warning}, progress.NodeStopped: {"three owners ended the connection", warning},
 	})
 }
 
