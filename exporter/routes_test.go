@@ -189,10 +189,10 @@ func TestNoSecretIsShown(t *testing.T) {
 	look("an error", out.String()+errs.String())
 }
 
-// TestPromisedEndpoints compares the paths that are answered with the row of endpoints in docs/STABILITY.md, which has all but HTML pages
+// TestPromisedEndpoints compares the paths that are answered with the row of endpoints in docs/SUPPORT.md, which has all but HTML pages
 // and profiles.
 func TestPromisedEndpoints(t *testing.T) {
-	text, err := os.ReadFile("../docs/STABILITY.md")
+	text, err := os.ReadFile("../docs/SUPPORT.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestPromisedEndpoints(t *testing.T) {
 	}
 	slices.Sort(promised)
 	if slices.Sort(answered); !slices.Equal(promised, answered) {
-		t.Errorf("docs/STABILITY.md promises %q, and %q are answered: keep what is promised, and add what is new", promised, answered)
+		t.Errorf("docs/SUPPORT.md promises %q, and %q are answered: keep what is promised, and add what is new", promised, answered)
 	}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stability compares the names that users depend on with the promises of docs/STABILITY.md: testdata/promises.txt
+// Package stability compares the names that users depend on with the promises of docs/SUPPORT.md: testdata/promises.txt
 // has a line for each, and none of them disappears or changes before the next major version.
 package stability
 
@@ -45,7 +45,7 @@ func TestPromises(t *testing.T) {
 	lines := strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
 	for _, line := range lines {
 		if n := name(line); now[n] != line {
-			t.Errorf("promised: %s\nnow:      %s\nThis stays the same until the next major version (docs/STABILITY.md): keep it, and deprecate it if something new replaces it. "+
+			t.Errorf("promised: %s\nnow:      %s\nThis stays the same until the next major version (docs/SUPPORT.md): keep it, and deprecate it if something new replaces it. "+
 				"At a major version, change the line in test/stability/%s and add the old name to CHANGELOG.md.", line, cmp.Or(now[n], "not there, or not stable"), promises)
 		}
 		delete(now, name(line))

@@ -26,9 +26,9 @@ func troubles(t *testing.T) string {
 	return string(text)
 }
 
-// testCompatibility requires that docs/COMPATIBILITY.md calls tested what is tested here.
+// testCompatibility requires that docs/SUPPORT.md calls tested what is tested here.
 func testCompatibility(t *testing.T, m on) {
-	text, err := os.ReadFile("../../docs/COMPATIBILITY.md")
+	text, err := os.ReadFile("../../docs/SUPPORT.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func testCompatibility(t *testing.T, m on) {
 	} {
 		version := strings.Fields(m.Must("sh", "-c", command))[1]
 		if !regexp.MustCompile(`(?m)^\| ` + component + ` \| .* \| ` + regexp.QuoteMeta(version) + ` \| `).Match(text) {
-			t.Errorf("docs/COMPATIBILITY.md does not say that it is tested with %s %s", component, version)
+			t.Errorf("docs/SUPPORT.md does not say that it is tested with %s %s", component, version)
 		}
 	}
 }
