@@ -11,7 +11,7 @@ import (
 // WriteDocument writes the catalogue as the Markdown page docs/METRICS.md.
 func WriteDocument(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nGenerated from the metric catalogue (`make docs`); do not edit. [COUNTERS.md](COUNTERS.md) has the counter of the kernel behind each metric, [MIGRATION.md](MIGRATION.md) the names of other exporters.\n\n")
+	b.WriteString("# Metrics\n\nGenerated from the metric catalogue (`make docs`); do not edit. [COUNTERS.md](COUNTERS.md) has the counter of the kernel behind each metric, [NEIGHBOURS.md](NEIGHBOURS.md#names-of-metrics) the names of other exporters.\n\n")
 	b.WriteString("Unknown facts have no series; to see what is unknown, use `" + Prefix + "exporter_facts_unknown` and `" + Prefix + "exporter_source_up`.\n")
 	writeContents(&b)
 	writeConventions(&b)

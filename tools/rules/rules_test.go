@@ -74,11 +74,11 @@ func TestQueriesOfDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []string{"node_infiniband_port_data_received_bytes_total"} { // of node_exporter, in MIGRATION.md
+	for _, other := range []string{"node_infiniband_port_data_received_bytes_total"} { // of node_exporter, in NEIGHBOURS.md
 		known[other] = nil
 	}
 	of := map[string]int{}
-	for _, document := range []string{"METRICS.md", "MIGRATION.md", "SLO.md"} {
+	for _, document := range []string{"METRICS.md", "NEIGHBOURS.md", "SLO.md"} {
 		text, err := os.ReadFile("../../docs/" + document)
 		if err != nil {
 			t.Fatal(err)
