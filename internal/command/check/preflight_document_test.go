@@ -20,21 +20,28 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-const preflightDocument = "../../../docs/PREFLIGHT.md"
+const preflightDocument = "../../../docs/COMMANDS.md"
 
-func readPreflight(t *testing.T) string {
+// readPreflight returns the document, and the section of preflight in it.
+func readPreflight(t *testing.T) (document, section string) {
 	t.Helper()
 	text, err := os.ReadFile(preflightDocument)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	_, section, found := strings.Cut(string(text), "\n## preflight\n")
+	section, _, closed := strings.Cut(section, "\n## ")
+	if !found || !closed {
+		t.Fatalf("%s has no section about preflight", preflightDocument)
+	}
+	return string(text), section
 }
 
-// block returns the first code block of a language.
-func block(t *testing.T, text, language string) string {
+// block returns the first code block of a language in that section.
+func block(t *testing.T, language string) string {
 	t.Helper()
-	_, from, found := strings.Cut(text, "```"+language+"\n")
+	_, section := readPreflight(t)
+	_, from, found := strings.Cut(section, "```"+language+"\n")
 	body, _, closed := strings.Cut(from, "```\n")
 	if !found || !closed {
 		t.Fatalf("%s has no block of %s", preflightDocument, language)
@@ -42,7 +49,7 @@ func block(t *testing.T, text, language string) string {
 	return body
 }
 
-// The output in docs/PREFLIGHT.md (go test -update writes it) is what preflight prints for a node with eight GPUs and too low a limit.
+// The output in docs/COMMANDS.md (go test -update writes it) is what preflight prints for a node with eight GPUs and too low a limit.
 func TestPreflightDocumentOutput(t *testing.T) {
 	at := time.Unix(1, 0)
 	ports := 8
@@ -73,12 +80,12 @@ func TestPreflightDocumentOutput(t *testing.T) {
 	for line := range strings.Lines(b.String()) {
 		shown.WriteString("    " + line)
 	}
-	text := readPreflight(t)
-	_, rest, found := strings.Cut(text, "    $ gpufabric_exporter preflight\n")
+	document, section := readPreflight(t)
+	_, rest, found := strings.Cut(section, "    $ gpufabric_exporter preflight\n")
 	got, _, closed := strings.Cut(rest, "\n\n")
 	if *update {
-		text = strings.Replace(text, got+"\n", shown.String(), 1)
-		if err := os.WriteFile(preflightDocument, []byte(text), 0o644); err != nil { //nolint:gosec // a document
+		document = strings.Replace(document, got+"\n", shown.String(), 1)
+		if err := os.WriteFile(preflightDocument, []byte(document), 0o644); err != nil { //nolint:gosec // a document
 			t.Fatal(err)
 		}
 		return
@@ -92,7 +99,7 @@ func TestPreflightDocumentOutput(t *testing.T) {
 func TestPreflightDocumentProlog(t *testing.T) {
 	dir := t.TempDir()
 	prolog := filepath.Join(dir, "prolog.sh")
-	if err := os.WriteFile(prolog, []byte(block(t, readPreflight(t), "sh")), 0o600); err != nil {
+	if err := os.WriteFile(prolog, []byte(block(t, "sh")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	standIn := "#!/bin/sh\necho \"report $*\"\necho export A=1 >&2\ntouch " + dir + "/ran\nexit $CODE\n"
@@ -140,7 +147,8 @@ func TestPreflightDocumentContainers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text := strings.ReplaceAll(readPreflight(t), "/gpufabric/", "")
+	_, text := readPreflight(t)
+	text = strings.ReplaceAll(text, "/gpufabric/", "")
 	for _, program := range []string{"srun", "enroot"} {
 		_, command, found := strings.Cut(text, "\n    "+program+" ")
 		command, _, closed := strings.Cut(command, "\n\n")
@@ -193,7 +201,7 @@ func TestPreflightDocumentManifest(t *testing.T) {
 			HostPath struct{ Path, Type string } `yaml:"hostPath"`
 		}
 	}
-	d := yaml.NewDecoder(strings.NewReader(block(t, readPreflight(t), "yaml")))
+	d := yaml.NewDecoder(strings.NewReader(block(t, "yaml")))
 	d.KnownFields(true)
 	if err := d.Decode(&spec); err != nil {
 		t.Fatal(err)
