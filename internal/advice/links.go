@@ -23,7 +23,7 @@ func (k *adviser) inside() (Link, rated) {
 	case !ok:
 		return LinkNVLink, rated{LinkNVLink, nil, "The state or the rate of an NVLink could not be read.", askDriver}
 	case joined:
-		return LinkNVLink, rated{LinkNVLink, &least, fmt.Sprintf("active NVLinks of the slowest GPU: %.0f GB/s in each direction (docs/NUMBERS.md)", least/1e9), ""}
+		return LinkNVLink, rated{LinkNVLink, &least, fmt.Sprintf("active NVLinks of the slowest GPU: %.0f GB/s in each direction", least/1e9), ""}
 	}
 	return LinkPCIe, pcie(gpus)
 }

@@ -119,7 +119,8 @@ type NVLink struct {
 	Errors []NVLinkErrors
 }
 
-// nvlinkRates are what NVIDIA specifies for a link in bytes per second and direction (docs/NUMBERS.md): NVLink 1, 2 to 4, and 5.
+// nvlinkRates are what NVIDIA specifies for a link in bytes per second and direction: NVLink 1, 2 to 4, and 5. Their source:
+// https://www.nvidia.com/en-us/data-center/nvlink/
 var nvlinkRates = [...]float64{20e9, 25e9, 50e9}
 
 // Specified returns the specified rate of a link in bytes per second and direction, and false where its speed is not known. NVML

@@ -169,7 +169,6 @@ func (f *Facts) references() document.Section {
 	lines := []document.Text{
 		text(document.Link("Environment variables of NCCL", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html")),
 		text(document.Link("Bus bandwidth, as nccl-tests counts it", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md")),
-		text("Numbers you may have read, corrected: ", document.Link("NUMBERS.md", docs+"NUMBERS.md")),
 		text("What the checks read and when they fail: ", document.Link("CHECKS.md", docs+"CHECKS.md")),
 		text("What the probes measure: ", document.Link("PROBES.md", docs+"PROBES.md")),
 		text("Which releases of NCCL read which variable: ", document.Link("NCCL.md", docs+"NCCL.md")),
