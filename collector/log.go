@@ -16,7 +16,7 @@ var (
 	logFailures = &Family{
 		Name: "log_failures_total", Type: Counter, Labels: signatureLabels,
 		Help: "Number of log lines that match the signature of a failure (docs/SIGNATURES.md), counted since the exporter started to read the log. source: job (logs of jobs, which users can forge), kernel (kernel messages). " +
-			"kind: cause, consequence, note. Absent unless the site sets nccl.log_files or kernel.messages (docs/LOGS.md).",
+			"kind: cause, consequence, note. Absent unless the site sets nccl.log_files or kernel.messages (docs/JOBS.md).",
 		Source: "nccl.log_files, /dev/kmsg", Cadence: Fast, Privilege: "read access to the files; CAP_SYSLOG for /dev/kmsg", Stability: Experimental,
 	}
 	logFailureSeen = &Family{

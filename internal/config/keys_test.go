@@ -72,12 +72,12 @@ func keys() []key {
 		key{path: "nccl.inspector_folder", takes: "absolute path", beyond: []string{"inspector"}, without: "none", meaning: "Folder to which NCCL Inspector writes in jobs; its subfolders are read, too, see [INSPECTOR.md](INSPECTOR.md)", example: "/run/nccl_inspector"},
 		key{
 			path: "nccl.log_files", takes: "list of absolute paths with wildcards", beyond: []string{"/var/log/nccl.log", "[nccl.log]", `["/*/nccl.log"]`, `["/var/log/["]`}, without: "none",
-			meaning: "Logs of jobs to read for failures and the transport, see [LOGS.md](LOGS.md)", example: `["/var/log/jobs/*/nccl*.log"]`,
+			meaning: "Logs of jobs to read for failures and the transport, see [JOBS.md](JOBS.md#logs-of-jobs-and-messages-of-the-kernel)", example: `["/var/log/jobs/*/nccl*.log"]`,
 		},
 		key{path: "nccl.ask_ras", takes: "true or false", beyond: []string{"1", "maybe"}, without: "no queries", meaning: "Whether the exporter queries NCCL RAS about jobs that are suspected to hang. **Queries have crashed jobs**, see [JOBS.md](JOBS.md#ask-nccl)", example: "true"},
 
 		key{path: "kernel", meaning: "Messages of the kernel"},
-		key{path: "kernel.messages", takes: "absolute path", beyond: []string{"kmsg"}, without: "not read", meaning: "File with the messages of the kernel, to read for failures of devices, see [LOGS.md](LOGS.md)", example: "/dev/kmsg"},
+		key{path: "kernel.messages", takes: "absolute path", beyond: []string{"kmsg"}, without: "not read", meaning: "File with the messages of the kernel, to read for failures of devices, see [JOBS.md](JOBS.md#logs-of-jobs-and-messages-of-the-kernel)", example: "/dev/kmsg"},
 	)
 	all = append(all, probeKeys(d)...)
 	return append(all,
