@@ -15,7 +15,7 @@ var (
 	jobBusBandwidth = &Family{
 		Name: "job_bus_bandwidth_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: collectiveLabels,
 		Help: "Bus bandwidth of the collectives of the job on the GPU, as NCCL Inspector of the job measured it last: geometric mean of a sample, since Inspector drops records. " +
-			"size_class: under_1MiB, 1MiB_to_16MiB, 16MiB_to_256MiB, from_256MiB. scope: node if the communicator is within one node, else nodes. Absent unless the site sets nccl.inspector_folder and the job uses Inspector (docs/INSPECTOR.md).",
+			"size_class: under_1MiB, 1MiB_to_16MiB, 16MiB_to_256MiB, from_256MiB. scope: node if the communicator is within one node, else nodes. Absent unless the site sets nccl.inspector_folder and the job uses Inspector (docs/JOBS.md).",
 		Source: "NCCL Inspector: nccl_inspector_metrics_<uuid>.prom, <host>-pid<pid>.log", Cadence: Fast, Privilege: "read access to the folder", Stability: Experimental,
 	}
 	jobCollectiveDuration = &Family{

@@ -11,7 +11,7 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// The example of docs/INSPECTOR.md is what a simulated rank writes, and what its golden file shows of it.
+// The example of docs/JOBS.md is what a simulated rank writes, and what its golden file shows of it.
 func TestInspectorExample(t *testing.T) {
 	const name = "job-inspector"
 	s, err := simulator.Find(name)
@@ -44,13 +44,13 @@ func TestInspectorExample(t *testing.T) {
 			metrics.WriteString(l)
 		}
 	}
-	document, err := os.ReadFile("../docs/INSPECTOR.md")
+	document, err := os.ReadFile("../docs/JOBS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"```json\n" + line + "\n```\n", "```\n" + metrics.String() + "```\n"} {
 		if !strings.Contains(string(document), want) {
-			t.Errorf("docs/INSPECTOR.md lacks this:\n%s", want)
+			t.Errorf("docs/JOBS.md lacks this:\n%s", want)
 		}
 	}
 }

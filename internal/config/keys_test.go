@@ -69,7 +69,7 @@ func keys() []key {
 		key{path: "nccl", meaning: "Sources of the NCCL settings that jobs on the node get"},
 		key{path: "nccl.environment_file", takes: "absolute path", beyond: []string{"nccl.env"}, without: "none", meaning: "File of `NAME=value` lines that jobs get as environment variables", example: "/etc/site/nccl.env"},
 		key{path: "nccl.home", takes: "absolute path", beyond: []string{"root"}, without: "none", meaning: "Home folder of the user whose `.nccl.conf` counts", example: "/root"},
-		key{path: "nccl.inspector_folder", takes: "absolute path", beyond: []string{"inspector"}, without: "none", meaning: "Folder to which NCCL Inspector writes in jobs; its subfolders are read, too, see [INSPECTOR.md](INSPECTOR.md)", example: "/run/nccl_inspector"},
+		key{path: "nccl.inspector_folder", takes: "absolute path", beyond: []string{"inspector"}, without: "none", meaning: "Folder to which NCCL Inspector writes in jobs; its subfolders are read, too, see [JOBS.md](JOBS.md#bandwidth-of-running-jobs)", example: "/run/nccl_inspector"},
 		key{
 			path: "nccl.log_files", takes: "list of absolute paths with wildcards", beyond: []string{"/var/log/nccl.log", "[nccl.log]", `["/*/nccl.log"]`, `["/var/log/["]`}, without: "none",
 			meaning: "Logs of jobs to read for failures and the transport, see [JOBS.md](JOBS.md#logs-of-jobs-and-messages-of-the-kernel)", example: `["/var/log/jobs/*/nccl*.log"]`,

@@ -30,7 +30,7 @@ func (s Suggestion) ValueIn(format Format) string {
 // logFolder is where suggested settings write to. Jobs have to be able to write there, and the exporter to read.
 const logFolder = "/var/log/nccl"
 
-// inspectorFolder is where Inspector of jobs writes to: what docs/INSPECTOR.md has for nccl.inspector_folder.
+// inspectorFolder is where Inspector of jobs writes to: what docs/JOBS.md has for nccl.inspector_folder.
 const inspectorFolder = "/run/nccl_inspector"
 
 // dumpInterval is how often NCCL Inspector writes, in microseconds: the shortest that its Prometheus mode accepts.

@@ -124,7 +124,7 @@ var inspectorReads = map[string]string{
 
 // What switches Inspector on is what the plugin of the release reads, and the document has the same.
 func TestSuggestInspector(t *testing.T) {
-	document, err := os.ReadFile("../../../docs/INSPECTOR.md")
+	document, err := os.ReadFile("../../../docs/JOBS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestSuggestInspector(t *testing.T) {
 			}
 			for _, line := range []string{shell, manifest} {
 				if !strings.Contains(strings.ReplaceAll(string(document), `value: "`, "value: "), line) {
-					t.Errorf("docs/INSPECTOR.md lacks %s", line)
+					t.Errorf("docs/JOBS.md lacks %s", line)
 				}
 			}
 		}
