@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What is released: binaries, archives, packages, licences and bills of materials for each of ARCHITECTURES, provenance and checksums,
-# all in bin/release (docs/RELEASE.md). The same commit gives the same bits.
+# all in bin/release (docs/CONTRIBUTING.md). The same commit gives the same bits.
 #
 # The binaries are built against glibc 2.27 by Debian's and Ubuntu's cross compilers (gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu,
 # of which the native one is gcc itself). Another compiler: make release CC_arm64='...'.
@@ -78,7 +78,7 @@ bill-%: stage-%
 
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 
-release: ## bin/release with all that is released of the tagged commit; SNAPSHOT=1: of any tree (docs/RELEASE.md)
+release: ## bin/release with all that is released of the tagged commit; SNAPSHOT=1: of any tree (docs/CONTRIBUTING.md)
 	$(if $(SNAPSHOT),,packaging/tagged.sh $(VERSION))
 	rm -rf bin/release
 	$(MAKE) packages archive $(ARCHITECTURES:%=bill-%)

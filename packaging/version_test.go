@@ -28,7 +28,7 @@ func TestVersion(t *testing.T) {
 	}
 	switch order := compareVersions(t, version, newest[1]); {
 	case newest[2] == "unreleased" && order >= 0:
-		t.Errorf("VERSION is %s and CHANGELOG.md has %s as unreleased: expected the version of the last release (docs/RELEASE.md)", version, newest[1])
+		t.Errorf("VERSION is %s and CHANGELOG.md has %s as unreleased: expected the version of the last release (docs/CONTRIBUTING.md)", version, newest[1])
 	case newest[2] != "unreleased" && order != 0:
 		t.Errorf("VERSION is %s and the newest release of CHANGELOG.md is %s, of %s", version, newest[1], newest[2])
 	}

@@ -70,8 +70,8 @@ func writeProvenance(w io.Writer, b binary, version, commit string, files []stri
 		}
 	}
 	p := &s.Predicate
-	p.Details.Builder.ID = repository + "/blob/main/docs/RELEASE.md#build-a-release"
-	p.Definition.Type = repository + "/blob/main/docs/RELEASE.md#provenance"
+	p.Details.Builder.ID = repository + "/blob/main/docs/CONTRIBUTING.md#build-a-release"
+	p.Definition.Type = repository + "/blob/main/docs/CONTRIBUTING.md#provenance"
 	p.Definition.Parameters = map[string]string{"version": version}
 	p.Definition.Internal.Compilers = compilers
 	p.Definition.Dependencies = []resource{{URI: "git+" + repository, Digest: map[string]string{"gitCommit": commit}}}
