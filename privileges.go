@@ -13,7 +13,7 @@ package main
 
 #define BIT(c) (UINT64_C(1) << (c))
 
-// What a process of root keeps: docs/PRIVILEGES.md says for what.
+// What a process of root keeps: docs/SECURITY.md says for what.
 static const uint64_t needed =
 	BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_KILL) | BIT(CAP_SETGID) | BIT(CAP_SETUID) |
 	BIT(CAP_SETPCAP) | BIT(CAP_NET_BIND_SERVICE) | BIT(CAP_IPC_LOCK) | BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN) | BIT(CAP_SYS_RESOURCE) |
@@ -80,7 +80,7 @@ func capabilitiesKept() error {
 	if stays := uint64(C.capabilities_that_stay()); stays != 0 {
 		which = namesOf(stays) + " stay"
 	}
-	return fmt.Errorf("the kernel or a filter of system calls refused to drop capabilities: %w: %s; start the exporter without them (docs/PRIVILEGES.md)", syscall.Errno(errno), which)
+	return fmt.Errorf("the kernel or a filter of system calls refused to drop capabilities: %w: %s; start the exporter without them (docs/SECURITY.md)", syscall.Errno(errno), which)
 }
 
 // namesOf names capabilities as capabilities(7) does, those that nothing here needs; a newer one is its number.

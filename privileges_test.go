@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// neededCapabilities are those that docs/PRIVILEGES.md says a process of root keeps.
+// neededCapabilities are those that docs/SECURITY.md says a process of root keeps.
 var neededCapabilities = map[string]int{
 	"CAP_CHOWN": unix.CAP_CHOWN, "CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE, "CAP_DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH,
 	"CAP_KILL": unix.CAP_KILL, "CAP_SETGID": unix.CAP_SETGID, "CAP_SETUID": unix.CAP_SETUID, "CAP_SETPCAP": unix.CAP_SETPCAP,
@@ -55,7 +55,7 @@ func TestCapabilitiesAreDropped(t *testing.T) {
 	if os.Geteuid() != 0 || before == 0 {
 		t.Skip("only a process with capabilities can drop some")
 	}
-	text, err := os.ReadFile("docs/PRIVILEGES.md")
+	text, err := os.ReadFile("docs/SECURITY.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,14 +67,14 @@ func TestCapabilitiesAreDropped(t *testing.T) {
 		for _, name := range regexp.MustCompile(`CAP_\w+`).FindAllString(kept, -1) {
 			c, known := neededCapabilities[name]
 			if !known {
-				t.Errorf("docs/PRIVILEGES.md keeps %s, which the program drops", name)
+				t.Errorf("docs/SECURITY.md keeps %s, which the program drops", name)
 			}
 			documented |= 1 << c
 		}
 	}
 	for name, c := range neededCapabilities {
 		if documented&(1<<c) == 0 {
-			t.Errorf("docs/PRIVILEGES.md has no reason for %s", name)
+			t.Errorf("docs/SECURITY.md has no reason for %s", name)
 		}
 	}
 	h := startHost(t, self)

@@ -63,7 +63,7 @@ func writeConventions(b *strings.Builder) {
 	b.WriteString("\n## Columns\n\n")
 	b.WriteString("- **type**: `stateset` has a series for each state, 1 for the current one; `info` is constant 1. Units are base units.\n")
 	b.WriteString("- **source**: what is read, and how often. **fast**: for each scrape, shared for 5 s; **medium**: at most every 10 s; **slow**: at most once a minute; **rare**: once an hour, when a device appears or disappears, and after a slow probe; **probe**: with each probe (see its timestamps); **config** and **self**: from the configuration and the exporter.\n")
-	b.WriteString("- **privilege**: what the exporter needs to read it; empty: none. [PRIVILEGES.md](PRIVILEGES.md) has the tiers.\n")
+	b.WriteString("- **privilege**: what the exporter needs to read it; empty: none. [SECURITY.md](SECURITY.md#privileges) has the tiers.\n")
 	b.WriteString("\n## Stability\n\nA metric is stable unless its type says experimental.\n\n")
 	for _, s := range []Stability{Stable, Experimental} {
 		fmt.Fprintf(b, "- **%s**: %s\n", s, s.Promise())

@@ -148,17 +148,22 @@ func settings(t *testing.T, file string) []string {
 	return list
 }
 
-// Every line of the units and tiers is in docs/PRIVILEGES.md, which says why it is there and what a test shows of it.
+// Every line of the units and tiers is in docs/SECURITY.md, which says why it is there and what a test shows of it.
 func TestLinesAreExplained(t *testing.T) {
-	text, err := os.ReadFile("../../docs/PRIVILEGES.md")
+	document, err := os.ReadFile("../../docs/SECURITY.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(document), "\n### The lines of the units\n")
+	text, _, closed := strings.Cut(text, "\n## ")
+	if !found || !closed {
+		t.Fatal("docs/SECURITY.md has no section about the lines of the units")
 	}
 	for _, file := range []string{unit, check, "tiers/gpu.conf", "tiers/bus.conf", "tiers/jobs.conf", "tiers/probes.conf", "tiers/kernel.conf"} {
 		for _, line := range settings(t, file) {
 			name, _, _ := strings.Cut(line, "=")
-			if !strings.Contains(string(text), "`"+line+"`") && !strings.Contains(string(text), "`"+name+"`") {
-				t.Errorf("docs/PRIVILEGES.md has no %s, of %s", line, file)
+			if !strings.Contains(text, "`"+line+"`") && !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("docs/SECURITY.md has no %s, of %s", line, file)
 			}
 		}
 	}
