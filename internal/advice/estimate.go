@@ -37,7 +37,7 @@ func (l Link) Text() string {
 }
 
 // Estimate is how long one AllReduce takes by NCCL's own model of its algorithms, with the links of this node at their rates
-// (docs/ADVICE.md). It leaves out what makes real runs slower, and NVLink SHARP, which makes them faster.
+// (docs/COMMANDS.md). It leaves out what makes real runs slower, and NVLink SHARP, which makes them faster.
 type Estimate struct {
 	Link  Link  `json:"link"`
 	Nodes int   `json:"nodes"`

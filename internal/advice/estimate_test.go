@@ -12,7 +12,7 @@ import (
 	"gpufabric_exporter/internal/lint"
 )
 
-// Times that were calculated by hand from the formulas of docs/ADVICE.md.
+// Times that were calculated by hand from the formulas of docs/COMMANDS.md.
 func TestModel(t *testing.T) {
 	const gib = 1 << 30
 	for _, c := range []struct {

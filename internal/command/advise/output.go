@@ -189,7 +189,7 @@ func workload(w advice.Workload) string {
 
 // writeEstimates prints the estimates as a table, and below it what they assume.
 func writeEstimates(b *bytes.Buffer, list []advice.Estimate) {
-	heading(b, "Estimated time of an AllReduce (NCCL's own model, docs/ADVICE.md), without NVLink SHARP and without other traffic on the links", len(list))
+	heading(b, "Estimated time of an AllReduce (NCCL's own model, docs/COMMANDS.md), without NVLink SHARP and without other traffic on the links", len(list))
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	var bases []string
 	for i, e := range list {
