@@ -16,14 +16,16 @@ const (
 	state    = "/var/lib/gpufabric_exporter"
 )
 
-// troubles is docs/TROUBLESHOOTING.md.
+// troubles is what docs/INSTALL.md says about troubleshooting.
 func troubles(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/TROUBLESHOOTING.md")
+	text, err := os.ReadFile("../../docs/INSTALL.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	_, section, _ := strings.Cut(string(text), "\n## Troubleshooting\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	return section
 }
 
 // testCompatibility requires that docs/SUPPORT.md calls tested what is tested here.
@@ -43,11 +45,11 @@ func testCompatibility(t *testing.T, m on) {
 	}
 }
 
-// says waits until the journal of the service has words, which docs/TROUBLESHOOTING.md has too, with … for what differs.
+// says waits until the journal of the service has words, which that section has too, with … for what differs.
 func (m on) says(words string) {
 	m.t.Helper()
 	if !strings.Contains(troubles(m.t), words) {
-		m.t.Errorf("docs/TROUBLESHOOTING.md does not quote %q", words)
+		m.t.Errorf("docs/INSTALL.md does not quote %q", words)
 	}
 	pattern := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(words), "…", ".*"))
 	m.Until("the journal has "+words, func() bool {
@@ -55,7 +57,7 @@ func (m on) says(words string) {
 	})
 }
 
-// A start that fails is provoked for each row of docs/TROUBLESHOOTING.md, and logs the message that is in that row.
+// A start that fails is provoked for each row of that section, and logs the message that is in that row.
 func testTroubles(t *testing.T, m on) {
 	t.Cleanup(func() { _, _ = m.Try("rm", "-f", defaults) })
 	const other = "systemd-run --quiet --unit=other /usr/bin/gpufabric_exporter; until curl -sf localhost:10791/-/healthy; do sleep 0.2; done"
@@ -79,7 +81,7 @@ func testTroubles(t *testing.T, m on) {
 	}
 }
 
-// What is missing while the service runs is provoked for each row of docs/TROUBLESHOOTING.md that other tests have not.
+// What is missing while the service runs is provoked for each row of it that other tests have not.
 func testMissing(t *testing.T, m on) {
 	t.Cleanup(func() { _, _ = m.Try("rm", "-f", site, state+"/inventory.json") })
 	m.Write(site, "expected: {compute_ports: 4}\n")
