@@ -20,6 +20,6 @@
 // quoted for a shell by FilledRemedy, and the landing page remembers since when this process has seen a finding
 // (page.Sightings).
 //
-// As metrics, a failed or unknown verdict has one series per subject, and a check that passes has a single 0. The simulated
-// healthy node (scenario healthy) has 36 of these series, where one per verdict would be 276; rules read them every 15 s.
+// As metrics, a failed or unknown verdict has one series per subject, and a check that passes has a single 0: one per verdict
+// would be several times as many, and rules read them every 15 s.
 package diagnose

@@ -22,7 +22,7 @@
 //     MLNX_OFED), or where the driver has no such setting and the site expects none (buffers, ETS, ECN).
 //   - Without expected.roce in the configuration, only contradictions break the chain: lossy fabrics are a valid design. An
 //     NCCL_IB_TC that the host does not set is unknown, because jobs bring their own; the later steps are then judged for
-//     what the site expects. RoCEInputs.JobTC is the input for the value of a job; nothing sets it yet.
+//     what the site expects. RoCEInputs.JobTC stands for the value of a job; only expected.roce sets it.
 //   - Observed traffic (ObserveRoCE) comes from the last two readings of interface statistics and of RDMA counters, each with
 //     its own window. Readings that are older or further apart than five minutes say nothing about the present. Observed steps
 //     do not change the verdict, with one exception: when the only thing missing is the traffic class of jobs, and nearly

@@ -76,3 +76,32 @@ func TestListOfDocuments(t *testing.T) {
 		}
 	}
 }
+
+// The map in docs/DESIGN.md has each file of the program and each folder with code.
+func TestDesignMapsTheTree(t *testing.T) {
+	_, tree, _ := strings.Cut(read(t, "../../docs/DESIGN.md"), "\n## Where things are\n")
+	tree, _, found := strings.Cut(tree, "\n## ")
+	if !found {
+		t.Fatal("docs/DESIGN.md has no map")
+	}
+	for _, pattern := range []string{"*.go", "internal/*", "internal/host/*", "internal/command/*", "tools/*", "test/*"} {
+		paths, err := filepath.Glob("../../" + pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, paths, err)
+		}
+		among := tree
+		if pattern == "internal/command/*" {
+			_, among, _ = strings.Cut(tree, "\n  command/NAME/ ")
+			among, _, _ = strings.Cut(among, "\n")
+		}
+		for _, path := range paths {
+			name := filepath.Base(path)
+			if about, err := os.Stat(path); err != nil || pattern != "*.go" && !about.IsDir() || strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			if !regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`).MatchString(among) {
+				t.Errorf("the map in docs/DESIGN.md lacks %s", strings.TrimPrefix(path, "../../"))
+			}
+		}
+	}
+}
