@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -43,13 +45,13 @@ func (c *Client) Containers(ctx context.Context) (list []Container, kubelet bool
 // decodeContainers reads the same message as decode, and what was given to each container.
 func decodeContainers(message []byte) (list []Container, err error) {
 	seen := 0
-	err = fields(message, func(number uint64, pod []byte) error {
+	err = fields(message, func(number protowire.Number, pod []byte) error {
 		if number != 1 {
 			return nil
 		}
 		var name, namespace string
 		first := len(list)
-		err := fields(pod, func(number uint64, value []byte) (err error) {
+		err := fields(pod, func(number protowire.Number, value []byte) (err error) {
 			switch number {
 			case 1:
 				name, err = identifier(value)
@@ -78,8 +80,8 @@ func decodeContainers(message []byte) (list []Container, err error) {
 }
 
 func devicesOf(b []byte) (v Container, err error) {
-	take := func(number uint64) func(uint64, []byte) error {
-		return func(n uint64, value []byte) error {
+	take := func(number protowire.Number) func(protowire.Number, []byte) error {
+		return func(n protowire.Number, value []byte) error {
 			if n != number {
 				return nil
 			}
@@ -90,18 +92,18 @@ func devicesOf(b []byte) (v Container, err error) {
 			return err
 		}
 	}
-	err = fields(b, func(number uint64, value []byte) (err error) {
+	err = fields(b, func(number protowire.Number, value []byte) (err error) {
 		switch number {
 		case 1:
 			v.Name, err = identifier(value)
 		case 2: // a device plugin: the ids that it has given
 			err = fields(value, take(2))
 		case 5: // claims: the names of the devices for the runtime
-			err = fields(value, func(n uint64, claim []byte) error {
+			err = fields(value, func(n protowire.Number, claim []byte) error {
 				if n != 4 {
 					return nil
 				}
-				return fields(claim, func(n uint64, device []byte) error {
+				return fields(claim, func(n protowire.Number, device []byte) error {
 					if n != 1 {
 						return nil
 					}

@@ -4,10 +4,11 @@ package podresources
 
 import (
 	"bytes"
-	"encoding/binary"
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // newMessage is the request, a message without fields.
@@ -32,39 +33,26 @@ const (
 // All of them are strings or messages. Others are skipped, which is how protobuf grows.
 
 // fields calls f with each field of a message that is a string or a message.
-func fields(b []byte, f func(number uint64, value []byte) error) error {
+func fields(b []byte, f func(number protowire.Number, value []byte) error) error {
 	for len(b) > 0 {
-		key, n := binary.Uvarint(b)
-		if n <= 0 || key>>3 == 0 || key>>3 >= 1<<29 {
+		number, kind, tag := protowire.ConsumeTag(b)
+		if tag < 0 || !number.IsValid() {
 			return malformed("no field of protobuf at %d bytes from the end", len(b))
 		}
-		b = b[n:]
-		skip := 0
-		switch key & 7 {
-		case 0:
-			if _, skip = binary.Uvarint(b); skip <= 0 {
-				return malformed("field %d is no number", key>>3)
-			}
-		case 1:
-			skip = 8
-		case 5:
-			skip = 4
-		case 2:
-			length, n := binary.Uvarint(b)
-			if n <= 0 || length > uint64(len(b)-n) {
-				return malformed("field %d is longer than its message", key>>3)
-			}
-			if err := f(key>>3, b[n:n+int(length)]); err != nil {
+		if kind == protowire.StartGroupType || kind == protowire.EndGroupType { // which version 3 does not have
+			return malformed("field %d is a group", number)
+		}
+		size := protowire.ConsumeFieldValue(number, kind, b[tag:])
+		if size < 0 {
+			return malformed("field %d: %v", number, protowire.ParseError(size))
+		}
+		if kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(b[tag:])
+			if err := f(number, value); err != nil {
 				return err
 			}
-			skip = n + int(length)
-		default: // groups, which version 3 does not have
-			return malformed("field %d has the type %d", key>>3, key&7)
 		}
-		if skip > len(b) {
-			return malformed("field %d ends early", key>>3)
-		}
-		b = b[skip:]
+		b = b[tag+size:]
 	}
 	return nil
 }
@@ -79,13 +67,13 @@ func text(b []byte) (string, error) {
 // decode returns the containers that have a GPU.
 func decode(message []byte) (containers []string, err error) {
 	seen := 0
-	err = fields(message, func(number uint64, pod []byte) error {
+	err = fields(message, func(number protowire.Number, pod []byte) error {
 		if number != 1 {
 			return nil
 		}
 		var name, namespace string
 		var with []string
-		err := fields(pod, func(number uint64, value []byte) (err error) {
+		err := fields(pod, func(number protowire.Number, value []byte) (err error) {
 			switch number {
 			case 1:
 				name, err = text(value)
@@ -116,9 +104,9 @@ func decode(message []byte) (containers []string, err error) {
 
 func decodeContainer(b []byte) (name string, gpu bool, err error) {
 	// texts looks at all strings that are so deep in messages of these fields.
-	var texts func(b []byte, path ...[]uint64) error
-	texts = func(b []byte, path ...[]uint64) error {
-		return fields(b, func(number uint64, value []byte) error {
+	var texts func(b []byte, path ...[]protowire.Number) error
+	texts = func(b []byte, path ...[]protowire.Number) error {
+		return fields(b, func(number protowire.Number, value []byte) error {
 			for _, wanted := range path[0] {
 				if number != wanted {
 					continue
@@ -133,15 +121,15 @@ func decodeContainer(b []byte) (name string, gpu bool, err error) {
 			return nil
 		})
 	}
-	err = fields(b, func(number uint64, value []byte) (err error) {
+	err = fields(b, func(number protowire.Number, value []byte) (err error) {
 		switch number {
 		case 1:
 			name, err = text(value)
 		case 2: // a name of the resource and what of it was given
-			err = texts(value, []uint64{1, 2})
+			err = texts(value, []protowire.Number{1, 2})
 		case 5: // a claim: the driver, and the names of what it gives to the runtime
-			if err = texts(value, []uint64{4}, []uint64{2}); err == nil {
-				err = texts(value, []uint64{4}, []uint64{1}, []uint64{1})
+			if err = texts(value, []protowire.Number{4}, []protowire.Number{2}); err == nil {
+				err = texts(value, []protowire.Number{4}, []protowire.Number{1}, []protowire.Number{1})
 			}
 		}
 		return err

@@ -89,7 +89,11 @@ func TestDamagedMessages(t *testing.T) {
 	}
 	for name, message := range map[string]string{
 		"a group":             "\x0b",
+		"a group that ends":   "\x0b\x0c",
+		"the end of a group":  "\x0c",
+		"a type of none":      "\x0e",
 		"field 0":             "\x02\x00",
+		"field 1<<29":         "\x82\x80\x80\x80\x10\x00",
 		"endless number":      "\x08" + strings.Repeat("\xff", 12),
 		"cut fixed64":         "\x31\x01",
 		"a huge length":       "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
