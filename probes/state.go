@@ -152,13 +152,21 @@ func (m *memory) decode(file []byte, now, wall time.Time) error {
 		return fmt.Errorf("%w: %w", ErrState, err)
 	}
 	if s.Version > stateVersion {
-		return fmt.Errorf("%w: version %d, expected at most %d", ErrNewerState, s.Version, stateVersion)
+		return fmt.Errorf("%w: version %d, expected %d", ErrNewerState, s.Version, stateVersion)
 	}
 	if sum := sha256.Sum256(s.State); s.SHA256 != hex.EncodeToString(sum[:]) {
 		return fmt.Errorf("%w: the checksum is not that of the content", ErrState)
 	}
-	state, err := s.open()
-	if err != nil {
+	if s.Version != stateVersion {
+		return fmt.Errorf("%w: version %d, expected %d", ErrState, s.Version, stateVersion)
+	}
+	var state savedState
+	d := json.NewDecoder(bytes.NewReader(s.State))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&state); err != nil {
+		return fmt.Errorf("%w: %w", ErrState, err)
+	}
+	if err := state.validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrState, err)
 	}
 	// After a clock went backwards, the time since then is unknown. Zero is the cautious answer.
@@ -185,31 +193,6 @@ func (m *memory) decode(file []byte, now, wall time.Time) error {
 		}
 	}
 	return nil
-}
-
-// open returns the state in a file of this version or of an older one.
-func (s *sealed) open() (state savedState, err error) {
-	switch s.Version {
-	case 1:
-		var old stateV1
-		if err = decodeStrictly(s.State, &old); err == nil {
-			state = old.convert()
-		}
-	case stateVersion:
-		err = decodeStrictly(s.State, &state)
-	default:
-		err = fmt.Errorf("version %d, expected 1 to %d", s.Version, stateVersion)
-	}
-	if err == nil {
-		err = state.validate()
-	}
-	return state, err
-}
-
-func decodeStrictly(raw []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	return d.Decode(v)
 }
 
 // saveResult returns a result for a state file; nil if there is no room for it.

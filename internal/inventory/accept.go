@@ -231,7 +231,7 @@ func (m *Inventory) look() {
 // adopt takes in a file that was changed. m.mu is held.
 func (m *Inventory) adopt(file hardware) {
 	mine, told := m.had, false
-	if foreign(file.known(), mine.Cards) {
+	if foreign(file.Cards, mine.Cards) {
 		m.unsaved = true
 		return
 	}
@@ -247,7 +247,7 @@ func (m *Inventory) adopt(file hardware) {
 		mine.GPUs, mine.Devices = file.GPUs, file.Devices
 	}
 	mine.Ports = mergePorts(file.Ports, mine.Ports)
-	if len(file.known()) > 0 == (len(mine.Cards) > 0) {
+	if len(file.Cards) > 0 == (len(mine.Cards) > 0) {
 		mine.Met = merge(file.Met, mine.Met)
 	}
 	file.updateCards(mine.Cards)

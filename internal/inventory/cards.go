@@ -3,7 +3,6 @@
 package inventory
 
 import (
-	"cmp"
 	"slices"
 
 	"gpufabric_exporter/internal/fabric"
@@ -24,18 +23,6 @@ const noGUID = "0000:0000:0000:0000"
 func cardsOf(n *fabric.Node) (list []card) {
 	for i := range n.HCAs {
 		if p, known := key(&n.HCAs[i], &fabric.Port{}); known && p.GUID != noGUID && len(list) < maxCards {
-			list = append(list, card{p.PCI, p.GUID})
-		}
-	}
-	return list
-}
-
-// known are the cards of a record: one of an older version has those of its ports, in each place that which was seen last. Ports of cards
-// that were exchanged stay.
-func (h *hardware) known() []card {
-	list := slices.Clone(h.Cards)
-	for _, p := range slices.SortedFunc(slices.Values(h.Ports), func(a, b port) int { return cmp.Compare(b.Last, a.Last) }) {
-		if !slices.ContainsFunc(list, func(c card) bool { return c.PCI == p.PCI }) {
 			list = append(list, card{p.PCI, p.GUID})
 		}
 	}

@@ -19,7 +19,7 @@ var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // distrust drops a record that is that of another node, and says so. What was met before any card was seen is of no known machine. m.mu
 // is held.
 func (m *Inventory) distrust(n *fabric.Node) {
-	had, now := m.had.known(), cardsOf(n)
+	had, now := m.had.Cards, cardsOf(n)
 	switch {
 	case foreign(had, now):
 		m.unused = "it is that of another node: most devices have another node GUID here"
