@@ -117,8 +117,8 @@ func distances() words {
 	}
 }
 
-// nicDown are GPUs whose nearest NIC is not active. GPUs without an address, as of exporters before 1.0, cannot be distinguished.
-const nicDown = `(gpufabric_gpu_nic_distance{pci_address!="",@node} and on (cluster, job, instance, device) gpufabric_hca_port_state{state="active",@node} == 0)`
+// nicDown are GPUs whose nearest NIC is not active.
+const nicDown = `(gpufabric_gpu_nic_distance{@node} and on (cluster, job, instance, device) gpufabric_hca_port_state{state="active",@node} == 0)`
 
 // nicSpare are those of them whose NIC is not meant to be active.
 var nicSpare = `(` + nicDown + ` and on (cluster, job, instance, device) ` + strings.ReplaceAll(spare, "@port", "@node") + `)`
