@@ -129,16 +129,6 @@ var shows = []showing{
 		want: `{rule="setting_wrong_here", setting="rdma_disabled", training_job="slurm/7"} 1 | {rule="setting_wrong_here", setting="unnamed", training_job="slurm/8"} 1`,
 	},
 	{
-		name: "a NIC that is down is not that of GPUs without an address, as of old exporters", panel: "node/GPUDirect", ref: "A",
-		series: []string{
-			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_node_gpus{cluster="c",job="e",instance="n"} 2`,
-			`gpufabric_gpudirect_usable{cluster="c",job="e",instance="n",gpu="0"} 1`, `gpufabric_gpudirect_usable{cluster="c",job="e",instance="n",gpu="1"} 1`,
-			`gpufabric_gpu_nic_distance{cluster="c",job="e",instance="n",gpu="0",device="mlx5_0"} 1`, `gpufabric_gpu_nic_distance{cluster="c",job="e",instance="n",gpu="1",device="mlx5_1"} 1`,
-			`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="active"} 0`,
-		},
-		want: "{} 2",
-	},
-	{
 		name: "GPUs are not lost where the collector gpu is off", panel: "node/GPUs", ref: "B", by: "instance, name",
 		series: []string{
 			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="pcie"} 1`,
