@@ -165,10 +165,7 @@ func label(name string) string {
 		}
 		return unicode.ReplacementChar
 	}, name)
-	if len(name) > maxRawName {
-		name = strings.ToValidUTF8(name[:maxRawName], "")
-	}
-	return name
+	return fabric.Clip(name, maxRawName)
 }
 
 func plain(name string) bool {

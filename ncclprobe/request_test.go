@@ -128,11 +128,3 @@ func TestMilliseconds(t *testing.T) {
 		t.Error("not a number")
 	}
 }
-
-func TestClean(t *testing.T) {
-	for in, want := range map[string]string{"a\nb\x00c": "a b c", "\xff": "?", strings.Repeat("é", maxError): strings.Repeat("é", maxError/2)} {
-		if got := clean(in); got != want {
-			t.Errorf("%q: %q, expected %q", in, got, want)
-		}
-	}
-}

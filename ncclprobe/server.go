@@ -20,10 +20,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"
 )
 
@@ -141,7 +141,7 @@ func (s *Server) ask(ctx context.Context, q probes.Request, timeout time.Duratio
 
 // fail makes the answer of a failure, and remembers the first one.
 func (s *Server) fail(err error) *probes.Reply {
-	r := &probes.Reply{Failure: probes.FailureCrash, Error: clean(err.Error())}
+	r := &probes.Reply{Failure: probes.FailureCrash, Error: fabric.Printable(err.Error(), maxError)}
 	if f, ok := errors.AsType[*failure](err); ok {
 		r.Failure = f.why
 	}
@@ -169,18 +169,4 @@ func (s *Server) serve() {
 			r.abort()
 		}
 	}
-}
-
-// clean makes a text of what a library says that may be shown.
-func clean(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > maxError {
-		s = strings.ToValidUTF8(s[:maxError], "")
-	}
-	return s
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // A baseline is what results of one fingerprint have been like: median and MAD (median absolute deviation) of the bus
@@ -217,7 +219,7 @@ func fingerprint(r Result, t Target, maxCTAs int) string {
 
 // short bounds a version, which may be anything.
 func short(version string) string {
-	return cmp.Or(clip(strings.Join(strings.Fields(version), "_"), 32), "unknown")
+	return cmp.Or(fabric.Clip(strings.Join(strings.Fields(version), "_"), 32), "unknown")
 }
 
 // judged returns the bus bandwidth that a result is judged by, that of its last measurement, in bytes per second.
@@ -227,12 +229,4 @@ func judged(r Result) (busBW float64, ok bool) {
 	}
 	busBW = r.Measurements[len(r.Measurements)-1].BusBW
 	return busBW, busBW > 0 && busBW < absurd
-}
-
-// clip shortens text to n bytes at most, without leaving half a character.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }

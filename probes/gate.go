@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -111,18 +110,7 @@ func (r *refusal) skipped() *Skipped {
 	if r == nil {
 		return nil
 	}
-	return &Skipped{Why: r.why, Detail: clean(r.detail), At: time.Now()}
-}
-
-// clean bounds a text with names that others have chosen.
-func clean(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, s)
-	return s[:min(len(s), maxDetail)]
+	return &Skipped{Why: r.why, Detail: printable(r.detail, maxDetail), At: time.Now()}
 }
 
 // Check looks once whether a probe of these GPUs, named by UUID, may start now; nil: the gate is open. It does not wait:
@@ -267,7 +255,7 @@ func (p *Pass) Freed(ctx context.Context, own []int) error {
 	ctx, end := p.gate.untilMaintenance(ctx)
 	err := p.freed(ctx, own)
 	if began := end(); began != nil && err != nil {
-		return fmt.Errorf("%w: %s", ErrMaintenance, clean(began.detail))
+		return fmt.Errorf("%w: %s", ErrMaintenance, printable(began.detail, maxDetail))
 	}
 	return err
 }
@@ -277,7 +265,7 @@ func (p *Pass) freed(ctx context.Context, own []int) error {
 	defer tick.Stop()
 	for {
 		if r := p.gate.maintenance(); r != nil && r.why == SkipMaintenance {
-			return fmt.Errorf("%w: %s", ErrMaintenance, clean(r.detail))
+			return fmt.Errorf("%w: %s", ErrMaintenance, printable(r.detail, maxDetail))
 		}
 		r := p.inUse(ctx, own)
 		if r == nil {
@@ -285,7 +273,7 @@ func (p *Pass) freed(ctx context.Context, own []int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", clean(r.detail), context.Cause(ctx))
+			return fmt.Errorf("%s: %w", printable(r.detail, maxDetail), context.Cause(ctx))
 		case <-tick.C:
 		}
 	}

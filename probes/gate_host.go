@@ -148,7 +148,7 @@ func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 	}
 	maintenance := g.maintenance()
 	if maintenance != nil && maintenance.why == SkipMaintenance {
-		return "", fmt.Errorf("%w: %s", ErrMaintenance, clean(maintenance.detail))
+		return "", fmt.Errorf("%w: %s", ErrMaintenance, printable(maintenance.detail, maxDetail))
 	}
 	gpus, err := g.o.GPUs.Processes(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 		ours := slices.Contains(p.gpus, gpu.UUID)
 		for _, process := range list {
 			if (ours || process.Kind != fabric.GPUGraphics) && !g.own(process, own) {
-				return clean(fmt.Sprintf("%s process %d%s on %s", process.Kind, process.PID, g.command(process.PID), nameOf(gpu))), nil
+				return printable(fmt.Sprintf("%s process %d%s on %s", process.Kind, process.PID, g.command(process.PID), nameOf(gpu)), maxDetail), nil
 			}
 		}
 		missing = slices.DeleteFunc(missing, func(uuid string) bool { return uuid == gpu.UUID })
@@ -181,7 +181,7 @@ func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 		unknown = fmt.Errorf("control groups: %w", err)
 	}
 	if len(groups.SlurmJobs) > 0 {
-		return clean("Slurm job " + groups.SlurmJobs[0]), nil
+		return printable("Slurm job "+groups.SlurmJobs[0], maxDetail), nil
 	}
 	return "", unknown
 }

@@ -299,5 +299,5 @@ func TestEnterEndsWithItsContext(t *testing.T) {
 
 func ExampleSkipped() {
 	fmt.Println((&refusal{why: SkipProcess, detail: "compute process 17 (\x1b[31m\n) on GPU 0"}).skipped().Detail)
-	// Output: compute process 17 (?[31m?) on GPU 0
+	// Output: compute process 17 ( [31m ) on GPU 0
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // try runs a probe if the budgets of its GPUs suffice and the gate is open.
@@ -47,7 +49,7 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 	now = p.now()
 	p.quiet = now.Add(rest)
 	if e.skipped != nil {
-		e.skipped.Detail = clip(e.skipped.Detail, errorMost)
+		e.skipped.Detail = fabric.Clip(e.skipped.Detail, errorMost)
 		pr.delay = min(max(2*pr.delay, rest), retryMost)
 		p.skipped(pr, e.skipped, now.Add(p.spread(pr)))
 		p.mu.Unlock()
@@ -270,12 +272,12 @@ func (p *Prober) logSkipped(key Key, s *Skipped) {
 
 // bounded returns a result that takes little memory, whatever its ranks said.
 func bounded(r Result) Result {
-	r.Error, r.Left, r.Network = clip(r.Error, errorMost), clip(r.Left, errorMost), clip(r.Network, deviceMost)
-	r.NCCL, r.Driver, r.CUDA = clip(r.NCCL, deviceMost), clip(r.Driver, deviceMost), clip(r.CUDA, deviceMost)
-	r.Log = clip(r.Log, logMost)
+	r.Error, r.Left, r.Network = fabric.Clip(r.Error, errorMost), fabric.Clip(r.Left, errorMost), fabric.Clip(r.Network, deviceMost)
+	r.NCCL, r.Driver, r.CUDA = fabric.Clip(r.NCCL, deviceMost), fabric.Clip(r.Driver, deviceMost), fabric.Clip(r.CUDA, deviceMost)
+	r.Log = fabric.Clip(r.Log, logMost)
 	r.Settings = slices.Clone(r.Settings[:min(len(r.Settings), settingsMost)])
 	for i, s := range r.Settings {
-		r.Settings[i] = clip(s, textMost)
+		r.Settings[i] = fabric.Clip(s, textMost)
 	}
 	r.GPUs = r.GPUs[:min(len(r.GPUs), gpusMost)]
 	r.Measurements = r.Measurements[:min(len(r.Measurements), settingsMost)]

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // resultsMost bounds how many results a file may have: more than a node of 128 ports has probes.
@@ -88,7 +90,7 @@ func ParseResults(data []byte, now time.Time) ([]Result, error) {
 	}
 	for i := range all {
 		if r := &all[i]; !r.sound() {
-			return nil, fmt.Errorf("result %d (%q of %q): a kind, outcome, time or measurement that no probe has", i+1, clip(string(r.Kind), textMost), clip(r.Device, textMost))
+			return nil, fmt.Errorf("result %d (%q of %q): a kind, outcome, time or measurement that no probe has", i+1, fabric.Clip(string(r.Kind), textMost), fabric.Clip(r.Device, textMost))
 		}
 		if all[i].At.After(now) { // by a clock that was wrong
 			all[i].At = now
@@ -101,7 +103,7 @@ func ParseResults(data []byte, now time.Time) ([]Result, error) {
 func inWords(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
-		return errors.New(clip(err.Error(), textMost))
+		return errors.New(fabric.Clip(err.Error(), textMost))
 	}
 	kind, _, _ := strings.Cut(wrong.Value, " ") // of a number the value follows
 	if wrong.Field == "" {

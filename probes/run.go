@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -198,14 +197,5 @@ const maxText = 512
 // printable makes foreign text fit for a page, a log and the state file: at most n bytes that can be printed, without
 // credentials.
 func printable(s string, n int) string {
-	s = fabric.MaskCredentials(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?")))
-	if s = strings.TrimSpace(s); len(s) > n {
-		s = strings.ToValidUTF8(s[:n], "")
-	}
-	return s
+	return fabric.Clip(fabric.MaskCredentials(fabric.Printable(s, len(s))), n)
 }

@@ -236,14 +236,14 @@ func (s savedState) validate() error {
 	}
 	for gpu, balance := range s.GPUs {
 		if len(gpu) > textMost || !inTime(balance) {
-			return fmt.Errorf("GPU %q has a balance of %s", clip(gpu, textMost), balance)
+			return fmt.Errorf("GPU %q has a balance of %s", fabric.Clip(gpu, textMost), balance)
 		}
 	}
 	for _, p := range s.Probes {
 		if !slices.Contains(Kinds(), p.Kind) || len(p.Device) > textMost || p.Cost < 0 || !inTime(p.Cost) ||
 			p.Ran != nil && !inAge(*p.Ran) || len(p.Baselines) > baselinesPerProbe {
 			return fmt.Errorf("probe %q of %q: a kind, cost, age or number of baselines that is out of range",
-				clip(string(p.Kind), textMost), clip(p.Device, textMost))
+				fabric.Clip(string(p.Kind), textMost), fabric.Clip(p.Device, textMost))
 		}
 		for _, b := range p.Baselines {
 			ok := len(b.Fingerprint) <= textMost && inBW(b.Best) && b.Below >= 0 && b.Collapsed >= 0 && b.Collapsed <= b.Below && inAge(b.Used) && len(b.Bandwidths) <= windowSize
@@ -255,7 +255,7 @@ func (s savedState) validate() error {
 				ok = ok && inAge(l.Age) && l.Time > 0 && l.Time <= slowest && (i == 0 || l.Age <= b.Latencies[i-1].Age)
 			}
 			if !ok {
-				return fmt.Errorf("baseline %q: a value that is out of range", clip(b.Fingerprint, textMost))
+				return fmt.Errorf("baseline %q: a value that is out of range", fabric.Clip(b.Fingerprint, textMost))
 			}
 		}
 	}

@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/netlink"
@@ -197,7 +195,7 @@ var errText = fmt.Errorf("a text that is longer than %d bytes or cannot be print
 func walkFacts(v reflect.Value, f func(fact reflect.Value) error) error {
 	switch v.Kind() {
 	case reflect.String:
-		if s := v.String(); len(s) > maxGPUString || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		if s := v.String(); len(s) > maxGPUString || !fabric.IsText(s) {
 			return errText
 		}
 	case reflect.Slice:

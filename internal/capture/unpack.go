@@ -15,9 +15,9 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"unicode"
 	"unicode/utf8"
 
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/netlink"
 )
 
@@ -140,8 +140,7 @@ func (u *unpacker) read(h *tar.Header, r io.Reader) error {
 
 // isSafe accepts clean relative paths of printable characters.
 func isSafe(name string) bool {
-	return filepath.IsLocal(name) && len(name) <= maxPath && utf8.ValidString(name) &&
-		!strings.ContainsFunc(name, unicode.IsControl) && !strings.Contains(name, `\`)
+	return filepath.IsLocal(name) && len(name) <= maxPath && fabric.IsText(name) && !strings.Contains(name, `\`)
 }
 
 func (u *unpacker) writeFile(name string, size int64, r io.Reader) error {

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
@@ -136,7 +134,7 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 			list = append(list, one)
 		}
 	}
-	if (v.Type == "hcalist" || v.Type == "iflist") && strings.IndexFunc(s.Value, unprintable) >= 0 {
+	if (v.Type == "hcalist" || v.Type == "iflist") && strings.IndexFunc(s.Value, fabric.Unprintable) >= 0 {
 		list = append(list, Finding{Misread, diagnose.Warning, "The value has characters that are not printed: no device has such a name, and what has them matches none", "write the value anew"})
 	}
 	if n, ok := v.Number(s.Value); len(list) > 0 && (!ok || !v.Flag(n)) { // of a switch it still matters what 1 does
@@ -160,11 +158,6 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 		}
 	}
 	return list
-}
-
-// unprintable reports whether a character leaves no mark, or is none: control characters, blanks of other scripts, bytes that are no UTF-8.
-func unprintable(r rune) bool {
-	return r == utf8.RuneError || !unicode.IsPrint(r) // of the blanks, that of ASCII is printed
 }
 
 // adviceOn returns what is known of the value for that release.

@@ -7,8 +7,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // WriteSuggestions prints settings as lines of a format, each below a comment with the reason and the source. One without a value
@@ -33,7 +33,7 @@ func WriteSuggestions(w io.Writer, list []Suggestion, format Format) error {
 		}
 		switch {
 		case s.Value == "":
-		case strings.ContainsAny(s.Name, "+=") || !isAssignment(s.Name+"=") || strings.ContainsFunc(s.Value, unprintable):
+		case strings.ContainsAny(s.Name, "+=") || !isAssignment(s.Name+"=") || strings.ContainsFunc(s.Value, fabric.Unprintable):
 			fmt.Fprintf(b, "%s# Left out: its name or value has characters that not every format can have.\n", indent)
 		default:
 			b.WriteString(assignment(s, format))
@@ -46,7 +46,7 @@ func WriteSuggestions(w io.Writer, list []Suggestion, format Format) error {
 // comment is a text that stays on its line, whatever ends a line in one of the formats.
 func comment(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
+		if fabric.Unprintable(r) {
 			return ' '
 		}
 		return r

@@ -185,15 +185,11 @@ func (c *checker) overlaps(p *fabric.Profile) {
 }
 
 func (c *checker) text(what, s string) string {
-	if s == "" || len(s) > maxText || strings.TrimSpace(s) != s || !printable(s) {
+	if s == "" || len(s) > maxText || strings.TrimSpace(s) != s || strings.ContainsFunc(s, fabric.Unprintable) {
 		c.errorf("%s: %.64q: expected a line of up to %d printable characters", what, s, maxText)
 		return ""
 	}
 	return s
-}
-
-func printable(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r == '\ufffd' || !strconv.IsPrint(r) })
 }
 
 func (c *checker) number(what string, n int) int {

@@ -8,7 +8,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-	"unicode"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // What is kept of the output of a child. The rest is read and dropped, so that a child that prints without end costs
@@ -110,15 +111,9 @@ func saysWhy(line string) bool {
 
 // bounded makes foreign text fit for a log line and an error.
 func bounded(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	s = strings.TrimSpace(s)
+	s = fabric.Printable(s, len(s))
 	if len(s) > maxLine {
-		s = strings.ToValidUTF8(s[:maxLine], "") + "..."
+		s = fabric.Clip(s, maxLine) + "..."
 	}
 	return s
 }

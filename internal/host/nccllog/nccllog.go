@@ -12,7 +12,8 @@ import (
 	"bytes"
 	"iter"
 	"strings"
-	"unicode"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Limits of what is kept of a log.
@@ -192,25 +193,5 @@ func word(s string) string {
 
 // Text bounds what is kept of foreign text, and makes it fit to be printed.
 func Text(s string) string {
-	s = s[:min(len(s), MaxText)]
-	if plain(s) {
-		return strings.TrimSpace(s)
-	}
-	s = strings.ToValidUTF8(s, "?")
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s))
-}
-
-// plain reports whether a text has printable ASCII only, as most have.
-func plain(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return fabric.Printable(s[:min(len(s), MaxText)], MaxText)
 }

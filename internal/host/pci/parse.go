@@ -6,8 +6,8 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // The parsers below are pure. They return false for whatever the kernel does not print
@@ -94,7 +94,7 @@ func parseAddress(b []byte) (string, bool) { return string(b), isAddress(string(
 // parseName reads a word that ends up in a label.
 func parseName(b []byte) (string, bool) {
 	s := line(b)
-	return s, s != "" && len(s) <= 64 && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+	return s, s != "" && len(s) <= 64 && fabric.IsText(s)
 }
 
 func line(b []byte) string { return strings.TrimRight(string(b), "\n") }

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // The parsers below are pure and return false for what the kernel does not print.
@@ -34,7 +34,7 @@ func parseBootTime(b []byte) (time.Time, bool) {
 // parseRelease reads sys/kernel/osrelease, at most 64 characters (__NEW_UTS_LEN).
 func parseRelease(b []byte) (string, bool) {
 	s := strings.TrimSuffix(string(b), "\n")
-	return s, s != "" && len(s) <= 64 && printable(s)
+	return s, s != "" && len(s) <= 64 && fabric.IsText(s)
 }
 
 // parseHypervisor finds the flags of the first processor of x86 in cpuinfo (show_cpuinfo of arch/x86/kernel/cpu/proc.c).
@@ -123,7 +123,7 @@ func parseRoutes6(b []byte) ([]route, bool) {
 // leaves reports whether packets that take the route leave the node.
 func leaves(iface []byte, flags uint64) bool {
 	s := string(iface)
-	return flags&flagUp != 0 && flags&flagReject == 0 && s != "lo" && s != "*" && printable(s)
+	return flags&flagUp != 0 && flags&flagReject == 0 && s != "lo" && s != "*" && fabric.IsText(s)
 }
 
 // fields splits at blanks and tabs only: names of interfaces may hold any other byte.
@@ -135,8 +135,4 @@ func fields(line []byte) [][]byte {
 func parseHex(b []byte, digits int) (uint64, bool) {
 	n, err := strconv.ParseUint(string(b), 16, 64)
 	return n, err == nil && len(b) == digits
-}
-
-func printable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"gpufabric_exporter/internal/fabric"
@@ -233,7 +232,7 @@ func parseLifespan(b []byte) (time.Duration, bool) {
 // parseText reads a line that ends up in a label: printable UTF-8 of a length that a driver may print.
 func parseText(b []byte) (string, bool) {
 	b = bytes.TrimSpace(b)
-	if len(b) == 0 || len(b) > 128 || !printable(b) {
+	if len(b) == 0 || len(b) > 128 || !fabric.IsText(string(b)) {
 		return "", false
 	}
 	return string(b), true
@@ -250,12 +249,12 @@ func parseNetDev(b []byte) (string, bool) {
 
 func validNetDevName(s string) bool {
 	const maxLen = 15 // IFNAMSIZ, less the NUL
-	return s != "" && s != "." && s != ".." && len(s) <= maxLen && !strings.ContainsAny(s, "/: ") && printable([]byte(s))
+	return s != "" && s != "." && s != ".." && len(s) <= maxLen && !strings.ContainsAny(s, "/: ") && fabric.IsText(s)
 }
 
 // validCounterName accepts what a label can carry, except for the file that is no counter.
 func validCounterName(s string) bool {
-	return s != lifespanName && s != "" && len(s) <= maxCounterName && printable([]byte(s))
+	return s != lifespanName && s != "" && len(s) <= maxCounterName && fabric.IsText(s)
 }
 
 const maxDeviceName = 64 // IB_DEVICE_NAME_MAX
@@ -264,10 +263,6 @@ const maxDeviceName = 64 // IB_DEVICE_NAME_MAX
 // label can carry.
 func validDeviceName(s string) bool {
 	return s != "" && s != "." && s != ".." && len(s) <= maxDeviceName && !strings.ContainsAny(s, "/\x00") && utf8.ValidString(s)
-}
-
-func printable(b []byte) bool {
-	return utf8.Valid(b) && !bytes.ContainsFunc(b, unicode.IsControl)
 }
 
 // line returns b without the newline that the kernel ends every attribute with, or those that a simulated file,

@@ -100,7 +100,7 @@ func parseRule(rule string, isGlobal bool) (class int, ok bool) {
 		key, address, _ := strings.Cut(condition, "=")
 		switch key {
 		case "src_ip", "dst_ip", "src_ip6", "dst_ip6":
-			ok = ok && address != "" && printable([]byte(address))
+			ok = ok && address != "" && fabric.IsText(address)
 		default:
 			ok = false
 		}
