@@ -4,7 +4,6 @@ package ncclconf
 
 import (
 	_ "embed"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -78,16 +77,12 @@ var adviceTable = sync.OnceValue(func() []Advice {
 })
 
 func parseAdvice(tsv string) ([]Advice, error) {
-	header, rows, _ := strings.Cut(tsv, "\n")
-	if header != adviceColumns {
-		return nil, fmt.Errorf("advice.tsv: columns are %q, expected %q", header, adviceColumns)
+	rows, err := rowsOf("advice.tsv", tsv, adviceColumns)
+	if err != nil {
+		return nil, err
 	}
 	var table []Advice
-	for row := range strings.Lines(rows) {
-		c := strings.Split(strings.TrimSuffix(row, "\n"), "\t")
-		if len(c) != strings.Count(adviceColumns, "\t")+1 {
-			return nil, fmt.Errorf("advice.tsv: %s: %d columns, expected those of the header", c[0], len(c))
-		}
+	for _, c := range rows {
 		file, release, _ := strings.Cut(c[7], " ")
 		table = append(table, Advice{c[0], c[1], c[2], c[3], c[4], c[5], c[6], file, release})
 	}

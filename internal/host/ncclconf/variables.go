@@ -106,16 +106,12 @@ var variables = sync.OnceValue(func() []Variable {
 const variableColumns = "name\tstatus\tparser\ttype\tdefault\tvalid\trange\toutside\tsince\tdeprecated\tremoved\tinstead\tdocumented\tnote\tsource"
 
 func parseVariables(tsv string) ([]Variable, error) {
-	header, rows, _ := strings.Cut(tsv, "\n")
-	if header != variableColumns {
-		return nil, fmt.Errorf("variables.tsv: columns are %q, expected %q", header, variableColumns)
+	rows, err := rowsOf("variables.tsv", tsv, variableColumns)
+	if err != nil {
+		return nil, err
 	}
 	var table []Variable
-	for row := range strings.Lines(rows) {
-		c := strings.Split(strings.TrimSuffix(row, "\n"), "\t")
-		if len(c) != strings.Count(variableColumns, "\t")+1 {
-			return nil, fmt.Errorf("variables.tsv: %s: %d columns, expected those of the header", c[0], len(c))
-		}
+	for _, c := range rows {
 		var ranges []Range
 		var pattern *regexp.Regexp
 		var err error
@@ -134,4 +130,20 @@ func parseVariables(tsv string) ([]Variable, error) {
 		})
 	}
 	return table, nil
+}
+
+// rowsOf splits a table, which begins with its columns.
+func rowsOf(file, tsv, columns string) (rows [][]string, err error) {
+	header, lines, _ := strings.Cut(tsv, "\n")
+	if header != columns {
+		return nil, fmt.Errorf("%s: columns are %q, expected %q", file, header, columns)
+	}
+	for line := range strings.Lines(lines) {
+		row := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(row) != strings.Count(columns, "\t")+1 {
+			return nil, fmt.Errorf("%s: %s: %d columns, expected those of the header", file, row[0], len(row))
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
 }

@@ -4,10 +4,6 @@ package podresources
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,51 +23,19 @@ type Container struct {
 
 // Containers lists the containers that have been given a GPU. kubelet is false if there is no socket.
 func (c *Client) Containers(ctx context.Context) (list []Container, kubelet bool, err error) {
-	if _, err := os.Lstat(c.socket); errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	message, err := c.call(ctx)
-	if err == nil {
-		list, err = decodeContainers(message)
-	}
-	if err != nil {
-		return nil, true, fmt.Errorf("PodResources of %s: %w", c.socket, err)
-	}
-	return list, true, nil
+	return ask(ctx, c, decodeContainers)
 }
 
 // decodeContainers reads the same message as decode, and what was given to each container.
 func decodeContainers(message []byte) (list []Container, err error) {
-	seen := 0
-	err = fields(message, func(number protowire.Number, pod []byte) error {
-		if number != 1 {
-			return nil
+	err = pods(message, identifier, func(pod []Container, namespace, name string) {
+		for _, c := range pod {
+			c.Namespace, c.Pod = namespace, name
+			list = append(list, c)
 		}
-		var name, namespace string
-		first := len(list)
-		err := fields(pod, func(number protowire.Number, value []byte) (err error) {
-			switch number {
-			case 1:
-				name, err = identifier(value)
-			case 2:
-				namespace, err = identifier(value)
-			case 3:
-				if seen++; seen > maxContainers {
-					return malformed("more than %d containers", maxContainers)
-				}
-				var v Container
-				if v, err = devicesOf(value); len(v.UUIDs)+len(v.Minors) > 0 {
-					list = append(list, v)
-				}
-			}
-			return err
-		})
-		for i := range list[first:] {
-			list[first+i].Namespace, list[first+i].Pod = namespace, name
-		}
-		return err
+	}, func(value []byte) (v Container, has bool, err error) {
+		v, err = devicesOf(value)
+		return v, len(v.UUIDs)+len(v.Minors) > 0, err
 	})
 	if err != nil {
 		return nil, err

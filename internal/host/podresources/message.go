@@ -64,38 +64,45 @@ func text(b []byte) (string, error) {
 	return string(b), nil
 }
 
-// decode returns the containers that have a GPU.
-func decode(message []byte) (containers []string, err error) {
+// pods calls f for each pod of a message with what container takes of its containers. name reads names of pods.
+func pods[T any](message []byte, name func([]byte) (string, error), f func(list []T, namespace, name string), container func([]byte) (T, bool, error)) error {
 	seen := 0
-	err = fields(message, func(number protowire.Number, pod []byte) error {
+	return fields(message, func(number protowire.Number, pod []byte) error {
 		if number != 1 {
 			return nil
 		}
-		var name, namespace string
-		var with []string
+		var called, namespace string
+		var list []T
 		err := fields(pod, func(number protowire.Number, value []byte) (err error) {
 			switch number {
 			case 1:
-				name, err = text(value)
+				called, err = name(value)
 			case 2:
-				namespace, err = text(value)
+				namespace, err = name(value)
 			case 3:
 				if seen++; seen > maxContainers {
 					return malformed("more than %d containers", maxContainers)
 				}
-				var container string
+				var v T
 				var has bool
-				if container, has, err = decodeContainer(value); has {
-					with = append(with, container)
+				if v, has, err = container(value); has {
+					list = append(list, v)
 				}
 			}
 			return err
 		})
-		for _, container := range with {
-			containers = append(containers, namespace+"/"+name+"/"+container)
-		}
+		f(list, namespace, called)
 		return err
 	})
+}
+
+// decode returns the containers that have a GPU.
+func decode(message []byte) (containers []string, err error) {
+	err = pods(message, text, func(pod []string, namespace, name string) {
+		for _, container := range pod {
+			containers = append(containers, namespace+"/"+name+"/"+container)
+		}
+	}, decodeContainer)
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,17 @@ func New(socket string) *Client {
 // Before Kubernetes 1.34 the kubelet does not list what was allocated dynamically, unless its feature gate
 // KubeletPodResourcesDynamicResources is set. So what it noted of GPUs beside the socket, while it lists none, is an error.
 func (c *Client) GPUs(ctx context.Context) (containers []string, kubelet bool, err error) {
+	return ask(ctx, c, func(message []byte) ([]string, error) {
+		containers, err := decode(message)
+		if err == nil && len(containers) == 0 {
+			err = c.claims()
+		}
+		return containers, err
+	})
+}
+
+// ask makes the call and decodes the answer. kubelet is false if there is no socket.
+func ask[T any](ctx context.Context, c *Client, decode func(message []byte) ([]T, error)) (list []T, kubelet bool, err error) {
 	if _, err := os.Lstat(c.socket); errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -58,15 +69,12 @@ func (c *Client) GPUs(ctx context.Context) (containers []string, kubelet bool, e
 	defer cancel()
 	message, err := c.call(ctx)
 	if err == nil {
-		containers, err = decode(message)
-	}
-	if err == nil && len(containers) == 0 {
-		err = c.claims()
+		list, err = decode(message)
 	}
 	if err != nil {
 		return nil, true, fmt.Errorf("PodResources of %s: %w", c.socket, err)
 	}
-	return containers, true, nil
+	return list, true, nil
 }
 
 // claims looks into the kubelet's note of the claims that are in use (draManagerStateFileName of pkg/kubelet/cm/dra), which
