@@ -107,14 +107,7 @@ func (r *Reader) Read(now time.Time) (fabric.InspectorReading, error) {
 
 // update reads the files of one owner after those of another. What is known of the files of an owner whose turn has not ended stays.
 func (r *Reader) update(found *owned.Found, chosen []owned.File, now time.Time) {
-	var ready []owned.File
-	for i := range chosen {
-		if r.turns.Busy(chosen[i].Owner) {
-			found.Lost[chosen[i].Owner]++
-		} else {
-			ready = append(ready, chosen[i])
-		}
-	}
+	ready := r.turns.Ready(found, chosen)
 	unread := func(f *owned.File) int64 {
 		last, known := r.last(f)
 		return last.unread(f, known)
@@ -128,15 +121,7 @@ func (r *Reader) update(found *owned.Found, chosen []owned.File, now time.Time) 
 			continue
 		}
 		t := r.turn(&g, now)
-		ended := false
-		r.turns.Take(g.Owner, func() func() {
-			t.run()
-			return func() {
-				ended = true
-				r.merge(t)
-			}
-		})
-		if !ended { // t is of the read alone
+		if !r.turns.Take(g.Owner, t.run, func() { r.merge(t) }) { // t is of the read alone
 			found.Lost[g.Owner]++
 			continue
 		}

@@ -112,14 +112,7 @@ func (r *Reader) begin(f *owned.File) *file {
 
 // follow reads the next bytes of the files. Owners who have least to read come first, and leave their time to the others.
 func (r *Reader) follow(found *owned.Found, active []owned.File, now time.Time) {
-	var ready []owned.File
-	for i := range active {
-		if r.turns.Busy(active[i].Owner) {
-			found.Lost[active[i].Owner]++
-		} else {
-			ready = append(ready, active[i])
-		}
-	}
+	ready := r.turns.Ready(found, active)
 	groups := owned.Groups(ready, maxRead, func(f *owned.File) int64 { return r.files[f.Identity].state.unread(f.Size) })
 	left := readTime
 	for i := range groups {
@@ -132,15 +125,7 @@ func (r *Reader) follow(found *owned.Found, active []owned.File, now time.Time) 
 			continue
 		}
 		t := r.turn(g, now, min(ownTime, left/time.Duration(len(groups)-i)))
-		ended := false
-		r.turns.Take(g.Owner, func() func() {
-			t.run()
-			return func() {
-				ended = true
-				r.merge(t)
-			}
-		})
-		if !ended { // t is of the read alone
+		if !r.turns.Take(g.Owner, t.run, func() { r.merge(t) }) { // t is of the read alone
 			found.Lost[g.Owner]++
 			continue
 		}

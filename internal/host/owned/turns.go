@@ -40,24 +40,39 @@ func (t *Turns) Busy(owner fabric.FileOwner) bool {
 	return late || len(t.late) >= maxLate
 }
 
-// Take reads the files of an owner who is not busy. The read runs on a thread of its own, and what it returns in this goroutine: now,
-// or if it takes longer than the patience, in Collect.
-func (t *Turns) Take(owner fabric.FileOwner, read func() (merge func())) {
+// Ready returns the files of owners who are not busy. Those of others are lost.
+func (t *Turns) Ready(found *Found, chosen []File) (ready []File) {
+	for i := range chosen {
+		if t.Busy(chosen[i].Owner) {
+			found.Lost[chosen[i].Owner]++
+		} else {
+			ready = append(ready, chosen[i])
+		}
+	}
+	return ready
+}
+
+// Take reads the files of an owner who is not busy. The read runs on a thread of its own, and what it found is merged in this goroutine:
+// now, or if it takes longer than the patience, in Collect: until then nothing may touch what it has.
+func (t *Turns) Take(owner fabric.FileOwner, read, merge func()) (ended bool) {
 	done := make(chan func(), 1)
 	go func() {
 		runtime.LockOSThread() // whose processor time counts
 		defer runtime.UnlockOSThread()
-		done <- read()
+		read()
+		done <- merge
 	}()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case merge := <-done:
 		merge()
+		return true
 	case <-timer.C:
 		if t.late == nil {
 			t.late = map[fabric.FileOwner]chan func(){}
 		}
 		t.late[owner] = done
+		return false
 	}
 }

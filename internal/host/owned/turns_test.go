@@ -20,7 +20,7 @@ func TestTurns(t *testing.T) {
 			if turns.Busy(of(i)) {
 				t.Fatalf("owner %d is busy", i)
 			}
-			turns.Take(of(i), func() func() { <-hang; return func() { ended++ } })
+			turns.Take(of(i), func() { <-hang }, func() { ended++ })
 			if !turns.Busy(of(i)) || ended != 0 {
 				t.Errorf("owner %d is not busy, or ended", i)
 			}
@@ -36,7 +36,7 @@ func TestTurns(t *testing.T) {
 		if turns.Collect(); ended != maxLate || turns.Busy(of(0)) {
 			t.Errorf("%d ended", ended)
 		}
-		turns.Take(of(0), func() func() { return func() { ended++ } })
+		turns.Take(of(0), func() {}, func() { ended++ })
 		if ended != maxLate+1 || turns.Busy(of(0)) {
 			t.Error("one that returns at once is late")
 		}
