@@ -285,3 +285,13 @@ func ipoibAddress(g GUID) string {
 	}
 	return strings.Join(groups, ":")
 }
+
+// defaultRoute is the only one of a node.
+func defaultRoute(gateway, netdev string) []Route {
+	return []Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr(gateway), NetDev: netdev}}
+}
+
+// forEveryJob is NCCL's configuration file of a node with these settings.
+func forEveryJob(settings ...string) map[string]string {
+	return map[string]string{ncclConf: "# defaults of every job on this node\n" + strings.Join(settings, "\n") + "\n"}
+}

@@ -3,7 +3,6 @@
 package simulator
 
 import (
-	"net/netip"
 	"time"
 )
 
@@ -28,14 +27,8 @@ func buildBnxt() *Node {
 		},
 		Driver:  openDriver("575.57.08", "12.9"),
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.2.0.1"), NetDev: "eno1"},
-		},
-		Files: map[string]string{"etc/nccl.conf": `# defaults of every job on this node
-NCCL_IB_HCA=bnxt_re
-NCCL_SOCKET_IFNAME=eno1
-NCCL_IB_TC=104
-`},
+		Routes:  defaultRoute("10.2.0.1", "eno1"),
+		Files:   forEveryJob("NCCL_IB_HCA=bnxt_re", "NCCL_SOCKET_IFNAME=eno1", "NCCL_IB_TC=104"),
 	}}
 
 	compute := adapter{

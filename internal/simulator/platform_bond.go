@@ -3,7 +3,6 @@
 package simulator
 
 import (
-	"net/netip"
 	"time"
 )
 
@@ -29,15 +28,8 @@ func buildRoCEBond() *Node {
 		},
 		Driver:  closedDriver("535.183.06", "12.2"),
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.9.0.1"), NetDev: "eno1"},
-		},
-		Files: map[string]string{"etc/nccl.conf": `# defaults of every job on this node
-NCCL_IB_HCA=mlx5_bond
-NCCL_SOCKET_IFNAME=eno1
-NCCL_IB_TC=106
-NCCL_IB_QPS_PER_CONNECTION=8
-`},
+		Routes:  defaultRoute("10.9.0.1", "eno1"),
+		Files:   forEveryJob("NCCL_IB_HCA=mlx5_bond", "NCCL_SOCKET_IFNAME=eno1", "NCCL_IB_TC=106", "NCCL_IB_QPS_PER_CONNECTION=8"),
 	}}
 
 	compute := adapter{

@@ -3,7 +3,6 @@
 package simulator
 
 import (
-	"net/netip"
 	"time"
 )
 
@@ -27,10 +26,8 @@ func buildCPUNode() *Node {
 			HZ:      250,
 		},
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.16.0.1"), NetDev: "eno1"},
-		},
-		Files: map[string]string{"etc/nccl.conf": "NCCL_SOCKET_IFNAME=eno1\n"},
+		Routes:  defaultRoute("10.16.0.1", "eno1"),
+		Files:   map[string]string{"etc/nccl.conf": "NCCL_SOCKET_IFNAME=eno1\n"},
 	}}
 	compute := adapter{
 		chip: connectX6IB, driver: mlx5InfiniBand, hca: "MT4123", board: "MT_0000000223", firmware: "20.43.1014", revision: "0", vfs: 16,

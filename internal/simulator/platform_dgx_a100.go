@@ -4,7 +4,6 @@ package simulator
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 )
 
@@ -34,14 +33,8 @@ func buildDGXA100() *Node {
 		Driver:  closedDriver("535.183.06", "12.2"),
 		NetDevs: []NetDev{loopback()},
 		Daemons: []Daemon{slurmd(2964)},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.1.0.1"), NetDev: "enp226s0"},
-		},
-		Files: map[string]string{"etc/nccl.conf": `# defaults of every job on this node
-NCCL_IB_HCA=mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_6,mlx5_7,mlx5_8,mlx5_9
-NCCL_SOCKET_IFNAME=enp226s0
-NCCL_IB_TIMEOUT=22
-`},
+		Routes:  defaultRoute("10.1.0.1", "enp226s0"),
+		Files:   forEveryJob("NCCL_IB_HCA=mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_6,mlx5_7,mlx5_8,mlx5_9", "NCCL_SOCKET_IFNAME=enp226s0", "NCCL_IB_TIMEOUT=22"),
 	}}
 
 	compute := adapter{

@@ -3,7 +3,6 @@
 package simulator
 
 import (
-	"net/netip"
 	"time"
 )
 
@@ -32,15 +31,8 @@ func buildDGXH100() *Node {
 		Driver:  openDriver("580.65.06", "13.0"),
 		NetDevs: []NetDev{loopback()},
 		Daemons: []Daemon{containerd(3211), slurmd(4127)},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.0.0.1"), NetDev: "bond0"},
-		},
-		Files: map[string]string{"etc/nccl.conf": `# defaults of every job on this node
-NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7
-NCCL_SOCKET_IFNAME=bond0
-NCCL_IB_TC=106
-NCCL_IB_TIMEOUT=22
-`},
+		Routes:  defaultRoute("10.0.0.1", "bond0"),
+		Files:   forEveryJob("NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7", "NCCL_SOCKET_IFNAME=bond0", "NCCL_IB_TC=106", "NCCL_IB_TIMEOUT=22"),
 	}}
 
 	compute := adapter{

@@ -4,7 +4,6 @@ package simulator
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 )
 
@@ -31,12 +30,8 @@ func buildEFA() *Node {
 		},
 		Driver:  openDriver("570.172.08", "12.8"),
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.5.0.1"), NetDev: "ens32"},
-		},
-		Files: map[string]string{"etc/nccl.conf": `# defaults of every job on this node
-NCCL_SOCKET_IFNAME=ens32
-`},
+		Routes:  defaultRoute("10.5.0.1", "ens32"),
+		Files:   forEveryJob("NCCL_SOCKET_IFNAME=ens32"),
 	}}
 
 	frontend := adapter{

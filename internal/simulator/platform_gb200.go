@@ -4,7 +4,6 @@ package simulator
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 )
 
@@ -31,13 +30,8 @@ func buildGB200() *Node {
 		},
 		Driver:  openDriver("580.65.06", "13.0"),
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.12.0.1"), NetDev: "eno1"},
-		},
-		Files: map[string]string{"etc/nccl.conf": `# defaults of every job on this node
-NCCL_IB_HCA=mlx5
-NCCL_SOCKET_IFNAME=eno1
-`},
+		Routes:  defaultRoute("10.12.0.1", "eno1"),
+		Files:   forEveryJob("NCCL_IB_HCA=mlx5", "NCCL_SOCKET_IFNAME=eno1"),
 	}}
 
 	compute := adapter{

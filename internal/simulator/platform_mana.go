@@ -3,7 +3,6 @@
 package simulator
 
 import (
-	"net/netip"
 	"time"
 )
 
@@ -31,13 +30,8 @@ func buildMANA() *Node {
 		},
 		Driver:  openDriver("570.172.08", "12.8"),
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.6.0.1"), NetDev: "eth0"},
-		},
-		Files: map[string]string{"etc/nccl.conf": `# defaults of every job on this node
-NCCL_IB_HCA=mana
-NCCL_SOCKET_IFNAME=eth0
-`},
+		Routes:  defaultRoute("10.6.0.1", "eth0"),
+		Files:   forEveryJob("NCCL_IB_HCA=mana", "NCCL_SOCKET_IFNAME=eth0"),
 	}}
 
 	synthetic := adapter{

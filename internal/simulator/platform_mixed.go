@@ -3,7 +3,6 @@
 package simulator
 
 import (
-	"net/netip"
 	"time"
 )
 
@@ -32,13 +31,8 @@ func buildMixedVendors() *Node {
 		},
 		Driver:  openDriver("580.65.06", "13.0"),
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.18.0.1"), NetDev: "enp138s0f0"},
-		},
-		Files: map[string]string{"etc/nccl.conf": `# defaults of every job on this node
-NCCL_IB_HCA=mlx5
-NCCL_SOCKET_IFNAME=enp138s0f0
-`},
+		Routes:  defaultRoute("10.18.0.1", "enp138s0f0"),
+		Files:   forEveryJob("NCCL_IB_HCA=mlx5", "NCCL_SOCKET_IFNAME=enp138s0f0"),
 	}}
 
 	compute := adapter{

@@ -4,7 +4,6 @@ package simulator
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 )
@@ -35,9 +34,7 @@ func buildOCIH100() *Node {
 		},
 		Driver:  openDriver("570.172.08", "12.8"),
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.19.0.1"), NetDev: "eth0"},
-		},
+		Routes:  defaultRoute("10.19.0.1", "eth0"),
 	}}
 	cluster := adapter{
 		chip: connectX7, driver: mlx5Ethernet, hca: "MT4129", board: "MT_0000000834", firmware: "28.43.2566", revision: "0", vfs: 16,

@@ -3,7 +3,6 @@
 package simulator
 
 import (
-	"net/netip"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -30,10 +29,8 @@ func buildSingleCard() *Node {
 		},
 		Driver:  openDriver("570.172.08", "12.8"),
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.20.0.1"), NetDev: "ens1f0np0"},
-		},
-		Files: map[string]string{"etc/nccl.conf": "# defaults of every job on this node\nNCCL_SOCKET_IFNAME=ens1f0np0\n"},
+		Routes:  defaultRoute("10.20.0.1", "ens1f0np0"),
+		Files:   map[string]string{"etc/nccl.conf": "# defaults of every job on this node\nNCCL_SOCKET_IFNAME=ens1f0np0\n"},
 	}}
 	a := besideRails()
 	a.mtu, a.qos = 1500, mlx5Port(NoOFED)

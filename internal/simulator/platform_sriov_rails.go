@@ -4,7 +4,6 @@ package simulator
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 )
@@ -35,9 +34,7 @@ func buildSRIOVRails() *Node {
 		},
 		Driver:  openDriver("580.65.06", "13.0"),
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.21.0.1"), NetDev: "eno1"},
-		},
+		Routes:  defaultRoute("10.21.0.1", "eno1"),
 	}}
 	physical := adapter{
 		chip: connectX7, driver: mlx5Ethernet, hca: "MT4129", board: "MT_0000000834", firmware: "28.43.2566", revision: "0", vfs: 16,

@@ -3,7 +3,6 @@
 package simulator
 
 import (
-	"net/netip"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -36,14 +35,8 @@ func buildTwoPort() *Node {
 		},
 		Driver:  openDriver("550.163.01", "12.4"),
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.8.0.1"), NetDev: "eno1"},
-		},
-		Files: map[string]string{"etc/nccl.conf": `# defaults of every job on this node
-NCCL_IB_HCA=mlx5
-NCCL_SOCKET_IFNAME=eno1
-NCCL_IB_TC=106
-`},
+		Routes:  defaultRoute("10.8.0.1", "eno1"),
+		Files:   forEveryJob("NCCL_IB_HCA=mlx5", "NCCL_SOCKET_IFNAME=eno1", "NCCL_IB_TC=106"),
 	}}
 
 	compute := adapter{

@@ -33,14 +33,8 @@ func buildRoCEVLAN() *Node {
 		},
 		Driver:  GPUDriver{Version: "470.256.02", CUDA: "11.4", Peermem: Peermem{Module: "nv_peer_mem", Version: "1.3-0", Clients: true, Bound: true}},
 		NetDevs: []NetDev{loopback()},
-		Routes: []Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.10.0.1"), NetDev: "eno1"},
-		},
-		Files: map[string]string{"etc/nccl.conf": `# defaults of every job on this node
-NCCL_IB_HCA=mlx5
-NCCL_SOCKET_IFNAME=eno1
-NCCL_IB_SL=3
-`},
+		Routes:  defaultRoute("10.10.0.1", "eno1"),
+		Files:   forEveryJob("NCCL_IB_HCA=mlx5", "NCCL_SOCKET_IFNAME=eno1", "NCCL_IB_SL=3"),
 	}}
 
 	compute := adapter{
