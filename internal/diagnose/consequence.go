@@ -69,20 +69,20 @@ type rule struct {
 
 func rules() []rule {
 	return []rule{
-		{check: checkNCCLDevices, cause: checkComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return len(lostDevices(n)) > 0 }},
-		{check: checkComputePorts, cause: checkLeftOut, follows: func(n *fabric.Node, _, _ *Verdict) bool {
+		{check: CheckNCCLDevices, cause: CheckComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return len(lostDevices(n)) > 0 }},
+		{check: CheckComputePorts, cause: checkLeftOut, follows: func(n *fabric.Node, _, _ *Verdict) bool {
 			return computePortsOf(n).there+len(leftOutPorts(n)) >= *n.Policy.ComputePorts
 		}},
-		{check: checkHardware, cause: checkComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCINIC) }},
-		{check: checkHardware, cause: checkGPUs, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCIGPU) }},
-		{check: checkNCCLDevices, cause: checkHardware, follows: func(n *fabric.Node, _, _ *Verdict) bool { return namesWhatIsGone(n) }},
+		{check: checkHardware, cause: CheckComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCINIC) }},
+		{check: checkHardware, cause: CheckGPUs, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCIGPU) }},
+		{check: CheckNCCLDevices, cause: checkHardware, follows: func(n *fabric.Node, _, _ *Verdict) bool { return namesWhatIsGone(n) }},
 		{check: CheckGID, cause: checkGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned }},
-		{check: checkPinnedGIDs, cause: checkGIDIndex, exact: true, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
-		{check: checkPriority, cause: CheckGID, follows: untaggedByGID},
-		{check: checkPFC, cause: CheckGID, follows: untaggedByGID},
+		{check: CheckPinnedGIDs, cause: checkGIDIndex, exact: true, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
+		{check: CheckPriority, cause: CheckGID, follows: untaggedByGID},
+		{check: CheckPFC, cause: CheckGID, follows: untaggedByGID},
 		// The port that differs may be the one that is not for training.
 		{check: CheckPFCUniform, cause: checkSurplusPorts, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
-		{check: checkDSCP, cause: checkNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *Verdict) bool {
+		{check: CheckDSCP, cause: checkNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *Verdict) bool {
 			set, found := n.NCCL.Lookup("NCCL_IB_TC")
 			return found && set.Source == cause.Subject.File && carriesHostClass(n, v.Subject)
 		}},
@@ -210,9 +210,9 @@ func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
 			continue
 		}
 		switch v.Check.ID {
-		case checkRDMAOff:
+		case CheckRDMAOff:
 			tcp = v
-		case checkComputePorts:
+		case CheckComputePorts:
 			if withoutPorts(n) {
 				gone = v
 			}

@@ -64,13 +64,15 @@ type Subject struct {
 	Port   int    // 0: the whole device
 	GPU    string // UUID where NVML reports it, else the PCI address
 	File   string // a file, or what else cannot be named so
+	// Variable is that of NCCL which File sets; it is no part of the identity. Without a File the job sets it that is judged.
+	Variable string
 	// Name is what people call it, where that is not the same: "GPU3", "mlx5_4 port 2". It is no part of the identity.
 	Name string
 }
 
 // Key is the subject without the name that people give it: what identifies it from one reading to the next.
 func (s Subject) Key() Subject {
-	s.Name = ""
+	s.Name, s.Variable = "", ""
 	return s
 }
 
@@ -322,6 +324,17 @@ func Find(id string) *Check {
 		}
 	}
 	return nil
+}
+
+// Checks returns the checks with these IDs (Check*). It panics without one of them: a check that is renamed must not drop out.
+func Checks(ids ...string) []*Check {
+	list := make([]*Check, len(ids))
+	for i, id := range ids {
+		if list[i] = Find(id); list[i] == nil {
+			panic("no check " + id)
+		}
+	}
+	return list
 }
 
 // Catalogue returns every check, by topic: the same ones each time. The rows are read-only; the list is the caller's.

@@ -18,8 +18,8 @@ func restingOn(e fabric.Expectation) []string {
 		return []string{CheckPortRate}
 	}
 	return map[string][]string{
-		"compute_ports": {checkComputePorts, checkSurplusPorts, CheckPortActive}, "gpus": {checkGPUs, checkGPUsSurplus}, "nccl_minimum_version": {"nccl_version"},
-		"roce.dscp": {checkDSCP}, "roce.priority": {checkPriority}, "roce.lossless": {checkPFC}, "roce.ecn": {"roce_ecn"},
+		"compute_ports": {CheckComputePorts, checkSurplusPorts, CheckPortActive}, "gpus": {CheckGPUs, checkGPUsSurplus}, "nccl_minimum_version": {checkNCCLVersion},
+		"roce.dscp": {CheckDSCP}, "roce.priority": {CheckPriority}, "roce.lossless": {CheckPFC}, "roce.ecn": {"roce_ecn"},
 	}[e.Key]
 }
 

@@ -21,7 +21,7 @@ func hardwareChecks() []*Check {
 			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,
 		},
 		{
-			ID: checkGPUs, Title: "GPUs are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
+			ID: CheckGPUs, Title: "GPUs are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
 			Reads: counted, Guard: "only if the configuration or the profile states the number", Modes: []string{ModeGPULost},
 			judge: judgeGPUs,
 		},

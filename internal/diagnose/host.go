@@ -81,7 +81,7 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 	if !ok || len(set.Value) < 2 { // NCCL ignores what is shorter
 		return
 	}
-	s, f := Subject{File: set.Source}, fabric.ParseNameFilter(set.Value)
+	s, f := ofSetting(set), fabric.ParseNameFilter(set.Value)
 	all, known := n.Interfaces.Get()
 	if !known {
 		v.unknown(s, n.Interfaces.Meta().Reason, "The node's interfaces are unknown: "+ReasonText(n.Interfaces.Meta().Reason)+".")
@@ -109,7 +109,6 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 			down = append(down, i.Name)
 		}
 	}
-	evidence := set.Name + "=" + set.Value + "."
 	const consequence = "NCCL finds no interface for its bootstrap (\"no socket interface found\"): jobs of more than one process fail at once."
 	switch {
 	case len(elsewhere(n)) > 0: // one of theirs may be meant
@@ -118,12 +117,12 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 		v.unknown(s, unread.Reason, "No interface that it matches is known to be up: "+ReasonText(unread.Reason)+".")
 	case len(down) > 0:
 		v.failed(s, Verdict{
-			What: "NCCL_SOCKET_IFNAME matches no interface that is up", Evidence: evidence + " Down: " + few(down) + ".", Consequence: consequence,
+			What: "NCCL_SOCKET_IFNAME matches no interface that is up", Evidence: seenOf(set, "Down: "+few(down)+"."), Consequence: consequence,
 			Remedy: "Check ip -br link; ip link set dev " + shellWord(down[0], "<interface>") + " up, connect the cable, or name an interface that is up.",
 		})
 	default:
 		v.failed(s, Verdict{
-			What: "NCCL_SOCKET_IFNAME matches no interface of the node", Evidence: evidence + " The node has " + few(names(all)) + ".", Consequence: consequence,
+			What: "NCCL_SOCKET_IFNAME matches no interface of the node", Evidence: seenOf(set, "The node has "+few(names(all))+"."), Consequence: consequence,
 			Remedy: "Check ip -br link and correct the line: names match by prefix; a leading = means exact, ^ excludes.",
 		})
 	}

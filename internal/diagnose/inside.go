@@ -11,9 +11,6 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// CheckSettings is what lint finds in the settings of a job. The command that runs lint makes its verdicts.
-const CheckSettings = "inside_settings"
-
 // withoutFabric says where checks of a job do not apply.
 const withoutFabric = "not in jobs without GPUs (no /dev/nvidia<N>, CUDA_VISIBLE_DEVICES empty) or of one node (SLURM_STEP_NUM_NODES or SLURM_JOB_NUM_NODES is 1), " +
 	"nor where no active RDMA device is for training, nor if NCCL_IB_DISABLE or NCCL_NET=Socket switches RDMA off"
@@ -28,14 +25,14 @@ func Inside() []*Check {
 			always(n, v)
 		}
 	}
-	return append(insideChecks(), &gid, Find("nccl_version"), Find(CheckReads))
+	return append(append(insideChecks(), &gid), Checks(checkNCCLVersion, CheckReads)...)
 }
 
 // insideChecks are those that are asked nowhere else.
 func insideChecks() []*Check {
 	return []*Check{
 		{
-			ID: "inside_verbs", Title: "The job may not open RDMA devices", Severity: Critical, Topic: "inside", Scope: ScopeNode,
+			ID: CheckInsideVerbs, Title: "The job may not open RDMA devices", Severity: Critical, Topic: "inside", Scope: ScopeNode,
 			Reads: "/dev/infiniband/uverbs*, which are opened and closed; their numbers in /sys/class/infiniband_verbs",
 			Guard: withoutFabric + ". One device that opens is enough: a job may be given some of them. Without a device it fails only where NCCL_IB_HCA, NCCL_NET, FI_PROVIDER=efa, a device node or --expect-rdma says that there should be one", Modes: []string{ModeDeviceNode}, judge: judgeInsideVerbs,
 		},
@@ -50,7 +47,7 @@ func insideChecks() []*Check {
 			Guard: withoutFabric + ". Only if other network namespaces have RDMA devices near a GPU of the job", Modes: []string{ModeDeviceNode}, judge: judgeInsideDevices,
 		},
 		{
-			ID: "inside_memlock", Title: "The job cannot lock the memory that RDMA needs", Severity: Warning, Topic: "inside", Scope: ScopeNode,
+			ID: CheckInsideMemlock, Title: "The job cannot lock the memory that RDMA needs", Severity: Warning, Topic: "inside", Scope: ScopeNode,
 			Reads: "RLIMIT_MEMLOCK and CAP_IPC_LOCK of this process", Guard: withoutFabric + ", nor with CAP_IPC_LOCK in the first user namespace", Modes: []string{ModeMemlock}, judge: judgeInsideMemlock,
 		},
 		{
@@ -190,9 +187,9 @@ func judgeWithoutDevices(n *fabric.Node, applies bool, v *verdicts) {
 	case !applies:
 		return
 	case named && hca.Value != "" && !strings.HasPrefix(hca.Value, "^"):
-		why = "NCCL_IB_HCA names devices (" + hca.Source + ")"
+		why = "NCCL_IB_HCA names devices" + hca.From()
 	case slices.ContainsFunc([]string{"ib", "ibext", "aws libfabric"}, func(name string) bool { return strings.EqualFold(net.Value, name) }):
-		why = "NCCL_NET is " + net.Value + " (" + net.Source + ")"
+		why = "NCCL_NET is " + net.Value + net.From()
 	case len(n.HCAs) == 0 && len(n.Inside.Verbs.Or(nil)) > 0: // with devices, these may be for another purpose
 		why = "it was given /dev/infiniband/" + n.Inside.Verbs.Value[0].Name
 	case strings.EqualFold(n.Inside.Environment[fabric.VarFabricProvider], "efa"):

@@ -32,7 +32,7 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 	if _, off, _ := rdmaSetting(&n.NCCL); !ok || set.Value == "" || off || want == nil || onlyPlugins(n) {
 		return
 	}
-	s, list := Subject{File: set.Source}, fabric.ParseNameFilter(set.Value)
+	s, list := ofSetting(set), fabric.ParseNameFilter(set.Value)
 	if n.ClassPresent.State == fabric.Unknown {
 		v.hidden(s, n.ClassPresent.Meta(), "The list of RDMA devices")
 		return

@@ -172,7 +172,7 @@ func NewManifest(n *fabric.Node) fabric.Manifest {
 
 func manifestChecks() []*Check {
 	return []*Check{{
-		ID: "manifest", Title: "The node differs from its manifest", Severity: Warning, Topic: "node", Scope: ScopeDevice,
+		ID: CheckManifest, Title: "The node differs from its manifest", Severity: Warning, Topic: "node", Scope: ScopeDevice,
 		Reads: "what check --write-manifest recorded: board, firmware and driver of each device, role, rate, GID, MTU, PFC, trust, DSCP map, ETS, ECN, CNP, buffers and pause of its ports, " +
 			"models of GPUs, the GPU driver, the memory lock limit of daemons that start jobs",
 		Guard: "if the configuration (expected.manifest) or check --manifest names one", Modes: []string{ModeDrift}, judge: judgeManifest,

@@ -25,7 +25,7 @@ func ncclChecks() []*Check {
 			Modes: []string{ModeNCCLConfig}, judge: judgeRefused,
 		},
 		{
-			ID: "nccl_version", Title: "The NCCL library is older than the site expects", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			ID: checkNCCLVersion, Title: "The NCCL library is older than the site expects", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
 			Reads: "name and content of libnccl.so.2 as the dynamic loader of the host finds it, else of a Python package, and of the library that probes use; expected.nccl_minimum_version of the configuration",
 			Guard: "only if the configuration sets the version, and there is a library: images of containers bring their own", Modes: []string{ModeNCCLOld},
 			judge: judgeNCCLVersion,
@@ -36,19 +36,19 @@ func ncclChecks() []*Check {
 			Guard: "harmless: NCCL reads deprecated variables until a release removes them", Modes: []string{ModeNCCLConfig}, judge: judgeNotes,
 		},
 		{
-			ID: checkRDMAOff, Title: "RDMA is disabled for all jobs of the host", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: CheckRDMAOff, Title: "RDMA is disabled for all jobs of the host", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_DISABLE, NCCL_NET, NCCL_NET_PLUGIN and NCCL_IB_HCA of the host, roles, states, drivers and link layers of RDMA ports, distances to GPUs",
 			Guard: "if the host sets NCCL_IB_DISABLE or NCCL_NET; not if NCCL_NET names the network plugin of a cloud, nor EFA unless NCCL_NET=Socket, NCCL_NET=IB or NCCL_NET_PLUGIN=none exclude its plugin, nor MANA that the site does not count, nor NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names; InfiniBand on a node with several GPUs always counts. Jobs may override the setting",
 			Rests: OnExpectation,
 			Modes: []string{ModeRDMAOff}, judge: judgeRDMAOff,
 		},
 		{
-			ID: checkNCCLDevices, Title: "NCCL_IB_HCA does not match the devices of the node", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: CheckNCCLDevices, Title: "NCCL_IB_HCA does not match the devices of the node", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names and states of RDMA ports",
 			Guard: "if the host sets it, not if the node only has EFA, which NCCL uses through a plugin that ignores it; jobs may override it", Modes: []string{ModeNCCLDevices}, judge: judgeNCCLDevices,
 		},
 		{
-			ID: "nccl_devices_prefix", Title: "NCCL_IB_HCA matches devices that it does not name", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			ID: CheckDevicesPrefix, Title: "NCCL_IB_HCA matches devices that it does not name", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names of RDMA devices",
 			Guard: "if the host sets it without =, and a name in it is that of a device", Modes: []string{ModeNCCLDevices}, judge: judgePrefixes,
 		},
@@ -59,7 +59,7 @@ func ncclChecks() []*Check {
 			Modes: []string{ModeNCCLDevices}, judge: judgeLeftOut,
 		},
 		{
-			ID: "nccl_socket_interface", Title: "NCCL_SOCKET_IFNAME matches no usable interface", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: CheckSocket, Title: "NCCL_SOCKET_IFNAME matches no usable interface", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_SOCKET_IFNAME of the host as NCCL matches it, names and operstate of all network interfaces",
 			Guard: "if the host sets it; jobs may override it. One interface that is up is enough, because one list is often used for several kinds of nodes",
 			Modes: []string{ModeSocket}, judge: judgeSocket,
@@ -69,7 +69,7 @@ func ncclChecks() []*Check {
 			Reads: "NCCL_IB_GID_INDEX of the host", Guard: "if the host sets it; an older NCCL needs it", Modes: []string{ModeGIDPinned}, judge: judgeGIDIndex,
 		},
 		{
-			ID: checkPinnedGIDs, Title: "NCCL_IB_GID_INDEX selects different address types on rails", Severity: Warning,
+			ID: CheckPinnedGIDs, Title: "NCCL_IB_GID_INDEX selects different address types on rails", Severity: Warning,
 			Topic: "gids", Scope: ScopeNode, Reads: "NCCL_IB_GID_INDEX of the host, type and address family of that entry of each compute port",
 			Guard: "active RoCE compute ports whose entry is usable, if the host sets it; gid_usable reports the others",
 			Modes: []string{ModeGIDPinned}, judge: judgePinnedGIDs,
@@ -147,7 +147,7 @@ func judgeRefused(n *fabric.Node, v *verdicts) {
 	})
 	for _, name := range []string{"NCCL_ALGO", "NCCL_PROTO"} {
 		if set, ok := n.NCCL.Lookup(name); ok && set.Value != "" && !bad[set.Source] {
-			v.ok(Subject{File: set.Source})
+			v.ok(ofSetting(set))
 		}
 	}
 }
@@ -165,7 +165,7 @@ func judgeFindings(n *fabric.Node, v *verdicts, harm fabric.NCCLHarm, of func(fa
 		if f.Harm == harm {
 			w := of(f)
 			w.Evidence = Sentence(f.Text)
-			v.failed(Subject{File: f.Source}, w)
+			v.failed(Subject{File: f.Source, Variable: f.Name}, w)
 			lines[f.Source] = true
 		}
 	}
@@ -188,8 +188,8 @@ func judgeGIDIndex(n *fabric.Node, v *verdicts) {
 	if family, _ := n.NCCL.Text("NCCL_IB_ADDR_FAMILY"); family != "AF_INET6" && withoutIPv4(n) {
 		remedy = "Replace it with NCCL_IB_ADDR_FAMILY=AF_INET6 unless a job has an NCCL older than 2.21: without both, NCCL looks for IPv4 addresses, and compute ports have none."
 	}
-	v.failed(Subject{File: set.Source}, Verdict{
-		Evidence:    set.Name + "=" + set.Value + ".",
+	v.failed(ofSetting(set), Verdict{
+		Evidence:    seenOf(set),
 		Consequence: "Indexes of GID tables change when addresses or interfaces change, and connections then fail.",
 		Remedy:      remedy,
 	})
@@ -257,7 +257,7 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	if onlyPlugins(n) {
 		return
 	}
-	s, f := Subject{File: set.Source}, fabric.ParseNameFilter(set.Value)
+	s, f := ofSetting(set), fabric.ParseNameFilter(set.Value)
 	if n.ClassPresent.State == fabric.Unknown {
 		v.hidden(s, n.ClassPresent.Meta(), "The list of RDMA devices")
 		return
@@ -279,12 +279,11 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 		}
 	}
 	missing := missingNames(n, f)
-	evidence := set.Name + "=" + set.Value + "."
 	excluded := slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Takes(name, -1) })
 	switch {
 	case len(missing) > 0 && active > 0:
 		v.failed(s, Verdict{
-			What: "NCCL_IB_HCA names missing devices", Evidence: evidence + " Missing: " + strings.Join(missing, ", ") + ".",
+			What: "NCCL_IB_HCA names missing devices", Evidence: seenOf(set, "Missing: "+strings.Join(missing, ", ")+"."),
 			Consequence: "NCCL uses only the other devices: these rails carry no traffic.",
 			Remedy: "Find out whether the node has lost them (rdma link, lspci -nn, dmesg), and bring them back. " +
 				"Change the line only if the node is not meant to have them: without them in the line, the loss is not reported here.",
@@ -296,7 +295,7 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 		v.unknown(s, unread.Reason, "No port that it matches is known to be active: "+ReasonText(unread.Reason)+".")
 	default:
 		v.failed(s, Verdict{
-			What: "NCCL_IB_HCA matches no active RDMA port", Evidence: evidence, Consequence: "NCCL falls back to TCP, or jobs fail.",
+			What: "NCCL_IB_HCA matches no active RDMA port", Evidence: seenOf(set), Consequence: "NCCL falls back to TCP, or jobs fail.",
 			Remedy: "Correct or remove the line: names match by prefix; a leading = means exact.",
 		})
 	}
@@ -315,7 +314,7 @@ func judgePrefixes(n *fabric.Node, v *verdicts) {
 	if !ok || f.Exact {
 		return
 	}
-	s := Subject{File: set.Source}
+	s := ofSetting(set)
 	var evidence []string
 	named := false
 	for _, i := range f.Items {

@@ -72,7 +72,7 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 	if !set {
 		return
 	}
-	s := Subject{File: by.Source}
+	s := ofSetting(by)
 	if !off {
 		for _, f := range n.NCCL.Files {
 			if f.Exists.State == fabric.Unknown {
@@ -93,9 +93,12 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 	}
 	w := Verdict{
 		Unstated:    !n.TrainingStated(),
-		Evidence:    fmt.Sprintf("%s=%s. %s", by.Name, by.Value, portsText(names)),
+		Evidence:    seenOf(by, portsText(names)),
 		Consequence: "NCCL uses TCP sockets, unless the image of a job has a network plugin that ignores the variable (IBext of HPC-X): collectives between nodes have a fraction of the bandwidth.",
 		Remedy:      "In " + by.Source + " remove the line, or give these devices another role in the configuration (roles) if they are not for training.",
+	}
+	if by.Source == "" {
+		w.What, w.Remedy = "RDMA is disabled", RemoveLine
 	}
 	if by.Name != "NCCL_IB_DISABLE" {
 		w.Consequence = "NCCL uses TCP sockets: collectives between nodes have a fraction of the bandwidth."
@@ -107,6 +110,20 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 		}
 	}
 	v.failed(s, w)
+}
+
+// RemoveLine is what to do about a line of a job, which is shown with the verdict.
+const RemoveLine = "remove the line"
+
+// ofSetting is the subject of a verdict on a setting.
+func ofSetting(set fabric.NCCLVariable) Subject { return Subject{File: set.Source, Variable: set.Name} }
+
+// seenOf is a setting, and what was found of it. That of a job is left out: its line is shown with the verdict.
+func seenOf(set fabric.NCCLVariable, found ...string) string {
+	if set.Source != "" {
+		found = slices.Insert(found, 0, set.Name+"="+set.Value+".")
+	}
+	return strings.Join(found, " ")
 }
 
 func portsText(names []string) string {

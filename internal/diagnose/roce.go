@@ -26,11 +26,11 @@ func roceCheck(id string, severity Severity, modes []string, title, consequence 
 
 func roceChecks() []*Check {
 	list := []*Check{
-		roceCheck(checkDSCP, Critical, []string{ModeTrafficClass, ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
+		roceCheck(CheckDSCP, Critical, []string{ModeTrafficClass, ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
 			"The network treats them as other traffic.", fabric.RoCETrafficClass, fabric.RoCEDSCP),
-		roceCheck(checkPriority, Critical, []string{ModeTrust}, "RoCE packets do not have the priority that the site expects",
+		roceCheck(CheckPriority, Critical, []string{ModeTrust}, "RoCE packets do not have the priority that the site expects",
 			"The network treats them as other traffic.", fabric.RoCEPriority),
-		roceCheck(checkPFC, Critical, []string{ModePFC, ModeTrafficClass}, "PFC does not match the RoCE configuration",
+		roceCheck(CheckPFC, Critical, []string{ModePFC, ModeTrafficClass}, "PFC does not match the RoCE configuration",
 			"In congestion, lossless traffic is dropped, or lossy traffic is paused; RDMA stalls or its connections fail.", fabric.RoCEPFC),
 		roceCheck("roce_global_pause", Warning, []string{ModeGlobalPause}, "802.3x flow control is on together with PFC",
 			"One slow receiver can pause all traffic of the link.", fabric.RoCEGlobalPause),

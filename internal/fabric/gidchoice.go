@@ -48,7 +48,7 @@ func SelectGID(node NodeType, layer LinkLayer, size int, entries []GID, nccl *NC
 	}
 	if i := nccl.Number("NCCL_IB_GID_INDEX", -1); i >= 0 {
 		v, _ := nccl.Lookup("NCCL_IB_GID_INDEX")
-		return t.choice(int(i), GIDByConfiguration, fmt.Sprintf("NCCL_IB_GID_INDEX=%s (%s) is used unchecked", v.Value, v.Source)), true
+		return t.choice(int(i), GIDByConfiguration, fmt.Sprintf("NCCL_IB_GID_INDEX=%s%s is used unchecked", v.Value, v.From())), true
 	}
 	return selectRoCE(t, nccl), true
 }

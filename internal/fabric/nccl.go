@@ -57,12 +57,20 @@ func (c *NCCLConfig) Untrusted() *NCCLFile {
 type NCCLVariable struct {
 	Name   string
 	Value  string
-	Source string // file:line
+	Source string // file:line; empty: the job that is judged
 	// Number is the value as NCCL's own number parser sees it; IsNumber is false for variables NCCL reads as
 	// text, and where that parser falls back to the default.
 	Number   int64
 	IsNumber bool
 	Masked   bool // Value lacks a credential that the file has
+}
+
+// From is where a setting is from, behind its name in a text; empty for that of the job that is judged.
+func (v *NCCLVariable) From() string {
+	if v.Source == "" {
+		return ""
+	}
+	return " (" + v.Source + ")"
 }
 
 // NCCLHarm is what a finding means for the jobs of the host.

@@ -3,6 +3,7 @@
 package fabric
 
 import (
+	"cmp"
 	"fmt"
 
 	"gpufabric_exporter/internal/counters"
@@ -70,7 +71,7 @@ func (b *roceBuilder) trafficClass() {
 			cut = fmt.Sprintf(", of which NCCL keeps 8 bits: %d", tc)
 		}
 		b.TrafficClass, b.TrafficClassFrom = Known(tc, nccl.Source, in.TC.At), from
-		b.consistent(RoCETrafficClass, nccl.Source, "NCCL_IB_TC=%s (%s)%s (%s)%s%s", nccl.Value, nccl.Source, cut, bits(tc), b.control(tc), b.toS())
+		b.consistent(RoCETrafficClass, nccl.Source, "NCCL_IB_TC=%s%s%s (%s)%s%s", nccl.Value, nccl.From(), cut, bits(tc), b.control(tc), b.toS())
 	case in.TC.State == Unknown:
 		b.TrafficClass, b.TrafficClassFrom = unknownLike[int](in.TC.Meta()), TrafficClassUnknown
 		b.unknownClass(RoCETrafficClass, in.TC.Meta(), "the host's NCCL configuration could not be read")
@@ -94,7 +95,7 @@ func bits(tc int) string { return fmt.Sprintf("DSCP %d, ECN bits %d", tc>>2, tc&
 
 func (b *roceBuilder) overNCCL() string {
 	if v, set, _ := b.asked(); set {
-		return fmt.Sprintf(", NCCL_IB_TC=%s of %s included", v.Value, v.Source)
+		return fmt.Sprintf(", NCCL_IB_TC=%s of %s included", v.Value, cmp.Or(v.Source, "the job"))
 	}
 	return ""
 }

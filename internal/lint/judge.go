@@ -14,7 +14,7 @@ import (
 	"gpufabric_exporter/internal/host/ncclconf"
 )
 
-const remove = "remove the line"
+const remove = diagnose.RemoveLine
 
 // judgeSetting says what NCCL of that release makes of one line, whatever the node.
 func judgeSetting(file string, s setting, version Version) Line {

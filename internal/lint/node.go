@@ -4,24 +4,23 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
-	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // ofFile are checks of package diagnose that are about one line of the configuration of a host. Here they run on a node
 // whose configuration is that of the job.
-var ofFile = []string{"nccl_rdma_off", "nccl_devices", "nccl_devices_prefix", "nccl_socket_interface"}
+var ofFile = []string{diagnose.CheckRDMAOff, diagnose.CheckNCCLDevices, diagnose.CheckDevicesPrefix, diagnose.CheckSocket}
 
 // ofPort are checks that are about ports, and the variable that decides.
 var ofPort = map[string]string{
-	diagnose.CheckGID: "NCCL_IB_GID_INDEX", "gid_pinned_uniform": "NCCL_IB_GID_INDEX",
-	"roce_dscp": "NCCL_IB_TC", "roce_priority": "NCCL_IB_TC", "roce_pfc": "NCCL_IB_TC",
+	diagnose.CheckGID: "NCCL_IB_GID_INDEX", diagnose.CheckPinnedGIDs: "NCCL_IB_GID_INDEX",
+	diagnose.CheckDSCP: "NCCL_IB_TC", diagnose.CheckPriority: "NCCL_IB_TC", diagnose.CheckPFC: "NCCL_IB_TC",
 }
 
 // judgeOnNode adds what the settings of each job of an input mean on a node.
@@ -64,84 +63,56 @@ func (k *onNode) value(name string) (string, bool) {
 
 // checks runs the checks of package diagnose.
 func (k *onNode) checks() {
-	job := k.withJob()
-	for _, v := range diagnose.Run(job, find(ofFile)) {
-		if i, err := strconv.Atoi(strings.TrimPrefix(v.Subject.File, jobSource)); err == nil && strings.HasPrefix(v.Subject.File, jobSource) {
-			v.Remedy = diagnose.FilledRemedy(job, &v)
-			k.verdict(k.in.settings[i].Name, v, "")
-		}
+	job := k.withJob("")
+	for _, v := range diagnose.Run(job, diagnose.Checks(ofFile...)) {
+		v.Remedy = diagnose.FilledRemedy(job, &v)
+		k.verdict(v.Subject.Variable, &v, "")
 	}
 	before := map[string]bool{} // what fails on the node whatever the job sets
-	var ids []string
-	for id := range ofPort {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
+	checks := diagnose.Checks(slices.Sorted(maps.Keys(ofPort))...)
 	key := func(v diagnose.Verdict) string { return v.Check.ID + " " + v.Subject.String() + " " + string(v.Status) }
 	without := k.node
 	if k.in.host {
 		without = WithVariables(k.node, nil)
 	}
-	for _, v := range diagnose.Run(without, find(ids)) {
+	for _, v := range diagnose.Run(without, checks) {
 		before[key(v)] = true
 	}
 	// A variable of the job that cannot be judged is not approved.
 	set := func(id string) bool { _, is := k.job[ofPort[id]]; return is }
-	list := slices.DeleteFunc(diagnose.Run(job, find(ids)), func(v diagnose.Verdict) bool {
+	list := slices.DeleteFunc(diagnose.Run(job, checks), func(v diagnose.Verdict) bool {
 		return v.Status == diagnose.OK || v.Status == diagnose.Failed && before[key(v)] || v.Status == diagnose.Unknown && !set(v.Check.ID)
 	})
 	for _, g := range diagnose.Together(list) {
 		v := g.Verdict
 		v.Evidence, v.Remedy = strings.Join(g.Seen(), " "), strings.Join(g.Remedies(job), " ")
-		k.verdict(ofPort[v.Check.ID], v, strings.Join(g.Subjects, ", ")+": ")
+		k.verdict(ofPort[v.Check.ID], &v, strings.Join(g.Subjects, ", ")+": ")
 	}
 }
 
-// verdict adds a verdict of package diagnose to the line of a variable, which is not repeated.
-func (k *onNode) verdict(name string, v diagnose.Verdict, subject string) {
-	value, _ := k.value(name)
-	v.What, v.Evidence = ofJob().ReplaceAllString(v.What, ""), ofJob().ReplaceAllString(v.Evidence, "")
-	v.Evidence = strings.TrimSpace(strings.TrimPrefix(v.Evidence, name+"="+value+"."))
+// verdict adds a verdict of package diagnose to the line of a variable, if the job sets that.
+func (k *onNode) verdict(name string, v *diagnose.Verdict, subject string) {
+	clause := func(sentence string) string { return strings.TrimSuffix(sentence, ".") }
 	switch v.Status {
 	case diagnose.Failed:
-		better := v.Remedy
-		if strings.Contains(better, jobSource) { // it names the file
-			better = remove
-		}
-		reason := subject + v.What
+		what := v.What + "."
 		if v.Evidence != "" {
-			reason += ": " + v.Evidence
+			what = v.What + ": " + v.Evidence
 		}
-		k.add(name, Finding{WrongHere, v.Check.Severity, strings.TrimSuffix(reason, ".") + ". " + strings.TrimSuffix(v.Consequence, "."), strings.TrimSuffix(better, ".")})
+		k.add(name, Finding{WrongHere, v.Check.Severity, subject + what + " " + clause(v.Consequence), clause(v.Remedy)})
 	case diagnose.Unknown:
-		k.add(name, Finding{Undecided, diagnose.Info, strings.TrimSuffix(subject+v.Evidence, "."), ""})
+		k.add(name, Finding{Undecided, diagnose.Info, subject + clause(v.Evidence), ""})
 	}
 }
 
-func find(ids []string) []*diagnose.Check {
-	var list []*diagnose.Check
-	for _, id := range ids {
-		if c := diagnose.Find(id); c != nil {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-// jobSource begins the source of a setting of the job: its index follows.
-const jobSource = "job setting "
-
-// ofJob is how a text names such a source, and how it says that the settings are those of a host.
-var ofJob = lazyregexp.New(` \(` + jobSource + `\d+\)| for all jobs of the host`)
-
-// withJob returns the node as the job sees it: its settings are above those of the host.
-func (k *onNode) withJob() *fabric.Node {
+// withJob returns the node as the job sees it: its settings are above those of the host, and texts name that source of them.
+func (k *onNode) withJob(source string) *fabric.Node {
 	var list []fabric.NCCLVariable
 	for name, i := range k.job {
 		v, _ := ncclconf.Describe(name)
 		value := k.in.settings[i].Value
 		number, ok := v.Number(value)
-		list = append(list, fabric.NCCLVariable{Name: name, Value: value, Source: jobSource + strconv.Itoa(i), Number: number, IsNumber: ok})
+		list = append(list, fabric.NCCLVariable{Name: name, Value: value, Source: source, Number: number, IsNumber: ok})
 	}
 	for _, v := range k.node.NCCL.Variables {
 		if _, set := k.job[v.Name]; !set {
@@ -158,14 +129,7 @@ func OnNode(in Input, node *fabric.Node) *fabric.Node {
 	if jobs := follow(&in).jobs; len(jobs) > 0 {
 		k.job = jobs[0].decided(&in)
 	}
-	n := k.withJob()
-	for i := range n.NCCL.Variables {
-		v := &n.NCCL.Variables[i]
-		if strings.HasPrefix(v.Source, jobSource) {
-			v.Source = in.Name
-		}
-	}
-	return n
+	return k.withJob(in.Name)
 }
 
 // WithVariables returns a node with another NCCL configuration, and what follows from it. Roles stay what they are, so that a

@@ -149,8 +149,8 @@ func (k *onNode) place() {
 	if at < 0 {
 		return
 	}
-	for _, v := range diagnose.Run(k.withJob(), find([]string{"inside_verbs", "inside_memlock"})) {
-		k.verdict(rdmaSettings[at], v, "")
+	for _, v := range diagnose.Run(k.withJob(""), diagnose.Checks(diagnose.CheckInsideVerbs, diagnose.CheckInsideMemlock)) {
+		k.verdict(rdmaSettings[at], &v, "")
 	}
 }
 

@@ -80,12 +80,13 @@ func writeForgotten(w io.Writer, f inventory.Forgotten) {
 }
 
 // expecting are the checks that compare devices with what should be there. The check hardware is left out: it has the record only.
-var expecting = []string{diagnose.CheckPortActive, diagnose.CheckPortRate, diagnose.CheckGID, "compute_ports", "gpus", "manifest"}
+var expecting = []string{
+	diagnose.CheckComputePorts, diagnose.CheckGPUs, diagnose.CheckPortActive, diagnose.CheckPortRate, diagnose.CheckGID, diagnose.CheckManifest,
+}
 
 // stillExpected says which checks fail, or will once the expectation was met, by what others than the record expect of the devices.
 func stillExpected(n *fabric.Node, list []inventory.Forgotten) (lines []string) {
-	checks := slices.DeleteFunc(diagnose.Catalogue(), func(c *diagnose.Check) bool { return !slices.Contains(expecting, c.ID) })
-	for _, v := range diagnose.Run(n, checks) {
+	for _, v := range diagnose.Run(n, diagnose.Checks(expecting...)) {
 		if v.Status != diagnose.Failed && v.Reason != fabric.ReasonNeverMet {
 			continue
 		}
@@ -104,7 +105,7 @@ func concerns(n *fabric.Node, f inventory.Forgotten, v diagnose.Verdict) bool {
 	s, gpu := v.Subject, slices.ContainsFunc(f.What, func(w string) bool { return strings.HasPrefix(w, "the GPU ") })
 	switch {
 	case s.Device == "": // of the node, or of a GPU
-		return gpu == (s.GPU != "" || v.Check.ID == "gpus")
+		return gpu == (s.GPU != "" || v.Check.ID == diagnose.CheckGPUs)
 	case f.Number > 0 && s.Port > 0 && f.Number != s.Port:
 		return false
 	}

@@ -24,6 +24,7 @@ import (
 	"gpufabric_exporter/internal/capture"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/lint"
 	"gpufabric_exporter/internal/logging"
@@ -83,6 +84,16 @@ func TestOnNode(t *testing.T) {
 		}
 		commandtest.Contains(t, stdout, c.want...)
 	}
+}
+
+// TestSourceOnNode wants what a user can find as the place of a setting, not a number of this program.
+func TestSourceOnNode(t *testing.T) {
+	in, err := lint.Environment("environment", []string{"NCCL_IB_GID_INDEX=7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdicts := diagnose.Run(lint.OnNode(in, simulated(t, "healthy")), diagnose.Checks(diagnose.CheckGID))
+	commandtest.Contains(t, verdicts[0].Evidence, "NCCL_IB_GID_INDEX=7 (environment) is used unchecked")
 }
 
 // A value in any branch may be the one of the job. Values of different branches are not mixed.

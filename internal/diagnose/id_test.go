@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A check that is renamed must not drop out of where it is named: in code by a constant, in queries by its ID.
+func TestNamedChecksExist(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "id.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, is := n.(*ast.BasicLit); is {
+			if id, err := strconv.Unquote(s.Value); err != nil || Find(id) == nil {
+				t.Errorf("no check %s", s.Value)
+			}
+		}
+		return true
+	})
+	inCode := regexp.MustCompile(`diagnose\.(?:Find|Checks)\("|Check\.ID [!=]= "`)
+	named := regexp.MustCompile(`(?:\bcheck(?:=|=~|!=|!~)\\*"|\bfails\(")([a-z][a-z_|.+]*)\\*"`)
+	found := 0
+	err = filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		switch ext := filepath.Ext(path); {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata"):
+			return fs.SkipDir
+		case d.IsDir() || strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".json", ".yml", ".yaml", ".md"}, ext):
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if inCode.Match(content) {
+			t.Errorf("%s: names a check by a literal", path)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(content), -1) {
+			for id := range strings.SplitSeq(m[1], "|") {
+				found++
+				pattern := regexp.MustCompile("^" + id + "$")
+				if !slices.ContainsFunc(Catalogue(), func(c *Check) bool { return pattern.MatchString(c.ID) }) {
+					t.Errorf("%s: no check %s", path, id)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil || found < 50 {
+		t.Errorf("%d checks are named: %v", found, err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an ID without a check is taken")
+		}
+	}()
+	Checks(CheckGID, "renamed")
+}
