@@ -24,26 +24,10 @@ type jobDocument struct {
 	Since     time.Time  `json:"since"`
 	LastSeen  *time.Time `json:"last_seen,omitempty"` // missing while it is seen, and if it never was
 	Unseen    Reason     `json:"unseen_reason,omitempty"`
-	verdictDocument
-	Findings []findingDocument `json:"findings"`
-	Remedies []string          `json:"remedies"`
-	Ranks    []rankDocument    `json:"ranks"`
-}
-
-type verdictDocument struct {
-	Transport string   `json:"transport"`
-	Confirmed bool     `json:"confirmed"`
-	Way       string   `json:"way,omitempty"`
-	Reason    string   `json:"unknown_reason,omitempty"`
-	Cause     string   `json:"cause,omitempty"`
-	Evidence  []string `json:"evidence"`
-}
-
-type findingDocument struct {
-	Rule     string `json:"rule"`
-	Severity string `json:"severity"`
-	Text     string `json:"text"`
-	PIDs     []int  `json:"pids"`
+	Verdict
+	Findings []Finding      `json:"findings"`
+	Remedies []string       `json:"remedies"`
+	Ranks    []rankDocument `json:"ranks"`
 }
 
 type rankDocument struct {
@@ -52,17 +36,17 @@ type rankDocument struct {
 	Command  string   `json:"command"`
 	GPUs     []string `json:"gpus"`
 	Children int      `json:"forked_children"`
-	verdictDocument
+	Verdict
 }
 
-// Document returns the reading as JSON has it. No list in it is null.
+// Document returns the reading as JSON has it. No list in it is null, and none with texts is shared: who gets it may cut them.
 func (now Jobs) Document() Document {
 	d := Document{Time: now.At, Known: now.Known, Reason: string(now.Reason), Dropped: now.Dropped, Jobs: []jobDocument{}}
 	for i := range now.List {
 		j := &now.List[i]
 		one := jobDocument{
 			Name: j.Name, Scheduler: j.Scheduler, User: j.User, GPUs: list(j.GPUs), Devices: list(j.Devices), Since: j.Since, Unseen: j.Unseen,
-			verdictDocument: documentOf(&j.Verdict), Findings: []findingDocument{}, Remedies: list(j.Remedies()), Ranks: []rankDocument{},
+			Verdict: j.Verdict, Findings: list(j.Findings), Remedies: list(j.Remedies()), Ranks: []rankDocument{},
 		}
 		if j.Size > 0 {
 			one.Size = &j.Size
@@ -70,11 +54,13 @@ func (now Jobs) Document() Document {
 		if !j.Seen.IsZero() {
 			one.LastSeen = &j.Seen
 		}
-		for _, f := range j.Findings {
-			one.Findings = append(one.Findings, findingDocument{string(f.Rule), string(f.Severity), f.Text, f.PIDs})
+		one.Evidence = list(one.Evidence)
+		for k := range one.Findings {
+			one.Findings[k].Variables = nil // JSON has none
 		}
 		for _, k := range j.Ranks {
-			p := rankDocument{PID: k.PID, Command: k.Command, GPUs: list(k.GPUs), Children: k.Children, verdictDocument: documentOf(&k.Verdict)}
+			p := rankDocument{PID: k.PID, Command: k.Command, GPUs: list(k.GPUs), Children: k.Children, Verdict: k.Verdict}
+			p.Evidence = list(p.Evidence)
 			if k.Rank >= 0 {
 				p.Rank = &k.Rank
 			}
@@ -85,14 +71,5 @@ func (now Jobs) Document() Document {
 	return d
 }
 
-func documentOf(v *Verdict) verdictDocument {
-	return verdictDocument{string(v.Transport), v.Confirmed, string(v.Way), string(v.Reason), string(v.Cause), list(v.Evidence)}
-}
-
-// list is never null in JSON.
-func list(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-}
+// list is a copy that is never null in JSON.
+func list[T any](s []T) []T { return append([]T{}, s...) }

@@ -84,14 +84,14 @@ const (
 	CauseNoPort         Cause = "no_active_port"               // the node has no active RDMA port
 )
 
-// Verdict is what is known of the transport of a rank or a job.
+// Verdict is what is known of the transport of a rank or a job, as JSON has it, too (Document).
 type Verdict struct {
-	Transport Transport
-	Confirmed bool   // else it is suspected; of no meaning if unknown
-	Way       Way    // empty: not known, or none
-	Reason    Reason // if unknown
-	Cause     Cause  // if TCP
-	Evidence  []string
+	Transport Transport `json:"transport"`
+	Confirmed bool      `json:"confirmed"`                // else it is suspected; of no meaning if unknown
+	Way       Way       `json:"way,omitempty"`            // empty: not known, or none
+	Reason    Reason    `json:"unknown_reason,omitempty"` // if unknown
+	Cause     Cause     `json:"cause,omitempty"`          // if TCP
+	Evidence  []string  `json:"evidence"`
 
 	partly bool // not all that decides was read
 	said   bool // only by what its user wrote
@@ -166,14 +166,14 @@ func Rules() []Rule {
 	}
 }
 
-// Finding is something that is wrong with a job whatever its transport.
+// Finding is something that is wrong with a job whatever its transport, as JSON has it, too (Document).
 type Finding struct {
-	Rule     Rule
-	Severity diagnose.Severity
-	Text     string
-	PIDs     []int // the ranks that it is about
+	Rule     Rule              `json:"rule"`
+	Severity diagnose.Severity `json:"severity"`
+	Text     string            `json:"text"`
+	PIDs     []int             `json:"pids"` // the ranks that it is about
 	// Variables are those that a rule on settings is about.
-	Variables []string
+	Variables []string `json:"-"`
 }
 
 // Impairment is why the time of a GPU is counted as impaired.

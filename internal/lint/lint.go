@@ -61,12 +61,12 @@ func (v Verdict) Meaning() string {
 	}[v]
 }
 
-// Finding is one statement about a line.
+// Finding is one statement about a line, as the JSON of the command lint has it, too.
 type Finding struct {
-	Verdict  Verdict
-	Severity diagnose.Severity // empty: nothing is wrong
-	Reason   string            // what happens, in one sentence
-	Better   string            // the line to write instead, or what to do; empty: nothing
+	Verdict  Verdict           `json:"verdict"`
+	Severity diagnose.Severity `json:"severity,omitempty"` // empty: nothing is wrong
+	Reason   string            `json:"reason"`             // what happens, in one sentence
+	Better   string            `json:"better,omitempty"`   // the line to write instead, or what to do; empty: nothing
 }
 
 // Line is one setting and what becomes of it.

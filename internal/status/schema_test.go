@@ -67,6 +67,9 @@ func addFields(t reflect.Type, path string, about map[string]string, properties 
 			addFields(f.Type, path, about, properties, required)
 			continue
 		}
+		if !f.IsExported() || name == "-" {
+			continue
+		}
 		properties[name] = schemaOf(f.Type, strings.TrimPrefix(path+"."+name, "."), about)
 		if options != "omitempty" {
 			*required = append(*required, name)

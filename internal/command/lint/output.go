@@ -118,25 +118,17 @@ func writeText(w io.Writer, r *lint.Result, verbose bool, paint command.Painter)
 
 func indent(w io.Writer, line string) { fmt.Fprintf(w, "    %s\n", command.OneLine(line)) }
 
-// The JSON of lint.
-type (
-	finding struct {
-		Verdict  string `json:"verdict"`
-		Severity string `json:"severity,omitempty"` // missing: nothing is wrong
-		Reason   string `json:"reason"`
-		Better   string `json:"better,omitempty"`
-	}
-	line struct {
-		File     string    `json:"file"`
-		Line     int       `json:"line,omitempty"`
-		Name     string    `json:"name,omitempty"`
-		Value    string    `json:"value"`
-		Verdict  string    `json:"verdict"`
-		Source   string    `json:"source,omitempty"`
-		Release  string    `json:"source_release,omitempty"`
-		Findings []finding `json:"findings"`
-	}
-)
+// line is one in the JSON of lint.
+type line struct {
+	File     string         `json:"file"`
+	Line     int            `json:"line,omitempty"`
+	Name     string         `json:"name,omitempty"`
+	Value    string         `json:"value"`
+	Verdict  lint.Verdict   `json:"verdict"`
+	Source   string         `json:"source,omitempty"`
+	Release  string         `json:"source_release,omitempty"`
+	Findings []lint.Finding `json:"findings"`
+}
 
 func writeJSON(w io.Writer, r *lint.Result) error {
 	report := struct {
@@ -148,9 +140,10 @@ func writeJSON(w io.Writer, r *lint.Result) error {
 	}{r.Version.String(), r.Library, r.Failed(), r.Others, []line{}}
 	for i := range r.Lines {
 		l := &r.Lines[i]
-		one := line{l.File, l.Number, l.Name, l.Value, string(l.Worst().Verdict), l.Source, l.Release, nil}
+		one := line{l.File, l.Number, l.Name, l.Value, l.Worst().Verdict, l.Source, l.Release, nil}
 		for _, f := range l.Findings {
-			one.Findings = append(one.Findings, finding{string(f.Verdict), string(f.Severity), text(f), f.Better})
+			f.Reason = text(f)
+			one.Findings = append(one.Findings, f)
 		}
 		report.Lines = append(report.Lines, one)
 	}
