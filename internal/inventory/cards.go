@@ -19,9 +19,14 @@ type card struct {
 // noGUID is that of a virtual function that was given none.
 const noGUID = "0000:0000:0000:0000"
 
-// cardsOf returns the cards of a node whose place and GUID are known.
+// cardsOf returns the cards of a node whose place and GUID are known. Virtual functions tell nothing where there are physical ones: they may
+// get another GUID with each start.
 func cardsOf(n *fabric.Node) (list []card) {
+	physical := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return !h.Part() && !h.Software() })
 	for i := range n.HCAs {
+		if physical && n.HCAs[i].Part() {
+			continue
+		}
 		if p, known := key(&n.HCAs[i], &fabric.Port{}); known && p.GUID != noGUID && len(list) < maxCards {
 			list = append(list, card{p.PCI, p.GUID})
 		}

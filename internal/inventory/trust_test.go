@@ -255,3 +255,30 @@ func TestRecordOfAddresses(t *testing.T) {
 		})
 	}
 }
+
+// Virtual functions may have another GUID after each start. They do not make the record that of another node.
+func TestVirtualFunctionsTellNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "inventory.json")
+	see := func(start int, cards ...int) (n *fabric.Node) {
+		synctest.Test(t, func(*testing.T) {
+			m := Open(path, "", slog.New(slog.DiscardHandler))
+			defer m.Close()
+			with := nics(begin, cards...)
+			for i := range 16 {
+				address := fmt.Sprintf("0000:%02x:00.%d", i/2, 1+i%2)
+				with.HCAs = append(with.HCAs, fabric.HCA{
+					Name: fmt.Sprint("mlx5_", 20+i), PCI: fabric.Known(address, "device", begin), Function: fabric.Known(fabric.FunctionVF, "physfn", begin),
+					NodeGUID: fabric.Known(fmt.Sprintf("b088:c203:%04x:%04x", start, i), "node_guid", begin),
+				})
+				f := fabric.PCIFunction{Address: address, Kind: fabric.PCINIC, PF: fabric.Known(fmt.Sprintf("0000:%02x:00.0", i/2), "physfn", begin)}
+				with.PCI.Functions = append(with.PCI.Functions, f)
+			}
+			n = m.Update(with)
+		})
+		return n
+	}
+	see(1, 0, 1, 2, 3, 4, 5, 6, 7)
+	if n := see(2, 0, 1, 2, 3, 4, 5, 6); len(n.Remembered) != 1 {
+		t.Errorf("missing %+v, unrecorded %q", n.Remembered, n.Unrecorded)
+	}
+}
