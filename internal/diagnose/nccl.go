@@ -351,7 +351,7 @@ func judgePrefixes(n *fabric.Node, v *verdicts) {
 func missingNames(n *fabric.Node, f fabric.NameFilter) (missing []string) {
 	for _, i := range f.Items {
 		there := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {
-			return f.Matches(i, h.Name, -1) && (i.Port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Number == i.Port }))
+			return f.Matches(i, h.Name, -1) && !i.CutsNumber(h.Name) && (i.Port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Number == i.Port }))
 		}) || slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Matches(i, name, -1) })
 		if !there && !f.Exclude {
 			missing = append(missing, i.Name)

@@ -51,6 +51,14 @@ func (f NameFilter) Matches(item NameItem, device string, port int) bool {
 	return named && (item.Port < 0 || port < 0 || item.Port == port)
 }
 
+// CutsNumber reports whether the name is the beginning of that of a device within its number: mlx5_1 of mlx5_10. Then it is that of
+// another device, and NCCL takes this one by chance.
+func (i NameItem) CutsNumber(device string) bool {
+	const digits = "0123456789"
+	rest, begins := strings.CutPrefix(device, i.Name)
+	return begins && rest != "" && strings.Trim(rest, digits) == "" && strings.TrimRight(i.Name, digits) != i.Name
+}
+
 // Takes reports whether NCCL would use the port of that device or interface. Port -1 stands for any.
 func (f NameFilter) Takes(device string, port int) bool {
 	if len(f.Items) == 0 {
@@ -73,7 +81,7 @@ func (c *NCCLConfig) Devices() (f NameFilter, set bool) {
 func (n *Node) NamesDevices() bool {
 	f, set := n.NCCL.Devices()
 	return set && !f.Exclude && !slices.ContainsFunc(f.Items, func(i NameItem) bool {
-		return n.HCA(i.Name) == nil && slices.ContainsFunc(n.HCAs, func(h HCA) bool { return f.Matches(i, h.Name, -1) })
+		return n.HCA(i.Name) == nil && slices.ContainsFunc(n.HCAs, func(h HCA) bool { return f.Matches(i, h.Name, -1) && !i.CutsNumber(h.Name) })
 	})
 }
 
