@@ -155,13 +155,17 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 		judgeProfilePorts(n, of)
 		return
 	}
-	c, moved := computePortsOf(n), n.MovedCompute()
+	c := computePortsOf(n)
+	moved, most := n.MovedCompute()
 	have := c.active + c.down + c.unclear
 	if c.there <= *want { // then each should have a link: port_active reports those without
 		have = c.there
 	}
 	switch {
 	case have < *want && have+moved >= *want: // those that pods have may be the ones
+		return
+	case have < *want && have+most >= *want: // far from all GPUs, they may be as well
+		of.failed(Subject{}, movedFar(have, *want, most))
 		return
 	case c.hidden != "" && have < *want: // a port that cannot be read is not a missing one
 		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, but %d are expected.", have, *want))
@@ -193,12 +197,13 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 		evidence += " " + "NCCL_IB_HCA of the host names what is missing."
 	}
 	remedy := ""
-	if names := besideDefaultRoute(n); len(names) > 0 {
+	names := besideDefaultRoute(n)
+	if len(names) > 0 {
 		evidence += " " + few(names) + ": of role management, because the default route leaves through it."
 		remedy = "If " + few(names) + " is for training as well, give it role compute in the configuration (roles). Otherwise: "
 	}
 	of.when(have < *want, Subject{}, Verdict{
-		What:     what,
+		Unstated: have+len(names) >= *want, What: what,
 		Evidence: evidence, Consequence: "Collectives use the remaining ports, or fail.",
 		Remedy: remedy + goneRemedy + " Correct expected.compute_ports only if the node is not meant to have more.",
 	})
@@ -217,8 +222,11 @@ func judgeProfilePorts(n *fabric.Node, of *verdicts) {
 		}
 	}
 	c := computePortsOf(n)
+	moved, most := n.MovedCompute()
 	switch {
-	case there < want && there+n.MovedCompute() >= want:
+	case there < want && there+moved >= want:
+	case there < want && there+most >= want:
+		of.failed(Subject{}, movedFar(there, want, most))
 	case there < want && (c.hidden != "" || len(n.Excluded) > 0):
 		of.unknown(Subject{}, cmp.Or(c.hidden, fabric.ReasonRestricted), fmt.Sprintf("%d ports for training can be read; %s has %d.", there, n.Profile.Title, want))
 	default:
@@ -226,6 +234,15 @@ func judgeProfilePorts(n *fabric.Node, of *verdicts) {
 			What: fmt.Sprintf("%d ports for training where %s has %d", there, n.Profile.Title, want), Evidence: "The profile " + n.Profile.Name + " of the platform states it (gpufabric_exporter profiles).",
 			Consequence: "Collectives use the remaining ports, or fail.", Remedy: goneRemedy + " If this machine has fewer: state expected.compute_ports.",
 		})
+	}
+}
+
+// movedFar says that devices in other network namespaces may be those that are expected, though they are far from all GPUs.
+func movedFar(have, want, moved int) Verdict {
+	return Verdict{
+		Unstated: true, What: fmt.Sprintf("%d compute ports, and %d devices in other network namespaces, where %d are expected", have, moved, want),
+		Evidence: "Some of these devices are far from all GPUs, and nothing states what they are for.",
+		Remedy:   "State their roles (roles of the configuration). Otherwise: " + goneRemedy,
 	}
 }
 
@@ -248,7 +265,8 @@ func judgeShares(n *fabric.Node, of *verdicts) {
 	if n.NamesDevices() || hasRecord(n) || n.Policy.Manifest != nil {
 		return
 	}
-	if c := computePortsOf(n); c.there == 0 && c.hidden == "" && n.MovedCompute() == 0 && n.GPUs.Or(0) > 0 {
+	_, moved := n.MovedCompute()
+	if c := computePortsOf(n); c.there == 0 && c.hidden == "" && moved == 0 && n.GPUs.Or(0) > 0 {
 		of.failed(Subject{}, Verdict{
 			Unstated: true, What: "no port is for training, as far as is known",
 			Evidence: fmt.Sprintf("The node has %s and %s. Nothing states whether ports for training are gone.",
@@ -315,7 +333,7 @@ func besideDefaultRoute(n *fabric.Node) (names []string) {
 	alike, compute := false, false
 	for h, p := range n.Ports {
 		d := n.NetDev(p.NetDev.Or(""))
-		if !p.Serves(fabric.RoleManagement) || d == nil || !d.PreferredRoute.Or(false) || !p.Carries() {
+		if !p.Serves(fabric.RoleManagement) || p.RoleBy != fabric.ByNobody || d == nil || !d.PreferredRoute.Or(false) || !p.Carries() {
 			continue
 		}
 		names = append(names, PortSubject(h, p).String())

@@ -55,23 +55,26 @@ func TestMissingPortBesideDefaultRoute(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(n *fabric.Node)
 		says bool
+		want Status // unknown: it is missing only if that guess is right
 	}{
-		"of the board of the others": {nil, true},
-		"of another board":           {func(n *fabric.Node) { n.HCAs[0].BoardID.Value = "Y" }, false},
-		"the only one":               {func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, true},
-		"without a link":             {func(n *fabric.Node) { n.HCAs[0].Ports[0].State.Value = fabric.PortDown }, false},
-		"of a DPU":                   {func(n *fabric.Node) { n.NetDevs[0].PreferredRoute.Value = false }, false},
+		"of the board of the others": {nil, true, Unknown},
+		"of another board":           {func(n *fabric.Node) { n.HCAs[0].BoardID.Value = "Y" }, false, Failed},
+		"the only one":               {func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, true, Failed},
+		"without a link":             {func(n *fabric.Node) { n.HCAs[0].Ports[0].State.Value = fabric.PortDown }, false, Failed},
+		"of a DPU":                   {func(n *fabric.Node) { n.NetDevs[0].PreferredRoute.Value = false }, false, Failed},
+		"its role is stated":         {func(n *fabric.Node) { n.HCAs[0].Ports[0].RoleBy = fabric.ByConfiguration }, false, Failed},
 	} {
 		n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: new(2)}, ClassPresent: fabric.Known(true, "", at)}
 		n.HCAs = append(card("a", "X", fabric.PortActive), card("b", "X", fabric.PortActive)...)
 		p := &n.HCAs[0].Ports[0]
 		p.Role, p.NetDev = fabric.Known(fabric.RoleManagement, "route", at), fabric.Known("eth0", "ndevs", at)
+		p.RoleBy = fabric.ByNobody
 		n.NetDevs = []fabric.NetDev{{Name: "eth0", PreferredRoute: fabric.Known(true, "route", at)}}
 		if test.edit != nil {
 			test.edit(n)
 		}
 		v := alone(t, n, "compute_ports")
-		if v.Status != Failed || strings.Contains(v.Remedy, "give it role compute") != test.says || strings.Contains(v.Evidence, "a_0") != test.says {
+		if v.Status != test.want || strings.Contains(v.Remedy, "give it role compute") != test.says || strings.Contains(v.Evidence, "a_0") != test.says {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}

@@ -17,10 +17,9 @@ func (n *Node) LocateMoved() {
 	}
 }
 
-// MovedCompute counts the devices in other network namespaces whose ports were never seen and may be for training: those
-// near a GPU, or all where none is. The site's word goes before; virtual functions and subfunctions are not counted, as on the host.
-func (n *Node) MovedCompute() int {
-	near, all := 0, 0
+// MovedCompute counts the devices in other network namespaces whose ports were never seen and may be for training: likely are those near
+// a GPU, or all where none is, and those of which the site says so; virtual functions and subfunctions are not counted, as on the host.
+func (n *Node) MovedCompute() (likely, all int) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		role, said := n.Policy.RoleOf(h.Name)
@@ -28,12 +27,12 @@ func (n *Node) MovedCompute() int {
 			continue
 		}
 		all++
-		if f := n.PCI.NIC(h.Name); f != nil && n.nearGPU(f) {
-			near++
+		if f := n.PCI.NIC(h.Name); said || f != nil && n.nearGPU(f) {
+			likely++
 		}
 	}
-	if near > 0 {
-		return near
+	if likely == 0 {
+		likely = all
 	}
-	return all
+	return likely, all
 }
