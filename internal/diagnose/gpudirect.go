@@ -90,10 +90,16 @@ func judgeGPUDirect(n *fabric.Node, v *verdicts) {
 		case block == fabric.GDRDistance && byDesign.Value, block == fabric.GDRDistance && leftOver(all) && complete(n):
 		default:
 			w := gpuDirectWords(n, g, block)
-			w.Unstated = block == fabric.GDRDistance && leftOver(all) && !short(n)
+			w.Unstated = block == fabric.GDRDistance && (leftOver(all) || byManifest(n, g)) && !short(n)
 			v.failed(g.Subject(), w)
 		}
 	}
+}
+
+// byManifest reports whether a manifest alone says that the NIC of a GPU is for training: it was as far away when the manifest was written.
+func byManifest(n *fabric.Node, g GPU) bool {
+	h := n.HCA(g.GDR.NIC)
+	return h != nil && slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.RoleBy == fabric.ByManifest })
 }
 
 // leftOver reports whether each NIC that GPUs are dealt is near enough to one of them: those that are too far from theirs are GPUs without a
@@ -117,7 +123,7 @@ func leftOver(all []GPU) bool {
 // complete reports whether a source says what devices for training there are, and none is missing.
 func complete(n *fabric.Node) bool {
 	list, listed := n.NCCL.Devices()
-	stated := n.Policy.ComputePorts != nil || listed && !list.Exclude || hasRecord(n) || profileRails(n) > 0
+	stated := n.Policy.ComputePorts != nil || listed && !list.Exclude || hasRecord(n) || profileRails(n) > 0 || n.Policy.Manifest != nil
 	return stated && !short(n)
 }
 
@@ -130,7 +136,8 @@ func short(n *fabric.Node) bool {
 		return computePortsOf(n).there < *want
 	}
 	set, _ := n.NCCL.Lookup("NCCL_IB_HCA")
-	return len(missingNames(n, fabric.ParseNameFilter(set.Value))) > 0 || len(n.Remembered) > 0
+	gone, ours := listedGone(n)
+	return len(missingNames(n, fabric.ParseNameFilter(set.Value))) > 0 || len(n.Remembered) > 0 || ours && len(gone) > 0
 }
 
 // judgeHiddenGDR leaves out what the driver does not have, and what a hypervisor hides: an operator of this node cannot change either.

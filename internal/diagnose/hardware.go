@@ -15,9 +15,10 @@ func hardwareChecks() []*Check {
 	return []*Check{
 		{
 			ID: checkHardware, Title: "The node has no training hardware, or less than before", Severity: Critical, Topic: "node", Scope: ScopeNode,
-			Reads: "RDMA devices, GPUs, and the record of what the node had",
+			Reads: "RDMA devices, GPUs, the record of what the node had, and devices for training and storage that the manifest lists",
 			Guard: "a node with nothing, of which nobody states anything, is unknown. Not GPUs if expected.gpus is set, " +
-				"nor RDMA devices if devices are excluded, or other network namespaces have RDMA devices",
+				"nor RDMA devices if devices are excluded, or other network namespaces have RDMA devices. " +
+				"Devices that the manifest lists are unknown if it has another board by the name of one, and there under another name if one of their board is",
 			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,
 		},
 		{
@@ -109,6 +110,7 @@ func judgeHardware(n *fabric.Node, v *verdicts) {
 		return r.Kind == fabric.PCIGPU && n.Policy.GPUs != nil
 	})
 	list := slices.IndexFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceClass })
+	listed, ours := listedGone(n)
 	switch {
 	case list < 0: // devices were not asked for
 		return
@@ -118,6 +120,12 @@ func judgeHardware(n *fabric.Node, v *verdicts) {
 			Consequence: "Jobs that request all of it do not start, fail, or use what is left.",
 			Remedy: "Check lspci -nn and dmesg -T | grep -iE 'xid|fallen off|pcie|mlx5|bnxt'. What left the bus may return after a cold restart. " +
 				acceptAll(before, n.RememberedIn),
+		})
+	case len(listed) > 0:
+		v.failed(Subject{}, Verdict{
+			Unstated: !ours, What: shortList(listed) + " missing", Evidence: "The manifest lists what is missing, and the node has no other device of the kind.",
+			Consequence: "Collectives and storage use the remaining ports, or fail.",
+			Remedy:      goneRemedy + " If it was removed on purpose, or the manifest is that of another node: write a new one (check --write-manifest).",
 		})
 	case gpus > 0 || len(n.HCAs) > 0:
 		v.ok(Subject{})

@@ -215,6 +215,50 @@ func judgeManifest(n *fabric.Node, v *verdicts) {
 	}
 }
 
+// listedGone names the devices for training or storage that the manifest lists and the node does not have, neither by their name nor, of
+// their board, by one that the manifest does not list. Ours says that nothing shows the manifest to be that of another node.
+func listedGone(n *fabric.Node) (names []string, ours bool) {
+	m := n.Policy.Manifest
+	if m == nil || n.ClassPresent.State == fabric.Unknown || !sourceUp(n, fabric.SourceClass) {
+		return nil, false
+	}
+	var renamed []*fabric.HCA
+	ours = true
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		ours = ours && !m.Foreign(h)
+		if _, listed := m.Devices[h.Name]; !listed {
+			renamed = append(renamed, h)
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(m.Devices), fabric.NaturalOrder) {
+		values := m.Devices[name]
+		if !serves(values) || n.HCA(name) != nil || slices.Contains(n.Excluded, name) {
+			continue
+		}
+		other := slices.IndexFunc(renamed, func(h *fabric.HCA) bool {
+			board, known := h.BoardID.Get()
+			return !known || values["board"] == "" || board == values["board"]
+		})
+		if other >= 0 {
+			renamed = slices.Delete(renamed, other, other+1)
+			continue
+		}
+		names = append(names, name)
+	}
+	return names, ours
+}
+
+// serves reports whether a device of a manifest has a port for training or storage.
+func serves(values map[string]string) bool {
+	for what, role := range values {
+		if strings.HasPrefix(what, "port_") && strings.HasSuffix(what, "_role") && (role == string(fabric.RoleCompute) || role == string(fabric.RoleStorage)) {
+			return true
+		}
+	}
+	return false
+}
+
 func gone(v *verdicts, s Subject, m fabric.Meta, hidden bool) {
 	if hidden {
 		v.unknown(s, m.Reason, "The manifest lists it; whether the node has it is unknown.")

@@ -133,9 +133,10 @@ func judgePlatforms(t *testing.T) (all []platformOutcome) {
 // platformStage is where the nodes of one layout are laid out.
 type platformStage struct {
 	*stage
-	layout *simulator.Layout
-	before func() *simulator.Node // what a record has seen; nil: the layout
-	config string                 // what the site says beside that; the configuration of the layout goes before
+	layout   *simulator.Layout
+	before   func() *simulator.Node // what a record has seen; nil: the layout
+	manifest *fabric.Manifest       // that the site names; nil: none
+	config   string                 // what the site says beside that; the configuration of the layout goes before
 }
 
 // chosen returns two faults for the i-th platform, or with FULL=1 all of them.
@@ -201,6 +202,7 @@ func (s platformStage) observe(t *testing.T, way string, train []string, n *simu
 	if way != byProfile {
 		site.Policy.Profiles = nil
 	}
+	site.Policy.Manifest = s.manifest
 	first := n
 	switch {
 	case way == byRecord && s.before != nil:
