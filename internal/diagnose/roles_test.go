@@ -27,6 +27,7 @@ func TestRolesDocument(t *testing.T) {
 		"ten active where eight are expected":         {10, func(n *fabric.Node) { n.Policy.ComputePorts = &eight }, 2},
 		"one of them is down":                         {10, func(n *fabric.Node) { n.Policy.ComputePorts = &eight; dark(n, 3) }, 2},
 		"two of them are down":                        {10, func(n *fabric.Node) { n.Policy.ComputePorts = &eight; dark(n, 3); dark(n, 9) }, 0},
+		"three of them are down":                      {10, func(n *fabric.Node) { n.Policy.ComputePorts = &eight; dark(n, 3); dark(n, 8); dark(n, 9) }, 1},
 		"two of them are down, and one had a link":    {10, func(n *fabric.Node) { n.Policy.ComputePorts = &eight; dark(n, 3); dark(n, 9); had(n, 3, at) }, 1},
 		"a port that NCCL_IB_HCA takes by chance":     {12, func(n *fabric.Node) { list(n, "mlx5_1,mlx5_2,mlx5_3,mlx5_10"); dark(n, 11) }, 0},
 		"a port that NCCL_IB_HCA names":               {12, func(n *fabric.Node) { list(n, "mlx5_1,mlx5_2,mlx5_3,mlx5_10"); dark(n, 3) }, 1},
