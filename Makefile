@@ -38,15 +38,15 @@ WHOLE := . ./internal/program ./internal/command/advise ./internal/command/check
 # A command of make test: the next ones run also if it fails, and the packages that failed are listed at the end.
 attempt = { $(1) || echo '$(2)' >>"$$log/failed"; } 2>&1 | tee -a "$$log/output"
 
-# make lint runs go vet.
+# make lint runs go vet. Many packages wait for processes and timeouts: -p 4 lets others run meanwhile.
 test: ## all tests that need no virtual machine, with the race detector where goroutines share state (make race: everywhere)
 	@log=$$(mktemp -d) || exit 1; trap 'rm -rf "$$log"' EXIT; \
 	raced=$$($(GO) list $(RACED)) && whole=$$($(GO) list $(WHOLE)) && all=$$($(GO) list ./...) || exit 1; \
 	short=$$(echo "$$all" | grep -vxF "$$raced$$(printf '\n%s' "$$whole")"); \
 	echo "with the race detector:" $$raced; \
-	$(call attempt,$(GO) test -vet=off -race -short -timeout 30m $$raced,packages with the race detector); \
-	$(call attempt,$(GO) test -vet=off -short -timeout 30m $$short,packages with -short); \
-	$(call attempt,$(GO) test -vet=off -timeout 30m $$whole,packages tested whole); \
+	$(call attempt,$(GO) test -vet=off -p 4 -race -short -timeout 30m $$raced,packages with the race detector); \
+	$(call attempt,$(GO) test -vet=off -p 4 -short -timeout 30m $$short,packages with -short); \
+	$(call attempt,$(GO) test -vet=off -p 4 -timeout 30m $$whole,packages tested whole); \
 	$(call attempt,$(GO) test -C tools/release .,tools/release); \
 	test ! -e "$$log/failed" || { echo; echo 'failed:'; cat "$$log/failed"; \
 	  awk -F '\t' '$$1 == "FAIL" && $$2 {split($$2, p, " "); print "  " p[1]}' "$$log/output" | sort -u; exit 1; }
