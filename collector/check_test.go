@@ -210,7 +210,7 @@ func TestJudgedBySeries(t *testing.T) {
 	}
 }
 
-// Alerts that call a port or a node short are critical: they get numbers that somebody states and that the node met once, and no guesses.
+// Alerts that call a port or a node short are critical: they get numbers that a source states and that the node met once, never guesses.
 func TestExpectedSeries(t *testing.T) {
 	expected := func(n *fabric.Node) string {
 		var list []string

@@ -24,7 +24,7 @@ func (n *Node) Ports(yield func(*HCA, *Port) bool) {
 	}
 }
 
-// ComputePorts iterates over the ports for training, whoever says that they are.
+// ComputePorts iterates over the ports for training, by a source or by a guess.
 func (n *Node) ComputePorts(yield func(*HCA, *Port) bool) {
 	for h, p := range n.Ports {
 		if p.Serves(RoleCompute) && !yield(h, p) {
