@@ -28,12 +28,12 @@ run: build ## serve this host on port 10791
 	./$(BIN)
 
 # make test races the packages whose own goroutines share state; make race races all.
-RACED := ./exporter ./probes ./internal/site ./internal/worker ./internal/observer ./internal/inventory ./internal/inquiry ./internal/logging \
-	./internal/errand ./internal/host/owned ./internal/host/ras/...
+RACED := ./exporter ./probes ./internal/site ./internal/worker ./internal/observer ./internal/inventory ./internal/jobs/inquiry ./internal/logging \
+	./internal/errand ./internal/jobs/owned ./internal/jobs/ras/...
 
 # Packages whose tests make test runs whole. Of the others, -short leaves out what only takes long.
 WHOLE := . ./internal/program ./internal/command/advise ./internal/command/check ./internal/command/lint ./internal/command/report ./internal/command/rules ./internal/command/topology \
-	./internal/document ./internal/drawing ./internal/explain ./internal/job ./internal/report ./internal/status ./internal/host/ncclconf ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability ./internal/demo ./internal/host/inspector ./test/corpus
+	./internal/document ./internal/drawing ./internal/nccl/explain ./internal/jobs/job ./internal/report ./internal/status ./internal/nccl/settings ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/nccl/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability ./internal/demo ./internal/jobs/inspector ./test/corpus
 
 # A command of make test: the next ones run also if it fails, and the packages that failed are listed at the end.
 attempt = { $(1) || echo '$(2)' >>"$$log/failed"; } 2>&1 | tee -a "$$log/output"
@@ -79,9 +79,9 @@ docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, SIGN
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./test/stability -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
-	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
-	$(GO) test ./internal/signature -run 'TestDocument$$' -update
-	$(GO) test ./internal/job -run TestDeployments -update
+	$(GO) test ./internal/nccl/settings -run 'TestDocument$$' -update
+	$(GO) test ./internal/nccl/signature -run 'TestDocument$$' -update
+	$(GO) test ./internal/jobs/job -run TestDeployments -update
 	$(GO) test ./internal/profiles -run 'TestDocument$$' -update
 	$(GO) test ./internal/config -run 'TestConfigurationDocument|TestChartSchema' -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
@@ -109,7 +109,7 @@ safety-test: build ## each system call of the exporter and of all commands: noth
 load-test: build ## 50 scrapers and 200 slow clients for a minute, clients that read no answer, and 20,000 scrapes: latency, memory, descriptors, reads of devices; what 2,000 requests of each path and changes of the node leave behind (loopback only; 15 min)
 	$(GO) test -count=1 -v -timeout 60m -tags load ./test/safety
 	FULL=1 $(GO) test -count=1 -v -timeout 60m -run 'TestNoEndpointGrows|TestNothingStaysOfWhatWent' ./exporter
-	$(GO) test -count=1 -v -timeout 20m -run TestMemory ./internal/host/ras
+	$(GO) test -count=1 -v -timeout 20m -run TestMemory ./internal/jobs/ras
 
 systemd-test: build ## the units of packaging/systemd under the real systemd, in a container (8 min; systemd-nspawn, needs root)
 	$(GO) test -count=1 -v -timeout 30m -tags systemd ./test/systemd

@@ -26,7 +26,7 @@ import (
 	"gpufabric_exporter/internal/host/nvml"
 	"gpufabric_exporter/internal/host/podresources"
 	"gpufabric_exporter/internal/host/proc"
-	"gpufabric_exporter/internal/host/ras"
+	"gpufabric_exporter/internal/jobs/ras"
 	"gpufabric_exporter/internal/ownership"
 	"gpufabric_exporter/internal/program"
 	"gpufabric_exporter/internal/site"

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/worker"
@@ -87,7 +87,7 @@ func TestUsersPluginIsNotLoaded(t *testing.T) {
 			write(t, root+"/etc/jobs.conf", "NCCL_NET_PLUGIN="+library+"\n")
 			c.change(t, root)
 			var err error
-			if s.node.NCCL, err = ncclconf.New(root, "/etc/env", "").Read(time.Now()); err != nil {
+			if s.node.NCCL, err = settings.New(root, "/etc/env", "").Read(time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			why := s.tryProbe(t)

@@ -4,7 +4,7 @@ package collector
 
 import (
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 )
 
 // The rows that NCCL Inspector of jobs fills: communicators and ranks become a GPU, a kind of collective and a class of sizes.

@@ -23,8 +23,8 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/job"
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/jobs/progress"
 	"gpufabric_exporter/internal/spelling"
 )
 

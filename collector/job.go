@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 )
 
 // The rows of the collector job. What users can set is in training_job only, in safe characters.
@@ -26,7 +26,7 @@ var (
 	jobDevice = &Family{
 		Name: "job_device_info", Type: Info, Labels: []string{trainingJob, "device"},
 		Help:   "RDMA devices that carried data of the job between the last two readings.",
-		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
+		Source: "internal/jobs/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
 	}
 	jobRanks = &Family{
 		Name: "job_ranks", Type: Gauge, Labels: []string{trainingJob},
@@ -37,45 +37,45 @@ var (
 		Name: "job_transport", Type: StateSet, Labels: []string{trainingJob, "transport"},
 		Help: "How NCCL moves the data of the job between nodes, from two readings: rdma, tcp, mixed, local (one node or NVLink domain), unknown; 1 for the current one. " +
 			"It is that of the worst rank. job_transport_confirmed states how certain it is. While it is not seen, it stays for an hour what it was (job_transport_last_seen_timestamp_seconds).",
-		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Stable,
+		Source: "internal/jobs/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Stable,
 	}
 	jobTransportConfirmed = &Family{
 		Name: "job_transport_confirmed", Type: Gauge, Labels: []string{trainingJob},
 		Help:   "1 if the evidence for job_transport is complete, 0 if the transport is suspected. Absent if it is unknown.",
-		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Stable,
+		Source: "internal/jobs/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Stable,
 	}
 	jobTransportByDesign = &Family{
 		Name: "job_transport_by_design", Type: Gauge, Labels: []string{trainingJob},
 		Help:   "1 if the job uses TCPX or FasTrak, whose data go over TCP by design: job_transport tcp is no fallback. 0 otherwise.",
-		Source: "internal/job", Cadence: Fast, Stability: Stable,
+		Source: "internal/jobs/job", Cadence: Fast, Stability: Stable,
 	}
 	jobTransportUnknown = &Family{
 		Name: "job_transport_unknown", Type: Gauge, Labels: []string{trainingJob, "reason"},
 		Help: "1 for the reason for which job_transport is unknown: first_reading, idle, no_traffic, little_traffic, privilege, unreadable, moved (its RDMA devices are in another network namespace), " +
 			"no_communicator. Absent otherwise.",
-		Source: "internal/job", Cadence: Fast, Stability: Experimental,
+		Source: "internal/jobs/job", Cadence: Fast, Stability: Experimental,
 	}
 	jobTransportLastSeen = &Family{
 		Name: "job_transport_last_seen_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{trainingJob, "reason"},
 		Help: "Time at which the transport of the job was last seen, in seconds since the epoch, while it is not seen now: what decides cannot be read of a rank, a bound left its process out, or no process could be listed. " +
 			"job_transport and job_misconfigured keep what they were for an hour from then. reason: first_reading, privilege, unreadable, moved. Absent while it is seen, and if it never was.",
-		Source: "internal/job", Cadence: Fast, Stability: Stable,
+		Source: "internal/jobs/job", Cadence: Fast, Stability: Stable,
 	}
 	jobMisconfigured = &Family{
 		Name: "job_misconfigured", Type: Gauge, Labels: []string{trainingJob, "rule", "severity"},
 		Help:   "1 for each rule that the job breaks (docs/JOBS.md), and for an hour after it was last seen to break it, while that is not seen. severity: critical, warning, info. Absent otherwise.",
-		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
+		Source: "internal/jobs/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
 	}
 	jobProcessesDropped = &Family{
 		Name: "job_processes_dropped", Type: Gauge,
 		Help:   "Processes with GPUs that are in no job, because there are more processes or jobs than the exporter keeps: the first of each user, pod and container come first. Absent if there are none.",
-		Source: "internal/job", Cadence: Fast, Stability: Experimental,
+		Source: "internal/jobs/job", Cadence: Fast, Stability: Experimental,
 	}
 	gpuImpaired = &Family{
 		Name: "gpu_impaired_seconds_total", Type: Counter, Unit: "seconds", Labels: []string{"uuid", "reason"},
 		Help: "Time in which the GPU worked for a job that was impaired: tcp (confirmed), misconfigured (job_misconfigured of severity warning or critical), degraded_link (RDMA, and the nearest NIC is down or slow), " +
 			"no_gpudirect (RDMA without GPUDirect RDMA). One second can count for several reasons. Counted between scrapes; starts at 0 with the exporter.",
-		Source: "internal/job", Cadence: Fast, Stability: Experimental,
+		Source: "internal/jobs/job", Cadence: Fast, Stability: Experimental,
 	}
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/signature"
+	"gpufabric_exporter/internal/nccl/signature"
 )
 
 // The rows of the collector log. Nothing of the text of a line is in them.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/progress"
 )
 
 const (
@@ -22,14 +22,14 @@ var (
 		Name: "job_ras_suspicion", Type: Gauge, Labels: []string{trainingJob, "reason"},
 		Help: "1 for each reason to suspect that the job hangs, seen on this node: traffic_stopped (its GPUs are busy and it no longer moves data to other nodes), ranks_apart (the GPUs of some ranks are busy, " +
 			"those of others idle), verdict_turned (it used RDMA before, and uses TCP now). Absent otherwise, and without nccl.ask_ras.",
-		Source: "internal/progress", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+		Source: "internal/jobs/progress", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 	jobNotAsked = &Family{
 		Name: "job_ras_not_asked", Type: Gauge, Labels: []string{trainingJob, "reason"},
 		Help: "1 while the job may hang, but this node does not ask its RAS subsystem. reason: rank_0_elsewhere (another node asks), waiting (it was asked not long ago), young_process, young_communicator (10 minutes), " +
 			"version_refused, version_unknown, no_listener, listeners_unknown, other_job, other_namespace (a pod), namespace_unknown, age_unknown, processes_unknown, no_rank, stopped_after_reset (its process ended the connection), " +
 			"release_stopped, node_stopped (docs/JOBS.md). Absent otherwise.",
-		Source: "internal/progress", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+		Source: "internal/jobs/progress", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 	jobRASState = &Family{
 		Name: "job_ras_state", Type: StateSet, Labels: []string{trainingJob, "state"},
@@ -65,7 +65,7 @@ var (
 	jobRASStopped = &Family{
 		Name: "job_ras_stopped", Type: Gauge,
 		Help:   "1 if the exporter queries no job on the node until it restarts, because processes of jobs of three owners ended the connection. Absent without nccl.ask_ras.",
-		Source: "internal/inquiry", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+		Source: "internal/jobs/inquiry", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/progress"
 )
 
 // What RAS reports about jobs has the labels of fixed lists; a job that was not asked has a reason and no state; nothing is there while it is

@@ -33,7 +33,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/inquiry"
+	"gpufabric_exporter/internal/jobs/inquiry"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/site"

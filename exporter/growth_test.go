@@ -21,9 +21,9 @@ import (
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/inquiry"
+	"gpufabric_exporter/internal/jobs/inquiry"
 	"gpufabric_exporter/internal/observer"
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/progress"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )

@@ -17,7 +17,7 @@ import (
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/errand"
-	"gpufabric_exporter/internal/inquiry"
+	"gpufabric_exporter/internal/jobs/inquiry"
 	"gpufabric_exporter/internal/page"
 	"gpufabric_exporter/internal/site"
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"gpufabric_exporter/internal/host/nccllog"
+	"gpufabric_exporter/internal/nccl/log"
 )
 
 // Fault is what is wrong with a probe, or with what it measured. A probe can have several at once.
@@ -89,7 +89,7 @@ func (s *Status) Faults(p *ProbeStatus) map[Fault]time.Time {
 // FellBack reports whether NCCL chose TCP by itself, in a probe that is not about TCP. FastSocket is TCP that the
 // site installed.
 func (r *Result) FellBack() bool {
-	return r.Path.Or("") == PathSocket && r.Network != nccllog.FastSocket && r.Kind != Socket
+	return r.Path.Or("") == PathSocket && r.Network != log.FastSocket && r.Kind != Socket
 }
 
 // Faults returns what is wrong with a result.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/nccllog"
+	"gpufabric_exporter/internal/nccl/log"
 )
 
 // Limits of what a Result keeps of a log.
@@ -21,8 +21,8 @@ const (
 const logSource = "NCCL log"
 
 // harvest writes down what NCCL logged, and returns what it is for each rank.
-func (e *run) harvest(r *Result, why *trouble) []nccllog.Log {
-	logs := make([]nccllog.Log, len(e.members))
+func (e *run) harvest(r *Result, why *trouble) []log.Log {
+	logs := make([]log.Log, len(e.members))
 	teller := 0
 	if why != nil && why.rank > 0 {
 		teller = why.rank
@@ -30,7 +30,7 @@ func (e *run) harvest(r *Result, why *trouble) []nccllog.Log {
 	for i, m := range e.members {
 		if p := m.running(); p != nil {
 			head, tail, dropped := p.Log()
-			logs[i] = nccllog.Parse(head, tail, dropped)
+			logs[i] = log.Parse(head, tail, dropped)
 			if i == teller {
 				r.Log = excerpt(head, tail, dropped)
 			}
@@ -47,13 +47,13 @@ func (e *run) harvest(r *Result, why *trouble) []nccllog.Log {
 }
 
 // tellPaths says how the ranks of these logs talk.
-func tellPaths(r *Result, logs []nccllog.Log) {
-	var links, judged []nccllog.Link // over anything; over a network, of ranks whose GPUDirect counts
+func tellPaths(r *Result, logs []log.Log) {
+	var links, judged []log.Link // over anything; over a network, of ranks whose GPUDirect counts
 	complete, collNet := true, false
 	for i, l := range logs {
 		links = append(links, l.Links...)
 		for _, link := range l.Links {
-			network := link.Via == nccllog.Net || link.Via == nccllog.CollNet
+			network := link.Via == log.Net || link.Via == log.CollNet
 			if network && (r.Kind != Rail || i == 0) { // of a rail rank 0 has the nearest GPU
 				judged = append(judged, link)
 			}
@@ -85,21 +85,21 @@ func tellPaths(r *Result, logs []nccllog.Log) {
 		}
 		return UnknownFact[bool](notSaid, logSource, r.At)
 	}
-	r.NVLS = known(first.NVLSChannels > 0, first.NVLSChannels != nccllog.Unknown)
+	r.NVLS = known(first.NVLSChannels > 0, first.NVLSChannels != log.Unknown)
 	r.SHARP = known(collNet, collNet || complete)
 	r.Channels = UnknownFact[int](notSaid, logSource, r.At)
-	if first.Channels != nccllog.Unknown {
+	if first.Channels != log.Unknown {
 		r.Channels = Known(first.Channels, logSource, r.At)
 	}
 }
 
 // gpuDirect says whether connections over a network all use GPUDirect RDMA; without any, whether the devices of the
 // network could.
-func gpuDirect(r *Result, links []nccllog.Link, l nccllog.Log, notSaid fabric.Reason) Fact[bool] {
-	links = slices.DeleteFunc(slices.Clone(links), func(link nccllog.Link) bool { return pathOf(link.Name) == PathSocket })
+func gpuDirect(r *Result, links []log.Link, l log.Log, notSaid fabric.Reason) Fact[bool] {
+	links = slices.DeleteFunc(slices.Clone(links), func(link log.Link) bool { return pathOf(link.Name) == PathSocket })
 	switch {
 	case len(links) > 0:
-		return Known(!slices.ContainsFunc(links, func(link nccllog.Link) bool { return !link.GPUDirect }), logSource, r.At)
+		return Known(!slices.ContainsFunc(links, func(link log.Link) bool { return !link.GPUDirect }), logSource, r.At)
 	case r.Network == "":
 		return UnknownFact[bool](notSaid, logSource, r.At)
 	case pathOf(r.Network) == PathSocket:
@@ -115,16 +115,16 @@ func gpuDirect(r *Result, links []nccllog.Link, l nccllog.Log, notSaid fabric.Re
 }
 
 // slowestOf is the slowest kind of connection; empty if there is none.
-func slowestOf(links []nccllog.Link) Path {
+func slowestOf(links []log.Link) Path {
 	slowest := -1
 	for _, link := range links {
 		path := Path("")
 		switch link.Via {
-		case nccllog.P2P:
+		case log.P2P:
 			path = PathP2P
-		case nccllog.SHM:
+		case log.SHM:
 			path = PathSHM
-		case nccllog.Net, nccllog.CollNet:
+		case log.Net, log.CollNet:
 			path = pathOf(link.Name)
 		}
 		slowest = max(slowest, slices.Index(Paths(), path))
@@ -137,12 +137,12 @@ func slowestOf(links []nccllog.Link) Path {
 
 // pathOf is what a network of that name is.
 func pathOf(network string) Path {
-	switch nccllog.CarrierOf(network) {
-	case nccllog.Verbs:
+	switch log.CarrierOf(network) {
+	case log.Verbs:
 		return PathIB
-	case nccllog.Sockets:
+	case log.Sockets:
 		return PathSocket
-	case nccllog.OtherCarrier:
+	case log.OtherCarrier:
 	}
 	return PathPlugin
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/nccllog"
+	"gpufabric_exporter/internal/nccl/log"
 )
 
 // Lines of NCCL, without what comes before.
@@ -78,13 +78,13 @@ func TestPaths(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := Result{Key: Key{Kind: tt.kind}, At: time.Now()}
-			var logs []nccllog.Log
+			var logs []log.Log
 			for _, lines := range tt.logs {
 				var b strings.Builder
 				for _, line := range lines {
 					b.WriteString("gpu1:1:1 [0] NCCL INFO " + line + "\n")
 				}
-				logs = append(logs, nccllog.Parse([]byte(b.String()), nil, 0))
+				logs = append(logs, log.Parse([]byte(b.String()), nil, 0))
 			}
 			tellPaths(&r, logs)
 			got := fmt.Sprintf("%s '%s' %s %s %s %s", word(r.Path), r.Network, word(r.GPUDirect), word(r.NVLS), word(r.SHARP), word(r.Channels))

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/host/proc"
@@ -286,7 +286,7 @@ func TestText(t *testing.T) {
 // read is what a reader read of a file.
 func read(name, text string) entry {
 	part, file, _ := strings.Cut(name, "/")
-	redactions := map[string][]openat.Redaction{procPart: proc.Redactions(), rootPart: ncclconf.Redactions()}[part]
+	redactions := map[string][]openat.Redaction{procPart: proc.Redactions(), rootPart: settings.Redactions()}[part]
 	r, _ := openat.RedactionOf(redactions, file)
 	return entry{kind: regular, text: text, keep: r.Keep}
 }

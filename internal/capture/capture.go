@@ -39,7 +39,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
-	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/rdmanl"
 	"gpufabric_exporter/internal/host/sysfs"
@@ -227,7 +227,7 @@ func (s *session) tree(u *unit, part string) *tree {
 	case procPart:
 		t.rules = proc.Redactions()
 	case rootPart:
-		t.rules = ncclconf.Redactions()
+		t.rules = settings.Redactions()
 	}
 	return t
 }

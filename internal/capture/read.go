@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/sysfs"
@@ -211,7 +211,7 @@ func (s *session) daemons(u *unit) error {
 
 // nccl reads the configuration of NCCL for the whole host.
 func (s *session) nccl(u *unit) error {
-	r := ncclconf.New(s.o.Rootfs, "", "")
+	r := settings.New(s.o.Rootfs, "", "")
 	r.Record(s.tree(u, rootPart))
 	_, _ = r.Read(time.Now()) // the recorder notes what cannot be read
 	return nil

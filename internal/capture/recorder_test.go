@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/host/sysfs"
 )
@@ -135,7 +135,7 @@ func TestUnnamedFileStays(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		r := ncclconf.New(tree.Rootfs(), "", "/home/acme")
+		r := settings.New(tree.Rootfs(), "", "/home/acme")
 		r.Record(s.tree(u, rootPart))
 		if _, err := r.Read(time.Now()); err != nil {
 			t.Error(err)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/lazyregexp"
 )
 
@@ -59,7 +59,7 @@ func (a *anonymiser) plainWords(s string) string {
 
 // ofNCCL reports whether a word is in the table of NCCL's variables.
 func ofNCCL(w string) bool {
-	return slices.ContainsFunc(ncclconf.Variables(), func(v ncclconf.Variable) bool { return hasWord(v.Valid, w) || hasWord(v.Default, w) })
+	return slices.ContainsFunc(settings.Variables(), func(v settings.Variable) bool { return hasWord(v.Valid, w) || hasWord(v.Default, w) })
 }
 
 // hasWord looks for a word in a text of the table of NCCL's variables.

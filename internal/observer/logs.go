@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/joblog"
+	"gpufabric_exporter/internal/jobs/joblog"
 	"gpufabric_exporter/internal/host/kmsg"
-	"gpufabric_exporter/internal/host/owned"
+	"gpufabric_exporter/internal/jobs/owned"
 )
 
 // logsPatience bounds how long a scrape waits for logs of jobs, which may be on a server, and for messages of the kernel.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/joblog"
+	"gpufabric_exporter/internal/jobs/joblog"
 	"gpufabric_exporter/internal/library"
 )
 

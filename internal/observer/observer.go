@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/inspector"
-	"gpufabric_exporter/internal/host/joblog"
+	"gpufabric_exporter/internal/jobs/inspector"
+	"gpufabric_exporter/internal/jobs/joblog"
 	"gpufabric_exporter/internal/host/kmsg"
-	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/openat"
-	"gpufabric_exporter/internal/host/owned"
+	"gpufabric_exporter/internal/jobs/owned"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/sysfs"
@@ -204,7 +204,7 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	ob.policy, ob.last, ob.profile = p, nil, nil
 	ob.followLogs(ob.files, files)
 	ob.files = files
-	ob.conf = ncclconf.New(ob.o.Rootfs, files.Environment, files.Home)
+	ob.conf = settings.New(ob.o.Rootfs, files.Environment, files.Home)
 	ob.inspector = inspector.New(files.Inspector).WithUsers(owned.UsersOf(ob.o.Rootfs))
 	ob.inspect.forget()
 	ob.nccl.forget() // and not another reading: one that hangs would lose a thread with each reload

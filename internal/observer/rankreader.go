@@ -13,13 +13,13 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/cgroup"
-	"gpufabric_exporter/internal/host/ncclconf"
-	"gpufabric_exporter/internal/host/nccllog"
+	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/nccl/log"
 	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/numa"
-	"gpufabric_exporter/internal/host/owned"
+	"gpufabric_exporter/internal/jobs/owned"
 	"gpufabric_exporter/internal/host/podresources"
-	"gpufabric_exporter/internal/host/rank"
+	"gpufabric_exporter/internal/jobs/rank"
 	"gpufabric_exporter/internal/host/rdmanl"
 	"gpufabric_exporter/internal/host/sockdiag"
 	"gpufabric_exporter/internal/host/sysfs"
@@ -51,8 +51,8 @@ func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
 	}
 	r, err := rank.Open(o.Procfs, rank.Sources{
 		Distances: distances,
-		Variable:  ncclconf.Exposed,
-		Conf:      ncclconf.ExposedConf,
+		Variable:  settings.Exposed,
+		Conf:      settings.ExposedConf,
 		Log:       logOf,
 		Users:     owned.UsersOf(o.Rootfs),
 		Sockets: func(namespace *os.File) (rank.Sockets, error) {
@@ -77,12 +77,12 @@ func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
 // logOf returns which networks NCCL says that it made connections over.
 func logOf(head, tail []byte, dropped int64) fabric.NCCLLog {
 	var said fabric.NCCLLog
-	for _, link := range nccllog.Parse(head, tail, dropped).Links {
-		switch carrier := nccllog.CarrierOf(link.Name); {
-		case link.Via != nccllog.Net:
-		case carrier == nccllog.Verbs:
+	for _, link := range log.Parse(head, tail, dropped).Links {
+		switch carrier := log.CarrierOf(link.Name); {
+		case link.Via != log.Net:
+		case carrier == log.Verbs:
 			said.Verbs = true
-		case carrier == nccllog.Sockets && link.Name != nccllog.FastSocket:
+		case carrier == log.Sockets && link.Name != log.FastSocket:
 			said.Sockets = true
 		default:
 			said.Other = true

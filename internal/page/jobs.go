@@ -16,9 +16,9 @@ import (
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/observer"
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/progress"
 )
 
 // maxRankRows bounds the ranks that are shown of a job; /jobs.json has all.

@@ -17,7 +17,7 @@ import (
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 )

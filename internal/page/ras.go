@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/progress"
 )
 
 // rasNotes are what NCCL RAS reports about a job, and why it was queried or not. They are empty for a job that is not

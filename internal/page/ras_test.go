@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/progress"
 )
 
 // What RAS says of a job is with the job, and in its JSON.

@@ -5,7 +5,7 @@ package report
 import (
 	"time"
 
-	"gpufabric_exporter/internal/advice"
+	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/probes"
 )
 

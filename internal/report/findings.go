@@ -11,9 +11,9 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
-	"gpufabric_exporter/internal/explain"
+	"gpufabric_exporter/internal/nccl/explain"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/signature"
+	"gpufabric_exporter/internal/nccl/signature"
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )

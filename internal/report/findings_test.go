@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/explain"
+	"gpufabric_exporter/internal/nccl/explain"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"
 )

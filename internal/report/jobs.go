@@ -10,7 +10,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/spelling"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 )
 
 // A report calls running jobs good only if their transport is known and good.

@@ -18,7 +18,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 )

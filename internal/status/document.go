@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 )
 
 // Version is that of the schema. Fields may be added without a new version; none is removed or changes its meaning.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 )
 
 // fields returns what JSON has of a type: the type of each value by its path.

@@ -22,9 +22,9 @@ const module = "gpufabric_exporter"
 var units = []string{
 	"./internal/host/...", "./internal/worker", "./ncclprobe/...", "./internal/files", "./internal/capture", "./internal/fabric",
 	"./internal/counters", "./internal/config", "./internal/exposition", "./internal/command", "./internal/command/jobs",
-	"./collector", "./internal/advice", "./internal/command/explain", "./internal/demo", "./internal/diagnose", "./internal/explain", "./internal/inquiry", "./internal/inventory", "./internal/library",
-	"./internal/lint", "./internal/logging", "./internal/observer", "./internal/ownership", "./internal/page", "./internal/progress",
-	"./internal/signature", "./internal/site", "./internal/spelling",
+	"./collector", "./internal/nccl/advice", "./internal/command/explain", "./internal/demo", "./internal/diagnose", "./internal/nccl/explain", "./internal/jobs/inquiry", "./internal/inventory", "./internal/library",
+	"./internal/nccl/lint", "./internal/logging", "./internal/observer", "./internal/ownership", "./internal/page", "./internal/jobs/progress",
+	"./internal/nccl/signature", "./internal/site", "./internal/spelling",
 }
 
 // elsewhere are the other packages. Their tests run on amd64.
@@ -39,7 +39,7 @@ var elsewhere = []struct {
 		},
 		"they start the whole program again and again, or wait for it in real time, for which emulation is too slow",
 	},
-	{[]string{"./internal/job", "./internal/simulator"}, "pure Go over whole nodes, which takes emulation more than six minutes"},
+	{[]string{"./internal/jobs/job", "./internal/simulator"}, "pure Go over whole nodes, which takes emulation more than six minutes"},
 	{
 		[]string{"./internal/command/advise", "./internal/command/report", "./internal/document", "./internal/drawing", "./internal/report", "./internal/status"},
 		"pure Go that has not been tried under emulation",
@@ -51,11 +51,11 @@ var elsewhere = []struct {
 var leftOut = []struct{ of, tests, because string }{
 	{"internal/host/dcbnl", "TestSocket", "qemu translates messages of netlink, and refuses types that it does not know: DCB"},
 	{"internal/host/rdmanl", "TestSocket", "qemu translates messages of netlink, and refuses types that it does not know: RDMA"},
-	{"internal/host/rank", "TestPrivileges", "qemu refuses sockets of NETLINK_SOCK_DIAG"},
+	{"internal/jobs/rank", "TestPrivileges", "qemu refuses sockets of NETLINK_SOCK_DIAG"},
 	{"internal/host/ethtool", "TestHost", "qemu has no ioctl SIOCETHTOOL"},
-	{"internal/host/inspector", "TestFormats|TestRefused|TestFolder|TestUnchanged|TestGrowing|TestCost", "qemu has no openat2, without which the reader refuses every file"},
+	{"internal/jobs/inspector", "TestFormats|TestRefused|TestFolder|TestUnchanged|TestGrowing|TestCost", "qemu has no openat2, without which the reader refuses every file"},
 	{"internal/host/nvml", "TestGateWithRealReaders", "it wants GPUs looked at several times in 300 ms, for which emulation is too slow"},
-	{"internal/lint", "TestSpeed|TestHostileSize", "they bound time, for which emulation is too slow"},
+	{"internal/nccl/lint", "TestSpeed|TestHostileSize", "they bound time, for which emulation is too slow"},
 	{"internal/worker", "TestMemlock|TestTaskSurroundings", "qemu does not limit the address space (setrlimit), because it needs it itself"},
 	{"internal/worker", "TestGrandchildIsKilled|TestParentOfTasksIsKilled|TestParentIsKilled", "qemu refuses prctl(PR_SET_CHILD_SUBREAPER), by which these tests see processes end"},
 	{"internal/worker", "TestManyTasks|TestCrashCycles", "they start 200 processes, for which emulation is too slow"},

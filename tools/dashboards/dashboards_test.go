@@ -14,7 +14,7 @@ import (
 	"gpufabric_exporter/dashboards"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/probes"
 )
 

@@ -5,7 +5,7 @@ package main
 import (
 	"maps"
 
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/job"
 )
 
 // noJobs is what panels show where there are no jobs, and no GPU is known to be busy.

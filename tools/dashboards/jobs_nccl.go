@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/progress"
 )
 
 // jobsByNCCL is what NCCL itself says of jobs.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"gpufabric_exporter/internal/advice"
+	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/fabric"

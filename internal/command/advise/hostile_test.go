@@ -14,11 +14,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"gpufabric_exporter/internal/advice"
+	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 )
@@ -40,8 +40,8 @@ func TestAdviseHostileConf(t *testing.T) {
 	for from := 0; from < len(hostileValues); from += 13 {
 		var conf strings.Builder
 		at := from
-		for _, v := range ncclconf.Variables() {
-			if v.Parser == ncclconf.ParserText && v.Status == ncclconf.StatusCurrent {
+		for _, v := range settings.Variables() {
+			if v.Parser == settings.ParserText && v.Status == settings.StatusCurrent {
 				evil := hostileValues[at%len(hostileValues)]
 				fmt.Fprintf(&conf, "%s=%s\n%s=1\n", v.Name, evil, evil)
 				at++
@@ -51,7 +51,7 @@ func TestAdviseHostileConf(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, form := range forms {
-			code, out, errs := advised(t, append(flags, "--nodes=16", "--nccl-version="+ncclconf.NewestNCCL, "--output="+string(form))...)
+			code, out, errs := advised(t, append(flags, "--nodes=16", "--nccl-version="+settings.NewestNCCL, "--output="+string(form))...)
 			if code != command.OK || len(out) > 1<<20 {
 				t.Fatalf("%s: exit code %d, %d bytes: %s", form, code, len(out), errs)
 			}
@@ -114,7 +114,7 @@ func harmless(t *testing.T, form output, text string) {
 			}
 		}
 	case outputConf:
-		for s := range ncclconf.ParseConf([]byte(text)) {
+		for s := range settings.ParseConf([]byte(text)) {
 			if s.Name != "" {
 				names = append(names, s.Name)
 			}
@@ -124,7 +124,7 @@ func harmless(t *testing.T, form output, text string) {
 		t.Errorf("%s: there is no setting:\n%s", form, text)
 	}
 	for _, name := range names {
-		if _, known := ncclconf.Describe(name); !known {
+		if _, known := settings.Describe(name); !known {
 			t.Errorf("%s: there is a setting %q:\n%s", form, name, text)
 		}
 	}

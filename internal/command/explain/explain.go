@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"gpufabric_exporter/internal/command"
-	"gpufabric_exporter/internal/explain"
+	"gpufabric_exporter/internal/nccl/explain"
 )
 
 // What explain exits with, as check does.

@@ -11,8 +11,8 @@ import (
 
 	"gpufabric_exporter/alerts"
 	"gpufabric_exporter/internal/command"
-	"gpufabric_exporter/internal/explain"
-	"gpufabric_exporter/internal/signature"
+	"gpufabric_exporter/internal/nccl/explain"
+	"gpufabric_exporter/internal/nccl/signature"
 	"gpufabric_exporter/internal/spelling"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/inquiry"
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/inquiry"
+	"gpufabric_exporter/internal/jobs/progress"
 )
 
 // inquire returns what asks on this host.

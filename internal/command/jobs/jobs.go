@@ -14,10 +14,10 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/inquiry"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/inquiry"
+	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/logging"
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/progress"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )

@@ -15,8 +15,8 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/inquiry"
-	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/jobs/inquiry"
+	"gpufabric_exporter/internal/jobs/job"
 )
 
 func jobsWith(v job.Verdict, findings ...job.Finding) job.Jobs {

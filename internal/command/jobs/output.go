@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/command"
-	"gpufabric_exporter/internal/job"
-	"gpufabric_exporter/internal/progress"
+	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/jobs/progress"
 )
 
 // printer prints readings.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/command/commandtest"
-	"gpufabric_exporter/internal/lint"
+	"gpufabric_exporter/internal/nccl/lint"
 )
 
 // recommendation is what a cloud recommends for one of its shapes: names and values of the page.

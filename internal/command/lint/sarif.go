@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/internal/lint"
+	"gpufabric_exporter/internal/nccl/lint"
 )
 
 // The part of SARIF 2.1.0 that lint writes (OASIS, sarif-schema-2.1.0.json).

@@ -28,7 +28,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/openat"
-	"gpufabric_exporter/internal/signature"
+	"gpufabric_exporter/internal/nccl/signature"
 )
 
 const (

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/nccl/log"
+	"gpufabric_exporter/internal/nccl/signature"
+)
+
+// result ends the reading.
+func (r *reading) result() *Result {
+	r.Log = *r.log
+	for i := range r.Log.Settings {
+		s := &r.Log.Settings[i]
+		s.Value = fabric.MaskValue(s.Name, s.Value)
+	}
+	r.Hosts = slices.Sorted(maps.Keys(r.hosts))
+	r.Processes = len(r.processes)
+	const shownRanks = 16
+	for i := range r.Communicators {
+		c := &r.Communicators[i]
+		c.Started = len(c.started)
+		for _, rank := range slices.Sorted(maps.Keys(c.started)) {
+			switch {
+			case c.complete[rank] >= c.started[rank]:
+				c.Complete++
+			case len(c.Missing) < shownRanks:
+				c.Missing = append(c.Missing, rank)
+			}
+		}
+		c.started, c.complete = nil, nil
+	}
+	r.judge()
+	return &r.Result
+}
+
+// First returns the first failure: a cause before its consequences. nil: the log shows none.
+func (r *Result) First() *Finding {
+	for _, kind := range []signature.Kind{signature.Cause, signature.Consequence} {
+		i := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.Kind == kind })
+		if i >= 0 {
+			return &r.Findings[i]
+		}
+	}
+	return nil
+}
+
+// Has reports whether a signature was found.
+func (r *Result) Has(s *signature.Signature) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Signature == s })
+}
+
+// Failed reports whether the log shows a failure.
+func (r *Result) Failed() bool { return r.First() != nil }
+
+// Undecided says why the log does not show that all is well; empty: it does.
+func (r *Result) Undecided() string {
+	switch {
+	case r.Cut:
+		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)
+	case r.NCCLLines == 0:
+		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
+	case r.Log.Failed != "":
+		return "a call of NCCL failed, and no line says why: " + r.Log.Failed
+	case r.Unknown > 0:
+		return "NCCL warned of something that is not known here"
+	case r.Full:
+		return "the log has more hosts, ranks or failures than are counted"
+	case len(r.Communicators) == 0:
+		return "no communicator is set up in it: run the job with NCCL_DEBUG=INFO, and give the log from its beginning"
+	}
+	for i := range r.Communicators {
+		if c := &r.Communicators[i]; c.Complete < c.Started {
+			return "the set-up of a communicator did not end on all ranks"
+		}
+	}
+	return r.unclear()
+}
+
+// unclear says why the network would be slow, where the log does not show whether ranks use it; empty: it would not, or they do not.
+func (r *Result) unclear() string {
+	if r.between() == log.No {
+		return ""
+	}
+	const hidden = ", and the log does not show which connections there are between hosts: give the logs of all ranks, with NCCL_DEBUG=INFO and without NCCL_DEBUG_SUBSYS"
+	if r.Log.Fallback && !r.Has(&signature.TCP) {
+		return "NCCL chose the network Socket, which is TCP" + hidden
+	}
+	if names := r.WithoutGPUDirect(); len(names) > 0 && !r.Has(&signature.NoGPUDirect) {
+		return "GPUDirect RDMA is disabled for " + Some(names) + hidden
+	}
+	return ""
+}
+
+// between reports whether connections go from host to host. NVLink between hosts (MNNVL) may carry all of them.
+func (r *Result) between() log.Tristate {
+	t := r.Transports()
+	nvlink := r.Log.MNNVL || slices.ContainsFunc(r.Log.Links, func(l log.Link) bool { return l.Via == log.P2P && l.Name == "MNNVL" })
+	spread := func(c Communicator) bool { return c.Spread }
+	switch {
+	case t.RDMA+t.TCP+t.Plugin+t.SHARP > 0:
+		return log.Yes
+	case nvlink && r.allRanks():
+		return log.No
+	case nvlink:
+		return log.NotSaid
+	case r.Log.Nodes > 1 || slices.ContainsFunc(r.Communicators, spread):
+		return log.Yes
+	case r.allRanks(), r.Log.Nodes == 1:
+		return log.No
+	}
+	return log.NotSaid
+}
+
+// allRanks reports whether the log has all ranks of each communicator.
+func (r *Result) allRanks() bool {
+	return len(r.Communicators) > 0 && !slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Started < c.Ranks || c.ID == "" && len(r.Hosts) > 1 })
+}
+
+// WithoutGPUDirect names HCAs of NCCL's verbs network that ranks may use, and for which GPUDirect RDMA is disabled. Whether other
+// networks need it is not known.
+func (r *Result) WithoutGPUDirect() (names []string) {
+	shown := r.Transports().RDMA > 0 && r.allRanks() || r.between() == log.No
+	for _, h := range r.Log.HCAs {
+		of := func(l log.Link) bool { return l.Via == log.Net && l.Name == h.Network && l.Device == h.Index }
+		without := func(l log.Link) bool { return of(l) && !l.GPUDirect }
+		used := slices.ContainsFunc(r.Log.Links, without) || !shown && !slices.ContainsFunc(r.Log.Links, of)
+		if used && !h.GPUDirect && log.CarrierOf(h.Network) == log.Verbs && !slices.Contains(names, h.Name) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// judge adds what follows from the connections. It is no failure of a line, so it comes behind those that are.
+func (r *reading) judge() {
+	t := r.Transports()
+	between := r.between() == log.Yes
+	names := r.WithoutGPUDirect()
+	switch {
+	case t.TCP > 0:
+		r.follow(&signature.TCP, fmt.Sprintf("%d of %d connections between hosts", t.TCP, t.TCP+t.RDMA+t.Plugin))
+	case between && r.Log.Fallback && t.RDMA+t.Plugin == 0:
+		r.follow(&signature.TCP, "the network is Socket, and ranks are on more than one host")
+	}
+	switch {
+	case t.RDMA > t.RDMAGPUDirect:
+		r.follow(&signature.NoGPUDirect, fmt.Sprintf("%d of %d RDMA connections", t.RDMA-t.RDMAGPUDirect, t.RDMA))
+	case r.Log.RingsGPUDirect == log.No && log.CarrierOf(r.Log.Network) == log.Verbs:
+		r.follow(&signature.NoGPUDirect, "not all rings use GPUDirect RDMA")
+	case between && t.RDMA+t.TCP+t.Plugin == 0 && len(names) > 0 && !slices.ContainsFunc(r.Log.HCAs, func(h log.HCA) bool { return h.GPUDirect }):
+		r.follow(&signature.NoGPUDirect, "GPUDirect RDMA is disabled for "+Some(names)+", and ranks are on more than one host")
+	}
+}
+
+func (r *reading) follow(s *signature.Signature, text string) {
+	r.Findings = append(r.Findings, Finding{Signature: s, Count: 1, Rank: log.Unknown, Code: signature.NoCode, Text: text})
+}
+
+// Network names the network that NCCL chose, and the ports that it uses; empty: the log does not show it.
+func (r *Result) Network() string {
+	var ports []string
+	for _, d := range r.Log.Devices {
+		if name := fmt.Sprintf("%s:%d (%s)", d.Name, d.Port, d.LinkLayer); !slices.Contains(ports, name) {
+			ports = append(ports, name)
+		}
+	}
+	if len(ports) == 0 || r.Log.Network == "" {
+		return r.Log.Network
+	}
+	return r.Log.Network + ": " + Some(ports)
+}
+
+// Devices says that NCCL found no RDMA device, or for which GPUDirect RDMA is possible; empty: the log does not show it.
+func (r *Result) Devices() string {
+	var parts []string
+	if r.Log.NoDevices {
+		parts = append(parts, "NCCL found no RDMA device")
+	}
+	for _, state := range []struct {
+		name      string
+		gpuDirect bool
+	}{{"disabled", false}, {"enabled", true}} {
+		var names []string
+		for _, h := range r.Log.HCAs {
+			if h.GPUDirect == state.gpuDirect && !slices.Contains(names, h.Name) {
+				names = append(names, h.Name)
+			}
+		}
+		if len(names) > 0 {
+			parts = append(parts, "GPUDirect RDMA "+state.name+" for "+Some(names))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Transports are numbers of connections, one per channel and direction, as both sides log them.
+type Transports struct {
+	RDMA, RDMAGPUDirect int // of NCCL's verbs network, and those of them that use GPUDirect RDMA
+	TCP                 int // TCP, except where the site installed it as a network of its own (FastSocket)
+	Plugin              int // of other networks
+	P2P, SHM, SHARP     int
+}
+
+// Transports counts the connections.
+func (r *Result) Transports() Transports {
+	var t Transports
+	for _, l := range r.Log.Links {
+		switch l.Via {
+		case log.P2P:
+			t.P2P += l.Count
+		case log.SHM:
+			t.SHM += l.Count
+		case log.CollNet:
+			t.SHARP += l.Count
+		case log.Net:
+			t.network(l)
+		}
+	}
+	return t
+}
+
+// String lists the connections.
+func (t Transports) String() string {
+	var parts []string
+	add := func(n int, format string, args ...any) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d ", n)+fmt.Sprintf(format, args...))
+		}
+	}
+	add(t.RDMA, "RDMA (%d with GPUDirect RDMA)", t.RDMAGPUDirect)
+	add(t.TCP, "TCP")
+	add(t.Plugin, "of a network plugin")
+	add(t.P2P, "P2P")
+	add(t.SHM, "shared memory")
+	add(t.SHARP, "SHARP")
+	if len(parts) == 0 {
+		return "the log shows none (they are at the level INFO of the subsystems INIT and NET)"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (t *Transports) network(l log.Link) {
+	switch carrier := log.CarrierOf(l.Name); {
+	case carrier == log.Verbs:
+		t.RDMA += l.Count
+		if l.GPUDirect {
+			t.RDMAGPUDirect += l.Count
+		}
+	case carrier == log.Sockets && l.Name != log.FastSocket:
+		t.TCP += l.Count
+	default:
+		t.Plugin += l.Count
+	}
+}
+
+// RingsGPUDirect reports whether all ring connections between hosts use GPUDirect RDMA, and whether the log says so (NCCL 2.24 and
+// later).
+func (r *Result) RingsGPUDirect() (all, known bool) {
+	return r.Log.RingsGPUDirect == log.Yes, r.Log.RingsGPUDirect != log.NotSaid
+}
+
+// Some names the first of a list.
+func Some(names []string) string {
+	const most = 8
+	if more := len(names) - most; more > 0 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
+}

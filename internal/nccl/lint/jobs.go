@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/nccl/settings"
+)
+
+// job is what may be the environment of a job: the index of the setting that counts, by name.
+type job map[string]int
+
+// decided returns a job without the settings whose value is not known: such a value hides the known one that it replaces.
+func (j job) decided(in *Input) job {
+	decided := maps.Clone(j)
+	maps.DeleteFunc(decided, func(_ string, i int) bool { return in.settings[i].dynamic })
+	return decided
+}
+
+// add adds a finding to a line that does not have it.
+func add(l *Line, f Finding) {
+	if !slices.Contains(l.Findings, f) {
+		l.Findings = append(l.Findings, f)
+	}
+}
+
+// combined reports settings that another variable of the same job replaces or gives another meaning.
+func combined(in Input, jobs []job, lines []Line) {
+	for _, j := range jobs {
+		j.hidden(in, lines)
+		j.sockets(in, lines)
+		j.files(in, lines)
+		j.network(in, lines)
+	}
+}
+
+// withoutNode reports settings that are harmful or not depending on the node.
+func withoutNode(in Input, jobs []job, lines []Line) {
+	for _, j := range jobs {
+		if n, ok := j.number(in, noPeers); ok && n == 1 {
+			add(&lines[j[noPeers]], Finding{Undecided, diagnose.Info, "Only a node shows whether its GPUs reach each other directly, over NVLink or PCIe", "run lint on such a node with --host"})
+		}
+	}
+}
+
+// value is the value of a variable of the job.
+func (j job) value(in Input, name string) string {
+	if i, set := j[name]; set {
+		return in.settings[i].Value
+	}
+	return ""
+}
+
+// number is the number that NCCL reads of a variable of the job.
+func (j job) number(in Input, name string) (int64, bool) {
+	v, _ := settings.Describe(name)
+	value := j.value(in, name)
+	n, ok := v.Number(value)
+	return n, ok && value != ""
+}
+
+func (j job) hidden(in Input, lines []Line) {
+	hides := func(by, name, reason string) {
+		_, set := j[by]
+		if i, found := j[name]; set && found {
+			add(&lines[i], Finding{Ignored, diagnose.Info, reason, remove})
+		}
+	}
+	if n, ok := j.number(in, "NCCL_P2P_DISABLE"); ok && n == 1 {
+		hides("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE=1 counts before it")
+	}
+	for _, name := range []string{"NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"} {
+		hides(name, strings.Replace(name, "NCHANNELS", "NRINGS", 1), name+" counts before it")
+	}
+}
+
+// What NCCL takes of the threads and sockets of a TCP connection at most (MAX_THREADS and MAX_SOCKETS, src/transport/net_socket.cc).
+const (
+	maxSocketThreads = 16
+	maxSockets       = 64
+)
+
+// sockets judges the threads and the sockets of each, which NCCL multiplies.
+func (j job) sockets(in Input, lines []Line) {
+	const threads, each = "NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"
+	n, hasThreads := j.number(in, threads)
+	m, hasEach := j.number(in, each)
+	n = min(n, maxSocketThreads)
+	switch {
+	case !hasEach || m < 0:
+	case !hasThreads || n == -2:
+		add(&lines[j[each]], Finding{Works, diagnose.Info, "It counts for each thread of " + threads + ", of which there are none by default except on AWS and Google Cloud", ""})
+	case n == 0:
+		add(&lines[j[each]], Finding{Ignored, diagnose.Warning, threads + "=0: there is no thread that it counts for", "set " + threads + ", or remove the line"})
+	case n > 0 && n*min(m, maxSockets+1) > maxSockets:
+		add(&lines[j[each]], Finding{
+			Misread, diagnose.Warning, fmt.Sprintf("%d threads with %d sockets each are more than %d sockets: NCCL takes %d for each", n, m, maxSockets, maxSockets/n),
+			each + "=" + strconv.FormatInt(maxSockets/n, 10),
+		})
+	}
+}
+
+func (j job) files(in Input, lines []Line) {
+	if i, set := j["NCCL_IB_ADDR_RANGE"]; set {
+		value := in.settings[i].Value
+		what := settings.CheckAddressRange(value, j.value(in, "NCCL_IB_ADDR_FAMILY"))
+		if what != "" && value != "" && lines[i].Worst().Verdict == Works {
+			add(&lines[i], Finding{Misread, diagnose.Warning, fmt.Sprintf("NCCL_IB_ADDR_RANGE=%q %s", value, what), "correct or remove the line"})
+		}
+	}
+	i, set := j["NCCL_CONF_FILE"]
+	switch {
+	case !set:
+	case in.Format == FormatConf:
+		add(&lines[i], Finding{Ignored, diagnose.Warning, "NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files", "set it in the environment of the job"})
+	case in.environment:
+		add(&lines[i], Finding{Undecided, diagnose.Info, "The settings in that file are not judged here", "run lint with the file as argument"})
+	}
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/nccl/settings"
+)
+
+const remove = diagnose.RemoveLine
+
+// judgeSetting says what NCCL of that release makes of one line, whatever the node.
+func judgeSetting(file string, s setting, version Version) Line {
+	l := Line{File: file, Number: s.Line, Name: s.Name, Value: s.Value, Findings: s.findings}
+	if s.Name == "" {
+		return l
+	}
+	v, known := settings.Describe(s.Name)
+	if known {
+		l.Source, l.Release = v.Source, settings.NewestNCCL
+		switch {
+		case v.Status == settings.StatusRemoved:
+			l.Release = strings.TrimPrefix(v.Removed, "<")
+		case v.Status != settings.StatusCurrent:
+			l.Source, l.Release = v.Source, ""
+		}
+	}
+	if s.set {
+		l.Findings = append(l.Findings, judgeVariable(s, v, known, version)...)
+		if a := adviceOn(s, version); len(a) > 0 && slices.ContainsFunc(l.Findings, func(f Finding) bool { return f.Verdict == Verdict(a[0].Verdict) }) {
+			l.Source, l.Release = a[0].File, a[0].Release
+		}
+	}
+	if s.chosen {
+		l.Findings = append(l.Findings, Finding{Works, diagnose.Info, "The line sets this value only where the caller has not set the variable that it names", ""})
+	}
+	if len(l.Findings) == 0 {
+		l.Findings = []Finding{{Verdict: Works}}
+	}
+	return l
+}
+
+// judgeVariable says whether the release reads the variable and, if so, what it makes of the value.
+func judgeVariable(s setting, v settings.Variable, known bool, version Version) []Finding {
+	if !known {
+		return []Finding{unknownVariable(s)}
+	}
+	switch v.Status {
+	case settings.StatusMistaken:
+		better := remove
+		if strings.HasPrefix(v.Instead, "NCCL_") {
+			better = "use " + v.Instead
+		}
+		reason := "No release of NCCL reads " + s.Name
+		if v.Note != "" {
+			reason += ": " + v.Note
+		}
+		return []Finding{{Unknown, diagnose.Warning, reason, better}}
+	case settings.StatusFramework, settings.StatusPlugin, settings.StatusTool:
+		f := Finding{Verdict: Foreign, Severity: diagnose.Info, Reason: "NCCL does not read it; it belongs to: " + cmp.Or(v.Note, v.Source)}
+		if v.Instead != "" {
+			f.Better = v.Instead + "=" + s.Value
+		}
+		return []Finding{f}
+	case settings.StatusRemoved:
+		if last := strings.TrimPrefix(v.Removed, "<"); version.After(last) || strings.HasPrefix(v.Removed, "<") && version.AtLeast(last) {
+			return []Finding{{Ignored, diagnose.Warning, fmt.Sprintf("NCCL %s does not read it: %s", version, lastRelease(v.Removed)), instead(v, s)}}
+		}
+		return nil
+	}
+	since, early := strings.CutPrefix(v.Since, "<=")
+	switch {
+	case version.AtLeast(since):
+	case early:
+		return []Finding{{Undecided, diagnose.Info, fmt.Sprintf("NCCL %s reads it; whether %s does is not known", since, version), ""}}
+	default:
+		return []Finding{{Ignored, diagnose.Warning, fmt.Sprintf("NCCL %s does not read it: it came with %s", version, since), remove}}
+	}
+	list := judgeValue(s, v, version)
+	if v.Deprecated != "" && version.AtLeast(v.Deprecated) {
+		list = append(list, Finding{Deprecated, diagnose.Info, fmt.Sprintf("NCCL %s still reads it; it is deprecated since %s", version, v.Deprecated), instead(v, s)})
+	}
+	return list
+}
+
+// lastRelease says which release was the last one to read a variable; with < it is the last one before that.
+func lastRelease(removed string) string {
+	if next, before := strings.CutPrefix(removed, "<"); before {
+		return "the last release that did is older than " + next
+	}
+	return removed + " was the last release that did"
+}
+
+// instead is the line to write in place of that of a variable with a successor.
+func instead(v settings.Variable, s setting) string {
+	switch {
+	case v.Instead == "":
+		return remove
+	case strings.HasPrefix(v.Instead, "NCCL_") && !strings.Contains(v.Instead, "=") && v.Type == "int" && v.Status == settings.StatusCurrent:
+		return v.Instead + "=" + s.Value
+	}
+	return "use " + v.Instead
+}
+
+func unknownVariable(s setting) Finding {
+	if near := settings.Similar(s.Name); near != "" {
+		return Finding{Unknown, diagnose.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", settings.NewestNCCL, s.Name), "write " + near + " if it is meant, else remove the line"}
+	}
+	return Finding{Unknown, diagnose.Info, fmt.Sprintf("No release of NCCL up to %s reads %s, and no software that is known here", settings.NewestNCCL, s.Name), "remove the line, unless a plugin reads it"}
+}
+
+// judgeValue says what becomes of the value of a variable that the release reads.
+func judgeValue(s setting, v settings.Variable, version Version) []Finding {
+	switch {
+	case s.dynamic && v.Type == "path": // NCCL takes any path
+		return []Finding{{Verdict: Works}}
+	case s.dynamic:
+		return []Finding{{Undecided, diagnose.Info, "The value is known only when the script or the container runs", ""}}
+	case s.Value == "" && (v.Parser == settings.ParserNumber || v.Parser == settings.ParserOne):
+		return []Finding{{Default, diagnose.Info, "NCCL takes an empty number for one that is not set", remove}}
+	case s.Value == "":
+		return []Finding{{Works, diagnose.Info, "NCCL gets an empty text, which is not the same as no text for every variable", remove}}
+	}
+	var list []Finding
+	for _, f := range settings.CheckValue(s.Setting) {
+		if one, matters := valueFinding(f, s, version); matters {
+			list = append(list, one)
+		}
+	}
+	if (v.Type == "hcalist" || v.Type == "iflist") && strings.IndexFunc(s.Value, fabric.Unprintable) >= 0 {
+		list = append(list, Finding{Misread, diagnose.Warning, "The value has characters that are not printed: no device has such a name, and what has them matches none", "write the value anew"})
+	}
+	if n, ok := v.Number(s.Value); len(list) > 0 && (!ok || !v.Flag(n)) { // of a switch it still matters what 1 does
+		return list
+	}
+	hasDefault := len(list) > 0
+	for _, a := range adviceOn(s, version) {
+		hasDefault = hasDefault || a.Verdict == string(Default)
+		one := Finding{Verdict(a.Verdict), diagnose.Severity(a.Severity), upper(a.Text), a.Better}
+		if one.Verdict == Default {
+			one.Reason, one.Better = fmt.Sprintf("It is what NCCL %s does by default", version), remove
+		}
+		list = append(list, one)
+	}
+	if !hasDefault && isDefault(s, v) {
+		list = append([]Finding{{Default, diagnose.Info, fmt.Sprintf("It is what NCCL %s does by default", version), remove}}, list...)
+	}
+	if trafficClass := s.Name == "NCCL_IB_TC"; trafficClass {
+		if n, ok := v.Number(s.Value); ok && n > 0 {
+			list = append(list, Finding{Works, "", fmt.Sprintf("Packets have DSCP %d and ECN bits %d; which priority that is depends on the network interface", n>>2, n&3), ""})
+		}
+	}
+	return list
+}
+
+// adviceOn returns what is known of the value for that release.
+func adviceOn(s setting, version Version) []settings.Advice {
+	return slices.DeleteFunc(settings.AdviceOn(s.Name, s.Value), func(a settings.Advice) bool { return !version.In(a.Releases) })
+}
+
+// isDefault reports whether a value is the default of the table, where that is one word or number for all releases.
+func isDefault(s setting, v settings.Variable) bool {
+	if v.Default == "" || strings.ContainsAny(v.Default, " :$*") {
+		return false
+	}
+	if n, ok := v.Number(s.Value); ok {
+		want, isNumber := v.Number(v.Default)
+		return isNumber && n == want && v.Default[0] <= '9'
+	}
+	return strings.EqualFold(s.Value, v.Default)
+}
+
+// valueFinding turns what ncclconf returns for a value into a finding for one release. matters is false where it is irrelevant to
+// that release.
+func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding, matters bool) {
+	one = Finding{Misread, diagnose.Warning, upper(f.Text), better(f, s, version)}
+	switch f.Rule {
+	case settings.RuleRejectedValue, settings.RuleWithdrawnValue:
+		if version.AtLeast("2.24") {
+			one.Verdict, one.Severity = Refused, diagnose.Critical
+		}
+	case settings.RuleOutOfRange:
+		v, _ := settings.Describe(s.Name)
+		if n, ok := v.Number(s.Value); ok && v.Breaks(n) {
+			one.Verdict, one.Severity = Refused, diagnose.Critical
+		}
+	case settings.RuleCarriageReturn:
+		if version.AtLeast("2.30.3") {
+			return one, false
+		}
+	case settings.RuleShellSyntax:
+		one.Severity = diagnose.Info
+	}
+	return one, true
+}
+
+// better is the line that was probably meant, unless NCCL without it does better: who wrote NCCL_IB_DISABLE=true has RDMA
+// now, and must not be led to lose it.
+func better(f fabric.NCCLFinding, s setting, version Version) string {
+	line := func(value string) string {
+		if slices.ContainsFunc(settings.AdviceOn(s.Name, value), func(a settings.Advice) bool {
+			return Verdict(a.Verdict) == NotRecommended && version.In(a.Releases)
+		}) {
+			return remove
+		}
+		return s.Name + "=" + value
+	}
+	lower := strings.ToLower(strings.TrimSpace(s.Value))
+	switch f.Rule {
+	case settings.RuleNotANumber:
+		switch lower {
+		case "true", "yes", "on", "enable", "enabled":
+			return line("1")
+		case "false", "no", "off", "disable", "disabled":
+			return line("0")
+		}
+	case settings.RuleTrailingGarbage:
+		if n, ok := settings.ParseNumber(s.Value); ok && n > 0 {
+			for suffix, shift := range map[string]uint{"k": 10, "m": 20, "g": 30} {
+				if rest, cut := strings.CutSuffix(strings.TrimSuffix(lower, "b"), suffix); cut && rest == strconv.FormatInt(n, 10) && n < 1<<20 {
+					return line(strconv.FormatInt(n<<shift, 10))
+				}
+			}
+		}
+	case settings.RuleQuotedValue:
+		return line(strings.Trim(s.Value, `"'`))
+	case settings.RuleBlankAroundValue:
+		if v, _ := settings.Describe(s.Name); v.Type == "hcalist" || v.Type == "iflist" {
+			return line(strings.ReplaceAll(strings.ReplaceAll(s.Value, " ", ""), "\t", ""))
+		}
+		return line(strings.TrimSpace(s.Value))
+	case settings.RuleInlineComment:
+		before, _, _ := strings.Cut(s.Value, "#")
+		return line(strings.TrimSpace(before))
+	case settings.RuleOctalNumber:
+		return line(strings.TrimLeft(s.Value, "0"))
+	}
+	return "correct or remove the line"
+}
+
+func upper(s string) string {
+	if s == "" || strings.HasPrefix(s, "mlx5") {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

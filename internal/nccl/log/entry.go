@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Level is the kind of an entry.
+type Level string
+
+// Levels. NCCL writes others (TRACE, CALL) only if it was built for them.
+const (
+	Info    Level = "INFO"
+	Warn    Level = "WARN"
+	Version Level = "version" // the line of NCCL_DEBUG=VERSION, which has no host
+)
+
+// Entry is one line of NCCL, after the words of a launcher.
+type Entry struct {
+	Host    string // as far as the first full stop; empty if the line has none
+	PID     int    // in the PID namespace of the process; Unknown if the line has none
+	Level   Level
+	Message string // not yet fit to be printed: see Text
+}
+
+// ParseEntry parses "gpu1:41:50 [0] NCCL INFO message" and "[2026-01-02 03:04:05] gpu1:41:50 [0] net_ib.cc:1295 (f) NCCL WARN message"
+// (NCCL src/debug.cc). It reports whether NCCL wrote the line.
+func ParseEntry(line string) (Entry, bool) {
+	for from := 0; ; {
+		at := strings.Index(line[from:], "NCCL ")
+		if at < 0 {
+			return Entry{}, false
+		}
+		at += from
+		from = at + len("NCCL ")
+		level, message, _ := strings.Cut(line[from:], " ")
+		switch e := (Entry{PID: Unknown, Level: Level(level)}); e.Level {
+		case Info, Warn:
+			e.Message = strings.TrimSpace(message)
+			e.origin(line[:at])
+			return e, true
+		case Version:
+			release := word(strings.TrimLeft(message, " \t"))                                // the rest of the line may have as many again
+			if _, _, ok := ParseVersion(release); ok && strings.Contains(release, "+cuda") { // PyTorch ends errors with one that has none
+				e.Message = strings.TrimSpace(message)
+				return e, true
+			}
+		}
+	}
+}
+
+// origin reads the last word of the form host:pid:tid.
+func (e *Entry) origin(before string) {
+	for range 64 { // words, of the name of a function most of all
+		before = strings.TrimRight(before, " \t")
+		word := before[strings.LastIndexAny(before, " \t")+1:]
+		if word == "" {
+			return
+		}
+		before = before[:len(before)-len(word)]
+		rest, tid, found := cutLast(word, ':')
+		host, pid, both := cutLast(rest, ':')
+		if !found || !both || host == "" || !isNumber(tid) || !isNumber(pid) {
+			continue
+		}
+		if n, ok := count(pid); ok {
+			e.Host, e.PID = Text(host), n
+			return
+		}
+	}
+}
+
+func cutLast(s string, separator byte) (before, after string, found bool) {
+	if i := strings.LastIndexByte(s, separator); i >= 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
+}
+
+// Init is the begin or the end of the set-up of a communicator, on one rank.
+type Init struct {
+	ID          string // commId, which all ranks of a communicator share, from 2.16; empty before
+	Rank, Ranks int
+	Complete    bool
+}
+
+// ParseInit parses "ncclCommInitRank comm 0x55d0 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x7d - Init COMPLETE" (NCCL
+// src/init.cc).
+func ParseInit(message string) (Init, bool) {
+	what, complete := strings.CutSuffix(message, "Init COMPLETE")
+	if !complete {
+		started := false
+		if what, started = strings.CutSuffix(message, "Init START"); !started {
+			return Init{}, false
+		}
+	}
+	i := Init{Rank: Unknown, Ranks: Unknown, Complete: complete}
+	name := ""
+	for word := range strings.FieldsSeq(what) {
+		switch name {
+		case "rank":
+			i.Rank = number(word)
+		case "nranks":
+			i.Ranks = number(word)
+		case "commId":
+			i.ID = Text(word)
+		}
+		name = word
+	}
+	return i, i.Rank >= 0 && i.Rank < i.Ranks
+}
+
+// maxRanks bounds the ranks of a communicator.
+const maxRanks = 1 << 20
+
+func number(s string) int {
+	if n, ok := count(s); ok && n <= maxRanks {
+		return n
+	}
+	return Unknown
+}
+
+// Timings is how long the set-up of a communicator took on one rank, in seconds.
+type Timings struct {
+	Rank    int
+	Total   float64
+	Phase   string  // the longest part, in NCCL's words: kernels, alloc, bootstrap, allgathers, topo, graphs, connections, rest
+	Longest float64 // of that part
+}
+
+// ParseTimings parses "Init timings - ncclCommInitRank: rank 0 nranks 2 total 1.50 (kernels 0.20, bootstrap 1.00, rest 0.30)" (NCCL
+// src/init.cc, from 2.22).
+func ParseTimings(message string) (Timings, bool) {
+	rest, found := strings.CutPrefix(message, "Init timings")
+	if !found {
+		return Timings{}, false
+	}
+	t := Timings{Rank: Unknown}
+	name, known := "", false
+	for word := range strings.FieldsSeq(rest) {
+		switch value := strings.Trim(word, "(),"); name {
+		case "rank":
+			t.Rank = number(value)
+		case "total":
+			t.Total, known = seconds(value)
+		case "kernels", "alloc", "bootstrap", "allgathers", "topo", "graphs", "connections", "rest":
+			if s, ok := seconds(value); ok && s > t.Longest {
+				t.Phase, t.Longest = name, s
+			}
+		}
+		name = strings.TrimLeft(word, "(")
+	}
+	return t, known && t.Rank >= 0
+}
+
+// seconds refuses what no set-up takes, and what NCCL does not write: for other numbers strconv may take microseconds.
+func seconds(s string) (float64, bool) {
+	const day, longest = 86400, len("86400.000000000")
+	if len(s) > longest || strings.Trim(s, "0123456789.") != "" {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	return f, err == nil && f >= 0 && f <= day
+}
