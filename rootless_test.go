@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"

@@ -22,8 +22,8 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/inquiry"
-	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/jobs/progress"
+	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )

@@ -15,10 +15,10 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/host/proc"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/simulator"
 )
 

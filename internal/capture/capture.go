@@ -39,10 +39,10 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/rdmanl"
 	"gpufabric_exporter/internal/host/sysfs"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 // Limits of an archive, when it is made and when it is unpacked.

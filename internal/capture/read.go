@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/sysfs"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/ownership"
 )
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/openat"
 	"gpufabric_exporter/internal/host/sysfs"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 // TestNewFileIsCaptured: what a reader reads that nothing here knows of is in the archive, and its words are not. A new

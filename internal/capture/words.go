@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/lazyregexp"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 var (

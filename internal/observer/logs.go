@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/jobs/joblog"
 	"gpufabric_exporter/internal/host/kmsg"
+	"gpufabric_exporter/internal/jobs/joblog"
 	"gpufabric_exporter/internal/jobs/owned"
 )
 

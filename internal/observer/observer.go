@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/jobs/inspector"
-	"gpufabric_exporter/internal/jobs/joblog"
 	"gpufabric_exporter/internal/host/kmsg"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/openat"
-	"gpufabric_exporter/internal/jobs/owned"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/sysfs"
+	"gpufabric_exporter/internal/jobs/inspector"
+	"gpufabric_exporter/internal/jobs/joblog"
+	"gpufabric_exporter/internal/jobs/owned"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 // Cadences and limits of the design; Options can change the intervals for tests.

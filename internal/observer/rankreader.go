@@ -13,16 +13,16 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/cgroup"
-	"gpufabric_exporter/internal/nccl/settings"
-	"gpufabric_exporter/internal/nccl/log"
 	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/numa"
-	"gpufabric_exporter/internal/jobs/owned"
 	"gpufabric_exporter/internal/host/podresources"
-	"gpufabric_exporter/internal/jobs/rank"
 	"gpufabric_exporter/internal/host/rdmanl"
 	"gpufabric_exporter/internal/host/sockdiag"
 	"gpufabric_exporter/internal/host/sysfs"
+	"gpufabric_exporter/internal/jobs/owned"
+	"gpufabric_exporter/internal/jobs/rank"
+	"gpufabric_exporter/internal/nccl/log"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 // namedRanks are processes whose pods have the names that the kubelet of the node has for them.

@@ -17,8 +17,8 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
-	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/jobs/progress"
+	"gpufabric_exporter/internal/observer"
 )
 
 // maxRankRows bounds the ranks that are shown of a job; /jobs.json has all.

@@ -9,13 +9,13 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
-	"gpufabric_exporter/internal/nccl/explain"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/nccl/advice"
+	"gpufabric_exporter/internal/nccl/explain"
 	"gpufabric_exporter/probes"
 )
 

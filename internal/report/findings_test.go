@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/nccl/explain"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/nccl/explain"
 	"gpufabric_exporter/probes"
 )
 

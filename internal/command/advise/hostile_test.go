@@ -14,10 +14,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"

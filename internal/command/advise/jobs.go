@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/spelling"
 )
 

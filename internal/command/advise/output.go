@@ -10,9 +10,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/spelling"

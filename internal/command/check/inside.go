@@ -14,8 +14,8 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/site"
 )
 

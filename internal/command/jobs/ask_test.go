@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/jobs/ras"
-	"gpufabric_exporter/internal/jobs/ras/rastest"
 	"gpufabric_exporter/internal/jobs/inquiry"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/jobs/progress"
+	"gpufabric_exporter/internal/jobs/ras"
+	"gpufabric_exporter/internal/jobs/ras/rastest"
 )
 
 // rankNode is a node with one rank, of this release of NCCL.

@@ -16,8 +16,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/inquiry"
 	"gpufabric_exporter/internal/jobs/job"
-	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/jobs/progress"
+	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )

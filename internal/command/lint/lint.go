@@ -16,8 +16,8 @@ import (
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )

@@ -26,8 +26,8 @@ import (
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )

@@ -23,8 +23,8 @@ import (
 	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
-	"gpufabric_exporter/internal/library"
 	"gpufabric_exporter/internal/jobs/progress"
+	"gpufabric_exporter/internal/library"
 )
 
 const (

@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/jobs/ras"
-	"gpufabric_exporter/internal/jobs/ras/rastest"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/jobs/progress"
+	"gpufabric_exporter/internal/jobs/ras"
+	"gpufabric_exporter/internal/jobs/ras/rastest"
 )
 
 const name = "slurm/7"

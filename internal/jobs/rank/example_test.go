@@ -7,11 +7,11 @@ import (
 	"os"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/netlink"
-	"gpufabric_exporter/internal/jobs/rank"
 	"gpufabric_exporter/internal/host/rdmanl"
 	"gpufabric_exporter/internal/host/sockdiag"
+	"gpufabric_exporter/internal/jobs/rank"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/observer"
 )
 

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/host/sockdiag"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 const allDevices = "NODES=/dev/nvidia0 /dev/nvidia1 /dev/nvidiactl /dev/nvidia-uvm /dev/infiniband/uverbs0 /dev/infiniband/uverbs1"

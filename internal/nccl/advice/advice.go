@@ -20,8 +20,8 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/nccl/lint"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 // Change is what a recommended setting means for the present configuration of the host. The words are stable: programs read them.

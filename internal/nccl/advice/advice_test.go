@@ -11,8 +11,8 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/nccl/lint"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 )

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/nccl/lint"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 const timeoutVariable = "NCCL_IB_TIMEOUT"

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/lazyregexp"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 // pythonSetting finds os.environ["NAME"] = "value", env["NCCL_NAME"] = "value" of any dictionary, environ.setdefault("NAME", "value"), putenv("NAME", "value") and an entry

@@ -9,8 +9,8 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/lazyregexp"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 // activations are files that scripts source for compilers, Python and modules. They set nothing of NCCL.

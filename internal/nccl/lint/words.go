@@ -10,8 +10,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/lazyregexp"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 // word is a word of a shell script, without its quotes.
