@@ -66,6 +66,10 @@ type Remembered struct {
 	Now, Then int     // how many there are, and were
 	Seen      time.Time
 	Missing   []string // those that were there then: PCI addresses, of RDMA devices with their name
+	// Bonded says that a device counts for each PCI function whose interface is in its bond.
+	Bonded bool
+	// Doubtful says that what is missing may only be in the bond of another device of its card.
+	Doubtful bool
 }
 
 // Want selects what an observation reads beside the node itself.
@@ -191,6 +195,8 @@ type NetDev struct {
 	PreferredRoute Fact[bool]
 	// Lower are the interfaces below it: the members of a bond, what a VLAN sits on. Empty for a physical one.
 	Lower Fact[[]string]
+	// PCI is the function that the interface is on; absent for one that is on none.
+	PCI Fact[string]
 	// Driver is the kernel driver that answers for the interface; absent for virtual ones.
 	Driver Fact[string]
 	QoS    QoS

@@ -49,6 +49,7 @@ func (f files) net(n *Node) {
 			flags = flagsLoopback
 		case d.Master != "":
 			flags |= flagSlave
+			f.text(dir+"/bonding_slave/state", "active")
 		case len(slaves) > 0:
 			flags |= flagMaster
 			f.bond(dir, d.Name, slaves, n)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -19,9 +20,10 @@ const (
 	maxNesting  = 8
 	maxBelow    = 128 // interfaces that were not asked for by name
 	lowerPrefix = "lower_"
+	memberEntry = "bonding_slave" // a directory of what is in a bond (drivers/net/bonding/bond_sysfs_slave.c)
 )
 
-// NetDevs reads these network interfaces and those below them: the members of a bond, what a VLAN sits on. Each is
+// NetDevs reads these network interfaces, the bonds that they are in, and those below: the members of a bond, what a VLAN sits on. Each is
 // read once, and they are sorted by name. The default routes are those of proc.FS.DefaultRoutes; nil says that
 // they are not known. A speed comes from speed, or where that is nil from its file, reading which takes the kernel's
 // rtnl lock, and a processor while another process has it (speed_show of net/core/net-sysfs.c). The MTU and the driver are read
@@ -96,7 +98,7 @@ func (d *dir) relations() ([]string, error) {
 	var names []string
 	err := d.each(func(name []byte, _ uint64) {
 		switch s := string(name); {
-		case s == "master", s == "bonding", s == "device", strings.HasPrefix(s, lowerPrefix):
+		case s == "master", s == "bonding", s == memberEntry, s == "device", strings.HasPrefix(s, lowerPrefix):
 			names = append(names, strings.Clone(s))
 		}
 	})
@@ -127,9 +129,16 @@ func (e netEntries) lower() ([]string, error) {
 	return names, e.err
 }
 
-// withBelow adds the interfaces below to these, as far as the limits allow.
+// withBelow adds to these interfaces their bonds and what is below, as far as the limits allow.
 func (t netTree) withBelow(names []string) []string {
 	all := slices.Clone(names)
+	for _, name := range names {
+		if e := t.of(name); e.has(memberEntry) {
+			if bond, err := t.fs.linkBase(e.path + "/master"); err == nil && validNetDevName(bond) {
+				all = append(all, bond)
+			}
+		}
+	}
 	level := all
 	for depth := 0; depth < maxNesting && len(level) > 0; depth++ {
 		var next []string
@@ -157,6 +166,7 @@ func (t netTree) netDev(r *reader, name string, speed func(string) fabric.Fact[f
 			Upper: notListed[string](e, "master", now),
 			Bond:  notListed[bool](e, "bonding", now),
 			Lower: notListed[[]string](e, lowerPrefix+"*", now),
+			PCI:   notListed[string](e, "device", now),
 		}
 	}
 	if speed == nil {
@@ -169,6 +179,20 @@ func (t netTree) netDev(r *reader, name string, speed func(string) fabric.Fact[f
 		// A bond has a directory of that name (drivers/net/bonding/bond_sysfs.c).
 		Bond:  fabric.Known(e.has("bonding"), e.path+"/bonding", now),
 		Lower: lowerFact(e, now),
+		PCI:   t.function(e, now),
+	}
+}
+
+// function returns the PCI function that an interface is on: its link leads there, and below net. Devices of other buses are none.
+func (t netTree) function(e netEntries, now time.Time) fabric.Fact[string] {
+	target, err := t.fs.root.Readlink(e.path)
+	switch address := path.Base(path.Dir(path.Dir(target))); {
+	case err != nil:
+		return fabric.UnknownFact[string](fabric.ReasonOf(err), e.path, now)
+	case !isPCIAddress(address):
+		return fabric.AbsentFact[string](e.path, now)
+	default:
+		return fabric.Known(address, e.path, now)
 	}
 }
 

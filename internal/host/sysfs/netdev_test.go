@@ -62,6 +62,7 @@ func TestNetDevs(t *testing.T) {
 	unknown(t, "bond", none.Bond, fabric.ReasonMissing)
 	unknown(t, "lower", none.Lower, fabric.ReasonMissing)
 	unknown(t, "driver", none.Driver, fabric.ReasonMissing)
+	unknown(t, "function", none.PCI, fabric.ReasonMissing)
 }
 
 // TestBelow: who asks for the interface of a port also gets those that its frames leave through.
@@ -74,9 +75,7 @@ func TestBelow(t *testing.T) {
 		return t
 	}
 	f, _ := netdev("eth0", "1000\n", nil).with(netdev("eth1", "1000\n", nil), netdev("other", "1000\n", nil),
-		netdev("bond0", "2000\n", lower("eth1", "eth0")), netdev("bond0.5", "2000\n", lower("bond0")),
-		netdev("loop1", "1000\n", lower("loop2")), netdev("loop2", "1000\n", lower("loop1")),
-		netdev("bad", "1000\n", tree{"lower_a b": "-> ../eth0", "lower_eth0": "-> ../eth0"})).open(t)
+		netdev("bond0", "2000\n", lower("eth1", "eth0")), netdev("bond0.5", "2000\n", lower("bond0"))).open(t)
 
 	got := netDevs(t, f, map[string]bool{"bond0.5": true}, "bond0.5", "eth1")
 	if len(got) != 4 {
@@ -87,6 +86,16 @@ func TestBelow(t *testing.T) {
 	known(t, "lower of member", got["eth0"].Lower, []string{})
 	known(t, "default route through member", got["eth0"].DefaultRoute, true)
 
+	// An interface that is in a bond shows who else is; one that is below a bridge or a VRF does not.
+	f, _ = netdev("eth0", "1000\n", tree{"bonding_slave/state": "active\n", "master": "-> ../bond0"}).with(netdev("eth1", "1000\n", nil),
+		netdev("bond0", "2000\n", lower("eth1", "eth0").with(tree{"class/net/bond0/bonding/mode": "802.3ad 4\n"})),
+		netdev("eth2", "1000\n", tree{"master": "-> ../red"}), netdev("red", "1000\n", lower("eth2"))).open(t)
+	if got := netDevs(t, f, nil, "eth0", "eth2"); len(got) != 4 {
+		t.Errorf("of a member of a bond: %+v", got)
+	}
+
+	f, _ = netdev("loop1", "1000\n", lower("loop2")).with(netdev("loop2", "1000\n", lower("loop1")),
+		netdev("bad", "1000\n", tree{"lower_a b": "-> ../eth0", "lower_eth0": "-> ../eth0"})).open(t)
 	if got := netDevs(t, f, nil, "loop1"); len(got) != 2 {
 		t.Errorf("a circle gives %d interfaces", len(got))
 	}
@@ -146,6 +155,10 @@ func TestNetDevDriver(t *testing.T) {
 	known(t, "driver of virtio device", got["eth1"].Driver, "virtio_net")
 	absent(t, "driver of unbound device", got["eth2"].Driver)
 	absent(t, "driver of bond", got["bond0"].Driver)
+	known(t, "PCI function", got["eth0"].PCI, "0000:00:01.0")
+	for _, name := range []string{"eth1", "eth2", "bond0"} {
+		absent(t, "PCI function of "+name, got[name].PCI)
+	}
 	if d := got["eth3"].Driver; d.State == fabric.OK {
 		t.Errorf("a driver from outside: %+v", d)
 	}
