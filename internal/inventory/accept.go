@@ -106,7 +106,10 @@ func (h *hardware) find(n *fabric.Node, name string) (a Accepted, err error) {
 	places := h.GPUs.Items
 	for _, i := range h.Devices.Items {
 		address, of, _ := strings.Cut(i, " ")
-		recorded[of], places = address, append(slices.Clip(places), address)
+		places = append(slices.Clip(places), address)
+		if recorded[of] == "" { // of a bond the first
+			recorded[of] = address
+		}
 	}
 	for _, p := range h.Ports {
 		places = append(places, p.PCI)
@@ -160,10 +163,9 @@ func (h *hardware) forget(a Accepted, n *fabric.Node) (what []string) {
 		return what
 	}
 	for k, list := range []*stock{&h.GPUs, &h.Devices} {
-		now := slices.Concat([][]string{gpusOf(n), devicesOf(n)}[k])
+		now := []seen{gpusOf(n), devicesOf(n, nil)}[k].items
 		list.Items = slices.DeleteFunc(slices.Clone(list.Items), func(i string) bool {
-			address, _, _ := strings.Cut(i, " ")
-			gone := address == a.PCI && !slices.Contains(now, i)
+			gone := (addressOf(i) == a.PCI || strings.HasSuffix(i, " "+a.Name)) && !slices.Contains(now, i)
 			if gone {
 				what = append(what, []string{"the GPU ", "the RDMA device "}[k]+i)
 			}

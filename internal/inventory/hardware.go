@@ -10,57 +10,88 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// update takes in what there is now, nil if that is not known, or returns what there was more of.
-func (s *stock) update(kind fabric.PCIKind, at time.Time, now []string) []fabric.Remembered {
+// seen is what there is of a kind.
+type seen struct {
+	items    []string // nil: it is not known
+	doubtful []string // of the record: they may be in the bond of another device
+	bonded   bool     // some are in the bond of another device
+}
+
+// update takes in what there is now, or returns what there was more of.
+func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen) []fabric.Remembered {
+	missing := slices.DeleteFunc(slices.Clone(s.Items), func(i string) bool { return contains(now.items, i) || slices.Contains(now.doubtful, i) })
+	short := fabric.Remembered{Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at), Missing: missing, Bonded: now.bonded}
 	switch {
-	case now == nil || len(now) > maxItems:
-	case len(now) < len(s.Items):
-		present := func(i string) bool { return slices.Contains(now, i) }
-		return []fabric.Remembered{{
-			Kind: kind, Now: len(now), Then: len(s.Items), Seen: when(s.Seen, at),
-			Missing: slices.DeleteFunc(slices.Clone(s.Items), present),
-		}}
-	case !slices.Equal(now, s.Items) || at.Sub(time.Unix(s.Seen, 0)).Abs() >= renewal:
-		*s = stock{Seen: at.Unix(), Items: now}
+	case now.items == nil || len(now.items) > maxItems:
+	case len(now.items)+len(now.doubtful) < len(s.Items):
+		return []fabric.Remembered{short}
+	case len(now.items) < len(s.Items):
+		short.Missing, short.Doubtful = now.doubtful, true
+		return []fabric.Remembered{short}
+	case !slices.Equal(now.items, s.Items) || at.Sub(time.Unix(s.Seen, 0)).Abs() >= renewal:
+		*s = stock{Seen: at.Unix(), Items: now.items}
 	}
 	return nil
+}
+
+// contains reports whether a list has what is at the address of an item, whatever its name is.
+func contains(list []string, item string) bool {
+	return slices.ContainsFunc(list, func(i string) bool { return addressOf(i) == addressOf(item) })
+}
+
+func addressOf(item string) string {
+	address, _, _ := strings.Cut(item, " ")
+	return address
 }
 
 func up(n *fabric.Node, source string) bool {
 	return slices.ContainsFunc(n.Sources, func(s fabric.Source) bool { return s.Name == source && s.Up })
 }
 
-// gpusOf returns the physical GPUs on the bus, nil if they are not known.
-func gpusOf(n *fabric.Node) []string {
+// gpusOf returns the physical GPUs on the bus.
+func gpusOf(n *fabric.Node) (now seen) {
 	if _, known := n.GPUs.Get(); !known || !up(n, fabric.SourcePCI) {
-		return nil
+		return now
 	}
-	list := []string{}
+	now.items = []string{}
 	for _, f := range n.PCI.GPUs() {
 		if f.PF.State != fabric.OK {
-			list = append(list, f.Address)
+			now.items = append(now.items, f.Address)
 		}
 	}
-	return list
+	return now
 }
 
-// devicesOf returns the RDMA devices of physical functions, nil if they are not known: some are excluded, or each network
-// namespace has its own.
-func devicesOf(n *fabric.Node) []string {
+// devicesOf returns the RDMA devices of physical functions, one that is that of several for each. They are not known where some are
+// excluded, or each network namespace has its own.
+func devicesOf(n *fabric.Node, had []string) (now seen) {
 	if !up(n, fabric.SourceClass) || !up(n, fabric.SourcePCI) || len(n.Excluded) > 0 || n.Host.RDMANetNS.Or("") == fabric.NetNSExclusive {
-		return nil
+		return now
 	}
 	list := []string{}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		address, known := h.PCI.Get()
 		if !known && h.PCI.State != fabric.Absent {
-			return nil
+			return seen{}
 		}
 		if f := n.PCI.Function(address); known && (f == nil || f.PF.State != fabric.OK) { // software has no address
 			list = append(list, strings.TrimSpace(address+" "+h.Name))
+			for _, a := range n.Bonded(h).Or(nil) {
+				list, now.bonded = append(list, a+" "+h.Name), true
+			}
+		}
+	}
+	for _, i := range had {
+		switch h := n.MayBeBonded(addressOf(i)); {
+		case h == nil || contains(list, i):
+		case strings.HasSuffix(i, " "+h.Name): // it was
+			list, now.bonded = append(list, i), true
+		default:
+			now.doubtful = append(now.doubtful, i)
 		}
 	}
 	slices.Sort(list)
-	return list
+	now.items = list
+	return now
 }

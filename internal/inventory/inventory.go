@@ -127,7 +127,7 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 	now := m.had
 	missing := slices.Concat(
 		now.GPUs.update(fabric.PCIGPU, n.At, gpusOf(n)),
-		now.Devices.update(fabric.PCINIC, n.At, devicesOf(n)),
+		now.Devices.update(fabric.PCINIC, n.At, devicesOf(n, now.Devices.Items)),
 	)
 	timed := !n.At.Before(clockSet)
 	own := m.owner == os.Geteuid() && timed

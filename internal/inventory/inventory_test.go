@@ -169,7 +169,7 @@ func TestFolders(t *testing.T) {
 
 		// What its owner has saved there is enough: a check by another user has nothing to add.
 		seen := clockSet.Unix()
-		data, err := hardware{GPUs: stock{seen, gpusOf(nodeWith(8, time.Now()))}, Devices: stock{seen, []string{}}}.encode()
+		data, err := hardware{GPUs: stock{seen, gpusOf(nodeWith(8, time.Now())).items}, Devices: stock{seen, []string{}}}.encode()
 		if err != nil {
 			t.Fatal(err)
 		}

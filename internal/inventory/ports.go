@@ -26,7 +26,8 @@ type port struct {
 	GUID   string   `json:"guid"`
 	Number int      `json:"port"`
 	span            // of its link
-	Rate   float64  `json:"rate"` // the highest, in bytes per second
+	Rate   float64  `json:"rate"`             // the highest, in bytes per second
+	Bonded bool     `json:"bonded,omitempty"` // Rate is that of a bond
 	Rated  int64    `json:"rated,omitempty"`
 	IPv4   *address `json:"ipv4,omitempty"`
 	IPv6   *address `json:"ipv6,omitempty"`
@@ -95,10 +96,19 @@ func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
 				of.Since, of.Last = n.At.Unix(), n.At.Unix()
 				at, h.Ports = len(h.Ports), append(h.Ports, of)
 			}
+			if bonded := bondedNow(n, &n.HCAs[i], h.Ports[at]); bonded != h.Ports[at].Bonded {
+				h.Ports[at].Bonded, h.Ports[at].Rate, h.Ports[at].Rated = bonded, 0, 0
+			}
 			save = h.Ports[at].update(p, n.At.Unix()) || save
 		}
 	}
 	return save
+}
+
+// bondedNow reports whether a device is that of several functions, whose rates it has. Where that is not known, it is as it was.
+func bondedNow(n *fabric.Node, h *fabric.HCA, had port) bool {
+	others := n.Bonded(h)
+	return len(others.Value) > 0 || others.State == fabric.Unknown && had.Bonded
 }
 
 // update takes in what an active port has now, and reports whether that is more than before.
@@ -146,7 +156,11 @@ func (h *hardware) recall(n *fabric.Node, anew time.Time) *fabric.Node {
 			if !known {
 				continue
 			}
-			seen := h.seenOf(of, p, n.At, anew)
+			had := h.portOf(of)
+			if had.Bonded != bondedNow(n, &n.HCAs[i], had) {
+				had.Rate = 0
+			}
+			seen := h.seenOf(had, of, p, n.At, anew)
 			if seen == p.Seen {
 				continue
 			}
@@ -173,13 +187,17 @@ func timeless(seen fabric.PortHistory) fabric.PortHistory {
 	return seen
 }
 
-// seenOf is what was seen of a port.
-func (h *hardware) seenOf(of port, p *fabric.Port, now, anew time.Time) fabric.PortHistory {
-	seen := p.Seen
-	had := port{}
+// portOf is what is recorded of a port; nothing is the zero port.
+func (h *hardware) portOf(of port) port {
 	if at := indexOf(h.Ports, of); at >= 0 {
-		had = h.Ports[at]
+		return h.Ports[at]
 	}
+	return port{}
+}
+
+// seenOf is what was seen of a port that had so much.
+func (h *hardware) seenOf(had, of port, p *fabric.Port, now, anew time.Time) fabric.PortHistory {
+	seen := p.Seen
 	if cut := h.accepted(of, now, anew); !cut.IsZero() {
 		late := seen.Last.After(cut)
 		seen = fabric.PortHistory{}
