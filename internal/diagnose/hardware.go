@@ -18,7 +18,8 @@ func hardwareChecks() []*Check {
 			Reads: "RDMA devices, GPUs, the record of what the node had, and devices for training and storage that the manifest lists",
 			Guard: "a node with nothing, of which nobody states anything, is unknown. Not GPUs if expected.gpus is set, " +
 				"nor RDMA devices if devices are excluded, or other network namespaces have RDMA devices. " +
-				"Devices that the manifest lists are unknown if it has another board by the name of one, and there under another name if one of their board is",
+				"Devices that the manifest lists are unknown if it has another board by the name of one, and there under another name if one of their board is. " +
+				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen",
 			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,
 		},
 		{
@@ -109,6 +110,8 @@ func judgeHardware(n *fabric.Node, v *verdicts) {
 	before := slices.DeleteFunc(slices.Clone(n.Remembered), func(r fabric.Remembered) bool { // what the site says counts more
 		return r.Kind == fabric.PCIGPU && n.Policy.GPUs != nil
 	})
+	doubtful := slices.DeleteFunc(slices.Clone(before), func(r fabric.Remembered) bool { return !r.Doubtful })
+	before = slices.DeleteFunc(before, func(r fabric.Remembered) bool { return r.Doubtful })
 	list := slices.IndexFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceClass })
 	listed, ours := listedGone(n)
 	switch {
@@ -126,6 +129,12 @@ func judgeHardware(n *fabric.Node, v *verdicts) {
 			Unstated: !ours, What: shortList(listed) + " missing", Evidence: "The manifest lists what is missing, and the node has no other device of the kind.",
 			Consequence: "Collectives and storage use the remaining ports, or fail.",
 			Remedy:      goneRemedy + " If it was removed on purpose, or the manifest is that of another node: write a new one (check --write-manifest).",
+		})
+	case len(doubtful) > 0:
+		v.failed(Subject{}, Verdict{
+			Unstated: true, What: "The node may have less hardware than before",
+			Evidence: rememberedText(doubtful) + " It may be in the bond of another device of its card, whose interfaces cannot be seen here.",
+			Remedy:   "Compare rdma link with the bonds (/proc/net/bonding) on the host. " + acceptAll(doubtful, n.RememberedIn),
 		})
 	case gpus > 0 || len(n.HCAs) > 0:
 		v.ok(Subject{})
@@ -147,8 +156,11 @@ func rememberedText(list []fabric.Remembered) string {
 	var texts []string
 	for _, r := range list {
 		what := "RDMA devices"
-		if r.Kind == fabric.PCIGPU {
+		switch {
+		case r.Kind == fabric.PCIGPU:
 			what = "GPUs"
+		case r.Bonded:
+			what = "PCI functions with an RDMA device of their own or of their bond"
 		}
 		at := "before"
 		if !r.Seen.IsZero() {

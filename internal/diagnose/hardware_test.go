@@ -60,6 +60,15 @@ func TestHardware(t *testing.T) {
 			n.Policy.ComputePorts = new(1)
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0 mlx5_1"}}}
 		}, Failed, "including 0000:db:00.0 mlx5_1"},
+		{"a device may be in a bond", nodeWith(8, "mlx5_bond_0"), func(n *fabric.Node) {
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Missing: []string{"0000:1a:00.1 mlx5_1"}, Doubtful: true}}
+		}, Unknown, "including 0000:1a:00.1 mlx5_1. It may be in the bond of another device of its card"},
+		{"one may be in a bond, and a GPU is gone", nodeWith(7, "mlx5_bond_0"), func(n *fabric.Node) {
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Doubtful: true}, {Kind: fabric.PCIGPU, Now: 7, Then: 8}}
+		}, Failed, "The node has 7 GPUs; before it had 8 (record of this node)."},
+		{"a bond is gone", nodeWith(8, "mlx5_bond_0"), func(n *fabric.Node) {
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 2, Then: 4, Bonded: true}}
+		}, Failed, "The node has 2 PCI functions with an RDMA device of their own or of their bond; before it had 4"},
 		{"fewer than before, as the site says", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.Policy.GPUs = new(7)
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8}}

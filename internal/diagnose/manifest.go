@@ -216,19 +216,27 @@ func judgeManifest(n *fabric.Node, v *verdicts) {
 }
 
 // listedGone names the devices for training or storage that the manifest lists and the node does not have, neither by their name nor, of
-// their board, by one that the manifest does not list. Ours says that nothing shows the manifest to be that of another node.
+// their board, by one that the manifest does not list, or in its bond. Ours says that nothing shows the manifest to be that of another node, and
+// that they can be in no bond.
 func listedGone(n *fabric.Node) (names []string, ours bool) {
 	m := n.Policy.Manifest
 	if m == nil || n.ClassPresent.State == fabric.Unknown || !sourceUp(n, fabric.SourceClass) {
 		return nil, false
 	}
 	var renamed []*fabric.HCA
-	ours = true
+	ours, doubtful := true, 0
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		ours = ours && !m.Foreign(h)
+		others := n.Bonded(h)
+		for range others.Value {
+			renamed = append(renamed, h)
+		}
 		if _, listed := m.Devices[h.Name]; !listed {
 			renamed = append(renamed, h)
+			if others.State == fabric.Unknown {
+				doubtful++
+			}
 		}
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(m.Devices), fabric.NaturalOrder) {
@@ -246,7 +254,7 @@ func listedGone(n *fabric.Node) (names []string, ours bool) {
 		}
 		names = append(names, name)
 	}
-	return names, ours
+	return names, ours && len(names) > doubtful
 }
 
 // serves reports whether a device of a manifest has a port for training or storage.

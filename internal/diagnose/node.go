@@ -202,8 +202,13 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 		evidence += " " + few(names) + ": of role management, because the default route leaves through it."
 		remedy = "If " + few(names) + " is for training as well, give it role compute in the configuration (roles). Otherwise: "
 	}
+	bonded := bondedPorts(n)
+	if bonded > 0 {
+		evidence += fmt.Sprintf(" Bonds have one port for both of a card: %d have none of their own.", bonded)
+		remedy += "If the bonds are intended, state the number that they leave. Otherwise: "
+	}
 	of.when(have < *want, Subject{}, Verdict{
-		Unstated: have+len(names) >= *want, What: what,
+		Unstated: have+max(len(names), bonded) >= *want, What: what,
 		Evidence: evidence, Consequence: "Collectives use the remaining ports, or fail.",
 		Remedy: remedy + goneRemedy + " Correct expected.compute_ports only if the node is not meant to have more.",
 	})
@@ -218,7 +223,7 @@ func judgeProfilePorts(n *fabric.Node, of *verdicts) {
 	}
 	for h, p := range n.Ports {
 		if e := n.Profile.NICOf(n, h, p); e != nil && e.Role == fabric.RoleCompute && !e.Optional {
-			there++
+			there += 1 + len(n.Bonded(h).Or(nil))
 		}
 	}
 	c := computePortsOf(n)
@@ -235,6 +240,14 @@ func judgeProfilePorts(n *fabric.Node, of *verdicts) {
 			Consequence: "Collectives use the remaining ports, or fail.", Remedy: goneRemedy + " If this machine has fewer: state expected.compute_ports.",
 		})
 	}
+}
+
+// bondedPorts counts the ports that have no RDMA device of their own, because one for training is theirs, too.
+func bondedPorts(n *fabric.Node) (ports int) {
+	for h := range n.ComputePorts {
+		ports += len(n.Bonded(h).Or(nil))
+	}
+	return ports
 }
 
 // movedFar says that devices in other network namespaces may be those that are expected, though they are far from all GPUs.

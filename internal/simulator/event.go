@@ -148,3 +148,35 @@ func (n *Node) roceGIDs(p *Port) []GID {
 	}
 	return gids
 }
+
+// Unbond takes the bond of an RDMA device apart: each member has a device of that name and an address again.
+func (n *Node) Unbond(device string, names ...string) {
+	h := n.HCA(device)
+	if h == nil || len(h.Ports) == 0 || n.NetDev(h.Ports[0].NetDev) == nil {
+		return
+	}
+	was, bond := *h, *n.NetDev(h.Ports[0].NetDev)
+	n.HCAs = slices.DeleteFunc(n.HCAs, func(h HCA) bool { return h.Name == device })
+	n.NetDevs = slices.DeleteFunc(n.NetDevs, func(d NetDev) bool { return d.Name == bond.Name })
+	for i := range n.NetDevs {
+		d := &n.NetDevs[i]
+		if d.Master != bond.Name || len(names) == 0 {
+			continue
+		}
+		d.Master = ""
+		own := was
+		own.Name, own.PCI, own.Aux.Name, own.Verbs = names[0], d.PCI, was.Aux.Name+d.PCI[len(d.PCI)-1:], was.Verbs+100*int(d.PCI[len(d.PCI)-1]-'0')
+		own.GUID += GUID(d.PCI[len(d.PCI)-1] - '0')
+		own.Ports = slices.Clone(was.Ports)
+		own.Ports[0].NetDev = d.Name
+		n.HCAs, names = append(n.HCAs, own), names[1:]
+		var addrs []netip.Prefix
+		for _, a := range bond.Addrs {
+			for range own.GUID - was.GUID {
+				a = netip.PrefixFrom(a.Addr().Next(), a.Bits())
+			}
+			addrs = append(addrs, a)
+		}
+		n.SetAddrs(d.Name, addrs...)
+	}
+}
