@@ -237,6 +237,7 @@ func (m *Inventory) adopt(file hardware) {
 		m.unsaved = true
 		return
 	}
+	file.relocate(mine.Cards)
 	for _, a := range file.Accepted {
 		if slices.Contains(mine.Accepted, a) {
 			continue

@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"slices"
+	"strings"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -35,34 +36,79 @@ func cardsOf(n *fabric.Node) (list []card) {
 }
 
 // foreign reports whether a record of these cards is that of another machine, whose disk this one has a copy of, or most cards were
-// exchanged: in most places is another card now, or none of the cards is here. Where no card is seen nothing tells.
+// exchanged: none of the cards is here, or more places have an unknown card instead of theirs. Where no card is seen nothing tells.
 func foreign(had, now []card) bool {
-	if len(had) == 0 || len(now) == 0 {
-		return false
-	}
-	same, differ, here := 0, 0, false
+	known, exchanged := 0, 0
 	for _, c := range now {
-		here = here || slices.ContainsFunc(had, func(o card) bool { return o.GUID == c.GUID })
-		if k := slices.IndexFunc(had, func(o card) bool { return o.PCI == c.PCI }); k >= 0 && had[k] == c {
-			same++
-		} else if k >= 0 {
-			differ++
+		if len(placesOf(had, c.GUID)) > 0 {
+			known++
+		} else if slices.ContainsFunc(had, func(o card) bool { return o.PCI == c.PCI && len(placesOf(now, o.GUID)) == 0 }) {
+			exchanged++
 		}
 	}
-	return differ > same || !here
+	return len(had) > 0 && len(now) > 0 && (known == 0 || exchanged > known)
 }
 
-// updateCards takes in the cards that are seen, and reports whether any is new. One that is gone stays.
-func (h *hardware) updateCards(now []card) (news bool) {
-	list := slices.Clone(h.Cards)
-	for _, c := range now {
-		switch k := slices.IndexFunc(list, func(o card) bool { return o.PCI == c.PCI }); {
-		case k < 0 && len(list) < maxCards:
-			list, news = append(list, c), true
-		case k >= 0 && list[k] != c:
-			list[k], news = c, true
+func placesOf(list []card, guid string) (places []string) {
+	for _, c := range list {
+		if c.GUID == guid {
+			places = append(places, c.PCI)
 		}
 	}
+	return places
+}
+
+// relocate gives what is recorded of cards the places where they are now: in another slot, or after the firmware numbered buses anew.
+func (h *hardware) relocate(now []card) {
+	to := map[string]string{}
+	for _, c := range h.Cards {
+		is := placesOf(now, c.GUID)
+		if len(is) == 1 && is[0] != c.PCI && len(placesOf(h.Cards, c.GUID)) == 1 {
+			to[c.PCI] = is[0]
+		}
+	}
+	if len(to) == 0 {
+		return
+	}
+	place := func(address string) string {
+		slot, function, _ := strings.Cut(address, ".")
+		first, _, along := strings.Cut(to[slot+".0"], ".") // functions without a device, because it is that of the first
+		switch {
+		case to[address] != "":
+			return to[address]
+		case along:
+			return first + "." + function
+		}
+		return address
+	}
+	ports := slices.Clone(h.Ports)
+	for i, p := range ports {
+		if slices.Contains(h.Cards, card{p.PCI, p.GUID}) {
+			ports[i].PCI = place(p.PCI)
+		}
+	}
+	h.Ports = mergePorts(nil, ports)
+	items := slices.Clone(h.Devices.Items)
+	for i, item := range items {
+		items[i] = strings.Replace(item, addressOf(item), place(addressOf(item)), 1)
+	}
+	slices.Sort(items)
+	h.Devices.Items = slices.Compact(items)
+	h.Cards = slices.Clone(h.Cards)
+	for i, c := range h.Cards {
+		h.Cards[i].PCI = place(c.PCI)
+	}
+}
+
+// updateCards takes in the cards that are seen, and reports whether any is new there. One that is gone stays.
+func (h *hardware) updateCards(now []card) (news bool) {
+	list := slices.Clone(now)
+	for _, c := range h.Cards {
+		if len(list) < maxCards && !slices.ContainsFunc(now, func(o card) bool { return o.PCI == c.PCI || o.GUID == c.GUID }) {
+			list = append(list, c)
+		}
+	}
+	news = slices.ContainsFunc(now, func(c card) bool { return !slices.Contains(h.Cards, c) })
 	h.Cards = list
 	return news
 }

@@ -21,7 +21,7 @@ import (
 
 const (
 	fileVersion = 1
-	maxFile     = 64 << 10       // bytes of the file
+	maxFile     = 256 << 10      // bytes of the file, more than all below take
 	maxItems    = 512            // of each kind
 	maxItem     = 128            // bytes of an item
 	maxMet      = 64             // expectations

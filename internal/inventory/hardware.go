@@ -19,8 +19,7 @@ type seen struct {
 
 // update takes in what there is now, or returns what there was more of.
 func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen) []fabric.Remembered {
-	missing := slices.DeleteFunc(slices.Clone(s.Items), func(i string) bool { return contains(now.items, i) || slices.Contains(now.doubtful, i) })
-	short := fabric.Remembered{Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at), Missing: missing, Bonded: now.bonded}
+	short := fabric.Remembered{Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at), Missing: now.missing(s.Items), Bonded: now.bonded}
 	switch {
 	case now.items == nil || len(now.items) > maxItems:
 	case len(now.items)+len(now.doubtful) < len(s.Items):
@@ -32,6 +31,22 @@ func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen) []fabric.Rem
 		*s = stock{Seen: at.Unix(), Items: now.items}
 	}
 	return nil
+}
+
+// missing returns what of the record is not there: neither by place and name nor, because names follow from what there is, by place.
+func (s seen) missing(had []string) []string {
+	left := slices.Clone(s.items)
+	found := func(is func(item string) bool) bool {
+		i := slices.IndexFunc(left, is)
+		if i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		}
+		return i >= 0
+	}
+	list := slices.DeleteFunc(slices.Clone(had), func(i string) bool {
+		return slices.Contains(s.doubtful, i) || found(func(o string) bool { return o == i })
+	})
+	return slices.DeleteFunc(list, func(i string) bool { return found(func(o string) bool { return addressOf(o) == addressOf(i) }) })
 }
 
 // contains reports whether a list has what is at the address of an item, whatever its name is.

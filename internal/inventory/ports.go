@@ -20,7 +20,7 @@ const (
 	portsRenewal = time.Hour
 )
 
-// port is what a port had. Ports are known by place and GUID: the names of devices follow from the order in which they appear.
+// port is what a port had. It is known by place and GUID, which virtual functions share. The place follows the card (relocate).
 type port struct {
 	PCI    string   `json:"pci"`
 	GUID   string   `json:"guid"`
@@ -85,7 +85,8 @@ func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
 		for k := range n.HCAs[i].Ports {
 			p := &n.HCAs[i].Ports[k]
 			of, known := key(&n.HCAs[i], p)
-			if !known || p.State.Or("") != fabric.PortActive {
+			unused := n.HCAs[i].Part() && p.Serves(fabric.RoleUnused) // pods get others, with other GUIDs, each time
+			if !known || unused || p.State.Or("") != fabric.PortActive {
 				continue
 			}
 			at := indexOf(h.Ports, of)

@@ -3,9 +3,12 @@
 package inventory
 
 import (
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,7 +55,7 @@ func TestRecordOfPorts(t *testing.T) {
 		"five minutes":                {lasted: 5 * time.Minute},
 		"renamed":                     {lasted: 70 * time.Minute, edit: renamed, link: true},
 		"its card was exchanged":      {lasted: 70 * time.Minute, edit: func(n *fabric.Node) *fabric.Node { n.HCAs[1].NodeGUID.Value = "b8:1"; return n }},
-		"its card is in another slot": {lasted: 70 * time.Minute, edit: func(n *fabric.Node) *fabric.Node { n.HCAs[1].PCI.Value = "0000:77:00.0"; return n }},
+		"its card is in another slot": {lasted: 70 * time.Minute, link: true, edit: func(n *fabric.Node) *fabric.Node { n.HCAs[1].PCI.Value = "0000:77:00.0"; return n }},
 		"the disk of another node": {lasted: 70 * time.Minute, edit: func(n *fabric.Node) *fabric.Node {
 			n.HCAs[0].NodeGUID.Value, n.HCAs[1].NodeGUID.Value = "b8:0", "b8:1"
 			return n
@@ -141,5 +144,50 @@ func TestRecordSince(t *testing.T) {
 			}
 			synctest.Wait()
 		})
+	}
+}
+
+// A record of as much as it may have can be read again, and functions that nobody has a use for leave their place to others.
+func TestFullRecord(t *testing.T) {
+	long := span{Since: 1_700_000_000, Last: 1_800_000_000}
+	h := hardware{}
+	for i := range maxPorts {
+		h.Ports = append(h.Ports, port{
+			PCI: fmt.Sprintf("0000:%02x:00.0", i), GUID: "a088:c203:0041:0001", Number: 1, span: long, Rate: 50e9, Rated: long.Last,
+			IPv4: &address{netip.MustParseAddr("192.168.100.100"), long}, IPv6: &address{netip.MustParseAddr("2001:db8:1111:2222:3333:4444:5555:6666"), long},
+		})
+		h.Cards = append(h.Cards, card{fmt.Sprintf("0000:%02x:00.0", i), "a088:c203:0041:0001"})
+	}
+	for i := range maxItems {
+		h.Devices.Items = append(h.Devices.Items, fmt.Sprintf("0000:%02x:%02x.0 rocep100s0f0v%d", i>>8, i&255, i))
+		h.GPUs.Items = append(h.GPUs.Items, fmt.Sprintf("0000:%02x:%02x.0", i>>8, i&255))
+	}
+	data, err := h.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parse(data); err != nil {
+		t.Error(err)
+	}
+	n := rails(begin)
+	virtual := n.HCAs[0]
+	virtual.Function.Value, n.HCAs = fabric.FunctionVF, nil
+	for i := range maxPorts {
+		virtual.PCI.Value, virtual.Name = fmt.Sprintf("0000:%02x:00.1", i), fmt.Sprint("mlx5_", 100+i)
+		virtual.Ports = slices.Clone(virtual.Ports)
+		n.HCAs = append(n.HCAs, virtual)
+	}
+	n.HCAs = append(n.HCAs, rails(begin).HCAs...)
+	n.Policy, n.NCCL = &fabric.Policy{}, fabric.NCCLConfig{}
+	for i := range n.HCAs[:maxPorts] {
+		n.PCI.Functions = append(n.PCI.Functions, fabric.PCIFunction{
+			Address: n.HCAs[i].PCI.Value, Kind: fabric.PCINIC, HCAs: []string{n.HCAs[i].Name}, PF: fabric.Known(n.HCAs[maxPorts].PCI.Value, "physfn", begin),
+		})
+	}
+	n.Derive()
+	h = hardware{}
+	h.updatePorts(n)
+	if len(h.Ports) != 2 {
+		t.Errorf("%d ports", len(h.Ports))
 	}
 }

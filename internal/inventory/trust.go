@@ -28,6 +28,7 @@ func (m *Inventory) distrust(n *fabric.Node) {
 	case len(had) == 0 && len(now) > 0 && len(m.had.Met) > 0:
 		m.had.Met, m.policy = nil, nil
 	}
+	m.had.relocate(now)
 	if m.had.updateCards(now) && m.owner == os.Geteuid() {
 		m.unsaved, m.tried = true, time.Time{}
 	}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// placed is a node with these cards, each by its GUID, in the slots of their order; 0 is an empty slot. The card down has no link.
+func placed(down int, guids ...int) func(time.Time) *fabric.Node {
+	return func(at time.Time) *fabric.Node {
+		n := nodeWith(8, at)
+		n.Policy = &fabric.Policy{}
+		for slot, g := range guids {
+			if g == 0 {
+				continue
+			}
+			state := fabric.PortActive
+			if g == down {
+				state = fabric.PortDown
+			}
+			n.HCAs = append(n.HCAs, fabric.HCA{
+				Name: fmt.Sprint("mlx5_", len(n.HCAs)), PCI: fabric.Known(fmt.Sprintf("0000:%02x:00.0", slot+1), "device", at),
+				NodeGUID: fabric.Known(fmt.Sprintf("a088:c203:0041:%04x", g), "node_guid", at),
+				Ports:    []fabric.Port{{Number: 1, State: fabric.Known(state, "state", at), LinkLayer: fabric.Known(fabric.LinkInfiniBand, "link_layer", at)}},
+			})
+		}
+		return n
+	}
+}
+
+// Cards that are elsewhere are the same cards: other numbers of buses, or another slot, hide no loss, make none, and take what a port had along.
+func TestCardsThatMove(t *testing.T) {
+	for name, c := range map[string]struct {
+		then, now []int
+		down      int // has no link now
+		missing   []string
+	}{
+		"every bus has the next number":        {then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 3, 4}, down: 2},
+		"all buses are others":                 {then: []int{1, 2, 3, 4}, now: []int{0, 0, 0, 0, 1, 2, 3, 4}, down: 3},
+		"the order is reversed":                {then: []int{1, 2, 3, 4}, now: []int{4, 3, 2, 1}, down: 4},
+		"others, and one is gone":              {then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 4}, down: 4, missing: []string{"0000:03:00.0 mlx5_2"}},
+		"two change places":                    {then: []int{1, 2}, now: []int{2, 1}, down: 1},
+		"one dies, another is put in its slot": {then: []int{1, 2}, now: []int{0, 1}, down: 1, missing: []string{"0000:02:00.0 mlx5_1"}},
+		"one dies, another moves":              {then: []int{1, 2, 3, 4}, now: []int{1, 0, 0, 4, 3}, down: 3, missing: []string{"0000:02:00.0 mlx5_1"}},
+		"all but one die, and that moves":      {then: []int{1, 2, 3, 4}, now: []int{0, 0, 1}, down: 1, missing: []string{"0000:02:00.0 mlx5_1", "0000:03:00.0 mlx5_2", "0000:04:00.0 mlx5_3"}},
+		"another machine":                      {then: []int{1, 2, 3, 4}, now: []int{11, 12, 13}},
+		"most cards of another machine":        {then: []int{1, 2, 3, 4}, now: []int{1, 12, 13}},
+		"new cards in free slots":              {then: []int{1}, now: []int{1, 12, 13}, down: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), placed(0, c.then...), placed(c.down, c.now...))
+			var missing []string
+			for _, r := range n.Remembered {
+				missing = append(missing, r.Missing...)
+			}
+			if !slices.Equal(missing, c.missing) {
+				t.Errorf("missing %q, want %q", missing, c.missing)
+			}
+			for h, p := range n.Ports {
+				if p.Down() && !p.Seen.Active {
+					t.Errorf("what %s had is forgotten", h.Name)
+				}
+			}
+		})
+	}
+}
+
+// Functions without a device of their own move with their card.
+func TestBondsThatMove(t *testing.T) {
+	elsewhere := func(n *fabric.Node) *fabric.Node {
+		move := func(f *fabric.Fact[string]) { f.Value = strings.Replace(f.Value, "0000:0", "0000:a", 1) }
+		for i := range n.HCAs {
+			move(&n.HCAs[i].PCI)
+		}
+		for i := range n.NetDevs {
+			move(&n.NetDevs[i].PCI)
+		}
+		return n
+	}
+	see := func(list ...cardWith) func(time.Time) *fabric.Node {
+		return func(at time.Time) *fabric.Node { return cards(at, list...) }
+	}
+	file := filepath.Join(t.TempDir(), "inventory.json")
+	n := watched(t, file, see(two, two, two), see(two, bonded, bonded), func(at time.Time) *fabric.Node { return elsewhere(cards(at, bonded, bonded, gone)) })
+	if len(n.Remembered) != 1 || fmt.Sprint(n.Remembered[0].Missing) != "[0000:03:00.0 mlx5_bond_2 0000:03:00.1 mlx5_bond_2]" {
+		t.Errorf("got %+v", n.Remembered)
+	}
+	had, err := readFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range had.Ports {
+		if strings.HasPrefix(p.PCI, "0000:0") != strings.HasPrefix(p.GUID, "a088:c203:0002") {
+			t.Errorf("%s is at %s", p.GUID, p.PCI)
+		}
+	}
+}
