@@ -18,34 +18,39 @@ func (e Expectation) String() string { return "expected." + e.Key + ": " + e.Val
 
 const ratePrefix = "port_rate_gigabits_per_second."
 
+// number is a key below expected, and what a policy has of it.
+type number struct {
+	key   string
+	value any // nil: nothing is expected
+	unset func()
+}
+
+func numberOf[T any](key string, of **T) number {
+	n := number{key: key, unset: func() { *of = nil }}
+	if *of != nil {
+		n.value = **of
+	}
+	return n
+}
+
+// numbers returns all but the rates.
+func (p *Policy) numbers() []number {
+	return []number{
+		numberOf("compute_ports", &p.ComputePorts), numberOf("gpus", &p.GPUs), numberOf("nccl_minimum_version", &p.NCCL),
+		numberOf("roce.dscp", &p.RoCE.DSCP), numberOf("roce.priority", &p.RoCE.Priority), numberOf("roce.lossless", &p.RoCE.Lossless), numberOf("roce.ecn", &p.RoCE.ECN),
+	}
+}
+
 // Expectations returns what the policy expects of a node in numbers. The manifest is not among them: an operator wrote it from a
 // node that was good.
-func (p *Policy) Expectations() []Expectation {
-	var list []Expectation
-	add := func(key string, value any) { list = append(list, Expectation{key, fmt.Sprint(value)}) }
-	if p.ComputePorts != nil {
-		add("compute_ports", *p.ComputePorts)
-	}
-	if p.GPUs != nil {
-		add("gpus", *p.GPUs)
+func (p *Policy) Expectations() (list []Expectation) {
+	for _, k := range p.numbers() {
+		if k.value != nil {
+			list = append(list, Expectation{k.key, fmt.Sprint(k.value)})
+		}
 	}
 	for _, role := range slices.Sorted(maps.Keys(p.PortRates)) {
-		add(ratePrefix+string(role), strconv.FormatFloat(p.PortRates[role]*8/1e9, 'g', 6, 64))
-	}
-	if p.NCCL != nil {
-		add("nccl_minimum_version", p.NCCL)
-	}
-	if p.RoCE.DSCP != nil {
-		add("roce.dscp", *p.RoCE.DSCP)
-	}
-	if p.RoCE.Priority != nil {
-		add("roce.priority", *p.RoCE.Priority)
-	}
-	if p.RoCE.Lossless != nil {
-		add("roce.lossless", *p.RoCE.Lossless)
-	}
-	if p.RoCE.ECN != nil {
-		add("roce.ecn", *p.RoCE.ECN)
+		list = append(list, Expectation{ratePrefix + string(role), strconv.FormatFloat(p.PortRates[role]*8/1e9, 'g', 6, 64)})
 	}
 	return list
 }
@@ -54,24 +59,14 @@ func (p *Policy) Expectations() []Expectation {
 func (p *Policy) Without(list []Expectation) *Policy {
 	less := *p
 	less.PortRates = maps.Clone(p.PortRates)
+	for _, k := range less.numbers() {
+		if slices.ContainsFunc(list, func(e Expectation) bool { return e.Key == k.key }) {
+			k.unset()
+		}
+	}
 	for _, e := range list {
-		switch e.Key {
-		case "compute_ports":
-			less.ComputePorts = nil
-		case "gpus":
-			less.GPUs = nil
-		case "nccl_minimum_version":
-			less.NCCL = nil
-		case "roce.dscp":
-			less.RoCE.DSCP = nil
-		case "roce.priority":
-			less.RoCE.Priority = nil
-		case "roce.lossless":
-			less.RoCE.Lossless = nil
-		case "roce.ecn":
-			less.RoCE.ECN = nil
-		default:
-			delete(less.PortRates, Role(strings.TrimPrefix(e.Key, ratePrefix)))
+		if role, is := e.RateOf(); is {
+			delete(less.PortRates, role)
 		}
 	}
 	return &less

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -97,49 +98,37 @@ var (
 
 // find returns which device or port is meant: mlx5_5, mlx5_5:1, 0000:5e:00.0 or 5e:00.0.
 func (h *hardware) find(n *fabric.Node, name string) (a Accepted, err error) {
-	device := name
+	device, now, then := name, "", ""
 	if m := portOf.FindStringSubmatch(name); m != nil {
 		device = m[1]
 		a.Number, _ = strconv.Atoi(m[2]) // three digits
 	}
-	recorded := map[string]string{} // name of a device to its address
-	places := h.GPUs.Items
-	for _, i := range h.Devices.Items {
-		address, of, _ := strings.Cut(i, " ")
-		places = append(slices.Clip(places), address)
-		if recorded[of] == "" { // of a bond the first
-			recorded[of] = address
+	if a.PCI = strings.ToLower(device); pciAddress.MatchString(a.PCI) {
+		if strings.Count(a.PCI, ":") == 1 {
+			a.PCI = "0000:" + a.PCI
 		}
-	}
-	for _, p := range h.Ports {
-		places = append(places, p.PCI)
-	}
-	now := ""
-	if d := n.HCA(device); d != nil {
-		now = d.PCI.Or("")
-	}
-	if lower := strings.ToLower(device); pciAddress.MatchString(lower) {
-		if strings.Count(lower, ":") == 1 {
-			lower = "0000:" + lower
-		}
-		a.PCI = lower
-		if !slices.Contains(places, lower) && n.PCI.Function(lower) == nil {
-			return a, fmt.Errorf("nothing is recorded of %s, and the node has no such PCI device: expected one of %s", lower, h.listed())
+		if !h.knows(a.PCI) && n.PCI.Function(a.PCI) == nil {
+			return a, fmt.Errorf("nothing is recorded of %s, and the node has no such PCI device: expected one of %s", a.PCI, h.listed())
 		}
 		return a, nil
 	}
-	then, had := recorded[device]
-	switch {
-	case had && now != "" && now != then:
-		return a, fmt.Errorf("%s is %s now, and was %s when it was recorded: give the PCI address of the one that is meant", device, now, then)
-	case had:
-		a.PCI = then
-	case now != "":
-		a.PCI = now
-	default:
+	if d := n.HCA(device); d != nil {
+		now = d.PCI.Or("")
+	}
+	if i := slices.IndexFunc(h.Devices.Items, func(i string) bool { return strings.HasSuffix(i, " "+device) }); i >= 0 { // of a bond the first
+		then = addressOf(h.Devices.Items[i])
+	}
+	switch a.PCI = cmp.Or(then, now); {
+	case a.PCI == "":
 		return a, fmt.Errorf("nothing is recorded of %q: expected an RDMA device, its port (mlx5_0:1) or a PCI address, one of %s", name, h.listed())
+	case now != "" && now != a.PCI:
+		return a, fmt.Errorf("%s is %s now, and was %s when it was recorded: give the PCI address of the one that is meant", device, now, then)
 	}
 	return a, nil
+}
+
+func (h *hardware) knows(address string) bool {
+	return contains(h.GPUs.Items, address) || contains(h.Devices.Items, address) || slices.ContainsFunc(h.Ports, func(p port) bool { return p.PCI == address })
 }
 
 // listed lists what the record has.
@@ -193,34 +182,25 @@ func (p *port) text(now time.Time) string {
 	return strings.Join(list, ", ")
 }
 
-// fileID tells whether the file is another one than before; zero: there is none.
-type fileID struct {
-	there    bool
-	modified int64
-	size     int64
-	inode    uint64
-}
-
 // look takes in what somebody else wrote or removed: check --accept, a check beside the exporter, or a person.
 func (m *Inventory) look() {
 	id, err := identify(m.file)
 	m.mu.Lock()
-	same := err != nil || id == m.id
+	before := m.id
 	m.mu.Unlock()
-	if same {
+	if err != nil || same(before, id) {
 		return
 	}
 	had, err := readFile(m.file)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := m.id
 	m.id = id
 	switch {
 	case err != nil: // it is written anew from what is known
 		m.log.Warn("the saved hardware inventory cannot be read", "err", err)
 		m.unsaved = true
-	case !id.there:
-		if before.there {
+	case id == nil:
+		if before != nil {
 			m.log.Info("the record of hardware was removed, and begins anew", "file", m.file)
 			m.begin()
 			m.anew, m.unsaved = m.seen, false

@@ -70,43 +70,42 @@ func ownerOf(dir string) (uid int, err error) {
 	return int(st.Uid), nil
 }
 
-// identify returns which file it is.
-func identify(file string) (fileID, error) {
+// identify returns which file it is; nil: there is none.
+func identify(file string) (os.FileInfo, error) {
 	info, err := os.Lstat(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fileID{}, nil
-	} else if err != nil {
-		return fileID{}, err
+		return nil, nil
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fileID{}, fmt.Errorf("%s: expected a file with an owner", file)
+	return info, err
+}
+
+// same reports whether a file is the one that it was.
+func same(was, is os.FileInfo) bool {
+	if was == nil || is == nil {
+		return was == nil && is == nil
 	}
-	return fileID{true, info.ModTime().UnixNano(), info.Size(), st.Ino}, nil
+	return os.SameFile(was, is) && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
 }
 
 // readFile reads the file; one that is not there is empty. One of another user than root and the owner of the folder, or that others can
 // write to, was put there while others could.
-func readFile(file string) (hardware, error) {
+func readFile(file string) (h hardware, err error) {
 	owner, err := ownerOf(filepath.Dir(file))
 	if err != nil {
-		return hardware{}, err
+		return h, err
 	}
-	info, err := os.Lstat(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return hardware{}, nil
-	} else if err != nil {
-		return hardware{}, err
+	info, err := identify(file)
+	if info == nil {
+		return h, err
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != owner && st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return hardware{}, fmt.Errorf("%s: expected a file of root or of the owner of its folder that no other user can write to: remove it", file)
+		return h, fmt.Errorf("%s: expected a file of root or of the owner of its folder that no other user can write to: remove it", file)
 	}
 	data, err := files.ReadOwn(file, maxFile)
 	if err != nil {
-		return hardware{}, err
+		return h, err
 	}
-	h, err := parse(data)
-	if err != nil {
+	if h, err = parse(data); err != nil {
 		return hardware{}, fmt.Errorf("%s: %w", file, err)
 	}
 	return h, nil
@@ -153,10 +152,10 @@ func (h *hardware) validate() error {
 		}
 	}
 	switch {
-	case len(h.Cards) > maxCards, slices.ContainsFunc(h.Cards, func(c card) bool { return long(c.PCI) || long(c.GUID) }), len(h.Ports) > maxPorts, slices.ContainsFunc(h.Ports, strange),
-		len(h.Met) > maxMet, slices.ContainsFunc(h.Met, func(m met) bool { return long(m.Expectation) || m.Since < 0 }),
-		len(h.Accepted) > maxAccepted, slices.ContainsFunc(h.Accepted, func(a Accepted) bool { return long(a.Name) || long(a.PCI) || long(a.By) || a.At < 0 }),
-		long(h.Boot):
+	case len(h.Cards) > maxCards, len(h.Ports) > maxPorts, len(h.Met) > maxMet, len(h.Accepted) > maxAccepted, long(h.Boot),
+		slices.ContainsFunc(h.Cards, func(c card) bool { return long(c.PCI) || long(c.GUID) }), slices.ContainsFunc(h.Ports, strange),
+		slices.ContainsFunc(h.Met, func(m met) bool { return long(m.Expectation) || m.Since < 0 }),
+		slices.ContainsFunc(h.Accepted, func(a Accepted) bool { return long(a.Name) || long(a.PCI) || long(a.By) || a.At < 0 }):
 		return errors.New("a value that is out of range")
 	}
 	var keys []string

@@ -44,13 +44,13 @@ type Inventory struct {
 
 	mu         sync.Mutex
 	had        hardware
-	id         fileID
-	boot       string    // of the node, by the kernel; empty: not known
-	none       bool      // nothing is recorded: there is no folder, or what it has cannot be trusted
-	unused     string    // why what was recorded is not used, for people
-	seen       time.Time // when the node was seen last
-	anew       time.Time // what ports had until then does not count; zero: all does
-	looked     time.Time // when expectations were compared
+	id         os.FileInfo // nil: there is no file
+	boot       string      // of the node, by the kernel; empty: not known
+	none       bool        // nothing is recorded: there is no folder, or what it has cannot be trusted
+	unused     string      // why what was recorded is not used, for people
+	seen       time.Time   // when the node was seen last
+	anew       time.Time   // what ports had until then does not count; zero: all does
+	looked     time.Time   // when expectations were compared
 	unmet      []fabric.Expectation
 	policy     *fabric.Policy
 	unsaved    bool      // the file has less than is known
@@ -89,7 +89,7 @@ func Open(file, boot string, log *slog.Logger) *Inventory {
 		log.Warn("the saved hardware inventory cannot be read", "err", err)
 		m.none = m.owner != os.Geteuid()
 		m.unused = "it cannot be read: " + err.Error()
-	case m.id.there:
+	case m.id != nil:
 		m.had = had
 	}
 	return m
@@ -186,19 +186,17 @@ func (m *Inventory) save() {
 	if err == nil {
 		err = files.Replace(m.file, data)
 	}
-	id := fileID{there: true} // if it is not that which was written, it is read next time
-	if err == nil {
-		if is, lost := identify(m.file); lost == nil {
-			if back, lost := files.ReadOwn(m.file, maxFile); lost == nil && bytes.Equal(back, data) {
-				id = is
-			}
+	m.mu.Lock()
+	id := m.id // if it is not that which was written, it is read next time
+	m.mu.Unlock()
+	if is, lost := identify(m.file); err == nil && lost == nil {
+		if back, lost := files.ReadOwn(m.file, maxFile); lost == nil && bytes.Equal(back, data) {
+			id = is
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err == nil {
-		m.id = id
-	}
+	m.id = id
 	if err == nil && h.GPUs.Seen == m.had.GPUs.Seen && h.Devices.Seen == m.had.Devices.Seen && len(merge(h.Met, m.had.Met)) == len(h.Met) {
 		m.unsaved = false
 	}

@@ -81,35 +81,31 @@ func key(h *fabric.HCA, p *fabric.Port) (port, bool) {
 // updatePorts takes in which ports have a link now, and reports whether the file should have it at once.
 func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
 	h.Ports = slices.Clone(h.Ports) // the file may be written meanwhile
-	for i := range n.HCAs {
-		for k := range n.HCAs[i].Ports {
-			p := &n.HCAs[i].Ports[k]
-			of, known := key(&n.HCAs[i], p)
-			unused := n.HCAs[i].Part() && p.Serves(fabric.RoleUnused) // pods get others, with other GUIDs, each time
-			if !known || unused || p.State.Or("") != fabric.PortActive {
-				continue
-			}
-			at := indexOf(h.Ports, of)
-			if at < 0 {
-				if len(h.Ports) == maxPorts {
-					continue
-				}
-				of.Since, of.Last = n.At.Unix(), n.At.Unix()
-				at, h.Ports = len(h.Ports), append(h.Ports, of)
-			}
-			if bonded := bondedNow(n, &n.HCAs[i], h.Ports[at]); bonded != h.Ports[at].Bonded {
-				h.Ports[at].Bonded, h.Ports[at].Rate, h.Ports[at].Rated = bonded, 0, 0
-			}
-			save = h.Ports[at].update(p, n.At.Unix()) || save
+	now := n.At.Unix()
+	for d, p := range n.Ports {
+		of, known := key(d, p)
+		unused := d.Part() && p.Serves(fabric.RoleUnused) // pods get others, with other GUIDs, each time
+		at := indexOf(h.Ports, of)
+		if !known || unused || p.State.Or("") != fabric.PortActive || at < 0 && len(h.Ports) == maxPorts {
+			continue
 		}
+		if at < 0 {
+			of.span = span{now, now}
+			at, h.Ports = len(h.Ports), append(h.Ports, of)
+		}
+		had := &h.Ports[at]
+		if bonded := had.bondedNow(n, d); bonded != had.Bonded {
+			had.Bonded, had.Rate, had.Rated = bonded, 0, 0
+		}
+		save = had.update(p, now) || save
 	}
 	return save
 }
 
 // bondedNow reports whether a device is that of several functions, whose rates it has. Where that is not known, it is as it was.
-func bondedNow(n *fabric.Node, h *fabric.HCA, had port) bool {
+func (p *port) bondedNow(n *fabric.Node, h *fabric.HCA) bool {
 	others := n.Bonded(h)
-	return len(others.Value) > 0 || others.State == fabric.Unknown && had.Bonded
+	return len(others.Value) > 0 || others.State == fabric.Unknown && p.Bonded
 }
 
 // update takes in what an active port has now, and reports whether that is more than before.
@@ -145,34 +141,17 @@ func keep(had **address, now []netip.Addr, at int64) (save bool) {
 	return save
 }
 
-// recall returns the node with what its ports had before this process saw them, and without what no longer counts; the same one where
-// nothing changes. What this process saw until anew does not count.
+// recall returns the node with what its ports had before this process saw them, and without what no longer counts: what this process saw
+// until anew does not.
 func (h *hardware) recall(n *fabric.Node, anew time.Time) *fabric.Node {
-	var with *fabric.Node
-	news := false // something that roles and expectations follow from
-	for i := range n.HCAs {
-		for k := range n.HCAs[i].Ports {
-			p := &n.HCAs[i].Ports[k]
-			of, known := key(&n.HCAs[i], p)
-			if !known {
-				continue
-			}
-			had := h.portOf(of)
-			if had.Bonded != bondedNow(n, &n.HCAs[i], had) {
-				had.Rate = 0
-			}
-			seen := h.seenOf(had, of, p, n.At, anew)
-			if seen == p.Seen {
-				continue
-			}
-			news = news || timeless(seen) != timeless(p.Seen)
-			if with == nil {
-				with = n.Copy()
-			}
-			with.HCAs[i].Ports[k].Seen = seen
-		}
+	with := n.Copy()
+	changed, news := false, false // news is what roles and expectations follow from
+	for d, p := range with.Ports {
+		seen := h.seenOf(n, d, p, anew)
+		changed, news = changed || seen != p.Seen, news || timeless(seen) != timeless(p.Seen)
+		p.Seen = seen
 	}
-	if with == nil {
+	if !changed {
 		return n
 	}
 	if news {
@@ -188,17 +167,19 @@ func timeless(seen fabric.PortHistory) fabric.PortHistory {
 	return seen
 }
 
-// portOf is what is recorded of a port; nothing is the zero port.
-func (h *hardware) portOf(of port) port {
-	if at := indexOf(h.Ports, of); at >= 0 {
-		return h.Ports[at]
+// seenOf is what was seen of a port.
+func (h *hardware) seenOf(n *fabric.Node, d *fabric.HCA, p *fabric.Port, anew time.Time) fabric.PortHistory {
+	of, known := key(d, p)
+	if !known {
+		return p.Seen
 	}
-	return port{}
-}
-
-// seenOf is what was seen of a port that had so much.
-func (h *hardware) seenOf(had, of port, p *fabric.Port, now, anew time.Time) fabric.PortHistory {
-	seen := p.Seen
+	seen, had, now := p.Seen, port{}, n.At
+	if at := indexOf(h.Ports, of); at >= 0 {
+		had = h.Ports[at]
+	}
+	if had.Bonded != had.bondedNow(n, d) {
+		had.Rate = 0
+	}
 	if cut := h.accepted(of, now, anew); !cut.IsZero() {
 		late := seen.Last.After(cut)
 		seen = fabric.PortHistory{}

@@ -62,7 +62,7 @@ func (m *Inventory) unrecorded() string {
 	switch {
 	case m.unused != "":
 		return "The record of this node (" + m.file + ") is not used, because " + m.unused + lost
-	case !m.id.there && m.owner != os.Geteuid():
+	case m.id == nil && m.owner != os.Geteuid():
 		return fmt.Sprintf("There is no record of this node (%s), and user %d may write none, because the folder belongs to user %d%s", m.file, os.Geteuid(), m.owner, lost)
 	case m.boot != "" && m.had.Boot == m.boot:
 		return "There is no record of this node from before it was started (" + m.file + ")" + lost
