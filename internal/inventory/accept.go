@@ -253,7 +253,7 @@ func mergePorts(list, more []port) []port {
 		}
 		o := list[at]
 		p.join(o.span)
-		if o.Rate > p.Rate {
+		if o.Bonded == p.Bonded && o.Rate > p.Rate {
 			p.Rate, p.Rated = o.Rate, o.Rated
 		}
 		p.IPv4, p.IPv6 = later(p.IPv4, o.IPv4), later(p.IPv6, o.IPv6)

@@ -194,3 +194,11 @@ func TestRateOfBond(t *testing.T) {
 		t.Errorf("of one port: %v Gb/s", got)
 	}
 }
+
+// What two processes recorded of a port before and after its bond formed is not mixed.
+func TestRatesThatMeet(t *testing.T) {
+	one, both := port{PCI: "a", Rate: 1, span: span{2, 4}}, port{PCI: "a", Rate: 2, Bonded: true, span: span{1, 3}}
+	if got := mergePorts([]port{both}, []port{one}); len(got) != 1 || got[0].Rate != 1 || got[0].Bonded || got[0].span != (span{1, 4}) {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -135,14 +135,16 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 		news := now.updatePorts(n)
 		m.had.Ports = now.Ports
 		if news || n.At.Sub(m.portsSaved).Abs() >= portsRenewal && len(now.Ports) > 0 {
-			m.unsaved, m.tried, m.portsSaved = true, time.Time{}, n.At
+			m.portsSaved = n.At
+			m.due()
 		}
 	}
 	switch {
 	case len(missing) > 0 || !timed:
 	case now.GPUs.Seen == m.had.GPUs.Seen && now.Devices.Seen == m.had.Devices.Seen:
 	case own:
-		m.had.GPUs, m.had.Devices, m.unsaved, m.tried = now.GPUs, now.Devices, true, time.Time{}
+		m.had.GPUs, m.had.Devices = now.GPUs, now.Devices
+		m.due()
 	case !slices.Equal(now.GPUs.Items, m.had.GPUs.Items) || !slices.Equal(now.Devices.Items, m.had.Devices.Items):
 		m.notOwn()
 	}

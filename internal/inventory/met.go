@@ -3,7 +3,6 @@
 package inventory
 
 import (
-	"os"
 	"slices"
 	"time"
 
@@ -36,9 +35,7 @@ func (m *Inventory) compare(n *fabric.Node) {
 			return false
 		}
 		m.had.Met = merge(m.had.Met, []met{{e.String(), n.At.Unix()}})
-		if m.owner == os.Geteuid() {
-			m.unsaved, m.tried = true, time.Time{}
-		}
+		m.due()
 		return true
 	})
 }

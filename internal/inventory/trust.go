@@ -29,7 +29,14 @@ func (m *Inventory) distrust(n *fabric.Node) {
 		m.had.Met, m.policy = nil, nil
 	}
 	m.had.relocate(now)
-	if m.had.updateCards(now) && m.owner == os.Geteuid() {
+	if m.had.updateCards(now) {
+		m.due()
+	}
+}
+
+// due has the file written soon, if this user may. m.mu is held.
+func (m *Inventory) due() {
+	if m.owner == os.Geteuid() {
 		m.unsaved, m.tried = true, time.Time{}
 	}
 }
