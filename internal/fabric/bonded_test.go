@@ -33,7 +33,8 @@ func TestBondedFunctions(t *testing.T) {
 		}
 		n := &Node{NetDevs: []NetDev{
 			{Name: "bond0", Upper: none, Lower: Known([]string{"eth0", "eth1"}, "", time.Time{}), Bond: Known(true, "", time.Time{}), PCI: none},
-			{Name: "eth0", Upper: text("bond0"), PCI: text("0000:05:00.0")}, {Name: "eth1", Upper: text("bond0"), PCI: text(c.member)},
+			{Name: "eth0", Upper: text("bond0"), PCI: text("0000:05:00.0")},
+			{Name: "eth1", Upper: text("bond0"), PCI: text(c.member)},
 		}}
 		n.Host.Hypervisor = Known(c.hypervisor, "", time.Time{})
 		n.HCAs = []HCA{{Name: "roce0", PCI: text("0000:05:00.0"), Ports: []Port{{Number: 1, LinkLayer: Known(layer, "", time.Time{}), NetDev: text("eth0")}}}}
