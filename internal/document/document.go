@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
+	"unicode/utf8"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Document is what WriteMarkdown and WriteHTML write, with the same content.
@@ -212,10 +214,10 @@ const (
 
 const maxText = 600 // characters of a span
 
-// line is a text on one line, of bounded length: controls and separators become blanks.
+// line is a text on one line, of bounded length: what leaves no mark becomes a blank, also what turns the order of a line around.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+		if r != utf8.RuneError && fabric.Unprintable(r) {
 			return ' '
 		}
 		return r

@@ -161,7 +161,7 @@ func TestLandmarks(t *testing.T) {
 
 // hostile are names that would end a table, a line, a code span or a tag, if they were not escaped.
 var hostile = []string{
-	"a|b", "`x`", "``|``", "\\|", "a\\|b", "a\nb\n# c", "<script>alert(1)</script>", "](javascript:alert(1))", "**b**", "![x](https://e/x.png)", "| --- |", "\u202ertl", "&lt;", "- x", "\x1b[31mred",
+	"a|b", "`x`", "``|``", "\\|", "a\\|b", "a\nb\n# c", "<script>alert(1)</script>", "](javascript:alert(1))", "**b**", "![x](https://e/x.png)", "| --- |", "\u202ertl", "a\u2066b\u2069", "&lt;", "- x", "\x1b[31mred",
 	"1. x", "", "   ", strings.Repeat("A", 1<<16), "a\rb", "\u2028|", "</td></table>", "https://evil.example/", "\"'", "$(id)", "@all #1 ~~s~~", "\xff|\xfe", "``` ` |",
 }
 
@@ -178,7 +178,7 @@ func TestHostileTexts(t *testing.T) {
 		if got := strings.Count(page, "<"); got != tags && name != "" {
 			t.Errorf("%.20q: %d tags, expected %d", name, got, tags)
 		}
-		for _, bad := range []string{"\r", "\x1b", "\u2028", "\n# c"} {
+		for _, bad := range []string{"\r", "\x1b", "\u2028", "\u202e", "\u2066", "\n# c"} {
 			if strings.Contains(page, bad) || strings.Contains(md, bad) {
 				t.Errorf("%.20q: %q is left", name, bad)
 			}
