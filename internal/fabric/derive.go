@@ -83,8 +83,8 @@ func (n *Node) expectedRate(h *HCA, p *Port) (Fact[float64], Authority) {
 	if r, ok := n.Policy.Manifest.rateOf(h, p); ok {
 		return Known(r, "manifest", n.At), ByManifest
 	}
-	if nic := n.inProfile(h, p); nic != nil && nic.Rate > 0 && !n.Profile.IsNormal(NormalEFAState) {
-		return Known(nic.Rate, "profile "+n.Profile.Name, n.At), ByProfile
+	if nic := n.inProfile(h, p); nic != nil && nic.Gigabits > 0 && !n.Profile.IsNormal(NormalEFAState) {
+		return Known(nic.Gigabits*1e9/8, "profile "+n.Profile.Name, n.At), ByProfile
 	}
 	most := slices.Max(append(slices.Collect(maps.Keys(n.PeerRates(h, p))), 0))
 	switch {

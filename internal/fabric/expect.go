@@ -125,7 +125,7 @@ func (n *Node) linkByNCCL(h *HCA, p *Port, _ portCount) (e Expected[bool], ok bo
 // linkByProfile is so only where the provider of the machine fixes the cabling. It may leave ports of cards without one.
 func (n *Node) linkByProfile(h *HCA, p *Port, _ portCount) (e Expected[bool], ok bool) {
 	nic := n.inProfile(h, p)
-	if nic == nil || !n.Profile.ProviderCables {
+	if nic == nil || n.Profile.Cabling.By != CabledByProvider {
 		return e, false
 	}
 	e = Expected[bool]{By: ByProfile, Words: "each " + n.Profile.Title + " has it cabled"}

@@ -3,7 +3,6 @@
 package fabric
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -11,46 +10,57 @@ import (
 // Profile is what a platform has, from public documents or from the site: data, of which checks take what to expect. What it
 // states is never used to recognize it, so that a lost device does not silence it. Package profiles reads it.
 type Profile struct {
-	Name, Title string
-	File        string         // of the site; empty: it is compiled in
-	Match       []ProfileMatch // it fits a node if one of them does
-	GPUs        *ProfileGPUs   // nil: not stated
-	Rails       []ProfileNIC   // all of role compute
-	Others      []ProfileNIC   // of other roles
-	// ProviderCables says that the provider fixes the cabling: then a port without a link or with another rate is a fault.
-	// Elsewhere a profile states neither.
-	ProviderCables bool
-	CablingSources []string
-	Normal         []ProfileNormal
-	Sources        []ProfileSource
+	Name    string          `yaml:"name" json:"name"`
+	Title   string          `yaml:"title" json:"title"`
+	File    string          `yaml:"-" json:"file,omitempty"` // of the site; empty: it is compiled in
+	Match   []ProfileMatch  `yaml:"match" json:"-"`          // it fits a node if one of them does
+	GPUs    *ProfileGPUs    `yaml:"gpus" json:"gpus"`        // nil: not stated
+	Rails   []ProfileNIC    `yaml:"rails" json:"rails"`      // all of role compute
+	Others  []ProfileNIC    `yaml:"other" json:"other"`      // of other roles
+	Cabling ProfileCabling  `yaml:"cabling" json:"cabling"`
+	Normal  []ProfileNormal `yaml:"normal" json:"normal"`
+	Sources ProfileSources  `yaml:"sources" json:"sources"`
 }
 
 // ProfileGPUs are the GPUs of a platform.
 type ProfileGPUs struct {
-	IDs     []PCIID
-	Number  int
-	Sources []string // names of Profile.Sources, as everywhere
+	IDs     OneOrMore[PCIID]  `yaml:"ids" json:"ids"`
+	Number  int               `yaml:"number" json:"number"`
+	Sources OneOrMore[string] `yaml:"source" json:"source"` // names of Profile.Sources, as everywhere
 }
 
 // ProfileNIC states NICs of one kind. No two entries of a profile fit the same port.
 type ProfileNIC struct {
-	Chips []PCIID
+	Chips OneOrMore[PCIID] `yaml:"chips" json:"chips"`
 	// Number counts ports: a function of mlx5 is one. Optional says that who creates the machine decides how many of them there are, up to
 	// Number.
-	Number   int
-	Optional bool
-	Role     Role
+	Number   int  `yaml:"number" json:"number"`
+	Optional bool `yaml:"optional" json:"optional"`
+	Role     Role `yaml:"role" json:"role"`
 	// PortsPerCard distinguishes cards with the same chip; 0: not stated.
-	PortsPerCard int
+	PortsPerCard int `yaml:"ports_per_card" json:"ports_per_card,omitempty"`
 	// VirtualFunctions says that these are virtual functions, and in use nevertheless.
-	VirtualFunctions bool
-	// LinkLayer is empty and Rate, in bytes per second, 0 where they are not stated: always without ProviderCables.
-	LinkLayer LinkLayer
-	Rate      float64
-	Near      Nearness
-	Planes    int // of each port; 0: not stated
-	Sources   []string
+	VirtualFunctions bool `yaml:"virtual_functions" json:"virtual_functions,omitempty"`
+	// LinkLayer is empty and Gigabits, per second, 0 where they are not stated: always where the site cables.
+	LinkLayer LinkLayer         `yaml:"link_layer" json:"link_layer,omitempty"`
+	Gigabits  float64           `yaml:"rate_gigabits_per_second" json:"rate_gigabits_per_second,omitempty"`
+	Near      Nearness          `yaml:"near" json:"near,omitempty"`
+	Planes    int               `yaml:"planes" json:"planes,omitempty"` // of each port; 0: not stated
+	Sources   OneOrMore[string] `yaml:"source" json:"source"`
 }
+
+// ProfileCabling says who fixes the cabling. Where the provider does, a port without a link or with another rate is a fault. Elsewhere a
+// profile states neither.
+type ProfileCabling struct {
+	By      string            `yaml:"by" json:"by"`
+	Sources OneOrMore[string] `yaml:"source" json:"source"`
+}
+
+// Who fixes the cabling.
+const (
+	CabledByProvider = "provider"
+	CabledBySite     = "site"
+)
 
 // Nearness is where NICs of a profile are.
 type Nearness string
@@ -66,8 +76,8 @@ func Nearnesses() []Nearness { return []Nearness{NearGPUs, NearNone} }
 
 // ProfileNormal is something that is no fault on the platform.
 type ProfileNormal struct {
-	What    Normal
-	Sources []string
+	What    Normal            `yaml:"what" json:"what"`
+	Sources OneOrMore[string] `yaml:"source" json:"source"`
 }
 
 // Normal is what looks like a fault, and is none where a profile says so.
@@ -87,19 +97,6 @@ const (
 func Normals() []Normal {
 	return []Normal{NormalNoGPUDirect, NormalSharedPort, NormalEFAState, NormalBridgeFunctions, NormalVFRails, NormalDataDirectACS}
 }
-
-// ProfileSource is where statements of a profile come from.
-type ProfileSource struct {
-	Name  string // by which statements name it
-	Title string
-	URL   string // empty in a site's own
-	Date  string // or revision, of the document
-}
-
-// PCIID is the kind of a PCI device.
-type PCIID struct{ Vendor, Device uint16 }
-
-func (id PCIID) String() string { return fmt.Sprintf("%04x:%04x", id.Vendor, id.Device) }
 
 // ID returns the kind of the function; absent facts and unknown ones make it unknown.
 func (f *PCIFunction) ID() (PCIID, bool) {

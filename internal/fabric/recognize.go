@@ -12,11 +12,16 @@ import (
 // ProfileMatch is by what a profile is recognized: all that it names must fit. Texts are those of DMI, whole or, with a * at the end,
 // how they begin; empty: not compared.
 type ProfileMatch struct {
-	Vendor, Product, Version, BoardVendor, Board, AssetTag string
+	Vendor      string `yaml:"vendor"`
+	Product     string `yaml:"product"`
+	Version     string `yaml:"product_version"`
+	BoardVendor string `yaml:"board_vendor"`
+	Board       string `yaml:"board"`
+	AssetTag    string `yaml:"asset_tag"`
 	// GPUs are kinds of which there must be AtLeast so many; none: GPUs do not matter.
-	GPUs    []PCIID
-	AtLeast int
-	Sources []string
+	GPUs    OneOrMore[PCIID]  `yaml:"gpus"`
+	AtLeast int               `yaml:"at_least"`
+	Sources OneOrMore[string] `yaml:"source"`
 }
 
 // ProfileCondition is one thing that a match compares.
@@ -169,8 +174,8 @@ const (
 	DMIAssetTag    = "chassis_asset_tag"
 )
 
-// text is what the match expects of a value of DMI; empty: nothing.
-func (m *ProfileMatch) text(name string) string {
+// Text is what the match expects of a value of DMI; empty: nothing.
+func (m *ProfileMatch) Text(name string) string {
 	switch name {
 	case DMIVendor:
 		return m.Vendor
@@ -211,14 +216,14 @@ func (d *DMI) Get(name string) Fact[string] {
 }
 
 func (m *ProfileMatch) namesDMI() bool {
-	return slices.ContainsFunc(DMINames(), func(name string) bool { return m.text(name) != "" })
+	return slices.ContainsFunc(DMINames(), func(name string) bool { return m.Text(name) != "" })
 }
 
 // Conditions compares the node with all that the match names.
 func (m *ProfileMatch) Conditions(n *Node) []ProfileCondition {
 	var all []ProfileCondition
 	for _, name := range DMINames() {
-		if pattern := m.text(name); pattern != "" {
+		if pattern := m.Text(name); pattern != "" {
 			all = append(all, textCondition(name, pattern, n.Host.DMI.Get(name)))
 		}
 	}

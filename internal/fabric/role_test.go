@@ -197,9 +197,9 @@ func TestRolesByNumber(t *testing.T) {
 func TestProfileStates(t *testing.T) {
 	cx7, dx := PCIID{0x15b3, 0x1021}, PCIID{0x15b3, 0x101d}
 	profile := func(cables bool) *Profile {
-		p := &Profile{Name: "cloud", Title: "Cloud 8", ProviderCables: cables, Rails: []ProfileNIC{{Chips: []PCIID{cx7}, Number: 3, Role: RoleCompute}}, Others: []ProfileNIC{{Chips: []PCIID{dx}, Number: 1, Role: RoleManagement}}}
+		p := &Profile{Name: "cloud", Title: "Cloud 8", Cabling: ProfileCabling{By: map[bool]string{true: CabledByProvider}[cables]}, Rails: []ProfileNIC{{Chips: []PCIID{cx7}, Number: 3, Role: RoleCompute}}, Others: []ProfileNIC{{Chips: []PCIID{dx}, Number: 1, Role: RoleManagement}}}
 		if cables {
-			p.Rails[0].Rate = 50e9
+			p.Rails[0].Gigabits = 400
 		}
 		return p
 	}
@@ -260,7 +260,7 @@ func TestProfileOfFewerPorts(t *testing.T) {
 		{"all have one", nil, nil, []bool{true, true, true, true}, []bool{false, false, false, false}},
 	} {
 		n := node(4)
-		n.Profile = &Profile{Title: "Cloud 2", ProviderCables: true, Rails: []ProfileNIC{{Chips: []PCIID{{0x14e4, 0x1760}}, Number: 2, Role: RoleCompute}}}
+		n.Profile = &Profile{Title: "Cloud 2", Cabling: ProfileCabling{By: CabledByProvider}, Rails: []ProfileNIC{{Chips: []PCIID{{0x14e4, 0x1760}}, Number: 2, Role: RoleCompute}}}
 		for i := range n.HCAs {
 			n.PCI.Functions = append(n.PCI.Functions, PCIFunction{Address: "0000:1" + strconv.Itoa(i/2) + ":00." + strconv.Itoa(i%2), Kind: PCINIC, HCAs: []string{n.HCAs[i].Name}, Vendor: ok(0x14e4), Device: ok(0x1760)})
 		}

@@ -3,9 +3,9 @@
 package profiles
 
 import (
+	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
@@ -14,227 +14,154 @@ import (
 
 // checker collects what is wrong with a profile.
 type checker struct {
-	sources map[string]sourceEntry
-	wrong   []string
-}
-
-func (c *checker) errorf(format string, args ...any) {
-	if len(c.wrong) < 10 {
-		c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
-	}
+	*fabric.Profile
+	wrong []string
 }
 
 var profileName = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-func (c *checker) profile(d *document) fabric.Profile {
-	p := fabric.Profile{Name: d.Name, Title: c.text("title", d.Title)}
-	if !profileName().MatchString(d.Name) {
-		c.errorf("name %.64q: expected lower-case letters, digits and dashes", d.Name)
+// check returns what is wrong with a profile that was decoded, in one line.
+func check(p *fabric.Profile) error {
+	c := checker{Profile: p}
+	c.must(profileName().MatchString(p.Name), "name %.64q: expected lower-case letters, digits and dashes", p.Name)
+	c.text("title", p.Title)
+	if g := p.GPUs; g != nil {
+		c.must(len(g.IDs) > 0, "gpus.ids: expected ids of vendor and device, as in 10de:2330")
+		c.within("gpus.number", g.Number, 1, maxNumber)
+		c.from("gpus", g.Sources)
 	}
-	c.few("match", len(d.Match))
-	c.few("rails and other", len(d.Rails)+len(d.Other))
-	c.few("normal", len(d.Normal))
-	c.few("sources", len(d.Sources))
-	if g := d.GPUs; g != nil {
-		p.GPUs = &fabric.ProfileGPUs{IDs: c.ids("gpus.ids", g.IDs), Number: c.number("gpus.number", g.Number), Sources: c.named("gpus", g.Source)}
+	c.must(len(p.Match) > 0, "match: expected by what it is recognized")
+	for i := range p.Match {
+		c.match(fmt.Sprintf("match[%d]", i), &p.Match[i])
 	}
-	if len(d.Match) == 0 {
-		c.errorf("match: expected by what it is recognized")
+	by := p.Cabling.By
+	c.must(by == fabric.CabledByProvider || by == fabric.CabledBySite, "cabling: by %.64q: expected %s or %s", by, fabric.CabledByProvider, fabric.CabledBySite)
+	if by == fabric.CabledByProvider || len(p.Cabling.Sources) > 0 {
+		c.from("cabling", p.Cabling.Sources)
 	}
-	for i := range d.Match {
-		p.Match = append(p.Match, c.match(fmt.Sprintf("match[%d]", i), &d.Match[i], p.GPUs))
-	}
-	c.cabling(d, &p)
-	for i := range d.Rails {
-		p.Rails = append(p.Rails, c.rail(fmt.Sprintf("rails[%d]", i), &d.Rails[i], &p))
-	}
-	for i := range d.Other {
-		p.Others = append(p.Others, c.other(fmt.Sprintf("other[%d]", i), &d.Other[i], &p))
-	}
-	c.overlaps(&p)
-	for i, n := range d.Normal {
+	c.nics()
+	for i, n := range p.Normal {
 		what := fmt.Sprintf("normal[%d]", i)
-		if !slices.Contains(fabric.Normals(), fabric.Normal(n.What)) || p.IsNormal(fabric.Normal(n.What)) {
-			c.errorf("%s: %.64q: expected one of %v, each once", what, n.What, fabric.Normals())
-		}
-		p.Normal = append(p.Normal, fabric.ProfileNormal{What: fabric.Normal(n.What), Sources: c.named(what, n.Source)})
+		once := slices.IndexFunc(p.Normal, func(o fabric.ProfileNormal) bool { return o.What == n.What }) == i
+		c.must(once && slices.Contains(fabric.Normals(), n.What), "%s: %.64q: expected one of %v, each once", what, string(n.What), fabric.Normals())
+		c.from(what, n.Sources)
 	}
 	virtual := slices.ContainsFunc(p.Rails, func(e fabric.ProfileNIC) bool { return e.VirtualFunctions })
-	if virtual != p.IsNormal(fabric.NormalVFRails) {
-		c.errorf("normal: %s is expected where rails are virtual functions, and only there", fabric.NormalVFRails)
-	}
-	c.documents(&p)
-	return p
-}
-
-func (c *checker) documents(p *fabric.Profile) {
-	for name, s := range c.sources {
-		p.Sources = append(p.Sources, fabric.ProfileSource{
-			Name: c.text("sources", name), Title: c.text(name+": title", s.Title), URL: s.URL, Date: c.text(name+": date", s.Date),
-		})
-		if s.URL != "" && (c.text("url", s.URL) == "" || !strings.HasPrefix(s.URL, "https://")) {
-			c.errorf("sources: %s: url %.64q: expected https://...", name, s.URL)
+	c.must(virtual == p.IsNormal(fabric.NormalVFRails), "normal: %s is expected where rails are virtual functions, and only there", fabric.NormalVFRails)
+	for _, s := range p.Sources {
+		c.text("sources", s.Name)
+		c.text(s.Name+": title", s.Title)
+		c.text(s.Name+": date", s.Date)
+		if s.URL != "" {
+			c.text(s.Name+": url", s.URL)
+			c.must(strings.HasPrefix(s.URL, "https://"), "sources: %s: url %.64q: expected https://...", s.Name, s.URL)
 		}
 	}
-	slices.SortFunc(p.Sources, func(a, b fabric.ProfileSource) int { return strings.Compare(a.Name, b.Name) })
+	if len(c.wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(c.wrong[:min(len(c.wrong), 10)], "; "))
+}
+
+func (c *checker) must(ok bool, format string, args ...any) {
+	if !ok {
+		c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *checker) text(what, s string) {
+	c.must(s != "" && len(s) <= maxText && strings.TrimSpace(s) == s && !strings.ContainsFunc(s, fabric.Unprintable),
+		"%s: %.64q: expected a line of up to %d printable characters", what, s, maxText)
+}
+
+func (c *checker) within(what string, n, least, most int) {
+	c.must(n >= least && n <= most, "%s %d: expected %d to %d", what, n, least, most)
+}
+
+// from says that a statement needs sources.
+func (c *checker) from(what string, names []string) {
+	c.must(len(names) > 0, "%s: expected its source", what)
+	for _, name := range names {
+		known := slices.ContainsFunc(c.Sources, func(s fabric.ProfileSource) bool { return s.Name == name })
+		c.must(known, "%s: source %.64q is not among sources", what, name)
+	}
 }
 
 // match reads by what the profile is recognized. What many platforms have in common does not suffice.
-func (c *checker) match(what string, m *matchEntry, gpus *fabric.ProfileGPUs) fabric.ProfileMatch {
-	is := fabric.ProfileMatch{
-		Vendor: m.Vendor, Product: m.Product, Version: m.Version, BoardVendor: m.BoardVendor, Board: m.Board, AssetTag: m.AssetTag,
-		AtLeast: m.AtLeast, Sources: c.named(what, m.Source),
-	}
-	for _, s := range []string{m.Vendor, m.Product, m.Version, m.BoardVendor, m.Board, m.AssetTag} {
-		if start, open := strings.CutSuffix(s, "*"); open {
-			s = strings.TrimRight(start, " ")
-			c.text(what, s)
-		} else if s != "" {
-			c.text(what, s)
-		}
-	}
-	switch {
-	case len(m.GPUs) > 0:
-		is.GPUs = c.ids(what+".gpus", m.GPUs)
-		c.number(what+".at_least", m.AtLeast)
-	case m.AtLeast != 0:
-		c.errorf("%s: at_least without gpus", what)
-	case m.Product == "" && m.Board == "":
-		c.errorf("%s: expected product, board or gpus: the rest is common to many platforms", what)
-	}
-	if gpus == nil {
-		return is
-	}
-	if is.AtLeast > gpus.Number {
-		c.errorf("%s: at_least %d: the profile states %d GPUs", what, is.AtLeast, gpus.Number)
-	}
-	for _, id := range is.GPUs {
-		if !slices.Contains(gpus.IDs, id) {
-			c.errorf("%s: GPUs %s: the profile states others", what, id)
-		}
-	}
-	return is
-}
-
-func (c *checker) cabling(d *document, p *fabric.Profile) {
-	switch d.Cabling.By {
-	case byProvider:
-		p.ProviderCables, p.CablingSources = true, c.named("cabling", d.Cabling.Source)
-	case bySite:
-	default:
-		c.errorf("cabling: by %.64q: expected %s or %s", d.Cabling.By, byProvider, bySite)
-	}
-}
-
-func (c *checker) rail(what string, n *nicEntry, p *fabric.Profile) fabric.ProfileNIC {
-	if n.Role != "" {
-		c.errorf("%s: role %.64q: expected none, rails are of role %s", what, n.Role, fabric.RoleCompute)
-	}
-	return c.nic(what, n, fabric.RoleCompute, p)
-}
-
-func (c *checker) other(what string, n *nicEntry, p *fabric.Profile) fabric.ProfileNIC {
-	role := fabric.Role(n.Role)
-	if role == fabric.RoleCompute || !slices.Contains(fabric.Roles(), role) {
-		c.errorf("%s: role %.64q: expected %s, %s or %s", what, n.Role, fabric.RoleStorage, fabric.RoleManagement, fabric.RoleUnused)
-	}
-	return c.nic(what, n, role, p)
-}
-
-func (c *checker) nic(what string, n *nicEntry, role fabric.Role, p *fabric.Profile) fabric.ProfileNIC {
-	const bitsPerByte, giga, most = 8, 1e9, 100_000
-	e := fabric.ProfileNIC{
-		Chips: c.ids(what+".chips", n.Chips), Number: c.number(what+".number", n.Number), Optional: n.Optional, Role: role,
-		PortsPerCard: n.PortsPerCard, VirtualFunctions: n.VirtualFunctions, LinkLayer: fabric.LinkLayer(n.LinkLayer), Rate: n.Rate * giga / bitsPerByte,
-		Near: fabric.Nearness(n.Near), Planes: n.Planes, Sources: c.named(what, n.Source),
-	}
-	layers := []fabric.LinkLayer{"", fabric.LinkInfiniBand, fabric.LinkEthernet, fabric.LinkUnspecified}
-	switch {
-	case !slices.Contains(layers, e.LinkLayer):
-		c.errorf("%s: link_layer %.64q: expected %v", what, n.LinkLayer, layers[1:])
-	case !p.ProviderCables && (e.LinkLayer != "" || n.Rate != 0):
-		c.errorf("%s: link_layer and rate are stated only where the provider cables", what)
-	}
-	if !(n.Rate >= 0 && n.Rate <= most) {
-		c.errorf("%s: rate_gigabits_per_second %v: expected up to %d", what, n.Rate, most)
-	}
-	for name, v := range map[string]int{"ports_per_card": n.PortsPerCard, "planes": n.Planes} {
-		if v < 0 || v > maxList {
-			c.errorf("%s: %s %d: expected up to %d", what, name, v, maxList)
-		}
-	}
-	switch {
-	case e.Near != "" && !slices.Contains(fabric.Nearnesses(), e.Near):
-		c.errorf("%s: near %.64q: expected one of %v", what, n.Near, fabric.Nearnesses())
-	case e.Near == fabric.NearGPUs && p.GPUs == nil:
-		c.errorf("%s: near gpus: the profile states no GPUs", what)
-	}
-	return e
-}
-
-// overlaps complains of entries that a port could belong to both of.
-func (c *checker) overlaps(p *fabric.Profile) {
-	all := p.NICs()
-	for i := range all {
-		for k := range all[:i] {
-			if all[i].Overlaps(&all[k]) {
-				c.errorf("rails and other: two entries have %v as chips and do not differ in link_layer or ports_per_card", all[i].Chips)
-			}
-		}
-	}
-}
-
-func (c *checker) text(what, s string) string {
-	if s == "" || len(s) > maxText || strings.TrimSpace(s) != s || strings.ContainsFunc(s, fabric.Unprintable) {
-		c.errorf("%s: %.64q: expected a line of up to %d printable characters", what, s, maxText)
-		return ""
-	}
-	return s
-}
-
-func (c *checker) number(what string, n int) int {
-	if n < 1 || n > maxNumber {
-		c.errorf("%s %d: expected 1 to %d", what, n, maxNumber)
-	}
-	return n
-}
-
-func (c *checker) few(what string, n int) {
-	if n > maxList {
-		c.errorf("%s: %d entries: expected up to %d", what, n, maxList)
-	}
-}
-
-var idText = lazyregexp.New(`^[0-9a-f]{4}:[0-9a-f]{4}$`)
-
-// ids reads kinds of PCI devices, "15b3:1021".
-func (c *checker) ids(what string, texts names) []fabric.PCIID {
-	c.few(what, len(texts))
-	if len(texts) == 0 {
-		c.errorf("%s: expected ids of vendor and device, as in 15b3:1021", what)
-	}
-	var all []fabric.PCIID
-	for _, s := range texts {
-		if !idText().MatchString(s) {
-			c.errorf("%s: %.64q: expected ids of vendor and device, as in 15b3:1021", what, s)
+func (c *checker) match(what string, m *fabric.ProfileMatch) {
+	const start = 3 // of a text that ends in *
+	c.from(what, m.Sources)
+	for _, name := range fabric.DMINames() {
+		s := m.Text(name)
+		if s == "" {
 			continue
 		}
-		both, _ := strconv.ParseUint(s[:4]+s[5:], 16, 32)                                 // which are eight digits
-		all = append(all, fabric.PCIID{Vendor: uint16(both >> 16), Device: uint16(both)}) //nolint:gosec // its halves
+		begin, open := strings.CutSuffix(s, "*")
+		c.must(!strings.Contains(begin, "*"), "%s: %.64q: a * is only at the end", what, s)
+		c.must(!open || len(begin) >= start, "%s: %.64q: expected at least %d characters before the *", what, s, start)
+		if open {
+			begin = strings.TrimRight(begin, " ")
+		}
+		c.text(what, begin)
 	}
-	return all
-}
-
-// named are the sources of a statement.
-func (c *checker) named(what string, sources names) []string {
-	c.few(what+".source", len(sources))
-	if len(sources) == 0 {
-		c.errorf("%s: expected its source", what)
-	}
-	for _, s := range sources {
-		if _, known := c.sources[s]; !known {
-			c.errorf("%s: source %.64q is not among sources", what, s)
+	c.must(len(m.GPUs) > 0 || m.AtLeast == 0, "%s: at_least without gpus", what)
+	c.must(len(m.GPUs) > 0 || m.Product != "" || m.Board != "", "%s: expected product, board or gpus: the rest is common to many platforms", what)
+	switch {
+	case len(m.GPUs) == 0:
+	case c.GPUs == nil:
+		c.within(what+".at_least", m.AtLeast, 1, maxNumber)
+	default: // fewer fit a smaller machine, and with all a lost one would take the profile away
+		all, least := c.GPUs.Number, c.GPUs.Number/2+1
+		most := max(least, all-1)
+		c.must(m.AtLeast >= least && m.AtLeast <= most, "%s.at_least %d: expected %d to %d, because the profile states %d GPUs", what, m.AtLeast, least, most, all)
+		for _, id := range m.GPUs {
+			c.must(slices.Contains(c.GPUs.IDs, id), "%s: GPUs %s: the profile states others", what, id)
 		}
 	}
-	return sources
+}
+
+// nics checks rails, which it gives their role, and other NICs.
+func (c *checker) nics() {
+	for i := range c.Rails {
+		e, what := &c.Rails[i], fmt.Sprintf("rails[%d]", i)
+		c.must(e.Role == "", "%s: role %.64q: expected none, rails are of role %s", what, string(e.Role), fabric.RoleCompute)
+		e.Role = fabric.RoleCompute
+		c.nic(what, e)
+	}
+	for i := range c.Others {
+		e, what := &c.Others[i], fmt.Sprintf("other[%d]", i)
+		others := []fabric.Role{fabric.RoleStorage, fabric.RoleManagement, fabric.RoleUnused}
+		c.must(slices.Contains(others, e.Role), "%s: role %.64q: expected storage, management or unused", what, string(e.Role))
+		c.nic(what, e)
+	}
+	all := c.NICs()
+	for i := range all {
+		for k := range all[:i] {
+			c.must(!all[i].Overlaps(&all[k]), "rails and other: two entries have %v as chips and do not differ in link_layer or ports_per_card", all[i].Chips)
+		}
+	}
+}
+
+func (c *checker) nic(what string, e *fabric.ProfileNIC) {
+	const fastest = 100_000
+	c.from(what, e.Sources)
+	c.must(len(e.Chips) > 0, "%s.chips: expected ids of vendor and device, as in 15b3:1021", what)
+	c.within(what+".number", e.Number, 1, maxNumber)
+	c.within(what+": ports_per_card", e.PortsPerCard, 0, maxList)
+	c.within(what+": planes", e.Planes, 0, maxList)
+	layers := []fabric.LinkLayer{"", fabric.LinkInfiniBand, fabric.LinkEthernet, fabric.LinkUnspecified}
+	c.must(slices.Contains(layers, e.LinkLayer), "%s: link_layer %.64q: expected %v", what, string(e.LinkLayer), layers[1:])
+	c.must(e.Gigabits >= 0 && e.Gigabits <= fastest, "%s: rate_gigabits_per_second %v: expected up to %d", what, e.Gigabits, fastest)
+	c.must(c.Cabling.By == fabric.CabledByProvider || e.LinkLayer == "" && e.Gigabits == 0, "%s: link_layer and rate are stated only where the provider cables", what)
+	nearnesses := fabric.Nearnesses()
+	c.must(e.Near == "" || slices.Contains(nearnesses, e.Near), "%s: near %.64q: expected one of %v", what, string(e.Near), nearnesses)
+	if c.GPUs == nil {
+		c.must(e.Near != fabric.NearGPUs, "%s: near gpus: the profile states no GPUs", what)
+		return
+	}
+	few, many := min(e.Number, c.GPUs.Number), max(e.Number, c.GPUs.Number)
+	c.must(e.Near != fabric.NearGPUs || few < 1 || many%few == 0, "%s: near gpus: %d ports cannot be spread evenly over %d GPUs", what, e.Number, c.GPUs.Number)
+	for _, id := range e.Chips {
+		c.must(!slices.Contains(c.GPUs.IDs, id), "%s: %s is a GPU", what, id)
+	}
 }

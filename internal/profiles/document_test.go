@@ -65,8 +65,8 @@ func table() string {
 				number = "up to " + number
 			}
 			link := ""
-			if e.Rate > 0 {
-				link = fmt.Sprintf(", %s at %v Gb/s", e.LinkLayer, e.Rate*8/1e9)
+			if e.Gigabits > 0 {
+				link = fmt.Sprintf(", %s at %v Gb/s", e.LinkLayer, e.Gigabits)
 			}
 			states = append(states, fmt.Sprintf("%s ports of role %s%s", number, e.Role, link))
 		}

@@ -33,7 +33,7 @@ func TestDraft(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	if p.GPUs.Number != 8 || len(p.Rails) != 1 || p.Rails[0].Number != 2 || p.Rails[0].PortsPerCard != 1 ||
-		len(p.Others) != 1 || p.Others[0].Number != 2 || p.Others[0].Role != fabric.RoleStorage || p.ProviderCables {
+		len(p.Others) != 1 || p.Others[0].Number != 2 || p.Others[0].Role != fabric.RoleStorage || p.Cabling.By != fabric.CabledBySite {
 		t.Errorf("%+v", p)
 	}
 	for _, part := range []string{"name: site-supermicro-sys-821ge-tnhr\n", "# Not stated: mlx5_5 of role management.", "compare every line"} {

@@ -4,9 +4,12 @@ package profiles
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -20,8 +23,7 @@ const layoutVersion = 1
 
 // Limits of what is in a file. What there is to say stays far below them.
 const (
-	maxNodes  = 4096 // of YAML
-	maxDepth  = 8
+	maxDepth  = 8    // of YAML
 	maxNumber = 1024 // of devices of a kind
 	maxList   = 64
 	maxText   = 256
@@ -29,143 +31,87 @@ const (
 
 // document is a profile as YAML.
 type document struct {
-	Version int                    `yaml:"version"`
-	Name    string                 `yaml:"name"`
-	Title   string                 `yaml:"title"`
-	Match   []matchEntry           `yaml:"match"`
-	GPUs    *gpusEntry             `yaml:"gpus,omitempty"`
-	Rails   []nicEntry             `yaml:"rails,omitempty"`
-	Other   []nicEntry             `yaml:"other,omitempty"`
-	Cabling cablingEntry           `yaml:"cabling"`
-	Normal  []normalEntry          `yaml:"normal,omitempty"`
-	Sources map[string]sourceEntry `yaml:"sources"`
+	Version        int `yaml:"version"`
+	fabric.Profile `yaml:",inline"`
 }
 
-type matchEntry struct {
-	Vendor      string `yaml:"vendor,omitempty"`
-	Product     string `yaml:"product,omitempty"`
-	Version     string `yaml:"product_version,omitempty"`
-	BoardVendor string `yaml:"board_vendor,omitempty"`
-	Board       string `yaml:"board,omitempty"`
-	AssetTag    string `yaml:"asset_tag,omitempty"`
-	GPUs        names  `yaml:"gpus,omitempty,flow"`
-	AtLeast     int    `yaml:"at_least,omitempty"`
-	Source      names  `yaml:"source,flow"`
-}
-
-type gpusEntry struct {
-	IDs    names `yaml:"ids,flow"`
-	Number int   `yaml:"number"`
-	Source names `yaml:"source,flow"`
-}
-
-type nicEntry struct {
-	Chips            names   `yaml:"chips,flow"`
-	Number           int     `yaml:"number"`
-	Optional         bool    `yaml:"optional,omitempty"`
-	Role             string  `yaml:"role,omitempty"`
-	PortsPerCard     int     `yaml:"ports_per_card,omitempty"`
-	VirtualFunctions bool    `yaml:"virtual_functions,omitempty"`
-	LinkLayer        string  `yaml:"link_layer,omitempty"`
-	Rate             float64 `yaml:"rate_gigabits_per_second,omitempty"`
-	Near             string  `yaml:"near,omitempty"`
-	Planes           int     `yaml:"planes,omitempty"`
-	Source           names   `yaml:"source,flow"`
-}
-
-type cablingEntry struct {
-	By     string `yaml:"by"`
-	Source names  `yaml:"source,omitempty,flow"`
-}
-
-type normalEntry struct {
-	What   string `yaml:"what"`
-	Source names  `yaml:"source,flow"`
-}
-
-type sourceEntry struct {
-	Title string `yaml:"title"`
-	URL   string `yaml:"url,omitempty"`
-	Date  string `yaml:"date"`
-}
-
-// names is a list of texts, or one of them.
-type names []string
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (n *names) UnmarshalYAML(node *yaml.Node) error {
-	if node.Kind == yaml.ScalarNode {
-		*n = names{node.Value}
-		return nil
-	}
-	var list []string
-	if err := node.Decode(&list); err != nil {
-		return err
-	}
-	*n = list
-	return nil
-}
-
-// Who fixes the cabling.
-const (
-	byProvider = "provider"
-	bySite     = "site"
-)
-
-// Parse reads a profile. It returns all that is wrong with it, in one line.
+// Parse reads a profile. It returns all that is wrong with it, in one line; then the profile has at most a name.
 func Parse(data []byte) (fabric.Profile, error) {
-	var d document
-	if err := decode(data, &d); err != nil {
-		return fabric.Profile{}, err
+	p := fabric.Profile{
+		Rails: []fabric.ProfileNIC{}, Others: []fabric.ProfileNIC{}, Normal: []fabric.ProfileNormal{}, Cabling: fabric.ProfileCabling{Sources: []string{}},
 	}
-	c := checker{sources: d.Sources}
-	p := c.profile(&d)
-	if len(c.wrong) > 0 {
-		return fabric.Profile{}, errors.New(strings.Join(c.wrong, "; "))
+	err := decode(data, &p)
+	if err == nil {
+		err = check(&p)
+	}
+	if err != nil {
+		if name := nameLine().FindSubmatch(data); name != nil {
+			return fabric.Profile{Name: string(name[1])}, err
+		}
+		return fabric.Profile{}, err
 	}
 	return p, nil
 }
 
-func decode(data []byte, d *document) error {
+func decode(data []byte, p *fabric.Profile) error {
 	if len(data) > maxSize {
 		return fmt.Errorf("larger than %d bytes", maxSize)
 	}
 	var top, second yaml.Node
 	plain := yaml.NewDecoder(bytes.NewReader(data))
-	if err := plain.Decode(&top); err != nil {
-		return fmt.Errorf("expected a profile in YAML: %w", oneLine(err))
+	switch err := plain.Decode(&top); {
+	case err != nil && strings.Contains(err.Error(), "anchor"): // whose name it quotes
+		return errors.New("expected no anchors and aliases")
+	case err != nil:
+		return fmt.Errorf("expected a profile in YAML: %w", err)
+	}
+	if err := cmp.Or(versioned(top.Content[0]), bounded(&top, 0)); err != nil {
+		return err
 	}
 	if err := plain.Decode(&second); !errors.Is(err, io.EOF) {
 		return errors.New("expected one YAML document")
 	}
-	nodes := 0
-	if err := bounded(&top, 0, &nodes); err != nil {
-		return err
-	}
 	strict := yaml.NewDecoder(bytes.NewReader(data))
 	strict.KnownFields(true)
-	if err := strict.Decode(d); err != nil {
-		return oneLine(err)
-	}
-	if d.Version != layoutVersion {
-		return fmt.Errorf("version %d: expected %d", d.Version, layoutVersion)
-	}
-	return nil
+	d := document{Profile: *p}
+	err := strict.Decode(&d)
+	*p = d.Profile
+	return worded(err)
 }
 
-// bounded refuses what a profile does not need and what could cost more than it has bytes: aliases, and deep nesting.
-func bounded(n *yaml.Node, depth int, nodes *int) error {
-	*nodes++
+// versioned refuses what is no profile, of which nothing may be quoted: a link may have led to a file with secrets.
+func versioned(n *yaml.Node) error {
+	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+		if n.Content[i].Value != "version" {
+			continue
+		}
+		if v, err := strconv.Atoi(n.Content[i+1].Value); err != nil || v != layoutVersion {
+			return fmt.Errorf("version %d: expected %d", v, layoutVersion)
+		}
+		return nil
+	}
+	return errors.New("expected a profile in YAML, with the key version")
+}
+
+// bounded refuses what could cost more than it has bytes, which are aliases and deep nesting, and what would be read as if it were not there.
+func bounded(n *yaml.Node, depth int) error {
+	empty := n.Kind == yaml.ScalarNode && (n.Value == "" || n.Tag == "!!null") || n.Kind&(yaml.SequenceNode|yaml.MappingNode) != 0 && len(n.Content) == 0
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		return fmt.Errorf("line %d: expected no anchors and aliases", n.Line)
+	case empty:
+		return fmt.Errorf("line %d: expected a value", n.Line)
 	case depth > maxDepth:
 		return fmt.Errorf("line %d: nested too deeply", n.Line)
-	case *nodes > maxNodes:
-		return fmt.Errorf("line %d: more than %d values", n.Line, maxNodes)
+	case len(n.Content) > 2*maxList:
+		return fmt.Errorf("line %d: more than %d values", n.Line, maxList)
 	}
-	for _, below := range n.Content {
-		if err := bounded(below, depth+1, nodes); err != nil {
+	for i, below := range n.Content {
+		counts := []string{"number", "at_least", "ports_per_card", "planes"}
+		if n.Kind == yaml.MappingNode && i%2 == 1 && slices.Contains(counts, n.Content[i-1].Value) && !whole().MatchString(below.Value) {
+			return fmt.Errorf("line %d: %s %.64q: expected a whole number", below.Line, n.Content[i-1].Value, below.Value)
+		}
+		if err := bounded(below, depth+1); err != nil {
 			return err
 		}
 	}
@@ -173,12 +119,17 @@ func bounded(n *yaml.Node, depth int, nodes *int) error {
 }
 
 var (
+	nameLine     = lazyregexp.New(`(?m)^name:[ \t]*["']?([a-z0-9-]+)`)
+	whole        = lazyregexp.New(`^-?(0|[1-9][0-9]*)$`) // not 010, 0x8 or 8.5, which YAML would make 8
 	unknownField = lazyregexp.New(`field (\S{1,64}).* not found in type \S+`)
-	goType       = lazyregexp.New(` into (?:\[\])?(?:profiles\.)?\w+`)
+	goType       = lazyregexp.New(` into \S+`)
 )
 
-// oneLine words errors of the YAML package for people who do not know its types.
-func oneLine(err error) error {
+// worded puts errors of the YAML package into words for people who do not know its types.
+func worded(err error) error {
+	if err == nil {
+		return nil
+	}
 	text := unknownField().ReplaceAllString(err.Error(), "unknown key $1")
 	text = strings.ReplaceAll(goType().ReplaceAllString(text, ""), "cannot unmarshal", "not expected:")
 	return errors.New(strings.Join(strings.Fields(strings.TrimPrefix(text, "yaml: unmarshal errors:")), " "))

@@ -20,8 +20,8 @@ func TestRefused(t *testing.T) {
 	own := func(s string) string { return text("a", "product: X", s) }
 	for name, c := range map[string]struct{ text, says string }{
 		"another version":     {strings.Replace(own(""), "version: 1", "version: 2", 1), "version 2: expected 1"},
-		"no version":          {strings.Replace(own(""), "version: 1", "", 1), "version 0: expected 1"},
-		"unknown key":         {own("rials: []\n"), "unknown key rials"},
+		"no version":          {strings.Replace(own(""), "version: 1", "", 1), "with the key version"},
+		"unknown key":         {own("rials: [x]\n"), "unknown key rials"},
 		"twice the same key":  {own("title: Again\n"), "already defined"},
 		"two documents":       {own("---\nversion: 1\n"), "one YAML document"},
 		"aliases":             {"a: &a [x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n" + own(""), "no anchors and aliases"},

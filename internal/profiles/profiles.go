@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -29,8 +30,9 @@ import (
 
 // Limits of a site's folder.
 const (
-	maxFiles = 64
-	maxSize  = 64 << 10 // of a file
+	maxFiles   = 64
+	maxEntries = 1024
+	maxSize    = 64 << 10 // of a file
 )
 
 //go:embed builtin/*.yaml
@@ -40,10 +42,7 @@ var builtin embed.FS
 var Builtin = sync.OnceValue(func() []fabric.Profile {
 	var all []fabric.Profile
 	for _, name := range builtinFiles() {
-		data, err := builtin.ReadFile(name)
-		if err != nil {
-			continue
-		}
+		data, _ := builtin.ReadFile(name)
 		if p, err := Parse(data); err == nil { // a test sees to it
 			all = append(all, p)
 		}
@@ -63,32 +62,39 @@ type Set struct {
 }
 
 // Load returns the profiles that are compiled in and those of a site's folder, *.yaml and *.yml; without a folder only the former. One of the
-// site takes the place of a compiled-in one with the same name.
-func Load(folder string) Set {
+// site takes the place of a compiled-in one with the same name. If it is damaged, neither is in force: the site may have taken out on purpose
+// what the compiled-in one states.
+func Load(folder string) (s Set) {
 	all := map[string]fabric.Profile{}
 	for _, p := range Builtin() {
 		all[p.Name] = p
 	}
-	var s Set
+	leftOut := func(err error) {
+		const most = 1024
+		if text := fabric.Printable(err.Error(), most); text != err.Error() {
+			err = errors.New(text)
+		}
+		s.Problems = append(s.Problems, err)
+	}
 	names, err := list(folder)
 	if err != nil {
-		s.Problems = append(s.Problems, err)
+		leftOut(err)
 	}
 	for _, name := range names {
 		p, err := read(filepath.Join(folder, name))
-		if other := all[p.Name].File; err == nil && other != "" {
-			err = fmt.Errorf("%s: name %s: %s has it already", p.File, p.Name, other)
-		}
-		if err != nil {
-			s.Problems = append(s.Problems, err)
+		other := all[p.Name].File
+		switch {
+		case err == nil && other == "":
+			all[p.Name] = p
 			continue
+		case err == nil:
+			err = fmt.Errorf("%s: name %s: %s has it already", p.File, p.Name, other)
+		case other == "":
+			delete(all, p.Name)
 		}
-		all[p.Name] = p
+		leftOut(err)
 	}
-	for _, p := range all {
-		s.Profiles = append(s.Profiles, p)
-	}
-	slices.SortFunc(s.Profiles, func(a, b fabric.Profile) int { return cmp.Compare(a.Name, b.Name) })
+	s.Profiles = slices.SortedFunc(maps.Values(all), func(a, b fabric.Profile) int { return cmp.Compare(a.Name, b.Name) })
 	return s
 }
 
@@ -105,12 +111,15 @@ func list(folder string) ([]string, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	all, err := dir.Readdirnames(16 * maxFiles)
-	if err != nil && !errors.Is(err, io.EOF) {
+	names, err := dir.Readdirnames(maxEntries + 1)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
 		return nil, err
+	case len(names) > maxEntries: // which of them are first is chance
+		return nil, fmt.Errorf("%s: more than %d files: none of them is read", folder, maxEntries)
 	}
-	names := slices.DeleteFunc(all, func(name string) bool {
-		ext := path.Ext(name)
+	names = slices.DeleteFunc(names, func(name string) bool {
+		ext := strings.ToLower(path.Ext(name))
 		return strings.HasPrefix(name, ".") || ext != ".yaml" && ext != ".yml"
 	})
 	slices.Sort(names)
@@ -120,23 +129,26 @@ func list(folder string) ([]string, error) {
 	return names, nil
 }
 
-// read returns the profile in a file that nobody else could have written.
-func read(file string) (fabric.Profile, error) {
+// read returns the profile in a file that nobody else could have written. With an error, it has at most the name: that in the file, or of the
+// file.
+func read(file string) (p fabric.Profile, err error) {
+	p.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	found, err := ownership.Open("/", file)
 	if found.File != nil {
 		defer found.File.Close()
 	}
-	if err := cmp.Or(found.Others, err); err != nil {
-		return fabric.Profile{}, err
+	if err = cmp.Or(found.Others, err); err != nil {
+		return p, err
 	}
 	data, err := io.ReadAll(io.LimitReader(found.File, maxSize+1))
 	if err != nil {
-		return fabric.Profile{}, err
+		return p, err
 	}
-	p, err := Parse(data)
+	of, err := Parse(data)
+	of.Name = cmp.Or(of.Name, p.Name)
 	if err != nil {
-		return fabric.Profile{}, fmt.Errorf("%s: %w", file, err)
+		return of, fmt.Errorf("%s: %w", file, err)
 	}
-	p.File = file
-	return p, nil
+	of.File = file
+	return of, nil
 }

@@ -107,7 +107,7 @@ func TestBuiltin(t *testing.T) {
 }
 
 func unusedSources(p *fabric.Profile) []string {
-	used := slices.Clone(p.CablingSources)
+	used := slices.Clone(p.Cabling.Sources)
 	for _, m := range p.Match {
 		used = append(used, m.Sources...)
 	}

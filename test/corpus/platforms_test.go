@@ -45,7 +45,7 @@ type fault struct {
 
 func faults() []fault {
 	link := func(way string, l *simulator.Layout, p *fabric.Profile) bool {
-		return !l.Constant && (way == byConfiguration || way == byRecord || way == byList && l.List == "" || way == byProfile && p.ProviderCables)
+		return !l.Constant && (way == byConfiguration || way == byRecord || way == byList && l.List == "" || way == byProfile && p.Cabling.By == fabric.CabledByProvider)
 	}
 	return []fault{
 		{"port down", func(n *simulator.Node, device string) { n.LinkDown(device) }, link},
@@ -65,7 +65,7 @@ func faults() []fault {
 				way == byProfile && len(p.Rails) > 0 && !slices.ContainsFunc(p.Rails, optional)
 		}},
 		{"half rate", halve, func(way string, _ *simulator.Layout, p *fabric.Profile) bool {
-			rated := func(e fabric.ProfileNIC) bool { return e.Rate > 0 }
+			rated := func(e fabric.ProfileNIC) bool { return e.Gigabits > 0 }
 			return way == byConfiguration || way == byRecord || way == byProfile && slices.ContainsFunc(p.Rails, rated)
 		}},
 		{"no GID", func(n *simulator.Node, device string) {

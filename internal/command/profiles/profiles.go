@@ -66,10 +66,12 @@ func (l *listing) define(f *command.Flags) {
 
 func (l *listing) run(ctx context.Context, c *command.Call) int {
 	n, conf, err := l.observe(ctx, c.Stderr)
-	switch {
+	switch text := ""; {
 	case err != nil:
 	case l.write:
-		err = l.draft(c.Stdout, n)
+		if text, err = profiles.Draft(n); err == nil {
+			_, err = io.WriteString(c.Stdout, text)
+		}
 	default:
 		err = l.list(c.Stdout, n, conf)
 	}
@@ -91,14 +93,6 @@ func (l *listing) observe(ctx context.Context, stderr io.Writer) (*fabric.Node, 
 		at = of
 	}
 	return at.ObserveOnce(ctx, l.scenario, fabric.WantHCA|fabric.WantPCI, 0, l.log.Logger(stderr))
-}
-
-func (l *listing) draft(w io.Writer, n *fabric.Node) error {
-	text, err := profiles.Draft(n)
-	if err == nil {
-		_, err = io.WriteString(w, text)
-	}
-	return err
 }
 
 func (l *listing) list(w io.Writer, n *fabric.Node, conf config.Config) error {

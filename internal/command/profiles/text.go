@@ -10,15 +10,15 @@ import (
 	"text/tabwriter"
 
 	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/fabric"
 )
 
 // writeAll says what this machine is, and what each profile makes of it.
 func writeAll(w io.Writer, r *report) error {
 	var b strings.Builder
-	switch is := r.Recognized; is.Profile {
-	case "":
+	if is := r.Recognized; is.Profile == "" {
 		fmt.Fprintf(&b, "This node has no profile: %s.\n", command.OneLine(is.Text))
-	default:
+	} else {
 		fmt.Fprintf(&b, "This node is %s (profile %s): %s.\n", command.OneLine(is.Title), is.Profile, command.OneLine(is.Text))
 	}
 	fmt.Fprintf(&b, "It shows: %s.\n\n", machineText(r.Machine))
@@ -26,7 +26,11 @@ func writeAll(w io.Writer, r *report) error {
 	fmt.Fprintln(t, "profile\tfits\tof\tbecause")
 	for i := range r.Profiles {
 		p := &r.Profiles[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, fitsText(p.Fits), origin(p), because(p))
+		origin := "the program"
+		if p.File != "" {
+			origin = "the site"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, fitsText(p.Fits), origin, because(p))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -72,19 +76,12 @@ func fitsText(fits *bool) string {
 	return "no"
 }
 
-func origin(p *profile) string {
-	if p.File != "" {
-		return "the site"
-	}
-	return "the program"
-}
-
 // because is what fits of the match that does, or of each match the first thing that does not.
 func because(p *profile) string {
 	var all []string
 	for _, m := range p.Match {
-		text := conditionsText(m)
-		if m.fits() {
+		text, fits := m.because()
+		if fits {
 			return text
 		}
 		all = append(all, text)
@@ -92,16 +89,7 @@ func because(p *profile) string {
 	return strings.Join(all, "; or ")
 }
 
-func (m *match) fits() bool {
-	for _, c := range m.Conditions {
-		if c.Fits == nil || !*c.Fits {
-			return false
-		}
-	}
-	return true
-}
-
-func conditionsText(m match) string {
+func (m *match) because() (text string, fits bool) {
 	var fit []string
 	open := ""
 	for _, c := range m.Conditions {
@@ -109,49 +97,48 @@ func conditionsText(m match) string {
 		case c.Fits == nil:
 			open = cmp.Or(open, fmt.Sprintf("%s could not be read (%s)", c.What, c.Reason))
 		case !*c.Fits:
-			return fmt.Sprintf("%s: %s, expected %s", c.What, cmp.Or(command.OneLine(c.Found), "nothing"), c.Expected)
+			return fmt.Sprintf("%s: %s, expected %s", c.What, found(&c), c.Expected), false
 		default:
 			fit = append(fit, c.What+": "+command.OneLine(c.Found))
 		}
 	}
-	return cmp.Or(open, strings.Join(fit, ", "))
+	return cmp.Or(open, strings.Join(fit, ", ")), open == ""
 }
+
+func found(c *condition) string { return cmp.Or(command.OneLine(c.Found), "nothing") }
 
 // writeOne shows a profile with where its statements come from.
 func writeOne(w io.Writer, p *profile) error {
 	var b strings.Builder
+	line := func(sources []string, format string, args ...any) {
+		fmt.Fprintf(&b, "  "+format+" [%s]\n", append(args, strings.Join(sources, ", "))...)
+	}
 	fmt.Fprintf(&b, "%s: %s\n", p.Name, command.OneLine(p.Title))
 	if p.File != "" {
 		fmt.Fprintf(&b, "of the site: %s\n", command.OneLine(p.File))
 	}
-	fmt.Fprintf(&b, "fits this node: %s\n", fitsText(p.Fits))
-	line := func(sources []string, format string, args ...any) {
-		fmt.Fprintf(&b, format+" [%s]\n", append(args, strings.Join(sources, ", "))...)
-	}
-	b.WriteString("\nrecognized by\n")
+	fmt.Fprintf(&b, "fits this node: %s\n\nrecognized by\n", fitsText(p.Fits))
 	for _, m := range p.Match {
 		var parts []string
 		for _, c := range m.Conditions {
-			parts = append(parts, fmt.Sprintf("%s: %s (here %s)", c.What, c.Expected, cmp.Or(command.OneLine(c.Found), "nothing")))
+			parts = append(parts, fmt.Sprintf("%s: %s (here %s)", c.What, c.Expected, found(&c)))
 		}
-		line(m.Sources, "  %s", strings.Join(parts, ", "))
+		line(m.Sources, "%s", strings.Join(parts, ", "))
 	}
 	b.WriteString("\nstates\n")
 	if g := p.GPUs; g != nil {
-		line(g.Sources, "  %d GPUs %s", g.Number, strings.Join(g.IDs, " or "))
+		line(g.Sources, "%d GPUs %s", g.Number, anyOf(g.IDs))
 	}
-	for _, list := range [][]nic{p.Rails, p.Others} {
-		for i := range list {
-			line(list[i].Sources, "  %s", nicText(&list[i]))
-		}
+	for _, e := range p.NICs() {
+		line(e.Sources, "%s", nicText(&e))
 	}
-	if p.Cabling.By == "provider" {
-		line(p.Cabling.Sources, "  the provider cables: a port without a link is a fault")
+	if p.Cabling.By == fabric.CabledByProvider {
+		line(p.Cabling.Sources, "the provider cables: a port without a link is a fault")
 	} else {
 		b.WriteString("  the site cables: nothing of links and rates\n")
 	}
 	for _, n := range p.Normal {
-		line(n.Sources, "  normal: %s", n.What)
+		line(n.Sources, "normal: %s", n.What)
 	}
 	b.WriteString("\nsources\n")
 	for _, s := range p.Sources {
@@ -161,31 +148,29 @@ func writeOne(w io.Writer, p *profile) error {
 	return err
 }
 
-func nicText(n *nic) string {
-	text := fmt.Sprintf("%d ports of role %s, chip %s", n.Number, n.Role, strings.Join(n.Chips, " or "))
-	if n.Optional {
-		text = "up to " + text
-	}
-	if n.PortsPerCard > 0 {
-		text += fmt.Sprintf(", %d on a card", n.PortsPerCard)
-	}
-	if n.VirtualFunctions {
-		text += ", virtual functions"
-	}
-	if n.LinkLayer != "" {
-		text += ", " + n.LinkLayer
-	}
-	if n.Rate > 0 {
-		text += fmt.Sprintf(", %v Gb/s", n.Rate)
-	}
-	if n.Planes > 0 {
-		text += fmt.Sprintf(", %d planes", n.Planes)
-	}
-	switch n.Near {
-	case "gpus":
-		text += ", spread over the GPUs"
-	case "none":
-		text += ", near no GPU in particular"
+func anyOf(ids []fabric.PCIID) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", " or "), "[]")
+}
+
+func nicText(e *fabric.ProfileNIC) string {
+	text := ""
+	for _, part := range []struct {
+		stated bool
+		text   string
+	}{
+		{e.Optional, "up to "},
+		{true, fmt.Sprintf("%d ports of role %s, chip %s", e.Number, e.Role, anyOf(e.Chips))},
+		{e.PortsPerCard > 0, fmt.Sprintf(", %d on a card", e.PortsPerCard)},
+		{e.VirtualFunctions, ", virtual functions"},
+		{e.LinkLayer != "", ", " + string(e.LinkLayer)},
+		{e.Gigabits > 0, fmt.Sprintf(", %v Gb/s", e.Gigabits)},
+		{e.Planes > 0, fmt.Sprintf(", %d planes", e.Planes)},
+		{e.Near == fabric.NearGPUs, ", spread over the GPUs"},
+		{e.Near == fabric.NearNone, ", near no GPU in particular"},
+	} {
+		if part.stated {
+			text += part.text
+		}
 	}
 	return text
 }
