@@ -59,6 +59,10 @@ type card struct {
 type part struct {
 	adapter
 	names  string      // of devices, with a number in it
+	called []string    // the devices of all such cards, which udev named after where they are; empty: names
+	places []string    // the cards, without function, from the root port; empty: anywhere
+	lag    bool        // two functions in a bond that the driver makes one device of
+	below  string      // the bond of the kernel that all ports belong to, which has the address and the default route
 	ports  int         // functions of each card, or ports of its one device
 	one    bool        // one device has all ports
 	dark   []int       // functions or ports without a cable
@@ -149,6 +153,11 @@ func (p *part) devices(next map[string]int) (names []string) {
 		count = 1
 	}
 	for range count {
+		if len(p.called) > 0 {
+			names = append(names, p.called[next[p.called[0]]])
+			next[p.called[0]]++
+			continue
+		}
 		name := p.names
 		if strings.Contains(name, "%d") {
 			name = fmt.Sprintf(p.names, next[p.names])
@@ -198,8 +207,8 @@ func (l *layout) numaOf(i, of int) int {
 	return 2 * i / max(1, of)
 }
 
-// at is the adapter at a rate.
-func (a adapter) at(gigabits int) adapter {
+// rated is the adapter at a rate.
+func (a adapter) rated(gigabits int) adapter {
 	a.speed = 1000 * gigabits
 	a.rate = map[int]string{
 		1: "2.5 Gb/sec (1X SDR)", 25: "25 Gb/sec (1X EDR)", 100: "100 Gb/sec (4X EDR)", 200: "200 Gb/sec (4X HDR)", 400: "400 Gb/sec (4X NDR)", 800: "800 Gb/sec (4X XDR)",

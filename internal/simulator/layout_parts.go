@@ -18,11 +18,12 @@ func plain(chip Chip, driver rdmaDriver, hca string, gigabits int) part {
 	if chip.Vendor == mellanox { // the PSID of a product
 		a.board = fmt.Sprintf("MT_00%04x%04d", chip.Device, gigabits)
 	}
-	return part{adapter: a.at(gigabits), names: "mlx5_%d", ports: 1}
+	return part{adapter: a.rated(gigabits), names: "mlx5_%d", ports: 1}
 }
 
 func cx7IB() part       { return plain(connectX7IB, mlx5InfiniBand, "MT4129", 400) }
 func cx7(gbps int) part { return plain(connectX7, mlx5Ethernet, "MT4129", gbps) }
+func ndr200() part      { return plain(connectX7IB, mlx5InfiniBand, "MT4129", 200) }
 func cx8IB() part       { return plain(connectX8IB, mlx5InfiniBand, "MT4131", 800) }
 func cx8(gbps int) part { return plain(connectX8, mlx5Ethernet, "MT4131", gbps) }
 func bf3(gbps int) part { return plain(bluefield3, mlx5Ethernet, "MT41692", gbps) }
@@ -63,6 +64,14 @@ func (p part) withVFs(n int) part         { p.vfs, p.adapter.vfs = n, 16; return
 func (p part) toGuest() part              { p.guest = true; return p }
 func (p part) withSMI() part              { p.smi = true; return p }
 func (p part) ofSwitch() part             { p.bridge, p.role = true, fabric.RoleManagement; return p }
+
+// udev has devices that udev named after the places of their PCI functions, as it does their interfaces.
+func (p part) udev(names ...string) part { p.called = names; return p }
+func (p part) at(places ...string) part  { p.places = places; return p }
+func (p part) inBond(bond string) part   { p.below = bond; return p }
+
+// inLAG has two functions, which are one device.
+func (p part) inLAG() part { p.lag = true; return p }
 
 // again is the card before, by another link.
 func (p part) again() part { p.twin = true; return p }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // plan is a layout being put together.
@@ -57,6 +58,11 @@ func (p *plan) place(c *part) (at string, numa int) {
 		return below(group, 1+slot), p.numaOf(group, p.switches())
 	}
 	p.far++
+	if len(c.places) > 0 {
+		i := p.next[c.places[0]]
+		p.next[c.places[0]]++
+		return c.places[i], p.numaOf(i, len(c.places))
+	}
 	if p.arm || p.flat { // each root port is a domain of its own
 		domain := fmt.Sprintf("%04x:", 0x20+p.far)
 		return domain + "00:00.0/" + domain + "01:00", p.numaOf(p.far-1, max(p.far, p.beside()))
@@ -75,6 +81,10 @@ func (p *plan) addOne(c *part) {
 		return
 	}
 	names := c.devices(p.next)
+	if c.lag {
+		p.addLAG(c, names[0], at, numa)
+		return
+	}
 	var functions []nic
 	for k := range max(1, c.ports) {
 		functions = append(functions, p.function(c, names[min(k, len(names)-1)], fmt.Sprintf("%s.%d", at, k), numa, k))
@@ -93,6 +103,7 @@ func (p *plan) addOne(c *part) {
 		}
 	}
 	p.darken(c, names)
+	p.enslave(c, functions)
 	for i, f := range functions {
 		p.route(c, &f)
 		for vf := range c.vfs {
@@ -115,11 +126,45 @@ func (p *plan) function(c *part, device, at string, numa, k int) nic {
 		return f
 	}
 	f.netdev = fmt.Sprintf("net%d", len(p.NetDevs)+k)
+	if len(c.called) > 0 {
+		f.netdev = interfaceOf(device, k)
+	}
 	f.lid = 0x100 + i
-	if !slices.Contains(c.dark, k) {
+	if !slices.Contains(c.dark, k) && c.below == "" {
 		f.addr = fmt.Sprintf("10.%d.%d.7/24", 100+k, len(p.HCAs))
 	}
 	return f
+}
+
+// interfaceOf is how udev names the interface of a port where it names its device so (udev/rdma_rename.c of rdma-core, and
+// systemd.net-naming-scheme(7)).
+func interfaceOf(device string, port int) string {
+	if place, roce := strings.CutPrefix(device, "roce"); roce {
+		return fmt.Sprintf("en%snp%d", place, port)
+	}
+	return device
+}
+
+// addLAG adds a card whose two functions are one device.
+func (p *plan) addLAG(c *part, device, at string, numa int) {
+	one, two := p.function(c, device, at+".0", numa, 0), p.function(c, "", at+".1", numa, 1)
+	bond := nic{device: device, netdev: strings.TrimLeft(strings.NewReplacer("mlx5", "", "bnxt_re", "", "_", "").Replace(device), "_"), mac: one.mac, addr: one.addr}
+	one.device, one.addr, two.addr = "", "", ""
+	p.addBond(c.adapter, bond, one, two)
+}
+
+// enslave adds ports to a bond of the kernel, of which the driver makes no device.
+func (p *plan) enslave(c *part, functions []nic) {
+	if c.below == "" {
+		return
+	}
+	for _, f := range functions {
+		p.NetDev(f.netdev).Master = c.below
+	}
+	if p.NetDev(c.below) == nil {
+		p.addNetDev(c.adapter, nic{netdev: c.below, mac: functions[0].mac, addr: "10.80.0.7/24"}, "", 0)
+		p.Routes = append(p.Routes, Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.80.0.1"), NetDev: c.below})
+	}
 }
 
 // darken takes away the cables of ports that have none.

@@ -2,12 +2,27 @@
 
 package simulator
 
-import "gpufabric_exporter/internal/fabric"
+import (
+	"fmt"
+
+	"gpufabric_exporter/internal/fabric"
+)
 
 const (
 	forStorage    = fabric.RoleStorage
 	forManagement = fabric.RoleManagement
 )
+
+// spark has the NICs of a DGX Spark, of which some ports are without a cable.
+func spark(dark ...int) []card {
+	link := func(root, domain, names string) card {
+		port := func(k int) string { return fmt.Sprintf("%sf%d", names, k) }
+		return card{cx7(200).of(2).uncabled(dark...).udev(port(0), port(1)).at(root + "/" + domain + ":01:00").away(), 1}
+	}
+	first, second := link("0000:00:00.0", "0000", "rocep1s0"), link("0002:00:00.0", "0002", "roceP2p1s0")
+	second.part = second.again()
+	return []card{first, second}
+}
 
 // nvidiaLayouts are machines of NVIDIA. What cards a machine has is from the source of each; numbers of devices, PCI paths and addresses
 // are made up.
@@ -49,9 +64,24 @@ func nvidiaLayouts() []layout {
 			arm: true, gpu: gb200, gpus: 4, noPort: true, cards: []card{{cx7IB(), 4}, {bf3(200).of(2).uncabled(1).with(dhcp).is(forManagement), 1}},
 		},
 		{ // each QSFP port is there twice, by two links of one card; one port has a cable, and only its devices have a link
-			name: "dgx-spark", source: "https://github.com/geerlingguy/sbc-reviews/issues/92",
-			dmi: vendor("NVIDIA_DGX_Spark"), arm: true, gpu: gb10, gpus: 1, cards: []card{
-				{cx7(200).of(2).uncabled(1).named("rocep%ds0").away(), 1}, {cx7(200).of(2).uncabled(1).named("roceP2p%ds0").away().again(), 1},
+			name: "dgx-spark", source: "https://github.com/geerlingguy/sbc-reviews/issues/92; places: https://github.com/NVIDIA/k8s-launch-kit/pull/109",
+			dmi: vendor("NVIDIA_DGX_Spark"), arm: true, gpu: gb10, gpus: 1, numa: noNUMA, cards: spark(1),
+		},
+		{ // of several in a ring, both ports have a cable
+			name: "dgx-spark-ring", source: "https://github.com/autoscriptlabs/nccl-mesh-plugin/pull/2",
+			dmi: vendor("NVIDIA_DGX_Spark"), arm: true, gpu: gb10, gpus: 1, numa: noNUMA, cards: spark(),
+		},
+		{
+			name: "gb200-tray-udev", source: "https://github.com/NVIDIA/NVSentinel, tests of its monitor of NICs",
+			arm: true, gpu: gb200, gpus: 4, cards: []card{
+				{cx7IB().udev("ibp3s0", "ibP2p3s0", "ibP16p3s0", "ibP18p3s0"), 4}, {bf3(200).udev("roceP6p3s0", "roceP22p3s0").is(forManagement), 2},
+			},
+		},
+		{ // the port for Ethernet is no rail
+			name: "gb300-tray-udev", source: "four devices at 800 Gb/s and one of Ethernet at 400: public notes on GB300 (the address is not known)",
+			unknown: "gpudirect_usable", // Data Direct
+			arm:     true, gpu: gb300, gpus: 4, cards: []card{
+				{cx8IB().udev("ibp3s0", "ibP2p3s0", "ibP16p3s0", "ibP18p3s0"), 4}, {bf3(400).udev("roceP22p1s0f0").is(forStorage), 1},
 			},
 		},
 		{

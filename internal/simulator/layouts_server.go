@@ -24,6 +24,40 @@ func serverLayouts() []layout {
 			name: "thor2-two-ports", source: "https://github.com/openucx/ucx/issues/11048",
 			cards: []card{{thor(400).of(2).uncabled(1), 8}},
 		}),
+		hgx(layout{ // each rail is two ports in a bond, one at each GPU
+			name: "lag-rails", source: "https://github.com/NVIDIA/nccl/pull/2150",
+			cards: []card{{cx7(200).named("mlx5_bond_%d").inLAG(), 8}},
+		}),
+		hgx(layout{ // the first bond is for storage
+			name: "lag-rails-from-one", source: "NCCL_IB_HCA with mlx5_bond_1 to mlx5_bond_8: public scripts of training (the address is not known)",
+			cards: []card{{cx7(200).named("mlx5_bond_%d").inLAG().is(forStorage), 1}, {cx7(200).named("mlx5_bond_%d").inLAG(), 8}},
+		}),
+		{
+			name: "lag-cx8", source: "https://github.com/deepseek-ai/DeepEP/pull/705", unknown: "gpudirect_usable",
+			gpu: b300SXM, gpus: 8, cards: []card{{cx8(400).named("mlx5_bond_%d").inLAG(), 8}},
+		},
+		{
+			name: "mi300x-thor2-lag", source: "eight devices bnxt_re_bond0 to 7 at 400 Gb/s: public notes on MI308X (the address is not known)",
+			gpu: mi300X, gpus: 8, cards: []card{{thor(400).named("bnxt_re_bond%d").inLAG(), 8}},
+		},
+		{ // rails and the card for the rest have the same chip
+			name: "ucs-885a-bf3", source: "https://github.com/NVIDIA/k8s-launch-kit/blob/aa1fef72c7cfcce13c7830b41a19d106fb8ead78/presets/UCSC-885A-M8-H22/topology.yaml",
+			dmi: DMI{Vendor: "Cisco Systems Inc", Product: "UCSC-885A-M8-H22"}, gpu: h200SXM, gpus: 8, cards: []card{
+				{bf3(400).udev("rocep9s0f0", "rocep35s0f0", "rocep83s0f0", "rocep105s0f0"), 4}, {bf3(200).udev("rocep53s0f0").is(forStorage), 1},
+				{bf3(400).udev("rocep143s0f0", "rocep156s0f0", "rocep205s0f0", "rocep241s0f0"), 4},
+			},
+		},
+		{ // four of eight GPUs have no NIC at their root port, and two cards no GPU
+			name: "sr675-two-port-ib", source: "https://github.com/NVIDIA/k8s-launch-kit/blob/7e9cc565e30e119cb825dda67b4a3d94e6d7bd85/presets/ThinkSystem-SR675-V3-RTX-PRO-6000/topology.yaml; GPUs of another kind",
+			gpu: h100PCIe, gpus: 8, alone: 4, cards: []card{
+				{cx6dx().of(2).is(forManagement), 1}, {ndr200().of(2).away(), 1}, {ndr200().of(2), 2}, {ndr200().of(2).away(), 1}, {bf3(200).of(2).is(forStorage), 1},
+			},
+		},
+		hgx(layout{ // four ports at 100 Gb/s in one bond of the kernel are for everything else
+			name: "front-end-bond", source: "https://github.com/diogoaav/bm-gpu-interfaces-mapping", noPort: true, cards: []card{
+				{cx7(400), 1}, {cx6dx().of(2).inBond("bond0").is(forManagement), 1}, {cx7(400), 4}, {cx6dx().of(2).inBond("bond0").is(forManagement), 1}, {cx7(400), 3},
+			},
+		}),
 		{
 			name: "e810-two-ports", source: "one cable each; GUIDs: https://github.com/linux-rdma/rdma-core (providers/irdma)",
 			gpu: l40s, gpus: 4, cards: []card{{e810C().of(2).uncabled(1), 2}},
