@@ -45,7 +45,6 @@ type ProfileNIC struct {
 	LinkLayer LinkLayer         `yaml:"link_layer" json:"link_layer,omitempty"`
 	Gigabits  float64           `yaml:"rate_gigabits_per_second" json:"rate_gigabits_per_second,omitempty"`
 	Near      Nearness          `yaml:"near" json:"near,omitempty"`
-	Planes    int               `yaml:"planes" json:"planes,omitempty"` // of each port; 0: not stated
 	Sources   OneOrMore[string] `yaml:"source" json:"source"`
 }
 

@@ -148,7 +148,6 @@ func (c *checker) nic(what string, e *fabric.ProfileNIC) {
 	c.must(len(e.Chips) > 0, "%s.chips: expected ids of vendor and device, as in 15b3:1021", what)
 	c.within(what+".number", e.Number, 1, maxNumber)
 	c.within(what+": ports_per_card", e.PortsPerCard, 0, maxList)
-	c.within(what+": planes", e.Planes, 0, maxList)
 	layers := []fabric.LinkLayer{"", fabric.LinkInfiniBand, fabric.LinkEthernet, fabric.LinkUnspecified}
 	c.must(slices.Contains(layers, e.LinkLayer), "%s: link_layer %.64q: expected %v", what, string(e.LinkLayer), layers[1:])
 	c.must(e.Gigabits >= 0 && e.Gigabits <= fastest, "%s: rate_gigabits_per_second %v: expected up to %d", what, e.Gigabits, fastest)

@@ -13,32 +13,43 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+const draft = `# The platform of one node, as it was seen on %[1]s: a start for a profile of the site (docs/PROFILES.md).
+# It has an effect only in the folder that the key profiles of the configuration names. Before you put it there, compare every line
+# with what was ordered: the node may lack something, and roles were derived from what is plugged and configured now.
+version: %[2]d
+name: %[3]s
+title: %[4]q
+match:
+  # Every node of the platform must say this, and no other one.
+  - {%[5]s, source: node}
+%[6]s# Of links and rates only a provider that cables all its nodes alike can say something: by provider.
+cabling: {by: site}
+sources:
+  node: {title: One node as it was seen, date: %[1]q}
+`
+
 // Draft writes a profile from what is seen of a node, as a start for one of the site.
 func Draft(n *fabric.Node) (string, error) {
-	d := draft{n: n}
-	ids, gpus := d.gpus()
-	match := d.match()
-	if gpus > 0 {
-		match = append(match, fmt.Sprintf("gpus: [%s], at_least: %d", ids, gpus/2+1))
+	match, stated := matchDMI(&n.Host.DMI), ""
+	var kinds []string
+	for _, g := range n.PCI.GPUs() {
+		if id, known := g.ID(); known {
+			kinds = append(kinds, strconv.Quote(id.String()))
+		}
 	}
-	dmi := &n.Host.DMI
-	if gpus == 0 && dmi.Product.State != fabric.OK && dmi.Board.State != fabric.OK {
+	dmi, number := &n.Host.DMI, len(kinds)
+	if number > 0 {
+		slices.Sort(kinds)
+		ids := strings.Join(slices.Compact(kinds), ", ")
+		match = append(match, fmt.Sprintf("gpus: [%s], at_least: %d", ids, number/2+1))
+		stated = fmt.Sprintf("# Seen: %[1]d.\ngpus: {ids: [%[2]s], number: %[1]d, source: node}\n", number, ids)
+	}
+	if number == 0 && dmi.Product.State != fabric.OK && dmi.Board.State != fabric.OK {
 		return "", errors.New("nothing to recognize this node by: expected a product or board in DMI (/sys/class/dmi/id), or a GPU on the PCI bus")
 	}
 	title := cmp.Or(strings.TrimSpace(dmi.Vendor.Or("")+" "+dmi.Product.Or(dmi.Board.Or(""))), "machine")
 	day := n.At.UTC().Format("2006-01-02")
-	d.line("# The platform of one node, as it was seen on %s: a start for a profile of the site (docs/PROFILES.md).", day)
-	d.line("# It has an effect only in the folder that the key profiles of the configuration names. Before you put it there, compare every line")
-	d.line("# with what was ordered: the node may lack something, and roles were derived from what is plugged and configured now.")
-	d.line("version: %d\nname: %s\ntitle: %q\nmatch:", layoutVersion, nameOf(title), title)
-	d.line("  # Every node of the platform must say this, and no other one.\n  - {%s, source: node}", strings.Join(match, ", "))
-	if gpus > 0 {
-		d.line("# Seen: %d.\ngpus: {ids: [%s], number: %d, source: node}", gpus, ids, gpus)
-	}
-	d.nics()
-	d.line("# Of links and rates only a provider that cables all its nodes alike can say something: by provider.")
-	d.line("cabling: {by: %s}\nsources:\n  node: {title: One node as it was seen, date: %q}", fabric.CabledBySite, day)
-	return d.String(), nil
+	return fmt.Sprintf(draft, day, layoutVersion, nameOf(title), title, strings.Join(match, ", "), stated+draftNICs(n)), nil
 }
 
 // nameOf is not the name of a compiled-in profile, which it would replace.
@@ -49,17 +60,8 @@ func nameOf(title string) string {
 	return strings.TrimRight(name[:min(len(name), most)], "-")
 }
 
-// draft is a profile being written.
-type draft struct {
-	strings.Builder
-	n *fabric.Node
-}
-
-func (d *draft) line(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
-
-// match is by what DMI recognizes the node: vendor and product, else the main board.
-func (d *draft) match() (text []string) {
-	dmi := &d.n.Host.DMI
+// matchDMI is by what DMI recognizes the node: vendor and product, else the main board.
+func matchDMI(dmi *fabric.DMI) (text []string) {
 	add := func(key string, f fabric.Fact[string]) {
 		if s, ok := f.Get(); ok {
 			begin, _, open := strings.Cut(s, "*") // which has a meaning
@@ -79,19 +81,6 @@ func (d *draft) match() (text []string) {
 	return text
 }
 
-// gpus are the kinds of the GPUs, quoted, and how many there are.
-func (d *draft) gpus() (ids string, number int) {
-	var kinds []string
-	for _, g := range d.n.PCI.GPUs() {
-		if id, known := g.ID(); known {
-			number++
-			kinds = append(kinds, strconv.Quote(id.String()))
-		}
-	}
-	slices.Sort(kinds)
-	return strings.Join(slices.Compact(kinds), ", "), number
-}
-
 // group are the ports of one role on cards of one kind.
 type group struct {
 	role  fabric.Role
@@ -100,41 +89,43 @@ type group struct {
 	names []string // of devices, one for each port
 }
 
-// nics writes rails and other NICs. Roles that NICs of the same kind have are only stated if they are one.
-func (d *draft) nics() {
-	all, left := d.groups()
+// draftNICs are rails and other NICs. Roles that NICs of the same kind have are only stated if they are one.
+func draftNICs(n *fabric.Node) string {
+	var b strings.Builder
+	all, left := groups(n)
 	heading := ""
 	for _, g := range all {
 		other := func(differ func(o group) bool) bool {
 			return slices.ContainsFunc(all, func(o group) bool { return o.chip == g.chip && differ(o) })
 		}
 		if other(func(o group) bool { return o.ports == g.ports && o.role != g.role }) {
-			d.line("# Not stated: %s of role %s. NICs of other roles have the same chip and as many ports.", some(g.names), g.role)
+			fmt.Fprintf(&b, "# Not stated: %s of role %s. NICs of other roles have the same chip and as many ports.\n", some(g.names), g.role)
 			continue
 		}
-		is, more := "rails:", ""
+		is, more := "rails:\n", ""
 		if g.role != fabric.RoleCompute {
-			is, more = "other:", ", role: "+string(g.role)
+			is, more = "other:\n", ", role: "+string(g.role)
 		}
 		if is != heading {
-			d.line("%s", is)
+			b.WriteString(is)
 			heading = is
 		}
 		if other(func(o group) bool { return o.ports != g.ports }) {
 			more += fmt.Sprintf(", ports_per_card: %d", g.ports)
 		}
-		d.line("  # Seen: %s.\n  - {chips: %q, number: %d%s, source: node}", some(g.names), g.chip, len(g.names), more)
+		fmt.Fprintf(&b, "  # Seen: %s.\n  - {chips: %q, number: %d%s, source: node}\n", some(g.names), g.chip, len(g.names), more)
 	}
 	if len(left) > 0 {
-		d.line("# Not stated: %s, of which the role, the chip or the place is not known, or which belong to NVSwitches.", some(slices.Compact(left)))
+		fmt.Fprintf(&b, "# Not stated: %s, of which the role, the chip or the place is not known, or which belong to NVSwitches.\n", some(slices.Compact(left)))
 	}
+	return b.String()
 }
 
 // groups are the ports by role and kind, and the devices about which nothing can be stated.
-func (d *draft) groups() (all []group, left []string) {
-	for h, p := range d.n.Ports {
-		g := group{}
-		f, known := d.n.PCI.NIC(h.Name), false
+func groups(n *fabric.Node) (all []group, left []string) {
+	for h, p := range n.Ports {
+		var g group
+		f, known := n.PCI.NIC(h.Name), false
 		if f != nil {
 			g.chip, known = f.ID()
 		}
@@ -143,7 +134,7 @@ func (d *draft) groups() (all []group, left []string) {
 			left = append(left, h.Name)
 			continue
 		}
-		g.role, g.ports = role, d.n.PortsOnCard(h, f)
+		g.role, g.ports = role, n.PortsOnCard(h, f)
 		i := slices.IndexFunc(all, func(o group) bool { return o.role == g.role && o.chip == g.chip && o.ports == g.ports })
 		if i < 0 {
 			i, all = len(all), append(all, g)

@@ -107,7 +107,7 @@ func bounded(n *yaml.Node, depth int) error {
 		return fmt.Errorf("line %d: more than %d values", n.Line, maxList)
 	}
 	for i, below := range n.Content {
-		counts := []string{"number", "at_least", "ports_per_card", "planes"}
+		counts := []string{"number", "at_least", "ports_per_card"}
 		if n.Kind == yaml.MappingNode && i%2 == 1 && slices.Contains(counts, n.Content[i-1].Value) && !whole().MatchString(below.Value) {
 			return fmt.Errorf("line %d: %s %.64q: expected a whole number", below.Line, n.Content[i-1].Value, below.Value)
 		}

@@ -43,7 +43,8 @@ func serverLayouts() []layout {
 		{ // rails and the card for the rest have the same chip
 			name: "ucs-885a-bf3", source: "https://github.com/NVIDIA/k8s-launch-kit/blob/aa1fef72c7cfcce13c7830b41a19d106fb8ead78/presets/UCSC-885A-M8-H22/topology.yaml",
 			dmi: DMI{Vendor: "Cisco Systems Inc", Product: "UCSC-885A-M8-H22"}, gpu: h200SXM, gpus: 8, cards: []card{
-				{bf3(400).udev("rocep9s0f0", "rocep35s0f0", "rocep83s0f0", "rocep105s0f0"), 4}, {bf3(200).udev("rocep53s0f0").is(forStorage), 1},
+				{bf3(400).udev("rocep9s0f0", "rocep35s0f0", "rocep83s0f0", "rocep105s0f0"), 4},
+				{bf3(200).udev("rocep53s0f0").is(forStorage), 1},
 				{bf3(400).udev("rocep143s0f0", "rocep156s0f0", "rocep205s0f0", "rocep241s0f0"), 4},
 			},
 		},

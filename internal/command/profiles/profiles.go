@@ -110,7 +110,7 @@ func (l *listing) list(w io.Writer, n *fabric.Node, conf config.Config) error {
 		return e.Encode(r)
 	}
 	if len(l.name) > 0 {
-		return writeOne(w, &r.Profiles[0])
+		return write(w, one, r.Profiles[0])
 	}
-	return writeAll(w, &r)
+	return write(w, list, r)
 }

@@ -8,43 +8,65 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"text/template"
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/fabric"
 )
 
-// writeAll says what this machine is, and what each profile makes of it.
-func writeAll(w io.Writer, r *report) error {
-	var b strings.Builder
-	if is := r.Recognized; is.Profile == "" {
-		fmt.Fprintf(&b, "This node has no profile: %s.\n", command.OneLine(is.Text))
-	} else {
-		fmt.Fprintf(&b, "This node is %s (profile %s): %s.\n", command.OneLine(is.Title), is.Profile, command.OneLine(is.Text))
-	}
-	fmt.Fprintf(&b, "It shows: %s.\n\n", machineText(r.Machine))
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "profile\tfits\tof\tbecause")
-	for i := range r.Profiles {
-		p := &r.Profiles[i]
-		origin := "the program"
-		if p.File != "" {
-			origin = "the site"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, fitsText(p.Fits), origin, because(p))
-	}
-	if err := t.Flush(); err != nil {
+// list says what this machine is, and what each profile makes of it. Columns are between tabs.
+const list = `{{with .Recognized}}{{if .Profile}}This node is {{line .Title}} (profile {{.Profile}}){{else}}This node has no profile{{end}}: {{line .Text}}.
+{{end}}It shows: {{machine .Machine}}.
+
+profile	fits	of	because
+{{range .Profiles}}{{.Name}}	{{yes .Fits}}	{{if .File}}the site{{else}}the program{{end}}	{{because .}}
+{{end}}
+{{- range .LeftOut}}
+Left out: {{line .}}
+{{- end}}{{if .LeftOut}}
+{{end}}
+Configuration: {{line .Configuration.Text}}
+profiles NAME shows one with its sources, profiles --write makes one from this node.
+`
+
+// one shows a profile with where its statements come from.
+const one = `{{define "from"}} [{{join .Sources ", "}}]{{end -}}
+{{.Name}}: {{line .Title}}
+{{with .File}}of the site: {{line .}}
+{{end}}fits this node: {{yes .Fits}}
+
+recognized by
+{{range .Match}}  {{range $i, $c := .Conditions}}{{if $i}}, {{end}}{{.What}}: {{.Expected}} (here {{found .Found}}){{end}}{{template "from" .}}
+{{end}}
+states
+{{with .GPUs}}  {{.Number}} GPUs {{any .IDs}}{{template "from" .}}
+{{end}}
+{{- range .NICs}}  {{if .Optional}}up to {{end}}{{.Number}} ports of role {{.Role}}, chip {{any .Chips}}
+{{- with .PortsPerCard}}, {{.}} on a card{{end}}{{if .VirtualFunctions}}, virtual functions{{end}}
+{{- with .LinkLayer}}, {{.}}{{end}}{{with .Gigabits}}, {{.}} Gb/s{{end}}
+{{- if eq .Near "gpus"}}, spread over the GPUs{{else if .Near}}, near no GPU in particular{{end}}{{template "from" .}}
+{{end}}
+{{- with .Cabling}}{{if eq .By "provider"}}  the provider cables: a port without a link is a fault{{template "from" .}}
+{{else}}  the site cables: nothing of links and rates
+{{end}}{{end}}
+{{- range .Normal}}  normal: {{.What}}{{template "from" .}}
+{{end}}
+sources
+{{range .Sources}}  {{line .Name}}: {{line .Title}}, {{line .Date}}.{{with .URL}} {{line .}}{{end}}
+{{end}}`
+
+// write fills in a text.
+func write(w io.Writer, text string, of any) error {
+	t := template.New("").Funcs(template.FuncMap{
+		"line": command.OneLine, "join": func(s []string, between string) string { return strings.Join(s, between) },
+		"machine": machineText, "yes": fitsText, "because": because, "found": found,
+		"any": func(ids []fabric.PCIID) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", " or "), "[]") },
+	})
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if err := template.Must(t.Parse(text)).Execute(columns, of); err != nil {
 		return err
 	}
-	for _, text := range r.LeftOut {
-		fmt.Fprintf(&b, "\nLeft out: %s", command.OneLine(text))
-	}
-	if len(r.LeftOut) > 0 {
-		b.WriteString("\n")
-	}
-	fmt.Fprintf(&b, "\nConfiguration: %s\n", command.OneLine(r.Configuration.Text))
-	b.WriteString("profiles NAME shows one with its sources, profiles --write makes one from this node.\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return columns.Flush()
 }
 
 func machineText(m machine) string {
@@ -67,17 +89,16 @@ func machineText(m machine) string {
 }
 
 func fitsText(fits *bool) string {
-	switch {
-	case fits == nil:
+	if fits == nil {
 		return "?"
-	case *fits:
-		return "yes"
 	}
-	return "no"
+	return map[bool]string{true: "yes", false: "no"}[*fits]
 }
 
+func found(s string) string { return cmp.Or(command.OneLine(s), "nothing") }
+
 // because is what fits of the match that does, or of each match the first thing that does not.
-func because(p *profile) string {
+func because(p profile) string {
 	var all []string
 	for _, m := range p.Match {
 		text, fits := m.because()
@@ -97,80 +118,10 @@ func (m *match) because() (text string, fits bool) {
 		case c.Fits == nil:
 			open = cmp.Or(open, fmt.Sprintf("%s could not be read (%s)", c.What, c.Reason))
 		case !*c.Fits:
-			return fmt.Sprintf("%s: %s, expected %s", c.What, found(&c), c.Expected), false
+			return fmt.Sprintf("%s: %s, expected %s", c.What, found(c.Found), c.Expected), false
 		default:
 			fit = append(fit, c.What+": "+command.OneLine(c.Found))
 		}
 	}
 	return cmp.Or(open, strings.Join(fit, ", ")), open == ""
-}
-
-func found(c *condition) string { return cmp.Or(command.OneLine(c.Found), "nothing") }
-
-// writeOne shows a profile with where its statements come from.
-func writeOne(w io.Writer, p *profile) error {
-	var b strings.Builder
-	line := func(sources []string, format string, args ...any) {
-		fmt.Fprintf(&b, "  "+format+" [%s]\n", append(args, strings.Join(sources, ", "))...)
-	}
-	fmt.Fprintf(&b, "%s: %s\n", p.Name, command.OneLine(p.Title))
-	if p.File != "" {
-		fmt.Fprintf(&b, "of the site: %s\n", command.OneLine(p.File))
-	}
-	fmt.Fprintf(&b, "fits this node: %s\n\nrecognized by\n", fitsText(p.Fits))
-	for _, m := range p.Match {
-		var parts []string
-		for _, c := range m.Conditions {
-			parts = append(parts, fmt.Sprintf("%s: %s (here %s)", c.What, c.Expected, found(&c)))
-		}
-		line(m.Sources, "%s", strings.Join(parts, ", "))
-	}
-	b.WriteString("\nstates\n")
-	if g := p.GPUs; g != nil {
-		line(g.Sources, "%d GPUs %s", g.Number, anyOf(g.IDs))
-	}
-	for _, e := range p.NICs() {
-		line(e.Sources, "%s", nicText(&e))
-	}
-	if p.Cabling.By == fabric.CabledByProvider {
-		line(p.Cabling.Sources, "the provider cables: a port without a link is a fault")
-	} else {
-		b.WriteString("  the site cables: nothing of links and rates\n")
-	}
-	for _, n := range p.Normal {
-		line(n.Sources, "normal: %s", n.What)
-	}
-	b.WriteString("\nsources\n")
-	for _, s := range p.Sources {
-		fmt.Fprintf(&b, "  %s\n", command.OneLine(strings.TrimRight(fmt.Sprintf("%s: %s, %s. %s", s.Name, s.Title, s.Date, s.URL), " ")))
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func anyOf(ids []fabric.PCIID) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", " or "), "[]")
-}
-
-func nicText(e *fabric.ProfileNIC) string {
-	text := ""
-	for _, part := range []struct {
-		stated bool
-		text   string
-	}{
-		{e.Optional, "up to "},
-		{true, fmt.Sprintf("%d ports of role %s, chip %s", e.Number, e.Role, anyOf(e.Chips))},
-		{e.PortsPerCard > 0, fmt.Sprintf(", %d on a card", e.PortsPerCard)},
-		{e.VirtualFunctions, ", virtual functions"},
-		{e.LinkLayer != "", ", " + string(e.LinkLayer)},
-		{e.Gigabits > 0, fmt.Sprintf(", %v Gb/s", e.Gigabits)},
-		{e.Planes > 0, fmt.Sprintf(", %d planes", e.Planes)},
-		{e.Near == fabric.NearGPUs, ", spread over the GPUs"},
-		{e.Near == fabric.NearNone, ", near no GPU in particular"},
-	} {
-		if part.stated {
-			text += part.text
-		}
-	}
-	return text
 }
