@@ -60,7 +60,9 @@ func write(w io.Writer, text string, of any) error {
 	t := template.New("").Funcs(template.FuncMap{
 		"line": command.OneLine, "join": func(s []string, between string) string { return strings.Join(s, between) },
 		"machine": machineText, "yes": fitsText, "because": because, "found": found,
-		"any": func(ids []fabric.PCIID) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", " or "), "[]") },
+		"any": func(ids []fabric.PCIID) string {
+			return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", " or "), "[]")
+		},
 	})
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if err := template.Must(t.Parse(text)).Execute(columns, of); err != nil {
