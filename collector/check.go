@@ -36,6 +36,12 @@ var (
 			"record (what the exporter saw of the port before). All sources are absent if no port for training is known, or the ports or the NCCL configuration could not be read.",
 		Source: "see docs/ROLES.md", Cadence: Slow, Stability: Stable,
 	}
+	nodeTrainingStated = &Family{
+		Name: "node_training_stated", Type: Gauge,
+		Help: "1 if a source states that the node has ports for training, or should have: the role of a port, or the number of compute ports in the configuration. " +
+			"0 if that is a guess, or nothing says so. Absent if the ports or the NCCL configuration could not be read.",
+		Source: "see docs/ROLES.md", Cadence: Slow, Stability: Stable,
+	}
 	nodeProfileInfo = &Family{
 		Name: "node_profile_info", Type: Info, Labels: []string{"profile"},
 		Help: "The profile of the platform that the node was recognized as (docs/PROFILES.md); constant 1. Nodes with the same profile should be alike. " +
@@ -63,7 +69,7 @@ var (
 // checkFamilies are the rows of the collector check, in the order of documentation.
 func checkFamilies() []*Family {
 	return []*Family{
-		checkFailed, checkUnknown, nodeJudgedBy, nodeProfileInfo, checkTimestamp, checkError, checkRunTimestamp,
+		checkFailed, checkUnknown, nodeJudgedBy, nodeTrainingStated, nodeProfileInfo, checkTimestamp, checkError, checkRunTimestamp,
 	}
 }
 
@@ -111,7 +117,11 @@ func collectChecks(saw func(*fabric.Node, []diagnose.Verdict)) func(*fabric.Node
 
 func emitJudgedBy(n *fabric.Node, emit emit) {
 	j := diagnose.JudgedBy(n)
-	if !j.Known() || j.Ports == 0 {
+	if !j.Known() {
+		return
+	}
+	emit(nodeTrainingStated, bit(n.Binding().TrainingStated()))
+	if j.Ports == 0 {
 		return
 	}
 	for _, a := range diagnose.Authorities() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -33,6 +34,14 @@ var (
 		Source:  "/sys/class/infiniband_verbs/*/ibdev against /sys/class/infiniband; /sys/class/infiniband/<device>/device/net",
 		Cadence: Fast, Stability: Stable,
 	}
+	hcaGone = &Family{
+		Name: "hca_gone", Type: Gauge, Labels: []string{"device", "source"},
+		Help: "1 for each RDMA device that the node should have and lacks, for whatever traffic: the check hardware is critical for it. One 0, without labels, if none is gone. " +
+			"Absent if nothing states what there should be, or what there is could not be read. device is its last name, or its PCI address if the node has another device of that name. " +
+			"source: record (what the exporter saw before, without what check --accept took out), manifest (devices for training and storage). " +
+			"Without a state folder, the record ends with the exporter.",
+		Source: "/sys/class/infiniband, /sys/bus/pci/devices against the record of the node and config expected.manifest", Cadence: Fast, Stability: Stable,
+	}
 	hcaPortInfo = &Family{
 		Name: "hca_port_info", Type: Info, Labels: []string{"device", "port", "link_layer", "netdev", "role"},
 		Help:   "A port of an RDMA device with its network interface and its role; constant 1. Join other metrics with it to select ports by role.",
@@ -42,6 +51,13 @@ var (
 		Name: "hca_port_state", Type: StateSet, Labels: []string{"device", "port", "state"},
 		Help:   "Logical state of the port: 1 for the current state, 0 for all others. Absent for EFA, which always reports active.",
 		Source: "/sys/class/infiniband/<device>/ports/<port>/state", Cadence: Fast, Stability: Stable,
+	}
+	hcaPortLinkExpected = &Family{
+		Name: "hca_port_link_expected", Type: Gauge, Labels: []string{"device", "port", "source"},
+		Help: "1 if the port should have a link, 0 if it should have none, as the first source says that speaks of it; absent if none does. A port for training or storage with a 1 that is not active " +
+			"fails the check port_active, which is critical. source: configuration (its number of compute ports, once the node met it), manifest, nccl_ib_hca (NCCL_IB_HCA of the host), " +
+			"profile (of the platform), record (the port had a link, and check --accept did not take it out).",
+		Source: "see docs/ROLES.md", Cadence: Slow, Stability: Stable,
 	}
 	hcaPortPhysState = &Family{
 		Name: "hca_port_physical_state", Type: StateSet, Labels: []string{"device", "port", "state"},
@@ -135,7 +151,7 @@ var portValues = []valueOf[fabric.Port]{
 
 // hcaFamilies are the rows of the collector hca, in the order of documentation.
 func hcaFamilies() []*Family {
-	return slices.Concat([]*Family{computePorts, hcaInfo, hcaMoved}, familiesOf(deviceValues), []*Family{hcaPortInfo, hcaPortState, hcaPortPhysState}, familiesOf(portValues))
+	return slices.Concat([]*Family{computePorts, hcaInfo, hcaMoved, hcaGone}, familiesOf(deviceValues), []*Family{hcaPortInfo, hcaPortState, hcaPortLinkExpected, hcaPortPhysState}, familiesOf(portValues))
 }
 
 func collectHCA(n *fabric.Node, emit emit) {
@@ -151,6 +167,13 @@ func collectHCA(n *fabric.Node, emit emit) {
 	}
 	if compute > 0 {
 		emit(computePorts, float64(compute))
+	}
+	gone, all := diagnose.GoneDevices(n)
+	for _, g := range gone {
+		emit(hcaGone, 1, g.Device, string(g.By))
+	}
+	if all && len(gone) == 0 {
+		emit(hcaGone, 0, "", "")
 	}
 }
 
@@ -171,6 +194,9 @@ func collectPort(h *fabric.HCA, p *fabric.Port, emit emit) {
 	emit(hcaPortInfo, 1, at[0], at[1], string(p.LinkLayer.Or("")), p.NetDev.Or(""), string(p.Role.Or("")))
 	if s, ok := p.State.Get(); ok {
 		state(emit, hcaPortState, s, fabric.PortStates(), at...)
+	}
+	if p.Link.Stated() {
+		emit(hcaPortLinkExpected, bit(p.Link.Value), at[0], at[1], string(p.Link.By))
 	}
 	if s, ok := p.PhysState.Get(); ok {
 		state(emit, hcaPortPhysState, s, fabric.PhysStates(), at...)

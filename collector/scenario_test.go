@@ -146,7 +146,7 @@ func TestScenarios(t *testing.T) {
 // has a test of its own.
 func conditionalFamilies() []string {
 	return []string{
-		"node_compute_ports_expected", "nccl_config_findings", "exporter_facts_unknown", "exporter_source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
+		"hca_gone", "node_compute_ports_expected", "nccl_config_findings", "exporter_facts_unknown", "exporter_source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
 		"gpu_fabric_unhealthy", "node_profile_info", // profiles come with the configuration: TestProfileSeries
 		"job_transport_confirmed", "job_transport_last_seen_timestamp_seconds", "job_device_info", "job_processes_dropped", // TestJobs
 		"log_failures_total", "log_failure_last_seen_timestamp_seconds", "log_files", "log_communicator_setup_seconds", "log_files_refused", "log_skipped_bytes_total", "log_kernel_messages_lost_total", // TestLog

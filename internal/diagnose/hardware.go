@@ -17,7 +17,7 @@ func hardwareChecks() []*Check {
 			ID: checkHardware, Title: "The node has no training hardware, or less than before", Severity: Critical, Topic: "node", Scope: ScopeNode,
 			Reads: "RDMA devices, GPUs, the record of what the node had, and devices for training and storage that the manifest lists",
 			Guard: "a node with nothing, of which nobody states anything, is unknown. Not GPUs if expected.gpus is set, " +
-				"nor RDMA devices if devices are excluded, or other network namespaces have RDMA devices. " +
+				"nor RDMA devices if devices are excluded, nor those on the PCI bus where each network namespace has devices of its own. " +
 				"Devices that the manifest lists are unknown if it has another board by the name of one, and there under another name if one of their board is. " +
 				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen",
 			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,

@@ -50,6 +50,9 @@ type Node struct {
 	Remembered   []Remembered
 	RememberedIn string
 	Unrecorded   string
+	// DevicesCompared says that the RDMA devices were compared with a record that outlives this process: what Remembered does not name is
+	// there, or was accepted as gone.
+	DevicesCompared bool
 	// NeverMet are expectations of Policy that the record does not show this node to have met, ever: they may be those of another kind
 	// of node.
 	NeverMet []Expectation

@@ -78,9 +78,9 @@ func gpusOf(n *fabric.Node) (now seen) {
 }
 
 // devicesOf returns the RDMA devices of physical functions, one that is that of several for each. They are not known where some are
-// excluded, or each network namespace has its own.
+// excluded. Where each network namespace has its own, those that there were count while their function is on the bus: another may have them.
 func devicesOf(n *fabric.Node, had []string) (now seen) {
-	if !up(n, fabric.SourceClass) || !up(n, fabric.SourcePCI) || len(n.Excluded) > 0 || n.Host.RDMANetNS.Or("") == fabric.NetNSExclusive {
+	if !up(n, fabric.SourceClass) || !up(n, fabric.SourcePCI) || len(n.Excluded) > 0 {
 		return now
 	}
 	list := []string{}
@@ -97,9 +97,13 @@ func devicesOf(n *fabric.Node, had []string) (now seen) {
 			}
 		}
 	}
+	exclusive := n.Host.RDMANetNS.Or("") == fabric.NetNSExclusive
 	for _, i := range had {
 		switch h := n.MayBeBonded(addressOf(i)); {
-		case h == nil || contains(list, i):
+		case contains(list, i):
+		case exclusive && n.PCI.Function(addressOf(i)) != nil:
+			list = append(list, i)
+		case h == nil:
 		case strings.HasSuffix(i, " "+h.Name): // it was
 			list, now.bonded = append(list, i), true
 		default:

@@ -62,14 +62,14 @@ type Inventory struct {
 }
 
 // Open reads the inventory in a file. Boot is the ID of this start of the node, empty if it is not known. Where there is no folder for the
-// file, it remembers no hardware, and which expectations were met only as long as it is open; nil, which may be used and remembers
-// nothing, where file is empty.
+// file, it remembers only as long as it is open; so it does of hardware where file is empty, and it then remembers nothing else.
 func Open(file, boot string, log *slog.Logger) *Inventory {
-	if file == "" {
-		return nil
-	}
 	m := &Inventory{file: file, boot: boot, log: log}
 	m.begin()
+	if file == "" {
+		m.none = true
+		return m
+	}
 	var err error
 	m.owner, err = ownerOf(filepath.Dir(file))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,21 +98,22 @@ func Open(file, boot string, log *slog.Logger) *Inventory {
 // Update takes in what a node has. It returns the node, which it does not change, with what there was more of before, and with the
 // expectations that it is not known to have met.
 func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
-	if m == nil {
-		return n
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seen = n.At
-	m.distrust(n)
-	n = m.had.recall(n, m.anew)
-	m.compare(n)
+	if m.file != "" {
+		m.distrust(n)
+		n = m.had.recall(n, m.anew)
+		m.compare(n)
+	}
 	with := *n
+	with.Remembered, with.DevicesCompared = m.updateHardware(n)
 	if !m.none {
-		with.Remembered = m.updateHardware(n)
 		m.background(m.look)
 	}
-	with.RememberedIn, with.NeverMet, with.Unrecorded = m.file, m.unmet, m.unrecorded()
+	if m.file != "" {
+		with.RememberedIn, with.NeverMet, with.Unrecorded = m.file, m.unmet, m.unrecorded()
+	}
 	if len(with.Remembered) == 0 || n.Policy == nil {
 		return &with
 	}
@@ -122,13 +123,18 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	return derived
 }
 
-// updateHardware returns what there was more of before. m.mu is held.
-func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
+// updateHardware returns what there was more of before, and whether RDMA devices were compared with what the file has. m.mu is held.
+func (m *Inventory) updateHardware(n *fabric.Node) (missing []fabric.Remembered, compared bool) {
 	now := m.had
-	missing := slices.Concat(
+	devices := devicesOf(n, now.Devices.Items)
+	missing = slices.Concat(
 		now.GPUs.update(fabric.PCIGPU, n.At, gpusOf(n)),
-		now.Devices.update(fabric.PCINIC, n.At, devicesOf(n, now.Devices.Items)),
+		now.Devices.update(fabric.PCINIC, n.At, devices),
 	)
+	if m.none { // known only as long as this process runs
+		m.had.GPUs, m.had.Devices = now.GPUs, now.Devices
+		return missing, false
+	}
 	timed := !n.At.Before(clockSet)
 	own := m.owner == os.Geteuid() && timed
 	if own {
@@ -152,7 +158,7 @@ func (m *Inventory) updateHardware(n *fabric.Node) []fabric.Remembered {
 		m.tried = n.At
 		m.background(m.save)
 	}
-	return missing
+	return missing, m.id != nil && devices.items != nil
 }
 
 // notOwn logs once that what is new is not saved. m.mu is held.
@@ -210,9 +216,6 @@ func (m *Inventory) save() {
 
 // Close waits for the file a little.
 func (m *Inventory) Close() {
-	if m == nil {
-		return
-	}
 	done := make(chan struct{})
 	go func() { m.life.Wait(); close(done) }()
 	select {

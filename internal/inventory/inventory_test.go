@@ -289,3 +289,53 @@ func FuzzInventory(f *testing.F) {
 		}
 	})
 }
+
+// devicesSeen is a node with these RDMA devices, and NICs on the bus in these places.
+func devicesSeen(mode fabric.NetNSMode, names []string, places ...string) *fabric.Node {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	n := nodeWith(0, at)
+	n.Host.RDMANetNS = fabric.Known(mode, "netlink", at)
+	for _, name := range names {
+		n.HCAs = append(n.HCAs, fabric.HCA{Name: name, PCI: fabric.Known("0000:0"+name[len(name)-1:]+":00.0", "sysfs", at)})
+	}
+	for _, p := range places {
+		n.PCI.Functions = append(n.PCI.Functions, fabric.PCIFunction{Address: p, Kind: fabric.PCINIC, PF: fabric.AbsentFact[string]("physfn", at)})
+	}
+	return n
+}
+
+// Without a file or a folder for it, a device that goes is known for as long as the process runs. Where each network namespace has devices of
+// its own, only one whose function left the bus is gone.
+func TestDevicesThatGo(t *testing.T) {
+	two, one := []string{"mlx5_1", "mlx5_2"}, []string{"mlx5_1"}
+	bus := []string{"0000:01:00.0", "0000:02:00.0"}
+	for name, c := range map[string]struct {
+		file          string
+		mode          fabric.NetNSMode
+		bus           []string
+		gone, outlive bool
+	}{
+		"no file":                          {"", fabric.NetNSShared, bus, true, false},
+		"no folder":                        {"none/inventory.json", fabric.NetNSShared, bus, true, false},
+		"a file":                           {"inventory.json", fabric.NetNSShared, bus, true, true},
+		"another namespace may have it":    {"inventory.json", fabric.NetNSExclusive, bus, false, true},
+		"no namespace has it, nor the bus": {"inventory.json", fabric.NetNSExclusive, bus[:1], true, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			file := c.file
+			if file != "" {
+				file = filepath.Join(t.TempDir(), file)
+			}
+			m := Open(file, "", slog.New(slog.DiscardHandler))
+			defer m.Close()
+			m.Update(devicesSeen(c.mode, two, bus...))
+			synctest.Wait()
+			m.Update(devicesSeen(c.mode, two, bus...))
+			synctest.Wait()
+			n := m.Update(devicesSeen(c.mode, one, c.bus...))
+			if gone := len(n.Remembered) == 1 && slices.Equal(n.Remembered[0].Missing, []string{"0000:02:00.0 mlx5_2"}); gone != c.gone || n.DevicesCompared != c.outlive {
+				t.Errorf("%s: lacks %+v, compared %t", name, n.Remembered, n.DevicesCompared)
+			}
+		})
+	}
+}

@@ -143,15 +143,18 @@ func (s *Site) ThisHost() bool {
 	return s.Recorded.Netlink == "" && syscall.Statfs(s.Paths.Sysfs, &st) == nil && st.Type == sysfsMagic
 }
 
-// Observe opens an observer of this host, or of a simulated node. That of this host remembers what hardware there was.
+// Observe opens an observer of this host, or of a simulated node. It remembers what hardware there was, that of this host in a file.
 func (s *Site) Observe(o observer.Options, simulated bool) (Observer, error) {
 	open, file := s.NewObserver, s.Inventory
 	if open == nil {
 		open, file = func(o observer.Options) (Observer, error) { return observer.New(o) }, s.inventory()
 	}
 	ob, err := open(o)
-	if err != nil || simulated {
-		return ob, err
+	if err != nil {
+		return nil, err
+	}
+	if simulated {
+		file = ""
 	}
 	return remembering{ob, inventory.Open(file, inventory.BootID(s.Paths.Procfs), o.Log)}, nil
 }

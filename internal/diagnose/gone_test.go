@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"slices"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// As many devices are named as the node lacks, by names that no other device has, and only a source that is right about the node says so.
+func TestGoneDevices(t *testing.T) {
+	record := func(now, then int, missing ...string) func(*fabric.Node) {
+		return func(n *fabric.Node) {
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Missing: []string{"0000:99:00.0"}}}
+			n.Remembered = append(n.Remembered, fabric.Remembered{Kind: fabric.PCINIC, Now: now, Then: then, Missing: missing})
+			n.DevicesCompared = true
+		}
+	}
+	manifest := func(board string) func(*fabric.Node) {
+		return func(n *fabric.Node) {
+			n.HCAs[0].BoardID = fabric.Known("B1", "", at)
+			n.Policy.Manifest = &fabric.Manifest{Devices: map[string]map[string]string{
+				"mlx5_0": {"board": board, "port_1_role": "compute"}, "mlx5_1": {"board": board, "port_1_role": "storage"}, "mlx5_2": {"board": board, "port_1_role": "management"},
+			}}
+		}
+	}
+	for name, c := range map[string]struct {
+		edit func(*fabric.Node)
+		want []Gone
+		all  bool
+	}{
+		"nothing states anything":                 {func(*fabric.Node) {}, nil, false},
+		"nothing is gone":                         {func(n *fabric.Node) { n.DevicesCompared = true }, nil, true},
+		"by the record":                           {record(1, 2, "0000:db:00.0 mlx5_1"), []Gone{{"mlx5_1", fabric.ByRecord}}, true},
+		"it may be in a bond":                     {func(n *fabric.Node) { record(1, 2, "0000:db:00.0 mlx5_1")(n); n.Remembered[1].Doubtful = true }, nil, false},
+		"another device has its name":             {record(1, 2, "0000:db:00.0 mlx5_0"), []Gone{{"0000:db:00.0", fabric.ByRecord}}, true},
+		"places are counted anew":                 {record(1, 2, "0000:da:00.0 mlx5_0", "0000:db:00.0 mlx5_1"), []Gone{{"mlx5_1", fabric.ByRecord}}, true},
+		"since this process runs":                 {func(n *fabric.Node) { record(1, 2, "0000:db:00.0 mlx5_1")(n); n.DevicesCompared = false }, []Gone{{"mlx5_1", fabric.ByRecord}}, false},
+		"by the manifest, training and storage":   {manifest("B1"), []Gone{{"mlx5_1", fabric.ByManifest}}, true},
+		"the manifest is that of another node":    {manifest("B2"), nil, false},
+		"the list of devices could not be read":   {func(n *fabric.Node) { manifest("B1")(n); n.ClassPresent.State = fabric.Unknown }, nil, false},
+		"the record and the manifest have it":     {func(n *fabric.Node) { manifest("B1")(n); record(1, 2, "0000:db:00.0 mlx5_1")(n) }, []Gone{{"mlx5_1", fabric.ByRecord}}, true},
+		"the manifest excludes nothing, flags do": {func(n *fabric.Node) { manifest("B1")(n); n.Excluded = []string{"mlx5_1"} }, nil, true},
+	} {
+		n := nodeWith(8, "mlx5_0")
+		c.edit(n)
+		if got, all := GoneDevices(n); !slices.Equal(got, c.want) || all != c.all {
+			t.Errorf("%s: got %v, all %t; want %v, %t", name, got, all, c.want, c.all)
+		}
+	}
+}
