@@ -41,7 +41,8 @@ func document(t *testing.T) []byte {
 Generated from the rules and their tests (` + "`make docs`" + `); do not edit.
 
 **critical** alerts page: a job stops or runs several times slower. **warning** alerts are for the next working day, **info** alerts for dashboards and logs.
-Ports that are known not to be for training never page. Alerts that a booting node can cause (links that train, late addresses and devices, checks)
+Alerts about links, devices and addresses are critical where ` + "`check`" + ` is: where a source states what is missing ([ROLES](ROLES.md)).
+Traffic and settings of ports that are known not to be for training never page. Alerts that a booting node can cause (links that train, late addresses and devices, checks)
 are suppressed for 30 minutes after the boot. Load the files in ` + "`alerts/*.rules.yml`" + ` unchanged;
 ` + "`alerts/alertmanager.example.yml`" + ` routes the alerts and inhibits duplicates, so one fault does not page twice.
 
