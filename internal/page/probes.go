@@ -133,7 +133,7 @@ func (p *Probes) view(n *fabric.Node, verdicts []diagnose.Verdict, now time.Time
 		CSS: template.CSS(landingCSS), Title: p.Title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
 		Links: []Link{{"./", "Node", "overview of the node"}, {"probes.json", "JSON", "the same as JSON"}},
 	}
-	h := hardwareOf(&s, n, verdicts)
+	h := hardwareOf(n, verdicts)
 	for i := range s.Probes {
 		v.Probes = append(v.Probes, probeViewOf(&s.Probes[i], h, now))
 	}

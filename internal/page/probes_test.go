@@ -310,7 +310,7 @@ func TestRailsAreStated(t *testing.T) {
 		n := fabrictest.Healthy()
 		c.edit(n)
 		n.DerivePorts()
-		if got := hardwareOf(&probes.Status{}, n, nil).rails; got != c.want {
+		if got := hardwareOf(n, nil).rails; got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

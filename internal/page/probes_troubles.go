@@ -14,15 +14,15 @@ import (
 
 // probeHardware is what a result is compared with.
 type probeHardware struct {
-	rails bool // the node has rails, or should have
+	rails bool // a source states that the node has rails, or should have
 	far   bool // by design, its GPUs are too far from their NICs for GPUDirect RDMA
 	cause func(*fabric.Symptom) *diagnose.Verdict
 	slow  func(*fabric.Symptom) bool // because it lost GPUDirect RDMA
 }
 
-func hardwareOf(s *probes.Status, n *fabric.Node, verdicts []diagnose.Verdict) probeHardware {
+func hardwareOf(n *fabric.Node, verdicts []diagnose.Verdict) probeHardware {
 	return probeHardware{
-		rails: n.TrainingStated() || slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" }),
+		rails: n.TrainingStated(),
 		far:   diagnose.GPUsFarByDesign(n),
 		cause: func(s *fabric.Symptom) *diagnose.Verdict { return diagnose.Explains(n, verdicts, s) },
 		slow:  func(s *fabric.Symptom) bool { return diagnose.SlowWithoutGPUDirect(n, s) },

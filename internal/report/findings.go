@@ -143,6 +143,8 @@ func (f *Facts) addProbeFindings(in *Input) {
 			switch {
 			case slower && slowed:
 				continue
+			case fault == probes.FaultSocket && !in.Node.Binding().TrainingStated(): // it may be by design
+				severity = diagnose.Warning
 			case slowed && fault == probes.FaultGPUDirect && slices.Contains(r.Faults, probes.FaultSlow):
 				severity = faultTexts[probes.FaultSlow].severity
 			}

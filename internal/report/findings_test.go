@@ -124,6 +124,23 @@ func TestTCPIsOneIssue(t *testing.T) {
 	}
 }
 
+// TCP is critical where a source states that the node has ports for training, as the alerts have it.
+func TestTCPWhereTrainingIsAGuess(t *testing.T) {
+	for guess, want := range map[bool]string{false: "critical", true: "warning"} {
+		in := input(t, "probe-tcp-fallback")
+		if guess {
+			n := in.Node.Copy()
+			n.NCCL = fabric.NCCLConfig{}
+			n.Derive()
+			in.Node = n
+		}
+		at := slices.IndexFunc(Collect(in).Findings, func(f Finding) bool { return f.ID == "probe_socket" && f.Severity == want })
+		if at < 0 {
+			t.Errorf("guess %t: not %s: %+v", guess, want, Collect(in).Findings)
+		}
+	}
+}
+
 // A job that used TCP, or had GPUDirect RDMA disabled, is at odds with a node that has both. Where the log of one rank does not show
 // what the job used, the report is no all-clear. Nodes without either have nothing to repair.
 func TestLogAgainstNode(t *testing.T) {
