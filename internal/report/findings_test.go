@@ -130,7 +130,7 @@ func TestTCPWhereTrainingIsAGuess(t *testing.T) {
 		in := input(t, "probe-tcp-fallback")
 		if guess {
 			n := in.Node.Copy()
-			n.NCCL = fabric.NCCLConfig{}
+			n.NCCL, n.Policy = fabric.NCCLConfig{}, &fabric.Policy{}
 			n.Derive()
 			in.Node = n
 		}
