@@ -124,7 +124,9 @@ func TestAlertsAgreeWithChecks(t *testing.T) {
 			n := simulatortest.Watch(t, s, 0)[0]
 			if healthy[s.Platform] == nil {
 				all := simulator.Scenarios()
-				i := slices.IndexFunc(all, func(h simulator.Scenario) bool { return h.Platform == s.Platform && strings.HasPrefix(h.Name, "healthy") })
+				i := slices.IndexFunc(all, func(h simulator.Scenario) bool {
+					return h.Platform == s.Platform && strings.HasPrefix(h.Name, "healthy")
+				})
 				healthy[s.Platform] = simulatortest.Watch(t, all[i], 0)[0]
 			}
 			for name, n := range judgedBy(healthy[s.Platform], n) {
