@@ -254,7 +254,7 @@ func listedGone(n *fabric.Node) (names []string, ours bool) {
 		}
 		names = append(names, name)
 	}
-	return names, ours && len(names) > doubtful
+	return names, ours && (len(names) == 0 || len(names) > doubtful)
 }
 
 // serves reports whether a device of a manifest has a port for training or storage.

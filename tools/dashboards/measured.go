@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"gpufabric_exporter/internal/nccl/settings"
+	ncclsettings "gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/probes"
 )
 
@@ -77,7 +77,7 @@ func linkState() string {
 func ncclFindings() string {
 	const rule, priority = `gpufabric_nccl_config_findings{@node} > 0`, "NCCL_IB_TC is a priority"
 	expr := `label_replace(count by (cluster, instance, rule) (` + rule + `), "measured", "$1", "rule", "(.*)")`
-	expr = `label_replace(` + expr + `, "measured", "` + priority + `", "rule", "` + settings.RuleTCLikePriority + `")`
+	expr = `label_replace(` + expr + `, "measured", "` + priority + `", "rule", "` + ncclsettings.RuleTCLikePriority + `")`
 	for range 3 { // the most underscores of another rule
 		expr = `label_replace(` + expr + `, "measured", "$1 $2", "measured", "([a-z_ ]+)_([a-z ]+)")`
 	}
