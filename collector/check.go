@@ -11,6 +11,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // The rows of the collector check. training_job is for checks of jobs, and left out in all others.
@@ -91,7 +92,7 @@ const checkName = "check"
 
 // WithVerdicts returns the set with a collector check, if it has one, that gives saw the verdicts of each Gather, all but
 // those of checks that compare readings. saw is called by any number of goroutines at once and must not wait or keep the list.
-func (s *Set) WithVerdicts(saw func(*fabric.Node, []diagnose.Verdict)) *Set {
+func (s *Set) WithVerdicts(saw func(*fabric.Node, []verdict.Verdict)) *Set {
 	with := &Set{collectors: slices.Clone(s.collectors)}
 	for i := range with.collectors {
 		if c := &with.collectors[i]; c.Name == checkName {
@@ -102,8 +103,8 @@ func (s *Set) WithVerdicts(saw func(*fabric.Node, []diagnose.Verdict)) *Set {
 }
 
 // collectChecks returns a collector that asks the checks of the catalogue, except those that compare readings.
-func collectChecks(saw func(*fabric.Node, []diagnose.Verdict)) func(*fabric.Node, emit) {
-	checks := slices.DeleteFunc(diagnose.Catalogue(), func(c *diagnose.Check) bool { return c.Rate })
+func collectChecks(saw func(*fabric.Node, []verdict.Verdict)) func(*fabric.Node, emit) {
+	checks := slices.DeleteFunc(diagnose.Catalogue(), func(c *verdict.Check) bool { return c.Rate })
 	return func(n *fabric.Node, emit emit) {
 		list := diagnose.Run(n, checks)
 		saw(n, list)
@@ -133,7 +134,7 @@ func everyNode(*fabric.Node) (bool, string) { return true, "" }
 
 // checked is what check series are about. Files have none of their own: their names come from users.
 type checked struct {
-	check       *diagnose.Check
+	check       *verdict.Check
 	device, gpu string
 	port        int
 }
@@ -141,16 +142,16 @@ type checked struct {
 // emitChecks emits one series for each subject for which a check fails or is unknown, and one for each check that fails for
 // none and passes for some: nearly everything passes, and a list of it has no use. Where several verdicts are about one subject the
 // first one counts: in the order of diagnose.Run that is the worst.
-func emitChecks(list []diagnose.Verdict, emit emit) {
+func emitChecks(list []verdict.Verdict, emit emit) {
 	emitted := make(map[checked]bool)
-	answered := make(map[*diagnose.Check]bool) // those that failed, or whose 0 is shown
+	answered := make(map[*verdict.Check]bool) // those that failed, or whose 0 is shown
 	for i := range list {
 		v := &list[i]
 		of := checked{check: v.Check, device: v.Subject.Device, gpu: label(v.Subject.GPU), port: v.Subject.Port}
 		if v.Check.Rate || emitted[of] {
 			continue
 		}
-		if v.Status == diagnose.OK {
+		if v.Status == verdict.OK {
 			if answered[v.Check] {
 				continue
 			}
@@ -166,18 +167,18 @@ func emitChecks(list []diagnose.Verdict, emit emit) {
 			uuid, address = "", of.gpu
 		}
 		const job = "" // no check is about one
-		if v.Status == diagnose.Unknown {
+		if v.Status == verdict.Unknown {
 			emit(checkUnknown, 1, v.Check.ID, string(v.Severity()), of.device, port, uuid, address, job, string(v.Reason))
 		} else {
 			answered[v.Check] = true
-			emit(checkFailed, bit(v.Status == diagnose.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, uuid, address, job)
+			emit(checkFailed, bit(v.Status == verdict.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, uuid, address, job)
 		}
 	}
 }
 
 // CheckFamilies returns verdicts, in the order of diagnose.Run, as the families that a scrape has of them, sorted by name,
 // when they were given, and that they could be.
-func CheckFamilies(list []diagnose.Verdict, at time.Time) []exposition.Family {
+func CheckFamilies(list []verdict.Verdict, at time.Time) []exposition.Family {
 	return families(func(emit emit) {
 		emitChecks(list, emit)
 		emit(checkTimestamp, unixSeconds(at))

@@ -14,6 +14,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func scenarioNode(t testing.TB, name string) *fabric.Node {
@@ -75,7 +76,7 @@ func TestCheckSeriesShowTheWorst(t *testing.T) {
 			}
 		}
 		type subject struct{ check, labels string }
-		worst := map[subject]diagnose.Status{}
+		worst := map[subject]verdict.Status{}
 		for _, v := range diagnose.Run(n, nil) {
 			port := ""
 			if v.Subject.Port != 0 {
@@ -87,7 +88,7 @@ func TestCheckSeriesShowTheWorst(t *testing.T) {
 			}
 			check := v.Check.ID + "|" + string(v.Check.Severity)
 			of := subject{check, check + "|" + strings.Join([]string{v.Subject.Device, port, uuid, address}, "|")}
-			if s := worst[of]; !v.Check.Rate && (s == "" || s == diagnose.OK || v.Status == diagnose.Failed) {
+			if s := worst[of]; !v.Check.Rate && (s == "" || s == verdict.OK || v.Status == verdict.Failed) {
 				worst[of] = v.Status
 			}
 		}
@@ -95,12 +96,12 @@ func TestCheckSeriesShowTheWorst(t *testing.T) {
 		passes, fails := map[string]bool{}, map[string]bool{}
 		for of, s := range worst {
 			switch s {
-			case diagnose.Failed:
+			case verdict.Failed:
 				fails[of.check] = true
 				want = append(want, "check_failed "+of.labels+" 1")
-			case diagnose.Unknown:
+			case verdict.Unknown:
 				want = append(want, "check_unknown "+of.labels+" 1")
-			case diagnose.OK:
+			case verdict.OK:
 				passes[of.check] = true
 			}
 		}
@@ -119,11 +120,11 @@ func TestCheckSeriesShowTheWorst(t *testing.T) {
 
 // A check that is unknown for all subjects has no series with the value 0.
 func TestChecksThatKnowNothingHaveNoZero(t *testing.T) {
-	check := &diagnose.Check{ID: "x", Severity: diagnose.Warning}
-	verdict := func(device string, s diagnose.Status) diagnose.Verdict {
-		return diagnose.Verdict{Check: check, Subject: diagnose.Subject{Device: device}, Status: s, Reason: fabric.ReasonStuck}
+	check := &verdict.Check{ID: "x", Severity: verdict.Warning}
+	about := func(device string, s verdict.Status) verdict.Verdict {
+		return verdict.Verdict{Check: check, Subject: verdict.Subject{Device: device}, Status: s, Reason: fabric.ReasonStuck}
 	}
-	of := func(list ...diagnose.Verdict) (lines []string) {
+	of := func(list ...verdict.Verdict) (lines []string) {
 		for line := range strings.Lines(text(t, CheckFamilies(list, now))) {
 			if strings.Contains(line, "_failed{") {
 				lines = append(lines, strings.TrimSpace(strings.TrimPrefix(line, Prefix)))
@@ -131,10 +132,10 @@ func TestChecksThatKnowNothingHaveNoZero(t *testing.T) {
 		}
 		return lines
 	}
-	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.Unknown)))
-	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.OK), verdict("c", diagnose.OK)), `check_failed{check="x",device="",pci_address="",port="",severity="warning",uuid=""} 0`)
-	equal(t, of(verdict("", diagnose.Failed), verdict("a", diagnose.Unknown), verdict("b", diagnose.OK)), `check_failed{check="x",device="",pci_address="",port="",severity="warning",uuid=""} 1`)
-	equal(t, of(verdict("a", diagnose.Unknown), verdict("a", diagnose.OK))) // of two verdicts about one subject the worse one counts
+	equal(t, of(about("a", verdict.Unknown), about("b", verdict.Unknown)))
+	equal(t, of(about("a", verdict.Unknown), about("b", verdict.OK), about("c", verdict.OK)), `check_failed{check="x",device="",pci_address="",port="",severity="warning",uuid=""} 0`)
+	equal(t, of(about("", verdict.Failed), about("a", verdict.Unknown), about("b", verdict.OK)), `check_failed{check="x",device="",pci_address="",port="",severity="warning",uuid=""} 1`)
+	equal(t, of(about("a", verdict.Unknown), about("a", verdict.OK))) // of two verdicts about one subject the worse one counts
 }
 
 // Files are named by users, and may have many lines that are wrong.

@@ -20,12 +20,12 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/jobs/progress"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // About describes a collector to users.
@@ -160,7 +160,7 @@ func collectors() []collector {
 			want:     checkWants,
 			sources:  checkSources(),
 			families: checkFamilies(),
-			collect:  collectChecks(func(*fabric.Node, []diagnose.Verdict) {}), supported: everyNode,
+			collect:  collectChecks(func(*fabric.Node, []verdict.Verdict) {}), supported: everyNode,
 		},
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func jobLines(t *testing.T, jobs job.Jobs) string {
@@ -34,7 +34,7 @@ func TestJobs(t *testing.T) {
 		{
 			Name: "slurm/7", Scheduler: "slurm", User: "ann", GPUs: []string{"GPU-a"}, Ranks: make([]job.Rank, 2),
 			Verdict:  job.Verdict{Transport: job.TCP, Way: job.WaySocket, Confirmed: true, Cause: job.CauseNoDevices},
-			Findings: []job.Finding{{Rule: job.RuleMemlock, Severity: diagnose.Warning}},
+			Findings: []job.Finding{{Rule: job.RuleMemlock, Severity: verdict.Warning}},
 		},
 		{Name: "slurm/8", Scheduler: "slurm", Verdict: job.Verdict{Transport: job.Unknown, Reason: job.Moved}},
 		{Name: "slurm/11", Verdict: job.Verdict{Transport: job.TCP, Confirmed: true}, Seen: time.Unix(1_700_000_000, 5e8), Unseen: job.Unreadable},

@@ -37,6 +37,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -323,7 +324,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 	for i := range n.HCAs {
 		ports += len(n.HCAs[i].Ports)
 	}
-	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(diagnose.Together(diagnose.Failures(list))))
+	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(verdict.Together(verdict.Failures(list))))
 }
 
 // unreadable says that the RDMA devices of a node are not known, and what to do.

@@ -15,10 +15,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"gpufabric_exporter/collector"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/page"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // handler answers all requests. It may be used by any number of servers at once.
@@ -43,7 +43,7 @@ type handler struct {
 
 func newHandler(e *Exporter, n Node, set *collector.Set, ob site.Observer, config *reloader, log *slog.Logger) *handler {
 	h := &handler{exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), build: buildInfo(), failures: newFailures(), log: log, places: newPlaces(e.Web.MaxRequests)}
-	h.set = set.WithVerdicts(func(seen *fabric.Node, list []diagnose.Verdict) { h.seen.See(list, false, seen.At) })
+	h.set = set.WithVerdicts(func(seen *fabric.Node, list []verdict.Verdict) { h.seen.See(list, false, seen.At) })
 	h.own.MustRegister(h.failures)
 	h.probes = h.probePages()
 	h.Handler = secured(bodiless(new(http.CrossOriginProtection).Handler(h.mux())))

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"gpufabric_exporter/alerts"
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Links are where a site keeps what findings lead to. All that names such an address takes it from here: the landing page,
@@ -25,7 +25,7 @@ type Links struct {
 func DefaultLinks() Links { return Links{Runbooks: strings.TrimSuffix(alerts.RunbookBase, "/")} }
 
 // Runbook is the page about a check; of an address, the part of the page about it.
-func (l Links) Runbook(c *diagnose.Check) string {
+func (l Links) Runbook(c *verdict.Check) string {
 	page := l.Runbooks + "/check-" + c.Topic + ".md"
 	if strings.HasPrefix(l.Runbooks, "/") {
 		return page

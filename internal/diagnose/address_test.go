@@ -11,10 +11,11 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // withoutAddress is a node whose first port lost its address of IPv4. Nothing states what the port is for.
-func withoutAddress(edit func(*fabric.Node)) []diagnose.Verdict {
+func withoutAddress(edit func(*fabric.Node)) []verdict.Verdict {
 	n := fabrictest.Healthy()
 	n.NCCL.Variables, n.Policy.ComputePorts, n.Policy.Roles = nil, nil, nil
 	p := &n.HCAs[0].Ports[0]
@@ -27,7 +28,7 @@ func withoutAddress(edit func(*fabric.Node)) []diagnose.Verdict {
 	p.GIDs.Entries.Value = left
 	edit(n)
 	n.Derive()
-	return diagnose.Run(n, []*diagnose.Check{diagnose.Find(diagnose.CheckGID)})
+	return diagnose.Run(n, []*verdict.Check{diagnose.Find(verdict.CheckGID)})
 }
 
 // A port that lost the address that somebody expects is wrong whatever it is for; without anybody it is a guess. What NewManifest writes
@@ -39,14 +40,14 @@ func TestLostAddress(t *testing.T) {
 	manifest := diagnose.NewManifest(n)
 	for name, c := range map[string]struct {
 		edit         func(*fabric.Node)
-		want         diagnose.Status
+		want         verdict.Status
 		says, remedy string
 	}{
-		"nobody": {edit: func(*fabric.Node) {}, want: diagnose.Unknown},
+		"nobody": {edit: func(*fabric.Node) {}, want: verdict.Unknown},
 		"record": {edit: func(n *fabric.Node) {
 			n.HCAs[0].Ports[0].Seen.IPv4 = fabric.PastAddress{Addr: netip.MustParseAddr("10.0.0.1"), Last: time.Unix(1.7e9, 0)}
-		}, want: diagnose.Failed, says: "It had 10.0.0.1 until 2023-11-14 22:13 UTC (record of this node).", remedy: "gpufabric_exporter check --accept=<device>, as the user of the exporter."},
-		"manifest": {edit: func(n *fabric.Node) { n.Policy.Manifest = &manifest }, want: diagnose.Failed, says: "The manifest has RoCE v2, ipv4."},
+		}, want: verdict.Failed, says: "It had 10.0.0.1 until 2023-11-14 22:13 UTC (record of this node).", remedy: "gpufabric_exporter check --accept=<device>, as the user of the exporter."},
+		"manifest": {edit: func(n *fabric.Node) { n.Policy.Manifest = &manifest }, want: verdict.Failed, says: "The manifest has RoCE v2, ipv4."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, v := range withoutAddress(c.edit) {

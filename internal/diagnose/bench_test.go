@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // BenchmarkRun is what all checks cost a scrape of a simulated H100 node of 11 devices and 8 GPUs, and what each of them
@@ -22,7 +23,7 @@ func BenchmarkRun(b *testing.B) {
 	state := diagnose.Catalogue()
 	b.Run("all", func(b *testing.B) { repeat(b, func() { diagnose.Run(n, state) }) })
 	for _, c := range diagnose.Catalogue() {
-		one := []*diagnose.Check{c}
+		one := []*verdict.Check{c}
 		b.Run(c.ID, func(b *testing.B) { repeat(b, func() { diagnose.Run(n, one) }) })
 	}
 	b.Run("DeriveGDR", func(b *testing.B) { repeat(b, n.DeriveGDR) })

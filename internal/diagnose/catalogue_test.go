@@ -13,13 +13,14 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 var update = flag.Bool("update", false, "write docs/CHECKS.md")
 
 func TestCatalogue(t *testing.T) {
 	ids, titles, modes := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, m := range Modes() {
+	for _, m := range verdict.Modes() {
 		if modes[m.ID] || m.Text == "" {
 			t.Errorf("mode %s is there twice or says nothing", m.ID)
 		}
@@ -31,7 +32,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		for field, missing := range map[string]bool{
 			"Title, without a full stop": c.Title == "" || strings.HasSuffix(c.Title, "."), "Reads": c.Reads == "", "Topic": c.Topic == "", "Scope": c.Scope == "",
-			"judge": c.judge == nil, "Modes": len(c.Modes) == 0, "Severity": !slices.Contains(Severities(), c.Severity),
+			"judge": c.Judge == nil, "Modes": len(c.Modes) == 0, "Severity": !slices.Contains(verdict.Severities(), c.Severity),
 		} {
 			if missing {
 				t.Errorf("check %s lacks %s: add it to its row in internal/diagnose", c.ID, field)
@@ -40,7 +41,7 @@ func TestCatalogue(t *testing.T) {
 		ids[c.ID], titles[c.Title] = true, true
 		for _, m := range c.Modes {
 			if !modes[m] {
-				t.Errorf("check %s finds the mode %q, which is not in Modes() in internal/diagnose/mode.go: add its row", c.ID, m)
+				t.Errorf("check %s finds the mode %q, which is not in Modes() in internal/verdict/mode.go: add its row", c.ID, m)
 			}
 		}
 	}
@@ -48,26 +49,26 @@ func TestCatalogue(t *testing.T) {
 
 // TestOrder: what failed comes first, the worst before the rest, then what is unknown; equals stay as they were given.
 func TestOrder(t *testing.T) {
-	by := map[Severity]*Check{}
-	for _, s := range Severities() {
-		by[s] = &Check{Severity: s}
+	by := map[verdict.Severity]*verdict.Check{}
+	for _, s := range verdict.Severities() {
+		by[s] = &verdict.Check{Severity: s}
 	}
-	var v verdicts
-	add := func(status Status, severity Severity, name string) {
-		v.list = append(v.list, Verdict{Check: by[severity], Status: status, Subject: Subject{Device: name}})
+	var v verdict.Verdicts
+	add := func(status verdict.Status, severity verdict.Severity, name string) {
+		v.List = append(v.List, verdict.Verdict{Check: by[severity], Status: status, Subject: verdict.Subject{Device: name}})
 	}
-	add(OK, Critical, "g")
-	add(Unknown, Warning, "f")
-	add(Failed, Info, "d")
-	add(Unknown, Critical, "e")
-	add(Failed, Warning, "b")
-	add(OK, Info, "h")
-	add(Failed, Critical, "a")
-	add(Failed, Warning, "c")
-	add(OK, Info, "i")
-	v.sort()
+	add(verdict.OK, verdict.Critical, "g")
+	add(verdict.Unknown, verdict.Warning, "f")
+	add(verdict.Failed, verdict.Info, "d")
+	add(verdict.Unknown, verdict.Critical, "e")
+	add(verdict.Failed, verdict.Warning, "b")
+	add(verdict.OK, verdict.Info, "h")
+	add(verdict.Failed, verdict.Critical, "a")
+	add(verdict.Failed, verdict.Warning, "c")
+	add(verdict.OK, verdict.Info, "i")
+	verdict.Sort(v.List)
 	var order []string
-	for _, one := range v.list {
+	for _, one := range v.List {
 		order = append(order, one.Subject.Device)
 	}
 	if got := strings.Join(order, ""); got != "abcdefghi" {
@@ -78,13 +79,13 @@ func TestOrder(t *testing.T) {
 // TestModesAreFound prints what finds each mode; one that nothing finds says why.
 func TestModesAreFound(t *testing.T) {
 	found := 0
-	for _, m := range Modes() {
+	for _, m := range verdict.Modes() {
 		by := FindsMode(m.ID)
 		if m.Alert != "" {
 			by = append(by, m.Alert)
 		}
 		if (len(by) == 0) != (m.Gap != "") {
-			t.Errorf("mode %s of internal/diagnose/mode.go is found by %v, and its Gap is %q: name it in Modes of a check, in Alert, or say in Gap why nothing finds it", m.ID, by, m.Gap)
+			t.Errorf("mode %s of internal/verdict/mode.go is found by %v, and its Gap is %q: name it in Modes of a check, in Alert, or say in Gap why nothing finds it", m.ID, by, m.Gap)
 		}
 		if len(by) > 0 {
 			found++
@@ -93,54 +94,54 @@ func TestModesAreFound(t *testing.T) {
 			t.Logf("%-28s nothing: %s", m.ID, m.Gap)
 		}
 	}
-	t.Logf("%d of %d modes are found", found, len(Modes()))
+	t.Logf("%d of %d modes are found", found, len(verdict.Modes()))
 }
 
 // TestKnownModesAreListed: what is known in practice to go wrong with links and devices (L), and with configuration (C),
 // has a mode, found or with the reason why it is not.
 func TestKnownModesAreListed(t *testing.T) {
-	modes := map[string]Mode{}
-	for _, m := range Modes() {
+	modes := map[string]verdict.Mode{}
+	for _, m := range verdict.Modes() {
 		modes[m.ID] = m
 	}
 	known := [][]string{
-		{"L1 port down", ModePortDown},
-		{"L2 device vanished", ModeDeviceGone},
+		{"L1 port down", verdict.ModePortDown},
+		{"L2 device vanished", verdict.ModeDeviceGone},
 		{"L3 link flaps", "link_flapping"},
-		{"L4 rate degraded", ModeRateDegraded},
+		{"L4 rate degraded", verdict.ModeRateDegraded},
 		{"L5 post-FEC errors", "post_fec_errors"},
 		{"L6 pre-FEC trend", "pre_fec_errors"},
 		{"L7 InfiniBand link integrity", "link_integrity"},
-		{"L8 PCIe width and speed", ModePCIeLink},
+		{"L8 PCIe width and speed", verdict.ModePCIeLink},
 		{"L9 PCIe AER", "pcie_errors"},
-		{"L10 NVLink down", ModeNVLinkDown},
+		{"L10 NVLink down", verdict.ModeNVLinkDown},
 		{"L11 NVLink errors", "nvlink_errors"},
-		{"L12 fabric manager, IMEX", ModeFabricManager},
+		{"L12 fabric manager, IMEX", verdict.ModeFabricManager},
 		{"L13 transceiver hot", "module_hot"},
-		{"L14 driver or firmware hangs", ModeDriverHung},
-		{"C1 no routable RoCE v2 GID", ModeGIDMissing},
-		{"C2 GID index pinned", ModeGIDPinned},
-		{"C3 GID index differs between rails", ModeGIDPinned},
+		{"L14 driver or firmware hangs", verdict.ModeDriverHung},
+		{"C1 no routable RoCE v2 GID", verdict.ModeGIDMissing},
+		{"C2 GID index pinned", verdict.ModeGIDPinned},
+		{"C3 GID index differs between rails", verdict.ModeGIDPinned},
 		{"C4 GID changed", "gid_changed"},
 		{"C5 duplicate address, no route", "duplicate_address"},
-		{"C6 PFC", ModePFC},
-		{"C7 trust, DSCP map", ModeTrust},
-		{"C8 traffic class", ModeTrafficClass},
-		{"C9 wrong priority", ModeWrongPriority},
-		{"C10 ECN", ModeECN},
-		{"C11 peer memory, dma-buf", ModeGDRModule},
-		{"C12 GPUDirect distance, level", ModeGDRDistance, ModeGDRConfig},
+		{"C6 PFC", verdict.ModePFC},
+		{"C7 trust, DSCP map", verdict.ModeTrust},
+		{"C8 traffic class", verdict.ModeTrafficClass},
+		{"C9 wrong priority", verdict.ModeWrongPriority},
+		{"C10 ECN", verdict.ModeECN},
+		{"C11 peer memory, dma-buf", verdict.ModeGDRModule},
+		{"C12 GPUDirect distance, level", verdict.ModeGDRDistance, verdict.ModeGDRConfig},
 		{"C13 peermem invalid context", "peermem_refuses"},
-		{"C14 ACS, IOMMU", ModeACS, ModeIOMMU},
-		{"C15 firmware differs", ModeFirmwareMismatch},
-		{"C16 MTU differs", ModeMTUMismatch},
-		{"C17 interface and device lists", ModeSocket, ModeNCCLDevices},
-		{"C18 NUMA, rails", ModeNUMA, ModeNICShared},
-		{"C19 memlock", ModeMemlock},
+		{"C14 ACS, IOMMU", verdict.ModeACS, verdict.ModeIOMMU},
+		{"C15 firmware differs", verdict.ModeFirmwareMismatch},
+		{"C16 MTU differs", verdict.ModeMTUMismatch},
+		{"C17 interface and device lists", verdict.ModeSocket, verdict.ModeNCCLDevices},
+		{"C18 NUMA, rails", verdict.ModeNUMA, verdict.ModeNICShared},
+		{"C19 memlock", verdict.ModeMemlock},
 		{"C20 device nodes", "device_node_missing"},
-		{"C21 SHARP, NVLS", ModeOffloadUnused},
+		{"C21 SHARP, NVLS", verdict.ModeOffloadUnused},
 		{"C22 adaptive routing", "adaptive_routing_wrong"},
-		{"C23 unknown variables", ModeNCCLConfig},
+		{"C23 unknown variables", verdict.ModeNCCLConfig},
 	}
 	found := 0
 	for _, row := range known {
@@ -178,7 +179,7 @@ func TestModesNameAlerts(t *testing.T) {
 			alerts[string(m[1])] = true
 		}
 	}
-	for _, m := range Modes() {
+	for _, m := range verdict.Modes() {
 		if m.Alert != "" && !alerts[m.Alert] {
 			t.Errorf("mode %s: there is no alert %s", m.ID, m.Alert)
 		}
@@ -263,35 +264,35 @@ func TestNCCLDevices(t *testing.T) {
 	for _, test := range []struct {
 		name, filter string
 		edit         func(n *fabric.Node)
-		want         Status
+		want         verdict.Status
 		says         string
 	}{
-		{"prefix", "mlx5", nil, OK, ""},
+		{"prefix", "mlx5", nil, verdict.OK, ""},
 		{"unset", "", nil, "", ""},
-		{"another vendor", "bnxt", nil, Failed, "matches no active RDMA port"},
-		{"one is missing", "=mlx5_0,mlx5_7", nil, Failed, "names missing devices"},
-		{"one is excluded by flags", "=mlx5_0,mlx5_7", func(n *fabric.Node) { n.Excluded = []string{"mlx5_7"} }, OK, ""},
-		{"another port", "mlx5_0:2", nil, Failed, "matches no active RDMA port"},
-		{"excluded that is not there", "^mlx5_7", nil, OK, ""},
-		{"all excluded", "^", nil, Failed, "matches no active RDMA port"},
-		{"all down", "mlx5", down, Failed, "matches no active RDMA port"},
+		{"another vendor", "bnxt", nil, verdict.Failed, "matches no active RDMA port"},
+		{"one is missing", "=mlx5_0,mlx5_7", nil, verdict.Failed, "names missing devices"},
+		{"one is excluded by flags", "=mlx5_0,mlx5_7", func(n *fabric.Node) { n.Excluded = []string{"mlx5_7"} }, verdict.OK, ""},
+		{"another port", "mlx5_0:2", nil, verdict.Failed, "matches no active RDMA port"},
+		{"excluded that is not there", "^mlx5_7", nil, verdict.OK, ""},
+		{"all excluded", "^", nil, verdict.Failed, "matches no active RDMA port"},
+		{"all down", "mlx5", down, verdict.Failed, "matches no active RDMA port"},
 		{"one down, one hidden", "mlx5", func(n *fabric.Node) {
 			down(n)
 			n.HCAs[1].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonIO, "state", n.At)
-		}, Unknown, ""},
+		}, verdict.Unknown, ""},
 		{"devices hidden", "mlx5", func(n *fabric.Node) {
 			n.HCAs, n.ClassPresent = nil, fabric.UnknownFact[bool](fabric.ReasonPrivilege, "class/infiniband", n.At)
-		}, Unknown, ""},
+		}, verdict.Unknown, ""},
 		{"EFA, which always says active", "mlx5_0", func(n *fabric.Node) {
 			n.HCAs[0].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonDriverConstant, "state", n.At)
-		}, OK, ""},
+		}, verdict.OK, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := withDevices(test.filter)
 			if test.edit != nil {
 				test.edit(n)
 			}
-			list := Run(n, []*Check{Find("nccl_devices")})
+			list := Run(n, []*verdict.Check{Find("nccl_devices")})
 			if test.want == "" {
 				if len(list) > 0 {
 					t.Errorf("got %v", list)
@@ -307,20 +308,20 @@ func TestNCCLDevices(t *testing.T) {
 
 // mlx5_1 also takes mlx5_10 to mlx5_19: docs.nvidia.com, NCCL_IB_HCA.
 func TestNCCLDevicesPrefix(t *testing.T) {
-	for filter, want := range map[string]Status{
-		"": "", "mlx5": "", "=mlx5_1": "", "bnxt": "", "mlx5_0": OK,
-		"mlx5_1": Failed, "^mlx5_1": Failed, "mlx5_1:1": Failed, "mlx5_1,mlx5_10": OK,
+	for filter, want := range map[string]verdict.Status{
+		"": "", "mlx5": "", "=mlx5_1": "", "bnxt": "", "mlx5_0": verdict.OK,
+		"mlx5_1": verdict.Failed, "^mlx5_1": verdict.Failed, "mlx5_1:1": verdict.Failed, "mlx5_1,mlx5_10": verdict.OK,
 	} {
 		n := withDevices(filter)
 		more := n.HCAs[1]
 		more.Name = "mlx5_10"
 		n.HCAs = append(n.HCAs, more)
-		list := Run(n, []*Check{Find("nccl_devices_prefix")})
+		list := Run(n, []*verdict.Check{Find("nccl_devices_prefix")})
 		switch {
 		case want == "" && len(list) == 0:
 		case len(list) != 1 || list[0].Status != want:
 			t.Errorf("%q: %+v, want %q", filter, list, want)
-		case want == Failed && !strings.Contains(list[0].Evidence, "mlx5_1 is a prefix, and also matches mlx5_10."):
+		case want == verdict.Failed && !strings.Contains(list[0].Evidence, "mlx5_1 is a prefix, and also matches mlx5_10."):
 			t.Errorf("%q: %s", filter, list[0].Evidence)
 		}
 	}
@@ -334,28 +335,28 @@ func TestPinnedGIDs(t *testing.T) {
 		p.Role = fabric.Known(fabric.RoleCompute, "", n.At)
 		p.GIDChoice = fabric.Known(fabric.GIDChoice{Index: 3, Rule: fabric.GIDByConfiguration, GID: &fabric.GID{Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv4}}, "", n.At)
 	}
-	status := func() Status {
+	status := func() verdict.Status {
 		t.Helper()
-		list := Run(n, []*Check{Find("gid_pinned_uniform")})
+		list := Run(n, []*verdict.Check{Find("gid_pinned_uniform")})
 		if len(list) != 1 {
 			t.Fatalf("got %v", list)
 		}
 		return list[0].Status
 	}
-	if got := status(); got != OK {
+	if got := status(); got != verdict.OK {
 		t.Errorf("one kind: %s", got)
 	}
 	kept := n.HCAs[1].Ports[0].GIDChoice
 	n.HCAs[1].Ports[0].GIDChoice.Value.GID = &fabric.GID{Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv6}
-	if got := status(); got != Failed {
+	if got := status(); got != verdict.Failed {
 		t.Errorf("two kinds: %s", got)
 	}
 	n.HCAs[1].Ports[0].GIDChoice = fabric.UnknownFact[fabric.GIDChoice](fabric.ReasonIO, "", n.At)
-	if got := status(); got != Unknown {
+	if got := status(); got != verdict.Unknown {
 		t.Errorf("one hidden: %s", got)
 	}
 	n.HCAs[1].Ports[0].GIDChoice = kept
-	if list := Run(n, []*Check{Find("nccl_gid_index")}); len(list) != 1 || list[0].Status != Failed || list[0].Check.Severity != Info {
+	if list := Run(n, []*verdict.Check{Find("nccl_gid_index")}); len(list) != 1 || list[0].Status != verdict.Failed || list[0].Check.Severity != verdict.Info {
 		t.Errorf("got %v", list)
 	}
 }

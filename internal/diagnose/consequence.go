@@ -9,80 +9,32 @@ import (
 	"unicode"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
-
-// One fault often fails several checks, and what probes measure follows from it, too. This file decides what follows from what:
-// a fault is counted once, and its consequences are listed with it. In doubt nothing follows: a fault that is hidden below another
-// one would not be repaired.
-
-// Finding is what one fault made fail, and what follows from it.
-type Finding struct {
-	Group
-	Consequences []Group
-}
-
-// worst is the severity of the worst of them.
-func (f *Finding) worst() Severity {
-	worst := f.Check.Severity
-	for i := range f.Consequences {
-		if c := f.Consequences[i].Check.Severity; !worst.AtLeast(c) {
-			worst = c
-		}
-	}
-	return worst
-}
-
-// Findings returns what failed, those with the worst consequences first.
-func Findings(list []Verdict) []Finding {
-	var all []Finding
-	groups := Together(Failures(list))
-	for _, g := range groups {
-		if g.Cause == nil {
-			all = append(all, Finding{Group: g})
-		}
-	}
-	for _, g := range groups {
-		if i := slices.IndexFunc(all, func(f Finding) bool { return g.Cause != nil && f.Has(g.Cause) }); i >= 0 {
-			all[i].Consequences = append(all[i].Consequences, g)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b Finding) int { return a.worst().Rank() - b.worst().Rank() })
-	return all
-}
-
-// Has reports whether the verdict is one of the finding, and no consequence of it.
-func (f *Finding) Has(v *Verdict) bool {
-	return slices.ContainsFunc(f.Members, func(m Verdict) bool { return m.same(v) })
-}
-
-// same reports whether two verdicts are those of one check on one subject.
-func (v *Verdict) same(o *Verdict) bool {
-	return v.Check == o.Check && v.Subject.Key() == o.Subject.Key()
-}
 
 // rule says of which check a failure may be a consequence of which other one, and when it is.
 type rule struct {
 	check, cause string
-	follows      func(n *fabric.Node, v, cause *Verdict) bool
+	follows      func(n *fabric.Node, v, cause *verdict.Verdict) bool
 	exact        bool // its remedy is more exact than that of the cause, which gets it
 }
 
 func rules() []rule {
 	return []rule{
-		{check: CheckNCCLDevices, cause: CheckComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return len(lostDevices(n)) > 0 }},
-		{check: CheckComputePorts, cause: checkLeftOut, follows: func(n *fabric.Node, _, _ *Verdict) bool {
+		{check: verdict.CheckNCCLDevices, cause: verdict.CheckComputePorts, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return len(lostDevices(n)) > 0 }},
+		{check: verdict.CheckComputePorts, cause: verdict.CheckLeftOut, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool {
 			return computePortsOf(n).there+len(leftOutPorts(n)) >= *n.Policy.ComputePorts
 		}},
-		{check: checkHardware, cause: CheckComputePorts, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCINIC) }},
-		{check: checkHardware, cause: CheckGPUs, follows: func(n *fabric.Node, _, _ *Verdict) bool { return lacks(n, fabric.PCIGPU) }},
-		{check: CheckNCCLDevices, cause: checkHardware, follows: func(n *fabric.Node, _, _ *Verdict) bool { return namesWhatIsGone(n) }},
-		{check: CheckGID, cause: checkGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *Verdict) bool { return v.Mode == ModeGIDPinned }},
-		{check: CheckPinnedGIDs, cause: checkGIDIndex, exact: true, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
-		{check: CheckPriority, cause: CheckGID, follows: untaggedByGID},
-		{check: CheckPFC, cause: CheckGID, follows: untaggedByGID},
+		{check: verdict.CheckHardware, cause: verdict.CheckComputePorts, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCINIC) }},
+		{check: verdict.CheckHardware, cause: verdict.CheckGPUs, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCIGPU) }},
+		{check: verdict.CheckNCCLDevices, cause: verdict.CheckHardware, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return namesWhatIsGone(n) }},
+		{check: verdict.CheckGID, cause: verdict.CheckGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *verdict.Verdict) bool { return v.Mode == verdict.ModeGIDPinned }},
+		{check: verdict.CheckPinnedGIDs, cause: verdict.CheckGIDIndex, exact: true, follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true }},
+		{check: verdict.CheckPriority, cause: verdict.CheckGID, follows: untaggedByGID},
+		{check: verdict.CheckPFC, cause: verdict.CheckGID, follows: untaggedByGID},
 		// The port that differs may be the one that is not for training.
-		{check: CheckPFCUniform, cause: checkSurplusPorts, follows: func(*fabric.Node, *Verdict, *Verdict) bool { return true }},
-		{check: CheckDSCP, cause: checkNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *Verdict) bool {
+		{check: verdict.CheckPFCUniform, cause: verdict.CheckSurplusPorts, follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true }},
+		{check: verdict.CheckDSCP, cause: verdict.CheckNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *verdict.Verdict) bool {
 			set, found := n.NCCL.Lookup("NCCL_IB_TC")
 			return found && set.Source == cause.Subject.File && carriesHostClass(n, v.Subject)
 		}},
@@ -91,8 +43,8 @@ func rules() []rule {
 
 // follow sets the causes of verdicts. The list is in its final order: causes point into it. A consequence has no remedy: that of its
 // cause is one for both.
-func follow(n *fabric.Node, list []Verdict) {
-	failed := slices.IndexFunc(list, func(v Verdict) bool { return v.Status != Failed })
+func follow(n *fabric.Node, list []verdict.Verdict) {
+	failed := slices.IndexFunc(list, func(v verdict.Verdict) bool { return v.Status != verdict.Failed })
 	if failed < 0 {
 		failed = len(list)
 	}
@@ -125,7 +77,7 @@ func lacks(n *fabric.Node, kind fabric.PCIKind) bool {
 func namesWhatIsGone(n *fabric.Node) bool {
 	set, _ := n.NCCL.Lookup("NCCL_IB_HCA")
 	list := fabric.ParseNameFilter(set.Value)
-	names := missingNames(n, list)
+	names := n.MissingNames(list)
 	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
 		return !slices.ContainsFunc(n.Remembered, func(r fabric.Remembered) bool {
 			return slices.ContainsFunc(r.Missing, func(item string) bool { return strings.HasSuffix(item, " "+name) })
@@ -138,7 +90,7 @@ func namesWhatIsGone(n *fabric.Node) bool {
 func lostDevices(n *fabric.Node) []string {
 	want := n.Policy.ComputePorts
 	set, _ := n.NCCL.Lookup("NCCL_IB_HCA")
-	names := missingNames(n, fabric.ParseNameFilter(set.Value))
+	names := n.MissingNames(fabric.ParseNameFilter(set.Value))
 	if want == nil || len(names) == 0 || len(names) > *want-computePortsOf(n).there {
 		return nil
 	}
@@ -153,7 +105,7 @@ func lostDevices(n *fabric.Node) []string {
 }
 
 // portOf returns the port of a subject; nil: there is none.
-func portOf(n *fabric.Node, s Subject) *fabric.Port {
+func portOf(n *fabric.Node, s verdict.Subject) *fabric.Port {
 	h := n.HCA(s.Device)
 	if h == nil {
 		return nil
@@ -166,7 +118,7 @@ func portOf(n *fabric.Node, s Subject) *fabric.Port {
 
 // untaggedByGID reports whether the packets of a port have another priority because the address that NCCL takes is untagged, while one
 // that it should take is in a VLAN. PFC that is off for all priorities is a fault of its own.
-func untaggedByGID(n *fabric.Node, v, cause *Verdict) bool {
+func untaggedByGID(n *fabric.Node, v, cause *verdict.Verdict) bool {
 	p := portOf(n, v.Subject)
 	if p == nil || v.Subject.Key() != cause.Subject.Key() || taggedGID(n, p) == nil {
 		return false
@@ -179,7 +131,7 @@ func untaggedByGID(n *fabric.Node, v, cause *Verdict) bool {
 }
 
 // carriesHostClass reports whether the traffic class of a port is that of the host's configuration of NCCL.
-func carriesHostClass(n *fabric.Node, s Subject) bool {
+func carriesHostClass(n *fabric.Node, s verdict.Subject) bool {
 	p := portOf(n, s)
 	return p != nil && slices.ContainsFunc(p.RoCE.Or(nil), func(c fabric.RoCEChain) bool { return c.TrafficClassFrom == fabric.TrafficClassFromNCCL })
 }
@@ -198,28 +150,28 @@ const (
 )
 
 // Explains returns the failed verdict from which all follows that a probe shows; nil: none does, or not all of it.
-func Explains(n *fabric.Node, list []Verdict, s *fabric.Symptom) *Verdict {
+func Explains(n *fabric.Node, list []verdict.Verdict, s *fabric.Symptom) *verdict.Verdict {
 	if s.Other {
 		return nil
 	}
-	var tcp, gone, detour, notReady, slow *Verdict
+	var tcp, gone, detour, notReady, slow *verdict.Verdict
 	share := math.Inf(1)
 	for i := range list {
 		v := &list[i]
-		if v.Status != Failed {
+		if v.Status != verdict.Failed {
 			continue
 		}
 		switch v.Check.ID {
-		case CheckRDMAOff:
+		case verdict.CheckRDMAOff:
 			tcp = v
-		case CheckComputePorts:
+		case verdict.CheckComputePorts:
 			if withoutPorts(n) {
 				gone = v
 			}
-		case CheckNVLinkFabric:
+		case verdict.CheckNVLinkFabric:
 			notReady = v
-		case CheckGPUDirect, CheckPeermem:
-			if takesPart(n, v, s) && v.Mode != ModeIOMMU {
+		case verdict.CheckGPUDirect, verdict.CheckPeermem:
+			if takesPart(n, v, s) && v.Mode != verdict.ModeIOMMU {
 				detour = v
 			}
 		}
@@ -262,7 +214,7 @@ func SlowWithoutGPUDirect(n *fabric.Node, s *fabric.Symptom) bool {
 }
 
 // RemedyOfProbe says what to do about what a probe shows, and that follows from a failed verdict; nil: from none that is known.
-func RemedyOfProbe(cause *Verdict, s *fabric.Symptom) string {
+func RemedyOfProbe(cause *verdict.Verdict, s *fabric.Symptom) string {
 	switch {
 	case cause != nil:
 		return "It follows from " + cause.Check.ID + ": repair that. The next run shows whether it helped."
@@ -276,41 +228,41 @@ func RemedyOfProbe(cause *Verdict, s *fabric.Symptom) string {
 }
 
 // takesPart reports whether a verdict is about a GPU of a probe, or about all.
-func takesPart(n *fabric.Node, v *Verdict, s *fabric.Symptom) bool {
+func takesPart(n *fabric.Node, v *verdict.Verdict, s *fabric.Symptom) bool {
 	if v.Subject.GPU == "" || slices.Contains(s.GPUs, v.Subject.GPU) {
 		return true
 	}
-	return slices.ContainsFunc(GPUs(n), func(g GPU) bool {
+	return slices.ContainsFunc(verdict.GPUs(n), func(g verdict.GPU) bool {
 		return g.Subject().GPU == v.Subject.GPU && g.GDR != nil && s.Device != "" && g.GDR.NIC == s.Device
 	})
 }
 
 // remains returns the share of its baseline that a probe keeps with a failure, and whether it is a failure that makes this probe slow.
-func remains(n *fabric.Node, v *Verdict, s *fabric.Symptom) (share float64, slows bool) {
+func remains(n *fabric.Node, v *verdict.Verdict, s *fabric.Symptom) (share float64, slows bool) {
 	carries := railCarries(n, s)
 	onRail := s.Device != "" && v.Subject.Device == s.Device && (v.Subject.Port == 0 || v.Subject.Port == s.Port)
-	port := portOf(n, Subject{Device: s.Device, Port: s.Port})
+	port := portOf(n, verdict.Subject{Device: s.Device, Port: s.Port})
 	switch v.Check.ID {
-	case CheckPortRate, CheckPortRateAgrees: // NCCL goes by the rate that RDMA reports
+	case verdict.CheckPortRate, verdict.CheckPortRateAgrees: // NCCL goes by the rate that RDMA reports
 		if onRail && port != nil {
 			rate := port.Rate.Or(fabric.Rate{}).BytesPerSecond
 			return rate / port.ExpectedRate.Or(0), port.Rate.State == fabric.OK && !wasWithin(s, rate)
 		}
-	case CheckPCIeLink:
+	case verdict.CheckPCIeLink:
 		if f := n.PCI.NIC(s.Device); onRail && f != nil && port != nil {
 			line := max(port.Rate.Or(fabric.Rate{}).BytesPerSecond, port.ExpectedRate.Or(0))
 			lanes := f.Link.Speed.Or(0) / 8 * float64(f.Link.Width.Or(0))
 			return lanesCarry * lanes / line, lanes > 0 && line > 0 && !wasWithin(s, lanesCarry*lanes)
 		}
-	case CheckACS:
+	case verdict.CheckACS:
 		return detourShare, onRail && !wasWithin(s, detourCarries*carries)
-	case CheckGPUDirect, CheckPeermem:
-		return detourShare, s.Device != "" && takesPart(n, v, s) && (s.NoGPUDirect || v.Mode == ModeIOMMU) && !wasWithin(s, detourCarries*carries)
-	case checkPauseSent: // the NIC does not take packets: nothing may remain
+	case verdict.CheckGPUDirect, verdict.CheckPeermem:
+		return detourShare, s.Device != "" && takesPart(n, v, s) && (s.NoGPUDirect || v.Mode == verdict.ModeIOMMU) && !wasWithin(s, detourCarries*carries)
+	case verdict.CheckPauseSent: // the NIC does not take packets: nothing may remain
 		return 0, onRail && !wasWithin(s, stormCarries*carries)
-	case CheckNVLinks: // no guard: between GPUs, a probe measures far less than their links carry
-		if i := slices.IndexFunc(GPUs(n), func(g GPU) bool { return g.Subject().GPU == v.Subject.GPU }); i >= 0 && s.Within && takesPart(n, v, s) {
-			active, total := GPUs(n)[i].NVLinks()
+	case verdict.CheckNVLinks: // no guard: between GPUs, a probe measures far less than their links carry
+		if i := slices.IndexFunc(verdict.GPUs(n), func(g verdict.GPU) bool { return g.Subject().GPU == v.Subject.GPU }); i >= 0 && s.Within && takesPart(n, v, s) {
+			active, total := verdict.GPUs(n)[i].NVLinks()
 			return float64(active.Or(0)) / float64(max(total, 1)), active.State == fabric.OK
 		}
 	}
@@ -319,7 +271,7 @@ func remains(n *fabric.Node, v *Verdict, s *fabric.Symptom) (share float64, slow
 
 // railCarries is what the port of a probe and the PCIe link of its NIC can carry, in bytes per second; 0: it is not known.
 func railCarries(n *fabric.Node, s *fabric.Symptom) float64 {
-	port := portOf(n, Subject{Device: s.Device, Port: s.Port})
+	port := portOf(n, verdict.Subject{Device: s.Device, Port: s.Port})
 	if port == nil {
 		return 0
 	}

@@ -11,6 +11,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // What a probe shows follows from a failure only if that explains all of it: another device, another GPU and a greater loss are another
@@ -198,7 +199,7 @@ func TestFindings(t *testing.T) {
 			c.edit(n)
 			n.Derive()
 			var got []string
-			for _, f := range diagnose.Findings(diagnose.Run(n, nil)) {
+			for _, f := range verdict.Findings(diagnose.Run(n, nil)) {
 				got = append(got, f.Check.ID)
 				for _, g := range f.Consequences {
 					got[len(got)-1] += "(" + g.Check.ID + ")"

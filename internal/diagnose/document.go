@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"gpufabric_exporter/internal/verdict"
 )
 
 // WriteDocument writes the catalogue and the coverage of modes as the Markdown page docs/CHECKS.md.
@@ -34,7 +36,7 @@ The exit code of ` + "`check`" + ` depends on verdicts of severity critical and 
 }
 
 // writeTable writes a line for each check.
-func writeTable(b *bytes.Buffer, checks []*Check) {
+func writeTable(b *bytes.Buffer, checks []*verdict.Check) {
 	b.WriteString("| check | severity | subject | fails when |\n|---|---|---|---|\n")
 	for _, c := range checks {
 		fmt.Fprintf(b, "| [`%s`](#%s) | %s | %s | %s |\n", c.ID, c.ID, c.Severity, c.Scope, escaped(c.Title))
@@ -42,10 +44,10 @@ func writeTable(b *bytes.Buffer, checks []*Check) {
 }
 
 // writeDetails writes what has no room in a table. Checks that read the same and apply to the same refer to the first of them.
-func writeDetails(b *bytes.Buffer, checks []*Check) {
+func writeDetails(b *bytes.Buffer, checks []*verdict.Check) {
 	for i, c := range checks {
 		fmt.Fprintf(b, "\n### %s\n\n[Runbook](../alerts/runbooks/check-%s.md#%s)\n\n", c.ID, c.Topic, c.ID)
-		first := slices.IndexFunc(checks, func(o *Check) bool { return o.Reads == c.Reads && o.Guard == c.Guard && o.Rate == c.Rate })
+		first := slices.IndexFunc(checks, func(o *verdict.Check) bool { return o.Reads == c.Reads && o.Guard == c.Guard && o.Rate == c.Rate })
 		guard := c.Guard
 		if guard == "" {
 			guard = "always"
@@ -59,7 +61,7 @@ func writeDetails(b *bytes.Buffer, checks []*Check) {
 		} else {
 			fmt.Fprintf(b, "- **Reads**: %s\n- **Applies**: %s\n", escaped(c.Reads), guard)
 		}
-		if c.Rests != OnNothing {
+		if c.Rests != verdict.OnNothing {
 			fmt.Fprintf(b, "- **Rests on**: [who states](ROLES.md) the %s; unknown (`unstated`) without\n", c.Rests)
 		}
 		if len(c.Modes) > 0 {
@@ -72,7 +74,7 @@ func writeDetails(b *bytes.Buffer, checks []*Check) {
 func writeModes(b *bytes.Buffer) {
 	b.WriteString("\n## Modes\n\nHow a fabric fails or is misconfigured, and which checks and alert rules detect it.\n\n| mode | description | checks | alert rule |\n|---|---|---|---|\n")
 	var gaps strings.Builder
-	for _, m := range Modes() {
+	for _, m := range verdict.Modes() {
 		found, alert := "", ""
 		if ids := FindsMode(m.ID); len(ids) > 0 {
 			found = "`" + strings.Join(ids, "`, `") + "`"

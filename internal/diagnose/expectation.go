@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // One wrong number in a configuration fails a check on every node that gets it, and a gate that asks check would empty the cluster.
@@ -15,18 +16,18 @@ import (
 // restingOn returns the checks that compare a node with an expectation, the one that shows that it is met first.
 func restingOn(e fabric.Expectation) []string {
 	if _, rate := e.RateOf(); rate {
-		return []string{CheckPortRate}
+		return []string{verdict.CheckPortRate}
 	}
 	return map[string][]string{
-		"compute_ports": {CheckComputePorts, checkSurplusPorts, CheckPortActive}, "gpus": {CheckGPUs, checkGPUsSurplus}, "nccl_minimum_version": {checkNCCLVersion},
-		"roce.dscp": {CheckDSCP}, "roce.priority": {CheckPriority}, "roce.lossless": {CheckPFC}, "roce.ecn": {"roce_ecn"},
+		"compute_ports": {verdict.CheckComputePorts, verdict.CheckSurplusPorts, verdict.CheckPortActive}, "gpus": {verdict.CheckGPUs, verdict.CheckGPUsSurplus}, "nccl_minimum_version": {verdict.CheckNCCLVersion},
+		"roce.dscp": {verdict.CheckDSCP}, "roce.priority": {verdict.CheckPriority}, "roce.lossless": {verdict.CheckPFC}, "roce.ecn": {"roce_ecn"},
 	}[e.Key]
 }
 
 // Met reports whether a node meets an expectation of its policy, as far as that can be seen now.
 func Met(n *fabric.Node, e fabric.Expectation) bool {
 	ids := restingOn(e)
-	var checks []*Check
+	var checks []*verdict.Check
 	for _, id := range ids {
 		checks = append(checks, Find(id))
 	}
@@ -38,40 +39,40 @@ func Met(n *fabric.Node, e fabric.Expectation) bool {
 		if p := portOf(n, v.Subject); rated && (p == nil || p.Role.Or("") != role) {
 			continue
 		}
-		if v.Status == Failed {
+		if v.Status == verdict.Failed {
 			return false
 		}
-		shown = shown || v.Check.ID == ids[0] && v.Status == OK
+		shown = shown || v.Check.ID == ids[0] && v.Status == verdict.OK
 	}
 	return shown
 }
 
 // temper makes unknown what fails only by expectations that the node never met.
-func (v *verdicts) temper(n *fabric.Node) {
-	if len(n.NeverMet) == 0 || !slices.ContainsFunc(v.list, func(o Verdict) bool { return o.Status == Failed }) {
+func temper(n *fabric.Node, list []verdict.Verdict) {
+	if len(n.NeverMet) == 0 || !slices.ContainsFunc(list, func(o verdict.Verdict) bool { return o.Status == verdict.Failed }) {
 		return
 	}
 	less := n.Binding()
-	remaining := map[*Check]*verdicts{}
-	for i := range v.list {
-		o := &v.list[i]
-		if o.Status != Failed {
+	remaining := map[*verdict.Check]*verdict.Verdicts{}
+	for i := range list {
+		o := &list[i]
+		if o.Status != verdict.Failed {
 			continue
 		}
 		again := remaining[o.Check]
 		if again == nil {
-			again = &verdicts{check: o.Check, node: less}
-			o.Check.judge(less, again)
+			again = verdict.Collect(less, 1)
+			again.Ask(o.Check)
 			remaining[o.Check] = again
 		}
-		if !slices.ContainsFunc(again.list, func(r Verdict) bool { return r.Status == Failed && r.same(o) }) {
-			*o = o.Check.unknown(o.Subject, fabric.ReasonNeverMet, o.neverMet(n))
+		if !slices.ContainsFunc(again.List, func(r verdict.Verdict) bool { return r.Status == verdict.Failed && r.Same(o) }) {
+			*o = o.Check.Unknown(o.Subject, fabric.ReasonNeverMet, neverMet(n, o))
 		}
 	}
 }
 
 // neverMet says why a failure is none yet.
-func (v *Verdict) neverMet(n *fabric.Node) string {
+func neverMet(n *fabric.Node, v *verdict.Verdict) string {
 	list := slices.DeleteFunc(slices.Clone(n.NeverMet), func(e fabric.Expectation) bool { return !slices.Contains(restingOn(e), v.Check.ID) })
 	if len(list) == 0 {
 		list = n.NeverMet
@@ -81,5 +82,5 @@ func (v *Verdict) neverMet(n *fabric.Node) string {
 		names = append(names, e.String())
 	}
 	return fmt.Sprintf("%s %s Nothing shows that this node ever met %s (%s): that may be meant for another kind of node, and counts as a fault once it was met. "+
-		"Correct the configuration, or the node: the runbook of the check says how.", Sentence(v.What), v.Evidence, few(names), n.RememberedIn)
+		"Correct the configuration, or the node: the runbook of the check says how.", verdict.Sentence(v.What), v.Evidence, verdict.Few(names), n.RememberedIn)
 }

@@ -7,70 +7,71 @@ import (
 	"slices"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
-func gidChecks() []*Check {
-	return []*Check{
+func gidChecks() []*verdict.Check {
+	return []*verdict.Check{
 		{
-			ID: CheckGID, Title: "NCCL would not use a RoCE v2 address", Severity: Critical, Topic: "gids", Scope: ScopePort,
+			ID: verdict.CheckGID, Title: "NCCL would not use a RoCE v2 address", Severity: verdict.Critical, Topic: "gids", Scope: verdict.ScopePort,
 			Reads: "the GID table of the port and NCCL's own selection rule (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host); " +
 				"whether the manifest or the record of the node has an address of that family for the port",
 			Guard: "active RoCE ports of role compute; an IPv6-only fabric passes if NCCL is configured for it. Ports of one device, interfaces of one bond and interfaces in other network namespaces may share an address",
-			Rests: OnRole, Modes: []string{ModeGIDMissing, ModeGIDPinned, ModeGIDShared}, judge: eachCompute(judgeGID),
+			Rests: verdict.OnRole, Modes: []string{verdict.ModeGIDMissing, verdict.ModeGIDPinned, verdict.ModeGIDShared}, Judge: eachCompute(judgeGID),
 		},
 	}
 }
 
-func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
 	c, known := p.GIDChoice.Get()
 	layer, linked := p.LinkLayer.Get()
 	switch {
 	case p.GIDChoice.State == fabric.Absent || linked && layer != fabric.LinkEthernet:
 		return
 	case !known:
-		v.unknown(PortSubject(h, p), p.GIDChoice.Meta().Reason, "The GID table is unknown: "+ReasonText(p.GIDChoice.Meta().Reason)+".")
+		v.Unknown(verdict.PortSubject(h, p), p.GIDChoice.Meta().Reason, "The GID table is unknown: "+verdict.ReasonText(p.GIDChoice.Meta().Reason)+".")
 		return
 	case unreadNCCL(n) != nil && c.Fits():
 		r := unreadNCCL(n).Reason
-		v.unknown(PortSubject(h, p), r, "By default NCCL would use a suitable address, but a configuration file of NCCL could not be read: "+ReasonText(r)+".")
+		v.Unknown(verdict.PortSubject(h, p), r, "By default NCCL would use a suitable address, but a configuration file of NCCL could not be read: "+verdict.ReasonText(r)+".")
 		return
 	case c.Fits():
 		if other := sharesGID(n, h, p); other != "" {
-			v.failed(PortSubject(h, p), Verdict{
+			v.Failed(verdict.PortSubject(h, p), verdict.Verdict{
 				What:     "Two compute ports have the same address",
 				Evidence: fmt.Sprintf("Entry %d is %s, as on %s.", c.Index, c.GID.Addr.Unmap(), other), Consequence: "Packets to the address arrive at one of the ports: connections of the other one fail.",
-				Remedy: "Give each network interface an address of its own (ip -br addr), and correct the network configuration.", Mode: ModeGIDShared, Anywhere: true,
+				Remedy: "Give each network interface an address of its own (ip -br addr), and correct the network configuration.", Mode: verdict.ModeGIDShared, Anywhere: true,
 			})
 			return
 		}
-		v.ok(PortSubject(h, p))
+		v.OK(verdict.PortSubject(h, p))
 		return
 	}
 	if p.NetDevMoved() { // its addresses are the pod's
-		v.unknown(PortSubject(h, p), fabric.ReasonMoved, "")
+		v.Unknown(verdict.PortSubject(h, p), fabric.ReasonMoved, "")
 		return
 	}
-	evidence := Sentence(c.Why)
+	evidence := verdict.Sentence(c.Why)
 	if c.GID != nil {
-		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, GIDTypeName(c.GID.Type), gidFamily(c.GID.Family))
+		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, verdict.GIDTypeName(c.GID.Type), verdict.GIDFamilyName(c.GID.Family))
 	}
-	mode, remedy := ModeGIDMissing, addressRemedy(n, p)
+	mode, remedy := verdict.ModeGIDMissing, addressRemedy(n, p)
 	switch {
 	case c.Rule != fabric.GIDByConfiguration:
 	case fitsUnpinned(n, h, p):
-		mode, remedy = ModeGIDPinned, "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves."
+		mode, remedy = verdict.ModeGIDPinned, "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves."
 	default:
 		evidence += " The port has no suitable address at another index, either."
 		remedy = "Remove NCCL_IB_GID_INDEX; this alone does not help. " + remedy
 	}
 	lost := p.Address.Value != "" && len(p.AddressesOf(p.Address.Value)) == 0
 	if lost {
-		evidence += " " + Sentence(p.Address.Words)
+		evidence += " " + verdict.Sentence(p.Address.Words)
 	}
 	if lost && p.Address.By == fabric.ByRecord {
 		remedy += onPurpose(h)
 	}
-	v.failed(PortSubject(h, p), Verdict{
+	v.Failed(verdict.PortSubject(h, p), verdict.Verdict{
 		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: remedy, Mode: mode, Names: addressed(n, p),
 		Anywhere: lost,
 	})
@@ -108,7 +109,7 @@ func sharesGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port) string {
 		case q.LinkLayer.Or("") != fabric.LinkEthernet || other.Addr != own.Addr:
 		case other.NetDev != "" && other.NetDev == own.NetDev, d.Upper.State == fabric.OK && d.Upper.Value == e.Upper.Or(""):
 		default:
-			return PortSubject(o, q).String()
+			return verdict.PortSubject(o, q).String()
 		}
 	}
 	return ""
@@ -149,36 +150,6 @@ func addressRemedy(n *fabric.Node, p *fabric.Port) string {
 // trustsTag reports whether an interface below a port takes the priority from the VLAN tag.
 func trustsTag(p *fabric.Port) bool {
 	return slices.ContainsFunc(p.RoCE.Or(nil), func(c fabric.RoCEChain) bool { return c.Trust.Or("") == fabric.TrustPCP })
-}
-
-// GIDTypeName is a type of GID as people call it.
-func GIDTypeName(t fabric.GIDType) string {
-	switch t {
-	case fabric.GIDInfiniBand:
-		return "InfiniBand"
-	case fabric.GIDRoCEv1:
-		return "RoCE v1"
-	case fabric.GIDRoCEv2:
-		return "RoCE v2"
-	case fabric.GIDiWARP:
-		return "iWARP"
-	default:
-		return string(t)
-	}
-}
-
-// gidFamily is an address family with its article.
-func gidFamily(f fabric.GIDFamily) string {
-	switch f {
-	case fabric.FamilyIPv4:
-		return "an IPv4"
-	case fabric.FamilyIPv6:
-		return "an IPv6"
-	case fabric.FamilyLinkLocal:
-		return "a link-local"
-	default:
-		return "no IP"
-	}
 }
 
 // unreadNCCL reports whether a file that may configure NCCL could not be read.

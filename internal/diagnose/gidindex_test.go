@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Rails of Oracle's GB300 have IPv6 addresses only: without NCCL_IB_GID_INDEX, and without another address family, NCCL finds none.
@@ -33,7 +34,7 @@ func TestRemedyOfPinnedGIDKeepsIPv6(t *testing.T) {
 		}
 		p := &n.HCAs[0].Ports[0]
 		p.Role, p.GIDs.Entries = fabric.Known(fabric.RoleCompute, "", at), fabric.Known(test.gids, "gids", at)
-		list := Run(n, []*Check{Find("nccl_gid_index")})
+		list := Run(n, []*verdict.Check{Find("nccl_gid_index")})
 		if len(list) != 1 || strings.Contains(list[0].Remedy, "=AF_INET6") != test.want {
 			t.Errorf("%s: %+v", test.name, list)
 		}

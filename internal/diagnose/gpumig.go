@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // judgeDivided fails GPUs with MIG on where most GPUs of the same name have it off. What is not known of a peer
 // counts for neither side.
-func judgeDivided(n *fabric.Node, v *verdicts) {
-	all := v.ofGPUs(n)
+func judgeDivided(n *fabric.Node, v *verdict.Verdicts) {
+	all := v.GPUs(n)
 	for _, g := range all {
 		if g.Driver == nil || g.Lost() || g.Driver.MIG.State == fabric.Absent {
 			continue
@@ -20,10 +21,10 @@ func judgeDivided(n *fabric.Node, v *verdicts) {
 		divided, known := g.Driver.MIG.Get()
 		switch {
 		case !known:
-			v.hidden(s, g.Driver.MIG.Meta(), "Whether MIG is on for the GPU")
+			v.Hidden(s, g.Driver.MIG.Meta(), "Whether MIG is on for the GPU")
 			continue
 		case !divided:
-			v.ok(s)
+			v.OK(s)
 			continue
 		}
 		parted, whole, hidden := 0, 0, 0
@@ -48,16 +49,16 @@ func judgeDivided(n *fabric.Node, v *verdicts) {
 		}
 		switch {
 		case whole > parted+hidden:
-			v.failed(s, Verdict{
+			v.Failed(s, verdict.Verdict{
 				Evidence:    fmt.Sprintf("MIG is on for %d of %d GPUs of this model.", parted, parted+whole+hidden),
 				Consequence: "MIG instances have no peer-to-peer access to other GPUs and no NVLink: jobs that need all GPUs of the node cannot run.",
 				Remedy: fmt.Sprintf("If the MIG instances are not needed: drain the node, run nvidia-smi -i %d -mig 0, and reset the GPU (nvidia-smi --gpu-reset -i %d) "+
 					"if the change stays pending.", g.Driver.Index, g.Driver.Index),
 			})
 		case whole+hidden <= parted:
-			v.ok(s)
+			v.OK(s)
 		default:
-			v.hidden(s, unread, "Whether MIG is on for its peers")
+			v.Hidden(s, unread, "Whether MIG is on for its peers")
 		}
 	}
 }

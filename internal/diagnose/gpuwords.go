@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // HasNVIDIA reports whether there is any GPU that NVML would know.
-func HasNVIDIA(gpus []GPU) bool { return slices.ContainsFunc(gpus, GPU.IsNVIDIA) }
+func HasNVIDIA(gpus []verdict.GPU) bool { return slices.ContainsFunc(gpus, verdict.GPU.IsNVIDIA) }
 
 // DriverText says whether there is a GPU driver to ask, and which.
 func DriverText(d *fabric.GPUDriver) string {
@@ -23,7 +24,7 @@ func DriverText(d *fabric.GPUDriver) string {
 	case unreached:
 		return "The GPU driver is loaded, but " + why + "."
 	case !known:
-		return "The GPU driver could not be queried: " + ReasonText(d.Loaded.Meta().Reason) + "."
+		return "The GPU driver could not be queried: " + verdict.ReasonText(d.Loaded.Meta().Reason) + "."
 	case !loaded:
 		return "No GPU driver responds."
 	}
@@ -38,7 +39,7 @@ func DriverText(d *fabric.GPUDriver) string {
 }
 
 // GPUNotes are what is worth knowing of how the node is built, and no trouble.
-func GPUNotes(n *fabric.Node, gpus []GPU) []string {
+func GPUNotes(n *fabric.Node, gpus []verdict.GPU) []string {
 	var notes []string
 	shared := map[string][]string{}
 	var nics []string
@@ -56,7 +57,7 @@ func GPUNotes(n *fabric.Node, gpus []GPU) []string {
 	for _, nic := range nics {
 		notes = append(notes, fmt.Sprintf("%s share %s: the node has fewer NICs than GPUs, so they share its bandwidth.", strings.Join(shared[nic], ", "), nic))
 	}
-	far := slices.ContainsFunc(gpus, func(g GPU) bool {
+	far := slices.ContainsFunc(gpus, func(g verdict.GPU) bool {
 		block, blocked := g.Blocked()
 		return blocked && block == fabric.GDRDistance
 	})

@@ -6,21 +6,21 @@ import (
 	"slices"
 	"testing"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Ports of which the same follows from the same are one finding.
 func TestTogetherWithCauses(t *testing.T) {
-	address, pfc := &diagnose.Check{ID: "gid_usable"}, &diagnose.Check{ID: "roce_pfc"}
-	var causes, all []diagnose.Verdict
+	address, pfc := &verdict.Check{ID: "gid_usable"}, &verdict.Check{ID: "roce_pfc"}
+	var causes, all []verdict.Verdict
 	for _, device := range []string{"mlx5_0", "mlx5_1", "mlx5_2"} {
-		causes = append(causes, diagnose.Verdict{Check: address, Status: diagnose.Failed, Subject: diagnose.Subject{Device: device}, Remedy: "Give it an address."})
+		causes = append(causes, verdict.Verdict{Check: address, Status: verdict.Failed, Subject: verdict.Subject{Device: device}, Remedy: "Give it an address."})
 	}
 	causes[2].Remedy = "Remove NCCL_IB_GID_INDEX."
 	for i := range causes {
-		all = append(all, diagnose.Verdict{Check: pfc, Status: diagnose.Failed, Subject: causes[i].Subject, Cause: &causes[i]})
+		all = append(all, verdict.Verdict{Check: pfc, Status: verdict.Failed, Subject: causes[i].Subject, Cause: &causes[i]})
 	}
-	groups := diagnose.Together(all)
+	groups := verdict.Together(all)
 	if len(groups) != 2 || !slices.Equal(groups[0].Subjects, []string{"mlx5_0", "mlx5_1"}) || groups[1].Cause != &causes[2] {
 		t.Errorf("%+v", groups)
 	}

@@ -8,29 +8,30 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
-func hardwareChecks() []*Check {
+func hardwareChecks() []*verdict.Check {
 	const counted = "GPUs on the PCI bus or in the driver's list, expected.gpus of the configuration, else the profile of the platform"
-	return []*Check{
+	return []*verdict.Check{
 		{
-			ID: checkHardware, Title: "The node has no training hardware, or less than before", Severity: Critical, Topic: "node", Scope: ScopeNode,
+			ID: verdict.CheckHardware, Title: "The node has no training hardware, or less than before", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "RDMA devices, GPUs, the record of what the node had, and devices for training and storage that the manifest lists",
 			Guard: "a node with nothing, of which nobody states anything, is unknown. Not GPUs if expected.gpus is set, " +
 				"nor RDMA devices if devices are excluded, nor those on the PCI bus where each network namespace has devices of its own. " +
 				"Devices that the manifest lists are unknown if it has another board by the name of one, and there under another name if one of their board is. " +
 				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen",
-			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,
+			Modes: []string{verdict.ModeDeviceGone, verdict.ModeGPULost}, Judge: judgeHardware,
 		},
 		{
-			ID: CheckGPUs, Title: "GPUs are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
-			Reads: counted, Guard: "only if the configuration or the profile states the number", Modes: []string{ModeGPULost},
-			judge: judgeGPUs,
+			ID: verdict.CheckGPUs, Title: "GPUs are missing", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
+			Reads: counted, Guard: "only if the configuration or the profile states the number", Modes: []string{verdict.ModeGPULost},
+			Judge: judgeGPUs,
 		},
 		{
-			ID: checkGPUsSurplus, Title: "There are more GPUs than expected", Severity: Warning, Topic: "node", Scope: ScopeNode,
-			Reads: "the same, expected.gpus of the configuration", Guard: "only if the configuration sets the expected number", Modes: []string{ModeSurplusGPU},
-			judge: judgeGPUSurplus,
+			ID: verdict.CheckGPUsSurplus, Title: "There are more GPUs than expected", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeNode,
+			Reads: "the same, expected.gpus of the configuration", Guard: "only if the configuration sets the expected number", Modes: []string{verdict.ModeSurplusGPU},
+			Judge: judgeGPUSurplus,
 		},
 	}
 }
@@ -63,7 +64,7 @@ func orNotRead(r fabric.Reason) fabric.Reason {
 	return r
 }
 
-func judgeGPUs(n *fabric.Node, v *verdicts) {
+func judgeGPUs(n *fabric.Node, v *verdict.Verdicts) {
 	want, evidence := n.Policy.GPUs, "The site's configuration expects them (expected.gpus)."
 	correct := "if the number is intended, correct expected.gpus."
 	if want == nil && n.Profile != nil && n.Profile.GPUs != nil {
@@ -75,27 +76,27 @@ func judgeGPUs(n *fabric.Node, v *verdicts) {
 	}
 	have, hidden := countGPUs(n)
 	if hidden != "" && have < *want {
-		v.unknown(Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.", gpuCount(have), *want))
+		v.Unknown(verdict.Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.", gpuCount(have), *want))
 		return
 	}
-	v.when(have < *want, Subject{}, Verdict{
+	v.When(have < *want, verdict.Subject{}, verdict.Verdict{
 		What:     fmt.Sprintf("%s where %d are expected", gpuCount(have), *want),
 		Evidence: evidence, Consequence: "Jobs that request all of them do not start, or fail.",
 		Remedy: "Check lspci -d 10de: and dmesg -T | grep -iE 'xid|fallen off|pcie'. A GPU that left the bus may return after a cold restart; " + correct,
 	})
 }
 
-func judgeGPUSurplus(n *fabric.Node, v *verdicts) {
+func judgeGPUSurplus(n *fabric.Node, v *verdict.Verdicts) {
 	want := n.Policy.GPUs
 	if want == nil {
 		return
 	}
 	have, hidden := countGPUs(n)
 	if hidden != "" && have <= *want {
-		v.unknown(Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.", gpuCount(have), *want))
+		v.Unknown(verdict.Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.", gpuCount(have), *want))
 		return
 	}
-	v.when(have > *want, Subject{}, Verdict{
+	v.When(have > *want, verdict.Subject{}, verdict.Verdict{
 		What:        fmt.Sprintf("%s where %d are expected", gpuCount(have), *want),
 		Evidence:    "The site's configuration expects them (expected.gpus).",
 		Consequence: "The configuration is for another kind of node: its other expectations may be wrong, too.",
@@ -104,7 +105,7 @@ func judgeGPUSurplus(n *fabric.Node, v *verdicts) {
 }
 
 // judgeHardware keeps a node that shows nothing, or less than before, from an all-clear. It gives one verdict.
-func judgeHardware(n *fabric.Node, v *verdicts) {
+func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
 	gpus, hidden := countGPUs(n)
 	class := n.ClassPresent.Meta()
 	before := slices.DeleteFunc(slices.Clone(n.Remembered), func(r fabric.Remembered) bool { // what the site says counts more
@@ -118,36 +119,36 @@ func judgeHardware(n *fabric.Node, v *verdicts) {
 	case list < 0: // devices were not asked for
 		return
 	case len(before) > 0:
-		v.failed(Subject{}, Verdict{
+		v.Failed(verdict.Subject{}, verdict.Verdict{
 			What: "The node has less hardware than before", Evidence: rememberedText(before),
 			Consequence: "Jobs that request all of it do not start, fail, or use what is left.",
 			Remedy: "Check lspci -nn and dmesg -T | grep -iE 'xid|fallen off|pcie|mlx5|bnxt'. What left the bus may return after a cold restart. " +
 				acceptAll(before, n.RememberedIn),
 		})
 	case len(listed) > 0:
-		v.failed(Subject{}, Verdict{
+		v.Failed(verdict.Subject{}, verdict.Verdict{
 			Unstated: !ours, What: shortList(listed) + " missing", Evidence: "The manifest lists what is missing, and the node has no other device of the kind.",
 			Consequence: "Collectives and storage use the remaining ports, or fail.",
 			Remedy:      goneRemedy + " If it was removed on purpose, or the manifest is that of another node: write a new one (check --write-manifest).",
 		})
 	case len(doubtful) > 0:
-		v.failed(Subject{}, Verdict{
+		v.Failed(verdict.Subject{}, verdict.Verdict{
 			Unstated: true, What: "The node may have less hardware than before",
 			Evidence: rememberedText(doubtful) + " It may be in the bond of another device of its card, whose interfaces cannot be seen here.",
 			Remedy:   "Compare rdma link with the bonds (/proc/net/bonding) on the host. " + acceptAll(doubtful, n.RememberedIn),
 		})
 	case gpus > 0 || len(n.HCAs) > 0:
-		v.ok(Subject{})
+		v.OK(verdict.Subject{})
 	case n.ClassPresent.State == fabric.Unknown || !n.Sources[list].Up:
-		v.unknown(Subject{}, orNotRead(class.Reason), "Whether the node has RDMA devices is unknown: "+ReasonText(class.Reason)+".")
+		v.Unknown(verdict.Subject{}, orNotRead(class.Reason), "Whether the node has RDMA devices is unknown: "+verdict.ReasonText(class.Reason)+".")
 	case n.Policy.GPUs != nil && *n.Policy.GPUs == 0 && hidden == "":
-		v.ok(Subject{})
+		v.OK(verdict.Subject{})
 	case hidden != "":
-		v.unknown(Subject{}, hidden, "The node has no RDMA device, and whether it has GPUs is unknown: "+ReasonText(hidden)+".")
+		v.Unknown(verdict.Subject{}, hidden, "The node has no RDMA device, and whether it has GPUs is unknown: "+verdict.ReasonText(hidden)+".")
 	case len(n.Excluded) > 0:
-		v.unknown(Subject{}, fabric.ReasonRestricted, "The node has no GPU, and all RDMA devices are excluded by flags: nothing was checked.")
+		v.Unknown(verdict.Subject{}, fabric.ReasonRestricted, "The node has no GPU, and all RDMA devices are excluded by flags: nothing was checked.")
 	default:
-		v.unknown(Subject{}, fabric.ReasonMissing, "The node has neither an RDMA device nor a GPU, like a node that lost all of them. For a node without any, set expected.gpus: 0 in the configuration.")
+		v.Unknown(verdict.Subject{}, fabric.ReasonMissing, "The node has neither an RDMA device nor a GPU, like a node that lost all of them. For a node without any, set expected.gpus: 0 in the configuration.")
 	}
 }
 

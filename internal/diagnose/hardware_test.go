@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // nodeWith is a node on whose bus so many GPUs were found, and which has as many RDMA devices as names.
@@ -33,52 +34,52 @@ func TestHardware(t *testing.T) {
 		name string
 		node *fabric.Node
 		edit func(*fabric.Node)
-		want Status
+		want verdict.Status
 		says string
 	}{
-		{"GPUs and RDMA", nodeWith(2, "mlx5_0"), nil, OK, ""},
-		{"RDMA alone, as nodes for data have it", nodeWith(0, "mlx5_0"), nil, OK, ""},
-		{"GPUs alone, as a workstation has them", nodeWith(1), nil, OK, ""},
-		{"neither", nodeWith(0), nil, Unknown, "expected.gpus: 0"},
-		{"neither, as the site says", nodeWith(0), func(n *fabric.Node) { n.Policy.GPUs = new(0) }, OK, ""},
-		{"neither, and the site expects some", nodeWith(0), func(n *fabric.Node) { n.Policy.GPUs = new(8) }, Unknown, "neither"},
-		{"GPUs that the driver alone lists", nodeWith(0), func(n *fabric.Node) { n.GPUDriver.GPUs = make([]fabric.GPU, 2) }, OK, ""},
-		{"all devices excluded", nodeWith(0), func(n *fabric.Node) { n.Excluded = []string{"mlx5_0"} }, Unknown, "excluded by flags"},
+		{"GPUs and RDMA", nodeWith(2, "mlx5_0"), nil, verdict.OK, ""},
+		{"RDMA alone, as nodes for data have it", nodeWith(0, "mlx5_0"), nil, verdict.OK, ""},
+		{"GPUs alone, as a workstation has them", nodeWith(1), nil, verdict.OK, ""},
+		{"neither", nodeWith(0), nil, verdict.Unknown, "expected.gpus: 0"},
+		{"neither, as the site says", nodeWith(0), func(n *fabric.Node) { n.Policy.GPUs = new(0) }, verdict.OK, ""},
+		{"neither, and the site expects some", nodeWith(0), func(n *fabric.Node) { n.Policy.GPUs = new(8) }, verdict.Unknown, "neither"},
+		{"GPUs that the driver alone lists", nodeWith(0), func(n *fabric.Node) { n.GPUDriver.GPUs = make([]fabric.GPU, 2) }, verdict.OK, ""},
+		{"all devices excluded", nodeWith(0), func(n *fabric.Node) { n.Excluded = []string{"mlx5_0"} }, verdict.Unknown, "excluded by flags"},
 		{"devices cannot be listed", nodeWith(0), func(n *fabric.Node) {
 			n.Policy.GPUs = new(0)
 			n.ClassPresent = fabric.UnknownFact[bool](fabric.ReasonIO, "", time.Time{})
-		}, Unknown, "Whether the node has RDMA devices is unknown: the read fails"},
+		}, verdict.Unknown, "Whether the node has RDMA devices is unknown: the read fails"},
 		{"the bus cannot be read", nodeWith(0), func(n *fabric.Node) {
 			n.Policy.GPUs = new(0)
 			n.Sources[2] = fabric.Source{Name: fabric.SourcePCI, Reason: fabric.ReasonIO}
-		}, Unknown, "whether it has GPUs is unknown"},
+		}, verdict.Unknown, "whether it has GPUs is unknown"},
 		{"fewer than before", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.RememberedIn = "/var/lib/x"
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0"}}}
-		}, Failed, "The node has 7 GPUs; at 2023-11-14 22:13 UTC it had 8 (record of this node), including 0000:db:00.0."},
+		}, verdict.Failed, "The node has 7 GPUs; at 2023-11-14 22:13 UTC it had 8 (record of this node), including 0000:db:00.0."},
 		{"a device is gone, and as many are left as the site expects", nodeWith(8, "mlx5_0"), func(n *fabric.Node) {
 			n.Policy.ComputePorts = new(1)
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0 mlx5_1"}}}
-		}, Failed, "including 0000:db:00.0 mlx5_1"},
+		}, verdict.Failed, "including 0000:db:00.0 mlx5_1"},
 		{"a device may be in a bond", nodeWith(8, "mlx5_bond_0"), func(n *fabric.Node) {
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Missing: []string{"0000:1a:00.1 mlx5_1"}, Doubtful: true}}
-		}, Unknown, "including 0000:1a:00.1 mlx5_1. It may be in the bond of another device of its card"},
+		}, verdict.Unknown, "including 0000:1a:00.1 mlx5_1. It may be in the bond of another device of its card"},
 		{"one may be in a bond, and a GPU is gone", nodeWith(7, "mlx5_bond_0"), func(n *fabric.Node) {
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Doubtful: true}, {Kind: fabric.PCIGPU, Now: 7, Then: 8}}
-		}, Failed, "The node has 7 GPUs; before it had 8 (record of this node)."},
+		}, verdict.Failed, "The node has 7 GPUs; before it had 8 (record of this node)."},
 		{"a bond is gone", nodeWith(8, "mlx5_bond_0"), func(n *fabric.Node) {
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 2, Then: 4, Bonded: true}}
-		}, Failed, "The node has 2 PCI functions with an RDMA device of their own or of their bond; before it had 4"},
+		}, verdict.Failed, "The node has 2 PCI functions with an RDMA device of their own or of their bond; before it had 4"},
 		{"fewer than before, as the site says", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.Policy.GPUs = new(7)
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8}}
-		}, OK, ""},
+		}, verdict.OK, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.edit != nil {
 				test.edit(test.node)
 			}
-			list := Run(test.node, []*Check{Find("hardware")})
+			list := Run(test.node, []*verdict.Check{Find("hardware")})
 			if len(list) != 1 || list[0].Status != test.want || !strings.Contains(list[0].Evidence, test.says) {
 				t.Errorf("got %+v, want %s: %q", list, test.want, test.says)
 			}
@@ -94,14 +95,14 @@ func TestNumberBesideProfile(t *testing.T) {
 		name            string
 		number          *int
 		gpus            int
-		ports, hardware Status
-		missing         Status // of gpus
+		ports, hardware verdict.Status
+		missing         verdict.Status // of gpus
 		gone            []fabric.Remembered
 	}{
-		{"by the profile", nil, 8, Failed, OK, OK, nil},
-		{"by the configuration", new(1), 8, OK, OK, OK, nil},
-		{"a GPU is gone", new(1), 7, OK, OK, Failed, nil},
-		{"a NIC for storage is gone", new(1), 8, OK, Failed, OK, []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2}}},
+		{"by the profile", nil, 8, verdict.Failed, verdict.OK, verdict.OK, nil},
+		{"by the configuration", new(1), 8, verdict.OK, verdict.OK, verdict.OK, nil},
+		{"a GPU is gone", new(1), 7, verdict.OK, verdict.OK, verdict.Failed, nil},
+		{"a NIC for storage is gone", new(1), 8, verdict.OK, verdict.Failed, verdict.OK, []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2}}},
 	} {
 		n := nodeWith(test.gpus, "mlx5_0")
 		n.Policy.ComputePorts, n.Remembered = test.number, test.gone
@@ -114,7 +115,7 @@ func TestNumberBesideProfile(t *testing.T) {
 		})
 		n.HCAs[0].Ports = []fabric.Port{{Number: 1, State: fabric.Known(fabric.PortActive, "", at)}}
 		n.Derive()
-		for id, want := range map[string]Status{"compute_ports": test.ports, "hardware": test.hardware, "gpus": test.missing} {
+		for id, want := range map[string]verdict.Status{"compute_ports": test.ports, "hardware": test.hardware, "gpus": test.missing} {
 			if v := alone(t, n, id); v.Status != want {
 				t.Errorf("%s: %s is %s, want %s: %+v", test.name, id, v.Status, want, v)
 			}
@@ -132,19 +133,19 @@ func TestExpectedGPUs(t *testing.T) {
 		gpus          int
 		expect        *int
 		edit          func(*fabric.Node)
-		fewer, beyond Status // empty: not asked
+		fewer, beyond verdict.Status // empty: not asked
 	}{
 		{"not said", 8, nil, nil, "", ""},
-		{"as many", 8, new(8), nil, OK, OK},
-		{"none, as on a CPU node", 0, new(0), nil, OK, OK},
-		{"fewer", 7, new(8), nil, Failed, OK},
-		{"none where some are expected", 0, new(8), nil, Failed, OK},
-		{"more", 8, new(4), nil, OK, Failed},
-		{"one on a CPU node", 1, new(0), nil, OK, Failed},
-		{"a virtual function is no GPU of its own", 3, new(2), virtual, OK, OK},
-		{"fewer can be read", 7, new(8), hidden, Unknown, Unknown},
-		{"as many can be read", 8, new(8), hidden, OK, Unknown},
-		{"more can be read", 8, new(4), hidden, OK, Failed},
+		{"as many", 8, new(8), nil, verdict.OK, verdict.OK},
+		{"none, as on a CPU node", 0, new(0), nil, verdict.OK, verdict.OK},
+		{"fewer", 7, new(8), nil, verdict.Failed, verdict.OK},
+		{"none where some are expected", 0, new(8), nil, verdict.Failed, verdict.OK},
+		{"more", 8, new(4), nil, verdict.OK, verdict.Failed},
+		{"one on a CPU node", 1, new(0), nil, verdict.OK, verdict.Failed},
+		{"a virtual function is no GPU of its own", 3, new(2), virtual, verdict.OK, verdict.OK},
+		{"fewer can be read", 7, new(8), hidden, verdict.Unknown, verdict.Unknown},
+		{"as many can be read", 8, new(8), hidden, verdict.OK, verdict.Unknown},
+		{"more can be read", 8, new(4), hidden, verdict.OK, verdict.Failed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := nodeWith(test.gpus, "mlx5_0")
@@ -152,9 +153,9 @@ func TestExpectedGPUs(t *testing.T) {
 			if test.edit != nil {
 				test.edit(n)
 			}
-			for id, want := range map[string]Status{"gpus": test.fewer, "gpus_surplus": test.beyond} {
-				var got Status
-				for _, v := range Run(n, []*Check{Find(id)}) {
+			for id, want := range map[string]verdict.Status{"gpus": test.fewer, "gpus_surplus": test.beyond} {
+				var got verdict.Status
+				for _, v := range Run(n, []*verdict.Check{Find(id)}) {
 					got = v.Status
 				}
 				if got != want {

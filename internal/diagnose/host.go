@@ -4,20 +4,19 @@ package diagnose
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
-func hostChecks() []*Check {
-	return []*Check{
+func hostChecks() []*verdict.Check {
+	return []*verdict.Check{
 		{
-			ID: "memlock", Title: "Jobs cannot lock the memory that RDMA needs", Severity: Warning, Topic: "node", Scope: ScopeNode,
+			ID: "memlock", Title: "Jobs cannot lock the memory that RDMA needs", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "hard limit of locked memory of slurmd or pbs_mom, in /proc/<pid>/limits",
 			Guard: "if slurmd or pbs_mom runs as root; not containerd, crio and dockerd, because containers that use RDMA have CAP_IPC_LOCK, " +
 				"to which the limit does not apply",
-			Modes: []string{ModeMemlock}, judge: judgeMemlock,
+			Modes: []string{verdict.ModeMemlock}, Judge: judgeMemlock,
 		},
 	}
 }
@@ -26,31 +25,31 @@ func hostChecks() []*Check {
 // who submits.
 func handsOn(d fabric.Daemon) bool { return d.Name == "slurmd" || d.Name == "pbs_mom" }
 
-func judgeMemlock(n *fabric.Node, v *verdicts) {
+func judgeMemlock(n *fabric.Node, v *verdict.Verdicts) {
 	daemons, known := n.Host.Daemons.Get()
 	if !known {
-		v.hidden(Subject{}, n.Host.Daemons.Meta(), "The memory lock limit of daemons that start jobs")
+		v.Hidden(verdict.Subject{}, n.Host.Daemons.Meta(), "The memory lock limit of daemons that start jobs")
 		return
 	}
-	of := worstOf{verdicts: v}
+	of := v.Worst()
 	for _, d := range daemons {
 		limit, known := d.Memlock.Get()
 		switch {
 		case !handsOn(d):
 		case !known:
-			of.unknown(Subject{}, d.Memlock.Meta().Reason, fmt.Sprintf("The memory lock limit of %s is unknown: %s.", d.Name, ReasonText(d.Memlock.Meta().Reason)))
+			of.Unknown(verdict.Subject{}, d.Memlock.Meta().Reason, fmt.Sprintf("The memory lock limit of %s is unknown: %s.", d.Name, verdict.ReasonText(d.Memlock.Meta().Reason)))
 		case limit.Hard < fabric.EnoughMemlock:
-			of.failed(Subject{}, Verdict{
-				Evidence:    fmt.Sprintf("%s (process %d) may lock %s and can raise this limit to at most %s.", d.Name, d.PID, Bytes(limit.Soft), Bytes(limit.Hard)),
+			of.Failed(verdict.Subject{}, verdict.Verdict{
+				Evidence:    fmt.Sprintf("%s (process %d) may lock %s and can raise this limit to at most %s.", d.Name, d.PID, verdict.Bytes(limit.Soft), verdict.Bytes(limit.Hard)),
 				Consequence: "Its jobs inherit the limit: ibv_create_cq and ibv_reg_mr fail with ENOMEM, and NCCL fails.",
 				Remedy: fmt.Sprintf("systemctl edit %[1]s: LimitMEMLOCK=infinity below [Service], then systemctl restart %[1]s. "+
 					"With Slurm, do not propagate the limits of submit hosts: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf.", unitOf(d.Name)),
 			})
 		default:
-			of.ok(Subject{})
+			of.OK(verdict.Subject{})
 		}
 	}
-	of.done()
+	of.Done()
 }
 
 // unitOf is the unit of systemd that starts a daemon.
@@ -61,22 +60,9 @@ func unitOf(daemon string) string {
 	return daemon
 }
 
-// Bytes shows a number of bytes in the largest unit that keeps it whole.
-func Bytes(n uint64) string {
-	if n == fabric.NoLimit {
-		return "any amount"
-	}
-	unit := 0
-	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
-	for n > 0 && n%1024 == 0 && unit < len(units)-1 {
-		n, unit = n/1024, unit+1
-	}
-	return strconv.FormatUint(n, 10) + " " + units[unit]
-}
-
 // judgeSocket asks for what ncclFindInterfaces of NCCL's misc/socket.cc would find: interfaces that the list takes, which are
 // up and running. One that is there of a list for many kinds of nodes is enough.
-func judgeSocket(n *fabric.Node, v *verdicts) {
+func judgeSocket(n *fabric.Node, v *verdict.Verdicts) {
 	set, ok := n.NCCL.Lookup("NCCL_SOCKET_IFNAME")
 	if !ok || len(set.Value) < 2 { // NCCL ignores what is shorter
 		return
@@ -84,12 +70,12 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 	s, f := ofSetting(set), fabric.ParseNameFilter(set.Value)
 	all, known := n.Interfaces.Get()
 	if !known {
-		v.unknown(s, n.Interfaces.Meta().Reason, "The node's interfaces are unknown: "+ReasonText(n.Interfaces.Meta().Reason)+".")
+		v.Unknown(s, n.Interfaces.Meta().Reason, "The node's interfaces are unknown: "+verdict.ReasonText(n.Interfaces.Meta().Reason)+".")
 		return
 	}
 	for i := range n.NetDevs { // the RDMA ports' own
 		if !hasInterface(all, n.NetDevs[i].Name) {
-			v.unknown(s, fabric.ReasonNotRead, "The visible interfaces are not those of the node, as in a container with its own network namespace.")
+			v.Unknown(s, fabric.ReasonNotRead, "The visible interfaces are not those of the node, as in a container with its own network namespace.")
 			return
 		}
 	}
@@ -103,7 +89,7 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 		case !known:
 			unread = new(i.OperState.Meta())
 		case state == "up" || state == "unknown": // IFF_RUNNING; drivers without carrier leave it unknown
-			v.ok(s)
+			v.OK(s)
 			return
 		default:
 			down = append(down, i.Name)
@@ -111,18 +97,18 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 	}
 	const consequence = "NCCL finds no interface for its bootstrap (\"no socket interface found\"): jobs of more than one process fail at once."
 	switch {
-	case len(elsewhere(n)) > 0: // one of theirs may be meant
-		v.unknown(s, fabric.ReasonMoved, "")
+	case len(n.Elsewhere()) > 0: // one of theirs may be meant
+		v.Unknown(s, fabric.ReasonMoved, "")
 	case unread != nil:
-		v.unknown(s, unread.Reason, "No interface that it matches is known to be up: "+ReasonText(unread.Reason)+".")
+		v.Unknown(s, unread.Reason, "No interface that it matches is known to be up: "+verdict.ReasonText(unread.Reason)+".")
 	case len(down) > 0:
-		v.failed(s, Verdict{
-			What: "NCCL_SOCKET_IFNAME matches no interface that is up", Evidence: seenOf(set, "Down: "+few(down)+"."), Consequence: consequence,
-			Remedy: "Check ip -br link; ip link set dev " + shellWord(down[0], "<interface>") + " up, connect the cable, or name an interface that is up.",
+		v.Failed(s, verdict.Verdict{
+			What: "NCCL_SOCKET_IFNAME matches no interface that is up", Evidence: seenOf(set, "Down: "+verdict.Few(down)+"."), Consequence: consequence,
+			Remedy: "Check ip -br link; ip link set dev " + verdict.ShellWord(down[0], "<interface>") + " up, connect the cable, or name an interface that is up.",
 		})
 	default:
-		v.failed(s, Verdict{
-			What: "NCCL_SOCKET_IFNAME matches no interface of the node", Evidence: seenOf(set, "The node has "+few(names(all))+"."), Consequence: consequence,
+		v.Failed(s, verdict.Verdict{
+			What: "NCCL_SOCKET_IFNAME matches no interface of the node", Evidence: seenOf(set, "The node has "+verdict.Few(names(all))+"."), Consequence: consequence,
 			Remedy: "Check ip -br link and correct the line: names match by prefix; a leading = means exact, ^ excludes.",
 		})
 	}
@@ -145,13 +131,4 @@ func names(all []fabric.Interface) []string {
 		}
 	}
 	return list
-}
-
-// few joins the first of a list that may be long.
-func few(list []string) string {
-	const most = 12
-	if len(list) > most {
-		return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
-	}
-	return strings.Join(list, ", ")
 }

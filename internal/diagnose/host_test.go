@@ -8,22 +8,23 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 var at = time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC)
 
 // alone asks one check of a node and returns its verdict, which has to be the only one; the zero Verdict for none.
-func alone(t *testing.T, n *fabric.Node, id string) Verdict {
+func alone(t *testing.T, n *fabric.Node, id string) verdict.Verdict {
 	t.Helper()
-	list := Run(n, []*Check{Find(id)})
+	list := Run(n, []*verdict.Check{Find(id)})
 	switch len(list) {
 	case 0:
-		return Verdict{}
+		return verdict.Verdict{}
 	case 1:
 		return list[0]
 	}
 	t.Fatalf("got %v", list)
-	return Verdict{}
+	return verdict.Verdict{}
 }
 
 func TestMemlock(t *testing.T) {
@@ -34,18 +35,18 @@ func TestMemlock(t *testing.T) {
 	low, none := limit(65536, 65536), limit(fabric.NoLimit, fabric.NoLimit)
 	for name, test := range map[string]struct {
 		daemons []fabric.Daemon
-		want    Status
+		want    verdict.Status
 		says    string
 	}{
 		"no daemon starts jobs":      {nil, "", ""},
-		"unlimited":                  {[]fabric.Daemon{{Name: "slurmd", Memlock: none}}, OK, ""},
-		"a GiB":                      {[]fabric.Daemon{{Name: "slurmd", Memlock: limit(1<<30, 1<<30)}}, OK, ""},
-		"soft limit of the daemon":   {[]fabric.Daemon{{Name: "slurmd", Memlock: limit(65536, fabric.NoLimit)}}, OK, ""},
-		"low":                        {[]fabric.Daemon{{Name: "slurmd", PID: 41, Memlock: low}}, Failed, "slurmd (process 41) may lock 64 KiB and can raise this limit to at most 64 KiB"},
-		"one of two":                 {[]fabric.Daemon{{Name: "pbs_mom", Memlock: low}, {Name: "slurmd", Memlock: none}}, Failed, "pbs_mom"},
-		"hidden":                     {[]fabric.Daemon{{Name: "slurmd", Memlock: hidden}}, Unknown, "The memory lock limit of slurmd"},
-		"low and hidden":             {[]fabric.Daemon{{Name: "pbs_mom", Memlock: hidden}, {Name: "slurmd", Memlock: low}}, Failed, "slurmd"},
-		"unlimited and hidden":       {[]fabric.Daemon{{Name: "pbs_mom", Memlock: none}, {Name: "slurmd", Memlock: hidden}}, Unknown, ""},
+		"unlimited":                  {[]fabric.Daemon{{Name: "slurmd", Memlock: none}}, verdict.OK, ""},
+		"a GiB":                      {[]fabric.Daemon{{Name: "slurmd", Memlock: limit(1<<30, 1<<30)}}, verdict.OK, ""},
+		"soft limit of the daemon":   {[]fabric.Daemon{{Name: "slurmd", Memlock: limit(65536, fabric.NoLimit)}}, verdict.OK, ""},
+		"low":                        {[]fabric.Daemon{{Name: "slurmd", PID: 41, Memlock: low}}, verdict.Failed, "slurmd (process 41) may lock 64 KiB and can raise this limit to at most 64 KiB"},
+		"one of two":                 {[]fabric.Daemon{{Name: "pbs_mom", Memlock: low}, {Name: "slurmd", Memlock: none}}, verdict.Failed, "pbs_mom"},
+		"hidden":                     {[]fabric.Daemon{{Name: "slurmd", Memlock: hidden}}, verdict.Unknown, "The memory lock limit of slurmd"},
+		"low and hidden":             {[]fabric.Daemon{{Name: "pbs_mom", Memlock: hidden}, {Name: "slurmd", Memlock: low}}, verdict.Failed, "slurmd"},
+		"unlimited and hidden":       {[]fabric.Daemon{{Name: "pbs_mom", Memlock: none}, {Name: "slurmd", Memlock: hidden}}, verdict.Unknown, ""},
 		"containers lock as allowed": {[]fabric.Daemon{{Name: "containerd", Memlock: low}}, "", ""},
 	} {
 		n := &fabric.Node{Policy: &fabric.Policy{}}
@@ -56,11 +57,11 @@ func TestMemlock(t *testing.T) {
 	}
 	n := &fabric.Node{Policy: &fabric.Policy{}}
 	n.Host.Daemons = fabric.UnknownFact[[]fabric.Daemon](fabric.ReasonPrivilege, "1/comm", at)
-	if v := alone(t, n, "memlock"); v.Status != Unknown || v.Reason != fabric.ReasonPrivilege {
+	if v := alone(t, n, "memlock"); v.Status != verdict.Unknown || v.Reason != fabric.ReasonPrivilege {
 		t.Errorf("hidden processes: %+v", v)
 	}
 	for n, want := range map[uint64]string{0: "0 bytes", 1000: "1000 bytes", 65536: "64 KiB", 1 << 23: "8 MiB", 1 << 62: "4194304 TiB", fabric.NoLimit: "any amount"} {
-		if got := Bytes(n); got != want {
+		if got := verdict.Bytes(n); got != want {
 			t.Errorf("Bytes(%d) = %s", n, got)
 		}
 	}
@@ -82,32 +83,32 @@ func TestSocketInterface(t *testing.T) {
 	for _, test := range []struct {
 		value string
 		all   []fabric.Interface
-		want  Status
+		want  verdict.Status
 		says  string
 	}{
-		{"eno1", usual, OK, ""},
-		{"en", usual, OK, ""},
-		{"=eno", usual, Failed, "matches no interface"},
-		{"=eno1", usual, OK, ""},
-		{"eth0,bond", usual, OK, ""},
-		{"eth0", usual, Failed, "matches no interface"},
-		{"eno1 ", usual, Failed, "matches no interface"}, // NCCL does not trim
-		{"eno2", usual, Failed, "matches no interface that is up"},
-		{"eth0,eno2,docker", usual, Failed, "matches no interface that is up"},
-		{"tun0", usual, OK, ""}, // without carrier the kernel does not know, and NCCL takes it
-		{"^docker0,lo", usual, OK, ""},
-		{"^e,bond,tun,docker", usual, Failed, "matches no interface"}, // lo does not lead to other nodes
-		{"lo", usual, OK, ""},
+		{"eno1", usual, verdict.OK, ""},
+		{"en", usual, verdict.OK, ""},
+		{"=eno", usual, verdict.Failed, "matches no interface"},
+		{"=eno1", usual, verdict.OK, ""},
+		{"eth0,bond", usual, verdict.OK, ""},
+		{"eth0", usual, verdict.Failed, "matches no interface"},
+		{"eno1 ", usual, verdict.Failed, "matches no interface"}, // NCCL does not trim
+		{"eno2", usual, verdict.Failed, "matches no interface that is up"},
+		{"eth0,eno2,docker", usual, verdict.Failed, "matches no interface that is up"},
+		{"tun0", usual, verdict.OK, ""}, // without carrier the kernel does not know, and NCCL takes it
+		{"^docker0,lo", usual, verdict.OK, ""},
+		{"^e,bond,tun,docker", usual, verdict.Failed, "matches no interface"}, // lo does not lead to other nodes
+		{"lo", usual, verdict.OK, ""},
 		{"", usual, "", ""},
-		{"e", usual, "", ""},                                     // too short: NCCL ignores it
-		{"eth0", interfaces("eth0 down", "eth0.100 up"), OK, ""}, // by prefix
-		{"=eth0", interfaces("eth0 down", "eth0.100 up"), Failed, "matches no interface that is up"},
-		{"^eth0", interfaces("eth0 up", "eth0.100 up"), Failed, "matches no interface"},
-		{"^=eth0", interfaces("eth0 up", "eth0.100 up"), OK, ""},
-		{"^=eno1,bond0,tun0", usual, Failed, "matches no interface that is up"},
-		{"eno3", interfaces("eno3 ?"), Unknown, ""},
-		{"eno", interfaces("eno2 down", "eno3 ?"), Unknown, ""},
-		{"eno", interfaces("eno1 up", "eno3 ?"), OK, ""},
+		{"e", usual, "", ""},                                             // too short: NCCL ignores it
+		{"eth0", interfaces("eth0 down", "eth0.100 up"), verdict.OK, ""}, // by prefix
+		{"=eth0", interfaces("eth0 down", "eth0.100 up"), verdict.Failed, "matches no interface that is up"},
+		{"^eth0", interfaces("eth0 up", "eth0.100 up"), verdict.Failed, "matches no interface"},
+		{"^=eth0", interfaces("eth0 up", "eth0.100 up"), verdict.OK, ""},
+		{"^=eno1,bond0,tun0", usual, verdict.Failed, "matches no interface that is up"},
+		{"eno3", interfaces("eno3 ?"), verdict.Unknown, ""},
+		{"eno", interfaces("eno2 down", "eno3 ?"), verdict.Unknown, ""},
+		{"eno", interfaces("eno1 up", "eno3 ?"), verdict.OK, ""},
 	} {
 		n := &fabric.Node{Policy: &fabric.Policy{}, Interfaces: fabric.Known(test.all, "class/net", at)}
 		n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_SOCKET_IFNAME", Value: test.value, Source: "/etc/nccl.conf:2"}}
@@ -115,12 +116,12 @@ func TestSocketInterface(t *testing.T) {
 			t.Errorf("%q: %+v", test.value, v)
 		}
 		n.Interfaces = fabric.UnknownFact[[]fabric.Interface](fabric.ReasonPrivilege, "class/net", at)
-		if v := alone(t, n, "nccl_socket_interface"); v.Status == OK || v.Status == Failed {
+		if v := alone(t, n, "nccl_socket_interface"); v.Status == verdict.OK || v.Status == verdict.Failed {
 			t.Errorf("%q: %s without interfaces", test.value, v.Status)
 		}
 		n.Interfaces = fabric.Known(test.all, "class/net", at)
 		n.NetDevs = []fabric.NetDev{{Name: "enp24s0np0"}}
-		if v := alone(t, n, "nccl_socket_interface"); v.Status == OK || v.Status == Failed {
+		if v := alone(t, n, "nccl_socket_interface"); v.Status == verdict.OK || v.Status == verdict.Failed {
 			t.Errorf("%q: %s in a container with a network of its own", test.value, v.Status)
 		}
 	}
@@ -144,13 +145,13 @@ func TestDividedGPUs(t *testing.T) {
 		}
 		return n
 	}
-	for mig, want := range map[string]Status{
-		"+-------": Failed, "+++-----": Failed, "++++----": OK, "+++++---": OK, "++++++++": OK, "+": OK, "--------": OK,
-		"+0000000": OK, "+aaaaaaa": OK, "+aaaaaa-": OK, "+aaaaa--": Failed,
-		"+-?": Unknown, "+---?": Failed, "+?": OK, "++-?": OK, "++--?": Unknown, "?-------": Unknown,
+	for mig, want := range map[string]verdict.Status{
+		"+-------": verdict.Failed, "+++-----": verdict.Failed, "++++----": verdict.OK, "+++++---": verdict.OK, "++++++++": verdict.OK, "+": verdict.OK, "--------": verdict.OK,
+		"+0000000": verdict.OK, "+aaaaaaa": verdict.OK, "+aaaaaa-": verdict.OK, "+aaaaa--": verdict.Failed,
+		"+-?": verdict.Unknown, "+---?": verdict.Failed, "+?": verdict.OK, "++-?": verdict.OK, "++--?": verdict.Unknown, "?-------": verdict.Unknown,
 	} {
-		var first Status
-		for _, v := range Run(node(mig), []*Check{Find("gpu_divided")}) {
+		var first verdict.Status
+		for _, v := range Run(node(mig), []*verdict.Check{Find("gpu_divided")}) {
 			if v.Subject.GPU == "GPU-a" {
 				first = v.Status
 			}
@@ -159,7 +160,7 @@ func TestDividedGPUs(t *testing.T) {
 			t.Errorf("%s: %q, want %q", mig, first, want)
 		}
 	}
-	if list := Run(node("0000"), []*Check{Find("gpu_divided")}); len(list) > 0 {
+	if list := Run(node("0000"), []*verdict.Check{Find("gpu_divided")}); len(list) > 0 {
 		t.Errorf("GPUs that cannot be divided: %v", list)
 	}
 }

@@ -14,11 +14,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"gpufabric_exporter/internal/verdict"
 )
 
 // A check that is renamed must not drop out of where it is named: in code by a constant, in queries by its ID.
 func TestNamedChecksExist(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "id.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../verdict/id.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +52,7 @@ func TestNamedChecksExist(t *testing.T) {
 			for id := range strings.SplitSeq(m[1], "|") {
 				found++
 				pattern := regexp.MustCompile("^" + id + "$")
-				if !slices.ContainsFunc(Catalogue(), func(c *Check) bool { return pattern.MatchString(c.ID) }) {
+				if !slices.ContainsFunc(Catalogue(), func(c *verdict.Check) bool { return pattern.MatchString(c.ID) }) {
 					t.Errorf("%s: no check %s", path, id)
 				}
 			}
@@ -65,5 +67,5 @@ func TestNamedChecksExist(t *testing.T) {
 			t.Error("an ID without a check is taken")
 		}
 	}()
-	Checks(CheckGID, "renamed")
+	Checks(verdict.CheckGID, "renamed")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // withoutFabric says where checks of a job do not apply.
@@ -17,63 +18,63 @@ const withoutFabric = "not in jobs without GPUs (no /dev/nvidia<N>, CUDA_VISIBLE
 
 // Inside returns the checks of the place where a job runs, as its container (Node.Inside). They are asked there only, and are no
 // metrics.
-func Inside() []*Check {
-	gid := *Find(CheckGID)
-	always := gid.judge
-	gid.judge = func(n *fabric.Node, v *verdicts) {
+func Inside() []*verdict.Check {
+	gid := *Find(verdict.CheckGID)
+	always := gid.Judge
+	gid.Judge = func(n *fabric.Node, v *verdict.Verdicts) {
 		if _, applies := jobDevices(n); applies {
 			always(n, v)
 		}
 	}
-	return append(append(insideChecks(), &gid), Checks(checkNCCLVersion, CheckReads)...)
+	return append(append(insideChecks(), &gid), Checks(verdict.CheckNCCLVersion, verdict.CheckReads)...)
 }
 
 // insideChecks are those that are asked nowhere else.
-func insideChecks() []*Check {
-	return []*Check{
+func insideChecks() []*verdict.Check {
+	return []*verdict.Check{
 		{
-			ID: CheckInsideVerbs, Title: "The job may not open RDMA devices", Severity: Critical, Topic: "inside", Scope: ScopeNode,
+			ID: verdict.CheckInsideVerbs, Title: "The job may not open RDMA devices", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "/dev/infiniband/uverbs*, which are opened and closed; their numbers in /sys/class/infiniband_verbs",
-			Guard: withoutFabric + ". One device that opens is enough: a job may be given some of them. Without a device it fails only where NCCL_IB_HCA, NCCL_NET, FI_PROVIDER=efa, a device node or --expect-rdma says that there should be one", Modes: []string{ModeDeviceNode}, judge: judgeInsideVerbs,
+			Guard: withoutFabric + ". One device that opens is enough: a job may be given some of them. Without a device it fails only where NCCL_IB_HCA, NCCL_NET, FI_PROVIDER=efa, a device node or --expect-rdma says that there should be one", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsideVerbs,
 		},
 		{
-			ID: "inside_gpus", Title: "The job has another number of GPUs than expected", Severity: Critical, Topic: "inside", Scope: ScopeNode,
+			ID: "inside_gpus", Title: "The job has another number of GPUs than expected", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "GPUs given to the job (/dev/nvidia<N>, SLURM_STEP_GPUS, SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)",
-			Guard: "with --expect-gpus only", Modes: []string{ModeDeviceNode}, judge: judgeInsideGPUs,
+			Guard: "with --expect-gpus only", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsideGPUs,
 		},
 		{
-			ID: "inside_devices", Title: "The job's network namespace has no RDMA device", Severity: Warning, Topic: "inside", Scope: ScopeNode,
+			ID: "inside_devices", Title: "The job's network namespace has no RDMA device", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "/sys/class/infiniband and /sys/class/infiniband_verbs",
-			Guard: withoutFabric + ". Only if other network namespaces have RDMA devices near a GPU of the job", Modes: []string{ModeDeviceNode}, judge: judgeInsideDevices,
+			Guard: withoutFabric + ". Only if other network namespaces have RDMA devices near a GPU of the job", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsideDevices,
 		},
 		{
-			ID: CheckInsideMemlock, Title: "The job cannot lock the memory that RDMA needs", Severity: Warning, Topic: "inside", Scope: ScopeNode,
-			Reads: "RLIMIT_MEMLOCK and CAP_IPC_LOCK of this process", Guard: withoutFabric + ", nor with CAP_IPC_LOCK in the first user namespace", Modes: []string{ModeMemlock}, judge: judgeInsideMemlock,
+			ID: verdict.CheckInsideMemlock, Title: "The job cannot lock the memory that RDMA needs", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeNode,
+			Reads: "RLIMIT_MEMLOCK and CAP_IPC_LOCK of this process", Guard: withoutFabric + ", nor with CAP_IPC_LOCK in the first user namespace", Modes: []string{verdict.ModeMemlock}, Judge: judgeInsideMemlock,
 		},
 		{
-			ID: "inside_libibverbs", Title: "The job has no libibverbs", Severity: Critical, Topic: "inside", Scope: ScopeNode,
+			ID: "inside_libibverbs", Title: "The job has no libibverbs", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "libibverbs.so.1 in LD_LIBRARY_PATH, the cache and the folders of the dynamic loader",
-			Guard: withoutFabric + ", nor if all devices are EFA. A program with a search path of its own (RUNPATH) may find another library", Modes: []string{ModeDeviceNode}, judge: judgeInsideLibverbs,
+			Guard: withoutFabric + ", nor if all devices are EFA. A program with a search path of its own (RUNPATH) may find another library", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsideLibverbs,
 		},
 		{
-			ID: "inside_provider", Title: "libibverbs has no driver for a device of the job", Severity: Critical, Topic: "inside", Scope: ScopeDevice,
+			ID: "inside_provider", Title: "libibverbs has no driver for a device of the job", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeDevice,
 			Reads: "lib<name>-rdmav<N>.so beside libibverbs and in the folders of the dynamic loader; the kernel driver of the device",
-			Guard: withoutFabric + ", nor EFA, nor kernel drivers whose library is not known here, nor without libibverbs", Modes: []string{ModeDeviceNode}, judge: judgeInsideProvider,
+			Guard: withoutFabric + ", nor EFA, nor kernel drivers whose library is not known here, nor without libibverbs", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsideProvider,
 		},
 		{
-			ID: "inside_plugin", Title: "The job has EFA devices, and no plugin through which NCCL uses them", Severity: Critical, Topic: "inside", Scope: ScopeNode,
+			ID: "inside_plugin", Title: "The job has EFA devices, and no plugin through which NCCL uses them", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "libnccl-net*.so in LD_LIBRARY_PATH, the cache and the folders of the dynamic loader; NCCL_NET_PLUGIN",
-			Guard: withoutFabric + "; only if all devices are EFA, which NCCL's own RDMA transport cannot use", Modes: []string{ModeDeviceNode}, judge: judgeInsidePlugin,
+			Guard: withoutFabric + "; only if all devices are EFA, which NCCL's own RDMA transport cannot use", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsidePlugin,
 		},
 		{
-			ID: "inside_alignment", Title: "The job has a GPU without a NIC near it", Severity: Warning, Topic: "inside", Scope: ScopeGPU,
+			ID: "inside_alignment", Title: "The job has a GPU without a NIC near it", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeGPU,
 			Reads: "GPUs given to the job (/dev/nvidia<N>, SLURM_STEP_GPUS, SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES), RDMA devices that it may open, and their places on the PCI bus",
-			Guard: withoutFabric + ", nor GPUs without a NIC below their PCIe switch, nor without any RDMA device (inside_verbs)", Modes: []string{ModeAlignment}, judge: judgeAlignment,
+			Guard: withoutFabric + ", nor GPUs without a NIC below their PCIe switch, nor without any RDMA device (inside_verbs)", Modes: []string{verdict.ModeAlignment}, Judge: judgeAlignment,
 		},
 		{
-			ID: CheckSettings, Title: "An NCCL setting of the job has no effect or the wrong one", Severity: Warning, Topic: "inside", Scope: ScopeFile,
+			ID: verdict.CheckSettings, Title: "An NCCL setting of the job has no effect or the wrong one", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeFile,
 			Reads: "NCCL variables of the environment, ~/.nccl.conf and /etc/nccl.conf, judged as by the command lint for this place and its NCCL library",
-			Guard: "if there is such a setting", Modes: []string{ModeNCCLConfig}, judge: func(*fabric.Node, *verdicts) {}, // see CheckSettings
+			Guard: "if there is such a setting", Modes: []string{verdict.ModeNCCLConfig}, Judge: func(*fabric.Node, *verdict.Verdicts) {}, // see CheckSettings
 		},
 	}
 }
@@ -122,13 +123,13 @@ func deviceNames(list []*fabric.HCA) string {
 	for _, h := range list {
 		all = append(all, h.Name)
 	}
-	return few(all)
+	return verdict.Few(all)
 }
 
 // overTCP is what NCCL does without RDMA.
 const overTCP = "NCCL uses TCP sockets without a word, unless NCCL_NET names another network: then it fails. Collectives between nodes have a fraction of the bandwidth."
 
-func judgeInsideVerbs(n *fabric.Node, v *verdicts) {
+func judgeInsideVerbs(n *fabric.Node, v *verdict.Verdicts) {
 	devices, applies := jobDevices(n)
 	if len(devices) == 0 {
 		judgeWithoutDevices(n, applies, v)
@@ -136,7 +137,7 @@ func judgeInsideVerbs(n *fabric.Node, v *verdicts) {
 	}
 	in := n.Inside
 	if in.Verbs.State == fabric.Unknown {
-		v.unknown(Subject{}, in.Verbs.Meta().Reason, "/dev/infiniband is unknown: "+ReasonText(in.Verbs.Meta().Reason)+".")
+		v.Unknown(verdict.Subject{}, in.Verbs.Meta().Reason, "/dev/infiniband is unknown: "+verdict.ReasonText(in.Verbs.Meta().Reason)+".")
 		return
 	}
 	var refused []string
@@ -148,7 +149,7 @@ func judgeInsideVerbs(n *fabric.Node, v *verdicts) {
 		}
 		switch usable, known := node.Usable.Get(); {
 		case usable:
-			v.ok(Subject{})
+			v.OK(verdict.Subject{})
 			return
 		case !known:
 			unread = new(node.Usable.Meta())
@@ -158,15 +159,15 @@ func judgeInsideVerbs(n *fabric.Node, v *verdicts) {
 	}
 	switch {
 	case unread != nil:
-		v.unknown(Subject{}, unread.Reason, "Whether device nodes of RDMA devices open is unknown: "+ReasonText(unread.Reason)+".")
+		v.Unknown(verdict.Subject{}, unread.Reason, "Whether device nodes of RDMA devices open is unknown: "+verdict.ReasonText(unread.Reason)+".")
 	case len(refused) > 0:
-		v.failed(Subject{}, Verdict{
-			What: "The job is not permitted to open RDMA devices", Evidence: few(refused) + ": permission denied.", Consequence: overTCP,
+		v.Failed(verdict.Subject{}, verdict.Verdict{
+			What: "The job is not permitted to open RDMA devices", Evidence: verdict.Few(refused) + ": permission denied.", Consequence: overTCP,
 			Remedy: "Give the job the devices, not the folder alone: in Kubernetes a resource of an RDMA device plugin, with docker --device=/dev/infiniband (a bind mount does not permit opening), " +
 				"with Slurm no ConstrainDevices for them. Otherwise correct the mode of the nodes: 0666 by the rules of rdma-core.",
 		})
 	default:
-		v.failed(Subject{}, Verdict{
+		v.Failed(verdict.Subject{}, verdict.Verdict{
 			What: "The job has no device node of an RDMA device", Evidence: "The kernel shows " + deviceNames(devices) + ", and /dev/infiniband has no uverbs node of these.", Consequence: overTCP,
 			Remedy: "In Kubernetes request a resource of an RDMA device plugin in this container; with docker and enroot mount or add /dev/infiniband.",
 		})
@@ -174,7 +175,7 @@ func judgeInsideVerbs(n *fabric.Node, v *verdicts) {
 }
 
 // judgeWithoutDevices is about a place without an RDMA device that NCCL would use: right, unless something says that there should be one.
-func judgeWithoutDevices(n *fabric.Node, applies bool, v *verdicts) {
+func judgeWithoutDevices(n *fabric.Node, applies bool, v *verdict.Verdicts) {
 	if n.Inside == nil {
 		return
 	}
@@ -198,10 +199,10 @@ func judgeWithoutDevices(n *fabric.Node, applies bool, v *verdicts) {
 		return
 	}
 	if n.ClassPresent.State == fabric.Unknown {
-		v.unknown(Subject{}, n.ClassPresent.Meta().Reason, "The job expects an RDMA device, because "+why+"; the list of devices cannot be read.")
+		v.Unknown(verdict.Subject{}, n.ClassPresent.Meta().Reason, "The job expects an RDMA device, because "+why+"; the list of devices cannot be read.")
 		return
 	}
-	v.failed(Subject{}, Verdict{
+	v.Failed(verdict.Subject{}, verdict.Verdict{
 		What: "The job expects RDMA and has no RDMA device that NCCL would use", Evidence: "It is expected, because " + why + ". No device here is active and for training, or a setting switches RDMA off.",
 		Consequence: overTCP,
 		Remedy: "In Kubernetes request a resource of an RDMA device plugin, and a network that has the devices; with docker --device=/dev/infiniband and --network=host. " +
@@ -209,30 +210,30 @@ func judgeWithoutDevices(n *fabric.Node, applies bool, v *verdicts) {
 	})
 }
 
-func judgeInsideGPUs(n *fabric.Node, v *verdicts) {
+func judgeInsideGPUs(n *fabric.Node, v *verdict.Verdicts) {
 	if n.Inside == nil || n.Inside.Expected.GPUs == nil {
 		return
 	}
 	want, given := *n.Inside.Expected.GPUs, n.Inside.GivenGPUs()
 	list, known := given.Get()
 	if !known {
-		v.unknown(Subject{}, given.Meta().Reason, fmt.Sprintf("Which GPUs the job has is unknown, but %d are expected.", want))
+		v.Unknown(verdict.Subject{}, given.Meta().Reason, fmt.Sprintf("Which GPUs the job has is unknown, but %d are expected.", want))
 		return
 	}
-	v.when(len(list) != want, Subject{}, Verdict{
+	v.When(len(list) != want, verdict.Subject{}, verdict.Verdict{
 		What:     fmt.Sprintf("The job has %s where %d are expected", gpuCount(len(list)), want),
 		Evidence: "--expect-gpus says so; counted by " + given.Source + ".", Consequence: "Ranks without a GPU fail when they start, or share one.",
 		Remedy: "Compare the request of the job (nvidia.com/gpu, --gres, --gpus) with what it was given, and with nvidia-smi -L on the node.",
 	})
 }
 
-func judgeInsideDevices(n *fabric.Node, v *verdicts) {
+func judgeInsideDevices(n *fabric.Node, v *verdict.Verdicts) {
 	devices, applies := jobDevices(n)
 	if !applies {
 		return
 	}
 	if len(devices) > 0 {
-		v.ok(Subject{})
+		v.OK(verdict.Subject{})
 		return
 	}
 	given, known := n.Inside.GivenGPUs().Get()
@@ -252,19 +253,19 @@ func judgeInsideDevices(n *fabric.Node, v *verdicts) {
 			}
 		}
 	}
-	if moved := elsewhere(n); len(away) == 0 && !known && len(moved) > 0 {
-		v.unknown(Subject{}, fabric.ReasonMissing, "Other network namespaces have RDMA devices such as "+moved[0].Device+"; whether they are near a GPU of the job is unknown.")
+	if moved := n.Elsewhere(); len(away) == 0 && !known && len(moved) > 0 {
+		v.Unknown(verdict.Subject{}, fabric.ReasonMissing, "Other network namespaces have RDMA devices such as "+moved[0].Device+"; whether they are near a GPU of the job is unknown.")
 		return
 	}
 	if len(away) > 0 {
-		v.failed(Subject{}, Verdict{
-			Evidence: few(away) + " belong to other network namespaces, and no RDMA device to this one.", Consequence: overTCP,
+		v.Failed(verdict.Subject{}, verdict.Verdict{
+			Evidence: verdict.Few(away) + " belong to other network namespaces, and no RDMA device to this one.", Consequence: overTCP,
 			Remedy: "Use the network of the host (hostNetwork: true), or have a CNI plugin move devices into the pod (host-device, SR-IOV).",
 		})
 	}
 }
 
-func judgeInsideMemlock(n *fabric.Node, v *verdicts) {
+func judgeInsideMemlock(n *fabric.Node, v *verdict.Verdicts) {
 	devices, applies := jobDevices(n)
 	if !applies || len(devices) == 0 {
 		return
@@ -273,14 +274,14 @@ func judgeInsideMemlock(n *fabric.Node, v *verdicts) {
 	all, lockKnown := n.Inside.LocksAll.Get()
 	switch {
 	case known && limit.Soft >= fabric.EnoughMemlock || lockKnown && all:
-		v.ok(Subject{})
+		v.OK(verdict.Subject{})
 	case !known:
-		v.unknown(Subject{}, n.Inside.Memlock.Meta().Reason, "The memory lock limit is unknown: "+ReasonText(n.Inside.Memlock.Meta().Reason)+".")
+		v.Unknown(verdict.Subject{}, n.Inside.Memlock.Meta().Reason, "The memory lock limit is unknown: "+verdict.ReasonText(n.Inside.Memlock.Meta().Reason)+".")
 	case !lockKnown:
-		v.unknown(Subject{}, n.Inside.LocksAll.Meta().Reason, "Whether the memory lock limit applies is unknown: "+ReasonText(n.Inside.LocksAll.Meta().Reason)+".")
+		v.Unknown(verdict.Subject{}, n.Inside.LocksAll.Meta().Reason, "Whether the memory lock limit applies is unknown: "+verdict.ReasonText(n.Inside.LocksAll.Meta().Reason)+".")
 	default:
-		v.failed(Subject{}, Verdict{
-			Evidence:    fmt.Sprintf("The limit is %s, and %s at most.", Bytes(limit.Soft), Bytes(limit.Hard)),
+		v.Failed(verdict.Subject{}, verdict.Verdict{
+			Evidence:    fmt.Sprintf("The limit is %s, and %s at most.", verdict.Bytes(limit.Soft), verdict.Bytes(limit.Hard)),
 			Consequence: "ibv_create_cq and ibv_reg_mr fail with ENOMEM, and NCCL fails.",
 			Remedy: "In Kubernetes add the capability IPC_LOCK to the container; with docker --ulimit memlock=-1; with Slurm set LimitMEMLOCK=infinity in the unit of slurmd and " +
 				"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf.",
@@ -288,21 +289,21 @@ func judgeInsideMemlock(n *fabric.Node, v *verdicts) {
 	}
 }
 
-func judgeInsideLibverbs(n *fabric.Node, v *verdicts) {
+func judgeInsideLibverbs(n *fabric.Node, v *verdict.Verdicts) {
 	devices, applies := jobDevices(n)
 	if devices = withVerbs(devices); !applies || len(devices) == 0 {
 		return
 	}
 	switch l := n.Inside.Libverbs; l.State {
 	case fabric.OK:
-		v.ok(Subject{})
+		v.OK(verdict.Subject{})
 	case fabric.Absent:
-		v.failed(Subject{}, Verdict{
+		v.Failed(verdict.Subject{}, verdict.Verdict{
 			Evidence: "The dynamic loader finds no libibverbs.so.1.", Consequence: overTCP,
 			Remedy: "Install it in the image with the drivers: apt-get install libibverbs1 ibverbs-providers, or dnf install libibverbs.",
 		})
 	default:
-		v.unknown(Subject{}, l.Meta().Reason, "The folders of the dynamic loader are not known here: neither libc.so.6 nor libibverbs.so.1 is in the usual ones, or LD_LIBRARY_PATH has relative folders.")
+		v.Unknown(verdict.Subject{}, l.Meta().Reason, "The folders of the dynamic loader are not known here: neither libc.so.6 nor libibverbs.so.1 is in the usual ones, or LD_LIBRARY_PATH has relative folders.")
 	}
 }
 
@@ -312,7 +313,7 @@ var providers = map[string]string{
 	"qede": "qedr", "erdma": "erdma", "ionic": "ionic", "vmxnet3": "vmw_pvrdma",
 }
 
-func judgeInsideProvider(n *fabric.Node, v *verdicts) {
+func judgeInsideProvider(n *fabric.Node, v *verdict.Verdicts) {
 	devices, applies := jobDevices(n)
 	if !applies || n.Inside.Libverbs.State != fabric.OK {
 		return
@@ -320,42 +321,42 @@ func judgeInsideProvider(n *fabric.Node, v *verdicts) {
 	have, known := n.Inside.Providers.Get()
 	for _, h := range withVerbs(devices) {
 		library, named := providers[h.Driver.Or("")]
-		s := Subject{Device: h.Name}
+		s := verdict.Subject{Device: h.Name}
 		switch {
 		case !named:
 		case !known:
-			v.unknown(s, n.Inside.Providers.Meta().Reason, "The drivers of libibverbs are unknown: "+ReasonText(n.Inside.Providers.Meta().Reason)+".")
+			v.Unknown(s, n.Inside.Providers.Meta().Reason, "The drivers of libibverbs are unknown: "+verdict.ReasonText(n.Inside.Providers.Meta().Reason)+".")
 		case slices.Contains(have, library):
-			v.ok(s)
+			v.OK(s)
 		default:
-			v.failed(s, Verdict{
+			v.Failed(s, verdict.Verdict{
 				What:        "libibverbs has no driver for devices of " + h.Driver.Value,
-				Evidence:    "There is no lib" + library + "-rdmav<N>.so beside " + n.Inside.Libverbs.Value.Path + "; drivers found: " + cmp.Or(few(have), "none") + ".",
+				Evidence:    "There is no lib" + library + "-rdmav<N>.so beside " + n.Inside.Libverbs.Value.Path + "; drivers found: " + cmp.Or(verdict.Few(have), "none") + ".",
 				Consequence: overTCP, Remedy: "Install the drivers in the image: apt-get install ibverbs-providers, or dnf install libibverbs, of the same release as libibverbs.",
 			})
 		}
 	}
 }
 
-func judgeInsidePlugin(n *fabric.Node, v *verdicts) {
+func judgeInsidePlugin(n *fabric.Node, v *verdict.Verdicts) {
 	devices, applies := jobDevices(n)
 	if !applies || len(devices) == 0 || len(withVerbs(devices)) > 0 {
 		return
 	}
 	switch list, known := n.Inside.Plugins.Get(); {
 	case len(list) > 0:
-		v.ok(Subject{})
+		v.OK(verdict.Subject{})
 	case !known:
-		v.unknown(Subject{}, n.Inside.Plugins.Meta().Reason, "The folders of the dynamic loader are not known here.")
+		v.Unknown(verdict.Subject{}, n.Inside.Plugins.Meta().Reason, "The folders of the dynamic loader are not known here.")
 	default:
-		v.failed(Subject{}, Verdict{
+		v.Failed(verdict.Subject{}, verdict.Verdict{
 			Evidence: "The dynamic loader finds no libnccl-net*.so.", Consequence: overTCP,
 			Remedy: "Install aws-ofi-nccl in the image, and add its folder to LD_LIBRARY_PATH or to the loader's cache (ldconfig).",
 		})
 	}
 }
 
-func judgeAlignment(n *fabric.Node, v *verdicts) {
+func judgeAlignment(n *fabric.Node, v *verdict.Verdicts) {
 	devices, applies := jobDevices(n)
 	if !applies {
 		return
@@ -373,14 +374,14 @@ func judgeAlignment(n *fabric.Node, v *verdicts) {
 	given := n.Inside.GivenGPUs()
 	gpus, known := given.Get()
 	if !known {
-		v.unknown(Subject{}, given.Meta().Reason, "Which GPUs the job has is unknown: "+given.Source+" names GPUs that the driver does not show.")
+		v.Unknown(verdict.Subject{}, given.Meta().Reason, "Which GPUs the job has is unknown: "+given.Source+" names GPUs that the driver does not show.")
 		return
 	}
 	for _, g := range gpus {
-		s := Subject{GPU: g.Address, Name: fmt.Sprintf("/dev/nvidia%d", g.Minor)}
+		s := verdict.Subject{GPU: g.Address, Name: fmt.Sprintf("/dev/nvidia%d", g.Minor)}
 		f := n.PCI.Function(g.Address)
 		if f == nil {
-			v.unknown(s, fabric.ReasonMissing, "The place of this GPU on the PCI bus is unknown.")
+			v.Unknown(s, fabric.ReasonMissing, "The place of this GPU on the PCI bus is unknown.")
 			continue
 		}
 		alignGPU(n, s, f, mine, v)
@@ -388,7 +389,7 @@ func judgeAlignment(n *fabric.Node, v *verdicts) {
 }
 
 // alignGPU compares the NIC nearest to a GPU with those that the job has.
-func alignGPU(n *fabric.Node, s Subject, gpu *fabric.PCIFunction, mine []string, v *verdicts) {
+func alignGPU(n *fabric.Node, s verdict.Subject, gpu *fabric.PCIFunction, mine []string, v *verdict.Verdicts) {
 	near, nearMine := fabric.DistanceSYS, fabric.DistanceSYS
 	var others []string // nearest ones that the job has not
 	for i := range n.HCAs {
@@ -401,7 +402,7 @@ func alignGPU(n *fabric.Node, s Subject, gpu *fabric.PCIFunction, mine []string,
 		d, known := n.Distance(gpu, f).Get()
 		switch {
 		case !known:
-			v.unknown(s, n.Distance(gpu, f).Meta().Reason, "Its distance from "+h.Name+" is unknown: "+ReasonText(n.Distance(gpu, f).Meta().Reason)+".")
+			v.Unknown(s, n.Distance(gpu, f).Meta().Reason, "Its distance from "+h.Name+" is unknown: "+verdict.ReasonText(n.Distance(gpu, f).Meta().Reason)+".")
 			return
 		case has:
 			nearMine = min(nearMine, d)
@@ -413,11 +414,11 @@ func alignGPU(n *fabric.Node, s Subject, gpu *fabric.PCIFunction, mine []string,
 	}
 	switch {
 	case nearMine <= fabric.DistanceP2C:
-		v.ok(s)
+		v.OK(s)
 	case near > fabric.DistanceP2C: // no NIC of the node is near
 	default:
-		v.failed(s, Verdict{
-			Evidence:    fmt.Sprintf("Its NIC is %s (%s); those of the job are %s, %s away at best.", strings.Join(others, ", "), near, few(mine), nearMine),
+		v.Failed(s, verdict.Verdict{
+			Evidence:    fmt.Sprintf("Its NIC is %s (%s); those of the job are %s, %s away at best.", strings.Join(others, ", "), near, verdict.Few(mine), nearMine),
 			Consequence: "Traffic of this GPU crosses the processor, without GPUDirect RDMA by NCCL's default: collectives of all ranks become as slow.",
 			Remedy: "Give the job the NICs near its GPUs: in Kubernetes the Topology Manager with policy restricted or single-numa-node, or all NICs of the node; with Slurm do not constrain RDMA devices; " +
 				"correct NCCL_IB_HCA if it leaves them out.",
@@ -438,10 +439,10 @@ func InsideNote(n *fabric.Node) string {
 		parts = append(parts, "no libnccl.so.2 found, which PyTorch may have within itself")
 	}
 	if l, ok := in.Libverbs.Get(); ok {
-		parts = append(parts, strings.TrimSpace("libibverbs "+l.Version)+" with "+cmp.Or(few(in.Providers.Or(nil)), "no driver"))
+		parts = append(parts, strings.TrimSpace("libibverbs "+l.Version)+" with "+cmp.Or(verdict.Few(in.Providers.Or(nil)), "no driver"))
 	}
 	if list := in.Plugins.Or(nil); len(list) > 0 {
-		parts = append(parts, "plugins "+few(list))
+		parts = append(parts, "plugins "+verdict.Few(list))
 	}
 	if gpus, ok := in.GivenGPUs().Get(); ok {
 		parts = append(parts, fmt.Sprintf("%d GPUs", len(gpus)))

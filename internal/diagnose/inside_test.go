@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // known is a fact that was read.
@@ -46,7 +47,7 @@ func jobNode() *fabric.Node {
 func insideFindings(n *fabric.Node) string {
 	var list []string
 	for _, v := range Run(n, insideChecks()) {
-		if v.Status != OK {
+		if v.Status != verdict.OK {
 			list = append(list, fmt.Sprint(v.Check.ID, " ", v.Subject, " ", v.Status))
 		}
 	}

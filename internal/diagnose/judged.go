@@ -11,6 +11,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Judged says by which sources the ports for training of a node are judged (docs/ROLES.md). A port counts for each source
@@ -93,20 +94,20 @@ func recordedBefore(p *fabric.Port) bool { return p.Seen.Since.Before(p.State.At
 // judgedHidden says what was not read of all that decides; empty: nothing.
 func judgedHidden(n *fabric.Node) string {
 	if n.ClassPresent.State == fabric.Unknown {
-		return "the list of RDMA devices was not read: " + ReasonText(n.ClassPresent.Meta().Reason)
+		return "the list of RDMA devices was not read: " + verdict.ReasonText(n.ClassPresent.Meta().Reason)
 	}
 	decides := func(s fabric.Source) bool {
 		return !s.Up && (s.Name == fabric.SourceClass || s.Name == fabric.SourceNCCL)
 	}
 	if i := slices.IndexFunc(n.Sources, decides); i >= 0 {
-		return "the " + sourceWords(n.Sources[i].Name) + " was not read: " + ReasonText(n.Sources[i].Reason)
+		return "the " + verdict.SourceWords(n.Sources[i].Name) + " was not read: " + verdict.ReasonText(n.Sources[i].Reason)
 	}
 	if i := slices.IndexFunc(n.HCAs, func(h fabric.HCA) bool { return h.PortsHidden() }); i >= 0 {
 		return "the ports of " + n.HCAs[i].Name + " were not read"
 	}
 	for h, p := range n.Ports {
 		if p.Role.State == fabric.Unknown {
-			return "the role of " + PortSubject(h, p).String() + " is not known: " + ReasonText(p.Role.Meta().Reason)
+			return "the role of " + verdict.PortSubject(h, p).String() + " is not known: " + verdict.ReasonText(p.Role.Meta().Reason)
 		}
 	}
 	return ""
@@ -136,7 +137,7 @@ func (j *Judged) Text() string {
 	case j.Ports == 0:
 		return "judged by: no port for training is known, and nothing states how many there should be"
 	case len(j.Sources) == 0:
-		return "judged by guesses only: nothing states what this node should have; " + acceptCommand
+		return "judged by guesses only: nothing states what this node should have; " + verdict.AcceptCommand
 	}
 	var parts []string
 	for _, s := range j.Sources {

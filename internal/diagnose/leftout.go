@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // leftOutPorts are active ports that nobody but a list calls something else than compute, by not naming them. A list that names a device
 // that is gone, or that excludes some, says what it means.
 func leftOutPorts(n *fabric.Node) (left []*fabric.Port) {
 	list, set := n.NCCL.Devices()
-	if !set || list.Exclude || len(missingNames(n, list)) > 0 {
+	if !set || list.Exclude || len(n.MissingNames(list)) > 0 {
 		return nil
 	}
 	for _, p := range n.Ports {
@@ -26,7 +27,7 @@ func leftOutPorts(n *fabric.Node) (left []*fabric.Port) {
 
 // judgeLeftOut finds a list of devices with which NCCL uses fewer ports than the site expects, while the node has more. That ports which
 // the list takes are down or missing is reported by port_active and nccl_devices.
-func judgeLeftOut(n *fabric.Node, v *verdicts) {
+func judgeLeftOut(n *fabric.Node, v *verdict.Verdicts) {
 	set, ok := n.NCCL.Lookup("NCCL_IB_HCA")
 	want := n.Policy.ComputePorts
 	if _, off, _ := rdmaSetting(&n.NCCL); !ok || set.Value == "" || off || want == nil || onlyPlugins(n) {
@@ -34,10 +35,10 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 	}
 	s, list := ofSetting(set), fabric.ParseNameFilter(set.Value)
 	if n.ClassPresent.State == fabric.Unknown {
-		v.hidden(s, n.ClassPresent.Meta(), "The list of RDMA devices")
+		v.Hidden(s, n.ClassPresent.Meta(), "The list of RDMA devices")
 		return
 	}
-	active, taken, open := 0, len(missingNames(n, list)), 0 // of those that it takes, all of them, and those of which that is unknown
+	active, taken, open := 0, len(n.MissingNames(list)), 0 // of those that it takes, all of them, and those of which that is unknown
 	var left []string
 	var unread *fabric.Meta
 	for h, p := range n.Ports {
@@ -60,7 +61,7 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 		case takes:
 			taken++
 		case classified && p.Carries():
-			left = append(left, PortSubject(h, p).String())
+			left = append(left, verdict.PortSubject(h, p).String())
 		}
 	}
 	for i := range n.HCAs { // of which not even the ports are known
@@ -72,13 +73,13 @@ func judgeLeftOut(n *fabric.Node, v *verdicts) {
 	switch {
 	case active+open == 0: // nccl_devices fails
 	case taken >= *want:
-		v.ok(s)
+		v.OK(s)
 	case len(left) > 0 && taken+open >= *want:
-		v.unknown(s, unread.Reason, "Whether it takes as many ports as the site expects is unknown: "+ReasonText(unread.Reason)+".")
+		v.Unknown(s, unread.Reason, "Whether it takes as many ports as the site expects is unknown: "+verdict.ReasonText(unread.Reason)+".")
 	case len(left) > 0:
-		v.failed(s, Verdict{
+		v.Failed(s, verdict.Verdict{
 			Evidence: fmt.Sprintf("%s=%s takes %d of the %d active compute ports, and the site expects %d. Left out: %s.", set.Name, set.Value, active,
-				active+len(left), *want, few(left)),
+				active+len(left), *want, verdict.Few(left)),
 			Consequence: "Jobs use a part of the network that the node has.",
 			Remedy: "Name all ports for training (gpufabric_exporter topology shows them) in " + set.Source + ". If a port that the line names is gone or down, repair that one. If jobs are meant to use fewer, " +
 				"correct expected.compute_ports or name the role of the others (roles) in the configuration of the exporter.",

@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // recorded is what a manifest has of one thing.
 type recorded struct {
-	subject Subject
+	subject verdict.Subject
 	kind    string // node, device or gpu
 	facts   map[string]fabric.Fact[string]
 	moved   bool // the device or one of its interfaces is in another network namespace
@@ -36,29 +37,29 @@ func same(s string) string { return s }
 
 // record lists what a manifest has of a node.
 func record(n *fabric.Node) []recorded {
-	away := elsewhere(n)
+	away := n.Elsewhere()
 	list := []recorded{{kind: "node", facts: map[string]fabric.Fact[string]{
 		"gpus": asText(n.GPUs, strconv.Itoa), "gpu_driver": asText(n.GPUDriver.Version, same),
 	}}}
 	for _, d := range n.Host.Daemons.Or(nil) {
-		list[0].facts["memlock_"+d.Name] = asText(d.Memlock, func(m fabric.Memlock) string { return Bytes(m.Soft) + ", at most " + Bytes(m.Hard) })
+		list[0].facts["memlock_"+d.Name] = asText(d.Memlock, func(m fabric.Memlock) string { return verdict.Bytes(m.Soft) + ", at most " + verdict.Bytes(m.Hard) })
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		r := recorded{subject: Subject{Device: h.Name}, kind: "device", facts: map[string]fabric.Fact[string]{
+		r := recorded{subject: verdict.Subject{Device: h.Name}, kind: "device", facts: map[string]fabric.Fact[string]{
 			"board": asText(h.BoardID, same), "firmware": asText(h.Firmware, same), "driver": asText(h.Driver, same),
 		}}
-		r.moved = slices.ContainsFunc(away, func(a Away) bool { return a.Device == h.Name })
+		r.moved = slices.ContainsFunc(away, func(a fabric.Away) bool { return a.Device == h.Name })
 		for k := range h.Ports {
 			p := &h.Ports[k]
 			of := func(what string, f fabric.Fact[string]) { r.facts[fabric.PortKey(p, what)] = f }
 			of("role", asText(p.Role, func(r fabric.Role) string { return string(r) }))
-			of("rate", asText(p.Rate, func(r fabric.Rate) string { return Gigabits(r.BytesPerSecond) }))
+			of("rate", asText(p.Rate, func(r fabric.Rate) string { return verdict.Gigabits(r.BytesPerSecond) }))
 			of("gid", asText(p.GIDChoice, func(c fabric.GIDChoice) string {
 				if c.GID == nil {
 					return "empty entry"
 				}
-				return GIDTypeName(c.GID.Type) + ", " + string(c.GID.Family)
+				return verdict.GIDTypeName(c.GID.Type) + ", " + string(c.GID.Family)
 			}))
 			if d := n.NetDev(p.NetDev.Or("")); d != nil {
 				of("mtu", asText(d.MTU, strconv.Itoa))
@@ -69,7 +70,7 @@ func record(n *fabric.Node) []recorded {
 		}
 		list = append(list, r)
 	}
-	for _, g := range GPUs(n) {
+	for _, g := range verdict.GPUs(n) {
 		if g.Driver != nil {
 			s := g.Subject()
 			list = append(list, recorded{subject: s, kind: "gpu", facts: map[string]fabric.Fact[string]{"name": asText(g.Driver.Name, same)}})
@@ -170,16 +171,16 @@ func NewManifest(n *fabric.Node) fabric.Manifest {
 	return m
 }
 
-func manifestChecks() []*Check {
-	return []*Check{{
-		ID: CheckManifest, Title: "The node differs from its manifest", Severity: Warning, Topic: "node", Scope: ScopeDevice,
+func manifestChecks() []*verdict.Check {
+	return []*verdict.Check{{
+		ID: verdict.CheckManifest, Title: "The node differs from its manifest", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeDevice,
 		Reads: "what check --write-manifest recorded: board, firmware and driver of each device, role, rate, GID, MTU, PFC, trust, DSCP map, ETS, ECN, CNP, buffers and pause of its ports, " +
 			"models of GPUs, the GPU driver, the memory lock limit of daemons that start jobs",
-		Guard: "if the configuration (expected.manifest) or check --manifest names one", Modes: []string{ModeDrift}, judge: judgeManifest,
+		Guard: "if the configuration (expected.manifest) or check --manifest names one", Modes: []string{verdict.ModeDrift}, Judge: judgeManifest,
 	}}
 }
 
-func judgeManifest(n *fabric.Node, v *verdicts) {
+func judgeManifest(n *fabric.Node, v *verdict.Verdicts) {
 	m := n.Policy.Manifest
 	if m == nil {
 		return
@@ -196,7 +197,7 @@ func judgeManifest(n *fabric.Node, v *verdicts) {
 			delete(gpus, r.subject.Name)
 		}
 		if !listed {
-			v.failed(r.subject, Verdict{
+			v.Failed(r.subject, verdict.Verdict{
 				What: "It is not in the manifest", Evidence: "It exists on the node, but the manifest has no entry of its name.",
 				Remedy: "Check what was added or renamed, or write a new manifest: check --write-manifest.",
 			})
@@ -204,14 +205,14 @@ func judgeManifest(n *fabric.Node, v *verdicts) {
 		}
 		compare(r, want, v)
 		if h := n.HCA(r.subject.Device); h != nil && m.Foreign(h) {
-			v.list[len(v.list)-1].Evidence += " With another board, nothing that the manifest states of roles, links, rates and addresses counts here."
+			v.List[len(v.List)-1].Evidence += " With another board, nothing that the manifest states of roles, links, rates and addresses counts here."
 		}
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(devices), fabric.NaturalOrder) {
-		gone(v, Subject{Device: name}, n.ClassPresent.Meta(), n.ClassPresent.State == fabric.Unknown)
+		gone(v, verdict.Subject{Device: name}, n.ClassPresent.Meta(), n.ClassPresent.State == fabric.Unknown)
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(gpus), fabric.NaturalOrder) {
-		gone(v, Subject{GPU: name, Name: name}, n.GPUDriver.Loaded.Meta(), n.GPUDriver.Loaded.State == fabric.Unknown || !sourceUp(n, fabric.SourceGPU))
+		gone(v, verdict.Subject{GPU: name, Name: name}, n.GPUDriver.Loaded.Meta(), n.GPUDriver.Loaded.State == fabric.Unknown || !n.SourceUp(fabric.SourceGPU))
 	}
 }
 
@@ -220,7 +221,7 @@ func judgeManifest(n *fabric.Node, v *verdicts) {
 // that they can be in no bond.
 func listedGone(n *fabric.Node) (names []string, ours bool) {
 	m := n.Policy.Manifest
-	if m == nil || n.ClassPresent.State == fabric.Unknown || !sourceUp(n, fabric.SourceClass) {
+	if m == nil || n.ClassPresent.State == fabric.Unknown || !n.SourceUp(fabric.SourceClass) {
 		return nil, false
 	}
 	var renamed []*fabric.HCA
@@ -267,18 +268,18 @@ func serves(values map[string]string) bool {
 	return false
 }
 
-func gone(v *verdicts, s Subject, m fabric.Meta, hidden bool) {
+func gone(v *verdict.Verdicts, s verdict.Subject, m fabric.Meta, hidden bool) {
 	if hidden {
-		v.unknown(s, m.Reason, "The manifest lists it; whether the node has it is unknown.")
+		v.Unknown(s, m.Reason, "The manifest lists it; whether the node has it is unknown.")
 		return
 	}
-	v.failed(s, Verdict{
+	v.Failed(s, verdict.Verdict{
 		What: "The manifest lists it, but the node does not have it", Evidence: "No device of this name was found.",
 		Remedy: "Look for it with lspci and dmesg -T, or write a new manifest: check --write-manifest.",
 	})
 }
 
-func compare(r recorded, want map[string]string, v *verdicts) {
+func compare(r recorded, want map[string]string, v *verdict.Verdicts) {
 	var differ, evidence []string
 	var unread *fabric.Meta
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -296,13 +297,13 @@ func compare(r recorded, want map[string]string, v *verdicts) {
 	}
 	switch {
 	case len(differ) > 0:
-		v.failed(r.subject, Verdict{
-			What: "Changed since the manifest: " + strings.Join(differ, ", "), Evidence: Sentence(strings.Join(evidence, "; ")),
+		v.Failed(r.subject, verdict.Verdict{
+			What: "Changed since the manifest: " + strings.Join(differ, ", "), Evidence: verdict.Sentence(strings.Join(evidence, "; ")),
 			Remedy: "Undo the change, or write a new manifest: check --write-manifest.",
 		})
 	case unread != nil:
-		v.unknown(r.subject, cmp.Or(unread.Reason, fabric.ReasonNotRead), "Some of the facts in its manifest are unknown now.")
+		v.Unknown(r.subject, cmp.Or(unread.Reason, fabric.ReasonNotRead), "Some of the facts in its manifest are unknown now.")
 	default:
-		v.ok(r.subject)
+		v.OK(r.subject)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // A manifest that is of another node, older than the board, or contradicts itself is said to be so, and makes nothing critical.
@@ -44,7 +45,7 @@ func TestManifestOfAnotherNode(t *testing.T) {
 			if v.Subject.Device != "mlx5_0" {
 				continue
 			}
-			critical = critical || v.Status == diagnose.Failed && v.Severity() == diagnose.Critical
+			critical = critical || v.Status == verdict.Failed && v.Severity() == verdict.Critical
 			if v.Check.ID == "manifest" {
 				said = v.What + ". " + v.Evidence + " is " + string(v.Status)
 			}

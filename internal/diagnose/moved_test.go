@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // eight is a node of eight compute ports that the site and NCCL_IB_HCA expect, with a manifest.
@@ -42,7 +43,7 @@ func unseen(h *fabric.HCA) fabric.HCA {
 	return u
 }
 
-var aboutMoved = []*Check{Find("compute_ports"), Find("port_active"), Find("port_rate"), Find("nccl_devices"), Find("nccl_socket_interface"), Find("manifest"), Find("mtu_uniform"), Find("roce_dscp")}
+var aboutMoved = []*verdict.Check{Find("compute_ports"), Find("port_active"), Find("port_rate"), Find("nccl_devices"), Find("nccl_socket_interface"), Find("manifest"), Find("mtu_uniform"), Find("roce_dscp")}
 
 // What pods have fails no check and leaves none unknown, seen before or not; what is missing beside it still fails.
 func TestMovedIsNoFault(t *testing.T) {
@@ -63,8 +64,8 @@ func TestMovedIsNoFault(t *testing.T) {
 				n.Interfaces.Value = append(n.Interfaces.Value, fabric.Interface{Name: d.Name, OperState: fabric.Known("up", "", at)})
 			}
 			n.DerivePorts()
-			if list := Run(n, aboutMoved); len(Failures(list))+len(Unknowns(list)) > 0 {
-				t.Errorf("%s, %d: %+v", name, count, append(Failures(list), Unknowns(list)...))
+			if list := Run(n, aboutMoved); len(verdict.Failures(list))+len(verdict.Unknowns(list)) > 0 {
+				t.Errorf("%s, %d: %+v", name, count, append(verdict.Failures(list), verdict.Unknowns(list)...))
 			}
 			if text := Elsewhere(n); !strings.Contains(text, "mlx5_0") || strings.Contains(text, "mlx5_7") != (count == 8) {
 				t.Errorf("%s, %d: %q", name, count, text)
@@ -72,7 +73,7 @@ func TestMovedIsNoFault(t *testing.T) {
 			n.HCAs = n.HCAs[:7] // one left the bus
 			n.DerivePorts()
 			failed := map[string]bool{}
-			for _, v := range Failures(Run(n, aboutMoved)) {
+			for _, v := range verdict.Failures(Run(n, aboutMoved)) {
 				failed[v.Check.ID] = true
 			}
 			if !failed["compute_ports"] || !failed["manifest"] {
@@ -92,7 +93,7 @@ func TestMovedStorageIsNoComputePort(t *testing.T) {
 	storage := unseen(&fabric.HCA{Name: "mlx5_9", PCI: fabric.Known("0000:99:00.0", "", at)})
 	storage.Function = fabric.Known(fabric.FunctionVF, "", at)
 	n.HCAs = append(n.HCAs, storage)
-	if failed := Failures(Run(n, []*Check{Find("compute_ports")})); len(failed) != 1 {
+	if failed := verdict.Failures(Run(n, []*verdict.Check{Find("compute_ports")})); len(failed) != 1 {
 		t.Errorf("%+v", failed)
 	}
 }
@@ -101,8 +102,8 @@ func TestMovedStorageIsNoComputePort(t *testing.T) {
 func TestPortDownBesideMoved(t *testing.T) {
 	peer := card("b", "X", fabric.PortActive)
 	n := &fabric.Node{Policy: &fabric.Policy{}, HCAs: append(card("a", "X", fabric.PortDown), peer[0].Elsewhere(at))}
-	list := Run(n, []*Check{Find("port_active")})
-	if len(Failures(list)) != 1 || len(Unknowns(list)) > 0 {
+	list := Run(n, []*verdict.Check{Find("port_active")})
+	if len(verdict.Failures(list)) != 1 || len(verdict.Unknowns(list)) > 0 {
 		t.Errorf("%+v", list)
 	}
 }

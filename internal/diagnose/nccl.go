@@ -9,88 +9,89 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
-func ncclChecks() []*Check {
-	return []*Check{
+func ncclChecks() []*verdict.Check {
+	return []*verdict.Check{
 		{
-			ID: checkNCCLLines, Title: "NCCL ignores or misreads a line of its configuration", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
-			Reads: "the host's NCCL configuration files as NCCL parses them", Modes: []string{ModeNCCLConfig},
-			judge: judgeNCCL,
+			ID: verdict.CheckNCCLLines, Title: "NCCL ignores or misreads a line of its configuration", Severity: verdict.Warning, Topic: "nccl", Scope: verdict.ScopeFile,
+			Reads: "the host's NCCL configuration files as NCCL parses them", Modes: []string{verdict.ModeNCCLConfig},
+			Judge: judgeNCCL,
 		},
 		{
-			ID: "nccl_refused", Title: "NCCL refuses a value of its configuration", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: "nccl_refused", Title: "NCCL refuses a value of its configuration", Severity: verdict.Critical, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_ALGO and NCCL_PROTO of the host as NCCL 2.24 and later parse them",
 			Guard: "if the host sets one of them. A word that no release accepts is critical, because every job with NCCL 2.24 or later fails; nccl_configuration reports words that releases before 2.14 accepted",
-			Modes: []string{ModeNCCLConfig}, judge: judgeRefused,
+			Modes: []string{verdict.ModeNCCLConfig}, Judge: judgeRefused,
 		},
 		{
-			ID: checkNCCLVersion, Title: "The NCCL library is older than the site expects", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			ID: verdict.CheckNCCLVersion, Title: "The NCCL library is older than the site expects", Severity: verdict.Warning, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "name and content of libnccl.so.2 as the dynamic loader of the host finds it, else of a Python package, and of the library that probes use; expected.nccl_minimum_version of the configuration",
-			Guard: "only if the configuration sets the version, and there is a library: images of containers bring their own", Modes: []string{ModeNCCLOld},
-			judge: judgeNCCLVersion,
+			Guard: "only if the configuration sets the version, and there is a library: images of containers bring their own", Modes: []string{verdict.ModeNCCLOld},
+			Judge: judgeNCCLVersion,
 		},
 		{
-			ID: "nccl_notes", Title: "A line of the NCCL configuration can be removed or replaced", Severity: Info, Topic: "nccl", Scope: ScopeFile,
+			ID: "nccl_notes", Title: "A line of the NCCL configuration can be removed or replaced", Severity: verdict.Info, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "the host's NCCL configuration files: variables that are deprecated, set twice, or not variables of NCCL",
-			Guard: "harmless: NCCL reads deprecated variables until a release removes them", Modes: []string{ModeNCCLConfig}, judge: judgeNotes,
+			Guard: "harmless: NCCL reads deprecated variables until a release removes them", Modes: []string{verdict.ModeNCCLConfig}, Judge: judgeNotes,
 		},
 		{
-			ID: CheckRDMAOff, Title: "RDMA is disabled for all jobs of the host", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: verdict.CheckRDMAOff, Title: "RDMA is disabled for all jobs of the host", Severity: verdict.Critical, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_DISABLE, NCCL_NET, NCCL_NET_PLUGIN and NCCL_IB_HCA of the host, roles, states, drivers and link layers of RDMA ports, distances to GPUs",
 			Guard: "if the host sets NCCL_IB_DISABLE or NCCL_NET; not if NCCL_NET names the network plugin of a cloud, nor EFA unless NCCL_NET=Socket, NCCL_NET=IB or NCCL_NET_PLUGIN=none exclude its plugin, nor MANA that the site does not count, nor NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names; InfiniBand on a node with several GPUs always counts. Jobs may override the setting",
-			Rests: OnExpectation,
-			Modes: []string{ModeRDMAOff}, judge: judgeRDMAOff,
+			Rests: verdict.OnExpectation,
+			Modes: []string{verdict.ModeRDMAOff}, Judge: judgeRDMAOff,
 		},
 		{
-			ID: CheckNCCLDevices, Title: "NCCL_IB_HCA does not match the devices of the node", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: verdict.CheckNCCLDevices, Title: "NCCL_IB_HCA does not match the devices of the node", Severity: verdict.Critical, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names and states of RDMA ports",
-			Guard: "if the host sets it, not if the node only has EFA, which NCCL uses through a plugin that ignores it; jobs may override it", Modes: []string{ModeNCCLDevices}, judge: judgeNCCLDevices,
+			Guard: "if the host sets it, not if the node only has EFA, which NCCL uses through a plugin that ignores it; jobs may override it", Modes: []string{verdict.ModeNCCLDevices}, Judge: judgeNCCLDevices,
 		},
 		{
-			ID: CheckDevicesPrefix, Title: "NCCL_IB_HCA matches devices that it does not name", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			ID: verdict.CheckDevicesPrefix, Title: "NCCL_IB_HCA matches devices that it does not name", Severity: verdict.Warning, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names of RDMA devices",
-			Guard: "if the host sets it without =, and a name in it is that of a device", Modes: []string{ModeNCCLDevices}, judge: judgePrefixes,
+			Guard: "if the host sets it without =, and a name in it is that of a device", Modes: []string{verdict.ModeNCCLDevices}, Judge: judgePrefixes,
 		},
 		{
-			ID: checkLeftOut, Title: "NCCL_IB_HCA leaves out ports for training", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			ID: verdict.CheckLeftOut, Title: "NCCL_IB_HCA leaves out ports for training", Severity: verdict.Warning, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names, states and roles of RDMA ports, expected.compute_ports",
 			Guard: "if the host sets it and the configuration sets expected.compute_ports; only if the line takes fewer compute ports than that, those that are down or missing included, and others are active; not if RDMA is disabled, or the line takes no active port; jobs may override it",
-			Modes: []string{ModeNCCLDevices}, judge: judgeLeftOut,
+			Modes: []string{verdict.ModeNCCLDevices}, Judge: judgeLeftOut,
 		},
 		{
-			ID: CheckSocket, Title: "NCCL_SOCKET_IFNAME matches no usable interface", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: verdict.CheckSocket, Title: "NCCL_SOCKET_IFNAME matches no usable interface", Severity: verdict.Critical, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_SOCKET_IFNAME of the host as NCCL matches it, names and operstate of all network interfaces",
 			Guard: "if the host sets it; jobs may override it. One interface that is up is enough, because one list is often used for several kinds of nodes",
-			Modes: []string{ModeSocket}, judge: judgeSocket,
+			Modes: []string{verdict.ModeSocket}, Judge: judgeSocket,
 		},
 		{
-			ID: checkGIDIndex, Title: "NCCL_IB_GID_INDEX is set; NCCL >= 2.21 does not need it", Severity: Info, Topic: "nccl", Scope: ScopeFile,
-			Reads: "NCCL_IB_GID_INDEX of the host", Guard: "if the host sets it; an older NCCL needs it", Modes: []string{ModeGIDPinned}, judge: judgeGIDIndex,
+			ID: verdict.CheckGIDIndex, Title: "NCCL_IB_GID_INDEX is set; NCCL >= 2.21 does not need it", Severity: verdict.Info, Topic: "nccl", Scope: verdict.ScopeFile,
+			Reads: "NCCL_IB_GID_INDEX of the host", Guard: "if the host sets it; an older NCCL needs it", Modes: []string{verdict.ModeGIDPinned}, Judge: judgeGIDIndex,
 		},
 		{
-			ID: CheckPinnedGIDs, Title: "NCCL_IB_GID_INDEX selects different address types on rails", Severity: Warning,
-			Topic: "gids", Scope: ScopeNode, Reads: "NCCL_IB_GID_INDEX of the host, type and address family of that entry of each compute port",
+			ID: verdict.CheckPinnedGIDs, Title: "NCCL_IB_GID_INDEX selects different address types on rails", Severity: verdict.Warning,
+			Topic: "gids", Scope: verdict.ScopeNode, Reads: "NCCL_IB_GID_INDEX of the host, type and address family of that entry of each compute port",
 			Guard: "active RoCE compute ports whose entry is usable, if the host sets it; gid_usable reports the others",
-			Modes: []string{ModeGIDPinned}, judge: judgePinnedGIDs,
+			Modes: []string{verdict.ModeGIDPinned}, Judge: judgePinnedGIDs,
 		},
 		{
-			ID: "offload_unused", Title: "Jobs do not use NVLS, SHARP or PXN where they could", Severity: Info, Topic: "nccl", Scope: ScopeNode,
+			ID: "offload_unused", Title: "Jobs do not use NVLS, SHARP or PXN where they could", Severity: verdict.Info, Topic: "nccl", Scope: verdict.ScopeNode,
 			Reads: "messages of NCCL about NVLS, CollNet and PXN in logs of jobs (nccl.log_files), NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE and NCCL_PXN_DISABLE; NVLinks and compute capability of GPUs, compute ports",
 			Guard: "if the site names logs of jobs, and a log has the message. NVLS: not without NVSwitches, before Hopper, if NCCL logs that the GPU does not support it or logs nothing (jobs with one or two GPUs of the node), " +
 				"nor in logs of NCCL before 2.21, whose number of channels does not show it. SHARP: only if the job requests it, because no log shows what the switches support; not in jobs of one node, without active compute ports of " +
 				"InfiniBand, nor below NCCL_COLLNET_NODE_THRESHOLD. PXN: only if the job disables it, because rails that share a switch do not need it; not in jobs of one node, without NVLink or with one compute port. " +
 				"NVLS and SHARP: not if the job names algorithms (NCCL_ALGO)",
-			Modes: []string{ModeOffloadUnused}, judge: judgeOffloads,
+			Modes: []string{verdict.ModeOffloadUnused}, Judge: judgeOffloads,
 		},
 	}
 }
 
 // judgeNCCL returns what NCCL reads otherwise than it is written, and gives a verdict for each file without any.
-func judgeNCCL(n *fabric.Node, v *verdicts) {
+func judgeNCCL(n *fabric.Node, v *verdict.Verdicts) {
 	bad := map[string]bool{} // files
-	for line := range judgeFindings(n, v, fabric.NCCLMisread, func(f fabric.NCCLFinding) Verdict {
-		return Verdict{What: f.Name + " is ignored or misread by NCCL", Consequence: "NCCL does not use the setting, or not as intended.", Remedy: "Correct or remove the line."}
+	for line := range judgeFindings(n, v, fabric.NCCLMisread, func(f fabric.NCCLFinding) verdict.Verdict {
+		return verdict.Verdict{What: f.Name + " is ignored or misread by NCCL", Consequence: "NCCL does not use the setting, or not as intended.", Remedy: "Correct or remove the line."}
 	}) {
 		path, _, _ := strings.Cut(line, ":")
 		bad[path] = true
@@ -99,37 +100,37 @@ func judgeNCCL(n *fabric.Node, v *verdicts) {
 		switch exists, known := f.Exists.Get(); {
 		case f.Exists.State == fabric.Absent: // the file is optional
 		case !known:
-			v.unknown(Subject{File: f.Path}, f.Exists.Meta().Reason, "The file could not be read: "+ReasonText(f.Exists.Meta().Reason)+".")
+			v.Unknown(verdict.Subject{File: f.Path}, f.Exists.Meta().Reason, "The file could not be read: "+verdict.ReasonText(f.Exists.Meta().Reason)+".")
 		case exists && !bad[f.Path]:
-			v.ok(Subject{File: f.Path})
+			v.OK(verdict.Subject{File: f.Path})
 		}
 	}
 }
 
-func judgeNCCLVersion(n *fabric.Node, v *verdicts) {
+func judgeNCCLVersion(n *fabric.Node, v *verdict.Verdicts) {
 	least := n.Policy.NCCL
 	if least == nil {
 		return
 	}
 	if n.NCCL.Library.State == fabric.Unknown {
-		v.hidden(Subject{File: "libnccl.so.2"}, n.NCCL.Library.Meta(), "The NCCL library of the host")
+		v.Hidden(verdict.Subject{File: "libnccl.so.2"}, n.NCCL.Library.Meta(), "The NCCL library of the host")
 	}
-	of := worstOf{verdicts: v} // both may be one
-	defer of.done()
+	of := v.Worst() // both may be one
+	defer of.Done()
 	for _, f := range []fabric.Fact[fabric.Library]{n.NCCL.Library, n.NCCL.ProbeLibrary} {
 		l, known := f.Get()
 		if !known {
 			continue
 		}
-		s := Subject{File: l.Path}
+		s := verdict.Subject{File: l.Path}
 		release, err := fabric.ParseNCCLVersion(l.Version)
 		switch {
 		case err != nil:
-			of.unknown(s, fabric.ReasonMalformed, "Neither the name of the file nor its content shows the release.")
+			of.Unknown(s, fabric.ReasonMalformed, "Neither the name of the file nor its content shows the release.")
 		case release.AtLeast(least.String()):
-			of.ok(s)
+			of.OK(s)
 		default:
-			of.failed(s, Verdict{
+			of.Failed(s, verdict.Verdict{
 				Evidence:    fmt.Sprintf("It is NCCL %s; expected.nccl_minimum_version is %s.", l.Version, least),
 				Consequence: "Jobs of this node that do not bring a library of their own have the faults that later releases fixed; ranks with different releases refuse to start.",
 				Remedy:      "Install NCCL " + least.String() + " or later, or correct the configuration.",
@@ -138,34 +139,34 @@ func judgeNCCLVersion(n *fabric.Node, v *verdicts) {
 	}
 }
 
-func judgeRefused(n *fabric.Node, v *verdicts) {
-	bad := judgeFindings(n, v, fabric.NCCLFatal, func(f fabric.NCCLFinding) Verdict {
-		return Verdict{
+func judgeRefused(n *fabric.Node, v *verdict.Verdicts) {
+	bad := judgeFindings(n, v, fabric.NCCLFatal, func(f fabric.NCCLFinding) verdict.Verdict {
+		return verdict.Verdict{
 			What:        "NCCL refuses the value of " + f.Name,
 			Consequence: "Jobs with NCCL 2.24 or later fail when they start, unless they set the variable themselves.", Remedy: "Correct or remove the line.",
 		}
 	})
 	for _, name := range []string{"NCCL_ALGO", "NCCL_PROTO"} {
 		if set, ok := n.NCCL.Lookup(name); ok && set.Value != "" && !bad[set.Source] {
-			v.ok(ofSetting(set))
+			v.OK(ofSetting(set))
 		}
 	}
 }
 
-func judgeNotes(n *fabric.Node, v *verdicts) {
-	judgeFindings(n, v, fabric.NCCLNote, func(f fabric.NCCLFinding) Verdict {
-		return Verdict{What: cmp.Or(f.Name, "A line") + " can be removed or replaced", Consequence: "None for jobs.", Remedy: "Replace or remove the line at the next change."}
+func judgeNotes(n *fabric.Node, v *verdict.Verdicts) {
+	judgeFindings(n, v, fabric.NCCLNote, func(f fabric.NCCLFinding) verdict.Verdict {
+		return verdict.Verdict{What: cmp.Or(f.Name, "A line") + " can be removed or replaced", Consequence: "None for jobs.", Remedy: "Replace or remove the line at the next change."}
 	})
 }
 
 // judgeFindings adds a failed verdict for each finding that does that harm, and returns their lines.
-func judgeFindings(n *fabric.Node, v *verdicts, harm fabric.NCCLHarm, of func(fabric.NCCLFinding) Verdict) map[string]bool {
+func judgeFindings(n *fabric.Node, v *verdict.Verdicts, harm fabric.NCCLHarm, of func(fabric.NCCLFinding) verdict.Verdict) map[string]bool {
 	lines := map[string]bool{}
 	for _, f := range n.NCCL.Findings {
 		if f.Harm == harm {
 			w := of(f)
-			w.Evidence = Sentence(f.Text)
-			v.failed(Subject{File: f.Source, Variable: f.Name}, w)
+			w.Evidence = verdict.Sentence(f.Text)
+			v.Failed(verdict.Subject{File: f.Source, Variable: f.Name}, w)
 			lines[f.Source] = true
 		}
 	}
@@ -179,7 +180,7 @@ func pinnedGID(n *fabric.Node) (set fabric.NCCLVariable, pinned bool) {
 }
 
 // judgeGIDIndex only says that it is set, and what to set instead: gid_usable reports a wrong value.
-func judgeGIDIndex(n *fabric.Node, v *verdicts) {
+func judgeGIDIndex(n *fabric.Node, v *verdict.Verdicts) {
 	set, pinned := pinnedGID(n)
 	if !pinned {
 		return
@@ -188,7 +189,7 @@ func judgeGIDIndex(n *fabric.Node, v *verdicts) {
 	if family, _ := n.NCCL.Text("NCCL_IB_ADDR_FAMILY"); family != "AF_INET6" && withoutIPv4(n) {
 		remedy = "Replace it with NCCL_IB_ADDR_FAMILY=AF_INET6 unless a job has an NCCL older than 2.21: without both, NCCL looks for IPv4 addresses, and compute ports have none."
 	}
-	v.failed(ofSetting(set), Verdict{
+	v.Failed(ofSetting(set), verdict.Verdict{
 		Evidence:    seenOf(set),
 		Consequence: "Indexes of GID tables change when addresses or interfaces change, and connections then fail.",
 		Remedy:      remedy,
@@ -208,7 +209,7 @@ func withoutIPv4(n *fabric.Node) (found bool) {
 	return found
 }
 
-func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
+func judgePinnedGIDs(n *fabric.Node, v *verdict.Verdicts) {
 	if _, pinned := pinnedGID(n); !pinned {
 		return
 	}
@@ -225,11 +226,11 @@ func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
 			unread = new(p.GIDChoice.Meta())
 		case !known || c.Rule != fabric.GIDByConfiguration || c.GID == nil || !c.GID.Routable():
 		default:
-			kind := GIDTypeName(c.GID.Type) + " with " + gidFamily(c.GID.Family) + " address"
+			kind := verdict.GIDTypeName(c.GID.Type) + " with " + verdict.GIDFamilyName(c.GID.Family) + " address"
 			if kinds[kind] == nil {
 				order = append(order, kind)
 			}
-			kinds[kind] = append(kinds[kind], PortSubject(h, p).String())
+			kinds[kind] = append(kinds[kind], verdict.PortSubject(h, p).String())
 		}
 	}
 	var evidence []string
@@ -238,18 +239,18 @@ func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
 	}
 	switch {
 	case len(order) > 1:
-		v.failed(Subject{}, Verdict{
+		v.Failed(verdict.Subject{}, verdict.Verdict{
 			Evidence: "It is " + strings.Join(evidence, "; ") + ".", Consequence: "Rails reach other nodes by different networks, or not at all.",
 			Remedy: "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves.",
 		})
 	case unread != nil:
-		v.hidden(Subject{}, *unread, "The entries that NCCL would use")
+		v.Hidden(verdict.Subject{}, *unread, "The entries that NCCL would use")
 	case len(order) == 1:
-		v.ok(Subject{})
+		v.OK(verdict.Subject{})
 	}
 }
 
-func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
+func judgeNCCLDevices(n *fabric.Node, v *verdict.Verdicts) {
 	set, ok := n.NCCL.Lookup("NCCL_IB_HCA")
 	if !ok || set.Value == "" {
 		return
@@ -259,7 +260,7 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	}
 	s, f := ofSetting(set), fabric.ParseNameFilter(set.Value)
 	if n.ClassPresent.State == fabric.Unknown {
-		v.hidden(s, n.ClassPresent.Meta(), "The list of RDMA devices")
+		v.Hidden(s, n.ClassPresent.Meta(), "The list of RDMA devices")
 		return
 	}
 	active := 0
@@ -278,23 +279,23 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 			unread = &fabric.Meta{Reason: fabric.ReasonMoved}
 		}
 	}
-	missing := missingNames(n, f)
+	missing := n.MissingNames(f)
 	excluded := slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Takes(name, -1) })
 	switch {
 	case len(missing) > 0 && active > 0:
-		v.failed(s, Verdict{
+		v.Failed(s, verdict.Verdict{
 			What: "NCCL_IB_HCA names missing devices", Evidence: seenOf(set, "Missing: "+strings.Join(missing, ", ")+"."),
 			Consequence: "NCCL uses only the other devices: these rails carry no traffic.",
 			Remedy: "Find out whether the node has lost them (rdma link, lspci -nn, dmesg), and bring them back. " +
 				"Change the line only if the node is not meant to have them: without them in the line, the loss is not reported here.",
 		})
 	case active > 0:
-		v.ok(s)
+		v.OK(s)
 	case excluded:
 	case unread != nil:
-		v.unknown(s, unread.Reason, "No port that it matches is known to be active: "+ReasonText(unread.Reason)+".")
+		v.Unknown(s, unread.Reason, "No port that it matches is known to be active: "+verdict.ReasonText(unread.Reason)+".")
 	default:
-		v.failed(s, Verdict{
+		v.Failed(s, verdict.Verdict{
 			What: "NCCL_IB_HCA matches no active RDMA port", Evidence: seenOf(set), Consequence: "NCCL falls back to TCP, or jobs fail.",
 			Remedy: "Correct or remove the line: names match by prefix; a leading = means exact.",
 		})
@@ -308,7 +309,7 @@ func onlyPlugins(n *fabric.Node) bool {
 
 // judgePrefixes finds names of devices that are also the beginning of another name, as mlx5_1 is of mlx5_10. A list that names the
 // other device too means it.
-func judgePrefixes(n *fabric.Node, v *verdicts) {
+func judgePrefixes(n *fabric.Node, v *verdict.Verdicts) {
 	set, ok := n.NCCL.Lookup("NCCL_IB_HCA")
 	f := fabric.ParseNameFilter(set.Value)
 	if !ok || f.Exact {
@@ -329,7 +330,7 @@ func judgePrefixes(n *fabric.Node, v *verdicts) {
 			}
 		}
 		if len(more) > 0 {
-			evidence = append(evidence, i.Name+" is a prefix, and also matches "+few(more))
+			evidence = append(evidence, i.Name+" is a prefix, and also matches "+verdict.Few(more))
 		}
 	}
 	mark, consequence := "=", "NCCL uses devices that the line does not name, for storage or management perhaps."
@@ -338,24 +339,11 @@ func judgePrefixes(n *fabric.Node, v *verdicts) {
 	}
 	switch {
 	case len(evidence) > 0:
-		v.failed(s, Verdict{
+		v.Failed(s, verdict.Verdict{
 			Evidence: strings.Join(evidence, "; ") + ".", Consequence: consequence,
 			Remedy: "Match names exactly: " + set.Name + "=" + mark + strings.TrimLeft(set.Value, "^") + ".",
 		})
 	case named:
-		v.ok(s)
+		v.OK(s)
 	}
-}
-
-// missingNames returns what a list of devices names that the node does not have.
-func missingNames(n *fabric.Node, f fabric.NameFilter) (missing []string) {
-	for _, i := range f.Items {
-		there := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {
-			return f.Matches(i, h.Name, -1) && !i.CutsNumber(h.Name) && (i.Port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Number == i.Port }))
-		}) || slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Matches(i, name, -1) })
-		if !there && !f.Exclude {
-			missing = append(missing, i.Name)
-		}
-	}
-	return missing
 }

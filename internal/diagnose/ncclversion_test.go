@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func TestNCCLVersion(t *testing.T) {
@@ -19,24 +20,24 @@ func TestNCCLVersion(t *testing.T) {
 		name        string
 		least       *fabric.NCCLVersion
 		host, probe fabric.Fact[fabric.Library]
-		want        []Status
+		want        []verdict.Status
 		says        string
 	}{
 		{"not asked for", nil, library("/a", "2.10.3"), fabric.Fact[fabric.Library]{}, nil, ""},
-		{"the same", least, library("/a", "2.21.5"), fabric.AbsentFact[fabric.Library]("", at), []Status{OK}, ""},
-		{"newer", least, library("/a", "2.30.7"), fabric.AbsentFact[fabric.Library]("", at), []Status{OK}, ""},
-		{"older", least, library("/a", "2.9.9"), fabric.AbsentFact[fabric.Library]("", at), []Status{Failed}, "It is NCCL 2.9.9; expected.nccl_minimum_version is 2.21.5."},
-		{"no release", least, library("/a", ""), fabric.AbsentFact[fabric.Library]("", at), []Status{Unknown}, "Neither the name of the file nor its content"},
-		{"unreadable", least, fabric.UnknownFact[fabric.Library](fabric.ReasonPrivilege, "", at), fabric.AbsentFact[fabric.Library]("", at), []Status{Unknown}, "The NCCL library of the host"},
+		{"the same", least, library("/a", "2.21.5"), fabric.AbsentFact[fabric.Library]("", at), []verdict.Status{verdict.OK}, ""},
+		{"newer", least, library("/a", "2.30.7"), fabric.AbsentFact[fabric.Library]("", at), []verdict.Status{verdict.OK}, ""},
+		{"older", least, library("/a", "2.9.9"), fabric.AbsentFact[fabric.Library]("", at), []verdict.Status{verdict.Failed}, "It is NCCL 2.9.9; expected.nccl_minimum_version is 2.21.5."},
+		{"no release", least, library("/a", ""), fabric.AbsentFact[fabric.Library]("", at), []verdict.Status{verdict.Unknown}, "Neither the name of the file nor its content"},
+		{"unreadable", least, fabric.UnknownFact[fabric.Library](fabric.ReasonPrivilege, "", at), fabric.AbsentFact[fabric.Library]("", at), []verdict.Status{verdict.Unknown}, "The NCCL library of the host"},
 		{"none", least, fabric.AbsentFact[fabric.Library]("", at), fabric.AbsentFact[fabric.Library]("", at), nil, ""},
-		{"that of probes is older", least, library("/a", "2.21.5"), library("/b", "2.20.5"), []Status{OK, Failed}, "It is NCCL 2.20.5"},
-		{"both are one", least, library("/a", "2.20.5"), library("/a", "2.20.5"), []Status{Failed}, ""},
+		{"that of probes is older", least, library("/a", "2.21.5"), library("/b", "2.20.5"), []verdict.Status{verdict.OK, verdict.Failed}, "It is NCCL 2.20.5"},
+		{"both are one", least, library("/a", "2.20.5"), library("/a", "2.20.5"), []verdict.Status{verdict.Failed}, ""},
 	} {
 		n := &fabric.Node{Policy: &fabric.Policy{NCCL: c.least}, At: at}
 		n.NCCL.Library, n.NCCL.ProbeLibrary = c.host, c.probe
-		found := map[Status]int{}
+		found := map[verdict.Status]int{}
 		var text strings.Builder
-		list := Run(n, []*Check{Find("nccl_version")})
+		list := Run(n, []*verdict.Check{Find("nccl_version")})
 		for _, v := range list {
 			found[v.Status]++
 			text.WriteString(v.Evidence)
@@ -44,7 +45,7 @@ func TestNCCLVersion(t *testing.T) {
 		for _, s := range c.want {
 			found[s]--
 		}
-		if len(list) != len(c.want) || found[OK] != 0 || found[Failed] != 0 || found[Unknown] != 0 || !strings.Contains(text.String(), c.says) {
+		if len(list) != len(c.want) || found[verdict.OK] != 0 || found[verdict.Failed] != 0 || found[verdict.Unknown] != 0 || !strings.Contains(text.String(), c.says) {
 			t.Errorf("%s: %+v, want %v %q", c.name, list, c.want, c.says)
 		}
 	}

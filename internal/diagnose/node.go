@@ -10,34 +10,35 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 )
 
-func nodeChecks() []*Check {
-	return []*Check{
+func nodeChecks() []*verdict.Check {
+	return []*verdict.Check{
 		{
-			ID: CheckReads, Title: "Reads do not return", Severity: Critical, Topic: "node", Scope: ScopeDevice,
-			Reads: "pending reads of the device or the node, and when they began; whether the device lists a port", Modes: []string{ModeDriverHung},
-			judge: judgeReads,
+			ID: verdict.CheckReads, Title: "Reads do not return", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeDevice,
+			Reads: "pending reads of the device or the node, and when they began; whether the device lists a port", Modes: []string{verdict.ModeDriverHung},
+			Judge: judgeReads,
 		},
 		{
-			ID: CheckComputePorts, Title: "Compute ports are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
+			ID: verdict.CheckComputePorts, Title: "Compute ports are missing", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration, else the profile of the platform",
 			Guard: "only if the configuration or the profile of the platform states the number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown. " +
 				"If nothing states what the node has, it is unknown without a compute port beside GPUs, and where one GPU has fewer NICs near than another",
-			Rests: OnExpectation, Modes: []string{ModeDeviceGone},
-			judge: judgeComputePorts,
+			Rests: verdict.OnExpectation, Modes: []string{verdict.ModeDeviceGone},
+			Judge: judgeComputePorts,
 		},
 		{
-			ID: checkSurplusPorts, Title: "More ports count as compute than the site expects", Severity: Warning, Topic: "node", Scope: ScopeNode,
+			ID: verdict.CheckSurplusPorts, Title: "More ports count as compute than the site expects", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the active ports of role compute and who states that, expected.compute_ports of the configuration",
-			Guard: "only if the configuration sets the expected number; ports without a link do not count, and if nothing states the roles, compute_ports is unknown instead", Modes: []string{ModeSurplusPort},
-			judge: judgeSurplus,
+			Guard: "only if the configuration sets the expected number; ports without a link do not count, and if nothing states the roles, compute_ports is unknown instead", Modes: []string{verdict.ModeSurplusPort},
+			Judge: judgeSurplus,
 		},
 	}
 }
 
 // judgeReads gives one verdict for each device and one for each source of the whole node: the worst of its sources.
-func judgeReads(n *fabric.Node, of *verdicts) {
+func judgeReads(n *fabric.Node, of *verdict.Verdicts) {
 	at := map[string]int{} // device, or source of the whole node: its place in worst
 	var worst []*fabric.Source
 	for i := range n.Sources {
@@ -58,42 +59,42 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 		}
 	}
 	for _, s := range worst {
-		subject := Subject{Device: s.Device}
+		subject := verdict.Subject{Device: s.Device}
 		if s.Device == "" {
-			subject.File = sourceWords(s.Name)
+			subject.File = verdict.SourceWords(s.Name)
 		}
 		switch statusOf(s) {
-		case Failed:
-			of.failed(subject, Verdict{
+		case verdict.Failed:
+			of.Failed(subject, verdict.Verdict{
 				Evidence:    "The kernel has not responded since " + s.Since.UTC().Format("15:04:05 UTC") + ".",
 				Consequence: "No facts are available until it does.",
 				Remedy:      "Check dmesg -T | grep -iE 'hung|blocked for|health|firmware'. Drain the node, and restart it if the device does not recover.",
 			})
-		case Unknown:
-			evidence := Sentence(ReasonText(s.Reason))
+		case verdict.Unknown:
+			evidence := verdict.Sentence(verdict.ReasonText(s.Reason))
 			if s.Err != nil {
 				evidence += " (" + strings.ReplaceAll(s.Err.Error(), "\n", "; ") + ")" // errors that are joined have a line each
 			}
-			of.unknown(subject, s.Reason, evidence)
+			of.Unknown(subject, s.Reason, evidence)
 		default:
 			if h := n.HCA(s.Device); h != nil && !h.Moved && h.PortsHidden() {
-				of.unknown(subject, fabric.ReasonMissing, "It shows no port: /sys/class/infiniband/"+h.Name+"/ports is empty or cannot be read.")
+				of.Unknown(subject, fabric.ReasonMissing, "It shows no port: /sys/class/infiniband/"+h.Name+"/ports is empty or cannot be read.")
 				continue
 			}
-			of.ok(subject)
+			of.OK(subject)
 		}
 	}
 }
 
 // statusOf is that of what a source is read from.
-func statusOf(s *fabric.Source) Status {
+func statusOf(s *fabric.Source) verdict.Status {
 	switch {
 	case s.Up:
-		return OK
+		return verdict.OK
 	case s.Stuck():
-		return Failed
+		return verdict.Failed
 	}
-	return Unknown
+	return verdict.Unknown
 }
 
 // computePorts counts the compute ports of a node.
@@ -149,7 +150,7 @@ func activeCompute(n *fabric.Node) (active int) {
 }
 
 // judgeComputePorts finds ports that are gone, and ports without a link of which nothing states which should have one.
-func judgeComputePorts(n *fabric.Node, of *verdicts) {
+func judgeComputePorts(n *fabric.Node, of *verdict.Verdicts) {
 	want := n.Policy.ComputePorts
 	if want == nil {
 		judgeProfilePorts(n, of)
@@ -165,16 +166,16 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	case have < *want && have+moved >= *want: // those that pods have may be the ones
 		return
 	case have < *want && have+most >= *want: // far from all GPUs, they may be as well
-		of.failed(Subject{}, movedFar(have, *want, most))
+		of.Failed(verdict.Subject{}, movedFar(have, *want, most))
 		return
 	case c.hidden != "" && have < *want: // a port that cannot be read is not a missing one
-		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, but %d are expected.", have, *want))
+		of.Unknown(verdict.Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, but %d are expected.", have, *want))
 		return
 	case have >= *want && have-c.unclear < *want && c.there > *want:
-		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; the state of %d more cannot be read.", c.active, *want, c.unclear))
+		of.Unknown(verdict.Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; the state of %d more cannot be read.", c.active, *want, c.unclear))
 		return
 	case c.active > *want && c.guessed > 0:
-		of.failed(Subject{}, Verdict{
+		of.Failed(verdict.Subject{}, verdict.Verdict{
 			Unstated: true, What: fmt.Sprintf("%d active ports may be for training where %d are expected", c.active, *want),
 			Evidence: "Nothing states which of them: one for training may be gone, and another port counts in its place.",
 			Remedy:   "State the roles of the others (roles of the configuration), or name those for training in NCCL_IB_HCA of the host; gpufabric_exporter topology shows all ports.",
@@ -199,15 +200,15 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	remedy := ""
 	names := besideDefaultRoute(n)
 	if len(names) > 0 {
-		evidence += " " + few(names) + ": of role management, because the default route leaves through it."
-		remedy = "If " + few(names) + " is for training as well, give it role compute in the configuration (roles). Otherwise: "
+		evidence += " " + verdict.Few(names) + ": of role management, because the default route leaves through it."
+		remedy = "If " + verdict.Few(names) + " is for training as well, give it role compute in the configuration (roles). Otherwise: "
 	}
 	bonded := bondedPorts(n)
 	if bonded > 0 {
 		evidence += fmt.Sprintf(" Bonds have one port for both of a card: %d have none of their own.", bonded)
 		remedy += "If the bonds are intended, state the number that they leave. Otherwise: "
 	}
-	of.when(have < *want, Subject{}, Verdict{
+	of.When(have < *want, verdict.Subject{}, verdict.Verdict{
 		Unstated: have+max(len(names), bonded) >= *want, What: what,
 		Evidence: evidence, Consequence: "Collectives use the remaining ports, or fail.",
 		Remedy: remedy + goneRemedy + " Correct expected.compute_ports only if the node is not meant to have more.",
@@ -215,8 +216,8 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 }
 
 // judgeProfilePorts counts the ports for training that the profile of the platform states, active or not.
-func judgeProfilePorts(n *fabric.Node, of *verdicts) {
-	want, there := profileRails(n), 0
+func judgeProfilePorts(n *fabric.Node, of *verdict.Verdicts) {
+	want, there := n.ProfileRails(), 0
 	if want == 0 {
 		judgeShares(n, of)
 		return
@@ -231,11 +232,11 @@ func judgeProfilePorts(n *fabric.Node, of *verdicts) {
 	switch {
 	case there < want && there+moved >= want:
 	case there < want && there+most >= want:
-		of.failed(Subject{}, movedFar(there, want, most))
+		of.Failed(verdict.Subject{}, movedFar(there, want, most))
 	case there < want && (c.hidden != "" || len(n.Excluded) > 0):
-		of.unknown(Subject{}, cmp.Or(c.hidden, fabric.ReasonRestricted), fmt.Sprintf("%d ports for training can be read; %s has %d.", there, n.Profile.Title, want))
+		of.Unknown(verdict.Subject{}, cmp.Or(c.hidden, fabric.ReasonRestricted), fmt.Sprintf("%d ports for training can be read; %s has %d.", there, n.Profile.Title, want))
 	default:
-		of.when(there < want, Subject{}, Verdict{
+		of.When(there < want, verdict.Subject{}, verdict.Verdict{
 			What: fmt.Sprintf("%d ports for training where %s has %d", there, n.Profile.Title, want), Evidence: "The profile " + n.Profile.Name + " of the platform states it (gpufabric_exporter profiles).",
 			Consequence: "Collectives use the remaining ports, or fail.", Remedy: goneRemedy + " If this machine has fewer: state expected.compute_ports.",
 		})
@@ -251,36 +252,23 @@ func bondedPorts(n *fabric.Node) (ports int) {
 }
 
 // movedFar says that devices in other network namespaces may be those that are expected, though they are far from all GPUs.
-func movedFar(have, want, moved int) Verdict {
-	return Verdict{
+func movedFar(have, want, moved int) verdict.Verdict {
+	return verdict.Verdict{
 		Unstated: true, What: fmt.Sprintf("%d compute ports, and %d devices in other network namespaces, where %d are expected", have, moved, want),
 		Evidence: "Some of these devices are far from all GPUs, and nothing states what they are for.",
 		Remedy:   "State their roles (roles of the configuration). Otherwise: " + goneRemedy,
 	}
 }
 
-// profileRails is how many ports for training the profile of the platform states.
-func profileRails(n *fabric.Node) (ports int) {
-	if n.Profile == nil {
-		return 0
-	}
-	for _, e := range n.Profile.Rails {
-		if !e.Optional {
-			ports += e.Number
-		}
-	}
-	return ports
-}
-
 // judgeShares keeps a node of which nothing states what it has from an all-clear where a device seems to be gone: no port is for training,
 // or one GPU has fewer NICs for training than the others. Either may as well be how the machine is made.
-func judgeShares(n *fabric.Node, of *verdicts) {
-	if n.NamesDevices() || hasRecord(n) || n.Policy.Manifest != nil {
+func judgeShares(n *fabric.Node, of *verdict.Verdicts) {
+	if n.NamesDevices() || n.HasRecord() || n.Policy.Manifest != nil {
 		return
 	}
 	_, moved := n.MovedCompute()
 	if c := computePortsOf(n); c.there == 0 && c.hidden == "" && moved == 0 && n.GPUs.Or(0) > 0 {
-		of.failed(Subject{}, Verdict{
+		of.Failed(verdict.Subject{}, verdict.Verdict{
 			Unstated: true, What: "no port is for training, as far as is known",
 			Evidence: fmt.Sprintf("The node has %s and %s. Nothing states whether ports for training are gone.",
 				spelling.Plural(n.GPUs.Value, "GPU", "GPUs"), spelling.Plural(len(n.HCAs), "RDMA device", "RDMA devices")),
@@ -300,7 +288,7 @@ func judgeShares(n *fabric.Node, of *verdicts) {
 	if by(least, most) == 0 || slices.Equal(least.Nearest, most.Nearest) {
 		return
 	}
-	of.failed(Subject{}, Verdict{
+	of.Failed(verdict.Subject{}, verdict.Verdict{
 		Unstated: true, What: fmt.Sprintf("GPU %s has fewer NICs for training than others", least.GPU),
 		Evidence: fmt.Sprintf("Nearest to it are %s, and to GPU %s %s. Nothing states whether a device is gone, or the machine is made so.",
 			nearestText(least), most.GPU, nearestText(most)),
@@ -312,9 +300,9 @@ func judgeShares(n *fabric.Node, of *verdicts) {
 func nearestText(r fabric.Rail) string {
 	d, known := r.Distance.Get()
 	if !known || len(r.Nearest) == 0 {
-		return cmp.Or(few(r.Nearest), "none that is known")
+		return cmp.Or(verdict.Few(r.Nearest), "none that is known")
 	}
-	return few(r.Nearest) + " (" + d.String() + ")"
+	return verdict.Few(r.Nearest) + " (" + d.String() + ")"
 }
 
 // nearby is 1 if a GPU has NICs below a PCIe switch that it is below, else 0.
@@ -349,7 +337,7 @@ func besideDefaultRoute(n *fabric.Node) (names []string) {
 		if !p.Serves(fabric.RoleManagement) || p.RoleBy != fabric.ByNobody || d == nil || !d.PreferredRoute.Or(false) || !p.Carries() {
 			continue
 		}
-		names = append(names, PortSubject(h, p).String())
+		names = append(names, verdict.PortSubject(h, p).String())
 		for o := range n.ComputePorts {
 			compute, alike = true, alike || n.SameBoard(h, o).Or(false)
 		}
@@ -361,7 +349,7 @@ func besideDefaultRoute(n *fabric.Node) (names []string) {
 }
 
 // judgeSurplus counts active ports only: others may be there beside the ones that are expected.
-func judgeSurplus(n *fabric.Node, of *verdicts) {
+func judgeSurplus(n *fabric.Node, of *verdict.Verdicts) {
 	want := n.Policy.ComputePorts
 	if want == nil {
 		return
@@ -370,18 +358,18 @@ func judgeSurplus(n *fabric.Node, of *verdicts) {
 	switch {
 	case c.active > *want && c.guessed > 0: // compute_ports
 	case c.active > *want:
-		of.failed(Subject{}, Verdict{
+		of.Failed(verdict.Subject{}, verdict.Verdict{
 			What:        fmt.Sprintf("%d active ports count as compute where %d are expected", c.active, *want),
 			Evidence:    "The site's configuration expects fewer (expected.compute_ports).",
 			Consequence: "Ports with another purpose are checked and alerted on as training ports, and NCCL may use them for training.",
 			Remedy:      "See which ports count (gpufabric_exporter topology). Set the role of the others in the configuration (roles), or correct expected.compute_ports.",
 		})
 	case c.active+c.unclear > *want:
-		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; the state of %d more cannot be read.", c.active, *want, c.unclear))
+		of.Unknown(verdict.Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; the state of %d more cannot be read.", c.active, *want, c.unclear))
 	case n.ClassPresent.State == fabric.Unknown:
-		of.unknown(Subject{}, c.hidden, "The list of RDMA devices cannot be read.")
+		of.Unknown(verdict.Subject{}, c.hidden, "The list of RDMA devices cannot be read.")
 	default:
-		of.ok(Subject{})
+		of.OK(verdict.Subject{})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // TestComputePorts: too few are critical. More than expected are a warning, unless the rest is not cabled; what cannot be
@@ -23,16 +24,16 @@ func TestComputePorts(t *testing.T) {
 		name   string
 		states [2]fabric.Fact[fabric.PortState]
 		expect int
-		want   Status // of compute_ports
-		more   Status // of compute_ports_surplus
+		want   verdict.Status // of compute_ports
+		more   verdict.Status // of compute_ports_surplus
 	}{
-		{"as many as expected", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 2, OK, OK},
-		{"too few", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 3, Failed, OK},
-		{"too many", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 1, OK, Failed},
-		{"one is not cabled", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortDown)}, 1, OK, OK},
-		{"too many, one hidden", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), hidden(fabric.ReasonIO)}, 1, OK, Unknown},
-		{"too many of EFA", [2]fabric.Fact[fabric.PortState]{hidden(fabric.ReasonDriverConstant), hidden(fabric.ReasonDriverConstant)}, 1, OK, Failed},
-		{"down, which another check reports", [2]fabric.Fact[fabric.PortState]{at(fabric.PortDown), at(fabric.PortDown)}, 2, OK, OK},
+		{"as many as expected", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 2, verdict.OK, verdict.OK},
+		{"too few", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 3, verdict.Failed, verdict.OK},
+		{"too many", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 1, verdict.OK, verdict.Failed},
+		{"one is not cabled", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortDown)}, 1, verdict.OK, verdict.OK},
+		{"too many, one hidden", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), hidden(fabric.ReasonIO)}, 1, verdict.OK, verdict.Unknown},
+		{"too many of EFA", [2]fabric.Fact[fabric.PortState]{hidden(fabric.ReasonDriverConstant), hidden(fabric.ReasonDriverConstant)}, 1, verdict.OK, verdict.Failed},
+		{"down, which another check reports", [2]fabric.Fact[fabric.PortState]{at(fabric.PortDown), at(fabric.PortDown)}, 2, verdict.OK, verdict.OK},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := withDevices("")
@@ -41,8 +42,8 @@ func TestComputePorts(t *testing.T) {
 				n.HCAs[i].Ports[0].Role = fabric.Fact[fabric.Role]{Value: fabric.RoleCompute, State: fabric.OK}
 				n.HCAs[i].Ports[0].State = test.states[i]
 			}
-			for id, want := range map[string]Status{"compute_ports": test.want, "compute_ports_surplus": test.more} {
-				if list := Run(n, []*Check{Find(id)}); len(list) != 1 || list[0].Status != want {
+			for id, want := range map[string]verdict.Status{"compute_ports": test.want, "compute_ports_surplus": test.more} {
+				if list := Run(n, []*verdict.Check{Find(id)}); len(list) != 1 || list[0].Status != want {
 					t.Errorf("%s: got %+v, want %s", id, list, want)
 				}
 			}
@@ -55,14 +56,14 @@ func TestMissingPortBesideDefaultRoute(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(n *fabric.Node)
 		says bool
-		want Status // unknown: it is missing only if that guess is right
+		want verdict.Status // unknown: it is missing only if that guess is right
 	}{
-		"of the board of the others": {nil, true, Unknown},
-		"of another board":           {func(n *fabric.Node) { n.HCAs[0].BoardID.Value = "Y" }, false, Failed},
-		"the only one":               {func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, true, Failed},
-		"without a link":             {func(n *fabric.Node) { n.HCAs[0].Ports[0].State.Value = fabric.PortDown }, false, Failed},
-		"of a DPU":                   {func(n *fabric.Node) { n.NetDevs[0].PreferredRoute.Value = false }, false, Failed},
-		"its role is stated":         {func(n *fabric.Node) { n.HCAs[0].Ports[0].RoleBy = fabric.ByConfiguration }, false, Failed},
+		"of the board of the others": {nil, true, verdict.Unknown},
+		"of another board":           {func(n *fabric.Node) { n.HCAs[0].BoardID.Value = "Y" }, false, verdict.Failed},
+		"the only one":               {func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, true, verdict.Failed},
+		"without a link":             {func(n *fabric.Node) { n.HCAs[0].Ports[0].State.Value = fabric.PortDown }, false, verdict.Failed},
+		"of a DPU":                   {func(n *fabric.Node) { n.NetDevs[0].PreferredRoute.Value = false }, false, verdict.Failed},
+		"its role is stated":         {func(n *fabric.Node) { n.HCAs[0].Ports[0].RoleBy = fabric.ByConfiguration }, false, verdict.Failed},
 	} {
 		n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: new(2)}, ClassPresent: fabric.Known(true, "", at)}
 		n.HCAs = append(card("a", "X", fabric.PortActive), card("b", "X", fabric.PortActive)...)
@@ -84,8 +85,8 @@ func TestMissingPortBesideDefaultRoute(t *testing.T) {
 func TestWhatWasNotReadIsOneLine(t *testing.T) {
 	n := withDevices("")
 	n.Sources = []fabric.Source{{Name: fabric.SourceNetDev, Reason: fabric.ReasonMissing, Err: errors.Join(errors.New("no net/route"), errors.New("no net/ipv6_route"))}}
-	list := Run(n, []*Check{Find("reads_return")})
-	if len(list) != 1 || list[0].Status != Unknown || !strings.Contains(list[0].Evidence, "(no net/route; no net/ipv6_route)") {
+	list := Run(n, []*verdict.Check{Find("reads_return")})
+	if len(list) != 1 || list[0].Status != verdict.Unknown || !strings.Contains(list[0].Evidence, "(no net/route; no net/ipv6_route)") {
 		t.Errorf("%+v", list)
 	}
 }
@@ -96,18 +97,18 @@ func TestDeviceWithoutPorts(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		edit func(h *fabric.HCA)
-		want Status
+		want verdict.Status
 	}{
-		{"all ports", func(*fabric.HCA) {}, OK},
-		{"no port", func(h *fabric.HCA) { h.Ports = nil }, Unknown},
-		{"restricted", func(h *fabric.HCA) { h.Ports, h.Restricted = nil, fabric.Known(true, "config", h.Firmware.At) }, OK},
-		{"moved", func(h *fabric.HCA) { h.Ports, h.Moved = nil, true }, OK},
+		{"all ports", func(*fabric.HCA) {}, verdict.OK},
+		{"no port", func(h *fabric.HCA) { h.Ports = nil }, verdict.Unknown},
+		{"restricted", func(h *fabric.HCA) { h.Ports, h.Restricted = nil, fabric.Known(true, "config", h.Firmware.At) }, verdict.OK},
+		{"moved", func(h *fabric.HCA) { h.Ports, h.Moved = nil, true }, verdict.OK},
 	} {
 		n := withDevices("")
 		n.Sources = []fabric.Source{{Name: fabric.SourceHCA, Device: n.HCAs[1].Name, Up: true}}
 		test.edit(&n.HCAs[1])
 		n.Derive()
-		if list := Run(n, []*Check{Find("reads_return")}); len(list) != 1 || list[0].Status != test.want {
+		if list := Run(n, []*verdict.Check{Find("reads_return")}); len(list) != 1 || list[0].Status != test.want {
 			t.Errorf("%s: %+v, want %s", test.name, list, test.want)
 		}
 	}

@@ -6,17 +6,18 @@ import (
 	"slices"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // observedCheck is a check of what traffic shows between the last two readings. The thresholds are those of
 // fabric.ObserveRoCE.
-func observedCheck(id string, severity Severity, mode, title, consequence string, remedy func(nicTools) string, step fabric.RoCEStep) *Check {
-	return &Check{
-		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: ScopePort, Rate: true, Modes: []string{mode},
+func observedCheck(id string, severity verdict.Severity, mode, title, consequence string, remedy func(nicTools) string, step fabric.RoCEStep) *verdict.Check {
+	return &verdict.Check{
+		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: verdict.ScopePort, Rate: true, Modes: []string{mode},
 		Reads: "two readings of the statistics of the interfaces below the port",
 		Guard: "active RoCE ports that were read twice within five minutes; not if a reported setting already explains it",
-		judge: eachActive(func(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
-			judgeObserved(h, p, v, Verdict{Consequence: consequence, Remedy: remedy(toolsOf(h))}, step)
+		Judge: eachActive(func(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
+			judgeObserved(h, p, v, verdict.Verdict{Consequence: consequence, Remedy: remedy(toolsOf(h))}, step)
 		}),
 	}
 }
@@ -24,12 +25,12 @@ func observedCheck(id string, severity Severity, mode, title, consequence string
 // says is a remedy for NICs of every vendor.
 func says(remedy string) func(nicTools) string { return func(nicTools) string { return remedy } }
 
-func observedChecks() []*Check {
-	return []*Check{
-		observedCheck("roce_traffic_priority", Critical, ModeWrongPriority, "RDMA traffic is sent with the wrong priority",
+func observedChecks() []*verdict.Check {
+	return []*verdict.Check{
+		observedCheck("roce_traffic_priority", verdict.Critical, verdict.ModeWrongPriority, "RDMA traffic is sent with the wrong priority",
 			"The network does not protect this priority: packets are dropped in congestion, or get only the leftover bandwidth.",
 			says("Check the traffic class that the job sets, which overrides that of the host: tr '\\0' '\\n' < /proc/<pid>/environ | grep NCCL_IB_TC"), fabric.RoCEObservedPriority),
-		observedCheck("roce_lossless", Critical, ModeLoss, "The lossless priority drops packets",
+		observedCheck("roce_lossless", verdict.Critical, verdict.ModeLoss, "The lossless priority drops packets",
 			"PFC paused the sender too late or not at all. RDMA retransmits the lost packets and all that followed.",
 			func(t nicTools) string {
 				length := ""
@@ -39,16 +40,16 @@ func observedChecks() []*Check {
 				return "Check that PFC is on at the switch port too. " + drainFirst + "Then give the priority more buffer (dcb buffer show dev <interface>)" + length + "."
 			},
 			fabric.RoCEObservedLoss),
-		observedCheck(checkPauseSent, Critical, ModePauseStorm, "PFC storm: this host pauses the network",
+		observedCheck(verdict.CheckPauseSent, verdict.Critical, verdict.ModePauseStorm, "PFC storm: this host pauses the network",
 			"Packets that it does not receive fill the switch and stall other hosts.",
 			says("Drain the node. Unless the interface carries your connection, storage or the default route, ip link set dev <interface> down ends the storm; else shut the port at the switch. Check PCIe (lspci -vv -s <address>, dmesg), IOMMU and memory, then restart the node."),
 			fabric.RoCEObservedPauseSent),
-		observedCheck("roce_pause_received", Warning, ModePaused, "The network pauses this host",
+		observedCheck("roce_pause_received", verdict.Warning, verdict.ModePaused, "The network pauses this host",
 			"Every collective waits for this host. The cause is elsewhere: a slow receiver, a host with a PFC storm, or the buffers of the switch.",
 			says("If it persists (ethtool -S <interface> | grep pause), trace the pauses: find the port that sends them at the switch of this rail, and nodes with a PFC storm; "+
 				"then check the ECN thresholds of the switch."),
 			fabric.RoCEObservedPauseReceived),
-		observedCheck("roce_congestion_answered", Warning, ModeECN, "Congestion control does not react to congestion",
+		observedCheck("roce_congestion_answered", verdict.Warning, verdict.ModeECN, "Congestion control does not react to congestion",
 			"Senders do not slow down until PFC pauses them or packets are lost.",
 			func(t nicTools) string {
 				how := "with the tool of the card's vendor"
@@ -62,7 +63,7 @@ func observedChecks() []*Check {
 	}
 }
 
-func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step fabric.RoCEStep) {
+func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts, w verdict.Verdict, step fabric.RoCEStep) {
 	chains := p.RoCE.Or(nil)
 	asked := false
 	var unread *fabric.RoCELink
@@ -78,23 +79,23 @@ func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step f
 			if step == fabric.RoCEObservedCNP { // RDMA counters are the port's, whichever member carries the packets
 				member = ""
 			}
-			w.Evidence, w.Names = member+Sentence(l.Evidence), namesOfChain(c)
+			w.Evidence, w.Names = member+verdict.Sentence(l.Evidence), namesOfChain(c)
 			if step == fabric.RoCEObservedPriority && c.Lossless.Or(false) {
 				w.Consequence = "In congestion only the lossless priority is protected: packets of other priorities are dropped, and RDMA stalls."
 			}
-			v.failed(PortSubject(h, p), w)
+			v.Failed(verdict.PortSubject(h, p), w)
 			return
 		case l.Status == fabric.StatusOK:
 			asked = true
-		case l.Status == fabric.StatusUnknown && !silent(fabric.Meta{Reason: l.Reason}):
+		case l.Status == fabric.StatusUnknown && !verdict.Silent(fabric.Meta{Reason: l.Reason}):
 			unread = l
 		}
 	}
 	switch {
 	case unread != nil:
-		v.unknown(PortSubject(h, p), unread.Reason, Sentence(unread.Evidence))
+		v.Unknown(verdict.PortSubject(h, p), unread.Reason, verdict.Sentence(unread.Evidence))
 	case asked:
-		v.ok(PortSubject(h, p))
+		v.OK(verdict.PortSubject(h, p))
 	}
 }
 

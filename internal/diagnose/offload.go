@@ -8,17 +8,18 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // judgeOffloads judges what logs say of offloads. The zero value of an offload, which is most of them, is silence.
-func judgeOffloads(n *fabric.Node, v *verdicts) {
+func judgeOffloads(n *fabric.Node, v *verdict.Verdicts) {
 	logs, known := n.Logs.Get()
 	if !known {
-		v.hidden(Subject{}, n.Logs.Meta(), "What logs of jobs say of offloads")
+		v.Hidden(verdict.Subject{}, n.Logs.Meta(), "What logs of jobs say of offloads")
 		return
 	}
 	var names []string
-	var said Verdict
+	var said verdict.Verdict
 	used := false
 	for _, o := range offloads() {
 		count := map[fabric.Offload]int{}
@@ -46,7 +47,7 @@ func judgeOffloads(n *fabric.Node, v *verdicts) {
 		said.What = strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1] + " are not used by jobs that could use them"
 	}
 	if len(names) > 0 || used {
-		v.when(len(names) > 0, Subject{}, said)
+		v.When(len(names) > 0, verdict.Subject{}, said)
 	}
 }
 

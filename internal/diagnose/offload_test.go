@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // What logs say is unused is reported where the node has what it needs, and nowhere else.
@@ -28,18 +29,18 @@ func TestOffloads(t *testing.T) {
 	for what, c := range map[string]struct {
 		logs []fabric.Offloads
 		edit func(n *fabric.Node)
-		want Status
+		want verdict.Status
 		says string // in What, Evidence and Remedy
 	}{
 		"no logs":          {nil, nil, "", ""},
 		"a log of nothing": {[]fabric.Offloads{{}}, nil, "", ""},
-		"all used":         {[]fabric.Offloads{{NVLS: fabric.OffloadUsed}}, nil, OK, ""},
-		"NVLS unused":      {[]fabric.Offloads{nvls, nvls, {}}, nil, Failed, "NVLS is not used by jobs that could use it|made no channels for it (2 logs)."},
-		"NVLS off":         {[]fabric.Offloads{{NVLS: fabric.OffloadOff}}, nil, Failed, "Jobs set NCCL_NVLS_ENABLE=0 (1 log)."},
-		"one job of two":   {[]fabric.Offloads{{NVLS: fabric.OffloadUsed}, nvls}, nil, Failed, "(1 log)"},
-		"SHARP in vain":    {[]fabric.Offloads{sharp}, nil, Failed, "SHARP is not used|nccl-rdma-sharp-plugins"},
-		"PXN off":          {[]fabric.Offloads{pxn}, nil, Failed, "PXN is not used|Jobs set NCCL_PXN_DISABLE=1 (1 log)."},
-		"all three":        {[]fabric.Offloads{nvls, sharp, pxn}, nil, Failed, "NVLS, SHARP and PXN are not used by jobs that could use them"},
+		"all used":         {[]fabric.Offloads{{NVLS: fabric.OffloadUsed}}, nil, verdict.OK, ""},
+		"NVLS unused":      {[]fabric.Offloads{nvls, nvls, {}}, nil, verdict.Failed, "NVLS is not used by jobs that could use it|made no channels for it (2 logs)."},
+		"NVLS off":         {[]fabric.Offloads{{NVLS: fabric.OffloadOff}}, nil, verdict.Failed, "Jobs set NCCL_NVLS_ENABLE=0 (1 log)."},
+		"one job of two":   {[]fabric.Offloads{{NVLS: fabric.OffloadUsed}, nvls}, nil, verdict.Failed, "(1 log)"},
+		"SHARP in vain":    {[]fabric.Offloads{sharp}, nil, verdict.Failed, "SHARP is not used|nccl-rdma-sharp-plugins"},
+		"PXN off":          {[]fabric.Offloads{pxn}, nil, verdict.Failed, "PXN is not used|Jobs set NCCL_PXN_DISABLE=1 (1 log)."},
+		"all three":        {[]fabric.Offloads{nvls, sharp, pxn}, nil, verdict.Failed, "NVLS, SHARP and PXN are not used by jobs that could use them"},
 
 		"no NVSwitch": {[]fabric.Offloads{nvls}, func(n *fabric.Node) {
 			gpu(n).NVLinks.Value[0].RemoteKind = fabric.Known(fabric.NVLinkToGPU, "", at)
@@ -56,7 +57,7 @@ func TestOffloads(t *testing.T) {
 		}, "", ""},
 		"one NIC":    {[]fabric.Offloads{pxn}, func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, "", ""},
 		"not named":  {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.UnknownFact[fabric.LogReading](fabric.ReasonNotRead, "logs", at) }, "", ""},
-		"unreadable": {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.UnknownFact[fabric.LogReading](fabric.ReasonStuck, "logs", at) }, Unknown, ""},
+		"unreadable": {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.UnknownFact[fabric.LogReading](fabric.ReasonStuck, "logs", at) }, verdict.Unknown, ""},
 	} {
 		n := node()
 		var r fabric.LogReading
@@ -68,7 +69,7 @@ func TestOffloads(t *testing.T) {
 			c.edit(n)
 		}
 		v := alone(t, n, "offload_unused")
-		if v.Status != c.want || v.Status == Failed && v.Check.Severity != Info {
+		if v.Status != c.want || v.Status == verdict.Failed && v.Check.Severity != verdict.Info {
 			t.Errorf("%s: %+v", what, v)
 		}
 		for part := range strings.SplitSeq(c.says, "|") {

@@ -7,16 +7,17 @@ import (
 	"slices"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
-func pfcUniformCheck() *Check {
-	return &Check{
-		ID: CheckPFCUniform, Title: "Compute ports have PFC on for different priorities", Severity: Warning, Topic: "roce", Scope: ScopePort,
+func pfcUniformCheck() *verdict.Check {
+	return &verdict.Check{
+		ID: verdict.CheckPFCUniform, Title: "Compute ports have PFC on for different priorities", Severity: verdict.Warning, Topic: "roce", Scope: verdict.ScopePort,
 		Reads: "PFC of each interface below the port compared with that of more than half of the compute ports of its board, at least three; NCCL_IB_HCA of the host, operstate of members of a bond",
 		Guard: "active RoCE compute ports that NCCL_IB_HCA of the host does not exclude; not where roce_pfc fails, nor members of a bond without carrier. " +
 			"Ports that are down or hidden count as compute ports of the board, but not as equal ones; ports that a source states to have no link do not count. " +
 			"No verdict on two groups of the same size, as of two networks, nor where the driver does not report PFC",
-		Modes: []string{ModePFC}, judge: judgePFCUniform,
+		Modes: []string{verdict.ModePFC}, Judge: judgePFCUniform,
 	}
 }
 
@@ -41,7 +42,7 @@ func (p *pfcPeers) majority(n *fabric.Node, h *fabric.HCA) (most fabric.Priority
 
 // judgePFCUniform compares PFC of compute ports with that of most of their kind. A site without expectations has no other check that
 // finds one port whose PFC is off.
-func judgePFCUniform(n *fabric.Node, v *verdicts) {
+func judgePFCUniform(n *fabric.Node, v *verdict.Verdicts) {
 	peers := pfcPeers{polls: polls[fabric.PriorityMask]{}, wires: map[fabric.Board]int{}}
 	peers.used, _ = n.NCCL.Devices()
 	for h, p := range n.Ports {
@@ -49,20 +50,20 @@ func judgePFCUniform(n *fabric.Node, v *verdicts) {
 			peers.ask(n, h, p)
 		}
 	}
-	eachCompute(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	eachCompute(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
 		chains, known := p.RoCE.Get()
 		switch {
 		case p.RoCE.State == fabric.Absent || !peers.used.Takes(h.Name, p.Number):
 		case !known:
-			v.hidden(PortSubject(h, p), p.RoCE.Meta(), "For which priorities PFC is on")
+			v.Hidden(verdict.PortSubject(h, p), p.RoCE.Meta(), "For which priorities PFC is on")
 		default:
-			from := len(v.list)
+			from := len(v.List)
 			for i := range chains {
 				if hasCarrier(n, &chains[i]) && !failsPFC(&chains[i]) {
 					peers.judge(n, h, p, &chains[i], v)
 				}
 			}
-			v.keepWorst(from)
+			v.KeepWorst(from)
 		}
 	})(n, v)
 }
@@ -98,7 +99,7 @@ func pfcOf(n *fabric.Node, c *fabric.RoCEChain) fabric.Fact[fabric.PFC] {
 // hasCarrier reports whether the interface of a chain is not known to be without a carrier: a willing one then has nothing of what its
 // link partner offers.
 func hasCarrier(n *fabric.Node, c *fabric.RoCEChain) bool {
-	return !slices.ContainsFunc(n.Interfaces.Or(nil), func(i fabric.Interface) bool { return i.Name == c.Interface && withoutCarrier(i) })
+	return !slices.ContainsFunc(n.Interfaces.Or(nil), func(i fabric.Interface) bool { return i.Name == c.Interface && i.WithoutCarrier() })
 }
 
 // partnerSetsPFC reports whether the interface of a chain takes its configuration from its link partner.
@@ -110,23 +111,23 @@ func partnerSetsPFC(n *fabric.Node, c *fabric.RoCEChain) bool {
 // failsPFC reports whether roce_pfc finds a fault.
 func failsPFC(c *fabric.RoCEChain) bool {
 	_, l := deciding(c, c.Link(fabric.RoCEPFC))
-	return l != nil && l.Status == Failed
+	return l != nil && l.Status == verdict.Failed
 }
 
-func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fabric.RoCEChain, v *verdicts) {
-	s, pfc, member := PortSubject(h, port), pfcOf(n, c), memberOf(port.RoCE.Value, c)
-	own, seen := pfc.Value.Enabled, Sentence(c.Link(fabric.RoCEPFC).Evidence)
+func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fabric.RoCEChain, v *verdict.Verdicts) {
+	s, pfc, member := verdict.PortSubject(h, port), pfcOf(n, c), memberOf(port.RoCE.Value, c)
+	own, seen := pfc.Value.Enabled, verdict.Sentence(c.Link(fabric.RoCEPFC).Evidence)
 	switch most, count, clear := p.majority(n, h); {
 	case n.Board(h).State == fabric.OK && p.wires[n.Board(h).Value] <= enough: // too few to compare with
-	case pfc.State == fabric.Absent, pfc.State == fabric.Unknown && silent(pfc.Meta()):
+	case pfc.State == fabric.Absent, pfc.State == fabric.Unknown && verdict.Silent(pfc.Meta()):
 	case pfc.State == fabric.Unknown:
-		v.unknown(s, pfc.Reason, member+seen)
+		v.Unknown(s, pfc.Reason, member+seen)
 	case !clear:
 		if unread := unreadPeer(n, h, port, p.readOf(n)); unread != nil {
-			v.unknown(s, unread.Reason, "For which priorities PFC of its peers is on is unknown: "+ReasonText(unread.Reason)+".")
+			v.Unknown(s, unread.Reason, "For which priorities PFC of its peers is on is unknown: "+verdict.ReasonText(unread.Reason)+".")
 		}
 	case own == most:
-		v.ok(s)
+		v.OK(s)
 	default:
 		peers := fmt.Sprintf("Of %d interfaces of compute ports of its board, %d have PFC %s.", p.wires[n.Board(h).Or(fabric.Board{})], count, onFor(most))
 		if own == 0 { // 802.3x may be on instead
@@ -137,7 +138,7 @@ func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fa
 		if partnerSetsPFC(n, c) {
 			remedy = "The interface may take PFC from its link partner (DCBX): compare the switch port with those of the other compute ports. If the host decides: " + remedy
 		}
-		v.failed(s, Verdict{
+		v.Failed(s, verdict.Verdict{
 			What: "PFC is " + onFor(own) + ", but its peers have it " + onFor(most), Evidence: member + peers,
 			Consequence: "In congestion, this rail loses packets or pauses traffic, and the other rails do not.",
 			Remedy:      remedy + " If the port is not for training, give it another role in the configuration (roles).", Names: namesOfChain(c),

@@ -11,14 +11,15 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const pfcUniform = "pfc_uniform"
 
 // pfcVerdicts are the verdicts of pfc_uniform on a node, after Derive.
-func pfcVerdicts(n *fabric.Node) []diagnose.Verdict {
+func pfcVerdicts(n *fabric.Node) []verdict.Verdict {
 	n.Derive()
-	return diagnose.Run(n, []*diagnose.Check{diagnose.Find(pfcUniform)})
+	return diagnose.Run(n, []*verdict.Check{diagnose.Find(pfcUniform)})
 }
 
 func enable(n *fabric.Node, mask fabric.PriorityMask, ports ...int) {
@@ -83,7 +84,7 @@ func TestPFCUniform(t *testing.T) {
 			list := pfcVerdicts(n)
 			got := describe(list)
 			contains(t, got, c.want...)
-			if strings.Count(got, "\n") != 1 || diagnose.Failures(list)[0].Check.Severity != diagnose.Warning {
+			if strings.Count(got, "\n") != 1 || verdict.Failures(list)[0].Check.Severity != verdict.Warning {
 				t.Errorf("not one warning: %q", got)
 			}
 		})
@@ -175,7 +176,7 @@ func TestPFCUniformIsSilent(t *testing.T) {
 			n := alike(8)
 			edit(n)
 			for _, v := range pfcVerdicts(n) {
-				if v.Status != diagnose.OK {
+				if v.Status != verdict.OK {
 					t.Errorf("%s: %s, %s. %s", v.Subject.Device, v.Status, v.What, v.Evidence)
 				}
 			}
@@ -212,11 +213,11 @@ func TestPFCUniformUnread(t *testing.T) {
 			n := alike(c.ports)
 			c.edit(n)
 			list := pfcVerdicts(n)
-			if failed := diagnose.Failures(list); len(failed) > 0 {
+			if failed := verdict.Failures(list); len(failed) > 0 {
 				t.Errorf("failed: %s", describe(list))
 			}
 			var got []string
-			for _, v := range diagnose.Unknowns(list) {
+			for _, v := range verdict.Unknowns(list) {
 				got = append(got, v.Subject.Device+": "+v.Evidence)
 			}
 			if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
@@ -253,7 +254,7 @@ func TestPFCIsOneFinding(t *testing.T) {
 			c.edit(n)
 			n.Derive()
 			var got []string
-			for _, v := range diagnose.Failures(diagnose.Run(n, []*diagnose.Check{diagnose.Find("roce_pfc"), diagnose.Find(pfcUniform)})) {
+			for _, v := range verdict.Failures(diagnose.Run(n, []*verdict.Check{diagnose.Find("roce_pfc"), diagnose.Find(pfcUniform)})) {
 				got = append(got, v.Check.ID+" "+v.Subject.Device)
 			}
 			if !slices.Equal(got, c.want) {
@@ -270,7 +271,7 @@ func TestPFCOfSurplusPort(t *testing.T) {
 	n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("."), Role: fabric.RoleCompute}}
 	enable(n, 0, 8)
 	n.Derive()
-	list := diagnose.Findings(diagnose.Run(n, []*diagnose.Check{diagnose.Find("compute_ports_surplus"), diagnose.Find(pfcUniform)}))
+	list := verdict.Findings(diagnose.Run(n, []*verdict.Check{diagnose.Find("compute_ports_surplus"), diagnose.Find(pfcUniform)}))
 	if len(list) != 1 || list[0].Check.ID != "compute_ports_surplus" || len(list[0].Consequences) != 1 || list[0].Consequences[0].Check.ID != pfcUniform {
 		t.Errorf("found %+v", list)
 	}
@@ -294,8 +295,8 @@ func TestPFCUniformNamesToolsOfTheDriver(t *testing.T) {
 			n.HCAs[i].Driver.Value, n.NetDevs[i].QoS.PFC.Value.Enabled = c.driver, c.peer
 		}
 		enable(n, c.own, 7)
-		list := diagnose.Failures(pfcVerdicts(n))
-		if len(list) != 1 || !strings.HasPrefix(diagnose.FilledRemedy(n, &list[0]), c.want) {
+		list := verdict.Failures(pfcVerdicts(n))
+		if len(list) != 1 || !strings.HasPrefix(verdict.FilledRemedy(n, &list[0]), c.want) {
 			t.Errorf("%s, %s of %s: %+v, expected %q", c.driver, c.own, c.peer, list, c.want)
 		}
 	}

@@ -7,61 +7,53 @@ import (
 	"strconv"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const onlyCarrying = "ports of role compute and storage"
 
-func portChecks() []*Check {
-	return []*Check{
+func portChecks() []*verdict.Check {
+	return []*verdict.Check{
 		{
-			ID: CheckPortActive, Title: "The port is not active", Severity: Critical, Topic: "ports", Scope: ScopePort,
+			ID: verdict.CheckPortActive, Title: "The port is not active", Severity: verdict.Critical, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "state and phys_state of the port; who states that it should have a link: expected.compute_ports, expected.manifest, NCCL_IB_HCA of the host, the profile of the platform, or its own earlier states",
-			Guard: onlyCarrying + "; not if the driver always reports the same state (EFA), nor where a source states that the port has no link. Without a source it is unknown", Rests: OnExpectation,
-			Modes: []string{ModePortDown}, judge: eachPort(judgeActive),
+			Guard: onlyCarrying + "; not if the driver always reports the same state (EFA), nor where a source states that the port has no link. Without a source it is unknown", Rests: verdict.OnExpectation,
+			Modes: []string{verdict.ModePortDown}, Judge: eachPort(judgeActive),
 		},
 		{
-			ID: CheckPortRate, Title: "The port runs slower than expected", Severity: Critical, Topic: "ports", Scope: ScopePort,
+			ID: verdict.CheckPortRate, Title: "The port runs slower than expected", Severity: verdict.Critical, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "rate of the port compared with expected.port_rate of the configuration, the manifest, the profile of the platform, or the highest rate that the port had; else with the highest rate of its role and board; of bonds, their speeds and the operstate of their members",
-			Guard: onlyCarrying + " that are active. If only other ports of the node are faster, it is unknown", Rests: OnExpectation,
-			Modes: []string{ModeRateDegraded}, judge: eachActive(judgeRate),
+			Guard: onlyCarrying + " that are active. If only other ports of the node are faster, it is unknown", Rests: verdict.OnExpectation,
+			Modes: []string{verdict.ModeRateDegraded}, Judge: eachActive(judgeRate),
 		},
 		{
-			ID: CheckPortRateAgrees, Title: "RDMA and the network interface report different speeds", Severity: Warning, Topic: "ports", Scope: ScopePort,
+			ID: verdict.CheckPortRateAgrees, Title: "RDMA and the network interface report different speeds", Severity: verdict.Warning, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "rate of the port, speed of its interface", Guard: onlyCarrying + " that are Ethernet and active; not bonds",
-			Modes: []string{ModeRateMisreported}, judge: eachActive(judgeRateAgrees),
+			Modes: []string{verdict.ModeRateMisreported}, Judge: eachActive(judgeRateAgrees),
 		},
 		{
-			ID: "counter_counts", Title: "A counter has reached its maximum", Severity: Info, Topic: "ports", Scope: ScopePort,
+			ID: "counter_counts", Title: "A counter has reached its maximum", Severity: verdict.Info, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "PMA counters that stay at their maximum", Guard: onlyCarrying + " that are active",
-			Modes: []string{ModeCounterSaturated}, judge: eachActive(judgeSaturated),
+			Modes: []string{verdict.ModeCounterSaturated}, Judge: eachActive(judgeSaturated),
 		},
 		{
-			ID: CheckFirmware, Title: "Cards of one board run different firmware", Severity: Warning, Topic: "ports", Scope: ScopeDevice,
+			ID: verdict.CheckFirmware, Title: "Cards of one board run different firmware", Severity: verdict.Warning, Topic: "ports", Scope: verdict.ScopeDevice,
 			Reads: "fw_ver and board_id of the devices, the IDs of the PCI function without a board_id", Guard: "devices with a compute port that have peers of the same board",
-			Modes: []string{ModeFirmwareMismatch}, judge: judgeFirmware,
+			Modes: []string{verdict.ModeFirmwareMismatch}, Judge: judgeFirmware,
 		},
 		{
-			ID: CheckMTU, Title: "Network interfaces of compute ports have different MTUs", Severity: Warning, Topic: "ports", Scope: ScopePort,
+			ID: verdict.CheckMTU, Title: "Network interfaces of compute ports have different MTUs", Severity: verdict.Warning, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "mtu of the interfaces", Guard: "Ethernet compute ports that have peers of the same board",
-			Modes: []string{ModeMTUMismatch}, judge: judgeMTU,
+			Modes: []string{verdict.ModeMTUMismatch}, Judge: judgeMTU,
 		},
 	}
 }
 
-// PortSubject is a port; its name is that of the device where the device has no other.
-func PortSubject(h *fabric.HCA, p *fabric.Port) Subject {
-	s := Subject{Device: h.Name, Port: p.Number}
-	if len(h.Ports) > 1 {
-		s.Name = h.Name + " port " + strconv.Itoa(p.Number)
-	}
-	return s
-}
-
-type judgePort func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, of *verdicts)
+type judgePort func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, of *verdict.Verdicts)
 
 // eachPort asks ports that carry training or storage traffic.
-func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
-	return func(n *fabric.Node, v *verdicts) {
+func eachPort(judge judgePort) func(*fabric.Node, *verdict.Verdicts) {
+	return func(n *fabric.Node, v *verdict.Verdicts) {
 		for h, p := range n.Ports {
 			if p.Serves(fabric.RoleCompute) || p.Serves(fabric.RoleStorage) {
 				judge(n, h, p, v)
@@ -71,40 +63,40 @@ func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
 }
 
 // eachActive asks those of them that are active: what is so of the others follows from that.
-func eachActive(judge judgePort) func(*fabric.Node, *verdicts) {
-	return eachPort(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+func eachActive(judge judgePort) func(*fabric.Node, *verdict.Verdicts) {
+	return eachPort(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
 		switch {
-		case v.check.Topic == "roce" && p.LinkLayer.Or(fabric.LinkEthernet) != fabric.LinkEthernet, p.Down():
+		case v.Check.Topic == "roce" && p.LinkLayer.Or(fabric.LinkEthernet) != fabric.LinkEthernet, p.Down():
 		case p.Carries():
 			judge(n, h, p, v)
 		default:
-			v.unknown(PortSubject(h, p), p.State.Meta().Reason, "The state of the port is unknown: "+ReasonText(p.State.Meta().Reason)+".")
+			v.Unknown(verdict.PortSubject(h, p), p.State.Meta().Reason, "The state of the port is unknown: "+verdict.ReasonText(p.State.Meta().Reason)+".")
 		}
 	})
 }
 
 // eachCompute asks active ports of role compute.
-func eachCompute(judge judgePort) func(*fabric.Node, *verdicts) {
-	return eachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+func eachCompute(judge judgePort) func(*fabric.Node, *verdict.Verdicts) {
+	return eachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
 		if p.Serves(fabric.RoleCompute) {
 			judge(n, h, p, v)
 		}
 	})
 }
 
-func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
 	state, known := p.State.Get()
 	switch {
 	case p.State.Meta().Reason == fabric.ReasonDriverConstant:
 		return
 	case !known:
-		v.unknown(PortSubject(h, p), p.State.Meta().Reason, "The state of the port is unknown: "+ReasonText(p.State.Meta().Reason)+".")
+		v.Unknown(verdict.PortSubject(h, p), p.State.Meta().Reason, "The state of the port is unknown: "+verdict.ReasonText(p.State.Meta().Reason)+".")
 		return
 	case state == fabric.PortActive:
-		v.ok(PortSubject(h, p))
+		v.OK(verdict.PortSubject(h, p))
 		return
 	case p.NetDevMoved(): // a port is down where its interface is switched off, which is for the pod to say
-		v.unknown(PortSubject(h, p), fabric.ReasonMoved, "")
+		v.Unknown(verdict.PortSubject(h, p), fabric.ReasonMoved, "")
 		return
 	}
 	named := p.Serves(fabric.RoleCompute) || p.RoleBy == fabric.ByConfiguration
@@ -112,8 +104,8 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		return
 	}
 	phys := p.PhysState.Or("unknown")
-	w := Verdict{
-		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s. %s", state, Spaced(string(phys)), Sentence(p.Link.Words)),
+	w := verdict.Verdict{
+		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s. %s", state, verdict.Spaced(string(phys)), verdict.Sentence(p.Link.Words)),
 		Consequence: ofRole(p, "NCCL does not use it, or jobs that require it fail.", "The storage behind the port is slower, or cannot be reached."),
 		Remedy:      "Diagnose the link (mlxlink -d <device> -m), then check cable, transceiver and switch port.",
 	}
@@ -132,10 +124,10 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	}
 	if !p.Link.Stated() {
 		w.Unstated = true
-		w.Evidence = fmt.Sprintf("Its state is %s, the physical link is %s, and nothing states whether the port should have a link.", state, Spaced(string(phys)))
-		w.Remedy = "If it should: " + w.Remedy + " If not: state how many ports should be active (expected.compute_ports of the configuration), or " + acceptCommand + "."
+		w.Evidence = fmt.Sprintf("Its state is %s, the physical link is %s, and nothing states whether the port should have a link.", state, verdict.Spaced(string(phys)))
+		w.Remedy = "If it should: " + w.Remedy + " If not: state how many ports should be active (expected.compute_ports of the configuration), or " + verdict.AcceptCommand + "."
 	}
-	v.failed(PortSubject(h, p), w)
+	v.Failed(verdict.PortSubject(h, p), w)
 }
 
 // onPurpose says how the record of the node forgets what a port had.
@@ -156,7 +148,7 @@ func unmanaged(n *fabric.Node, s fabric.PortState) string {
 	remedy := "The link is up, but no subnet manager has configured the port: check that one runs, and its log for this port"
 	for h, p := range n.Ports {
 		if p.LinkLayer.Or("") == fabric.LinkInfiniBand && p.State.Or("") == fabric.PortActive {
-			return remedy + "; an active port reaches it (sminfo -C " + shellWord(h.Name, "<active device>") + " -P " + strconv.Itoa(p.Number) + ")."
+			return remedy + "; an active port reaches it (sminfo -C " + verdict.ShellWord(h.Name, "<active device>") + " -P " + strconv.Itoa(p.Number) + ")."
 		}
 	}
 	return "The link is up, but no subnet manager has configured a port of the node: check that one runs in this fabric, and its log."
@@ -186,7 +178,7 @@ func unreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabri
 		}
 		for _, m := range append([]fabric.Meta{same.Meta()}, value(o, q)...) {
 			switch {
-			case m.State != fabric.Unknown || silent(m):
+			case m.State != fabric.Unknown || verdict.Silent(m):
 			case m.Reason == fabric.ReasonMoved: // the least of reasons
 				unread = &m
 			default:
@@ -198,7 +190,7 @@ func unreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabri
 }
 
 // judgeFirmware compares the firmware of devices with that of most of their kind.
-func judgeFirmware(n *fabric.Node, v *verdicts) {
+func judgeFirmware(n *fabric.Node, v *verdict.Verdicts) {
 	polls := polls[string]{}
 	for i := range n.HCAs {
 		if h := &n.HCAs[i]; h.Firmware.State == fabric.OK && h.Serves(fabric.RoleCompute) {
@@ -210,20 +202,20 @@ func judgeFirmware(n *fabric.Node, v *verdicts) {
 		if !h.Serves(fabric.RoleCompute) || h.Firmware.State == fabric.Absent || n.Board(h).State == fabric.Absent {
 			continue
 		}
-		s := Subject{Device: h.Name}
+		s := verdict.Subject{Device: h.Name}
 		own, known := h.Firmware.Get()
 		most, peers, clear := polls.winner(n, h)
 		switch {
 		case !known:
-			v.hidden(s, h.Firmware.Meta(), "The firmware")
+			v.Hidden(s, h.Firmware.Meta(), "The firmware")
 		case peers < 2 || !clear:
 			if unread := unreadPeer(n, h, &h.Ports[0], firmwareOf); unread != nil {
-				v.unknown(s, unread.Reason, "The firmware of its peers is unknown: "+ReasonText(unread.Reason)+".")
+				v.Unknown(s, unread.Reason, "The firmware of its peers is unknown: "+verdict.ReasonText(unread.Reason)+".")
 			}
 		case own == most:
-			v.ok(s)
+			v.OK(s)
 		default:
-			v.failed(s, Verdict{
+			v.Failed(s, verdict.Verdict{
 				What: "Firmware " + own + ", but most cards of its board run " + most, Consequence: "Rails behave differently, which is hard to diagnose later.",
 				Evidence: h.Firmware.Source + " of devices of the board " + n.Board(h).Value.String() + ".",
 				Remedy:   "Install one version on all cards (grep . /sys/class/infiniband/*/fw_ver): drain the node, then the tool of " + toolsOf(h).firmware() + ", then a cold restart.",
@@ -250,7 +242,7 @@ func mtuOf(n *fabric.Node, p *fabric.Port) fabric.Fact[int] {
 }
 
 // judgeMTU compares the MTU of interfaces with that of most of their kind.
-func judgeMTU(n *fabric.Node, v *verdicts) {
+func judgeMTU(n *fabric.Node, v *verdict.Verdicts) {
 	polls := polls[int]{}
 	for h, p := range n.ComputePorts {
 		if own := mtuOf(n, p); own.State == fabric.OK {
@@ -265,18 +257,18 @@ func judgeMTU(n *fabric.Node, v *verdicts) {
 		most, peers, clear := polls.winner(n, h)
 		switch {
 		case own.State == fabric.Unknown:
-			v.hidden(PortSubject(h, p), own.Meta(), "The MTU")
+			v.Hidden(verdict.PortSubject(h, p), own.Meta(), "The MTU")
 		case peers < 2 || !clear:
 			if unread := unreadPeer(n, h, p, func(_ *fabric.HCA, q *fabric.Port) []fabric.Meta { return []fabric.Meta{mtuOf(n, q).Meta()} }); unread != nil {
-				v.unknown(PortSubject(h, p), unread.Reason, "The MTU of its peers is unknown: "+ReasonText(unread.Reason)+".")
+				v.Unknown(verdict.PortSubject(h, p), unread.Reason, "The MTU of its peers is unknown: "+verdict.ReasonText(unread.Reason)+".")
 			}
 		case own.Value == most:
-			v.ok(PortSubject(h, p))
+			v.OK(verdict.PortSubject(h, p))
 		default:
-			v.failed(PortSubject(h, p), Verdict{
+			v.Failed(verdict.PortSubject(h, p), verdict.Verdict{
 				What:     fmt.Sprintf("The MTU is %d, but its peers have %d", own.Value, most),
 				Evidence: own.Source, Consequence: "RDMA uses the largest MTU that both ends of a connection support: this rail is slower, or large packets are lost.",
-				Remedy: fmt.Sprintf("Drain the node, and not over a connection through this interface: ip link set dev %s mtu %d, and the same at the switch port.", shellWord(p.NetDev.Value, "<interface>"), most),
+				Remedy: fmt.Sprintf("Drain the node, and not over a connection through this interface: ip link set dev %s mtu %d, and the same at the switch port.", verdict.ShellWord(p.NetDev.Value, "<interface>"), most),
 			})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // fourPorts is a node with four InfiniBand ports of one board.
@@ -31,9 +32,9 @@ func halve(n *fabric.Node, devices ...int) {
 // One of four ports at half width is slow, and half of them leave open which rate is right: half of the rails of a node may have
 // lost lanes.
 func TestSlowPorts(t *testing.T) {
-	judge := func(n *fabric.Node) []diagnose.Verdict {
+	judge := func(n *fabric.Node) []verdict.Verdict {
 		n.Derive()
-		return diagnose.Run(n, []*diagnose.Check{diagnose.Find(diagnose.CheckPortRate)})
+		return diagnose.Run(n, []*verdict.Check{diagnose.Find(verdict.CheckPortRate)})
 	}
 	n := fourPorts()
 	halve(n, 1)
@@ -42,17 +43,17 @@ func TestSlowPorts(t *testing.T) {
 	n = fourPorts()
 	halve(n, 1, 2)
 	list := judge(n)
-	if len(diagnose.Failures(list)) != 2 {
+	if len(verdict.Failures(list)) != 2 {
 		t.Errorf("two of four, which had their rate: %+v", list)
 	}
 	for i := range n.HCAs {
 		n.HCAs[i].Ports[0].Seen = fabric.PortHistory{}
 	}
 	list = judge(n)
-	if u := diagnose.Unknowns(list); len(u) != 2 || len(diagnose.Failures(list)) != 0 {
+	if u := verdict.Unknowns(list); len(u) != 2 || len(verdict.Failures(list)) != 0 {
 		t.Errorf("two of four, and nothing states the rate: %+v", list)
 	}
-	contains(t, gapsText(diagnose.Unchecked(list)), "Other ports of its role and board run faster.")
+	contains(t, gapsText(verdict.Unchecked(list)), "Other ports of its role and board run faster.")
 
 	n = fourPorts()
 	halve(n, 0, 1, 2, 3)
@@ -72,7 +73,7 @@ func TestPortsWithoutSubnetManager(t *testing.T) {
 			n.HCAs[i].Ports[0].State.Value = s
 		}
 		n.Derive()
-		return describe(diagnose.Run(n, []*diagnose.Check{diagnose.Find(diagnose.CheckPortActive)}))
+		return describe(diagnose.Run(n, []*verdict.Check{diagnose.Find(verdict.CheckPortActive)}))
 	}
 	contains(t, wait(fourPorts(), fabric.PortInit, 0), "no subnet manager has configured the port", "(sminfo -C mlx5_1 -P 1)")
 	contains(t, wait(fourPorts(), fabric.PortArmed, 0), "A subnet manager has configured the port, but not activated it")
@@ -118,7 +119,7 @@ func TestShortBond(t *testing.T) {
 			n.Interfaces.Value[i].OperState.Value = "down"
 		}
 		n.Derive()
-		got := describe(diagnose.Run(n, []*diagnose.Check{diagnose.Find(diagnose.CheckPortRate)}))
+		got := describe(diagnose.Run(n, []*verdict.Check{diagnose.Find(verdict.CheckPortRate)}))
 		if (got == "") != (c.want == "") {
 			t.Errorf("%s: %q", c.name, got)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // netPluginSettings begin the names of variables that only a plugin with a network of its own reads.
@@ -57,7 +58,7 @@ func pluginsOff(c *fabric.NCCLConfig) (by fabric.NCCLVariable, off bool) {
 	return library, set && strings.EqualFold(library.Value, "none")
 }
 
-func judgeRDMAOff(n *fabric.Node, v *verdicts) {
+func judgeRDMAOff(n *fabric.Node, v *verdict.Verdicts) {
 	by, off, set := rdmaSetting(&n.NCCL)
 	plugins, none := pluginsOff(&n.NCCL)
 	if !set && !none { // ports need not be looked at
@@ -76,22 +77,22 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 	if !off {
 		for _, f := range n.NCCL.Files {
 			if f.Exists.State == fabric.Unknown {
-				v.hidden(s, f.Exists.Meta(), "Whether another file of the NCCL configuration disables RDMA")
+				v.Hidden(s, f.Exists.Meta(), "Whether another file of the NCCL configuration disables RDMA")
 				return
 			}
 		}
-		v.ok(s)
+		v.OK(s)
 		return
 	}
 	switch {
 	case len(names) > 0:
 	case unread != nil:
-		v.hidden(s, *unread, "Whether the node has RDMA devices that NCCL would use")
+		v.Hidden(s, *unread, "Whether the node has RDMA devices that NCCL would use")
 		return
 	default:
 		return
 	}
-	w := Verdict{
+	w := verdict.Verdict{
 		Unstated:    !n.TrainingStated(),
 		Evidence:    seenOf(by, portsText(names)),
 		Consequence: "NCCL uses TCP sockets, unless the image of a job has a network plugin that ignores the variable (IBext of HPC-X): collectives between nodes have a fraction of the bandwidth.",
@@ -109,14 +110,16 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 			w.Evidence = fmt.Sprintf("%s=%s, NCCL_NET=%s. %s", by.Name, by.Value, network, portsText(names))
 		}
 	}
-	v.failed(s, w)
+	v.Failed(s, w)
 }
 
 // RemoveLine is what to do about a line of a job, which is shown with the verdict.
 const RemoveLine = "remove the line"
 
 // ofSetting is the subject of a verdict on a setting.
-func ofSetting(set fabric.NCCLVariable) Subject { return Subject{File: set.Source, Variable: set.Name} }
+func ofSetting(set fabric.NCCLVariable) verdict.Subject {
+	return verdict.Subject{File: set.Source, Variable: set.Name}
+}
 
 // seenOf is a setting, and what was found of it. That of a job is left out: its line is shown with the verdict.
 func seenOf(set fabric.NCCLVariable, found ...string) string {
@@ -157,7 +160,7 @@ func rdmaPorts(n *fabric.Node, plugin bool) (names []string, unread *fabric.Meta
 		case !p.Carries():
 			unread = new(p.State.Meta())
 		default:
-			names = append(names, PortSubject(h, p).String())
+			names = append(names, verdict.PortSubject(h, p).String())
 		}
 	}
 	return names, unread

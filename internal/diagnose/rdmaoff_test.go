@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // trainer is a node with so many GPUs, each with a NIC below its switch, and with these lines in nccl.conf.
@@ -68,41 +69,41 @@ func TestRDMASwitchedOff(t *testing.T) {
 		gpus  int
 		lines []string
 		edit  func(n *fabric.Node)
-		want  Status
+		want  verdict.Status
 		says  string
 	}{
-		{"off", 8, []string{off}, nil, Failed, "NCCL_IB_DISABLE=1. 8 active RDMA ports of role compute: mlx5_0, mlx5_1, mlx5_2, mlx5_3, ..."},
-		{"any number but 0", 2, []string{"NCCL_IB_DISABLE=2"}, nil, Failed, "mlx5_0, mlx5_1."},
-		{"sockets", 8, []string{"NCCL_NET=socket"}, nil, Failed, "NCCL_NET=socket."},
-		{"sockets, whatever plugin there is", 8, []string{"NCCL_NET=Socket", "NCCL_NET_PLUGIN=ofi"}, nil, Failed, "NCCL_NET=Socket."},
-		{"a plugin that is none", 8, []string{off, "NCCL_NET_PLUGIN=none"}, nil, Failed, ""},
-		{"off, and asked for", 8, []string{off, "NCCL_NET=IB"}, nil, Failed, "NCCL_IB_DISABLE=1, NCCL_NET=IB."},
+		{"off", 8, []string{off}, nil, verdict.Failed, "NCCL_IB_DISABLE=1. 8 active RDMA ports of role compute: mlx5_0, mlx5_1, mlx5_2, mlx5_3, ..."},
+		{"any number but 0", 2, []string{"NCCL_IB_DISABLE=2"}, nil, verdict.Failed, "mlx5_0, mlx5_1."},
+		{"sockets", 8, []string{"NCCL_NET=socket"}, nil, verdict.Failed, "NCCL_NET=socket."},
+		{"sockets, whatever plugin there is", 8, []string{"NCCL_NET=Socket", "NCCL_NET_PLUGIN=ofi"}, nil, verdict.Failed, "NCCL_NET=Socket."},
+		{"a plugin that is none", 8, []string{off, "NCCL_NET_PLUGIN=none"}, nil, verdict.Failed, ""},
+		{"off, and asked for", 8, []string{off, "NCCL_NET=IB"}, nil, verdict.Failed, "NCCL_IB_DISABLE=1, NCCL_NET=IB."},
 		{"InfiniBand far from the GPUs", 4, []string{off}, func(n *fabric.Node) {
 			far(n)
 			everyPort(func(_ *fabric.HCA, p *fabric.Port) {
 				p.LinkLayer = fabric.Known(fabric.LinkInfiniBand, "link_layer", at)
 			})(n)
-		}, Failed, ""},
-		{"far, and the site says what for", 4, []string{off}, func(n *fabric.Node) { far(n); n.Policy.ComputePorts = new(4) }, Failed, ""},
+		}, verdict.Failed, ""},
+		{"far, and the site says what for", 4, []string{off}, func(n *fabric.Node) { far(n); n.Policy.ComputePorts = new(4) }, verdict.Failed, ""},
 		{"far, and of that role", 4, []string{off}, func(n *fabric.Node) {
 			far(n)
 			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("mlx5_.*"), Role: fabric.RoleCompute}}
-		}, Failed, ""},
-		{"far, and named", 4, []string{off, "NCCL_IB_HCA=mlx5"}, far, Failed, ""},
-		{"one GPU and the NIC below its switch", 1, []string{off}, nil, Failed, "1 active RDMA port of role compute: mlx5_0."},
+		}, verdict.Failed, ""},
+		{"far, and named", 4, []string{off, "NCCL_IB_HCA=mlx5"}, far, verdict.Failed, ""},
+		{"one GPU and the NIC below its switch", 1, []string{off}, nil, verdict.Failed, "1 active RDMA port of role compute: mlx5_0."},
 
 		{"not set", 8, nil, nil, "", ""},
 		{"the site trains over no RDMA", 8, []string{off}, func(n *fabric.Node) { n.Policy.ComputePorts = new(0) }, "", ""},
 		{"the site trains over no RDMA, but for these ports", 8, []string{off}, func(n *fabric.Node) {
 			n.Policy.ComputePorts = new(0)
 			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("mlx5_.*"), Role: fabric.RoleCompute}}
-		}, Failed, ""},
-		{"set to 0", 8, []string{"NCCL_IB_DISABLE=0"}, nil, OK, ""},
-		{"a word is 0", 8, []string{"NCCL_IB_DISABLE=true"}, nil, OK, ""},
-		{"the network that there is", 8, []string{"NCCL_NET=IB"}, nil, OK, ""},
+		}, verdict.Failed, ""},
+		{"set to 0", 8, []string{"NCCL_IB_DISABLE=0"}, nil, verdict.OK, ""},
+		{"a word is 0", 8, []string{"NCCL_IB_DISABLE=true"}, nil, verdict.OK, ""},
+		{"the network that there is", 8, []string{"NCCL_NET=IB"}, nil, verdict.OK, ""},
 		{"EFA", 8, []string{off}, func(n *fabric.Node) { driver("efa")(n); n.Policy.ComputePorts = new(32) }, "", ""},
 		{"EFA and its plugin", 8, []string{off, "NCCL_NET=AWS Libfabric"}, driver("efa"), "", ""},
-		{"EFA, and its plugin is excluded by name", 8, []string{"NCCL_NET=Socket"}, driver("efa"), Failed, "NCCL_NET=Socket. 8 active RDMA ports"},
+		{"EFA, and its plugin is excluded by name", 8, []string{"NCCL_NET=Socket"}, driver("efa"), verdict.Failed, "NCCL_NET=Socket. 8 active RDMA ports"},
 		{"EFA, and NCCL may not use plugins", 8, []string{"NCCL_NET_PLUGIN=None", "NCCL_IB_HCA=mlx5"}, func(n *fabric.Node) {
 			everyPort(func(h *fabric.HCA, p *fabric.Port) {
 				h.Name, p.State = strings.Replace(h.Name, "mlx5_", "rdmap", 1), fabric.UnknownFact[fabric.PortState](fabric.ReasonDriverConstant, "state", at)
@@ -113,14 +114,14 @@ func TestRDMASwitchedOff(t *testing.T) {
 				}
 			}
 			driver("efa")(n)
-		}, Failed, "NCCL_NET_PLUGIN=None. 8 active RDMA ports"},
+		}, verdict.Failed, "NCCL_NET_PLUGIN=None. 8 active RDMA ports"},
 		{"EFA far from the GPUs", 4, []string{"NCCL_NET=Socket"}, func(n *fabric.Node) { far(n); driver("efa")(n) }, "", ""},
 		{"no plugin, which these need none", 8, []string{"NCCL_NET_PLUGIN=none"}, nil, "", ""},
 		{"TCPX", 8, []string{off, "NCCL_NET=GPUDirectTCPX_v7"}, nil, "", ""},
 		{"FasTrak by its settings", 8, []string{off, "NCCL_FASTRAK_CTRL_DEV=eth0"}, nil, "", ""},
 		{"a plugin by its library", 8, []string{off, "NCCL_NET_PLUGIN=/opt/libnccl-net-x.so"}, nil, "", ""},
 		{"MANA of a machine without fabric", 2, []string{off}, driver("mana"), "", ""},
-		{"MANA as fabric", 2, []string{off, "NCCL_IB_HCA=mlx5"}, driver("mana"), Failed, ""},
+		{"MANA as fabric", 2, []string{off, "NCCL_IB_HCA=mlx5"}, driver("mana"), verdict.Failed, ""},
 		{"for storage", 8, []string{off}, everyPort(func(_ *fabric.HCA, p *fabric.Port) { p.Role.Value = fabric.RoleStorage }), "", ""},
 		{"one GPU and a NIC far from it", 1, []string{off}, far, "", ""},
 		{"one GPU and InfiniBand far from it", 1, []string{off}, func(n *fabric.Node) {
@@ -137,13 +138,13 @@ func TestRDMASwitchedOff(t *testing.T) {
 
 		{"states are hidden", 2, []string{off}, everyPort(func(_ *fabric.HCA, p *fabric.Port) {
 			p.State = fabric.UnknownFact[fabric.PortState](fabric.ReasonIO, "state", at)
-		}), Unknown, ""},
+		}), verdict.Unknown, ""},
 		{"drivers are hidden", 2, []string{off}, everyPort(func(h *fabric.HCA, _ *fabric.Port) {
 			h.Driver = fabric.UnknownFact[string](fabric.ReasonIO, "driver", at)
-		}), Unknown, ""},
+		}), verdict.Unknown, ""},
 		{"devices are hidden", 2, []string{off}, func(n *fabric.Node) {
 			n.HCAs, n.ClassPresent = nil, fabric.UnknownFact[bool](fabric.ReasonIO, "class/infiniband", at)
-		}, Unknown, ""},
+		}, verdict.Unknown, ""},
 		{"a hypervisor hides distances", 2, []string{off}, func(n *fabric.Node) {
 			n.Host.Hypervisor.Value = true
 			for i := range n.PCI.Functions {
@@ -152,7 +153,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 		}, "", ""},
 		{"another file is hidden", 2, []string{"NCCL_NET=IB"}, func(n *fabric.Node) {
 			n.NCCL.Files = append(n.NCCL.Files, fabric.NCCLFile{Path: "/env", Exists: fabric.UnknownFact[bool](fabric.ReasonPrivilege, "env", at)})
-		}, Unknown, ""},
+		}, verdict.Unknown, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := trainer(test.gpus, test.lines...)
@@ -163,7 +164,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 			if v.Status != test.want || !strings.Contains(v.Evidence, test.says) {
 				t.Errorf("%q %s: %s", v.Status, v.Evidence, v.Consequence)
 			}
-			if v.Status == Failed && (v.Subject.File == "" || strings.Contains(v.Consequence, "fail") != (test.name == "off, and asked for")) {
+			if v.Status == verdict.Failed && (v.Subject.File == "" || strings.Contains(v.Consequence, "fail") != (test.name == "off, and asked for")) {
 				t.Errorf("%+v", v)
 			}
 		})
@@ -176,12 +177,12 @@ func TestNoNetworkOverEFA(t *testing.T) {
 	for i := range n.HCAs {
 		n.HCAs[i].Driver = fabric.Known("efa", "driver", at)
 	}
-	if v := alone(t, n, "nccl_rdma_off"); v.Status != Failed || v.Consequence != "NCCL finds no network: jobs fail when they start." {
+	if v := alone(t, n, "nccl_rdma_off"); v.Status != verdict.Failed || v.Consequence != "NCCL finds no network: jobs fail when they start." {
 		t.Errorf("%+v", v)
 	}
 	n = trainer(8, "NCCL_IB_HCA=absent")
 	n.ClassPresent = fabric.Known(true, "class/infiniband", at)
-	if v := alone(t, n, "nccl_devices"); v.Status != Failed {
+	if v := alone(t, n, "nccl_devices"); v.Status != verdict.Failed {
 		t.Errorf("verbs: %+v", v)
 	}
 	for i := range n.HCAs {
@@ -199,21 +200,21 @@ func TestFindingsBySeverity(t *testing.T) {
 		n.NCCL.Findings = append(n.NCCL.Findings, fabric.NCCLFinding{Harm: harm, Name: "NCCL_X", Source: fmt.Sprintf("/etc/nccl.conf:%d", i), Text: "so it is"})
 	}
 	for id, want := range map[string]struct {
-		severity Severity
+		severity verdict.Severity
 		line     string
-	}{"nccl_refused": {Critical, "1"}, "nccl_configuration": {Warning, "4"}, "nccl_notes": {Info, "3"}} {
-		failed := Failures(Run(n, []*Check{Find(id)}))
+	}{"nccl_refused": {verdict.Critical, "1"}, "nccl_configuration": {verdict.Warning, "4"}, "nccl_notes": {verdict.Info, "3"}} {
+		failed := verdict.Failures(Run(n, []*verdict.Check{Find(id)}))
 		if len(failed) != 1 || failed[0].Check.Severity != want.severity || failed[0].Subject.File != "/etc/nccl.conf:"+want.line {
 			t.Errorf("%s: %+v", id, failed)
 		}
 	}
-	if ok := withStatus(Run(n, []*Check{Find("nccl_refused")}), OK); len(ok) != 1 || ok[0].Subject.File != "/etc/nccl.conf:2" {
+	if ok := slices.DeleteFunc(Run(n, []*verdict.Check{Find("nccl_refused")}), func(v verdict.Verdict) bool { return v.Status != verdict.OK }); len(ok) != 1 || ok[0].Subject.File != "/etc/nccl.conf:2" {
 		t.Errorf("what NCCL takes: %+v", ok)
 	}
 
 	n.NCCL.Findings = n.NCCL.Findings[:0]
 	n.NCCL.Findings = append(n.NCCL.Findings, fabric.NCCLFinding{Harm: fabric.NCCLNote, Name: "NCCL_MIN_NCHANNELS", Source: "/etc/nccl.conf:3", Text: "so it is"})
-	if list := Run(n, []*Check{Find("nccl_configuration")}); len(list) != 1 || list[0].Status != OK {
+	if list := Run(n, []*verdict.Check{Find("nccl_configuration")}); len(list) != 1 || list[0].Status != verdict.OK {
 		t.Errorf("a file with a note: %+v", list)
 	}
 }

@@ -10,15 +10,16 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // remedyOf is what a check advises for a device, with the names of the node.
 func remedyOf(t *testing.T, n *fabric.Node, check, device string) string {
 	t.Helper()
 	n.Derive()
-	for _, v := range diagnose.Failures(diagnose.Run(n, []*diagnose.Check{diagnose.Find(check)})) {
+	for _, v := range verdict.Failures(diagnose.Run(n, []*verdict.Check{diagnose.Find(check)})) {
 		if v.Subject.Device == device {
-			return diagnose.FilledRemedy(n, &v)
+			return verdict.FilledRemedy(n, &v)
 		}
 	}
 	t.Fatalf("%s does not fail for %s", check, device)
@@ -72,7 +73,7 @@ func TestAddressAsNCCLLooksForIt(t *testing.T) {
 			}
 			p.GIDs.Entries.Value = append(p.GIDs.Entries.Value, g)
 		}
-		if got := remedyOf(t, n, diagnose.CheckGID, "mlx5_1"); !strings.Contains(got, c.want) {
+		if got := remedyOf(t, n, verdict.CheckGID, "mlx5_1"); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const (
@@ -15,49 +16,49 @@ const (
 )
 
 // roceCheck is a check of one step of the chain, or of steps that are one setting to people.
-func roceCheck(id string, severity Severity, modes []string, title, consequence string, steps ...fabric.RoCEStep) *Check {
-	return &Check{
-		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: ScopePort, Reads: roceReads, Guard: roceGuard, Modes: modes, Rests: OnRole,
-		judge: eachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+func roceCheck(id string, severity verdict.Severity, modes []string, title, consequence string, steps ...fabric.RoCEStep) *verdict.Check {
+	return &verdict.Check{
+		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: verdict.ScopePort, Reads: roceReads, Guard: roceGuard, Modes: modes, Rests: verdict.OnRole,
+		Judge: eachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
 			judgeRoCE(n, h, p, v, consequence, steps)
 		}),
 	}
 }
 
-func roceChecks() []*Check {
-	list := []*Check{
-		roceCheck(CheckDSCP, Critical, []string{ModeTrafficClass, ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
+func roceChecks() []*verdict.Check {
+	list := []*verdict.Check{
+		roceCheck(verdict.CheckDSCP, verdict.Critical, []string{verdict.ModeTrafficClass, verdict.ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
 			"The network treats them as other traffic.", fabric.RoCETrafficClass, fabric.RoCEDSCP),
-		roceCheck(CheckPriority, Critical, []string{ModeTrust}, "RoCE packets do not have the priority that the site expects",
+		roceCheck(verdict.CheckPriority, verdict.Critical, []string{verdict.ModeTrust}, "RoCE packets do not have the priority that the site expects",
 			"The network treats them as other traffic.", fabric.RoCEPriority),
-		roceCheck(CheckPFC, Critical, []string{ModePFC, ModeTrafficClass}, "PFC does not match the RoCE configuration",
+		roceCheck(verdict.CheckPFC, verdict.Critical, []string{verdict.ModePFC, verdict.ModeTrafficClass}, "PFC does not match the RoCE configuration",
 			"In congestion, lossless traffic is dropped, or lossy traffic is paused; RDMA stalls or its connections fail.", fabric.RoCEPFC),
-		roceCheck("roce_global_pause", Warning, []string{ModeGlobalPause}, "802.3x flow control is on together with PFC",
+		roceCheck("roce_global_pause", verdict.Warning, []string{verdict.ModeGlobalPause}, "802.3x flow control is on together with PFC",
 			"One slow receiver can pause all traffic of the link.", fabric.RoCEGlobalPause),
-		roceCheck("roce_buffer", Warning, []string{ModeBuffer}, "The lossless priority has no dedicated receive buffer",
+		roceCheck("roce_buffer", verdict.Warning, []string{verdict.ModeBuffer}, "The lossless priority has no dedicated receive buffer",
 			"In congestion, lossless traffic is dropped.", fabric.RoCEBuffer),
-		roceCheck("roce_ets", Warning, []string{ModeETS}, "The priority of RoCE has no share of the bandwidth",
+		roceCheck("roce_ets", verdict.Warning, []string{verdict.ModeETS}, "The priority of RoCE has no share of the bandwidth",
 			"Under load it gets only the bandwidth that other classes do not use.", fabric.RoCEETS),
-		roceCheck("roce_ecn", Warning, []string{ModeECN}, "Congestion control of RoCE is misconfigured",
+		roceCheck("roce_ecn", verdict.Warning, []string{verdict.ModeECN}, "Congestion control of RoCE is misconfigured",
 			"Congestion control works only when both sides are on.", fabric.RoCENotification, fabric.RoCEReaction),
-		roceCheck("roce_cnp", Warning, []string{ModeCNP}, "Congestion notifications queue behind the data",
+		roceCheck("roce_cnp", verdict.Warning, []string{verdict.ModeCNP}, "Congestion notifications queue behind the data",
 			"Senders are notified of congestion too late.", fabric.RoCECNP),
 	}
 	return append(append(list, pfcUniformCheck()), observedChecks()...)
 }
 
-func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, consequence string, steps []fabric.RoCEStep) {
+func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts, consequence string, steps []fabric.RoCEStep) {
 	chains, known := p.RoCE.Get()
 	switch {
 	case p.RoCE.State == fabric.Absent:
 		return
 	case !known:
 		if r := p.RoCE.Meta().Reason; r != fabric.ReasonNotRead || stated(n, p) {
-			v.unknown(PortSubject(h, p), r, "The first settings of the chain are unknown: "+ReasonText(r)+".")
+			v.Unknown(verdict.PortSubject(h, p), r, "The first settings of the chain are unknown: "+verdict.ReasonText(r)+".")
 		}
 		return
 	}
-	from := len(v.list)
+	from := len(v.List)
 	for i := range chains {
 		c := &chains[i]
 		for k := range c.Links {
@@ -68,21 +69,21 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, conse
 			}
 		}
 	}
-	v.keepWorst(from)
+	v.KeepWorst(from)
 }
 
-func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, member string, c *fabric.RoCEChain, l *fabric.RoCELink, consequence string) {
+func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts, member string, c *fabric.RoCEChain, l *fabric.RoCELink, consequence string) {
 	switch l.Status {
 	case fabric.StatusOK:
-		v.ok(PortSubject(h, p))
+		v.OK(verdict.PortSubject(h, p))
 	case fabric.StatusUnknown:
 		silent := l.Reason == fabric.ReasonMissing || l.Reason == fabric.ReasonUnsupported || l.Reason == fabric.ReasonNotRead
 		if !silent || stated(n, p) {
-			v.unknown(PortSubject(h, p), l.Reason, member+Sentence(l.Evidence))
+			v.Unknown(verdict.PortSubject(h, p), l.Reason, member+verdict.Sentence(l.Evidence))
 		}
 	case fabric.StatusFailed:
-		v.failed(PortSubject(h, p), Verdict{
-			Evidence: member + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, n, h, p, c), Names: namesOfChain(c),
+		v.Failed(verdict.PortSubject(h, p), verdict.Verdict{
+			Evidence: member + verdict.Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, n, h, p, c), Names: namesOfChain(c),
 			Mode: modeOf(n, p, c, l.Step),
 		})
 	}
@@ -92,10 +93,10 @@ func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, membe
 func modeOf(n *fabric.Node, p *fabric.Port, c *fabric.RoCEChain, s fabric.RoCEStep) string {
 	switch v1 := c.TrafficClassFrom == fabric.TrafficClassFromV1; {
 	case s == fabric.RoCETrafficClass, s == fabric.RoCEDSCP && !v1:
-		return ModeTrafficClass
+		return verdict.ModeTrafficClass
 	case s == fabric.RoCEPFC && !v1 && stated(n, p):
 		if dscp := c.Link(fabric.RoCEDSCP); dscp != nil && dscp.Status == fabric.StatusOK { // the traffic class is right
-			return ModePFC
+			return verdict.ModePFC
 		}
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // alike has that many ports that are set up alike, of which nothing is expected.
@@ -120,7 +121,7 @@ func TestPriorityFromTheTag(t *testing.T) {
 				c.node.Policy.RoCE = expected
 				c.node.Derive()
 				list := diagnose.Run(c.node, nil)
-				findings := diagnose.Findings(list)
+				findings := verdict.Findings(list)
 				if (len(findings) > 0) != (c.want != nil) || len(findings) > 1 && expected.Priority == nil {
 					t.Errorf("%d findings: %s", len(findings), describe(list))
 				}

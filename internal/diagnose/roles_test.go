@@ -10,6 +10,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Ten nodes whose verdicts readers of docs/ROLES.md predict.
@@ -44,11 +45,11 @@ func TestRolesDocument(t *testing.T) {
 		c.edit(n)
 		n.Derive()
 		code := 0
-		for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find("compute_ports"), diagnose.Find("port_active"), diagnose.Find("port_rate")}) {
+		for _, v := range diagnose.Run(n, []*verdict.Check{diagnose.Find("compute_ports"), diagnose.Find("port_active"), diagnose.Find("port_rate")}) {
 			switch {
-			case v.Severity() == diagnose.Critical && v.Status == diagnose.Failed && !v.Unstated:
+			case v.Severity() == verdict.Critical && v.Status == verdict.Failed && !v.Unstated:
 				code = 1
-			case code == 0 && (v.Unstated || v.Status == diagnose.Unknown):
+			case code == 0 && (v.Unstated || v.Status == verdict.Unknown):
 				code = 2
 			}
 		}

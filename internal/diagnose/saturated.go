@@ -8,22 +8,23 @@ import (
 
 	"gpufabric_exporter/internal/counters"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // narrowest is where a counter of four bits ends. There are none with fewer.
 const narrowest = 15
 
-func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
 	list, known := p.Counters.PMA.Get()
 	if !known {
 		if p.Counters.PMA.Meta().Reason != fabric.ReasonNotRead && p.Counters.PMA.State == fabric.Unknown {
-			v.unknown(PortSubject(h, p), p.Counters.PMA.Meta().Reason, "The counters are unknown: "+ReasonText(p.Counters.PMA.Meta().Reason)+".")
+			v.Unknown(verdict.PortSubject(h, p), p.Counters.PMA.Meta().Reason, "The counters are unknown: "+verdict.ReasonText(p.Counters.PMA.Meta().Reason)+".")
 		}
 		return
 	}
 	driver, known := h.Driver.Get()
 	if !known && h.Driver.State == fabric.Unknown && len(list) > 0 {
-		v.hidden(PortSubject(h, p), h.Driver.Meta(), "The maximum of the counters")
+		v.Hidden(verdict.PortSubject(h, p), h.Driver.Meta(), "The maximum of the counters")
 		return
 	}
 	var full, stands []string
@@ -38,21 +39,21 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 			continue
 		}
 		switch value, known := c.Value.Get(); {
-		case c.Value.State == fabric.Unknown && (unread == nil || !silent(c.Value.Meta())):
+		case c.Value.State == fabric.Unknown && (unread == nil || !verdict.Silent(c.Value.Meta())):
 			unread = new(c.Value.Meta())
 		case known && value >= spec.Max():
 			full, stands = append(full, c.Name), append(stands, fmt.Sprintf("%s is at %d", c.Name, value))
 		}
 	}
 	if len(full) == 0 && unread != nil { // one that the driver does not report may be saturated, too
-		v.hidden(PortSubject(h, p), *unread, "Whether a counter has reached its maximum")
+		v.Hidden(verdict.PortSubject(h, p), *unread, "Whether a counter has reached its maximum")
 		return
 	}
 	if len(full) == 0 {
-		v.ok(PortSubject(h, p))
+		v.OK(verdict.PortSubject(h, p))
 		return
 	}
-	w := Verdict{
+	w := verdict.Verdict{
 		What:        "The counter " + full[0] + " has reached its maximum",
 		Evidence:    stands[0] + " and no longer counts.",
 		Consequence: "Further events of this kind are not counted.",
@@ -64,5 +65,5 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 		w.Consequence = "Further events of these kinds are not counted."
 		w.Remedy = "Clear them (perfquery -C <device> -P <port> -R), and check whether they grow again."
 	}
-	v.failed(PortSubject(h, p), w)
+	v.Failed(verdict.PortSubject(h, p), w)
 }

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // TestSaturatedCounters: registers of one port end at different values (PortCounters of the InfiniBand specification,
 // 16.1.3.5), so each counter is reported with its own.
 func TestSaturatedCounters(t *testing.T) {
 	at := time.Unix(0, 0)
-	judge := func(values map[string]uint64) Verdict {
+	judge := func(values map[string]uint64) verdict.Verdict {
 		n := withDevices("")
 		p := &n.HCAs[0].Ports[0]
 		n.HCAs[0].Driver = fabric.Known("mlx5_core", "", at)
@@ -24,23 +25,23 @@ func TestSaturatedCounters(t *testing.T) {
 			list = append(list, fabric.Counter{Name: name, Value: fabric.Known(values[name], "", at)})
 		}
 		p.Counters.PMA = fabric.Known(list, "", at)
-		for _, v := range Run(n, []*Check{Find("counter_counts")}) {
+		for _, v := range Run(n, []*verdict.Check{Find("counter_counts")}) {
 			if v.Subject.Device == n.HCAs[0].Name {
 				return v
 			}
 		}
 		t.Fatal("no verdict")
-		return Verdict{}
+		return verdict.Verdict{}
 	}
-	if v := judge(map[string]uint64{"symbol_error": 65534, "link_downed": 254}); v.Status != OK {
+	if v := judge(map[string]uint64{"symbol_error": 65534, "link_downed": 254}); v.Status != verdict.OK {
 		t.Errorf("counters below their maximum: %+v", v)
 	}
 	one := judge(map[string]uint64{"link_downed": 255, "port_rcv_errors": 7})
-	if one.Status != Failed || one.What != "The counter link_downed has reached its maximum" || !strings.Contains(one.Evidence, "link_downed is at 255") {
+	if one.Status != verdict.Failed || one.What != "The counter link_downed has reached its maximum" || !strings.Contains(one.Evidence, "link_downed is at 255") {
 		t.Errorf("one counter: %+v", one)
 	}
 	two := judge(map[string]uint64{"symbol_error": 65535, "link_downed": 255})
-	if two.Status != Failed || two.What != "The counters symbol_error, link_downed have reached their maximum" ||
+	if two.Status != verdict.Failed || two.What != "The counters symbol_error, link_downed have reached their maximum" ||
 		!strings.Contains(two.Evidence, "symbol_error is at 65535, link_downed is at 255") {
 		t.Errorf("two counters: %+v", two)
 	}

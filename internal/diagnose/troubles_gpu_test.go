@@ -10,6 +10,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func TestGPUTroubles(t *testing.T) {
@@ -143,13 +144,13 @@ func TestGPUTroubles(t *testing.T) {
 func TestGPUsUnchecked(t *testing.T) {
 	n := fabrictest.WithGPUs()
 	fabrictest.Verdicts(n, fabrictest.Usable)
-	if got := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("healthy: %s", got)
 	}
 	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.UnknownFact[bool](fabric.ReasonPrivilege, "", n.At) })
-	contains(t, gapsText(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is unknown", "Reading ACS requires root")
+	contains(t, gapsText(verdict.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is unknown", "Reading ACS requires root")
 	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.UnknownFact[bool](fabric.ReasonVirtual, "", n.At) })
-	if got := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("virtual: %s", got)
 	}
 	for what, loaded := range map[string]fabric.Fact[bool]{
@@ -158,26 +159,26 @@ func TestGPUsUnchecked(t *testing.T) {
 		"the device nodes /dev/nvidia* may be missing here": fabric.UnknownFact[bool](fabric.ReasonMissing, "nvmlInit", n.At),
 	} {
 		n.GPUDriver = fabric.GPUDriver{Loaded: loaded}
-		contains(t, gapsText(diagnose.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", what, "enable the tier gpu")
+		contains(t, gapsText(verdict.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", what, "enable the tier gpu")
 	}
 	n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceGPU, Reason: fabric.ReasonTimeout})
-	contains(t, gapsText(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
+	contains(t, gapsText(verdict.Unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
 }
 
 func TestGPUNotes(t *testing.T) {
 	n := fabrictest.WithGPUs()
 	fabrictest.Verdicts(n, fabrictest.Usable)
-	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) > 0 {
+	if notes := diagnose.GPUNotes(n, verdict.GPUs(n)); len(notes) > 0 {
 		t.Errorf("healthy: %v", notes)
 	}
 	fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRDistance, "SYS"))
-	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "this is the design of the machine") {
+	if notes := diagnose.GPUNotes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "this is the design of the machine") {
 		t.Errorf("all far: %v", notes)
 	}
 	n.HCAs = slices.Delete(n.HCAs, 1, 2)
 	n.PCI.Functions = slices.DeleteFunc(n.PCI.Functions, func(f fabric.PCIFunction) bool { return slices.Contains(f.HCAs, "mlx5_1") })
 	fabrictest.Verdicts(n, fabrictest.Usable)
-	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
+	if notes := diagnose.GPUNotes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
 		t.Errorf("one NIC: %v", notes)
 	}
 	if got := describe(diagnose.Run(n, nil)); got != "" {

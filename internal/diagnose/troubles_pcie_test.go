@@ -10,6 +10,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func TestPCIeTroubles(t *testing.T) {
@@ -56,14 +57,14 @@ func TestPCIeTroubles(t *testing.T) {
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
 				t.Errorf("got %q", got)
 			}
-			status := diagnose.OK
+			status := verdict.OK
 			switch test.name {
 			case "ACS":
-				status = diagnose.Failed
+				status = verdict.Failed
 			case "ACS unreadable", "ACS, unknown whether virtual":
-				status = diagnose.Unknown
+				status = verdict.Unknown
 			}
-			for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find("pcie_acs")}) {
+			for _, v := range diagnose.Run(n, []*verdict.Check{diagnose.Find("pcie_acs")}) {
 				if v.Subject.Device == "mlx5_0" && v.Status != status {
 					t.Errorf("pcie_acs of mlx5_0 is %s, want %s", v.Status, status)
 				}

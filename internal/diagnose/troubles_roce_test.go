@@ -11,6 +11,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func TestRoCETroubles(t *testing.T) {
@@ -90,7 +91,7 @@ func TestRoCETroubles(t *testing.T) {
 			if (got == "") != (test.want == nil) {
 				t.Errorf("got %q", got)
 			}
-			if u := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); u != "" {
+			if u := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); u != "" {
 				t.Errorf("not checked: %q", u)
 			}
 		})
@@ -103,12 +104,12 @@ func TestRoCEUnchecked(t *testing.T) {
 	n.Derive()
 	const want = "mlx5_1: Could not be checked: roce_pfc. For which priorities PFC is on is not known.\n" +
 		"mlx5_1: Could not be checked: roce_buffer, roce_cnp. Whether the priority is lossless is not known.\n"
-	if got := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); got != want {
+	if got := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); got != want {
 		t.Errorf("got %q", got)
 	}
 	n.NetDevs[1].QoS.PFC.Reason = fabric.ReasonUnsupported
 	n.Derive()
-	if got := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("a driver without DCB: %q", got)
 	}
 }
@@ -195,7 +196,7 @@ func TestWrongGIDIsOneFinding(t *testing.T) {
 			n.HCAs[1].Ports[0].GIDs.Entries.Value = n.HCAs[1].Ports[0].GIDs.Entries.Value[:3]
 			n.Derive()
 			var got []string
-			for _, v := range diagnose.Failures(diagnose.Run(n, nil)) {
+			for _, v := range verdict.Failures(diagnose.Run(n, nil)) {
 				got = append(got, v.Check.ID+" "+v.Subject.Device)
 			}
 			if want := []string{"gid_usable mlx5_1"}; !slices.Equal(got, want) {

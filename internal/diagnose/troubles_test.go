@@ -15,19 +15,20 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // describe renders what failed, one a line.
-func describe(list []diagnose.Verdict) string {
+func describe(list []verdict.Verdict) string {
 	var b strings.Builder
-	for _, g := range diagnose.Together(diagnose.Failures(list)) {
+	for _, g := range verdict.Together(verdict.Failures(list)) {
 		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(g.Subjects, ", "), g.What, strings.TrimSpace(g.Evidence+" "+g.Consequence), g.Remedy)
 	}
 	return b.String()
 }
 
 // gapsText is what could not be checked, one a line.
-func gapsText(list []diagnose.Gap) string {
+func gapsText(list []verdict.Gap) string {
 	var b strings.Builder
 	for _, g := range list {
 		fmt.Fprintf(&b, "%s: %s. %s\n", strings.Join(g.Subjects, ", "), g.What, g.Why)
@@ -120,7 +121,7 @@ func TestTroubles(t *testing.T) {
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "pinned") {
 				t.Errorf("got %q", got)
 			}
-			if u := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); u != "" {
+			if u := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); u != "" {
 				t.Errorf("not checked: %q", u)
 			}
 		})
@@ -158,7 +159,7 @@ func TestUnchecked(t *testing.T) {
 			n := fabrictest.Healthy()
 			test.edit(n, &n.HCAs[1])
 			n.Derive()
-			if got := gapsText(diagnose.Unchecked(diagnose.Run(n, nil))); got != test.want {
+			if got := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			if got := describe(diagnose.Run(n, nil)); got != "" {
@@ -171,7 +172,7 @@ func TestUnchecked(t *testing.T) {
 func TestReasonTexts(t *testing.T) {
 	seen := map[string]fabric.Reason{}
 	for _, r := range fabric.Reasons() {
-		text := diagnose.ReasonText(r)
+		text := verdict.ReasonText(r)
 		if text == string(r) || seen[text] != "" {
 			t.Errorf("%s: %q, as %s", r, text, seen[text])
 		}

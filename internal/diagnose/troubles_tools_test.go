@@ -10,6 +10,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // A remedy names only tools that work with the driver of the port.
@@ -71,9 +72,9 @@ func TestRemediesNameToolsOfTheDriver(t *testing.T) {
 			f.edit(n, &n.NetDevs[1].QoS)
 			n.Derive()
 			var got []string
-			for _, v := range diagnose.Failures(diagnose.Run(n, nil)) {
+			for _, v := range verdict.Failures(diagnose.Run(n, nil)) {
 				if v.Subject.Device == "mlx5_1" {
-					got = append(got, diagnose.FilledRemedy(n, &v))
+					got = append(got, verdict.FilledRemedy(n, &v))
 				}
 			}
 			const drain = "Drain the node first, and use no connection through the interface. "

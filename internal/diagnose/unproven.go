@@ -7,15 +7,16 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Unproven are the gaps of a node that no check reports as unknown, because its operator may have nothing to change, and that still keep
 // the node from being known to be in order.
-func Unproven(n *fabric.Node) []Gap {
+func Unproven(n *fabric.Node) []verdict.Gap {
 	all := hiddenGDR(n)
 	if withoutNetwork(n) {
-		all = append(all, Gap{
-			Subjects: []string{Subject{}.String()}, What: "No port for training was found",
+		all = append(all, verdict.Gap{
+			Subjects: []string{verdict.Subject{}.String()}, What: "No port for training was found",
 			Why: "A job over several nodes would use TCP, unless NCCL has a network plugin. If the node should have ports for training, state expected.compute_ports; if not, state 0.",
 		})
 	}
@@ -27,7 +28,7 @@ func UnprovenNote(n *fabric.Node) string {
 	var parts []string
 	for _, g := range Unproven(n) {
 		what := g.What
-		if of := few(g.Subjects); of != (Subject{}).String() {
+		if of := verdict.Few(g.Subjects); of != (verdict.Subject{}).String() {
 			what += " (" + of + ")"
 		}
 		parts = append(parts, what+". "+g.Why)
@@ -36,9 +37,9 @@ func UnprovenNote(n *fabric.Node) string {
 }
 
 // hiddenGDR are the GPUs of other vendors, and those of which the hypervisor or the driver hides whether NCCL would use GPUDirect RDMA.
-func hiddenGDR(n *fabric.Node) []Gap {
-	var all []Gap
-	for _, g := range GPUs(n) {
+func hiddenGDR(n *fabric.Node) []verdict.Gap {
+	var all []verdict.Gap
+	for _, g := range verdict.GPUs(n) {
 		if g.GDR == nil || g.GDR.Usable.State != fabric.Unknown {
 			continue
 		}
@@ -46,14 +47,14 @@ func hiddenGDR(n *fabric.Node) []Gap {
 		if m.Reason != fabric.ReasonMissing && m.Reason != fabric.ReasonVirtual && g.IsNVIDIA() {
 			continue
 		}
-		why := Sentence(ReasonText(m.Reason))
+		why := verdict.Sentence(verdict.ReasonText(m.Reason))
 		if !g.IsNVIDIA() {
 			why = "The exporter knows the rules of NCCL for GPUs of NVIDIA only."
 		}
 		why += " The log of a job with NCCL_DEBUG=INFO marks channels that use it with /GDRDMA."
-		i := slices.IndexFunc(all, func(o Gap) bool { return o.Why == why })
+		i := slices.IndexFunc(all, func(o verdict.Gap) bool { return o.Why == why })
 		if i < 0 {
-			i, all = len(all), append(all, Gap{What: "GPUDirect RDMA is unknown", Why: why})
+			i, all = len(all), append(all, verdict.Gap{What: "GPUDirect RDMA is unknown", Why: why})
 		}
 		all[i].Subjects = append(all[i].Subjects, g.Subject().String())
 	}
@@ -64,7 +65,7 @@ func hiddenGDR(n *fabric.Node) []Gap {
 // it should have. One GPU is one of a workstation, or of a virtual machine that trains alone.
 func withoutNetwork(n *fabric.Node) bool {
 	read := slices.ContainsFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceClass && s.Up })
-	if n.Policy.ComputePorts != nil || len(GPUs(n)) < 2 || !read && len(n.HCAs) == 0 || len(n.Excluded) > 0 {
+	if n.Policy.ComputePorts != nil || len(verdict.GPUs(n)) < 2 || !read && len(n.HCAs) == 0 || len(n.Excluded) > 0 {
 		return false
 	}
 	for i := range n.HCAs {

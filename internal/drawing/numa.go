@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Where things are in the panel of a NUMA node.
@@ -310,16 +310,16 @@ func PortText(p *status.Port) string {
 	rate, rated := p.Rate.Get()
 	switch {
 	case known && state != "active":
-		text = diagnose.Spaced(state)
+		text = verdict.Spaced(state)
 	case p.State.Reason == "moved":
 		text = "in a pod"
 	case p.State.Reason == driverConstant && rated: // as with EFA, whose ports are always active: the mark says that more is not known
-		text = diagnose.Gigabits(rate)
+		text = verdict.Gigabits(rate)
 	case p.State.Reason == driverConstant:
 		text = "no state"
 	case !known:
 	case rated:
-		text = diagnose.Gigabits(rate)
+		text = verdict.Gigabits(rate)
 	case known:
 		text = "active"
 	}

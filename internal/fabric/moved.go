@@ -36,3 +36,28 @@ func (n *Node) MovedCompute() (likely, all int) {
 	}
 	return likely, all
 }
+
+// Away is what is in another network namespace than the node's own, because a pod has it: an RDMA device as a whole, or
+// the network interface of one of its ports.
+type Away struct {
+	Device string
+	Port   int // 0: the whole device
+}
+
+// Elsewhere returns what is in other network namespaces, in the order of devices.
+func (n *Node) Elsewhere() []Away {
+	var list []Away
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		if h.Moved {
+			list = append(list, Away{Device: h.Name})
+			continue
+		}
+		for k := range h.Ports {
+			if h.Ports[k].NetDevMoved() {
+				list = append(list, Away{h.Name, h.Ports[k].Number})
+			}
+		}
+	}
+	return list
+}

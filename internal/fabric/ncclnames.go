@@ -96,3 +96,16 @@ func (c *NCCLConfig) namesPort(h *HCA, p *Port) bool {
 	f, _ := c.Devices()
 	return len(h.Ports) == 1 || slices.ContainsFunc(f.Items, func(i NameItem) bool { return i.Name == h.Name && i.Port == p.Number })
 }
+
+// MissingNames returns what a list of devices names that the node does not have.
+func (n *Node) MissingNames(f NameFilter) (missing []string) {
+	for _, i := range f.Items {
+		there := slices.ContainsFunc(n.HCAs, func(h HCA) bool {
+			return f.Matches(i, h.Name, -1) && !i.CutsNumber(h.Name) && (i.Port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Number == i.Port }))
+		}) || slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Matches(i, name, -1) })
+		if !there && !f.Exclude {
+			missing = append(missing, i.Name)
+		}
+	}
+	return missing
+}

@@ -136,6 +136,12 @@ type Interface struct {
 	OperState Fact[string] // RFC 2863 words; down where it is switched off
 }
 
+// WithoutCarrier reports whether an interface is known to have no link. Drivers that do not report carrier leave it unknown.
+func (i Interface) WithoutCarrier() bool {
+	s, known := i.OperState.Get()
+	return known && s != "up" && s != "unknown"
+}
+
 // NetNSMode is how RDMA devices and network namespaces belong together.
 type NetNSMode string
 
@@ -158,6 +164,14 @@ type Source struct {
 	Duration time.Duration // of the last read that ended
 	Since    time.Time     // when a read that has not returned yet began; zero otherwise
 }
+
+// SourceUp reports whether a source answered, or is not listed.
+func (n *Node) SourceUp(name string) bool {
+	return !slices.ContainsFunc(n.Sources, func(s Source) bool { return s.Name == name && !s.Up })
+}
+
+// HasRecord reports whether there is a record of what the node had before it was started.
+func (n *Node) HasRecord() bool { return n.RememberedIn != "" && n.Unrecorded == "" }
 
 // Stuck reports whether the source has a read outstanding that missed its deadline.
 func (s Source) Stuck() bool { return s.Reason == ReasonStuck || s.Reason == ReasonRTNLStuck }

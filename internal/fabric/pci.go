@@ -121,6 +121,16 @@ func (p *PCI) GPUs() []*PCIFunction {
 	return list
 }
 
+// NVIDIA reports whether NVML would know a GPU. One of unknown vendor is taken for one: most are.
+func (f *PCIFunction) NVIDIA() bool {
+	const nvidia = 0x10de
+	vendor, known := f.Vendor.Get()
+	return !known || vendor == nvidia
+}
+
+// PassedThrough reports whether a GPU is a virtual machine's.
+func (f *PCIFunction) PassedThrough() bool { return f.Driver.Or("") == "vfio-pci" }
+
 // path returns the functions from the root port down to f. One that is not known is nil.
 func (p *PCI) path(f *PCIFunction) []*PCIFunction {
 	var list []*PCIFunction

@@ -22,6 +22,19 @@ type Profile struct {
 	Sources ProfileSources  `yaml:"sources" json:"sources"`
 }
 
+// ProfileRails is how many ports for training the profile of the platform states.
+func (n *Node) ProfileRails() (ports int) {
+	if n.Profile == nil {
+		return 0
+	}
+	for _, e := range n.Profile.Rails {
+		if !e.Optional {
+			ports += e.Number
+		}
+	}
+	return ports
+}
+
 // ProfileGPUs are the GPUs of a platform.
 type ProfileGPUs struct {
 	IDs     OneOrMore[PCIID]  `yaml:"ids" json:"ids"`

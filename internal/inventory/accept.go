@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/files"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const maxAccepted = 64 // the newest
@@ -172,7 +172,7 @@ func (p *port) text(now time.Time) string {
 	}
 	list := []string{link}
 	if p.Rate > 0 {
-		list = append(list, diagnose.Gigabits(p.Rate))
+		list = append(list, verdict.Gigabits(p.Rate))
 	}
 	for _, a := range []*address{p.IPv4, p.IPv6} {
 		if a != nil && a.counts() {

@@ -12,11 +12,12 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // gpusVerdict is what the check of the number of GPUs says.
-func gpusVerdict(n *fabric.Node) diagnose.Status {
-	return diagnose.Run(n, []*diagnose.Check{diagnose.Find("gpus")})[0].Status
+func gpusVerdict(n *fabric.Node) verdict.Status {
+	return diagnose.Run(n, []*verdict.Check{diagnose.Find("gpus")})[0].Status
 }
 
 // An expectation that a node never met is no fault of the node; met once, it is one, also for a check that only reads the record, after
@@ -29,7 +30,7 @@ func TestNeverMet(t *testing.T) {
 		n.Policy = &fabric.Policy{GPUs: &expected}
 		return n
 	}
-	judged := func(t *testing.T, file string, gpus, expected int) (status diagnose.Status) {
+	judged := func(t *testing.T, file string, gpus, expected int) (status verdict.Status) {
 		t.Helper()
 		synctest.Test(t, func(*testing.T) {
 			m := Open(file, "", slog.New(slog.DiscardHandler))
@@ -42,18 +43,18 @@ func TestNeverMet(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "inventory.json")
 		for i, step := range []struct {
 			gpus, expected int
-			want           diagnose.Status
+			want           verdict.Status
 		}{
-			{4, 8, diagnose.Unknown},
-			{4, 8, diagnose.Unknown},
-			{4, 4, diagnose.OK},
-			{3, 4, diagnose.Failed},
-			{3, 8, diagnose.Unknown},
-			{3, 4, diagnose.Failed},
-			{8, 8, diagnose.OK},
-			{7, 8, diagnose.Failed},
-			{7, 7, diagnose.OK},
-			{6, 7, diagnose.Failed},
+			{4, 8, verdict.Unknown},
+			{4, 8, verdict.Unknown},
+			{4, 4, verdict.OK},
+			{3, 4, verdict.Failed},
+			{3, 8, verdict.Unknown},
+			{3, 4, verdict.Failed},
+			{8, 8, verdict.OK},
+			{7, 8, verdict.Failed},
+			{7, 7, verdict.OK},
+			{6, 7, verdict.Failed},
 		} {
 			if got := judged(t, file, step.gpus, step.expected); got != step.want {
 				t.Errorf("step %d: %d GPUs, %d expected: %s, want %s", i, step.gpus, step.expected, got, step.want)
@@ -70,13 +71,13 @@ func TestNeverMet(t *testing.T) {
 		if err := os.Chmod(dir, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if got := judged(t, file, 4, 8); got != diagnose.Unknown {
+		if got := judged(t, file, 4, 8); got != verdict.Unknown {
 			t.Errorf("got %s", got)
 		}
 	})
 	t.Run("no folder", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "none", "inventory.json")
-		if got := judged(t, file, 4, 8); got != diagnose.Unknown {
+		if got := judged(t, file, 4, 8); got != verdict.Unknown {
 			t.Errorf("got %s", got)
 		}
 		m := Open(file, "", slog.New(slog.DiscardHandler))
@@ -84,7 +85,7 @@ func TestNeverMet(t *testing.T) {
 		n := m.Update(node(8, 8))
 		less := *n
 		less.GPUs, less.PCI = fabric.Known(7, "sysfs", at), nodeWith(7, at).PCI
-		if got := gpusVerdict(m.Update(&less)); got != diagnose.Failed {
+		if got := gpusVerdict(m.Update(&less)); got != verdict.Failed {
 			t.Errorf("an exporter that saw it met: %s", got)
 		}
 	})
@@ -92,7 +93,7 @@ func TestNeverMet(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "inventory.json")
 		judged(t, file, 8, 8)
 		at = at.Add(-48 * time.Hour)
-		if got := judged(t, file, 7, 8); got != diagnose.Failed {
+		if got := judged(t, file, 7, 8); got != verdict.Failed {
 			t.Errorf("got %s", got)
 		}
 	})
@@ -110,7 +111,7 @@ func TestMetOfThisMachine(t *testing.T) {
 		}
 		return n
 	}
-	judged := func(t *testing.T, file string, n *fabric.Node) (status diagnose.Status) {
+	judged := func(t *testing.T, file string, n *fabric.Node) (status verdict.Status) {
 		t.Helper()
 		synctest.Test(t, func(*testing.T) {
 			m := Open(file, "", slog.New(slog.DiscardHandler))
@@ -127,16 +128,16 @@ func TestMetOfThisMachine(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		met, later *fabric.Node
-		want       diagnose.Status
+		want       verdict.Status
 	}{
-		"this machine":                    {node(8, "a:0", "a:1"), node(7, "a:0", "a:1"), diagnose.Failed},
-		"one card was exchanged":          {node(8, "a:0", "a:1", "a:2"), node(7, "a:0", "b:1", "a:2"), diagnose.Failed},
-		"the slots are numbered anew":     {node(8, "a:0", "a:1"), moved(node(7, "a:0", "a:1")), diagnose.Failed},
-		"all its cards left the bus":      {node(8, "a:0", "a:1"), node(7), diagnose.Failed},
-		"a clone":                         {node(8, "a:0", "a:1"), node(4, "b:0", "b:1"), diagnose.Unknown},
-		"a clone, cards in other slots":   {node(8, "a:0", "a:1"), moved(node(4, "b:0", "b:1")), diagnose.Unknown},
-		"a clone of a node without cards": {node(8), node(4, "b:0", "b:1"), diagnose.Unknown},
-		"a virtual function has no GUID":  {node(8, "a:0", noGUID), node(7, "a:0", noGUID), diagnose.Failed},
+		"this machine":                    {node(8, "a:0", "a:1"), node(7, "a:0", "a:1"), verdict.Failed},
+		"one card was exchanged":          {node(8, "a:0", "a:1", "a:2"), node(7, "a:0", "b:1", "a:2"), verdict.Failed},
+		"the slots are numbered anew":     {node(8, "a:0", "a:1"), moved(node(7, "a:0", "a:1")), verdict.Failed},
+		"all its cards left the bus":      {node(8, "a:0", "a:1"), node(7), verdict.Failed},
+		"a clone":                         {node(8, "a:0", "a:1"), node(4, "b:0", "b:1"), verdict.Unknown},
+		"a clone, cards in other slots":   {node(8, "a:0", "a:1"), moved(node(4, "b:0", "b:1")), verdict.Unknown},
+		"a clone of a node without cards": {node(8), node(4, "b:0", "b:1"), verdict.Unknown},
+		"a virtual function has no GUID":  {node(8, "a:0", noGUID), node(7, "a:0", noGUID), verdict.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "inventory.json")
@@ -156,7 +157,7 @@ func TestMetOfThisMachine(t *testing.T) {
 		if err := os.Chmod(file, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if got := judged(t, file, node(4, "a:0")); got != diagnose.Unknown {
+		if got := judged(t, file, node(4, "a:0")); got != verdict.Unknown {
 			t.Errorf("got %s", got)
 		}
 	})

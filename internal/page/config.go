@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/config"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // configView is the configuration in force.
@@ -53,7 +53,7 @@ func configViewOf(s ConfigStatus, devices fabric.Filter) configView {
 	}
 	for _, r := range fabric.Roles() {
 		if rate, ok := p.PortRates[r]; ok {
-			v.Rates = append(v.Rates, string(r)+" "+diagnose.Gigabits(rate))
+			v.Rates = append(v.Rates, string(r)+" "+verdict.Gigabits(rate))
 		}
 	}
 	v.RoCE = expectedRoCEText(p.RoCE)

@@ -11,6 +11,7 @@ import (
 	"gpufabric_exporter/internal/report"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // The page and the report of one observation count the same problems: of the node, of probes and of jobs.
@@ -67,7 +68,7 @@ func TestPageAndReportCountTheSame(t *testing.T) {
 					t.Error("the report lists the collapse beside the loss of GPUDirect RDMA that makes it")
 				}
 			}
-			if name == "probe-gdr-lost" && (r.troubles[0].Severity != diagnose.Critical || f.Findings[0].Severity != string(diagnose.Critical)) {
+			if name == "probe-gdr-lost" && (r.troubles[0].Severity != verdict.Critical || f.Findings[0].Severity != string(verdict.Critical)) {
 				t.Errorf("%s on the page, %s in the report: the bandwidth has collapsed", r.troubles[0].Severity, f.Findings[0].Severity)
 			}
 			number, _, _ := strings.Cut(want, " ")

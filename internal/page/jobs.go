@@ -19,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/jobs/progress"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // maxRankRows bounds the ranks that are shown of a job; /jobs.json has all.
@@ -140,7 +141,7 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 func whyNoJobs(n *fabric.Node, set *collector.Set) string {
 	health := set.Health(n)
 	i := slices.IndexFunc(health, func(h collector.Health) bool { return h.Name == "job" })
-	if i < 0 || health[i].Supported || !diagnose.HasNVIDIA(diagnose.GPUs(n)) {
+	if i < 0 || health[i].Supported || !diagnose.HasNVIDIA(verdict.GPUs(n)) {
 		return ""
 	}
 	return "Jobs are unknown: " + health[i].Why + "."
@@ -159,7 +160,7 @@ func jobRowOf(j *job.Job, names map[string]string) jobRow {
 		row.Transport.Class = strings.TrimPrefix(row.Transport.Class, "good")
 	}
 	row.class = row.Transport.Class
-	if row.class != "bad" && slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(diagnose.Warning) }) {
+	if row.class != "bad" && slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(verdict.Warning) }) {
 		row.class = "unsure"
 	}
 	ranks := counted(len(j.Ranks), "rank")
@@ -222,7 +223,7 @@ func jobNotes(j *job.Job) []jobNote {
 	note("unknown", j.Verdict.Reason.Text(), "")
 	note("not seen now", j.NotSeen(), "")
 	if !slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return j.Verdict.Names(&f) }) { // which says where it is set, too
-		note("cause", diagnose.Sentence(j.Verdict.Cause.Text()), "")
+		note("cause", verdict.Sentence(j.Verdict.Cause.Text()), "")
 	}
 	for _, e := range j.Verdict.Evidence {
 		note("seen", e, "")
@@ -230,16 +231,16 @@ func jobNotes(j *job.Job) []jobNote {
 	for _, f := range j.Findings {
 		class := "unsure"
 		switch f.Severity {
-		case diagnose.Critical:
+		case verdict.Critical:
 			class = "bad"
-		case diagnose.Info:
+		case verdict.Info:
 			class = "quiet"
 		}
 		ranks := counted(len(f.PIDs), "rank")
 		if len(f.PIDs) > 0 {
 			ranks += ", first PID " + strconv.Itoa(f.PIDs[0])
 		}
-		note(string(f.Severity)+" "+string(f.Rule), diagnose.Sentence(f.Text)+" ("+ranks+")", class)
+		note(string(f.Severity)+" "+string(f.Rule), verdict.Sentence(f.Text)+" ("+ranks+")", class)
 	}
 	return list
 }
@@ -280,7 +281,7 @@ func transportCell(v *job.Verdict) cell {
 // gpuNames are the names of GPUs on this page by UUID.
 func gpuNames(n *fabric.Node) map[string]string {
 	names := map[string]string{}
-	for _, g := range diagnose.GPUs(n) {
+	for _, g := range verdict.GPUs(n) {
 		if g.Driver != nil {
 			names[g.Driver.UUID] = g.Name
 		}

@@ -30,6 +30,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/internal/verdict"
 )
 
 //go:embed landing.html
@@ -184,7 +185,7 @@ func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
 	case jobs != "":
 		return v(status.StatusUnknown, "Possible problem in "+jobs)
 	case isNone:
-		return v(status.StatusUnknown, diagnose.Sentence(none))
+		return v(status.StatusUnknown, verdict.Sentence(none))
 	case l.Collectors.Want()&fabric.WantHCA == 0:
 		return v(status.StatusUnknown, "RDMA devices are not checked: their collectors are disabled")
 	case len(r.doc.NotChecked) > 0:

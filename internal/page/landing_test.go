@@ -16,10 +16,10 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -237,7 +237,7 @@ func TestLandingCommands(t *testing.T) {
 
 // The verdict is green only if traffic was judged, and probes and jobs have no problem.
 func TestLandingConcludes(t *testing.T) {
-	trouble := []probeTrouble{{Names: "rail mlx5_0 port 1", What: withoutGPUDirect, Severity: diagnose.Warning}}
+	trouble := []probeTrouble{{Names: "rail mlx5_0 port 1", What: withoutGPUDirect, Severity: verdict.Warning}}
 	for _, c := range []struct {
 		wait           int
 		found          int

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/drawing"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // partView is what the page shows of a part when it is selected.
@@ -99,7 +99,7 @@ func gpuFacts(g *status.GPU) []factRow {
 		{"NUMA node", shown(g.NUMA, strconv.Itoa)},
 		{"PCIe", shown(g.Width, func(w int) string { return "x" + strconv.Itoa(w) + generation(g) })},
 		{"NVLinks", shown(g.NVLinks, func(n int) string { return fmt.Sprintf("%d of %d active", n, g.NVLinksOf) })},
-		{"NVLink fabric", shown(g.Fabric, diagnose.Spaced)},
+		{"NVLink fabric", shown(g.Fabric, verdict.Spaced)},
 		{"Nearest NIC", nicCell(&g.Path)},
 		{"GPUDirect RDMA", gpuDirectCell(&g.Path)},
 		{"In use by", shown(g.Processes, func(n int) string { return spelling.Plural(n, "process", "processes") })},
@@ -208,13 +208,13 @@ func portViewOf(p *status.Port, brief bool) portView {
 	if p.Status != status.StatusNone {
 		v.Status = statusCell(&p.Part)
 	}
-	state := shown(p.State, diagnose.Spaced)
+	state := shown(p.State, verdict.Spaced)
 	if physical, known := p.Physical.Get(); known && state.Text != string(fabric.PortActive) {
-		state.Note = "link: " + diagnose.Spaced(physical)
+		state.Note = "link: " + verdict.Spaced(physical)
 	}
-	rate := shown(p.Rate, diagnose.Gigabits)
+	rate := shown(p.Rate, verdict.Gigabits)
 	if expected, known := p.Expected.Get(); known {
-		rate.Note = "expected " + diagnose.Gigabits(expected)
+		rate.Note = "expected " + verdict.Gigabits(expected)
 	}
 	v.Facts = []factRow{
 		{"State", state},
@@ -237,7 +237,7 @@ func portViewOf(p *status.Port, brief bool) portView {
 		list = list[:maxGIDs]
 	}
 	for _, g := range list {
-		v.GIDs = append(v.GIDs, gidRow{g, diagnose.GIDTypeName(fabric.GIDType(g.Type)), chosen && g.Index == choice.Index})
+		v.GIDs = append(v.GIDs, gidRow{g, verdict.GIDTypeName(fabric.GIDType(g.Type)), chosen && g.Index == choice.Index})
 	}
 	return v
 }
@@ -336,7 +336,7 @@ func chainGroupOf(c *status.Chain, several bool) *chainGroup {
 		if s.Status == string(fabric.StatusNotApplicable) {
 			continue
 		}
-		part := status.Part{Status: s.Status, Severity: string(diagnose.Critical)}
+		part := status.Part{Status: s.Status, Severity: string(verdict.Critical)}
 		g.Steps = append(g.Steps, chainStep{stepText(c, &s), s.Status, drawing.Mark(&part), stepWords(s.Status)})
 	}
 	return g

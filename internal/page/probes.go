@@ -22,6 +22,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -97,10 +98,10 @@ type probeView struct {
 	Kept                                                            []runView // newest first
 
 	status   *probes.ProbeStatus
-	far      bool              // by design, it goes without GPUDirect RDMA
-	slowed   bool              // because it lost GPUDirect RDMA
-	severity diagnose.Severity // if something is wrong with the result
-	cause    *diagnose.Verdict // of what is wrong; nil: none is known
+	far      bool             // by design, it goes without GPUDirect RDMA
+	slowed   bool             // because it lost GPUDirect RDMA
+	severity verdict.Severity // if something is wrong with the result
+	cause    *verdict.Verdict // of what is wrong; nil: none is known
 }
 
 type changesView struct {
@@ -127,7 +128,7 @@ type measuredView struct {
 }
 
 // view is the page at a time. Verdicts are those on the node.
-func (p *Probes) view(n *fabric.Node, verdicts []diagnose.Verdict, now time.Time) probesView {
+func (p *Probes) view(n *fabric.Node, verdicts []verdict.Verdict, now time.Time) probesView {
 	s, c := p.Status(), p.Config()
 	v := probesView{
 		CSS: template.CSS(landingCSS), Title: p.Title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
@@ -169,7 +170,7 @@ func probesVerdict(s probes.Status, c *probes.Config, list []probeView) cell {
 func whyNone(list []probes.ProbeStatus) string {
 	for i := range list {
 		if skip := list[i].LastSkip; skip != nil && skip.Why.Lasting() {
-			return diagnose.Sentence(cmp.Or(skip.Detail, diagnose.Spaced(string(skip.Why)))) + " " + diagnose.Sentence(skip.Why.Advice())
+			return verdict.Sentence(cmp.Or(skip.Detail, verdict.Spaced(string(skip.Why)))) + " " + verdict.Sentence(skip.Why.Advice())
 		}
 	}
 	return "They wait for idle GPUs and for their share of GPU time."

@@ -6,13 +6,13 @@ import (
 	"cmp"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
 // probesInBrief are the probes of a node as the status document has them, with the causes of their results.
-func probesInBrief(v *probesView) (list []status.Probe, causes []*diagnose.Verdict) {
+func probesInBrief(v *probesView) (list []status.Probe, causes []*verdict.Verdict) {
 	for i := range v.Probes {
 		list, causes = append(list, probeInBrief(&v.Probes[i])), append(causes, v.Probes[i].cause)
 	}
@@ -25,7 +25,7 @@ func probeInBrief(v *probeView) status.Probe {
 		Name: v.Name, Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Status: status.StatusNone, Result: v.Result.Text, LastRun: moment(p.LastRun),
 	}
 	if p.Last == nil && p.LastSkip != nil {
-		to.Skipped = cmp.Or(p.LastSkip.Detail, diagnose.Spaced(string(p.LastSkip.Why)))
+		to.Skipped = cmp.Or(p.LastSkip.Detail, verdict.Spaced(string(p.LastSkip.Why)))
 	}
 	if p.Last != nil {
 		to.Transport = v.Path.Text

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -37,14 +37,14 @@ func probeViewOf(p *probes.ProbeStatus, h probeHardware, now time.Time) probeVie
 		v.Next = cell{Text: "not due", Note: "every " + shortly(p.Every), Class: "unsure", Title: "requirements are missing"}
 	}
 	if s := p.LastSkip; s != nil {
-		v.Skip = cell{Text: diagnose.Spaced(string(s.Why)), Note: age(now.Sub(s.At)) + " ago: " + s.Detail}
+		v.Skip = cell{Text: verdict.Spaced(string(s.Why)), Note: age(now.Sub(s.At)) + " ago: " + s.Detail}
 	}
 	for _, why := range slices.Sorted(maps.Keys(p.Skips)) {
 		what := times(p.Skips[why])
 		if why.Lasting() {
 			what += ": " + why.Advice()
 		}
-		v.Skips = append(v.Skips, namedValue{diagnose.Spaced(string(why)), what})
+		v.Skips = append(v.Skips, namedValue{verdict.Spaced(string(why)), what})
 	}
 	if r := p.Last; r != nil {
 		v.Result, v.severity = resultCell(r), severityOf(r.Faults())
@@ -88,7 +88,7 @@ func quiet(text string) cell { return cell{Text: text, Class: "quiet"} }
 func countsOf(p *probes.ProbeStatus) string {
 	parts := []string{spelling.Plural(int(p.Runs), "run", "runs")}
 	for _, f := range slices.Sorted(maps.Keys(p.Failures)) {
-		parts = append(parts, fmt.Sprintf("%d %s", p.Failures[f], diagnose.Spaced(string(f))))
+		parts = append(parts, fmt.Sprintf("%d %s", p.Failures[f], verdict.Spaced(string(f))))
 	}
 	if p.Wrong > 0 {
 		parts = append(parts, fmt.Sprintf("%d wrong elements", p.Wrong))
@@ -132,7 +132,7 @@ func resultCell(r *probes.Result) cell {
 	case r.Outcome == probes.Aborted:
 		return cell{Text: "aborted", Note: r.Error, Class: "quiet"}
 	case r.Outcome != probes.OK:
-		return cell{Text: "failed: " + diagnose.Spaced(string(r.Failure)), Note: r.Error, Class: "bad"}
+		return cell{Text: "failed: " + verdict.Spaced(string(r.Failure)), Note: r.Error, Class: "bad"}
 	case r.Comparison.Collapsed >= 3:
 		return cell{Text: "far slower than before", Note: fmt.Sprintf("below 80 %% of its baseline %d times in a row", r.Comparison.Collapsed), Class: "bad"}
 	case r.Comparison.Regressed:
@@ -178,7 +178,7 @@ func bandwidth(v float64) string { return fmt.Sprintf("%.2f GB/s", v/1e9) }
 func runViewOf(title string, r *probes.Result) *runView {
 	v := &runView{Title: title, At: stamp(r.At), Result: resultCell(r), Settings: r.Settings, Log: r.Log}
 	if r.Outcome != probes.OK {
-		v.Advice = diagnose.Sentence(r.Failure.Advice())
+		v.Advice = verdict.Sentence(r.Failure.Advice())
 	}
 	add := func(name, value string) { v.Facts = append(v.Facts, namedValue{name, value}) }
 	add("NCCL, CUDA, GPU driver", strings.Join([]string{probes.OrUnknown(r.NCCL), probes.OrUnknown(r.CUDA), probes.OrUnknown(r.Driver)}, ", "))

@@ -9,6 +9,7 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -16,15 +17,15 @@ import (
 type probeHardware struct {
 	rails bool // a source states that the node has rails, or should have
 	far   bool // by design, its GPUs are too far from their NICs for GPUDirect RDMA
-	cause func(*fabric.Symptom) *diagnose.Verdict
+	cause func(*fabric.Symptom) *verdict.Verdict
 	slow  func(*fabric.Symptom) bool // because it lost GPUDirect RDMA
 }
 
-func hardwareOf(n *fabric.Node, verdicts []diagnose.Verdict) probeHardware {
+func hardwareOf(n *fabric.Node, verdicts []verdict.Verdict) probeHardware {
 	return probeHardware{
 		rails: n.TrainingStated(),
 		far:   diagnose.GPUsFarByDesign(n),
-		cause: func(s *fabric.Symptom) *diagnose.Verdict { return diagnose.Explains(n, verdicts, s) },
+		cause: func(s *fabric.Symptom) *verdict.Verdict { return diagnose.Explains(n, verdicts, s) },
 		slow:  func(s *fabric.Symptom) bool { return diagnose.SlowWithoutGPUDirect(n, s) },
 	}
 }
@@ -54,10 +55,10 @@ func (v *probeView) complaint() string {
 // probeTrouble is what is wrong with the last results of some probes.
 type probeTrouble struct {
 	Names, What, Remedy string
-	Severity            diagnose.Severity // of the alert
-	cause               *diagnose.Verdict // nil: none is known
-	first               int               // index of the first of the probes
-	finding             string            // ID of the finding from which it follows; empty: none, or not looked up
+	Severity            verdict.Severity // of the alert
+	cause               *verdict.Verdict // nil: none is known
+	first               int              // index of the first of the probes
+	finding             string           // ID of the finding from which it follows; empty: none, or not looked up
 }
 
 // Several reports whether it is about more than one probe.
@@ -102,17 +103,17 @@ func probeTroubles(list []probeView) []probeTrouble {
 }
 
 // alike reports whether two causes are one finding, or both not known.
-func alike(a, b *diagnose.Verdict) bool {
+func alike(a, b *verdict.Verdict) bool {
 	return a == b || a != nil && b != nil && a.Check == b.Check && a.What == b.What
 }
 
 // severityOf is that of the worst alert about a result.
-func severityOf(faults []probes.Fault) diagnose.Severity {
+func severityOf(faults []probes.Fault) verdict.Severity {
 	critical := []probes.Fault{probes.FaultSocket, probes.FaultWrong, probes.FaultSlow}
 	if slices.ContainsFunc(faults, func(f probes.Fault) bool { return slices.Contains(critical, f) }) {
-		return diagnose.Critical
+		return verdict.Critical
 	}
-	return diagnose.Warning
+	return verdict.Warning
 }
 
 // remedy says what to check when a result is bad.

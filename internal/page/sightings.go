@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Sightings keeps since when current failures have lasted, as far as this process has seen: at each scrape with checks,
@@ -21,7 +22,7 @@ type Sightings struct {
 // failure is what a check found about a subject.
 type failure struct {
 	check   string
-	subject diagnose.Subject
+	subject verdict.Subject
 }
 
 // sighting is when a finding was seen.
@@ -37,7 +38,7 @@ const rateGap = 5 * time.Minute
 
 // See records the verdicts on a node at a time: those of all checks or, if rates is false, only of those that do not
 // compare readings. Unknown verdicts change nothing.
-func (s *Sightings) See(list []diagnose.Verdict, rates bool, at time.Time) {
+func (s *Sightings) See(list []verdict.Verdict, rates bool, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at.Before(s.at) {
@@ -50,12 +51,12 @@ func (s *Sightings) See(list []diagnose.Verdict, rates bool, at time.Time) {
 	stands := map[failure]bool{} // what still fails, or may
 	for i := range list {
 		v := &list[i]
-		if v.Status == diagnose.OK {
+		if v.Status == verdict.OK {
 			continue
 		}
 		key := failure{v.Check.ID, v.Subject.Key()}
 		stands[key] = true
-		if v.Status == diagnose.Failed {
+		if v.Status == verdict.Failed {
 			s.fails(key, v.Check, at)
 		}
 	}
@@ -65,13 +66,13 @@ func (s *Sightings) See(list []diagnose.Verdict, rates bool, at time.Time) {
 		}
 	}
 	for i := range list {
-		if list[i].Status != diagnose.Unknown {
+		if list[i].Status != verdict.Unknown {
 			s.judged[list[i].Check.ID] = true
 		}
 	}
 }
 
-func (s *Sightings) fails(key failure, c *diagnose.Check, at time.Time) {
+func (s *Sightings) fails(key failure, c *verdict.Check, at time.Time) {
 	seen, is := s.failing[key]
 	gap := is && c.Rate && at.Sub(seen.last) > rateGap
 	if !is || gap {
@@ -82,7 +83,7 @@ func (s *Sightings) fails(key failure, c *diagnose.Check, at time.Time) {
 }
 
 // first returns when any of these verdicts, all of which fail, was seen first, and whether it may have failed before.
-func (s *Sightings) first(list []diagnose.Verdict) (at time.Time, atLeast, known bool) {
+func (s *Sightings) first(list []verdict.Verdict) (at time.Time, atLeast, known bool) {
 	var first sighting
 	s.mu.Lock()
 	defer s.mu.Unlock()

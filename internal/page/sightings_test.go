@@ -10,6 +10,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func TestSightings(t *testing.T) {
@@ -18,84 +19,84 @@ func TestSightings(t *testing.T) {
 	if state.Rate || !rate.Rate {
 		t.Fatal("not what they are taken for")
 	}
-	verdict := func(c *diagnose.Check, device string, s diagnose.Status) diagnose.Verdict {
-		return diagnose.Verdict{Check: c, Subject: diagnose.Subject{Device: device, Port: 1}, Status: s}
+	about := func(c *verdict.Check, device string, s verdict.Status) verdict.Verdict {
+		return verdict.Verdict{Check: c, Subject: verdict.Subject{Device: device, Port: 1}, Status: s}
 	}
-	bad := func(c *diagnose.Check) diagnose.Verdict { return verdict(c, "a", diagnose.Failed) }
-	good := func(c *diagnose.Check) diagnose.Verdict { return verdict(c, "a", diagnose.OK) }
-	hidden := func(c *diagnose.Check) diagnose.Verdict { return verdict(c, "a", diagnose.Unknown) }
+	bad := func(c *verdict.Check) verdict.Verdict { return about(c, "a", verdict.Failed) }
+	good := func(c *verdict.Check) verdict.Verdict { return about(c, "a", verdict.OK) }
+	hidden := func(c *verdict.Check) verdict.Verdict { return about(c, "a", verdict.Unknown) }
 	type look struct {
 		at    time.Duration
 		rates bool
-		list  []diagnose.Verdict
+		list  []verdict.Verdict
 	}
 	for _, c := range []struct {
 		what  string
 		looks []look
-		of    *diagnose.Check
+		of    *verdict.Check
 		want  string // empty: it does not fail
 	}{
 		{
 			"from the first look",
-			[]look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}},
+			[]look{{0, true, []verdict.Verdict{bad(state)}}, {time.Minute, true, []verdict.Verdict{bad(state)}}},
 			state,
 			"at least since 2026-11-22 16:00:00 UTC; before that it was not checked",
 		},
 		{
 			"later",
-			[]look{{0, false, []diagnose.Verdict{good(state)}}, {time.Minute, false, []diagnose.Verdict{bad(state)}}, {time.Hour, true, []diagnose.Verdict{bad(state)}}},
+			[]look{{0, false, []verdict.Verdict{good(state)}}, {time.Minute, false, []verdict.Verdict{bad(state)}}, {time.Hour, true, []verdict.Verdict{bad(state)}}},
 			state,
 			"since 2026-11-22 16:01:00 UTC",
 		},
-		{"recovered", []look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{good(state)}}}, state, ""},
-		{"gone", []look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, nil}}, state, ""},
+		{"recovered", []look{{0, true, []verdict.Verdict{bad(state)}}, {time.Minute, true, []verdict.Verdict{good(state)}}}, state, ""},
+		{"gone", []look{{0, true, []verdict.Verdict{bad(state)}}, {time.Minute, true, nil}}, state, ""},
 		{
 			"again",
-			[]look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{good(state)}}, {time.Hour, true, []diagnose.Verdict{bad(state)}}},
+			[]look{{0, true, []verdict.Verdict{bad(state)}}, {time.Minute, true, []verdict.Verdict{good(state)}}, {time.Hour, true, []verdict.Verdict{bad(state)}}},
 			state,
 			"since 2026-11-22 17:00:00 UTC",
 		},
 		{"hidden meanwhile", []look{
-			{0, true, []diagnose.Verdict{good(state)}},
-			{time.Minute, true, []diagnose.Verdict{bad(state)}},
-			{2 * time.Minute, true, []diagnose.Verdict{hidden(state)}},
-			{3 * time.Minute, true, []diagnose.Verdict{bad(state)}},
+			{0, true, []verdict.Verdict{good(state)}},
+			{time.Minute, true, []verdict.Verdict{bad(state)}},
+			{2 * time.Minute, true, []verdict.Verdict{hidden(state)}},
+			{3 * time.Minute, true, []verdict.Verdict{bad(state)}},
 		}, state, "since 2026-11-22 16:01:00 UTC"},
 		{
 			"hidden at first",
-			[]look{{0, true, []diagnose.Verdict{hidden(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}},
+			[]look{{0, true, []verdict.Verdict{hidden(state)}}, {time.Minute, true, []verdict.Verdict{bad(state)}}},
 			state,
 			"at least since 2026-11-22 16:01:00 UTC; before that it was not checked",
 		},
 		{
 			"a scrape that was overtaken",
-			[]look{{time.Minute, true, []diagnose.Verdict{bad(state)}}, {0, true, []diagnose.Verdict{good(state)}}},
+			[]look{{time.Minute, true, []verdict.Verdict{bad(state)}}, {0, true, []verdict.Verdict{good(state)}}},
 			state,
 			"at least since 2026-11-22 16:01:00 UTC; before that it was not checked",
 		},
 		{"traffic, scraped meanwhile", []look{
-			{0, true, []diagnose.Verdict{good(rate)}},
-			{time.Minute, true, []diagnose.Verdict{bad(rate)}},
+			{0, true, []verdict.Verdict{good(rate)}},
+			{time.Minute, true, []verdict.Verdict{bad(rate)}},
 			{2 * time.Minute, false, nil},
-			{3 * time.Minute, true, []diagnose.Verdict{bad(rate)}},
+			{3 * time.Minute, true, []verdict.Verdict{bad(rate)}},
 		}, rate, "since 2026-11-22 16:01:00 UTC"},
 		{
 			"traffic, not looked at for long",
-			[]look{{0, true, []diagnose.Verdict{bad(rate)}}, {time.Hour, true, []diagnose.Verdict{bad(rate)}}},
+			[]look{{0, true, []verdict.Verdict{bad(rate)}}, {time.Hour, true, []verdict.Verdict{bad(rate)}}},
 			rate,
 			"at least since 2026-11-22 17:00:00 UTC; before that it was not checked",
 		},
 		{"the first of several", []look{
-			{0, true, []diagnose.Verdict{good(state)}},
-			{time.Minute, true, []diagnose.Verdict{verdict(state, "b", diagnose.Failed)}},
-			{2 * time.Minute, true, []diagnose.Verdict{bad(state), verdict(state, "b", diagnose.Failed)}},
+			{0, true, []verdict.Verdict{good(state)}},
+			{time.Minute, true, []verdict.Verdict{about(state, "b", verdict.Failed)}},
+			{2 * time.Minute, true, []verdict.Verdict{bad(state), about(state, "b", verdict.Failed)}},
 		}, state, "since 2026-11-22 16:01:00 UTC"},
 	} {
 		var s Sightings
 		for _, l := range c.looks {
 			s.See(l.list, l.rates, begin.Add(l.at))
 		}
-		at, atLeast, known := s.first([]diagnose.Verdict{bad(c.of), verdict(c.of, "b", diagnose.Failed)})
+		at, atLeast, known := s.first([]verdict.Verdict{bad(c.of), about(c.of, "b", verdict.Failed)})
 		seen := sighting{first: at, before: atLeast}
 		if known != (c.want != "") || known && seen.String() != c.want {
 			t.Errorf("%s: %q, %v; expected %q", c.what, seen, known, c.want)

@@ -10,10 +10,10 @@ import (
 	"github.com/prometheus/common/version"
 
 	"gpufabric_exporter/internal/config"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/drawing"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // view is what the template shows. Everything in it but CSS and drawings is untrusted and escaped.
@@ -130,8 +130,8 @@ func legend(d *status.Document) []legendRow {
 	var rows []legendRow
 	for _, p := range []status.Part{
 		{Status: status.StatusOK},
-		{Status: status.StatusFailed, Severity: string(diagnose.Critical)},
-		{Status: status.StatusFailed, Severity: string(diagnose.Warning)},
+		{Status: status.StatusFailed, Severity: string(verdict.Critical)},
+		{Status: status.StatusFailed, Severity: string(verdict.Warning)},
 		{Status: status.StatusUnknown},
 		{Status: status.StatusPartly},
 		{Status: status.StatusNone},
@@ -147,8 +147,8 @@ func legend(d *status.Document) []legendRow {
 
 // verdictClass is the class of the verdict: only what is critical is bad.
 func (r *reading) verdictClass() string {
-	critical := slices.ContainsFunc(r.doc.Findings, func(f status.Finding) bool { return f.Severity == string(diagnose.Critical) }) ||
-		slices.ContainsFunc(r.troubles, func(t probeTrouble) bool { return t.Severity == diagnose.Critical }) || r.jobs.Bad > 0
+	critical := slices.ContainsFunc(r.doc.Findings, func(f status.Finding) bool { return f.Severity == string(verdict.Critical) }) ||
+		slices.ContainsFunc(r.troubles, func(t probeTrouble) bool { return t.Severity == verdict.Critical }) || r.jobs.Bad > 0
 	switch {
 	case r.doc.Verdict.Status == status.StatusOK:
 		return "good"
@@ -198,7 +198,7 @@ func (l *Landing) finding(f *status.Finding) findingView {
 }
 
 func severityClass(severity string) string {
-	if severity == string(diagnose.Critical) {
+	if severity == string(verdict.Critical) {
 		return "bad"
 	}
 	return "unsure"
@@ -218,9 +218,9 @@ func show[T any](f fabric.Fact[T], text func(T) string) cell {
 
 func unknownCell(why fabric.Reason, source string) cell {
 	if why == fabric.ReasonMoved { // a pod has it, which is as it should be
-		return cell{Text: "elsewhere", Note: diagnose.ReasonText(why), Class: "quiet", Title: source}
+		return cell{Text: "elsewhere", Note: verdict.ReasonText(why), Class: "quiet", Title: source}
 	}
-	return cell{Text: "unknown", Note: diagnose.ReasonText(why), Class: "unsure", Title: source}
+	return cell{Text: "unknown", Note: verdict.ReasonText(why), Class: "unsure", Title: source}
 }
 
 // shown makes a cell of a fact of the document.

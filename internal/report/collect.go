@@ -16,6 +16,7 @@ import (
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/nccl/explain"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -26,7 +27,7 @@ type Input struct {
 	Simulated string // scenario; empty: a host
 	Node      *fabric.Node
 	Config    config.Config
-	Verdicts  []diagnose.Verdict
+	Verdicts  []verdict.Verdict
 	Jobs      job.Jobs // that run now; the zero value: they were not read
 
 	Results     []probes.Result
@@ -50,7 +51,7 @@ func Collect(in *Input) *Facts {
 		f.addDevice(n, &n.HCAs[i])
 	}
 	f.trainingFirst()
-	for _, g := range diagnose.GPUs(n) {
+	for _, g := range verdict.GPUs(n) {
 		f.GPUs = append(f.GPUs, gpuOf(g))
 	}
 	if len(f.GPUs) > 0 && f.withoutNCCL() != "" {
@@ -94,7 +95,7 @@ func show[T any](f fabric.Fact[T], words func(T) string) string {
 	case f.State == fabric.Absent:
 		return "none"
 	}
-	return unknown + ": " + diagnose.ReasonText(f.Meta().Reason)
+	return unknown + ": " + verdict.ReasonText(f.Meta().Reason)
 }
 
 const unknown, none = "unknown", "none"
@@ -107,7 +108,7 @@ func isUnknown(s string) bool { return s == unknown || strings.HasPrefix(s, unkn
 func same(s string) string { return s }
 
 // word is the text of a value.
-func word[T ~string](v T) string { return diagnose.Spaced(string(v)) }
+func word[T ~string](v T) string { return verdict.Spaced(string(v)) }
 
 // number is a fact as a number, nil where it is not known.
 func number(f fabric.Fact[float64]) *float64 {
@@ -124,7 +125,7 @@ func (f *Facts) addDevice(n *fabric.Node, h *fabric.HCA) {
 	if len(h.Ports) == 0 {
 		why := unknown
 		if h.Moved {
-			why += ": " + diagnose.ReasonText(fabric.ReasonMoved)
+			why += ": " + verdict.ReasonText(fabric.ReasonMoved)
 		}
 		p := device
 		p.Fabric, p.Role, p.State, p.Interface, p.MTU, p.GID = why, why, why, why, why, why
@@ -194,9 +195,9 @@ func portOf(n *fabric.Node, p Port, h *fabric.HCA, port *fabric.Port) Port {
 		return c.GID.Addr.Unmap().String()
 	})
 	if c, ok := port.GIDChoice.Get(); ok {
-		p.GIDWhy = diagnose.Sentence(c.Why)
+		p.GIDWhy = verdict.Sentence(c.Why)
 		if c.GID != nil && p.Fabric == fabricRoCE {
-			p.GID += " (" + diagnose.GIDTypeName(c.GID.Type) + ")"
+			p.GID += " (" + verdict.GIDTypeName(c.GID.Type) + ")"
 		}
 	}
 	if chains, ok := port.RoCE.Get(); ok && len(chains) > 0 {
@@ -209,7 +210,7 @@ func (f *Facts) addGIDs(h *fabric.HCA, port *fabric.Port) {
 	choice, chosen := port.GIDChoice.Get()
 	for _, g := range port.GIDs.Entries.Or(nil) {
 		f.GIDs = append(f.GIDs, GID{
-			Device: h.Name, Port: port.Number, Index: g.Index, Address: g.Addr.Unmap().String(), Type: diagnose.GIDTypeName(g.Type), Interface: g.NetDev,
+			Device: h.Name, Port: port.Number, Index: g.Index, Address: g.Addr.Unmap().String(), Type: verdict.GIDTypeName(g.Type), Interface: g.NetDev,
 			Selected: chosen && choice.Index == g.Index,
 		})
 	}
@@ -228,7 +229,7 @@ func roceOf(c *fabric.RoCEChain) *RoCE {
 	}
 	for i := range c.Links {
 		l := &c.Links[i]
-		r.Steps = append(r.Steps, Step{word(l.Step), verdictWord(l.Status), diagnose.Sentence(l.Evidence), l.Source})
+		r.Steps = append(r.Steps, Step{word(l.Step), verdictWord(l.Status), verdict.Sentence(l.Evidence), l.Source})
 	}
 	return r
 }
@@ -244,7 +245,7 @@ func verdictWord(s fabric.Status) string {
 	return word(s)
 }
 
-func gpuOf(g diagnose.GPU) GPU {
+func gpuOf(g verdict.GPU) GPU {
 	v := GPU{Name: g.Name, Model: unknown, PCI: unknown, NVLinks: unknown, NIC: unknown, Distance: unknown, GPUDirect: unknown}
 	if g.Function != nil {
 		v.PCI = g.Function.Address
@@ -261,7 +262,7 @@ func gpuOf(g diagnose.GPU) GPU {
 		}
 	}
 	if g.GDR != nil {
-		v.Evidence = diagnose.Sentence(g.GDR.Evidence)
+		v.Evidence = verdict.Sentence(g.GDR.Evidence)
 		v.GPUDirect = show(g.GDR.Usable, func(usable bool) string {
 			if usable {
 				return "usable (" + string(g.GDR.Path) + ")"
@@ -296,7 +297,7 @@ func settingsOf(c *fabric.NCCLConfig) (list []Setting, note string) {
 		case f.Exists.Or(false):
 			read = append(read, f.Path)
 		case f.Exists.State == fabric.Unknown:
-			unread = append(unread, f.Path+" ("+diagnose.ReasonText(f.Exists.Meta().Reason)+")")
+			unread = append(unread, f.Path+" ("+verdict.ReasonText(f.Exists.Meta().Reason)+")")
 		}
 	}
 	switch {

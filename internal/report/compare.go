@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -107,14 +107,14 @@ func (f *Facts) since(before *Facts) *Facts {
 		return f
 	}
 	v := Finding{
-		ID: "gone_since_report", From: fromReport, Severity: string(diagnose.Warning), What: "RDMA ports of the earlier report are gone",
+		ID: "gone_since_report", From: fromReport, Severity: string(verdict.Warning), What: "RDMA ports of the earlier report are gone",
 		Causes:   []string{"The device has failed or was removed, its driver does not bind to it, or a container has it."},
 		Evidence: "The earlier report of " + stamp(before.At) + ".", Impact: "Jobs have fewer ports than before.",
 		Remedy: "Compare lspci -nn and rdma link with the earlier report, and look for the PCI addresses in dmesg -T",
 	}
 	for _, p := range gone {
 		if p.training() || isUnknown(p.Role) {
-			v.Severity = string(diagnose.Critical)
+			v.Severity = string(verdict.Critical)
 		}
 		v.Subjects, v.Seen = append(v.Subjects, p.name().Text), append(v.Seen, p.name().Text+": "+p.Role+", "+p.State+", "+rate(p.Rate)+", PCI address "+p.PCI)
 	}

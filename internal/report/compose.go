@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -45,7 +45,7 @@ func (f *Facts) summary() document.Section {
 	if f.Node.Simulated != "" {
 		about += " The node and its measurements are simulated: scenario " + f.Node.Simulated + "."
 	}
-	s.Say(about, " Configuration: ", document.End(f.Configuration), " ", document.End(diagnose.Sentence(f.JudgedBy)))
+	s.Say(about, " Configuration: ", document.End(f.Configuration), " ", document.End(verdict.Sentence(f.JudgedBy)))
 	s.Say("Traffic was not checked: ", document.Code("gpufabric_exporter check --interval=10s"), " reads the counters twice and compares them.")
 	if f.Note != "" {
 		s.Say(document.End(f.Note))
@@ -117,7 +117,7 @@ func (f *Facts) worst() document.Text {
 		return text("No issue was found: " + passed + f.silent() + ".")
 	}
 	var parts []string
-	for _, s := range diagnose.Severities() {
+	for _, s := range verdict.Severities() {
 		if n := len(which(f.Findings, func(v *Finding) bool { return v.Severity == string(s) })); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // environment is what the node has, in tables. Ports for training come first.
@@ -50,9 +50,9 @@ func (f *Facts) devices() document.Section {
 		p := &f.Ports[i]
 		state, speed := document.Span{Text: p.State}, document.Span{Text: rate(p.Rate)}
 		if !p.active() {
-			state = f.marked(p.State, p.Device, diagnose.CheckPortActive)
+			state = f.marked(p.State, p.Device, verdict.CheckPortActive)
 		} else if p.Rate != nil && p.Expected != nil && *p.Rate < *p.Expected {
-			speed = f.marked(speed.Text, p.Device, diagnose.CheckPortRate, diagnose.CheckPortRateAgrees)
+			speed = f.marked(speed.Text, p.Device, verdict.CheckPortRate, verdict.CheckPortRateAgrees)
 		}
 		t.Add(p.name(), state, speed, rate(p.Expected), p.Role, p.Fabric, p.Driver, p.Firmware, p.NUMA)
 	}
@@ -75,7 +75,7 @@ func (f *Facts) marked(word, subject string, checks ...string) document.Span {
 
 // mark is a word with the mark of a finding.
 func (v *Finding) mark(word string) document.Span {
-	if v.Severity == string(diagnose.Critical) {
+	if v.Severity == string(verdict.Critical) {
 		return document.Bad(word)
 	}
 	return document.Unsure(word)
@@ -151,7 +151,7 @@ func (f *Facts) gpus() document.Section {
 		g := &f.GPUs[i]
 		usable := document.Span{Text: g.GPUDirect}
 		if strings.HasPrefix(g.GPUDirect, "blocked") || strings.HasPrefix(g.GPUDirect, "slow") {
-			usable = f.marked(g.GPUDirect, g.Name, diagnose.CheckGPUDirect)
+			usable = f.marked(g.GPUDirect, g.Name, verdict.CheckGPUDirect)
 		}
 		t.Add(document.Code(g.Name), usable, g.NIC, g.Distance, g.NVLinks, g.Model)
 	}

@@ -15,23 +15,24 @@ import (
 	"gpufabric_exporter/internal/nccl/explain"
 	"gpufabric_exporter/internal/nccl/signature"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
 // judge adds the findings of checks, jobs, probes and logs, the worst first, and what could not be judged.
 func (f *Facts) judge(in *Input) {
 	f.Findings, f.Unknown = []Finding{}, []Gap{}
-	bad := map[*diagnose.Check]bool{}
+	bad := map[*verdict.Check]bool{}
 	for i := range in.Verdicts {
 		v := &in.Verdicts[i]
-		bad[v.Check] = bad[v.Check] || v.Status != diagnose.OK
+		bad[v.Check] = bad[v.Check] || v.Status != verdict.OK
 	}
 	for _, isBad := range bad {
 		if !isBad {
 			f.Passed++
 		}
 	}
-	for _, found := range diagnose.Findings(in.Verdicts) {
+	for _, found := range verdict.Findings(in.Verdicts) {
 		f.Findings = append(f.Findings, checkFinding(in, &found.Group))
 		for i := range found.Consequences {
 			f.Findings = append(f.Findings, checkFinding(in, &found.Consequences[i]))
@@ -43,7 +44,7 @@ func (f *Facts) judge(in *Input) {
 		f.addLogFindings(in.Log, in.Config.Links)
 	}
 	f.order()
-	for _, g := range append(diagnose.Unchecked(in.Verdicts), diagnose.Unproven(in.Node)...) {
+	for _, g := range append(verdict.Unchecked(in.Verdicts), diagnose.Unproven(in.Node)...) {
 		f.Unknown = append(f.Unknown, Gap{g.Subjects, g.What, g.Why})
 	}
 	if f.Log != nil && f.Log.Undecided != "" {
@@ -53,7 +54,7 @@ func (f *Facts) judge(in *Input) {
 
 // order has the worst first, and the cause of a finding before it.
 func (f *Facts) order() {
-	rank := func(v *Finding) int { return diagnose.Severity(v.Severity).Rank() }
+	rank := func(v *Finding) int { return verdict.Severity(v.Severity).Rank() }
 	worst := map[string]int{} // by id, of the finding and of what it explains
 	for i := range f.Findings {
 		v := &f.Findings[i]
@@ -67,7 +68,7 @@ func (f *Facts) order() {
 	slices.SortStableFunc(f.Findings, func(a, b Finding) int { return cmp.Compare(worst[a.ID], worst[b.ID]) })
 }
 
-func checkFinding(in *Input, g *diagnose.Group) Finding {
+func checkFinding(in *Input, g *verdict.Group) Finding {
 	c := g.Check
 	v := Finding{
 		ID: c.ID, From: fromCheck, Severity: string(c.Severity), Subjects: g.Subjects, What: g.What, Causes: causesOf(g), Seen: g.Seen(),
@@ -89,13 +90,13 @@ func checkFinding(in *Input, g *diagnose.Group) Finding {
 }
 
 // causesOf is the kind of fault that all verdicts of a group have, else the kinds that the check finds.
-func causesOf(g *diagnose.Group) []string {
+func causesOf(g *verdict.Group) []string {
 	modes := g.Check.Modes
-	if g.Mode != "" && !slices.ContainsFunc(g.Members, func(v diagnose.Verdict) bool { return v.Mode != g.Mode }) {
+	if g.Mode != "" && !slices.ContainsFunc(g.Members, func(v verdict.Verdict) bool { return v.Mode != g.Mode }) {
 		modes = []string{g.Mode}
 	}
 	var texts []string
-	for _, m := range diagnose.Modes() {
+	for _, m := range verdict.Modes() {
 		if slices.Contains(modes, m.ID) {
 			texts = append(texts, m.Text)
 		}
@@ -105,18 +106,18 @@ func causesOf(g *diagnose.Group) []string {
 
 // faultTexts says of faults of probes what the alert rules say, with their severity and runbook.
 var faultTexts = map[probes.Fault]struct {
-	severity diagnose.Severity
+	severity verdict.Severity
 	what     string
 	impact   string
 	runbook  string
 }{
-	probes.FaultSocket:    {diagnose.Critical, "The NCCL probe goes over TCP", "Jobs in the same environment move their data over TCP, several times slower than over RDMA.", "GpuFabricProbeTransportSocket"},
-	probes.FaultGPUDirect: {diagnose.Warning, "NCCL does not use GPUDirect RDMA", "Data between GPU and NIC goes through host memory.", "GpuFabricProbeGpuDirectLost"},
-	probes.FaultWrong:     {diagnose.Critical, "A collective has wrong results", "Training on this node may compute wrong results.", "GpuFabricProbeWrongResult"},
-	probes.FaultFailing:   {diagnose.Warning, "The NCCL probe fails", "Jobs may fail in the same way.", "GpuFabricProbeFailing"},
-	probes.FaultSlow:      {diagnose.Critical, "The bandwidth has collapsed", "Every collective waits for its slowest link.", "GpuFabricProbeBandwidthCollapsed"},
-	probes.FaultRegressed: {diagnose.Warning, "The bandwidth is below its baseline", "Every collective waits for its slowest link.", "GpuFabricProbeBandwidthRegression"},
-	probes.FaultDrifted:   {diagnose.Warning, "The baseline of the bandwidth has drifted down", "The node has become slower in small steps.", "GpuFabricProbeBaselineDrifted"},
+	probes.FaultSocket:    {verdict.Critical, "The NCCL probe goes over TCP", "Jobs in the same environment move their data over TCP, several times slower than over RDMA.", "GpuFabricProbeTransportSocket"},
+	probes.FaultGPUDirect: {verdict.Warning, "NCCL does not use GPUDirect RDMA", "Data between GPU and NIC goes through host memory.", "GpuFabricProbeGpuDirectLost"},
+	probes.FaultWrong:     {verdict.Critical, "A collective has wrong results", "Training on this node may compute wrong results.", "GpuFabricProbeWrongResult"},
+	probes.FaultFailing:   {verdict.Warning, "The NCCL probe fails", "Jobs may fail in the same way.", "GpuFabricProbeFailing"},
+	probes.FaultSlow:      {verdict.Critical, "The bandwidth has collapsed", "Every collective waits for its slowest link.", "GpuFabricProbeBandwidthCollapsed"},
+	probes.FaultRegressed: {verdict.Warning, "The bandwidth is below its baseline", "Every collective waits for its slowest link.", "GpuFabricProbeBandwidthRegression"},
+	probes.FaultDrifted:   {verdict.Warning, "The baseline of the bandwidth has drifted down", "The node has become slower in small steps.", "GpuFabricProbeBaselineDrifted"},
 }
 
 // addProbeFindings has a finding for each fault and each cause, of all probes that have both.
@@ -144,7 +145,7 @@ func (f *Facts) addProbeFindings(in *Input) {
 			case slower && slowed:
 				continue
 			case fault == probes.FaultSocket && !in.Node.Binding().TrainingStated(): // it may be by design
-				severity = diagnose.Warning
+				severity = verdict.Warning
 			case slowed && fault == probes.FaultGPUDirect && slices.Contains(r.Faults, probes.FaultSlow):
 				severity = faultTexts[probes.FaultSlow].severity
 			}
@@ -164,7 +165,7 @@ func (f *Facts) addProbeFindings(in *Input) {
 				v.Causes = []string{"Not known: no check explains it. Traffic is not checked here: gpufabric_exporter check --interval=10s does that."}
 			}
 			if a := probes.Failure(r.Failure).Advice(); a != "" && cause == nil {
-				v.Remedy = diagnose.Sentence(a)
+				v.Remedy = verdict.Sentence(a)
 			} else if cause == nil {
 				v.Remedy = diagnose.RemedyOfProbe(nil, &shown)
 			}
@@ -172,7 +173,7 @@ func (f *Facts) addProbeFindings(in *Input) {
 			if k < 0 {
 				k, f.Findings = len(f.Findings)-from, append(f.Findings, v)
 			}
-			if severity.AtLeast(diagnose.Severity(f.Findings[from+k].Severity)) {
+			if severity.AtLeast(verdict.Severity(f.Findings[from+k].Severity)) {
 				f.Findings[from+k].Severity = string(severity)
 			}
 			f.Findings[from+k].add(r)
@@ -228,14 +229,14 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 		if l.Signature.Kind == signature.Note {
 			continue
 		}
-		severity, seen := diagnose.Warning, []string{fabric.MaskTokens(l.Text)}
+		severity, seen := verdict.Warning, []string{fabric.MaskTokens(l.Text)}
 		switch ports, possible := f.trainingPorts(); {
 		case l.Signature == &signature.TCP && ports > 0:
-			severity, seen = diagnose.Critical, append(seen, "This node has "+spelling.Plural(ports, "RDMA port", "RDMA ports")+" for training that it could use")
+			severity, seen = verdict.Critical, append(seen, "This node has "+spelling.Plural(ports, "RDMA port", "RDMA ports")+" for training that it could use")
 		case l.Signature == &signature.TCP && !possible:
-			severity = diagnose.Info
+			severity = verdict.Info
 		case l == first && l.Line > 0:
-			severity = diagnose.Critical
+			severity = verdict.Critical
 		}
 		v := Finding{
 			ID: l.Signature.ID, From: fromLog, Severity: string(severity), Subjects: slices.Clone(l.Hosts), What: "The log of the job shows " + l.Signature.ID,

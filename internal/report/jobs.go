@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"gpufabric_exporter/internal/config"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Job is a job that runs on the node, as the command jobs judges it.
@@ -25,7 +25,7 @@ type Job struct {
 // jobFinding is an alert of a job: its severity and its words.
 type jobFinding struct {
 	id, what, impact, runbook string
-	severity                  diagnose.Severity
+	severity                  verdict.Severity
 }
 
 // addJobs has the running jobs, and a finding for each that uses TCP or is misconfigured.
@@ -57,9 +57,9 @@ func (f *Facts) addJobs(jobs job.Jobs, at config.Links) {
 }
 
 func fallbackOf(j *job.Job, at config.Links) Finding {
-	k := jobFinding{"job_on_tcp", "A job uses TCP instead of RDMA", "The job moves its data several times slower than over RDMA.", "GpuFabricJobOnTcp", diagnose.Critical}
+	k := jobFinding{"job_on_tcp", "A job uses TCP instead of RDMA", "The job moves its data several times slower than over RDMA.", "GpuFabricJobOnTcp", verdict.Critical}
 	if !j.Verdict.Confirmed {
-		k.what, k.runbook, k.severity = "A job is suspected to use TCP instead of RDMA", "GpuFabricJobOnTcpSuspected", diagnose.Warning
+		k.what, k.runbook, k.severity = "A job is suspected to use TCP instead of RDMA", "GpuFabricJobOnTcpSuspected", verdict.Warning
 		k.impact = "If it does, it moves its data several times slower than over RDMA."
 	}
 	v := k.of(j, cmp.Or(j.Verdict.Cause.Text(), "not known"), j.Verdict.Evidence, at)
@@ -88,7 +88,7 @@ func misconfigured(j *job.Job, bad *job.Finding, at config.Links) Finding {
 
 func (k *jobFinding) of(j *job.Job, cause string, seen []string, at config.Links) Finding {
 	return Finding{
-		ID: k.id, From: fromJob, Severity: string(k.severity), Subjects: []string{j.Name}, What: k.what, Causes: []string{diagnose.Sentence(cause)}, Seen: slices.Clone(seen),
+		ID: k.id, From: fromJob, Severity: string(k.severity), Subjects: []string{j.Name}, What: k.what, Causes: []string{verdict.Sentence(cause)}, Seen: slices.Clone(seen),
 		Evidence: "The processes of the job, their sockets and RDMA devices, read twice (gpufabric_exporter jobs).", Impact: k.impact,
 		Runbook: at.Runbooks + "/" + k.runbook + ".md",
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // A report calls running jobs good only if their transport is known and good.
@@ -24,23 +24,23 @@ func TestRunningJobs(t *testing.T) {
 		"no job":     {job.Jobs{Known: true}, true, "| Transport of running jobs | no process was seen that uses a GPU | "},
 		"RDMA":       {one(job.Verdict{Transport: job.RDMA, Confirmed: true}), true, "Transport of running jobs: `slurm/1`: rdma, confirmed."},
 		"by design":  {one(job.Verdict{Transport: job.TCP, Way: job.WayTCPX}), true, "`slurm/1`: tcp, by design"},
-		"info":       {one(job.Verdict{Transport: job.Local}, job.Finding{Rule: job.RuleAffinity, Severity: diagnose.Info}), true, "local, suspected"},
+		"info":       {one(job.Verdict{Transport: job.Local}, job.Finding{Rule: job.RuleAffinity, Severity: verdict.Info}), true, "local, suspected"},
 		"not looked": {job.Jobs{}, false, "Transport of running jobs: unknown: not looked at."},
 		"privilege":  {job.Jobs{Reason: job.Privilege}, false, "Transport of running jobs: unknown: the exporter lacks the privilege"},
 		"dropped":    {job.Jobs{Known: true, Dropped: 1}, false, "1 process was left out"},
 		"idle":       {one(job.Verdict{Transport: job.Unknown, Reason: job.Idle}), false, "the transport of 1 running job is unknown"},
 		"TCP":        {one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}), false, "First step: Remove NCCL_IB_DISABLE where the job gets it"},
 		"TCP, and its setting": {
-			one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}, job.Finding{Rule: job.RuleSettingWrongHere, Severity: diagnose.Critical, Variables: []string{"NCCL_IB_DISABLE"}, Text: "RDMA is disabled"}),
+			one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}, job.Finding{Rule: job.RuleSettingWrongHere, Severity: verdict.Critical, Variables: []string{"NCCL_IB_DISABLE"}, Text: "RDMA is disabled"}),
 			false, "1 issue found (1 critical)",
 		},
 		"TCP, and another setting": {
-			one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}, job.Finding{Rule: job.RuleSettingUnknown, Severity: diagnose.Warning, Variables: []string{"NCCL_IB_HAC"}}),
+			one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}, job.Finding{Rule: job.RuleSettingUnknown, Severity: verdict.Warning, Variables: []string{"NCCL_IB_HAC"}}),
 			false, "2 issues found (1 critical, 1 warning)",
 		},
 		"mixed": {one(job.Verdict{Transport: job.Mixed}), false, "A job is suspected to use TCP instead of RDMA (warning)"},
 		"misconfigured": {
-			one(job.Verdict{Transport: job.RDMA}, job.Finding{Rule: job.RuleMemlock, Severity: diagnose.Warning, Text: "The limit is 64 KiB"}), false,
+			one(job.Verdict{Transport: job.RDMA}, job.Finding{Rule: job.RuleMemlock, Severity: verdict.Warning, Text: "The limit is 64 KiB"}), false,
 			"The limit is 64 KiB",
 		},
 	} {

@@ -21,6 +21,7 @@ import (
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -52,7 +53,7 @@ func input(t *testing.T, scenario string) *Input {
 }
 
 func (in *Input) judged() {
-	var checks []*diagnose.Check
+	var checks []*verdict.Check
 	for _, c := range diagnose.Catalogue() {
 		if !c.Rate {
 			checks = append(checks, c)

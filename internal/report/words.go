@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // gigabytes shows a bandwidth as nccl-tests does.
@@ -22,7 +22,7 @@ func rate(bytesPerSecond *float64) string {
 	if bytesPerSecond == nil {
 		return unknown
 	}
-	return diagnose.Gigabits(*bytesPerSecond)
+	return verdict.Gigabits(*bytesPerSecond)
 }
 
 func percent(share *float64) string {

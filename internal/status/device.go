@@ -9,13 +9,14 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func (b *builder) device(i int, h *fabric.HCA) Device {
 	id := fmt.Sprintf("device-%d", i)
-	subjects := []diagnose.Subject{{Device: h.Name}}
+	subjects := []verdict.Subject{{Device: h.Name}}
 	for k := range h.Ports {
-		subjects = append(subjects, diagnose.PortSubject(h, &h.Ports[k]))
+		subjects = append(subjects, verdict.PortSubject(h, &h.Ports[k]))
 	}
 	to := Device{
 		Board: factOf(h.BoardID), Firmware: factOf(h.Firmware), Driver: factOf(h.Driver), PCI: factOf(h.PCI), NUMA: factOf(h.NUMANode),
@@ -63,7 +64,7 @@ func allDown(h *fabric.HCA) bool {
 
 // port converts a port. A port in the network namespace of a pod is in order.
 func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
-	s := diagnose.PortSubject(h, p)
+	s := verdict.PortSubject(h, p)
 	hidden := p.State.Meta().State == fabric.Unknown && !isStateless(p)
 	to := Port{
 		Part: b.part(id, s.String(), hidden, s), Number: p.Number, Role: mapped(p.Role, func(r fabric.Role) string { return string(r) }),
@@ -117,7 +118,7 @@ func chainOf(c *fabric.RoCEChain) Chain {
 		TrafficClass: factOf(c.TrafficClass), DSCP: factOf(c.DSCP), Priority: factOf(c.Priority), Steps: steps(c.Links), Observed: steps(c.Observed),
 	}
 	if l := c.Link(c.Step); l != nil && c.Verdict == fabric.StatusUnknown {
-		to.Why = diagnose.ReasonText(l.Reason)
+		to.Why = verdict.ReasonText(l.Reason)
 		if c.TrafficClassFrom == fabric.TrafficClassFromJob && c.Step == fabric.RoCETrafficClass {
 			to.Why = "jobs choose it"
 		}
@@ -135,7 +136,7 @@ func steps(links []fabric.RoCELink) []Step {
 	to := []Step{}
 	for i := range links {
 		l := &links[i]
-		to = append(to, Step{string(l.Step), StepName(string(l.Step)), string(l.Status), diagnose.Sentence(l.Evidence), l.Source, string(l.Reason)})
+		to = append(to, Step{string(l.Step), StepName(string(l.Step)), string(l.Status), verdict.Sentence(l.Evidence), l.Source, string(l.Reason)})
 	}
 	return to
 }
@@ -159,4 +160,4 @@ var stepNames = map[string]string{
 }
 
 // StepName is a step of the RoCE chain in words.
-func StepName(step string) string { return cmp.Or(stepNames[step], diagnose.Spaced(step)) }
+func StepName(step string) string { return cmp.Or(stepNames[step], verdict.Spaced(step)) }

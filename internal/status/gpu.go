@@ -9,9 +9,10 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
-func (b *builder) gpu(i int, all []diagnose.GPU) GPU {
+func (b *builder) gpu(i int, all []verdict.GPU) GPU {
 	g := all[i]
 	presence := b.presence(g)
 	hidden := presence == PresenceUnknown && g.IsNVIDIA()
@@ -46,7 +47,7 @@ func (b *builder) gpu(i int, all []diagnose.GPU) GPU {
 	return to
 }
 
-func (b *builder) presence(g diagnose.GPU) string {
+func (b *builder) presence(g verdict.GPU) string {
 	switch {
 	case g.Lost():
 		return PresenceLost
@@ -54,7 +55,7 @@ func (b *builder) presence(g diagnose.GPU) string {
 		return PresenceListed
 	case g.Function != nil && g.Function.Driver.Or("") == "vfio-pci":
 		return PresenceVM
-	case b.fails(g.Subject(), diagnose.CheckGPUDriver) || g.Listable(b.in.Node):
+	case b.fails(g.Subject(), verdict.CheckGPUDriver) || g.Listable(b.in.Node):
 		return PresenceUnlisted
 	}
 	return PresenceUnknown
@@ -69,7 +70,7 @@ func processes(list []fabric.GPUProcess) int {
 	return len(pids)
 }
 
-func (b *builder) nvlinksOf(to *GPU, g diagnose.GPU) {
+func (b *builder) nvlinksOf(to *GPU, g verdict.GPU) {
 	if g.Driver == nil {
 		if !g.IsNVIDIA() {
 			to.NVLinks = factOf(fabric.AbsentFact[int]("", b.in.Node.At))
@@ -79,7 +80,7 @@ func (b *builder) nvlinksOf(to *GPU, g diagnose.GPU) {
 	active, total := g.NVLinks()
 	to.NVLinks, to.NVLinksOf = factOf(active), total
 	switch {
-	case b.fails(g.Subject(), diagnose.CheckNVLinks, diagnose.CheckNVLinkFabric):
+	case b.fails(g.Subject(), verdict.CheckNVLinks, verdict.CheckNVLinkFabric):
 		to.NVLinkOK = StatusFailed
 	case active.State == fabric.Unknown:
 		to.NVLinkOK = StatusUnknown
@@ -89,7 +90,7 @@ func (b *builder) nvlinksOf(to *GPU, g diagnose.GPU) {
 }
 
 // path is the way to the NIC that the GPU is to use.
-func (b *builder) path(g diagnose.GPU) Path {
+func (b *builder) path(g verdict.GPU) Path {
 	to := Path{Status: StatusUnknown, Distance: factOf(fabric.Fact[string]{}), Usable: factOf(fabric.Fact[bool]{})}
 	if r := g.Rail; r != nil {
 		to.Device, to.Shared = short(r.NIC), r.Shared
@@ -106,14 +107,14 @@ func (b *builder) path(g diagnose.GPU) Path {
 	block, blocked := g.Blocked()
 	check := ""
 	switch {
-	case b.fails(g.Subject(), diagnose.CheckGPUDirect):
-		check = diagnose.CheckGPUDirect
-	case blocked && block == fabric.GDRACS && b.fails(diagnose.Subject{Device: d.NIC}, diagnose.CheckACS):
-		check = diagnose.CheckACS
-	case blocked && block == fabric.GDRModule && b.fails(diagnose.Subject{}, diagnose.CheckPeermem):
-		check = diagnose.CheckPeermem
+	case b.fails(g.Subject(), verdict.CheckGPUDirect):
+		check = verdict.CheckGPUDirect
+	case blocked && block == fabric.GDRACS && b.fails(verdict.Subject{Device: d.NIC}, verdict.CheckACS):
+		check = verdict.CheckACS
+	case blocked && block == fabric.GDRModule && b.fails(verdict.Subject{}, verdict.CheckPeermem):
+		check = verdict.CheckPeermem
 	case b.portFails(d.NIC):
-		check = diagnose.CheckPortActive
+		check = verdict.CheckPortActive
 	}
 	switch {
 	case check != "":
@@ -134,12 +135,12 @@ func (b *builder) portFails(device string) bool {
 	}
 	compute := slices.DeleteFunc(slices.Clone(h.Ports), func(p fabric.Port) bool { return !p.Serves(fabric.RoleCompute) })
 	return len(compute) > 0 && !slices.ContainsFunc(compute, func(p fabric.Port) bool {
-		return !b.fails(diagnose.PortSubject(h, &p).Key(), diagnose.CheckPortActive)
+		return !b.fails(verdict.PortSubject(h, &p).Key(), verdict.CheckPortActive)
 	})
 }
 
 // nvlinkOf finds how NVLinks connect GPUs. Links that are down connect nothing.
-func nvlinkOf(gpus []diagnose.GPU) NVLink {
+func nvlinkOf(gpus []verdict.GPU) NVLink {
 	to := NVLink{Kind: NVLinkNone}
 	switched, unknown, some := false, false, 0
 	for i := range gpus {

@@ -13,28 +13,29 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Inputs is what a Document is built from.
 type Inputs struct {
 	Node     *fabric.Node
-	Verdicts []diagnose.Verdict // of all checks on Node
-	Exporter string             // version
-	Name     string             // of the node, for people; may be empty
-	Note     string             // about the node; may be empty
-	Instance string             // the label instance of the node in Prometheus; may be empty
+	Verdicts []verdict.Verdict // of all checks on Node
+	Exporter string            // version
+	Name     string            // of the node, for people; may be empty
+	Note     string            // about the node; may be empty
+	Instance string            // the label instance of the node in Prometheus; may be empty
 	Links    config.Links
 	// Since returns when one of these verdicts failed first, and whether that may have been earlier.
-	Since  func([]diagnose.Verdict) (first time.Time, atLeast, known bool)
+	Since  func([]verdict.Verdict) (first time.Time, atLeast, known bool)
 	Jobs   *job.Document
 	Probes []Probe
-	Causes []*diagnose.Verdict // of the results of Probes; nil: none is known
+	Causes []*verdict.Verdict // of the results of Probes; nil: none is known
 }
 
 // Of builds the document, without its verdict.
 func Of(in *Inputs) *Document {
 	n := in.Node
-	b := builder{in: in, parts: map[diagnose.Subject]*judged{}, names: map[string]string{}, ids: map[diagnose.Subject]string{}, groups: map[string]string{}}
+	b := builder{in: in, parts: map[verdict.Subject]*judged{}, names: map[string]string{}, ids: map[verdict.Subject]string{}, groups: map[string]string{}}
 	b.Document = &Document{
 		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(), Jobs: in.Jobs, Probes: in.Probes,
 		Node: Node{
@@ -42,7 +43,7 @@ func Of(in *Inputs) *Document {
 			Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded, JudgedBy: *JudgedByOf(n),
 		},
 	}
-	gpus := diagnose.GPUs(n)
+	gpus := verdict.GPUs(n)
 	if len(gpus) > 0 {
 		b.Node.Notes = diagnose.GPUNotes(n, gpus)
 	}
@@ -72,25 +73,25 @@ func Of(in *Inputs) *Document {
 type builder struct {
 	in *Inputs
 	*Document
-	parts  map[diagnose.Subject]*judged // what checks say, by subject
-	unread map[string]bool              // names of subjects of gaps
-	names  map[string]string            // IDs of parts by the name of the subject
-	ids    map[diagnose.Subject]string  // and by the subject
-	about  [][]diagnose.Subject         // of each finding
-	groups map[string]string            // IDs of groups by PCI address of the function
+	parts  map[verdict.Subject]*judged // what checks say, by subject
+	unread map[string]bool             // names of subjects of gaps
+	names  map[string]string           // IDs of parts by the name of the subject
+	ids    map[verdict.Subject]string  // and by the subject
+	about  [][]verdict.Subject         // of each finding
+	groups map[string]string           // IDs of groups by PCI address of the function
 }
 
 // judged has the verdicts of all checks on one subject.
 type judged struct {
 	ok       bool // some check found nothing
 	unknown  bool
-	severity diagnose.Severity // of the worst failure; empty: none
-	failed   map[string]bool   // checks
+	severity verdict.Severity // of the worst failure; empty: none
+	failed   map[string]bool  // checks
 	findings []string
 }
 
 // of returns the verdicts on a subject.
-func (b *builder) of(s diagnose.Subject) *judged {
+func (b *builder) of(s verdict.Subject) *judged {
 	if j := b.parts[s.Key()]; j != nil {
 		return j
 	}
@@ -98,7 +99,7 @@ func (b *builder) of(s diagnose.Subject) *judged {
 }
 
 // fails reports whether one of the checks fails for the subject.
-func (b *builder) fails(s diagnose.Subject, checks ...string) bool {
+func (b *builder) fails(s verdict.Subject, checks ...string) bool {
 	j := b.of(s)
 	return slices.ContainsFunc(checks, func(id string) bool { return j.failed[id] })
 }
@@ -114,25 +115,25 @@ func (b *builder) findings() {
 			b.parts[key] = j
 		}
 		switch v.Status {
-		case diagnose.OK:
+		case verdict.OK:
 			j.ok = true
-		case diagnose.Unknown:
+		case verdict.Unknown:
 			j.unknown = true
-		case diagnose.Failed:
+		case verdict.Failed:
 			j.failed[v.Check.ID] = true
 			if j.severity == "" || !j.severity.AtLeast(v.Check.Severity) {
 				j.severity = v.Check.Severity
 			}
 		}
 	}
-	add := func(g *diagnose.Group, cause string) (id string) {
+	add := func(g *verdict.Group, cause string) (id string) {
 		id = "finding-" + strconv.Itoa(len(b.Findings))
 		f := b.finding(id, g)
 		f.Cause = cause
 		b.Findings = append(b.Findings, f)
 		return id
 	}
-	for _, f := range diagnose.Findings(b.in.Verdicts) {
+	for _, f := range verdict.Findings(b.in.Verdicts) {
 		id := add(&f.Group, "")
 		for i := range f.Consequences {
 			add(&f.Consequences[i], id)
@@ -145,7 +146,7 @@ func (b *builder) findings() {
 	}
 }
 
-func (b *builder) finding(id string, g *diagnose.Group) Finding {
+func (b *builder) finding(id string, g *verdict.Group) Finding {
 	f := Finding{
 		ID: id, Check: g.Check.ID, Severity: string(g.Check.Severity), What: g.What, Evidence: g.Evidence, Consequence: g.Consequence,
 		Runbook: b.in.Links.Runbook(g.Check), Dashboard: b.in.Links.NodeDashboard(b.in.Instance),
@@ -161,11 +162,11 @@ func (b *builder) finding(id string, g *diagnose.Group) Finding {
 	for i := range g.Members {
 		s := Subject{Name: short(g.Subjects[i])}
 		if len(remedies) > 1 {
-			s.Remedy = diagnose.FilledRemedy(b.in.Node, &g.Members[i])
+			s.Remedy = verdict.FilledRemedy(b.in.Node, &g.Members[i])
 		}
 		f.Subjects = append(f.Subjects, s)
 	}
-	var about []diagnose.Subject
+	var about []verdict.Subject
 	for i := range g.Members {
 		j := b.of(g.Members[i].Subject)
 		j.findings = append(j.findings, id)
@@ -177,7 +178,7 @@ func (b *builder) finding(id string, g *diagnose.Group) Finding {
 
 func (b *builder) gaps() {
 	b.unread = map[string]bool{}
-	for _, g := range append(diagnose.Unchecked(b.in.Verdicts), diagnose.Unproven(b.in.Node)...) {
+	for _, g := range append(verdict.Unchecked(b.in.Verdicts), diagnose.Unproven(b.in.Node)...) {
 		gap := Gap{What: g.What, Why: g.Why}
 		for _, s := range g.Subjects {
 			b.unread[s] = true
@@ -188,9 +189,9 @@ func (b *builder) gaps() {
 }
 
 // part judges a part by the verdicts on its subjects. hidden says that a deciding fact is not known.
-func (b *builder) part(id, name string, hidden bool, subjects ...diagnose.Subject) Part {
+func (b *builder) part(id, name string, hidden bool, subjects ...verdict.Subject) Part {
 	p := Part{ID: id, Name: short(name), Status: StatusNone}
-	var worst diagnose.Severity
+	var worst verdict.Severity
 	partly, ok := false, false
 	for _, s := range subjects {
 		j := b.of(s)
@@ -259,7 +260,7 @@ func byName(n *fabric.Node) []*fabric.HCA {
 }
 
 // layout finds the NUMA nodes and PCIe switches that GPUs and devices are below.
-func (b *builder) layout(gpus []diagnose.GPU, devices []*fabric.HCA) {
+func (b *builder) layout(gpus []verdict.GPU, devices []*fabric.HCA) {
 	n := b.in.Node
 	var functions []*fabric.PCIFunction
 	for _, g := range gpus {

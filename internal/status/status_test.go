@@ -14,13 +14,14 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func documentOf(n *fabric.Node) *Document {
 	begin := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
 	return Of(&Inputs{
 		Node: n, Verdicts: diagnose.Run(n, nil), Name: "node17", Links: config.DefaultLinks(),
-		Since: func([]diagnose.Verdict) (time.Time, bool, bool) { return begin, true, true },
+		Since: func([]verdict.Verdict) (time.Time, bool, bool) { return begin, true, true },
 	})
 }
 
@@ -127,7 +128,7 @@ func TestFindings(t *testing.T) {
 	}
 	n.Derive()
 	d := documentOf(n)
-	i := slices.IndexFunc(d.Findings, func(f Finding) bool { return f.Check == diagnose.CheckPortActive })
+	i := slices.IndexFunc(d.Findings, func(f Finding) bool { return f.Check == verdict.CheckPortActive })
 	if i < 0 {
 		t.Fatalf("%+v", d.Findings)
 	}
@@ -152,7 +153,7 @@ func TestFindingOfUnlistedGPU(t *testing.T) {
 			f.Driver = fabric.AbsentFact[string]("", n.At)
 		}
 	}, fabrictest.Blocked(fabric.GDRNoDriver, "none"))
-	i := slices.IndexFunc(d.Findings, func(f Finding) bool { return f.Check == diagnose.CheckGPUDriver })
+	i := slices.IndexFunc(d.Findings, func(f Finding) bool { return f.Check == verdict.CheckGPUDriver })
 	if i < 0 || d.Findings[i].Subjects[0].Part != "gpu-0" || d.Findings[i].Subjects[0].Name != "GPU0" || d.GPUs[0].Name != "GPU0" || d.GPUs[0].Presence != PresenceUnlisted {
 		t.Errorf("%+v", d.Findings)
 	}
@@ -307,10 +308,10 @@ func TestDownIsNotOK(t *testing.T) {
 		n := fabrictest.Healthy()
 		h := &n.HCAs[1]
 		h.Function, h.Ports[0].State.Value = fabric.Known(fabric.FunctionVF, "physfn", n.At), state
-		fine := func(s diagnose.Subject) diagnose.Verdict {
-			return diagnose.Verdict{Check: diagnose.Find("reads_return"), Subject: s, Status: diagnose.OK}
+		fine := func(s verdict.Subject) verdict.Verdict {
+			return verdict.Verdict{Check: diagnose.Find("reads_return"), Subject: s, Status: verdict.OK}
 		}
-		d := Of(&Inputs{Node: n, Verdicts: []diagnose.Verdict{fine(diagnose.PortSubject(h, &h.Ports[0])), fine(diagnose.Subject{Device: h.Name})}}).Devices[1]
+		d := Of(&Inputs{Node: n, Verdicts: []verdict.Verdict{fine(verdict.PortSubject(h, &h.Ports[0])), fine(verdict.Subject{Device: h.Name})}}).Devices[1]
 		if d.Status != want || d.Ports[0].Status != want {
 			t.Errorf("%s: device %s, port %s, expected %s", state, d.Status, d.Ports[0].Status, want)
 		}

@@ -16,6 +16,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // hideable is a fact of a node that can be hidden and shown again.
@@ -83,21 +84,21 @@ func hide(v reflect.Value, path string) hideable {
 
 type judgement struct {
 	check   string
-	subject diagnose.Subject
+	subject verdict.Subject
 }
 
 // judgements are the verdicts on a node, by check and subject, and whether all is well.
-func judgements(n *fabric.Node) (byKey map[judgement]diagnose.Status, fine bool) {
-	byKey, fine = map[judgement]diagnose.Status{}, true
+func judgements(n *fabric.Node) (byKey map[judgement]verdict.Status, fine bool) {
+	byKey, fine = map[judgement]verdict.Status{}, true
 	for _, v := range diagnose.Run(n, nil) {
 		byKey[judgement{v.Check.ID, v.Subject.Key()}] = v.Status
-		fine = fine && v.Status == diagnose.OK
+		fine = fine && v.Status == verdict.OK
 	}
 	return byKey, fine
 }
 
 // suspects are the parts of a node that verdicts which are not good are about, by the path of factsOf: one subject of each check.
-func suspects(n *fabric.Node, before map[judgement]diagnose.Status) []string {
+func suspects(n *fabric.Node, before map[judgement]verdict.Status) []string {
 	var list []string
 	function := func(f *fabric.PCIFunction) {
 		if f == nil {
@@ -115,7 +116,7 @@ func suspects(n *fabric.Node, before map[judgement]diagnose.Status) []string {
 	})
 	seen := map[string]int{}
 	for _, k := range keys {
-		if before[k] == diagnose.OK || seen[k.check] == 1 {
+		if before[k] == verdict.OK || seen[k.check] == 1 {
 			continue
 		}
 		seen[k.check]++
@@ -139,7 +140,7 @@ func suspects(n *fabric.Node, before map[judgement]diagnose.Status) []string {
 				}
 			}
 		}
-		for _, g := range diagnose.GPUs(n) {
+		for _, g := range verdict.GPUs(n) {
 			if g.Subject().Key() != k.subject {
 				continue
 			}
@@ -184,7 +185,7 @@ func TestHiddenFactsNeverPass(t *testing.T) {
 		counted := false
 		for k, status := range before {
 			c := diagnose.Find(k.check)
-			counted = counted || status != diagnose.OK && (c.Rate || c.ID == "counter_counts")
+			counted = counted || status != verdict.OK && (c.Rate || c.ID == "counter_counts")
 		}
 		near, others := suspects(n, before), map[string]bool{}
 		for _, f := range factsOf(n) {
@@ -206,7 +207,7 @@ func TestHiddenFactsNeverPass(t *testing.T) {
 					t.Errorf("hiding %s (%s) makes the node all well", f.path, reasons[r])
 				}
 				for k, status := range after {
-					if was := before[k]; status == diagnose.OK && (was == diagnose.Failed || was == diagnose.Unknown) {
+					if was := before[k]; status == verdict.OK && (was == verdict.Failed || was == verdict.Unknown) {
 						t.Errorf("hiding %s (%s) turns %s of %v from %s to ok", f.path, reasons[r], k.check, k.subject, was)
 					}
 				}

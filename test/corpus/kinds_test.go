@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // layoutNamed is the platform of that name.
@@ -45,7 +46,7 @@ func TestRailGoneBesideStorage(t *testing.T) {
 				if o.code() != want {
 					t.Errorf("%s: storage on socket %d, %s gone, by %s: %d, want %d (%v %v)", name, socket, rail, way, o.code(), want, o.critical, o.unstated)
 				}
-				said := slices.ContainsFunc(diagnose.Run(node, nil), func(v diagnose.Verdict) bool { return strings.HasPrefix(v.What, "GPU "+gpu+" has fewer") })
+				said := slices.ContainsFunc(diagnose.Run(node, nil), func(v verdict.Verdict) bool { return strings.HasPrefix(v.What, "GPU "+gpu+" has fewer") })
 				if way == byNothing && !said {
 					t.Errorf("%s: storage on socket %d, %s gone: nothing says that %s lacks a NIC", name, socket, rail, gpu)
 				}

@@ -8,6 +8,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // condition is what a label of the simulator says is wrong, and how that shows in the catalogue of checks. It was
@@ -153,17 +154,17 @@ func labelled(s simulator.Scenario) []finding {
 func gdrMode(b fabric.GDRBlock) string {
 	switch b {
 	case fabric.GDRDistance:
-		return diagnose.ModeGDRDistance
+		return verdict.ModeGDRDistance
 	case fabric.GDRLevel, fabric.GDROverride:
-		return diagnose.ModeGDRConfig
+		return verdict.ModeGDRConfig
 	case fabric.GDRIOMMU:
-		return diagnose.ModeIOMMU
+		return verdict.ModeIOMMU
 	}
-	return diagnose.ModeGDRModule
+	return verdict.ModeGDRModule
 }
 
 // about reports whether a verdict is about the subject of the finding.
-func (f finding) about(v verdict) bool {
+func (f finding) about(v claim) bool {
 	if f.device == "" && f.gpu == "" {
 		return true
 	}
@@ -171,11 +172,11 @@ func (f finding) about(v verdict) bool {
 }
 
 // shownBy reports whether a failed verdict finds it, explains whether the verdict is no more than what comes of it.
-func (f finding) shownBy(v verdict) bool {
+func (f finding) shownBy(v claim) bool {
 	return slices.Contains(conditions()[f.what].shows, v.check.ID) && f.about(v)
 }
 
-func (f finding) explains(v verdict) bool {
+func (f finding) explains(v claim) bool {
 	c := conditions()[f.what]
 	return slices.Contains(c.follows, v.check.ID) && f.about(v) || slices.Contains(c.anywhere, v.check.ID)
 }
@@ -187,8 +188,8 @@ func (f finding) leftToAlerts() bool {
 }
 
 // verdict is one that failed, with its GPU by PCI address.
-type verdict struct {
-	check    *diagnose.Check
+type claim struct {
+	check    *verdict.Check
 	device   string
 	port     int
 	gpu      string
@@ -196,7 +197,7 @@ type verdict struct {
 	evidence string
 }
 
-func (v verdict) String() string {
+func (v claim) String() string {
 	switch {
 	case v.device != "":
 		return v.check.ID + " on " + v.device

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // reach is what precision and recall have to be.
@@ -35,7 +35,7 @@ func newReport() *report {
 }
 
 // add compares what failed on a node with its labels.
-func (r *report) add(s sample, failed []verdict, unknown []diagnose.Verdict) {
+func (r *report) add(s sample, failed []claim, unknown []verdict.Verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.samples++
@@ -68,7 +68,7 @@ func (r *report) add(s sample, failed []verdict, unknown []diagnose.Verdict) {
 		default:
 			r.wrong++
 			r.falsehoods = append(r.falsehoods, fmt.Sprintf("%s: %s (%s)", s.name, v, v.evidence))
-			if s.healthy() && v.check.Severity == diagnose.Critical {
+			if s.healthy() && v.check.Severity == verdict.Critical {
 				r.criticals = append(r.criticals, s.name+": "+v.String())
 			}
 		}
@@ -126,7 +126,7 @@ func (r *report) String() string {
 // modeIDs returns the modes that diagnose knows, in its order, then those that only labels have.
 func (r *report) modeIDs() []string {
 	var all []string
-	for _, m := range diagnose.Modes() {
+	for _, m := range verdict.Modes() {
 		all = append(all, m.ID)
 	}
 	for _, m := range slices.Sorted(maps.Keys(r.modes)) {

@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // eachScenario observes the chosen scenarios at these seconds, those of one platform in one tree after the other.
@@ -61,9 +62,9 @@ func findings() map[string]shown {
 		"traffic_class_overridden": {fabric.RoCEPFC, chain, "PFC is on for priority 3, but RoCE uses priority 0"},
 		"service_level_wrong":      {fabric.RoCEPFC, chain, "PFC is on for priority 3, but RoCE uses priority 2"},
 		// What is left of the GIDs is RoCE v1, whose packets have no DSCP. The chain begins with the GID; that packets are priority 0 follows, and is no finding.
-		"no_routable_gid": {fabric.RoCEGID, diagnose.CheckGID, "is RoCE v1"},
-		"gid_index_wrong": {fabric.RoCEGID, diagnose.CheckGID, "is RoCE v1"},
-		"gid_not_matched": {fabric.RoCEGID, diagnose.CheckGID, "is RoCE v1"},
+		"no_routable_gid": {fabric.RoCEGID, verdict.CheckGID, "is RoCE v1"},
+		"gid_index_wrong": {fabric.RoCEGID, verdict.CheckGID, "is RoCE v1"},
+		"gid_not_matched": {fabric.RoCEGID, verdict.CheckGID, "is RoCE v1"},
 
 		"traffic_on_wrong_priority": {fabric.RoCEObservedPriority, "roce_traffic_priority", "none of it with priority 3"},
 		"marked_without_cnp":        {fabric.RoCEObservedCNP, "roce_congestion_answered", "and 0 notifications went out"},
@@ -87,7 +88,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 	known := findings()
 	eachScenario(t, func(simulator.Scenario) bool { return true }, func(t *testing.T, s simulator.Scenario, nodes []*fabric.Node) {
 		for i, n := range nodes {
-			failed := diagnose.Failures(diagnose.Run(n, nil))
+			failed := verdict.Failures(diagnose.Run(n, nil))
 			want := map[string]string{} // broken step, by device
 			for _, f := range s.Expect {
 				about, isRoCE := known[f.What]
@@ -95,7 +96,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 					continue
 				}
 				want[f.Device] = string(about.step)
-				if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
+				if !slices.ContainsFunc(failed, func(v verdict.Verdict) bool {
 					return v.Check.ID == about.check && v.Subject.Device == f.Device && strings.Contains(strings.ToLower(v.Evidence), strings.ToLower(about.says))
 				}) {
 					t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, describe(failed))
@@ -143,19 +144,19 @@ func toldOfGPUs(s simulator.Scenario, again bool) []simulator.GPUFinding {
 }
 
 // checkGPULabels compares what a node reports about its GPUs and GPUDirect RDMA with the labels of its scenario.
-func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed []diagnose.Verdict, again bool) {
+func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed []verdict.Verdict, again bool) {
 	t.Helper()
-	gpus := diagnose.GPUs(n)
-	named := func(v diagnose.Verdict, address string) bool {
+	gpus := verdict.GPUs(n)
+	named := func(v verdict.Verdict, address string) bool {
 		i := slices.IndexFunc(s.Build().GPUs, func(g simulator.GPU) bool { return g.PCI == address })
-		return slices.ContainsFunc(gpus, func(g diagnose.GPU) bool {
+		return slices.ContainsFunc(gpus, func(g verdict.GPU) bool {
 			at := g.Function != nil && g.Function.Address == address || g.Name == fmt.Sprintf("GPU%d", i)
 			return at && g.Subject().Key() == v.Subject.Key()
 		})
 	}
 	finds := gpuFindings()
 	for _, f := range toldOfGPUs(s, again) {
-		if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
+		if !slices.ContainsFunc(failed, func(v verdict.Verdict) bool {
 			return slices.Contains(finds[f.What], v.Check.ID) && (f.GPU == "" || named(v, f.GPU))
 		}) {
 			t.Errorf("none of %v fails for GPU %s: %s", finds[f.What], f.GPU, describe(failed))
@@ -215,7 +216,7 @@ func brokenSteps(n *fabric.Node) map[string]string {
 }
 
 // describe names what failed and what was seen of it.
-func describe(failed []diagnose.Verdict) string {
+func describe(failed []verdict.Verdict) string {
 	var b strings.Builder
 	for _, v := range failed {
 		fmt.Fprintf(&b, "%s of %s: %s; ", v.Check.ID, v.Subject, v.Evidence)

@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // TestSources judges every scenario by each source alone: the configuration of the site, nothing, a list in NCCL_IB_HCA that names the
@@ -65,7 +66,7 @@ func ownWords() []string { return []string{"nccl-hca-short", "rate-mismatch"} }
 func byRole(o outcome) bool {
 	return !slices.ContainsFunc(o.critical, func(what string) bool {
 		id, _, _ := strings.Cut(what, " ")
-		return diagnose.Find(id).Rests != diagnose.OnRole
+		return diagnose.Find(id).Rests != verdict.OnRole
 	})
 }
 
@@ -163,10 +164,10 @@ func outcomeOf(n *fabric.Node) (o outcome) {
 	for i := range list {
 		v := &list[i]
 		switch what := fmt.Sprint(v.Check.ID, " ", v.Subject); {
-		case v.Check.Severity != diagnose.Critical || v.Check.Rate:
-		case v.Status == diagnose.Failed:
+		case v.Check.Severity != verdict.Critical || v.Check.Rate:
+		case v.Status == verdict.Failed:
 			o.critical = append(o.critical, what)
-		case v.Status == diagnose.Unknown:
+		case v.Status == verdict.Unknown:
 			o.unstated = append(o.unstated, what)
 		}
 	}

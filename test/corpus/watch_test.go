@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/inventory"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // later is when nodes are looked at again, for checks that compare two readings.
@@ -128,21 +129,21 @@ func (s *stage) observeAfter(t *testing.T, healthy, one sample) (node *fabric.No
 
 // judge asks all checks: those of state of the first look, all of the second. It returns what failed in either, and how
 // many verdicts of the second are unknown.
-func judge(nodes []*fabric.Node) (failed []verdict, unknown []diagnose.Verdict) {
+func judge(nodes []*fabric.Node) (failed []claim, unknown []verdict.Verdict) {
 	seen := map[string]bool{}
 	for i, n := range nodes {
 		list := diagnose.Run(n, nil)
-		for _, v := range diagnose.Failures(list) {
+		for _, v := range verdict.Failures(list) {
 			if i == 0 && v.Check.Rate {
 				continue
 			}
-			w := verdict{check: v.Check, device: v.Subject.Device, port: v.Subject.Port, gpu: address(n, v.Subject.GPU), file: v.Subject.File, evidence: v.What + ". " + v.Evidence}
+			w := claim{check: v.Check, device: v.Subject.Device, port: v.Subject.Port, gpu: address(n, v.Subject.GPU), file: v.Subject.File, evidence: v.What + ". " + v.Evidence}
 			if key := fmt.Sprint(w, w.port); !seen[key] {
 				seen[key] = true
 				failed = append(failed, w)
 			}
 		}
-		unknown = diagnose.Unknowns(list)
+		unknown = verdict.Unknowns(list)
 	}
 	return failed, unknown
 }

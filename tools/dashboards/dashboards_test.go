@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"gpufabric_exporter/dashboards"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -346,7 +346,7 @@ func checkGrid(t *testing.T, m model) {
 // What a metric can say has words in the tables.
 func TestEveryValueHasWords(t *testing.T) {
 	for _, lacks := range []string{
-		missing(severities(), diagnose.Severities()), missing(congestionModes(), fabric.RoCEModes()), missing(kinds(), probes.Kinds()),
+		missing(severities(), verdict.Severities()), missing(congestionModes(), fabric.RoCEModes()), missing(kinds(), probes.Kinds()),
 		missing(transports(), probes.Paths()), missing(skips(), probes.Skips()), missing(probeCauses(), probes.Causes()),
 		missing(jobUnknowns(), job.Reasons()), missing(jobRulesWords(), job.Rules()), missing(impairments(), job.Impairments()),
 	} {

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // likeChecks are alerts that report the same as a check. They are findings where the checks are switched off.
@@ -25,7 +25,7 @@ func open(more string) string {
 
 // openWarnings are those of severity warning. A silent exporter is not among them: it is counted apart.
 func openWarnings() string {
-	more := of(diagnose.Warning)
+	more := of(verdict.Warning)
 	return found(failed(more), more, others+"|"+exporterDown)
 }
 
@@ -126,7 +126,7 @@ func restarted() string {
 	of := func(what, problem string) string {
 		return `label_replace(instance:gpufabric_node_info:restarted_timestamp_seconds{restarted="` + what + `",@node}, "problem", "` + problem + `", "", "")`
 	}
-	return `label_replace(topk(5, ` + of("node", nodeRestarted) + ` or on (cluster, instance) ` + of("exporter", exporterRestarted) + `), "severity", "` + string(diagnose.Info) + `", "", "")`
+	return `label_replace(topk(5, ` + of("node", nodeRestarted) + ` or on (cluster, instance) ` + of("exporter", exporterRestarted) + `), "severity", "` + string(verdict.Info) + `", "", "")`
 }
 
 // neverSeen is the value of a finding that has no time: the exporter never answered.
@@ -151,7 +151,7 @@ const bySeverity, bySince = "Severity", "Detected"
 
 // placedBySeverity gives findings the labels rank, by which columns sort them, and place: their impact within the severity.
 func placedBySeverity(expr string) string {
-	for _, s := range diagnose.Severities() {
+	for _, s := range verdict.Severities() {
 		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, s.Rank(), s)
 	}
 	expr = `label_replace(label_replace(label_replace(` + expr + `, "place", "1", "", ""), "place", "0", "problem", "` + causesFirst + `"), "place", "2", "problem", "` + followersLast + `")`
@@ -161,7 +161,7 @@ func placedBySeverity(expr string) string {
 // worst is the place of each node by its findings: those of the most severe, by when it was detected.
 func worst(findings string) string {
 	expr := findings
-	for _, s := range diagnose.Severities() {
+	for _, s := range verdict.Severities() {
 		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, 2*s.Rank(), s)
 	}
 	expr = `label_replace(` + expr + `, "rank", "1", "problem", "` + silentProblems + `")`
@@ -174,7 +174,7 @@ func worst(findings string) string {
 // places are numbers for ranks, so far apart that times fit between them.
 func places() string {
 	var all []string
-	for i := range 2*len(diagnose.Severities()) - 1 {
+	for i := range 2*len(verdict.Severities()) - 1 {
 		all = append(all, fmt.Sprintf(`label_replace(vector(%de10), "rank", "%d", "", "")`, i+1, i))
 	}
 	return `max by (rank) (` + strings.Join(all, " or ") + `)`

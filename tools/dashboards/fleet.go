@@ -2,7 +2,9 @@
 
 package main
 
-import "gpufabric_exporter/internal/diagnose"
+import (
+	"gpufabric_exporter/internal/verdict"
+)
 
 // nodes counts the nodes of an expression.
 func nodes(expr string) string { return "count(count by (cluster, instance) (" + expr + "))" }
@@ -26,7 +28,7 @@ func fleetNow() line {
 		number(about{"Silent", "Nodes whose exporter does not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "none known", 2, 4}, "none",
 			orZero(nodes(silent), exporters), zero(bad), nil),
 		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "no checks are known", 3, 4}, "none",
-			orZero(nodes(open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
+			orZero(nodes(open(of(verdict.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Nodes warning", "Nodes with at least one open finding of severity warning, also those that have critical ones. Nodes that are silent now are counted apart.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(openWarnings()), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Ports down", "Training ports that were active, or should be, and are not. Spare ports, and ports without a cable, do not count.", "no port is known", 3, 4}, "none",
@@ -160,7 +162,7 @@ or max by (cluster, instance) (` + silence + `)`,
 			`max by (cluster, instance) (gpufabric_node_gpus{@node}) - (count by (cluster, instance) (gpufabric_gpu_lost{@node} == 1) or 0 * max by (cluster, instance) (gpufabric_node_gpus{@node}))`,
 			`min by (cluster, instance) (` + fresh(`gpufabric_probe_baseline_ratio{kind!="socket",@node}`) + `)`,
 			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,
-			orElse(`count by (cluster, instance) (`+problems(open(of(diagnose.Critical)))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
+			orElse(`count by (cluster, instance) (`+problems(open(of(verdict.Critical)))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
 			`count by (cluster, instance) (` + problems(openWarnings()) + `)`,
 			`max by (cluster, instance) (gpufabric_node_judged_by{@node})`,
 		}, "-Critical",

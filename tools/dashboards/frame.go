@@ -8,7 +8,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Addresses of the dashboards. Grafana puts its own path before them.
@@ -121,13 +121,13 @@ func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
 	if b.oneNode {
 		by, text = "instance, problem", "{{instance}} {{problem}}"
 	}
-	mark := func(name, color string, s diagnose.Severity, enabled bool) cog.Builder[dashboard.AnnotationQuery] {
+	mark := func(name, color string, s verdict.Severity, enabled bool) cog.Builder[dashboard.AnnotationQuery] {
 		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(enabled).IconColor(color).
 			Expr(fill("1000 * max by (" + by + ") (" + recorded(of(s)) + ")")).Step("60s").UseValueForTime(true).
 			TitleFormat(string(s) + " finding detected").TextFormat(text).TagKeys("problem")
 	}
 	all := []cog.Builder[dashboard.AnnotationQuery]{
-		mark("Critical findings", bad, diagnose.Critical, true), mark("Warnings", warning, diagnose.Warning, false),
+		mark("Critical findings", bad, verdict.Critical, true), mark("Warnings", warning, verdict.Warning, false),
 	}
 	if b.annotations {
 		all = append(all, versionChanges()...)

@@ -5,7 +5,7 @@ package main
 import (
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // compute leaves out ports that are known not to be for training.
@@ -55,7 +55,7 @@ func nodeNow() line {
 		number(about{"The exporter", "Whether the last scrape was answered. While it is not, nothing on this page is of now.", "never seen", 3, 4}, "none",
 			`min(up{@node} == 1 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds)`, nil, words{"1": {"answers", good}}),
 		number(about{"Critical findings", "Problems of severity critical, however many devices have them.", "checks are off", 3, 4}, "none",
-			orZero(`count(`+problems(open(of(diagnose.Critical)))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
+			orZero(`count(`+problems(open(of(verdict.Critical)))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Warnings", "Problems of severity warning, however many devices have them.", "checks are off", 3, 4}, "none",
 			orZero(`count(`+problems(openWarnings())+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
 		portsUp,

@@ -11,7 +11,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/table"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // mostRails is how many columns of rails are in order: EFA has the most, 32.
@@ -38,7 +38,7 @@ func railGrid() panel {
 		return `label_replace(label_replace(group by (instance) (` + expr + `), "rail", "` + findings + `", "", ""), "cell", "` + text + `", "", "")`
 	}
 	const next = "\nor on (instance, rail)\n"
-	status := cell(twice, "two clusters") + next + cell(open(of(diagnose.Critical)), "critical") + next + cell(silent, "silent") + next + cell(open(of(diagnose.Warning)), "warning") +
+	status := cell(twice, "two clusters") + next + cell(open(of(verdict.Critical)), "critical") + next + cell(silent, "silent") + next + cell(open(of(verdict.Warning)), "warning") +
 		next + cell(`gpufabric_check_failed{@node}`, "ok") + next + cell(`gpufabric_node_info{@node}`, "not checked")
 	// Rows begin in the order of the cells of this column: nodes with the most severe finding, the oldest first, then those without
 	// a finding, by name.
@@ -105,9 +105,9 @@ func portStates() string {
   or ` + portStateless + ` * gpufabric_hca_port_info{role="compute",link_layer="unspecified",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}
   or ` + portUnknown + ` * gpufabric_hca_port_info{role="compute",link_layer!="unspecified",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}` + `
   or ` + portSlow + ` * (gpufabric_hca_port_rate_bytes_per_second{@node} < bool gpufabric_hca_port_expected_rate_bytes_per_second{@node}) ` + compute + `
-  or ` + portBroken + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Critical)+`device!="",`) + ` unless on (cluster, instance, problem) ` + onAllRails + `)
-  or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Critical)+`device!="",`) + ` and on (cluster, instance, problem) ` + onAllRails + `)
-  or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Warning)+`device!="",`) + `)` + `
+  or ` + portBroken + ` + 0 * max by (cluster, instance, device) (` + open(of(verdict.Critical)+`device!="",`) + ` unless on (cluster, instance, problem) ` + onAllRails + `)
+  or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(verdict.Critical)+`device!="",`) + ` and on (cluster, instance, problem) ` + onAllRails + `)
+  or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(verdict.Warning)+`device!="",`) + `)` + `
 )`
 	return `topk by (cluster, instance, rail) (1, ` + known + ` * on (cluster, instance, device) group_left (rail) max by (cluster, instance, device, rail) (device:gpufabric_hca_info:rail{@node}))`
 }

@@ -11,13 +11,14 @@ import (
 	"gpufabric_exporter/alerts"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
 func severities() words {
-	colors := map[diagnose.Severity]string{diagnose.Critical: bad, diagnose.Warning: warning, diagnose.Info: note}
+	colors := map[verdict.Severity]string{verdict.Critical: bad, verdict.Warning: warning, verdict.Info: note}
 	w := words{}
-	for _, s := range diagnose.Severities() {
+	for _, s := range verdict.Severities() {
 		w[string(s)] = word{string(s), colors[s]}
 	}
 	return w
@@ -26,7 +27,7 @@ func severities() words {
 // ranks are the severities by their place, the worst first, so that tables sort them.
 func ranks() words {
 	w := words{}
-	for _, s := range diagnose.Severities() {
+	for _, s := range verdict.Severities() {
 		w[strconv.Itoa(s.Rank())] = severities()[string(s)]
 	}
 	w[rankSilent], w["unknown"], w["spare"], w["none"] = word{"silent", bad}, word{"unknown", note}, word{"spare", unneeded}, word{"none", good}
@@ -34,7 +35,7 @@ func ranks() words {
 }
 
 // of is a matcher of findings of a severity, with a comma.
-func of(s diagnose.Severity) string { return `severity="` + string(s) + `",` }
+func of(s verdict.Severity) string { return `severity="` + string(s) + `",` }
 
 // congestionModes are what keeps RoCE from losing packets.
 func congestionModes() words {

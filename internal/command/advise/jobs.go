@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // differing is a running job and where its settings differ from the advice for it.
@@ -95,7 +95,7 @@ func differingOf(n *fabric.Node, w advice.Workload, j *job.Job, ranks map[int]*f
 		if f.Rule.OfSetting() {
 			d.Wrong = append(d.Wrong, f.Text)
 		}
-		if f.Severity.AtLeast(diagnose.Warning) {
+		if f.Severity.AtLeast(verdict.Warning) {
 			d.impaired = append(d.impaired, string(f.Rule))
 		}
 	}

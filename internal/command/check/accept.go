@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/inventory"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const acceptFlag = "accept"
@@ -81,19 +82,19 @@ func writeForgotten(w io.Writer, f inventory.Forgotten) {
 
 // expecting are the checks that compare devices with what should be there. The check hardware is left out: it has the record only.
 var expecting = []string{
-	diagnose.CheckComputePorts, diagnose.CheckGPUs, diagnose.CheckPortActive, diagnose.CheckPortRate, diagnose.CheckGID, diagnose.CheckManifest,
+	verdict.CheckComputePorts, verdict.CheckGPUs, verdict.CheckPortActive, verdict.CheckPortRate, verdict.CheckGID, verdict.CheckManifest,
 }
 
 // stillExpected says which checks fail, or will once the expectation was met, by what others than the record expect of the devices.
 func stillExpected(n *fabric.Node, list []inventory.Forgotten) (lines []string) {
 	for _, v := range diagnose.Run(n, diagnose.Checks(expecting...)) {
-		if v.Status != diagnose.Failed && v.Reason != fabric.ReasonNeverMet {
+		if v.Status != verdict.Failed && v.Reason != fabric.ReasonNeverMet {
 			continue
 		}
 		if slices.ContainsFunc(list, func(f inventory.Forgotten) bool { return concerns(n, f, v) }) {
-			words := diagnose.Sentence(v.Evidence)
-			if v.Status == diagnose.Failed {
-				words = diagnose.Sentence(v.What) + " " + words
+			words := verdict.Sentence(v.Evidence)
+			if v.Status == verdict.Failed {
+				words = verdict.Sentence(v.What) + " " + words
 			}
 			lines = append(lines, "Still expected ("+v.Check.ID+"): "+v.Subject.String()+": "+words)
 		}
@@ -101,11 +102,11 @@ func stillExpected(n *fabric.Node, list []inventory.Forgotten) (lines []string) 
 	return lines
 }
 
-func concerns(n *fabric.Node, f inventory.Forgotten, v diagnose.Verdict) bool {
+func concerns(n *fabric.Node, f inventory.Forgotten, v verdict.Verdict) bool {
 	s, gpu := v.Subject, slices.ContainsFunc(f.What, func(w string) bool { return strings.HasPrefix(w, "the GPU ") })
 	switch {
 	case s.Device == "": // of the node, or of a GPU
-		return gpu == (s.GPU != "" || v.Check.ID == diagnose.CheckGPUs)
+		return gpu == (s.GPU != "" || v.Check.ID == verdict.CheckGPUs)
 	case f.Number > 0 && s.Port > 0 && f.Number != s.Port:
 		return false
 	}

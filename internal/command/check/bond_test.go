@@ -17,6 +17,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/inventory"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )
@@ -113,10 +114,10 @@ func TestBondsByEachSource(t *testing.T) {
 			for _, v := range diagnose.Run(n, nil) {
 				devices := slices.Contains([]string{"hardware", "compute_ports", "port_active", "port_rate", "gid"}, v.Check.ID)
 				switch {
-				case v.Status == diagnose.Failed && v.Severity() == diagnose.Critical:
+				case v.Status == verdict.Failed && v.Severity() == verdict.Critical:
 					critical = append(critical, v.Check.ID)
 					t.Log(v.Subject, v.What, v.Evidence)
-				case v.Status == diagnose.Unknown && devices:
+				case v.Status == verdict.Unknown && devices:
 					unknown = append(unknown, v.Check.ID)
 					t.Log(v.Subject, v.What, v.Evidence)
 				}

@@ -19,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Exit codes of check: 0 to 2 are about the node, 3 is about the check itself. Verdicts of severity info do not count:
@@ -39,11 +40,11 @@ type checking struct {
 	inside        bool // the environment of a job is checked, and not the node
 	json          bool
 	only          []string // IDs; empty: all
-	severity      diagnose.Severity
+	severity      verdict.Severity
 	interval      time.Duration
 	manifest      string // to compare with; empty: none
 	writeManifest string // to write instead of judging; empty: judge
-	explain       *diagnose.Check
+	explain       *verdict.Check
 	accept        []string // devices of which the record is to forget what they had; empty: judge
 	textfile      string   // file; empty: none
 	verbose       bool
@@ -95,7 +96,7 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 		}
 		return exitChecked, nil
 	}
-	list, note := []diagnose.Verdict(nil), diagnose.Elsewhere(n)
+	list, note := []verdict.Verdict(nil), diagnose.Elsewhere(n)
 	if k.inside {
 		note = diagnose.InsideNote(n)
 		if list, err = k.insideVerdicts(n); err != nil {
@@ -123,11 +124,11 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 		err = errors.Join(err, writeTextfile(k.textfile, list, n.At))
 	}
 	switch {
-	case k.counts(diagnose.Failures(list)):
+	case k.counts(verdict.Failures(list)):
 		return exitFailed, err
 	case err != nil:
 		return exitUnchecked, err
-	case k.counts(diagnose.Unknowns(list)):
+	case k.counts(verdict.Unknowns(list)):
 		return exitUndecided, nil
 	}
 	return exitChecked, nil
@@ -161,45 +162,45 @@ func (k *checking) observe(ctx context.Context, c *command.Call) (*fabric.Node, 
 
 // counts reports whether one of the verdicts counts for the exit code. A verdict of severity info takes no node out of
 // service, unless the flags ask for that severity or check.
-func (k *checking) counts(list []diagnose.Verdict) bool {
-	return slices.ContainsFunc(list, func(v diagnose.Verdict) bool {
-		return v.Check.Severity != diagnose.Info || k.severity == diagnose.Info || slices.Contains(k.only, v.Check.ID)
+func (k *checking) counts(list []verdict.Verdict) bool {
+	return slices.ContainsFunc(list, func(v verdict.Verdict) bool {
+		return v.Check.Severity != verdict.Info || k.severity == verdict.Info || slices.Contains(k.only, v.Check.ID)
 	})
 }
 
 // verdictsOf runs the checks that the flags select. If these do not include the check of failed reads, it runs, too, and
 // what could not be read is unknown: other checks have no verdict on devices that are not visible, and that must not look
 // like ok.
-func verdictsOf(n *fabric.Node, checks []*diagnose.Check) []diagnose.Verdict {
+func verdictsOf(n *fabric.Node, checks []*verdict.Check) []verdict.Verdict {
 	list := diagnose.Run(n, checks)
-	reads := func(c *diagnose.Check) bool { return c.ID == diagnose.CheckReads }
+	reads := func(c *verdict.Check) bool { return c.ID == verdict.CheckReads }
 	if slices.ContainsFunc(checks, reads) {
 		return list
 	}
-	for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find(diagnose.CheckReads)}) {
-		if v.Status == diagnose.OK {
+	for _, v := range diagnose.Run(n, []*verdict.Check{diagnose.Find(verdict.CheckReads)}) {
+		if v.Status == verdict.OK {
 			continue
 		}
-		if v.Status == diagnose.Failed {
-			v.Status, v.Reason = diagnose.Unknown, fabric.ReasonStuck
+		if v.Status == verdict.Failed {
+			v.Status, v.Reason = verdict.Unknown, fabric.ReasonStuck
 		}
-		at := len(list) - len(withStatus(list, diagnose.OK))
+		at := len(list) - len(withStatus(list, verdict.OK))
 		list = slices.Insert(list, at, v)
 	}
 	return list
 }
 
-func withStatus(list []diagnose.Verdict, s diagnose.Status) []diagnose.Verdict {
-	return slices.DeleteFunc(slices.Clone(list), func(v diagnose.Verdict) bool { return v.Status != s })
+func withStatus(list []verdict.Verdict, s verdict.Status) []verdict.Verdict {
+	return slices.DeleteFunc(slices.Clone(list), func(v verdict.Verdict) bool { return v.Status != s })
 }
 
 // asked returns the checks that the flags select. Those that compare two readings need an interval.
-func (k *checking) asked() []*diagnose.Check {
+func (k *checking) asked() []*verdict.Check {
 	all := diagnose.Catalogue()
 	if k.inside {
 		all = diagnose.Inside()
 	}
-	return slices.DeleteFunc(all, func(c *diagnose.Check) bool {
+	return slices.DeleteFunc(all, func(c *verdict.Check) bool {
 		return len(k.only) > 0 && !slices.Contains(k.only, c.ID) || !severe(c, k.severity) || c.Rate && k.interval == 0
 	})
 }
@@ -213,6 +214,6 @@ func withManifest(n *fabric.Node, m fabric.Manifest) *fabric.Node {
 }
 
 // severe reports whether a check is at least as severe as least; empty: all are.
-func severe(c *diagnose.Check, least diagnose.Severity) bool {
+func severe(c *verdict.Check, least verdict.Severity) bool {
 	return least == "" || c.Severity.AtLeast(least)
 }

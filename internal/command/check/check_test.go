@@ -22,6 +22,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 )
 
 var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
@@ -294,11 +295,11 @@ func TestCheckWithoutVerdict(t *testing.T) {
 
 func TestCheckTable(t *testing.T) {
 	check := diagnose.Find("port_active")
-	list := []diagnose.Verdict{
-		{Check: check, Subject: diagnose.Subject{Device: "a"}, Status: diagnose.Failed, What: "down"},
-		{Check: diagnose.Find("roce_congestion_answered"), Subject: diagnose.Subject{Device: "b"}, Status: diagnose.Unknown, Evidence: "hidden"},
-		{Check: check, Subject: diagnose.Subject{Device: "c"}, Status: diagnose.OK, What: "x"},
-		{Check: diagnose.Find("gid_usable"), Subject: diagnose.Subject{Device: "d"}, Status: diagnose.OK, What: "y"},
+	list := []verdict.Verdict{
+		{Check: check, Subject: verdict.Subject{Device: "a"}, Status: verdict.Failed, What: "down"},
+		{Check: diagnose.Find("roce_congestion_answered"), Subject: verdict.Subject{Device: "b"}, Status: verdict.Unknown, Evidence: "hidden"},
+		{Check: check, Subject: verdict.Subject{Device: "c"}, Status: verdict.OK, What: "x"},
+		{Check: diagnose.Find("gid_usable"), Subject: verdict.Subject{Device: "d"}, Status: verdict.OK, What: "y"},
 	}
 	var b bytes.Buffer
 	if err := writeTable(&b, &fabric.Node{}, config.Config{File: "/site.yml", Links: config.Links{Runbooks: "/runbooks"}}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
@@ -336,7 +337,7 @@ func TestCheckJSONIsWhole(t *testing.T) {
 	_, out, _ := checked(t, "--scenario=port-down", "--output=json")
 	var r struct {
 		Failed, Unknown, OK int
-		Verdicts            []verdict
+		Verdicts            []shown
 	}
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)

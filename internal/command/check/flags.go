@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // define adds the flags.
@@ -39,7 +40,7 @@ func (k *checking) define(f *command.Flags) {
 func (k *checking) defineSelection(f *command.Flags) {
 	f.Add("only", "Run only this check. Repeatable.", command.Append(&k.only, parseCheckID).Words(checkIDs)).PlaceHolder("ID")
 	f.Add("severity", "Run only checks of at least this severity: critical, warning, info. Default: all; info does not affect the exit code.",
-		command.Choice(&k.severity, diagnose.Severities()...))
+		command.Choice(&k.severity, verdict.Severities()...))
 	f.Switch("verbose", "List passed checks too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
 }
@@ -62,7 +63,7 @@ func (k *checking) checkOnly() error {
 	return nil
 }
 
-func parseCheck(s string) (*diagnose.Check, error) {
+func parseCheck(s string) (*verdict.Check, error) {
 	if c := diagnose.Find(s); c != nil {
 		return c, nil
 	}
@@ -92,7 +93,7 @@ func (k *checking) catalogue() []string {
 	return idsOf(diagnose.Catalogue())
 }
 
-func idsOf(checks []*diagnose.Check) []string {
+func idsOf(checks []*verdict.Check) []string {
 	var all []string
 	for _, c := range checks {
 		all = append(all, c.ID)

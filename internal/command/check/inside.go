@@ -17,6 +17,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // NewPreflight returns the command preflight, which is check --inside.
@@ -85,24 +86,24 @@ func jobHome() string {
 
 // insideVerdicts returns what is wrong for a job in this place: the checks of package diagnose on the node as the environment has
 // NCCL see it, and what lint says of the settings.
-func (k *checking) insideVerdicts(n *fabric.Node) ([]diagnose.Verdict, error) {
+func (k *checking) insideVerdicts(n *fabric.Node) ([]verdict.Verdict, error) {
 	environment, err := lint.Environment("environment", os.Environ())
 	if err != nil {
 		return nil, err
 	}
 	asked := k.asked()
 	list := verdictsOf(lint.OnNode(environment, n), asked)
-	if !slices.ContainsFunc(asked, func(c *diagnose.Check) bool { return c.ID == diagnose.CheckSettings }) {
+	if !slices.ContainsFunc(asked, func(c *verdict.Check) bool { return c.ID == verdict.CheckSettings }) {
 		return list, nil
 	}
 	version, _ := lint.LibraryVersion(n, lint.Newest())
 	result := lint.Judge(append([]lint.Input{environment}, lint.HostInputs(n)...), version, n)
 	settings := settingVerdicts(&result)
-	for _, status := range []diagnose.Status{diagnose.OK, diagnose.Unknown, diagnose.Failed} { // in front of the next one
+	for _, status := range []verdict.Status{verdict.OK, verdict.Unknown, verdict.Failed} { // in front of the next one
 		at := 0
-		if status != diagnose.Failed {
-			at = slices.IndexFunc(list, func(v diagnose.Verdict) bool {
-				return v.Status == status || status == diagnose.Unknown && v.Status == diagnose.OK
+		if status != verdict.Failed {
+			at = slices.IndexFunc(list, func(v verdict.Verdict) bool {
+				return v.Status == status || status == verdict.Unknown && v.Status == verdict.OK
 			})
 		}
 		if at < 0 {
@@ -114,18 +115,18 @@ func (k *checking) insideVerdicts(n *fabric.Node) ([]diagnose.Verdict, error) {
 }
 
 // settingVerdicts has a verdict for each line that, by lint, NCCL does not follow as written.
-func settingVerdicts(r *lint.Result) []diagnose.Verdict {
-	check := diagnose.Find(diagnose.CheckSettings)
-	var list []diagnose.Verdict
+func settingVerdicts(r *lint.Result) []verdict.Verdict {
+	check := diagnose.Find(verdict.CheckSettings)
+	var list []verdict.Verdict
 	for i := range r.Lines {
 		l, worst := &r.Lines[i], r.Lines[i].Worst()
-		v := diagnose.Verdict{Check: check, Subject: diagnose.Subject{File: cmp.Or(l.Name, l.File)}, Status: diagnose.OK, What: check.Title}
+		v := verdict.Verdict{Check: check, Subject: verdict.Subject{File: cmp.Or(l.Name, l.File)}, Status: verdict.OK, What: check.Title}
 		switch {
-		case worst.Severity.AtLeast(diagnose.Warning):
-			v.Status, v.What, v.Evidence, v.Remedy = diagnose.Failed, diagnose.Sentence(worst.Reason), l.Name+"="+l.Value+" ("+l.File+"), NCCL "+r.Version.String()+".", diagnose.Sentence(worst.Better)
+		case worst.Severity.AtLeast(verdict.Warning):
+			v.Status, v.What, v.Evidence, v.Remedy = verdict.Failed, verdict.Sentence(worst.Reason), l.Name+"="+l.Value+" ("+l.File+"), NCCL "+r.Version.String()+".", verdict.Sentence(worst.Better)
 			v.What = v.What[:len(v.What)-1]
 		case worst.Verdict == lint.Undecided:
-			v.Status, v.Reason, v.Evidence = diagnose.Unknown, fabric.ReasonNotRead, diagnose.Sentence(worst.Reason)
+			v.Status, v.Reason, v.Evidence = verdict.Unknown, fabric.ReasonNotRead, verdict.Sentence(worst.Reason)
 		}
 		list = append(list, v)
 	}

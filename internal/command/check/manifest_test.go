@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // An unchanged node passes; what changed is reported by name, and what cannot be read now is no drift.
@@ -90,7 +91,7 @@ func TestDriftIsOneVerdict(t *testing.T) {
 	n := simulatortest.Watch(t, s, 0)[0]
 	m := diagnose.NewManifest(n)
 	m.Devices["mlx5_3"]["firmware"] = "28.0.0"
-	failed := diagnose.Failures(diagnose.Run(withManifest(n, m), nil))
+	failed := verdict.Failures(diagnose.Run(withManifest(n, m), nil))
 	if len(failed) != 1 || failed[0].Check.ID != "manifest" || failed[0].Subject.Device != "mlx5_3" || failed[0].What != "Changed since the manifest: firmware" {
 		t.Errorf("got %+v", failed)
 	}

@@ -16,29 +16,30 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // writeTable prints a table: what failed first, each with what was seen and what to do. All but what paint
 // adds is legible.
-func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose.Verdict, verbose bool, paint command.Painter) error {
+func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []verdict.Verdict, verbose bool, paint command.Painter) error {
 	var b bytes.Buffer
-	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: has verdicts, and all are ok
+	good, count := map[*verdict.Check]bool{}, map[verdict.Status]int{} // good: has verdicts, and all are ok
 	width := 0
 	for _, v := range list {
 		width = max(width, len(v.Check.ID))
 		so, seen := good[v.Check]
-		good[v.Check] = v.Status == diagnose.OK && (so || !seen)
+		good[v.Check] = v.Status == verdict.OK && (so || !seen)
 	}
-	maps.DeleteFunc(good, func(_ *diagnose.Check, so bool) bool { return !so })
+	maps.DeleteFunc(good, func(_ *verdict.Check, so bool) bool { return !so })
 	consequences := 0
-	row := func(colour, status string, t diagnose.Group, text string) {
+	row := func(colour, status string, t verdict.Group, text string) {
 		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Severity(), width, t.Check.ID, command.OneLine(text))
 	}
-	for _, t := range diagnose.Together(list) {
+	for _, t := range verdict.Together(list) {
 		count[t.Status]++
 		subjects := strings.Join(t.Subjects, ", ")
 		switch t.Status {
-		case diagnose.Failed:
+		case verdict.Failed:
 			row(command.Red, "FAILED", t, subjects+": "+t.What)
 			for _, line := range t.Seen() {
 				indent(&b, line)
@@ -53,7 +54,7 @@ func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose
 				indent(&b, prefixed("Do: ", line))
 			}
 			indent(&b, "Runbook: "+conf.Links.Runbook(t.Check))
-		case diagnose.Unknown:
+		case verdict.Unknown:
 			if !t.Unstated {
 				row(command.Yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
 				continue
@@ -73,11 +74,11 @@ func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose
 	if len(good) == 1 {
 		plural = ""
 	}
-	failed := strconv.Itoa(count[diagnose.Failed]-consequences) + " failed"
+	failed := strconv.Itoa(count[verdict.Failed]-consequences) + " failed"
 	if consequences > 0 {
 		failed += fmt.Sprintf(" (%d more %s)", consequences, map[bool]string{true: "follows", false: "follow"}[consequences == 1])
 	}
-	fmt.Fprintf(&b, "%s, %d unknown, %d check%s passed\n", failed, count[diagnose.Unknown], len(good), plural)
+	fmt.Fprintf(&b, "%s, %d unknown, %d check%s passed\n", failed, count[verdict.Unknown], len(good), plural)
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -123,7 +124,7 @@ func prefixed(prefix, s string) string {
 }
 
 // verdict is what the JSON of check promises.
-type verdict struct {
+type shown struct {
 	Check       string `json:"check"`
 	Severity    string `json:"severity"`
 	Status      string `json:"status"`
@@ -142,40 +143,40 @@ type verdict struct {
 }
 
 // writeJSON writes the verdicts. Note is about the node; empty: none.
-func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, list []diagnose.Verdict, note string) error {
+func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, list []verdict.Verdict, note string) error {
 	report := struct {
 		Configuration config.Report    `json:"configuration"`
 		JudgedBy      *status.JudgedBy `json:"judged_by,omitempty"` // missing inside a job
 
-		Failed   int       `json:"failed"`
-		Unknown  int       `json:"unknown"`
-		OK       int       `json:"ok"`
-		Note     string    `json:"note,omitempty"`
-		Verdicts []verdict `json:"verdicts"`
-	}{Configuration: conf.Report(), Note: note, Verdicts: []verdict{}}
+		Failed   int     `json:"failed"`
+		Unknown  int     `json:"unknown"`
+		OK       int     `json:"ok"`
+		Note     string  `json:"note,omitempty"`
+		Verdicts []shown `json:"verdicts"`
+	}{Configuration: conf.Report(), Note: note, Verdicts: []shown{}}
 	if !k.inside {
 		report.JudgedBy = status.JudgedByOf(n)
 	}
 	for _, v := range list {
 		switch v.Status {
-		case diagnose.Failed:
+		case verdict.Failed:
 			report.Failed++
-		case diagnose.Unknown:
+		case verdict.Unknown:
 			report.Unknown++
 		default:
 			report.OK++
 		}
-		if v.Status != diagnose.Failed {
+		if v.Status != verdict.Failed {
 			v.What = ""
 		}
 		cause := ""
 		if v.Cause != nil {
 			cause = v.Cause.Check.ID
 		}
-		report.Verdicts = append(report.Verdicts, verdict{
+		report.Verdicts = append(report.Verdicts, shown{
 			Check: v.Check.ID, Severity: string(v.Severity()), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
 			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
-			Remedy: diagnose.FilledRemedy(n, &v), Runbook: conf.Links.Runbook(v.Check), Cause: cause,
+			Remedy: verdict.FilledRemedy(n, &v), Runbook: conf.Links.Runbook(v.Check), Cause: cause,
 		})
 	}
 	e := json.NewEncoder(w)
@@ -184,7 +185,7 @@ func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, li
 }
 
 // explain prints everything about a check.
-func explain(w io.Writer, c *diagnose.Check, at config.Links) {
+func explain(w io.Writer, c *verdict.Check, at config.Links) {
 	fmt.Fprintf(w, "%s (%s)\n  %s.\n", c.ID, c.Severity, c.Title)
 	for _, row := range [][2]string{
 		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.Modes, ", ")}, {"Runbook", at.Runbook(c)},

@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const preflightDocument = "../../../docs/COMMANDS.md"
@@ -73,7 +74,7 @@ func TestPreflightDocumentOutput(t *testing.T) {
 
 	var b bytes.Buffer
 	writeNote(&b, diagnose.InsideNote(n))
-	if err := writeTable(&b, n, config.Config{Links: config.DefaultLinks()}, diagnose.Run(n, []*diagnose.Check{diagnose.Find("inside_memlock")}), false, func(_, s string) string { return s }); err != nil {
+	if err := writeTable(&b, n, config.Config{Links: config.DefaultLinks()}, diagnose.Run(n, []*verdict.Check{diagnose.Find("inside_memlock")}), false, func(_, s string) string { return s }); err != nil {
 		t.Fatal(err)
 	}
 	var shown strings.Builder

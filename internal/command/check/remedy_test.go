@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/report"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // named are words of remedies that stand for what the exporter knows of each device and GPU.
@@ -48,7 +49,7 @@ func TestOneRemedyForAFault(t *testing.T) {
 						line = sub.Remedy
 						lines = append(lines, sub.Name+": "+line)
 					}
-					if !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.Check == f.Check && v.Remedy == line }) && f.Check != "pcie_acs" { // a verdict names its own bridges, a finding those of all
+					if !slices.ContainsFunc(verdicts, func(v shown) bool { return v.Check == f.Check && v.Remedy == line }) && f.Check != "pcie_acs" { // a verdict names its own bridges, a finding those of all
 						t.Errorf("the JSON of check has no verdict %s with the remedy of /status.json: %s", f.Check, line)
 					}
 					if !strings.Contains(text, line+"\n") {
@@ -88,7 +89,7 @@ func TestOneRemedyForAFault(t *testing.T) {
 }
 
 // sameCauses compares what follows from which check in all outputs, and returns how many findings do.
-func sameCauses(t *testing.T, text string, verdicts []verdict, findings []status.Finding, reported []report.Finding) int {
+func sameCauses(t *testing.T, text string, verdicts []shown, findings []status.Finding, reported []report.Finding) int {
 	t.Helper()
 	pairs := func(output string, n int, at func(int) (check, cause, remedy string)) []string {
 		var all []string
@@ -133,7 +134,7 @@ func sameCauses(t *testing.T, text string, verdicts []verdict, findings []status
 }
 
 // checkOutput is the text of check, and the verdicts of its JSON.
-func checkOutput(t *testing.T, n *fabric.Node, list []diagnose.Verdict) (text string, verdicts []verdict) {
+func checkOutput(t *testing.T, n *fabric.Node, list []verdict.Verdict) (text string, verdicts []shown) {
 	t.Helper()
 	var table, b bytes.Buffer
 	if err := writeTable(&table, n, config.Config{}, list, false, func(_, s string) string { return s }); err != nil {
@@ -142,16 +143,16 @@ func checkOutput(t *testing.T, n *fabric.Node, list []diagnose.Verdict) (text st
 	if err := new(checking).writeJSON(&b, n, config.Config{}, list, ""); err != nil {
 		t.Fatal(err)
 	}
-	var doc struct{ Verdicts []verdict }
+	var doc struct{ Verdicts []shown }
 	if err := json.Unmarshal(b.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
 	return table.String(), doc.Verdicts
 }
 
-func statusOf(n *fabric.Node, list []diagnose.Verdict) *status.Document {
+func statusOf(n *fabric.Node, list []verdict.Verdict) *status.Document {
 	return status.Of(&status.Inputs{
 		Node: n, Verdicts: list, Links: config.DefaultLinks(),
-		Since: func([]diagnose.Verdict) (time.Time, bool, bool) { return time.Time{}, false, false },
+		Since: func([]verdict.Verdict) (time.Time, bool, bool) { return time.Time{}, false, false },
 	})
 }

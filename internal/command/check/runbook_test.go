@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // The text, the JSON and the explanation of check name the runbooks of the site.
@@ -38,7 +39,7 @@ func TestCheckNamesRunbooksOfTheSite(t *testing.T) {
 
 func TestJSONNamesRunbooks(t *testing.T) {
 	var b bytes.Buffer
-	list := []diagnose.Verdict{{Check: diagnose.Find("port_active"), Status: diagnose.Failed}}
+	list := []verdict.Verdict{{Check: diagnose.Find("port_active"), Status: verdict.Failed}}
 	if err := new(checking).writeJSON(&b, &fabric.Node{Policy: &fabric.Policy{}}, config.Config{Links: config.Links{Runbooks: "/runbooks"}}, list, ""); err != nil {
 		t.Fatal(err)
 	}

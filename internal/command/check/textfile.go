@@ -13,16 +13,16 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/files"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // maxTextfile bounds what is read of an old textfile. Verdicts on a node of 128 ports and GPUs are some 100 KiB.
 const maxTextfile = 4 << 20
 
 // writeTextfile writes verdicts for node_exporter's textfile collector.
-func writeTextfile(path string, list []diagnose.Verdict, at time.Time) error {
+func writeTextfile(path string, list []verdict.Verdict, at time.Time) error {
 	return replaceTextfile(path, nil, collector.CheckFamilies(list, at))
 }
 

@@ -42,7 +42,7 @@ func writeAccount(w io.Writer, a *progress.Account) {
 			fmt.Fprintln(w, "  The process may have crashed of it: look at the job, and do not ask again.")
 		}
 	}
-	fmt.Fprintf(w, "  %s (%d answers, %d communicators)\n", verdict(a), d.Answers, d.Communicators)
+	fmt.Fprintf(w, "  %s (%d answers, %d communicators)\n", verdictText(a), d.Answers, d.Communicators)
 	for _, c := range d.Bad[:min(len(d.Bad), maxShown)] {
 		fmt.Fprintf(w, "  communicator %s of %d ranks: %s, %d ranks, collectives apart: %d\n", c.ID, c.Size, c.State, c.Count, c.Gap)
 		for _, r := range c.Ranks {
@@ -65,7 +65,7 @@ func where(p *progress.PlaceDocument) string {
 	return s
 }
 
-func verdict(a *progress.Account) string {
+func verdictText(a *progress.Account) string {
 	if !a.Known() {
 		return string(progress.Unknown)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/command"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/inquiry"
 	"gpufabric_exporter/internal/jobs/job"
@@ -20,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // What jobs exits with, as check.
@@ -175,7 +175,7 @@ func (k *looking) unlessWatched(err error) error {
 // exitOf is the exit code for these jobs. Findings of severity info do not count.
 func exitOf(jobs job.Jobs) int {
 	failed := func(j job.Job) bool {
-		return j.Verdict.Fallback() || slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(diagnose.Warning) })
+		return j.Verdict.Fallback() || slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(verdict.Warning) })
 	}
 	switch {
 	case slices.ContainsFunc(jobs.List, failed):

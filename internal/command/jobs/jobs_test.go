@@ -13,10 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/inquiry"
 	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func jobsWith(v job.Verdict, findings ...job.Finding) job.Jobs {
@@ -43,8 +43,8 @@ func TestExitCodes(t *testing.T) {
 		"suspected":     {jobsWith(job.Verdict{Transport: job.TCP, Way: job.WaySocket}), 1},
 		"mixed":         {jobsWith(job.Verdict{Transport: job.Mixed}), 1},
 		"unknown":       {jobsWith(job.Verdict{Transport: job.Unknown, Reason: job.Idle}), 2},
-		"info":          {jobsWith(job.Verdict{Transport: job.RDMA}, job.Finding{Severity: diagnose.Info, PIDs: []int{9}}), 0},
-		"misconfigured": {jobsWith(job.Verdict{Transport: job.Unknown}, job.Finding{Severity: diagnose.Warning, PIDs: []int{9}}), 1},
+		"info":          {jobsWith(job.Verdict{Transport: job.RDMA}, job.Finding{Severity: verdict.Info, PIDs: []int{9}}), 0},
+		"misconfigured": {jobsWith(job.Verdict{Transport: job.Unknown}, job.Finding{Severity: verdict.Warning, PIDs: []int{9}}), 1},
 		"no jobs":       {job.Jobs{Known: true}, 0},
 		"kept":          {kept(job.RDMA), 2},
 		"kept, TCP":     {kept(job.TCP), 1},
@@ -60,7 +60,7 @@ func TestExitCodes(t *testing.T) {
 func TestOutput(t *testing.T) {
 	jobs := jobsWith(
 		job.Verdict{Transport: job.TCP, Confirmed: true, Way: job.WaySocket, Cause: job.CauseNoDevices, Evidence: []string{"its sockets sent 5 GB/s"}},
-		job.Finding{Rule: job.RuleMemlock, Severity: diagnose.Warning, Text: "it may lock 65536 bytes", PIDs: []int{9}},
+		job.Finding{Rule: job.RuleMemlock, Severity: verdict.Warning, Text: "it may lock 65536 bytes", PIDs: []int{9}},
 	)
 	var text, document bytes.Buffer
 	if err := errors.Join(printer{}.write(&text, jobs), printer{json: true}.write(&document, jobs)); err != nil {

@@ -30,6 +30,7 @@ import (
 	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // lintJob runs the command over a file of that name and text.
@@ -92,7 +93,7 @@ func TestSourceOnNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdicts := diagnose.Run(lint.OnNode(in, simulated(t, "healthy")), diagnose.Checks(diagnose.CheckGID))
+	verdicts := diagnose.Run(lint.OnNode(in, simulated(t, "healthy")), diagnose.Checks(verdict.CheckGID))
 	commandtest.Contains(t, verdicts[0].Evidence, "NCCL_IB_GID_INDEX=7 (environment) is used unchecked")
 }
 

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/command"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // maxShown bounds how much of a value a line of text has, in bytes.
@@ -76,13 +76,13 @@ func writeText(w io.Writer, r *lint.Result, verbose bool, paint command.Painter)
 		worst := l.Worst()
 		colour, quiet := command.Green, false
 		switch {
-		case worst.Severity.AtLeast(diagnose.Warning):
+		case worst.Severity.AtLeast(verdict.Warning):
 			failed++
 			colour = command.Red
 		case worst.Verdict == lint.Undecided:
 			undecided++
 			colour = command.Yellow
-		case worst.Severity == diagnose.Info:
+		case worst.Severity == verdict.Info:
 			noted++
 			colour = command.Yellow
 		default:
@@ -160,7 +160,7 @@ func writeGitHub(w io.Writer, r *lint.Result) error {
 	for i := range r.Lines {
 		l := &r.Lines[i]
 		for _, f := range l.Findings {
-			kind := map[diagnose.Severity]string{diagnose.Critical: "error", diagnose.Warning: "warning", diagnose.Info: "notice"}[f.Severity]
+			kind := map[verdict.Severity]string{verdict.Critical: "error", verdict.Warning: "warning", verdict.Info: "notice"}[f.Severity]
 			if kind == "" {
 				continue
 			}

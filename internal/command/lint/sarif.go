@@ -8,8 +8,8 @@ import (
 	"net/url"
 	"path/filepath"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/nccl/lint"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // The part of SARIF 2.1.0 that lint writes (OASIS, sarif-schema-2.1.0.json).
@@ -84,8 +84,8 @@ func writeSARIF(w io.Writer, r *lint.Result) error {
 	return e.Encode(sarifLog{"https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json", "2.1.0", []sarifRun{run}})
 }
 
-func sarifLevel(s diagnose.Severity) string {
-	return map[diagnose.Severity]string{diagnose.Critical: "error", diagnose.Warning: "warning", diagnose.Info: "note"}[s]
+func sarifLevel(s verdict.Severity) string {
+	return map[verdict.Severity]string{verdict.Critical: "error", verdict.Warning: "warning", verdict.Info: "note"}[s]
 }
 
 // sarifPlace is the place of a line: a line of a file, or the name of an input without lines.

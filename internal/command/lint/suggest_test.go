@@ -13,12 +13,12 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command/commandtest"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // suggestions returns what is suggested, and tests that lint finds no fault with it in any format.
@@ -57,7 +57,7 @@ func suggestions(t *testing.T, version lint.Version, node *fabric.Node) []string
 				if f.Verdict == lint.Undecided && l.Name == "NCCL_NET" {
 					continue // a plugin, which only the place of the job has
 				}
-				if f.Severity.AtLeast(diagnose.Warning) || f.Verdict != lint.Works && f.Verdict != lint.Foreign {
+				if f.Severity.AtLeast(verdict.Warning) || f.Verdict != lint.Works && f.Verdict != lint.Foreign {
 					t.Errorf("NCCL %s as %s: %s=%s: %+v", version, format, l.Name, l.Value, f)
 				}
 			}

@@ -31,6 +31,7 @@ import (
 	"gpufabric_exporter/internal/report"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -193,8 +194,8 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // verdicts runs all checks but those that compare two readings.
-func verdicts(n *fabric.Node) []diagnose.Verdict {
-	var checks []*diagnose.Check
+func verdicts(n *fabric.Node) []verdict.Verdict {
+	var checks []*verdict.Check
 	for _, c := range diagnose.Catalogue() {
 		if !c.Rate {
 			checks = append(checks, c)

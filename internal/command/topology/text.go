@@ -13,8 +13,8 @@ import (
 	"text/tabwriter"
 
 	"gpufabric_exporter/internal/command"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func write(w io.Writer, asJSON bool, r report) error {
@@ -135,7 +135,7 @@ SYS   through the interconnect of NUMA nodes
 `)
 	for _, reason := range fabric.Reasons() {
 		if unknown[string(reason)] {
-			fmt.Fprintf(b, "?     unknown: %s\n", diagnose.ReasonText(reason))
+			fmt.Fprintf(b, "?     unknown: %s\n", verdict.ReasonText(reason))
 		}
 	}
 	b.WriteString("rail  of a GPU: the number of its nearest compute NIC and that NIC; of a NIC: its role\n")
@@ -155,15 +155,15 @@ func writeReasons(b *strings.Builder, r report) {
 			b.WriteString(text + "\n")
 		}
 	}
-	acs, verdict, block := sameOfAll(r, acsUnknown), sameOfAll(r, verdictUnknown), sameOfAll(r, blockText)
+	acs, unsure, block := sameOfAll(r, acsUnknown), sameOfAll(r, verdictUnknown), sameOfAll(r, blockText)
 	if acs != "" {
 		fmt.Fprintf(b, "Whether ACS redirects traffic between GPUs and NICs is unknown: %s.\n", acs)
 	}
-	if verdict != "" {
-		fmt.Fprintf(b, "Whether GPUDirect RDMA works is unknown: %s.\n", verdict)
+	if unsure != "" {
+		fmt.Fprintf(b, "Whether GPUDirect RDMA works is unknown: %s.\n", unsure)
 	}
 	if block != "" {
-		b.WriteString(diagnose.Sentence(block) + "\n")
+		b.WriteString(verdict.Sentence(block) + "\n")
 	}
 	for _, g := range r.GPUs {
 		text := g.Name + " is " + placeText(g)
@@ -173,7 +173,7 @@ func writeReasons(b *strings.Builder, r report) {
 		if len(g.ACSRedirect) > 0 && g.GPUDirect.Block != string(fabric.GDRACS) { // else that says it
 			text += "; ACS redirects traffic to " + g.NIC + " at " + strings.Join(g.ACSRedirect, ", ")
 		}
-		if why := verdictUnknown(g); why != "" && verdict == "" {
+		if why := verdictUnknown(g); why != "" && unsure == "" {
 			text += "; GPUDirect RDMA is unknown: " + why
 		}
 		if why := blockText(g); why != "" && block == "" {
@@ -199,7 +199,7 @@ func placeText(g gpu) string {
 		text += "; its driver has lost it"
 	}
 	if g.Fabric != "" && g.Fabric != string(fabric.GPUFabricCompleted) {
-		text += "; it has not joined its NVLink fabric: " + diagnose.Spaced(g.Fabric)
+		text += "; it has not joined its NVLink fabric: " + verdict.Spaced(g.Fabric)
 	}
 	return text
 }
@@ -241,7 +241,7 @@ func acsUnknown(g gpu) string {
 	if g.NIC == "" || g.ACSRedirect != nil {
 		return ""
 	}
-	text := diagnose.ReasonText(fabric.Reason(g.ACSReason))
+	text := verdict.ReasonText(fabric.Reason(g.ACSReason))
 	if fabric.Reason(g.ACSReason) == fabric.ReasonPrivilege {
 		text += ", requires root (CAP_SYS_ADMIN)"
 	}
@@ -257,7 +257,7 @@ func verdictUnknown(g gpu) string {
 	case d.Evidence != "":
 		return strings.TrimSuffix(d.Evidence, ".")
 	default:
-		return diagnose.ReasonText(fabric.Reason(d.Reason))
+		return verdict.ReasonText(fabric.Reason(d.Reason))
 	}
 }
 
@@ -296,7 +296,7 @@ func writePairs(b *strings.Builder, r report) {
 		if n := len(r.GPUs); len(pairs[why]) == n*(n-1)/2 && n > 2 {
 			which = "any two GPUs"
 		}
-		fmt.Fprintf(b, "No peer-to-peer writes between %s: %s\n", which, diagnose.Spaced(why))
+		fmt.Fprintf(b, "No peer-to-peer writes between %s: %s\n", which, verdict.Spaced(why))
 	}
 }
 

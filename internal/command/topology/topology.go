@@ -16,6 +16,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // printing is one call of the command.
@@ -179,7 +180,7 @@ func reportOf(n *fabric.Node) report {
 		driver   *fabric.GPU
 	}
 	var members []member
-	gpus := diagnose.GPUs(n)
+	gpus := verdict.GPUs(n)
 	if !diagnose.HasNVIDIA(gpus) {
 		r.Driver.Text = ""
 	}
@@ -239,7 +240,7 @@ func peermemOf(f fabric.Fact[fabric.Peermem]) peermem {
 	}
 }
 
-func reportGPU(n *fabric.Node, v diagnose.GPU) gpu {
+func reportGPU(n *fabric.Node, v verdict.GPU) gpu {
 	g := gpu{Name: v.Name, NUMANode: pointer(v.NUMANode()), GPUDirect: gpuDirectOf(v.GDR)}
 	if d := v.Driver; d != nil {
 		g.Index, g.UUID, g.Model, g.Lost, g.PCI = &d.Index, d.UUID, pointer(d.Name), pointer(d.Lost), d.Address

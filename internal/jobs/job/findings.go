@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 // findings are what is wrong with a job beside its transport. Those of a rank stand while not all is seen that they were made from.
 func (t *Tracker) findings(n *fabric.Node, at time.Time, e *evidence, next map[processID]*tracked) []Finding {
 	made := map[int][]Finding{} // by PID
-	add := func(rule Rule, severity diagnose.Severity, pid int, format string, args ...any) {
+	add := func(rule Rule, severity verdict.Severity, pid int, format string, args ...any) {
 		made[pid] = append(made[pid], Finding{Rule: rule, Severity: severity, Text: fmt.Sprintf(format, args...), PIDs: []int{pid}})
 	}
 	rails := activeRails(n)
@@ -65,29 +65,29 @@ func (t *Tracker) findings(n *fabric.Node, at time.Time, e *evidence, next map[p
 }
 
 // about makes the findings about one rank that are not about its settings.
-func (e *evidence) about(n *fabric.Node, r *observed, keep *tracked, rails []string, add func(rule Rule, severity diagnose.Severity, pid int, format string, args ...any)) {
+func (e *evidence) about(n *fabric.Node, r *observed, keep *tracked, rails []string, add func(rule Rule, severity verdict.Severity, pid int, format string, args ...any)) {
 	if keep.settled.shown.Reason == NoCommunicator && r.busy == yes && expectsNCCL(r.RankCandidate) {
-		add(RuleNoCommunicator, diagnose.Info, r.PID, "its GPUs are busy, and it shows no NCCL communicator: it may use another back end, such as Gloo")
+		add(RuleNoCommunicator, verdict.Info, r.PID, "its GPUs are busy, and it shows no NCCL communicator: it may use another back end, such as Gloo")
 	}
 	if d, known := r.Devices.Get(); known && d.Uverbs == 0 && e.spans() && len(rails) > 0 && !e.devices.moved && !wayOf(r, e.devices).byDesign() {
-		add(RuleNoDevices, diagnose.Warning, r.PID, "its mount namespace has no /dev/infiniband/uverbs*: it cannot use RDMA, and the node has %d active RDMA ports", len(rails))
+		add(RuleNoDevices, verdict.Warning, r.PID, "its mount namespace has no /dev/infiniband/uverbs*: it cannot use RDMA, and the node has %d active RDMA ports", len(rails))
 	}
 	if l, known := r.Limits.Get(); known && l.Memlock < leastMemlock && e.spans() && keep.settled.shown.Transport != RDMA && len(rails) > 0 {
-		add(RuleMemlock, diagnose.Warning, r.PID, "it may lock %d bytes of memory (RLIMIT_MEMLOCK): memory regions of RDMA fail without CAP_IPC_LOCK", l.Memlock)
+		add(RuleMemlock, verdict.Warning, r.PID, "it may lock %d bytes of memory (RLIMIT_MEMLOCK): memory regions of RDMA fail without CAP_IPC_LOCK", l.Memlock)
 	}
 	if far := withoutNearest(n, r, rails); far != "" && e.spans() {
-		add(RuleAlignment, diagnose.Warning, r.PID, "%s", far)
+		add(RuleAlignment, verdict.Warning, r.PID, "%s", far)
 	}
 	if far := onFarCPUs(n, r); far != "" && e.spans() {
-		add(RuleAffinity, diagnose.Info, r.PID, "%s", far)
+		add(RuleAffinity, verdict.Info, r.PID, "%s", far)
 	}
 	if keep.grown.leaks() {
-		add(RuleGrowing, diagnose.Warning, r.PID, "its verbs contexts grew in %d readings and never fell, to %d: communicators are made again and not destroyed", keep.grown.steps, keep.grown.contexts)
+		add(RuleGrowing, verdict.Warning, r.PID, "its verbs contexts grew in %d readings and never fell, to %d: communicators are made again and not destroyed", keep.grown.steps, keep.grown.contexts)
 	}
 	for _, uuid := range r.gpus {
 		if g := gpuOf(n, uuid); g != nil {
 			if m, known := g.BAR1.Get(); known && m.Total > 0 && float64(m.Used) >= fullBAR1*float64(m.Total) {
-				add(RuleBAR1, diagnose.Warning, r.PID, "%d of %d bytes of BAR1 of %s are in use: registrations for GPUDirect RDMA fail when it is full", m.Used, m.Total, uuid)
+				add(RuleBAR1, verdict.Warning, r.PID, "%d of %d bytes of BAR1 of %s are in use: registrations for GPUDirect RDMA fail when it is full", m.Used, m.Total, uuid)
 			}
 		}
 	}
@@ -173,7 +173,7 @@ func onFarCPUs(n *fabric.Node, r *observed) string {
 }
 
 // differing compares the ranks of a job on the node with each other.
-func differing(ranks []*observed, add func(rule Rule, severity diagnose.Severity, pid int, format string, args ...any)) {
+func differing(ranks []*observed, add func(rule Rule, severity verdict.Severity, pid int, format string, args ...any)) {
 	var first *observed
 	for _, r := range ranks {
 		version := r.Maps.Or(fabric.MappedFiles{}).Version
@@ -182,7 +182,7 @@ func differing(ranks []*observed, add func(rule Rule, severity diagnose.Severity
 		case first == nil:
 			first = r
 		case first.Maps.Value.Version != version:
-			add(RuleVersions, diagnose.Warning, r.PID, "ranks of the job have NCCL %s and %s", clean(first.Maps.Value.Version, maxCommand), clean(version, maxCommand))
+			add(RuleVersions, verdict.Warning, r.PID, "ranks of the job have NCCL %s and %s", clean(first.Maps.Value.Version, maxCommand), clean(version, maxCommand))
 		}
 	}
 	first = nil
@@ -195,7 +195,7 @@ func differing(ranks []*observed, add func(rule Rule, severity diagnose.Severity
 			continue
 		}
 		if name := difference(first.Variables(), r.Variables()); name != "" {
-			add(RuleSettings, diagnose.Warning, r.PID, "ranks of the job differ in %s", name)
+			add(RuleSettings, verdict.Warning, r.PID, "ranks of the job differ in %s", name)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // account adds the time since the last reading to the GPUs of jobs that are impaired now, for each reason. Only GPUs that were
@@ -83,7 +83,7 @@ func impairments(n *fabric.Node, j *Job, uuid string) []Impairment {
 	if j.Verdict.fellBack() && j.Verdict.Confirmed {
 		list = append(list, ImpairedTCP)
 	}
-	if slices.ContainsFunc(j.Findings, func(f Finding) bool { return f.Severity.AtLeast(diagnose.Warning) }) {
+	if slices.ContainsFunc(j.Findings, func(f Finding) bool { return f.Severity.AtLeast(verdict.Warning) }) {
 		list = append(list, ImpairedMisconfig)
 	}
 	g := gpuOf(n, uuid)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Transport is how NCCL moves data between nodes.
@@ -168,10 +168,10 @@ func Rules() []Rule {
 
 // Finding is something that is wrong with a job whatever its transport, as JSON has it, too (Document).
 type Finding struct {
-	Rule     Rule              `json:"rule"`
-	Severity diagnose.Severity `json:"severity"`
-	Text     string            `json:"text"`
-	PIDs     []int             `json:"pids"` // the ranks that it is about
+	Rule     Rule             `json:"rule"`
+	Severity verdict.Severity `json:"severity"`
+	Text     string           `json:"text"`
+	PIDs     []int            `json:"pids"` // the ranks that it is about
 	// Variables are those that a rule on settings is about.
 	Variables []string `json:"-"`
 }

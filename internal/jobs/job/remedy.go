@@ -5,7 +5,7 @@ package job
 import (
 	"slices"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const (
@@ -34,7 +34,7 @@ func (j *Job) Remedies() []string {
 // Problems are the findings of severity warning and worse that are faults beside the transport: not the cause of TCP, which the
 // verdict names.
 func (j *Job) Problems() []Finding {
-	return slices.DeleteFunc(slices.Clone(j.Findings), func(f Finding) bool { return !f.Severity.AtLeast(diagnose.Warning) || j.Verdict.Names(&f) })
+	return slices.DeleteFunc(slices.Clone(j.Findings), func(f Finding) bool { return !f.Severity.AtLeast(verdict.Warning) || j.Verdict.Names(&f) })
 }
 
 // Names reports whether a finding is about the cause of TCP, and nothing else.

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // A job with a fault has a remedy, which is given once; a good one has none.
 func TestRemedies(t *testing.T) {
 	tcp := func(c Cause) Verdict { return Verdict{Transport: TCP, Way: WaySocket, Confirmed: true, Cause: c} }
-	wrong := Finding{Rule: RuleSettingWrongHere, Severity: diagnose.Critical, Variables: []string{"NCCL_IB_DISABLE"}}
+	wrong := Finding{Rule: RuleSettingWrongHere, Severity: verdict.Critical, Variables: []string{"NCCL_IB_DISABLE"}}
 	besides := wrong
 	besides.Variables = []string{"NCCL_IB_DISABLE", "NCCL_IB_HCA"}
 	for name, c := range map[string]struct {
@@ -24,11 +24,11 @@ func TestRemedies(t *testing.T) {
 		"disabled":                         {Job{Verdict: tcp(CauseDisabled), Findings: []Finding{wrong}}, []string{"Remove NCCL_IB_DISABLE"}},
 		"disabled, and more":               {Job{Verdict: tcp(CauseDisabled), Findings: []Finding{besides}}, []string{"Remove NCCL_IB_DISABLE", "Correct the variables"}},
 		"disabled, and the other variable": {Job{Verdict: tcp(CauseSocketSelected), Findings: []Finding{wrong}}, []string{"Remove NCCL_NET", "Correct the variables"}},
-		"no devices":                       {Job{Verdict: tcp(CauseNoDevices), Findings: []Finding{{Rule: RuleNoDevices, Severity: diagnose.Warning}, wrong}}, []string{"Give the container", "Correct the variables"}},
+		"no devices":                       {Job{Verdict: tcp(CauseNoDevices), Findings: []Finding{{Rule: RuleNoDevices, Severity: verdict.Warning}, wrong}}, []string{"Give the container", "Correct the variables"}},
 		"cause not seen":                   {Job{Verdict: tcp(CauseNone)}, []string{"Start the job with NCCL_DEBUG=INFO"}},
 		"by design":                        {Job{Verdict: Verdict{Transport: TCP, Way: WayTCPX}}, nil},
 		"settings of RDMA":                 {Job{Verdict: Verdict{Transport: RDMA}, Findings: []Finding{wrong, wrong}}, []string{"Correct the variables"}},
-		"worth knowing":                    {Job{Verdict: Verdict{Transport: RDMA}, Findings: []Finding{{Rule: RuleAffinity, Severity: diagnose.Info}}}, nil},
+		"worth knowing":                    {Job{Verdict: Verdict{Transport: RDMA}, Findings: []Finding{{Rule: RuleAffinity, Severity: verdict.Info}}}, nil},
 	} {
 		got := c.job.Remedies()
 		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {

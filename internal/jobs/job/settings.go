@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/lint"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // hiddenValue stands for a value that the reader does not give out.
@@ -77,7 +77,7 @@ func lintFindings(r lint.Result, files map[string]string) []Finding {
 		line := &r.Lines[i]
 		worst := line.Worst()
 		rule, known := ruleOf[worst.Verdict]
-		if !known || !worst.Severity.AtLeast(diagnose.Warning) {
+		if !known || !worst.Severity.AtLeast(verdict.Warning) {
 			continue
 		}
 		text := fmt.Sprintf("%s=%s: %s", line.Name, line.Value, worst.Reason)

@@ -18,10 +18,10 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Change is what a recommended setting means for the present configuration of the host. The words are stable: programs read them.
@@ -60,14 +60,14 @@ type Left struct {
 
 // Removal is a present line of the host's NCCL configuration to remove.
 type Removal struct {
-	Name    string            `json:"name,omitempty"` // empty: the line is no setting
-	Value   string            `json:"value"`
-	From    string            `json:"from"`              // file:line
-	Verdict lint.Verdict      `json:"verdict"`           // of lint
-	Level   diagnose.Severity `json:"severity"`          // critical and warning: it has no effect or the wrong one; info: it does nothing useful
-	Reason  string            `json:"reason"`            // what becomes of the line
-	Instead string            `json:"instead,omitempty"` // the line to write in its place, or what to do; empty: nothing
-	Source  string            `json:"source"`
+	Name    string           `json:"name,omitempty"` // empty: the line is no setting
+	Value   string           `json:"value"`
+	From    string           `json:"from"`              // file:line
+	Verdict lint.Verdict     `json:"verdict"`           // of lint
+	Level   verdict.Severity `json:"severity"`          // critical and warning: it has no effect or the wrong one; info: it does nothing useful
+	Reason  string           `json:"reason"`            // what becomes of the line
+	Instead string           `json:"instead,omitempty"` // the line to write in its place, or what to do; empty: nothing
+	Source  string           `json:"source"`
 }
 
 // Open is something that could not be judged. No setting follows from it.
@@ -129,7 +129,7 @@ func For(node *fabric.Node, w Workload) Advice {
 // otherGPUs counts those that are known to be of another vendor than NVIDIA.
 func otherGPUs(n *fabric.Node) (count int) {
 	for _, g := range n.PCI.GPUs() {
-		if vendor, known := g.Vendor.Get(); known && vendor != diagnose.NVIDIA && g.PF.State != fabric.OK {
+		if !g.NVIDIA() && g.PF.State != fabric.OK {
 			count++
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/internal/verdict"
 )
 
 func observed(t *testing.T, scenario string) *fabric.Node {
@@ -116,7 +117,7 @@ func clean(t *testing.T, a Advice, format lint.Format, node *fabric.Node) {
 			read = append(read, l.Name+"="+l.Value)
 		}
 		for _, f := range l.Findings {
-			if f.Severity.AtLeast(diagnose.Warning) {
+			if f.Severity.AtLeast(verdict.Warning) {
 				t.Errorf("%s: %s=%s: %+v", format, l.Name, l.Value, f)
 			}
 		}
@@ -230,8 +231,8 @@ func TestNoGPU(t *testing.T) {
 // The advice in place of the host's configuration ends what was wrong with it.
 func TestAdviceEndsFindings(t *testing.T) {
 	for scenario, check := range map[string]string{
-		"nccl-tc-5": "roce_dscp", "nccl-rdma-off": "nccl_rdma_off", "gid-index-pinned": diagnose.CheckGID, "socket-interface-down": "nccl_socket_interface",
-		"socket-interface-missing": "nccl_socket_interface", "ipv6-only-family-unset": diagnose.CheckGID, "nccl-algo-unknown": "nccl_refused", "nccl-rdma-off-efa": "",
+		"nccl-tc-5": "roce_dscp", "nccl-rdma-off": "nccl_rdma_off", "gid-index-pinned": verdict.CheckGID, "socket-interface-down": "nccl_socket_interface",
+		"socket-interface-missing": "nccl_socket_interface", "ipv6-only-family-unset": verdict.CheckGID, "nccl-algo-unknown": "nccl_refused", "nccl-rdma-off-efa": "",
 	} {
 		node := observed(t, scenario)
 		var list []fabric.NCCLVariable
@@ -256,7 +257,7 @@ func TestAdviceEndsFindings(t *testing.T) {
 func failing(node *fabric.Node) []string {
 	var ids []string
 	for _, v := range diagnose.Run(node, diagnose.Catalogue()) {
-		if v.Status == diagnose.Failed && v.Check.Severity != diagnose.Info && !v.Check.Rate {
+		if v.Status == verdict.Failed && v.Check.Severity != verdict.Info && !v.Check.Rate {
 			ids = append(ids, v.Check.ID)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const askDriver = "run the command where NVML reaches the GPU driver, or measure with `gpufabric_exporter probe`"
@@ -149,7 +149,7 @@ func (k *adviser) between() rated {
 	least, count, equal, shared := 0.0, 0, true, map[string]bool{}
 	for h, p := range k.node.ComputePorts {
 		if p.State.State == fabric.Unknown {
-			l.basis = fmt.Sprintf("The state of %s:%d is not known: %s.", h.Name, p.Number, diagnose.ReasonText(p.State.Meta().Reason))
+			l.basis = fmt.Sprintf("The state of %s:%d is not known: %s.", h.Name, p.Number, verdict.ReasonText(p.State.Meta().Reason))
 			return l
 		}
 		if p.Down() {
@@ -157,7 +157,7 @@ func (k *adviser) between() rated {
 		}
 		rate, known := p.Rate.Get()
 		if !known {
-			l.basis, l.ask = fmt.Sprintf("The rate of %s:%d is not known: %s.", h.Name, p.Number, diagnose.ReasonText(p.Rate.Meta().Reason)), "gpufabric_exporter probe rail --now"
+			l.basis, l.ask = fmt.Sprintf("The rate of %s:%d is not known: %s.", h.Name, p.Number, verdict.ReasonText(p.Rate.Meta().Reason)), "gpufabric_exporter probe rail --now"
 			return l
 		}
 		if twin := k.node.SharedPort(h, p); twin != "" && shared[twin] {
@@ -175,7 +175,7 @@ func (k *adviser) between() rated {
 		return l
 	}
 	sum := least * float64(count)
-	l.basis = fmt.Sprintf("%s of %s together, the line rate: %s, %.0f GB/s", ports(count), k.Workload.Fabric.Text(), diagnose.Gigabits(sum), sum/1e9)
+	l.basis = fmt.Sprintf("%s of %s together, the line rate: %s, %.0f GB/s", ports(count), k.Workload.Fabric.Text(), verdict.Gigabits(sum), sum/1e9)
 	if !equal {
 		l.basis += ", each at the rate of the slowest, for which every collective waits"
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/lint"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // network has NCCL stop with an error where it would fall back to TCP in silence (src/plugin/net.cc).
@@ -86,7 +86,7 @@ func (k *adviser) devices() {
 				compute = append(compute, one)
 				needed = needed || port.Link.Value || !port.Link.Stated()
 			case takes(h, port) && port.MayServe(fabric.RoleCompute):
-				k.open(name, "What "+one+" is for is not known: "+diagnose.ReasonText(port.Role.Meta().Reason)+".", ask)
+				k.open(name, "What "+one+" is for is not known: "+verdict.ReasonText(port.Role.Meta().Reason)+".", ask)
 				return
 			case takes(h, port):
 				others = append(others, one)

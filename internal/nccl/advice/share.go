@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Share is how much of the stated iteration its AllReduce takes over a link.
@@ -96,8 +97,8 @@ func (k *adviser) share(link Link, seconds float64, from string, measured bool) 
 func (k *adviser) little(link Link, measured bool) string {
 	const next, unknown = "look at data loading, computation and stragglers first.", "Whether the network limits this job is not known: "
 	var found []string
-	for _, f := range diagnose.Findings(diagnose.Run(k.node, nil)) {
-		if id := f.Check.ID; f.Check.Severity.AtLeast(diagnose.Warning) && !slices.Contains(found, id) {
+	for _, f := range verdict.Findings(diagnose.Run(k.node, nil)) {
+		if id := f.Check.ID; f.Check.Severity.AtLeast(verdict.Warning) && !slices.Contains(found, id) {
 			found = append(found, id)
 		}
 	}

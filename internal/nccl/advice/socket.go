@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const socketVariable = "NCCL_SOCKET_IFNAME"
@@ -70,7 +70,7 @@ func (k *adviser) sockets() {
 
 // railList is which removal is of a list of rails, -1 for none: the node works with it.
 func (k *adviser) railList() int {
-	return slices.IndexFunc(k.Remove, func(r Removal) bool { return r.Name == socketVariable && r.Level == diagnose.Info })
+	return slices.IndexFunc(k.Remove, func(r Removal) bool { return r.Name == socketVariable && r.Level == verdict.Info })
 }
 
 // openSockets leaves the variable open. A list of rails stays: without it, NCCL may take the same interfaces or worse.

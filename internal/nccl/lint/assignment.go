@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // assignments reads a command that is nothing but assignments, or a line Environment= of a unit of systemd.
@@ -102,7 +102,7 @@ func joined(args []word) word {
 // blank reports NAME = value, which is no assignment to a shell.
 func (k *shellReader) blank(w word) {
 	k.in.append(setting{Setting: settings.Setting{Line: w.line, Name: w.text}, scope: k.scope, findings: []Finding{
-		{Misread, diagnose.Warning, "There is a blank before the \"=\": the shell does not set the variable", "write " + w.text + "=value without blanks"},
+		{Misread, verdict.Warning, "There is a blank before the \"=\": the shell does not set the variable", "write " + w.text + "=value without blanks"},
 	}})
 }
 

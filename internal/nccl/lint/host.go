@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // HostInputs returns the NCCL configuration of a node as inputs, one for each of its files that sets something. A file that
@@ -19,7 +19,7 @@ func HostInputs(node *fabric.Node) []Input {
 	for _, f := range node.NCCL.Files {
 		in := Input{Name: f.Path, Format: FormatConf, host: true}
 		if f.Exists.State == fabric.Unknown {
-			in.append(setting{findings: []Finding{{Undecided, diagnose.Info, "The file could not be read: " + diagnose.ReasonText(f.Exists.Meta().Reason), ""}}})
+			in.append(setting{findings: []Finding{{Undecided, verdict.Info, "The file could not be read: " + verdict.ReasonText(f.Exists.Meta().Reason), ""}}})
 		}
 		seen := map[int]bool{}
 		for _, v := range node.NCCL.Variables {
@@ -30,9 +30,9 @@ func HostInputs(node *fabric.Node) []Input {
 		}
 		for _, x := range node.NCCL.Findings { // of lines that set nothing
 			if line, ok := lineOf(x.Source, f.Path); ok && !seen[line] {
-				one := Finding{Misread, diagnose.Warning, upper(x.Text), "correct or remove the line"}
+				one := Finding{Misread, verdict.Warning, upper(x.Text), "correct or remove the line"}
 				if x.Harm == fabric.NCCLNote {
-					one.Verdict, one.Severity = Ignored, diagnose.Info
+					one.Verdict, one.Severity = Ignored, verdict.Info
 				}
 				in.append(setting{Setting: settings.Setting{Line: line, Name: x.Name}, findings: []Finding{one}})
 			}

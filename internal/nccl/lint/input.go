@@ -12,9 +12,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Format is how an input is read.
@@ -135,7 +135,7 @@ func Parse(name string, data []byte, format Format) (Input, error) {
 	}
 	read := slices.ContainsFunc(in.settings, func(s setting) bool { return s.sources == "" })
 	if err == nil && !read && format != FormatConf && format != FormatEnv {
-		in.append(setting{Setting: settings.Setting{Line: 1}, findings: []Finding{{Undecided, diagnose.Info, nothingFound, ""}}})
+		in.append(setting{Setting: settings.Setting{Line: 1}, findings: []Finding{{Undecided, verdict.Info, nothingFound, ""}}})
 	}
 	if err == nil && len(in.settings) > maxSettings {
 		err = errMany
@@ -265,13 +265,13 @@ func (in *Input) addLine(s settings.Setting) {
 	switch {
 	case s.Flaw == settings.RuleNotASetting, s.Flaw == settings.RuleLineTooLong, s.Flaw == settings.RuleUnclosedQuote:
 		one.Name, one.Value, one.set = "", "", false
-		one.findings = []Finding{{Misread, diagnose.Warning, flawText(s.Flaw), "correct or remove the line"}}
+		one.findings = []Finding{{Misread, verdict.Warning, flawText(s.Flaw), "correct or remove the line"}}
 		if concerns(s.Name) {
 			one.Name = shown(s.Name)
 		}
 	case !sets && concerns(bare):
 		one.Name = bare
-		one.findings = []Finding{{Misread, diagnose.Warning, upper(f.Text), bare + "=" + presentable(bare, strings.TrimSpace(s.Value))}}
+		one.findings = []Finding{{Misread, verdict.Warning, upper(f.Text), bare + "=" + presentable(bare, strings.TrimSpace(s.Value))}}
 	}
 	if one.findings != nil {
 		in.append(one)
@@ -310,12 +310,12 @@ func (in *Input) append(s setting) {
 	s.Value, s.Name = presentable(s.Name, s.Value), fabric.MaskTokens(fabric.MaskCredentials(s.Name))
 	if len(s.Name) > maxValue {
 		s.Name = shown(s.Name)
-		s.findings = append(s.findings, Finding{Misread, diagnose.Warning, fmt.Sprintf("The name has more than %d bytes", maxValue), remove})
+		s.findings = append(s.findings, Finding{Misread, verdict.Warning, fmt.Sprintf("The name has more than %d bytes", maxValue), remove})
 		s.set = false
 	}
 	if len(s.Value) > maxValue {
 		s.Value = shown(s.Value)
-		s.findings = append(s.findings, Finding{Undecided, diagnose.Info, fmt.Sprintf("The value has more than %d bytes: it is not judged", maxValue), ""})
+		s.findings = append(s.findings, Finding{Undecided, verdict.Info, fmt.Sprintf("The value has more than %d bytes: it is not judged", maxValue), ""})
 		s.set = false
 	}
 	if len(in.settings) <= maxSettings {

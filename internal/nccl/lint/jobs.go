@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // job is what may be the environment of a job: the index of the setting that counts, by name.
@@ -44,7 +44,7 @@ func combined(in Input, jobs []job, lines []Line) {
 func withoutNode(in Input, jobs []job, lines []Line) {
 	for _, j := range jobs {
 		if n, ok := j.number(in, noPeers); ok && n == 1 {
-			add(&lines[j[noPeers]], Finding{Undecided, diagnose.Info, "Only a node shows whether its GPUs reach each other directly, over NVLink or PCIe", "run lint on such a node with --host"})
+			add(&lines[j[noPeers]], Finding{Undecided, verdict.Info, "Only a node shows whether its GPUs reach each other directly, over NVLink or PCIe", "run lint on such a node with --host"})
 		}
 	}
 }
@@ -69,7 +69,7 @@ func (j job) hidden(in Input, lines []Line) {
 	hides := func(by, name, reason string) {
 		_, set := j[by]
 		if i, found := j[name]; set && found {
-			add(&lines[i], Finding{Ignored, diagnose.Info, reason, remove})
+			add(&lines[i], Finding{Ignored, verdict.Info, reason, remove})
 		}
 	}
 	if n, ok := j.number(in, "NCCL_P2P_DISABLE"); ok && n == 1 {
@@ -95,12 +95,12 @@ func (j job) sockets(in Input, lines []Line) {
 	switch {
 	case !hasEach || m < 0:
 	case !hasThreads || n == -2:
-		add(&lines[j[each]], Finding{Works, diagnose.Info, "It counts for each thread of " + threads + ", of which there are none by default except on AWS and Google Cloud", ""})
+		add(&lines[j[each]], Finding{Works, verdict.Info, "It counts for each thread of " + threads + ", of which there are none by default except on AWS and Google Cloud", ""})
 	case n == 0:
-		add(&lines[j[each]], Finding{Ignored, diagnose.Warning, threads + "=0: there is no thread that it counts for", "set " + threads + ", or remove the line"})
+		add(&lines[j[each]], Finding{Ignored, verdict.Warning, threads + "=0: there is no thread that it counts for", "set " + threads + ", or remove the line"})
 	case n > 0 && n*min(m, maxSockets+1) > maxSockets:
 		add(&lines[j[each]], Finding{
-			Misread, diagnose.Warning, fmt.Sprintf("%d threads with %d sockets each are more than %d sockets: NCCL takes %d for each", n, m, maxSockets, maxSockets/n),
+			Misread, verdict.Warning, fmt.Sprintf("%d threads with %d sockets each are more than %d sockets: NCCL takes %d for each", n, m, maxSockets, maxSockets/n),
 			each + "=" + strconv.FormatInt(maxSockets/n, 10),
 		})
 	}
@@ -111,15 +111,15 @@ func (j job) files(in Input, lines []Line) {
 		value := in.settings[i].Value
 		what := settings.CheckAddressRange(value, j.value(in, "NCCL_IB_ADDR_FAMILY"))
 		if what != "" && value != "" && lines[i].Worst().Verdict == Works {
-			add(&lines[i], Finding{Misread, diagnose.Warning, fmt.Sprintf("NCCL_IB_ADDR_RANGE=%q %s", value, what), "correct or remove the line"})
+			add(&lines[i], Finding{Misread, verdict.Warning, fmt.Sprintf("NCCL_IB_ADDR_RANGE=%q %s", value, what), "correct or remove the line"})
 		}
 	}
 	i, set := j["NCCL_CONF_FILE"]
 	switch {
 	case !set:
 	case in.Format == FormatConf:
-		add(&lines[i], Finding{Ignored, diagnose.Warning, "NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files", "set it in the environment of the job"})
+		add(&lines[i], Finding{Ignored, verdict.Warning, "NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files", "set it in the environment of the job"})
 	case in.environment:
-		add(&lines[i], Finding{Undecided, diagnose.Info, "The settings in that file are not judged here", "run lint with the file as argument"})
+		add(&lines[i], Finding{Undecided, verdict.Info, "The settings in that file are not judged here", "run lint with the file as argument"})
 	}
 }

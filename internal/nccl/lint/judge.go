@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 const remove = diagnose.RemoveLine
@@ -39,7 +40,7 @@ func judgeSetting(file string, s setting, version Version) Line {
 		}
 	}
 	if s.chosen {
-		l.Findings = append(l.Findings, Finding{Works, diagnose.Info, "The line sets this value only where the caller has not set the variable that it names", ""})
+		l.Findings = append(l.Findings, Finding{Works, verdict.Info, "The line sets this value only where the caller has not set the variable that it names", ""})
 	}
 	if len(l.Findings) == 0 {
 		l.Findings = []Finding{{Verdict: Works}}
@@ -62,16 +63,16 @@ func judgeVariable(s setting, v settings.Variable, known bool, version Version) 
 		if v.Note != "" {
 			reason += ": " + v.Note
 		}
-		return []Finding{{Unknown, diagnose.Warning, reason, better}}
+		return []Finding{{Unknown, verdict.Warning, reason, better}}
 	case settings.StatusFramework, settings.StatusPlugin, settings.StatusTool:
-		f := Finding{Verdict: Foreign, Severity: diagnose.Info, Reason: "NCCL does not read it; it belongs to: " + cmp.Or(v.Note, v.Source)}
+		f := Finding{Verdict: Foreign, Severity: verdict.Info, Reason: "NCCL does not read it; it belongs to: " + cmp.Or(v.Note, v.Source)}
 		if v.Instead != "" {
 			f.Better = v.Instead + "=" + s.Value
 		}
 		return []Finding{f}
 	case settings.StatusRemoved:
 		if last := strings.TrimPrefix(v.Removed, "<"); version.After(last) || strings.HasPrefix(v.Removed, "<") && version.AtLeast(last) {
-			return []Finding{{Ignored, diagnose.Warning, fmt.Sprintf("NCCL %s does not read it: %s", version, lastRelease(v.Removed)), instead(v, s)}}
+			return []Finding{{Ignored, verdict.Warning, fmt.Sprintf("NCCL %s does not read it: %s", version, lastRelease(v.Removed)), instead(v, s)}}
 		}
 		return nil
 	}
@@ -79,13 +80,13 @@ func judgeVariable(s setting, v settings.Variable, known bool, version Version) 
 	switch {
 	case version.AtLeast(since):
 	case early:
-		return []Finding{{Undecided, diagnose.Info, fmt.Sprintf("NCCL %s reads it; whether %s does is not known", since, version), ""}}
+		return []Finding{{Undecided, verdict.Info, fmt.Sprintf("NCCL %s reads it; whether %s does is not known", since, version), ""}}
 	default:
-		return []Finding{{Ignored, diagnose.Warning, fmt.Sprintf("NCCL %s does not read it: it came with %s", version, since), remove}}
+		return []Finding{{Ignored, verdict.Warning, fmt.Sprintf("NCCL %s does not read it: it came with %s", version, since), remove}}
 	}
 	list := judgeValue(s, v, version)
 	if v.Deprecated != "" && version.AtLeast(v.Deprecated) {
-		list = append(list, Finding{Deprecated, diagnose.Info, fmt.Sprintf("NCCL %s still reads it; it is deprecated since %s", version, v.Deprecated), instead(v, s)})
+		list = append(list, Finding{Deprecated, verdict.Info, fmt.Sprintf("NCCL %s still reads it; it is deprecated since %s", version, v.Deprecated), instead(v, s)})
 	}
 	return list
 }
@@ -111,9 +112,9 @@ func instead(v settings.Variable, s setting) string {
 
 func unknownVariable(s setting) Finding {
 	if near := settings.Similar(s.Name); near != "" {
-		return Finding{Unknown, diagnose.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", settings.NewestNCCL, s.Name), "write " + near + " if it is meant, else remove the line"}
+		return Finding{Unknown, verdict.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", settings.NewestNCCL, s.Name), "write " + near + " if it is meant, else remove the line"}
 	}
-	return Finding{Unknown, diagnose.Info, fmt.Sprintf("No release of NCCL up to %s reads %s, and no software that is known here", settings.NewestNCCL, s.Name), "remove the line, unless a plugin reads it"}
+	return Finding{Unknown, verdict.Info, fmt.Sprintf("No release of NCCL up to %s reads %s, and no software that is known here", settings.NewestNCCL, s.Name), "remove the line, unless a plugin reads it"}
 }
 
 // judgeValue says what becomes of the value of a variable that the release reads.
@@ -122,11 +123,11 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 	case s.dynamic && v.Type == "path": // NCCL takes any path
 		return []Finding{{Verdict: Works}}
 	case s.dynamic:
-		return []Finding{{Undecided, diagnose.Info, "The value is known only when the script or the container runs", ""}}
+		return []Finding{{Undecided, verdict.Info, "The value is known only when the script or the container runs", ""}}
 	case s.Value == "" && (v.Parser == settings.ParserNumber || v.Parser == settings.ParserOne):
-		return []Finding{{Default, diagnose.Info, "NCCL takes an empty number for one that is not set", remove}}
+		return []Finding{{Default, verdict.Info, "NCCL takes an empty number for one that is not set", remove}}
 	case s.Value == "":
-		return []Finding{{Works, diagnose.Info, "NCCL gets an empty text, which is not the same as no text for every variable", remove}}
+		return []Finding{{Works, verdict.Info, "NCCL gets an empty text, which is not the same as no text for every variable", remove}}
 	}
 	var list []Finding
 	for _, f := range settings.CheckValue(s.Setting) {
@@ -135,7 +136,7 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 		}
 	}
 	if (v.Type == "hcalist" || v.Type == "iflist") && strings.IndexFunc(s.Value, fabric.Unprintable) >= 0 {
-		list = append(list, Finding{Misread, diagnose.Warning, "The value has characters that are not printed: no device has such a name, and what has them matches none", "write the value anew"})
+		list = append(list, Finding{Misread, verdict.Warning, "The value has characters that are not printed: no device has such a name, and what has them matches none", "write the value anew"})
 	}
 	if n, ok := v.Number(s.Value); len(list) > 0 && (!ok || !v.Flag(n)) { // of a switch it still matters what 1 does
 		return list
@@ -143,14 +144,14 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 	hasDefault := len(list) > 0
 	for _, a := range adviceOn(s, version) {
 		hasDefault = hasDefault || a.Verdict == string(Default)
-		one := Finding{Verdict(a.Verdict), diagnose.Severity(a.Severity), upper(a.Text), a.Better}
+		one := Finding{Verdict(a.Verdict), verdict.Severity(a.Severity), upper(a.Text), a.Better}
 		if one.Verdict == Default {
 			one.Reason, one.Better = fmt.Sprintf("It is what NCCL %s does by default", version), remove
 		}
 		list = append(list, one)
 	}
 	if !hasDefault && isDefault(s, v) {
-		list = append([]Finding{{Default, diagnose.Info, fmt.Sprintf("It is what NCCL %s does by default", version), remove}}, list...)
+		list = append([]Finding{{Default, verdict.Info, fmt.Sprintf("It is what NCCL %s does by default", version), remove}}, list...)
 	}
 	if trafficClass := s.Name == "NCCL_IB_TC"; trafficClass {
 		if n, ok := v.Number(s.Value); ok && n > 0 {
@@ -180,23 +181,23 @@ func isDefault(s setting, v settings.Variable) bool {
 // valueFinding turns what ncclconf returns for a value into a finding for one release. matters is false where it is irrelevant to
 // that release.
 func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding, matters bool) {
-	one = Finding{Misread, diagnose.Warning, upper(f.Text), better(f, s, version)}
+	one = Finding{Misread, verdict.Warning, upper(f.Text), better(f, s, version)}
 	switch f.Rule {
 	case settings.RuleRejectedValue, settings.RuleWithdrawnValue:
 		if version.AtLeast("2.24") {
-			one.Verdict, one.Severity = Refused, diagnose.Critical
+			one.Verdict, one.Severity = Refused, verdict.Critical
 		}
 	case settings.RuleOutOfRange:
 		v, _ := settings.Describe(s.Name)
 		if n, ok := v.Number(s.Value); ok && v.Breaks(n) {
-			one.Verdict, one.Severity = Refused, diagnose.Critical
+			one.Verdict, one.Severity = Refused, verdict.Critical
 		}
 	case settings.RuleCarriageReturn:
 		if version.AtLeast("2.30.3") {
 			return one, false
 		}
 	case settings.RuleShellSyntax:
-		one.Severity = diagnose.Info
+		one.Severity = verdict.Info
 	}
 	return one, true
 }

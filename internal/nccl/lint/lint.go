@@ -17,8 +17,8 @@ import (
 	"path"
 	"slices"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Verdict is what becomes of a setting. The words are stable: programs read them.
@@ -63,10 +63,10 @@ func (v Verdict) Meaning() string {
 
 // Finding is one statement about a line, as the JSON of the command lint has it, too.
 type Finding struct {
-	Verdict  Verdict           `json:"verdict"`
-	Severity diagnose.Severity `json:"severity,omitempty"` // empty: nothing is wrong
-	Reason   string            `json:"reason"`             // what happens, in one sentence
-	Better   string            `json:"better,omitempty"`   // the line to write instead, or what to do; empty: nothing
+	Verdict  Verdict          `json:"verdict"`
+	Severity verdict.Severity `json:"severity,omitempty"` // empty: nothing is wrong
+	Reason   string           `json:"reason"`             // what happens, in one sentence
+	Better   string           `json:"better,omitempty"`   // the line to write instead, or what to do; empty: nothing
 }
 
 // Line is one setting and what becomes of it.
@@ -94,7 +94,7 @@ type Result struct {
 
 // Failed reports whether a line has no effect, or the wrong one.
 func (r *Result) Failed() bool {
-	return slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Worst().Severity.AtLeast(diagnose.Warning) })
+	return slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Worst().Severity.AtLeast(verdict.Warning) })
 }
 
 // Undecided reports whether something is undecided.
@@ -117,7 +117,7 @@ func Judge(inputs []Input, version Version, node *fabric.Node) Result {
 		from := len(r.Lines)
 		for _, s := range in.settings {
 			if s.sources != "" && given[s.sources] {
-				s.findings = []Finding{{Works, diagnose.Info, "The settings of " + s.sources + " are judged by themselves, without those of this file", ""}}
+				s.findings = []Finding{{Works, verdict.Info, "The settings of " + s.sources + " are judged by themselves, without those of this file", ""}}
 			}
 			r.Lines = append(r.Lines, judgeSetting(in.Name, s, version))
 		}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -397,7 +397,7 @@ func checkResult(t *testing.T, r Result) {
 			if k > 0 && l.Findings[k-1].Severity.Rank() > f.Severity.Rank() {
 				t.Fatalf("%+v: not sorted", l)
 			}
-			if f.Severity == diagnose.Critical && f.Verdict == Works {
+			if f.Severity == verdict.Critical && f.Verdict == Works {
 				t.Fatalf("%+v", f)
 			}
 		}

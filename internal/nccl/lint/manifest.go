@@ -13,8 +13,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // maxDocuments and maxDepth bound a manifest.
@@ -207,7 +207,7 @@ func (in *Input) unquoted(n *yaml.Node) {
 }
 
 func refusedByKubernetes(where, better string) Finding {
-	return Finding{Refused, diagnose.Warning, "Kubernetes refuses the object: a value of " + where + " is a string, and this one is not quoted", better}
+	return Finding{Refused, verdict.Warning, "Kubernetes refuses the object: a value of " + where + " is a string, and this one is not quoted", better}
 }
 
 // isString reports whether Kubernetes reads a value as a string. Its YAML is of version 1.1, to which on and yes are booleans.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // namesFile are variables whose value is a file that has to be there, and what happens without it.
@@ -35,7 +35,7 @@ func (r *Result) JudgeFiles(missing func(file string) bool) {
 			l.Findings = nil
 		}
 		l.Findings = append(l.Findings, Finding{
-			WrongHere, diagnose.Warning, "This host has no such file. A container may have it; without it " + without,
+			WrongHere, verdict.Warning, "This host has no such file. A container may have it; without it " + without,
 			"correct the path, or mount the file into the container",
 		})
 		slices.SortStableFunc(l.Findings, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/lazyregexp"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // networks are those that NCCL has without a plugin (plugin/net.cc). It compares names without regard to case.
@@ -42,14 +42,14 @@ func (j job) network(in Input, lines []Line) {
 	own := "NCCL itself has the networks " + strings.Join(networks, " and ")
 	switch {
 	case !set, value == "", hasNetwork(networks, value):
-	case slices.ContainsFunc(lines[i].Findings, func(f Finding) bool { return f.Severity.AtLeast(diagnose.Warning) }): // it is misread
+	case slices.ContainsFunc(lines[i].Findings, func(f Finding) bool { return f.Severity.AtLeast(verdict.Warning) }): // it is misread
 	case strings.ContainsAny(value, "$`") || noNetwork().MatchString(value):
 		add(&lines[i], Finding{
-			Misread, diagnose.Warning, fmt.Sprintf("No network has the name %s, and NCCL fails when it starts: %s, and plugins have others, such as %s", value, own, pluginNetworks[0]),
+			Misread, verdict.Warning, fmt.Sprintf("No network has the name %s, and NCCL fails when it starts: %s, and plugins have others, such as %s", value, own, pluginNetworks[0]),
 			"NCCL_NET=IB for InfiniBand and RoCE, or remove the line",
 		})
 	case library != "" && library != "none", hasNetwork(pluginNetworks, interfaceVersion().ReplaceAllString(value, "")):
 	default:
-		add(&lines[i], Finding{Undecided, diagnose.Info, fmt.Sprintf("%s. Whether a plugin has %s is not known: without one, NCCL fails when it starts", own, value), ""})
+		add(&lines[i], Finding{Undecided, verdict.Info, fmt.Sprintf("%s. Whether a plugin has %s is not known: without one, NCCL fails when it starts", own, value), ""})
 	}
 }

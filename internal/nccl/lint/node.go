@@ -11,16 +11,17 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // ofFile are checks of package diagnose that are about one line of the configuration of a host. Here they run on a node
 // whose configuration is that of the job.
-var ofFile = []string{diagnose.CheckRDMAOff, diagnose.CheckNCCLDevices, diagnose.CheckDevicesPrefix, diagnose.CheckSocket}
+var ofFile = []string{verdict.CheckRDMAOff, verdict.CheckNCCLDevices, verdict.CheckDevicesPrefix, verdict.CheckSocket}
 
 // ofPort are checks that are about ports, and the variable that decides.
 var ofPort = map[string]string{
-	diagnose.CheckGID: "NCCL_IB_GID_INDEX", diagnose.CheckPinnedGIDs: "NCCL_IB_GID_INDEX",
-	diagnose.CheckDSCP: "NCCL_IB_TC", diagnose.CheckPriority: "NCCL_IB_TC", diagnose.CheckPFC: "NCCL_IB_TC",
+	verdict.CheckGID: "NCCL_IB_GID_INDEX", verdict.CheckPinnedGIDs: "NCCL_IB_GID_INDEX",
+	verdict.CheckDSCP: "NCCL_IB_TC", verdict.CheckPriority: "NCCL_IB_TC", verdict.CheckPFC: "NCCL_IB_TC",
 }
 
 // judgeOnNode adds what the settings of each job of an input mean on a node.
@@ -65,12 +66,12 @@ func (k *onNode) value(name string) (string, bool) {
 func (k *onNode) checks() {
 	job := k.withJob("")
 	for _, v := range diagnose.Run(job, diagnose.Checks(ofFile...)) {
-		v.Remedy = diagnose.FilledRemedy(job, &v)
+		v.Remedy = verdict.FilledRemedy(job, &v)
 		k.verdict(v.Subject.Variable, &v, "")
 	}
 	before := map[string]bool{} // what fails on the node whatever the job sets
 	checks := diagnose.Checks(slices.Sorted(maps.Keys(ofPort))...)
-	key := func(v diagnose.Verdict) string { return v.Check.ID + " " + v.Subject.String() + " " + string(v.Status) }
+	key := func(v verdict.Verdict) string { return v.Check.ID + " " + v.Subject.String() + " " + string(v.Status) }
 	without := k.node
 	if k.in.host {
 		without = WithVariables(k.node, nil)
@@ -80,10 +81,10 @@ func (k *onNode) checks() {
 	}
 	// A variable of the job that cannot be judged is not approved.
 	set := func(id string) bool { _, is := k.job[ofPort[id]]; return is }
-	list := slices.DeleteFunc(diagnose.Run(job, checks), func(v diagnose.Verdict) bool {
-		return v.Status == diagnose.OK || v.Status == diagnose.Failed && before[key(v)] || v.Status == diagnose.Unknown && !set(v.Check.ID)
+	list := slices.DeleteFunc(diagnose.Run(job, checks), func(v verdict.Verdict) bool {
+		return v.Status == verdict.OK || v.Status == verdict.Failed && before[key(v)] || v.Status == verdict.Unknown && !set(v.Check.ID)
 	})
-	for _, g := range diagnose.Together(list) {
+	for _, g := range verdict.Together(list) {
 		v := g.Verdict
 		v.Evidence, v.Remedy = strings.Join(g.Seen(), " "), strings.Join(g.Remedies(job), " ")
 		k.verdict(ofPort[v.Check.ID], &v, strings.Join(g.Subjects, ", ")+": ")
@@ -91,17 +92,17 @@ func (k *onNode) checks() {
 }
 
 // verdict adds a verdict of package diagnose to the line of a variable, if the job sets that.
-func (k *onNode) verdict(name string, v *diagnose.Verdict, subject string) {
+func (k *onNode) verdict(name string, v *verdict.Verdict, subject string) {
 	clause := func(sentence string) string { return strings.TrimSuffix(sentence, ".") }
 	switch v.Status {
-	case diagnose.Failed:
+	case verdict.Failed:
 		what := v.What + "."
 		if v.Evidence != "" {
 			what = v.What + ": " + v.Evidence
 		}
 		k.add(name, Finding{WrongHere, v.Check.Severity, subject + what + " " + clause(v.Consequence), clause(v.Remedy)})
-	case diagnose.Unknown:
-		k.add(name, Finding{Undecided, diagnose.Info, subject + clause(v.Evidence), ""})
+	case verdict.Unknown:
+		k.add(name, Finding{Undecided, verdict.Info, subject + clause(v.Evidence), ""})
 	}
 }
 
@@ -173,7 +174,7 @@ func (k *onNode) devices() {
 		}
 	}
 	if len(out) > 0 && taken > 0 {
-		k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("It does not include %s, which are active compute NICs of this node: all GPUs use the remaining %d", strings.Join(out, ", "), taken), "name all of them, or remove the line"})
+		k.add(name, Finding{WrongHere, verdict.Warning, fmt.Sprintf("It does not include %s, which are active compute NICs of this node: all GPUs use the remaining %d", strings.Join(out, ", "), taken), "name all of them, or remove the line"})
 	}
 }
 
@@ -204,10 +205,10 @@ func (k *onNode) sockets() {
 		}
 	}
 	if len(bridges) > 0 {
-		k.add(name, Finding{WrongHere, diagnose.Warning, strings.Join(bridges, ", ") + ": it does not reach other nodes", "name the interface of the management network"})
+		k.add(name, Finding{WrongHere, verdict.Warning, strings.Join(bridges, ", ") + ": it does not reach other nodes", "name the interface of the management network"})
 	}
 	if len(rails) > 0 {
-		k.add(name, Finding{WrongHere, diagnose.Info, "It takes interfaces of rails: " + strings.Join(rails, ", ") + ". The bootstrap then depends on them, and so does TCP where NCCL falls back to it", "name the interface of the management network"})
+		k.add(name, Finding{WrongHere, verdict.Info, "It takes interfaces of rails: " + strings.Join(rails, ", ") + ". The bootstrap then depends on them, and so does TCP where NCCL falls back to it", "name the interface of the management network"})
 	}
 }
 
@@ -231,14 +232,14 @@ func (k *onNode) layers() {
 	case infiniband > 0 && ethernet == 0:
 		const reason = "The rails of this node are InfiniBand: "
 		if _, set := k.value("NCCL_IB_TC"); set {
-			k.add("NCCL_IB_TC", Finding{Ignored, diagnose.Info, reason + "NCCL gives a traffic class to RoCE alone", "use NCCL_IB_SL"})
+			k.add("NCCL_IB_TC", Finding{Ignored, verdict.Info, reason + "NCCL gives a traffic class to RoCE alone", "use NCCL_IB_SL"})
 		}
 		if _, set := k.value("NCCL_IB_GID_INDEX"); set && k.version.AtLeast("2.22") {
-			k.add("NCCL_IB_GID_INDEX", Finding{Ignored, diagnose.Info, reason + "NCCL from 2.22 on does not look at it there", remove})
+			k.add("NCCL_IB_GID_INDEX", Finding{Ignored, verdict.Info, reason + "NCCL from 2.22 on does not look at it there", remove})
 		}
 	case ethernet > 0 && infiniband == 0:
 		if n, set := k.value("NCCL_IB_SL"); set && n != "0" && !tagged {
-			k.add("NCCL_IB_SL", Finding{Ignored, diagnose.Info, "The rails of this node are RoCE: a service level is no more than the priority of a VLAN tag there", "use NCCL_IB_TC"})
+			k.add("NCCL_IB_SL", Finding{Ignored, verdict.Info, "The rails of this node are RoCE: a service level is no more than the priority of a VLAN tag there", "use NCCL_IB_TC"})
 		}
 	}
 }

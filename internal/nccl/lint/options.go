@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // carriers take settings for a program at any place.
@@ -115,7 +115,7 @@ func (k *shellReader) list(manager, value string, w word) {
 		}
 		if st := &k.in.settings[before]; continues(st.Name, parts[i+1]) {
 			st.findings = append(st.findings, Finding{
-				Misread, diagnose.Warning, manager + " ends the value at the comma, and takes what follows for the name of a variable",
+				Misread, verdict.Warning, manager + " ends the value at the comma, and takes what follows for the name of a variable",
 				"export " + st.Name + " before the command, and pass the whole environment",
 			})
 		}

@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // level judges whether NCCL_NET_GDR_LEVEL lets GPUs and the NICs nearest to them use GPUDirect RDMA.
@@ -19,7 +20,7 @@ func (k *onNode) level() {
 	if !set {
 		return
 	}
-	gpus := diagnose.GPUs(k.node)
+	gpus := verdict.GPUs(k.node)
 	var off, hidden []string
 	for i := range k.node.PCI.Rails {
 		r := &k.node.PCI.Rails[i]
@@ -27,7 +28,7 @@ func (k *onNode) level() {
 			continue
 		}
 		gpu := r.GPU
-		if at := slices.IndexFunc(gpus, func(g diagnose.GPU) bool { return g.Function != nil && g.Function.Address == r.GPU }); at >= 0 {
+		if at := slices.IndexFunc(gpus, func(g verdict.GPU) bool { return g.Function != nil && g.Function.Address == r.GPU }); at >= 0 {
 			gpu = gpus[at].Name
 		}
 		pair := gpu + " and " + r.NIC
@@ -48,9 +49,9 @@ func (k *onNode) level() {
 	}
 	switch {
 	case len(off) > 0:
-		k.add(name, Finding{WrongHere, diagnose.Critical, fmt.Sprintf("The level is nearer than %s: they do not use GPUDirect RDMA, and traffic goes through host memory", few(off)), remove})
+		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("The level is nearer than %s: they do not use GPUDirect RDMA, and traffic goes through host memory", few(off)), remove})
 	case len(hidden) > 0:
-		k.add(name, Finding{Undecided, diagnose.Info, "The distance of " + few(hidden) + " is not known", ""})
+		k.add(name, Finding{Undecided, verdict.Info, "The distance of " + few(hidden) + " is not known", ""})
 	}
 }
 
@@ -80,11 +81,11 @@ func (k *onNode) peers() {
 	}
 	switch {
 	case linked > 1:
-		k.add(noPeers, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("%d GPUs of this node have NVLink, which NCCL then does not use", linked), remove})
+		k.add(noPeers, Finding{WrongHere, verdict.Warning, fmt.Sprintf("%d GPUs of this node have NVLink, which NCCL then does not use", linked), remove})
 	case reach > 0:
-		k.add(noPeers, Finding{WrongHere, diagnose.Warning, "GPUs of this node reach each other directly, which NCCL then does not use", remove})
+		k.add(noPeers, Finding{WrongHere, verdict.Warning, "GPUs of this node reach each other directly, which NCCL then does not use", remove})
 	case hidden:
-		k.add(noPeers, Finding{Undecided, diagnose.Info, "Whether GPUs of this node reach each other directly is not known", ""})
+		k.add(noPeers, Finding{Undecided, verdict.Info, "Whether GPUs of this node reach each other directly is not known", ""})
 	}
 }
 
@@ -103,12 +104,12 @@ func (k *onNode) plugin() {
 		name = "NCCL_NET"
 	}
 	if k.node.Inside == nil {
-		k.add(name, Finding{Undecided, diagnose.Info, "Only the environment of the job shows whether the plugin is installed: run check --inside or lint --host --env there", ""})
+		k.add(name, Finding{Undecided, verdict.Info, "Only the environment of the job shows whether the plugin is installed: run check --inside or lint --host --env there", ""})
 		return
 	}
 	found, known := k.node.Inside.Plugins.Get()
 	if !known {
-		k.add(name, Finding{Undecided, diagnose.Info, "The folders of the dynamic loader are not known here", ""})
+		k.add(name, Finding{Undecided, verdict.Info, "The folders of the dynamic loader are not known here", ""})
 		return
 	}
 	var missing []string
@@ -116,18 +117,18 @@ func (k *onNode) plugin() {
 		switch {
 		case one == "" || strings.EqualFold(one, "none"):
 		case strings.Contains(one, "/") && !slices.Contains(found, one) && !k.in.environment:
-			k.add(name, Finding{Undecided, diagnose.Info, "Whether " + one + " exists is not known: only files named by the environment are looked for", ""})
+			k.add(name, Finding{Undecided, verdict.Info, "Whether " + one + " exists is not known: only files named by the environment are looked for", ""})
 		case !slices.ContainsFunc(found, func(file string) bool { return isPlugin(file, one) }):
 			missing = append(missing, one)
 		}
 	}
 	switch {
 	case listed && named && len(missing) > 0:
-		k.add(name, Finding{WrongHere, diagnose.Critical, fmt.Sprintf("There is no plugin %s here, and NCCL itself has only the networks %s: with NCCL_NET=%s it fails", few(missing), strings.Join(networks, " and "), network), "add its folder to LD_LIBRARY_PATH, or remove both lines"})
+		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("There is no plugin %s here, and NCCL itself has only the networks %s: with NCCL_NET=%s it fails", few(missing), strings.Join(networks, " and "), network), "add its folder to LD_LIBRARY_PATH, or remove both lines"})
 	case listed && len(missing) > 0:
-		k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("There is no plugin %s here: NCCL goes on without it, and uses its own networks", few(missing)), "add its folder to LD_LIBRARY_PATH, or remove the line"})
+		k.add(name, Finding{WrongHere, verdict.Warning, fmt.Sprintf("There is no plugin %s here: NCCL goes on without it, and uses its own networks", few(missing)), "add its folder to LD_LIBRARY_PATH, or remove the line"})
 	case named && !listed && len(found) == 0:
-		k.add(name, Finding{WrongHere, diagnose.Critical, fmt.Sprintf("There is no plugin libnccl-net.so here, and NCCL itself has only the networks %s: it fails", strings.Join(networks, " and ")), "install the plugin, add its folder to LD_LIBRARY_PATH, or remove the line"})
+		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("There is no plugin libnccl-net.so here, and NCCL itself has only the networks %s: it fails", strings.Join(networks, " and ")), "install the plugin, add its folder to LD_LIBRARY_PATH, or remove the line"})
 	}
 }
 
@@ -149,7 +150,7 @@ func (k *onNode) place() {
 	if at < 0 {
 		return
 	}
-	for _, v := range diagnose.Run(k.withJob(""), diagnose.Checks(diagnose.CheckInsideVerbs, diagnose.CheckInsideMemlock)) {
+	for _, v := range diagnose.Run(k.withJob(""), diagnose.Checks(verdict.CheckInsideVerbs, verdict.CheckInsideMemlock)) {
 		k.verdict(rdmaSettings[at], &v, "")
 	}
 }

@@ -5,9 +5,9 @@ package lint
 import (
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/lazyregexp"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // pythonSetting finds os.environ["NAME"] = "value", env["NCCL_NAME"] = "value" of any dictionary, environ.setdefault("NAME", "value"), putenv("NAME", "value") and an entry
@@ -60,7 +60,7 @@ func (in *Input) parsePython(data []byte) {
 	in.scripts = append(in.scripts, script{in.scopes, body})
 	for _, at := range unread {
 		in.append(setting{Setting: settings.Setting{Line: at}, findings: []Finding{
-			{Undecided, diagnose.Info, "The text that begins here sets variables of NCCL, and is not judged: what reads it is not known", "run lint with the text in a file of its own"},
+			{Undecided, verdict.Info, "The text that begins here sets variables of NCCL, and is not judged: what reads it is not known", "run lint with the text in a file of its own"},
 		}})
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Bounds of what is followed in one input. What lies beyond them is undecided.
@@ -312,20 +312,20 @@ func (r *runs) unused(lines []Line) {
 		how, ended := r.ends[i]
 		switch {
 		case r.missed[i], !ended && r.full:
-			l.Findings = append(l.Findings, Finding{Undecided, diagnose.Info, "The script has too many branches and programs: this line is not judged together with the others", ""})
+			l.Findings = append(l.Findings, Finding{Undecided, verdict.Info, "The script has too many branches and programs: this line is not judged together with the others", ""})
 		case ended && how.by >= 0:
-			f := Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d sets %s too, and counts", r.in.settings[how.by].Line, s.Name), remove}
+			f := Finding{Ignored, verdict.Info, fmt.Sprintf("Line %d sets %s too, and counts", r.in.settings[how.by].Line, s.Name), remove}
 			if v, _ := settings.Describe(s.Name); l.Value != lines[how.by].Value && v.Status == settings.StatusCurrent {
-				f.Severity = diagnose.Warning
+				f.Severity = verdict.Warning
 			}
 			l.Findings = append(l.Findings, f)
 		case ended:
-			l.Findings = append(l.Findings, Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d unsets it", how.unset), remove})
+			l.Findings = append(l.Findings, Finding{Ignored, verdict.Info, fmt.Sprintf("Line %d unsets it", how.unset), remove})
 		default:
-			l.Findings = append(l.Findings, Finding{Ignored, diagnose.Warning, "The subshell that sets it ends before it runs a program", "set it outside of the subshell"})
+			l.Findings = append(l.Findings, Finding{Ignored, verdict.Warning, "The subshell that sets it ends before it runs a program", "set it outside of the subshell"})
 		}
 	}
 }
 
 // tooMany is said of an input that is not followed to its end.
-var tooMany = Finding{Undecided, diagnose.Info, fmt.Sprintf("The settings are not judged in all combinations: expected at most %d different environments of programs, and %d at a line", maxJobs, maxAlternatives), "split the script"}
+var tooMany = Finding{Undecided, verdict.Info, fmt.Sprintf("The settings are not judged in all combinations: expected at most %d different environments of programs, and %d at a line", maxJobs, maxAlternatives), "split the script"}

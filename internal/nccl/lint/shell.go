@@ -10,8 +10,8 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Bounds of a script.
@@ -61,7 +61,7 @@ func (in *Input) parseShell(text string, line int) error {
 func (in *Input) shellParts(text string, line, nested int) ([]part, error) {
 	if before, _, found := strings.Cut(text, "\r\n"); found {
 		in.append(setting{Setting: settings.Setting{Line: line + strings.Count(before, "\n")}, findings: []Finding{
-			{Misread, diagnose.Warning, "Lines end in a carriage return: the shell takes it for a part of the last word, and Slurm refuses the script", "remove the carriage returns, as dos2unix does"},
+			{Misread, verdict.Warning, "Lines end in a carriage return: the shell takes it for a part of the last word, and Slurm refuses the script", "remove the carriage returns, as dos2unix does"},
 		}})
 		text = strings.ReplaceAll(text, "\r\n", "\n")
 	}
@@ -142,9 +142,9 @@ func (k *shellReader) keptPrivate() {
 		for _, i := range list {
 			st := &k.in.settings[i]
 			st.set = false
-			severity := diagnose.Info // scripts keep paths and options in such names
+			severity := verdict.Info // scripts keep paths and options in such names
 			if readOrMeant(name) {
-				severity = diagnose.Warning
+				severity = verdict.Warning
 			}
 			st.findings = append(st.findings, Finding{
 				Ignored, severity, "The shell keeps the variable to itself: programs that the script starts do not get it, unless the script got it from its caller",

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/lazyregexp"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // activations are files that scripts source for compilers, Python and modules. They set nothing of NCCL.
@@ -30,24 +30,24 @@ func (k *shellReader) source(file word) (runs bool) {
 	s := setting{Setting: settings.Setting{Line: file.line}, scope: k.scope, sources: base}
 	name := fabric.MaskTokens(fabric.MaskCredentials(shown(file.text)))
 	if slices.Contains(activations, base) {
-		s.findings = []Finding{{Foreign, diagnose.Info, "lint does not read " + name + ", which such scripts use for other software", ""}}
+		s.findings = []Finding{{Foreign, verdict.Info, "lint does not read " + name + ", which such scripts use for other software", ""}}
 		k.in.append(s)
 		return false
 	}
-	s.findings = []Finding{{Undecided, diagnose.Info, "lint does not read " + name + ": what it sets is not judged", "run lint with that file, too"}}
+	s.findings = []Finding{{Undecided, verdict.Info, "lint does not read " + name + ": what it sets is not judged", "run lint with that file, too"}}
 	k.in.append(s)
 	return true
 }
 
 // undecided reports a line that may set variables in a way that is not followed.
 func (k *shellReader) undecided(line int, reason, better string) {
-	k.in.append(setting{Setting: settings.Setting{Line: line}, scope: k.scope, findings: []Finding{{Undecided, diagnose.Info, reason, better}}})
+	k.in.append(setting{Setting: settings.Setting{Line: line}, scope: k.scope, findings: []Finding{{Undecided, verdict.Info, reason, better}}})
 }
 
 // note reports a line that reads what a command prints, which is seldom about NCCL: scripts activate environments that way.
 func (k *shellReader) note(line int) {
 	const reason = "lint does not run the command whose output this reads: what it sets is not judged"
-	k.in.append(setting{Setting: settings.Setting{Line: line}, scope: k.scope, findings: []Finding{{Foreign, diagnose.Info, reason, ""}}})
+	k.in.append(setting{Setting: settings.Setting{Line: line}, scope: k.scope, findings: []Finding{{Foreign, verdict.Info, reason, ""}}})
 }
 
 // textSetting is a setting in a text: of a variable that holds a command, a file that echo writes, a trap. One whose value is a variable

@@ -9,9 +9,9 @@ import (
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/lazyregexp"
 	"gpufabric_exporter/internal/nccl/settings"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // word is a word of a shell script, without its quotes.
@@ -172,13 +172,13 @@ func (k *shellReader) documents(s *syntax.Stmt, begin int) {
 			continue
 		}
 		if at := setsNCCL().FindStringIndex(k.written(r.Hdoc, begin)); at != nil {
-			k.flaw(begin+int(r.Hdoc.Pos().Offset())+at[0], Undecided, diagnose.Info, //nolint:gosec // at most MaxInput
+			k.flaw(begin+int(r.Hdoc.Pos().Offset())+at[0], Undecided, verdict.Info, //nolint:gosec // at most MaxInput
 				"The here-document that has this line sets variables of NCCL, and is not judged: what reads it is not known", "run lint with the text of the document in a file of its own")
 		}
 	}
 }
 
-func (k *shellReader) flaw(at int, v Verdict, severity diagnose.Severity, reason, better string) {
+func (k *shellReader) flaw(at int, v Verdict, severity verdict.Severity, reason, better string) {
 	k.flaws = append(k.flaws, setting{Setting: settings.Setting{Line: k.lineAt(at)}, findings: []Finding{{v, severity, reason, better}}})
 }
 
@@ -197,7 +197,7 @@ func (k *shellReader) unread(flaw error, begin, read int) int {
 	}
 	at := min(max(begin+int(e.Pos.Offset()), read), len(k.text)) //nolint:gosec // at most MaxInput
 	if strings.Contains(e.Text, "closing quote") {
-		k.flaw(at, Misread, diagnose.Warning, "A quote that begins here is not closed: the shell takes what follows for a part of it", "close the quote")
+		k.flaw(at, Misread, verdict.Warning, "A quote that begins here is not closed: the shell takes what follows for a part of it", "close the quote")
 		return k.nextLine(at)
 	}
 	if two := strings.LastIndex(k.text[read:at], "(("); two >= 0 && strings.Contains(e.Text, "arithm") {
@@ -211,7 +211,7 @@ func (k *shellReader) unread(flaw error, begin, read int) int {
 		return read
 	}
 	if setsNCCL().MatchString(line) {
-		k.flaw(read, Undecided, diagnose.Info, "The shell does not read this statement, and lint does not judge it: "+shown(e.Text), "correct the statement")
+		k.flaw(read, Undecided, verdict.Info, "The shell does not read this statement, and lint does not judge it: "+shown(e.Text), "correct the statement")
 	}
 	return end
 }

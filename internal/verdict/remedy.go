@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package verdict
 
 import (
 	"regexp"
@@ -14,11 +14,11 @@ import (
 // placeholder is a word of a remedy that stands for a name.
 var placeholder = regexp.MustCompile(`<([a-z ]+)>`)
 
-// bridgesWord is the placeholder for the bridges that a remedy loops over, without its brackets.
-const bridgesWord = "bridges"
+// BridgesWord is the placeholder for the bridges that a remedy loops over, without its brackets.
+const BridgesWord = "bridges"
 
 // FilledRemedy is the remedy of a verdict on this node with names in place of <interface>, <device>, <port>, <address> and
-// what the check has given names for. Names are quoted for a POSIX shell. What is not known stays a placeholder, and so does
+// FilledRemedy the check has given names for. Names are quoted for a POSIX shell. What is not known stays a placeholder, and so does
 // a name that a command could take for an option, or that does not print: the reader must decide about it.
 func FilledRemedy(n *fabric.Node, v *Verdict) string {
 	remedy := v.Remedy
@@ -113,8 +113,8 @@ func shellQuoted(name string) (string, bool) {
 	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'", true
 }
 
-// shellWord is a name as a POSIX shell takes it, or the placeholder for one that no quotes make safe.
-func shellWord(name, placeholder string) string {
+// ShellWord is a name as a POSIX shell takes it, or the placeholder for one that no quotes make safe.
+func ShellWord(name, placeholder string) string {
 	if q, ok := shellQuoted(name); ok {
 		return q
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package verdict
 
 // IDs of checks that code refers to. The others have theirs in the catalogue only.
 const (
@@ -36,12 +36,12 @@ const (
 	CheckInsideMemlock  = "inside_memlock"
 	CheckSettings       = "inside_settings" // what lint finds in the settings of a job: the command that runs lint makes its verdicts
 
-	checkHardware     = "hardware"
-	checkSurplusPorts = "compute_ports_surplus"
-	checkGPUsSurplus  = "gpus_surplus"
-	checkLeftOut      = "nccl_devices_left_out"
-	checkNCCLLines    = "nccl_configuration"
-	checkNCCLVersion  = "nccl_version"
-	checkGIDIndex     = "nccl_gid_index"
-	checkPauseSent    = "roce_pause_sent"
+	CheckHardware     = "hardware"
+	CheckSurplusPorts = "compute_ports_surplus"
+	CheckGPUsSurplus  = "gpus_surplus"
+	CheckLeftOut      = "nccl_devices_left_out"
+	CheckNCCLLines    = "nccl_configuration"
+	CheckNCCLVersion  = "nccl_version"
+	CheckGIDIndex     = "nccl_gid_index"
+	CheckPauseSent    = "roce_pause_sent"
 )

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package verdict
 
 import (
 	"slices"
@@ -22,7 +22,7 @@ func TestSeverityOrder(t *testing.T) {
 
 // Verdicts come by status and, of one status, by severity; those of one place stay in the order in which they were given.
 func TestVerdictsAreOrdered(t *testing.T) {
-	var v verdicts
+	var v Verdicts
 	var want []Verdict
 	for _, status := range []Status{Failed, Unknown, OK, fabric.StatusNotApplicable} {
 		for _, severity := range append(Severities(), "no such") {
@@ -34,15 +34,15 @@ func TestVerdictsAreOrdered(t *testing.T) {
 	for _, device := range []string{"a", "b"} {
 		for _, w := range slices.Backward(want) {
 			if w.Subject.Device == device {
-				v.list = append(v.list, w)
+				v.List = append(v.List, w)
 			}
 		}
 	}
-	v.sort()
+	Sort(v.List)
 	same := func(a, b Verdict) bool {
 		return a.Status == b.Status && a.Check.Severity == b.Check.Severity && a.Subject == b.Subject
 	}
-	if !slices.EqualFunc(v.list, want, same) {
-		t.Errorf("sorted as %v", v.list)
+	if !slices.EqualFunc(v.List, want, same) {
+		t.Errorf("sorted as %v", v.List)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package verdict
 
 import (
 	"cmp"
@@ -69,7 +69,7 @@ func (g Group) Seen() []string {
 func (g Group) Remedies(n *fabric.Node) []string {
 	if all := g.bridges(); len(all) > 0 {
 		v := g.Verdict
-		v.Names = map[string][]string{bridgesWord: all}
+		v.Names = map[string][]string{BridgesWord: all}
 		return []string{FilledRemedy(n, &v)}
 	}
 	filled := make([]string, len(g.Members))
@@ -82,7 +82,7 @@ func (g Group) Remedies(n *fabric.Node) []string {
 // bridges are those that the verdicts name, each once; none if a verdict names none.
 func (g Group) bridges() (all []string) {
 	for i := range g.Members {
-		names := g.Members[i].Names[bridgesWord]
+		names := g.Members[i].Names[BridgesWord]
 		if len(names) == 0 {
 			return nil
 		}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package verdict
 
 // Mode is a way in which the fabric of a node fails or is configured wrong: what the coverage of checks and alerts is
-// counted in.
+// Mode in.
 type Mode struct {
 	ID, Text string
 	// Alert names the alert rule that finds it, where rates show it and states do not; empty: a check finds it.

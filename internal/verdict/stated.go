@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package verdict
 
 import (
 	"cmp"
@@ -11,12 +11,12 @@ import (
 )
 
 // stated returns the verdict, unknown if it is critical and nothing states what it rests on.
-func (v *verdicts) stated(of Verdict) Verdict {
+func (v *Verdicts) stated(of Verdict) Verdict {
 	switch {
-	case v.check.Severity != Critical:
+	case v.Check.Severity != Critical:
 		return of
 	case of.Unstated:
-	case v.check.Rests == OnRole && !of.Anywhere && guessed(v.node, of.Subject):
+	case v.Check.Rests == OnRole && !of.Anywhere && guessed(v.node, of.Subject):
 		of.Evidence = strings.TrimSpace(of.Evidence + " " + guessedRole(v.node, of.Subject))
 	default:
 		return of
@@ -42,7 +42,7 @@ func guessed(n *fabric.Node, s Subject) bool {
 }
 
 func guessedRole(n *fabric.Node, s Subject) string {
-	return "That " + cmp.Or(nicOf(n, s).Name, s.Device) + " is for training is a guess: name it in roles of the configuration or in NCCL_IB_HCA of the host, or " + acceptCommand + "."
+	return "That " + cmp.Or(nicOf(n, s).Name, s.Device) + " is for training is a guess: name it in roles of the configuration or in NCCL_IB_HCA of the host, or " + AcceptCommand + "."
 }
 
 // nicOf returns the NIC that a verdict is about; nil: none.
@@ -58,5 +58,5 @@ func nicOf(n *fabric.Node, s Subject) *fabric.HCA {
 	return nil
 }
 
-// acceptCommand records a node that the operator calls good.
-const acceptCommand = "run gpufabric_exporter check --write-manifest=FILE on a node that is in order and name the file in expected.manifest"
+// AcceptCommand records a node that the operator calls good.
+const AcceptCommand = "run gpufabric_exporter check --write-manifest=FILE on a node that is in order and name the file in expected.manifest"

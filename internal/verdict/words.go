@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package verdict
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -10,6 +11,58 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 )
+
+// GIDTypeName is a type of GID as people call it.
+func GIDTypeName(t fabric.GIDType) string {
+	switch t {
+	case fabric.GIDInfiniBand:
+		return "InfiniBand"
+	case fabric.GIDRoCEv1:
+		return "RoCE v1"
+	case fabric.GIDRoCEv2:
+		return "RoCE v2"
+	case fabric.GIDiWARP:
+		return "iWARP"
+	default:
+		return string(t)
+	}
+}
+
+// GIDFamilyName is an address family with its article.
+func GIDFamilyName(f fabric.GIDFamily) string {
+	switch f {
+	case fabric.FamilyIPv4:
+		return "an IPv4"
+	case fabric.FamilyIPv6:
+		return "an IPv6"
+	case fabric.FamilyLinkLocal:
+		return "a link-local"
+	default:
+		return "no IP"
+	}
+}
+
+// Bytes shows a number of bytes in the largest unit that keeps it whole.
+func Bytes(n uint64) string {
+	if n == fabric.NoLimit {
+		return "any amount"
+	}
+	unit := 0
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
+	for n > 0 && n%1024 == 0 && unit < len(units)-1 {
+		n, unit = n/1024, unit+1
+	}
+	return strconv.FormatUint(n, 10) + " " + units[unit]
+}
+
+// Few joins the first of a list that may be long.
+func Few(list []string) string {
+	const most = 12
+	if len(list) > most {
+		return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}
 
 // Gigabits shows a rate in bytes per second as link speeds are called.
 func Gigabits(bytesPerSecond float64) string {
@@ -32,8 +85,8 @@ func Sentence(s string) string {
 	return s + "."
 }
 
-// sourceWords is a source of the whole node as people call it.
-func sourceWords(name string) string {
+// SourceWords is a source of the whole node as people call it.
+func SourceWords(name string) string {
 	switch name {
 	case fabric.SourceClass:
 		return "list of RDMA devices"

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"slices"
+)
+
+// Sort puts each verdict where its turn is, those of one place in the order in which they were given. Verdicts are large:
+// none is copied more often than it has to be, and no second list is made of them.
+func Sort(list []Verdict) {
+	var next [places + 1]int
+	for i := range list {
+		next[list[i].place()+1]++
+	}
+	for i := range places {
+		next[i+1] += next[i]
+	}
+	to := make([]int, len(list))
+	for i := range list {
+		at := &next[list[i].place()]
+		to[i] = *at
+		*at++
+	}
+	for i := range to {
+		for k := to[i]; k != i; k = to[i] {
+			list[i], list[k] = list[k], list[i]
+			to[i], to[k] = to[k], k
+		}
+	}
+}
+
+// places is how many different places there are: each severity of each status, with those that a check should not have.
+const (
+	severities = 4
+	places     = 5 * severities
+)
+
+// place is where a verdict stands among others: by status, then by severity.
+func (v *Verdict) place() int {
+	return v.Status.Rank()*severities + v.Check.Severity.Rank()
+}
+
+// Failures returns the verdicts that failed.
+func Failures(list []Verdict) []Verdict { return withStatus(list, Failed) }
+
+// Unknowns returns the verdicts that are unknown.
+func Unknowns(list []Verdict) []Verdict { return withStatus(list, Unknown) }
+
+func withStatus(list []Verdict, s Status) []Verdict {
+	return slices.DeleteFunc(slices.Clone(list), func(v Verdict) bool { return v.Status != s })
+}
