@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/collector"
-	"gpufabric_exporter/internal/diagnose"
+	nodechecks "gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/inventory"
 	"gpufabric_exporter/internal/simulator"
@@ -90,7 +90,7 @@ func judgedBy(healthy, n *fabric.Node) map[string]*fabric.Node {
 		record.Update(healthy)
 		c.Remembered = record.Update(c).Remembered
 	}
-	manifest := diagnose.NewManifest(healthy)
+	manifest := nodechecks.NewManifest(healthy)
 	active := 0
 	for range healthy.ActiveCompute {
 		active++

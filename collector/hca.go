@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"gpufabric_exporter/internal/diagnose"
+	nodechecks "gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -168,7 +168,7 @@ func collectHCA(n *fabric.Node, emit emit) {
 	if compute > 0 {
 		emit(computePorts, float64(compute))
 	}
-	gone, all := diagnose.GoneDevices(n)
+	gone, all := nodechecks.GoneDevices(n)
 	for _, g := range gone {
 		emit(hcaGone, 1, g.Device, string(g.By))
 	}

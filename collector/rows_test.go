@@ -160,7 +160,7 @@ func TestRowsAreListedAndEmitted(t *testing.T) {
 // A fact of a device or port that costs a read is of use: as a metric, for a check or for what follows from it.
 func TestFactsAreUsed(t *testing.T) {
 	var source strings.Builder
-	for _, pattern := range []string{"*.go", "../internal/diagnose/*.go", "../internal/verdict/*.go", "../internal/fabric/*.go"} {
+	for _, pattern := range []string{"*.go", "../internal/diagnose/*.go", "../internal/diagnose/*/*.go", "../internal/verdict/*.go", "../internal/fabric/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatal(pattern, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/verdict"
@@ -37,7 +38,7 @@ func TestLostAddress(t *testing.T) {
 	n := fabrictest.Healthy()
 	n.NCCL.Variables = nil
 	n.Derive()
-	manifest := diagnose.NewManifest(n)
+	manifest := node.NewManifest(n)
 	for name, c := range map[string]struct {
 		edit         func(*fabric.Node)
 		want         verdict.Status

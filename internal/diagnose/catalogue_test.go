@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose/nccl"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -26,7 +27,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		modes[m.ID] = true
 	}
-	for _, c := range slices.Concat(Catalogue(), insideChecks()) {
+	for _, c := range slices.Concat(Catalogue(), nccl.InsideChecks()) {
 		if !regexp.MustCompile(`^[a-z][a-z_]+$`).MatchString(c.ID) || ids[c.ID] || titles[c.Title] {
 			t.Errorf("check %q: the id is not in lower case with underscores, or id or title are there twice", c.ID)
 		}
@@ -191,7 +192,7 @@ func TestModesNameAlerts(t *testing.T) {
 func TestRunbooksNameChecks(t *testing.T) {
 	const pages = "../../alerts/runbooks/check-"
 	topics := map[string]bool{}
-	for _, c := range slices.Concat(Catalogue(), insideChecks()) {
+	for _, c := range slices.Concat(Catalogue(), nccl.InsideChecks()) {
 		topics[c.Topic] = true
 		if text, err := os.ReadFile(pages + c.Topic + ".md"); err != nil || !bytes.Contains(text, []byte("\n### "+c.ID+"\n")) {
 			t.Errorf("alerts/runbooks/check-%s.md does not name the check %s: add the heading \"### %s\" below Symptom, and what to do below Fix (%v)", c.Topic, c.ID, c.ID, err)

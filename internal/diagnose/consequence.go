@@ -6,8 +6,11 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode"
 
+	"gpufabric_exporter/internal/diagnose/gpu"
+	"gpufabric_exporter/internal/diagnose/nccl"
+	"gpufabric_exporter/internal/diagnose/node"
+	"gpufabric_exporter/internal/diagnose/roce"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -21,9 +24,9 @@ type rule struct {
 
 func rules() []rule {
 	return []rule{
-		{check: verdict.CheckNCCLDevices, cause: verdict.CheckComputePorts, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return len(lostDevices(n)) > 0 }},
+		{check: verdict.CheckNCCLDevices, cause: verdict.CheckComputePorts, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return len(node.LostDevices(n)) > 0 }},
 		{check: verdict.CheckComputePorts, cause: verdict.CheckLeftOut, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool {
-			return computePortsOf(n).there+len(leftOutPorts(n)) >= *n.Policy.ComputePorts
+			return node.CountPorts(n).There+len(nccl.LeftOutPorts(n)) >= *n.Policy.ComputePorts
 		}},
 		{check: verdict.CheckHardware, cause: verdict.CheckComputePorts, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCINIC) }},
 		{check: verdict.CheckHardware, cause: verdict.CheckGPUs, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCIGPU) }},
@@ -85,25 +88,6 @@ func namesWhatIsGone(n *fabric.Node) bool {
 	})
 }
 
-// lostDevices names the compute devices that are gone: NCCL_IB_HCA of the host names them like those that are there, and the site
-// expects at least as many more ports. More names than missing ports are another mistake.
-func lostDevices(n *fabric.Node) []string {
-	want := n.Policy.ComputePorts
-	set, _ := n.NCCL.Lookup("NCCL_IB_HCA")
-	names := n.MissingNames(fabric.ParseNameFilter(set.Value))
-	if want == nil || len(names) == 0 || len(names) > *want-computePortsOf(n).there {
-		return nil
-	}
-	stem := func(name string) string { return strings.TrimRightFunc(name, unicode.IsDigit) }
-	alike := func(name string) bool {
-		return len(n.HCAs) == 0 || slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return stem(h.Name) == stem(name) })
-	}
-	if !slices.ContainsFunc(names, func(name string) bool { return !alike(name) }) {
-		return names
-	}
-	return nil
-}
-
 // portOf returns the port of a subject; nil: there is none.
 func portOf(n *fabric.Node, s verdict.Subject) *fabric.Port {
 	h := n.HCA(s.Device)
@@ -120,11 +104,11 @@ func portOf(n *fabric.Node, s verdict.Subject) *fabric.Port {
 // that it should take is in a VLAN. PFC that is off for all priorities is a fault of its own.
 func untaggedByGID(n *fabric.Node, v, cause *verdict.Verdict) bool {
 	p := portOf(n, v.Subject)
-	if p == nil || v.Subject.Key() != cause.Subject.Key() || taggedGID(n, p) == nil {
+	if p == nil || v.Subject.Key() != cause.Subject.Key() || roce.TaggedGID(n, p) == nil {
 		return false
 	}
 	taken := p.GIDChoice.Or(fabric.GIDChoice{}).GID
-	return taken != nil && !n.Tagged(ofGID(taken, p)).Or(true) && !slices.ContainsFunc(p.RoCE.Or(nil), func(c fabric.RoCEChain) bool {
+	return taken != nil && !n.Tagged(roce.OfGID(taken, p)).Or(true) && !slices.ContainsFunc(p.RoCE.Or(nil), func(c fabric.RoCEChain) bool {
 		d := n.NetDev(c.Interface)
 		return c.Trust.Or("") != fabric.TrustPCP || d == nil || d.QoS.PFC.Or(fabric.PFC{}).Enabled == 0
 	})
@@ -210,7 +194,7 @@ func withoutPorts(n *fabric.Node) bool {
 func SlowWithoutGPUDirect(n *fabric.Node, s *fabric.Symptom) bool {
 	carries := railCarries(n, s)
 	return s.NoGPUDirect && s.Slow && !s.Other && carries > 0 && s.Baseline > detourCarries*carries && s.Ratio >= tolerance*detourShare &&
-		!GPUsFarByDesign(n)
+		!gpu.GPUsFarByDesign(n)
 }
 
 // RemedyOfProbe says what to do about what a probe shows, and that follows from a failed verdict; nil: from none that is known.

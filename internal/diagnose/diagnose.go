@@ -7,6 +7,11 @@ import (
 	"strings"
 	"sync"
 
+	"gpufabric_exporter/internal/diagnose/gpu"
+	"gpufabric_exporter/internal/diagnose/nccl"
+	"gpufabric_exporter/internal/diagnose/node"
+	"gpufabric_exporter/internal/diagnose/port"
+	"gpufabric_exporter/internal/diagnose/roce"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -56,8 +61,8 @@ func Catalogue() []*verdict.Check { return slices.Clone(catalogue()) }
 
 // catalogue is built once: a check is its own identity to those who remember what it found.
 var catalogue = sync.OnceValue(func() []*verdict.Check {
-	return slices.Concat(nodeChecks(), hardwareChecks(), hostChecks(), portChecks(), gidChecks(), roceChecks(), pcieChecks(), gpuChecks(), gpuDirectChecks(), ncclChecks(), manifestChecks())
+	return slices.Concat(node.Checks(), port.Checks(), roce.Checks(), gpu.Checks(), nccl.Checks(), node.ManifestChecks())
 })
 
 // allChecks are those of the catalogue, and those of the place where a job runs.
-var allChecks = sync.OnceValue(func() []*verdict.Check { return slices.Concat(catalogue(), insideChecks()) })
+var allChecks = sync.OnceValue(func() []*verdict.Check { return slices.Concat(catalogue(), nccl.InsideChecks()) })

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -28,25 +29,25 @@ func TestGoneDevices(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		edit func(*fabric.Node)
-		want []Gone
+		want []node.Gone
 		all  bool
 	}{
 		"nothing states anything":                 {func(*fabric.Node) {}, nil, false},
 		"nothing is gone":                         {func(n *fabric.Node) { n.DevicesCompared = true }, nil, true},
-		"by the record":                           {record(1, 2, "0000:db:00.0 mlx5_1"), []Gone{{"mlx5_1", fabric.ByRecord}}, true},
+		"by the record":                           {record(1, 2, "0000:db:00.0 mlx5_1"), []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, true},
 		"it may be in a bond":                     {func(n *fabric.Node) { record(1, 2, "0000:db:00.0 mlx5_1")(n); n.Remembered[1].Doubtful = true }, nil, false},
-		"another device has its name":             {record(1, 2, "0000:db:00.0 mlx5_0"), []Gone{{"0000:db:00.0", fabric.ByRecord}}, true},
-		"places are counted anew":                 {record(1, 2, "0000:da:00.0 mlx5_0", "0000:db:00.0 mlx5_1"), []Gone{{"mlx5_1", fabric.ByRecord}}, true},
-		"since this process runs":                 {func(n *fabric.Node) { record(1, 2, "0000:db:00.0 mlx5_1")(n); n.DevicesCompared = false }, []Gone{{"mlx5_1", fabric.ByRecord}}, false},
-		"by the manifest, training and storage":   {manifest("B1"), []Gone{{"mlx5_1", fabric.ByManifest}}, true},
+		"another device has its name":             {record(1, 2, "0000:db:00.0 mlx5_0"), []node.Gone{{Device: "0000:db:00.0", By: fabric.ByRecord}}, true},
+		"places are counted anew":                 {record(1, 2, "0000:da:00.0 mlx5_0", "0000:db:00.0 mlx5_1"), []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, true},
+		"since this process runs":                 {func(n *fabric.Node) { record(1, 2, "0000:db:00.0 mlx5_1")(n); n.DevicesCompared = false }, []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, false},
+		"by the manifest, training and storage":   {manifest("B1"), []node.Gone{{Device: "mlx5_1", By: fabric.ByManifest}}, true},
 		"the manifest is that of another node":    {manifest("B2"), nil, false},
 		"the list of devices could not be read":   {func(n *fabric.Node) { manifest("B1")(n); n.ClassPresent.State = fabric.Unknown }, nil, false},
-		"the record and the manifest have it":     {func(n *fabric.Node) { manifest("B1")(n); record(1, 2, "0000:db:00.0 mlx5_1")(n) }, []Gone{{"mlx5_1", fabric.ByRecord}}, true},
+		"the record and the manifest have it":     {func(n *fabric.Node) { manifest("B1")(n); record(1, 2, "0000:db:00.0 mlx5_1")(n) }, []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, true},
 		"the manifest excludes nothing, flags do": {func(n *fabric.Node) { manifest("B1")(n); n.Excluded = []string{"mlx5_1"} }, nil, true},
 	} {
 		n := nodeWith(8, "mlx5_0")
 		c.edit(n)
-		if got, all := GoneDevices(n); !slices.Equal(got, c.want) || all != c.all {
+		if got, all := node.GoneDevices(n); !slices.Equal(got, c.want) || all != c.all {
 			t.Errorf("%s: got %v, all %t; want %v, %t", name, got, all, c.want, c.all)
 		}
 	}

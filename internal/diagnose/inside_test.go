@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose/nccl"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -46,7 +47,7 @@ func jobNode() *fabric.Node {
 // insideFindings lists what is not right: id, subject, status.
 func insideFindings(n *fabric.Node) string {
 	var list []string
-	for _, v := range Run(n, insideChecks()) {
+	for _, v := range Run(n, nccl.InsideChecks()) {
 		if v.Status != verdict.OK {
 			list = append(list, fmt.Sprint(v.Check.ID, " ", v.Subject, " ", v.Status))
 		}

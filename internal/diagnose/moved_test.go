@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -31,7 +32,7 @@ func eight() *fabric.Node {
 		n.NetDevs = append(n.NetDevs, fabric.NetDev{Name: fmt.Sprint("eth-", i), MTU: fabric.Known(9000, "", at)})
 	}
 	n.DerivePorts()
-	m := NewManifest(n)
+	m := node.NewManifest(n)
 	n.Policy.Manifest = &m
 	return n
 }

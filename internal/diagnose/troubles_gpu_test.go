@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/verdict"
@@ -168,17 +169,17 @@ func TestGPUsUnchecked(t *testing.T) {
 func TestGPUNotes(t *testing.T) {
 	n := fabrictest.WithGPUs()
 	fabrictest.Verdicts(n, fabrictest.Usable)
-	if notes := diagnose.GPUNotes(n, verdict.GPUs(n)); len(notes) > 0 {
+	if notes := gpu.GPUNotes(n, verdict.GPUs(n)); len(notes) > 0 {
 		t.Errorf("healthy: %v", notes)
 	}
 	fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRDistance, "SYS"))
-	if notes := diagnose.GPUNotes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "this is the design of the machine") {
+	if notes := gpu.GPUNotes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "this is the design of the machine") {
 		t.Errorf("all far: %v", notes)
 	}
 	n.HCAs = slices.Delete(n.HCAs, 1, 2)
 	n.PCI.Functions = slices.DeleteFunc(n.PCI.Functions, func(f fabric.PCIFunction) bool { return slices.Contains(f.HCAs, "mlx5_1") })
 	fabrictest.Verdicts(n, fabrictest.Usable)
-	if notes := diagnose.GPUNotes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
+	if notes := gpu.GPUNotes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
 		t.Errorf("one NIC: %v", notes)
 	}
 	if got := describe(diagnose.Run(n, nil)); got != "" {
@@ -189,13 +190,13 @@ func TestGPUNotes(t *testing.T) {
 // A node whose GPUs were not asked about has no verdicts on them, which must not look as if they were in order.
 func TestGPUsNotAsked(t *testing.T) {
 	n := fabrictest.WithGPUs()
-	if note := diagnose.GPUsNotAsked(n); note != "" {
+	if note := gpu.GPUsNotAsked(n); note != "" {
 		t.Errorf("asked: %s", note)
 	}
 	n.GPUDriver = fabric.GPUDriver{}
-	contains(t, diagnose.GPUsNotAsked(n), "NVML was not asked about the 2 GPUs on the PCI bus")
+	contains(t, gpu.GPUsNotAsked(n), "NVML was not asked about the 2 GPUs on the PCI bus")
 	n.PCI.Functions = nil
-	if note := diagnose.GPUsNotAsked(n); note != "" {
+	if note := gpu.GPUsNotAsked(n); note != "" {
 		t.Errorf("no GPUs: %s", note)
 	}
 }

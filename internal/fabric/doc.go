@@ -27,7 +27,7 @@
 //     its own window. Readings that are older or further apart than five minutes say nothing about the present. Observed steps
 //     do not change the verdict, with one exception: when the only thing missing is the traffic class of jobs, and nearly
 //     all RDMA bytes have the expected priority, it counts as right (settle). Observed steps have no metrics, because alert rules see
-//     more than two readings; the landing page and "check --interval" show them (internal/diagnose/observed.go).
+//     more than two readings; the landing page and "check --interval" show them (internal/diagnose/roce/observed.go).
 //
 // # PCI bus
 //

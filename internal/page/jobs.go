@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/collector"
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/jobs/progress"
@@ -141,7 +141,7 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 func whyNoJobs(n *fabric.Node, set *collector.Set) string {
 	health := set.Health(n)
 	i := slices.IndexFunc(health, func(h collector.Health) bool { return h.Name == "job" })
-	if i < 0 || health[i].Supported || !diagnose.HasNVIDIA(verdict.GPUs(n)) {
+	if i < 0 || health[i].Supported || !gpu.HasNVIDIA(verdict.GPUs(n)) {
 		return ""
 	}
 	return "Jobs are unknown: " + health[i].Why + "."

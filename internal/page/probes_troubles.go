@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
@@ -24,7 +25,7 @@ type probeHardware struct {
 func hardwareOf(n *fabric.Node, verdicts []verdict.Verdict) probeHardware {
 	return probeHardware{
 		rails: n.TrainingStated(),
-		far:   diagnose.GPUsFarByDesign(n),
+		far:   gpu.GPUsFarByDesign(n),
 		cause: func(s *fabric.Symptom) *verdict.Verdict { return diagnose.Explains(n, verdicts, s) },
 		slow:  func(s *fabric.Symptom) bool { return diagnose.SlowWithoutGPUDirect(n, s) },
 	}

@@ -11,6 +11,7 @@ import (
 
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
@@ -44,7 +45,7 @@ func Collect(in *Input) *Facts {
 	n := in.Node
 	judged := diagnose.JudgedBy(n)
 	f := &Facts{
-		Report: kind, Version: Version, Program: in.Program, At: n.At.UTC(), Node: nodeOf(in), Configuration: in.Config.Origin(), Note: strings.TrimSpace(diagnose.Elsewhere(n) + " " + diagnose.GPUsNotAsked(n)),
+		Report: kind, Version: Version, Program: in.Program, At: n.At.UTC(), Node: nodeOf(in), Configuration: in.Config.Origin(), Note: strings.TrimSpace(diagnose.Elsewhere(n) + " " + gpu.GPUsNotAsked(n)),
 		JudgedBy: judged.Text(), Ports: []Port{}, GPUs: []GPU{}, GIDs: []GID{}, Jobs: []Job{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration,
 	}
 	for i := range n.HCAs {
@@ -72,7 +73,7 @@ func Collect(in *Input) *Facts {
 func nodeOf(in *Input) Node {
 	n := in.Node
 	node := Node{
-		Name: in.Name, Simulated: in.Simulated, GUIDs: []string{}, Kernel: show(n.Host.Kernel, same), Driver: diagnose.DriverText(&n.GPUDriver),
+		Name: in.Name, Simulated: in.Simulated, GUIDs: []string{}, Kernel: show(n.Host.Kernel, same), Driver: gpu.DriverText(&n.GPUDriver),
 		CUDA: show(n.GPUDriver.CUDA, same), Virtual: show(n.Host.Hypervisor, probes.YesNo), GPUs: show(n.GPUs, strconv.Itoa),
 		Library: show(n.NCCL.Library, func(l fabric.Library) string {
 			return l.Path + " (" + cmp.Or(l.Version, "version unknown") + ")"

@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/explain"
@@ -122,7 +123,7 @@ var faultTexts = map[probes.Fault]struct {
 
 // addProbeFindings has a finding for each fault and each cause, of all probes that have both.
 func (f *Facts) addProbeFindings(in *Input) {
-	far := diagnose.GPUsFarByDesign(in.Node)
+	far := gpu.GPUsFarByDesign(in.Node)
 	for _, fault := range probes.Faults() {
 		words, known := faultTexts[fault]
 		if !known || fault == probes.FaultGPUDirect && far {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/roce"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -124,7 +124,7 @@ func chainOf(c *fabric.RoCEChain) Chain {
 		}
 	}
 	for _, l := range c.Observed { // traffic shows what settings do not
-		if l.Status == fabric.StatusFailed && c.Verdict != fabric.StatusFailed && !diagnose.Explained(c, l.Step) {
+		if l.Status == fabric.StatusFailed && c.Verdict != fabric.StatusFailed && !roce.Explained(c, l.Step) {
 			to.Status, to.Step, to.Why = StatusFailed, string(l.Step), ""
 			break
 		}

@@ -11,6 +11,7 @@ import (
 
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/verdict"
@@ -45,10 +46,10 @@ func Of(in *Inputs) *Document {
 	}
 	gpus := verdict.GPUs(n)
 	if len(gpus) > 0 {
-		b.Node.Notes = diagnose.GPUNotes(n, gpus)
+		b.Node.Notes = gpu.GPUNotes(n, gpus)
 	}
-	if diagnose.HasNVIDIA(gpus) {
-		b.Node.GPUDriver = diagnose.DriverText(&n.GPUDriver)
+	if gpu.HasNVIDIA(gpus) {
+		b.Node.GPUDriver = gpu.DriverText(&n.GPUDriver)
 	}
 	b.findings()
 	b.gaps()

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"gpufabric_exporter/internal/diagnose"
+	nodechecks "gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 )
@@ -19,9 +19,9 @@ func TestManifestAlone(t *testing.T) {
 		good := s.observe(t, byNothing, nil, s.layout.Build())
 		train := training(s.observe(t, byConfiguration, nil, s.layout.Build()))
 		lost := train[len(train)/2]
-		manifest := diagnose.NewManifest(good)
+		manifest := nodechecks.NewManifest(good)
 		s.manifest = &manifest
-		foreign := diagnose.NewManifest(good)
+		foreign := nodechecks.NewManifest(good)
 		foreign.Devices[train[0]]["board"] = "another"
 		for what, c := range map[string]struct {
 			manifest *fabric.Manifest

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/roce"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/verdict"
@@ -205,7 +206,7 @@ func brokenSteps(n *fabric.Node) map[string]string {
 			}
 			for _, c := range p.RoCE.Or(nil) {
 				for _, l := range append(slices.Clip(c.Links), c.Observed...) {
-					if l.Status == fabric.StatusFailed && !diagnose.Explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
+					if l.Status == fabric.StatusFailed && !roce.Explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
 						broken[n.HCAs[i].Name] = string(l.Step)
 					}
 				}

@@ -15,11 +15,12 @@ import (
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/inventory"
-	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // bonds is a node with four cards of two ports, in bonds or not, of which nothing is stated, with what has happened to it.
@@ -75,7 +76,7 @@ func TestBondsByEachSource(t *testing.T) {
 		return now.WithPolicy(&p)
 	}
 	manifest := func(_ *testing.T, then, now *fabric.Node) *fabric.Node {
-		p, m := *now.Policy, diagnose.NewManifest(then)
+		p, m := *now.Policy, node.NewManifest(then)
 		p.Manifest = &m
 		return now.WithPolicy(&p)
 	}

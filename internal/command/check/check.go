@@ -15,6 +15,9 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/gpu"
+	"gpufabric_exporter/internal/diagnose/nccl"
+	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/simulator"
@@ -91,21 +94,21 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 		return exitUnchecked, errors.Join(err, writeTextfileError(k.textfile, time.Now()))
 	}
 	if k.writeManifest != "" {
-		if err := config.WriteManifest(k.writeManifest, diagnose.NewManifest(n)); err != nil {
+		if err := config.WriteManifest(k.writeManifest, node.NewManifest(n)); err != nil {
 			return exitUnchecked, command.Unwritable("write-manifest", k.writeManifest, err)
 		}
 		return exitChecked, nil
 	}
 	list, note := []verdict.Verdict(nil), diagnose.Elsewhere(n)
 	if k.inside {
-		note = diagnose.InsideNote(n)
+		note = nccl.InsideNote(n)
 		if list, err = k.insideVerdicts(n); err != nil {
 			return exitUnchecked, err
 		}
 	} else {
 		list = verdictsOf(n, k.asked())
 		if len(k.only) == 0 {
-			note = strings.Join(strings.Fields(note+" "+diagnose.GPUsNotAsked(n)+" "+diagnose.UnprovenNote(n)+" "+n.Unrecorded), " ")
+			note = strings.Join(strings.Fields(note+" "+gpu.GPUsNotAsked(n)+" "+diagnose.UnprovenNote(n)+" "+n.Unrecorded), " ")
 		}
 	}
 	if len(list) == 0 {

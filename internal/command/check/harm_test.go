@@ -72,7 +72,7 @@ func TestAdviceDoesNotHarm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{"../../../docs/*.md", "../../../README.md", "../../diagnose/*.go", "../../verdict/*.go", "../../nccl/*/*.go", "../../jobs/*/*.go", "../../report/*.go"} {
+	for _, pattern := range []string{"../../../docs/*.md", "../../../README.md", "../../diagnose/*.go", "../../diagnose/*/*.go", "../../verdict/*.go", "../../nccl/*/*.go", "../../jobs/*/*.go", "../../report/*.go"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) == 0 {
 			t.Fatalf("%s: %v", pattern, err)

@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/site"
@@ -89,7 +90,7 @@ func TestDriftIsOneVerdict(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := simulatortest.Watch(t, s, 0)[0]
-	m := diagnose.NewManifest(n)
+	m := node.NewManifest(n)
 	m.Devices["mlx5_3"]["firmware"] = "28.0.0"
 	failed := verdict.Failures(diagnose.Run(withManifest(n, m), nil))
 	if len(failed) != 1 || failed[0].Check.ID != "manifest" || failed[0].Subject.Device != "mlx5_3" || failed[0].What != "Changed since the manifest: firmware" {

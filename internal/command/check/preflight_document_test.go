@@ -17,6 +17,7 @@ import (
 
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/nccl"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -73,7 +74,7 @@ func TestPreflightDocumentOutput(t *testing.T) {
 	n.NCCL.Library = fabric.Known(fabric.Library{Path: "/usr/lib/x86_64-linux-gnu/libnccl.so.2", Version: "2.27.3"}, "", at)
 
 	var b bytes.Buffer
-	writeNote(&b, diagnose.InsideNote(n))
+	writeNote(&b, nccl.InsideNote(n))
 	if err := writeTable(&b, n, config.Config{Links: config.DefaultLinks()}, diagnose.Run(n, []*verdict.Check{diagnose.Find("inside_memlock")}), false, func(_, s string) string { return s }); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
-	"gpufabric_exporter/internal/diagnose"
+	gpuchecks "gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/simulator"
@@ -181,7 +181,7 @@ func reportOf(n *fabric.Node) report {
 	}
 	var members []member
 	gpus := verdict.GPUs(n)
-	if !diagnose.HasNVIDIA(gpus) {
+	if !gpuchecks.HasNVIDIA(gpus) {
 		r.Driver.Text = ""
 	}
 	for _, v := range gpus {
@@ -194,7 +194,7 @@ func reportOf(n *fabric.Node) report {
 		if list, ok := n.PCI.Shortfalls(f, n.At).Get(); ok {
 			nic.Degraded = []link{}
 			for _, s := range list {
-				nic.Degraded = append(nic.Degraded, link{s.Upper, diagnose.LinkText(s)})
+				nic.Degraded = append(nic.Degraded, link{s.Upper, gpuchecks.LinkText(s)})
 			}
 		}
 		r.NICs = append(r.NICs, nic)
@@ -225,7 +225,7 @@ func driverOf(n *fabric.Node) driver {
 	d := &n.GPUDriver
 	return driver{
 		Loaded: pointer(d.Loaded), Version: pointer(d.Version), CUDA: pointer(d.CUDA), Open: pointer(n.GPUDirect.OpenModule),
-		Reason: string(d.Loaded.Meta().Reason), Text: diagnose.DriverText(d),
+		Reason: string(d.Loaded.Meta().Reason), Text: gpuchecks.DriverText(d),
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/nccl"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/verdict"
 )
 
-const remove = diagnose.RemoveLine
+const remove = nccl.RemoveLine
 
 // judgeSetting says what NCCL of that release makes of one line, whatever the node.
 func judgeSetting(file string, s setting, version Version) Line {

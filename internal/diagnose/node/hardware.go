@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/verdict"
+)
+
+func hardwareChecks() []*verdict.Check {
+	const counted = "GPUs on the PCI bus or in the driver's list, expected.gpus of the configuration, else the profile of the platform"
+	return []*verdict.Check{
+		{
+			ID: verdict.CheckHardware, Title: "The node has no training hardware, or less than before", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
+			Reads: "RDMA devices, GPUs, the record of what the node had, and devices for training and storage that the manifest lists",
+			Guard: "a node with nothing, of which nobody states anything, is unknown. Not GPUs if expected.gpus is set, " +
+				"nor RDMA devices if devices are excluded, nor those on the PCI bus where each network namespace has devices of its own. " +
+				"Devices that the manifest lists are unknown if it has another board by the name of one, and there under another name if one of their board is. " +
+				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen",
+			Modes: []string{verdict.ModeDeviceGone, verdict.ModeGPULost}, Judge: judgeHardware,
+		},
+		{
+			ID: verdict.CheckGPUs, Title: "GPUs are missing", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
+			Reads: counted, Guard: "only if the configuration or the profile states the number", Modes: []string{verdict.ModeGPULost},
+			Judge: judgeGPUs,
+		},
+		{
+			ID: verdict.CheckGPUsSurplus, Title: "There are more GPUs than expected", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeNode,
+			Reads: "the same, expected.gpus of the configuration", Guard: "only if the configuration sets the expected number", Modes: []string{verdict.ModeSurplusGPU},
+			Judge: judgeGPUSurplus,
+		},
+	}
+}
+
+// countGPUs counts physical GPUs. Without the bus, as in containers, the driver's list has them. The reason is why there
+// may be more; empty: there are not.
+func countGPUs(n *fabric.Node) (int, fabric.Reason) {
+	bus := 0
+	for _, f := range n.PCI.GPUs() {
+		if f.PF.State != fabric.OK { // virtual functions are parts of what is counted
+			bus++
+		}
+	}
+	count := max(bus, len(n.GPUDriver.GPUs))
+	if _, known := n.GPUs.Get(); !known {
+		return count, orNotRead(n.GPUs.Meta().Reason)
+	}
+	for _, s := range n.Sources {
+		if s.Name == fabric.SourcePCI && !s.Up {
+			return count, orNotRead(s.Reason)
+		}
+	}
+	return count, ""
+}
+
+func orNotRead(r fabric.Reason) fabric.Reason {
+	if r == "" {
+		return fabric.ReasonNotRead
+	}
+	return r
+}
+
+func judgeGPUs(n *fabric.Node, v *verdict.Verdicts) {
+	want, evidence := n.Policy.GPUs, "The site's configuration expects them (expected.gpus)."
+	correct := "if the number is intended, correct expected.gpus."
+	if want == nil && n.Profile != nil && n.Profile.GPUs != nil {
+		want, evidence = &n.Profile.GPUs.Number, "Each "+n.Profile.Title+" has them (profile "+n.Profile.Name+")."
+		correct = "if this machine has fewer, state expected.gpus."
+	}
+	if want == nil {
+		return
+	}
+	have, hidden := countGPUs(n)
+	if hidden != "" && have < *want {
+		v.Unknown(verdict.Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.", spelling.Plural(have, "GPU", "GPUs"), *want))
+		return
+	}
+	v.When(have < *want, verdict.Subject{}, verdict.Verdict{
+		What:     fmt.Sprintf("%s where %d are expected", spelling.Plural(have, "GPU", "GPUs"), *want),
+		Evidence: evidence, Consequence: "Jobs that request all of them do not start, or fail.",
+		Remedy: "Check lspci -d 10de: and dmesg -T | grep -iE 'xid|fallen off|pcie'. A GPU that left the bus may return after a cold restart; " + correct,
+	})
+}
+
+func judgeGPUSurplus(n *fabric.Node, v *verdict.Verdicts) {
+	want := n.Policy.GPUs
+	if want == nil {
+		return
+	}
+	have, hidden := countGPUs(n)
+	if hidden != "" && have <= *want {
+		v.Unknown(verdict.Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.", spelling.Plural(have, "GPU", "GPUs"), *want))
+		return
+	}
+	v.When(have > *want, verdict.Subject{}, verdict.Verdict{
+		What:        fmt.Sprintf("%s where %d are expected", spelling.Plural(have, "GPU", "GPUs"), *want),
+		Evidence:    "The site's configuration expects them (expected.gpus).",
+		Consequence: "The configuration is for another kind of node: its other expectations may be wrong, too.",
+		Remedy:      "Use the configuration for this kind of node, or correct expected.gpus.",
+	})
+}
+
+// judgeHardware keeps a node that shows nothing, or less than before, from an all-clear. It gives one verdict.
+func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
+	gpus, hidden := countGPUs(n)
+	class := n.ClassPresent.Meta()
+	before := slices.DeleteFunc(slices.Clone(n.Remembered), func(r fabric.Remembered) bool { // what the site says counts more
+		return r.Kind == fabric.PCIGPU && n.Policy.GPUs != nil
+	})
+	doubtful := slices.DeleteFunc(slices.Clone(before), func(r fabric.Remembered) bool { return !r.Doubtful })
+	before = slices.DeleteFunc(before, func(r fabric.Remembered) bool { return r.Doubtful })
+	list := slices.IndexFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceClass })
+	listed, ours := listedGone(n)
+	switch {
+	case list < 0: // devices were not asked for
+		return
+	case len(before) > 0:
+		v.Failed(verdict.Subject{}, verdict.Verdict{
+			What: "The node has less hardware than before", Evidence: rememberedText(before),
+			Consequence: "Jobs that request all of it do not start, fail, or use what is left.",
+			Remedy: "Check lspci -nn and dmesg -T | grep -iE 'xid|fallen off|pcie|mlx5|bnxt'. What left the bus may return after a cold restart. " +
+				acceptAll(before, n.RememberedIn),
+		})
+	case len(listed) > 0:
+		v.Failed(verdict.Subject{}, verdict.Verdict{
+			Unstated: !ours, What: shortList(listed) + " missing", Evidence: "The manifest lists what is missing, and the node has no other device of the kind.",
+			Consequence: "Collectives and storage use the remaining ports, or fail.",
+			Remedy:      goneRemedy + " If it was removed on purpose, or the manifest is that of another node: write a new one (check --write-manifest).",
+		})
+	case len(doubtful) > 0:
+		v.Failed(verdict.Subject{}, verdict.Verdict{
+			Unstated: true, What: "The node may have less hardware than before",
+			Evidence: rememberedText(doubtful) + " It may be in the bond of another device of its card, whose interfaces cannot be seen here.",
+			Remedy:   "Compare rdma link with the bonds (/proc/net/bonding) on the host. " + acceptAll(doubtful, n.RememberedIn),
+		})
+	case gpus > 0 || len(n.HCAs) > 0:
+		v.OK(verdict.Subject{})
+	case n.ClassPresent.State == fabric.Unknown || !n.Sources[list].Up:
+		v.Unknown(verdict.Subject{}, orNotRead(class.Reason), "Whether the node has RDMA devices is unknown: "+verdict.ReasonText(class.Reason)+".")
+	case n.Policy.GPUs != nil && *n.Policy.GPUs == 0 && hidden == "":
+		v.OK(verdict.Subject{})
+	case hidden != "":
+		v.Unknown(verdict.Subject{}, hidden, "The node has no RDMA device, and whether it has GPUs is unknown: "+verdict.ReasonText(hidden)+".")
+	case len(n.Excluded) > 0:
+		v.Unknown(verdict.Subject{}, fabric.ReasonRestricted, "The node has no GPU, and all RDMA devices are excluded by flags: nothing was checked.")
+	default:
+		v.Unknown(verdict.Subject{}, fabric.ReasonMissing, "The node has neither an RDMA device nor a GPU, like a node that lost all of them. For a node without any, set expected.gpus: 0 in the configuration.")
+	}
+}
+
+// rememberedText says what is gone, in whole sentences.
+func rememberedText(list []fabric.Remembered) string {
+	var texts []string
+	for _, r := range list {
+		what := "RDMA devices"
+		switch {
+		case r.Kind == fabric.PCIGPU:
+			what = "GPUs"
+		case r.Bonded:
+			what = "PCI functions with an RDMA device of their own or of their bond"
+		}
+		at := "before"
+		if !r.Seen.IsZero() {
+			at = r.Seen.UTC().Format("at 2006-01-02 15:04 UTC")
+		}
+		text := fmt.Sprintf("The node has %d %s; %s it had %d (record of this node)", r.Now, what, at, r.Then)
+		if len(r.Missing) > 0 {
+			text += ", including " + strings.Join(r.Missing[:min(len(r.Missing), 4)], ", ")
+		}
+		texts = append(texts, text+".")
+	}
+	return strings.Join(texts, " ")
+}
+
+// mostAccepted is how many devices a person names one by one.
+const mostAccepted = 8
+
+// acceptAll says how the record forgets all that is missing.
+func acceptAll(list []fabric.Remembered, file string) string {
+	var flags []string
+	for _, r := range list {
+		for _, m := range r.Missing {
+			address, _, _ := strings.Cut(m, " ")
+			flags = append(flags, "--accept="+address)
+		}
+	}
+	if len(flags) > mostAccepted {
+		return "If it was removed on purpose, remove " + file + ", so that the record begins anew."
+	}
+	return "If it was removed on purpose: gpufabric_exporter check " + strings.Join(flags, " ") + ", as the user of the exporter."
+}
+
+// Short reports whether devices for training are missing, whoever says so.
+func Short(n *fabric.Node) bool {
+	if want := n.Policy.ComputePorts; want != nil {
+		return CountPorts(n).There < *want
+	}
+	set, _ := n.NCCL.Lookup("NCCL_IB_HCA")
+	gone, ours := listedGone(n)
+	return len(n.MissingNames(fabric.ParseNameFilter(set.Value))) > 0 || len(n.Remembered) > 0 || ours && len(gone) > 0
+}
