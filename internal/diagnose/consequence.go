@@ -194,7 +194,7 @@ func withoutPorts(n *fabric.Node) bool {
 func SlowWithoutGPUDirect(n *fabric.Node, s *fabric.Symptom) bool {
 	carries := railCarries(n, s)
 	return s.NoGPUDirect && s.Slow && !s.Other && carries > 0 && s.Baseline > detourCarries*carries && s.Ratio >= tolerance*detourShare &&
-		!gpu.GPUsFarByDesign(n)
+		!gpu.FarByDesign(n)
 }
 
 // RemedyOfProbe says what to do about what a probe shows, and that follows from a failed verdict; nil: from none that is known.

@@ -169,17 +169,17 @@ func TestGPUsUnchecked(t *testing.T) {
 func TestGPUNotes(t *testing.T) {
 	n := fabrictest.WithGPUs()
 	fabrictest.Verdicts(n, fabrictest.Usable)
-	if notes := gpu.GPUNotes(n, verdict.GPUs(n)); len(notes) > 0 {
+	if notes := gpu.Notes(n, verdict.GPUs(n)); len(notes) > 0 {
 		t.Errorf("healthy: %v", notes)
 	}
 	fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRDistance, "SYS"))
-	if notes := gpu.GPUNotes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "this is the design of the machine") {
+	if notes := gpu.Notes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "this is the design of the machine") {
 		t.Errorf("all far: %v", notes)
 	}
 	n.HCAs = slices.Delete(n.HCAs, 1, 2)
 	n.PCI.Functions = slices.DeleteFunc(n.PCI.Functions, func(f fabric.PCIFunction) bool { return slices.Contains(f.HCAs, "mlx5_1") })
 	fabrictest.Verdicts(n, fabrictest.Usable)
-	if notes := gpu.GPUNotes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
+	if notes := gpu.Notes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
 		t.Errorf("one NIC: %v", notes)
 	}
 	if got := describe(diagnose.Run(n, nil)); got != "" {

@@ -25,7 +25,7 @@ type probeHardware struct {
 func hardwareOf(n *fabric.Node, verdicts []verdict.Verdict) probeHardware {
 	return probeHardware{
 		rails: n.TrainingStated(),
-		far:   gpu.GPUsFarByDesign(n),
+		far:   gpu.FarByDesign(n),
 		cause: func(s *fabric.Symptom) *verdict.Verdict { return diagnose.Explains(n, verdicts, s) },
 		slow:  func(s *fabric.Symptom) bool { return diagnose.SlowWithoutGPUDirect(n, s) },
 	}

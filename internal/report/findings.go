@@ -123,7 +123,7 @@ var faultTexts = map[probes.Fault]struct {
 
 // addProbeFindings has a finding for each fault and each cause, of all probes that have both.
 func (f *Facts) addProbeFindings(in *Input) {
-	far := gpu.GPUsFarByDesign(in.Node)
+	far := gpu.FarByDesign(in.Node)
 	for _, fault := range probes.Faults() {
 		words, known := faultTexts[fault]
 		if !known || fault == probes.FaultGPUDirect && far {

@@ -46,7 +46,7 @@ func Of(in *Inputs) *Document {
 	}
 	gpus := verdict.GPUs(n)
 	if len(gpus) > 0 {
-		b.Node.Notes = gpu.GPUNotes(n, gpus)
+		b.Node.Notes = gpu.Notes(n, gpus)
 	}
 	if gpu.HasNVIDIA(gpus) {
 		b.Node.GPUDriver = gpu.DriverText(&n.GPUDriver)

@@ -135,7 +135,7 @@ func (w *WorstOf) Status(s Subject) Status {
 }
 
 // Done hands over what was kept.
-func (w *WorstOf) Done() { w.Verdicts.List = append(w.Verdicts.List, w.list...) }
+func (w *WorstOf) Done() { w.List = append(w.List, w.list...) }
 
 // Silent reports whether an unknown fact cannot be changed on this node: it was not asked for, or this kernel, driver or
 // machine does not report it. Such checks are not made.

@@ -11,6 +11,7 @@ import (
 // Tools are the tools that work with the driver of a NIC, which it is named for: dcb and ethtool with all, and those of the vendor.
 type Tools string
 
+// ToolsOf returns the tools for the NICs of a device's driver.
 func ToolsOf(h *fabric.HCA) Tools { return Tools(h.Driver.Or("")) }
 
 // NVIDIA reports whether NVIDIA's tools may work: the driver is one of NVIDIA's, or not known.

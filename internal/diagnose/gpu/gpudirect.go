@@ -31,9 +31,9 @@ func gpuDirectChecks() []*verdict.Check {
 	}
 }
 
-// FarByDesign reports whether no GPU of the node is near enough to a NIC for GPUDirect RDMA: this is the design of the machine. It is
-// FarByDesign while one of them may be.
-func FarByDesign(all []verdict.GPU) fabric.Fact[bool] {
+// noneNear reports whether no GPU of the node is near enough to a NIC for GPUDirect RDMA: this is the design of the machine. It is not
+// known while one of them may be.
+func noneNear(all []verdict.GPU) fabric.Fact[bool] {
 	var unread fabric.Meta
 	for _, g := range all {
 		if g.GDR == nil {
@@ -53,19 +53,19 @@ func FarByDesign(all []verdict.GPU) fabric.Fact[bool] {
 	return fabric.Fact[bool]{Value: true, State: fabric.OK}
 }
 
-// GPUsFarByDesign reports whether the GPUs of a node are known to be too far from their NICs for GPUDirect RDMA, as the machine is made.
-func GPUsFarByDesign(n *fabric.Node) bool {
+// FarByDesign reports whether the GPUs of a node are known to be too far from their NICs for GPUDirect RDMA, as the machine is made.
+func FarByDesign(n *fabric.Node) bool {
 	all := verdict.GPUs(n)
 	far := func(g verdict.GPU) bool {
 		block, blocked := g.Blocked()
 		return blocked && block == fabric.GDRDistance
 	}
-	return slices.ContainsFunc(all, far) && FarByDesign(all).Or(false)
+	return slices.ContainsFunc(all, far) && noneNear(all).Or(false)
 }
 
 func judgeGPUDirect(n *fabric.Node, v *verdict.Verdicts) {
 	all := v.GPUs(n)
-	byDesign := FarByDesign(all)
+	byDesign := noneNear(all)
 	module, _ := unboundPeermem(n)
 	for _, g := range all {
 		if g.GDR == nil || g.GDR.Usable.State == fabric.Absent || !g.IsNVIDIA() {

@@ -38,8 +38,8 @@ func DriverText(d *fabric.GPUDriver) string {
 	return text + "."
 }
 
-// GPUNotes are what is worth knowing of how the node is built, and no trouble.
-func GPUNotes(n *fabric.Node, gpus []verdict.GPU) []string {
+// Notes are what is worth knowing of how the node is built, and no trouble.
+func Notes(n *fabric.Node, gpus []verdict.GPU) []string {
 	var notes []string
 	shared := map[string][]string{}
 	var nics []string
@@ -61,7 +61,7 @@ func GPUNotes(n *fabric.Node, gpus []verdict.GPU) []string {
 		block, blocked := g.Blocked()
 		return blocked && block == fabric.GDRDistance
 	})
-	if far && FarByDesign(gpus).Or(false) {
+	if far && noneNear(gpus).Or(false) {
 		notes = append(notes, "No GPU is near enough to a NIC for GPUDirect RDMA by NCCL's default; this is the design of the machine. "+
 			"NCCL_NET_GDR_LEVEL=PHB or SYS enables it; measure whether that is faster.")
 	}

@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
+// Checks returns the checks of what the host sets for NCCL.
 func Checks() []*verdict.Check {
 	return []*verdict.Check{
 		{

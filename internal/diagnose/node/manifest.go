@@ -171,6 +171,7 @@ func NewManifest(n *fabric.Node) fabric.Manifest {
 	return m
 }
 
+// ManifestChecks returns the checks that compare the node with its manifest.
 func ManifestChecks() []*verdict.Check {
 	return []*verdict.Check{{
 		ID: verdict.CheckManifest, Title: "The node differs from its manifest", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeDevice,

@@ -24,6 +24,7 @@ type ComputePorts struct {
 	hidden  fabric.Reason // why there may be more; empty where there cannot
 }
 
+// CountPorts counts the ports for training of a node.
 func CountPorts(n *fabric.Node) (c ComputePorts) {
 	for _, p := range n.Ports {
 		if role, known := p.Role.Get(); !known { // of a node whose facts were taken away

@@ -7,6 +7,7 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
+// Judge judges one port.
 type Judge func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, of *verdict.Verdicts)
 
 // eachPort asks ports that carry training or storage traffic.

@@ -37,6 +37,7 @@ func UnreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabri
 // Polls are what cards of each board have. Cards whose board is not known have no peers.
 type Polls[T comparable] map[fabric.Board]map[T]int
 
+// Vote counts the value of a port among those of its peers.
 func (p Polls[T]) Vote(n *fabric.Node, h *fabric.HCA, value T) {
 	board, known := n.Board(h).Get()
 	switch {

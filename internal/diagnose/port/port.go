@@ -12,6 +12,7 @@ import (
 
 const onlyCarrying = "ports of role compute and storage"
 
+// Checks returns the checks of ports.
 func Checks() []*verdict.Check {
 	return []*verdict.Check{
 		{
