@@ -60,12 +60,15 @@ func TestWhatIsBusyIsClosedLater(t *testing.T) {
 // A device that left while a caller waits for it is not opened again by that caller, whose list is older.
 func TestReaderThatWasRetired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := lane{stuckAfter: stuckAfter}
 		hang := make(chan struct{})
 		var closed, reads atomic.Int32
+		l := lane{stuckAfter: stuckAfter, closes: func() { closed.Add(1); panic("boom") }}
 		l.start(func() { <-hang })
-		done := l.retire(func() { closed.Add(1); panic("boom") })
-		l.retire(func() { closed.Add(10) })
+		if l.retireIdle() {
+			t.Fatal("a lane was forgotten while a read is in it")
+		}
+		done := l.retire()
+		l.retire()
 		<-time.After(time.Hour)
 		if closed.Load() != 0 {
 			t.Fatal("closed while a read is in it")
@@ -76,7 +79,51 @@ func TestReaderThatWasRetired(t *testing.T) {
 			t.Errorf("a read began in a lane that is no more")
 		}
 		if closed.Load() != 1 {
-			t.Errorf("closed %d times, want once, by the first to retire it", closed.Load())
+			t.Errorf("closed %d times, want once", closed.Load())
+		}
+		if l.use(func() { closed.Add(10) }); closed.Load() != 1 {
+			t.Error("what comes later is closed by its caller")
+		}
+		synctest.Wait()
+		if closed.Load() != 11 {
+			t.Errorf("what comes later is closed %d times, want once", closed.Load()/10)
+		}
+	})
+}
+
+// A reader that another one takes the place of is closed when the read in flight has returned, and the next read is one of the other.
+func TestReaderThatWasReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ob := start(t, newKernel(1), nil)
+		r := newReading[string](ob, nil)
+		hang := make(chan struct{})
+		var closed atomic.Int32
+		read := func(what string) func(string, time.Time) (string, error) {
+			return func(string, time.Time) (string, error) { <-hang; return what, nil }
+		}
+		fresh := since[string](time.Now(), time.Minute)
+		r.replace(read("old"), func() { closed.Add(1) })
+		r.startIfStale(fresh, nil)
+		synctest.Wait()
+		r.replace(read("new"), func() { closed.Add(10) })
+		time.Sleep(time.Hour)
+		if closed.Load() != 0 {
+			t.Error("closed while a read is in it")
+		}
+		close(hang)
+		synctest.Wait()
+		if v, s := r.get("", "", fresh); closed.Load() != 1 || v != "" || s.Reason != fabric.ReasonNotRead {
+			t.Errorf("closed %d, and what the old one said is %q, %+v", closed.Load(), v, s)
+		}
+		fresh = since[string](time.Now(), time.Minute)
+		r.refresh(t.Context(), fresh, nil)
+		if v, s := r.get("", "", fresh); v != "new" || !s.Up || closed.Load() != 1 {
+			t.Errorf("%q, %+v, closed %d", v, s, closed.Load())
+		}
+		ob.Close()
+		synctest.Wait()
+		if closed.Load() != 11 {
+			t.Errorf("closed %d", closed.Load())
 		}
 	})
 }

@@ -4,9 +4,9 @@ package observer
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -61,19 +61,19 @@ var kinds = [numKinds]struct {
 	{fabric.WantCM, fabric.SourceCM, (*Observer).readCM},
 }
 
-// observeDevices brings all listed devices up to date, each in its own lane.
-func (ob *Observer) observeDevices(ctx context.Context, now time.Time, want fabric.Want, policy *fabric.Policy) {
-	devices := ob.listed(now)
+// readDevices brings all listed devices up to date, each in its own lane.
+func (l *look) readDevices() {
+	devices := l.listed(l.now)
 	for range 2 { // the read in flight may have begun for a caller that wanted less
 		var done []<-chan struct{}
 		var of []*device
 		for _, d := range devices {
-			if c := d.reading.startIfStale(ob.fresh(now, want), ob.readDevice(d, want, policy, now)); c != nil {
+			if c := d.reading.startIfStale(l.fresh(l.now, l.want), l.readDevice(d, l.want, l.site, l.now)); c != nil {
 				done, of = append(done, c), append(of, d)
 			}
 		}
 		for i, c := range done {
-			of[i].reading.lane.wait(ctx, c)
+			of[i].reading.lane.wait(l.half, c)
 		}
 		if len(done) == 0 {
 			return
@@ -89,40 +89,34 @@ func (ob *Observer) listed(now time.Time) []*device {
 	defer ob.mu.Unlock()
 	if !ob.closed {
 		for name, d := range ob.devices {
-			busy, _ := d.reading.lane.busy()
-			if busy == "" && !slices.Contains(class.names, name) {
+			if !slices.Contains(class.names, name) && d.reading.lane.retireIdle() {
 				f, _ := d.reading.peek(func(deviceFacts, time.Time) bool { return true })
 				ob.asked.Add(f.commands)
-				if was := f.was; was != nil {
-					ob.left = append(ob.left, *was)
-				} else {
-					ob.left = append(ob.left, f.hca)
-				}
-				d.reading.lane.retire(d.closeReader)
+				ob.left = append(ob.left, *cmp.Or(f.was, &f.hca))
 				delete(ob.devices, name)
 			}
 		}
 		for _, name := range class.names {
 			if ob.o.Devices.Allows(name) && ob.devices[name] == nil && len(ob.devices) < maxDevices {
-				ob.devices[name] = &device{name: name, reading: newReading[deviceFacts](stuckAfter)}
+				ob.devices[name] = newDevice(name)
 			}
 		}
 		ob.forgetLeft(class.moved)
 	}
-	var list []*device
-	for _, d := range ob.devices {
-		list = append(list, d)
-	}
-	return list
+	return slices.Collect(maps.Values(ob.devices))
 }
 
-// askedBefore is what drivers of devices that left were asked.
-func (ob *Observer) askedBefore() fabric.Commands {
-	ob.mu.Lock()
-	defer ob.mu.Unlock()
-	c := fabric.Commands{}
-	c.Add(ob.asked)
-	return c
+func newDevice(name string) *device {
+	d := &device{name: name}
+	d.reading = &reading[deviceFacts]{lane: lane{stuckAfter: stuckAfter, closes: d.closeReader}, err: errPending}
+	return d
+}
+
+// countAsked adds what drivers of devices that left were asked.
+func (l *look) countAsked() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n.Commands.Add(l.asked)
 }
 
 // closeReader is called in the device's own lane.
@@ -313,42 +307,35 @@ func (ob *Observer) readCM(d *device, h *fabric.HCA, _ *fabric.Policy, _ due, no
 	return err
 }
 
-// assembleDevices makes a node of what was read of the devices, and returns when the oldest read in it began.
-func (ob *Observer) assembleDevices(now time.Time, want fabric.Want, policy *fabric.Policy) (n *fabric.Node, oldest time.Time) {
-	n = &fabric.Node{At: now, Policy: policy, Commands: ob.askedBefore()}
-	oldest = now
-	if want&fabric.WantHCA == 0 {
-		return n, oldest
-	}
-	class, src := ob.class.get(fabric.SourceClass, "", since[classList](now, ob.o.FastInterval))
+// assembleDevices makes a node of what was read of the devices.
+func (l *look) assembleDevices() {
+	n, fresh := l.n, since[classList](l.now, l.o.FastInterval)
+	class, src := l.class.get(fabric.SourceClass, "", fresh)
 	const path = "class/infiniband"
-	n.ClassPresent = fabric.Known(class.present, path, now)
+	n.ClassPresent = fabric.Known(class.present, path, l.now)
 	switch {
 	case !src.Up:
-		n.ClassPresent = fabric.UnknownFact[bool](src.Reason, path, now)
+		n.ClassPresent = fabric.UnknownFact[bool](src.Reason, path, l.now)
 	case class.odd != nil:
 		src.Up, src.Reason, src.Err = false, fabric.ReasonOf(class.odd), class.odd
 	}
 	n.Sources = append(n.Sources, src)
 	for _, name := range class.names {
-		if !ob.o.Devices.Allows(name) {
+		if !l.o.Devices.Allows(name) {
 			n.Excluded = append(n.Excluded, name)
 		}
 	}
-	devices := ob.listed(now)
+	devices := l.listed(l.now)
 	n.HCAs = make([]fabric.HCA, 0, len(devices))
 	n.Sources = slices.Grow(n.Sources, numKinds*len(devices))
 	for _, d := range devices {
-		if began := d.assemble(n, want, ob.fresh(now, want)); began.Before(oldest) {
-			oldest = began
-		}
+		l.asOf(d.assemble(n, l.want, l.fresh(l.now, l.want)))
 	}
-	n.HCAs = append(n.HCAs, ob.elsewhere(class, policy, now)...)
+	n.HCAs = append(n.HCAs, l.elsewhere(class, l.site, l.now)...)
 	slices.SortFunc(n.HCAs, func(a, b fabric.HCA) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(n.Sources, func(a, b fabric.Source) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Device, b.Device))
 	})
-	return n, oldest
 }
 
 // assemble adds the device to n and returns when the oldest read of what is wanted began.

@@ -3,7 +3,6 @@
 package observer
 
 import (
-	"context"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -30,14 +29,14 @@ type gpuFacts struct {
 // closingGPUs bounds how long Close waits for the process that holds the GPUs.
 const closingGPUs = time.Second
 
-// startGPUsIfDue starts a read of the GPUs if one is due, and returns what to wait for.
-func (ob *Observer) startGPUsIfDue(now time.Time, want fabric.Want) <-chan struct{} {
-	if want&fabric.WantGPU == 0 || ob.o.GPUs == nil {
-		return nil
+// startGPUs starts a read of the GPUs if one is due.
+func (l *look) startGPUs() {
+	if l.o.GPUs == nil {
+		return
 	}
-	return ob.gpus.startIfStale(since[gpuFacts](now, ob.o.FastInterval), func(last gpuFacts, now time.Time) (gpuFacts, error) {
-		slow := last.slow.IsZero() || now.Sub(last.slow) >= ob.o.SlowInterval
-		driver, err := ob.o.GPUs.Read(last.driver, slow, now)
+	l.gpusDone = l.gpus.startIfStale(since[gpuFacts](l.now, l.o.FastInterval), func(last gpuFacts, now time.Time) (gpuFacts, error) {
+		slow := last.slow.IsZero() || now.Sub(last.slow) >= l.o.SlowInterval
+		driver, err := l.o.GPUs.Read(last.driver, slow, now)
 		if err != nil {
 			return gpuFacts{driver: last.driver, loaded: driver.Loaded, began: now}, err
 		}
@@ -49,24 +48,20 @@ func (ob *Observer) startGPUsIfDue(now time.Time, want fabric.Want) <-chan struc
 	})
 }
 
-// assembleGPUs waits for a read that startGPUsIfDue started, and returns when the read that is shown began. While it hangs
-// or fails, which GPUs there are stays known, and nothing else.
-func (ob *Observer) assembleGPUs(ctx context.Context, n *fabric.Node, want fabric.Want, done <-chan struct{}) (began time.Time) {
-	if want&fabric.WantGPU == 0 || ob.o.GPUs == nil {
-		return n.At
+// assembleGPUs waits for a read that startGPUs started. While it hangs or fails, which GPUs there are stays known, and nothing else.
+func (l *look) assembleGPUs() {
+	if l.o.GPUs == nil {
+		return
 	}
-	if done != nil {
-		ob.gpus.lane.wait(ctx, done)
+	l.gpus.lane.wait(l.ctx, l.gpusDone)
+	v, src := sourced(l, l.gpus, fabric.SourceGPU, since[gpuFacts](l.now, l.o.FastInterval))
+	if src.Up {
+		l.n.GPUDriver = v.driver
+		l.asOf(v.began)
+		return
 	}
-	v, src := ob.gpus.get(fabric.SourceGPU, "", since[gpuFacts](n.At, ob.o.FastInterval))
-	n.Sources = append(n.Sources, src)
-	if !src.Up {
-		n.GPUDriver = v.driver.WithoutFacts(src.Reason, n.At)
-		if v.loaded.State == fabric.OK && src.Since.IsZero() && src.Reason != fabric.ReasonPanic {
-			n.GPUDriver.Loaded = v.loaded
-		}
-		return n.At
+	l.n.GPUDriver = v.driver.WithoutFacts(src.Reason, l.now)
+	if v.loaded.State == fabric.OK && src.Since.IsZero() && src.Reason != fabric.ReasonPanic {
+		l.n.GPUDriver.Loaded = v.loaded
 	}
-	n.GPUDriver = v.driver
-	return v.began
 }

@@ -13,18 +13,12 @@ import (
 
 // classReader and hostReader fit the readers of host/ to the interfaces above.
 type classReader struct {
-	fs   *sysfs.FS
+	*sysfs.FS
 	dial dialer
 }
 
-func (r classReader) Devices() ([]string, error) { return r.fs.Devices() }
-
-func (r classReader) Moved(here []string, container bool) ([]sysfs.Moved, error) {
-	return r.fs.Moved(here, container)
-}
-
 func (r classReader) Open(name string) (Device, error) {
-	dev, err := r.fs.Device(name)
+	dev, err := r.Device(name)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +26,7 @@ func (r classReader) Open(name string) (Device, error) {
 }
 
 type hostReader struct {
-	sys  *sysfs.FS
+	*sysfs.FS
 	prc  *proc.FS
 	jobs *proc.Daemons // used in the lane of the node only
 	dial dialer
@@ -42,17 +36,15 @@ type hostReader struct {
 
 func (r hostReader) Host(last fabric.Host, now time.Time) fabric.Host {
 	h := r.prc.Host(last, now)
-	h.RDMANetNS, h.DMI = r.netNSMode(now), r.sys.DMI(last.DMI, now)
+	h.RDMANetNS, h.DMI = r.netNSMode(now), r.DMI(last.DMI, now)
 	return h
 }
 
 func (r hostReader) Daemons(now time.Time) fabric.Fact[[]fabric.Daemon] { return r.jobs.Read(now) }
 
-func (r hostReader) GPUs(now time.Time) fabric.Fact[int] { return r.sys.GPUs(now) }
-
 // GPUDirect puts together what the driver of the GPUs shows in /proc, and the RDMA core in /sys.
 func (r hostReader) GPUDirect(now time.Time) fabric.GPUDirect {
-	d := fabric.GPUDirect{Peermem: r.sys.Peermem(now)}
+	d := fabric.GPUDirect{Peermem: r.Peermem(now)}
 	d.Driver, d.OpenModule, d.TopologyOverride = r.prc.GPUDriver(now)
 	return d
 }
@@ -62,17 +54,14 @@ func (r hostReader) NetDevs(names []string, detailed bool, now time.Time) ([]fab
 	if r.drivers != nil && r.drivers.answers() {
 		speed = func(netdev string) fabric.Fact[float64] { return r.drivers.tool.Speed(netdev, now) }
 	}
-	routes, err := r.prc.DefaultRoutes()
-	if err != nil {
-		return r.sys.NetDevs(names, nil, speed, detailed, now), err
-	}
-	return r.sys.NetDevs(names, routes, speed, detailed, now), nil
+	routes, err := r.prc.DefaultRoutes() // nil beside an error
+	return r.FS.NetDevs(names, routes, speed, detailed, now), err
 }
 
 // Interfaces does not know them where sysfs shows those of another network namespace than the one that the node's routes
 // are of, as in a container.
 func (r hostReader) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
-	list := r.sys.Interfaces(now)
+	list := r.FS.Interfaces(now)
 	if list.State != fabric.OK {
 		return list
 	}
@@ -88,33 +77,30 @@ func (r hostReader) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
 	return list
 }
 
-func (r hostReader) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
-	return r.sys.ReadQoS(netdev, q, now)
-}
-
 func (r hostReader) ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time) error {
-	return r.sys.ReadCongestionParameters(netdev, r.sys.FunctionOf(netdev), q, now)
+	return r.FS.ReadCongestionParameters(netdev, r.FunctionOf(netdev), q, now)
 }
-
-func (r hostReader) Commands() fabric.Commands { return r.sys.Commands() }
 
 // netNSMode asks the RDMA core, where there is one: opening its socket elsewhere would load it.
 func (r hostReader) netNSMode(now time.Time) fabric.Fact[fabric.NetNSMode] {
 	const source = "RDMA_NLDEV_SYS_ATTR_NETNS_MODE"
-	if r.dial == nil {
-		return fabric.UnknownFact[fabric.NetNSMode](fabric.ReasonMissing, source, now)
+	unknown := func(why fabric.Reason) fabric.Fact[fabric.NetNSMode] {
+		return fabric.UnknownFact[fabric.NetNSMode](why, source, now)
 	}
-	if _, err := r.sys.Devices(); err != nil {
-		return fabric.UnknownFact[fabric.NetNSMode](fabric.ReasonMissing, source, now)
+	if r.dial == nil {
+		return unknown(fabric.ReasonMissing)
+	}
+	if _, err := r.Devices(); err != nil {
+		return unknown(fabric.ReasonMissing)
 	}
 	c, err := r.dial()
 	if err != nil {
-		return fabric.UnknownFact[fabric.NetNSMode](fabric.ReasonOf(err), source, now)
+		return unknown(fabric.ReasonOf(err))
 	}
 	defer c.Close()
 	switch v, err := c.System(); {
 	case err != nil:
-		return fabric.UnknownFact[fabric.NetNSMode](fabric.ReasonOf(err), source, now)
+		return unknown(fabric.ReasonOf(err))
 	case v.SharedNetNS:
 		return fabric.Known(fabric.NetNSShared, source, now)
 	default:

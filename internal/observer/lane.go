@@ -15,8 +15,8 @@ import (
 
 // lane is where reads that must never overlap run: those of one device, or those under the kernel's rtnl
 // lock. It holds at most one goroutine. A read that does not return keeps its lane busy; no caller starts a
-// second one, and none waits for it once it is known to be stuck. What a read uses is released in its lane, by
-// release and retire only.
+// second one, and none waits for it once it is known to be stuck. What reads use is closed in the lane, when another takes
+// its place (use) or when the lane is retired.
 type lane struct {
 	stuckAfter time.Duration
 
@@ -26,8 +26,9 @@ type lane struct {
 	moved time.Time     // when the last of its parts ended
 	err   error         // of the last read that ended: a recovered panic
 
-	releases []func() // what is to be released when the read in flight has ended
-	retired  bool     // nothing is read any more
+	closes  func()   // closes what reads use; nil: there is nothing to close
+	left    []func() // closes what they used before, when the read in flight has ended
+	retired bool     // nothing is read any more
 }
 
 // ended is the end of what never began.
@@ -55,13 +56,11 @@ func (l *lane) begin(read func()) <-chan struct{} {
 		growStack(false)
 		err := recovered(read)
 		l.mu.Lock()
-		for len(l.releases) > 0 { // more may come meanwhile
-			list := l.releases
-			l.releases = nil
+		for len(l.left) > 0 { // more may come meanwhile
+			closes := l.left[0]
+			l.left = l.left[1:]
 			l.mu.Unlock()
-			for _, release := range list {
-				err = errors.Join(err, recovered(release))
-			}
+			err = errors.Join(err, recovered(closes))
 			l.mu.Lock()
 		}
 		l.done, l.err = nil, err
@@ -82,32 +81,49 @@ func recovered(f func()) (err error) {
 	return nil
 }
 
-// release runs f once, as soon as no read is in flight, be it hours later, and returns what is closed after it. Nobody waits for it.
-// A read that begins afterwards must not use what f releases.
-func (l *lane) release(f func()) <-chan struct{} {
+// use says what closes what reads use that begin from now on. What was used before is closed once, as soon as no read is in
+// flight, be it hours later: nobody waits for it. In a lane that is retired nothing begins, and what it gets is closed at once.
+func (l *lane) use(closes func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.releases = append(l.releases, f)
+	l.leave()
+	if l.closes = closes; l.retired {
+		l.leave()
+	}
+}
+
+// leave is called with mu held.
+func (l *lane) leave() {
+	if l.closes == nil {
+		return
+	}
+	l.left, l.closes = append(l.left, l.closes), nil
 	if l.done == nil {
 		l.begin(func() {})
 	}
-	return l.done
 }
 
-// retire is release of all that the lane uses: no read begins any more. Only the first call does anything.
-func (l *lane) retire(f func()) <-chan struct{} {
+// retire has what reads use be closed, and none begin any more. It returns what is closed when nothing is left.
+func (l *lane) retire() <-chan struct{} {
 	l.mu.Lock()
-	first := !l.retired
+	defer l.mu.Unlock()
 	l.retired = true
-	done := l.done
-	l.mu.Unlock()
-	switch {
-	case first:
-		return l.release(f)
-	case done != nil:
-		return done
+	if l.leave(); l.done != nil {
+		return l.done
 	}
 	return ended
+}
+
+// retireIdle is retire, unless a read is in flight: then nothing is done.
+func (l *lane) retireIdle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done != nil {
+		return false
+	}
+	l.retired = true
+	l.leave()
+	return true
 }
 
 // readStack is about how much stack a read takes, in bytes.
@@ -125,8 +141,11 @@ func growStack(used bool) byte {
 	return room[len(room)-time.Now().Second()-1]
 }
 
-// wait waits for done until ctx ends. It does not wait for a read that is stuck already.
+// wait waits for done until ctx ends; nil is what ended before. It does not wait for a read that is stuck already.
 func (l *lane) wait(ctx context.Context, done <-chan struct{}) bool {
+	if done == nil {
+		return true
+	}
 	if reason, _ := l.busy(); reason == fabric.ReasonStuck {
 		return false
 	}

@@ -5,82 +5,99 @@ package observer
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/kmsg"
 	"gpufabric_exporter/internal/jobs/joblog"
-	"gpufabric_exporter/internal/jobs/owned"
 )
 
-// logsPatience bounds how long a scrape waits for logs of jobs, which may be on a server, and for messages of the kernel.
-const logsPatience = 500 * time.Millisecond
+// filesPatience bounds how long a scrape waits for files of jobs, which may be on a server, and for messages of the kernel.
+const filesPatience = 500 * time.Millisecond
 
-// followLogs opens what the site names. What was followed already stays, so that its counts do.
-func (ob *Observer) followLogs(before, files NCCLFiles) {
-	if !reflect.DeepEqual(before.Logs, files.Logs) {
-		ob.joblogs = nil
-		if len(files.Logs) > 0 {
-			ob.joblogs = joblog.New(files.Logs).WithUsers(owned.UsersOf(ob.o.Rootfs))
-		}
-		ob.logs.forget()
+// followLogs has other logs of jobs be followed, or none. It needs ob.mu.
+func (ob *Observer) followLogs(patterns []LogPattern) {
+	if len(patterns) == 0 {
+		ob.logs.replace(nil, nil)
+		return
 	}
-	if before.Kernel != files.Kernel {
-		ob.releaseKernel()
-		if files.Kernel != "" {
-			ob.messages = kmsg.New(files.Kernel)
-		}
-		ob.kernel.forget()
-	}
+	r := joblog.New(patterns, &ob.logOwners)
+	ob.logs.replace(func(_ fabric.LogReading, now time.Time) (fabric.LogReading, error) {
+		v, err := r.Read(now)
+		v.Unread = err // of a folder, which takes nothing from the others
+		return v, nil
+	}, nil)
 }
 
-// releaseKernel closes the messages of the kernel in the lane that reads them. It needs ob.mu.
-func (ob *Observer) releaseKernel() {
-	if ob.messages != nil {
-		ob.kernel.lane.release(ob.closing("the messages of the kernel", ob.messages.Close))
-		ob.messages = nil
+// followKernel has messages of the kernel be read from another file, or not at all. It needs ob.mu.
+func (ob *Observer) followKernel(file string) {
+	if file == "" {
+		ob.kernel.replace(nil, nil)
+		return
 	}
+	r := kmsg.New(file)
+	ob.kernel.replace(func(_ fabric.KernelReading, now time.Time) (fabric.KernelReading, error) { return r.Read(now) },
+		ob.closing("the messages of the kernel", r.Close))
+}
+
+// configured are the files that the site names now.
+func (ob *Observer) configured() NCCLFiles {
+	ob.mu.Lock()
+	defer ob.mu.Unlock()
+	return ob.files
 }
 
 // observeLogs reads logs and messages, each in a lane of its own.
-func (ob *Observer) observeLogs(ctx context.Context, n *fabric.Node, want fabric.Want) {
-	if want&fabric.WantLogs == 0 {
-		return
-	}
-	ob.mu.Lock()
-	logs, messages := ob.joblogs != nil, ob.messages != nil
-	ob.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, logsPatience)
+func (l *look) observeLogs() {
+	files := l.configured()
+	ctx, cancel := context.WithTimeout(l.ctx, filesPatience)
 	defer cancel()
-	if logs {
-		n.Logs = ob.logFacts(ctx, n)
+	if len(files.Logs) > 0 {
+		l.n.Logs = named(ctx, l, l.logs, fabric.SourceLogs, fabric.SourceLogs, func(v fabric.LogReading, s fabric.Source) fabric.Source {
+			if s = lowered(s, v.Shortage); s.Up && v.Unread != nil {
+				s.Up, s.Reason, s.Err = false, fabric.ReasonOf(v.Unread), v.Unread
+			}
+			return s
+		})
 	}
-	if messages {
-		n.Kernel = shared(ctx, ob, n, ob.kernel, fabric.SourceKernel, ob.readKernel)
+	if files.Kernel != "" {
+		l.n.Kernel = named(ctx, l, l.kernel, fabric.SourceKernel, fabric.SourceKernel, nil)
 	}
 }
 
-// logFacts reads logs. A folder of the site that cannot be read takes nothing from the others.
-func (ob *Observer) logFacts(ctx context.Context, n *fabric.Node) fabric.Fact[fabric.LogReading] {
-	fresh := since[fabric.LogReading](n.At, ob.o.FastInterval)
-	ob.logs.refresh(ctx, fresh, ob.readLogs)
-	v, src := ob.logs.get(fabric.SourceLogs, "", fresh)
-	up := src.Up
-	if src = lowered(src, v.Shortage); src.Up && v.Unread != nil {
-		src.Up, src.Reason, src.Err = false, fabric.ReasonOf(v.Unread), v.Unread
+// observeInspector reads the files of NCCL Inspector in a lane of its own.
+func (l *look) observeInspector() {
+	folder := l.configured().Inspector
+	if folder == "" {
+		return
 	}
-	n.Sources = append(n.Sources, src)
-	if !up {
-		return fabric.UnknownFact[fabric.LogReading](src.Reason, fabric.SourceLogs, n.At)
+	ctx, cancel := context.WithTimeout(l.ctx, filesPatience)
+	defer cancel()
+	l.n.Inspector = named(ctx, l, l.inspect, fabric.SourceInspector, folder, func(v fabric.InspectorReading, s fabric.Source) fabric.Source {
+		return lowered(s, v.Shortage)
+	})
+}
+
+// named refreshes the reading of files that the site names, and returns it as a fact from there. What was read is used also where lower,
+// unless that is nil, has the source be down because it is not all.
+func named[T any](ctx context.Context, l *look, r *reading[T], source, from string, lower func(T, fabric.Source) fabric.Source) fabric.Fact[T] {
+	fresh := since[T](l.now, l.o.FastInterval)
+	r.refresh(ctx, fresh, nil)
+	v, src := r.get(source, "", fresh)
+	fact := fabric.Known(v, from, l.now)
+	if !src.Up {
+		fact = fabric.UnknownFact[T](src.Reason, from, l.now)
+	} else if lower != nil {
+		src = lower(v, src)
 	}
-	return fabric.Known(v, fabric.SourceLogs, n.At)
+	l.n.Sources = append(l.n.Sources, src)
+	return fact
 }
 
 // lowered is a source that is down if files were left out because of a bound: what was read of the others is used, and does not look like
 // all there is. The error names who has most of what was left out.
 func lowered(s fabric.Source, left fabric.Shortage) fabric.Source {
-	if !s.Up || !left.Any() {
+	if !left.Any() {
 		return s
 	}
 	s.Up, s.Reason = false, fabric.ReasonMalformed
@@ -90,39 +107,4 @@ func lowered(s fabric.Source, left fabric.Shortage) fabric.Source {
 	}
 	s.Err = fabric.Because(s.Reason, text)
 	return s
-}
-
-// readLogs and readKernel read what is configured when they begin.
-func (ob *Observer) readLogs(last fabric.LogReading, now time.Time) (fabric.LogReading, error) {
-	ob.mu.Lock()
-	logs := ob.joblogs
-	ob.mu.Unlock()
-	if logs == nil {
-		return last, errPending
-	}
-	v, err := logs.Read(now)
-	v.Unread = err
-	return v, nil
-}
-
-func (ob *Observer) readKernel(last fabric.KernelReading, now time.Time) (fabric.KernelReading, error) {
-	ob.mu.Lock()
-	messages := ob.messages
-	ob.mu.Unlock()
-	if messages == nil {
-		return last, errPending
-	}
-	return messages.Read(now)
-}
-
-// shared refreshes a reading of a source that is one, and returns it as a fact.
-func shared[T any](ctx context.Context, ob *Observer, n *fabric.Node, r *reading[T], source string, read func(T, time.Time) (T, error)) fabric.Fact[T] {
-	fresh := since[T](n.At, ob.o.FastInterval)
-	r.refresh(ctx, fresh, read)
-	v, src := r.get(source, "", fresh)
-	n.Sources = append(n.Sources, src)
-	if !src.Up {
-		return fabric.UnknownFact[T](src.Reason, source, n.At)
-	}
-	return fabric.Known(v, source, n.At)
 }

@@ -37,21 +37,32 @@ const wantNCCLFiles = fabric.WantNCCL | fabric.WantHCA
 // libraryAge is how old the facts of a library may be. To find one costs about a hundred system calls.
 const libraryAge = 10 * time.Minute
 
-// readNCCL reads the files that are configured when it begins.
-func (ob *Observer) readNCCL(last fabric.NCCLConfig, now time.Time) (fabric.NCCLConfig, error) {
-	ob.mu.Lock()
-	conf, files := ob.conf, ob.files
-	ob.mu.Unlock()
-	c, err := conf.Read(now)
-	c.Library, c.ProbeLibrary = last.Library, last.ProbeLibrary
-	if last.Library.At.IsZero() || now.Sub(last.Library.At) >= libraryAge {
-		c.Library, c.ProbeLibrary = ob.libraries(files, now)
+func (l *look) startNCCL() {
+	l.nccl.startIfStale(since[fabric.NCCLConfig](l.now, l.o.SlowInterval), nil)
+}
+
+func (l *look) awaitNCCL() {
+	l.nccl.refresh(l.ctx, since[fabric.NCCLConfig](l.now, l.o.SlowInterval), nil)
+}
+
+func (l *look) assembleNCCL() {
+	l.n.NCCL, _ = sourced(l, l.nccl, fabric.SourceNCCL, since[fabric.NCCLConfig](l.now, l.o.SlowInterval))
+}
+
+// ncclOf returns the read of a configuration, and of the libraries of the host and of probes.
+func (ob *Observer) ncclOf(conf NCCL, ofProbes string) func(fabric.NCCLConfig, time.Time) (fabric.NCCLConfig, error) {
+	return func(last fabric.NCCLConfig, now time.Time) (fabric.NCCLConfig, error) {
+		c, err := conf.Read(now)
+		c.Library, c.ProbeLibrary = last.Library, last.ProbeLibrary
+		if last.Library.At.IsZero() || now.Sub(last.Library.At) >= libraryAge {
+			c.Library, c.ProbeLibrary = ob.libraries(ofProbes, now)
+		}
+		return c, err
 	}
-	return c, err
 }
 
 // libraries looks for the NCCL libraries of the host and of probes. What a capture lacks is not known.
-func (ob *Observer) libraries(files NCCLFiles, now time.Time) (host, probes fabric.Fact[fabric.Library]) {
+func (ob *Observer) libraries(ofProbes string, now time.Time) (host, probes fabric.Fact[fabric.Library]) {
 	const source = library.NCCL
 	if ob.o.Netlink != "" {
 		unread := fabric.UnknownFact[fabric.Library](fabric.ReasonNotRead, source, now)
@@ -61,7 +72,7 @@ func (ob *Observer) libraries(files NCCLFiles, now time.Time) (host, probes fabr
 	if found, ok := library.FindNCCL(ob.o.Rootfs, ob.o.LibraryPath); ok {
 		host = fabric.Known(fabric.Library(found), source, now)
 	}
-	if found, ok := library.NCCLAt(ob.o.Rootfs, files.Library); ok {
+	if found, ok := library.NCCLAt(ob.o.Rootfs, ofProbes); ok {
 		probes = fabric.Known(fabric.Library(found), source, now)
 	}
 	return host, probes

@@ -3,7 +3,6 @@
 package observer
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -74,7 +73,8 @@ const wantPhysical = fabric.WantQoS | fabric.WantNetStats | fabric.WantDCQCN
 
 // observeNetDevs reads the network interfaces that the ports and GIDs of n name. They are read again with
 // every rate, so that the two that are compared are of one age.
-func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time.Time, want fabric.Want) {
+func (l *look) observeNetDevs() {
+	ob, n, now, want := l.Observer, l.n, l.now, l.want
 	asked, newest := netDevNames(n)
 	same := func(v netDevs) bool {
 		return ob.young(v.began, now, false) && !v.began.Before(newest) && v.asked.equal(asked) && (v.detailed || want&wantPhysical == 0)
@@ -90,7 +90,7 @@ func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time
 		}
 		return same(v)
 	}
-	ob.netdevs.refresh(ctx, fresh, func(last netDevs, at time.Time) (netDevs, error) {
+	ob.netdevs.refresh(l.ctx, fresh, func(last netDevs, at time.Time) (netDevs, error) {
 		return ob.readNetDevs(last, same(last), asked, want, at)
 	})
 	v, src := ob.netdevs.get(fabric.SourceNetDev, "", fresh)

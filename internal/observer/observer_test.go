@@ -458,9 +458,7 @@ func TestReloadsShareTheLaneOfNCCL(t *testing.T) {
 		h := hungNCCL{new(atomic.Int32), make(chan struct{})}
 		for range 20 {
 			ob.SetPolicy(nil, NCCLFiles{})
-			ob.mu.Lock()
-			ob.conf = h
-			ob.mu.Unlock()
+			ob.nccl.replace(ob.ncclOf(h, ""), nil)
 			observe(t, ob, all)
 		}
 		if n := h.reads.Load(); n != 1 {

@@ -3,7 +3,6 @@
 package observer
 
 import (
-	"context"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -25,23 +24,22 @@ type pciFacts struct {
 	rare  time.Time // when everything was
 }
 
-// startPCIIfDue starts a read of the bus if one is due, and returns what to wait for. No driver is asked, and nothing needs
-// the rtnl lock: the bus has a lane of its own.
-func (ob *Observer) startPCIIfDue(now time.Time, want fabric.Want, policy *fabric.Policy) <-chan struct{} {
-	if want&fabric.WantHCA == 0 || ob.bus == nil {
-		return nil
+// startPCI starts a read of the bus if one is due. No driver is asked, and nothing needs the rtnl lock: the bus has a lane of its own.
+func (l *look) startPCI() {
+	if l.bus == nil {
+		return
 	}
-	nics, rare := ob.nics(policy), ob.rareInterval(want)
-	return ob.pci.startIfStale(ob.freshPCI(now, want), func(last pciFacts, now time.Time) (pciFacts, error) {
+	nics, rare := l.nics(l.site), l.rareInterval(l.want)
+	l.pciDone = l.pci.startIfStale(l.freshPCI(l.now, l.want), func(last pciFacts, now time.Time) (pciFacts, error) {
 		next, what := last, fabric.PCIPlaces
-		if want&fabric.WantPCI != 0 {
+		if l.want&fabric.WantPCI != 0 {
 			next.links, what = now, fabric.PCILinks
 		}
 		if last.rare.IsZero() || now.Sub(last.rare) >= rare {
 			next.links, next.rare, what = now, now, fabric.PCIEverything
 		}
 		var err error
-		next.pci, err = ob.bus.Read(last.pci, what, nics, now)
+		next.pci, err = l.bus.Read(last.pci, what, nics, now)
 		return next, err
 	})
 }
@@ -62,22 +60,19 @@ func (ob *Observer) freshPCI(now time.Time, want fabric.Want) func(pciFacts, tim
 	}
 }
 
-// assemblePCI waits for a read that startPCIIfDue started. While it hangs, where everything is stays known, and nothing else.
-func (ob *Observer) assemblePCI(ctx context.Context, n *fabric.Node, want fabric.Want, done <-chan struct{}) {
-	if want&fabric.WantHCA == 0 || ob.bus == nil {
+// assemblePCI waits for a read that startPCI started. While it hangs, where everything is stays known, and nothing else.
+func (l *look) assemblePCI() {
+	if l.bus == nil {
 		return
 	}
-	if done != nil {
-		ob.pci.lane.wait(ctx, done)
-	}
-	v, src := ob.pci.get(fabric.SourcePCI, "", ob.freshPCI(n.At, want))
-	n.Sources = append(n.Sources, src)
-	n.PCI.Functions = v.pci.Functions
+	l.pci.lane.wait(l.ctx, l.pciDone)
+	v, src := sourced(l, l.pci, fabric.SourcePCI, l.freshPCI(l.now, l.want))
+	l.n.PCI.Functions = v.pci.Functions
 	if src.Since.IsZero() && src.Reason != fabric.ReasonPanic {
 		return
 	}
-	n.PCI.Functions = make([]fabric.PCIFunction, 0, len(v.pci.Functions))
+	l.n.PCI.Functions = make([]fabric.PCIFunction, 0, len(v.pci.Functions))
 	for i := range v.pci.Functions {
-		n.PCI.Functions = append(n.PCI.Functions, v.pci.Functions[i].WithoutFacts(src.Reason, n.At))
+		l.n.PCI.Functions = append(l.n.PCI.Functions, v.pci.Functions[i].WithoutFacts(src.Reason, l.now))
 	}
 }

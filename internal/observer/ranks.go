@@ -37,28 +37,27 @@ const ranksPatience = time.Second
 const ranksLate = time.Minute
 
 // observeRanks reads the processes in a lane of its own, after the GPUs that they hold.
-func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabric.Want) {
-	if want&fabric.WantRanks == 0 || ob.o.Ranks == nil {
+func (l *look) observeRanks() {
+	if l.o.Ranks == nil {
 		return
 	}
 	const source = "/proc"
+	n := l.n
 	if loaded, known := n.GPUDriver.Loaded.Get(); known && !loaded { // there is nothing to hold
 		n.Ranks = fabric.AbsentFact[[]fabric.RankCandidate](n.GPUDriver.Loaded.Source, n.At)
 		return
 	}
 	gpus := n.GPUDriver // a copy: the node goes on to change while a read that is late still runs
-	fresh := since[rankFacts](n.At, ob.o.FastInterval)
-	done := ob.ranks.startIfStale(fresh, func(_ rankFacts, now time.Time) (rankFacts, error) {
-		list, netns, err := ob.o.Ranks.Read(&gpus, now)
+	fresh := since[rankFacts](l.now, l.o.FastInterval)
+	done := l.ranks.startIfStale(fresh, func(_ rankFacts, now time.Time) (rankFacts, error) {
+		list, netns, err := l.o.Ranks.Read(&gpus, now)
 		err = withUnread(list, err)
 		return rankFacts{list, netns, now, err}, err
 	})
-	if done != nil {
-		ctx, cancel := context.WithTimeout(ctx, ob.o.RanksPatience)
-		defer cancel()
-		ob.ranks.lane.wait(ctx, done)
-	}
-	v, src := ob.ranks.get(fabric.SourceRanks, "", since[rankFacts](n.At, ranksLate))
+	ctx, cancel := context.WithTimeout(l.ctx, l.o.RanksPatience)
+	defer cancel()
+	l.ranks.lane.wait(ctx, done)
+	v, src := l.ranks.get(fabric.SourceRanks, "", since[rankFacts](n.At, ranksLate))
 	_, partial := errors.AsType[*fabric.PartialError](src.Err)
 	if src.Reason == fabric.ReasonPrivilege && !partial { // the site gave none: that is known, and no failure
 		n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](src.Reason, source, n.At)

@@ -19,6 +19,7 @@ type reading[T any] struct {
 	lane lane
 
 	mu    sync.Mutex
+	with  func(last T, now time.Time) (T, error) // how it is read, if callers do not say; nil: nothing is configured
 	value T
 	began time.Time // when the read that gave value began; zero before the first
 	took  time.Duration
@@ -26,12 +27,8 @@ type reading[T any] struct {
 	epoch int // counts what was forgotten
 }
 
-func newReading[T any](stuckAfter time.Duration) *reading[T] {
-	return &reading[T]{lane: lane{stuckAfter: stuckAfter}, err: errPending}
-}
-
 // startIfStale starts a read unless the value is fresh, and returns a channel that is closed when the read ends; nil when there
-// is nothing to wait for. The read gets the last value.
+// is nothing to wait for. The read gets the last value; nil is that of replace.
 func (r *reading[T]) startIfStale(fresh func(value T, began time.Time) bool, read func(last T, now time.Time) (T, error)) <-chan struct{} {
 	if _, ok := r.peek(fresh); ok {
 		return nil
@@ -42,8 +39,14 @@ func (r *reading[T]) startIfStale(fresh func(value T, began time.Time) bool, rea
 			return // another read ended between the look and the start
 		}
 		r.mu.Lock()
-		epoch := r.epoch
+		epoch, read := r.epoch, read
+		if read == nil {
+			read = r.with
+		}
 		r.mu.Unlock()
+		if read == nil {
+			return
+		}
 		now := time.Now()
 		v, err := last, error(errPanic)
 		defer func() { // also when read panics: then the last value stands, with errPanic
@@ -64,13 +67,15 @@ func (r *reading[T]) peek(fresh func(value T, began time.Time) bool) (value T, o
 	return r.value, !r.began.IsZero() && fresh(r.value, r.began)
 }
 
-// forget makes the reading as it was before the first read. What a read in flight brings is dropped.
-func (r *reading[T]) forget() {
+// replace has the value be read otherwise from now on, by what closes closes unless that is nil. The reading is as it was before the
+// first read, and what a read in flight brings is dropped.
+func (r *reading[T]) replace(read func(last T, now time.Time) (T, error), closes func()) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	var none T
-	r.value, r.began, r.took, r.err = none, time.Time{}, 0, errPending
+	r.with, r.value, r.began, r.took, r.err = read, none, time.Time{}, 0, errPending
 	r.epoch++
+	r.mu.Unlock()
+	r.lane.use(closes) // after that: a read that is not in flight now begins with the new one
 }
 
 // errPanic stands for a read that panicked; the lane has the details.

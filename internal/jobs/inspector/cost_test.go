@@ -45,7 +45,7 @@ func interval(records int) string {
 // cost returns how long a reading takes after each rank appended to its file: the best of a few.
 func cost(t testing.TB, appended string, times int) time.Duration {
 	dir := folder(t, interval(1), "node1-pid1%d.log")
-	r := New(dir)
+	r := start(dir)
 	read(t, r, time.Now())
 	best := time.Hour
 	for range times {
@@ -114,16 +114,16 @@ func BenchmarkRead(b *testing.B) {
 		"prometheus": folder(b, metrics.String(), "nccl_inspector_metrics_5a3d2c10-0000-4000-8000-00000000000%d.prom"),
 		"json":       folder(b, interval(2), "node1-pid1%d.log"),
 	} {
-		b.Run(mode+"/new", func(b *testing.B) { scrapes(b, func() *Reader { return New(dir) }) })
+		b.Run(mode+"/new", func(b *testing.B) { scrapes(b, func() *Reader { return start(dir) }) })
 		b.Run(mode+"/unchanged", func(b *testing.B) {
-			r := New(dir)
+			r := start(dir)
 			scrapes(b, func() *Reader { return r })
 		})
 	}
 	for _, records := range []int{1, 20} {
 		b.Run(fmt.Sprintf("json/appended/%d", records), func(b *testing.B) {
 			dir, text := folder(b, interval(1), "node1-pid1%d.log"), interval(records)
-			r := New(dir)
+			r := start(dir)
 			read(b, r, time.Now())
 			scrapes(b, func() *Reader {
 				appendAll(b, dir, text)

@@ -39,7 +39,7 @@ const (
 // Reader reads the files of one folder. It keeps what it parsed, by file, until the file changes or goes.
 type Reader struct {
 	finder *owned.Finder
-	turns  owned.Turns
+	turns  *owned.Turns
 	parsed map[string]parsed
 }
 
@@ -54,7 +54,7 @@ type parsed struct {
 }
 
 // New returns a Reader of the folder, which need not exist yet.
-func New(folder string) *Reader {
+func New(folder string, owners *owned.Owners) *Reader {
 	tree := owned.Tree{
 		Folder: folder,
 		Enter:  func(depth int, _ string) bool { return depth == 0 }, // jobs of several users need folders of their own
@@ -63,13 +63,7 @@ func New(folder string) *Reader {
 			return is
 		},
 	}
-	return &Reader{finder: owned.New([]owned.Tree{tree}), parsed: map[string]parsed{}}
-}
-
-// WithUsers has those answer for files of subordinate numbers of users who have them.
-func (r *Reader) WithUsers(u *owned.Users) *Reader {
-	r.finder.WithUsers(u)
-	return r
+	return &Reader{finder: owned.New([]owned.Tree{tree}, owners.Users), turns: &owners.Turns, parsed: map[string]parsed{}}
 }
 
 // Read reads the files that changed since the last call. A folder that does not exist has none.

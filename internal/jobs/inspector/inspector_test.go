@@ -61,6 +61,8 @@ func write(t testing.TB, file, content string, changed time.Time) {
 	}
 }
 
+func start(folder string) *Reader { return New(folder, new(owned.Owners)) }
+
 func read(t testing.TB, r *Reader, now time.Time) fabric.InspectorReading {
 	t.Helper()
 	reading, err := r.Read(now)
@@ -107,7 +109,7 @@ func TestFormats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, now := t.TempDir(), time.Now()
 			write(t, filepath.Join(dir, c.file), c.content, now.Add(-time.Minute))
-			reading := read(t, New(dir), now)
+			reading := read(t, start(dir), now)
 			if len(reading.Refused) > 0 {
 				t.Errorf("refused %v", reading.Refused)
 			}
@@ -156,7 +158,7 @@ func TestRefused(t *testing.T) {
 			if err := c.plant(dir); err != nil {
 				t.Fatal(err)
 			}
-			reading, want := read(t, New(dir), time.Now().Add(5*time.Second)), map[fabric.Refusal]int{}
+			reading, want := read(t, start(dir), time.Now().Add(5*time.Second)), map[fabric.Refusal]int{}
 			if c.want != "" {
 				want[c.want] = max(1, strings.Count(name, "several")*2)
 			}
@@ -193,7 +195,7 @@ func TestFolder(t *testing.T) {
 		write(t, filepath.Join(dir, fmt.Sprintf("ahead-pid%d.log", i+1)), good, now.Add(owned.Ahead+time.Second))
 		write(t, filepath.Join(job, fmt.Sprintf("new-pid%d.log", i+1)), good, now.Add(-time.Minute))
 	}
-	r := New(dir)
+	r := start(dir)
 	reading := read(t, r, now)
 	if len(reading.Files) != maxFiles || reading.Refused[fabric.RefusedTooMany] != 3 {
 		t.Errorf("read %d files, refused %v", len(reading.Files), reading.Refused)
@@ -204,10 +206,10 @@ func TestFolder(t *testing.T) {
 	if reading = read(t, r, now); len(reading.Files) > 0 || len(r.parsed) > 0 {
 		t.Errorf("keeps %d files, %d parsed", len(reading.Files), len(r.parsed))
 	}
-	if reading, err := New(filepath.Join(dir, "missing")).Read(now); err != nil || len(reading.Files) > 0 {
+	if reading, err := start(filepath.Join(dir, "missing")).Read(now); err != nil || len(reading.Files) > 0 {
 		t.Errorf("a folder that is missing: %v, %v", reading, err)
 	}
-	if _, err := New(filepath.Join(dir, "old-pid1.log")).Read(now); err == nil {
+	if _, err := start(filepath.Join(dir, "old-pid1.log")).Read(now); err == nil {
 		t.Error("lists a file")
 	}
 }
@@ -229,15 +231,15 @@ func TestUnchanged(t *testing.T) {
 		}
 	}
 	const was, is = "AllReduce 1MiB_to_16MiB nodes 100 GB/s 10µs", "AllReduce 1MiB_to_16MiB nodes 200 GB/s 10µs"
-	r := New(dir)
+	r := start(dir)
 	write(t, name, before, now.Add(-time.Minute))
 	expect(r, now, was)
 	write(t, name, after, now.Add(-time.Minute)) // same length, same time
 	expect(r, now, was)
-	expect(New(dir), now, is)
+	expect(start(dir), now, is)
 	write(t, name, "", now) // truncated, to be written again
 	expect(r, now, was)
-	expect(New(dir), now)
+	expect(start(dir), now)
 	write(t, name, after, now)
 	expect(r, now.Add(settleAfter), is)
 }

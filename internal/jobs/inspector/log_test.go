@@ -44,7 +44,7 @@ func only(t *testing.T, reading fabric.InspectorReading) fabric.InspectorFile {
 func TestGrowing(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	name := filepath.Join(dir, logFile)
-	r := New(dir)
+	r := start(dir)
 	add := func(text string) {
 		t.Helper()
 		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

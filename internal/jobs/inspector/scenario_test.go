@@ -24,7 +24,7 @@ func TestScenario(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(filepath.Join(tree.Rootfs(), "run/nccl_inspector"))
+	r := start(filepath.Join(tree.Rootfs(), "run/nccl_inspector"))
 	for _, c := range []struct {
 		step              int
 		between, launched float64

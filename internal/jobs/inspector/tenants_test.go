@@ -72,7 +72,7 @@ func TestTenants(t *testing.T) {
 			write(t, filepath.Join(dir, "job", logFile), record28("AllReduce", 1<<20, "3.0", 7), now.Add(-time.Minute))
 			write(t, filepath.Join(dir, "job", metricsFile), metricsOf30("AllReduce", "1-2MB", "a", 2, 100, 10), now.Add(-time.Minute))
 			c.plant(dir)
-			v := read(t, New(dir), now)
+			v := read(t, start(dir), now)
 			files := 0
 			for _, f := range v.Files {
 				if f.PID == 4242 || f.GPU == "GPU-"+uuid {

@@ -41,7 +41,7 @@ const (
 // Reader follows the files that fit patterns.
 type Reader struct {
 	finder   *owned.Finder
-	turns    owned.Turns
+	turns    *owned.Turns
 	looked   bool
 	began    time.Time // the first call
 	partial  bool      // the first call did not see all files that were there
@@ -61,18 +61,14 @@ type followed struct {
 }
 
 // New returns a Reader of the files that fit one of the patterns.
-func New(patterns []Pattern) *Reader {
+func New(patterns []Pattern, owners *owned.Owners) *Reader {
 	var trees []owned.Tree
 	for _, p := range patterns {
 		trees = append(trees, p.tree())
 	}
-	return &Reader{finder: owned.New(trees), files: map[owned.Identity]*followed{}, spent: owned.Spent, open: (*owned.File).Open}
-}
-
-// WithUsers has those answer for files of subordinate numbers of users who have them.
-func (r *Reader) WithUsers(u *owned.Users) *Reader {
-	r.finder.WithUsers(u)
-	return r
+	return &Reader{
+		finder: owned.New(trees, owners.Users), turns: &owners.Turns, files: map[owned.Identity]*followed{}, spent: owned.Spent, open: (*owned.File).Open,
+	}
 }
 
 // Read reads what was written since the last call.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/jobs/owned"
 )
 
 const (
@@ -27,6 +28,8 @@ const (
 type site struct {
 	t      *testing.T
 	folder string
+	files  []Pattern
+	owners owned.Owners
 	reader *Reader
 	now    time.Time
 }
@@ -38,9 +41,13 @@ func start(t *testing.T, pattern string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reader = New([]Pattern{p})
+	s.files = []Pattern{p}
+	s.reader = s.another()
 	return s
 }
+
+// another is a reader of the same files, as after a reload.
+func (s *site) another() *Reader { return New(s.files, &s.owners) }
 
 func (s *site) path(name string) string { return filepath.Join(s.folder, name) }
 

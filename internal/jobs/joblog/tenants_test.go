@@ -169,3 +169,41 @@ func TestHangs(t *testing.T) {
 		}
 	})
 }
+
+// A reload makes another Reader. The read that the one before it began is still the only one of the files of that owner.
+func TestReloadWhileALogHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := tenants(t)
+		s.expect("nothing", map[string]uint64{})
+		hang := make(chan struct{})
+		inFlight, most := 0, 0
+		open := func(f *owned.File) (*os.File, error) {
+			if f.Owner.UID == 1001 {
+				inFlight++
+				most = max(most, inFlight)
+				<-hang
+				inFlight--
+			}
+			return f.Open()
+		}
+		for i := range 5 {
+			s.reader = s.another()
+			s.reader.open = open
+			for _, name := range []string{"aaa/0.log", "job/0.log"} {
+				s.append(name, watchdog)
+				s.do(os.Chtimes(s.path(name), s.now, s.now)) // the times of files are not those of the test
+			}
+			if v := s.read(); i > 0 && v.Shortage.Most != (fabric.FileOwner{UID: 1001}) {
+				t.Errorf("reload %d: %+v", i, v.Shortage)
+			}
+		}
+		if most != 1 {
+			t.Errorf("%d reads at once of files that hang, expected one", most)
+		}
+		close(hang)
+		synctest.Wait()
+		if v := s.read(); v.Shortage.Any() {
+			t.Errorf("after the read returned: %+v", v.Shortage)
+		}
+	})
+}

@@ -74,7 +74,7 @@ func inNamespace(t *testing.T, dir string) {
 		want, refused = want[1:], 2
 	}
 	begun := time.Now()
-	f := New(everything(dir, ".log"))
+	f := New(everything(dir, ".log"), nil)
 	for range 2 {
 		found := look(t, f)
 		if list := paths(all(&found)); !slices.Equal(list, want) || found.Refused[fabric.RefusedUnreadable] != refused {

@@ -115,15 +115,9 @@ type Finder struct {
 	piece  int                  // bytes of a folder that are listed at once
 }
 
-// New returns a Finder of trees.
-func New(trees []Tree) *Finder {
-	return &Finder{trees: trees, resume: map[place]int64{}, known: map[Identity]File{}, spent: Spent, piece: 16 << 10}
-}
-
-// WithUsers has those answer for files of subordinate numbers of users who have them.
-func (f *Finder) WithUsers(u *Users) *Finder {
-	f.users = u
-	return f
+// New returns a Finder of trees. Users tells who answers for files of subordinate numbers.
+func New(trees []Tree, users *Users) *Finder {
+	return &Finder{trees: trees, users: users, resume: map[place]int64{}, known: map[Identity]File{}, spent: Spent, piece: 16 << 10}
 }
 
 // Spent is the processor time of the calling thread. On a loaded machine, real time would take files from users who did nothing.

@@ -82,7 +82,7 @@ func TestManyNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := New(everything(dir, ".log"))
+	f := New(everything(dir, ".log"), nil)
 	for range 3 {
 		found := look(t, f)
 		if list := paths(all(&found)); !slices.Contains(list, "job/rank0.log") || !slices.Contains(list, "zzz/rank0.log") {
@@ -116,7 +116,7 @@ func TestFilledFolder(t *testing.T) {
 	for i := range 40 {
 		plant(t, fmt.Sprintf("%s/rank%d.log", dir, i))
 	}
-	f := New(everything(dir, ".log"))
+	f := New(everything(dir, ".log"), nil)
 	now := time.Duration(0)
 	f.spent = func() time.Duration { now += ownTime / 60; return now }
 	f.piece = 1 << 10
@@ -156,7 +156,7 @@ func TestTimeOfAnOwner(t *testing.T) {
 	for i := range 30 {
 		plant(t, fmt.Sprintf("%s/job%d/rank.log", dir, i))
 	}
-	f := New(everything(dir, ".log"))
+	f := New(everything(dir, ".log"), nil)
 	now := time.Duration(0)
 	f.spent = func() time.Duration { now += time.Millisecond / 2; return now }
 	found := look(t, f)
@@ -237,7 +237,7 @@ func TestOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			plant(t, filepath.Join(dir, "job/rank.log"))
-			found := look(t, New(everything(dir, "rank.log")))
+			found := look(t, New(everything(dir, "rank.log"), nil))
 			if len(found.Files) != 1 {
 				t.Fatal(found)
 			}
@@ -275,13 +275,13 @@ func TestRefused(t *testing.T) {
 	if err := errors.Join(os.Symlink(dir+"/a.log", dir+"/link.log"), syscall.Mkfifo(dir+"/fifo.log", 0o600), os.Link(dir+"/twice", dir+"/b.log"), os.Mkdir(dir+"/c.log", 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if found := look(t, New(everything(dir, ".log"))); len(found.Files) != 1 || found.Refused[fabric.RefusedNotRegular] != 3 || len(found.Refused) != 1 || !found.Whole {
+	if found := look(t, New(everything(dir, ".log"), nil)); len(found.Files) != 1 || found.Refused[fabric.RefusedNotRegular] != 3 || len(found.Refused) != 1 || !found.Whole {
 		t.Errorf("%v, %v", paths(all(&found)), found.Refused)
 	}
-	if _, err := New(everything(dir+"/a.log", "")).Look(); err == nil {
+	if _, err := New(everything(dir+"/a.log", ""), nil).Look(); err == nil {
 		t.Error("a file instead of a folder is no error")
 	}
-	if found, err := New(everything(dir+"/missing", "")).Look(); err != nil || len(found.Files) > 0 {
+	if found, err := New(everything(dir+"/missing", ""), nil).Look(); err != nil || len(found.Files) > 0 {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,13 @@ const (
 	maxLate  = 8               // owners whose files are being read, for how long ever
 )
 
+// Owners is what is known of the owners of files, whichever Reader looks at them: who answers for numbers of users, and whose files
+// are being read. A Reader that takes the place of another gets those of the other, or it would read what that one still reads.
+type Owners struct {
+	*Users
+	Turns
+}
+
 // Turns reads the files of one owner after those of another. A read that does not return keeps a goroutine and its thread, and the files
 // of that owner: on XFS, a write whose data comes from memory that does not answer holds a lock that reading needs. The zero Turns is
 // ready. It belongs to one goroutine at a time.

@@ -69,7 +69,7 @@ func TestSubordinateOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := New(everything(folder, ".log")).WithUsers(UsersOf(subordinate(t, "eve:100000:65536\n")))
+	f := New(everything(folder, ".log"), UsersOf(subordinate(t, "eve:100000:65536\n")))
 	found := look(t, f)
 	chosen := found.Choose(all(&found), now, 4)
 	mine := 0
