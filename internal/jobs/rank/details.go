@@ -61,8 +61,9 @@ const (
 
 // gate bounds the reads that were left behind: one of an owner.
 type gate struct {
-	mu sync.Mutex
-	of map[fabric.Owner]bool
+	mu   sync.Mutex
+	of   map[fabric.Owner]bool
+	left io.Closer // what the last of them closes
 }
 
 func (g *gate) enter(owner fabric.Owner, listed bool) bool {
@@ -81,13 +82,20 @@ func (g *gate) enter(owner fabric.Owner, listed bool) bool {
 func (g *gate) leave(owner fabric.Owner) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.of, owner)
+	if delete(g.of, owner); len(g.of) == 0 && g.left != nil {
+		g.left.Close()
+	}
 }
 
-func (g *gate) busy() bool {
+// close closes what reads need, or has the last of those do so that were left behind.
+func (g *gate) close(c io.Closer) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.of) > 0
+	if len(g.of) > 0 {
+		g.left = c
+		return nil
+	}
+	return c.Close()
 }
 
 func (g *gate) holds(owner fabric.Owner) bool {

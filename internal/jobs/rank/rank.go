@@ -144,10 +144,7 @@ func (r *Reader) namespaces() {
 
 // Close closes what the Reader keeps open. Nothing can be read after it.
 func (r *Reader) Close() error {
-	if r.stuck.busy() { // and what is left behind still needs it
-		return nil
-	}
-	return r.dir.Close()
+	return r.stuck.close(r.dir)
 }
 
 func (r *Reader) at() int { return int(r.dir.Fd()) }
