@@ -18,7 +18,6 @@ import (
 const (
 	maxAttribute = 4 << 10 // sysfs gives a driver one page, and nothing that is read here fills it
 	maxText      = 4 << 20 // of procfs and of nccl.conf: the limit of their readers
-	maxLinks     = 40      // on one path, as MAXSYMLINKS of the kernel
 )
 
 // tree records on behalf of a unit what readers read below one root. Paths are relative to the root; in the archive they
@@ -34,35 +33,7 @@ type tree struct {
 
 // resolve follows every symbolic link in p, puts them into the archive, and returns what p leads to.
 func (t *tree) resolve(p string) (string, error) {
-	at, links := ".", 0
-	for rest := strings.Split(p, "/"); len(rest) > 0; {
-		name := rest[0]
-		rest = rest[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			if at == "." {
-				return "", errOutside
-			}
-			at = path.Dir(at)
-			continue
-		}
-		next := path.Join(at, name)
-		target, err := t.link(next)
-		if errors.Is(err, syscall.EINVAL) { // not a link
-			at = next
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		if links++; links > maxLinks {
-			return "", syscall.ELOOP
-		}
-		rest = append(strings.Split(target, "/"), rest...)
-	}
-	return at, nil
+	return openat.Follow(p, t.link, func(string) error { return errOutside })
 }
 
 // link puts a symbolic link into the archive and returns its target, which is relative.

@@ -17,14 +17,11 @@
 package sysfs
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -40,11 +37,8 @@ const (
 	pciDevices      = "bus/pci/devices"
 )
 
-// Limits. The kernel stays far below them; a tree that does not is not a sysfs.
-const (
-	maxEntries = 1 << 16 // of a directory
-	maxLinks   = 40      // symbolic links on one path, as MAXSYMLINKS of the kernel
-)
+// The kernel stays far below it; a tree that does not is not a sysfs.
+const maxEntries = 1 << 16 // of a directory
 
 // FS is a mounted sysfs.
 type FS struct {
@@ -150,20 +144,15 @@ func (d *dir) numbers() ([]int, error) {
 var scratch = sync.Pool{New: func() any { return new([8192]byte) }}
 
 // each calls found for each entry of a directory, in no order; once, while it is open. The number distinguishes an entry from
-// any other that has been there. The kernel itself is asked (getdents64(2)), because package os would do so with twice
-// as many system calls, and keep the numbers to itself.
+// any other that has been there.
 func (d *dir) each(found func(name []byte, number uint64)) error {
 	if !d.stays() {
 		defer d.close()
 	}
-	if rec := d.fs.root.Recorder(); rec != nil {
+	rec := d.fs.root.Recorder()
+	if rec != nil {
 		if err := rec.Begin(d.path); err != nil {
 			return err
-		}
-		entry := found
-		found = func(name []byte, number uint64) {
-			rec.Entry(d.path, string(name))
-			entry(name, number)
 		}
 	}
 	at, err := d.fd()
@@ -172,30 +161,21 @@ func (d *dir) each(found func(name []byte, number uint64)) error {
 	}
 	buf := scratch.Get().(*[8192]byte)
 	defer scratch.Put(buf)
-	for entries := 0; ; {
-		n, err := openat.Retry(func() (int, error) { return unix.Getdents(at, buf[:]) })
-		if err != nil {
-			return &fs.PathError{Op: "getdents", Path: d.path, Err: err}
+	entries := 0
+	_, err = openat.Entries(at, buf[:], func(e openat.Entry) error {
+		if entries++; entries > maxEntries {
+			return fmt.Errorf("%w: more than %d entries", errMalformed, maxEntries)
 		}
-		if n <= 0 {
-			return nil
+		if rec != nil {
+			rec.Entry(d.path, string(e.Name))
 		}
-		for rest := buf[:n]; len(rest) > 0; entries++ {
-			const length, start = 16, 19 // of struct linux_dirent64, in bytes; the first is d_ino
-			size := binary.NativeEndian.Uint16(rest[length:])
-			name, number := rest[start:size], binary.NativeEndian.Uint64(rest)
-			rest = rest[size:]
-			if end := bytes.IndexByte(name, 0); end >= 0 {
-				name = name[:end]
-			}
-			if string(name) != "." && string(name) != ".." {
-				found(name, number)
-			}
-		}
-		if entries > maxEntries {
-			return fmt.Errorf("%s: %w: more than %d entries", d.path, errMalformed, maxEntries)
-		}
+		found(e.Name, e.Inode)
+		return nil
+	})
+	if err != nil {
+		return &fs.PathError{Op: "getdents", Path: d.path, Err: err}
 	}
+	return nil
 }
 
 // linkBase returns the last component of where a symbolic link points to.
@@ -204,43 +184,15 @@ func (f *FS) linkBase(p string) (string, error) {
 	return path.Base(target), err
 }
 
-// realPath follows every symbolic link in p, like realpath(3) but below the root. The error of a link that
-// leads out of the root names both.
+// realPath follows every symbolic link in p. The error of a link that leads out of the root names both.
 func (f *FS) realPath(p string) (string, error) {
-	done, rest := ".", strings.Split(p, "/")
-	link, links := p, 0
-	for len(rest) > 0 {
-		name := rest[0]
-		rest = rest[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			if done == "." {
-				return "", f.outside(link)
-			}
-			done = path.Dir(done)
-			continue
+	return openat.Follow(p, func(link string) (string, error) {
+		target, err := f.root.Readlink(link)
+		if err == nil && path.IsAbs(target) { // links of sysfs are relative, see fs/sysfs/symlink.c
+			err = f.outside(link)
 		}
-		next := path.Join(done, name)
-		target, err := f.root.Readlink(next)
-		if errors.Is(err, unix.EINVAL) { // not a link
-			done = next
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		link = next
-		if path.IsAbs(target) { // links of sysfs are relative, see fs/sysfs/symlink.c
-			return "", f.outside(link)
-		}
-		if links++; links > maxLinks {
-			return "", fmt.Errorf("%s: %w", p, unix.ELOOP)
-		}
-		rest = append(strings.Split(target, "/"), rest...)
-	}
-	return done, nil
+		return target, err
+	}, f.outside)
 }
 
 func (f *FS) outside(link string) error {

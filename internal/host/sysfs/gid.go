@@ -87,12 +87,7 @@ func (d *Device) ScanGIDs(h *fabric.HCA, now time.Time) error {
 	if err := d.checkAgain(); err != nil {
 		return err
 	}
-	for i := range h.Ports {
-		p := d.port(h.Ports[i].Number)
-		d.scanSlots(&p.gids, h.Ports[i].LinkLayer.Or(""), now)
-		d.readSlots(h, &h.Ports[i], &p.gids, now)
-	}
-	return d.verdict()
+	return d.readTables(h, now, func(t *gidTable, layer fabric.LinkLayer) { d.scanSlots(t, layer, now) })
 }
 
 // FindGIDs reads the entries that were occupied, and the slots that the kernel fills next. On ports that are not RoCE,
@@ -101,32 +96,38 @@ func (d *Device) FindGIDs(h *fabric.HCA, now time.Time) error {
 	if err := d.checkAgain(); err != nil {
 		return err
 	}
-	for i := range h.Ports {
-		p := d.port(h.Ports[i].Number)
-		if size, ok := p.gids.size.Get(); ok && h.Ports[i].LinkLayer.Or("") == fabric.LinkEthernet {
-			p.gids.size.At = now // a table does not grow
-			known := p.gids.last()
-			d.findSlots(&p.gids, fabric.LinkEthernet, func(yield func(int) bool) {
-				for k := 0; k < size && k <= max(known, p.gids.last())+slotsBeyond && yield(k); k++ {
-				}
-			})
-		} else {
-			d.scanSlots(&p.gids, h.Ports[i].LinkLayer.Or(""), now)
+	return d.readTables(h, now, func(t *gidTable, layer fabric.LinkLayer) {
+		size, ok := t.size.Get()
+		if !ok || layer != fabric.LinkEthernet {
+			d.scanSlots(t, layer, now)
+			return
 		}
-		d.readSlots(h, &h.Ports[i], &p.gids, now)
-	}
-	return d.verdict()
+		t.size.At = now // a table does not grow
+		known := t.last()
+		d.findSlots(t, layer, func(yield func(int) bool) {
+			for k := 0; k < size && k <= max(known, t.last())+slotsBeyond && yield(k); k++ {
+			}
+		})
+	})
 }
 
 // ReadGIDs reads the entries that were occupied when the table was last searched; new ones are found by the
 // next search. A port that was never scanned is scanned. Counting changes is left to the caller.
 func (d *Device) ReadGIDs(h *fabric.HCA, now time.Time) error {
-	for i := range h.Ports {
-		p := d.port(h.Ports[i].Number)
-		if !p.gids.scanned {
-			d.scanSlots(&p.gids, h.Ports[i].LinkLayer.Or(""), now)
+	return d.readTables(h, now, func(t *gidTable, layer fabric.LinkLayer) {
+		if !t.scanned {
+			d.scanSlots(t, layer, now)
 		}
-		d.readSlots(h, &h.Ports[i], &p.gids, now)
+	})
+}
+
+// readTables searches the table of every port, and reads what it remembers then.
+func (d *Device) readTables(h *fabric.HCA, now time.Time, search func(*gidTable, fabric.LinkLayer)) error {
+	for i := range h.Ports {
+		q := &h.Ports[i]
+		t := &d.port(q.Number).gids
+		search(t, q.LinkLayer.Or(""))
+		d.readSlots(h, q, t, now)
 	}
 	return d.verdict()
 }

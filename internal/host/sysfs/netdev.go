@@ -172,13 +172,17 @@ func (t netTree) netDev(r *reader, name string, speed func(string) fabric.Fact[f
 	if speed == nil {
 		speed = func(string) fabric.Fact[float64] { return speedFact(r.readOnce(e.dir, "speed"), now) }
 	}
+	lower := fabric.UnknownFact[[]string](fabric.ReasonMalformed, e.path, now)
+	if names, err := e.lower(); err == nil {
+		lower = fabric.Known(names, e.path, now)
+	}
 	return fabric.NetDev{
 		Name:  name,
 		Speed: speed(name),
 		Upper: t.linked(e, "master", "master", now, parseNetDev),
 		// A bond has a directory of that name (drivers/net/bonding/bond_sysfs.c).
 		Bond:  fabric.Known(e.has("bonding"), e.path+"/bonding", now),
-		Lower: lowerFact(e, now),
+		Lower: lower,
 		PCI:   t.function(e, now),
 	}
 }
@@ -210,14 +214,6 @@ func (t netTree) readDetails(r *reader, n *fabric.NetDev, now time.Time) {
 
 func notListed[T any](e netEntries, name string, now time.Time) fabric.Fact[T] {
 	return fabric.UnknownFact[T](fabric.ReasonOf(e.err), e.path+"/"+name, now)
-}
-
-func lowerFact(e netEntries, now time.Time) fabric.Fact[[]string] {
-	lower, err := e.lower()
-	if err != nil {
-		return fabric.UnknownFact[[]string](fabric.ReasonOf(err), e.path, now)
-	}
-	return fabric.Known(lower, e.path, now)
 }
 
 // linked returns what a symbolic link points to, if the interface has the entry that the link is or lies in.

@@ -17,79 +17,52 @@ import (
 // The parsers below are pure. They return false for whatever the kernel's ABI does not promise
 // (Documentation/ABI/stable/sysfs-class-infiniband); words are printed by drivers/infiniband/core/sysfs.c.
 
-// parseNodeType reads node_type (node_type_show).
-func parseNodeType(b []byte) (fabric.NodeType, bool) {
-	switch string(line(b)) {
-	case "1: CA":
-		return fabric.NodeCA, true
-	case "2: switch":
-		return fabric.NodeSwitch, true
-	case "3: router":
-		return fabric.NodeRouter, true
-	case "4: RNIC":
-		return fabric.NodeRNIC, true
-	case "5: usNIC":
-		return fabric.NodeUSNIC, true
-	case "6: usNIC UDP":
-		return fabric.NodeUSNICUDP, true
-	case "7: unspecified":
-		return fabric.NodeUnspecified, true
+// words returns a parser of lines that are one of these.
+func words[T any](of map[string]T) func([]byte) (T, bool) {
+	return func(b []byte) (T, bool) {
+		v, ok := of[string(line(b))]
+		return v, ok
 	}
-	return "", false
 }
 
-// parsePortState reads ports/N/state (state_show).
-func parsePortState(b []byte) (fabric.PortState, bool) {
-	switch string(line(b)) {
-	case "0: NOP":
-		return fabric.PortNop, true
-	case "1: DOWN":
-		return fabric.PortDown, true
-	case "2: INIT":
-		return fabric.PortInit, true
-	case "3: ARMED":
-		return fabric.PortArmed, true
-	case "4: ACTIVE":
-		return fabric.PortActive, true
-	case "5: ACTIVE_DEFER":
-		return fabric.PortActiveDefer, true
-	}
-	return "", false
-}
-
-// parsePhysState reads ports/N/phys_state (phys_state_to_str).
-func parsePhysState(b []byte) (fabric.PhysState, bool) {
-	switch string(line(b)) {
-	case "1: Sleep":
-		return fabric.PhysSleep, true
-	case "2: Polling":
-		return fabric.PhysPolling, true
-	case "3: Disabled":
-		return fabric.PhysDisabled, true
-	case "4: PortConfigurationTraining":
-		return fabric.PhysTraining, true
-	case "5: LinkUp":
-		return fabric.PhysLinkUp, true
-	case "6: LinkErrorRecovery":
-		return fabric.PhysRecovery, true
-	case "7: Phy Test":
-		return fabric.PhysPhyTest, true
-	}
-	return "", false
-}
-
-// parseLinkLayer reads ports/N/link_layer (link_layer_show).
-func parseLinkLayer(b []byte) (fabric.LinkLayer, bool) {
-	switch string(line(b)) {
-	case "InfiniBand":
-		return fabric.LinkInfiniBand, true
-	case "Ethernet":
-		return fabric.LinkEthernet, true
-	case "Unknown":
-		return fabric.LinkUnspecified, true
-	}
-	return "", false
-}
+var (
+	// parseNodeType reads node_type (node_type_show).
+	parseNodeType = words(map[string]fabric.NodeType{
+		"1: CA":          fabric.NodeCA,
+		"2: switch":      fabric.NodeSwitch,
+		"3: router":      fabric.NodeRouter,
+		"4: RNIC":        fabric.NodeRNIC,
+		"5: usNIC":       fabric.NodeUSNIC,
+		"6: usNIC UDP":   fabric.NodeUSNICUDP,
+		"7: unspecified": fabric.NodeUnspecified,
+	})
+	// parsePortState reads ports/N/state (state_show).
+	parsePortState = words(map[string]fabric.PortState{
+		"0: NOP":          fabric.PortNop,
+		"1: DOWN":         fabric.PortDown,
+		"2: INIT":         fabric.PortInit,
+		"3: ARMED":        fabric.PortArmed,
+		"4: ACTIVE":       fabric.PortActive,
+		"5: ACTIVE_DEFER": fabric.PortActiveDefer,
+	})
+	// parsePhysState reads ports/N/phys_state (phys_state_to_str).
+	parsePhysState = words(map[string]fabric.PhysState{
+		"1: Sleep":                     fabric.PhysSleep,
+		"2: Polling":                   fabric.PhysPolling,
+		"3: Disabled":                  fabric.PhysDisabled,
+		"4: PortConfigurationTraining": fabric.PhysTraining,
+		"5: LinkUp":                    fabric.PhysLinkUp,
+		"6: LinkErrorRecovery":         fabric.PhysRecovery,
+		"7: Phy Test":                  fabric.PhysPhyTest,
+	})
+	// parseLinkLayer reads ports/N/link_layer (link_layer_show).
+	parseLinkLayer = words(map[string]fabric.LinkLayer{
+		"InfiniBand": fabric.LinkInfiniBand, "Ethernet": fabric.LinkEthernet, "Unknown": fabric.LinkUnspecified,
+	})
+	// parseTrust reads qos/trust of MLNX_OFED, as mlnx_qos of mlnx-tools does. Driver and firmware have no third mode
+	// (MLX5_QPTS_TRUST_PCP and _DSCP of linux/mlx5/driver.h).
+	parseTrust = words(map[string]fabric.Trust{"pcp": fabric.TrustPCP, "dscp": fabric.TrustDSCP})
+)
 
 // parseRate reads ports/N/rate (rate_show): "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)". Old kernels print no
 // word for SDR, nor for generations they do not know.

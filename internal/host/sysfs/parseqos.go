@@ -11,16 +11,6 @@ import (
 // The parsers below are of files that MLNX_OFED adds to the kernel's. They are as pure and as strict as those of
 // the kernel's own.
 
-// parseTrust reads qos/trust, as mlnx_qos of mlnx-tools does. Driver and firmware have no third mode
-// (MLX5_QPTS_TRUST_PCP and _DSCP of linux/mlx5/driver.h).
-func parseTrust(b []byte) (fabric.Trust, bool) {
-	switch t := fabric.Trust(line(b)); t {
-	case fabric.TrustPCP, fabric.TrustDSCP:
-		return t, true
-	}
-	return "", false
-}
-
 // parseDSCPPriority reads qos/dscp2prio, as mlnx_qos does: a line that names the columns, then DSCP and priority,
 // a line for each DSCP.
 func parseDSCPPriority(b []byte) (table [fabric.NumDSCP]int, ok bool) {

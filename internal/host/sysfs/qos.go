@@ -30,6 +30,21 @@ type ethernet struct {
 	dir     *dir
 	now     time.Time
 	foreign []error // errors of files whose text is not one of the driver's
+	open    []*dir
+}
+
+// at returns a directory in another, which is closed with e.
+func (e *ethernet) at(parent *dir, name string) *dir {
+	d := parent.sub(name)
+	e.open = append(e.open, d)
+	return d
+}
+
+func (e *ethernet) close() {
+	for _, d := range e.open {
+		d.close()
+	}
+	e.dir.close()
 }
 
 func (f *FS) ethernet(netdev string, now time.Time) (*ethernet, error) {
@@ -81,20 +96,12 @@ func (f *FS) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
 		q.CNPPriority = fabric.UnknownFact[int](r, source, now)
 		return err
 	}
-	defer e.dir.close()
-
-	qos := e.dir.sub("qos")
-	defer qos.close()
+	defer e.close()
+	qos, ecn := e.at(e.dir, "qos"), e.at(e.dir, "ecn")
+	np, rp := e.at(ecn, "roce_np"), e.at(ecn, "roce_rp")
 	q.Trust = askEthernet(e, newQuestion(qos, "trust", ""), parseTrust, `"pcp" or "dscp"`)
 	q.DSCPPriority = askEthernet(e, newQuestion(qos, "dscp2prio", ""), parseDSCPPriority, "a line of names, and one with a priority for each of 64 DSCPs")
-
-	ecn := e.dir.sub("ecn")
-	defer ecn.close()
-	np, rp := ecn.sub("roce_np"), ecn.sub("roce_rp")
-	defer np.close()
-	defer rp.close()
-	q.NP = e.enabled(np)
-	q.RP = e.enabled(rp)
+	q.NP, q.RP = e.enabled(np), e.enabled(rp)
 	q.CNPDSCP = askEthernet(e, newQuestion(np, "cnp_dscp", fabric.CommandCongestion), parseInt(0, fabric.NumDSCP-1), "0 to 63")
 	q.CNPPriority = askEthernet(e, newQuestion(np, "cnp_802p_prio", fabric.CommandCongestion), parseInt(0, fabric.NumPriorities-1), "0 to 7")
 	return errors.Join(e.foreign...)
@@ -103,8 +110,7 @@ func (f *FS) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
 // enabled reads for which priorities one side of congestion control is on. The set is whole or unknown. Where the
 // firmware refuses, the files are empty, which is not off (mlx5e_show_ecn_enable of en_ecn.c).
 func (e *ethernet) enabled(side *dir) fabric.Fact[fabric.PriorityMask] {
-	at := side.sub("enable")
-	defer at.close()
+	at := e.at(side, "enable")
 	var set fabric.PriorityMask
 	for p := range fabric.NumPriorities {
 		q := newQuestion(at, strconv.Itoa(p), fabric.CommandCongestion)
@@ -140,16 +146,12 @@ func (f *FS) ReadCongestionParameters(netdev, pciAddress string, q *fabric.QoS, 
 		q.Parameters = fabric.UnknownFact[[]fabric.CongestionParameter](fabric.ReasonOf(err), netClass+"/"+netdev, now)
 		return err
 	}
-	defer e.dir.close()
-	ecn := e.dir.sub("ecn")
-	defer ecn.close()
-	rp, np := ecn.sub("roce_rp"), ecn.sub("roce_np")
-	defer rp.close()
-	defer np.close()
-	q.Parameters = e.parameters(ecn.path, rp, np)
+	defer e.close()
+	ecn := e.at(e.dir, "ecn")
+	q.Parameters = e.parameters(ecn.path, e.at(ecn, "roce_rp"), e.at(ecn, "roce_np"))
 	if q.Parameters.Reason == fabric.ReasonMissing && isPCIAddress(pciAddress) {
 		debug := &dir{fs: f, path: debugMLX5 + "/" + pciAddress + "/cc_params"}
-		defer debug.close()
+		e.open = append(e.open, debug)
 		q.Parameters = e.parameters(debug.path, debug)
 	}
 	return errors.Join(e.foreign...)

@@ -3,11 +3,8 @@
 package owned
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"io/fs"
-	"iter"
 	"os"
 	"path"
 	"slices"
@@ -100,34 +97,4 @@ func (f *File) Open() (*os.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: f.Path(), Err: err}
 	}
 	return os.NewFile(uintptr(fd), f.Path()), nil
-}
-
-// entry is a name in a folder.
-type entry struct {
-	name string
-	kind byte  // DT_*
-	next int64 // where the folder goes on behind it
-}
-
-func readDir(dir int, buffer []byte) (int, error) {
-	return openat.Retry(func() (int, error) { return unix.ReadDirent(dir, buffer) })
-}
-
-// entries are those of struct linux_dirent64, without the folder itself and the one above.
-func entries(b []byte) iter.Seq[entry] {
-	const offset, length, kind, name = 8, 16, 18, 19
-	return func(yield func(entry) bool) {
-		for len(b) >= name {
-			size := int(binary.NativeEndian.Uint16(b[length:]))
-			if size < name || size > len(b) {
-				return
-			}
-			text, _, _ := bytes.Cut(b[name:size], []byte{0})
-			e := entry{name: string(text), kind: b[kind], next: int64(binary.NativeEndian.Uint64(b[offset:]))}
-			b = b[size:]
-			if e.name != "." && e.name != ".." && !yield(e) {
-				return
-			}
-		}
-	}
 }

@@ -286,32 +286,6 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Whatever a folder lists as, entries end within it.
-func FuzzEntries(f *testing.F) {
-	buffer := make([]byte, 4096)
-	dir, err := unix.Open(f.TempDir(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		f.Fatal(err)
-	}
-	n, err := readDir(dir, buffer)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(buffer[:n])
-	f.Add(make([]byte, 100))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		n := 0
-		for e := range entries(b) {
-			if n++; len(e.name) > len(b) || strings.ContainsRune(e.name, 0) {
-				t.Errorf("%q", e.name)
-			}
-		}
-		if n > len(b)/19 {
-			t.Errorf("%d entries in %d bytes", n, len(b))
-		}
-	})
-}
-
 // FuzzParseMount: mountinfo has paths that users choose.
 func FuzzParseMount(f *testing.F) {
 	f.Add("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue")

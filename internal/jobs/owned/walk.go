@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // walk is one look.
@@ -196,28 +197,31 @@ func (w *walk) list(a *account, t task) (int64, error) {
 			return 0, &fs.PathError{Op: "seek", Path: t.at.path(""), Err: err}
 		}
 	}
-	n, err := readDir(dir, w.buffer)
+	n, err := openat.Retry(func() (int, error) { return unix.ReadDirent(dir, w.buffer) })
+	next := int64(0)
+	if err == nil {
+		err = openat.ParseEntries(w.buffer[:n], func(e openat.Entry) error {
+			a.names++
+			next = e.Next
+			w.entry(dir, a, t, string(e.Name), e.Kind)
+			return nil
+		})
+	}
 	if err != nil {
 		return 0, &fs.PathError{Op: "list", Path: t.at.path(""), Err: err}
-	}
-	next := int64(0)
-	for e := range entries(w.buffer[:n]) {
-		a.names++
-		next = e.next
-		w.entry(dir, a, t, e)
 	}
 	return next, nil
 }
 
 // entry takes a file or a folder that is wanted.
-func (w *walk) entry(dir int, a *account, t task, e entry) {
+func (w *walk) entry(dir int, a *account, t task, name string, kind byte) {
 	depth := len(t.at.below)
-	take := e.kind != unix.DT_DIR && t.tree.Take(depth, e.name)
-	enter := (e.kind == unix.DT_DIR || e.kind == unix.DT_UNKNOWN) && t.tree.Enter(depth, e.name)
+	take := kind != unix.DT_DIR && t.tree.Take(depth, name)
+	enter := (kind == unix.DT_DIR || kind == unix.DT_UNKNOWN) && t.tree.Enter(depth, name)
 	if !take && !enter {
 		return
 	}
-	st, err := t.mounts.stat(dir, e.name)
+	st, err := t.mounts.stat(dir, name)
 	if err != nil {
 		w.found.Refuse(err)
 		return
@@ -228,7 +232,7 @@ func (w *walk) entry(dir int, a *account, t task, e entry) {
 	}
 	switch kind := st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFDIR && enter:
-		t.at = t.at.sub(e.name)
+		t.at = t.at.sub(name)
 		t.shared = t.shared && st.Uid == 0 && st.Mode&unix.S_ISVTX != 0
 		if !t.shared && owner.UID == 0 && owner.Folder == "" {
 			owner.Folder = t.at.inside("")
@@ -242,7 +246,7 @@ func (w *walk) entry(dir int, a *account, t task, e entry) {
 	case kind != unix.S_IFREG || st.Nlink > 1:
 		w.found.Refuse(errIrregular)
 	default:
-		w.take(w.account(owner, ofOwner), fileOf(&st, t.at, e.name, owner), t.shared)
+		w.take(w.account(owner, ofOwner), fileOf(&st, t.at, name, owner), t.shared)
 	}
 }
 

@@ -4,7 +4,6 @@ package rank
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -78,32 +77,21 @@ func nodes(root int, folder, prefix string, more uint64) (n int, err error) {
 		return 0, fmt.Errorf("%s: %w", folder, errRemote)
 	}
 	seen := 0
-	buffer := make([]byte, 8<<10)
-	for {
-		size, err := unix.Getdents(fd, buffer)
-		if err != nil || size <= 0 {
-			return n, err
+	_, err = openat.Entries(fd, make([]byte, 8<<10), func(e openat.Entry) error {
+		if seen++; seen > maxDevices {
+			return fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("%s: more than %d entries", folder, maxDevices))
 		}
-		const atLength, atName = 16, 19
-		for b := buffer[:size]; len(b) > atName; {
-			length := int(binary.NativeEndian.Uint16(b[atLength:]))
-			if length <= atName || length > len(b) {
-				return 0, malformed(folder)
-			}
-			name := unix.ByteSliceToString(b[atName:length])
-			b = b[length:]
-			if seen++; seen > maxDevices {
-				return 0, fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("%s: more than %d entries", folder, maxDevices))
-			}
-			if _, is := number([]byte(name), []byte(prefix)); !is {
-				continue
-			}
-			var node unix.Stat_t // what a runtime mounts over a file is a device, too
-			if unix.Fstatat(fd, name, &node, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) == nil && node.Mode&unix.S_IFMT == unix.S_IFCHR {
-				n++
-			}
+		if _, is := number(e.Name, []byte(prefix)); !is {
+			return nil
 		}
-	}
+		var node unix.Stat_t // what a runtime mounts over a file is a device, too
+		err := unix.Fstatat(fd, string(e.Name), &node, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
+		if err == nil && node.Mode&unix.S_IFMT == unix.S_IFCHR {
+			n++
+		}
+		return nil
+	})
+	return n, err
 }
 
 // layered is the type that an overlay has whose layers are not known.

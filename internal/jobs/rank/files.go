@@ -36,9 +36,9 @@ func (r *Reader) descriptors(dir string, buffer []byte, most int, known func(n i
 	defer func() { _ = unix.Close(fd) }()
 	count := 0
 	all = true
-	err = r.entries(fd, buffer, func(_ uint64, name []byte) error {
-		n, err := strconv.Atoi(string(name))
-		if err != nil { // "." and ".."
+	err = r.entries(fd, buffer, func(e openat.Entry) error {
+		n, err := strconv.Atoi(string(e.Name))
+		if err != nil {
 			return nil
 		}
 		if count++; count > most {
@@ -49,7 +49,7 @@ func (r *Reader) descriptors(dir string, buffer []byte, most int, known func(n i
 			return nil
 		}
 		r.calls++
-		got, err := retry(func() (int, error) { return unix.Readlinkat(fd, string(name), r.links) })
+		got, err := retry(func() (int, error) { return unix.Readlinkat(fd, string(e.Name), r.links) })
 		switch {
 		case errors.Is(err, unix.ENOENT): // closed meanwhile
 		case err != nil:

@@ -5,7 +5,6 @@ package rank
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // kind is what is known of a process.
@@ -75,13 +75,13 @@ func (r *Reader) list(listed map[int][]string, now time.Time) (int, error) {
 		return 0, err
 	}
 	n := 0
-	err := r.entries(r.at(), r.buffer, func(inode uint64, name []byte) error {
-		pid := parsePID(name)
+	err := r.entries(r.at(), r.buffer, func(e openat.Entry) error {
+		pid := parsePID(e.Name)
 		if pid == 0 {
 			return nil
 		}
 		n++
-		r.see(pid, inode, now, n <= maxProcesses)
+		r.see(pid, e.Inode, now, n <= maxProcesses)
 		return nil
 	})
 	if err == nil && n == 0 { // this process at least is there
@@ -125,32 +125,11 @@ func (r *Reader) see(pid int, inode uint64, now time.Time, room bool) {
 	}
 }
 
-// entries calls f with each entry of a directory; the name is valid until f returns. So many are asked for at once as fit into
-// the buffer.
-func (r *Reader) entries(fd int, buffer []byte, f func(inode uint64, name []byte) error) error {
-	for {
-		r.calls++
-		n, err := unix.Getdents(fd, buffer)
-		if err != nil || n <= 0 {
-			return err
-		}
-		// struct linux_dirent64: inode, offset, length, type, name with a NUL.
-		const atLength, atName = 16, 19
-		for b := buffer[:n]; len(b) > atName; {
-			size := int(binary.NativeEndian.Uint16(b[atLength:]))
-			if size <= atName || size > len(b) {
-				return fabric.Because(fabric.ReasonMalformed, "directory entry of an impossible length")
-			}
-			name := b[atName:size]
-			if i := slices.Index(name, 0); i >= 0 {
-				name = name[:i]
-			}
-			if err := f(binary.NativeEndian.Uint64(b), name); err != nil {
-				return err
-			}
-			b = b[size:]
-		}
-	}
+// entries calls f with each entry of a directory, see openat.Entries.
+func (r *Reader) entries(fd int, buffer []byte, f func(openat.Entry) error) error {
+	calls, err := openat.Entries(fd, buffer, f)
+	r.calls += calls
+	return err
 }
 
 // parsePID returns 0 for what is no PID.

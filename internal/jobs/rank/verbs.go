@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // maxThreads bounds the threads of a process that are looked for among those with RDMA objects.
@@ -99,8 +100,8 @@ func (r *Reader) listThreads(pid int, p *process) {
 		return
 	}
 	defer func() { _ = unix.Close(fd) }()
-	_ = r.entries(fd, r.buffer, func(_ uint64, name []byte) error { // a process that ends has fewer
-		if task := parsePID(name); task > 0 {
+	_ = r.entries(fd, r.buffer, func(e openat.Entry) error { // a process that ends has fewer
+		if task := parsePID(e.Name); task > 0 {
 			p.threads = append(p.threads, task)
 		}
 		if len(p.threads) > maxThreads {
