@@ -32,9 +32,7 @@ func (r *Reader) conf(dir string) ([]fabric.NCCLVariable, error) {
 			return nil, fmt.Errorf("%s/root%s: %w", dir, at, errRemote)
 		}
 	}
-	root, err := retry(func() (int, error) {
-		return unix.Openat(r.at(), dir+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	})
+	root, err := r.open(dir+"/root", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}

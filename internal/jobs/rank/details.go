@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/owned"
@@ -200,9 +198,9 @@ func (v *visit) read() *details {
 			d.cgroup, _ = r.sources.Cgroup(path) // not known where this process cannot see it
 		}
 	}
-	d.maps = attempt(v, "/maps", func() (fabric.MappedFiles, error) { return open(r, dir+"/maps", parseMaps) })
+	d.maps = attempt(v, "/maps", func() (fabric.MappedFiles, error) { return parsed(r, dir+"/maps", parseMaps) })
 	e := attempt(v, "/environ", func() (environment, error) {
-		return open(r, dir+"/environ", func(f io.Reader) (environment, error) { return scan(f, r.sources.Variable) })
+		return parsed(r, dir+"/environ", func(f io.Reader) (environment, error) { return scan(f, r.sources.Variable) })
 	})
 	d.settings = fabric.Fact[[]fabric.NCCLVariable]{Value: e.Value.settings, State: e.State, Reason: e.Reason, Source: e.Source, At: now}
 	if err != nil {
@@ -265,14 +263,11 @@ func (m *metered) Read(b []byte) (int, error) {
 	return m.Reader.Read(b)
 }
 
-// open opens a file of procfs for a parser that reads it by parts.
-func open[T any](r *Reader, name string, parse func(io.Reader) (T, error)) (T, error) {
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(r.at(), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	})
+// parsed reads a file of procfs with a parser that reads it by parts.
+func parsed[T any](r *Reader, name string, parse func(io.Reader) (T, error)) (T, error) {
+	fd, err := r.open(name, asFile)
 	if err != nil {
-		var none T
-		return none, err
+		return *new(T), err
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()

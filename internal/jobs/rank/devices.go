@@ -42,9 +42,7 @@ func (r *Reader) devices(dir string) (v fabric.ProcessDevices, err error) {
 			return v, fmt.Errorf("%s/root%s: %w", dir, p, errRemote)
 		}
 	}
-	root, err := retry(func() (int, error) {
-		return unix.Openat(r.at(), dir+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	})
+	root, err := r.open(dir+"/root", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return v, err
 	}
@@ -100,7 +98,7 @@ const layered = "overlay of a user"
 // mounts returns the types of the file systems on the way to what is read of a root. A user can mount an overlay in a user namespace of
 // his own, and have FUSE below it: one there counts as a file system that may hang.
 func (r *Reader) mounts(dir string) (map[string]string, error) {
-	types, err := open(r, dir+"/mountinfo", parseMounts)
+	types, err := parsed(r, dir+"/mountinfo", parseMounts)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +114,7 @@ func (r *Reader) mounts(dir string) (map[string]string, error) {
 // namespace (NS_GET_USERNS). Linux before 4.9 does not say, and lets no user mount an overlay.
 func (r *Reader) mountsOfNode(dir string) bool {
 	const initial, getUserNS = 0xEFFFFFFD, 0xb701 // PROC_USER_INIT_INO of linux/proc_ns.h; linux/nsfs.h
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(r.at(), dir+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	})
+	fd, err := r.open(dir+"/ns/mnt", unix.O_RDONLY)
 	if err != nil {
 		return false
 	}

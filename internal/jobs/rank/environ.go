@@ -99,7 +99,7 @@ func (e *environment) take(s []byte, variable func(name, value string) (fabric.N
 			v.Source = "environ"
 			e.settings = append(e.settings, v)
 		}
-	case ofScheduler(name):
+	case string(name) == slurmJob || slices.Contains(ranks(), string(name)) || slices.Contains(sizes(), string(name)):
 		if _, twice := e.numbers[string(name)]; twice || len(value) > 10 {
 			return
 		}
@@ -118,37 +118,27 @@ func sizes() []string {
 	return []string{"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}
 }
 
-// ofScheduler reports whether the value of the variable is a number that is read.
-func ofScheduler(name []byte) bool {
-	switch string(name) {
-	case "RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE", "PMIX_RANK",
-		"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK":
-		return true
+const slurmJob = "SLURM_JOB_ID"
+
+// first returns the first of these numbers that is given and not larger.
+func (e environment) first(names []string, most, none int) int {
+	for _, name := range names {
+		if n, ok := e.numbers[name]; ok && n <= most {
+			return n
+		}
 	}
-	return false
+	return none
 }
 
 // complete returns the workload with what the environment reports about it. What control groups say comes first: a process cannot
 // change them.
 func (e environment) complete(w fabric.Workload) fabric.Workload {
 	const most = 1 << 24
-	w.Rank, w.Ranks = -1, 0
-	for _, name := range ranks() {
-		if n, ok := e.numbers[name]; ok && n < most {
-			w.Rank = n
-			break
-		}
-	}
-	for _, name := range sizes() {
-		if n, ok := e.numbers[name]; ok && n <= most {
-			w.Ranks = n
-			break
-		}
-	}
+	w.Rank, w.Ranks = e.first(ranks(), most-1, -1), e.first(sizes(), most, 0)
 	if w.Ranks > 0 && w.Rank >= w.Ranks {
 		w.Rank, w.Ranks = -1, 0 // one of them is a lie
 	}
-	if id, ok := e.numbers["SLURM_JOB_ID"]; ok && id > 0 && (w.Scheduler == "none" || w.Scheduler == "container") {
+	if id, ok := e.numbers[slurmJob]; ok && id > 0 && (w.Scheduler == "none" || w.Scheduler == "container") {
 		w.Scheduler, w.Job, w.Stated = "slurm", strconv.Itoa(id), true
 	}
 	return w

@@ -17,7 +17,16 @@ import (
 	"gpufabric_exporter/internal/host/openat"
 )
 
-func retry(call func() (int, error)) (int, error) { return openat.Retry(call) }
+// open opens what is below procfs.
+func (r *Reader) open(name string, flags int) (int, error) {
+	return openat.Retry(func() (int, error) { return unix.Openat(r.at(), name, flags|unix.O_CLOEXEC, 0) })
+}
+
+// How files and folders of procfs are opened that are no links.
+const (
+	asFile   = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	asFolder = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_DIRECTORY
+)
 
 // gone reports whether a process ended while it was looked at.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
@@ -27,9 +36,7 @@ func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(e
 // not nil. all: none was left out.
 func (r *Reader) descriptors(dir string, buffer []byte, most int, known func(n int) bool, f func(n int, target []byte) bool) (all bool, err error) {
 	r.calls += 2
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(r.at(), dir+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	})
+	fd, err := r.open(dir+"/fd", asFolder)
 	if err != nil {
 		return false, err
 	}
@@ -49,7 +56,7 @@ func (r *Reader) descriptors(dir string, buffer []byte, most int, known func(n i
 			return nil
 		}
 		r.calls++
-		got, err := retry(func() (int, error) { return unix.Readlinkat(fd, string(e.Name), r.links) })
+		got, err := openat.Retry(func() (int, error) { return unix.Readlinkat(fd, string(e.Name), r.links) })
 		switch {
 		case errors.Is(err, unix.ENOENT): // closed meanwhile
 		case err != nil:

@@ -71,7 +71,12 @@ func logName(pattern string) func(name string) bool {
 				p.text = pattern[i-1 : i+1]
 			}
 		}
-		hosts, numbers, literal = hosts+one(p.kind == 'h'), numbers+one(p.kind == 'p'), literal+len(p.text)
+		switch literal += len(p.text); p.kind {
+		case 'h':
+			hosts++
+		case 'p':
+			numbers++
+		}
 		pieces = append(pieces, p)
 	}
 	fits := func(name string, host, number int) bool { // with a host and a number of so many bytes
@@ -119,30 +124,21 @@ func logName(pattern string) func(name string) bool {
 	}
 }
 
-func one(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
-}
-
 // readLog reads the beginning and the end of a log that a process has open. The type of its file system is known from the mounts of the
 // process before the file system is asked anything: that of a server or of FUSE may never answer.
 func (r *Reader) readLog(dir, descriptor string) (fabric.NCCLLog, error) {
-	id, err := open(r, dir+"/fdinfo/"+descriptor, parseMountID)
+	id, err := parsed(r, dir+"/fdinfo/"+descriptor, parseMountID)
 	if err != nil {
 		return fabric.NCCLLog{}, err
 	}
-	kind, err := open(r, dir+"/mountinfo", func(f io.Reader) (string, error) { return mountType(f, id) })
+	kind, err := parsed(r, dir+"/mountinfo", func(f io.Reader) (string, error) { return mountType(f, id) })
 	if err != nil {
 		return fabric.NCCLLog{}, err
 	}
 	if !isLocal(kind) || kind == "overlay" && !r.mountsOfNode(dir) {
 		return fabric.NCCLLog{}, errRemote
 	}
-	file, err := retry(func() (int, error) {
-		return unix.Openat(r.at(), dir+"/fd/"+descriptor, unix.O_PATH|unix.O_CLOEXEC, 0)
-	})
+	file, err := r.open(dir+"/fd/"+descriptor, unix.O_PATH)
 	if err != nil {
 		return fabric.NCCLLog{}, err
 	}

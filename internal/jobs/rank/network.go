@@ -114,18 +114,21 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 	for i := range list {
 		c := &list[i]
 		ns, known := c.NetNS.Get()
+		var why fabric.Reason
 		switch {
 		case r.sources.Sockets == nil:
-			c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonNotRead, source, now)
+			why = fabric.ReasonNotRead
 		case c.Files.State != fabric.OK:
-			c.Sockets = fabric.UnknownFact[[]fabric.Socket](c.Files.Reason, source, now)
+			why = c.Files.Reason
 		case !known:
-			c.Sockets = fabric.UnknownFact[[]fabric.Socket](c.NetNS.Reason, source, now)
+			why = c.NetNS.Reason
 		case groups[ns] == nil && ns != own && !r.mayList(c.PID, len(groups)):
-			c.Sockets = fabric.UnknownFact[[]fabric.Socket](fabric.ReasonMalformed, source, now)
+			why = fabric.ReasonMalformed
 		default:
 			groups[ns] = append(groups[ns], i)
+			continue
 		}
+		c.Sockets = fabric.UnknownFact[[]fabric.Socket](why, source, now)
 	}
 	for ns, members := range groups {
 		of, err := r.socketsIn(ns == own, list[members[0]].PID, owners)
@@ -264,7 +267,7 @@ func (r *Reader) sockets(own bool, pid int, ask func(Sockets) ([]fabric.Socket, 
 	var namespace *os.File
 	if !own {
 		name := strconv.Itoa(pid) + "/ns/net"
-		fd, err := retry(func() (int, error) { return unix.Openat(r.at(), name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+		fd, err := r.open(name, unix.O_RDONLY)
 		if err != nil {
 			return nil, fabric.Because(reasonOf(err), name+": "+err.Error())
 		}

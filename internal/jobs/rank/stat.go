@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/openat"
 )
 
 // stat is what is read of /proc/PID/stat (do_task_stat of fs/proc/array.c).
@@ -100,16 +101,14 @@ func plain(s string, longest int) string {
 // file reads the start of a file below procfs. The bytes are valid until the next call.
 func (r *Reader) file(name string, limit int) ([]byte, error) {
 	r.calls += 3
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(r.at(), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	})
+	fd, err := r.open(name, asFile)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written
 	n := 0
 	for b := r.buffer[:limit]; n < limit; {
-		got, err := retry(func() (int, error) { return unix.Read(fd, b[n:]) })
+		got, err := openat.Retry(func() (int, error) { return unix.Read(fd, b[n:]) })
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +126,7 @@ func (r *Reader) file(name string, limit int) ([]byte, error) {
 // readlink returns where a link below procfs leads. A link that is longer than is read leads to nothing that is looked for.
 func (r *Reader) readlink(name string) (string, error) {
 	r.calls++
-	n, err := retry(func() (int, error) { return unix.Readlinkat(r.at(), name, r.links) })
+	n, err := openat.Retry(func() (int, error) { return unix.Readlinkat(r.at(), name, r.links) })
 	if err != nil {
 		return "", err
 	}

@@ -247,23 +247,21 @@ func (r *Reader) screen(pid int, p *process, listed bool, calls int, now time.Ti
 // due returns the PIDs of processes that are to be examined: those that are listed, then new ones by PID, because parents mostly come
 // before children, then some of those whose time has come, the longest ago first.
 func (r *Reader) due(now time.Time, listed func(pid int) bool) []int {
-	var pids, old []int
+	var first, pids, old []int
 	for pid, p := range r.known {
 		switch {
 		case p.kind == candidate:
-		case p.kind == fresh, listed(pid):
+		case listed(pid):
+			first = append(first, pid)
+		case p.kind == fresh:
 			pids = append(pids, pid)
 		case !now.Before(p.next):
 			old = append(old, pid)
 		}
 	}
-	rank := func(pid int) int {
-		if listed(pid) {
-			return 0
-		}
-		return 1
-	}
-	slices.SortFunc(pids, func(a, b int) int { return cmp.Or(rank(a)-rank(b), a-b) })
+	slices.Sort(first)
+	slices.Sort(pids)
+	pids = append(first, pids...)
 	slices.SortFunc(old, func(a, b int) int { return cmp.Or(r.known[a].next.Compare(r.known[b].next), a-b) })
 	n, few := 0, 0
 	for _, pid := range old {
@@ -291,14 +289,11 @@ func (r *Reader) ancestor(st stat, p *process) *process {
 	}
 	switch up.kind {
 	case candidate:
-		up.cuda = up.cuda || r.usesCUDA(strconv.Itoa(st.parent))
-		if !up.cuda {
-			return nil
+		if up.cuda = up.cuda || r.usesCUDA(strconv.Itoa(st.parent)); up.cuda {
+			return up
 		}
-		return up
 	case child:
 		return up.rank
-	default:
-		return nil
 	}
+	return nil
 }

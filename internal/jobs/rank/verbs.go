@@ -93,9 +93,7 @@ func (r *Reader) listThreads(pid int, p *process) {
 	}
 	r.calls += 2
 	p.threads, p.links = p.threads[:0], uint64(st.Nlink)
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(r.at(), dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	})
+	fd, err := r.open(dir, asFolder)
 	if err != nil {
 		return
 	}
