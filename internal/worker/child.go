@@ -58,6 +58,10 @@ type cause struct {
 	failure Failure
 }
 
+func notStarted(err error) cause {
+	return cause{fmt.Errorf("%w: not started: %w", ErrCrashed, err), FailureStart}
+}
+
 func newChild(o Options) *child {
 	c := &child{o: o, began: time.Now(), started: make(chan struct{}), done: make(chan struct{})}
 	c.life, c.doom = context.WithCancelCause(context.Background())
@@ -78,7 +82,7 @@ func (c *child) run() cause {
 
 	p, err := openPipes(c.log != nil)
 	if err != nil {
-		return cause{fmt.Errorf("%w: not started: %w", ErrCrashed, err), FailureStart}
+		return notStarted(err)
 	}
 	defer p.close()
 	cmd := &exec.Cmd{
@@ -96,14 +100,14 @@ func (c *child) run() cause {
 		user = c.o.User()
 	}
 	if err := errors.Join(p.giveTo(user), c.o.confine(user, cmd.SysProcAttr)); err != nil {
-		return cause{fmt.Errorf("%w: not started: not confined: %w", ErrCrashed, err), FailureStart}
+		return notStarted(fmt.Errorf("not confined: %w", err))
 	}
 	// What the exporter itself inherited goes no further; what Go opens is so already. Before Linux 5.11 it is left.
 	_ = unix.CloseRange(firstForeignFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	err = cmd.Start()
 	p.closeTheirs()
 	if err != nil {
-		return cause{fmt.Errorf("%w: not started: %w", ErrCrashed, err), FailureStart}
+		return notStarted(err)
 	}
 	if c.o.PinsMemory {
 		liftMemlock(cmd.Process.Pid)
@@ -263,7 +267,7 @@ func (c *child) exchange(request []byte) ([]byte, error) {
 	err := writeFrame(requests, frame{kindRequest, c.number, request})
 	var f frame
 	if err == nil {
-		f, err = readFrame(replies, c.o.MaxReply)
+		f, err = readFrame(replies, maxReply)
 	}
 	switch {
 	case err != nil && c.hasExited():
@@ -339,6 +343,11 @@ func (c *child) gone(d time.Duration) bool {
 	case <-t.C:
 		return false
 	}
+}
+
+// unreleased is the error of a child that is not gone after stop.
+func (c *child) unreleased() error {
+	return fmt.Errorf("%s worker: process %d was killed, but the kernel has not released it", c.o.Name, c.pid())
 }
 
 // pid is 0 before the child was started.

@@ -4,6 +4,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -51,8 +52,7 @@ type Ended struct {
 
 // Run runs the program. An error says that it was not started, was killed, or did not end in time (ErrHung).
 func (c *Command) Run(ctx context.Context) (Ended, error) {
-	timeout := c.Timeout
-	orDefault(&timeout, DefaultTimeout)
+	timeout := cmp.Or(c.Timeout, DefaultTimeout)
 	if len(c.Args) == 0 || !filepath.IsAbs(c.Args[0]) {
 		return Ended{}, fmt.Errorf("command %q: expected an absolute path first", c.Args)
 	}
@@ -158,9 +158,8 @@ func killGroup(ctx context.Context, leader int) (early bool) {
 // mayChangeUser reports whether this process can start one of another user, and kill it.
 func mayChangeUser() bool {
 	const needed = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL
-	var sets [2]unix.CapUserData
-	err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &sets[0])
-	return err == nil && os.Geteuid() == 0 && sets[0].Effective&needed == needed
+	have, err := capabilities()
+	return err == nil && os.Geteuid() == 0 && have&needed == needed
 }
 
 // tail keeps the end of what is written to it.

@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// DefaultMaxReply is the longest answer in bytes.
-const DefaultMaxReply = 4 << 20
+// maxReply is the longest answer in bytes.
+const maxReply = 4 << 20
 
 // maxRequest is the longest request in bytes. Requests are questions; what is long is the answer.
 const maxRequest = 64 << 10

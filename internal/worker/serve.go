@@ -92,8 +92,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, handle Handler) err
 			return fmt.Errorf("reading a request: %w: kind %q, expected %q", errFrame, q.kind, kindRequest)
 		}
 		answer, panicked, err := handled(ctx, handle, q.payload)
-		if err == nil && len(answer) > DefaultMaxReply {
-			err = fmt.Errorf("the answer has %d bytes, expected at most %d", len(answer), DefaultMaxReply)
+		if err == nil && len(answer) > maxReply {
+			err = fmt.Errorf("the answer has %d bytes, expected at most %d", len(answer), maxReply)
 		}
 		f := frame{kind: kindAnswer, number: q.number, payload: answer}
 		if err != nil {

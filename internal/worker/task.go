@@ -61,7 +61,7 @@ func (t *Task) Close() error {
 	if t.c.stop(cause{err: ErrClosed}, t.c.o.Grace) {
 		return nil
 	}
-	return fmt.Errorf("%s worker: process %d was killed, but the kernel has not released it", t.c.o.Name, t.PID())
+	return t.c.unreleased()
 }
 
 // PID is the process, in the name space of the caller. It may be another one's once the task has ended.

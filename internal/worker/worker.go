@@ -3,6 +3,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,6 @@ type Options struct {
 	Timeout      time.Duration // how long a request may take before the child counts as hung; 0: DefaultTimeout
 	FirstTimeout time.Duration // the same for the first request of each child, which comes with its start; 0: Timeout
 	Grace        time.Duration // how long Release waits after closing the pipe, after SIGTERM and after SIGKILL; 0: DefaultGrace
-	MaxReply     int           // bytes; 0: DefaultMaxReply
 	MinBackoff   time.Duration // from a first failure to the next start; 0: DefaultMinBackoff
 	MaxBackoff   time.Duration // 0: DefaultMaxBackoff
 	Log          *slog.Logger  // nil: none
@@ -74,23 +74,16 @@ type Options struct {
 
 // complete fills in what is not given.
 func (o Options) complete() Options {
-	orDefault(&o.Timeout, DefaultTimeout)
-	orDefault(&o.FirstTimeout, o.Timeout)
-	orDefault(&o.Grace, DefaultGrace)
-	orDefault(&o.MaxReply, DefaultMaxReply)
-	orDefault(&o.MinBackoff, DefaultMinBackoff)
-	orDefault(&o.MaxBackoff, DefaultMaxBackoff)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.FirstTimeout = cmp.Or(o.FirstTimeout, o.Timeout)
+	o.Grace = cmp.Or(o.Grace, DefaultGrace)
+	o.MinBackoff = cmp.Or(o.MinBackoff, DefaultMinBackoff)
+	o.MaxBackoff = cmp.Or(o.MaxBackoff, DefaultMaxBackoff)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Log = o.Log.With("worker", o.Name)
 	return o
-}
-
-func orDefault[T comparable](v *T, def T) {
-	if *v == *new(T) {
-		*v = def
-	}
 }
 
 // Environment returns those variables of environ, which has the form of os.Environ, that have one of the names.
@@ -232,7 +225,7 @@ func (p *Process) bar(why error, grace time.Duration) error {
 	if c == nil || c.stop(cause{err: why}, grace) {
 		return nil
 	}
-	return fmt.Errorf("%s worker: process %d was killed, but the kernel has not released it", p.o.Name, c.pid())
+	return c.unreleased()
 }
 
 // Running reports whether there is a child, be it one that is being ended.

@@ -120,7 +120,7 @@ func handleForTest(_ context.Context, request []byte) ([]byte, error) {
 		time.Sleep(500 * time.Millisecond)
 		return []byte("done"), nil
 	case "big":
-		return make([]byte, DefaultMaxReply+1), nil
+		return make([]byte, maxReply+1), nil
 	case "print":
 		block := bytes.Repeat([]byte("Lorem ipsum "), 8<<10)
 		n, _ := strconv.Atoi(rest) // MiB, on each

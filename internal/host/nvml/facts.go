@@ -66,13 +66,13 @@ func valueOf[T any](table []T, n int) (T, bool) {
 // memory asks the version that does not count what the driver keeps for itself as used, like nvidia-smi.
 func (g *gpu) memory() fabric.Fact[fabric.GPUMemory] {
 	if g.r.has("nvmlDeviceGetMemoryInfo_v2") {
-		return to(get(g, unsupported, g.dev.GetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo_v2"), func(m nvml.Memory_v2) (fabric.GPUMemory, bool) {
-			return fabric.GPUMemory{Total: m.Total, Used: m.Used}, m.Used <= m.Total
-		})
+		return to(get(g, unsupported, g.dev.GetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo_v2"), func(m nvml.Memory_v2) (fabric.GPUMemory, bool) { return memoryOf(m.Total, m.Used) })
 	}
-	return to(get(g, unsupported, g.dev.GetMemoryInfo, "nvmlDeviceGetMemoryInfo"), func(m nvml.Memory) (fabric.GPUMemory, bool) {
-		return fabric.GPUMemory{Total: m.Total, Used: m.Used}, m.Used <= m.Total
-	})
+	return to(get(g, unsupported, g.dev.GetMemoryInfo, "nvmlDeviceGetMemoryInfo"), func(m nvml.Memory) (fabric.GPUMemory, bool) { return memoryOf(m.Total, m.Used) })
+}
+
+func memoryOf(total, used uint64) (fabric.GPUMemory, bool) {
+	return fabric.GPUMemory{Total: total, Used: used}, used <= total
 }
 
 // clockReasons are called so since driver 535, and throttle reasons before.
@@ -141,17 +141,10 @@ func (r *reader) pair(i, k int, a, b *gpu) fabric.GPUPair {
 }
 
 func distanceOf(l nvml.GpuTopologyLevel) (fabric.Distance, bool) {
-	switch l {
-	case nvml.TOPOLOGY_INTERNAL, nvml.TOPOLOGY_SINGLE: // two GPUs of one board are below the switch on it
-		return fabric.DistancePIX, true
-	case nvml.TOPOLOGY_MULTIPLE:
-		return fabric.DistancePXB, true
-	case nvml.TOPOLOGY_HOSTBRIDGE:
-		return fabric.DistancePHB, true
-	case nvml.TOPOLOGY_NODE:
-		return fabric.DistanceNODE, true
-	case nvml.TOPOLOGY_SYSTEM:
-		return fabric.DistanceSYS, true
-	}
-	return 0, false
+	d, ok := map[nvml.GpuTopologyLevel]fabric.Distance{
+		nvml.TOPOLOGY_INTERNAL: fabric.DistancePIX, nvml.TOPOLOGY_SINGLE: fabric.DistancePIX, // two GPUs of one board are below the switch on it
+		nvml.TOPOLOGY_MULTIPLE: fabric.DistancePXB, nvml.TOPOLOGY_HOSTBRIDGE: fabric.DistancePHB,
+		nvml.TOPOLOGY_NODE: fabric.DistanceNODE, nvml.TOPOLOGY_SYSTEM: fabric.DistanceSYS,
+	}[l]
+	return d, ok
 }

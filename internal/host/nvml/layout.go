@@ -58,41 +58,39 @@ func (w *wire) driver(d *fabric.GPUDriver) {
 	if w.tier != all {
 		return
 	}
-	n = w.count(len(d.P2P), len(d.GPUs)*(len(d.GPUs)-1)/2)
-	if w.decode && w.err == nil {
-		d.P2P = make([]fabric.GPUPair, n)
-	}
-	for i := range d.P2P {
-		if w.err != nil {
-			return
-		}
-		p := &d.P2P[i]
+	list(w, &d.P2P, len(d.GPUs)*(len(d.GPUs)-1)/2, func(i int, p *fabric.GPUPair) {
 		if !w.int(&p.A, len(d.GPUs)-1) || !w.int(&p.B, len(d.GPUs)-1) || w.decode && (p.A >= p.B || i > 0 && !ascends(d.P2P[i-1], *p)) {
 			w.fail("pair %d of GPUs", i)
 		}
 		fact(w, &p.Write, "nvmlDeviceGetP2PStatus", enumOf(p2pStatuses))
 		fact(w, &p.Ancestor, "nvmlDeviceGetTopologyCommonAncestor", enumOf(distances))
+	})
+}
+
+// list walks each of a list, which it makes when it decodes.
+func list[T any](w *wire, v *[]T, limit int, each func(i int, v *T)) {
+	n := w.count(len(*v), limit)
+	if w.decode && w.err == nil {
+		*v = make([]T, n)
+	}
+	for i := range *v {
+		if w.err != nil {
+			return
+		}
+		each(i, &(*v)[i])
 	}
 }
 
 // running are the processes of all GPUs, with the identity of each GPU.
 func (w *wire) running(d *fabric.GPUDriver) {
-	n := w.count(len(d.GPUs), maxGPUs)
-	if w.decode && w.err == nil {
-		d.GPUs = make([]fabric.GPU, n)
-	}
-	for i := range d.GPUs {
-		if w.err != nil {
-			return
-		}
-		g := &d.GPUs[i]
+	list(w, &d.GPUs, maxGPUs, func(i int, g *fabric.GPU) {
 		if w.decode {
 			g.Index = i
 		}
 		w.identity(&g.UUID, uuids)
 		fact(w, &g.Lost, "NVML_ERROR_GPU_IS_LOST", (*wire).bool)
 		fact(w, &g.Processes, "nvmlDeviceGet*RunningProcesses", processes)
-	}
+	})
 }
 
 func ascends(a, b fabric.GPUPair) bool { return a.A < b.A || a.A == b.A && a.B < b.B }
@@ -163,19 +161,14 @@ func memory(w *wire, v *fabric.GPUMemory) bool {
 func clockReasons(w *wire, v *fabric.ClockReasons) bool { return w.uint((*uint64)(v)) }
 
 func processes(w *wire, v *[]fabric.GPUProcess) bool {
-	n := w.count(len(*v), 3*maxProcesses)
-	if w.decode {
-		*v = make([]fabric.GPUProcess, n)
-	}
 	ok := true
-	for i := range *v {
-		p := &(*v)[i]
+	list(w, v, 3*maxProcesses, func(_ int, p *fabric.GPUProcess) {
 		pid := w.int(&p.PID, 1<<22) // PID_MAX_LIMIT of the kernel
 		kind := enum(w, &p.Kind, processKinds)
 		fact(w, &p.Memory, "nvmlDeviceGet*RunningProcesses", (*wire).uint)
 		w.identity(&p.Instance, instances)
 		ok = ok && pid && kind
-	}
+	})
 	return ok && w.err == nil
 }
 
@@ -184,12 +177,9 @@ func fabricInfo(w *wire, v *fabric.GPUFabric) bool {
 	clique := w.int(&v.Clique, 1<<32-1)
 	status := w.text(&v.Status, maxText)
 	cluster := w.text(&v.Cluster, maxText)
-	n := w.count(len(v.Unhealthy), len(healthNames))
-	if w.decode && n > 0 {
-		v.Unhealthy = make([]string, n)
-	}
-	for i := range v.Unhealthy {
-		ok = enum(w, &v.Unhealthy[i], healthNames) && ok
+	list(w, &v.Unhealthy, len(healthNames), func(_ int, name *string) { ok = enum(w, name, healthNames) && ok })
+	if w.decode && len(v.Unhealthy) == 0 {
+		v.Unhealthy = nil
 	}
 	if w.decode && v.State != fabric.GPUFabricCompleted {
 		v.Status, status = "", true
@@ -231,18 +221,13 @@ func (w *wire) links(v *[]fabric.NVLink, last []fabric.NVLink) bool {
 }
 
 func (w *wire) linkErrors(l *fabric.NVLink) {
-	n := w.count(len(l.Errors), len(linkErrors))
-	if w.decode {
-		l.Errors = make([]fabric.NVLinkErrors, n)
-	}
-	for i := range l.Errors {
-		e := &l.Errors[i]
+	list(w, &l.Errors, len(linkErrors), func(i int, e *fabric.NVLinkErrors) {
 		if !enum(w, &e.Kind, linkErrors) || w.decode && slices.ContainsFunc(l.Errors[:i], func(o fabric.NVLinkErrors) bool { return o.Kind == e.Kind }) {
 			w.fail("kind of NVLink errors")
 			return
 		}
 		fact(w, &e.Count, "nvmlDeviceGetFieldValues", (*wire).uint)
-	}
+	})
 }
 
 func address(w *wire, v *string) bool {

@@ -247,9 +247,7 @@ func (g *gpu) read(t tier) {
 		func(u nvml.Utilization) (float64, bool) { return float64(u.Gpu) / 100, u.Gpu <= 100 })
 	f.Memory = g.memory()
 	f.BAR1 = to(get(g, unsupported, g.dev.GetBAR1MemoryInfo, "nvmlDeviceGetBAR1MemoryInfo"),
-		func(m nvml.BAR1Memory) (fabric.GPUMemory, bool) {
-			return fabric.GPUMemory{Total: m.Bar1Total, Used: m.Bar1Used}, m.Bar1Used <= m.Bar1Total
-		})
+		func(m nvml.BAR1Memory) (fabric.GPUMemory, bool) { return memoryOf(m.Bar1Total, m.Bar1Used) })
 	f.ClockReasons = g.clockReasons()
 	f.PCIeGeneration = get(g, unsupported, g.dev.GetCurrPcieLinkGeneration, "nvmlDeviceGetCurrPcieLinkGeneration")
 	f.PCIeWidth = get(g, unsupported, g.dev.GetCurrPcieLinkWidth, "nvmlDeviceGetCurrPcieLinkWidth")
