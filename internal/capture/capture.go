@@ -156,12 +156,12 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 		read func(*unit) error
 	}
 	for _, p := range []part{ // first what is small: a node with too many devices for an archive lacks other files
-		{"GPU driver's procfs", s.gpuModule},
-		{"procfs", s.host},
+		{"GPU driver's procfs", s.procfs(gpuModule)},
+		{"procfs", s.procfs(host)},
 		{"daemons", s.daemons},
 		{"nccl.conf", s.nccl},
 		{"names of the host", s.names},
-		{"default routes", s.routes},
+		{"default routes", s.procfs(routes)},
 	} {
 		if _, err := s.run(ctx, p.name, p.read); err != nil {
 			return nil, err
@@ -175,7 +175,9 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 		{"netlink", func(u *unit) error { return s.netlink(u, devices) }}, // which may name other interfaces
 		{"network interfaces", s.netDevs},
 		{"PCI functions", func(u *unit) error { return s.functions(u, devices) }},
-		{"node", s.node},
+		{"node", func(u *unit) error {
+			return s.recorded(u, func(sys *sysfs.FS) error { sys.ReadOnce(time.Now()); return nil })
+		}},
 		{"congestion control", func(u *unit) error { return s.congestion(u, s.all.physicalInterfaces()) }},
 		{"drivers of network interfaces", func(u *unit) error { return s.drivers(u, s.all.physicalInterfaces(), s.all.found()) }},
 	} {
@@ -236,12 +238,14 @@ func (s *session) tree(u *unit, part string) *tree {
 func (s *session) finish(devices []string) (*Capture, error) {
 	entries, leftOut, failed := s.all.take()
 	a := &anonymiser{}
+	names, hosts := s.all.names()
+	hosts = slices.Concat(hosts, s.o.Names, homes(entries))
 	const attempts = 100
 	for i := 1; ; i++ {
 		if _, err := rand.Read(a.key[:]); err != nil {
 			return nil, fmt.Errorf("capture: %w", err)
 		}
-		if a.learn(s.all.deviceNames(), append(homes(entries), s.all.hostNames(s.o.Names)...), i == attempts) {
+		if a.learn(names, hosts, i == attempts) {
 			break
 		}
 	}

@@ -64,12 +64,15 @@ func newCollection() *collection {
 	}
 }
 
-// put adds an entry, unless it is there or the limits are reached.
-func (c *collection) put(name string, e entry) {
+// with runs f, which has the collection for itself.
+func (c *collection) with(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.locked(name, e)
+	f()
 }
+
+// put adds an entry, unless it is there or the limits are reached.
+func (c *collection) put(name string, e entry) { c.with(func() { c.locked(name, e) }) }
 
 func (c *collection) locked(name string, e entry) {
 	if was, ok := c.entries[name]; c.full || ok && (was.kind < named || e.kind != regular && e.kind != named) {
@@ -85,58 +88,40 @@ func (c *collection) locked(name string, e entry) {
 }
 
 func (c *collection) leaveOut(name, why string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leftOut = append(c.leftOut, Problem{name, why})
+	c.with(func() { c.leftOut = append(c.leftOut, Problem{name, why}) })
 }
 
 // leaveAlone notes a device of which nothing is to be in the archive.
-func (c *collection) leaveAlone(device string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.alone[device] = true
-}
+func (c *collection) leaveAlone(device string) { c.with(func() { c.alone[device] = true }) }
+
+// seeDevice notes a name that is one of an interface or RDMA device.
+func (c *collection) seeDevice(name string) { c.with(func() { c.devices[name] = true }) }
 
 // movedNICs returns the devices in other network namespaces.
-func (c *collection) movedNICs() []pci.NIC {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.nics)
+func (c *collection) movedNICs() (list []pci.NIC) {
+	c.with(func() { list = slices.Clone(c.nics) })
+	return list
 }
 
 // interfaces returns the network interfaces that were named so far.
-func (c *collection) interfaces() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.netdevs))
+func (c *collection) interfaces() (names []string) {
+	c.with(func() { names = slices.Sorted(maps.Keys(c.netdevs)) })
+	return names
 }
 
-// seeDevice notes a name that is one of an interface or RDMA device.
-func (c *collection) seeDevice(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.devices[name] = true
-}
-
-// deviceNames returns the names of all interfaces and RDMA devices.
-func (c *collection) deviceNames() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.AppendSeq(slices.Collect(maps.Keys(c.netdevs)), maps.Keys(c.devices))
-}
-
-// hostNames returns the names of the node, and these.
-func (c *collection) hostNames(more []string) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append(slices.Clone(c.hosts), more...)
+// names returns those of all interfaces and RDMA devices, and those of the node.
+func (c *collection) names() (devices, hosts []string) {
+	c.with(func() {
+		devices = slices.AppendSeq(slices.Collect(maps.Keys(c.netdevs)), maps.Keys(c.devices))
+		hosts = slices.Clone(c.hosts)
+	})
+	return devices, hosts
 }
 
 // found returns the network interfaces that were read.
-func (c *collection) found() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.lower))
+func (c *collection) found() (names []string) {
+	c.with(func() { names = slices.Sorted(maps.Keys(c.lower)) })
+	return names
 }
 
 // physicalInterfaces returns the physical interfaces below those of Ethernet ports: a bond or VLAN has no queues of its own. Those
@@ -227,26 +212,20 @@ func (s *session) runFor(ctx context.Context, limit time.Duration, name string, 
 }
 
 func (u *unit) end() (at string) {
-	u.all.mu.Lock()
-	defer u.all.mu.Unlock()
-	u.over = true
-	return u.at
+	u.all.with(func() { u.over, at = true, u.at })
+	return at
 }
 
 // begin notes what is read next, and reports whether a caller still waits for it.
-func (u *unit) begin(name string) bool {
-	u.all.mu.Lock()
-	defer u.all.mu.Unlock()
-	u.at = name
-	return !u.over && !u.all.full
+func (u *unit) begin(name string) (waits bool) {
+	u.all.with(func() { u.at, waits = name, !u.over && !u.all.full })
+	return waits
 }
 
-// have returns what is in the archive already.
-func (u *unit) have(name string) (entry, bool) {
-	u.all.mu.Lock()
-	defer u.all.mu.Unlock()
-	e, ok := u.all.entries[name]
-	return e, ok
+// has reports whether something is in the archive already.
+func (u *unit) has(name string) (ok bool) {
+	u.all.with(func() { _, ok = u.all.entries[name] })
+	return ok
 }
 
 // forget removes a file that turned out to be unreadable.
@@ -287,9 +266,6 @@ func (u *unit) seeInterface(name string) {
 	}
 }
 
-// seePort notes the interface of an Ethernet port.
-func (u *unit) seePort(port, name string) { u.change(func(c *collection) { c.ports[port] = name }) }
-
 // namePort notes the interface of an Ethernet port of which sysfs knows none, as those of siw.
 func (u *unit) namePort(port, name string) {
 	u.change(func(c *collection) {
@@ -299,20 +275,12 @@ func (u *unit) namePort(port, name string) {
 	})
 }
 
-func (u *unit) seeLower(name string, lower []string) {
-	u.change(func(c *collection) { c.lower[name] = lower })
-}
-
-func (u *unit) seeHost(name string) {
-	u.change(func(c *collection) { c.hosts = append(c.hosts, name) })
-}
-
 func (u *unit) change(f func(*collection)) {
-	u.all.mu.Lock()
-	defer u.all.mu.Unlock()
-	if !u.over {
-		f(u.all)
-	}
+	u.all.with(func() {
+		if !u.over {
+			f(u.all)
+		}
+	})
 }
 
 // The reasons of this package for not reading a file.

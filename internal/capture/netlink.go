@@ -14,7 +14,7 @@ import (
 // netlink asks the RDMA core what the exporter asks it, about these devices. A copy of some sysfs has nothing to do
 // with this kernel's netlink, and without the class, opening the socket would load the RDMA core.
 func (s *session) netlink(u *unit, devices []string) error {
-	if _, present := u.have(sysPart + "/" + rdmaClass); !present || !s.sys.IsKernel() || !u.begin(rdmaName) {
+	if !u.has(sysPart+"/"+rdmaClass) || !s.sys.IsKernel() || !u.begin(rdmaName) {
 		return nil
 	}
 	c, err := rdmanl.Dial()

@@ -62,7 +62,7 @@ func (s *session) device(u *unit, name string) error {
 				u.seeInterface(gid.NetDev)
 			}
 			if p.LinkLayer.Or("") == fabric.LinkEthernet {
-				u.seePort(fmt.Sprintf("%s/%d", name, p.Number), netdev)
+				u.change(func(c *collection) { c.ports[fmt.Sprintf("%s/%d", name, p.Number)] = netdev })
 			}
 		}
 		return err
@@ -128,17 +128,9 @@ func (s *session) netDevs(u *unit) error {
 		now := time.Now()
 		for _, d := range sys.NetDevs(s.all.interfaces(), nil, speed, true, now) {
 			if lower, ok := d.Lower.Get(); ok {
-				u.seeLower(d.Name, lower)
+				u.change(func(c *collection) { c.lower[d.Name] = lower })
 			}
 		}
-		return nil
-	})
-}
-
-// node reads what belongs to no single device.
-func (s *session) node(u *unit) error {
-	return s.recorded(u, func(sys *sysfs.FS) error {
-		sys.ReadOnce(time.Now())
 		return nil
 	})
 }
@@ -157,42 +149,31 @@ func (s *session) congestion(u *unit, physical []string) error {
 	})
 }
 
-// procfs runs readers of procfs, and puts into the archive what they read.
-func (s *session) procfs(u *unit, read func(*proc.FS) error) error {
-	p, err := proc.Open(s.o.Procfs)
-	if err != nil {
-		return err
+// procfs returns a read of procfs, which puts into the archive what it reads.
+func (s *session) procfs(read func(*unit, *proc.FS) error) func(*unit) error {
+	return func(u *unit) error {
+		p, err := proc.Open(s.o.Procfs)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = p.Close() }() // nothing was written that could be lost
+		p.Record(s.tree(u, procPart))
+		return read(u, p)
 	}
-	defer func() { _ = p.Close() }() // nothing was written that could be lost
-	p.Record(s.tree(u, procPart))
-	return read(p)
 }
+
+// host reads what the node itself is, and gpuModule what the module of the GPU driver shows: the recorder notes what cannot be read.
+func host(_ *unit, p *proc.FS) error { p.Host(fabric.Host{}, time.Now()); return nil }
+
+func gpuModule(_ *unit, p *proc.FS) error { p.GPUDriver(time.Now()); return nil }
 
 // routes reads the default routes, and adds their interfaces: the exporter looks at what is below them.
-func (s *session) routes(u *unit) error {
-	return s.procfs(u, func(p *proc.FS) error {
-		names, err := p.DefaultRoutes()
-		for name := range names {
-			u.seeInterface(name)
-		}
-		return err
-	})
-}
-
-// host reads what the node itself is.
-func (s *session) host(u *unit) error {
-	return s.procfs(u, func(p *proc.FS) error {
-		p.Host(fabric.Host{}, time.Now()) // the recorder notes what cannot be read
-		return nil
-	})
-}
-
-// gpuModule reads what the module of the GPU driver shows of itself.
-func (s *session) gpuModule(u *unit) error {
-	return s.procfs(u, func(p *proc.FS) error {
-		p.GPUDriver(time.Now())
-		return nil
-	})
+func routes(u *unit, p *proc.FS) error {
+	names, err := p.DefaultRoutes()
+	for name := range names {
+		u.seeInterface(name)
+	}
+	return err
 }
 
 // daemons reads the daemons that start jobs. They are found first, among all processes, of which nothing is recorded.
@@ -227,7 +208,7 @@ func (s *session) names(u *unit) error {
 		}
 		name, err := readName(s.root[file.part], file.name)
 		if err == nil {
-			u.seeHost(strings.TrimSpace(name))
+			u.change(func(c *collection) { c.hosts = append(c.hosts, strings.TrimSpace(name)) })
 		}
 	}
 	return nil

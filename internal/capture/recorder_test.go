@@ -130,7 +130,7 @@ func TestUnnamedFileStays(t *testing.T) {
 			b, err := os.ReadFile(filepath.Join(tree.Procfs(), file))
 			s.tree(u, procPart).Text(file, b, err) // as a reader does that is new
 		}
-		for _, err := range []error{s.daemons(u), s.host(u)} {
+		for _, err := range []error{s.daemons(u), s.procfs(host)(u)} {
 			if err != nil {
 				t.Error(err)
 			}

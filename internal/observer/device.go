@@ -44,36 +44,36 @@ type part struct {
 
 const numKinds = 5
 
-// due says what is to be read beside the fast facts. Rare facts are due with slow ones only.
-type due struct{ slow, rare bool }
+// due says what is to be read beside the fast facts. Rare facts are due with slow ones only, and of a restricted device
+// nothing but its identity is.
+type due struct{ slow, rare, restricted bool }
 
 // kinds are the kinds of facts of a device, in the order in which they are read: each may need those before. One without a
 // source of its own belongs to that of the device.
 var kinds = [numKinds]struct {
 	want   fabric.Want
 	source string
-	read   func(ob *Observer, d *device, h *fabric.HCA, policy *fabric.Policy, due due, now time.Time) error
+	read   func(d *device, h *fabric.HCA, due due, now time.Time) error
 }{
-	{fabric.WantHCA, fabric.SourceHCA, (*Observer).readHCA},
-	{fabric.WantQoS, "", (*Observer).readTrafficClass},
-	{fabric.WantGID, fabric.SourceGID, (*Observer).readGIDs},
-	{fabric.WantCounters, fabric.SourceCounters, (*Observer).readCounters},
-	{fabric.WantCM, fabric.SourceCM, (*Observer).readCM},
+	{fabric.WantHCA, fabric.SourceHCA, (*device).readHCA},
+	{fabric.WantQoS, "", (*device).readTrafficClass},
+	{fabric.WantGID, fabric.SourceGID, (*device).readGIDs},
+	{fabric.WantCounters, fabric.SourceCounters, (*device).readCounters},
+	{fabric.WantCM, fabric.SourceCM, (*device).readCM},
 }
 
 // readDevices brings all listed devices up to date, each in its own lane.
 func (l *look) readDevices() {
 	devices := l.listed(l.now)
 	for range 2 { // the read in flight may have begun for a caller that wanted less
-		var done []<-chan struct{}
-		var of []*device
+		done := map[*device]<-chan struct{}{}
 		for _, d := range devices {
 			if c := d.reading.startIfStale(l.fresh(l.now, l.want), l.readDevice(d, l.want, l.site, l.now)); c != nil {
-				done, of = append(done, c), append(of, d)
+				done[d] = c
 			}
 		}
-		for i, c := range done {
-			of[i].reading.lane.wait(l.half, c)
+		for d, c := range done {
+			d.reading.lane.wait(l.half, c)
 		}
 		if len(done) == 0 {
 			return
@@ -177,12 +177,12 @@ func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, po
 			continue
 		}
 		p := &next.parts[i]
-		var due due
+		due := due{restricted: policy.IsRestricted(d.name)}
 		due.slow = p.slow.IsZero() || asked.Sub(p.slow) >= ob.o.SlowInterval
 		due.rare = due.slow && (p.rare.IsZero() || asked.Sub(p.rare) >= ob.o.RareInterval)
 		begin := time.Now()
 		p.began = now
-		p.err = k.read(ob, d, &next.hca, policy, due, now)
+		p.err = k.read(d, &next.hca, due, now)
 		p.took = time.Since(begin)
 		d.reading.lane.progress()
 		if gone(p.err) || p.err != nil && (k.source == "" || k.source == fabric.SourceHCA) {
@@ -216,9 +216,9 @@ func (d *device) open(r RDMA) error {
 	return err
 }
 
-func (ob *Observer) readHCA(d *device, h *fabric.HCA, policy *fabric.Policy, due due, now time.Time) error {
+func (d *device) readHCA(h *fabric.HCA, due due, now time.Time) error {
 	if due.slow {
-		if err := d.reader.Identify(h, policy.IsRestricted(d.name), now); err != nil {
+		if err := d.reader.Identify(h, due.restricted, now); err != nil {
 			return err
 		}
 	}
@@ -237,14 +237,14 @@ func (ob *Observer) readHCA(d *device, h *fabric.HCA, policy *fabric.Policy, due
 	return nil
 }
 
-func (ob *Observer) readTrafficClass(d *device, h *fabric.HCA, _ *fabric.Policy, due due, now time.Time) error {
+func (d *device) readTrafficClass(h *fabric.HCA, due due, now time.Time) error {
 	if !due.slow {
 		return nil
 	}
 	return d.reader.ReadTrafficClass(h, now)
 }
 
-func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, due due, now time.Time) error {
+func (d *device) readGIDs(h *fabric.HCA, due due, now time.Time) error {
 	before := make([]fabric.GIDTable, len(h.Ports))
 	for i := range h.Ports {
 		before[i] = h.Ports[i].GIDs
@@ -257,9 +257,9 @@ func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, due due
 		read = d.reader.FindGIDs
 	}
 	if err := read(h, now); err != nil {
+		r := fabric.ReasonOf(err)
 		for i := range h.Ports {
-			t := &h.Ports[i].GIDs
-			t.Size, t.Entries = fabric.UnknownFact[int](fabric.ReasonOf(err), "", now), fabric.UnknownFact[[]fabric.GID](fabric.ReasonOf(err), "", now)
+			h.Ports[i].GIDs.Size, h.Ports[i].GIDs.Entries = fabric.UnknownFact[int](r, "", now), fabric.UnknownFact[[]fabric.GID](r, "", now)
 		}
 		return err
 	}
@@ -274,17 +274,17 @@ func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, due due
 	return nil
 }
 
-func (ob *Observer) readCounters(d *device, h *fabric.HCA, _ *fabric.Policy, due due, now time.Time) error {
+func (d *device) readCounters(h *fabric.HCA, due due, now time.Time) error {
 	before := make([]fabric.Fact[[]fabric.Counter], len(h.Ports))
 	for i := range h.Ports {
 		before[i] = h.Ports[i].Counters.HW
 	}
 	err := errors.Join(d.reader.ReadPMA(h, due.slow, now), d.reader.ReadHWCounters(h, now))
 	if err != nil {
-		r := fabric.ReasonOf(err)
-		h.HWCounters = fabric.UnknownFact[[]fabric.Counter](r, "", now)
+		unknown := fabric.UnknownFact[[]fabric.Counter](fabric.ReasonOf(err), "", now)
+		h.HWCounters = unknown
 		for i := range h.Ports {
-			h.Ports[i].Counters.PMA, h.Ports[i].Counters.HW = fabric.UnknownFact[[]fabric.Counter](r, "", now), fabric.UnknownFact[[]fabric.Counter](r, "", now)
+			h.Ports[i].Counters.PMA, h.Ports[i].Counters.HW = unknown, unknown
 		}
 		return err
 	}
@@ -297,7 +297,7 @@ func (ob *Observer) readCounters(d *device, h *fabric.HCA, _ *fabric.Policy, due
 	return nil
 }
 
-func (ob *Observer) readCM(d *device, h *fabric.HCA, _ *fabric.Policy, _ due, now time.Time) error {
+func (d *device) readCM(h *fabric.HCA, _ due, now time.Time) error {
 	err := d.reader.ReadCM(h, now)
 	if err != nil {
 		for i := range h.Ports {

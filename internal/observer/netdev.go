@@ -38,9 +38,8 @@ func (a netNames) equal(b netNames) bool {
 
 // physicalPart is the state of one kind of facts of the physical interfaces.
 type physicalPart struct {
-	began time.Time // zero: not read yet
-	took  map[string]time.Duration
-	errs  map[string]error // by interface
+	began time.Time       // zero: not read yet
+	of    map[string]part // by interface
 }
 
 // physicalReader reads facts of physical interfaces. It is used in the lane of the interfaces only.
@@ -117,11 +116,12 @@ func (l *look) observeNetDevs() {
 			continue
 		}
 		for _, name := range below {
-			s := fabric.Source{Name: k.source, Device: name, Up: true, Duration: v.parts[i].took[name]}
+			p := v.parts[i].of[name]
+			s := fabric.Source{Name: k.source, Device: name, Up: true, Duration: p.took}
 			if failed {
 				s.Up, s.Reason, s.Err, s.Since = false, src.Reason, src.Err, src.Since
-			} else if err := v.parts[i].errs[name]; err != nil {
-				s.Up, s.Reason, s.Err = false, fabric.ReasonOf(err), err
+			} else if p.err != nil {
+				s.Up, s.Reason, s.Err = false, fabric.ReasonOf(p.err), p.err
 			}
 			n.Sources = append(n.Sources, s)
 		}
@@ -206,16 +206,14 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 		if want&k.want == 0 || ob.young(next.parts[i].began, now, k.medium) {
 			continue
 		}
-		p := physicalPart{began: now, took: map[string]time.Duration{}, errs: map[string]error{}}
+		p := physicalPart{began: now, of: map[string]part{}}
 		for j := range next.devs {
-			d := &next.devs[j]
-			if !slices.Contains(names, d.Name) {
-				continue
+			if d := &next.devs[j]; slices.Contains(names, d.Name) {
+				begin := time.Now()
+				err := k.read(ob, d, now)
+				p.of[d.Name] = part{took: time.Since(begin), err: err}
+				ob.netdevs.lane.progress()
 			}
-			begin := time.Now()
-			p.errs[d.Name] = k.read(ob, d, now)
-			p.took[d.Name] = time.Since(begin)
-			ob.netdevs.lane.progress()
 		}
 		next.parts[i] = p
 	}
