@@ -10,7 +10,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -180,21 +179,6 @@ func (r *Root) openat2(p string, flags uint64) (int, error) {
 	}
 	if err != nil {
 		return -1, &fs.PathError{Op: "openat2", Path: p, Err: err}
-	}
-	return fd, nil
-}
-
-// OpenEntry opens what is in an open directory itself for reading, and no link. It does not wait for a writer of a FIFO. A name is
-// one component, so that O_NOFOLLOW is enough on every kernel; a path, and the way up, fail with EXDEV as for openat2.
-func OpenEntry(dir *os.File, name string, flags int) (int, error) {
-	fd, err := Retry(func() (int, error) {
-		if name == ".." || strings.Contains(name, "/") {
-			return -1, unix.EXDEV
-		}
-		return unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC|flags, 0)
-	})
-	if err != nil {
-		return -1, &fs.PathError{Op: "openat", Path: name, Err: err}
 	}
 	return fd, nil
 }
