@@ -28,7 +28,7 @@ run: build ## serve this host on port 10791
 	./$(BIN)
 
 # make test races the packages whose own goroutines share state; make race races all.
-RACED := ./exporter ./probes ./internal/site ./internal/worker ./internal/observer ./internal/inventory ./internal/jobs/inquiry ./internal/logging \
+RACED := ./exporter ./probes/... ./internal/site ./internal/worker ./internal/observer ./internal/inventory ./internal/jobs/inquiry ./internal/logging \
 	./internal/errand ./internal/jobs/owned ./internal/jobs/ras/...
 
 # Packages whose tests make test runs whole. Of the others, -short leaves out what only takes long.
@@ -119,7 +119,7 @@ corpus: ## precision and recall of the checks over all scenarios and 500 composi
 
 probes: ## probes with processes of this program over stand-ins for CUDA and NCCL: faults, 1,000 runs, the whole product (5 min)
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'Probe' .
-	$(GO) test -count=1 -v -timeout 20m -run 'Week' ./probes
+	$(GO) test -count=1 -v -timeout 20m -run 'Week' ./probes/prober
 
 e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times, and what dashboards show of them (30 min; Debian's packages are fetched)
 	$(GO) test -count=1 -v -timeout 60m -tags e2e ./test/e2e

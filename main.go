@@ -33,6 +33,9 @@ import (
 	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/gate"
+	"gpufabric_exporter/probes/plan"
+	"gpufabric_exporter/probes/prober"
 )
 
 func main() {
@@ -123,21 +126,21 @@ func serveGPUs(ctx context.Context, library string) error {
 var rankLimits = worker.Limits{Niceness: 10, OpenFiles: 4096, CPU: 10 * time.Minute}
 
 // probing is how this program probes.
-func probing() *probes.Platform {
-	return &probes.Platform{
+func probing() *prober.Platform {
+	return &prober.Platform{
 		Gate: openGate, Ranks: vetRanks,
 		FindNCCL: func(given, libraryPath string) (string, error) { return ncclprobe.Find("/", given, libraryPath) },
 	}
 }
 
 // openGate has everything read of this host that says whether its GPUs are idle.
-func openGate(h *probes.Host) (*probes.Gate, func() error, error) {
+func openGate(h *prober.Host) (*gate.Gate, func() error, error) {
 	procfs, err := proc.Open(h.Procfs)
 	if err != nil {
 		return nil, nil, err
 	}
 	session := nvml.NewSession(func() nvml.Caller { return askGPUs(site.GPUOptions{Library: h.Library, Log: h.Log}).(gpus).Process })
-	gate := probes.NewGate(probes.GateOptions{
+	gate := gate.New(gate.Options{
 		Site: siteCommand(h.Config.IdleCommand),
 		GPUs: session, Processes: procfs, Cgroups: cgroup.New(filepath.Join(h.Sysfs, "fs/cgroup")),
 		Pods:        podresources.New(filepath.Join(h.Rootfs, podresources.DefaultSocket)),
@@ -172,7 +175,7 @@ func siteCommand(args []string) func(context.Context) (string, error) {
 }
 
 // vetRanks returns what starts the ranks of a plan, unless others could have written what they would load or take settings from.
-func vetRanks(p *probes.Plan, log *slog.Logger) (probes.StartRank, *probes.Skipped) {
+func vetRanks(p *plan.Plan, log *slog.Logger) (probes.StartRank, *probes.Skipped) {
 	public := true
 	for _, r := range p.Ranks {
 		ok, err := ncclprobe.Vet("/", ncclprobe.Errand{NCCL: p.Settings.NCCL, CUDA: p.Settings.CUDA, Env: r.Env, UIDs: []int{os.Geteuid(), p.Settings.User}})

@@ -15,6 +15,7 @@ import (
 
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/prober"
 )
 
 // The process that reads for a probe whether GPUs are idle releases them like the other one: within 5 s of the beginning of
@@ -24,7 +25,7 @@ func TestGateReleasesDuringAHang(t *testing.T) {
 	library := nvmltest.Build(t, dir)
 	nvmltest.Describe(t, library, "gpus 1", "hang nvmlDeviceGetCount_v2")
 	var maintenance atomic.Bool
-	gate, closeGate, err := openGate(&probes.Host{
+	gate, closeGate, err := openGate(&prober.Host{
 		Sysfs: "/sys", Procfs: "/proc", Rootfs: dir, Config: probes.Config{LockFile: filepath.Join(dir, "lock")}, Library: library, Log: slog.New(slog.DiscardHandler),
 		Maintenance: func() (string, error) {
 			if maintenance.Load() {

@@ -12,6 +12,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/plan"
 )
 
 // A rail is not probed by ranks that cannot lock memory; other kinds register none.
@@ -37,7 +38,7 @@ func TestRailNeedsMemory(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			_, skipped = vetRanks(&probes.Plan{Key: probes.Key{Kind: c.kind}}, slog.New(slog.DiscardHandler))
+			_, skipped = vetRanks(&plan.Plan{Key: probes.Key{Kind: c.kind}}, slog.New(slog.DiscardHandler))
 		}()
 		<-done
 		if got := skipped != nil && skipped.Why == probes.SkipMemlock && strings.Contains(skipped.Detail, "RLIMIT_MEMLOCK"); got != c.want {

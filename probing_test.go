@@ -28,6 +28,10 @@ import (
 	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/gate"
+	"gpufabric_exporter/probes/plan"
+	"gpufabric_exporter/probes/prober"
+	"gpufabric_exporter/probes/run"
 )
 
 // standIns are NCCL and CUDA for this program, on a machine with this many GPUs.
@@ -52,7 +56,7 @@ func newStandIns(t *testing.T, built string, gpus int, lines ...string) standIns
 }
 
 // probe runs a probe as the exporter does: with processes of this program.
-func (s standIns) probe(t *testing.T, key probes.Key, guard probes.Guard, more probes.Settings) probes.Result {
+func (s standIns) probe(t *testing.T, key probes.Key, guard run.Guard, more plan.Settings) probes.Result {
 	t.Helper()
 	more.NCCL, more.CUDA = filepath.Join(s.dir, ncclprobetest.NCCL), filepath.Join(s.dir, ncclprobetest.CUDA)
 	if more.Bytes == 0 {
@@ -60,11 +64,11 @@ func (s standIns) probe(t *testing.T, key probes.Key, guard probes.Guard, more p
 	}
 	more.Budget = cmp.Or(more.Budget, 2*time.Minute) // a loaded machine takes long to start processes
 	more.Deadline = cmp.Or(more.Deadline, 3*time.Minute)
-	plan, skip := probes.NewPlan(key, s.node, more)
+	plan, skip := plan.New(key, s.node, more)
 	if skip != nil {
 		t.Fatalf("%+v", skip)
 	}
-	return probes.Run(t.Context(), plan, startRank(nil, new(worker.Room)), guard)
+	return run.Run(t.Context(), plan, startRank(nil, new(worker.Room)), guard)
 }
 
 // What goes wrong with a library, in a process of its own, is named by the result, and the next probe runs.
@@ -109,7 +113,7 @@ func TestFaultsOfProbes(t *testing.T) {
 			key.Device, key.Port = "mlx5_0", 1
 		}
 		s := newStandIns(t, built, 2, lines...)
-		var patience probes.Settings
+		var patience plan.Settings
 		if strings.Contains(c.fault, "hang") {
 			patience.Deadline = 8 * time.Second
 		}
@@ -127,7 +131,7 @@ func TestFaultsOfProbes(t *testing.T) {
 		}
 		if r.Outcome == probes.Failed {
 			ncclprobetest.Describe(t, s.dir, "gpus 2")
-			if again := s.probe(t, key, nil, probes.Settings{}); again.Outcome != probes.OK {
+			if again := s.probe(t, key, nil, plan.Settings{}); again.Outcome != probes.OK {
 				t.Errorf("after %q: %s %s", c.fault, again.Failure, again.Error)
 			}
 		}
@@ -149,7 +153,7 @@ func (idleHost) Process(int) (fabric.Process, error) { return fabric.Process{}, 
 
 // lingering is a gate for which process 1000 of the driver's list is a rank that has ended.
 type lingering struct {
-	*probes.Pass
+	*gate.Pass
 	freed func() // is called when the ranks are gone
 }
 
@@ -169,9 +173,9 @@ func TestIntruderEndsProbe(t *testing.T) {
 	session := nvml.NewSession(func() nvml.Caller {
 		return askGPUs(site.GPUOptions{Library: library, Log: slog.New(slog.DiscardHandler)}).(gpus).Process
 	})
-	var pass *probes.Pass
+	var pass *gate.Pass
 	for quiet := 300 * time.Millisecond; pass == nil; quiet *= 2 { // a slow machine takes longer to start a process and to look often enough
-		gate := probes.NewGate(probes.GateOptions{
+		gate := gate.New(gate.Options{
 			GPUs: session, Processes: idleHost{}, Cgroups: idleHost{}, Pods: idleHost{}, Maintenance: func() (string, error) { return "", nil },
 			Lock: filepath.Join(dir, "lock"), Quiet: quiet, IdleMemory: 1 << 29, // which the library says is used
 		})
@@ -189,7 +193,7 @@ func TestIntruderEndsProbe(t *testing.T) {
 			nvmltest.Describe(t, library, "gpus 2", "processes 0")
 			close(gone)
 		})
-	}}, probes.Settings{})
+	}}, plan.Settings{})
 	<-gone
 	took, known := r.Release.Get()
 	if r.Outcome != probes.Aborted || r.Failure != probes.FailureIntruder || r.Intrusion == nil || !known || took.Duration() < stays || took.Duration() > stays+r.Intrusion.Gone.Duration()+8*time.Second || r.Left != "" {
@@ -212,7 +216,7 @@ func TestProbesLeaveNothing(t *testing.T) {
 	ncclprobetest.Build(t, built, "2.27.3")
 	s := newStandIns(t, built, 1)
 	probe := func() {
-		if r := s.probe(t, probes.Key{Kind: probes.Transport}, nil, probes.Settings{}); r.Outcome != probes.OK {
+		if r := s.probe(t, probes.Key{Kind: probes.Transport}, nil, plan.Settings{}); r.Outcome != probes.OK {
 			t.Fatalf("%s %s", r.Failure, r.Error)
 		}
 	}
@@ -319,7 +323,7 @@ func TestServeProbes(t *testing.T) {
 	}
 	p := probing()
 	open := p.Gate
-	p.Gate = func(h *probes.Host) (*probes.Gate, func() error, error) {
+	p.Gate = func(h *prober.Host) (*gate.Gate, func() error, error) {
 		elsewhere := *h
 		elsewhere.Procfs, elsewhere.Sysfs, elsewhere.Rootfs, elsewhere.Quiet = "/proc", filepath.Join(dir, "sys"), dir, 2*time.Second
 		return open(&elsewhere)

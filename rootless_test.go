@@ -28,6 +28,8 @@ import (
 	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/plan"
+	"gpufabric_exporter/probes/run"
 )
 
 // plugin builds a library that leaves a mark where it is loaded.
@@ -126,7 +128,7 @@ func write(t *testing.T, file, text string) {
 // tryProbe runs a probe of the way to other nodes behind everything but the gate, or says why none is run.
 func (s standIns) tryProbe(t *testing.T) *probes.Skipped {
 	t.Helper()
-	plan, skip := probes.NewPlan(probes.Key{Kind: probes.Transport}, s.node, probes.Settings{
+	plan, skip := plan.New(probes.Key{Kind: probes.Transport}, s.node, plan.Settings{
 		NCCL: filepath.Join(s.dir, ncclprobetest.NCCL), CUDA: filepath.Join(s.dir, ncclprobetest.CUDA), User: nobody,
 	})
 	if skip != nil {
@@ -136,7 +138,7 @@ func (s standIns) tryProbe(t *testing.T) *probes.Skipped {
 	if skip != nil {
 		return skip
 	}
-	if r := probes.Run(t.Context(), plan, start, nil); r.Outcome != probes.OK {
+	if r := run.Run(t.Context(), plan, start, nil); r.Outcome != probes.OK {
 		t.Errorf("%s: %s", r.Failure, r.Error)
 	}
 	return nil
@@ -175,7 +177,7 @@ func TestRankIsAnother(t *testing.T) {
 	s := newStandIns(t, built, 2, "shm 9437184", "hang collective")
 	public(t, built)
 	public(t, s.dir)
-	plan, skip := probes.NewPlan(probes.Key{Kind: probes.Node}, s.node, probes.Settings{
+	plan, skip := plan.New(probes.Key{Kind: probes.Node}, s.node, plan.Settings{
 		NCCL: filepath.Join(s.dir, ncclprobetest.NCCL), CUDA: filepath.Join(s.dir, ncclprobetest.CUDA), User: nobody, Deadline: 15 * time.Second,
 	})
 	if skip != nil {
@@ -187,7 +189,7 @@ func TestRankIsAnother(t *testing.T) {
 	}
 	before := sharedFiles(t)
 	look := make(chan string, 8)
-	r := probes.Run(t.Context(), plan, spied(start, look), nil)
+	r := run.Run(t.Context(), plan, spied(start, look), nil)
 	if r.Failure != probes.FailureHang {
 		t.Errorf("%s %s", r.Failure, r.Error)
 	}

@@ -39,6 +39,8 @@ import (
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/plan"
+	"gpufabric_exporter/probes/prober"
 )
 
 // Exporter is the process. Its flags are filled in by the command line that takes them, before anything is served.
@@ -56,7 +58,7 @@ type Exporter struct {
 	// Excess says which privileges the process has although nothing needs them, and why; nil: none, or that it has none.
 	Excess func() error
 	// Probing is how NCCL is run; nil: it is not.
-	Probing *probes.Platform
+	Probing *prober.Platform
 }
 
 // Command returns the command serve.
@@ -98,7 +100,7 @@ func (e *Exporter) checkedFiles(w io.Writer) error {
 		fmt.Fprintf(w, "%s: ok\n", c.File)
 	}
 	if env := c.ByHand.EnvFile; env != "" {
-		if _, err := probes.ReadEnvironment(env); err != nil {
+		if _, err := plan.ReadEnvironment(env); err != nil {
 			return err
 		}
 		fmt.Fprintf(w, "%s: ok\n", env)
@@ -264,19 +266,19 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var prober Prober = e.prober(ctx, n, ob, log)
+	var probing Prober = e.prober(ctx, n, ob, log)
 	if n.Prober != nil {
-		prober = n.Prober(ctx, ob)
+		probing = n.Prober(ctx, ob)
 	}
-	defer prober.Close()
-	if err := prober.Apply(initial.Probes); err != nil {
+	defer probing.Close()
+	if err := probing.Apply(initial.Probes); err != nil {
 		return err
 	}
 	watch := e.watch(ctx, n, set, ob, log)
 	defer watch.Close()
 	askIf(initial.AskRAS, watch, log)
-	set = set.WithProbes(prober.Status).WithRAS(watch.Status)
-	reload := newReloader(n, initial, ob, prober, watch, log)
+	set = set.WithProbes(probing.Status).WithRAS(watch.Status)
+	reload := newReloader(n, initial, ob, probing, watch, log)
 	go reload.onSignal(ctx, hangup)
 	h := newHandler(e, n, set, ob, reload, log)
 	defer h.places.close()

@@ -22,7 +22,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/site"
-	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/plan"
 )
 
 // The configuration is on a file system that does not answer.
@@ -36,7 +36,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 			return config.File{}.Read()
 		}}
 		ob := &fakeObserver{node: healthy}
-		r := newReloader(s, config.Config{}, ob, (*prober)(nil), nil, slog.New(slog.DiscardHandler))
+		r := newReloader(s, config.Config{}, ob, (*hostProber)(nil), nil, slog.New(slog.DiscardHandler))
 		post := func() int {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
@@ -76,7 +76,7 @@ func TestReloadFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
 		s := Node{Config: func() (config.Config, error) { reads++; return config.Config{}, nil }}
-		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*prober)(nil), nil, slog.New(slog.DiscardHandler))
+		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*hostProber)(nil), nil, slog.New(slog.DiscardHandler))
 		post := func() (code int, body string) {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
@@ -161,7 +161,7 @@ func TestFIFOsAreNotRead(t *testing.T) {
 	if _, err := config.ReadManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("manifest: %v", err)
 	}
-	if _, err := probes.ReadEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, probes.ErrSettings) {
+	if _, err := plan.ReadEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, plan.ErrSettings) {
 		t.Errorf("environment: %v", err)
 	}
 }

@@ -13,12 +13,15 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/plan"
+	"gpufabric_exporter/probes/prober"
+	"gpufabric_exporter/probes/state"
 )
 
-// prober runs the probes of the configuration, and others when it changes.
-type prober struct {
+// hostProber runs the probes of the configuration, and others when it changes.
+type hostProber struct {
 	ctx  context.Context
-	host probes.Host           // Config and Gate are set with each configuration
+	host prober.Host           // Config and Gate are set with each configuration
 	slow func(context.Context) // after a result below the baseline
 	log  *slog.Logger
 
@@ -26,29 +29,29 @@ type prober struct {
 
 	mu      sync.Mutex
 	config  *probes.Config
-	running *probes.Prober // nil: probing is off
+	running *prober.Prober // nil: probing is off
 	stop    func()
 }
 
 // prober returns a prober of this host, off; nil where there is nothing to probe with.
-func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *slog.Logger) *prober {
+func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *slog.Logger) *hostProber {
 	if e.Probing == nil || n.Maintenance == nil {
 		return nil
 	}
 	paths := e.Site.Paths
-	return &prober{
+	return &hostProber{
 		ctx: ctx, log: log, stop: func() {},
-		slow: func(ctx context.Context) { ob.Observe(ctx, probes.Wants|fabric.WantFreshPCI) },
-		host: probes.Host{
+		slow: func(ctx context.Context) { ob.Observe(ctx, plan.Wants|fabric.WantFreshPCI) },
+		host: prober.Host{
 			Platform: e.Probing, Log: log,
-			Observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, probes.Wants), nil },
+			Observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, plan.Wants), nil },
 			Sysfs:   paths.Sysfs, Procfs: paths.Procfs, Rootfs: paths.Rootfs, Library: e.Site.GPUs.Library, Maintenance: n.Maintenance,
 		},
 	}
 }
 
 // Apply starts and stops probes according to the configuration. Without a change they continue to run.
-func (p *prober) Apply(c *probes.Config) error {
+func (p *hostProber) Apply(c *probes.Config) error {
 	if p == nil {
 		if c != nil {
 			return errors.New("probes are configured, but cannot run here: this is not the host itself, or the collectors of GPUs are disabled")
@@ -72,7 +75,7 @@ func (p *prober) Apply(c *probes.Config) error {
 		return err
 	}
 	name, _ := os.Hostname() // all nodes without a name probe at the same times
-	runs, err := probes.New(probes.Options{Config: *c, Host: name, Logger: p.log, Machine: &host, Slow: p.slow})
+	runs, err := prober.New(prober.Options{Config: *c, Host: name, Logger: p.log, Machine: &host, Slow: p.slow})
 	if err != nil {
 		return errors.Join(err, closeGate())
 	}
@@ -97,15 +100,15 @@ func (p *prober) Apply(c *probes.Config) error {
 }
 
 // checkLock logs that no probe can run without the lock file.
-func (p *prober) checkLock(file string) {
-	if err := probes.CheckLock(file); err != nil {
+func (p *hostProber) checkLock(file string) {
+	if err := state.CheckLock(file); err != nil {
 		p.log.Warn("the lock of probes cannot be taken, and every probe is skipped", "file", file, "err", err,
 			"remedy", "make the folder of the file writable for this process, or name another file in probes.lock_file of the configuration")
 	}
 }
 
 // end ends what runs and waits for it, which takes two seconds at most.
-func (p *prober) end() {
+func (p *hostProber) end() {
 	p.mu.Lock()
 	stop := p.stop
 	p.running, p.config, p.stop = nil, nil, func() {}
@@ -113,7 +116,7 @@ func (p *prober) end() {
 	stop()
 }
 
-func (p *prober) Close() {
+func (p *hostProber) Close() {
 	if p == nil {
 		return
 	}
@@ -123,7 +126,7 @@ func (p *prober) Close() {
 }
 
 // Status says what became of all probes; not enabled while none are configured.
-func (p *prober) Status() probes.Status {
+func (p *hostProber) Status() probes.Status {
 	if p == nil {
 		return probes.Status{}
 	}

@@ -15,6 +15,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/gate"
+	"gpufabric_exporter/probes/prober"
 )
 
 // wanting is an observer that notes what is wanted.
@@ -31,7 +33,7 @@ func (w *wanting) Observe(_ context.Context, want fabric.Want) *fabric.Node {
 // A slow result has the settings of the PCI bus read again: the last reading may be of an hour ago.
 func TestSlowProbeHasSettingsRead(t *testing.T) {
 	var ob wanting
-	e := Exporter{Probing: &probes.Platform{}, Site: &site.Site{}}
+	e := Exporter{Probing: &prober.Platform{}, Site: &site.Site{}}
 	p := e.prober(t.Context(), Node{Maintenance: func() (string, error) { return "", nil }}, &ob, slog.New(slog.DiscardHandler))
 	if p.slow(t.Context()); ob.want&fabric.WantFreshPCI == 0 {
 		t.Errorf("wants %b, expected what is fresh of the PCI bus", ob.want)
@@ -43,11 +45,11 @@ func TestUnwritableLockIsLogged(t *testing.T) {
 	for lock, want := range map[string]int{"lock": 0, "none/none/lock": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var log output
-			p := &prober{
+			p := &hostProber{
 				ctx: t.Context(), log: slog.New(slog.NewTextHandler(&log, nil)), stop: func() {},
-				host: probes.Host{
-					Platform: &probes.Platform{Gate: func(h *probes.Host) (*probes.Gate, func() error, error) {
-						return probes.NewGate(probes.GateOptions{Lock: h.Config.LockFile}), func() error { return nil }, nil
+				host: prober.Host{
+					Platform: &prober.Platform{Gate: func(h *prober.Host) (*gate.Gate, func() error, error) {
+						return gate.New(gate.Options{Lock: h.Config.LockFile}), func() error { return nil }, nil
 					}},
 					Observe: func(context.Context) (*fabric.Node, error) { return nil, errors.New("nothing is observed") },
 				},

@@ -20,7 +20,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/site"
-	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/prober"
 )
 
 type output = commandtest.Output
@@ -29,7 +29,7 @@ type output = commandtest.Output
 type options struct {
 	Stdout, Stderr io.Writer
 	OnListen       func([]net.Addr)
-	Probing        *probes.Platform
+	Probing        *prober.Platform
 
 	site site.Site
 }

@@ -25,9 +25,9 @@ import (
 // isChild is set in the environment of children of the test binary, which serve instead of testing.
 const isChild = "GPUFABRIC_NCCL_CHILD"
 
-func TestMain(m *testing.M) { os.Exit(run(m)) } //nolint:forbidigo // the main of tests
+func TestMain(m *testing.M) { os.Exit(tested(m)) } //nolint:forbidigo // the main of tests
 
-func run(m *testing.M) int {
+func tested(m *testing.M) int {
 	if os.Getenv(isChild) != "" {
 		if err := serve(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/plan"
+	"gpufabric_exporter/probes/run"
 )
 
 // process is a child as a run sees it.
@@ -47,9 +49,9 @@ func TestRun(t *testing.T) {
 			t.Parallel()
 			dir := standin(t, tt.machine)
 			q := (&child{dir: dir}).open(0).Open
-			p := &probes.Plan{Key: probes.Key{Kind: probes.Node}, Settings: probes.Settings{
+			p := &plan.Plan{Key: probes.Key{Kind: probes.Node}, Settings: plan.Settings{
 				NCCL: q.NCCL, CUDA: q.CUDA, MaxCTAs: 2, Budget: patient, Deadline: max(tt.deadline, patient), Collective: 10 * time.Millisecond,
-				Wants: []probes.Want{{Op: probes.AllReduce, Type: probes.BFloat16, Bytes: 1 << 20}, {Op: probes.AllGather, Type: probes.Float32, Bytes: 1 << 10, Iterations: 5}},
+				Wants: []plan.Want{{Op: probes.AllReduce, Type: probes.BFloat16, Bytes: 1 << 20}, {Op: probes.AllGather, Type: probes.Float32, Bytes: 1 << 10, Iterations: 5}},
 			}}
 			if tt.deadline != 0 {
 				p.Settings.Deadline = tt.deadline
@@ -57,7 +59,7 @@ func TestRun(t *testing.T) {
 			for gpu := range 2 {
 				p.Ranks = append(p.Ranks, probes.Rank{UUID: fmt.Sprintf("GPU-%08x-1111-2222-3333-444444444444", gpu), Address: fmt.Sprintf("0000:%02x:00.0", 0x1b+gpu)})
 			}
-			got := probes.Run(t.Context(), p, func(_ context.Context, env []string) (probes.RankProcess, error) {
+			got := run.Run(t.Context(), p, func(_ context.Context, env []string) (probes.RankProcess, error) {
 				return process{start(t, dir, env...)}, nil
 			}, nil)
 			if got.Failure != tt.want {

@@ -50,7 +50,7 @@ func (p *ProbeStatus) Causes(f Fault) []Cause {
 			return []Cause{r.socketCause()}
 		}
 	case f.OfBandwidth() && p.Before != nil && p.LastGood != nil:
-		return differing(differences(*p.Before, *p.LastGood))
+		return differing(Differences(*p.Before, *p.LastGood))
 	}
 	return nil
 }

@@ -25,9 +25,9 @@ const notable = 0.05
 // Changes returns how a result differs from an older one: in what decides on its bandwidth, and in the bandwidth of the last
 // measurement, if both made the same and it differs by 5 % or more. What one of them does not know is no difference.
 func Changes(old, new Result) []Change {
-	changes := differences(old, new)
-	a, had := judged(old)
-	b, has := judged(new)
+	changes := Differences(old, new)
+	a, had := Judged(old)
+	b, has := Judged(new)
 	if !had || !has || math.Abs(b/a-1) < notable {
 		return changes
 	}
@@ -39,8 +39,8 @@ func Changes(old, new Result) []Change {
 	return changes
 }
 
-// differences are those in what decides on a bandwidth.
-func differences(old, new Result) []Change {
+// Differences are those in what decides on a bandwidth.
+func Differences(old, new Result) []Change {
 	var changes []Change
 	add := func(what, before, after string) {
 		if before != after && before != "" && after != "" {

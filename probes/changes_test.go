@@ -3,17 +3,15 @@
 package probes
 
 import (
-	"context"
 	"reflect"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
 func goodResult() Result {
 	at := time.Unix(1_700_000_000, 0)
 	return Result{
-		Key: Key{Kind: Node}, At: at, Outcome: OK, NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", GPUs: []string{gpuA, gpuB},
+		Key: Key{Kind: Node}, At: at, Outcome: OK, NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", GPUs: []string{"GPU-a", "GPU-b"},
 		Path: Known(PathP2P, "", at), Network: "IB", GPUDirect: Known(true, "", at), Channels: Known(4, "", at),
 		Settings:     []string{"NCCL_DEBUG=INFO", "NCCL_IB_TC=106", "NCCL_MIN_NCHANNELS="},
 		Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 64 << 20, Ranks: 2, BusBW: 200e9}},
@@ -49,41 +47,4 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
-}
-
-// What a probe was like before it changed is kept for as long as it stays changed.
-func TestBeforeTheChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, node := newBench(t), Key{Kind: Node}
-		busBW, over := 100e9, PathP2P
-		b.run = func(_ context.Context, r *Result) {
-			if b.mu.Lock(); r.Kind == Node {
-				r.Measurements[0].BusBW, r.Path = busBW, Known(over, "", r.At)
-			}
-			b.mu.Unlock()
-		}
-		p := b.prober(nil, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go p.Run(ctx)
-		time.Sleep(3 * day)
-		if s := b.status(p, node); s.LastGood == nil || s.Before != nil {
-			t.Fatalf("before anything changed: %+v", s.Before)
-		}
-		if s := p.Status(); s.GPUs != 8 || s.Since.IsZero() || time.Since(s.Since) != 3*day {
-			t.Errorf("%d GPUs since %v", s.GPUs, s.Since)
-		}
-		b.change(func() { busBW = 50e9 })
-		time.Sleep(day)
-		want := []Change{{"bus bandwidth", "100 GB/s", "50 GB/s (-50 %)"}}
-		if s := b.status(p, node); s.Before == nil || !reflect.DeepEqual(Changes(*s.Before, *s.LastGood), want) {
-			t.Errorf("slower: %+v", s.Before)
-		}
-		b.change(func() { busBW, over = 5e9, PathSocket })
-		time.Sleep(2 * day)
-		want = []Change{{"path", "p2p", "socket"}, {"bus bandwidth", "50 GB/s", "5 GB/s (-90 %)"}}
-		if s := b.status(p, node); s.Before == nil || !reflect.DeepEqual(Changes(*s.Before, *s.LastGood), want) {
-			t.Errorf("over TCP: %+v", s.Before)
-		}
-	})
 }

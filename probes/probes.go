@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package probes has what the rooms of probes share: kinds and keys, the configuration, results with their faults, causes and
+// changes, skips, the status, and the protocol between a probe and the process of a rank. It is plain data and pure functions,
+// safe for concurrent use as long as nobody writes; what cannot be is an error in words, or a Skipped.
+//
+// Probes measure the training fabric of this node with short NCCL collectives, on a schedule and by hand, on GPUs that are
+// verified idle. They are pure Go: NCCL and CUDA run in processes of their own, one for each rank (package ncclprobe), and are
+// never loaded into the exporter. They are off until the configuration enables them (probes.enabled).
+//
+// Harm comes first. The gate opens only when every source could be read and reports idle; while a probe runs, any other process
+// on its GPUs has the ranks killed. Between probes nothing is held: no process, no memory of a GPU, no lock. What ranks, logs, the
+// state file and the node say is not trusted: sizes, counts and times are bounded.
+//
+// A prober decides when a probe is due. It has a plan made, the gate opened, the ranks run, and the state judge the result.
+// Faults are decided here, and have a series only while they exist: alert rules over all probes would cost more than all others.
 package probes
 
 import (
 	"slices"
-	"time"
-
-	"gpufabric_exporter/internal/fabric"
 )
 
 // Kind is what a probe is for.
@@ -190,53 +201,3 @@ func Skips() []Skip {
 		SkipNoGPU, SkipNoDevice, SkipMemlock, SkipUntrusted,
 	}
 }
-
-// Status is the state of a Prober. It is a copy that is never changed.
-type Status struct {
-	Enabled bool
-	Probes  []ProbeStatus // by Key
-	Since   time.Time     // the start
-	At      time.Time     // when this was so
-	GPUs    int           // of this node that probes may use, as far as is known
-	GPUTime time.Duration // with a CUDA context since the start, summed over GPUs
-	// State says what is wrong with the state file, or was in the last day: empty if nothing is.
-	State fabric.Reason
-}
-
-// ProbeStatus is the history of one probe.
-type ProbeStatus struct {
-	Key      Key
-	Runs     uint64             // ended, whatever the outcome
-	Failures map[Failure]uint64 // outcomes Failed and Aborted
-	Skips    map[Skip]uint64
-	Wrong    uint64 // wrong elements
-	// Judged counts results that were compared with a baseline, confirmations included. Of those
-	// Slow were below the limit (Comparison.Below), and Late had a late small message.
-	Judged, Slow, Late uint64
-	LastSkip           *Skipped
-	Last               *Result       // newest
-	LastGood           *Result       // newest that is OK
-	Before             *Result       // newest that was OK before what decides on bandwidth changed, or fell below the limit; nil: nothing did
-	Kept               []Result      // failures that are preserved, oldest first; bounded
-	LastRun            time.Time     // zero: never, as far as the state file remembers
-	NextRun            time.Time     // zero: not scheduled
-	Every              time.Duration // how often it is to run; 0: it does not run by itself
-	Baselines          int           // fingerprints known
-	// History has the bandwidths that the last good result is compared with, and its own, oldest first; at most 64.
-	History []Sample
-}
-
-// Sample is the bus bandwidth of one run, in bytes per second.
-type Sample struct {
-	At    time.Time
-	BusBW float64
-}
-
-// Skipped is a probe that was due and did not run.
-type Skipped struct {
-	Why    Skip
-	Detail string // which GPU, which process; bounded
-	At     time.Time
-}
-
-func (s *Skipped) Error() string { return string(s.Why) + ": " + s.Detail }

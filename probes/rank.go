@@ -2,7 +2,11 @@
 
 package probes
 
-import "time"
+import (
+	"context"
+	"errors"
+	"time"
+)
 
 // The protocol between a probe and the process of one rank: a Request and its Reply, both JSON. Exactly one field of a
 // Request is set. The ranks of a communicator get each step at the same time, and the next one when all have answered;
@@ -76,4 +80,51 @@ type MeasureReply struct {
 	Time       time.Duration `json:"time"`        // of all iterations, by the clock of the host
 	DeviceTime time.Duration `json:"device_time"` // by CUDA events; 0 if not known
 	Wrong      uint64        `json:"wrong"`       // elements
+}
+
+// StartRank starts the process of a rank with that environment, by internal/worker. It is ended when ctx ends, if it was not
+// before.
+type StartRank func(ctx context.Context, env []string) (RankProcess, error)
+
+// RankProcess is the process of one rank. Its methods may be called from any goroutine.
+type RankProcess interface {
+	// Call sends a Request and returns the Reply, both as JSON. Errors may wrap those below; any other one means that
+	// the process ended, and says how.
+	Call(ctx context.Context, request []byte) ([]byte, error)
+	// Kill kills the process and does not wait.
+	Kill()
+	// Close ends the process and waits until it is gone, for a bounded time; an error means that the kernel holds it.
+	Close() error
+	// Log returns the beginning and the end of what NCCL logged, and how many bytes between them were dropped. With
+	// nothing dropped, tail continues head.
+	Log() (head, tail []byte, dropped int64)
+	PID() int
+}
+
+// What Call can say beside that the process ended. The end of its context counts as ErrRankHung.
+var (
+	ErrRankHung    = errors.New("rank does not answer")
+	ErrRankRefused = errors.New("rank answers with an error") // no Reply: its handler failed
+)
+
+// Name is the step that a request is for, for people.
+func (q *Request) Name() string {
+	switch {
+	case q.Open != nil:
+		return "open"
+	case q.NewID != nil:
+		return "new id"
+	case q.Connect != nil:
+		return "connect"
+	case q.Measure != nil:
+		return "measure " + string(q.Measure.Op)
+	}
+	return "close"
+}
+
+// Rank is one rank of a Plan.
+type Rank struct {
+	UUID    string // of the GPU
+	Address string // of its PCI function
+	Env     []string
 }

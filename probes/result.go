@@ -3,11 +3,14 @@
 package probes
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/nccl/log"
 )
 
 // Result is one probe that was started. Its JSON is the same in the state file, in /probes.json and in what the command
@@ -74,7 +77,7 @@ func (r *Result) SmallMessage() *Measurement {
 			small = m
 		}
 	}
-	if small == nil || small.Bytes >= r.Measurements[n].Bytes || small.Time <= 0 || small.Time > slowest {
+	if small == nil || small.Bytes >= r.Measurements[n].Bytes || small.Time <= 0 || small.Time > Slowest {
 		return nil
 	}
 	return small
@@ -157,7 +160,7 @@ func SecondsOf(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
 // Duration returns the time span to the nanosecond, within the 10 years that any can take.
 func (s Seconds) Duration() time.Duration {
-	return time.Duration(math.Round(min(max(float64(s), -longAgo.Seconds()), longAgo.Seconds()) * 1e9))
+	return time.Duration(math.Round(min(max(float64(s), -LongAgo.Seconds()), LongAgo.Seconds()) * 1e9))
 }
 
 // String is that of the duration.
@@ -200,3 +203,62 @@ func (f *Fact[T]) UnmarshalJSON(b []byte) error {
 	}
 	return nil
 }
+
+// Sound reports whether a result is one that a probe can have.
+func (r *Result) Sound() bool {
+	good := r.Outcome == OK && r.Failure == "" || (r.Outcome == Failed || r.Outcome == Aborted) && slices.Contains(Failures(), r.Failure)
+	path, known := r.Path.Get()
+	if !good || known && !slices.Contains(Paths(), path) || !slices.Contains(Kinds(), r.Kind) || r.At.IsZero() || len(r.Device) > TextMost {
+		return false
+	}
+	for _, v := range []float64{r.Expected.Or(0), r.Comparison.Median.Or(0), r.Comparison.Ratio.Or(0)} {
+		if !(v >= 0 && v < Absurd) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(r.Measurements, func(m Measurement) bool {
+		return m.Bytes > bytesMost || !(m.BusBW >= 0 && m.BusBW < Absurd && m.AlgBW >= 0 && m.AlgBW < Absurd && m.Time >= 0 && m.Time < math.MaxInt32) ||
+			m.Ranks < 0 || m.Ranks > GPUsMost || !slices.Contains(Ops(), m.Op)
+	})
+}
+
+// Judged returns the bus bandwidth that a result is judged by, that of its last measurement, in bytes per second.
+func Judged(r Result) (busBW float64, ok bool) {
+	if r.Outcome != OK || len(r.Measurements) == 0 {
+		return 0, false
+	}
+	busBW = r.Measurements[len(r.Measurements)-1].BusBW
+	return busBW, busBW > 0 && busBW < Absurd
+}
+
+// CompareKeys orders probes: by kind as Kinds lists them, then by device and port.
+func CompareKeys(a, b Key) int {
+	kinds := Kinds()
+	return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), fabric.NaturalOrder(a.Device, b.Device),
+		cmp.Compare(a.Port, b.Port))
+}
+
+// PathOf is what a network of that name is.
+func PathOf(network string) Path {
+	switch log.CarrierOf(network) {
+	case log.Verbs:
+		return PathIB
+	case log.Sockets:
+		return PathSocket
+	case log.OtherCarrier:
+	}
+	return PathPlugin
+}
+
+// LogSource is where facts come from that NCCL logged.
+const LogSource = "NCCL log"
+
+// What is beyond these limits is no result of a probe.
+const (
+	Absurd    = 1e15    // bytes per second
+	Slowest   = 3600    // seconds of a small message
+	bytesMost = 1 << 50 // of a message: more than the memory of all GPUs of a node
+	GPUsMost  = 256
+	TextMost  = 512 // bytes of a fingerprint or a name
+	LongAgo   = 10 * 365 * 24 * time.Hour
+)

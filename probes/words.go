@@ -67,3 +67,20 @@ func (r *Result) ReleaseText() string {
 	}
 	return ""
 }
+
+// Counted is a number of things, in words.
+func Counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// MaxText is the length in bytes of errors and other words in a Result.
+const MaxText = 512
+
+// Printable makes foreign text fit for a page, a log and the state file: at most n bytes that can be printed, without
+// credentials.
+func Printable(s string, n int) string {
+	return fabric.Clip(fabric.MaskCredentials(fabric.Printable(s, len(s))), n)
+}

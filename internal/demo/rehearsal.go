@@ -14,6 +14,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/plan"
+	"gpufabric_exporter/probes/prober"
 )
 
 // Every is how often each probe of a simulated node runs, for which a real one takes hours.
@@ -32,7 +34,7 @@ type Rehearsal struct {
 	nccl    func() simulator.NCCL // of the node as it is now
 	healthy simulator.NCCL        // what it was until just before the start
 	observe func(ctx context.Context) *fabric.Node
-	runs    *probes.Rehearsal
+	runs    *prober.Rehearsal
 	stop    func()
 
 	mu    sync.Mutex // held while probes run, and while the node changes
@@ -52,7 +54,7 @@ func Config() *probes.Config {
 
 // NewRehearsal returns the probes of a simulated node.
 func NewRehearsal(nccl func() simulator.NCCL, healthy *simulator.Node) (*Rehearsal, error) {
-	runs, err := probes.NewRehearsal(*Config(), healthy.Host.Name, time.Now().Add(-past*Every))
+	runs, err := prober.NewRehearsal(*Config(), healthy.Host.Name, time.Now().Add(-past*Every))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func (r *Rehearsal) Begin(ctx context.Context, ob Observer) {
 	r.observe = func(ctx context.Context) *fabric.Node {
 		ctx, cancel := context.WithTimeout(ctx, observation)
 		defer cancel()
-		return ob.Observe(ctx, probes.Wants)
+		return ob.Observe(ctx, plan.Wants)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
@@ -127,9 +129,9 @@ func (r *Rehearsal) run(ctx context.Context) {
 
 // remember makes up what has been until now, or until ctx ends.
 func (r *Rehearsal) remember(ctx context.Context, n *fabric.Node, now time.Time) {
-	targets := probes.Targets(n, probes.Settings{MaxCTAs: Config().MaxCTAs})
+	targets := plan.Targets(n, plan.Settings{MaxCTAs: Config().MaxCTAs})
 	r.runs.See(targets)
-	plans := map[probes.Key]plan{}
+	plans := map[probes.Key]planned{}
 	for i := past; i > 0; i-- {
 		node := rehearsed{n, r.healthy, true, plans}
 		if i <= recent {
@@ -163,9 +165,9 @@ func (r *Rehearsal) step(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	targets := probes.Targets(n, probes.Settings{MaxCTAs: Config().MaxCTAs})
+	targets := plan.Targets(n, plan.Settings{MaxCTAs: Config().MaxCTAs})
 	r.runs.See(targets)
-	node := rehearsed{n, r.nccl(), false, map[probes.Key]plan{}}
+	node := rehearsed{n, r.nccl(), false, map[probes.Key]planned{}}
 	if changed {
 		for _, t := range targets {
 			if r.planned(t.Key) {

@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/plan"
 )
 
 // rehearsed is a simulated node that is probed. What NCCL would find follows from what was observed, but for nccl.
@@ -21,12 +22,12 @@ type rehearsed struct {
 	nccl simulator.NCCL
 	// whole says that links are as fast as the best of their kind on the node: so the node was before it broke.
 	whole bool
-	plans map[probes.Key]plan // made so far: they are the same at all times
+	plans map[probes.Key]planned // made so far: they are the same at all times
 }
 
-// plan is a probe as NewPlan plans it, or why there is none.
-type plan struct {
-	plan *probes.Plan
+// planned is a probe as package plan plans it, or why there is none.
+type planned struct {
+	plan *plan.Plan
 	skip *probes.Skipped
 }
 
@@ -46,7 +47,7 @@ const (
 func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Skipped) {
 	planned, known := s.plans[key]
 	if !known {
-		planned.plan, planned.skip = probes.NewPlan(key, s.node, probes.Settings{MaxCTAs: Config().MaxCTAs})
+		planned.plan, planned.skip = plan.New(key, s.node, plan.Settings{MaxCTAs: Config().MaxCTAs})
 		s.plans[key] = planned
 	}
 	plan := planned.plan
@@ -188,7 +189,7 @@ func (s rehearsed) nvlink() (bytes float64, toSwitch bool) {
 }
 
 // measure fills in what the plan wants measured.
-func (s rehearsed) measure(r *probes.Result, plan *probes.Plan, busBW float64, latency probes.Seconds) {
+func (s rehearsed) measure(r *probes.Result, plan *plan.Plan, busBW float64, latency probes.Seconds) {
 	wants := plan.Settings.Wants
 	for i, w := range wants {
 		m := probes.Measurement{Op: w.Op, Type: w.Type, Bytes: w.Bytes, Ranks: len(plan.Ranks), Iterations: w.Iterations, Time: latency}
@@ -224,7 +225,7 @@ func (s rehearsed) spoil(r *probes.Result) {
 		fail(probes.FailureCUDA, "rank 0: open: cuInit: system not yet initialized (802)")
 	case r.Kind != probes.Node:
 	case s.nccl.HangingGPU > 0:
-		r.Wall, r.Measurements = probes.SecondsOf(probes.DefaultDeadline), nil
+		r.Wall, r.Measurements = probes.SecondsOf(plan.DefaultDeadline), nil
 		fail(probes.FailureHang, "rank %d: connect: no answer within 21s", s.nccl.HangingGPU-1)
 	case s.nccl.WrongGPU > 0:
 		m := &r.Measurements[last]

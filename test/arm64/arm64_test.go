@@ -35,7 +35,7 @@ var elsewhere = []struct {
 	{
 		[]string{
 			".", "./exporter", "./internal/program", "./internal/command/check", "./internal/command/lint", "./internal/command/probe",
-			"./internal/command/rules", "./internal/command/topology", "./probes",
+			"./internal/command/rules", "./internal/command/topology", "./probes/...",
 		},
 		"they start the whole program again and again, or wait for it in real time, for which emulation is too slow",
 	},

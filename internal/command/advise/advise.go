@@ -26,6 +26,7 @@ import (
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/state"
 )
 
 type output string
@@ -168,7 +169,7 @@ func (k *advising) results() ([]probes.Result, error) {
 		data, err := files.Read(name, maxResults)
 		var some []probes.Result
 		if err == nil {
-			some, err = probes.ParseResults(data, time.Now())
+			some, err = state.ParseResults(data, time.Now())
 		}
 		if err != nil {
 			return nil, fmt.Errorf("--probe=%.512q: %w: expected the output of probe --output=json, or /probes.json", name, err)

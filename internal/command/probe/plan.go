@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/plan"
 )
 
 // plan fills in the runs, or says why there can be none.
@@ -63,7 +64,7 @@ func (p *probing) planAll(list ...planned) (*probes.Skipped, error) {
 		if err := s.Validate(); err != nil {
 			return nil, err
 		}
-		plan, skipped := probes.NewPlan(w.key, p.node, s)
+		plan, skipped := plan.New(w.key, p.node, s)
 		if skipped != nil {
 			return skipped, nil
 		}
@@ -80,7 +81,7 @@ func (p *probing) planAll(list ...planned) (*probes.Skipped, error) {
 }
 
 // wants are the measurements of a run.
-func (p *probing) wants(kind probes.Kind) []probes.Want {
+func (p *probing) wants(kind probes.Kind) []plan.Want {
 	op, dtype := p.config.Op, p.config.Type
 	if kind == probes.Rail || kind == probes.Socket {
 		op = probes.Broadcast // one way, or the HCA's PCIe link would be what is measured
@@ -93,32 +94,32 @@ func (p *probing) wants(kind probes.Kind) []probes.Want {
 	}
 	const latencyBytes, latencyIterations = 1 << 10, 20
 	const asMany = 0
-	want := func(bytes uint64, iterations int) probes.Want {
+	want := func(bytes uint64, iterations int) plan.Want {
 		if p.flags.iterations > 0 {
 			iterations = p.flags.iterations
 		}
-		return probes.Want{Op: op, Type: dtype, Bytes: bytes, Iterations: iterations}
+		return plan.Want{Op: op, Type: dtype, Bytes: bytes, Iterations: iterations}
 	}
 	switch {
 	case kind == probes.Transport:
 		return nil
 	case len(p.flags.sizes) > 0:
-		var all []probes.Want
+		var all []plan.Want
 		for _, size := range p.flags.sizes {
 			all = append(all, want(size, 20)) // as nccl-tests
 		}
 		return all
 	case kind == probes.Calibrate:
-		return []probes.Want{want(1<<30, asMany)}
+		return []plan.Want{want(1<<30, asMany)}
 	}
-	return []probes.Want{want(latencyBytes, latencyIterations), want(p.config.Bytes, asMany)}
+	return []plan.Want{want(latencyBytes, latencyIterations), want(p.config.Bytes, asMany)}
 }
 
 // rails are the keys of the device that was named, or of all.
 func (p *probing) rails() ([]probes.Key, *probes.Skipped) {
 	var keys []probes.Key
 	var names []string
-	for _, key := range probes.RailKeys(p.node) {
+	for _, key := range plan.RailKeys(p.node) {
 		names = append(names, fmt.Sprintf("%s:%d", key.Device, key.Port))
 		if p.flags.device == "" || key.Device == p.flags.device && (p.flags.port == 0 || key.Port == p.flags.port) {
 			keys = append(keys, key)
@@ -136,7 +137,7 @@ func (p *probing) rails() ([]probes.Key, *probes.Skipped) {
 // planScaling plans runs of 2, 4, 8 and so on GPUs, and of all of them.
 func (p *probing) planScaling(kind probes.Kind) (*probes.Skipped, error) {
 	key := probes.Key{Kind: kind}
-	all, skipped := probes.NewPlan(key, p.node, p.settings)
+	all, skipped := plan.New(key, p.node, p.settings)
 	if skipped != nil {
 		return skipped, nil
 	}

@@ -18,6 +18,11 @@ import (
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/gate"
+	"gpufabric_exporter/probes/plan"
+	"gpufabric_exporter/probes/prober"
+	"gpufabric_exporter/probes/run"
+	"gpufabric_exporter/probes/state"
 )
 
 // What probe exits with.
@@ -36,7 +41,7 @@ const (
 // oneRun is one run of the command.
 type oneRun struct {
 	label  string // in a comparison: "4 GPUs", "sockets"
-	plan   *probes.Plan
+	plan   *plan.Plan
 	start  probes.StartRank
 	result *probes.Result // nil: it did not come to it
 }
@@ -72,7 +77,7 @@ func unusable(r *probes.Result) bool {
 }
 
 // New returns the command probe.
-func New(s *site.Site, log *logging.Flags, platform *probes.Platform) *command.Command {
+func New(s *site.Site, log *logging.Flags, platform *prober.Platform) *command.Command {
 	p := &probing{site: s, log: log, platform: platform}
 	return &command.Command{
 		Name: "probe", Help: "Run NCCL collectives on the GPUs of this host, if they are idle. " +
@@ -123,10 +128,10 @@ func (p *probing) run(ctx context.Context, c *command.Call) int {
 type probing struct {
 	site     *site.Site
 	log      *logging.Flags
-	platform *probes.Platform
+	platform *prober.Platform
 	flags    options
 	config   probes.Config
-	settings probes.Settings
+	settings plan.Settings
 	node     *fabric.Node
 	report   report
 	progress *progress
@@ -157,7 +162,7 @@ func (p *probing) probe(ctx context.Context, log *slog.Logger) error {
 			return nil
 		}
 	}
-	gate, closeGate, err := p.platform.Gate(&probes.Host{
+	gate, closeGate, err := p.platform.Gate(&prober.Host{
 		Sysfs: p.site.Paths.Sysfs, Procfs: p.site.Paths.Procfs, Rootfs: p.site.Paths.Rootfs, Library: p.site.GPUs.Library,
 		Maintenance: func() (string, error) { return p.site.GPUs.UnderMaintenance(), nil }, Log: log, Config: p.config,
 	})
@@ -190,11 +195,11 @@ func (p *probing) prepare(ctx context.Context, log *slog.Logger) (noLibrary, err
 		return nil, err
 	}
 	defer done()
-	if p.node, err = look(ctx, probes.Wants, 0); err != nil {
+	if p.node, err = look(ctx, plan.Wants, 0); err != nil {
 		return nil, err
 	}
-	host := probes.Host{Platform: p.platform, Config: p.config}
-	if p.settings, err = host.Settings(ctx); errors.Is(err, probes.ErrSettings) {
+	host := prober.Host{Platform: p.platform, Config: p.config}
+	if p.settings, err = host.Settings(ctx); errors.Is(err, plan.ErrSettings) {
 		return nil, err
 	}
 	if err != nil {
@@ -206,7 +211,7 @@ func (p *probing) prepare(ctx context.Context, log *slog.Logger) (noLibrary, err
 }
 
 // enter asks the gate, or with --even-if-busy what it would have said.
-func (p *probing) enter(ctx context.Context, gate *probes.Gate) (probes.Guard, func(), *probes.Skipped, error) {
+func (p *probing) enter(ctx context.Context, gate *gate.Gate) (run.Guard, func(), *probes.Skipped, error) {
 	var gpus []string
 	for _, run := range p.report.runs {
 		gpus = append(gpus, run.plan.GPUs()...)
@@ -228,7 +233,7 @@ func (p *probing) enter(ctx context.Context, gate *probes.Gate) (probes.Guard, f
 		p.progress.end()
 		p.warn(fmt.Sprintf("continues because of --even-if-busy, although (%s): %s", s.Why, s.Detail))
 	}
-	lock, err := probes.TakeLock(p.config.LockFile)
+	lock, err := state.TakeLock(p.config.LockFile)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -237,19 +242,19 @@ func (p *probing) enter(ctx context.Context, gate *probes.Gate) (probes.Guard, f
 
 // runAll runs what is planned, one after the other. What ends one because of another process, or for lack of a library, would end
 // the others too.
-func (p *probing) runAll(ctx context.Context, guard probes.Guard) error {
+func (p *probing) runAll(ctx context.Context, guard run.Guard) error {
 	for i := range p.report.runs {
-		run := &p.report.runs[i]
-		what := string(run.plan.Key.Kind)
-		if run.label != "" {
-			what += ", " + run.label
+		one := &p.report.runs[i]
+		what := string(one.plan.Key.Kind)
+		if one.label != "" {
+			what += ", " + one.label
 		}
-		r := probes.Run(ctx, run.plan, p.progress.watch(run.start, what), guard)
+		r := run.Run(ctx, one.plan, p.progress.watch(one.start, what), guard)
 		p.progress.end()
-		r.Label = run.label
-		run.result = &r
+		r.Label = one.label
+		one.result = &r
 		if p.show != nil {
-			if err := p.show(*run); err != nil {
+			if err := p.show(*one); err != nil {
 				return err
 			}
 		}

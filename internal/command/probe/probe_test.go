@@ -27,6 +27,10 @@ import (
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/gate"
+	"gpufabric_exporter/probes/plan"
+	"gpufabric_exporter/probes/prober"
+	"gpufabric_exporter/probes/state"
 )
 
 // probeBench is a node with GPUs, a gate that looks at them, and ranks that do what the test sets.
@@ -73,13 +77,13 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 	b.t.Helper()
 	var out, errs commandtest.Output
 	synctest.Test(b.t, func(t *testing.T) {
-		platform := &probes.Platform{
-			Gate: func(h *probes.Host) (*probes.Gate, func() error, error) {
-				return probes.NewGate(probes.GateOptions{
+		platform := &prober.Platform{
+			Gate: func(h *prober.Host) (*gate.Gate, func() error, error) {
+				return gate.New(gate.Options{
 					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: h.Maintenance, Lock: h.Config.LockFile, IdleMemory: h.Config.IdleMemory,
 				}), func() error { return nil }, nil
 			},
-			Ranks: func(*probes.Plan, *slog.Logger) (probes.StartRank, *probes.Skipped) { return b.Start, b.untrusted },
+			Ranks: func(*plan.Plan, *slog.Logger) (probes.StartRank, *probes.Skipped) { return b.Start, b.untrusted },
 			FindNCCL: func(given, _ string) (string, error) {
 				if b.noNCCL {
 					return "", fmt.Errorf("look for libnccl.so.2: %w", os.ErrNotExist)
@@ -97,7 +101,7 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 }
 
 // runTo runs the command.
-func runTo(t *testing.T, stdout, stderr io.Writer, s *site.Site, platform *probes.Platform, args ...string) int {
+func runTo(t *testing.T, stdout, stderr io.Writer, s *site.Site, platform *prober.Platform, args ...string) int {
 	t.Helper()
 	return commandtest.RunTo(t, stdout, stderr, s, func(s *site.Site, log *logging.Flags) *command.Command { return New(s, log, platform) }, args...)
 }
@@ -395,7 +399,7 @@ func TestProbeRefuses(t *testing.T) {
 func TestProbeIsAlone(t *testing.T) {
 	for _, args := range [][]string{nil, {"--even-if-busy"}} {
 		b := newProbeBench(t, 2)
-		lock, err := probes.TakeLock(filepath.Join(filepath.Dir(b.config), "lock"))
+		lock, err := state.TakeLock(filepath.Join(filepath.Dir(b.config), "lock"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -453,7 +457,7 @@ func TestProbeTextEscapes(t *testing.T) {
 	r := probes.Result{Outcome: probes.Failed, Failure: probes.Failure(evil), Error: evil, NCCL: evil, Driver: evil, CUDA: evil, Network: evil, Log: evil + "\n"}
 	r.Device = evil
 	var b commandtest.Output
-	plan := &probes.Plan{Ranks: []probes.Rank{{UUID: "GPU-a"}}}
+	plan := &plan.Plan{Ranks: []probes.Rank{{UUID: "GPU-a"}}}
 	if err := writeRun(command.Legible(&b), oneRun{plan: plan, result: &r}); err != nil {
 		t.Fatal(err)
 	}

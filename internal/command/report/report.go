@@ -33,6 +33,8 @@ import (
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/plan"
+	"gpufabric_exporter/probes/state"
 )
 
 // format is what a report is written as.
@@ -140,7 +142,7 @@ func (k *reporting) observe(ctx context.Context, c *command.Call, in *report.Inp
 		return err
 	}
 	defer done()
-	n, err := look(ctx, collector.CheckWants()|probes.Wants|job.Wants, 0)
+	n, err := look(ctx, collector.CheckWants()|plan.Wants|job.Wants, 0)
 	if err != nil {
 		return err
 	}
@@ -211,7 +213,7 @@ func (k *reporting) files(ctx context.Context) (in report.Input, before *report.
 		data, err := files.Read(name, maxResults)
 		var all []probes.Result
 		if err == nil {
-			all, err = probes.ParseResults(data, time.Now())
+			all, err = state.ParseResults(data, time.Now())
 		}
 		if err != nil {
 			return in, nil, named("probe", name, err, "the output of probe --output=json, or /probes.json")
@@ -277,7 +279,7 @@ func (k *reporting) saved(ctx context.Context, conf config.Config) (all []probes
 	case file == "":
 		return nil, "", "The exporter keeps no results of probes (probes.state_file): --probe names results."
 	}
-	all, err := probes.SavedResults(ctx, file, time.Now())
+	all, err := state.SavedResults(ctx, file, time.Now())
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		note = fmt.Sprintf("Results of probes in %s may not be read by user %d", file, os.Geteuid())

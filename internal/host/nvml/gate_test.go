@@ -17,6 +17,7 @@ import (
 	"gpufabric_exporter/internal/host/podresources"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/gate"
 )
 
 // host is a node without GPUs in files: procfs and control groups, and a kubelet that answers.
@@ -94,8 +95,8 @@ func TestGateWithRealReaders(t *testing.T) {
 	defer fs.Close()
 	c, s := newSession(t, "gpus 2", "processes 0")
 	maintenance, quiet := "", 300*time.Millisecond
-	gate := func() *probes.Gate {
-		return probes.NewGate(probes.GateOptions{
+	opened := func() *gate.Gate {
+		return gate.New(gate.Options{
 			GPUs: s, Processes: fs, Cgroups: cgroup.New(h.path("cgroup")), Pods: podresources.New(h.path("kubelet/kubelet.sock")),
 			Maintenance: func() (string, error) { return maintenance, nil }, Lock: h.path("lock"),
 			IdleMemory: 1 << 29, // which the library says is used
@@ -103,9 +104,9 @@ func TestGateWithRealReaders(t *testing.T) {
 		})
 	}
 	// enter takes more time when this machine is too busy to start a process and to look often enough, unless that looks as expected.
-	enter := func(want probes.Skip) (pass *probes.Pass, skipped *probes.Skipped) {
+	enter := func(want probes.Skip) (pass *gate.Pass, skipped *probes.Skipped) {
 		for ; ; quiet *= 2 {
-			if pass, skipped = gate().Enter(t.Context(), []string{uuid}); pass != nil || skipped.Why == want || skipped.Why != probes.SkipCannotProveIdle || quiet > time.Minute {
+			if pass, skipped = opened().Enter(t.Context(), []string{uuid}); pass != nil || skipped.Why == want || skipped.Why != probes.SkipCannotProveIdle || quiet > time.Minute {
 				return pass, skipped
 			}
 			t.Log(skipped.Detail)
