@@ -51,31 +51,20 @@ func Differences(old, new Result) []Change {
 	add("GPU driver", old.Driver, new.Driver)
 	add("CUDA", old.CUDA, new.CUDA)
 	add("GPUs", strings.Join(old.GPUs, " "), strings.Join(new.GPUs, " "))
+	path := func(p Path) string { return string(p) }
 	add("path", wordOf(old.Path, path), wordOf(new.Path, path))
 	add("network", old.Network, new.Network)
-	add("GPUDirect", wordOf(old.GPUDirect, yes), wordOf(new.GPUDirect, yes))
-	add("NVLS", wordOf(old.NVLS, yes), wordOf(new.NVLS, yes))
-	add("SHARP", wordOf(old.SHARP, yes), wordOf(new.SHARP, yes))
+	add("GPUDirect", wordOf(old.GPUDirect, YesNo), wordOf(new.GPUDirect, YesNo))
+	add("NVLS", wordOf(old.NVLS, YesNo), wordOf(new.NVLS, YesNo))
+	add("SHARP", wordOf(old.SHARP, YesNo), wordOf(new.SHARP, YesNo))
 	add("channels", wordOf(old.Channels, strconv.Itoa), wordOf(new.Channels, strconv.Itoa))
 	return append(changes, changesOfSettings(old.Settings, new.Settings)...)
 }
 
-func path(p Path) string { return string(p) }
-
-func yes(v bool) string {
-	if v {
-		return "yes"
-	}
-	return "no"
-}
-
 // wordOf is empty for what is not known.
 func wordOf[T any](f Fact[T], word func(T) string) string {
-	switch v, ok := f.Get(); {
-	case ok:
-		return word(v)
-	case f.State == fabric.Absent:
-		return "none"
+	if f.State == fabric.OK || f.State == fabric.Absent {
+		return Word(f, word)
 	}
 	return ""
 }

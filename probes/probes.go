@@ -112,33 +112,6 @@ const (
 	Aborted Outcome = "aborted" // another process came to its GPUs, or the exporter ends: no statement about the fabric
 )
 
-// Failure is why a probe failed or was aborted.
-type Failure string
-
-// Failures.
-const (
-	FailureLibrary  Failure = "library"      // NCCL or CUDA could not be loaded, or lack a symbol
-	FailureInit     Failure = "init"         // a communicator was not made
-	FailureHang     Failure = "hang"         // a deadline passed
-	FailureCrash    Failure = "crash"        // a rank ended
-	FailureNCCL     Failure = "nccl"         // NCCL reported an error in or after a collective
-	FailureCUDA     Failure = "cuda"         // CUDA did
-	FailureWrong    Failure = "wrong_result" // the data is not what the operation gives
-	FailureProtocol Failure = "protocol"     // a rank sent something that is not an answer
-	FailureSettings Failure = "settings"     // what the site configured cannot be used
-	FailureVersions Failure = "versions"     // ranks have different versions of NCCL
-	FailureIntruder Failure = "intruder"     // another process came to the GPUs (Aborted)
-	FailureStopped  Failure = "stopped"      // the exporter ends, maintenance began, or the users of the GPUs could not be read (Aborted)
-)
-
-// Failures returns all failures.
-func Failures() []Failure {
-	return []Failure{
-		FailureLibrary, FailureInit, FailureHang, FailureCrash, FailureNCCL, FailureCUDA, FailureWrong, FailureProtocol,
-		FailureSettings, FailureVersions, FailureIntruder, FailureStopped,
-	}
-}
-
 // Path is the slowest kind of way that the ranks of a probe talk over, or that NCCL would take to other nodes.
 type Path string
 
@@ -163,41 +136,4 @@ type Key struct {
 	Kind   Kind   `json:"kind"`
 	Device string `json:"device,omitempty"` // HCA of a Rail probe, "mlx5_0"; else empty
 	Port   int    `json:"port,omitempty"`   // of Device
-}
-
-// Skip is why a probe that was due did not run.
-type Skip string
-
-// Skips. Each source of the gate that cannot be read is CannotProveIdle.
-const (
-	SkipCannotProveIdle Skip = "cannot_prove_idle"
-	SkipProcess         Skip = "process"      // a compute or graphics process has a context
-	SkipMemory          Skip = "memory"       // more memory is used than the driver itself needs
-	SkipUtilization     Skip = "utilization"  // a kernel ran in the last minute
-	SkipComputeMode     Skip = "compute_mode" // not DEFAULT
-	SkipMIG             Skip = "mig"
-	SkipMPS             Skip = "mps"
-	SkipPersistence     Skip = "persistence" // off: a probe would load and unload the driver's state
-	SkipSlurm           Skip = "slurm"       // a job has a cgroup
-	SkipKubernetes      Skip = "kubernetes"  // a pod has a GPU
-	SkipScheduler       Skip = "scheduler"   // one runs whose jobs cannot be seen, and the site has no command that knows
-	SkipSite            Skip = "site"        // the site's command says that the node is not free
-	SkipMaintenance     Skip = "maintenance" // a file or a signal says so
-	SkipThrottled       Skip = "throttled"
-	SkipLinkErrors      Skip = "link_errors" // of NVLink or PCIe, a short while ago
-	SkipLocked          Skip = "locked"      // another prober of this node
-	SkipDuty            Skip = "duty"        // the budget of GPU time is spent
-	SkipNoGPU           Skip = "no_gpu"      // none, or fewer than the kind needs
-	SkipNoDevice        Skip = "no_device"   // no usable HCA for a Rail probe
-	SkipMemlock         Skip = "memlock"     // ranks could not lock the memory that a Rail probe registers with RDMA
-	SkipUntrusted       Skip = "untrusted"   // others could have written a file that a rank would load or take settings from
-)
-
-// Skips returns all skips.
-func Skips() []Skip {
-	return []Skip{
-		SkipCannotProveIdle, SkipProcess, SkipMemory, SkipUtilization, SkipComputeMode, SkipMIG, SkipMPS, SkipPersistence,
-		SkipSlurm, SkipKubernetes, SkipScheduler, SkipSite, SkipMaintenance, SkipThrottled, SkipLinkErrors, SkipLocked, SkipDuty,
-		SkipNoGPU, SkipNoDevice, SkipMemlock, SkipUntrusted,
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -105,25 +106,12 @@ const hung = 5 * time.Second
 
 // Load returns what is kept. It gives up after hung.
 func (k *Keeper) Load(ctx context.Context) ([]byte, error) {
-	type loaded struct {
-		data []byte
-		err  error
-	}
-	done := make(chan loaded, 1)
-	go func() {
-		data, err := k.store.Load()
-		done <- loaded{data, err}
-	}()
-	ctx, cancel := context.WithTimeout(ctx, hung)
-	defer cancel()
-	select {
-	case l := <-done:
-		return l.data, l.err
-	case <-ctx.Done():
-		err := fabric.Because(fabric.ReasonStuck, "state file: reading it does not return")
+	data, err := errand.Within(ctx, hung, func(context.Context) ([]byte, error) { return k.store.Load() })
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = fabric.Because(fabric.ReasonStuck, "state file: reading it does not return")
 		k.Refuse(err)
-		return nil, err
 	}
+	return data, err
 }
 
 // Refuse leaves the store as it is from now on, and says why.

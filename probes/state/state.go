@@ -96,21 +96,18 @@ type (
 		Last json.RawMessage `json:"last,omitempty"`
 	}
 	savedBaseline struct {
-		Fingerprint string           `json:"fingerprint"`
-		Best        float64          `json:"best_median_bytes_per_second"`
-		Below       int              `json:"results_below"`
-		Collapsed   int              `json:"results_collapsed"`
-		Used        age              `json:"last_used_age_seconds"`
-		Bandwidths  []savedBandwidth `json:"bandwidths"`
-		Latencies   []savedLatency   `json:"latencies"`
+		Fingerprint string        `json:"fingerprint"`
+		Best        float64       `json:"best_median_bytes_per_second"`
+		Below       int           `json:"results_below"`
+		Collapsed   int           `json:"results_collapsed"`
+		Used        age           `json:"last_used_age_seconds"`
+		Bandwidths  []savedSample `json:"bandwidths"`
+		Latencies   []savedSample `json:"latencies"`
 	}
-	savedBandwidth struct {
+	savedSample struct { // with one of the values, which are never 0
 		Age   age     `json:"age_seconds"`
-		BusBW float64 `json:"busbw_bytes_per_second"`
-	}
-	savedLatency struct {
-		Age  age     `json:"age_seconds"`
-		Time float64 `json:"seconds"`
+		BusBW float64 `json:"busbw_bytes_per_second,omitempty"`
+		Time  float64 `json:"seconds,omitempty"`
 	}
 	age int64 // seconds
 )
@@ -138,10 +135,10 @@ func (m *Memory) Encode(now, wall time.Time) ([]byte, error) {
 			b := r.Baselines[print]
 			s := savedBaseline{Fingerprint: print, Best: b.best, Below: b.below, Collapsed: b.collapsed, Used: since(b.used)}
 			for _, sample := range b.samples {
-				s.Bandwidths = append(s.Bandwidths, savedBandwidth{since(sample.at), sample.value})
+				s.Bandwidths = append(s.Bandwidths, savedSample{Age: since(sample.at), BusBW: sample.value})
 			}
 			for _, sample := range b.latencies {
-				s.Latencies = append(s.Latencies, savedLatency{since(sample.at), sample.value})
+				s.Latencies = append(s.Latencies, savedSample{Age: since(sample.at), Time: sample.value})
 			}
 			p.Baselines = append(p.Baselines, s)
 		}
@@ -240,6 +237,12 @@ func loadResult(raw json.RawMessage, key probes.Key, wall time.Time) *probes.Res
 	return &r
 }
 
+// inOrder reports whether samples are good, few enough and the oldest first.
+func inOrder(list []savedSample, good func(savedSample) bool) bool {
+	return len(list) <= windowSize && !slices.ContainsFunc(list, func(s savedSample) bool { return !good(s) }) &&
+		slices.IsSortedFunc(list, func(a, b savedSample) int { return cmp.Compare(b.Age, a.Age) })
+}
+
 // validate says whether a state is one that encode could have made.
 func (s savedState) validate() error {
 	inAge := func(a age) bool { return a >= 0 && a <= age(probes.LongAgo/time.Second) }
@@ -263,14 +266,12 @@ func (s savedState) validate() error {
 				fabric.Clip(string(p.Kind), probes.TextMost), fabric.Clip(p.Device, probes.TextMost))
 		}
 		for _, b := range p.Baselines {
-			ok := len(b.Fingerprint) <= probes.TextMost && inBW(b.Best) && b.Below >= 0 && b.Collapsed >= 0 && b.Collapsed <= b.Below && inAge(b.Used) && len(b.Bandwidths) <= windowSize
-			for i, bw := range b.Bandwidths {
-				ok = ok && inAge(bw.Age) && inBW(bw.BusBW) && bw.BusBW > 0 && (i == 0 || bw.Age <= b.Bandwidths[i-1].Age)
-			}
-			ok = ok && len(b.Latencies) <= windowSize
-			for i, l := range b.Latencies {
-				ok = ok && inAge(l.Age) && l.Time > 0 && l.Time <= probes.Slowest && (i == 0 || l.Age <= b.Latencies[i-1].Age)
-			}
+			ok := len(b.Fingerprint) <= probes.TextMost && inBW(b.Best) && b.Below >= 0 && b.Collapsed >= 0 &&
+				b.Collapsed <= b.Below && inAge(b.Used) &&
+				inOrder(b.Bandwidths, func(s savedSample) bool { return inAge(s.Age) && inBW(s.BusBW) && s.BusBW > 0 && s.Time == 0 }) &&
+				inOrder(b.Latencies, func(s savedSample) bool {
+					return inAge(s.Age) && s.Time > 0 && s.Time <= probes.Slowest && s.BusBW == 0
+				})
 			if !ok {
 				return fmt.Errorf("baseline %q: a value that is out of range", fabric.Clip(b.Fingerprint, probes.TextMost))
 			}
