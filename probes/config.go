@@ -12,48 +12,38 @@ import (
 	"time"
 )
 
-// Config is what a site can choose. DefaultConfig is where to start from: the zero value is not valid.
+// Config is what a site can choose; docs/CONFIGURATION.md has the limits, and DefaultConfig the defaults. The zero value is not
+// valid.
 type Config struct {
-	// Every returns how often the probes of a kind run, for kinds that are to run by themselves: 1 min to 31 days. It is
-	// a wish: Duty comes first. Empty: none runs by itself. Calibrate cannot be in it.
+	// Every returns how often the probes of a kind run, for kinds that are to run by themselves. It is a wish: Duty comes first.
 	//
-	// The defaults (transport 2 h, node 4 h, rail 12 h, socket 24 h) fit into a Duty of 0.1 %, which is 86 s a day for
-	// each GPU, if a rank holds its GPU for about 5 s. What costs are contexts and communicators, not traffic.
+	// The defaults fit into a Duty of 0.1 %, which is 86 s a day for each GPU, if a rank holds its GPU for about 5 s. What costs
+	// are contexts and communicators, not traffic.
 	Every map[Kind]time.Duration
-	// Duty is the share of its time for which a GPU may have a context of a probe, more than 0 to 1. Default 0.001.
-	Duty float64
+	Duty  float64 // share of its time for which a GPU may have a context of a probe
 
-	Op      Op     // default all_reduce
-	Type    DType  // default float32
-	Bytes   uint64 // of the message as nccl-tests counts it, 1 KiB to 4 GiB; default 64 MiB. Halved where that takes too long
-	MaxCTAs int    // channels, 0 to 64; 0: as NCCL chooses; default 4. Calibrate does not follow it
+	Op      Op
+	Type    DType
+	Bytes   uint64 // of the message as nccl-tests counts it. Halved where that takes too long
+	MaxCTAs int    // channels; 0: as NCCL chooses. Calibrate does not follow it
 
-	// Collective is how long the timed iterations of a run take together at most, 1 ms to 10 s. Default 100 ms.
-	Collective time.Duration
-	// Wall is how long a run takes at most from its start to the end of its last rank, 1 s to 5 min. Default 10 s.
-	Wall time.Duration
-	// Warn is the share of its baseline below which a result is run once more, and is regressed if that confirms it:
-	// more than 0 and less than 1. Default 0.95.
-	Warn float64
+	Collective time.Duration // how long the timed iterations of a run take together at most
+	Wall       time.Duration // how long a run takes at most from its start to the end of its last rank
+	Warn       float64       // share of its baseline below which a result is run once more, and is regressed if that confirms it
 
-	// IdleMemory is how many bytes of a GPU's memory NVML calls used while it is idle, 0 to 16 GiB. Default 0: drivers
-	// since 510 do not count what they reserve for themselves. Older ones do, and where the memory of a GPU is a NUMA node
-	// of the kernel (Grace) there may be more.
+	// IdleMemory is how many bytes of a GPU's memory NVML calls used while it is idle: drivers since 510 do not count what they
+	// reserve for themselves. Older ones do, and where the memory of a GPU is a NUMA node of the kernel (Grace) there may be more.
 	IdleMemory uint64
-
-	// IdleCommand is a program of the site and its arguments that says whether the node is free, by exit status 0: the
-	// absolute path first, 32 words of 4 KiB together at most. Empty: none is run, and where a scheduler runs whose
-	// jobs cannot be seen nothing is probed.
+	// IdleCommand is a program of the site and its arguments that says whether the node is free, by exit status 0. Empty: none is
+	// run, and where a scheduler runs whose jobs cannot be seen nothing is probed.
 	IdleCommand []string
-	// User is the uid and gid that ranks run as where the exporter is root and devices and libraries allow it; 0: that of
-	// the exporter. Default 65534, "nobody".
-	User int
+	User        int // uid and gid of ranks where the exporter is root, and devices and libraries allow it; 0: the exporter's
 
 	NCCL      string // path or name of libnccl.so.2; empty: looked for
-	CUDA      string // path or name of libcuda.so.1; default "libcuda.so.1"
-	EnvFile   string // absolute path of a file of NAME=value lines for the ranks; empty: none
-	StateFile string // absolute path; empty: history is lost with the process. Default /var/lib/gpufabric_exporter/probes.json
-	LockFile  string // absolute path of what all probers of the node lock, see TakeLock. Default /run/gpufabric_exporter/probe.lock
+	CUDA      string // path or name of libcuda.so.1
+	EnvFile   string // of NAME=value lines for the ranks; empty: none
+	StateFile string // empty: history is lost with the process
+	LockFile  string // of what all probers of the node lock, see state.TakeLock
 }
 
 // MaxUser is the largest uid; the next number means none.

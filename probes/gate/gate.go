@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,10 +66,10 @@ const (
 type Gate struct {
 	o    Options
 	self int           // pid
-	busy chan struct{} // holds a token while no caller looks, waits or probes
+	busy sync.Mutex    // held while a caller looks, waits or probes
 	gap  time.Duration // between two samples, beyond which they are no proof of what was between
 
-	// What has been seen; guarded by the token.
+	// What has been seen; guarded by busy.
 	idle  map[string]idleness // by UUID
 	links map[string]counter
 }
@@ -78,12 +79,10 @@ func New(o Options) *Gate {
 	if o.Quiet <= 0 {
 		o.Quiet = time.Minute
 	}
-	g := &Gate{
-		o: o, self: os.Getpid(), busy: make(chan struct{}, 1), gap: max(o.Quiet/12, time.Second),
+	return &Gate{
+		o: o, self: os.Getpid(), gap: max(o.Quiet/12, time.Second),
 		idle: map[string]idleness{}, links: map[string]counter{},
 	}
-	g.busy <- struct{}{}
-	return g
 }
 
 // refusal is why the gate stays shut.
@@ -94,9 +93,15 @@ type refusal struct {
 	wait bool
 }
 
-func unproven(format string, args ...any) *refusal {
-	return &refusal{why: probes.SkipCannotProveIdle, detail: fmt.Sprintf(format, args...)}
+func refuse(why probes.Skip, format string, args ...any) *refusal {
+	return &refusal{why: why, detail: fmt.Sprintf(format, args...)}
 }
+
+func unproven(format string, args ...any) *refusal {
+	return refuse(probes.SkipCannotProveIdle, format, args...)
+}
+
+var held = refuse(probes.SkipLocked, "by this process")
 
 // worse chooses the refusal that is reported: what is certain before what could not be proved, and that before what only takes time.
 func worse(a, b *refusal) *refusal {
@@ -127,10 +132,8 @@ func (r *refusal) skipped() *probes.Skipped {
 // Check looks once whether a probe of these GPUs, named by UUID, may start now; nil: the gate is open. It does not wait:
 // unless Enter has watched the GPUs until just now, it cannot know that they were idle for a minute.
 func (g *Gate) Check(ctx context.Context, gpus []string) *probes.Skipped {
-	select {
-	case <-g.busy:
-	default:
-		return (&refusal{why: probes.SkipLocked, detail: "by this process"}).skipped()
+	if !g.busy.TryLock() {
+		return held.skipped()
 	}
 	defer g.leave()
 	lock, r := g.lock()
@@ -149,10 +152,8 @@ func (g *Gate) Check(ctx context.Context, gpus []string) *probes.Skipped {
 // and at its end. As soon as something speaks against it, it says so, and at the latest after a minute and a half. A Pass
 // must be left.
 func (g *Gate) Enter(ctx context.Context, gpus []string) (*Pass, *probes.Skipped) {
-	select {
-	case <-g.busy:
-	default:
-		return nil, (&refusal{why: probes.SkipLocked, detail: "by this process"}).skipped()
+	if !g.busy.TryLock() {
+		return nil, held.skipped()
 	}
 	lock, r := g.enter(ctx, gpus)
 	if r != nil {
@@ -210,7 +211,7 @@ func (g *Gate) lock() (*state.Lock, *refusal) {
 	lock, err := state.TakeLock(g.o.Lock)
 	switch {
 	case errors.Is(err, state.ErrLocked):
-		return nil, &refusal{why: probes.SkipLocked, detail: err.Error()}
+		return nil, refuse(probes.SkipLocked, "%v", err)
 	case err != nil:
 		return nil, unproven("%v", err)
 	}
@@ -221,7 +222,7 @@ func (g *Gate) leave() {
 	if g.o.GPUs != nil {
 		g.o.GPUs.Release()
 	}
-	g.busy <- struct{}{}
+	g.busy.Unlock()
 }
 
 // look asks the sources. The full look asks all; the others only what shows the GPUs at work.

@@ -33,7 +33,7 @@ type counter struct {
 // lookAtGPUs reads the GPUs and judges what it sees.
 func (g *Gate) lookAtGPUs(ctx context.Context, gpus []string, full bool) *refusal {
 	if len(gpus) == 0 {
-		return &refusal{why: probes.SkipNoGPU, detail: "no GPU to probe"}
+		return refuse(probes.SkipNoGPU, "no GPU to probe")
 	}
 	if g.o.GPUs == nil {
 		return unproven("no reader of GPUs")
@@ -51,13 +51,13 @@ func (g *Gate) lookAtGPUs(ctx context.Context, gpus []string, full bool) *refusa
 	}
 	now := time.Now()
 	if d.Released != "" {
-		return &refusal{why: probes.SkipMaintenance, detail: d.Released}
+		return refuse(probes.SkipMaintenance, "%s", d.Released)
 	}
 	switch loaded, ok := d.Loaded.Get(); {
 	case !ok:
 		return unproven("whether there is a driver: %s", d.Loaded.Meta().Reason)
 	case !loaded:
-		return &refusal{why: probes.SkipNoGPU, detail: "NVIDIA's driver is not loaded"}
+		return refuse(probes.SkipNoGPU, "NVIDIA's driver is not loaded")
 	}
 	var r *refusal
 	if full {
@@ -137,7 +137,7 @@ func (g *Gate) memoryInUse(gpu *fabric.GPU, margin uint64, now time.Time) *refus
 	case memory.Total == 0 || memory.Used > memory.Total:
 		return unproven("memory of %s: %d of %d bytes are used", nameOf(gpu), memory.Used, memory.Total)
 	case memory.Used > margin && memory.Used-margin > g.o.IdleMemory:
-		return &refusal{why: probes.SkipMemory, detail: fmt.Sprintf("%d MiB are used on %s, expected %d at most", memory.Used>>20, nameOf(gpu), (margin+g.o.IdleMemory)>>20)}
+		return refuse(probes.SkipMemory, "%d MiB are used on %s, expected %d at most", memory.Used>>20, nameOf(gpu), (margin+g.o.IdleMemory)>>20)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func processOn(gpu *fabric.GPU, p fabric.GPUProcess) *refusal {
 	if p.Kind == fabric.GPUMPS {
 		why = probes.SkipMPS
 	}
-	return &refusal{why: why, detail: fmt.Sprintf("%s process %d on %s", p.Kind, p.PID, nameOf(gpu))}
+	return refuse(why, "%s process %d on %s", p.Kind, p.PID, nameOf(gpu))
 }
 
 // idleNow judges what changes with jobs, and whether it has been so for so long.
@@ -169,7 +169,7 @@ func (g *Gate) idleNow(gpu *fabric.GPU, now time.Time) *refusal {
 	case r != nil:
 		return r
 	case seen.used != nil && now.Sub(seen.at) < g.o.Quiet:
-		return &refusal{why: seen.used.why, detail: fmt.Sprintf("%s, %s ago", seen.used.detail, now.Sub(seen.at).Round(time.Second))}
+		return refuse(seen.used.why, "%s, %s ago", seen.used.detail, now.Sub(seen.at).Round(time.Second))
 	case now.Sub(seen.since) < g.o.Quiet:
 		r = unproven("%s has been watched for %s, expected %s", gpu.UUID, now.Sub(seen.since).Round(time.Second), g.o.Quiet)
 		r.wait = true
@@ -206,14 +206,14 @@ func (g *Gate) activity(gpu *fabric.GPU, now time.Time) *refusal {
 	case math.IsNaN(utilization) || utilization < 0 || utilization > 1:
 		unread = unproven("utilisation of %s is %g", gpu.UUID, utilization)
 	case utilization > 0:
-		return &refusal{why: probes.SkipUtilization, detail: fmt.Sprintf("%.0f %% on %s", 100*utilization, gpu.UUID)}
+		return refuse(probes.SkipUtilization, "%.0f %% on %s", 100*utilization, gpu.UUID)
 	}
 	r = worse(r, unread)
 	reasons, unread := need(gpu.ClockReasons, "reasons for low clocks", gpu, now)
 	switch names := reasons.Throttles(); {
 	case unread != nil:
 	case len(names) > 0:
-		return &refusal{why: probes.SkipThrottled, detail: fmt.Sprintf("%s: %s", gpu.UUID, strings.Join(names, ", "))}
+		return refuse(probes.SkipThrottled, "%s: %s", gpu.UUID, strings.Join(names, ", "))
 	case reasons&^knownReasons != 0:
 		unread = unproven("reasons %#x for low clocks of %s, of which %#x is unknown", uint64(reasons), gpu.UUID, uint64(reasons&^knownReasons))
 	}
@@ -227,18 +227,18 @@ const knownReasons = 0x1ff
 func modes(gpu *fabric.GPU, now time.Time) *refusal {
 	mode, r := need(gpu.ComputeMode, "compute mode", gpu, now)
 	if r == nil && mode != fabric.ComputeDefault {
-		return &refusal{why: probes.SkipComputeMode, detail: fmt.Sprintf("%s is in mode %s", gpu.UUID, mode)}
+		return refuse(probes.SkipComputeMode, "%s is in mode %s", gpu.UUID, mode)
 	}
 	if gpu.MIG.State != fabric.Absent {
 		mig, unread := need(gpu.MIG, "MIG", gpu, now)
 		if unread == nil && mig {
-			return &refusal{why: probes.SkipMIG, detail: gpu.UUID + " is divided"}
+			return refuse(probes.SkipMIG, "%s is divided", gpu.UUID)
 		}
 		r = worse(r, unread)
 	}
 	persistence, unread := need(gpu.Persistence, "persistence", gpu, now)
 	if unread == nil && !persistence {
-		return &refusal{why: probes.SkipPersistence, detail: "off on " + gpu.UUID}
+		return refuse(probes.SkipPersistence, "off on %s", gpu.UUID)
 	}
 	return worse(r, unread)
 }

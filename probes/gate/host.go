@@ -34,7 +34,7 @@ func (g *Gate) maintenance() *refusal {
 	case err != nil:
 		return unproven("maintenance: %v", err)
 	case why != "":
-		return &refusal{why: probes.SkipMaintenance, detail: why}
+		return refuse(probes.SkipMaintenance, "%s", why)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (g *Gate) lookAtHost(ctx context.Context) *refusal {
 func mps(running []fabric.Process) *refusal {
 	for _, p := range running {
 		if p.Command == commandMPS {
-			return &refusal{why: probes.SkipMPS, detail: fmt.Sprintf("process %d is a daemon of MPS", p.PID)}
+			return refuse(probes.SkipMPS, "process %d is a daemon of MPS", p.PID)
 		}
 	}
 	return nil
@@ -105,13 +105,13 @@ func mps(running []fabric.Process) *refusal {
 // either, or one that is not found: then only the site knows. An allocation in which nothing runs does not show on the node.
 func (g *Gate) slurm(running []fabric.Process, groups fabric.Cgroups) *refusal {
 	if n := len(groups.SlurmJobs); n > 0 {
-		return &refusal{why: probes.SkipSlurm, detail: fmt.Sprintf("%s, %s is one", probes.Counted(n, "job"), groups.SlurmJobs[0])}
+		return refuse(probes.SkipSlurm, "%s, %s is one", probes.Counted(n, "job"), groups.SlurmJobs[0])
 	}
 	var r *refusal
 	for _, p := range running {
 		switch {
 		case p.Command == commandStepd && !slices.Contains(p.Args, "infinity"): // which keeps the scope, and is no step
-			return &refusal{why: probes.SkipSlurm, detail: fmt.Sprintf("process %d runs a step of a job", p.PID)}
+			return refuse(probes.SkipSlurm, "process %d runs a step of a job", p.PID)
 		case p.Command == commandSlurm && !groups.Slurm && g.o.Site == nil:
 			r = worse(r, unproven("slurmd runs as process %d, and has no control group that is known: let it use cgroups, or set probes.idle_command", p.PID))
 		}
@@ -125,7 +125,7 @@ func (g *Gate) kubernetes(ctx context.Context, running []fabric.Process, groups 
 	case err != nil:
 		return unproven("kubelet: %v", err)
 	case len(containers) > 0:
-		return &refusal{why: probes.SkipKubernetes, detail: fmt.Sprintf("%s with GPUs, %s is one", probes.Counted(len(containers), "container"), containers[0])}
+		return refuse(probes.SkipKubernetes, "%s with GPUs, %s is one", probes.Counted(len(containers), "container"), containers[0])
 	case socket:
 		return nil
 	case groups.Pods:

@@ -72,7 +72,7 @@ func (g *Gate) linkErrors(gpu *fabric.GPU, now time.Time) *refusal {
 		switch stood := now.Sub(c.since); {
 		case stood >= linkTime:
 		case c.grew:
-			found = worse(found, &refusal{why: probes.SkipLinkErrors, detail: fmt.Sprintf("%s of %s has grown to %d, %s ago at most", key, gpu.UUID, value, stood.Round(time.Second))})
+			found = worse(found, refuse(probes.SkipLinkErrors, "%s of %s has grown to %d, %s ago at most", key, gpu.UUID, value, stood.Round(time.Second)))
 		case value != 0 || c.reset:
 			found = worse(found, unproven("%s of %s is %d and has been watched for %s, expected %s", key, gpu.UUID, value, stood.Round(time.Second), linkTime))
 		}

@@ -66,7 +66,7 @@ func (g *Gate) unasked(running []fabric.Process) *refusal {
 		if p.User != 0 {
 			of = fmt.Sprintf(" of user %d, who may have chosen its name", p.User)
 		}
-		return &refusal{why: probes.SkipScheduler, detail: fmt.Sprintf("process %d (%s)%s is a daemon of %s, whose jobs are not known here: set probes.idle_command", p.PID, p.Command, of, name)}
+		return refuse(probes.SkipScheduler, "process %d (%s)%s is a daemon of %s, whose jobs are not known here: set probes.idle_command", p.PID, p.Command, of, name)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (g *Gate) site(ctx context.Context) *refusal {
 	case err != nil:
 		return unproven("probes.idle_command: %v", err)
 	case why != "":
-		return &refusal{why: probes.SkipSite, detail: why}
+		return refuse(probes.SkipSite, "%s", why)
 	}
 	return nil
 }

@@ -33,14 +33,16 @@ var (
 	siteFamilies  = []string{"NCCL_", "OFI_NCCL_", "FI_", "UCX_", "SHARP_", "MLX5_", "IBV_", "RDMAV_"}
 )
 
-// probeVariables are set by the probe for every rank. The first group makes the log, the second keeps deadlines and
-// channels in the hands of the probe, the third keeps NCCL from what a probe has no use for.
-var probeVariables = []string{
-	"NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS",
-	"NCCL_COMM_BLOCKING", "NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_CGA_CLUSTER_SIZE",
-	"NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS",
-	"NCCL_RAS_ENABLE", "NCCL_PROFILER_PLUGIN", "NCCL_INSPECTOR_ENABLE", "NCCL_PARAM_DUMP_ALL",
+// forced is what the probe itself cannot do without: what makes the log, what keeps deadlines and channels in its hands, and what
+// keeps NCCL from what a probe has no use for. Empty is as if unset, whatever /etc/nccl.conf says.
+var forced = []string{
+	"NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH,BOOTSTRAP",
+	"NCCL_COMM_BLOCKING=0", "NCCL_CGA_CLUSTER_SIZE=", "NCCL_MIN_NCHANNELS=", "NCCL_MAX_NCHANNELS=", "NCCL_MIN_NRINGS=", "NCCL_MAX_NRINGS=",
+	"NCCL_RAS_ENABLE=0", "NCCL_PROFILER_PLUGIN=none", "NCCL_INSPECTOR_ENABLE=0", "NCCL_PARAM_DUMP_ALL=0",
 }
+
+// probeVariables are the others that a site may not set, because they depend on the probe.
+var probeVariables = []string{"NCCL_DEBUG_FILE", "NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}
 
 // ParseEnvironment reads the file of variables that a site wants its probes to have: NAME=value lines, with comments that
 // begin with "#" in the first column. Nothing is trimmed, unquoted or expanded, as in NCCL's own files. It returns
@@ -92,7 +94,7 @@ func refuse(line string) string {
 		return shown + " contains a NUL"
 	case !allowed:
 		return fmt.Sprintf("%s is not for probes, expected %s or what begins with %s", shown, strings.Join(siteVariables, ", "), strings.Join(siteFamilies, ", "))
-	case slices.Contains(probeVariables, name):
+	case slices.Contains(probeVariables, name), slices.ContainsFunc(forced, func(v string) bool { return strings.HasPrefix(v, name+"=") }):
 		return shown + " is set by the probe itself"
 	case writesFile(name):
 		return shown + " would have the probe write files"
@@ -125,10 +127,12 @@ func writesFile(name string) bool {
 // variables is an environment in which the last setting of a name counts.
 type variables []string
 
-func (v *variables) set(name, value string) {
-	begin := name + "="
-	*v = slices.DeleteFunc(*v, func(s string) bool { return strings.HasPrefix(s, begin) })
-	*v = append(*v, begin+value)
+func (v *variables) set(all ...string) {
+	for _, one := range all {
+		begin := one[:strings.IndexByte(one, '=')+1]
+		*v = slices.DeleteFunc(*v, func(s string) bool { return strings.HasPrefix(s, begin) })
+		*v = append(*v, one)
+	}
 }
 
 // environment is what rank number gets. What comes later wins: NCCL's files of the host, what keeps a light probe light,
@@ -141,71 +145,46 @@ func environment(p *Plan, n *fabric.Node, number int) []string {
 		case len(env) >= maxVariables:
 		case v.Masked: // NCCL reads its files itself
 		case strings.HasSuffix(v.Name, dumpFile):
-			env.set(v.Name, "/dev/null") // /etc/nccl.conf would name a file again
+			env.set(v.Name + "=/dev/null") // /etc/nccl.conf would name a file again
 		case refuse(v.Name+"="+v.Value) == "":
-			env.set(v.Name, v.Value)
+			env.set(v.Name + "=" + v.Value)
 		}
 	}
-	env.set("NCCL_CONF_FILE", "/dev/null")
-	env.set("NCCL_GIN_ENABLE", "0")
-	env.set("NCCL_SOCKET_POLL_TIMEOUT_MSEC", "100") // from 2.29 on: ranks that wait do not spin
-	env.set("CUDA_MODULE_LOADING", "LAZY")
+	env.set("NCCL_CONF_FILE=/dev/null", "NCCL_GIN_ENABLE=0", "CUDA_MODULE_LOADING=LAZY")
+	env.set("NCCL_SOCKET_POLL_TIMEOUT_MSEC=100")                     // from 2.29 on: ranks that wait do not spin
 	if p.Key.Kind != probes.Calibrate && p.Key.Kind != probes.Rail { // what is expected of these two needs all buffers
-		env.set("NCCL_BUFFSIZE", "1048576")
+		env.set("NCCL_BUFFSIZE=1048576")
 	}
 	if p.Key.Kind != probes.Calibrate {
-		env.set("NCCL_NVLS_ENABLE", "0") // sums in the switch take memory of all GPUs
+		env.set("NCCL_NVLS_ENABLE=0") // sums in the switch take memory of all GPUs
 	}
 	for _, s := range p.Settings.Environment {
 		if refuse(s) == "" {
-			name, value, _ := strings.Cut(s, "=")
-			env.set(name, value)
+			env.set(s)
 		}
 	}
 	if p.Key.Kind == probes.Rail || p.Key.Kind == probes.Socket {
 		apart(&env, p.Key, number)
 	}
-	env.set("CUDA_CACHE_DISABLE", "1") // it would be written to a disk
-	env.set("NCCL_DEBUG", "INFO")
-	env.set("NCCL_DEBUG_FILE", p.Settings.LogPath)
-	env.set("NCCL_DEBUG_SUBSYS", "INIT,NET,ENV,GRAPH,BOOTSTRAP")
-	env.set("NCCL_COMM_BLOCKING", "0")
-	env.set("NCCL_RAS_ENABLE", "0")
-	env.set("NCCL_PROFILER_PLUGIN", "none")
-	env.set("NCCL_INSPECTOR_ENABLE", "0")
-	env.set("NCCL_PARAM_DUMP_ALL", "0")
-	least, most := "", "" // as if unset, whatever /etc/nccl.conf says
+	ctas := []string{"NCCL_MIN_CTAS=", "NCCL_MAX_CTAS="}
 	if p.Settings.MaxCTAs > 0 {
-		least, most = "1", strconv.Itoa(p.Settings.MaxCTAs)
+		ctas = []string{"NCCL_MIN_CTAS=1", "NCCL_MAX_CTAS=" + strconv.Itoa(p.Settings.MaxCTAs)}
 	}
-	env.set("NCCL_MIN_CTAS", least)
-	env.set("NCCL_MAX_CTAS", most)
-	for _, name := range []string{
-		"NCCL_CGA_CLUSTER_SIZE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS",
-	} {
-		env.set(name, "")
-	}
+	env.set("CUDA_CACHE_DISABLE=1", "NCCL_DEBUG_FILE="+p.Settings.LogPath) // the cache would be written to a disk
+	env.set(append(ctas, forced...)...)
 	return slices.Clip(env)
 }
 
 // apart has two ranks of one host take each other for ranks of two, so that they meet over the network.
 func apart(env *variables, key probes.Key, number int) {
-	env.set("NCCL_HOSTID", "gpufabric-probe-"+strconv.Itoa(number))
-	env.set("NCCL_MNNVL_ENABLE", "0")
-	env.set("NCCL_COLLNET_ENABLE", "0")
-	env.set("NCCL_NET_PLUGIN", "none")
+	env.set("NCCL_HOSTID=gpufabric-probe-"+strconv.Itoa(number), "NCCL_MNNVL_ENABLE=0", "NCCL_COLLNET_ENABLE=0", "NCCL_NET_PLUGIN=none")
 	if key.Kind == probes.Socket {
-		env.set("NCCL_NET", "Socket")
+		env.set("NCCL_NET=Socket")
 		return
 	}
-	env.set("NCCL_NET", "IB") // falling back to sockets is an error
-	env.set("NCCL_IB_DISABLE", "0")
-	env.set("NCCL_IB_HCA", "="+key.Device+":"+strconv.Itoa(key.Port))
-	env.set("NCCL_CROSS_NIC", "0")
-	env.set("NCCL_PXN_DISABLE", "1")
-	env.set("NCCL_NETDEVS_POLICY", "ALL")
-	env.set("NCCL_IB_MERGE_NICS", "0")
-	env.set("NCCL_NET_MERGE_LEVEL", "LOC")
+	env.set("NCCL_NET=IB") // falling back to sockets is an error
+	env.set("NCCL_IB_DISABLE=0", "NCCL_IB_HCA=="+key.Device+":"+strconv.Itoa(key.Port), "NCCL_CROSS_NIC=0", "NCCL_PXN_DISABLE=1",
+		"NCCL_NETDEVS_POLICY=ALL", "NCCL_IB_MERGE_NICS=0", "NCCL_NET_MERGE_LEVEL=LOC")
 }
 
 // ReadEnvironment reads the file of variables. They decide what ranks load, so only root and the user of this process may

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/log"
@@ -68,28 +69,27 @@ func tellPaths(r *probes.Result, logs []log.Log) {
 	if !complete {
 		notSaid = fabric.ReasonNotRead
 	}
-	r.Path = probes.UnknownFact[probes.Path](notSaid, probes.LogSource, r.At)
-	switch slowest := slowestOf(links); {
-	case slowest != "":
-		r.Path = probes.Known(slowest, probes.LogSource, r.At)
+	path := slowestOf(links)
+	switch {
+	case path != "":
 	case len(logs) == 1 && r.Network != "":
-		r.Path = probes.Known(probes.PathOf(r.Network), probes.LogSource, r.At)
+		path = probes.PathOf(r.Network)
 	case len(logs) > 1 && first.NVLSChannels > 0 && complete:
-		r.Path = probes.Known(probes.PathNVLS, probes.LogSource, r.At)
+		path = probes.PathNVLS
 	}
+	r.Path = said(path, path != "", notSaid, r.At)
 	r.GPUDirect = gpuDirect(r, judged, first, notSaid)
-	known := func(is, known bool) probes.Fact[bool] {
-		if known {
-			return probes.Known(is, probes.LogSource, r.At)
-		}
-		return probes.UnknownFact[bool](notSaid, probes.LogSource, r.At)
+	r.NVLS = said(first.NVLSChannels > 0, first.NVLSChannels != log.Unknown, notSaid, r.At)
+	r.SHARP = said(collNet, collNet || complete, notSaid, r.At)
+	r.Channels = said(first.Channels, first.Channels != log.Unknown, notSaid, r.At)
+}
+
+// said is what a log says, if it does.
+func said[T any](v T, known bool, notSaid fabric.Reason, at time.Time) probes.Fact[T] {
+	if !known {
+		return probes.UnknownFact[T](notSaid, probes.LogSource, at)
 	}
-	r.NVLS = known(first.NVLSChannels > 0, first.NVLSChannels != log.Unknown)
-	r.SHARP = known(collNet, collNet || complete)
-	r.Channels = probes.UnknownFact[int](notSaid, probes.LogSource, r.At)
-	if first.Channels != log.Unknown {
-		r.Channels = probes.Known(first.Channels, probes.LogSource, r.At)
-	}
+	return probes.Known(v, probes.LogSource, at)
 }
 
 // gpuDirect says whether connections over a network all use GPUDirect RDMA; without any, whether the devices of the
