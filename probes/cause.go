@@ -9,16 +9,17 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Cause is what explains a fault of a probe, as far as NCCL's log and the comparison with earlier runs show. The words are
-// stable: they are label values.
+// Cause is what explains a fault of a probe, as far as NCCL's log and the comparison with earlier runs show. The words
+// are stable: they are label values.
 type Cause string
 
 // Causes of FaultSocket, from NCCL's log.
 const (
 	CauseDisabled       Cause = "rdma_disabled"   // NCCL_IB_DISABLE
 	CauseSocketSelected Cause = "socket_selected" // NCCL_NET=Socket
-	CauseNoDevice       Cause = "no_rdma_device"  // NCCL found no RDMA device that it can open and that NCCL_IB_HCA selects
-	CauseNotLogged      Cause = "not_logged"      // the log does not show it
+	// NCCL found no RDMA device that it can open and that NCCL_IB_HCA selects
+	CauseNoDevice  Cause = "no_rdma_device"
+	CauseNotLogged Cause = "not_logged" // the log does not show it
 )
 
 // Causes of faults of bandwidth: what differs from the last run at full bandwidth.
@@ -37,12 +38,13 @@ const (
 func Causes() []Cause {
 	return []Cause{
 		CauseDisabled, CauseSocketSelected, CauseNoDevice, CauseNotLogged,
-		CauseVersions, CauseGPUs, CauseTransport, CauseGPUDirect, CauseSwitchSums, CauseChannels, CauseSettings, CauseNoDifference,
+		CauseVersions, CauseGPUs, CauseTransport, CauseGPUDirect, CauseSwitchSums, CauseChannels, CauseSettings,
+		CauseNoDifference,
 	}
 }
 
-// Causes returns what explains a fault of this probe. It is empty for faults without a known kind of cause, and for those of
-// bandwidth without an earlier run to compare with.
+// Causes returns what explains a fault of this probe. It is empty for faults without a known kind of cause, and for
+// those of bandwidth without an earlier run to compare with.
 func (p *ProbeStatus) Causes(f Fault) []Cause {
 	switch {
 	case f == FaultSocket:
@@ -82,7 +84,8 @@ func differing(changes []Change) []Cause {
 		return []Cause{CauseNoDifference}
 	}
 	of := map[string]Cause{
-		"NCCL": CauseVersions, "GPU driver": CauseVersions, "CUDA": CauseVersions, "GPUs": CauseGPUs, "path": CauseTransport, "network": CauseTransport,
+		"NCCL": CauseVersions, "GPU driver": CauseVersions, "CUDA": CauseVersions,
+		"GPUs": CauseGPUs, "path": CauseTransport, "network": CauseTransport,
 		"GPUDirect": CauseGPUDirect, "NVLS": CauseSwitchSums, "SHARP": CauseSwitchSums, "channels": CauseChannels,
 	}
 	found := map[Cause]bool{}
@@ -96,8 +99,8 @@ func differing(changes []Change) []Cause {
 	return slices.DeleteFunc(Causes(), func(c Cause) bool { return !found[c] })
 }
 
-// Symptom is what the result shows, for checks of the node to explain. Wrong sums, hangs and baselines that drifted are explained by
-// none.
+// Symptom is what the result shows, for checks of the node to explain. Wrong sums, hangs and baselines that drifted
+// are explained by none.
 func (r *Result) Symptom() fabric.Symptom {
 	s := fabric.Symptom{GPUs: r.GPUs, Device: r.Device, Port: r.Port, Within: r.Kind == Node}
 	for _, f := range r.Faults() {

@@ -22,8 +22,9 @@ type Change struct {
 // notable is from which difference on a bandwidth counts as another one.
 const notable = 0.05
 
-// Changes returns how a result differs from an older one: in what decides on its bandwidth, and in the bandwidth of the last
-// measurement, if both made the same and it differs by 5 % or more. What one of them does not know is no difference.
+// Changes returns how a result differs from an older one: in what decides on its bandwidth, and in the bandwidth of
+// the last measurement, if both made the same and it differs by 5 % or more. What one of them does not know is no
+// difference.
 func Changes(old, new Result) []Change {
 	changes := Differences(old, new)
 	a, had := Judged(old)
@@ -69,8 +70,8 @@ func wordOf[T any](f Fact[T], word func(T) string) string {
 	return ""
 }
 
-// changesOfSettings compares NAME=value lists. A probe always has settings of its own, so an empty list is one that is not
-// known.
+// changesOfSettings compares NAME=value lists. A probe always has settings of its own, so an empty list is one that is
+// not known.
 func changesOfSettings(old, new []string) []Change {
 	if len(old) == 0 || len(new) == 0 {
 		return nil

@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// Config is what a site can choose; docs/CONFIGURATION.md has the limits, and DefaultConfig the defaults. The zero value is not
-// valid.
+// Config is what a site can choose; docs/CONFIGURATION.md has the limits, and DefaultConfig the defaults. The zero
+// value is not valid.
 type Config struct {
-	// Every returns how often the probes of a kind run, for kinds that are to run by themselves. It is a wish: Duty comes first.
+	// Every returns how often the probes of a kind run, for kinds that are to run by themselves. It is a wish: Duty comes
+	// first.
 	//
-	// The defaults fit into a Duty of 0.1 %, which is 86 s a day for each GPU, if a rank holds its GPU for about 5 s. What costs
-	// are contexts and communicators, not traffic.
+	// The defaults fit into a Duty of 0.1 %, which is 86 s a day for each GPU, if a rank holds its GPU for about 5 s.
+	// What costs are contexts and communicators, not traffic.
 	Every map[Kind]time.Duration
 	Duty  float64 // share of its time for which a GPU may have a context of a probe
 
@@ -29,15 +30,18 @@ type Config struct {
 
 	Collective time.Duration // how long the timed iterations of a run take together at most
 	Wall       time.Duration // how long a run takes at most from its start to the end of its last rank
-	Warn       float64       // share of its baseline below which a result is run once more, and is regressed if that confirms it
+	// share of its baseline below which a result is run once more, and is regressed if that confirms it
+	Warn float64
 
-	// IdleMemory is how many bytes of a GPU's memory NVML calls used while it is idle: drivers since 510 do not count what they
-	// reserve for themselves. Older ones do, and where the memory of a GPU is a NUMA node of the kernel (Grace) there may be more.
+	// IdleMemory is how many bytes of a GPU's memory NVML calls used while it is idle: drivers since 510 do not count
+	// what they reserve for themselves. Older ones do, and where the memory of a GPU is a NUMA node of the kernel (Grace)
+	// there may be more.
 	IdleMemory uint64
-	// IdleCommand is a program of the site and its arguments that says whether the node is free, by exit status 0. Empty: none is
-	// run, and where a scheduler runs whose jobs cannot be seen nothing is probed.
+	// IdleCommand is a program of the site and its arguments that says whether the node is free, by exit status 0. Empty:
+	// none is run, and where a scheduler runs whose jobs cannot be seen nothing is probed.
 	IdleCommand []string
-	User        int // uid and gid of ranks where the exporter is root, and devices and libraries allow it; 0: the exporter's
+	// uid and gid of ranks where the exporter is root, and devices and libraries allow it; 0: the exporter's
+	User int
 
 	NCCL      string // path or name of libnccl.so.2; empty: looked for
 	CUDA      string // path or name of libcuda.so.1
@@ -52,7 +56,8 @@ const MaxUser = 1<<32 - 2
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Every:      map[Kind]time.Duration{Transport: 2 * time.Hour, Node: 4 * time.Hour, Rail: 12 * time.Hour, Socket: 24 * time.Hour},
+		Every: map[Kind]time.Duration{Transport: 2 * time.Hour, Node: 4 * time.Hour, Rail: 12 * time.Hour,
+			Socket: 24 * time.Hour},
 		Duty:       0.001,
 		Op:         AllReduce,
 		Type:       Float32,
@@ -97,7 +102,8 @@ func (c Config) Validate() error {
 	expect(c.Warn > 0 && c.Warn < 1, "Warn", c.Warn, "more than 0, and less than 1")
 	expect(c.IdleMemory <= 16<<30, "IdleMemory", c.IdleMemory, "16 GiB at most")
 	if len(c.IdleCommand) > 0 {
-		expect(runnable(c.IdleCommand), "IdleCommand", fmt.Sprintf("%q", c.IdleCommand), "an absolute path and its arguments, 32 words of 4 KiB together at most")
+		expect(runnable(c.IdleCommand), "IdleCommand", fmt.Sprintf("%q", c.IdleCommand),
+			"an absolute path and its arguments, 32 words of 4 KiB together at most")
 	}
 	expect(c.User >= 0 && c.User <= MaxUser, "User", c.User, "0 to 4294967294")
 	expect(c.CUDA != "", "CUDA", `""`, "a path or a name")

@@ -18,7 +18,8 @@ const (
 	FailureSettings Failure = "settings"     // what the site configured cannot be used
 	FailureVersions Failure = "versions"     // ranks have different versions of NCCL
 	FailureIntruder Failure = "intruder"     // another process came to the GPUs (Aborted)
-	FailureStopped  Failure = "stopped"      // the exporter ends, maintenance began, or the users of the GPUs could not be read (Aborted)
+	// the exporter ends, maintenance began, or the users of the GPUs could not be read (Aborted)
+	FailureStopped Failure = "stopped"
 )
 
 // failures are all failures, and where to look; nowhere where the error says it all.
@@ -28,11 +29,13 @@ var failures = []struct {
 }{
 	{FailureLibrary, "--library names NCCL; the driver's libcuda.so.1 must be where the loader looks"},
 	{FailureInit, "NCCL's log shows the cause; often NCCL_SOCKET_IFNAME matches no interface, or /dev/shm is too small"},
-	{FailureHang, "with large messages over a slow network try smaller --bytes or fewer --iterations; else check which transport NCCL's log names last"},
+	{FailureHang,
+		"with large messages over a slow network try smaller --bytes or fewer --iterations; else check which transport NCCL's log names last"},
 	{FailureCrash, "see NCCL's log and dmesg (Xid, oom-killer)"},
 	{FailureNCCL, "see NCCL's log and dmesg (Xid)"},
 	{FailureCUDA, "see NCCL's log and dmesg (Xid)"},
-	{FailureWrong, "do not train on these GPUs: compare with --ranks and rail to find which GPU or NIC it is, then dcgmi diag -r 3"},
+	{FailureWrong,
+		"do not train on these GPUs: compare with --ranks and rail to find which GPU or NIC it is, then dcgmi diag -r 3"},
 	{FailureProtocol, ""},
 	{FailureSettings, ""},
 	{FailureVersions, "ranks must load the same library: --library names it"},

@@ -29,7 +29,8 @@ const (
 
 // Faults returns all faults.
 func Faults() []Fault {
-	return []Fault{FaultSocket, FaultGPUDirect, FaultWrong, FaultFailing, FaultSlow, FaultRegressed, FaultDrifted, FaultStale, FaultNeverRun}
+	return []Fault{FaultSocket, FaultGPUDirect, FaultWrong, FaultFailing, FaultSlow, FaultRegressed, FaultDrifted,
+		FaultStale, FaultNeverRun}
 }
 
 // OfBandwidth reports whether the fault is one of bandwidth against its baseline.

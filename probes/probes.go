@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probes has what the rooms of probes share: kinds and keys, the configuration, results with their faults, causes and
-// changes, skips, the status, and the protocol between a probe and the process of a rank. It is plain data and pure functions,
-// safe for concurrent use as long as nobody writes; what cannot be is an error in words, or a Skipped.
+// Package probes has what the rooms of probes share: kinds and keys, the configuration, results with their faults,
+// causes and changes, skips, the status, and the protocol between a probe and the process of a rank. It is plain data
+// and pure functions, safe for concurrent use as long as nobody writes; what cannot be is an error in words, or a
+// Skipped.
 //
-// Probes measure the training fabric of this node with short NCCL collectives, on a schedule and by hand, on GPUs that are
-// verified idle. They are pure Go: NCCL and CUDA run in processes of their own, one for each rank (package ncclprobe), and are
-// never loaded into the exporter. They are off until the configuration enables them (probes.enabled).
+// Probes measure the training fabric of this node with short NCCL collectives, on a schedule and by hand, on GPUs that
+// are verified idle. They are pure Go: NCCL and CUDA run in processes of their own, one for each rank (package
+// ncclprobe), and are never loaded into the exporter. They are off until the configuration enables them
+// (probes.enabled).
 //
-// Harm comes first. The gate opens only when every source could be read and reports idle; while a probe runs, any other process
-// on its GPUs has the ranks killed. Between probes nothing is held: no process, no memory of a GPU, no lock. What ranks, logs, the
-// state file and the node say is not trusted: sizes, counts and times are bounded.
+// Harm comes first. The gate opens only when every source could be read and reports idle; while a probe runs, any
+// other process on its GPUs has the ranks killed. Between probes nothing is held: no process, no memory of a GPU, no
+// lock. What ranks, logs, the state file and the node say is not trusted: sizes, counts and times are bounded.
 //
-// A prober decides when a probe is due. It has a plan made, the gate opened, the ranks run, and the state judge the result.
-// Faults are decided here, and have a series only while they exist: alert rules over all probes would cost more than all others.
+// A prober decides when a probe is due. It has a plan made, the gate opened, the ranks run, and the state judge the
+// result. Faults are decided here, and have a series only while they exist: alert rules over all probes would cost
+// more than all others.
 package probes
 
 import (
@@ -76,8 +79,8 @@ func (d DType) Size() int {
 	return 0
 }
 
-// BusFactor is what the algorithm bandwidth of an operation over n ranks is multiplied with to get the bus bandwidth: the
-// bytes that a ring moves over each link for one byte of the message (nccl-tests, doc/PERFORMANCE.md).
+// BusFactor is what the algorithm bandwidth of an operation over n ranks is multiplied with to get the bus bandwidth:
+// the bytes that a ring moves over each link for one byte of the message (nccl-tests, doc/PERFORMANCE.md).
 func (op Op) BusFactor(n int) float64 {
 	switch {
 	case n < 2:

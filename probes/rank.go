@@ -10,7 +10,8 @@ import (
 
 // The protocol between a probe and the process of one rank: a Request and its Reply, both JSON. Exactly one field of a
 // Request is set. The ranks of a communicator get each step at the same time, and the next one when all have answered;
-// so a rank never waits for another without a deadline of its own, and how many iterations fit is decided once for all.
+// so a rank never waits for another without a deadline of its own, and how many iterations fit is decided once for
+// all.
 
 // IDSize is that of an ncclUniqueId in bytes.
 const IDSize = 128
@@ -82,8 +83,8 @@ type MeasureReply struct {
 	Wrong      uint64        `json:"wrong"`       // elements
 }
 
-// StartRank starts the process of a rank with that environment, by internal/worker. It is ended when ctx ends, if it was not
-// before.
+// StartRank starts the process of a rank with that environment, by internal/worker. It is ended when ctx ends, if it
+// was not before.
 type StartRank func(ctx context.Context, env []string) (RankProcess, error)
 
 // RankProcess is the process of one rank. Its methods may be called from any goroutine.

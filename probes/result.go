@@ -13,8 +13,9 @@ import (
 	"gpufabric_exporter/internal/nccl/log"
 )
 
-// Result is one probe that was started. Its JSON is the same in the state file, in /probes.json and in what the command
-// probe prints (docs/PROBES.md): names and meanings stay, new ones may come. What is null is not known, or there is none.
+// Result is one probe that was started. Its JSON is the same in the state file, in /probes.json and in what the
+// command probe prints (docs/PROBES.md): names and meanings stay, new ones may come. What is null is not known, or
+// there is none.
 type Result struct {
 	Label string `json:"label,omitempty"` // names the run in a comparison, "4 GPUs"; else empty
 	Key
@@ -39,8 +40,9 @@ type Result struct {
 	Driver string `json:"gpu_driver_version,omitempty"`
 	CUDA   string `json:"cuda_version,omitempty"`
 	// Path and what follows come from NCCL's log; unknown where it says nothing.
-	Path      Fact[Path] `json:"path"`
-	Network   string     `json:"network,omitempty"`        // in NCCL's words: "IB", "Socket", "AWS Libfabric"; empty if not known
+	Path Fact[Path] `json:"path"`
+	// in NCCL's words: "IB", "Socket", "AWS Libfabric"; empty if not known
+	Network   string     `json:"network,omitempty"`
 	NoDevices bool       `json:"no_rdma_device,omitempty"` // NCCL reported that it found no RDMA device
 	GPUDirect Fact[bool] `json:"gpudirect_rdma"`           // absent without a network that could use it
 	NVLS      Fact[bool] `json:"nvls"`
@@ -50,7 +52,8 @@ type Result struct {
 	Init         Seconds       `json:"communicator_seconds"`     // to make the communicator
 	Connect      Seconds       `json:"first_collective_seconds"` // in which connections are made
 	Measurements []Measurement `json:"measurements"`             // in the order they were made
-	Comparison   Comparison    `json:"baseline"`                 // of the last measurement, for kinds that have a baseline
+	// of the last measurement, for kinds that have a baseline
+	Comparison Comparison `json:"baseline"`
 	// Expected is the bus bandwidth over what the line rate allows; absent for kinds that have no expectation.
 	Expected Fact[float64] `json:"expected_ratio"`
 
@@ -206,9 +209,11 @@ func (f *Fact[T]) UnmarshalJSON(b []byte) error {
 
 // Sound reports whether a result is one that a probe can have.
 func (r *Result) Sound() bool {
-	good := r.Outcome == OK && r.Failure == "" || (r.Outcome == Failed || r.Outcome == Aborted) && slices.Contains(Failures(), r.Failure)
+	good := r.Outcome == OK && r.Failure == "" || (r.Outcome == Failed || r.Outcome == Aborted) &&
+		slices.Contains(Failures(), r.Failure)
 	path, known := r.Path.Get()
-	if !good || known && !slices.Contains(Paths(), path) || !slices.Contains(Kinds(), r.Kind) || r.At.IsZero() || len(r.Device) > TextMost {
+	if !good || known && !slices.Contains(Paths(), path) || !slices.Contains(Kinds(), r.Kind) || r.At.IsZero() ||
+		len(r.Device) > TextMost {
 		return false
 	}
 	for _, v := range []float64{r.Expected.Or(0), r.Comparison.Median.Or(0), r.Comparison.Ratio.Or(0)} {
@@ -217,7 +222,8 @@ func (r *Result) Sound() bool {
 		}
 	}
 	return !slices.ContainsFunc(r.Measurements, func(m Measurement) bool {
-		return m.Bytes > bytesMost || !(m.BusBW >= 0 && m.BusBW < Absurd && m.AlgBW >= 0 && m.AlgBW < Absurd && m.Time >= 0 && m.Time < math.MaxInt32) ||
+		return m.Bytes > bytesMost || !(m.BusBW >= 0 && m.BusBW < Absurd && m.AlgBW >= 0 && m.AlgBW < Absurd &&
+			m.Time >= 0 && m.Time < math.MaxInt32) ||
 			m.Ranks < 0 || m.Ranks > GPUsMost || !slices.Contains(Ops(), m.Op)
 	})
 }
@@ -234,7 +240,8 @@ func Judged(r Result) (busBW float64, ok bool) {
 // CompareKeys orders probes: by kind as Kinds lists them, then by device and port.
 func CompareKeys(a, b Key) int {
 	kinds := Kinds()
-	return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), fabric.NaturalOrder(a.Device, b.Device),
+	return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)),
+		fabric.NaturalOrder(a.Device, b.Device),
 		cmp.Compare(a.Port, b.Port))
 }
 

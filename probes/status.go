@@ -32,14 +32,15 @@ type ProbeStatus struct {
 	// Slow were below the limit (Comparison.Below), and Late had a late small message.
 	Judged, Slow, Late uint64
 	LastSkip           *Skipped
-	Last               *Result       // newest
-	LastGood           *Result       // newest that is OK
-	Before             *Result       // newest that was OK before what decides on bandwidth changed, or fell below the limit; nil: nothing did
-	Kept               []Result      // failures that are preserved, oldest first; bounded
-	LastRun            time.Time     // zero: never, as far as the state file remembers
-	NextRun            time.Time     // zero: not scheduled
-	Every              time.Duration // how often it is to run; 0: it does not run by itself
-	Baselines          int           // fingerprints known
+	Last               *Result // newest
+	LastGood           *Result // newest that is OK
+	// newest that was OK before what decides on bandwidth changed, or fell below the limit; nil: nothing did
+	Before    *Result
+	Kept      []Result      // failures that are preserved, oldest first; bounded
+	LastRun   time.Time     // zero: never, as far as the state file remembers
+	NextRun   time.Time     // zero: not scheduled
+	Every     time.Duration // how often it is to run; 0: it does not run by itself
+	Baselines int           // fingerprints known
 	// History has the bandwidths that the last good result is compared with, and its own, oldest first; at most 64.
 	History []Sample
 }
@@ -87,8 +88,8 @@ func (p *ProbeStatus) Skipping() *Skipped {
 	return nil
 }
 
-// Faults returns what is wrong with a probe of this status, and since when, as far as is known: the begin of the run that
-// said so, the last success or run of one that is stale, and the start of an exporter whose probe has never run.
+// Faults returns what is wrong with a probe of this status, and since when, as far as is known: the begin of the run
+// that said so, the last success or run of one that is stale, and the start of an exporter whose probe has never run.
 func (s *Status) Faults(p *ProbeStatus) map[Fault]time.Time {
 	found := map[Fault]time.Time{}
 	r := p.Verdict()
@@ -102,7 +103,8 @@ func (s *Status) Faults(p *ProbeStatus) map[Fault]time.Time {
 		last = p.LastGood.At
 	}
 	failing := r != nil && r.Outcome == Failed
-	if !last.IsZero() && p.Every > 0 && s.At.Sub(last) > staleIntervals*p.Every && !failing && !p.skipsFor(inUse, divided) {
+	if !last.IsZero() && p.Every > 0 && s.At.Sub(last) > staleIntervals*p.Every && !failing &&
+		!p.skipsFor(inUse, divided) {
 		found[FaultStale] = last
 	}
 	untried := p.Skipping() == nil && p.Every > 0 && s.At.Sub(s.Since) > p.Every
@@ -115,7 +117,8 @@ func (s *Status) Faults(p *ProbeStatus) map[Fault]time.Time {
 
 // Reasons that are no faults: the GPUs are in use, or set up so that probes have no place on them.
 var (
-	inUse   = []Skip{SkipProcess, SkipMemory, SkipUtilization, SkipMPS, SkipSlurm, SkipKubernetes, SkipSite, SkipMaintenance, SkipDuty}
+	inUse = []Skip{SkipProcess, SkipMemory, SkipUtilization, SkipMPS, SkipSlurm, SkipKubernetes, SkipSite,
+		SkipMaintenance, SkipDuty}
 	divided = []Skip{SkipMIG, SkipComputeMode}
 )
 
@@ -128,8 +131,8 @@ func (p *ProbeStatus) skipsFor(reasons ...[]Skip) bool {
 type Target struct {
 	Key  Key
 	GPUs []string // UUIDs of those that would get a context; empty: not known
-	// Conditions are what else must be equal for results to be compared, "firmware mlx5_0=28.43.1014": firmware of the HCA,
-	// how the GPUs are linked. The order does not matter.
+	// Conditions are what else must be equal for results to be compared, "firmware mlx5_0=28.43.1014": firmware of the
+	// HCA, how the GPUs are linked. The order does not matter.
 	Conditions []string
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gate decides whether a probe may use GPUs, and looks who else uses them while it does. A source that cannot be read
-// keeps it shut. So does a scheduler whose jobs cannot be seen, unless a command of the site reports that the node is free.
+// Package gate decides whether a probe may use GPUs, and looks who else uses them while it does. A source that cannot
+// be read keeps it shut. So does a scheduler whose jobs cannot be seen, unless a command of the site reports that the
+// node is free.
 //
-// GPUs are watched for a minute before a run, every 100 ms during it, and twice before a rank opens one. After it, the driver is
-// asked until it shows nothing of the ranks, for 10 s at most. Outside of the node's PID namespace the gate never opens: NVML lists
-// only processes that it can see. During maintenance the worker that it asks releases the GPUs like that of the exporter.
+// GPUs are watched for a minute before a run, every 100 ms during it, and twice before a rank opens one. After it, the
+// driver is asked until it shows nothing of the ranks, for 10 s at most. Outside of the node's PID namespace the gate
+// never opens: NVML lists only processes that it can see. During maintenance the worker that it asks releases the GPUs
+// like that of the exporter.
 //
-// A Gate is safe for concurrent use; one caller at a time looks or probes, the others are refused. Why it stays shut is a
-// probes.Skipped, never an error.
+// A Gate is safe for concurrent use; one caller at a time looks or probes, the others are refused. Why it stays shut
+// is a probes.Skipped, never an error.
 package gate
 
 import (
@@ -34,8 +36,8 @@ type Options struct {
 	Pods      PodReader
 	// Maintenance says why GPUs are not to be touched; empty: they may be. It is called by several goroutines at once.
 	Maintenance func() (why string, err error)
-	// Site says why the node is not free, in the words of the site; empty: it is. It may take some seconds. Without it the
-	// gate stays shut where a scheduler runs that cannot be asked otherwise.
+	// Site says why the node is not free, in the words of the site; empty: it is. It may take some seconds. Without it
+	// the gate stays shut where a scheduler runs that cannot be asked otherwise.
 	Site func(ctx context.Context) (why string, err error)
 	// Lock is the path of the file that only one prober of the node holds at a time, see Lock.
 	Lock string
@@ -49,8 +51,9 @@ type Options struct {
 
 // What the gate accepts as evidence, and for how long it watches.
 const (
-	memoryMargin = 64 << 20         // bytes that may be used beyond IdleMemory
-	othersMargin = 256 << 20        // the same of a GPU that is not probed: instances of MIG have some each, a job has more
+	memoryMargin = 64 << 20 // bytes that may be used beyond IdleMemory
+	// the same of a GPU that is not probed: instances of MIG have some each, a job has more
+	othersMargin = 256 << 20
 	maxAge       = 2 * time.Second  // of what is read of a GPU
 	linkTime     = 10 * time.Minute // without errors of a link
 	maxDetail    = 256              // bytes
@@ -58,9 +61,10 @@ const (
 	maintenanceInterval = time.Second // at which it is looked for while the driver is asked
 )
 
-// Gate decides whether a probe may use GPUs. It opens only when every source could be read and shows that no process uses
-// them, or is about to: what cannot be proved is SkipCannotProveIdle. A verdict is about the whole node as far as jobs
-// go (Slurm, Kubernetes, MPS, compute processes on any GPU): they share links, buses and processors with the probe.
+// Gate decides whether a probe may use GPUs. It opens only when every source could be read and shows that no process
+// uses them, or is about to: what cannot be proved is SkipCannotProveIdle. A verdict is about the whole node as far as
+// jobs go (Slurm, Kubernetes, MPS, compute processes on any GPU): they share links, buses and processors with the
+// probe.
 //
 // It remembers what it has seen of GPUs from one call to the next. All methods may be called at the same time.
 type Gate struct {
@@ -89,7 +93,8 @@ func New(o Options) *Gate {
 type refusal struct {
 	why    probes.Skip
 	detail string
-	// wait says that only time is missing: nothing speaks against the GPUs, but they have not been watched for long enough.
+	// wait says that only time is missing: nothing speaks against the GPUs, but they have not been watched for long
+	// enough.
 	wait bool
 }
 
@@ -103,7 +108,8 @@ func unproven(format string, args ...any) *refusal {
 
 var held = refuse(probes.SkipLocked, "by this process")
 
-// worse chooses the refusal that is reported: what is certain before what could not be proved, and that before what only takes time.
+// worse chooses the refusal that is reported: what is certain before what could not be proved, and that before what
+// only takes time.
 func worse(a, b *refusal) *refusal {
 	rank := func(r *refusal) int {
 		switch {
@@ -129,8 +135,8 @@ func (r *refusal) skipped() *probes.Skipped {
 	return &probes.Skipped{Why: r.why, Detail: probes.Printable(r.detail, maxDetail), At: time.Now()}
 }
 
-// Check looks once whether a probe of these GPUs, named by UUID, may start now; nil: the gate is open. It does not wait:
-// unless Enter has watched the GPUs until just now, it cannot know that they were idle for a minute.
+// Check looks once whether a probe of these GPUs, named by UUID, may start now; nil: the gate is open. It does not
+// wait: unless Enter has watched the GPUs until just now, it cannot know that they were idle for a minute.
 func (g *Gate) Check(ctx context.Context, gpus []string) *probes.Skipped {
 	if !g.busy.TryLock() {
 		return held.skipped()
@@ -148,9 +154,9 @@ func (g *Gate) Check(ctx context.Context, gpus []string) *probes.Skipped {
 	return r.skipped()
 }
 
-// Enter watches these GPUs, named by UUID, for a minute (Quiet) and opens the gate if everything says idle all the time
-// and at its end. As soon as something speaks against it, it says so, and at the latest after a minute and a half. A Pass
-// must be left.
+// Enter watches these GPUs, named by UUID, for a minute (Quiet) and opens the gate if everything says idle all the
+// time and at its end. As soon as something speaks against it, it says so, and at the latest after a minute and a
+// half. A Pass must be left.
 func (g *Gate) Enter(ctx context.Context, gpus []string) (*Pass, *probes.Skipped) {
 	if !g.busy.TryLock() {
 		return nil, held.skipped()
@@ -166,8 +172,8 @@ func (g *Gate) Enter(ctx context.Context, gpus []string) (*Pass, *probes.Skipped
 func (g *Gate) enter(ctx context.Context, gpus []string) (*state.Lock, *refusal) {
 	ctx, cancel := context.WithTimeout(ctx, g.o.Quiet*3/2)
 	defer cancel()
-	// The lock is tried before the GPUs are watched for a minute, so that a probe that cannot have it is skipped now, and is not
-	// held during that minute, so that others can have it.
+	// The lock is tried before the GPUs are watched for a minute, so that a probe that cannot have it is skipped now, and
+	// is not held during that minute, so that others can have it.
 	lock, r := g.lock()
 	if r != nil {
 		return nil, r
@@ -260,9 +266,9 @@ func (p *Pass) Leave() {
 	}
 }
 
-// Freed waits until the driver shows none of own, PIDs of ranks that have ended, on the GPUs any more, and no memory in use
-// on those without other processes: memory of others does not show what the ranks left. It looks ten times a second. In
-// maintenance it does not look at all: ErrMaintenance.
+// Freed waits until the driver shows none of own, PIDs of ranks that have ended, on the GPUs any more, and no memory
+// in use on those without other processes: memory of others does not show what the ranks left. It looks ten times a
+// second. In maintenance it does not look at all: ErrMaintenance.
 func (p *Pass) Freed(ctx context.Context, own []int) error {
 	ctx, end := p.gate.untilMaintenance(ctx)
 	err := p.freed(ctx, own)

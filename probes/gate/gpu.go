@@ -98,7 +98,8 @@ func need[T any](f fabric.Fact[T], what string, gpu *fabric.GPU, now time.Time) 
 	case !ok:
 		return v, unproven("%s of %s: %s", what, nameOf(gpu), f.Meta().Reason)
 	case age < 0 || age > maxAge:
-		return v, unproven("%s of %s was read %s ago, expected %s at most", what, nameOf(gpu), age.Round(time.Millisecond), maxAge)
+		return v, unproven("%s of %s was read %s ago, expected %s at most", what, nameOf(gpu), age.Round(time.Millisecond),
+			maxAge)
 	}
 	return v, nil
 }
@@ -110,8 +111,8 @@ func nameOf(gpu *fabric.GPU) string {
 	return fmt.Sprintf("GPU %d", gpu.Index)
 }
 
-// others judges a GPU that is not to be probed: nothing may compute on it. A display is no job, whatever memory it has.
-// Without a process, memory that is in use is that of a job which the driver does not show.
+// others judges a GPU that is not to be probed: nothing may compute on it. A display is no job, whatever memory it
+// has. Without a process, memory that is in use is that of a job which the driver does not show.
 func (g *Gate) others(gpu *fabric.GPU, now time.Time) *refusal {
 	list, r := need(gpu.Processes, "processes", gpu, now)
 	if r != nil {
@@ -137,7 +138,8 @@ func (g *Gate) memoryInUse(gpu *fabric.GPU, margin uint64, now time.Time) *refus
 	case memory.Total == 0 || memory.Used > memory.Total:
 		return unproven("memory of %s: %d of %d bytes are used", nameOf(gpu), memory.Used, memory.Total)
 	case memory.Used > margin && memory.Used-margin > g.o.IdleMemory:
-		return refuse(probes.SkipMemory, "%d MiB are used on %s, expected %d at most", memory.Used>>20, nameOf(gpu), (margin+g.o.IdleMemory)>>20)
+		return refuse(probes.SkipMemory, "%d MiB are used on %s, expected %d at most", memory.Used>>20, nameOf(gpu),
+			(margin+g.o.IdleMemory)>>20)
 	}
 	return nil
 }
@@ -215,7 +217,8 @@ func (g *Gate) activity(gpu *fabric.GPU, now time.Time) *refusal {
 	case len(names) > 0:
 		return refuse(probes.SkipThrottled, "%s: %s", gpu.UUID, strings.Join(names, ", "))
 	case reasons&^knownReasons != 0:
-		unread = unproven("reasons %#x for low clocks of %s, of which %#x is unknown", uint64(reasons), gpu.UUID, uint64(reasons&^knownReasons))
+		unread = unproven("reasons %#x for low clocks of %s, of which %#x is unknown", uint64(reasons), gpu.UUID,
+			uint64(reasons&^knownReasons))
 	}
 	return worse(r, unread)
 }

@@ -23,7 +23,8 @@ const (
 )
 
 // kubelets are the programs that are a kubelet or have one inside.
-var kubelets = []string{"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "k3s server", "k3s agent", "rke2", "k0s"}
+var kubelets = []string{"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "k3s server", "k3s agent", "rke2",
+	"k0s"}
 
 func (g *Gate) maintenance() *refusal {
 	if g.o.Maintenance == nil {
@@ -39,8 +40,8 @@ func (g *Gate) maintenance() *refusal {
 	return nil
 }
 
-// untilMaintenance returns a context that ends when maintenance begins: a driver that does not answer is released then, and
-// not when it is given up. The other result ends the watch, and returns a refusal if it began.
+// untilMaintenance returns a context that ends when maintenance begins: a driver that does not answer is released
+// then, and not when it is given up. The other result ends the watch, and returns a refusal if it began.
 func (g *Gate) untilMaintenance(ctx context.Context) (context.Context, func() *refusal) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -77,7 +78,8 @@ func (g *Gate) lookAtHost(ctx context.Context) *refusal {
 		r = unproven("processes of the node: %v", err)
 	}
 	running, err := g.o.Processes.Find(ctx, func(command string) bool {
-		return command == commandMPS || command == commandStepd || command == commandSlurm || slices.Contains(kubelets, command) || schedulerOf(command) != ""
+		return command == commandMPS || command == commandStepd || command == commandSlurm ||
+			slices.Contains(kubelets, command) || schedulerOf(command) != ""
 	})
 	if err != nil {
 		r = worse(r, unproven("processes of the node: %v", err))
@@ -101,8 +103,9 @@ func mps(running []fabric.Process) *refusal {
 	return nil
 }
 
-// slurm finds jobs by their groups and by the slurmstepd of each step. Where slurmd runs and has no group, jobs have none
-// either, or one that is not found: then only the site knows. An allocation in which nothing runs does not show on the node.
+// slurm finds jobs by their groups and by the slurmstepd of each step. Where slurmd runs and has no group, jobs have
+// none either, or one that is not found: then only the site knows. An allocation in which nothing runs does not show
+// on the node.
 func (g *Gate) slurm(running []fabric.Process, groups fabric.Cgroups) *refusal {
 	if n := len(groups.SlurmJobs); n > 0 {
 		return refuse(probes.SkipSlurm, "%s, %s is one", probes.Counted(n, "job"), groups.SlurmJobs[0])
@@ -113,7 +116,8 @@ func (g *Gate) slurm(running []fabric.Process, groups fabric.Cgroups) *refusal {
 		case p.Command == commandStepd && !slices.Contains(p.Args, "infinity"): // which keeps the scope, and is no step
 			return refuse(probes.SkipSlurm, "process %d runs a step of a job", p.PID)
 		case p.Command == commandSlurm && !groups.Slurm && g.o.Site == nil:
-			r = worse(r, unproven("slurmd runs as process %d, and has no control group that is known: let it use cgroups, or set probes.idle_command", p.PID))
+			r = worse(r,
+				unproven("slurmd runs as process %d, and has no control group that is known: let it use cgroups, or set probes.idle_command", p.PID))
 		}
 	}
 	return r
@@ -125,7 +129,8 @@ func (g *Gate) kubernetes(ctx context.Context, running []fabric.Process, groups 
 	case err != nil:
 		return unproven("kubelet: %v", err)
 	case len(containers) > 0:
-		return refuse(probes.SkipKubernetes, "%s with GPUs, %s is one", probes.Counted(len(containers), "container"), containers[0])
+		return refuse(probes.SkipKubernetes, "%s with GPUs, %s is one", probes.Counted(len(containers), "container"),
+			containers[0])
 	case socket:
 		return nil
 	case groups.Pods:
@@ -139,9 +144,9 @@ func (g *Gate) kubernetes(ctx context.Context, running []fabric.Process, groups 
 	return nil
 }
 
-// Intruder looks once for another process on the GPUs, and names it; empty: there is none. own are the PIDs of the ranks,
-// which must be there before a rank opens a GPU. A process that is not known to be one of them is a stranger. An error
-// says that it could not be found out, or is ErrMaintenance, and then nothing was touched.
+// Intruder looks once for another process on the GPUs, and names it; empty: there is none. own are the PIDs of the
+// ranks, which must be there before a rank opens a GPU. A process that is not known to be one of them is a stranger.
+// An error says that it could not be found out, or is ErrMaintenance, and then nothing was touched.
 func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 	g := p.gate
 	if p.left.Load() {
@@ -166,7 +171,8 @@ func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 		ours := slices.Contains(p.gpus, gpu.UUID)
 		for _, process := range list {
 			if (ours || process.Kind != fabric.GPUGraphics) && !g.own(process, own) {
-				return probes.Printable(fmt.Sprintf("%s process %d%s on %s", process.Kind, process.PID, g.command(process.PID), nameOf(gpu)), maxDetail), nil
+				return probes.Printable(fmt.Sprintf("%s process %d%s on %s", process.Kind, process.PID, g.command(process.PID),
+					nameOf(gpu)), maxDetail), nil
 			}
 		}
 		missing = slices.DeleteFunc(missing, func(uuid string) bool { return uuid == gpu.UUID })
@@ -187,8 +193,8 @@ func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 	return "", unknown
 }
 
-// own reports whether a process is one of ours: it has a PID of ours, is a child of this process, so that no other process got
-// that PID, and is in the namespace of procfs, in which the driver counts.
+// own reports whether a process is one of ours: it has a PID of ours, is a child of this process, so that no other
+// process got that PID, and is in the namespace of procfs, in which the driver counts.
 func (g *Gate) own(process fabric.GPUProcess, own []int) bool {
 	if process.Kind == fabric.GPUMPS || !slices.Contains(own, process.PID) {
 		return false

@@ -62,9 +62,9 @@ func (g *Gate) countErrors(gpus []fabric.GPU, now time.Time) {
 	g.links = links
 }
 
-// linkErrors judges whether a link had errors within linkTime. A counter that stands is proof, and so is one that was 0
-// when it was first seen: they count from when the driver was loaded. That of a first reading that is not 0 is none, nor
-// is one that was reset.
+// linkErrors judges whether a link had errors within linkTime. A counter that stands is proof, and so is one that was
+// 0 when it was first seen: they count from when the driver was loaded. That of a first reading that is not 0 is none,
+// nor is one that was reset.
 func (g *Gate) linkErrors(gpu *fabric.GPU, now time.Time) *refusal {
 	var found *refusal
 	r := errorCounters(gpu, now, func(key string, value uint64) {
@@ -72,9 +72,11 @@ func (g *Gate) linkErrors(gpu *fabric.GPU, now time.Time) *refusal {
 		switch stood := now.Sub(c.since); {
 		case stood >= linkTime:
 		case c.grew:
-			found = worse(found, refuse(probes.SkipLinkErrors, "%s of %s has grown to %d, %s ago at most", key, gpu.UUID, value, stood.Round(time.Second)))
+			found = worse(found, refuse(probes.SkipLinkErrors, "%s of %s has grown to %d, %s ago at most", key, gpu.UUID, value,
+				stood.Round(time.Second)))
 		case value != 0 || c.reset:
-			found = worse(found, unproven("%s of %s is %d and has been watched for %s, expected %s", key, gpu.UUID, value, stood.Round(time.Second), linkTime))
+			found = worse(found, unproven("%s of %s is %d and has been watched for %s, expected %s", key, gpu.UUID, value,
+				stood.Round(time.Second), linkTime))
 		}
 	})
 	return worse(r, found)

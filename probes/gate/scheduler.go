@@ -14,8 +14,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// scheduler is one whose jobs the gate cannot see before they come to the GPUs: only the site can say whether the node is
-// free. Slurm and Kubernetes are not among them, see slurm and Gate.kubernetes.
+// scheduler is one whose jobs the gate cannot see before they come to the GPUs: only the site can say whether the node
+// is free. Slurm and Kubernetes are not among them, see slurm and Gate.kubernetes.
 type scheduler struct {
 	name string
 	// daemons are the commands, as procfs shows them, of what starts jobs on a node or stays with one. What runs only
@@ -25,8 +25,10 @@ type scheduler struct {
 
 // schedulers are those that are known, with where the names of their daemons come from.
 var schedulers = []scheduler{
-	{"PBS", []string{"pbs_mom"}},                              // OpenPBS and PBS Professional, pbs_mom(8B); TORQUE has the same name
-	{"LSF", []string{"sbatchd", "res"}},                       // IBM Spectrum LSF 10.1, "LSF daemons and processes": those of each server host
+	// OpenPBS and PBS Professional, pbs_mom(8B); TORQUE has the same name
+	{"PBS", []string{"pbs_mom"}},
+	// IBM Spectrum LSF 10.1, "LSF daemons and processes": those of each server host
+	{"LSF", []string{"sbatchd", "res"}},
 	{"HTCondor", []string{"condor_startd", "condor_starter"}}, // HTCondor manual, "The HTCondor Daemons"
 	{"Grid Engine", []string{"sge_execd", "sge_shepherd"}},    // sge_execd(8), sge_shepherd(8)
 	{"Flux", []string{fluxBroker}},
@@ -51,8 +53,8 @@ func schedulerOf(command string) string {
 	return ""
 }
 
-// unasked finds a scheduler that no source of the gate asks. Names of processes prove nothing, and need not: one that a user chose keeps
-// the gate shut, and nothing else.
+// unasked finds a scheduler that no source of the gate asks. Names of processes prove nothing, and need not: one that
+// a user chose keeps the gate shut, and nothing else.
 func (g *Gate) unasked(running []fabric.Process) *refusal {
 	if g.o.Site != nil {
 		return nil
@@ -66,7 +68,8 @@ func (g *Gate) unasked(running []fabric.Process) *refusal {
 		if p.User != 0 {
 			of = fmt.Sprintf(" of user %d, who may have chosen its name", p.User)
 		}
-		return refuse(probes.SkipScheduler, "process %d (%s)%s is a daemon of %s, whose jobs are not known here: set probes.idle_command", p.PID, p.Command, of, name)
+		return refuse(probes.SkipScheduler,
+			"process %d (%s)%s is a daemon of %s, whose jobs are not known here: set probes.idle_command", p.PID, p.Command, of, name)
 	}
 	return nil
 }
@@ -74,8 +77,8 @@ func (g *Gate) unasked(running []fabric.Process) *refusal {
 // siteLimit is how long the site may take to say whether the node is free. After that it is killed.
 const siteLimit = 7 * time.Second
 
-// askSite has the site say whether the node is free, if it has something that says so, and goes on looking at the GPUs with
-// each tick: they are to be watched without a gap.
+// askSite has the site say whether the node is free, if it has something that says so, and goes on looking at the GPUs
+// with each tick: they are to be watched without a gap.
 func (g *Gate) askSite(ctx context.Context, gpus []string, tick <-chan time.Time) *refusal {
 	if g.o.Site == nil {
 		return nil

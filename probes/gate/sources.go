@@ -8,8 +8,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// GPUReader asks the GPUs' driver now: nothing of what it is asked for comes from a cache. Facts have the time when the
-// reading began. PIDs are those of the namespace that this process is in.
+// GPUReader asks the GPUs' driver now: nothing of what it is asked for comes from a cache. Facts have the time when
+// the reading began. PIDs are those of the namespace that this process is in.
 type GPUReader interface {
 	// Read reads what changes with jobs: processes, memory, utilisation, reasons for low clocks. With modes it also reads
 	// compute mode, MIG, persistence and the errors of links.
@@ -26,8 +26,8 @@ type ProcessReader interface {
 	// Initial returns nil if this process and procfs are in the initial PID namespace of the node, and procfs shows all
 	// processes. Elsewhere the driver leaves out processes of other namespaces, so that an empty list proves nothing.
 	Initial() error
-	// Find returns the processes whose command (comm) is wanted. Processes that end meanwhile are no error; one whose name
-	// cannot be read is.
+	// Find returns the processes whose command (comm) is wanted. Processes that end meanwhile are no error; one whose
+	// name cannot be read is.
 	Find(ctx context.Context, wanted func(command string) bool) ([]fabric.Process, error)
 	// Process returns one process without its arguments.
 	Process(pid int) (fabric.Process, error)

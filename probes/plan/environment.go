@@ -33,20 +33,21 @@ var (
 	siteFamilies  = []string{"NCCL_", "OFI_NCCL_", "FI_", "UCX_", "SHARP_", "MLX5_", "IBV_", "RDMAV_"}
 )
 
-// forced is what the probe itself cannot do without: what makes the log, what keeps deadlines and channels in its hands, and what
-// keeps NCCL from what a probe has no use for. Empty is as if unset, whatever /etc/nccl.conf says.
+// forced is what the probe itself cannot do without: what makes the log, what keeps deadlines and channels in its
+// hands, and what keeps NCCL from what a probe has no use for. Empty is as if unset, whatever /etc/nccl.conf says.
 var forced = []string{
 	"NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH,BOOTSTRAP",
-	"NCCL_COMM_BLOCKING=0", "NCCL_CGA_CLUSTER_SIZE=", "NCCL_MIN_NCHANNELS=", "NCCL_MAX_NCHANNELS=", "NCCL_MIN_NRINGS=", "NCCL_MAX_NRINGS=",
+	"NCCL_COMM_BLOCKING=0", "NCCL_CGA_CLUSTER_SIZE=",
+	"NCCL_MIN_NCHANNELS=", "NCCL_MAX_NCHANNELS=", "NCCL_MIN_NRINGS=", "NCCL_MAX_NRINGS=",
 	"NCCL_RAS_ENABLE=0", "NCCL_PROFILER_PLUGIN=none", "NCCL_INSPECTOR_ENABLE=0", "NCCL_PARAM_DUMP_ALL=0",
 }
 
 // probeVariables are the others that a site may not set, because they depend on the probe.
 var probeVariables = []string{"NCCL_DEBUG_FILE", "NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}
 
-// ParseEnvironment reads the file of variables that a site wants its probes to have: NAME=value lines, with comments that
-// begin with "#" in the first column. Nothing is trimmed, unquoted or expanded, as in NCCL's own files. It returns
-// NAME=value, and an error that names the lines which cannot be.
+// ParseEnvironment reads the file of variables that a site wants its probes to have: NAME=value lines, with comments
+// that begin with "#" in the first column. Nothing is trimmed, unquoted or expanded, as in NCCL's own files. It
+// returns NAME=value, and an error that names the lines which cannot be.
 func ParseEnvironment(data []byte) ([]string, error) {
 	if len(data) > maxEnvironment {
 		return nil, fmt.Errorf("%d bytes, expected at most %d", len(data), maxEnvironment)
@@ -89,12 +90,15 @@ func refuse(line string) string {
 	case !isVariableName(name):
 		return shown + " is no name of a variable"
 	case len(name) > maxVariableName || len(value) > maxVariable:
-		return fmt.Sprintf("%s is too long, expected at most %d bytes in a name and %d in a value", shown, maxVariableName, maxVariable)
+		return fmt.Sprintf("%s is too long, expected at most %d bytes in a name and %d in a value", shown, maxVariableName,
+			maxVariable)
 	case strings.ContainsRune(value, 0):
 		return shown + " contains a NUL"
 	case !allowed:
-		return fmt.Sprintf("%s is not for probes, expected %s or what begins with %s", shown, strings.Join(siteVariables, ", "), strings.Join(siteFamilies, ", "))
-	case slices.Contains(probeVariables, name), slices.ContainsFunc(forced, func(v string) bool { return strings.HasPrefix(v, name+"=") }):
+		return fmt.Sprintf("%s is not for probes, expected %s or what begins with %s", shown,
+			strings.Join(siteVariables, ", "), strings.Join(siteFamilies, ", "))
+	case slices.Contains(probeVariables, name), slices.ContainsFunc(forced,
+		func(v string) bool { return strings.HasPrefix(v, name+"=") }):
 		return shown + " is set by the probe itself"
 	case writesFile(name):
 		return shown + " would have the probe write files"
@@ -135,9 +139,10 @@ func (v *variables) set(all ...string) {
 	}
 }
 
-// environment is what rank number gets. What comes later wins: NCCL's files of the host, what keeps a light probe light,
-// what the site wants, and what the kind of probe or the probe itself cannot do without. NCCL reads /etc/nccl.conf too,
-// but never over what is set; the user's own file is that of the exporter's user, and is not read (from NCCL 2.23 on).
+// environment is what rank number gets. What comes later wins: NCCL's files of the host, what keeps a light probe
+// light, what the site wants, and what the kind of probe or the probe itself cannot do without. NCCL reads
+// /etc/nccl.conf too, but never over what is set; the user's own file is that of the exporter's user, and is not read
+// (from NCCL 2.23 on).
 func environment(p *Plan, n *fabric.Node, number int) []string {
 	var env variables
 	for _, v := range n.NCCL.Variables {
@@ -177,18 +182,20 @@ func environment(p *Plan, n *fabric.Node, number int) []string {
 
 // apart has two ranks of one host take each other for ranks of two, so that they meet over the network.
 func apart(env *variables, key probes.Key, number int) {
-	env.set("NCCL_HOSTID=gpufabric-probe-"+strconv.Itoa(number), "NCCL_MNNVL_ENABLE=0", "NCCL_COLLNET_ENABLE=0", "NCCL_NET_PLUGIN=none")
+	env.set("NCCL_HOSTID=gpufabric-probe-"+strconv.Itoa(number), "NCCL_MNNVL_ENABLE=0", "NCCL_COLLNET_ENABLE=0",
+		"NCCL_NET_PLUGIN=none")
 	if key.Kind == probes.Socket {
 		env.set("NCCL_NET=Socket")
 		return
 	}
 	env.set("NCCL_NET=IB") // falling back to sockets is an error
-	env.set("NCCL_IB_DISABLE=0", "NCCL_IB_HCA=="+key.Device+":"+strconv.Itoa(key.Port), "NCCL_CROSS_NIC=0", "NCCL_PXN_DISABLE=1",
+	env.set("NCCL_IB_DISABLE=0", "NCCL_IB_HCA=="+key.Device+":"+strconv.Itoa(key.Port), "NCCL_CROSS_NIC=0",
+		"NCCL_PXN_DISABLE=1",
 		"NCCL_NETDEVS_POLICY=ALL", "NCCL_IB_MERGE_NICS=0", "NCCL_NET_MERGE_LEVEL=LOC")
 }
 
-// ReadEnvironment reads the file of variables. They decide what ranks load, so only root and the user of this process may
-// be able to write it. The error wraps ErrSettings.
+// ReadEnvironment reads the file of variables. They decide what ranks load, so only root and the user of this process
+// may be able to write it. The error wraps ErrSettings.
 func ReadEnvironment(file string) ([]string, error) {
 	data, err := readTrusted(file, maxEnvironment)
 	var env []string

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides which ranks a probe has: from the node to GPUs, measurements and the environment of each rank. It reads
-// nothing but the site's file of variables. Its functions are pure otherwise and safe for concurrent use, and a Plan is never
-// changed. What cannot be planned is a probes.Skipped; what a site wrote that cannot be used wraps ErrSettings.
+// Package plan decides which ranks a probe has: from the node to GPUs, measurements and the environment of each rank.
+// It reads nothing but the site's file of variables. Its functions are pure otherwise and safe for concurrent use, and
+// a Plan is never changed. What cannot be planned is a probes.Skipped; what a site wrote that cannot be used wraps
+// ErrSettings.
 //
-// transport makes a communicator of one rank and reads the chosen network from NCCL's log; node uses all GPUs; rail has two ranks,
-// which NCCL takes for different hosts, meet in one HCA port; socket does the same over TCP; calibrate runs by hand only.
+// transport makes a communicator of one rank and reads the chosen network from NCCL's log; node uses all GPUs; rail
+// has two ranks, which NCCL takes for different hosts, meet in one HCA port; socket does the same over TCP; calibrate
+// runs by hand only.
 //
-// Files from which ranks take settings, plugins and libraries (as NCCL and the loader find them) and every path in a variable must
-// not be writable by others (package ownership, ncclprobe.Vet). If one is, the probe is skipped instead of run without it: without
-// the plugin of the site it would take another path than its jobs, which is a false alarm.
+// Files from which ranks take settings, plugins and libraries (as NCCL and the loader find them) and every path in a
+// variable must not be writable by others (package ownership, ncclprobe.Vet). If one is, the probe is skipped instead
+// of run without it: without the plugin of the site it would take another path than its jobs, which is a false alarm.
 package plan
 
 import (
@@ -58,8 +60,8 @@ type Want struct {
 	Iterations int    // 0: as many as fit, with smaller messages if too few do
 }
 
-// Least is the smallest message in bytes that the operation moves over so many ranks: an element, or one for each rank whose
-// data does not overlap. NewPlan leaves out what is smaller.
+// Least is the smallest message in bytes that the operation moves over so many ranks: an element, or one for each rank
+// whose data does not overlap. New leaves out what is smaller.
 func (w Want) Least(ranks int) uint64 {
 	least := uint64(w.Type.Size())
 	if w.Op == probes.AllGather || w.Op == probes.ReduceScatter {
@@ -104,7 +106,8 @@ func (s *Settings) Validate() error {
 		check(slices.Contains(probes.Ops(), w.Op), "operation %q, expected one of %v", w.Op, probes.Ops())
 		check(w.Type.Size() > 0, "type %q, expected one of %v", w.Type, probes.DTypes())
 		check(w.Bytes > 0 && w.Bytes <= maxBytes, "a message of %d bytes, expected 1 to %d", w.Bytes, uint64(maxBytes))
-		check(w.Iterations >= 0 && w.Iterations <= maxIterations, "%d iterations, expected 0 to %d", w.Iterations, maxIterations)
+		check(w.Iterations >= 0 && w.Iterations <= maxIterations, "%d iterations, expected 0 to %d", w.Iterations,
+			maxIterations)
 	}
 	check(s.Op == "" || slices.Contains(probes.Ops(), s.Op), "operation %q, expected one of %v", s.Op, probes.Ops())
 	check(s.Type == "" || s.Type.Size() > 0, "type %q, expected one of %v", s.Type, probes.DTypes())
@@ -179,7 +182,8 @@ func New(key probes.Key, n *fabric.Node, s Settings) (*Plan, *probes.Skipped) {
 			gpus = gpus[:s.Ranks]
 		}
 		if len(gpus) < max(2, s.Ranks) {
-			return nil, probes.Skipf(probes.SkipNoGPU, "%s, expected at least %d", probes.Counted(len(gpus), "GPU"), max(2, s.Ranks))
+			return nil, probes.Skipf(probes.SkipNoGPU, "%s, expected at least %d", probes.Counted(len(gpus), "GPU"),
+				max(2, s.Ranks))
 		}
 	case probes.Rail:
 		if rail, skip = railPort(n, key); skip != nil {
@@ -211,8 +215,8 @@ func New(key probes.Key, n *fabric.Node, s Settings) (*Plan, *probes.Skipped) {
 	return p, nil
 }
 
-// defaultWants is what a kind measures: latency, and bandwidth with the last one. Between two ranks that meet in one HCA
-// data goes one way only: an AllReduce would cross the HCA's PCIe link twice in each direction, and measure that.
+// defaultWants is what a kind measures: latency, and bandwidth with the last one. Between two ranks that meet in one
+// HCA data goes one way only: an AllReduce would cross the HCA's PCIe link twice in each direction, and measure that.
 func (s *Settings) defaultWants(k probes.Kind) []Want {
 	op := s.Op
 	switch k {
@@ -223,11 +227,12 @@ func (s *Settings) defaultWants(k probes.Kind) []Want {
 	case probes.Rail, probes.Socket:
 		op = probes.Broadcast
 	}
-	return []Want{{Op: op, Type: s.Type, Bytes: latencyBytes, Iterations: latencyIterations}, {Op: op, Type: s.Type, Bytes: s.Bytes}}
+	return []Want{{Op: op, Type: s.Type, Bytes: latencyBytes, Iterations: latencyIterations},
+		{Op: op, Type: s.Type, Bytes: s.Bytes}}
 }
 
-// usableGPUs returns the GPUs of a node. Is there one that cannot be used, there are none: a node that lost a GPU is not
-// the node whose history the probe goes on with.
+// usableGPUs returns the GPUs of a node. Is there one that cannot be used, there are none: a node that lost a GPU is
+// not the node whose history the probe goes on with.
 func usableGPUs(n *fabric.Node) ([]*fabric.GPU, *probes.Skipped) {
 	d := &n.GPUDriver
 	switch loaded, known := d.Loaded.Get(); {
@@ -255,8 +260,8 @@ func pair(gpus []*fabric.GPU) []*fabric.GPU {
 	return gpus[:min(2, len(gpus))]
 }
 
-// nearestPair returns the two GPUs that are nearest to an HCA. Two ranks on one GPU would take turns on it, each in slices
-// of a millisecond, while the other waits: that is left to nodes that have no other.
+// nearestPair returns the two GPUs that are nearest to an HCA. Two ranks on one GPU would take turns on it, each in
+// slices of a millisecond, while the other waits: that is left to nodes that have no other.
 func nearestPair(n *fabric.Node, gpus []*fabric.GPU, device string) []*fabric.GPU {
 	gpus = slices.Clone(gpus)
 	slices.SortStableFunc(gpus, func(a, b *fabric.GPU) int {
@@ -309,11 +314,13 @@ func railPort(n *fabric.Node, key probes.Key) (*fabric.Port, *probes.Skipped) {
 	case h.Restricted.Or(true):
 		return nil, probes.Skipf(probes.SkipNoDevice, "%s must not be touched", h.Name)
 	case layer != fabric.LinkInfiniBand && layer != fabric.LinkEthernet:
-		return nil, probes.Skipf(probes.SkipNoDevice, "link layer of %s port %d: %s, expected %s or %s", h.Name, p.Number, layer, fabric.LinkInfiniBand, fabric.LinkEthernet)
+		return nil, probes.Skipf(probes.SkipNoDevice, "link layer of %s port %d: %s, expected %s or %s", h.Name, p.Number,
+			layer, fabric.LinkInfiniBand, fabric.LinkEthernet)
 	case elsewhere(*h):
 		return nil, probes.Skipf(probes.SkipNoDevice, "another network namespace has %s or its interface", h.Name)
 	case p.State.Or("unknown") != fabric.PortActive:
-		return nil, probes.Skipf(probes.SkipNoDevice, "%s port %d is %s, expected %s", h.Name, p.Number, p.State.Or("unknown"), fabric.PortActive)
+		return nil, probes.Skipf(probes.SkipNoDevice, "%s port %d is %s, expected %s", h.Name, p.Number,
+			p.State.Or("unknown"), fabric.PortActive)
 	}
 	return p, nil
 }
@@ -332,9 +339,11 @@ func withoutRails(n *fabric.Node) string {
 	}
 	switch {
 	case plugin > 0:
-		return fmt.Sprintf("NCCL opens the %s for training through a plugin only, and their state is unknown", probes.Counted(plugin, "port"))
+		return fmt.Sprintf("NCCL opens the %s for training through a plugin only, and their state is unknown",
+			probes.Counted(plugin, "port"))
 	case unknown > 0:
-		return fmt.Sprintf("no port is known to be active and for training: the state or role of %s is unknown", probes.Counted(unknown, "port"))
+		return fmt.Sprintf("no port is known to be active and for training: the state or role of %s is unknown",
+			probes.Counted(unknown, "port"))
 	}
 	return "no port is active and for training"
 }

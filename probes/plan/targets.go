@@ -34,8 +34,9 @@ func Targets(n *fabric.Node, s Settings) []probes.Target {
 	return all
 }
 
-// conditions are what results must have in common to be compared, beside what they say themselves. What a fault changes
-// is no condition, such as how many NVLinks are up: the slower results would have a new baseline, and not be regressed.
+// conditions are what results must have in common to be compared, beside what they say themselves. What a fault
+// changes is no condition, such as how many NVLinks are up: the slower results would have a new baseline, and not be
+// regressed.
 func conditions(n *fabric.Node, p *Plan) []string {
 	var list []string
 	if h := n.HCA(p.Key.Device); h != nil {

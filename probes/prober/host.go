@@ -17,8 +17,8 @@ import (
 	"gpufabric_exporter/probes/run"
 )
 
-// Platform is what the program provides to probe with: the sources of the gate, the processes of ranks, and where NCCL is.
-// There is one for all configurations, so that what hangs is not begun again by a reload.
+// Platform is what the program provides to probe with: the sources of the gate, the processes of ranks, and where NCCL
+// is. There is one for all configurations, so that what hangs is not begun again by a reload.
 type Platform struct {
 	// Gate returns the gate of a host, and what ends the process that it asks.
 	Gate func(*Host) (*gate.Gate, func() error, error)
@@ -45,7 +45,7 @@ type Host struct {
 	// Where the gate looks.
 	Sysfs, Procfs, Rootfs string
 	Library               string                         // NVML
-	Maintenance           func() (why string, err error) // as GateOptions has it
+	Maintenance           func() (why string, err error) // as gate.Options has it
 	Quiet                 time.Duration                  // 0: the gate's own
 }
 
@@ -95,7 +95,8 @@ func misconfigured(t probes.Target, err error) probes.Result {
 	if errors.Is(err, plan.ErrSettings) {
 		why = probes.FailureSettings
 	}
-	return probes.Result{Key: t.Key, At: time.Now(), GPUs: t.GPUs, Outcome: probes.Failed, Failure: why, Error: err.Error()}
+	return probes.Result{Key: t.Key, At: time.Now(), GPUs: t.GPUs, Outcome: probes.Failed, Failure: why,
+		Error: err.Error()}
 }
 
 // vet looks at the files of a plan.
@@ -111,16 +112,18 @@ func (h *Host) vet(ctx context.Context, plan *plan.Plan) (probes.StartRank, *pro
 		return nil, skipped
 	}
 	if err != nil {
-		return nil, &probes.Skipped{Why: probes.SkipUntrusted, Detail: "the files of NCCL cannot be looked at: " + err.Error(), At: time.Now()}
+		return nil, &probes.Skipped{Why: probes.SkipUntrusted,
+			Detail: "the files of NCCL cannot be looked at: " + err.Error(), At: time.Now()}
 	}
 	return start, nil
 }
 
-// Settings are what runs have by the configuration, with the site's variables and NCCL, which are looked for each time: a
-// site need not restart anything. With an error they lack these.
+// Settings are what runs have by the configuration, with the site's variables and NCCL, which are looked for each
+// time: a site need not restart anything. With an error they lack these.
 func (h *Host) Settings(ctx context.Context) (plan.Settings, error) {
 	c := h.Config
-	s := plan.Settings{CUDA: c.CUDA, User: c.User, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs, Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall}
+	s := plan.Settings{CUDA: c.CUDA, User: c.User, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs,
+		Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall}
 	found, err := h.Platform.reading.Run(ctx, patience, func() (found plan.Settings, err error) {
 		found = s
 		if c.EnvFile != "" {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prober runs the probes of a node when they are due, judges their results and remembers them. A Prober decides when; it
-// asks a Machine what could be probed and has it run one probe at a time. For a real node the Machine is a Host: it makes a plan,
-// has the gate opened, and runs the ranks. A Rehearsal is a Prober for runs that its caller invents.
+// Package prober runs the probes of a node when they are due, judges their results and remembers them. A Prober
+// decides when; it asks a Machine what could be probed and has it run one probe at a time. For a real node the Machine
+// is a Host: it makes a plan, has the gate opened, and runs the ranks. A Rehearsal is a Prober for runs that its
+// caller invents.
 //
-// Their methods are safe for concurrent use, and wait neither for a probe nor for a file. What goes wrong with a probe is in its
-// status and in the log; only a configuration that is not valid is an error.
+// Their methods are safe for concurrent use, and wait neither for a probe nor for a file. What goes wrong with a probe
+// is in its status and in the log; only a configuration that is not valid is an error.
 package prober
 
 import (
@@ -27,9 +28,9 @@ type Machine interface {
 	// it is seen being skipped; none at all mean that nothing is known just now. It is asked every 5 minutes and before
 	// each probe.
 	Targets(ctx context.Context) []probes.Target
-	// Probe enters the gate, runs the probe to its end and leaves, or says why the probe may not run now. The gate may take
-	// minutes, in which GPUs are watched. Behind it Probe calls begin once, before anything touches a GPU. It kills what
-	// runs when ctx is done. The Prober fills in Comparison.
+	// Probe enters the gate, runs the probe to its end and leaves, or says why the probe may not run now. The gate may
+	// take minutes, in which GPUs are watched. Behind it Probe calls begin once, before anything touches a GPU. It kills
+	// what runs when ctx is done. The Prober fills in Comparison.
 	Probe(ctx context.Context, t probes.Target, begin func()) (probes.Result, *probes.Skipped)
 }
 
@@ -39,7 +40,8 @@ type Options struct {
 	Machine Machine
 	Host    string // name of the node: nodes with different names probe at different times
 	Logger  *slog.Logger
-	// Slow is called after each result below the baseline, for the cause to be looked for now; nil: it is not. It has slowFor.
+	// Slow is called after each result below the baseline, for the cause to be looked for now; nil: it is not. It has
+	// slowFor.
 	Slow func(ctx context.Context)
 }
 
@@ -200,7 +202,8 @@ func (p *Prober) see(targets []probes.Target) (news bool) {
 			continue
 		}
 		if pr == nil {
-			pr = &probe{status: probes.ProbeStatus{Key: t.Key, Failures: map[probes.Failure]uint64{}, Skips: map[probes.Skip]uint64{}}}
+			pr = &probe{status: probes.ProbeStatus{Key: t.Key, Failures: map[probes.Failure]uint64{},
+				Skips: map[probes.Skip]uint64{}}}
 			if r := p.memory.Records[t.Key]; r != nil {
 				pr.status.Last = r.Last
 				if r.Last != nil && r.Last.Outcome == probes.OK {
@@ -239,15 +242,16 @@ func (p *Prober) forget(now time.Time) {
 	}
 }
 
-// makeRoom reports whether there is room for one more probe. Where names of devices change often, the probe whose device
-// has been gone for longest makes room.
+// makeRoom reports whether there is room for one more probe. Where names of devices change often, the probe whose
+// device has been gone for longest makes room.
 func (p *Prober) makeRoom() bool {
 	if len(p.probes) < state.ProbesMost {
 		return true
 	}
 	var oldest *probe
 	for _, pr := range p.probes {
-		if !pr.here && (oldest == nil || cmp.Or(pr.seen.Compare(oldest.seen), probes.CompareKeys(pr.target.Key, oldest.target.Key)) < 0) {
+		if !pr.here && (oldest == nil || cmp.Or(pr.seen.Compare(oldest.seen),
+			probes.CompareKeys(pr.target.Key, oldest.target.Key)) < 0) {
 			oldest = pr
 		}
 	}

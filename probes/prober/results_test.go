@@ -371,3 +371,27 @@ func TestStatusIsACopy(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A state file of a newer version is left alone: the log says so once, with what to do, however often results are saved.
+func TestNewerStateIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good, err := state.NewMemory(1, 0).Encode(probestest.Origin, probestest.Origin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log logged
+		b, d := newBench(t), &probestest.Disk{Data: bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1)}
+		p := b.prober(d, nil)
+		p.log = slog.New(slog.NewTextHandler(&log, nil))
+		during(p, 3*day)
+		if n := strings.Count(log.String(), "neither read nor saved"); n != 1 || strings.Contains(log.String(), "is lost") {
+			t.Errorf("%d lines, expected 1: %s", n, log.String())
+		}
+		if !strings.Contains(log.String(), "version 3, expected 2") || !strings.Contains(log.String(), "move the file away") {
+			t.Errorf("it does not say why, or what to do: %s", log.String())
+		}
+		if s := p.Status(); s.State == "" {
+			t.Error("the status does not show it")
+		}
+	})
+}

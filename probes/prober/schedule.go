@@ -18,13 +18,14 @@ import (
 //   - over the probes of a kind, evenly, so that rails take turns;
 //   - from cycle to cycle, so that probes do not keep in step with what else happens on the hour.
 //
-// So a restart neither causes a burst nor delays other probes: what was missed while the exporter was down is not made up
-// for.
+// So a restart neither causes a burst nor delays other probes: what was missed while the exporter was down is not made
+// up for.
 type schedule struct {
 	host string
 }
 
-// jitter is how far a moment moves from the middle, as a share of the interval: two in a row are 80 to 120 % of it apart.
+// jitter is how far a moment moves from the middle, as a share of the interval: two in a row are 80 to 120 % of it
+// apart.
 const jitter = 0.1
 
 // next is the first moment after a time. The probe is the i-th of n of its kind.

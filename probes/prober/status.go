@@ -21,7 +21,8 @@ func (p *Prober) Status() probes.Status {
 	defer p.mu.Unlock()
 	now, wall := p.now(), time.Now()
 	s := probes.Status{
-		Enabled: len(p.config.Every) > 0, Since: wall.Add(p.start.Sub(now)), At: wall, GPUTime: p.gpuTime, State: p.stateReason(now),
+		Enabled: len(p.config.Every) > 0, Since: wall.Add(p.start.Sub(now)), At: wall, GPUTime: p.gpuTime,
+		State: p.stateReason(now),
 	}
 	gpus := map[string]bool{}
 	for _, key := range slices.SortedFunc(maps.Keys(p.probes), probes.CompareKeys) {

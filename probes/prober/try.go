@@ -18,7 +18,9 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 	now, target := p.now(), pr.target
 	if gpu, wait := p.missingBudget(pr, now); wait > 0 && !pr.confirm {
 		pr.waitingForBudget = true
-		skipped := &probes.Skipped{Why: probes.SkipDuty, Detail: fmt.Sprintf("the time budget for probes of %s suffices in %s", gpu, wait.Round(time.Second)), At: time.Now()}
+		skipped := &probes.Skipped{Why: probes.SkipDuty,
+			Detail: fmt.Sprintf("the time budget for probes of %s suffices in %s", gpu,
+				wait.Round(time.Second)), At: time.Now()}
 		p.skipped(pr, skipped, now.Add(max(wait, rest)))
 		p.mu.Unlock()
 		p.logSkipped(target.Key, skipped)
@@ -76,7 +78,8 @@ func (p *Prober) run(ctx context.Context, t probes.Target) (r probes.Result, ski
 	defer func() {
 		switch bug := recover(); {
 		case bug != nil && running: // what it did cost is not known: the expected cost stays charged
-			r = probes.Result{Key: t.Key, At: began, Outcome: probes.Failed, Failure: probes.FailureCrash, Error: fmt.Sprintf("bug: %v", bug)}
+			r = probes.Result{Key: t.Key, At: began, Outcome: probes.Failed, Failure: probes.FailureCrash,
+				Error: fmt.Sprintf("bug: %v", bug)}
 		case bug != nil:
 			skipped = &probes.Skipped{Why: probes.SkipCannotProveIdle, Detail: fmt.Sprintf("bug: %v", bug), At: began}
 		case running:
@@ -102,13 +105,14 @@ func (p *Prober) expectedCost(key probes.Key) time.Duration {
 	return p.config.Wall
 }
 
-// missingBudget returns the GPU whose budget takes longest to suffice for a probe, and how long. Budget that other probes have waited
-// for longer is reserved for them: otherwise small probes would starve large ones.
+// missingBudget returns the GPU whose budget takes longest to suffice for a probe, and how long. Budget that other
+// probes have waited for longer is reserved for them: otherwise small probes would starve large ones.
 func (p *Prober) missingBudget(pr *probe, now time.Time) (gpu string, longest time.Duration) {
 	for _, g := range pr.target.GPUs {
 		need := p.expectedCost(pr.target.Key)
 		for _, other := range p.probes {
-			if other != pr && other.waitingForBudget && other.here && other.slot.Before(pr.slot) && slices.Contains(other.target.GPUs, g) {
+			if other != pr && other.waitingForBudget && other.here && other.slot.Before(pr.slot) &&
+				slices.Contains(other.target.GPUs, g) {
 				need += p.expectedCost(other.target.Key)
 			}
 		}
@@ -119,7 +123,8 @@ func (p *Prober) missingBudget(pr *probe, now time.Time) (gpu string, longest ti
 	return gpu, longest
 }
 
-// chargeExpected charges a run to its GPUs before it begins, and saves that: a crash during the run must not make it free.
+// chargeExpected charges a run to its GPUs before it begins, and saves that: a crash during the run must not make it
+// free.
 func (p *Prober) chargeExpected(t probes.Target) time.Duration {
 	p.mu.Lock()
 	now, expected := p.now(), p.expectedCost(t.Key)
@@ -170,9 +175,11 @@ func (p *Prober) skipped(pr *probe, s *probes.Skipped, again time.Time) {
 	pr.due = again
 }
 
-// spread is the delay of a probe and up to a fifth more, so that nodes that were skipped at the same time do not try again at the same time.
+// spread is the delay of a probe and up to a fifth more, so that nodes that were skipped at the same time do not try
+// again at the same time.
 func (p *Prober) spread(pr *probe) time.Duration {
-	return pr.delay + time.Duration(float64(pr.delay)*2*jitter*p.schedule.fraction("retry", pr.target.Key, int64(pr.delay)))
+	return pr.delay + time.Duration(float64(pr.delay)*2*jitter*p.schedule.fraction("retry", pr.target.Key,
+		int64(pr.delay)))
 }
 
 // took takes in the result of a run, judges it, and plans what comes next. It returns the result as it is kept.
@@ -216,7 +223,8 @@ func (p *Prober) took(pr *probe, r probes.Result, now time.Time) probes.Result {
 
 // logResult logs a result: as a warning if an operator should look at it.
 func (p *Prober) logResult(r probes.Result) {
-	log := p.log.With("kind", r.Kind, "device", r.Device, "port", r.Port, "wall", r.Wall.Duration(), "gpu_time", r.GPUTime.Duration())
+	log := p.log.With("kind", r.Kind, "device", r.Device, "port", r.Port, "wall", r.Wall.Duration(), "gpu_time",
+		r.GPUTime.Duration())
 	if busBW, ok := probes.Judged(r); ok {
 		log = log.With("busbw_bytes", busBW)
 	}
@@ -240,13 +248,16 @@ func (p *Prober) logResult(r probes.Result) {
 
 // logSkipped logs a skip at level debug: there are many while jobs run.
 func (p *Prober) logSkipped(key probes.Key, s *probes.Skipped) {
-	p.log.Debug("probe skipped", "kind", key.Kind, "device", key.Device, "port", key.Port, "reason", s.Why, "detail", s.Detail)
+	p.log.Debug("probe skipped", "kind", key.Kind, "device", key.Device, "port", key.Port, "reason", s.Why, "detail",
+		s.Detail)
 }
 
 // bounded returns a result that takes little memory, whatever its ranks said.
 func bounded(r probes.Result) probes.Result {
-	r.Error, r.Left, r.Network = fabric.Clip(r.Error, errorMost), fabric.Clip(r.Left, errorMost), fabric.Clip(r.Network, deviceMost)
-	r.NCCL, r.Driver, r.CUDA = fabric.Clip(r.NCCL, deviceMost), fabric.Clip(r.Driver, deviceMost), fabric.Clip(r.CUDA, deviceMost)
+	r.Error, r.Left, r.Network = fabric.Clip(r.Error, errorMost), fabric.Clip(r.Left, errorMost), fabric.Clip(r.Network,
+		deviceMost)
+	r.NCCL, r.Driver, r.CUDA = fabric.Clip(r.NCCL, deviceMost), fabric.Clip(r.Driver, deviceMost), fabric.Clip(r.CUDA,
+		deviceMost)
 	r.Log = fabric.Clip(r.Log, logMost)
 	r.Settings = slices.Clone(r.Settings[:min(len(r.Settings), settingsMost)])
 	for i, s := range r.Settings {

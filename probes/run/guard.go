@@ -44,7 +44,10 @@ func (e *run) watch(guard Guard) (free <-chan struct{}, stop func()) {
 		for ctx.Err() == nil {
 			asked := time.Now()
 			next := time.After(guardInterval)
-			who, err := errand.Within(ctx, guardLimit, func(ctx context.Context) (string, error) { return guard.Intruder(ctx, own) })
+			who, err := errand.Within(ctx, guardLimit, func(ctx context.Context) (string,
+				error) {
+				return guard.Intruder(ctx, own)
+			})
 			switch {
 			case who != "":
 				e.intruded(who, asked)
@@ -88,7 +91,8 @@ func (e *run) await(free <-chan struct{}) *trouble {
 	case <-e.ctx.Done():
 		return e.stopped()
 	case <-late.C:
-		return troubled(probes.FailureStopped, -1, "it cannot be seen who else uses the GPUs: no %d answers in a row within %s", guardClear, clearLimit)
+		return troubled(probes.FailureStopped, -1,
+			"it cannot be seen who else uses the GPUs: no %d answers in a row within %s", guardClear, clearLimit)
 	}
 }
 
@@ -100,8 +104,8 @@ func (e *run) intruded(who string, asked time.Time) {
 	e.intrusion, e.seen = &probes.Intrusion{Who: who, Killed: probes.SecondsOf(time.Since(asked))}, asked
 }
 
-// release waits until the driver shows nothing of the ranks any more, and notes how long that took. What it shows instead
-// is in words.
+// release waits until the driver shows nothing of the ranks any more, and notes how long that took. What it shows
+// instead is in words.
 func (e *run) release(ctx context.Context, guard Guard) (took probes.Fact[probes.Seconds], left string) {
 	const source = "nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetMemoryInfo"
 	ended := e.endedAt()
@@ -117,5 +121,6 @@ func (e *run) release(ctx context.Context, guard Guard) (took probes.Fact[probes
 	case ctx.Err() != nil || errors.Is(err, probes.ErrMaintenance):
 		return probes.UnknownFact[probes.Seconds](fabric.ReasonNotRead, source, now), ""
 	}
-	return probes.UnknownFact[probes.Seconds](fabric.ReasonTimeout, source, now), probes.Printable(err.Error(), probes.MaxText)
+	return probes.UnknownFact[probes.Seconds](fabric.ReasonTimeout, source, now), probes.Printable(err.Error(),
+		probes.MaxText)
 }

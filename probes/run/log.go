@@ -95,10 +95,12 @@ func said[T any](v T, known bool, notSaid fabric.Reason, at time.Time) probes.Fa
 // gpuDirect says whether connections over a network all use GPUDirect RDMA; without any, whether the devices of the
 // network could.
 func gpuDirect(r *probes.Result, links []log.Link, l log.Log, notSaid fabric.Reason) probes.Fact[bool] {
-	links = slices.DeleteFunc(slices.Clone(links), func(link log.Link) bool { return probes.PathOf(link.Name) == probes.PathSocket })
+	links = slices.DeleteFunc(slices.Clone(links),
+		func(link log.Link) bool { return probes.PathOf(link.Name) == probes.PathSocket })
 	switch {
 	case len(links) > 0:
-		return probes.Known(!slices.ContainsFunc(links, func(link log.Link) bool { return !link.GPUDirect }), probes.LogSource, r.At)
+		return probes.Known(!slices.ContainsFunc(links, func(link log.Link) bool { return !link.GPUDirect }),
+			probes.LogSource, r.At)
 	case r.Network == "":
 		return probes.UnknownFact[bool](notSaid, probes.LogSource, r.At)
 	case probes.PathOf(r.Network) == probes.PathSocket:

@@ -18,8 +18,8 @@ const (
 // slowestCheck is how many bytes a rank verifies in a second at least.
 const slowestCheck = 64 << 20
 
-// measure makes a measurement. The first iteration connects what was not yet, and the second one shows how long one takes,
-// and so how many fit into the time there is; these two count. With too few the message is halved.
+// measure makes a measurement. The first iteration connects what was not yet, and the second one shows how long one
+// takes, and so how many fit into the time there is; these two count. With too few the message is halved.
 func (e *run) measure(r *probes.Result, w plan.Want) *trouble {
 	connecting, why := e.collective(r, w, w.Bytes, 1, 0)
 	if why != nil {
@@ -55,11 +55,13 @@ func (e *run) measure(r *probes.Result, w plan.Want) *trouble {
 }
 
 // collective runs an operation some times, which is to take less than that. Wrong results end the run, and are kept.
-func (e *run) collective(r *probes.Result, w plan.Want, size uint64, iterations int, expected time.Duration) (probes.Measurement, *trouble) {
+func (e *run) collective(r *probes.Result, w plan.Want, size uint64, iterations int,
+	expected time.Duration) (probes.Measurement, *trouble) {
 	ranks := len(e.members)
 	limit := measureLimit + 2*expected + time.Duration(size/slowestCheck)*time.Second
 	replies, why := e.step(e.members, limit, func(_ int, limit time.Duration) probes.Request {
-		return probes.Request{Measure: &probes.MeasureRequest{Op: w.Op, Type: w.Type, Bytes: size, Iterations: iterations, Timeout: limit}}
+		return probes.Request{Measure: &probes.MeasureRequest{Op: w.Op, Type: w.Type, Bytes: size, Iterations: iterations,
+			Timeout: limit}}
 	})
 	if why != nil {
 		return probes.Measurement{}, why
@@ -71,7 +73,8 @@ func (e *run) collective(r *probes.Result, w plan.Want, size uint64, iterations 
 	for i, reply := range replies {
 		one := reply.Measure
 		if one.Bytes != m.Bytes {
-			return m, troubled(probes.FailureProtocol, i, "measured a message of %d bytes, expected %d as rank 0", one.Bytes, m.Bytes)
+			return m, troubled(probes.FailureProtocol, i, "measured a message of %d bytes, expected %d as rank 0", one.Bytes,
+				m.Bytes)
 		}
 		took, onDevice = max(took, one.Time), max(onDevice, one.DeviceTime)
 		device = device && one.DeviceTime > 0

@@ -27,8 +27,10 @@ func readReply(data []byte, q *probes.Request, took time.Duration) (probes.Reply
 		return r, troubled(probes.FailureProtocol, -1, "reply %q: %v", data[:min(len(data), 64)], err)
 	}
 	if r.Failure != "" {
-		if !slices.Contains(probes.Failures(), r.Failure) || r.Failure == probes.FailureIntruder || r.Failure == probes.FailureStopped {
-			return r, troubled(probes.FailureProtocol, -1, "failure %q, expected one of %v: %s", probes.Printable(string(r.Failure), 64), probes.Failures(), r.Error)
+		if !slices.Contains(probes.Failures(), r.Failure) || r.Failure == probes.FailureIntruder ||
+			r.Failure == probes.FailureStopped {
+			return r, troubled(probes.FailureProtocol, -1, "failure %q, expected one of %v: %s",
+				probes.Printable(string(r.Failure), 64), probes.Failures(), r.Error)
 		}
 		return r, troubled(r.Failure, -1, "%s", r.Error)
 	}
@@ -45,7 +47,8 @@ func readReply(data []byte, q *probes.Request, took time.Duration) (probes.Reply
 		ok = r.Measure != nil && credible(r.Measure, q.Measure, took)
 	}
 	if !ok {
-		return r, troubled(probes.FailureProtocol, -1, "reply %s cannot be", probes.Printable(string(data), probes.MaxText/2))
+		return r, troubled(probes.FailureProtocol, -1, "reply %s cannot be",
+			probes.Printable(string(data), probes.MaxText/2))
 	}
 	return r, nil
 }

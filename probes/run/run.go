@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package run runs a plan: one process for each rank, asked step by step: open, make an id, connect, measure, close. All ranks
-// get a step together, and the next one when all have answered. So no rank waits for another without a deadline, and the number of
-// iterations is decided once for all. A guard looks meanwhile who else uses the GPUs, and has the ranks killed for anyone.
+// Package run runs a plan: one process for each rank, asked step by step: open, make an id, connect, measure, close.
+// All ranks get a step together, and the next one when all have answered. So no rank waits for another without a
+// deadline, and the number of iterations is decided once for all. A guard looks meanwhile who else uses the GPUs, and
+// has the ranks killed for anyone.
 //
-// Runs share nothing. What goes wrong is the failure of a Result, with the rank that shows most of the cause; there is no error.
+// Runs share nothing. What goes wrong is the failure of a Result, with the rank that shows most of the cause; there is
+// no error.
 package run
 
 import (
@@ -30,12 +32,12 @@ const (
 	margin       = time.Second
 )
 
-// failureGrace is how long other ranks may report after a first rank failed: one that crashes is noticed by its peers as fast as by
-// its parent, and what they report about that is not the cause.
+// failureGrace is how long other ranks may report after a first rank failed: one that crashes is noticed by its peers
+// as fast as by its parent, and what they report about that is not the cause.
 const failureGrace = 200 * time.Millisecond
 
-// Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver does
-// not released them. When ctx ends, the ranks are killed. Without a guard the GPUs are not watched.
+// Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver
+// does not released them. When ctx ends, the ranks are killed. Without a guard the GPUs are not watched.
 func Run(ctx context.Context, p *plan.Plan, start probes.StartRank, guard Guard) probes.Result {
 	e := newRun(ctx, p)
 	defer e.close()
@@ -80,16 +82,20 @@ func (e *run) follow(r *probes.Result) *trouble {
 	r.NCCL, r.CUDA = versionOf(opened[0].Open.NCCL), cudaVersionOf(opened[0].Open.CUDA)
 	for i, reply := range opened {
 		if reply.Open.NCCL != opened[0].Open.NCCL {
-			return troubled(probes.FailureVersions, i, "NCCL %s at %s, expected %s as rank 0 has at %s", versionOf(reply.Open.NCCL),
-				probes.Printable(reply.Open.NCCLPath, probes.MaxText/4), r.NCCL, probes.Printable(opened[0].Open.NCCLPath, probes.MaxText/4))
+			return troubled(probes.FailureVersions, i, "NCCL %s at %s, expected %s as rank 0 has at %s",
+				versionOf(reply.Open.NCCL),
+				probes.Printable(reply.Open.NCCLPath, probes.MaxText/4), r.NCCL, probes.Printable(opened[0].Open.NCCLPath,
+					probes.MaxText/4))
 		}
 	}
-	id, why := e.step(e.members[:1], idLimit, func(int, time.Duration) probes.Request { return probes.Request{NewID: &struct{}{}} })
+	id, why := e.step(e.members[:1], idLimit,
+		func(int, time.Duration) probes.Request { return probes.Request{NewID: &struct{}{}} })
 	if why != nil {
 		return why
 	}
 	connected, why := e.step(e.members, connectLimit, func(rank int, limit time.Duration) probes.Request {
-		return probes.Request{Connect: &probes.ConnectRequest{ID: id[0].ID, Rank: rank, Ranks: len(e.members), MaxCTAs: e.plan.Settings.MaxCTAs, Timeout: limit}}
+		return probes.Request{Connect: &probes.ConnectRequest{ID: id[0].ID, Rank: rank, Ranks: len(e.members),
+			MaxCTAs: e.plan.Settings.MaxCTAs, Timeout: limit}}
 	})
 	if why != nil {
 		return why
@@ -99,14 +105,16 @@ func (e *run) follow(r *probes.Result) *trouble {
 	}
 	for _, w := range e.plan.Settings.Wants {
 		if spent := time.Since(e.began); spent > e.plan.Settings.Budget {
-			return troubled(probes.FailureHang, -1, "%s after its start not everything is measured, expected at most %s", spent.Round(time.Millisecond), e.plan.Settings.Budget)
+			return troubled(probes.FailureHang, -1, "%s after its start not everything is measured, expected at most %s",
+				spent.Round(time.Millisecond), e.plan.Settings.Budget)
 		}
 		if why := e.measure(r, w); why != nil {
 			return why
 		}
 	}
 	e.endedAt()
-	_, why = e.step(e.members, closeLimit, func(int, time.Duration) probes.Request { return probes.Request{Close: &struct{}{}} })
+	_, why = e.step(e.members, closeLimit,
+		func(int, time.Duration) probes.Request { return probes.Request{Close: &struct{}{}} })
 	return why
 }
 
@@ -114,14 +122,16 @@ func (e *run) follow(r *probes.Result) *trouble {
 func (e *run) open(r *probes.Result) ([]probes.Reply, *trouble) {
 	e.hold()
 	opened, why := e.step(e.members, openLimit, func(rank int, _ time.Duration) probes.Request {
-		return probes.Request{Open: &probes.OpenRequest{NCCL: e.plan.Settings.NCCL, CUDA: e.plan.Settings.CUDA, GPU: e.plan.Ranks[rank].Address}}
+		return probes.Request{Open: &probes.OpenRequest{NCCL: e.plan.Settings.NCCL, CUDA: e.plan.Settings.CUDA,
+			GPU: e.plan.Ranks[rank].Address}}
 	})
 	if why != nil {
 		return nil, why
 	}
 	for i, reply := range opened {
 		if want := e.plan.Ranks[i].UUID; !strings.EqualFold(reply.Open.GPU, want) { // another one may be busy
-			return nil, troubled(probes.FailureProtocol, i, "opened GPU %q, expected %s", probes.Printable(reply.Open.GPU, 64), want)
+			return nil, troubled(probes.FailureProtocol, i, "opened GPU %q, expected %s", probes.Printable(reply.Open.GPU, 64),
+				want)
 		}
 	}
 	return opened, nil
@@ -149,7 +159,8 @@ func (e *run) conclude(r *probes.Result, why *trouble) {
 			text += "; NCCL warned: " + w
 		}
 	}
-	if why.failure == probes.FailureInit && strings.Contains(text, "Mismatched NCCL version") { // a library that says another version than it has
+	// a library that says another version than it has
+	if why.failure == probes.FailureInit && strings.Contains(text, "Mismatched NCCL version") {
 		r.Failure = probes.FailureVersions
 	}
 	r.Error = probes.Printable(text, probes.MaxText)

@@ -67,10 +67,11 @@ func troubled(failure probes.Failure, rank int, format string, args ...any) *tro
 	return &trouble{failure, rank, probes.Printable(fmt.Sprintf(format, args...), probes.MaxText)}
 }
 
-// causality orders failures of ranks in one step by how much they reveal about the cause: a rank that ended, broke the protocol or
-// lost its GPU makes others report errors of NCCL, or wait.
+// causality orders failures of ranks in one step by how much they reveal about the cause: a rank that ended, broke the
+// protocol or lost its GPU makes others report errors of NCCL, or wait.
 func causality(t *trouble) int {
-	return slices.Index([]probes.Failure{probes.FailureCrash, probes.FailureProtocol, probes.FailureLibrary, probes.FailureCUDA, probes.FailureInit, probes.FailureNCCL}, t.failure)
+	return slices.Index([]probes.Failure{probes.FailureCrash, probes.FailureProtocol, probes.FailureLibrary,
+		probes.FailureCUDA, probes.FailureInit, probes.FailureNCCL}, t.failure)
 }
 
 func newRun(ctx context.Context, p *plan.Plan) *run {
@@ -150,8 +151,8 @@ func (e *run) start(process probes.StartRank) *trouble {
 	})
 }
 
-// each does something with some members at the same time. It ends when all are done, or some time after the first trouble,
-// and returns the one that shows most of the cause. What is done must end with the run.
+// each does something with some members at the same time. It ends when all are done, or some time after the first
+// trouble, and returns the one that shows most of the cause. What is done must end with the run.
 func (e *run) each(members []*member, do func(*member) *trouble) *trouble {
 	ends := make(chan *trouble, len(members))
 	for _, m := range members {
@@ -180,9 +181,10 @@ func (e *run) each(members []*member, do func(*member) *trouble) *trouble {
 	return worst
 }
 
-// step asks some members at the same time, and returns their replies. request makes the request of a rank, which has so
-// long for what it does.
-func (e *run) step(members []*member, limit time.Duration, request func(rank int, limit time.Duration) probes.Request) ([]probes.Reply, *trouble) {
+// step asks some members at the same time, and returns their replies. request makes the request of a rank, which has
+// so long for what it does.
+func (e *run) step(members []*member, limit time.Duration, request func(rank int,
+	limit time.Duration) probes.Request) ([]probes.Reply, *trouble) {
 	if left := e.plan.Settings.Deadline - time.Since(e.began) - 2*margin; left < limit {
 		limit = max(left, time.Millisecond)
 	}
@@ -239,7 +241,8 @@ func (e *run) reap() *trouble {
 			continue
 		}
 		all.Go(func() {
-			_, err := errand.Within(context.WithoutCancel(e.ctx), reapLimit, func(context.Context) (struct{}, error) { return struct{}{}, p.Close() })
+			_, err := errand.Within(context.WithoutCancel(e.ctx), reapLimit,
+				func(context.Context) (struct{}, error) { return struct{}{}, p.Close() })
 			m.mu.Lock()
 			m.gone = time.Now()
 			m.mu.Unlock()

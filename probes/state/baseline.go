@@ -22,11 +22,12 @@ import (
 //   - results that are regressed do not enter it, so a regression remains one until it is repaired;
 //   - its median is held against the highest that there was, so a loss in small steps is seen (Comparison.Drifted).
 //
-// A result is below the limit if it is below the share of the median that the site chose, and farther from it than noise
-// explains. It is regressed if the result before it was below the limit too, and collapsed if it is below collapseShare of
-// the median besides.
+// A result is below the limit if it is below the share of the median that the site chose, and farther from it than
+// noise explains. It is regressed if the result before it was below the limit too, and collapsed if it is below
+// collapseShare of the median besides.
 //
-// The time of the smallest message has a median of its own, and is late beyond lateFactor times that. Late ones do not enter it.
+// The time of the smallest message has a median of its own, and is late beyond lateFactor times that. Late ones do not
+// enter it.
 const (
 	windowSize  = 64                 // samples at most
 	WindowAge   = 7 * 24 * time.Hour // of samples
@@ -109,9 +110,10 @@ func (bs baselines) of(print string, now time.Time) *baseline {
 	return b
 }
 
-// judge compares a result with those before it of its fingerprint, if it has one, and takes it in unless it is regressed or
-// confirms the one before it.
-func (r *record) Judge(result probes.Result, t probes.Target, config probes.Config, confirms bool, now time.Time) probes.Comparison {
+// judge compares a result with those before it of its fingerprint, if it has one, and takes it in unless it is
+// regressed or confirms the one before it.
+func (r *record) Judge(result probes.Result, t probes.Target, config probes.Config, confirms bool,
+	now time.Time) probes.Comparison {
 	print := fingerprint(result, t, config.MaxCTAs)
 	if print == "" {
 		return probes.Comparison{}
@@ -130,8 +132,8 @@ func (r *record) Judge(result probes.Result, t probes.Target, config probes.Conf
 	return c
 }
 
-// judge compares a result with those before it. warn is the share of the median below which it may be regressed. latency
-// is the time of the smallest message, 0 if there was none.
+// judge compares a result with those before it. warn is the share of the median below which it may be regressed.
+// latency is the time of the smallest message, 0 if there was none.
 func (b *baseline) judge(busBW float64, latency probes.Seconds, warn float64, now time.Time) probes.Comparison {
 	settled := b.samples.settled(now)
 	c := probes.Comparison{Samples: len(settled), Latency: b.judgeLatency(latency, now)}
@@ -175,7 +177,8 @@ func (b *baseline) judgeLatency(latency probes.Seconds, now time.Time) *probes.L
 	}
 	median, mad := medianAndMAD(settled)
 	ratio := float64(latency) / median
-	c.Median, c.MAD, c.Ratio = ofBaseline(probes.Seconds(median), now), ofBaseline(probes.Seconds(mad), now), ofBaseline(ratio, now)
+	c.Median, c.MAD, c.Ratio = ofBaseline(probes.Seconds(median), now), ofBaseline(probes.Seconds(mad),
+		now), ofBaseline(ratio, now)
 	c.Late = ratio > lateFactor
 	return c
 }
@@ -232,7 +235,8 @@ func fingerprint(r probes.Result, t probes.Target, maxCTAs int) string {
 	}
 	rest := slices.Sorted(slices.Values(t.Conditions))
 	sum := sha256.Sum256([]byte(strings.Join(slices.Concat(r.GPUs, []string{""}, rest), "\n")))
-	return fmt.Sprintf("%s %s %s %d bytes %d ranks %d ctas nccl %s driver %s cuda %s node %s", where, m.Op, m.Type, m.Bytes, m.Ranks,
+	return fmt.Sprintf("%s %s %s %d bytes %d ranks %d ctas nccl %s driver %s cuda %s node %s", where, m.Op, m.Type,
+		m.Bytes, m.Ranks,
 		maxCTAs, short(r.NCCL), short(r.Driver), short(r.CUDA), hex.EncodeToString(sum[:6]))
 }
 

@@ -9,8 +9,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// duty limits the share of its time for which a GPU has contexts of probes. Each GPU has a budget of seconds: it
-// grows by share seconds a second, up to a ceiling, and contexts are charged to it. A probe waits until the budget holds
+// duty limits the share of its time for which a GPU has contexts of probes. Each GPU has a budget of seconds: it grows
+// by share seconds a second, up to a ceiling, and contexts are charged to it. A probe waits until the budget holds
 // what it cost last time, and if it costs more the balance becomes negative.
 //
 // A budget starts empty, also when the state file was lost. So the limit holds over any number of restarts and

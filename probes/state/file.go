@@ -64,7 +64,8 @@ func (f File) Save(data []byte) error {
 	return nil
 }
 
-// write makes a file that is on the disk when it returns. It follows no symbolic link, which another user may have put there.
+// write makes a file that is on the disk when it returns. It follows no symbolic link, which another user may have put
+// there.
 func write(path string, data []byte) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {

@@ -19,14 +19,14 @@ var ErrLocked = errors.New("another prober of this node is running")
 // Lock is a file that one process of the node holds. Beside the state file it is all that probes write: an empty file
 // that stays, and its folder if there is none yet. The kernel releases it when the process dies, however it does.
 //
-// It is node-wide as long as all probers see the same folder: a container needs that of the host. The folder belongs to
-// one user: the prober of another one is refused, and does not probe without the lock. Probers with different lock files
-// do not see each other's lock, but each other's processes on the GPUs.
+// It is node-wide as long as all probers see the same folder: a container needs that of the host. The folder belongs
+// to one user: the prober of another one is refused, and does not probe without the lock. Probers with different lock
+// files do not see each other's lock, but each other's processes on the GPUs.
 type Lock struct{ file *os.File }
 
 // TakeLock takes the lock at once or fails, with ErrLocked if another has it. The folder is made (0700) if only it is
-// missing. Folder and file must be out of reach of other users, because who can open the file can lock it; symbolic links
-// are not followed.
+// missing. Folder and file must be out of reach of other users, because who can open the file can lock it; symbolic
+// links are not followed.
 func TakeLock(path string) (*Lock, error) {
 	f, err := openLock(path)
 	if err != nil {
@@ -63,9 +63,9 @@ func openLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// lockFolder makes the folder if only it is missing, and says why others could get at what is in it: the folder and those
-// above it belong to root or the user of this process, and others may not write to them. A sticky folder such as /tmp may
-// be above it, where they cannot replace what is not theirs.
+// lockFolder makes the folder if only it is missing, and says why others could get at what is in it: the folder and
+// those above it belong to root or the user of this process, and others may not write to them. A sticky folder such as
+// /tmp may be above it, where they cannot replace what is not theirs.
 func lockFolder(dir string) error {
 	above := filepath.Dir(dir)
 	_, err := ownership.Check("/", above)
@@ -108,7 +108,8 @@ func ours(path string, info fs.FileInfo) error {
 	case !ok:
 		return fmt.Errorf("%s: no owner", path)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to user %d, expected 0 or %d: probes of a node run as one user", path, st.Uid, os.Geteuid())
+		return fmt.Errorf("%s belongs to user %d, expected 0 or %d: probes of a node run as one user", path, st.Uid,
+			os.Geteuid())
 	case info.Mode().Perm()&0o022 != 0:
 		return fmt.Errorf("%s has mode %v: others may write to it", path, info.Mode())
 	}
@@ -159,7 +160,10 @@ func flock(f *os.File) error {
 		return err
 	}
 	var locked error
-	if err := raw.Control(func(fd uintptr) { locked = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		locked = syscall.Flock(int(fd),
+			syscall.LOCK_EX|syscall.LOCK_NB)
+	}); err != nil {
 		return err
 	}
 	return locked

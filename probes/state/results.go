@@ -18,8 +18,8 @@ import (
 // resultsMost bounds how many results a file may have: more than a node of 128 ports has probes.
 const resultsMost = 512
 
-// SavedResults returns the newest result of each probe that a state file remembers, without log and settings; none if there
-// is no file yet. The error is ErrState, or that of reading. It gives up on a file system that does not answer.
+// SavedResults returns the newest result of each probe that a state file remembers, without log and settings; none if
+// there is no file yet. The error is ErrState, or that of reading. It gives up on a file system that does not answer.
 func SavedResults(ctx context.Context, file string, now time.Time) ([]probes.Result, error) {
 	data, err := NewKeeper(File(file), nil).Load(ctx)
 	if err != nil || data == nil {
@@ -38,9 +38,9 @@ func SavedResults(ctx context.Context, file string, now time.Time) ([]probes.Res
 	return sorted(all), nil
 }
 
-// ParseResults returns the results in what the command probe prints as JSON, or in /probes.json: of the latter the newest one
-// of each probe, and the newest good one where that is another. The content is not trusted: what no probe could have
-// measured is an error.
+// ParseResults returns the results in what the command probe prints as JSON, or in /probes.json: of the latter the
+// newest one of each probe, and the newest good one where that is another. The content is not trusted: what no probe
+// could have measured is an error.
 func ParseResults(data []byte, now time.Time) ([]probes.Result, error) {
 	var file struct {
 		Runs   *[]probes.Result `json:"runs"`
@@ -72,7 +72,8 @@ func ParseResults(data []byte, now time.Time) ([]probes.Result, error) {
 	}
 	for i := range all {
 		if r := &all[i]; !r.Sound() {
-			return nil, fmt.Errorf("result %d (%q of %q): a kind, outcome, time or measurement that no probe has", i+1, fabric.Clip(string(r.Kind), probes.TextMost), fabric.Clip(r.Device, probes.TextMost))
+			return nil, fmt.Errorf("result %d (%q of %q): a kind, outcome, time or measurement that no probe has", i+1,
+				fabric.Clip(string(r.Kind), probes.TextMost), fabric.Clip(r.Device, probes.TextMost))
 		}
 		if all[i].At.After(now) { // by a clock that was wrong
 			all[i].At = now
@@ -91,7 +92,8 @@ func inWords(err error) error {
 	if wrong.Field == "" {
 		return fmt.Errorf("found %s in place of an object", kind)
 	}
-	name := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // before it are names of Go where structs are embedded
+	// before it are names of Go where structs are embedded
+	name := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
 	return fmt.Errorf("byte %d: %s cannot be this %s", wrong.Offset, name, kind)
 }
 

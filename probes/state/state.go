@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state has what probes remember: when each ran and what it cost, its baselines, its last result, and the balance of each
-// GPU, in one file with a checksum, replaced atomically, in a folder that other users cannot reach. That and the empty lock
-// file are all that probes write. It also reads results from files.
+// Package state has what probes remember: when each ran and what it cost, its baselines, its last result, and the
+// balance of each GPU, in one file with a checksum, replaced atomically, in a folder that other users cannot reach.
+// That and the empty lock file are all that probes write. It also reads results from files.
 //
-// A result is compared with the median and MAD of those with the same fingerprint. One below the limit is measured again; only a
-// second one makes a regression. Regressed results do not enter the baseline. Small messages have a median of their own.
+// A result is compared with the median and MAD of those with the same fingerprint. One below the limit is measured
+// again; only a second one makes a regression. Regressed results do not enter the baseline. Small messages have a
+// median of their own.
 //
-// What the budget limits is the time with a CUDA context, not the traffic, because the context is what takes GPU time from jobs.
+// What the budget limits is the time with a CUDA context, not the traffic, because the context is what takes GPU time
+// from jobs.
 //
-// A Keeper is safe for concurrent use, and waits for no file system that hangs; a Memory belongs to one goroutine at a time. A
-// file that this version cannot read is ErrState; one of a newer version is ErrNewerState, and stays as it is.
+// A Keeper is safe for concurrent use, and waits for no file system that hangs; a Memory belongs to one goroutine at a
+// time. A file that this version cannot read is ErrState; one of a newer version is ErrNewerState, and stays as it is.
 package state
 
 import (
@@ -228,7 +230,8 @@ func loadResult(raw json.RawMessage, key probes.Key, wall time.Time) *probes.Res
 	if !r.Sound() {
 		return nil
 	}
-	if _, known := r.GPUDirect.Get(); !known && r.Network != "" && probes.PathOf(r.Network) == probes.PathSocket { // null in the file
+	// null in the file
+	if _, known := r.GPUDirect.Get(); !known && r.Network != "" && probes.PathOf(r.Network) == probes.PathSocket {
 		r.GPUDirect = probes.AbsentFact[bool](probes.LogSource, r.At)
 	}
 	if r.At.After(wall) { // by a clock that was wrong
@@ -252,7 +255,8 @@ func (s savedState) validate() error {
 		return fmt.Errorf("written %d seconds after 1970", s.Written)
 	}
 	if len(s.GPUs) > probes.GPUsMost || len(s.Probes) > ProbesMost {
-		return fmt.Errorf("%d GPUs and %d probes, expected %d and %d at most", len(s.GPUs), len(s.Probes), probes.GPUsMost, ProbesMost)
+		return fmt.Errorf("%d GPUs and %d probes, expected %d and %d at most", len(s.GPUs), len(s.Probes), probes.GPUsMost,
+			ProbesMost)
 	}
 	for gpu, balance := range s.GPUs {
 		if len(gpu) > probes.TextMost || !inTime(balance) {
@@ -268,7 +272,10 @@ func (s savedState) validate() error {
 		for _, b := range p.Baselines {
 			ok := len(b.Fingerprint) <= probes.TextMost && inBW(b.Best) && b.Below >= 0 && b.Collapsed >= 0 &&
 				b.Collapsed <= b.Below && inAge(b.Used) &&
-				inOrder(b.Bandwidths, func(s savedSample) bool { return inAge(s.Age) && inBW(s.BusBW) && s.BusBW > 0 && s.Time == 0 }) &&
+				inOrder(b.Bandwidths, func(s savedSample) bool {
+					return inAge(s.Age) && inBW(s.BusBW) && s.BusBW > 0 &&
+						s.Time == 0
+				}) &&
 				inOrder(b.Latencies, func(s savedSample) bool {
 					return inAge(s.Age) && s.Time > 0 && s.Time <= probes.Slowest && s.BusBW == 0
 				})
