@@ -65,7 +65,7 @@ func (h *Host) Targets(ctx context.Context) []probes.Target {
 func (h *Host) Probe(ctx context.Context, t probes.Target, begin func()) (probes.Result, *probes.Skipped) {
 	n, err := h.Observe(ctx)
 	if err != nil {
-		return probes.Result{}, &probes.Skipped{Why: probes.SkipCannotProveIdle, Detail: err.Error(), At: time.Now()}
+		return probes.Result{}, probes.Skipf(probes.SkipCannotProveIdle, "%v", err)
 	}
 	s, err := h.Settings(ctx)
 	plan, skipped := plan.New(t.Key, n, s)
@@ -112,8 +112,7 @@ func (h *Host) vet(ctx context.Context, plan *plan.Plan) (probes.StartRank, *pro
 		return nil, skipped
 	}
 	if err != nil {
-		return nil, &probes.Skipped{Why: probes.SkipUntrusted,
-			Detail: "the files of NCCL cannot be looked at: " + err.Error(), At: time.Now()}
+		return nil, probes.Skipf(probes.SkipUntrusted, "the files of NCCL cannot be looked at: %v", err)
 	}
 	return start, nil
 }

@@ -18,9 +18,7 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 	now, target := p.now(), pr.target
 	if gpu, wait := p.missingBudget(pr, now); wait > 0 && !pr.confirm {
 		pr.waitingForBudget = true
-		skipped := &probes.Skipped{Why: probes.SkipDuty,
-			Detail: fmt.Sprintf("the time budget for probes of %s suffices in %s", gpu,
-				wait.Round(time.Second)), At: time.Now()}
+		skipped := probes.Skipf(probes.SkipDuty, "the time budget for probes of %s suffices in %s", gpu, wait.Round(time.Second))
 		p.skipped(pr, skipped, now.Add(max(wait, rest)))
 		p.mu.Unlock()
 		p.logSkipped(target.Key, skipped)
@@ -29,21 +27,18 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 	pr.waitingForBudget = false
 	p.mu.Unlock()
 
-	type end struct {
-		result  probes.Result
-		skipped *probes.Skipped
-	}
-	done := make(chan end, 1)
+	var r probes.Result
+	var skipped *probes.Skipped
+	done := make(chan struct{})
 	go func() {
-		r, s := p.run(ctx, target)
-		done <- end{r, s}
+		defer close(done)
+		r, skipped = p.run(ctx, target)
 	}()
-	var e end
 	select {
-	case e = <-done:
+	case <-done:
 	case <-ctx.Done():
 		select {
-		case e = <-done:
+		case <-done:
 		case <-time.After(endWithin):
 			return // what it may have cost is charged already
 		}
@@ -51,15 +46,15 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 	p.mu.Lock()
 	now = p.now()
 	p.quiet = now.Add(rest)
-	if e.skipped != nil {
-		e.skipped.Detail = fabric.Clip(e.skipped.Detail, errorMost)
+	if skipped != nil {
+		skipped.Detail = fabric.Clip(skipped.Detail, errorMost)
 		pr.delay = min(max(2*pr.delay, rest), retryMost)
-		p.skipped(pr, e.skipped, now.Add(p.spread(pr)))
+		p.skipped(pr, skipped, now.Add(p.spread(pr)))
 		p.mu.Unlock()
-		p.logSkipped(target.Key, e.skipped)
+		p.logSkipped(target.Key, skipped)
 		return
 	}
-	r := p.took(pr, e.result, now)
+	r = p.took(pr, r, now)
 	p.mu.Unlock()
 	p.logResult(r)
 	p.save(0)
