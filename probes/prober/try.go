@@ -18,7 +18,8 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 	now, target := p.now(), pr.target
 	if gpu, wait := p.missingBudget(pr, now); wait > 0 && !pr.confirm {
 		pr.waitingForBudget = true
-		skipped := probes.Skipf(probes.SkipDuty, "the time budget for probes of %s suffices in %s", gpu, wait.Round(time.Second))
+		skipped := probes.Skipf(probes.SkipDuty, "the time budget for probes of %s suffices in %s", gpu,
+			wait.Round(time.Second))
 		p.skipped(pr, skipped, now.Add(max(wait, rest)))
 		p.mu.Unlock()
 		p.logSkipped(target.Key, skipped)
