@@ -56,8 +56,10 @@ const MaxUser = 1<<32 - 2
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Every: map[Kind]time.Duration{Transport: 2 * time.Hour, Node: 4 * time.Hour, Rail: 12 * time.Hour,
-			Socket: 24 * time.Hour},
+		Every: map[Kind]time.Duration{
+			Transport: 2 * time.Hour, Node: 4 * time.Hour, Rail: 12 * time.Hour,
+			Socket: 24 * time.Hour,
+		},
 		Duty:       0.001,
 		Op:         AllReduce,
 		Type:       Float32,

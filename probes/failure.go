@@ -29,13 +29,17 @@ var failures = []struct {
 }{
 	{FailureLibrary, "--library names NCCL; the driver's libcuda.so.1 must be where the loader looks"},
 	{FailureInit, "NCCL's log shows the cause; often NCCL_SOCKET_IFNAME matches no interface, or /dev/shm is too small"},
-	{FailureHang,
-		"with large messages over a slow network try smaller --bytes or fewer --iterations; else check which transport NCCL's log names last"},
+	{
+		FailureHang,
+		"with large messages over a slow network try smaller --bytes or fewer --iterations; else check which transport NCCL's log names last",
+	},
 	{FailureCrash, "see NCCL's log and dmesg (Xid, oom-killer)"},
 	{FailureNCCL, "see NCCL's log and dmesg (Xid)"},
 	{FailureCUDA, "see NCCL's log and dmesg (Xid)"},
-	{FailureWrong,
-		"do not train on these GPUs: compare with --ranks and rail to find which GPU or NIC it is, then dcgmi diag -r 3"},
+	{
+		FailureWrong,
+		"do not train on these GPUs: compare with --ranks and rail to find which GPU or NIC it is, then dcgmi diag -r 3",
+	},
 	{FailureProtocol, ""},
 	{FailureSettings, ""},
 	{FailureVersions, "ranks must load the same library: --library names it"},

@@ -29,8 +29,10 @@ const (
 
 // Faults returns all faults.
 func Faults() []Fault {
-	return []Fault{FaultSocket, FaultGPUDirect, FaultWrong, FaultFailing, FaultSlow, FaultRegressed, FaultDrifted,
-		FaultStale, FaultNeverRun}
+	return []Fault{
+		FaultSocket, FaultGPUDirect, FaultWrong, FaultFailing, FaultSlow, FaultRegressed, FaultDrifted,
+		FaultStale, FaultNeverRun,
+	}
 }
 
 // OfBandwidth reports whether the fault is one of bandwidth against its baseline.

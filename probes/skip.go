@@ -52,8 +52,10 @@ var skips = []struct {
 	lasting bool
 	advice  string
 }{
-	{SkipCannotProveIdle, true,
-		"all processes of the host must be readable: run it in the PID namespace of the host, with a /proc without hidepid (as the systemd unit does), or as root"},
+	{
+		SkipCannotProveIdle, true,
+		"all processes of the host must be readable: run it in the PID namespace of the host, with a /proc without hidepid (as the systemd unit does), or as root",
+	},
 	{SkipProcess, false, adviceEnded},
 	{SkipMemory, false, adviceEnded},
 	{SkipUtilization, false, "GPUs must have been idle for a minute: try again"},
@@ -63,23 +65,35 @@ var skips = []struct {
 	{SkipPersistence, true, "nvidia-smi -pm 1 (or nvidia-persistenced) keeps the driver's state"},
 	{SkipSlurm, false, adviceJob},
 	{SkipKubernetes, false, adviceJob},
-	{SkipScheduler, true,
-		"set a command that reports whether the node is idle: probes.idle_command in the configuration (docs/PROBES.md has examples)"},
-	{SkipSite, false,
-		"wait until the site's command (probes.idle_command) reports that the node is idle, or drain the node"},
+	{
+		SkipScheduler, true,
+		"set a command that reports whether the node is idle: probes.idle_command in the configuration (docs/PROBES.md has examples)",
+	},
+	{
+		SkipSite, false,
+		"wait until the site's command (probes.idle_command) reports that the node is idle, or drain the node",
+	},
 	{SkipMaintenance, false, "GPUs are released: remove the maintenance file, or send SIGUSR1 to the exporter once more"},
 	{SkipThrottled, false, adviceGPUs},
 	{SkipLinkErrors, false, adviceGPUs},
 	{SkipLocked, false, "another probe of this node is running: try again when it has ended"},
 	{SkipDuty, false, "it runs when the GPU time budget allows it (duty)"},
-	{SkipNoGPU, true,
-		"the driver must be loaded (nvidia-smi -L) and have as many GPUs as the kind needs: node, calibrate and nvlink 2, scaling 3"},
-	{SkipNoDevice, true,
-		"a rail needs an RDMA port that is active and for training (gpufabric_exporter topology; --device names one)"},
-	{SkipMemlock, true,
-		"raise the limit of locked memory: the tier probes of the systemd unit (LimitMEMLOCK=infinity), CAP_IPC_LOCK in a container, ulimit -l unlimited in a shell"},
-	{SkipUntrusted, true,
-		"programs that run with privileges must belong to root or the exporter's user, with all directories above it, and no other user may write there: chown root, chmod go-w"},
+	{
+		SkipNoGPU, true,
+		"the driver must be loaded (nvidia-smi -L) and have as many GPUs as the kind needs: node, calibrate and nvlink 2, scaling 3",
+	},
+	{
+		SkipNoDevice, true,
+		"a rail needs an RDMA port that is active and for training (gpufabric_exporter topology; --device names one)",
+	},
+	{
+		SkipMemlock, true,
+		"raise the limit of locked memory: the tier probes of the systemd unit (LimitMEMLOCK=infinity), CAP_IPC_LOCK in a container, ulimit -l unlimited in a shell",
+	},
+	{
+		SkipUntrusted, true,
+		"programs that run with privileges must belong to root or the exporter's user, with all directories above it, and no other user may write there: chown root, chmod go-w",
+	},
 }
 
 // Skips returns all skips.

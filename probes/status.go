@@ -117,8 +117,10 @@ func (s *Status) Faults(p *ProbeStatus) map[Fault]time.Time {
 
 // Reasons that are no faults: the GPUs are in use, or set up so that probes have no place on them.
 var (
-	inUse = []Skip{SkipProcess, SkipMemory, SkipUtilization, SkipMPS, SkipSlurm, SkipKubernetes, SkipSite,
-		SkipMaintenance, SkipDuty}
+	inUse = []Skip{
+		SkipProcess, SkipMemory, SkipUtilization, SkipMPS, SkipSlurm, SkipKubernetes, SkipSite,
+		SkipMaintenance, SkipDuty,
+	}
 	divided = []Skip{SkipMIG, SkipComputeMode}
 )
 

@@ -23,8 +23,10 @@ const (
 )
 
 // kubelets are the programs that are a kubelet or have one inside.
-var kubelets = []string{"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "k3s server", "k3s agent", "rke2",
-	"k0s"}
+var kubelets = []string{
+	"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "k3s server", "k3s agent", "rke2",
+	"k0s",
+}
 
 func (g *Gate) maintenance() *refusal {
 	if g.o.Maintenance == nil {

@@ -227,8 +227,10 @@ func (s *Settings) defaultWants(k probes.Kind) []Want {
 	case probes.Rail, probes.Socket:
 		op = probes.Broadcast
 	}
-	return []Want{{Op: op, Type: s.Type, Bytes: latencyBytes, Iterations: latencyIterations},
-		{Op: op, Type: s.Type, Bytes: s.Bytes}}
+	return []Want{
+		{Op: op, Type: s.Type, Bytes: latencyBytes, Iterations: latencyIterations},
+		{Op: op, Type: s.Type, Bytes: s.Bytes},
+	}
 }
 
 // usableGPUs returns the GPUs of a node. Is there one that cannot be used, there are none: a node that lost a GPU is

@@ -95,8 +95,10 @@ func misconfigured(t probes.Target, err error) probes.Result {
 	if errors.Is(err, plan.ErrSettings) {
 		why = probes.FailureSettings
 	}
-	return probes.Result{Key: t.Key, At: time.Now(), GPUs: t.GPUs, Outcome: probes.Failed, Failure: why,
-		Error: err.Error()}
+	return probes.Result{
+		Key: t.Key, At: time.Now(), GPUs: t.GPUs, Outcome: probes.Failed, Failure: why,
+		Error: err.Error(),
+	}
 }
 
 // vet looks at the files of a plan.
@@ -121,8 +123,10 @@ func (h *Host) vet(ctx context.Context, plan *plan.Plan) (probes.StartRank, *pro
 // time: a site need not restart anything. With an error they lack these.
 func (h *Host) Settings(ctx context.Context) (plan.Settings, error) {
 	c := h.Config
-	s := plan.Settings{CUDA: c.CUDA, User: c.User, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs,
-		Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall}
+	s := plan.Settings{
+		CUDA: c.CUDA, User: c.User, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs,
+		Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall,
+	}
 	found, err := h.Platform.reading.Run(ctx, patience, func() (found plan.Settings, err error) {
 		found = s
 		if c.EnvFile != "" {

@@ -202,8 +202,10 @@ func (p *Prober) see(targets []probes.Target) (news bool) {
 			continue
 		}
 		if pr == nil {
-			pr = &probe{status: probes.ProbeStatus{Key: t.Key, Failures: map[probes.Failure]uint64{},
-				Skips: map[probes.Skip]uint64{}}}
+			pr = &probe{status: probes.ProbeStatus{
+				Key: t.Key, Failures: map[probes.Failure]uint64{},
+				Skips: map[probes.Skip]uint64{},
+			}}
 			if r := p.memory.Records[t.Key]; r != nil {
 				pr.status.Last = r.Last
 				if r.Last != nil && r.Last.Outcome == probes.OK {

@@ -74,8 +74,10 @@ func (p *Prober) run(ctx context.Context, t probes.Target) (r probes.Result, ski
 	defer func() {
 		switch bug := recover(); {
 		case bug != nil && running: // what it did cost is not known: the expected cost stays charged
-			r = probes.Result{Key: t.Key, At: began, Outcome: probes.Failed, Failure: probes.FailureCrash,
-				Error: fmt.Sprintf("bug: %v", bug)}
+			r = probes.Result{
+				Key: t.Key, At: began, Outcome: probes.Failed, Failure: probes.FailureCrash,
+				Error: fmt.Sprintf("bug: %v", bug),
+			}
 		case bug != nil:
 			skipped = &probes.Skipped{Why: probes.SkipCannotProveIdle, Detail: fmt.Sprintf("bug: %v", bug), At: began}
 		case running:

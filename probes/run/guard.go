@@ -45,7 +45,8 @@ func (e *run) watch(guard Guard) (free <-chan struct{}, stop func()) {
 			asked := time.Now()
 			next := time.After(guardInterval)
 			who, err := errand.Within(ctx, guardLimit, func(ctx context.Context) (string,
-				error) {
+				error,
+			) {
 				return guard.Intruder(ctx, own)
 			})
 			switch {

@@ -56,12 +56,15 @@ func (e *run) measure(r *probes.Result, w plan.Want) *trouble {
 
 // collective runs an operation some times, which is to take less than that. Wrong results end the run, and are kept.
 func (e *run) collective(r *probes.Result, w plan.Want, size uint64, iterations int,
-	expected time.Duration) (probes.Measurement, *trouble) {
+	expected time.Duration,
+) (probes.Measurement, *trouble) {
 	ranks := len(e.members)
 	limit := measureLimit + 2*expected + time.Duration(size/slowestCheck)*time.Second
 	replies, why := e.step(e.members, limit, func(_ int, limit time.Duration) probes.Request {
-		return probes.Request{Measure: &probes.MeasureRequest{Op: w.Op, Type: w.Type, Bytes: size, Iterations: iterations,
-			Timeout: limit}}
+		return probes.Request{Measure: &probes.MeasureRequest{
+			Op: w.Op, Type: w.Type, Bytes: size, Iterations: iterations,
+			Timeout: limit,
+		}}
 	})
 	if why != nil {
 		return probes.Measurement{}, why

@@ -94,8 +94,10 @@ func (e *run) follow(r *probes.Result) *trouble {
 		return why
 	}
 	connected, why := e.step(e.members, connectLimit, func(rank int, limit time.Duration) probes.Request {
-		return probes.Request{Connect: &probes.ConnectRequest{ID: id[0].ID, Rank: rank, Ranks: len(e.members),
-			MaxCTAs: e.plan.Settings.MaxCTAs, Timeout: limit}}
+		return probes.Request{Connect: &probes.ConnectRequest{
+			ID: id[0].ID, Rank: rank, Ranks: len(e.members),
+			MaxCTAs: e.plan.Settings.MaxCTAs, Timeout: limit,
+		}}
 	})
 	if why != nil {
 		return why
@@ -122,8 +124,10 @@ func (e *run) follow(r *probes.Result) *trouble {
 func (e *run) open(r *probes.Result) ([]probes.Reply, *trouble) {
 	e.hold()
 	opened, why := e.step(e.members, openLimit, func(rank int, _ time.Duration) probes.Request {
-		return probes.Request{Open: &probes.OpenRequest{NCCL: e.plan.Settings.NCCL, CUDA: e.plan.Settings.CUDA,
-			GPU: e.plan.Ranks[rank].Address}}
+		return probes.Request{Open: &probes.OpenRequest{
+			NCCL: e.plan.Settings.NCCL, CUDA: e.plan.Settings.CUDA,
+			GPU: e.plan.Ranks[rank].Address,
+		}}
 	})
 	if why != nil {
 		return nil, why

@@ -70,8 +70,10 @@ func troubled(failure probes.Failure, rank int, format string, args ...any) *tro
 // causality orders failures of ranks in one step by how much they reveal about the cause: a rank that ended, broke the
 // protocol or lost its GPU makes others report errors of NCCL, or wait.
 func causality(t *trouble) int {
-	return slices.Index([]probes.Failure{probes.FailureCrash, probes.FailureProtocol, probes.FailureLibrary,
-		probes.FailureCUDA, probes.FailureInit, probes.FailureNCCL}, t.failure)
+	return slices.Index([]probes.Failure{
+		probes.FailureCrash, probes.FailureProtocol, probes.FailureLibrary,
+		probes.FailureCUDA, probes.FailureInit, probes.FailureNCCL,
+	}, t.failure)
 }
 
 func newRun(ctx context.Context, p *plan.Plan) *run {
@@ -184,7 +186,8 @@ func (e *run) each(members []*member, do func(*member) *trouble) *trouble {
 // step asks some members at the same time, and returns their replies. request makes the request of a rank, which has
 // so long for what it does.
 func (e *run) step(members []*member, limit time.Duration, request func(rank int,
-	limit time.Duration) probes.Request) ([]probes.Reply, *trouble) {
+	limit time.Duration) probes.Request,
+) ([]probes.Reply, *trouble) {
 	if left := e.plan.Settings.Deadline - time.Since(e.began) - 2*margin; left < limit {
 		limit = max(left, time.Millisecond)
 	}

@@ -113,7 +113,8 @@ func (bs baselines) of(print string, now time.Time) *baseline {
 // judge compares a result with those before it of its fingerprint, if it has one, and takes it in unless it is
 // regressed or confirms the one before it.
 func (r *record) Judge(result probes.Result, t probes.Target, config probes.Config, confirms bool,
-	now time.Time) probes.Comparison {
+	now time.Time,
+) probes.Comparison {
 	print := fingerprint(result, t, config.MaxCTAs)
 	if print == "" {
 		return probes.Comparison{}
