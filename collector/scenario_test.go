@@ -22,6 +22,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/stage"
 )
 
 const (
@@ -33,18 +34,12 @@ const (
 // observeScenario runs a simulated node through the real readers.
 func observeScenario(t testing.TB, s simulator.Scenario) *fabric.Node {
 	t.Helper()
-	return observeDevices(t, s, fabric.Filter{})
+	return observeDevices(t, stage.New(t), s, fabric.Filter{})
 }
 
-func observeDevices(t testing.TB, s simulator.Scenario, devices fabric.Filter) *fabric.Node {
+func observeDevices(t testing.TB, on *stage.Stage, s simulator.Scenario, devices fabric.Filter) *fabric.Node {
 	t.Helper()
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
-	}
-	tree, err := s.Build().Materialise(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := on.Show(t, s)
 	ob, err := observer.New(observer.Options{
 		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(), Ranks: tree.Ranks(), Devices: devices, Log: slog.New(slog.DiscardHandler),
 		NCCL: observer.NCCLFiles{Inspector: inspectorOf(s, tree)},
@@ -66,9 +61,9 @@ func inspectorOf(s simulator.Scenario, tree *simulator.Tree) string {
 }
 
 // steadyScenario is a simulated node without what differs from run to run.
-func steadyScenario(t *testing.T, s simulator.Scenario) *fabric.Node {
+func steadyScenario(t *testing.T, on *stage.Stage, s simulator.Scenario) *fabric.Node {
 	t.Helper()
-	n := observeScenario(t, s)
+	n := observeDevices(t, on, s, fabric.Filter{})
 	for i := range n.Sources {
 		n.Sources[i].Duration = 0
 	}
@@ -89,6 +84,7 @@ func TestScenarios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make test runs it without")
 	}
+	on := stage.New(t)
 	base := map[string]string{}  // what the last healthy node of a platform has
 	emitted := map[string]bool{} // family names
 	ran := 0
@@ -98,7 +94,7 @@ func TestScenarios(t *testing.T) {
 	run := func(s simulator.Scenario) {
 		t.Run(s.Name, func(t *testing.T) {
 			ran++
-			n := steadyScenario(t, s)
+			n := steadyScenario(t, on, s)
 			gathered := new(Gathered)
 			families := everything(t).GatherAgain(gathered, n, ConfigState{LoadedAt: now, LastOK: true})
 			if err := gathered.Err(); err != nil {
@@ -117,7 +113,7 @@ func TestScenarios(t *testing.T) {
 			if base[s.Platform] == "" { // -run left it out
 				for _, h := range all {
 					if h.Platform == s.Platform && healthy(h) {
-						base[s.Platform] = defaultText(t, steadyScenario(t, h))
+						base[s.Platform] = defaultText(t, steadyScenario(t, on, h))
 					}
 				}
 			}
@@ -174,7 +170,7 @@ func TestValuesAreEmitted(t *testing.T) {
 	for _, f := range append(familiesOf(deviceValues), familiesOf(portValues)...) {
 		if !emitted[f.FullName()] && !slices.Contains(conditionalFamilies(), f.Name) {
 			t.Errorf("%s has a value on no simulated node: read its fact in internal/host/sysfs/*.go, where internal/observer asks for it, and "+
-				"let the nodes have the file in internal/simulator/files_rdma.go", f.FullName())
+				"let the nodes have the file in internal/simulator/files_net.go", f.FullName())
 		}
 	}
 }
@@ -253,7 +249,7 @@ func checkBudget(t *testing.T, s simulator.Scenario, n *fabric.Node) {
 				names = append(names, regexp.QuoteMeta(h.Name))
 			}
 		}
-		n = observeDevices(t, s, fabric.Filter{Include: regexp.MustCompile("^(?:" + strings.Join(names, "|") + ")$")})
+		n = observeDevices(t, stage.New(t), s, fabric.Filter{Include: regexp.MustCompile("^(?:" + strings.Join(names, "|") + ")$")})
 		total, table = count(n)
 	}
 	t.Logf("%d series of %d devices, of %d at most\n%s", total, len(n.HCAs), maxSeries, table)

@@ -15,6 +15,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/internal/simulator/stage"
 	"gpufabric_exporter/probes"
 )
 
@@ -80,6 +81,7 @@ func TestRehearsalMatchesItsLabels(t *testing.T) {
 		"gpu-mig-on":             {{Kind: "transport", What: "skipped"}, {Kind: "node", What: "skipped"}, {Kind: "rail", What: "skipped"}, {Kind: "socket", What: "skipped"}},
 		"fabric-manager-off":     {{Kind: "transport", What: "cuda"}, {Kind: "node", What: "cuda"}, {Kind: "rail", What: "cuda"}, {Kind: "socket", What: "cuda"}},
 	}
+	on := stage.New(t)
 	for _, s := range simulator.Scenarios() {
 		want, looked := follows[s.Name]
 		if want = append(want, s.Probed...); !looked && len(s.Probed) == 0 {
@@ -89,7 +91,7 @@ func TestRehearsalMatchesItsLabels(t *testing.T) {
 			if testing.Short() && s.Name != "probe-slow" {
 				t.Skip("-short: too slow under the race detector; make test runs it without")
 			}
-			n := simulatortest.Watch(t, s, 0)[0]
+			n := simulatortest.WatchOn(t, on, s, 0)[0]
 			nccl := s.Build().NCCL
 			r, err := NewRehearsal(func() simulator.NCCL { return nccl }, s.Healthy())
 			if err != nil {

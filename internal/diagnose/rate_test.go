@@ -80,7 +80,7 @@ func TestPortsWithoutSubnetManager(t *testing.T) {
 	contains(t, wait(fourPorts(), fabric.PortInit, 0, 1, 2, 3), "mlx5_0, mlx5_1, mlx5_2, mlx5_3: ", "no subnet manager has configured a port of the node")
 }
 
-// bonds is a node with two ports that are bonds of two members of 200 Gb/s each, as on the nodes of internal/simulator/platform_bond.go.
+// bonds is a node with two ports that are bonds of two members of 200 Gb/s each, as on the nodes of internal/simulator/platforms_shapes.go.
 func bonds() *fabric.Node {
 	n := fabrictest.Healthy()
 	var all []fabric.Interface

@@ -11,11 +11,13 @@ import (
 	"gpufabric_exporter/internal/report"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/internal/simulator/stage"
 	"gpufabric_exporter/internal/verdict"
 )
 
 // The page and the report of one observation count the same problems: of the node, of probes and of jobs.
 func TestPageAndReportCountTheSame(t *testing.T) {
+	on := stage.New(t)
 	for name, want := range map[string]string{
 		"healthy":            "No problems found",
 		"healthy-efa":        "No problems found; the state of 32 ports is unknown",
@@ -48,7 +50,7 @@ func TestPageAndReportCountTheSame(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			nodes := simulatortest.Watch(t, s, 0, 15)
+			nodes := simulatortest.WatchOn(t, on, s, 0, 15)
 			n := nodes[1]
 			l := pageFrom(t, t, s, n)
 			l.Collectors.Jobs(nodes[0]) // jobs are judged by two readings

@@ -35,20 +35,20 @@ func TestCounter(t *testing.T) {
 // TestCountersOfDrivers counts the counters of one device of each driver.
 func TestCountersOfDrivers(t *testing.T) {
 	for device, want := range map[string]struct {
-		platform                   func() *Node
+		platform                   string
 		pma, port, cm, ofTheDevice int
 	}{
-		"mlx5_0":       {buildDGXH100, 21, 31, 44, 0},
-		"mlx5_1":       {buildDGXA100, 21, 27, 44, 0},
-		"mlx5_2":       {buildSRIOV, 8, 26, 44, 0},
-		"mlx4_0":       {buildTwoPort, 21, 0, 44, 25},
-		"bnxt_re0":     {buildBnxt, 0, 92, 44, 0},
-		"rocep138s0f0": {buildIrdma, 0, 46, 44, 0},
-		"rdmap79s0":    {buildEFA, 0, 17, 0, 12},
-		"ionic_0":      {buildIonic, 0, 42, 44, 0},
-		"mana_0":       {buildMANA, 0, 34, 44, 6},
+		"mlx5_0":       {h100, 21, 31, 44, 0},
+		"mlx5_1":       {a100, 21, 27, 44, 0},
+		"mlx5_2":       {"sriov-vf", 8, 26, 44, 0},
+		"mlx4_0":       {"two-port", 21, 0, 44, 25},
+		"bnxt_re0":     {"bnxt-roce", 0, 92, 44, 0},
+		"rocep138s0f0": {"irdma-roce", 0, 46, 44, 0},
+		"rdmap79s0":    {"efa", 0, 17, 0, 12},
+		"ionic_0":      {"ionic-roce", 0, 42, 44, 0},
+		"mana_0":       {"mana", 0, 34, 44, 6},
 	} {
-		h := want.platform().HCA(device)
+		h := healthyNode(want.platform).HCA(device)
 		p := h.Port(1)
 		if len(p.PMA) != want.pma || len(p.HW) != want.port || len(p.CM) != want.cm || len(h.HW) != want.ofTheDevice {
 			t.Errorf("%s: %d PMA, %d hardware and %d CM counters, %d of the device", device, len(p.PMA), len(p.HW), len(p.CM), len(h.HW))
@@ -57,7 +57,7 @@ func TestCountersOfDrivers(t *testing.T) {
 			unique(t, device+" counter", all, func(s Statistic) string { return s.Name })
 		}
 	}
-	n := buildDGXH100()
+	n := healthyNode(h100)
 	for name, bits := range map[string]int{
 		"excessive_buffer_overrun_errors": 4, "link_downed": 8, "symbol_error": 16, "port_xmit_wait": 32, "port_xmit_data": 0,
 		"out_of_sequence": 32, "np_cnp_sent": 0,
@@ -241,7 +241,7 @@ func TestCounterScenarios(t *testing.T) {
 
 // TestVirtualFunctions looks at the links between functions, and unplugs a physical one.
 func TestVirtualFunctions(t *testing.T) {
-	n := buildSRIOV()
+	n := healthyNode("sriov-vf")
 	f := n.layout()
 	const pf = "sys/bus/pci/devices/0000:18:00.0"
 	dir := "sys/devices/" + n.Function("0000:18:00.0").Path

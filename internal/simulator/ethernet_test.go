@@ -107,20 +107,20 @@ func TestQoSOfDrivers(t *testing.T) {
 // TestQoSOfOtherDrivers is about what only some drivers answer.
 func TestQoSOfOtherDrivers(t *testing.T) {
 	for _, test := range []struct {
-		build                            func() *Node
+		platform                         string
 		netdev                           string
 		dcb, buffers, pause, frames, fec fabric.State
 	}{
-		{buildBnxt, "ens1np0", fabric.OK, fabric.Unknown, fabric.OK, fabric.OK, fabric.OK},
-		{buildIrdma, "enp138s0f0", fabric.OK, fabric.Unknown, fabric.OK, fabric.Unknown, fabric.OK},
-		{buildIonic, "enp9s0", fabric.Unknown, fabric.Unknown, fabric.OK, fabric.Unknown, fabric.OK},
-		{buildSRIOV, "enp24s0v0", fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown},
-		{buildMANA, "enP30832p0s0", fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown},
-		{buildEFA, "ens32", fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown},
-		{buildTwoPort, "enp97s0", fabric.OK, fabric.Unknown, fabric.OK, fabric.Unknown, fabric.Unknown},
-		{buildTwoPort, "eno1", fabric.Unknown, fabric.Unknown, fabric.OK, fabric.Unknown, fabric.Unknown},
+		{"bnxt-roce", "ens1np0", fabric.OK, fabric.Unknown, fabric.OK, fabric.OK, fabric.OK},
+		{"irdma-roce", "enp138s0f0", fabric.OK, fabric.Unknown, fabric.OK, fabric.Unknown, fabric.OK},
+		{"ionic-roce", "enp9s0", fabric.Unknown, fabric.Unknown, fabric.OK, fabric.Unknown, fabric.OK},
+		{"sriov-vf", "enp24s0v0", fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown},
+		{"mana", "enP30832p0s0", fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown},
+		{"efa", "ens32", fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown, fabric.Unknown},
+		{"two-port", "enp97s0", fabric.OK, fabric.Unknown, fabric.OK, fabric.Unknown, fabric.Unknown},
+		{"two-port", "eno1", fabric.Unknown, fabric.Unknown, fabric.OK, fabric.Unknown, fabric.Unknown},
 	} {
-		n := test.build()
+		n := healthyNode(test.platform)
 		for i := range n.HCAs {
 			for k := range n.HCAs[i].Ports {
 				n.HCAs[i].Ports[k].GIDSlots = min(n.HCAs[i].Ports[k].GIDSlots, 8)

@@ -5,7 +5,6 @@
 package simulator
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -30,8 +29,7 @@ func TestGPUsAreThoseOfNVML(t *testing.T) {
 		"dgx-a100-ib": {dgxa100.New(), false}, "dgx-h100-roce": {dgxh100.New(), false}, "efa": {dgxh100.New(), false},
 		"roce-bond": {dgxh100.New(), false}, "bnxt-roce": {dgxh200.New(), true}, "dgx-b200-ib": {dgxb200.New(), true},
 	} {
-		k := slices.IndexFunc(platforms(), func(p platform) bool { return p.name == name })
-		n := platforms()[k].build()
+		n := healthyNode(name)
 		gpus := n.nvml(then).GPUs
 		if count, ret := about.mock.DeviceGetCount(); ret != nvml.SUCCESS || count != len(gpus) {
 			t.Fatalf("%s: %d GPUs, NVML has %d (%v)", name, len(gpus), count, ret)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,38 +36,6 @@ func (f files) answersOfNVML(n *Node) {
 	}
 	for _, p := range d.P2P {
 		f.text(fmt.Sprintf("nvml/pairs/%d-%d", p.A, p.B), fmt.Sprint(p))
-	}
-}
-
-// differencesOfGPUs says how the scenarios about GPUs differ from healthy nodes, for TestScenariosDifferWhereTheySay.
-func differencesOfGPUs() map[string][]string {
-	const nccl, link = `root/etc/nccl\.conf`, `sys/devices/.*/0000:%s:0\d\.0/current_link_%s`
-	return map[string][]string{
-		"healthy-dgx-b200": nil, "healthy-gb200": nil, "healthy-nvlink-pairs": nil, "healthy-l40s": nil, "healthy-vm-flat": nil, "healthy-cpu-node": nil,
-		"gpu-driver-missing": {
-			`sys/module(/.*)?`, `proc/driver(/.*)?`, `nvml/.*`, `sys/bus/pci/drivers/nvidia(/.*)?`, `sys/devices/.*/driver`,
-		},
-		"gpu-driver-released": {`nvml/.*`},
-		"gpu-lost":            {`nvml/(5/.*|pairs/.*5.*)`},
-		"gpu-gen3-loaded":     {fmt.Sprintf(link, "(3f|43)", "speed"), `nvml/1/PCIeGeneration`},
-		"gpu-x8":              {fmt.Sprintf(link, "(bf|c3)", "width"), `nvml/5/PCIeWidth`},
-		"gpu-power-brake":     {`nvml/6/ClockReasons`},
-		"gpu-mig-on":          {`nvml/0/(MIG|Processes|Utilization|Memory|BAR1)`, `nvml/pairs/0-\d`},
-		"nvlink-down":         {`nvml/2/NVLinks/7`},
-		"nvlink-bridge-loose": {`nvml/[23]/NVLinks/(8|9|10|11)`},
-		"nvlink-errors":       {`nvml/6/NVLinks/3`},
-		"nvlink-recoveries":   {`nvml/4/NVLinks/11`},
-		"fabric-manager-off": {
-			`nvml/\d/(Fabric|Processes|Utilization|Memory|BAR1|ClockReasons|PCIeGeneration)`, `sys/devices/.*/current_link_speed`,
-		},
-		"peermem-missing":        {`sys/module/nvidia_peermem(/.*)?`, `sys/kernel/mm/memory_peers/nv_mem(/.*)?`},
-		"peermem-unbound":        {`sys/kernel/mm/memory_peers/nv_mem(/.*)?`},
-		"gpu-driver-proprietary": {`proc/driver/nvidia/(version|params)`},
-		"iommu-translating":      {`proc/cmdline`, `sys/kernel/iommu_groups/\d+/type`},
-		"gdr-override":           {`proc/driver/nvidia/params`},
-		"gdr-level-loc":          {nccl},
-		"gdr-level-pix":          {nccl},
-		"gdr-level-sys":          {nccl},
 	}
 }
 
@@ -133,8 +100,7 @@ func TestGPUsOfPlatforms(t *testing.T) {
 		"ionic-roce":    "0", // NVML does not know GPUs of AMD
 		"cpu-node":      "0",
 	} {
-		k := slices.IndexFunc(platforms(), func(p platform) bool { return p.name == name })
-		n := platforms()[k].build()
+		n := healthyNode(name)
 		d := n.nvml(then)
 		if got := summarise(d); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -200,7 +166,7 @@ func TestEveryFactOfNVMLIsFilledIn(t *testing.T) {
 }
 
 func TestReadOfGPUs(t *testing.T) {
-	n := buildNVLinkPairs()
+	n := healthyNode(pairs)
 	n.GPUs[1].Links[2].Errors[2].Counter = Counter{Start: 7, PerStep: 3}
 	n.GPUs[1].Replays = Counter{PerStep: 1, Every: 10}
 	tree := materialise(t, n)

@@ -3,6 +3,7 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -15,21 +16,21 @@ import (
 
 // jobPlan is how a job is built. The zero values are those of a job of Slurm on bare metal that uses TCP.
 type jobPlan struct {
-	scheduler, id string // empty: slurm, 4242
-	gpus          []int  // indices; none: all of the node
-	size          int    // ranks on all nodes; 0: twice those of the node
-	devices       []string
-	queuePairs    int // of each rank
-	plugins       []string
-	settings      map[string]string // of the environment
-	conf          map[string]string // of /etc/nccl.conf of its image
-	version       string            // of NCCL; empty: 2.27.3
-	netns         uint64            // 0: that of the node
-	uverbs        int               // device nodes that its container offers; 0: as many as the node has, -1: none
-	busy          bool              // its sockets carry the collectives
-	noRAS         bool
-	noSegments    bool
-	edit          func(rank int, r *JobRank) // of each rank
+	id         string // empty: 4242
+	pod        bool   // of Kubernetes, with a network namespace of its own
+	gpus       []int  // indices; none: all of the node
+	size       int    // ranks on all nodes; 0: twice those of the node
+	devices    []string
+	queuePairs int // of each rank
+	plugins    []string
+	settings   map[string]string // of the environment
+	conf       map[string]string // of /etc/nccl.conf of its image
+	version    string            // of NCCL; empty: 2.27.3
+	uverbs     int               // device nodes that its container offers; 0: as many as the node has, -1: none
+	busy       bool              // its sockets carry the collectives
+	noRAS      bool
+	noSegments bool
+	edit       func(rank int, r *JobRank) // of each rank
 }
 
 // Addresses of the jobs: this node, the next one and a store.
@@ -49,7 +50,10 @@ func (n *Node) train(p jobPlan) {
 			p.gpus = append(p.gpus, i)
 		}
 	}
-	w := fabric.Workload{Scheduler: orText(p.scheduler, "slurm"), Job: orText(p.id, "4242"), Ranks: p.size}
+	w := fabric.Workload{Scheduler: "slurm", Job: cmp.Or(p.id, "4242"), Ranks: p.size}
+	if p.pod {
+		w.Scheduler, w.Job = "kubernetes", aPod
+	}
 	if p.size == 0 {
 		w.Ranks = 2 * len(p.gpus)
 	}
@@ -64,31 +68,28 @@ func (n *Node) train(p jobPlan) {
 	n.Jobs = append(n.Jobs, j)
 }
 
-func orText(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
-}
-
 // rank is the k-th rank on the node.
 func (p *jobPlan) rank(n *Node, k, pid int) JobRank {
 	at := n.Host.Boot.Add(time.Hour)
-	netns := p.netns
-	if netns == 0 {
-		netns = HostNetNS
+	netns := uint64(HostNetNS)
+	if p.pod {
+		netns = podNetNS
 	}
 	r := JobRank{Is: fabric.RankCandidate{
 		PID: pid, Start: uint64(360000 + k), Parent: 40100, User: 1000, Command: "python3",
 		Workload: fabric.Known(fabric.Workload{Rank: k}, "cgroup", at),
 		NetNS:    fabric.Known(netns, "ns/net", at),
-		Limits:   fabric.Known(fabric.ProcessLimits{Memlock: math.MaxUint64, CPUs: "0-111", Distances: []int{10, 10}}, "limits", at),
+		Limits: fabric.Known(fabric.ProcessLimits{Memlock: math.MaxUint64, CPUs: "0-111", Distances: []int{10, 10}},
+			"limits", at),
 		Settings: fabric.Known(variables(p.settings, "environ"), "environ", at),
 		Conf:     fabric.Known(variables(p.conf, "/etc/nccl.conf"), "root/etc/nccl.conf", at),
 		Devices:  fabric.Known(fabric.ProcessDevices{Uverbs: p.offered(n), GPUs: len(p.gpus)}, "root/dev", at),
 		NetDevs:  fabric.Known([]fabric.InterfaceUse{{Name: "lo"}, {Name: "eth0"}}, "net/dev", at),
 	}}
-	maps := fabric.MappedFiles{NCCL: "/usr/lib/x86_64-linux-gnu/libnccl.so.2.27.3", Version: orText(p.version, "2.27.3"), Torch: true, Verbs: true, Plugins: p.plugins, Segments: 4}
+	maps := fabric.MappedFiles{
+		NCCL: "/usr/lib/x86_64-linux-gnu/libnccl.so.2.27.3", Version: cmp.Or(p.version, "2.27.3"),
+		Torch: true, Verbs: true, Plugins: p.plugins, Segments: 4,
+	}
 	if p.noSegments {
 		maps.Segments = 0
 	}
@@ -101,7 +102,10 @@ func (p *jobPlan) rank(n *Node, k, pid int) JobRank {
 			files.Uverbs = append(files.Uverbs, fmt.Sprintf("uverbs%d", i))
 		}
 		files.Events = len(p.devices)
-		verbs = fabric.VerbsUse{Devices: p.devices, Contexts: len(p.devices), PDs: len(p.devices), Regions: 130, Bytes: 12 << 30, QueuePairs: p.queuePairs}
+		verbs = fabric.VerbsUse{
+			Devices: p.devices, Contexts: len(p.devices), PDs: len(p.devices), Regions: 130,
+			Bytes: 12 << 30, QueuePairs: p.queuePairs,
+		}
 	}
 	for _, s := range r.Is.Sockets.Value {
 		files.Sockets = append(files.Sockets, s.Inode)
@@ -135,9 +139,9 @@ func variables(of map[string]string, source string) []fabric.NCCLVariable {
 	return list
 }
 
-// sockets gives a rank its connections: the listeners of RAS and of the bootstrap, quiet connections to the next node, and, if
-// they carry the collectives, one for them. The first rank of the node receives from the node before, the last sends to the
-// next: both are the same in a job of two nodes.
+// sockets gives a rank its connections: the listeners of RAS and of the bootstrap, quiet connections to the next node,
+// and, if they carry the collectives, one for them. The first rank of the node receives from the node before, the last
+// sends to the next: both are the same in a job of two nodes.
 func (r *JobRank) sockets(p *jobPlan, k int, at time.Time) {
 	inode, port := uint64(900000+100*r.Is.PID), uint16(40000+10*k)
 	var list []fabric.Socket
@@ -153,13 +157,19 @@ func (r *JobRank) sockets(p *jobPlan, k int, at time.Time) {
 	add(fabric.Socket{Listening: true, Local: netip.AddrPortFrom(jobHere, port)}, Rate{})
 	last := len(p.gpus) - 1
 	if spans := p.size == 0 || p.size > len(p.gpus); spans && (k == 0 || k == last) {
-		add(fabric.Socket{Local: netip.AddrPortFrom(jobHere, port+1), Remote: netip.AddrPortFrom(jobThere, 41007), Sent: 18_000, Received: 17_000}, Rate{40, 40})
+		add(fabric.Socket{
+			Local: netip.AddrPortFrom(jobHere, port+1), Remote: netip.AddrPortFrom(jobThere, 41007),
+			Sent: 18_000, Received: 17_000,
+		}, Rate{40, 40})
 		if p.busy {
 			data := Rate{Sent: 820e6, Received: 6e6}
 			if k == 0 {
 				data = Rate{Sent: 6e6, Received: 810e6}
 			}
-			add(fabric.Socket{Local: netip.AddrPortFrom(jobHere, port+2), Remote: netip.AddrPortFrom(jobThere, 41011), Sent: 7e11, Received: 7e11}, data)
+			add(fabric.Socket{
+				Local: netip.AddrPortFrom(jobHere, port+2), Remote: netip.AddrPortFrom(jobThere, 41011),
+				Sent: 7e11, Received: 7e11,
+			}, data)
 		}
 	}
 	r.Is.Sockets, r.Sockets = fabric.Known(list, "SOCK_DIAG_BY_FAMILY", at), rates
@@ -169,7 +179,10 @@ func (r *JobRank) sockets(p *jobPlan, k int, at time.Time) {
 func (r *JobRank) connect(remote netip.AddrPort, rate Rate) {
 	list := r.Is.Sockets.Value
 	inode := list[len(list)-1].Inode + 1
-	r.Is.Sockets.Value = append(list, fabric.Socket{Inode: inode, Local: netip.AddrPortFrom(jobHere, uint16(50000+len(list))), Remote: remote, Counted: true})
+	r.Is.Sockets.Value = append(list, fabric.Socket{
+		Inode: inode,
+		Local: netip.AddrPortFrom(jobHere, uint16(50000+len(list))), Remote: remote, Counted: true,
+	})
 	r.Is.Files.Value.Sockets = append(r.Is.Files.Value.Sockets, inode)
 	for len(r.Sockets) < len(list) {
 		r.Sockets = append(r.Sockets, Rate{})

@@ -192,7 +192,7 @@ func (l *layout) node() *Node {
 		if l.lowest {
 			metric = 1000
 		}
-		n.addOnboard("f0:1c.0/f1:00.0", l.numaOf(0, 1), "3c:ec:ef:55:00:01", "10.9.0.7/24")
+		mainBoard(fmt.Sprintf("- eno1 f0:1c.0/f1:00.0 %d 3c:ec:ef:55:00:01 10.9.0.7/24 0", l.numaOf(0, 1)))(n)
 		n.Routes = append(n.Routes, Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.9.0.1"), NetDev: "eno1", Metric: metric})
 	}
 	n.Files = map[string]string{ncclConf: "# defaults of every job on this node\n"}
@@ -205,13 +205,4 @@ func (l *layout) numaOf(i, of int) int {
 		return noNUMA
 	}
 	return 2 * i / max(1, of)
-}
-
-// rated is the adapter at a rate.
-func (a adapter) rated(gigabits int) adapter {
-	a.speed = 1000 * gigabits
-	a.rate = map[int]string{
-		1: "2.5 Gb/sec (1X SDR)", 25: "25 Gb/sec (1X EDR)", 100: "100 Gb/sec (4X EDR)", 200: "200 Gb/sec (4X HDR)", 400: "400 Gb/sec (4X NDR)", 800: "800 Gb/sec (4X XDR)",
-	}[gigabits]
-	return a
 }

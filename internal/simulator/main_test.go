@@ -4,6 +4,7 @@ package simulator
 
 import (
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -13,4 +14,10 @@ func TestMain(m *testing.M) {
 		os.Setenv("TMPDIR", "/dev/shm")
 	}
 	m.Run()
+}
+
+// healthyNode is the node of a platform with which nothing is wrong.
+func healthyNode(name string) *Node {
+	all := platforms()
+	return all[slices.IndexFunc(all, func(p platform) bool { return p.name == name })].build()
 }

@@ -230,7 +230,7 @@ func TestMistakesInANode(t *testing.T) {
 		`PCI function 0000:18:00.0: no physical function "0000:ff:00.0"`: func(n *Node) { n.Function("0000:18:00.0").PF = "0000:ff:00.0" },
 		`file "../escape": not a path below the root`:                    func(n *Node) { n.Files["../escape"] = "" },
 	} {
-		n := buildDGXH100()
+		n := healthyNode(h100)
 		edit(n)
 		if _, err := n.Materialise(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
@@ -243,7 +243,7 @@ func TestWrongEntryIsNamed(t *testing.T) {
 	n := assembly{Node: &Node{Host: Host{HZ: 100}}}
 	n.addNetDev(adapter{driver: rdmaDriver{linkLayer: Ethernet}}, nic{device: "mlx5_9", netdev: "eth9", mac: "a0:88:c2", addr: "10.0.0.1"}, "", 0)
 	_, err := n.Materialise(t.TempDir())
-	if err == nil || strings.Count(err.Error(), `internal/simulator/platform*.go: entry "mlx5_9" has `) != 2 {
+	if err == nil || strings.Count(err.Error(), `internal/simulator/platforms_*.go: entry "mlx5_9" has `) != 2 {
 		t.Errorf("%v, expected the entry and both its faults", err)
 	}
 }

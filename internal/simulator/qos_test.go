@@ -39,24 +39,24 @@ func layoutAndAnswers(n *Node) files {
 // the driver counts by priority.
 func TestStatisticsOfDrivers(t *testing.T) {
 	for netdev, want := range map[string]struct {
-		platform func() *Node
+		platform string
 		names    int
 		some     string
 	}{
-		"enp24s0np0":    {buildDGXH100, 132, "rx_prio3_pause_duration tx_prio3_bytes tx_vport_rdma_unicast_bytes rx_prio7_marked"},
-		"enp231s0f0np0": {buildDGXH100, 132, "rx_global_pause_duration tx_global_pause"},
-		"enp97s0":       {buildTwoPort, 43, "rx_pause_duration tx_prio_3_bytes"},
-		"ens1np0":       {buildBnxt, 103, "tx_pfc_ena_frames_pri3 pfc_pri3_rx_duration_us rx_bytes_pri3"},
-		"enp138s0f0":    {buildIrdma, 50, "tx_priority_3_xoff.nic rx_priority_3_xon.nic"},
-		"enp9s0":        {buildIonic, 51, "frames_tx_pri_3 rx_pripause_3_1us_count"},
-		"enp24s0v0":     {buildSRIOV, 127, "rx_prio3_bytes"},
-		"ens32":         {buildEFA, 10, "bw_in_allowance_exceeded"},
-		"enP30832p0s0":  {buildMANA, 7, "stop_queue hc_rx_discards_no_wqe"},
-		"bond0":         {buildDGXH100, 0, ""},
-		"ibp12s0":       {buildDGXA100, 0, ""},
-		"ens5np0.180":   {buildRoCEVLAN, 0, ""},
+		"enp24s0np0":    {h100, 132, "rx_prio3_pause_duration tx_prio3_bytes tx_vport_rdma_unicast_bytes rx_prio7_marked"},
+		"enp231s0f0np0": {h100, 132, "rx_global_pause_duration tx_global_pause"},
+		"enp97s0":       {"two-port", 43, "rx_pause_duration tx_prio_3_bytes"},
+		"ens1np0":       {"bnxt-roce", 103, "tx_pfc_ena_frames_pri3 pfc_pri3_rx_duration_us rx_bytes_pri3"},
+		"enp138s0f0":    {"irdma-roce", 50, "tx_priority_3_xoff.nic rx_priority_3_xon.nic"},
+		"enp9s0":        {"ionic-roce", 51, "frames_tx_pri_3 rx_pripause_3_1us_count"},
+		"enp24s0v0":     {"sriov-vf", 127, "rx_prio3_bytes"},
+		"ens32":         {"efa", 10, "bw_in_allowance_exceeded"},
+		"enP30832p0s0":  {"mana", 7, "stop_queue hc_rx_discards_no_wqe"},
+		"bond0":         {h100, 0, ""},
+		"ibp12s0":       {a100, 0, ""},
+		"ens5np0.180":   {"roce-vlan", 0, ""},
 	} {
-		n := want.platform()
+		n := healthyNode(want.platform)
 		shown := n.NetDev(netdev).shown()
 		unique(t, netdev+" statistic", n.NetDev(netdev).Stats, func(s Statistic) string { return s.Name })
 		if len(shown) != want.names {
@@ -77,7 +77,7 @@ func TestStatisticsOfDrivers(t *testing.T) {
 
 // TestPauseStatisticsFollowTheConfiguration: mlx5 names what is counted of flow control that is on, and nothing else.
 func TestPauseStatisticsFollowTheConfiguration(t *testing.T) {
-	n := buildDGXH100()
+	n := healthyNode(h100)
 	d := n.NetDev("enp24s0np0")
 	pause := regexp.MustCompile(`_pause(_duration|_transition)?$`)
 	for _, test := range []struct {
@@ -178,10 +178,10 @@ func TestTrustAndMap(t *testing.T) {
 // TestOFEDFiles compares what MLNX_OFED prints.
 func TestOFEDFiles(t *testing.T) {
 	for _, test := range []struct {
-		build func() *Node
-		want  map[string]string
+		platform string
+		want     map[string]string
 	}{
-		{buildDGXH100, map[string]string{
+		{h100, map[string]string{
 			"sys/class/net/enp24s0np0/qos/trust":                         "absent",
 			"sys/class/net/enp24s0np0/qos/tc_num":                        "8\n",
 			"sys/class/net/enp24s0np0/qos/maxrate":                       "0 0 0 0 0 0 0 0 \n",
@@ -196,19 +196,19 @@ func TestOFEDFiles(t *testing.T) {
 			"sys/class/net/bond0/qos/tc_num":                             "absent",
 			"sys/class/infiniband/mlx5_0/tc/1/traffic_class":             "",
 		}},
-		{buildRoCEVLAN, map[string]string{
+		{"roce-vlan", map[string]string{
 			"sys/class/net/ens5np0/qos/trust":               "pcp\n",
 			"sys/class/net/ens5np0.180/qos/trust":           "absent",
 			"sys/class/net/ens5np0.180/lower_ens5np0/mtu":   "9000\n",
 			"sys/class/net/ens5np0/upper_ens5np0.180/flags": "0x1003\n",
 		}},
-		{buildSRIOV, map[string]string{
+		{"sriov-vf", map[string]string{
 			"sys/class/net/enp24s0np0/ecn/roce_np/cnp_dscp":  "absent",
 			"sys/class/infiniband/mlx5_0/tc/1/traffic_class": "absent",
 		}},
-		{buildDGXA100, map[string]string{"sys/class/infiniband/mlx5_0/tc/1/traffic_class": ""}},
+		{a100, map[string]string{"sys/class/infiniband/mlx5_0/tc/1/traffic_class": ""}},
 	} {
-		f := test.build().layout()
+		f := healthyNode(test.platform).layout()
 		for name, want := range test.want {
 			e, ok := f[f.resolve(name)]
 			if got := e.text; ok == (want == "absent") || (ok && got != want) {
@@ -216,7 +216,7 @@ func TestOFEDFiles(t *testing.T) {
 			}
 		}
 	}
-	f := buildRoCEVLAN().layout()
+	f := healthyNode("roce-vlan").layout()
 	table := f[f.resolve("sys/class/net/ens6np0/qos/dscp2prio")].text
 	if lines := strings.Split(table, "\n"); len(lines) != 66 || lines[0] != "dscp\tprio" || lines[27] != "26\t3" {
 		t.Errorf("dscp2prio %q", table)
@@ -228,7 +228,7 @@ func TestOFEDFiles(t *testing.T) {
 
 // TestVLANs: an interface shares the link, the GID table and the fate of the one below it.
 func TestVLANs(t *testing.T) {
-	n := buildRoCEVLAN()
+	n := healthyNode("roce-vlan")
 	n.LinkDown("mlx5_1")
 	if n.NetDev("ens6np0.180").Carrier || !n.NetDev("ens5np0.180").Carrier {
 		t.Error("the link of VLANs")

@@ -26,10 +26,11 @@ type Scenario struct {
 	Jobs     []JobLabel     // what is true of the jobs that run on it
 	OverTime bool           // only who watches for a while can find it: one look sees nothing wrong, or not always
 
-	platform platform
+	platform *platform
 	policy   string      // what the site expects of RoCE, a line of its configuration; empty: nothing
 	site     string      // lines of its configuration that name files of the node, below ROOT; empty: none
 	edit     func(*Node) // what the scenario does to a healthy node; nil: nothing
+	differs  string      // where its files then differ from those of the healthy node, in the words of scenario_test.go
 }
 
 // Finding is one thing that is wrong.
@@ -57,12 +58,6 @@ type GDRLabel struct {
 	Hidden bool
 }
 
-// The ways of GPUDirect RDMA, short.
-const (
-	viaDMABuf  = fabric.GDRDMABuf
-	viaPeermem = fabric.GDRPeermem
-)
-
 // GDROf returns what is true of the GPU at that PCI address.
 func (s Scenario) GDROf(gpu string) (label GDRLabel, ok bool) {
 	for _, l := range s.GDR {
@@ -78,15 +73,21 @@ func (s Scenario) GDROf(gpu string) (label GDRLabel, ok bool) {
 
 // Scenarios returns all scenarios of all platforms, sorted by name.
 func Scenarios() []Scenario {
-	all, known := scenarios(), platforms()
-	all = slices.DeleteFunc(all, func(s Scenario) bool {
-		return !slices.ContainsFunc(known, func(p platform) bool { return p.name == s.Platform })
-	})
-	for i := range all {
-		s := &all[i]
-		s.platform = known[slices.IndexFunc(known, func(p platform) bool { return p.name == s.Platform })]
-		if s.GDR == nil {
-			s.GDR = s.platform.gdr
+	var all []Scenario
+	broken := scenarios()
+	known := platforms()
+	for i := range known {
+		p := &known[i]
+		p.healthy.Platform = p.name
+		for _, s := range append([]Scenario{p.healthy}, broken...) {
+			if s.Platform != p.name {
+				continue
+			}
+			s.platform = p
+			if s.GDR == nil {
+				s.GDR = p.gdr
+			}
+			all = append(all, s)
 		}
 	}
 	slices.SortFunc(all, func(a, b Scenario) int { return strings.Compare(a.Name, b.Name) })
@@ -115,8 +116,9 @@ func (s Scenario) Build() *Node {
 	return n
 }
 
-// Config returns the configuration file that the site would write for its nodes, as YAML, without keys that name files of a node.
-func (s Scenario) Config() string { return s.platform.config + s.policy }
+// Config returns the configuration file that the site would write for its nodes, as YAML, without keys that name files
+// of a node.
+func (s Scenario) Config() string { return s.platform.config() + s.policy }
 
 // ConfigOf returns all of it for a node that is laid out.
 func (s Scenario) ConfigOf(t *Tree) string {

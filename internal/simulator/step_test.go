@@ -103,7 +103,7 @@ func TestRun(t *testing.T) {
 }
 
 func BenchmarkStep(b *testing.B) {
-	tree := materialise(b, buildDGXH100())
+	tree := materialise(b, healthyNode(h100))
 	for step := 0; b.Loop(); step++ {
 		if err := tree.Step(step); err != nil {
 			b.Fatal(err)

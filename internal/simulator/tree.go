@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -128,6 +129,18 @@ func (t *Tree) Edit(edit func(*Node)) error {
 	return t.update(context.Background())
 }
 
+// Show lays another node out in place of this one, at step 0 and with everything plugged in, as Materialise would. Only what
+// differs is written, into files of its own: nobody reads the tree any more. What Set wrote stays where the nodes are equal.
+func (t *Tree) Show(n *Node) error {
+	if err := n.check(); err != nil {
+		return fmt.Errorf("simulated node: %w", err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.node, t.step, t.removed = n.Clone(), 0, map[string]bool{}
+	return t.updateBy(context.Background(), t.replace)
+}
+
 // Step brings the tree to a step, forwards or backwards. What it holds then depends on the node and the step
 // alone. A freshly laid out tree is at step 0, and a step stands for a second.
 func (t *Tree) Step(step int) error {
@@ -165,7 +178,10 @@ func (t *Tree) Run(ctx context.Context, interval time.Duration) error {
 
 // update lays out what has changed since the last time. If ctx ends meanwhile, the tree is neither what it was nor what it was to
 // become: only a tree that is not in use yet may be given up.
-func (t *Tree) update(ctx context.Context) error {
+func (t *Tree) update(ctx context.Context) error { return t.updateBy(ctx, t.change) }
+
+// updateBy changes files in that way.
+func (t *Tree) updateBy(ctx context.Context, change func(name, text string) error) error {
 	n := t.node.at(t.step)
 	for device, out := range t.removed {
 		if out {
@@ -173,7 +189,7 @@ func (t *Tree) update(ctx context.Context) error {
 		}
 	}
 	next := n.layout()
-	if err := t.apply(ctx, next); err != nil {
+	if err := t.apply(ctx, next, change); err != nil {
 		return fmt.Errorf("simulated node at step %d: %w", t.step, err)
 	}
 	t.current, t.now = next, n
@@ -181,7 +197,7 @@ func (t *Tree) update(ctx context.Context) error {
 }
 
 // apply turns the tree from current into next. What leads to a device disappears first and appears last.
-func (t *Tree) apply(ctx context.Context, next files) error {
+func (t *Tree) apply(ctx context.Context, next files, change func(name, text string) error) error {
 	changes := t.current.to(next)
 	for _, name := range changes.removed {
 		if err := t.remove(name); err != nil {
@@ -197,22 +213,20 @@ func (t *Tree) apply(ctx context.Context, next files) error {
 		}
 	}
 	for _, name := range changes.changed {
-		if strings.HasPrefix(name, procfs+"/") {
-			if err := t.replace(name, next[name].text); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := t.change(name, t.current[name].text, next[name].text); err != nil {
+		if err := change(name, next[name].text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// change gives a file another text in place. What a file of the root file system has goes on where the text does, as in a log:
-// its readers have read the rest.
-func (t *Tree) change(name, old, text string) error {
+// change gives a file another text in place, but one below proc, which is replaced. What a file of the root file system has goes
+// on where the text does, as in a log: its readers have read the rest.
+func (t *Tree) change(name, text string) error {
+	if strings.HasPrefix(name, procfs+"/") {
+		return t.replace(name, text)
+	}
+	old := t.current[name].text
 	if more, grows := strings.CutPrefix(text, old); grows && strings.HasPrefix(name, rootfs+"/") {
 		f, err := os.OpenFile(t.path(name), os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
@@ -291,4 +305,89 @@ func overwrite(f *os.File, text string) error {
 	}
 	_, err = f.WriteAt([]byte(text+strings.Repeat("\n", size-len(text))), 0)
 	return err
+}
+
+// Healthy returns the node before the scenario happened to it, for the caller to keep.
+func (s Scenario) Healthy() *Node { return s.follow(s.platform.build().gpuDirectFrom(s.platform.gdr)) }
+
+// Reload has the node look as if its drivers had just been loaded, and returns it: what grows starts from 0. What does not grow
+// stays: gauges, and counters that have stopped at some value. The boot time stays, too: alerts give a node that booted half an
+// hour to settle.
+func (n *Node) Reload() *Node {
+	n.counters(func(_ string, c *Counter) {
+		if c.PerStep > 0 {
+			c.Start = 0
+		}
+	})
+	n.Driver.Peermem.Allocated.Start = n.Driver.Peermem.Registered // of the job that runs
+	return n
+}
+
+// Become turns the node into another of the same machine, which starts at step 0. What was unplugged stays so. Counters
+// that both have go on from their values of now, as those of a machine do; others start where the new node has them. Logs
+// keep their lines.
+func (t *Tree) Become(n *Node) error {
+	n = n.Clone()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := map[string]uint64{}
+	old := t.node.at(t.step)
+	old.counters(func(name string, c *Counter) { was[name] = c.Start })
+	n.Logs = continued(old.Logs, n.Logs)
+	n.counters(func(name string, c *Counter) {
+		if start, ok := was[name]; ok {
+			c.Start = start
+		}
+	})
+	if err := n.check(); err != nil {
+		return err
+	}
+	t.node, t.step = n, 0
+	return t.update(context.Background())
+}
+
+// counters calls f with every counter of the node, under a name that is the counter's alone.
+func (n *Node) counters(f func(name string, c *Counter)) {
+	all := func(owner string, list []Statistic) {
+		for i := range list {
+			f(owner+" "+list[i].Name, &list[i].Counter)
+		}
+	}
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		all(h.Name+" hw", h.HW)
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			port := h.Name + "/" + strconv.Itoa(p.Number)
+			all(port+" pma", p.PMA)
+			all(port+" hw", p.HW)
+			all(port+" cm", p.CM)
+		}
+	}
+	for i := range n.NetDevs {
+		d := &n.NetDevs[i]
+		f("netdev "+d.Name+" received", &d.Received)
+		f("netdev "+d.Name+" sent", &d.Sent)
+		f("netdev "+d.Name+" corrected", &d.QoS.FEC.Corrected)
+		f("netdev "+d.Name+" uncorrectable", &d.QoS.FEC.Uncorrectable)
+		all("netdev "+d.Name+" statistic", d.Stats)
+	}
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		f("gpu "+g.PCI+" replays", &g.Replays)
+		for k := range g.Links {
+			l := &g.Links[k]
+			for e := range l.Errors {
+				f("gpu "+g.PCI+" link "+strconv.Itoa(k)+" "+string(l.Errors[e].Kind), &l.Errors[e].Counter)
+			}
+		}
+	}
+	for i := range n.Functions {
+		e := &n.Functions[i].AER
+		address := "function " + n.Functions[i].Address()
+		f(address+" correctable", &e.Correctable)
+		f(address+" nonfatal", &e.NonFatal)
+		f(address+" fatal", &e.Fatal)
+	}
+	f("peermem", &n.Driver.Peermem.Allocated)
 }

@@ -17,6 +17,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/report"
 	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/internal/simulator/stage"
 	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -28,9 +29,10 @@ var named = regexp.MustCompile(`<(interface|device|port|address|bridges)>`)
 // follows from it has none, and names it.
 func TestOneRemedyForAFault(t *testing.T) {
 	seen, consequences := 0, 0
+	on := stage.New(t)
 	for _, s := range simulatortest.Kinds(simulatortest.Fault) {
 		t.Run(s.Name, func(t *testing.T) {
-			n := simulatortest.Watch(t, s, 0, 10)[1]
+			n := simulatortest.WatchOn(t, on, s, 0, 10)[1]
 			list := diagnose.Run(n, nil)
 			text, verdicts := checkOutput(t, n, list)
 			all := []string{text}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/stage"
 )
 
 var update = flag.Bool("update", false, "write the table of deployments into docs/JOBS.md")
@@ -35,10 +36,11 @@ var deployments = []struct{ name, good, fallback string }{
 func TestDeployments(t *testing.T) {
 	const path, begin, end = "../../../docs/JOBS.md", "| Deployment | Transport | Way | Seen |\n|---|---|---|---|\n", "\n\n"
 	var rows strings.Builder
+	on := stage.New(t)
 	for _, d := range deployments {
-		rows.WriteString(deploymentRow(t, d.name, d.good))
+		rows.WriteString(deploymentRow(t, on, d.name, d.good))
 		if d.fallback != "" {
-			rows.WriteString(deploymentRow(t, d.name+", fallen back", d.fallback))
+			rows.WriteString(deploymentRow(t, on, d.name+", fallen back", d.fallback))
 		}
 	}
 	text, err := os.ReadFile(path)
@@ -63,13 +65,13 @@ func TestDeployments(t *testing.T) {
 }
 
 // deploymentRow is a row of the table: what is said of the only job of a scenario.
-func deploymentRow(t *testing.T, name, scenario string) string {
+func deploymentRow(t *testing.T, on *stage.Stage, name, scenario string) string {
 	t.Helper()
 	s, err := simulator.Find(scenario)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := follow(t, s, 15*time.Second, 3)
+	all := follow(t, on, s, 15*time.Second, 3)
 	last := all[len(all)-1]
 	if len(last.List) != 1 {
 		t.Fatalf("%s: %d jobs", scenario, len(last.List))

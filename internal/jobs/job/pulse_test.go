@@ -8,10 +8,12 @@ import (
 
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/stage"
 )
 
 // What a job does at the end of 90 s, whatever verdict is shown.
 func TestPulse(t *testing.T) {
+	on := stage.New(t)
 	for name, want := range map[string]job.Pulse{
 		"job-slurm":      {Flow: job.Flowing, Load: job.LoadTogether},
 		"job-tcp":        {Flow: job.Flowing, Load: job.LoadTogether},
@@ -26,7 +28,7 @@ func TestPulse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := follow(t, s, 15*time.Second, 7)
+		all := follow(t, on, s, 15*time.Second, 7)
 		if got := all[0].List[0].Pulse; got.Flow != job.FlowUnknown {
 			t.Errorf("%s: %+v after one reading", name, got)
 		}

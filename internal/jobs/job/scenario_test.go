@@ -14,29 +14,25 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/stage"
 )
 
 const wanted = fabric.WantRanks | fabric.WantGID | fabric.WantQoS
 
 // follow observes a simulated node each interval, and returns the jobs of each reading.
-func follow(t *testing.T, s simulator.Scenario, interval time.Duration, readings int) (all []job.Jobs) {
+func follow(t *testing.T, on *stage.Stage, s simulator.Scenario, interval time.Duration, readings int) (all []job.Jobs) {
 	t.Helper()
-	dir := commandtest.Memory(t)
+	tree := on.Show(t, s)
 	c, err := config.Parse(s.Name, []byte(s.Config()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		tree, err := s.Build().Materialise(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
 		ob, err := observer.New(observer.Options{
 			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(), Ranks: tree.Ranks(),
 			Policy: c.Policy, NCCL: c.NCCL, Log: slog.New(slog.DiscardHandler),
@@ -68,12 +64,13 @@ func TestScenarios(t *testing.T) {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "scenario\tjob\tplanted\tverdict\tfindings\tafter")
 	confusion := map[[2]string]int{}
+	on := stage.New(t)
 	for _, s := range simulator.Scenarios() {
 		if !strings.HasPrefix(s.Name, "job-") {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
-			all := follow(t, s, interval, 5)
+			all := follow(t, on, s, interval, 5)
 			last := all[len(all)-1]
 			if len(last.List) != len(s.Jobs) {
 				t.Fatalf("%d jobs, expected %d: %v", len(last.List), len(s.Jobs), last.List)

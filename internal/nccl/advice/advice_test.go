@@ -15,6 +15,7 @@ import (
 	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/internal/simulator/stage"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -47,13 +48,13 @@ func suggestions(a Advice) []lint.Suggestion {
 
 // Lint finds no fault with the advice for any simulated node and release, in any format. Everything has a reason and a source.
 func TestAdviceIsClean(t *testing.T) {
-	seen := map[string]bool{}
+	seen, on := map[string]bool{}, stage.New(t)
 	for i, scenario := range simulator.Scenarios() {
 		if testing.Short() && i%4 > 0 { // the race detector is slow
 			continue
 		}
-		t.Run(scenario.Name, func(t *testing.T) { // which removes the files of its node
-			node := simulatortest.Watch(t, scenario, 0)[0]
+		t.Run(scenario.Name, func(t *testing.T) {
+			node := simulatortest.WatchOn(t, on, scenario, 0)[0]
 			for _, version := range []string{"2.18.1", "2.21.5", lint.Newest().String()} {
 				a := For(node, Workload{NCCL: release(t, version)})
 				whole(t, a)

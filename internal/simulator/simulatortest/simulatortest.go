@@ -16,13 +16,20 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/stage"
 )
 
 // Watch observes a simulated node through the real readers at each of these seconds, on a fake
 // clock: the node is a step further for each second.
-func Watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.Node) {
+func Watch(t *testing.T, s simulator.Scenario, seconds ...int) []*fabric.Node {
 	t.Helper()
-	dir := commandtest.Memory(t)
+	return WatchOn(t, stage.New(t), s, seconds...)
+}
+
+// WatchOn is Watch for many scenarios, one after the other.
+func WatchOn(t *testing.T, on *stage.Stage, s simulator.Scenario, seconds ...int) (nodes []*fabric.Node) {
+	t.Helper()
+	tree := on.Show(t, s)
 	var names []string
 	for _, about := range collector.Collectors() {
 		if about.Default {
@@ -34,16 +41,13 @@ func Watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		tree, err := s.Build().Materialise(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
 		c, err := config.Parse(s.Name, []byte(s.ConfigOf(tree)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ob, err := observer.New(observer.Options{
-			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(), Ranks: tree.Ranks(),
+			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(),
+			Ethernet: tree.Ethernet(), GPUs: tree.GPUs(), Ranks: tree.Ranks(),
 			Policy: c.Policy, NCCL: c.NCCL, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

@@ -8,7 +8,121 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// The NICs of layouts: what role and expectations of a port depend on, and nothing else. Names of boards and versions are made up.
+// adapter is a NIC product, as a site bought, cabled and uses it.
+type adapter struct {
+	chip     Chip
+	driver   rdmaDriver
+	hca      string // hca_type
+	board    string // PSID
+	firmware string
+	revision string
+	vfs      int
+	virtual  bool // its functions are virtual ones
+	rate     string
+	speed    int // Mb/s
+	mtu      int
+	rx, tx   Counter // of the interface; RDMA traffic bypasses it
+	rdma     traffic
+	qos      QoS // of each port
+}
+
+// The NICs of platforms, without what sites do with them.
+func nicX7() adapter {
+	return adapter{chip: connectX7, driver: mlx5Ethernet, hca: "MT4129", revision: "0", vfs: 16, mtu: 9000}
+}
+
+func nicX7IB() adapter {
+	return adapter{
+		chip: connectX7IB, driver: mlx5InfiniBand, hca: "MT4129", revision: "0", vfs: 16, mtu: 4092,
+		qos: QoS{OFED: OFED{Files: WithOFED}},
+	}
+}
+
+func nicX6IB() adapter {
+	a := nicX7IB()
+	a.chip, a.hca = connectX6IB, "MT4123"
+	return a
+}
+
+func nicX6Dx() adapter {
+	a := nicX7()
+	a.chip, a.hca, a.vfs = connectX6Dx, "MT4125", 8
+	return a
+}
+
+func nicThor2() adapter {
+	return adapter{
+		chip: thor2, driver: bnxtRE, hca: bnxtRE.description, firmware: "231.2.63.0", revision: "0x11", vfs: 128, mtu: 9000,
+		qos: lossless(),
+	}
+}
+
+func nicE810() adapter {
+	return adapter{chip: e810, driver: irdma, firmware: "1.71", vfs: 128, mtu: 9000, qos: lossless()}
+}
+
+// of is the NIC with a PSID and a firmware.
+func (a adapter) of(board, firmware string) adapter {
+	a.board, a.firmware = board, firmware
+	return a
+}
+
+// rated is the adapter at a rate.
+func (a adapter) rated(gigabits int) adapter {
+	a.speed = 1000 * gigabits
+	a.rate = map[int]string{
+		1: "2.5 Gb/sec (1X SDR)", 25: "25 Gb/sec (1X EDR)", 40: "40 Gb/sec (4X QDR)", 100: "100 Gb/sec (4X EDR)",
+		200: "200 Gb/sec (4X HDR)", 400: "400 Gb/sec (4X NDR)", 800: "800 Gb/sec (4X XDR)",
+	}[gigabits]
+	return a
+}
+
+// counts gives the interface traffic of its own: bytes so far and in each step.
+func (a adapter) counts(received, more, sent, moreSent uint64) adapter {
+	a.rx, a.tx = Counter{Start: received, PerStep: more}, Counter{Start: sent, PerStep: moreSent}
+	return a
+}
+
+// moves gives RDMA traffic: packets so far and in each step.
+func (a adapter) moves(sent, more, received, moreReceived uint64) adapter {
+	a.rdma.sent, a.rdma.received = Counter{Start: sent, PerStep: more}, Counter{Start: received, PerStep: moreReceived}
+	return a
+}
+
+// waits lets RDMA traffic on InfiniBand wait for so many ticks.
+func (a adapter) waits(ticks, more uint64) adapter {
+	a.rdma.waits = Counter{Start: ticks, PerStep: more}
+	return a
+}
+
+// under treats the classes of traffic so.
+func (a adapter) under(q QoS) adapter {
+	a.qos = q
+	return a
+}
+
+// withMTU has another one.
+func (a adapter) withMTU(bytes int) adapter {
+	a.mtu = bytes
+	return a
+}
+
+// slots has a smaller GID table than its driver, because fewer files do for a node.
+func (a adapter) slots(n int) adapter {
+	a.driver.gidSlots = n
+	return a
+}
+
+// function is a virtual function of the NIC, as its host sees it: the port belongs to the physical one.
+func (a adapter) function() adapter {
+	slots := a.driver.gidSlots
+	a.chip, a.driver, a.hca, a.vfs, a.virtual, a.qos = connectX7VF, mlx5Virtual, "MT4126", 0, true, QoS{}
+	a.driver.gidSlots = slots
+	return a
+}
+
+// The NICs of layouts: what role and expectations of a port depend on, and nothing else. Names of boards and versions
+// are made up.
 
 // plain is a NIC without counters and with a small GID table.
 func plain(chip Chip, driver rdmaDriver, hca string, gigabits int) part {
