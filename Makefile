@@ -33,7 +33,7 @@ RACED := ./exporter ./probes/... ./internal/site ./internal/worker ./internal/ob
 
 # Packages whose tests make test runs whole. Of the others, -short leaves out what only takes long.
 WHOLE := . ./internal/program ./internal/command/advise ./internal/command/check ./internal/command/lint ./internal/command/report ./internal/command/rules ./internal/command/topology \
-	./internal/document ./internal/drawing ./internal/nccl/explain ./internal/jobs/job ./internal/report ./internal/status ./internal/nccl/settings ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/nccl/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability ./internal/demo ./internal/jobs/inspector ./test/corpus
+	./internal/document ./internal/drawing ./internal/nccl/explain ./internal/jobs/job ./internal/report ./internal/status ./internal/nccl/settings ./internal/config ./internal/counters ./internal/fabric ./internal/verdict ./internal/diagnose/... ./internal/nccl/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/... ./test/stability ./internal/demo ./internal/jobs/inspector ./test/corpus
 
 # A command of make test: the next ones run also if it fails, and the packages that failed are listed at the end.
 attempt = { $(1) || echo '$(2)' >>"$$log/failed"; } 2>&1 | tee -a "$$log/output"
