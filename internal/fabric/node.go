@@ -69,6 +69,7 @@ type Remembered struct {
 	Now, Then int     // how many there are, and were
 	Seen      time.Time
 	Missing   []string // those that were there then: PCI addresses, of RDMA devices with their name
+	New       int      // how many of Now are other ones, whose number does not hide what is gone
 	// Bonded says that a device counts for each PCI function whose interface is in its bond.
 	Bonded bool
 	// Doubtful says that what is missing may only be in the bond of another device of its card.

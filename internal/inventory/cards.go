@@ -100,6 +100,17 @@ func (h *hardware) relocate(now []card) {
 	}
 }
 
+// away returns whether the card that is recorded at the place of an item is known to be nowhere in the node. A hypervisor gives its guests
+// other functions and addresses with each start: there nothing is known to be away.
+func (h *hardware) away(n *fabric.Node) func(item string) bool {
+	now := cardsOf(n)
+	return func(item string) bool {
+		return !n.Host.Hypervisor.Or(true) && slices.ContainsFunc(h.Cards, func(c card) bool {
+			return c.PCI == addressOf(item) && len(placesOf(now, c.GUID)) == 0
+		})
+	}
+}
+
 // updateCards takes in the cards that are seen, and reports whether any is new there. One that is gone stays.
 func (h *hardware) updateCards(now []card) (news bool) {
 	list := slices.Clone(now)

@@ -17,8 +17,9 @@ type seen struct {
 	bonded   bool     // some are in the bond of another device
 }
 
-// update takes in what there is now, or returns what there was more of.
-func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen) []fabric.Remembered {
+// update takes in what there is now, or returns what there was more of. Away reports whether what was at an address is known to be nowhere
+// now: another device then does not count in its place. Elsewhere only numbers tell, because places may have been counted anew.
+func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen, away func(item string) bool) []fabric.Remembered {
 	short := fabric.Remembered{Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at), Missing: now.missing(s.Items), Bonded: now.bonded}
 	switch {
 	case now.items == nil || len(now.items) > maxItems:
@@ -26,6 +27,10 @@ func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen) []fabric.Rem
 		return []fabric.Remembered{short}
 	case len(now.items) < len(s.Items):
 		short.Missing, short.Doubtful = now.doubtful, true
+		return []fabric.Remembered{short}
+	case slices.ContainsFunc(short.Missing, away):
+		short.Missing = slices.DeleteFunc(short.Missing, func(i string) bool { return !away(i) })
+		short.New = len(short.Missing) + len(now.items) - len(s.Items)
 		return []fabric.Remembered{short}
 	case !slices.Equal(now.items, s.Items) || at.Sub(time.Unix(s.Seen, 0)).Abs() >= renewal:
 		*s = stock{Seen: at.Unix(), Items: now.items}

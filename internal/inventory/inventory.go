@@ -128,8 +128,8 @@ func (m *Inventory) updateHardware(n *fabric.Node) (missing []fabric.Remembered,
 	now := m.had
 	devices := devicesOf(n, now.Devices.Items)
 	missing = slices.Concat(
-		now.GPUs.update(fabric.PCIGPU, n.At, gpusOf(n)),
-		now.Devices.update(fabric.PCINIC, n.At, devices),
+		now.GPUs.update(fabric.PCIGPU, n.At, gpusOf(n), func(string) bool { return false }),
+		now.Devices.update(fabric.PCINIC, n.At, devices, now.away(n)),
 	)
 	if m.none { // known only as long as this process runs
 		m.had.GPUs, m.had.Devices = now.GPUs, now.Devices

@@ -17,7 +17,7 @@ import (
 func placed(down int, guids ...int) func(time.Time) *fabric.Node {
 	return func(at time.Time) *fabric.Node {
 		n := nodeWith(8, at)
-		n.Policy = &fabric.Policy{}
+		n.Policy, n.Host.Hypervisor = &fabric.Policy{}, fabric.Known(false, "hypervisor", at)
 		for slot, g := range guids {
 			if g == 0 {
 				continue
@@ -54,6 +54,9 @@ func TestCardsThatMove(t *testing.T) {
 		"another machine":                      {then: []int{1, 2, 3, 4}, now: []int{11, 12, 13}},
 		"most cards of another machine":        {then: []int{1, 2, 3, 4}, now: []int{1, 12, 13}},
 		"new cards in free slots":              {then: []int{1}, now: []int{1, 12, 13}, down: 1},
+		"another card in its slot":             {then: []int{1, 2, 3}, now: []int{1, 12, 3}},
+		"one dies, a new one is elsewhere":     {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14}, missing: []string{"0000:02:00.0 mlx5_1"}},
+		"one dies, two new ones are elsewhere": {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14, 15}, missing: []string{"0000:02:00.0 mlx5_1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), placed(0, c.then...), placed(c.down, c.now...))

@@ -42,7 +42,7 @@ func GoneDevices(n *fabric.Node) (list []Gone, all bool) {
 // recordedGone names as many devices as the node lacks: places may have been counted anew, and devices that are there by another place or
 // name are not gone.
 func recordedGone(n *fabric.Node, r fabric.Remembered) (list []Gone) {
-	surplus := len(r.Missing) - (r.Then - r.Now)
+	surplus := len(r.Missing) - (r.Then - r.Now + r.New)
 	for _, item := range r.Missing {
 		address, name, _ := strings.Cut(item, " ")
 		place := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return h.PCI.Or("") == address })

@@ -168,7 +168,11 @@ func rememberedText(list []fabric.Remembered) string {
 		if !r.Seen.IsZero() {
 			at = r.Seen.UTC().Format("at 2006-01-02 15:04 UTC")
 		}
-		text := fmt.Sprintf("The node has %d %s; %s it had %d (record of this node)", r.Now, what, at, r.Then)
+		has := fmt.Sprint(r.Now, " ", what)
+		if r.New > 0 {
+			has += fmt.Sprintf(", %d of them new", r.New)
+		}
+		text := fmt.Sprintf("The node has %s; %s it had %d (record of this node)", has, at, r.Then)
 		if len(r.Missing) > 0 {
 			text += ", including " + strings.Join(r.Missing[:min(len(r.Missing), 4)], ", ")
 		}
