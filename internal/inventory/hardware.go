@@ -20,7 +20,7 @@ type seen struct {
 // update takes in what there is now, or returns what there was more of. Away reports whether what was at an address is known to be nowhere
 // now: another device then does not count in its place. Elsewhere only numbers tell, because places may have been counted anew.
 func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen, away func(item string) bool) []fabric.Remembered {
-	short := fabric.Remembered{Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at), Missing: now.missing(s.Items), Bonded: now.bonded}
+	short := fabric.Remembered{Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at), Missing: now.missing(s.Items), Bonded: now.bonded || inBonds(s.Items)}
 	switch {
 	case now.items == nil || len(now.items) > maxItems:
 	case len(now.items)+len(now.doubtful) < len(s.Items):
@@ -52,6 +52,19 @@ func (s seen) missing(had []string) []string {
 		return slices.Contains(s.doubtful, i) || found(func(o string) bool { return o == i })
 	})
 	return slices.DeleteFunc(list, func(i string) bool { return found(func(o string) bool { return addressOf(o) == addressOf(i) }) })
+}
+
+// inBonds reports whether one device is recorded for several functions.
+func inBonds(items []string) bool {
+	names := map[string]bool{}
+	for _, i := range items {
+		_, name, _ := strings.Cut(i, " ")
+		if name != "" && names[name] {
+			return true
+		}
+		names[name] = true
+	}
+	return false
 }
 
 // contains reports whether a list has what is at the address of an item, whatever its name is.

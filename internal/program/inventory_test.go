@@ -58,7 +58,7 @@ func TestInventory(t *testing.T) {
 	first, _ := os.ReadFile(file)
 	for range 2 { // and it stays so
 		code, out := inventoried(t, without, dir)
-		if code != command.Failure || !strings.Contains(out, "The node has 0 RDMA devices; at ") || !strings.Contains(out, " it had 11 (record of this node), including 0000:") || !strings.Contains(out, "on purpose, remove "+file) {
+		if code != command.Failure || !strings.Contains(out, "The node has 0 PCI functions with an RDMA device of their own or of their bond; at ") || !strings.Contains(out, " it had 12 (record of this node), including 0000:") || !strings.Contains(out, "on purpose, remove "+file) {
 			t.Errorf("without RDMA devices: exit code %d\n%s", code, out)
 		}
 	}
