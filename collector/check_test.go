@@ -216,7 +216,7 @@ func TestExpectedSeries(t *testing.T) {
 	expected := func(n *fabric.Node) string {
 		var list []string
 		for line := range strings.Lines(scrape(t, n)) {
-			if strings.HasPrefix(line, Prefix) && strings.Contains(line, "_expected") && !strings.Contains(line, "link_expected") { // TestAlertsAgree
+			if strings.HasPrefix(line, Prefix) && strings.Contains(line, "_expected") && !strings.Contains(line, "link_expected") { // TestAlertsAgreeWithChecks
 				list = append(list, strings.TrimSpace(strings.TrimPrefix(line, Prefix)))
 			}
 		}
