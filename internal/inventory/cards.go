@@ -100,12 +100,16 @@ func (h *hardware) relocate(now []card) {
 	}
 }
 
-// away returns whether the card that is recorded at the place of an item is known to be nowhere in the node. A hypervisor gives its guests
-// other functions and addresses with each start: there nothing is known to be away.
+// away returns whether the card that is recorded at the place of an item is known to be nowhere in the node. Nothing is where a device has no
+// GUID, because it may be that card, and in a guest, which gets other functions and addresses with each start.
 func (h *hardware) away(n *fabric.Node) func(item string) bool {
 	now := cardsOf(n)
+	nameless := slices.ContainsFunc(n.HCAs, func(d fabric.HCA) bool {
+		guid := d.NodeGUID.Or(noGUID)
+		return !d.Part() && !d.Software() && (guid == noGUID || len(placesOf(now, guid)) == 0)
+	})
 	return func(item string) bool {
-		return !n.Host.Hypervisor.Or(true) && slices.ContainsFunc(h.Cards, func(c card) bool {
+		return !nameless && !n.Host.Hypervisor.Or(true) && slices.ContainsFunc(h.Cards, func(c card) bool {
 			return c.PCI == addressOf(item) && len(placesOf(now, c.GUID)) == 0
 		})
 	}

@@ -106,3 +106,16 @@ func TestBondsThatMove(t *testing.T) {
 		}
 	}
 }
+
+// A device whose GUID cannot be read may be any of the cards.
+func TestCardsWithoutGUID(t *testing.T) {
+	unread := func(at time.Time) *fabric.Node {
+		n := placed(0, 0, 0, 1, 2)(at)
+		n.HCAs[1].NodeGUID = fabric.UnknownFact[string](fabric.ReasonStuck, "node_guid", at)
+		return n
+	}
+	n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), placed(0, 1, 2), unread)
+	if len(n.Remembered) > 0 {
+		t.Errorf("got %+v", n.Remembered)
+	}
+}
