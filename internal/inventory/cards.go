@@ -49,6 +49,17 @@ func foreign(had, now []card) bool {
 	return len(had) > 0 && len(now) > 0 && (known == 0 || exchanged > known)
 }
 
+// unloaded reports whether cards are on the bus in their places, and none has a device there: their driver is not loaded.
+func unloaded(had []card, n *fabric.Node) (some bool) {
+	for _, c := range had {
+		if slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return h.PCI.Or("") == c.PCI }) {
+			return false
+		}
+		some = some || n.PCI.Function(c.PCI) != nil
+	}
+	return some
+}
+
 func placesOf(list []card, guid string) (places []string) {
 	for _, c := range list {
 		if c.GUID == guid {
@@ -115,11 +126,13 @@ func (h *hardware) away(n *fabric.Node) func(item string) bool {
 	}
 }
 
-// updateCards takes in the cards that are seen, and reports whether any is new there. One that is gone stays.
+// updateCards takes in the cards that are seen, and reports whether any is new there. One that is gone stays, unless a new one has its place.
 func (h *hardware) updateCards(now []card) (news bool) {
 	list := slices.Clone(now)
 	for _, c := range h.Cards {
-		if len(list) < maxCards && !slices.ContainsFunc(now, func(o card) bool { return o.PCI == c.PCI || o.GUID == c.GUID }) {
+		if len(list) < maxCards && !slices.ContainsFunc(now, func(o card) bool {
+			return o.GUID == c.GUID || o.PCI == c.PCI && len(placesOf(h.Cards, o.GUID)) == 0
+		}) {
 			list = append(list, c)
 		}
 	}

@@ -56,6 +56,9 @@ func TestCardsThatMove(t *testing.T) {
 		"new cards in free slots":              {then: []int{1}, now: []int{1, 12, 13}, down: 1},
 		"another card in its slot":             {then: []int{1, 2, 3}, now: []int{1, 12, 3}},
 		"one dies, a new one is elsewhere":     {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14}, missing: []string{"0000:02:00.0 mlx5_1"}},
+		"one dies, another is where it was, and a new one elsewhere": {
+			then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 0, 4, 14}, missing: []string{"0000:03:00.0 mlx5_2"},
+		},
 		"one dies, two new ones are elsewhere": {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14, 15}, missing: []string{"0000:02:00.0 mlx5_1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,6 +107,21 @@ func TestBondsThatMove(t *testing.T) {
 		if strings.HasPrefix(p.PCI, "0000:0") != strings.HasPrefix(p.GUID, "a088:c203:0002") {
 			t.Errorf("%s is at %s", p.GUID, p.PCI)
 		}
+	}
+}
+
+// A driver that is not loaded shows no card of a node: what another driver shows then does not make the record that of another machine.
+func TestCardsWithoutDriver(t *testing.T) {
+	withoutDriver := func(at time.Time) *fabric.Node {
+		n := placed(0, 0, 0, 0, 14)(at)
+		for slot := range 3 {
+			n.PCI.Functions = slices.Insert(n.PCI.Functions, slot, fabric.PCIFunction{Address: fmt.Sprintf("0000:%02x:00.0", slot+1), Kind: fabric.PCINIC})
+		}
+		return n
+	}
+	n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), placed(0, 1, 2, 3), withoutDriver)
+	if len(n.Remembered) != 1 || n.Remembered[0].Then != 3 {
+		t.Errorf("got %+v", n.Remembered)
 	}
 }
 

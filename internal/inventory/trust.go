@@ -21,7 +21,7 @@ var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 func (m *Inventory) distrust(n *fabric.Node) {
 	had, now := m.had.Cards, cardsOf(n)
 	switch {
-	case foreign(had, now):
+	case foreign(had, now) && !unloaded(had, n):
 		m.unused = "it is that of another node: most devices have another node GUID here"
 		m.log.Warn("the record of hardware begins anew", "file", m.file, "why", m.unused)
 		m.begin()
