@@ -32,10 +32,22 @@ func TestGoneDevices(t *testing.T) {
 		want []node.Gone
 		all  bool
 	}{
-		"nothing states anything":                 {func(*fabric.Node) {}, nil, false},
-		"nothing is gone":                         {func(n *fabric.Node) { n.DevicesCompared = true }, nil, true},
-		"by the record":                           {record(1, 2, "0000:db:00.0 mlx5_1"), []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, true},
-		"it may be in a bond":                     {func(n *fabric.Node) { record(1, 2, "0000:db:00.0 mlx5_1")(n); n.Remembered[1].Doubtful = true }, nil, false},
+		"nothing states anything": {func(*fabric.Node) {}, nil, false},
+		"nothing is gone":         {func(n *fabric.Node) { n.DevicesCompared = true }, nil, true},
+		"by the record":           {record(1, 2, "0000:db:00.0 mlx5_1"), []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, true},
+		"it may be in a bond":     {func(n *fabric.Node) { record(1, 2, "0000:db:00.0 mlx5_1")(n); n.Remembered[1].Doubtful = true }, nil, false},
+		"in a bond, and the manifest knows nothing of it": {func(n *fabric.Node) {
+			manifest("B1")(n)
+			delete(n.Policy.Manifest.Devices, "mlx5_1")
+			record(1, 2, "0000:db:00.0 mlx5_1")(n)
+			n.Remembered[1].Doubtful = true
+		}, nil, false},
+		"virtual functions stand in for no device of the manifest": {func(n *fabric.Node) {
+			manifest("B1")(n)
+			vf := fabric.HCA{Name: "mlx5_8", BoardID: fabric.Known("B1", "", at), Function: fabric.Known(fabric.FunctionVF, "", at)}
+			vf.Ports = []fabric.Port{{Number: 1, Role: fabric.Known(fabric.RoleUnused, "", at)}}
+			n.HCAs = append(n.HCAs, vf)
+		}, []node.Gone{{Device: "mlx5_1", By: fabric.ByManifest}}, true},
 		"another device has its name":             {record(1, 2, "0000:db:00.0 mlx5_0"), []node.Gone{{Device: "0000:db:00.0", By: fabric.ByRecord}}, true},
 		"places are counted anew":                 {record(1, 2, "0000:da:00.0 mlx5_0", "0000:db:00.0 mlx5_1"), []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, true},
 		"since this process runs":                 {func(n *fabric.Node) { record(1, 2, "0000:db:00.0 mlx5_1")(n); n.DevicesCompared = false }, []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, false},

@@ -19,12 +19,12 @@ type Gone struct {
 // GoneDevices returns the RDMA devices whose absence check hardware calls critical. All says that they are all: a source that outlives this
 // process states what there should be, and what there is could be read.
 func GoneDevices(n *fabric.Node) (list []Gone, all bool) {
-	compared := n.DevicesCompared
+	doubtful := false
 	for _, r := range n.Remembered {
 		switch {
 		case r.Kind != fabric.PCINIC:
 		case r.Doubtful: // they may be in a bond
-			compared = false
+			doubtful = true
 		default:
 			list = append(list, recordedGone(n, r)...)
 		}
@@ -36,7 +36,7 @@ func GoneDevices(n *fabric.Node) (list []Gone, all bool) {
 			list = append(list, Gone{name, fabric.ByManifest})
 		}
 	}
-	return list, compared || ours
+	return list, !doubtful && (n.DevicesCompared || ours)
 }
 
 // recordedGone names as many devices as the node lacks: places may have been counted anew, and devices that are there by another place or

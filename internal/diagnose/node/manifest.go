@@ -218,7 +218,7 @@ func judgeManifest(n *fabric.Node, v *verdict.Verdicts) {
 }
 
 // listedGone names the devices for training or storage that the manifest lists and the node does not have, neither by their name nor, of
-// their board, by one that the manifest does not list, or in its bond. Ours says that nothing shows the manifest to be that of another node, and
+// their board, by one that the manifest does not list, or in its bond. Parts of devices that nobody uses stand in for none. Ours says that nothing shows the manifest to be that of another node, and
 // that they can be in no bond.
 func listedGone(n *fabric.Node) (names []string, ours bool) {
 	m := n.Policy.Manifest
@@ -234,7 +234,8 @@ func listedGone(n *fabric.Node) (names []string, ours bool) {
 		for range others.Value {
 			renamed = append(renamed, h)
 		}
-		if _, listed := m.Devices[h.Name]; !listed {
+		unused := h.Part() && !slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return !p.Serves(fabric.RoleUnused) })
+		if _, listed := m.Devices[h.Name]; !listed && !unused {
 			renamed = append(renamed, h)
 			if others.State == fabric.Unknown {
 				doubtful++
