@@ -26,13 +26,14 @@ const maxAccepted = 64 // the newest
 type Accepted struct {
 	Name   string `json:"name"` // of the device or port, as it was given
 	PCI    string `json:"pci"`
+	GUID   string `json:"guid,omitempty"` // of the card that is gone, where another one is at its address now; empty: any
 	Number int    `json:"port,omitempty"` // 0: all ports
 	By     string `json:"by"`
 	At     int64  `json:"at"` // seconds since 1970
 }
 
 func (a Accepted) covers(p port) bool {
-	return a.PCI == p.PCI && (a.Number == 0 || a.Number == p.Number)
+	return a.PCI == p.PCI && (a.GUID == "" || a.GUID == p.GUID) && (a.Number == 0 || a.Number == p.Number)
 }
 
 // Forgotten is what the record forgot.
@@ -110,6 +111,7 @@ func (h *hardware) find(n *fabric.Node, name string) (a Accepted, err error) {
 		if !h.knows(a.PCI) && n.PCI.Function(a.PCI) == nil {
 			return a, fmt.Errorf("nothing is recorded of %s, and the node has no such PCI device: expected one of %s", a.PCI, h.listed())
 		}
+		a.GUID = h.goneFrom(a.PCI, cardsOf(n))
 		return a, nil
 	}
 	if d := n.HCA(device); d != nil {
@@ -125,6 +127,16 @@ func (h *hardware) find(n *fabric.Node, name string) (a Accepted, err error) {
 		return a, fmt.Errorf("%s is %s now, and was %s when it was recorded: give the PCI address of the one that is meant", device, now, then)
 	}
 	return a, nil
+}
+
+// goneFrom returns which recorded card at an address is gone, if another one that is recorded is there now.
+func (h *hardware) goneFrom(address string, now []card) string {
+	other := slices.ContainsFunc(now, func(c card) bool { return c.PCI == address && len(placesOf(h.Cards, c.GUID)) > 0 })
+	i := slices.IndexFunc(h.Cards, func(c card) bool { return c.PCI == address && len(placesOf(now, c.GUID)) == 0 })
+	if !other || i < 0 {
+		return ""
+	}
+	return h.Cards[i].GUID
 }
 
 func (h *hardware) knows(address string) bool {

@@ -155,7 +155,7 @@ func (h *hardware) validate() error {
 	case len(h.Cards) > maxCards, len(h.Ports) > maxPorts, len(h.Met) > maxMet, len(h.Accepted) > maxAccepted, long(h.Boot),
 		slices.ContainsFunc(h.Cards, func(c card) bool { return long(c.PCI) || long(c.GUID) }), slices.ContainsFunc(h.Ports, strange),
 		slices.ContainsFunc(h.Met, func(m met) bool { return long(m.Expectation) || m.Since < 0 }),
-		slices.ContainsFunc(h.Accepted, func(a Accepted) bool { return long(a.Name) || long(a.PCI) || long(a.By) || a.At < 0 }):
+		slices.ContainsFunc(h.Accepted, func(a Accepted) bool { return long(a.Name) || long(a.PCI) || long(a.GUID) || long(a.By) || a.At < 0 }):
 		return errors.New("a value that is out of range")
 	}
 	var keys []string
