@@ -21,16 +21,18 @@ type seen struct {
 // now: another device then does not count in its place. Elsewhere only numbers tell, because places may have been counted anew.
 func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen, away func(item string) bool) []fabric.Remembered {
 	short := fabric.Remembered{Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at), Missing: now.missing(s.Items), Bonded: now.bonded || inBonds(s.Items)}
+	gone := slices.DeleteFunc(slices.Clone(short.Missing), func(i string) bool { return !away(i) })
+	others := len(gone) + len(now.items) - len(s.Items)
+	fewer := len(now.items)+len(now.doubtful) < len(s.Items)
 	switch {
 	case now.items == nil || len(now.items) > maxItems:
-	case len(now.items)+len(now.doubtful) < len(s.Items):
+	case len(gone) > 0 && (others > 0 || !fewer):
+		short.Missing, short.New = gone, max(0, others)
+		return []fabric.Remembered{short}
+	case fewer:
 		return []fabric.Remembered{short}
 	case len(now.items) < len(s.Items):
 		short.Missing, short.Doubtful = now.doubtful, true
-		return []fabric.Remembered{short}
-	case slices.ContainsFunc(short.Missing, away):
-		short.Missing = slices.DeleteFunc(short.Missing, func(i string) bool { return !away(i) })
-		short.New = len(short.Missing) + len(now.items) - len(s.Items)
 		return []fabric.Remembered{short}
 	case !slices.Equal(now.items, s.Items) || at.Sub(time.Unix(s.Seen, 0)).Abs() >= renewal:
 		*s = stock{Seen: at.Unix(), Items: now.items}

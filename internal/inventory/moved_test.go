@@ -137,3 +137,26 @@ func TestCardsWithoutGUID(t *testing.T) {
 		t.Errorf("got %+v", n.Remembered)
 	}
 }
+
+// As many count as new as are, whatever the numbers are.
+func TestNewCards(t *testing.T) {
+	n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), placed(0, 1, 2, 3), placed(0, 1, 0, 0, 14))
+	if len(n.Remembered) != 1 || len(n.Remembered[0].Missing) != 2 || n.Remembered[0].New != 1 {
+		t.Errorf("got %+v", n.Remembered)
+	}
+}
+
+// A device that may be in a bond makes no doubt of a card that is gone.
+func TestGoneBesideBond(t *testing.T) {
+	see := func(list ...cardWith) func(time.Time) *fabric.Node {
+		return func(at time.Time) *fabric.Node {
+			n := cards(at, list...)
+			n.Host.Hypervisor = fabric.Known(false, "hypervisor", at)
+			return n
+		}
+	}
+	n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), see(two, two, gone), see(gone, pod, two))
+	if len(n.Remembered) != 1 || n.Remembered[0].Doubtful || len(n.Remembered[0].Missing) != 2 {
+		t.Errorf("got %+v", n.Remembered)
+	}
+}
