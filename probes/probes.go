@@ -2,7 +2,7 @@
 
 // Package probes has what the rooms of probes share: kinds and keys, the configuration, results with their faults,
 // causes and changes, skips, the status, and the protocol between a probe and the process of a rank. It is plain data
-// and pure functions, safe for concurrent use as long as nobody writes; what cannot be is an error in words, or a
+// and pure functions, safe for concurrent use while nothing writes; what cannot be is an error in words, or a
 // Skipped.
 //
 // Probes measure the training fabric of this node with short NCCL collectives, on a schedule and by hand, on GPUs that

@@ -72,7 +72,7 @@ type Remembered struct {
 	New       int      // how many of Now are other ones, whose number does not hide what is gone
 	// Bonded says that a device counts for each PCI function whose interface is in its bond.
 	Bonded bool
-	// Doubtful says that what is missing may only be in the bond of another device of its card.
+	// Doubtful says that what is missing may only be in the bond of another device of its card or, where there are new ones, was exchanged.
 	Doubtful bool
 }
 

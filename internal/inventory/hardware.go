@@ -18,7 +18,8 @@ type seen struct {
 }
 
 // update takes in what there is now, or returns what there was more of. Away reports whether what was at an address is known to be nowhere
-// now: another device then does not count in its place. Elsewhere only numbers tell, because places may have been counted anew.
+// now: another device then does not count in its place. It may have been put there instead, though, in a slot that has another address by now:
+// where as many are left, nothing separates the two. Elsewhere only numbers tell, because places may have been counted anew.
 func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen, away func(item string) bool) []fabric.Remembered {
 	short := fabric.Remembered{Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at), Missing: now.missing(s.Items), Bonded: now.bonded || inBonds(s.Items)}
 	gone := slices.DeleteFunc(slices.Clone(short.Missing), func(i string) bool { return !away(i) })
@@ -27,7 +28,7 @@ func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen, away func(it
 	switch {
 	case now.items == nil || len(now.items) > maxItems:
 	case len(gone) > 0 && (others > 0 || !fewer):
-		short.Missing, short.New = gone, max(0, others)
+		short.Missing, short.New, short.Doubtful = gone, max(0, others), !fewer
 		return []fabric.Remembered{short}
 	case fewer:
 		return []fabric.Remembered{short}

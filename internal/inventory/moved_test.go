@@ -42,6 +42,7 @@ func TestCardsThatMove(t *testing.T) {
 		then, now []int
 		down      int // has no link now
 		missing   []string
+		exchanged bool // perhaps
 	}{
 		"every bus has the next number":        {then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 3, 4}, down: 2},
 		"all buses are others":                 {then: []int{1, 2, 3, 4}, now: []int{0, 0, 0, 0, 1, 2, 3, 4}, down: 3},
@@ -55,17 +56,20 @@ func TestCardsThatMove(t *testing.T) {
 		"most cards of another machine":        {then: []int{1, 2, 3, 4}, now: []int{1, 12, 13}},
 		"new cards in free slots":              {then: []int{1}, now: []int{1, 12, 13}, down: 1},
 		"another card in its slot":             {then: []int{1, 2, 3}, now: []int{1, 12, 3}},
-		"one dies, a new one is elsewhere":     {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14}, missing: []string{"0000:02:00.0 mlx5_1"}},
+		"exchanged, and it has another place":  {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14}, missing: []string{"0000:02:00.0 mlx5_1"}, exchanged: true},
 		"one dies, another is where it was, and a new one elsewhere": {
-			then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 0, 4, 14}, missing: []string{"0000:03:00.0 mlx5_2"},
+			then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 0, 4, 14}, missing: []string{"0000:03:00.0 mlx5_2"}, exchanged: true,
 		},
-		"one dies, two new ones are elsewhere": {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14, 15}, missing: []string{"0000:02:00.0 mlx5_1"}},
+		"one dies, two new ones are elsewhere": {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14, 15}, missing: []string{"0000:02:00.0 mlx5_1"}, exchanged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), placed(0, c.then...), placed(c.down, c.now...))
 			var missing []string
 			for _, r := range n.Remembered {
 				missing = append(missing, r.Missing...)
+				if r.Doubtful != c.exchanged {
+					t.Errorf("doubtful: %t", r.Doubtful)
+				}
 			}
 			if !slices.Equal(missing, c.missing) {
 				t.Errorf("missing %q, want %q", missing, c.missing)
@@ -146,7 +150,7 @@ func TestNewCards(t *testing.T) {
 	}
 }
 
-// A device that may be in a bond makes no doubt of a card that is gone.
+// What is gone is named, and not the device beside it that may be in a bond.
 func TestGoneBesideBond(t *testing.T) {
 	see := func(list ...cardWith) func(time.Time) *fabric.Node {
 		return func(at time.Time) *fabric.Node {
@@ -156,7 +160,7 @@ func TestGoneBesideBond(t *testing.T) {
 		}
 	}
 	n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), see(two, two, gone), see(gone, pod, two))
-	if len(n.Remembered) != 1 || n.Remembered[0].Doubtful || len(n.Remembered[0].Missing) != 2 {
+	if len(n.Remembered) != 1 || n.Remembered[0].New == 0 || len(n.Remembered[0].Missing) != 2 {
 		t.Errorf("got %+v", n.Remembered)
 	}
 }

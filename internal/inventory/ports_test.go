@@ -147,7 +147,7 @@ func TestRecordSince(t *testing.T) {
 	}
 }
 
-// A record of as much as it may have can be read again, and functions that nobody has a use for leave their place to others.
+// A record of as much as it may have can be read again, and unused functions leave their place to others.
 func TestFullRecord(t *testing.T) {
 	long := span{Since: 1_700_000_000, Last: 1_800_000_000}
 	h := hardware{}

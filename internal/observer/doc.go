@@ -45,7 +45,7 @@
 // network interfaces; all other facts stay current. A device that is unplugged and returns while a read of it hangs stays with
 // its old lane until the read returns, so that a flapping device cannot accumulate goroutines.
 //
-// What a lane has open is closed in the lane, once, when the read in flight has ended, be it hours later: nobody waits for it. So it
+// What a lane has open is closed in the lane, once, when the read in flight has ended, even hours later; nothing waits for it. So it
 // goes for a device that left, for what a reload replaces, and for all with Close. Whose files of jobs are still being read is known
 // in the lane, and not in the reader that a reload replaces. After Close no read begins, and Observe returns a node of which nothing is known, with a source that says why.
 //

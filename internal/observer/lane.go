@@ -82,7 +82,7 @@ func recovered(f func()) (err error) {
 }
 
 // use says what closes what reads use that begin from now on. What was used before is closed once, as soon as no read is in
-// flight, be it hours later: nobody waits for it. In a lane that is retired nothing begins, and what it gets is closed at once.
+// flight, even hours later; nothing waits for it. In a lane that is retired nothing begins, and what it gets is closed at once.
 func (l *lane) use(closes func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -98,7 +98,7 @@ func Load(folder string) (s Set) {
 	return s
 }
 
-// list returns the names of the profiles in a folder that nobody else could have written to.
+// list returns the names of the profiles in a folder that no other user could have written to.
 func list(folder string) ([]string, error) {
 	if folder == "" {
 		return nil, nil
@@ -129,7 +129,7 @@ func list(folder string) ([]string, error) {
 	return names, nil
 }
 
-// read returns the profile in a file that nobody else could have written. With an error, it has at most the name: that in the file, or of the
+// read returns the profile in a file that no other user could have written. With an error, it has at most the name: that in the file, or of the
 // file.
 func read(file string) (p fabric.Profile, err error) {
 	p.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))

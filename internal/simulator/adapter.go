@@ -122,7 +122,7 @@ func (a adapter) function() adapter {
 }
 
 // The NICs of layouts: what role and expectations of a port depend on, and nothing else. Names of boards and versions
-// are made up.
+// are assumed.
 
 // plain is a NIC without counters and with a small GID table.
 func plain(chip Chip, driver rdmaDriver, hca string, gigabits int) part {

@@ -257,7 +257,7 @@ func (f files) peerClient(p Peermem) {
 	}
 }
 
-// banner is /proc/driver/nvidia/version. The machine that built it is made up.
+// banner is /proc/driver/nvidia/version. The machine that built it is assumed.
 func (d GPUDriver) banner(arm bool) string {
 	machine := "x86_64"
 	if arm {

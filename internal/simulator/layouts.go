@@ -53,7 +53,7 @@ func cloudLayouts() []layout {
 			},
 		},
 		{ // MTU and routes of the RDMA networks come by DHCP, each with a default route
-			name: "gcp-a3-ultra-dhcp", source: "https://cloud.google.com/compute/docs/gpus/gpu-network-bandwidth; routes are made up",
+			name: "gcp-a3-ultra-dhcp", source: "https://cloud.google.com/compute/docs/gpus/gpu-network-bandwidth; routes are assumed",
 			dmi: DMI{Vendor: "Google", Product: "Google Compute Engine"}, virtual: true, gpu: h200SXM, gpus: 8, cards: []card{{virtualRoCE(400).with(dhcp), 8}},
 		},
 	}
@@ -138,7 +138,7 @@ func serverLayouts() []layout {
 			cards: []card{{cx7(400).of(2).uncabled(1), 8}},
 		}),
 		hgx(layout{
-			name: "rails-with-dhcp", source: "https://github.com/NVIDIA/nccl-tests/issues/185; routes are made up", noPort: true,
+			name: "rails-with-dhcp", source: "https://github.com/NVIDIA/nccl-tests/issues/185; routes are assumed", noPort: true,
 			cards: []card{{cx7(400).with(dhcp), 8}, {cx7(200).of(2).away().is(forStorage), 1}},
 		}),
 		hgx(layout{
@@ -146,7 +146,7 @@ func serverLayouts() []layout {
 			cards: []card{{cx7(400).with(dhcpEqual), 8}, {cx7(200).of(2).with(dhcpEqual).is(forStorage), 1}},
 		}),
 		hgx(layout{
-			name: "rails-before-main-board", source: "NetworkManager, ipv4.route-metric: metrics count up from 100; order is made up", lowest: true,
+			name: "rails-before-main-board", source: "NetworkManager, ipv4.route-metric: metrics count up from 100; order is assumed", lowest: true,
 			cards: []card{{cx7(400).with(dhcpEqual), 8}, {cx7(200).of(2).is(forStorage), 1}},
 		}),
 		hgx(layout{
@@ -154,7 +154,7 @@ func serverLayouts() []layout {
 			cards: []card{{cx7(400).with(advertised), 8}, {cx7(200).of(2).is(forStorage), 1}},
 		}),
 		hgx(layout{
-			name: "storage-of-the-same-board", source: "InfiniBand for training and storage by one kind of card; numbers are made up",
+			name: "storage-of-the-same-board", source: "InfiniBand for training and storage by one kind of card; numbers are assumed",
 			cards: []card{{cx7IB(), 8}, {cx7IB().is(forStorage), 1}},
 		}),
 		{

@@ -25,7 +25,7 @@ func spark(dark ...int) []card {
 }
 
 // nvidiaLayouts are machines of NVIDIA. What cards a machine has is from the source of each; numbers of devices, PCI paths and addresses
-// are made up.
+// are assumed.
 func nvidiaLayouts() []layout {
 	vendor := func(product string) DMI { return DMI{Vendor: "NVIDIA", Product: product} }
 	return []layout{

@@ -17,7 +17,7 @@ const (
 )
 
 // nvidiaPlatforms are machines of NVIDIA, and what differs in GPUs. In all tables of platforms PCI paths, addresses,
-// PSIDs and versions are made up where nothing else is said.
+// PSIDs and versions are assumed where nothing else is said.
 func nvidiaPlatforms() []platform {
 	return []platform{
 		{ // two GPUs and two HDR ConnectX-6 below each of four cascades of PCIe switches

@@ -58,7 +58,7 @@ func mixedPlatforms() []platform {
 			// NICs of the virtual cloud network in between. NCCL_IB_HCA lists the 16 ports of the cluster network and
 			// NCCL_IB_TC is 41, DSCP 10, as Oracle recommends for the shape
 			// (https://github.com/oracle-quickstart/oci-hpc-oke/blob/main/docs/recommended-nccl-rccl-parameters-by-shape.md).
-			// Which priority that DSCP leads to, and that NICs of the cloud are below the switches of GPUs, is made up.
+			// Which priority that DSCP leads to, and that NICs of the cloud are below the switches of GPUs, is assumed.
 			name: "oci-h100", gdr: works(viaDMABuf), ports: 16, rates: "compute: 200",
 			healthy: Scenario{
 				Name:    "healthy-oci-h100",

@@ -48,7 +48,7 @@ func shapePlatforms() []platform {
 		},
 		{ // The 16 ports of 200 Gb/s of Oracle's shape BM.GPU.H100.8, eight ConnectX-7 beside a H100 each, with seven
 			// virtual functions
-			// of each port, as the operator for SR-IOV creates them for numVfs: 7. How many there are is made up.
+			// of each port, as the operator for SR-IOV creates them for numVfs: 7. How many there are is assumed.
 			name: "sriov-rails", gdr: works(viaDMABuf), ports: 16, rates: "compute: 200",
 			healthy: Scenario{
 				Name:    "healthy-128-ports",
@@ -70,7 +70,7 @@ func shapePlatforms() []platform {
 		{ // Both ways in which drivers show two ports: the ConnectX-6 Dx, with mlx5, is two PCI functions with an RDMA
 			// device of one port
 			// each; the ConnectX-3 Pro, with mlx4, one function and one RDMA device of two, whose interfaces differ in dev_port
-			// alone. The size of the GID table of mlx4 is made up.
+			// alone. The size of the GID table of mlx4 is assumed.
 			name: "two-port", gdr: because(fabric.GDRDistance), ports: 2, rates: "compute: 100, storage: 40",
 			roles: "roles:\n  - device: mlx4_0\n    role: storage\n",
 			healthy: Scenario{

@@ -65,7 +65,7 @@ func vendorPlatforms() []platform {
 					a2:01.0/a3:00.0/a4:00.0/a5:00.0 1  a2:01.0/a3:00.0/a4:04.0/a6:00.0 1`),
 			},
 		},
-		{ // eight MI300X, which NVML does not know, each beside a 400G Pollara; GID table and virtual functions are made up,
+		{ // eight MI300X, which NVML does not know, each beside a 400G Pollara; GID table and virtual functions are assumed,
 			// too
 			name: "ionic-roce", gdr: works(""), ports: 8, rates: "compute: 400",
 			healthy: Scenario{
@@ -119,7 +119,7 @@ func vendorPlatforms() []platform {
 		},
 		{ // A virtual machine of Azure with two H100 NVL and two functions of the Azure network adapter, each in a PCI
 			// domain of its own
-			// without bridges. The synthetic interface carries everything but RDMA. That there are two functions is made up.
+			// without bridges. The synthetic interface carries everything but RDMA. That there are two functions is assumed.
 			name: "mana", gdr: works(""), ports: 2, rates: "compute: 200",
 			healthy: Scenario{
 				Name:    "healthy-mana",

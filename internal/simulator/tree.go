@@ -130,7 +130,7 @@ func (t *Tree) Edit(edit func(*Node)) error {
 }
 
 // Show lays another node out in place of this one, at step 0 and with everything plugged in, as Materialise would. Only what
-// differs is written, into files of its own: nobody reads the tree any more. What Set wrote stays where the nodes are equal.
+// differs is written, into files of its own: the tree is no longer read. What Set wrote stays where the nodes are equal.
 func (t *Tree) Show(n *Node) error {
 	if err := n.check(); err != nil {
 		return fmt.Errorf("simulated node: %w", err)

@@ -2,7 +2,7 @@
 
 package gate
 
-// PassOf is a pass of a gate that nobody has entered.
+// PassOf is a pass of a gate that has not been entered.
 func PassOf(g *Gate, gpus ...string) *Pass { return &Pass{gate: g, gpus: gpus} }
 
 // What tests compare with.

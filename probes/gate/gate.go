@@ -93,7 +93,7 @@ func New(o Options) *Gate {
 type refusal struct {
 	why    probes.Skip
 	detail string
-	// wait says that only time is missing: nothing speaks against the GPUs, but they have not been watched for long
+	// wait says that only time is missing: the GPUs seem idle, but they have not been watched for long
 	// enough.
 	wait bool
 }
@@ -155,7 +155,7 @@ func (g *Gate) Check(ctx context.Context, gpus []string) *probes.Skipped {
 }
 
 // Enter watches these GPUs, named by UUID, for a minute (Quiet) and opens the gate if everything says idle all the
-// time and at its end. As soon as something speaks against it, it says so, and at the latest after a minute and a
+// time and at its end. As soon as anything says otherwise, it returns, and at the latest after a minute and a
 // half. A Pass must be left.
 func (g *Gate) Enter(ctx context.Context, gpus []string) (*Pass, *probes.Skipped) {
 	if !g.busy.TryLock() {

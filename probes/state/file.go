@@ -105,7 +105,7 @@ func NewKeeper(s store, changed func(error)) *Keeper { return &Keeper{store: s, 
 // hung is how long a call of a store may take.
 const hung = 5 * time.Second
 
-// Load returns what is kept. It gives up after hung.
+// Load returns what is kept. It stops waiting after hung.
 func (k *Keeper) Load(ctx context.Context) ([]byte, error) {
 	data, err := errand.Within(ctx, hung, func(context.Context) ([]byte, error) { return k.store.Load() })
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {

@@ -10,7 +10,7 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// LeftOutPorts are active ports that nobody but a list calls something else than compute, by not naming them. A list that names a device
+// LeftOutPorts are active ports that only a list excludes from compute, because it does not name them. A list that names a device
 // that is gone, or that excludes some, says what it means.
 func LeftOutPorts(n *fabric.Node) (left []*fabric.Port) {
 	list, set := n.NCCL.Devices()

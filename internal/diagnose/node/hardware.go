@@ -18,10 +18,10 @@ func hardwareChecks() []*verdict.Check {
 		{
 			ID: verdict.CheckHardware, Title: "The node has no training hardware, or less than before", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "RDMA devices, GPUs, the record of what the node had, and devices for training and storage that the manifest lists",
-			Guard: "a node with nothing, of which nobody states anything, is unknown. Not GPUs if expected.gpus is set, " +
+			Guard: "a node with nothing, about which no source states anything, is unknown. Not GPUs if expected.gpus is set, " +
 				"nor RDMA devices if devices are excluded, nor those on the PCI bus where each network namespace has devices of its own. " +
 				"Devices that the manifest lists are unknown if it has another board by the name of one, and there under another name if one of their board is. " +
-				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen",
+				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen. A recorded device is unknown if as many are left and a new one may have replaced it",
 			Modes: []string{verdict.ModeDeviceGone, verdict.ModeGPULost}, Judge: judgeHardware,
 		},
 		{
@@ -135,8 +135,8 @@ func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
 	case len(doubtful) > 0:
 		v.Failed(verdict.Subject{}, verdict.Verdict{
 			Unstated: true, What: "The node may have less hardware than before",
-			Evidence: rememberedText(doubtful) + " It may be in the bond of another device of its card, whose interfaces cannot be seen here.",
-			Remedy:   "Compare rdma link with the bonds (/proc/net/bonding) on the host. " + acceptAll(doubtful, n.RememberedIn),
+			Evidence: rememberedText(doubtful) + " " + doubt(doubtful),
+			Remedy:   "Compare rdma link with lspci and the bonds (/proc/net/bonding) on the host. " + acceptAll(doubtful, n.RememberedIn),
 		})
 	case gpus > 0 || len(n.HCAs) > 0:
 		v.OK(verdict.Subject{})
@@ -151,6 +151,14 @@ func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
 	default:
 		v.Unknown(verdict.Subject{}, fabric.ReasonMissing, "The node has neither an RDMA device nor a GPU, like a node that lost all of them. For a node without any, set expected.gpus: 0 in the configuration.")
 	}
+}
+
+// doubt says why what is missing may not be gone.
+func doubt(list []fabric.Remembered) string {
+	if slices.ContainsFunc(list, func(r fabric.Remembered) bool { return r.New > 0 }) {
+		return "A new one may have been put in its place, or be another one."
+	}
+	return "It may be in the bond of another device of its card, whose interfaces cannot be seen here."
 }
 
 // rememberedText says what is gone, in whole sentences.
@@ -199,7 +207,7 @@ func acceptAll(list []fabric.Remembered, file string) string {
 	return "If it was removed on purpose: gpufabric_exporter check " + strings.Join(flags, " ") + ", as the user of the exporter."
 }
 
-// Short reports whether devices for training are missing, whoever says so.
+// Short reports whether devices for training are missing, by any source.
 func Short(n *fabric.Node) bool {
 	if want := n.Policy.ComputePorts; want != nil {
 		return CountPorts(n).There < *want

@@ -218,8 +218,8 @@ func judgeManifest(n *fabric.Node, v *verdict.Verdicts) {
 }
 
 // listedGone names the devices for training or storage that the manifest lists and the node does not have, neither by their name nor, of
-// their board, by one that the manifest does not list, or in its bond. Parts of devices that nobody uses stand in for none. Ours says that nothing shows the manifest to be that of another node, and
-// that they can be in no bond.
+// their board, by one that the manifest does not list, or in its bond. Unused virtual functions stand in for none. Ours says that nothing
+// shows the manifest to be that of another node, and that they can be in no bond.
 func listedGone(n *fabric.Node) (names []string, ours bool) {
 	m := n.Policy.Manifest
 	if m == nil || n.ClassPresent.State == fabric.Unknown || !n.SourceUp(fabric.SourceClass) {

@@ -12,7 +12,7 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// Stage has a tree for each platform. It belongs to one test, which may show a node in a tree of which nobody reads any more.
+// Stage has a tree for each platform. It belongs to one test, which may show a node in a tree that is no longer read.
 type Stage struct {
 	dir   string
 	trees map[string]*simulator.Tree
