@@ -26,7 +26,7 @@ const maxAccepted = 64 // the newest
 type Accepted struct {
 	Name   string `json:"name"` // of the device or port, as it was given
 	PCI    string `json:"pci"`
-	GUID   string `json:"guid,omitempty"` // of the card that is gone, where another one is at its address now; empty: any
+	GUID   string `json:"guid,omitempty"` // of the card that is meant, where several had the address; empty: any
 	Number int    `json:"port,omitempty"` // 0: all ports
 	By     string `json:"by"`
 	At     int64  `json:"at"` // seconds since 1970
@@ -115,7 +115,7 @@ func (h *hardware) find(n *fabric.Node, name string) (a Accepted, err error) {
 		return a, nil
 	}
 	if d := n.HCA(device); d != nil {
-		now = d.PCI.Or("")
+		now, a.GUID = d.PCI.Or(""), d.NodeGUID.Or("")
 	}
 	if i := slices.IndexFunc(h.Devices.Items, func(i string) bool { return strings.HasSuffix(i, " "+device) }); i >= 0 { // of a bond the first
 		then = addressOf(h.Devices.Items[i])
@@ -125,6 +125,8 @@ func (h *hardware) find(n *fabric.Node, name string) (a Accepted, err error) {
 		return a, fmt.Errorf("nothing is recorded of %q: expected an RDMA device, its port (mlx5_0:1) or a PCI address, one of %s", name, h.listed())
 	case now != "" && now != a.PCI:
 		return a, fmt.Errorf("%s is %s now, and was %s when it was recorded: give the PCI address of the one that is meant", device, now, then)
+	case now == "":
+		a.GUID = h.goneFrom(a.PCI, cardsOf(n))
 	}
 	return a, nil
 }
@@ -163,10 +165,14 @@ func (h *hardware) forget(a Accepted, n *fabric.Node) (what []string) {
 	if a.Number > 0 {
 		return what
 	}
+	meant := func(i string) bool { return strings.HasSuffix(i, " "+a.Name) }
+	if pciAddress.MatchString(strings.ToLower(a.Name)) {
+		meant = func(i string) bool { return addressOf(i) == a.PCI }
+	}
 	for k, list := range []*stock{&h.GPUs, &h.Devices} {
 		now := []seen{gpusOf(n), devicesOf(n, nil)}[k].items
 		list.Items = slices.DeleteFunc(slices.Clone(list.Items), func(i string) bool {
-			gone := (addressOf(i) == a.PCI || strings.HasSuffix(i, " "+a.Name)) && !slices.Contains(now, i)
+			gone := meant(i) && !slices.Contains(now, i)
 			if gone {
 				what = append(what, []string{"the GPU ", "the RDMA device "}[k]+i)
 			}
