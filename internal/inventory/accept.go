@@ -246,6 +246,7 @@ func (m *Inventory) adopt(file hardware) {
 	}
 	if !m.unsaved || told {
 		mine.GPUs, mine.Devices = file.GPUs, file.Devices
+		mine.GPUIDs, mine.Unproven = file.GPUIDs, file.Unproven
 	}
 	mine.Ports = mergePorts(file.Ports, mine.Ports)
 	if len(file.Cards) > 0 == (len(mine.Cards) > 0) {

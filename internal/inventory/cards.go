@@ -69,8 +69,9 @@ func placesOf(list []card, guid string) (places []string) {
 	return places
 }
 
-// relocate gives what is recorded of cards the places where they are now: in another slot, or after the firmware numbered buses anew.
-func (h *hardware) relocate(now []card) {
+// relocate gives what is recorded of cards the places where they are now, in another slot or after the firmware numbered buses anew, and
+// reports whether any has moved.
+func (h *hardware) relocate(now []card) bool {
 	to := map[string]string{}
 	for _, c := range h.Cards {
 		is := placesOf(now, c.GUID)
@@ -79,7 +80,7 @@ func (h *hardware) relocate(now []card) {
 		}
 	}
 	if len(to) == 0 {
-		return
+		return false
 	}
 	place := func(address string) string {
 		slot, function, _ := strings.Cut(address, ".")
@@ -109,6 +110,7 @@ func (h *hardware) relocate(now []card) {
 	for i, c := range h.Cards {
 		h.Cards[i].PCI = place(c.PCI)
 	}
+	return true
 }
 
 // away returns whether the card that is recorded at the place of an item is known to be nowhere in the node. Nothing is where a device has no

@@ -21,10 +21,11 @@ import (
 
 const (
 	fileVersion = 1
-	maxFile     = 256 << 10      // bytes of the file, more than all below take
-	maxItems    = 512            // of each kind
-	maxItem     = 128            // bytes of an item
-	maxMet      = 64             // expectations
+	maxFile     = 256 << 10 // bytes of the file, more than all below take
+	maxItems    = 512       // of each kind
+	maxItem     = 128       // bytes of an item
+	maxMet      = 64        // expectations
+	maxGPUIDs   = 64
 	renewal     = 24 * time.Hour // how often an inventory that did not change is written anew, for its time
 )
 
@@ -39,6 +40,8 @@ type (
 	hardware struct {
 		Cards    []card     `json:"cards,omitempty"` // by which a copy of the disk in another machine is known
 		GPUs     stock      `json:"gpus"`
+		GPUIDs   []string   `json:"gpu_uuids,omitempty"`     // the newest last
+		Unproven bool       `json:"gpus_unproven,omitempty"` // GPUs count for nothing until a UUID tells whether they are of this machine
 		Devices  stock      `json:"devices"`
 		Ports    []port     `json:"ports,omitempty"`
 		Met      []met      `json:"met,omitempty"`      // the newest last
@@ -153,6 +156,7 @@ func (h *hardware) validate() error {
 	}
 	switch {
 	case len(h.Cards) > maxCards, len(h.Ports) > maxPorts, len(h.Met) > maxMet, len(h.Accepted) > maxAccepted, long(h.Boot),
+		len(h.GPUIDs) > maxGPUIDs, slices.ContainsFunc(h.GPUIDs, long),
 		slices.ContainsFunc(h.Cards, func(c card) bool { return long(c.PCI) || long(c.GUID) }), slices.ContainsFunc(h.Ports, strange),
 		slices.ContainsFunc(h.Met, func(m met) bool { return long(m.Expectation) || m.Since < 0 }),
 		slices.ContainsFunc(h.Accepted, func(a Accepted) bool { return long(a.Name) || long(a.PCI) || long(a.GUID) || long(a.By) || a.At < 0 }):

@@ -126,9 +126,12 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 // updateHardware returns what there was more of before, and whether RDMA devices were compared with what the file has. m.mu is held.
 func (m *Inventory) updateHardware(n *fabric.Node) (missing []fabric.Remembered, compared bool) {
 	now := m.had
-	devices := devicesOf(n, now.Devices.Items)
+	devices, gpus := devicesOf(n, now.Devices.Items), gpusOf(n)
+	if now.Unproven {
+		gpus = seen{}
+	}
 	missing = slices.Concat(
-		now.GPUs.update(fabric.PCIGPU, n.At, gpusOf(n), func(string) bool { return false }),
+		now.GPUs.update(fabric.PCIGPU, n.At, gpus, func(string) bool { return false }),
 		now.Devices.update(fabric.PCINIC, n.At, devices, now.away(n)),
 	)
 	if m.none { // known only as long as this process runs

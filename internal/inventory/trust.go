@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,14 +25,44 @@ func (m *Inventory) distrust(n *fabric.Node) {
 	case foreign(had, now) && !unloaded(had, n):
 		m.unused = "it is that of another node: most devices have another node GUID here"
 		m.log.Warn("the record of hardware begins anew", "file", m.file, "why", m.unused)
+		gpus, ids := m.had.GPUs, m.had.GPUIDs
 		m.begin()
+		if len(ids) > 0 {
+			m.had.GPUs, m.had.GPUIDs, m.had.Unproven = gpus, ids, true
+		}
 	case len(had) == 0 && len(now) > 0 && len(m.had.Met) > 0:
 		m.had.Met, m.policy = nil, nil
 	}
-	m.had.relocate(now)
-	if m.had.updateCards(now) {
+	moved := m.had.relocate(now)
+	proven := m.had.proveGPUs(n)
+	if m.had.updateCards(now) || moved || proven {
 		m.due()
 	}
+}
+
+// proveGPUs takes in the UUIDs of GPUs, and drops the record of them if most are others: it is that of another machine, or they were
+// exchanged. It reports whether the file should have it.
+func (h *hardware) proveGPUs(n *fabric.Node) (news bool) {
+	known, list := 0, slices.Clone(h.GPUIDs)
+	for _, g := range n.GPUDriver.GPUs {
+		if slices.Contains(h.GPUIDs, g.UUID) {
+			known++
+		} else if g.UUID != "" {
+			list = append(list, g.UUID)
+		}
+	}
+	others := len(list) - len(h.GPUIDs)
+	switch now := gpusOf(n); {
+	case known+others == 0 && h.Unproven && now.items != nil && len(now.missing(h.GPUs.Items)) == 0: // nothing depends on it
+		h.GPUIDs, h.Unproven = nil, false
+		return true
+	case known+others == 0, others == 0 && !h.Unproven:
+		return false
+	case len(h.GPUIDs) > 0 && others > known:
+		h.GPUs = stock{}
+	}
+	h.GPUIDs, h.Unproven = lastOf(list, maxGPUIDs), false
+	return true
 }
 
 // due has the file written soon, if this user may. m.mu is held.
