@@ -36,8 +36,8 @@ var (
 	}
 	hcaGone = &Family{
 		Name: "hca_gone", Type: Gauge, Labels: []string{"device", "source"},
-		Help: "1 for each RDMA device that the node should have and lacks, for whatever traffic: the check hardware is critical for it. One 0, without labels, if none is gone. " +
-			"Absent if nothing states what there should be, or what there is could not be read. device is its last name, or its PCI address if the node has another device of that name. " +
+		Help: "1 for each RDMA device that the node should have and lacks, for whatever traffic: the check hardware is critical for it. A 0 without labels says that no other is gone. " +
+			"It is absent if nothing states what there should be, or what there is could not be read. device is its last name, or its PCI address if the node has another device of that name. " +
 			"source: record (what the exporter saw before, without what check --accept took out), manifest (devices for training and storage). " +
 			"Without a state folder, the record ends with the exporter.",
 		Source: "/sys/class/infiniband, /sys/bus/pci/devices against the record of the node and config expected.manifest", Cadence: Fast, Stability: Stable,
@@ -172,7 +172,7 @@ func collectHCA(n *fabric.Node, emit emit) {
 	for _, g := range gone {
 		emit(hcaGone, 1, g.Device, string(g.By))
 	}
-	if all && len(gone) == 0 {
+	if all {
 		emit(hcaGone, 0, "", "")
 	}
 }

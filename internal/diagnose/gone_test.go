@@ -50,6 +50,12 @@ func TestGoneDevices(t *testing.T) {
 		}, []node.Gone{{Device: "mlx5_1", By: fabric.ByManifest}}, true},
 		"another device has its name":             {record(1, 2, "0000:db:00.0 mlx5_0"), []node.Gone{{Device: "0000:db:00.0", By: fabric.ByRecord}}, true},
 		"places are counted anew":                 {record(1, 2, "0000:da:00.0 mlx5_0", "0000:db:00.0 mlx5_1"), []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, true},
+		"the record could not be compared, and the manifest lacks nothing": {func(n *fabric.Node) {
+			manifest("B1")(n)
+			delete(n.Policy.Manifest.Devices, "mlx5_1")
+			n.DevicesUnread = true
+		}, nil, false},
+		"the record is compared, and the manifest that lists another is that of another node": {func(n *fabric.Node) { manifest("B2")(n); n.DevicesCompared = true }, nil, false},
 		"since this process runs":                 {func(n *fabric.Node) { record(1, 2, "0000:db:00.0 mlx5_1")(n); n.DevicesCompared = false }, []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, false},
 		"by the manifest, training and storage":   {manifest("B1"), []node.Gone{{Device: "mlx5_1", By: fabric.ByManifest}}, true},
 		"the manifest is that of another node":    {manifest("B2"), nil, false},

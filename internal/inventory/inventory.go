@@ -107,7 +107,7 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 		m.compare(n)
 	}
 	with := *n
-	with.Remembered, with.DevicesCompared = m.updateHardware(n)
+	m.updateHardware(&with)
 	if !m.none {
 		m.background(m.look)
 	}
@@ -123,21 +123,25 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	return derived
 }
 
-// updateHardware returns what there was more of before, and whether RDMA devices were compared with what the file has. m.mu is held.
-func (m *Inventory) updateHardware(n *fabric.Node) (missing []fabric.Remembered, compared bool) {
+// updateHardware sets what there was more of before. The RDMA devices of a node were compared only with a record from before its start, or
+// that a person removed since: another one may have been lost with what it had. m.mu is held.
+func (m *Inventory) updateHardware(n *fabric.Node) {
 	now := m.had
 	devices, gpus := devicesOf(n, now.Devices.Items), gpusOf(n)
 	if now.Unproven {
 		gpus = seen{}
 	}
-	missing = slices.Concat(
+	n.DevicesUnread = devices.items == nil && len(now.Devices.Items) > 0
+	missing := slices.Concat(
 		now.GPUs.update(fabric.PCIGPU, n.At, gpus, func(string) bool { return false }),
 		now.Devices.update(fabric.PCINIC, n.At, devices, now.away(n)),
 	)
+	n.Remembered = missing
 	if m.none { // known only as long as this process runs
 		m.had.GPUs, m.had.Devices = now.GPUs, now.Devices
-		return missing, false
+		return
 	}
+	n.DevicesCompared = m.id != nil && devices.items != nil && (m.unrecorded() == "" || !m.anew.IsZero())
 	timed := !n.At.Before(clockSet)
 	own := m.owner == os.Geteuid() && timed
 	if own {
@@ -161,7 +165,6 @@ func (m *Inventory) updateHardware(n *fabric.Node) (missing []fabric.Remembered,
 		m.tried = n.At
 		m.background(m.save)
 	}
-	return missing, m.id != nil && devices.items != nil
 }
 
 // notOwn logs once that what is new is not saved. m.mu is held.

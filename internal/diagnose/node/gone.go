@@ -16,8 +16,8 @@ type Gone struct {
 	By     fabric.Authority // who says that it should be there
 }
 
-// GoneDevices returns the RDMA devices whose absence check hardware calls critical. All says that they are all: a source that outlives this
-// process states what there should be, and what there is could be read.
+// GoneDevices returns the RDMA devices whose absence check hardware calls critical. All says that they are all: the record says so, or the
+// manifest where there is none, and neither leaves another in doubt.
 func GoneDevices(n *fabric.Node) (list []Gone, all bool) {
 	doubtful := false
 	for _, r := range n.Remembered {
@@ -36,7 +36,8 @@ func GoneDevices(n *fabric.Node) (list []Gone, all bool) {
 			list = append(list, Gone{name, fabric.ByManifest})
 		}
 	}
-	return list, !doubtful && (n.DevicesCompared || ours)
+	unsure := doubtful || n.DevicesUnread || !ours && (len(listed) > 0 || !n.DevicesCompared)
+	return list, !unsure
 }
 
 // recordedGone names as many devices as the node lacks: places may have been counted anew, and devices that are there by another place or
