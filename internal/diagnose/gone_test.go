@@ -48,8 +48,8 @@ func TestGoneDevices(t *testing.T) {
 			vf.Ports = []fabric.Port{{Number: 1, Role: fabric.Known(fabric.RoleUnused, "", at)}}
 			n.HCAs = append(n.HCAs, vf)
 		}, []node.Gone{{Device: "mlx5_1", By: fabric.ByManifest}}, true},
-		"another device has its name":             {record(1, 2, "0000:db:00.0 mlx5_0"), []node.Gone{{Device: "0000:db:00.0", By: fabric.ByRecord}}, true},
-		"places are counted anew":                 {record(1, 2, "0000:da:00.0 mlx5_0", "0000:db:00.0 mlx5_1"), []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, true},
+		"another device has its name": {record(1, 2, "0000:db:00.0 mlx5_0"), []node.Gone{{Device: "0000:db:00.0", By: fabric.ByRecord}}, true},
+		"places are counted anew":     {record(1, 2, "0000:da:00.0 mlx5_0", "0000:db:00.0 mlx5_1"), []node.Gone{{Device: "mlx5_1", By: fabric.ByRecord}}, true},
 		"the record could not be compared, and the manifest lacks nothing": {func(n *fabric.Node) {
 			manifest("B1")(n)
 			delete(n.Policy.Manifest.Devices, "mlx5_1")

@@ -22,6 +22,10 @@ func (n *Node) Derive() {
 
 // DerivePorts derives the roles of ports and what they should be, which everything else follows from.
 func (n *Node) DerivePorts() {
+	entry := n.Listing().Entry
+	for i := range n.HCAs {
+		n.HCAs[i].Listed = entry[n.HCAs[i].Name]
+	}
 	n.deriveRoles()
 	for _, p := range n.Ports {
 		p.RateMismatch = n.rateMismatch(p)

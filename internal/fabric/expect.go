@@ -5,8 +5,6 @@ package fabric
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -174,38 +172,4 @@ func (n *Node) addressOf(h *HCA, p *Port) Expected[GIDFamily] {
 		return Expected[GIDFamily]{By: ByNobody}
 	}
 	return Expected[GIDFamily]{Value: family, By: ByRecord, Words: "it had " + past.Addr.String() + Until(past.Last)}
-}
-
-// ManifestNone stands for what a node conclusively does not have.
-const ManifestNone = "none"
-
-// PortKey is the name of what a manifest has of a port.
-func PortKey(p *Port, what string) string { return fmt.Sprintf("port_%d_%s", p.Number, what) }
-
-// Foreign reports whether a manifest has another board by the name of a device: it is that of another node, or older than the board.
-// What it states of the device is not used.
-func (m *Manifest) Foreign(h *HCA) bool {
-	board, listed := m.Devices[h.Name]["board"]
-	return listed && h.BoardID.State != Unknown && h.BoardID.Or(ManifestNone) != board
-}
-
-func (m *Manifest) ofPort(h *HCA, p *Port, what string) (value string, ok bool) {
-	if m == nil || m.Foreign(h) {
-		return "", false
-	}
-	value, ok = m.Devices[h.Name][PortKey(p, what)]
-	return value, ok && value != ""
-}
-
-func (m *Manifest) roleOf(h *HCA, p *Port) (Role, bool) {
-	r, ok := m.ofPort(h, p, "role")
-	return Role(r), ok && slices.Contains(Roles(), Role(r))
-}
-
-// rateOf is in bytes per second. A manifest has it as people write it: "400 Gb/s".
-func (m *Manifest) rateOf(h *HCA, p *Port) (float64, bool) {
-	text, ok := m.ofPort(h, p, "rate")
-	number, isRate := strings.CutSuffix(text, " Gb/s")
-	gigabits, err := strconv.ParseFloat(number, 64)
-	return gigabits * 1e9 / 8, ok && isRate && err == nil && gigabits > 0
 }

@@ -39,6 +39,8 @@ type HCA struct {
 	HWCounters Fact[[]Counter] // of the device as a whole: efa, mana, mlx5 in switchdev mode
 
 	Ports []Port // sorted by number
+
+	Listed string `fact:"derived"` // the name that the manifest has it by; empty: none
 }
 
 // NodeType is node_type of the ABI: what kind of RDMA device this is.

@@ -22,7 +22,11 @@ func TestManifestAlone(t *testing.T) {
 		manifest := nodechecks.NewManifest(good)
 		s.manifest = &manifest
 		foreign := nodechecks.NewManifest(good)
-		foreign.Devices[train[0]]["board"] = "another"
+		reflashed := nodechecks.NewManifest(good)
+		foreign.Devices[train[0]]["board"], reflashed.Devices[train[0]]["board"] = "another", "another"
+		for _, e := range foreign.Devices {
+			e[fabric.ManifestGUID] = "b8ce:f603:0000:0001"
+		}
 		for what, c := range map[string]struct {
 			manifest *fabric.Manifest
 			happen   func(n *simulator.Node)
@@ -36,6 +40,7 @@ func TestManifestAlone(t *testing.T) {
 					n.HCAs[i].Name = "rdma" + n.HCAs[i].Name
 				}
 			}, false, false},
+			"gone, and a board is another":  {&reflashed, func(n *simulator.Node) { n.Unplug(lost) }, true, false},
 			"gone, by that of another node": {&foreign, func(n *simulator.Node) { n.Unplug(lost) }, false, true},
 		} {
 			n := s.layout.Build()

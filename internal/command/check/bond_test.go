@@ -103,6 +103,8 @@ func TestBondsByEachSource(t *testing.T) {
 		{name: "form, manifest", by: manifest, then: bonds(t, false), now: bonds(t, true)},
 		{name: "dissolve, manifest", by: manifest, then: bonds(t, true), now: bonds(t, false)},
 		{name: "form and lose, manifest", by: manifest, then: bonds(t, false), now: bonds(t, true, dead("mlx5_bond_2")), critical: []string{"hardware"}},
+		{name: "dissolve and lose, manifest", by: manifest, then: bonds(t, true), now: bonds(t, false, dead("mlx5_4"), dead("mlx5_5")), critical: []string{"hardware"}},
+		{name: "lose one of a card, manifest", by: manifest, then: bonds(t, false), now: bonds(t, false, dead("mlx5_5")), critical: []string{"hardware"}},
 		{name: "form, profile", by: profile, then: bonds(t, false), now: bonds(t, true)},
 		{name: "form and lose, profile", by: profile, then: bonds(t, false), now: bonds(t, true, dead("mlx5_bond_2")), critical: []string{"compute_ports"}},
 		{name: "form, number", by: number, then: bonds(t, false), now: bonds(t, true), unknown: []string{"compute_ports"}},

@@ -29,15 +29,22 @@ func GoneDevices(n *fabric.Node) (list []Gone, all bool) {
 			list = append(list, recordedGone(n, r)...)
 		}
 	}
-	listed, ours := listedGone(n)
-	for _, name := range listed {
-		known := slices.ContainsFunc(list, func(g Gone) bool { return g.Device == name })
-		if ours && !known {
+	listing, read := listed(n)
+	for _, name := range listedNames(n, listing.Gone) {
+		if !slices.ContainsFunc(list, func(o Gone) bool { return o.Device == name }) {
 			list = append(list, Gone{name, fabric.ByManifest})
 		}
 	}
-	unsure := doubtful || n.DevicesUnread || !ours && (len(listed) > 0 || !n.DevicesCompared)
-	return list, !unsure
+	doubtful = doubtful || n.DevicesUnread || len(listing.Doubtful) > 0
+	return list, !doubtful && (n.DevicesCompared || read)
+}
+
+// listed compares the devices with those of the manifest, if there is one and they could be read.
+func listed(n *fabric.Node) (l fabric.Listing, read bool) {
+	if n.Policy.Manifest == nil || n.ClassPresent.State == fabric.Unknown || !n.SourceUp(fabric.SourceClass) {
+		return l, false
+	}
+	return n.Listing(), true
 }
 
 // recordedGone names as many devices as the node lacks: places may have been counted anew, and devices that are there by another place or
@@ -57,4 +64,15 @@ func recordedGone(n *fabric.Node, r fabric.Remembered) (list []Gone) {
 		list = append(list, Gone{name, fabric.ByRecord})
 	}
 	return list
+}
+
+// listedNames names devices of the manifest, by their PCI addresses where other devices have their names.
+func listedNames(n *fabric.Node, entries []string) (names []string) {
+	for _, name := range entries {
+		if address := n.Policy.Manifest.Devices[name][fabric.ManifestAddress]; n.HCA(name) != nil && address != "" {
+			name = address
+		}
+		names = append(names, name)
+	}
+	return names
 }

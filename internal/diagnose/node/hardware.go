@@ -20,8 +20,8 @@ func hardwareChecks() []*verdict.Check {
 			Reads: "RDMA devices, GPUs, the record of what the node had, and devices for training and storage that the manifest lists",
 			Guard: "a node with nothing, about which no source states anything, is unknown. Not GPUs if expected.gpus is set, " +
 				"nor RDMA devices if devices are excluded, nor those on the PCI bus where each network namespace has devices of its own. " +
-				"Devices that the manifest lists are unknown if it has another board by the name of one, and there under another name if one of their board is. " +
-				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen. A recorded device is unknown if as many are left and a new one may have replaced it",
+				"Devices that the manifest lists are known by node GUID and PCI address; where no GUID is theirs, by name and board, and unknown if the board of one is another. " +
+				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen. A device is unknown if a new one may have replaced it",
 			Modes: []string{verdict.ModeDeviceGone, verdict.ModeGPULost}, Judge: judgeHardware,
 		},
 		{
@@ -105,6 +105,8 @@ func judgeGPUSurplus(n *fabric.Node, v *verdict.Verdicts) {
 	})
 }
 
+const remedyOfManifest = " If it was removed on purpose, or the manifest is that of another node: write a new one (check --write-manifest)."
+
 // judgeHardware keeps a node that shows nothing, or less than before, from an all-clear. It gives one verdict.
 func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
 	gpus, hidden := countGPUs(n)
@@ -115,7 +117,7 @@ func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
 	doubtful := slices.DeleteFunc(slices.Clone(before), func(r fabric.Remembered) bool { return !r.Doubtful })
 	before = slices.DeleteFunc(before, func(r fabric.Remembered) bool { return r.Doubtful })
 	list := slices.IndexFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceClass })
-	listed, ours := listedGone(n)
+	listing, _ := listed(n)
 	switch {
 	case list < 0: // devices were not asked for
 		return
@@ -126,17 +128,22 @@ func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
 			Remedy: "Check lspci -nn and dmesg -T | grep -iE 'xid|fallen off|pcie|mlx5|bnxt'. What left the bus may return after a cold restart. " +
 				acceptAll(before, n.RememberedIn),
 		})
-	case len(listed) > 0:
+	case len(listing.Gone) > 0:
 		v.Failed(verdict.Subject{}, verdict.Verdict{
-			Unstated: !ours, What: shortList(listed) + " missing", Evidence: "The manifest lists what is missing, and the node has no other device of the kind.",
-			Consequence: "Collectives and storage use the remaining ports, or fail.",
-			Remedy:      goneRemedy + " If it was removed on purpose, or the manifest is that of another node: write a new one (check --write-manifest).",
+			What: shortList(listedNames(n, listing.Gone)) + " missing", Evidence: "The manifest lists what is missing, and the node has no other device of the kind.",
+			Consequence: "Collectives and storage use the remaining ports, or fail.", Remedy: goneRemedy + remedyOfManifest,
 		})
 	case len(doubtful) > 0:
 		v.Failed(verdict.Subject{}, verdict.Verdict{
 			Unstated: true, What: "The node may have less hardware than before",
 			Evidence: rememberedText(doubtful) + " " + doubt(doubtful),
 			Remedy:   "Compare rdma link with lspci and the bonds (/proc/net/bonding) on the host. " + acceptAll(doubtful, n.RememberedIn),
+		})
+	case len(listing.Doubtful) > 0:
+		v.Failed(verdict.Subject{}, verdict.Verdict{
+			Unstated: true, What: shortList(listedNames(n, listing.Doubtful)) + " missing, or has another name",
+			Evidence: "The manifest lists it. A new card may have been put in its place, it may be in the bond of another device, or the manifest be that of another node.",
+			Remedy:   goneRemedy + remedyOfManifest,
 		})
 	case gpus > 0 || len(n.HCAs) > 0:
 		v.OK(verdict.Subject{})
@@ -213,6 +220,6 @@ func Short(n *fabric.Node) bool {
 		return CountPorts(n).There < *want
 	}
 	set, _ := n.NCCL.Lookup("NCCL_IB_HCA")
-	gone, ours := listedGone(n)
-	return len(n.MissingNames(fabric.ParseNameFilter(set.Value))) > 0 || len(n.Remembered) > 0 || ours && len(gone) > 0
+	listing, _ := listed(n)
+	return len(n.MissingNames(fabric.ParseNameFilter(set.Value))) > 0 || len(n.Remembered) > 0 || len(listing.Gone) > 0
 }

@@ -48,7 +48,11 @@ func record(n *fabric.Node) []recorded {
 		h := &n.HCAs[i]
 		r := recorded{subject: verdict.Subject{Device: h.Name}, kind: "device", facts: map[string]fabric.Fact[string]{
 			"board": asText(h.BoardID, same), "firmware": asText(h.Firmware, same), "driver": asText(h.Driver, same),
+			fabric.ManifestAddress: h.PCI, fabric.ManifestFunction: asText(h.Function, func(f fabric.Function) string { return string(f) }),
 		}}
+		if !h.Part() {
+			r.facts[fabric.ManifestGUID] = h.NodeGUID
+		}
 		r.moved = slices.ContainsFunc(away, func(a fabric.Away) bool { return a.Device == h.Name })
 		for k := range h.Ports {
 			p := &h.Ports[k]
@@ -175,7 +179,7 @@ func NewManifest(n *fabric.Node) fabric.Manifest {
 func ManifestChecks() []*verdict.Check {
 	return []*verdict.Check{{
 		ID: verdict.CheckManifest, Title: "The node differs from its manifest", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeDevice,
-		Reads: "what check --write-manifest recorded: board, firmware and driver of each device, role, rate, GID, MTU, PFC, trust, DSCP map, ETS, ECN, CNP, buffers and pause of its ports, " +
+		Reads: "what check --write-manifest recorded: name, board, firmware and driver of each device, role, rate, GID, MTU, PFC, trust, DSCP map, ETS, ECN, CNP, buffers and pause of its ports, " +
 			"models of GPUs, the GPU driver, the memory lock limit of daemons that start jobs",
 		Guard: "if the configuration (expected.manifest) or check --manifest names one", Modes: []string{verdict.ModeDrift}, Judge: judgeManifest,
 	}}
@@ -186,13 +190,17 @@ func judgeManifest(n *fabric.Node, v *verdict.Verdicts) {
 	if m == nil {
 		return
 	}
-	devices, gpus := maps.Clone(m.Devices), maps.Clone(m.GPUs)
+	devices, gpus, listing := maps.Clone(m.Devices), maps.Clone(m.GPUs), n.Listing()
 	for _, r := range record(n) {
 		want, listed := m.Node, true
 		switch r.kind {
 		case "device":
-			want, listed = m.Devices[r.subject.Device]
-			delete(devices, r.subject.Device)
+			entry := listing.Entry[r.subject.Device]
+			if want, listed = m.Devices[entry]; listed && entry != r.subject.Device {
+				want = maps.Clone(want)
+				want["name"], r.facts["name"] = entry, fabric.Known(r.subject.Device, "", n.At)
+			}
+			delete(devices, entry)
 		case "gpu":
 			want, listed = m.GPUs[r.subject.Name]
 			delete(gpus, r.subject.Name)
@@ -205,7 +213,7 @@ func judgeManifest(n *fabric.Node, v *verdict.Verdicts) {
 			continue
 		}
 		compare(r, want, v)
-		if h := n.HCA(r.subject.Device); h != nil && m.Foreign(h) {
+		if h := n.HCA(r.subject.Device); h != nil && m.Foreign(listing.Entry[h.Name], h) {
 			v.List[len(v.List)-1].Evidence += " With another board, nothing that the manifest states of roles, links, rates and addresses counts here."
 		}
 	}
@@ -215,59 +223,6 @@ func judgeManifest(n *fabric.Node, v *verdict.Verdicts) {
 	for _, name := range slices.SortedFunc(maps.Keys(gpus), fabric.NaturalOrder) {
 		gone(v, verdict.Subject{GPU: name, Name: name}, n.GPUDriver.Loaded.Meta(), n.GPUDriver.Loaded.State == fabric.Unknown || !n.SourceUp(fabric.SourceGPU))
 	}
-}
-
-// listedGone names the devices for training or storage that the manifest lists and the node does not have, neither by their name nor, of
-// their board, by one that the manifest does not list, or in its bond. Unused virtual functions stand in for none. Ours says that nothing
-// shows the manifest to be that of another node, and that they can be in no bond.
-func listedGone(n *fabric.Node) (names []string, ours bool) {
-	m := n.Policy.Manifest
-	if m == nil || n.ClassPresent.State == fabric.Unknown || !n.SourceUp(fabric.SourceClass) {
-		return nil, false
-	}
-	var renamed []*fabric.HCA
-	ours, doubtful := true, 0
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		ours = ours && !m.Foreign(h)
-		others := n.Bonded(h)
-		for range others.Value {
-			renamed = append(renamed, h)
-		}
-		unused := h.Part() && !slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return !p.Serves(fabric.RoleUnused) })
-		if _, listed := m.Devices[h.Name]; !listed && !unused {
-			renamed = append(renamed, h)
-			if others.State == fabric.Unknown {
-				doubtful++
-			}
-		}
-	}
-	for _, name := range slices.SortedFunc(maps.Keys(m.Devices), fabric.NaturalOrder) {
-		values := m.Devices[name]
-		if !serves(values) || n.HCA(name) != nil || slices.Contains(n.Excluded, name) {
-			continue
-		}
-		other := slices.IndexFunc(renamed, func(h *fabric.HCA) bool {
-			board, known := h.BoardID.Get()
-			return !known || values["board"] == "" || board == values["board"]
-		})
-		if other >= 0 {
-			renamed = slices.Delete(renamed, other, other+1)
-			continue
-		}
-		names = append(names, name)
-	}
-	return names, ours && (len(names) == 0 || len(names) > doubtful)
-}
-
-// serves reports whether a device of a manifest has a port for training or storage.
-func serves(values map[string]string) bool {
-	for what, role := range values {
-		if strings.HasPrefix(what, "port_") && strings.HasSuffix(what, "_role") && (role == string(fabric.RoleCompute) || role == string(fabric.RoleStorage)) {
-			return true
-		}
-	}
-	return false
 }
 
 func gone(v *verdict.Verdicts, s verdict.Subject, m fabric.Meta, hidden bool) {
@@ -288,6 +243,7 @@ func compare(r recorded, want map[string]string, v *verdict.Verdicts) {
 		f, known := r.facts[name]
 		value, ok := f.Get()
 		switch {
+		case name == fabric.ManifestAddress, name == fabric.ManifestGUID, name == fabric.ManifestFunction:
 		case known && ok && value != want[name]:
 			differ = append(differ, strings.ReplaceAll(name, "_", " "))
 			evidence = append(evidence, fmt.Sprintf("%s is %s, the manifest has %s", strings.ReplaceAll(name, "_", " "), value, want[name]))
