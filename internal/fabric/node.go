@@ -50,8 +50,8 @@ type Node struct {
 	Remembered   []Remembered
 	RememberedIn string
 	Unrecorded   string
-	// DevicesCompared says that the RDMA devices were compared with a record from before the node was started: what Remembered does not
-	// name is there, or was accepted as gone.
+	// DevicesCompared says that the RDMA devices were compared with a record that outlives this process, and that replaces none: what
+	// Remembered does not name is there, or was accepted as gone.
 	DevicesCompared bool
 	// DevicesUnread says that the node had RDMA devices with which those that it has could not be compared.
 	DevicesUnread bool

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Devices count as compared with a record that is older than this start of the node; what cannot be read is said to be unread.
+// Devices do not count as compared with a record that replaces one; what cannot be read is said to be unread.
 func TestCompared(t *testing.T) {
 	unread := func(at time.Time) *fabric.Node {
 		n := placed(0, 1, 2)(at)
@@ -23,37 +24,41 @@ func TestCompared(t *testing.T) {
 	for name, c := range map[string]struct {
 		boot             string
 		file             func(file string) error
+		looks            int // 0: two, so that a file is there
 		see              func(time.Time) *fabric.Node
+		volatile         bool
 		compared, unread bool
 	}{
 		"after a reboot":                  {boot: "b", see: placed(0, 1, 2), compared: true},
 		"lost a card":                     {boot: "b", see: placed(0, 1), compared: true},
 		"the bus cannot be read":          {boot: "b", see: unread, unread: true},
-		"of this start":                   {boot: "a", see: placed(0, 1, 2)},
-		"lost at the start":               {boot: "b", see: placed(0, 1, 2), file: os.Remove},
-		"damaged":                         {boot: "b", see: placed(0, 1, 2), file: func(f string) error { return os.WriteFile(f, []byte("{}"), 0o600) }},
-		"that of another node":            {boot: "b", see: placed(0, 11, 12)},
+		"of this start":                   {boot: "a", see: placed(0, 1, 2), compared: true},
+		"removed before the start":        {boot: "b", see: placed(0, 1, 2), file: os.Remove, compared: true},
+		"lost at the start":               {boot: "b", see: placed(0, 1, 2), file: os.Remove, volatile: true},
+		"damaged":                         {boot: "b", see: placed(0, 1, 2), file: func(f string) error { return os.WriteFile(f, []byte("{}"), 0o600) }, looks: 1},
+		"that of another node":            {boot: "b", see: placed(0, 11, 12), looks: 1},
 		"the kernel tells no start apart": {see: placed(0, 1, 2), compared: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "inventory.json")
 			var n *fabric.Node
-			look := func(boot string, see func(time.Time) *fabric.Node) {
+			look := func(boot string, see func(time.Time) *fabric.Node, looks int) {
 				synctest.Test(t, func(*testing.T) {
-					for range 2 { // also after the file is there
+					for range looks {
 						m := Open(file, boot, slog.New(slog.DiscardHandler))
+						m.volatile = c.volatile
 						n = m.Update(see(begin))
 						m.Close()
 					}
 				})
 			}
-			look("a", placed(0, 1, 2))
+			look("a", placed(0, 1, 2), 2)
 			if c.file != nil {
 				if err := c.file(file); err != nil {
 					t.Fatal(err)
 				}
 			}
-			look(c.boot, c.see)
+			look(c.boot, c.see, cmp.Or(c.looks, 2))
 			if n.DevicesCompared != c.compared || n.DevicesUnread != c.unread {
 				t.Errorf("compared %t, unread %t", n.DevicesCompared, n.DevicesUnread)
 			}

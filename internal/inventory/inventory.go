@@ -46,6 +46,7 @@ type Inventory struct {
 	had        hardware
 	id         os.FileInfo // nil: there is no file
 	boot       string      // of the node, by the kernel; empty: not known
+	volatile   bool        // the folder is in memory, and lost at the next start
 	none       bool        // nothing is recorded: there is no folder, or what it has cannot be trusted
 	unused     string      // why what was recorded is not used, for people
 	seen       time.Time   // when the node was seen last
@@ -72,6 +73,7 @@ func Open(file, boot string, log *slog.Logger) *Inventory {
 	}
 	var err error
 	m.owner, err = ownerOf(filepath.Dir(file))
+	m.volatile = inMemory(filepath.Dir(file))
 	if errors.Is(err, fs.ErrNotExist) {
 		m.none, m.unused = true, "there is no folder "+filepath.Dir(file)
 		log.Info("what this node has is not recorded: there is no folder for it", "folder", filepath.Dir(file))
@@ -123,8 +125,8 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	return derived
 }
 
-// updateHardware sets what there was more of before. The RDMA devices of a node were compared only with a record from before its start, or
-// that a person removed since: another one may have been lost with what it had. m.mu is held.
+// updateHardware sets what there was more of before. RDMA devices do not count as compared with a record that replaces one that cannot be
+// used, or that was lost when the node was started: what that had is not known. m.mu is held.
 func (m *Inventory) updateHardware(n *fabric.Node) {
 	now := m.had
 	devices, gpus := devicesOf(n, now.Devices.Items), gpusOf(n)
@@ -141,7 +143,8 @@ func (m *Inventory) updateHardware(n *fabric.Node) {
 		m.had.GPUs, m.had.Devices = now.GPUs, now.Devices
 		return
 	}
-	n.DevicesCompared = m.id != nil && devices.items != nil && (m.unrecorded() == "" || !m.anew.IsZero())
+	lost := m.volatile && m.boot != "" && m.had.Boot == m.boot && m.anew.IsZero()
+	n.DevicesCompared = m.id != nil && devices.items != nil && m.unused == "" && !lost
 	timed := !n.At.Before(clockSet)
 	own := m.owner == os.Geteuid() && timed
 	if own {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -63,6 +64,12 @@ func (h *hardware) proveGPUs(n *fabric.Node) (news bool) {
 	}
 	h.GPUIDs, h.Unproven = lastOf(list, maxGPUIDs), false
 	return true
+}
+
+// inMemory reports whether a folder is lost when the node is started again: on tmpfs, ramfs or an overlay, as of nodes without a disk.
+func inMemory(dir string) bool {
+	var st syscall.Statfs_t
+	return syscall.Statfs(dir, &st) == nil && slices.Contains([]uint32{0x01021994, 0x858458f6, 0x794c7630}, uint32(st.Type))
 }
 
 // due has the file written soon, if this user may. m.mu is held.
