@@ -111,7 +111,9 @@ func devicesOf(n *fabric.Node, had []string) (now seen) {
 		if !known && h.PCI.State != fabric.Absent {
 			return seen{}
 		}
-		if f := n.PCI.Function(address); known && (f == nil || f.PF.State != fabric.OK) { // software has no address
+		f := n.PCI.Function(address)
+		part := h.Part() || f != nil && f.PF.State == fabric.OK
+		if known && !part && !contains(list, address) { // software has no address, and parts of a function have that of it
 			list = append(list, strings.TrimSpace(address+" "+h.Name))
 			for _, a := range n.Bonded(h).Or(nil) {
 				list, now.bonded = append(list, a+" "+h.Name), true
