@@ -82,6 +82,8 @@ func TestKindsOfDevices(t *testing.T) {
 		"without GUIDs, other places":              {then: unnamed(four), now: unnamed(placed(0, 0, 1, 2, 3, 4))},
 		"one GUID for two":                         {then: alike(four), now: alike(placed(0, 0, 1, 2, 3, 4))},
 		"one GUID for two, one is gone":            {then: alike(four), now: placed(0, 1, 0, 3, 4), gone: 1},
+		"an image for nodes without GUIDs":         {then: unnamed(gpuNode(0, 8, true, 1, 2, 3, 4)), now: unnamed(gpuNode(20, 1, true, 1))},
+		"an image, and no device here":             {then: gpuNode(0, 8, true, 1, 2, 3, 4), now: gpuNode(20, 1, true)},
 		"no device is left":                        {then: gpuNode(0, 8, true, 1, 2, 3, 4), now: gpuNode(0, 8, true), gone: 4},
 		"GPUs exchanged, and a card is gone":       {then: gpuNode(0, 8, true, 1, 2, 3, 4), now: gpuNode(20, 8, true, 1, 2, 3), gone: 1},
 	} {

@@ -22,14 +22,16 @@ var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // is held.
 func (m *Inventory) distrust(n *fabric.Node) {
 	had, now := m.had.Cards, cardsOf(n)
+	known, ids := m.had.knownGPUs(n)
+	image := known == 0 && len(ids) > 0 && len(m.had.GPUIDs) > 0 && !slices.ContainsFunc(now, func(c card) bool { return len(placesOf(had, c.GUID)) > 0 })
 	switch {
-	case foreign(had, now) && !unloaded(had, n):
-		m.unused = "it is that of another node: most devices have another node GUID here"
+	case image || foreign(had, now) && !unloaded(had, n):
+		m.unused = "it is that of another node: most devices have another node GUID here, or GPUs another UUID"
 		m.log.Warn("the record of hardware begins anew", "file", m.file, "why", m.unused)
-		gpus, ids := m.had.GPUs, m.had.GPUIDs
+		gpus, uuids := m.had.GPUs, m.had.GPUIDs
 		m.begin()
-		if len(ids) > 0 {
-			m.had.GPUs, m.had.GPUIDs, m.had.Unproven = gpus, ids, true
+		if !image && len(uuids) > 0 {
+			m.had.GPUs, m.had.GPUIDs, m.had.Unproven = gpus, uuids, true
 		}
 	case len(had) == 0 && len(now) > 0 && len(m.had.Met) > 0:
 		m.had.Met, m.policy = nil, nil
@@ -41,28 +43,35 @@ func (m *Inventory) distrust(n *fabric.Node) {
 	}
 }
 
+// knownGPUs counts the GPUs whose UUIDs are recorded, and returns the UUIDs of all.
+func (h *hardware) knownGPUs(n *fabric.Node) (known int, ids []string) {
+	for _, g := range n.GPUDriver.GPUs {
+		if g.UUID == "" {
+			continue
+		}
+		ids = append(ids, g.UUID)
+		if slices.Contains(h.GPUIDs, g.UUID) {
+			known++
+		}
+	}
+	return known, ids
+}
+
 // proveGPUs takes in the UUIDs of GPUs, and drops the record of them if most are others: it is that of another machine, or they were
 // exchanged. It reports whether the file should have it.
 func (h *hardware) proveGPUs(n *fabric.Node) (news bool) {
-	known, list := 0, slices.Clone(h.GPUIDs)
-	for _, g := range n.GPUDriver.GPUs {
-		if slices.Contains(h.GPUIDs, g.UUID) {
-			known++
-		} else if g.UUID != "" {
-			list = append(list, g.UUID)
-		}
-	}
-	others := len(list) - len(h.GPUIDs)
+	known, ids := h.knownGPUs(n)
 	switch now := gpusOf(n); {
-	case known+others == 0 && h.Unproven && now.items != nil && len(now.missing(h.GPUs.Items)) == 0: // nothing depends on it
+	case len(ids) == 0 && h.Unproven && now.items != nil && len(now.missing(h.GPUs.Items)) == 0: // nothing depends on it
 		h.GPUIDs, h.Unproven = nil, false
 		return true
-	case known+others == 0, others == 0 && !h.Unproven:
+	case len(ids) == 0, len(ids) == known && !h.Unproven:
 		return false
-	case len(h.GPUIDs) > 0 && others > known:
+	case len(h.GPUIDs) > 0 && len(ids) > 2*known:
 		h.GPUs = stock{}
 	}
-	h.GPUIDs, h.Unproven = lastOf(list, maxGPUIDs), false
+	old := slices.DeleteFunc(slices.Clone(h.GPUIDs), func(id string) bool { return slices.Contains(ids, id) })
+	h.GPUIDs, h.Unproven = lastOf(append(old, ids...), maxGPUIDs), false
 	return true
 }
 
