@@ -42,10 +42,10 @@ type Forgotten struct {
 	What []string // for people: "port 1 had a link until 2026-11-27 03:12 UTC, 400 Gb/s"; empty: it had nothing that the node lacks
 }
 
-// accepted returns until when what the port had does not count; zero: all counts.
-func (h *hardware) accepted(of port, now, anew time.Time) time.Time {
+// accepted returns until when what the port had does not count; zero: all counts. That may be in the future: the clock was set back.
+func (h *hardware) accepted(of port, anew time.Time) time.Time {
 	for _, a := range h.Accepted {
-		if at := when(a.At, now); a.covers(of) && at.After(anew) {
+		if at := time.Unix(a.At, 0); a.covers(of) && at.After(anew) {
 			anew = at
 		}
 	}

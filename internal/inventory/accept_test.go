@@ -111,6 +111,25 @@ func TestAccept(t *testing.T) {
 	}
 }
 
+// What is accepted stays so when the clock is set back, by however long.
+func TestAcceptBeforeClockIsSetBack(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, 40 * 24 * time.Hour} {
+		run(t, func(t *testing.T, r *running) {
+			r.see(withoutLink)
+			if _, err := Accept(r.file, withoutLink(rails(r.at)), []string{"mlx5_1"}, "alice"); err != nil {
+				t.Fatal(err)
+			}
+			r.see(withoutLink)
+			r.at = r.at.Add(-by)
+			for i := range 5 {
+				if n := r.see(withoutLink); expected(n) {
+					t.Fatalf("%s back, look %d: %+v", by, i, n.HCAs[1].Ports[0].Link)
+				}
+			}
+		})
+	}
+}
+
 // Who removes the file means all of it, and memory does not bring it back.
 func TestRemovedWhileRunning(t *testing.T) {
 	run(t, func(t *testing.T, r *running) {

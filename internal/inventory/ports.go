@@ -180,7 +180,7 @@ func (h *hardware) seenOf(n *fabric.Node, d *fabric.HCA, p *fabric.Port, anew ti
 	if had.Bonded != had.bondedNow(n, d) {
 		had.Rate = 0
 	}
-	if cut := h.accepted(of, now, anew); !cut.IsZero() {
+	if cut := h.accepted(of, anew); !cut.IsZero() {
 		late := seen.Last.After(cut)
 		seen = fabric.PortHistory{}
 		if late && had.PCI != "" {
