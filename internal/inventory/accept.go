@@ -231,7 +231,7 @@ func (m *Inventory) look() {
 // adopt takes in a file that was changed. m.mu is held.
 func (m *Inventory) adopt(file hardware) {
 	mine, told := m.had, false
-	if foreign(file.Cards, mine.Cards) {
+	if foreign(file.Cards, mine.Cards, 0) {
 		m.unsaved = true
 		return
 	}

@@ -36,9 +36,10 @@ func cardsOf(n *fabric.Node) (list []card) {
 }
 
 // foreign reports whether a record of these cards is that of another machine, whose disk this one has a copy of, or most cards were
-// exchanged: none of the cards is here, or more places have an unknown card instead of theirs. Where no card is seen nothing tells.
-func foreign(had, now []card) bool {
-	known, exchanged := 0, 0
+// exchanged: none of the cards is here, or more places have an unknown card instead of theirs. Hidden ones, which may be here, count as if
+// they were. Where no card is seen nothing tells.
+func foreign(had, now []card, hidden int) bool {
+	known, exchanged := hidden, 0
 	for _, c := range now {
 		if len(placesOf(had, c.GUID)) > 0 {
 			known++
@@ -49,15 +50,16 @@ func foreign(had, now []card) bool {
 	return len(had) > 0 && len(now) > 0 && (known == 0 || exchanged > known)
 }
 
-// unloaded reports whether cards are on the bus in their places, and none has a device there: their driver is not loaded.
-func unloaded(had []card, n *fabric.Node) (some bool) {
+// hidden counts the cards that may be in their places without a device: their driver is not loaded, or not ready.
+func hidden(had, now []card, n *fabric.Node) (count int) {
 	for _, c := range had {
-		if slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return h.PCI.Or("") == c.PCI }) {
-			return false
+		f := n.PCI.Function(c.PCI)
+		device := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return h.PCI.Or("") == c.PCI })
+		if !device && len(placesOf(now, c.GUID)) == 0 && (f != nil && f.Kind == fabric.PCINIC || !up(n, fabric.SourcePCI)) {
+			count++
 		}
-		some = some || n.PCI.Function(c.PCI) != nil
 	}
-	return some
+	return count
 }
 
 func placesOf(list []card, guid string) (places []string) {

@@ -129,6 +129,40 @@ func TestCardsWithoutDriver(t *testing.T) {
 	}
 }
 
+// A card that was exchanged, or that changed its mode, may be the first whose driver is ready: the others are still those of this node.
+func TestExchangedCardIsFirst(t *testing.T) {
+	late := func(bus bool) func(time.Time) *fabric.Node {
+		return func(at time.Time) *fabric.Node {
+			n := placed(0, 11)(at)
+			for slot := range 4 {
+				n.PCI.Functions = slices.Insert(n.PCI.Functions, slot, fabric.PCIFunction{Address: fmt.Sprintf("0000:%02x:00.0", slot+1), Kind: fabric.PCINIC})
+			}
+			n.Sources[0].Up = bus
+			return n
+		}
+	}
+	for name, c := range map[string]struct {
+		late, now func(time.Time) *fabric.Node
+		gone      int
+	}{
+		"the last is gone":      {late(true), placed(0, 11, 2, 3), 1},
+		"the bus is not read":   {late(false), placed(0, 11, 2, 3), 1},
+		"all are there":         {late(true), placed(0, 11, 2, 3, 4), 0},
+		"they are of a machine": {late(true), placed(0, 11, 12, 13), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), placed(0, 1, 2, 3, 4), c.late, c.now)
+			gone := 0
+			for _, r := range n.Remembered {
+				gone += len(r.Missing)
+			}
+			if gone != c.gone {
+				t.Errorf("got %+v", n.Remembered)
+			}
+		})
+	}
+}
+
 // A device whose GUID cannot be read may be any of the cards.
 func TestCardsWithoutGUID(t *testing.T) {
 	unread := func(at time.Time) *fabric.Node {

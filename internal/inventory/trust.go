@@ -22,10 +22,11 @@ var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // is held.
 func (m *Inventory) distrust(n *fabric.Node) {
 	had, now := m.had.Cards, cardsOf(n)
+	late := hidden(had, now, n)
 	known, ids := m.had.knownGPUs(n)
 	image := known == 0 && len(ids) > 0 && len(m.had.GPUIDs) > 0 && !slices.ContainsFunc(now, func(c card) bool { return len(placesOf(had, c.GUID)) > 0 })
 	switch {
-	case image || foreign(had, now) && !unloaded(had, n):
+	case image || foreign(had, now, late):
 		m.unused = "it is that of another node: most devices have another node GUID here, or GPUs another UUID"
 		m.log.Warn("the record of hardware begins anew", "file", m.file, "why", m.unused)
 		gpus, uuids := m.had.GPUs, m.had.GPUIDs
@@ -35,6 +36,9 @@ func (m *Inventory) distrust(n *fabric.Node) {
 		}
 	case len(had) == 0 && len(now) > 0 && len(m.had.Met) > 0:
 		m.had.Met, m.policy = nil, nil
+	}
+	if late > 0 && foreign(had, now, 0) { // wait for them
+		return
 	}
 	moved := m.had.relocate(now)
 	proven := m.had.proveGPUs(n)
