@@ -94,8 +94,12 @@ func (l *listing) take(fits func(h *HCA, name string, e map[string]string) bool)
 }
 
 func kindFits(h *HCA, e map[string]string) bool {
-	f := HCA{Function: Known(Function(e[ManifestFunction]), "", h.Function.At)}
-	return e[ManifestFunction] == "" || h.Function.State == Unknown || f.Part() == h.Part()
+	return e[ManifestFunction] == "" || h.Function.State == Unknown || isPart(e) == h.Part()
+}
+
+func isPart(e map[string]string) bool {
+	h := HCA{Function: Fact[Function]{State: OK, Value: Function(e[ManifestFunction])}}
+	return h.Part()
 }
 
 // boardFits reports whether a device may be one of the board that an entry has.
@@ -112,7 +116,7 @@ func (l *listing) missCards() {
 	})
 	for _, name := range l.left {
 		e := l.m.Devices[name]
-		bonded := l.bonded(e[ManifestAddress])
+		bonded := l.bonded(e)
 		i := slices.IndexFunc(strange, func(h *HCA) bool { return boardFits(h, e) })
 		switch {
 		case bonded.Or(false), l.n.Host.RDMANetNS.Or("") == NetNSExclusive && l.n.PCI.Function(e[ManifestAddress]) != nil:
@@ -127,13 +131,13 @@ func (l *listing) missCards() {
 	}
 }
 
-// bonded reports whether the function that was at an address has the device of another one of its card, wherever that is now.
-func (l *listing) bonded(address string) Fact[bool] {
+// bonded reports whether a physical function has the device of another one of its card, wherever that is now.
+func (l *listing) bonded(e map[string]string) Fact[bool] {
 	is := Known(false, "", l.n.At)
-	_, function, _ := strings.Cut(address, ".")
+	_, function, _ := strings.Cut(e[ManifestAddress], ".")
 	for i := range l.n.HCAs {
 		h := &l.n.HCAs[i]
-		if e := l.m.Devices[l.Entry[h.Name]]; e == nil || slotOf(e[ManifestAddress]) != slotOf(address) {
+		if o := l.m.Devices[l.Entry[h.Name]]; o == nil || isPart(e) || slotOf(o[ManifestAddress]) != slotOf(e[ManifestAddress]) {
 			continue
 		}
 		others := l.n.Bonded(h)

@@ -48,6 +48,28 @@ func TestListing(t *testing.T) {
 			n.HCAs = append(n.HCAs, h)
 		}
 	}
+	rails := func(places ...string) func(*Manifest) {
+		return func(m *Manifest) {
+			for i, p := range places {
+				m.Devices[fmt.Sprint("mlx5_", 8+i)] = map[string]string{ManifestAddress: p, ManifestFunction: "vf", "board": "B1", "port_1_role": "compute"}
+			}
+		}
+	}
+	zero := func(m *Manifest) {
+		for _, e := range m.Devices {
+			e[ManifestGUID] = "0000:0000:0000:0000"
+		}
+	}
+	unnamed := func(n *Node) {
+		for i := range n.HCAs {
+			n.HCAs[i].NodeGUID.Value = "0000:0000:0000:0000"
+		}
+	}
+	byPlace := func(n *Node) {
+		for i := range n.HCAs {
+			n.HCAs[i].Name = "rdmap" + n.HCAs[i].PCI.Value
+		}
+	}
 	without := func(keys ...string) func(*Manifest) {
 		return func(m *Manifest) {
 			for _, e := range m.Devices {
@@ -87,6 +109,18 @@ func TestListing(t *testing.T) {
 		"nothing of one can be read": {then: []int{1, 2}, now: []int{1, 2}, edit: func(n *Node) {
 			n.HCAs[1] = HCA{Name: "mlx5_7", Ports: n.HCAs[1].Ports}
 		}, doubtful: "mlx5_1"},
+		"BlueFields have other GUIDs in their mode":    {then: []int{1, 2, 3, 4}, now: []int{11, 12, 3, 4}, entry: "mlx5_1"},
+		"all BlueFields, and buses are counted anew":   {then: []int{1, 2, 3}, now: []int{0, 11, 12, 13}, entry: "mlx5_1"},
+		"BlueFields have other GUIDs, and one is gone": {then: []int{1, 2, 3, 4}, now: []int{11, 12, 3}, entry: "mlx5_1", gone: "mlx5_3"},
+		"without GUIDs":           {then: []int{1, 2, 3}, now: []int{1, 2, 3}, manifest: without(ManifestGUID), edit: unnamed, entry: "mlx5_1"},
+		"zero GUIDs":              {then: []int{1, 2, 3}, now: []int{1, 2, 3}, manifest: zero, edit: unnamed, entry: "mlx5_1"},
+		"zero GUIDs, one is gone": {then: []int{1, 2, 3}, now: []int{1, 2}, manifest: zero, edit: unnamed, entry: "mlx5_1", gone: "mlx5_2"},
+		"zero GUIDs, named by places that changed":       {then: []int{1, 2, 3}, now: []int{0, 1, 2, 3}, manifest: zero, edit: func(n *Node) { unnamed(n); byPlace(n) }},
+		"one GUID for two after their bond":              {then: []int{1, 2, 3, 4}, now: []int{1, 1, 3, 4}, entry: "mlx5_1"},
+		"one GUID for two after their bond, one is gone": {then: []int{1, 2, 3, 4}, now: []int{1, 1, 0, 4}, entry: "mlx5_1", gone: "mlx5_2"},
+		"a virtual function that is a rail is gone":      {then: []int{1, 2, 3}, now: []int{1, 2, 3}, manifest: rails("0000:01:00.1", "0000:01:00.2"), edit: vf("mlx5_8", "0000:01:00.1"), gone: "mlx5_9", entry: "mlx5_1"},
+		"virtual functions are made again":               {then: []int{1, 2, 3}, now: []int{1, 2, 3}, manifest: rails("0000:01:00.1"), edit: vf("mlx5_17", "0000:01:00.1"), entry: "mlx5_1"},
+		"virtual functions are made again elsewhere":     {then: []int{1, 2, 3}, now: []int{1, 2, 3}, manifest: rails("0000:01:00.1"), edit: vf("mlx5_8", "0000:01:02.1"), entry: "mlx5_1"},
 		"a guest gets other virtual functions": {then: []int{1, 2}, now: []int{0, 1, 12}, edit: func(n *Node) {
 			n.Host.Hypervisor.Value = true
 			for i := range n.HCAs {
