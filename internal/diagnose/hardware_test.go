@@ -53,6 +53,13 @@ func TestHardware(t *testing.T) {
 			n.Policy.GPUs = new(0)
 			n.Sources[2] = fabric.Source{Name: fabric.SourcePCI, Reason: fabric.ReasonIO}
 		}, verdict.Unknown, "whether it has GPUs is unknown"},
+		{"the record cannot be compared", nodeWith(8, "mlx5_0"), func(n *fabric.Node) {
+			n.Sources[2] = fabric.Source{Name: fabric.SourcePCI, Reason: fabric.ReasonIO}
+			n.DevicesUnread = true
+		}, verdict.Unknown, "had RDMA devices (record of this node), and which it has cannot be told: the read fails"},
+		{"the record cannot be compared, because some are excluded", nodeWith(8, "mlx5_0"), func(n *fabric.Node) {
+			n.DevicesUnread, n.Excluded = true, []string{"mlx5_1"}
+		}, verdict.OK, ""},
 		{"fewer than before", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.RememberedIn = "/var/lib/x"
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0"}}}

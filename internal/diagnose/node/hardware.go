@@ -18,7 +18,7 @@ func hardwareChecks() []*verdict.Check {
 		{
 			ID: verdict.CheckHardware, Title: "The node has no training hardware, or less than before", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "RDMA devices, GPUs, the record of what the node had, and devices for training and storage that the manifest lists",
-			Guard: "a node with nothing, about which no source states anything, is unknown. Not GPUs if expected.gpus is set, " +
+			Guard: "a node with nothing, about which no source states anything, is unknown, and so is one whose devices cannot be compared with its record. Not GPUs if expected.gpus is set, " +
 				"nor RDMA devices if devices are excluded, nor those on the PCI bus where each network namespace has devices of its own. " +
 				"Devices that the manifest lists are known by node GUID and PCI address; where no GUID is theirs, by name and board, and unknown if the board of one is another. " +
 				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen. A device is unknown if a new one may have replaced it",
@@ -56,6 +56,16 @@ func countGPUs(n *fabric.Node) (int, fabric.Reason) {
 		}
 	}
 	return count, ""
+}
+
+// unread is why RDMA devices or PCI functions cannot be listed.
+func unread(n *fabric.Node) fabric.Reason {
+	for _, s := range n.Sources {
+		if !s.Up && (s.Name == fabric.SourceClass || s.Name == fabric.SourcePCI) {
+			return orNotRead(s.Reason)
+		}
+	}
+	return fabric.ReasonNotRead
 }
 
 func orNotRead(r fabric.Reason) fabric.Reason {
@@ -145,6 +155,8 @@ func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
 			Evidence: "The manifest lists it. A new card may have been put in its place, it may be in the bond of another device, or the manifest be that of another node.",
 			Remedy:   goneRemedy + remedyOfManifest,
 		})
+	case n.DevicesUnread && len(n.Excluded) == 0:
+		v.Unknown(verdict.Subject{}, unread(n), "The node had RDMA devices (record of this node), and which it has cannot be told: "+verdict.ReasonText(unread(n))+".")
 	case gpus > 0 || len(n.HCAs) > 0:
 		v.OK(verdict.Subject{})
 	case n.ClassPresent.State == fabric.Unknown || !n.Sources[list].Up:
