@@ -278,7 +278,7 @@ func mergePorts(list, more []port) []port {
 		p.IPv4, p.IPv6 = later(p.IPv4, o.IPv4), later(p.IPv6, o.IPv6)
 		list[at] = p
 	}
-	return list[:min(len(list), maxPorts)]
+	return newest(list)
 }
 
 func later(a, b *address) *address {

@@ -148,3 +148,27 @@ func TestDriverReloaded(t *testing.T) {
 		}
 	})
 }
+
+// Rails that are virtual functions may have another GUID with each start. Those that were seen last are recorded, however many there were.
+func TestVirtualRailsOverTime(t *testing.T) {
+	var h, other hardware
+	rail := func(start int) *fabric.Node {
+		at := begin.Add(time.Duration(start) * time.Hour)
+		n := with(placed(0), fabric.FunctionVF, true, 1)(at)
+		n.HCAs[0].NodeGUID.Value = fmt.Sprintf("b088:0000:0000:%04x", start)
+		n.HCAs[0].Ports = []fabric.Port{{Number: 1, Role: fabric.Known(fabric.RoleCompute, "", at), State: fabric.Known(fabric.PortActive, "state", at)}}
+		return n
+	}
+	for start := range maxPorts + 10 {
+		h.updatePorts(rail(start))
+		other.updatePorts(rail(1000 + start))
+	}
+	last := fmt.Sprintf("b088:0000:0000:%04x", maxPorts+9)
+	if len(h.Ports) != maxPorts || !slices.ContainsFunc(h.Ports, func(p port) bool { return p.GUID == last }) {
+		t.Errorf("%d ports, without the last one", len(h.Ports))
+	}
+	both, last := mergePorts(h.Ports, other.Ports), fmt.Sprintf("b088:0000:0000:%04x", 1000+maxPorts+9)
+	if len(both) != maxPorts || !slices.ContainsFunc(both, func(p port) bool { return p.GUID == last }) {
+		t.Errorf("merged: %d ports, without the last one", len(both))
+	}
+}

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -71,6 +72,14 @@ func indexOf(list []port, of port) int {
 	return slices.IndexFunc(list, func(o port) bool { return o.is(of) })
 }
 
+// newest drops those that had no link for longest, if there are too many: virtual functions may have another GUID with each start.
+func newest(list []port) []port {
+	if len(list) > maxPorts {
+		slices.SortStableFunc(list, func(a, b port) int { return cmp.Compare(b.Last, a.Last) })
+	}
+	return list[:min(len(list), maxPorts)]
+}
+
 // key is the entry of a port without what it had; false where place or GUID are not known.
 func key(h *fabric.HCA, p *fabric.Port) (port, bool) {
 	pci, placed := h.PCI.Get()
@@ -86,12 +95,16 @@ func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
 		of, known := key(d, p)
 		unused := d.Part() && p.Serves(fabric.RoleUnused) // pods get others, with other GUIDs, each time
 		at := indexOf(h.Ports, of)
-		if !known || unused || p.State.Or("") != fabric.PortActive || at < 0 && len(h.Ports) == maxPorts {
+		if !known || unused || p.State.Or("") != fabric.PortActive {
 			continue
 		}
 		if at < 0 {
 			of.span = span{now, now}
-			at, h.Ports = len(h.Ports), append(h.Ports, of)
+			h.Ports = newest(append(h.Ports, of))
+			at = indexOf(h.Ports, of)
+		}
+		if at < 0 { // the clock was set back
+			continue
 		}
 		had := &h.Ports[at]
 		if bonded := had.bondedNow(n, d); bonded != had.Bonded {
