@@ -96,10 +96,14 @@ func judgedBy(healthy, n *fabric.Node) map[string]*fabric.Node {
 		active++
 	}
 	return map[string]*fabric.Node{
-		"as it is":  n,
-		"guesses":   with(func(*fabric.Node) {}),
-		"record":    with(recorded),
-		"manifest":  with(func(c *fabric.Node) { c.Policy.Manifest = &manifest }),
+		"as it is": n,
+		"guesses":  with(func(*fabric.Node) {}),
+		"record":   with(recorded),
+		"manifest": with(func(c *fabric.Node) { c.Policy.Manifest = &manifest }),
+		"record and manifest": with(func(c *fabric.Node) {
+			recorded(c)
+			c.Policy.Manifest, c.DevicesCompared = &manifest, true
+		}),
 		"number":    with(func(c *fabric.Node) { c.Policy.ComputePorts = &active }),
 		"no number": with(func(c *fabric.Node) { c.Policy.ComputePorts = new(0) }),
 		"record, then accepted": with(func(c *fabric.Node) {
@@ -162,6 +166,10 @@ func agree(t *testing.T, name string, n *fabric.Node) map[string]int {
 	hardware := len(s.where("check_failed", 1, port, "check=hardware")) > 0
 	if hardware != (len(gone) > 0) && !lostGPU {
 		t.Errorf("%s: GpuFabricDeviceGone %v, check hardware fails: %v", name, gone, hardware)
+	}
+	_, all := nodechecks.GoneDevices(n)
+	if _, zero := s["hca_gone"]["device= source="]; zero != all {
+		t.Errorf("%s: no other device is gone: %t, and says so: %t", name, all, zero)
 	}
 	missing := false
 	for _, expected := range s["node_compute_ports_expected"] {

@@ -58,7 +58,8 @@ func (n *Node) Listing() Listing {
 		})
 	}
 	l.take(func(h *HCA, name string, e map[string]string) bool {
-		return h.Name == name && !(l.own && e[ManifestGUID] != "" && h.NodeGUID.State == OK && h.PCI.State == OK)
+		another := l.own && e[ManifestGUID] != "" && h.NodeGUID.State == OK && h.PCI.State == OK // in another place
+		return h.Name == name && !another
 	})
 	l.left = slices.DeleteFunc(l.left, func(name string) bool { return !serves(m.Devices[name]) || slices.Contains(n.Excluded, name) })
 	if l.own {
