@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test race loaded-test rules lint fmt docs generate contributing lab-test lab-full hang-test page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
+.PHONY: help build demo run test race loaded-test rules lint fmt docs generate contributing lab-test lab-full hang-test nccl-test page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, n
 
 hang-test: ## the whole product over a file system that hangs, with the race detector (FUSE; needs root)
 	$(GO) test -race -count=1 -v -tags hang ./test/hang
+
+nccl-test: ## what is said of NCCL against NCCL itself, without a GPU (1 min; Debian's libnccl-dev of two releases is fetched; needs root)
+	$(GO) test -count=1 -v -timeout 20m -tags nccl ./test/nccl
 
 safety-test: build ## each system call of the exporter and of all commands: nothing is written, configured or signalled but its own (needs root)
 	$(GO) test -count=1 -v -timeout 20m -tags safety ./test/safety

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rank of a job, see README.md: rank RANK of WORLD, whose ID rank 0 leaves in a file.
+#define _GNU_SOURCE
+#include "device.h"
+#include <nccl.h>
+#include <signal.h>
+#include <unistd.h>
+
+int cudaSetDevice(int);
+int cudaMalloc(void **, size_t);
+static volatile sig_atomic_t stop;
+static void end(int s) { (void)s; stop = 1; }
+
+static void check(ncclResult_t r, const char *what) {
+  if (r == ncclSuccess) return;
+  fprintf(stderr, "%s: %s: %s\n", what, ncclGetErrorString(r), ncclGetLastError(NULL));
+  if (getenv("RIG_HOLD"))
+    while (!stop) pause();
+  exit(1);
+}
+#define CHECK(call) check(call, #call)
+
+// environment prints what NCCL finds there after it has read its files.
+static int environment(void) {
+  ncclUniqueId id;
+  CHECK(ncclGetUniqueId(&id));
+  for (char **e = environ; *e; e++)
+    if (!strncmp(*e, "NCCL_", 5) || strstr(*e, "NCCL_")) printf("ENV <%s>\n", *e);
+  return 0;
+}
+
+static ncclUniqueId identity(int rank, const char *name) {
+  ncclUniqueId id;
+  char new[4096];
+  FILE *f;
+  if (rank == 0) {
+    CHECK(ncclGetUniqueId(&id));
+    snprintf(new, sizeof new, "%s.new", name);
+    if (!(f = fopen(new, "w")) || fwrite(&id, sizeof id, 1, f) != 1 || fclose(f) || rename(new, name)) exit(2);
+    return id;
+  }
+  while (!(f = fopen(name, "r"))) usleep(10000);
+  if (fread(&id, sizeof id, 1, f) != 1) exit(2);
+  fclose(f);
+  return id;
+}
+
+// wait_to_launch returns when this rank launches its nth collective. While the file RIG_STOP exists, no rank does; rank 1
+// stops one collective later.
+static void wait_to_launch(int rank, long n) {
+  static int extra;
+  const char *file = getenv("RIG_STOP");
+  while (file && !access(file, F_OK) && !stop && (rank != 1 || extra)) usleep(100000);
+  extra = file && !access(file, F_OK);
+  while (n == number("RIG_HANG", -1) && !stop) pause();
+}
+
+// others calls what an AllReduce does not reach.
+static void others(ncclComm_t comm, void *b, int rank, int world) {
+  void *handle;
+  CHECK(ncclAllGather(b, b, 1024, ncclFloat, comm, NULL));
+  CHECK(ncclBroadcast(b, b, 1024, ncclFloat, 0, comm, NULL));
+  CHECK(ncclGroupStart());
+  CHECK(ncclSend(b, 1024, ncclFloat, (rank + 1) % world, comm, NULL));
+  CHECK(ncclRecv(b, 1024, ncclFloat, (rank + world - 1) % world, comm, NULL));
+  CHECK(ncclGroupEnd());
+  if (ncclCommRegister(comm, b, 1 << 20, &handle) == ncclSuccess) ncclCommDeregister(comm, handle);
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2 && !strcmp(argv[1], "id")) return environment();
+  if (argc < 4) return fprintf(stderr, "rank RANK WORLD FILE [collectives each second]\nrank id\n"), 2;
+  int rank = atoi(argv[1]), world = atoi(argv[2]), rate = argc > 4 ? atoi(argv[4]) : 0;
+  signal(SIGTERM, end);
+  setlinebuf(stdout);
+  ncclUniqueId id = identity(rank, argv[3]);
+  cudaSetDevice(number("RIG_DEVICE", 0));
+  ncclComm_t comm;
+  CHECK(ncclCommInitRank(&comm, world, id, rank));
+  printf("rank %d of %d: initialised\n", rank, world);
+  void *b;
+  cudaMalloc(&b, 1 << 20);
+  if (number("RIG_OTHERS", 0)) others(comm, b, rank, world);
+  for (long n = 0; !stop && n != number("RIG_COUNT", -1); n++) {
+    if (!rate) {
+      pause();
+      continue;
+    }
+    wait_to_launch(rank, n);
+    if (n == number("RIG_CRASH", -1)) raise(SIGSEGV);
+    if (n == number("RIG_ABORT", -1)) {
+      CHECK(ncclCommAbort(comm));
+      printf("rank %d: aborted\n", rank);
+      return 0;
+    }
+    CHECK(ncclAllReduce(b, b, 1 << 18, ncclFloat, ncclSum, comm, NULL));
+    if (n % 10 == 0) printf("rank %d: %ld collectives\n", rank, n + 1);
+    usleep(1000000 / rate);
+  }
+  CHECK(ncclCommDestroy(comm));
+  printf("rank %d: ended\n", rank);
+  return 0;
+}
