@@ -65,7 +65,8 @@ type Variable struct {
 	Note       string
 	// Source is the file that reads the variable: of NCCL NewestNCCL, of the release Removed where it is no longer read,
 	// else of the repository that it begins with. Since, Removed, the defaults and the ranges were read there, in every tag.
-	Source string
+	Source   string
+	Verified []string // the releases that showed in test/nccl what is said of it
 }
 
 // Variables returns every variable in the table, sorted by name. The caller may change the slice.
@@ -103,7 +104,7 @@ var variables = sync.OnceValue(func() []Variable {
 	return table
 })
 
-const variableColumns = "name\tstatus\tparser\ttype\tdefault\tvalid\trange\toutside\tsince\tdeprecated\tremoved\tinstead\tdocumented\tnote\tsource"
+const variableColumns = "name\tstatus\tparser\ttype\tdefault\tvalid\trange\toutside\tsince\tdeprecated\tremoved\tinstead\tdocumented\tnote\tsource\tverified"
 
 func parseVariables(tsv string) ([]Variable, error) {
 	rows, err := rowsOf("variables.tsv", tsv, variableColumns)
@@ -126,7 +127,7 @@ func parseVariables(tsv string) ([]Variable, error) {
 		below, above := parseOutside(c[7])
 		table = append(table, Variable{
 			Name: c[0], Status: Status(c[1]), Parser: Parser(c[2]), Type: c[3], Default: c[4], Valid: c[5], Ranges: ranges, Below: below, Above: above, Pattern: pattern,
-			Since: c[8], Deprecated: c[9], Removed: c[10], Instead: c[11], Documented: c[12] == "yes", Note: c[13], Source: c[14],
+			Since: c[8], Deprecated: c[9], Removed: c[10], Instead: c[11], Documented: c[12] == "yes", Note: c[13], Source: c[14], Verified: strings.Fields(c[15]),
 		})
 	}
 	return table, nil

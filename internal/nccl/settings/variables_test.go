@@ -82,7 +82,7 @@ func TestVariables(t *testing.T) {
 
 func TestParseVariables(t *testing.T) {
 	row := func(ranges string) string {
-		return variableColumns + "\nNCCL_A\tcurrent\tnumber\tint\t0\t\t" + ranges + "\tcut\t2.5\t\t\t\t\t\tsrc/a.cc\n"
+		return variableColumns + "\nNCCL_A\tcurrent\tnumber\tint\t0\t\t" + ranges + "\tcut\t2.5\t\t\t\t\t\tsrc/a.cc\t\n"
 	}
 	if table, err := parseVariables(row("-1..7 ..-9 64..512/32")); err != nil || len(table) != 1 ||
 		!slices.Equal(table[0].Ranges, []Range{{-1, 7, 0, false}, {math.MinInt64, -9, 0, false}, {64, 512, 32, false}}) {

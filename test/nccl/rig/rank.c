@@ -56,6 +56,20 @@ static void wait_to_launch(int rank, long n) {
   while (n == number("RIG_HANG", -1) && !stop) pause();
 }
 
+// wait_for_all returns when every rank has launched its last collective, or after 5 s: one that leaves early breaks the
+// connections of the others, because the stand-in's streams do not wait.
+static void wait_for_all(const char *file, int rank, int world) {
+  char name[4096];
+  snprintf(name, sizeof name, "%s.end%d", file, rank);
+  FILE *f = fopen(name, "w");
+  if (f) fclose(f);
+  for (int i = 0, turns = 500; i < world && turns > 0 && !stop; i++) {
+    snprintf(name, sizeof name, "%s.end%d", file, i);
+    while (access(name, F_OK) && turns-- > 0 && !stop) usleep(10000);
+  }
+  if (world > 1) usleep(100000);
+}
+
 // others calls what an AllReduce does not reach.
 static void others(ncclComm_t comm, void *b, int rank, int world) {
   void *handle;
@@ -98,6 +112,7 @@ int main(int argc, char **argv) {
     if (n % 10 == 0) printf("rank %d: %ld collectives\n", rank, n + 1);
     usleep(1000000 / rate);
   }
+  wait_for_all(argv[3], rank, world);
   CHECK(ncclCommDestroy(comm));
   printf("rank %d: ended\n", rank);
   return 0;
