@@ -32,6 +32,9 @@ func TestVariables(t *testing.T) {
 		for _, s := range spellings {
 			readNumbers(t, n, r, s, verified)
 		}
+		if err := os.WriteFile(filepath.Join(n.work, "conf"), []byte("NCCL_BUFFSIZE=2097152\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
 		for _, w := range words {
 			if seeWord(t, n, r, w) {
 				verified[w.name] = true
@@ -139,7 +142,7 @@ func readNumbers(t *testing.T, n *node, r rig, s spelling, verified map[string]b
 				case !set:
 				case read != expected:
 					t.Errorf("%s, %s: NCCL reads %s as %s, we as %s", s.name, name, m[1], read, expected)
-				case n0(m[1]):
+				case isNumber(m[1]):
 					verified[m[1]] = true
 				}
 			}
@@ -151,8 +154,7 @@ func readNumbers(t *testing.T, n *node, r rig, s spelling, verified map[string]b
 	}
 }
 
-// n0 reports whether a variable is a number.
-func n0(name string) bool {
+func isNumber(name string) bool {
 	v, _ := settings.Describe(name)
 	_, ok := v.Number("1")
 	return ok

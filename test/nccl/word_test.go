@@ -31,6 +31,7 @@ var words = []word{
 	{name: "NCCL_PROTO", value: "Simple", ranks: hosts},
 	{name: "NCCL_CHECK_MODE", value: "DEBUG_LOCAL"},
 	{name: "NCCL_COMM_ID", value: "127.0.0.1:28900"},
+	{name: "NCCL_CONF_FILE", value: "WORK/conf", says: "NCCL_BUFFSIZE set by environment to 2097152"},
 	{name: "NCCL_CTA_POLICY", value: "ONE", says: `NCCL_CTA_POLICY.*ONE`},
 	{name: "NCCL_DEBUG", value: "version", says: `NCCL version`, never: "NCCL INFO"},
 	{name: "NCCL_DEBUG_FILE", value: "WORK/debug.%p.%h", says: `NCCL INFO`, file: "debug.*.*"},

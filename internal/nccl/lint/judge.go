@@ -77,8 +77,13 @@ func judgeVariable(s setting, v settings.Variable, known bool, version Version) 
 		return nil
 	}
 	since, early := strings.CutPrefix(v.Since, "<=")
+	before, late := strings.CutPrefix(v.Since, ">")
 	switch {
-	case version.AtLeast(since):
+	case late && !version.After(before):
+		return []Finding{{Ignored, verdict.Warning, fmt.Sprintf("NCCL %s does not read it: it came after %s", version, before), remove}}
+	case late && !version.AtLeast(settings.NewestNCCL):
+		return []Finding{{Undecided, verdict.Info, fmt.Sprintf("NCCL %s reads it and %s does not; whether %s does is not known", settings.NewestNCCL, before, version), ""}}
+	case late, version.AtLeast(since):
 	case early:
 		return []Finding{{Undecided, verdict.Info, fmt.Sprintf("NCCL %s reads it; whether %s does is not known", since, version), ""}}
 	default:
@@ -119,7 +124,10 @@ func unknownVariable(s setting) Finding {
 
 // judgeValue says what becomes of the value of a variable that the release reads.
 func judgeValue(s setting, v settings.Variable, version Version) []Finding {
+	refused := slices.DeleteFunc(adviceOn(s, version), func(a settings.Advice) bool { return Verdict(a.Verdict) != Refused })
 	switch {
+	case len(refused) > 0 && !s.dynamic:
+		return []Finding{{Refused, verdict.Critical, upper(refused[0].Text), refused[0].Better}}
 	case s.dynamic && v.Type == "path": // NCCL takes any path
 		return []Finding{{Verdict: Works}}
 	case s.dynamic:
@@ -184,10 +192,10 @@ func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding
 	one = Finding{Misread, verdict.Warning, upper(f.Text), better(f, s, version)}
 	switch f.Rule {
 	case settings.RuleRejectedValue, settings.RuleWithdrawnValue:
-		if version.AtLeast("2.24") {
+		if version.AtLeast("2.24") || s.Name == "NCCL_PROTO" && !leavesProtocol(s.Value) {
 			one.Verdict, one.Severity = Refused, verdict.Critical
 		}
-	case settings.RuleOutOfRange:
+	case settings.RuleOutOfRange, settings.RuleTrailingGarbage, settings.RuleNotANumber, settings.RuleOctalNumber:
 		v, _ := settings.Describe(s.Name)
 		if n, ok := v.Number(s.Value); ok && v.Breaks(n) {
 			one.Verdict, one.Severity = Refused, verdict.Critical
@@ -200,6 +208,14 @@ func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding
 		one.Severity = verdict.Info
 	}
 	return one, true
+}
+
+// leavesProtocol reports whether NCCL before 2.24 has a protocol left with that value of NCCL_PROTO.
+func leavesProtocol(value string) bool {
+	v, _ := settings.Describe("NCCL_PROTO")
+	return strings.HasPrefix(value, "^") || slices.ContainsFunc(strings.Split(value, ","), func(word string) bool {
+		return slices.ContainsFunc(strings.Split(v.Valid, "|"), func(w string) bool { return strings.EqualFold(w, word) })
+	})
 }
 
 // better is the line that was probably meant, unless NCCL without it does better: who wrote NCCL_IB_DISABLE=true has RDMA
@@ -215,6 +231,12 @@ func better(f fabric.NCCLFinding, s setting, version Version) string {
 	}
 	lower := strings.ToLower(strings.TrimSpace(s.Value))
 	switch f.Rule {
+	case settings.RuleRejectedValue, settings.RuleWithdrawnValue:
+		plain, _, _ := strings.Cut(s.Value, "#")
+		plain = strings.NewReplacer(`"`, "", "'", "", " ", "", "\t", "").Replace(plain)
+		if other := (settings.Setting{Name: s.Name, Value: plain}); plain != s.Value && plain != "" && len(settings.CheckValue(other)) == 0 {
+			return line(plain)
+		}
 	case settings.RuleNotANumber:
 		switch lower {
 		case "true", "yes", "on", "enable", "enabled":

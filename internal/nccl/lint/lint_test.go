@@ -156,7 +156,7 @@ func TestShell(t *testing.T) {
 		{"NCCL_NET=IB mpirun -H <your hosts> -x NCCL_DEBUG=WARN ./a <config>", "1 NCCL_NET=IB: works\n1 NCCL_DEBUG=WARN: works\n"},
 		{"((export NCCL_NET=IB; ./a) | tee x)", "1 NCCL_NET=IB: works\n"},
 		{"export NCCL_NET=IB )", "1 NCCL_NET=IB: works\n"},
-		{"export NCCL_ALGO=Ring\n./a\nexport NCCL_ALGO=Tree\n./a", "1 NCCL_ALGO=Ring: not_recommended (info): NCCL no longer chooses the algorithm by size and topology; NVIDIA means the variable for debugging -> remove the line\n3 NCCL_ALGO=Tree: not_recommended (info): NCCL no longer chooses the algorithm by size and topology; NVIDIA means the variable for debugging -> remove the line\n"},
+		{"export NCCL_ALGO=Ring\n./a\nexport NCCL_ALGO=Tree\n./a", "1 NCCL_ALGO=Ring: not_recommended (info): NCCL no longer chooses the algorithm by size and topology, and a collective that none of these can do here fails; NVIDIA means the variable for debugging -> remove the line\n3 NCCL_ALGO=Tree: not_recommended (info): NCCL no longer chooses the algorithm by size and topology, and a collective that none of these can do here fails; NVIDIA means the variable for debugging -> remove the line\n"},
 		{"export NCCL_DEBUG=DEBUG\n./a\nunset NCCL_DEBUG", "1 NCCL_DEBUG=DEBUG: misread (warning): NCCL_DEBUG=\"DEBUG\" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE -> correct or remove the line\n"},
 		{"export NCCL_TESTS_DEVICE=0\n./a\nexport NCCL_TESTS_DEVICE=1", "1 NCCL_TESTS_DEVICE=0: not_nccl (info): NCCL does not read it; it belongs to: nccl-tests\n3 NCCL_TESTS_DEVICE=1: not_nccl (info): NCCL does not read it; it belongs to: nccl-tests\n"},
 		{"docker run -eNCCL_NET=IB image bash -lc \"NCCL_DEBUG=WARN ./a\"", "1 NCCL_NET=IB: works\n1 NCCL_DEBUG=WARN: works\n"},

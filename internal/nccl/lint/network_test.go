@@ -20,7 +20,7 @@ func TestNetworkNames(t *testing.T) {
 		"ib0": wrong + "ib0", "ibp24s0": wrong, "mlx5_0": wrong, "eth0": wrong, "enp24s0np0": wrong, "RoCE": wrong, "tcp": wrong, "EFA": wrong, "ofi": wrong, "$(HOME)": wrong, "IBverbs": wrong,
 		"rocep24s0": wrong, "rdmap79s0": wrong, "Sockets1": wrong, "libnccl-net.so": wrong,
 		"Spectrum-X": unknown + "Spectrum-X", "RCCL-ANP": unknown, "IBfast": unknown,
-		"": "works (info): NCCL gets an empty text",
+		"": "refused (critical): NCCL looks for a network without a name",
 	} {
 		in, err := Environment("environment", []string{"NCCL_NET=" + value})
 		if err != nil {

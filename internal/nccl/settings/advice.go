@@ -12,10 +12,10 @@ import (
 // Advice is what a value of a variable means for a job, where NCCL takes it as it is written.
 type Advice struct {
 	Name     string
-	Value    string // words separated by |, a span of numbers as in the column range of variables, or * for any; of NCCL_ALGO and NCCL_PROTO a word that is enabled or a kind of list
+	Value    string // words separated by |, a span of numbers as in the column range of variables, empty, or * for any; of NCCL_ALGO and NCCL_PROTO a word that is enabled or a kind of list
 	Releases string // "2.21..", "..2.20" or "2.14..2.22", both ends included; empty: all
-	Verdict  string // default, works, not_recommended, deprecated or ignored
-	Severity string // info or warning
+	Verdict  string // default, works, not_recommended, deprecated, ignored or refused
+	Severity string // info, warning or critical
 	Text     string // what NCCL does with it; empty for a default
 	Better   string // what to write instead; empty: nothing
 	File     string // of NCCL, that does it
@@ -25,7 +25,7 @@ type Advice struct {
 // AdviceOn returns what is known of a value of a variable, for any release.
 func AdviceOn(name, value string) []Advice {
 	v, known := Describe(name)
-	if !known || value == "" {
+	if !known {
 		return nil
 	}
 	var list []Advice
@@ -38,7 +38,10 @@ func AdviceOn(name, value string) []Advice {
 }
 
 func (a Advice) matches(v Variable, value string) bool {
-	if a.Value == "*" {
+	switch {
+	case a.Value == emptyValue || value == "":
+		return a.Value == emptyValue && value == ""
+	case a.Value == "*":
 		return true
 	}
 	if v.Parser == ParserTuning {
@@ -62,6 +65,9 @@ func (a Advice) matches(v Variable, value string) bool {
 	}
 	return false
 }
+
+// emptyValue is the value of advice for a variable that is set to nothing.
+const emptyValue = "empty"
 
 //go:embed advice.tsv
 var adviceTSV string

@@ -23,7 +23,7 @@ func TestAdvice(t *testing.T) {
 		if !known || v.Status != StatusCurrent || i > 0 && table[i-1].Name > a.Name {
 			t.Errorf("%+v: not a current variable, or not sorted", a)
 		}
-		if !slices.Contains([]string{"default", "works", "not_recommended", "deprecated", "ignored"}, a.Verdict) || !slices.Contains([]string{"info", "warning"}, a.Severity) ||
+		if !slices.Contains([]string{"default", "works", "not_recommended", "deprecated", "ignored", "refused"}, a.Verdict) || !slices.Contains([]string{"info", "warning", "critical"}, a.Severity) || (a.Verdict == "refused") != (a.Severity == "critical") ||
 			(a.Text == "") != (a.Verdict == "default") {
 			t.Errorf("%+v: verdict, severity or text", a)
 		}
@@ -52,9 +52,9 @@ func TestAdviceOn(t *testing.T) {
 		{"NCCL_NET_GDR_LEVEL", "5", 1},
 		{"NCCL_NET_GDR_LEVEL", "LOC", 1},
 		{"NCCL_NET_GDR_LEVEL", "", 0},
-		{"NCCL_ALGO", "Ring", 1},
+		{"NCCL_ALGO", "Ring", 2},
 		{"NCCL_ALGO", "^NVLS", 1},
-		{"NCCL_ALGO", "allreduce:tree;broadcast:^ring", 3},
+		{"NCCL_ALGO", "allreduce:tree;broadcast:^ring", 4},
 		{"NCCL_PROTO", "Simple", 1},
 		{"NCCL_PROTO", "LL128", 2},
 		{"NCCL_PROTO", "^LL128", 1},
@@ -62,6 +62,10 @@ func TestAdviceOn(t *testing.T) {
 		{"NCCL_SHM_DISABLE", "2", 0}, // only 1 acts
 		{"NCCL_IB_DISABLE", "-1", 1},
 		{"NCCL_NOSUCH", "1", 0},
+		{"NCCL_NET", "", 1},
+		{"NCCL_TOPO_FILE", "", 0},
+		{"NCCL_MAX_CTAS", "0", 1},
+		{"NCCL_MAX_CTAS", "1", 0},
 	} {
 		if got := AdviceOn(c.name, c.value); len(got) != c.rows {
 			t.Errorf("%s=%s: %+v, want %d rows", c.name, c.value, got, c.rows)

@@ -115,6 +115,10 @@ func (r *report) checkValue(st statement, v Variable) {
 		r.dos = true
 		r.add(st.line, st.flaw, st.name, "lines end in a carriage return, which NCCL before 2.30.3 takes for a part of the value")
 	}
+	if v.Parser == ParserTuning { // what quotes, blanks and comments break here ends the job
+		r.checkTuning(st, v)
+		return
+	}
 	if q := st.value[0]; len(st.value) > 1 && (q == '"' || q == '\'') && st.value[len(st.value)-1] == q {
 		r.add(st.line, RuleQuotedValue, st.name, "the quotes in %s=%s are a part of the value", st.name, quote(st.value))
 		return
@@ -132,13 +136,13 @@ func (r *report) checkNumber(st statement, v Variable) {
 	spaced := rest != n.rest
 	switch {
 	case !n.digits:
-		r.add(st.line, RuleNotANumber, st.name, "%s=%s is not a number: NCCL reads 0", st.name, quote(st.value))
+		r.add(st.line, RuleNotANumber, st.name, "%s=%s is not a number: NCCL reads 0%s", st.name, quote(st.value), v.consequence(0))
 	case n.overflow:
 		r.add(st.line, RuleOverflow, st.name, "%s=%s does not fit in 64 bits: NCCL uses the default", st.name, quote(st.value))
 	case rest != "" && (!spaced || rest[0] != '#'): // a comment behind a number does no harm
-		r.add(st.line, RuleTrailingGarbage, st.name, "%s=%s: NCCL reads %d and ignores the rest", st.name, quote(st.value), n.value)
+		r.add(st.line, RuleTrailingGarbage, st.name, "%s=%s: NCCL reads %d and ignores the rest%s", st.name, quote(st.value), n.value, v.consequence(n.value))
 	case n.base == 8 && (n.value > 7 || n.value < -7):
-		r.add(st.line, RuleOctalNumber, st.name, "%s=%s is octal: NCCL reads %d", st.name, quote(st.value), n.value)
+		r.add(st.line, RuleOctalNumber, st.name, "%s=%s is octal: NCCL reads %d%s", st.name, quote(st.value), n.value, v.consequence(n.value))
 	case v.Parser == ParserOne && int32(n.value) != 0 && int32(n.value) != 1:
 		r.add(st.line, RuleUnknownValue, st.name, "%s=%s has no effect: only 1 acts", st.name, quote(st.value))
 	case !v.Accepts(n.value):
@@ -147,6 +151,14 @@ func (r *report) checkNumber(st statement, v Variable) {
 		r.add(st.line, RuleTCLikePriority, st.name, "%s=%d is DSCP %d with ECN bits %d, not priority %d; a DSCP is given times 4, 26 as 104",
 			st.name, n.value, n.value>>2, n.value&3, n.value)
 	}
+}
+
+// consequence says what follows from a number that NCCL reads in place of what is written, if it breaks jobs.
+func (v Variable) consequence(n int64) string {
+	if !v.Breaks(n) {
+		return ""
+	}
+	return fmt.Sprintf(", which is out of range (%s): %s", v.Valid, v.outcome(n))
 }
 
 func isTrafficClass(name string) bool {
@@ -164,10 +176,6 @@ func (r *report) checkText(st statement, v Variable) {
 	}
 	if isNameList := v.Type == "hcalist" || v.Type == "iflist"; isNameList && strings.ContainsAny(st.value, blanks) {
 		r.add(st.line, RuleBlankAroundValue, st.name, "the blanks in %s=%s are a part of the names", st.name, quote(st.value))
-		return
-	}
-	if v.Parser == ParserTuning {
-		r.checkTuning(st, v)
 		return
 	}
 	if name := v.unknownSubsystem(st.value); name != "" {

@@ -186,7 +186,11 @@ func TestFindings(t *testing.T) {
 
 func TestFindingTexts(t *testing.T) {
 	tests := map[string]string{
-		"NCCL_BUFFSIZE=8M":                       `NCCL_BUFFSIZE="8M": NCCL reads 8 and ignores the rest`,
+		"NCCL_BUFFSIZE=8M":                       `NCCL_BUFFSIZE="8M": NCCL reads 8 and ignores the rest, which is out of range (bytes, >= 4096): NCCL does not check it, and jobs fail or hang`,
+		"NCCL_BUFFSIZE=true":                     `NCCL_BUFFSIZE="true" is not a number: NCCL reads 0, which is out of range (bytes, >= 4096): NCCL does not check it, and jobs fail or hang`,
+		"NCCL_MAX_CTAS=0":                        `NCCL_MAX_CTAS="0" is out of range (1..64; 1..32 before 2.25): NCCL from 2.25 on ignores it, older releases crash`,
+		"NCCL_ALGO=\"Ring\"":                     `"\"Ring\"" in NCCL_ALGO="\"Ring\"" is none of Tree|Ring|CollNetDirect|CollNetChain|NVLS|NVLSTree|PAT: NCCL from 2.24 on refuses to start, older releases ignore the word`,
+		"NCCL_ALGO=Ring, Tree":                   `" Tree" in NCCL_ALGO="Ring, Tree" is none of Tree|Ring|CollNetDirect|CollNetChain|NVLS|NVLSTree|PAT: NCCL from 2.24 on refuses to start, older releases ignore the word`,
 		"NCCL_IB_DISABLE=true":                   `NCCL_IB_DISABLE="true" is not a number: NCCL reads 0`,
 		"NCCL_IB_TC=5":                           `NCCL_IB_TC=5 is DSCP 1 with ECN bits 1, not priority 5; a DSCP is given times 4, 26 as 104`,
 		"NCCL_IB_GIDINDEX=3":                     `NCCL_IB_GIDINDEX is unknown to NCCL up to 2.30.7: did you mean NCCL_IB_GID_INDEX?`,
@@ -205,7 +209,7 @@ func TestFindingTexts(t *testing.T) {
 		"NCCL_MIN_CTAS=-1":                       `NCCL_MIN_CTAS="-1" is out of range (1..64; 1..32 before 2.25): NCCL ignores it`,
 		"NCCL_IB_QPS_PER_CONNECTION=256":         `NCCL_IB_QPS_PER_CONNECTION="256" is out of range (1..128): NCCL does not check it, and jobs fail or hang`,
 		"NCCL_ALGO=Ring,Trees":                   `"Trees" in NCCL_ALGO="Ring,Trees" is none of Tree|Ring|CollNetDirect|CollNetChain|NVLS|NVLSTree|PAT: NCCL from 2.24 on refuses to start, older releases ignore the word`,
-		"NCCL_PROTO=LL;gather:Simple":            `"gather" in NCCL_PROTO="LL;gather:Simple" is none of Broadcast|Reduce|AllGather|ReduceScatter|AllReduce: NCCL from 2.24 on refuses to start, older releases ignore the word`,
+		"NCCL_PROTO=LL;gather:Simple":            `"gather" in NCCL_PROTO="LL;gather:Simple" is none of Broadcast|Reduce|AllGather|ReduceScatter|AllReduce: NCCL from 2.24 on refuses to start, older releases ignore the word, and fail in the first collective where no other is left`,
 		"NCCL_ALGO=CollNet":                      `"CollNet" in NCCL_ALGO="CollNet" is a word of NCCL before 2.14: NCCL from 2.24 on refuses to start, releases in between ignore the word`,
 		"NCCL_IB_ADDR_RANGE=10.0.0.0/33":         `NCCL_IB_ADDR_RANGE="10.0.0.0/33" is no range of IPv4 addresses (NCCL_IB_ADDR_FAMILY): NCCL takes any address`,
 		"NCCL_IB_ADDR_RANGE=10.0.0.0/-1":         `NCCL_IB_ADDR_RANGE="10.0.0.0/-1" has a negative length: NCCL finds no address in it`,

@@ -31,6 +31,7 @@ const (
 	OutsideClamp     Outside = "clamp"     // NCCL takes the nearest number, and the greatest for a number that is not a multiple
 	OutsideCap       Outside = "cap"       // NCCL takes the greatest number for what is above, and ignores what is below
 	OutsideDefault   Outside = "default"   // NCCL ignores it
+	OutsideLate      Outside = "late"      // NCCL from 2.25 on ignores it, and crashes before
 	OutsideOn        Outside = "on"        // any number but 0 counts as 1
 	OutsideOff       Outside = "off"       // it counts as 0
 	OutsideUnlisted  Outside = "unlisted"  // NCCL does not check it, and has no meaning for it
@@ -87,6 +88,8 @@ func (v Variable) outcome(n int64) string {
 		if n > last.Max && (!last.Power || n&(n-1) == 0) {
 			return fmt.Sprintf("NCCL takes %d", last.Max)
 		}
+	case OutsideLate:
+		return "NCCL from 2.25 on ignores it, older releases crash"
 	case OutsideOn:
 		return "NCCL takes any number but 0 for 1"
 	case OutsideOff:

@@ -107,6 +107,9 @@ func (r *report) checkTuning(st statement, v Variable) {
 		return
 	}
 	rule, what, then := RuleRejectedValue, "is none of "+bad.valid, "older releases ignore the word"
+	if v.Name == "NCCL_PROTO" {
+		then += ", and fail in the first collective where no other is left"
+	}
 	switch {
 	case v.Name == "NCCL_ALGO" && strings.EqualFold(bad.word, collNet):
 		rule, what, then = RuleWithdrawnValue, "is a word of NCCL before 2.14", "releases in between ignore the word"

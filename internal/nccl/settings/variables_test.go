@@ -17,11 +17,11 @@ func TestVariables(t *testing.T) {
 	}
 	var (
 		name     = regexp.MustCompile(`^(NCCL_[A-Z0-9_]*([A-Z0-9]|_\*)|(OFI_NCCL|RCCL|TORCH_NCCL)_\*)$`)
-		release  = regexp.MustCompile(`^(<=?)?2(\.\d+){1,2}$`)
+		release  = regexp.MustCompile(`^(<=?|>)?2(\.\d+){1,2}$`)
 		statuses = []Status{StatusCurrent, StatusRemoved, StatusPlugin, StatusTool, StatusFramework, StatusMistaken}
 		parsers  = []Parser{ParserNumber, ParserBoolean, ParserOne, ParserKeyword, ParserKeywordFold, ParserLevel, ParserTuning, ParserCIDR, ParserPattern, ParserText}
 		places   = regexp.MustCompile(`^(src|docs)/[a-z0-9_/]+\.(cc|cu|h|rst)$`)
-		outsides = []Outside{OutsideCut, OutsideDevice, OutsideClamp, OutsideCap, OutsideDefault, OutsideOn, OutsideOff, OutsideUnlisted, OutsideUnchecked, OutsideRefused}
+		outsides = []Outside{OutsideCut, OutsideDevice, OutsideClamp, OutsideCap, OutsideDefault, OutsideLate, OutsideOn, OutsideOff, OutsideUnlisted, OutsideUnchecked, OutsideRefused}
 		types    = []string{"bool", "cidr", "cpulist", "enum", "hcalist", "hostport", "iflist", "int", "level", "list", "path", "string", "uint64"}
 		current  = 0
 	)
