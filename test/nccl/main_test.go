@@ -101,12 +101,15 @@ func script(path string, args ...string) (string, error) {
 	return said, err
 }
 
-// each runs a test with every release.
+// each runs a test with every release, beside each other unless they write a file.
 func each(t *testing.T, test func(*testing.T, rig)) {
 	for _, r := range rigs {
 		t.Run(r.suite, func(t *testing.T) {
 			if r.missing != "" {
 				t.Skip(r.missing)
+			}
+			if !*update {
+				t.Parallel()
 			}
 			test(t, r)
 		})
