@@ -48,7 +48,11 @@ func reads(t *testing.T, r rig, v settings.Variable) bool {
 		t.Fatal(err)
 	}
 	since, orEarlier := strings.CutPrefix(v.Since, "<=")
-	if v.Status != settings.StatusCurrent && v.Status != settings.StatusRemoved || !release.AtLeast(since) && !orEarlier {
+	before, late := strings.CutPrefix(v.Since, ">")
+	if late && !release.After(before) {
+		return false
+	}
+	if v.Status != settings.StatusCurrent && v.Status != settings.StatusRemoved || !release.AtLeast(since) && !orEarlier && !late {
 		return false
 	}
 	return v.Removed == "" || v.Removed[0] != '<' && !release.After(v.Removed)

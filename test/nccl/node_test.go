@@ -6,10 +6,10 @@ package nccl
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -58,7 +58,7 @@ func newNode(t *testing.T, more string) *node {
 
 // inside returns a command in the namespaces of the node.
 func (n *node) inside(args ...string) *exec.Cmd {
-	cmd := exec.Command("nsenter", append([]string{"-t", fmt.Sprint(n.pid), "-n", "-m", "nice", "-n", "10"}, args...)...)
+	cmd := exec.Command("nsenter", append([]string{"-t", strconv.Itoa(n.pid), "-n", "-m", "nice", "-n", "10"}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
@@ -119,7 +119,7 @@ func (n *node) job(t *testing.T, r rig, rate int, common []string, env ...[]stri
 	var ranks []*process
 	for i, own := range env {
 		own = append(append([]string{}, common...), own...)
-		ranks = append(ranks, n.start(t, r, own, fmt.Sprint(i), fmt.Sprint(len(env)), id, fmt.Sprint(rate)))
+		ranks = append(ranks, n.start(t, r, own, strconv.Itoa(i), strconv.Itoa(len(env)), id, strconv.Itoa(rate)))
 	}
 	return ranks
 }

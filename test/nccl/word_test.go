@@ -83,10 +83,12 @@ func seeWord(t *testing.T, n *node, r rig, w word) bool {
 	said := started[0].output()
 	if w.file != "" {
 		files, _ := filepath.Glob(filepath.Join(n.work, w.file))
+		all := []string{said}
 		for _, file := range files {
 			data, _ := os.ReadFile(file)
-			said += string(data)
+			all = append(all, string(data))
 		}
+		said = strings.Join(all, "\n")
 	}
 	says := w.says
 	if says == "" {
