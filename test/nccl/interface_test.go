@@ -15,10 +15,14 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// interfaces of a node, and the one that has no address.
-var interfaces = []string{"lo", "loa", "lob", "docker0", "eth0", "eth1", "eth10", "eth0.5", "ibs1", "virbr0", "bond0", bare}
+// interfaces of a node: one has no address, one is down, and the cable of one is not connected.
+var interfaces = []string{"lo", "loa", "lob", "docker0", "eth0", "eth1", "eth10", "eth0.5", "ibs1", "virbr0", "bond0", down, loose, bare}
 
-const bare = "eth9"
+const (
+	bare  = "eth9"
+	down  = "down0"
+	loose = "down1"
+)
 
 func addInterfaces() string {
 	var b strings.Builder
@@ -28,6 +32,7 @@ func addInterfaces() string {
 			fmt.Fprintf(&b, "ip addr add 10.1.%d.1/24 dev %s\n", i+1, name)
 		}
 	}
+	fmt.Fprintf(&b, "ip link set %s down; ip link set p%d down\n", down, slices.Index(interfaces[3:], loose))
 	return b.String()
 }
 
@@ -35,11 +40,18 @@ func addInterfaces() string {
 func TestInterfaces(t *testing.T) {
 	values := []string{
 		"eth", "eth0", "eth1", "eth10", "=eth1", "=eth0,eth10", "=eth", "^eth", "^=eth1", "^eth1", "eth1,ib", "ib,eth1", "bond", "lo", "=lo", "docker",
-		"^docker,lo", "^=docker0,lo,virbr0", "eth9", "=eth9", "wlan", "=ibs1,wlan", "eth0.5", "=eth0.5", ",eth1", "eth1,", "eth1,,bond", "^", "=", ",", "^,", " eth1",
+		"^docker,lo", "^=docker0,lo,virbr0", "eth9", "=eth9", "down", "=down1", "wlan", "=ibs1,wlan", "eth0.5", "=eth0.5", ",eth1", "eth1,", "eth1,,bond", "^", "=", ",", "^,", " eth1",
 		"eth1 ", "eth1, bond0", "ETH1", "eth1:1", "=eth1:1", "=bond0:2,eth0", "eth*", "=^eth1", "^^eth1", "==eth1", "eth0;eth1", "\"eth1\"",
 	}
 	each(t, func(t *testing.T, r rig) {
 		n := newNode(t, addInterfaces())
+		release, err := fabric.ParseNCCLVersion(r.release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken := func(name string) bool { // NCCL before 2.28 does not look whether an interface is up
+			return name != bare && (name != down && name != loose || !release.AtLeast("2.28"))
+		}
 		for _, value := range values {
 			filter := fabric.ParseNameFilter(value)
 			if len(value) < 2 { // NCCL ignores it, and takes what begins so before others
@@ -47,7 +59,7 @@ func TestInterfaces(t *testing.T) {
 			}
 			var want []string
 			for _, name := range interfaces {
-				if name != bare && filter.Takes(name, -1) {
+				if taken(name) && filter.Takes(name, -1) {
 					want = append(want, name)
 				}
 			}

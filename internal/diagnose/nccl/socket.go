@@ -27,9 +27,14 @@ func judgeSocket(n *fabric.Node, v *verdict.Verdicts) {
 		}
 	}
 	var down []string
+	loopback := false
 	var unread *fabric.Meta
 	for _, i := range all {
-		if !f.Takes(i.Name, -1) || f.Exclude && i.Name == "lo" {
+		if !f.Takes(i.Name, -1) {
+			continue
+		}
+		if f.Exclude && i.Name == "lo" {
+			loopback = true
 			continue
 		}
 		switch state, known := i.OperState.Get(); {
@@ -42,20 +47,30 @@ func judgeSocket(n *fabric.Node, v *verdict.Verdicts) {
 			down = append(down, i.Name)
 		}
 	}
-	const consequence = "NCCL finds no interface for its bootstrap (\"no socket interface found\"): jobs of more than one process fail at once."
+	const (
+		none        = "NCCL finds no interface for its bootstrap (\"no socket interface found\"): jobs of more than one process fail at once."
+		unreachable = "ranks of other nodes do not reach it, and jobs of several nodes do not start."
+	)
 	switch {
 	case len(n.Elsewhere()) > 0: // one of theirs may be meant
 		v.Unknown(s, fabric.ReasonMoved, "")
 	case unread != nil:
 		v.Unknown(s, unread.Reason, "No interface that it matches is known to be up: "+verdict.ReasonText(unread.Reason)+".")
+	case loopback:
+		v.Failed(s, verdict.Verdict{
+			What: "NCCL_SOCKET_IFNAME matches no interface but loopback that is up", Evidence: seenOf(set, "The node has "+verdict.Few(names(all))+"."),
+			Consequence: "NCCL uses loopback for its bootstrap: " + unreachable,
+			Remedy:      "Check ip -br link, and leave out fewer interfaces.",
+		})
 	case len(down) > 0:
 		v.Failed(s, verdict.Verdict{
-			What: "NCCL_SOCKET_IFNAME matches no interface that is up", Evidence: seenOf(set, "Down: "+verdict.Few(down)+"."), Consequence: consequence,
+			What: "NCCL_SOCKET_IFNAME matches no interface that is up", Evidence: seenOf(set, "Down: "+verdict.Few(down)+"."),
+			Consequence: none + " NCCL before 2.28 uses one that is down: " + unreachable,
 			Remedy: "Check ip -br link; ip link set dev " + verdict.ShellWord(down[0], "<interface>") + " up, connect the cable, or name an interface that is up.",
 		})
 	default:
 		v.Failed(s, verdict.Verdict{
-			What: "NCCL_SOCKET_IFNAME matches no interface of the node", Evidence: seenOf(set, "The node has "+verdict.Few(names(all))+"."), Consequence: consequence,
+			What: "NCCL_SOCKET_IFNAME matches no interface of the node", Evidence: seenOf(set, "The node has "+verdict.Few(names(all))+"."), Consequence: none,
 			Remedy: "Check ip -br link and correct the line: names match by prefix; a leading = means exact, ^ excludes.",
 		})
 	}
