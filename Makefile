@@ -103,7 +103,7 @@ lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, n
 hang-test: ## the whole product over a file system that hangs, with the race detector (FUSE; needs root)
 	$(GO) test -race -count=1 -v -tags hang ./test/hang
 
-nccl-test: ## what is said of NCCL against NCCL itself, without a GPU (1 min; Debian's libnccl-dev of two releases is fetched; needs root)
+nccl-test: ## what is said of NCCL against NCCL itself, without a GPU (3 min; Debian's libnccl-dev of two releases is fetched; needs root)
 	$(GO) test -count=1 -v -timeout 20m -tags nccl ./test/nccl
 
 safety-test: build ## each system call of the exporter and of all commands: nothing is written, configured or signalled but its own (needs root)
