@@ -55,6 +55,7 @@ var words = []word{
 	{name: "NCCL_P2P_LEVEL", value: "2", with: "NCCL_P2P_DISABLE=0", says: "NCCL_P2P_LEVEL set by environment to PXB", ranks: gpus},
 	{name: "NCCL_PROXY_CPUSET", value: "0", says: "NCCL_PROXY_CPUSET|[Aa]ffinity.*proxy|proxy.*[Aa]ffinity", with: "NCCL_DEBUG_SUBSYS=ALL", ranks: gpus},
 	{name: "NCCL_RAS_ADDR", value: "127.0.0.1:28444", with: "NCCL_RAS_ENABLE=1 NCCL_DEBUG_SUBSYS=ALL", says: "28444"},
+	{name: "NCCL_RAS_TIMEOUT_FACTOR", value: "2", with: "NCCL_RAS_ENABLE=1 RIG_COUNT=150", ranks: hosts},
 	{name: "NCCL_SOCKET_FAMILY", value: "AF_INET"},
 	{name: "NCCL_SOCKET_IFNAME", value: "=loa"},
 	{name: "NCCL_THREAD_THRESHOLDS", value: "1 2 3 4 5 6", ranks: hosts},
