@@ -66,7 +66,7 @@ func judgeSocket(n *fabric.Node, v *verdict.Verdicts) {
 		v.Failed(s, verdict.Verdict{
 			What: "NCCL_SOCKET_IFNAME matches no interface that is up", Evidence: seenOf(set, "Down: "+verdict.Few(down)+"."),
 			Consequence: none + " NCCL before 2.28 uses one that is down: " + unreachable,
-			Remedy: "Check ip -br link; ip link set dev " + verdict.ShellWord(down[0], "<interface>") + " up, connect the cable, or name an interface that is up.",
+			Remedy:      "Check ip -br link; ip link set dev " + verdict.ShellWord(down[0], "<interface>") + " up, connect the cable, or name an interface that is up.",
 		})
 	default:
 		v.Failed(s, verdict.Verdict{
