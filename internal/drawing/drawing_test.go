@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/status"
 )
 
@@ -31,14 +32,14 @@ func node(gpus, devices int) *status.Document {
 		d.Devices = append(d.Devices, status.Device{
 			Part:  status.Part{ID: fmt.Sprintf("device-%d", i), Name: fmt.Sprintf("mlx5_%d", i), Status: status.StatusOK},
 			Group: fmt.Sprintf("group-%d", i%8),
-			Ports: []status.Port{{Number: 1, State: status.Fact[string]{State: "ok", Value: &state}, Rate: status.Fact[float64]{State: "ok", Value: &rate}, Role: status.Fact[string]{State: "ok", Value: &role}}},
+			Ports: []status.Port{{Number: 1, State: known(state), Rate: known(rate), Role: known(role)}},
 		})
 	}
 	for i := range gpus {
 		d.GPUs = append(d.GPUs, status.GPU{
 			Part: status.Part{ID: fmt.Sprintf("gpu-%d", i), Name: fmt.Sprintf("GPU%d", i), Status: status.StatusOK}, Group: fmt.Sprintf("group-%d", i%8), NVLinkOK: status.StatusOK,
-			NVLinks: status.Fact[int]{State: "ok", Value: &links}, NVLinksOf: 18,
-			Path: status.Path{Device: fmt.Sprintf("mlx5_%d", i), DeviceID: fmt.Sprintf("device-%d", i), Status: status.StatusOK, Distance: status.Fact[string]{State: "ok", Value: &distance}},
+			NVLinks: known(links), NVLinksOf: 18,
+			Path: status.Path{Device: fmt.Sprintf("mlx5_%d", i), DeviceID: fmt.Sprintf("device-%d", i), Status: status.StatusOK, Distance: known(distance)},
 		})
 	}
 	return d
@@ -191,7 +192,7 @@ func TestLinesCrossNoText(t *testing.T) {
 
 // The line from a GPU to its NIC has the status of the NIC if that has no active port, else that of the path.
 func TestWay(t *testing.T) {
-	down, active := status.Fact[string]{State: "ok", Value: new("down")}, status.Fact[string]{State: "ok", Value: new("active")}
+	down, active := known("down"), known("active")
 	for name, c := range map[string]struct {
 		edit func(*status.Document)
 		want string
@@ -205,9 +206,9 @@ func TestWay(t *testing.T) {
 		}, "warned"},
 		"not cabled": {func(d *status.Document) { d.Devices[0].Ports[0].State = down }, "none"},
 		"one of two": {func(d *status.Document) { d.Devices[0].Ports = []status.Port{{State: down}, {State: active}} }, "ok"},
-		"unknown":    {func(d *status.Document) { d.Devices[0].Ports[0].State = status.Fact[string]{State: "unknown"} }, "unknown"},
+		"unknown":    {func(d *status.Document) { d.Devices[0].Ports[0].State = status.Fact[string]{} }, "unknown"},
 		"EFA": {func(d *status.Document) {
-			d.Devices[0].Ports[0].State = status.Fact[string]{State: "unknown", Reason: driverConstant}
+			d.Devices[0].Ports[0].State = unknown[string](driverConstant)
 		}, "ok"},
 		"ACS": {func(d *status.Document) {
 			d.GPUs[0].Path.Status, d.GPUs[0].Path.Severity = status.StatusFailed, "warning"
@@ -260,7 +261,7 @@ func TestFlatBus(t *testing.T) {
 	d.Groups = []status.Group{{ID: "group-0", NUMANode: "numa-0"}, {ID: "group-1", NUMANode: "numa-1"}}
 	for i := range 8 {
 		d.GPUs[i].Group, d.Devices[i].Group = fmt.Sprint("group-", i/4), fmt.Sprint("group-", i/4)
-		d.GPUs[i].Path = status.Path{Status: status.StatusUnknown, Distance: status.Fact[string]{State: "unknown"}}
+		d.GPUs[i].Path = status.Path{Status: status.StatusUnknown, Distance: status.Fact[string]{}}
 	}
 	for i := range d.NUMANodes {
 		p := read(t, NUMA(d, &d.NUMANodes[i]))
@@ -277,10 +278,10 @@ func TestProblemsAreDrawn(t *testing.T) {
 	d := node(8, 128)
 	down := "down"
 	d.Devices[120].Status, d.Devices[120].Severity = status.StatusFailed, "critical"
-	d.Devices[120].Ports[0].State.Value = &down
+	d.Devices[120].Ports[0].State.Value = down
 	d.GPUs[0].Presence = status.PresenceUnknown
-	d.GPUs[0].Status, d.GPUs[0].NVLinkOK, d.GPUs[0].NVLinks = status.StatusUnknown, status.StatusUnknown, status.Fact[int]{State: "unknown"}
-	d.GPUs[0].Path.Status, d.GPUs[0].Path.Distance = status.StatusUnknown, status.Fact[string]{State: "unknown"}
+	d.GPUs[0].Status, d.GPUs[0].NVLinkOK, d.GPUs[0].NVLinks = status.StatusUnknown, status.StatusUnknown, status.Fact[int]{}
+	d.GPUs[0].Path.Status, d.GPUs[0].Path.Distance = status.StatusUnknown, status.Fact[string]{}
 	d.GPUs[1].Path.Status, d.GPUs[1].Path.Severity = status.StatusFailed, "critical"
 	d.GPUs[2].Path.Device, d.GPUs[2].Path.DeviceID = "mlx5_7", "device-7" // of the other NUMA node
 	svg := string(NUMA(d, &d.NUMANodes[0]))
@@ -366,7 +367,7 @@ func FuzzNames(f *testing.F) {
 			}, strings.ToValidUTF8(s, "\uFFFD"))
 		}
 		d.GPUs[0].Name, d.Devices[0].Name, d.GPUs[1].Path.Device = valid(name), valid(name), valid(other)
-		d.Devices[1].Ports[0].State.Value = new(valid(other))
+		d.Devices[1].Ports[0].State.Value = valid(other)
 		for i := range d.NUMANodes {
 			read(t, NUMA(d, &d.NUMANodes[i]))
 		}
@@ -396,17 +397,25 @@ func TestMarks(t *testing.T) {
 
 // The tile of a port whose driver gives no state, as EFA's, has its rate: the mark beside it says that more is not known.
 func TestPortText(t *testing.T) {
-	stateless := status.Fact[string]{State: "unknown", Reason: driverConstant}
-	rate := status.Fact[float64]{State: "ok", Value: new(12.5e9)}
+	stateless := unknown[string](driverConstant)
+	rate := known(12.5e9)
 	for want, p := range map[string]status.Port{
 		"100 Gb/s":      {State: stateless, Rate: rate},
 		"no state":      {State: stateless},
-		"down":          {State: status.Fact[string]{State: "ok", Value: new("down")}, Rate: rate},
-		"in a pod":      {State: status.Fact[string]{State: "unknown", Reason: "moved"}, Rate: rate},
-		"state unknown": {State: status.Fact[string]{State: "unknown", Reason: "stuck"}, Rate: rate},
+		"down":          {State: known("down"), Rate: rate},
+		"in a pod":      {State: unknown[string]("moved"), Rate: rate},
+		"state unknown": {State: unknown[string]("stuck"), Rate: rate},
 	} {
 		if got := PortText(&p); got != want {
 			t.Errorf("%+v: %q, expected %q", p, got, want)
 		}
 	}
+}
+
+func known[T any](v T) status.Fact[T] {
+	return status.Fact[T]{Fact: fabric.Fact[T]{State: fabric.OK, Value: v}}
+}
+
+func unknown[T any](why fabric.Reason) status.Fact[T] {
+	return status.Fact[T]{Fact: fabric.Fact[T]{Reason: why}}
 }

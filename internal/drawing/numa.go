@@ -301,7 +301,7 @@ func drawDevice(c *canvas, d *status.Device, x, y, h float64) {
 }
 
 // driverConstant is why the state of a port is unknown where its driver gives none.
-const driverConstant = string(fabric.ReasonDriverConstant)
+const driverConstant = fabric.ReasonDriverConstant
 
 // PortText is a port in a few words: its rate, or its state, and its role.
 func PortText(p *status.Port) string {

@@ -93,18 +93,18 @@ func text(s string) string { return s }
 
 func gpuFacts(g *status.GPU) []factRow {
 	rows := []factRow{
-		{"Model", shown(g.Model, text)},
+		{"Model", show(g.Model.Fact, text)},
 		{"Driver", presenceCell(g.Presence)},
 		{"PCI address", cell{Text: g.PCI}},
-		{"NUMA node", shown(g.NUMA, strconv.Itoa)},
-		{"PCIe", shown(g.Width, func(w int) string { return "x" + strconv.Itoa(w) + generation(g) })},
-		{"NVLinks", shown(g.NVLinks, func(n int) string { return fmt.Sprintf("%d of %d active", n, g.NVLinksOf) })},
-		{"NVLink fabric", shown(g.Fabric, verdict.Spaced)},
+		{"NUMA node", show(g.NUMA.Fact, strconv.Itoa)},
+		{"PCIe", show(g.Width.Fact, func(w int) string { return "x" + strconv.Itoa(w) + generation(g) })},
+		{"NVLinks", show(g.NVLinks.Fact, func(n int) string { return fmt.Sprintf("%d of %d active", n, g.NVLinksOf) })},
+		{"NVLink fabric", show(g.Fabric.Fact, verdict.Spaced)},
 		{"Nearest NIC", nicCell(&g.Path)},
 		{"GPUDirect RDMA", gpuDirectCell(&g.Path)},
-		{"In use by", shown(g.Processes, func(n int) string { return spelling.Plural(n, "process", "processes") })},
-		{"Utilization", shown(g.Busy, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) })},
-		{"MIG", shown(g.MIG, func(on bool) string { return map[bool]string{true: "on", false: "off"}[on] })},
+		{"In use by", show(g.Processes.Fact, func(n int) string { return spelling.Plural(n, "process", "processes") })},
+		{"Utilization", show(g.Busy.Fact, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) })},
+		{"MIG", show(g.MIG.Fact, func(on bool) string { return map[bool]string{true: "on", false: "off"}[on] })},
 	}
 	if g.UUID != "" {
 		rows = append(rows, factRow{"UUID", cell{Text: g.UUID}})
@@ -139,7 +139,7 @@ func generation(g *status.GPU) string {
 
 // nicCell is the NIC that the GPU is to use, how far it is, and its rail.
 func nicCell(p *status.Path) cell {
-	return shown(p.Distance, func(d string) string {
+	return show(p.Distance.Fact, func(d string) string {
 		text := p.Device + ", " + d
 		if p.Rail != nil {
 			text += ", rail " + strconv.Itoa(*p.Rail)
@@ -152,7 +152,7 @@ func nicCell(p *status.Path) cell {
 }
 
 func gpuDirectCell(p *status.Path) cell {
-	c := shown(p.Usable, func(usable bool) string {
+	c := show(p.Usable.Fact, func(usable bool) string {
 		switch {
 		case !usable:
 			return "no: " + p.Blocked
@@ -176,16 +176,16 @@ func gpuDirectCell(p *status.Path) cell {
 }
 
 func deviceFacts(d *status.Device) []factRow {
-	board := shown(d.Board, text)
+	board := show(d.Board.Fact, text)
 	if firmware, known := d.Firmware.Get(); known {
 		board.Note = "firmware " + firmware
 	}
 	rows := []factRow{
 		{"Board", board},
-		{"Driver", shown(d.Driver, text)},
-		{"PCI address", shown(d.PCI, text)},
-		{"NUMA node", shown(d.NUMA, strconv.Itoa)},
-		{"PCIe", shown(d.Width, func(w int) string {
+		{"Driver", show(d.Driver.Fact, text)},
+		{"PCI address", show(d.PCI.Fact, text)},
+		{"NUMA node", show(d.NUMA.Fact, strconv.Itoa)},
+		{"PCIe", show(d.Width.Fact, func(w int) string {
 			if speed, known := d.Speed.Get(); known {
 				return fmt.Sprintf("x%d, %g GT/s", w, speed/1e9)
 			}
@@ -208,26 +208,26 @@ func portViewOf(p *status.Port, brief bool) portView {
 	if p.Status != status.StatusNone {
 		v.Status = statusCell(&p.Part)
 	}
-	state := shown(p.State, verdict.Spaced)
+	state := show(p.State.Fact, verdict.Spaced)
 	if physical, known := p.Physical.Get(); known && state.Text != string(fabric.PortActive) {
 		state.Note = "link: " + verdict.Spaced(physical)
 	}
-	rate := shown(p.Rate, verdict.Gigabits)
+	rate := show(p.Rate.Fact, verdict.Gigabits)
 	if expected, known := p.Expected.Get(); known {
 		rate.Note = "expected " + verdict.Gigabits(expected)
 	}
 	v.Facts = []factRow{
 		{"State", state},
 		{"Rate", rate},
-		{"Role", shown(p.Role, text)},
-		{"Link layer", shown(p.Layer, layerName)},
-		{"Interface", shown(p.Interface, text)},
+		{"Role", show(p.Role.Fact, text)},
+		{"Link layer", show(p.Layer.Fact, layerName)},
+		{"Interface", show(p.Interface.Fact, text)},
 		{"GID selected by NCCL", choiceCell(p)},
 	}
 	choice, chosen := p.Choice.Get()
 	list, known := p.GIDs.Get()
 	if !known {
-		v.Facts = append(v.Facts, factRow{"GIDs", shown(p.GIDs, func([]status.GID) string { return "" })})
+		v.Facts = append(v.Facts, factRow{"GIDs", show(p.GIDs.Fact, func([]status.GID) string { return "" })})
 	}
 	if brief && p.Status != status.StatusFailed && len(p.RoCE) > 0 {
 		v.Chains, v.Left = nil, "The RoCE settings are in status.json: this node has many devices."
@@ -243,12 +243,7 @@ func portViewOf(p *status.Port, brief bool) portView {
 }
 
 func choiceCell(p *status.Port) cell {
-	c := shown(p.Choice, func(c status.Choice) string {
-		if c.GID == "" {
-			return "entry " + strconv.Itoa(c.Index) + ", empty"
-		}
-		return c.GID
-	})
+	c := show(p.Choice.Fact, status.Choice.Text)
 	if choice, known := p.Choice.Get(); known {
 		c.Note = choice.Why
 	}

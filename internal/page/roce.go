@@ -14,7 +14,7 @@ import (
 
 // rocePath is what each step makes of the traffic class. A question mark is shown for what is not known.
 func rocePath(c *status.Chain) string {
-	if c.DSCP.State == fabric.Absent.String() {
+	if c.DSCP.State == fabric.Absent {
 		return "RoCE v1, no DSCP → priority " + number(c.Priority)
 	}
 	return "traffic class " + number(c.TrafficClass) + " → DSCP " + number(c.DSCP) + " → priority " + number(c.Priority)

@@ -103,7 +103,7 @@ func (l *Landing) view(n *fabric.Node) view {
 	if r.probes.Class == "unsure" && !said || r.probes.Class == "bad" && len(r.troubles) == 0 {
 		v.Probes = r.probes
 	}
-	for _, f := range n.NCCL.Files {
+	for _, f := range d.Node.Files {
 		v.NCCLFiles = append(v.NCCLFiles, fileRow{f.Path, show(f.Exists, func(bool) string { return "read" })})
 	}
 	return v
@@ -221,15 +221,4 @@ func unknownCell(why fabric.Reason, source string) cell {
 		return cell{Text: "elsewhere", Note: verdict.ReasonText(why), Class: "quiet", Title: source}
 	}
 	return cell{Text: "unknown", Note: verdict.ReasonText(why), Class: "unsure", Title: source}
-}
-
-// shown makes a cell of a fact of the document.
-func shown[T any](f status.Fact[T], text func(T) string) cell {
-	switch v, known := f.Get(); {
-	case known:
-		return cell{Text: text(v), Title: f.Source}
-	case f.Unknown():
-		return unknownCell(fabric.Reason(f.Reason), f.Source)
-	}
-	return cell{Text: "none", Class: "quiet", Title: f.Source}
 }

@@ -10,13 +10,12 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/config"
-	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/nccl/advice"
 	"gpufabric_exporter/internal/nccl/explain"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
@@ -42,59 +41,49 @@ type Input struct {
 
 // Collect makes facts of what was observed and measured.
 func Collect(in *Input) *Facts {
-	n := in.Node
-	judged := diagnose.JudgedBy(n)
+	d := status.Whole(&status.Inputs{Node: in.Node, Verdicts: in.Verdicts, Name: in.Name, Links: in.Config.Links})
 	f := &Facts{
-		Report: kind, Version: Version, Program: in.Program, At: n.At.UTC(), Node: nodeOf(in), Configuration: in.Config.Origin(), Note: strings.TrimSpace(diagnose.Elsewhere(n) + " " + gpu.GPUsNotAsked(n)),
-		JudgedBy: judged.Text(), Ports: []Port{}, GPUs: []GPU{}, GIDs: []GID{}, Jobs: []Job{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration,
+		Report: kind, Version: Version, Program: in.Program, At: d.Time, Node: nodeOf(&d.Node, in.Simulated), Configuration: in.Config.Origin(),
+		Note: strings.TrimSpace(d.Node.Elsewhere + " " + d.Node.NotAsked), JudgedBy: d.Node.JudgedBy.Text, Ports: []Port{}, GPUs: []GPU{}, GIDs: []GID{},
+		Settings: append([]status.Variable{}, d.NCCL...), SettingsNote: settingsNote(d.Node.Files),
+		Findings: []Finding{}, Unknown: append([]verdict.Gap{}, status.Gaps(in.Node, in.Verdicts)...),
+		Jobs: []Job{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration, Advice: advice.For(in.Node, advice.Workload{}),
 	}
-	for i := range n.HCAs {
-		f.addDevice(n, &n.HCAs[i])
+	for i := range d.Devices {
+		f.addDevice(&d.Devices[i])
 	}
 	f.trainingFirst()
-	for _, g := range verdict.GPUs(n) {
-		f.GPUs = append(f.GPUs, gpuOf(g))
+	for i := range d.GPUs {
+		f.GPUs = append(f.GPUs, gpuOf(&d.GPUs[i]))
 	}
 	if len(f.GPUs) > 0 && f.withoutNCCL() != "" {
 		f.Node.Driver = "Not asked: " + foreign + "."
 	}
-	f.Settings, f.SettingsNote = settingsOf(&n.NCCL)
 	for i := range in.Results {
-		f.Results = append(f.Results, resultOf(n, &in.Results[i], in.ResultsFrom))
+		f.Results = append(f.Results, resultOf(d, &in.Results[i], in.ResultsFrom))
 	}
 	if in.LogFile != "" {
 		f.Log = logOf(in.LogFile, in.Log)
 	}
 	f.judge(in)
-	f.Advice = advice.For(n, advice.Workload{})
 	return f
 }
 
-func nodeOf(in *Input) Node {
-	n := in.Node
-	node := Node{
-		Name: in.Name, Simulated: in.Simulated, GUIDs: []string{}, Kernel: show(n.Host.Kernel, same), Driver: gpu.DriverText(&n.GPUDriver),
-		CUDA: show(n.GPUDriver.CUDA, same), Virtual: show(n.Host.Hypervisor, probes.YesNo), GPUs: show(n.GPUs, strconv.Itoa),
-		Library: show(n.NCCL.Library, func(l fabric.Library) string {
-			return l.Path + " (" + cmp.Or(l.Version, "version unknown") + ")"
-		}),
+func nodeOf(n *status.Node, simulated string) Node {
+	return Node{
+		Name: n.Name, Simulated: simulated, GUIDs: append([]string{}, n.GUIDs...), Kernel: show(n.Kernel, same), Driver: n.Driver,
+		CUDA: show(n.CUDA, same), Virtual: show(n.Virtual, probes.YesNo), GPUs: show(n.GPUs, strconv.Itoa),
+		Library: show(n.Library, func(l fabric.Library) string { return l.Path + " (" + cmp.Or(l.Version, "version unknown") + ")" }),
 	}
-	for i := range n.HCAs {
-		if guid, ok := n.HCAs[i].NodeGUID.Get(); ok {
-			node.GUIDs = append(node.GUIDs, guid)
-		}
-	}
-	slices.Sort(node.GUIDs)
-	return node
 }
 
 // show is a fact in words: its value, "none", or that it is unknown and why.
-func show[T any](f fabric.Fact[T], words func(T) string) string {
+func show[T any](f status.Fact[T], words func(T) string) string {
 	switch v, ok := f.Get(); {
 	case ok:
 		return words(v)
 	case f.State == fabric.Absent:
-		return "none"
+		return none
 	}
 	return unknown + ": " + verdict.ReasonText(f.Meta().Reason)
 }
@@ -108,9 +97,6 @@ func isUnknown(s string) bool { return s == unknown || strings.HasPrefix(s, unkn
 
 func same(s string) string { return s }
 
-// word is the text of a value.
-func word[T ~string](v T) string { return verdict.Spaced(string(v)) }
-
 // number is a fact as a number, nil where it is not known.
 func number(f fabric.Fact[float64]) *float64 {
 	if v, ok := f.Get(); ok {
@@ -119,13 +105,11 @@ func number(f fabric.Fact[float64]) *float64 {
 	return nil
 }
 
-func (f *Facts) addDevice(n *fabric.Node, h *fabric.HCA) {
-	device := Port{
-		Device: h.Name, Driver: show(h.Driver, same), Firmware: show(h.Firmware, same), PCI: show(h.PCI, same), NUMA: show(h.NUMANode, strconv.Itoa),
-	}
-	if len(h.Ports) == 0 {
+func (f *Facts) addDevice(d *status.Device) {
+	device := Port{Device: d.Name, Driver: show(d.Driver, same), Firmware: show(d.Firmware, same), PCI: show(d.PCI, same), NUMA: show(d.NUMA, strconv.Itoa)}
+	if len(d.Ports) == 0 {
 		why := unknown
-		if h.Moved {
+		if d.Moved {
 			why += ": " + verdict.ReasonText(fabric.ReasonMoved)
 		}
 		p := device
@@ -133,10 +117,13 @@ func (f *Facts) addDevice(n *fabric.Node, h *fabric.HCA) {
 		f.Ports = append(f.Ports, p)
 		return
 	}
-	for i := range h.Ports {
-		port := &h.Ports[i]
-		f.Ports = append(f.Ports, portOf(n, device, h, port))
-		f.addGIDs(h, port)
+	for i := range d.Ports {
+		p := &d.Ports[i]
+		f.Ports = append(f.Ports, portOf(device, p))
+		choice, chosen := p.Choice.Get()
+		for _, g := range p.GIDs.Or(nil) {
+			f.GIDs = append(f.GIDs, GID{d.Name, p.Number, g.Index, g.GID, verdict.GIDTypeName(fabric.GIDType(g.Type)), g.Interface, chosen && choice.Index == g.Index})
+		}
 	}
 }
 
@@ -152,85 +139,43 @@ func (f *Facts) trainingFirst() {
 		}
 		rank[key(p.Device, p.Port)] = at
 	}
-	order := func(a, b string, portA, portB int) int {
-		return cmp.Or(cmp.Compare(rank[key(a, portA)], rank[key(b, portB)]), fabric.NaturalOrder(a, b), cmp.Compare(portA, portB))
-	}
-	slices.SortStableFunc(f.Ports, func(a, b Port) int { return order(a.Device, b.Device, a.Port, b.Port) })
-	slices.SortStableFunc(f.GIDs, func(a, b GID) int { return order(a.Device, b.Device, a.Port, b.Port) })
+	of := func(device string, port int) int { return rank[key(device, port)] }
+	slices.SortStableFunc(f.Ports, func(a, b Port) int { return of(a.Device, a.Port) - of(b.Device, b.Port) })
+	slices.SortStableFunc(f.GIDs, func(a, b GID) int { return of(a.Device, a.Port) - of(b.Device, b.Port) })
 }
 
-func portOf(n *fabric.Node, p Port, h *fabric.HCA, port *fabric.Port) Port {
-	p.Port, p.Shared = port.Number, n.SharedPort(h, port)
-	p.Fabric = show(port.LinkLayer, func(l fabric.LinkLayer) string {
-		switch {
-		case l == fabric.LinkInfiniBand:
-			return fabricInfiniBand
-		case l == fabric.LinkEthernet && h.NodeType.Or("") == fabric.NodeRNIC:
-			return "iWARP"
-		case l == fabric.LinkEthernet:
-			return fabricRoCE
-		case h.Driver.Or("") == "efa":
-			return fabricEFA
-		}
-		return string(l)
-	})
-	p.Role, p.State = show(port.Role, word), show(port.State, word)
-	if port.State.State == fabric.Unknown && port.State.Meta().Reason == fabric.ReasonDriverConstant {
+func portOf(p Port, port *status.Port) Port {
+	p.Port, p.Shared, p.Fabric, p.Role = port.Number, port.Shared, show(port.Fabric, same), show(port.Role, verdict.Spaced)
+	if p.State = show(port.State, verdict.Spaced); port.State.Unknown() && port.State.Reason == fabric.ReasonDriverConstant {
 		p.State = notGiven
 	}
-	if rate, ok := port.Rate.Get(); ok {
-		p.Rate = &rate.BytesPerSecond
-	}
-	p.Expected = number(port.ExpectedRate)
-	p.Interface, p.MTU = show(port.NetDev, same), "none"
-	if name, ok := port.NetDev.Get(); ok {
-		p.MTU = unknown
-		if d := n.NetDev(name); d != nil {
-			p.MTU = show(d.MTU, strconv.Itoa)
-		}
-	}
-	p.GID = show(port.GIDChoice, func(c fabric.GIDChoice) string {
-		if c.GID == nil {
-			return "entry " + strconv.Itoa(c.Index) + ", empty"
-		}
-		return c.GID.Addr.Unmap().String()
-	})
-	if c, ok := port.GIDChoice.Get(); ok {
+	p.Rate, p.Expected = number(port.Rate.Fact), number(port.Expected.Fact)
+	p.Interface, p.MTU, p.GID = show(port.Interface, same), show(port.MTU, strconv.Itoa), show(port.Choice, status.Choice.Text)
+	if c, ok := port.Choice.Get(); ok {
 		p.GIDWhy = verdict.Sentence(c.Why)
-		if c.GID != nil && p.Fabric == fabricRoCE {
-			p.GID += " (" + verdict.GIDTypeName(c.GID.Type) + ")"
+		if c.GID != "" && p.Fabric == status.FabricRoCE {
+			p.GID += " (" + verdict.GIDTypeName(fabric.GIDType(c.Type)) + ")"
 		}
 	}
-	if chains, ok := port.RoCE.Get(); ok && len(chains) > 0 {
-		p.RoCE = roceOf(&chains[0]) // the worst
+	if len(port.RoCE) > 0 {
+		p.RoCE = roceOf(&port.RoCE[0])
 	}
 	return p
 }
 
-func (f *Facts) addGIDs(h *fabric.HCA, port *fabric.Port) {
-	choice, chosen := port.GIDChoice.Get()
-	for _, g := range port.GIDs.Entries.Or(nil) {
-		f.GIDs = append(f.GIDs, GID{
-			Device: h.Name, Port: port.Number, Index: g.Index, Address: g.Addr.Unmap().String(), Type: verdict.GIDTypeName(g.Type), Interface: g.NetDev,
-			Selected: chosen && choice.Index == g.Index,
-		})
-	}
-}
-
-func roceOf(c *fabric.RoCEChain) *RoCE {
-	follows := func(f fabric.Fact[int]) string { // from the traffic class
-		if f.State == fabric.Unknown && c.TrafficClass.State == fabric.Unknown && c.TrafficClassFrom == fabric.TrafficClassFromJob {
+func roceOf(c *status.Chain) *RoCE {
+	follows := func(f status.Fact[int]) string { // from the traffic class
+		if f.Unknown() && c.TrafficClass.Unknown() && c.From == fabric.TrafficClassFromJob {
 			return unknown + ": jobs choose it"
 		}
 		return show(f, strconv.Itoa)
 	}
 	r := &RoCE{
-		Interface: c.Interface, Verdict: verdictWord(c.Verdict), Class: follows(c.TrafficClass), From: c.TrafficClassFrom, DSCP: follows(c.DSCP),
-		Priority: follows(c.Priority), Mode: string(c.Mode), Steps: []Step{},
+		Interface: c.Interface, Verdict: verdictWord(string(c.Settings)), Class: follows(c.TrafficClass), From: c.From, DSCP: follows(c.DSCP),
+		Priority: follows(c.Priority), Mode: c.Mode, Steps: []Step{},
 	}
-	for i := range c.Links {
-		l := &c.Links[i]
-		r.Steps = append(r.Steps, Step{word(l.Step), verdictWord(l.Status), verdict.Sentence(l.Evidence), l.Source})
+	for _, s := range c.Steps {
+		r.Steps = append(r.Steps, Step{verdict.Spaced(s.Step), verdictWord(s.Status), s.Evidence, s.Source})
 	}
 	return r
 }
@@ -239,43 +184,39 @@ func roceOf(c *fabric.RoCEChain) *RoCE {
 const broken = "broken"
 
 // verdictWord is what is known of a chain or a step.
-func verdictWord(s fabric.Status) string {
-	if s == fabric.StatusFailed {
+func verdictWord(s string) string {
+	if s == status.StatusFailed {
 		return broken
 	}
-	return word(s)
+	return verdict.Spaced(s)
 }
 
-func gpuOf(g verdict.GPU) GPU {
+func gpuOf(g *status.GPU) GPU {
 	v := GPU{Name: g.Name, Model: unknown, PCI: unknown, NVLinks: unknown, NIC: unknown, Distance: unknown, GPUDirect: unknown}
-	if g.Function != nil {
-		v.PCI = g.Function.Address
+	if g.OnBus {
+		v.PCI = g.PCI
 	}
-	if g.Driver != nil {
-		v.Model = show(g.Driver.Name, same)
-		active, total := g.NVLinks()
-		v.NVLinks = show(active, func(n int) string { return strconv.Itoa(n) + " of " + strconv.Itoa(total) })
+	if g.Listed() {
+		v.Model = show(g.Model, same)
+		v.NVLinks = show(g.NVLinks, func(n int) string { return fmt.Sprintf("%d of %d", n, g.NVLinksOf) })
 	}
-	if g.Rail != nil {
-		v.Distance = show(g.Rail.Distance, fabric.Distance.String)
-		if v.NIC = g.Rail.NIC; v.NIC == "" {
-			v.NIC = "none"
-		}
+	if p := &g.Path; p.Placed {
+		v.Distance, v.NIC = show(p.Distance, same), cmp.Or(p.Device, none)
 	}
-	if g.GDR != nil {
-		v.Evidence = verdict.Sentence(g.GDR.Evidence)
-		v.GPUDirect = show(g.GDR.Usable, func(usable bool) string {
-			if usable {
-				return "usable (" + string(g.GDR.Path) + ")"
+	if p := &g.Path; p.Judged {
+		v.Evidence = verdict.Sentence(p.Evidence)
+		v.GPUDirect = show(p.Usable, func(usable bool) string {
+			switch {
+			case usable:
+				return "usable (" + p.By + ")"
+			case fabric.GDRBlock(p.Blocked).Slow():
+				return "slow (" + p.Blocked + ")"
 			}
-			if g.GDR.Block.Slow() {
-				return "slow (" + string(g.GDR.Block) + ")"
-			}
-			return "blocked (" + string(g.GDR.Block) + ")"
+			return "blocked (" + p.Blocked + ")"
 		})
 	}
-	if !g.IsNVIDIA() {
-		v.NVLinks, v.GPUDirect = "none", notJudged
+	if g.Foreign {
+		v.NVLinks, v.GPUDirect = none, notJudged
 	}
 	return v
 }
@@ -286,14 +227,10 @@ const (
 	notJudged = unknown + ": a GPU of another vendor than NVIDIA"
 )
 
-// settingsOf are the variables of the host's files, and what else jobs may have.
-func settingsOf(c *fabric.NCCLConfig) (list []Setting, note string) {
-	list = []Setting{}
-	for _, v := range c.Variables {
-		list = append(list, Setting{v.Name, v.Value, v.Source})
-	}
+// settingsNote says which of the host's files were read, and what else jobs may have.
+func settingsNote(list []fabric.NCCLFile) (note string) {
 	var read, unread []string
-	for _, f := range c.Files {
+	for _, f := range list {
 		switch {
 		case f.Exists.Or(false):
 			read = append(read, f.Path)
@@ -302,7 +239,7 @@ func settingsOf(c *fabric.NCCLConfig) (list []Setting, note string) {
 		}
 	}
 	switch {
-	case len(c.Files) == 0:
+	case len(list) == 0:
 		note = "NCCL's files of the host were not read."
 	case len(read) == 0 && len(unread) == 0:
 		note = "The host has no file of NCCL settings."
@@ -312,5 +249,5 @@ func settingsOf(c *fabric.NCCLConfig) (list []Setting, note string) {
 	if len(unread) > 0 {
 		note += " Could not be read: " + document.Some(unread) + "."
 	}
-	return list, strings.TrimSpace(note) + " The environment of a job overrides these files, and containers have files of their own: judge both with gpufabric_exporter lint."
+	return strings.TrimSpace(note) + " The environment of a job overrides these files, and containers have files of their own: judge both with gpufabric_exporter lint."
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/document"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
@@ -214,7 +215,7 @@ func (f *Facts) changes(before *Facts) (rows [][3]string) {
 	add("Kernel", before.Node.Kernel, f.Node.Kernel)
 	add("GPU driver", before.Node.Driver, f.Node.Driver)
 	add("NCCL library of the host", before.Node.Library, f.Node.Library)
-	each(before.Settings, f.Settings, func(s *Setting) (string, []string) { return s.Name, []string{s.Value} }, add)
+	each(before.Settings, f.Settings, func(s *status.Variable) (string, []string) { return s.Name, []string{s.Value} }, add)
 	each(before.Ports, f.Ports, func(p *Port) (string, []string) {
 		words := []string{p.State, rate(p.Rate), "firmware " + p.Firmware, "GID " + p.GID}
 		if p.RoCE != nil {

@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -87,7 +88,7 @@ func (f *Facts) interfaces() document.Section {
 		Head: []string{"Interface", "Port", "RoCE settings", "MTU", "Traffic class", "DSCP", "Priority"},
 		Note: "Source: rtnetlink, DCB netlink, and class/net of sysfs.",
 	}
-	if f.mayHave(fabricRoCE) {
+	if f.mayHave(status.FabricRoCE) {
 		t.Note += " The section RoCE v2 has each step."
 	}
 	for i := range f.Ports {
@@ -106,9 +107,9 @@ func (f *Facts) interfaces() document.Section {
 			r, settings = *p.RoCE, f.marked(broken+", "+p.RoCE.modeText(), p.Device)
 		case p.RoCE != nil:
 			r, settings = *p.RoCE, document.Span{Text: p.RoCE.Verdict + ", " + p.RoCE.modeText()}
-		case p.Fabric == fabricRoCE:
+		case p.Fabric == status.FabricRoCE:
 			r, settings = RoCE{Class: unknown, DSCP: unknown, Priority: unknown}, document.Span{Text: unknown}
-		case f.mayHave(fabricRoCE) || slices.ContainsFunc(f.Ports, func(o Port) bool { return o.RoCE != nil }):
+		case f.mayHave(status.FabricRoCE) || slices.ContainsFunc(f.Ports, func(o Port) bool { return o.RoCE != nil }):
 			r, settings = RoCE{Class: "-", DSCP: "-", Priority: "-"}, document.Span{Text: "not RoCE"}
 		}
 		t.Add(name, p.name(), settings, p.MTU, r.Class, r.DSCP, r.Priority)
@@ -177,7 +178,7 @@ const maxGIDs = 64 // entries of GID tables of all ports that are shown
 // gids is the table of GIDs, the selected entry of each port marked. Of many ports only those entries are shown.
 func (f *Facts) gids() document.Section {
 	s := document.Section{Title: "GID table", Sub: true}
-	efa := which(f.Ports, func(p *Port) bool { return p.Fabric == fabricEFA })
+	efa := which(f.Ports, func(p *Port) bool { return p.Fabric == status.FabricEFA })
 	entries := slices.DeleteFunc(slices.Clone(f.GIDs), func(g GID) bool {
 		return slices.ContainsFunc(efa, func(p *Port) bool { return p.Device == g.Device })
 	})

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/nccl/advice"
+	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -26,16 +28,16 @@ type Facts struct {
 	// JudgedBy is which sources state what the ports for training should be.
 	JudgedBy string `json:"judged_by"`
 
-	Ports    []Port    `json:"ports"`
-	GPUs     []GPU     `json:"gpus"`
-	Settings []Setting `json:"settings"`
+	Ports    []Port            `json:"ports"`
+	GPUs     []GPU             `json:"gpus"`
+	Settings []status.Variable `json:"settings"`
 	// SettingsNote says why there may be more settings in effect.
 	SettingsNote string `json:"settings_note"`
 	GIDs         []GID  `json:"gids"`
 
-	Passed   int       `json:"checks_passed"`
-	Findings []Finding `json:"findings"` // the worst first
-	Unknown  []Gap     `json:"unknown"`
+	Passed   int           `json:"checks_passed"`
+	Findings []Finding     `json:"findings"` // the worst first
+	Unknown  []verdict.Gap `json:"unknown"`
 
 	Jobs []Job `json:"jobs"` // that run now
 	// JobsUnknown says why jobs, or some of them, are not known.
@@ -87,13 +89,6 @@ type Port struct {
 	RoCE      *RoCE  `json:"roce,omitempty"`
 }
 
-// Fabrics of a port.
-const (
-	fabricRoCE       = "RoCE"
-	fabricInfiniBand = "InfiniBand"
-	fabricEFA        = "EFA"
-)
-
 // RoCE is how the interface treats what NCCL sends.
 type RoCE struct {
 	Interface string `json:"interface"`
@@ -124,13 +119,6 @@ type GPU struct {
 	Distance  string `json:"distance"`
 	GPUDirect string `json:"gpudirect_rdma"` // usable, slow, blocked, none, unknown
 	Evidence  string `json:"gpudirect_evidence"`
-}
-
-// Setting is a variable of NCCL that the host sets.
-type Setting struct {
-	Name   string `json:"name"`
-	Value  string `json:"value"` // credentials are masked
-	Source string `json:"source"`
 }
 
 // GID is an entry of a GID table.
@@ -171,13 +159,6 @@ const (
 	fromLog    = "log"
 	fromReport = "report" // the earlier one
 )
-
-// Gap is what could not be judged.
-type Gap struct {
-	Subjects []string `json:"subjects"`
-	What     string   `json:"what"`
-	Why      string   `json:"why"`
-}
 
 // Result is one run of a probe.
 type Result struct {

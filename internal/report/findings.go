@@ -22,7 +22,6 @@ import (
 
 // judge adds the findings of checks, jobs, probes and logs, the worst first, and what could not be judged.
 func (f *Facts) judge(in *Input) {
-	f.Findings, f.Unknown = []Finding{}, []Gap{}
 	bad := map[*verdict.Check]bool{}
 	for i := range in.Verdicts {
 		v := &in.Verdicts[i]
@@ -45,11 +44,8 @@ func (f *Facts) judge(in *Input) {
 		f.addLogFindings(in.Log, in.Config.Links)
 	}
 	f.order()
-	for _, g := range append(verdict.Unchecked(in.Verdicts), diagnose.Unproven(in.Node)...) {
-		f.Unknown = append(f.Unknown, Gap{g.Subjects, g.What, g.Why})
-	}
 	if f.Log != nil && f.Log.Undecided != "" {
-		f.Unknown = append(f.Unknown, Gap{[]string{"job"}, "The log of the job", f.Log.Undecided})
+		f.Unknown = append(f.Unknown, verdict.Gap{Subjects: []string{"job"}, What: "The log of the job", Why: f.Log.Undecided})
 	}
 }
 

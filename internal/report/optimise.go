@@ -10,6 +10,7 @@ import (
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // optimisations are what to set for what the node has, with reasons. What it does not have is one line.
@@ -25,8 +26,8 @@ func (f *Facts) optimisations() []document.Section {
 		}
 	}
 	add(len(f.GPUs) > 0, "GPUDirect RDMA", "no GPU is visible", f.gpuDirect)
-	add(f.mayHave(fabricRoCE), "RoCE v2", "it has no RoCE port for training", f.roce)
-	add(f.mayHave(fabricInfiniBand), "InfiniBand", "it has no InfiniBand port for training", f.infiniBand)
+	add(f.mayHave(status.FabricRoCE), "RoCE v2", "it has no RoCE port for training", f.roce)
+	add(f.mayHave(status.FabricInfiniBand), "InfiniBand", "it has no InfiniBand port for training", f.infiniBand)
 	if len(not) > 0 {
 		s.Say("Not for this node: " + strings.Join(not, ", ") + ".")
 	}
@@ -59,7 +60,7 @@ func (f *Facts) computeOf(name string) []*Port {
 // roce says for RoCE v2 what is chosen and set, and why.
 func (f *Facts) roce() document.Section {
 	s := document.Section{Title: "RoCE v2", Sub: true}
-	ports := f.computeOf(fabricRoCE)
+	ports := f.computeOf(status.FabricRoCE)
 	if len(ports) == 0 {
 		s.Say("Whether the node has RoCE ports for training is unknown.")
 		return s
@@ -119,8 +120,8 @@ func (p *Port) roce() *RoCE {
 }
 
 // rank is lower for the worse of two verdicts.
-func rank(verdict string) int {
-	return slices.Index([]string{broken, unknown, word(fabric.StatusOK), word(fabric.StatusNotApplicable), ""}, verdict)
+func rank(word string) int {
+	return slices.Index([]string{broken, unknown, string(fabric.StatusOK), verdict.Spaced(string(fabric.StatusNotApplicable)), ""}, word)
 }
 
 // step is the worst of the steps of these names.
@@ -135,7 +136,7 @@ func (r *RoCE) step(names ...string) Step {
 // infiniBand says what differs from RoCE.
 func (f *Facts) infiniBand() document.Section {
 	s := document.Section{Title: "InfiniBand", Sub: true}
-	ports := f.computeOf(fabricInfiniBand)
+	ports := f.computeOf(status.FabricInfiniBand)
 	if len(ports) == 0 {
 		s.Say("Whether the node has InfiniBand ports for training is unknown.")
 		return s
@@ -173,7 +174,7 @@ func (f *Facts) references() document.Section {
 		text("What the probes measure: ", document.Link("PROBES.md", docs+"PROBES.md")),
 		text("Which releases of NCCL read which variable: ", document.Link("NCCL.md", docs+"NCCL.md")),
 	}
-	if f.mayHave(fabricRoCE) {
+	if f.mayHave(status.FabricRoCE) {
 		lines = append(lines,
 			text(document.Link("Counters of mlx5, PFC and ECN among them", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html")),
 			text(document.Link("Congestion control for large-scale RDMA deployments (DCQCN)", "https://doi.org/10.1145/2785956.2787484")))

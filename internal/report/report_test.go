@@ -21,6 +21,7 @@ import (
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -242,7 +243,7 @@ func TestHostileNames(t *testing.T) {
 			f.GPUs[i].Name, f.GPUs[i].Model = name, name
 		}
 		for i := range f.Settings {
-			f.Settings[i] = Setting{name, name, name}
+			f.Settings[i] = status.Variable{Name: name, Value: name, Source: name}
 		}
 		for i := range f.GIDs {
 			f.GIDs[i].Device, f.GIDs[i].Interface = name, name

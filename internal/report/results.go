@@ -9,6 +9,7 @@ import (
 
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/probes"
 )
 
@@ -22,9 +23,9 @@ const (
 	linkPlugin = "network plugin" // of which the name follows
 )
 
-func resultOf(n *fabric.Node, r *probes.Result, from string) Result {
+func resultOf(d *status.Document, r *probes.Result, from string) Result {
 	v := Result{
-		Kind: string(r.Kind), Label: r.Label, Device: r.Device, Port: r.Port, At: r.At.UTC(), Source: from, Link: linkOf(n, r), Network: r.Network,
+		Kind: string(r.Kind), Label: r.Label, Device: r.Device, Port: r.Port, At: r.At.UTC(), Source: from, Link: linkOf(d, r), Network: r.Network,
 		GPUDirect: probes.Word(r.GPUDirect, probes.YesNo), NCCL: r.NCCL, Outcome: string(r.Outcome), Failure: string(r.Failure), Error: r.Error, NoDevices: r.NoDevices, Expected: number(r.Expected.Fact),
 		Baseline: number(r.Comparison.Median.Fact), Ratio: number(r.Comparison.Ratio.Fact), Faults: []probes.Fault{},
 	}
@@ -42,18 +43,18 @@ func resultOf(n *fabric.Node, r *probes.Result, from string) Result {
 }
 
 // linkOf is the link that carried the data of a probe; empty: not known.
-func linkOf(n *fabric.Node, r *probes.Result) string {
+func linkOf(d *status.Document, r *probes.Result) string {
 	switch path := r.Path.Or(""); path {
 	case probes.PathSocket:
 		return linkTCP
 	case probes.PathIB:
-		return rdmaLink(n, r.Device)
+		return rdmaLink(d, r.Device)
 	case probes.PathPlugin:
 		return linkPlugin + " " + probes.OrUnknown(r.Network)
 	case probes.PathNVLS:
 		return linkNVLink
 	case probes.PathP2P:
-		return p2pLink(n)
+		return p2pLink(d)
 	case probes.PathSHM:
 		return "host memory"
 	}
@@ -61,21 +62,22 @@ func linkOf(n *fabric.Node, r *probes.Result) string {
 }
 
 // rdmaLink is what NCCL's verbs network runs over on a device, or on all training ports where none is named.
-func rdmaLink(n *fabric.Node, device string) string {
+func rdmaLink(d *status.Document, device string) string {
 	links := map[string]bool{}
-	for h, p := range n.Ports {
-		if h.Name != device && (device != "" || !p.Serves(fabric.RoleCompute)) {
-			continue
-		}
-		switch c := p.GIDChoice.Or(fabric.GIDChoice{}); {
-		case p.LinkLayer.Or("") == fabric.LinkInfiniBand:
-			links[linkInfiniBand] = true
-		case p.LinkLayer.Or("") != fabric.LinkEthernet:
-			links["RDMA"] = true
-		case c.GID != nil && c.GID.Type == fabric.GIDRoCEv1:
-			links["RoCE v1"] = true
-		default:
-			links[linkRoCE] = true
+	for i := range d.Devices {
+		for k := range d.Devices[i].Ports {
+			p := &d.Devices[i].Ports[k]
+			if d.Devices[i].Name != device && (device != "" || p.Role.Or("") != string(fabric.RoleCompute)) {
+				continue
+			}
+			switch p.Layer.Or("") {
+			case string(fabric.LinkInfiniBand):
+				links[linkInfiniBand] = true
+			case string(fabric.LinkEthernet):
+				links[map[bool]string{true: "RoCE v1", false: linkRoCE}[p.Choice.Or(status.Choice{}).Type == string(fabric.GIDRoCEv1)]] = true
+			default:
+				links["RDMA"] = true
+			}
 		}
 	}
 	if len(links) == 1 {
@@ -87,16 +89,18 @@ func rdmaLink(n *fabric.Node, device string) string {
 }
 
 // p2pLink is what direct paths between the GPUs run over. GPUs whose NVLinks are not connected have them, too.
-func p2pLink(n *fabric.Node) string {
-	linked, known := false, len(n.GPUDriver.GPUs) > 0
-	for i := range n.GPUDriver.GPUs {
-		active := n.GPUDriver.GPUs[i].Active()
-		known, linked = known && active.State != fabric.Unknown, linked || active.Or(0) > 0
+func p2pLink(d *status.Document) string {
+	linked, listed, hidden := false, false, false
+	for i := range d.GPUs {
+		g := &d.GPUs[i]
+		listed = listed || g.Listed()
+		hidden = hidden || g.Listed() && g.NVLinks.Unknown()
+		linked = linked || g.NVLinks.Or(0) > 0
 	}
 	switch {
 	case linked:
 		return linkNVLink
-	case known:
+	case listed && !hidden:
 		return "PCIe"
 	}
 	return "NVLink or PCIe"
@@ -175,9 +179,9 @@ func (f *Facts) withoutNCCL() string {
 func (f *Facts) lacks(link string) bool {
 	switch link {
 	case linkRoCE:
-		return !f.mayHave(fabricRoCE)
+		return !f.mayHave(status.FabricRoCE)
 	case linkInfiniBand:
-		return !f.mayHave(fabricInfiniBand)
+		return !f.mayHave(status.FabricInfiniBand)
 	case linkNVLink:
 		return (len(f.GPUs) > 0 || f.withoutNCCL() != "") && !slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.NVLinks != "none" && g.NVLinks != "0 of 0" })
 	}

@@ -20,7 +20,7 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 	}
 	to := Device{
 		Board: factOf(h.BoardID), Firmware: factOf(h.Firmware), Driver: factOf(h.Driver), PCI: factOf(h.PCI), NUMA: factOf(h.NUMANode),
-		Width: factOf(fabric.Fact[int]{}), Speed: factOf(fabric.Fact[float64]{}), Moved: h.Moved, Restricted: h.Restricted.Or(false),
+		Moved: h.Moved, Restricted: h.Restricted.Or(false),
 	}
 	if f := b.in.Node.PCI.NIC(h.Name); f != nil {
 		to.Group, to.Width, to.Speed = b.groups[f.Address], factOf(f.Link.Width), factOf(f.Link.Speed)
@@ -67,19 +67,10 @@ func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 	s := verdict.PortSubject(h, p)
 	hidden := p.State.Meta().State == fabric.Unknown && !isStateless(p)
 	to := Port{
-		Part: b.part(id, s.String(), hidden, s), Number: p.Number, Role: mapped(p.Role, func(r fabric.Role) string { return string(r) }),
-		Layer: mapped(p.LinkLayer, func(l fabric.LinkLayer) string { return string(l) }), Interface: factOf(p.NetDev),
-		State:    mapped(p.State, func(s fabric.PortState) string { return string(s) }),
-		Physical: mapped(p.PhysState, func(s fabric.PhysState) string { return string(s) }),
-		Rate:     mapped(p.Rate, func(r fabric.Rate) float64 { return r.BytesPerSecond }), Expected: factOf(p.ExpectedRate),
-		GIDs: mapped(p.GIDs.Entries, gids),
-		Choice: mapped(p.GIDChoice, func(c fabric.GIDChoice) Choice {
-			to := Choice{Index: c.Index, Rule: string(c.Rule), Why: c.Why}
-			if c.GID != nil {
-				to.GID = c.GID.Addr.Unmap().String()
-			}
-			return to
-		}),
+		Part: b.part(id, s.String(), hidden, s), Number: p.Number, Role: worded(p.Role), Layer: worded(p.LinkLayer), Interface: factOf(p.NetDev),
+		State: worded(p.State), Physical: worded(p.PhysState), Expected: factOf(p.ExpectedRate), GIDs: mapped(p.GIDs.Entries, gids),
+		Rate:   mapped(p.Rate, func(r fabric.Rate) float64 { return r.BytesPerSecond }),
+		Choice: mapped(p.GIDChoice, choiceOf), Fabric: fabricOf(h, p), MTU: b.mtu(p), Shared: b.in.Node.SharedPort(h, p),
 	}
 	if to.Status == StatusOK && isStateless(p) {
 		to.Status = StatusPartly
@@ -104,6 +95,44 @@ func isHidden(c fabric.RoCEChain) bool {
 	})
 }
 
+// fabricOf is the kind of network behind a port, as people call it.
+func fabricOf(h *fabric.HCA, p *fabric.Port) Fact[string] {
+	return mapped(p.LinkLayer, func(l fabric.LinkLayer) string {
+		switch {
+		case l == fabric.LinkInfiniBand:
+			return FabricInfiniBand
+		case l == fabric.LinkEthernet && h.NodeType.Or("") == fabric.NodeRNIC:
+			return "iWARP"
+		case l == fabric.LinkEthernet:
+			return FabricRoCE
+		case h.Driver.Or("") == "efa":
+			return FabricEFA
+		}
+		return string(l)
+	})
+}
+
+// mtu is that of the interface of a port; absent without one.
+func (b *builder) mtu(p *fabric.Port) Fact[int] {
+	name, ok := p.NetDev.Get()
+	if !ok {
+		return factOf(fabric.AbsentFact[int]("", b.in.Node.At))
+	}
+	d := b.in.Node.NetDev(name)
+	if d == nil {
+		return Fact[int]{}
+	}
+	return factOf(d.MTU)
+}
+
+func choiceOf(c fabric.GIDChoice) Choice {
+	to := Choice{Index: c.Index, Rule: string(c.Rule), Why: c.Why}
+	if c.GID != nil {
+		to.GID, to.Type = c.GID.Addr.Unmap().String(), string(c.GID.Type)
+	}
+	return to
+}
+
 func gids(list []fabric.GID) []GID {
 	to := []GID{}
 	for _, g := range list {
@@ -116,6 +145,7 @@ func chainOf(c *fabric.RoCEChain) Chain {
 	to := Chain{
 		Interface: c.Interface, Status: string(c.Verdict), Step: string(c.Step), Mode: string(c.Mode),
 		TrafficClass: factOf(c.TrafficClass), DSCP: factOf(c.DSCP), Priority: factOf(c.Priority), Steps: steps(c.Links), Observed: steps(c.Observed),
+		Settings: c.Verdict, From: c.TrafficClassFrom,
 	}
 	if l := c.Link(c.Step); l != nil && c.Verdict == fabric.StatusUnknown {
 		to.Why = verdict.ReasonText(l.Reason)

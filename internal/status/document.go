@@ -17,7 +17,7 @@ import (
 // Version is that of the schema. Fields may be added without a new version; none is removed or changes its meaning.
 const Version = 1
 
-// Document is the status of a node at one time. No list in it is null.
+// Document is the status of a node at one time. No list in it is null. What /status.json lacks is for other documents.
 type Document struct {
 	Version  int       `json:"version"`
 	Exporter string    `json:"exporter_version"`
@@ -56,6 +56,13 @@ type Node struct {
 	Excluded  []string     `json:"excluded_devices"`
 	Notes     []string     `json:"notes"` // sentences about how the node is built
 	JudgedBy  JudgedBy     `json:"judged_by"`
+
+	GUIDs    []string             `json:"-"` // of its RDMA devices, in order
+	NotAsked string               `json:"-"` // GPUs of which no driver was asked, in words
+	Driver   string               `json:"-"` // GPUDriver also where nothing needs one
+	CUDA     Fact[string]         `json:"-"`
+	Library  Fact[fabric.Library] `json:"-"` // NCCL of the host
+	Files    []fabric.NCCLFile    `json:"-"` // that may set variables
 }
 
 // Verdict is a status in one sentence.
@@ -72,39 +79,6 @@ const (
 	StatusPartly  = "partly"  // no problem in what could be read, some checks could not be made
 	StatusNone    = "none"    // no check applies
 )
-
-// Fact is a fact of the node.
-type Fact[T any] struct {
-	State  string `json:"state"`            // ok, absent or unknown
-	Value  *T     `json:"value,omitempty"`  // missing unless state is ok
-	Reason string `json:"reason,omitempty"` // why it is unknown
-	Source string `json:"source,omitempty"` // file or netlink attribute
-}
-
-// Get returns the value and whether it is known.
-func (f Fact[T]) Get() (v T, known bool) {
-	if f.Value == nil {
-		return v, false
-	}
-	return *f.Value, true
-}
-
-// Unknown reports whether the fact could not be read.
-func (f Fact[T]) Unknown() bool { return f.State == fabric.Unknown.String() }
-
-// factOf converts a fact.
-func factOf[T any](f fabric.Fact[T]) Fact[T] { return mapped(f, func(v T) T { return v }) }
-
-// mapped converts a fact and its value.
-func mapped[T, U any](f fabric.Fact[T], as func(T) U) Fact[U] {
-	m := f.Meta()
-	to := Fact[U]{State: m.State.String(), Reason: string(m.Reason), Source: m.Source}
-	if v, ok := f.Get(); ok {
-		u := as(v)
-		to.Value = &u
-	}
-	return to
-}
 
 // Part is a part of the node that checks are about.
 type Part struct {

@@ -24,7 +24,7 @@ func fields(t reflect.Type, path string, into map[string]string) {
 		fields(t.Elem(), path, into)
 		into[path] += " or null"
 	case strings.HasPrefix(t.Name(), "Fact["):
-		value := t.Field(1).Type.Elem()
+		value := t.Field(0).Type.Field(0).Type
 		inner := map[string]string{}
 		fields(value, "", inner)
 		into[path] = "fact: " + inner[""]
@@ -46,6 +46,9 @@ func fields(t reflect.Type, path string, into map[string]string) {
 		for i := range t.NumField() {
 			f := t.Field(i)
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "-" {
+				continue
+			}
 			if f.Anonymous && name == "" {
 				fields(f.Type, path, into)
 				continue

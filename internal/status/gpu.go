@@ -17,10 +17,8 @@ func (b *builder) gpu(i int, all []verdict.GPU) GPU {
 	presence := b.presence(g)
 	hidden := presence == PresenceUnknown && g.IsNVIDIA()
 	to := GPU{
-		Part: b.part(fmt.Sprintf("gpu-%d", i), g.Name, hidden, g.Subject()), Presence: presence, NUMA: factOf(g.NUMANode()),
-		Model: factOf(fabric.Fact[string]{}), Processes: factOf(fabric.Fact[int]{}), Busy: factOf(fabric.Fact[float64]{}), MIG: factOf(fabric.Fact[bool]{}),
-		NVLinks: factOf(fabric.Fact[int]{}), Fabric: factOf(fabric.Fact[string]{}), Gen: factOf(fabric.Fact[int]{}), MaxGen: factOf(fabric.Fact[int]{}),
-		Width: factOf(fabric.Fact[int]{}), NVLinkOK: StatusNone,
+		Part: b.part(fmt.Sprintf("gpu-%d", i), g.Name, hidden, g.Subject()), Presence: presence, NUMA: factOf(g.NUMANode()), NVLinkOK: StatusNone,
+		Foreign: !g.IsNVIDIA(), OnBus: g.Function != nil,
 	}
 	if presence == PresenceVM && to.Status == StatusOK {
 		to.Status = StatusPartly // its driver is in the virtual machine
@@ -38,7 +36,7 @@ func (b *builder) gpu(i int, all []verdict.GPU) GPU {
 		if to.PCI == "" {
 			to.PCI = d.Address
 		}
-		if to.Width.Value == nil {
+		if to.Width.State != fabric.OK {
 			to.Width = factOf(d.PCIeWidth)
 		}
 	}
@@ -91,7 +89,7 @@ func (b *builder) nvlinksOf(to *GPU, g verdict.GPU) {
 
 // path is the way to the NIC that the GPU is to use.
 func (b *builder) path(g verdict.GPU) Path {
-	to := Path{Status: StatusUnknown, Distance: factOf(fabric.Fact[string]{}), Usable: factOf(fabric.Fact[bool]{})}
+	to := Path{Status: StatusUnknown, Placed: g.Rail != nil, Judged: g.GDR != nil}
 	if r := g.Rail; r != nil {
 		to.Device, to.Shared = short(r.NIC), r.Shared
 		if r.NIC != "" {

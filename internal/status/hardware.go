@@ -2,6 +2,12 @@
 
 package status
 
+import (
+	"strconv"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
 // GPU is a GPU.
 type GPU struct {
 	Part
@@ -22,7 +28,13 @@ type GPU struct {
 	NVLinkOK  string        `json:"nvlink_status"` // Status*
 	Fabric    Fact[string]  `json:"nvlink_fabric"`
 	Path      Path          `json:"path"`
+
+	Foreign bool `json:"-"` // of another vendor than NVIDIA
+	OnBus   bool `json:"-"` // the visible one
 }
+
+// Listed reports whether the driver lists the GPU, maybe as lost.
+func (g *GPU) Listed() bool { return g.Presence == PresenceListed || g.Presence == PresenceLost }
 
 // Whether a GPU is there for its driver.
 const (
@@ -46,6 +58,9 @@ type Path struct {
 	By       string       `json:"gpudirect_path,omitempty"` // dmabuf or peermem
 	Blocked  string       `json:"gpudirect_blocked_by,omitempty"`
 	Evidence string       `json:"gpudirect_evidence,omitempty"`
+
+	Placed bool `json:"-"` // where the GPU is among NICs is known
+	Judged bool `json:"-"` // GPUDirect RDMA was looked at
 }
 
 // Device is an RDMA device.
@@ -77,8 +92,19 @@ type Port struct {
 	Expected  Fact[float64] `json:"expected_rate_bytes_per_second"`
 	GIDs      Fact[[]GID]   `json:"gids"`
 	Choice    Fact[Choice]  `json:"gid_of_nccl"`
-	RoCE      []Chain       `json:"roce"`
+	RoCE      []Chain       `json:"roce"` // the worst first
+
+	Fabric Fact[string] `json:"-"` // Fabric*, or another kind
+	MTU    Fact[int]    `json:"-"` // of the interface
+	Shared string       `json:"-"` // physical port that another device has, too: their rates do not add up
 }
+
+// Fabrics of ports.
+const (
+	FabricRoCE       = "RoCE"
+	FabricInfiniBand = "InfiniBand"
+	FabricEFA        = "EFA"
+)
 
 // GID is an entry of the GID table.
 type GID struct {
@@ -94,6 +120,15 @@ type Choice struct {
 	GID   string `json:"gid"` // empty: the entry is
 	Rule  string `json:"rule"`
 	Why   string `json:"why"`
+	Type  string `json:"-"` // of the GID
+}
+
+// Text is the GID, or that the entry is empty.
+func (c Choice) Text() string {
+	if c.GID == "" {
+		return "entry " + strconv.Itoa(c.Index) + ", empty"
+	}
+	return c.GID
 }
 
 // Chain is how one interface treats RoCE.
@@ -108,6 +143,9 @@ type Chain struct {
 	Priority     Fact[int] `json:"priority"`
 	Steps        []Step    `json:"steps"`
 	Observed     []Step    `json:"observed"`
+
+	Settings fabric.Status `json:"-"` // of the steps alone
+	From     string        `json:"-"` // who chose the traffic class
 }
 
 // Step is one setting of a chain, or what its traffic shows.

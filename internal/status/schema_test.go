@@ -41,7 +41,7 @@ func schemaOf(t reflect.Type, path string, about map[string]string) schema {
 		s = schemaOf(t.Elem(), path, about)
 		s["type"] = []string{s["type"].(string), "null"}
 	case strings.HasPrefix(t.Name(), "Fact["):
-		s["$ref"], s["properties"] = "#/$defs/fact", schema{"value": schemaOf(t.Field(1).Type.Elem(), path+".value", about)}
+		s["$ref"], s["properties"] = "#/$defs/fact", schema{"value": schemaOf(t.Field(0).Type.Field(0).Type, path+".value", about)}
 	case t == reflect.TypeFor[time.Time]():
 		s["type"], s["format"] = "string", "date-time"
 	case t.Kind() == reflect.Slice:

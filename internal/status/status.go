@@ -26,22 +26,30 @@ type Inputs struct {
 	Note     string            // about the node; may be empty
 	Instance string            // the label instance of the node in Prometheus; may be empty
 	Links    config.Links
-	// Since returns when one of these verdicts failed first, and whether that may have been earlier.
+	// Since returns when one of these verdicts failed first, and whether that may have been earlier; nil: no one saw it.
 	Since  func([]verdict.Verdict) (first time.Time, atLeast, known bool)
 	Jobs   *job.Document
 	Probes []Probe
 	Causes []*verdict.Verdict // of the results of Probes; nil: none is known
 }
 
-// Of builds the document, without its verdict.
+// Of builds the document, without its verdict. Its texts and lists are bounded.
 func Of(in *Inputs) *Document {
+	d := Whole(in)
+	bound(d)
+	return d
+}
+
+// Whole is Of without bounds.
+func Whole(in *Inputs) *Document {
 	n := in.Node
 	b := builder{in: in, parts: map[verdict.Subject]*judged{}, names: map[string]string{}, ids: map[verdict.Subject]string{}, groups: map[string]string{}}
 	b.Document = &Document{
 		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(), Jobs: in.Jobs, Probes: in.Probes,
 		Node: Node{
 			Name: in.Name, Note: in.Note, Kernel: factOf(n.Host.Kernel), Virtual: factOf(n.Host.Hypervisor), GPUs: factOf(n.GPUs),
-			Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded, JudgedBy: *JudgedByOf(n),
+			Elsewhere: diagnose.Elsewhere(n), Excluded: slices.Clone(n.Excluded), JudgedBy: *JudgedByOf(n),
+			NotAsked: gpu.GPUsNotAsked(n), Driver: gpu.DriverText(&n.GPUDriver), CUDA: factOf(n.GPUDriver.CUDA), Library: factOf(n.NCCL.Library), Files: slices.Clone(n.NCCL.Files),
 		},
 	}
 	gpus := verdict.GPUs(n)
@@ -49,7 +57,7 @@ func Of(in *Inputs) *Document {
 		b.Node.Notes = gpu.Notes(n, gpus)
 	}
 	if gpu.HasNVIDIA(gpus) {
-		b.Node.GPUDriver = gpu.DriverText(&n.GPUDriver)
+		b.Node.GPUDriver = b.Node.Driver
 	}
 	b.findings()
 	b.gaps()
@@ -62,11 +70,16 @@ func Of(in *Inputs) *Document {
 		b.GPUs = append(b.GPUs, b.gpu(i, gpus))
 	}
 	b.NVLink = nvlinkOf(gpus)
+	for _, h := range devices {
+		if guid, known := h.NodeGUID.Get(); known {
+			b.Node.GUIDs = append(b.Node.GUIDs, guid)
+		}
+	}
+	slices.Sort(b.Node.GUIDs)
 	for _, v := range n.NCCL.Variables {
 		b.NCCL = append(b.NCCL, Variable{v.Name, v.Value, v.Source})
 	}
 	b.link()
-	bound(b.Document)
 	return b.Document
 }
 
@@ -152,9 +165,11 @@ func (b *builder) finding(id string, g *verdict.Group) Finding {
 		ID: id, Check: g.Check.ID, Severity: string(g.Check.Severity), What: g.What, Evidence: g.Evidence, Consequence: g.Consequence,
 		Runbook: b.in.Links.Runbook(g.Check), Dashboard: b.in.Links.NodeDashboard(b.in.Instance),
 	}
-	if first, atLeast, known := b.in.Since(g.Members); known {
-		first = first.UTC()
-		f.Since, f.AtLeast = &first, atLeast
+	if b.in.Since != nil {
+		if first, atLeast, known := b.in.Since(g.Members); known {
+			first = first.UTC()
+			f.Since, f.AtLeast = &first, atLeast
+		}
 	}
 	remedies := g.Remedies(b.in.Node)
 	if len(remedies) == 1 {
@@ -177,9 +192,14 @@ func (b *builder) finding(id string, g *verdict.Group) Finding {
 	return f
 }
 
+// Gaps are what could not be judged.
+func Gaps(n *fabric.Node, list []verdict.Verdict) []verdict.Gap {
+	return append(verdict.Unchecked(list), diagnose.Unproven(n)...)
+}
+
 func (b *builder) gaps() {
 	b.unread = map[string]bool{}
-	for _, g := range append(verdict.Unchecked(b.in.Verdicts), diagnose.Unproven(b.in.Node)...) {
+	for _, g := range Gaps(b.in.Node, b.in.Verdicts) {
 		gap := Gap{What: g.What, Why: g.Why}
 		for _, s := range g.Subjects {
 			b.unread[s] = true

@@ -12,9 +12,9 @@ import (
 
 // Gap is what could not be looked at: no trouble was seen there, and none can be ruled out.
 type Gap struct {
-	Subjects []string
-	What     string // which checks it keeps from judging
-	Why      string
+	Subjects []string `json:"subjects"`
+	What     string   `json:"what"` // which checks it keeps from judging
+	Why      string   `json:"why"`
 }
 
 // Unchecked returns the gaps that are news, by subject and reason.
