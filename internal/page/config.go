@@ -14,54 +14,49 @@ import (
 
 // configView is the configuration in force.
 type configView struct {
-	Name              string
-	Loaded            string
-	Err               string
-	Roles             []string
-	Restricted        string
-	Ports             string
-	GPUs              string
-	Rates             []string
-	RoCE              string
-	Environment       string
-	Home              string
-	Devices           string
-	Runbooks, Grafana string
+	Name, Loaded, Err string
+	Rows              []namedValue
 }
 
 func configViewOf(s ConfigStatus, devices fabric.Filter) configView {
-	p := s.Config.Policy
-	v := configView{
-		Name: s.Config.File, Loaded: s.Loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
-		Restricted: pattern(p.Restricted), Environment: s.Config.NCCL.Environment, Home: s.Config.NCCL.Home,
-		Grafana: s.Config.Links.Grafana,
-	}
-	if l := s.Config.Links.Runbooks; l != config.DefaultLinks().Runbooks {
-		v.Runbooks = l
-	}
+	p, links := s.Config.Policy, s.Config.Links
+	v := configView{Name: s.Config.File, Loaded: stamp(s.Loaded)}
 	if s.Err != nil {
 		v.Err = s.Err.Error()
 	}
-	for _, r := range p.Roles {
-		v.Roles = append(v.Roles, pattern(r.Device)+": "+string(r.Role))
-	}
-	if p.ComputePorts != nil {
-		v.Ports = strconv.Itoa(*p.ComputePorts)
-	}
-	if p.GPUs != nil {
-		v.GPUs = strconv.Itoa(*p.GPUs)
-	}
-	for _, r := range fabric.Roles() {
-		if rate, ok := p.PortRates[r]; ok {
-			v.Rates = append(v.Rates, string(r)+" "+verdict.Gigabits(rate))
+	add := func(name, value string) {
+		if value != "" {
+			v.Rows = append(v.Rows, namedValue{name, value})
 		}
 	}
-	v.RoCE = expectedRoCEText(p.RoCE)
+	count := func(name string, n *int) {
+		if n != nil {
+			add(name, strconv.Itoa(*n))
+		}
+	}
+	count("Compute ports", p.ComputePorts)
+	count("GPUs", p.GPUs)
+	for _, r := range fabric.Roles() {
+		if rate, ok := p.PortRates[r]; ok {
+			add("Port rate", string(r)+" "+verdict.Gigabits(rate))
+		}
+	}
+	add("RoCE", expectedRoCEText(p.RoCE))
+	for _, r := range p.Roles {
+		add("Role", pattern(r.Device)+": "+string(r.Role))
+	}
+	add("Restricted", pattern(p.Restricted))
+	add("NCCL environment", s.Config.NCCL.Environment)
+	add("NCCL home", s.Config.NCCL.Home)
+	if links.Runbooks != config.DefaultLinks().Runbooks {
+		add("Runbooks", links.Runbooks)
+	}
+	add("Grafana", links.Grafana)
 	switch d := devices; {
 	case d.Include != nil:
-		v.Devices = "only " + pattern(d.Include)
+		add("Devices read", "only "+pattern(d.Include))
 	case d.Exclude != nil:
-		v.Devices = "all but " + pattern(d.Exclude)
+		add("Devices read", "all but "+pattern(d.Exclude))
 	}
 	return v
 }

@@ -20,6 +20,7 @@ import (
 	"gpufabric_exporter/internal/jobs/progress"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/verdict"
+	"gpufabric_exporter/probes"
 )
 
 // maxRankRows bounds the ranks that are shown of a job; /jobs.json has all.
@@ -132,7 +133,7 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 	order := map[string]int{"bad": -2, "unsure": -1}
 	slices.SortStableFunc(s.Rows, func(a, b jobRow) int { return cmp.Compare(order[a.class], order[b.class]) })
 	if problems > 0 {
-		s.Class, s.Problem = s.Rows[0].class, counted(problems, "job")
+		s.Class, s.Problem = s.Rows[0].class, probes.Counted(problems, "job")
 	}
 	return s
 }
@@ -163,9 +164,9 @@ func jobRowOf(j *job.Job, names map[string]string) jobRow {
 	if row.class != "bad" && slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(verdict.Warning) }) {
 		row.class = "unsure"
 	}
-	ranks := counted(len(j.Ranks), "rank")
+	ranks := probes.Counted(len(j.Ranks), "rank")
 	if j.Size > 0 {
-		ranks = fmt.Sprintf("%d of %s", len(j.Ranks), counted(j.Size, "rank"))
+		ranks = fmt.Sprintf("%d of %s", len(j.Ranks), probes.Counted(j.Size, "rank"))
 	}
 	row.Facts = []string{ranks, gpuList(j.GPUs, names)}
 	if v.Way != "" {
@@ -178,7 +179,7 @@ func jobRowOf(j *job.Job, names map[string]string) jobRow {
 		row.Facts = append(row.Facts, "user ID "+j.User)
 	}
 	if v.Transport != job.Unknown && !j.Since.IsZero() {
-		row.Facts = append(row.Facts, "since "+j.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
+		row.Facts = append(row.Facts, "since "+stamp(j.Since))
 	}
 	row.Notes = jobNotes(j)
 	for i := range j.Ranks {
@@ -236,7 +237,7 @@ func jobNotes(j *job.Job) []jobNote {
 		case verdict.Info:
 			class = "quiet"
 		}
-		ranks := counted(len(f.PIDs), "rank")
+		ranks := probes.Counted(len(f.PIDs), "rank")
 		if len(f.PIDs) > 0 {
 			ranks += ", first PID " + strconv.Itoa(f.PIDs[0])
 		}
@@ -296,7 +297,7 @@ func gpuList(uuids []string, names map[string]string) string {
 	case len(uuids) == 0:
 		return "GPUs unknown"
 	case len(uuids) > most:
-		return counted(len(uuids), "GPU")
+		return probes.Counted(len(uuids), "GPU")
 	}
 	var list []string
 	for _, uuid := range uuids {
@@ -304,13 +305,6 @@ func gpuList(uuids []string, names map[string]string) string {
 	}
 	slices.SortFunc(list, fabric.NaturalOrder)
 	return strings.Join(list, ", ")
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
 }
 
 // JobsJSON answers with the jobs as JSON, which the command jobs prints, too. observe returns when its context ends. Where jobs are

@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -31,6 +30,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
+	"gpufabric_exporter/probes"
 )
 
 //go:embed landing.html
@@ -77,7 +77,9 @@ type ConfigStatus struct {
 type Landing struct{ LandingOptions }
 
 // landingPage is parsed for the first request: it has no use on a node that is only scraped.
-var landingPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("landing").Parse(landingHTML)) })
+var landingPage = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("landing").Funcs(words).Parse(landingHTML))
+})
 
 // NewLanding returns the page.
 func NewLanding(o LandingOptions) *Landing {
@@ -122,31 +124,23 @@ type reading struct {
 	doc    *status.Document
 	jobs   jobSection
 	probes cell // the verdict on them
-	// troubles are what is wrong with their results.
-	troubles []probeTrouble
-	wait     int // seconds until traffic can be judged; 0: it was, or never is
+	wait   int  // seconds until traffic can be judged; 0: it was, or never is
 }
 
 func (l *Landing) read(n *fabric.Node) reading {
 	list := diagnose.Run(n, nil)
 	l.Seen.See(list, true, n.At)
-	probes := l.Probes.view(n, list, n.At)
-	r := reading{jobs: jobSectionOf(n, l.Collectors), probes: probes.Verdict, troubles: probes.Troubles, wait: secondReading(n)}
+	probed := l.Probes.view(n, list, n.At)
+	r := reading{jobs: jobSectionOf(n, l.Collectors), probes: probed.Verdict, wait: secondReading(n)}
 	in := &status.Inputs{
 		Node: n, Verdicts: list, Exporter: version.Version, Name: l.Title, Note: l.Note, Instance: l.Instance, Links: l.Config().Config.Links,
-		Since: l.Seen.first,
+		Since: l.Seen.first, Probes: probed.probed,
 	}
 	if jobs, why := l.Collectors.Jobs(n); why == "" {
 		document := jobs.Document()
 		in.Jobs = &document
 	}
-	in.Probes, in.Causes = probesInBrief(&probes)
 	r.doc = status.Of(in)
-	for i := range r.troubles {
-		if t := &r.troubles[i]; t.first < len(r.doc.Probes) { // lists of the document are bounded
-			t.finding = r.doc.Probes[t.first].Cause
-		}
-	}
 	r.doc.Verdict = r.verdict(l, n)
 	if r.doc.RetryAfter = r.wait; r.wait > 0 {
 		for _, c := range diagnose.Catalogue() {
@@ -160,26 +154,23 @@ func (l *Landing) read(n *fabric.Node) reading {
 
 // verdict is at the top of the page. It is as bad as the worst finding, probe and job.
 func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
-	failed := len(r.troubles) > 0 || r.probes.Class == "bad"
+	failed := len(r.doc.Troubles) > 0 || r.probes.Class == "bad"
 	jobs := r.jobs.Problem
 	none, isNone := l.NoDevice(n)
 	v := func(state, text string) status.Verdict { return status.Verdict{Status: state, Text: text} }
 	found := r.jobs.Found // each fault once, whatever follows from it
-	for i := range r.doc.Findings {
-		if r.doc.Findings[i].Cause == "" {
-			found++
-		}
-	}
-	for i := range r.troubles {
-		if r.troubles[i].finding == "" {
-			found++
+	for _, list := range [][]status.Finding{r.doc.Findings, r.doc.Troubles} {
+		for i := range list {
+			if list[i].Cause == "" {
+				found++
+			}
 		}
 	}
 	switch {
 	case found > 0 && r.jobs.Suspect > 0:
-		return v(status.StatusFailed, counted(found, "problem")+" found, and a possible problem in "+counted(r.jobs.Suspect, "job"))
+		return v(status.StatusFailed, probes.Counted(found, "problem")+" found, and a possible problem in "+probes.Counted(r.jobs.Suspect, "job"))
 	case found > 0:
-		return v(status.StatusFailed, counted(found, "problem")+" found")
+		return v(status.StatusFailed, probes.Counted(found, "problem")+" found")
 	case failed:
 		return v(status.StatusFailed, r.probes.Text)
 	case jobs != "":
@@ -196,7 +187,7 @@ func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
 		return v(status.StatusUnknown, "No problems found so far; jobs have been read once only")
 	}
 	if silent := stateless(n); silent > 0 {
-		return v(status.StatusPartly, "No problems found; the state of "+counted(silent, "port")+" is unknown")
+		return v(status.StatusPartly, "No problems found; the state of "+probes.Counted(silent, "port")+" is unknown")
 	}
 	return v(status.StatusOK, "No problems found")
 }
@@ -228,22 +219,15 @@ func collectorState(c collector.Health) cell {
 }
 
 func nodeFacts(n *fabric.Node) []string {
-	facts := []string{gpuCount(n.GPUs), portCount(n)}
+	gpus := "number of GPUs unknown"
+	if count, known := n.GPUs.Get(); known {
+		gpus = probes.Counted(count, "GPU")
+	}
+	facts := []string{gpus, portCount(n)}
 	if k, ok := n.Host.Kernel.Get(); ok {
 		facts = append(facts, "Linux "+k)
 	}
-	return append(facts, "observed "+n.At.UTC().Format("2006-01-02 15:04:05 UTC"))
-}
-
-func gpuCount(f fabric.Fact[int]) string {
-	switch n, ok := f.Get(); {
-	case !ok:
-		return "number of GPUs unknown"
-	case n == 1:
-		return "1 GPU"
-	default:
-		return strconv.Itoa(n) + " GPUs"
-	}
+	return append(facts, "observed "+stamp(n.At))
 }
 
 // stateless counts the ports whose driver does not report a state. No check is unknown for that.

@@ -237,11 +237,11 @@ func TestLandingCommands(t *testing.T) {
 
 // The verdict is green only if traffic was judged, and probes and jobs have no problem.
 func TestLandingConcludes(t *testing.T) {
-	trouble := []probeTrouble{{Names: "rail mlx5_0 port 1", What: withoutGPUDirect, Severity: verdict.Warning}}
+	trouble := []status.Finding{{Subjects: []status.Subject{{Name: "rail mlx5_0 port 1"}}, What: withoutGPUDirect, Severity: string(verdict.Warning)}}
 	for _, c := range []struct {
 		wait           int
 		found          int
-		probed         []probeTrouble
+		probed         []status.Finding
 		jobs           string // class
 		want, wantText string
 		class          string
@@ -256,7 +256,7 @@ func TestLandingConcludes(t *testing.T) {
 		{0, 0, trouble, "unsure", status.StatusFailed, "1 problem found, and a possible problem in 1 job", "unsure"},
 		{11, 2, trouble, "bad", status.StatusFailed, "4 problems found", "bad"},
 	} {
-		r := reading{doc: &status.Document{Findings: make([]status.Finding, c.found)}, troubles: c.probed, wait: c.wait}
+		r := reading{doc: &status.Document{Findings: make([]status.Finding, c.found), Troubles: c.probed}, wait: c.wait}
 		if c.jobs != "" {
 			r.jobs = jobSection{Class: c.jobs, Problem: "1 job", Bad: map[string]int{"bad": 1}[c.jobs], Found: map[string]int{"bad": 1}[c.jobs], Suspect: map[string]int{"unsure": 1}[c.jobs]}
 		}

@@ -13,15 +13,16 @@ import (
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
+	"gpufabric_exporter/probes"
 )
 
 // partView is what the page shows of a part when it is selected.
 type partView struct {
-	ID, Kind, Name string
-	Status         cell
-	Found          []findingView
-	Facts          []factRow
-	Ports          []portView
+	*status.Part
+	Kind  string
+	Found []*status.Finding
+	Facts []factRow
+	Ports []portView
 }
 
 type factRow struct {
@@ -30,18 +31,12 @@ type factRow struct {
 }
 
 type portView struct {
-	ID, Name string
-	Status   cell
-	Facts    []factRow
-	GIDs     []gidRow
-	Chains   []status.Chain
-	Left     string // what is only in the JSON; empty: nothing
-}
-
-type gidRow struct {
-	status.GID
-	Type     string
-	Selected bool
+	*status.Port
+	Facts  []factRow
+	GIDs   []status.GID
+	Chosen int // index of the selected one; -1: none
+	Chains []status.Chain
+	Left   string // what is only in the JSON; empty: nothing
 }
 
 // On a node with many devices the page leaves out what is in order; maxGIDs bounds the entries that are shown of a GID table.
@@ -51,18 +46,14 @@ const (
 )
 
 // parts are the GPUs, then the devices.
-func (l *Landing) parts(d *status.Document) []partView {
+func parts(d *status.Document) []partView {
 	var list []partView
 	for i := range d.GPUs {
-		g := &d.GPUs[i]
-		v := l.part(d, "", &g.Part)
-		v.Facts = gpuFacts(g)
-		list = append(list, v)
+		list = append(list, partOf(d, "", &d.GPUs[i].Part, gpuFacts(&d.GPUs[i])))
 	}
 	for i := range d.Devices {
 		x := &d.Devices[i]
-		v := l.part(d, "RDMA device ", &x.Part)
-		v.Facts = deviceFacts(x)
+		v := partOf(d, "RDMA device ", &x.Part, deviceFacts(x))
 		for k := range x.Ports {
 			v.Ports = append(v.Ports, portViewOf(&x.Ports[k], len(d.Devices) > manyDevices))
 		}
@@ -71,22 +62,18 @@ func (l *Landing) parts(d *status.Document) []partView {
 	return list
 }
 
-func (l *Landing) part(d *status.Document, kind string, p *status.Part) partView {
-	v := partView{ID: p.ID, Kind: kind, Name: p.Name, Status: statusCell(p)}
+func partOf(d *status.Document, kind string, p *status.Part, facts []factRow) partView {
+	v := partView{Part: p, Kind: kind, Facts: facts}
 	for i := range d.Findings {
 		if slices.Contains(p.Findings, d.Findings[i].ID) {
-			v.Found = append(v.Found, l.finding(&d.Findings[i]))
+			v.Found = append(v.Found, &d.Findings[i])
 		}
 	}
 	return v
 }
 
 func statusCell(p *status.Part) cell {
-	class := map[string]string{status.StatusOK: "good", status.StatusFailed: severityClass(p.Severity), status.StatusNone: "quiet"}[p.Status]
-	if class == "" {
-		class = "unsure"
-	}
-	return cell{Text: drawing.Words(p), Class: class}
+	return cell{Text: drawing.Words(p), Class: classOf(p.Status, p.Severity)}
 }
 
 func text(s string) string { return s }
@@ -204,10 +191,7 @@ func deviceFacts(d *status.Device) []factRow {
 }
 
 func portViewOf(p *status.Port, brief bool) portView {
-	v := portView{ID: p.ID, Name: "Port " + strconv.Itoa(p.Number), Chains: p.RoCE}
-	if p.Status != status.StatusNone {
-		v.Status = statusCell(&p.Part)
-	}
+	v := portView{Port: p, Chains: p.RoCE, Chosen: -1}
 	state := show(p.State.Fact, verdict.Spaced)
 	if physical, known := p.Physical.Get(); known && state.Text != string(fabric.PortActive) {
 		state.Note = "link: " + verdict.Spaced(physical)
@@ -224,7 +208,9 @@ func portViewOf(p *status.Port, brief bool) portView {
 		{"Interface", show(p.Interface.Fact, text)},
 		{"GID selected by NCCL", choiceCell(p)},
 	}
-	choice, chosen := p.Choice.Get()
+	if choice, known := p.Choice.Get(); known {
+		v.Chosen = choice.Index
+	}
 	list, known := p.GIDs.Get()
 	if !known {
 		v.Facts = append(v.Facts, factRow{"GIDs", show(p.GIDs.Fact, func([]status.GID) string { return "" })})
@@ -236,9 +222,7 @@ func portViewOf(p *status.Port, brief bool) portView {
 		v.Left = strings.TrimSpace(v.Left + fmt.Sprintf(" %d more GIDs are in status.json.", len(list)-maxGIDs))
 		list = list[:maxGIDs]
 	}
-	for _, g := range list {
-		v.GIDs = append(v.GIDs, gidRow{g, verdict.GIDTypeName(fabric.GIDType(g.Type)), chosen && g.Index == choice.Index})
-	}
+	v.GIDs = list
 	return v
 }
 
@@ -273,7 +257,7 @@ type chainGroup struct {
 type portLink struct{ ID, Name string }
 
 // Count says how many ports there are.
-func (g *chainGroup) Count() string { return counted(len(g.Ports), "port") }
+func (g *chainGroup) Count() string { return probes.Counted(len(g.Ports), "port") }
 
 // chainStep is a setting as a step of the chain.
 type chainStep struct{ Name, Class, Mark, Words string }

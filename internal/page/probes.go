@@ -22,6 +22,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
@@ -82,9 +83,11 @@ type probesView struct {
 	Version string
 	Verdict cell
 	// Troubles are what is wrong with the last results.
-	Troubles []probeTrouble
+	Troubles []status.Finding
 	Probes   []probeView
 	Config   []namedValue
+
+	probed []status.Probed
 }
 
 // probeView is one probe.
@@ -96,12 +99,6 @@ type probeView struct {
 	Skips                                                           []namedValue
 	Last                                                            *runView
 	Kept                                                            []runView // newest first
-
-	status   *probes.ProbeStatus
-	far      bool             // by design, it goes without GPUDirect RDMA
-	slowed   bool             // because it lost GPUDirect RDMA
-	severity verdict.Severity // if something is wrong with the result
-	cause    *verdict.Verdict // of what is wrong; nil: none is known
 }
 
 type changesView struct {
@@ -134,20 +131,19 @@ func (p *Probes) view(n *fabric.Node, verdicts []verdict.Verdict, now time.Time)
 		CSS: template.CSS(landingCSS), Title: p.Title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
 		Links: []Link{{"./", "Node", "overview of the node"}, {"probes.json", "JSON", "the same as JSON"}},
 	}
-	h := hardwareOf(n, verdicts)
-	for i := range s.Probes {
-		v.Probes = append(v.Probes, probeViewOf(&s.Probes[i], h, now))
+	v.probed = status.ProbesOf(s.Probes, n, verdicts)
+	for i := range v.probed {
+		v.Probes = append(v.Probes, probeViewOf(&v.probed[i], now))
 	}
-	v.Troubles = probeTroubles(v.Probes)
-	v.Verdict = probesVerdict(s, c, v.Probes)
+	v.Troubles, v.Verdict = status.Troubles(v.probed), probesVerdict(s, c, v.probed)
 	return v
 }
 
-func probesVerdict(s probes.Status, c *probes.Config, list []probeView) cell {
+func probesVerdict(s probes.Status, c *probes.Config, list []status.Probed) cell {
 	bad, ran := 0, false
 	for i := range list {
 		ran = ran || list[i].Last != nil
-		if list[i].complaint() != "" {
+		if list[i].Complaint != "" {
 			bad++
 		}
 	}
@@ -186,7 +182,7 @@ func dutyFacts(s probes.Status, c *probes.Config, now time.Time) []string {
 		probes.SecondsOf(s.GPUTime).Text() + " of GPU time",
 	}
 	if used, ok := dutyUsed(s, now); ok {
-		facts = append(facts, fmt.Sprintf("%.3f %% of the time of %s, %.3g %% allowed", 100*used, spelling.Plural(s.GPUs, "GPU", "GPUs"), 100*c.Duty))
+		facts = append(facts, fmt.Sprintf("%.3f %% of the time of %s, %.3g %% allowed", 100*used, probes.Counted(s.GPUs, "GPU"), 100*c.Duty))
 	}
 	return facts
 }

@@ -13,6 +13,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
+const withoutGPUDirect = "without GPUDirect RDMA"
+
 // A probe that NCCL ran without GPUDirect RDMA is not ok, unless the machine is made so.
 func TestProbeWithoutGPUDirect(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -35,8 +37,7 @@ func TestProbeWithoutGPUDirect(t *testing.T) {
 		conf := probes.DefaultConfig()
 		p := pagesOf(s, &conf)
 		v := p.view(n, nil, n.At)
-		list, _ := probesInBrief(&v)
-		if got := list[0]; got.Status != c.status || got.Result != c.result || got.Transport != c.transport {
+		if got := status.Of(&status.Inputs{Node: n, Probes: v.probed}).Probes[0]; got.Status != c.status || got.Result != c.result || got.Transport != c.transport {
 			t.Errorf("%s: %s, %q over %q", name, got.Status, got.Result, got.Transport)
 		}
 		if lost := c.status == status.StatusFailed; (v.Verdict.Text == "1 of 1 probe has a problem") != lost || lost && (len(v.Troubles) != 1 || v.Troubles[0].What != c.result || v.Troubles[0].Remedy == "") {

@@ -53,21 +53,13 @@ func probeRows(list []status.Probe) []probeRow {
 // probeRowOf shows probes that are alike.
 func probeRowOf(group []status.Probe) probeRow {
 	p := &group[0]
-	row := probeRow{Label: portless(p.Name), Result: p.Result, Title: p.Transport, Class: "unsure"}
-	switch p.Status {
-	case status.StatusOK:
-		row.Class = "good"
-	case status.StatusFailed:
-		row.Class = severityClass(p.Severity)
-	case status.StatusNone:
-		row.Class = "quiet"
-	}
+	row := probeRow{Label: status.Portless(p.Name), Result: p.Result, Title: p.Transport, Class: classOf(p.Status, p.Severity)}
 	if len(group) == 1 {
 		row.Drawing = drawing.History(p)
 	} else {
 		row.Label = spelling.Plural(len(group), p.Kind, p.Kind+"s")
 		for i := range group {
-			row.Members = append(row.Members, probeMember{strings.TrimPrefix(portless(group[i].Name), p.Kind+" "), drawing.History(&group[i])})
+			row.Members = append(row.Members, probeMember{strings.TrimPrefix(status.Portless(group[i].Name), p.Kind+" "), drawing.History(&group[i])})
 		}
 	}
 	var facts []string
@@ -88,9 +80,6 @@ func probeRowOf(group []status.Probe) probeRow {
 	row.Facts = strings.Join(facts, " · ")
 	return row
 }
-
-// portless is the name of a probe without the port that most have.
-func portless(name string) string { return strings.TrimSuffix(name, " port 1") }
 
 // ranged is a value of probes: "44.02 GB/s", "43.92 to 44.05 GB/s"; empty: no probe has it.
 func ranged(group []status.Probe, of func(*status.Probe) *float64, text func(float64) string, unit string) string {

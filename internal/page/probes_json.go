@@ -5,6 +5,7 @@ package page
 import (
 	"time"
 
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/probes"
 )
 
@@ -22,9 +23,7 @@ type probesStatusJSON struct {
 }
 
 type probeStateJSON struct {
-	Kind      string            `json:"kind"`
-	Device    string            `json:"device,omitempty"`
-	Port      int               `json:"port,omitempty"`
+	probes.Key
 	Every     *float64          `json:"every_seconds"`
 	LastRun   *time.Time        `json:"last_run"`
 	NextRun   *time.Time        `json:"next_run"`
@@ -53,7 +52,7 @@ type probeChangedJSON struct {
 
 func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJSON {
 	j := probesStatusJSON{
-		Enabled: s.Enabled, At: moment(now), Since: moment(s.Since), GPUs: s.GPUs, GPUTime: s.GPUTime.Seconds(), State: string(s.State),
+		Enabled: s.Enabled, At: status.Moment(now), Since: status.Moment(s.Since), GPUs: s.GPUs, GPUTime: s.GPUTime.Seconds(), State: string(s.State),
 		Probes: []probeStateJSON{},
 	}
 	if used, ok := dutyUsed(s, now); ok {
@@ -65,8 +64,8 @@ func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJS
 	for i := range s.Probes {
 		p := &s.Probes[i]
 		state := probeStateJSON{
-			Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Every: unlessZero(p.Every.Seconds()), LastRun: moment(p.LastRun),
-			NextRun: moment(p.NextRun), Runs: p.Runs, Failures: map[string]uint64{}, Skips: map[string]uint64{}, Wrong: p.Wrong, Judged: p.Judged, Slow: p.Slow, Late: p.Late, Baselines: p.Baselines,
+			Key: p.Key, Every: unlessZero(p.Every.Seconds()), LastRun: status.Moment(p.LastRun),
+			NextRun: status.Moment(p.NextRun), Runs: p.Runs, Failures: map[string]uint64{}, Skips: map[string]uint64{}, Wrong: p.Wrong, Judged: p.Judged, Slow: p.Slow, Late: p.Late, Baselines: p.Baselines,
 			LastSkip: p.LastSkip, Last: p.Last, LastGood: p.LastGood, Kept: append([]probes.Result{}, p.Kept...),
 		}
 		for why, n := range p.Failures {
@@ -76,20 +75,11 @@ func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJS
 			state.Skips[string(why)] = n
 		}
 		if from, to := changed(p); from != nil {
-			state.Changed = &probeChangedJSON{moment(from.At), moment(to.At), append([]probes.Change{}, probes.Changes(*from, *to)...)}
+			state.Changed = &probeChangedJSON{status.Moment(from.At), status.Moment(to.At), append([]probes.Change{}, probes.Changes(*from, *to)...)}
 		}
 		j.Probes = append(j.Probes, state)
 	}
 	return j
-}
-
-// moment returns nil for the zero time.
-func moment(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC().Truncate(time.Millisecond)
-	return &t
 }
 
 func unlessZero(v float64) *float64 {

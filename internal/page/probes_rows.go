@@ -10,24 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
-func probeName(k probes.Key) string {
-	if k.Device == "" {
-		return string(k.Kind)
-	}
-	return fmt.Sprintf("%s %s port %d", k.Kind, k.Device, k.Port)
-}
-
 // probeViewOf shows a probe. On a node with rails nothing but the probe of sockets is to go over them.
-func probeViewOf(p *probes.ProbeStatus, h probeHardware, now time.Time) probeView {
-	v := probeView{
-		Name: probeName(p.Key), Ran: quiet("never"), Result: quiet("none yet"), Next: quiet("on demand only"), Skip: quiet("none"),
-		Counts: countsOf(p), Changes: changesOf(p), status: p,
-	}
+func probeViewOf(p *status.Probed, now time.Time) probeView {
+	v := probeView{Name: p.Name(), Ran: quiet("never"), Next: quiet("on demand only"), Skip: quiet("none"), Counts: countsOf(p.ProbeStatus), Changes: changesOf(p.ProbeStatus)}
 	if !p.LastRun.IsZero() {
 		v.Ran = cell{Text: age(now.Sub(p.LastRun)) + " ago", Title: stamp(p.LastRun)}
 	}
@@ -46,38 +36,33 @@ func probeViewOf(p *probes.ProbeStatus, h probeHardware, now time.Time) probeVie
 		}
 		v.Skips = append(v.Skips, namedValue{verdict.Spaced(string(why)), what})
 	}
+	result, ended := p.Result()
+	v.Result = cell{Text: result, Class: classOf(ended, "")}
 	if r := p.Last; r != nil {
-		v.Result, v.severity = resultCell(r), severityOf(r.Faults())
-		if r.Outcome != probes.OK {
-			v.Result.Note = "" // long; it is shown with the run
+		if r.Outcome == probes.OK && result != "completed" { // else it is long, and shown with the run
+			_, v.Result.Note, _ = status.Ended(r)
 		}
 		v.Path, v.GPUDirect = show(r.Path.Fact, func(p probes.Path) string { return string(p) }), show(r.GPUDirect.Fact, probes.YesNo)
 		v.Path.Note = r.Network
-		if r.FellBack() {
-			v.Path.Class = map[bool]string{true: "bad", false: "unsure"}[h.rails]
+		switch {
+		case p.TCP:
+			v.Path.Class = "bad"
+		case r.FellBack():
+			v.Path.Class = "unsure"
 		}
-		if slices.Contains(r.Faults(), probes.FaultGPUDirect) {
-			if v.far = h.far; v.far {
-				v.GPUDirect.Note = "the GPUs are too far from the NICs, by design"
-			} else {
-				v.GPUDirect.Class = "bad"
-			}
-		}
-		if v.Result.Class == "good" && (v.Path.Class == "bad" || v.GPUDirect.Class == "bad") {
-			v.Result = cell{Text: "completed", Class: "unsure"}
+		switch {
+		case p.Far:
+			v.GPUDirect.Note = "the GPUs are too far from the NICs, by design"
+		case p.NoGPUDirect:
+			v.GPUDirect.Class = "bad"
 		}
 		v.Latency, v.BusBW, v.Ratio = measuredCells(r)
-		shown := r.Symptom()
-		if v.slowed = h.slow(&shown); v.complaint() != "" {
-			v.cause = h.cause(&shown)
-		}
 		v.Last = runViewOf("Last run", r)
 	}
 	for _, r := range slices.Backward(p.Kept) {
-		if p.Last != nil && r.At.Equal(p.Last.At) {
-			continue
+		if p.Last == nil || !r.At.Equal(p.Last.At) {
+			v.Kept = append(v.Kept, *runViewOf("Kept", &r))
 		}
-		v.Kept = append(v.Kept, *runViewOf("Kept", &r))
 	}
 	return v
 }
@@ -86,7 +71,7 @@ func quiet(text string) cell { return cell{Text: text, Class: "quiet"} }
 
 // countsOf says how often a probe ran, and how that ended.
 func countsOf(p *probes.ProbeStatus) string {
-	parts := []string{spelling.Plural(int(p.Runs), "run", "runs")}
+	parts := []string{probes.Counted(int(p.Runs), "run")}
 	for _, f := range slices.Sorted(maps.Keys(p.Failures)) {
 		parts = append(parts, fmt.Sprintf("%d %s", p.Failures[f], verdict.Spaced(string(f))))
 	}
@@ -96,7 +81,7 @@ func countsOf(p *probes.ProbeStatus) string {
 	if p.Judged > 0 {
 		parts = append(parts, fmt.Sprintf("%d compared with a baseline (%d slow, %d late)", p.Judged, p.Slow, p.Late))
 	}
-	return strings.Join(parts, ", ") + "; " + spelling.Plural(p.Baselines, "baseline", "baselines")
+	return strings.Join(parts, ", ") + "; " + probes.Counted(p.Baselines, "baseline")
 }
 
 func times(n uint64) string {
@@ -125,22 +110,6 @@ func changed(p *probes.ProbeStatus) (old, new *probes.Result) {
 		return p.Before, p.LastGood
 	}
 	return nil, nil
-}
-
-func resultCell(r *probes.Result) cell {
-	switch {
-	case r.Outcome == probes.Aborted:
-		return cell{Text: "aborted", Note: r.Error, Class: "quiet"}
-	case r.Outcome != probes.OK:
-		return cell{Text: "failed: " + verdict.Spaced(string(r.Failure)), Note: r.Error, Class: "bad"}
-	case r.Comparison.Collapsed >= 3:
-		return cell{Text: "far slower than before", Note: fmt.Sprintf("below 80 %% of its baseline %d times in a row", r.Comparison.Collapsed), Class: "bad"}
-	case r.Comparison.Regressed:
-		return cell{Text: "slower than before", Note: "confirmed by a second run", Class: "bad"}
-	case r.Comparison.Drifted:
-		return cell{Text: "baseline drifted down", Class: "bad"}
-	}
-	return cell{Text: "ok", Class: "good"}
 }
 
 // measuredCells are the time of the smallest message, the bus bandwidth of the last one and how that compares.
@@ -176,7 +145,8 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 func bandwidth(v float64) string { return fmt.Sprintf("%.2f GB/s", v/1e9) }
 
 func runViewOf(title string, r *probes.Result) *runView {
-	v := &runView{Title: title, At: stamp(r.At), Result: resultCell(r), Settings: r.Settings, Log: r.Log}
+	text, note, ended := status.Ended(r)
+	v := &runView{Title: title, At: stamp(r.At), Result: cell{Text: text, Note: note, Class: classOf(ended, "")}, Settings: r.Settings, Log: r.Log}
 	if r.Outcome != probes.OK {
 		v.Advice = verdict.Sentence(r.Failure.Advice())
 	}
@@ -212,11 +182,11 @@ func runViewOf(title string, r *probes.Result) *runView {
 func age(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < 2*time.Minute:
-		return spelling.Plural(int(d.Seconds()), "second", "seconds")
+		return probes.Counted(int(d.Seconds()), "second")
 	case d < 2*time.Hour:
-		return spelling.Plural(int(d.Minutes()), "minute", "minutes")
+		return probes.Counted(int(d.Minutes()), "minute")
 	case d < 48*time.Hour:
-		return spelling.Plural(int(d.Hours()), "hour", "hours")
+		return probes.Counted(int(d.Hours()), "hour")
 	}
-	return spelling.Plural(int(d.Hours()/24), "day", "days")
+	return probes.Counted(int(d.Hours()/24), "day")
 }

@@ -19,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/probes"
 )
 
@@ -310,7 +311,9 @@ func TestRailsAreStated(t *testing.T) {
 		n := fabrictest.Healthy()
 		c.edit(n)
 		n.DerivePorts()
-		if got := hardwareOf(n, nil).rails; got != c.want {
+		r := probedResult(probes.Rail, 0)
+		r.Path = probes.Known(probes.PathSocket, "NCCL log", r.At)
+		if got := status.ProbesOf([]probes.ProbeStatus{{Last: &r}}, n, nil)[0].TCP; got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/jobs/progress"
+	"gpufabric_exporter/probes"
 )
 
 // rasNotes are what NCCL RAS reports about a job, and why it was queried or not. They are empty for a job that is not
@@ -53,13 +54,13 @@ func rasRemedies(s progress.Status, job string) []string {
 
 // rasText is the verdict, with the first ranks of the worst communicator.
 func rasText(a *progress.Account) string {
-	text := fmt.Sprintf("%s (%s of %s, %s)", a.Report.Verdict(), counted(a.Answers, "answer"), a.Answered.UTC().Format("2006-01-02 15:04:05 UTC"), counted(a.Report.Communicators, "communicator"))
+	text := fmt.Sprintf("%s (%s of %s, %s)", a.Report.Verdict(), probes.Counted(a.Answers, "answer"), stamp(a.Answered), probes.Counted(a.Report.Communicators, "communicator"))
 	if len(a.Report.Bad) == 0 {
 		return text
 	}
 	c := &a.Report.Bad[0]
 	const most = 4
-	list := []string{text + fmt.Sprintf("; communicator %s of %s: %s", c.ID, counted(c.Size, "rank"), c.State)}
+	list := []string{text + fmt.Sprintf("; communicator %s of %s: %s", c.ID, probes.Counted(c.Size, "rank"), c.State)}
 	for _, r := range c.Ranks[:min(len(c.Ranks), most)] {
 		rank := fmt.Sprintf("rank %d", r.Rank)
 		if r.Host.IsValid() {

@@ -95,12 +95,3 @@ func (s *Sightings) first(list []verdict.Verdict) (at time.Time, atLeast, known 
 	}
 	return first.first, first.before, known
 }
-
-// String is the text of the sighting.
-func (s sighting) String() string {
-	at := s.first.UTC().Format("2006-01-02 15:04:05 UTC")
-	if s.before {
-		return "at least since " + at + "; before that it was not checked"
-	}
-	return "since " + at
-}

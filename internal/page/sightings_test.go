@@ -10,6 +10,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -97,9 +98,9 @@ func TestSightings(t *testing.T) {
 			s.See(l.list, l.rates, begin.Add(l.at))
 		}
 		at, atLeast, known := s.first([]verdict.Verdict{bad(c.of), about(c.of, "b", verdict.Failed)})
-		seen := sighting{first: at, before: atLeast}
-		if known != (c.want != "") || known && seen.String() != c.want {
-			t.Errorf("%s: %q, %v; expected %q", c.what, seen, known, c.want)
+		got := seen(&status.Finding{Since: &at, AtLeast: atLeast})
+		if known != (c.want != "") || known && got != c.want {
+			t.Errorf("%s: %q, %v; expected %q", c.what, got, known, c.want)
 		}
 	}
 }

@@ -25,19 +25,16 @@ type view struct {
 	Found      []findingView
 	Pattern    template.HTML
 	Panels     []template.HTML
-	Legend     []legendRow
+	Legend     []*status.Part
 	Switches   bool // the drawing has PCIe switches
 	GDR        bool // and says something of GPUDirect RDMA
 	Parts      []partView
 	RoCE       []*chainGroup
 	Jobs       jobSection
-	Troubles   []probeTrouble
-	Probes     cell // the verdict on probes; its Text is empty where it says no more than the rows
+	Troubles   []status.Finding // of probes, that follow from no finding
+	Probes     cell             // the verdict on probes; its Text is empty where it says no more than the rows
 	ProbeRows  []probeRow
-	GPURows    []gpuRow
-	DeviceRows []deviceRow
 	Wait       int // seconds until traffic can be judged; 0: it was, or never is
-	NCCLFiles  []fileRow
 	Collectors []collectorRow
 	Config     configView
 	Links      []Link
@@ -52,11 +49,6 @@ type cell struct {
 	Title string
 }
 
-type fileRow struct {
-	Path  string
-	State cell
-}
-
 type collectorRow struct {
 	Name, Help string
 	State      cell
@@ -68,43 +60,35 @@ type Link struct{ Href, Text, Note string }
 // namedValue is a value with its name.
 type namedValue struct{ Name, Value string }
 
-// findingView is a finding with what follows for the page.
+// findingView is a finding with its consequences.
 type findingView struct {
 	*status.Finding
-	Class string // of its severity: bad or unsure
-	Seen  string
-	// Follow and Probed are its consequences.
-	Follow []findingView
-	Probed []probeTrouble
-	Links  []Link // runbook and dashboard; without Href: text
+	Follow []*status.Finding
+	Probed []status.Finding
 }
 
-// Many says that the commands of all subjects would fill a screen.
-func (f findingView) Many() bool { return f.Remedy == "" && len(f.Subjects) > 3 }
-
-// legendRow explains a mark.
-type legendRow struct{ Class, Mark, Text string }
+// words are what templates call.
+var words = template.FuncMap{
+	"class": severityClass, "state": statusCell, "mark": drawing.Mark, "shape": drawing.Class, "means": drawing.Words, "seen": seen, "links": findingLinks,
+	"read":    func(f fabric.Fact[bool]) cell { return show(f, func(bool) string { return "read" }) },
+	"many":    func(f *status.Finding) bool { return f.Remedy == "" && len(f.Subjects) > 3 }, // the commands of all would fill a screen
+	"gidtype": func(g status.GID) string { return verdict.GIDTypeName(fabric.GIDType(g.Type)) },
+}
 
 func (l *Landing) view(n *fabric.Node) view {
 	r := l.read(n)
 	d := r.doc
 	v := view{
-		Document: d, CSS: template.CSS(landingCSS), Facts: nodeFacts(n), Class: r.verdictClass(), Pattern: drawing.Pattern(),
-		Legend: legend(d), RoCE: chainGroups(d), Jobs: r.jobs, Wait: r.wait, Collectors: l.collectorRows(n),
-		Config: configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version,
-		ProbeRows: probeRows(d.Probes), GPURows: gpuRows(d), DeviceRows: deviceRows(d),
+		Document: d, CSS: template.CSS(landingCSS), Facts: nodeFacts(n), Class: r.verdictClass(), Pattern: drawing.Pattern(), Panels: panels(d),
+		Legend: legend(d), Parts: parts(d), RoCE: chainGroups(d), Jobs: r.jobs, Wait: r.wait, Collectors: l.collectorRows(n),
+		Config: configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version, ProbeRows: probeRows(d.Probes),
 	}
-	v.Found, v.Troubles = l.found(r)
-	v.Panels = panels(d)
+	v.Found, v.Troubles = found(d)
 	v.Switches = slices.ContainsFunc(d.Groups, func(g status.Group) bool { return g.Switch != "" })
 	v.GDR = slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return g.Path.Status != status.StatusOK })
-	v.Parts = l.parts(d)
 	said := slices.ContainsFunc(d.Probes, func(p status.Probe) bool { return p.Skipped != "" })
-	if r.probes.Class == "unsure" && !said || r.probes.Class == "bad" && len(r.troubles) == 0 {
+	if r.probes.Class == "unsure" && !said || r.probes.Class == "bad" && len(d.Troubles) == 0 {
 		v.Probes = r.probes
-	}
-	for _, f := range d.Node.Files {
-		v.NCCLFiles = append(v.NCCLFiles, fileRow{f.Path, show(f.Exists, func(bool) string { return "read" })})
 	}
 	return v
 }
@@ -125,9 +109,15 @@ func panels(d *status.Document) []template.HTML {
 	return list
 }
 
-// legend explains the marks that the drawing has.
-func legend(d *status.Document) []legendRow {
-	var rows []legendRow
+// legend has a part for each mark that the drawing has.
+func legend(d *status.Document) (marks []*status.Part) {
+	used := map[string]bool{}
+	for i := range d.GPUs {
+		used[drawing.Class(&d.GPUs[i].Part)] = true
+	}
+	for i := range d.Devices {
+		used[drawing.Class(&d.Devices[i].Part)] = true
+	}
 	for _, p := range []status.Part{
 		{Status: status.StatusOK},
 		{Status: status.StatusFailed, Severity: string(verdict.Critical)},
@@ -136,19 +126,17 @@ func legend(d *status.Document) []legendRow {
 		{Status: status.StatusPartly},
 		{Status: status.StatusNone},
 	} {
-		class := drawing.Class(&p)
-		same := func(x *status.Part) bool { return drawing.Class(x) == class }
-		if slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return same(&g.Part) }) || slices.ContainsFunc(d.Devices, func(x status.Device) bool { return same(&x.Part) }) {
-			rows = append(rows, legendRow{class, drawing.Mark(&p), drawing.Words(&p)})
+		if used[drawing.Class(&p)] {
+			marks = append(marks, &p)
 		}
 	}
-	return rows
+	return marks
 }
 
 // verdictClass is the class of the verdict: only what is critical is bad.
 func (r *reading) verdictClass() string {
-	critical := slices.ContainsFunc(r.doc.Findings, func(f status.Finding) bool { return f.Severity == string(verdict.Critical) }) ||
-		slices.ContainsFunc(r.troubles, func(t probeTrouble) bool { return t.Severity == verdict.Critical }) || r.jobs.Bad > 0
+	isCritical := func(f status.Finding) bool { return f.Severity == string(verdict.Critical) }
+	critical := slices.ContainsFunc(r.doc.Findings, isCritical) || slices.ContainsFunc(r.doc.Troubles, isCritical) || r.jobs.Bad > 0
 	switch {
 	case r.doc.Verdict.Status == status.StatusOK:
 		return "good"
@@ -159,46 +147,60 @@ func (r *reading) verdictClass() string {
 }
 
 // found are the findings, each with its consequences, and what probes show beside them.
-func (l *Landing) found(r reading) (found []findingView, rest []probeTrouble) {
+func found(d *status.Document) (found []findingView, rest []status.Finding) {
 	at := map[string]int{}
-	for i := range r.doc.Findings {
-		f := &r.doc.Findings[i]
-		v := l.finding(f)
+	for i := range d.Findings {
+		f := &d.Findings[i]
 		if cause, follows := at[f.Cause]; follows {
-			found[cause].Follow = append(found[cause].Follow, v)
+			found[cause].Follow = append(found[cause].Follow, f)
 			continue
 		}
-		at[f.ID], found = len(found), append(found, v)
+		at[f.ID], found = len(found), append(found, findingView{Finding: f})
 	}
-	for _, t := range r.troubles {
-		k, follows := at[t.finding]
-		if !follows {
+	for _, t := range d.Troubles {
+		if k, follows := at[t.Cause]; follows {
+			found[k].Probed = append(found[k].Probed, t)
+		} else {
 			rest = append(rest, t)
-			continue
 		}
-		found[k].Probed = append(found[k].Probed, t)
 	}
 	return found, rest
 }
 
-func (l *Landing) finding(f *status.Finding) findingView {
-	v := findingView{Finding: f, Class: severityClass(f.Severity)}
-	if f.Since != nil {
-		v.Seen = sighting{first: *f.Since, before: f.AtLeast}.String()
+// seen says since when a finding was seen; empty: it was not.
+func seen(f *status.Finding) string {
+	switch {
+	case f.Since == nil:
+		return ""
+	case f.AtLeast:
+		return "at least since " + stamp(*f.Since) + "; before that it was not checked"
 	}
-	if address, _, _ := strings.Cut(f.Runbook, "#"); config.IsAddress(address) {
-		v.Links = append(v.Links, Link{f.Runbook, "Runbook", f.Runbook})
-	} else {
-		v.Links = append(v.Links, Link{Text: "Runbook: " + f.Runbook}) // a browser does not open files of the node
-	}
-	if f.Dashboard != "" {
-		v.Links = append(v.Links, Link{f.Dashboard, "Dashboard", f.Dashboard})
-	}
-	return v
+	return "since " + stamp(*f.Since)
 }
 
-func severityClass(severity string) string {
-	if severity == string(verdict.Critical) {
+// findingLinks are the runbook and the dashboard of a finding. A browser does not open files of the node.
+func findingLinks(f *status.Finding) []Link {
+	links := []Link{{Text: "Runbook: " + f.Runbook}}
+	if address, _, _ := strings.Cut(f.Runbook, "#"); config.IsAddress(address) {
+		links[0] = Link{f.Runbook, "Runbook", f.Runbook}
+	}
+	if f.Dashboard != "" {
+		links = append(links, Link{f.Dashboard, "Dashboard", f.Dashboard})
+	}
+	return links
+}
+
+// severityClass is the class of what failed: only what is critical is bad.
+func severityClass(severity string) string { return classOf(status.StatusFailed, severity) }
+
+// classOf is the class of a status, and of the severity of what failed, where there are several.
+func classOf(state, severity string) string {
+	switch {
+	case state == status.StatusOK:
+		return "good"
+	case state == status.StatusNone:
+		return "quiet"
+	case state == status.StatusFailed && (severity == "" || severity == string(verdict.Critical)):
 		return "bad"
 	}
 	return "unsure"

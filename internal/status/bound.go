@@ -45,8 +45,10 @@ func bounded(v reflect.Value) (leftOut int) {
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			return 0
 		}
-		for _, field := range v.Fields() {
-			leftOut += bounded(field)
+		for about, field := range v.Fields() {
+			if about.Tag.Get("json") != "-" {
+				leftOut += bounded(field)
+			}
 		}
 	}
 	return leftOut

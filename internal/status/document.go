@@ -40,6 +40,8 @@ type Document struct {
 	// Jobs are null where they are not looked for.
 	Jobs   *job.Document `json:"jobs"`
 	Probes []Probe       `json:"probes"`
+	// Troubles are what is wrong with results of probes, alike ones together.
+	Troubles []Finding `json:"-"`
 	// LeftOut counts what was left out of lists that are too long.
 	LeftOut int `json:"entries_left_out"`
 }

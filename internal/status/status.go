@@ -29,8 +29,7 @@ type Inputs struct {
 	// Since returns when one of these verdicts failed first, and whether that may have been earlier; nil: no one saw it.
 	Since  func([]verdict.Verdict) (first time.Time, atLeast, known bool)
 	Jobs   *job.Document
-	Probes []Probe
-	Causes []*verdict.Verdict // of the results of Probes; nil: none is known
+	Probes []Probed
 }
 
 // Of builds the document, without its verdict. Its texts and lists are bounded.
@@ -45,7 +44,7 @@ func Whole(in *Inputs) *Document {
 	n := in.Node
 	b := builder{in: in, parts: map[verdict.Subject]*judged{}, names: map[string]string{}, ids: map[verdict.Subject]string{}, groups: map[string]string{}}
 	b.Document = &Document{
-		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(), Jobs: in.Jobs, Probes: in.Probes,
+		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(), Jobs: in.Jobs,
 		Node: Node{
 			Name: in.Name, Note: in.Note, Kernel: factOf(n.Host.Kernel), Virtual: factOf(n.Host.Hypervisor), GPUs: factOf(n.GPUs),
 			Elsewhere: diagnose.Elsewhere(n), Excluded: slices.Clone(n.Excluded), JudgedBy: *JudgedByOf(n),
@@ -152,12 +151,16 @@ func (b *builder) findings() {
 		for i := range f.Consequences {
 			add(&f.Consequences[i], id)
 		}
-		for i, cause := range b.in.Causes {
-			if cause != nil && f.Has(cause) {
-				b.Probes[i].Cause = id
+		for i := range b.in.Probes {
+			if p := &b.in.Probes[i]; p.cause != nil && f.Has(p.cause) {
+				p.finding = id
 			}
 		}
 	}
+	for i := range b.in.Probes {
+		b.Probes = append(b.Probes, probeOf(&b.in.Probes[i]))
+	}
+	b.Troubles = Troubles(b.in.Probes)
 }
 
 func (b *builder) finding(id string, g *verdict.Group) Finding {
