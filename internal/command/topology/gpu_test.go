@@ -8,14 +8,16 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/status"
 )
 
 func render(t *testing.T, n *fabric.Node) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := write(&b, false, reportOf(n)); err != nil {
+	if err := write(&b, false, status.TopologyOf(n, config.Report{})); err != nil {
 		t.Fatal(err)
 	}
 	return words(b.String())
@@ -118,7 +120,7 @@ func TestTopologyJSONOfGPUs(t *testing.T) {
 	n.PCI.NIC("mlx5_0").IOMMUType = fabric.AbsentFact[string]("", n.At)
 	fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRACS, "0000:17:00.0 redirects"))
 	var b bytes.Buffer
-	if err := write(&b, true, reportOf(n)); err != nil {
+	if err := write(&b, true, status.TopologyOf(n, config.Report{})); err != nil {
 		t.Fatal(err)
 	}
 	var r struct {

@@ -14,10 +14,11 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 )
 
-func write(w io.Writer, asJSON bool, r report) error {
+func write(w io.Writer, asJSON bool, r *status.Topology) error {
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
@@ -40,7 +41,7 @@ func write(w io.Writer, asJSON bool, r report) error {
 }
 
 // writeMatrix writes a row for each GPU and NIC, and returns why some distances are not known.
-func writeMatrix(w io.Writer, r report) (unknown map[string]bool, err error) {
+func writeMatrix(w io.Writer, r *status.Topology) (unknown map[string]bool, err error) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(first string, cells ...string) {
 		for i, c := range cells {
@@ -49,7 +50,8 @@ func writeMatrix(w io.Writer, r report) (unknown map[string]bool, err error) {
 		fmt.Fprintln(t, strings.TrimRight(command.OneLine(first)+"\t"+strings.Join(cells, "\t"), "\t"))
 	}
 	var names []string
-	for _, g := range r.GPUs {
+	for i := range r.GPUs {
+		g := &r.GPUs[i]
 		names = append(names, g.Name)
 	}
 	for _, nic := range r.NICs {
@@ -74,7 +76,7 @@ func writeMatrix(w io.Writer, r report) (unknown map[string]bool, err error) {
 			}
 		}
 		if i < len(r.GPUs) {
-			g := r.GPUs[i]
+			g := &r.GPUs[i]
 			cells = append(cells, orUnknown(g.NUMANode), railText(g), gpuDirectText(g))
 		} else {
 			nic := r.NICs[i-len(r.GPUs)]
@@ -86,7 +88,7 @@ func writeMatrix(w io.Writer, r report) (unknown map[string]bool, err error) {
 }
 
 // railText is a GPU's nearest NIC, as one looks for it in the matrix.
-func railText(g gpu) string {
+func railText(g *status.TopologyGPU) string {
 	switch {
 	case g.Rail == nil && g.Reason != "":
 		return "?"
@@ -100,7 +102,7 @@ func railText(g gpu) string {
 }
 
 // gpuDirectText is the verdict in two words.
-func gpuDirectText(g gpu) string {
+func gpuDirectText(g *status.TopologyGPU) string {
 	switch d := g.GPUDirect; {
 	case d.Usable == nil && d.Reason != "":
 		return "?"
@@ -122,7 +124,7 @@ func orUnknown(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func writeLegend(b *strings.Builder, r report, unknown map[string]bool) {
+func writeLegend(b *strings.Builder, r *status.Topology, unknown map[string]bool) {
 	b.WriteString(`
 X     itself
 NV#   number of active NVLinks, to each other or both to NVSwitches
@@ -148,7 +150,7 @@ SYS   through the interconnect of NUMA nodes
 }
 
 // writeReasons says which is which, why the verdicts are as they are, and what is not known.
-func writeReasons(b *strings.Builder, r report) {
+func writeReasons(b *strings.Builder, r *status.Topology) {
 	b.WriteString("\n")
 	for _, text := range []string{r.Driver.Text, linksUnknown(r)} {
 		if text != "" {
@@ -165,7 +167,8 @@ func writeReasons(b *strings.Builder, r report) {
 	if block != "" {
 		b.WriteString(verdict.Sentence(block) + "\n")
 	}
-	for _, g := range r.GPUs {
+	for i := range r.GPUs {
+		g := &r.GPUs[i]
 		text := g.Name + " is " + placeText(g)
 		if why := acsUnknown(g); why != "" && acs == "" {
 			text += "; whether ACS redirects traffic to " + g.NIC + " is unknown: " + why
@@ -187,7 +190,7 @@ func writeReasons(b *strings.Builder, r report) {
 	writePairs(b, r)
 }
 
-func placeText(g gpu) string {
+func placeText(g *status.TopologyGPU) string {
 	text := g.PCI
 	if text == "" {
 		text = "at an unknown position"
@@ -205,9 +208,10 @@ func placeText(g gpu) string {
 }
 
 // linksUnknown says that the table shows PCIe where there may be NVLink.
-func linksUnknown(r report) string {
+func linksUnknown(r *status.Topology) string {
 	var names []string
-	for _, g := range r.GPUs {
+	for i := range r.GPUs {
+		g := &r.GPUs[i]
 		if g.NVLinks == nil {
 			names = append(names, g.Name)
 		}
@@ -223,9 +227,10 @@ func linksUnknown(r report) string {
 }
 
 // sameOfAll returns what is said of every GPU that has a NIC, or nothing if it is not the same.
-func sameOfAll(r report, say func(gpu) string) string {
+func sameOfAll(r *status.Topology, say func(*status.TopologyGPU) string) string {
 	var said []string
-	for _, g := range r.GPUs {
+	for i := range r.GPUs {
+		g := &r.GPUs[i]
 		if g.NIC != "" {
 			said = append(said, say(g))
 		}
@@ -237,7 +242,7 @@ func sameOfAll(r report, say func(gpu) string) string {
 }
 
 // acsUnknown returns why it is unknown whether ACS redirects on the way to the NIC; empty when it is known.
-func acsUnknown(g gpu) string {
+func acsUnknown(g *status.TopologyGPU) string {
 	if g.NIC == "" || g.ACSRedirect != nil {
 		return ""
 	}
@@ -249,7 +254,7 @@ func acsUnknown(g gpu) string {
 }
 
 // verdictUnknown returns why it is unknown whether GPUDirect RDMA works; empty when it is known, or there is no NIC.
-func verdictUnknown(g gpu) string {
+func verdictUnknown(g *status.TopologyGPU) string {
 	d := g.GPUDirect
 	switch {
 	case g.NIC == "" || d.Usable != nil || d.Reason == "":
@@ -262,7 +267,7 @@ func verdictUnknown(g gpu) string {
 }
 
 // blockText returns why GPUDirect RDMA does not work, or is slow; empty when it is usable, or that is unknown.
-func blockText(g gpu) string {
+func blockText(g *status.TopologyGPU) string {
 	d := g.GPUDirect
 	if d.Usable == nil || *d.Usable {
 		return ""
@@ -275,7 +280,7 @@ func blockText(g gpu) string {
 }
 
 // writePairs returns which GPUs cannot write to each other, by the reason that NVML gives.
-func writePairs(b *strings.Builder, r report) {
+func writePairs(b *strings.Builder, r *status.Topology) {
 	pairs := map[string][]string{}
 	var order []string
 	size := len(r.GPUs) + len(r.NICs)
@@ -300,7 +305,7 @@ func writePairs(b *strings.Builder, r report) {
 	}
 }
 
-func linksText(list []link) string {
+func linksText(list []status.DegradedLink) string {
 	var b strings.Builder
 	for _, l := range list {
 		fmt.Fprintf(&b, "; the link below %s runs at %s", l.Bridge, l.Text)

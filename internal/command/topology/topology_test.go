@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/status"
 )
 
 func topologyText(t *testing.T, args ...string) string {
@@ -56,7 +57,7 @@ func TestTopology(t *testing.T) {
 }
 
 func TestTopologyJSON(t *testing.T) {
-	var r report
+	var r status.Topology
 	if err := json.Unmarshal([]byte(topologyText(t, "--scenario=pcie-nic-gen3", "--output=json")), &r); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestTopologyJSON(t *testing.T) {
 	if g.Name != "GPU5" || g.Class != "PIX" || g.NIC != "mlx5_5" || g.Rail == nil || *g.Rail != 5 || g.Shared || g.ACSRedirect == nil || len(g.ACSRedirect) > 0 {
 		t.Errorf("%+v", g)
 	}
-	if nic := r.NICs[5]; len(nic.Degraded) != 1 || nic.Degraded[0] != (link{"0000:bf:00.0", "8 GT/s instead of 32 GT/s"}) || nic.Role != "compute" {
+	if nic := r.NICs[5]; len(nic.Degraded) != 1 || nic.Degraded[0] != (status.DegradedLink{Bridge: "0000:bf:00.0", Text: "8 GT/s instead of 32 GT/s"}) || nic.Role != "compute" {
 		t.Errorf("%+v", nic)
 	}
 	if d := r.Distances[1]; d.From != "GPU0" || d.To != "GPU1" || d.Class != "NODE" || d.NVLinks == nil || *d.NVLinks != 18 || d.Write != "ok" {
