@@ -14,22 +14,19 @@ type JudgedBy struct {
 	Text    string         `json:"text"`
 	Ports   *int           `json:"compute_ports"` // null: who states what is not known
 	Sources []JudgedSource `json:"sources"`
-	Guesses JudgedGuesses  `json:"guesses"`
+	Guesses JudgedCounts   `json:"guesses"` // what no source states; Ports are those of which none states anything
 }
 
 // JudgedSource is what one source states of ports for training.
 type JudgedSource struct {
-	Source string     `json:"source"`
-	Ports  int        `json:"ports"` // of which it states role, link or rate
-	Roles  int        `json:"roles"`
-	Links  int        `json:"links"`
-	Rates  int        `json:"rates"`
-	Since  *time.Time `json:"since"` // of a record; null for other sources
+	Source string `json:"source"`
+	JudgedCounts
+	Since *time.Time `json:"since"` // of a record; null for other sources
 }
 
-// JudgedGuesses is what no source states.
-type JudgedGuesses struct {
-	Ports int `json:"ports"` // of which none states anything
+// JudgedCounts counts ports of which role, link or rate are stated.
+type JudgedCounts struct {
+	Ports int `json:"ports"` // of which any is
 	Roles int `json:"roles"`
 	Links int `json:"links"`
 	Rates int `json:"rates"`
@@ -38,16 +35,14 @@ type JudgedGuesses struct {
 // JudgedByOf is diagnose.JudgedBy for JSON.
 func JudgedByOf(n *fabric.Node) *JudgedBy {
 	j := diagnose.JudgedBy(n)
-	g := &j.Guesses
-	d := &JudgedBy{
-		Text: j.Text(), Sources: []JudgedSource{}, Guesses: JudgedGuesses{g.Ports, g.Roles, g.Links, g.Rates},
-	}
+	counts := func(f *diagnose.JudgedFacts) JudgedCounts { return JudgedCounts{f.Ports, f.Roles, f.Links, f.Rates} }
+	d := &JudgedBy{Text: j.Text(), Sources: []JudgedSource{}, Guesses: counts(&j.Guesses)}
 	if j.Known() {
 		d.Ports = &j.Ports
 	}
 	for i := range j.Sources {
 		s := &j.Sources[i]
-		one := JudgedSource{Source: string(s.By), Ports: s.Ports, Roles: s.Roles, Links: s.Links, Rates: s.Rates}
+		one := JudgedSource{Source: string(s.By), JudgedCounts: counts(s)}
 		if !s.Since.IsZero() {
 			since := s.Since.UTC()
 			one.Since = &since

@@ -62,14 +62,14 @@ const (
 
 // Subject is what a verdict is about. What does not apply is empty.
 type Subject struct {
-	Device string // RDMA device
-	Port   int    // 0: the whole device
-	GPU    string // UUID where NVML reports it, else the PCI address
-	File   string // a file, or what else cannot be named so
+	Device string `json:"device,omitempty"` // RDMA device
+	Port   int    `json:"port,omitempty"`   // 0: the whole device
+	GPU    string `json:"gpu,omitempty"`    // UUID where NVML reports it, else the PCI address
+	File   string `json:"file,omitempty"`   // a file, or what else cannot be named so
 	// Variable is that of NCCL which File sets; it is no part of the identity. Without a File the job sets it that is judged.
-	Variable string
+	Variable string `json:"-"`
 	// Name is what people call it, where that is not the same: "GPU3", "mlx5_4 port 2". It is no part of the identity.
-	Name string
+	Name string `json:"-"`
 }
 
 // Key is the subject without the name that people give it: what identifies it from one reading to the next.

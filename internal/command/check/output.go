@@ -13,8 +13,8 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -70,15 +70,11 @@ func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []verdict.
 		}
 	}
 	fmt.Fprintf(&b, "Configuration: %s\n", command.OneLine(conf.Origin()))
-	plural := "s"
-	if len(good) == 1 {
-		plural = ""
-	}
 	failed := strconv.Itoa(count[verdict.Failed]-consequences) + " failed"
 	if consequences > 0 {
-		failed += fmt.Sprintf(" (%d more %s)", consequences, map[bool]string{true: "follows", false: "follow"}[consequences == 1])
+		failed += " (" + spelling.Plural(consequences, "more follows", "more follow") + ")"
 	}
-	fmt.Fprintf(&b, "%s, %d unknown, %d check%s passed\n", failed, count[verdict.Unknown], len(good), plural)
+	fmt.Fprintf(&b, "%s, %d unknown, %s passed\n", failed, count[verdict.Unknown], spelling.Plural(len(good), "check", "checks"))
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -98,8 +94,7 @@ func (k *checking) writeLeftOut(w io.Writer) {
 // writeJudged says by which sources the node is judged. Inside a job they decide nothing.
 func (k *checking) writeJudged(w io.Writer, n *fabric.Node) {
 	if !k.inside {
-		j := diagnose.JudgedBy(n)
-		fmt.Fprintln(w, command.OneLine(j.Text()))
+		fmt.Fprintln(w, command.OneLine(status.JudgedByOf(n).Text))
 	}
 }
 
@@ -123,15 +118,12 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// verdict is what the JSON of check promises.
+// shown is a verdict as the JSON of check promises it.
 type shown struct {
-	Check       string `json:"check"`
-	Severity    string `json:"severity"`
-	Status      string `json:"status"`
-	Device      string `json:"device,omitempty"`
-	Port        int    `json:"port,omitempty"`
-	GPU         string `json:"gpu,omitempty"`
-	File        string `json:"file,omitempty"`
+	Check    string `json:"check"`
+	Severity string `json:"severity"`
+	Status   string `json:"status"`
+	verdict.Subject
 	Reason      string `json:"unknown_reason,omitempty"`
 	Title       string `json:"title"`          // what is so when the check fails
 	What        string `json:"what,omitempty"` // what is so
@@ -153,31 +145,24 @@ func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, li
 		OK       int     `json:"ok"`
 		Note     string  `json:"note,omitempty"`
 		Verdicts []shown `json:"verdicts"`
-	}{Configuration: conf.Report(), Note: note, Verdicts: []shown{}}
+	}{Configuration: conf.Report(), Failed: len(verdict.Failures(list)), Unknown: len(verdict.Unknowns(list)), Note: note, Verdicts: []shown{}}
+	report.OK = len(list) - report.Failed - report.Unknown
 	if !k.inside {
 		report.JudgedBy = status.JudgedByOf(n)
 	}
-	for _, v := range list {
-		switch v.Status {
-		case verdict.Failed:
-			report.Failed++
-		case verdict.Unknown:
-			report.Unknown++
-		default:
-			report.OK++
+	for i := range list {
+		v := &list[i]
+		s := shown{
+			Check: v.Check.ID, Severity: string(v.Severity()), Status: string(v.Status), Subject: v.Subject, Reason: string(v.Reason), Title: v.Check.Title,
+			Evidence: v.Evidence, Consequence: v.Consequence, Remedy: verdict.FilledRemedy(n, v), Runbook: conf.Links.Runbook(v.Check),
 		}
-		if v.Status != verdict.Failed {
-			v.What = ""
+		if v.Status == verdict.Failed {
+			s.What = v.What
 		}
-		cause := ""
 		if v.Cause != nil {
-			cause = v.Cause.Check.ID
+			s.Cause = v.Cause.Check.ID
 		}
-		report.Verdicts = append(report.Verdicts, shown{
-			Check: v.Check.ID, Severity: string(v.Severity()), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
-			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
-			Remedy: verdict.FilledRemedy(n, &v), Runbook: conf.Links.Runbook(v.Check), Cause: cause,
-		})
+		report.Verdicts = append(report.Verdicts, s)
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
