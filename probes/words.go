@@ -26,6 +26,9 @@ func SizeText(n uint64) string {
 	return strconv.FormatUint(n, 10) + " bytes"
 }
 
+// Bandwidth is bytes per second as nccl-tests shows them.
+func Bandwidth(bytesPerSecond float64) string { return fmt.Sprintf("%.2f GB/s", bytesPerSecond/1e9) }
+
 // Text is a time to a tenth of a second: "3.2 s".
 func (t Seconds) Text() string { return fmt.Sprintf("%.1f s", float64(t)) }
 

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gpufabric_exporter/collector"
@@ -237,11 +236,7 @@ func jobNotes(j *job.Job) []jobNote {
 		case verdict.Info:
 			class = "quiet"
 		}
-		ranks := probes.Counted(len(f.PIDs), "rank")
-		if len(f.PIDs) > 0 {
-			ranks += ", first PID " + strconv.Itoa(f.PIDs[0])
-		}
-		note(string(f.Severity)+" "+string(f.Rule), verdict.Sentence(f.Text)+" ("+ranks+")", class)
+		note(string(f.Severity)+" "+string(f.Rule), verdict.Sentence(f.Text)+" ("+f.Ranks()+")", class)
 	}
 	return list
 }

@@ -125,14 +125,14 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 				latency.Class = map[bool]string{true: "unsure"}[c.Late]
 			}
 		}
-		busBW = cell{Text: bandwidth(last.BusBW), Note: string(last.Op) + " of " + probes.SizeText(last.Bytes)}
+		busBW = cell{Text: probes.Bandwidth(last.BusBW), Note: string(last.Op) + " of " + probes.SizeText(last.Bytes)}
 	}
 	if r.Comparison.Fingerprint == "" {
 		return latency, busBW, ratio
 	}
 	c := r.Comparison
 	ratio = show(c.Ratio.Fact, func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) })
-	ratio.Note, ratio.Title = fmt.Sprintf("%d results, median %s", c.Samples, bandwidth(c.Median.Value)), c.Fingerprint
+	ratio.Note, ratio.Title = fmt.Sprintf("%d results, median %s", c.Samples, probes.Bandwidth(c.Median.Value)), c.Fingerprint
 	if c.Median.Value == 0 {
 		ratio.Note = fmt.Sprintf("%d results so far", c.Samples)
 	}
@@ -141,8 +141,6 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 	}
 	return latency, busBW, ratio
 }
-
-func bandwidth(v float64) string { return fmt.Sprintf("%.2f GB/s", v/1e9) }
 
 func runViewOf(title string, r *probes.Result) *runView {
 	text, note, ended := status.Ended(r)
@@ -172,7 +170,7 @@ func runViewOf(title string, r *probes.Result) *runView {
 	for _, m := range r.Measurements {
 		v.Rows = append(v.Rows, measuredView{
 			Op: string(m.Op), Type: string(m.Type), Bytes: m.Bytes, Wrong: m.Wrong, Iterations: m.Iterations,
-			Time: m.Time.Microseconds() + " µs", AlgBW: bandwidth(m.AlgBW), BusBW: bandwidth(m.BusBW),
+			Time: m.Time.Microseconds() + " µs", AlgBW: probes.Bandwidth(m.AlgBW), BusBW: probes.Bandwidth(m.BusBW),
 		})
 	}
 	return v

@@ -180,10 +180,10 @@ func (f *Facts) linksOf(before *Facts) []string {
 func bandwidths(before, after measured) (old, now, grown string) {
 	old, now, grown = "not measured", "not measured", "-"
 	if len(before) > 0 {
-		old = gigabytes(before.median())
+		old = probes.Bandwidth(before.median())
 	}
 	if len(after) > 0 {
-		now = gigabytes(after.median())
+		now = probes.Bandwidth(after.median())
 	}
 	if len(before) == 0 || len(after) == 0 {
 		return old, now, grown

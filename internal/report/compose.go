@@ -188,7 +188,7 @@ func (f *Facts) bandwidth() document.Text {
 		if len(m) == 0 {
 			continue
 		}
-		part := link + " " + gigabytes(m.median())
+		part := link + " " + probes.Bandwidth(m.median())
 		if link != linkTCP && len(tcp) > 0 {
 			part += ", " + times(m.median()/tcp.median()) + " TCP"
 		}
@@ -233,9 +233,9 @@ func (f *Facts) baseline() document.Section {
 		what := "Bandwidth over " + link
 		switch {
 		case len(m) > 0:
-			now := gigabytes(m.median())
+			now := probes.Bandwidth(m.median())
 			if len(m) > 1 {
-				now = fmt.Sprintf("median %s of %d, slowest %s (%s)", now, len(m), gigabytes(*m[0].BusBW), m[0].name())
+				now = fmt.Sprintf("median %s of %d, slowest %s (%s)", now, len(m), probes.Bandwidth(*m[0].BusBW), m[0].name())
 			}
 			t.Add(what, now, m[0].source())
 		case !f.lacks(link):

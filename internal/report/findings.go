@@ -205,7 +205,7 @@ func (r *Result) seen() string {
 		parts = append(parts, strings.TrimSpace(r.Outcome+" "+r.Error))
 	}
 	if r.BusBW != nil {
-		parts = append(parts, gigabytes(*r.BusBW))
+		parts = append(parts, probes.Bandwidth(*r.BusBW))
 	}
 	if r.Ratio != nil {
 		parts = append(parts, fmt.Sprintf("%.0f %% of its baseline", 100**r.Ratio))

@@ -4,7 +4,6 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"gpufabric_exporter/internal/config"
@@ -20,12 +19,6 @@ type Job struct {
 	Ranks     int      `json:"ranks"`
 	Transport string   `json:"transport"` // with confirmed, suspected or by design; unknown: REASON
 	Evidence  []string `json:"evidence"`
-}
-
-// jobFinding is an alert of a job: its severity and its words.
-type jobFinding struct {
-	id, what, impact, runbook string
-	severity                  verdict.Severity
 }
 
 // addJobs has the running jobs, and a finding for each that uses TCP or is misconfigured.
@@ -57,40 +50,35 @@ func (f *Facts) addJobs(jobs job.Jobs, at config.Links) {
 }
 
 func fallbackOf(j *job.Job, at config.Links) Finding {
-	k := jobFinding{"job_on_tcp", "A job uses TCP instead of RDMA", "The job moves its data several times slower than over RDMA.", "GpuFabricJobOnTcp", verdict.Critical}
+	v := jobFinding(j, at, "on_tcp", "GpuFabricJobOnTcp", verdict.Critical, cmp.Or(j.Verdict.Cause.Text(), "not known"), j.Verdict.Evidence...)
+	v.What, v.Impact, v.Remedy = "A job uses TCP instead of RDMA", "The job moves its data several times slower than over RDMA.", j.Verdict.Cause.Remedy()
 	if !j.Verdict.Confirmed {
-		k.what, k.runbook, k.severity = "A job is suspected to use TCP instead of RDMA", "GpuFabricJobOnTcpSuspected", verdict.Warning
-		k.impact = "If it does, it moves its data several times slower than over RDMA."
+		v.What, v.Runbook, v.Severity = "A job is suspected to use TCP instead of RDMA", at.Runbooks+"/GpuFabricJobOnTcpSuspected.md", string(verdict.Warning)
+		v.Impact = "If it does, it moves its data several times slower than over RDMA."
 	}
-	v := k.of(j, cmp.Or(j.Verdict.Cause.Text(), "not known"), j.Verdict.Evidence, at)
 	for i := range j.Findings {
 		if j.Verdict.Names(&j.Findings[i]) {
 			v.Seen = append(v.Seen, j.Findings[i].Text)
 		}
 	}
-	v.Remedy = j.Verdict.Cause.Remedy()
 	return v
 }
 
 func misconfigured(j *job.Job, bad *job.Finding, at config.Links) Finding {
-	k := jobFinding{"job_" + string(bad.Rule), "A job is misconfigured", "The job is slower than it could be, or is about to fail.", "GpuFabricJobMisconfigured", bad.Severity}
+	what, alert := "A job is misconfigured", "GpuFabricJobMisconfigured"
 	if bad.Rule == job.RuleAlignment {
-		k.what, k.runbook = "A job has GPUs without their nearest NICs", "GpuFabricJobNicsFar"
+		what, alert = "A job has GPUs without their nearest NICs", "GpuFabricJobNicsFar"
 	}
-	seen := spelling.Plural(len(bad.PIDs), "rank", "ranks")
-	if len(bad.PIDs) > 0 {
-		seen += fmt.Sprintf(", first PID %d", bad.PIDs[0])
-	}
-	v := k.of(j, bad.Text, []string{seen}, at)
-	v.Remedy = bad.Rule.Remedy()
+	v := jobFinding(j, at, string(bad.Rule), alert, bad.Severity, bad.Text, bad.Ranks())
+	v.What, v.Impact, v.Remedy = what, "The job is slower than it could be, or is about to fail.", bad.Rule.Remedy()
 	return v
 }
 
-func (k *jobFinding) of(j *job.Job, cause string, seen []string, at config.Links) Finding {
+// jobFinding has what all findings about jobs have.
+func jobFinding(j *job.Job, at config.Links, id, alert string, s verdict.Severity, cause string, seen ...string) Finding {
 	return Finding{
-		ID: k.id, From: fromJob, Severity: string(k.severity), Subjects: []string{j.Name}, What: k.what, Causes: []string{verdict.Sentence(cause)}, Seen: slices.Clone(seen),
-		Evidence: "The processes of the job, their sockets and RDMA devices, read twice (gpufabric_exporter jobs).", Impact: k.impact,
-		Runbook: at.Runbooks + "/" + k.runbook + ".md",
+		ID: "job_" + id, From: fromJob, Severity: string(s), Subjects: []string{j.Name}, Causes: []string{verdict.Sentence(cause)}, Seen: slices.Clone(seen),
+		Evidence: "The processes of the job, their sockets and RDMA devices, read twice (gpufabric_exporter jobs).", Runbook: at.Runbooks + "/" + alert + ".md",
 	}
 }
 

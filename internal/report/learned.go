@@ -66,8 +66,8 @@ func (f *Facts) costs() []document.Text {
 		return nil
 	}
 	worst := slices.MinFunc(slow, func(a, b *Result) int { return cmp.Compare(*a.Ratio, *b.Ratio) })
-	return []document.Text{text(spelling.Plural(len(slow), "probe is", "probes are")+" slower than the baseline. The slowest, ", document.Code(worst.name()), ", measured "+gigabytes(*worst.BusBW)+
-		" where "+gigabytes(*worst.Baseline)+" were expected: a collective that waits for it takes "+times(1 / *worst.Ratio)+" as long.")}
+	return []document.Text{text(spelling.Plural(len(slow), "probe is", "probes are")+" slower than the baseline. The slowest, ", document.Code(worst.name()), ", measured "+probes.Bandwidth(*worst.BusBW)+
+		" where "+probes.Bandwidth(*worst.Baseline)+" were expected: a collective that waits for it takes "+times(1 / *worst.Ratio)+" as long.")}
 }
 
 // watch names the alerts that fire when the faults return.

@@ -24,12 +24,12 @@ func (f *Facts) results() []document.Section {
 		m := f.over(link)
 		switch {
 		case len(m) > 0:
-			bandwidth, low, against := gigabytes(m.median()), "", ""
+			bandwidth, low, against := probes.Bandwidth(m.median()), "", ""
 			if share := m.middle().Expected; share != nil {
 				bandwidth += ", " + percent(share) + " of the hardware limit"
 			}
 			if len(m) > 1 {
-				low = gigabytes(*m[0].BusBW) + " (" + m[0].name() + ")"
+				low = probes.Bandwidth(*m[0].BusBW) + " (" + m[0].name() + ")"
 			}
 			if link != linkTCP && len(tcp) > 0 {
 				against = times(m.median() / tcp.median())
@@ -71,7 +71,7 @@ func (f *Facts) rails() document.Table {
 		if v == nil {
 			return "none"
 		}
-		return gigabytes(*v)
+		return probes.Bandwidth(*v)
 	}
 	t := document.Table{Head: []string{"Port", "Result", "Bus bandwidth", "Baseline", "Of its baseline", "Over", "GPUDirect RDMA"}}
 	for _, r := range list {

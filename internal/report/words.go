@@ -14,9 +14,6 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// gigabytes shows a bandwidth as nccl-tests does.
-func gigabytes(bytesPerSecond float64) string { return fmt.Sprintf("%.2f GB/s", bytesPerSecond/1e9) }
-
 // rate shows the rate of a port; nil: it is not known, or there is no link.
 func rate(bytesPerSecond *float64) string {
 	if bytesPerSecond == nil {

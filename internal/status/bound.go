@@ -46,7 +46,7 @@ func bounded(v reflect.Value) (leftOut int) {
 			return 0
 		}
 		for about, field := range v.Fields() {
-			if about.Tag.Get("json") != "-" {
+			if about.IsExported() && about.Tag.Get("json") != "-" {
 				leftOut += bounded(field)
 			}
 		}

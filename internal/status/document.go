@@ -12,6 +12,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/verdict"
 )
 
 // Version is that of the schema. Fields may be added without a new version; none is removed or changes its meaning.
@@ -113,6 +114,8 @@ type Subject struct {
 	Name   string `json:"name"`
 	Part   string `json:"part,omitempty"` // ID; empty: the node or a file
 	Remedy string `json:"remedy,omitempty"`
+
+	key verdict.Subject
 }
 
 // Gap is what could not be checked.

@@ -46,7 +46,7 @@ func fields(t reflect.Type, path string, into map[string]string) {
 		for i := range t.NumField() {
 			f := t.Field(i)
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if name == "-" {
+			if name == "-" || !f.IsExported() {
 				continue
 			}
 			if f.Anonymous && name == "" {

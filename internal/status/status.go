@@ -90,7 +90,6 @@ type builder struct {
 	unread map[string]bool             // names of subjects of gaps
 	names  map[string]string           // IDs of parts by the name of the subject
 	ids    map[verdict.Subject]string  // and by the subject
-	about  [][]verdict.Subject         // of each finding
 	groups map[string]string           // IDs of groups by PCI address of the function
 }
 
@@ -179,19 +178,15 @@ func (b *builder) finding(id string, g *verdict.Group) Finding {
 		f.Remedy = remedies[0]
 	}
 	for i := range g.Members {
-		s := Subject{Name: short(g.Subjects[i])}
+		m := &g.Members[i]
+		s := Subject{Name: short(g.Subjects[i]), key: m.Subject.Key()}
 		if len(remedies) > 1 {
-			s.Remedy = verdict.FilledRemedy(b.in.Node, &g.Members[i])
+			s.Remedy = verdict.FilledRemedy(b.in.Node, m)
 		}
 		f.Subjects = append(f.Subjects, s)
-	}
-	var about []verdict.Subject
-	for i := range g.Members {
-		j := b.of(g.Members[i].Subject)
+		j := b.of(m.Subject)
 		j.findings = append(j.findings, id)
-		about = append(about, g.Members[i].Subject.Key())
 	}
-	b.about = append(b.about, about)
 	return f
 }
 
@@ -244,11 +239,6 @@ func (b *builder) part(id, name string, hidden bool, subjects ...verdict.Subject
 
 // link sets the IDs of parts in the subjects of findings and gaps, when all parts are known.
 func (b *builder) link() {
-	each := func(list []Subject) {
-		for i := range list {
-			list[i].Part = b.names[list[i].Name]
-		}
-	}
 	gpus := map[string]string{}
 	for i := range b.GPUs {
 		gpus[b.GPUs[i].ID] = b.GPUs[i].Name
@@ -256,12 +246,15 @@ func (b *builder) link() {
 	for i := range b.Findings {
 		for k := range b.Findings[i].Subjects {
 			s := &b.Findings[i].Subjects[k]
-			s.Part = b.ids[b.about[i][k]]
+			s.Part = b.ids[s.key]
 			s.Name = cmp.Or(gpus[s.Part], s.Name) // checks name a GPU without a driver by its address
 		}
 	}
 	for i := range b.NotChecked {
-		each(b.NotChecked[i].Subjects)
+		for k := range b.NotChecked[i].Subjects {
+			s := &b.NotChecked[i].Subjects[k]
+			s.Part = b.names[s.Name]
+		}
 	}
 	ids := map[string]string{}
 	for i := range b.Devices {

@@ -2,6 +2,12 @@
 
 package job
 
+import (
+	"fmt"
+
+	"gpufabric_exporter/internal/spelling"
+)
+
 // Text says in a sentence why a transport is unknown.
 func (r Reason) Text() string {
 	return map[Reason]string{
@@ -59,3 +65,12 @@ func (j *Job) NotSeen() string {
 
 // Fallback reports whether NCCL uses its sockets, or uses them too, where RDMA was to be expected.
 func (v *Verdict) Fallback() bool { return v.fellBack() || v.Transport == Mixed }
+
+// Ranks are those that a finding is about, in words.
+func (f *Finding) Ranks() string {
+	text := spelling.Plural(len(f.PIDs), "rank", "ranks")
+	if len(f.PIDs) > 0 {
+		text += fmt.Sprintf(", first PID %d", f.PIDs[0])
+	}
+	return text
+}
