@@ -54,8 +54,8 @@ func TestPageAndReportCountTheSame(t *testing.T) {
 			n := nodes[1]
 			l := pageFrom(t, t, s, n)
 			l.Collectors.Jobs(nodes[0]) // jobs are judged by two readings
-			r := l.read(n)
-			if got := r.doc.Verdict.Text; !strings.HasPrefix(got, want) {
+			d, _ := l.read(n)
+			if got := d.Verdict.Text; !strings.HasPrefix(got, want) {
 				t.Errorf("the page says %q, expected %q", got, want)
 			}
 			jobs, _ := l.Collectors.Jobs(n)
@@ -70,8 +70,8 @@ func TestPageAndReportCountTheSame(t *testing.T) {
 					t.Error("the report lists the collapse beside the loss of GPUDirect RDMA that makes it")
 				}
 			}
-			if name == "probe-gdr-lost" && (r.doc.Troubles[0].Severity != string(verdict.Critical) || f.Findings[0].Severity != string(verdict.Critical)) {
-				t.Errorf("%s on the page, %s in the report: the bandwidth has collapsed", r.doc.Troubles[0].Severity, f.Findings[0].Severity)
+			if name == "probe-gdr-lost" && (d.Troubles[0].Severity != string(verdict.Critical) || f.Findings[0].Severity != string(verdict.Critical)) {
+				t.Errorf("%s on the page, %s in the report: the bandwidth has collapsed", d.Troubles[0].Severity, f.Findings[0].Severity)
 			}
 			number, _, _ := strings.Cut(want, " ")
 			if shown := map[string]int{"No": 0, "Possible": 1, "1": 1, "2": 2, "3": 3}[number]; counted != shown {

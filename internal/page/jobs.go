@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/jobs/progress"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
@@ -29,10 +30,7 @@ const maxRankRows = 64
 type jobSection struct {
 	Shown   bool   // jobs are looked for, or should be
 	Class   string // of the section: that of the worst job, empty if none is bad or unsure
-	Problem string // how many jobs use TCP or are misconfigured, in words; empty: none
-	Bad     int    // how many of them certainly use TCP, or have what is as bad
-	Found   int    // faults of jobs, each once, without what is only suspected
-	Suspect int    // jobs that are suspected to use TCP
+	Problem bool   // a job uses TCP or is misconfigured, or may be
 	Note    string // why there are no jobs, or which are missing
 	Rows    []jobRow
 	Wait    int // seconds until a second reading of a new job; 0: there is none
@@ -49,15 +47,15 @@ type jobRow struct {
 	Ranks     []rankRow
 	More      int // ranks that are not in Ranks
 
-	class   string
-	verdict *job.Verdict
+	severity verdict.Severity // empty: nothing is wrong
+	verdict  *job.Verdict
 }
 
 // Troubled reports whether the page begins with the job.
-func (row jobRow) Troubled() bool { return row.class == "bad" || row.class == "unsure" }
+func (row jobRow) Troubled() bool { return row.severity != "" }
 
-// Class is that of the job: the worse of its transport and its findings.
-func (row jobRow) Class() string { return row.class }
+// Class is that of the severity.
+func (row jobRow) Class() string { return severityClass(string(row.severity)) }
 
 // Says is what is wrong with the job, or may be, in a few words.
 func (row jobRow) Says() string {
@@ -102,37 +100,21 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 		s.Note = fmt.Sprintf("%d more processes are not shown: there are too many.", jobs.Dropped)
 	}
 	names, said := gpuNames(n), set.RAS()
-	problems := 0
 	for i := range jobs.List {
 		j := &jobs.List[i]
-		row := jobRowOf(j, names)
-		row.add(rasNotes(said, j.Name))
-		row.Remedies = append(row.Remedies, rasRemedies(said, j.Name)...)
+		row := jobRowOf(j, names, status.AccountOf(&said, j.Name))
 		if j.Verdict.Reason == job.FirstReading {
 			s.Wait = int(observer.DefaultFastInterval.Seconds()) + 1
 		}
 		if row.Troubled() {
-			problems++
+			s.Problem = true
 			row.raise()
 		}
-		found := len(j.Problems())
-		if row.Transport.Class == "bad" {
-			found++
-		}
-		if row.class == "bad" {
-			s.Bad++
-			found = max(found, 1)
-		}
-		if j.Verdict.Fallback() && !j.Verdict.Confirmed {
-			s.Suspect++
-		}
-		s.Found += found
 		s.Rows = append(s.Rows, row)
 	}
-	order := map[string]int{"bad": -2, "unsure": -1}
-	slices.SortStableFunc(s.Rows, func(a, b jobRow) int { return cmp.Compare(order[a.class], order[b.class]) })
-	if problems > 0 {
-		s.Class, s.Problem = s.Rows[0].class, probes.Counted(problems, "job")
+	slices.SortStableFunc(s.Rows, func(a, b jobRow) int { return a.severity.Rank() - b.severity.Rank() })
+	if s.Problem {
+		s.Class = s.Rows[0].Class()
 	}
 	return s
 }
@@ -152,16 +134,12 @@ func inUse(n *fabric.Node) bool {
 	return slices.ContainsFunc(n.GPUDriver.GPUs, func(g fabric.GPU) bool { return len(g.Processes.Or(nil)) > 0 })
 }
 
-func jobRowOf(j *job.Job, names map[string]string) jobRow {
+func jobRowOf(j *job.Job, names map[string]string, said *progress.Account) jobRow {
 	v := &j.Verdict
-	row := jobRow{Name: j.Name, Transport: transportCell(v), Remedies: j.Remedies(), verdict: v}
+	row := jobRow{Name: j.Name, Transport: transportCell(v), Remedies: append(j.Remedies(), rasRemedies(said)...), verdict: v, severity: status.JobSeverity(j, said)}
 	if !j.Seen.IsZero() { // what is kept is not good now
 		row.Transport.Text = j.State()
 		row.Transport.Class = strings.TrimPrefix(row.Transport.Class, "good")
-	}
-	row.class = row.Transport.Class
-	if row.class != "bad" && slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(verdict.Warning) }) {
-		row.class = "unsure"
 	}
 	ranks := probes.Counted(len(j.Ranks), "rank")
 	if j.Size > 0 {
@@ -180,7 +158,7 @@ func jobRowOf(j *job.Job, names map[string]string) jobRow {
 	if v.Transport != job.Unknown && !j.Since.IsZero() {
 		row.Facts = append(row.Facts, "since "+stamp(j.Since))
 	}
-	row.Notes = jobNotes(j)
+	row.Notes = append(jobNotes(j), rasNotes(said)...)
 	for i := range j.Ranks {
 		if i == maxRankRows {
 			row.More = len(j.Ranks) - i
@@ -189,16 +167,6 @@ func jobRowOf(j *job.Job, names map[string]string) jobRow {
 		row.Ranks = append(row.Ranks, rankRowOf(&j.Ranks[i], v.Cause, names))
 	}
 	return row
-}
-
-// add adds notes, of which a bad one makes the row bad.
-func (row *jobRow) add(notes []jobNote) {
-	row.Notes = append(row.Notes, notes...)
-	for _, n := range notes {
-		if n.Class == "bad" || n.Class == "unsure" && row.class != "bad" {
-			row.class = n.Class
-		}
-	}
 }
 
 // raise moves what is wrong from the notes to Troubles, with which the page begins.

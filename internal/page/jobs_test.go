@@ -91,7 +91,7 @@ func TestLandingHostileJobs(t *testing.T) {
 	contains(t, page, "more processes are not shown")
 
 	one := job.Job{Name: "none/" + evil, Ranks: make([]job.Rank, 100), Verdict: job.Verdict{Transport: job.Unknown, Evidence: []string{evil}}}
-	if row := jobRowOf(&one, nil); len(row.Ranks) != maxRankRows || row.More != 100-maxRankRows {
+	if row := jobRowOf(&one, nil, nil); len(row.Ranks) != maxRankRows || row.More != 100-maxRankRows {
 		t.Errorf("%d ranks are shown, %d more", len(row.Ranks), row.More)
 	}
 }
@@ -108,8 +108,8 @@ func TestJobClasses(t *testing.T) {
 			t.Errorf("%s is %q, expected %q", v.State(), got, want)
 		}
 	}
-	row := jobRowOf(&job.Job{Verdict: job.Verdict{Transport: job.RDMA}, Findings: []job.Finding{{Severity: "warning", PIDs: []int{1}}}}, nil)
-	if row.Transport.Class != "good" || row.class != "unsure" {
+	row := jobRowOf(&job.Job{Verdict: job.Verdict{Transport: job.RDMA}, Findings: []job.Finding{{Severity: "warning", PIDs: []int{1}}}}, nil, nil)
+	if row.Transport.Class != "good" || row.Class() != "unsure" {
 		t.Errorf("%+v", row)
 	}
 }
@@ -118,14 +118,14 @@ func TestJobClasses(t *testing.T) {
 func TestJobThatIsNotSeen(t *testing.T) {
 	v := job.Verdict{Transport: job.RDMA, Confirmed: true}
 	j := job.Job{Verdict: v, Seen: time.Unix(60, 0), Unseen: job.Unreadable, Ranks: []job.Rank{{PID: 1, Verdict: v, Unseen: job.Unreadable}}}
-	row := jobRowOf(&j, nil)
-	if row.Transport.Text != "rdma, confirmed, not seen now" || row.class != "" || row.Ranks[0].Transport.Class != "" || row.Ranks[0].Transport.Note == "" ||
+	row := jobRowOf(&j, nil, nil)
+	if row.Transport.Text != "rdma, confirmed, not seen now" || row.severity != "" || row.Ranks[0].Transport.Class != "" || row.Ranks[0].Transport.Note == "" ||
 		len(row.Notes) != 1 || row.Notes[0].Label != "not seen now" {
 		t.Errorf("%+v", row)
 	}
 	j.Verdict = job.Verdict{Transport: job.TCP, Confirmed: true}
-	if row := jobRowOf(&j, nil); row.class != "bad" {
-		t.Errorf("TCP that is kept is %q", row.class)
+	if row := jobRowOf(&j, nil, nil); row.Class() != "bad" {
+		t.Errorf("TCP that is kept is %q", row.Class())
 	}
 	seen := time.Unix(1_700_000_000, 0)
 	rank := fabric.RankCandidate{PID: 41200, Workload: fabric.Known(fabric.Workload{Scheduler: "slurm", Job: "4242"}, "cgroup", seen), GPUs: fabric.Known([]string{"GPU-a"}, "nvml", seen)}

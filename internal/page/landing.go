@@ -28,8 +28,8 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/status"
-	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -99,7 +99,8 @@ func (l *Landing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // ServeJSON answers with the status document (docs/STATUS.md).
 func (l *Landing) ServeJSON(w http.ResponseWriter, r *http.Request) {
-	body, err := json.Marshal(l.read(l.Observe(r.Context())).doc)
+	doc, _ := l.read(l.Observe(r.Context()))
+	body, err := json.Marshal(doc)
 	if err != nil {
 		l.Log.Error("status as JSON", "err", err)
 		http.Error(w, "the status cannot be shown", http.StatusInternalServerError)
@@ -119,77 +120,23 @@ func answer(w http.ResponseWriter, kind string, body []byte) {
 	}, body))
 }
 
-// reading is one observation of the node: the document, and what the page shows in another form.
-type reading struct {
-	doc    *status.Document
-	jobs   jobSection
-	probes cell // the verdict on them
-	wait   int  // seconds until traffic can be judged; 0: it was, or never is
-}
-
-func (l *Landing) read(n *fabric.Node) reading {
+// read makes the document of one observation of the node, and the page of its probes.
+func (l *Landing) read(n *fabric.Node) (*status.Document, *probesView) {
 	list := diagnose.Run(n, nil)
 	l.Seen.See(list, true, n.At)
 	probed := l.Probes.view(n, list, n.At)
-	r := reading{jobs: jobSectionOf(n, l.Collectors), probes: probed.Verdict, wait: secondReading(n)}
 	in := &status.Inputs{
 		Node: n, Verdicts: list, Exporter: version.Version, Name: l.Title, Note: l.Note, Instance: l.Instance, Links: l.Config().Config.Links,
-		Since: l.Seen.first, Probes: probed.probed,
+		Since: l.Seen.first, RAS: l.Collectors.RAS(), Probes: probed.probed, Probing: probed.Verdict,
+		NoRDMA: l.Collectors.Want()&fabric.WantHCA == 0, Between: observer.DefaultMediumInterval,
 	}
 	if jobs, why := l.Collectors.Jobs(n); why == "" {
-		document := jobs.Document()
-		in.Jobs = &document
+		in.Jobs = &jobs
 	}
-	r.doc = status.Of(in)
-	r.doc.Verdict = r.verdict(l, n)
-	if r.doc.RetryAfter = r.wait; r.wait > 0 {
-		for _, c := range diagnose.Catalogue() {
-			if c.Rate {
-				r.doc.NotYetJudged = append(r.doc.NotYetJudged, c.ID)
-			}
-		}
+	if text, none := l.NoDevice(n); none {
+		in.NoDevice = text
 	}
-	return r
-}
-
-// verdict is at the top of the page. It is as bad as the worst finding, probe and job.
-func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
-	failed := len(r.doc.Troubles) > 0 || r.probes.Class == "bad"
-	jobs := r.jobs.Problem
-	none, isNone := l.NoDevice(n)
-	v := func(state, text string) status.Verdict { return status.Verdict{Status: state, Text: text} }
-	found := r.jobs.Found // each fault once, whatever follows from it
-	for _, list := range [][]status.Finding{r.doc.Findings, r.doc.Troubles} {
-		for i := range list {
-			if list[i].Cause == "" {
-				found++
-			}
-		}
-	}
-	switch {
-	case found > 0 && r.jobs.Suspect > 0:
-		return v(status.StatusFailed, probes.Counted(found, "problem")+" found, and a possible problem in "+probes.Counted(r.jobs.Suspect, "job"))
-	case found > 0:
-		return v(status.StatusFailed, probes.Counted(found, "problem")+" found")
-	case failed:
-		return v(status.StatusFailed, r.probes.Text)
-	case jobs != "":
-		return v(status.StatusUnknown, "Possible problem in "+jobs)
-	case isNone:
-		return v(status.StatusUnknown, verdict.Sentence(none))
-	case l.Collectors.Want()&fabric.WantHCA == 0:
-		return v(status.StatusUnknown, "RDMA devices are not checked: their collectors are disabled")
-	case len(r.doc.NotChecked) > 0:
-		return v(status.StatusPartly, "No problems found in the facts that could be read")
-	case r.wait > 0:
-		return v(status.StatusUnknown, "No problems found so far; traffic has not been checked yet")
-	case r.jobs.Wait > 0:
-		return v(status.StatusUnknown, "No problems found so far; jobs have been read once only")
-	}
-	if silent := stateless(n); silent > 0 {
-		return v(status.StatusPartly, "No problems found; the state of "+probes.Counted(silent, "port")+" is unknown")
-	}
-	return v(status.StatusOK, "No problems found")
+	return status.Of(in), &probed
 }
 
 func (l *Landing) collectorRows(n *fabric.Node) []collectorRow {
@@ -228,16 +175,6 @@ func nodeFacts(n *fabric.Node) []string {
 		facts = append(facts, "Linux "+k)
 	}
 	return append(facts, "observed "+stamp(n.At))
-}
-
-// stateless counts the ports whose driver does not report a state. No check is unknown for that.
-func stateless(n *fabric.Node) (ports int) {
-	for _, p := range n.Ports {
-		if p.State.Meta().Reason == fabric.ReasonDriverConstant {
-			ports++
-		}
-	}
-	return ports
 }
 
 func portCount(n *fabric.Node) string {

@@ -18,8 +18,6 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
-	"gpufabric_exporter/internal/status"
-	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -233,41 +231,4 @@ func TestLandingCommands(t *testing.T) {
 	hostile := page(`x;<script>'`)
 	contains(t, hostile, `ip link set dev &#39;x;&lt;script&gt;&#39;\&#39;&#39;&#39; up`)
 	lacks(t, hostile, "<script")
-}
-
-// The verdict is green only if traffic was judged, and probes and jobs have no problem.
-func TestLandingConcludes(t *testing.T) {
-	trouble := []status.Finding{{Subjects: []status.Subject{{Name: "rail mlx5_0 port 1"}}, What: withoutGPUDirect, Severity: string(verdict.Warning)}}
-	for _, c := range []struct {
-		wait           int
-		found          int
-		probed         []status.Finding
-		jobs           string // class
-		want, wantText string
-		class          string
-	}{
-		{0, 0, nil, "", status.StatusOK, "No problems found", "good"},
-		{11, 0, nil, "", status.StatusUnknown, "No problems found so far; traffic has not been checked yet", "unsure"},
-		{0, 0, trouble, "", status.StatusFailed, "1 problem found", "unsure"},
-		{11, 0, trouble, "", status.StatusFailed, "1 problem found", "unsure"},
-		{0, 0, trouble, "bad", status.StatusFailed, "2 problems found", "bad"},
-		{0, 0, nil, "bad", status.StatusFailed, "1 problem found", "bad"},
-		{0, 0, nil, "unsure", status.StatusUnknown, "Possible problem in 1 job", "unsure"},
-		{0, 0, trouble, "unsure", status.StatusFailed, "1 problem found, and a possible problem in 1 job", "unsure"},
-		{11, 2, trouble, "bad", status.StatusFailed, "4 problems found", "bad"},
-	} {
-		r := reading{doc: &status.Document{Findings: make([]status.Finding, c.found), Troubles: c.probed}, wait: c.wait}
-		if c.jobs != "" {
-			r.jobs = jobSection{Class: c.jobs, Problem: "1 job", Bad: map[string]int{"bad": 1}[c.jobs], Found: map[string]int{"bad": 1}[c.jobs], Suspect: map[string]int{"unsure": 1}[c.jobs]}
-		}
-		l := &Landing{LandingOptions: LandingOptions{NoDevice: func(*fabric.Node) (string, bool) { return "", false }, Collectors: setOf(t, "hca")}}
-		r.doc.Verdict = r.verdict(l, new(fabric.Node))
-		if v := r.doc.Verdict; v.Status != c.want || v.Text != c.wantText || r.verdictClass() != c.class {
-			t.Errorf("%+v: %+v, %s", c, v, r.verdictClass())
-		}
-	}
-	unsaved := reading{doc: &status.Document{}, probes: cell{Text: "The probe history is not saved", Class: "bad"}}
-	if v := unsaved.verdict(&Landing{LandingOptions: LandingOptions{NoDevice: func(*fabric.Node) (string, bool) { return "", false }}}, new(fabric.Node)); v.Status != status.StatusFailed || v.Text != "The probe history is not saved" {
-		t.Errorf("%+v", v)
-	}
 }

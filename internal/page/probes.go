@@ -81,7 +81,8 @@ type probesView struct {
 	Facts   []string
 	Links   []Link
 	Version string
-	Verdict cell
+	Verdict status.Verdict
+	Note    string // on the verdict
 	// Troubles are what is wrong with the last results.
 	Troubles []status.Finding
 	Probes   []probeView
@@ -135,11 +136,15 @@ func (p *Probes) view(n *fabric.Node, verdicts []verdict.Verdict, now time.Time)
 	for i := range v.probed {
 		v.Probes = append(v.Probes, probeViewOf(&v.probed[i], now))
 	}
-	v.Troubles, v.Verdict = status.Troubles(v.probed), probesVerdict(s, c, v.probed)
+	v.Troubles = status.Troubles(v.probed)
+	v.Verdict, v.Note = probesVerdict(s, c, v.probed)
 	return v
 }
 
-func probesVerdict(s probes.Status, c *probes.Config, list []status.Probed) cell {
+// Class is that of the verdict.
+func (v probesView) Class() string { return classOf(v.Verdict.Status, "") }
+
+func probesVerdict(s probes.Status, c *probes.Config, list []status.Probed) (v status.Verdict, note string) {
 	bad, ran := 0, false
 	for i := range list {
 		ran = ran || list[i].Last != nil
@@ -147,19 +152,22 @@ func probesVerdict(s probes.Status, c *probes.Config, list []status.Probed) cell
 			bad++
 		}
 	}
+	v.Status = status.StatusUnknown
 	switch {
 	case c == nil:
-		return cell{Text: "Probes are disabled", Note: "The configuration does not enable probes (probes: {enabled: true}): NCCL runs on this node only by hand (gpufabric_exporter probe).", Class: "unsure"}
+		v.Text, note = "Probes are disabled", "The configuration does not enable probes (probes: {enabled: true}): NCCL runs on this node only by hand (gpufabric_exporter probe)."
 	case bad > 0:
-		return cell{Text: fmt.Sprintf("%d of %s a problem", bad, spelling.Plural(len(list), "probe has", "probes have")), Class: "bad"}
+		v.Status, v.Text = status.StatusFailed, fmt.Sprintf("%d of %s a problem", bad, spelling.Plural(len(list), "probe has", "probes have"))
 	case s.State != "":
-		return cell{Text: "The probe history is not saved", Note: fmt.Sprintf("State file %s: %s.", c.StateFile, s.State), Class: "bad"}
+		v.Status, v.Text, note = status.StatusFailed, "The probe history is not saved", fmt.Sprintf("State file %s: %s.", c.StateFile, s.State)
 	case !s.Enabled && !ran:
-		return cell{Text: "Probes run on demand only", Class: "unsure"}
+		v.Text = "Probes run on demand only"
 	case !ran:
-		return cell{Text: "No probe has run yet", Note: whyNone(s.Probes), Class: "unsure"}
+		v.Text, note = "No probe has run yet", whyNone(s.Probes)
+	default:
+		v.Status, v.Text = status.StatusOK, "All results are good"
 	}
-	return cell{Text: "All results are good", Class: "good"}
+	return v, note
 }
 
 // whyNone is the reason why no probe has run.

@@ -4,7 +4,6 @@ package page
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/jobs/progress"
@@ -13,12 +12,10 @@ import (
 
 // rasNotes are what NCCL RAS reports about a job, and why it was queried or not. They are empty for a job that is not
 // suspected.
-func rasNotes(s progress.Status, job string) []jobNote {
-	i := slices.IndexFunc(s.Jobs, func(a progress.Account) bool { return a.Job == job })
-	if i < 0 {
+func rasNotes(a *progress.Account) []jobNote {
+	if a == nil {
 		return nil
 	}
-	a := &s.Jobs[i]
 	var why []string
 	for _, w := range a.Suspicions {
 		why = append(why, w.Text())
@@ -41,12 +38,11 @@ func rasNotes(s progress.Status, job string) []jobNote {
 }
 
 // rasRemedies are what to do about what NCCL RAS reports about a job.
-func rasRemedies(s progress.Status, job string) []string {
-	i := slices.IndexFunc(s.Jobs, func(a progress.Account) bool { return a.Job == job })
-	if i < 0 || !s.Jobs[i].Known() || !s.Jobs[i].Report.State.Bad() {
+func rasRemedies(a *progress.Account) []string {
+	if a == nil || !a.Known() || !a.Report.State.Bad() {
 		return nil
 	}
-	if s.Jobs[i].Report.State == progress.Straggler {
+	if a.Report.State == progress.Straggler {
 		return []string{"Look at the ranks that are named, on their hosts: clocks and throttling of the GPU, load of the CPU, py-spy dump --pid PID."}
 	}
 	return []string{"Look at the ranks that are named, on their hosts: gpufabric_exporter check, the kernel log, py-spy dump --pid PID. If they stand still, end the job and start it again from its checkpoint."}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/status"
 )
 
@@ -56,21 +55,6 @@ func roceVerdict(c *status.Chain) cell {
 	return cell{Text: "unknown at " + step, Note: c.Why, Class: "unsure"}
 }
 
-// secondReading is after how many seconds traffic can be judged, when all that lacks is a second reading of the
-// statistics: a node that is not scraped would otherwise never have one.
-func secondReading(n *fabric.Node) int {
-	for _, p := range carrying(n) {
-		chains := p.RoCE.Or(nil)
-		for i := range chains {
-			d := n.NetDev(chains[i].Interface)
-			if d != nil && d.QoS.Counters.State == fabric.OK && chains[i].Window.State != fabric.OK {
-				return int(observer.DefaultMediumInterval.Seconds()) + 1
-			}
-		}
-	}
-	return 0
-}
-
 // expectedRoCEText is what the site expects of RoCE; empty: nothing.
 func expectedRoCEText(p fabric.RoCEPolicy) string {
 	var list []string
@@ -92,15 +76,4 @@ func expectedRoCEText(p fabric.RoCEPolicy) string {
 	choose(p.Lossless, "lossless (PFC)", "lossy by design")
 	choose(p.ECN, "with ECN", "without ECN")
 	return strings.Join(list, ", ")
-}
-
-// carrying returns the ports that carry training or storage.
-func carrying(n *fabric.Node) []*fabric.Port {
-	var list []*fabric.Port
-	for _, p := range n.Ports {
-		if p.Serves(fabric.RoleCompute) || p.Serves(fabric.RoleStorage) {
-			list = append(list, p)
-		}
-	}
-	return list
 }

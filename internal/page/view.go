@@ -34,7 +34,6 @@ type view struct {
 	Troubles   []status.Finding // of probes, that follow from no finding
 	Probes     cell             // the verdict on probes; its Text is empty where it says no more than the rows
 	ProbeRows  []probeRow
-	Wait       int // seconds until traffic can be judged; 0: it was, or never is
 	Collectors []collectorRow
 	Config     configView
 	Links      []Link
@@ -76,19 +75,18 @@ var words = template.FuncMap{
 }
 
 func (l *Landing) view(n *fabric.Node) view {
-	r := l.read(n)
-	d := r.doc
+	d, probed := l.read(n)
 	v := view{
-		Document: d, CSS: template.CSS(landingCSS), Facts: nodeFacts(n), Class: r.verdictClass(), Pattern: drawing.Pattern(), Panels: panels(d),
-		Legend: legend(d), Parts: parts(d), RoCE: chainGroups(d), Jobs: r.jobs, Wait: r.wait, Collectors: l.collectorRows(n),
+		Document: d, CSS: template.CSS(landingCSS), Facts: nodeFacts(n), Class: verdictClass(d), Pattern: drawing.Pattern(), Panels: panels(d),
+		Legend: legend(d), Parts: parts(d), RoCE: chainGroups(d), Jobs: jobSectionOf(n, l.Collectors), Collectors: l.collectorRows(n),
 		Config: configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version, ProbeRows: probeRows(d.Probes),
 	}
 	v.Found, v.Troubles = found(d)
 	v.Switches = slices.ContainsFunc(d.Groups, func(g status.Group) bool { return g.Switch != "" })
 	v.GDR = slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return g.Path.Status != status.StatusOK })
 	said := slices.ContainsFunc(d.Probes, func(p status.Probe) bool { return p.Skipped != "" })
-	if r.probes.Class == "unsure" && !said || r.probes.Class == "bad" && len(d.Troubles) == 0 {
-		v.Probes = r.probes
+	if bad := probed.Verdict.Status == status.StatusFailed; !said && probed.Class() == "unsure" || bad && len(d.Troubles) == 0 {
+		v.Probes = cell{Text: probed.Verdict.Text, Note: probed.Note}
 	}
 	return v
 }
@@ -134,16 +132,11 @@ func legend(d *status.Document) (marks []*status.Part) {
 }
 
 // verdictClass is the class of the verdict: only what is critical is bad.
-func (r *reading) verdictClass() string {
-	isCritical := func(f status.Finding) bool { return f.Severity == string(verdict.Critical) }
-	critical := slices.ContainsFunc(r.doc.Findings, isCritical) || slices.ContainsFunc(r.doc.Troubles, isCritical) || r.jobs.Bad > 0
-	switch {
-	case r.doc.Verdict.Status == status.StatusOK:
+func verdictClass(d *status.Document) string {
+	if d.Verdict.Status == status.StatusOK {
 		return "good"
-	case critical:
-		return "bad"
 	}
-	return "unsure"
+	return severityClass(string(d.Worst))
 }
 
 // found are the findings, each with its consequences, and what probes show beside them.

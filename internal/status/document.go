@@ -43,6 +43,8 @@ type Document struct {
 	Probes []Probe       `json:"probes"`
 	// Troubles are what is wrong with results of probes, alike ones together.
 	Troubles []Finding `json:"-"`
+	// Worst is the severity of the worst finding, probe or job.
+	Worst verdict.Severity `json:"-"`
 	// LeftOut counts what was left out of lists that are too long.
 	LeftOut int `json:"entries_left_out"`
 }

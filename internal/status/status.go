@@ -14,6 +14,7 @@ import (
 	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/jobs/progress"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -27,12 +28,18 @@ type Inputs struct {
 	Instance string            // the label instance of the node in Prometheus; may be empty
 	Links    config.Links
 	// Since returns when one of these verdicts failed first, and whether that may have been earlier; nil: no one saw it.
-	Since  func([]verdict.Verdict) (first time.Time, atLeast, known bool)
-	Jobs   *job.Document
-	Probes []Probed
+	Since   func([]verdict.Verdict) (first time.Time, atLeast, known bool)
+	Jobs    *job.Jobs       // nil: they are not looked for
+	RAS     progress.Status // what was asked about them
+	Probes  []Probed
+	Probing Verdict // on probes
+
+	NoDevice string        // the message that the node has no RDMA device; empty: it has one, or that is not known
+	NoRDMA   bool          // collectors of RDMA devices are disabled
+	Between  time.Duration // two readings of statistics
 }
 
-// Of builds the document, without its verdict. Its texts and lists are bounded.
+// Of builds the document. Its texts and lists are bounded.
 func Of(in *Inputs) *Document {
 	d := Whole(in)
 	bound(d)
@@ -44,7 +51,7 @@ func Whole(in *Inputs) *Document {
 	n := in.Node
 	b := builder{in: in, parts: map[verdict.Subject]*judged{}, names: map[string]string{}, ids: map[verdict.Subject]string{}, groups: map[string]string{}}
 	b.Document = &Document{
-		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(), Jobs: in.Jobs,
+		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(),
 		Node: Node{
 			Name: in.Name, Note: in.Note, Kernel: factOf(n.Host.Kernel), Virtual: factOf(n.Host.Hypervisor), GPUs: factOf(n.GPUs),
 			Elsewhere: diagnose.Elsewhere(n), Excluded: slices.Clone(n.Excluded), JudgedBy: *JudgedByOf(n),
@@ -79,6 +86,12 @@ func Whole(in *Inputs) *Document {
 		b.NCCL = append(b.NCCL, Variable{v.Name, v.Value, v.Source})
 	}
 	b.link()
+	if in.Jobs != nil {
+		document := in.Jobs.Document()
+		b.Jobs = &document
+	}
+	b.retry()
+	b.conclude()
 	return b.Document
 }
 
