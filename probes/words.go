@@ -13,6 +13,14 @@ import (
 
 // The words in which the command probe and the page describe results.
 
+// Name is the probe in words.
+func (k Key) Name() string {
+	if k.Device == "" {
+		return string(k.Kind)
+	}
+	return fmt.Sprintf("%s %s port %d", k.Kind, k.Device, k.Port)
+}
+
 // SizeText is a number of bytes in the largest unit that leaves no rest.
 func SizeText(n uint64) string {
 	for _, unit := range []struct {

@@ -48,30 +48,30 @@ func (p *panel) paths(texts *canvas) {
 			}
 			p.elbow(class, left, y, lanes[g.Path.DeviceID], nicLeft, to)
 		}
-		texts.text("small "+pathClass(&g.Path), left+3, y-5, nicLeft-left-2, above)
+		texts.text("small "+Class(pathPart(&g.Path)), left+3, y-5, nicLeft-left-2, above)
 		if below != "" {
-			texts.text("small "+pathClass(&g.Path), left+3, y+16, nicLeft-left-5, below)
+			texts.text("small "+Class(pathPart(&g.Path)), left+3, y+16, nicLeft-left-5, below)
 		}
 	}
 }
 
-// pathClass is the class of a path in the style.
-func pathClass(p *status.Path) string {
-	return Class(&status.Part{Status: p.Status, Severity: p.Severity})
+// pathPart is a path as a part: its status.
+func pathPart(p *status.Path) *status.Part {
+	return &status.Part{Status: p.Status, Severity: p.Severity}
 }
 
 // wayClass is the class of the line to the NIC: that of the path, unless the NIC has no port that is active.
 func wayClass(d *status.Document, p *status.Path) string {
 	i := slices.IndexFunc(d.Devices, func(x status.Device) bool { return x.ID == p.DeviceID })
 	if i < 0 || p.Status == status.StatusFailed {
-		return pathClass(p)
+		return Class(pathPart(p))
 	}
 	nic := &d.Devices[i]
 	unknown := len(nic.Ports) == 0
 	for k := range nic.Ports {
 		state, known := nic.Ports[k].State.Get()
 		if state == "active" || nic.Ports[k].State.Reason == driverConstant {
-			return pathClass(p)
+			return Class(pathPart(p))
 		}
 		unknown = unknown || !known
 	}
@@ -104,7 +104,7 @@ func gpuDirect(p *status.Path) string {
 	case status.StatusUnknown:
 		return "GDR ?"
 	case status.StatusFailed:
-		return "GDR " + Mark(&status.Part{Status: p.Status, Severity: p.Severity})
+		return "GDR " + Mark(pathPart(p))
 	}
 	if usable, known := p.Usable.Get(); known && !usable {
 		return "GDR –"

@@ -42,7 +42,6 @@ type jobRow struct {
 	Transport cell
 	Facts     []string // ranks, GPUs, devices, way, since
 	Notes     []jobNote
-	Troubles  []jobNote // what is wrong, or may be: the page begins with it
 	Remedies  []string
 	Ranks     []rankRow
 	More      int // ranks that are not in Ranks
@@ -106,10 +105,7 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 		if j.Verdict.Reason == job.FirstReading {
 			s.Wait = int(observer.DefaultFastInterval.Seconds()) + 1
 		}
-		if row.Troubled() {
-			s.Problem = true
-			row.raise()
-		}
+		s.Problem = s.Problem || row.Troubled()
 		s.Rows = append(s.Rows, row)
 	}
 	slices.SortStableFunc(s.Rows, func(a, b jobRow) int { return a.severity.Rank() - b.severity.Rank() })
@@ -169,15 +165,12 @@ func jobRowOf(j *job.Job, names map[string]string, said *progress.Account) jobRo
 	return row
 }
 
-// raise moves what is wrong from the notes to Troubles, with which the page begins.
-func (row *jobRow) raise() {
-	wrong := func(n jobNote) bool { return n.Class == "bad" || n.Class == "unsure" || n.Label == "cause" }
-	for _, n := range row.Notes {
-		if wrong(n) {
-			row.Troubles = append(row.Troubles, n)
-		}
-	}
-	row.Notes = slices.DeleteFunc(row.Notes, wrong)
+// Wrong reports whether the page begins with the note, where it begins with the job.
+func (n jobNote) Wrong() bool { return n.Class == "bad" || n.Class == "unsure" || n.Label == "cause" }
+
+// Rest are the notes that the page does not begin with.
+func (row jobRow) Rest() []jobNote {
+	return slices.DeleteFunc(slices.Clone(row.Notes), func(n jobNote) bool { return row.Troubled() && n.Wrong() })
 }
 
 // jobNotes are the reason, the evidence, the cause and what is wrong with settings.

@@ -18,7 +18,6 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -139,15 +138,17 @@ func (l *Landing) read(n *fabric.Node) (*status.Document, *probesView) {
 	return status.Of(in), &probed
 }
 
-func (l *Landing) collectorRows(n *fabric.Node) []collectorRow {
-	health := l.Collectors.Health(n)
-	var rows []collectorRow
+func (l *Landing) collectorRows(n *fabric.Node) (rows []collectorRow) {
+	states := map[string]cell{}
+	for _, h := range l.Collectors.Health(n) {
+		states[h.Name] = collectorState(h)
+	}
 	for _, a := range collector.Collectors() {
-		row := collectorRow{Name: a.Name, Help: a.Help, State: cell{Text: "disabled", Class: "quiet"}}
-		if i := slices.IndexFunc(health, func(c collector.Health) bool { return c.Name == a.Name }); i >= 0 {
-			row.State = collectorState(health[i])
+		state, enabled := states[a.Name]
+		if !enabled {
+			state = quiet("disabled")
 		}
-		rows = append(rows, row)
+		rows = append(rows, collectorRow{a.Name, a.Help, state})
 	}
 	return rows
 }

@@ -244,28 +244,25 @@ func layerName(l string) string {
 	return l
 }
 
-// chainGroup is ports whose RoCE settings are alike.
+// chainGroup is ports whose RoCE settings are alike: those of the first.
 type chainGroup struct {
-	Ports  []portLink
-	Mode   string
-	Status cell
-	Path   string
-	Steps  []chainStep
-	Broken []status.Step // with their evidence, of the first port
+	*status.Chain
+	Ports   []*status.Port
+	Verdict cell
 }
-
-type portLink struct{ ID, Name string }
 
 // Count says how many ports there are.
 func (g *chainGroup) Count() string { return probes.Counted(len(g.Ports), "port") }
 
-// chainStep is a setting as a step of the chain.
-type chainStep struct{ Name, Class, Mark, Words string }
+// Words are what the settings make of a packet.
+func (g *chainGroup) Words() string {
+	return rocePath(g.Chain) + " · " + roceModeText(fabric.RoCEMode(g.Mode))
+}
 
 // chainGroups are the chains of ports that carry training or storage, the broken ones first.
 func chainGroups(d *status.Document) []*chainGroup {
 	var groups []*chainGroup
-	at := map[string]int{}
+	at := map[string]*chainGroup{}
 	for i := range d.Devices {
 		for k := range d.Devices[i].Ports {
 			p := &d.Devices[i].Ports[k]
@@ -276,78 +273,54 @@ func chainGroups(d *status.Document) []*chainGroup {
 				continue
 			}
 			worst := max(0, slices.IndexFunc(p.RoCE, func(c status.Chain) bool { return c.Status == status.StatusFailed }))
-			g := chainGroupOf(&p.RoCE[worst], len(p.RoCE) > 1)
-			key := g.key()
-			if _, known := at[key]; !known {
-				at[key] = len(groups)
-				groups = append(groups, g)
+			g := &chainGroup{Chain: &p.RoCE[worst], Verdict: roceVerdict(&p.RoCE[worst])}
+			if len(p.RoCE) > 1 && g.Status != status.StatusOK {
+				g.Verdict.Note = strings.TrimPrefix(g.Verdict.Note+", interface "+g.Interface, ", ")
 			}
-			same := groups[at[key]]
-			same.Ports = append(same.Ports, portLink{p.ID, p.Name})
+			key := g.key()
+			if at[key] == nil {
+				at[key], groups = g, append(groups, g)
+			}
+			at[key].Ports = append(at[key].Ports, p)
 		}
 	}
 	order := map[string]int{"bad": 0, "unsure": 1, "good": 2}
-	slices.SortStableFunc(groups, func(a, b *chainGroup) int { return order[a.Status.Class] - order[b.Status.Class] })
+	slices.SortStableFunc(groups, func(a, b *chainGroup) int { return order[a.Verdict.Class] - order[b.Verdict.Class] })
 	return groups
 }
 
 func (g *chainGroup) key() string {
-	parts := []string{g.Path, g.Mode, g.Status.Text, g.Status.Note}
+	parts := []string{g.Words(), g.Verdict.Text, g.Verdict.Note}
 	for _, s := range g.Steps {
-		parts = append(parts, s.Words)
+		if s.Status != string(fabric.StatusNotApplicable) {
+			parts = append(parts, s.Status)
+		}
 	}
 	return strings.Join(parts, "\n")
 }
 
-func chainGroupOf(c *status.Chain, several bool) *chainGroup {
-	g := &chainGroup{Mode: roceModeText(fabric.RoCEMode(c.Mode)), Path: rocePath(c), Status: roceVerdict(c)}
-	if several && c.Status != status.StatusOK {
-		g.Status.Note = strings.TrimPrefix(g.Status.Note+", interface "+c.Interface, ", ")
-	}
-	for _, list := range [][]status.Step{c.Steps, c.Observed} {
-		for _, s := range list {
-			if s.Status == string(fabric.StatusFailed) {
-				g.Broken = append(g.Broken, s)
-			}
-		}
-	}
-	for _, s := range c.Steps {
-		if s.Status == string(fabric.StatusNotApplicable) {
-			continue
-		}
-		part := status.Part{Status: s.Status, Severity: string(verdict.Critical)}
-		g.Steps = append(g.Steps, chainStep{stepText(c, &s), s.Status, drawing.Mark(&part), stepWords(s.Status)})
-	}
-	return g
-}
-
 // stepText is a step with its value.
-func stepText(c *status.Chain, s *status.Step) string {
-	value := func(f status.Fact[int]) string {
-		if v, known := f.Get(); known {
-			return " " + strconv.Itoa(v)
-		}
-		return ""
-	}
-	switch fabric.RoCEStep(s.Step) {
-	case fabric.RoCETrafficClass:
-		return s.Name + value(c.TrafficClass)
-	case fabric.RoCEDSCP:
-		return s.Name + value(c.DSCP)
-	case fabric.RoCEPriority:
-		return s.Name + value(c.Priority)
+func stepText(c *status.Chain, s status.Step) string {
+	values := map[fabric.RoCEStep]status.Fact[int]{fabric.RoCETrafficClass: c.TrafficClass, fabric.RoCEDSCP: c.DSCP, fabric.RoCEPriority: c.Priority}
+	if v, known := values[fabric.RoCEStep(s.Step)].Get(); known {
+		return s.Name + " " + strconv.Itoa(v)
 	}
 	return s.Name
 }
 
-func stepWords(s string) string {
-	switch fabric.Status(s) {
-	case fabric.StatusOK:
-		return "consistent"
-	case fabric.StatusFailed:
-		return "broken"
-	case fabric.StatusUnknown:
-		return "unknown"
+// stepCell is what is known of a step.
+func stepCell(s status.Step) cell {
+	switch s.Status {
+	case status.StatusOK:
+		return cell{Text: "consistent", Class: "good"}
+	case status.StatusFailed:
+		return cell{Text: "broken", Class: "bad"}
+	case status.StatusUnknown:
+		return cell{Text: "unknown", Class: "unsure"}
 	}
-	return "does not apply"
+	return cell{Text: "does not apply"}
+}
+
+func stepMark(s status.Step) string {
+	return drawing.Mark(&status.Part{Status: s.Status, Severity: string(verdict.Critical)})
 }

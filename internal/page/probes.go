@@ -43,7 +43,9 @@ type ProbesOptions struct {
 // Probes shows people, and programs, what became of probes.
 type Probes struct{ ProbesOptions }
 
-var probesPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("probes").Parse(probesHTML)) })
+var probesPage = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("probes").Funcs(template.FuncMap{"bandwidth": probes.Bandwidth}).Parse(probesHTML))
+})
 
 // NewProbes returns the pages.
 func NewProbes(o ProbesOptions) *Probes {
@@ -109,20 +111,11 @@ type changesView struct {
 
 // runView is one result in full.
 type runView struct {
-	Title, At string
-	Result    cell
-	Advice    string
-	Facts     []namedValue
-	Rows      []measuredView
-	Settings  []string
-	Log       string
-}
-
-type measuredView struct {
-	Op, Type           string
-	Bytes, Wrong       uint64
-	Iterations         int
-	Time, AlgBW, BusBW string
+	*probes.Result
+	Title, Stamp string
+	Ended        cell
+	Advice       string
+	Facts        []namedValue
 }
 
 // view is the page at a time. Verdicts are those on the node.

@@ -17,7 +17,7 @@ import (
 
 // probeViewOf shows a probe. On a node with rails nothing but the probe of sockets is to go over them.
 func probeViewOf(p *status.Probed, now time.Time) probeView {
-	v := probeView{Name: p.Name(), Ran: quiet("never"), Next: quiet("on demand only"), Skip: quiet("none"), Counts: countsOf(p.ProbeStatus), Changes: changesOf(p.ProbeStatus)}
+	v := probeView{Name: p.Key.Name(), Ran: quiet("never"), Next: quiet("on demand only"), Skip: quiet("none"), Counts: countsOf(p.ProbeStatus), Changes: changesOf(p.ProbeStatus)}
 	if !p.LastRun.IsZero() {
 		v.Ran = cell{Text: age(now.Sub(p.LastRun)) + " ago", Title: stamp(p.LastRun)}
 	}
@@ -144,7 +144,7 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 
 func runViewOf(title string, r *probes.Result) *runView {
 	text, note, ended := status.Ended(r)
-	v := &runView{Title: title, At: stamp(r.At), Result: cell{Text: text, Note: note, Class: classOf(ended, "")}, Settings: r.Settings, Log: r.Log}
+	v := &runView{Result: r, Title: title, Stamp: stamp(r.At), Ended: cell{Text: text, Note: note, Class: classOf(ended, "")}}
 	if r.Outcome != probes.OK {
 		v.Advice = verdict.Sentence(r.Failure.Advice())
 	}
@@ -166,12 +166,6 @@ func runViewOf(title string, r *probes.Result) *runView {
 	}
 	if text := r.ReleaseText(); text != "" {
 		add("GPUs afterwards", text)
-	}
-	for _, m := range r.Measurements {
-		v.Rows = append(v.Rows, measuredView{
-			Op: string(m.Op), Type: string(m.Type), Bytes: m.Bytes, Wrong: m.Wrong, Iterations: m.Iterations,
-			Time: m.Time.Microseconds() + " µs", AlgBW: probes.Bandwidth(m.AlgBW), BusBW: probes.Bandwidth(m.BusBW),
-		})
 	}
 	return v
 }

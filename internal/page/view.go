@@ -69,6 +69,7 @@ type findingView struct {
 // words are what templates call.
 var words = template.FuncMap{
 	"class": severityClass, "state": statusCell, "mark": drawing.Mark, "shape": drawing.Class, "means": drawing.Words, "seen": seen, "links": findingLinks,
+	"step": stepCell, "steptext": stepText, "stepmark": stepMark,
 	"read":    func(f fabric.Fact[bool]) cell { return show(f, func(bool) string { return "read" }) },
 	"many":    func(f *status.Finding) bool { return f.Remedy == "" && len(f.Subjects) > 3 }, // the commands of all would fill a screen
 	"gidtype": func(g status.GID) string { return verdict.GIDTypeName(fabric.GIDType(g.Type)) },

@@ -188,10 +188,7 @@ func (v *Finding) add(r *Result) {
 
 // name is the probe of a result in words.
 func (r *Result) name() string {
-	name := r.Kind
-	if r.Device != "" {
-		name += fmt.Sprintf(" %s port %d", r.Device, r.Port)
-	}
+	name := probes.Key{Kind: probes.Kind(r.Kind), Device: r.Device, Port: r.Port}.Name()
 	if r.Label != "" {
 		name += " (" + r.Label + ")"
 	}

@@ -107,14 +107,6 @@ func (p *Probed) Result() (text, status string) {
 	return text, status
 }
 
-// Name is the probe in words.
-func (p *Probed) Name() string {
-	if p.Key.Device == "" {
-		return string(p.Key.Kind)
-	}
-	return fmt.Sprintf("%s %s port %d", p.Key.Kind, p.Key.Device, p.Key.Port)
-}
-
 // Portless is the name of a probe without the port that most have.
 func Portless(name string) string { return strings.TrimSuffix(name, " port 1") }
 
@@ -131,7 +123,7 @@ func Troubles(list []Probed) []Finding {
 		for k < len(troubles) && (troubles[k].What != p.Complaint || !alike(causes[k], p.cause)) {
 			k++
 		}
-		name := Portless(p.Name())
+		name := Portless(p.Key.Name())
 		if k == len(troubles) {
 			troubles = append(troubles, Finding{What: p.Complaint, Remedy: p.remedy(), Severity: string(p.severity), Cause: p.finding})
 			causes = append(causes, p.cause)
@@ -171,7 +163,7 @@ func (p *Probed) remedy() string {
 
 func probeOf(p *Probed) Probe {
 	result, _ := p.Result()
-	to := Probe{Name: p.Name(), Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Status: StatusNone, Result: result, LastRun: Moment(p.LastRun), Cause: p.finding}
+	to := Probe{Name: p.Key.Name(), Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Status: StatusNone, Result: result, LastRun: Moment(p.LastRun), Cause: p.finding}
 	switch {
 	case p.Last == nil && p.LastSkip != nil:
 		to.Skipped = cmp.Or(p.LastSkip.Detail, verdict.Spaced(string(p.LastSkip.Why)))

@@ -42,11 +42,12 @@ func (v *Verdict) place() int {
 }
 
 // Failures returns the verdicts that failed.
-func Failures(list []Verdict) []Verdict { return withStatus(list, Failed) }
+func Failures(list []Verdict) []Verdict { return WithStatus(list, Failed) }
 
 // Unknowns returns the verdicts that are unknown.
-func Unknowns(list []Verdict) []Verdict { return withStatus(list, Unknown) }
+func Unknowns(list []Verdict) []Verdict { return WithStatus(list, Unknown) }
 
-func withStatus(list []Verdict, s Status) []Verdict {
+// WithStatus returns the verdicts of a status.
+func WithStatus(list []Verdict, s Status) []Verdict {
 	return slices.DeleteFunc(slices.Clone(list), func(v Verdict) bool { return v.Status != s })
 }

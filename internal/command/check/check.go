@@ -187,14 +187,10 @@ func verdictsOf(n *fabric.Node, checks []*verdict.Check) []verdict.Verdict {
 		if v.Status == verdict.Failed {
 			v.Status, v.Reason = verdict.Unknown, fabric.ReasonStuck
 		}
-		at := len(list) - len(withStatus(list, verdict.OK))
+		at := len(list) - len(verdict.WithStatus(list, verdict.OK))
 		list = slices.Insert(list, at, v)
 	}
 	return list
-}
-
-func withStatus(list []verdict.Verdict, s verdict.Status) []verdict.Verdict {
-	return slices.DeleteFunc(slices.Clone(list), func(v verdict.Verdict) bool { return v.Status != s })
 }
 
 // asked returns the checks that the flags select. Those that compare two readings need an interval.

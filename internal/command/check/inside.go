@@ -109,7 +109,7 @@ func (k *checking) insideVerdicts(n *fabric.Node) ([]verdict.Verdict, error) {
 		if at < 0 {
 			at = len(list)
 		}
-		list = slices.Insert(list, at, withStatus(settings, status)...)
+		list = slices.Insert(list, at, verdict.WithStatus(settings, status)...)
 	}
 	return list, nil
 }

@@ -54,10 +54,7 @@ func writeRun(w io.Writer, run oneRun) error {
 // headline says what is measured, and where.
 func headline(run oneRun) string {
 	r := run.result
-	s := string(r.Kind)
-	if r.Device != "" {
-		s += fmt.Sprintf(" %s port %d", r.Device, r.Port)
-	}
+	s := r.Key.Name()
 	if run.label != "" {
 		s += " (" + run.label + ")"
 	}
