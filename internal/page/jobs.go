@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"gpufabric_exporter/collector"
-	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/jobs/progress"
@@ -81,24 +80,24 @@ type rankRow struct {
 }
 
 // jobSectionOf shows the worst jobs first.
-func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
+func jobSectionOf(d *status.Document, n *fabric.Node, set *collector.Set) jobSection {
 	jobs, why := set.Jobs(n)
 	s := jobSection{Shown: why == ""}
 	switch {
 	case why != "":
-		s.Note = whyNoJobs(n, set)
+		s.Note = whyNoJobs(d, set.Health(n))
 		s.Shown = s.Note != ""
 		return s
 	case !jobs.Known:
 		s.Class, s.Note = "unsure", "Jobs are unknown: "+jobs.Reason.Text()+"."
-	case len(jobs.List) == 0 && inUse(n):
+	case len(jobs.List) == 0 && slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return g.Processes.Or(0) > 0 }):
 		s.Note = "GPUs are in use, by processes that this exporter does not see: of another PID namespace, or no longer running."
 	case len(jobs.List) == 0:
 		s.Note = "No process is known to hold a GPU of this node."
 	case jobs.Dropped > 0:
 		s.Note = fmt.Sprintf("%d more processes are not shown: there are too many.", jobs.Dropped)
 	}
-	names, said := gpuNames(n), set.RAS()
+	names, said := gpuNames(d), set.RAS()
 	for i := range jobs.List {
 		j := &jobs.List[i]
 		row := jobRowOf(j, names, status.AccountOf(&said, j.Name))
@@ -116,18 +115,12 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 }
 
 // whyNoJobs says why the collector job cannot look for jobs; empty: it is disabled, or the node should have none.
-func whyNoJobs(n *fabric.Node, set *collector.Set) string {
-	health := set.Health(n)
+func whyNoJobs(d *status.Document, health []collector.Health) string {
 	i := slices.IndexFunc(health, func(h collector.Health) bool { return h.Name == "job" })
-	if i < 0 || health[i].Supported || !gpu.HasNVIDIA(verdict.GPUs(n)) {
+	if i < 0 || health[i].Supported || !slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return !g.Foreign }) {
 		return ""
 	}
 	return "Jobs are unknown: " + health[i].Why + "."
-}
-
-// inUse reports whether the driver lists processes on a GPU.
-func inUse(n *fabric.Node) bool {
-	return slices.ContainsFunc(n.GPUDriver.GPUs, func(g fabric.GPU) bool { return len(g.Processes.Or(nil)) > 0 })
 }
 
 func jobRowOf(j *job.Job, names map[string]string, said *progress.Account) jobRow {
@@ -236,12 +229,10 @@ func transportCell(v *job.Verdict) cell {
 }
 
 // gpuNames are the names of GPUs on this page by UUID.
-func gpuNames(n *fabric.Node) map[string]string {
+func gpuNames(d *status.Document) map[string]string {
 	names := map[string]string{}
-	for _, g := range verdict.GPUs(n) {
-		if g.Driver != nil {
-			names[g.Driver.UUID] = g.Name
-		}
+	for i := range d.GPUs {
+		names[d.GPUs[i].UUID] = d.GPUs[i].Name
 	}
 	return names
 }

@@ -20,6 +20,7 @@ import (
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/internal/status"
 )
 
 // withRanks is a node with these processes on its GPUs.
@@ -133,9 +134,9 @@ func TestJobThatIsNotSeen(t *testing.T) {
 	nodes[1].Ranks = fabric.UnknownFact[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", nodes[1].At)
 	set := setOf(t, "job")
 	for _, n := range nodes {
-		jobSectionOf(n, set)
+		jobSectionOf(status.Of(&status.Inputs{Node: n}), n, set)
 	}
-	if s := jobSectionOf(nodes[1], set); s.Class != "unsure" || !strings.HasPrefix(s.Note, "Jobs are unknown") || len(s.Rows) != 1 {
+	if s := jobSectionOf(status.Of(&status.Inputs{Node: nodes[1]}), nodes[1], set); s.Class != "unsure" || !strings.HasPrefix(s.Note, "Jobs are unknown") || len(s.Rows) != 1 {
 		t.Errorf("%+v", s)
 	}
 }

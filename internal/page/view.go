@@ -79,7 +79,7 @@ func (l *Landing) view(n *fabric.Node) view {
 	d, probed := l.read(n)
 	v := view{
 		Document: d, CSS: template.CSS(landingCSS), Facts: nodeFacts(n), Class: verdictClass(d), Pattern: drawing.Pattern(), Panels: panels(d),
-		Legend: legend(d), Parts: parts(d), RoCE: chainGroups(d), Jobs: jobSectionOf(n, l.Collectors), Collectors: l.collectorRows(n),
+		Legend: legend(d), Parts: parts(d), RoCE: chainGroups(d), Jobs: jobSectionOf(d, n, l.Collectors), Collectors: l.collectorRows(n),
 		Config: configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version, ProbeRows: probeRows(d.Probes),
 	}
 	v.Found, v.Troubles = found(d)
