@@ -131,8 +131,8 @@ type Distance struct {
 
 // TopologyOf puts what was observed in words. The distances are those of all pairs, row by row.
 func TopologyOf(n *fabric.Node, conf config.Report) *Topology {
-	r := &Topology{Configuration: conf,
-		Virtual: pointer(n.Host.Hypervisor), Driver: topologyDriver(n), Peermem: peermemOf(n.GPUDirect.Peermem),
+	r := &Topology{
+		Configuration: conf, Virtual: pointer(n.Host.Hypervisor), Driver: topologyDriver(n), Peermem: peermemOf(n.GPUDirect.Peermem),
 		GPUs: []TopologyGPU{}, NICs: []TopologyNIC{}, Distances: []Distance{},
 	}
 	gpus := verdict.GPUs(n)

@@ -54,7 +54,7 @@ func writeRun(w io.Writer, run oneRun) error {
 // headline says what is measured, and where.
 func headline(run oneRun) string {
 	r := run.result
-	s := r.Key.Name()
+	s := r.Name()
 	if run.label != "" {
 		s += " (" + run.label + ")"
 	}
