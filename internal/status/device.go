@@ -70,7 +70,10 @@ func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 		Part: b.part(id, s.String(), hidden, s), Number: p.Number, Role: worded(p.Role), Layer: worded(p.LinkLayer), Interface: factOf(p.NetDev),
 		State: worded(p.State), Physical: worded(p.PhysState), Expected: factOf(p.ExpectedRate), GIDs: mapped(p.GIDs.Entries, gids),
 		Rate:   mapped(p.Rate, func(r fabric.Rate) float64 { return r.BytesPerSecond }),
-		Choice: mapped(p.GIDChoice, choiceOf), Fabric: fabricOf(h, p), MTU: b.mtu(p), Shared: b.in.Node.SharedPort(h, p),
+		Choice: mapped(p.GIDChoice, choiceOf), Fabric: fabricOf(h, p), MTU: b.mtu(p),
+	}
+	if b.whole {
+		to.Shared = b.in.Node.SharedPort(h, p)
 	}
 	if to.Status == StatusOK && isStateless(p) {
 		to.Status = StatusPartly

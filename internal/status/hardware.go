@@ -96,7 +96,7 @@ type Port struct {
 
 	Fabric Fact[string] `json:"-"` // Fabric*, or another kind
 	MTU    Fact[int]    `json:"-"` // of the interface
-	Shared string       `json:"-"` // physical port that another device has, too: their rates do not add up
+	Shared string       `json:"-"` // physical port that another device has, too: their rates do not add up; only of Whole
 }
 
 // Fabrics of ports.

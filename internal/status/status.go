@@ -41,15 +41,17 @@ type Inputs struct {
 
 // Of builds the document. Its texts and lists are bounded.
 func Of(in *Inputs) *Document {
-	d := Whole(in)
+	d := build(in, false)
 	bound(d)
 	return d
 }
 
-// Whole is Of without bounds.
-func Whole(in *Inputs) *Document {
+// Whole is Of without bounds, and with what takes long: Port.Shared.
+func Whole(in *Inputs) *Document { return build(in, true) }
+
+func build(in *Inputs, whole bool) *Document {
 	n := in.Node
-	b := builder{in: in, parts: map[verdict.Subject]*judged{}, names: map[string]string{}, ids: map[verdict.Subject]string{}, groups: map[string]string{}}
+	b := builder{in: in, whole: whole, parts: map[verdict.Subject]*judged{}, names: map[string]string{}, ids: map[verdict.Subject]string{}, groups: map[string]string{}}
 	b.Document = &Document{
 		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(),
 		Node: Node{
@@ -97,7 +99,8 @@ func Whole(in *Inputs) *Document {
 
 // builder builds a Document.
 type builder struct {
-	in *Inputs
+	in    *Inputs
+	whole bool
 	*Document
 	parts  map[verdict.Subject]*judged // what checks say, by subject
 	unread map[string]bool             // names of subjects of gaps
