@@ -10,6 +10,7 @@ import (
 	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/diagnose/nccl"
 	"gpufabric_exporter/internal/diagnose/node"
+	"gpufabric_exporter/internal/diagnose/port"
 	"gpufabric_exporter/internal/diagnose/roce"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
@@ -31,7 +32,7 @@ func rules() []rule {
 		{check: verdict.CheckHardware, cause: verdict.CheckComputePorts, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCINIC) }},
 		{check: verdict.CheckHardware, cause: verdict.CheckGPUs, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCIGPU) }},
 		{check: verdict.CheckNCCLDevices, cause: verdict.CheckHardware, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return namesWhatIsGone(n) }},
-		{check: verdict.CheckGID, cause: verdict.CheckGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *verdict.Verdict) bool { return v.Mode == verdict.ModeGIDPinned }},
+		{check: verdict.CheckGID, cause: verdict.CheckGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *verdict.Verdict) bool { return v.Mode == port.ModeGIDPinned.ID }},
 		{check: verdict.CheckPinnedGIDs, cause: verdict.CheckGIDIndex, exact: true, follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true }},
 		{check: verdict.CheckPriority, cause: verdict.CheckGID, follows: untaggedByGID},
 		{check: verdict.CheckPFC, cause: verdict.CheckGID, follows: untaggedByGID},
@@ -155,7 +156,7 @@ func Explains(n *fabric.Node, list []verdict.Verdict, s *fabric.Symptom) *verdic
 		case verdict.CheckNVLinkFabric:
 			notReady = v
 		case verdict.CheckGPUDirect, verdict.CheckPeermem:
-			if takesPart(n, v, s) && v.Mode != verdict.ModeIOMMU {
+			if takesPart(n, v, s) && v.Mode != gpu.ModeIOMMU.ID {
 				detour = v
 			}
 		}
@@ -241,7 +242,7 @@ func remains(n *fabric.Node, v *verdict.Verdict, s *fabric.Symptom) (share float
 	case verdict.CheckACS:
 		return detourShare, onRail && !wasWithin(s, detourCarries*carries)
 	case verdict.CheckGPUDirect, verdict.CheckPeermem:
-		return detourShare, s.Device != "" && takesPart(n, v, s) && (s.NoGPUDirect || v.Mode == verdict.ModeIOMMU) && !wasWithin(s, detourCarries*carries)
+		return detourShare, s.Device != "" && takesPart(n, v, s) && (s.NoGPUDirect || v.Mode == gpu.ModeIOMMU.ID) && !wasWithin(s, detourCarries*carries)
 	case verdict.CheckPauseSent: // the NIC does not take packets: nothing may remain
 		return 0, onRail && !wasWithin(s, stormCarries*carries)
 	case verdict.CheckNVLinks: // no guard: between GPUs, a probe measures far less than their links carry

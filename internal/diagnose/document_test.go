@@ -66,7 +66,7 @@ func writeDetails(b *bytes.Buffer, checks []*verdict.Check) {
 			fmt.Fprintf(b, "- **Rests on**: [who states](ROLES.md) the %s; unknown (`unstated`) without\n", c.Rests)
 		}
 		if len(c.Modes) > 0 {
-			fmt.Fprintf(b, "- **[Modes](#modes)**: %s\n", strings.Join(c.Modes, ", "))
+			fmt.Fprintf(b, "- **[Modes](#modes)**: %s\n", strings.Join(c.ModeIDs(), ", "))
 		}
 	}
 }
@@ -75,7 +75,7 @@ func writeDetails(b *bytes.Buffer, checks []*verdict.Check) {
 func writeModes(b *bytes.Buffer) {
 	b.WriteString("\n## Modes\n\nHow a fabric fails or is misconfigured, and which checks and alert rules detect it.\n\n| mode | description | checks | alert rule |\n|---|---|---|---|\n")
 	var gaps strings.Builder
-	for _, m := range verdict.Modes() {
+	for _, m := range Modes() {
 		found, alert := "", ""
 		if ids := FindsMode(m.ID); len(ids) > 0 {
 			found = "`" + strings.Join(ids, "`, `") + "`"
@@ -99,10 +99,8 @@ func escaped(s string) string { return strings.NewReplacer("|", `\|`, "<", `\<`,
 func FindsMode(id string) []string {
 	var ids []string
 	for _, c := range slices.Concat(Catalogue(), nccl.InsideChecks()) {
-		for _, m := range c.Modes {
-			if m == id {
-				ids = append(ids, c.ID)
-			}
+		if slices.Contains(c.ModeIDs(), id) {
+			ids = append(ids, c.ID)
 		}
 	}
 	return ids

@@ -88,13 +88,10 @@ func checkFinding(in *Input, g *verdict.Group) Finding {
 
 // causesOf is the kind of fault that all verdicts of a group have, else the kinds that the check finds.
 func causesOf(g *verdict.Group) []string {
-	modes := g.Check.Modes
-	if g.Mode != "" && !slices.ContainsFunc(g.Members, func(v verdict.Verdict) bool { return v.Mode != g.Mode }) {
-		modes = []string{g.Mode}
-	}
+	one := g.Mode != "" && !slices.ContainsFunc(g.Members, func(v verdict.Verdict) bool { return v.Mode != g.Mode })
 	var texts []string
-	for _, m := range verdict.Modes() {
-		if slices.Contains(modes, m.ID) {
+	for _, m := range g.Check.Modes {
+		if !one || m.ID == g.Mode {
 			texts = append(texts, m.Text)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/spelling"
-	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -79,7 +79,7 @@ func (f *Facts) watch() []document.Text {
 			names = append(names, name)
 		}
 	}
-	for _, m := range verdict.Modes() {
+	for _, m := range diagnose.Modes() {
 		found := func(v Finding) bool { return slices.Contains(v.Causes, m.Text) }
 		if m.Alert != "" && slices.ContainsFunc(f.Findings, found) && !slices.Contains(names, m.Alert) {
 			names = append(names, m.Alert)

@@ -100,10 +100,10 @@ type Check struct {
 	Severity Severity
 	Topic    string // the page of the runbook: alerts/runbooks/check-<topic>.md
 	Scope    Scope
-	Reads    string   // the facts that decide
-	Guard    string   // when it gives no verdict, to avoid false alarms; empty: it always does
-	Modes    []string // the failure modes that it finds (Modes)
-	Rests    Rests    // what a failure rests on, if it is critical
+	Reads    string // the facts that decide
+	Guard    string // when it gives no verdict, to avoid false alarms; empty: it always does
+	Modes    []Mode // the failures that it finds
+	Rests    Rests  // what a failure rests on, if it is critical
 	// Rate says that it compares readings. Such checks never become metrics: alert rules see more of the past.
 	Rate bool
 

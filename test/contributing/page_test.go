@@ -103,6 +103,16 @@ func (p *page) read(t *testing.T, text string) {
 	}
 }
 
+// commands is how many steps are no edit.
+func (p *page) commands() (number int) {
+	for _, s := range p.steps {
+		if s.command != "" {
+			number++
+		}
+	}
+	return number
+}
+
 // apply makes the change of the step in a tree.
 func (s *step) apply(tree string) error {
 	path := filepath.Join(tree, s.path)
@@ -143,7 +153,11 @@ func TestPagesFitTheTree(t *testing.T) {
 	if len(all) != strings.Count(text(t), "\n## Add a") {
 		t.Errorf("%d sections have steps", len(all))
 	}
+	most := map[string]int{"Add a counter": 3, "Add a metric": 4, "Add a check": 5, "Add an alert": 3, "Add a scenario": 1, "Add a platform": 1, "Add a driver": 3}
 	for _, p := range all {
+		if edits := len(p.steps) - p.commands(); edits > most[p.title] {
+			t.Errorf("%s: %d edits, at most %d", p.title, edits, most[p.title])
+		}
 		if len(p.tests) == 0 {
 			t.Errorf("%s: no commands to test it", p.title)
 		}

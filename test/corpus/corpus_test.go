@@ -67,14 +67,14 @@ func TestLabels(t *testing.T) {
 		for _, f := range labels {
 			used[f.what] = true
 			if _, ok := known[f.what]; !ok {
-				t.Errorf("scenario %s: nothing says how %s shows: add it to conditions() in test/corpus/labels_test.go", s.Name, f.what)
+				t.Errorf("scenario %s: %s is no mode of a check: list the check that finds it in internal/diagnose/<room>/<file>.go, or say how it shows in rows() in test/corpus/labels_test.go", s.Name, f.what)
 			}
 		}
 	}
 	for _, m := range mutations() {
 		used[m.what] = true
 		if _, ok := known[m.what]; !ok {
-			t.Errorf("mutation %s: nothing says how %s shows: add it to conditions() in test/corpus/labels_test.go", m.name, m.what)
+			t.Errorf("mutation %s: %s is no mode of a check: say how it shows in rows() in test/corpus/labels_test.go", m.name, m.what)
 		}
 		for _, hidden := range m.hides {
 			if _, ok := known[hidden]; !ok {
@@ -82,9 +82,9 @@ func TestLabels(t *testing.T) {
 			}
 		}
 	}
-	for what := range known {
+	for what := range rows() {
 		if !used[what] {
-			t.Errorf("nothing is labelled with %s: add a scenario to internal/simulator or a mutation to test/corpus, or remove it from conditions() in test/corpus/labels_test.go", what)
+			t.Errorf("nothing is labelled with %s: add a scenario to internal/simulator or a mutation to test/corpus, or remove it from rows() in test/corpus/labels_test.go", what)
 		}
 	}
 	for kind, names := range map[string][]string{
@@ -139,14 +139,22 @@ func TestMutations(t *testing.T) {
 // expects, or with a memory, which no base has: internal/diagnose and exporter test that.
 func TestConditionsNameChecks(t *testing.T) {
 	called := map[string]bool{}
-	for _, c := range conditions() {
-		for _, id := range c.shows {
+	call := func(what string) {
+		for _, id := range conditions()[what].shows {
 			called[id] = true
 		}
 	}
+	for _, s := range simulator.Scenarios() {
+		for _, f := range labelled(s) {
+			call(f.what)
+		}
+	}
+	for _, m := range mutations() {
+		call(m.what)
+	}
 	for _, c := range diagnose.Catalogue() {
 		if !called[c.ID] && !slices.Contains([]string{"reads_return", "hardware", "gpus", "gpus_surplus", "nccl_version"}, c.ID) {
-			t.Errorf("no condition of the corpus is for the check %s: name it in shows of a condition in test/corpus/labels_test.go, with a scenario or a mutation that has it", c.ID)
+			t.Errorf("no scenario has what the check %s finds: add one that is labelled with one of its modes, %v, to internal/simulator/scenarios_<subject>.go", c.ID, c.ModeIDs())
 		}
 	}
 }

@@ -4,14 +4,16 @@ package corpus
 
 import (
 	"slices"
+	"sync"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/verdict"
 )
 
-// condition is what a label of the simulator says is wrong, and how that shows in the catalogue of checks. It was
+// condition is what a label of the simulator says is wrong, and how that shows in the catalogue of checks. Rows were
 // written from the condition and from what checks say they are for, before any of them was run on the corpus.
 type condition struct {
 	mode string // the mode of failure, as diagnose.Modes counts them
@@ -27,20 +29,30 @@ type condition struct {
 // Checks that judge what a port makes of its packets: none of them is right about a port that uses RoCE v1.
 var classes = []string{"roce_dscp", "roce_priority", "roce_pfc", "roce_buffer", "roce_ets", "roce_ecn", "roce_cnp", "roce_traffic_priority"}
 
-// conditions by the identifier of simulator.Finding and simulator.GPUFinding.
-func conditions() map[string]condition {
+// conditions by the identifier of simulator.Finding and simulator.GPUFinding: that of a mode, which the checks of the mode show, or one
+// with a row.
+var conditions = sync.OnceValue(func() map[string]condition {
+	all := rows()
+	for _, c := range diagnose.Catalogue() {
+		for _, mode := range c.ModeIDs() {
+			if _, has := rows()[mode]; !has {
+				all[mode] = condition{mode: mode, shows: append(all[mode].shows, c.ID)}
+			}
+		}
+	}
+	return all
+})
+
+// rows are the conditions of which more is to be said, or less than their mode has.
+func rows() map[string]condition {
 	return map[string]condition{
 		// links
-		"port_down":     {mode: "port_down", shows: []string{"port_active"}},
 		"link_flapping": {mode: "link_flapping", shows: []string{"link_flapping"}, alert: true, follows: []string{"port_active"}},
 		// What NCCL is configured to use is gone, too, and GPUs look for another NIC.
 		"compute_ports_missing": {mode: "device_gone", shows: []string{"compute_ports"}, anywhere: []string{"nccl_configuration", "nccl_devices", "nic_shared", "gpudirect_usable"}},
 		"compute_ports_surplus": {mode: "surplus_port", shows: []string{"compute_ports_surplus"}, anywhere: []string{"pfc_uniform"}},
 		"rate_below_expected":   {mode: "rate_degraded", shows: []string{"port_rate"}},
 		"rate_mismatch":         {mode: "rate_misreported", shows: []string{"port_rate_agrees"}, follows: []string{"port_rate"}},
-		"firmware_mismatch":     {mode: "firmware_mismatch", shows: []string{"firmware_uniform"}},
-		"mtu_mismatch":          {mode: "mtu_mismatch", shows: []string{"mtu_uniform"}},
-		"counter_saturated":     {mode: "counter_saturated", shows: []string{"counter_counts"}},
 		"post_fec_errors":       {mode: "post_fec_errors", shows: []string{"post_fec_errors"}, alert: true},
 
 		// addresses
@@ -64,14 +76,10 @@ func conditions() map[string]condition {
 		// The site wants PFC; that 802.3x pause is on is how it comes to be off.
 		"global_pause_on":         {mode: "global_pause", shows: []string{"roce_global_pause", "roce_pfc"}, follows: []string{"roce_pfc"}},
 		"lossless_buffer_missing": {mode: "buffer_missing", shows: []string{"roce_buffer"}},
-		"no_bandwidth_share":      {mode: "no_bandwidth_share", shows: []string{"roce_ets"}},
 		"notifications_with_data": {mode: "cnp_delayed", shows: []string{"roce_cnp"}},
 
 		// traffic
-		"traffic_on_wrong_priority":  {mode: "traffic_on_wrong_priority", shows: []string{"roce_traffic_priority"}},
 		"marked_without_cnp":         {mode: "ecn_wrong", shows: []string{"roce_congestion_answered"}},
-		"pfc_storm":                  {mode: "pfc_storm", shows: []string{"roce_pause_sent"}},
-		"paused_by_network":          {mode: "paused_by_network", shows: []string{"roce_pause_received"}},
 		"lossless_priority_drops":    {mode: "lossless_drops", shows: []string{"roce_lossless"}},
 		"retransmissions":            {mode: "retransmissions", shows: []string{"retransmissions"}, alert: true},
 		"transport_retries_exceeded": {mode: "queue_pair_death", shows: []string{"qp_death"}, alert: true},
@@ -81,14 +89,11 @@ func conditions() map[string]condition {
 		"pcie_errors":        {mode: "pcie_errors", shows: []string{"pcie_errors"}, alert: true},
 		"acs_redirect":       {mode: "acs_redirects", shows: []string{"pcie_acs"}, anywhere: []string{"gpudirect_usable"}},
 		"numa_mismatch":      {mode: "numa_wrong", shows: []string{"pcie_numa"}},
-		"nic_shared":         {mode: "nic_shared", shows: []string{"nic_shared"}},
 
 		// GPUs
 		"gpu_driver_missing": {mode: "gpu_driver", shows: []string{"gpu_driver"}, anywhere: []string{"gpudirect_usable", "gpu_listed", "manifest"}},
 		"gpu_lost":           {mode: "gpu_lost", shows: []string{"gpu_lost", "gpu_listed"}, follows: []string{"gpudirect_usable"}, anywhere: []string{"nvlink_active"}},
-		"gpu_throttled":      {mode: "gpu_throttled", shows: []string{"gpu_throttled"}},
 		"mig_on":             {mode: "gpu_divided", shows: []string{"gpu_divided"}},
-		"nvlink_down":        {mode: "nvlink_down", shows: []string{"nvlink_active"}},
 		"nvlink_errors":      {mode: "nvlink_errors", shows: []string{"nvlink_errors"}, alert: true},
 		"fabric_not_ready":   {mode: "fabric_manager", shows: []string{"nvlink_fabric"}},
 		"gpudirect_blocked":  {mode: "gpudirect_module", shows: []string{"gpudirect_usable", "peermem_bound"}}, // or what gdrMode says
@@ -97,19 +102,14 @@ func conditions() map[string]condition {
 		"nccl_line_ignored":        {mode: "nccl_configuration", shows: []string{"nccl_configuration"}},
 		"nccl_value_refused":       {mode: "nccl_configuration", shows: []string{"nccl_refused"}},
 		"nccl_note":                {mode: "nccl_configuration", shows: []string{"nccl_notes"}},
-		"rdma_switched_off":        {mode: "rdma_switched_off", shows: []string{"nccl_rdma_off"}},
 		"nccl_device_missing":      {mode: "nccl_devices", shows: []string{"nccl_devices"}, anywhere: []string{"nccl_configuration"}},
 		"nccl_device_unnamed":      {mode: "nccl_devices", shows: []string{"nccl_devices_prefix"}},
 		"nccl_device_left_out":     {mode: "nccl_devices", shows: []string{"nccl_devices_left_out"}},
 		"socket_interface_missing": {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 		"socket_interface_down":    {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 
-		// logs of jobs
-		"offload_unused": {mode: "offload_unused", shows: []string{"offload_unused"}},
-
 		// the host
 		"memlock_low": {mode: "memlock", shows: []string{"memlock"}},
-		"drift":       {mode: "drift", shows: []string{"manifest"}},
 	}
 }
 
@@ -154,13 +154,13 @@ func labelled(s simulator.Scenario) []finding {
 func gdrMode(b fabric.GDRBlock) string {
 	switch b {
 	case fabric.GDRDistance:
-		return verdict.ModeGDRDistance
+		return gpu.ModeGDRDistance.ID
 	case fabric.GDRLevel, fabric.GDROverride:
-		return verdict.ModeGDRConfig
+		return gpu.ModeGDRConfig.ID
 	case fabric.GDRIOMMU:
-		return verdict.ModeIOMMU
+		return gpu.ModeIOMMU.ID
 	}
-	return verdict.ModeGDRModule
+	return gpu.ModeGDRModule.ID
 }
 
 // about reports whether a verdict is about the subject of the finding.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
-	"gpufabric_exporter/internal/verdict"
 )
 
 func ofNVIDIA(_ machine, g *simulator.GPU) bool { return g.UUID != "" }
@@ -98,15 +98,15 @@ func nodeMutations() []mutation {
 			edit: func(n *simulator.Node, _ place) { n.Driver.Open = false },
 		},
 		{
-			name: "gdr-denied", what: "gpudirect_blocked", mode: verdict.ModeGDRConfig, touches: []string{"gpudirect"}, places: node(by(fabric.GDRDMABuf)),
+			name: "gdr-denied", what: "gpudirect_blocked", mode: gpu.ModeGDRConfig.ID, touches: []string{"gpudirect"}, places: node(by(fabric.GDRDMABuf)),
 			edit: func(n *simulator.Node, _ place) { n.Driver.TopologyOverride = 2 },
 		},
 		{
-			name: "gdr-level-loc", what: "gpudirect_blocked", mode: verdict.ModeGDRConfig, touches: []string{"gpudirect"}, places: node(either),
+			name: "gdr-level-loc", what: "gpudirect_blocked", mode: gpu.ModeGDRConfig.ID, touches: []string{"gpudirect"}, places: node(either),
 			edit: func(n *simulator.Node, _ place) { configure(n, "NCCL_NET_GDR_LEVEL=LOC") },
 		},
 		{
-			name: "iommu", what: "gpudirect_blocked", mode: verdict.ModeIOMMU, touches: []string{"gpudirect"},
+			name: "iommu", what: "gpudirect_blocked", mode: gpu.ModeIOMMU.ID, touches: []string{"gpudirect"},
 			places: node(func(m machine) bool {
 				intel := slices.ContainsFunc(m.Functions, func(f simulator.Function) bool { return f.Chip.Vendor == 0x8086 && f.Chip.Driver == "pcieport" })
 				return either(m) && intel && !m.Host.Virtual && strings.HasSuffix(strings.TrimSuffix(m.Host.Cmdline, " pci=realloc=off"), "ro iommu=pt")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -126,7 +127,7 @@ func (r *report) String() string {
 // modeIDs returns the modes that diagnose knows, in its order, then those that only labels have.
 func (r *report) modeIDs() []string {
 	var all []string
-	for _, m := range verdict.Modes() {
+	for _, m := range diagnose.Modes() {
 		all = append(all, m.ID)
 	}
 	for _, m := range slices.Sorted(maps.Keys(r.modes)) {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -26,46 +27,49 @@ func gpuChecks() []*verdict.Check {
 			ID: verdict.CheckGPUDriver, Title: "The GPU has no driver that CUDA can use", Severity: verdict.Critical, Topic: topicGPU, Scope: verdict.ScopeGPU,
 			Reads: "the driver that the PCI function is bound to, and whether NVML answers",
 			Guard: "NVIDIA GPUs on the PCI bus; not those assigned to virtual machines (vfio-pci), and not while the exporter has released the GPUs",
-			Modes: []string{verdict.ModeGPUDriver}, Judge: judgeGPUDriver,
+			Modes: []verdict.Mode{{ID: "gpu_driver", Text: "A GPU has no driver that CUDA can use."}}, Judge: judgeGPUDriver,
 		},
 		{
 			ID: "gpu_listed", Title: "The driver does not show the GPU", Severity: verdict.Critical, Topic: topicGPU, Scope: verdict.ScopeGPU,
 			Reads: "GPUs on the PCI bus against those that NVML lists",
 			Guard: "while NVML answers; not virtual functions, nor GPUs assigned to virtual machines",
-			Modes: []string{verdict.ModeGPULost}, Judge: judgeGPUListed,
+			Modes: []verdict.Mode{node.ModeGPULost}, Judge: judgeGPUListed,
 		},
 		{
 			ID: "gpu_lost", Title: "The driver has lost the GPU", Severity: verdict.Critical, Topic: topicGPU, Scope: verdict.ScopeGPU,
-			Reads: "whether NVML reports the GPU as lost", Guard: "GPUs that NVML lists", Modes: []string{verdict.ModeGPULost},
+			Reads: "whether NVML reports the GPU as lost", Guard: "GPUs that NVML lists",
+			Modes: []verdict.Mode{node.ModeGPULost},
 			Judge: eachGPU(judgeGPULost),
 		},
 		{
 			ID: verdict.CheckNVLinkFabric, Title: "The GPU has not joined its NVLink fabric", Severity: verdict.Critical, Topic: topicNVLink, Scope: verdict.ScopeGPU,
 			Reads: "state, status and health of the registration with fabric manager or IMEX, as NVML reports them",
-			Guard: ofListed + ", and that have NVSwitches that need fabric manager", Modes: []string{verdict.ModeFabricManager}, Judge: eachLiveGPU(judgeFabric),
+			Guard: ofListed + ", and that have NVSwitches that need fabric manager",
+			Modes: []verdict.Mode{{ID: "fabric_manager", Text: "Fabric manager or IMEX has not registered a GPU."}}, Judge: eachLiveGPU(judgeFabric),
 		},
 		{
 			ID: verdict.CheckNVLinks, Title: "The GPU has lost NVLinks", Severity: verdict.Critical, Topic: topicNVLink, Scope: verdict.ScopeGPU,
 			Reads: "number of active NVLinks, compared with the GPU of the same model that has the most",
 			Guard: ofListed + "; not GPUs with MIG on, nor GPUs without NVLinks if others are bridged in pairs",
-			Modes: []string{verdict.ModeNVLinkDown}, Judge: judgeNVLinks,
+			Modes: []verdict.Mode{{ID: "nvlink_down", Text: "NVLinks of a GPU are down.", Alert: "GpuFabricNvlinkDown"}}, Judge: judgeNVLinks,
 		},
 		{
 			ID: verdict.CheckGPUPCIeLink, Title: "The PCIe link of the GPU is slow", Severity: verdict.Warning, Topic: "pcie", Scope: verdict.ScopeGPU,
 			Reads: "width and generation of the link, and utilization of the GPU, as NVML reports them",
 			Guard: ofListed + "; the width only if the bus does not report it (see pcie_link), the generation only while the GPU is busy, because idle links slow down",
-			Modes: []string{verdict.ModePCIeLink}, Judge: eachLiveGPU(judgeGPULink),
+			Modes: []verdict.Mode{modePCIeLink}, Judge: eachLiveGPU(judgeGPULink),
 		},
 		{
 			ID: "gpu_divided", Title: "MIG is on for the GPU, but not for its peers", Severity: verdict.Warning, Topic: topicGPU, Scope: verdict.ScopeGPU,
 			Reads: "whether MIG is on for each GPU, as NVML reports it",
 			Guard: ofListed + " and that support MIG; not if MIG is on for half or more of the GPUs of the same model, which is taken as intended",
-			Modes: []string{verdict.ModeGPUDivided}, Judge: judgeDivided,
+			Modes: []verdict.Mode{{ID: "gpu_divided", Text: "MIG is on for some GPUs of a node that trains on all of them."}}, Judge: judgeDivided,
 		},
 		{
 			ID: verdict.CheckGPUThrottled, Title: "The hardware throttles the GPU", Severity: verdict.Warning, Topic: topicGPU, Scope: verdict.ScopeGPU,
 			Reads: "NVML's reasons for clocks below their maximum",
-			Guard: ofListed + "; the software power cap is normal operation and not reported", Modes: []string{verdict.ModeGPUThrottled}, Judge: eachLiveGPU(judgeThrottled),
+			Guard: ofListed + "; the software power cap is normal operation and not reported",
+			Modes: []verdict.Mode{{ID: "gpu_throttled", Text: "A GPU is throttled because of heat or power."}}, Judge: eachLiveGPU(judgeThrottled),
 		},
 	}
 }

@@ -11,6 +11,14 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
+// Kinds of faults that several checks find.
+var (
+	ModeGDRModule   = verdict.Mode{ID: "gpudirect_module", Text: "Neither a peer-memory module nor dma-buf is available, so NICs cannot access GPU memory."}
+	ModeGDRDistance = verdict.Mode{ID: "gpudirect_distance", Text: "A GPU is too far from its NIC for GPUDirect RDMA."}
+	ModeGDRConfig   = verdict.Mode{ID: "gpudirect_forbidden", Text: "NCCL_NET_GDR_LEVEL or an option of the GPU driver forbids GPUDirect RDMA."}
+	ModeIOMMU       = verdict.Mode{ID: "iommu_translates", Text: "An IOMMU translates traffic between GPU and NIC."}
+)
+
 // throughHost is what NCCL does without GPUDirect RDMA.
 const throughHost = "NCCL copies network traffic through host memory, at a fraction of the bandwidth, and logs " +
 	"\"GPU Direct RDMA Disabled\" with NCCL_DEBUG=INFO."
@@ -21,12 +29,14 @@ func gpuDirectChecks() []*verdict.Check {
 			ID: verdict.CheckGPUDirect, Title: "NCCL cannot use GPUDirect RDMA", Severity: verdict.Critical, Topic: "gpudirect", Scope: verdict.ScopeGPU,
 			Reads: "the GPU driver, peer-memory module and dma-buf, GrdmaPciTopoCheckOverride, distance to the NIC compared with NCCL's limit, ACS, IOMMU",
 			Guard: "GPUs of NVIDIA that have a compute NIC and support it; not if no GPU of the node is near enough to a NIC, which is the design of the machine, nor if gpu_driver, peermem_bound or pcie_acs report the cause",
-			Rests: verdict.OnRole, Modes: []string{verdict.ModeGDRModule, verdict.ModeGDRDistance, verdict.ModeGDRConfig, verdict.ModeIOMMU}, Judge: judgeGPUDirect,
+			Rests: verdict.OnRole,
+			Modes: []verdict.Mode{ModeGDRModule, ModeGDRDistance, ModeGDRConfig, ModeIOMMU}, Judge: judgeGPUDirect,
 		},
 		{
 			ID: verdict.CheckPeermem, Title: "The module is loaded, but not registered with the RDMA core", Severity: verdict.Critical, Topic: "gpudirect", Scope: verdict.ScopeNode,
 			Reads: "/sys/module compared with the clients of the RDMA core (/sys/kernel/mm/memory_peers)",
-			Guard: "while a peer-memory module is loaded; not if NCCL can use dma-buf, which it prefers", Modes: []string{verdict.ModeGDRModule}, Judge: judgePeermem,
+			Guard: "while a peer-memory module is loaded; not if NCCL can use dma-buf, which it prefers",
+			Modes: []verdict.Mode{ModeGDRModule}, Judge: judgePeermem,
 		},
 	}
 }
@@ -141,14 +151,14 @@ func gpuDirectWords(n *fabric.Node, g verdict.GPU, block fabric.GDRBlock) verdic
 	w := verdict.Verdict{Evidence: verdict.Sentence(g.GDR.Evidence), Consequence: throughHost}
 	switch block {
 	case fabric.GDRModule:
-		w.Mode, w.What = verdict.ModeGDRModule, "NCCL cannot use GPUDirect RDMA: neither dma-buf nor a peer-memory module is available"
+		w.Mode, w.What = ModeGDRModule.ID, "NCCL cannot use GPUDirect RDMA: neither dma-buf nor a peer-memory module is available"
 		w.Remedy = "Run modprobe nvidia-peermem, and load it at boot (echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf). " +
 			"Or install the open kernel modules of the GPU driver, which support dma-buf with Linux 5.12 or later."
 	case fabric.GDROverride:
-		w.Mode, w.What = verdict.ModeGDRConfig, "The GPU driver is configured to forbid GPUDirect RDMA"
+		w.Mode, w.What = ModeGDRConfig.ID, "The GPU driver is configured to forbid GPUDirect RDMA"
 		w.Remedy = "Remove GrdmaPciTopoCheckOverride=2 from the options of the module nvidia (grep -r GrdmaPciTopoCheckOverride /etc/modprobe.d), drain the node, and restart it."
 	case fabric.GDRDistance:
-		w.Mode, w.What = verdict.ModeGDRDistance, "The GPU is too far from its NIC for GPUDirect RDMA"
+		w.Mode, w.What = ModeGDRDistance.ID, "The GPU is too far from its NIC for GPUDirect RDMA"
 		w.Consequence = "Other GPUs of this node are nearer to theirs. " + throughHost
 		w.Remedy = "Place each GPU and its NIC below one PCIe switch, as the vendor specifies; \"gpufabric_exporter topology\" shows their positions."
 	case fabric.GDRLevel:
@@ -160,10 +170,10 @@ func gpuDirectWords(n *fabric.Node, g verdict.GPU, block fabric.GDRBlock) verdic
 		if v, ok := n.NCCL.Lookup("NCCL_NET_GDR_C2C"); ok && strings.Contains(g.GDR.Evidence, v.Name) {
 			name, where = v.Name, v.Source+" ("+v.Name+"="+v.Value+")"
 		}
-		w.Mode, w.What = verdict.ModeGDRConfig, name+" of the host prevents GPUDirect RDMA"
+		w.Mode, w.What = ModeGDRConfig.ID, name+" of the host prevents GPUDirect RDMA"
 		w.Remedy = "Remove it from " + where + ": by default NCCL allows distances up to P2C (through PCIe switches, or the C2C link of a CPU)."
 	case fabric.GDRIOMMU:
-		w.Mode, w.What = verdict.ModeIOMMU, "An IOMMU translates traffic between GPU and NIC"
+		w.Mode, w.What = ModeIOMMU.ID, "An IOMMU translates traffic between GPU and NIC"
 		w.Consequence = "The traffic goes through the root complex instead of the switch, at a fraction of the bandwidth; NCCL may hang."
 		w.Remedy = "Boot with iommu=pt on the kernel's command line, or disable the IOMMU in the firmware settings; " +
 			"/sys/bus/pci/devices/*/iommu_group/type should say identity."

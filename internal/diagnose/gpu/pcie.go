@@ -13,27 +13,32 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
+// modePCIeLink is found by several checks.
+var modePCIeLink = verdict.Mode{ID: "pcie_link_degraded", Text: "A PCIe link is narrower or slower than both ends support."}
+
 func pcieChecks() []*verdict.Check {
 	return []*verdict.Check{
 		{
 			ID: verdict.CheckPCIeLink, Title: "A PCIe link runs below the capability of both ends", Severity: verdict.Warning, Topic: "pcie", Scope: verdict.ScopeDevice,
 			Reads: "current and maximum width and speed of every link between the root complex and the device",
 			Guard: "NICs that carry training or storage traffic and GPUs; the speed of a GPU's link counts only while the GPU is busy, because idle GPUs slow it down",
-			Modes: []string{verdict.ModePCIeLink}, Judge: judgeLinks,
+			Modes: []verdict.Mode{modePCIeLink}, Judge: judgeLinks,
 		},
 		{
 			ID: verdict.CheckACS, Title: "ACS sends GPUDirect traffic through the root complex", Severity: verdict.Warning, Topic: "pcie", Scope: verdict.ScopeDevice,
 			Reads: "the ACS control registers of the bridges between a GPU and its NIC",
 			Guard: "not in virtual machines, which need ACS, nor across host bridges, where all traffic goes through the root complex",
-			Modes: []string{verdict.ModeACS}, Judge: judgeACS,
+			Modes: []verdict.Mode{{ID: "acs_redirects", Text: "ACS sends traffic between GPU and NIC through the root complex."}}, Judge: judgeACS,
 		},
 		{
 			ID: "pcie_numa", Title: "NIC and GPU below one switch report different NUMA nodes", Severity: verdict.Warning, Topic: "pcie", Scope: verdict.ScopeDevice,
-			Reads: "numa_node of both", Guard: "a GPU and its NIC below one switch, which are always on one NUMA node", Modes: []string{verdict.ModeNUMA}, Judge: judgeNUMA,
+			Reads: "numa_node of both", Guard: "a GPU and its NIC below one switch, which are always on one NUMA node",
+			Modes: []verdict.Mode{{ID: "numa_wrong", Text: "The firmware reports a wrong NUMA node."}}, Judge: judgeNUMA,
 		},
 		{
 			ID: "nic_shared", Title: "GPUs share a NIC while another NIC is nearest to no GPU", Severity: verdict.Warning, Topic: "pcie", Scope: verdict.ScopeDevice,
-			Reads: "positions of GPUs and compute NICs on the bus", Guard: "if a compute NIC is nearest to no GPU", Modes: []string{verdict.ModeNICShared}, Judge: judgeShared,
+			Reads: "positions of GPUs and compute NICs on the bus", Guard: "if a compute NIC is nearest to no GPU",
+			Modes: []verdict.Mode{{ID: "nic_shared", Text: "GPUs share a NIC while another NIC is nearest to no GPU."}}, Judge: judgeShared,
 		},
 	}
 }

@@ -8,10 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/internal/verdict"
 )
+
+// modeDeviceNode is found by several checks.
+var modeDeviceNode = verdict.Mode{ID: "device_node_missing", Text: "Containers lack /dev/infiniband, RDMA devices or libibverbs."}
 
 // WithoutFabric says where checks of a job do not apply.
 const WithoutFabric = "not in jobs without GPUs (no /dev/nvidia<N>, CUDA_VISIBLE_DEVICES empty) or of one node (SLURM_STEP_NUM_NODES or SLURM_JOB_NUM_NODES is 1), " +
@@ -23,46 +27,55 @@ func InsideChecks() []*verdict.Check {
 		{
 			ID: verdict.CheckInsideVerbs, Title: "The job may not open RDMA devices", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "/dev/infiniband/uverbs*, which are opened and closed; their numbers in /sys/class/infiniband_verbs",
-			Guard: WithoutFabric + ". One device that opens is enough: a job may be given some of them. Without a device it fails only where NCCL_IB_HCA, NCCL_NET, FI_PROVIDER=efa, a device node or --expect-rdma says that there should be one", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsideVerbs,
+			Guard: WithoutFabric + ". One device that opens is enough: a job may be given some of them. Without a device it fails only where NCCL_IB_HCA, NCCL_NET, FI_PROVIDER=efa, a device node or --expect-rdma says that there should be one",
+			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsideVerbs,
 		},
 		{
 			ID: "inside_gpus", Title: "The job has another number of GPUs than expected", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "GPUs given to the job (/dev/nvidia<N>, SLURM_STEP_GPUS, SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)",
-			Guard: "with --expect-gpus only", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsideGPUs,
+			Guard: "with --expect-gpus only",
+			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsideGPUs,
 		},
 		{
 			ID: "inside_devices", Title: "The job's network namespace has no RDMA device", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "/sys/class/infiniband and /sys/class/infiniband_verbs",
-			Guard: WithoutFabric + ". Only if other network namespaces have RDMA devices near a GPU of the job", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsideDevices,
+			Guard: WithoutFabric + ". Only if other network namespaces have RDMA devices near a GPU of the job",
+			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsideDevices,
 		},
 		{
 			ID: verdict.CheckInsideMemlock, Title: "The job cannot lock the memory that RDMA needs", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeNode,
-			Reads: "RLIMIT_MEMLOCK and CAP_IPC_LOCK of this process", Guard: WithoutFabric + ", nor with CAP_IPC_LOCK in the first user namespace", Modes: []string{verdict.ModeMemlock}, Judge: judgeInsideMemlock,
+			Reads: "RLIMIT_MEMLOCK and CAP_IPC_LOCK of this process", Guard: WithoutFabric + ", nor with CAP_IPC_LOCK in the first user namespace",
+			Modes: []verdict.Mode{node.ModeMemlock}, Judge: judgeInsideMemlock,
 		},
 		{
 			ID: "inside_libibverbs", Title: "The job has no libibverbs", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "libibverbs.so.1 in LD_LIBRARY_PATH, the cache and the folders of the dynamic loader",
-			Guard: WithoutFabric + ", nor if all devices are EFA. A program with a search path of its own (RUNPATH) may find another library", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsideLibverbs,
+			Guard: WithoutFabric + ", nor if all devices are EFA. A program with a search path of its own (RUNPATH) may find another library",
+			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsideLibverbs,
 		},
 		{
 			ID: "inside_provider", Title: "libibverbs has no driver for a device of the job", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeDevice,
 			Reads: "lib<name>-rdmav<N>.so beside libibverbs and in the folders of the dynamic loader; the kernel driver of the device",
-			Guard: WithoutFabric + ", nor EFA, nor kernel drivers whose library is not known here, nor without libibverbs", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsideProvider,
+			Guard: WithoutFabric + ", nor EFA, nor kernel drivers whose library is not known here, nor without libibverbs",
+			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsideProvider,
 		},
 		{
 			ID: "inside_plugin", Title: "The job has EFA devices, and no plugin through which NCCL uses them", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "libnccl-net*.so in LD_LIBRARY_PATH, the cache and the folders of the dynamic loader; NCCL_NET_PLUGIN",
-			Guard: WithoutFabric + "; only if all devices are EFA, which NCCL's own RDMA transport cannot use", Modes: []string{verdict.ModeDeviceNode}, Judge: judgeInsidePlugin,
+			Guard: WithoutFabric + "; only if all devices are EFA, which NCCL's own RDMA transport cannot use",
+			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsidePlugin,
 		},
 		{
 			ID: "inside_alignment", Title: "The job has a GPU without a NIC near it", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeGPU,
 			Reads: "GPUs given to the job (/dev/nvidia<N>, SLURM_STEP_GPUS, SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES), RDMA devices that it may open, and their places on the PCI bus",
-			Guard: WithoutFabric + ", nor GPUs without a NIC below their PCIe switch, nor without any RDMA device (inside_verbs)", Modes: []string{verdict.ModeAlignment}, Judge: judgeAlignment,
+			Guard: WithoutFabric + ", nor GPUs without a NIC below their PCIe switch, nor without any RDMA device (inside_verbs)",
+			Modes: []verdict.Mode{{ID: "gpu_without_nic", Text: "A job has a GPU without a NIC near it."}}, Judge: judgeAlignment,
 		},
 		{
 			ID: verdict.CheckSettings, Title: "An NCCL setting of the job has no effect or the wrong one", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeFile,
 			Reads: "NCCL variables of the environment, ~/.nccl.conf and /etc/nccl.conf, judged as by the command lint for this place and its NCCL library",
-			Guard: "if there is such a setting", Modes: []string{verdict.ModeNCCLConfig}, Judge: func(*fabric.Node, *verdict.Verdicts) {}, // see CheckSettings
+			Guard: "if there is such a setting",
+			Modes: []verdict.Mode{modeNCCLConfig}, Judge: func(*fabric.Node, *verdict.Verdicts) {}, // see CheckSettings
 		},
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
+// ModeGPULost is found by several checks.
+var ModeGPULost = verdict.Mode{ID: "gpu_lost", Text: "The driver lost a GPU, or does not show it.", Alert: "GpuFabricGpuLost"}
+
 func hardwareChecks() []*verdict.Check {
 	const counted = "GPUs on the PCI bus or in the driver's list, expected.gpus of the configuration, else the profile of the platform"
 	return []*verdict.Check{
@@ -22,16 +25,18 @@ func hardwareChecks() []*verdict.Check {
 				"nor RDMA devices if devices are excluded, nor those on the PCI bus where each network namespace has devices of its own. " +
 				"Devices that the manifest lists are known by node GUID and PCI address; where no GUID is theirs, by name and board, and unknown if the board of one is another. " +
 				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen. A device is unknown if a new one may have replaced it",
-			Modes: []string{verdict.ModeDeviceGone, verdict.ModeGPULost}, Judge: judgeHardware,
+			Modes: []verdict.Mode{modeDeviceGone, ModeGPULost}, Judge: judgeHardware,
 		},
 		{
 			ID: verdict.CheckGPUs, Title: "GPUs are missing", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
-			Reads: counted, Guard: "only if the configuration or the profile states the number", Modes: []string{verdict.ModeGPULost},
+			Reads: counted, Guard: "only if the configuration or the profile states the number",
+			Modes: []verdict.Mode{ModeGPULost},
 			Judge: judgeGPUs,
 		},
 		{
 			ID: verdict.CheckGPUsSurplus, Title: "There are more GPUs than expected", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeNode,
-			Reads: "the same, expected.gpus of the configuration", Guard: "only if the configuration sets the expected number", Modes: []string{verdict.ModeSurplusGPU},
+			Reads: "the same, expected.gpus of the configuration", Guard: "only if the configuration sets the expected number",
+			Modes: []verdict.Mode{{ID: "gpu_surplus", Text: "The node has more GPUs than its configuration expects, which is for another kind of node."}},
 			Judge: judgeGPUSurplus,
 		},
 	}

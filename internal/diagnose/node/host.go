@@ -9,6 +9,9 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
+// ModeMemlock is found by several checks.
+var ModeMemlock = verdict.Mode{ID: "memlock", Text: "Jobs cannot lock the memory that RDMA needs."}
+
 func hostChecks() []*verdict.Check {
 	return []*verdict.Check{
 		{
@@ -16,7 +19,7 @@ func hostChecks() []*verdict.Check {
 			Reads: "hard limit of locked memory of slurmd or pbs_mom, in /proc/<pid>/limits",
 			Guard: "if slurmd or pbs_mom runs as root; not containerd, crio and dockerd, because containers that use RDMA have CAP_IPC_LOCK, " +
 				"to which the limit does not apply",
-			Modes: []string{verdict.ModeMemlock}, Judge: judgeMemlock,
+			Modes: []verdict.Mode{ModeMemlock}, Judge: judgeMemlock,
 		},
 	}
 }

@@ -181,7 +181,8 @@ func ManifestChecks() []*verdict.Check {
 		ID: verdict.CheckManifest, Title: "The node differs from its manifest", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeDevice,
 		Reads: "what check --write-manifest recorded: name, board, firmware and driver of each device, role, rate, GID, MTU, PFC, trust, DSCP map, ETS, ECN, CNP, buffers and pause of its ports, " +
 			"models of GPUs, the GPU driver, the memory lock limit of daemons that start jobs",
-		Guard: "if the configuration (expected.manifest) or check --manifest names one", Modes: []string{verdict.ModeDrift}, Judge: judgeManifest,
+		Guard: "if the configuration (expected.manifest) or check --manifest names one",
+		Modes: []verdict.Mode{{ID: "drift", Text: "The node has changed since its manifest was written."}}, Judge: judgeManifest,
 	}}
 }
 

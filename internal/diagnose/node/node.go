@@ -13,11 +13,15 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
+// modeDeviceGone is found by several checks.
+var modeDeviceGone = verdict.Mode{ID: "device_gone", Text: "A NIC left the bus, or its driver did not start.", Alert: "GpuFabricDeviceGone"}
+
 func nodeChecks() []*verdict.Check {
 	return []*verdict.Check{
 		{
 			ID: verdict.CheckReads, Title: "Reads do not return", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeDevice,
-			Reads: "pending reads of the device or the node, and when they began; whether the device lists a port", Modes: []string{verdict.ModeDriverHung},
+			Reads: "pending reads of the device or the node, and when they began; whether the device lists a port",
+			Modes: []verdict.Mode{{ID: "driver_hung", Text: "A driver or its firmware does not respond.", Alert: "GpuFabricDeviceStuck"}},
 			Judge: judgeReads,
 		},
 		{
@@ -25,13 +29,15 @@ func nodeChecks() []*verdict.Check {
 			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration, else the profile of the platform",
 			Guard: "only if the configuration or the profile of the platform states the number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown. " +
 				"If nothing states what the node has, it is unknown without a compute port beside GPUs, and where one GPU has fewer NICs near than another",
-			Rests: verdict.OnExpectation, Modes: []string{verdict.ModeDeviceGone},
+			Rests: verdict.OnExpectation,
+			Modes: []verdict.Mode{modeDeviceGone},
 			Judge: judgeComputePorts,
 		},
 		{
 			ID: verdict.CheckSurplusPorts, Title: "More ports count as compute than the site expects", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the active ports of role compute and who states that, expected.compute_ports of the configuration",
-			Guard: "only if the configuration sets the expected number; ports without a link do not count, and if nothing states the roles, compute_ports is unknown instead", Modes: []string{verdict.ModeSurplusPort},
+			Guard: "only if the configuration sets the expected number; ports without a link do not count, and if nothing states the roles, compute_ports is unknown instead",
+			Modes: []verdict.Mode{{ID: "surplus_port", Text: "More ports count as ports for training than the site has."}},
 			Judge: judgeSurplus,
 		},
 	}

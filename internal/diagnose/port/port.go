@@ -10,6 +10,9 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
+// ModeGIDPinned is found by several checks.
+var ModeGIDPinned = verdict.Mode{ID: "gid_pinned", Text: "NCCL_IB_GID_INDEX selects an entry by its place, which is or may become the wrong one."}
+
 const onlyCarrying = "ports of role compute and storage"
 
 // Checks returns the checks of ports.
@@ -19,33 +22,33 @@ func Checks() []*verdict.Check {
 			ID: verdict.CheckPortActive, Title: "The port is not active", Severity: verdict.Critical, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "state and phys_state of the port; who states that it should have a link: expected.compute_ports, expected.manifest, NCCL_IB_HCA of the host, the profile of the platform, or its own earlier states",
 			Guard: onlyCarrying + "; not if the driver always reports the same state (EFA), nor where a source states that the port has no link. Without a source it is unknown", Rests: verdict.OnExpectation,
-			Modes: []string{verdict.ModePortDown}, Judge: eachPort(judgeActive),
+			Modes: []verdict.Mode{{ID: "port_down", Text: "A port lost its link or is not configured.", Alert: "GpuFabricPortDown"}}, Judge: eachPort(judgeActive),
 		},
 		{
 			ID: verdict.CheckPortRate, Title: "The port runs slower than expected", Severity: verdict.Critical, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "rate of the port compared with expected.port_rate of the configuration, the manifest, the profile of the platform, or the highest rate that the port had; else with the highest rate of its role and board; of bonds, their speeds and the operstate of their members",
 			Guard: onlyCarrying + " that are active. If only other ports of the node are faster, it is unknown", Rests: verdict.OnExpectation,
-			Modes: []string{verdict.ModeRateDegraded}, Judge: EachActive(judgeRate),
+			Modes: []verdict.Mode{{ID: "rate_degraded", Text: "A port lost lanes or trained at a lower speed.", Alert: "GpuFabricRateDegraded"}}, Judge: EachActive(judgeRate),
 		},
 		{
 			ID: verdict.CheckPortRateAgrees, Title: "RDMA and the network interface report different speeds", Severity: verdict.Warning, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "rate of the port, speed of its interface", Guard: onlyCarrying + " that are Ethernet and active; not bonds",
-			Modes: []string{verdict.ModeRateMisreported}, Judge: EachActive(judgeRateAgrees),
+			Modes: []verdict.Mode{{ID: "rate_misreported", Text: "The kernel reports the wrong port speed to NCCL."}}, Judge: EachActive(judgeRateAgrees),
 		},
 		{
 			ID: "counter_counts", Title: "A counter has reached its maximum", Severity: verdict.Info, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "PMA counters that stay at their maximum", Guard: onlyCarrying + " that are active",
-			Modes: []string{verdict.ModeCounterSaturated}, Judge: EachActive(judgeSaturated),
+			Modes: []verdict.Mode{{ID: "counter_saturated", Text: "A counter has reached the end of its register and hides further events."}}, Judge: EachActive(judgeSaturated),
 		},
 		{
 			ID: verdict.CheckFirmware, Title: "Cards of one board run different firmware", Severity: verdict.Warning, Topic: "ports", Scope: verdict.ScopeDevice,
 			Reads: "fw_ver and board_id of the devices, the IDs of the PCI function without a board_id", Guard: "devices with a compute port that have peers of the same board",
-			Modes: []string{verdict.ModeFirmwareMismatch}, Judge: judgeFirmware,
+			Modes: []verdict.Mode{{ID: "firmware_mismatch", Text: "Cards of one board run different firmware."}}, Judge: judgeFirmware,
 		},
 		{
 			ID: verdict.CheckMTU, Title: "Network interfaces of compute ports have different MTUs", Severity: verdict.Warning, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "mtu of the interfaces", Guard: "Ethernet compute ports that have peers of the same board",
-			Modes: []string{verdict.ModeMTUMismatch}, Judge: judgeMTU,
+			Modes: []verdict.Mode{{ID: "mtu_mismatch", Text: "Rails of a node have different MTUs."}}, Judge: judgeMTU,
 		},
 	}
 }

@@ -11,6 +11,12 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
+// Kinds of faults of addresses.
+var (
+	modeGIDMissing = verdict.Mode{ID: "gid_missing", Text: "A RoCE port has no routable RoCE v2 address that NCCL would choose.", Alert: "GpuFabricGidLost"}
+	modeGIDShared  = verdict.Mode{ID: "gid_shared", Text: "Two compute ports of the node have one address."}
+)
+
 func gidChecks() []*verdict.Check {
 	return []*verdict.Check{
 		{
@@ -18,7 +24,8 @@ func gidChecks() []*verdict.Check {
 			Reads: "the GID table of the port and NCCL's own selection rule (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host); " +
 				"whether the manifest or the record of the node has an address of that family for the port",
 			Guard: "active RoCE ports of role compute; an IPv6-only fabric passes if NCCL is configured for it. Ports of one device, interfaces of one bond and interfaces in other network namespaces may share an address",
-			Rests: verdict.OnRole, Modes: []string{verdict.ModeGIDMissing, verdict.ModeGIDPinned, verdict.ModeGIDShared}, Judge: port.EachCompute(judgeGID),
+			Rests: verdict.OnRole,
+			Modes: []verdict.Mode{modeGIDMissing, port.ModeGIDPinned, modeGIDShared}, Judge: port.EachCompute(judgeGID),
 		},
 	}
 }
@@ -41,7 +48,7 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts
 			v.Failed(verdict.PortSubject(h, p), verdict.Verdict{
 				What:     "Two compute ports have the same address",
 				Evidence: fmt.Sprintf("Entry %d is %s, as on %s.", c.Index, c.GID.Addr.Unmap(), other), Consequence: "Packets to the address arrive at one of the ports: connections of the other one fail.",
-				Remedy: "Give each network interface an address of its own (ip -br addr), and correct the network configuration.", Mode: verdict.ModeGIDShared, Anywhere: true,
+				Remedy: "Give each network interface an address of its own (ip -br addr), and correct the network configuration.", Mode: modeGIDShared.ID, Anywhere: true,
 			})
 			return
 		}
@@ -56,11 +63,11 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts
 	if c.GID != nil {
 		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, verdict.GIDTypeName(c.GID.Type), verdict.GIDFamilyName(c.GID.Family))
 	}
-	mode, remedy := verdict.ModeGIDMissing, addressRemedy(n, p)
+	mode, remedy := modeGIDMissing.ID, addressRemedy(n, p)
 	switch {
 	case c.Rule != fabric.GIDByConfiguration:
 	case fitsUnpinned(n, h, p):
-		mode, remedy = verdict.ModeGIDPinned, "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves."
+		mode, remedy = port.ModeGIDPinned.ID, "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves."
 	default:
 		evidence += " The port has no suitable address at another index, either."
 		remedy = "Remove NCCL_IB_GID_INDEX; this alone does not help. " + remedy

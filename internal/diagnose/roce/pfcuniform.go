@@ -19,7 +19,7 @@ func pfcUniformCheck() *verdict.Check {
 		Guard: "active RoCE compute ports that NCCL_IB_HCA of the host does not exclude; not where roce_pfc fails, nor members of a bond without carrier. " +
 			"Ports that are down or hidden count as compute ports of the board, but not as equal ones; ports that a source states to have no link do not count. " +
 			"No verdict on two groups of the same size, as of two networks, nor where the driver does not report PFC",
-		Modes: []string{verdict.ModePFC}, Judge: judgePFCUniform,
+		Modes: []verdict.Mode{modePFC}, Judge: judgePFCUniform,
 	}
 }
 

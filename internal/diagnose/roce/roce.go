@@ -11,13 +11,20 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
+// Kinds of faults that several checks find.
+var (
+	modePFC          = verdict.Mode{ID: "pfc_wrong", Text: "PFC is off on the priority of RoCE, on for another priority, or on in a lossy fabric."}
+	modeTrafficClass = verdict.Mode{ID: "traffic_class_wrong", Text: "NCCL's traffic class differs from the one that the network treats as RoCE."}
+	modeECN          = verdict.Mode{ID: "ecn_wrong", Text: "Congestion control is off on one or both sides.", Alert: "GpuFabricEcnWithoutCnp"}
+)
+
 const (
 	roceReads = "the chain of RoCE settings of each interface below the port (NCCL_IB_TC, trust, DSCP map, PFC, buffers, ECN) compared with expected.roce"
 	roceGuard = "active RoCE ports; without expected.roce only contradictions fail, and settings that a driver does not report are skipped"
 )
 
 // roceCheck is a check of one step of the chain, or of steps that are one setting to people.
-func roceCheck(id string, severity verdict.Severity, modes []string, title, consequence string, steps ...fabric.RoCEStep) *verdict.Check {
+func roceCheck(id string, severity verdict.Severity, modes []verdict.Mode, title, consequence string, steps ...fabric.RoCEStep) *verdict.Check {
 	return &verdict.Check{
 		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: verdict.ScopePort, Reads: roceReads, Guard: roceGuard, Modes: modes, Rests: verdict.OnRole,
 		Judge: port.EachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
@@ -28,21 +35,21 @@ func roceCheck(id string, severity verdict.Severity, modes []string, title, cons
 
 func roceChecks() []*verdict.Check {
 	list := []*verdict.Check{
-		roceCheck(verdict.CheckDSCP, verdict.Critical, []string{verdict.ModeTrafficClass, verdict.ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
+		roceCheck(verdict.CheckDSCP, verdict.Critical, []verdict.Mode{modeTrafficClass, port.ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
 			"The network treats them as other traffic.", fabric.RoCETrafficClass, fabric.RoCEDSCP),
-		roceCheck(verdict.CheckPriority, verdict.Critical, []string{verdict.ModeTrust}, "RoCE packets do not have the priority that the site expects",
+		roceCheck(verdict.CheckPriority, verdict.Critical, []verdict.Mode{{ID: "dscp_map_wrong", Text: "The NIC does not trust DSCP, or maps it to another priority."}}, "RoCE packets do not have the priority that the site expects",
 			"The network treats them as other traffic.", fabric.RoCEPriority),
-		roceCheck(verdict.CheckPFC, verdict.Critical, []string{verdict.ModePFC, verdict.ModeTrafficClass}, "PFC does not match the RoCE configuration",
+		roceCheck(verdict.CheckPFC, verdict.Critical, []verdict.Mode{modePFC, modeTrafficClass}, "PFC does not match the RoCE configuration",
 			"In congestion, lossless traffic is dropped, or lossy traffic is paused; RDMA stalls or its connections fail.", fabric.RoCEPFC),
-		roceCheck("roce_global_pause", verdict.Warning, []string{verdict.ModeGlobalPause}, "802.3x flow control is on together with PFC",
+		roceCheck("roce_global_pause", verdict.Warning, []verdict.Mode{{ID: "global_pause", Text: "802.3x flow control stops whole links."}}, "802.3x flow control is on together with PFC",
 			"One slow receiver can pause all traffic of the link.", fabric.RoCEGlobalPause),
-		roceCheck("roce_buffer", verdict.Warning, []string{verdict.ModeBuffer}, "The lossless priority has no dedicated receive buffer",
+		roceCheck("roce_buffer", verdict.Warning, []verdict.Mode{{ID: "buffer_missing", Text: "The lossless priority has no dedicated receive buffer."}}, "The lossless priority has no dedicated receive buffer",
 			"In congestion, lossless traffic is dropped.", fabric.RoCEBuffer),
-		roceCheck("roce_ets", verdict.Warning, []string{verdict.ModeETS}, "The priority of RoCE has no share of the bandwidth",
+		roceCheck("roce_ets", verdict.Warning, []verdict.Mode{{ID: "no_bandwidth_share", Text: "The priority of RoCE has no share of the bandwidth."}}, "The priority of RoCE has no share of the bandwidth",
 			"Under load it gets only the bandwidth that other classes do not use.", fabric.RoCEETS),
-		roceCheck("roce_ecn", verdict.Warning, []string{verdict.ModeECN}, "Congestion control of RoCE is misconfigured",
+		roceCheck("roce_ecn", verdict.Warning, []verdict.Mode{modeECN}, "Congestion control of RoCE is misconfigured",
 			"Congestion control works only when both sides are on.", fabric.RoCENotification, fabric.RoCEReaction),
-		roceCheck("roce_cnp", verdict.Warning, []string{verdict.ModeCNP}, "Congestion notifications queue behind the data",
+		roceCheck("roce_cnp", verdict.Warning, []verdict.Mode{{ID: "cnp_delayed", Text: "Congestion notifications queue behind the data."}}, "Congestion notifications queue behind the data",
 			"Senders are notified of congestion too late.", fabric.RoCECNP),
 	}
 	return append(append(list, pfcUniformCheck()), observedChecks()...)
@@ -94,10 +101,10 @@ func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdict
 func modeOf(n *fabric.Node, p *fabric.Port, c *fabric.RoCEChain, s fabric.RoCEStep) string {
 	switch v1 := c.TrafficClassFrom == fabric.TrafficClassFromV1; {
 	case s == fabric.RoCETrafficClass, s == fabric.RoCEDSCP && !v1:
-		return verdict.ModeTrafficClass
+		return modeTrafficClass.ID
 	case s == fabric.RoCEPFC && !v1 && stated(n, p):
 		if dscp := c.Link(fabric.RoCEDSCP); dscp != nil && dscp.Status == fabric.StatusOK { // the traffic class is right
-			return verdict.ModePFC
+			return modePFC.ID
 		}
 	}
 	return ""

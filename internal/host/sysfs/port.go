@@ -19,12 +19,7 @@ type port struct {
 	gids   gidTable
 
 	linkLayer attr
-	state     question
-	phys      question
-	rate      question
-	lid       question
-	smLID     question
-	asked     []*question // all of these
+	asked     []*question // what ask has been asked for
 
 	pma counterDir
 	ext counterDir // of kernels whose counters/ has no 64 bits
@@ -39,7 +34,7 @@ func newPort(device *dir, n int) *port {
 	d := &dir{fs: device.fs, path: device.path + "/ports/" + strconv.Itoa(n), spare: true}
 	tc := device.sub("tc")
 	tcPort := tc.sub(strconv.Itoa(n))
-	p := &port{
+	return &port{
 		number: n,
 		dir:    d,
 		gids:   newGIDTable(d),
@@ -54,16 +49,18 @@ func newPort(device *dir, n int) *port {
 		tc:           []*dir{tc, tcPort},
 		trafficClass: newQuestion(tcPort, "traffic_class", ""),
 	}
-	ask := func(q *question, name string) {
-		*q = newQuestion(d, name, fabric.CommandQueryPort)
-		p.asked = append(p.asked, q)
+}
+
+// ask returns the attribute of that name, which the driver answers: the same one each time.
+func (p *port) ask(name string) *question {
+	for _, q := range p.asked {
+		if q.name == name {
+			return q
+		}
 	}
-	ask(&p.state, "state")
-	ask(&p.phys, "phys_state")
-	ask(&p.rate, "rate")
-	ask(&p.lid, "lid")
-	ask(&p.smLID, "sm_lid")
-	return p
+	q := newQuestion(p.dir, name, fabric.CommandQueryPort)
+	p.asked = append(p.asked, &q)
+	return &q
 }
 
 func (p *port) close() {
@@ -89,13 +86,13 @@ func (d *Device) ReadPorts(h *fabric.HCA, now time.Time) error {
 		q := &h.Ports[i]
 		p := d.port(q.Number)
 		if driverConstants(h) {
-			q.State = driverConstant[fabric.PortState](&p.state, now)
-			q.PhysState = driverConstant[fabric.PhysState](&p.phys, now)
+			q.State = driverConstant[fabric.PortState](p.ask("state"), now)
+			q.PhysState = driverConstant[fabric.PhysState](p.ask("phys_state"), now)
 			continue
 		}
-		q.State = ask(d.reader, &p.state, now, parsePortState)
+		q.State = ask(d.reader, p.ask("state"), now, parsePortState)
 		before := q.PhysState
-		q.PhysState = ask(d.reader, &p.phys, now, parsePhysState)
+		q.PhysState = ask(d.reader, p.ask("phys_state"), now, parsePhysState)
 		if q.PhysState.State != before.State || q.PhysState.Value != before.Value {
 			q.Rate = d.rate(h, q, p, now)
 		}
@@ -113,8 +110,8 @@ func (d *Device) ReadPortDetails(h *fabric.HCA, now time.Time) error {
 		q := &h.Ports[i]
 		p := d.port(q.Number)
 		q.Rate = d.rate(h, q, p, now)
-		q.LID = d.lid(q, &p.lid, now)
-		q.SMLID = d.lid(q, &p.smLID, now)
+		q.LID = d.lid(q, p.ask("lid"), now)
+		q.SMLID = d.lid(q, p.ask("sm_lid"), now)
 		q.PKeys = d.pkeys(q, p, now)
 		q.NetDev = d.netDev(p, now)
 	}
@@ -132,15 +129,15 @@ func (d *Device) readLinkLayers(ports []fabric.Port, now time.Time) {
 // (mlx5_query_port_roce of drivers/infiniband/hw/mlx5/main.c).
 func (d *Device) rate(h *fabric.HCA, q *fabric.Port, p *port, now time.Time) fabric.Fact[fabric.Rate] {
 	if driverConstants(h) {
-		return driverConstant[fabric.Rate](&p.rate, now)
+		return driverConstant[fabric.Rate](p.ask("rate"), now)
 	}
 	switch s, ok := q.PhysState.Get(); {
 	case !ok:
-		return fabric.UnknownFact[fabric.Rate](q.PhysState.Meta().Reason, p.phys.source, now)
+		return fabric.UnknownFact[fabric.Rate](q.PhysState.Meta().Reason, p.ask("phys_state").source, now)
 	case s != fabric.PhysLinkUp:
-		return fabric.AbsentFact[fabric.Rate](p.phys.source, now)
+		return fabric.AbsentFact[fabric.Rate](p.ask("phys_state").source, now)
 	}
-	return ask(d.reader, &p.rate, now, parseRate)
+	return ask(d.reader, p.ask("rate"), now, parseRate)
 }
 
 // lid reads lid or sm_lid. Other link layers than InfiniBand print a constant.
