@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package diagnose_test
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/diagnose/nccl"
-	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -21,13 +21,13 @@ var update = flag.Bool("update", false, "write docs/CHECKS.md")
 
 func TestCatalogue(t *testing.T) {
 	ids, titles, modes := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, m := range Modes() {
+	for _, m := range diagnose.Modes() {
 		if modes[m.ID] || m.ID == "" || m.Text == "" {
 			t.Errorf("mode %q is declared twice, or lacks a name or a text", m.ID)
 		}
 		modes[m.ID] = true
 	}
-	for _, c := range slices.Concat(Catalogue(), nccl.InsideChecks()) {
+	for _, c := range slices.Concat(diagnose.Catalogue(), nccl.InsideChecks()) {
 		if !regexp.MustCompile(`^[a-z][a-z_]+$`).MatchString(c.ID) || ids[c.ID] || titles[c.Title] {
 			t.Errorf("check %q: the id is not in lower case with underscores, or id or title are there twice", c.ID)
 		}
@@ -43,39 +43,10 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// TestOrder: what failed comes first, the worst before the rest, then what is unknown; equals stay as they were given.
-func TestOrder(t *testing.T) {
-	by := map[verdict.Severity]*verdict.Check{}
-	for _, s := range verdict.Severities() {
-		by[s] = &verdict.Check{Severity: s}
-	}
-	var v verdict.Verdicts
-	add := func(status verdict.Status, severity verdict.Severity, name string) {
-		v.List = append(v.List, verdict.Verdict{Check: by[severity], Status: status, Subject: verdict.Subject{Device: name}})
-	}
-	add(verdict.OK, verdict.Critical, "g")
-	add(verdict.Unknown, verdict.Warning, "f")
-	add(verdict.Failed, verdict.Info, "d")
-	add(verdict.Unknown, verdict.Critical, "e")
-	add(verdict.Failed, verdict.Warning, "b")
-	add(verdict.OK, verdict.Info, "h")
-	add(verdict.Failed, verdict.Critical, "a")
-	add(verdict.Failed, verdict.Warning, "c")
-	add(verdict.OK, verdict.Info, "i")
-	verdict.Sort(v.List)
-	var order []string
-	for _, one := range v.List {
-		order = append(order, one.Subject.Device)
-	}
-	if got := strings.Join(order, ""); got != "abcdefghi" {
-		t.Errorf("the order is %s", got)
-	}
-}
-
 // TestModesAreFound prints what finds each mode; one that nothing finds says why.
 func TestModesAreFound(t *testing.T) {
 	found := 0
-	for _, m := range Modes() {
+	for _, m := range diagnose.Modes() {
 		by := FindsMode(m.ID)
 		if m.Alert != "" {
 			by = append(by, m.Alert)
@@ -90,14 +61,14 @@ func TestModesAreFound(t *testing.T) {
 			t.Logf("%-28s nothing: %s", m.ID, m.Gap)
 		}
 	}
-	t.Logf("%d of %d modes are found", found, len(Modes()))
+	t.Logf("%d of %d modes are found", found, len(diagnose.Modes()))
 }
 
 // TestKnownModesAreListed: what is known in practice to go wrong with links and devices (L), and with configuration (C),
 // has a mode, found or with the reason why it is not.
 func TestKnownModesAreListed(t *testing.T) {
 	modes := map[string]verdict.Mode{}
-	for _, m := range Modes() {
+	for _, m := range diagnose.Modes() {
 		modes[m.ID] = m
 	}
 	known := [][]string{
@@ -175,7 +146,7 @@ func TestModesNameAlerts(t *testing.T) {
 			alerts[string(m[1])] = true
 		}
 	}
-	for _, m := range Modes() {
+	for _, m := range diagnose.Modes() {
 		if m.Alert != "" && !alerts[m.Alert] {
 			t.Errorf("mode %s: there is no alert %s", m.ID, m.Alert)
 		}
@@ -187,7 +158,7 @@ func TestModesNameAlerts(t *testing.T) {
 func TestRunbooksNameChecks(t *testing.T) {
 	const pages = "../../alerts/runbooks/check-"
 	topics := map[string]bool{}
-	for _, c := range slices.Concat(Catalogue(), nccl.InsideChecks()) {
+	for _, c := range slices.Concat(diagnose.Catalogue(), nccl.InsideChecks()) {
 		topics[c.Topic] = true
 		if text, err := os.ReadFile(pages + c.Topic + ".md"); err != nil || !bytes.Contains(text, []byte("\n### "+c.ID+"\n")) {
 			t.Errorf("alerts/runbooks/check-%s.md does not name the check %s: add the heading \"### %s\" below Symptom, and what to do below Fix (%v)", c.Topic, c.ID, c.ID, err)
@@ -204,7 +175,7 @@ func TestRunbooksNameChecks(t *testing.T) {
 		}
 		topic := strings.TrimSuffix(strings.TrimPrefix(name, pages), ".md")
 		for _, m := range regexp.MustCompile("(?m)^### (.*)$").FindAllSubmatch(text, -1) {
-			if c := Find(string(m[1])); c == nil || c.Topic != topic {
+			if c := diagnose.Find(string(m[1])); c == nil || c.Topic != topic {
 				t.Errorf("alerts/runbooks/check-%s.md names %s, which is no check of that topic: add it to the list of the topic in internal/diagnose, or remove the heading", topic, m[1])
 			}
 		}
@@ -241,132 +212,16 @@ func TestChecksDocument(t *testing.T) {
 	}
 }
 
-// withDevices is a node whose NCCL configuration names devices, and two of them with an active port.
-func withDevices(filter string) *fabric.Node {
-	n := &fabric.Node{ClassPresent: fabric.Fact[bool]{Value: true, State: fabric.OK}, Policy: &fabric.Policy{}}
-	for _, name := range []string{"mlx5_0", "mlx5_1"} {
-		n.HCAs = append(n.HCAs, fabric.HCA{Name: name, Ports: []fabric.Port{{Number: 1, State: fabric.Fact[fabric.PortState]{Value: fabric.PortActive, State: fabric.OK}}}})
-	}
-	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: filter, Source: "/etc/nccl.conf:2"}}
-	return n
-}
-
-func TestNCCLDevices(t *testing.T) {
-	down := func(n *fabric.Node) {
-		for i := range n.HCAs {
-			n.HCAs[i].Ports[0].State.Value = fabric.PortDown
-		}
-	}
-	for _, test := range []struct {
-		name, filter string
-		edit         func(n *fabric.Node)
-		want         verdict.Status
-		says         string
-	}{
-		{"prefix", "mlx5", nil, verdict.OK, ""},
-		{"unset", "", nil, "", ""},
-		{"another vendor", "bnxt", nil, verdict.Failed, "matches no active RDMA port"},
-		{"one is missing", "=mlx5_0,mlx5_7", nil, verdict.Failed, "names missing devices"},
-		{"one is excluded by flags", "=mlx5_0,mlx5_7", func(n *fabric.Node) { n.Excluded = []string{"mlx5_7"} }, verdict.OK, ""},
-		{"another port", "mlx5_0:2", nil, verdict.Failed, "matches no active RDMA port"},
-		{"excluded that is not there", "^mlx5_7", nil, verdict.OK, ""},
-		{"all excluded", "^", nil, verdict.Failed, "matches no active RDMA port"},
-		{"all down", "mlx5", down, verdict.Failed, "matches no active RDMA port"},
-		{"one down, one hidden", "mlx5", func(n *fabric.Node) {
-			down(n)
-			n.HCAs[1].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonIO, "state", n.At)
-		}, verdict.Unknown, ""},
-		{"devices hidden", "mlx5", func(n *fabric.Node) {
-			n.HCAs, n.ClassPresent = nil, fabric.UnknownFact[bool](fabric.ReasonPrivilege, "class/infiniband", n.At)
-		}, verdict.Unknown, ""},
-		{"EFA, which always says active", "mlx5_0", func(n *fabric.Node) {
-			n.HCAs[0].Ports[0].State = fabric.UnknownFact[fabric.PortState](fabric.ReasonDriverConstant, "state", n.At)
-		}, verdict.OK, ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			n := withDevices(test.filter)
-			if test.edit != nil {
-				test.edit(n)
-			}
-			list := Run(n, []*verdict.Check{Find("nccl_devices")})
-			if test.want == "" {
-				if len(list) > 0 {
-					t.Errorf("got %v", list)
-				}
-				return
-			}
-			if len(list) != 1 || list[0].Status != test.want || !strings.Contains(list[0].What, test.says) || list[0].Subject.File != "/etc/nccl.conf:2" {
-				t.Errorf("got %+v", list)
-			}
-		})
-	}
-}
-
-// mlx5_1 also takes mlx5_10 to mlx5_19: docs.nvidia.com, NCCL_IB_HCA.
-func TestNCCLDevicesPrefix(t *testing.T) {
-	for filter, want := range map[string]verdict.Status{
-		"": "", "mlx5": "", "=mlx5_1": "", "bnxt": "", "mlx5_0": verdict.OK,
-		"mlx5_1": verdict.Failed, "^mlx5_1": verdict.Failed, "mlx5_1:1": verdict.Failed, "mlx5_1,mlx5_10": verdict.OK,
-	} {
-		n := withDevices(filter)
-		more := n.HCAs[1]
-		more.Name = "mlx5_10"
-		n.HCAs = append(n.HCAs, more)
-		list := Run(n, []*verdict.Check{Find("nccl_devices_prefix")})
-		switch {
-		case want == "" && len(list) == 0:
-		case len(list) != 1 || list[0].Status != want:
-			t.Errorf("%q: %+v, want %q", filter, list, want)
-		case want == verdict.Failed && !strings.Contains(list[0].Evidence, "mlx5_1 is a prefix, and also matches mlx5_10."):
-			t.Errorf("%q: %s", filter, list[0].Evidence)
-		}
-	}
-}
-
-func TestPinnedGIDs(t *testing.T) {
-	n := withDevices("")
-	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_GID_INDEX", Value: "3", Number: 3, IsNumber: true, Source: "/etc/nccl.conf:1"}}
-	for i := range n.HCAs {
-		p := &n.HCAs[i].Ports[0]
-		p.Role = fabric.Known(fabric.RoleCompute, "", n.At)
-		p.GIDChoice = fabric.Known(fabric.GIDChoice{Index: 3, Rule: fabric.GIDByConfiguration, GID: &fabric.GID{Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv4}}, "", n.At)
-	}
-	status := func() verdict.Status {
-		t.Helper()
-		list := Run(n, []*verdict.Check{Find("gid_pinned_uniform")})
-		if len(list) != 1 {
-			t.Fatalf("got %v", list)
-		}
-		return list[0].Status
-	}
-	if got := status(); got != verdict.OK {
-		t.Errorf("one kind: %s", got)
-	}
-	kept := n.HCAs[1].Ports[0].GIDChoice
-	n.HCAs[1].Ports[0].GIDChoice.Value.GID = &fabric.GID{Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv6}
-	if got := status(); got != verdict.Failed {
-		t.Errorf("two kinds: %s", got)
-	}
-	n.HCAs[1].Ports[0].GIDChoice = fabric.UnknownFact[fabric.GIDChoice](fabric.ReasonIO, "", n.At)
-	if got := status(); got != verdict.Unknown {
-		t.Errorf("one hidden: %s", got)
-	}
-	n.HCAs[1].Ports[0].GIDChoice = kept
-	if list := Run(n, []*verdict.Check{Find("nccl_gid_index")}); len(list) != 1 || list[0].Status != verdict.Failed || list[0].Check.Severity != verdict.Info {
-		t.Errorf("got %v", list)
-	}
-}
-
 // A check is the same one whenever it is asked for: what remembers verdicts may go by it. Lists of them are the caller's.
 func TestChecksAreBuiltOnce(t *testing.T) {
-	before := Catalogue()
-	for i, c := range Catalogue() {
-		if c != before[i] || Find(c.ID) != c {
+	before := diagnose.Catalogue()
+	for i, c := range diagnose.Catalogue() {
+		if c != before[i] || diagnose.Find(c.ID) != c {
 			t.Errorf("%s is another one each time", c.ID)
 		}
 	}
 	clear(before)
-	if slices.Contains(Catalogue(), nil) {
+	if slices.Contains(diagnose.Catalogue(), nil) {
 		t.Error("callers share a list")
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package diagnose_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/diagnose/nccl"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -25,9 +26,9 @@ A check is ok, failed or unknown for each subject; subjects to which it does not
 The exit code of ` + "`check`" + ` depends on verdicts of severity critical and warning: 1 if one failed, else 2 if one is unknown; 3 if the checks could not be run. What is critical is critical by statement: where nobody states what a port is for, or what should be there, the verdict is unknown with the reason ` + "`unstated`" + ` and severity warning ([ROLES.md](ROLES.md)). Verdicts of severity info are printed, but count only with ` + "`--severity=info`" + `, or for checks named by ` + "`--only`" + `.
 
 `)
-	writeTable(&b, Catalogue())
+	writeTable(&b, diagnose.Catalogue())
 	b.WriteString("\n## What they read\n\nWhat each check reads, and where it applies. [Modes](#modes) are the failures that it detects.\n")
-	writeDetails(&b, Catalogue())
+	writeDetails(&b, diagnose.Catalogue())
 	b.WriteString("\n## Inside a job\n\nChecks of `check --inside`, which is also the command `preflight`: they run in the container or task prolog of a job, and check what the job finds there. They have no metrics. `gid_usable`, `nccl_version` and `reads_return` run there, too.\n\nNo check except `inside_settings` applies " + strings.TrimPrefix(escaped(nccl.WithoutFabric), "not ") + ".\n\n")
 	writeTable(&b, nccl.InsideChecks())
 	writeDetails(&b, nccl.InsideChecks())
@@ -75,7 +76,7 @@ func writeDetails(b *bytes.Buffer, checks []*verdict.Check) {
 func writeModes(b *bytes.Buffer) {
 	b.WriteString("\n## Modes\n\nHow a fabric fails or is misconfigured, and which checks and alert rules detect it.\n\n| mode | description | checks | alert rule |\n|---|---|---|---|\n")
 	var gaps strings.Builder
-	for _, m := range Modes() {
+	for _, m := range diagnose.Modes() {
 		found, alert := "", ""
 		if ids := FindsMode(m.ID); len(ids) > 0 {
 			found = "`" + strings.Join(ids, "`, `") + "`"
@@ -98,7 +99,7 @@ func escaped(s string) string { return strings.NewReplacer("|", `\|`, "<", `\<`,
 // FindsMode returns the ids of the checks that find a mode.
 func FindsMode(id string) []string {
 	var ids []string
-	for _, c := range slices.Concat(Catalogue(), nccl.InsideChecks()) {
+	for _, c := range slices.Concat(diagnose.Catalogue(), nccl.InsideChecks()) {
 		if slices.Contains(c.ModeIDs(), id) {
 			ids = append(ids, c.ID)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package diagnose_test
 
 import (
 	"go/ast"
@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -26,7 +27,7 @@ func TestNamedChecksExist(t *testing.T) {
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if s, is := n.(*ast.BasicLit); is {
-			if id, err := strconv.Unquote(s.Value); err != nil || Find(id) == nil {
+			if id, err := strconv.Unquote(s.Value); err != nil || diagnose.Find(id) == nil {
 				t.Errorf("no check %s", s.Value)
 			}
 		}
@@ -52,7 +53,7 @@ func TestNamedChecksExist(t *testing.T) {
 			for id := range strings.SplitSeq(m[1], "|") {
 				found++
 				pattern := regexp.MustCompile("^" + id + "$")
-				if !slices.ContainsFunc(Catalogue(), func(c *verdict.Check) bool { return pattern.MatchString(c.ID) }) {
+				if !slices.ContainsFunc(diagnose.Catalogue(), func(c *verdict.Check) bool { return pattern.MatchString(c.ID) }) {
 					t.Errorf("%s: no check %s", path, id)
 				}
 			}
@@ -67,5 +68,5 @@ func TestNamedChecksExist(t *testing.T) {
 			t.Error("an ID without a check is taken")
 		}
 	}()
-	Checks(verdict.CheckGID, "renamed")
+	diagnose.Checks(verdict.CheckGID, "renamed")
 }

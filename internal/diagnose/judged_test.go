@@ -7,24 +7,10 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 )
-
-// fresh is a healthy node of which nobody states anything, and that nobody saw before.
-func fresh(edit func(n *fabric.Node)) *fabric.Node {
-	n := fabrictest.Healthy()
-	n.Policy = &fabric.Policy{}
-	n.Sources = []fabric.Source{{Name: fabric.SourceClass, Up: true}, {Name: fabric.SourceNCCL, Up: true}}
-	for i := range n.HCAs {
-		p := &n.HCAs[i].Ports[0]
-		p.Seen = fabric.PortHistory{}
-		p.Remember()
-	}
-	edit(n)
-	n.Derive()
-	return n
-}
 
 // Who states what of the ports for training, and what nobody states.
 func TestJudgedBy(t *testing.T) {
@@ -112,7 +98,7 @@ func TestJudgedBy(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := diagnose.JudgedBy(fresh(c.edit))
+			j := diagnose.JudgedBy(diagnosetest.Fresh(c.edit))
 			if got := j.Text(); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/verdict"
@@ -61,7 +62,7 @@ func TestRolesDocument(t *testing.T) {
 
 // rails is a node with so many equal InfiniBand ports, of which nothing is stated, and eight GPUs.
 func rails(number int) *fabric.Node {
-	n := fresh(func(*fabric.Node) {})
+	n := diagnosetest.Fresh(func(*fabric.Node) {})
 	one := n.HCAs[0]
 	n.HCAs = nil
 	n.GPUs = fabric.Known(8, "bus/pci/devices", n.At)

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
-	"gpufabric_exporter/internal/verdict"
 )
 
 // That a GPU has fewer NICs than another is open as long as nothing states what the node has. A record that began with this start of
@@ -30,7 +29,7 @@ func TestSharesAndRecord(t *testing.T) {
 		n.Derive()
 		n.PCI.Rails = []fabric.Rail{{GPU: "0000:19:00.0", Nearest: []string{"mlx5_0", "mlx5_1"}}, {GPU: "0000:9b:00.0", Nearest: []string{"mlx5_2"}}}
 		open := false
-		for _, v := range diagnose.Run(n, []*verdict.Check{diagnose.Find("compute_ports")}) {
+		for _, v := range diagnosetest.Ask(n, "compute_ports") {
 			open = open || strings.Contains(v.What, "has fewer NICs for training than others")
 		}
 		if open != c.open {
@@ -57,7 +56,7 @@ func TestNoPortForTraining(t *testing.T) {
 		c.change(n)
 		n.Derive()
 		open := false
-		for _, v := range diagnose.Run(n, []*verdict.Check{diagnose.Find("compute_ports")}) {
+		for _, v := range diagnosetest.Ask(n, "compute_ports") {
 			open = open || v.Unstated && strings.Contains(v.What, "no port is for training")
 		}
 		if open != c.open {

@@ -4,7 +4,6 @@ package diagnose_test
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/netip"
 	"regexp"
@@ -13,28 +12,11 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/verdict"
 )
-
-// describe renders what failed, one a line.
-func describe(list []verdict.Verdict) string {
-	var b strings.Builder
-	for _, g := range verdict.Together(verdict.Failures(list)) {
-		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(g.Subjects, ", "), g.What, strings.TrimSpace(g.Evidence+" "+g.Consequence), g.Remedy)
-	}
-	return b.String()
-}
-
-// gapsText is what could not be checked, one a line.
-func gapsText(list []verdict.Gap) string {
-	var b strings.Builder
-	for _, g := range list {
-		fmt.Fprintf(&b, "%s: %s. %s\n", strings.Join(g.Subjects, ", "), g.What, g.Why)
-	}
-	return b.String()
-}
 
 func TestTroubles(t *testing.T) {
 	entry := func(p *fabric.Port, gids ...fabric.GID) { p.GIDs.Entries.Value = gids }
@@ -116,12 +98,12 @@ func TestTroubles(t *testing.T) {
 			n := fabrictest.Healthy()
 			test.edit(n, &n.HCAs[1].Ports[0])
 			n.Derive()
-			got := describe(diagnose.Run(n, nil))
-			contains(t, got, test.want...)
+			got := diagnosetest.Describe(diagnose.Run(n, nil))
+			diagnosetest.Contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "pinned") {
 				t.Errorf("got %q", got)
 			}
-			if u := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); u != "" {
+			if u := diagnosetest.Gaps(verdict.Unchecked(diagnose.Run(n, nil))); u != "" {
 				t.Errorf("not checked: %q", u)
 			}
 		})
@@ -159,32 +141,12 @@ func TestUnchecked(t *testing.T) {
 			n := fabrictest.Healthy()
 			test.edit(n, &n.HCAs[1])
 			n.Derive()
-			if got := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); got != test.want {
+			if got := diagnosetest.Gaps(verdict.Unchecked(diagnose.Run(n, nil))); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if got := describe(diagnose.Run(n, nil)); got != "" {
+			if got := diagnosetest.Describe(diagnose.Run(n, nil)); got != "" {
 				t.Errorf("troubles: %q", got)
 			}
 		})
-	}
-}
-
-func TestReasonTexts(t *testing.T) {
-	seen := map[string]fabric.Reason{}
-	for _, r := range fabric.Reasons() {
-		text := verdict.ReasonText(r)
-		if text == string(r) || seen[text] != "" {
-			t.Errorf("%s: %q, as %s", r, text, seen[text])
-		}
-		seen[text] = r
-	}
-}
-
-func contains(t *testing.T, text string, parts ...string) {
-	t.Helper()
-	for _, p := range parts {
-		if !strings.Contains(text, p) {
-			t.Errorf("lacks %q:\n%.4000s", p, text)
-		}
 	}
 }

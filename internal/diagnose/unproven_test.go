@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package diagnose_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
-	"gpufabric_exporter/internal/verdict"
 )
 
 // What no check judges is listed, and only that.
@@ -60,33 +59,14 @@ func TestUnproven(t *testing.T) {
 		fabrictest.Verdicts(n, fabrictest.Usable)
 		c.edit(n)
 		got := ""
-		if all := Unproven(n); len(all) > 0 {
+		if all := diagnose.Unproven(n); len(all) > 0 {
 			got = all[0].What
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, expected %q", name, got, c.want)
 		}
-		if note := UnprovenNote(n); !strings.HasPrefix(note, c.want) || (note == "") != (c.want == "") || strings.HasPrefix(note, noGDR) && !strings.HasPrefix(note, noGDR+" (GPU0") {
+		if note := diagnose.UnprovenNote(n); !strings.HasPrefix(note, c.want) || (note == "") != (c.want == "") || strings.HasPrefix(note, noGDR) && !strings.HasPrefix(note, noGDR+" (GPU0") {
 			t.Errorf("%s: note %q", name, note)
 		}
-	}
-}
-
-// Findings name mlx5_3 before mlx5_10, and mlxlink asks the port that the finding is about.
-func TestOrderAndPortOfFindings(t *testing.T) {
-	n := fabrictest.Healthy()
-	c := Find(verdict.CheckPortActive)
-	var list []verdict.Verdict
-	for _, device := range []string{"mlx5_0", "mlx5_10", "mlx5_3"} {
-		list = append(list, verdict.Verdict{Check: c, Status: verdict.Failed, Subject: verdict.Subject{Device: device, Port: 1}})
-	}
-	if got := verdict.Together(list)[0].Subjects; !slices.Equal(got, []string{"mlx5_0", "mlx5_3", "mlx5_10"}) {
-		t.Errorf("%v", got)
-	}
-	v := verdict.Verdict{Check: c, Subject: verdict.Subject{Device: n.HCAs[0].Name, Port: 2}, Remedy: "Run mlxlink -d <device> -m."}
-	one := verdict.FilledRemedy(n, &v)
-	n.HCAs[0].Ports = append(n.HCAs[0].Ports, fabric.Port{Number: 2})
-	if two := verdict.FilledRemedy(n, &v); one != "Run mlxlink -d "+n.HCAs[0].Name+" -m." || two != "Run mlxlink -d "+n.HCAs[0].Name+" -p 2 -m." {
-		t.Errorf("%s %s", one, two)
 	}
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package node_test
 
 import (
 	"slices"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 )
@@ -21,7 +22,7 @@ func TestGoneDevices(t *testing.T) {
 	}
 	manifest := func(board string) func(*fabric.Node) {
 		return func(n *fabric.Node) {
-			n.HCAs[0].BoardID = fabric.Known("B1", "", at)
+			n.HCAs[0].BoardID = fabric.Known("B1", "", diagnosetest.At)
 			n.Policy.Manifest = &fabric.Manifest{Devices: map[string]map[string]string{
 				"mlx5_0": {"board": board, "port_1_role": "compute"}, "mlx5_1": {"board": board, "port_1_role": "storage"}, "mlx5_2": {"board": board, "port_1_role": "management"},
 			}}
@@ -44,8 +45,8 @@ func TestGoneDevices(t *testing.T) {
 		}, nil, false},
 		"virtual functions stand in for no device of the manifest": {func(n *fabric.Node) {
 			manifest("B1")(n)
-			vf := fabric.HCA{Name: "mlx5_8", BoardID: fabric.Known("B1", "", at), Function: fabric.Known(fabric.FunctionVF, "", at)}
-			vf.Ports = []fabric.Port{{Number: 1, Role: fabric.Known(fabric.RoleUnused, "", at)}}
+			vf := fabric.HCA{Name: "mlx5_8", BoardID: fabric.Known("B1", "", diagnosetest.At), Function: fabric.Known(fabric.FunctionVF, "", diagnosetest.At)}
+			vf.Ports = []fabric.Port{{Number: 1, Role: fabric.Known(fabric.RoleUnused, "", diagnosetest.At)}}
 			n.HCAs = append(n.HCAs, vf)
 		}, []node.Gone{{Device: "mlx5_1", By: fabric.ByManifest}}, true},
 		"another device has its name": {record(1, 2, "0000:db:00.0 mlx5_0"), []node.Gone{{Device: "0000:db:00.0", By: fabric.ByRecord}}, true},

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package node_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -89,7 +91,7 @@ func TestHardware(t *testing.T) {
 			if test.edit != nil {
 				test.edit(test.node)
 			}
-			list := Run(test.node, []*verdict.Check{Find("hardware")})
+			list := diagnose.Run(test.node, []*verdict.Check{diagnose.Find("hardware")})
 			if len(list) != 1 || list[0].Status != test.want || !strings.Contains(list[0].Evidence, test.says) {
 				t.Errorf("got %+v, want %s: %q", list, test.want, test.says)
 			}
@@ -121,12 +123,12 @@ func TestNumberBesideProfile(t *testing.T) {
 			Others: []fabric.ProfileNIC{{Number: 4, Role: fabric.RoleStorage}},
 		}
 		n.PCI.Functions = append(n.PCI.Functions, fabric.PCIFunction{
-			Address: "0000:2a:00.0", Kind: fabric.PCINIC, HCAs: []string{"mlx5_0"}, Vendor: fabric.Known(int(chip.Vendor), "", at), Device: fabric.Known(int(chip.Device), "", at),
+			Address: "0000:2a:00.0", Kind: fabric.PCINIC, HCAs: []string{"mlx5_0"}, Vendor: fabric.Known(int(chip.Vendor), "", diagnosetest.At), Device: fabric.Known(int(chip.Device), "", diagnosetest.At),
 		})
-		n.HCAs[0].Ports = []fabric.Port{{Number: 1, State: fabric.Known(fabric.PortActive, "", at)}}
+		n.HCAs[0].Ports = []fabric.Port{{Number: 1, State: fabric.Known(fabric.PortActive, "", diagnosetest.At)}}
 		n.Derive()
 		for id, want := range map[string]verdict.Status{"compute_ports": test.ports, "hardware": test.hardware, "gpus": test.missing} {
-			if v := alone(t, n, id); v.Status != want {
+			if v := diagnosetest.Alone(t, n, id); v.Status != want {
 				t.Errorf("%s: %s is %s, want %s: %+v", test.name, id, v.Status, want, v)
 			}
 		}
@@ -165,7 +167,7 @@ func TestExpectedGPUs(t *testing.T) {
 			}
 			for id, want := range map[string]verdict.Status{"gpus": test.fewer, "gpus_surplus": test.beyond} {
 				var got verdict.Status
-				for _, v := range Run(n, []*verdict.Check{Find(id)}) {
+				for _, v := range diagnosetest.Ask(n, id) {
 					got = v.Status
 				}
 				if got != want {

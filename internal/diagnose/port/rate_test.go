@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose_test
+package port_test
 
 import (
 	"regexp"
 	"testing"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/verdict"
@@ -34,11 +34,11 @@ func halve(n *fabric.Node, devices ...int) {
 func TestSlowPorts(t *testing.T) {
 	judge := func(n *fabric.Node) []verdict.Verdict {
 		n.Derive()
-		return diagnose.Run(n, []*verdict.Check{diagnose.Find(verdict.CheckPortRate)})
+		return diagnosetest.Ask(n, verdict.CheckPortRate)
 	}
 	n := fourPorts()
 	halve(n, 1)
-	contains(t, describe(judge(n)), "mlx5_1: The port runs at 200 Gb/s, but 400 Gb/s is expected.", "Its link has 2 of 4 lanes (2X NDR).", "Every collective waits")
+	diagnosetest.Contains(t, diagnosetest.Describe(judge(n)), "mlx5_1: The port runs at 200 Gb/s, but 400 Gb/s is expected.", "Its link has 2 of 4 lanes (2X NDR).", "Every collective waits")
 
 	n = fourPorts()
 	halve(n, 1, 2)
@@ -53,17 +53,17 @@ func TestSlowPorts(t *testing.T) {
 	if u := verdict.Unknowns(list); len(u) != 2 || len(verdict.Failures(list)) != 0 {
 		t.Errorf("two of four, and nothing states the rate: %+v", list)
 	}
-	contains(t, gapsText(verdict.Unchecked(list)), "Other ports of its role and board run faster.")
+	diagnosetest.Contains(t, diagnosetest.Gaps(verdict.Unchecked(list)), "Other ports of its role and board run faster.")
 
 	n = fourPorts()
 	halve(n, 0, 1, 2, 3)
 	n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 50e9}
-	contains(t, describe(judge(n)), "The configuration expects it. Its link is 2X NDR.")
+	diagnosetest.Contains(t, diagnosetest.Describe(judge(n)), "The configuration expects it. Its link is 2X NDR.")
 
 	n = fourPorts()
 	halve(n, 1)
 	n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("."), Role: fabric.RoleStorage}}
-	contains(t, describe(judge(n)), "The storage behind the port is slower.")
+	diagnosetest.Contains(t, diagnosetest.Describe(judge(n)), "The storage behind the port is slower.")
 }
 
 // A port that has a link and is not active waits for the subnet manager, which it cannot ask itself. A fault of all ports is one.
@@ -73,11 +73,11 @@ func TestPortsWithoutSubnetManager(t *testing.T) {
 			n.HCAs[i].Ports[0].State.Value = s
 		}
 		n.Derive()
-		return describe(diagnose.Run(n, []*verdict.Check{diagnose.Find(verdict.CheckPortActive)}))
+		return diagnosetest.Describe(diagnosetest.Ask(n, verdict.CheckPortActive))
 	}
-	contains(t, wait(fourPorts(), fabric.PortInit, 0), "no subnet manager has configured the port", "(sminfo -C mlx5_1 -P 1)")
-	contains(t, wait(fourPorts(), fabric.PortArmed, 0), "A subnet manager has configured the port, but not activated it")
-	contains(t, wait(fourPorts(), fabric.PortInit, 0, 1, 2, 3), "mlx5_0, mlx5_1, mlx5_2, mlx5_3: ", "no subnet manager has configured a port of the node")
+	diagnosetest.Contains(t, wait(fourPorts(), fabric.PortInit, 0), "no subnet manager has configured the port", "(sminfo -C mlx5_1 -P 1)")
+	diagnosetest.Contains(t, wait(fourPorts(), fabric.PortArmed, 0), "A subnet manager has configured the port, but not activated it")
+	diagnosetest.Contains(t, wait(fourPorts(), fabric.PortInit, 0, 1, 2, 3), "mlx5_0, mlx5_1, mlx5_2, mlx5_3: ", "no subnet manager has configured a port of the node")
 }
 
 // bonds is a node with two ports that are bonds of two members of 200 Gb/s each, as on the nodes of internal/simulator/platforms_shapes.go.
@@ -119,10 +119,21 @@ func TestShortBond(t *testing.T) {
 			n.Interfaces.Value[i].OperState.Value = "down"
 		}
 		n.Derive()
-		got := describe(diagnose.Run(n, []*verdict.Check{diagnose.Find(verdict.CheckPortRate)}))
+		got := diagnosetest.Describe(diagnosetest.Ask(n, verdict.CheckPortRate))
 		if (got == "") != (c.want == "") {
 			t.Errorf("%s: %q", c.name, got)
 		}
-		contains(t, got, c.want)
+		diagnosetest.Contains(t, got, c.want)
+	}
+}
+
+// An interface that has no speed, as of virtual machines, is not compared; one that cannot be read is unknown.
+func TestInterfaceWithoutSpeed(t *testing.T) {
+	for reason, want := range map[fabric.Reason]verdict.Status{fabric.ReasonUnsupported: "", fabric.ReasonIO: verdict.Unknown} {
+		n := &fabric.Node{Policy: &fabric.Policy{}, HCAs: diagnosetest.Card("erdma", "X", fabric.PortActive)}
+		n.HCAs[0].Ports[0].RateMismatch = fabric.UnknownFact[bool](reason, "speed", diagnosetest.At)
+		if v := diagnosetest.Alone(t, n, verdict.CheckPortRateAgrees); v.Status != want {
+			t.Errorf("%s: %+v", reason, v)
+		}
 	}
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose_test
+package node_test
 
 import (
 	"strings"
 	"testing"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -30,7 +31,7 @@ func TestManifestOfAnotherNode(t *testing.T) {
 		"no rate":                  {board, "compute", "fast", func(*fabric.HCA) {}, false, "the manifest has fast"},
 		"a rate below 0":           {board, "compute", "-400 Gb/s", func(*fabric.HCA) {}, false, "the manifest has -400 Gb/s"},
 	} {
-		n := fresh(func(n *fabric.Node) {
+		n := diagnosetest.Fresh(func(n *fabric.Node) {
 			values := map[string]string{"board": c.board, "port_1_role": c.role, "port_1_rate": c.rate}
 			if c.board == "" {
 				delete(values, "board")

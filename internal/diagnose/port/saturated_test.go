@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package port_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -16,7 +17,7 @@ import (
 func TestSaturatedCounters(t *testing.T) {
 	at := time.Unix(0, 0)
 	judge := func(values map[string]uint64) verdict.Verdict {
-		n := withDevices("")
+		n := diagnosetest.WithDevices("")
 		p := &n.HCAs[0].Ports[0]
 		n.HCAs[0].Driver = fabric.Known("mlx5_core", "", at)
 		p.Role, p.State = fabric.Known(fabric.RoleCompute, "", at), fabric.Known(fabric.PortActive, "", at)
@@ -25,7 +26,7 @@ func TestSaturatedCounters(t *testing.T) {
 			list = append(list, fabric.Counter{Name: name, Value: fabric.Known(values[name], "", at)})
 		}
 		p.Counters.PMA = fabric.Known(list, "", at)
-		for _, v := range Run(n, []*verdict.Check{Find("counter_counts")}) {
+		for _, v := range diagnosetest.Ask(n, "counter_counts") {
 			if v.Subject.Device == n.HCAs[0].Name {
 				return v
 			}

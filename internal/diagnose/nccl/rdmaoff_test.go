@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package nccl_test
 
 import (
 	"fmt"
@@ -10,15 +10,16 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
 
 // trainer is a node with so many GPUs, each with a NIC below its switch, and with these lines in nccl.conf.
 func trainer(gpus int, lines ...string) *fabric.Node {
-	n := &fabric.Node{Policy: &fabric.Policy{}, At: at, GPUs: fabric.Known(gpus, "bus/pci/devices", at)}
-	n.Host.Hypervisor = fabric.Known(false, "cpuinfo", at)
-	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.Known(true, "etc/nccl.conf", at)}}
+	n := &fabric.Node{Policy: &fabric.Policy{}, At: diagnosetest.At, GPUs: fabric.Known(gpus, "bus/pci/devices", diagnosetest.At)}
+	n.Host.Hypervisor = fabric.Known(false, "cpuinfo", diagnosetest.At)
+	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.Known(true, "etc/nccl.conf", diagnosetest.At)}}
 	for i := range gpus {
 		root, device := fmt.Sprintf("pci0000:%d0", i), fmt.Sprintf("mlx5_%d", i)
 		at := func(slot int) []string {
@@ -62,7 +63,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 		}
 	}
 	driver := func(name string) func(n *fabric.Node) {
-		return everyPort(func(h *fabric.HCA, _ *fabric.Port) { h.Driver = fabric.Known(name, "driver", at) })
+		return everyPort(func(h *fabric.HCA, _ *fabric.Port) { h.Driver = fabric.Known(name, "driver", diagnosetest.At) })
 	}
 	for _, test := range []struct {
 		name  string
@@ -81,7 +82,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 		{"InfiniBand far from the GPUs", 4, []string{off}, func(n *fabric.Node) {
 			far(n)
 			everyPort(func(_ *fabric.HCA, p *fabric.Port) {
-				p.LinkLayer = fabric.Known(fabric.LinkInfiniBand, "link_layer", at)
+				p.LinkLayer = fabric.Known(fabric.LinkInfiniBand, "link_layer", diagnosetest.At)
 			})(n)
 		}, verdict.Failed, ""},
 		{"far, and the site says what for", 4, []string{off}, func(n *fabric.Node) { far(n); n.Policy.ComputePorts = new(4) }, verdict.Failed, ""},
@@ -106,7 +107,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 		{"EFA, and its plugin is excluded by name", 8, []string{"NCCL_NET=Socket"}, driver("efa"), verdict.Failed, "NCCL_NET=Socket. 8 active RDMA ports"},
 		{"EFA, and NCCL may not use plugins", 8, []string{"NCCL_NET_PLUGIN=None", "NCCL_IB_HCA=mlx5"}, func(n *fabric.Node) {
 			everyPort(func(h *fabric.HCA, p *fabric.Port) {
-				h.Name, p.State = strings.Replace(h.Name, "mlx5_", "rdmap", 1), fabric.UnknownFact[fabric.PortState](fabric.ReasonDriverConstant, "state", at)
+				h.Name, p.State = strings.Replace(h.Name, "mlx5_", "rdmap", 1), fabric.UnknownFact[fabric.PortState](fabric.ReasonDriverConstant, "state", diagnosetest.At)
 			})(n)
 			for i := range n.PCI.Functions {
 				for k := range n.PCI.Functions[i].HCAs {
@@ -126,7 +127,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 		{"one GPU and a NIC far from it", 1, []string{off}, far, "", ""},
 		{"one GPU and InfiniBand far from it", 1, []string{off}, func(n *fabric.Node) {
 			far(n)
-			n.HCAs[0].Ports[0].LinkLayer = fabric.Known(fabric.LinkInfiniBand, "link_layer", at)
+			n.HCAs[0].Ports[0].LinkLayer = fabric.Known(fabric.LinkInfiniBand, "link_layer", diagnosetest.At)
 		}, "", ""},
 		{"GPUs and Ethernet far from them", 4, []string{off}, far, "", ""},
 		{"no GPU", 8, []string{off}, func(n *fabric.Node) {
@@ -137,13 +138,13 @@ func TestRDMASwitchedOff(t *testing.T) {
 		{"NCCL leaves these out anyway", 2, []string{off, "NCCL_IB_HCA=^mlx5"}, nil, "", ""},
 
 		{"states are hidden", 2, []string{off}, everyPort(func(_ *fabric.HCA, p *fabric.Port) {
-			p.State = fabric.UnknownFact[fabric.PortState](fabric.ReasonIO, "state", at)
+			p.State = fabric.UnknownFact[fabric.PortState](fabric.ReasonIO, "state", diagnosetest.At)
 		}), verdict.Unknown, ""},
 		{"drivers are hidden", 2, []string{off}, everyPort(func(h *fabric.HCA, _ *fabric.Port) {
-			h.Driver = fabric.UnknownFact[string](fabric.ReasonIO, "driver", at)
+			h.Driver = fabric.UnknownFact[string](fabric.ReasonIO, "driver", diagnosetest.At)
 		}), verdict.Unknown, ""},
 		{"devices are hidden", 2, []string{off}, func(n *fabric.Node) {
-			n.HCAs, n.ClassPresent = nil, fabric.UnknownFact[bool](fabric.ReasonIO, "class/infiniband", at)
+			n.HCAs, n.ClassPresent = nil, fabric.UnknownFact[bool](fabric.ReasonIO, "class/infiniband", diagnosetest.At)
 		}, verdict.Unknown, ""},
 		{"a hypervisor hides distances", 2, []string{off}, func(n *fabric.Node) {
 			n.Host.Hypervisor.Value = true
@@ -152,7 +153,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 			}
 		}, "", ""},
 		{"another file is hidden", 2, []string{"NCCL_NET=IB"}, func(n *fabric.Node) {
-			n.NCCL.Files = append(n.NCCL.Files, fabric.NCCLFile{Path: "/env", Exists: fabric.UnknownFact[bool](fabric.ReasonPrivilege, "env", at)})
+			n.NCCL.Files = append(n.NCCL.Files, fabric.NCCLFile{Path: "/env", Exists: fabric.UnknownFact[bool](fabric.ReasonPrivilege, "env", diagnosetest.At)})
 		}, verdict.Unknown, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -160,7 +161,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 			if test.edit != nil {
 				test.edit(n)
 			}
-			v := alone(t, n, "nccl_rdma_off")
+			v := diagnosetest.Alone(t, n, "nccl_rdma_off")
 			if v.Status != test.want || !strings.Contains(v.Evidence, test.says) {
 				t.Errorf("%q %s: %s", v.Status, v.Evidence, v.Consequence)
 			}
@@ -175,46 +176,20 @@ func TestRDMASwitchedOff(t *testing.T) {
 func TestNoNetworkOverEFA(t *testing.T) {
 	n := trainer(8, "NCCL_NET=IB")
 	for i := range n.HCAs {
-		n.HCAs[i].Driver = fabric.Known("efa", "driver", at)
+		n.HCAs[i].Driver = fabric.Known("efa", "driver", diagnosetest.At)
 	}
-	if v := alone(t, n, "nccl_rdma_off"); v.Status != verdict.Failed || v.Consequence != "NCCL finds no network: jobs fail when they start." {
+	if v := diagnosetest.Alone(t, n, "nccl_rdma_off"); v.Status != verdict.Failed || v.Consequence != "NCCL finds no network: jobs fail when they start." {
 		t.Errorf("%+v", v)
 	}
 	n = trainer(8, "NCCL_IB_HCA=absent")
-	n.ClassPresent = fabric.Known(true, "class/infiniband", at)
-	if v := alone(t, n, "nccl_devices"); v.Status != verdict.Failed {
+	n.ClassPresent = fabric.Known(true, "class/infiniband", diagnosetest.At)
+	if v := diagnosetest.Alone(t, n, "nccl_devices"); v.Status != verdict.Failed {
 		t.Errorf("verbs: %+v", v)
 	}
 	for i := range n.HCAs {
-		n.HCAs[i].Driver = fabric.Known("efa", "driver", at)
+		n.HCAs[i].Driver = fabric.Known("efa", "driver", diagnosetest.At)
 	}
-	if v := alone(t, n, "nccl_devices"); v.Status != "" {
+	if v := diagnosetest.Alone(t, n, "nccl_devices"); v.Status != "" {
 		t.Errorf("its plugin ignores the list: %+v", v)
-	}
-}
-
-// TestFindingsBySeverity: what NCCL reads as it is meant is reported and fails nothing, what stops NCCL is critical.
-func TestFindingsBySeverity(t *testing.T) {
-	n := trainer(0, "NCCL_ALGO=Rings", "NCCL_PROTO=Simple", "NCCL_MIN_NCHANNELS=4", "NCCL_IB_TC=300")
-	for i, harm := range map[int]fabric.NCCLHarm{1: fabric.NCCLFatal, 3: fabric.NCCLNote, 4: fabric.NCCLMisread} {
-		n.NCCL.Findings = append(n.NCCL.Findings, fabric.NCCLFinding{Harm: harm, Name: "NCCL_X", Source: fmt.Sprintf("/etc/nccl.conf:%d", i), Text: "so it is"})
-	}
-	for id, want := range map[string]struct {
-		severity verdict.Severity
-		line     string
-	}{"nccl_refused": {verdict.Critical, "1"}, "nccl_configuration": {verdict.Warning, "4"}, "nccl_notes": {verdict.Info, "3"}} {
-		failed := verdict.Failures(Run(n, []*verdict.Check{Find(id)}))
-		if len(failed) != 1 || failed[0].Check.Severity != want.severity || failed[0].Subject.File != "/etc/nccl.conf:"+want.line {
-			t.Errorf("%s: %+v", id, failed)
-		}
-	}
-	if ok := slices.DeleteFunc(Run(n, []*verdict.Check{Find("nccl_refused")}), func(v verdict.Verdict) bool { return v.Status != verdict.OK }); len(ok) != 1 || ok[0].Subject.File != "/etc/nccl.conf:2" {
-		t.Errorf("what NCCL takes: %+v", ok)
-	}
-
-	n.NCCL.Findings = n.NCCL.Findings[:0]
-	n.NCCL.Findings = append(n.NCCL.Findings, fabric.NCCLFinding{Harm: fabric.NCCLNote, Name: "NCCL_MIN_NCHANNELS", Source: "/etc/nccl.conf:3", Text: "so it is"})
-	if list := Run(n, []*verdict.Check{Find("nccl_configuration")}); len(list) != 1 || list[0].Status != verdict.OK {
-		t.Errorf("a file with a note: %+v", list)
 	}
 }

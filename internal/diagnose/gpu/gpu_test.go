@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose_test
+package gpu_test
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
@@ -133,8 +134,8 @@ func TestGPUTroubles(t *testing.T) {
 			n := fabrictest.WithGPUs()
 			test.edit(n)
 			fabrictest.Verdicts(n, test.gdr)
-			got := describe(diagnose.Run(n, nil))
-			contains(t, got, test.want...)
+			got := diagnosetest.Describe(diagnose.Run(n, nil))
+			diagnosetest.Contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "peermem unbound") {
 				t.Errorf("got %q", got)
 			}
@@ -145,13 +146,13 @@ func TestGPUTroubles(t *testing.T) {
 func TestGPUsUnchecked(t *testing.T) {
 	n := fabrictest.WithGPUs()
 	fabrictest.Verdicts(n, fabrictest.Usable)
-	if got := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := diagnosetest.Gaps(verdict.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("healthy: %s", got)
 	}
 	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.UnknownFact[bool](fabric.ReasonPrivilege, "", n.At) })
-	contains(t, gapsText(verdict.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is unknown", "Reading ACS requires root")
+	diagnosetest.Contains(t, diagnosetest.Gaps(verdict.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is unknown", "Reading ACS requires root")
 	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.UnknownFact[bool](fabric.ReasonVirtual, "", n.At) })
-	if got := gapsText(verdict.Unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := diagnosetest.Gaps(verdict.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("virtual: %s", got)
 	}
 	for what, loaded := range map[string]fabric.Fact[bool]{
@@ -160,10 +161,10 @@ func TestGPUsUnchecked(t *testing.T) {
 		"the device nodes /dev/nvidia* may be missing here": fabric.UnknownFact[bool](fabric.ReasonMissing, "nvmlInit", n.At),
 	} {
 		n.GPUDriver = fabric.GPUDriver{Loaded: loaded}
-		contains(t, gapsText(verdict.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", what, "enable the tier gpu")
+		diagnosetest.Contains(t, diagnosetest.Gaps(verdict.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", what, "enable the tier gpu")
 	}
 	n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceGPU, Reason: fabric.ReasonTimeout})
-	contains(t, gapsText(verdict.Unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
+	diagnosetest.Contains(t, diagnosetest.Gaps(verdict.Unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
 }
 
 func TestGPUNotes(t *testing.T) {
@@ -182,7 +183,7 @@ func TestGPUNotes(t *testing.T) {
 	if notes := gpu.Notes(n, verdict.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
 		t.Errorf("one NIC: %v", notes)
 	}
-	if got := describe(diagnose.Run(n, nil)); got != "" {
+	if got := diagnosetest.Describe(diagnose.Run(n, nil)); got != "" {
 		t.Errorf("one NIC by design: %s", got)
 	}
 }
@@ -194,7 +195,7 @@ func TestGPUsNotAsked(t *testing.T) {
 		t.Errorf("asked: %s", note)
 	}
 	n.GPUDriver = fabric.GPUDriver{}
-	contains(t, gpu.GPUsNotAsked(n), "NVML was not asked about the 2 GPUs on the PCI bus")
+	diagnosetest.Contains(t, gpu.GPUsNotAsked(n), "NVML was not asked about the 2 GPUs on the PCI bus")
 	n.PCI.Functions = nil
 	if note := gpu.GPUsNotAsked(n); note != "" {
 		t.Errorf("no GPUs: %s", note)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package nccl_test
 
 import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -14,14 +15,14 @@ import (
 func TestOffloads(t *testing.T) {
 	ok := func(link fabric.LinkLayer) fabric.HCA {
 		return fabric.HCA{Name: "mlx5_0", Ports: []fabric.Port{{
-			State: fabric.Known(fabric.PortActive, "", at), Role: fabric.Known(fabric.RoleCompute, "", at), LinkLayer: fabric.Known(link, "", at),
+			State: fabric.Known(fabric.PortActive, "", diagnosetest.At), Role: fabric.Known(fabric.RoleCompute, "", diagnosetest.At), LinkLayer: fabric.Known(link, "", diagnosetest.At),
 		}}}
 	}
 	node := func() *fabric.Node {
 		n := &fabric.Node{Policy: &fabric.Policy{}, HCAs: []fabric.HCA{ok(fabric.LinkInfiniBand), ok(fabric.LinkInfiniBand)}}
-		n.GPUDriver.GPUs = []fabric.GPU{{ComputeCap: fabric.Known(90, "", at), NVLinks: fabric.Known([]fabric.NVLink{{
-			Active: fabric.Known(true, "", at), RemoteKind: fabric.Known(fabric.NVLinkToSwitch, "", at),
-		}}, "", at)}}
+		n.GPUDriver.GPUs = []fabric.GPU{{ComputeCap: fabric.Known(90, "", diagnosetest.At), NVLinks: fabric.Known([]fabric.NVLink{{
+			Active: fabric.Known(true, "", diagnosetest.At), RemoteKind: fabric.Known(fabric.NVLinkToSwitch, "", diagnosetest.At),
+		}}, "", diagnosetest.At)}}
 		return n
 	}
 	nvls, sharp, pxn := fabric.Offloads{NVLS: fabric.OffloadUnused}, fabric.Offloads{SHARP: fabric.OffloadUnused}, fabric.Offloads{PXN: fabric.OffloadOff}
@@ -43,11 +44,11 @@ func TestOffloads(t *testing.T) {
 		"all three":        {[]fabric.Offloads{nvls, sharp, pxn}, nil, verdict.Failed, "NVLS, SHARP and PXN are not used by jobs that could use them"},
 
 		"no NVSwitch": {[]fabric.Offloads{nvls}, func(n *fabric.Node) {
-			gpu(n).NVLinks.Value[0].RemoteKind = fabric.Known(fabric.NVLinkToGPU, "", at)
+			gpu(n).NVLinks.Value[0].RemoteKind = fabric.Known(fabric.NVLinkToGPU, "", diagnosetest.At)
 		}, "", ""},
 		"before Hopper": {[]fabric.Offloads{nvls}, func(n *fabric.Node) { gpu(n).ComputeCap.Value = 80 }, "", ""},
 		"GPUs unknown":  {[]fabric.Offloads{nvls, pxn}, func(n *fabric.Node) { n.GPUDriver.GPUs = nil }, "", ""},
-		"PCIe cards":    {[]fabric.Offloads{nvls, pxn}, func(n *fabric.Node) { gpu(n).NVLinks = fabric.AbsentFact[[]fabric.NVLink]("", at) }, "", ""},
+		"PCIe cards":    {[]fabric.Offloads{nvls, pxn}, func(n *fabric.Node) { gpu(n).NVLinks = fabric.AbsentFact[[]fabric.NVLink]("", diagnosetest.At) }, "", ""},
 		"NVLinks down":  {[]fabric.Offloads{nvls, pxn}, func(n *fabric.Node) { gpu(n).NVLinks.Value[0].Active.Value = false }, "", ""},
 		"RoCE":          {[]fabric.Offloads{sharp}, func(n *fabric.Node) { n.HCAs = []fabric.HCA{ok(fabric.LinkEthernet)} }, "", ""},
 		"ports of storage": {[]fabric.Offloads{sharp, pxn}, func(n *fabric.Node) {
@@ -55,20 +56,24 @@ func TestOffloads(t *testing.T) {
 				n.HCAs[i].Ports[0].Role.Value = fabric.RoleStorage
 			}
 		}, "", ""},
-		"one NIC":    {[]fabric.Offloads{pxn}, func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, "", ""},
-		"not named":  {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.UnknownFact[fabric.LogReading](fabric.ReasonNotRead, "logs", at) }, "", ""},
-		"unreadable": {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.UnknownFact[fabric.LogReading](fabric.ReasonStuck, "logs", at) }, verdict.Unknown, ""},
+		"one NIC": {[]fabric.Offloads{pxn}, func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, "", ""},
+		"not named": {[]fabric.Offloads{nvls}, func(n *fabric.Node) {
+			n.Logs = fabric.UnknownFact[fabric.LogReading](fabric.ReasonNotRead, "logs", diagnosetest.At)
+		}, "", ""},
+		"unreadable": {[]fabric.Offloads{nvls}, func(n *fabric.Node) {
+			n.Logs = fabric.UnknownFact[fabric.LogReading](fabric.ReasonStuck, "logs", diagnosetest.At)
+		}, verdict.Unknown, ""},
 	} {
 		n := node()
 		var r fabric.LogReading
 		for _, o := range c.logs {
 			r.Files = append(r.Files, fabric.LogFile{Offloads: o})
 		}
-		n.Logs = fabric.Known(r, "logs", at)
+		n.Logs = fabric.Known(r, "logs", diagnosetest.At)
 		if c.edit != nil {
 			c.edit(n)
 		}
-		v := alone(t, n, "offload_unused")
+		v := diagnosetest.Alone(t, n, "offload_unused")
 		if v.Status != c.want || v.Status == verdict.Failed && v.Check.Severity != verdict.Info {
 			t.Errorf("%s: %+v", what, v)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose_test
+package roce_test
 
 import (
 	"net/netip"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
@@ -29,7 +29,7 @@ func withoutAddress(edit func(*fabric.Node)) []verdict.Verdict {
 	p.GIDs.Entries.Value = left
 	edit(n)
 	n.Derive()
-	return diagnose.Run(n, []*verdict.Check{diagnose.Find(verdict.CheckGID)})
+	return diagnosetest.Ask(n, verdict.CheckGID)
 }
 
 // A port that lost the address that somebody expects is wrong whatever it is for; without anybody it is a guess. What NewManifest writes
@@ -62,5 +62,42 @@ func TestLostAddress(t *testing.T) {
 			}
 			t.Error("no verdict")
 		})
+	}
+}
+
+// What is advised is an address of the family that NCCL looks for, on the interface whose address it would use.
+func TestAddressAsNCCLLooksForIt(t *testing.T) {
+	v4 := fabric.GID{Addr: netip.MustParseAddr("::ffff:10.0.0.1"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv4}
+	local := fabric.GID{Addr: netip.MustParseAddr("fe80::1"), Type: fabric.GIDRoCEv1, Family: fabric.FamilyIPv6}
+	vlan := local
+	vlan.NetDev = "eth1.100"
+	for name, c := range map[string]struct {
+		family string
+		gids   []fabric.GID
+		want   string
+	}{
+		"IPv4":                    {"", []fabric.GID{local}, "ip addr add <IPv4 address>/<length> dev eth1,"},
+		"IPv6":                    {"AF_INET6", []fabric.GID{local}, "ip addr add <IPv6 address>/<length> dev eth1,"},
+		"IPv6, and IPv4 is there": {"AF_INET6", []fabric.GID{local, v4}, "remove NCCL_IB_ADDR_FAMILY=AF_INET6"},
+		"IPv4 in a VLAN":          {"", []fabric.GID{local, vlan}, "ip addr add <IPv4 address>/<length> dev eth1.100,"},
+		"IPv6 in a VLAN":          {"AF_INET6", []fabric.GID{local, vlan}, "ip addr add <IPv6 address>/<length> dev eth1.100,"},
+	} {
+		n := fabrictest.Lossless()
+		if c.family != "" {
+			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_ADDR_FAMILY", Value: c.family, Source: "/etc/nccl.conf:1"}}
+		}
+		n.NetDevs = append(n.NetDevs, fabric.NetDev{Name: "eth1.100", Lower: fabric.Known([]string{"eth1"}, "lower_*", n.At), Bond: fabric.Known(false, "bonding", n.At)})
+		p := &n.HCAs[1].Ports[0]
+		p.GIDs.Entries.Value = nil
+		for i, g := range c.gids {
+			g.Index = i
+			if g.NetDev == "" {
+				g.NetDev = "eth1"
+			}
+			p.GIDs.Entries.Value = append(p.GIDs.Entries.Value, g)
+		}
+		if got := diagnosetest.RemedyOf(t, n, verdict.CheckGID, "mlx5_1"); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

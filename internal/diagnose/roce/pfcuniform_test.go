@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose_test
+package roce_test
 
 import (
 	"regexp"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/verdict"
@@ -19,7 +20,7 @@ const pfcUniform = "pfc_uniform"
 // pfcVerdicts are the verdicts of pfc_uniform on a node, after Derive.
 func pfcVerdicts(n *fabric.Node) []verdict.Verdict {
 	n.Derive()
-	return diagnose.Run(n, []*verdict.Check{diagnose.Find(pfcUniform)})
+	return diagnosetest.Ask(n, pfcUniform)
 }
 
 func enable(n *fabric.Node, mask fabric.PriorityMask, ports ...int) {
@@ -82,8 +83,8 @@ func TestPFCUniform(t *testing.T) {
 			n := alike(c.ports)
 			c.edit(n)
 			list := pfcVerdicts(n)
-			got := describe(list)
-			contains(t, got, c.want...)
+			got := diagnosetest.Describe(list)
+			diagnosetest.Contains(t, got, c.want...)
 			if strings.Count(got, "\n") != 1 || verdict.Failures(list)[0].Check.Severity != verdict.Warning {
 				t.Errorf("not one warning: %q", got)
 			}
@@ -214,7 +215,7 @@ func TestPFCUniformUnread(t *testing.T) {
 			c.edit(n)
 			list := pfcVerdicts(n)
 			if failed := verdict.Failures(list); len(failed) > 0 {
-				t.Errorf("failed: %s", describe(list))
+				t.Errorf("failed: %s", diagnosetest.Describe(list))
 			}
 			var got []string
 			for _, v := range verdict.Unknowns(list) {

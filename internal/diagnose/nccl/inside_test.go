@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package nccl_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/diagnose/nccl"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
@@ -47,7 +48,7 @@ func jobNode() *fabric.Node {
 // insideFindings lists what is not right: id, subject, status.
 func insideFindings(n *fabric.Node) string {
 	var list []string
-	for _, v := range Run(n, nccl.InsideChecks()) {
+	for _, v := range diagnose.Run(n, nccl.InsideChecks()) {
 		if v.Status != verdict.OK {
 			list = append(list, fmt.Sprint(v.Check.ID, " ", v.Subject, " ", v.Status))
 		}

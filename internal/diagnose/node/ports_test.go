@@ -1,15 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose
+package node_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose/diagnosetest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
+
+// Devices that are for something else make up for no compute port.
+func TestMovedStorageIsNoComputePort(t *testing.T) {
+	n := diagnosetest.Eight()
+	n.HCAs = n.HCAs[:7]
+	storage := diagnosetest.Unseen(&fabric.HCA{Name: "mlx5_9", PCI: fabric.Known("0000:99:00.0", "", diagnosetest.At)})
+	storage.Function = fabric.Known(fabric.FunctionVF, "", diagnosetest.At)
+	n.HCAs = append(n.HCAs, storage)
+	if failed := verdict.Failures(diagnosetest.Ask(n, "compute_ports")); len(failed) != 1 {
+		t.Errorf("%+v", failed)
+	}
+}
 
 // TestComputePorts: too few are critical. More than expected are a warning, unless the rest is not cabled; what cannot be
 // read is no acquittal.
@@ -36,14 +48,14 @@ func TestComputePorts(t *testing.T) {
 		{"down, which another check reports", [2]fabric.Fact[fabric.PortState]{at(fabric.PortDown), at(fabric.PortDown)}, 2, verdict.OK, verdict.OK},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := withDevices("")
+			n := diagnosetest.WithDevices("")
 			n.Policy.ComputePorts = &test.expect
 			for i := range n.HCAs {
 				n.HCAs[i].Ports[0].Role = fabric.Fact[fabric.Role]{Value: fabric.RoleCompute, State: fabric.OK}
 				n.HCAs[i].Ports[0].State = test.states[i]
 			}
 			for id, want := range map[string]verdict.Status{"compute_ports": test.want, "compute_ports_surplus": test.more} {
-				if list := Run(n, []*verdict.Check{Find(id)}); len(list) != 1 || list[0].Status != want {
+				if list := diagnosetest.Ask(n, id); len(list) != 1 || list[0].Status != want {
 					t.Errorf("%s: got %+v, want %s", id, list, want)
 				}
 			}
@@ -65,51 +77,18 @@ func TestMissingPortBesideDefaultRoute(t *testing.T) {
 		"of a DPU":                   {func(n *fabric.Node) { n.NetDevs[0].PreferredRoute.Value = false }, false, verdict.Failed},
 		"its role is stated":         {func(n *fabric.Node) { n.HCAs[0].Ports[0].RoleBy = fabric.ByConfiguration }, false, verdict.Failed},
 	} {
-		n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: new(2)}, ClassPresent: fabric.Known(true, "", at)}
-		n.HCAs = append(card("a", "X", fabric.PortActive), card("b", "X", fabric.PortActive)...)
+		n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: new(2)}, ClassPresent: fabric.Known(true, "", diagnosetest.At)}
+		n.HCAs = append(diagnosetest.Card("a", "X", fabric.PortActive), diagnosetest.Card("b", "X", fabric.PortActive)...)
 		p := &n.HCAs[0].Ports[0]
-		p.Role, p.NetDev = fabric.Known(fabric.RoleManagement, "route", at), fabric.Known("eth0", "ndevs", at)
+		p.Role, p.NetDev = fabric.Known(fabric.RoleManagement, "route", diagnosetest.At), fabric.Known("eth0", "ndevs", diagnosetest.At)
 		p.RoleBy = fabric.ByNobody
-		n.NetDevs = []fabric.NetDev{{Name: "eth0", PreferredRoute: fabric.Known(true, "route", at)}}
+		n.NetDevs = []fabric.NetDev{{Name: "eth0", PreferredRoute: fabric.Known(true, "route", diagnosetest.At)}}
 		if test.edit != nil {
 			test.edit(n)
 		}
-		v := alone(t, n, "compute_ports")
+		v := diagnosetest.Alone(t, n, "compute_ports")
 		if v.Status != test.want || strings.Contains(v.Remedy, "give it role compute") != test.says || strings.Contains(v.Evidence, "a_0") != test.says {
 			t.Errorf("%s: %+v", name, v)
-		}
-	}
-}
-
-// What could not be read is said in one line: check has a table of them, and some programs read lines.
-func TestWhatWasNotReadIsOneLine(t *testing.T) {
-	n := withDevices("")
-	n.Sources = []fabric.Source{{Name: fabric.SourceNetDev, Reason: fabric.ReasonMissing, Err: errors.Join(errors.New("no net/route"), errors.New("no net/ipv6_route"))}}
-	list := Run(n, []*verdict.Check{Find("reads_return")})
-	if len(list) != 1 || list[0].Status != verdict.Unknown || !strings.Contains(list[0].Evidence, "(no net/route; no net/ipv6_route)") {
-		t.Errorf("%+v", list)
-	}
-}
-
-// A device that shows no port is not known to be healthy: a rail may be behind it. Ports of restricted devices are not read, and a
-// pod may have the device.
-func TestDeviceWithoutPorts(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		edit func(h *fabric.HCA)
-		want verdict.Status
-	}{
-		{"all ports", func(*fabric.HCA) {}, verdict.OK},
-		{"no port", func(h *fabric.HCA) { h.Ports = nil }, verdict.Unknown},
-		{"restricted", func(h *fabric.HCA) { h.Ports, h.Restricted = nil, fabric.Known(true, "config", h.Firmware.At) }, verdict.OK},
-		{"moved", func(h *fabric.HCA) { h.Ports, h.Moved = nil, true }, verdict.OK},
-	} {
-		n := withDevices("")
-		n.Sources = []fabric.Source{{Name: fabric.SourceHCA, Device: n.HCAs[1].Name, Up: true}}
-		test.edit(&n.HCAs[1])
-		n.Derive()
-		if list := Run(n, []*verdict.Check{Find("reads_return")}); len(list) != 1 || list[0].Status != test.want {
-			t.Errorf("%s: %+v, want %s", test.name, list, test.want)
 		}
 	}
 }
