@@ -4,7 +4,6 @@ package verdict
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,11 +20,7 @@ const BridgesWord = "bridges"
 // FilledRemedy the check has given names for. Names are quoted for a POSIX shell. What is not known stays a placeholder, and so does
 // a name that a command could take for an option, or that does not print: the reader must decide about it.
 func FilledRemedy(n *fabric.Node, v *Verdict) string {
-	remedy := v.Remedy
-	if s := v.Subject; s.Port > 0 && slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return h.Name == s.Device && len(h.Ports) > 1 }) {
-		remedy = strings.ReplaceAll(remedy, "mlxlink -d <device>", "mlxlink -d <device> -p <port>") // it takes the first port otherwise
-	}
-	return placeholder.ReplaceAllStringFunc(remedy, func(word string) string {
+	return placeholder.ReplaceAllStringFunc(v.Remedy, func(word string) string {
 		names, given := v.Names[word[1:len(word)-1]]
 		if !given {
 			names = namesOf(n, v.Subject, word)

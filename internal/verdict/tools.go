@@ -29,6 +29,14 @@ func (t Tools) Command(nvidia, dcb, broadcom string) string {
 	return dcb
 }
 
+// Mlxlink shows the cable and transceiver of a port of NVIDIA's. Without a port it shows the first one.
+func Mlxlink(h *fabric.HCA) string {
+	if len(h.Ports) > 1 {
+		return "mlxlink -d <device> -p <port> -m"
+	}
+	return "mlxlink -d <device> -m"
+}
+
 // Firmware names what installs firmware.
 func (t Tools) Firmware() string {
 	if t.NVIDIA() {

@@ -62,7 +62,7 @@ func (a *answer) suggestions(as output) []lint.Suggestion {
 		list = append(list, lint.Suggestion{Reason: fmt.Sprintf("Remove from %s: %s. %s", r.From, line(r), r.Reason)})
 	}
 	for _, o := range a.Unknown {
-		list = append(list, lint.Suggestion{Reason: fmt.Sprintf("Not decided: %s. %s To find out: %s.", o.Name, o.Reason, strings.TrimSuffix(o.Ask, "."))})
+		list = append(list, lint.Suggestion{Reason: fmt.Sprintf("Not decided: %s. %s To find out: %s.", o.Name, o.Reason, o.Ask)})
 	}
 	return append(list, lint.Suggestion{Reason: jobsNote})
 }

@@ -246,8 +246,8 @@ func compare(r recorded, want map[string]string, v *verdict.Verdicts) {
 		switch {
 		case name == fabric.ManifestAddress, name == fabric.ManifestGUID, name == fabric.ManifestFunction:
 		case known && ok && value != want[name]:
-			differ = append(differ, strings.ReplaceAll(name, "_", " "))
-			evidence = append(evidence, fmt.Sprintf("%s is %s, the manifest has %s", strings.ReplaceAll(name, "_", " "), value, want[name]))
+			differ = append(differ, verdict.Spaced(name))
+			evidence = append(evidence, fmt.Sprintf("%s is %s, the manifest has %s", verdict.Spaced(name), value, want[name]))
 		case (!known || !ok) && r.moved:
 			unread = &fabric.Meta{Reason: fabric.ReasonMoved}
 		case !known || !ok:

@@ -76,7 +76,7 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdi
 	w := verdict.Verdict{
 		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s. %s", state, verdict.Spaced(string(phys)), verdict.Sentence(p.Link.Words)),
 		Consequence: ofRole(p, "NCCL does not use it, or jobs that require it fail.", "The storage behind the port is slower, or cannot be reached."),
-		Remedy:      "Diagnose the link (mlxlink -d <device> -m), then check cable, transceiver and switch port.",
+		Remedy:      "Diagnose the link (" + verdict.Mlxlink(h) + "), then check cable, transceiver and switch port.",
 	}
 	switch {
 	case phys == fabric.PhysLinkUp && p.LinkLayer.Or("") == fabric.LinkInfiniBand:

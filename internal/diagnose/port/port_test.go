@@ -94,3 +94,19 @@ func TestBoardsByPCI(t *testing.T) {
 		}
 	}
 }
+
+// mlxlink shows the first port of a device where it is asked for no other.
+func TestMlxlinkNamesThePort(t *testing.T) {
+	n := &fabric.Node{Policy: &fabric.Policy{}, HCAs: diagnosetest.Card("mlx5", "X", fabric.PortDown)}
+	h := &n.HCAs[0]
+	h.Ports[0].LinkLayer, h.Ports[0].PhysState.Value = fabric.Known(fabric.LinkInfiniBand, "", diagnosetest.At), fabric.PhysPolling
+	second := h.Ports[0]
+	second.Number, second.State.Value = 2, fabric.PortActive
+	for _, want := range []string{"(mlxlink -d mlx5_0 -m)", "(mlxlink -d mlx5_0 -p 1 -m)"} {
+		v := verdict.Failures(diagnosetest.Ask(n, verdict.CheckPortActive))
+		if len(v) != 1 || !strings.Contains(verdict.FilledRemedy(n, &v[0]), want) {
+			t.Errorf("want %s: %+v", want, v)
+		}
+		h.Ports = append(h.Ports, second)
+	}
+}

@@ -46,7 +46,7 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdict
 		fabric.ByConfiguration: "The configuration expects it.", fabric.ByManifest: "The manifest has it.", fabric.ByProfile: "The profile of the platform has it.",
 		fabric.ByRecord: "The port had it" + fabric.Until(p.Seen.RateLast) + ".", fabric.ByNobody: "Other ports of its role and board run faster.",
 	}[p.RateBy]
-	module := "mlxlink -d <device> -m"
+	module := verdict.Mlxlink(h)
 	if !verdict.ToolsOf(h).NVIDIA() {
 		module = "ethtool -m <interface>"
 	}
@@ -54,7 +54,7 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdict
 	if p.LinkLayer.Or("") == fabric.LinkInfiniBand {
 		module = ""
 		if verdict.ToolsOf(h).NVIDIA() {
-			module = ", mlxlink -d <device> -m"
+			module = ", " + verdict.Mlxlink(h)
 		}
 		remedy = "Compare the active speed and width with those that both ends support (ibportstate -C <device> -D 0 <port>" + module + "), then check cable and transceiver."
 	}

@@ -135,7 +135,7 @@ func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, q *fabric.Port, c *fabri
 		if own == 0 { // 802.3x may be on instead
 			peers = strings.TrimSpace(seen + " " + peers)
 		}
-		r := repair{Tools: verdict.ToolsOf(h), node: n, port: q, chain: c}
+		r := repair{tools: verdict.ToolsOf(h), node: n, port: q, chain: c}
 		remedy := r.pfcOfPeers(most)
 		if partnerSetsPFC(n, c) {
 			remedy = "The interface may take PFC from its link partner (DCBX): compare the switch port with those of the other compute ports. If the host decides: " + remedy

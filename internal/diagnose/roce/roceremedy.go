@@ -5,7 +5,6 @@ package roce
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +15,8 @@ import (
 
 // repair is what the remedy of a broken step of one chain follows from.
 type repair struct {
-	verdict.Tools
-
+	tools    verdict.Tools
+	changes  bool // it sets the port up (setsUp)
 	node     *fabric.Node
 	port     *fabric.Port
 	chain    *fabric.RoCEChain
@@ -28,23 +27,26 @@ type repair struct {
 // roceRemedy is what to do. Commands are for an interface that the reader fills in: equal troubles of several ports
 // are one.
 func roceRemedy(s fabric.RoCEStep, n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fabric.RoCEChain) string {
-	remedy := roceCommands(s, n, h, port, c)
-	if changesPort.MatchString(remedy) {
+	r := repair{tools: verdict.ToolsOf(h), node: n, port: port, chain: c, expected: expectedRoCE(n, port), priority: c.Judged.Value}
+	if r.expected.Priority != nil {
+		r.priority = *r.expected.Priority
+	}
+	remedy := r.commands(s)
+	if r.changes {
 		return drainFirst + remedy
 	}
 	return remedy
 }
 
-// changesPort are commands by which a port may drop packets, or its link restart.
-var changesPort = regexp.MustCompile(`mlnx_qos -i|dcb (pfc|buffer|ets|app) \S|niccli `)
-
 const drainFirst = "Drain the node first, and use no connection through the interface. "
 
-func roceCommands(s fabric.RoCEStep, n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fabric.RoCEChain) string {
-	r := repair{verdict.ToolsOf(h), n, port, c, expectedRoCE(n, port), c.Judged.Value}
-	if r.expected.Priority != nil {
-		r.priority = *r.expected.Priority
-	}
+// setsUp returns the tools that set the port up: it may drop packets meanwhile, or its link restart.
+func (r *repair) setsUp() verdict.Tools {
+	r.changes = true
+	return r.tools
+}
+
+func (r *repair) commands(s fabric.RoCEStep) string {
 	p := r.priority
 	switch s {
 	case fabric.RoCEDSCP:
@@ -56,11 +58,11 @@ func roceCommands(s fabric.RoCEStep, n *fabric.Node, h *fabric.HCA, port *fabric
 	case fabric.RoCEGlobalPause:
 		return "Drain the node, as the link may restart: ethtool -A <interface> autoneg off rx off tx off, and the same at the switch port."
 	case fabric.RoCEBuffer:
-		return fmt.Sprintf("Give priority %d a buffer: %s; dcb buffer show dev <interface> shows the total size.", p, r.Command(
+		return fmt.Sprintf("Give priority %d a buffer: %s; dcb buffer show dev <interface> shows the total size.", p, r.setsUp().Command(
 			fmt.Sprintf("--prio2buffer %s --buffer_size <bytes>,<bytes>,0,0,0,0,0,0", listOf(1<<p)),
 			fmt.Sprintf("buffer set dev <interface> prio-buffer all:0 %d:1 buffer-size all:0 0:<bytes> 1:<bytes>", p), ""))
 	case fabric.RoCEETS:
-		return "Give its class a share: " + r.Command("--tcbw <eight shares>", "ets set dev <interface> tc-bw <class>:<share>", "") +
+		return "Give its class a share: " + r.setsUp().Command("--tcbw <eight shares>", "ets set dev <interface> tc-bw <class>:<share>", "") +
 			" for each class; the shares must add up to 100."
 	case fabric.RoCENotification, fabric.RoCEReaction:
 		on := 1
@@ -96,11 +98,11 @@ func (r *repair) prioritized() string {
 		}
 		fallthrough
 	case r.byTag():
-		return r.Trust(d, strconv.Itoa(r.priority)) + ", or correct expected.roce."
+		return r.setsUp().Trust(d, strconv.Itoa(r.priority)) + ", or correct expected.roce."
 	case d == anyDSCP: // RoCE v1
 		return "Check that NCCL finds a RoCE v2 address, or set NCCL_IB_SL and use a VLAN."
 	}
-	return r.Map(d, strconv.Itoa(r.priority))
+	return r.setsUp().Map(d, strconv.Itoa(r.priority))
 }
 
 // byTag reports whether the interface takes the priority from the VLAN tag.
@@ -123,7 +125,7 @@ func (r *repair) pfc() string {
 		if tag := r.tag(); tag != "" {
 			return tag + "."
 		}
-		return "Make the interface trust DSCP: " + r.Trust(r.dscpWord(), "<lossless priority>") + ". Or use a VLAN, and NCCL_IB_SL."
+		return "Make the interface trust DSCP: " + r.setsUp().Trust(r.dscpWord(), "<lossless priority>") + ". Or use a VLAN, and NCCL_IB_SL."
 	case stated:
 		return r.pfcOn(1<<r.priority) + atSwitch
 	}
@@ -131,7 +133,7 @@ func (r *repair) pfc() string {
 	case agree && peers == r.priority:
 		return r.pfcOfPeers(1 << peers)
 	case agree && r.enabled().Has(peers):
-		return fmt.Sprintf("On the other compute ports DSCP %s goes to priority %d, which is lossless: %s.", r.dscpWord(), peers, r.Map(r.dscpWord(), strconv.Itoa(peers)))
+		return fmt.Sprintf("On the other compute ports DSCP %s goes to priority %d, which is lossless: %s.", r.dscpWord(), peers, r.setsUp().Map(r.dscpWord(), strconv.Itoa(peers)))
 	}
 	return "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: " + r.pfcOn(1<<r.priority) + atSwitch
 }
@@ -154,15 +156,15 @@ func (r *repair) pfcOn(set fabric.PriorityMask) string {
 	if on := (r.enabled() | set).Priorities(); len(on) == 1 {
 		broadcom = fmt.Sprintf("pfc -enable %d", on[0])
 	}
-	return r.Command("--pfc "+listOf(r.enabled()|set), "pfc set dev <interface> prio-pfc "+switched(set, "on"), broadcom)
+	return r.setsUp().Command("--pfc "+listOf(r.enabled()|set), "pfc set dev <interface> prio-pfc "+switched(set, "on"), broadcom)
 }
 
 // pfcOff turns PFC off for priorities, and keeps what else is on.
 func (r *repair) pfcOff(set fabric.PriorityMask) string {
 	if rest := r.enabled() &^ set; rest != 0 {
-		return r.Command("--pfc "+listOf(rest), "pfc set dev <interface> prio-pfc "+switched(set, "off"), "")
+		return r.setsUp().Command("--pfc "+listOf(rest), "pfc set dev <interface> prio-pfc "+switched(set, "off"), "")
 	}
-	return r.Command("--pfc "+listOf(0), "pfc set dev <interface> prio-pfc all:off", "pfc -enable 0xFF")
+	return r.setsUp().Command("--pfc "+listOf(0), "pfc set dev <interface> prio-pfc all:off", "pfc -enable 0xFF")
 }
 
 // switched is a set as dcb takes it, as "3:on 4:on".

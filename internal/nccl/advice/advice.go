@@ -191,9 +191,6 @@ func (k *adviser) isSet(name string) bool {
 	return slices.ContainsFunc(k.Settings, func(s Setting) bool { return s.Name == name })
 }
 
-// sentence ends a text with a full stop.
-func sentence(s string) string { return strings.TrimSuffix(s, ".") + "." }
-
 // sourceOf is the file of NCCL that reads a variable.
 func sourceOf(name string) string {
 	v, known := settings.Describe(name)

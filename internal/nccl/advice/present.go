@@ -22,13 +22,13 @@ func (k *adviser) present() {
 		from := fmt.Sprintf("%s:%d", l.File, l.Number)
 		switch {
 		case worst.Verdict == lint.Undecided:
-			k.open(cmp.Or(l.Name, "NCCL configuration"), sentence(worst.Reason), "judge the line where the job runs: gpufabric_exporter lint --host --env")
+			k.open(cmp.Or(l.Name, "NCCL configuration"), worst.Reason+".", "judge the line where the job runs: gpufabric_exporter lint --host --env")
 		case worst.Severity == "" || worst.Verdict == lint.Works || worst.Verdict == lint.Foreign:
 		default:
 			removed[from] = true
 			k.Remove = append(k.Remove, Removal{
 				Name: l.Name, Value: l.Value, From: from, Verdict: worst.Verdict, Level: worst.Severity,
-				Reason: sentence(worst.Reason), Instead: better(worst.Better), Source: lineSource(l),
+				Reason: worst.Reason + ".", Instead: better(worst.Better), Source: lineSource(l),
 			})
 		}
 	}
@@ -80,7 +80,7 @@ func (k *adviser) kept() {
 		default:
 			reason := "The host sets it, and lint finds no fault in it."
 			if at := slices.IndexFunc(k.Unknown, func(o Open) bool { return o.Name == v.Name }); at >= 0 {
-				reason = "The host sets it. Whether it is right is not known: " + k.Unknown[at].Reason + " To find out: " + sentence(k.Unknown[at].Ask)
+				reason = "The host sets it. Whether it is right is not known: " + k.Unknown[at].Reason + " To find out: " + k.Unknown[at].Ask + "."
 			}
 			k.set(Setting{Name: v.Name, Value: v.Value, Reason: reason, Source: v.Source, HostNames: v.Name == socketVariable}, nil)
 		}

@@ -53,7 +53,7 @@ func (k *adviser) sockets() {
 	}
 	switch {
 	case first != "" && k.railList() < 0:
-		k.leave(socketVariable, sentence(ambiguous), socketVariable)
+		k.leave(socketVariable, ambiguous+".", socketVariable)
 	case first == "" && len(up) < 2:
 		k.leave(socketVariable, "At most one interface that NCCL would use for bootstrap is up.", socketVariable)
 	case k.Workload.Fabric == TCP:

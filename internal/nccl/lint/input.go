@@ -283,7 +283,7 @@ func (in *Input) addLine(s settings.Setting) {
 func flawText(rule string) string {
 	for _, r := range settings.Rules() {
 		if r.ID == rule {
-			return strings.TrimSuffix(r.Summary, ".")
+			return r.Summary
 		}
 	}
 	return rule
