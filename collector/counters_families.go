@@ -183,8 +183,8 @@ type kernelCounter struct {
 	pma, hw bool     // the places of those tables
 }
 
-func kernelCounters() map[counters.Meaning]*kernelCounter {
-	counted := map[counters.Meaning]*kernelCounter{}
+func kernelCounters() map[counters.Meaning]kernelCounter {
+	counted := map[counters.Meaning]kernelCounter{}
 	for _, t := range counters.Tables() {
 		names := map[counters.Meaning][]string{}
 		for name, spec := range t.Counters() {
@@ -193,23 +193,18 @@ func kernelCounters() map[counters.Meaning]*kernelCounter {
 		pma := t.Place == counters.PlacePMA || t.Place == counters.PlacePMAExt
 		for meaning, names := range names {
 			c := counted[meaning]
-			if c == nil {
-				c = new(kernelCounter)
-				counted[meaning] = c
-			}
 			c.pma, c.hw = c.pma || pma, c.hw || !pma
-			if t.Place == counters.PlacePMA && t.Drivers[0] != counters.AnyDriver {
-				continue // the names of the standard
-			}
-			if !slices.ContainsFunc(c.names, func(s string) bool { return strings.HasPrefix(s, t.Name+" ") }) {
+			ofStandard := t.Place == counters.PlacePMA && t.Drivers[0] != counters.AnyDriver
+			if !ofStandard && !slices.ContainsFunc(c.names, func(s string) bool { return strings.HasPrefix(s, t.Name+" ") }) {
 				c.names = append(c.names, t.Name+" "+strings.Join(names, " + "))
 			}
+			counted[meaning] = c
 		}
 	}
 	return counted
 }
 
-func (c *kernelCounter) source() string {
+func (c kernelCounter) source() string {
 	switch {
 	case c.pma && c.hw:
 		return pmaAndSource

@@ -14,23 +14,17 @@ import (
 // So a failure that rests on an expectation is one only where the node is known to have met it: until then it is unknown.
 
 // restingOn returns the checks that compare a node with an expectation, the one that shows that it is met first.
-func restingOn(e fabric.Expectation) []string {
+func restingOn(e fabric.Expectation) []*verdict.Check {
+	key := e.Key
 	if _, rate := e.RateOf(); rate {
-		return []string{verdict.CheckPortRate}
+		key = verdict.ExpectsRate
 	}
-	return map[string][]string{
-		"compute_ports": {verdict.CheckComputePorts, verdict.CheckSurplusPorts, verdict.CheckPortActive}, "gpus": {verdict.CheckGPUs, verdict.CheckGPUsSurplus}, "nccl_minimum_version": {verdict.CheckNCCLVersion},
-		"roce.dscp": {verdict.CheckDSCP}, "roce.priority": {verdict.CheckPriority}, "roce.lossless": {verdict.CheckPFC}, "roce.ecn": {"roce_ecn"},
-	}[e.Key]
+	return slices.DeleteFunc(Catalogue(), func(c *verdict.Check) bool { return c.Expects != key })
 }
 
 // Met reports whether a node meets an expectation of its policy, as far as that can be seen now.
 func Met(n *fabric.Node, e fabric.Expectation) bool {
-	ids := restingOn(e)
-	var checks []*verdict.Check
-	for _, id := range ids {
-		checks = append(checks, Find(id))
-	}
+	checks := restingOn(e)
 	plain := *n
 	plain.NeverMet = nil
 	role, rated := e.RateOf()
@@ -42,7 +36,7 @@ func Met(n *fabric.Node, e fabric.Expectation) bool {
 		if v.Status == verdict.Failed {
 			return false
 		}
-		shown = shown || v.Check.ID == ids[0] && v.Status == verdict.OK
+		shown = shown || v.Check == checks[0] && v.Status == verdict.OK
 	}
 	return shown
 }
@@ -73,7 +67,7 @@ func temper(n *fabric.Node, list []verdict.Verdict) {
 
 // neverMet says why a failure is none yet.
 func neverMet(n *fabric.Node, v *verdict.Verdict) string {
-	list := slices.DeleteFunc(slices.Clone(n.NeverMet), func(e fabric.Expectation) bool { return !slices.Contains(restingOn(e), v.Check.ID) })
+	list := slices.DeleteFunc(slices.Clone(n.NeverMet), func(e fabric.Expectation) bool { return !slices.Contains(restingOn(e), v.Check) })
 	if len(list) == 0 {
 		list = n.NeverMet
 	}

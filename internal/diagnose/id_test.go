@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -34,7 +35,8 @@ func TestNamedChecksExist(t *testing.T) {
 		return true
 	})
 	inCode := regexp.MustCompile(`diagnose\.(?:Find|Checks)\("|Check\.ID [!=]= "`)
-	named := regexp.MustCompile(`(?:\bcheck(?:=|=~|!=|!~)\\*"|\bfails\(")([a-z][a-z_|.+]*)\\*"`)
+	literal := regexp.MustCompile(`(?:[^:] |[{([])"([a-z_]+)"[^:]`) // no value of a field, nor key of a map
+	named := regexp.MustCompile(`(?:\bcheck(?:=|=~|!=|!~)\\*"|\b(?:fails|follows)\("|"problem", ")([a-z][a-z_|.+]*)\\*"`)
 	found := 0
 	err = filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		switch ext := filepath.Ext(path); {
@@ -48,6 +50,11 @@ func TestNamedChecksExist(t *testing.T) {
 		content, err := os.ReadFile(path)
 		if inCode.Match(content) {
 			t.Errorf("%s: names a check by a literal", path)
+		}
+		for _, m := range literal.FindAllStringSubmatch(string(content), -1) {
+			if strings.HasPrefix(path, "../../internal/diagnose/") && diagnose.Find(m[1]) != nil {
+				t.Errorf("%s: names the check %s by a literal", path, m[1])
+			}
 		}
 		for _, m := range named.FindAllStringSubmatch(string(content), -1) {
 			for id := range strings.SplitSeq(m[1], "|") {
@@ -69,4 +76,17 @@ func TestNamedChecksExist(t *testing.T) {
 		}
 	}()
 	diagnose.Checks(verdict.CheckGID, "renamed")
+}
+
+// What a configuration expects is compared with each node by a check.
+func TestExpectationsHaveChecks(t *testing.T) {
+	all := &fabric.Policy{
+		ComputePorts: new(8), GPUs: new(8), NCCL: new(fabric.NCCLVersion), PortRates: map[fabric.Role]float64{fabric.RoleCompute: 50e9},
+		RoCE: fabric.RoCEPolicy{DSCP: new(26), Priority: new(3), Lossless: new(true), ECN: new(true)},
+	}
+	for _, e := range all.Expectations() {
+		if !slices.ContainsFunc(diagnose.Catalogue(), func(c *verdict.Check) bool { return c.Expects != "" && strings.HasPrefix(e.Key, c.Expects) }) {
+			t.Errorf("no check compares the node with %s", e)
+		}
+	}
 }

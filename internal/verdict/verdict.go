@@ -104,11 +104,15 @@ type Check struct {
 	Guard    string // when it gives no verdict, to avoid false alarms; empty: it always does
 	Modes    []Mode // the failures that it finds
 	Rests    Rests  // what a failure rests on, if it is critical
+	Expects  string // the key below expected of the configuration that it compares the node with; empty: none
 	// Rate says that it compares readings. Such checks never become metrics: alert rules see more of the past.
 	Rate bool
 
 	Judge func(n *fabric.Node, of *Verdicts)
 }
+
+// ExpectsRate stands for the expected rates, which have a key for each role.
+const ExpectsRate = "port_rate"
 
 // Rests is what a failure of a critical check rests on beside what was read. Without a source that states it, nothing is critical: the
 // Rests is unknown (unstated), and says what to state.

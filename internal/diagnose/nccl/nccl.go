@@ -35,7 +35,7 @@ func Checks() []*verdict.Check {
 			Modes: []verdict.Mode{modeNCCLConfig}, Judge: judgeRefused,
 		},
 		{
-			ID: verdict.CheckNCCLVersion, Title: "The NCCL library is older than the site expects", Severity: verdict.Warning, Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: verdict.CheckNCCLVersion, Title: "The NCCL library is older than the site expects", Severity: verdict.Warning, Expects: "nccl_minimum_version", Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "name and content of libnccl.so.2 as the dynamic loader of the host finds it, else of a Python package, and of the library that probes use; expected.nccl_minimum_version of the configuration",
 			Guard: "only if the configuration sets the version, and there is a library: images of containers bring their own",
 			Modes: []verdict.Mode{{ID: "nccl_old", Text: "The NCCL library is older than the site expects."}},

@@ -28,13 +28,13 @@ func hardwareChecks() []*verdict.Check {
 			Modes: []verdict.Mode{modeDeviceGone, ModeGPULost}, Judge: judgeHardware,
 		},
 		{
-			ID: verdict.CheckGPUs, Title: "GPUs are missing", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
+			ID: verdict.CheckGPUs, Title: "GPUs are missing", Severity: verdict.Critical, Expects: "gpus", Topic: "node", Scope: verdict.ScopeNode,
 			Reads: counted, Guard: "only if the configuration or the profile states the number",
 			Modes: []verdict.Mode{ModeGPULost},
 			Judge: judgeGPUs,
 		},
 		{
-			ID: verdict.CheckGPUsSurplus, Title: "There are more GPUs than expected", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeNode,
+			ID: verdict.CheckGPUsSurplus, Title: "There are more GPUs than expected", Severity: verdict.Warning, Expects: "gpus", Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the same, expected.gpus of the configuration", Guard: "only if the configuration sets the expected number",
 			Modes: []verdict.Mode{{ID: "gpu_surplus", Text: "The node has more GPUs than its configuration expects, which is for another kind of node."}},
 			Judge: judgeGPUSurplus,

@@ -25,7 +25,7 @@ func nodeChecks() []*verdict.Check {
 			Judge: judgeReads,
 		},
 		{
-			ID: verdict.CheckComputePorts, Title: "Compute ports are missing", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
+			ID: verdict.CheckComputePorts, Title: "Compute ports are missing", Severity: verdict.Critical, Expects: "compute_ports", Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration, else the profile of the platform",
 			Guard: "only if the configuration or the profile of the platform states the number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown. " +
 				"If nothing states what the node has, it is unknown without a compute port beside GPUs, and where one GPU has fewer NICs near than another",
@@ -34,7 +34,7 @@ func nodeChecks() []*verdict.Check {
 			Judge: judgeComputePorts,
 		},
 		{
-			ID: verdict.CheckSurplusPorts, Title: "More ports count as compute than the site expects", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeNode,
+			ID: verdict.CheckSurplusPorts, Title: "More ports count as compute than the site expects", Severity: verdict.Warning, Expects: "compute_ports", Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the active ports of role compute and who states that, expected.compute_ports of the configuration",
 			Guard: "only if the configuration sets the expected number; ports without a link do not count, and if nothing states the roles, compute_ports is unknown instead",
 			Modes: []verdict.Mode{{ID: "surplus_port", Text: "More ports count as ports for training than the site has."}},

@@ -19,13 +19,13 @@ const onlyCarrying = "ports of role compute and storage"
 func Checks() []*verdict.Check {
 	return []*verdict.Check{
 		{
-			ID: verdict.CheckPortActive, Title: "The port is not active", Severity: verdict.Critical, Topic: "ports", Scope: verdict.ScopePort,
+			ID: verdict.CheckPortActive, Title: "The port is not active", Severity: verdict.Critical, Expects: "compute_ports", Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "state and phys_state of the port; who states that it should have a link: expected.compute_ports, expected.manifest, NCCL_IB_HCA of the host, the profile of the platform, or its own earlier states",
 			Guard: onlyCarrying + "; not if the driver always reports the same state (EFA), nor where a source states that the port has no link. Without a source it is unknown", Rests: verdict.OnExpectation,
 			Modes: []verdict.Mode{{ID: "port_down", Text: "A port lost its link or is not configured.", Alert: "GpuFabricPortDown"}}, Judge: eachPort(judgeActive),
 		},
 		{
-			ID: verdict.CheckPortRate, Title: "The port runs slower than expected", Severity: verdict.Critical, Topic: "ports", Scope: verdict.ScopePort,
+			ID: verdict.CheckPortRate, Title: "The port runs slower than expected", Severity: verdict.Critical, Expects: verdict.ExpectsRate, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "rate of the port compared with expected.port_rate of the configuration, the manifest, the profile of the platform, or the highest rate that the port had; else with the highest rate of its role and board; of bonds, their speeds and the operstate of their members",
 			Guard: onlyCarrying + " that are active. If only other ports of the node are faster, it is unknown", Rests: verdict.OnExpectation,
 			Modes: []verdict.Mode{{ID: "rate_degraded", Text: "A port lost lanes or trained at a lower speed.", Alert: "GpuFabricRateDegraded"}}, Judge: EachActive(judgeRate),

@@ -12,15 +12,14 @@ import (
 
 // observedCheck is a check of what traffic shows between the last two readings. The thresholds are those of
 // fabric.ObserveRoCE.
-func observedCheck(id string, severity verdict.Severity, mode verdict.Mode, title, consequence string, remedy func(verdict.Tools) string, step fabric.RoCEStep) *verdict.Check {
-	return &verdict.Check{
-		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: verdict.ScopePort, Rate: true, Modes: []verdict.Mode{mode},
-		Reads: "two readings of the statistics of the interfaces below the port",
-		Guard: "active RoCE ports that were read twice within five minutes; not if a reported setting already explains it",
-		Judge: port.EachActive(func(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
-			judgeObserved(h, p, v, verdict.Verdict{Consequence: consequence, Remedy: remedy(verdict.ToolsOf(h))}, step)
-		}),
-	}
+func observedCheck(c verdict.Check, consequence string, remedy func(verdict.Tools) string, step fabric.RoCEStep) *verdict.Check {
+	c.Topic, c.Scope, c.Rate = "roce", verdict.ScopePort, true
+	c.Reads = "two readings of the statistics of the interfaces below the port"
+	c.Guard = "active RoCE ports that were read twice within five minutes; not if a reported setting already explains it"
+	c.Judge = port.EachActive(func(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
+		judgeObserved(h, p, v, verdict.Verdict{Consequence: consequence, Remedy: remedy(verdict.ToolsOf(h))}, step)
+	})
+	return &c
 }
 
 // says is a remedy for NICs of every vendor.
@@ -30,10 +29,16 @@ func says(remedy string) func(verdict.Tools) string {
 
 func observedChecks() []*verdict.Check {
 	return []*verdict.Check{
-		observedCheck("roce_traffic_priority", verdict.Critical, verdict.Mode{ID: "traffic_on_wrong_priority", Text: "RDMA traffic is sent with the wrong priority."}, "RDMA traffic is sent with the wrong priority",
+		observedCheck(verdict.Check{
+			ID: "roce_traffic_priority", Title: "RDMA traffic is sent with the wrong priority", Severity: verdict.Critical,
+			Modes: []verdict.Mode{{ID: "traffic_on_wrong_priority", Text: "RDMA traffic is sent with the wrong priority."}},
+		},
 			"The network does not protect this priority: packets are dropped in congestion, or get only the leftover bandwidth.",
 			says("Check the traffic class that the job sets, which overrides that of the host: tr '\\0' '\\n' < /proc/<pid>/environ | grep NCCL_IB_TC"), fabric.RoCEObservedPriority),
-		observedCheck("roce_lossless", verdict.Critical, verdict.Mode{ID: "lossless_drops", Text: "The lossless priority drops packets.", Alert: "GpuFabricLosslessDrops"}, "The lossless priority drops packets",
+		observedCheck(verdict.Check{
+			ID: "roce_lossless", Title: "The lossless priority drops packets", Severity: verdict.Critical,
+			Modes: []verdict.Mode{{ID: "lossless_drops", Text: "The lossless priority drops packets.", Alert: "GpuFabricLosslessDrops"}},
+		},
 			"PFC paused the sender too late or not at all. RDMA retransmits the lost packets and all that followed.",
 			func(t verdict.Tools) string {
 				length := ""
@@ -43,16 +48,25 @@ func observedChecks() []*verdict.Check {
 				return "Check that PFC is on at the switch port too. " + drainFirst + "Then give the priority more buffer (dcb buffer show dev <interface>)" + length + "."
 			},
 			fabric.RoCEObservedLoss),
-		observedCheck(verdict.CheckPauseSent, verdict.Critical, verdict.Mode{ID: "pfc_storm", Text: "The host pauses the network (PFC storm).", Alert: "GpuFabricPfcStorm"}, "PFC storm: this host pauses the network",
+		observedCheck(verdict.Check{
+			ID: verdict.CheckPauseSent, Title: "PFC storm: this host pauses the network", Severity: verdict.Critical,
+			Modes: []verdict.Mode{{ID: "pfc_storm", Text: "The host pauses the network (PFC storm).", Alert: "GpuFabricPfcStorm"}},
+		},
 			"Packets that it does not receive fill the switch and stall other hosts.",
 			says("Drain the node. Unless the interface carries your connection, storage or the default route, ip link set dev <interface> down ends the storm; else shut the port at the switch. Check PCIe (lspci -vv -s <address>, dmesg), IOMMU and memory, then restart the node."),
 			fabric.RoCEObservedPauseSent),
-		observedCheck("roce_pause_received", verdict.Warning, verdict.Mode{ID: "paused_by_network", Text: "The network pauses the host.", Alert: "GpuFabricPausedByNetwork"}, "The network pauses this host",
+		observedCheck(verdict.Check{
+			ID: "roce_pause_received", Title: "The network pauses this host", Severity: verdict.Warning,
+			Modes: []verdict.Mode{{ID: "paused_by_network", Text: "The network pauses the host.", Alert: "GpuFabricPausedByNetwork"}},
+		},
 			"Every collective waits for this host. The cause is elsewhere: a slow receiver, a host with a PFC storm, or the buffers of the switch.",
 			says("If it persists (ethtool -S <interface> | grep pause), trace the pauses: find the port that sends them at the switch of this rail, and nodes with a PFC storm; "+
 				"then check the ECN thresholds of the switch."),
 			fabric.RoCEObservedPauseReceived),
-		observedCheck("roce_congestion_answered", verdict.Warning, modeECN, "Congestion control does not react to congestion",
+		observedCheck(verdict.Check{
+			ID: "roce_congestion_answered", Title: "Congestion control does not react to congestion", Severity: verdict.Warning,
+			Modes: []verdict.Mode{modeECN},
+		},
 			"Senders do not slow down until PFC pauses them or packets are lost.",
 			func(t verdict.Tools) string {
 				how := "with the tool of the card's vendor"

@@ -24,33 +24,48 @@ const (
 )
 
 // roceCheck is a check of one step of the chain, or of steps that are one setting to people.
-func roceCheck(id string, severity verdict.Severity, modes []verdict.Mode, title, consequence string, steps ...fabric.RoCEStep) *verdict.Check {
-	return &verdict.Check{
-		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: verdict.ScopePort, Reads: roceReads, Guard: roceGuard, Modes: modes, Rests: verdict.OnRole,
-		Judge: port.EachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
-			judgeRoCE(n, h, p, v, consequence, steps)
-		}),
-	}
+func roceCheck(c verdict.Check, consequence string, steps ...fabric.RoCEStep) *verdict.Check {
+	c.Topic, c.Scope, c.Reads, c.Guard, c.Rests = "roce", verdict.ScopePort, roceReads, roceGuard, verdict.OnRole
+	c.Judge = port.EachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts) {
+		judgeRoCE(n, h, p, v, consequence, steps)
+	})
+	return &c
 }
 
 func roceChecks() []*verdict.Check {
 	list := []*verdict.Check{
-		roceCheck(verdict.CheckDSCP, verdict.Critical, []verdict.Mode{modeTrafficClass, port.ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
-			"The network treats them as other traffic.", fabric.RoCETrafficClass, fabric.RoCEDSCP),
-		roceCheck(verdict.CheckPriority, verdict.Critical, []verdict.Mode{{ID: "dscp_map_wrong", Text: "The NIC does not trust DSCP, or maps it to another priority."}}, "RoCE packets do not have the priority that the site expects",
-			"The network treats them as other traffic.", fabric.RoCEPriority),
-		roceCheck(verdict.CheckPFC, verdict.Critical, []verdict.Mode{modePFC, modeTrafficClass}, "PFC does not match the RoCE configuration",
-			"In congestion, lossless traffic is dropped, or lossy traffic is paused; RDMA stalls or its connections fail.", fabric.RoCEPFC),
-		roceCheck("roce_global_pause", verdict.Warning, []verdict.Mode{{ID: "global_pause", Text: "802.3x flow control stops whole links."}}, "802.3x flow control is on together with PFC",
-			"One slow receiver can pause all traffic of the link.", fabric.RoCEGlobalPause),
-		roceCheck("roce_buffer", verdict.Warning, []verdict.Mode{{ID: "buffer_missing", Text: "The lossless priority has no dedicated receive buffer."}}, "The lossless priority has no dedicated receive buffer",
-			"In congestion, lossless traffic is dropped.", fabric.RoCEBuffer),
-		roceCheck("roce_ets", verdict.Warning, []verdict.Mode{{ID: "no_bandwidth_share", Text: "The priority of RoCE has no share of the bandwidth."}}, "The priority of RoCE has no share of the bandwidth",
-			"Under load it gets only the bandwidth that other classes do not use.", fabric.RoCEETS),
-		roceCheck("roce_ecn", verdict.Warning, []verdict.Mode{modeECN}, "Congestion control of RoCE is misconfigured",
-			"Congestion control works only when both sides are on.", fabric.RoCENotification, fabric.RoCEReaction),
-		roceCheck("roce_cnp", verdict.Warning, []verdict.Mode{{ID: "cnp_delayed", Text: "Congestion notifications queue behind the data."}}, "Congestion notifications queue behind the data",
-			"Senders are notified of congestion too late.", fabric.RoCECNP),
+		roceCheck(verdict.Check{
+			ID: verdict.CheckDSCP, Title: "RoCE packets do not carry the DSCP that the site expects", Severity: verdict.Critical, Expects: "roce.dscp",
+			Modes: []verdict.Mode{modeTrafficClass, port.ModeGIDPinned},
+		}, "The network treats them as other traffic.", fabric.RoCETrafficClass, fabric.RoCEDSCP),
+		roceCheck(verdict.Check{
+			ID: verdict.CheckPriority, Title: "RoCE packets do not have the priority that the site expects", Severity: verdict.Critical, Expects: "roce.priority",
+			Modes: []verdict.Mode{{ID: "dscp_map_wrong", Text: "The NIC does not trust DSCP, or maps it to another priority."}},
+		}, "The network treats them as other traffic.", fabric.RoCEPriority),
+		roceCheck(verdict.Check{
+			ID: verdict.CheckPFC, Title: "PFC does not match the RoCE configuration", Severity: verdict.Critical, Expects: "roce.lossless",
+			Modes: []verdict.Mode{modePFC, modeTrafficClass},
+		}, "In congestion, lossless traffic is dropped, or lossy traffic is paused; RDMA stalls or its connections fail.", fabric.RoCEPFC),
+		roceCheck(verdict.Check{
+			ID: "roce_global_pause", Title: "802.3x flow control is on together with PFC", Severity: verdict.Warning,
+			Modes: []verdict.Mode{{ID: "global_pause", Text: "802.3x flow control stops whole links."}},
+		}, "One slow receiver can pause all traffic of the link.", fabric.RoCEGlobalPause),
+		roceCheck(verdict.Check{
+			ID: "roce_buffer", Title: "The lossless priority has no dedicated receive buffer", Severity: verdict.Warning,
+			Modes: []verdict.Mode{{ID: "buffer_missing", Text: "The lossless priority has no dedicated receive buffer."}},
+		}, "In congestion, lossless traffic is dropped.", fabric.RoCEBuffer),
+		roceCheck(verdict.Check{
+			ID: "roce_ets", Title: "The priority of RoCE has no share of the bandwidth", Severity: verdict.Warning,
+			Modes: []verdict.Mode{{ID: "no_bandwidth_share", Text: "The priority of RoCE has no share of the bandwidth."}},
+		}, "Under load it gets only the bandwidth that other classes do not use.", fabric.RoCEETS),
+		roceCheck(verdict.Check{
+			ID: "roce_ecn", Title: "Congestion control of RoCE is misconfigured", Severity: verdict.Warning, Expects: "roce.ecn",
+			Modes: []verdict.Mode{modeECN},
+		}, "Congestion control works only when both sides are on.", fabric.RoCENotification, fabric.RoCEReaction),
+		roceCheck(verdict.Check{
+			ID: "roce_cnp", Title: "Congestion notifications queue behind the data", Severity: verdict.Warning,
+			Modes: []verdict.Mode{{ID: "cnp_delayed", Text: "Congestion notifications queue behind the data."}},
+		}, "Senders are notified of congestion too late.", fabric.RoCECNP),
 	}
 	return append(append(list, pfcUniformCheck()), observedChecks()...)
 }
