@@ -5,8 +5,6 @@ package collector
 import (
 	"math"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"gpufabric_exporter/internal/counters"
 	"gpufabric_exporter/internal/fabric"
@@ -156,23 +154,5 @@ func reading(c *fabric.Counter) (uint64, bool) {
 
 // label makes a label value of a name that a driver, or firmware, chose. No name of a table changes.
 func label(name string) string {
-	if len(name) <= maxRawName && plain(name) {
-		return name
-	}
-	name = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, name)
-	return fabric.Clip(name, maxRawName)
-}
-
-func plain(name string) bool {
-	for _, b := range []byte(name) {
-		if b < ' ' || b > '~' {
-			return false
-		}
-	}
-	return true
+	return fabric.Printable(name, maxRawName)
 }

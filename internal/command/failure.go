@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/fabric"
 )
 
 // How much is said of what keeps a command from its work.
@@ -29,22 +30,8 @@ func complain(w io.Writer, err error) {
 			fmt.Fprintf(w, "%s: error: and %d more\n", Name, len(all)-i)
 			return
 		}
-		fmt.Fprintf(w, "%s: error: %s\n", Name, clip(e.Error(), maxFailure))
+		fmt.Fprintf(w, "%s: error: %s\n", Name, fabric.Printable(strings.ReplaceAll(e.Error(), "\n", "; "), maxFailure))
 	}
-}
-
-// clip bounds what is said of an error, in bytes, and keeps it on one line.
-func clip(s string, most int) string {
-	if len(s) > most {
-		s = s[:most] + "..."
-	}
-	s = strings.ReplaceAll(s, "\n", "; ")
-	return strings.Map(func(r rune) rune {
-		if r < ' ' {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
 }
 
 // ExitOf is what a command exits with after an error: Usage where the configuration is wrong, else that.

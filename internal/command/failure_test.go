@@ -27,7 +27,7 @@ func TestComplain(t *testing.T) {
 	if want := "gpufabric_exporter: error: settings of probes: use of closed network connection\n"; wrapped.String() != want {
 		t.Errorf("got %q, want %q", wrapped.String(), want)
 	}
-	for _, want := range []string{"gpufabric_exporter: error: x; ?x", "and 980 more"} {
+	for _, want := range []string{"gpufabric_exporter: error: x;  x", "and 980 more"} {
 		if !strings.Contains(w.String(), want) {
 			t.Errorf("lacks %q", want)
 		}

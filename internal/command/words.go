@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
 )
 
@@ -120,7 +121,7 @@ func (at *reading) unknown(written string, model *kingpin.ApplicationModel) erro
 	for _, f := range at.flags() {
 		all = append(all, spellings(f)...)
 	}
-	return errors.New(clip(written, 64) + ": unknown flag" + spelling.Hint(written, all))
+	return errors.New(fabric.Printable(written, 64) + ": unknown flag" + spelling.Hint(written, all))
 }
 
 // flags are those that may follow.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // firstForeignFD is the first file descriptor after the standard streams.
@@ -279,7 +281,7 @@ func (c *child) exchange(request []byte) ([]byte, error) {
 	case f.number != c.number || f.kind == kindRequest:
 		return nil, fmt.Errorf("%w: kind %q and number %d, expected an answer to number %d", errFrame, f.kind, f.number, c.number)
 	case f.kind == kindError:
-		return nil, fmt.Errorf("%w: %s", ErrRefused, bounded(string(f.payload)))
+		return nil, fmt.Errorf("%w: %s", ErrRefused, fabric.Printable(string(f.payload), maxLine))
 	}
 	return f.payload, nil
 }

@@ -12,13 +12,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // nobody is the user and the group that a Command has when the exporter is root: the kernel's overflow user, which owns
@@ -180,5 +181,5 @@ func (t *tail) lastLine() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lines := bytes.Split(bytes.TrimSpace(t.kept), []byte("\n"))
-	return bounded(strings.TrimSpace(string(lines[len(lines)-1])))
+	return fabric.Printable(string(lines[len(lines)-1]), maxLine)
 }

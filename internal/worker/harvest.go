@@ -71,7 +71,7 @@ func (h *harvest) endLine() {
 		h.tellDropped()
 		h.minute, h.logged = now, 0
 	}
-	text := bounded(string(h.line))
+	text := fabric.Printable(string(h.line), maxLine)
 	h.line = h.line[:0]
 	h.last = text
 	if h.cause == "" && saysWhy(text) {
@@ -107,13 +107,4 @@ func saysWhy(line string) bool {
 		}
 	}
 	return strings.Contains(line, "symbol lookup error")
-}
-
-// bounded makes foreign text fit for a log line and an error.
-func bounded(s string) string {
-	s = fabric.Printable(s, len(s))
-	if len(s) > maxLine {
-		s = fabric.Clip(s, maxLine) + "..."
-	}
-	return s
 }

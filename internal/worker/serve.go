@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Handler answers a request. The text of its error goes to the one who asked.
@@ -97,7 +99,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, handle Handler) err
 		}
 		f := frame{kind: kindAnswer, number: q.number, payload: answer}
 		if err != nil {
-			f.kind, f.payload = kindError, []byte(bounded(err.Error()))
+			f.kind, f.payload = kindError, []byte(fabric.Printable(err.Error(), maxLine))
 		}
 		if err := writeFrame(out, f); err != nil {
 			return fmt.Errorf("writing an answer: %w", err)
