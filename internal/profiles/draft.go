@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 )
 
 const draft = `# The platform of one node, as it was seen on %[1]s: a start for a profile of the site (docs/PROFILES.md).
@@ -148,10 +149,6 @@ func groups(n *fabric.Node) (all []group, left []string) {
 
 // some are the first of many names.
 func some(names []string) string {
-	const few = 16
 	slices.SortFunc(names, fabric.NaturalOrder)
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	return spelling.Few(names, 16)
 }

@@ -37,6 +37,14 @@ func Names[T ~string](list []T) []string {
 	return all
 }
 
+// Few joins the first of a list that may be long.
+func Few(list []string, most int) string {
+	if len(list) > most {
+		return strings.Join(list[:most], ", ") + " and " + strconv.Itoa(len(list)-most) + " more"
+	}
+	return strings.Join(list, ", ")
+}
+
 // Plural is a number of things: "1 GPU is idle", "2 GPUs are idle".
 func Plural(n int, one, many string) string {
 	if n == 1 {

@@ -37,19 +37,19 @@ func (v *Verdicts) GPUs(n *fabric.Node) []GPU {
 	return v.gpus
 }
 
-// KeepWorst leaves the worst of the verdicts from that one on, the first of several.
+// KeepWorst leaves the worst of the verdicts on each subject from that one on, the first of several.
 func (v *Verdicts) KeepWorst(from int) {
-	if len(v.List) <= from {
-		return
-	}
-	worst := from
-	for i := from + 1; i < len(v.List); i++ {
-		if v.List[i].Status.Worse(v.List[worst].Status) {
-			worst = i
+	kept := v.List[:from]
+	for _, one := range v.List[from:] {
+		i := slices.IndexFunc(kept[from:], func(o Verdict) bool { return o.Subject == one.Subject })
+		switch {
+		case i < 0:
+			kept = append(kept, one)
+		case one.Status.Worse(kept[from+i].Status):
+			kept[from+i] = one
 		}
 	}
-	v.List[from] = v.List[worst]
-	v.List = v.List[:from+1]
+	v.List = kept
 }
 
 // OK adds a good verdict.
@@ -91,51 +91,6 @@ func (v *Verdicts) When(bad bool, s Subject, of Verdict) {
 		v.OK(s)
 	}
 }
-
-// WorstOf keeps the worst verdict on each subject, for checks that look at one several times.
-type WorstOf struct {
-	*Verdicts
-	list []Verdict
-}
-
-func (w *WorstOf) add(v Verdict) {
-	i := slices.IndexFunc(w.list, func(o Verdict) bool { return o.Subject == v.Subject })
-	switch {
-	case i < 0:
-		w.list = append(w.list, v)
-	case v.Status.Worse(w.list[i].Status):
-		w.list[i] = v
-	}
-}
-
-// Worst returns a collector that keeps the worst of what it is told of each subject.
-func (v *Verdicts) Worst() *WorstOf { return &WorstOf{Verdicts: v} }
-
-// OK is that of Verdicts, as are Failed and Unknown.
-func (w *WorstOf) OK(s Subject) { w.add(w.Check.ok(s)) }
-
-// Failed adds a failed verdict.
-func (w *WorstOf) Failed(s Subject, of Verdict) { w.add(w.stated(w.Check.failed(s, of))) }
-
-// Unknown adds a verdict about facts that are not known.
-func (w *WorstOf) Unknown(s Subject, r fabric.Reason, evidence string) {
-	if r != fabric.ReasonMoved {
-		w.add(w.Check.Unknown(s, r, evidence))
-	}
-}
-
-// Status is the worst so far; empty without any.
-func (w *WorstOf) Status(s Subject) Status {
-	for _, v := range w.list {
-		if v.Subject == s {
-			return v.Status
-		}
-	}
-	return ""
-}
-
-// Done hands over what was kept.
-func (w *WorstOf) Done() { w.List = append(w.List, w.list...) }
 
 // Silent reports whether an unknown fact cannot be changed on this node: it was not asked for, or this kernel, driver or
 // machine does not report it. Such checks are not made.

@@ -3,11 +3,11 @@
 package verdict
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 )
 
 // Gap is what could not be looked at: no trouble was seen there, and none can be ruled out.
@@ -55,11 +55,11 @@ func Unchecked(list []Verdict) []Gap {
 
 // checkList names the first of a long list.
 func checkList(list []string) string {
-	const most = 3
-	if len(list) <= most+1 {
-		return strings.Join(list, ", ")
+	most := 3
+	if len(list) == most+1 {
+		most++
 	}
-	return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
+	return spelling.Few(list, most)
 }
 
 // explainedBySource reports whether a verdict is unknown for a reason that the list has already, such as a device whose reads fail or

@@ -3,13 +3,13 @@
 package verdict
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 )
 
 // GIDTypeName is a type of GID as people call it.
@@ -56,13 +56,7 @@ func Bytes(n uint64) string {
 }
 
 // Few joins the first of a list that may be long.
-func Few(list []string) string {
-	const most = 12
-	if len(list) > most {
-		return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
-	}
-	return strings.Join(list, ", ")
-}
+func Few(list []string) string { return spelling.Few(list, 12) }
 
 // Gigabits shows a rate in bytes per second as link speeds are called.
 func Gigabits(bytesPerSecond float64) string {

@@ -48,7 +48,7 @@ func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
 func writeSetup(r *explain.Result, say func(name, format string, args ...any)) {
 	say("release", "%s", releases(r))
 	if len(r.Hosts) > 0 {
-		say("processes", "%d on %s: %s", r.Processes, spelling.Plural(len(r.Hosts), "host", "hosts"), explain.Some(r.Hosts))
+		say("processes", "%d on %s: %s", r.Processes, spelling.Plural(len(r.Hosts), "host", "hosts"), spelling.Few(r.Hosts, 8))
 	}
 	for i := range r.Communicators[:min(len(r.Communicators), shownItems)] {
 		c := &r.Communicators[i]
@@ -153,7 +153,7 @@ func seen(f *explain.Finding) string {
 		parts = append(parts, "peer "+f.Peer)
 	}
 	if len(f.Hosts) > 1 {
-		parts = append(parts, "logged by "+explain.Some(f.Hosts))
+		parts = append(parts, "logged by "+spelling.Few(f.Hosts, 8))
 	}
 	return command.OneLine(", " + strings.Join(parts, ", "))
 }

@@ -106,7 +106,7 @@ func judgeACS(n *fabric.Node, v *verdict.Verdicts) {
 	if guest {
 		return
 	}
-	worst := v.Worst()
+	defer v.KeepWorst(len(v.List))
 	pairs(n, func(r fabric.Rail, gpu, nic *fabric.PCIFunction) {
 		all := n.PCI.ACSRedirects(gpu, nic, n.At)
 		list, ok := all.Get()
@@ -114,21 +114,20 @@ func judgeACS(n *fabric.Node, v *verdict.Verdicts) {
 		switch d, near := r.Distance.Get(); {
 		case !near || d > fabric.DistancePXB:
 		case !ok:
-			worst.Unknown(s, all.Meta().Reason, "The registers could not be read: "+verdict.ReasonText(all.Meta().Reason)+".")
+			v.Unknown(s, all.Meta().Reason, "The registers could not be read: "+verdict.ReasonText(all.Meta().Reason)+".")
 		case len(list) == 0:
-			worst.OK(s)
+			v.OK(s)
 		case !known:
-			worst.Unknown(s, n.Host.Hypervisor.Meta().Reason, "Whether this is a virtual machine, which needs ACS, is unknown.")
+			v.Unknown(s, n.Host.Hypervisor.Meta().Reason, "Whether this is a virtual machine, which needs ACS, is unknown.")
 		default:
-			worst.Failed(s, acsWords(n, "Bridges between the NIC and its GPU redirect their traffic: "+strings.Join(list, ", ")+".", list))
+			v.Failed(s, acsWords(n, "Bridges between the NIC and its GPU redirect their traffic: "+strings.Join(list, ", ")+".", list))
 		}
 	})
 	for _, g := range n.GDR {
-		if usable, known := g.Usable.Get(); known && !usable && g.Block == fabric.GDRACS && worst.Status(verdict.Subject{Device: g.NIC}) != verdict.Failed {
-			worst.Failed(verdict.Subject{Device: g.NIC}, acsWords(n, verdict.Sentence(g.Evidence), nil))
+		if usable, known := g.Usable.Get(); known && !usable && g.Block == fabric.GDRACS {
+			v.Failed(verdict.Subject{Device: g.NIC}, acsWords(n, verdict.Sentence(g.Evidence), nil))
 		}
 	}
-	worst.Done()
 }
 
 // acsWords advises to disable ACS only where no function is passed on: without it, a guest reaches the memory of others.
@@ -157,7 +156,7 @@ func passedOn(n *fabric.Node) (list []string) {
 }
 
 func judgeNUMA(n *fabric.Node, v *verdict.Verdicts) {
-	worst := v.Worst()
+	defer v.KeepWorst(len(v.List))
 	pairs(n, func(r fabric.Rail, gpu, nic *fabric.PCIFunction) {
 		a, b := gpu.NUMANode, nic.NUMANode
 		s := verdict.Subject{Device: r.NIC}
@@ -165,18 +164,17 @@ func judgeNUMA(n *fabric.Node, v *verdict.Verdicts) {
 		case !near || d > fabric.DistancePXB:
 		case a.State != fabric.OK && b.State != fabric.OK && verdict.Silent(a.Meta()) == verdict.Silent(b.Meta()): // the firmware says of neither
 		case a.State != fabric.OK || b.State != fabric.OK:
-			worst.Unknown(s, cmp.Or(a.Meta().Reason, b.Meta().Reason), "The firmware reports the NUMA node of only one of them.")
+			v.Unknown(s, cmp.Or(a.Meta().Reason, b.Meta().Reason), "The firmware reports the NUMA node of only one of them.")
 		case a.Value == b.Value:
-			worst.OK(s)
+			v.OK(s)
 		default:
-			worst.Failed(s, verdict.Verdict{
+			v.Failed(s, verdict.Verdict{
 				Evidence:    fmt.Sprintf("numa_node of the NIC is %d, of the GPU %s %d.", b.Value, r.GPU, a.Value),
 				Consequence: "Processes and interrupts are placed on the wrong socket.",
 				Remedy:      fmt.Sprintf("Update the firmware of the machine, or correct it at each boot: echo %d > /sys/bus/pci/devices/<address>/numa_node.", a.Value),
 			})
 		}
 	})
-	worst.Done()
 }
 
 // SpareNICs returns the compute NICs that are no GPU's nearest. What hides whether there are more is returned too, if

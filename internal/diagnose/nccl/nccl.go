@@ -129,8 +129,7 @@ func judgeNCCLVersion(n *fabric.Node, v *verdict.Verdicts) {
 	if n.NCCL.Library.State == fabric.Unknown {
 		v.Hidden(verdict.Subject{File: "libnccl.so.2"}, n.NCCL.Library.Meta(), "The NCCL library of the host")
 	}
-	of := v.Worst() // both may be one
-	defer of.Done()
+	defer v.KeepWorst(len(v.List)) // both may be one
 	for _, f := range []fabric.Fact[fabric.Library]{n.NCCL.Library, n.NCCL.ProbeLibrary} {
 		l, known := f.Get()
 		if !known {
@@ -140,11 +139,11 @@ func judgeNCCLVersion(n *fabric.Node, v *verdict.Verdicts) {
 		release, err := fabric.ParseNCCLVersion(l.Version)
 		switch {
 		case err != nil:
-			of.Unknown(s, fabric.ReasonMalformed, "Neither the name of the file nor its content shows the release.")
+			v.Unknown(s, fabric.ReasonMalformed, "Neither the name of the file nor its content shows the release.")
 		case release.AtLeast(least.String()):
-			of.OK(s)
+			v.OK(s)
 		default:
-			of.Failed(s, verdict.Verdict{
+			v.Failed(s, verdict.Verdict{
 				Evidence:    fmt.Sprintf("It is NCCL %s; expected.nccl_minimum_version is %s.", l.Version, least),
 				Consequence: "Jobs of this node that do not bring a library of their own have the faults that later releases fixed; ranks with different releases refuse to start.",
 				Remedy:      "Install NCCL " + least.String() + " or later, or correct the configuration.",

@@ -34,25 +34,24 @@ func judgeMemlock(n *fabric.Node, v *verdict.Verdicts) {
 		v.Hidden(verdict.Subject{}, n.Host.Daemons.Meta(), "The memory lock limit of daemons that start jobs")
 		return
 	}
-	of := v.Worst()
+	defer v.KeepWorst(len(v.List))
 	for _, d := range daemons {
 		limit, known := d.Memlock.Get()
 		switch {
 		case !handsOn(d):
 		case !known:
-			of.Unknown(verdict.Subject{}, d.Memlock.Meta().Reason, fmt.Sprintf("The memory lock limit of %s is unknown: %s.", d.Name, verdict.ReasonText(d.Memlock.Meta().Reason)))
+			v.Unknown(verdict.Subject{}, d.Memlock.Meta().Reason, fmt.Sprintf("The memory lock limit of %s is unknown: %s.", d.Name, verdict.ReasonText(d.Memlock.Meta().Reason)))
 		case limit.Hard < fabric.EnoughMemlock:
-			of.Failed(verdict.Subject{}, verdict.Verdict{
+			v.Failed(verdict.Subject{}, verdict.Verdict{
 				Evidence:    fmt.Sprintf("%s (process %d) may lock %s and can raise this limit to at most %s.", d.Name, d.PID, verdict.Bytes(limit.Soft), verdict.Bytes(limit.Hard)),
 				Consequence: "Its jobs inherit the limit: ibv_create_cq and ibv_reg_mr fail with ENOMEM, and NCCL fails.",
 				Remedy: fmt.Sprintf("systemctl edit %[1]s: LimitMEMLOCK=infinity below [Service], then systemctl restart %[1]s. "+
 					"With Slurm, do not propagate the limits of submit hosts: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf.", unitOf(d.Name)),
 			})
 		default:
-			of.OK(verdict.Subject{})
+			v.OK(verdict.Subject{})
 		}
 	}
-	of.Done()
 }
 
 // unitOf is the unit of systemd that starts a daemon.

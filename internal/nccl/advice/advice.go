@@ -207,11 +207,5 @@ func plain(name string) bool {
 	return name != "" && strings.Trim(name, allowed) == ""
 }
 
-// few joins the first of a list that may be long.
-func few(list []string) string {
-	const most = 8
-	if len(list) > most {
-		return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
-	}
-	return strings.Join(list, ", ")
-}
+// few is how many names of a list are shown.
+const few = 8

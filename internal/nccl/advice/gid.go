@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/lint"
+	"gpufabric_exporter/internal/spelling"
 )
 
 const (
@@ -29,14 +30,14 @@ func (k *adviser) gids() {
 	bad := slices.DeleteFunc(slices.Clone(choices), func(c choice) bool { return c.GID != nil && c.GID.Routable() })
 	switch {
 	case len(hidden) > 0:
-		k.open(gidVariable, "The GID tables of "+few(hidden)+" could not be read.", "run `gpufabric_exporter check --only=gid_usable`")
+		k.open(gidVariable, "The GID tables of "+spelling.Few(hidden, few)+" could not be read.", "run `gpufabric_exporter check --only=gid_usable`")
 	case !k.version.AtLeast(choosesGID):
 		k.pinGID(choices, bad)
 	case len(bad) == 0:
 		k.leave(gidVariable, fmt.Sprintf("NCCL from %s on finds the RoCE v2 address by itself: %s. A fixed index breaks where tables differ or change.", choosesGID, entries(choices)), gidVariable)
 	case len(bad) == len(choices) && k.family():
 	default:
-		k.open(gidVariable, fmt.Sprintf("NCCL finds no routable RoCE v2 address on %s: no setting helps until the port has one.", few(names(bad))), "run `gpufabric_exporter check --only=gid_usable`")
+		k.open(gidVariable, fmt.Sprintf("NCCL finds no routable RoCE v2 address on %s: no setting helps until the port has one.", spelling.Few(names(bad), few)), "run `gpufabric_exporter check --only=gid_usable`")
 	}
 }
 
@@ -117,7 +118,7 @@ func (k *adviser) pinGID(choices, bad []choice) {
 	}
 	switch {
 	case len(bad) > 0:
-		k.open(gidVariable, "A routable RoCE v2 address with IPv4 is missing in the GID table of "+few(names(bad))+".", "run `gpufabric_exporter check --only=gid_usable`")
+		k.open(gidVariable, "A routable RoCE v2 address with IPv4 is missing in the GID table of "+spelling.Few(names(bad), few)+".", "run `gpufabric_exporter check --only=gid_usable`")
 	case len(indexes) > 1:
 		k.open(gidVariable, fmt.Sprintf("NCCL before %s has one index for all ports, and the RoCE v2 address is %s.", choosesGID, entries(choices)), "use NCCL "+choosesGID+" or later, which chooses by itself")
 	case choices[0].Index > 0:

@@ -9,6 +9,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/lint"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -61,7 +62,7 @@ func (k *adviser) devices() {
 		return
 	}
 	if len(k.node.Excluded) > 0 {
-		k.open(name, "Flags exclude "+few(k.node.Excluded)+" from reading: it is unknown whether NCCL should use them.", "run the command without --collector.device-exclude and --collector.device-include")
+		k.open(name, "Flags exclude "+spelling.Few(k.node.Excluded, few)+" from reading: it is unknown whether NCCL should use them.", "run the command without --collector.device-exclude and --collector.device-include")
 		return
 	}
 	var compute, others, odd []string
@@ -101,9 +102,9 @@ func (k *adviser) devices() {
 			k.leave(name, fmt.Sprintf("NCCL takes every active RDMA port, and this node has no others than its %d compute ports.", len(compute)), name)
 		}
 	case len(odd) > 0:
-		k.open(name, "The name of a compute device has characters that a list of NCCL cannot have: "+few(odd)+".", "rename the device with no job on the node: rdma dev set <device> name <name>")
+		k.open(name, "The name of a compute device has characters that a list of NCCL cannot have: "+spelling.Few(odd, few)+".", "rename the device with no job on the node: rdma dev set <device> name <name>")
 	case !needed:
-		k.open(name, "The node has no compute port with a link: "+few(others)+" are others that NCCL takes.", ask)
+		k.open(name, "The node has no compute port with a link: "+spelling.Few(others, few)+" are others that NCCL takes.", ask)
 	case len(compute) > maxDevices:
 		k.open(name, fmt.Sprintf("The node has %d compute ports, and NCCL takes %d at most.", len(compute), maxDevices), "name those of the job")
 	default:
@@ -120,7 +121,7 @@ func (k *adviser) setDevices(compute, others []string) {
 	}
 	k.set(Setting{
 		Name: name, Value: value, Source: sourceOf(name),
-		Reason: fmt.Sprintf("NCCL takes every active RDMA port, and %s of this node %s not for training. With =, names match exactly; without it, they are prefixes.", few(others), isAre(len(others))),
+		Reason: fmt.Sprintf("NCCL takes every active RDMA port, and %s of this node %s not for training. With =, names match exactly; without it, they are prefixes.", spelling.Few(others, few), isAre(len(others))),
 	}, same)
 }
 

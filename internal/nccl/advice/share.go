@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -108,9 +109,9 @@ func (k *adviser) little(link Link, measured bool) string {
 	}
 	switch {
 	case len(found) > 0:
-		return unknown + "`gpufabric_exporter check` finds faults of this node (" + few(found) + "). Repair them, then measure with `gpufabric_exporter probe`."
+		return unknown + "`gpufabric_exporter check` finds faults of this node (" + spelling.Few(found, few) + "). Repair them, then measure with `gpufabric_exporter probe`."
 	case len(k.Workload.Impaired) > 0:
-		return unknown + "running jobs have findings (" + few(k.Workload.Impaired) + "). See `gpufabric_exporter jobs`, and repair what it shows."
+		return unknown + "running jobs have findings (" + spelling.Few(k.Workload.Impaired, few) + "). See `gpufabric_exporter jobs`, and repair what it shows."
 	case link == LinkTCP && rdma > 0:
 		return fmt.Sprintf("The transport of this measurement is TCP sockets, although RDMA ports of role compute are active on this node (%d). A job that uses TCP here has fallen back without an error, or its settings select TCP: see its transport and findings with `gpufabric_exporter jobs`.", rdma)
 	case !measured:

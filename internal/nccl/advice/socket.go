@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -47,7 +48,7 @@ func (k *adviser) sockets() {
 	if routed := k.routed(free); len(routed) == 1 {
 		free = routed
 	}
-	ambiguous := fmt.Sprintf("NCCL takes the first of the interfaces that are up (%s)", few(up))
+	ambiguous := fmt.Sprintf("NCCL takes the first of the interfaces that are up (%s)", spelling.Few(up, few))
 	if first != "" {
 		ambiguous = "NCCL takes interfaces whose name begins with ib and that have an address before others, and " + first + " is up"
 	}

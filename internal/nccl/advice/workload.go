@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/lint"
+	"gpufabric_exporter/internal/spelling"
 )
 
 // Fabric is a kind of network between nodes.
@@ -178,7 +179,7 @@ func missingRDMA(n *fabric.Node) string {
 		why = append(why, fmt.Sprintf("the site expects %d (expected.compute_ports)", *want))
 	}
 	if v, set := n.NCCL.Lookup(devicesVariable); set && v.Value != "" && v.Value[0] != '^' && !v.Masked {
-		why = append(why, fmt.Sprintf("%s names %s (%s)", v.Name, few(strings.Split(strings.TrimPrefix(v.Value, "="), ",")), v.Source))
+		why = append(why, fmt.Sprintf("%s names %s (%s)", v.Name, spelling.Few(strings.Split(strings.TrimPrefix(v.Value, "="), ","), few), v.Source))
 	}
 	if len(why) == 0 {
 		return ""

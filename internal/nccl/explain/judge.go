@@ -11,6 +11,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/log"
 	"gpufabric_exporter/internal/nccl/signature"
+	"gpufabric_exporter/internal/spelling"
 )
 
 // result ends the reading.
@@ -93,7 +94,7 @@ func (r *Result) unclear() string {
 		return "NCCL chose the network Socket, which is TCP" + hidden
 	}
 	if names := r.WithoutGPUDirect(); len(names) > 0 && !r.Has(&signature.NoGPUDirect) {
-		return "GPUDirect RDMA is disabled for " + Some(names) + hidden
+		return "GPUDirect RDMA is disabled for " + spelling.Few(names, 8) + hidden
 	}
 	return ""
 }
@@ -155,7 +156,7 @@ func (r *reading) judge() {
 	case r.Log.RingsGPUDirect == log.No && log.CarrierOf(r.Log.Network) == log.Verbs:
 		r.follow(&signature.NoGPUDirect, "not all rings use GPUDirect RDMA")
 	case between && t.RDMA+t.TCP+t.Plugin == 0 && len(names) > 0 && !slices.ContainsFunc(r.Log.HCAs, func(h log.HCA) bool { return h.GPUDirect }):
-		r.follow(&signature.NoGPUDirect, "GPUDirect RDMA is disabled for "+Some(names)+", and ranks are on more than one host")
+		r.follow(&signature.NoGPUDirect, "GPUDirect RDMA is disabled for "+spelling.Few(names, 8)+", and ranks are on more than one host")
 	}
 }
 
@@ -174,7 +175,7 @@ func (r *Result) Network() string {
 	if len(ports) == 0 || r.Log.Network == "" {
 		return r.Log.Network
 	}
-	return r.Log.Network + ": " + Some(ports)
+	return r.Log.Network + ": " + spelling.Few(ports, 8)
 }
 
 // Devices says that NCCL found no RDMA device, or for which GPUDirect RDMA is possible; empty: the log does not show it.
@@ -194,7 +195,7 @@ func (r *Result) Devices() string {
 			}
 		}
 		if len(names) > 0 {
-			parts = append(parts, "GPUDirect RDMA "+state.name+" for "+Some(names))
+			parts = append(parts, "GPUDirect RDMA "+state.name+" for "+spelling.Few(names, 8))
 		}
 	}
 	return strings.Join(parts, "; ")
@@ -264,13 +265,4 @@ func (t *Transports) network(l log.Link) {
 // later).
 func (r *Result) RingsGPUDirect() (all, known bool) {
 	return r.Log.RingsGPUDirect == log.Yes, r.Log.RingsGPUDirect != log.NotSaid
-}
-
-// Some names the first of a list.
-func Some(names []string) string {
-	const most = 8
-	if more := len(names) - most; more > 0 {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return strings.Join(names, ", ")
 }

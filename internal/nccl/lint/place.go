@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -49,9 +50,9 @@ func (k *onNode) level() {
 	}
 	switch {
 	case len(off) > 0:
-		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("The level is nearer than %s: they do not use GPUDirect RDMA, and traffic goes through host memory", few(off)), remove})
+		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("The level is nearer than %s: they do not use GPUDirect RDMA, and traffic goes through host memory", spelling.Few(off, few)), remove})
 	case len(hidden) > 0:
-		k.add(name, Finding{Undecided, verdict.Info, "The distance of " + few(hidden) + " is not known", ""})
+		k.add(name, Finding{Undecided, verdict.Info, "The distance of " + spelling.Few(hidden, few) + " is not known", ""})
 	}
 }
 
@@ -124,9 +125,9 @@ func (k *onNode) plugin() {
 	}
 	switch {
 	case listed && named && len(missing) > 0:
-		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("There is no plugin %s here, and NCCL itself has only the networks %s: with NCCL_NET=%s it fails", few(missing), strings.Join(networks, " and "), network), "add its folder to LD_LIBRARY_PATH, or remove both lines"})
+		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("There is no plugin %s here, and NCCL itself has only the networks %s: with NCCL_NET=%s it fails", spelling.Few(missing, few), strings.Join(networks, " and "), network), "add its folder to LD_LIBRARY_PATH, or remove both lines"})
 	case listed && len(missing) > 0:
-		k.add(name, Finding{WrongHere, verdict.Warning, fmt.Sprintf("There is no plugin %s here: NCCL goes on without it, and uses its own networks", few(missing)), "add its folder to LD_LIBRARY_PATH, or remove the line"})
+		k.add(name, Finding{WrongHere, verdict.Warning, fmt.Sprintf("There is no plugin %s here: NCCL goes on without it, and uses its own networks", spelling.Few(missing, few)), "add its folder to LD_LIBRARY_PATH, or remove the line"})
 	case named && !listed && len(found) == 0:
 		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("There is no plugin libnccl-net.so here, and NCCL itself has only the networks %s: it fails", strings.Join(networks, " and ")), "install the plugin, add its folder to LD_LIBRARY_PATH, or remove the line"})
 	}
@@ -158,11 +159,5 @@ func (k *onNode) place() {
 // rdmaSettings are what people set who want RDMA; what is wrong with the place is reported at the first one.
 var rdmaSettings = []string{"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_TIMEOUT", "NCCL_IB_QPS_PER_CONNECTION"}
 
-// few joins the first of a list that may be long.
-func few(list []string) string {
-	const most = 8
-	if len(list) > most {
-		return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
-	}
-	return strings.Join(list, ", ")
-}
+// few is how many names of a list are shown.
+const few = 8
