@@ -76,6 +76,8 @@ type GDR struct {
 	Chosen Fact[bool]
 	Path   GDRPath  // while chosen
 	Block  GDRBlock // while known not to be usable: the first that applies
+	// Setting is the variable of NCCL that allows no more, where that is the Block.
+	Setting string
 	// Via is the address of the GPU that NCCL goes through by NVLink, because it is near the NIC (PXN); empty otherwise.
 	Via string
 	// Send says that NCCL also reads GPU memory so when it sends (NCCL_NET_GDR_READ); absent unless chosen.

@@ -221,7 +221,7 @@ func (j *gdrJudge) distance() {
 	if furthest > pathPXN && j.through(nccl, limit, nearest) {
 		return
 	}
-	if limit.c2c && nearest <= limit.standard && furthest > limit.standard {
+	if limit.setting == "NCCL_NET_GDR_C2C" && nearest <= limit.standard && furthest > limit.standard {
 		j.dunno(between, "whether %s keeps GPU and NIC from GPUDirect RDMA is not known: they are %s apart", limit.from, j.way.text())
 		return
 	}
@@ -229,6 +229,7 @@ func (j *gdrJudge) distance() {
 		j.block(GDRDistance, "GPU and NIC are %s apart, further than %s of %s", j.way.text(), limit.path, limit.from)
 		return
 	}
+	j.Setting = limit.setting
 	j.block(GDRLevel, "%s allows no more than %s; GPU and NIC are %s apart", limit.from, limit.path, j.way.text())
 }
 

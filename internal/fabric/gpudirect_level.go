@@ -85,7 +85,7 @@ func GDRAllows(level string, d Distance) bool {
 type gdrLimit struct {
 	path, standard ncclPath // in effect, and without settings
 	from           string   // who says so
-	c2c            bool     // NCCL_NET_GDR_C2C=0 does
+	setting        string   // the variable that does; empty: NCCL itself
 }
 
 // gdrLimit is what a process of this host would find (ncclTopoCheckGdr of graph/paths.cc). P2C came with 2.27; before, it
@@ -94,11 +94,11 @@ func (c *NCCLConfig) gdrLimit() gdrLimit {
 	l := gdrLimit{path: pathP2C, from: "NCCL's default"}
 	l.standard = l.path
 	if v, ok := c.Lookup("NCCL_NET_GDR_C2C"); ok && c.Number(v.Name, 1) == 0 {
-		l.path, l.from, l.c2c = pathPXB, "NCCL_NET_GDR_C2C=0 ("+v.Source+")", true
+		l.path, l.from, l.setting = pathPXB, "NCCL_NET_GDR_C2C=0 ("+v.Source+")", v.Name
 	}
 	if v, ok := c.Lookup("NCCL_NET_GDR_LEVEL"); ok {
 		if level, ok := parseLevel(v.Value); ok {
-			l.path, l.c2c, l.from = level, false, "NCCL_NET_GDR_LEVEL="+v.Value+" ("+v.Source+")"
+			l.path, l.from, l.setting = level, "NCCL_NET_GDR_LEVEL="+v.Value+" ("+v.Source+")", v.Name
 		}
 	}
 	return l

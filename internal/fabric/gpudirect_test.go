@@ -299,6 +299,9 @@ func TestGDR(t *testing.T) {
 		if usable && !chosen || chosen != (g.Path != "") || (g.Block != "") != (g.Usable.State == OK && !usable) || g.Evidence == "" || chosen == (g.Send.State == Absent) {
 			t.Errorf("%s: half a verdict %+v", c.name, g)
 		}
+		if named, _, _ := strings.Cut(g.Evidence, "="); g.Block == GDRLevel && g.Setting != named {
+			t.Errorf("%s: the setting is %q, %s", c.name, g.Setting, g.Evidence)
+		}
 		blocks[g.Block] = true
 	}
 	for _, b := range GDRBlocks() {

@@ -115,6 +115,12 @@ func TestGPUTroubles(t *testing.T) {
 		{"level", func(n *fabric.Node) {
 			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_NET_GDR_LEVEL", Value: "LOC", Source: "/etc/nccl.conf:3"}}
 		}, fabrictest.Blocked(fabric.GDRLevel, "level LOC, distance PIX"), []string{"GPU0, GPU1: NCCL_NET_GDR_LEVEL", "Remove it from /etc/nccl.conf:3 (NCCL_NET_GDR_LEVEL=LOC)"}},
+		{"C2C", func(n *fabric.Node) {
+			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_NET_GDR_C2C", Value: "0", Source: "/etc/nccl.conf:4"}, {Name: "NCCL_NET_GDR_LEVEL", Value: "far", Source: "/etc/nccl.conf:3"}}
+		}, func(g *fabric.GDR) {
+			fabrictest.Blocked(fabric.GDRLevel, "no more than PXB is allowed")(g)
+			g.Setting = "NCCL_NET_GDR_C2C"
+		}, []string{"GPU0, GPU1: NCCL_NET_GDR_C2C", "Remove it from /etc/nccl.conf:4 (NCCL_NET_GDR_C2C=0)"}},
 		{"ACS", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRACS, ""), []string{"mlx5_0, mlx5_1: ACS sends GPUDirect traffic"}},
 		{"IOMMU", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRIOMMU, "DMA-FQ"), []string{"An IOMMU translates", "iommu=pt"}},
 		{"all far", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRDistance, "NODE"), nil},

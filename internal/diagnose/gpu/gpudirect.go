@@ -163,14 +163,10 @@ func gpuDirectWords(n *fabric.Node, g verdict.GPU, block fabric.GDRBlock) verdic
 		w.Remedy = "Place each GPU and its NIC below one PCIe switch, as the vendor specifies; \"gpufabric_exporter topology\" shows their positions."
 	case fabric.GDRLevel:
 		where := "the configuration of the host"
-		if v, ok := n.NCCL.Lookup("NCCL_NET_GDR_LEVEL"); ok {
+		if v, ok := n.NCCL.Lookup(g.GDR.Setting); ok {
 			where = v.Source + " (" + v.Name + "=" + v.Value + ")"
 		}
-		name := "NCCL_NET_GDR_LEVEL"
-		if v, ok := n.NCCL.Lookup("NCCL_NET_GDR_C2C"); ok && strings.Contains(g.GDR.Evidence, v.Name) {
-			name, where = v.Name, v.Source+" ("+v.Name+"="+v.Value+")"
-		}
-		w.Mode, w.What = ModeGDRConfig.ID, name+" of the host prevents GPUDirect RDMA"
+		w.Mode, w.What = ModeGDRConfig.ID, g.GDR.Setting+" of the host prevents GPUDirect RDMA"
 		w.Remedy = "Remove it from " + where + ": by default NCCL allows distances up to P2C (through PCIe switches, or the C2C link of a CPU)."
 	case fabric.GDRIOMMU:
 		w.Mode, w.What = ModeIOMMU.ID, "An IOMMU translates traffic between GPU and NIC"

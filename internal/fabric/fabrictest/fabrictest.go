@@ -142,6 +142,9 @@ func Usable(*fabric.GDR) {}
 func Blocked(by fabric.GDRBlock, evidence string) func(*fabric.GDR) {
 	return func(g *fabric.GDR) {
 		g.Usable.Value, g.Path, g.Block, g.Evidence, g.Send = false, "", by, evidence, fabric.Fact[bool]{State: fabric.Absent}
+		if by == fabric.GDRLevel {
+			g.Setting = "NCCL_NET_GDR_LEVEL"
+		}
 	}
 }
 
