@@ -127,6 +127,7 @@ func Gaps(list []verdict.Gap) string {
 	return b.String()
 }
 
+// Contains requires that a text has all these parts.
 func Contains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
