@@ -111,6 +111,9 @@ func TestVerdictsMatchLabels(t *testing.T) {
 				t.Errorf("nothing is wrong, but %s", describe(failed))
 			}
 			for _, v := range failed {
+				if v.Mode != "" && !slices.Contains(v.Check.ModeIDs(), v.Mode) {
+					t.Errorf("%s of %s is of the mode %s, which the check does not declare", v.Check.ID, v.Subject, v.Mode)
+				}
 				if v.Evidence == "" || v.Consequence == "" || v.Cause == nil && !command.MatchString(v.Remedy) {
 					t.Errorf("%s of %s: evidence %q, consequence %q, and no command in the remedy %q", v.Check.ID, v.Subject, v.Evidence, v.Consequence, v.Remedy)
 				}
