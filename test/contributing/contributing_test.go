@@ -91,7 +91,7 @@ func TestPages(t *testing.T) {
 			}
 			t.Logf("%d steps by hand; generated: %s", made, p.generated(t, dir))
 			for i, s := range p.steps {
-				if s.command == "" {
+				if s.command == "" && made > 1 { // without the only edit nothing is different
 					t.Run("without step "+s.number, func(t *testing.T) { p.without(t, dir, i) })
 				}
 			}
