@@ -9,14 +9,16 @@ import (
 )
 
 const (
-	leastHeap   = 11 << 19 // bytes, at which garbage is collected however little of it is in use
-	mostGarbage = 24 << 20 // bytes, beyond what is in use, at which it is collected in any case: under attack the unit's limit is near
-	headroom    = 1 << 20  // that Go's runtime leaves below a memory limit
+	leastHeap = 11 << 19 // bytes, at which garbage is collected however little of it is in use
+	// bytes, beyond what is in use, at which it is collected in any case: under attack the unit's limit is near
+	mostGarbage = 24 << 20
+	headroom    = 1 << 20 // that Go's runtime leaves below a memory limit
 )
 
-// collectByNeed has garbage collected when the heap has twice the size of what was in use after the last collection, as is
-// Go's default, or mostGarbage more if that is less; but not every two minutes besides: between scrapes 15 s apart there is little to collect, and to look for it
-// costs an eighth of them. Without a percentage Go collects only to stay below a limit, so each collection sets the next one.
+// collectByNeed has garbage collected when the heap has twice the size of what was in use after the last
+// collection, as is Go's default, or mostGarbage more if that is less; but not every two minutes besides:
+// between scrapes 15 s apart there is little to collect, and to look for it costs an eighth of them. Without
+// a percentage Go collects only to stay below a limit, so each collection sets the next one.
 func collectByNeed() {
 	type sentinel struct{ _ [16]byte } // nothing refers to it: its finalizer runs after each collection
 	var collected func(*sentinel)

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestGarbage: the exporter collects garbage when there is some, not by the clock, unless its environment says otherwise.
+// TestGarbage: the exporter collects garbage when there is some, not by the clock, unless its environment
+// says otherwise.
 func TestGarbage(t *testing.T) {
 	value := func(text, name string) float64 {
 		t.Helper()

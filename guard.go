@@ -34,8 +34,8 @@ static pid_t parent_of(const char *pid) {
 	return name != NULL && sscanf(name + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-// kill_children kills all children of this process and returns how many it found. Only this process reaps them, so that their
-// numbers are theirs.
+// kill_children kills all children of this process and returns how many it found. Only this process reaps
+// them, so that their numbers are theirs.
 static int kill_children(void) {
 	int found = 0;
 	DIR *proc = opendir("/proc");
@@ -52,8 +52,8 @@ static int kill_children(void) {
 	return found;
 }
 
-// bury kills and reaps what is left, level by level: what a killed process has started becomes a child of this one. It ends when
-// nothing is left, or when procfs has not shown for a second what is.
+// bury kills and reaps what is left, level by level: what a killed process has started becomes a child of
+// this one. It ends when nothing is left, or when procfs has not shown for a second what is.
 static void bury(void) {
 	for (int blind = 0; blind < 100;) {
 		pid_t pid;
@@ -67,10 +67,11 @@ static void bury(void) {
 	}
 }
 
-// The worker for NVML has a guard: a process that runs no foreign code, and ends the worker and all that its library has
-// started, whatever session that is in, when the worker ends, when the guard is asked to (SIGTERM) and when the exporter dies. It is
-// forked before Go's runtime begins, while there is one thread, and shares its memory with the worker until one of them writes.
-// Its end is that of the worker. A guard that is killed takes the worker with it, and not what has a session of its own.
+// The worker for NVML has a guard: a process that runs no foreign code, and ends the worker and all that its
+// library has started, whatever session that is in, when the worker ends, when the guard is asked to
+// (SIGTERM) and when the exporter dies. It is forked before Go's runtime begins, while there is one thread,
+// and shares its memory with the worker until one of them writes. Its end is that of the worker. A guard that
+// is killed takes the worker with it, and not what has a session of its own.
 __attribute__((constructor)) static void guard(int argc, char **argv) {
 	if (argc < 2 || strcmp(argv[1], "gpu-worker") != 0) {
 		return;

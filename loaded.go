@@ -25,7 +25,7 @@ static void drop_loaded(void) { dl_iterate_phdr(drop_read_only, 0); }
 */
 import "C"
 
-// dropLoaded unmaps what only the start of the process needed: relocations, initial values and their code, an eighth of the
-// exporter's memory and half of a worker's. All of it stays in the page cache, from which the kernel maps what is used again.
-// Breakpoints that a debugger or a uprobe set earlier are lost.
+// dropLoaded unmaps what only the start of the process needed: relocations, initial values and their code, an
+// eighth of the exporter's memory and half of a worker's. All of it stays in the page cache, from which the
+// kernel maps what is used again. Breakpoints that a debugger or a uprobe set earlier are lost.
 func dropLoaded() { C.drop_loaded() }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gpufabric_exporter exposes the training fabric of a GPU node to Prometheus, and whether it is healthy and correctly configured.
+// Command gpufabric_exporter exposes the training fabric of a GPU node to Prometheus, and whether it is
+// healthy and correctly configured.
 //
-// It is also the program of its own worker processes. They are wired here: no other package knows both what a worker does
-// and how it is run.
+// It is also the program of its own worker processes. They are wired here: no other package knows both what a
+// worker does and how it is run.
 package main
 
 import (
@@ -41,7 +42,8 @@ import (
 func main() {
 	worker.Undumpable() // /proc/self belongs to root from here on, and stays readable
 	if !slices.Contains(os.Args, "--web.enable-pprof") {
-		runtime.MemProfileRate = 0 // what the runtime keeps for heap profiles is a twentieth of the memory, and cannot be requested
+		// what the runtime keeps for heap profiles is a twentieth of the memory, and cannot be requested
+		runtime.MemProfileRate = 0
 	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		// A scrape is a few milliseconds of work, of which most is system calls; these do not occupy Go's processors while
@@ -55,7 +57,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	line := program.New(&program.Options{
 		Site: site.Site{Worker: askGPUs, RAS: ras.Ask}, ServeGPUs: serveGPUs,
-		Exporter: exporter.Exporter{Excess: capabilitiesKept, Probing: probing(), OnListen: func([]net.Addr) { dropLoaded() }}, ServeRank: serveRank,
+		Exporter: exporter.Exporter{
+			Excess: capabilitiesKept, Probing: probing(),
+			OnListen: func([]net.Addr) { dropLoaded() },
+		}, ServeRank: serveRank,
 	})
 	context.AfterFunc(ctx, func() {
 		time.Sleep(lastResort)
@@ -66,8 +71,8 @@ func main() {
 	os.Exit(code)
 }
 
-// lastResort is how long after a signal the process ends, whatever it hangs in: a standard stream that nobody reads, for one. Serving
-// ends sooner by itself.
+// lastResort is how long after a signal the process ends, whatever it hangs in: a standard stream that nobody
+// reads, for one. Serving ends sooner by itself.
 const lastResort = 5 * time.Second
 
 // gpus is NVML in a process of its own.
@@ -122,7 +127,8 @@ func serveGPUs(ctx context.Context, library string) error {
 	})
 }
 
-// What binds the process of a rank. NCCL's threads poll: what they may burn is a last bound, far above what a probe needs.
+// What binds the process of a rank. NCCL's threads poll: what they may burn is a last bound, far above what a
+// probe needs.
 var rankLimits = worker.Limits{Niceness: 10, OpenFiles: 4096, CPU: 10 * time.Minute}
 
 // probing is how this program probes.
@@ -139,7 +145,12 @@ func openGate(h *prober.Host) (*gate.Gate, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	session := nvml.NewSession(func() nvml.Caller { return askGPUs(site.GPUOptions{Library: h.Library, Log: h.Log}).(gpus).Process })
+	session := nvml.NewSession(func() nvml.Caller {
+		return askGPUs(site.GPUOptions{
+			Library: h.Library,
+			Log:     h.Log,
+		}).(gpus).Process
+	})
 	gate := gate.New(gate.Options{
 		Site: siteCommand(h.Config.IdleCommand),
 		GPUs: session, Processes: procfs, Cgroups: cgroup.New(filepath.Join(h.Sysfs, "fs/cgroup")),
@@ -174,11 +185,15 @@ func siteCommand(args []string) func(context.Context) (string, error) {
 	}
 }
 
-// vetRanks returns what starts the ranks of a plan, unless others could have written what they would load or take settings from.
+// vetRanks returns what starts the ranks of a plan, unless others could have written what they would load or
+// take settings from.
 func vetRanks(p *plan.Plan, log *slog.Logger) (probes.StartRank, *probes.Skipped) {
 	public := true
 	for _, r := range p.Ranks {
-		ok, err := ncclprobe.Vet("/", ncclprobe.Errand{NCCL: p.Settings.NCCL, CUDA: p.Settings.CUDA, Env: r.Env, UIDs: []int{os.Geteuid(), p.Settings.User}})
+		ok, err := ncclprobe.Vet("/", ncclprobe.Errand{
+			NCCL: p.Settings.NCCL, CUDA: p.Settings.CUDA, Env: r.Env,
+			UIDs: []int{os.Geteuid(), p.Settings.User},
+		})
 		if err != nil {
 			return nil, &probes.Skipped{Why: probes.SkipUntrusted, Detail: err.Error(), At: time.Now()}
 		}
@@ -212,7 +227,8 @@ func trusted(path string) error {
 func startRank(user *worker.User, room *worker.Room) probes.StartRank {
 	return func(ctx context.Context, env []string) (probes.RankProcess, error) {
 		t, err := worker.Start(ctx, worker.Options{
-			Name: "rank", Path: "/proc/self/exe", Args: []string{os.Args[0], "probe-rank"}, Env: append([]string{"GOMAXPROCS=2"}, env...),
+			Name: "rank", Path: "/proc/self/exe", Args: []string{os.Args[0], "probe-rank"},
+			Env:  append([]string{"GOMAXPROCS=2"}, env...),
 			User: func() *worker.User { return user }, Room: room, PinsMemory: true,
 			// A rank keeps the deadlines that it is given. This one is for what hangs in spite of them.
 			Timeout: 5 * time.Minute, Log: slog.New(slog.DiscardHandler),

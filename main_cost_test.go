@@ -18,13 +18,13 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// mostCPU is what a scrape may cost on a node with 8 GPUs of 18 NVLinks: the exporter and the process that it asks the GPUs
-// through, without what NVIDIA's own library takes.
+// mostCPU is what a scrape may cost on a node with 8 GPUs of 18 NVLinks: the exporter and the process that it
+// asks the GPUs through, without what NVIDIA's own library takes.
 const mostCPU = 10 * time.Millisecond
 
-// TestCostOfGPUs scrapes the product as it is by default, and with each NVLink, over this host and a stand-in for NVIDIA's
-// library. Each scrape reads what changes anew, and one in four what is read once a minute, as when Prometheus scrapes
-// every 15 s.
+// TestCostOfGPUs scrapes the product as it is by default, and with each NVLink, over this host and a stand-in
+// for NVIDIA's library. Each scrape reads what changes anew, and one in four what is read once a minute, as
+// when Prometheus scrapes every 15 s.
 func TestCostOfGPUs(t *testing.T) {
 	const every = 30 * time.Millisecond
 	h := startHost(t, installed(t), "--collector.nvlink_links", "--observer.slow-interval="+(7*every/2).String())
@@ -71,8 +71,9 @@ const (
 	mostWorkerMemory = 16
 )
 
-// TestRequests limits the memory of the processes on a node with 8 GPUs, 18 NVLinks each, and 11 RDMA devices, and holds what the
-// chart requests and limits to it, and to scrapes every 15 s. What NVIDIA's own library takes comes on top.
+// TestRequests limits the memory of the processes on a node with 8 GPUs, 18 NVLinks each, and 11 RDMA
+// devices, and holds what the chart requests and limits to it, and to scrapes every 15 s. What NVIDIA's own
+// library takes comes on top.
 func TestRequests(t *testing.T) {
 	healthy, err := simulator.Find("healthy")
 	if err != nil {
@@ -117,7 +118,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestProcessors: the exporter takes one of Go's processors however many the machine has, or as many as its environment says.
+// TestProcessors: the exporter takes one of Go's processors however many the machine has, or as many as its
+// environment says.
 func TestProcessors(t *testing.T) {
 	for _, c := range []struct{ environment, want string }{{"", "1"}, {"3", "3"}} {
 		t.Run(c.want, func(t *testing.T) {
@@ -155,8 +157,8 @@ func TestTimerSlack(t *testing.T) {
 	}
 }
 
-// installed is a copy of this binary, made piece by piece as installers do: of what was written at once, or just linked, the
-// kernel maps larger pieces, which count as memory of the process.
+// installed is a copy of this binary, made piece by piece as installers do: of what was written at once, or
+// just linked, the kernel maps larger pieces, which count as memory of the process.
 func installed(t *testing.T) string {
 	t.Helper()
 	from, err := os.Open(self)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// With few descriptors the exporter shows of a node with 18 RDMA devices what it shows with many: a cloud's virtual machine
-// or a container often has a hard limit of 1,024.
+// With few descriptors the exporter shows of a node with 18 RDMA devices what it shows with many: a cloud's
+// virtual machine or a container often has a hard limit of 1,024.
 func TestFewOpenFiles(t *testing.T) {
 	series := map[string]int{}
 	for _, limit := range []string{"8192", "1024", "512", "256"} {

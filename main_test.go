@@ -52,8 +52,9 @@ const fastInterval = 10 * time.Millisecond
 // self is this binary.
 const self = "/proc/self/exe"
 
-// Limits of real time are several times what is promised, since a loaded machine takes as long to run a process at all. What
-// must not be waited for takes longer than each of them: a request that hangs is given up after 9 s.
+// Limits of real time are several times what is promised, since a loaded machine takes as long to run a
+// process at all. What must not be waited for takes longer than each of them: a request that hangs is given
+// up after 9 s.
 const (
 	eventually = 2 * time.Minute // for what happens at some time
 	noWait     = 6 * time.Second // for what must not wait for a request that hangs; idle: 1.5 s
@@ -178,7 +179,8 @@ func (h *host) until(what string, n int) string {
 }
 
 // worker returns the child of the exporter, 0 when it has none. A second one is an error.
-// worker returns the process that has the library, which is the child of its guard, or the guard before and after; 0: there is none.
+// worker returns the process that has the library, which is the child of its guard, or the guard before and
+// after; 0: there is none.
 func (h *host) worker() int {
 	h.t.Helper()
 	children := childrenOf(h.exporter.Process.Pid)

@@ -48,7 +48,8 @@ int main(void)
 }
 `
 
-// rankScript gives the rank a /dev and an /etc that no other process sees, and has it open a GPU. $0 is the rank, $1 a secret.
+// rankScript gives the rank a /dev and an /etc that no other process sees, and has it open a GPU. $0 is the
+// rank, $1 a secret.
 const rankScript = `set -e
 mount --make-rprivate /
 mount -t tmpfs tmpfs /dev
@@ -119,8 +120,9 @@ func plant(t *testing.T, secret, command string, env ...string) int {
 // aSecret is what is planted; no output of the exporter may contain a part of it.
 const aSecret = "Zq7hunter2xW9-correct.horse_battery"
 
-// TestPlantedSecret plants a secret in everything of a job that its user can write (arguments, variables, names of programs,
-// libraries, segments and logs, nccl.conf of its container) and looks for it in everything that the exporter says.
+// TestPlantedSecret plants a secret in everything of a job that its user can write (arguments, variables,
+// names of programs, libraries, segments and logs, nccl.conf of its container) and looks for it in everything
+// that the exporter says.
 func TestPlantedSecret(t *testing.T) {
 	t.Parallel()
 	pid := plant(t, aSecret, "python3", "PASSWORD="+aSecret, "NCCL_"+aSecret+"=1", "NCCL_IB_HCA="+aSecret, "NCCL_DEBUG="+aSecret,
@@ -149,8 +151,8 @@ func TestPlantedSecret(t *testing.T) {
 	}
 }
 
-// TestCommandInjection: the name of a program is shown where no scheduler names the job, in characters that no format takes
-// for its own.
+// TestCommandInjection: the name of a program is shown where no scheduler names the job, in characters that
+// no format takes for its own.
 func TestCommandInjection(t *testing.T) {
 	t.Parallel()
 	n := newNodeOf(t, plant(t, aSecret, "a\"}\n\u202e\x1b[0m{<b>"))
@@ -214,8 +216,8 @@ func newNodeOf(t *testing.T, pid int) *nodeOf {
 	return n
 }
 
-// surfaces is everything that the exporter shows about the node: pages (those of links, too), metrics, commands, an archive, the log,
-// and what is left when it is killed with all goroutines shown.
+// surfaces is everything that the exporter shows about the node: pages (those of links, too), metrics,
+// commands, an archive, the log, and what is left when it is killed with all goroutines shown.
 func (n *nodeOf) surfaces() map[string]string {
 	n.t.Helper()
 	said := map[string]string{}

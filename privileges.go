@@ -16,16 +16,17 @@ package main
 // What a process of root keeps: docs/SECURITY.md says for what.
 static const uint64_t needed =
 	BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_KILL) | BIT(CAP_SETGID) | BIT(CAP_SETUID) |
-	BIT(CAP_SETPCAP) | BIT(CAP_NET_BIND_SERVICE) | BIT(CAP_IPC_LOCK) | BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN) | BIT(CAP_SYS_RESOURCE) |
-	BIT(CAP_SYSLOG);
+	BIT(CAP_SETPCAP) | BIT(CAP_NET_BIND_SERVICE) | BIT(CAP_IPC_LOCK) | BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN) |
+	BIT(CAP_SYS_RESOURCE) | BIT(CAP_SYSLOG);
 
 // What the kernel refused: the error, and the capabilities that stay for it.
 static int refused;
 static uint64_t stays;
 
 // Capabilities are attributes of threads, and Go cannot change them for all threads of a program with cgo
-// (syscall.AllThreadsSyscall). Before Go's runtime begins there is one thread, from which all others inherit. A kernel that refuses
-// leaves what there was: the bounding set of a process without CAP_SETPCAP, which it can gain nothing from.
+// (syscall.AllThreadsSyscall). Before Go's runtime begins there is one thread, from which all others inherit.
+// A kernel that refuses leaves what there was: the bounding set of a process without CAP_SETPCAP, which it
+// can gain nothing from.
 __attribute__((constructor)) static void drop_capabilities(int argc, char **argv) {
 	if (argc > 1 && strncmp(argv[1], "-test.", 6) == 0) {
 		return; // this is go test, and not the program: there is no such flag
@@ -100,6 +101,6 @@ func namesOf(set uint64) string {
 
 // capabilityNames are the capabilities of linux/capability.h by number.
 var capabilityNames = strings.Fields(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
-	NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT
-	SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE
-	MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE`)
+	NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE
+	SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL
+	SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE`)

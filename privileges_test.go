@@ -49,7 +49,8 @@ func threadSets(t *testing.T, pid int, set string) map[string]uint64 {
 	return sets
 }
 
-// A process of root has no capability on any thread, nor can it gain one, but those that the document gives a reason for.
+// A process of root has no capability on any thread, nor can it gain one, but those that the document gives a
+// reason for.
 func TestCapabilitiesAreDropped(t *testing.T) {
 	before := threadSets(t, os.Getpid(), "CapPrm")[fmt.Sprintf("/proc/%[1]d/task/%[1]d/status", os.Getpid())]
 	if os.Geteuid() != 0 || before == 0 {
@@ -92,8 +93,8 @@ func TestCapabilitiesAreDropped(t *testing.T) {
 	}
 }
 
-// withoutCapset is the first argument of a process that becomes the program of the others, under a filter that refuses capset(2). It
-// drops nothing itself, as go test does not.
+// withoutCapset is the first argument of a process that becomes the program of the others, under a filter
+// that refuses capset(2). It drops nothing itself, as go test does not.
 const withoutCapset = "-test.without-capset"
 
 func execWithoutCapset(args []string) {

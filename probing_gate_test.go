@@ -18,8 +18,8 @@ import (
 	"gpufabric_exporter/probes/prober"
 )
 
-// The process that reads for a probe whether GPUs are idle releases them like the other one: within 5 s of the beginning of
-// maintenance, though its library hangs.
+// The process that reads for a probe whether GPUs are idle releases them like the other one: within 5 s of
+// the beginning of maintenance, though its library hangs.
 func TestGateReleasesDuringAHang(t *testing.T) {
 	dir := t.TempDir()
 	library := nvmltest.Build(t, dir)

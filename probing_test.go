@@ -162,8 +162,8 @@ func (l lingering) Freed(ctx context.Context, own []int) error {
 	return l.Pass.Freed(ctx, append(slices.Clone(own), 1000))
 }
 
-// With real processes, and a stand-in for the driver's library: a process that comes to the GPUs ends the ranks, and the time
-// until their memory is free is measured.
+// With real processes, and a stand-in for the driver's library: a process that comes to the GPUs ends the
+// ranks, and the time until their memory is free is measured.
 func TestIntruderEndsProbe(t *testing.T) {
 	built, dir := t.TempDir(), t.TempDir()
 	ncclprobetest.Build(t, built, "2.27.3")
@@ -294,8 +294,8 @@ func descendants(t *testing.T) []string {
 	}
 }
 
-// The exporter probes by itself, behind its own gate, and says what came of it. It takes a minute or two until a probe is
-// due, so that it is run with the long proofs only.
+// The exporter probes by itself, behind its own gate, and says what came of it. It takes a minute or two
+// until a probe is due, so that it is run with the long proofs only.
 func TestServeProbes(t *testing.T) {
 	if os.Getenv("FULL") == "" {
 		t.Skip("waits for a probe that is due, a minute or two: runs with FULL=1")

@@ -48,8 +48,8 @@ func plugin(t *testing.T, library, mark string) {
 	}
 }
 
-// TestUsersPluginIsNotLoaded goes from NCCL's files to the ranks: a plugin of root's, which root's file names, is loaded, and
-// nothing that another user could have written ever is.
+// TestUsersPluginIsNotLoaded goes from NCCL's files to the ranks: a plugin of root's, which root's file
+// names, is loaded, and nothing that another user could have written ever is.
 func TestUsersPluginIsNotLoaded(t *testing.T) {
 	built := t.TempDir()
 	ncclprobetest.Build(t, built, "2.27.3")
@@ -163,8 +163,9 @@ func public(t *testing.T, dir string) {
 	}
 }
 
-// TestRankIsAnother runs ranks of a root exporter as a user without privileges: two of them, who share memory and are killed
-// while they compute, and prints what the kernel reports about them, the worker for NVML and the exporter.
+// TestRankIsAnother runs ranks of a root exporter as a user without privileges: two of them, who share memory
+// and are killed while they compute, and prints what the kernel reports about them, the worker for NVML and
+// the exporter.
 func TestRankIsAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes of another user")
@@ -288,7 +289,8 @@ func privileges(pid int) string {
 	return b.String()
 }
 
-// TestNVMLIsAnother has the worker for NVML run without privileges, and the exporter closed to other processes of its user.
+// TestNVMLIsAnother has the worker for NVML run without privileges, and the exporter closed to other
+// processes of its user.
 func TestNVMLIsAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes of another user")
@@ -322,8 +324,8 @@ func TestNVMLIsAnother(t *testing.T) {
 	}
 }
 
-// TestExporterIsClosed has the exporter of an ordinary user: other processes of that user get neither at its memory nor at its
-// environment, and it still reads of itself what it exports.
+// TestExporterIsClosed has the exporter of an ordinary user: other processes of that user get neither at its
+// memory nor at its environment, and it still reads of itself what it exports.
 func TestExporterIsClosed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes of another user")

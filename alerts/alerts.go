@@ -3,12 +3,13 @@
 // Package alerts holds the Prometheus rules of the exporter, a runbook for each alert, and an example
 // for Alertmanager. The files are the source of truth; they work as they are, without the exporter.
 //
-// The package only reads embedded files. It has no state and is safe for concurrent use. An error means that an embedded
-// file is broken, which the tests exclude.
+// The package only reads embedded files. It has no state and is safe for concurrent use. An error means that
+// an embedded file is broken, which the tests exclude.
 //
-// The cost of a rule for Prometheus is the number of series that it selects, regardless of their values (make scale). So rules select
-// families that exist only while something is wrong (exporter_source_unknown, probe_fault_*) or that summarize a node
-// (node_compute_ports, gpudirect_unusable_gpus), and expressions that several rules need are recorded once (port:gpufabric_hca_port_state:down).
+// The cost of a rule for Prometheus is the number of series that it selects, regardless of their values (make
+// scale). So rules select families that exist only while something is wrong (exporter_source_unknown,
+// probe_fault_*) or that summarize a node (node_compute_ports, gpudirect_unusable_gpus), and expressions that
+// several rules need are recorded once (port:gpufabric_hca_port_state:down).
 package alerts
 
 import (
@@ -53,7 +54,8 @@ type Rule struct {
 	Annotations   map[string]string `yaml:"annotations"`
 }
 
-// Series is what a recording rule records, with its labels if it has some: name{label="value"}. It is empty for an alert.
+// Series is what a recording rule records, with its labels if it has some: name{label="value"}. It is empty
+// for an alert.
 func (r *Rule) Series() string {
 	if r.Record == "" || len(r.Labels) == 0 {
 		return r.Record

@@ -103,7 +103,8 @@ var scenes = []scene{
 	}},
 }
 
-// TestAlertmanagerInhibits asks a real Alertmanager with the example which alerts it mutes, and to which receivers it sends the others.
+// TestAlertmanagerInhibits asks a real Alertmanager with the example which alerts it mutes, and to which
+// receivers it sends the others.
 func TestAlertmanagerInhibits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: Alertmanager may have to be fetched (make rules)")

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestScrapeConfiguration: what docs/INSTALL.md has Prometheus scrape with is a configuration that it takes, and a job whose end
-// GpuFabricExporterDown notices.
+// TestScrapeConfiguration: what docs/INSTALL.md has Prometheus scrape with is a configuration that it takes,
+// and a job whose end GpuFabricExporterDown notices.
 func TestScrapeConfiguration(t *testing.T) {
 	text, err := os.ReadFile("../docs/INSTALL.md")
 	if err != nil {

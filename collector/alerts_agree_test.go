@@ -116,8 +116,8 @@ func judgedBy(healthy, n *fabric.Node) map[string]*fabric.Node {
 	}
 }
 
-// What the alerts GpuFabricPortDown, GpuFabricDeviceGone and GpuFabricComputePortsMissing read says the same as the checks: critical exactly
-// where these are.
+// What the alerts GpuFabricPortDown, GpuFabricDeviceGone and GpuFabricComputePortsMissing read says the same
+// as the checks: critical exactly where these are.
 func TestAlertsAgreeWithChecks(t *testing.T) {
 	healthy, seen := map[string]*fabric.Node{}, map[string]int{}
 	faults := func(s simulator.Scenario) []string {

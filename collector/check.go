@@ -17,7 +17,10 @@ import (
 // The rows of the collector check. training_job is for checks of jobs, and left out in all others.
 var (
 	checkFailed = &Family{
-		Name: "check_failed", Type: Gauge, Labels: []string{"check", "severity", "device", "port", "uuid", "pci_address", trainingJob},
+		Name: "check_failed", Type: Gauge, Labels: []string{
+			"check", "severity", "device", "port", "uuid", "pci_address",
+			trainingJob,
+		},
 		Help: "Result of a check (docs/CHECKS.md): 1 for each subject for which it fails; one 0, without a subject, if it passes for all subjects that it could judge. " +
 			"Subjects that it could not judge are in check_unknown; there is no 0 if it could judge none, or does not apply. severity: critical, warning, info. " +
 			"Labels that do not apply are empty: port for a whole device, device and uuid for the node. A GPU has a uuid or, if its driver does not report it, " +
@@ -25,7 +28,10 @@ var (
 		Source: "internal/diagnose", Cadence: Fast, Stability: Stable,
 	}
 	checkUnknown = &Family{
-		Name: "check_unknown", Type: Gauge, Labels: []string{"check", "severity", "device", "port", "uuid", "pci_address", trainingJob, "reason"},
+		Name: "check_unknown", Type: Gauge, Labels: []string{
+			"check", "severity", "device", "port", "uuid", "pci_address",
+			trainingJob, "reason",
+		},
 		Help:   "1 while a check cannot judge its subject, with the reason as in exporter_facts_unknown. Absent otherwise. The other labels are those of check_failed, which may be 0 at the same time if the check passes for all other subjects.",
 		Source: "internal/diagnose", Cadence: Fast, Stability: Stable,
 	}
@@ -70,28 +76,32 @@ var (
 // checkFamilies are the rows of the collector check, in the order of documentation.
 func checkFamilies() []*Family {
 	return []*Family{
-		checkFailed, checkUnknown, nodeJudgedBy, nodeTrainingStated, nodeProfileInfo, checkTimestamp, checkError, checkRunTimestamp,
+		checkFailed, checkUnknown, nodeJudgedBy, nodeTrainingStated, nodeProfileInfo, checkTimestamp, checkError,
+		checkRunTimestamp,
 	}
 }
 
-// checkWants is what checks read. They read it also where the collector that shows it is switched off: a check that does
-// not know its facts could only report that everything is unknown.
-const checkWants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU | fabric.WantDaemons | fabric.WantLogs
+// checkWants is what checks read. They read it also where the collector that shows it is switched off: a
+// check that does not know its facts could only report that everything is unknown.
+const checkWants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS |
+	fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU | fabric.WantDaemons | fabric.WantLogs
 
 // CheckWants returns what needs to be observed for checks.
 func CheckWants() fabric.Want { return checkWants }
 
 func checkSources() []string {
 	return []string{
-		fabric.SourceClass, fabric.SourceHCA, fabric.SourceGID, fabric.SourceCounters, fabric.SourceNetDev, fabric.SourceHost, fabric.SourceNCCL,
+		fabric.SourceClass, fabric.SourceHCA, fabric.SourceGID, fabric.SourceCounters, fabric.SourceNetDev,
+		fabric.SourceHost, fabric.SourceNCCL,
 		fabric.SourceQoS, fabric.SourceNetStats, fabric.SourcePCI, fabric.SourceGPU,
 	}
 }
 
 const checkName = "check"
 
-// WithVerdicts returns the set with a collector check, if it has one, that gives saw the verdicts of each Gather, all but
-// those of checks that compare readings. saw is called by any number of goroutines at once and must not wait or keep the list.
+// WithVerdicts returns the set with a collector check, if it has one, that gives saw the verdicts of each
+// Gather, all but those of checks that compare readings. saw is called by any number of goroutines at once
+// and must not wait or keep the list.
 func (s *Set) WithVerdicts(saw func(*fabric.Node, []verdict.Verdict)) *Set {
 	with := &Set{collectors: slices.Clone(s.collectors)}
 	for i := range with.collectors {
@@ -139,9 +149,10 @@ type checked struct {
 	port        int
 }
 
-// emitChecks emits one series for each subject for which a check fails or is unknown, and one for each check that fails for
-// none and passes for some: nearly everything passes, and a list of it has no use. Where several verdicts are about one subject the
-// first one counts: in the order of diagnose.Run that is the worst.
+// emitChecks emits one series for each subject for which a check fails or is unknown, and one for each check
+// that fails for none and passes for some: nearly everything passes, and a list of it has no use. Where
+// several verdicts are about one subject the first one counts: in the order of diagnose.Run that is the
+// worst.
 func emitChecks(list []verdict.Verdict, emit emit) {
 	emitted := make(map[checked]bool)
 	answered := make(map[*verdict.Check]bool) // those that failed, or whose 0 is shown
@@ -171,13 +182,14 @@ func emitChecks(list []verdict.Verdict, emit emit) {
 			emit(checkUnknown, 1, v.Check.ID, string(v.Severity()), of.device, port, uuid, address, job, string(v.Reason))
 		} else {
 			answered[v.Check] = true
-			emit(checkFailed, bit(v.Status == verdict.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, uuid, address, job)
+			emit(checkFailed, bit(v.Status == verdict.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, uuid,
+				address, job)
 		}
 	}
 }
 
-// CheckFamilies returns verdicts, in the order of diagnose.Run, as the families that a scrape has of them, sorted by name,
-// when they were given, and that they could be.
+// CheckFamilies returns verdicts, in the order of diagnose.Run, as the families that a scrape has of them,
+// sorted by name, when they were given, and that they could be.
 func CheckFamilies(list []verdict.Verdict, at time.Time) []exposition.Family {
 	return families(func(emit emit) {
 		emitChecks(list, emit)

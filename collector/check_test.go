@@ -166,8 +166,8 @@ func TestCheckFamilies(t *testing.T) {
 	}
 }
 
-// BenchmarkChecks is what verdicts cost a scrape of a simulated H100 node of 11 devices and 8 GPUs: what gives them, and
-// what makes series of them.
+// BenchmarkChecks is what verdicts cost a scrape of a simulated H100 node of 11 devices and 8 GPUs: what
+// gives them, and what makes series of them.
 func BenchmarkChecks(b *testing.B) {
 	n := scenarioNode(b, "healthy")
 	set, err := NewSet([]string{"check"})
@@ -211,7 +211,8 @@ func TestJudgedBySeries(t *testing.T) {
 	}
 }
 
-// Alerts that call a port or a node short are critical: they get numbers that a source states and that the node met once, never guesses.
+// Alerts that call a port or a node short are critical: they get numbers that a source states and that the
+// node met once, never guesses.
 func TestExpectedSeries(t *testing.T) {
 	expected := func(n *fabric.Node) string {
 		var list []string

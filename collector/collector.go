@@ -2,12 +2,13 @@
 
 // Package collector turns a *fabric.Node into metrics.
 //
-// A collector is a pure function of the node: no I/O, no clock, no goroutine; job also keeps earlier readings. It may emit only its
-// rows, which are in the same file and are also the source of docs/METRICS.md. docs/CONTRIBUTING.md describes how to add one.
+// A collector is a pure function of the node: no I/O, no clock, no goroutine; job also keeps earlier
+// readings. It may emit only its rows, which are in the same file and are also the source of docs/METRICS.md.
+// docs/CONTRIBUTING.md describes how to add one.
 //
-// Names are Prefix, a subsystem (Subsystems), what is measured, its base unit, and _total for counters. Of the labels that
-// name things (Identities) each names one kind of thing: device is an RDMA device and nothing else. job and instance
-// belong to Prometheus. Stability states what may change.
+// Names are Prefix, a subsystem (Subsystems), what is measured, its base unit, and _total for counters. Of
+// the labels that name things (Identities) each names one kind of thing: device is an RDMA device and nothing
+// else. job and instance belong to Prometheus. Stability states what may change.
 //
 // A Set is immutable and may gather for any number of goroutines. There are no errors: unknown facts
 // emit nothing, and a collector that panics loses its own series and reports success 0.
@@ -77,7 +78,10 @@ func collectors() []collector {
 			collect:  collectNCCL, supported: hasNCCLFile,
 		},
 		{
-			About:    About{Name: "counters", Help: "Counters of ports and devices: traffic, loss, retries, congestion, link errors.", Default: true},
+			About: About{
+				Name: "counters",
+				Help: "Counters of ports and devices: traffic, loss, retries, congestion, link errors.", Default: true,
+			},
 			want:     fabric.WantHCA | fabric.WantCounters,
 			sources:  []string{fabric.SourceClass, fabric.SourceCounters},
 			families: countersFamilies(),
@@ -91,14 +95,21 @@ func collectors() []collector {
 			collect:  collectCM, supported: hasCM,
 		},
 		{
-			About:    About{Name: "ethernet", Help: "Statistics of the Ethernet interfaces of RDMA ports: pauses, discards, priorities, link errors, PCIe.", Default: true},
+			About: About{
+				Name:    "ethernet",
+				Help:    "Statistics of the Ethernet interfaces of RDMA ports: pauses, discards, priorities, link errors, PCIe.",
+				Default: true,
+			},
 			want:     fabric.WantHCA | fabric.WantQoS | fabric.WantNetStats, // QoS: which priorities have PFC, what FEC corrects
 			sources:  []string{fabric.SourceClass, fabric.SourceQoS, fabric.SourceNetStats},
 			families: ethernetFamilies(),
 			collect:  collectEthernet, supported: hasEthernetPort,
 		},
 		{
-			About:    About{Name: "roce", Help: "How the network treats RoCE: traffic class, DSCP, priority, PFC, ECN, and whether these settings are consistent.", Default: true},
+			About: About{
+				Name: "roce",
+				Help: "How the network treats RoCE: traffic class, DSCP, priority, PFC, ECN, and whether these settings are consistent.", Default: true,
+			},
 			want:     fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantQoS,
 			sources:  []string{fabric.SourceClass, fabric.SourceQoS},
 			families: roceFamilies(),
@@ -112,14 +123,22 @@ func collectors() []collector {
 			collect:  collectDCQCN, supported: hasRoCE,
 		},
 		{
-			About:    About{Name: "pcie", Help: "PCIe links, errors and settings of GPUs and compute NICs, and how far they are from each other.", Default: true},
+			About: About{
+				Name:    "pcie",
+				Help:    "PCIe links, errors and settings of GPUs and compute NICs, and how far they are from each other.",
+				Default: true,
+			},
 			want:     fabric.WantHCA | fabric.WantPCI,
 			sources:  []string{fabric.SourceClass, fabric.SourcePCI},
 			families: pcieFamilies(),
 			collect:  collectPCIe, supported: hasPCIe,
 		},
 		{
-			About:    About{Name: "gpu", Help: "GPUs as NVIDIA's driver shows them: identity, use, memory, throttling, registration with NVSwitches.", Default: true},
+			About: About{
+				Name:    "gpu",
+				Help:    "GPUs as NVIDIA's driver shows them: identity, use, memory, throttling, registration with NVSwitches.",
+				Default: true,
+			},
 			want:     fabric.WantGPU,
 			sources:  []string{fabric.SourceGPU},
 			families: gpuFamilies(),
@@ -140,7 +159,10 @@ func collectors() []collector {
 			collect:  collectNVLinkLinks, supported: hasNVLink,
 		},
 		{
-			About:    About{Name: "gpudirect", Help: "Whether NCCL would use GPUDirect RDMA between each GPU and its NIC, and if not, why not.", Default: true},
+			About: About{
+				Name: "gpudirect",
+				Help: "Whether NCCL would use GPUDirect RDMA between each GPU and its NIC, and if not, why not.", Default: true,
+			},
 			want:     fabric.WantHCA | fabric.WantPCI | fabric.WantNCCL | fabric.WantGPU,
 			sources:  []string{fabric.SourceClass, fabric.SourceHost, fabric.SourceNCCL, fabric.SourcePCI, fabric.SourceGPU},
 			families: gpudirectFamilies(),
@@ -148,7 +170,11 @@ func collectors() []collector {
 		},
 		jobCollector(),
 		{
-			About:    About{Name: "log", Help: "Failures that lines of logs of jobs and messages of the kernel show, where the configuration names them.", Default: true},
+			About: About{
+				Name:    "log",
+				Help:    "Failures that lines of logs of jobs and messages of the kernel show, where the configuration names them.",
+				Default: true,
+			},
 			want:     fabric.WantLogs,
 			sources:  []string{fabric.SourceLogs, fabric.SourceKernel},
 			families: logFamilies(),
@@ -156,7 +182,11 @@ func collectors() []collector {
 		},
 		probeCollector(noProbes),
 		{
-			About:    About{Name: checkName, Help: "Verdicts of the checks on this node. It reads what they need, also for collectors that are switched off.", Default: true},
+			About: About{
+				Name:    checkName,
+				Help:    "Verdicts of the checks on this node. It reads what they need, also for collectors that are switched off.",
+				Default: true,
+			},
 			want:     checkWants,
 			sources:  checkSources(),
 			families: checkFamilies(),
@@ -208,7 +238,8 @@ func (s *Set) Select(names []string) (*Set, error) {
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("unknown or disabled collector %s, expected one of: %s%s", strings.Join(unknown, ", "), strings.Join(s.Names(), ", "), hint)
+		return nil, fmt.Errorf("unknown or disabled collector %s, expected one of: %s%s", strings.Join(unknown, ", "),
+			strings.Join(s.Names(), ", "), hint)
 	}
 	sub := &Set{}
 	for _, c := range s.collectors {
@@ -239,8 +270,9 @@ func (s *Set) Want() fabric.Want {
 
 // Gather returns the families of the set for a node, sorted by name. Families without series are left out.
 //
-// A Set is no prometheus.Collector: that has no context, and a registry would call it at a time and in a goroutine that the
-// deadline of the scrape does not reach. The registry serves the Go runtime's own metrics only.
+// A Set is no prometheus.Collector: that has no context, and a registry would call it at a time and in a
+// goroutine that the deadline of the scrape does not reach. The registry serves the Go runtime's own metrics
+// only.
 func (s *Set) Gather(n *fabric.Node, c ConfigState) []exposition.Family {
 	return s.GatherAgain(new(Gathered), n, c)
 }

@@ -240,8 +240,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestGatherAgain: memory that served another node and other collectors shows nothing of them, and holds the series of the
-// next scrape without a new allocation for them.
+// TestGatherAgain: memory that served another node and other collectors shows nothing of them, and holds the
+// series of the next scrape without a new allocation for them.
 func TestGatherAgain(t *testing.T) {
 	small, large := nodeOf(device("mlx5_0")), nodeOf(device("mlx5_0"), device("mlx5_1"), device("mlx5_2"))
 	set, state := everything(t), ConfigState{LoadedAt: now, LastOK: true}

@@ -87,8 +87,9 @@ func (c *counting) begin(device, port string) {
 	clear(c.emitted)
 }
 
-// emitKnown emits the counters of a list that have a meaning, and keeps the others for pass. Kernel names that emitKnown the
-// same add up if they are exactly those of the driver's table, and to nothing while one of them is unknown.
+// emitKnown emits the counters of a list that have a meaning, and keeps the others for pass. Kernel names
+// that emitKnown the same add up if they are exactly those of the driver's table, and to nothing while one of
+// them is unknown.
 func (c *counting) emitKnown(fact fabric.Fact[[]fabric.Counter], place counters.Place) {
 	list := fact.Or(nil)
 	p := c.plans.of(place, c.driver, list)

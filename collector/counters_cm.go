@@ -44,7 +44,8 @@ func cmFamilies() []*Family {
 
 func collectCM(n *fabric.Node, emit emit) {
 	families := map[string]*Family{
-		"cm_rx_msgs": cmReceived, "cm_rx_duplicates": cmReceivedDuplicates, "cm_tx_msgs": cmTransmitted, "cm_tx_retries": cmTransmitRetries,
+		"cm_rx_msgs": cmReceived, "cm_rx_duplicates": cmReceivedDuplicates, "cm_tx_msgs": cmTransmitted,
+		"cm_tx_retries": cmTransmitRetries,
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]

@@ -274,8 +274,8 @@ func TestHostileCounters(t *testing.T) {
 // maxPort is how many series the counters of a port may be: a driver that counts more is worth a second look.
 const maxPort = 100
 
-// Each driver's counters, all of them, are series: one for each meaning, and one for each name that has none; those of the
-// standard that have none are left out.
+// Each driver's counters, all of them, are series: one for each meaning, and one for each name that has none;
+// those of the standard that have none are left out.
 func TestSeriesOfEachDriver(t *testing.T) {
 	emitted := map[string]bool{}
 	for _, of := range counters.Tables() {

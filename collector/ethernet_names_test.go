@@ -4,8 +4,8 @@ package collector
 
 import "testing"
 
-// Names that drivers had once (i40e of Linux 3.x and 4.x, bnxt_en before 6.6) mean the same as the current ones, and nothing
-// counts twice where a driver shows both.
+// Names that drivers had once (i40e of Linux 3.x and 4.x, bnxt_en before 6.6) mean the same as the current
+// ones, and nothing counts twice where a driver shows both.
 func TestFormerNames(t *testing.T) {
 	checkEthernet(t, roce(nic("i40e", "port.rx_dropped", 7, "port.crc_errors", 2, "port.rx_priority_3_xon", 1, "port.rx_priority_3_xoff", 20, "port.rx_priority_3_xon_2_xoff", 19)),
 		"ethernet_received_discards_total"+ofEth0+"7", "ethernet_received_crc_errors_total"+ofEth0+"2",

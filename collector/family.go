@@ -44,8 +44,9 @@ const (
 // Stability returns what may change between releases.
 type Stability string
 
-// Stabilities. Experimental is what shows names that drivers choose, what is off by default and, unless alerts of severity
-// critical read it, what follows from how the exporter models other software: NCCL's choices, the RoCE chain, GPUDirect.
+// Stabilities. Experimental is what shows names that drivers choose, what is off by default and, unless
+// alerts of severity critical read it, what follows from how the exporter models other software: NCCL's
+// choices, the RoCE chain, GPUDirect.
 const (
 	Stable       Stability = "stable"
 	Experimental Stability = "experimental"
@@ -88,7 +89,10 @@ var catalogue = func() []*Family {
 	byName := slices.SortedFunc(slices.Values(all), func(a, b *Family) int { return strings.Compare(a.Name, b.Name) })
 	for i, f := range byName {
 		f.place = i
-		f.head = &exposition.Head{Name: f.FullName(), Help: f.Help, Unit: f.Unit, Counter: f.Type == Counter, Labels: f.Labels, Optional: trainingJob}
+		f.head = &exposition.Head{
+			Name: f.FullName(), Help: f.Help, Unit: f.Unit, Counter: f.Type == Counter,
+			Labels: f.Labels, Optional: trainingJob,
+		}
 	}
 	return all
 }()
@@ -118,8 +122,8 @@ func (f *Family) mistake(labels []string) error {
 	return fmt.Errorf("%s wants the labels (%s), not %d values", f.Name, strings.Join(f.Labels, ", "), len(labels))
 }
 
-// valueOf is a metric that has one value for each T: its row, and its value with whether that is known. One that is not known
-// has no series.
+// valueOf is a metric that has one value for each T: its row, and its value with whether that is known. One
+// that is not known has no series.
 type valueOf[T any] struct {
 	*Family
 	value func(of *T) (float64, bool)

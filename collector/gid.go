@@ -13,13 +13,15 @@ var (
 	gidInfo = &Family{
 		Name: "gid_info", Type: Info, Labels: []string{"device", "port", "index", "gid", "type", "family", "netdev"},
 		Help:   "An occupied entry of the GID table; constant 1.",
-		Source: "/sys/class/infiniband/<device>/ports/<port>/{gids,gid_attrs/types,gid_attrs/ndevs}/<index>", Cadence: Fast, Stability: Stable,
+		Source: "/sys/class/infiniband/<device>/ports/<port>/{gids,gid_attrs/types,gid_attrs/ndevs}/<index>", Cadence: Fast,
+		Stability: Stable,
 	}
 	gidEntries = &Family{
 		Name: "gid_entries", Type: Gauge, Labels: []string{"device", "port", "type", "family"},
 		Help: "Occupied entries of the GID table by type and address family. Every Ethernet port has the series for RoCE v2 with IPv4 and with IPv6, even if they are 0. " +
 			"A removed entry is visible at once, a new one within a minute.",
-		Source: "/sys/class/infiniband/<device>/ports/<port>/{gids,gid_attrs/types}/<index>", Cadence: Fast, Stability: Stable,
+		Source: "/sys/class/infiniband/<device>/ports/<port>/{gids,gid_attrs/types}/<index>", Cadence: Fast,
+		Stability: Stable,
 	}
 	gidTableEntries = &Family{
 		Name: "gid_table_entries", Type: Gauge, Labels: []string{"device", "port"},

@@ -34,7 +34,8 @@ var (
 		Name: "gpu_info", Type: Info, Labels: []string{"uuid", "index", "pci_address", "name", "compute_mode"},
 		Help: "A GPU; constant 1. index is the index in NVML, and in CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID. pcie_*, gpudirect_* and gpu_nic_distance name the GPU by its pci_address. " +
 			"compute_mode: default, prohibited, exclusive_process, exclusive_thread. Unknown labels are empty.",
-		Source: "nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3, nvmlDeviceGetName, nvmlDeviceGetComputeMode", Cadence: Slow, Stability: Stable,
+		Source: "nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3, nvmlDeviceGetName, nvmlDeviceGetComputeMode", Cadence: Slow,
+		Stability: Stable,
 	}
 	gpuLost = &Family{
 		Name: "gpu_lost", Type: Gauge, Labels: []string{"uuid", "index"},
@@ -111,7 +112,8 @@ var (
 // gpuFamilies are the rows of the collector gpu, in the order of documentation.
 func gpuFamilies() []*Family {
 	return []*Family{
-		gpuDriverLoaded, gpuDriverInfo, gpuReleased, gpuInfo, gpuLost, gpuUtilization, gpuMemoryUsed, gpuMemoryTotal, gpuBAR1Used, gpuBAR1Total,
+		gpuDriverLoaded, gpuDriverInfo, gpuReleased, gpuInfo, gpuLost, gpuUtilization, gpuMemoryUsed, gpuMemoryTotal,
+		gpuBAR1Used, gpuBAR1Total,
 		gpuProcesses, gpuMIGEnabled, gpuPersistence, gpuThrottled, gpuPCIeReplays, gpuFabricState, gpuFabricUnhealthy,
 	}
 }
@@ -183,7 +185,8 @@ func collectGPU(n *fabric.Node, emit emit) {
 
 func collectOneGPU(g *fabric.GPU, emit emit) {
 	uuid := label(g.UUID)
-	emit(gpuInfo, 1, uuid, strconv.Itoa(g.Index), label(g.Address), label(g.Name.Or("")), label(string(g.ComputeMode.Or(""))))
+	emit(gpuInfo, 1, uuid, strconv.Itoa(g.Index), label(g.Address), label(g.Name.Or("")),
+		label(string(g.ComputeMode.Or(""))))
 	number(emit, gpuUtilization, g.Utilization, uuid)
 	if m, ok := g.Memory.Get(); ok {
 		emit(gpuMemoryUsed, float64(m.Used), uuid)

@@ -18,7 +18,8 @@ var (
 	gpudirectUsable = &Family{
 		Name: "gpudirect_usable", Type: Gauge, Labels: []string{"pci_address", "uuid", "device"},
 		Help: "1 if NCCL would use GPUDirect RDMA between the GPU and its NIC with the host's configuration; 0 if it would not, see gpudirect_blocked. " +
-			"Absent while it is unknown, see gpudirect_unknown. Settings and decisions of running jobs are not considered." + gdrLabels,
+			"Absent while it is unknown, see gpudirect_unknown. Settings and decisions of running jobs are not considered." +
+			gdrLabels,
 		Source: gdrSource, Cadence: Slow, Privilege: "root (CAP_SYS_ADMIN) to see ACS", Stability: Stable,
 	}
 	gpudirectUnusable = &Family{
@@ -70,7 +71,8 @@ var (
 // gpudirectFamilies are the rows of the collector gpudirect, in the order of documentation.
 func gpudirectFamilies() []*Family {
 	return []*Family{
-		gpudirectUsable, gpudirectUnusable, gpudirectPath, gpudirectBlocked, gpudirectUnknown, gpudirectPeermemLoaded, gpudirectPeermemBound,
+		gpudirectUsable, gpudirectUnusable, gpudirectPath, gpudirectBlocked, gpudirectUnknown, gpudirectPeermemLoaded,
+		gpudirectPeermemBound,
 		gpudirectPeermemRegions, gpudirectOpenModule,
 	}
 }

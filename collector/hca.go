@@ -20,7 +20,8 @@ var (
 	hcaInfo = &Family{
 		Name: "hca_info", Type: Info,
 		Labels: []string{
-			"device", "driver", "node_type", "firmware_version", "board_id", "hca_type", "hardware_revision", "pci_address", "function",
+			"device", "driver", "node_type", "firmware_version", "board_id", "hca_type", "hardware_revision", "pci_address",
+			"function",
 			"node_guid", "system_image_guid",
 		},
 		Help:   "Identity of an RDMA device; constant 1. Labels are empty if the device does not have the property or it could not be read.",
@@ -40,12 +41,14 @@ var (
 			"It is absent if nothing states what there should be, or what there is could not be read. device is its last name, or its PCI address if the node has another device of that name. " +
 			"source: record (what the exporter saw before, without what check --accept took out), manifest (devices for training and storage). " +
 			"Without a state folder, the record ends with the exporter.",
-		Source: "/sys/class/infiniband, /sys/bus/pci/devices against the record of the node and config expected.manifest", Cadence: Fast, Stability: Stable,
+		Source:  "/sys/class/infiniband, /sys/bus/pci/devices against the record of the node and config expected.manifest",
+		Cadence: Fast, Stability: Stable,
 	}
 	hcaPortInfo = &Family{
 		Name: "hca_port_info", Type: Info, Labels: []string{"device", "port", "link_layer", "netdev", "role"},
 		Help:   "A port of an RDMA device with its network interface and its role; constant 1. Join other metrics with it to select ports by role.",
-		Source: "/sys/class/infiniband/<device>/ports/<port>/{link_layer,gid_attrs/ndevs/0}, config roles", Cadence: Slow, Stability: Stable,
+		Source: "/sys/class/infiniband/<device>/ports/<port>/{link_layer,gid_attrs/ndevs/0}, config roles", Cadence: Slow,
+		Stability: Stable,
 	}
 	hcaPortState = &Family{
 		Name: "hca_port_state", Type: StateSet, Labels: []string{"device", "port", "state"},
@@ -81,7 +84,8 @@ var deviceValues = []valueOf[fabric.HCA]{
 			Name: "hca_restricted", Type: Gauge, Labels: []string{"device"},
 			Help: "1 for a device that belongs to the platform (NVSwitch management bridge) or that the configuration restricts: only its identity is read. " +
 				"Absent when it cannot be determined without privilege.",
-			Source: "config restricted; /sys/class/infiniband/<device>/device/vpd", Cadence: Slow, Privilege: "root for the automatic part (vpd is 0600)", Stability: Stable,
+			Source: "config restricted; /sys/class/infiniband/<device>/device/vpd", Cadence: Slow,
+			Privilege: "root for the automatic part (vpd is 0600)", Stability: Stable,
 		},
 		func(h *fabric.HCA) (float64, bool) { return truth(h.Restricted) },
 	},
@@ -108,9 +112,11 @@ var portValues = []valueOf[fabric.Port]{
 	},
 	{
 		&Family{
-			Name: "hca_port_expected_rate_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"device", "port"},
-			Help:   "Rate that the port should have, by the first of configuration (once the node met it), manifest, profile and record of the node that states one. Absent if none does.",
-			Source: "config expected.port_rate_gigabits_per_second, expected.manifest; profile; record of the node", Cadence: Slow, Stability: Stable,
+			Name: "hca_port_expected_rate_bytes_per_second", Type: Gauge, Unit: "bytes_per_second",
+			Labels:  []string{"device", "port"},
+			Help:    "Rate that the port should have, by the first of configuration (once the node met it), manifest, profile and record of the node that states one. Absent if none does.",
+			Source:  "config expected.port_rate_gigabits_per_second, expected.manifest; profile; record of the node",
+			Cadence: Slow, Stability: Stable,
 		},
 		func(p *fabric.Port) (float64, bool) { return p.ExpectedRate.Value, p.RateStated() },
 	},
@@ -119,7 +125,8 @@ var portValues = []valueOf[fabric.Port]{
 			Name: "hca_port_rate_mismatch", Type: Gauge, Labels: []string{"device", "port"},
 			Help: "1 if an active Ethernet port and its network interface report different rates: the RDMA stack does not know the rate or misreads it, " +
 				"and NCCL tunes for the wrong rate.",
-			Source: "/sys/class/infiniband/<device>/ports/<port>/rate against /sys/class/net/<netdev>/speed", Cadence: Slow, Stability: Stable,
+			Source: "/sys/class/infiniband/<device>/ports/<port>/rate against /sys/class/net/<netdev>/speed", Cadence: Slow,
+			Stability: Stable,
 		},
 		func(p *fabric.Port) (float64, bool) { return truth(p.RateMismatch) },
 	},
@@ -151,7 +158,8 @@ var portValues = []valueOf[fabric.Port]{
 
 // hcaFamilies are the rows of the collector hca, in the order of documentation.
 func hcaFamilies() []*Family {
-	return slices.Concat([]*Family{computePorts, hcaInfo, hcaMoved, hcaGone}, familiesOf(deviceValues), []*Family{hcaPortInfo, hcaPortState, hcaPortLinkExpected, hcaPortPhysState}, familiesOf(portValues))
+	return slices.Concat([]*Family{computePorts, hcaInfo, hcaMoved, hcaGone}, familiesOf(deviceValues),
+		[]*Family{hcaPortInfo, hcaPortState, hcaPortLinkExpected, hcaPortPhysState}, familiesOf(portValues))
 }
 
 func collectHCA(n *fabric.Node, emit emit) {

@@ -86,7 +86,8 @@ var (
 // healthFamilies are the rows of health, in the order of documentation.
 func healthFamilies() []*Family {
 	return []*Family{
-		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, sourceUnknown, hcaStuck,
+		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp,
+		sourceUnknown, hcaStuck,
 		factsUnknown, driverCommands, uncachedReads, logLinesDropped, configReloadSuccessful, configReloadTimestamp,
 	}
 }

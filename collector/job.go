@@ -16,7 +16,8 @@ var (
 		Name: "job_info", Type: Info, Labels: []string{trainingJob, "scheduler", "user", "way", "cause"},
 		Help: "A job that holds GPUs of the node; constant 1. training_job is scheduler/id. scheduler: slurm, kubernetes, container, none. user is the numeric user ID, empty if not known. " +
 			"way is what moves its data: verbs, efa, ucx, ibext, gib, plugin, tcpx, fastrak, socket; empty if not known. cause is why it uses TCP, if that can be seen (docs/JOBS.md).",
-		Source: "/proc/<pid>, NETLINK_RDMA, NETLINK_SOCK_DIAG, NVML", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
+		Source: "/proc/<pid>, NETLINK_RDMA, NETLINK_SOCK_DIAG, NVML", Cadence: Fast,
+		Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
 	}
 	jobGPU = &Family{
 		Name: "job_gpu_info", Type: Info, Labels: []string{trainingJob, "uuid"},
@@ -56,7 +57,8 @@ var (
 		Source: "internal/jobs/job", Cadence: Fast, Stability: Experimental,
 	}
 	jobTransportLastSeen = &Family{
-		Name: "job_transport_last_seen_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{trainingJob, "reason"},
+		Name: "job_transport_last_seen_timestamp_seconds", Type: Gauge, Unit: "seconds",
+		Labels: []string{trainingJob, "reason"},
 		Help: "Time at which the transport of the job was last seen, in seconds since the epoch, while it is not seen now: what decides cannot be read of a rank, a bound left its process out, or no process could be listed. " +
 			"job_transport and job_misconfigured keep what they were for an hour from then. reason: first_reading, privilege, unreadable, moved. Absent while it is seen, and if it never was.",
 		Source: "internal/jobs/job", Cadence: Fast, Stability: Stable,
@@ -82,17 +84,22 @@ var (
 // jobFamilies are the rows of the collector job, in the order of documentation.
 func jobFamilies() []*Family {
 	return slices.Concat([]*Family{
-		jobInfo, jobGPU, jobDevice, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobTransportLastSeen, jobMisconfigured, jobProcessesDropped, gpuImpaired,
-		jobBusBandwidth, jobCollectiveDuration, jobCollectiveTime, jobCollectivesRecorded, jobCollectivesLaunched, jobInspectorRefused,
+		jobInfo, jobGPU, jobDevice, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign,
+		jobTransportUnknown, jobTransportLastSeen, jobMisconfigured, jobProcessesDropped, gpuImpaired,
+		jobBusBandwidth, jobCollectiveDuration, jobCollectiveTime, jobCollectivesRecorded, jobCollectivesLaunched,
+		jobInspectorRefused,
 	}, rasFamilies())
 }
 
-// jobCollector is the one collector with a memory: a verdict on a job takes two readings. Its tracker may be used by any number of
-// goroutines.
+// jobCollector is the one collector with a memory: a verdict on a job takes two readings. Its tracker may be
+// used by any number of goroutines.
 func jobCollector() collector {
 	tracker := new(job.Tracker)
 	return collector{
-		About:    About{Name: "job", Help: "Running jobs: whether NCCL moves their data over RDMA or TCP, what is wrong with their settings, GPU time lost.", Default: true},
+		About: About{
+			Name: "job",
+			Help: "Running jobs: whether NCCL moves their data over RDMA or TCP, what is wrong with their settings, GPU time lost.", Default: true,
+		},
 		want:     job.Wants,
 		sources:  []string{fabric.SourceRanks, fabric.SourceGPU, fabric.SourceInspector},
 		families: jobFamilies(),
@@ -106,7 +113,8 @@ func jobCollector() collector {
 	}
 }
 
-// Jobs returns the jobs of the node, which Gather compares with the same earlier readings; or why they are not looked for.
+// Jobs returns the jobs of the node, which Gather compares with the same earlier readings; or why they are
+// not looked for.
 func (s *Set) Jobs(n *fabric.Node) (jobs job.Jobs, why string) {
 	i := slices.IndexFunc(s.collectors, func(c collector) bool { return c.jobs != nil })
 	if i < 0 {
@@ -131,7 +139,8 @@ func hasJobs(n *fabric.Node) (bool, string) {
 	case fabric.ReasonNotRead:
 		return false, notRead
 	case fabric.ReasonPrivilege:
-		return false, "the processes that hold GPUs are not seen: it takes root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+		return false,
+			"the processes that hold GPUs are not seen: it takes root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
 	}
 	return true, ""
 }

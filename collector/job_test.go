@@ -28,7 +28,8 @@ func jobLines(t *testing.T, jobs job.Jobs) string {
 	return strings.Join(lines, "")
 }
 
-// A job that fell back has the series that its alerts ask for; one that is not known has no confidence; TCPX is no fallback.
+// A job that fell back has the series that its alerts ask for; one that is not known has no confidence; TCPX
+// is no fallback.
 func TestJobs(t *testing.T) {
 	got := jobLines(t, job.Jobs{Known: true, Dropped: 3, List: []job.Job{
 		{
@@ -69,7 +70,8 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// A node with a job on all of its GPUs stays within the budget of series, and keeps the job if processes cannot be read.
+// A node with a job on all of its GPUs stays within the budget of series, and keeps the job if processes
+// cannot be read.
 func TestJobSeries(t *testing.T) {
 	const budget = 2500
 	s, err := simulator.Find("job-tcp")

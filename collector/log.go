@@ -17,12 +17,14 @@ var (
 		Name: "log_failures_total", Type: Counter, Labels: signatureLabels,
 		Help: "Number of log lines that match the signature of a failure (docs/SIGNATURES.md), counted since the exporter started to read the log. source: job (logs of jobs, which users can forge), kernel (kernel messages). " +
 			"kind: cause, consequence, note. Absent unless the site sets nccl.log_files or kernel.messages (docs/JOBS.md).",
-		Source: "nccl.log_files, /dev/kmsg", Cadence: Fast, Privilege: "read access to the files; CAP_SYSLOG for /dev/kmsg", Stability: Experimental,
+		Source: "nccl.log_files, /dev/kmsg", Cadence: Fast, Privilege: "read access to the files; CAP_SYSLOG for /dev/kmsg",
+		Stability: Experimental,
 	}
 	logFailureSeen = &Family{
 		Name: "log_failure_last_seen_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: signatureLabels,
 		Help:   "When the last such line was read, of the kernel when it was written, before the exporter started too. Absent if there was none.",
-		Source: "nccl.log_files, /dev/kmsg", Cadence: Fast, Privilege: "read access to the files; CAP_SYSLOG for /dev/kmsg", Stability: Stable,
+		Source: "nccl.log_files, /dev/kmsg", Cadence: Fast, Privilege: "read access to the files; CAP_SYSLOG for /dev/kmsg",
+		Stability: Stable,
 	}
 	logFiles = &Family{
 		Name: "log_files", Type: Gauge, Labels: []string{"transport"},
@@ -54,7 +56,10 @@ var (
 
 // logFamilies are the rows of the collector log, in the order of documentation.
 func logFamilies() []*Family {
-	return []*Family{logFailures, logFailureSeen, logFiles, logCommunicatorSetup, logFilesRefused, logSkipped, logKernelLost}
+	return []*Family{
+		logFailures, logFailureSeen, logFiles, logCommunicatorSetup, logFilesRefused, logSkipped,
+		logKernelLost,
+	}
 }
 
 func collectLog(n *fabric.Node, emit emit) {
@@ -100,7 +105,8 @@ func collectFailures(seen fabric.Failures, source string, emit emit) {
 
 func hasLog(n *fabric.Node) (bool, string) {
 	if n.Logs.Meta().Reason == fabric.ReasonNotRead && n.Kernel.Meta().Reason == fabric.ReasonNotRead {
-		return false, "the configuration names no logs of jobs (nccl.log_files) and no messages of the kernel (kernel.messages)"
+		return false,
+			"the configuration names no logs of jobs (nccl.log_files) and no messages of the kernel (kernel.messages)"
 	}
 	return true, ""
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Each metric that docs/NEIGHBOURS.md names is in the catalogue, and has the counter of the kernel that stands beside it. The name of
-// the program looks like one.
+// Each metric that docs/NEIGHBOURS.md names is in the catalogue, and has the counter of the kernel that
+// stands beside it. The name of the program looks like one.
 func TestMigrationDocument(t *testing.T) {
 	migration, err := os.ReadFile("../docs/NEIGHBOURS.md")
 	if err != nil {

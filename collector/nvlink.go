@@ -35,7 +35,8 @@ var (
 	}
 	nvlinkErrors = &Family{
 		Name: "nvlink_errors_total", Type: Counter, Labels: []string{"uuid", "kind"},
-		Help: "Errors and recoveries of all NVLinks of the GPU, in total; a few CRC errors and replays are normal. " + nvlinkKinds +
+		Help: "Errors and recoveries of all NVLinks of the GPU, in total; a few CRC errors and replays are normal. " +
+			nvlinkKinds +
 			" Absent while the count of a link is unknown.",
 		Source: nvlinkErrorFields, Cadence: Slow, Stability: Stable,
 	}
@@ -43,7 +44,8 @@ var (
 		Name: "nvlink_link_info", Type: Info, Labels: []string{"uuid", "link", "remote", "end"},
 		Help: "An NVLink of a GPU; constant 1. remote is the PCI address of the device at its other end, and end the kind of that device: gpu, switch, cpu. " +
 			"Unknown labels are empty.",
-		Source: "nvmlDeviceGetNvLinkRemotePciInfo_v2, nvmlDeviceGetNvLinkRemoteDeviceType", Cadence: Rare, Stability: Experimental,
+		Source: "nvmlDeviceGetNvLinkRemotePciInfo_v2, nvmlDeviceGetNvLinkRemoteDeviceType", Cadence: Rare,
+		Stability: Experimental,
 	}
 	nvlinkLinkActive = &Family{
 		Name: "nvlink_link_active", Type: Gauge, Labels: []string{"uuid", "link"},

@@ -64,7 +64,8 @@ var (
 		Name: "pcie_acs_redirect", Type: Gauge, Labels: []string{"pci_address", "device"},
 		Help: "1 if a bridge between the GPU and its nearest compute NIC redirects their traffic to the root complex (Access Control Services), " +
 			"which slows GPUDirect RDMA down or breaks it. Virtual machines need this redirection. pci_address is that of the GPU.",
-		Source: "/sys/bus/pci/devices/<address>/config of the bridges", Cadence: Rare, Privilege: "root (CAP_SYS_ADMIN)", Stability: Stable,
+		Source: "/sys/bus/pci/devices/<address>/config of the bridges", Cadence: Rare, Privilege: "root (CAP_SYS_ADMIN)",
+		Stability: Stable,
 	}
 	gpuNICDistance = &Family{
 		Name: "gpu_nic_distance", Type: Gauge, Labels: []string{"pci_address", "device", "rail", "class"},
@@ -78,7 +79,8 @@ var (
 // pcieFamilies are the rows of the collector pcie, in the order of documentation.
 func pcieFamilies() []*Family {
 	return []*Family{
-		pcieLinkSpeed, pcieLinkMaxSpeed, pcieLinkWidth, pcieLinkMaxWidth, pcieLinkDegraded, pcieErrors, pcieMaxReadRequest, pcieMaxPayload,
+		pcieLinkSpeed, pcieLinkMaxSpeed, pcieLinkWidth, pcieLinkMaxWidth, pcieLinkDegraded, pcieErrors, pcieMaxReadRequest,
+		pcieMaxPayload,
 		pcieRelaxedOrdering, pcieACSRedirect, gpuNICDistance,
 	}
 }

@@ -14,8 +14,9 @@ import (
 
 const probeName = "probe"
 
-// WithProbes returns the set with the probes that status returns. It is asked in every Gather and Health, by any number of
-// goroutines at once, and must not wait for anything. Without WithProbes the collector probe has no metrics.
+// WithProbes returns the set with the probes that status returns. It is asked in every Gather and Health, by
+// any number of goroutines at once, and must not wait for anything. Without WithProbes the collector probe
+// has no metrics.
 func (s *Set) WithProbes(status func() probes.Status) *Set {
 	with := &Set{collectors: slices.Clone(s.collectors)}
 	for i := range with.collectors {
@@ -29,7 +30,11 @@ func (s *Set) WithProbes(status func() probes.Status) *Set {
 // probeCollector is the one collector that is not about the node: nothing is observed for it.
 func probeCollector(status func() probes.Status) collector {
 	return collector{
-		About:    About{Name: probeName, Help: "What short NCCL collectives on idle GPUs measured: transport, GPUDirect, bandwidth against its baseline.", Default: true},
+		About: About{
+			Name:    probeName,
+			Help:    "What short NCCL collectives on idle GPUs measured: transport, GPUDirect, bandwidth against its baseline.",
+			Default: true,
+		},
 		families: probeFamilies(),
 		collect:  func(_ *fabric.Node, emit emit) { collectProbes(status(), emit) },
 		supported: func(*fabric.Node) (bool, string) {
@@ -180,7 +185,8 @@ func (of *subject) paths(r *probes.Result) {
 		m = r.Measurements[n-1]
 		size, ranks = strconv.FormatUint(m.Bytes, 10), strconv.Itoa(m.Ranks)
 	}
-	of.add(probeInfo, 1, label(r.NCCL), label(r.Driver), label(r.CUDA), label(r.Network), string(m.Op), string(m.Type), size, ranks)
+	of.add(probeInfo, 1, label(r.NCCL), label(r.Driver), label(r.CUDA), label(r.Network), string(m.Op), string(m.Type),
+		size, ranks)
 	if path, ok := r.Path.Get(); ok && slices.Contains(probes.Paths(), path) {
 		state(of.emit, probeTransport, path, probes.Paths(), of.kind, of.device, of.port)
 	}

@@ -44,7 +44,8 @@ var (
 	}
 	probeRuns = &Family{
 		Name: "probe_runs_total", Type: Counter, Labels: []string{"kind", "device", "port"},
-		Help:   "Number of completed runs of the probe, with any outcome, since the exporter started. Skips do not count." + probeLabels,
+		Help: "Number of completed runs of the probe, with any outcome, since the exporter started. Skips do not count." +
+			probeLabels,
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable,
 	}
 	probeFailures = &Family{
@@ -66,7 +67,8 @@ var (
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable,
 	}
 	probeLastSuccess = &Family{
-		Name: "probe_last_success_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
+		Name: "probe_last_success_timestamp_seconds", Type: Gauge, Unit: "seconds",
+		Labels: []string{"kind", "device", "port"},
 		Help: "Start time of the last successful run, in seconds since the epoch; bandwidths and other measurements are from that run. " +
 			"The state file keeps it across restarts if it is the last run. Absent if there is none yet.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable,
@@ -88,7 +90,8 @@ var (
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable,
 	}
 	probeFault = &Family{
-		Name: "probe_fault_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port", "fault"},
+		Name: "probe_fault_timestamp_seconds", Type: Gauge, Unit: "seconds",
+		Labels: []string{"kind", "device", "port", "fault"},
 		Help: "Start time of the run that first showed the fault, in seconds since the epoch, for alerts. Absent while the probe does not have the fault. fault: socket (NCCL chose TCP, in a probe that does not measure TCP), " +
 			"gpudirect (not used, although the network supports it), wrong (wrong result), failing (see probe_failing), " +
 			"stale (no success in three intervals, although the GPUs are idle and no run failed; the time of the last success), never_run (although the GPUs are idle; the time when the exporter started). " +
@@ -112,14 +115,19 @@ var (
 		Name: "probe_release_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
 		Help: "Time from killing or closing the ranks of the last run until the driver showed none of them on the GPUs, and no used memory on GPUs without other processes. " +
 			"Aborted runs count, too: after an intrusion it is the time that the other process had to wait. Absent if it took more than 10 s, or was not monitored.",
-		Source: "nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetMemoryInfo", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental,
+		Source: "nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetMemoryInfo", Cadence: Probed, Privilege: probePrivilege,
+		Stability: Experimental,
 	}
 	probeInfo = &Family{
 		Name: "probe_info", Type: Info,
-		Labels: []string{"kind", "device", "port", "nccl_version", "driver_version", "cuda_version", "network", "op", "type", "bytes", "ranks"},
+		Labels: []string{
+			"kind", "device", "port", "nccl_version", "driver_version", "cuda_version", "network", "op",
+			"type", "bytes", "ranks",
+		},
 		Help: "Software and parameters of the last run that was not aborted; constant 1. network is NCCL's name; op, type, bytes (size of the message) and ranks are those " +
 			"of the last measurement, to which the other metrics refer. Unknown labels are empty.",
-		Source: "ncclGetVersion, cuDriverGetVersion, nvmlSystemGetDriverVersion, " + probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental,
+		Source: "ncclGetVersion, cuDriverGetVersion, nvmlSystemGetDriverVersion, " + probeLog, Cadence: Probed,
+		Privilege: probePrivilege, Stability: Experimental,
 	}
 	probeTransport = &Family{
 		Name: "probe_transport", Type: StateSet, Labels: []string{"kind", "device", "port", "transport"},
@@ -149,14 +157,19 @@ var (
 		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental,
 	}
 	probeBusBW = &Family{
-		Name: "probe_bus_bandwidth_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"kind", "device", "port"},
+		Name: "probe_bus_bandwidth_bytes_per_second", Type: Gauge, Unit: "bytes_per_second",
+		Labels: []string{"kind", "device", "port"},
 		Help:   "Bus bandwidth as nccl-tests defines it: bytes over each link, independent of the operation and the number of ranks. Light probes use few channels; compare them only with their own baseline." + probeNewest + probeLabels,
-		Source: "ncclAllReduce and the like, clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Stable,
+		Source: "ncclAllReduce and the like, clock of the host", Cadence: Probed, Privilege: probePrivilege,
+		Stability: Stable,
 	}
 	probeAlgBW = &Family{
-		Name: "probe_algorithm_bandwidth_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"kind", "device", "port"},
-		Help:   "Algorithm bandwidth as nccl-tests defines it: size of the message divided by the time of one iteration." + probeNewest,
-		Source: "ncclAllReduce and the like, clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Stable,
+		Name: "probe_algorithm_bandwidth_bytes_per_second", Type: Gauge, Unit: "bytes_per_second",
+		Labels: []string{"kind", "device", "port"},
+		Help: "Algorithm bandwidth as nccl-tests defines it: size of the message divided by the time of one iteration." +
+			probeNewest,
+		Source: "ncclAllReduce and the like, clock of the host", Cadence: Probed, Privilege: probePrivilege,
+		Stability: Stable,
 	}
 	probeLatency = &Family{
 		Name: "probe_latency_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
@@ -214,7 +227,8 @@ var (
 	}
 	probeExpectedRatio = &Family{
 		Name: "probe_expected_ratio", Type: Gauge, Unit: "ratio", Labels: []string{"kind", "device", "port"},
-		Help:   "Bus bandwidth divided by the bandwidth expected from the line rate; for rail and calibrate only." + probeNewest + probeLabels,
+		Help: "Bus bandwidth divided by the bandwidth expected from the line rate; for rail and calibrate only." +
+			probeNewest + probeLabels,
 		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental,
 	}
 	probeRegressed = &Family{
@@ -245,10 +259,14 @@ var (
 // probeFamilies are the rows of the collector probe, in the order of documentation.
 func probeFamilies() []*Family {
 	return []*Family{
-		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong, probeLastRun, probeLastSuccess,
-		probeSuccess, probeFailing, probeUnknown, probeFault, probeFaultRatio, probeFaultCause, probeRelease, probeInfo, probeTransport, probeGPUDirect, probeNVLS,
-		probeSHARP, probeChannels, probeBusBW, probeAlgBW, probeLatency, probeSmallLatency, probeInit, probeConnect, probeBaselineRatio,
-		probeBaselineSamples, probeSmallLatencyRatio, probeJudged, probeSlow, probeLate, probeExpectedRatio, probeRegressed, probeBelow,
+		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong,
+		probeLastRun, probeLastSuccess,
+		probeSuccess, probeFailing, probeUnknown, probeFault, probeFaultRatio, probeFaultCause, probeRelease, probeInfo,
+		probeTransport, probeGPUDirect, probeNVLS,
+		probeSHARP, probeChannels, probeBusBW, probeAlgBW, probeLatency, probeSmallLatency, probeInit, probeConnect,
+		probeBaselineRatio,
+		probeBaselineSamples, probeSmallLatencyRatio, probeJudged, probeSlow, probeLate, probeExpectedRatio, probeRegressed,
+		probeBelow,
 		probeCollapsed, probeDrifted,
 	}
 }

@@ -15,8 +15,8 @@ const (
 	rasAbsent    = " Absent unless the job was suspected to hang, and RAS was asked (docs/JOBS.md)."
 )
 
-// The rows about jobs that may hang, from NCCL's RAS subsystem. They are about the job on all of its nodes; only the node that asked
-// RAS exports them.
+// The rows about jobs that may hang, from NCCL's RAS subsystem. They are about the job on all of its nodes;
+// only the node that asked RAS exports them.
 var (
 	jobSuspicion = &Family{
 		Name: "job_ras_suspicion", Type: Gauge, Labels: []string{trainingJob, "reason"},
@@ -70,11 +70,14 @@ var (
 )
 
 func rasFamilies() []*Family {
-	return []*Family{jobSuspicion, jobNotAsked, jobRASState, jobRASConfirmed, jobRASRanks, jobRASApart, jobRASAnswered, jobRASQuestions, jobRASStopped}
+	return []*Family{
+		jobSuspicion, jobNotAsked, jobRASState, jobRASConfirmed, jobRASRanks, jobRASApart, jobRASAnswered,
+		jobRASQuestions, jobRASStopped,
+	}
 }
 
-// WithRAS returns the set with the rows from NCCL's RAS subsystem. status is called in every Gather, by any number of goroutines at once, and
-// must not wait for anything.
+// WithRAS returns the set with the rows from NCCL's RAS subsystem. status is called in every Gather, by any
+// number of goroutines at once, and must not wait for anything.
 func (s *Set) WithRAS(status func() progress.Status) *Set {
 	with := &Set{collectors: slices.Clone(s.collectors)}
 	for i := range with.collectors {
@@ -128,7 +131,12 @@ func collectAccount(a *progress.Account, emit emit) {
 	for _, of := range []struct {
 		problem string
 		ranks   int
-	}{{"missing", a.Ranks.Missing}, {"unresponsive", a.Ranks.Unresponsive}, {"dead", a.Ranks.Dead}, {"failed", a.Ranks.Failed}} {
+	}{
+		{"missing", a.Ranks.Missing},
+		{"unresponsive", a.Ranks.Unresponsive},
+		{"dead", a.Ranks.Dead},
+		{"failed", a.Ranks.Failed},
+	} {
 		emit(jobRASRanks, float64(of.ranks), a.Job, of.problem)
 	}
 	if s := a.Ranks.Spread; s.Known {

@@ -12,8 +12,8 @@ import (
 	"gpufabric_exporter/internal/jobs/progress"
 )
 
-// What RAS reports about jobs has the labels of fixed lists; a job that was not asked has a reason and no state; nothing is there while it is
-// off.
+// What RAS reports about jobs has the labels of fixed lists; a job that was not asked has a reason and no
+// state; nothing is there while it is off.
 func TestRAS(t *testing.T) {
 	asked := progress.Account{Job: "slurm/7", Suspicions: []progress.Suspicion{progress.TrafficStopped}, Refused: &progress.Refusal{Why: progress.Waiting, Text: "later"}}
 	answer := fabric.RASAnswer{Version: "2.30.7", Communicators: []fabric.RASCommunicator{{

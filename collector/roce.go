@@ -16,7 +16,8 @@ var (
 		Name: "roce_chain_consistent", Type: Gauge, Labels: []string{"device", "port"},
 		Help: "1 if the settings of NCCL, the settings of the NIC and the expectation of the site agree in every step: the GID that NCCL would use, traffic class, DSCP, priority, PFC, 802.3x pause, buffer, ETS, ECN and CNP. " +
 			"0 if they contradict each other. Absent while this is unknown (roce_chain_unknown). Without expected.roce in the configuration, only contradictions between settings count.",
-		Source: "DCB and ethtool netlink, MLNX_OFED files, NCCL configuration, config expected.roce", Cadence: Slow, Stability: Experimental,
+		Source: "DCB and ethtool netlink, MLNX_OFED files, NCCL configuration, config expected.roce", Cadence: Slow,
+		Stability: Experimental,
 	}
 	roceChainBroken = &Family{
 		Name: "roce_chain_broken", Type: Gauge, Labels: []string{"device", "port", "step"},
@@ -34,7 +35,8 @@ var (
 		Name: "roce_traffic_class", Type: Gauge, Labels: []string{"device", "port"},
 		Help: "Traffic class byte of NCCL's RoCE packets, 0 to 255: the one that MLNX_OFED sets for the port, or else NCCL_IB_TC of the host's NCCL configuration. " +
 			"Absent if neither is set, because jobs may set their own.",
-		Source: "/sys/class/infiniband/<device>/tc/<port>/traffic_class, /etc/nccl.conf, config nccl", Cadence: Slow, Stability: Experimental,
+		Source: "/sys/class/infiniband/<device>/tc/<port>/traffic_class, /etc/nccl.conf, config nccl", Cadence: Slow,
+		Stability: Experimental,
 	}
 	roceDSCP = &Family{
 		Name: "roce_dscp", Type: Gauge, Labels: []string{"device", "port"},
@@ -45,13 +47,15 @@ var (
 		Name: "roce_priority", Type: Gauge, Labels: []string{"device", "port"},
 		Help: "Priority that the NIC gives to NCCL's RoCE packets, 0 to 7, by DSCP or VLAN tag. If jobs set the traffic class, it is the priority in expected.roce; " +
 			"absent if that is not configured.",
-		Source: "DCB_ATTR_IEEE_APP_TABLE, /sys/class/net/<netdev>/qos/{trust,dscp2prio}, NCCL_IB_SL, config expected.roce", Cadence: Slow, Stability: Experimental,
+		Source:  "DCB_ATTR_IEEE_APP_TABLE, /sys/class/net/<netdev>/qos/{trust,dscp2prio}, NCCL_IB_SL, config expected.roce",
+		Cadence: Slow, Stability: Experimental,
 	}
 	roceCongestionControl = &Family{
 		Name: "roce_congestion_control", Type: StateSet, Labels: []string{"device", "port", "mode"},
 		Help: "How RoCE avoids packet loss in congestion, for the priority of roce_priority: none, pfc (lossless), ecn (DCQCN), pfc_ecn (both), " +
 			"or unknown; 1 for the current mode. Only MLNX_OFED shows whether ECN is on.",
-		Source: "DCB_ATTR_IEEE_PFC, /sys/class/net/<netdev>/ecn/roce_{np,rp}/enable/<priority>", Cadence: Slow, Stability: Experimental,
+		Source: "DCB_ATTR_IEEE_PFC, /sys/class/net/<netdev>/ecn/roce_{np,rp}/enable/<priority>", Cadence: Slow,
+		Stability: Experimental,
 	}
 	roceTrust = &Family{
 		Name: "roce_trust", Type: StateSet, Labels: []string{"device", "port", "netdev", "mode"},
@@ -86,18 +90,23 @@ var (
 		Source: "/sys/class/net/<netdev>/ecn/roce_np/cnp_dscp (MLNX_OFED)", Cadence: Slow, Stability: Stable,
 	}
 	roceConfigurationInfo = &Family{
-		Name: "roce_configuration_info", Type: Info, Labels: []string{"device", "port", "netdev", "hash", "pfc", "dscp_map", "buffers", "mtu", "traffic_class_source", "dcbx"},
+		Name: "roce_configuration_info", Type: Info, Labels: []string{
+			"device", "port", "netdev", "hash", "pfc", "dscp_map",
+			"buffers", "mtu", "traffic_class_source", "dcbx",
+		},
 		Help: "RoCE settings of the interface; constant 1. hash covers trust, traffic class, DSCP, priority, PFC, ETS, ECN, 802.3x pause and buffers: equal settings have equal hashes, " +
 			"so rails and nodes that differ can be found. Other labels have single settings, to compare nodes: pfc is the list of priorities with PFC (3, or none); " +
 			"dscp_map is a hash of the priorities of all DSCPs, or pcp if DSCP is not trusted; buffers is a hash of the receive buffers; mtu is the MTU of the interface in bytes. " +
 			"Unknown labels are empty. traffic_class_source: ofed, nccl, job (not set on the host), none (RoCE v1), unknown. " +
 			"dcbx: host, or firmware, which may overwrite what the host sets.",
-		Source: "as roce_chain_consistent; DCB_ATTR_DCBX; /sys/class/net/<netdev>/mtu", Cadence: Slow, Stability: Experimental,
+		Source: "as roce_chain_consistent; DCB_ATTR_DCBX; /sys/class/net/<netdev>/mtu", Cadence: Slow,
+		Stability: Experimental,
 	}
 	roceCongestionControlParameter = &Family{
 		Name: "roce_congestion_control_parameter", Type: Gauge, Labels: []string{"device", "port", "netdev", "parameter"},
-		Help:   "A parameter of DCQCN with the driver's name and unit; np_: the notification point (receiver), rp_: the reaction point (sender).",
-		Source: "/sys/class/net/<netdev>/ecn/roce_{np,rp}/* (MLNX_OFED), /sys/kernel/debug/mlx5/<pci address>/cc_params/*", Cadence: Slow,
+		Help:      "A parameter of DCQCN with the driver's name and unit; np_: the notification point (receiver), rp_: the reaction point (sender).",
+		Source:    "/sys/class/net/<netdev>/ecn/roce_{np,rp}/* (MLNX_OFED), /sys/kernel/debug/mlx5/<pci address>/cc_params/*",
+		Cadence:   Slow,
 		Privilege: "none with MLNX_OFED, root for debugfs", Stability: Experimental,
 	}
 )
@@ -105,7 +114,8 @@ var (
 // roceFamilies are the rows of the collector roce, in the order of documentation.
 func roceFamilies() []*Family {
 	return []*Family{
-		roceChainConsistent, roceChainBroken, roceChainUnknown, roceTrafficClass, roceDSCP, rocePriority, roceCongestionControl, roceTrust,
+		roceChainConsistent, roceChainBroken, roceChainUnknown, roceTrafficClass, roceDSCP, rocePriority,
+		roceCongestionControl, roceTrust,
 		rocePFCEnabled, roceGlobalPauseEnabled, roceECNEnabled, roceLosslessBuffer, roceCNPDSCP, roceConfigurationInfo,
 	}
 }
@@ -203,7 +213,8 @@ func collectQoS(dev, port string, d *fabric.NetDev, c *fabric.RoCEChain, emit em
 	if v, ok := d.MTU.Get(); ok {
 		mtu = strconv.Itoa(v)
 	}
-	emit(roceConfigurationInfo, 1, dev, port, d.Name, c.Hash, pfc, c.DSCPMap, c.BufferMap, mtu, c.TrafficClassFrom, dcbx(q.DCBX))
+	emit(roceConfigurationInfo, 1, dev, port, d.Name, c.Hash, pfc, c.DSCPMap, c.BufferMap, mtu, c.TrafficClassFrom,
+		dcbx(q.DCBX))
 }
 
 // dcbx says who configures the interface; empty when the driver does not.

@@ -138,8 +138,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// conditionalFamilies are emitted for no simulated node: configuration, findings, failures, netlink, health of NVSwitches. Each
-// has a test of its own.
+// conditionalFamilies are emitted for no simulated node: configuration, findings, failures, netlink, health
+// of NVSwitches. Each has a test of its own.
 func conditionalFamilies() []string {
 	return []string{
 		"hca_gone", "node_compute_ports_expected", "nccl_config_findings", "exporter_facts_unknown", "exporter_source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
@@ -175,7 +175,8 @@ func TestValuesAreEmitted(t *testing.T) {
 	}
 }
 
-// withoutHelp leaves out HELP texts: docs/METRICS.md has them once, and a changed one would change a golden file for each node.
+// withoutHelp leaves out HELP texts: docs/METRICS.md has them once, and a changed one would change a golden
+// file for each node.
 func withoutHelp(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -221,8 +222,9 @@ func byDefault(t *testing.T) *Set {
 	return s
 }
 
-// checkBudget prints the series of each family, and compares their sum with the budget: that of the whole node, or where
-// it has more devices than the budget is about, that of eight compute NICs, and that of each port of all.
+// checkBudget prints the series of each family, and compares their sum with the budget: that of the whole
+// node, or where it has more devices than the budget is about, that of eight compute NICs, and that of each
+// port of all.
 func checkBudget(t *testing.T, s simulator.Scenario, n *fabric.Node) {
 	t.Helper()
 	count := func(n *fabric.Node) (total int, table string) {

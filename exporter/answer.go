@@ -15,8 +15,8 @@ import (
 	"gpufabric_exporter/collector"
 )
 
-// answer makes the body of an answer to a scraper, in its buffers. It is complete before any of it is sent, so that it is
-// sent with its length and in one write.
+// answer makes the body of an answer to a scraper, in its buffers. It is complete before any of it is sent,
+// so that it is sent with its length and in one write.
 type answer struct {
 	gathered     collector.Gathered
 	text, packed bytes.Buffer
@@ -40,7 +40,8 @@ func (p *answers) get() *answer {
 
 func (p *answers) put(a *answer) { p.pool.Put(a) }
 
-// body returns the text, compressed if the scraper prefers that, and sets the headers for it. It shares no memory with the answer.
+// body returns the text, compressed if the scraper prefers that, and sets the headers for it. It shares no
+// memory with the answer.
 func (a *answer) body(header http.Header, r *http.Request, format expfmt.Format) []byte {
 	body := &a.text
 	header.Add("Vary", "Accept")

@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// connections limits how many clients are connected at once, because each needs a file descriptor, and so do the readers
-// of devices; and how many bytes of answers are in memory that clients have not read. When there is too much, one connection of the
-// address that has the most is closed, so that a client with few connections keeps them whatever other clients do. Of the
-// connections of that address it is the one that has been idle longest or, if all are being answered, the one whose request
+// connections limits how many clients are connected at once, because each needs a file descriptor, and so do
+// the readers of devices; and how many bytes of answers are in memory that clients have not read. When there
+// is too much, one connection of the address that has the most is closed, so that a client with few
+// connections keeps them whatever other clients do. Of the connections of that address it is the one that has
+// been idle longest or, if all are being answered, the one whose request
 // began first. It is never the newest, or clients that do not read their answers would keep all others out.
 type connections struct {
 	limit, unsentLimit int
@@ -132,8 +133,8 @@ type sending struct {
 	conn net.Conn
 }
 
-// room waits until most of what was sent to connections that are closed now is no longer in memory: on a busy machine that takes
-// a moment, and whoever waits here has not let others make their answers yet.
+// room waits until most of what was sent to connections that are closed now is no longer in memory: on a busy
+// machine that takes a moment, and whoever waits here has not let others make their answers yet.
 func (s *sending) room() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -158,8 +159,8 @@ func (s *sending) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (s *sending) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// sends takes note of bytes that are to be sent to a client, or less than nothing when they were, and closes connections until
-// what waits is within the limit. An answer alone may be larger.
+// sends takes note of bytes that are to be sent to a client, or less than nothing when they were, and closes
+// connections until what waits is within the limit. An answer alone may be larger.
 func (c *connections) sends(conn net.Conn, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,8 +183,9 @@ func (c *connections) sends(conn net.Conn, bytes int) {
 	}
 }
 
-// origin is the address of a client; of IPv6 the network that one host has to itself, and of loopback all of it, because each
-// user of this host has all of its addresses. All connections without an address count as one client.
+// origin is the address of a client; of IPv6 the network that one host has to itself, and of loopback all of
+// it, because each user of this host has all of its addresses. All connections without an address count as
+// one client.
 func origin(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

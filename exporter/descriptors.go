@@ -7,11 +7,13 @@ import (
 	"syscall"
 )
 
-// Descriptors that are not counted one by one: standard streams, workers' pipes, netlink, files that are read and closed.
+// Descriptors that are not counted one by one: standard streams, workers' pipes, netlink, files that are read
+// and closed.
 const otherDescriptors = 96
 
-// descriptors is how the open files that the process may have (RLIMIT_NOFILE, whose soft limit Go raises to the hard one)
-// are divided: some are for clients, some for files of devices that stay open, and the rest for everything else.
+// descriptors is how the open files that the process may have (RLIMIT_NOFILE, whose soft limit Go raises to
+// the hard one) are divided: some are for clients, some for files of devices that stay open, and the rest for
+// everything else.
 type descriptors struct{ limit, clients, files int }
 
 // shareDescriptors divides a limit. If it is very small, a few clients are served and no file stays open.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exporter is the process: it observes one node, serves it to Prometheus and to people over HTTP, and reloads its
-// configuration. It contains no logic about the fabric itself.
+// Package exporter is the process: it observes one node, serves it to Prometheus and to people over HTTP, and
+// reloads its configuration. It contains no logic about the fabric itself.
 //
-// An Exporter serves once. Any number of them may serve at once in one process: there are no globals, no default mux and no
-// default registry. Inside, one goroutine per listener serves, one makes the first observation, one reloads on SIGHUP, and
-// one notifies systemd; they share the observer.
+// An Exporter serves once. Any number of them may serve at once in one process: there are no globals, no
+// default mux and no default registry. Inside, one goroutine per listener serves, one makes the first
+// observation, one reloads on SIGHUP, and one notifies systemd; they share the observer.
 //
-// A configuration that is wrong ends in exit code command.Usage, all other failures to start in command.Failure. Once it serves,
-// nothing but its context or a listener that fails ends it.
+// A configuration that is wrong ends in exit code command.Usage, all other failures to start in
+// command.Failure. Once it serves, nothing but its context or a listener that fails ends it.
 package exporter
 
 import (
@@ -91,7 +91,8 @@ func (e *Exporter) checkFiles(c *command.Call) int {
 
 func (e *Exporter) checkedFiles(w io.Writer) error {
 	c, err := e.Site.Config.Read()
-	if err = errors.Join(append([]error{err}, c.Problems...)...); err != nil { // the service would leave profiles out and run
+	// the service would leave profiles out and run
+	if err = errors.Join(append([]error{err}, c.Problems...)...); err != nil {
 		return err
 	}
 	if c.File == "" { // no error for the service either
@@ -122,12 +123,13 @@ type Node struct {
 	GPUs                  observer.GPUs          // nil: no GPU driver is queried
 	Ranks                 observer.Ranks         // nil: processes that hold GPUs are not read
 	Maintenance           func() (string, error) // why GPUs must not be accessed; nil: they are not GPUs of this host
-	StopGPUs              func()                 // ends a read of GPUs that hangs, before the observer is closed; nil: none does
-	LogDropped            func() uint64          // lines of the log that were dropped so far; nil: none is
-	Config                func() (config.Config, error)
-	Title                 string // the name of the node on the landing page
-	Note                  string // a sentence about it, for simulated nodes
-	Simulated             bool
+	// ends a read of GPUs that hangs, before the observer is closed; nil: none does
+	StopGPUs   func()
+	LogDropped func() uint64 // lines of the log that were dropped so far; nil: none is
+	Config     func() (config.Config, error)
+	Title      string // the name of the node on the landing page
+	Note       string // a sentence about it, for simulated nodes
+	Simulated  bool
 	// RAS answers queries about the jobs of a simulated node; nil: the node is this host, whose processes are queried.
 	RAS *inquiry.Options
 	// Prober returns what makes up the probes of a simulated node; nil: they are those of this host, if any.
@@ -196,9 +198,11 @@ func (e *Exporter) serve(ctx context.Context, c *command.Call) int {
 // Serve observes and serves one node until ctx ends, and returns the exit code. It returns within two seconds after ctx
 // ends, whatever hangs.
 func (e *Exporter) Serve(ctx context.Context, c *command.Call, n Node, log *slog.Logger) int {
-	// SIGPIPE ends a process whose log has lost its reader, journald for one, unless it is caught. It is until the end, which is logged.
+	// SIGPIPE ends a process whose log has lost its reader, journald for one, unless it is caught. It is until
+	// the end, which is logged.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	log.Info("starting", "program", command.Name, "version", version.Version, "revision", version.GetRevision(), "go", version.GoVersion)
+	log.Info("starting", "program", command.Name, "version", version.Version, "revision", version.GetRevision(), "go",
+		version.GoVersion)
 	served := make(chan error, 1)
 	go func() { served <- e.serveNode(ctx, n, log) }()
 	var err error
@@ -222,8 +226,8 @@ func (e *Exporter) Serve(ctx context.Context, c *command.Call, n Node, log *slog
 	return command.OK
 }
 
-// leaving is the longest time that the process takes to end, whatever hangs, but for what the log needs (logging.Queue). The kernel
-// ends its workers together with it.
+// leaving is the longest time that the process takes to end, whatever hangs, but for what the log needs
+// (logging.Queue). The kernel ends its workers together with it.
 const leaving = 1600 * time.Millisecond
 
 func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) error {
@@ -248,7 +252,8 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	ob, err := e.Site.Observe(observer.Options{
 		Sysfs: n.Sysfs, Procfs: n.Procfs, Rootfs: n.Rootfs, Netlink: n.Netlink, Devices: e.Site.Devices.Filter,
 		Policy: initial.Policy, NCCL: initial.NCCL,
-		Ethernet: n.Ethernet, Statistics: e.Collectors.Statistics, GPUs: n.GPUs, Ranks: n.Ranks, Descriptors: ownDescriptors().files,
+		Ethernet: n.Ethernet, Statistics: e.Collectors.Statistics, GPUs: n.GPUs, Ranks: n.Ranks,
+		Descriptors:  ownDescriptors().files,
 		FastInterval: e.Intervals.Fast, MediumInterval: e.Intervals.Medium, SlowInterval: e.Intervals.Slow, Log: log,
 	}, n.Simulated)
 	if err != nil {
@@ -326,14 +331,17 @@ func (h *handler) observeFirst(ctx context.Context) {
 	for i := range n.HCAs {
 		ports += len(n.HCAs[i].Ports)
 	}
-	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(verdict.Together(verdict.Failures(list))))
+	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles",
+		len(verdict.Together(verdict.Failures(list))))
 }
 
 // unreadable says that the RDMA devices of a node are not known, and what to do.
 func unreadable(n *fabric.Node, of Node) string {
-	text := fmt.Sprintf("the RDMA devices of the node are unknown: %s/class/infiniband could not be read (%s)", of.Sysfs, n.ClassPresent.Reason)
+	text := fmt.Sprintf("the RDMA devices of the node are unknown: %s/class/infiniband could not be read (%s)", of.Sysfs,
+		n.ClassPresent.Reason)
 	if n.ClassPresent.Reason == fabric.ReasonPrivilege {
-		text += ": allow user " + strconv.Itoa(os.Geteuid()) + " to read it; the audit log shows what SELinux or AppArmor denied"
+		text += ": allow user " + strconv.Itoa(os.Geteuid()) +
+			" to read it; the audit log shows what SELinux or AppArmor denied"
 	}
 	return text
 }
@@ -345,7 +353,8 @@ func noGPUDriver(n *fabric.Node) (text string, missing bool) {
 		return "the GPUs of the node are unknown: NVIDIA's driver is loaded, but " + why +
 			". With systemd, enable the tier gpu; in a container, use NVIDIA's runtime with NVIDIA_DRIVER_CAPABILITIES=utility", true
 	}
-	return "no GPU driver is loaded (" + d.Loaded.Source + "); serving no facts of GPUs", d.Released == "" && !d.Loaded.Or(true)
+	return "no GPU driver is loaded (" + d.Loaded.Source + "); serving no facts of GPUs", d.Released == "" &&
+		!d.Loaded.Or(true)
 }
 
 // noDevice returns the message that the kernel certainly shows no RDMA device.

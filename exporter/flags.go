@@ -43,19 +43,28 @@ func (w *Web) Define(f *command.Flags) {
 	f.Add(listen, "Address to listen on, HOST:PORT. Repeatable. Default "+defaultAddress+", for demo "+DemoAddress+".",
 		command.Append(&w.Listen, command.ParseAddress)).PlaceHolder(defaultAddress)
 	f.Switch("web.systemd-socket", "Take the listening sockets from systemd instead.", &w.SystemdSocket)
-	f.Add("web.config.file", "File that enables TLS, client certificates or basic authentication (exporter-toolkit format).", command.Input(&w.ConfigFile)).
+	f.Add("web.config.file",
+		"File that enables TLS, client certificates or basic authentication (exporter-toolkit format).",
+		command.Input(&w.ConfigFile)).
 		PlaceHolder("FILE")
-	f.Add("web.telemetry-path", "Path of the metrics.", command.Into(&w.TelemetryPath, command.ParsePath)).Default("/metrics")
-	f.Add("web.route-prefix", "Prefix of all paths. Default: the path of --web.external-url.", command.Set(func(s string) error {
-		p, err := command.ParsePath(s)
-		prefix = &p
-		return err
-	})).PlaceHolder("/")
-	f.Add("web.external-url", "URL under which this exporter is reachable through a reverse proxy.", command.Into(&external, command.ParseURLPath)).PlaceHolder("URL")
-	f.Switch("web.disable-exporter-metrics", "Exclude metrics about the exporter's process (go_*, process_*, promhttp_*); gpufabric_exporter_build_info stays.", &w.DisableExporterMetrics)
-	f.Add("web.max-requests", "Maximum number of parallel requests; others get 503. 0: no limit.", command.Into(&w.MaxRequests, command.ParseCount)).Default("40")
+	f.Add("web.telemetry-path", "Path of the metrics.",
+		command.Into(&w.TelemetryPath, command.ParsePath)).Default("/metrics")
+	f.Add("web.route-prefix", "Prefix of all paths. Default: the path of --web.external-url.",
+		command.Set(func(s string) error {
+			p, err := command.ParsePath(s)
+			prefix = &p
+			return err
+		})).PlaceHolder("/")
+	f.Add("web.external-url", "URL under which this exporter is reachable through a reverse proxy.",
+		command.Into(&external, command.ParseURLPath)).PlaceHolder("URL")
+	f.Switch("web.disable-exporter-metrics",
+		"Exclude metrics about the exporter's process (go_*, process_*, promhttp_*); gpufabric_exporter_build_info stays.",
+		&w.DisableExporterMetrics)
+	f.Add("web.max-requests", "Maximum number of parallel requests; others get 503. 0: no limit.",
+		command.Into(&w.MaxRequests, command.ParseCount)).Default("40")
 	f.Switch("web.enable-pprof", "Serve profiles of the exporter under /debug/pprof/.", &w.EnablePprof)
-	f.Add("timeout-offset", "Seconds to end a scrape before Prometheus' scrape timeout.", command.Into(&w.TimeoutOffset, command.ParseSeconds)).Default("0.5")
+	f.Add("timeout-offset", "Seconds to end a scrape before Prometheus' scrape timeout.",
+		command.Into(&w.TimeoutOffset, command.ParseSeconds)).Default("0.5")
 	f.Check(func() error {
 		w.RoutePrefix = external
 		if prefix != nil {
@@ -74,7 +83,8 @@ func (w *Web) Define(f *command.Flags) {
 
 // reserved reports whether a path is in use and cannot be the path of metrics.
 func reserved(p string) bool {
-	return p == "/-" || p == "/debug" || p == ProbesPath || p == ProbesPath+".json" || p == JobsPath || p == StatusPath || strings.HasPrefix(p, "/-/") || strings.HasPrefix(p, "/debug/")
+	return p == "/-" || p == "/debug" || p == ProbesPath || p == ProbesPath+".json" || p == JobsPath ||
+		p == StatusPath || strings.HasPrefix(p, "/-/") || strings.HasPrefix(p, "/debug/")
 }
 
 // Collectors are what of the node becomes metrics.
@@ -97,7 +107,8 @@ func (c *Collectors) Define(f *command.Flags) {
 		f.Switch("collector."+i.Name, fmt.Sprintf("Collector %s: %s (default: %s).", i.Name, i.Help, state), &enabled)
 	}
 	f.Switch("collector.disable-defaults", "Run only the collectors that are enabled by flags.", &disableDefaults)
-	f.Add("collector.netdev.stats-include", "Also export statistics of network interfaces (ethtool -S) whose full name matches this regular expression, besides those that have their own metric.",
+	f.Add("collector.netdev.stats-include",
+		"Also export statistics of network interfaces (ethtool -S) whose full name matches this regular expression, besides those that have their own metric.",
 		command.Into(&c.Statistics, config.ParsePattern)).PlaceHolder("REGEXP")
 	f.Check(func() error {
 		for _, i := range collector.Collectors() {
@@ -119,10 +130,14 @@ type Intervals struct{ Fast, Medium, Slow time.Duration }
 func (i *Intervals) Define(f *command.Flags) {
 	const medium = "observer.medium-interval"
 	interval := func(to *time.Duration) command.Value { return command.Into(to, command.ParseInterval) }
-	f.Add("observer.fast-interval", "How long scrapes share one reading of the hardware.", interval(&i.Fast)).Default(observer.DefaultFastInterval.String())
-	f.Add(medium, "How long scrapes share one reading of the statistics of network interfaces, which is expensive for the driver.", interval(&i.Medium)).
+	f.Add("observer.fast-interval", "How long scrapes share one reading of the hardware.",
+		interval(&i.Fast)).Default(observer.DefaultFastInterval.String())
+	f.Add(medium,
+		"How long scrapes share one reading of the statistics of network interfaces, which is expensive for the driver.",
+		interval(&i.Medium)).
 		Default(observer.DefaultMediumInterval.String())
-	f.Add("observer.slow-interval", "How long to cache facts that rarely change.", interval(&i.Slow)).Default(observer.DefaultSlowInterval.String())
+	f.Add("observer.slow-interval", "How long to cache facts that rarely change.",
+		interval(&i.Slow)).Default(observer.DefaultSlowInterval.String())
 	f.Check(func() error {
 		if !f.Given(medium) {
 			i.Medium = max(i.Medium, i.Fast)

@@ -28,11 +28,12 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// mostGrowth is how many bytes may be left over after any number of rounds: a buffer or two that were in use before, or are now.
+// mostGrowth is how many bytes may be left over after any number of rounds: a buffer or two that were in use
+// before, or are now.
 const mostGrowth = 128 << 10
 
-// grows runs rounds and fails if they leave memory behind: few in each run of the tests, and full under FULL=1, as make load-test
-// does. The first rounds, in which caches get their size, do not count.
+// grows runs rounds and fails if they leave memory behind: few in each run of the tests, and full under
+// FULL=1, as make load-test does. The first rounds, in which caches get their size, do not count.
 func grows(t *testing.T, name string, few, full int, round func(i int)) {
 	t.Helper()
 	rounds := few

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What passwords that were not accepted before may cost. One costs about 60 ms of processor time (bcrypt), which belongs to jobs.
+// What passwords that were not accepted before may cost. One costs about 60 ms of processor time (bcrypt),
+// which belongs to jobs.
 const (
 	guessesOfClient = 1  // per second
 	burstOfClient   = 10 // at once
@@ -26,9 +27,10 @@ const (
 	guessesLogged   = time.Minute // at most once in
 )
 
-// guesses bounds what wrong passwords cost. Without it, one client that guesses takes a processor of the node, and scrapers wait
-// for seconds: passwords are compared one after the other, and only the last hundred outcomes are remembered. Credentials that
-// were accepted pass, so that guesses of one client keep no other from its scrapes. It may be used by any number of servers.
+// guesses bounds what wrong passwords cost. Without it, one client that guesses takes a processor of the
+// node, and scrapers wait for seconds: passwords are compared one after the other, and only the last hundred
+// outcomes are remembered. Credentials that were accepted pass, so that guesses of one client keep no other
+// from its scrapes. It may be used by any number of servers.
 type guesses struct {
 	log *slog.Logger
 
@@ -40,11 +42,14 @@ type guesses struct {
 }
 
 func newGuesses(log *slog.Logger) *guesses {
-	return &guesses{log: log, accepted: map[[sha256.Size]byte]bool{}, clients: map[netip.Prefix]*rate.Limiter{}, all: rate.NewLimiter(guessesOfAll, burstOfAll)}
+	return &guesses{
+		log: log, accepted: map[[sha256.Size]byte]bool{}, clients: map[netip.Prefix]*rate.Limiter{},
+		all: rate.NewLimiter(guessesOfAll, burstOfAll),
+	}
 }
 
-// guard has passwords of a server pass here first. The toolkit puts what compares them before the handler of the server just before
-// it serves, which is when the server asks for its context.
+// guard has passwords of a server pass here first. The toolkit puts what compares them before the handler of
+// the server just before it serves, which is when the server asks for its context.
 func (g *guesses) guard(s *http.Server) {
 	base := s.BaseContext
 	s.BaseContext = func(l net.Listener) context.Context {

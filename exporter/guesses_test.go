@@ -17,8 +17,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Wrong passwords cost a bounded number of comparisons, from one client and from a thousand, and no scrape of who knows the
-// password; the log names the client once a minute.
+// Wrong passwords cost a bounded number of comparisons, from one client and from a thousand, and no scrape of
+// who knows the password; the log names the client once a minute.
 func TestGuessesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		compared, secret := 0, "secret"

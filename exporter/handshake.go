@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// maxHandshake bounds what a client sends before its first request, in bytes. Chains of certificates have a tenth of it; TLS alone
-// would take 256 KiB from each client, and ten times that in memory to verify them.
+// maxHandshake bounds what a client sends before its first request, in bytes. Chains of certificates have a
+// tenth of it; TLS alone would take 256 KiB from each client, and ten times that in memory to verify them.
 const maxHandshake = 32 << 10
 
 var errHandshake = errors.New("the client sent more than 32 KiB before a request: expected a shorter chain of certificates")
@@ -44,7 +44,8 @@ func (c *greeted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite is what a server does before it closes a connection of which it has not read all, so that its answer is read.
+// CloseWrite is what a server does before it closes a connection of which it has not read all, so that its
+// answer is read.
 func (c *greeted) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

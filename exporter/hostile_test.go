@@ -271,8 +271,8 @@ func TestUnreadAnswersHoldNoConnection(t *testing.T) {
 	}
 }
 
-// Answers that nobody reads are bounded in bytes: the client with the most of them loses the one that it asked for first, and no
-// other client loses any.
+// Answers that nobody reads are bounded in bytes: the client with the most of them loses the one that it
+// asked for first, and no other client loses any.
 func TestUnreadBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConnections(100, 1000)
@@ -332,8 +332,8 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 	})
 }
 
-// A client that is still on its way to its first request, as in the handshake of TLS, does not lose its connection to those that do
-// not read their answers.
+// A client that is still on its way to its first request, as in the handshake of TLS, does not lose its
+// connection to those that do not read their answers.
 func TestHandshakesAreNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConnections(4, maxUnsent)

@@ -41,8 +41,13 @@ type handler struct {
 	seen     page.Sightings
 }
 
-func newHandler(e *Exporter, n Node, set *collector.Set, ob site.Observer, config *reloader, log *slog.Logger) *handler {
-	h := &handler{exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), build: buildInfo(), failures: newFailures(), log: log, places: newPlaces(e.Web.MaxRequests)}
+func newHandler(e *Exporter, n Node, set *collector.Set, ob site.Observer, config *reloader,
+	log *slog.Logger,
+) *handler {
+	h := &handler{
+		exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), build: buildInfo(),
+		failures: newFailures(), log: log, places: newPlaces(e.Web.MaxRequests),
+	}
 	h.set = set.WithVerdicts(func(seen *fabric.Node, list []verdict.Verdict) { h.seen.See(list, false, seen.At) })
 	h.own.MustRegister(h.failures)
 	h.probes = h.probePages()
@@ -72,8 +77,8 @@ func (h *handler) mux() http.Handler {
 	return outer
 }
 
-// routes are all paths. What reads the node or the process shares the places of --web.max-requests; a reload has limits of
-// its own.
+// routes are all paths. What reads the node or the process shares the places of --web.max-requests; a reload
+// has limits of its own.
 func (h *handler) routes() []route {
 	web := &h.exporter.Web
 	metrics := http.Handler(http.HandlerFunc(h.metrics))
@@ -99,7 +104,10 @@ func (h *handler) routes() []route {
 		list = append(list, route{"GET /{$}", paged(landing.ServeHTTP)})
 	}
 	if web.EnablePprof {
-		for path, f := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
+		for path, f := range map[string]http.HandlerFunc{
+			"": pprof.Index, "cmdline": pprof.Cmdline,
+			"profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+		} {
 			list = append(list, route{"/debug/pprof/" + path, h.places.wrap(f, nil)})
 		}
 	}
@@ -109,7 +117,10 @@ func (h *handler) routes() []route {
 // healthy is not so if an answer is not made that was due long ago: whatever it waits for, others may wait for it, too.
 func (h *handler) healthy(w http.ResponseWriter, _ *http.Request) {
 	if due, late := h.places.late(time.Now()); late {
-		http.Error(w, "not healthy: an answer that was due at "+due.UTC().Format("15:04:05 UTC")+" has not been made: restart the exporter", http.StatusServiceUnavailable)
+		http.Error(w,
+			"not healthy: an answer that was due at "+
+				due.UTC().Format("15:04:05 UTC")+" has not been made: restart the exporter",
+			http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = io.WriteString(w, "healthy\n")
@@ -123,8 +134,8 @@ func (h *handler) readiness(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "ready\n")
 }
 
-// bodiless refuses requests with a body, none of which has a meaning here: the server would wait for the rest of it before
-// it answers. A request without one is whole, and its answer may take longer than readTimeout.
+// bodiless refuses requests with a body, none of which has a meaning here: the server would wait for the rest
+// of it before it answers. A request without one is whole, and its answer may take longer than readTimeout.
 func bodiless(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
@@ -137,8 +148,8 @@ func bodiless(next http.Handler) http.Handler {
 	})
 }
 
-// secured sets headers that keep a browser from doing anything with our answers but show them, and all others from keeping them. What
-// --web.config.file sets for the same headers wins.
+// secured sets headers that keep a browser from doing anything with our answers but show them, and all others
+// from keeping them. What --web.config.file sets for the same headers wins.
 func secured(next http.Handler) http.Handler {
 	headers := map[string]string{
 		"Content-Security-Policy": page.SecurityPolicy(),

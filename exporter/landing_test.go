@@ -34,7 +34,8 @@ func TestLandingIsServed(t *testing.T) {
 	contains(t, header.Get("Content-Security-Policy"), "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
 }
 
-// A finding says how bad it is, which check found it, since when, and where to read on; its commands have names in them.
+// A finding says how bad it is, which check found it, since when, and where to read on; its commands have
+// names in them.
 func TestLandingFinding(t *testing.T) {
 	var mu sync.Mutex
 	down, at := true, time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC)

@@ -88,7 +88,9 @@ func closeAll(ls []net.Listener) {
 
 // serveListeners serves h on all listeners until ctx ends or one of them fails. Each has a server of its own:
 // the toolkit's ServeMultiple changes one shared server from several goroutines. What they log goes to errs.
-func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webConfigFile string, log *slog.Logger, errs slog.Handler) error {
+func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webConfigFile string, log *slog.Logger,
+	errs slog.Handler,
+) error {
 	// Requests in flight outlive ctx by the grace.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -101,8 +103,8 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 	servers := make([]*http.Server, len(ls))
 	clients := newConnections(ownDescriptors().clients, maxUnsent)
 	h = clients.counted(h)
-	// Without HTTP/2, whatever the web configuration says: a client of it has any number of answers waiting that it accepts no byte of,
-	// and scrapers gain nothing.
+	// Without HTTP/2, whatever the web configuration says: a client of it has any number of answers waiting that
+	// it accepts no byte of, and scrapers gain nothing.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	for i, l := range ls {

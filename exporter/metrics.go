@@ -89,7 +89,10 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 	if names := query["name[]"]; len(names) > 0 {
 		families = slices.DeleteFunc(families, func(f exposition.Family) bool { return !slices.Contains(names, f.Name) })
-		own = slices.DeleteFunc(slices.Clone(own), func(f *dto.MetricFamily) bool { return !slices.Contains(names, f.GetName()) })
+		own = slices.DeleteFunc(slices.Clone(own), func(f *dto.MetricFamily) bool {
+			return !slices.Contains(names,
+				f.GetName())
+		})
 	}
 	format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 	h.failed(causeEncoding, exposition.Encode(&a.text, format, families, own))
@@ -121,8 +124,8 @@ const (
 	mostScrapeTimeout    = time.Minute // a request that waits for what hangs has a place until then
 )
 
-// scrapeTimeout returns how long the scraper will wait, less the offset, and a minute at most. An invalid header is ignored: its sender
-// still gets metrics.
+// scrapeTimeout returns how long the scraper will wait, less the offset, and a minute at most. An invalid
+// header is ignored: its sender still gets metrics.
 func scrapeTimeout(h http.Header, offset time.Duration) time.Duration {
 	s, err := strconv.ParseFloat(h.Get("X-Prometheus-Scrape-Timeout-Seconds"), 64)
 	if err != nil || !(s > 0) { // which NaN is not, either

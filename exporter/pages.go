@@ -46,7 +46,11 @@ func (h *handler) observeAll(ctx context.Context) *fabric.Node { return h.observ
 func (h *handler) landing() *page.Landing {
 	o := page.LandingOptions{
 		Title: h.node.Title, Note: h.node.Note, Instance: h.node.Title,
-		Observe: h.observeAll, Collectors: h.set, NoDevice: func(n *fabric.Node) (string, bool) { return noDevice(n, h.node) },
+		Observe: h.observeAll, Collectors: h.set, NoDevice: func(n *fabric.Node) (string,
+			bool,
+		) {
+			return noDevice(n, h.node)
+		},
 		Config: h.config.current, Devices: h.exporter.Site.Devices.Filter, Seen: &h.seen, Links: h.links(), Log: h.log,
 		Probes: h.probes,
 	}

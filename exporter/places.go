@@ -13,17 +13,18 @@ import (
 const (
 	// slowClient is how long a client may take to read an answer before it loses its connection.
 	slowClient = time.Minute
-	// overdue is how much later than its deadline an answer may be made before the exporter counts as stuck: a loaded machine is late, too.
+	// overdue is how much later than its deadline an answer may be made before the exporter counts as stuck: a
+	// loaded machine is late, too.
 	overdue = 30 * time.Second
-	// atOnce is how many answers are made at the same time of what was observed. More would take more memory, and no less time:
-	// it is work for a processor, of which the exporter uses one.
+	// atOnce is how many answers are made at the same time of what was observed. More would take more memory,
+	// and no less time: it is work for a processor, of which the exporter uses one.
 	atOnce = 2
 )
 
-// places are where answers are made of what the node is. All that it wraps share them. A place is held while an answer is made:
-// it is free again at the first write, so that clients which do not read their answers do not keep others from getting
-// one. The wrapped handlers write an answer when it is complete. The last eighth of them is for clients that have none, so that
-// one alone does not keep all others out.
+// places are where answers are made of what the node is. All that it wraps share them. A place is held while
+// an answer is made: it is free again at the first write, so that clients which do not read their answers do
+// not keep others from getting one. The wrapped handlers write an answer when it is complete. The last eighth
+// of them is for clients that have none, so that one alone does not keep all others out.
 type places struct {
 	most   int // 0: no limit
 	making chan struct{}
@@ -54,8 +55,8 @@ const stopping = "the exporter is stopping"
 // placeKey is under which the context of a request has its place.
 type placeKey struct{}
 
-// wrap has h answer within the patience with a request, for which its context ends; nil: without a deadline. The client may read
-// the answer until shortly after.
+// wrap has h answer within the patience with a request, for which its context ends; nil: without a deadline.
+// The client may read the answer until shortly after.
 func (p *places) wrap(h http.Handler, patience func(*http.Request) time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at := &place{ResponseWriter: w, from: originOf(r), of: p}
@@ -111,8 +112,8 @@ func (p *places) has(client netip.Prefix) bool {
 	return false
 }
 
-// make waits for the turn of the request whose context that is to make its answer, which it has until the first write. After its
-// deadline nothing waits: few can be that late.
+// make waits for the turn of the request whose context that is to make its answer, which it has until the
+// first write. After its deadline nothing waits: few can be that late.
 func (p *places) make(ctx context.Context) {
 	at, ok := ctx.Value(placeKey{}).(*place)
 	if !ok || at.making {
@@ -148,8 +149,8 @@ func (p *places) open(h http.Handler) http.Handler {
 	})
 }
 
-// close has all later requests refused, and waits until nothing observes the node any more: what it is read from may be closed then.
-// What hangs is waited for without end.
+// close has all later requests refused, and waits until nothing observes the node any more: what it is read
+// from may be closed then. What hangs is waited for without end.
 func (p *places) close() {
 	p.mu.Lock()
 	p.closed = true

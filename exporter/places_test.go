@@ -153,7 +153,8 @@ func (c *complaining) Observe(ctx context.Context, want fabric.Want) *fabric.Nod
 	return c.fakeObserver.Observe(ctx, want)
 }
 
-// Nobody reads the log. Everything is answered nevertheless, the lines that are missing are counted, and the process ends in time.
+// Nobody reads the log. Everything is answered nevertheless, the lines that are missing are counted, and the
+// process ends in time.
 func TestLogThatNobodyReads(t *testing.T) {
 	unread, stderr := io.Pipe()
 	defer unread.Close()

@@ -45,7 +45,8 @@ func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *sl
 		host: prober.Host{
 			Platform: e.Probing, Log: log,
 			Observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, plan.Wants), nil },
-			Sysfs:   paths.Sysfs, Procfs: paths.Procfs, Rootfs: paths.Rootfs, Library: e.Site.GPUs.Library, Maintenance: n.Maintenance,
+			Sysfs:   paths.Sysfs, Procfs: paths.Procfs, Rootfs: paths.Rootfs, Library: e.Site.GPUs.Library,
+			Maintenance: n.Maintenance,
 		},
 	}
 }
@@ -103,7 +104,8 @@ func (p *hostProber) Apply(c *probes.Config) error {
 func (p *hostProber) checkLock(file string) {
 	if err := state.CheckLock(file); err != nil {
 		p.log.Warn("the lock of probes cannot be taken, and every probe is skipped", "file", file, "err", err,
-			"remedy", "make the folder of the file writable for this process, or name another file in probes.lock_file of the configuration")
+			"remedy",
+			"make the folder of the file writable for this process, or name another file in probes.lock_file of the configuration")
 	}
 }
 

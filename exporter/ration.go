@@ -11,8 +11,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// ration passes what the servers log about connections: some lines at once, then one in a while, which says how many were left out. A
-// client without a certificate costs a line for each connection, 120 of them per second.
+// ration passes what the servers log about connections: some lines at once, then one in a while, which says
+// how many were left out. A client without a certificate costs a line for each connection, 120 of them per
+// second.
 type ration struct {
 	slog.Handler
 	shared *rationed

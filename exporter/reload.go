@@ -39,8 +39,13 @@ type reloader struct {
 }
 
 // newReloader begins with the configuration that was read at the start.
-func newReloader(n Node, initial config.Config, ob site.Observer, p Prober, w *inquiry.Watch, log *slog.Logger) *reloader {
-	return &reloader{node: n, observer: ob, prober: p, watch: w, log: log, clients: rate.NewLimiter(1, reloadBurst), status: page.ConfigStatus{Config: initial, Loaded: time.Now()}}
+func newReloader(n Node, initial config.Config, ob site.Observer, p Prober, w *inquiry.Watch,
+	log *slog.Logger,
+) *reloader {
+	return &reloader{
+		node: n, observer: ob, prober: p, watch: w, log: log, clients: rate.NewLimiter(1, reloadBurst),
+		status: page.ConfigStatus{Config: initial, Loaded: time.Now()},
+	}
 }
 
 // reloadBurst is how many reloads clients may ask for at once; after them it is one in a second.
@@ -51,9 +56,10 @@ var errTooMany = errors.New("too many reloads, try again in a second")
 // patience is how long reading a file of the site may take.
 const patience = 5 * time.Second
 
-// reload reads the configuration again. On an error the old one stays in force. It ends within seconds whatever the file
-// system does. For clients it fails at once while another reload is running (errand.ErrBusy), and the rate at which they may
-// request it is limited (errTooMany). The operator's signal waits its turn, or clients could have it ignored.
+// reload reads the configuration again. On an error the old one stays in force. It ends within seconds
+// whatever the file system does. For clients it fails at once while another reload is running
+// (errand.ErrBusy), and the rate at which they may request it is limited (errTooMany). The operator's signal
+// waits its turn, or clients could have it ignored.
 func (r *reloader) reload(ctx context.Context, client bool) error {
 	if !client {
 		r.changing.Lock()
@@ -113,10 +119,11 @@ func (r *reloader) current() page.ConfigStatus {
 	return r.status
 }
 
-// vanished is the error of a reload that finds the default file gone. What was in force stays: a deployment that removes the
-// file before it writes the next one must not disable every expectation.
+// vanished is the error of a reload that finds the default file gone. What was in force stays: a deployment
+// that removes the file before it writes the next one must not disable every expectation.
 func vanished(file string) error {
-	return &config.Error{Err: fmt.Errorf("%s no longer exists: restart the exporter to serve without a configuration", file)}
+	return &config.Error{Err: fmt.Errorf("%s no longer exists: restart the exporter to serve without a configuration",
+		file)}
 }
 
 // state is what the metrics report about it.
@@ -149,7 +156,8 @@ func (r *reloader) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case errors.Is(err, errand.ErrBusy):
 		http.Error(w, "configuration not reloaded: a reload is "+err.Error(), http.StatusConflict)
 	case err != nil:
-		http.Error(w, "configuration not reloaded, the previous one stays in force:\n"+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "configuration not reloaded, the previous one stays in force:\n"+err.Error(),
+			http.StatusInternalServerError)
 	default:
 		_, _ = w.Write([]byte("configuration reloaded\n"))
 	}

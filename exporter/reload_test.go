@@ -107,7 +107,8 @@ func TestSignalWaitsForReloadOfClient(t *testing.T) {
 	<-reads // for the signal
 }
 
-// A reload switches queries to NCCL RAS on and off, and a configuration that is refused does not change them: a query may crash a job.
+// A reload switches queries to NCCL RAS on and off, and a configuration that is refused does not change them:
+// a query may crash a job.
 func TestReloadAskRAS(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "fabric.yml")
 	o := options{}

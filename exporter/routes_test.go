@@ -54,8 +54,8 @@ func (r route) request() (method, path string) {
 	return method, strings.TrimSuffix(path, "{$}")
 }
 
-// TestEveryPathIsProtected requests each path that is answered: by plain HTTP where TLS is on, without the certificate of a
-// client, without a password, and with both.
+// TestEveryPathIsProtected requests each path that is answered: by plain HTTP where TLS is on, without the
+// certificate of a client, without a password, and with both.
 func TestEveryPathIsProtected(t *testing.T) {
 	hash, err := bcrypt.GenerateFromPassword([]byte("opensesame"), bcrypt.MinCost)
 	if err != nil {
@@ -109,8 +109,8 @@ func TestEveryPathIsProtected(t *testing.T) {
 	}
 }
 
-// TestEveryPathIsLimited takes the only place. What is answered nevertheless is named here: it costs nothing, or has a limit of
-// its own.
+// TestEveryPathIsLimited takes the only place. What is answered nevertheless is named here: it costs nothing,
+// or has a limit of its own.
 func TestEveryPathIsLimited(t *testing.T) {
 	ob := &fakeObserver{node: healthy, hold: make(chan struct{}), asked: make(chan context.Context, 16)}
 	routes := allRoutes(t, ob, 1)
@@ -189,8 +189,8 @@ func TestNoSecretIsShown(t *testing.T) {
 	look("an error", out.String()+errs.String())
 }
 
-// TestPromisedEndpoints compares the paths that are answered with the row of endpoints in docs/SUPPORT.md, which has all but HTML pages
-// and profiles.
+// TestPromisedEndpoints compares the paths that are answered with the row of endpoints in docs/SUPPORT.md,
+// which has all but HTML pages and profiles.
 func TestPromisedEndpoints(t *testing.T) {
 	text, err := os.ReadFile("../docs/SUPPORT.md")
 	if err != nil {

@@ -239,7 +239,8 @@ func TestStopWhileHanging(t *testing.T) {
 		}
 	}()
 	<-ob.asked // the scrape
-	// 2 s are promised, of which TestShutdownGrace proves the first in fake time; a loaded machine takes longer. The read would hang for ever.
+	// 2 s are promised, of which TestShutdownGrace proves the first in fake time; a loaded machine takes longer.
+	// The read would hang for ever.
 	if took := p.Stop(); took >= 10*time.Second {
 		t.Errorf("took %s to stop", took)
 	}

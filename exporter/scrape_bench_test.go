@@ -22,9 +22,10 @@ import (
 )
 
 // BenchmarkScrape is what a scrape costs on a simulated H100 node with eight compute ports, two of storage and a bond,
-// and eight GPUs with 18 NVLinks each, its drivers answering in this process (the cost of the worker that queries GPUs is
-// measured with it): the usual one, which reads fast facts and statistics anew, the one in a minute that reads slow facts
-// too, and the mean of a minute, four scrapes. cpu-us/scrape counts all threads, garbage collection included.
+// and eight GPUs with 18 NVLinks each, its drivers answering in this process (the cost of the worker that
+// queries GPUs is measured with it): the usual one, which reads fast facts and statistics anew, the one in a
+// minute that reads slow facts too, and the mean of a minute, four scrapes. cpu-us/scrape counts all threads,
+// garbage collection included.
 func BenchmarkScrape(b *testing.B) {
 	for _, c := range []struct{ name, collectors, devices string }{
 		{"default", "", ".*"},
@@ -121,8 +122,8 @@ func benchHandler(b *testing.B, collectors []string, devices string, slow time.D
 	return newHandler(e, Node{Simulated: true}, set, ob, newReloader(Node{}, conf, ob, (*hostProber)(nil), nil, log), log)
 }
 
-// keptStatistics has the statistics of simulated interfaces ready, as a kernel has: making them up would cost more than all
-// that is measured.
+// keptStatistics has the statistics of simulated interfaces ready, as a kernel has: making them up would cost
+// more than all that is measured.
 type keptStatistics struct {
 	*simulator.EthernetDrivers
 	known map[string][]fabric.Counter

@@ -58,7 +58,8 @@ func TestMutualTLS(t *testing.T) {
 	p.Logs("TLS handshake error")
 }
 
-// Before its first request a client may send what a handshake needs, and no more: the chain is refused before it is in memory.
+// Before its first request a client may send what a handshake needs, and no more: the chain is refused before
+// it is in memory.
 func TestLongCertificates(t *testing.T) {
 	a := commandtest.NewAuthority(t)
 	a.Issue("server", x509.ExtKeyUsageServerAuth)
@@ -121,7 +122,8 @@ func TestBasicAuth(t *testing.T) {
 	}
 }
 
-// There is no HTTP/2, whatever the web configuration asks for: its clients can have any number of answers kept for them.
+// There is no HTTP/2, whatever the web configuration asks for: its clients can have any number of answers
+// kept for them.
 func TestNoHTTP2(t *testing.T) {
 	a := commandtest.NewAuthority(t)
 	a.Issue("server", x509.ExtKeyUsageServerAuth)

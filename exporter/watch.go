@@ -17,7 +17,9 @@ import (
 
 // watch returns the watch that queries NCCL RAS about suspected jobs, switched off; nil if processes of jobs are not
 // read. It has a Tracker of its own, so that the verdicts on jobs are the same with and without it.
-func (e *Exporter) watch(ctx context.Context, n Node, set *collector.Set, ob site.Observer, log *slog.Logger) *inquiry.Watch {
+func (e *Exporter) watch(ctx context.Context, n Node, set *collector.Set, ob site.Observer,
+	log *slog.Logger,
+) *inquiry.Watch {
 	var o inquiry.Options
 	switch {
 	case !slices.Contains(set.Names(), "job"):

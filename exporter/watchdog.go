@@ -19,9 +19,10 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// watchdog notifies systemd that the exporter listens (Type=notify), and from then on that it still answers (WatchdogSec): at a
-// third of that time it requests /-/healthy from each of its own ports. Every answer counts but that it is not healthy (503): a refusal
-// as well, because it has neither a password nor a client certificate. Without an answer in time systemd is not notified, and
+// watchdog notifies systemd that the exporter listens (Type=notify), and from then on that it still answers
+// (WatchdogSec): at a third of that time it requests /-/healthy from each of its own ports. Every answer
+// counts but that it is not healthy (503): a refusal as well, because it has neither a password nor a client
+// certificate. Without an answer in time systemd is not notified, and
 // kills the process.
 //
 // A port that has never answered is ignored: a packet filter may drop what comes from this host.
@@ -165,7 +166,8 @@ func (p *port) get(ctx context.Context, scheme string) error {
 // errUnhealthy is what the exporter says of itself.
 var errUnhealthy = errors.New("status 503")
 
-// refusals is how many connections of the watchdog to one port are known to be its own: a busy server refuses them late.
+// refusals is how many connections of the watchdog to one port are known to be its own: a busy server refuses
+// them late.
 const refusals = 64
 
 // connected keeps the local addresses of the watchdog, until the servers have logged its connections.
@@ -176,7 +178,8 @@ func (w *watchdog) connected(from string) {
 	w.from = w.from[max(0, len(w.from)-refusals*len(w.ports)):]
 }
 
-// serverLog is a handler for what the servers log, without the refusals of the watchdog, which has no client certificate.
+// serverLog is a handler for what the servers log, without the refusals of the watchdog, which has no client
+// certificate.
 func (w *watchdog) serverLog(h slog.Handler) slog.Handler { return serverLog{h, w} }
 
 type serverLog struct {
@@ -186,7 +189,10 @@ type serverLog struct {
 
 func (l serverLog) Handle(ctx context.Context, r slog.Record) error {
 	l.watchdog.mu.Lock()
-	own := slices.ContainsFunc(l.watchdog.from, func(from string) bool { return strings.Contains(r.Message, " from "+from+":") })
+	own := slices.ContainsFunc(l.watchdog.from, func(from string) bool {
+		return strings.Contains(r.Message,
+			" from "+from+":")
+	})
 	l.watchdog.mu.Unlock()
 	if own {
 		return nil

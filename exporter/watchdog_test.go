@@ -68,7 +68,8 @@ func next(t *testing.T, said <-chan string) string {
 	}
 }
 
-// systemd is notified of the start and by the watchdog, however the port is protected, and what the servers log has no trace of it.
+// systemd is notified of the start and by the watchdog, however the port is protected, and what the servers
+// log has no trace of it.
 func TestSystemdIsNotified(t *testing.T) {
 	a := commandtest.NewAuthority(t)
 	a.Issue("server", x509.ExtKeyUsageServerAuth)
@@ -166,7 +167,8 @@ func TestWatchdogNoticesAStuckServer(t *testing.T) {
 	}
 }
 
-// An exporter that says of itself that it is not healthy is not reported to be alive, on whichever port it says so first.
+// An exporter that says of itself that it is not healthy is not reported to be alive, on whichever port it
+// says so first.
 func TestWatchdogHearsThatItIsUnhealthy(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

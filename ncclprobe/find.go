@@ -11,11 +11,11 @@ import (
 	"gpufabric_exporter/internal/ownership"
 )
 
-// Find says what to load as NCCL: given if that is not empty; else libnccl.so.2, if libraryPath (LD_LIBRARY_PATH) or the
-// loader's cache has it; else the library in a Python package, the first one that is found. Those are taken only if no
-// one but root and the user of this process can have put them there (package ownership), because what is in them will
-// run; Vet holds the others to the same. The error, which is fs.ErrNotExist if there is none at all, says what was
-// passed over.
+// Find says what to load as NCCL: given if that is not empty; else libnccl.so.2, if libraryPath
+// (LD_LIBRARY_PATH) or the loader's cache has it; else the library in a Python package, the first one that is
+// found. Those are taken only if no one but root and the user of this process can have put them there
+// (package ownership), because what is in them will run; Vet holds the others to the same. The error, which
+// is fs.ErrNotExist if there is none at all, says what was passed over.
 //
 // It reads directories and loads nothing. root is where the file system begins, "/" but for tests.
 func Find(root, given, libraryPath string) (string, error) {

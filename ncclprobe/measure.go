@@ -25,7 +25,8 @@ const (
 const (
 	// chunkSize is how much is copied between host and GPU at a time: what a rank needs of the host's memory.
 	chunkSize = 4 << 20
-	// spareMemory is how much of the GPU's memory stays free beside the buffers, for NCCL itself and for a job that starts.
+	// spareMemory is how much of the GPU's memory stays free beside the buffers, for NCCL itself and for a job
+	// that starts.
 	spareMemory = 2 << 30
 	// poison is what the buffer is full of before something is received: neither number of bfloat16 and float16 in it is
 	// one that is sent, nor is it as float32 or int32.
@@ -87,7 +88,10 @@ func (r *rank) record(event unsafe.Pointer) error {
 // between is the time between both events; 0 if CUDA does not know.
 func (r *rank) between() time.Duration {
 	var ms C.float
-	if r.cu("cuEventElapsedTime", func(t *C.struct_cuda) C.int { return C.call_cuEventElapsedTime(t, &ms, r.start, r.stop) }) != nil {
+	if r.cu("cuEventElapsedTime", func(t *C.struct_cuda) C.int {
+		return C.call_cuEventElapsedTime(t, &ms, r.start,
+			r.stop)
+	}) != nil {
 		return 0
 	}
 	return milliseconds(float64(ms))
@@ -199,9 +203,13 @@ func (r *rank) grow(b *buffer, size uint64) error {
 		return err
 	}
 	if size+spareMemory > free {
-		return failed(probes.FailureCUDA, "a buffer of %d bytes, but only %d are free, of which %d are to stay so", size, free, uint64(spareMemory))
+		return failed(probes.FailureCUDA, "a buffer of %d bytes, but only %d are free, of which %d are to stay so", size,
+			free, uint64(spareMemory))
 	}
-	if err := r.cu("cuMemAlloc_v2", func(t *C.struct_cuda) C.int { return C.call_cuMemAlloc_v2(t, &b.address, C.size_t(size)) }); err != nil {
+	if err := r.cu("cuMemAlloc_v2", func(t *C.struct_cuda) C.int {
+		return C.call_cuMemAlloc_v2(t, &b.address,
+			C.size_t(size))
+	}); err != nil {
 		return err
 	}
 	b.size = size
@@ -225,7 +233,8 @@ func (r *rank) verify(q *probes.MeasureRequest, l layout, deadline time.Time) (u
 	err := expected(q, l, r.rank, r.ranks, func(p part) error {
 		return r.chunks("reading what was received", p.size, deadline, func(at uint64, chunk []byte) error {
 			if err := r.cu("cuMemcpyDtoH_v2", func(t *C.struct_cuda) C.int {
-				return C.call_cuMemcpyDtoH_v2(t, unsafe.Pointer(&chunk[0]), r.recv.address+C.uint64_t(p.offset+at), C.size_t(len(chunk)))
+				return C.call_cuMemcpyDtoH_v2(t, unsafe.Pointer(&chunk[0]), r.recv.address+C.uint64_t(p.offset+at),
+					C.size_t(len(chunk)))
 			}); err != nil {
 				return err
 			}
@@ -243,7 +252,8 @@ func (r *rank) chunks(what string, size uint64, deadline time.Time, do func(at u
 	}
 	for at := uint64(0); at < size; at += chunkSize {
 		if time.Now().After(deadline) {
-			return failed(probes.FailureHang, "%s: %d of %d bytes are done at the end of the time that was given", what, at, size)
+			return failed(probes.FailureHang, "%s: %d of %d bytes are done at the end of the time that was given", what, at,
+				size)
 		}
 		if err := do(at, r.chunk[:min(chunkSize, size-at)]); err != nil {
 			return err

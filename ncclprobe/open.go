@@ -58,7 +58,10 @@ func (r *rank) openCUDA(path string, reply *probes.OpenReply) error {
 	}
 	r.cuda = table
 	var version C.int
-	if err := r.cu("cuDriverGetVersion", func(t *C.struct_cuda) C.int { return C.call_cuDriverGetVersion(t, &version) }); err != nil {
+	if err := r.cu("cuDriverGetVersion", func(t *C.struct_cuda) C.int {
+		return C.call_cuDriverGetVersion(t,
+			&version)
+	}); err != nil {
 		return err
 	}
 	reply.CUDA = int(version)
@@ -75,13 +78,17 @@ func (r *rank) openNCCL(path string, reply *probes.OpenReply) error {
 	r.nccl = new(C.struct_nccl)
 	missing := C.nccl_find(library, r.nccl)
 	var version C.int
-	if err := r.nc("ncclGetVersion", func(t *C.struct_nccl) C.int { return C.call_ncclGetVersion(t, &version) }); err != nil {
+	if err := r.nc("ncclGetVersion", func(t *C.struct_nccl) C.int {
+		return C.call_ncclGetVersion(t,
+			&version)
+	}); err != nil {
 		return err
 	}
 	reply.NCCL = int(version)
 	if version < minVersion {
-		return failed(probes.FailureLibrary, "%s is version %d, expected %d at least: the communicators of older ones block, "+
-			"and nothing ends one that hangs", r.ncclPath, version, minVersion)
+		return failed(probes.FailureLibrary,
+			"%s is version %d, expected %d at least: the communicators of older ones block, "+
+				"and nothing ends one that hangs", r.ncclPath, version, minVersion)
 	}
 	if missing != nil {
 		return failed(probes.FailureLibrary, "%s has no %s", r.ncclPath, C.GoString(missing))
@@ -97,9 +104,18 @@ func (r *rank) openGPU(address string, reply *probes.OpenReply) error {
 	var uuid [16]byte
 	if err := r.cuAll(
 		cudaCall{"cuInit", func(t *C.struct_cuda) C.int { return C.call_cuInit(t, 0) }},
-		cudaCall{"cuDeviceGetByPCIBusId", func(t *C.struct_cuda) C.int { return C.call_cuDeviceGetByPCIBusId(t, &r.device, caddress) }},
-		cudaCall{"cuDeviceGetAttribute", func(t *C.struct_cuda) C.int { return C.call_cuDeviceGetAttribute(t, &mode, computeMode, r.device) }},
-		cudaCall{"cuDeviceGetUuid_v2", func(t *C.struct_cuda) C.int { return C.call_cuDeviceGetUuid_v2(t, unsafe.Pointer(&uuid[0]), r.device) }},
+		cudaCall{"cuDeviceGetByPCIBusId", func(t *C.struct_cuda) C.int {
+			return C.call_cuDeviceGetByPCIBusId(t, &r.device,
+				caddress)
+		}},
+		cudaCall{"cuDeviceGetAttribute", func(t *C.struct_cuda) C.int {
+			return C.call_cuDeviceGetAttribute(t, &mode,
+				computeMode, r.device)
+		}},
+		cudaCall{"cuDeviceGetUuid_v2", func(t *C.struct_cuda) C.int {
+			return C.call_cuDeviceGetUuid_v2(t,
+				unsafe.Pointer(&uuid[0]), r.device)
+		}},
 	); err != nil {
 		return fmt.Errorf("GPU %s: %w", address, err)
 	}
@@ -114,14 +130,20 @@ func (r *rank) openGPU(address string, reply *probes.OpenReply) error {
 		cudaCall{"cuDevicePrimaryCtxSetFlags_v2", func(t *C.struct_cuda) C.int {
 			return C.call_cuDevicePrimaryCtxSetFlags_v2(t, r.device, schedBlockingSync)
 		}},
-		cudaCall{"cuDevicePrimaryCtxRetain", func(t *C.struct_cuda) C.int { return C.call_cuDevicePrimaryCtxRetain(t, &context, r.device) }},
+		cudaCall{"cuDevicePrimaryCtxRetain", func(t *C.struct_cuda) C.int {
+			return C.call_cuDevicePrimaryCtxRetain(t,
+				&context, r.device)
+		}},
 	); err != nil {
 		return fmt.Errorf("GPU %s: %w", address, err)
 	}
 	r.hasGPU = true
 	if err = r.cuAll(
 		cudaCall{"cuCtxSetCurrent", func(t *C.struct_cuda) C.int { return C.call_cuCtxSetCurrent(t, context) }},
-		cudaCall{"cuCtxGetStreamPriorityRange", func(t *C.struct_cuda) C.int { return C.call_cuCtxGetStreamPriorityRange(t, &least, &greatest) }},
+		cudaCall{"cuCtxGetStreamPriorityRange", func(t *C.struct_cuda) C.int {
+			return C.call_cuCtxGetStreamPriorityRange(t,
+				&least, &greatest)
+		}},
 		cudaCall{"cuStreamCreateWithPriority", func(t *C.struct_cuda) C.int {
 			return C.call_cuStreamCreateWithPriority(t, &r.stream, streamNonBlocking, least)
 		}},

@@ -11,9 +11,10 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// period is after how many elements the numbers of a rank repeat. It is a prime, so that a piece of a message that lands
-// in the wrong place, which NCCL cuts in powers of two, does not look right. Thanks to it, whole buffers are filled and
-// compared with few operations on memory: what is expected fits into a processor's cache.
+// period is after how many elements the numbers of a rank repeat. It is a prime, so that a piece of a message
+// that lands in the wrong place, which NCCL cuts in powers of two, does not look right. Thanks to it, whole
+// buffers are filled and compared with few operations on memory: what is expected fits into a processor's
+// cache.
 const period = 16381
 
 // A pattern is the numbers of period elements, encoded as on the GPU.

@@ -158,7 +158,10 @@ func (r *rank) settled(function string) (bool, error) {
 		return false, r.ncclFailure(function, ncclInternalError) // the last error says more
 	}
 	var state C.int
-	if err := r.nc("ncclCommGetAsyncError", func(t *C.struct_nccl) C.int { return C.call_ncclCommGetAsyncError(t, comm, &state) }); err != nil {
+	if err := r.nc("ncclCommGetAsyncError", func(t *C.struct_nccl) C.int {
+		return C.call_ncclCommGetAsyncError(t, comm,
+			&state)
+	}); err != nil {
 		return false, err
 	}
 	if state != 0 && state != ncclInProgress {
@@ -191,7 +194,8 @@ func (r *rank) idle(what string, stream unsafe.Pointer, deadline time.Time) erro
 	})
 }
 
-// spin is how long wait does not sleep. Waking up takes a tenth of a millisecond, which must not show in what is measured.
+// spin is how long wait does not sleep. Waking up takes a tenth of a millisecond, which must not show in what
+// is measured.
 const spin = 10 * time.Millisecond
 
 // wait asks again and again until it is done, or the deadline has passed. After a while it sleeps in between, for a

@@ -11,9 +11,9 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// TestRealLibrary asks a real libnccl.so.2 what it says without a GPU and without a driver: its version and an id. For a
-// library that needs a newer libc than this system has, GPUFABRIC_LOADER is the dynamic loader to run its process with,
-// and its arguments: "DIR/ld-linux-x86-64.so.2 --library-path DIR".
+// TestRealLibrary asks a real libnccl.so.2 what it says without a GPU and without a driver: its version and
+// an id. For a library that needs a newer libc than this system has, GPUFABRIC_LOADER is the dynamic loader
+// to run its process with, and its arguments: "DIR/ld-linux-x86-64.so.2 --library-path DIR".
 func TestRealLibrary(t *testing.T) {
 	library := os.Getenv("GPUFABRIC_LIBNCCL")
 	if library == "" {

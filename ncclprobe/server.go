@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ncclprobe is one rank of a probe: it loads libnccl.so.2 and libcuda.so.1 into its process, makes a communicator
-// on one GPU, runs collectives, times them and verifies their results. It must run in a process of its own, which is killed
-// when it does not answer; only the code of that process may import it. It needs neither headers nor libraries
-// when it is built. Find returns where NCCL is.
+// Package ncclprobe is one rank of a probe: it loads libnccl.so.2 and libcuda.so.1 into its process, makes a
+// communicator on one GPU, runs collectives, times them and verifies their results. It must run in a process
+// of its own, which is killed when it does not answer; only the code of that process may import it. It needs
+// neither headers nor libraries when it is built. Find returns where NCCL is.
 //
 // A Server answers one request at a time, those of probes.Request. Everything that touches the libraries happens in one
 // thread, because CUDA's current context belongs to a thread. A request is answered in time even while that thread
@@ -27,8 +27,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// How long the steps may take that have no timeout of their own, which is no longer than probes.Run waits: an answer says
-// in which function the time went.
+// How long the steps may take that have no timeout of their own, which is no longer than probes.Run waits: an
+// answer says in which function the time went.
 const (
 	openTimeout  = 10 * time.Second
 	idTimeout    = 5 * time.Second

@@ -18,7 +18,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// TestCollectives runs every operation and type with libraries of all releases, and with as many ranks as a node has GPUs.
+// TestCollectives runs every operation and type with libraries of all releases, and with as many ranks as a
+// node has GPUs.
 func TestCollectives(t *testing.T) {
 	for _, tt := range []struct {
 		version string

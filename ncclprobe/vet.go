@@ -50,8 +50,8 @@ var plugins = []string{"net", "gin", "tuner", "profiler", "env", "rma"}
 
 // Vet returns why no process may be started for an errand: users other than root and that of this process could have
 // put there what it would load or read (package ownership). It looks at NCCL's own files, at the libraries, at plugins
-// as NCCL and the loader look for them, and at whatever in the environment is a path. What does not exist is accepted where
-// no other user can create it.
+// as NCCL and the loader look for them, and at whatever in the environment is a path. What does not exist is
+// accepted where no other user can create it.
 //
 // public reports whether every user may read all of it. root is where the file system begins, "/" but for tests.
 func Vet(root string, e Errand) (public bool, err error) {
@@ -120,8 +120,8 @@ func (v *vetting) file(name, why string) {
 	}
 }
 
-// folder judges a directory and, because libraries of any name may be loaded from it, those in it. Anything but a directory is
-// judged as a file.
+// folder judges a directory and, because libraries of any name may be loaded from it, those in it. Anything
+// but a directory is judged as a file.
 func (v *vetting) folder(name, why string) {
 	v.file(name, why)
 	if v.err != nil {
@@ -210,8 +210,8 @@ func (v *vetting) paths(variable, value string) {
 	}
 }
 
-// homeOf returns the home directory of a user by /etc/passwd; empty: it has none there. Users of other databases have no
-// privileges that a file in their home could abuse.
+// homeOf returns the home directory of a user by /etc/passwd; empty: it has none there. Users of other
+// databases have no privileges that a file in their home could abuse.
 func homeOf(root string, uid int) string {
 	found, err := ownership.Open(root, "/etc/passwd")
 	if err != nil {
@@ -230,8 +230,8 @@ func homeOf(root string, uid int) string {
 	return ""
 }
 
-// MissingDevice says that CUDA would have a device made before it could open it, which a rank can and shall not do; nil where
-// there is none to make. root is where the file system begins, "/" but for tests.
+// MissingDevice says that CUDA would have a device made before it could open it, which a rank can and shall
+// not do; nil where there is none to make. root is where the file system begins, "/" but for tests.
 func MissingDevice(root string) error {
 	exists := func(name string) bool {
 		_, err := os.Stat(filepath.Join(root, name))

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// No build calls itself by the number of a release that is not yet made: packages of it would not be replaced by those of the release.
-// The chart, which names the image, has the same number.
+// No build calls itself by the number of a release that is not yet made: packages of it would not be replaced
+// by those of the release. The chart, which names the image, has the same number.
 func TestVersion(t *testing.T) {
 	read := func(name string) string {
 		t.Helper()

@@ -111,8 +111,8 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-// What is published is exactly what make release and make image build: jobs that may write take it from those that built it, and
-// its checksums are attested.
+// What is published is exactly what make release and make image build: jobs that may write take it from those
+// that built it, and its checksums are attested.
 func TestReleaseWorkflow(t *testing.T) {
 	w := workflows(t)["release.yml"]
 	for _, c := range []struct {

@@ -111,7 +111,8 @@ func secrets(n *simulator.Node) []string {
 	return slices.Compact(list)
 }
 
-// TestNoIdentifierSurvives looks for every identifier of nodes of several vendors in the whole of their archives. FULL=1: of 128 ports, too.
+// TestNoIdentifierSurvives looks for every identifier of nodes of several vendors in the whole of their
+// archives. FULL=1: of 128 ports, too.
 func TestNoIdentifierSurvives(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make test runs it without")

@@ -2,13 +2,14 @@
 
 // Package capture makes an archive of what the exporter reads of a node, with every identifier replaced, and unpacks
 // such an archive, so that a problem on one machine can be examined on another. The archive is a tar.gz with sys/,
-// proc/ and root/ laid out as on the node, netlink/ with requests to the kernel and the GPU driver and their answers, and
-// MANIFEST.json.
+// proc/ and root/ laid out as on the node, netlink/ with requests to the kernel and the GPU driver and their
+// answers, and MANIFEST.json.
 //
-// An archive has what the readers in package host read: they run once with a recorder (tree.go), so that captures contain new
-// facts without further code. The reader of a file in procfs or the root file system defines what of it may leave the node
-// (Redactions of packages proc and ncclconf); the manifest names a file without a rule, which stays on the node. What a file of
-// sysfs may show about a person or site is decided in rewrite.go: of a file of no known kind only numbers and common words are kept,
+// An archive has what the readers in package host read: they run once with a recorder (tree.go), so that
+// captures contain new facts without further code. The reader of a file in procfs or the root file system
+// defines what of it may leave the node (Redactions of packages proc and ncclconf); the manifest names a file
+// without a rule, which stays on the node. What a file of sysfs may show about a person or site is decided in
+// rewrite.go: of a file of no known kind only numbers and common words are kept,
 // and the manifest names it. The one exception are the names of the host (names of read.go): they are read so that they
 // can be replaced everywhere, and are in no archive.
 //
@@ -179,7 +180,10 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 			return s.recorded(u, func(sys *sysfs.FS) error { sys.ReadOnce(time.Now()); return nil })
 		}},
 		{"congestion control", func(u *unit) error { return s.congestion(u, s.all.physicalInterfaces()) }},
-		{"drivers of network interfaces", func(u *unit) error { return s.drivers(u, s.all.physicalInterfaces(), s.all.found()) }},
+		{"drivers of network interfaces", func(u *unit) error {
+			return s.drivers(u, s.all.physicalInterfaces(),
+				s.all.found())
+		}},
 	} {
 		if _, err := s.run(ctx, p.name, p.read); err != nil {
 			return nil, err
@@ -287,6 +291,9 @@ func (a *anonymiser) problems(list []Problem) []Problem {
 	for i := range list {
 		list[i].Path, list[i].Reason = a.message(list[i].Path), a.message(list[i].Reason)
 	}
-	slices.SortFunc(list, func(x, y Problem) int { return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.Reason, y.Reason)) })
+	slices.SortFunc(list, func(x, y Problem) int {
+		return cmp.Or(cmp.Compare(x.Path, y.Path),
+			cmp.Compare(x.Reason, y.Reason))
+	})
 	return slices.Compact(list) // two readers may have failed at one file
 }

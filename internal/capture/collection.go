@@ -58,7 +58,8 @@ type collection struct {
 
 func newCollection() *collection {
 	return &collection{
-		entries: map[string]entry{}, netdevs: map[string]bool{}, devices: map[string]bool{}, ports: map[string]string{}, lower: map[string][]string{},
+		entries: map[string]entry{}, netdevs: map[string]bool{}, devices: map[string]bool{}, ports: map[string]string{},
+		lower:   map[string][]string{},
 		alone:   map[string]bool{},
 		leftOut: []Problem{}, errors: []Problem{},
 	}
@@ -80,7 +81,10 @@ func (c *collection) locked(name string, e entry) {
 	}
 	if len(c.entries) >= maxFiles || c.bytes+len(e.text) > maxBytes {
 		c.full = true
-		c.leftOut = append(c.leftOut, Problem{name, fmt.Sprintf("more than %d files or %d bytes: left out with all that follows", maxFiles, maxBytes)})
+		c.leftOut = append(c.leftOut, Problem{
+			name,
+			fmt.Sprintf("more than %d files or %d bytes: left out with all that follows", maxFiles, maxBytes),
+		})
 		return
 	}
 	c.entries[name] = e
@@ -124,8 +128,8 @@ func (c *collection) found() (names []string) {
 	return names
 }
 
-// physicalInterfaces returns the physical interfaces below those of Ethernet ports: a bond or VLAN has no queues of its own. Those
-// that were not read are in another network namespace.
+// physicalInterfaces returns the physical interfaces below those of Ethernet ports: a bond or VLAN has no
+// queues of its own. Those that were not read are in another network namespace.
 func (c *collection) physicalInterfaces() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,8 +152,8 @@ func (c *collection) physicalInterfaces() []string {
 	return physical
 }
 
-// take returns copies, because a goroutine that was left behind may hold on to the collection. Of devices that are to be
-// left alone nothing is in them.
+// take returns copies, because a goroutine that was left behind may hold on to the collection. Of devices
+// that are to be left alone nothing is in them.
 func (c *collection) take() (entries map[string]entry, leftOut, failed []Problem) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

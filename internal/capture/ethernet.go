@@ -57,8 +57,9 @@ func (s *session) hasNetlink() bool {
 }
 
 // drivers asks the drivers of network interfaces what the exporter asks them, once: of all that were found for their
-// speeds, of the physical interfaces for the rest, and there for all statistics: which of them mean something, later versions of the
-// program may know better. A copy of some sysfs has nothing to do with this kernel's interfaces.
+// speeds, of the physical interfaces for the rest, and there for all statistics: which of them mean
+// something, later versions of the program may know better. A copy of some sysfs has nothing to do with this
+// kernel's interfaces.
 func (s *session) drivers(u *unit, physical, found []string) error {
 	if s.o.dial == nil || len(found) == 0 || !u.begin(dcbName) {
 		return nil

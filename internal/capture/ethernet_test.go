@@ -130,8 +130,8 @@ func (a *answers) folder(t *testing.T) string {
 	return dir
 }
 
-// TestPhysicalInterfaces asks the members of bonds and what VLANs sit on, and no others: neither interfaces of devices that are
-// left alone nor those without RDMA.
+// TestPhysicalInterfaces asks the members of bonds and what VLANs sit on, and no others: neither interfaces
+// of devices that are left alone nor those without RDMA.
 func TestPhysicalInterfaces(t *testing.T) {
 	tree := materialise(t, find(t, "healthy"), nil)
 	o := options(tree)
@@ -157,8 +157,8 @@ func TestPhysicalInterfaces(t *testing.T) {
 	}
 }
 
-// TestNoInterfacesToRead: a copy of some sysfs has nothing to do with this kernel's drivers, and where there are no Ethernet
-// ports only speeds are asked for.
+// TestNoInterfacesToRead: a copy of some sysfs has nothing to do with this kernel's drivers, and where there
+// are no Ethernet ports only speeds are asked for.
 func TestNoInterfacesToRead(t *testing.T) {
 	c := take(t, options(materialise(t, find(t, "healthy"), nil)))
 	for name := range c.entries {

@@ -10,8 +10,8 @@ import (
 	"gpufabric_exporter/internal/lazyregexp"
 )
 
-// gpuPatience is how many times the limit the GPU driver has to answer: the first answer comes with the initialisation of
-// all GPUs, which takes seconds for each.
+// gpuPatience is how many times the limit the GPU driver has to answer: the first answer comes with the
+// initialisation of all GPUs, which takes seconds for each.
 const gpuPatience = 7
 
 // gpus asks the GPU driver once.
@@ -58,8 +58,8 @@ func (a *anonymiser) identity(s string) string {
 	return a.word(s)
 }
 
-// gpuText rewrites what the GPU driver answered. All that identifies is UUIDs: of GPUs, and of the cluster of a rack. Why
-// the exporter released the GPUs may name a file.
+// gpuText rewrites what the GPU driver answered. All that identifies is UUIDs: of GPUs, and of the cluster of
+// a rack. Why the exporter released the GPUs may name a file.
 func (a *anonymiser) gpuText(s string) string {
 	driver, err := parseGPUs([]byte(s))
 	if err != nil {

@@ -40,8 +40,8 @@ type gpuDocument struct {
 	Driver fabric.GPUDriver `json:"driver"`
 }
 
-// GPUs answers as a captured GPU driver did: always the same. It implements observer.GPUs, and may be used by any number
-// of goroutines.
+// GPUs answers as a captured GPU driver did: always the same. It implements observer.GPUs, and may be used by
+// any number of goroutines.
 type GPUs struct{ text []byte }
 
 // ReplayGPUs opens what the GPU driver answered, in a folder of recorded answers. The error wraps fs.ErrNotExist where
@@ -112,7 +112,8 @@ func parseGPUs(b []byte) (fabric.GPUDriver, error) {
 		return fabric.GPUDriver{}, invalid("expected one document, found more")
 	}
 	if doc.Format != gpuFormat {
-		return fabric.GPUDriver{}, invalid("format %d, expected %d: it was made by another version of this program", doc.Format, gpuFormat)
+		return fabric.GPUDriver{}, invalid("format %d, expected %d: it was made by another version of this program",
+			doc.Format, gpuFormat)
 	}
 	if err := checkGPUs(&doc.Driver); err != nil {
 		return fabric.GPUDriver{}, invalid("%w", err)
@@ -168,7 +169,8 @@ func checkGPU(g *fabric.GPU) error {
 		}
 		last = l.Number
 		for k, e := range l.Errors {
-			if !slices.Contains(fabric.NVLinkErrorKinds(), e.Kind) || slices.ContainsFunc(l.Errors[:k], func(o fabric.NVLinkErrors) bool { return o.Kind == e.Kind }) {
+			if !slices.Contains(fabric.NVLinkErrorKinds(), e.Kind) ||
+				slices.ContainsFunc(l.Errors[:k], func(o fabric.NVLinkErrors) bool { return o.Kind == e.Kind }) {
 				return fmt.Errorf("NVLink %d: errors %.50q, expected each known kind once", l.Number, e.Kind)
 			}
 		}
@@ -208,7 +210,8 @@ func walkFacts(v reflect.Value, f func(fact reflect.Value) error) error {
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			return nil
 		}
-		if t := v.Type(); t.PkgPath() == reflect.TypeFor[fabric.GPUDriver]().PkgPath() && strings.HasPrefix(t.Name(), "Fact[") {
+		if t := v.Type(); t.PkgPath() == reflect.TypeFor[fabric.GPUDriver]().PkgPath() &&
+			strings.HasPrefix(t.Name(), "Fact[") {
 			if err := f(v); err != nil {
 				return err
 			}

@@ -12,16 +12,16 @@ import (
 	"gpufabric_exporter/internal/lazyregexp"
 )
 
-// Names of interfaces and RDMA devices are replaced by others of the same length, letter by letter: what was the beginning
-// of a name, as NCCL_SOCKET_IFNAME may have it, is the beginning of the new one. Parts that systemd, drivers and all sites
-// use stay, so that enp24s0f0np0, bond0.100 and mlx5_bond_0 do.
+// Names of interfaces and RDMA devices are replaced by others of the same length, letter by letter: what was
+// the beginning of a name, as NCCL_SOCKET_IFNAME may have it, is the beginning of the new one. Parts that
+// systemd, drivers and all sites use stay, so that enp24s0f0np0, bond0.100 and mlx5_bond_0 do.
 
 // usual are such parts of names. None says who owns a node.
 const usual = `eth en eno ens enp enx enu usb wl wlan ib ibp ibs ibo ibx p s f n d b v vf pf sf npf np hpf rep o u i c r
-	bond team br bridge vlan vxlan lo docker podman virbr veth vnet tap tun dummy ifb wg sit gre gretap tunl iptnl ip tnl erspan
-	cni cali cilium flannel lxc lxdbr nic macvlan macvtap ipvlan ipvs kube nodelocaldns geneve genev sys ovs system int ex
-	hsn hca mlx core bnxt re irdma iw efa rdma rdmap rocep roceo roces roce rocex rxe siw hns hfi qib opa qedr erdma mana ionic usnic
-	ocrdma cxgb mthca pvrdma vmw xsc hinic gaudi rail gpu port net pci host node mgmt management storage compute data oob bmc idrac uplink`
+	bond team br bridge vlan vxlan lo docker podman virbr veth vnet tap tun dummy ifb wg sit gre gretap tunl iptnl ip tnl
+	erspan cni cali cilium flannel lxc lxdbr nic macvlan macvtap ipvlan ipvs kube nodelocaldns geneve genev sys ovs system
+	int ex hsn hca mlx core bnxt re irdma iw efa rdma rdmap rocep roceo roces roce rocex rxe siw hns hfi qib opa qedr erdma
+	mana ionic usnic ocrdma cxgb mthca pvrdma vmw xsc hinic gaudi rail gpu port net pci host node mgmt management storage compute data oob bmc idrac uplink`
 
 // maxWords bounds the names that are looked for inside of texts.
 const maxWords = 4096
@@ -41,9 +41,9 @@ type known struct {
 	secrets *regexp.Regexp    // of hosts and users, and what is in those of devices; nil: none
 }
 
-// learn takes the names of a node: of its interfaces and RDMA devices, and others. ok is false where two devices would get
-// one name, or one that NCCL treats otherwise: then another key is needed. What collides in the last attempt
-// gets a name of chance.
+// learn takes the names of a node: of its interfaces and RDMA devices, and others. ok is false where two
+// devices would get one name, or one that NCCL treats otherwise: then another key is needed. What collides in
+// the last attempt gets a name of chance.
 func (a *anonymiser) learn(devices, others []string, last bool) (ok bool) {
 	a.known = known{a: a, usual: map[string]bool{}, devices: map[string]string{}}
 	for w := range strings.FieldsSeq(usual) {
@@ -152,8 +152,9 @@ func (k *known) shift(p string) string {
 	return string(b)
 }
 
-// search makes the expression that finds names inside of texts: those of hosts and users, the parts of a host's, and the
-// unusual parts of the names of devices. Of three letters they count as words only, shorter ones not at all.
+// search makes the expression that finds names inside of texts: those of hosts and users, the parts of a
+// host's, and the unusual parts of the names of devices. Of three letters they count as words only, shorter
+// ones not at all.
 func (k *known) search(others []string) *regexp.Regexp {
 	words := map[string]bool{}
 	add := func(w string, least int) {
@@ -184,7 +185,8 @@ func (k *known) search(others []string) *regexp.Regexp {
 		return nil
 	}
 	var list []string
-	for _, w := range slices.SortedFunc(maps.Keys(words), func(x, y string) int { return cmp.Or(len(y)-len(x), strings.Compare(x, y)) }) {
+	for _, w := range slices.SortedFunc(maps.Keys(words),
+		func(x, y string) int { return cmp.Or(len(y)-len(x), strings.Compare(x, y)) }) {
 		if w = regexp.QuoteMeta(w); len(w) == 3 {
 			w = `\b` + w + `\b`
 		}
@@ -195,7 +197,8 @@ func (k *known) search(others []string) *regexp.Regexp {
 
 // plainWord reports whether vendors and NCCL use the word: such a part of a host's name does not identify it.
 func plainWord(w string) bool {
-	return harmless().MatchString(w) || slices.Contains(strings.Fields("root admin localhost localdomain local none cluster internal gpus nodes train worker linux"), w) || ofNCCL(w)
+	return harmless().MatchString(w) ||
+		slices.Contains(strings.Fields("root admin localhost localdomain local none cluster internal gpus nodes train worker linux"), w) || ofNCCL(w)
 }
 
 // isSecret reports whether a name of a host, user or tenant is in a text.

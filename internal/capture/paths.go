@@ -38,8 +38,8 @@ func (a *anonymiser) link(name, target string) string {
 	return strings.Join(is, "/")
 }
 
-// component replaces a name below a directory: that of an interface or RDMA device, and below the root of the file system
-// all that are not those of every system.
+// component replaces a name below a directory: that of an interface or RDMA device, and below the root of the
+// file system all that are not those of every system.
 func (a *anonymiser) component(dir []string, name string) string {
 	if len(dir) == 0 {
 		return name

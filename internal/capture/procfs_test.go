@@ -21,8 +21,9 @@ func (a asked) Look(string)                      {}
 func (a asked) Entry(string, string)             {}
 func (a asked) Text(_ string, _ []byte, _ error) {}
 
-// TestProcfsReadersAreCaptured calls each method of proc.FS, and of the readers that these return: a capture asks for the
-// same files. TestReplay finds a file that is missing only where it changes a metric of a simulated node.
+// TestProcfsReadersAreCaptured calls each method of proc.FS, and of the readers that these return: a capture
+// asks for the same files. TestReplay finds a file that is missing only where it changes a metric of a
+// simulated node.
 func TestProcfsReadersAreCaptured(t *testing.T) {
 	notCaptured := map[string]string{
 		"Record": "reads nothing", "Close": "reads nothing",

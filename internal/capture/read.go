@@ -117,8 +117,8 @@ func (s *session) functions(u *unit, devices []string) error {
 }
 
 // netDevs reads the interfaces of the ports and of the default routes with all interfaces below them, and of the others
-// only whether they run. Files with speeds are not read where drivers reports them: each such read keeps a processor busy
-// while another process holds the kernel's rtnl lock.
+// only whether they run. Files with speeds are not read where drivers reports them: each such read keeps a
+// processor busy while another process holds the kernel's rtnl lock.
 func (s *session) netDevs(u *unit) error {
 	var speed func(string) fabric.Fact[float64]
 	if s.hasNetlink() {
@@ -139,7 +139,8 @@ func (s *session) netDevs(u *unit) error {
 // control, those in debugfs. Most of these files cost a command to the firmware; package sysfs has the details.
 func (s *session) congestion(u *unit, physical []string) error {
 	if len(physical) > maxPhysical {
-		u.leaveOut("network interfaces", fmt.Sprintf("more than %d below RDMA ports: left out with all that follow", maxPhysical))
+		u.leaveOut("network interfaces", fmt.Sprintf("more than %d below RDMA ports: left out with all that follow",
+			maxPhysical))
 	}
 	return s.recorded(u, func(sys *sysfs.FS) error {
 		for _, name := range physical[:min(len(physical), maxPhysical)] {
@@ -162,7 +163,8 @@ func (s *session) procfs(read func(*unit, *proc.FS) error) func(*unit) error {
 	}
 }
 
-// host reads what the node itself is, and gpuModule what the module of the GPU driver shows: the recorder notes what cannot be read.
+// host reads what the node itself is, and gpuModule what the module of the GPU driver shows: the recorder
+// notes what cannot be read.
 func host(_ *unit, p *proc.FS) error { p.Host(fabric.Host{}, time.Now()); return nil }
 
 func gpuModule(_ *unit, p *proc.FS) error { p.GPUDriver(time.Now()); return nil }

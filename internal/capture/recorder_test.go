@@ -97,8 +97,9 @@ func TestNewFileIsCaptured(t *testing.T) {
 	}
 }
 
-// TestUnnamedFileStays: a file of procfs or the root file system that a reader reads and that has no redaction is not in the
-// archive, not even by its name, and the manifest says so. What other processes are called is not in it either.
+// TestUnnamedFileStays: a file of procfs or the root file system that a reader reads and that has no
+// redaction is not in the archive, not even by its name, and the manifest says so. What other processes are
+// called is not in it either.
 func TestUnnamedFileStays(t *testing.T) {
 	tree := materialise(t, find(t, "healthy"), nil)
 	write(t, tree.Procfs(), map[string]string{

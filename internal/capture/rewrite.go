@@ -54,7 +54,8 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return a.words(e.text)
 	case base == "traffic_class":
 		return openat.Lines(e.text, a.rule)
-	case path.Base(dir) == "ndevs", base == "parent", base == "ibdev", base == "slaves", base == "active_slave", base == "primary":
+	case path.Base(dir) == "ndevs", base == "parent", base == "ibdev", base == "slaves", base == "active_slave",
+		base == "primary":
 		return a.list(e.text)
 	case path.Base(dir) == "gids":
 		return a.gidText(e.text)
@@ -62,14 +63,15 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return a.identifiers(e.text, true)
 	case isVersion(dir, base):
 		return a.scrub(e.text)
-	case counterFile().MatchString(name), slices.Contains(strings.Fields("aer_dev_correctable aer_dev_nonfatal aer_dev_fatal"), base):
+	case counterFile().MatchString(name),
+		slices.Contains(strings.Fields("aer_dev_correctable aer_dev_nonfatal aer_dev_fatal"), base):
 		return e.text // a version of four numbers or a counter of twelve digits may look like an identifier
 	}
 	return a.text(e.text)
 }
 
-// machine keeps what many machines have in common of what the firmware says: products, and the asset tags of clouds. An owner writes
-// what he likes into others.
+// machine keeps what many machines have in common of what the firmware says: products, and the asset tags of
+// clouds. An owner writes what he likes into others.
 func (a *anonymiser) machine(name, text string) string {
 	if name == fabric.DMIAssetTag && !slices.Contains(fabric.AssetTags(), strings.TrimSpace(text)) {
 		return a.words(text)
@@ -80,7 +82,8 @@ func (a *anonymiser) machine(name, text string) string {
 // replacements are what readers replace identifiers with in what they read.
 func (a *anonymiser) replacements() openat.Replacements {
 	return openat.Replacements{
-		Device: a.device, Listed: a.listed, Word: a.word, Words: a.words, Text: a.text, Shift: a.shift, Addr: a.addr, Prefix: a.prefix,
+		Device: a.device, Listed: a.listed, Word: a.word, Words: a.words, Text: a.text, Shift: a.shift, Addr: a.addr,
+		Prefix: a.prefix,
 	}
 }
 
@@ -90,14 +93,15 @@ func isVersion(dir, base string) bool {
 		base == "version" && strings.HasPrefix(dir, sysPart+"/") || base == "srcversion"
 }
 
-// knownFiles are files of sysfs that rewrite treats rightly: how their paths end. All words in them are the kernel's own, or
-// replaced for what they are.
+// knownFiles are files of sysfs that rewrite treats rightly: how their paths end. All words in them are the
+// kernel's own, or replaced for what they are.
 const knownFiles = `ports/*/state ports/*/phys_state ports/*/rate ports/*/link_layer gid_attrs/types/* gid_attrs/ndevs/* gids/*
-	node_type node_desc node_guid sys_image_guid fw_ver hw_rev hca_type board_id infiniband/*/parent infiniband_verbs/*/ibdev
-	net/*/address net/*/operstate qos/trust qos/dscp2prio tc/*/traffic_class
+	node_type node_desc node_guid sys_image_guid fw_ver hw_rev hca_type board_id infiniband/*/parent
+	infiniband_verbs/*/ibdev net/*/address net/*/operstate qos/trust qos/dscp2prio tc/*/traffic_class
 	bonding/mode bonding/slaves bonding/active_slave bonding/primary
-	power/runtime_status current_link_speed max_link_speed aer_dev_correctable aer_dev_nonfatal aer_dev_fatal iommu_groups/*/type
-	dmi/id/sys_vendor dmi/id/product_name dmi/id/product_version dmi/id/board_vendor dmi/id/board_name dmi/id/chassis_asset_tag
+	power/runtime_status current_link_speed max_link_speed aer_dev_correctable aer_dev_nonfatal aer_dev_fatal
+	iommu_groups/*/type dmi/id/sys_vendor dmi/id/product_name dmi/id/product_version dmi/id/board_vendor
+	dmi/id/board_name dmi/id/chassis_asset_tag
 	module/*/version module/*/srcversion module/*/initstate memory_peers/*/version`
 
 var (
@@ -108,7 +112,8 @@ var (
 		}
 		return regexp.MustCompile(`^` + sysPart + `/(?:.*/)?(?:` + strings.Join(ends, "|") + `)$`)
 	})
-	counterFile = lazyregexp.New(`^` + sysPart + `/.*/(?:counters|counters_ext|hw_counters|cm_\w+|memory_peers/\w+)/[^/]+$`)
+	counterFile = lazyregexp.New(`^` + sysPart +
+		`/.*/(?:counters|counters_ext|hw_counters|cm_\w+|memory_peers/\w+)/[^/]+$`)
 	counterText = lazyregexp.New(`^(?:\d{1,20}|N/A \(no PMA\))\n?$`)
 )
 
@@ -126,9 +131,11 @@ func isKnown(name, text string) bool {
 }
 
 // guarded returns what is kept of the text of a file without a rule: numbers of up to ten digits and
-// words that NCCL or a vendor has. All others are replaced, as a serial number or a name of a person would be. Why says so.
+// words that NCCL or a vendor has. All others are replaced, as a serial number or a name of a person would
+// be. Why says so.
 func (a *anonymiser) guarded(text string) (kept, why string) {
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\t\r", r) }) {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text,
+		func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\t\r", r) }) {
 		return "", "of no known kind, and no text: it is empty here"
 	}
 	if kept = a.words(text); kept != text {
@@ -165,8 +172,8 @@ func (a *anonymiser) identifiers(s string, placed bool) string {
 	return identifier().ReplaceAllStringFunc(s, func(m string) string { return a.identifier(m, placed) })
 }
 
-// identifier replaces one match of the expression above. Its digits are distinguished from its separators, so that the result
-// looks as what it replaces.
+// identifier replaces one match of the expression above. Its digits are distinguished from its separators, so
+// that the result looks as what it replaces.
 func (a *anonymiser) identifier(s string, placed bool) string {
 	if p, err := netip.ParsePrefix(s); err == nil {
 		return a.prefix(p).String()
@@ -186,7 +193,8 @@ func (a *anonymiser) identifier(s string, placed bool) string {
 			return a.gidText(s)
 		}
 		return a.addr(ip).String()
-	case err == nil && !placed && (len(raw) == 6 || len(raw) == 20 || len(raw) == 16 || len(raw) == 8 && (raw[3] != 0xff || raw[4] != 0xfe)):
+	case err == nil && !placed && (len(raw) == 6 || len(raw) == 20 || len(raw) == 16 || len(raw) == 8 &&
+		(raw[3] != 0xff || raw[4] != 0xfe)):
 		raw = a.noise(raw)
 	case err == nil && len(raw) == 20:
 		raw = append(raw[:4:4], a.gidBytes(raw[4:])...)

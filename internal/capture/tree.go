@@ -20,8 +20,8 @@ const (
 	maxText      = 4 << 20 // of procfs and of nccl.conf: the limit of their readers
 )
 
-// tree records on behalf of a unit what readers read below one root. Paths are relative to the root; in the archive they
-// are below the part.
+// tree records on behalf of a unit what readers read below one root. Paths are relative to the root; in the
+// archive they are below the part.
 type tree struct {
 	*unit
 	root   *os.Root
@@ -132,8 +132,9 @@ func (t *tree) Text(p string, text []byte, err error) {
 // noRule is why a file stays on the node.
 const noRule = "of no known kind: no rule says what of it may leave the node"
 
-// where returns the path in the archive, and puts the links on the way there into it: all of them of the root file system,
-// whose files are read through links; all but the last of sysfs; none of procfs, where they depend on the reading process.
+// where returns the path in the archive, and puts the links on the way there into it: all of them of the root
+// file system, whose files are read through links; all but the last of sysfs; none of procfs, where they
+// depend on the reading process.
 func (t *tree) where(p string) (string, error) {
 	switch t.part {
 	case procPart:

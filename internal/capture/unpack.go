@@ -31,8 +31,8 @@ const (
 )
 
 // Unpack unpacks an archive into a directory, which must exist and be empty, and returns its manifest. Whatever the
-// archive says, nothing is written elsewhere, no link or chain of links leads out of its part, and there are no more files
-// and bytes than a capture may have. What was written before an error stays.
+// archive says, nothing is written elsewhere, no link or chain of links leads out of its part, and there are
+// no more files and bytes than a capture may have. What was written before an error stays.
 func Unpack(r io.Reader, dir string) (Manifest, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -232,8 +232,8 @@ func (u *unpacker) follow(part string) error {
 	return nil
 }
 
-// refusal distinguishes a fault of the archive (two entries contradict each other, or it cannot be read further) from one of
-// the disk.
+// refusal distinguishes a fault of the archive (two entries contradict each other, or it cannot be read
+// further) from one of the disk.
 func (u *unpacker) refusal(name string, err error) error {
 	_, disk := errors.AsType[*fs.PathError](err)
 	switch {

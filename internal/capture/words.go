@@ -59,12 +59,16 @@ func (a *anonymiser) plainWords(s string) string {
 
 // ofNCCL reports whether a word is in the table of NCCL's variables.
 func ofNCCL(w string) bool {
-	return slices.ContainsFunc(settings.Variables(), func(v settings.Variable) bool { return hasWord(v.Valid, w) || hasWord(v.Default, w) })
+	return slices.ContainsFunc(settings.Variables(), func(v settings.Variable) bool {
+		return hasWord(v.Valid, w) ||
+			hasWord(v.Default, w)
+	})
 }
 
 // hasWord looks for a word in a text of the table of NCCL's variables.
 func hasWord(text, w string) bool {
-	return slices.ContainsFunc(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" |,;:^()/=", r) }),
+	return slices.ContainsFunc(strings.FieldsFunc(text,
+		func(r rune) bool { return strings.ContainsRune(" |,;:^()/=", r) }),
 		func(s string) bool { return strings.EqualFold(s, w) })
 }
 

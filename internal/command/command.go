@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the command line: the commands of the program and their flags, what shells complete, and how errors are
-// reported to the user who typed it.
+// Package command is the command line: the commands of the program and their flags, what shells complete, and
+// how errors are reported to the user who typed it.
 //
-// A Line lists the commands and the groups of flags that several of them share. It is for one call and one goroutine: parsing
-// fills in what the flags point to. Errors of the command line or of the configuration end in exit code Usage and one line each
-// on the standard error, which names the flag or the line of the file, the value and what was expected.
+// A Line lists the commands and the groups of flags that several of them share. It is for one call and one
+// goroutine: parsing fills in what the flags point to. Errors of the command line or of the configuration end
+// in exit code Usage and one line each on the standard error, which names the flag or the line of the file,
+// the value and what was expected.
 package command
 
 import (
@@ -25,8 +26,8 @@ const (
 	Usage   = 3 // the command line or a configuration file is wrong
 )
 
-// Group is flags that several commands share. They may stand in front of any command and behind it, and are refused where the
-// command does not take them.
+// Group is flags that several commands share. They may stand in front of any command and behind it, and are
+// refused where the command does not take them.
 type Group interface {
 	Define(*Flags)
 }
@@ -37,8 +38,9 @@ type Command struct {
 	Hidden     bool         // not for users
 	Define     func(*Flags) // adds its own flags; nil: it has none
 
-	Takes  []Group  // the shared flags that it heeds
-	OnHost []Group  // those that it heeds only without its flags --scenario and --capture, because they are about this host
+	Takes []Group // the shared flags that it heeds
+	// those that it heeds only without its flags --scenario and --capture, because they are about this host
+	OnHost []Group
 	Except []string // flags of these groups that it does not heed after all
 
 	// Run does the work and returns the exit code.
@@ -91,8 +93,8 @@ func (l Line) Run(ctx context.Context, words []string, stdout, stderr io.Writer)
 	return code
 }
 
-// Parse fills in the flags, and returns the command and its call; without a command the exit code says whether that is an error,
-// which it has printed.
+// Parse fills in the flags, and returns the command and its call; without a command the exit code says
+// whether that is an error, which it has printed.
 func (l Line) Parse(words []string, stdout, stderr io.Writer) (*Command, *Call, int) {
 	p := newParser(l)
 	chosen, code, err := p.run(words, stdout, stderr)

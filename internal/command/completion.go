@@ -11,8 +11,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// What shells source. Both ask this program what may follow, as kingpin's do, which however know neither --flag=value nor
-// which flags a command takes.
+// What shells source. Both ask this program what may follow, as kingpin's do, which however know neither
+// --flag=value nor which flags a command takes.
 var (
 	//go:embed completion.bash
 	completionBash string
@@ -20,8 +20,8 @@ var (
 	completionZsh string
 )
 
-// complete answers the flags that are for shells: a script, or the candidates for the last of some words, one a line. It
-// reports whether it was asked.
+// complete answers the flags that are for shells: a script, or the candidates for the last of some words, one
+// a line. It reports whether it was asked.
 func (p *parser) complete(flag string, words []string, w io.Writer) bool {
 	switch flag {
 	case "--completion-script-bash":
@@ -38,8 +38,8 @@ func (p *parser) complete(flag string, words []string, w io.Writer) bool {
 	return true
 }
 
-// candidates are the words that the last one may become. One that ends in = wants a value. There are none where a file is
-// to be named, or anything else that only the user knows.
+// candidates are the words that the last one may become. One that ends in = wants a value. There are none
+// where a file is to be named, or anything else that only the user knows.
 func (p *parser) candidates(words []string) []string {
 	_, _ = p.app.ParseContext(nil) // kingpin adds its command help then
 	if len(words) == 0 {

@@ -66,7 +66,8 @@ func (c *Call) Explain(err error) error {
 	}
 	for _, flag := range c.inputs {
 		if p.Path == flag.text {
-			return fmt.Errorf("--%s=%.512q: %w: expected a path that exists and that user %d may read", flag.name, flag.text, p.Err, os.Geteuid())
+			return fmt.Errorf("--%s=%.512q: %w: expected a path that exists and that user %d may read", flag.name, flag.text,
+				p.Err, os.Geteuid())
 		}
 	}
 	return err
@@ -91,7 +92,8 @@ func Unwritable(flag, path string, err error) error {
 func TemporaryFolder() (string, error) {
 	dir, err := os.MkdirTemp("", Name+"_")
 	if err != nil {
-		return "", fmt.Errorf("no folder for the files of the node: %w: set TMPDIR to a folder that user %d may write to", err, os.Geteuid())
+		return "", fmt.Errorf("no folder for the files of the node: %w: set TMPDIR to a folder that user %d may write to",
+			err, os.Geteuid())
 	}
 	return dir, nil
 }

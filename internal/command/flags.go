@@ -45,7 +45,8 @@ func (f *Flags) Argument(name, help string, v Value) {
 // Given reports whether the user gave a flag.
 func (f *Flags) Given(name string) bool { return f.given[name] != nil && *f.given[name] }
 
-// Check has something checked that single flags cannot know, when all are read. It may fill in what follows from several.
+// Check has something checked that single flags cannot know, when all are read. It may fill in what follows
+// from several.
 func (f *Flags) Check(check func() error) { f.checks = append(f.checks, check) }
 
 func (f *Flags) mark(name string) *bool {
@@ -71,7 +72,10 @@ type parser struct {
 }
 
 func newParser(l Line) *parser {
-	p := &parser{line: l, app: kingpin.New(Name, l.Help), groups: map[Group]*Flags{}, own: map[*Command]*Flags{}, group: map[string]Group{}}
+	p := &parser{
+		line: l, app: kingpin.New(Name, l.Help), groups: map[Group]*Flags{}, own: map[*Command]*Flags{},
+		group: map[string]Group{},
+	}
 	p.app.HelpFlag.Short('h')
 	for _, c := range l.Commands {
 		clause := p.app.Command(c.Name, c.Help)

@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// legible is the standard output or error of the program. Names of interfaces, firmware versions, values of NCCL and NCCL's
-// log are what others chose: what would control a terminal or hide in it is written as its escape, \u001b, which JSON and
-// logfmt have in their strings, too. Each Write has whole characters.
+// legible is the standard output or error of the program. Names of interfaces, firmware versions, values of
+// NCCL and NCCL's log are what others chose: what would control a terminal or hide in it is written as its
+// escape, \u001b, which JSON and logfmt have in their strings, too. Each Write has whole characters.
 type legible struct{ io.Writer }
 
 func (l legible) Write(p []byte) (int, error) {

@@ -26,8 +26,10 @@ func (p *parser) manual(w io.Writer) {
 	m := p.app.Model()
 	fmt.Fprintf(w, ".TH %s 1 \"\" \"%s\" \"User Commands\"\n", strings.ToUpper(Name), roff(Name+" "+version.Version))
 	fmt.Fprintf(w, ".SH NAME\n%s \\- Prometheus exporter of the training fabric of a GPU node\n", Name)
-	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n[\\fIoption\\fR ...] [\\fIcommand\\fR] [\\fIoption\\fR ...] [\\fIargument\\fR ...]\n", Name)
-	fmt.Fprintf(w, ".SH DESCRIPTION\n%s\n.PP\nWithout a command it is \\fB%s\\fR.\n", roff(m.Help), p.line.Commands[0].Name)
+	fmt.Fprintf(w,
+		".SH SYNOPSIS\n.B %s\n[\\fIoption\\fR ...] [\\fIcommand\\fR] [\\fIoption\\fR ...] [\\fIargument\\fR ...]\n", Name)
+	fmt.Fprintf(w, ".SH DESCRIPTION\n%s\n.PP\nWithout a command it is \\fB%s\\fR.\n", roff(m.Help),
+		p.line.Commands[0].Name)
 	fmt.Fprint(w, ".SH COMMANDS\n")
 	for _, c := range m.Commands {
 		if c.Hidden || p.command(c.Name) == nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// setUsage has --help of a command list its own flags first, and of the shared ones those that it takes. The groups must be defined.
+// setUsage has --help of a command list its own flags first, and of the shared ones those that it takes. The
+// groups must be defined.
 func (p *parser) setUsage() {
 	const all = "{{if .Context.Flags -}}\nFlags:\n{{.Context.Flags|FlagsToTwoColumns|FormatTwoColumns}}\n{{end -}}\n"
 	const ofCommand = "{{if .Context.SelectedCommand -}}\n" +

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the configuration file of a site: what it expects of its nodes (a fabric.Policy), where it keeps NCCL's
-// configuration, what probes are like, and where its runbooks and dashboards are.
+// Package config reads the configuration file of a site: what it expects of its nodes (a fabric.Policy),
+// where it keeps NCCL's configuration, what probes are like, and where its runbooks and dashboards are.
 //
-// All functions may be called at once from any number of goroutines. They read a file whenever they are called and keep nothing.
-// A file may be on a file system that does not answer, and then they do not return: callers that cannot wait bound them.
+// All functions may be called at once from any number of goroutines. They read a file whenever they are
+// called and keep nothing. A file may be on a file system that does not answer, and then they do not return:
+// callers that cannot wait bound them.
 //
-// Errors in the content are joined, one for each mistake, each with the file, the line and what was expected; Errors takes
-// them apart. File.Read returns errors of type *Error.
+// Errors in the content are joined, one for each mistake, each with the file, the line and what was expected;
+// Errors takes them apart. File.Read returns errors of type *Error.
 package config
 
 import (
@@ -41,8 +42,8 @@ type Config struct {
 	Problems []error
 	// File is where it comes from; empty: nothing was read. Missing is the default file where that does not exist.
 	File, Missing string
-	// manifest is the file that has the manifest; empty: the policy has it, or there is none. profiles is the folder of the site's profiles;
-	// empty: it has none.
+	// manifest is the file that has the manifest; empty: the policy has it, or there is none. profiles is the
+	// folder of the site's profiles; empty: it has none.
 	manifest, profiles string
 }
 
@@ -74,13 +75,17 @@ func read(file string) (Config, error) {
 	return c, nil
 }
 
-// Parse parses the YAML of a file, whose name is for errors. A manifest that is in a file of its own is not read, nor are profiles of the site. It returns all errors at once, joined, each with file and line.
+// Parse parses the YAML of a file, whose name is for errors. A manifest that is in a file of its own is not
+// read, nor are profiles of the site. It returns all errors at once, joined, each with file and line.
 //
 // It walks the document by hand instead of decoding into structs: so every value that makes no sense has a
 // line, unknown and duplicate keys are seen, and aliases, which are not needed here, are never followed.
 func Parse(file string, data []byte) (Config, error) {
 	p := &parser{file: file}
-	c := Config{Policy: &fabric.Policy{Profiles: profiles.Builtin()}, ByHand: probes.DefaultConfig(), Links: DefaultLinks(), File: file}
+	c := Config{
+		Policy: &fabric.Policy{Profiles: profiles.Builtin()}, ByHand: probes.DefaultConfig(),
+		Links: DefaultLinks(), File: file,
+	}
 	if root := p.document(data); root != nil {
 		p.mapping(root, "the file", map[string]func(*yaml.Node){
 			"roles":      func(n *yaml.Node) { p.roles(n, c.Policy) },
@@ -192,7 +197,8 @@ func (p *parser) roce(n *yaml.Node, policy *fabric.RoCEPolicy) {
 	switch {
 	case class == nil:
 	case policy.DSCP != nil && *policy.DSCP != *class>>2:
-		p.errorf(line, "traffic_class: %d is DSCP %d, but dscp says %d: expected one of the two keys", *class, *class>>2, *policy.DSCP)
+		p.errorf(line, "traffic_class: %d is DSCP %d, but dscp says %d: expected one of the two keys", *class, *class>>2,
+			*policy.DSCP)
 	default:
 		policy.DSCP = new(*class >> 2)
 	}

@@ -38,8 +38,8 @@ func (f File) Read() (Config, error) {
 // Missing reports whether the file may be missing, and is.
 func (f File) Missing() bool { return f.Optional && missing(f.Path) }
 
-// missing reports whether there is no such file. A symbolic link that leads nowhere, as that file or its folder, is there: it is an
-// error.
+// missing reports whether there is no such file. A symbolic link that leads nowhere, as that file or its
+// folder, is there: it is an error.
 func missing(file string) bool {
 	_, err := os.Lstat(file)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +81,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Errors returns the errors that were joined to err, else err itself.
 func Errors(err error) []error {
-	if c, ok := errors.AsType[*Error](err); ok && c.Error() == err.Error() { // itself: one that is joined to others is one of them
+	// itself: one that is joined to others is one of them
+	if c, ok := errors.AsType[*Error](err); ok && c.Error() == err.Error() {
 		err = c.Err
 	}
 	if j, ok := err.(interface{ Unwrap() []error }); ok {

@@ -14,8 +14,8 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// Links are where a site keeps what findings lead to. All that names such an address takes it from here: the landing page,
-// check, and the alert rules and dashboards that the command rules writes.
+// Links are where a site keeps what findings lead to. All that names such an address takes it from here: the
+// landing page, check, and the alert rules and dashboards that the command rules writes.
 type Links struct {
 	Runbooks string // address or path of the folder of runbooks; ends without a slash
 	Grafana  string // address; ends without a slash; empty: not known
@@ -33,8 +33,8 @@ func (l Links) Runbook(c *verdict.Check) string {
 	return page + "#" + c.ID
 }
 
-// NodeDashboard is the dashboard of a node by the name that Prometheus has for it, of any if that is empty. It is empty if
-// Grafana's address is.
+// NodeDashboard is the dashboard of a node by the name that Prometheus has for it, of any if that is empty.
+// It is empty if Grafana's address is.
 func (l Links) NodeDashboard(instance string) string {
 	switch {
 	case l.Grafana == "":
@@ -46,8 +46,8 @@ func (l Links) NodeDashboard(instance string) string {
 	}
 }
 
-// Put puts the addresses of the site into rules and dashboards, which have those of the project, and links to dashboards
-// without the address of Grafana.
+// Put puts the addresses of the site into rules and dashboards, which have those of the project, and links to
+// dashboards without the address of Grafana.
 func (l Links) Put(text []byte) []byte {
 	text = bytes.ReplaceAll(text, []byte(alerts.RunbookBase), []byte(l.Runbooks+"/"))
 	const toDashboard = "dashboard_url: "
@@ -60,7 +60,8 @@ var (
 	pathPattern    = regexp.MustCompile(`^/[A-Za-z0-9._~/%+,=-]*$`)
 )
 
-// IsAddress reports whether s is an HTTP address that is safe to link to: without a user, a query or characters to escape.
+// IsAddress reports whether s is an HTTP address that is safe to link to: without a user, a query or
+// characters to escape.
 func IsAddress(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Host != "" && addressPattern.MatchString(s)

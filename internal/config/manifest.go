@@ -89,7 +89,10 @@ func (p *parser) manifest(n *yaml.Node) *fabric.Manifest {
 			})
 		}
 	}
-	m := &fabric.Manifest{Node: map[string]string{}, Devices: map[string]map[string]string{}, GPUs: map[string]map[string]string{}}
+	m := &fabric.Manifest{
+		Node: map[string]string{}, Devices: map[string]map[string]string{},
+		GPUs: map[string]map[string]string{},
+	}
 	p.mapping(n, "manifest", map[string]func(*yaml.Node){
 		"version": func(n *yaml.Node) {
 			if v := p.whole(n, "version", math.MaxInt32); v != nil && *v != manifestVersion {

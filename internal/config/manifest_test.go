@@ -63,8 +63,8 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = parseManifest(data) })
 }
 
-// TestProfiles: profiles of the site are read from the folder that the configuration names, and one that is damaged is no error of the
-// configuration.
+// TestProfiles: profiles of the site are read from the folder that the configuration names, and one that is
+// damaged is no error of the configuration.
 func TestProfiles(t *testing.T) {
 	dir := t.TempDir()
 	const own = "version: 1\nname: rack-a\ntitle: Ours\nmatch: [{product: X13, source: s}]\ncabling: {by: site}\nsources: {s: {title: Our rack, date: \"2026\"}}\n"

@@ -90,7 +90,8 @@ func (p *parser) mapping(n *yaml.Node, what string, keys map[string]func(*yaml.N
 		switch {
 		case key.Kind != yaml.ScalarNode || known == nil:
 			all := slices.Sorted(maps.Keys(keys))
-			p.errorf(key.Line, "unknown key %.64q (%s takes: %s)%s", key.Value, what, strings.Join(all, ", "), spelling.Hint(key.Value, all))
+			p.errorf(key.Line, "unknown key %.64q (%s takes: %s)%s", key.Value, what, strings.Join(all, ", "),
+				spelling.Hint(key.Value, all))
 		case lines[key.Value] != 0:
 			p.errorf(key.Line, "%s: the key is already in line %d", key.Value, lines[key.Value])
 		default:
@@ -142,7 +143,8 @@ func (p *parser) sequence(n *yaml.Node, what string, each func(*yaml.Node)) {
 func (p *parser) is(n *yaml.Node, kind yaml.Kind, what, expected string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode:
-		p.errorf(n.Line, "%s: *%s is a YAML alias: expected %s (put patterns that begin with * in quotes)", what, n.Value, expected)
+		p.errorf(n.Line, "%s: *%s is a YAML alias: expected %s (put patterns that begin with * in quotes)", what, n.Value,
+			expected)
 	case n.Kind != kind:
 		p.errorf(n.Line, "%s: expected %s", what, expected)
 	default:
@@ -245,7 +247,8 @@ func ParsePattern(s string) (*regexp.Regexp, error) {
 		return nil, errors.New("expected a regular expression, not an empty one")
 	}
 	if _, err := regexp.Compile(s); err != nil { // by itself first: "a)(b" is none, but fits between the parentheses below
-		return nil, fmt.Errorf("expected a regular expression: %w", errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+		return nil, fmt.Errorf("expected a regular expression: %w",
+			errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
 	}
 	return regexp.Compile("^(?:" + s + ")$")
 }

@@ -54,8 +54,8 @@ func (p *parser) probesOn(n *yaml.Node) (on bool, c probes.Config) {
 	return on, c
 }
 
-// probeSettings returns what reads the settings into c, and sets given for each. What a file does not say has the default;
-// what is not allowed, the check of probes.Config says.
+// probeSettings returns what reads the settings into c, and sets given for each. What a file does not say has
+// the default; what is not allowed, the check of probes.Config says.
 func (p *parser) probeSettings(c *probes.Config, given *bool) map[string]func(*yaml.Node) {
 	// A key that is wrong is reported with its line, and is as if it were not there for those that follow.
 	key := func(name string, read func(*yaml.Node)) func(*yaml.Node) {
@@ -155,8 +155,8 @@ const expectedSize = "bytes such as 8, 64K, 64MiB or 1G"
 
 var sizePattern = regexp.MustCompile(`^([0-9]{1,12})(?:([KMG])(?:i?B)?|B)?$`)
 
-// ParseSize reads a number of bytes with a unit as nccl-tests has them: K, M and G are powers of 1024, with or without "iB"
-// or "B" behind them.
+// ParseSize reads a number of bytes with a unit as nccl-tests has them: K, M and G are powers of 1024, with
+// or without "iB" or "B" behind them.
 func ParseSize(s string) (uint64, error) {
 	m := sizePattern.FindStringSubmatch(s)
 	if m == nil {

@@ -12,8 +12,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// The word enabled switches probing on and off. A section with settings and without that word is on, one without a setting
-// is off: a template that renders an empty value must not run collectives.
+// The word enabled switches probing on and off. A section with settings and without that word is on, one
+// without a setting is off: a template that renders an empty value must not run collectives.
 func TestConfigSwitchesProbes(t *testing.T) {
 	defaults := probes.DefaultConfig()
 	for text, on := range map[string]bool{

@@ -87,7 +87,8 @@ func scalar(k key) map[string]any {
 	return of
 }
 
-// TestChartSchema compares the chart's schema of the value config with the keys of the configuration, so that a wrong key is an error before anything is installed.
+// TestChartSchema compares the chart's schema of the value config with the keys of the configuration, so that
+// a wrong key is an error before anything is installed.
 func TestChartSchema(t *testing.T) {
 	const file = "../../deploy/chart/values.schema.json"
 	of := schema("")

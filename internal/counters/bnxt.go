@@ -2,8 +2,8 @@
 
 package counters
 
-// bnxt drives NetXtreme-C and NetXtreme-E of Broadcom: bnxt_re for RDMA over bnxt_en, whose name the PCI function has. Names are
-// those of Linux 6.12.
+// bnxt drives NetXtreme-C and NetXtreme-E of Broadcom: bnxt_re for RDMA over bnxt_en, whose name the PCI
+// function has. Names are those of Linux 6.12.
 var bnxt = driver{
 	names:  []string{"bnxt_en"},
 	traits: Traits{DMABuf: Linux{6, 8}},

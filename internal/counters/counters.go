@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package counters describes each driver, in one file per driver: the meaning of its counters, in a table for each place, and its
-// traits.
+// Package counters describes each driver, in one file per driver: the meaning of its counters, in a table for
+// each place, and its traits.
 //
-// A row is one counter under its kernel name. Where counters of several drivers count the same thing in one unit they share a
-// Meaning, which is a metric; what has none passes through under its own name. Everything here is data that never changes and
-// that any number of goroutines may read. There are no errors: what is not in a table is reported as not known.
+// A row is one counter under its kernel name. Where counters of several drivers count the same thing in one
+// unit they share a Meaning, which is a metric; what has none passes through under its own name. Everything
+// here is data that never changes and that any number of goroutines may read. There are no errors: what is
+// not in a table is reported as not known.
 package counters
 
 import (

@@ -24,8 +24,9 @@ func specOf(place Place, driver, name string) (Spec, bool) {
 	}
 }
 
-// namesFile is the file of testdata/rdma with the names that the kernel has for a table: a driver's as the kernel calls it,
-// ".device" for counters of the device as a whole. Beside it, ".later" has names of firmware and kernels that the file is not of.
+// namesFile is the file of testdata/rdma with the names that the kernel has for a table: a driver's as the
+// kernel calls it, ".device" for counters of the device as a whole. Beside it, ".later" has names of firmware
+// and kernels that the file is not of.
 func namesFile(t *Table) string {
 	name := t.Drivers[0]
 	switch {

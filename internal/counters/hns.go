@@ -2,8 +2,8 @@
 
 package counters
 
-// hns drives the RoCE engine of HiSilicon Kunpeng (hns_roce) over hns3, whose name the PCI function has. Names are those of
-// Linux 6.12.
+// hns drives the RoCE engine of HiSilicon Kunpeng (hns_roce) over hns3, whose name the PCI function has.
+// Names are those of Linux 6.12.
 var hns = driver{
 	names: []string{"hns3"},
 	counters: []Table{

@@ -2,7 +2,8 @@
 
 package counters
 
-// i40e drives the interfaces of the Intel X722; pauses are counted as ice does. Names are those of Linux 6.12 and of older ones.
+// i40e drives the interfaces of the Intel X722; pauses are counted as ice does. Names are those of Linux 6.12
+// and of older ones.
 var i40e = driver{
 	names: []string{"i40e"},
 	statistics: &StatTable{

@@ -4,8 +4,8 @@ package counters
 
 // ice drives the interfaces of the Intel E810. Names are those of Linux 6.12.
 //
-// Intel counts the frames that begin a pause (xoff) and those that end it early (xon) apart. Others count frames, which is
-// their sum.
+// Intel counts the frames that begin a pause (xoff) and those that end it early (xon) apart. Others count
+// frames, which is their sum.
 var ice = driver{
 	names:  []string{"ice"},
 	traits: Traits{DMABuf: Linux{6, 4}},

@@ -2,8 +2,9 @@
 
 package counters
 
-// infiniband is the standard: the performance management counters (PortCounters, PortCountersExtended) of the InfiniBand
-// specification, wherever a driver has no table of its own. Names are those of Linux 6.12 and of OFED for kernels before 4.5.
+// infiniband is the standard: the performance management counters (PortCounters, PortCountersExtended) of the
+// InfiniBand specification, wherever a driver has no table of its own. Names are those of Linux 6.12 and of
+// OFED for kernels before 4.5.
 var infiniband = driver{
 	names: []string{AnyDriver},
 	counters: []Table{

@@ -2,8 +2,8 @@
 
 package counters
 
-// ionic drives Pensando DSC and Pollara of AMD. The interface's names are those of Linux 6.12; RDMA came later, its names are
-// those that the firmware of a Pollara 400 gave.
+// ionic drives Pensando DSC and Pollara of AMD. The interface's names are those of Linux 6.12; RDMA came
+// later, its names are those that the firmware of a Pollara 400 gave.
 var ionic = driver{
 	names:  []string{"ionic"},
 	traits: Traits{DMABuf: Linux{6, 18}},

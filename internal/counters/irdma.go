@@ -2,7 +2,8 @@
 
 package counters
 
-// irdma does RDMA for the Intel E810 (ice) and X722 (i40e), whose drivers have the PCI functions. Names are those of Linux 6.12.
+// irdma does RDMA for the Intel E810 (ice) and X722 (i40e), whose drivers have the PCI functions. Names are
+// those of Linux 6.12.
 var irdma = driver{
 	names: []string{"ice", "i40e"},
 	counters: []Table{

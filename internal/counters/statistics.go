@@ -42,15 +42,16 @@ type StatTable struct {
 	Note    string   // what one should know before trusting it
 
 	rows []row // eachPriority in a name stands for 0 to 7
-	// older are names of former versions of the driver for what rows count. They count where the current name is missing, so that
-	// a driver that shows both counts nothing twice.
+	// older are names of former versions of the driver for what rows count. They count where the current name is
+	// missing, so that a driver that shows both counts nothing twice.
 	older []row
 }
 
 // eachPriority in the name of a row is the priority; where the meaning has none, the eight names add up.
 const eachPriority = "%d"
 
-// StatTables returns the tables of statistics of network interfaces, in the order of documentation. They must not be modified.
+// StatTables returns the tables of statistics of network interfaces, in the order of documentation. They must
+// not be modified.
 func StatTables() []StatTable { return slices.Clone(statTables) }
 
 var statTables = func() (list []StatTable) {

@@ -70,7 +70,8 @@ const (
 // PerPriority reports whether there is one count for each priority.
 func (m Meaning) PerPriority() bool {
 	switch m {
-	case StatReceivedPauseSeconds, StatTransmittedPauseSeconds, StatReceivedPauseFrames, StatTransmittedPauseFrames, StatReceivedPauses, StatTransmittedPauses,
+	case StatReceivedPauseSeconds, StatTransmittedPauseSeconds, StatReceivedPauseFrames, StatTransmittedPauseFrames,
+		StatReceivedPauses, StatTransmittedPauses,
 		StatPriorityDiscards, StatReceivedCongestionDiscards, StatReceivedHostDiscards, StatReceivedECNMarks,
 		StatPriorityTransmittedBytes, StatPriorityReceivedBytes, StatPriorityTransmittedPackets, StatPriorityReceivedPackets:
 		return true
@@ -91,7 +92,8 @@ func (m Meaning) statUnit() Unit {
 		StatTransmittedOtherBytes, StatReceivedOtherBytes:
 		return UnitBytes
 	case StatPriorityTransmittedPackets, StatPriorityReceivedPackets, StatPriorityDiscards, StatReceivedCongestionDiscards,
-		StatReceivedHostDiscards, StatReceivedECNMarks, StatReceivedDiscards, StatTransmittedDiscards, StatOutOfBuffer, StatPCIeBufferOverflows,
+		StatReceivedHostDiscards, StatReceivedECNMarks, StatReceivedDiscards, StatTransmittedDiscards, StatOutOfBuffer,
+		StatPCIeBufferOverflows,
 		StatReceivedDrops, StatTransmittedDrops, StatReceivedDeliveryErrors, StatCRCErrors,
 		StatReceivedPauseFrames, StatTransmittedPauseFrames, StatLinkReceivedPauseFrames, StatLinkTransmittedPauseFrames,
 		StatReceivedPFCFrames, StatTransmittedPFCFrames:

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// testdata/ethernet has the names that the kernel's drivers show, those of queues cut short, and in ".older" those that they
-// had once. No table has a name that its driver has not.
+// testdata/ethernet has the names that the kernel's drivers show, those of queues cut short, and in ".older"
+// those that they had once. No table has a name that its driver has not.
 func TestStatNamesExist(t *testing.T) {
 	used := map[string]bool{}
 	for _, table := range StatTables() {

@@ -5,8 +5,8 @@ package counters
 // Linux is a version of the kernel. The zero value is none.
 type Linux struct{ Major, Minor int }
 
-// Traits are what sets a driver apart beside its counters. The zero value is an ordinary driver, or one of which nothing
-// is known.
+// Traits are what sets a driver apart beside its counters. The zero value is an ordinary driver, or one of
+// which nothing is known.
 type Traits struct {
 	// DMABuf is a kernel release whose own driver certainly registers memory from a dma-buf. Drivers that vendors ship
 	// separately may do so on earlier kernels, but not before Linux 5.12, which added it to ib_core. Zero: not known.
@@ -15,7 +15,8 @@ type Traits struct {
 	ConstantPorts bool
 	// NoVerbs: the device has no queue pairs that NCCL's own RDMA transport could use.
 	NoVerbs bool
-	// OrdinaryNIC: the device is the network interface of machines of all kinds; that it does RDMA says nothing of training.
+	// OrdinaryNIC: the device is the network interface of machines of all kinds; that it does RDMA says nothing
+	// of training.
 	OrdinaryNIC bool
 	// PCPUntilDSCP: the kernel's driver trusts PCP until its application table has a DSCP, and sorts a DSCP that is not
 	// in the table by its upper three bits (mlx5e_dcbnl_ieee_setapp).

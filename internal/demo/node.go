@@ -22,8 +22,9 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Node is a simulated node of which counters move, which breaks and is repaired, and which is probed where it has GPUs. Its
-// counters start from 0: one that is started again looks as if its drivers had been loaded again, and no rate has a spike.
+// Node is a simulated node of which counters move, which breaks and is repaired, and which is probed where it
+// has GPUs. Its counters start from 0: one that is started again looks as if its drivers had been loaded
+// again, and no rate has a spike.
 type Node struct {
 	*simulator.Tree
 	Probes *Rehearsal // nil: it has no GPUs
@@ -31,7 +32,8 @@ type Node struct {
 	options Options
 }
 
-// NewNode lays the files of a node. Nothing moves before Run. Errors are those of the file system, and that of ctx if it ends first.
+// NewNode lays the files of a node. Nothing moves before Run. Errors are those of the file system, and that
+// of ctx if it ends first.
 func NewNode(ctx context.Context, o Options) (*Node, error) {
 	node := o.Scenario.Build()
 	if o.Break > 0 {

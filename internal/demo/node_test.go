@@ -16,8 +16,8 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// Counters of a node that is started again are not ahead of what they could have counted since: Prometheus would take what
-// they start with for a burst of traffic. Nor are those that only the fault has.
+// Counters of a node that is started again are not ahead of what they could have counted since: Prometheus
+// would take what they start with for a burst of traffic. Nor are those that only the fault has.
 func TestNodeStartedAgainHasNoBurst(t *testing.T) {
 	s, err := simulator.Find("pcie-errors")
 	if err != nil {

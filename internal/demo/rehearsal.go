@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo simulates the probes of simulated nodes: what NCCL would find on a node follows from the observation of the node
-// and from its scenario. No process is started and no library is loaded.
+// Package demo simulates the probes of simulated nodes: what NCCL would find on a node follows from the
+// observation of the node and from its scenario. No process is started and no library is loaded.
 //
 // A Rehearsal probes in a goroutine of its own. Its methods may be called from any goroutine.
 package demo
@@ -22,10 +22,11 @@ import (
 const Every = 90 * time.Second
 
 const (
-	calm      = 15 * time.Second // from a change of the node to the probes that see it
-	past      = 64               // results of each probe that there are from the start: baselines look at those of an hour ago
-	recent    = 3                // of those that are like the ones to come, enough for a verdict
-	skipOneIn = 3                // one try in so many does not find all GPUs idle
+	calm = 15 * time.Second // from a change of the node to the probes that see it
+	// results of each probe that there are from the start: baselines look at those of an hour ago
+	past      = 64
+	recent    = 3 // of those that are like the ones to come, enough for a verdict
+	skipOneIn = 3 // one try in so many does not find all GPUs idle
 	retry     = 30 * time.Second
 )
 
@@ -100,8 +101,8 @@ func (r *Rehearsal) Status() probes.Status { return r.runs.Status() }
 // Close ends probing and waits for it.
 func (r *Rehearsal) Close() { r.stop() }
 
-// Change makes another node of the one that is probed. All probes run soon after it, so that users need not wait for them, and
-// none in the middle of it.
+// Change makes another node of the one that is probed. All probes run soon after it, so that users need not
+// wait for them, and none in the middle of it.
 func (r *Rehearsal) Change(become func() error) error {
 	if r == nil { // nothing is probed
 		return become()
@@ -181,7 +182,10 @@ func (r *Rehearsal) step(ctx context.Context, now time.Time) {
 			r.tries++
 		}
 		if key.Kind == probes.Node && r.tries%skipOneIn == 0 && len(n.GPUDriver.GPUs) > 0 {
-			busy := &probes.Skipped{Why: probes.SkipProcess, Detail: "compute process 41877 on " + n.GPUDriver.GPUs[0].UUID, At: now}
+			busy := &probes.Skipped{
+				Why: probes.SkipProcess, Detail: "compute process 41877 on " + n.GPUDriver.GPUs[0].UUID,
+				At: now,
+			}
 			r.runs.Skipped(key, busy, now.Add(retry))
 			continue
 		}

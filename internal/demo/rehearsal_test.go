@@ -64,8 +64,8 @@ func complaints(s probes.Status) map[simulator.ProbeFinding]bool {
 	return found
 }
 
-// Probes of simulated nodes complain of what the nodes are labelled with, and of what follows from links and GPUs that are
-// broken; else of nothing.
+// Probes of simulated nodes complain of what the nodes are labelled with, and of what follows from links and
+// GPUs that are broken; else of nothing.
 func TestRehearsalMatchesItsLabels(t *testing.T) {
 	follows := map[string][]simulator.ProbeFinding{ // from what is broken beside NCCL
 		"healthy": nil, "healthy-ib": nil, "healthy-dgx-b200": nil, "healthy-mana": nil, "pcie-gpus-idle": nil,

@@ -63,14 +63,19 @@ func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Ski
 	}
 	network, readable := s.fabric()
 	if !readable {
-		return probes.Result{}, &probes.Skipped{Why: probes.SkipCannotProveIdle, Detail: "the ports could not be read", At: at}
+		return probes.Result{}, &probes.Skipped{
+			Why: probes.SkipCannotProveIdle, Detail: "the ports could not be read",
+			At: at,
+		}
 	}
 	noise := func(what string, share float64) float64 { return 1 + share*(2*s.fraction(what, key, at)-1) }
 	r := probes.Result{
-		Key: key, At: at, GPUs: plan.GPUs(), Outcome: probes.OK, NCCL: ncclVersion, Driver: plan.Driver, CUDA: s.node.GPUDriver.CUDA.Or(""),
+		Key: key, At: at, GPUs: plan.GPUs(), Outcome: probes.OK, NCCL: ncclVersion, Driver: plan.Driver,
+		CUDA:    s.node.GPUDriver.CUDA.Or(""),
 		Init:    probes.Seconds(1.1 * noise("init", 0.1)),
 		Connect: probes.Seconds(0.14 * noise("connect", 0.2)),
-		NVLS:    probes.Known(false, source, at), SHARP: probes.Known(false, source, at), Channels: probes.Known(plan.Settings.MaxCTAs, source, at),
+		NVLS:    probes.Known(false, source, at), SHARP: probes.Known(false, source, at),
+		Channels: probes.Known(plan.Settings.MaxCTAs, source, at),
 		Settings: slices.Sorted(slices.Values(plan.Ranks[0].Env)),
 	}
 	r.Expected = probes.AbsentFact[float64](source, at)
@@ -102,10 +107,13 @@ func (s rehearsed) fabric() (path probes.Path, known bool) {
 	return path, known || path != probes.PathSocket || s.nccl.TCP
 }
 
-// network fills in what the ranks talk over, and returns its bus bandwidth in bytes per second and how long a small message
-// takes.
+// network fills in what the ranks talk over, and returns its bus bandwidth in bytes per second and how long a
+// small message takes.
 func (s rehearsed) network(r *probes.Result, key probes.Key, path probes.Path) (busBW float64, latency probes.Seconds) {
-	r.Network = map[probes.Path]string{probes.PathSocket: "Socket", probes.PathPlugin: "AWS Libfabric", probes.PathIB: "IB"}[path]
+	r.Network = map[probes.Path]string{
+		probes.PathSocket: "Socket", probes.PathPlugin: "AWS Libfabric",
+		probes.PathIB: "IB",
+	}[path]
 	r.GPUDirect = probes.Known(!s.nccl.NoGPUDirect, source, r.At)
 	if key.Kind == probes.Socket {
 		path, r.Network = probes.PathSocket, "Socket"
@@ -192,7 +200,10 @@ func (s rehearsed) nvlink() (bytes float64, toSwitch bool) {
 func (s rehearsed) measure(r *probes.Result, plan *plan.Plan, busBW float64, latency probes.Seconds) {
 	wants := plan.Settings.Wants
 	for i, w := range wants {
-		m := probes.Measurement{Op: w.Op, Type: w.Type, Bytes: w.Bytes, Ranks: len(plan.Ranks), Iterations: w.Iterations, Time: latency}
+		m := probes.Measurement{
+			Op: w.Op, Type: w.Type, Bytes: w.Bytes, Ranks: len(plan.Ranks), Iterations: w.Iterations,
+			Time: latency,
+		}
 		m.Count = m.Op.Count(m.Type, m.Bytes, m.Ranks)
 		factor := w.Op.BusFactor(m.Ranks)
 		if i == len(wants)-1 {
@@ -221,7 +232,8 @@ func (s rehearsed) spoil(r *probes.Result) {
 	switch last := len(r.Measurements) - 1; {
 	case fabricDown:
 		r.Measurements = nil
-		r.Path, r.GPUDirect = probes.UnknownFact[probes.Path](fabric.ReasonNotRead, source, r.At), probes.UnknownFact[bool](fabric.ReasonNotRead, source, r.At)
+		r.Path, r.GPUDirect = probes.UnknownFact[probes.Path](fabric.ReasonNotRead, source, r.At),
+			probes.UnknownFact[bool](fabric.ReasonNotRead, source, r.At)
 		fail(probes.FailureCUDA, "rank 0: open: cuInit: system not yet initialized (802)")
 	case r.Kind != probes.Node:
 	case s.nccl.HangingGPU > 0:
@@ -246,7 +258,8 @@ func (s rehearsed) log(r *probes.Result) {
 	switch off := s.switchedOff(); {
 	case r.Network == "Socket" && r.Kind != probes.Socket && off != "":
 		r.Settings = append(r.Settings, "NCCL_IB_DISABLE="+off)
-		lines = append(lines, "NCCL INFO NCCL_IB_DISABLE set by environment to "+off+".", "NCCL INFO NET/Socket : Using [0]bond0")
+		lines = append(lines, "NCCL INFO NCCL_IB_DISABLE set by environment to "+off+".",
+			"NCCL INFO NET/Socket : Using [0]bond0")
 	case r.Network == "Socket" && r.Kind != probes.Socket:
 		lines = append(lines, "NCCL INFO NET/IB : No device found.", "NCCL INFO NET/Socket : Using [0]bond0")
 	case r.Network == "IB":

@@ -16,8 +16,9 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// BenchmarkRun is what all checks cost a scrape of a simulated H100 node of 11 devices and 8 GPUs, and what each of them
-// does. cpu-ns/op is user time: other than the clock it does not depend on how busy the machine is.
+// BenchmarkRun is what all checks cost a scrape of a simulated H100 node of 11 devices and 8 GPUs, and what
+// each of them does. cpu-ns/op is user time: other than the clock it does not depend on how busy the machine
+// is.
 func BenchmarkRun(b *testing.B) {
 	n := healthy(b)
 	state := diagnose.Catalogue()

@@ -64,8 +64,8 @@ func TestModesAreFound(t *testing.T) {
 	t.Logf("%d of %d modes are found", found, len(diagnose.Modes()))
 }
 
-// TestKnownModesAreListed: what is known in practice to go wrong with links and devices (L), and with configuration (C),
-// has a mode, found or with the reason why it is not.
+// TestKnownModesAreListed: what is known in practice to go wrong with links and devices (L), and with
+// configuration (C), has a mode, found or with the reason why it is not.
 func TestKnownModesAreListed(t *testing.T) {
 	modes := map[string]verdict.Mode{}
 	for _, m := range diagnose.Modes() {
@@ -212,7 +212,8 @@ func TestChecksDocument(t *testing.T) {
 	}
 }
 
-// A check is the same one whenever it is asked for: what remembers verdicts may go by it. Lists of them are the caller's.
+// A check is the same one whenever it is asked for: what remembers verdicts may go by it. Lists of them are
+// the caller's.
 func TestChecksAreBuiltOnce(t *testing.T) {
 	before := diagnose.Catalogue()
 	for i, c := range diagnose.Catalogue() {

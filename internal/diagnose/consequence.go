@@ -25,28 +25,55 @@ type rule struct {
 
 func rules() []rule {
 	return []rule{
-		{check: verdict.CheckNCCLDevices, cause: verdict.CheckComputePorts, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return len(node.LostDevices(n)) > 0 }},
-		{check: verdict.CheckComputePorts, cause: verdict.CheckLeftOut, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool {
-			return node.CountPorts(n).There+len(nccl.LeftOutPorts(n)) >= *n.Policy.ComputePorts
-		}},
-		{check: verdict.CheckHardware, cause: verdict.CheckComputePorts, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCINIC) }},
-		{check: verdict.CheckHardware, cause: verdict.CheckGPUs, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCIGPU) }},
-		{check: verdict.CheckNCCLDevices, cause: verdict.CheckHardware, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return namesWhatIsGone(n) }},
-		{check: verdict.CheckGID, cause: verdict.CheckGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *verdict.Verdict) bool { return v.Mode == port.ModeGIDPinned.ID }},
-		{check: verdict.CheckPinnedGIDs, cause: verdict.CheckGIDIndex, exact: true, follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true }},
+		{
+			check: verdict.CheckNCCLDevices, cause: verdict.CheckComputePorts,
+			follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return len(node.LostDevices(n)) > 0 },
+		},
+		{
+			check: verdict.CheckComputePorts, cause: verdict.CheckLeftOut,
+			follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool {
+				return node.CountPorts(n).There+len(nccl.LeftOutPorts(n)) >= *n.Policy.ComputePorts
+			},
+		},
+		{
+			check: verdict.CheckHardware, cause: verdict.CheckComputePorts,
+			follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCINIC) },
+		},
+		{
+			check: verdict.CheckHardware, cause: verdict.CheckGPUs,
+			follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCIGPU) },
+		},
+		{
+			check: verdict.CheckNCCLDevices, cause: verdict.CheckHardware,
+			follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return namesWhatIsGone(n) },
+		},
+		{
+			check: verdict.CheckGID, cause: verdict.CheckGIDIndex, exact: true,
+			follows: func(_ *fabric.Node, v, _ *verdict.Verdict) bool { return v.Mode == port.ModeGIDPinned.ID },
+		},
+		{
+			check: verdict.CheckPinnedGIDs, cause: verdict.CheckGIDIndex, exact: true,
+			follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true },
+		},
 		{check: verdict.CheckPriority, cause: verdict.CheckGID, follows: untaggedByGID},
 		{check: verdict.CheckPFC, cause: verdict.CheckGID, follows: untaggedByGID},
 		// The port that differs may be the one that is not for training.
-		{check: verdict.CheckPFCUniform, cause: verdict.CheckSurplusPorts, follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true }},
-		{check: verdict.CheckDSCP, cause: verdict.CheckNCCLLines, exact: true, follows: func(n *fabric.Node, v, cause *verdict.Verdict) bool {
-			set, found := n.NCCL.Lookup("NCCL_IB_TC")
-			return found && set.Source == cause.Subject.File && carriesHostClass(n, v.Subject)
-		}},
+		{
+			check: verdict.CheckPFCUniform, cause: verdict.CheckSurplusPorts,
+			follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true },
+		},
+		{
+			check: verdict.CheckDSCP, cause: verdict.CheckNCCLLines, exact: true,
+			follows: func(n *fabric.Node, v, cause *verdict.Verdict) bool {
+				set, found := n.NCCL.Lookup("NCCL_IB_TC")
+				return found && set.Source == cause.Subject.File && carriesHostClass(n, v.Subject)
+			},
+		},
 	}
 }
 
-// follow sets the causes of verdicts. The list is in its final order: causes point into it. A consequence has no remedy: that of its
-// cause is one for both.
+// follow sets the causes of verdicts. The list is in its final order: causes point into it. A consequence has
+// no remedy: that of its cause is one for both.
 func follow(n *fabric.Node, list []verdict.Verdict) {
 	failed := slices.IndexFunc(list, func(v verdict.Verdict) bool { return v.Status != verdict.Failed })
 	if failed < 0 {
@@ -74,7 +101,8 @@ func follow(n *fabric.Node, list []verdict.Verdict) {
 
 // lacks reports whether all that the node had and lacks is of one kind.
 func lacks(n *fabric.Node, kind fabric.PCIKind) bool {
-	return len(n.Remembered) > 0 && !slices.ContainsFunc(n.Remembered, func(r fabric.Remembered) bool { return r.Kind != kind })
+	return len(n.Remembered) > 0 && !slices.ContainsFunc(n.Remembered,
+		func(r fabric.Remembered) bool { return r.Kind != kind })
 }
 
 // namesWhatIsGone reports whether all names of NCCL_IB_HCA that match nothing are devices that the node had.
@@ -101,24 +129,27 @@ func portOf(n *fabric.Node, s verdict.Subject) *fabric.Port {
 	return nil
 }
 
-// untaggedByGID reports whether the packets of a port have another priority because the address that NCCL takes is untagged, while one
-// that it should take is in a VLAN. PFC that is off for all priorities is a fault of its own.
+// untaggedByGID reports whether the packets of a port have another priority because the address that NCCL
+// takes is untagged, while one that it should take is in a VLAN. PFC that is off for all priorities is a
+// fault of its own.
 func untaggedByGID(n *fabric.Node, v, cause *verdict.Verdict) bool {
 	p := portOf(n, v.Subject)
 	if p == nil || v.Subject.Key() != cause.Subject.Key() || roce.TaggedGID(n, p) == nil {
 		return false
 	}
 	taken := p.GIDChoice.Or(fabric.GIDChoice{}).GID
-	return taken != nil && !n.Tagged(roce.OfGID(taken, p)).Or(true) && !slices.ContainsFunc(p.RoCE.Or(nil), func(c fabric.RoCEChain) bool {
-		d := n.NetDev(c.Interface)
-		return c.Trust.Or("") != fabric.TrustPCP || d == nil || d.QoS.PFC.Or(fabric.PFC{}).Enabled == 0
-	})
+	return taken != nil && !n.Tagged(roce.OfGID(taken, p)).Or(true) &&
+		!slices.ContainsFunc(p.RoCE.Or(nil), func(c fabric.RoCEChain) bool {
+			d := n.NetDev(c.Interface)
+			return c.Trust.Or("") != fabric.TrustPCP || d == nil || d.QoS.PFC.Or(fabric.PFC{}).Enabled == 0
+		})
 }
 
 // carriesHostClass reports whether the traffic class of a port is that of the host's configuration of NCCL.
 func carriesHostClass(n *fabric.Node, s verdict.Subject) bool {
 	p := portOf(n, s)
-	return p != nil && slices.ContainsFunc(p.RoCE.Or(nil), func(c fabric.RoCEChain) bool { return c.TrafficClassFrom == fabric.TrafficClassFromNCCL })
+	return p != nil && slices.ContainsFunc(p.RoCE.Or(nil),
+		func(c fabric.RoCEChain) bool { return c.TrafficClassFrom == fabric.TrafficClassFromNCCL })
 }
 
 // Shares of a baseline that remain with a fault, at least. What is slower has another cause, too.
@@ -190,15 +221,17 @@ func withoutPorts(n *fabric.Node) bool {
 	})
 }
 
-// SlowWithoutGPUDirect reports whether a probe is slow because it lost GPUDirect RDMA: its baseline was measured with it, and what
-// remains is what host memory passes on.
+// SlowWithoutGPUDirect reports whether a probe is slow because it lost GPUDirect RDMA: its baseline was
+// measured with it, and what remains is what host memory passes on.
 func SlowWithoutGPUDirect(n *fabric.Node, s *fabric.Symptom) bool {
 	carries := railCarries(n, s)
-	return s.NoGPUDirect && s.Slow && !s.Other && carries > 0 && s.Baseline > detourCarries*carries && s.Ratio >= tolerance*detourShare &&
+	return s.NoGPUDirect && s.Slow && !s.Other && carries > 0 && s.Baseline > detourCarries*carries &&
+		s.Ratio >= tolerance*detourShare &&
 		!gpu.FarByDesign(n)
 }
 
-// RemedyOfProbe says what to do about what a probe shows, and that follows from a failed verdict; nil: from none that is known.
+// RemedyOfProbe says what to do about what a probe shows, and that follows from a failed verdict; nil: from
+// none that is known.
 func RemedyOfProbe(cause *verdict.Verdict, s *fabric.Symptom) string {
 	switch {
 	case cause != nil:
@@ -222,7 +255,8 @@ func takesPart(n *fabric.Node, v *verdict.Verdict, s *fabric.Symptom) bool {
 	})
 }
 
-// remains returns the share of its baseline that a probe keeps with a failure, and whether it is a failure that makes this probe slow.
+// remains returns the share of its baseline that a probe keeps with a failure, and whether it is a failure
+// that makes this probe slow.
 func remains(n *fabric.Node, v *verdict.Verdict, s *fabric.Symptom) (share float64, slows bool) {
 	carries := railCarries(n, s)
 	onRail := s.Device != "" && v.Subject.Device == s.Device && (v.Subject.Port == 0 || v.Subject.Port == s.Port)
@@ -242,11 +276,13 @@ func remains(n *fabric.Node, v *verdict.Verdict, s *fabric.Symptom) (share float
 	case verdict.CheckACS:
 		return detourShare, onRail && !wasWithin(s, detourCarries*carries)
 	case verdict.CheckGPUDirect, verdict.CheckPeermem:
-		return detourShare, s.Device != "" && takesPart(n, v, s) && (s.NoGPUDirect || v.Mode == gpu.ModeIOMMU.ID) && !wasWithin(s, detourCarries*carries)
+		return detourShare, s.Device != "" && takesPart(n, v, s) && (s.NoGPUDirect || v.Mode == gpu.ModeIOMMU.ID) &&
+			!wasWithin(s, detourCarries*carries)
 	case verdict.CheckPauseSent: // the NIC does not take packets: nothing may remain
 		return 0, onRail && !wasWithin(s, stormCarries*carries)
 	case verdict.CheckNVLinks: // no guard: between GPUs, a probe measures far less than their links carry
-		if i := slices.IndexFunc(verdict.GPUs(n), func(g verdict.GPU) bool { return g.Subject().GPU == v.Subject.GPU }); i >= 0 && s.Within && takesPart(n, v, s) {
+		if i := slices.IndexFunc(verdict.GPUs(n),
+			func(g verdict.GPU) bool { return g.Subject().GPU == v.Subject.GPU }); i >= 0 && s.Within && takesPart(n, v, s) {
 			active, total := verdict.GPUs(n)[i].NVLinks()
 			return float64(active.Or(0)) / float64(max(total, 1)), active.State == fabric.OK
 		}
@@ -254,7 +290,8 @@ func remains(n *fabric.Node, v *verdict.Verdict, s *fabric.Symptom) (share float
 	return 0, false
 }
 
-// railCarries is what the port of a probe and the PCIe link of its NIC can carry, in bytes per second; 0: it is not known.
+// railCarries is what the port of a probe and the PCIe link of its NIC can carry, in bytes per second; 0: it
+// is not known.
 func railCarries(n *fabric.Node, s *fabric.Symptom) float64 {
 	port := portOf(n, verdict.Subject{Device: s.Device, Port: s.Port})
 	if port == nil {
@@ -269,6 +306,6 @@ func railCarries(n *fabric.Node, s *fabric.Symptom) float64 {
 	return most
 }
 
-// wasWithin reports whether the baseline of a probe does not exceed what a fault leaves: the probe was as slow before, because of that
-// fault or by its nature, and has become slower because of another one.
+// wasWithin reports whether the baseline of a probe does not exceed what a fault leaves: the probe was as
+// slow before, because of that fault or by its nature, and has become slower because of another one.
 func wasWithin(s *fabric.Symptom, left float64) bool { return s.Baseline > 0 && s.Baseline <= left }

@@ -14,8 +14,8 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// What a probe shows follows from a failure only if that explains all of it: another device, another GPU and a greater loss are another
-// fault.
+// What a probe shows follows from a failure only if that explains all of it: another device, another GPU and
+// a greater loss are another fault.
 func TestExplains(t *testing.T) {
 	slowPort := func(n *fabric.Node) {
 		n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 50e9}
@@ -114,7 +114,8 @@ func TestExplains(t *testing.T) {
 	}
 }
 
-// A slow probe that lost GPUDirect RDMA has one fault only if its baseline was measured with it, and nothing else is wrong.
+// A slow probe that lost GPUDirect RDMA has one fault only if its baseline was measured with it, and nothing
+// else is wrong.
 func TestSlowWithoutGPUDirect(t *testing.T) {
 	lost := func(ratio, baseline float64) fabric.Symptom {
 		return fabric.Symptom{Device: "mlx5_0", Port: 1, NoGPUDirect: true, Slow: true, Ratio: ratio, Baseline: baseline}

@@ -45,7 +45,8 @@ func Find(id string) *verdict.Check {
 	return nil
 }
 
-// Checks returns the checks with these IDs (Check*). It panics without one of them: a check that is renamed must not drop out.
+// Checks returns the checks with these IDs (Check*). It panics without one of them: a check that is renamed
+// must not drop out.
 func Checks(ids ...string) []*verdict.Check {
 	list := make([]*verdict.Check, len(ids))
 	for i, id := range ids {

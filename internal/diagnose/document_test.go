@@ -45,7 +45,8 @@ func writeTable(b *bytes.Buffer, checks []*verdict.Check) {
 	}
 }
 
-// writeDetails writes what has no room in a table. Checks that read the same and apply to the same refer to the first of them.
+// writeDetails writes what has no room in a table. Checks that read the same and apply to the same refer to
+// the first of them.
 func writeDetails(b *bytes.Buffer, checks []*verdict.Check) {
 	for i, c := range checks {
 		fmt.Fprintf(b, "\n### %s\n\n[Runbook](../alerts/runbooks/check-%s.md#%s)\n\n", c.ID, c.Topic, c.ID)

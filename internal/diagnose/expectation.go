@@ -10,8 +10,9 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// One wrong number in a configuration fails a check on every node that gets it, and a gate that asks check would empty the cluster.
-// So a failure that rests on an expectation is one only where the node is known to have met it: until then it is unknown.
+// One wrong number in a configuration fails a check on every node that gets it, and a gate that asks check
+// would empty the cluster. So a failure that rests on an expectation is one only where the node is known to
+// have met it: until then it is unknown.
 
 // restingOn returns the checks that compare a node with an expectation, the one that shows that it is met first.
 func restingOn(e fabric.Expectation) []*verdict.Check {
@@ -43,7 +44,8 @@ func Met(n *fabric.Node, e fabric.Expectation) bool {
 
 // temper makes unknown what fails only by expectations that the node never met.
 func temper(n *fabric.Node, list []verdict.Verdict) {
-	if len(n.NeverMet) == 0 || !slices.ContainsFunc(list, func(o verdict.Verdict) bool { return o.Status == verdict.Failed }) {
+	if len(n.NeverMet) == 0 || !slices.ContainsFunc(list,
+		func(o verdict.Verdict) bool { return o.Status == verdict.Failed }) {
 		return
 	}
 	less := n.Binding()
@@ -67,7 +69,8 @@ func temper(n *fabric.Node, list []verdict.Verdict) {
 
 // neverMet says why a failure is none yet.
 func neverMet(n *fabric.Node, v *verdict.Verdict) string {
-	list := slices.DeleteFunc(slices.Clone(n.NeverMet), func(e fabric.Expectation) bool { return !slices.Contains(restingOn(e), v.Check) })
+	list := slices.DeleteFunc(slices.Clone(n.NeverMet),
+		func(e fabric.Expectation) bool { return !slices.Contains(restingOn(e), v.Check) })
 	if len(list) == 0 {
 		list = n.NeverMet
 	}
@@ -76,5 +79,6 @@ func neverMet(n *fabric.Node, v *verdict.Verdict) string {
 		names = append(names, e.String())
 	}
 	return fmt.Sprintf("%s %s Nothing shows that this node ever met %s (%s): that may be meant for another kind of node, and counts as a fault once it was met. "+
-		"Correct the configuration, or the node: the runbook of the check says how.", verdict.Sentence(v.What), v.Evidence, verdict.Few(names), n.RememberedIn)
+		"Correct the configuration, or the node: the runbook of the check says how.", verdict.Sentence(v.What), v.Evidence,
+		verdict.Few(names), n.RememberedIn)
 }

@@ -8,8 +8,8 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// Inside returns the checks of the place where a job runs, as its container (Node.Inside). They are asked there only, and are no
-// metrics.
+// Inside returns the checks of the place where a job runs, as its container (Node.Inside). They are asked
+// there only, and are no metrics.
 func Inside() []*verdict.Check {
 	gid := *Find(verdict.CheckGID)
 	always := gid.Judge

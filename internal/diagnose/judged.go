@@ -14,8 +14,9 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// Judged says by which sources the ports for training of a node are judged (docs/ROLES.md). A port counts for each source
-// that states its role, its link or its rate, or how many there should be; what no source states is a guess.
+// Judged says by which sources the ports for training of a node are judged (docs/ROLES.md). A port counts for
+// each source that states its role, its link or its rate, or how many there should be; what no source states
+// is a guess.
 type Judged struct {
 	Ports   int           // for training
 	Sources []JudgedFacts // in the order of Authorities; those that state nothing are left out
@@ -37,7 +38,8 @@ func Authorities() []fabric.Authority {
 	return []fabric.Authority{fabric.ByConfiguration, fabric.ByManifest, fabric.ByNCCL, fabric.ByProfile, fabric.ByRecord}
 }
 
-// JudgedBy counts who states what. Where ports or a source could not be read, it is not known: a smaller number would be wrong.
+// JudgedBy counts who states what. Where ports or a source could not be read, it is not known: a smaller
+// number would be wrong.
 func JudgedBy(n *fabric.Node) Judged {
 	j := Judged{hidden: judgedHidden(n), expected: n.Policy.ComputePorts}
 	j.Guesses.By = fabric.ByNobody
@@ -87,8 +89,8 @@ func (j *Judged) count(p *fabric.Port, by map[fabric.Authority]*JudgedFacts) {
 	}
 }
 
-// recordedBefore reports whether the record of a port is older than this reading: what is seen for the first time states
-// nothing.
+// recordedBefore reports whether the record of a port is older than this reading: what is seen for the first
+// time states nothing.
 func recordedBefore(p *fabric.Port) bool { return p.Seen.Since.Before(p.State.At) }
 
 // judgedHidden says what was not read of all that decides; empty: nothing.
@@ -107,7 +109,8 @@ func judgedHidden(n *fabric.Node) string {
 	}
 	for h, p := range n.Ports {
 		if p.Role.State == fabric.Unknown {
-			return "the role of " + verdict.PortSubject(h, p).String() + " is not known: " + verdict.ReasonText(p.Role.Meta().Reason)
+			return "the role of " + verdict.PortSubject(h, p).String() + " is not known: " +
+				verdict.ReasonText(p.Role.Meta().Reason)
 		}
 	}
 	return ""

@@ -23,11 +23,13 @@ func Elsewhere(n *fabric.Node) string {
 	}
 	var parts []string
 	if len(devices) > 0 {
-		parts = append(parts, "RDMA devices in other network namespaces, such as those of pods: "+strings.Join(devices, ", ")+". The state of their ports is unknown here.")
+		parts = append(parts, "RDMA devices in other network namespaces, such as those of pods: "+strings.Join(devices,
+			", ")+". The state of their ports is unknown here.")
 	}
 	if len(interfaces) > 0 {
-		parts = append(parts, "RDMA devices whose network interface is in another network namespace: "+strings.Join(interfaces, ", ")+
-			". The settings of the interface are unknown here.")
+		parts = append(parts,
+			"RDMA devices whose network interface is in another network namespace: "+strings.Join(interfaces, ", ")+
+				". The settings of the interface are unknown here.")
 	}
 	return strings.Join(parts, " ")
 }

@@ -11,8 +11,8 @@ import (
 	"gpufabric_exporter/internal/fabric/fabrictest"
 )
 
-// That a GPU has fewer NICs than another is open as long as nothing states what the node has. A record that began with this start of
-// the node states nothing.
+// That a GPU has fewer NICs than another is open as long as nothing states what the node has. A record that
+// began with this start of the node states nothing.
 func TestSharesAndRecord(t *testing.T) {
 	const file = "/var/lib/gpufabric_exporter/inventory.json"
 	for name, c := range map[string]struct {
@@ -38,7 +38,8 @@ func TestSharesAndRecord(t *testing.T) {
 	}
 }
 
-// Without a port for training, a node with GPUs is no all-clear until something states that it has none: all of them may be gone.
+// Without a port for training, a node with GPUs is no all-clear until something states that it has none: all
+// of them may be gone.
 func TestNoPortForTraining(t *testing.T) {
 	zero := 0
 	for name, c := range map[string]struct {

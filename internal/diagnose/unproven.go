@@ -10,8 +10,8 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// Unproven are the gaps of a node that no check reports as unknown, because its operator may have nothing to change, and that still keep
-// the node from being known to be in order.
+// Unproven are the gaps of a node that no check reports as unknown, because its operator may have nothing to
+// change, and that still keep the node from being known to be in order.
 func Unproven(n *fabric.Node) []verdict.Gap {
 	all := hiddenGDR(n)
 	if withoutNetwork(n) {
@@ -36,7 +36,8 @@ func UnprovenNote(n *fabric.Node) string {
 	return strings.Join(parts, " ")
 }
 
-// hiddenGDR are the GPUs of other vendors, and those of which the hypervisor or the driver hides whether NCCL would use GPUDirect RDMA.
+// hiddenGDR are the GPUs of other vendors, and those of which the hypervisor or the driver hides whether NCCL
+// would use GPUDirect RDMA.
 func hiddenGDR(n *fabric.Node) []verdict.Gap {
 	var all []verdict.Gap
 	for _, g := range verdict.GPUs(n) {
@@ -61,8 +62,9 @@ func hiddenGDR(n *fabric.Node) []verdict.Gap {
 	return all
 }
 
-// withoutNetwork reports whether a node with several GPUs is known to have no port for training, while the site does not say how many
-// it should have. One GPU is one of a workstation, or of a virtual machine that trains alone.
+// withoutNetwork reports whether a node with several GPUs is known to have no port for training, while the
+// site does not say how many it should have. One GPU is one of a workstation, or of a virtual machine that
+// trains alone.
 func withoutNetwork(n *fabric.Node) bool {
 	read := slices.ContainsFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceClass && s.Up })
 	if n.Policy.ComputePorts != nil || len(verdict.GPUs(n)) < 2 || !read && len(n.HCAs) == 0 || len(n.Excluded) > 0 {

@@ -11,8 +11,8 @@ import (
 // minRun is how many rows that are the same become one.
 const minRun = 4
 
-// Collapse makes one row, "eth0 to eth63", of rows that follow each other by the numbers of their names, and are the same otherwise. The
-// names are the first cells of a row.
+// Collapse makes one row, "eth0 to eth63", of rows that follow each other by the numbers of their names, and
+// are the same otherwise. The names are the first cells of a row.
 func (t *Table) Collapse(names int) {
 	var rows [][]Text
 	for at := 0; at < len(t.Rows); {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package document is the readable form of a report: sections of paragraphs, lists and tables, and writers of Markdown and of one
-// HTML page.
+// Package document is the readable form of a report: sections of paragraphs, lists and tables, and writers of
+// Markdown and of one HTML page.
 //
-// All of it is pure, and any number of goroutines may call it. Texts are not trusted: the writers put each on one line, bound and
-// escape it, so that no text adds a mark, row, column or tag of its own. The only errors are those of the writer that a document goes to.
+// All of it is pure, and any number of goroutines may call it. Texts are not trusted: the writers put each on
+// one line, bound and escape it, so that no text adds a mark, row, column or tag of its own. The only errors
+// are those of the writer that a document goes to.
 package document
 
 import (
@@ -37,7 +38,8 @@ type Block struct {
 	Table     *Table
 }
 
-// Table has rows of as many cells as Head. Note says below it where the values are from, and how many rows were left out.
+// Table has rows of as many cells as Head. Note says below it where the values are from, and how many rows
+// were left out.
 type Table struct {
 	Head []string
 	Rows [][]Text
@@ -214,7 +216,8 @@ const (
 
 const maxText = 600 // characters of a span
 
-// line is a text on one line, of bounded length: what leaves no mark becomes a blank, also what turns the order of a line around.
+// line is a text on one line, of bounded length: what leaves no mark becomes a blank, also what turns the order
+// of a line around.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r != utf8.RuneError && fabric.Unprintable(r) {

@@ -20,8 +20,9 @@ var pageStyle string
 
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("document").Funcs(template.FuncMap{
-		"line": line, "style": func() template.CSS { return template.CSS(pageStyle) }, "parts": parts, "blocks": blocks, "long": long,
-		"is": func(s Span, m string) bool { return marks[s.mark] == m }, "url": func(s Span) string { return s.url },
+		"line": line, "style": func() template.CSS { return template.CSS(pageStyle) }, "parts": parts, "blocks": blocks,
+		"long": long,
+		"is":   func(s Span, m string) bool { return marks[s.mark] == m }, "url": func(s Span) string { return s.url },
 	}).Parse(pageText))
 })
 
@@ -53,8 +54,8 @@ func parts(sections []Section) []part {
 
 func anchor(i int) string { return "s" + strconv.Itoa(i) }
 
-// Class is that of a cell, so that verdicts are not read by their words alone: what a finding is about is marked, and what is not known
-// begins with that word.
+// Class is that of a cell, so that verdicts are not read by their words alone: what a finding is about is
+// marked, and what is not known begins with that word.
 func (t Text) Class() string {
 	has := func(m mark) bool { return slices.ContainsFunc(t, func(s Span) bool { return s.mark == m }) }
 	words := t.Plain()

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// WriteMarkdown writes a document as Markdown with tables (GitHub Flavored Markdown). Whatever its texts have, they add no
-// mark, row or column of their own.
+// WriteMarkdown writes a document as Markdown with tables (GitHub Flavored Markdown). Whatever its texts
+// have, they add no mark, row or column of their own.
 func WriteMarkdown(w io.Writer, d *Document) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n", escape(line(d.Title)))

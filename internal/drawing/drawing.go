@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drawing draws a node as SVG from its status document: a panel for each NUMA node with its PCIe switches, GPUs, NICs and
-// the way from each GPU to its NIC; a panel for NVLink; the history of a probe.
+// Package drawing draws a node as SVG from its status document: a panel for each NUMA node with its PCIe
+// switches, GPUs, NICs and the way from each GPU to its NIC; a panel for NVLink; the history of a probe.
 //
-// A panel is 360 units wide, and as high as it has rows: a page puts them beside each other, or on a narrow screen below each other.
-// All texts are escaped, and cut where their box ends. Colours are those of the page's style, by class; each status also has a mark,
-// and what is unknown has dashed lines. Parts are links to their ID. Functions are pure.
+// A panel is 360 units wide, and as high as it has rows: a page puts them beside each other, or on a narrow
+// screen below each other. All texts are escaped, and cut where their box ends. Colours are those of the
+// page's style, by class; each status also has a mark, and what is unknown has dashed lines. Parts are links
+// to their ID. Functions are pure.
 package drawing
 
 import (
@@ -109,7 +110,8 @@ func (c *canvas) box(p *status.Part, class, mark string, x, y, w, h float64, wor
 	for _, line := range lines {
 		seen = append(seen, fit(line, int((w-12)/charWidth)))
 	}
-	fmt.Fprintf(c, `<a href="#%s" aria-label="%s">`, html.EscapeString(p.ID), html.EscapeString(strings.Join(append(seen, mark, words), " ")))
+	fmt.Fprintf(c, `<a href="#%s" aria-label="%s">`, html.EscapeString(p.ID),
+		html.EscapeString(strings.Join(append(seen, mark, words), " ")))
 	c.rect("part "+class, x, y, w, h)
 	c.text("name", x+8, y+17, w-34, p.Name)
 	for i, line := range lines {

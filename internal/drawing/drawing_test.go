@@ -395,7 +395,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// The tile of a port whose driver gives no state, as EFA's, has its rate: the mark beside it says that more is not known.
+// The tile of a port whose driver gives no state, as EFA's, has its rate: the mark beside it says that more
+// is not known.
 func TestPortText(t *testing.T) {
 	stateless := unknown[string](driverConstant)
 	rate := known(12.5e9)

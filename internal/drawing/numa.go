@@ -27,7 +27,8 @@ const (
 	nicWidth  = 150.0
 )
 
-// maxRows bounds the rows of a panel, maxQuiet the devices of a group that no GPU is to use and that have no problem: the others are one box.
+// maxRows bounds the rows of a panel, maxQuiet the devices of a group that no GPU is to use and that have no
+// problem: the others are one box.
 const (
 	maxRows  = 32
 	maxQuiet = 2
@@ -92,7 +93,9 @@ func (p *panel) group(boxes *canvas, g *status.Group) {
 	if len(rows) == 0 {
 		return
 	}
-	compact := len(rows) == 1 && rows[0].gpu != nil && rows[0].device != nil && rows[0].device.ID == rows[0].gpu.Path.DeviceID // its name fits between the GPU and the NIC
+	// its name fits between the GPU and the NIC
+	compact := len(rows) == 1 && rows[0].gpu != nil && rows[0].device != nil &&
+		rows[0].device.ID == rows[0].gpu.Path.DeviceID
 	switched := g != nil && g.Switch != ""
 	top := p.height
 	y := top + gap
@@ -150,14 +153,16 @@ func (p *panel) rowsOf(g *status.Group) []row {
 	for i := range p.d.GPUs {
 		used[p.d.GPUs[i].Path.DeviceID] = true
 	}
-	// On a flat bus, as in a virtual machine, no GPU has a NIC of its own: the ports for training are drawn for all of them.
+	// On a flat bus, as in a virtual machine, no GPU has a NIC of its own: the ports for training are drawn for
+	// all of them.
 	flat := len(p.d.GPUs) > 0 && !slices.ContainsFunc(p.d.GPUs, func(x status.GPU) bool { return x.Path.DeviceID != "" })
 	var devices, quiet []*status.Device
 	for i := range p.d.Devices {
 		d := &p.d.Devices[i]
 		switch {
 		case !in(d.Group):
-		case used[d.ID] || d.Status == status.StatusFailed || d.Status == status.StatusUnknown || flat && slices.ContainsFunc(d.Ports, trains):
+		case used[d.ID] || d.Status == status.StatusFailed || d.Status == status.StatusUnknown || flat &&
+			slices.ContainsFunc(d.Ports, trains):
 			devices = append(devices, d)
 		default:
 			quiet = append(quiet, d)
@@ -179,7 +184,10 @@ func (p *panel) rowsOf(g *status.Group) []row {
 			continue
 		}
 		r := row{gpu: gpu}
-		if k := slices.IndexFunc(devices, func(d *status.Device) bool { return d.ID == gpu.Path.DeviceID && !placed[d.ID] }); k >= 0 {
+		if k := slices.IndexFunc(devices, func(d *status.Device) bool {
+			return d.ID == gpu.Path.DeviceID &&
+				!placed[d.ID]
+		}); k >= 0 {
 			r.device = devices[k]
 			placed[r.device.ID] = true
 		}
@@ -230,7 +238,10 @@ func paired(rows []row) []row {
 
 // rank orders parts, those with problems first.
 func rank(p *status.Part) int {
-	return slices.Index([]string{status.StatusFailed, status.StatusUnknown, status.StatusPartly, status.StatusOK, status.StatusNone}, p.Status)
+	return slices.Index([]string{
+		status.StatusFailed, status.StatusUnknown, status.StatusPartly, status.StatusOK,
+		status.StatusNone,
+	}, p.Status)
 }
 
 // compareIDs is the order of devices in the document.
@@ -313,7 +324,8 @@ func PortText(p *status.Port) string {
 		text = verdict.Spaced(state)
 	case p.State.Reason == "moved":
 		text = "in a pod"
-	case p.State.Reason == driverConstant && rated: // as with EFA, whose ports are always active: the mark says that more is not known
+	// as with EFA, whose ports are always active: the mark says that more is not known
+	case p.State.Reason == driverConstant && rated:
 		text = verdict.Gigabits(rate)
 	case p.State.Reason == driverConstant:
 		text = "no state"
@@ -340,6 +352,9 @@ func drawFolded(c *canvas, list []*status.Device, y float64) {
 			worst = &d.Part
 		}
 	}
-	part := status.Part{ID: "devices", Name: fmt.Sprintf("%d more", len(list)), Status: worst.Status, Severity: worst.Severity}
+	part := status.Part{
+		ID: "devices", Name: fmt.Sprintf("%d more", len(list)), Status: worst.Status,
+		Severity: worst.Severity,
+	}
 	c.box(&part, Class(worst), Mark(worst), nicLeft, y, nicWidth, boxHeight, Words(worst), "devices")
 }

@@ -14,7 +14,8 @@ import (
 	"gpufabric_exporter/internal/status"
 )
 
-// maxCircle is the largest number of GPUs whose links without a switch are drawn; the lines between more are not legible.
+// maxCircle is the largest number of GPUs whose links without a switch are drawn; the lines between more are
+// not legible.
 const maxCircle = 10
 
 // HasNVLink reports whether there is something to draw.
@@ -24,7 +25,8 @@ func HasNVLink(d *status.Document) bool { return d.NVLink.Kind != status.NVLinkN
 func NVLink(d *status.Document) template.HTML {
 	c := &canvas{height: heading + 8}
 	title := "NVLink: " + map[string]string{
-		status.NVLinkSwitch: "through NVSwitches", status.NVLinkMesh: "each GPU with each other", status.NVLinkSome: "between some GPUs",
+		status.NVLinkSwitch: "through NVSwitches", status.NVLinkMesh: "each GPU with each other",
+		status.NVLinkSome:    "between some GPUs",
 		status.NVLinkUnknown: "unknown",
 	}[d.NVLink.Kind]
 	c.text("name", 8, 17, 340, title)
@@ -38,7 +40,8 @@ func NVLink(d *status.Document) template.HTML {
 	case len(d.GPUs) <= maxCircle:
 		c.circle(d)
 	default:
-		c.text("small", 14, c.height+12, 340, fmt.Sprintf("%d direct connections of %d GPUs; see the GPUs", len(d.NVLink.Links), len(d.GPUs)))
+		c.text("small", 14, c.height+12, 340, fmt.Sprintf("%d direct connections of %d GPUs; see the GPUs",
+			len(d.NVLink.Links), len(d.GPUs)))
 		c.height += heading
 	}
 	return c.svg(title)
@@ -63,7 +66,9 @@ func (c *canvas) switched(d *status.Document) {
 	}
 	c.height = top + float64(half)*(boxHeight+gap)
 	c.rect("hub", hub, top, 44, c.height-top-gap)
-	fmt.Fprintf(c, `<text class="small" text-anchor="middle" transform="translate(%.0f %.0f) rotate(-90)">NVSwitch</text>`, hub+26, (top+c.height-gap)/2)
+	fmt.Fprintf(c,
+		`<text class="small" text-anchor="middle" transform="translate(%.0f %.0f) rotate(-90)">NVSwitch</text>`, hub+26,
+		(top+c.height-gap)/2)
 }
 
 // gpu draws a GPU by its links.
@@ -131,9 +136,11 @@ func History(p *status.Probe) template.HTML {
 		fmt.Fprintf(&points, "%.1f,%.1f ", x, y)
 	}
 	last := p.History[len(p.History)-1]
-	name := fmt.Sprintf("%d results since %s: lowest %.2f, highest %.2f, last %.2f GB/s", len(p.History), p.History[0].Time.UTC().Format(time.DateTime), least/1e9, most/1e9, last.Value/1e9)
+	name := fmt.Sprintf("%d results since %s: lowest %.2f, highest %.2f, last %.2f GB/s", len(p.History),
+		p.History[0].Time.UTC().Format(time.DateTime), least/1e9, most/1e9, last.Value/1e9)
 	return template.HTML(fmt.Sprintf(`<svg class="history" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s"><title>%s</title><polyline points="%s"/><circle class="%s" cx="%.1f" cy="%.1f" r="3"/></svg>`, //nolint:gosec // all texts are escaped
-		w, h, html.EscapeString(name), html.EscapeString(name), strings.TrimSpace(points.String()), html.EscapeString(p.Status), x, y))
+		w, h, html.EscapeString(name), html.EscapeString(name), strings.TrimSpace(points.String()),
+		html.EscapeString(p.Status), x, y))
 }
 
 // Pattern defines the hatching of what is unknown: once in a page, before the drawings.

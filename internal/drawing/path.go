@@ -8,8 +8,8 @@ import (
 	"gpufabric_exporter/internal/status"
 )
 
-// Ways to NICs in other rows change their height before the NIC, those to different NICs at different places, so that they cross neither
-// each other nor texts.
+// Ways to NICs in other rows change their height before the NIC, those to different NICs at different places,
+// so that they cross neither each other nor texts.
 const (
 	lane     = 6.0 // between these places
 	maxLanes = 4

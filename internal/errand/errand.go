@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package errand runs calls that may never return, such as a read from a network file system whose server is gone. A call that
-// panics costs its caller an error.
+// Package errand runs calls that may never return, such as a read from a network file system whose server is
+// gone. A call that panics costs its caller an error.
 package errand
 
 import (
@@ -21,15 +21,15 @@ var ErrBusy = errors.New("already under way")
 // ErrPanic means that an errand panicked or ended its goroutine.
 var ErrPanic = errors.New("this is a bug, please report it: panicked")
 
-// Errand runs one thing at a time, so that at most one goroutine and its thread are lost to what hangs, however often it is
-// asked. The zero value is ready. It is safe for concurrent use.
+// Errand runs one thing at a time, so that at most one goroutine and its thread are lost to what hangs,
+// however often it is asked. The zero value is ready. It is safe for concurrent use.
 type Errand[T any] struct {
 	mu    sync.Mutex
 	since time.Time // when the one in flight began; zero: none is
 }
 
-// Run returns what do returns, ErrBusy while an earlier one has not returned, ErrPanic with the place, or an error when ctx ends
-// first or the patience does. A do that is no longer waited for runs on.
+// Run returns what do returns, ErrBusy while an earlier one has not returned, ErrPanic with the place, or an
+// error when ctx ends first or the patience does. A do that is no longer waited for runs on.
 func (e *Errand[T]) Run(ctx context.Context, patience time.Duration, do func() (T, error)) (T, error) {
 	var none T
 	e.mu.Lock()
@@ -72,8 +72,8 @@ func (e *Errand[T]) Run(ctx context.Context, patience time.Duration, do func() (
 // frames is how many callers the error of a panic names.
 const frames = 16
 
-// stack returns where the calling goroutine panics, the innermost call first. It is one line, because errors of errands are shown
-// to clients and on pages as well as logged.
+// stack returns where the calling goroutine panics, the innermost call first. It is one line, because errors
+// of errands are shown to clients and on pages as well as logged.
 func stack() string {
 	var pcs [frames]uintptr
 	calls := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])]) // without Callers, stack and the deferred function

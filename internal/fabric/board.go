@@ -4,8 +4,9 @@ package fabric
 
 import "fmt"
 
-// Board is what cards of one kind have in common: board_id or, where the driver reports none, the IDs of the PCI function. What drivers
-// show as hca_type does not tell: of ionic and bnxt_re it is the node description, which anybody who may write it can change.
+// Board is what cards of one kind have in common: board_id or, where the driver reports none, the IDs of the
+// PCI function. What drivers show as hca_type does not tell: of ionic and bnxt_re it is the node description,
+// which anybody who may write it can change.
 type Board struct {
 	ID                               string // PSID
 	Vendor, Device                   int
@@ -43,7 +44,10 @@ func (n *Node) Board(h *HCA) Fact[Board] {
 			return unknownLike[Board](id.Meta())
 		}
 	}
-	of := Board{Vendor: f.Vendor.Value, Device: f.Device.Value, SubsystemVendor: f.SubsystemVendor.Value, SubsystemDevice: f.SubsystemDevice.Value}
+	of := Board{
+		Vendor: f.Vendor.Value, Device: f.Device.Value, SubsystemVendor: f.SubsystemVendor.Value,
+		SubsystemDevice: f.SubsystemDevice.Value,
+	}
 	return Known(of, f.Device.Source, f.Device.At)
 }
 

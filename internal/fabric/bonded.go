@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Bonded returns the other PCI functions of its card whose RDMA device this one is, too: while interfaces of one card are in one bond, its
-// first function has an RDMA device for all of them (RoCE LAG). That a function has an interface shows that it is on the bus, with its
-// driver. Unknown: there may be some.
+// Bonded returns the other PCI functions of its card whose RDMA device this one is, too: while interfaces of
+// one card are in one bond, its first function has an RDMA device for all of them (RoCE LAG). That a function
+// has an interface shows that it is on the bus, with its driver. Unknown: there may be some.
 func (n *Node) Bonded(h *HCA) Fact[[]string] {
 	const source = "class/net/*/device, master and lower_*"
 	own, placed := h.PCI.Get()
@@ -37,7 +37,8 @@ func (n *Node) Bonded(h *HCA) Fact[[]string] {
 			}
 		}
 	}
-	// The driver mlx5 names a device by what it is for. One without a bond may have that of more ports (multi-port E-Switch).
+	// The driver mlx5 names a device by what it is for. One without a bond may have that of more ports
+	// (multi-port E-Switch).
 	number, named := strings.CutPrefix(h.Name, "mlx5_")
 	single := named && strings.Trim(number, "0123456789") == ""
 	shared := strings.HasPrefix(number, "bond_")
@@ -70,7 +71,8 @@ func (n *Node) bondOf(name string) (members []*NetDev, known bool) {
 func (n *Node) MayBeBonded(address string) *HCA {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		if n.Bonded(h).State == Unknown && (slotOf(h.PCI.Or("")) == slotOf(address) || n.Host.Hypervisor.Or(false) && n.inBondOf(h, address)) {
+		if n.Bonded(h).State == Unknown && (slotOf(h.PCI.Or("")) == slotOf(address) || n.Host.Hypervisor.Or(false) &&
+			n.inBondOf(h, address)) {
 			return h
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A hypervisor puts functions of one card anywhere: there a member of a bond without a device may be in that of another function, and on a
-// host it is of another card.
+// A hypervisor puts functions of one card anywhere: there a member of a bond without a device may be in that
+// of another function, and on a host it is of another card.
 func TestBondedFunctions(t *testing.T) {
 	text := func(s string) Fact[string] { return Known(s, "", time.Time{}) }
 	none := AbsentFact[string]("", time.Time{})

@@ -16,13 +16,15 @@ const (
 	CommandPause      Command = "pause_get"     // ethtool_ops.get_pauseparam and get_pause_stats
 	CommandLink       Command = "link_get"      // ethtool_ops.get_link_ksettings: the speed of an interface
 	CommandFEC        Command = "fec_get"       // ethtool_ops.get_fecparam and get_fec_stats
-	CommandCongestion Command = "cong_query"    // QUERY_CONG_STATUS and QUERY_CONG_PARAMS of mlx5: one file of ecn or cc_params
+	// QUERY_CONG_STATUS and QUERY_CONG_PARAMS of mlx5: one file of ecn or cc_params
+	CommandCongestion Command = "cong_query"
 )
 
 // CommandKinds returns all kinds, in the order of documentation.
 func CommandKinds() []Command {
 	return []Command{
-		CommandQueryPort, CommandProcessMAD, CommandHWStats, CommandDCB, CommandNetStats, CommandNetNames, CommandPause, CommandFEC,
+		CommandQueryPort, CommandProcessMAD, CommandHWStats, CommandDCB, CommandNetStats, CommandNetNames, CommandPause,
+		CommandFEC,
 		CommandLink, CommandCongestion,
 	}
 }

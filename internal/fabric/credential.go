@@ -21,15 +21,15 @@ var (
 	bearer   = lazyregexp.New(`(?i)\b(bearer|basic) [a-z0-9._~+/=-]{8,}`)
 	// credential finds names of variables whose value is one.
 	credential = lazyregexp.New(`(?i)(?:` + credentialWords + `)`)
-	// issued finds tokens by the beginning that their issuer gives them: Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS, Google,
-	// NVIDIA, package registries, and JSON web tokens.
+	// issued finds tokens by the beginning that their issuer gives them: Hugging Face, GitHub, GitLab, OpenAI,
+	// Slack, AWS, Google, NVIDIA, package registries, and JSON web tokens.
 	issued = lazyregexp.New(`(?:^|[^A-Za-z0-9])(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|A[KS]IA|AIza|ya29\.|nvapi-|pypi-|npm_|dckr_pat_|eyJ)[A-Za-z0-9_.+=-]{8,}`)
 	// long finds words that may be random.
 	long = lazyregexp.New(`[A-Za-z0-9_+=-]{30,}`)
 )
 
-// MaskCredentials returns a text in which passwords and tokens are replaced by Mask: the user part of a URL, what stands
-// behind password= and the like, and what an Authorization header has.
+// MaskCredentials returns a text in which passwords and tokens are replaced by Mask: the user part of a URL,
+// what stands behind password= and the like, and what an Authorization header has.
 func MaskCredentials(s string) string {
 	if !strings.ContainsAny(s, "@=:") && !strings.Contains(s, " ") {
 		return s
@@ -50,8 +50,8 @@ func MaskNamed(name, value string) string {
 // MaskValue is MaskNamed, and MaskTokens.
 func MaskValue(name, value string) string { return MaskTokens(MaskNamed(name, value)) }
 
-// MaskTokens replaces what has the shape of a token: the beginning that an issuer gives it, 32 hexadecimal digits or more, or 30
-// characters or more of which many are capital letters, small letters and digits.
+// MaskTokens replaces what has the shape of a token: the beginning that an issuer gives it, 32 hexadecimal
+// digits or more, or 30 characters or more of which many are capital letters, small letters and digits.
 func MaskTokens(s string) string {
 	s = issued().ReplaceAllString(s, Mask)
 	return long().ReplaceAllStringFunc(s, func(word string) string {

@@ -78,8 +78,8 @@ func (n *Node) rateMismatch(p *Port) Fact[bool] {
 	return Known(speed != rate.BytesPerSecond, source, n.At)
 }
 
-// expectedRate is the rate that a source states. The highest rate of the ports of the same role and board is a guess, and counts where it
-// is more than the port had so far: a port may never have had its rate.
+// expectedRate is the rate that a source states. The highest rate of the ports of the same role and board is
+// a guess, and counts where it is more than the port had so far: a port may never have had its rate.
 func (n *Node) expectedRate(h *HCA, p *Port) (Fact[float64], Authority) {
 	if r, ok := n.Policy.PortRates[p.Role.Or("")]; ok {
 		return Known(r, "config expected.port_rate", n.At), ByConfiguration
@@ -100,7 +100,8 @@ func (n *Node) expectedRate(h *HCA, p *Port) (Fact[float64], Authority) {
 	return AbsentFact[float64]("earlier rates of the port", n.At), ByNobody
 }
 
-// slowestRate is the lowest rate that RDMA knows, 2.5 Gb/s. Drivers report it of slower ports, and of speeds that they do not know.
+// slowestRate is the lowest rate that RDMA knows, 2.5 Gb/s. Drivers report it of slower ports, and of speeds
+// that they do not know.
 const slowestRate = 2.5e9 / 8
 
 // LineRate is how fast a port is: of Ethernet the speed of its interface where that is known, else what RDMA reports.
@@ -140,7 +141,10 @@ func (n *Node) peers(h *HCA, p *Port) iter.Seq[*Port] {
 func (n *Node) gidChoice(h *HCA, p *Port) Fact[GIDChoice] {
 	entries, ok := p.GIDs.Entries.Get()
 	if !ok {
-		return Fact[GIDChoice]{State: p.GIDs.Entries.State, Reason: p.GIDs.Entries.Reason, Source: p.GIDs.Entries.Source, At: n.At}
+		return Fact[GIDChoice]{
+			State: p.GIDs.Entries.State, Reason: p.GIDs.Entries.Reason, Source: p.GIDs.Entries.Source,
+			At: n.At,
+		}
 	}
 	size, ok := p.GIDs.Size.Get()
 	layer, known := p.LinkLayer.Get()

@@ -2,8 +2,8 @@
 
 package fabric
 
-// DMI is what the firmware, or the hypervisor, says that the machine is (class/dmi/id). Serial numbers and the UUID are not read.
-// A value is absent where the machine has none.
+// DMI is what the firmware, or the hypervisor, says that the machine is (class/dmi/id). Serial numbers and
+// the UUID are not read. A value is absent where the machine has none.
 type DMI struct {
 	Vendor      Fact[string] // sys_vendor
 	Product     Fact[string] // product_name; on AWS the instance type

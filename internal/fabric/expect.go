@@ -45,16 +45,18 @@ func (n *Node) deriveExpectations() {
 	}
 }
 
-// lacksNIC reports whether the node had more RDMA devices than now: then a number that fits, fits by a device that is gone.
+// lacksNIC reports whether the node had more RDMA devices than now: then a number that fits, fits by a device
+// that is gone.
 func (n *Node) lacksNIC() bool {
 	return slices.ContainsFunc(n.Remembered, func(r Remembered) bool { return r.Kind == PCINIC })
 }
 
-// meant reports whether the number of compute ports that the site expects says that it means this one: there are no others, or no others
-// that are active.
+// meant reports whether the number of compute ports that the site expects says that it means this one: there
+// are no others, or no others that are active.
 func (n *Node) meant(p *Port, count portCount) bool {
 	want := n.Policy.ComputePorts
-	return want != nil && p.Serves(RoleCompute) && !n.lacksNIC() && (count.all == *want || count.active == *want && p.Carries())
+	return want != nil && p.Serves(RoleCompute) && !n.lacksNIC() &&
+		(count.all == *want || count.active == *want && p.Carries())
 }
 
 // portCount is how many ports there are of those that should be so many.
@@ -76,7 +78,10 @@ func (n *Node) count(wanted func(*HCA, *Port) bool) (c portCount) {
 
 // linkOf says whether a port should have a link.
 func (n *Node) linkOf(h *HCA, p *Port, count portCount) Expected[bool] {
-	for _, stated := range []func(*HCA, *Port, portCount) (Expected[bool], bool){n.linkByCount, n.linkByManifest, n.linkByNCCL, n.linkByProfile, n.linkByRecord} {
+	for _, stated := range []func(*HCA, *Port, portCount) (Expected[bool], bool){
+		n.linkByCount, n.linkByManifest,
+		n.linkByNCCL, n.linkByProfile, n.linkByRecord,
+	} {
 		if e, ok := stated(h, p, count); ok {
 			return e
 		}
@@ -94,8 +99,9 @@ func (n *Node) linkByCount(_ *HCA, p *Port, count portCount) (e Expected[bool], 
 	return e, count.tells(*want, p, &e.Value)
 }
 
-// tells sets whether a port should have a link where so many of them should: all if there are no more, else those that are active if they are
-// as many. None beside them should if they are enough, unless it had one: then another may count in its place.
+// tells sets whether a port should have a link where so many of them should: all if there are no more, else
+// those that are active if they are as many. None beside them should if they are enough, unless it had one:
+// then another may count in its place.
 func (c portCount) tells(want int, p *Port, link *bool) bool {
 	*link = c.all <= want || c.active == want && p.Carries()
 	return *link || c.active >= want && !p.Seen.Active
@@ -110,17 +116,20 @@ func (n *Node) linkByManifest(h *HCA, p *Port, _ portCount) (e Expected[bool], o
 	return Expected[bool]{Value: true, By: ByManifest, Words: "the manifest has it at " + rate}, ok
 }
 
-// linkByNCCL is so only for devices that NCCL_IB_HCA names as a whole: a prefix, or what "^" leaves, may match what has no cable. Of a device
-// with several ports, NCCL takes those that are active: one of them should be.
+// linkByNCCL is so only for devices that NCCL_IB_HCA names as a whole: a prefix, or what "^" leaves, may
+// match what has no cable. Of a device with several ports, NCCL takes those that are active: one of them
+// should be.
 func (n *Node) linkByNCCL(h *HCA, p *Port, _ portCount) (e Expected[bool], ok bool) {
-	if !n.NCCL.names(h, p) || !p.Carries() && !n.NCCL.namesPort(h, p) && slices.ContainsFunc(h.Ports, func(q Port) bool { return q.Carries() }) {
+	if !n.NCCL.names(h, p) || !p.Carries() && !n.NCCL.namesPort(h, p) &&
+		slices.ContainsFunc(h.Ports, func(q Port) bool { return q.Carries() }) {
 		return e, false
 	}
 	v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
 	return Expected[bool]{Value: true, By: ByNCCL, Words: "NCCL_IB_HCA names it (" + v.Source + ")"}, true
 }
 
-// linkByProfile is so only where the provider of the machine fixes the cabling. It may leave ports of cards without one.
+// linkByProfile is so only where the provider of the machine fixes the cabling. It may leave ports of cards
+// without one.
 func (n *Node) linkByProfile(h *HCA, p *Port, _ portCount) (e Expected[bool], ok bool) {
 	nic := n.inProfile(h, p)
 	if nic == nil || n.Profile.Cabling.By != CabledByProvider {
@@ -134,7 +143,8 @@ func (n *Node) linkByProfile(h *HCA, p *Port, _ portCount) (e Expected[bool], ok
 	return e, count.tells(nic.Number, p, &e.Value)
 }
 
-// linkByRecord is not so for virtual functions of which nothing states that they are for training: pods take their links down.
+// linkByRecord is not so for virtual functions of which nothing states that they are for training: pods take
+// their links down.
 func (n *Node) linkByRecord(h *HCA, p *Port, _ portCount) (e Expected[bool], ok bool) {
 	if !p.Seen.Active || h.Lent() && p.RoleBy == ByNobody {
 		return e, false
@@ -154,8 +164,8 @@ func Until(last time.Time) string {
 // manifestRoCEv2 is how a manifest has the GID that NCCL chooses on a RoCE v2 port, before the family.
 const manifestRoCEv2 = "RoCE v2, "
 
-// addressOf says whether a port should have an address of the family that NCCL looks for. Which one is never expected: networks are
-// renumbered. Members of a bond have its address while they are the active one.
+// addressOf says whether a port should have an address of the family that NCCL looks for. Which one is never
+// expected: networks are renumbered. Members of a bond have its address while they are the active one.
 func (n *Node) addressOf(h *HCA, p *Port) Expected[GIDFamily] {
 	family, past := FamilyIPv4, p.Seen.IPv4
 	if s, _ := n.NCCL.Text("NCCL_IB_ADDR_FAMILY"); s == "AF_INET6" {

@@ -37,12 +37,13 @@ func numberOf[T any](key string, of **T) number {
 func (p *Policy) numbers() []number {
 	return []number{
 		numberOf("compute_ports", &p.ComputePorts), numberOf("gpus", &p.GPUs), numberOf("nccl_minimum_version", &p.NCCL),
-		numberOf("roce.dscp", &p.RoCE.DSCP), numberOf("roce.priority", &p.RoCE.Priority), numberOf("roce.lossless", &p.RoCE.Lossless), numberOf("roce.ecn", &p.RoCE.ECN),
+		numberOf("roce.dscp", &p.RoCE.DSCP), numberOf("roce.priority", &p.RoCE.Priority),
+		numberOf("roce.lossless", &p.RoCE.Lossless), numberOf("roce.ecn", &p.RoCE.ECN),
 	}
 }
 
-// Expectations returns what the policy expects of a node in numbers. The manifest is not among them: an operator wrote it from a
-// node that was good.
+// Expectations returns what the policy expects of a node in numbers. The manifest is not among them: an
+// operator wrote it from a node that was good.
 func (p *Policy) Expectations() (list []Expectation) {
 	for _, k := range p.numbers() {
 		if k.value != nil {
@@ -78,8 +79,8 @@ func (e Expectation) RateOf() (Role, bool) {
 	return Role(role), found
 }
 
-// WithPolicy returns the node as another policy of the site has it judged: its roles, expected rates and RoCE chains. The rails of its
-// GPUs stay what they are.
+// WithPolicy returns the node as another policy of the site has it judged: its roles, expected rates and RoCE
+// chains. The rails of its GPUs stay what they are.
 func (n *Node) WithPolicy(p *Policy) *Node {
 	with := n.Copy()
 	with.Policy = p
@@ -88,8 +89,8 @@ func (n *Node) WithPolicy(p *Policy) *Node {
 	return with
 }
 
-// Binding returns the node as it is judged by what binds it. An expectation that it never met may be meant for another kind of node: it
-// counts nowhere until it is met once.
+// Binding returns the node as it is judged by what binds it. An expectation that it never met may be meant
+// for another kind of node: it counts nowhere until it is met once.
 func (n *Node) Binding() *Node {
 	if len(n.NeverMet) == 0 {
 		return n

@@ -52,7 +52,8 @@ const (
 	ReasonMoved          Reason = "moved"           // the device, or its interface, is in another network namespace
 )
 
-// ReasonNeverMet is the reason of a verdict and never of a fact: it would be a failure if the node had ever met the expectation.
+// ReasonNeverMet is the reason of a verdict and never of a fact: it would be a failure if the node had ever
+// met the expectation.
 const ReasonNeverMet Reason = "never_met"
 
 // Reasons returns every reason of a fact, for documentation and for tests.

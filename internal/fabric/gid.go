@@ -66,10 +66,11 @@ func ClassifyGID(node NodeType, layer LinkLayer, word string, a netip.Addr) (GID
 	return GIDOther, family
 }
 
-// EmptyGID reports whether what a slot of a GID table reads stands for no entry: zero, or the default prefix alone, which
-// NCCL (configuredGid of src/transport/net_ib/connect.cc, from 2.21 on) and show_gids pass over too. mlx4 answers for
-// each free slot of an InfiniBand port with the prefix of its subnet (mlx4_ib_query_gid), and ib_core keeps what is not all
-// zero (add_modify_gid of drivers/infiniband/core/cache.c). Without a GUID no port has such a GID, except that NCCL takes an
+// EmptyGID reports whether what a slot of a GID table reads stands for no entry: zero, or the default prefix
+// alone, which NCCL (configuredGid of src/transport/net_ib/connect.cc, from 2.21 on) and show_gids pass over
+// too. mlx4 answers for each free slot of an InfiniBand port with the prefix of its subnet
+// (mlx4_ib_query_gid), and ib_core keeps what is not all zero (add_modify_gid of
+// drivers/infiniband/core/cache.c). Without a GUID no port has such a GID, except that NCCL takes an
 // FLID from a slot without asking for one.
 func EmptyGID(layer LinkLayer, a netip.Addr) bool {
 	b := a.As16()

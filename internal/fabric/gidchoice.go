@@ -48,7 +48,8 @@ func SelectGID(node NodeType, layer LinkLayer, size int, entries []GID, nccl *NC
 	}
 	if i := nccl.Number("NCCL_IB_GID_INDEX", -1); i >= 0 {
 		v, _ := nccl.Lookup("NCCL_IB_GID_INDEX")
-		return t.choice(int(i), GIDByConfiguration, fmt.Sprintf("NCCL_IB_GID_INDEX=%s%s is used unchecked", v.Value, v.From())), true
+		return t.choice(int(i), GIDByConfiguration, fmt.Sprintf("NCCL_IB_GID_INDEX=%s%s is used unchecked", v.Value,
+			v.From())), true
 	}
 	return selectRoCE(t, nccl), true
 }
@@ -90,15 +91,18 @@ func selectRoCE(t gidLookup, nccl *NCCLConfig) GIDChoice {
 		}
 		// NCCL takes the first entry of the wanted family without looking at version or validity.
 		familyWins := isV6(have.Addr) != want.v6
-		versionWins := usable(next.Addr) && (gidVersion(have) != gidVersion(next) || !usable(have.Addr)) && gidVersion(next) == want.version
+		versionWins := usable(next.Addr) && (gidVersion(have) != gidVersion(next) || !usable(have.Addr)) &&
+			gidVersion(next) == want.version
 		if familyWins || versionWins {
 			cur, have = i, next
 		}
 	}
 	if want.fits(have) {
-		return t.choice(cur, GIDByMatch, fmt.Sprintf("entry %d is the first RoCE v%d GID with an %s address%s", cur, want.version, want.family(), want.rangeText()))
+		return t.choice(cur, GIDByMatch, fmt.Sprintf("entry %d is the first RoCE v%d GID with an %s address%s", cur,
+			want.version, want.family(), want.rangeText()))
 	}
-	why := fmt.Sprintf("no RoCE v%d GID with an %s address%s: entry %d is used instead", want.version, want.family(), want.rangeText(), cur)
+	why := fmt.Sprintf("no RoCE v%d GID with an %s address%s: entry %d is used instead", want.version, want.family(),
+		want.rangeText(), cur)
 	return t.choice(cur, GIDByFallback, why)
 }
 
@@ -142,9 +146,9 @@ func (w gidCriteria) inRange(a netip.Addr) bool {
 	return netip.PrefixFrom(w.prefix, w.bits).Contains(a)
 }
 
-// ParseNCCLRange reads the "address/length" of NCCL_IB_ADDR_RANGE as NCCL does (envIbAddrRange of transport/net_ib). The
-// address is invalid where NCCL ignores the range and takes any address: it is malformed, or of the other family. A
-// negative length has no address in it.
+// ParseNCCLRange reads the "address/length" of NCCL_IB_ADDR_RANGE as NCCL does (envIbAddrRange of
+// transport/net_ib). The address is invalid where NCCL ignores the range and takes any address: it is
+// malformed, or of the other family. A negative length has no address in it.
 func ParseNCCLRange(s string, v6 bool) (netip.Addr, int) {
 	addr, mask, ok := strings.Cut(s, "/")
 	a, err := netip.ParseAddr(addr)

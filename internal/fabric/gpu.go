@@ -11,8 +11,9 @@ const NVMLLibrary = "libnvidia-ml.so.1"
 
 // GPUDriver is what NVIDIA's driver reports about itself and its GPUs through NVML.
 type GPUDriver struct {
-	// Loaded says whether there is a driver to ask: known false without one, which is no error. It is unknown where the kernel has
-	// one (GPUDirect.Driver) that NVML does not reach, as in a container without NVIDIA's runtime: its source then is what is missing.
+	// Loaded says whether there is a driver to ask: known false without one, which is no error. It is unknown
+	// where the kernel has one (GPUDirect.Driver) that NVML does not reach, as in a container without NVIDIA's
+	// runtime: its source then is what is missing.
 	Loaded  Fact[bool]
 	Version Fact[string] // "580.65.06"
 	CUDA    Fact[string] // the newest CUDA that the driver supports, "13.0"
@@ -23,8 +24,8 @@ type GPUDriver struct {
 	P2P []GPUPair
 }
 
-// GPU is one GPU as NVML shows it. What cannot be opened has its index and nothing else; what is lost after it was opened
-// keeps UUID and address.
+// GPU is one GPU as NVML shows it. What cannot be opened has its index and nothing else; what is lost after
+// it was opened keeps UUID and address.
 type GPU struct {
 	Index   int    // of NVML, and of CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID
 	UUID    string // empty when NVML cannot open the GPU
@@ -92,7 +93,11 @@ var throttles = []struct {
 	bit  ClockReasons
 	name string
 }{
-	{0x04, "power_cap"}, {0x08, "hardware_slowdown"}, {0x20, "software_thermal"}, {0x40, "hardware_thermal"}, {0x80, "power_brake"},
+	{0x04, "power_cap"},
+	{0x08, "hardware_slowdown"},
+	{0x20, "software_thermal"},
+	{0x40, "hardware_thermal"},
+	{0x80, "power_brake"},
 }
 
 // Throttles names why the GPU is slower than it could be, in the order of the bits. Idle clocks and what an
@@ -119,12 +124,13 @@ type NVLink struct {
 	Errors []NVLinkErrors
 }
 
-// nvlinkRates are what NVIDIA specifies for a link in bytes per second and direction: NVLink 1, 2 to 4, and 5. Their source:
-// https://www.nvidia.com/en-us/data-center/nvlink/
+// nvlinkRates are what NVIDIA specifies for a link in bytes per second and direction: NVLink 1, 2 to 4, and
+// 5. Their source: https://www.nvidia.com/en-us/data-center/nvlink/
 var nvlinkRates = [...]float64{20e9, 25e9, 50e9}
 
-// Specified returns the specified rate of a link in bytes per second and direction, and false where its speed is not known. NVML
-// reports the signalling rate: 26.562 GB/s where 25 GB/s are data. A speed that is near none of the specified rates is returned as it is.
+// Specified returns the specified rate of a link in bytes per second and direction, and false where its speed
+// is not known. NVML reports the signalling rate: 26.562 GB/s where 25 GB/s are data. A speed that is near
+// none of the specified rates is returned as it is.
 func (l *NVLink) Specified() (bytesPerSecond float64, known bool) {
 	const overhead = 1.07 // at most, of line coding and error correction
 	speed, known := l.Speed.Get()
@@ -160,7 +166,8 @@ const (
 // NVLinkErrorKinds returns all kinds.
 func NVLinkErrorKinds() []NVLinkError {
 	return []NVLinkError{
-		NVLinkReplay, NVLinkRecovery, NVLinkCRC, NVLinkRecoveryFailed, NVLinkReceive, NVLinkLocalIntegrity, NVLinkTransmitDiscards, NVLinkEffectiveErrors,
+		NVLinkReplay, NVLinkRecovery, NVLinkCRC, NVLinkRecoveryFailed, NVLinkReceive, NVLinkLocalIntegrity,
+		NVLinkTransmitDiscards, NVLinkEffectiveErrors,
 	}
 }
 
@@ -222,8 +229,8 @@ const (
 	P2PNotSupported        P2PStatus = "not_supported"
 )
 
-// Unreached reports that the kernel has the driver and NVML does not reach it, and why. That is how a site gave the privileges,
-// and no failure.
+// Unreached reports that the kernel has the driver and NVML does not reach it, and why. That is how a site
+// gave the privileges, and no failure.
 func (d *GPUDriver) Unreached() (why string, unreached bool) {
 	switch {
 	case d.Loaded.State != Unknown || d.Loaded.Reason != ReasonMissing:

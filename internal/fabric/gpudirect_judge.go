@@ -32,8 +32,9 @@ type GDRInputs struct {
 	At         time.Time
 }
 
-// others reports whether the paths of other GPUs matter: NCCL does not consider them where the GPU itself is near enough, and
-// may have the NIC read from it. All of them together are most of what the verdicts on a node cost.
+// others reports whether the paths of other GPUs matter: NCCL does not consider them where the GPU itself is
+// near enough, and may have the NIC read from it. All of them together are most of what the verdicts on a
+// node cost.
 func (in *GDRInputs) others() bool {
 	nccl, known := in.NCCL.Get()
 	_, furthest, _ := in.Way.span()
@@ -81,8 +82,9 @@ func (w *GDRRoute) span() (nearest, furthest ncclPath, between Meta) {
 // EvaluateGDR reports whether NCCL would use GPUDirect RDMA, by its own rule (ncclTopoCheckGdr of graph/paths.cc,
 // transport/net_ib/gdr.cc), and whether that does good.
 //
-// The steps are those of GDRBlocks. The first that is known to block makes the verdict, whatever is not known of others;
-// without one, the first that is not known does. So hiding an input never makes usable what was blocked or unknown.
+// The steps are those of GDRBlocks. The first that is known to block makes the verdict, whatever is not known
+// of others; without one, the first that is not known does. So hiding an input never makes usable what was
+// blocked or unknown.
 func EvaluateGDR(in GDRInputs) GDR {
 	j := gdrJudge{in: &in, way: &in.Way}
 	j.GPU, j.NIC = in.Way.GPU, in.NIC
@@ -215,14 +217,16 @@ func (j *gdrJudge) distance() {
 		j.pass("GPU and NIC are %s apart, within %s of %s", j.way.text(), limit.path, limit.from)
 		return
 	case nearest <= limit.path:
-		j.dunno(between, "whether GPU and NIC are within %s of %s is not known: they are %s apart", limit.path, limit.from, j.way.text())
+		j.dunno(between, "whether GPU and NIC are within %s of %s is not known: they are %s apart", limit.path, limit.from,
+			j.way.text())
 		return
 	}
 	if furthest > pathPXN && j.through(nccl, limit, nearest) {
 		return
 	}
 	if limit.setting == "NCCL_NET_GDR_C2C" && nearest <= limit.standard && furthest > limit.standard {
-		j.dunno(between, "whether %s keeps GPU and NIC from GPUDirect RDMA is not known: they are %s apart", limit.from, j.way.text())
+		j.dunno(between, "whether %s keeps GPU and NIC from GPUDirect RDMA is not known: they are %s apart", limit.from,
+			j.way.text())
 		return
 	}
 	if nearest > limit.standard {
@@ -233,7 +237,8 @@ func (j *gdrJudge) distance() {
 	j.block(GDRLevel, "%s allows no more than %s; GPU and NIC are %s apart", limit.from, limit.path, j.way.text())
 }
 
-// elsewhere says that the bus does not show the distance that NCCL assumes between GPU and NIC, or that this is not known.
+// elsewhere says that the bus does not show the distance that NCCL assumes between GPU and NIC, or that this
+// is not known.
 func (j *gdrJudge) elsewhere(file Fact[string], limit gdrLimit) {
 	m, text := file.Meta(), "whether a file sets the positions of GPUs and NICs for NCCL is not known"
 	if name, known := file.Get(); known {
@@ -258,14 +263,16 @@ func (j *gdrJudge) through(nccl *NCCLConfig, limit gdrLimit, nearest ncclPath) b
 		switch {
 		case known && !linked, first > allowed:
 		case !known:
-			perhaps = &gdrUnknown{o.Linked.Meta(), "whether NVLink leads to GPU " + o.GPU + ", which is near the NIC, is not known"}
+			perhaps = &gdrUnknown{o.Linked.Meta(), "whether NVLink leads to GPU " + o.GPU +
+				", which is near the NIC, is not known"}
 		case last > allowed:
 			perhaps = &gdrUnknown{between, "how far GPU " + o.GPU + ", which NVLink leads to, is from the NIC is not known"}
 		case nearest <= pathPXN:
 			perhaps = &gdrUnknown{j.in.Way.Coherent.Meta(), "whether NCCL would go through GPU " + o.GPU + " is not known"}
 		default:
 			j.Via, j.way = o.GPU, &o.GDRRoute
-			j.pass("NCCL goes by NVLink through GPU %s, which is %s from the NIC, within %s of %s", o.GPU, o.text(), limit.path, limit.from)
+			j.pass("NCCL goes by NVLink through GPU %s, which is %s from the NIC, within %s of %s", o.GPU, o.text(),
+				limit.path, limit.from)
 			return true
 		}
 	}
@@ -303,13 +310,16 @@ func (j *gdrJudge) acs() {
 	case !known:
 		j.dunno(j.way.Redirects.Meta(), "whether bridges between them redirect (ACS) is not known; NCCL does not check it")
 	case !guestKnown:
-		j.dunno(j.in.Hypervisor.Meta(), "ACS redirects at %s, which is right in a guest; whether this is one is not known", strings.Join(list, ", "))
+		j.dunno(j.in.Hypervisor.Meta(), "ACS redirects at %s, which is right in a guest; whether this is one is not known",
+			strings.Join(list, ", "))
 	case !judged:
-		j.dunno(j.way.Coherent.Meta(), "ACS redirects at %s; whether the GPU goes by NVLink-C2C instead is not known", strings.Join(list, ", "))
+		j.dunno(j.way.Coherent.Meta(), "ACS redirects at %s; whether the GPU goes by NVLink-C2C instead is not known",
+			strings.Join(list, ", "))
 	case furthest > pathPXB:
 		j.dunno(between, "ACS redirects at %s; whether that is on their path is not known", strings.Join(list, ", "))
 	default:
-		j.block(GDRACS, "ACS redirects their traffic through the root complex, at %s; NCCL does not check it and would use GPUDirect RDMA, slowly",
+		j.block(GDRACS,
+			"ACS redirects their traffic through the root complex, at %s; NCCL does not check it and would use GPUDirect RDMA, slowly",
 			strings.Join(list, ", "))
 	}
 }
@@ -336,12 +346,15 @@ func (j *gdrJudge) iommu() {
 	case !guestKnown:
 		j.dunno(j.in.Hypervisor.Meta(), "an IOMMU translates, which is right in a guest; whether this is one is not known")
 	case !judged:
-		j.dunno(j.way.Coherent.Meta(), "an IOMMU translates; whether the GPU goes by NVLink-C2C, which it does not affect, is not known")
+		j.dunno(j.way.Coherent.Meta(),
+			"an IOMMU translates; whether the GPU goes by NVLink-C2C, which it does not affect, is not known")
 	default:
 		if gpu.Or(false) {
 			side = gpu
 		}
-		j.block(GDRIOMMU, "an IOMMU translates (%s); NCCL does not check it and would use GPUDirect RDMA, slowly or without success", side.Source)
+		j.block(GDRIOMMU,
+			"an IOMMU translates (%s); NCCL does not check it and would use GPUDirect RDMA, slowly or without success",
+			side.Source)
 	}
 }
 

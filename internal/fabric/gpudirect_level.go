@@ -38,8 +38,8 @@ func ncclPathOf(d Distance) ncclPath {
 	}[min(d, DistanceSYS)]
 }
 
-// parseLevel reads a level as NCCL does (ncclGetLevel of graph/paths.cc): one of its names in capital letters, or a number
-// of its first releases. Anything else NCCL ignores.
+// parseLevel reads a level as NCCL does (ncclGetLevel of graph/paths.cc): one of its names in capital
+// letters, or a number of its first releases. Anything else NCCL ignores.
 func parseLevel(text string) (level ncclPath, ok bool) {
 	if i := slices.Index(ncclPaths[:], text); i >= 0 {
 		return ncclPath(i), true
@@ -55,7 +55,8 @@ func parseLevel(text string) (level ncclPath, ok bool) {
 func leadingNumber(text string) int {
 	base, digits := 10, "0123456789"
 	switch {
-	case len(text) > 2 && (strings.HasPrefix(text, "0x") || strings.HasPrefix(text, "0X")) && strings.ContainsAny(text[2:3], "0123456789abcdefABCDEF"):
+	case len(text) > 2 && (strings.HasPrefix(text, "0x") || strings.HasPrefix(text, "0X")) &&
+		strings.ContainsAny(text[2:3], "0123456789abcdefABCDEF"):
 		base, digits, text = 16, "0123456789abcdefABCDEF", text[2:]
 	case text[0] == '0':
 		base, digits = 8, "01234567"
@@ -71,8 +72,8 @@ func leadingNumber(text string) int {
 	return int(n)
 }
 
-// GDRAllows reports whether NCCL uses GPUDirect RDMA at that distance with that NCCL_NET_GDR_LEVEL; without one that it takes, by
-// its default.
+// GDRAllows reports whether NCCL uses GPUDirect RDMA at that distance with that NCCL_NET_GDR_LEVEL; without
+// one that it takes, by its default.
 func GDRAllows(level string, d Distance) bool {
 	limit, ok := parseLevel(level)
 	if !ok {
@@ -88,8 +89,8 @@ type gdrLimit struct {
 	setting        string   // the variable that does; empty: NCCL itself
 }
 
-// gdrLimit is what a process of this host would find (ncclTopoCheckGdr of graph/paths.cc). P2C came with 2.27; before, it
-// was PHB.
+// gdrLimit is what a process of this host would find (ncclTopoCheckGdr of graph/paths.cc). P2C came with
+// 2.27; before, it was PHB.
 func (c *NCCLConfig) gdrLimit() gdrLimit {
 	l := gdrLimit{path: pathP2C, from: "NCCL's default"}
 	l.standard = l.path
@@ -104,8 +105,9 @@ func (c *NCCLConfig) gdrLimit() gdrLimit {
 	return l
 }
 
-// pxnLimit is the furthest that the GPU in between may be from the NIC; false when NCCL goes through no other GPU: it is
-// configured not to, or may not have the NIC read from that one (ncclTopoComputePaths of graph/paths.cc).
+// pxnLimit is the furthest that the GPU in between may be from the NIC; false when NCCL goes through no other
+// GPU: it is configured not to, or may not have the NIC read from that one (ncclTopoComputePaths of
+// graph/paths.cc).
 func (c *NCCLConfig) pxnLimit() (ncclPath, bool) {
 	limit := pathPXB
 	if c.Number("NCCL_PXN_C2C", 1) != 0 {

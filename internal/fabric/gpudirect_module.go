@@ -80,7 +80,8 @@ func (in *GDRInputs) peermem() gdrWord {
 	case p.Bound.Meta().Reason == ReasonMissing && p.Module == ModuleNvidiaPeermem:
 		return word(Known(true, f.Source, f.At), "%s is loaded", name)
 	}
-	return word(unknownLike[bool](p.Bound.Meta()), "%s is loaded; whether it is registered with ib_core is not known", name)
+	return word(unknownLike[bool](p.Bound.Meta()), "%s is loaded; whether it is registered with ib_core is not known",
+		name)
 }
 
 // dmaBuf: the GPU driver exports, kernel and NIC driver take, NCCL wants to (ncclGpuGdrSupport and dmaBufSupported of
@@ -141,13 +142,18 @@ func (in *GDRInputs) kernel() gdrWord {
 	case !known:
 		return word(unknownLike[bool](in.Kernel.Meta()), "the version of Linux is not known")
 	case !driverKnown && in.NIC == "": // as on a flat PCI bus
-		return word(unknownLike[bool](in.NICDriver.Meta()), "which NIC is nearest to the GPU is not known, so whether its driver takes a dma-buf is not known")
+		return word(unknownLike[bool](in.NICDriver.Meta()),
+			"which NIC is nearest to the GPU is not known, so whether its driver takes a dma-buf is not known")
 	case !driverKnown:
-		return word(unknownLike[bool](in.NICDriver.Meta()), "the driver of %s is not known (ethtool -i <interface> shows it), so whether it takes a dma-buf is not known", in.NIC)
+		return word(unknownLike[bool](in.NICDriver.Meta()),
+			"the driver of %s is not known (ethtool -i <interface> shows it), so whether it takes a dma-buf is not known",
+			in.NIC)
 	case since == counters.Linux{}:
-		return word(UnknownFact[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At), "whether driver %s takes a dma-buf is not known", driver)
+		return word(UnknownFact[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At),
+			"whether driver %s takes a dma-buf is not known", driver)
 	case v.before(version{since.Major, since.Minor}):
-		return word(UnknownFact[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At), "whether driver %s takes a dma-buf on Linux %s is not known", driver, v)
+		return word(UnknownFact[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At),
+			"whether driver %s takes a dma-buf on Linux %s is not known", driver, v)
 	}
 	return word(Known(true, in.Kernel.Source, in.Kernel.At), "Linux %s with %s", v, driver)
 }

@@ -15,7 +15,10 @@ func (n *Node) DeriveGDR() {
 		r := &n.PCI.Rails[i]
 		if r.Distance.State == Absent {
 			none := AbsentFact[bool](r.Distance.Source, n.At)
-			n.GDR = append(n.GDR, GDR{GPU: r.GPU, Usable: none, Chosen: none, Send: none, Evidence: "there is no compute NIC on the PCI bus"})
+			n.GDR = append(n.GDR, GDR{
+				GPU: r.GPU, Usable: none, Chosen: none, Send: none,
+				Evidence: "there is no compute NIC on the PCI bus",
+			})
 			continue
 		}
 		n.GDR = append(n.GDR, EvaluateGDR(n.gdrInputs(r)))
@@ -27,7 +30,8 @@ func (n *Node) gdrInputs(r *Rail) GDRInputs {
 	nic := n.PCI.NIC(r.NIC) // nil while distances are not known
 	in := GDRInputs{
 		NIC: r.NIC, Way: n.gdrRoute(r.GPU, nic, r.Distance), At: n.At,
-		Loaded: d.Loaded, CUDA: d.CUDA, Kernel: n.Host.Kernel, Direct: n.GPUDirect, NCCL: n.NCCL.whole(), Hypervisor: n.Host.Hypervisor,
+		Loaded: d.Loaded, CUDA: d.CUDA, Kernel: n.Host.Kernel, Direct: n.GPUDirect, NCCL: n.NCCL.whole(),
+		Hypervisor: n.Host.Hypervisor,
 	}
 	if v, known := n.PCI.Function(r.GPU).Vendor.Get(); known && v != nvidia { // NVML reports nothing of it
 		in.Foreign = true
@@ -37,7 +41,8 @@ func (n *Node) gdrInputs(r *Rail) GDRInputs {
 	if g := d.At(r.GPU); g != nil {
 		in.Lost, in.Product, in.ComputeCap = g.Lost, g.Name, g.ComputeCap
 	} else {
-		in.Lost, in.Product, in.ComputeCap = unknownLike[bool](missing), unknownLike[string](missing), unknownLike[int](missing)
+		in.Lost, in.Product, in.ComputeCap = unknownLike[bool](missing), unknownLike[string](missing),
+			unknownLike[int](missing)
 	}
 	if h := n.HCA(r.NIC); h != nil {
 		in.NICDriver = h.Driver

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// nearby is an H100 below the switch of its NIC on a machine as NVIDIA's guides set it up: open kernel module, peer-memory
-// module, ACS off, IOMMU passing through.
+// nearby is an H100 below the switch of its NIC on a machine as NVIDIA's guides set it up: open kernel
+// module, peer-memory module, ACS off, IOMMU passing through.
 func nearby() GDRInputs {
 	return GDRInputs{
 		NIC: "mlx5_0", At: at,

@@ -16,11 +16,12 @@ type HCA struct {
 	// its driver has it still. Nothing is known of it but what it is, and that only if it was seen before.
 	Moved bool
 
-	NodeType  Fact[NodeType] `fact:"identity"`
-	Driver    Fact[string]   `fact:"identity"` // kernel driver bound to the parent PCI device; absent for software devices
-	Firmware  Fact[string]   `fact:"identity"`
-	BoardID   Fact[string]   `fact:"identity"` // PSID
-	Type      Fact[string]   `fact:"identity"` // hca_type, "MT4129"; of some drivers the node description: only to be shown
+	NodeType Fact[NodeType] `fact:"identity"`
+	Driver   Fact[string]   `fact:"identity"` // kernel driver bound to the parent PCI device; absent for software devices
+	Firmware Fact[string]   `fact:"identity"`
+	BoardID  Fact[string]   `fact:"identity"` // PSID
+	// hca_type, "MT4129"; of some drivers the node description: only to be shown
+	Type      Fact[string]   `fact:"identity"`
 	Revision  Fact[string]   `fact:"identity"` // hw_rev
 	NodeGUID  Fact[string]   `fact:"identity"`
 	ImageGUID Fact[string]   `fact:"identity"` // equal on all functions of one physical card
@@ -78,7 +79,8 @@ func (h *HCA) Lent() bool {
 	return f == FunctionVF || f == FunctionSF
 }
 
-// PortsHidden reports whether it is unknown which ports the device has: each has one, and those of restricted devices are not read.
+// PortsHidden reports whether it is unknown which ports the device has: each has one, and those of restricted
+// devices are not read.
 func (h *HCA) PortsHidden() bool { return len(h.Ports) == 0 && !h.Restricted.Or(false) }
 
 // Port is one port of an HCA.
@@ -120,7 +122,8 @@ type Port struct {
 	RoCE Fact[[]RoCEChain] `fact:"derived"`
 }
 
-// PortHistory is what was seen of a port, by this process since its device appeared, or by its record (package inventory).
+// PortHistory is what was seen of a port, by this process since its device appeared, or by its record
+// (package inventory).
 type PortHistory struct {
 	Active bool      // it was active
 	Since  time.Time // when it was seen active first; zero: not known
@@ -216,8 +219,8 @@ type Rate struct {
 	Generation     string // SDR ... XDR; empty when the kernel prints none
 }
 
-// NetDevMoved reports whether the interface of the port is in another network namespace, or the whole device is. InfiniBand ports
-// do without theirs.
+// NetDevMoved reports whether the interface of the port is in another network namespace, or the whole device
+// is. InfiniBand ports do without theirs.
 func (p *Port) NetDevMoved() bool {
 	return p.NetDev.Meta().Reason == ReasonMoved && p.LinkLayer.Or("") != LinkInfiniBand
 }

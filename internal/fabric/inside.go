@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Inside is what a program finds that runs where this one does: in the container of a job, or in its task prolog. What it says
-// holds for that place alone, never for the node.
+// Inside is what a program finds that runs where this one does: in the container of a job, or in its task
+// prolog. What it says holds for that place alone, never for the node.
 type Inside struct {
 	Memlock Fact[Memlock] // RLIMIT_MEMLOCK of this process, which its children inherit
 	// LocksAll says that the limit does not apply: CAP_IPC_LOCK in the first user namespace (kernel: ib_umem_get).
@@ -20,10 +20,11 @@ type Inside struct {
 	Libverbs Fact[Library]
 	// Providers are the drivers of libibverbs: mlx5 of libmlx5-rdmav34.so.
 	Providers Fact[[]string]
-	// Plugins are paths of network plugins of NCCL: libnccl-net*.so* where the loader looks, and the file that NCCL_NET_PLUGIN
-	// of the environment names.
+	// Plugins are paths of network plugins of NCCL: libnccl-net*.so* where the loader looks, and the file that
+	// NCCL_NET_PLUGIN of the environment names.
 	Plugins Fact[[]string]
-	// Environment has what schedulers and container runtimes report about the job's size and GPUs, by the names in InsideVariables.
+	// Environment has what schedulers and container runtimes report about the job's size and GPUs, by the names
+	// in InsideVariables.
 	Environment map[string]string
 	// Expected is what whoever starts the job says of this place.
 	Expected InsideExpected
@@ -49,7 +50,10 @@ const (
 
 // InsideVariables returns the names of variables of the environment that matter.
 func InsideVariables() []string {
-	return []string{VarCUDADevices, VarNVIDIADevices, VarStepGPUs, VarJobGPUs, VarStepNodes, VarJobNodes, VarFabricProvider}
+	return []string{
+		VarCUDADevices, VarNVIDIADevices, VarStepGPUs, VarJobGPUs, VarStepNodes, VarJobNodes,
+		VarFabricProvider,
+	}
 }
 
 // VerbsNode is a device node of libibverbs.
@@ -78,8 +82,9 @@ func (in *Inside) OneNode() bool {
 	return false
 }
 
-// GivenGPUs are the GPUs that the job may use: those with a device node, fewer where SLURM_STEP_GPUS or SLURM_JOB_GPUS, else
-// CUDA_VISIBLE_DEVICES, else NVIDIA_VISIBLE_DEVICES says so. It is unknown where these name GPUs that the driver does not report.
+// GivenGPUs are the GPUs that the job may use: those with a device node, fewer where SLURM_STEP_GPUS or
+// SLURM_JOB_GPUS, else CUDA_VISIBLE_DEVICES, else NVIDIA_VISIBLE_DEVICES says so. It is unknown where these
+// name GPUs that the driver does not report.
 func (in *Inside) GivenGPUs() Fact[[]GPUNode] {
 	nodes, known := in.GPUs.Get()
 	if !known || len(nodes) == 0 {
@@ -134,7 +139,8 @@ func byMinor(nodes []GPUNode, items []string) (list []GPUNode, ok bool) {
 
 // byName takes UUIDs, or their beginning, and indices in the order of PCI addresses.
 func byName(nodes []GPUNode, items []string) (list []GPUNode, ok bool) {
-	ordered := slices.SortedFunc(slices.Values(nodes), func(a, b GPUNode) int { return strings.Compare(a.Address, b.Address) })
+	ordered := slices.SortedFunc(slices.Values(nodes),
+		func(a, b GPUNode) int { return strings.Compare(a.Address, b.Address) })
 	placed := ordered[0].Address != ""
 	for _, item := range items {
 		i, err := strconv.Atoi(item)

@@ -23,13 +23,17 @@ const (
 	RefusedTooLarge   Refusal = "too_large"   // longer than the reader takes; not of logs
 	RefusedMalformed  Refusal = "malformed"   // has lines that Inspector does not write; not of logs
 	RefusedTooMany    Refusal = "too_many"    // more than the reader takes of one owner
-	RefusedUnreadable Refusal = "unreadable"  // the kernel refused, someone has a lease on it, or it is on a mount that might not answer
-	RefusedNoRank     Refusal = "no_rank"     // belongs to no running process of a job; not of logs
+	// the kernel refused, someone has a lease on it, or it is on a mount that might not answer
+	RefusedUnreadable Refusal = "unreadable"
+	RefusedNoRank     Refusal = "no_rank" // belongs to no running process of a job; not of logs
 )
 
 // Refusals returns every refusal.
 func Refusals() []Refusal {
-	return []Refusal{RefusedNotRegular, RefusedTooLarge, RefusedMalformed, RefusedTooMany, RefusedUnreadable, RefusedNoRank}
+	return []Refusal{
+		RefusedNotRegular, RefusedTooLarge, RefusedMalformed, RefusedTooMany, RefusedUnreadable,
+		RefusedNoRank,
+	}
 }
 
 // InspectorFile is what one process wrote. Everything in it belongs to a tenant, who may lie.
@@ -46,15 +50,16 @@ type InspectorFile struct {
 type CollectiveTotal struct {
 	Collective string // one of Collectives()
 	Nodes      bool   // the communicators have ranks on several nodes
-	// Recorded is how many Inspector wrote, and Seconds their time; both are estimated from a sample where it wrote more than is read.
+	// Recorded is how many Inspector wrote, and Seconds their time; both are estimated from a sample where it
+	// wrote more than is read.
 	Recorded, Seconds float64
-	// Launched is how many there were by the numbers of the records: Inspector drops some, and leaves out small ones. 0 for sends
-	// and receives, which have no numbers of their own.
+	// Launched is how many there were by the numbers of the records: Inspector drops some, and leaves out small
+	// ones. 0 for sends and receives, which have no numbers of their own.
 	Launched float64
 }
 
-// CollectiveSample is the mean of what Inspector reports about one kind of collective on one GPU. Inspector's rings drop records, so
-// it is a sample of the collectives that ran.
+// CollectiveSample is the mean of what Inspector reports about one kind of collective on one GPU. Inspector's
+// rings drop records, so it is a sample of the collectives that ran.
 type CollectiveSample struct {
 	Collective   string // one of Collectives()
 	Size         SizeClass
@@ -65,7 +70,10 @@ type CollectiveSample struct {
 
 // Collectives returns the operations that Inspector distinguishes, by the names that NCCL gives them.
 func Collectives() []string {
-	return []string{"AllGather", "AllGatherV", "AllReduce", "All2All", "Broadcast", "Reduce", "ReduceScatter", "Recv", "Send", "SendRecv"}
+	return []string{
+		"AllGather", "AllGatherV", "AllReduce", "All2All", "Broadcast", "Reduce", "ReduceScatter", "Recv",
+		"Send", "SendRecv",
+	}
 }
 
 // SizeClass is a range of message sizes. Bandwidth depends on the size: only results of one class can be compared.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// LogReading is what logs of jobs showed since the exporter began to follow them. Jobs write the logs: a user can have them say
-// anything.
+// LogReading is what logs of jobs showed since the exporter began to follow them. Jobs write the logs: a user
+// can have them say anything.
 type LogReading struct {
 	Failures Failures
 	Files    []LogFile // that are followed
@@ -105,7 +105,8 @@ func LogTransports() []LogTransport {
 
 // Offloads are what takes work off the GPUs, as logs show it.
 type Offloads struct {
-	// NVLS is about sums in NVSwitches, SHARP about those in switches of InfiniBand, PXN about NICs of other GPUs over NVLink.
+	// NVLS is about sums in NVSwitches, SHARP about those in switches of InfiniBand, PXN about NICs of other
+	// GPUs over NVLink.
 	NVLS, SHARP, PXN Offload
 }
 

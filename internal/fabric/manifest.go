@@ -39,8 +39,9 @@ type listing struct {
 	own  bool     // GUIDs show that the manifest is that of this node
 }
 
-// Listing compares the devices with those of the manifest. A card is known by its GUID at any place and by any name, else by its place.
-// Names and boards tell only where no GUID does: in a manifest of another node of the kind, without GUIDs, or in a guest.
+// Listing compares the devices with those of the manifest. A card is known by its GUID at any place and by
+// any name, else by its place. Names and boards tell only where no GUID does: in a manifest of another node
+// of the kind, without GUIDs, or in a guest.
 func (n *Node) Listing() Listing {
 	m := n.Policy.Manifest
 	if m == nil {
@@ -61,7 +62,10 @@ func (n *Node) Listing() Listing {
 		another := l.own && e[ManifestGUID] != "" && h.NodeGUID.State == OK && h.PCI.State == OK // in another place
 		return h.Name == name && !another
 	})
-	l.left = slices.DeleteFunc(l.left, func(name string) bool { return !serves(m.Devices[name]) || slices.Contains(n.Excluded, name) })
+	l.left = slices.DeleteFunc(l.left, func(name string) bool {
+		return !serves(m.Devices[name]) ||
+			slices.Contains(n.Excluded, name)
+	})
 	if l.own {
 		l.missCards()
 	} else {
@@ -86,7 +90,10 @@ func (l *listing) trusted() bool {
 func (l *listing) take(fits func(h *HCA, name string, e map[string]string) bool) {
 	l.left = slices.DeleteFunc(l.left, func(name string) bool {
 		e := l.m.Devices[name]
-		i := slices.IndexFunc(l.n.HCAs, func(h HCA) bool { return l.Entry[h.Name] == "" && kindFits(&h, e) && fits(&h, name, e) })
+		i := slices.IndexFunc(l.n.HCAs, func(h HCA) bool {
+			return l.Entry[h.Name] == "" && kindFits(&h, e) &&
+				fits(&h, name, e)
+		})
 		if i >= 0 {
 			l.Entry[l.n.HCAs[i].Name] = name
 		}
@@ -109,11 +116,12 @@ func boardFits(h *HCA, e map[string]string) bool {
 	return kindFits(h, e) && (!known || e["board"] == "" || board == e["board"])
 }
 
-// missCards names cards that are gone, by GUIDs and places: not functions in the bond of their card. A new card of the board may have been
-// put in the place of one.
+// missCards names cards that are gone, by GUIDs and places: not functions in the bond of their card. A new
+// card of the board may have been put in the place of one.
 func (l *listing) missCards() {
 	strange := slices.DeleteFunc(l.strangers(), func(h *HCA) bool {
-		return h.PCI.State == OK && slices.ContainsFunc(l.n.HCAs, func(o HCA) bool { return l.Entry[o.Name] != "" && slotOf(o.PCI.Or("")) == slotOf(h.PCI.Value) })
+		return h.PCI.State == OK && slices.ContainsFunc(l.n.HCAs,
+			func(o HCA) bool { return l.Entry[o.Name] != "" && slotOf(o.PCI.Or("")) == slotOf(h.PCI.Value) })
 	})
 	for _, name := range l.left {
 		e := l.m.Devices[name]
@@ -138,7 +146,8 @@ func (l *listing) bonded(e map[string]string) Fact[bool] {
 	_, function, _ := strings.Cut(e[ManifestAddress], ".")
 	for i := range l.n.HCAs {
 		h := &l.n.HCAs[i]
-		if o := l.m.Devices[l.Entry[h.Name]]; o == nil || isPart(e) || slotOf(o[ManifestAddress]) != slotOf(e[ManifestAddress]) {
+		if o := l.m.Devices[l.Entry[h.Name]]; o == nil || isPart(e) ||
+			slotOf(o[ManifestAddress]) != slotOf(e[ManifestAddress]) {
 			continue
 		}
 		others := l.n.Bonded(h)
@@ -152,8 +161,8 @@ func (l *listing) bonded(e map[string]string) Fact[bool] {
 	return is
 }
 
-// missNames names as many as there are too few, by names and boards: a device that is not listed, and each function in a bond, may be one
-// that is by another name.
+// missNames names as many as there are too few, by names and boards: a device that is not listed, and each
+// function in a bond, may be one that is by another name.
 func (l *listing) missNames() {
 	strange, unsure := l.strangers(), 0
 	for _, h := range strange {
@@ -197,15 +206,16 @@ func (l *listing) strangers() (list []*HCA) {
 // serves reports whether a device of a manifest has a port for training or storage.
 func serves(e map[string]string) bool {
 	for what, role := range e {
-		if strings.HasPrefix(what, "port_") && strings.HasSuffix(what, "_role") && (role == string(RoleCompute) || role == string(RoleStorage)) {
+		if strings.HasPrefix(what, "port_") && strings.HasSuffix(what, "_role") &&
+			(role == string(RoleCompute) || role == string(RoleStorage)) {
 			return true
 		}
 	}
 	return false
 }
 
-// Foreign reports whether a manifest has another board by an entry than the device has: it is that of another node, or older than the
-// board. What it states of the device is not used.
+// Foreign reports whether a manifest has another board by an entry than the device has: it is that of another
+// node, or older than the board. What it states of the device is not used.
 func (m *Manifest) Foreign(entry string, h *HCA) bool {
 	board, listed := m.Devices[entry]["board"]
 	return listed && h.BoardID.State != Unknown && h.BoardID.Or(ManifestNone) != board

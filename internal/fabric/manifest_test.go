@@ -38,8 +38,8 @@ func manifestOf(n *Node) *Manifest {
 	return m
 }
 
-// A device of the manifest is known by its card. What is gone is missed, whatever has its name, its board or its place now, and only where
-// nothing tells cards apart names do.
+// A device of the manifest is known by its card. What is gone is missed, whatever has its name, its board or
+// its place now, and only where nothing tells cards apart names do.
 func TestListing(t *testing.T) {
 	vf := func(name, address string) func(*Node) {
 		return func(n *Node) {

@@ -17,8 +17,9 @@ func (n *Node) LocateMoved() {
 	}
 }
 
-// MovedCompute counts the devices in other network namespaces whose ports were never seen and may be for training: likely are those near
-// a GPU, or all where none is, and those of which the site says so; virtual functions and subfunctions are not counted, as on the host.
+// MovedCompute counts the devices in other network namespaces whose ports were never seen and may be for
+// training: likely are those near a GPU, or all where none is, and those of which the site says so; virtual
+// functions and subfunctions are not counted, as on the host.
 func (n *Node) MovedCompute() (likely, all int) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]

@@ -14,11 +14,12 @@ type NCCLConfig struct {
 	Files     []NCCLFile
 	Variables []NCCLVariable // the effective ones, sorted by name
 	Findings  []NCCLFinding  // what NCCL will silently ignore or misread, in order of occurrence
-	// VirtualTopology says that there is the file of a virtual machine (/var/run/nvidia-topologyd/virtualTopology.xml) that
-	// NCCL prefers to sysfs, unless NCCL_TOPO_FILE names another one; absent without it.
+	// VirtualTopology says that there is the file of a virtual machine
+	// (/var/run/nvidia-topologyd/virtualTopology.xml) that NCCL prefers to sysfs, unless NCCL_TOPO_FILE names
+	// another one; absent without it.
 	VirtualTopology Fact[bool]
-	// Library is what the dynamic loader of this host finds as libnccl.so.2, else that of a Python package; absent without one.
-	// Images of containers bring their own.
+	// Library is what the dynamic loader of this host finds as libnccl.so.2, else that of a Python package;
+	// absent without one. Images of containers bring their own.
 	Library Fact[Library]
 	// ProbeLibrary is the file that the site has probes use instead; absent if it names none.
 	ProbeLibrary Fact[Library]
@@ -108,7 +109,8 @@ func (c *NCCLConfig) whole() Fact[*NCCLConfig] {
 
 // Lookup returns the effective variable of that name.
 func (c *NCCLConfig) Lookup(name string) (NCCLVariable, bool) {
-	i, ok := slices.BinarySearchFunc(c.Variables, name, func(v NCCLVariable, s string) int { return strings.Compare(v.Name, s) })
+	i, ok := slices.BinarySearchFunc(c.Variables, name,
+		func(v NCCLVariable, s string) int { return strings.Compare(v.Name, s) })
 	if !ok {
 		return NCCLVariable{}, false
 	}
@@ -129,8 +131,8 @@ func (c *NCCLConfig) Text(name string) (value string, set bool) {
 	return v.Value, ok && v.Value != ""
 }
 
-// topologyFile is the file that describes the places of GPUs and NICs to NCCL in place of sysfs, in words; absent without one
-// (ncclTopoGetSystem of graph/topo.cc).
+// topologyFile is the file that describes the places of GPUs and NICs to NCCL in place of sysfs, in words;
+// absent without one (ncclTopoGetSystem of graph/topo.cc).
 func (c *NCCLConfig) topologyFile() Fact[string] {
 	if _, set := c.Text("NCCL_TOPO_FILE"); set {
 		v, _ := c.Lookup("NCCL_TOPO_FILE")

@@ -51,8 +51,8 @@ func (f NameFilter) Matches(item NameItem, device string, port int) bool {
 	return named && (item.Port < 0 || port < 0 || item.Port == port)
 }
 
-// CutsNumber reports whether the name is the beginning of that of a device within its number: mlx5_1 of mlx5_10. Then it is that of
-// another device, and NCCL takes this one by chance.
+// CutsNumber reports whether the name is the beginning of that of a device within its number: mlx5_1 of
+// mlx5_10. Then it is that of another device, and NCCL takes this one by chance.
 func (i NameItem) CutsNumber(device string) bool {
 	const digits = "0123456789"
 	rest, begins := strings.CutPrefix(device, i.Name)
@@ -76,32 +76,36 @@ func (c *NCCLConfig) Devices() (f NameFilter, set bool) {
 	return ParseNameFilter(text), true
 }
 
-// NamesDevices reports whether NCCL_IB_HCA has the names of devices, so that one that is gone is missed: not how they begin, and not what
-// to leave out.
+// NamesDevices reports whether NCCL_IB_HCA has the names of devices, so that one that is gone is missed: not
+// how they begin, and not what to leave out.
 func (n *Node) NamesDevices() bool {
 	f, set := n.NCCL.Devices()
 	return set && !f.Exclude && !slices.ContainsFunc(f.Items, func(i NameItem) bool {
-		return n.HCA(i.Name) == nil && slices.ContainsFunc(n.HCAs, func(h HCA) bool { return f.Matches(i, h.Name, -1) && !i.CutsNumber(h.Name) })
+		return n.HCA(i.Name) == nil && slices.ContainsFunc(n.HCAs,
+			func(h HCA) bool { return f.Matches(i, h.Name, -1) && !i.CutsNumber(h.Name) })
 	})
 }
 
 // names reports whether NCCL_IB_HCA takes the port by the whole name of its device.
 func (c *NCCLConfig) names(h *HCA, p *Port) bool {
 	f, set := c.Devices()
-	return set && !f.Exclude && slices.ContainsFunc(f.Items, func(i NameItem) bool { return i.Name == h.Name && f.Matches(i, h.Name, p.Number) })
+	return set && !f.Exclude && slices.ContainsFunc(f.Items,
+		func(i NameItem) bool { return i.Name == h.Name && f.Matches(i, h.Name, p.Number) })
 }
 
 // namesPort reports whether NCCL_IB_HCA names the port itself, or the device that has no other.
 func (c *NCCLConfig) namesPort(h *HCA, p *Port) bool {
 	f, _ := c.Devices()
-	return len(h.Ports) == 1 || slices.ContainsFunc(f.Items, func(i NameItem) bool { return i.Name == h.Name && i.Port == p.Number })
+	return len(h.Ports) == 1 || slices.ContainsFunc(f.Items,
+		func(i NameItem) bool { return i.Name == h.Name && i.Port == p.Number })
 }
 
 // MissingNames returns what a list of devices names that the node does not have.
 func (n *Node) MissingNames(f NameFilter) (missing []string) {
 	for _, i := range f.Items {
 		there := slices.ContainsFunc(n.HCAs, func(h HCA) bool {
-			return f.Matches(i, h.Name, -1) && !i.CutsNumber(h.Name) && (i.Port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Number == i.Port }))
+			return f.Matches(i, h.Name, -1) && !i.CutsNumber(h.Name) &&
+				(i.Port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Number == i.Port }))
 		}) || slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Matches(i, name, -1) })
 		if !there && !f.Exclude {
 			missing = append(missing, i.Name)

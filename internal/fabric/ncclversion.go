@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// NCCLVersion is a release of NCCL, such as 2.21.5. One of two numbers, such as 2.21, means the newest patch of that release.
+// NCCLVersion is a release of NCCL, such as 2.21.5. One of two numbers, such as 2.21, means the newest patch
+// of that release.
 type NCCLVersion struct {
 	text    string
 	numbers []int
@@ -32,8 +33,8 @@ func released(numbers []int) bool {
 	return (len(numbers) == 2 || len(numbers) == 3) && numbers[0] == 2 && numbers[1] >= 3
 }
 
-// meantRelease suggests the release that is inside of how others write it, such as v2.21.5, 2.21.5-1 of packages, 2.21.5+cuda12.4 of
-// NCCL itself, or 22105 (NCCL_VERSION_CODE); empty: there is none.
+// meantRelease suggests the release that is inside of how others write it, such as v2.21.5, 2.21.5-1 of
+// packages, 2.21.5+cuda12.4 of NCCL itself, or 22105 (NCCL_VERSION_CODE); empty: there is none.
 func meantRelease(s string) string {
 	const digits, longest = "0123456789", 64
 	from := strings.IndexAny(s, digits)
@@ -52,7 +53,8 @@ func meantRelease(s string) string {
 	return "; did you mean " + inside + "?"
 }
 
-// AtLeast reports whether the release is that one or a later one. Of two releases of different precision the shorter one counts.
+// AtLeast reports whether the release is that one or a later one. Of two releases of different precision the
+// shorter one counts.
 func (v NCCLVersion) AtLeast(release string) bool { return v.compare(release) >= 0 }
 
 // After reports whether the release is later than that one.

@@ -30,9 +30,11 @@ type Node struct {
 	// Ranks are the processes that hold a GPU, the evidence for verdicts on jobs. At is when the reading began: with the
 	// same time it is the same reading.
 	Ranks Fact[[]RankCandidate]
-	// Inspector is what NCCL of the jobs reports about their collectives; only read with WantRanks, and where the site names a folder.
+	// Inspector is what NCCL of the jobs reports about their collectives; only read with WantRanks, and where
+	// the site names a folder.
 	Inspector Fact[InspectorReading]
-	// Logs and Kernel are what lines of jobs and of the kernel show; only read with WantLogs, and where the site names their files.
+	// Logs and Kernel are what lines of jobs and of the kernel show; only read with WantLogs, and where the site
+	// names their files.
 	Logs   Fact[LogReading]
 	Kernel Fact[KernelReading]
 	Policy *Policy // what the site expects; never nil
@@ -45,18 +47,19 @@ type Node struct {
 	// Uncached is how often a file of sysfs was opened for one read, because no descriptor was left to keep it open with.
 	Uncached uint64
 
-	// Remembered is the hardware that the node had before and lacks now, and RememberedIn the file that records it, there or not.
-	// Package inventory sets them. Unrecorded says for people what the record lacks; empty: nothing.
+	// Remembered is the hardware that the node had before and lacks now, and RememberedIn the file that records
+	// it, there or not. Package inventory sets them. Unrecorded says for people what the record lacks; empty:
+	// nothing.
 	Remembered   []Remembered
 	RememberedIn string
 	Unrecorded   string
-	// DevicesCompared says that the RDMA devices were compared with a record that outlives this process, and that replaces none: what
-	// Remembered does not name is there, or was accepted as gone.
+	// DevicesCompared says that the RDMA devices were compared with a record that outlives this process, and
+	// that replaces none: what Remembered does not name is there, or was accepted as gone.
 	DevicesCompared bool
 	// DevicesUnread says that the node had RDMA devices with which those that it has could not be compared.
 	DevicesUnread bool
-	// NeverMet are expectations of Policy that the record does not show this node to have met, ever: they may be those of another kind
-	// of node.
+	// NeverMet are expectations of Policy that the record does not show this node to have met, ever: they may be
+	// those of another kind of node.
 	NeverMet []Expectation
 
 	// ClassPresent says whether the kernel has an RDMA class at all (/sys/class/infiniband).
@@ -74,7 +77,8 @@ type Remembered struct {
 	New       int      // how many of Now are other ones, whose number does not hide what is gone
 	// Bonded says that a device counts for each PCI function whose interface is in its bond.
 	Bonded bool
-	// Doubtful says that what is missing may only be in the bond of another device of its card or, where there are new ones, was exchanged.
+	// Doubtful says that what is missing may only be in the bond of another device of its card or, where there
+	// are new ones, was exchanged.
 	Doubtful bool
 }
 
@@ -91,13 +95,15 @@ const (
 	WantQoS                       // how network interfaces treat the classes of their traffic
 	WantNetStats                  // statistics of network interfaces
 	WantDCQCN                     // parameters of congestion control
-	WantPCI                       // links, errors and settings of GPUs, NICs and bridges; where they are comes with WantHCA
-	WantGPU                       // what NVML reports of GPUs, and the kernel of GPUDirect RDMA; and all of WantPCI
-	WantInside                    // what a job finds in the place where this process runs
-	WantDaemons                   // daemons that start jobs, and what these may lock
-	WantRanks                     // processes that hold GPUs, for verdicts on jobs; and WantGPU
-	WantLogs                      // logs of jobs and messages of the kernel
-	WantFreshPCI                  // settings of PCI functions as they were within the last minute, not the last hour; and WantPCI
+	// links, errors and settings of GPUs, NICs and bridges; where they are comes with WantHCA
+	WantPCI
+	WantGPU     // what NVML reports of GPUs, and the kernel of GPUDirect RDMA; and all of WantPCI
+	WantInside  // what a job finds in the place where this process runs
+	WantDaemons // daemons that start jobs, and what these may lock
+	WantRanks   // processes that hold GPUs, for verdicts on jobs; and WantGPU
+	WantLogs    // logs of jobs and messages of the kernel
+	// settings of PCI functions as they were within the last minute, not the last hour; and WantPCI
+	WantFreshPCI
 )
 
 // Host is the node itself.
@@ -116,7 +122,8 @@ type Host struct {
 	Daemons Fact[[]Daemon]
 }
 
-// Daemon is a process of root that starts jobs or containers, which get its limits unless they are configured otherwise.
+// Daemon is a process of root that starts jobs or containers, which get its limits unless they are configured
+// otherwise.
 type Daemon struct {
 	Name    string // /proc/<pid>/comm
 	PID     int
@@ -126,8 +133,8 @@ type Daemon struct {
 // Memlock is how much memory a process may lock, RLIMIT_MEMLOCK, in bytes. NoLimit stands for unlimited.
 type Memlock struct{ Soft, Hard uint64 }
 
-// EnoughMemlock is what a process of a job needs to lock at least, in bytes: queues and the buffers that NCCL registers are some
-// hundred MiB.
+// EnoughMemlock is what a process of a job needs to lock at least, in bytes: queues and the buffers that NCCL
+// registers are some hundred MiB.
 const EnoughMemlock = 1 << 30
 
 // NoLimit is RLIM_INFINITY.
@@ -139,7 +146,8 @@ type Interface struct {
 	OperState Fact[string] // RFC 2863 words; down where it is switched off
 }
 
-// WithoutCarrier reports whether an interface is known to have no link. Drivers that do not report carrier leave it unknown.
+// WithoutCarrier reports whether an interface is known to have no link. Drivers that do not report carrier
+// leave it unknown.
 func (i Interface) WithoutCarrier() bool {
 	s, known := i.OperState.Get()
 	return known && s != "up" && s != "unknown"

@@ -93,7 +93,8 @@ func (a ACS) Redirects() bool {
 
 // Function returns the function at that address, or nil.
 func (p *PCI) Function(address string) *PCIFunction {
-	i := sort.Search(len(p.Functions), func(i int) bool { return p.Functions[i].Address >= address }) // without copies of what is large
+	// without copies of what is large
+	i := sort.Search(len(p.Functions), func(i int) bool { return p.Functions[i].Address >= address })
 	if i == len(p.Functions) || p.Functions[i].Address != address {
 		return nil
 	}

@@ -79,15 +79,18 @@ func below[T int | float64](now, lower, upper Fact[T]) (does, can T, short bool,
 var pcieSpeeds = [...]float64{2.5e9, 5e9, 8e9, 16e9, 32e9, 64e9, 128e9}
 
 // GPUShortfalls adds to Shortfalls the link of a GPU that is slow though the GPU is at work, going by what its driver
-// reports about it (g, nil if it says nothing). The driver's generation and utilization must be of one reading: the kernel's
-// speed of the link is up to a minute old, and a GPU may have been idle then.
+// reports about it (g, nil if it says nothing). The driver's generation and utilization must be of one
+// reading: the kernel's speed of the link is up to a minute old, and a GPU may have been idle then.
 func (p *PCI) GPUShortfalls(f *PCIFunction, g *GPU, at time.Time) Fact[[]LinkShortfall] {
 	list := p.Shortfalls(f, at)
 	speed, maximum, slow := g.slowUnderLoad()
 	if !slow {
 		return list
 	}
-	s := LinkShortfall{Lower: f.Address, Speed: speed, MaxSpeed: maximum, Slow: true, Width: f.Link.Width.Or(0), MaxWidth: f.Link.MaxWidth.Or(0)}
+	s := LinkShortfall{
+		Lower: f.Address, Speed: speed, MaxSpeed: maximum, Slow: true, Width: f.Link.Width.Or(0),
+		MaxWidth: f.Link.MaxWidth.Or(0),
+	}
 	if len(f.Bridges) > 0 {
 		s.Upper = f.Bridges[len(f.Bridges)-1]
 	}

@@ -4,10 +4,11 @@ package fabric
 
 import "time"
 
-// Distance is how far two PCI functions are from each other, in the classes of NCCL (PATH_* of include/graph.h, 2.27 and
-// later) and NODE, which is NVML's (NVML_TOPOLOGY_NODE). The order is that of growing distance. Of NCCL's other classes C2C
-// is between a GPU and its own processor, NVB and PXN are ways through another GPU. What "nvidia-smi topo -m" prints may
-// differ: how it counts bridges and distinguishes NODE from SYS is not published.
+// Distance is how far two PCI functions are from each other, in the classes of NCCL (PATH_* of
+// include/graph.h, 2.27 and later) and NODE, which is NVML's (NVML_TOPOLOGY_NODE). The order is that of
+// growing distance. Of NCCL's other classes C2C is between a GPU and its own processor, NVB and PXN are ways
+// through another GPU. What "nvidia-smi topo -m" prints may differ: how it counts bridges and distinguishes
+// NODE from SYS is not published.
 type Distance uint8
 
 // Distances.
@@ -27,7 +28,8 @@ var distances = [...]struct {
 	name   string
 	number float64
 }{
-	DistanceLOC: {"LOC", 0}, DistanceNVL: {"NVL", 0}, DistancePIX: {"PIX", 1}, DistancePXB: {"PXB", 2}, DistanceP2C: {"P2C", 2},
+	DistanceLOC: {"LOC", 0}, DistanceNVL: {"NVL", 0}, DistancePIX: {"PIX", 1}, DistancePXB: {"PXB", 2},
+	DistanceP2C: {"P2C", 2},
 	DistancePHB: {"PHB", 3}, DistanceNODE: {"NODE", 4}, DistanceSYS: {"SYS", 5},
 }
 
@@ -47,9 +49,10 @@ func (d Distance) String() string { return distances[min(d, DistanceSYS)].name }
 // by default, 3 PHB, 4 NODE, 5 SYS; 0 for what is nearer still.
 func (d Distance) Number() float64 { return distances[min(d, DistanceSYS)].number }
 
-// DistanceOf returns how far two functions are from each other on the PCI bus; Node.Distance knows of NVLink too. What the
-// firmware does not say (NUMA node -1) is not known; nor is what a hypervisor shows of functions that it put on a host
-// bridge, be it directly or each on a root port of its own: where they really are only the host knows.
+// DistanceOf returns how far two functions are from each other on the PCI bus; Node.Distance knows of NVLink
+// too. What the firmware does not say (NUMA node -1) is not known; nor is what a hypervisor shows of
+// functions that it put on a host bridge, be it directly or each on a root port of its own: where they really
+// are only the host knows.
 func DistanceOf(a, b *PCIFunction, hypervisor Fact[bool], at time.Time) Fact[Distance] {
 	const source = "bus/pci/devices"
 	if a.Address == b.Address {

@@ -22,7 +22,8 @@ func (n *Node) Distance(a, b *PCIFunction) Fact[Distance] {
 // It is unknown while NVML was asked for links and did not say.
 func (n *Node) GPUDistance(a, b *PCIFunction) Fact[Distance] {
 	pci := DistanceOf(a, b, n.Host.Hypervisor, n.At)
-	if loaded := n.GPUDriver.Loaded.Meta(); a.Address == b.Address || loaded.State == Unknown && loaded.Reason == ReasonNotRead {
+	if loaded := n.GPUDriver.Loaded.Meta(); a.Address == b.Address || loaded.State == Unknown &&
+		loaded.Reason == ReasonNotRead {
 		return pci
 	}
 	linked := n.GPUDriver.Linked(a.Address, b.Address)
@@ -48,8 +49,9 @@ func (n *Node) gpuNICDistance(gpu, nic *PCIFunction) Fact[Distance] {
 	return pci
 }
 
-// Coherent reports whether the GPU shares its memory with the processor over NVLink-C2C, as on Grace. Its memory is a NUMA
-// node then, unless the driver keeps it to itself (CoherentGPUMemoryMode=driver): then the name of the product decides.
+// Coherent reports whether the GPU shares its memory with the processor over NVLink-C2C, as on Grace. Its
+// memory is a NUMA node then, unless the driver keeps it to itself (CoherentGPUMemoryMode=driver): then the
+// name of the product decides.
 func (g *GPU) Coherent() Fact[bool] {
 	if _, ok := g.NUMANode.Get(); ok {
 		return Known(true, g.NUMANode.Source, g.NUMANode.At)
@@ -66,7 +68,8 @@ func (g *GPU) Coherent() Fact[bool] {
 	return unknownLike[bool](g.NUMANode.Meta())
 }
 
-// isSuperchip reports whether the product has GPU and processor in one package: "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA GB10".
+// isSuperchip reports whether the product has GPU and processor in one package: "NVIDIA GH200 480GB", "NVIDIA
+// GB200", "NVIDIA GB10".
 func isSuperchip(product string) bool {
 	model, _, _ := strings.Cut(strings.TrimPrefix(product, "NVIDIA "), " ")
 	for _, family := range []string{"GH", "GB"} {
@@ -77,8 +80,8 @@ func isSuperchip(product string) bool {
 	return false
 }
 
-// Linked reports whether active NVLinks join the GPUs at two addresses: from one to the other, or from both to NVSwitches
-// that lead from one to the other. Without a driver nothing is linked.
+// Linked reports whether active NVLinks join the GPUs at two addresses: from one to the other, or from both
+// to NVSwitches that lead from one to the other. Without a driver nothing is linked.
 func (d *GPUDriver) Linked(a, b string) Fact[bool] {
 	if loaded, ok := d.Loaded.Get(); !ok {
 		return unknownLike[bool](d.Loaded.Meta())

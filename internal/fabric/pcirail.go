@@ -54,7 +54,9 @@ func (n *Node) deal(nics []string, distance func(gpu, nic *PCIFunction) Fact[Dis
 
 // nearest returns the NICs at the least distance from a GPU. Below a common switch nothing can be nearer by much;
 // further away, a NIC of which a hypervisor hides the place might be.
-func (n *Node) nearest(gpu *PCIFunction, nics []string, distance func(gpu, nic *PCIFunction) Fact[Distance]) (Fact[Distance], []string) {
+func (n *Node) nearest(gpu *PCIFunction, nics []string,
+	distance func(gpu, nic *PCIFunction) Fact[Distance],
+) (Fact[Distance], []string) {
 	const source = "bus/pci/devices"
 	best := AbsentFact[Distance](source, n.At)
 	var names []string
@@ -78,8 +80,9 @@ func (n *Node) nearest(gpu *PCIFunction, nics []string, distance func(gpu, nic *
 	return best, names
 }
 
-// computeNICs returns the RDMA devices with a port of role compute that are PCI functions, mlx5_2 before mlx5_10. One near
-// a GPU that cannot be read now keeps its place: its GPU must not look as if it had moved to another.
+// computeNICs returns the RDMA devices with a port of role compute that are PCI functions, mlx5_2 before
+// mlx5_10. One near a GPU that cannot be read now keeps its place: its GPU must not look as if it had moved
+// to another.
 func (n *Node) computeNICs() []string {
 	var names []string
 	for i := range n.HCAs {
@@ -122,7 +125,8 @@ func NaturalOrder(a, b string) int {
 		if c := cmp.Or(cmp.Compare(len(numberA), len(numberB)), strings.Compare(numberA, numberB)); c != 0 {
 			return c
 		}
-		endA, endB := len(restA)-len(strings.TrimLeftFunc(restA, isNoDigit)), len(restB)-len(strings.TrimLeftFunc(restB, isNoDigit))
+		endA, endB := len(restA)-len(strings.TrimLeftFunc(restA, isNoDigit)),
+			len(restB)-len(strings.TrimLeftFunc(restB, isNoDigit))
 		if c := strings.Compare(restA[:endA], restB[:endB]); c != 0 {
 			return c
 		}

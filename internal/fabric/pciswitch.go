@@ -17,8 +17,8 @@ func (p *PCI) OneSwitch(a, b *PCIFunction, at time.Time) Fact[bool] {
 	return Known(above == other && above != "", source, at)
 }
 
-// switchAbove returns the address of the switch that a function is directly below to NCCL, or the reason why that is unknown. NCCL goes
-// up two bridges at a time, which are the ports of a switch.
+// switchAbove returns the address of the switch that a function is directly below to NCCL, or the reason why
+// that is unknown. NCCL goes up two bridges at a time, which are the ports of a switch.
 func (p *PCI) switchAbove(f *PCIFunction) (address string, why Reason) {
 	var takes broadcomSwitch // what the switch at address still takes in
 	for i := len(f.Bridges) % 2; i < len(f.Bridges); i += 2 {

@@ -38,8 +38,9 @@ func (n *Node) Above(name string, p *Port) bool {
 	return known && (of == name || slices.ContainsFunc(n.Physical(name), func(d *NetDev) bool { return d.Name == of }))
 }
 
-// SharedPort names the physical port behind a port of a device if another device, which the card has by another PCIe link, has it as well:
-// their rates do not add up. Empty: it has one of its own, as far as is known. In virtual machines functions are where the hypervisor puts
+// SharedPort names the physical port behind a port of a device if another device, which the card has by
+// another PCIe link, has it as well: their rates do not add up. Empty: it has one of its own, as far as is
+// known. In virtual machines functions are where the hypervisor puts
 // them.
 func (n *Node) SharedPort(h *HCA, p *Port) string {
 	own, function, found := strings.Cut(h.PCI.Or(""), ".")

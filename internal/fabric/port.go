@@ -4,7 +4,8 @@ package fabric
 
 import "slices"
 
-// What a port is for, and whether it is active, is known or is not. All that judges ports asks it here, by what unknown has to mean there:
+// What a port is for, and whether it is active, is known or is not. All that judges ports asks it here, by
+// what unknown has to mean there:
 //
 //	Serves   known to be for that           MayServe  not known to be for something else
 //	Carries  active, or its driver gives no state (EFA): it counts as active everywhere
@@ -71,8 +72,8 @@ func (p *Port) Carries() bool {
 // Down reports whether a port is known not to be active.
 func (p *Port) Down() bool { return p.State.Or(PortActive) != PortActive }
 
-// RateStated reports whether a source states the rate that the port should have. The number of a site is for a role: it states nothing of
-// a port whose role is a guess.
+// RateStated reports whether a source states the rate that the port should have. The number of a site is for
+// a role: it states nothing of a port whose role is a guess.
 func (p *Port) RateStated() bool {
 	return p.ExpectedRate.State == OK && p.RateBy != ByNobody && (p.RateBy != ByConfiguration || p.RoleBy != ByNobody)
 }

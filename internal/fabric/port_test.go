@@ -10,7 +10,8 @@ import (
 	"gpufabric_exporter/internal/fabric/fabrictest"
 )
 
-// TestPortIsKnownOrNot has every question about a port answered for a state and a role that are known, and that are not.
+// TestPortIsKnownOrNot has every question about a port answered for a state and a role that are known, and
+// that are not.
 func TestPortIsKnownOrNot(t *testing.T) {
 	at := fabrictest.Healthy().At
 	state := func(s fabric.PortState) fabric.Fact[fabric.PortState] { return fabric.Known(s, "", at) }

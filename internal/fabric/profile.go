@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Profile is what a platform has, from public documents or from the site: data, of which checks take what to expect. What it
-// states is never used to recognize it, so that a lost device does not silence it. Package profiles reads it.
+// Profile is what a platform has, from public documents or from the site: data, of which checks take what to
+// expect. What it states is never used to recognize it, so that a lost device does not silence it. Package
+// profiles reads it.
 type Profile struct {
 	Name    string          `yaml:"name" json:"name"`
 	Title   string          `yaml:"title" json:"title"`
@@ -45,8 +46,8 @@ type ProfileGPUs struct {
 // ProfileNIC states NICs of one kind. No two entries of a profile fit the same port.
 type ProfileNIC struct {
 	Chips OneOrMore[PCIID] `yaml:"chips" json:"chips"`
-	// Number counts ports: a function of mlx5 is one. Optional says that who creates the machine decides how many of them there are, up to
-	// Number.
+	// Number counts ports: a function of mlx5 is one. Optional says that who creates the machine decides how
+	// many of them there are, up to Number.
 	Number   int  `yaml:"number" json:"number"`
 	Optional bool `yaml:"optional" json:"optional"`
 	Role     Role `yaml:"role" json:"role"`
@@ -61,8 +62,8 @@ type ProfileNIC struct {
 	Sources   OneOrMore[string] `yaml:"source" json:"source"`
 }
 
-// ProfileCabling says who fixes the cabling. Where the provider does, a port without a link or with another rate is a fault. Elsewhere a
-// profile states neither.
+// ProfileCabling says who fixes the cabling. Where the provider does, a port without a link or with another
+// rate is a fault. Elsewhere a profile states neither.
 type ProfileCabling struct {
 	By      string            `yaml:"by" json:"by"`
 	Sources OneOrMore[string] `yaml:"source" json:"source"`
@@ -107,7 +108,10 @@ const (
 
 // Normals returns all of them.
 func Normals() []Normal {
-	return []Normal{NormalNoGPUDirect, NormalSharedPort, NormalEFAState, NormalBridgeFunctions, NormalVFRails, NormalDataDirectACS}
+	return []Normal{
+		NormalNoGPUDirect, NormalSharedPort, NormalEFAState, NormalBridgeFunctions, NormalVFRails,
+		NormalDataDirectACS,
+	}
 }
 
 // ID returns the kind of the function; absent facts and unknown ones make it unknown.
@@ -125,8 +129,8 @@ func (p *Profile) IsNormal(what Normal) bool {
 // NICs returns all entries.
 func (p *Profile) NICs() []ProfileNIC { return append(slices.Clone(p.Rails), p.Others...) }
 
-// NICOf returns the entry that a port of the node belongs to; nil: the profile says nothing about it, or what it is is not known.
-// Functions of NVSwitches look like NICs and are none.
+// NICOf returns the entry that a port of the node belongs to; nil: the profile says nothing about it, or what
+// it is is not known. Functions of NVSwitches look like NICs and are none.
 func (p *Profile) NICOf(n *Node, h *HCA, port *Port) *ProfileNIC {
 	if p == nil || h.Restricted.Or(false) {
 		return nil

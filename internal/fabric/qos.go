@@ -154,8 +154,8 @@ type DCBX struct {
 	StaticModes bool
 }
 
-// OwnClass reports whether no other priority has the traffic class of p: only then what the class counts is of p. It is false
-// while ETS is not known.
+// OwnClass reports whether no other priority has the traffic class of p: only then what the class counts is
+// of p. It is false while ETS is not known.
 func (q *QoS) OwnClass(p int) bool {
 	ets, known := q.ETS.Get()
 	for other, class := range ets.PriorityClass {

@@ -31,8 +31,9 @@ const (
 	OwnerUser      = "user" // as this process's user namespace shows it; those that it cannot show are one
 )
 
-// Owner is whose a process is, as far as the process cannot choose it: the outermost pod, container or scheduler's job of its control
-// group, else its user. Bounds are counted by owner, and what a process says of itself joins it to no job of another one.
+// Owner is whose a process is, as far as the process cannot choose it: the outermost pod, container or
+// scheduler's job of its control group, else its user. Bounds are counted by owner, and what a process says
+// of itself joins it to no job of another one.
 type Owner struct {
 	Kind string // Owner*; empty: not known
 	ID   string // UID of a pod, ID or name of a container, number of a job or of a user
@@ -49,7 +50,8 @@ func (o Owner) String() string {
 // Isolated reports whether it is a pod or a container: numbers of users do not tell those apart.
 func (o Owner) Isolated() bool { return o.Kind == OwnerPod || o.Kind == OwnerContainer }
 
-// Excess is an owner who has more than is read of one, or whose files hang: facts of his are missing, and nobody else's.
+// Excess is an owner who has more than is read of one, or whose files hang: facts of his are missing, and
+// nobody else's.
 type Excess struct {
 	Owner  Owner
 	PID    int    // one of his processes, or 0
@@ -87,8 +89,8 @@ func (e *PartialError) Unwrap() error {
 	return Because(e.By[0].Reason, "beyond the bound of one owner")
 }
 
-// Tenant is the owner whose jobs a process can belong to: its pod or container, else its user, because a scheduler's job is that of one user
-// and root may be in it, too. No kind: not known.
+// Tenant is the owner whose jobs a process can belong to: its pod or container, else its user, because a
+// scheduler's job is that of one user and root may be in it, too. No kind: not known.
 func (c *RankCandidate) Tenant() Owner {
 	switch {
 	case c.Owner.Isolated() || c.Owner.Kind == OwnerUser:
@@ -101,8 +103,9 @@ func (c *RankCandidate) Tenant() Owner {
 	return Owner{}
 }
 
-// RankCandidate is one reading of a process that holds a GPU: the evidence from which the verdict on a job follows: whether it is an
-// NCCL rank and how its data travels. Everything in it belongs to a tenant, who may lie; lists are bounded by the readers.
+// RankCandidate is one reading of a process that holds a GPU: the evidence from which the verdict on a job
+// follows: whether it is an NCCL rank and how its data travels. Everything in it belongs to a tenant, who may
+// lie; lists are bounded by the readers.
 type RankCandidate struct {
 	PID    int
 	Start  uint64 // clock ticks since boot, field 22 of /proc/PID/stat: with PID it names one process for ever
@@ -110,7 +113,8 @@ type RankCandidate struct {
 	User   uint32 // real user ID, known if UserKnown or Limits are
 	// UserKnown: User is known, also of one that is Left or of which nothing else was read yet.
 	UserKnown bool
-	// Answers is the user who answers for User, if that is known: another one only for subordinate numbers (subuid(5)), which one user has by the thousand.
+	// Answers is the user who answers for User, if that is known: another one only for subordinate numbers
+	// (subuid(5)), which one user has by the thousand.
 	Answers uint32
 	Owner   Owner
 	// Command is the first 15 bytes of the name of the program (comm).
@@ -124,25 +128,31 @@ type RankCandidate struct {
 
 	// GPUs are the UUIDs of the GPUs that NVML lists this PID for; absent: NVML lists none for it.
 	GPUs Fact[[]string]
-	// Instances are the UUIDs of the MIG devices that NVML lists this PID for; none where MIG is off or they are not known.
+	// Instances are the UUIDs of the MIG devices that NVML lists this PID for; none where MIG is off or they are
+	// not known.
 	Instances []string
 	// Workload is what the scheduler calls it, from its control groups and the allow-listed names of its environment.
 	Workload Fact[Workload]
 	Files    Fact[OpenFiles]   // /proc/PID/fd
 	Maps     Fact[MappedFiles] // /proc/PID/maps, read once for each process and again while no library was found
 	Sockets  Fact[[]Socket]    // TCP sockets whose inode Files has, from sock_diag of the network namespace
-	// SocketsByCgroup: Files are not known, or the network namespace has more sockets than can be listed. Sockets are those of the network
-	// namespace of the exporter that were made in the control group of the process (INET_DIAG_CGROUP_ID, Linux 5.8). Other processes may be in it, and sockets may be missing.
+	// SocketsByCgroup: Files are not known, or the network namespace has more sockets than can be listed.
+	// Sockets are those of the network namespace of the exporter that were made in the control group of the
+	// process (INET_DIAG_CGROUP_ID, Linux 5.8). Other processes may be in it, and sockets may be missing.
 	SocketsByCgroup bool
-	Verbs           Fact[VerbsUse]       // NETLINK_RDMA resources by PID; unknown where Files do not confirm that there are none
-	NetDevs         Fact[[]InterfaceUse] // /proc/PID/net/dev: interfaces of its network namespace
-	Settings        Fact[[]NCCLVariable] // NCCL variables of the environment it was started with, allow-listed names only; a value that is neither a number nor a word of NCCL's is "set", with Masked
-	Conf            Fact[[]NCCLVariable] // those of /etc/nccl.conf in its root, likewise; none where there is no file
-	Log             Fact[NCCLLog]        // what NCCL wrote into the file of NCCL_DEBUG_FILE; none without that variable
-	EphemeralFrom   uint16               // first port of net.ipv4.ip_local_port_range in its network namespace; 0: not known
-	Limits          Fact[ProcessLimits]  // /proc/PID/limits and status
-	Devices         Fact[ProcessDevices] // what its mount namespace offers
-	NetNS           Fact[uint64]         // inode of its network namespace
+	// NETLINK_RDMA resources by PID; unknown where Files do not confirm that there are none
+	Verbs   Fact[VerbsUse]
+	NetDevs Fact[[]InterfaceUse] // /proc/PID/net/dev: interfaces of its network namespace
+	// NCCL variables of the environment it was started with, allow-listed names only; a value that is neither a
+	// number nor a word of NCCL's is "set", with Masked
+	Settings Fact[[]NCCLVariable]
+	Conf     Fact[[]NCCLVariable] // those of /etc/nccl.conf in its root, likewise; none where there is no file
+	Log      Fact[NCCLLog]        // what NCCL wrote into the file of NCCL_DEBUG_FILE; none without that variable
+	// first port of net.ipv4.ip_local_port_range in its network namespace; 0: not known
+	EphemeralFrom uint16
+	Limits        Fact[ProcessLimits]  // /proc/PID/limits and status
+	Devices       Fact[ProcessDevices] // what its mount namespace offers
+	NetNS         Fact[uint64]         // inode of its network namespace
 }
 
 // Workload names the job that a process belongs to. Empty fields are not known. No field is trusted as text: readers
@@ -174,12 +184,12 @@ type MappedFiles struct {
 	Version string // of NCCL, "2.27.3", from the name of the mapped file; empty: the name does not show it
 	Torch   bool   // libtorch_cuda, which may have NCCL in it
 	Verbs   bool   // libibverbs
-	// Plugins are libnccl-net*.so and the like, by the last four parts of the path ("ofi-nccl/lib/x86_64-linux-gnu/libnccl-net.so"):
-	// most plugins have the same base name.
+	// Plugins are libnccl-net*.so and the like, by the last four parts of the path
+	// ("ofi-nccl/lib/x86_64-linux-gnu/libnccl-net.so"): most plugins have the same base name.
 	Plugins  []string
 	Segments int // /dev/shm/nccl-* segments
-	// Hints say what libraries are beside it, by their names and folders: "efa", "fabric", "fastrak", "gib", "hpcx", "mpi",
-	// "nvshmem", "tcpx", "ucx"; sorted.
+	// Hints say what libraries are beside it, by their names and folders: "efa", "fabric", "fastrak", "gib",
+	// "hpcx", "mpi", "nvshmem", "tcpx", "ucx"; sorted.
 	Hints []string
 }
 
@@ -225,8 +235,8 @@ type InterfaceUse struct {
 type ProcessLimits struct {
 	Memlock uint64 // soft RLIMIT_MEMLOCK in bytes, math.MaxUint64: unlimited
 	CPUs    string // Cpus_allowed_list
-	// Distances are the least distances to each NUMA node, by number, from a CPU of CPUs, as the firmware says (ACPI SLIT: 10 is
-	// local, from 20 on it is another socket); 0: there is no such node. Nil: not known.
+	// Distances are the least distances to each NUMA node, by number, from a CPU of CPUs, as the firmware says
+	// (ACPI SLIT: 10 is local, from 20 on it is another socket); 0: there is no such node. Nil: not known.
 	Distances []int
 }
 
@@ -236,8 +246,8 @@ type ProcessDevices struct {
 	GPUs   int // device nodes /dev/nvidiaN
 }
 
-// Variables are the NCCL variables that the process has, as far as they are known: those of its environment, and those of
-// nccl.conf that the environment does not set.
+// Variables are the NCCL variables that the process has, as far as they are known: those of its environment,
+// and those of nccl.conf that the environment does not set.
 func (c *RankCandidate) Variables() []NCCLVariable {
 	list := slices.Clone(c.Settings.Or(nil))
 	for _, v := range c.Conf.Or(nil) {

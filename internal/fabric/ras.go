@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// ErrRASEnded means that the connection to the RAS subsystem of NCCL ended before the answer was complete. The process that was
-// asked may have crashed of it: it must not be asked again.
+// ErrRASEnded means that the connection to the RAS subsystem of NCCL ended before the answer was complete.
+// The process that was asked may have crashed of it: it must not be asked again.
 var ErrRASEnded = errors.New("the connection ended before the answer was complete")
 
 // RASAnswer is what the RAS subsystem of NCCL reports about a job, on all of its nodes.
@@ -22,8 +22,9 @@ type RASAnswer struct {
 
 // RASCommunicator is a communicator as RAS describes it.
 type RASCommunicator struct {
-	ID   string // hexadecimal hash, with the secondary hash in JSON; empty: a text report names only those that have a problem
-	Size int    // ranks, those that are missing included
+	// hexadecimal hash, with the secondary hash in JSON; empty: a text report names only those that have a problem
+	ID   string
+	Size int // ranks, those that are missing included
 	// Ranks are those that answered. Of a text report, they are those that it names.
 	Ranks    []RASRank
 	Complete bool // Ranks has each rank that answered, with its number of operations
@@ -53,8 +54,8 @@ func (r *RASRank) Initialised() bool { return r.InitState == 0 }
 // failed reports whether a ncclResult_t is neither ncclSuccess nor ncclInProgress.
 func failed(result int) bool { return result != 0 && result != 7 }
 
-// RASMissing is a rank without data of its communicator. If it is neither unresponsive nor dead, its process answered and does not
-// have the communicator, as after ncclCommDestroy.
+// RASMissing is a rank without data of its communicator. If it is neither unresponsive nor dead, its process
+// answered and does not have the communicator, as after ncclCommDestroy.
 type RASMissing struct {
 	RASPlace
 	Unresponsive bool // its process did not answer

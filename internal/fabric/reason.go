@@ -29,7 +29,8 @@ func ReasonOf(err error) Reason {
 		return own.reason
 	case is(syscall.ENODEV), is(syscall.ENXIO):
 		return ReasonGone
-	case is(fs.ErrPermission), is(syscall.EAFNOSUPPORT): // the latter is how filters deny sockets: no kernel lacks the families that are used
+	// the latter is how filters deny sockets: no kernel lacks the families that are used
+	case is(fs.ErrPermission), is(syscall.EAFNOSUPPORT):
 		return ReasonPrivilege
 	case is(errors.ErrUnsupported), is(syscall.EINVAL):
 		return ReasonUnsupported

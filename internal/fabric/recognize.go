@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// ProfileMatch is by what a profile is recognized: all that it names must fit. Texts are those of DMI, whole or, with a * at the end,
-// how they begin; empty: not compared.
+// ProfileMatch is by what a profile is recognized: all that it names must fit. Texts are those of DMI, whole
+// or, with a * at the end, how they begin; empty: not compared.
 type ProfileMatch struct {
 	Vendor      string `yaml:"vendor"`
 	Product     string `yaml:"product"`
@@ -58,9 +58,9 @@ func RecognitionReasons() []RecognitionReason {
 // DeriveProfile recognizes the profile of the node among those of its policy.
 func (n *Node) DeriveProfile() { n.Profile, n.Recognition = Recognize(n.Policy.Profiles, n) }
 
-// Recognize returns the profile that fits the node better than all others: one of the site before one that is compiled in, one that DMI
-// fits before one that only GPUs fit. Equally good ones are ambiguous. What could not be read may fit: a profile that would then be as good
-// leaves the node without one.
+// Recognize returns the profile that fits the node better than all others: one of the site before one that is
+// compiled in, one that DMI fits before one that only GPUs fit. Equally good ones are ambiguous. What could
+// not be read may fit: a profile that would then be as good leaves the node without one.
 func Recognize(profiles []Profile, n *Node) (*Profile, Recognition) {
 	var best, open []ranked
 	for i := range profiles {
@@ -75,7 +75,8 @@ func Recognize(profiles []Profile, n *Node) (*Profile, Recognition) {
 	open = slices.DeleteFunc(open, func(o ranked) bool { return len(best) > 0 && o.rank < best[0].rank })
 	switch {
 	case len(open) > 0:
-		return nil, Recognition{RecognizedIncomplete, fmt.Sprintf("what would tell whether this is %s could not be read", titles(open))}
+		return nil, Recognition{RecognizedIncomplete, fmt.Sprintf("what would tell whether this is %s could not be read",
+			titles(open))}
 	case len(best) == 0:
 		return nil, Recognition{RecognizedNone, "no profile fits"}
 	case len(best) > 1:
@@ -127,7 +128,8 @@ func dmiText(d *DMI) string {
 	return strings.Join(words, " ")
 }
 
-// Fits reports whether a match of the profile fits the node, and the rank of the best that does or, while that is not known, may.
+// Fits reports whether a match of the profile fits the node, and the rank of the best that does or, while
+// that is not known, may.
 func (p *Profile) Fits(n *Node) (fits Fact[bool], rank int) {
 	fits = Known(false, "", n.At)
 	site := 0

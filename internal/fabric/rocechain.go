@@ -37,10 +37,12 @@ const (
 	RoCEObservedCNP           RoCEStep = "observed_cnp"
 )
 
-// RoCESteps returns every step: those of the configuration in the order of the chain, then those that only traffic shows.
+// RoCESteps returns every step: those of the configuration in the order of the chain, then those that only
+// traffic shows.
 func RoCESteps() []RoCEStep {
 	return []RoCEStep{
-		RoCEGID, RoCETrafficClass, RoCEDSCP, RoCEPriority, RoCEPFC, RoCEGlobalPause, RoCEBuffer, RoCEETS, RoCENotification, RoCEReaction, RoCECNP,
+		RoCEGID, RoCETrafficClass, RoCEDSCP, RoCEPriority, RoCEPFC, RoCEGlobalPause, RoCEBuffer, RoCEETS, RoCENotification,
+		RoCEReaction, RoCECNP,
 		RoCEObservedPriority, RoCEObservedLoss, RoCEObservedPauseSent, RoCEObservedPauseReceived, RoCEObservedCNP,
 	}
 }
@@ -118,8 +120,8 @@ type RoCEChain struct {
 	// buffers: their sizes and the priorities that use them.
 	DSCPMap, BufferMap string
 
-	// Meant is the chain for packets with the DSCP and the priority that the site expects, where those of this one are broken: what is
-	// broken in it is another fault. It has no links elsewhere.
+	// Meant is the chain for packets with the DSCP and the priority that the site expects, where those of this
+	// one are broken: what is broken in it is another fault. It has no links elsewhere.
 	Meant MeantChain
 }
 
@@ -164,11 +166,12 @@ func (c *RoCEChain) Link(s RoCEStep) *RoCELink {
 // another one, and its rules hold. Any other reason leaves the step unknown.
 type RoCEInputs struct {
 	Interface string
-	Driver    Fact[string]       // kernel driver of the interface
-	GIDType   Fact[GIDType]      // of the GID that NCCL uses
-	GIDUnfit  Fact[string]       // why that GID does not reach other nodes; absent where it does, and on ports not for training
-	Tagged    Fact[bool]         // packets carry a VLAN tag
-	Override  Fact[TrafficClass] // Port.TrafficClass
+	Driver    Fact[string]  // kernel driver of the interface
+	GIDType   Fact[GIDType] // of the GID that NCCL uses
+	// why that GID does not reach other nodes; absent where it does, and on ports not for training
+	GIDUnfit Fact[string]
+	Tagged   Fact[bool]         // packets carry a VLAN tag
+	Override Fact[TrafficClass] // Port.TrafficClass
 	// The host's NCCL_IB_TC, NCCL_IB_SL and NCCL_IB_FIFO_TC; absent when not set, or set to NCCL's "not set".
 	TC, SL, ControlTC Fact[NCCLVariable]
 	// JobTC is the NCCL_IB_TC in the environment of one job, over the host's: NCCL's files do not overwrite what is set
@@ -223,7 +226,10 @@ func meantChain(in RoCEInputs) MeantChain {
 	in.meant = true
 	if want := in.Policy.DSCP; want != nil {
 		tc := *want<<2 | 2 // ECN capable
-		in.JobTC = Known(NCCLVariable{Name: "NCCL_IB_TC", Value: strconv.Itoa(tc), Number: int64(tc), IsNumber: true, Source: "config expected.roce"}, "config expected.roce", in.JobTC.At)
+		in.JobTC = Known(NCCLVariable{
+			Name: "NCCL_IB_TC", Value: strconv.Itoa(tc), Number: int64(tc), IsNumber: true,
+			Source: "config expected.roce",
+		}, "config expected.roce", in.JobTC.At)
 		in.Override = UnknownFact[TrafficClass](ReasonMissing, in.Override.Source, in.Override.At)
 		in.GIDType = Known(GIDRoCEv2, in.GIDType.Source, in.GIDType.At)
 	}
@@ -245,7 +251,10 @@ func (b *roceBuilder) consistent(s RoCEStep, source, format string, args ...any)
 }
 
 func (b *roceBuilder) broken(s RoCEStep, source, format string, args ...any) {
-	b.Links = append(b.Links, RoCELink{Step: s, Status: StatusFailed, Evidence: fmt.Sprintf(format, args...), Source: source})
+	b.Links = append(b.Links, RoCELink{
+		Step: s, Status: StatusFailed, Evidence: fmt.Sprintf(format, args...),
+		Source: source,
+	})
 }
 
 func (b *roceBuilder) unknown(s RoCEStep, m Meta, format string, args ...any) {
@@ -301,7 +310,10 @@ func (b *roceBuilder) has(set Fact[PriorityMask]) Fact[bool] {
 }
 
 func pfcMask(q *QoS) Fact[PriorityMask] {
-	return Fact[PriorityMask]{Value: q.PFC.Value.Enabled, State: q.PFC.State, Reason: q.PFC.Reason, Source: q.PFC.Source, At: q.PFC.At}
+	return Fact[PriorityMask]{
+		Value: q.PFC.Value.Enabled, State: q.PFC.State, Reason: q.PFC.Reason, Source: q.PFC.Source,
+		At: q.PFC.At,
+	}
 }
 
 func roceMode(lossless, controlled Fact[bool]) RoCEMode {

@@ -21,16 +21,16 @@ func (b *roceBuilder) gid() {
 	}
 }
 
-// addressless reports whether the port has no RoCE v2 address for training. The entry that NCCL takes instead says nothing about
-// packets that will be sent once it has one.
+// addressless reports whether the port has no RoCE v2 address for training. The entry that NCCL takes instead
+// says nothing about packets that will be sent once it has one.
 func (b *roceBuilder) addressless() bool {
 	return b.in.GIDUnfit.State == OK && b.in.GIDType.Or("") == GIDRoCEv1
 }
 
 const untilAddress = "it is not known until the port has an address for RoCE v2"
 
-// unknownClass leaves a step that the DSCP follows from unknown, where something depends on it: the interface may take the priority from
-// the VLAN tag on a site that expects no DSCP.
+// unknownClass leaves a step that the DSCP follows from unknown, where something depends on it: the interface
+// may take the priority from the VLAN tag on a site that expects no DSCP.
 func (b *roceBuilder) unknownClass(s RoCEStep, m Meta, format string, args ...any) {
 	if b.Trust.Or("") == TrustPCP && b.in.Policy.DSCP == nil {
 		b.skip(s, "the interface trusts the VLAN tag, not the DSCP")
@@ -49,21 +49,26 @@ func (b *roceBuilder) trafficClass() {
 	o, overridden := in.Override.Get()
 	switch {
 	case b.addressless():
-		b.TrafficClass, b.TrafficClassFrom = UnknownFact[int](ReasonMissing, in.GIDUnfit.Source, in.GIDUnfit.At), TrafficClassUnknown
+		b.TrafficClass, b.TrafficClassFrom = UnknownFact[int](ReasonMissing, in.GIDUnfit.Source, in.GIDUnfit.At),
+			TrafficClassUnknown
 		b.unknownClass(RoCETrafficClass, b.TrafficClass.Meta(), untilAddress)
 	case in.GIDType.Or("") == GIDRoCEv1:
 		b.TrafficClass, b.TrafficClassFrom = AbsentFact[int](in.GIDType.Source, in.GIDType.At), TrafficClassFromV1
 		b.skip(RoCETrafficClass, "NCCL uses a RoCE v1 GID, whose packets have no traffic class")
 	case overridden && o.Global >= 0:
 		b.TrafficClass, b.TrafficClassFrom = Known(o.Global, in.Override.Source, in.Override.At), TrafficClassFromOFED
-		b.consistent(RoCETrafficClass, in.Override.Source, "traffic class %d (%s) is set for the whole port, over what jobs ask for%s%s",
+		b.consistent(RoCETrafficClass, in.Override.Source,
+			"traffic class %d (%s) is set for the whole port, over what jobs ask for%s%s",
 			o.Global, bits(o.Global), b.overNCCL(), b.toS())
 	case overridden:
-		b.TrafficClass, b.TrafficClassFrom = UnknownFact[int](ReasonNotRead, in.Override.Source, in.Override.At), TrafficClassFromOFED
-		b.unknownClass(RoCETrafficClass, b.TrafficClass.Meta(), "the driver has %d rules that set the traffic class by peer", o.Rules)
+		b.TrafficClass, b.TrafficClassFrom = UnknownFact[int](ReasonNotRead, in.Override.Source, in.Override.At),
+			TrafficClassFromOFED
+		b.unknownClass(RoCETrafficClass, b.TrafficClass.Meta(),
+			"the driver has %d rules that set the traffic class by peer", o.Rules)
 	case in.Override.State == Unknown && !missing(in.Override.Meta()):
 		b.TrafficClass, b.TrafficClassFrom = unknownLike[int](in.Override.Meta()), TrafficClassUnknown
-		b.unknownClass(RoCETrafficClass, in.Override.Meta(), "whether the driver overrides the traffic class of jobs could not be read")
+		b.unknownClass(RoCETrafficClass, in.Override.Meta(),
+			"whether the driver overrides the traffic class of jobs could not be read")
 	case set:
 		tc := int(uint8(nccl.Number)) // ah_attr.grh.traffic_class has 8 bits, NCCL checks no range
 		cut := ""
@@ -71,7 +76,8 @@ func (b *roceBuilder) trafficClass() {
 			cut = fmt.Sprintf(", of which NCCL keeps 8 bits: %d", tc)
 		}
 		b.TrafficClass, b.TrafficClassFrom = Known(tc, nccl.Source, in.TC.At), from
-		b.consistent(RoCETrafficClass, nccl.Source, "NCCL_IB_TC=%s%s%s (%s)%s%s", nccl.Value, nccl.From(), cut, bits(tc), b.control(tc), b.toS())
+		b.consistent(RoCETrafficClass, nccl.Source, "NCCL_IB_TC=%s%s%s (%s)%s%s", nccl.Value, nccl.From(), cut, bits(tc),
+			b.control(tc), b.toS())
 	case in.TC.State == Unknown:
 		b.TrafficClass, b.TrafficClassFrom = unknownLike[int](in.TC.Meta()), TrafficClassUnknown
 		b.unknownClass(RoCETrafficClass, in.TC.Meta(), "the host's NCCL configuration could not be read")
@@ -131,7 +137,8 @@ func (b *roceBuilder) dscp() {
 	case kind == GIDRoCEv1:
 		b.DSCP = AbsentFact[int](b.in.GIDType.Source, b.in.GIDType.At)
 		if want != nil {
-			b.broken(RoCEDSCP, b.in.GIDType.Source, "NCCL uses a RoCE v1 GID, whose packets have no DSCP; the site expects DSCP %d", *want)
+			b.broken(RoCEDSCP, b.in.GIDType.Source,
+				"NCCL uses a RoCE v1 GID, whose packets have no DSCP; the site expects DSCP %d", *want)
 		} else {
 			b.skip(RoCEDSCP, "RoCE v1 packets have no DSCP")
 		}
@@ -206,14 +213,16 @@ func (b *roceBuilder) expectPriority(why string, byDSCP bool) {
 		if p, known := mapped.Get(); known {
 			b.Judged, why = mapped, text+", if jobs use the DSCP that the site expects"
 			if policy.Priority != nil && *policy.Priority != p {
-				b.broken(RoCEPriority, mapped.Source, "the site expects DSCP %d with priority %d; %s", *policy.DSCP, *policy.Priority, text)
+				b.broken(RoCEPriority, mapped.Source, "the site expects DSCP %d with priority %d; %s", *policy.DSCP,
+					*policy.Priority, text)
 				return
 			}
 		} else {
 			byDSCP = false
 		}
 	}
-	b.openToJobs = byDSCP && b.TrafficClassFrom == TrafficClassFromJob && b.TrafficClass.State == Unknown && b.Judged.State == OK
+	b.openToJobs = byDSCP && b.TrafficClassFrom == TrafficClassFromJob && b.TrafficClass.State == Unknown &&
+		b.Judged.State == OK
 	b.unknown(RoCEPriority, b.Priority.Meta(), "%s", why)
 }
 
@@ -248,7 +257,8 @@ func (b *roceBuilder) fromDSCP(dscp Fact[int]) (Fact[int], string) {
 	return p, fmt.Sprintf("the priority of DSCP %d is not known", d)
 }
 
-// PriorityOfDSCP returns the priority, 0 to 7, that an interface of a driver gives to packets with a DSCP, if it trusts the DSCP.
+// PriorityOfDSCP returns the priority, 0 to 7, that an interface of a driver gives to packets with a DSCP, if
+// it trusts the DSCP.
 func PriorityOfDSCP(driver string, q *QoS, dscp int) Fact[int] {
 	apps, knownApps := q.Apps.Get()
 	best := -1 // of several entries drivers take the highest (dcb_ieee_getapp_dscp_prio_mask_map)

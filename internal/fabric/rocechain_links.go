@@ -90,7 +90,8 @@ func (b *roceBuilder) buffer() {
 	}
 	at := f.Value.OfPriority[p]
 	if at < 0 || at >= len(f.Value.Bytes) {
-		b.unknown(RoCEBuffer, UnknownFact[Buffers](ReasonMalformed, f.Source, f.At).Meta(), "priority %d is said to use buffer %d", p, at)
+		b.unknown(RoCEBuffer, UnknownFact[Buffers](ReasonMalformed, f.Source, f.At).Meta(),
+			"priority %d is said to use buffer %d", p, at)
 		return
 	}
 	size := f.Value.Bytes[at]
@@ -105,7 +106,8 @@ func (b *roceBuilder) buffer() {
 	case size == 0:
 		b.broken(RoCEBuffer, f.Source, "priority %d is lossless, but its receive buffer %d has 0 bytes", p, at)
 	case lossy != 0:
-		b.broken(RoCEBuffer, f.Source, "priority %d is lossless, but shares receive buffer %d with lossy %s", p, at, lossy.Text())
+		b.broken(RoCEBuffer, f.Source, "priority %d is lossless, but shares receive buffer %d with lossy %s", p, at,
+			lossy.Text())
 	default:
 		b.consistent(RoCEBuffer, f.Source, "priority %d has receive buffer %d of %d bytes", p, at, size)
 	}
@@ -128,7 +130,8 @@ func (b *roceBuilder) ets() {
 	}
 	class := f.Value.PriorityClass[p]
 	if class < 0 || class >= NumPriorities {
-		b.unknown(RoCEETS, UnknownFact[ETS](ReasonMalformed, f.Source, f.At).Meta(), "priority %d is said to be in class %d", p, class)
+		b.unknown(RoCEETS, UnknownFact[ETS](ReasonMalformed, f.Source, f.At).Meta(),
+			"priority %d is said to be in class %d", p, class)
 		return
 	}
 	if f.Value.Algorithm[class] == TSAETS {
@@ -231,7 +234,8 @@ func (b *roceBuilder) cnp() {
 	case !known:
 		b.unknown(RoCECNP, b.Judged.Meta(), "which priority RoCE uses is not known")
 	default:
-		b.judge(RoCECNP, is != p, cnp.Source, "congestion notifications use priority %d, RoCE data the lossless priority %d", is, p)
+		b.judge(RoCECNP, is != p, cnp.Source,
+			"congestion notifications use priority %d, RoCE data the lossless priority %d", is, p)
 	}
 }
 

@@ -32,7 +32,8 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 		return unknownLike[[]RoCEChain](p.Role.Meta())
 	}
 	in := RoCEInputs{
-		GIDType: UnknownFact[GIDType](p.GIDChoice.Meta().Reason, p.GIDChoice.Source, n.At), Tagged: UnknownFact[bool](ReasonNotRead, "", n.At),
+		GIDType:  UnknownFact[GIDType](p.GIDChoice.Meta().Reason, p.GIDChoice.Source, n.At),
+		Tagged:   UnknownFact[bool](ReasonNotRead, "", n.At),
 		GIDUnfit: AbsentFact[string](p.GIDChoice.Source, n.At), Override: p.TrafficClass, DefaultToS: p.DefaultToS,
 		TC: n.NCCL.setting("NCCL_IB_TC"), SL: n.NCCL.setting("NCCL_IB_SL"), ControlTC: n.NCCL.setting("NCCL_IB_FIFO_TC"),
 	}
@@ -62,7 +63,8 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 		c := EvaluateRoCE(in)
 		if role != RoleCompute {
 			*c.Link(RoCEObservedPriority) = RoCELink{
-				Step: RoCEObservedPriority, Status: StatusNotApplicable, Evidence: "the traffic of this port is not NCCL's: its traffic class may be another",
+				Step: RoCEObservedPriority, Status: StatusNotApplicable,
+				Evidence: "the traffic of this port is not NCCL's: its traffic class may be another",
 			}
 		}
 		chains = append(chains, c)
@@ -71,8 +73,8 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 	return Known(chains, "RoCE chain", n.At)
 }
 
-// unfitGID is why the GID that NCCL would use does not fit. It is absent where that fits, and on a port that is not active,
-// which has lost its addresses or never had one.
+// unfitGID is why the GID that NCCL would use does not fit. It is absent where that fits, and on a port that
+// is not active, which has lost its addresses or never had one.
 func (p *Port) unfitGID() Fact[string] {
 	choice := p.GIDChoice
 	switch c, chosen := choice.Get(); {
@@ -176,13 +178,14 @@ func roceHash(c *RoCEChain, q *QoS) string {
 	return h.String()
 }
 
-// dscpMap hashes the priority that PriorityOfDSCP returns for each DSCP. A DSCP that the driver does not list has priority -1: interfaces
-// with the same driver treat it alike.
+// dscpMap hashes the priority that PriorityOfDSCP returns for each DSCP. A DSCP that the driver does not list
+// has priority -1: interfaces with the same driver treat it alike.
 func dscpMap(trust Fact[Trust], driver string, q *QoS) string {
 	apps, knownApps := q.Apps.Get()
 	table, knownTable := q.DSCPPriority.Get()
 	switch trusted, known := trust.Get(); {
-	case !known, !knownApps && !notOffered(q.Apps.Meta()), !knownTable && !missing(q.DSCPPriority.Meta()), !knownApps && !knownTable:
+	case !known, !knownApps && !notOffered(q.Apps.Meta()), !knownTable && !missing(q.DSCPPriority.Meta()), !knownApps &&
+		!knownTable:
 		return ""
 	case trusted == TrustPCP:
 		return string(TrustPCP)

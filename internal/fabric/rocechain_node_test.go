@@ -198,8 +198,8 @@ func TestRoCEHash(t *testing.T) {
 	}
 }
 
-// Nodes are compared by these: equal settings must look equal whichever driver shows them, and what is not known must not
-// look like a setting.
+// Nodes are compared by these: equal settings must look equal whichever driver shows them, and what is not
+// known must not look like a setting.
 func TestSettingsToCompare(t *testing.T) {
 	ofed := EvaluateRoCE(designed())
 	in := designed()

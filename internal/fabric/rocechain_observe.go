@@ -30,13 +30,18 @@ const (
 
 // ObserveRoCE judges what traffic shows of the priority that RoCE should use. A site that expects congestion
 // control to be off gets no opinion of it.
-func ObserveRoCE(priority Fact[int], lossless Fact[bool], ecn *bool, traffic Fact[RoCETraffic], congestion Fact[RoCECongestion]) []RoCELink {
+func ObserveRoCE(priority Fact[int], lossless Fact[bool], ecn *bool, traffic Fact[RoCETraffic],
+	congestion Fact[RoCECongestion],
+) []RoCELink {
 	links := make([]RoCELink, 0, 5)
 	if t, ok := traffic.Get(); ok {
 		links = append(links, observePriority(priority, &t), observeLoss(priority, lossless, &t),
 			observePauseSent(priority, lossless, &t), observePauseReceived(priority, lossless, &t))
 	} else {
-		for _, s := range []RoCEStep{RoCEObservedPriority, RoCEObservedLoss, RoCEObservedPauseSent, RoCEObservedPauseReceived} {
+		for _, s := range []RoCEStep{
+			RoCEObservedPriority, RoCEObservedLoss, RoCEObservedPauseSent,
+			RoCEObservedPauseReceived,
+		} {
 			links = append(links, unwatched(s, traffic.Meta(), "statistics of the interface"))
 		}
 	}
@@ -82,7 +87,8 @@ func observePriority(priority Fact[int], t *RoCETraffic) RoCELink {
 	}
 	if float64(all) < roceShare*float64(rdma) { // as on a virtual function, whose port is another's
 		return unknownLink(s, Meta{Source: t.SentRDMA.Source, Reason: ReasonUnsupported},
-			fmt.Sprintf("in the last %s RDMA sent %s, all priorities %s: the statistics do not include it", span(t.Window), bytes(rdma), bytes(all)))
+			fmt.Sprintf("in the last %s RDMA sent %s, all priorities %s: the statistics do not include it", span(t.Window),
+				bytes(rdma), bytes(all)))
 	}
 	if rdma < roceMinBytes {
 		return unknownLink(s, Meta{Source: t.SentRDMA.Source, Reason: ReasonNotRead},
@@ -108,7 +114,8 @@ func observePriority(priority Fact[int], t *RoCETraffic) RoCELink {
 		l.Evidence = in + fmt.Sprintf("at least %s of it with priority %d", percent(lower), p)
 	default:
 		l.Status, l.Reason = StatusUnknown, ReasonNotRead
-		l.Evidence = in + fmt.Sprintf("%s to %s of it with priority %d: other traffic hides how much", percent(lower), percent(upper), p)
+		l.Evidence = in + fmt.Sprintf("%s to %s of it with priority %d: other traffic hides how much", percent(lower),
+			percent(upper), p)
 	}
 	return l
 }
@@ -121,7 +128,8 @@ func observeCNP(ecn *bool, t *RoCECongestion) RoCELink {
 	handled, knownHandled := t.CNPHandled.Get()
 	ignored, knownIgnored := t.CNPIgnored.Get()
 	l := RoCELink{Step: RoCEObservedCNP, Source: t.CNPSent.Source, Status: StatusOK}
-	l.Evidence = fmt.Sprintf("in the last %s %d packets came with congestion marks, and %d notifications went out", span(t.Window), marked, sent)
+	l.Evidence = fmt.Sprintf("in the last %s %d packets came with congestion marks, and %d notifications went out",
+		span(t.Window), marked, sent)
 	if knownHandled && sent > 0 {
 		l.Evidence += fmt.Sprintf("; this host slowed down for %d that came", handled)
 	}
@@ -130,7 +138,8 @@ func observeCNP(ecn *bool, t *RoCECongestion) RoCELink {
 		return RoCELink{Step: l.Step, Status: StatusNotApplicable, Evidence: "the site expects congestion control to be off"}
 	case knownHandled && knownIgnored && handled == 0 && ignored >= roceMinMarks:
 		l.Status, l.Source = StatusFailed, t.CNPIgnored.Source
-		l.Evidence = fmt.Sprintf("in the last %s this host ignored all %d congestion notifications that came", span(t.Window), ignored)
+		l.Evidence = fmt.Sprintf("in the last %s this host ignored all %d congestion notifications that came",
+			span(t.Window), ignored)
 	case !knownMarked:
 		return unknownLink(l.Step, t.Marked.Meta(), "congestion marks are not counted")
 	case !knownSent:
@@ -161,7 +170,8 @@ func observeLoss(priority Fact[int], lossless Fact[bool], t *RoCETraffic) RoCELi
 	if lost == 1 {
 		packets = "packet"
 	}
-	l.Evidence = fmt.Sprintf("in the last %s this host dropped %d %s of the lossless priority %d", span(t.Window), lost, packets, p)
+	l.Evidence = fmt.Sprintf("in the last %s this host dropped %d %s of the lossless priority %d", span(t.Window), lost,
+		packets, p)
 	return l
 }
 
@@ -179,10 +189,13 @@ func observePauseSent(priority Fact[int], lossless Fact[bool], t *RoCETraffic) R
 
 // observePauseReceived judges pauses that the network sends to this host.
 func observePauseReceived(priority Fact[int], lossless Fact[bool], t *RoCETraffic) RoCELink {
-	return observePause(RoCEObservedPauseReceived, priority, lossless, t.Window, &t.PauseReceived, rocePauseReceived, "the network", "this host")
+	return observePause(RoCEObservedPauseReceived, priority, lossless, t.Window, &t.PauseReceived, rocePauseReceived,
+		"the network", "this host")
 }
 
-func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window time.Duration, times *[NumPriorities]Fact[time.Duration], limit float64, sender, paused string) RoCELink {
+func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window time.Duration,
+	times *[NumPriorities]Fact[time.Duration], limit float64, sender, paused string,
+) RoCELink {
 	p, l, ok := observeLossless(s, priority, lossless)
 	if !ok {
 		return l
@@ -196,7 +209,8 @@ func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window ti
 	if share > limit {
 		l.Status = StatusFailed
 	}
-	l.Evidence = fmt.Sprintf("in the last %s %s paused priority %d of %s for %s of the time", span(window), sender, p, paused, percent(share))
+	l.Evidence = fmt.Sprintf("in the last %s %s paused priority %d of %s for %s of the time", span(window), sender, p,
+		paused, percent(share))
 	return l
 }
 
@@ -215,7 +229,8 @@ func observeLossless(s RoCEStep, priority Fact[int], lossless Fact[bool]) (p int
 	return p, RoCELink{Step: s}, true
 }
 
-// applyObservedTraffic accepts the chain where only the traffic class of jobs is not known, and traffic on the expected priority shows that it is right.
+// applyObservedTraffic accepts the chain where only the traffic class of jobs is not known, and traffic on
+// the expected priority shows that it is right.
 func (b *roceBuilder) applyObservedTraffic() {
 	seen := b.Link(RoCEObservedPriority)
 	if !b.openToJobs || seen.Status != StatusOK {

@@ -50,8 +50,8 @@ func roceWindowOf(t Fact[RoCETraffic]) Fact[time.Duration] {
 	return Fact[time.Duration]{Value: t.Value.Window, State: t.State, Reason: t.Reason, Source: t.Source, At: t.At}
 }
 
-// growth iterates over what grew between two readings of a list, by name. One that cannot be read now is unknown for the
-// same reason. A counter that one of them lacks, or that went back, is left out.
+// growth iterates over what grew between two readings of a list, by name. One that cannot be read now is
+// unknown for the same reason. A counter that one of them lacks, or that went back, is left out.
 func growth(before, after []Counter) iter.Seq2[string, Fact[uint64]] {
 	return func(yield func(string, Fact[uint64]) bool) {
 		for i, c := range after {

@@ -4,8 +4,9 @@ package fabric
 
 import "slices"
 
-// deriveRoles gives each port its role: that of the first source that says one, else a simple guess (docs/ROLES.md). No rule counts
-// NICs, compares boards, rates or distances, or lets a port take the place of one that is gone.
+// deriveRoles gives each port its role: that of the first source that says one, else a simple guess
+// (docs/ROLES.md). No rule counts NICs, compares boards, rates or distances, or lets a port take the place of
+// one that is gone.
 func (n *Node) deriveRoles() {
 	list, listed := n.NCCL.Devices()
 	silent := n.routesSayNothing()
@@ -16,7 +17,8 @@ func (n *Node) deriveRoles() {
 			role, by, source := n.roleStated(h, p)
 			switch {
 			case by != "":
-			case n.NCCL.names(h, p), listed && list.Takes(h.Name, p.Number) && !h.Part() && !h.Software() && !n.byChance(list, h):
+			case n.NCCL.names(h, p), listed && list.Takes(h.Name, p.Number) && !h.Part() && !h.Software() &&
+				!n.byChance(list, h):
 				v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
 				role, by, source = RoleCompute, ByNCCL, v.Source
 			default:
@@ -38,8 +40,8 @@ func (n *Node) deriveRoles() {
 	}
 }
 
-// byChance reports whether NCCL_IB_HCA takes a device only because its name begins with that of another one: mlx5_1 takes mlx5_11. Check
-// nccl_devices_prefix reports it.
+// byChance reports whether NCCL_IB_HCA takes a device only because its name begins with that of another one:
+// mlx5_1 takes mlx5_11. Check nccl_devices_prefix reports it.
 func (n *Node) byChance(list NameFilter, h *HCA) bool {
 	return !list.Exclude && !slices.ContainsFunc(list.Items, func(i NameItem) bool {
 		return list.Matches(i, h.Name, -1) && (i.Name == h.Name || n.HCA(i.Name) == nil)
@@ -68,7 +70,8 @@ func (n *Node) roleOfProfile(h *HCA, p *Port) (Role, Authority, string) {
 	return "", "", ""
 }
 
-// inProfile is the entry of the profile that a port belongs to; nil: none. Where rails are virtual functions, the physical ones are none.
+// inProfile is the entry of the profile that a port belongs to; nil: none. Where rails are virtual functions,
+// the physical ones are none.
 func (n *Node) inProfile(h *HCA, p *Port) *ProfileNIC {
 	e := n.Profile.NICOf(n, h, p)
 	if e == nil || h.Part() && !h.Lent() || h.Function.State == OK && e.VirtualFunctions != h.Lent() {
@@ -102,9 +105,10 @@ func (n *Node) roleGuessed(h *HCA, p *Port, silent bool) (Role, string) {
 	return RoleCompute, p.State.Source
 }
 
-// routesSayNothing reports whether default routes do not tell what a port is for: one leaves through each port that may be for training, or
-// the preferred ones through several, as where rails get their addresses by DHCP or router advertisements. Ports of one bond are one, and
-// those of which a source says that they are for something else do not matter.
+// routesSayNothing reports whether default routes do not tell what a port is for: one leaves through each
+// port that may be for training, or the preferred ones through several, as where rails get their addresses by
+// DHCP or router advertisements. Ports of one bond are one, and those of which a source says that they are
+// for something else do not matter.
 func (n *Node) routesSayNothing() bool {
 	ports, others, without, preferred := 0, 0, false, map[string]bool{}
 	for h, p := range n.Ports {
@@ -134,10 +138,12 @@ func (n *Node) statedElsewhere(h *HCA, p *Port) bool {
 	return by != "" && role != RoleCompute
 }
 
-// Part reports whether the device is a part of another one: a virtual function, a subfunction, or a device for subnet management.
+// Part reports whether the device is a part of another one: a virtual function, a subfunction, or a device
+// for subnet management.
 func (h *HCA) Part() bool { return h.Lent() || h.Function.Or("") == FunctionSMI }
 
-// alone reports whether the device is a virtual function whose physical function has no RDMA device: then no other can be for training.
+// alone reports whether the device is a virtual function whose physical function has no RDMA device: then no
+// other can be for training.
 func (n *Node) alone(h *HCA) bool {
 	f := n.PCI.NIC(h.Name)
 	if f == nil || h.Function.Or("") != FunctionVF {

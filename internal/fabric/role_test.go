@@ -161,8 +161,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// The number that the site expects states the roles of ports that are as many, unless the node lost a device: then another port counts in
-// its place.
+// The number that the site expects states the roles of ports that are as many, unless the node lost a device:
+// then another port counts in its place.
 func TestRolesByNumber(t *testing.T) {
 	down := func(n *Node) { n.HCAs[0].Ports[0].State = ok(PortDown) }
 	for _, c := range []struct {
@@ -193,7 +193,8 @@ func TestRolesByNumber(t *testing.T) {
 	}
 }
 
-// A profile says what devices are for, and where the provider fixes the cabling, that they have a link and at which rate.
+// A profile says what devices are for, and where the provider fixes the cabling, that they have a link and at
+// which rate.
 func TestProfileStates(t *testing.T) {
 	cx7, dx := PCIID{0x15b3, 0x1021}, PCIID{0x15b3, 0x101d}
 	profile := func(cables bool) *Profile {

@@ -4,11 +4,12 @@ package fabric
 
 import "strconv"
 
-// FileOwner is who answers for files of jobs. Bounds are for each owner, so that whoever exceeds one loses files of his own.
+// FileOwner is who answers for files of jobs. Bounds are for each owner, so that whoever exceeds one loses
+// files of his own.
 type FileOwner struct {
 	UID uint32 // the first of those who answer together, as the subordinate numbers of a user do
-	// Folder is what root made for a job or a pod, below the folder that the site names; empty: UID made the files, or a folder
-	// that they are in.
+	// Folder is what root made for a job or a pod, below the folder that the site names; empty: UID made the
+	// files, or a folder that they are in.
 	Folder string
 }
 
@@ -20,8 +21,8 @@ func (o FileOwner) String() string {
 	return "uid " + strconv.FormatUint(uint64(o.UID), 10)
 }
 
-// Shortage is what a look at files of jobs left out because a bound was reached: what it found is not all there is. The zero
-// Shortage: nothing.
+// Shortage is what a look at files of jobs left out because a bound was reached: what it found is not all
+// there is. The zero Shortage: nothing.
 type Shortage struct {
 	Owners int       // that lost something
 	Most   FileOwner // who lost most

@@ -15,8 +15,8 @@ const (
 	StatusNotApplicable Status = "not_applicable"
 )
 
-// statuses are in order of precedence when several are combined: what failed goes before what is unknown, and that before what
-// is good, so that nothing is well while a part of it is not.
+// statuses are in order of precedence when several are combined: what failed goes before what is unknown, and
+// that before what is good, so that nothing is well while a part of it is not.
 var statuses = []Status{StatusFailed, StatusUnknown, StatusOK, StatusNotApplicable}
 
 // Rank orders statuses: 0 is the worst.

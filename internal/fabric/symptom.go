@@ -2,8 +2,8 @@
 
 package fabric
 
-// Symptom is what a probe of NCCL shows that may follow from a fault which is seen elsewhere on the node. The zero value is
-// a probe that shows nothing.
+// Symptom is what a probe of NCCL shows that may follow from a fault which is seen elsewhere on the node. The
+// zero value is a probe that shows nothing.
 type Symptom struct {
 	GPUs   []string // UUIDs of those that took part
 	Device string   // RDMA device and port of a rail; empty: it is not about one

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Printable makes foreign text fit for a page, a log and a terminal: a line of at most so many bytes, with a blank for each character
-// that cannot be printed. Credentials stay (MaskCredentials).
+// Printable makes foreign text fit for a page, a log and a terminal: a line of at most so many bytes, with a
+// blank for each character that cannot be printed. Credentials stay (MaskCredentials).
 func Printable(s string, most int) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) { // hardly any has one
 		s = strings.Map(func(r rune) rune {
@@ -35,7 +35,8 @@ func IsText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// Unprintable reports whether a character leaves no mark, or is none: control characters, blanks of other scripts, bytes that are no UTF-8.
+// Unprintable reports whether a character leaves no mark, or is none: control characters, blanks of other
+// scripts, bytes that are no UTF-8.
 func Unprintable(r rune) bool {
 	return r == utf8.RuneError || !unicode.IsPrint(r) // of the blanks, that of ASCII is printed
 }

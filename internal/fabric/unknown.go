@@ -28,7 +28,8 @@ func (f *PCIFunction) Unknowns() iter.Seq2[string, Reason] { return functionFact
 // GPU.Unknowns has those of each GPU.
 func (d *GPUDriver) Unknowns() iter.Seq2[string, Reason] { return driverFacts.unknowns(d) }
 
-// Unknowns iterates over the facts of the GPU, its processes and its NVLinks that are read and unknown: field and reason.
+// Unknowns iterates over the facts of the GPU, its processes and its NVLinks that are read and unknown: field
+// and reason.
 func (g *GPU) Unknowns() iter.Seq2[string, Reason] { return gpuFacts.unknowns(g) }
 
 // Unknowns iterates over the facts of GPUDirect RDMA that are read and unknown: field and reason.
@@ -39,8 +40,8 @@ func (h *HCA) WithoutFacts(r Reason, at time.Time) HCA {
 	return hcaFacts.without(*h, Meta{Reason: r, At: at})
 }
 
-// Elsewhere returns the device as it is known while it is in another network namespace: what cannot change while a driver
-// has it, and no other facts.
+// Elsewhere returns the device as it is known while it is in another network namespace: what cannot change
+// while a driver has it, and no other facts.
 func (h *HCA) Elsewhere(at time.Time) HCA {
 	u := *h
 	u.Moved = true
@@ -63,8 +64,8 @@ func UnknownNetDev(name string, r Reason, at time.Time) NetDev {
 	return netDevFacts.without(NetDev{Name: name}, Meta{Reason: r, At: at})
 }
 
-// ForgetAnswers makes unknown, for the given reason, what the driver of the interface is asked for: all but what comes from
-// files, and the counters.
+// ForgetAnswers makes unknown, for the given reason, what the driver of the interface is asked for: all but
+// what comes from files, and the counters.
 func (q *QoS) ForgetAnswers(r Reason, at time.Time) {
 	qosFacts.hide(q, Meta{Reason: r, At: at}, func(tag string) bool { return tag == tagAnswer })
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Tags of fields, as in `fact:"derived"`. A field without a tag is an ordinary fact: read, counted while it is unknown, and
-// unknown when its device does not answer.
+// Tags of fields, as in `fact:"derived"`. A field without a tag is an ordinary fact: read, counted while it
+// is unknown, and unknown when its device does not answer.
 const (
 	tagIdentity = "identity" // cannot change while a driver has the device: known of devices in other network namespaces
 	tagAnswer   = "answer"   // what the driver of a network interface answers, not a file
@@ -20,9 +20,9 @@ const (
 	tagApart    = "apart"    // not counted with what it is part of: GPUs of the driver, single counters
 )
 
-// walk leads to every fact in a T: in its fields, in structs and slices of structs below them, and in the values of facts.
-// It is made from the type, once, so that a new field needs no line in a list of fields. Facts behind pointers, in maps and
-// in arrays are not found; a test fails when there are any.
+// walk leads to every fact in a T: in its fields, in structs and slices of structs below them, and in the
+// values of facts. It is made from the type, once, so that a new field needs no line in a list of fields.
+// Facts behind pointers, in maps and in arrays are not found; a test fails when there are any.
 type walk[T any] struct {
 	all  []step
 	read []step // without what is derived, earlier or apart

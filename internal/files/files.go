@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package files reads and replaces small regular files in places where others may have put something else: a FIFO without a
-// writer, a symbolic link, a file without end.
+// Package files reads and replaces small regular files in places where others may have put something else: a
+// FIFO without a writer, a symbolic link, a file without end.
 //
-// All functions may be called at once from any number of goroutines. On a file system that does not answer they do not return.
-// Errors are of type *fs.PathError where the file is not what was expected, else those of package os.
+// All functions may be called at once from any number of goroutines. On a file system that does not answer
+// they do not return. Errors are of type *fs.PathError where the file is not what was expected, else those of
+// package os.
 package files
 
 import (
@@ -34,7 +35,10 @@ func read(file string, limit int64, flags int) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: file, Err: fmt.Errorf("is %s, expected a regular file", kindOf(info.Mode()))}
+		return nil, &fs.PathError{
+			Op: "read", Path: file,
+			Err: fmt.Errorf("is %s, expected a regular file", kindOf(info.Mode())),
+		}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {

@@ -39,10 +39,12 @@ func (a Accepted) covers(p port) bool {
 // Forgotten is what the record forgot.
 type Forgotten struct {
 	Accepted
-	What []string // for people: "port 1 had a link until 2026-11-27 03:12 UTC, 400 Gb/s"; empty: it had nothing that the node lacks
+	// for people: "port 1 had a link until 2026-11-27 03:12 UTC, 400 Gb/s"; empty: it had nothing that the node lacks
+	What []string
 }
 
-// accepted returns until when what the port had does not count; zero: all counts. That may be in the future: the clock was set back.
+// accepted returns until when what the port had does not count; zero: all counts. That may be in the future:
+// the clock was set back.
 func (h *hardware) accepted(of port, anew time.Time) time.Time {
 	for _, a := range h.Accepted {
 		if at := time.Unix(a.At, 0); a.covers(of) && at.After(anew) {
@@ -52,19 +54,21 @@ func (h *hardware) accepted(of port, anew time.Time) time.Time {
 	return anew
 }
 
-// Accept has the record forget what devices or ports had, by their names or PCI addresses: the operator took them out. By is who says so.
-// The exporter that is running notices. Only the owner of the folder may.
+// Accept has the record forget what devices or ports had, by their names or PCI addresses: the operator took
+// them out. By is who says so. The exporter that is running notices. Only the owner of the folder may.
 func Accept(file string, n *fabric.Node, names []string, by string) ([]Forgotten, error) {
 	dir := filepath.Dir(file)
 	owner, err := ownerOf(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no record to change, because there is no folder %s: the exporter remembers only what it saw since its start", dir)
+		return nil,
+			fmt.Errorf("there is no record to change, because there is no folder %s: the exporter remembers only what it saw since its start", dir)
 	case err != nil:
 		return nil, err
 	case owner != os.Geteuid():
-		return nil, fmt.Errorf("the record in %s belongs to user %d, and this is user %d: run it as the owner, as in sudo -u '#%d' gpufabric_exporter check --accept=%s",
-			dir, owner, os.Geteuid(), owner, names[0])
+		return nil,
+			fmt.Errorf("the record in %s belongs to user %d, and this is user %d: run it as the owner, as in sudo -u '#%d' gpufabric_exporter check --accept=%s",
+				dir, owner, os.Geteuid(), owner, names[0])
 	}
 	h, err := readFile(file)
 	if err != nil {
@@ -109,7 +113,8 @@ func (h *hardware) find(n *fabric.Node, name string) (a Accepted, err error) {
 			a.PCI = "0000:" + a.PCI
 		}
 		if !h.knows(a.PCI) && n.PCI.Function(a.PCI) == nil {
-			return a, fmt.Errorf("nothing is recorded of %s, and the node has no such PCI device: expected one of %s", a.PCI, h.listed())
+			return a, fmt.Errorf("nothing is recorded of %s, and the node has no such PCI device: expected one of %s", a.PCI,
+				h.listed())
 		}
 		a.GUID = h.goneFrom(a.PCI, cardsOf(n))
 		return a, nil
@@ -117,14 +122,18 @@ func (h *hardware) find(n *fabric.Node, name string) (a Accepted, err error) {
 	if d := n.HCA(device); d != nil {
 		now, a.GUID = d.PCI.Or(""), d.NodeGUID.Or("")
 	}
-	if i := slices.IndexFunc(h.Devices.Items, func(i string) bool { return strings.HasSuffix(i, " "+device) }); i >= 0 { // of a bond the first
+	// of a bond the first
+	if i := slices.IndexFunc(h.Devices.Items, func(i string) bool { return strings.HasSuffix(i, " "+device) }); i >= 0 {
 		then = addressOf(h.Devices.Items[i])
 	}
 	switch a.PCI = cmp.Or(then, now); {
 	case a.PCI == "":
-		return a, fmt.Errorf("nothing is recorded of %q: expected an RDMA device, its port (mlx5_0:1) or a PCI address, one of %s", name, h.listed())
+		return a,
+			fmt.Errorf("nothing is recorded of %q: expected an RDMA device, its port (mlx5_0:1) or a PCI address, one of %s",
+				name, h.listed())
 	case now != "" && now != a.PCI:
-		return a, fmt.Errorf("%s is %s now, and was %s when it was recorded: give the PCI address of the one that is meant", device, now, then)
+		return a, fmt.Errorf("%s is %s now, and was %s when it was recorded: give the PCI address of the one that is meant",
+			device, now, then)
 	case now == "":
 		a.GUID = h.goneFrom(a.PCI, cardsOf(n))
 	}
@@ -142,7 +151,8 @@ func (h *hardware) goneFrom(address string, now []card) string {
 }
 
 func (h *hardware) knows(address string) bool {
-	return contains(h.GPUs.Items, address) || contains(h.Devices.Items, address) || slices.ContainsFunc(h.Ports, func(p port) bool { return p.PCI == address })
+	return contains(h.GPUs.Items, address) || contains(h.Devices.Items, address) ||
+		slices.ContainsFunc(h.Ports, func(p port) bool { return p.PCI == address })
 }
 
 // listed lists what the record has.
@@ -241,7 +251,8 @@ func (m *Inventory) adopt(file hardware) {
 			continue
 		}
 		told = true
-		m.log.Info("what a device had no longer counts", "device", a.Name, "pci_address", a.PCI, "by", a.By, "at", time.Unix(a.At, 0).UTC().Format(time.RFC3339))
+		m.log.Info("what a device had no longer counts", "device", a.Name, "pci_address", a.PCI, "by", a.By, "at",
+			time.Unix(a.At, 0).UTC().Format(time.RFC3339))
 		mine.Ports = slices.DeleteFunc(slices.Clone(mine.Ports), a.covers)
 	}
 	if !m.unsaved || told {

@@ -69,8 +69,8 @@ func recordedPort(t *testing.T, file string) bool {
 	return false
 }
 
-// What the operator accepts is forgotten by the exporter that runs, which has it in memory too, and by the next one; what the port has
-// later counts again.
+// What the operator accepts is forgotten by the exporter that runs, which has it in memory too, and by the
+// next one; what the port has later counts again.
 func TestAccept(t *testing.T) {
 	for _, name := range []string{"mlx5_1", "mlx5_1:1", "0000:1b:00.0", "1b:00.0"} {
 		t.Run(name, func(t *testing.T) {

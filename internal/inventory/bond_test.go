@@ -14,7 +14,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// cardWith is how a card with two functions shows: each with its RDMA device, or one for both while their interfaces are in a bond.
+// cardWith is how a card with two functions shows: each with its RDMA device, or one for both while their
+// interfaces are in a bond.
 type cardWith int
 
 const (
@@ -164,7 +165,8 @@ func TestBonds(t *testing.T) {
 	}
 }
 
-// The rate of a device for two ports is not that of one, nor the other way round; a link and an address stay with the function.
+// The rate of a device for two ports is not that of one, nor the other way round; a link and an address stay
+// with the function.
 func TestRateOfBond(t *testing.T) {
 	see := func(c cardWith) func(time.Time) *fabric.Node {
 		return func(at time.Time) *fabric.Node { return cards(at, c) }

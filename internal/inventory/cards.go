@@ -11,7 +11,8 @@ import (
 
 const maxCards = 256
 
-// card is an RDMA device in its place. Its GUID is that of one card in the world, so that cards tell which machine a record is of.
+// card is an RDMA device in its place. Its GUID is that of one card in the world, so that cards tell which
+// machine a record is of.
 type card struct {
 	PCI  string `json:"pci"`
 	GUID string `json:"guid"`
@@ -20,8 +21,8 @@ type card struct {
 // noGUID is that of a virtual function that was given none.
 const noGUID = "0000:0000:0000:0000"
 
-// cardsOf returns the cards of a node whose place and GUID are known. Virtual functions tell nothing where there are physical ones: they may
-// get another GUID with each start.
+// cardsOf returns the cards of a node whose place and GUID are known. Virtual functions tell nothing where
+// there are physical ones: they may get another GUID with each start.
 func cardsOf(n *fabric.Node) (list []card) {
 	physical := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return !h.Part() && !h.Software() })
 	for i := range n.HCAs {
@@ -35,9 +36,9 @@ func cardsOf(n *fabric.Node) (list []card) {
 	return list
 }
 
-// foreign reports whether a record of these cards is that of another machine, whose disk this one has a copy of, or most cards were
-// exchanged: none of the cards is here, or more places have an unknown card instead of theirs. Hidden ones, which may be here, count as if
-// they were. Where no card is seen nothing tells.
+// foreign reports whether a record of these cards is that of another machine, whose disk this one has a copy
+// of, or most cards were exchanged: none of the cards is here, or more places have an unknown card instead of
+// theirs. Hidden ones, which may be here, count as if they were. Where no card is seen nothing tells.
 func foreign(had, now []card, hidden int) bool {
 	known, exchanged := hidden, 0
 	for _, c := range now {
@@ -71,8 +72,8 @@ func placesOf(list []card, guid string) (places []string) {
 	return places
 }
 
-// relocate gives what is recorded of cards the places where they are now, in another slot or after the firmware numbered buses anew, and
-// reports whether any has moved.
+// relocate gives what is recorded of cards the places where they are now, in another slot or after the
+// firmware numbered buses anew, and reports whether any has moved.
 func (h *hardware) relocate(now []card) bool {
 	to := map[string]string{}
 	for _, c := range h.Cards {
@@ -115,8 +116,9 @@ func (h *hardware) relocate(now []card) bool {
 	return true
 }
 
-// away returns whether the card that is recorded at the place of an item is known to be nowhere in the node. Nothing is where a device has no
-// GUID, because it may be that card, and in a guest, which gets other functions and addresses with each start.
+// away returns whether the card that is recorded at the place of an item is known to be nowhere in the node.
+// Nothing is where a device has no GUID, because it may be that card, and in a guest, which gets other
+// functions and addresses with each start.
 func (h *hardware) away(n *fabric.Node) func(item string) bool {
 	now := cardsOf(n)
 	nameless := slices.ContainsFunc(n.HCAs, func(d fabric.HCA) bool {
@@ -130,7 +132,8 @@ func (h *hardware) away(n *fabric.Node) func(item string) bool {
 	}
 }
 
-// updateCards takes in the cards that are seen, and reports whether any is new there. One that is gone stays, unless a new one has its place.
+// updateCards takes in the cards that are seen, and reports whether any is new there. One that is gone stays,
+// unless a new one has its place.
 func (h *hardware) updateCards(now []card) (news bool) {
 	list := slices.Clone(now)
 	for _, c := range h.Cards {

@@ -38,10 +38,11 @@ type (
 	}
 	// hardware is the most that the node was seen to have, and the expectations of its site that it met.
 	hardware struct {
-		Cards    []card     `json:"cards,omitempty"` // by which a copy of the disk in another machine is known
-		GPUs     stock      `json:"gpus"`
-		GPUIDs   []string   `json:"gpu_uuids,omitempty"`     // the newest last
-		Unproven bool       `json:"gpus_unproven,omitempty"` // GPUs count for nothing until a UUID tells whether they are of this machine
+		Cards  []card   `json:"cards,omitempty"` // by which a copy of the disk in another machine is known
+		GPUs   stock    `json:"gpus"`
+		GPUIDs []string `json:"gpu_uuids,omitempty"` // the newest last
+		// GPUs count for nothing until a UUID tells whether they are of this machine
+		Unproven bool       `json:"gpus_unproven,omitempty"`
 		Devices  stock      `json:"devices"`
 		Ports    []port     `json:"ports,omitempty"`
 		Met      []met      `json:"met,omitempty"`      // the newest last
@@ -58,9 +59,10 @@ type (
 	}
 )
 
-// ownerOf returns the owner of the folder, if files in it are worth reading, which is an error otherwise. Only the owner may write
-// there: to another user's folder root must not write either, because its owner decides what a name in it leads to. The folder
-// may be a link, as systemd lays it for DynamicUser: only root can lay one in /var/lib.
+// ownerOf returns the owner of the folder, if files in it are worth reading, which is an error otherwise.
+// Only the owner may write there: to another user's folder root must not write either, because its owner
+// decides what a name in it leads to. The folder may be a link, as systemd lays it for DynamicUser: only root
+// can lay one in /var/lib.
 func ownerOf(dir string) (uid int, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -90,8 +92,8 @@ func same(was, is os.FileInfo) bool {
 	return os.SameFile(was, is) && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
 }
 
-// readFile reads the file; one that is not there is empty. One of another user than root and the owner of the folder, or that others can
-// write to, was put there while others could.
+// readFile reads the file; one that is not there is empty. One of another user than root and the owner of the
+// folder, or that others can write to, was put there while others could.
 func readFile(file string) (h hardware, err error) {
 	owner, err := ownerOf(filepath.Dir(file))
 	if err != nil {
@@ -101,8 +103,11 @@ func readFile(file string) (h hardware, err error) {
 	if info == nil {
 		return h, err
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != owner && st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return h, fmt.Errorf("%s: expected a file of root or of the owner of its folder that no other user can write to: remove it", file)
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != owner && st.Uid != 0 ||
+		info.Mode().Perm()&0o022 != 0 {
+		return h,
+			fmt.Errorf("%s: expected a file of root or of the owner of its folder that no other user can write to: remove it",
+				file)
 	}
 	data, err := files.ReadOwn(file, maxFile)
 	if err != nil {
@@ -143,7 +148,8 @@ func parse(data []byte) (h hardware, err error) {
 func (h *hardware) validate() error {
 	long := func(i string) bool { return len(i) > maxItem }
 	strange := func(p port) bool {
-		return long(p.PCI) || long(p.GUID) || p.Number < 0 || !p.possible() || p.Rated < 0 || !(p.Rate >= 0 && p.Rate < 1e15) ||
+		return long(p.PCI) || long(p.GUID) || p.Number < 0 || !p.possible() || p.Rated < 0 ||
+			!(p.Rate >= 0 && p.Rate < 1e15) ||
 			p.IPv4 != nil && !p.IPv4.possible() || p.IPv6 != nil && !p.IPv6.possible()
 	}
 	for _, s := range []stock{h.GPUs, h.Devices} {
@@ -155,11 +161,16 @@ func (h *hardware) validate() error {
 		}
 	}
 	switch {
-	case len(h.Cards) > maxCards, len(h.Ports) > maxPorts, len(h.Met) > maxMet, len(h.Accepted) > maxAccepted, long(h.Boot),
+	case len(h.Cards) > maxCards, len(h.Ports) > maxPorts, len(h.Met) > maxMet, len(h.Accepted) > maxAccepted,
+		long(h.Boot),
 		len(h.GPUIDs) > maxGPUIDs, slices.ContainsFunc(h.GPUIDs, long),
-		slices.ContainsFunc(h.Cards, func(c card) bool { return long(c.PCI) || long(c.GUID) }), slices.ContainsFunc(h.Ports, strange),
+		slices.ContainsFunc(h.Cards, func(c card) bool { return long(c.PCI) || long(c.GUID) }),
+		slices.ContainsFunc(h.Ports, strange),
 		slices.ContainsFunc(h.Met, func(m met) bool { return long(m.Expectation) || m.Since < 0 }),
-		slices.ContainsFunc(h.Accepted, func(a Accepted) bool { return long(a.Name) || long(a.PCI) || long(a.GUID) || long(a.By) || a.At < 0 }):
+		slices.ContainsFunc(h.Accepted, func(a Accepted) bool {
+			return long(a.Name) || long(a.PCI) || long(a.GUID) ||
+				long(a.By) || a.At < 0
+		}):
 		return errors.New("a value that is out of range")
 	}
 	var keys []string

@@ -17,11 +17,15 @@ type seen struct {
 	bonded   bool     // some are in the bond of another device
 }
 
-// update takes in what there is now, or returns what there was more of. Away reports whether what was at an address is known to be nowhere
-// now: another device then does not count in its place. It may have been put there instead, though, in a slot that has another address by now:
-// where as many are left, nothing separates the two. Elsewhere only numbers tell, because places may have been counted anew.
+// update takes in what there is now, or returns what there was more of. Away reports whether what was at an
+// address is known to be nowhere now: another device then does not count in its place. It may have been put
+// there instead, though, in a slot that has another address by now: where as many are left, nothing separates
+// the two. Elsewhere only numbers tell, because places may have been counted anew.
 func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen, away func(item string) bool) []fabric.Remembered {
-	short := fabric.Remembered{Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at), Missing: now.missing(s.Items), Bonded: now.bonded || inBonds(s.Items)}
+	short := fabric.Remembered{
+		Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at),
+		Missing: now.missing(s.Items), Bonded: now.bonded || inBonds(s.Items),
+	}
 	gone := slices.DeleteFunc(slices.Clone(short.Missing), func(i string) bool { return !away(i) })
 	others := len(gone) + len(now.items) - len(s.Items)
 	fewer := len(now.items)+len(now.doubtful) < len(s.Items)
@@ -41,7 +45,8 @@ func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen, away func(it
 	return nil
 }
 
-// missing returns what of the record is not there: neither by place and name nor, because names follow from what there is, by place.
+// missing returns what of the record is not there: neither by place and name nor, because names follow from
+// what there is, by place.
 func (s seen) missing(had []string) []string {
 	left := slices.Clone(s.items)
 	found := func(is func(item string) bool) bool {
@@ -54,7 +59,8 @@ func (s seen) missing(had []string) []string {
 	list := slices.DeleteFunc(slices.Clone(had), func(i string) bool {
 		return slices.Contains(s.doubtful, i) || found(func(o string) bool { return o == i })
 	})
-	return slices.DeleteFunc(list, func(i string) bool { return found(func(o string) bool { return addressOf(o) == addressOf(i) }) })
+	return slices.DeleteFunc(list,
+		func(i string) bool { return found(func(o string) bool { return addressOf(o) == addressOf(i) }) })
 }
 
 // inBonds reports whether one device is recorded for several functions.
@@ -98,8 +104,9 @@ func gpusOf(n *fabric.Node) (now seen) {
 	return now
 }
 
-// devicesOf returns the RDMA devices of physical functions, one that is that of several for each. They are not known where some are
-// excluded. Where each network namespace has its own, those that there were count while their function is on the bus: another may have them.
+// devicesOf returns the RDMA devices of physical functions, one that is that of several for each. They are
+// not known where some are excluded. Where each network namespace has its own, those that there were count
+// while their function is on the bus: another may have them.
 func devicesOf(n *fabric.Node, had []string) (now seen) {
 	if !up(n, fabric.SourceClass) || !up(n, fabric.SourcePCI) || len(n.Excluded) > 0 {
 		return now

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory records the hardware that a node had, and which expectations of its site it met. A device that left the bus leaves
-// no trace in the kernel after a reboot, so without the record, a node that lost a GPU looks like one that never had it; and an
-// expectation that a node never met may be that of another kind of node.
+// Package inventory records the hardware that a node had, and which expectations of its site it met. A device
+// that left the bus leaves no trace in the kernel after a reboot, so without the record, a node that lost a
+// GPU looks like one that never had it; and an expectation that a node never met may be that of another kind
+// of node.
 //
-// An Inventory may be used by any number of goroutines. Its file is read and written in the background, by one goroutine at a
-// time, and keeps no observation waiting. Errors are logged where they arise: a node without a record is still observed.
+// An Inventory may be used by any number of goroutines. Its file is read and written in the background, by
+// one goroutine at a time, and keeps no observation waiting. Errors are logged where they arise: a node
+// without a record is still observed.
 package inventory
 
 import (
@@ -32,11 +34,12 @@ const (
 	retry         = time.Minute // how long a disk that is full or read-only is left alone
 )
 
-// Inventory returns what a node had more of before. It compares numbers and not addresses, which change when a card is added or
-// the firmware counts buses otherwise.
+// Inventory returns what a node had more of before. It compares numbers and not addresses, which change when
+// a card is added or the firmware counts buses otherwise.
 //
-// The file is written only into a folder of this user that no other can write to, replaced as a whole and with a checksum, when the node has as
-// much as before or more and, if nothing changed, once a day. What cannot be written is tried again, and stays known meanwhile.
+// The file is written only into a folder of this user that no other can write to, replaced as a whole and
+// with a checksum, when the node has as much as before or more and, if nothing changed, once a day. What
+// cannot be written is tried again, and stays known meanwhile.
 type Inventory struct {
 	file  string
 	owner int // of the folder, who alone may write the file
@@ -62,8 +65,9 @@ type Inventory struct {
 	life       sync.WaitGroup
 }
 
-// Open reads the inventory in a file. Boot is the ID of this start of the node, empty if it is not known. Where there is no folder for the
-// file, it remembers only as long as it is open; so it does of hardware where file is empty, and it then remembers nothing else.
+// Open reads the inventory in a file. Boot is the ID of this start of the node, empty if it is not known.
+// Where there is no folder for the file, it remembers only as long as it is open; so it does of hardware
+// where file is empty, and it then remembers nothing else.
 func Open(file, boot string, log *slog.Logger) *Inventory {
 	m := &Inventory{file: file, boot: boot, log: log}
 	m.begin()
@@ -97,8 +101,8 @@ func Open(file, boot string, log *slog.Logger) *Inventory {
 	return m
 }
 
-// Update takes in what a node has. It returns the node, which it does not change, with what there was more of before, and with the
-// expectations that it is not known to have met.
+// Update takes in what a node has. It returns the node, which it does not change, with what there was more of
+// before, and with the expectations that it is not known to have met.
 func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,8 +129,9 @@ func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
 	return derived
 }
 
-// updateHardware sets what there was more of before. RDMA devices do not count as compared with a record that replaces one that cannot be
-// used, or that was lost when the node was started: what that had is not known. m.mu is held.
+// updateHardware sets what there was more of before. RDMA devices do not count as compared with a record that
+// replaces one that cannot be used, or that was lost when the node was started: what that had is not known.
+// m.mu is held.
 func (m *Inventory) updateHardware(n *fabric.Node) {
 	now := m.had
 	devices, gpus := devicesOf(n, now.Devices.Items), gpusOf(n)
@@ -176,8 +181,10 @@ func (m *Inventory) notOwn() {
 		return
 	}
 	m.failed = true
-	m.log.Warn("the hardware inventory is not saved, because its folder belongs to another user", "folder", filepath.Dir(m.file), "owner", m.owner,
-		"user", os.Geteuid(), "remedy", fmt.Sprintf("chown -R %d %s, or run as the owner", os.Geteuid(), filepath.Dir(m.file)))
+	m.log.Warn("the hardware inventory is not saved, because its folder belongs to another user", "folder",
+		filepath.Dir(m.file), "owner", m.owner,
+		"user", os.Geteuid(), "remedy", fmt.Sprintf("chown -R %d %s, or run as the owner", os.Geteuid(),
+			filepath.Dir(m.file)))
 }
 
 // background works on the file, one piece at a time. m.mu is held.
@@ -214,7 +221,8 @@ func (m *Inventory) save() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.id = id
-	if err == nil && h.GPUs.Seen == m.had.GPUs.Seen && h.Devices.Seen == m.had.Devices.Seen && len(merge(h.Met, m.had.Met)) == len(h.Met) {
+	if err == nil && h.GPUs.Seen == m.had.GPUs.Seen && h.Devices.Seen == m.had.Devices.Seen &&
+		len(merge(h.Met, m.had.Met)) == len(h.Met) {
 		m.unsaved = false
 	}
 	if err != nil && !m.failed {

@@ -59,7 +59,8 @@ func onlyFile(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// What is missing stays known, is found again, and is forgotten only with the file. What did not change is written once a day.
+// What is missing stays known, is found again, and is forgotten only with the file. What did not change is
+// written once a day.
 func TestUpdate(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "inventory.json")
@@ -197,8 +198,8 @@ func TestFolders(t *testing.T) {
 	})
 }
 
-// A disk that is full or read-only costs what is on it nothing, and what is missing stays known. It is said once, and what could not be
-// saved is saved when there is room.
+// A disk that is full or read-only costs what is on it nothing, and what is missing stays known. It is said
+// once, and what could not be saved is saved when there is room.
 func TestDiskIsFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16k,mode=755"); err != nil {
@@ -256,7 +257,8 @@ func TestDiskIsFull(t *testing.T) {
 	}
 }
 
-// A clock that was far ahead, or is set back, does not keep the inventory from being written; one that is not set yet does.
+// A clock that was far ahead, or is set back, does not keep the inventory from being written; one that is not
+// set yet does.
 func TestClockWasWrong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "inventory.json")
 	var written time.Time
@@ -304,8 +306,8 @@ func devicesSeen(mode fabric.NetNSMode, names []string, places ...string) *fabri
 	return n
 }
 
-// Without a file or a folder for it, a device that goes is known for as long as the process runs. Where each network namespace has devices of
-// its own, only one whose function left the bus is gone.
+// Without a file or a folder for it, a device that goes is known for as long as the process runs. Where each
+// network namespace has devices of its own, only one whose function left the bus is gone.
 func TestDevicesThatGo(t *testing.T) {
 	two, one := []string{"mlx5_1", "mlx5_2"}, []string{"mlx5_1"}
 	bus := []string{"0000:01:00.0", "0000:02:00.0"}

@@ -15,7 +15,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// with adds devices of a kind, each on the function of the card in its slot, or on virtual functions of it that the PCI bus may not show yet.
+// with adds devices of a kind, each on the function of the card in its slot, or on virtual functions of it
+// that the PCI bus may not show yet.
 func with(see func(time.Time) *fabric.Node, kind fabric.Function, shown bool, slots ...int) func(time.Time) *fabric.Node {
 	return func(at time.Time) *fabric.Node {
 		n := see(at)
@@ -104,7 +105,8 @@ func TestKindsOfDevices(t *testing.T) {
 	}
 }
 
-// A driver that is loaded again while the exporter watches: devices are gone until they are back, with whatever names and in whatever order.
+// A driver that is loaded again while the exporter watches: devices are gone until they are back, with
+// whatever names and in whatever order.
 func TestDriverReloaded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "inventory.json")
 	back := func(at time.Time) *fabric.Node {
@@ -149,7 +151,8 @@ func TestDriverReloaded(t *testing.T) {
 	})
 }
 
-// Rails that are virtual functions may have another GUID with each start. Those that were seen last are recorded, however many there were.
+// Rails that are virtual functions may have another GUID with each start. Those that were seen last are
+// recorded, however many there were.
 func TestVirtualRailsOverTime(t *testing.T) {
 	var h, other hardware
 	rail := func(start int) *fabric.Node {

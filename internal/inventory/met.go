@@ -26,11 +26,13 @@ func (m *Inventory) compare(n *fabric.Node) {
 		m.policy, m.looked = n.Policy, time.Time{}
 		m.unmet = slices.DeleteFunc(n.Policy.Expectations(), m.had.met)
 	}
-	if len(m.unmet) == 0 || !up(n, fabric.SourceClass) || !up(n, fabric.SourcePCI) || n.At.Sub(m.looked).Abs() < lookAgain {
+	if len(m.unmet) == 0 || !up(n, fabric.SourceClass) || !up(n, fabric.SourcePCI) ||
+		n.At.Sub(m.looked).Abs() < lookAgain {
 		return
 	}
 	m.looked = n.At
-	m.unmet = slices.DeleteFunc(slices.Clone(m.unmet), func(e fabric.Expectation) bool { // nodes that were returned have the old list
+	// nodes that were returned have the old list
+	m.unmet = slices.DeleteFunc(slices.Clone(m.unmet), func(e fabric.Expectation) bool {
 		if !diagnose.Met(n, e) {
 			return false
 		}

@@ -20,8 +20,8 @@ func gpusVerdict(n *fabric.Node) verdict.Status {
 	return diagnose.Run(n, []*verdict.Check{diagnose.Find("gpus")})[0].Status
 }
 
-// An expectation that a node never met is no fault of the node; met once, it is one, also for a check that only reads the record, after
-// a restart, and where the site tried another number meanwhile.
+// An expectation that a node never met is no fault of the node; met once, it is one, also for a check that
+// only reads the record, after a restart, and where the site tried another number meanwhile.
 func TestNeverMet(t *testing.T) {
 	at := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	node := func(gpus, expected int) *fabric.Node {
@@ -99,7 +99,8 @@ func TestNeverMet(t *testing.T) {
 	})
 }
 
-// What one machine met says nothing of another that has a copy of its disk, and a file that others could write says nothing at all.
+// What one machine met says nothing of another that has a copy of its disk, and a file that others could
+// write says nothing at all.
 func TestMetOfThisMachine(t *testing.T) {
 	at := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	node := func(gpus int, guids ...string) *fabric.Node {

@@ -13,7 +13,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// placed is a node with these cards, each by its GUID, in the slots of their order; 0 is an empty slot. The card down has no link.
+// placed is a node with these cards, each by its GUID, in the slots of their order; 0 is an empty slot. The
+// card down has no link.
 func placed(down int, guids ...int) func(time.Time) *fabric.Node {
 	return func(at time.Time) *fabric.Node {
 		n := nodeWith(8, at)
@@ -36,7 +37,8 @@ func placed(down int, guids ...int) func(time.Time) *fabric.Node {
 	}
 }
 
-// Cards that are elsewhere are the same cards: other numbers of buses, or another slot, hide no loss, make none, and take what a port had along.
+// Cards that are elsewhere are the same cards: other numbers of buses, or another slot, hide no loss, make
+// none, and take what a port had along.
 func TestCardsThatMove(t *testing.T) {
 	for name, c := range map[string]struct {
 		then, now []int
@@ -114,7 +116,8 @@ func TestBondsThatMove(t *testing.T) {
 	}
 }
 
-// A driver that is not loaded shows no card of a node: what another driver shows then does not make the record that of another machine.
+// A driver that is not loaded shows no card of a node: what another driver shows then does not make the
+// record that of another machine.
 func TestCardsWithoutDriver(t *testing.T) {
 	withoutDriver := func(at time.Time) *fabric.Node {
 		n := placed(0, 0, 0, 0, 14)(at)
@@ -129,7 +132,8 @@ func TestCardsWithoutDriver(t *testing.T) {
 	}
 }
 
-// A card that was exchanged, or that changed its mode, may be the first whose driver is ready: the others are still those of this node.
+// A card that was exchanged, or that changed its mode, may be the first whose driver is ready: the others are
+// still those of this node.
 func TestExchangedCardIsFirst(t *testing.T) {
 	late := func(bus bool) func(time.Time) *fabric.Node {
 		return func(at time.Time) *fabric.Node {

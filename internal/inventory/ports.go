@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// settled is how long a port must have had a link or an address before its absence is a fault: somebody may only have tried a cable.
+	// settled is how long a port must have had a link or an address before its absence is a fault: somebody may
+	// only have tried a cable.
 	settled = 10 * time.Minute
 	// gap is how long what has not settled may be unseen. A clock that is set late jumps by years.
 	gap      = 24 * time.Hour
@@ -21,7 +22,8 @@ const (
 	portsRenewal = time.Hour
 )
 
-// port is what a port had. It is known by place and GUID, which virtual functions share. The place follows the card (relocate).
+// port is what a port had. It is known by place and GUID, which virtual functions share. The place follows
+// the card (relocate).
 type port struct {
 	PCI    string   `json:"pci"`
 	GUID   string   `json:"guid"`
@@ -72,7 +74,8 @@ func indexOf(list []port, of port) int {
 	return slices.IndexFunc(list, func(o port) bool { return o.is(of) })
 }
 
-// newest drops those that had no link for longest, if there are too many: virtual functions may have another GUID with each start.
+// newest drops those that had no link for longest, if there are too many: virtual functions may have another
+// GUID with each start.
 func newest(list []port) []port {
 	if len(list) > maxPorts {
 		slices.SortStableFunc(list, func(a, b port) int { return cmp.Compare(b.Last, a.Last) })
@@ -115,7 +118,8 @@ func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
 	return save
 }
 
-// bondedNow reports whether a device is that of several functions, whose rates it has. Where that is not known, it is as it was.
+// bondedNow reports whether a device is that of several functions, whose rates it has. Where that is not
+// known, it is as it was.
 func (p *port) bondedNow(n *fabric.Node, h *fabric.HCA) bool {
 	others := n.Bonded(h)
 	return len(others.Value) > 0 || others.State == fabric.Unknown && p.Bonded
@@ -154,8 +158,8 @@ func keep(had **address, now []netip.Addr, at int64) (save bool) {
 	return save
 }
 
-// recall returns the node with what its ports had before this process saw them, and without what no longer counts: what this process saw
-// until anew does not.
+// recall returns the node with what its ports had before this process saw them, and without what no longer
+// counts: what this process saw until anew does not.
 func (h *hardware) recall(n *fabric.Node, anew time.Time) *fabric.Node {
 	with := n.Copy()
 	changed, news := false, false // news is what roles and expectations follow from
@@ -197,7 +201,10 @@ func (h *hardware) seenOf(n *fabric.Node, d *fabric.HCA, p *fabric.Port, anew ti
 		late := seen.Last.After(cut)
 		seen = fabric.PortHistory{}
 		if late && had.PCI != "" {
-			seen = fabric.PortHistory{Active: true, Since: when(had.Since, now), Last: when(had.Last, now), Rate: had.Rate, RateLast: when(had.Rated, now)}
+			seen = fabric.PortHistory{
+				Active: true, Since: when(had.Since, now), Last: when(had.Last, now), Rate: had.Rate,
+				RateLast: when(had.Rated, now),
+			}
 		}
 	}
 	if !had.counts() {

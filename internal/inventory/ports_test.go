@@ -113,8 +113,8 @@ func TestRecordOfPorts(t *testing.T) {
 	}
 }
 
-// A port that has its link all the time has had it since the record began, not only since this process did; what follows from
-// expectations is not derived anew for that.
+// A port that has its link all the time has had it since the record began, not only since this process did;
+// what follows from expectations is not derived anew for that.
 func TestRecordSince(t *testing.T) {
 	begin := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	file := filepath.Join(t.TempDir(), "inventory.json")

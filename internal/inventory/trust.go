@@ -18,13 +18,14 @@ import (
 // clockSet is before all times of a clock that was set: without one that is kept, nodes boot in 1970.
 var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// distrust drops a record that is that of another node, and says so. What was met before any card was seen is of no known machine. m.mu
-// is held.
+// distrust drops a record that is that of another node, and says so. What was met before any card was seen is
+// of no known machine. m.mu is held.
 func (m *Inventory) distrust(n *fabric.Node) {
 	had, now := m.had.Cards, cardsOf(n)
 	late := hidden(had, now, n)
 	known, ids := m.had.knownGPUs(n)
-	image := known == 0 && len(ids) > 0 && len(m.had.GPUIDs) > 0 && !slices.ContainsFunc(now, func(c card) bool { return len(placesOf(had, c.GUID)) > 0 })
+	image := known == 0 && len(ids) > 0 && len(m.had.GPUIDs) > 0 &&
+		!slices.ContainsFunc(now, func(c card) bool { return len(placesOf(had, c.GUID)) > 0 })
 	switch {
 	case image || foreign(had, now, late):
 		m.unused = "it is that of another node: most devices have another node GUID here, or GPUs another UUID"
@@ -61,8 +62,8 @@ func (h *hardware) knownGPUs(n *fabric.Node) (known int, ids []string) {
 	return known, ids
 }
 
-// proveGPUs takes in the UUIDs of GPUs, and drops the record of them if most are others: it is that of another machine, or they were
-// exchanged. It reports whether the file should have it.
+// proveGPUs takes in the UUIDs of GPUs, and drops the record of them if most are others: it is that of
+// another machine, or they were exchanged. It reports whether the file should have it.
 func (h *hardware) proveGPUs(n *fabric.Node) (news bool) {
 	known, ids := h.knownGPUs(n)
 	switch now := gpusOf(n); {
@@ -79,10 +80,12 @@ func (h *hardware) proveGPUs(n *fabric.Node) (news bool) {
 	return true
 }
 
-// inMemory reports whether a folder is lost when the node is started again: on tmpfs, ramfs or an overlay, as of nodes without a disk.
+// inMemory reports whether a folder is lost when the node is started again: on tmpfs, ramfs or an overlay, as
+// of nodes without a disk.
 func inMemory(dir string) bool {
 	var st syscall.Statfs_t
-	return syscall.Statfs(dir, &st) == nil && slices.Contains([]uint32{0x01021994, 0x858458f6, 0x794c7630}, uint32(st.Type))
+	return syscall.Statfs(dir, &st) == nil && slices.Contains([]uint32{0x01021994, 0x858458f6, 0x794c7630},
+		uint32(st.Type))
 }
 
 // due has the file written soon, if this user may. m.mu is held.
@@ -104,8 +107,8 @@ func BootID(procfs string) string {
 // begin begins a record. m.mu is held.
 func (m *Inventory) begin() { m.had, m.policy = hardware{Boot: m.boot}, nil }
 
-// when returns a time of the record, zero where the clock was wrong then: before it was set, or in the future. What the node had counts
-// nevertheless: a clock that is set back says nothing of a GPU.
+// when returns a time of the record, zero where the clock was wrong then: before it was set, or in the
+// future. What the node had counts nevertheless: a clock that is set back says nothing of a GPU.
 func when(seconds int64, now time.Time) time.Time {
 	at := time.Unix(seconds, 0)
 	if at.Before(clockSet) || !now.Before(clockSet) && at.Sub(now) > gap {

@@ -29,8 +29,9 @@ func nics(at time.Time, numbers ...int) *fabric.Node {
 	return n
 }
 
-// A record that is not one of this node is said and counts for nothing: a node that never had more is not short of it. A node that lost
-// most of its cards is still the same, and a clock that is set back hides no loss.
+// A record that is not one of this node is said and counts for nothing: a node that never had more is not
+// short of it. A node that lost most of its cards is still the same, and a clock that is set back hides no
+// loss.
 func TestTrust(t *testing.T) {
 	eight := []int{0, 1, 2, 3, 4, 5, 6, 7}
 	file := func(edit func(path string) error) func(*testing.T, string) {
@@ -189,7 +190,8 @@ func TestUnrecorded(t *testing.T) {
 	}
 }
 
-// A folder that Kubernetes made for root is none for the pod of another user: check says who may write the record, as the log does.
+// A folder that Kubernetes made for root is none for the pod of another user: check says who may write the
+// record, as the log does.
 func TestUnrecordedInFolderOfAnother(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chown(dir, 65534, 65534); err != nil {

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// New returns an expression in the syntax of the package regexp. It is compiled by the first call, which panics if that is
-// not possible, and may be used by several goroutines.
+// New returns an expression in the syntax of the package regexp. It is compiled by the first call, which
+// panics if that is not possible, and may be used by several goroutines.
 func New(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package library finds shared libraries where the dynamic loader looks for them, and reads their versions. It loads nothing.
+// Package library finds shared libraries where the dynamic loader looks for them, and reads their versions.
+// It loads nothing.
 //
-// Everything that it reads is untrusted: search paths, the loader's cache, folders and libraries. Only regular files are opened,
-// below a root that no link leads out of; folders, files and links are bounded. What cannot be read has not been found.
+// Everything that it reads is untrusted: search paths, the loader's cache, folders and libraries. Only
+// regular files are opened, below a root that no link leads out of; folders, files and links are bounded.
+// What cannot be read has not been found.
 //
 // Concurrency: all functions may be called by any number of goroutines. They keep nothing.
 package library
@@ -37,8 +39,8 @@ var standard = []string{"lib64", "usr/lib64", "lib", "usr/lib", "lib/*-linux-gnu
 // levels are folders for capabilities of processors that a full folder must not hide.
 var levels = []string{"x86-64-v4", "x86-64-v3", "x86-64-v2"}
 
-// pythonPlaces are where packages of Python are, below the root: of distributions, of images, and of environments in /opt
-// and beside it.
+// pythonPlaces are where packages of Python are, below the root: of distributions, of images, and of
+// environments in /opt and beside it.
 var pythonPlaces = []string{
 	"usr/local/lib*/python3*/*-packages",
 	"usr/lib*/python3*/*-packages",
@@ -49,9 +51,10 @@ var pythonPlaces = []string{
 	".venv/lib/python3*/site-packages",
 }
 
-// Locate returns the absolute paths, below root, of what dlopen may load for a name without a slash, in the order of the loader:
-// those in libraryPath (LD_LIBRARY_PATH), in the loader's cache, and in the folders that it always searches. Each folder comes
-// with its folders for capabilities of the processor. root is where the file system begins.
+// Locate returns the absolute paths, below root, of what dlopen may load for a name without a slash, in the
+// order of the loader: those in libraryPath (LD_LIBRARY_PATH), in the loader's cache, and in the folders that
+// it always searches. Each folder comes with its folders for capabilities of the processor. root is where the
+// file system begins.
 func Locate(root, name, libraryPath string) []string {
 	var found []string
 	look := func(dir string) {
@@ -96,8 +99,9 @@ func StandardFolders(root string) []string {
 	return list
 }
 
-// Packaged returns the absolute paths, below root, of a file in Python packages, such as nvidia/nccl/lib/libnccl.so.2: for each
-// place the newest version of Python first. complete is false if there are more.
+// Packaged returns the absolute paths, below root, of a file in Python packages, such as
+// nvidia/nccl/lib/libnccl.so.2: for each place the newest version of Python first. complete is false if there
+// are more.
 func Packaged(root, file string) (found []string, complete bool) {
 	tree := os.DirFS(root)
 	for _, place := range pythonPlaces {
@@ -152,8 +156,8 @@ func cachedFolders(root, prefix string) []string {
 	return slices.Collect(foldersInCache(root, "/"+prefix))
 }
 
-// foldersInCache yields what stands before a text in the paths of the loader's cache. ldconfig lets strings share their ends
-// (glibc 2.33), so the name may be there as the end of a path only.
+// foldersInCache yields what stands before a text in the paths of the loader's cache. ldconfig lets strings
+// share their ends (glibc 2.33), so the name may be there as the end of a path only.
 func foldersInCache(root, text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		opened, err := ownership.Open(root, "/etc/ld.so.cache")
@@ -182,8 +186,8 @@ func foldersInCache(root, text string) iter.Seq[string] {
 // maxFiles bounds how many entries of a folder are read.
 const maxFiles = 1 << 16
 
-// Matching returns the absolute paths, below root, of shared libraries whose name begins so, in the folders of libraryPath, in
-// the loader's cache and in the folders that the loader always searches.
+// Matching returns the absolute paths, below root, of shared libraries whose name begins so, in the folders
+// of libraryPath, in the loader's cache and in the folders that the loader always searches.
 func Matching(root, prefix, libraryPath string) []string {
 	var dirs []string
 	for _, dir := range Folders(libraryPath) {

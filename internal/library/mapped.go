@@ -17,8 +17,9 @@ import (
 
 const maxMaps = 64 << 20 // bytes of a memory map
 
-// MappedNCCL returns the version of the libnccl that a process of this procfs has mapped; empty: it has none or several, or the file
-// that it mapped is no longer there, or says no version. It may hang with the file system of the library.
+// MappedNCCL returns the version of the libnccl that a process of this procfs has mapped; empty: it has none
+// or several, or the file that it mapped is no longer there, or says no version. It may hang with the file
+// system of the library.
 func MappedNCCL(procfs string, pid int) string {
 	dir := filepath.Join(procfs, strconv.Itoa(pid))
 	maps, err := os.Open(filepath.Join(dir, "maps"))
@@ -46,8 +47,9 @@ func MappedNCCL(procfs string, pid int) string {
 	return ncclVersion(opened.File, info.Size())
 }
 
-// mappedNCCL finds the path and the inode of libnccl in a memory map (show_map_vma of fs/proc/task_mmu.c): lines "address permissions
-// offset device inode path". The kernel adds " (deleted)" to the path of a file that is gone, which then does not end as it has to.
+// mappedNCCL finds the path and the inode of libnccl in a memory map (show_map_vma of fs/proc/task_mmu.c):
+// lines "address permissions offset device inode path". The kernel adds " (deleted)" to the path of a file
+// that is gone, which then does not end as it has to.
 func mappedNCCL(r io.Reader) (name string, inode uint64) {
 	lines := bufio.NewScanner(io.LimitReader(r, maxMaps))
 	for lines.Scan() {

@@ -23,8 +23,8 @@ type Found struct {
 	Version string // such as 2.27.3; empty: neither the name of the file nor its content shows it
 }
 
-// Find returns the first of some paths below root that is a regular file which may be read. Its version is that of the file
-// name behind all links (libibverbs.so.1.14.39.0).
+// Find returns the first of some paths below root that is a regular file which may be read. Its version is
+// that of the file name behind all links (libibverbs.so.1.14.39.0).
 func Find(root string, paths ...string) (Found, bool) { return find(root, paths, nil) }
 
 func find(root string, paths []string, content func(r io.ReaderAt, size int64) string) (Found, bool) {
@@ -43,7 +43,8 @@ func find(root string, paths []string, content func(r io.ReaderAt, size int64) s
 	return Found{}, false
 }
 
-// FindNCCL returns the NCCL library that a program with this LD_LIBRARY_PATH gets from the loader, else that of a Python package.
+// FindNCCL returns the NCCL library that a program with this LD_LIBRARY_PATH gets from the loader, else that
+// of a Python package.
 func FindNCCL(root, libraryPath string) (Found, bool) {
 	if found, ok := NCCLAt(root, Locate(root, NCCL, libraryPath)...); ok {
 		return found, true
@@ -73,8 +74,9 @@ const (
 	chunk       = 1 << 20
 )
 
-// ncclVersion finds the version in a library, which has it as the text "NCCL version 2.27.3+cuda12.9" among its constants
-// (VERSION_STRING of init.cc); empty: it is no ELF file of 64 bits and this byte order, or has no such text.
+// ncclVersion finds the version in a library, which has it as the text "NCCL version 2.27.3+cuda12.9" among
+// its constants (VERSION_STRING of init.cc); empty: it is no ELF file of 64 bits and this byte order, or has
+// no such text.
 func ncclVersion(r io.ReaderAt, size int64) string {
 	at, n := constants(r, size)
 	const text = "NCCL version "
@@ -110,7 +112,8 @@ func constants(r io.ReaderAt, size int64) (at, n int64) {
 		return 0, 0
 	}
 	le := binary.LittleEndian
-	table, entry, count, namesAt := le.Uint64(h[0x28:]), le.Uint16(h[0x3a:]), int(le.Uint16(h[0x3c:])), int(le.Uint16(h[0x3e:]))
+	table, entry, count, namesAt := le.Uint64(h[0x28:]), le.Uint16(h[0x3a:]), int(le.Uint16(h[0x3c:])),
+		int(le.Uint16(h[0x3e:]))
 	if entry != entrySize || count == 0 || count > maxSections || namesAt >= count || table > uint64(size) {
 		return 0, 0
 	}

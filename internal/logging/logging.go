@@ -2,8 +2,8 @@
 
 // Package logging writes what the program logs, a line for each record, as logfmt or JSON.
 //
-// Loggers may be used from any number of goroutines. Credentials in values are masked, and a value that cannot be shown does not
-// cost the line.
+// Loggers may be used from any number of goroutines. Credentials in values are masked, and a value that
+// cannot be shown does not cost the line.
 package logging
 
 import (
@@ -39,13 +39,15 @@ type Flags struct {
 // Define adds the flags.
 func (f *Flags) Define(flags *command.Flags) {
 	levels := func() []string { return []string{"debug", "info", "warn", "error"} } // from the least
-	flags.Add("log.level", "Minimum level to log: debug, info, warn, error.", command.Into(&f.level, func(s string) (level slog.Level, err error) {
-		if s, err = command.OneOf(levels()...)(s); err == nil {
-			err = level.UnmarshalText([]byte(s))
-		}
-		return level, err
-	}).Words(levels)).Default("info")
-	flags.Add("log.format", "Format of the log: logfmt, json.", command.Choice(&f.format, formatLogfmt, formatJSON)).Default(formatLogfmt)
+	flags.Add("log.level", "Minimum level to log: debug, info, warn, error.",
+		command.Into(&f.level, func(s string) (level slog.Level, err error) {
+			if s, err = command.OneOf(levels()...)(s); err == nil {
+				err = level.UnmarshalText([]byte(s))
+			}
+			return level, err
+		}).Words(levels)).Default("info")
+	flags.Add("log.format", "Format of the log: logfmt, json.",
+		command.Choice(&f.format, formatLogfmt, formatJSON)).Default(formatLogfmt)
 }
 
 // Logger returns the logger that the flags ask for.

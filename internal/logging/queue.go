@@ -13,15 +13,16 @@ import (
 // Limits of a Queue.
 const (
 	mostWaiting = 256 << 10 // bytes that wait to be written
-	// usual is how long a line may take to be written. A line that is written that soon is in the log when the call that logged it
-	// returns, whatever becomes of the process.
+	// usual is how long a line may take to be written. A line that is written that soon is in the log when the
+	// call that logged it returns, whatever becomes of the process.
 	usual = 50 * time.Millisecond
 	// leaving is how long the end of a process waits for lines that are not written yet.
 	leaving = 300 * time.Millisecond
 )
 
-// Queue writes what is logged in the background, so that a log that nobody reads, a full pipe or a file system that hangs,
-// costs lines and no more. So does one that is on a full disk. All methods may be called at the same time.
+// Queue writes what is logged in the background, so that a log that nobody reads, a full pipe or a file
+// system that hangs, costs lines and no more. So does one that is on a full disk. All methods may be called
+// at the same time.
 //
 // A writer waits for its line for as long as writing one usually takes, and for none while an earlier one is late. What
 // waits is bounded; beyond it lines are dropped and counted, and how many is logged when the log is written again.
@@ -37,11 +38,13 @@ type Queue struct {
 	untold  uint64        // of those, how many were not logged
 }
 
-// Queued returns a logger for a process that must not wait for its log, and what holds the lines until they are written to w.
+// Queued returns a logger for a process that must not wait for its log, and what holds the lines until they
+// are written to w.
 func (f *Flags) Queued(w io.Writer) (*slog.Logger, *Queue) {
 	q := &Queue{to: w, lines: func(dropped uint64) []byte {
 		var line bytes.Buffer
-		New(&line, f.format, f.level).Warn("lines of the log are missing here: whatever reads it did not keep up", "dropped", dropped)
+		New(&line, f.format, f.level).Warn("lines of the log are missing here: whatever reads it did not keep up",
+			"dropped", dropped)
 		return line.Bytes()
 	}}
 	return New(q, f.format, f.level), q
@@ -71,7 +74,8 @@ func (q *Queue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// write writes what waits until nothing does. What cannot be written, because a disk is full or the reader is gone, is dropped, too.
+// write writes what waits until nothing does. What cannot be written, because a disk is full or the reader is
+// gone, is dropped, too.
 func (q *Queue) write() {
 	for {
 		q.mu.Lock()
@@ -106,8 +110,8 @@ func (q *Queue) Dropped() uint64 {
 	return q.dropped
 }
 
-// Close waits until everything is written, but not for long: the process is to end. What is logged later is written, too, as long
-// as it runs.
+// Close waits until everything is written, but not for long: the process is to end. What is logged later is
+// written, too, as long as it runs.
 func (q *Queue) Close() { q.flush(leaving) }
 
 func (q *Queue) flush(patience time.Duration) {

@@ -55,7 +55,8 @@ type called struct {
 func (ob *Observer) called(class classList) []called {
 	var list []called
 	known := make([]bool, len(ob.left))
-	hangs := func(name string) bool { return ob.devices[name] != nil && !slices.Contains(class.names, name) } // since before it left
+	// since before it left
+	hangs := func(name string) bool { return ob.devices[name] != nil && !slices.Contains(class.names, name) }
 	taken := slices.Clone(class.names)
 	for _, exact := range []bool{true, false} { // a pod may rename what it has
 		for _, m := range class.moved {
@@ -63,7 +64,10 @@ func (ob *Observer) called(class classList) []called {
 				continue
 			}
 			c := called{Moved: m, name: m.Device}
-			i := slices.IndexFunc(ob.left, func(h fabric.HCA) bool { return h.PCI.Or("") == m.Address && (h.Name == m.Device || !exact) })
+			i := slices.IndexFunc(ob.left, func(h fabric.HCA) bool {
+				return h.PCI.Or("") == m.Address &&
+					(h.Name == m.Device || !exact)
+			})
 			if i >= 0 && !known[i] {
 				c.last, c.name, known[i] = &ob.left[i], ob.left[i].Name, true
 			} else if exact {
@@ -79,7 +83,10 @@ func (ob *Observer) called(class classList) []called {
 		}
 		taken = append(taken, c.name)
 	}
-	list = slices.DeleteFunc(list, func(c called) bool { return !ob.o.Devices.Allows(c.name) || c.last == nil && hangs(c.Device) })
+	list = slices.DeleteFunc(list, func(c called) bool {
+		return !ob.o.Devices.Allows(c.name) || c.last == nil &&
+			hangs(c.Device)
+	})
 	return list[:min(len(list), maxDevices)]
 }
 

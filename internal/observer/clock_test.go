@@ -15,9 +15,9 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// TestClockThatIsSet makes sure that each time of a reading has what the monotonic clock said, too: by that, rates, ages and the
-// order of readings are right when the clock on the wall is set, or after a suspend. It cannot be set in a test, so the times are
-// looked at.
+// TestClockThatIsSet makes sure that each time of a reading has what the monotonic clock said, too: by that,
+// rates, ages and the order of readings are right when the clock on the wall is set, or after a suspend. It
+// cannot be set in a test, so the times are looked at.
 func TestClockThatIsSet(t *testing.T) {
 	scenario, err := simulator.Find("job-slurm")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// What an observer has open is closed once, and nobody waits for it, also where a read hangs while the observer is closed: it is
-// closed when the read returns, hours later.
+// What an observer has open is closed once, and nobody waits for it, also where a read hangs while the
+// observer is closed: it is closed when the read returns, hours later.
 func TestWhatIsBusyIsClosedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, hang := newKernel(2), make(chan struct{})
@@ -91,7 +91,8 @@ func TestReaderThatWasRetired(t *testing.T) {
 	})
 }
 
-// A reader that another one takes the place of is closed when the read in flight has returned, and the next read is one of the other.
+// A reader that another one takes the place of is closed when the read in flight has returned, and the next
+// read is one of the other.
 func TestReaderThatWasReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ob := start(t, newKernel(1), nil)

@@ -48,8 +48,8 @@ const numKinds = 5
 // nothing but its identity is.
 type due struct{ slow, rare, restricted bool }
 
-// kinds are the kinds of facts of a device, in the order in which they are read: each may need those before. One without a
-// source of its own belongs to that of the device.
+// kinds are the kinds of facts of a device, in the order in which they are read: each may need those before.
+// One without a source of its own belongs to that of the device.
 var kinds = [numKinds]struct {
 	want   fabric.Want
 	source string
@@ -140,7 +140,8 @@ func (ob *Observer) fresh(now time.Time, want fabric.Want) func(deviceFacts, tim
 
 // readDevice returns the read of one device: fast facts always, slow ones when they are due. A device that
 // is gone is forgotten, so that it is opened anew when it is listed again.
-func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Policy, asked time.Time) func(deviceFacts, time.Time) (deviceFacts, error) {
+func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Policy, asked time.Time) func(deviceFacts,
+	time.Time) (deviceFacts, error) {
 	return func(last deviceFacts, now time.Time) (deviceFacts, error) {
 		next := &d.next
 		*next = last
@@ -169,9 +170,12 @@ func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Polic
 // readParts reads all kinds that are wanted. It returns an error when nothing can be known of the device; a
 // kind that fails keeps its error to itself.
 //
-// What is due is decided by when it was asked for: devices are read one after the other, and would drift apart, so that slow facts
-// were due with one scrape of this device and with the next one of that, and everything that follows from both read twice.
-func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, policy *fabric.Policy, asked, now time.Time) error {
+// What is due is decided by when it was asked for: devices are read one after the other, and would drift
+// apart, so that slow facts were due with one scrape of this device and with the next one of that, and
+// everything that follows from both read twice.
+func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, policy *fabric.Policy, asked,
+	now time.Time,
+) error {
 	for i, k := range kinds {
 		if want&k.want == 0 {
 			continue
@@ -259,7 +263,8 @@ func (d *device) readGIDs(h *fabric.HCA, due due, now time.Time) error {
 	if err := read(h, now); err != nil {
 		r := fabric.ReasonOf(err)
 		for i := range h.Ports {
-			h.Ports[i].GIDs.Size, h.Ports[i].GIDs.Entries = fabric.UnknownFact[int](r, "", now), fabric.UnknownFact[[]fabric.GID](r, "", now)
+			h.Ports[i].GIDs.Size, h.Ports[i].GIDs.Entries = fabric.UnknownFact[int](r, "", now),
+				fabric.UnknownFact[[]fabric.GID](r, "", now)
 		}
 		return err
 	}
@@ -339,7 +344,9 @@ func (l *look) assembleDevices() {
 }
 
 // assemble adds the device to n and returns when the oldest read of what is wanted began.
-func (d *device) assemble(n *fabric.Node, want fabric.Want, fresh func(deviceFacts, time.Time) bool) (oldest time.Time) {
+func (d *device) assemble(n *fabric.Node, want fabric.Want,
+	fresh func(deviceFacts, time.Time) bool,
+) (oldest time.Time) {
 	f, src := d.reading.get(fabric.SourceHCA, d.name, fresh)
 	if errors.Is(src.Err, errGone) {
 		return n.At // it left; the next listing will not have it

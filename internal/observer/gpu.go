@@ -34,21 +34,23 @@ func (l *look) startGPUs() {
 	if l.o.GPUs == nil {
 		return
 	}
-	l.gpusDone = l.gpus.startIfStale(since[gpuFacts](l.now, l.o.FastInterval), func(last gpuFacts, now time.Time) (gpuFacts, error) {
-		slow := last.slow.IsZero() || now.Sub(last.slow) >= l.o.SlowInterval
-		driver, err := l.o.GPUs.Read(last.driver, slow, now)
-		if err != nil {
-			return gpuFacts{driver: last.driver, loaded: driver.Loaded, began: now}, err
-		}
-		next := gpuFacts{driver: driver, loaded: driver.Loaded, began: now, slow: last.slow}
-		if slow {
-			next.slow = now
-		}
-		return next, nil
-	})
+	l.gpusDone = l.gpus.startIfStale(since[gpuFacts](l.now, l.o.FastInterval),
+		func(last gpuFacts, now time.Time) (gpuFacts, error) {
+			slow := last.slow.IsZero() || now.Sub(last.slow) >= l.o.SlowInterval
+			driver, err := l.o.GPUs.Read(last.driver, slow, now)
+			if err != nil {
+				return gpuFacts{driver: last.driver, loaded: driver.Loaded, began: now}, err
+			}
+			next := gpuFacts{driver: driver, loaded: driver.Loaded, began: now, slow: last.slow}
+			if slow {
+				next.slow = now
+			}
+			return next, nil
+		})
 }
 
-// assembleGPUs waits for a read that startGPUs started. While it hangs or fails, which GPUs there are stays known, and nothing else.
+// assembleGPUs waits for a read that startGPUs started. While it hangs or fails, which GPUs there are stays
+// known, and nothing else.
 func (l *look) assembleGPUs() {
 	if l.o.GPUs == nil {
 		return

@@ -58,8 +58,8 @@ func (r hostReader) NetDevs(names []string, detailed bool, now time.Time) ([]fab
 	return r.FS.NetDevs(names, routes, speed, detailed, now), err
 }
 
-// Interfaces does not know them where sysfs shows those of another network namespace than the one that the node's routes
-// are of, as in a container.
+// Interfaces does not know them where sysfs shows those of another network namespace than the one that the
+// node's routes are of, as in a container.
 func (r hostReader) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
 	list := r.FS.Interfaces(now)
 	if list.State != fabric.OK {

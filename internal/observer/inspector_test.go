@@ -12,7 +12,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Files of Inspector are read for those who want processes, and where the site names their folder; a reload can name another one.
+// Files of Inspector are read for those who want processes, and where the site names their folder; a reload
+// can name another one.
 func TestInspector(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "node1-pid7.log")

@@ -180,7 +180,8 @@ func (k *kernel) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
 	return fabric.Known([]fabric.Interface{{Name: "eno1", OperState: fabric.Known("up", "", now)}}, "", now)
 }
 
-// lockRTNL waits for the holder of the lock. It fails the test if another caller waits: reads that need it must not overlap.
+// lockRTNL waits for the holder of the lock. It fails the test if another caller waits: reads that need it
+// must not overlap.
 func (k *kernel) lockRTNL() {
 	if k.waiting.Add(1) != 1 {
 		panic("two calls under the rtnl lock at once")

@@ -15,8 +15,8 @@ import (
 
 // lane is where reads that must never overlap run: those of one device, or those under the kernel's rtnl
 // lock. It holds at most one goroutine. A read that does not return keeps its lane busy; no caller starts a
-// second one, and none waits for it once it is known to be stuck. What reads use is closed in the lane, when another takes
-// its place (use) or when the lane is retired.
+// second one, and none waits for it once it is known to be stuck. What reads use is closed in the lane, when
+// another takes its place (use) or when the lane is retired.
 type lane struct {
 	stuckAfter time.Duration
 
@@ -34,7 +34,8 @@ type lane struct {
 // ended is the end of what never began.
 var ended = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// start begins read unless one is in flight or the lane is retired, and returns what is closed when the one in flight ends.
+// start begins read unless one is in flight or the lane is retired, and returns what is closed when the one
+// in flight ends.
 func (l *lane) start(read func()) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,8 +82,9 @@ func recovered(f func()) (err error) {
 	return nil
 }
 
-// use says what closes what reads use that begin from now on. What was used before is closed once, as soon as no read is in
-// flight, even hours later; nothing waits for it. In a lane that is retired nothing begins, and what it gets is closed at once.
+// use says what closes what reads use that begin from now on. What was used before is closed once, as soon as
+// no read is in flight, even hours later; nothing waits for it. In a lane that is retired nothing begins, and
+// what it gets is closed at once.
 func (l *lane) use(closes func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,8 +131,9 @@ func (l *lane) retireIdle() bool {
 // readStack is about how much stack a read takes, in bytes.
 const readStack = 6 << 10
 
-// growStack has Go's runtime make room for a frame of readStack, which it does before it looks at used. A goroutine begins
-// with 2 KiB; growing in steps, each of which copies all frames, costs a fortieth of a scrape.
+// growStack has Go's runtime make room for a frame of readStack, which it does before it looks at used. A
+// goroutine begins with 2 KiB; growing in steps, each of which copies all frames, costs a fortieth of a
+// scrape.
 //
 //go:noinline
 func growStack(used bool) byte {
@@ -171,8 +174,8 @@ func (l *lane) busy() (fabric.Reason, time.Time) {
 	}
 }
 
-// progress records that a part of the read in flight ended. Only that read calls it. A read of many parts takes long on a
-// host whose processors are busy; it is late then, and not stuck.
+// progress records that a part of the read in flight ended. Only that read calls it. A read of many parts
+// takes long on a host whose processors are busy; it is late then, and not stuck.
 func (l *lane) progress() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

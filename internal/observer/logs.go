@@ -12,7 +12,8 @@ import (
 	"gpufabric_exporter/internal/jobs/joblog"
 )
 
-// filesPatience bounds how long a scrape waits for files of jobs, which may be on a server, and for messages of the kernel.
+// filesPatience bounds how long a scrape waits for files of jobs, which may be on a server, and for messages
+// of the kernel.
 const filesPatience = 500 * time.Millisecond
 
 // followLogs has other logs of jobs be followed, or none. It needs ob.mu.
@@ -53,12 +54,13 @@ func (l *look) observeLogs() {
 	ctx, cancel := context.WithTimeout(l.ctx, filesPatience)
 	defer cancel()
 	if len(files.Logs) > 0 {
-		l.n.Logs = named(ctx, l, l.logs, fabric.SourceLogs, fabric.SourceLogs, func(v fabric.LogReading, s fabric.Source) fabric.Source {
-			if s = lowered(s, v.Shortage); s.Up && v.Unread != nil {
-				s.Up, s.Reason, s.Err = false, fabric.ReasonOf(v.Unread), v.Unread
-			}
-			return s
-		})
+		l.n.Logs = named(ctx, l, l.logs, fabric.SourceLogs, fabric.SourceLogs,
+			func(v fabric.LogReading, s fabric.Source) fabric.Source {
+				if s = lowered(s, v.Shortage); s.Up && v.Unread != nil {
+					s.Up, s.Reason, s.Err = false, fabric.ReasonOf(v.Unread), v.Unread
+				}
+				return s
+			})
 	}
 	if files.Kernel != "" {
 		l.n.Kernel = named(ctx, l, l.kernel, fabric.SourceKernel, fabric.SourceKernel, nil)
@@ -73,14 +75,17 @@ func (l *look) observeInspector() {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, filesPatience)
 	defer cancel()
-	l.n.Inspector = named(ctx, l, l.inspect, fabric.SourceInspector, folder, func(v fabric.InspectorReading, s fabric.Source) fabric.Source {
-		return lowered(s, v.Shortage)
-	})
+	l.n.Inspector = named(ctx, l, l.inspect, fabric.SourceInspector, folder,
+		func(v fabric.InspectorReading, s fabric.Source) fabric.Source {
+			return lowered(s, v.Shortage)
+		})
 }
 
-// named refreshes the reading of files that the site names, and returns it as a fact from there. What was read is used also where lower,
-// unless that is nil, has the source be down because it is not all.
-func named[T any](ctx context.Context, l *look, r *reading[T], source, from string, lower func(T, fabric.Source) fabric.Source) fabric.Fact[T] {
+// named refreshes the reading of files that the site names, and returns it as a fact from there. What was
+// read is used also where lower, unless that is nil, has the source be down because it is not all.
+func named[T any](ctx context.Context, l *look, r *reading[T], source, from string,
+	lower func(T, fabric.Source) fabric.Source,
+) fabric.Fact[T] {
 	fresh := since[T](l.now, l.o.FastInterval)
 	r.refresh(ctx, fresh, nil)
 	v, src := r.get(source, "", fresh)
@@ -94,14 +99,15 @@ func named[T any](ctx context.Context, l *look, r *reading[T], source, from stri
 	return fact
 }
 
-// lowered is a source that is down if files were left out because of a bound: what was read of the others is used, and does not look like
-// all there is. The error names who has most of what was left out.
+// lowered is a source that is down if files were left out because of a bound: what was read of the others is
+// used, and does not look like all there is. The error names who has most of what was left out.
 func lowered(s fabric.Source, left fabric.Shortage) fabric.Source {
 	if !left.Any() {
 		return s
 	}
 	s.Up, s.Reason = false, fabric.ReasonMalformed
-	text := fmt.Sprintf("files were left out because their owners have more than is read of one: %d times of %s", left.Lost, left.Most)
+	text := fmt.Sprintf("files were left out because their owners have more than is read of one: %d times of %s",
+		left.Lost, left.Most)
 	if left.Owners > 1 {
 		text += fmt.Sprintf(", and of %d others", left.Owners-1)
 	}

@@ -13,8 +13,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Logs and messages are read where the site names them, a reload keeps the counts of what it names still, and a file that cannot be
-// opened is a source that failed.
+// Logs and messages are read where the site names them, a reload keeps the counts of what it names still, and
+// a file that cannot be opened is a source that failed.
 func TestLogs(t *testing.T) {
 	folder := t.TempDir()
 	log, messages := filepath.Join(folder, "nccl.log"), filepath.Join(folder, "kmsg")

@@ -10,7 +10,8 @@ import (
 	"gpufabric_exporter/internal/library"
 )
 
-// NCCLFiles says where the site keeps NCCL configuration beside /etc/nccl.conf, a library, and what jobs and the kernel write.
+// NCCLFiles says where the site keeps NCCL configuration beside /etc/nccl.conf, a library, and what jobs and
+// the kernel write.
 type NCCLFiles struct {
 	Environment string       // KEY=value file that jobs get as environment; empty: none
 	Home        string       // folder whose .nccl.conf counts; empty: none

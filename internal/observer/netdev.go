@@ -76,7 +76,8 @@ func (l *look) observeNetDevs() {
 	ob, n, now, want := l.Observer, l.n, l.now, l.want
 	asked, newest := netDevNames(n)
 	same := func(v netDevs) bool {
-		return ob.young(v.began, now, false) && !v.began.Before(newest) && v.asked.equal(asked) && (v.detailed || want&wantPhysical == 0)
+		return ob.young(v.began, now, false) && !v.began.Before(newest) && v.asked.equal(asked) &&
+			(v.detailed || want&wantPhysical == 0)
 	}
 	fresh := func(v netDevs, _ time.Time) bool {
 		if want&fabric.WantNCCL != 0 && !ob.young(v.listed, now, false) {
@@ -184,9 +185,11 @@ func physicalBelow(names []string, devs []fabric.NetDev) []string {
 	return slices.Compact(physical)
 }
 
-// readNetDevs reads the interfaces, unless their last reading is still good, and those kinds of facts of physical interfaces
-// that are due.
-func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fabric.Want, now time.Time) (netDevs, error) {
+// readNetDevs reads the interfaces, unless their last reading is still good, and those kinds of facts of
+// physical interfaces that are due.
+func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fabric.Want, now time.Time) (netDevs,
+	error,
+) {
 	next := last
 	if good {
 		next.devs = slices.Clone(last.devs)

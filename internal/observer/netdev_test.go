@@ -264,7 +264,8 @@ func TestOneInterfaceThatFails(t *testing.T) {
 	})
 }
 
-// What a driver said a minute ago does not outlive that it fails, and one answer that is wrong takes none of the others.
+// What a driver said a minute ago does not outlive that it fails, and one answer that is wrong takes none of
+// the others.
 func TestAnswersOfADriverThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(1)
@@ -293,8 +294,8 @@ func TestAnswersOfADriverThatFails(t *testing.T) {
 	})
 }
 
-// A source that failed is down until what failed was read again: the reads between, of statistics that are due more often,
-// prove nothing.
+// A source that failed is down until what failed was read again: the reads between, of statistics that are
+// due more often, prove nothing.
 func TestInterfacesStayDownUntilReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(1)

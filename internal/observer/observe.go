@@ -27,13 +27,14 @@ type look struct {
 // implied is what else is read for who wants any of these, in an order in which nothing that is implied comes back.
 var implied = []struct{ want, also fabric.Want }{
 	{fabric.WantRanks, fabric.WantGPU | fabric.WantCounters}, // their GPUs and their devices
-	{fabric.WantGID | fabric.WantGPU, fabric.WantNCCL},       // which chooses among GIDs, and whether to use GPUDirect RDMA
-	{fabric.WantGPU | fabric.WantFreshPCI, fabric.WantPCI},   // where they are
+	// which chooses among GIDs, and whether to use GPUDirect RDMA
+	{fabric.WantGID | fabric.WantGPU, fabric.WantNCCL},
+	{fabric.WantGPU | fabric.WantFreshPCI, fabric.WantPCI}, // where they are
 	{fabric.WantGID | fabric.WantCounters | fabric.WantCM | fabric.WantPCI | wantPhysical, fabric.WantHCA},
 }
 
-// steps are what a look does, each for who wants any of what it is for; 0: always. Those that start a read do not wait for it: what
-// takes long goes on beside the others.
+// steps are what a look does, each for who wants any of what it is for; 0: always. Those that start a read do
+// not wait for it: what takes long goes on beside the others.
 var steps = []struct {
 	want fabric.Want
 	do   func(*look)
@@ -71,11 +72,14 @@ var errClosed = errors.New("closed: nothing is read any more")
 
 // unread is the node of which nothing is known, because the observer is closed.
 func unread(now time.Time, policy *fabric.Policy) *fabric.Node {
-	return &fabric.Node{At: now, Policy: policy, Sources: []fabric.Source{{Name: fabric.SourceClass, Reason: fabric.ReasonNotRead, Err: errClosed}}}
+	return &fabric.Node{At: now, Policy: policy, Sources: []fabric.Source{{
+		Name:   fabric.SourceClass,
+		Reason: fabric.ReasonNotRead, Err: errClosed,
+	}}}
 }
 
-// Observe returns the node as it is now, at most FastInterval old; after Close one of which nothing is known. Half of the time until ctx's deadline is
-// for the devices, the rest for what depends on their answers.
+// Observe returns the node as it is now, at most FastInterval old; after Close one of which nothing is known.
+// Half of the time until ctx's deadline is for the devices, the rest for what depends on their answers.
 func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node {
 	for _, i := range implied {
 		if want&i.want != 0 {
@@ -142,8 +146,8 @@ func sourced[T any](l *look, r *reading[T], name string, fresh func(T, time.Time
 	return v, src
 }
 
-// recognize looks which profile fits the node. A bus that does not answer for a while does not make it another machine: then what was
-// recognized before stands.
+// recognize looks which profile fits the node. A bus that does not answer for a while does not make it
+// another machine: then what was recognized before stands.
 func (l *look) recognize() {
 	n := l.n
 	n.DeriveProfile()

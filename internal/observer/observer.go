@@ -39,17 +39,20 @@ type Options struct {
 	Devices               fabric.Filter
 	Policy                *fabric.Policy // nil: no expectations
 	NCCL                  NCCLFiles
-	Ethernet              Ethernet       // answers for the drivers of network interfaces; nil: those in Netlink or, if Sysfs is its, of this kernel
-	Statistics            *regexp.Regexp // whole names of statistics of network interfaces to read beside those with a meaning; nil: none
-	GPUs                  GPUs           // answers for the driver of the GPUs, closed with the Observer; nil: it is not asked
-	Ranks                 Ranks          // processes that hold GPUs, closed with the Observer; nil: they are not read
-	Descriptors           int            // of files of devices that stay open; 0: no limit
-	RanksPatience         time.Duration  // how long a caller waits for Ranks; 0: ranksPatience
-	FastInterval          time.Duration  // how long callers share a reading; 0: DefaultFastInterval
-	MediumInterval        time.Duration  // how long they share statistics of network interfaces; 0: DefaultMediumInterval
-	SlowInterval          time.Duration  // age at which slow facts are read again; 0: DefaultSlowInterval
-	RareInterval          time.Duration  // age at which what only a reboot changes is read again; 0: DefaultRareInterval
-	Log                   *slog.Logger
+	// answers for the drivers of network interfaces; nil: those in Netlink or, if Sysfs is its, of this kernel
+	Ethernet Ethernet
+	// whole names of statistics of network interfaces to read beside those with a meaning; nil: none
+	Statistics *regexp.Regexp
+	// answers for the driver of the GPUs, closed with the Observer; nil: it is not asked
+	GPUs           GPUs
+	Ranks          Ranks         // processes that hold GPUs, closed with the Observer; nil: they are not read
+	Descriptors    int           // of files of devices that stay open; 0: no limit
+	RanksPatience  time.Duration // how long a caller waits for Ranks; 0: ranksPatience
+	FastInterval   time.Duration // how long callers share a reading; 0: DefaultFastInterval
+	MediumInterval time.Duration // how long they share statistics of network interfaces; 0: DefaultMediumInterval
+	SlowInterval   time.Duration // age at which slow facts are read again; 0: DefaultSlowInterval
+	RareInterval   time.Duration // age at which what only a reboot changes is read again; 0: DefaultRareInterval
+	Log            *slog.Logger
 }
 
 // Observer is described in the package comment.
@@ -192,7 +195,8 @@ func newReading[T any](ob *Observer, closes func()) *reading[T] {
 	return r
 }
 
-// SetPolicy replaces what the site expects, from the next Observe on. What was followed already stays, so that its counts do.
+// SetPolicy replaces what the site expects, from the next Observe on. What was followed already stays, so
+// that its counts do.
 func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	if p == nil {
 		p = &fabric.Policy{}
@@ -226,8 +230,8 @@ func (ob *Observer) Close() {
 	}
 }
 
-// retire retires all lanes, and has the mounts be closed when nothing is left in them. It returns what is closed when processes and
-// GPUs are released.
+// retire retires all lanes, and has the mounts be closed when nothing is left in them. It returns what is
+// closed when processes and GPUs are released.
 func (ob *Observer) retire() []<-chan struct{} {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()

@@ -24,7 +24,8 @@ type pciFacts struct {
 	rare  time.Time // when everything was
 }
 
-// startPCI starts a read of the bus if one is due. No driver is asked, and nothing needs the rtnl lock: the bus has a lane of its own.
+// startPCI starts a read of the bus if one is due. No driver is asked, and nothing needs the rtnl lock: the
+// bus has a lane of its own.
 func (l *look) startPCI() {
 	if l.bus == nil {
 		return
@@ -56,11 +57,13 @@ func (ob *Observer) rareInterval(want fabric.Want) time.Duration {
 // read for callers that ask for them, and so are settings.
 func (ob *Observer) freshPCI(now time.Time, want fabric.Want) func(pciFacts, time.Time) bool {
 	return func(v pciFacts, began time.Time) bool {
-		return now.Sub(began) < ob.o.SlowInterval && now.Sub(v.rare) < ob.rareInterval(want) && (want&fabric.WantPCI == 0 || now.Sub(v.links) < ob.o.SlowInterval)
+		return now.Sub(began) < ob.o.SlowInterval && now.Sub(v.rare) < ob.rareInterval(want) &&
+			(want&fabric.WantPCI == 0 || now.Sub(v.links) < ob.o.SlowInterval)
 	}
 }
 
-// assemblePCI waits for a read that startPCI started. While it hangs, where everything is stays known, and nothing else.
+// assemblePCI waits for a read that startPCI started. While it hangs, where everything is stays known, and
+// nothing else.
 func (l *look) assemblePCI() {
 	if l.bus == nil {
 		return

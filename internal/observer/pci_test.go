@@ -151,7 +151,8 @@ func TestPCISettingsOnRequest(t *testing.T) {
 	})
 }
 
-// TestProfileStands: a machine does not become another one because its bus does not answer, but what it is is not guessed either.
+// TestProfileStands: a machine does not become another one because its bus does not answer, but what it is is
+// not guessed either.
 func TestProfileStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ob, b, _ := startBus(t, nil)

@@ -43,7 +43,8 @@ func (r *namedRanks) Read(gpus *fabric.GPUDriver, now time.Time) ([]fabric.RankC
 	return list, netns, err
 }
 
-// ranksOf opens the reader of the processes of this kernel. It loads no module: neither tcp_diag nor, by a socket, ib_core.
+// ranksOf opens the reader of the processes of this kernel. It loads no module: neither tcp_diag nor, by a
+// socket, ib_core.
 func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
 	var distances func(cpus string) []int
 	if nodes, err := numa.Read(o.Sysfs); err == nil { // else the machine has no NUMA, or nothing is known of it

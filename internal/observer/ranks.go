@@ -14,9 +14,9 @@ import (
 // Ranks reads the processes that hold GPUs. It is called by one goroutine at a time.
 type Ranks interface {
 	// Read reads the processes. The driver says which processes the GPUs have; it is only read. What cannot be read of one
-	// process is an unknown fact; an error means that no process could be looked for, but for a fabric.PartialError: the list is good
-	// for all but those whom it names. netns is the network namespace of the node: a rank in another one has interfaces and sockets of
-	// its own.
+	// process is an unknown fact; an error means that no process could be looked for, but for a
+	// fabric.PartialError: the list is good for all but those whom it names. netns is the network namespace of
+	// the node: a rank in another one has interfaces and sockets of its own.
 	Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error)
 	Close() error
 }
@@ -29,11 +29,12 @@ type rankFacts struct {
 	err   error // why there are more processes than list has, or more to know of them
 }
 
-// ranksPatience bounds how long a scrape waits for the processes, which are looked for last: what hangs there are files of jobs.
+// ranksPatience bounds how long a scrape waits for the processes, which are looked for last: what hangs there
+// are files of jobs.
 const ranksPatience = time.Second
 
-// ranksLate is the age up to which a reading stands in for one that is not there in time: on a busy node a look takes longer
-// than a scrape waits, and verdicts come one scrape later instead of never.
+// ranksLate is the age up to which a reading stands in for one that is not there in time: on a busy node a
+// look takes longer than a scrape waits, and verdicts come one scrape later instead of never.
 const ranksLate = time.Minute
 
 // observeRanks reads the processes in a lane of its own, after the GPUs that they hold.
@@ -63,7 +64,8 @@ func (l *look) observeRanks() {
 		n.Ranks = fabric.UnknownFact[[]fabric.RankCandidate](src.Reason, source, n.At)
 		return
 	}
-	if src.Reason == fabric.ReasonNotRead && v.err != nil { // a look that did not get to all, and not one that was not asked for
+	// a look that did not get to all, and not one that was not asked for
+	if src.Reason == fabric.ReasonNotRead && v.err != nil {
 		src.Reason = fabric.ReasonTimeout
 	}
 	n.Sources = append(n.Sources, src)
@@ -76,8 +78,8 @@ func (l *look) observeRanks() {
 // maxUnread bounds the owners that are named because facts of their processes could not be read.
 const maxUnread = 8
 
-// withUnread adds to the error of a list the owners of whom what decides about jobs could not be read. That the site grants too little, or the
-// kernel does not offer it, is no failure.
+// withUnread adds to the error of a list the owners of whom what decides about jobs could not be read. That
+// the site grants too little, or the kernel does not offer it, is no failure.
 func withUnread(list []fabric.RankCandidate, err error) error {
 	partial, is := errors.AsType[*fabric.PartialError](err)
 	if err != nil && !is {

@@ -104,8 +104,8 @@ func TestRanksHang(t *testing.T) {
 	})
 }
 
-// On a node where a look takes longer than a scrape waits, each scrape has the reading of the one before, for a minute at most; a
-// command waits.
+// On a node where a look takes longer than a scrape waits, each scrape has the reading of the one before, for
+// a minute at most; a command waits.
 func TestRanksLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &processes{takes: ranksPatience + time.Second/2}
@@ -201,7 +201,8 @@ func TestRanksInPart(t *testing.T) {
 	}
 }
 
-// A reading that is good for all but one owner is shown, and its source is not up: nobody takes what is missing for an end.
+// A reading that is good for all but one owner is shown, and its source is not up: nobody takes what is
+// missing for an end.
 func TestRanksOfAllButOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		by := fabric.Excess{Owner: fabric.Owner{Kind: fabric.OwnerUser, ID: "1001"}, PID: 77, What: "descriptors", Reason: fabric.ReasonMalformed}

@@ -140,7 +140,8 @@ func (d *rdmaDevice) ReadPorts(h *fabric.HCA, now time.Time) error {
 		if changed {
 			d.ReadRate(h, p, now)
 		}
-		if was := d.netdevs[p.Number]; was != v.NetDev && p.NetDev.State == fabric.OK { // it went to another network namespace
+		// it went to another network namespace
+		if was := d.netdevs[p.Number]; was != v.NetDev && p.NetDev.State == fabric.OK {
 			d.ReadNetDev(p, now)
 		}
 		d.netdevs[p.Number] = v.NetDev

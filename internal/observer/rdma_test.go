@@ -95,7 +95,8 @@ func round(t *testing.T, d *rdmaDevice) fabric.HCA {
 	return h
 }
 
-// ConnectX-8 has a device for subnet management beside each that carries data ("rdma dev add smi0 type SMI parent mlx5_0").
+// ConnectX-8 has a device for subnet management beside each that carries data ("rdma dev add smi0 type SMI
+// parent mlx5_0").
 func TestDeviceForSubnetManagement(t *testing.T) {
 	d, w := overWire(t)
 	if h := round(t, d); h.Function.Value == fabric.FunctionSMI {

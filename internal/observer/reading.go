@@ -27,9 +27,11 @@ type reading[T any] struct {
 	epoch int // counts what was forgotten
 }
 
-// startIfStale starts a read unless the value is fresh, and returns a channel that is closed when the read ends; nil when there
-// is nothing to wait for. The read gets the last value; nil is that of replace.
-func (r *reading[T]) startIfStale(fresh func(value T, began time.Time) bool, read func(last T, now time.Time) (T, error)) <-chan struct{} {
+// startIfStale starts a read unless the value is fresh, and returns a channel that is closed when the read
+// ends; nil when there is nothing to wait for. The read gets the last value; nil is that of replace.
+func (r *reading[T]) startIfStale(fresh func(value T, began time.Time) bool,
+	read func(last T, now time.Time) (T, error),
+) <-chan struct{} {
 	if _, ok := r.peek(fresh); ok {
 		return nil
 	}
@@ -67,8 +69,8 @@ func (r *reading[T]) peek(fresh func(value T, began time.Time) bool) (value T, o
 	return r.value, !r.began.IsZero() && fresh(r.value, r.began)
 }
 
-// replace has the value be read otherwise from now on, by what closes closes unless that is nil. The reading is as it was before the
-// first read, and what a read in flight brings is dropped.
+// replace has the value be read otherwise from now on, by what closes closes unless that is nil. The reading
+// is as it was before the first read, and what a read in flight brings is dropped.
 func (r *reading[T]) replace(read func(last T, now time.Time) (T, error), closes func()) {
 	r.mu.Lock()
 	var none T

@@ -34,8 +34,9 @@ func troubles(s *fabric.Source) []trouble {
 	return list
 }
 
-// logSources logs once that a source fails, once more for each other reason that it comes to fail for and for each owner of whom not
-// everything could be read, and once that it is read again: a source that alternates between two reasons does not fill the log.
+// logSources logs once that a source fails, once more for each other reason that it comes to fail for and for
+// each owner of whom not everything could be read, and once that it is read again: a source that alternates
+// between two reasons does not fill the log.
 func (ob *Observer) logSources(n *fabric.Node) {
 	for i := range n.Sources {
 		s := &n.Sources[i]
@@ -45,7 +46,8 @@ func (ob *Observer) logSources(n *fabric.Node) {
 		case s.Up && logged != nil:
 			ob.log.Info("source recovered", "source", s.Name, "device", s.Device)
 			delete(ob.troubled, id)
-		case !s.Up && slices.ContainsFunc(troubles(s), func(t trouble) bool { return !logged[t] }) && len(logged) < maxTroubles:
+		case !s.Up && slices.ContainsFunc(troubles(s), func(t trouble) bool { return !logged[t] }) &&
+			len(logged) < maxTroubles:
 			ob.log.Warn("source failed", "source", s.Name, "device", s.Device, "reason", string(s.Reason), "err", s.Err)
 			if logged == nil {
 				logged = map[trouble]bool{}

@@ -29,10 +29,11 @@ type trackedCounter struct {
 	wrapTracker
 }
 
-// wrapTracker continues one counter. The kernel does not say why a counter fell. A wrap that is taken for a reset costs the
-// events between the last reading and the end of the register; a reset that is taken for a wrap adds up to 2^32 events
-// that never were. So a fall is a wrap only if the counter may have wrapped in the time since the last reading, at the
-// speed that was seen of it; any other fall is a reset, and the series starts again from what the register shows.
+// wrapTracker continues one counter. The kernel does not say why a counter fell. A wrap that is taken for a
+// reset costs the events between the last reading and the end of the register; a reset that is taken for a
+// wrap adds up to 2^32 events that never were. So a fall is a wrap only if the counter may have wrapped in
+// the time since the last reading, at the speed that was seen of it; any other fall is a reset, and the
+// series starts again from what the register shows.
 type wrapTracker struct {
 	last      uint32
 	at        time.Time // of last; zero before the first reading
@@ -48,8 +49,8 @@ const (
 	maxAdvance = register / 2
 	// speedMargin is how much faster than ever before a counter may have been while it wrapped.
 	speedMargin = 4
-	// alwaysPlausible is what a counter may always have counted since the last reading. One that is reset at a random value
-	// stands that close to its end in one of 65,536 cases.
+	// alwaysPlausible is what a counter may always have counted since the last reading. One that is reset at a
+	// random value stands that close to its end in one of 65,536 cases.
 	alwaysPlausible = 1 << 16
 )
 
@@ -81,9 +82,10 @@ func (o wrapTrackers) advance(h *fabric.HCA) {
 		return counters.DeviceSpec(driver, name)
 	})
 	for i := range h.Ports {
-		o.list(h.Ports[i].Counters.HW.Or(nil), counterListKey{driver, h.Ports[i].Number}, func(name string) (counters.Spec, bool) {
-			return counters.PortSpec(driver, name)
-		})
+		o.list(h.Ports[i].Counters.HW.Or(nil), counterListKey{driver, h.Ports[i].Number},
+			func(name string) (counters.Spec, bool) {
+				return counters.PortSpec(driver, name)
+			})
 	}
 }
 
@@ -102,7 +104,9 @@ func (o wrapTrackers) list(list []fabric.Counter, p counterListKey, spec func(na
 	}
 }
 
-func rearranged(dials []trackedCounter, list []fabric.Counter, spec func(name string) (counters.Spec, bool)) []trackedCounter {
+func rearranged(dials []trackedCounter, list []fabric.Counter,
+	spec func(name string) (counters.Spec, bool),
+) []trackedCounter {
 	rest := slices.Clone(dials)
 	next := make([]trackedCounter, 0, len(list))
 	for _, c := range list {

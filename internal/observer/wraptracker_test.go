@@ -81,8 +81,8 @@ func count(start uint64, events []event) (increase, truth uint64, falls int, all
 	return increase, truth, falls, allowed
 }
 
-// FuzzWrapTracker: whatever happens to a counter, Prometheus sees no more events than there were, except what a reset may
-// pass for.
+// FuzzWrapTracker: whatever happens to a counter, Prometheus sees no more events than there were, except what
+// a reset may pass for.
 func FuzzWrapTracker(f *testing.F) {
 	f.Add(uint64(4294967290), []byte{1, 11, 0, 1, 20, 0, 1, 3, 1})
 	f.Add(uint64(3_000_000_000), []byte{15, 4, 0, 15, 6, 1})

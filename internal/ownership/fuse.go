@@ -16,9 +16,9 @@ import (
 
 const maxMounts = 4 << 20 // bytes of /proc/self/mountinfo
 
-// judgeFUSE distrusts what lies in a file system that a process of another user serves: it shows any owner that it likes,
-// and other content with each read. A user can mount one on a directory that is theirs, such as /home/alice, and let root in where
-// /etc/fuse.conf has user_allow_other.
+// judgeFUSE distrusts what lies in a file system that a process of another user serves: it shows any owner
+// that it likes, and other content with each read. A user can mount one on a directory that is theirs, such
+// as /home/alice, and let root in where /etc/fuse.conf has user_allow_other.
 func (w *walker) judgeFUSE(fd int, shown string, st *unix.Stat_t) {
 	var is unix.Statfs_t
 	if unix.Fstatfs(fd, &is) != nil || is.Type != unix.FUSE_SUPER_MAGIC {
@@ -26,7 +26,8 @@ func (w *walker) judgeFUSE(fd int, shown string, st *unix.Stat_t) {
 	}
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		w.distrust(fmt.Errorf("%s: %w: a FUSE file system, of which is not known whose it is: %w", shown, fs.ErrPermission, err))
+		w.distrust(fmt.Errorf("%s: %w: a FUSE file system, of which is not known whose it is: %w", shown, fs.ErrPermission,
+			err))
 		return
 	}
 	defer f.Close()
@@ -39,8 +40,8 @@ func (w *walker) judgeFUSE(fd int, shown string, st *unix.Stat_t) {
 }
 
 // servedByUs reports whether root or the user of this process mounted the FUSE file system of that device, as
-// /proc/self/mountinfo says (proc_pid_mountinfo(5); user_id of fuse_show_options, fs/fuse/inode.c). The host of a virtual
-// machine serves virtiofs, which is of that kind, too.
+// /proc/self/mountinfo says (proc_pid_mountinfo(5); user_id of fuse_show_options, fs/fuse/inode.c). The host
+// of a virtual machine serves virtiofs, which is of that kind, too.
 func servedByUs(mountinfo []byte, dev uint64) bool {
 	device := fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev))
 	for line := range bytes.Lines(mountinfo) {

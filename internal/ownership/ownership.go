@@ -3,9 +3,10 @@
 // Package ownership reports whether anyone but root and the user of this process can have written a file, or can put
 // another one in its place: what is in such a file may decide what a privileged process loads.
 //
-// The rule: the file, each directory on the way to it and each symbolic link belong to root or to the effective user, and
-// only these may write to them. Group write is accepted for the groups of root and of this process where no ACL widens
-// them. In a sticky directory that others may write to (/tmp), only what exists counts: they cannot rename or remove it.
+// The rule: the file, each directory on the way to it and each symbolic link belong to root or to the
+// effective user, and only these may write to them. Group write is accepted for the groups of root and of
+// this process where no ACL widens them. In a sticky directory that others may write to (/tmp), only what
+// exists counts: they cannot rename or remove it.
 //
 // The way is walked one openat(2) at a time without following links, and every step is judged by fstat(2) on the
 // descriptor that the next step starts from, so nothing can be swapped between the look and the read. As for a process
@@ -52,8 +53,9 @@ func Check(root, name string) (Finding, error) {
 	return f, err
 }
 
-// Readable reports whether every user may read a library, and all folders of libraryPath (LD_LIBRARY_PATH), in which the loader
-// looks for it first. A library without a slash in its name is looked for, and is not judged itself.
+// Readable reports whether every user may read a library, and all folders of libraryPath (LD_LIBRARY_PATH),
+// in which the loader looks for it first. A library without a slash in its name is looked for, and is not
+// judged itself.
 func Readable(library, libraryPath string) bool {
 	paths := strings.FieldsFunc(libraryPath, func(r rune) bool { return r == ':' || r == ';' })
 	if strings.Contains(library, "/") {

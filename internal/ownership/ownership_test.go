@@ -153,8 +153,8 @@ func chown(t *testing.T, file string, uid, gid int) {
 	}
 }
 
-// What is judged is what is read: a link that is swapped all the time never gives the content of one file and the verdict
-// on another.
+// What is judged is what is read: a link that is swapped all the time never gives the content of one file and
+// the verdict on another.
 func TestSwap(t *testing.T) {
 	root := lay(t, func(string) {})
 	bad, conf := filepath.Join(root, "home/u/conf"), filepath.Join(root, "etc/site/conf")

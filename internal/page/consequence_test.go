@@ -36,7 +36,8 @@ func TestCauseIsCountedOnce(t *testing.T) {
 	}
 }
 
-// A badge has the severity of its own check, as alerts, tiles and /status.json have: that of a cause is not raised by what follows.
+// A badge has the severity of its own check, as alerts, tiles and /status.json have: that of a cause is not
+// raised by what follows.
 func TestBadgesHaveTheSeverityOfTheirChecks(t *testing.T) {
 	page := landingOf(t, func() *fabric.Node {
 		n := fabrictest.Healthy()

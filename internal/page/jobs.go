@@ -125,7 +125,10 @@ func whyNoJobs(d *status.Document, health []collector.Health) string {
 
 func jobRowOf(j *job.Job, names map[string]string, said *progress.Account) jobRow {
 	v := &j.Verdict
-	row := jobRow{Name: j.Name, Transport: transportCell(v), Remedies: append(j.Remedies(), rasRemedies(said)...), verdict: v, severity: status.JobSeverity(j, said)}
+	row := jobRow{
+		Name: j.Name, Transport: transportCell(v), Remedies: append(j.Remedies(), rasRemedies(said)...),
+		verdict: v, severity: status.JobSeverity(j, said),
+	}
 	if !j.Seen.IsZero() { // what is kept is not good now
 		row.Transport.Text = j.State()
 		row.Transport.Class = strings.TrimPrefix(row.Transport.Class, "good")
@@ -176,7 +179,8 @@ func jobNotes(j *job.Job) []jobNote {
 	}
 	note("unknown", j.Verdict.Reason.Text(), "")
 	note("not seen now", j.NotSeen(), "")
-	if !slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return j.Verdict.Names(&f) }) { // which says where it is set, too
+	// which says where it is set, too
+	if !slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return j.Verdict.Names(&f) }) {
 		note("cause", verdict.Sentence(j.Verdict.Cause.Text()), "")
 	}
 	for _, e := range j.Verdict.Evidence {
@@ -211,7 +215,10 @@ func rankRowOf(r *job.Rank, of job.Cause, names map[string]string) rankRow {
 	if c.Note == "" {
 		c.Note = r.Unseen.Text()
 	}
-	return rankRow{Process: name, GPUs: gpuList(r.GPUs, names), Transport: c, Way: cmp.Or(string(r.Verdict.Way), "-"), Children: r.Children}
+	return rankRow{
+		Process: name, GPUs: gpuList(r.GPUs, names), Transport: c, Way: cmp.Or(string(r.Verdict.Way), "-"),
+		Children: r.Children,
+	}
 }
 
 // transportCell is the verdict. TCP that the plugin uses by design is neither good nor bad.
@@ -254,8 +261,8 @@ func gpuList(uuids []string, names map[string]string) string {
 	return strings.Join(list, ", ")
 }
 
-// JobsJSON answers with the jobs as JSON, which the command jobs prints, too. observe returns when its context ends. Where jobs are
-// not looked for, the answer is status 404 with the reason.
+// JobsJSON answers with the jobs as JSON, which the command jobs prints, too. observe returns when its
+// context ends. Where jobs are not looked for, the answer is status 404 with the reason.
 func JobsJSON(observe func(context.Context) *fabric.Node, set *collector.Set, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		jobs, why := set.Jobs(observe(r.Context()))

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page has the pages for browsers: the node with its findings, and the results of probes. Each page is also available
-// as JSON.
+// Package page has the pages for browsers: the node with its findings, and the results of probes. Each page
+// is also available as JSON.
 //
-// Any number of goroutines may request a page at once, and it is made anew each time. It loads nothing from elsewhere, runs no
-// script, and escapes whatever comes from the node. Where a page cannot be made, it says so with status 500 and logs why.
+// Any number of goroutines may request a page at once, and it is made anew each time. It loads nothing from
+// elsewhere, runs no script, and escapes whatever comes from the node. Where a page cannot be made, it says
+// so with status 500 and logs why.
 package page
 
 import (
@@ -38,7 +39,8 @@ var landingHTML string
 //go:embed landing.css
 var landingCSS string
 
-// SecurityPolicy is the Content-Security-Policy that all pages can be shown with: it allows their style and nothing else.
+// SecurityPolicy is the Content-Security-Policy that all pages can be shown with: it allows their style and
+// nothing else.
 func SecurityPolicy() string {
 	sum := sha256.Sum256([]byte(landingCSS))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
@@ -108,7 +110,8 @@ func (l *Landing) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	answer(w, "application/json", append(body, '\n'))
 }
 
-// answer sends a page or a document. Names and logs are what others chose: no character of them hides, or changes how others are shown.
+// answer sends a page or a document. Names and logs are what others chose: no character of them hides, or
+// changes how others are shown.
 func answer(w http.ResponseWriter, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	_, _ = w.Write(bytes.Map(func(r rune) rune {
@@ -125,7 +128,8 @@ func (l *Landing) read(n *fabric.Node) (*status.Document, *probesView) {
 	l.Seen.See(list, true, n.At)
 	probed := l.Probes.view(n, list, n.At)
 	in := &status.Inputs{
-		Node: n, Verdicts: list, Exporter: version.Version, Name: l.Title, Note: l.Note, Instance: l.Instance, Links: l.Config().Config.Links,
+		Node: n, Verdicts: list, Exporter: version.Version, Name: l.Title, Note: l.Note, Instance: l.Instance,
+		Links: l.Config().Config.Links,
 		Since: l.Seen.first, RAS: l.Collectors.RAS(), Probes: probed.probed, Probing: probed.Verdict,
 		NoRDMA: l.Collectors.Want()&fabric.WantHCA == 0, Between: observer.DefaultMediumInterval,
 	}

@@ -39,7 +39,8 @@ type portView struct {
 	Left   string // what is only in the JSON; empty: nothing
 }
 
-// On a node with many devices the page leaves out what is in order; maxGIDs bounds the entries that are shown of a GID table.
+// On a node with many devices the page leaves out what is in order; maxGIDs bounds the entries that are shown
+// of a GID table.
 const (
 	manyDevices = 32
 	maxGIDs     = 32
@@ -269,7 +270,8 @@ func chainGroups(d *status.Document) []*chainGroup {
 			if state, known := p.State.Get(); known && state != string(fabric.PortActive) {
 				continue // its settings are not judged
 			}
-			if role, _ := p.Role.Get(); len(p.RoCE) == 0 || role != string(fabric.RoleCompute) && role != string(fabric.RoleStorage) {
+			if role, _ := p.Role.Get(); len(p.RoCE) == 0 || role != string(fabric.RoleCompute) &&
+				role != string(fabric.RoleStorage) {
 				continue
 			}
 			worst := max(0, slices.IndexFunc(p.RoCE, func(c status.Chain) bool { return c.Status == status.StatusFailed }))
@@ -301,7 +303,10 @@ func (g *chainGroup) key() string {
 
 // stepText is a step with its value.
 func stepText(c *status.Chain, s status.Step) string {
-	values := map[fabric.RoCEStep]status.Fact[int]{fabric.RoCETrafficClass: c.TrafficClass, fabric.RoCEDSCP: c.DSCP, fabric.RoCEPriority: c.Priority}
+	values := map[fabric.RoCEStep]status.Fact[int]{
+		fabric.RoCETrafficClass: c.TrafficClass, fabric.RoCEDSCP: c.DSCP,
+		fabric.RoCEPriority: c.Priority,
+	}
 	if v, known := values[fabric.RoCEStep(s.Step)].Get(); known {
 		return s.Name + " " + strconv.Itoa(v)
 	}

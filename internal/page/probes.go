@@ -122,8 +122,9 @@ type runView struct {
 func (p *Probes) view(n *fabric.Node, verdicts []verdict.Verdict, now time.Time) probesView {
 	s, c := p.Status(), p.Config()
 	v := probesView{
-		CSS: template.CSS(landingCSS), Title: p.Title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
-		Links: []Link{{"./", "Node", "overview of the node"}, {"probes.json", "JSON", "the same as JSON"}},
+		CSS: template.CSS(landingCSS), Title: p.Title, Version: version.Version, Facts: dutyFacts(s, c, now),
+		Config: probeConfig(c),
+		Links:  []Link{{"./", "Node", "overview of the node"}, {"probes.json", "JSON", "the same as JSON"}},
 	}
 	v.probed = status.ProbesOf(s.Probes, n, verdicts)
 	for i := range v.probed {
@@ -148,11 +149,14 @@ func probesVerdict(s probes.Status, c *probes.Config, list []status.Probed) (v s
 	v.Status = status.StatusUnknown
 	switch {
 	case c == nil:
-		v.Text, note = "Probes are disabled", "The configuration does not enable probes (probes: {enabled: true}): NCCL runs on this node only by hand (gpufabric_exporter probe)."
+		v.Text, note = "Probes are disabled",
+			"The configuration does not enable probes (probes: {enabled: true}): NCCL runs on this node only by hand (gpufabric_exporter probe)."
 	case bad > 0:
-		v.Status, v.Text = status.StatusFailed, fmt.Sprintf("%d of %s a problem", bad, spelling.Plural(len(list), "probe has", "probes have"))
+		v.Status, v.Text = status.StatusFailed, fmt.Sprintf("%d of %s a problem", bad,
+			spelling.Plural(len(list), "probe has", "probes have"))
 	case s.State != "":
-		v.Status, v.Text, note = status.StatusFailed, "The probe history is not saved", fmt.Sprintf("State file %s: %s.", c.StateFile, s.State)
+		v.Status, v.Text, note = status.StatusFailed, "The probe history is not saved",
+			fmt.Sprintf("State file %s: %s.", c.StateFile, s.State)
 	case !s.Enabled && !ran:
 		v.Text = "Probes run on demand only"
 	case !ran:
@@ -167,7 +171,8 @@ func probesVerdict(s probes.Status, c *probes.Config, list []status.Probed) (v s
 func whyNone(list []probes.ProbeStatus) string {
 	for i := range list {
 		if skip := list[i].LastSkip; skip != nil && skip.Why.Lasting() {
-			return verdict.Sentence(cmp.Or(skip.Detail, verdict.Spaced(string(skip.Why)))) + " " + verdict.Sentence(skip.Why.Advice())
+			return verdict.Sentence(cmp.Or(skip.Detail, verdict.Spaced(string(skip.Why)))) + " " +
+				verdict.Sentence(skip.Why.Advice())
 		}
 	}
 	return "They wait for idle GPUs and for their share of GPU time."
@@ -183,7 +188,8 @@ func dutyFacts(s probes.Status, c *probes.Config, now time.Time) []string {
 		probes.SecondsOf(s.GPUTime).Text() + " of GPU time",
 	}
 	if used, ok := dutyUsed(s, now); ok {
-		facts = append(facts, fmt.Sprintf("%.3f %% of the time of %s, %.3g %% allowed", 100*used, probes.Counted(s.GPUs, "GPU"), 100*c.Duty))
+		facts = append(facts, fmt.Sprintf("%.3f %% of the time of %s, %.3g %% allowed", 100*used,
+			probes.Counted(s.GPUs, "GPU"), 100*c.Duty))
 	}
 	return facts
 }
@@ -227,7 +233,14 @@ func probeConfig(c *probes.Config) []namedValue {
 	if len(c.IdleCommand) > 0 {
 		idle = c.IdleCommand[0] // arguments may be secret
 	}
-	for _, f := range []namedValue{{"Command that reports an idle node", idle}, {"NCCL", c.NCCL}, {"CUDA", c.CUDA}, {"Variables", c.EnvFile}, {"State", c.StateFile}, {"Lock", c.LockFile}} {
+	for _, f := range []namedValue{
+		{"Command that reports an idle node", idle},
+		{"NCCL", c.NCCL},
+		{"CUDA", c.CUDA},
+		{"Variables", c.EnvFile},
+		{"State", c.StateFile},
+		{"Lock", c.LockFile},
+	} {
 		if f.Value != "" {
 			list = append(list, f)
 		}

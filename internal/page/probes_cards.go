@@ -36,7 +36,8 @@ func probeRows(list []status.Probe) []probeRow {
 	for left := slices.Clone(list); len(left) > 0; {
 		first := left[0]
 		alike := func(p status.Probe) bool {
-			return p.Kind == first.Kind && p.Status == first.Status && p.Result == first.Result && p.Skipped == first.Skipped && p.Transport == first.Transport
+			return p.Kind == first.Kind && p.Status == first.Status && p.Result == first.Result &&
+				p.Skipped == first.Skipped && p.Transport == first.Transport
 		}
 		var group []status.Probe
 		for _, p := range left {
@@ -53,13 +54,19 @@ func probeRows(list []status.Probe) []probeRow {
 // probeRowOf shows probes that are alike.
 func probeRowOf(group []status.Probe) probeRow {
 	p := &group[0]
-	row := probeRow{Label: status.Portless(p.Name), Result: p.Result, Title: p.Transport, Class: classOf(p.Status, p.Severity)}
+	row := probeRow{
+		Label: status.Portless(p.Name), Result: p.Result, Title: p.Transport,
+		Class: classOf(p.Status, p.Severity),
+	}
 	if len(group) == 1 {
 		row.Drawing = drawing.History(p)
 	} else {
 		row.Label = spelling.Plural(len(group), p.Kind, p.Kind+"s")
 		for i := range group {
-			row.Members = append(row.Members, probeMember{strings.TrimPrefix(status.Portless(group[i].Name), p.Kind+" "), drawing.History(&group[i])})
+			row.Members = append(row.Members, probeMember{
+				strings.TrimPrefix(status.Portless(group[i].Name), p.Kind+" "),
+				drawing.History(&group[i]),
+			})
 		}
 	}
 	var facts []string
@@ -72,8 +79,10 @@ func probeRowOf(group []status.Probe) probeRow {
 		row.Result = "not run"
 		add(p.Skipped)
 	}
-	add(ranged(group, func(p *status.Probe) *float64 { return p.BusBandwidth }, func(v float64) string { return fmt.Sprintf("%.2f", v/1e9) }, " GB/s"))
-	add(ranged(group, func(p *status.Probe) *float64 { return p.Ratio }, func(v float64) string { return fmt.Sprintf("%.0f", 100*v) }, " %"))
+	add(ranged(group, func(p *status.Probe) *float64 { return p.BusBandwidth },
+		func(v float64) string { return fmt.Sprintf("%.2f", v/1e9) }, " GB/s"))
+	add(ranged(group, func(p *status.Probe) *float64 { return p.Ratio },
+		func(v float64) string { return fmt.Sprintf("%.0f", 100*v) }, " %"))
 	if p.BusBandwidth == nil || p.Status == status.StatusFailed {
 		add(p.Transport)
 	}

@@ -52,7 +52,8 @@ type probeChangedJSON struct {
 
 func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJSON {
 	j := probesStatusJSON{
-		Enabled: s.Enabled, At: status.Moment(now), Since: status.Moment(s.Since), GPUs: s.GPUs, GPUTime: s.GPUTime.Seconds(), State: string(s.State),
+		Enabled: s.Enabled, At: status.Moment(now), Since: status.Moment(s.Since), GPUs: s.GPUs,
+		GPUTime: s.GPUTime.Seconds(), State: string(s.State),
 		Probes: []probeStateJSON{},
 	}
 	if used, ok := dutyUsed(s, now); ok {
@@ -65,7 +66,8 @@ func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJS
 		p := &s.Probes[i]
 		state := probeStateJSON{
 			Key: p.Key, Every: unlessZero(p.Every.Seconds()), LastRun: status.Moment(p.LastRun),
-			NextRun: status.Moment(p.NextRun), Runs: p.Runs, Failures: map[string]uint64{}, Skips: map[string]uint64{}, Wrong: p.Wrong, Judged: p.Judged, Slow: p.Slow, Late: p.Late, Baselines: p.Baselines,
+			NextRun: status.Moment(p.NextRun), Runs: p.Runs, Failures: map[string]uint64{}, Skips: map[string]uint64{},
+			Wrong: p.Wrong, Judged: p.Judged, Slow: p.Slow, Late: p.Late, Baselines: p.Baselines,
 			LastSkip: p.LastSkip, Last: p.Last, LastGood: p.LastGood, Kept: append([]probes.Result{}, p.Kept...),
 		}
 		for why, n := range p.Failures {
@@ -75,7 +77,10 @@ func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJS
 			state.Skips[string(why)] = n
 		}
 		if from, to := changed(p); from != nil {
-			state.Changed = &probeChangedJSON{status.Moment(from.At), status.Moment(to.At), append([]probes.Change{}, probes.Changes(*from, *to)...)}
+			state.Changed = &probeChangedJSON{
+				status.Moment(from.At), status.Moment(to.At),
+				append([]probes.Change{}, probes.Changes(*from, *to)...),
+			}
 		}
 		j.Probes = append(j.Probes, state)
 	}

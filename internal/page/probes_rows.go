@@ -17,7 +17,10 @@ import (
 
 // probeViewOf shows a probe. On a node with rails nothing but the probe of sockets is to go over them.
 func probeViewOf(p *status.Probed, now time.Time) probeView {
-	v := probeView{Name: p.Key.Name(), Ran: quiet("never"), Next: quiet("on demand only"), Skip: quiet("none"), Counts: countsOf(p.ProbeStatus), Changes: changesOf(p.ProbeStatus)}
+	v := probeView{
+		Name: p.Key.Name(), Ran: quiet("never"), Next: quiet("on demand only"), Skip: quiet("none"),
+		Counts: countsOf(p.ProbeStatus), Changes: changesOf(p.ProbeStatus),
+	}
 	if !p.LastRun.IsZero() {
 		v.Ran = cell{Text: age(now.Sub(p.LastRun)) + " ago", Title: stamp(p.LastRun)}
 	}
@@ -42,7 +45,8 @@ func probeViewOf(p *status.Probed, now time.Time) probeView {
 		if r.Outcome == probes.OK && result != "completed" { // else it is long, and shown with the run
 			_, v.Result.Note, _ = status.Ended(r)
 		}
-		v.Path, v.GPUDirect = show(r.Path.Fact, func(p probes.Path) string { return string(p) }), show(r.GPUDirect.Fact, probes.YesNo)
+		v.Path, v.GPUDirect = show(r.Path.Fact, func(p probes.Path) string { return string(p) }),
+			show(r.GPUDirect.Fact, probes.YesNo)
 		v.Path.Note = r.Network
 		switch {
 		case p.TCP:
@@ -91,17 +95,19 @@ func times(n uint64) string {
 	return strconv.FormatUint(n, 10) + " times"
 }
 
-// changesOf is what differs from the last good run, or from those before the last change; nil if there is nothing to compare.
+// changesOf is what differs from the last good run, or from those before the last change; nil if there is
+// nothing to compare.
 func changesOf(p *probes.ProbeStatus) *changesView {
 	old, new := changed(p)
 	if old == nil {
 		return nil
 	}
-	return &changesView{fmt.Sprintf("Changes between the good run of %s and the run of %s", stamp(old.At), stamp(new.At)), probes.Changes(*old, *new)}
+	return &changesView{fmt.Sprintf("Changes between the good run of %s and the run of %s", stamp(old.At),
+		stamp(new.At)), probes.Changes(*old, *new)}
 }
 
-// changed returns the two results whose comparison with Changes is most useful: a failure and the last good run; else the
-// last good run and that before something changed.
+// changed returns the two results whose comparison with Changes is most useful: a failure and the last good
+// run; else the last good run and that before something changed.
 func changed(p *probes.ProbeStatus) (old, new *probes.Result) {
 	switch {
 	case p.Last != nil && p.Last.Outcome == probes.Failed && p.LastGood != nil:
@@ -118,7 +124,8 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 	if n := len(r.Measurements); n > 0 {
 		last := r.Measurements[n-1]
 		if small := r.SmallMessage(); small != nil {
-			latency = cell{Text: small.Time.Microseconds() + " µs", Note: string(small.Op) + " of " + probes.SizeText(small.Bytes)}
+			latency = cell{Text: small.Time.Microseconds() + " µs", Note: string(small.Op) + " of " +
+				probes.SizeText(small.Bytes)}
 			if c := r.Comparison.Latency; c != nil && c.Median.Value > 0 {
 				latency.Note += fmt.Sprintf(", %.0f %% of its baseline", 100*c.Ratio.Value)
 				latency.Title = fmt.Sprintf("%d results, median %s µs", c.Samples, c.Median.Value.Microseconds())
@@ -132,7 +139,8 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 	}
 	c := r.Comparison
 	ratio = show(c.Ratio.Fact, func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) })
-	ratio.Note, ratio.Title = fmt.Sprintf("%d results, median %s", c.Samples, probes.Bandwidth(c.Median.Value)), c.Fingerprint
+	ratio.Note, ratio.Title = fmt.Sprintf("%d results, median %s", c.Samples, probes.Bandwidth(c.Median.Value)),
+		c.Fingerprint
 	if c.Median.Value == 0 {
 		ratio.Note = fmt.Sprintf("%d results so far", c.Samples)
 	}
@@ -144,17 +152,28 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 
 func runViewOf(title string, r *probes.Result) *runView {
 	text, note, ended := status.Ended(r)
-	v := &runView{Result: r, Title: title, Stamp: stamp(r.At), Ended: cell{Text: text, Note: note, Class: classOf(ended, "")}}
+	v := &runView{
+		Result: r, Title: title, Stamp: stamp(r.At),
+		Ended: cell{Text: text, Note: note, Class: classOf(ended, "")},
+	}
 	if r.Outcome != probes.OK {
 		v.Advice = verdict.Sentence(r.Failure.Advice())
 	}
 	add := func(name, value string) { v.Facts = append(v.Facts, namedValue{name, value}) }
-	add("NCCL, CUDA, GPU driver", strings.Join([]string{probes.OrUnknown(r.NCCL), probes.OrUnknown(r.CUDA), probes.OrUnknown(r.Driver)}, ", "))
-	add("Path, network", fmt.Sprintf("%s, %s", probes.Word(r.Path, func(p probes.Path) string { return string(p) }), probes.OrUnknown(r.Network)))
-	add("GPUDirect RDMA, NVLS, SHARP", strings.Join([]string{probes.Word(r.GPUDirect, probes.YesNo), probes.Word(r.NVLS, probes.YesNo), probes.Word(r.SHARP, probes.YesNo)}, ", "))
+	add("NCCL, CUDA, GPU driver", strings.Join([]string{
+		probes.OrUnknown(r.NCCL), probes.OrUnknown(r.CUDA),
+		probes.OrUnknown(r.Driver),
+	}, ", "))
+	add("Path, network", fmt.Sprintf("%s, %s", probes.Word(r.Path, func(p probes.Path) string { return string(p) }),
+		probes.OrUnknown(r.Network)))
+	add("GPUDirect RDMA, NVLS, SHARP", strings.Join([]string{
+		probes.Word(r.GPUDirect, probes.YesNo),
+		probes.Word(r.NVLS, probes.YesNo), probes.Word(r.SHARP, probes.YesNo),
+	}, ", "))
 	add("Channels", probes.Word(r.Channels, strconv.Itoa))
 	add("GPUs", strings.Join(r.GPUs, ", "))
-	add("Took", fmt.Sprintf("%s, %s of GPU time; communicator %s, first collective %s", r.Wall.Text(), r.GPUTime.Text(), r.Init.Brief(), r.Connect.Brief()))
+	add("Took", fmt.Sprintf("%s, %s of GPU time; communicator %s, first collective %s", r.Wall.Text(), r.GPUTime.Text(),
+		r.Init.Brief(), r.Connect.Brief()))
 	if share, ok := r.Expected.Get(); ok {
 		add("Share of the hardware limit", fmt.Sprintf("%.0f %%", 100*share))
 	}
@@ -162,7 +181,8 @@ func runViewOf(title string, r *probes.Result) *runView {
 		add("Baseline", r.Comparison.Fingerprint)
 	}
 	if i := r.Intrusion; i != nil {
-		add("Other use of the GPUs", fmt.Sprintf("%s; ranks killed after %s, exited after %s", i.Who, i.Killed.Brief(), i.Gone.Brief()))
+		add("Other use of the GPUs", fmt.Sprintf("%s; ranks killed after %s, exited after %s", i.Who, i.Killed.Brief(),
+			i.Gone.Brief()))
 	}
 	if text := r.ReleaseText(); text != "" {
 		add("GPUs afterwards", text)

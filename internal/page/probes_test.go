@@ -295,7 +295,8 @@ func TestProbesPageIsLegible(t *testing.T) {
 	}
 }
 
-// Whoever states that a node has ports for training, its probes over TCP are wrong; on a guess they may be as they should.
+// Whoever states that a node has ports for training, its probes over TCP are wrong; on a guess they may be as
+// they should.
 func TestRailsAreStated(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(n *fabric.Node)

@@ -50,7 +50,8 @@ func rasRemedies(a *progress.Account) []string {
 
 // rasText is the verdict, with the first ranks of the worst communicator.
 func rasText(a *progress.Account) string {
-	text := fmt.Sprintf("%s (%s of %s, %s)", a.Report.Verdict(), probes.Counted(a.Answers, "answer"), stamp(a.Answered), probes.Counted(a.Report.Communicators, "communicator"))
+	text := fmt.Sprintf("%s (%s of %s, %s)", a.Report.Verdict(), probes.Counted(a.Answers, "answer"), stamp(a.Answered),
+		probes.Counted(a.Report.Communicators, "communicator"))
 	if len(a.Report.Bad) == 0 {
 		return text
 	}

@@ -47,7 +47,8 @@ func TestLandingShowsTheChain(t *testing.T) {
 	contains(t, evil, "NCCL_IB_TC=&lt;script&gt;")
 }
 
-// A document for the first reader names the checks that have compared nothing yet: findings that are missing are not ok.
+// A document for the first reader names the checks that have compared nothing yet: findings that are missing
+// are not ok.
 func TestStatusNamesWhatIsNotYetJudged(t *testing.T) {
 	var rates []string
 	for _, c := range diagnose.Catalogue() {

@@ -105,7 +105,8 @@ func TestSightings(t *testing.T) {
 	}
 }
 
-// What was judged in one request of the page is known in the next one: a port that fails since then has failed since then.
+// What was judged in one request of the page is known in the next one: a port that fails since then has
+// failed since then.
 func TestSinceFromRequestToRequest(t *testing.T) {
 	n := fabrictest.Healthy()
 	seen := new(Sightings)

@@ -68,25 +68,31 @@ type findingView struct {
 
 // words are what templates call.
 var words = template.FuncMap{
-	"class": severityClass, "state": statusCell, "mark": drawing.Mark, "shape": drawing.Class, "means": drawing.Words, "seen": seen, "links": findingLinks,
+	"class": severityClass, "state": statusCell, "mark": drawing.Mark, "shape": drawing.Class, "means": drawing.Words,
+	"seen": seen, "links": findingLinks,
 	"step": stepCell, "steptext": stepText, "stepmark": stepMark,
-	"read":    func(f fabric.Fact[bool]) cell { return show(f, func(bool) string { return "read" }) },
-	"many":    func(f *status.Finding) bool { return f.Remedy == "" && len(f.Subjects) > 3 }, // the commands of all would fill a screen
+	"read": func(f fabric.Fact[bool]) cell { return show(f, func(bool) string { return "read" }) },
+	// the commands of all would fill a screen
+	"many":    func(f *status.Finding) bool { return f.Remedy == "" && len(f.Subjects) > 3 },
 	"gidtype": func(g status.GID) string { return verdict.GIDTypeName(fabric.GIDType(g.Type)) },
 }
 
 func (l *Landing) view(n *fabric.Node) view {
 	d, probed := l.read(n)
 	v := view{
-		Document: d, CSS: template.CSS(landingCSS), Facts: nodeFacts(n), Class: verdictClass(d), Pattern: drawing.Pattern(), Panels: panels(d),
-		Legend: legend(d), Parts: parts(d), RoCE: chainGroups(d), Jobs: jobSectionOf(d, n, l.Collectors), Collectors: l.collectorRows(n),
-		Config: configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version, ProbeRows: probeRows(d.Probes),
+		Document: d, CSS: template.CSS(landingCSS), Facts: nodeFacts(n), Class: verdictClass(d), Pattern: drawing.Pattern(),
+		Panels: panels(d),
+		Legend: legend(d), Parts: parts(d), RoCE: chainGroups(d), Jobs: jobSectionOf(d, n, l.Collectors),
+		Collectors: l.collectorRows(n),
+		Config:     configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version,
+		ProbeRows: probeRows(d.Probes),
 	}
 	v.Found, v.Troubles = found(d)
 	v.Switches = slices.ContainsFunc(d.Groups, func(g status.Group) bool { return g.Switch != "" })
 	v.GDR = slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return g.Path.Status != status.StatusOK })
 	said := slices.ContainsFunc(d.Probes, func(p status.Probe) bool { return p.Skipped != "" })
-	if bad := probed.Verdict.Status == status.StatusFailed; !said && probed.Class() == "unsure" || bad && len(d.Troubles) == 0 {
+	if bad := probed.Verdict.Status == status.StatusFailed; !said && probed.Class() == "unsure" || bad &&
+		len(d.Troubles) == 0 {
 		v.Probes = cell{Text: probed.Verdict.Text, Note: probed.Note}
 	}
 	return v
@@ -98,7 +104,8 @@ func panels(d *status.Document) []template.HTML {
 	for i := range d.NUMANodes {
 		list = append(list, drawing.NUMA(d, &d.NUMANodes[i]))
 	}
-	off := slices.ContainsFunc(d.Devices, func(x status.Device) bool { return x.Group == "" }) || slices.ContainsFunc(d.GPUs, func(x status.GPU) bool { return x.Group == "" })
+	off := slices.ContainsFunc(d.Devices, func(x status.Device) bool { return x.Group == "" }) ||
+		slices.ContainsFunc(d.GPUs, func(x status.GPU) bool { return x.Group == "" })
 	if off {
 		list = append(list, drawing.NUMA(d, nil))
 	}

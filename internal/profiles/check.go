@@ -35,7 +35,8 @@ func check(p *fabric.Profile) error {
 		c.match(fmt.Sprintf("match[%d]", i), &p.Match[i])
 	}
 	by := p.Cabling.By
-	c.must(by == fabric.CabledByProvider || by == fabric.CabledBySite, "cabling: by %.64q: expected %s or %s", by, fabric.CabledByProvider, fabric.CabledBySite)
+	c.must(by == fabric.CabledByProvider || by == fabric.CabledBySite, "cabling: by %.64q: expected %s or %s", by,
+		fabric.CabledByProvider, fabric.CabledBySite)
 	if by == fabric.CabledByProvider || len(p.Cabling.Sources) > 0 {
 		c.from("cabling", p.Cabling.Sources)
 	}
@@ -43,11 +44,13 @@ func check(p *fabric.Profile) error {
 	for i, n := range p.Normal {
 		what := fmt.Sprintf("normal[%d]", i)
 		once := slices.IndexFunc(p.Normal, func(o fabric.ProfileNormal) bool { return o.What == n.What }) == i
-		c.must(once && slices.Contains(fabric.Normals(), n.What), "%s: %.64q: expected one of %v, each once", what, string(n.What), fabric.Normals())
+		c.must(once && slices.Contains(fabric.Normals(), n.What), "%s: %.64q: expected one of %v, each once", what,
+			string(n.What), fabric.Normals())
 		c.from(what, n.Sources)
 	}
 	virtual := slices.ContainsFunc(p.Rails, func(e fabric.ProfileNIC) bool { return e.VirtualFunctions })
-	c.must(virtual == p.IsNormal(fabric.NormalVFRails), "normal: %s is expected where rails are virtual functions, and only there", fabric.NormalVFRails)
+	c.must(virtual == p.IsNormal(fabric.NormalVFRails),
+		"normal: %s is expected where rails are virtual functions, and only there", fabric.NormalVFRails)
 	for _, s := range p.Sources {
 		c.text("sources", s.Name)
 		c.text(s.Name+": title", s.Title)
@@ -105,7 +108,8 @@ func (c *checker) match(what string, m *fabric.ProfileMatch) {
 		c.text(what, begin)
 	}
 	c.must(len(m.GPUs) > 0 || m.AtLeast == 0, "%s: at_least without gpus", what)
-	c.must(len(m.GPUs) > 0 || m.Product != "" || m.Board != "", "%s: expected product, board or gpus: the rest is common to many platforms", what)
+	c.must(len(m.GPUs) > 0 || m.Product != "" || m.Board != "",
+		"%s: expected product, board or gpus: the rest is common to many platforms", what)
 	switch {
 	case len(m.GPUs) == 0:
 	case c.GPUs == nil:
@@ -113,7 +117,8 @@ func (c *checker) match(what string, m *fabric.ProfileMatch) {
 	default: // fewer fit a smaller machine, and with all a lost one would take the profile away
 		all, least := c.GPUs.Number, c.GPUs.Number/2+1
 		most := max(least, all-1)
-		c.must(m.AtLeast >= least && m.AtLeast <= most, "%s.at_least %d: expected %d to %d, because the profile states %d GPUs", what, m.AtLeast, least, most, all)
+		c.must(m.AtLeast >= least && m.AtLeast <= most,
+			"%s.at_least %d: expected %d to %d, because the profile states %d GPUs", what, m.AtLeast, least, most, all)
 		for _, id := range m.GPUs {
 			c.must(slices.Contains(c.GPUs.IDs, id), "%s: GPUs %s: the profile states others", what, id)
 		}
@@ -131,13 +136,15 @@ func (c *checker) nics() {
 	for i := range c.Others {
 		e, what := &c.Others[i], fmt.Sprintf("other[%d]", i)
 		others := []fabric.Role{fabric.RoleStorage, fabric.RoleManagement, fabric.RoleUnused}
-		c.must(slices.Contains(others, e.Role), "%s: role %.64q: expected storage, management or unused", what, string(e.Role))
+		c.must(slices.Contains(others, e.Role), "%s: role %.64q: expected storage, management or unused", what,
+			string(e.Role))
 		c.nic(what, e)
 	}
 	all := c.NICs()
 	for i := range all {
 		for k := range all[:i] {
-			c.must(!all[i].Overlaps(&all[k]), "rails and other: two entries have %v as chips and do not differ in link_layer or ports_per_card", all[i].Chips)
+			c.must(!all[i].Overlaps(&all[k]),
+				"rails and other: two entries have %v as chips and do not differ in link_layer or ports_per_card", all[i].Chips)
 		}
 	}
 }
@@ -149,17 +156,22 @@ func (c *checker) nic(what string, e *fabric.ProfileNIC) {
 	c.within(what+".number", e.Number, 1, maxNumber)
 	c.within(what+": ports_per_card", e.PortsPerCard, 0, maxList)
 	layers := []fabric.LinkLayer{"", fabric.LinkInfiniBand, fabric.LinkEthernet, fabric.LinkUnspecified}
-	c.must(slices.Contains(layers, e.LinkLayer), "%s: link_layer %.64q: expected %v", what, string(e.LinkLayer), layers[1:])
-	c.must(e.Gigabits >= 0 && e.Gigabits <= fastest, "%s: rate_gigabits_per_second %v: expected up to %d", what, e.Gigabits, fastest)
-	c.must(c.Cabling.By == fabric.CabledByProvider || e.LinkLayer == "" && e.Gigabits == 0, "%s: link_layer and rate are stated only where the provider cables", what)
+	c.must(slices.Contains(layers, e.LinkLayer), "%s: link_layer %.64q: expected %v", what, string(e.LinkLayer),
+		layers[1:])
+	c.must(e.Gigabits >= 0 && e.Gigabits <= fastest, "%s: rate_gigabits_per_second %v: expected up to %d", what,
+		e.Gigabits, fastest)
+	c.must(c.Cabling.By == fabric.CabledByProvider || e.LinkLayer == "" && e.Gigabits == 0,
+		"%s: link_layer and rate are stated only where the provider cables", what)
 	nearnesses := fabric.Nearnesses()
-	c.must(e.Near == "" || slices.Contains(nearnesses, e.Near), "%s: near %.64q: expected one of %v", what, string(e.Near), nearnesses)
+	c.must(e.Near == "" || slices.Contains(nearnesses, e.Near), "%s: near %.64q: expected one of %v", what,
+		string(e.Near), nearnesses)
 	if c.GPUs == nil {
 		c.must(e.Near != fabric.NearGPUs, "%s: near gpus: the profile states no GPUs", what)
 		return
 	}
 	few, many := min(e.Number, c.GPUs.Number), max(e.Number, c.GPUs.Number)
-	c.must(e.Near != fabric.NearGPUs || few < 1 || many%few == 0, "%s: near gpus: %d ports cannot be spread evenly over %d GPUs", what, e.Number, c.GPUs.Number)
+	c.must(e.Near != fabric.NearGPUs || few < 1 || many%few == 0,
+		"%s: near gpus: %d ports cannot be spread evenly over %d GPUs", what, e.Number, c.GPUs.Number)
 	for _, id := range e.Chips {
 		c.must(!slices.Contains(c.GPUs.IDs, id), "%s: %s is a GPU", what, id)
 	}

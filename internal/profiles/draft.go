@@ -46,17 +46,20 @@ func Draft(n *fabric.Node) (string, error) {
 		stated = fmt.Sprintf("# Seen: %[1]d.\ngpus: {ids: [%[2]s], number: %[1]d, source: node}\n", number, ids)
 	}
 	if number == 0 && dmi.Product.State != fabric.OK && dmi.Board.State != fabric.OK {
-		return "", errors.New("nothing to recognize this node by: expected a product or board in DMI (/sys/class/dmi/id), or a GPU on the PCI bus")
+		return "",
+			errors.New("nothing to recognize this node by: expected a product or board in DMI (/sys/class/dmi/id), or a GPU on the PCI bus")
 	}
 	title := cmp.Or(strings.TrimSpace(dmi.Vendor.Or("")+" "+dmi.Product.Or(dmi.Board.Or(""))), "machine")
 	day := n.At.UTC().Format("2006-01-02")
-	return fmt.Sprintf(draft, day, layoutVersion, nameOf(title), title, strings.Join(match, ", "), stated+draftNICs(n)), nil
+	return fmt.Sprintf(draft, day, layoutVersion, nameOf(title), title, strings.Join(match, ", "), stated+draftNICs(n)),
+		nil
 }
 
 // nameOf is not the name of a compiled-in profile, which it would replace.
 func nameOf(title string) string {
 	const most = 60
-	words := strings.FieldsFunc(strings.ToLower(title), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	words := strings.FieldsFunc(strings.ToLower(title),
+		func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 	name := "site-" + strings.Join(words, "-")
 	return strings.TrimRight(name[:min(len(name), most)], "-")
 }
@@ -100,7 +103,8 @@ func draftNICs(n *fabric.Node) string {
 			return slices.ContainsFunc(all, func(o group) bool { return o.chip == g.chip && differ(o) })
 		}
 		if other(func(o group) bool { return o.ports == g.ports && o.role != g.role }) {
-			fmt.Fprintf(&b, "# Not stated: %s of role %s. NICs of other roles have the same chip and as many ports.\n", some(g.names), g.role)
+			fmt.Fprintf(&b, "# Not stated: %s of role %s. NICs of other roles have the same chip and as many ports.\n",
+				some(g.names), g.role)
 			continue
 		}
 		is, more := "rails:\n", ""
@@ -114,10 +118,13 @@ func draftNICs(n *fabric.Node) string {
 		if other(func(o group) bool { return o.ports != g.ports }) {
 			more += fmt.Sprintf(", ports_per_card: %d", g.ports)
 		}
-		fmt.Fprintf(&b, "  # Seen: %s.\n  - {chips: %q, number: %d%s, source: node}\n", some(g.names), g.chip, len(g.names), more)
+		fmt.Fprintf(&b, "  # Seen: %s.\n  - {chips: %q, number: %d%s, source: node}\n", some(g.names), g.chip, len(g.names),
+			more)
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(&b, "# Not stated: %s, of which the role, the chip or the place is not known, or which belong to NVSwitches.\n", some(slices.Compact(left)))
+		fmt.Fprintf(&b,
+			"# Not stated: %s, of which the role, the chip or the place is not known, or which belong to NVSwitches.\n",
+			some(slices.Compact(left)))
 	}
 	return b.String()
 }

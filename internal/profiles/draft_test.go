@@ -9,7 +9,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// TestDraft: what is written from a node is a right profile, which fits it, also when it lost a GPU, and states what it has.
+// TestDraft: what is written from a node is a right profile, which fits it, also when it lost a GPU, and
+// states what it has.
 func TestDraft(t *testing.T) {
 	n := identity{"Supermicro", "SYS-821GE-TNHR *", "", fabric.PCIID{Vendor: 0x10de, Device: 0x2330}, 8}.node(nil)
 	add := func(name, address string, device int, role fabric.Role) {

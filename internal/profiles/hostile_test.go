@@ -80,8 +80,8 @@ func TestNothingIsIgnored(t *testing.T) {
 	}
 }
 
-// Where a file of the site is damaged that takes the place of a compiled-in profile, that one does not come back: what it states, the site
-// may have taken out on purpose.
+// Where a file of the site is damaged that takes the place of a compiled-in profile, that one does not come
+// back: what it states, the site may have taken out on purpose.
 func TestDamagedReplacement(t *testing.T) {
 	good := text("dgx-h100", "product: DGXH100", "")
 	for name, damaged := range map[string]string{"key": good + "x: 1\n", "syntax": good + "rails: [\n", "value": good + "rails: [{number: 9999, chips: \"15b3:1021\", source: s}]\n"} {
@@ -92,7 +92,8 @@ func TestDamagedReplacement(t *testing.T) {
 	}
 }
 
-// Whatever is in the folder, loading takes a bounded time and memory, and nothing in it is left out silently or by chance.
+// Whatever is in the folder, loading takes a bounded time and memory, and nothing in it is left out silently
+// or by chance.
 func TestHostileFolder(t *testing.T) {
 	begin := time.Now()
 	giant := t.TempDir()

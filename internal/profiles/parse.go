@@ -38,7 +38,8 @@ type document struct {
 // Parse reads a profile. It returns all that is wrong with it, in one line; then the profile has at most a name.
 func Parse(data []byte) (fabric.Profile, error) {
 	p := fabric.Profile{
-		Rails: []fabric.ProfileNIC{}, Others: []fabric.ProfileNIC{}, Normal: []fabric.ProfileNormal{}, Cabling: fabric.ProfileCabling{Sources: []string{}},
+		Rails: []fabric.ProfileNIC{}, Others: []fabric.ProfileNIC{}, Normal: []fabric.ProfileNormal{},
+		Cabling: fabric.ProfileCabling{Sources: []string{}},
 	}
 	err := decode(data, &p)
 	if err == nil {
@@ -93,9 +94,11 @@ func versioned(n *yaml.Node) error {
 	return errors.New("expected a profile in YAML, with the key version")
 }
 
-// bounded refuses what could cost more than it has bytes, which are aliases and deep nesting, and what would be read as if it were not there.
+// bounded refuses what could cost more than it has bytes, which are aliases and deep nesting, and what would
+// be read as if it were not there.
 func bounded(n *yaml.Node, depth int) error {
-	empty := n.Kind == yaml.ScalarNode && (n.Value == "" || n.Tag == "!!null") || n.Kind&(yaml.SequenceNode|yaml.MappingNode) != 0 && len(n.Content) == 0
+	empty := n.Kind == yaml.ScalarNode && (n.Value == "" || n.Tag == "!!null") ||
+		n.Kind&(yaml.SequenceNode|yaml.MappingNode) != 0 && len(n.Content) == 0
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		return fmt.Errorf("line %d: expected no anchors and aliases", n.Line)
@@ -108,7 +111,8 @@ func bounded(n *yaml.Node, depth int) error {
 	}
 	for i, below := range n.Content {
 		counts := []string{"number", "at_least", "ports_per_card"}
-		if n.Kind == yaml.MappingNode && i%2 == 1 && slices.Contains(counts, n.Content[i-1].Value) && !whole().MatchString(below.Value) {
+		if n.Kind == yaml.MappingNode && i%2 == 1 && slices.Contains(counts, n.Content[i-1].Value) &&
+			!whole().MatchString(below.Value) {
 			return fmt.Errorf("line %d: %s %.64q: expected a whole number", below.Line, n.Content[i-1].Value, below.Value)
 		}
 		if err := bounded(below, depth+1); err != nil {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profiles reads profiles of platforms: what is compiled in, and what a site adds in a folder of its own. docs/PROFILES.md describes
-// their format. Which of them fits a node is decided by package fabric.
+// Package profiles reads profiles of platforms: what is compiled in, and what a site adds in a folder of its
+// own. docs/PROFILES.md describes their format. Which of them fits a node is decided by package fabric.
 //
-// All functions may be called at once from any number of goroutines. On a file system that does not answer, Load does not return.
+// All functions may be called at once from any number of goroutines. On a file system that does not answer,
+// Load does not return.
 //
-// A file of the site that is damaged, contradicts itself, or that others could have written is left out, with one error that names it; the
-// other profiles are in force.
+// A file of the site that is damaged, contradicts itself, or that others could have written is left out, with
+// one error that names it; the other profiles are in force.
 package profiles
 
 import (
@@ -61,8 +62,9 @@ type Set struct {
 	Problems []error          // what was left out of the site's, one line each
 }
 
-// Load returns the profiles that are compiled in and those of a site's folder, *.yaml and *.yml; without a folder only the former. One of the
-// site takes the place of a compiled-in one with the same name. If it is damaged, neither is in force: the site may have taken out on purpose
+// Load returns the profiles that are compiled in and those of a site's folder, *.yaml and *.yml; without a
+// folder only the former. One of the site takes the place of a compiled-in one with the same name. If it is
+// damaged, neither is in force: the site may have taken out on purpose
 // what the compiled-in one states.
 func Load(folder string) (s Set) {
 	all := map[string]fabric.Profile{}
@@ -124,13 +126,14 @@ func list(folder string) ([]string, error) {
 	})
 	slices.Sort(names)
 	if len(names) > maxFiles {
-		return names[:maxFiles], fmt.Errorf("%s: more than %d profiles: those after %s are left out", folder, maxFiles, names[maxFiles-1])
+		return names[:maxFiles], fmt.Errorf("%s: more than %d profiles: those after %s are left out", folder, maxFiles,
+			names[maxFiles-1])
 	}
 	return names, nil
 }
 
-// read returns the profile in a file that no other user could have written. With an error, it has at most the name: that in the file, or of the
-// file.
+// read returns the profile in a file that no other user could have written. With an error, it has at most the
+// name: that in the file, or of the file.
 func read(file string) (p fabric.Profile, err error) {
 	p.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	found, err := ownership.Open("/", file)

@@ -65,8 +65,8 @@ func machines() map[string][]identity {
 	}
 }
 
-// TestBuiltin: each compiled-in profile is right, says where all of it comes from, and is alone in fitting its machine, also when that
-// lost a GPU.
+// TestBuiltin: each compiled-in profile is right, says where all of it comes from, and is alone in fitting
+// its machine, also when that lost a GPU.
 func TestBuiltin(t *testing.T) {
 	var of []string
 	for _, file := range builtinFiles() {

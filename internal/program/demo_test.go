@@ -179,7 +179,8 @@ func TestDemoAsksNoDriver(t *testing.T) {
 // allClear reports whether a landing page says that it found no problem.
 func allClear(page string) bool { return strings.Contains(page, "No problems found") }
 
-// A demo that is stopped removes the folder of its node: before it has begun, while it lays out the files, and while it serves.
+// A demo that is stopped removes the folder of its node: before it has begun, while it lays out the files,
+// and while it serves.
 func TestDemoLeavesNoFolder(t *testing.T) {
 	for name, stop := range map[string]func(cancel func(), folder string) (onListen func([]net.Addr)){
 		"before": func(cancel func(), _ string) func([]net.Addr) { cancel(); return nil },

@@ -122,8 +122,8 @@ func TestDocumentsShowCommandsThatParse(t *testing.T) {
 	}
 }
 
-// Every command of README.md, and every one in a block of docs/COMMANDS.md, runs: it prints what it found, or serves, and
-// reports no error. Commands that read this host read a simulated one instead.
+// Every command of README.md, and every one in a block of docs/COMMANDS.md, runs: it prints what it found, or
+// serves, and reports no error. Commands that read this host read a simulated one instead.
 func TestDocumentedCommandsRun(t *testing.T) {
 	calls := slices.Concat(callsIn(t, "../../README.md"), callsOf(indented(read(t, "../../docs/COMMANDS.md"))))
 	dir := t.TempDir()

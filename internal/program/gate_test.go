@@ -18,7 +18,8 @@ import (
 	"gpufabric_exporter/internal/command/commandtest"
 )
 
-// shells are those that may be /bin/sh on a node, as far as they are here: Debian's, Red Hat's, and that of small images.
+// shells are those that may be /bin/sh on a node, as far as they are here: Debian's, Red Hat's, and that of
+// small images.
 func shells(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{"dash": {"dash"}, "bash": {"bash", "--posix"}, "busybox": {"busybox", "sh"}}
@@ -47,7 +48,8 @@ func script(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// ran runs a script of packaging/slurm with only these variables in its environment, and returns its exit code and standard error.
+// ran runs a script of packaging/slurm with only these variables in its environment, and returns its exit
+// code and standard error.
 func ran(t *testing.T, shell []string, file string, env ...string) (int, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "../../packaging/slurm/"+file)...)
@@ -207,8 +209,8 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 	}
 }
 
-// slurmstepd, which runs prologs with PrologFlags=RunInJob, blocks signals, and a service manager may ignore them: the limit
-// holds nevertheless.
+// slurmstepd, which runs prologs with PrologFlags=RunInJob, blocks signals, and a service manager may ignore
+// them: the limit holds nevertheless.
 func TestSlurmPrologWithoutSignals(t *testing.T) {
 	for shellName, shell := range shells(t) {
 		for name, env := range map[string][]string{"ignore": {"--ignore-signal"}, "block": {"--block-signal=USR1", "--block-signal=USR2", "--block-signal=TERM", "--block-signal=INT", "--block-signal=ALRM", "--block-signal=HUP", "--block-signal=PIPE"}} {
@@ -290,7 +292,8 @@ func TestSlurmPrologAndCheck(t *testing.T) {
 	}
 }
 
-// slurmd passes no environment: settings are in a file, which is read and never run, and only if no user could have written it.
+// slurmd passes no environment: settings are in a file, which is read and never run, and only if no user
+// could have written it.
 func TestSlurmSettings(t *testing.T) {
 	for shellName, shell := range shells(t) {
 		dir := commandtest.Memory(t)
@@ -321,7 +324,8 @@ func TestSlurmSettings(t *testing.T) {
 	}
 }
 
-// People write settings as shells, systemd and other systems have it. What is not understood changes nothing, and drains no node.
+// People write settings as shells, systemd and other systems have it. What is not understood changes nothing,
+// and drains no node.
 func TestSlurmSettingsAsWritten(t *testing.T) {
 	for shellName, shell := range shells(t) {
 		dir := commandtest.Memory(t)
@@ -353,7 +357,8 @@ func TestSlurmEpilog(t *testing.T) {
 	}
 }
 
-// The health check drains a node for its own reason alone: not twice, not over the reason of another program, not without an answer.
+// The health check drains a node for its own reason alone: not twice, not over the reason of another program,
+// not without an answer.
 func TestSlurmHealth(t *testing.T) {
 	const failed = "echo 'gpufabric: a critical check failed, and the node drains' >&2; echo 'FAILED   critical  port_active  mlx5_3: the port \"is\" $(down)' >&2; exit 1"
 	for shellName, shell := range shells(t) {
@@ -400,7 +405,8 @@ func TestSlurmHealth(t *testing.T) {
 	}
 }
 
-// The health check ends before slurmd kills it, whatever the prolog may take: it has its own limit, and leaves time to drain.
+// The health check ends before slurmd kills it, whatever the prolog may take: it has its own limit, and
+// leaves time to drain.
 func TestSlurmHealthInTime(t *testing.T) {
 	for shellName, shell := range shells(t) {
 		for _, c := range []struct{ settings, limit, says string }{

@@ -17,7 +17,8 @@ import (
 	"gpufabric_exporter/internal/command/commandtest"
 )
 
-// handOff runs a script of docs/jobs among stand-ins for the programs that it calls, and returns its exit code and what it says.
+// handOff runs a script of docs/jobs among stand-ins for the programs that it calls, and returns its exit
+// code and what it says.
 func handOff(t *testing.T, shell []string, file, dir string, env ...string) (code int, out, errs string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "../../docs/jobs/"+file)...)

@@ -40,7 +40,8 @@ func treeOf(t *testing.T, scenario string) *simulator.Tree {
 	return tree
 }
 
-// A node that has less than when it was looked at before is no all-clear: a GPU that left the bus leaves no trace over a reboot.
+// A node that has less than when it was looked at before is no all-clear: a GPU that left the bus leaves no
+// trace over a reboot.
 func TestInventory(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "inventory.json")

@@ -14,7 +14,8 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// hostile is a part of a name or value: it would clear a terminal, set its title, turn the direction of writing and hide.
+// hostile is a part of a name or value: it would clear a terminal, set its title, turn the direction of
+// writing and hide.
 const hostile = "\x1b[2J\x1b]0;x\a\u009b31m\u202e\u200b\x7f"
 
 // TestOutputIsLegible: device names, firmware, NCCL's settings and names of hosts do nothing to a terminal, whichever

@@ -13,8 +13,8 @@ import (
 	"gpufabric_exporter/internal/command/commandtest"
 )
 
-// Rows of the tables of docs/SCALE.md: kind of node, scenario, series, those of probes; and number of nodes, scenario, series, samples per
-// second every 15 s and every 30 s.
+// Rows of the tables of docs/SCALE.md: kind of node, scenario, series, those of probes; and number of nodes,
+// scenario, series, samples per second every 15 s and every 30 s.
 var (
 	nodeRow  = regexp.MustCompile("(?m)^\\| [^|]+ \\| `(healthy[a-z0-9-]*)` \\| ([0-9,]+) \\| ([0-9,]+) \\| [0-9.]+ [kM]B, ")
 	fleetRow = regexp.MustCompile("(?m)^\\| ([0-9,]+) \\| `(healthy[a-z0-9-]*)` \\| ([0-9,]+) \\| ([0-9,]+) \\| ([0-9,]+) \\|$")

@@ -10,8 +10,8 @@ import (
 	"gpufabric_exporter/internal/simulator/simulatortest"
 )
 
-// Of network interfaces only what has a meaning is read, and no parameter of congestion control, unless a flag asks for more:
-// statistics come by the thousand, and parameters may lie in debugfs, which is root's.
+// Of network interfaces only what has a meaning is read, and no parameter of congestion control, unless a
+// flag asks for more: statistics come by the thousand, and parameters may lie in debugfs, which is root's.
 func TestInterfacesShowMoreOnRequest(t *testing.T) {
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files

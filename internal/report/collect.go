@@ -43,11 +43,15 @@ type Input struct {
 func Collect(in *Input) *Facts {
 	d := status.Whole(&status.Inputs{Node: in.Node, Verdicts: in.Verdicts, Name: in.Name, Links: in.Config.Links})
 	f := &Facts{
-		Report: kind, Version: Version, Program: in.Program, At: d.Time, Node: nodeOf(&d.Node, in.Simulated), Configuration: in.Config.Origin(),
-		Note: strings.TrimSpace(d.Node.Elsewhere + " " + d.Node.NotAsked), JudgedBy: d.Node.JudgedBy.Text, Ports: []Port{}, GPUs: []GPU{}, GIDs: []GID{},
+		Report: kind, Version: Version, Program: in.Program, At: d.Time, Node: nodeOf(&d.Node, in.Simulated),
+		Configuration: in.Config.Origin(),
+		Note:          strings.TrimSpace(d.Node.Elsewhere + " " + d.Node.NotAsked), JudgedBy: d.Node.JudgedBy.Text,
+		Ports: []Port{},
+		GPUs:  []GPU{}, GIDs: []GID{},
 		Settings: append([]status.Variable{}, d.NCCL...), SettingsNote: settingsNote(d.Node.Files),
 		Findings: []Finding{}, Unknown: append([]verdict.Gap{}, status.Gaps(in.Node, in.Verdicts)...),
-		Jobs: []Job{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration, Advice: advice.For(in.Node, advice.Workload{}),
+		Jobs: []Job{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration,
+		Advice: advice.For(in.Node, advice.Workload{}),
 	}
 	for i := range d.Devices {
 		f.addDevice(&d.Devices[i])
@@ -71,9 +75,13 @@ func Collect(in *Input) *Facts {
 
 func nodeOf(n *status.Node, simulated string) Node {
 	return Node{
-		Name: n.Name, Simulated: simulated, GUIDs: append([]string{}, n.GUIDs...), Kernel: show(n.Kernel, same), Driver: n.Driver,
-		CUDA: show(n.CUDA, same), Virtual: show(n.Virtual, probes.YesNo), GPUs: show(n.GPUs, strconv.Itoa),
-		Library: show(n.Library, func(l fabric.Library) string { return l.Path + " (" + cmp.Or(l.Version, "version unknown") + ")" }),
+		Name: n.Name, Simulated: simulated, GUIDs: append([]string{}, n.GUIDs...), Kernel: show(n.Kernel, same),
+		Driver: n.Driver,
+		CUDA:   show(n.CUDA, same), Virtual: show(n.Virtual, probes.YesNo), GPUs: show(n.GPUs, strconv.Itoa),
+		Library: show(n.Library, func(l fabric.Library) string {
+			return l.Path + " (" +
+				cmp.Or(l.Version, "version unknown") + ")"
+		}),
 	}
 }
 
@@ -106,7 +114,10 @@ func number(f fabric.Fact[float64]) *float64 {
 }
 
 func (f *Facts) addDevice(d *status.Device) {
-	device := Port{Device: d.Name, Driver: show(d.Driver, same), Firmware: show(d.Firmware, same), PCI: show(d.PCI, same), NUMA: show(d.NUMA, strconv.Itoa)}
+	device := Port{
+		Device: d.Name, Driver: show(d.Driver, same), Firmware: show(d.Firmware, same),
+		PCI: show(d.PCI, same), NUMA: show(d.NUMA, strconv.Itoa),
+	}
 	if len(d.Ports) == 0 {
 		why := unknown
 		if d.Moved {
@@ -122,7 +133,10 @@ func (f *Facts) addDevice(d *status.Device) {
 		f.Ports = append(f.Ports, portOf(device, p))
 		choice, chosen := p.Choice.Get()
 		for _, g := range p.GIDs.Or(nil) {
-			f.GIDs = append(f.GIDs, GID{d.Name, p.Number, g.Index, g.GID, verdict.GIDTypeName(fabric.GIDType(g.Type)), g.Interface, chosen && choice.Index == g.Index})
+			f.GIDs = append(f.GIDs, GID{
+				d.Name, p.Number, g.Index, g.GID, verdict.GIDTypeName(fabric.GIDType(g.Type)),
+				g.Interface, chosen && choice.Index == g.Index,
+			})
 		}
 	}
 }
@@ -146,11 +160,13 @@ func (f *Facts) trainingFirst() {
 
 func portOf(p Port, port *status.Port) Port {
 	p.Port, p.Shared, p.Fabric, p.Role = port.Number, port.Shared, show(port.Fabric, same), show(port.Role, verdict.Spaced)
-	if p.State = show(port.State, verdict.Spaced); port.State.Unknown() && port.State.Reason == fabric.ReasonDriverConstant {
+	if p.State = show(port.State, verdict.Spaced); port.State.Unknown() &&
+		port.State.Reason == fabric.ReasonDriverConstant {
 		p.State = notGiven
 	}
 	p.Rate, p.Expected = number(port.Rate.Fact), number(port.Expected.Fact)
-	p.Interface, p.MTU, p.GID = show(port.Interface, same), show(port.MTU, strconv.Itoa), show(port.Choice, status.Choice.Text)
+	p.Interface, p.MTU, p.GID = show(port.Interface, same), show(port.MTU, strconv.Itoa),
+		show(port.Choice, status.Choice.Text)
 	if c, ok := port.Choice.Get(); ok {
 		p.GIDWhy = verdict.Sentence(c.Why)
 		if c.GID != "" && p.Fabric == status.FabricRoCE {
@@ -171,7 +187,8 @@ func roceOf(c *status.Chain) *RoCE {
 		return show(f, strconv.Itoa)
 	}
 	r := &RoCE{
-		Interface: c.Interface, Verdict: verdictWord(string(c.Settings)), Class: follows(c.TrafficClass), From: c.From, DSCP: follows(c.DSCP),
+		Interface: c.Interface, Verdict: verdictWord(string(c.Settings)), Class: follows(c.TrafficClass), From: c.From,
+		DSCP:     follows(c.DSCP),
 		Priority: follows(c.Priority), Mode: c.Mode, Steps: []Step{},
 	}
 	for _, s := range c.Steps {
@@ -192,7 +209,10 @@ func verdictWord(s string) string {
 }
 
 func gpuOf(g *status.GPU) GPU {
-	v := GPU{Name: g.Name, Model: unknown, PCI: unknown, NVLinks: unknown, NIC: unknown, Distance: unknown, GPUDirect: unknown}
+	v := GPU{
+		Name: g.Name, Model: unknown, PCI: unknown, NVLinks: unknown, NIC: unknown, Distance: unknown,
+		GPUDirect: unknown,
+	}
 	if g.OnBus {
 		v.PCI = g.PCI
 	}
@@ -249,5 +269,6 @@ func settingsNote(list []fabric.NCCLFile) (note string) {
 	if len(unread) > 0 {
 		note += " Could not be read: " + document.Some(unread) + "."
 	}
-	return strings.TrimSpace(note) + " The environment of a job overrides these files, and containers have files of their own: judge both with gpufabric_exporter lint."
+	return strings.TrimSpace(note) +
+		" The environment of a job overrides these files, and containers have files of their own: judge both with gpufabric_exporter lint."
 }

@@ -18,8 +18,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// ParseFacts reads the facts of an earlier report. They are not trusted: what no report has is an error, and texts are only
-// ever shown.
+// ParseFacts reads the facts of an earlier report. They are not trusted: what no report has is an error, and
+// texts are only ever shown.
 func ParseFacts(data []byte) (*Facts, error) {
 	f := &Facts{}
 	if err := json.Unmarshal(data, f); err != nil {
@@ -29,7 +29,8 @@ func ParseFacts(data []byte) (*Facts, error) {
 		return nil, errors.New("it is not the JSON of a report")
 	}
 	if f.Version != Version {
-		return nil, fmt.Errorf("it is a report of version %d: expected version %d, of a program like this one", f.Version, Version)
+		return nil, fmt.Errorf("it is a report of version %d: expected version %d, of a program like this one", f.Version,
+			Version)
 	}
 	good := func(v *float64) bool { return v == nil || *v >= 0 && *v < 1e15 }
 	for i := range f.Results {
@@ -57,8 +58,10 @@ func (f *Facts) compared(before *Facts) document.Section {
 		s.Say("It is newer than this one: the column Earlier has the newer values.")
 	}
 	t := document.Table{Head: []string{"What", "Earlier", "Now", "Change"}}
-	t.Add("Issues", strconv.Itoa(len(before.Findings)), strconv.Itoa(len(f.Findings)), fmt.Sprintf("%+d", len(f.Findings)-len(before.Findings)))
-	t.Add("Not judged", strconv.Itoa(len(before.Unknown)), strconv.Itoa(len(f.Unknown)), fmt.Sprintf("%+d", len(f.Unknown)-len(before.Unknown)))
+	t.Add("Issues", strconv.Itoa(len(before.Findings)), strconv.Itoa(len(f.Findings)),
+		fmt.Sprintf("%+d", len(f.Findings)-len(before.Findings)))
+	t.Add("Not judged", strconv.Itoa(len(before.Unknown)), strconv.Itoa(len(f.Unknown)),
+		fmt.Sprintf("%+d", len(f.Unknown)-len(before.Unknown)))
 	for _, link := range f.linksOf(before) {
 		old, now, grown := bandwidths(before.over(link), f.over(link))
 		t.Add("Bandwidth over "+link, old, now, grown)
@@ -99,16 +102,21 @@ func (f *Facts) railNames() (names []string) {
 // since is f with what of an earlier report of the same node is gone, as its first issue.
 func (f *Facts) since(before *Facts) *Facts {
 	missing := len(except(before.Node.GUIDs, f.Node.GUIDs))
-	other := f.Node.Simulated != before.Node.Simulated || missing == len(before.Node.GUIDs) && (missing > 0 || f.Node.Name != before.Node.Name)
+	other := f.Node.Simulated != before.Node.Simulated || missing == len(before.Node.GUIDs) &&
+		(missing > 0 || f.Node.Name != before.Node.Name)
 	renamed := missing == 0 && len(f.Ports) >= len(before.Ports)
 	gone := which(before.Ports, func(p *Port) bool {
-		return !slices.ContainsFunc(f.Ports, func(o Port) bool { return o.Device == p.Device && (o.Port == p.Port || o.Port*p.Port == 0) })
+		return !slices.ContainsFunc(f.Ports, func(o Port) bool {
+			return o.Device == p.Device &&
+				(o.Port == p.Port || o.Port*p.Port == 0)
+		})
 	})
 	if other || renamed || before.At.After(f.At) || len(gone) == 0 {
 		return f
 	}
 	v := Finding{
-		ID: "gone_since_report", From: fromReport, Severity: string(verdict.Warning), What: "RDMA ports of the earlier report are gone",
+		ID: "gone_since_report", From: fromReport, Severity: string(verdict.Warning),
+		What:     "RDMA ports of the earlier report are gone",
 		Causes:   []string{"The device has failed or was removed, its driver does not bind to it, or a container has it."},
 		Evidence: "The earlier report of " + stamp(before.At) + ".", Impact: "Jobs have fewer ports than before.",
 		Remedy: "Compare lspci -nn and rdma link with the earlier report, and look for the PCI addresses in dmesg -T",
@@ -117,7 +125,8 @@ func (f *Facts) since(before *Facts) *Facts {
 		if p.training() || isUnknown(p.Role) {
 			v.Severity = string(verdict.Critical)
 		}
-		v.Subjects, v.Seen = append(v.Subjects, p.name().Text), append(v.Seen, p.name().Text+": "+p.Role+", "+p.State+", "+rate(p.Rate)+", PCI address "+p.PCI)
+		v.Subjects, v.Seen = append(v.Subjects, p.name().Text),
+			append(v.Seen, p.name().Text+": "+p.Role+", "+p.State+", "+rate(p.Rate)+", PCI address "+p.PCI)
 	}
 	with := *f
 	with.Findings = append([]Finding{v}, f.Findings...)
@@ -143,9 +152,11 @@ func (f *Facts) identity(before *Facts) document.Text {
 	guids := len(f.Node.GUIDs) > 0 && len(before.Node.GUIDs) > 0
 	switch {
 	case f.Node.Simulated != before.Node.Simulated:
-		return text("One of them is of ", document.Code(orHost(before.Node)), ", the other of ", document.Code(orHost(f.Node)), ": differences are those of the scenarios.")
+		return text("One of them is of ", document.Code(orHost(before.Node)), ", the other of ",
+			document.Code(orHost(f.Node)), ": differences are those of the scenarios.")
 	case guids && shared == 0:
-		return text(document.Strong("It is of another node"), " (", document.Code(orUnknown(before.Node.Name)), ", no RDMA device in common): differences are those of the nodes.")
+		return text(document.Strong("It is of another node"), " (", document.Code(orUnknown(before.Node.Name)),
+			", no RDMA device in common): differences are those of the nodes.")
 	case guids && f.Node.Name != before.Node.Name:
 		return text("It is of the same node under another name (", document.Code(orUnknown(before.Node.Name)), ").")
 	case guids && shared < max(len(f.Node.GUIDs), len(before.Node.GUIDs)):
@@ -153,7 +164,8 @@ func (f *Facts) identity(before *Facts) document.Text {
 	case guids:
 		return text("It is of the same node.")
 	case f.Node.Name != before.Node.Name:
-		return text(document.Strong("It is of another node"), " (", document.Code(orUnknown(before.Node.Name)), "), by the name: differences are those of the nodes.")
+		return text(document.Strong("It is of another node"), " (", document.Code(orUnknown(before.Node.Name)),
+			"), by the name: differences are those of the nodes.")
 	}
 	return text("It is of the same node by its name; no RDMA device shows that it is.")
 }
@@ -215,7 +227,8 @@ func (f *Facts) changes(before *Facts) (rows [][3]string) {
 	add("Kernel", before.Node.Kernel, f.Node.Kernel)
 	add("GPU driver", before.Node.Driver, f.Node.Driver)
 	add("NCCL library of the host", before.Node.Library, f.Node.Library)
-	each(before.Settings, f.Settings, func(s *status.Variable) (string, []string) { return s.Name, []string{s.Value} }, add)
+	each(before.Settings, f.Settings, func(s *status.Variable) (string, []string) { return s.Name, []string{s.Value} },
+		add)
 	each(before.Ports, f.Ports, func(p *Port) (string, []string) {
 		words := []string{p.State, rate(p.Rate), "firmware " + p.Firmware, "GID " + p.GID}
 		if p.RoCE != nil {

@@ -71,7 +71,8 @@ func TestCompared(t *testing.T) {
 	contains(section(now, &fewer), "not comparable")
 }
 
-// A port of the earlier report that is gone is the first issue, unless the earlier report is of another node or devices only have other names.
+// A port of the earlier report that is gone is the first issue, unless the earlier report is of another node
+// or devices only have other names.
 func TestGoneSinceReport(t *testing.T) {
 	without := func(f *Facts) {
 		f.Ports = slices.DeleteFunc(f.Ports, func(p Port) bool { return p.Device == "mlx5_3" })

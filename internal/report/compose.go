@@ -37,16 +37,19 @@ func (f *Facts) title() string {
 	return cmp.Or(f.Node.Name, "a node without a name")
 }
 
-// summary is six sentences: the node, the worst finding, the transport, that of running jobs, the bandwidth, and what to do first.
+// summary is six sentences: the node, the worst finding, the transport, that of running jobs, the bandwidth,
+// and what to do first.
 func (f *Facts) summary() document.Section {
 	s := document.Section{Title: "Executive summary"}
-	s.List(text(document.Code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(), text("Transport of running jobs: ", f.runningNow(), "."), f.bandwidth(), f.first())
+	s.List(text(document.Code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(),
+		text("Transport of running jobs: ", f.runningNow(), "."), f.bandwidth(), f.first())
 	about := "Observed " + stamp(f.At) + " by " + f.Program + "."
 	if f.Node.Simulated != "" {
 		about += " The node and its measurements are simulated: scenario " + f.Node.Simulated + "."
 	}
 	s.Say(about, " Configuration: ", document.End(f.Configuration), " ", document.End(verdict.Sentence(f.JudgedBy)))
-	s.Say("Traffic was not checked: ", document.Code("gpufabric_exporter check --interval=10s"), " reads the counters twice and compares them.")
+	s.Say("Traffic was not checked: ", document.Code("gpufabric_exporter check --interval=10s"),
+		" reads the counters twice and compares them.")
 	if f.Note != "" {
 		s.Say(document.End(f.Note))
 	}
@@ -65,12 +68,14 @@ func (f *Facts) hardware() string {
 	}
 	if training := which(f.Ports, (*Port).training); len(training) > 0 {
 		fabrics := distinct(training, func(p *Port) string { return p.Fabric })
-		ports = spelling.Plural(len(training), "RDMA port", "RDMA ports") + " for training (" + strings.Join(fabrics, " and ") + "), "
+		ports = spelling.Plural(len(training), "RDMA port", "RDMA ports") + " for training (" +
+			strings.Join(fabrics, " and ") + "), "
 		active := which(f.Ports, func(p *Port) bool { return p.training() && p.active() })
 		if len(which(f.Ports, func(p *Port) bool { return p.training() && p.State == notGiven })) == len(training) {
 			ports += "of which the driver gives no state"
 		} else {
-			ports += map[bool]string{true: "all", false: strconv.Itoa(len(active)) + " of them"}[len(active) == len(training)] + " active"
+			ports += map[bool]string{true: "all", false: strconv.Itoa(len(active)) +
+				" of them"}[len(active) == len(training)] + " active"
 		}
 		if len(active) > 0 {
 			ports += " at " + strings.Join(distinct(active, func(p *Port) string { return rate(p.Rate) }), " and ")
@@ -130,7 +135,9 @@ func (f *Facts) worst() document.Text {
 	if follow > 0 {
 		more = ", and " + spelling.Plural(follow, "more follows", "more follow")
 	}
-	return text(spelling.Plural(len(f.Findings)-follow, "issue", "issues")+" found"+more+" ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+role+": ", document.Few(w.Subjects), ": ", document.To(strings.TrimSuffix(document.Lower(w.What), "."), anchor(0)), ".")
+	return text(spelling.Plural(len(f.Findings)-follow, "issue", "issues")+" found"+more+" ("+strings.Join(parts,
+		", ")+")"+open+f.silent()+"; "+role+": ", document.Few(w.Subjects), ": ",
+		document.To(strings.TrimSuffix(document.Lower(w.What), "."), anchor(0)), ".")
 }
 
 // silent says for how many ports the driver reports no state; empty: for none.
@@ -206,9 +213,11 @@ func (f *Facts) first() document.Text {
 	case len(f.Findings) > 0 && f.Findings[0].Remedy != "":
 		return text("First step: ", document.Prose(document.End(f.Findings[0].Remedy)))
 	case len(f.Findings) > 0 && len(f.Findings[0].Remedies) > 0:
-		return text("First step: ", document.Prose(document.End(f.Findings[0].Remedies[0])), " The first issue has the commands for the others.")
+		return text("First step: ", document.Prose(document.End(f.Findings[0].Remedies[0])),
+			" The first issue has the commands for the others.")
 	case len(f.Unknown) == 1 && f.unread() == 0:
-		return text("First step: find out what could not be judged. ", document.Prose(document.End(f.Unknown[0].What)+" "+document.End(f.Unknown[0].Why)))
+		return text("First step: find out what could not be judged. ",
+			document.Prose(document.End(f.Unknown[0].What)+" "+document.End(f.Unknown[0].Why)))
 	case len(f.Unknown)+f.unread() > 0:
 		return text("First step: find out why parts of the node could not be read or judged (sections Environment and Issues found).")
 	case f.JobsUnknown != "" || f.undecided() > 0:
@@ -226,7 +235,8 @@ func (f *Facts) baseline() document.Section {
 	} else if strings.HasPrefix(r.Link, linkPlugin) {
 		t.Add("Transport between nodes", r.Link+r.direct(), r.source())
 	} else {
-		t.Add("Transport between nodes", orUnknown(r.Link)+" (NCCL's network: "+orUnknown(r.Network)+")"+r.direct(), r.source())
+		t.Add("Transport between nodes", orUnknown(r.Link)+" (NCCL's network: "+orUnknown(r.Network)+")"+r.direct(),
+			r.source())
 	}
 	for _, link := range f.links() {
 		m := f.over(link)
@@ -251,14 +261,16 @@ func (f *Facts) baseline() document.Section {
 		problems = nil
 		for i := range worst {
 			v := &worst[i]
-			problems = text(problems, map[bool]string{true: "; "}[i > 0], v.mark(v.Severity+":"), " ", document.Few(v.Subjects), ": ", document.To(document.Lower(v.What), anchor(i)))
+			problems = text(problems, map[bool]string{true: "; "}[i > 0], v.mark(v.Severity+":"), " ",
+				document.Few(v.Subjects), ": ", document.To(document.Lower(v.What), anchor(i)))
 		}
 		if more := len(f.Findings) - len(worst); more > 0 {
 			problems = text(problems, fmt.Sprintf("; and %d more", more))
 		}
 	}
 	t.Add("Key problems", problems, "section Issues found")
-	t.Add("Checks", fmt.Sprintf("%d passed, %d unknown", f.Passed, len(f.Unknown))+f.silent(), document.Code("gpufabric_exporter check"))
+	t.Add("Checks", fmt.Sprintf("%d passed, %d unknown", f.Passed, len(f.Unknown))+f.silent(),
+		document.Code("gpufabric_exporter check"))
 	s.Table(t)
 	return s
 }

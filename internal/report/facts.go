@@ -14,8 +14,8 @@ import (
 // Version is that of Facts: it changes when a field is removed or changes its meaning.
 const Version = 1
 
-// Facts are all that a report says, for programs and for comparison with a later report. Rates and bandwidths in numbers are
-// bytes per second; null and "unknown: REASON" are not known.
+// Facts are all that a report says, for programs and for comparison with a later report. Rates and bandwidths
+// in numbers are bytes per second; null and "unknown: REASON" are not known.
 type Facts struct {
 	Report  string    `json:"report"` // kind
 	Version int       `json:"version"`
@@ -80,7 +80,8 @@ type Port struct {
 	Firmware string   `json:"firmware"`
 	PCI      string   `json:"pci_address"`
 	NUMA     string   `json:"numa_node"`
-	Shared   string   `json:"shared_port,omitempty"` // physical one that another device has, too: their rates do not add up
+	// physical one that another device has, too: their rates do not add up
+	Shared string `json:"shared_port,omitempty"`
 
 	Interface string `json:"interface"`
 	MTU       string `json:"mtu_bytes"`

@@ -45,7 +45,10 @@ func (f *Facts) judge(in *Input) {
 	}
 	f.order()
 	if f.Log != nil && f.Log.Undecided != "" {
-		f.Unknown = append(f.Unknown, verdict.Gap{Subjects: []string{"job"}, What: "The log of the job", Why: f.Log.Undecided})
+		f.Unknown = append(f.Unknown, verdict.Gap{
+			Subjects: []string{"job"}, What: "The log of the job",
+			Why: f.Log.Undecided,
+		})
 	}
 }
 
@@ -68,7 +71,8 @@ func (f *Facts) order() {
 func checkFinding(in *Input, g *verdict.Group) Finding {
 	c := g.Check
 	v := Finding{
-		ID: c.ID, From: fromCheck, Severity: string(c.Severity), Subjects: g.Subjects, What: g.What, Causes: causesOf(g), Seen: g.Seen(),
+		ID: c.ID, From: fromCheck, Severity: string(c.Severity), Subjects: g.Subjects, What: g.What, Causes: causesOf(g),
+		Seen:     g.Seen(),
 		Evidence: "The check " + c.ID + " reads " + c.Reads + ".", Impact: g.Consequence,
 		Runbook: in.Config.Links.Runbook(c),
 	}
@@ -105,13 +109,35 @@ var faultTexts = map[probes.Fault]struct {
 	impact   string
 	runbook  string
 }{
-	probes.FaultSocket:    {verdict.Critical, "The NCCL probe goes over TCP", "Jobs in the same environment move their data over TCP, several times slower than over RDMA.", "GpuFabricProbeTransportSocket"},
-	probes.FaultGPUDirect: {verdict.Warning, "NCCL does not use GPUDirect RDMA", "Data between GPU and NIC goes through host memory.", "GpuFabricProbeGpuDirectLost"},
-	probes.FaultWrong:     {verdict.Critical, "A collective has wrong results", "Training on this node may compute wrong results.", "GpuFabricProbeWrongResult"},
-	probes.FaultFailing:   {verdict.Warning, "The NCCL probe fails", "Jobs may fail in the same way.", "GpuFabricProbeFailing"},
-	probes.FaultSlow:      {verdict.Critical, "The bandwidth has collapsed", "Every collective waits for its slowest link.", "GpuFabricProbeBandwidthCollapsed"},
-	probes.FaultRegressed: {verdict.Warning, "The bandwidth is below its baseline", "Every collective waits for its slowest link.", "GpuFabricProbeBandwidthRegression"},
-	probes.FaultDrifted:   {verdict.Warning, "The baseline of the bandwidth has drifted down", "The node has become slower in small steps.", "GpuFabricProbeBaselineDrifted"},
+	probes.FaultSocket: {
+		verdict.Critical, "The NCCL probe goes over TCP",
+		"Jobs in the same environment move their data over TCP, several times slower than over RDMA.",
+		"GpuFabricProbeTransportSocket",
+	},
+	probes.FaultGPUDirect: {
+		verdict.Warning, "NCCL does not use GPUDirect RDMA",
+		"Data between GPU and NIC goes through host memory.", "GpuFabricProbeGpuDirectLost",
+	},
+	probes.FaultWrong: {
+		verdict.Critical, "A collective has wrong results",
+		"Training on this node may compute wrong results.", "GpuFabricProbeWrongResult",
+	},
+	probes.FaultFailing: {
+		verdict.Warning, "The NCCL probe fails", "Jobs may fail in the same way.",
+		"GpuFabricProbeFailing",
+	},
+	probes.FaultSlow: {
+		verdict.Critical, "The bandwidth has collapsed",
+		"Every collective waits for its slowest link.", "GpuFabricProbeBandwidthCollapsed",
+	},
+	probes.FaultRegressed: {
+		verdict.Warning, "The bandwidth is below its baseline",
+		"Every collective waits for its slowest link.", "GpuFabricProbeBandwidthRegression",
+	},
+	probes.FaultDrifted: {
+		verdict.Warning, "The baseline of the bandwidth has drifted down",
+		"The node has become slower in small steps.", "GpuFabricProbeBaselineDrifted",
+	},
 }
 
 // addProbeFindings has a finding for each fault and each cause, of all probes that have both.
@@ -127,7 +153,8 @@ func (f *Facts) addProbeFindings(in *Input) {
 			r := &f.Results[i]
 			slower := fault == probes.FaultSlow || fault == probes.FaultRegressed
 			switch {
-			case !slices.Contains(r.Faults, fault), fault == probes.FaultRegressed && slices.Contains(r.Faults, probes.FaultSlow),
+			case !slices.Contains(r.Faults, fault), fault == probes.FaultRegressed &&
+				slices.Contains(r.Faults, probes.FaultSlow),
 				fault == probes.FaultFailing && slices.Contains(r.Faults, probes.FaultWrong):
 				continue
 			case slower && slices.Contains(r.Faults, probes.FaultSocket): // over TCP it is slow
@@ -146,7 +173,8 @@ func (f *Facts) addProbeFindings(in *Input) {
 			cause := diagnose.Explains(in.Node, in.Verdicts, &shown)
 			v := Finding{
 				ID: "probe_" + string(fault), From: fromProbe, Severity: string(severity), What: words.what, Impact: words.impact,
-				Evidence: "Measured by the probe, with what NCCL's log says (" + r.Source + ").", Runbook: in.Config.Links.Runbooks + "/" + words.runbook + ".md",
+				Evidence: "Measured by the probe, with what NCCL's log says (" + r.Source + ").",
+				Runbook:  in.Config.Links.Runbooks + "/" + words.runbook + ".md",
 			}
 			switch {
 			case cause != nil:
@@ -163,7 +191,10 @@ func (f *Facts) addProbeFindings(in *Input) {
 			} else if cause == nil {
 				v.Remedy = diagnose.RemedyOfProbe(nil, &shown)
 			}
-			k := slices.IndexFunc(f.Findings[from:], func(o Finding) bool { return o.Remedy == v.Remedy && slices.Equal(o.Causes, v.Causes) })
+			k := slices.IndexFunc(f.Findings[from:], func(o Finding) bool {
+				return o.Remedy == v.Remedy &&
+					slices.Equal(o.Causes, v.Causes)
+			})
 			if k < 0 {
 				k, f.Findings = len(f.Findings)-from, append(f.Findings, v)
 			}
@@ -223,16 +254,20 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 		severity, seen := verdict.Warning, []string{fabric.MaskTokens(l.Text)}
 		switch ports, possible := f.trainingPorts(); {
 		case l.Signature == &signature.TCP && ports > 0:
-			severity, seen = verdict.Critical, append(seen, "This node has "+spelling.Plural(ports, "RDMA port", "RDMA ports")+" for training that it could use")
+			severity, seen = verdict.Critical, append(seen,
+				"This node has "+spelling.Plural(ports, "RDMA port", "RDMA ports")+" for training that it could use")
 		case l.Signature == &signature.TCP && !possible:
 			severity = verdict.Info
 		case l == first && l.Line > 0:
 			severity = verdict.Critical
 		}
 		v := Finding{
-			ID: l.Signature.ID, From: fromLog, Severity: string(severity), Subjects: slices.Clone(l.Hosts), What: "The log of the job shows " + l.Signature.ID,
-			Causes: []string{l.Signature.Cause}, Seen: seen, Impact: "The job failed, or is slower than it could be.", Remedy: l.Signature.Remedy,
-			Evidence: fmt.Sprintf("%s, %s, first in line %d.", f.Log.File, spelling.Plural(int(l.Count), "line", "lines"), l.Line),
+			ID: l.Signature.ID, From: fromLog, Severity: string(severity), Subjects: slices.Clone(l.Hosts),
+			What:   "The log of the job shows " + l.Signature.ID,
+			Causes: []string{l.Signature.Cause}, Seen: seen, Impact: "The job failed, or is slower than it could be.",
+			Remedy: l.Signature.Remedy,
+			Evidence: fmt.Sprintf("%s, %s, first in line %d.", f.Log.File, spelling.Plural(int(l.Count), "line", "lines"),
+				l.Line),
 		}
 		if l.Line == 0 {
 			v.Evidence = "Network and connections in " + f.Log.File + "."
@@ -258,9 +293,11 @@ func (f *Facts) trainingPorts() (active int, possible bool) {
 
 func logOf(file string, r *explain.Result) *Log {
 	l := &Log{
-		File: file, Lines: r.Lines, NCCLLines: r.NCCLLines, Versions: document.Some(r.Versions), Processes: r.Processes, Connections: r.Transports().String(),
-		GPUDirect: unknown, Undecided: r.Undecided(), Network: r.Network(), Devices: r.Devices(), Disabled: r.WithoutGPUDirect(),
-		TCP: r.Has(&signature.TCP),
+		File: file, Lines: r.Lines, NCCLLines: r.NCCLLines, Versions: document.Some(r.Versions), Processes: r.Processes,
+		Connections: r.Transports().String(),
+		GPUDirect:   unknown, Undecided: r.Undecided(), Network: r.Network(), Devices: r.Devices(),
+		Disabled: r.WithoutGPUDirect(),
+		TCP:      r.Has(&signature.TCP),
 	}
 	if all, known := r.RingsGPUDirect(); known {
 		l.GPUDirect = probes.YesNo(all)

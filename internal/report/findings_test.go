@@ -14,7 +14,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// A fault and what follows from it are one issue, whose remedy is the first step, as on the page and in the output of check.
+// A fault and what follows from it are one issue, whose remedy is the first step, as on the page and in the
+// output of check.
 func TestConsequencesAreNoIssues(t *testing.T) {
 	for scenario, want := range map[string][]string{
 		"rate-mismatch":    {"1 issue found, and 1 more follows (1 critical, 1 warning)", "First step: Kernels report a rate"},
@@ -141,8 +142,9 @@ func TestTCPWhereTrainingIsAGuess(t *testing.T) {
 	}
 }
 
-// A job that used TCP, or had GPUDirect RDMA disabled, is at odds with a node that has both. Where the log of one rank does not show
-// what the job used, the report is no all-clear. Nodes without either have nothing to repair.
+// A job that used TCP, or had GPUDirect RDMA disabled, is at odds with a node that has both. Where the log of
+// one rank does not show what the job used, the report is no all-clear. Nodes without either have nothing to
+// repair.
 func TestLogAgainstNode(t *testing.T) {
 	const (
 		sockets = "gpu1:41:50 [0] NCCL INFO NET/IB : No device found.\ngpu1:41:50 [0] NCCL INFO Using network Socket\n"

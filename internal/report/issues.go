@@ -33,7 +33,8 @@ func (f *Facts) issues() []document.Section {
 			names = append(names, f.Findings[maxIssues+i].ID)
 		}
 		slices.Sort(names)
-		s.Say(fmt.Sprintf("%d issues are described; there are %d more: ", maxIssues, more), document.Codes(slices.Compact(names)), ".")
+		s.Say(fmt.Sprintf("%d issues are described; there are %d more: ", maxIssues, more),
+			document.Codes(slices.Compact(names)), ".")
 	}
 	if len(f.Unknown) > 0 {
 		u := document.Section{Title: "Could not be judged", Sub: true}
@@ -42,7 +43,8 @@ func (f *Facts) issues() []document.Section {
 			t.Add(g.What, document.Codes(g.Subjects), document.End(g.Why))
 		}
 		u.Table(t)
-		u.Say("What could not be judged does not count as ok. To read more, run ", document.Code("gpufabric_exporter check"), " as root on the host, not in a container.")
+		u.Say("What could not be judged does not count as ok. To read more, run ",
+			document.Code("gpufabric_exporter check"), " as root on the host, not in a container.")
 		all = append(all, u)
 	}
 	return append([]document.Section{s}, all...)
@@ -57,7 +59,8 @@ func (f *Facts) issue(i int) document.Section {
 		if len(v.Causes) > 1 {
 			label = "Root cause, one of:"
 		}
-		lines = append(lines, text(document.Strong(label), " ", document.Prose(strings.Join(v.Causes[:min(len(v.Causes), document.MaxList)], " "))))
+		lines = append(lines, text(document.Strong(label), " ",
+			document.Prose(strings.Join(v.Causes[:min(len(v.Causes), document.MaxList)], " "))))
 	}
 	if v.From == fromProbe { // the table of rails has all
 		lines = append(lines, document.Labelled("Evidence:", 3, v.Seen...)...)
@@ -93,7 +96,10 @@ func (f *Facts) effect(v *Finding) string {
 	if v.From != fromCheck || len(v.Devices) == 0 {
 		return ""
 	}
-	rails := which(f.Results, func(r *Result) bool { return r.Kind == string(probes.Rail) && slices.Contains(v.Devices, r.Device) })
+	rails := which(f.Results, func(r *Result) bool {
+		return r.Kind == string(probes.Rail) &&
+			slices.Contains(v.Devices, r.Device)
+	})
 	var slow []string
 	good, faulty := false, false
 	for _, r := range rails {

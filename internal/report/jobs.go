@@ -50,10 +50,13 @@ func (f *Facts) addJobs(jobs job.Jobs, at config.Links) {
 }
 
 func fallbackOf(j *job.Job, at config.Links) Finding {
-	v := jobFinding(j, at, "on_tcp", "GpuFabricJobOnTcp", verdict.Critical, cmp.Or(j.Verdict.Cause.Text(), "not known"), j.Verdict.Evidence...)
-	v.What, v.Impact, v.Remedy = "A job uses TCP instead of RDMA", "The job moves its data several times slower than over RDMA.", j.Verdict.Cause.Remedy()
+	v := jobFinding(j, at, "on_tcp", "GpuFabricJobOnTcp", verdict.Critical, cmp.Or(j.Verdict.Cause.Text(), "not known"),
+		j.Verdict.Evidence...)
+	v.What, v.Impact, v.Remedy = "A job uses TCP instead of RDMA",
+		"The job moves its data several times slower than over RDMA.", j.Verdict.Cause.Remedy()
 	if !j.Verdict.Confirmed {
-		v.What, v.Runbook, v.Severity = "A job is suspected to use TCP instead of RDMA", at.Runbooks+"/GpuFabricJobOnTcpSuspected.md", string(verdict.Warning)
+		v.What, v.Runbook, v.Severity = "A job is suspected to use TCP instead of RDMA",
+			at.Runbooks+"/GpuFabricJobOnTcpSuspected.md", string(verdict.Warning)
 		v.Impact = "If it does, it moves its data several times slower than over RDMA."
 	}
 	for i := range j.Findings {
@@ -75,10 +78,14 @@ func misconfigured(j *job.Job, bad *job.Finding, at config.Links) Finding {
 }
 
 // jobFinding has what all findings about jobs have.
-func jobFinding(j *job.Job, at config.Links, id, alert string, s verdict.Severity, cause string, seen ...string) Finding {
+func jobFinding(j *job.Job, at config.Links, id, alert string, s verdict.Severity, cause string,
+	seen ...string,
+) Finding {
 	return Finding{
-		ID: "job_" + id, From: fromJob, Severity: string(s), Subjects: []string{j.Name}, Causes: []string{verdict.Sentence(cause)}, Seen: slices.Clone(seen),
-		Evidence: "The processes of the job, their sockets and RDMA devices, read twice (gpufabric_exporter jobs).", Runbook: at.Runbooks + "/" + alert + ".md",
+		ID: "job_" + id, From: fromJob, Severity: string(s), Subjects: []string{j.Name},
+		Causes: []string{verdict.Sentence(cause)}, Seen: slices.Clone(seen),
+		Evidence: "The processes of the job, their sockets and RDMA devices, read twice (gpufabric_exporter jobs).",
+		Runbook:  at.Runbooks + "/" + alert + ".md",
 	}
 }
 

@@ -15,13 +15,14 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// learned is what follows from comparing what was expected with what was found and measured. Each line is derived; without a
-// difference or a measurement there is none.
+// learned is what follows from comparing what was expected with what was found and measured. Each line is
+// derived; without a difference or a measurement there is none.
 func (f *Facts) learned() document.Section {
 	s := document.Section{Title: "What was learned"}
 	lines := slices.Concat(f.reached(), f.costs(), f.unexplained(), f.gpuDirectApart(), f.logApart(), f.watch())
 	if n := len(f.Unknown); n > 0 {
-		lines = append(lines, text(spelling.Plural(n, "fact", "facts")+" could not be judged: the report is no all-clear for what is missing."))
+		lines = append(lines, text(spelling.Plural(n, "fact",
+			"facts")+" could not be judged: the report is no all-clear for what is missing."))
 	}
 	if len(f.Results) == 0 {
 		lines = append(lines, text("Nothing was measured: whether the node is as fast as its hardware allows is not known."))
@@ -66,8 +67,10 @@ func (f *Facts) costs() []document.Text {
 		return nil
 	}
 	worst := slices.MinFunc(slow, func(a, b *Result) int { return cmp.Compare(*a.Ratio, *b.Ratio) })
-	return []document.Text{text(spelling.Plural(len(slow), "probe is", "probes are")+" slower than the baseline. The slowest, ", document.Code(worst.name()), ", measured "+probes.Bandwidth(*worst.BusBW)+
-		" where "+probes.Bandwidth(*worst.Baseline)+" were expected: a collective that waits for it takes "+times(1 / *worst.Ratio)+" as long.")}
+	return []document.Text{text(spelling.Plural(len(slow), "probe is",
+		"probes are")+" slower than the baseline. The slowest, ", document.Code(worst.name()),
+		", measured "+probes.Bandwidth(*worst.BusBW)+
+			" where "+probes.Bandwidth(*worst.Baseline)+" were expected: a collective that waits for it takes "+times(1 / *worst.Ratio)+" as long.")}
 }
 
 // watch names the alerts that fire when the faults return.
@@ -94,7 +97,8 @@ func (f *Facts) watch() []document.Text {
 // unexplained are faults of probes on devices where no check failed.
 func (f *Facts) unexplained() (lines []document.Text) {
 	for _, v := range which(f.Findings, func(v *Finding) bool { return v.From == fromProbe && v.Cause == "" }) {
-		lines = append(lines, text(document.Code(v.ID), " was measured on ", document.Few(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows. The traffic was not checked."))
+		lines = append(lines, text(document.Code(v.ID), " was measured on ", document.Few(v.Subjects),
+			", and no check explains it: the cause is not in the settings that the node shows. The traffic was not checked."))
 	}
 	return lines
 }
@@ -113,7 +117,8 @@ func (f *Facts) gpuDirectApart() (lines []document.Text) {
 		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL did not use it: ", names, "."))
 	}
 	if f.Log != nil && len(f.Log.Disabled) > 0 {
-		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL reported it in the log of the job as disabled for "+document.Some(f.Log.Disabled)+": compare the container of the job and its NCCL_DMABUF_ENABLE, and since when nvidia_peermem is loaded."))
+		lines = append(lines,
+			text("Nothing on the node blocks GPUDirect RDMA, but NCCL reported it in the log of the job as disabled for "+document.Some(f.Log.Disabled)+": compare the container of the job and its NCCL_DMABUF_ENABLE, and since when nvidia_peermem is loaded."))
 	}
 	return lines
 }
@@ -124,5 +129,6 @@ func (f *Facts) logApart() []document.Text {
 	if f.Log == nil || r == nil || !f.Log.TCP || r.Link == linkTCP || r.Link == "" {
 		return nil
 	}
-	return []document.Text{text("The job of the log used TCP, and the probe of this node went over " + r.Link + ": look at the environment and the container of the job.")}
+	return []document.Text{text("The job of the log used TCP, and the probe of this node went over " + r.Link +
+		": look at the environment and the container of the job.")}
 }

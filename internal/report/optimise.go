@@ -46,9 +46,11 @@ func (f *Facts) gpuDirect() document.Section {
 	s.Say("With GPUDirect RDMA, the NIC reads and writes GPU memory directly. Without it, each byte goes through host memory and crosses PCIe two more times.")
 	s.List(lines...)
 	if slices.ContainsFunc(f.GPUs, func(g GPU) bool { return !strings.HasPrefix(g.GPUDirect, "usable") }) {
-		s.Say("The issues have the remedies for what is blocked; the runbooks are ", document.Code("check-gpudirect.md"), " and ", document.Code("check-pcie.md"), ".")
+		s.Say("The issues have the remedies for what is blocked; the runbooks are ", document.Code("check-gpudirect.md"),
+			" and ", document.Code("check-pcie.md"), ".")
 	}
-	s.Say("With ", document.Code("NCCL_DEBUG=INFO"), ", the log of a run marks channels that use it with ", document.Code("/GDRDMA"), ".")
+	s.Say("With ", document.Code("NCCL_DEBUG=INFO"), ", the log of a run marks channels that use it with ",
+		document.Code("/GDRDMA"), ".")
 	return s
 }
 
@@ -74,23 +76,32 @@ func (f *Facts) roce() document.Section {
 	} else if len(ports) > 1 {
 		t.Note = "Values are those of the first port; the others have the same verdict."
 	}
-	t.Add("Interface", document.Join(interfaces, ", ", func(p *Port) any { return document.Code(p.Interface) }), text("Those of the ports for training. NCCL moves data through the devices (", document.Code("NCCL_IB_HCA"), "), not through ", document.Code("NCCL_SOCKET_IFNAME"), ", which is for the bootstrap."))
+	t.Add("Interface", document.Join(interfaces, ", ", func(p *Port) any { return document.Code(p.Interface) }),
+		text("Those of the ports for training. NCCL moves data through the devices (", document.Code("NCCL_IB_HCA"),
+			"), not through ", document.Code("NCCL_SOCKET_IFNAME"), ", which is for the bootstrap."))
 	transport := "RoCE v2, UDP port 4791"
 	if strings.Contains(worst.GID, "RoCE v1") {
 		transport = "RoCE v1, by the GID"
 	}
-	t.Add("Transport", transport, text("RoCE v2 is routed by IP and carries a DSCP, by which switches classify it; RoCE v1 does neither. ", document.Code("NCCL_NET=IB"), ", or the name of its network where jobs use a plugin, makes NCCL stop instead of falling back to TCP."))
+	t.Add("Transport", transport,
+		text("RoCE v2 is routed by IP and carries a DSCP, by which switches classify it; RoCE v1 does neither. ",
+			document.Code("NCCL_NET=IB"),
+			", or the name of its network where jobs use a plugin, makes NCCL stop instead of falling back to TCP."))
 	t.Add("GID", text(worst.name(), ": "+worst.GID), orUnknown(worst.GIDWhy)+" Since NCCL 2.21 no index needs to be set.")
 	if worst.RoCE != nil {
 		class := r.Class + ", DSCP " + r.DSCP + ", priority " + r.Priority
 		if isUnknown(r.Class) && isUnknown(r.DSCP) && isUnknown(r.Priority) {
 			class = r.Class
 		}
-		t.Add("Traffic class", class, r.step("traffic class").Evidence+" Switches classify packets by their DSCP; the lower two bits are for ECN.")
-		t.Add("PFC", r.step("pfc").Status, "PFC pauses the sender before a buffer overflows. Without it packets are lost, and RoCE sends everything after a lost packet again.")
-		t.Add("ECN", r.step("ecn notification", "ecn reaction").Status, "Marked packets make the receiver notify the sender, which slows down (DCQCN).")
+		t.Add("Traffic class", class,
+			r.step("traffic class").Evidence+" Switches classify packets by their DSCP; the lower two bits are for ECN.")
+		t.Add("PFC", r.step("pfc").Status,
+			"PFC pauses the sender before a buffer overflows. Without it packets are lost, and RoCE sends everything after a lost packet again.")
+		t.Add("ECN", r.step("ecn notification", "ecn reaction").Status,
+			"Marked packets make the receiver notify the sender, which slows down (DCQCN).")
 	}
-	t.Add("Against packet loss", r.modeText(), "ECN keeps queues short, but takes a round trip to work; PFC prevents loss until then. PFC alone spreads pauses through the fabric; ECN alone loses packets in bursts. A fabric that is lossy by design uses ECN without PFC.")
+	t.Add("Against packet loss", r.modeText(),
+		"ECN keeps queues short, but takes a round trip to work; PFC prevents loss until then. PFC alone spreads pauses through the fabric; ECN alone loses packets in bursts. A fabric that is lossy by design uses ECN without PFC.")
 	s.Table(t)
 	if worst.RoCE == nil {
 		return s
@@ -121,7 +132,10 @@ func (p *Port) roce() *RoCE {
 
 // rank is lower for the worse of two verdicts.
 func rank(word string) int {
-	return slices.Index([]string{broken, unknown, string(fabric.StatusOK), verdict.Spaced(string(fabric.StatusNotApplicable)), ""}, word)
+	return slices.Index([]string{
+		broken, unknown, string(fabric.StatusOK),
+		verdict.Spaced(string(fabric.StatusNotApplicable)), "",
+	}, word)
 }
 
 // step is the worst of the steps of these names.
@@ -143,11 +157,18 @@ func (f *Facts) infiniBand() document.Section {
 	}
 	active := slices.DeleteFunc(slices.Clone(ports), func(p *Port) bool { return !p.active() })
 	t := document.Table{Head: []string{"What", "On this node", "Why"}}
-	t.Add("Transport", fmt.Sprintf("InfiniBand, %d of %d ports active", len(active), len(ports)), text(document.Code("NCCL_NET=IB"), ", or the name of its network where jobs use a plugin, makes NCCL stop instead of falling back to TCP. A port that stays in the state init waits for the subnet manager."))
-	t.Add("Rails", document.Join(ports, ", ", func(p *Port) any { return document.Code(p.Device) }), text("NCCL uses the nearest NIC of each GPU, and ports of the same rail are connected to the same switch. Leave ", document.Code("NCCL_CROSS_NIC"), " unset unless the rails are not separate networks."))
-	t.Add("GID", orUnknown(ports[0].GID), text(orUnknown(ports[0].GIDWhy), " ", document.Code("NCCL_IB_GID_INDEX"), " has no effect."))
-	t.Add("Service level", f.setting("NCCL_IB_SL"), text("The subnet manager maps service levels to virtual lanes: set it only to the level that is assigned to training. ", document.Code("NCCL_IB_TC"), " is for Ethernet only."))
-	t.Add("Adaptive routing", f.setting("NCCL_IB_ADAPTIVE_ROUTING"), "NCCL assumes that it is on with InfiniBand (src/transport/net_ib). It works where the subnet manager enables it for the service level.")
+	t.Add("Transport", fmt.Sprintf("InfiniBand, %d of %d ports active", len(active), len(ports)),
+		text(document.Code("NCCL_NET=IB"),
+			", or the name of its network where jobs use a plugin, makes NCCL stop instead of falling back to TCP. A port that stays in the state init waits for the subnet manager."))
+	t.Add("Rails", document.Join(ports, ", ", func(p *Port) any { return document.Code(p.Device) }),
+		text("NCCL uses the nearest NIC of each GPU, and ports of the same rail are connected to the same switch. Leave ",
+			document.Code("NCCL_CROSS_NIC"), " unset unless the rails are not separate networks."))
+	t.Add("GID", orUnknown(ports[0].GID), text(orUnknown(ports[0].GIDWhy), " ", document.Code("NCCL_IB_GID_INDEX"),
+		" has no effect."))
+	t.Add("Service level", f.setting("NCCL_IB_SL"),
+		text("The subnet manager maps service levels to virtual lanes: set it only to the level that is assigned to training. ", document.Code("NCCL_IB_TC"), " is for Ethernet only."))
+	t.Add("Adaptive routing", f.setting("NCCL_IB_ADAPTIVE_ROUTING"),
+		"NCCL assumes that it is on with InfiniBand (src/transport/net_ib). It works where the subnet manager enables it for the service level.")
 	s.Table(t)
 	s.Say("Differences from RoCE: InfiniBand links use credits for flow control, so that PFC, ECN, DSCP and the MTU of interfaces need no configuration on the host. The subnet manager sets routes, partitions and service levels, which are not visible on this node. Addresses are LIDs, and data needs no IP address.")
 	return s
@@ -168,16 +189,20 @@ func (f *Facts) references() document.Section {
 	s := document.Section{Title: "References"}
 	const docs = "https://github.com/gpufabric/gpufabric_exporter/blob/main/docs/"
 	lines := []document.Text{
-		text(document.Link("Environment variables of NCCL", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html")),
-		text(document.Link("Bus bandwidth, as nccl-tests counts it", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md")),
+		text(document.Link("Environment variables of NCCL",
+			"https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html")),
+		text(document.Link("Bus bandwidth, as nccl-tests counts it",
+			"https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md")),
 		text("What the checks read and when they fail: ", document.Link("CHECKS.md", docs+"CHECKS.md")),
 		text("What the probes measure: ", document.Link("PROBES.md", docs+"PROBES.md")),
 		text("Which releases of NCCL read which variable: ", document.Link("NCCL.md", docs+"NCCL.md")),
 	}
 	if f.mayHave(status.FabricRoCE) {
 		lines = append(lines,
-			text(document.Link("Counters of mlx5, PFC and ECN among them", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html")),
-			text(document.Link("Congestion control for large-scale RDMA deployments (DCQCN)", "https://doi.org/10.1145/2785956.2787484")))
+			text(document.Link("Counters of mlx5, PFC and ECN among them",
+				"https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html")),
+			text(document.Link("Congestion control for large-scale RDMA deployments (DCQCN)",
+				"https://doi.org/10.1145/2785956.2787484")))
 	}
 	if f.Log != nil {
 		lines = append(lines, text("Failures that are known in logs: ", document.Link("SIGNATURES.md", docs+"SIGNATURES.md")))

@@ -73,7 +73,10 @@ func (f *Facts) rails() document.Table {
 		}
 		return probes.Bandwidth(*v)
 	}
-	t := document.Table{Head: []string{"Port", "Result", "Bus bandwidth", "Baseline", "Of its baseline", "Over", "GPUDirect RDMA"}}
+	t := document.Table{Head: []string{
+		"Port", "Result", "Bus bandwidth", "Baseline", "Of its baseline", "Over",
+		"GPUDirect RDMA",
+	}}
 	for _, r := range list {
 		result := document.Span{Text: r.Outcome}
 		if len(r.Faults) > 0 {
@@ -90,7 +93,8 @@ func (f *Facts) training() document.Section {
 	s := document.Section{Title: "Training iteration"}
 	i := f.Iteration
 	if i == nil {
-		s.Say("Not given. ", document.Code("--iteration-ms=BEFORE,AFTER"), " takes the times of an iteration, as the training script logs them.")
+		s.Say("Not given. ", document.Code("--iteration-ms=BEFORE,AFTER"),
+			" takes the times of an iteration, as the training script logs them.")
 		return s
 	}
 	day := func(d time.Duration) string { return fmt.Sprintf("%.0f", float64(24*time.Hour)/float64(d)) }
@@ -99,7 +103,8 @@ func (f *Facts) training() document.Section {
 		Head: []string{"", "Before", "After", "Change"},
 		Note: "Source: --iteration-ms, given with the report; this program did not measure them. They compare only with the same model, batch, number of GPUs and data.",
 	}
-	t.Add("Time of an iteration", milliseconds(i.Before), milliseconds(i.After), change(float64(i.Before), float64(i.After)))
+	t.Add("Time of an iteration", milliseconds(i.Before), milliseconds(i.After),
+		change(float64(i.Before), float64(i.After)))
 	t.Add("Iterations in a day", day(i.Before), day(i.After), change(1, faster))
 	t.Add("Speed-up", "1", fmt.Sprintf("%.2f", faster), "")
 	s.Table(t)
@@ -111,7 +116,9 @@ func (f *Facts) logged() document.Section {
 	s := document.Section{Title: "Log evidence"}
 	l := f.Log
 	if l == nil {
-		s.Say("No log was given. Run the job with ", document.Code("NCCL_DEBUG=INFO"), " and ", document.Code("NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log"), ", then ", document.Code("gpufabric_exporter report --log=FILE"), ".")
+		s.Say("No log was given. Run the job with ", document.Code("NCCL_DEBUG=INFO"), " and ",
+			document.Code("NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log"), ", then ",
+			document.Code("gpufabric_exporter report --log=FILE"), ".")
 		return s
 	}
 	t := document.Table{Head: []string{"What", "In the log"}}

@@ -346,7 +346,8 @@ func TestRootCause(t *testing.T) {
 	}
 }
 
-// What no check judges keeps a report from being an all-clear: ports for training that are not there, and GPUDirect RDMA in a virtual machine.
+// What no check judges keeps a report from being an all-clear: ports for training that are not there, and
+// GPUDirect RDMA in a virtual machine.
 func TestUnprovenIsNoAllClear(t *testing.T) {
 	in := input(t, "healthy")
 	in.Node.Policy.ComputePorts = nil

@@ -25,8 +25,10 @@ const (
 
 func resultOf(d *status.Document, r *probes.Result, from string) Result {
 	v := Result{
-		Kind: string(r.Kind), Label: r.Label, Device: r.Device, Port: r.Port, At: r.At.UTC(), Source: from, Link: linkOf(d, r), Network: r.Network,
-		GPUDirect: probes.Word(r.GPUDirect, probes.YesNo), NCCL: r.NCCL, Outcome: string(r.Outcome), Failure: string(r.Failure), Error: r.Error, NoDevices: r.NoDevices, Expected: number(r.Expected.Fact),
+		Kind: string(r.Kind), Label: r.Label, Device: r.Device, Port: r.Port, At: r.At.UTC(), Source: from,
+		Link: linkOf(d, r), Network: r.Network,
+		GPUDirect: probes.Word(r.GPUDirect, probes.YesNo), NCCL: r.NCCL, Outcome: string(r.Outcome),
+		Failure: string(r.Failure), Error: r.Error, NoDevices: r.NoDevices, Expected: number(r.Expected.Fact),
 		Baseline: number(r.Comparison.Median.Fact), Ratio: number(r.Comparison.Ratio.Fact), Faults: []probes.Fault{},
 	}
 	if n := len(r.Measurements); n > 0 && r.Outcome == probes.OK {
@@ -74,7 +76,10 @@ func rdmaLink(d *status.Document, device string) string {
 			case string(fabric.LinkInfiniBand):
 				links[linkInfiniBand] = true
 			case string(fabric.LinkEthernet):
-				links[map[bool]string{true: "RoCE v1", false: linkRoCE}[p.Choice.Or(status.Choice{}).Type == string(fabric.GIDRoCEv1)]] = true
+				links[map[bool]string{
+					true:  "RoCE v1",
+					false: linkRoCE,
+				}[p.Choice.Or(status.Choice{}).Type == string(fabric.GIDRoCEv1)]] = true
 			default:
 				links["RDMA"] = true
 			}
@@ -119,11 +124,13 @@ func (m measured) median() float64 { return *m.middle().BusBW }
 func (f *Facts) over(link string) measured {
 	for _, rank := range [][]probes.Kind{{probes.Socket, probes.Rail}, {probes.Calibrate, probes.Node}} {
 		m := which(f.Results, func(r *Result) bool {
-			return r.BusBW != nil && r.Link == link && slices.Contains(rank, probes.Kind(r.Kind)) && (link != linkTCP || r.Kind != string(probes.Rail) || r.Label != "")
+			return r.BusBW != nil && r.Link == link && slices.Contains(rank, probes.Kind(r.Kind)) &&
+				(link != linkTCP || r.Kind != string(probes.Rail) || r.Label != "")
 		})
 		if len(m) > 0 {
 			slices.SortStableFunc(m, func(a, b *Result) int {
-				return cmp.Or(strings.Compare(a.Kind, b.Kind), cmp.Compare(*a.BusBW, *b.BusBW), fabric.NaturalOrder(a.Device, b.Device))
+				return cmp.Or(strings.Compare(a.Kind, b.Kind), cmp.Compare(*a.BusBW, *b.BusBW),
+					fabric.NaturalOrder(a.Device, b.Device))
 			})
 			return m
 		}
@@ -150,7 +157,10 @@ func (f *Facts) unmeasured(link string) document.Text {
 	case linkNVLink:
 		return f.remains("gpufabric_exporter probe node")
 	}
-	if slices.ContainsFunc(f.Results, func(r Result) bool { return r.Kind == string(probes.Rail) && r.Link == linkTCP && r.Label == "" }) {
+	if slices.ContainsFunc(f.Results, func(r Result) bool {
+		return r.Kind == string(probes.Rail) && r.Link == linkTCP &&
+			r.Label == ""
+	}) {
 		return text("the rail probes went over TCP")
 	}
 	return f.remains("gpufabric_exporter probe rail")
@@ -183,7 +193,8 @@ func (f *Facts) lacks(link string) bool {
 	case linkInfiniBand:
 		return !f.mayHave(status.FabricInfiniBand)
 	case linkNVLink:
-		return (len(f.GPUs) > 0 || f.withoutNCCL() != "") && !slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.NVLinks != "none" && g.NVLinks != "0 of 0" })
+		return (len(f.GPUs) > 0 || f.withoutNCCL() != "") &&
+			!slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.NVLinks != "none" && g.NVLinks != "0 of 0" })
 	}
 	return false
 }

@@ -302,8 +302,8 @@ func roceGIDs(d *NetDev, types []string) []GID {
 	return gids
 }
 
-// macOf parses a MAC address of a table in this package or of a node built from one. It is zero where it is malformed, which
-// Node.check reports with its entry.
+// macOf parses a MAC address of a table in this package or of a node built from one. It is zero where it is
+// malformed, which Node.check reports with its entry.
 func macOf(s string) net.HardwareAddr {
 	m, err := net.ParseMAC(s)
 	if err != nil || len(m) != 6 {

@@ -65,7 +65,8 @@ func (e *EthernetDrivers) readDCB(d *NetDev, q *fabric.QoS, now time.Time) {
 		buffers, dcbx  = "DCB_ATTR_DCB_BUFFER", "DCB_ATTR_DCBX"
 	)
 	set := &d.QoS
-	q.PFC, q.ETS, q.Apps = unsupported[fabric.PFC](pfc, now), unsupported[fabric.ETS](ets, now), unsupported[[]fabric.App](apps, now)
+	q.PFC, q.ETS, q.Apps = unsupported[fabric.PFC](pfc, now), unsupported[fabric.ETS](ets, now),
+		unsupported[[]fabric.App](apps, now)
 	q.Buffers, q.DCBX = unsupported[fabric.Buffers](buffers, now), unsupported[fabric.DCBX](dcbx, now)
 	if !set.DCB {
 		return
@@ -81,7 +82,8 @@ func (e *EthernetDrivers) readDCB(d *NetDev, q *fabric.QoS, now time.Time) {
 	q.ETS = fabric.Known(set.ETS, ets, now)
 	q.Apps = fabric.Known(slices.Clone(set.Apps), apps, now)
 	q.DCBX = fabric.Known(set.DCBX, dcbx, now)
-	q.Buffers = fabric.UnknownFact[fabric.Buffers](fabric.ReasonMissing, buffers, now) // the kernel leaves the attribute out
+	// the kernel leaves the attribute out
+	q.Buffers = fabric.UnknownFact[fabric.Buffers](fabric.ReasonMissing, buffers, now)
 	if set.Buffers.Total > 0 {
 		q.Buffers = fabric.Known(set.Buffers, buffers, now)
 	}
@@ -125,7 +127,9 @@ func (e *EthernetDrivers) readFEC(d *NetDev, q *fabric.QoS, now time.Time) {
 }
 
 // Statistics returns the statistics of an interface whose names are wanted.
-func (e *EthernetDrivers) Statistics(netdev string, wanted func(name string) bool, now time.Time) ([]fabric.Counter, error) {
+func (e *EthernetDrivers) Statistics(netdev string, wanted func(name string) bool, now time.Time) ([]fabric.Counter,
+	error,
+) {
 	e.tree.mu.Lock()
 	defer e.tree.mu.Unlock()
 	d := e.tree.now.NetDev(netdev)
@@ -268,7 +272,8 @@ func (f flows) count(what string, priority int) Counter {
 	case "port_tx_frames":
 		return f.sent.per(bytesPerFrame).plus(f.rdma.sent)
 	case "prio_rx":
-		return f.priority(priority, f.received, f.rdma.received.times(bytesOnWire), congested(f.rdma.sent).weighing(bytesPerCNP))
+		return f.priority(priority, f.received, f.rdma.received.times(bytesOnWire),
+			congested(f.rdma.sent).weighing(bytesPerCNP))
 	case "prio_tx":
 		return f.priority(priority, f.sent, f.rdma.sent.times(bytesOnWire), congested(f.rdma.received).weighing(bytesPerCNP))
 	case "prio_rx_frames":
@@ -344,7 +349,8 @@ var netDrivers = map[string][]netStatistics{
 		`pfc_pri%d_rx_duration_us pfc_pri%d_rx_transitions`,
 		`rx_buffer_passed_threshold rx_pcs_symbol_err rx_corrected_bits/port_fec_bits`,
 		`pfc_pri%d_tx_duration_us pfc_pri%d_tx_transitions`,
-		`rx_bytes_pri%d/prio_rx`, `rx_packets_pri%d/prio_rx_frames`, `tx_bytes_pri%d/prio_tx`, `tx_packets_pri%d/prio_tx_frames`,
+		`rx_bytes_pri%d/prio_rx`, `rx_packets_pri%d/prio_rx_frames`, `tx_bytes_pri%d/prio_tx`,
+		`tx_packets_pri%d/prio_tx_frames`,
 	},
 	// intel/ice/ice_ethtool.c
 	"ice": {

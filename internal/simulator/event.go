@@ -73,8 +73,8 @@ func (n *Node) Move(device string) {
 	n.Moved = append(n.Moved, m)
 }
 
-// MoveNetDev gives the interface of an HCA to a pod in shared mode of the RDMA core: the device stays, and its GIDs name
-// the interface as it is called there.
+// MoveNetDev gives the interface of an HCA to a pod in shared mode of the RDMA core: the device stays, and
+// its GIDs name the interface as it is called there.
 func (n *Node) MoveNetDev(device, name string) {
 	h := n.HCA(device)
 	if h == nil {
@@ -130,7 +130,8 @@ func (n *Node) SetAddrs(netdev string, addrs ...netip.Prefix) {
 	d.Addrs = addrs
 	for i := range n.HCAs {
 		for k := range n.HCAs[i].Ports {
-			if p := &n.HCAs[i].Ports[k]; p.LinkLayer == Ethernet && p.NetDev != "" && (p.NetDev == netdev || p.NetDev == d.VLAN.Lower) {
+			if p := &n.HCAs[i].Ports[k]; p.LinkLayer == Ethernet && p.NetDev != "" &&
+				(p.NetDev == netdev || p.NetDev == d.VLAN.Lower) {
 				p.GIDs = n.roceGIDs(p)
 			}
 		}
@@ -168,7 +169,8 @@ func (n *Node) Unbond(device string, names ...string) {
 		}
 		d.Master = ""
 		own := was
-		own.Name, own.PCI, own.Aux.Name, own.Verbs = names[0], d.PCI, was.Aux.Name+d.PCI[len(d.PCI)-1:], was.Verbs+100*int(d.PCI[len(d.PCI)-1]-'0')
+		own.Name, own.PCI, own.Aux.Name, own.Verbs = names[0], d.PCI, was.Aux.Name+d.PCI[len(d.PCI)-1:],
+			was.Verbs+100*int(d.PCI[len(d.PCI)-1]-'0')
 		own.GUID += GUID(d.PCI[len(d.PCI)-1] - '0')
 		own.Ports = slices.Clone(was.Ports)
 		own.Ports[0].NetDev = d.Name
@@ -218,7 +220,8 @@ func (n *Node) check() error {
 	}
 	for _, f := range n.Flaps {
 		need(n.HCA(f.Device) != nil, "flap: no hca %q", f.Device)
-		need(f.Period > 0 && f.Down >= 0 && f.Down <= f.Period, "flap of %s: down for %d of %d steps", f.Device, f.Down, f.Period)
+		need(f.Period > 0 && f.Down >= 0 && f.Down <= f.Period, "flap of %s: down for %d of %d steps", f.Device, f.Down,
+			f.Period)
 	}
 	n.checkGPUs(need)
 	for name := range n.Files {

@@ -67,7 +67,10 @@ func (n *Node) layout() files {
 // dmi lays out what the firmware says (drivers/firmware/dmi-id.c). The kernel has a file for what it says only.
 func (f files) dmi(d DMI) {
 	const id = devices + "/virtual/dmi/id"
-	values := map[string]string{"sys_vendor": d.Vendor, "product_name": d.Product, "board_name": d.Board, "chassis_asset_tag": d.AssetTag}
+	values := map[string]string{
+		"sys_vendor": d.Vendor, "product_name": d.Product, "board_name": d.Board,
+		"chassis_asset_tag": d.AssetTag,
+	}
 	maps.DeleteFunc(values, func(_, text string) bool { return text == "" })
 	if len(values) == 0 {
 		return
@@ -274,21 +277,25 @@ func (n *Node) daemon(name string) *Daemon {
 	return lookup(n.Daemons, func(d Daemon) bool { return d.Name == name })
 }
 
-// daemons lays out what procfs has of processes (fs/proc/base.c and fs/proc/array.c in the kernel), as far as readers need it.
+// daemons lays out what procfs has of processes (fs/proc/base.c and fs/proc/array.c in the kernel), as far as
+// readers need it.
 func (f files) daemons(n *Node) {
 	for _, d := range append([]Daemon{{PID: 1, Name: "systemd", Memlock: Memlock{"67108864", "67108864"}}}, n.Daemons...) {
 		const row = "%-25s %-20s %-20s %-10s\n"
 		dir := procfs + "/" + strconv.Itoa(d.PID)
 		f.text(dir+"/comm", d.Name)
-		f.text(dir+"/status", fmt.Sprintf("Name:\t%s\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t%d\nPid:\t%d\nPPid:\t%d\nUid:\t%[5]d\t%[5]d\t%[5]d\t%[5]d\n",
-			d.Name, d.PID, d.PID, min(1, d.PID-1), d.User))
+		f.text(dir+"/status",
+			fmt.Sprintf("Name:\t%s\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t%d\nPid:\t%d\nPPid:\t%d\nUid:\t%[5]d\t%[5]d\t%[5]d\t%[5]d\n",
+				d.Name, d.PID, d.PID, min(1, d.PID-1), d.User))
 		f.text(dir+"/limits", fmt.Sprintf(row+row+row+row, "Limit", "Soft Limit", "Hard Limit", "Units",
-			"Max cpu time", unlimited, unlimited, "seconds", "Max locked memory", d.Memlock.Soft, d.Memlock.Hard, "bytes", "Max nice priority", "0", "0", ""))
+			"Max cpu time", unlimited, unlimited, "seconds", "Max locked memory", d.Memlock.Soft, d.Memlock.Hard, "bytes",
+			"Max nice priority", "0", "0", ""))
 	}
 }
 
-// netlink lays out what the kernel answers to RDMA_NLDEV_CMD_GET (fill_dev_info of drivers/infiniband/core/nldev.c), of nodes with a device
-// for subnet management: sysfs does not show that it is one.
+// netlink lays out what the kernel answers to RDMA_NLDEV_CMD_GET (fill_dev_info of
+// drivers/infiniband/core/nldev.c), of nodes with a device for subnet management: sysfs does not show that it
+// is one.
 func (f files) netlink(n *Node) {
 	if !slices.ContainsFunc(n.HCAs, func(h HCA) bool { return h.SMI }) {
 		return

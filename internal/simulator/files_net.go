@@ -258,9 +258,12 @@ func (f files) gids(dir string, p *Port) {
 var (
 	notificationPoint = map[string]int{"min_time_between_cnps": 4}
 	reactionPoint     = map[string]int{
-		"clamp_tgt_rate": 0, "clamp_tgt_rate_after_time_inc": 1, "dce_tcp_g": 1019, "dce_tcp_rtt": 1, "initial_alpha_value": 1023,
-		"rate_reduce_monitor_period": 4, "rate_to_set_on_first_cnp": 0, "rpg_ai_rate": 5, "rpg_byte_reset": 32767, "rpg_gd": 11,
-		"rpg_hai_rate": 50, "rpg_max_rate": 0, "rpg_min_dec_fac": 50, "rpg_min_rate": 1, "rpg_threshold": 1, "rpg_time_reset": 300,
+		"clamp_tgt_rate": 0, "clamp_tgt_rate_after_time_inc": 1, "dce_tcp_g": 1019, "dce_tcp_rtt": 1,
+		"initial_alpha_value":        1023,
+		"rate_reduce_monitor_period": 4, "rate_to_set_on_first_cnp": 0, "rpg_ai_rate": 5, "rpg_byte_reset": 32767,
+		"rpg_gd":       11,
+		"rpg_hai_rate": 50, "rpg_max_rate": 0, "rpg_min_dec_fac": 50, "rpg_min_rate": 1, "rpg_threshold": 1,
+		"rpg_time_reset": 300,
 	}
 )
 
@@ -319,7 +322,8 @@ func rows(header, format string, values []int) string {
 // sends and takes back a pause.
 func bufferSizes(b fabric.Buffers) string {
 	text := strings.Builder{}
-	fmt.Fprintf(&text, "Port buffer size = %d\nSpare buffer size = 0\nBuffer\tSize\txoff_threshold\txon_threshold\n", b.Total)
+	fmt.Fprintf(&text, "Port buffer size = %d\nSpare buffer size = 0\nBuffer\tSize\txoff_threshold\txon_threshold\n",
+		b.Total)
 	for i, size := range b.Bytes {
 		xoff, xon := 0, 0
 		if i > 0 {

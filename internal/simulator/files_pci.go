@@ -25,17 +25,18 @@ func (f files) pci(n *Node) {
 		dir := devices + "/" + fn.Path
 		link, best := n.linkOf(fn)
 		f.attrs(dir, map[string]string{
-			"vendor":               fmt.Sprintf("0x%04x", fn.Chip.Vendor),
-			"device":               fmt.Sprintf("0x%04x", fn.Chip.Device),
-			"class":                fmt.Sprintf("0x%06x", fn.Chip.Class),
-			"numa_node":            strconv.Itoa(fn.NUMA),
-			"subsystem_vendor":     fmt.Sprintf("0x%04x", fn.Chip.Vendor),
-			"subsystem_device":     fmt.Sprintf("0x%04x", fn.Chip.board()),
-			"current_link_speed":   link.Speed,
-			"current_link_width":   strconv.Itoa(link.Width),
-			"max_link_speed":       best.Speed,
-			"max_link_width":       strconv.Itoa(best.Width),
-			"aer_dev_correctable":  fmt.Sprintf("RxErr 0\nBadTLP %[1]d\nBadDLLP 0\nTOTAL_ERR_COR %[1]d", fn.AER.Correctable.value()),
+			"vendor":             fmt.Sprintf("0x%04x", fn.Chip.Vendor),
+			"device":             fmt.Sprintf("0x%04x", fn.Chip.Device),
+			"class":              fmt.Sprintf("0x%06x", fn.Chip.Class),
+			"numa_node":          strconv.Itoa(fn.NUMA),
+			"subsystem_vendor":   fmt.Sprintf("0x%04x", fn.Chip.Vendor),
+			"subsystem_device":   fmt.Sprintf("0x%04x", fn.Chip.board()),
+			"current_link_speed": link.Speed,
+			"current_link_width": strconv.Itoa(link.Width),
+			"max_link_speed":     best.Speed,
+			"max_link_width":     strconv.Itoa(best.Width),
+			"aer_dev_correctable": fmt.Sprintf("RxErr 0\nBadTLP %[1]d\nBadDLLP 0\nTOTAL_ERR_COR %[1]d",
+				fn.AER.Correctable.value()),
 			"aer_dev_nonfatal":     fmt.Sprintf("Undefined 0\nTLP %[1]d\nTOTAL_ERR_NONFATAL %[1]d", fn.AER.NonFatal.value()),
 			"aer_dev_fatal":        fmt.Sprintf("Undefined 0\nDLP %[1]d\nTOTAL_ERR_FATAL %[1]d", fn.AER.Fatal.value()),
 			"power/runtime_status": fn.runtimeStatus(),
@@ -227,7 +228,10 @@ func (f files) gpuDriver(n *Node) {
 	}
 	f.module(p.Module, p.Version)
 	if p.Module == "nvidia_peermem" {
-		f.attrs(modules+"/"+p.Module+"/parameters", map[string]string{"peerdirect_support": "0", "persistent_api_support": "1"})
+		f.attrs(modules+"/"+p.Module+"/parameters", map[string]string{
+			"peerdirect_support":     "0",
+			"persistent_api_support": "1",
+		})
 	}
 	if p.Bound {
 		f.peerClient(p)
@@ -250,8 +254,9 @@ func (f files) peerClient(p Peermem) {
 	gave := took - p.Registered
 	f.text(memoryPeers+"/nv_mem/version", p.Version)
 	for name, v := range map[string]uint64{
-		"num_alloc_mrs": took, "num_dealloc_mrs": gave, "num_reg_pages": took * region / page, "num_dereg_pages": gave * region / page,
-		"num_reg_bytes": took * region, "num_dereg_bytes": gave * region, "num_free_callbacks": 0,
+		"num_alloc_mrs": took, "num_dealloc_mrs": gave, "num_reg_pages": took * region / page,
+		"num_dereg_pages": gave * region / page,
+		"num_reg_bytes":   took * region, "num_dereg_bytes": gave * region, "num_free_callbacks": 0,
 	} {
 		f.text(memoryPeers+"/nv_mem/"+name, strconv.FormatUint(v, 10))
 	}
@@ -267,7 +272,8 @@ func (d GPUDriver) banner(arm bool) string {
 	if d.Open {
 		kind = "Open Kernel Module for " + machine + "  "
 	}
-	return "NVRM version: NVIDIA UNIX " + kind + d.Version + "  Release Build  (dvs-builder@U22-I3-AF03-09-1)  Sun Jul 27 06:55:30 UTC 2025\n" +
+	return "NVRM version: NVIDIA UNIX " + kind + d.Version +
+		"  Release Build  (dvs-builder@U22-I3-AF03-09-1)  Sun Jul 27 06:55:30 UTC 2025\n" +
 		"GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)"
 }
 
@@ -281,6 +287,7 @@ func (d GPUDriver) params() string {
 	if d.Open {
 		fmt.Fprintf(&b, "GrdmaPciTopoCheckOverride: %d\nCoherentGPUMemoryMode: \"\"\n", d.TopologyOverride)
 	}
-	b.WriteString("RegistryDwords: \"\"\nRegistryDwordsPerDevice: \"\"\nRmMsg: \"\"\nGpuBlacklist: \"\"\nTemporaryFilePath: \"\"\nExcludedGpus: \"\"")
+	b.WriteString("RegistryDwords: \"\"\nRegistryDwordsPerDevice: \"\"\nRmMsg: \"\"\n" +
+		"GpuBlacklist: \"\"\nTemporaryFilePath: \"\"\nExcludedGpus: \"\"")
 	return b.String()
 }

@@ -212,7 +212,8 @@ func (n *Node) nvml(now time.Time) fabric.GPUDriver {
 		return fabric.GPUDriver{Released: d.Released}
 	case d.Version == "":
 		return fabric.GPUDriver{
-			Loaded: fabric.Known(false, initialise, now), Version: fabric.AbsentFact[string](initialise, now), CUDA: fabric.AbsentFact[string](initialise, now),
+			Loaded: fabric.Known(false, initialise, now), Version: fabric.AbsentFact[string](initialise, now),
+			CUDA: fabric.AbsentFact[string](initialise, now),
 		}
 	}
 	next := fabric.GPUDriver{
@@ -244,11 +245,14 @@ func lostGPU(index int, now time.Time) fabric.GPU {
 	const source = "nvmlDeviceGetHandleByIndex_v2"
 	return fabric.GPU{
 		Index: index, Lost: fabric.Known(true, source, now),
-		Name: gone[string](now), NUMANode: gone[int](now), ComputeCap: gone[int](now), Processes: gone[[]fabric.GPUProcess](now),
+		Name: gone[string](now), NUMANode: gone[int](now), ComputeCap: gone[int](now),
+		Processes:   gone[[]fabric.GPUProcess](now),
 		Utilization: gone[float64](now), Memory: gone[fabric.GPUMemory](now), BAR1: gone[fabric.GPUMemory](now),
 		ComputeMode: gone[fabric.ComputeMode](now), MIG: gone[bool](now), Persistence: gone[bool](now),
-		ClockReasons: gone[fabric.ClockReasons](now), PCIeGeneration: gone[int](now), PCIeMaxGen: gone[int](now), PCIeWidth: gone[int](now),
-		PCIeMaxWidth: gone[int](now), PCIeReplays: gone[uint64](now), NVLinks: gone[[]fabric.NVLink](now), Fabric: gone[fabric.GPUFabric](now),
+		ClockReasons: gone[fabric.ClockReasons](now), PCIeGeneration: gone[int](now), PCIeMaxGen: gone[int](now),
+		PCIeWidth:    gone[int](now),
+		PCIeMaxWidth: gone[int](now), PCIeReplays: gone[uint64](now), NVLinks: gone[[]fabric.NVLink](now),
+		Fabric: gone[fabric.GPUFabric](now),
 	}
 }
 
@@ -297,7 +301,10 @@ func (n *Node) nvmlGPU(index int, now time.Time) fabric.GPU {
 	const running = "nvmlDeviceGetComputeRunningProcesses_v3"
 	processes := make([]fabric.GPUProcess, 0, len(g.Processes))
 	for _, p := range g.Processes {
-		processes = append(processes, fabric.GPUProcess{PID: p.PID, Kind: p.Kind, Memory: fabric.Known(p.Memory, running, now)})
+		processes = append(processes, fabric.GPUProcess{
+			PID: p.PID, Kind: p.Kind,
+			Memory: fabric.Known(p.Memory, running, now),
+		})
 	}
 	is.Processes = fabric.Known(processes, running, now)
 	return is
@@ -308,7 +315,8 @@ func (n *Node) nvmlGPU(index int, now time.Time) fabric.GPU {
 func (g *GPU) bar1Used() uint64 { return mebibyte * uint64(2+256*len(g.Processes)) }
 
 func (g *GPU) nvlinks(now time.Time) fabric.Fact[[]fabric.NVLink] {
-	const state, remote, end, fields = "nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetFieldValues"
+	const state, remote, end, fields = "nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+		"nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetFieldValues"
 	if len(g.Links) == 0 {
 		return fabric.AbsentFact[[]fabric.NVLink](state, now)
 	}
@@ -316,7 +324,8 @@ func (g *GPU) nvlinks(now time.Time) fabric.Fact[[]fabric.NVLink] {
 	for i, l := range g.Links {
 		links[i] = fabric.NVLink{
 			Number: i, Active: fabric.Known(l.Active, state, now),
-			Remote: unsupported[string](remote, now), RemoteKind: unsupported[fabric.NVLinkEnd](end, now), Speed: fabric.AbsentFact[float64](fields, now),
+			Remote: unsupported[string](remote, now), RemoteKind: unsupported[fabric.NVLinkEnd](end, now),
+			Speed: fabric.AbsentFact[float64](fields, now),
 		}
 		if l.Active {
 			links[i].RemoteKind = fabric.Known(l.Kind, end, now)
@@ -326,7 +335,10 @@ func (g *GPU) nvlinks(now time.Time) fabric.Fact[[]fabric.NVLink] {
 			}
 		}
 		for _, e := range l.Errors {
-			links[i].Errors = append(links[i].Errors, fabric.NVLinkErrors{Kind: e.Kind, Count: fabric.Known(e.value(), fields, now)})
+			links[i].Errors = append(links[i].Errors, fabric.NVLinkErrors{
+				Kind:  e.Kind,
+				Count: fabric.Known(e.value(), fields, now),
+			})
 		}
 	}
 	return fabric.Known(links, state, now)
@@ -362,7 +374,10 @@ func (n *Node) pair(a, b int, now time.Time) fabric.GPUPair {
 	case distance == fabric.DistanceSYS && !n.linked(a, b):
 		write = fabric.P2PChipsetNotSupported
 	}
-	return fabric.GPUPair{A: a, B: b, Write: fabric.Known(write, status, now), Ancestor: fabric.Known(distance, ancestor, now)}
+	return fabric.GPUPair{
+		A: a, B: b, Write: fabric.Known(write, status, now),
+		Ancestor: fabric.Known(distance, ancestor, now),
+	}
 }
 
 // linked reports whether two GPUs reach each other over NVLink.

@@ -88,7 +88,8 @@ func ask(t *testing.T, tree *Tree, last fabric.GPUDriver, slow bool, now time.Ti
 // TestGPUsOfPlatforms counts what NVML reports of each platform.
 func TestGPUsOfPlatforms(t *testing.T) {
 	for name, want := range map[string]string{
-		// GPUs, compute capability; NVLinks, active ones, where to, GB/s each way, kinds of errors; PCIe; fabric; pairs: P2P, ancestor
+		// GPUs, compute capability; NVLinks, active ones, where to, GB/s each way, kinds of errors; PCIe; fabric;
+		// pairs: P2P, ancestor
 		"dgx-a100-ib":   "8 80; 12 12 switch 25 3; gen 4/4 x16/16; fabric absent; 28 ok; PXB 4 PHB 0 NODE 8 SYS 16",
 		"dgx-h100-roce": "8 90; 18 18 switch 26.562 3; gen 5/5 x16/16; fabric completed; 28 ok; PXB 0 PHB 0 NODE 12 SYS 16",
 		"dgx-b200-ib":   "8 100; 18 18 switch 50 6; gen 5/5 x16/16; fabric completed; 28 ok; PXB 0 PHB 0 NODE 12 SYS 16",
@@ -216,7 +217,8 @@ func TestFilesOfGPUDrivers(t *testing.T) {
 	const open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build"
 	const absent = "-"
 	for name, want := range map[string][6]string{
-		// /proc/driver/nvidia/version; GrdmaPciTopoCheckOverride; nvidia, nvidia_peermem, nv_mem: versions; regions registered
+		// /proc/driver/nvidia/version; GrdmaPciTopoCheckOverride; nvidia, nvidia_peermem, nv_mem: versions; regions
+		// registered
 		"healthy":                {open, "0", "580.65.06", absent, absent, absent},
 		"healthy-ib":             {"NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.06  Release Build", absent, "535.183.06", "535.183.06", "535.183.06", "1042"},
 		"healthy-gb200":          {"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.65.06  Release Build", "0", "580.65.06", absent, absent, absent},
@@ -259,8 +261,8 @@ func TestFilesOfGPUDrivers(t *testing.T) {
 	}
 }
 
-// TestGPUsStandWhereTheReaderOfPCISeesThem reads each tree as the exporter does: the functions and what NVML reports of them
-// are of one machine.
+// TestGPUsStandWhereTheReaderOfPCISeesThem reads each tree as the exporter does: the functions and what NVML
+// reports of them are of one machine.
 func TestGPUsStandWhereTheReaderOfPCISeesThem(t *testing.T) {
 	eachPlatform(t, func(t *testing.T, n *Node) {
 		for i := range n.HCAs { // ports have thousands of files that this test does not read

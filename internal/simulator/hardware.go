@@ -86,19 +86,70 @@ type gpuModel struct {
 
 // The GPUs. Nothing writes to them.
 var (
-	a100SXM  = gpuModel{Chip{nvidia, 0x20b0, class3D, "nvidia", Link{gen4, 16}}, "NVIDIA A100-SXM4-40GB", 80, 40960, 65536, true, 12, 3, 25e9}
-	a100PCIe = gpuModel{Chip{nvidia, 0x20b5, class3D, "nvidia", Link{gen4, 16}}, "NVIDIA A100 80GB PCIe", 80, 81920, 131072, true, 12, 3, 25e9}
-	h100SXM  = gpuModel{Chip{nvidia, 0x2330, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA H100 80GB HBM3", 90, 81559, 131072, true, 18, 4, 26.562e9}
-	h100PCIe = gpuModel{Chip{nvidia, 0x2331, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA H100 PCIe", 90, 81559, 131072, true, 18, 4, 25e9}
-	h100NVL  = gpuModel{Chip{nvidia, 0x2321, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA H100 NVL", 90, 95830, 131072, true, 18, 4, 25e9}
-	h200SXM  = gpuModel{Chip{nvidia, 0x2335, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA H200", 90, 143771, 262144, true, 18, 4, 26.562e9}
-	b200SXM  = gpuModel{Chip{nvidia, 0x2901, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA B200", 100, 183359, 262144, true, 18, 5, 50e9}
-	gb200    = gpuModel{Chip{nvidia, 0x2941, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA GB200", 100, 189471, 262144, true, 18, 5, 50e9}
-	b300SXM  = gpuModel{Chip{nvidia, 0x3182, class3D, "nvidia", Link{gen6, 16}}, "NVIDIA B300 SXM6 AC", 103, 275040, 524288, true, 18, 5, 50e9}
-	gb300    = gpuModel{Chip{nvidia, 0x31c2, class3D, "nvidia", Link{gen6, 16}}, "NVIDIA GB300", 103, 284208, 524288, true, 18, 5, 50e9}
-	gb10     = gpuModel{Chip{nvidia, 0x2e12, class3D, "nvidia", Link{gen5, 16}}, "NVIDIA GB10", 121, 122880, 0, false, 0, 0, 0}
-	l40s     = gpuModel{Chip{nvidia, 0x26b9, class3D, "nvidia", Link{gen4, 16}}, "NVIDIA L40S", 89, 46068, 65536, false, 0, 0, 0}
-	mi300X   = gpuModel{chip: Chip{ati, 0x74a1, classProcessing, "amdgpu", Link{gen5, 16}}, product: "AMD Instinct MI300X OAM"}
+	a100SXM = gpuModel{
+		Chip{nvidia, 0x20b0, class3D, "nvidia", Link{gen4, 16}},
+		"NVIDIA A100-SXM4-40GB", 80, 40960,
+		65536, true, 12, 3, 25e9,
+	}
+	a100PCIe = gpuModel{
+		Chip{nvidia, 0x20b5, class3D, "nvidia", Link{gen4, 16}},
+		"NVIDIA A100 80GB PCIe", 80, 81920,
+		131072, true, 12, 3, 25e9,
+	}
+	h100SXM = gpuModel{
+		Chip{nvidia, 0x2330, class3D, "nvidia", Link{gen5, 16}},
+		"NVIDIA H100 80GB HBM3", 90, 81559,
+		131072, true, 18, 4, 26.562e9,
+	}
+	h100PCIe = gpuModel{
+		Chip{nvidia, 0x2331, class3D, "nvidia", Link{gen5, 16}},
+		"NVIDIA H100 PCIe", 90, 81559, 131072,
+		true, 18, 4, 25e9,
+	}
+	h100NVL = gpuModel{
+		Chip{nvidia, 0x2321, class3D, "nvidia", Link{gen5, 16}},
+		"NVIDIA H100 NVL", 90, 95830, 131072,
+		true, 18, 4, 25e9,
+	}
+	h200SXM = gpuModel{
+		Chip{nvidia, 0x2335, class3D, "nvidia", Link{gen5, 16}},
+		"NVIDIA H200", 90, 143771, 262144, true,
+		18, 4, 26.562e9,
+	}
+	b200SXM = gpuModel{
+		Chip{nvidia, 0x2901, class3D, "nvidia", Link{gen5, 16}},
+		"NVIDIA B200", 100, 183359, 262144,
+		true, 18, 5, 50e9,
+	}
+	gb200 = gpuModel{
+		Chip{nvidia, 0x2941, class3D, "nvidia", Link{gen5, 16}},
+		"NVIDIA GB200", 100, 189471, 262144,
+		true, 18, 5, 50e9,
+	}
+	b300SXM = gpuModel{
+		Chip{nvidia, 0x3182, class3D, "nvidia", Link{gen6, 16}},
+		"NVIDIA B300 SXM6 AC", 103, 275040,
+		524288, true, 18, 5, 50e9,
+	}
+	gb300 = gpuModel{
+		Chip{nvidia, 0x31c2, class3D, "nvidia", Link{gen6, 16}},
+		"NVIDIA GB300", 103, 284208, 524288,
+		true, 18, 5, 50e9,
+	}
+	gb10 = gpuModel{
+		Chip{nvidia, 0x2e12, class3D, "nvidia", Link{gen5, 16}},
+		"NVIDIA GB10", 121, 122880, 0, false, 0,
+		0, 0,
+	}
+	l40s = gpuModel{
+		Chip{nvidia, 0x26b9, class3D, "nvidia", Link{gen4, 16}},
+		"NVIDIA L40S", 89, 46068, 65536, false,
+		0, 0, 0,
+	}
+	mi300X = gpuModel{
+		chip:    Chip{ati, 0x74a1, classProcessing, "amdgpu", Link{gen5, 16}},
+		product: "AMD Instinct MI300X OAM",
+	}
 
 	nvSwitch2 = Chip{nvidia, 0x1af1, classOther, "nvidia-nvswitch", Link{gen4, 2}} // of A100
 	nvSwitch3 = Chip{nvidia, 0x22a3, classOther, "nvidia-nvswitch", Link{gen4, 2}} // of H100
@@ -112,7 +163,8 @@ func errorKinds(gen int) []fabric.NVLinkError {
 		return []fabric.NVLinkError{fabric.NVLinkReplay, fabric.NVLinkRecovery, fabric.NVLinkCRC}
 	}
 	return []fabric.NVLinkError{
-		fabric.NVLinkRecovery, fabric.NVLinkRecoveryFailed, fabric.NVLinkReceive, fabric.NVLinkLocalIntegrity, fabric.NVLinkTransmitDiscards,
+		fabric.NVLinkRecovery, fabric.NVLinkRecoveryFailed, fabric.NVLinkReceive, fabric.NVLinkLocalIntegrity,
+		fabric.NVLinkTransmitDiscards,
 		fabric.NVLinkEffectiveErrors,
 	}
 }
@@ -178,7 +230,10 @@ func (n assembly) linkToSwitches(remotes []string) {
 // register registers all GPUs with fabric manager or, in a domain of several nodes, with IMEX.
 func (n assembly) register(cluster string, clique int) {
 	for i := range n.GPUs {
-		n.GPUs[i].NVSwitch = fabric.GPUFabric{State: fabric.GPUFabricCompleted, Status: "success", Clique: clique, Cluster: cluster}
+		n.GPUs[i].NVSwitch = fabric.GPUFabric{
+			State: fabric.GPUFabricCompleted, Status: "success", Clique: clique,
+			Cluster: cluster,
+		}
 	}
 }
 

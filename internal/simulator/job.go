@@ -18,8 +18,8 @@ type Job struct {
 	Trouble Trouble
 }
 
-// JobRank is a process of a job, as the readers of the host would show it. What follows from the rest of the node is not in it: the
-// GPUs are those whose process it is.
+// JobRank is a process of a job, as the readers of the host would show it. What follows from the rest of the
+// node is not in it: the GPUs are those whose process it is.
 type JobRank struct {
 	Is      fabric.RankCandidate // at step 0
 	Sockets []Rate               // of Is.Sockets, in their order; those that it does not reach carry nothing
@@ -41,8 +41,8 @@ type JobLabel struct {
 	Findings  []string
 }
 
-// Ranks shows the processes of a tree that hold GPUs as the node is at that moment. It may be used by any number of goroutines,
-// and has no errors.
+// Ranks shows the processes of a tree that hold GPUs as the node is at that moment. It may be used by any
+// number of goroutines, and has no errors.
 type Ranks struct{ tree *Tree }
 
 // Ranks returns a source for the processes of the tree that hold GPUs.
@@ -52,7 +52,9 @@ func (t *Tree) Ranks() *Ranks { return &Ranks{t} }
 func (*Ranks) Close() error { return nil }
 
 // Read reads the processes. The GPUs are those that the tree has, whatever the driver was seen to have.
-func (s *Ranks) Read(_ *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error) {
+func (s *Ranks) Read(_ *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64],
+	err error,
+) {
 	t := s.tree
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,8 +124,8 @@ func stop(list []Statistic) {
 	}
 }
 
-// NCCL is what probes of a node would find of it, beside what follows from its hardware. The zero value is a library that
-// works and uses what there is.
+// NCCL is what probes of a node would find of it, beside what follows from its hardware. The zero value is a
+// library that works and uses what there is.
 type NCCL struct {
 	TCP         bool      // it cannot open RDMA devices, and takes sockets
 	NoGPUDirect bool      // it copies through the memory of the processors

@@ -12,8 +12,9 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Layout is a platform of which only roles, links and rates of ports matter: what NICs and GPUs it has, where they are, and what its site
-// writes into its configuration. It has no counters and no settings of the fabric. Use Layouts; the zero Layout is none.
+// Layout is a platform of which only roles, links and rates of ports matter: what NICs and GPUs it has, where
+// they are, and what its site writes into its configuration. It has no counters and no settings of the
+// fabric. Use Layouts; the zero Layout is none.
 type Layout struct {
 	Name     string
 	Source   string // what says so: an address, or the title of a document
@@ -101,7 +102,10 @@ func Layouts() []Layout {
 }
 
 func (l *layout) layout() Layout {
-	is := Layout{Name: l.name, Source: l.source, Config: l.config(), List: l.list, Hidden: l.flat || l.beside() == 0, Unknown: l.unknown, build: l.node}
+	is := Layout{
+		Name: l.name, Source: l.source, Config: l.config(), List: l.list, Hidden: l.flat || l.beside() == 0,
+		Unknown: l.unknown, build: l.node,
+	}
 	if i := slices.IndexFunc(l.cards, func(c card) bool { return c.role == "" }); i >= 0 {
 		is.RoCE = l.cards[i].driver.linkLayer == Ethernet
 		is.Constant = l.cards[i].driver.linkLayer == Unspecified
@@ -175,8 +179,10 @@ func (l *layout) node() *Node {
 	}
 	n := assembly{rootPort: root, switchPort: pex89144, Node: &Node{
 		Host: Host{
-			Name: l.name, Kernel: kernel, Version: fmt.Sprintf("Linux version %s (buildd@lcy02) (%s) #1-Ubuntu SMP PREEMPT_DYNAMIC", kernel, machine),
-			Cmdline: "BOOT_IMAGE=/boot/vmlinuz-" + kernel + " root=/dev/sda1 ro iommu=pt", Boot: time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC), HZ: 250,
+			Name: l.name, Kernel: kernel,
+			Version: fmt.Sprintf("Linux version %s (buildd@lcy02) (%s) #1-Ubuntu SMP PREEMPT_DYNAMIC", kernel, machine),
+			Cmdline: "BOOT_IMAGE=/boot/vmlinuz-" + kernel + " root=/dev/sda1 ro iommu=pt",
+			Boot:    time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC), HZ: 250,
 			Virtual: l.virtual, DMI: l.dmi,
 		},
 		NetDevs: []NetDev{loopback()},
@@ -193,7 +199,10 @@ func (l *layout) node() *Node {
 			metric = 1000
 		}
 		mainBoard(fmt.Sprintf("- eno1 f0:1c.0/f1:00.0 %d 3c:ec:ef:55:00:01 10.9.0.7/24 0", l.numaOf(0, 1)))(n)
-		n.Routes = append(n.Routes, Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.9.0.1"), NetDev: "eno1", Metric: metric})
+		n.Routes = append(n.Routes, Route{
+			Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.9.0.1"),
+			NetDev: "eno1", Metric: metric,
+		})
 	}
 	n.Files = map[string]string{ncclConf: "# defaults of every job on this node\n"}
 	return n.Node

@@ -121,7 +121,8 @@ func (p *plan) addOne(c *part) {
 // function is the k-th of a card.
 func (p *plan) function(c *part, device, at string, numa, k int) nic {
 	i := len(p.HCAs) + k
-	f := nic{device: device, path: at, numa: numa, mac: fmt.Sprintf("a0:88:c2:%02x:%02x:%02x", 0x40+len(p.NetDevs)/200, 2*i, k)}
+	f := nic{device: device, path: at, numa: numa, mac: fmt.Sprintf("a0:88:c2:%02x:%02x:%02x", 0x40+len(p.NetDevs)/200,
+		2*i, k)}
 	if c.driver.linkLayer == Unspecified {
 		return f
 	}
@@ -136,8 +137,8 @@ func (p *plan) function(c *part, device, at string, numa, k int) nic {
 	return f
 }
 
-// interfaceOf is how udev names the interface of a port where it names its device so (udev/rdma_rename.c of rdma-core, and
-// systemd.net-naming-scheme(7)).
+// interfaceOf is how udev names the interface of a port where it names its device so (udev/rdma_rename.c of
+// rdma-core, and systemd.net-naming-scheme(7)).
 func interfaceOf(device string, port int) string {
 	if place, roce := strings.CutPrefix(device, "roce"); roce {
 		return fmt.Sprintf("en%snp%d", place, port)
@@ -148,7 +149,8 @@ func interfaceOf(device string, port int) string {
 // addLAG adds a card whose two functions are one device.
 func (p *plan) addLAG(c *part, device, at string, numa int) {
 	one, two := p.function(c, device, at+".0", numa, 0), p.function(c, "", at+".1", numa, 1)
-	bond := nic{device: device, netdev: strings.TrimLeft(strings.NewReplacer("mlx5", "", "bnxt_re", "", "_", "").Replace(device), "_"), mac: one.mac, addr: one.addr}
+	bond := nic{device: device, netdev: strings.TrimLeft(strings.NewReplacer("mlx5", "", "bnxt_re", "", "_",
+		"").Replace(device), "_"), mac: one.mac, addr: one.addr}
 	one.device, one.addr, two.addr = "", "", ""
 	p.addBond(c.adapter, bond, one, two)
 }
@@ -163,7 +165,10 @@ func (p *plan) enslave(c *part, functions []nic) {
 	}
 	if p.NetDev(c.below) == nil {
 		p.addNetDev(c.adapter, nic{netdev: c.below, mac: functions[0].mac, addr: "10.80.0.7/24"}, "", 0)
-		p.Routes = append(p.Routes, Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.80.0.1"), NetDev: c.below})
+		p.Routes = append(p.Routes, Route{
+			Dst:     netip.MustParsePrefix("0.0.0.0/0"),
+			Gateway: netip.MustParseAddr("10.80.0.1"), NetDev: c.below,
+		})
 	}
 }
 
@@ -210,7 +215,8 @@ func (p *plan) addVirtual(c *part, pf nic, at string, numa int) {
 	p.addCard(a, vf)
 }
 
-// addSMI adds the second device of a function, for subnet management of its planes, and the function that reaches memory of GPUs.
+// addSMI adds the second device of a function, for subnet management of its planes, and the function that
+// reaches memory of GPUs.
 func (p *plan) addSMI(c *part, f nic, at string) {
 	name := fmt.Sprintf("smi%d", p.next["smi"]+1)
 	p.next["smi"]++

@@ -132,8 +132,10 @@ func (d *NetDev) checkQoS(need func(ok bool, format string, args ...any)) {
 	need(q.DCB || (q.PFC == 0 && len(q.Apps) == 0), "interface %s: no DCB, but PFC or applications", d.Name)
 	need(q.PFC == 0 || (!q.Pause.Receive && !q.Pause.Transmit), "interface %s: both PFC and global pause", d.Name)
 	for _, a := range q.Apps {
-		need(a.Priority >= 0 && a.Priority < fabric.NumPriorities, "interface %s: priority %d of an application", d.Name, a.Priority)
-		need(a.Selector != fabric.AppDSCP || (a.Protocol >= 0 && a.Protocol < fabric.NumDSCP), "interface %s: DSCP %d", d.Name, a.Protocol)
+		need(a.Priority >= 0 && a.Priority < fabric.NumPriorities, "interface %s: priority %d of an application", d.Name,
+			a.Priority)
+		need(a.Selector != fabric.AppDSCP || (a.Protocol >= 0 && a.Protocol < fabric.NumDSCP), "interface %s: DSCP %d",
+			d.Name, a.Protocol)
 	}
 }
 

@@ -89,7 +89,10 @@ func jobScenarios() []Scenario {
 			Name: "job-gib", Platform: h100, Jobs: rdmaJob("kubernetes/"+aPod, "gib"),
 			Summary: "nothing is wrong with a job over gIB (Google A3 Ultra)",
 			Truth:   "gIB is a plugin that uses verbs; the devices carry the data.",
-			edit:    trains(jobPlan{pod: true, devices: rails8(), queuePairs: 64, plugins: []string{"local/gib/lib64/libnccl-net.so"}}),
+			edit: trains(jobPlan{
+				pod: true, devices: rails8(), queuePairs: 64,
+				plugins: []string{"local/gib/lib64/libnccl-net.so"},
+			}),
 		},
 		{
 			Name: "job-tcpx", Platform: h100, Jobs: []JobLabel{{Name: "kubernetes/" + aPod, Transport: "tcp", Way: "tcpx"}},
@@ -97,7 +100,10 @@ func jobScenarios() []Scenario {
 			Truth: "TCPX moves data over TCP into GPU memory, by design. No verbs context exists, and sockets carry the " +
 				"collectives. It is no fallback.",
 			differs: `stopped`,
-			edit:    overSockets(jobPlan{pod: true, plugins: []string{"local/tcpx/lib64/libnccl-net.so"}, busy: true, uverbs: -1}),
+			edit: overSockets(jobPlan{
+				pod: true, plugins: []string{"local/tcpx/lib64/libnccl-net.so"}, busy: true,
+				uverbs: -1,
+			}),
 		},
 		{
 			Name: "job-fastrak", Platform: h100,

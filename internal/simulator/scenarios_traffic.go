@@ -216,8 +216,10 @@ func slow(n *Node, device string, by uint64) {
 			d.Statistic(name).PerStep /= by
 		}
 		for _, name := range []string{"bytes", "packets"} {
-			d.Statistic("rx_" + name + "_phy").PerStep = d.Statistic("rx_prio0_"+name).PerStep + d.Statistic("rx_prio3_"+name).PerStep
-			d.Statistic("tx_" + name + "_phy").PerStep = d.Statistic("tx_prio0_"+name).PerStep + d.Statistic("tx_prio3_"+name).PerStep
+			d.Statistic("rx_" + name + "_phy").PerStep = d.Statistic("rx_prio0_"+name).PerStep +
+				d.Statistic("rx_prio3_"+name).PerStep
+			d.Statistic("tx_" + name + "_phy").PerStep = d.Statistic("tx_prio0_"+name).PerStep +
+				d.Statistic("tx_prio3_"+name).PerStep
 		}
 	}
 }

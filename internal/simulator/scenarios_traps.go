@@ -43,7 +43,11 @@ func jobTrapScenarios() []Scenario {
 			Truth: "All eight ranks are on the node and use NVLink. They send 1 GB/s each to a store; RDMA is quiet because " +
 				"nothing needs it.",
 			differs: `stopped`,
-			edit:    overSockets(jobPlan{size: 8, edit: func(_ int, r *JobRank) { r.connect(store, Rate{Sent: 1e9, Received: 2e5}) }}),
+			edit: overSockets(jobPlan{size: 8, edit: func(_ int,
+				r *JobRank,
+			) {
+				r.connect(store, Rate{Sent: 1e9, Received: 2e5})
+			}}),
 		},
 		{
 			Name: "job-gloo", Platform: h100,
@@ -312,7 +316,8 @@ func logScenarios() []Scenario {
 			Truth:   "After 20 s mlx5_core reports the health of 0000:5e:00.0 as compromised. Its port still looks active.",
 			differs: `kmsg`,
 			edit: func(n *Node) {
-				n.logged(devKmsg, loggedFrom, kmsg("mlx5_core 0000:5e:00.0: poll_health:825:(pid 0): device's health compromised - reached miss count"))
+				n.logged(devKmsg, loggedFrom,
+					kmsg("mlx5_core 0000:5e:00.0: poll_health:825:(pid 0): device's health compromised - reached miss count"))
 			},
 		},
 	}

@@ -55,12 +55,15 @@ func (t traffic) count(name string) Counter {
 
 	case "tx_bytes", "tx_roce_only_bytes", "tx_rdma_ucast_bytes", "ip4OutOctets", "rdma_write_bytes":
 		return t.sent.times(bytesPerPacket)
-	case "rx_bytes", "rx_roce_only_bytes", "rx_roce_good_bytes", "rx_rdma_ucast_bytes", "ip4InOctets", "rdma_write_recv_bytes":
+	case "rx_bytes", "rx_roce_only_bytes", "rx_roce_good_bytes", "rx_rdma_ucast_bytes", "ip4InOctets",
+		"rdma_write_recv_bytes":
 		return t.received.times(bytesPerPacket)
 
-	case "port_xmit_packets", "unicast_xmit_packets", "tx_pkts", "tx_packets", "tx_roce_only_pkts", "tx_rdma_ucast_pkts", "ip4OutPkts", "TxUDP":
+	case "port_xmit_packets", "unicast_xmit_packets", "tx_pkts", "tx_packets", "tx_roce_only_pkts", "tx_rdma_ucast_pkts",
+		"ip4OutPkts", "TxUDP":
 		return t.sent
-	case "port_rcv_packets", "unicast_rcv_packets", "rx_pkts", "rx_packets", "rx_roce_only_pkts", "rx_roce_good_pkts", "rx_rdma_ucast_pkts", "ip4InPkts", "RxUDP":
+	case "port_rcv_packets", "unicast_rcv_packets", "rx_pkts", "rx_packets", "rx_roce_only_pkts", "rx_roce_good_pkts",
+		"rx_rdma_ucast_pkts", "ip4InPkts", "RxUDP":
 		return t.received
 
 	case "tx_write_req", "iwOutRdmaWrites", "rdma_write_wrs":

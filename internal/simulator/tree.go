@@ -63,7 +63,8 @@ func (t *Tree) Procfs() string { return filepath.Join(t.dir, procfs) }
 // Rootfs is the directory that stands for /.
 func (t *Tree) Rootfs() string { return filepath.Join(t.dir, rootfs) }
 
-// Netlink is the folder of what the kernel answers over netlink; empty where the node says nothing that sysfs does not show.
+// Netlink is the folder of what the kernel answers over netlink; empty where the node says nothing that sysfs
+// does not show.
 func (t *Tree) Netlink() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,8 +130,9 @@ func (t *Tree) Edit(edit func(*Node)) error {
 	return t.update(context.Background())
 }
 
-// Show lays another node out in place of this one, at step 0 and with everything plugged in, as Materialise would. Only what
-// differs is written, into files of its own: the tree is no longer read. What Set wrote stays where the nodes are equal.
+// Show lays another node out in place of this one, at step 0 and with everything plugged in, as Materialise
+// would. Only what differs is written, into files of its own: the tree is no longer read. What Set wrote
+// stays where the nodes are equal.
 func (t *Tree) Show(n *Node) error {
 	if err := n.check(); err != nil {
 		return fmt.Errorf("simulated node: %w", err)
@@ -176,8 +178,8 @@ func (t *Tree) Run(ctx context.Context, interval time.Duration) error {
 	}
 }
 
-// update lays out what has changed since the last time. If ctx ends meanwhile, the tree is neither what it was nor what it was to
-// become: only a tree that is not in use yet may be given up.
+// update lays out what has changed since the last time. If ctx ends meanwhile, the tree is neither what it
+// was nor what it was to become: only a tree that is not in use yet may be given up.
 func (t *Tree) update(ctx context.Context) error { return t.updateBy(ctx, t.change) }
 
 // updateBy changes files in that way.
@@ -220,8 +222,8 @@ func (t *Tree) apply(ctx context.Context, next files, change func(name, text str
 	return nil
 }
 
-// change gives a file another text in place, but one below proc, which is replaced. What a file of the root file system has goes
-// on where the text does, as in a log: its readers have read the rest.
+// change gives a file another text in place, but one below proc, which is replaced. What a file of the root
+// file system has goes on where the text does, as in a log: its readers have read the rest.
 func (t *Tree) change(name, text string) error {
 	if strings.HasPrefix(name, procfs+"/") {
 		return t.replace(name, text)
@@ -255,8 +257,8 @@ func (t *Tree) create(name string, e entry) error {
 	}
 }
 
-// writeFile is os.WriteFile with O_NONBLOCK, which a regular file ignores: os then leaves out four of eight system calls. A node
-// has thousands of files.
+// writeFile is os.WriteFile with O_NONBLOCK, which a regular file ignores: os then leaves out four of eight
+// system calls. A node has thousands of files.
 func writeFile(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
@@ -310,9 +312,9 @@ func overwrite(f *os.File, text string) error {
 // Healthy returns the node before the scenario happened to it, for the caller to keep.
 func (s Scenario) Healthy() *Node { return s.follow(s.platform.build().gpuDirectFrom(s.platform.gdr)) }
 
-// Reload has the node look as if its drivers had just been loaded, and returns it: what grows starts from 0. What does not grow
-// stays: gauges, and counters that have stopped at some value. The boot time stays, too: alerts give a node that booted half an
-// hour to settle.
+// Reload has the node look as if its drivers had just been loaded, and returns it: what grows starts from 0.
+// What does not grow stays: gauges, and counters that have stopped at some value. The boot time stays, too:
+// alerts give a node that booted half an hour to settle.
 func (n *Node) Reload() *Node {
 	n.counters(func(_ string, c *Counter) {
 		if c.PerStep > 0 {
@@ -324,8 +326,8 @@ func (n *Node) Reload() *Node {
 }
 
 // Become turns the node into another of the same machine, which starts at step 0. What was unplugged stays so. Counters
-// that both have go on from their values of now, as those of a machine do; others start where the new node has them. Logs
-// keep their lines.
+// that both have go on from their values of now, as those of a machine do; others start where the new node
+// has them. Logs keep their lines.
 func (t *Tree) Become(n *Node) error {
 	n = n.Clone()
 	t.mu.Lock()

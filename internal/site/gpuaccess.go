@@ -49,9 +49,12 @@ type GPUs struct {
 
 // Define adds the flags.
 func (g *GPUs) Define(f *command.Flags) {
-	f.Add("gpu.nvml-library", "Name or path of NVIDIA's management library (NVML). A separate process loads it.", command.File(&g.Library)).
+	f.Add("gpu.nvml-library", "Name or path of NVIDIA's management library (NVML). A separate process loads it.",
+		command.File(&g.Library)).
 		Default(fabric.NVMLLibrary)
-	f.Add("gpu.maintenance-file", "While this file exists, the exporter releases the GPUs. SIGUSR1 does the same until the next SIGUSR1.", command.File(&g.Maintenance)).
+	f.Add("gpu.maintenance-file",
+		"While this file exists, the exporter releases the GPUs. SIGUSR1 does the same until the next SIGUSR1.",
+		command.File(&g.Maintenance)).
 		PlaceHolder("FILE")
 }
 
@@ -72,7 +75,8 @@ func (g GPUs) UnderMaintenance() string {
 }
 
 // GPUAccess asks a GPUWorker, unless the GPUs are to be released; then it has it release them: while a maintenance
-// file exists, from one SIGUSR1 to the next, and without a driver. NVML must not be opened without one: it would load it.
+// file exists, from one SIGUSR1 to the next, and without a driver. NVML must not be opened without one: it
+// would load it.
 //
 // Read and Close are for the observer. Watch and OnSignal may be called at the same time from other goroutines.
 type GPUAccess struct {
@@ -95,7 +99,8 @@ type GPUAccess struct {
 
 var _ observer.GPUs = (*GPUAccess)(nil)
 
-// GPUAccess returns the process that asks the driver of this host's GPUs; nil if the driver is not asked, or another host is read.
+// GPUAccess returns the process that asks the driver of this host's GPUs; nil if the driver is not asked, or
+// another host is read.
 func (s *Site) GPUAccess(log *slog.Logger) *GPUAccess {
 	if s.Worker == nil || !s.ThisHost() {
 		return nil
@@ -106,7 +111,8 @@ func (s *Site) GPUAccess(log *slog.Logger) *GPUAccess {
 func (s *Site) gpuAccess(w GPUWorker, log *slog.Logger) *GPUAccess {
 	return &GPUAccess{
 		worker: w, log: log, flags: s.GPUs,
-		version: filepath.Join(s.Paths.Procfs, "driver/nvidia/version"), module: filepath.Join(s.Paths.Sysfs, "module/nvidia"),
+		version: filepath.Join(s.Paths.Procfs, "driver/nvidia/version"),
+		module:  filepath.Join(s.Paths.Sysfs, "module/nvidia"),
 	}
 }
 
@@ -170,8 +176,8 @@ func (g *GPUAccess) applyMaintenance() (loaded bool) {
 	return loaded
 }
 
-// decide notes why the GPUs are released, and why they were. A process may start again only if nothing is against it, also no signal that
-// arrives now.
+// decide notes why the GPUs are released, and why they were. A process may start again only if nothing is
+// against it, also no signal that arrives now.
 func (g *GPUAccess) decide(reason string, loaded bool) (before, now string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,7 +251,8 @@ func (g *GPUAccess) Watch(ctx context.Context) {
 	}
 }
 
-// OnSignal toggles whenever a signal arrives, until ctx ends. Without access to GPUs, signals have no effect: they would end the process.
+// OnSignal toggles whenever a signal arrives, until ctx ends. Without access to GPUs, signals have no effect:
+// they would end the process.
 func (g *GPUAccess) OnSignal(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {

@@ -188,8 +188,8 @@ func TestGPUAccessReads(t *testing.T) {
 	}
 }
 
-// TestGPUAccessWatches checks that GPUs are released within a second when they are not read, and that nothing is looked at
-// while there is no process.
+// TestGPUAccessWatches checks that GPUs are released within a second when they are not read, and that nothing
+// is looked at while there is no process.
 func TestGPUAccessWatches(t *testing.T) {
 	for _, what := range []string{"file", "driver"} {
 		t.Run(what, func(t *testing.T) {

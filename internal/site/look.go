@@ -21,11 +21,15 @@ import (
 // Look observes a node that is this much further than when it was opened; only a simulated one needs the call.
 type Look func(ctx context.Context, want fabric.Want, further time.Duration) (*fabric.Node, error)
 
-// Open opens this host, or a simulated node where there is a scenario, for commands that look and are done. The observer
-// logs what could not be read. The configuration is what the node is judged by. The function is called in the end.
-func (s *Site) Open(ctx context.Context, scenario *simulator.Scenario, log *slog.Logger) (Look, config.Config, func(), error) {
+// Open opens this host, or a simulated node where there is a scenario, for commands that look and are done.
+// The observer logs what could not be read. The configuration is what the node is judged by. The function is
+// called in the end.
+func (s *Site) Open(ctx context.Context, scenario *simulator.Scenario, log *slog.Logger) (Look, config.Config, func(),
+	error,
+) {
 	at := observer.Options{
-		Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Netlink: s.Recorded.Netlink, LibraryPath: s.LibraryPath, Devices: s.Devices.Filter, Log: log,
+		Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Netlink: s.Recorded.Netlink,
+		LibraryPath: s.LibraryPath, Devices: s.Devices.Filter, Log: log,
 		FastInterval: time.Millisecond, MediumInterval: time.Millisecond, // no reading is shared
 		RanksPatience: FirstObservation / 2, // no scraper waits
 	}
@@ -49,7 +53,8 @@ func (s *Site) Open(ctx context.Context, scenario *simulator.Scenario, log *slog
 			done()
 			return nil, config.Config{}, nil, err
 		}
-		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet, at.GPUs, at.Ranks = tree.Sysfs(), tree.Procfs(), tree.Rootfs(), tree.Ethernet(), tree.GPUs(), tree.Ranks()
+		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet, at.GPUs, at.Ranks = tree.Sysfs(), tree.Procfs(), tree.Rootfs(),
+			tree.Ethernet(), tree.GPUs(), tree.Ranks()
 		own := func() (config.Config, error) {
 			return config.Parse("scenario "+scenario.Name, []byte(scenario.ConfigOf(tree)))
 		}
@@ -102,13 +107,16 @@ func (s *Site) Open(ctx context.Context, scenario *simulator.Scenario, log *slog
 func unlike(n *fabric.Node, its *fabric.Policy) *fabric.Node {
 	with := *n
 	with.RememberedIn = "a simulated node meets what its scenario expects"
-	with.NeverMet = slices.DeleteFunc(n.Policy.Expectations(), func(e fabric.Expectation) bool { return slices.Contains(its.Expectations(), e) })
+	with.NeverMet = slices.DeleteFunc(n.Policy.Expectations(),
+		func(e fabric.Expectation) bool { return slices.Contains(its.Expectations(), e) })
 	return &with
 }
 
-// ObserveOnce observes this host, or a simulated node where there is a scenario; a second time after the interval, if there is
-// one, so that rates show.
-func (s *Site) ObserveOnce(ctx context.Context, scenario *simulator.Scenario, want fabric.Want, interval time.Duration, log *slog.Logger) (*fabric.Node, config.Config, error) {
+// ObserveOnce observes this host, or a simulated node where there is a scenario; a second time after the
+// interval, if there is one, so that rates show.
+func (s *Site) ObserveOnce(ctx context.Context, scenario *simulator.Scenario, want fabric.Want,
+	interval time.Duration, log *slog.Logger,
+) (*fabric.Node, config.Config, error) {
 	look, conf, done, err := s.Open(ctx, scenario, log)
 	if err != nil {
 		return nil, conf, err

@@ -11,8 +11,9 @@ import (
 	"gpufabric_exporter/internal/command"
 )
 
-// Replay unpacks a capture into a temporary folder, which the function removes, and returns the site that it is of. Nothing of
-// this host is read. What this site expects of its nodes is expected of it only where the command line names the configuration.
+// Replay unpacks a capture into a temporary folder, which the function removes, and returns the site that it
+// is of. Nothing of this host is read. What this site expects of its nodes is expected of it only where the
+// command line names the configuration.
 func (s *Site) Replay(file string) (*Site, capture.Manifest, func(), error) {
 	dir, err := command.TemporaryFolder()
 	if err != nil {
@@ -25,7 +26,10 @@ func (s *Site) Replay(file string) (*Site, capture.Manifest, func(), error) {
 		return nil, m, nil, err
 	}
 	of := *s
-	of.Paths = Paths{Sysfs: filepath.Join(dir, "sys"), Procfs: filepath.Join(dir, "proc"), Rootfs: filepath.Join(dir, "root")}
+	of.Paths = Paths{
+		Sysfs: filepath.Join(dir, "sys"), Procfs: filepath.Join(dir, "proc"),
+		Rootfs: filepath.Join(dir, "root"),
+	}
 	of.Recorded.Netlink = filepath.Join(dir, capture.NetlinkFolder)
 	of.Inventory, of.LibraryPath, of.Home = "", "", ""
 	if s.Config.Optional {

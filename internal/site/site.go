@@ -2,8 +2,8 @@
 
 // Package site is the node that flags describe: where its files are, how its GPUs are read, and what is expected of it.
 //
-// A Site belongs to the goroutine that parses the flags until they are parsed, and only reads from then on. Errors of reading the
-// configuration are of type *config.Error.
+// A Site belongs to the goroutine that parses the flags until they are parsed, and only reads from then on.
+// Errors of reading the configuration are of type *config.Error.
 package site
 
 import (
@@ -72,7 +72,8 @@ type Recorded struct{ Netlink string } // folder; empty: this kernel is asked
 
 // Define adds the flag.
 func (r *Recorded) Define(f *command.Flags) {
-	f.Add("path.netlink", "Directory of recorded kernel answers that match --path.sysfs: netlink of a capture.", command.Input(&r.Netlink)).
+	f.Add("path.netlink", "Directory of recorded kernel answers that match --path.sysfs: netlink of a capture.",
+		command.Input(&r.Netlink)).
 		PlaceHolder("DIR")
 }
 
@@ -81,8 +82,10 @@ type Devices struct{ fabric.Filter }
 
 // Define adds the flags.
 func (d *Devices) Define(f *command.Flags) {
-	f.Add("collector.device-include", "Read only RDMA devices whose full name matches this regular expression.", command.Into(&d.Include, config.ParsePattern)).PlaceHolder("REGEXP")
-	f.Add("collector.device-exclude", "Do not read RDMA devices whose full name matches this regular expression.", command.Into(&d.Exclude, config.ParsePattern)).PlaceHolder("REGEXP")
+	f.Add("collector.device-include", "Read only RDMA devices whose full name matches this regular expression.",
+		command.Into(&d.Include, config.ParsePattern)).PlaceHolder("REGEXP")
+	f.Add("collector.device-exclude", "Do not read RDMA devices whose full name matches this regular expression.",
+		command.Into(&d.Exclude, config.ParsePattern)).PlaceHolder("REGEXP")
 	f.Check(func() error {
 		if d.Include != nil && d.Exclude != nil {
 			return errors.New("--collector.device-include and --collector.device-exclude: expected at most one of them")
@@ -100,7 +103,8 @@ type Config struct {
 // Define adds the flag.
 func (c *Config) Define(f *command.Flags) {
 	const flag = "config.file"
-	f.Add(flag, "Configuration file (YAML) with what the site expects of its nodes. Reloaded on SIGHUP and POST /-/reload. The default file may be missing; "+config.NoFile+": read no file.",
+	f.Add(flag,
+		"Configuration file (YAML) with what the site expects of its nodes. Reloaded on SIGHUP and POST /-/reload. The default file may be missing; "+config.NoFile+": read no file.",
 		command.Input(&c.Path)).Default(cmp.Or(c.Default, config.DefaultFile))
 	f.Check(func() error {
 		c.Optional = !f.Given(flag)
@@ -143,7 +147,8 @@ func (s *Site) ThisHost() bool {
 	return s.Recorded.Netlink == "" && syscall.Statfs(s.Paths.Sysfs, &st) == nil && st.Type == sysfsMagic
 }
 
-// Observe opens an observer of this host, or of a simulated node. It remembers what hardware there was, that of this host in a file.
+// Observe opens an observer of this host, or of a simulated node. It remembers what hardware there was, that
+// of this host in a file.
 func (s *Site) Observe(o observer.Options, simulated bool) (Observer, error) {
 	open, file := s.NewObserver, s.Inventory
 	if open == nil {

@@ -16,8 +16,8 @@ const (
 	maxList = 512  // entries of a list
 )
 
-// bound cuts texts and lists that are too long, takes characters out of texts that are none or change how others are shown, and
-// makes empty lists of those that are nil.
+// bound cuts texts and lists that are too long, takes characters out of texts that are none or change how
+// others are shown, and makes empty lists of those that are nil.
 func bound(d *Document) {
 	d.LeftOut = bounded(reflect.ValueOf(d).Elem())
 }
@@ -54,7 +54,8 @@ func bounded(v reflect.Value) (leftOut int) {
 	return leftOut
 }
 
-// clean returns a text of at most that many bytes, without control characters and those that change the direction of others.
+// clean returns a text of at most that many bytes, without control characters and those that change the
+// direction of others.
 func clean(s string, most int) string {
 	if len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || Visible(r) != r }) {
 		return s

@@ -19,7 +19,8 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 		subjects = append(subjects, verdict.PortSubject(h, &h.Ports[k]))
 	}
 	to := Device{
-		Board: factOf(h.BoardID), Firmware: factOf(h.Firmware), Driver: factOf(h.Driver), PCI: factOf(h.PCI), NUMA: factOf(h.NUMANode),
+		Board: factOf(h.BoardID), Firmware: factOf(h.Firmware), Driver: factOf(h.Driver), PCI: factOf(h.PCI),
+		NUMA:  factOf(h.NUMANode),
 		Moved: h.Moved, Restricted: h.Restricted.Or(false),
 	}
 	if f := b.in.Node.PCI.NIC(h.Name); f != nil {
@@ -51,7 +52,8 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 	return to
 }
 
-// isStateless reports whether the state of a port is unknown by design: its driver does not give it, or a pod has the port.
+// isStateless reports whether the state of a port is unknown by design: its driver does not give it, or a pod
+// has the port.
 func isStateless(p *fabric.Port) bool {
 	m := p.State.Meta()
 	return m.State == fabric.Unknown && (m.Reason == fabric.ReasonDriverConstant || m.Reason == fabric.ReasonMoved)
@@ -67,8 +69,10 @@ func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 	s := verdict.PortSubject(h, p)
 	hidden := p.State.Meta().State == fabric.Unknown && !isStateless(p)
 	to := Port{
-		Part: b.part(id, s.String(), hidden, s), Number: p.Number, Role: worded(p.Role), Layer: worded(p.LinkLayer), Interface: factOf(p.NetDev),
-		State: worded(p.State), Physical: worded(p.PhysState), Expected: factOf(p.ExpectedRate), GIDs: mapped(p.GIDs.Entries, gids),
+		Part: b.part(id, s.String(), hidden, s), Number: p.Number, Role: worded(p.Role), Layer: worded(p.LinkLayer),
+		Interface: factOf(p.NetDev),
+		State:     worded(p.State), Physical: worded(p.PhysState), Expected: factOf(p.ExpectedRate),
+		GIDs:   mapped(p.GIDs.Entries, gids),
 		Rate:   mapped(p.Rate, func(r fabric.Rate) float64 { return r.BytesPerSecond }),
 		Choice: mapped(p.GIDChoice, choiceOf), Fabric: fabricOf(h, p), MTU: b.mtu(p),
 	}
@@ -91,7 +95,8 @@ func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 	return to
 }
 
-// isHidden reports whether settings of a RoCE chain could not be read. The traffic class that jobs choose is no such setting.
+// isHidden reports whether settings of a RoCE chain could not be read. The traffic class that jobs choose is
+// no such setting.
 func isHidden(c fabric.RoCEChain) bool {
 	return slices.ContainsFunc(c.Links, func(l fabric.RoCELink) bool {
 		return l.Status == fabric.StatusUnknown && l.Reason != fabric.ReasonNotRead
@@ -147,7 +152,8 @@ func gids(list []fabric.GID) []GID {
 func chainOf(c *fabric.RoCEChain) Chain {
 	to := Chain{
 		Interface: c.Interface, Status: string(c.Verdict), Step: string(c.Step), Mode: string(c.Mode),
-		TrafficClass: factOf(c.TrafficClass), DSCP: factOf(c.DSCP), Priority: factOf(c.Priority), Steps: steps(c.Links), Observed: steps(c.Observed),
+		TrafficClass: factOf(c.TrafficClass), DSCP: factOf(c.DSCP), Priority: factOf(c.Priority), Steps: steps(c.Links),
+		Observed: steps(c.Observed),
 		Settings: c.Verdict, From: c.TrafficClassFrom,
 	}
 	if l := c.Link(c.Step); l != nil && c.Verdict == fabric.StatusUnknown {
@@ -169,7 +175,10 @@ func steps(links []fabric.RoCELink) []Step {
 	to := []Step{}
 	for i := range links {
 		l := &links[i]
-		to = append(to, Step{string(l.Step), StepName(string(l.Step)), string(l.Status), verdict.Sentence(l.Evidence), l.Source, string(l.Reason)})
+		to = append(to, Step{
+			string(l.Step), StepName(string(l.Step)), string(l.Status), verdict.Sentence(l.Evidence),
+			l.Source, string(l.Reason),
+		})
 	}
 	return to
 }

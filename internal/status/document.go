@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status builds the status document: what a node is and what is wrong with it, as one value. The landing page shows it,
-// and /status.json has it as JSON (docs/STATUS.md).
+// Package status builds the status document: what a node is and what is wrong with it, as one value. The
+// landing page shows it, and /status.json has it as JSON (docs/STATUS.md).
 //
-// A Document is plain data and safe for concurrent reading. Of does not fail: unknown values are marked as such. Texts and lists in it are bounded and
-// hold no control characters, whatever the node, its users or its jobs put into names.
+// A Document is plain data and safe for concurrent reading. Of does not fail: unknown values are marked as
+// such. Texts and lists in it are bounded and hold no control characters, whatever the node, its users or its
+// jobs put into names.
 package status
 
 import (
@@ -28,8 +29,8 @@ type Document struct {
 	Verdict    Verdict   `json:"verdict"`
 	Findings   []Finding `json:"findings"`
 	NotChecked []Gap     `json:"not_checked"`
-	// NotYetJudged are checks that compare two readings of counters, if there is only one yet; RetryAfter is after how many seconds there
-	// can be another.
+	// NotYetJudged are checks that compare two readings of counters, if there is only one yet; RetryAfter is
+	// after how many seconds there can be another.
 	NotYetJudged []string   `json:"not_yet_judged"`
 	RetryAfter   int        `json:"retry_after_seconds,omitempty"`
 	NUMANodes    []NUMANode `json:"numa_nodes"`

@@ -17,8 +17,9 @@ func (b *builder) gpu(i int, all []verdict.GPU) GPU {
 	presence := b.presence(g)
 	hidden := presence == PresenceUnknown && g.IsNVIDIA()
 	to := GPU{
-		Part: b.part(fmt.Sprintf("gpu-%d", i), g.Name, hidden, g.Subject()), Presence: presence, NUMA: factOf(g.NUMANode()), NVLinkOK: StatusNone,
-		Foreign: !g.IsNVIDIA(), OnBus: g.Function != nil,
+		Part: b.part(fmt.Sprintf("gpu-%d", i), g.Name, hidden, g.Subject()), Presence: presence, NUMA: factOf(g.NUMANode()),
+		NVLinkOK: StatusNone,
+		Foreign:  !g.IsNVIDIA(), OnBus: g.Function != nil,
 	}
 	if presence == PresenceVM && to.Status == StatusOK {
 		to.Status = StatusPartly // its driver is in the virtual machine

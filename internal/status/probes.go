@@ -86,7 +86,8 @@ func Ended(r *probes.Result) (text, note, status string) {
 	case r.Outcome != probes.OK:
 		return "failed: " + verdict.Spaced(string(r.Failure)), r.Error, StatusFailed
 	case r.Comparison.Collapsed >= 3:
-		return "far slower than before", fmt.Sprintf("below 80 %% of its baseline %d times in a row", r.Comparison.Collapsed), StatusFailed
+		return "far slower than before", fmt.Sprintf("below 80 %% of its baseline %d times in a row",
+			r.Comparison.Collapsed), StatusFailed
 	case r.Comparison.Regressed:
 		return "slower than before", "confirmed by a second run", StatusFailed
 	case r.Comparison.Drifted:
@@ -125,9 +126,13 @@ func Troubles(list []Probed) []Finding {
 		}
 		name := Portless(p.Key.Name())
 		if k == len(troubles) {
-			troubles = append(troubles, Finding{What: p.Complaint, Remedy: p.remedy(), Severity: string(p.severity), Cause: p.finding})
+			troubles = append(troubles, Finding{
+				What: p.Complaint, Remedy: p.remedy(), Severity: string(p.severity),
+				Cause: p.finding,
+			})
 			causes = append(causes, p.cause)
-		} else if slices.ContainsFunc(troubles[k].Subjects, func(s Subject) bool { return strings.HasPrefix(s.Name, string(p.Key.Kind)+" ") }) {
+		} else if slices.ContainsFunc(troubles[k].Subjects,
+			func(s Subject) bool { return strings.HasPrefix(s.Name, string(p.Key.Kind)+" ") }) {
 			name = strings.TrimPrefix(name, string(p.Key.Kind)+" ")
 		}
 		t := &troubles[k]
@@ -163,7 +168,10 @@ func (p *Probed) remedy() string {
 
 func probeOf(p *Probed) Probe {
 	result, _ := p.Result()
-	to := Probe{Name: p.Key.Name(), Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Status: StatusNone, Result: result, LastRun: Moment(p.LastRun), Cause: p.finding}
+	to := Probe{
+		Name: p.Key.Name(), Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Status: StatusNone,
+		Result: result, LastRun: Moment(p.LastRun), Cause: p.finding,
+	}
 	switch {
 	case p.Last == nil && p.LastSkip != nil:
 		to.Skipped = cmp.Or(p.LastSkip.Detail, verdict.Spaced(string(p.LastSkip.Why)))
@@ -193,7 +201,8 @@ func probeOf(p *Probed) Probe {
 	if ratio, known := r.Comparison.Ratio.Get(); known {
 		to.Ratio = &ratio
 	}
-	if n := len(to.History); r.Comparison.Regressed || n > 0 && to.History[n-1].Value != value { // what has regressed is no part of the baseline
+	// what has regressed is no part of the baseline
+	if n := len(to.History); r.Comparison.Regressed || n > 0 && to.History[n-1].Value != value {
 		to.History = append(to.History, sampleOf(r.At, value))
 	}
 	return to

@@ -33,7 +33,8 @@ func factSchema() schema {
 	}
 }
 
-// schemaOf is the schema of what JSON has of a type. About has the meaning of each value by its path, as docs/STATUS.md.
+// schemaOf is the schema of what JSON has of a type. About has the meaning of each value by its path, as
+// docs/STATUS.md.
 func schemaOf(t reflect.Type, path string, about map[string]string) schema {
 	s := schema{}
 	switch {
@@ -77,7 +78,8 @@ func addFields(t reflect.Type, path string, about map[string]string, properties 
 	}
 }
 
-// TestSchema compares docs/status.schema.json with the types (go test ./internal/status -run TestSchema -update writes it).
+// TestSchema compares docs/status.schema.json with the types (go test ./internal/status -run TestSchema
+// -update writes it).
 func TestSchema(t *testing.T) {
 	about := map[string]string{}
 	for _, row := range documentedFields(t) {

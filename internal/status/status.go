@@ -51,13 +51,18 @@ func Whole(in *Inputs) *Document { return build(in, true) }
 
 func build(in *Inputs, whole bool) *Document {
 	n := in.Node
-	b := builder{in: in, whole: whole, parts: map[verdict.Subject]*judged{}, names: map[string]string{}, ids: map[verdict.Subject]string{}, groups: map[string]string{}}
+	b := builder{
+		in: in, whole: whole, parts: map[verdict.Subject]*judged{}, names: map[string]string{},
+		ids: map[verdict.Subject]string{}, groups: map[string]string{},
+	}
 	b.Document = &Document{
 		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(),
 		Node: Node{
-			Name: in.Name, Note: in.Note, Kernel: factOf(n.Host.Kernel), Virtual: factOf(n.Host.Hypervisor), GPUs: factOf(n.GPUs),
+			Name: in.Name, Note: in.Note, Kernel: factOf(n.Host.Kernel), Virtual: factOf(n.Host.Hypervisor),
+			GPUs:      factOf(n.GPUs),
 			Elsewhere: diagnose.Elsewhere(n), Excluded: slices.Clone(n.Excluded), JudgedBy: *JudgedByOf(n),
-			NotAsked: gpu.GPUsNotAsked(n), Driver: gpu.DriverText(&n.GPUDriver), CUDA: factOf(n.GPUDriver.CUDA), Library: factOf(n.NCCL.Library), Files: slices.Clone(n.NCCL.Files),
+			NotAsked: gpu.GPUsNotAsked(n), Driver: gpu.DriverText(&n.GPUDriver), CUDA: factOf(n.GPUDriver.CUDA),
+			Library: factOf(n.NCCL.Library), Files: slices.Clone(n.NCCL.Files),
 		},
 	}
 	gpus := verdict.GPUs(n)
@@ -180,8 +185,9 @@ func (b *builder) findings() {
 
 func (b *builder) finding(id string, g *verdict.Group) Finding {
 	f := Finding{
-		ID: id, Check: g.Check.ID, Severity: string(g.Check.Severity), What: g.What, Evidence: g.Evidence, Consequence: g.Consequence,
-		Runbook: b.in.Links.Runbook(g.Check), Dashboard: b.in.Links.NodeDashboard(b.in.Instance),
+		ID: id, Check: g.Check.ID, Severity: string(g.Check.Severity), What: g.What, Evidence: g.Evidence,
+		Consequence: g.Consequence,
+		Runbook:     b.in.Links.Runbook(g.Check), Dashboard: b.in.Links.NodeDashboard(b.in.Instance),
 	}
 	if b.in.Since != nil {
 		if first, atLeast, known := b.in.Since(g.Members); known {

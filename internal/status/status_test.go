@@ -145,7 +145,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// A GPU that its driver does not list has the same name in the finding and in the list of GPUs, and the finding leads to it.
+// A GPU that its driver does not list has the same name in the finding and in the list of GPUs, and the
+// finding leads to it.
 func TestFindingOfUnlistedGPU(t *testing.T) {
 	d := gpuNode(func(n *fabric.Node) {
 		n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
@@ -277,8 +278,8 @@ func TestPortWithoutState(t *testing.T) {
 	}
 }
 
-// A port of which settings of RoCE could not be read is not ok, though no check asks for them. Which traffic class jobs choose is no
-// setting of the port.
+// A port of which settings of RoCE could not be read is not ok, though no check asks for them. Which traffic
+// class jobs choose is no setting of the port.
 func TestUnknownChainIsNotOK(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fabric.Node, *fabric.QoS)
@@ -301,8 +302,8 @@ func TestUnknownChainIsNotOK(t *testing.T) {
 	}
 }
 
-// A port that is not active is not shown as a port in order, and neither is its device: a virtual function that is down has verdicts that
-// are ok, and no finding.
+// A port that is not active is not shown as a port in order, and neither is its device: a virtual function
+// that is down has verdicts that are ok, and no finding.
 func TestDownIsNotOK(t *testing.T) {
 	for state, want := range map[fabric.PortState]string{fabric.PortActive: StatusOK, fabric.PortDown: StatusNone} {
 		n := fabrictest.Healthy()

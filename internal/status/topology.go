@@ -12,8 +12,8 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// Topology is how far GPUs and NICs are from each other, and what works between them: what the command topology prints, and as JSON
-// promises (README.md).
+// Topology is how far GPUs and NICs are from each other, and what works between them: what the command
+// topology prints, and as JSON promises (README.md).
 type Topology struct {
 	Virtual   *bool          `json:"virtual_machine"` // null: not known
 	Driver    TopologyDriver `json:"gpu_driver"`
@@ -54,14 +54,15 @@ type TopologyGPU struct {
 	PCI      string  `json:"pci_address"`
 	NUMANode *int    `json:"numa_node"`
 	IOMMU
-	NVLinks *TopologyLinks `json:"nvlinks"`                 // null: not known
-	Fabric  string         `json:"nvlink_fabric,omitempty"` // state of its registration; missing: not known, or without fabric manager
-	Rail    *int           `json:"rail"`                    // null without a nearest NIC
-	NIC     string         `json:"nic"`
-	Nearest []string       `json:"nearest_nics"`
-	Class   string         `json:"class"`
-	Shared  bool           `json:"nic_shared"`
-	Reason  string         `json:"unknown_reason,omitempty"`
+	NVLinks *TopologyLinks `json:"nvlinks"` // null: not known
+	// state of its registration; missing: not known, or without fabric manager
+	Fabric  string   `json:"nvlink_fabric,omitempty"`
+	Rail    *int     `json:"rail"` // null without a nearest NIC
+	NIC     string   `json:"nic"`
+	Nearest []string `json:"nearest_nics"`
+	Class   string   `json:"class"`
+	Shared  bool     `json:"nic_shared"`
+	Reason  string   `json:"unknown_reason,omitempty"`
 	// ACSRedirect names the bridges on the way to NIC that redirect; null: not known.
 	ACSRedirect []string  `json:"acs_redirecting_bridges"`
 	ACSReason   string    `json:"acs_unknown_reason,omitempty"`
@@ -132,8 +133,9 @@ type Distance struct {
 // TopologyOf puts what was observed in words. The distances are those of all pairs, row by row.
 func TopologyOf(n *fabric.Node, conf config.Report) *Topology {
 	r := &Topology{
-		Configuration: conf, Virtual: pointer(n.Host.Hypervisor), Driver: topologyDriver(n), Peermem: peermemOf(n.GPUDirect.Peermem),
-		GPUs: []TopologyGPU{}, NICs: []TopologyNIC{}, Distances: []Distance{},
+		Configuration: conf, Virtual: pointer(n.Host.Hypervisor), Driver: topologyDriver(n),
+		Peermem: peermemOf(n.GPUDirect.Peermem),
+		GPUs:    []TopologyGPU{}, NICs: []TopologyNIC{}, Distances: []Distance{},
 	}
 	gpus := verdict.GPUs(n)
 	if !gpu.HasNVIDIA(gpus) {
@@ -239,8 +241,8 @@ func gpuDirectOf(g *fabric.GDR) GPUDirect {
 	}
 }
 
-// distanceOf is the distance over PCIe, or NVLink-C2C on the way to a NIC. It is unknown of what is not on the bus that the
-// exporter sees.
+// distanceOf is the distance over PCIe, or NVLink-C2C on the way to a NIC. It is unknown of what is not on
+// the bus that the exporter sees.
 func distanceOf(n *fabric.Node, a, b *fabric.PCIFunction) fabric.Fact[fabric.Distance] {
 	if a == nil || b == nil {
 		return fabric.UnknownFact[fabric.Distance](fabric.ReasonMissing, "bus/pci/devices", n.At)
@@ -251,7 +253,8 @@ func distanceOf(n *fabric.Node, a, b *fabric.PCIFunction) fabric.Fact[fabric.Dis
 	return n.Distance(a, b)
 }
 
-// pairOf is what NVML reports of writes from one GPU to another, and of the way between them; empty what it does not say.
+// pairOf is what NVML reports of writes from one GPU to another, and of the way between them; empty what it
+// does not say.
 func pairOf(d *fabric.GPUDriver, a, b int) (write, class string) {
 	i := slices.IndexFunc(d.P2P, func(p fabric.GPUPair) bool { return p.A == min(a, b) && p.B == max(a, b) })
 	if i < 0 {

@@ -34,8 +34,8 @@ func AccountOf(s *progress.Status, job string) *progress.Account {
 	return &s.Jobs[i]
 }
 
-// conclude gives the verdict on the node. It is as bad as the worst finding, probe and job, and counts each fault once, whatever follows
-// from it.
+// conclude gives the verdict on the node. It is as bad as the worst finding, probe and job, and counts each
+// fault once, whatever follows from it.
 func (b *builder) conclude() {
 	found := 0
 	b.Worst = verdict.Info
@@ -82,7 +82,8 @@ func (b *builder) verdict(found, suspected, troubled int, once bool) Verdict {
 	silent := stateless(b.in.Node)
 	switch {
 	case found > 0 && suspected > 0:
-		return Verdict{StatusFailed, probes.Counted(found, "problem") + " found, and a possible problem in " + probes.Counted(suspected, "job")}
+		return Verdict{StatusFailed, probes.Counted(found, "problem") + " found, and a possible problem in " +
+			probes.Counted(suspected, "job")}
 	case found > 0:
 		return Verdict{StatusFailed, probes.Counted(found, "problem") + " found"}
 	case b.in.Probing.Status == StatusFailed:
@@ -115,8 +116,8 @@ func stateless(n *fabric.Node) (ports int) {
 	return ports
 }
 
-// retry says after how many seconds traffic can be judged, when all that lacks is a second reading of the statistics: a node that is not
-// scraped would otherwise never have one.
+// retry says after how many seconds traffic can be judged, when all that lacks is a second reading of the
+// statistics: a node that is not scraped would otherwise never have one.
 func (b *builder) retry() {
 	n := b.in.Node
 	for _, p := range n.Ports {

@@ -60,8 +60,8 @@ func (v *Verdicts) Failed(s Subject, of Verdict) {
 	v.List = append(v.List, v.stated(v.Check.failed(s, of)))
 }
 
-// Unknown adds a verdict about facts that are not known. There is none about what is in another network namespace: a pod
-// has it, and nothing is wrong with the node for that (Elsewhere).
+// Unknown adds a verdict about facts that are not known. There is none about what is in another network
+// namespace: a pod has it, and nothing is wrong with the node for that (Elsewhere).
 func (v *Verdicts) Unknown(s Subject, r fabric.Reason, evidence string) {
 	if r == fabric.ReasonMoved {
 		return
@@ -80,7 +80,10 @@ func (c *Check) failed(s Subject, of Verdict) Verdict {
 
 // Unknown is a verdict of the check about facts that are not known.
 func (c *Check) Unknown(s Subject, r fabric.Reason, evidence string) Verdict {
-	return Verdict{Check: c, Subject: s, Status: Unknown, Reason: cmp.Or(r, fabric.ReasonNotRead), What: c.Title, Evidence: evidence}
+	return Verdict{
+		Check: c, Subject: s, Status: Unknown, Reason: cmp.Or(r, fabric.ReasonNotRead), What: c.Title,
+		Evidence: evidence,
+	}
 }
 
 // When adds a failed verdict where bad is so, else a good one.
@@ -92,11 +95,12 @@ func (v *Verdicts) When(bad bool, s Subject, of Verdict) {
 	}
 }
 
-// Silent reports whether an unknown fact cannot be changed on this node: it was not asked for, or this kernel, driver or
-// machine does not report it. Such checks are not made.
+// Silent reports whether an unknown fact cannot be changed on this node: it was not asked for, or this
+// kernel, driver or machine does not report it. Such checks are not made.
 func Silent(m fabric.Meta) bool {
 	switch m.Reason {
-	case fabric.ReasonNotRead, fabric.ReasonMissing, fabric.ReasonUnsupported, fabric.ReasonVirtual, fabric.ReasonDriverConstant:
+	case fabric.ReasonNotRead, fabric.ReasonMissing, fabric.ReasonUnsupported, fabric.ReasonVirtual,
+		fabric.ReasonDriverConstant:
 		return true
 	}
 	return false

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// One fault often fails several checks, and what probes measure follows from it, too. This file decides what follows from what:
-// a fault is counted once, and its consequences are listed with it. In doubt nothing follows: a fault that is hidden below another
-// one would not be repaired.
+// One fault often fails several checks, and what probes measure follows from it, too. This file decides what
+// follows from what: a fault is counted once, and its consequences are listed with it. In doubt nothing
+// follows: a fault that is hidden below another one would not be repaired.
 
 // Finding is what one fault made fail, and what follows from it.
 type Finding struct {

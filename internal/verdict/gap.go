@@ -32,7 +32,8 @@ func Unchecked(list []Verdict) []Gap {
 			continue
 		}
 		if t.Unstated {
-			all, checks = append(all, Gap{Subjects: t.Subjects, What: t.What, Why: strings.Join(t.Seen(), " ") + " " + t.Remedy}), append(checks, nil)
+			all, checks = append(all, Gap{Subjects: t.Subjects, What: t.What, Why: strings.Join(t.Seen(), " ") + " " +
+				t.Remedy}), append(checks, nil)
 			continue
 		}
 		i := slices.IndexFunc(all, func(o Gap) bool { return o.Why == t.Evidence && slices.Equal(o.Subjects, t.Subjects) })
@@ -62,9 +63,9 @@ func checkList(list []string) string {
 	return spelling.Few(list, most)
 }
 
-// explainedBySource reports whether a verdict is unknown for a reason that the list has already, such as a device whose reads fail or
-// hang, with what follows for its peers; for one that the site chose (collectors that are off, settings of jobs); or because a
-// driver does not show how it treats RoCE.
+// explainedBySource reports whether a verdict is unknown for a reason that the list has already, such as a
+// device whose reads fail or hang, with what follows for its peers; for one that the site chose (collectors
+// that are off, settings of jobs); or because a driver does not show how it treats RoCE.
 func explainedBySource(v Verdict, unread []Verdict) bool {
 	if v.Check.ID == CheckReads {
 		return false
@@ -77,6 +78,7 @@ func explainedBySource(v Verdict, unread []Verdict) bool {
 	}
 	return slices.ContainsFunc(unread, func(r Verdict) bool {
 		s := r.Subject
-		return r.Reason == v.Reason && (s.Device == v.Subject.Device || s.Device == "" || slices.Contains([]string{CheckPortRate, CheckFirmware, CheckMTU, CheckPFCUniform}, v.Check.ID))
+		return r.Reason == v.Reason && (s.Device == v.Subject.Device || s.Device == "" ||
+			slices.Contains([]string{CheckPortRate, CheckFirmware, CheckMTU, CheckPFCUniform}, v.Check.ID))
 	})
 }

@@ -118,8 +118,8 @@ func (g GPU) NVLinks() (active fabric.Fact[int], total int) {
 // Lost reports whether the driver is known to have lost the GPU: nothing else is known of it.
 func (g GPU) Lost() bool { return g.Driver != nil && g.Driver.Lost.Or(false) }
 
-// Listable reports whether NVML answers and should list the GPU. Virtual functions, and what was given to virtual machines,
-// Listable not its to list.
+// Listable reports whether NVML answers and should list the GPU. Virtual functions, and what was given to
+// virtual machines, Listable not its to list.
 func (g GPU) Listable(n *fabric.Node) bool {
 	return n.GPUDriver.Loaded.Or(false) && n.GPUDriver.Released == "" && n.SourceUp(fabric.SourceGPU) &&
 		g.Function != nil && g.Function.NVIDIA() && g.Function.PF.State != fabric.OK && !g.Function.PassedThrough()

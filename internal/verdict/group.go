@@ -17,8 +17,8 @@ type Group struct {
 	Members   []Verdict // of each of them, the first
 }
 
-// Together makes one of verdicts that differ only in their subject and in what was seen of it: the first stands for all.
-// Unknown verdicts are grouped only where the reason is the same.
+// Together makes one of verdicts that differ only in their subject and in what was seen of it: the first
+// stands for all. Unknown verdicts are grouped only where the reason is the same.
 func Together(list []Verdict) []Group {
 	type place struct {
 		check  *Check
@@ -32,7 +32,8 @@ func Together(list []Verdict) []Group {
 	}
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Verdict) int { // mlx5_3 before mlx5_10
-		return cmp.Or(order[place{a.Check, a.Status}]-order[place{b.Check, b.Status}], fabric.NaturalOrder(a.Subject.Device, b.Subject.Device))
+		return cmp.Or(order[place{a.Check, a.Status}]-order[place{b.Check, b.Status}],
+			fabric.NaturalOrder(a.Subject.Device, b.Subject.Device))
 	})
 	var all []Group
 	for _, v := range list {
@@ -55,7 +56,8 @@ func Together(list []Verdict) []Group {
 
 // alike reports whether two verdicts differ only in their subject and in what was seen of it.
 func alike(a, b *Verdict) bool {
-	return a.Check == b.Check && a.Status == b.Status && a.What == b.What && a.Consequence == b.Consequence && a.Remedy == b.Remedy &&
+	return a.Check == b.Check && a.Status == b.Status && a.What == b.What && a.Consequence == b.Consequence &&
+		a.Remedy == b.Remedy &&
 		(a.Status == Failed || a.Evidence == b.Evidence)
 }
 
@@ -64,8 +66,8 @@ func (g Group) Seen() []string {
 	return g.lines(g.Evidences)
 }
 
-// Remedies are the lines of what to do on this node, with names in place of placeholders: one where it is the same for all
-// subjects, or a loop over the bridges of all.
+// Remedies are the lines of what to do on this node, with names in place of placeholders: one where it is the
+// same for all subjects, or a loop over the bridges of all.
 func (g Group) Remedies(n *fabric.Node) []string {
 	if all := g.bridges(); len(all) > 0 {
 		v := g.Verdict

@@ -34,7 +34,8 @@ const (
 	CheckSocket         = "nccl_socket_interface"
 	CheckInsideVerbs    = "inside_verbs"
 	CheckInsideMemlock  = "inside_memlock"
-	CheckSettings       = "inside_settings" // what lint finds in the settings of a job: the command that runs lint makes its verdicts
+	// what lint finds in the settings of a job: the command that runs lint makes its verdicts
+	CheckSettings = "inside_settings"
 
 	CheckHardware     = "hardware"
 	CheckSurplusPorts = "compute_ports_surplus"

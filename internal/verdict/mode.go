@@ -2,8 +2,8 @@
 
 package verdict
 
-// Mode is a way in which the fabric of a node fails or is configured wrong: the unit in which the coverage of checks and alerts is
-// counted. The checks that find one declare it (Check.Modes).
+// Mode is a way in which the fabric of a node fails or is configured wrong: the unit in which the coverage of
+// checks and alerts is counted. The checks that find one declare it (Check.Modes).
 type Mode struct {
 	ID, Text string
 	// Alert names the alert rule that finds it, where rates show it and states do not; empty: a check finds it.

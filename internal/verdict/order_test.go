@@ -20,7 +20,8 @@ func TestSeverityOrder(t *testing.T) {
 	}
 }
 
-// Verdicts come by status and, of one status, by severity; those of one place stay in the order in which they were given.
+// Verdicts come by status and, of one status, by severity; those of one place stay in the order in which they
+// were given.
 func TestVerdictsAreOrdered(t *testing.T) {
 	var v Verdicts
 	var want []Verdict

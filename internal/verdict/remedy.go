@@ -16,9 +16,10 @@ var placeholder = regexp.MustCompile(`<([a-z ]+)>`)
 // BridgesWord is the placeholder for the bridges that a remedy loops over, without its brackets.
 const BridgesWord = "bridges"
 
-// FilledRemedy is the remedy of a verdict on this node with names in place of <interface>, <device>, <port>, <address> and
-// FilledRemedy the check has given names for. Names are quoted for a POSIX shell. What is not known stays a placeholder, and so does
-// a name that a command could take for an option, or that does not print: the reader must decide about it.
+// FilledRemedy is the remedy of a verdict on this node with names in place of <interface>, <device>, <port>,
+// <address> and FilledRemedy the check has given names for. Names are quoted for a POSIX shell. What is not
+// known stays a placeholder, and so does a name that a command could take for an option, or that does not
+// print: the reader must decide about it.
 func FilledRemedy(n *fabric.Node, v *Verdict) string {
 	return placeholder.ReplaceAllStringFunc(v.Remedy, func(word string) string {
 		names, given := v.Names[word[1:len(word)-1]]
@@ -77,7 +78,8 @@ func addressOf(n *fabric.Node, s Subject) string {
 	return ""
 }
 
-// interfaceOf is the network interface of a port, or of the only port of a device. A bond is none: commands are for its members.
+// interfaceOf is the network interface of a port, or of the only port of a device. A bond is none: commands
+// are for its members.
 func interfaceOf(n *fabric.Node, h *fabric.HCA, port int) string {
 	for i := range h.Ports {
 		p := &h.Ports[i]

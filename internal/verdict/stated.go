@@ -33,7 +33,8 @@ func (v *Verdict) Severity() Severity {
 	return v.Check.Severity
 }
 
-// guessed reports whether nothing states the role of the port, of the ports of the device, or of those of the NIC of a GPU.
+// guessed reports whether nothing states the role of the port, of the ports of the device, or of those of the
+// NIC of a GPU.
 func guessed(n *fabric.Node, s Subject) bool {
 	h := nicOf(n, s)
 	return h != nil && !slices.ContainsFunc(h.Ports, func(p fabric.Port) bool {
@@ -42,7 +43,9 @@ func guessed(n *fabric.Node, s Subject) bool {
 }
 
 func guessedRole(n *fabric.Node, s Subject) string {
-	return "That " + cmp.Or(nicOf(n, s).Name, s.Device) + " is for training is a guess: name it in roles of the configuration or in NCCL_IB_HCA of the host, or " + AcceptCommand + "."
+	return "That " + cmp.Or(nicOf(n, s).Name, s.Device) +
+		" is for training is a guess: name it in roles of the configuration or in NCCL_IB_HCA of the host, or " +
+		AcceptCommand + "."
 }
 
 // nicOf returns the NIC that a verdict is about; nil: none.

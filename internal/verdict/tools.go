@@ -8,7 +8,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Tools are the tools that work with the driver of a NIC, which it is named for: dcb and ethtool with all, and those of the vendor.
+// Tools are the tools that work with the driver of a NIC, which it is named for: dcb and ethtool with all,
+// and those of the vendor.
 type Tools string
 
 // ToolsOf returns the tools for the NICs of a device's driver.
@@ -45,7 +46,8 @@ func (t Tools) Firmware() string {
 	return "the vendor of the server or of the card"
 }
 
-// Trust has the interface trust DSCP. Other drivers than NVIDIA's do from the first DSCP on that is mapped to a priority.
+// Trust has the interface trust DSCP. Other drivers than NVIDIA's do from the first DSCP on that is mapped to
+// a priority.
 func (t Tools) Trust(dscp, priority string) string {
 	if t.NVIDIA() {
 		return "mlnx_qos -i <interface> --trust dscp"
@@ -55,5 +57,6 @@ func (t Tools) Trust(dscp, priority string) string {
 
 // Map gives a DSCP that priority. 5 selects DSCP in Broadcom's list of applications.
 func (t Tools) Map(dscp, priority string) string {
-	return t.Command("--dscp2prio set,"+dscp+","+priority, "app replace dev <interface> dscp-prio "+dscp+":"+priority, "apptlv -add -app "+priority+",5,"+dscp)
+	return t.Command("--dscp2prio set,"+dscp+","+priority, "app replace dev <interface> dscp-prio "+dscp+":"+priority,
+		"apptlv -add -app "+priority+",5,"+dscp)
 }

@@ -66,7 +66,8 @@ type Subject struct {
 	Port   int    `json:"port,omitempty"`   // 0: the whole device
 	GPU    string `json:"gpu,omitempty"`    // UUID where NVML reports it, else the PCI address
 	File   string `json:"file,omitempty"`   // a file, or what else cannot be named so
-	// Variable is that of NCCL which File sets; it is no part of the identity. Without a File the job sets it that is judged.
+	// Variable is that of NCCL which File sets; it is no part of the identity. Without a File the job sets it
+	// that is judged.
 	Variable string `json:"-"`
 	// Name is what people call it, where that is not the same: "GPU3", "mlx5_4 port 2". It is no part of the identity.
 	Name string `json:"-"`
@@ -114,8 +115,8 @@ type Check struct {
 // ExpectsRate stands for the expected rates, which have a key for each role.
 const ExpectsRate = "port_rate"
 
-// Rests is what a failure of a critical check rests on beside what was read. Without a source that states it, nothing is critical: the
-// Rests is unknown (unstated), and says what to state.
+// Rests is what a failure of a critical check rests on beside what was read. Without a source that states it,
+// nothing is critical: the Rests is unknown (unstated), and says what to state.
 type Rests string
 
 // What failures rest on.
@@ -135,18 +136,19 @@ type Verdict struct {
 	// trouble, so that they can be reported together.
 	What string
 	// Evidence is what was read, and where; it may differ from subject to subject. Consequence is what follows, Remedy
-	// what to do about it, with exact commands where there are any. In these, <interface> and the like stand for names: see
-	// FilledRemedy, and Group.Remedies for the texts that people read.
+	// what to do about it, with exact commands where there are any. In these, <interface> and the like stand for
+	// names: see FilledRemedy, and Group.Remedies for the texts that people read.
 	Evidence, Consequence, Remedy string
 	// Unstated says that no source states that this should be otherwise: what would have failed is unknown.
 	Unstated bool
 	// Anywhere says that this is wrong on any node, whatever the port is for.
 	Anywhere bool
-	// Mode is the kind of fault, one of the check's Modes, where it has several and this verdict shows which; empty: it does not.
+	// Mode is the kind of fault, one of the check's Modes, where it has several and this verdict shows which;
+	// empty: it does not.
 	Mode string
 	// Names are what stands in the place of such words, by word, where it does not follow from the subject.
 	Names map[string][]string
-	// Cause is the failure from which this one follows, nil: none that is known. It is no consequence itself. Its remedy is that of
-	// both: a consequence has none.
+	// Cause is the failure from which this one follows, nil: none that is known. It is no consequence itself.
+	// Its remedy is that of both: a consequence has none.
 	Cause *Verdict
 }

@@ -179,8 +179,9 @@ func awaitExit(pid int) {
 }
 
 // reapGroup reaps what a child has left of its group and what was killed with it. Such processes become children of
-// this one where it is the init of a container, and nothing else would. It waits for them for as long as pipes are read on;
-// those that die later, because the machine is busy or a driver holds them, are reaped in the background for lateReap.
+// this one where it is the init of a container, and nothing else would. It waits for them for as long as
+// pipes are read on; those that die later, because the machine is busy or a driver holds them, are reaped in
+// the background for lateReap.
 func reapGroup(leader int) {
 	if !reapWithin(leader, linger, time.Millisecond) {
 		go reapWithin(leader, lateReap, 100*time.Millisecond)
@@ -279,7 +280,8 @@ func (c *child) exchange(request []byte) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case f.number != c.number || f.kind == kindRequest:
-		return nil, fmt.Errorf("%w: kind %q and number %d, expected an answer to number %d", errFrame, f.kind, f.number, c.number)
+		return nil, fmt.Errorf("%w: kind %q and number %d, expected an answer to number %d", errFrame, f.kind, f.number,
+			c.number)
 	case f.kind == kindError:
 		return nil, fmt.Errorf("%w: %s", ErrRefused, fabric.Printable(string(f.payload), maxLine))
 	}

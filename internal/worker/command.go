@@ -31,11 +31,12 @@ const maxPrinted = 4 << 10
 
 // Command is a program of the site that is run to its end and speaks by its exit status.
 //
-// It runs in a process group of its own, which is killed as a whole when the program ends, when its time is over, and when
-// ctx ends; what puts itself into another session is not found. It has /dev/null for input, "/" for its directory, no
-// variables but PATH, HOME and LC_ALL. Where the exporter may become another user it runs as nobody
-// (65534), so that helpers with the set-user-ID bit, as the clients of several schedulers have, still work; elsewhere with
-// no_new_privs. No program is started after one that the kernel does not end.
+// It runs in a process group of its own, which is killed as a whole when the program ends, when its time is
+// over, and when ctx ends; what puts itself into another session is not found. It has /dev/null for input,
+// "/" for its directory, no variables but PATH, HOME and LC_ALL. Where the exporter may become another user
+// it runs as nobody (65534), so that helpers with the set-user-ID bit, as the clients of several schedulers
+// have, still work; elsewhere with no_new_privs. No program is started after one that the kernel does not
+// end.
 type Command struct {
 	Args    []string      // the first one is the absolute path of the program
 	Timeout time.Duration // 0: DefaultTimeout
@@ -58,7 +59,8 @@ func (c *Command) Run(ctx context.Context) (Ended, error) {
 		return Ended{}, fmt.Errorf("command %q: expected an absolute path first", c.Args)
 	}
 	if !c.held.CompareAndSwap(false, true) {
-		return Ended{}, fmt.Errorf("%s: %w: the process before was killed, but the kernel has not released it", c.Args[0], ErrHung)
+		return Ended{}, fmt.Errorf("%s: %w: the process before was killed, but the kernel has not released it", c.Args[0],
+			ErrHung)
 	}
 	late := fmt.Errorf("%w: it did not end within %s", ErrHung, timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, late)
@@ -133,8 +135,8 @@ func (c *Command) run(ctx context.Context) (Ended, error) {
 	}
 }
 
-// killGroup waits until the process has ended, without reaping it, and kills what is left of its group; all of it when ctx
-// ends first, which it returns.
+// killGroup waits until the process has ended, without reaping it, and kills what is left of its group; all
+// of it when ctx ends first, which it returns.
 func killGroup(ctx context.Context, leader int) (early bool) {
 	var mu sync.Mutex
 	exited := false

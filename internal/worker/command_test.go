@@ -90,7 +90,8 @@ func TestCommandIsKilledWithItsChildren(t *testing.T) {
 	}
 }
 
-// What a command leaves behind is killed when it ends. What has a session of its own is not found, and holds nothing up.
+// What a command leaves behind is killed when it ends. What has a session of its own is not found, and holds
+// nothing up.
 func TestCommandLeavesNothing(t *testing.T) {
 	began := time.Now()
 	got, err := shell("sleep 600 & echo $!").Run(t.Context())

@@ -18,8 +18,9 @@ import (
 type User struct{ UID, GID uint32 }
 
 // onOwnThread runs f on a thread that ends with it, so that what f changes of its thread (capabilities, no_new_privs,
-// namespaces) reaches the children that it starts and nothing else in this process: Go starts no thread from one that is
-// locked. f is never run on the first thread of the process, which cannot end and is what /proc shows of it.
+// namespaces) reaches the children that it starts and nothing else in this process: Go starts no thread from
+// one that is locked. f is never run on the first thread of the process, which cannot end and is what /proc
+// shows of it.
 func onOwnThread(f func()) {
 	runtime.LockOSThread() // and never unlock
 	if unix.Gettid() != unix.Getpid() {
@@ -64,7 +65,8 @@ func (o *Options) confine(user *User, attr *syscall.SysProcAttr) error {
 			return fmt.Errorf("bounding set: %w", err)
 		}
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil &&
+		!errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("ambient capabilities: %w", err)
 	}
 	left := keep
@@ -74,8 +76,8 @@ func (o *Options) confine(user *User, attr *syscall.SysProcAttr) error {
 	}
 	err = setCapabilities(left)
 	if errors.Is(err, unix.EPERM) && left == 0 && os.Getuid() != 0 && os.Geteuid() != 0 {
-		// A filter of system calls (@privileged of systemd) denies capset. A child of an ordinary user has none after execve(2):
-		// there are no ambient ones, and with no_new_privs those of files do not count.
+		// A filter of system calls (@privileged of systemd) denies capset. A child of an ordinary user has none
+		// after execve(2): there are no ambient ones, and with no_new_privs those of files do not count.
 		return nil
 	}
 	return err
@@ -84,11 +86,13 @@ func (o *Options) confine(user *User, attr *syscall.SysProcAttr) error {
 // raisesMemlock reports whether this process can lift the limit of locked memory for its children, or need not.
 func raisesMemlock(have uint64) bool {
 	var l unix.Rlimit
-	return have&(1<<unix.CAP_SYS_RESOURCE) != 0 && inFirstUsers() || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Max == unix.RLIM_INFINITY
+	return have&(1<<unix.CAP_SYS_RESOURCE) != 0 && inFirstUsers() || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil &&
+		l.Max == unix.RLIM_INFINITY
 }
 
-// inFirstUsers reports whether this process is in the user namespace that the kernel starts with, in which alone capabilities count
-// for limits and locked memory: PROC_USER_INIT_INO of linux/proc_ns.h. Where procfs does not say so, it is in none that helps.
+// inFirstUsers reports whether this process is in the user namespace that the kernel starts with, in which
+// alone capabilities count for limits and locked memory: PROC_USER_INIT_INO of linux/proc_ns.h. Where procfs
+// does not say so, it is in none that helps.
 func inFirstUsers() bool {
 	ns, err := os.Readlink("/proc/self/ns/user")
 	return err == nil && ns == "user:[4026531837]"
@@ -113,8 +117,8 @@ func CanLock(bytes uint64) error {
 	return nil
 }
 
-// liftMemlock lets a child that was just started lock as much memory as it wants to, or as its hard limit allows: RDMA pins what it
-// registers.
+// liftMemlock lets a child that was just started lock as much memory as it wants to, or as its hard limit
+// allows: RDMA pins what it registers.
 func liftMemlock(pid int) {
 	done := make(chan struct{})
 	go func() { // this thread may have no capabilities any more
@@ -148,7 +152,8 @@ func CanBe(u User) error {
 	return err
 }
 
-// mapped reports whether a user namespace has an id, by its map: lines of the first id inside, the first outside, and how many.
+// mapped reports whether a user namespace has an id, by its map: lines of the first id inside, the first
+// outside, and how many.
 func mapped(idMap string, id uint64) bool {
 	for line := range strings.Lines(idMap) {
 		var inside, outside, count uint64

@@ -58,12 +58,16 @@ func readFrame(r io.Reader, limit int) (frame, error) {
 	}
 	n := int64(binary.BigEndian.Uint32(head[:]))
 	if n < headSize || n > int64(limit)+headSize {
-		return frame{}, fmt.Errorf("%w: length %d (%q), expected %d to %d", errFrame, n, head[:lengthSize], headSize, int64(limit)+headSize)
+		return frame{}, fmt.Errorf("%w: length %d (%q), expected %d to %d", errFrame, n, head[:lengthSize], headSize,
+			int64(limit)+headSize)
 	}
 	if _, err := io.ReadFull(r, head[lengthSize:]); err != nil {
 		return frame{}, unexpected(err)
 	}
-	f := frame{kind: head[lengthSize], number: binary.BigEndian.Uint32(head[lengthSize+1:]), payload: make([]byte, n-headSize)}
+	f := frame{
+		kind: head[lengthSize], number: binary.BigEndian.Uint32(head[lengthSize+1:]),
+		payload: make([]byte, n-headSize),
+	}
 	if f.kind != kindRequest && f.kind != kindAnswer && f.kind != kindError {
 		return frame{}, fmt.Errorf("%w: kind %q, expected %q, %q or %q", errFrame, f.kind, kindRequest, kindAnswer, kindError)
 	}

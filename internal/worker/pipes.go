@@ -14,7 +14,12 @@ type pipes struct {
 
 func openPipes(withLog bool) (*pipes, error) {
 	p := new(pipes)
-	wanted := [][2]**os.File{{&p.requestsR, &p.requestsW}, {&p.repliesR, &p.repliesW}, {&p.printsR, &p.printsW}, {&p.logR, &p.logW}}
+	wanted := [][2]**os.File{
+		{&p.requestsR, &p.requestsW},
+		{&p.repliesR, &p.repliesW},
+		{&p.printsR, &p.printsW},
+		{&p.logR, &p.logW},
+	}
 	if !withLog {
 		wanted = wanted[:3]
 	}

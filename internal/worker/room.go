@@ -19,9 +19,10 @@ import (
 // sharedMemory is where NCCL and CUDA make files that processes share. What is killed leaves them behind.
 const sharedMemory = "/dev/shm"
 
-// Room is what tasks of one run share: /dev/shm, empty at first, in a mount namespace that is gone with the last of them,
-// and all files with it. Where there may be no namespace (CAP_SYS_ADMIN), tasks have the /dev/shm of this process, and
-// what they are seen to use of it is removed when the last one has ended. The zero value is ready.
+// Room is what tasks of one run share: /dev/shm, empty at first, in a mount namespace that is gone with the
+// last of them, and all files with it. Where there may be no namespace (CAP_SYS_ADMIN), tasks have the
+// /dev/shm of this process, and what they are seen to use of it is removed when the last one has ended. The
+// zero value is ready.
 type Room struct {
 	mu        sync.Mutex
 	tasks     int
@@ -94,8 +95,9 @@ func (r *Room) leave(pid int) {
 	r.namespace, r.broom = nil, nil
 }
 
-// newNamespace gives the calling thread a mount namespace of its own, with a /dev/shm as large as the one that it hides.
-// Mounts and unmounts outside propagate into it, so that it keeps no file system busy; its own do not propagate out.
+// newNamespace gives the calling thread a mount namespace of its own, with a /dev/shm as large as the one
+// that it hides. Mounts and unmounts outside propagate into it, so that it keeps no file system busy; its own
+// do not propagate out.
 func newNamespace() (*os.File, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(sharedMemory, &st); err != nil {
@@ -111,7 +113,8 @@ func newNamespace() (*os.File, error) {
 	if st.Type == unix.TMPFS_MAGIC {
 		options += fmt.Sprintf(",size=%d", int64(st.Blocks)*st.Bsize)
 	}
-	if err := unix.Mount("tmpfs", sharedMemory, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
+	if err := unix.Mount("tmpfs", sharedMemory, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		options); err != nil {
 		return nil, fmt.Errorf("mount %s: %w", sharedMemory, err)
 	}
 	return os.Open("/proc/thread-self/ns/mnt")
@@ -123,9 +126,9 @@ const (
 	broomMaps     = 16 << 20 // bytes of the maps of a process
 )
 
-// broom removes the files that tasks have left in a directory: those that one of them was seen to map or have open, that
-// were not there before, and that belong to this user. What a task made in its last tenth of a second may stay; what
-// another process made is never touched.
+// broom removes the files that tasks have left in a directory: those that one of them was seen to map or have
+// open, that were not there before, and that belong to this user. What a task made in its last tenth of a
+// second may stay; what another process made is never touched.
 type broom struct {
 	dir    string
 	before map[inode]bool

@@ -44,9 +44,9 @@ func Child(ctx context.Context, name string, handle Handler) error {
 	return serve(ctx, handle)
 }
 
-// TaskChild is Child for a Task, which stays dumpable: tasks of one user may have to reach into each other's memory or take
-// descriptors from each other (process_vm_readv, pidfd_getfd). If a limit cannot be set nothing is handled, and each request is refused with the
-// reason.
+// TaskChild is Child for a Task, which stays dumpable: tasks of one user may have to reach into each other's
+// memory or take descriptors from each other (process_vm_readv, pidfd_getfd). If a limit cannot be set
+// nothing is handled, and each request is refused with the reason.
 func TaskChild(ctx context.Context, name string, limits Limits, handle Handler) error {
 	if err := prepare(name, requestsFD, repliesFD, logFD); err != nil {
 		return err
@@ -81,7 +81,8 @@ func serve(ctx context.Context, handle Handler) error {
 }
 
 // Serve answers the requests in in on out, one at a time, until in ends, which is no error, or ctx ends between two
-// of them. The answer of a handler that panics is its panic, and Serve ends: the state that the handler left is unknown.
+// of them. The answer of a handler that panics is its panic, and Serve ends: the state that the handler left
+// is unknown.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, handle Handler) error {
 	for ctx.Err() == nil {
 		q, err := readFrame(in, maxRequest)

@@ -30,7 +30,10 @@ func Start(ctx context.Context, o Options) (*Task, error) {
 	}
 	t := &Task{c: newChild(o), queue: newQueue(o.Name)}
 	t.c.log = new(logbook)
-	forget := context.AfterFunc(ctx, func() { t.c.stop(cause{err: fmt.Errorf("%w: %w", ErrClosed, context.Cause(ctx))}, o.Grace) })
+	forget := context.AfterFunc(ctx, func() {
+		t.c.stop(cause{err: fmt.Errorf("%w: %w", ErrClosed, context.Cause(ctx))},
+			o.Grace)
+	})
 	go t.c.live(func(cause) { forget() })
 	<-t.c.started
 	if t.PID() == 0 {

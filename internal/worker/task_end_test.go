@@ -143,8 +143,8 @@ func TestGrandchildIsKilled(t *testing.T) {
 	}
 }
 
-// A process that a child left behind may take long to die after it was killed, on a loaded machine or in a driver: it is
-// reaped then.
+// A process that a child left behind may take long to die after it was killed, on a loaded machine or in a
+// driver: it is reaped then.
 func TestLateGrandchildIsReaped(t *testing.T) {
 	late := exec.Command("sleep", "600")
 	late.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -15,12 +15,13 @@ import (
 // devices are what NVML, CUDA and RDMA open. Those of MIG and of confidential modes belong to root, and nothing here
 // needs them.
 var devices = []string{
-	"dev/nvidia[0-9]*", "dev/nvidiactl", "dev/nvidia-uvm", "dev/infiniband/uverbs*", "dev/nvidia-caps-imex-channels/channel*",
+	"dev/nvidia[0-9]*", "dev/nvidiactl", "dev/nvidia-uvm", "dev/infiniband/uverbs*",
+	"dev/nvidia-caps-imex-channels/channel*",
 }
 
-// InPlaceOfRoot returns who a child can run as in place of root; nil where it is to run as this process does. The error says
-// why it cannot run as uid. public means that every user may read what the child loads. root is where the file system
-// begins, "/" but for tests.
+// InPlaceOfRoot returns who a child can run as in place of root; nil where it is to run as this process does.
+// The error says why it cannot run as uid. public means that every user may read what the child loads. root
+// is where the file system begins, "/" but for tests.
 func InPlaceOfRoot(root string, uid int, public bool) (*User, error) {
 	switch {
 	case os.Geteuid() != 0 || uid == 0:

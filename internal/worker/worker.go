@@ -21,10 +21,11 @@ var (
 	ErrReleased = errors.New("released")            // Release was called
 	ErrClosed   = errors.New("closed")              // Close was called
 	ErrBackoff  = errors.New("waits for a restart") // the child failed a short while ago
-	ErrCrashed  = errors.New("crashed")             // it could not be started, ended, or sent something that is not an answer
-	ErrHung     = errors.New("hung")                // it did not answer in time
-	ErrRefused  = errors.New("refused")             // it answered with an error
-	ErrKilled   = errors.New("killed")              // Kill was called
+	// it could not be started, ended, or sent something that is not an answer
+	ErrCrashed = errors.New("crashed")
+	ErrHung    = errors.New("hung")    // it did not answer in time
+	ErrRefused = errors.New("refused") // it answered with an error
+	ErrKilled  = errors.New("killed")  // Kill was called
 )
 
 // Failure is a way in which a child fails.
@@ -59,17 +60,18 @@ type Options struct {
 	// User is asked before each start: devices come with their driver. nil, or if it returns nil: that of this process.
 	User func() *User
 	Room *Room // that it shares with others; nil: none
-	// Guarded says that the program is a guard: it has a child that answers, and ends that and all that came of it, whatever
-	// session that is in, on SIGTERM, when this process dies, and before it ends as its child did.
+	// Guarded says that the program is a guard: it has a child that answers, and ends that and all that came of
+	// it, whatever session that is in, on SIGTERM, when this process dies, and before it ends as its child did.
 	Guarded    bool
 	PinsMemory bool // it registers memory for RDMA, and is not kept from it by RLIMIT_MEMLOCK where that can be helped
 
 	Timeout      time.Duration // how long a request may take before the child counts as hung; 0: DefaultTimeout
 	FirstTimeout time.Duration // the same for the first request of each child, which comes with its start; 0: Timeout
-	Grace        time.Duration // how long Release waits after closing the pipe, after SIGTERM and after SIGKILL; 0: DefaultGrace
-	MinBackoff   time.Duration // from a first failure to the next start; 0: DefaultMinBackoff
-	MaxBackoff   time.Duration // 0: DefaultMaxBackoff
-	Log          *slog.Logger  // nil: none
+	// how long Release waits after closing the pipe, after SIGTERM and after SIGKILL; 0: DefaultGrace
+	Grace      time.Duration
+	MinBackoff time.Duration // from a first failure to the next start; 0: DefaultMinBackoff
+	MaxBackoff time.Duration // 0: DefaultMaxBackoff
+	Log        *slog.Logger  // nil: none
 }
 
 // complete fills in what is not given.

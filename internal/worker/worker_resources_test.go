@@ -66,8 +66,8 @@ func resources() (fds, threads, goroutines, children int) {
 	return len(list), len(tasks), runtime.NumGoroutine(), children
 }
 
-// leavesNothing does something again and again, and fails if descriptors, children or threads (except a few of the runtime's)
-// become more.
+// leavesNothing does something again and again, and fails if descriptors, children or threads (except a few
+// of the runtime's) become more.
 func leavesNothing(t *testing.T, what string, times, threads int, do func()) {
 	t.Helper()
 	g := runtime.NumGoroutine()

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ncclprobetest builds stand-ins for NVIDIA's libcuda.so.1 and libnccl.so.2, for tests of what loads them. Only tests
-// import it. The stand-ins really compute: ranks in several processes meet over the loopback interface, move data and reduce
-// it. What GPUs there are, what the log says and what goes wrong is in a file named machine beside the libraries.
+// Package ncclprobetest builds stand-ins for NVIDIA's libcuda.so.1 and libnccl.so.2, for tests of what loads
+// them. Only tests import it. The stand-ins really compute: ranks in several processes meet over the loopback
+// interface, move data and reduce it. What GPUs there are, what the log says and what goes wrong is in a file
+// named machine beside the libraries.
 //
-// A line of it is a word and its arguments; the numbers here are what holds without the line, and without the file. A line may
-// begin with "rank 1" (of libnccl) or "gpu 1" (of libcuda), and holds for that one only. The last line with a word wins.
+// A line of it is a word and its arguments; the numbers here are what holds without the line, and without the
+// file. A line may begin with "rank 1" (of libnccl) or "gpu 1" (of libcuda), and holds for that one only. The
+// last line with a word wins.
 //
 //	gpus 8  mode 0                     how many GPUs, compute mode: 2 prohibited, 3 one process only
 //	memory 81559  used 600             MiB of a GPU, and of it what others use
@@ -66,8 +68,8 @@ var (
 	ofCUDA = []string{"cuda", "memory", "stream", "machine"}
 )
 
-// Build compiles both stand-ins in dir, NCCL as that version ("2.27.3"). They lack the symbols in without, and those that the
-// version does not have yet.
+// Build compiles both stand-ins in dir, NCCL as that version ("2.27.3"). They lack the symbols in without,
+// and those that the version does not have yet.
 func Build(t testing.TB, dir, version string, without ...string) {
 	t.Helper()
 	objects := filepath.Join(dir, "objects")
@@ -137,8 +139,8 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-// Place returns a directory of its own with both libraries of built, so that tests can share one build and have each its
-// machine.
+// Place returns a directory of its own with both libraries of built, so that tests can share one build and
+// have each its machine.
 func Place(t testing.TB, built string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -155,7 +155,8 @@ func TestOldMismatch(t *testing.T) {
 	}
 }
 
-// Calls in the wrong order, with wrong arguments, or on the wrong thread are answered like the driver and each version do.
+// Calls in the wrong order, with wrong arguments, or on the wrong thread are answered like the driver and
+// each version do.
 func TestMisuse(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2.14.3", "2.18.3", "2.21.5", "2.27.3", "2.30.7"} {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package systemd_test tests the units in this folder. Those under which the program runs are started by make systemd-test.
+// Package systemd_test tests the units in this folder. Those under which the program runs are started by make
+// systemd-test.
 package systemd_test
 
 import (
@@ -65,7 +66,8 @@ func analyze(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// Every tier has the folder of the record: the unit has it for its own user, and no drop-in takes it away or runs as another user.
+// Every tier has the folder of the record: the unit has it for its own user, and no drop-in takes it away or
+// runs as another user.
 func TestStateFolder(t *testing.T) {
 	for _, name := range []string{unit, check} {
 		if text, err := os.ReadFile(name); err != nil || !strings.Contains(string(text), "\nStateDirectory=gpufabric_exporter\n") || !strings.Contains(string(text), "\nUser=gpufabric_exporter\n") {

@@ -66,8 +66,8 @@ func TestGateOpensBesideWhatIsNoJob(t *testing.T) {
 	}
 }
 
-// A list of processes that lies, or cannot be read, in one reading of the minute, whichever it is, does not open the gate.
-// Where nothing else is seen, that is a job that is there in one reading only.
+// A list of processes that lies, or cannot be read, in one reading of the minute, whichever it is, does not
+// open the gate. Where nothing else is seen, that is a job that is there in one reading only.
 func TestGateStaysShutWhenOneListLies(t *testing.T) {
 	job := func(g *fabric.GPU) { g.Processes.Value = gatetest.Compute(4711); g.Memory.Value.Used = 30e9 }
 	for name, c := range map[string]struct{ always, once func(*fabric.GPU) }{

@@ -69,7 +69,8 @@ func (g *Gate) unasked(running []fabric.Process) *refusal {
 			of = fmt.Sprintf(" of user %d, who may have chosen its name", p.User)
 		}
 		return refuse(probes.SkipScheduler,
-			"process %d (%s)%s is a daemon of %s, whose jobs are not known here: set probes.idle_command", p.PID, p.Command, of, name)
+			"process %d (%s)%s is a daemon of %s, whose jobs are not known here: set probes.idle_command", p.PID, p.Command,
+			of, name)
 	}
 	return nil
 }

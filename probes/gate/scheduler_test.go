@@ -16,7 +16,8 @@ import (
 	"gpufabric_exporter/probes/state"
 )
 
-// schedulerCases are daemons of schedulers on a node with nothing else on its GPUs. Names are what procfs shows: 15 bytes.
+// schedulerCases are daemons of schedulers on a node with nothing else on its GPUs. Names are what procfs
+// shows: 15 bytes.
 func schedulerCases() []gateCase {
 	var cases []gateCase
 	for i, command := range []string{
@@ -78,8 +79,8 @@ func TestOtherDaemonsAreNoSchedulers(t *testing.T) {
 	}
 }
 
-// A site that says so opens the gate where a scheduler runs that cannot be asked. It is asked before the minute and after
-// it, and the GPUs are looked at meanwhile.
+// A site that says so opens the gate where a scheduler runs that cannot be asked. It is asked before the
+// minute and after it, and the GPUs are looked at meanwhile.
 func TestSiteSaysThatTheNodeIsFree(t *testing.T) {
 	for name, change := range map[string]func(*gatetest.Machine){
 		"PBS":                        func(m *gatetest.Machine) { m.Running = append(m.Running, fabric.Process{PID: 900, Command: "pbs_mom"}) },

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The lines that docs/PROBES.md has for schedulers say free only when the scheduler does: not with a job, and not when its
-// command fails, also not without output. What the commands print follows their manuals.
+// The lines that docs/PROBES.md has for schedulers say free only when the scheduler does: not with a job, and
+// not when its command fails, also not without output. What the commands print follows their manuals.
 func TestSchedulersOfDocument(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/PROBES.md")
 	if err != nil {

@@ -355,8 +355,8 @@ func FuzzParseEnvironment(f *testing.F) {
 	})
 }
 
-// What a file says that others could have written reaches no rank: there is no plan, since one without those settings would
-// take another way than the site's jobs. A file that sets nothing does not prevent probes.
+// What a file says that others could have written reaches no rank: there is no plan, since one without those
+// settings would take another way than the site's jobs. A file that sets nothing does not prevent probes.
 func TestPlanObeysTrustedFilesOnly(t *testing.T) {
 	const users = "/home/u/.nccl.conf"
 	for _, c := range []struct {

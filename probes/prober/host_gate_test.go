@@ -18,8 +18,8 @@ import (
 	"gpufabric_exporter/probes/run"
 )
 
-// A job that comes after the gate has opened, at any time up to the first look of the run, and one that shows nowhere but in
-// its control group, is seen by that look or the next.
+// A job that comes after the gate has opened, at any time up to the first look of the run, and one that shows
+// nowhere but in its control group, is seen by that look or the next.
 func TestJobBetweenTheGateAndTheRun(t *testing.T) {
 	for name, change := range map[string]func(*gatetest.Machine){
 		"a process":        gatetest.On(func(g *fabric.GPU) { g.Processes.Value = gatetest.Compute(800) }),

@@ -108,8 +108,8 @@ func TestHostProbes(t *testing.T) {
 	}
 }
 
-// While the site's files do not answer, each probe fails for its settings, and nothing is begun again: neither by the next
-// probe nor by a reload.
+// While the site's files do not answer, each probe fails for its settings, and nothing is begun again:
+// neither by the next probe nor by a reload.
 func TestFilesThatHangAreAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := gatetest.NewMachine(t)

@@ -95,8 +95,8 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 	})
 }
 
-// Every result with a baseline counts, its confirmation too; what failed or was aborted counts as neither good nor slow.
-// Each result below the baseline is a reason to look for its cause, and no other.
+// Every result with a baseline counts, its confirmation too; what failed or was aborted counts as neither
+// good nor slow. Each result below the baseline is a reason to look for its cause, and no other.
 func TestSlowIsLookedInto(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, d, node := newBench(t), &probestest.Disk{}, probes.Key{Kind: probes.Node}
@@ -372,7 +372,8 @@ func TestStatusIsACopy(t *testing.T) {
 	})
 }
 
-// A state file of a newer version is left alone: the log says so once, with what to do, however often results are saved.
+// A state file of a newer version is left alone: the log says so once, with what to do, however often results
+// are saved.
 func TestNewerStateIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, err := state.NewMemory(1, 0).Encode(probestest.Origin, probestest.Origin)

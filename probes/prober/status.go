@@ -101,7 +101,8 @@ func (p *Prober) tellState(err error) {
 		return
 	}
 	log.Warn("the probe history cannot be saved and is lost with the next restart",
-		"err", err, "remedy", "make the folder of the file writable for this process, or name another file in probes.state_file of the configuration")
+		"err", err, "remedy",
+		"make the folder of the file writable for this process, or name another file in probes.state_file of the configuration")
 }
 
 // save writes the state file, and waits for it so long at most.

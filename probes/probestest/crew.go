@@ -150,7 +150,10 @@ func (c *Crew) answer(ctx context.Context, rank int, q *probes.Request) probes.R
 	switch {
 	case q.Open != nil:
 		Nap(ctx, 300*time.Millisecond)
-		return probes.Reply{Open: &probes.OpenReply{NCCLPath: "/usr/lib/libnccl.so.2", NCCL: 22703, CUDA: 13000, GPU: c.Plan[rank].UUID, Memory: 80 << 30}}
+		return probes.Reply{Open: &probes.OpenReply{
+			NCCLPath: "/usr/lib/libnccl.so.2", NCCL: 22703, CUDA: 13000,
+			GPU: c.Plan[rank].UUID, Memory: 80 << 30,
+		}}
 	case q.NewID != nil:
 		return probes.Reply{ID: make([]byte, probes.IDSize)}
 	case q.Connect != nil:

@@ -28,15 +28,18 @@ func Node(gpus int) *fabric.Node {
 	for i := range gpus {
 		bus := 16*(1+i/2) + i%2
 		n.GPUDriver.GPUs = append(n.GPUDriver.GPUs, fabric.GPU{
-			Index: i, UUID: fmt.Sprintf("GPU-%d", i), Address: fmt.Sprintf("0000:%02x:00.0", bus), Lost: fabric.Known(false, "test", at),
+			Index: i, UUID: fmt.Sprintf("GPU-%d", i), Address: fmt.Sprintf("0000:%02x:00.0", bus),
+			Lost: fabric.Known(false, "test", at),
 		})
 		function(fabric.PCIGPU, bus)
 		if i%2 == 0 {
 			name := fmt.Sprintf("mlx5_%d", i/2)
 			function(fabric.PCINIC, bus+8, name)
 			n.HCAs = append(n.HCAs, fabric.HCA{Name: name, Restricted: fabric.Known(false, "test", at), Ports: []fabric.Port{{
-				Number: 1, State: fabric.Known(fabric.PortActive, "test", at), LinkLayer: fabric.Known(fabric.LinkEthernet, "test", at),
-				Role: fabric.Known(fabric.RoleCompute, "test", at), Rate: fabric.Known(fabric.Rate{BytesPerSecond: 50e9}, "test", at),
+				Number: 1, State: fabric.Known(fabric.PortActive, "test", at),
+				LinkLayer: fabric.Known(fabric.LinkEthernet, "test", at),
+				Role:      fabric.Known(fabric.RoleCompute, "test", at),
+				Rate:      fabric.Known(fabric.Rate{BytesPerSecond: 50e9}, "test", at),
 			}}})
 		}
 	}

@@ -62,7 +62,8 @@ func TestIntruder(t *testing.T) {
 	}
 }
 
-// slowDriver is a guard: an intruder is there after some time, and what the ranks had is free some time after they were reaped.
+// slowDriver is a guard: an intruder is there after some time, and what the ranks had is free some time after
+// they were reaped.
 type slowDriver struct {
 	comes, frees time.Time // never, if zero
 	maintenance  bool      // it is what comes

@@ -53,12 +53,15 @@ func openLock(path string) (*os.File, error) {
 		return nil, errors.New("no lock file is configured")
 	}
 	if err := lockFolder(filepath.Dir(path)); err != nil {
-		return nil, fmt.Errorf("lock file: %w (probes.lock_file needs a folder that belongs to the user of this process or root, and to which no one else may write)", err)
+		return nil,
+			fmt.Errorf("lock file: %w (probes.lock_file needs a folder that belongs to the user of this process or root, and to which no one else may write)", err)
 	}
 	// Go opens with O_CLOEXEC: a worker that outlives this process must not hold the lock on.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock file: %w (probes of a node run as one user, which may write to the folder of probes.lock_file)", err)
+		return nil,
+			fmt.Errorf("lock file: %w (probes of a node run as one user, which may write to the folder of probes.lock_file)",
+				err)
 	}
 	return f, nil
 }

@@ -98,7 +98,8 @@ func TestLockBelowWhatIsFine(t *testing.T) {
 // lockTaker is set in the environment of a copy of this test that takes a lock as another user.
 const lockTaker = "GPUFABRIC_LOCK_TAKER"
 
-// Two users who probe one node do not probe at the same time: the folder belongs to one of them, and the other is refused.
+// Two users who probe one node do not probe at the same time: the folder belongs to one of them, and the
+// other is refused.
 func TestLockOfTwoUsers(t *testing.T) {
 	if path := os.Getenv(lockTaker); path != "" {
 		if err := syscall.Setresuid(1000, 1000, 1000); err != nil {

@@ -19,7 +19,8 @@ import (
 const resultsMost = 512
 
 // SavedResults returns the newest result of each probe that a state file remembers, without log and settings; none if
-// there is no file yet. The error is ErrState, or that of reading. It stops waiting for a file system that does not answer.
+// there is no file yet. The error is ErrState, or that of reading. It stops waiting for a file system that
+// does not answer.
 func SavedResults(ctx context.Context, file string, now time.Time) ([]probes.Result, error) {
 	data, err := NewKeeper(File(file), nil).Load(ctx)
 	if err != nil || data == nil {

@@ -2,8 +2,8 @@
 
 //go:build qemu
 
-// Package arm64 runs the unit tests as programs for arm64, by qemu-user (make arm64-test). It needs root, Linux 6.7 and CC, the
-// compiler of releases for arm64.
+// Package arm64 runs the unit tests as programs for arm64, by qemu-user (make arm64-test). It needs root,
+// Linux 6.7 and CC, the compiler of releases for arm64.
 package arm64
 
 import (
@@ -17,8 +17,8 @@ import (
 
 const module = "gpufabric_exporter"
 
-// units are the packages whose tests run here: what depends on the architecture (system calls, layouts of the kernel, C, processes),
-// and of pure Go what emulation is fast enough for.
+// units are the packages whose tests run here: what depends on the architecture (system calls, layouts of the
+// kernel, C, processes), and of pure Go what emulation is fast enough for.
 var units = []string{
 	"./internal/host/...", "./internal/worker", "./ncclprobe/...", "./internal/files", "./internal/capture", "./internal/fabric",
 	"./internal/counters", "./internal/config", "./internal/exposition", "./internal/command", "./internal/command/jobs",

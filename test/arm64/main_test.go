@@ -19,13 +19,15 @@ const (
 	emulate = "/usr/bin/qemu-aarch64-static"
 	// libraries are those of Debian's cross compiler: the loader, the C library.
 	libraries = "/usr/aarch64-linux-gnu/lib"
-	// format is how the kernel knows programs for arm64: ELF, 64 bit, little endian, executable or position-independent, machine 183.
+	// format is how the kernel knows programs for arm64: ELF, 64 bit, little endian, executable or
+	// position-independent, machine 183.
 	format = `:arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:` +
 		`\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:` + emulate + `:PF`
 )
 
-// TestMain is also what go test starts programs for arm64 by. It runs them, and what they start, where the kernel starts such programs
-// by qemu: in a user namespace, which has formats of programs of its own (Linux 6.7). This machine does not change.
+// TestMain is also what go test starts programs for arm64 by. It runs them, and what they start, where the
+// kernel starts such programs by qemu: in a user namespace, which has formats of programs of its own (Linux
+// 6.7). This machine does not change.
 func TestMain(m *testing.M) {
 	switch os.Getenv(stage) {
 	case "":

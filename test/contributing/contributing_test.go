@@ -150,7 +150,8 @@ func (p *page) without(t *testing.T, dir string, out int) {
 	}
 }
 
-// namedBy is the first line that names the file of a step, or says that what it defines is not there; empty without one.
+// namedBy is the first line that names the file of a step, or says that what it defines is not there; empty
+// without one.
 func (s *step) namedBy(out string) string {
 	for line := range strings.Lines(ofTests.ReplaceAllString(out, "")) {
 		line = strings.TrimSpace(line)

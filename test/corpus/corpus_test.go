@@ -135,8 +135,8 @@ func TestMutations(t *testing.T) {
 }
 
 // TestConditionsNameChecks: a condition of the corpus calls for each check. That a read does not return takes a kernel:
-// the lab and the file system that hangs have it. The number of GPUs and the release of NCCL are compared with what the site
-// expects, or with a memory, which no base has: internal/diagnose and exporter test that.
+// the lab and the file system that hangs have it. The number of GPUs and the release of NCCL are compared
+// with what the site expects, or with a memory, which no base has: internal/diagnose and exporter test that.
 func TestConditionsNameChecks(t *testing.T) {
 	called := map[string]bool{}
 	call := func(what string) {

@@ -26,8 +26,8 @@ type hideable struct {
 	show func()
 }
 
-// factsOf finds every fact that is read of a node, by reflection, so that none is forgotten. What follows from others is
-// left out, and so is the reading before the last, which was a fact of its own then.
+// factsOf finds every fact that is read of a node, by reflection, so that none is forgotten. What follows
+// from others is left out, and so is the reading before the last, which was a fact of its own then.
 func factsOf(n *fabric.Node) []hideable {
 	var list []hideable
 	var walk func(v reflect.Value, path string)
@@ -97,7 +97,8 @@ func judgements(n *fabric.Node) (byKey map[judgement]verdict.Status, fine bool) 
 	return byKey, fine
 }
 
-// suspects are the parts of a node that verdicts which are not good are about, by the path of factsOf: one subject of each check.
+// suspects are the parts of a node that verdicts which are not good are about, by the path of factsOf: one
+// subject of each check.
 func suspects(n *fabric.Node, before map[judgement]verdict.Status) []string {
 	var list []string
 	function := func(f *fabric.PCIFunction) {
@@ -156,11 +157,12 @@ func suspects(n *fabric.Node, before map[judgement]verdict.Status) []string {
 	return list
 }
 
-// TestHiddenFactsNeverPass hides facts of every scenario that is not all well, one after the other: no failed or unknown
-// verdict becomes a good one, and no node that is not well becomes one that is. It hides every fact of the devices, GPUs
-// and interfaces that the verdicts are about and of the bridges above them, and of each kind of fact one elsewhere; counters
-// where verdicts come from them. Each is hidden for several reasons: one of them in its turn, all with FULL=1, as make corpus
-// does. What a kernel or driver does not offer at all, some checks are not asked for (silent): then a verdict may go, and with
+// TestHiddenFactsNeverPass hides facts of every scenario that is not all well, one after the other: no failed
+// or unknown verdict becomes a good one, and no node that is not well becomes one that is. It hides every
+// fact of the devices, GPUs and interfaces that the verdicts are about and of the bridges above them, and of
+// each kind of fact one elsewhere; counters where verdicts come from them. Each is hidden for several
+// reasons: one of them in its turn, all with FULL=1, as make corpus does. What a kernel or driver does not
+// offer at all, some checks are not asked for (silent): then a verdict may go, and with
 // it the last that is not good; but none turns.
 func TestHiddenFactsNeverPass(t *testing.T) {
 	if testing.Short() {

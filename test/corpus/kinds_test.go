@@ -26,8 +26,8 @@ func layoutNamed(t *testing.T, name string) *simulator.Layout {
 	return &all[i]
 }
 
-// Each rail may be gone beside a storage NIC of the same board, on either socket: that NIC never makes up for it. Where nothing is stated,
-// the GPU that seems to lack one is that of the rail.
+// Each rail may be gone beside a storage NIC of the same board, on either socket: that NIC never makes up for
+// it. Where nothing is stated, the GPU that seems to lack one is that of the rail.
 func TestRailGoneBesideStorage(t *testing.T) {
 	for _, name := range []string{"storage-of-the-same-board", "storage-of-the-same-board-two-gpus"} {
 		s := platformStage{stage: newStage(t), layout: layoutNamed(t, name)}
@@ -72,9 +72,9 @@ func TestRailGoneFromPrefix(t *testing.T) {
 	}
 }
 
-// A virtual function may be a rail. Named by NCCL_IB_HCA it is one, and critical without a link. Where its physical function has no
-// RDMA device, nothing else can be the rail: without a link it is never an all-clear, and by the record alone not critical, because pods
-// take links of virtual functions down.
+// A virtual function may be a rail. Named by NCCL_IB_HCA it is one, and critical without a link. Where its
+// physical function has no RDMA device, nothing else can be the rail: without a link it is never an
+// all-clear, and by the record alone not critical, because pods take links of virtual functions down.
 func TestVirtualRailDown(t *testing.T) {
 	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "pfs-beside-vf-rails")}
 	build := func(alone, down bool) *simulator.Node {
@@ -115,8 +115,8 @@ func TestVirtualRailDown(t *testing.T) {
 	}
 }
 
-// Router advertisements give each rail a default route of IPv6, and a rail may have one of a lower metric in a table of its own, which
-// the kernel lists like any other: it is a rail still.
+// Router advertisements give each rail a default route of IPv6, and a rail may have one of a lower metric in
+// a table of its own, which the kernel lists like any other: it is a rail still.
 func TestRouteOfAnotherTable(t *testing.T) {
 	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "rails-advertised")}
 	n := s.layout.Build()
@@ -130,8 +130,8 @@ func TestRouteOfAnotherTable(t *testing.T) {
 	}
 }
 
-// A rail is gone, and a NIC that had no link gets one: as many ports are active as the site expects, but the record misses one, and no port
-// is for training by that number.
+// A rail is gone, and a NIC that had no link gets one: as many ports are active as the site expects, but the
+// record misses one, and no port is for training by that number.
 func TestNumberFitsByAnother(t *testing.T) {
 	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "storage-of-the-same-board"), config: "expected: {compute_ports: 8}\n"}
 	s.before = func() *simulator.Node {

@@ -29,8 +29,8 @@ type condition struct {
 // Checks that judge what a port makes of its packets: none of them is right about a port that uses RoCE v1.
 var classes = []string{"roce_dscp", "roce_priority", "roce_pfc", "roce_buffer", "roce_ets", "roce_ecn", "roce_cnp", "roce_traffic_priority"}
 
-// conditions by the identifier of simulator.Finding and simulator.GPUFinding: that of a mode, which the checks of the mode show, or one
-// with a row.
+// conditions by the identifier of simulator.Finding and simulator.GPUFinding: that of a mode, which the
+// checks of the mode show, or one with a row.
 var conditions = sync.OnceValue(func() map[string]condition {
 	all := rows()
 	for _, c := range diagnose.Catalogue() {

@@ -11,8 +11,8 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// A manifest alone makes nothing of the node critical that it was written on, and what it lists is missed. Names that changed all at once
-// are no loss, and a manifest with other boards may be that of another node.
+// A manifest alone makes nothing of the node critical that it was written on, and what it lists is missed.
+// Names that changed all at once are no loss, and a manifest with other boards may be that of another node.
 func TestManifestAlone(t *testing.T) {
 	for _, name := range []string{"dgx-h100-ib", "never-cabled", "rails-with-dhcp", "nics-far-from-gpus", "storage-of-the-same-board"} {
 		s := platformStage{stage: newStage(t), layout: layoutNamed(t, name)}

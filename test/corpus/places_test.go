@@ -30,8 +30,9 @@ func reslot(n *simulator.Node, devices ...string) (names []string) {
 	return names
 }
 
-// Cards that were put into other slots are not gone: the record knows them by their GUIDs. Of their links it says nothing before they had
-// one there, because they may be cabled otherwise: that is unknown. A list of the names that udev gave them before misses them.
+// Cards that were put into other slots are not gone: the record knows them by their GUIDs. Of their links it
+// says nothing before they had one there, because they may be cabled otherwise: that is unknown. A list of
+// the names that udev gave them before misses them.
 func TestOtherSlots(t *testing.T) {
 	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "ucs-885a-bf3")}
 	train := training(s.observe(t, byConfiguration, nil, s.layout.Build()))
@@ -60,8 +61,8 @@ func TestOtherSlots(t *testing.T) {
 	}
 }
 
-// One of eight rails is a virtual function, whose physical function has no device, as after sriov-network-operator took one over: it is a
-// rail as the others are.
+// One of eight rails is a virtual function, whose physical function has no device, as after
+// sriov-network-operator took one over: it is a rail as the others are.
 func TestOneVirtualRail(t *testing.T) {
 	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "pfs-beside-vf-rails")}
 	const physical, virtual = "mlx5_3", "mlx5_22"

@@ -239,8 +239,8 @@ func (s platformStage) observe(t *testing.T, way string, train []string, n *simu
 	return node
 }
 
-// reportPlatforms: nothing healthy has a critical finding, and is all-clear where something is stated. What is stated is critical if it is
-// otherwise; where nothing is stated, no fault is an all-clear.
+// reportPlatforms: nothing healthy has a critical finding, and is all-clear where something is stated. What
+// is stated is critical if it is otherwise; where nothing is stated, no fault is an all-clear.
 func reportPlatforms(t *testing.T, all []platformOutcome) {
 	t.Helper()
 	stated, found := 0, 0
@@ -288,5 +288,6 @@ func reportPlatforms(t *testing.T, all []platformOutcome) {
 	}
 }
 
-// severalPorts reports whether a device of a platform has ports with and without a cable, of which a list of devices does not say which.
+// severalPorts reports whether a device of a platform has ports with and without a cable, of which a list of
+// devices does not say which.
 func severalPorts(platform string) bool { return platform == "b300-cx8-planes" }

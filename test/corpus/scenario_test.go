@@ -62,7 +62,8 @@ func findings() map[string]shown {
 		// Without expectations of the site, only the contradiction shows: PFC is on for a priority that RoCE does not use.
 		"traffic_class_overridden": {fabric.RoCEPFC, chain, "PFC is on for priority 3, but RoCE uses priority 0"},
 		"service_level_wrong":      {fabric.RoCEPFC, chain, "PFC is on for priority 3, but RoCE uses priority 2"},
-		// What is left of the GIDs is RoCE v1, whose packets have no DSCP. The chain begins with the GID; that packets are priority 0 follows, and is no finding.
+		// What is left of the GIDs is RoCE v1, whose packets have no DSCP. The chain begins with the GID; that
+		// packets are priority 0 follows, and is no finding.
 		"no_routable_gid": {fabric.RoCEGID, verdict.CheckGID, "is RoCE v1"},
 		"gid_index_wrong": {fabric.RoCEGID, verdict.CheckGID, "is RoCE v1"},
 		"gid_not_matched": {fabric.RoCEGID, verdict.CheckGID, "is RoCE v1"},
@@ -80,8 +81,8 @@ var command = regexp.MustCompile(`\b(check --write-manifest|dcb|dmesg|echo|ethto
 	`modprobe|nvidia-smi|perfquery|rdma|setpci|sminfo|systemctl|tr) |\biommu=pt\b|\bNCCL_[A-Z_]+|\bGrdmaPciTopoCheckOverride=|remove the line\b`)
 
 // TestVerdictsMatchLabels compares the verdicts on every scenario with what is true of it: what a label says fails on
-// the device, port or GPU of the label, and nothing else fails on any other. Settings show at once, traffic after half a
-// minute. Whatever fails says what was seen, what follows from it, and what to run or change.
+// the device, port or GPU of the label, and nothing else fails on any other. Settings show at once, traffic
+// after half a minute. Whatever fails says what was seen, what follows from it, and what to run or change.
 func TestVerdictsMatchLabels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make test runs it without")
@@ -126,8 +127,8 @@ func TestVerdictsMatchLabels(t *testing.T) {
 	}, 0, later)
 }
 
-// gpuFindings maps what the labels of scenarios call a thing that is wrong with GPUs to the checks that find it. What is
-// not in it they do not report: errors of NVLink are of no moment, and alert rules see them grow.
+// gpuFindings maps what the labels of scenarios call a thing that is wrong with GPUs to the checks that find
+// it. What is not in it they do not report: errors of NVLink are of no moment, and alert rules see them grow.
 func gpuFindings() map[string][]string {
 	return map[string][]string{
 		"gpu_driver_missing": {"gpu_driver"},

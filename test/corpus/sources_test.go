@@ -16,9 +16,10 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// TestSources judges every scenario by each source alone: the configuration of the site, nothing, a list in NCCL_IB_HCA that names the
-// ports for training, and what the exporter saw of the healthy node before. No healthy node has a critical finding, whoever states
-// what. What is critical by the configuration is critical by list or record in nearly all scenarios, and never an all-clear where
+// TestSources judges every scenario by each source alone: the configuration of the site, nothing, a list in
+// NCCL_IB_HCA that names the ports for training, and what the exporter saw of the healthy node before. No
+// healthy node has a critical finding, whoever states what. What is critical by the configuration is critical
+// by list or record in nearly all scenarios, and never an all-clear where
 // nothing is stated, unless it left no trace. Machines of public documents are judged the same way (judgePlatforms).
 func TestSources(t *testing.T) {
 	if testing.Short() {
@@ -59,7 +60,8 @@ func TestSources(t *testing.T) {
 	judgeSources(t, results, platforms)
 }
 
-// ownWords are faults by the words of the configuration alone: the number that it has, and a rate that the kernel misreports.
+// ownWords are faults by the words of the configuration alone: the number that it has, and a rate that the
+// kernel misreports.
 func ownWords() []string { return []string{"nccl-hca-short", "rate-mismatch"} }
 
 // byRole are faults only of ports for training, which a record does not say of any.

@@ -60,8 +60,8 @@ func (s *stage) set(n *simulator.Node) (err error) {
 	return s.tree.Step(0)
 }
 
-// observe looks at a node through the real readers at each of these seconds, on a fake clock: the simulated node is a step
-// further for each second.
+// observe looks at a node through the real readers at each of these seconds, on a fake clock: the simulated
+// node is a step further for each second.
 func (s *stage) observe(t *testing.T, one sample, seconds ...int) (nodes []*fabric.Node) {
 	t.Helper()
 	if err := s.set(one.node()); err != nil {

@@ -49,9 +49,9 @@ func columns(t *testing.T, nodes []*node, begin, end time.Time) []column {
 	return all
 }
 
-// dashboards runs every query of the shipped dashboards for the nodes of each scenario while it lasts, as an instant or a
-// range query like its panel, and in both ways for all nodes. It prints how many series each returns. No query may fail,
-// and each must return something for its scenario.
+// dashboards runs every query of the shipped dashboards for the nodes of each scenario while it lasts, as an
+// instant or a range query like its panel, and in both ways for all nodes. It prints how many series each
+// returns. No query may fail, and each must return something for its scenario.
 func dashboards(t *testing.T, server *prometheus.Server, nodes []*node, begin time.Time) {
 	t.Helper()
 	end := time.Now()

@@ -34,7 +34,8 @@ type node struct {
 	address  string
 	fault    *fault // nil: it is healthy and stays so
 
-	// Of outages: when the next one comes, when the first one came, when the one that lasts came, and when the last one went.
+	// Of outages: when the next one comes, when the first one came, when the one that lasts came, and when the
+	// last one went.
 	due, broke, silent, mended time.Time
 	returned                   int // outages that are over
 	start                      func(listen string) *prometheus.Program

@@ -86,8 +86,8 @@ func (f *fault) worst(t *testing.T) time.Duration {
 	return 0
 }
 
-// rasBuilds is how long a scenario takes until RAS has answered: 45 s without a fault, a minute and three readings of 15
-// s for the sign, a minute for three answers.
+// rasBuilds is how long a scenario takes until RAS has answered: 45 s without a fault, a minute and three
+// readings of 15 s for the sign, a minute for three answers.
 const rasBuilds = 45*time.Second + time.Minute + 3*15*time.Second + time.Minute
 
 // between is how long an exporter answers between two outages.
@@ -169,7 +169,8 @@ func allFaults() []fault {
 			age: probed, wait: ticket, stays: "reported within 15 min", everywhere: []string{"GpuFabricProbeGpuDirectLost", collapsed},
 		},
 		{
-			// A result that is too slow is measured again after a minute, and the third comes with the next interval or a bit later.
+			// A result that is too slow is measured again after a minute, and the third comes with the next interval
+			// or a bit later.
 			scenario: "probe-slow", alert: collapsed, device: "mlx5_6", nodes: 1, within: 300 * time.Second, mend: 300 * time.Second,
 			age: probed, builds: 195 * time.Second, wait: page, stays: "mended late",
 		},
@@ -236,8 +237,8 @@ func allFaults() []fault {
 			builds: rasBuilds, wait: ticket, stays: "reported within 15 min", watched: true,
 		},
 		{
-			// The bandwidth falls after 2 min, Inspector writes each minute, and the mean of 10 min is below 70% after less than 5 min of
-			// a third. The alert goes when the mean is above it again, and 10 min later.
+			// The bandwidth falls after 2 min, Inspector writes each minute, and the mean of 10 min is below 70% after
+			// less than 5 min of a third. The alert goes when the mean is above it again, and 10 min later.
 			scenario: "job-bandwidth-falls", past: true, alert: "GpuFabricJobBandwidthRegression", nodes: 1, within: 23 * time.Minute, mend: 22 * time.Minute,
 			builds: 8 * time.Minute, wait: ticket, stays: "kept firing for 10 min",
 		},

@@ -24,8 +24,9 @@ const (
 	brief = 2 * time.Minute
 )
 
-// TestHealthyNodes watches all scenarios with which nothing is wrong, except those that TestAlerts watches: no alert fires,
-// and none is pending for long. Alerts of severity info do not count: the example for Alertmanager only logs them.
+// TestHealthyNodes watches all scenarios with which nothing is wrong, except those that TestAlerts watches:
+// no alert fires, and none is pending for long. Alerts of severity info do not count: the example for
+// Alertmanager only logs them.
 func TestHealthyNodes(t *testing.T) {
 	programs, dir := prometheus.Fetch(t), t.TempDir()
 	exporter := build(t, dir)

@@ -4,9 +4,9 @@
 
 package e2e
 
-// purposes says which scenario a query of a dashboard is for, by the names of dashboard and panel, and that of the query
-// where those of a panel differ. A query that is not here is for any node. A minus begins the reason why no scenario
-// shows it.
+// purposes says which scenario a query of a dashboard is for, by the names of dashboard and panel, and that
+// of the query where those of a panel differ. A query that is not here is for any node. A minus begins the
+// reason why no scenario shows it.
 func purposes() map[string]string {
 	const (
 		unchanged = "- nothing is replaced here"

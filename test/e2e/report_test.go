@@ -121,8 +121,8 @@ func judge(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Sampl
 	return wrong, late
 }
 
-// isTrue reports whether an alert is true of the node: its fault or what follows from it, on the broken device or on the
-// node as a whole.
+// isTrue reports whether an alert is true of the node: its fault or what follows from it, on the broken
+// device or on the node as a whole.
 func (n *node) isTrue(alert map[string]string) bool {
 	f := n.fault
 	if f != nil && slices.Contains(f.everywhere, alert["alertname"]) {

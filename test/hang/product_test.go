@@ -255,8 +255,8 @@ func (p *product) until(what string, is func() bool) {
 
 var check = regexp.MustCompile(`^gpufabric_check_failed(\{check="[a-z_]+")`)
 
-// lost returns what was in before and is not any more, except what may match. A verdict is not lost while its check says
-// that it is unknown, or reports another device.
+// lost returns what was in before and is not any more, except what may match. A verdict is not lost while its
+// check says that it is unknown, or reports another device.
 func (s series) lost(before series, may *regexp.Regexp) (names []string) {
 	reported := map[string]bool{}
 	for name := range s {

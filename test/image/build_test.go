@@ -56,8 +56,8 @@ func (p podman) of(t *testing.T, list, arch string) string {
 	return ""
 }
 
-// bases makes the images that the Dockerfile starts from: Debian with a compiler and this Go, and for each architecture the files
-// of glibc alone.
+// bases makes the images that the Dockerfile starts from: Debian with a compiler and this Go, and for each
+// architecture the files of glibc alone.
 func (p podman) bases(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -81,7 +81,8 @@ func (p podman) bases(t *testing.T) {
 // built is the time in the image.
 const built = "1795468957"
 
-// build builds the image for all architectures as make image does, with the modules and the compiled packages of this user's caches.
+// build builds the image for all architectures as make image does, with the modules and the compiled packages
+// of this user's caches.
 func (p podman) build(t *testing.T) {
 	t.Helper()
 	p.bases(t)
@@ -111,8 +112,8 @@ func (p podman) buildFrom(t *testing.T, folder, name, arch, cache string) {
 	}
 }
 
-// testReproduced builds the image again, from another folder whose files have other times and without what was compiled: it is the
-// same image.
+// testReproduced builds the image again, from another folder whose files have other times and without what
+// was compiled: it is the same image.
 func (p podman) testReproduced(t *testing.T) {
 	dir := t.TempDir()
 	command(t, "sh", "-c", `git -C ../.. ls-files -z | tar -C ../.. --null -T - -cf - | tar --touch -xf - -C "$0"`, dir)

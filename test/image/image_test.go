@@ -2,8 +2,9 @@
 
 //go:build image
 
-// Package image builds the image of the Dockerfile on bases that debootstrap makes, because registries cannot be reached
-// everywhere, and runs it in containers (make image-test). It needs root, debootstrap, podman, buildah and crun.
+// Package image builds the image of the Dockerfile on bases that debootstrap makes, because registries cannot
+// be reached everywhere, and runs it in containers (make image-test). It needs root, debootstrap, podman,
+// buildah and crun.
 package image
 
 import (
@@ -34,8 +35,8 @@ type podman struct {
 	program []string // by which it is started in a container
 }
 
-// confined is how containers run: as Kubernetes runs those that `restricted` allows. Limits above those of the caller need
-// CAP_SYS_RESOURCE.
+// confined is how containers run: as Kubernetes runs those that `restricted` allows. Limits above those of
+// the caller need CAP_SYS_RESOURCE.
 var confined = []string{
 	"run", "--rm", "--cgroups=disabled", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096",
 	"--no-healthcheck", // whose timers are systemd's
@@ -193,7 +194,8 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// documented returns the options of docs/INSTALL.md that all containers of this test do not have, with an empty folder for its volume.
+// documented returns the options of docs/INSTALL.md that all containers of this test do not have, with an
+// empty folder for its volume.
 func documented(t *testing.T) (more []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/INSTALL.md")
@@ -216,7 +218,8 @@ func documented(t *testing.T) (more []string) {
 	return more
 }
 
-// testServes runs it as docs/INSTALL.md does, with no capability, no writable file and no network of its own, as user 65534.
+// testServes runs it as docs/INSTALL.md does, with no capability, no writable file and no network of its own,
+// as user 65534.
 func (p podman) testServes(t *testing.T) {
 	metrics := p.serve(t, "plain", documented(t))
 	contains(t, metrics, "gpufabric_exporter_build_info{", `revision="`+revision+`"`, "gpufabric_node_info{")
@@ -226,8 +229,8 @@ func (p podman) testServes(t *testing.T) {
 }
 
 // testNamespaces holds what the chart says: with the network namespace of the host, /sys of the container shows the
-// interfaces of the host, and no mount of the host's /sys is needed. Without it, both are needed and not enough: sockets ask
-// the container's own namespace.
+// interfaces of the host, and no mount of the host's /sys is needed. Without it, both are needed and not
+// enough: sockets ask the container's own namespace.
 func (p podman) testNamespaces(t *testing.T) {
 	host, err := os.ReadDir("/sys/class/net")
 	if err != nil {

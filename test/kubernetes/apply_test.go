@@ -113,7 +113,8 @@ func (c *cluster) testValues(t *testing.T) {
 	}
 }
 
-// testRefuses proves that the server finds what is wrong: a field that does not exist, a value that is none, a missing class.
+// testRefuses proves that the server finds what is wrong: a field that does not exist, a value that is none,
+// a missing class.
 func (c *cluster) testRefuses(t *testing.T) {
 	text := template(t, "values", "full")
 	for old, broken := range map[string]string{
@@ -309,8 +310,8 @@ func (c *cluster) testHook(t *testing.T, program string) {
 	}
 }
 
-// testTwo installs more releases beside the first: one for other nodes, and one that would have the rules a second time, which is
-// refused as a whole.
+// testTwo installs more releases beside the first: one for other nodes, and one that would have the rules a
+// second time, which is refused as a whole.
 func (c *cluster) testTwo(t *testing.T, program string) {
 	if out, err := c.helm(t, program, "install", "storage", chart, "--set=podMonitor.enabled=true,nodeSelector.pool=storage"); err != nil {
 		t.Fatalf("a second release: %v\n%s", err, out)
@@ -336,8 +337,9 @@ func (c *cluster) testTwo(t *testing.T, program string) {
 	_, _ = c.helm(t, program, "uninstall", "third") // Helm keeps a record of the failure
 }
 
-// TestDocumentedCommands runs the commands of docs/KUBERNETES.md in order, those of Helm and those of kubectl on a cluster each, which
-// are two ways to install. What needs running pods, or files that other commands write, is left out.
+// TestDocumentedCommands runs the commands of docs/KUBERNETES.md in order, those of Helm and those of kubectl
+// on a cluster each, which are two ways to install. What needs running pods, or files that other commands
+// write, is left out.
 func TestDocumentedCommands(t *testing.T) {
 	text, err := os.ReadFile("../../docs/KUBERNETES.md")
 	if err != nil {

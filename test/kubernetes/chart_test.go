@@ -2,8 +2,9 @@
 
 //go:build kubernetes
 
-// Package kubernetes holds the chart, the manifests that are rendered from it and the objects for the Prometheus Operator to Helm
-// and to the API server of Kubernetes (make kubernetes). Its tests need the programs in bin, and etcd.
+// Package kubernetes holds the chart, the manifests that are rendered from it and the objects for the
+// Prometheus Operator to Helm and to the API server of Kubernetes (make kubernetes). Its tests need the
+// programs in bin, and etcd.
 package kubernetes
 
 import (

@@ -34,8 +34,8 @@ const (
 	token     = "test"
 )
 
-// cluster is the API server of Kubernetes with etcd, and nothing else: objects are validated, admitted and stored, and no pod
-// runs.
+// cluster is the API server of Kubernetes with etcd, and nothing else: objects are validated, admitted and
+// stored, and no pod runs.
 type cluster struct {
 	url        string
 	client     *http.Client
@@ -208,7 +208,8 @@ var resources = map[string]string{
 	"CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 }
 
-// apply applies an object server-side, as kubectl apply --server-side does, and returns the status and what the server said.
+// apply applies an object server-side, as kubectl apply --server-side does, and returns the status and what
+// the server said.
 func (c *cluster) apply(t *testing.T, namespace string, o object) (status int, warnings []string, message string) {
 	t.Helper()
 	path, known := resources[o.kind()]

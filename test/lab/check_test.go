@@ -48,8 +48,8 @@ func judge(t *testing.T, uid uint32, args ...string) (found []string, list []ver
 	return found, report.Verdicts, cmd.ProcessState.ExitCode()
 }
 
-// The command finds what is broken on a real kernel, and nothing else; the user nobody gets the same result, and the metrics
-// of a running exporter say the same.
+// The command finds what is broken on a real kernel, and nothing else; the user nobody gets the same result,
+// and the metrics of a running exporter say the same.
 func testCheck(t *testing.T, _ *exporter) {
 	lossless := roceSite(t, "dscp: 26, priority: 3, lossless: true")
 	write(t, ncclConf, "NCCL_IB_TC=106\nNCCL_IB_HCA=fakehca_0,fakehca_1\n") // which says that these are for training, and have a link

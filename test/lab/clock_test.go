@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The clock of the host is set a day ahead and a day back, as by a time server or when a virtual machine resumes. The monotonic
-// clock does not see it, and neither do intervals: devices are read as often as before, and every fact and verdict stays.
+// The clock of the host is set a day ahead and a day back, as by a time server or when a virtual machine
+// resumes. The monotonic clock does not see it, and neither do intervals: devices are read as often as
+// before, and every fact and verdict stays.
 func testClock(t *testing.T, x *exporter) {
 	begin := time.Now() // with the monotonic clock
 	set := func(to time.Time) {

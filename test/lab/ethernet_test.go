@@ -15,8 +15,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// statisticOf is what ethtool -S calls a metric of mlx5, where * is the priority, and how many of its units are one of the
-// metric's.
+// statisticOf is what ethtool -S calls a metric of mlx5, where * is the priority, and how many of its units
+// are one of the metric's.
 var statisticOf = map[string]struct {
 	name string
 	unit float64

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// From inside a job, check reports what root, a user, and containers without device nodes or in another network namespace may do
-// with RDMA devices, by opening their nodes and nothing else.
+// From inside a job, check reports what root, a user, and containers without device nodes or in another
+// network namespace may do with RDMA devices, by opening their nodes and nothing else.
 func testInside(t *testing.T, _ *exporter) {
 	undone(t, "mknod -m 666 /dev/nvidia0 c 195 0", "rm /dev/nvidia0")
 	write(t, "/tmp/inside.yml", "roles: [{device: 'fakehca_[01]', role: compute}, {device: '.*', role: storage}]\n")

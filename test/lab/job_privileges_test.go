@@ -22,8 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testJobPrivileges has exporters of each privilege say how a job's data travels, which uses TCP in the network namespace of the host
-// and in that of a pod, and RDMA. The rank is in a control group as Slurm makes them.
+// testJobPrivileges has exporters of each privilege say how a job's data travels, which uses TCP in the
+// network namespace of the host and in that of a pod, and RDMA. The rank is in a control group as Slurm makes
+// them.
 func testJobPrivileges(t *testing.T, _ *exporter) {
 	if _, err := os.Stat(pingpong); err != nil {
 		t.Skip("the guest has no ibv_rc_pingpong: it was set up before this test was written")
@@ -72,8 +73,8 @@ func testJobPrivileges(t *testing.T, _ *exporter) {
 	}
 }
 
-// cellOf watches until the verdict is the one that is wanted, and wants none before that is more certain or names another transport. The
-// guest is emulated: it may move little for a while, and its driver may be late.
+// cellOf watches until the verdict is the one that is wanted, and wants none before that is more certain or
+// names another transport. The guest is emulated: it may move little for a while, and its driver may be late.
 func cellOf(t *testing.T, cell *jobCell, want, name, nvml string) {
 	caps := map[string][]uintptr{
 		"setns": {unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_ADMIN}, "files": {unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH},

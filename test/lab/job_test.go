@@ -55,10 +55,10 @@ const (
 	pingpong     = "/usr/bin/ibv_rc_pingpong"
 )
 
-// testJobs runs ranks whose data this kernel carries over Soft-RoCE, and over TCP, and has the exporter say which. The GPU
-// driver is a stand-in that lists the rank; the library of NCCL is a file with its name. Both ends of the RDMA transfer are on
-// one device: rxe sends nothing between two devices of one network namespace (the route leads over lo), nor between
-// namespaces.
+// testJobs runs ranks whose data this kernel carries over Soft-RoCE, and over TCP, and has the exporter say
+// which. The GPU driver is a stand-in that lists the rank; the library of NCCL is a file with its name. Both
+// ends of the RDMA transfer are on one device: rxe sends nothing between two devices of one network namespace
+// (the route leads over lo), nor between namespaces.
 func testJobs(t *testing.T, _ *exporter) {
 	if _, err := os.Stat(pingpong); err != nil {
 		t.Skip("the guest has no ibv_rc_pingpong: it was set up before this test was written")
@@ -140,8 +140,9 @@ func describe(t *testing.T, pid int) {
 	write(t, "libnvidia-ml.so.1.machine", fmt.Sprintf("gpus 1\nprocesses 1\npid %d\nutil 99\nfabric 0\n", pid))
 }
 
-// verdictOf scrapes until the job has that transport, and returns how many readings that took. Those before which the guest, which is
-// emulated on a host that may be busy, moved less than collectives do are not counted: less is no collective to the exporter.
+// verdictOf scrapes until the job has that transport, and returns how many readings that took. Those before
+// which the guest, which is emulated on a host that may be busy, moved less than collectives do are not
+// counted: less is no collective to the exporter.
 func verdictOf(t *testing.T, x *exporter, name, transport, cause string, moved func() float64) int {
 	t.Helper()
 	const most, collectives = 60, 11e6
@@ -255,7 +256,8 @@ func rankOf(t *testing.T, env ...string) (pid int, end func()) {
 	return cmd.Process.Pid, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
 }
 
-// runRank is what a rank does: it has a /dev of its own with a GPU and, if they are given to it, the nodes of RDMA devices.
+// runRank is what a rank does: it has a /dev of its own with a GPU and, if they are given to it, the nodes of
+// RDMA devices.
 func runRank() error {
 	if group := os.Getenv("CGROUP"); group != "" { // before it makes a socket
 		if err := os.WriteFile(group+"/cgroup.procs", []byte("0"), 0); err != nil {

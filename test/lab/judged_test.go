@@ -19,8 +19,8 @@ import (
 	"gpufabric_exporter/test/safety"
 )
 
-// judgedWithin is how long a program under judgement may take. All code is emulated, each call that is judged stops the program,
-// and the machine may be busy.
+// judgedWithin is how long a program under judgement may take. All code is emulated, each call that is judged
+// stops the program, and the machine may be busy.
 const judgedWithin = 4 * time.Minute
 
 // judged runs a program under judgement: it may write only below ./own. While runs beside it and may be nil.
@@ -36,8 +36,8 @@ func judged(t *testing.T, while func(p *safety.Process, log string), command ...
 	}
 	defer out.Close()
 	begin := time.Now()
-	// The runtime interrupts threads every 10 ms by a signal. Its delivery stops the thread for the tracer, which here can take
-	// longer than that: the program would make no progress.
+	// The runtime interrupts threads every 10 ms by a signal. Its delivery stops the thread for the tracer,
+	// which here can take longer than that: the program would make no progress.
 	env := append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
 	p, err := safety.Start(safety.Rules{Files: []string{here + "/own"}}, command, env, ".", out, out)
 	if err != nil {
@@ -60,8 +60,9 @@ func judged(t *testing.T, while func(p *safety.Process, log string), command ...
 	return r
 }
 
-// TestJudged has the exporter and the commands that read a node judged on a kernel with RDMA devices: each open, each message of
-// netlink and each request of ioctl reads. The tools that set what the exporter reads show that the judge sees a write.
+// TestJudged has the exporter and the commands that read a node judged on a kernel with RDMA devices: each
+// open, each message of netlink and each request of ioctl reads. The tools that set what the exporter reads
+// show that the judge sees a write.
 func TestJudged(t *testing.T) {
 	if !*full {
 		t.Skip("only with FULL=1 (make lab-full): CI has no time for it")

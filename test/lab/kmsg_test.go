@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testKernelMessages: without root, the messages of the kernel are for all where kernel.dmesg_restrict is 0, and for CAP_SYSLOG where
-// it is 1. Without the capability they are then unknown, and no failure is counted.
+// testKernelMessages: without root, the messages of the kernel are for all where kernel.dmesg_restrict is 0,
+// and for CAP_SYSLOG where it is 1. Without the capability they are then unknown, and no failure is counted.
 func testKernelMessages(t *testing.T, _ *exporter) {
 	undone(t, "modprobe aer_inject", "modprobe -r aer_inject")
 	address := link(class, onPort(t), "device")

@@ -38,8 +38,8 @@ func moved(device, part string) func(scrape) error {
 	return is(1, "hca_moved", "device", device, "part", part)
 }
 
-// In shared mode the device stays on the host, and its GIDs name the interface as the pod calls it: here as the host calls
-// another one.
+// In shared mode the device stays on the host, and its GIDs name the interface as the pod calls it: here as
+// the host calls another one.
 func movedInterface(t *testing.T, x *exporter) {
 	end := pod(t)
 	for _, line := range []string{

@@ -19,8 +19,8 @@ import (
 // denied has this program run another one that cannot open sockets of AF_NETLINK.
 const denied = "LAB_WITHOUT_NETLINK"
 
-// withoutNetlink replaces this process by a program for which socket(AF_NETLINK) fails with EAFNOSUPPORT, as for a unit of systemd
-// without that family (RestrictAddressFamilies).
+// withoutNetlink replaces this process by a program for which socket(AF_NETLINK) fails with EAFNOSUPPORT, as
+// for a unit of systemd without that family (RestrictAddressFamilies).
 func withoutNetlink(args []string) error {
 	runtime.LockOSThread()
 	load := func(offset uint32) unix.SockFilter {

@@ -78,7 +78,8 @@ func testTopology(t *testing.T, _ *exporter) {
 	}
 }
 
-// testPCI: what is read of the bus is what sysfs and configuration space say, and the user nobody reads no more than the header.
+// testPCI: what is read of the bus is what sysfs and configuration space say, and the user nobody reads no
+// more than the header.
 func testPCI(t *testing.T, x *exporter) {
 	x.agrees(t, func(s scrape) error {
 		up, err := s.one("exporter_source_up", "source", "pci")

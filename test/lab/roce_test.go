@@ -205,8 +205,8 @@ func testRoCEBond(t *testing.T, _ *exporter) {
 	x.agrees(t, is(1, "roce_chain_consistent", "device", "fakehca_0"), none("roce_chain_broken", "device", "fakehca_0"))
 }
 
-// With the files of MLNX_OFED the chain follows what they say of congestion control, and the traffic class that the driver
-// sets for a whole port goes over NCCL's.
+// With the files of MLNX_OFED the chain follows what they say of congestion control, and the traffic class
+// that the driver sets for a whole port goes over NCCL's.
 func testRoCEOFED(t *testing.T, _ *exporter) {
 	policy := roceSite(t, "dscp: 26, priority: 3, lossless: true")
 	undone(t, "modprobe fakeofed netdev=hca0 rdma=fakehca_0", "modprobe -r fakeofed")

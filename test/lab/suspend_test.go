@@ -23,9 +23,10 @@ const (
 	resumedWithin = 10 * time.Second
 )
 
-// TestSuspend suspends the guest to memory while a job moves data; the alarm of its clock wakes it. CLOCK_MONOTONIC does not count
-// the sleep, CLOCK_BOOTTIME and CLOCK_REALTIME do. The exporter goes on as if there had been none: its first answer is in time, with
-// the same findings and verdicts; no counter goes back, missed readings are not repeated, and later changes are seen.
+// TestSuspend suspends the guest to memory while a job moves data; the alarm of its clock wakes it.
+// CLOCK_MONOTONIC does not count the sleep, CLOCK_BOOTTIME and CLOCK_REALTIME do. The exporter goes on as if
+// there had been none: its first answer is in time, with the same findings and verdicts; no counter goes
+// back, missed readings are not repeated, and later changes are seen.
 func TestSuspend(t *testing.T) {
 	if !*suspend {
 		t.Skip("only in a guest of its own, which runs it from memory (make lab-full)")

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine boots Debian 12 with systemd in containers of systemd-nspawn, for tests of packages and units. Only tests
-// import it. It needs root and debootstrap, and changes nothing outside of containers and the cache of the user.
+// Package machine boots Debian 12 with systemd in containers of systemd-nspawn, for tests of packages and
+// units. Only tests import it. It needs root and debootstrap, and changes nothing outside of containers and
+// the cache of the user.
 //
 // A Machine belongs to the goroutine of its test, which ends if a required step fails.
 package machine
@@ -30,7 +31,10 @@ func base(t *testing.T) string {
 	if os.Geteuid() != 0 {
 		t.Skip("containers need root")
 	}
-	for name, from := range map[string]string{"systemd-nspawn": "systemd-container", "debootstrap": "debootstrap", "nsenter": "util-linux"} {
+	for name, from := range map[string]string{
+		"systemd-nspawn": "systemd-container", "debootstrap": "debootstrap",
+		"nsenter": "util-linux",
+	} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("%s is not installed (Debian: apt-get install %s)", name, from)
 		}
@@ -54,7 +58,8 @@ func base(t *testing.T) string {
 	if err := os.Chmod(made, 0o755); err != nil { //nolint:gosec // the root of a container
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "debootstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,rpm,dnf,curl", "bookworm", made).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "debootstrap", "--variant=minbase",
+		"--include=systemd,systemd-sysv,dbus,rpm,dnf,curl", "bookworm", made).CombinedOutput()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		t.Skipf("debootstrap: %v: %s", err, lines[len(lines)-1])
@@ -76,7 +81,8 @@ type Machine struct {
 func Unbooted(t *testing.T) *Machine {
 	t.Helper()
 	m := &Machine{t: t, Root: filepath.Join(t.TempDir(), "root")}
-	if out, err := exec.CommandContext(t.Context(), "cp", "-a", "-x", "--reflink=auto", base(t), m.Root).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", "-x", "--reflink=auto", base(t),
+		m.Root).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return m
@@ -86,9 +92,11 @@ func Unbooted(t *testing.T) *Machine {
 func Booted(t *testing.T) *Machine {
 	t.Helper()
 	m := Unbooted(t)
-	nspawn := exec.Command("systemd-nspawn", "-q", "-D", m.Root, "--register=no", "--keep-unit", fmt.Sprintf("--machine=gpufabric-%d", os.Getpid()), "--private-network", "--console=pipe", "--boot",
+	nspawn := exec.Command("systemd-nspawn", "-q", "-D", m.Root, "--register=no", "--keep-unit",
+		fmt.Sprintf("--machine=gpufabric-%d", os.Getpid()), "--private-network", "--console=pipe", "--boot",
 		"--capability=CAP_BPF,CAP_SYSLOG", "--system-call-filter=bpf") // for DeviceAllow, and for the tier kernel
-	nspawn.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1") // systemd denies devices by programs of control groups v2
+	// systemd denies devices by programs of control groups v2
+	nspawn.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1")
 	var said strings.Builder
 	nspawn.Stdin, nspawn.Stdout, nspawn.Stderr = strings.NewReader(""), &said, &said // no device of the host
 	if err := nspawn.Start(); err != nil {
@@ -131,13 +139,15 @@ func (m *Machine) For(t *testing.T) *Machine {
 
 // Run runs a command with some input, and returns what it prints.
 func (m *Machine) Run(input string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), patience) // also for what a test undoes at its end
+	// also for what a test undoes at its end
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), patience)
 	defer cancel()
 	enter := []string{"chroot", m.Root}
 	if m.pid != "" {
 		enter = []string{"nsenter", "-t", m.pid, "-a", "--"}
 	}
-	args = append(append(enter, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"), args...)
+	args = append(append(enter, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
+		"DEBIAN_FRONTEND=noninteractive"), args...)
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Stdin = strings.NewReader(input) // a pipe, and no device of the host
 	out, err := c.CombinedOutput()

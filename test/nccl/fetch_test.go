@@ -2,9 +2,9 @@
 
 // Package nccl holds what this project says of NCCL against NCCL itself, without a GPU: README.md says how.
 //
-// Every test with the build tag nccl (make nccl-test) runs with each release that Debian serves. One that cannot be had is
-// skipped with the reason. They need root for namespaces: processes run in ones of their own, with nothing but loopback.
-// Without the tag only the scripts that fetch and build are tested.
+// Every test with the build tag nccl (make nccl-test) runs with each release that Debian serves. One that
+// cannot be had is skipped with the reason. They need root for namespaces: processes run in ones of their
+// own, with nothing but loopback. Without the tag only the scripts that fetch and build are tested.
 package nccl
 
 import (

@@ -21,8 +21,8 @@ var hosts = [][]string{
 // gpus makes two ranks of a node use a GPU each.
 var gpus = [][]string{{"RIG_GPUS=2", "RIG_DEVICE=0"}, {"RIG_GPUS=2", "RIG_DEVICE=1"}}
 
-// TestMovesData shows that the rig is worth something: NCCL connects over the transport that it names, and its own threads move
-// what an AllReduce of two ranks has to move.
+// TestMovesData shows that the rig is worth something: NCCL connects over the transport that it names, and
+// its own threads move what an AllReduce of two ranks has to move.
 func TestMovesData(t *testing.T) {
 	const collectives, size = 40, 1 << 20
 	for _, c := range []struct {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A node has a network and an /etc of its own. On its loopback are two addresses, each the source of what goes to the other:
-// ranks that bind to interfaces loa and lob take themselves for two hosts.
+// A node has a network and an /etc of its own. On its loopback are two addresses, each the source of what
+// goes to the other: ranks that bind to interfaces loa and lob take themselves for two hosts.
 type node struct {
 	pid  int
 	home string // of root there

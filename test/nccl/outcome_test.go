@@ -23,8 +23,8 @@ const (
 	segv    = "SIGSEGV"
 )
 
-// outcomes are settings and what becomes of a job of two hosts over TCP, in the first release of suites and in later ones. What
-// only the kernels of a GPU would break is not to be seen here.
+// outcomes are settings and what becomes of a job of two hosts over TCP, in the first release of suites and
+// in later ones. What only the kernels of a GPU would break is not to be seen here.
 var outcomes = []struct {
 	settings string // between "; "
 	old, now string

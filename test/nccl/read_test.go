@@ -23,8 +23,9 @@ import (
 
 var update = flag.Bool("update", false, "write what was verified to variables.tsv")
 
-// TestVariables runs NCCL with the variables of the table and sees which it says that it reads, and what it reads there. Those
-// are verified, and the table has to say so of exactly these, for each release that it names.
+// TestVariables runs NCCL with the variables of the table and sees which it says that it reads, and what it
+// reads there. Those are verified, and the table has to say so of exactly these, for each release that it
+// names.
 func TestVariables(t *testing.T) {
 	each(t, func(t *testing.T, r rig) {
 		verified := map[string]bool{}

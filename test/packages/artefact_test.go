@@ -117,8 +117,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestReproducible makes a release in two copies of the tree, the second with nothing that was compiled before: all files have the same
-// bits. Neither copy has access to a network.
+// TestReproducible makes a release in two copies of the tree, the second with nothing that was compiled
+// before: all files have the same bits. Neither copy has access to a network.
 func TestReproducible(t *testing.T) {
 	revision, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
 	epoch, err2 := exec.CommandContext(t.Context(), "git", "log", "-1", "--format=%ct").Output()

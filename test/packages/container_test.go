@@ -2,8 +2,8 @@
 
 //go:build packages
 
-// Package packages tests what make packages and make archive wrote to bin/release: it installs, upgrades and removes the packages
-// under the real systemd of Debian 12.
+// Package packages tests what make packages and make archive wrote to bin/release: it installs, upgrades and
+// removes the packages under the real systemd of Debian 12.
 package packages
 
 import (

@@ -138,7 +138,8 @@ func TestDeb(t *testing.T) {
 		c.Write(path, right)
 	}
 
-	// Files are read as the service reads them: either may be missing, an option needs no quotes, and its user is not root.
+	// Files are read as the service reads them: either may be missing, an option needs no quotes, and its user
+	// is not root.
 	for prepare, restarts := range map[string]bool{
 		"rm " + options: true,
 		"rm " + config:  true,

@@ -35,7 +35,8 @@ func (q DashboardQuery) Name() string {
 // For returns what Grafana would ask for nodes and devices of these names, which are patterns.
 func (q DashboardQuery) For(instance string) string {
 	values := map[string]string{
-		"cluster": ".*", "instance": instance, "device": ".*", "training_job": ".*", "__rate_interval": "1m", "__interval": "15s", "__range": "10m",
+		"cluster": ".*", "instance": instance, "device": ".*", "training_job": ".*", "__rate_interval": "1m",
+		"__interval": "15s", "__range": "10m",
 	}
 	return variable.ReplaceAllStringFunc(q.Expr, func(name string) string {
 		value, ok := values[strings.Trim(name, "${}")]
@@ -111,7 +112,10 @@ func (d dashboard) queries(name string) ([]DashboardQuery, error) {
 	walk = func(panels []panel) {
 		for _, p := range panels {
 			for _, q := range p.Targets {
-				all = append(all, DashboardQuery{Dashboard: name, Panel: p.Title, Ref: q.RefID, Type: p.Type, Instant: q.Instant, Expr: q.Expr})
+				all = append(all, DashboardQuery{
+					Dashboard: name, Panel: p.Title, Ref: q.RefID, Type: p.Type, Instant: q.Instant,
+					Expr: q.Expr,
+				})
 			}
 			walk(p.Panels)
 		}
@@ -149,7 +153,10 @@ func (s *Server) Rows(expr string, at time.Time) (int, error) {
 
 // RowsOver asks for a range and returns how many series there are.
 func (s *Server) RowsOver(expr string, from, to time.Time, step time.Duration) (int, error) {
-	return s.rows("query_range", url.Values{"query": {expr}, "start": {unix(from)}, "end": {unix(to)}, "step": {fmt.Sprint(step.Seconds())}})
+	return s.rows("query_range", url.Values{
+		"query": {expr}, "start": {unix(from)}, "end": {unix(to)},
+		"step": {fmt.Sprint(step.Seconds())},
+	})
 }
 
 func unix(t time.Time) string { return fmt.Sprintf("%.3f", float64(t.UnixMilli())/1000) }

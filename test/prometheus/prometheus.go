@@ -220,7 +220,8 @@ func (s *Server) Query(t *testing.T, expr string) []Sample {
 			}
 		}
 	}
-	if err := get("http://"+s.Address+"/api/v1/query?query="+url.QueryEscape(expr), &answer); err != nil || answer.Error != "" {
+	if err := get("http://"+s.Address+"/api/v1/query?query="+url.QueryEscape(expr), &answer); err != nil ||
+		answer.Error != "" {
 		t.Fatalf("query %s: %v %s", expr, err, answer.Error)
 	}
 	var all []Sample

@@ -2,16 +2,17 @@
 
 //go:build linux && amd64
 
-// Package safety runs a program and judges each of its system calls: whether it writes, configures or signals anything that is
-// not its own. Only tests import it. It needs root.
+// Package safety runs a program and judges each of its system calls: whether it writes, configures or signals
+// anything that is not its own. Only tests import it. It needs root.
 //
 // A filter (seccomp) allows the system calls that change nothing outside of the process, and stops the process at all
-// others. The tracer (ptrace) looks at their arguments, in the memory of the stopped thread, and records a Violation for
-// each that no rule allows. A system call without a rule is a violation: each new one has to be examined. Threads and
-// child processes are judged, too. System calls are carried out in any case: the program behaves as usual, and the test
-// fails.
+// others. The tracer (ptrace) looks at their arguments, in the memory of the stopped thread, and records a
+// Violation for each that no rule allows. A system call without a rule is a violation: each new one has to be
+// examined. Threads and child processes are judged, too. System calls are carried out in any case: the
+// program behaves as usual, and the test fails.
 //
-// A Process has one goroutine, locked to its thread, because the kernel accepts requests of ptrace from that thread only.
+// A Process has one goroutine, locked to its thread, because the kernel accepts requests of ptrace from that
+// thread only.
 package safety
 
 import (
@@ -53,10 +54,11 @@ func (r *Record) String() string {
 type Process struct {
 	PID int
 
-	rules  Rules
-	self   string       // the program
-	alive  map[int]bool // threads
-	known  map[int]bool // processes and threads, also those that have ended: a child that was not waited for keeps its number
+	rules Rules
+	self  string       // the program
+	alive map[int]bool // threads
+	// processes and threads, also those that have ended: a child that was not waited for keeps its number
+	known  map[int]bool
 	record Record
 	ended  chan struct{}
 	err    error
@@ -109,8 +111,8 @@ func (p *Process) trace(args []string, attr *syscall.ProcAttr, started func()) e
 		return fmt.Errorf("process %d: expected a stop after execve, got status %#x", pid, status)
 	}
 	p.alive[pid], p.known[pid] = true, true
-	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
-		unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC
+	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACECLONE |
+		unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC
 	if err := unix.PtraceSetOptions(pid, options); err != nil {
 		return err
 	}
@@ -170,11 +172,15 @@ func (p *Process) judge(tid int) {
 	if err := unix.PtraceGetRegs(tid, &regs); err != nil {
 		return // it was killed
 	}
-	c := &call{tid: tid, process: p, number: regs.Orig_rax, args: [6]uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10, regs.R8, regs.R9}}
+	c := &call{
+		tid: tid, process: p, number: regs.Orig_rax,
+		args: [6]uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10, regs.R8, regs.R9},
+	}
 	what, err := c.judge()
 	if err != nil {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", tid))
-		p.record.Violations = append(p.record.Violations, fmt.Sprintf("%s: %s: %v", strings.TrimSpace(string(name)), c.name(), err))
+		p.record.Violations = append(p.record.Violations,
+			fmt.Sprintf("%s: %s: %v", strings.TrimSpace(string(name)), c.name(), err))
 		return
 	}
 	p.record.Calls[what]++

@@ -140,8 +140,8 @@ func counterReads(t *testing.T, n *node) *atomic.Int64 {
 	return &seen
 }
 
-// slow is a client that is as slow as possible: it sends half a request, reads nothing of an answer, or reads one byte in
-// a second.
+// slow is a client that is as slow as possible: it sends half a request, reads nothing of an answer, or reads
+// one byte in a second.
 func (s *serving) slow(i int, stop <-chan struct{}) {
 	address := strings.TrimPrefix(s.url, "http://")
 	for {
@@ -234,8 +234,8 @@ func (s *serving) under(seen *atomic.Int64, scrapers, slowClients int) load {
 	return l
 }
 
-// TestLoad compares one scraper with many, among clients that are as slow as they can be: each scraper is answered, the devices
-// are read no more often, and memory and descriptors are bounded and come back.
+// TestLoad compares one scraper with many, among clients that are as slow as they can be: each scraper is
+// answered, the devices are read no more often, and memory and descriptors are bounded and come back.
 func TestLoad(t *testing.T) {
 	n := layOut(t)
 	s := serve(t, n)

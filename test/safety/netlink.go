@@ -16,16 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reads are the messages that only read: by protocol, type and, for DCB and generic netlink, command. The type RTM_GETDCB
-// alone is not enough, because the kernel also executes commands that write in such a message.
+// reads are the messages that only read: by protocol, type and, for DCB and generic netlink, command. The
+// type RTM_GETDCB alone is not enough, because the kernel also executes commands that write in such a
+// message.
 var reads = map[int]map[uint16]map[uint8]string{
 	unix.NETLINK_ROUTE: {
-		unix.RTM_GETLINK: {0: "RTM_GETLINK"}, unix.RTM_GETADDR: {0: "RTM_GETADDR"}, unix.RTM_GETROUTE: {0: "RTM_GETROUTE"}, unix.RTM_GETNEIGH: {0: "RTM_GETNEIGH"},
-		unix.RTM_GETDCB: {21: "DCB_CMD_IEEE_GET", 26: "DCB_CMD_CEE_GET"},
+		unix.RTM_GETLINK: {0: "RTM_GETLINK"}, unix.RTM_GETADDR: {0: "RTM_GETADDR"}, unix.RTM_GETROUTE: {0: "RTM_GETROUTE"},
+		unix.RTM_GETNEIGH: {0: "RTM_GETNEIGH"},
+		unix.RTM_GETDCB:   {21: "DCB_CMD_IEEE_GET", 26: "DCB_CMD_CEE_GET"},
 	},
 	unix.NETLINK_RDMA: {
-		nldev + 1: {0: "RDMA_NLDEV_CMD_GET"}, nldev + 5: {0: "RDMA_NLDEV_CMD_PORT_GET"}, nldev + 6: {0: "RDMA_NLDEV_CMD_SYS_GET"}, nldev + 12: {0: "RDMA_NLDEV_CMD_RES_CQ_GET"},
-		nldev + 13: {0: "RDMA_NLDEV_CMD_RES_MR_GET"}, nldev + 14: {0: "RDMA_NLDEV_CMD_RES_PD_GET"}, nldev + 17: {0: "RDMA_NLDEV_CMD_STAT_GET"}, nldev + 22: {0: "RDMA_NLDEV_CMD_RES_CTX_GET"},
+		nldev + 1: {0: "RDMA_NLDEV_CMD_GET"}, nldev + 5: {0: "RDMA_NLDEV_CMD_PORT_GET"}, nldev +
+			6: {0: "RDMA_NLDEV_CMD_SYS_GET"}, nldev + 12: {0: "RDMA_NLDEV_CMD_RES_CQ_GET"},
+		nldev + 13: {0: "RDMA_NLDEV_CMD_RES_MR_GET"}, nldev + 14: {0: "RDMA_NLDEV_CMD_RES_PD_GET"}, nldev +
+			17: {0: "RDMA_NLDEV_CMD_STAT_GET"}, nldev + 22: {0: "RDMA_NLDEV_CMD_RES_CTX_GET"},
 	},
 	unix.NETLINK_SOCK_DIAG: {unix.SOCK_DIAG_BY_FAMILY: {0: "SOCK_DIAG_BY_FAMILY"}},
 	unix.NETLINK_GENERIC:   {unix.GENL_ID_CTRL: {unix.CTRL_CMD_GETFAMILY: "CTRL_CMD_GETFAMILY"}},
@@ -37,21 +41,26 @@ const (
 	nameField = unix.CTRL_ATTR_FAMILY_NAME
 )
 
-// ethtool are the commands of the only family of generic netlink that may be looked up, whose type is a number of this boot.
+// ethtool are the commands of the only family of generic netlink that may be looked up, whose type is a
+// number of this boot.
 var ethtool = map[uint8]string{
-	unix.ETHTOOL_MSG_LINKMODES_GET: "ETHTOOL_MSG_LINKMODES_GET", unix.ETHTOOL_MSG_PAUSE_GET: "ETHTOOL_MSG_PAUSE_GET", unix.ETHTOOL_MSG_FEC_GET: "ETHTOOL_MSG_FEC_GET",
+	unix.ETHTOOL_MSG_LINKMODES_GET: "ETHTOOL_MSG_LINKMODES_GET", unix.ETHTOOL_MSG_PAUSE_GET: "ETHTOOL_MSG_PAUSE_GET",
+	unix.ETHTOOL_MSG_FEC_GET: "ETHTOOL_MSG_FEC_GET",
 }
 
 func protocolName(p int) string {
-	names := map[int]string{unix.NETLINK_ROUTE: "route", unix.NETLINK_RDMA: "rdma", unix.NETLINK_SOCK_DIAG: "sock_diag", unix.NETLINK_GENERIC: "generic"}
+	names := map[int]string{
+		unix.NETLINK_ROUTE: "route", unix.NETLINK_RDMA: "rdma", unix.NETLINK_SOCK_DIAG: "sock_diag",
+		unix.NETLINK_GENERIC: "generic",
+	}
 	if name := names[p]; name != "" {
 		return name
 	}
 	return strconv.Itoa(p)
 }
 
-// send allows streams, and netlink messages that only read. What is written to a file was allowed when it was opened, but for
-// devices that may be opened only.
+// send allows streams, and netlink messages that only read. What is written to a file was allowed when it was
+// opened, but for devices that may be opened only.
 func (c *call) send() (string, error) {
 	to := c.link("fd", int(int32(c.args[0])))
 	switch {
@@ -169,12 +178,14 @@ func ask(protocol int, kind uint16, body []byte) (string, error) {
 	if protocol == unix.NETLINK_GENERIC {
 		if kind != unix.GENL_ID_CTRL {
 			what = ethtool[command]
-		} else if name := append([]byte(wantName), 0); len(body) < 8+len(name) || binary.NativeEndian.Uint16(body[6:]) != nameField || !bytes.Equal(body[8:8+len(name)], name) {
+		} else if name := append([]byte(wantName), 0); len(body) < 8+len(name) ||
+			binary.NativeEndian.Uint16(body[6:]) != nameField || !bytes.Equal(body[8:8+len(name)], name) {
 			return "", fmt.Errorf("netlink generic: lookup of a family other than %s: %x", wantName, body)
 		}
 	}
 	if what == "" {
-		return "", fmt.Errorf("netlink %s: type %d, command %d: expected a message that only reads", protocolName(protocol), kind, command)
+		return "", fmt.Errorf("netlink %s: type %d, command %d: expected a message that only reads", protocolName(protocol),
+			kind, command)
 	}
 	return what, nil
 }

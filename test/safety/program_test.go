@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestProgramIsPIE looks at the program as it is shipped: its addresses are the kernel's to choose, and symbols of NVML that
-// the driver lacks still do not keep it from starting.
+// TestProgramIsPIE looks at the program as it is shipped: its addresses are the kernel's to choose, and
+// symbols of NVML that the driver lacks still do not keep it from starting.
 func TestProgramIsPIE(t *testing.T) {
 	const program = "../../bin/gpufabric_exporter"
 	f, err := elf.Open(program)

@@ -42,15 +42,20 @@ func of(what string) rule {
 // rules are for calls that may be allowed.
 var rules = map[uint64]rule{
 	unix.SYS_OPEN: (*call).open, unix.SYS_OPENAT: (*call).open, unix.SYS_OPENAT2: (*call).open,
-	unix.SYS_WRITE: (*call).send, unix.SYS_WRITEV: (*call).send, unix.SYS_SENDTO: (*call).send, unix.SYS_SENDMSG: (*call).send,
-	unix.SYS_PWRITE64: of("pwrite"), unix.SYS_FTRUNCATE: of("ftruncate"), unix.SYS_FCHMOD: of("fchmod"), unix.SYS_FCHOWN: of("fchown"),
+	unix.SYS_WRITE: (*call).send, unix.SYS_WRITEV: (*call).send, unix.SYS_SENDTO: (*call).send,
+	unix.SYS_SENDMSG:  (*call).send,
+	unix.SYS_PWRITE64: of("pwrite"), unix.SYS_FTRUNCATE: of("ftruncate"), unix.SYS_FCHMOD: of("fchmod"),
+	unix.SYS_FCHOWN: of("fchown"),
 	unix.SYS_UNLINK: at("unlink", -1, 0), unix.SYS_UNLINKAT: at("unlink", 0, 1), unix.SYS_RMDIR: at("rmdir", -1, 0),
 	unix.SYS_MKDIR: at("mkdir", -1, 0), unix.SYS_MKDIRAT: at("mkdir", 0, 1), unix.SYS_SYMLINKAT: at("symlink", 1, 2),
 	unix.SYS_FCHMODAT: at("chmod", 0, 1), unix.SYS_UTIMENSAT: at("utimensat", 0, 1),
 	unix.SYS_RENAME: (*call).rename, unix.SYS_RENAMEAT: (*call).rename, unix.SYS_RENAMEAT2: (*call).rename,
-	unix.SYS_SOCKET: (*call).socket, unix.SYS_CONNECT: (*call).connect, unix.SYS_IOCTL: (*call).ioctl, unix.SYS_SETNS: (*call).setns,
-	unix.SYS_KILL: (*call).kill, unix.SYS_TKILL: (*call).kill, unix.SYS_TGKILL: (*call).kill, unix.SYS_PIDFD_SEND_SIGNAL: (*call).kill,
-	unix.SYS_EXECVE: (*call).execve, unix.SYS_SETPRIORITY: (*call).priority, unix.SYS_PRLIMIT64: (*call).own, unix.SYS_SETPGID: (*call).own, unix.SYS_SCHED_SETAFFINITY: (*call).own,
+	unix.SYS_SOCKET: (*call).socket, unix.SYS_CONNECT: (*call).connect, unix.SYS_IOCTL: (*call).ioctl,
+	unix.SYS_SETNS: (*call).setns,
+	unix.SYS_KILL:  (*call).kill, unix.SYS_TKILL: (*call).kill, unix.SYS_TGKILL: (*call).kill,
+	unix.SYS_PIDFD_SEND_SIGNAL: (*call).kill,
+	unix.SYS_EXECVE:            (*call).execve, unix.SYS_SETPRIORITY: (*call).priority, unix.SYS_PRLIMIT64: (*call).own,
+	unix.SYS_SETPGID: (*call).own, unix.SYS_SCHED_SETAFFINITY: (*call).own,
 }
 
 func (c *call) judge() (string, error) {
@@ -69,7 +74,8 @@ func (c *call) name() string {
 // memory is what the thread has at an address.
 func (c *call) memory(address uint64, size int) ([]byte, error) {
 	b := make([]byte, size)
-	n, err := unix.ProcessVMReadv(c.tid, []unix.Iovec{{Base: &b[0], Len: uint64(size)}}, []unix.RemoteIovec{{Base: uintptr(address), Len: size}}, 0)
+	n, err := unix.ProcessVMReadv(c.tid, []unix.Iovec{{Base: &b[0], Len: uint64(size)}},
+		[]unix.RemoteIovec{{Base: uintptr(address), Len: size}}, 0)
 	if err != nil || n != size {
 		return nil, fmt.Errorf("%d of %d bytes of the memory of thread %d: %w", n, size, c.tid, err)
 	}
@@ -192,8 +198,10 @@ func (c *call) open() (string, error) {
 	if what, found := c.ownProcess(name); found {
 		return "open own " + what, nil
 	}
-	// lint and preflight open what NCCL opens, to see whether they may. They write nothing to it (send), and ask nothing of it (ioctl).
-	if target, err := filepath.EvalSymlinks(name); err == nil && strings.HasPrefix(target, rdmaDevice) && flags&changes == unix.O_RDWR {
+	// lint and preflight open what NCCL opens, to see whether they may. They write nothing to it (send), and ask
+	// nothing of it (ioctl).
+	if target, err := filepath.EvalSymlinks(name); err == nil && strings.HasPrefix(target, rdmaDevice) &&
+		flags&changes == unix.O_RDWR {
 		return "open " + rdmaDevice, nil
 	}
 	if err := c.owned(name); err != nil {
@@ -202,7 +210,8 @@ func (c *call) open() (string, error) {
 	return "open own file to write", nil
 }
 
-// ownProcess says what a file in /proc sets of a process under judgement: its name, and that the kernel is to end it first.
+// ownProcess says what a file in /proc sets of a process under judgement: its name, and that the kernel is to
+// end it first.
 func (c *call) ownProcess(path string) (what string, found bool) {
 	pid, what, _ := strings.Cut(strings.TrimPrefix(path, "/proc/"), "/")
 	n, _ := strconv.Atoi(pid)
@@ -236,7 +245,8 @@ func (c *call) connect() (string, error) {
 		return "connect netlink", nil
 	case family == unix.AF_UNIX:
 		return "connect unix", nil
-	case family == unix.AF_INET && len(b) >= 8 && b[4] == 127, family == unix.AF_INET6 && len(b) >= 24 && bytes.Equal(b[8:24], append(make([]byte, 15), 1)):
+	case family == unix.AF_INET && len(b) >= 8 && b[4] == 127, family == unix.AF_INET6 && len(b) >= 24 &&
+		bytes.Equal(b[8:24], append(make([]byte, 15), 1)):
 		return "connect loopback", nil
 	}
 	return "", fmt.Errorf("connect %x: expected an address of loopback", b)
@@ -258,7 +268,10 @@ func (c *call) ioctl() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		names := map[uint32]string{unix.ETHTOOL_GDRVINFO: "GDRVINFO", unix.ETHTOOL_GSTRINGS: "GSTRINGS", unix.ETHTOOL_GSTATS: "GSTATS", unix.ETHTOOL_GSSET_INFO: "GSSET_INFO"}
+		names := map[uint32]string{
+			unix.ETHTOOL_GDRVINFO: "GDRVINFO", unix.ETHTOOL_GSTRINGS: "GSTRINGS",
+			unix.ETHTOOL_GSTATS: "GSTATS", unix.ETHTOOL_GSSET_INFO: "GSSET_INFO",
+		}
 		if name := names[binary.NativeEndian.Uint32(command)]; name != "" {
 			return "ioctl ETHTOOL_" + name, nil
 		}

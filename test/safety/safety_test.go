@@ -188,8 +188,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestServe judges the exporter over the node in files, over this machine with a stand-in for NVML and with probes, and as demo: every page, a new
-// configuration, and its end.
+// TestServe judges the exporter over the node in files, over this machine with a stand-in for NVML and with
+// probes, and as demo: every page, a new configuration, and its end.
 func TestServe(t *testing.T) {
 	n := layOut(t)
 	listen := "--web.listen-address=127.0.0.1:0"

@@ -45,8 +45,8 @@ type greed struct {
 	flood      bool // they read the first byte of an answer, and ask again at once
 }
 
-// TestUnreadAnswers has more clients than may be connected ask over TLS for the largest answers there are, and read none. What
-// waits to be sent is bounded, and a scraper among them gets each of its answers.
+// TestUnreadAnswers has more clients than may be connected ask over TLS for the largest answers there are,
+// and read none. What waits to be sent is bounded, and a scraper among them gets each of its answers.
 func TestUnreadAnswers(t *testing.T) {
 	n := layOutScenario(t, "healthy-128-ports")
 	a := commandtest.NewAuthority(t)

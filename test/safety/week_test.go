@@ -19,8 +19,9 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// TestWeek observes a simulated node for seven days of fake time, a scrape every ten minutes. Each hour another job begins, with
-// processes of its own. What is shown and what is kept does not grow with the jobs that were there.
+// TestWeek observes a simulated node for seven days of fake time, a scrape every ten minutes. Each hour
+// another job begins, with processes of its own. What is shown and what is kept does not grow with the jobs
+// that were there.
 func TestWeek(t *testing.T) {
 	const days, every, perDay = 7, 10 * time.Minute, 144
 	scenario, err := simulator.Find("job-slurm")

@@ -25,8 +25,9 @@ const (
 	tries    = 3                // of each query, of which the fastest counts: others may include garbage collection for earlier ones
 )
 
-// TestDashboards asks every query of the dashboards about the largest number of nodes, and prints the slowest. Nothing is
-// scraped meanwhile, and what counts is the processor time of Prometheus: on an idle machine a query takes no longer.
+// TestDashboards asks every query of the dashboards about the largest number of nodes, and prints the
+// slowest. Nothing is scraped meanwhile, and what counts is the processor time of Prometheus: on an idle
+// machine a query takes no longer.
 func TestDashboards(t *testing.T) {
 	nodes := 512
 	if testing.Short() {

@@ -17,8 +17,9 @@ import (
 	"gpufabric_exporter/test/prometheus"
 )
 
-// TestMemory prints what Prometheus keeps of each node: series that it scrapes, with all families, series that the rules record, and the memory
-// of both. The memory is that after a few minutes: samples of two hours add about a tenth.
+// TestMemory prints what Prometheus keeps of each node: series that it scrapes, with all families, series
+// that the rules record, and the memory of both. The memory is that after a few minutes: samples of two hours
+// add about a tenth.
 func TestMemory(t *testing.T) {
 	nodes := 128
 	if testing.Short() {

@@ -5,11 +5,12 @@
 // Package scale measures what the shipped rules cost a real Prometheus, by the number of nodes.
 //
 // One exporter on a simulated node is asked once in a while, and what it says is served as that of all nodes: only the
-// families that rules mention, and of the HCAs only the eight for training. A last measurement has the three for storage and
-// management, too: a DGX H100 as it is. Each Prometheus first scrapes fast, without rules, until every range of ten minutes
-// would hold as many samples as it does at the usual interval of 15 s: those of five minutes hold twice as many as in
-// real life, and only the one rule that reads 12 hours has less. Then it scrapes every 15 s, a while without rules and
-// a while with them, so that the processor time of rules can be separated from that of scrapes.
+// families that rules mention, and of the HCAs only the eight for training. A last measurement has the three
+// for storage and management, too: a DGX H100 as it is. Each Prometheus first scrapes fast, without rules,
+// until every range of ten minutes would hold as many samples as it does at the usual interval of 15 s: those
+// of five minutes hold twice as many as in real life, and only the one rule that reads 12 hours has less.
+// Then it scrapes every 15 s, a while without rules and a while with them, so that the processor time of
+// rules can be separated from that of scrapes.
 //
 // The time by the clock is what is judged. On a machine that does other work it is longer than the processor time.
 //

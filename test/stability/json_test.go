@@ -46,8 +46,8 @@ var pages = map[string][]string{
 	"/probes.json": {"probe-gdr-lost"},
 }
 
-// keyed are objects whose keys are data. What is later is in the document only after some runs: failed results, changes, and
-// comparisons. fullProbes, the golden file of the page, has all of it.
+// keyed are objects whose keys are data. What is later is in the document only after some runs: failed
+// results, changes, and comparisons. fullProbes, the golden file of the page, has all of it.
 var (
 	keyed = regexp.MustCompile(`\.(failures|skips)\.[^.]+$`)
 	later = regexp.MustCompile(`^probes\[\]\.(kept|changed)|\.baseline\.`)
@@ -55,8 +55,8 @@ var (
 
 const fullProbes = root + "/internal/page/testdata/probes.json"
 
-// jsonFields has the type of each field of JSON, by the command or page and the path in its document. Lists are "[]". It checks exit
-// codes on the way.
+// jsonFields has the type of each field of JSON, by the command or page and the path in its document. Lists
+// are "[]". It checks exit codes on the way.
 func jsonFields(t *testing.T) map[string]string {
 	t.Helper()
 	t.Setenv("TMPDIR", commandtest.Memory(t))
@@ -117,8 +117,8 @@ func jsonFields(t *testing.T) map[string]string {
 	return all
 }
 
-// addFields adds the fields of a document, but for those that match without. What is null or an empty list has no type: another
-// scenario shows it.
+// addFields adds the fields of a document, but for those that match without. What is null or an empty list
+// has no type: another scenario shows it.
 func addFields(t *testing.T, all map[string]string, name string, text []byte, without *regexp.Regexp) {
 	t.Helper()
 	var document any

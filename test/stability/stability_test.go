@@ -34,8 +34,8 @@ const (
 	promises = "testdata/promises.txt"
 )
 
-// TestPromises compares the names of this tree with the promises. -update adds what is new, and never removes or changes
-// a line.
+// TestPromises compares the names of this tree with the promises. -update adds what is new, and never removes
+// or changes a line.
 func TestPromises(t *testing.T) {
 	now := names(t)
 	text, err := os.ReadFile(promises)

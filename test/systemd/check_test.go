@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The check writes its textfile beside node_exporter, which owns the folder; its unit has failed where something is unknown.
+// The check writes its textfile beside node_exporter, which owns the folder; its unit has failed where
+// something is unknown.
 func testCheck(t *testing.T, m on) {
 	const folder, file = "/var/lib/node_exporter", "/var/lib/node_exporter/gpufabric.prom"
 	m.Must("find", "/var/lib/gpufabric_exporter", "-type", "f", "-delete") // no record of hardware that the tests before had

@@ -12,14 +12,15 @@ import (
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
 )
 
-// module is what the machine shows as /proc/driver. A unit with ProtectKernelTunables has a procfs of its own in a container, into
-// which it is mounted.
+// module is what the machine shows as /proc/driver. A unit with ProtectKernelTunables has a procfs of its own
+// in a container, into which it is mounted.
 const module = "/opt/driver"
 
 // nvidia is the folder of the stand-ins for libraries of NVIDIA.
 const nvidia = "/opt/nvidia"
 
-// driver gives the machine a GPU driver: what its kernel module shows in /proc, its device node, and a library that opens the node.
+// driver gives the machine a GPU driver: what its kernel module shows in /proc, its device node, and a
+// library that opens the node.
 func (m on) driver(lines ...string) {
 	m.t.Helper()
 	const folder, node = nvidia, "/dev/nvidiactl"
@@ -36,8 +37,8 @@ func (m on) driver(lines ...string) {
 	})
 }
 
-// GPUs are seen in the tier gpu. Without it, or where SELinux or a container denies the device nodes, they are unknown: a driver that
-// is loaded is never said to be missing.
+// GPUs are seen in the tier gpu. Without it, or where SELinux or a container denies the device nodes, they
+// are unknown: a driver that is loaded is never said to be missing.
 func testDevices(t *testing.T, m on) {
 	m.driver()
 	const loaded, asked = "\ngpufabric_gpu_driver_loaded 1\n", "\n" + `gpufabric_scrape_collector_supported{collector="gpu"} `
@@ -92,7 +93,8 @@ func (m on) worker() {
 	}
 }
 
-// systemd takes the numbers of devices when a unit starts. Where the driver is loaded later, GPUs are unknown until a restart.
+// systemd takes the numbers of devices when a unit starts. Where the driver is loaded later, GPUs are unknown
+// until a restart.
 func testLateDriver(t *testing.T, m on) {
 	if !m.deniesDevices() {
 		return

@@ -12,8 +12,8 @@ import (
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 )
 
-// rank starts a process of another user that holds a GPU and has NCCL loaded, with one wrong setting in its environment and one in
-// nccl.conf, and has the driver list it.
+// rank starts a process of another user that holds a GPU and has NCCL loaded, with one wrong setting in its
+// environment and one in nccl.conf, and has the driver list it.
 func (m on) rank() {
 	m.t.Helper()
 	const node, settings = "/dev/nvidia0", "/etc/nccl.conf"
@@ -27,8 +27,8 @@ func (m on) rank() {
 	m.Must("sh", "-c", "f="+nvidia+"/libnvidia-ml.so.1.machine; grep -v processes $f >$f.new; printf 'processes 1\\nutil 99\\npid "+pid+"\\n' >>$f.new; chmod 644 $f.new; mv $f.new $f")
 }
 
-// The tier jobs shows the ranks of others: what they hold, their environment and the nccl.conf that they see. Without a line of the
-// tier that is unknown, with the reason.
+// The tier jobs shows the ranks of others: what they hold, their environment and the nccl.conf that they see.
+// Without a line of the tier that is unknown, with the reason.
 func testJobs(t *testing.T, m on) {
 	m.prober()
 	m.rank()

@@ -125,7 +125,8 @@ func raises(t *testing.T) bool {
 	return true
 }
 
-// The unit is started when the exporter listens, runs as its own user without a capability, and leaves nothing behind but its state.
+// The unit is started when the exporter listens, runs as its own user without a capability, and leaves
+// nothing behind but its state.
 func testStart(t *testing.T, m on) {
 	m.Must("systemctl", "start", unit)
 	contains(t, m.Scrape(), "\ngpufabric_node_info{", "\ngpufabric_exporter_build_info{") // at once
@@ -256,8 +257,9 @@ func testTiers(t *testing.T, m on) {
 	}
 }
 
-// The kernel shows a process of the tier bus all of PCI configuration space, and each without a line of it the first 64 bytes. What
-// the exporter makes of it takes devices that this machine does not have: the lab's pci has them.
+// The kernel shows a process of the tier bus all of PCI configuration space, and each without a line of it
+// the first 64 bytes. What the exporter makes of it takes devices that this machine does not have: the lab's
+// pci has them.
 func testBus(t *testing.T, m on) {
 	config, err := m.Try("sh", "-c", "ls /sys/bus/pci/devices/*/config | head -n 1")
 	if err != nil || config == "" {

@@ -4,9 +4,10 @@
 // memory, side by side with node_exporter's infiniband collector over the same sysfs tree. It prints tables and judges
 // nothing: machines are noisy, ratios within one run are what to quote.
 //
-// Programs that are compared are scraped in one run, one at a time, at the distances that Prometheus keeps as well as at
-// one so short that all code and data stay in the processor's caches. Every scrape reads the hardware anew. What the
-// exporter reads once a minute is read with one scrape in four at 20 ms and 15 s, one in twelve at 5 s.
+// Programs that are compared are scraped in one run, one at a time, at the distances that Prometheus keeps as
+// well as at one so short that all code and data stay in the processor's caches. Every scrape reads the
+// hardware anew. What the exporter reads once a minute is read with one scrape in four at 20 ms and 15 s, one
+// in twelve at 5 s.
 //
 // Both exporters use one of Go's processors by default, however many the machine has. With GOMAXPROCS=64 in their
 // environment they use what Go's runtime would on a machine with 64 processors.
@@ -79,7 +80,8 @@ func run(exporter, peer string, length time.Duration) error {
 			return err
 		}
 		every := max(hot, time.Duration(n)*2*time.Millisecond)
-		one, err := measure([]program{{name: strconv.Itoa(n) + " device(s)", args: ours(exporter, tree, every)}}, []time.Duration{every}, prometheus, 120*every)
+		one, err := measure([]program{{name: strconv.Itoa(n) + " device(s)", args: ours(exporter, tree, every)}},
+			[]time.Duration{every}, prometheus, 120*every)
 		if err != nil {
 			return err
 		}
@@ -97,11 +99,15 @@ func beside(exporter, peer string, tree *simulator.Tree, length time.Duration) e
 		mine := ours(exporter, tree, every)
 		only := append(slices.Clip(mine), "--web.disable-exporter-metrics")
 		return []program{
-			{name: "same series", query: collectors + "&name[]=" + strings.Join(shared(), "&name[]="), args: only, processors: processors},
+			{
+				name: "same series", query: collectors + "&name[]=" + strings.Join(shared(), "&name[]="), args: only,
+				processors: processors,
+			},
 			{name: "hca, counters", query: collectors, args: only, processors: processors},
 			{name: "whole product", args: mine, processors: processors},
 			{name: peerName, args: []string{
-				peer, "--web.disable-exporter-metrics", "--log.level=error", "--collector.disable-defaults", "--collector.infiniband",
+				peer, "--web.disable-exporter-metrics", "--log.level=error", "--collector.disable-defaults",
+				"--collector.infiniband",
 				"--path.sysfs=" + tree.Sysfs(),
 			}, processors: processors},
 		}
@@ -114,7 +120,8 @@ func beside(exporter, peer string, tree *simulator.Tree, length time.Duration) e
 		}
 		show(all)
 	}
-	all, err := measure(append(programs(5*time.Second, 0), programs(5*time.Second, 64)...), []time.Duration{5 * time.Second, 15 * time.Second}, prometheus, length)
+	all, err := measure(append(programs(5*time.Second, 0), programs(5*time.Second, 64)...),
+		[]time.Duration{5 * time.Second, 15 * time.Second}, prometheus, length)
 	if err != nil {
 		return err
 	}
@@ -124,22 +131,26 @@ func beside(exporter, peer string, tree *simulator.Tree, length time.Duration) e
 	if err != nil || calls == nil {
 		return err
 	}
-	fmt.Printf("system calls a scrape, hca and counters: ours %.0f, peer %.0f, 1/%.1f\n\n", calls[0], calls[1], calls[1]/calls[0])
+	fmt.Printf("system calls a scrape, hca and counters: ours %.0f, peer %.0f, 1/%.1f\n\n", calls[0], calls[1],
+		calls[1]/calls[0])
 	return nil
 }
 
 // ours is how the exporter is run to be scraped that often. From 5 s on it has its default cadences, but for readings
 // that two scrapes share: a scrape that comes a little early is to be measured, too.
 func ours(exporter string, tree *simulator.Tree, every time.Duration) []string {
-	args := []string{exporter, "--log.level=error", "--observer.fast-interval=1ms", "--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
+	args := []string{
+		exporter, "--log.level=error", "--observer.fast-interval=1ms", "--path.sysfs=" + tree.Sysfs(),
+		"--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(),
+	}
 	if every < 5*time.Second {
 		args = append(args, "--observer.slow-interval="+(7*every/2).String())
 	}
 	return args
 }
 
-// install copies a program piece by piece, as installers do: of a file that was just linked, or written at once, the page
-// cache maps larger pieces, which count as memory of the process.
+// install copies a program piece by piece, as installers do: of a file that was just linked, or written at
+// once, the page cache maps larger pieces, which count as memory of the process.
 func install(program, dir string) (string, error) {
 	from, err := os.Open(program)
 	if err != nil {
@@ -165,7 +176,8 @@ func scratch() string {
 const columns = "%-9s %-10v %-14s %7v %9v %9v %9v %9v %7v %9v %5v %6v\n"
 
 var header = "CPU: all CPU time of the process, for each scrape; median and mean: of the scrapes; between: mean from one to the next\n\n" +
-	fmt.Sprintf(columns, "distance", "GOMAXPROCS", "", "series", "CPU", "median", "mean", "between", "faults", "switches", "MiB", "ratio")
+	fmt.Sprintf(columns, "distance", "GOMAXPROCS", "", "series", "CPU", "median", "mean", "between", "faults",
+		"switches", "MiB", "ratio")
 
 // show prints costs, and the ratio to node_exporter with the same settings.
 func show(all []*turns) {
@@ -180,7 +192,8 @@ func show(all []*turns) {
 			processors = strconv.Itoa(t.processors)
 		}
 		round := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
-		fmt.Printf(columns, t.distance, processors, t.name, c.series, round(c.total), round(c.median), round(c.mean), round(c.between),
+		fmt.Printf(columns, t.distance, processors, t.name, c.series, round(c.total), round(c.median), round(c.mean),
+			round(c.between),
 			fmt.Sprintf("%.1f", c.faults), fmt.Sprintf("%.1f", c.switches), c.rss, ratio)
 	}
 	fmt.Println()

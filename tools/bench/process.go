@@ -48,7 +48,10 @@ func start(what program) (*process, error) {
 	}
 	addr := l.Addr().String()
 	l.Close()
-	p := &process{cmd: exec.Command(what.args[0], append(what.args[1:], "--web.listen-address="+addr)...), url: "http://" + addr + "/metrics" + what.query}
+	p := &process{
+		cmd: exec.Command(what.args[0], append(what.args[1:], "--web.listen-address="+addr)...),
+		url: "http://" + addr + "/metrics" + what.query,
+	}
 	if what.processors > 0 {
 		p.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(what.processors))
 	}

@@ -68,7 +68,8 @@ func straceTotal(path string) (float64, error) {
 	sum := 0.0
 	for line := range strings.Lines(string(b)) {
 		f := strings.Fields(line)
-		if len(f) < 5 || f[len(f)-1] == "total" || f[len(f)-1] == "futex" || f[len(f)-1] == "nanosleep" || strings.Contains(f[len(f)-1], "epoll_pwait") {
+		if len(f) < 5 || f[len(f)-1] == "total" || f[len(f)-1] == "futex" || f[len(f)-1] == "nanosleep" ||
+			strings.Contains(f[len(f)-1], "epoll_pwait") {
 			continue
 		}
 		if n, err := strconv.ParseFloat(f[3], 64); err == nil {

@@ -42,7 +42,10 @@ func measure(programs []program, distances []time.Duration, how request, length 
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, &turns{program: p, process: r, distance: d, next: time.Now().Add(d * time.Duration(i) / time.Duration(len(programs)))})
+			all = append(all, &turns{
+				program: p, process: r, distance: d,
+				next: time.Now().Add(d * time.Duration(i) / time.Duration(len(programs))),
+			})
 		}
 	}
 	for end := time.Now().Add(length); ; {
@@ -103,7 +106,8 @@ func (t *turns) cost() cost {
 	}
 	u := t.last.since(t.first)
 	return cost{
-		series: t.series, total: u.cpu / time.Duration(n), median: counted[n/2], mean: sum / time.Duration(n), between: (u.cpu - sum) / time.Duration(n),
-		faults: float64(u.faults) / float64(n), switches: float64(u.switches) / float64(n), rss: t.rss,
+		series: t.series, total: u.cpu / time.Duration(n), median: counted[n/2], mean: sum / time.Duration(n),
+		between: (u.cpu - sum) / time.Duration(n),
+		faults:  float64(u.faults) / float64(n), switches: float64(u.switches) / float64(n), rss: t.rss,
 	}
 }

@@ -76,7 +76,10 @@ func (b board) encode() ([]byte, error) {
 		}
 	}
 	for _, r := range b.rows {
-		closed := dashboard.NewRowBuilder(r.title).Collapsed(true).Id(id(r.title)).GridPos(dashboard.GridPos{H: 1, W: width, Y: y})
+		closed := dashboard.NewRowBuilder(r.title).Collapsed(true).Id(id(r.title)).GridPos(dashboard.GridPos{
+			H: 1, W: width,
+			Y: y,
+		})
 		y++
 		inside := y
 		for _, l := range r.lines {

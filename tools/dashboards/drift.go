@@ -2,11 +2,15 @@
 
 package main
 
-// drift compares the settings of nodes with those of the other nodes of their cluster. Alert rules record what it shows.
+// drift compares the settings of nodes with those of the other nodes of their cluster. Alert rules record
+// what it shows.
 func drift() row {
 	const none = "nothing differs, or the recording rules are not loaded"
 	return row{"Settings that differ", []line{{
-		grid(about{"Unlike nine tenths", "Nodes with ports for training unlike those of at least nine tenths of ten or more nodes with the same profile or boards. It fires an alert after half an hour.", none, 24, 6},
+		grid(about{
+			"Unlike nine tenths",
+			"Nodes with ports for training unlike those of at least nine tenths of ten or more nodes with the same profile or boards. It fires an alert after half an hour.", none, 24, 6,
+		},
 			[]string{
 				`max by (cluster, instance, what, detail) (instance:gpufabric_fleet_fact:odd{@node})`,
 				`max by (cluster, instance, what, detail) (instance:gpufabric_fleet_fact:odd{@node} * 0 + on (cluster, job, instance, what, detail) group_left () max by (cluster, job, instance, what, detail) (
@@ -19,7 +23,10 @@ func drift() row {
 			column{field: "B", title: "Nine tenths have", unit: "short", none: "unknown"},
 			column{field: "cluster", title: "Cluster"}),
 	}, {
-		grid(about{"Nodes that differ", "Nodes with a setting that more than half of the nodes with the same board and role do not have. It fires an alert after six hours.", none, 24, 7},
+		grid(about{
+			"Nodes that differ",
+			"Nodes with a setting that more than half of the nodes with the same board and role do not have. It fires an alert after six hours.", none, 24, 7,
+		},
 			[]string{`max by (cluster, instance, board, role, setting, value, majority) (instance:gpufabric_setting:drift{@node})`}, "Setting",
 			column{field: "setting", title: "Setting", words: settings(), width: 140},
 			column{field: "instance", title: "Node", link: toNode(), width: 150},
@@ -30,7 +37,10 @@ func drift() row {
 			column{field: "board", title: "Board"},
 			column{field: "cluster", title: "Cluster", width: 80}),
 	}, {
-		grid(about{"Values of settings that differ", "How many nodes have each value of a setting, where there is more than one. Without a value that most nodes have no alert fires.", none, 24, 7},
+		grid(about{
+			"Values of settings that differ",
+			"How many nodes have each value of a setting, where there is more than one. Without a value that most nodes have no alert fires.", none, 24, 7,
+		},
 			[]string{`max by (cluster, board, role, setting, value) (cluster:gpufabric_setting:nodes{@cluster})
 and on (cluster, board, role, setting) count by (cluster, board, role, setting) (cluster:gpufabric_setting:nodes{@cluster}) > 1`}, "Setting",
 			column{field: "setting", title: "Setting", words: settings(), width: 140},

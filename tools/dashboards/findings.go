@@ -17,8 +17,8 @@ const likeChecks = `GpuFabric(PortDown|GidLost|DeviceStuck|GpuLost|RateDegraded|
 const others = `GpuFabric(CheckFailed|ErrorBudget.*)`
 
 // open are the open findings: checks that failed and have not passed since (without the recording rules those that fail
-// now), and alerts that fire. The value is when a finding was detected, in seconds since 1970, or 1 where no rule recorded
-// it. more are matchers, with a comma.
+// now), and alerts that fire. The value is when a finding was detected, in seconds since 1970, or 1 where no
+// rule recorded it. more are matchers, with a comma.
 func open(more string) string {
 	return found(failed(more), more, others)
 }
@@ -30,7 +30,9 @@ func openWarnings() string {
 }
 
 func failed(more string) string {
-	return `check:gpufabric_check_failed:since_timestamp_seconds{` + more + `@node} or check:gpufabric_check_failed:latched{` + more + `@node} == 1 or gpufabric_check_failed{` + more + `@node} == 1`
+	return `check:gpufabric_check_failed:since_timestamp_seconds{` + more +
+		`@node} or check:gpufabric_check_failed:latched{` + more + `@node} == 1 or gpufabric_check_failed{` + more +
+		`@node} == 1`
 }
 
 // recorded are the open findings of which the rules recorded when they were detected: cheap to query over time.
@@ -59,13 +61,14 @@ func problems(findings string) string {
 	return `count by (cluster, instance, problem) (` + findings + `)`
 }
 
-// placed are the open findings with the name of the GPU: index and PCI address, of which one without a driver has only the latter;
-// and with the job.
+// placed are the open findings with the name of the GPU: index and PCI address, of which one without a driver
+// has only the latter; and with the job.
 func placed() string {
 	const id = `cluster, instance, severity, problem, device, uuid, pci_address, training_job`
 	all := `min by (` + id + `) (` + open("") + `)`
 	by := func(name string) string {
-		return all + ` * on (cluster, instance, ` + name + `) group_left (gpu) max by (cluster, instance, ` + name + `, gpu) (` + nameGPU(`gpufabric_gpu_info{`+name+`!="",@node}`) + `)`
+		return all + ` * on (cluster, instance, ` + name + `) group_left (gpu) max by (cluster, instance, ` + name +
+			`, gpu) (` + nameGPU(`gpufabric_gpu_info{`+name+`!="",@node}`) + `)`
 	}
 	return by("uuid") + `
 or on (` + id + `)
@@ -74,14 +77,15 @@ or on (` + id + `)
 label_replace(` + all + `, "gpu", "$1", "pci_address", "(.+)")`
 }
 
-// nameGPU gives series with the labels index and pci_address the label gpu: both, since drivers use the one for a GPU and
-// the kernel the other.
+// nameGPU gives series with the labels index and pci_address the label gpu: both, since drivers use the one
+// for a GPU and the kernel the other.
 func nameGPU(expr string) string {
-	return `label_replace(label_join(` + expr + `, "gpu", " ", "index", "pci_address"), "gpu", "$1 ($2)", "gpu", "(.+) (.+)")`
+	return `label_replace(label_join(` + expr +
+		`, "gpu", " ", "index", "pci_address"), "gpu", "$1 ($2)", "gpu", "(.+) (.+)")`
 }
 
-// Of findings of the same severity that were detected at the same time, causes come before the rest, and partial losses and what
-// follows from others after it.
+// Of findings of the same severity that were detected at the same time, causes come before the rest, and
+// partial losses and what follows from others after it.
 const (
 	causesFirst   = `port_active|gpu_lost|gpu_listed|reads_return|gid_.+|GpuFabric(PortDown|GpuLost|Device.+|GidLost|JobOnTcp.*|TrainingOnTcpSuspected|TcpOnRdmaNic|ProbeTransportSocket|ProbeWrongResult|PfcStorm)`
 	followersLast = `compute_ports|nvlink_.+|GpuFabric(ComputePortsMissing|Nvlink.+|GidChanged|ProbeBandwidth.+|ErrorBudget.+)`
@@ -124,9 +128,11 @@ func ownRows() map[string]struct{ title, page string } {
 // restarted are the nodes and exporters that restarted last, and when. A rollout restarts all: five say so.
 func restarted() string {
 	of := func(what, problem string) string {
-		return `label_replace(instance:gpufabric_node_info:restarted_timestamp_seconds{restarted="` + what + `",@node}, "problem", "` + problem + `", "", "")`
+		return `label_replace(instance:gpufabric_node_info:restarted_timestamp_seconds{restarted="` + what +
+			`",@node}, "problem", "` + problem + `", "", "")`
 	}
-	return `label_replace(topk(5, ` + of("node", nodeRestarted) + ` or on (cluster, instance) ` + of("exporter", exporterRestarted) + `), "severity", "` + string(verdict.Info) + `", "", "")`
+	return `label_replace(topk(5, ` + of("node", nodeRestarted) + ` or on (cluster, instance) ` +
+		of("exporter", exporterRestarted) + `), "severity", "` + string(verdict.Info) + `", "", "")`
 }
 
 // neverSeen is the value of a finding that has no time: the exporter never answered.
@@ -140,22 +146,26 @@ func silentAsFound(expr string) string {
     "problem", "` + neverAnswered + `", "", ""))`
 }
 
-// ranked gives findings the place of their severity, and an order for those of one severity that were detected at the same time:
-// by impact. A silent node comes after what is critical: nothing is known of it.
+// ranked gives findings the place of their severity, and an order for those of one severity that were
+// detected at the same time: by impact. A silent node comes after what is critical: nothing is known of it.
 func ranked(expr string) string {
-	return `max without (place) (label_join(` + placedBySeverity(expr) + `, "` + order + `", " ", "place", "instance", "problem"))`
+	return `max without (place) (label_join(` + placedBySeverity(expr) + `, "` + order +
+		`", " ", "place", "instance", "problem"))`
 }
 
 // bySeverity are the titles of the columns that tables of findings are sorted by.
 const bySeverity, bySince = "Severity", "Detected"
 
-// placedBySeverity gives findings the labels rank, by which columns sort them, and place: their impact within the severity.
+// placedBySeverity gives findings the labels rank, by which columns sort them, and place: their impact within
+// the severity.
 func placedBySeverity(expr string) string {
 	for _, s := range verdict.Severities() {
 		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, s.Rank(), s)
 	}
-	expr = `label_replace(label_replace(label_replace(` + expr + `, "place", "1", "", ""), "place", "0", "problem", "` + causesFirst + `"), "place", "2", "problem", "` + followersLast + `")`
-	return `label_replace(label_replace(` + expr + `, "place", "0", "problem", "` + silentProblems + `"), "rank", "` + rankSilent + `", "problem", "` + silentProblems + `")`
+	expr = `label_replace(label_replace(label_replace(` + expr + `, "place", "1", "", ""), "place", "0", "problem", "` +
+		causesFirst + `"), "place", "2", "problem", "` + followersLast + `")`
+	return `label_replace(label_replace(` + expr + `, "place", "0", "problem", "` + silentProblems + `"), "rank", "` +
+		rankSilent + `", "problem", "` + silentProblems + `")`
 }
 
 // worst is the place of each node by its findings: those of the most severe, by when it was detected.
@@ -180,17 +190,19 @@ func places() string {
 	return `max by (rank) (` + strings.Join(all, " or ") + `)`
 }
 
-// caveats are rows before the findings where these are not known: no exporter answers, checks are switched off, or have no
-// verdict. That there are none is a row, too: a table without rows had no answer. open are the findings alone, of is a matcher
-// of checks.
+// caveats are rows before the findings where these are not known: no exporter answers, checks are switched
+// off, or have no verdict. That there are none is a row, too: a table without rows had no answer. open are
+// the findings alone, of is a matcher of checks.
 func caveats(found, open, of string) string {
 	unknown := `gpufabric_check_unknown{` + of + `} == 1`
 	without := func(known, problem string) string {
-		return "\nor label_replace(" + absent(sortedFirst) + " + 0 * max(" + known + ") unless on () " + open + `, "problem", "` + problem + `", "", "")`
+		return "\nor label_replace(" + absent(sortedFirst) + " + 0 * max(" + known + ") unless on () " + open +
+			`, "problem", "` + problem + `", "", "")`
 	}
 	found += without(unknown, checksUnknown) + without(`instance:gpufabric_node_info:last_seen_timestamp_seconds{@node} and on (cluster, job, instance) gpufabric_check_failed{@node}
   unless on () (`+unknown+` or `+unchecked+` or `+silent+`)`, noFindings)
-	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * " + listedUnchecked + `, "problem", "` + checksOff + `", "", "")`
+	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * " + listedUnchecked + `, "problem", "` + checksOff +
+		`", "", "")`
 	const (
 		said = `unless on () ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}` // which is a finding
 		last = `label_replace(1000 * max(instance:gpufabric_node_info:last_seen_timestamp_seconds{@node}) + 0 * max(` + silence + ` == -1)
@@ -212,34 +224,43 @@ func listed(expr, name, of string) string {
 	return `label_replace(` + expr + `, "` + name + `", "$1", "` + of + `", "(.+)")`
 }
 
-// counted does the same where a problem of a node concerns few of them, most of them. Of more it gives the number: their names
-// would be cut off. by is the label by which they differ in findings.
+// counted does the same where a problem of a node concerns few of them, most of them. Of more it gives the
+// number: their names would be cut off. by is the label by which they differ in findings.
 func counted(expr, name, of, by string, most int) string {
 	const each = `cluster, instance, severity, problem`
 	number := `count_values by (` + each + `) ("` + name + `",
   count by (` + each + `) (count by (` + each + `, ` + by + `) (` + open(by+`!="",`) + `)) or 0 * count by (` + each + `) (` + open("") + `))`
-	expr = `label_join(` + expr + ` * on (` + each + `) group_left (` + name + `) ` + number + `, "` + name + `", " ", "` + name + `", "` + of + `")`
+	expr = `label_join(` + expr + ` * on (` + each + `) group_left (` + name + `) ` + number + `, "` + name +
+		`", " ", "` + name + `", "` + of + `")`
 	few, many := fmt.Sprintf("[0-%d]", most), fmt.Sprintf("[%d-9]|[0-9]{2,}", most+1)
-	return `label_replace(label_replace(` + expr + `, "` + name + `", "$1 ` + name + `", "` + name + `", "(` + many + `) .*"), "` + name + `", "$1", "` + name + `", "` + few + ` (.*)")`
+	return `label_replace(label_replace(` + expr + `, "` + name + `", "$1 ` + name + `", "` + name + `", "(` + many +
+		`) .*"), "` + name + `", "$1", "` + name + `", "` + few + ` (.*)")`
 }
 
 // findings are the open findings, one for each node and problem. A page about one node has no columns for it.
 func findings(t texts, oneNode bool, h uint32) panel {
-	found := listed(`1000 * min by (cluster, instance, severity, problem, device, gpu, training_job) (`+placed()+`)`, "jobs", "training_job")
+	found := listed(`1000 * min by (cluster, instance, severity, problem, device, gpu, training_job) (`+placed()+`)`,
+		"jobs", "training_job")
 	problems := maps.Clone(t.problems)
 	what := column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()}
-	where := column{field: "where", title: "Device, GPU or job", all: true, link: toConcerned("var-instance=${__data.fields.Node}"), width: 160}
+	where := column{
+		field: "where", title: "Device, GPU or job", all: true,
+		link: toConcerned("var-instance=${__data.fields.Node}"), width: 160,
+	}
 	columns := []column{{field: "rank", title: bySeverity, words: ranks(), width: 84}}
 	found = `label_replace(` + found + `, "gpu", "GPU $1", "gpu", "(.+)")`
 	if oneNode {
-		found = `label_join(` + listed(listed(found, "devices", "device"), "GPUs", "gpu") + `, "where", ", ", "devices", "GPUs", "jobs")`
+		found = `label_join(` + listed(listed(found, "devices", "device"), "GPUs", "gpu") +
+			`, "where", ", ", "devices", "GPUs", "jobs")`
 		what.width, where.width, where.link = 440, 0, toConcerned("${instance:queryparam}")
-		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
+		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent,
+			exporterNever
 	} else {
 		what.width = 408
 		// The column has room for 18 characters of the name of a job, of which the last tell jobs apart.
 		found = `label_replace(` + found + `, "jobs", "…$1", "jobs", ".{3,}(.{17})")`
-		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) + `, "where", ", ", "devices", "GPUs", "jobs")`
+		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) +
+			`, "where", ", ", "devices", "GPUs", "jobs")`
 		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), least: 105})
 	}
 	found = `label_replace(` + found + `, "where", "$1", "where", "(?:, )*(.*?)(?:, )*")`
@@ -251,32 +272,41 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "page", title: page, one: true, hidden: true},
 		column{field: "target", title: target, one: true, hidden: true})
-	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, alerts that fire, and the five nodes or exporters that restarted last in the last hour: one line for each node and problem. The order is by severity, then by when it was detected, the oldest first. Detected is when the rules found the problem, which can be minutes after it began; lines in graphs are at the same time. The problem links to its runbook, a device to its port (of two to that of the first), a GPU and a number of devices to the node, and a job to its board.", "unknown: no answer, or the recording rules are not loaded", width, h},
-		[]string{concerned(caveats(ranked(silentAsFound(found)), open(""), "@node")), measured()}, bySeverity+","+bySince, columns...)
+	return grid(about{
+		"Open findings",
+		"Checks that fail, or failed and cannot be evaluated since, alerts that fire, and the five nodes or exporters that restarted last in the last hour: one line for each node and problem. The order is by severity, then by when it was detected, the oldest first. Detected is when the rules found the problem, which can be minutes after it began; lines in graphs are at the same time. The problem links to its runbook, a device to its port (of two to that of the first), a GPU and a number of devices to the node, and a job to its board.", "unknown: no answer, or the recording rules are not loaded", width, h,
+	},
+		[]string{concerned(caveats(ranked(silentAsFound(found)), open(""), "@node")), measured()}, bySeverity+","+bySince,
+		columns...)
 }
 
-// Titles of hidden columns for the link of what a finding concerns: the dashboard, and the parameter that selects it there.
+// Titles of hidden columns for the link of what a finding concerns: the dashboard, and the parameter that
+// selects it there.
 const page, target = "Page", "Target"
 
 // The values of page: ends of the addresses of dashboards.
 const pageOfPort, pageOfNode, pageOfJob = "port/gpu-fabric-port", "node/gpu-fabric-node", "jobs/gpu-fabric-jobs"
 
-// concerned gives findings the labels runbook, and page and target: the port of the device that a finding is about, or its job, or
-// else its node, with all devices. A name of a job with characters of addresses leads to the node.
+// concerned gives findings the labels runbook, and page and target: the port of the device that a finding is
+// about, or its job, or else its node, with all devices. A name of a job with characters of addresses leads
+// to the node.
 func concerned(expr string) string {
 	to := func(expr, page, target, label, value string) string {
-		return `label_replace(label_replace(` + expr + `, "page", "` + page + `", "` + label + `", "` + value + `"), "target", "` + target + `", "` + label + `", "` + value + `")`
+		return `label_replace(label_replace(` + expr + `, "page", "` + page + `", "` + label + `", "` + value +
+			`"), "target", "` + target + `", "` + label + `", "` + value + `")`
 	}
 	const all = "var-device=All"
 	expr = to(expr, pageOfNode, all, "", "")
 	expr = to(expr, pageOfPort, "var-device=$1", "device", "(.+)")
 	expr = to(expr, pageOfNode, all, "where", "[0-9]+ devices.*")
-	return `label_replace(` + to(expr, pageOfJob, "var-training_job=$1", "training_job", "([A-Za-z0-9._/-]+)") + `, "runbook", "$1", "problem", "(.*)")`
+	return `label_replace(` + to(expr, pageOfJob, "var-training_job=$1", "training_job", "([A-Za-z0-9._/-]+)") +
+		`, "runbook", "$1", "problem", "(.*)")`
 }
 
 // toConcerned leads from a finding to what it concerns, of the node that is chosen by the parameter.
 func toConcerned(node string) map[string]any {
-	return link("Port, node or job", "/d/gpufabric-${__data.fields."+page+"}"+keepRow+"&"+node+"&${__data.fields."+target+"}&${__url_time_range}")
+	return link("Port, node or job",
+		"/d/gpufabric-${__data.fields."+page+"}"+keepRow+"&"+node+"&${__data.fields."+target+"}&${__url_time_range}")
 }
 
 // noTimes are the values of a finding that are no times.
@@ -287,7 +317,10 @@ func noTimes() words {
 // firing are the alerts of the exporter.
 func firing() panel {
 	alerts := `label_replace(max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node}), "problem", "$1", "alertname", "(.*)")`
-	return grid(about{"Firing alerts", "Alerts of the exporter that fire. Each name leads to its runbook.", "no alert fires, or the rules are not loaded", 24, 9},
+	return grid(about{
+		"Firing alerts", "Alerts of the exporter that fire. Each name leads to its runbook.",
+		"no alert fires, or the rules are not loaded", 24, 9,
+	},
 		[]string{ranked(alerts)}, bySeverity,
 		column{field: "rank", title: bySeverity, words: ranks(), width: 85},
 		column{field: "instance", title: "Node", link: toNode()},

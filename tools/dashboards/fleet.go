@@ -16,8 +16,21 @@ func fleet(t texts) board {
 	return board{
 		name: "fleet", title: "GPU fabric: fleet",
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
-		lines:       []line{fleetNow(), {findings(t, false, 18)}, {railGrid()}, {railLegend()}, {onTCPList()}, {slowList(t)}, fleetLevels(), fleetTrends()},
-		rows:        []row{drift(), {"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
+		lines: []line{
+			fleetNow(),
+			{findings(t, false, 18)},
+			{railGrid()},
+			{railLegend()},
+			{onTCPList()},
+			{slowList(t)},
+			fleetLevels(), fleetTrends(),
+		},
+		rows: []row{
+			drift(),
+			{"All nodes", []line{{allNodes()}}},
+			{"Firing alerts", []line{{firing()}}},
+			{"How to read this", []line{{fleetHelp()}}},
+		},
 	}
 }
 
@@ -25,27 +38,54 @@ func fleetNow() line {
 	return line{
 		number(about{"Up", "Nodes whose exporter answered the last scrape.", "no answer", 2, 4}, "none",
 			nodes(`gpufabric_node_info{@node}`), []step{{0, bad}, {1, plainly}}, nil),
-		number(about{"Silent", "Nodes whose exporter does not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "none known", 2, 4}, "none",
+		number(about{
+			"Silent",
+			"Nodes whose exporter does not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "none known", 2, 4,
+		}, "none",
 			orZero(nodes(silent), exporters), zero(bad), nil),
-		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "no checks are known", 3, 4}, "none",
+		number(about{
+			"Nodes critical",
+			"Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.",
+			"no checks are known", 3, 4,
+		}, "none",
 			orZero(nodes(open(of(verdict.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
-		number(about{"Nodes warning", "Nodes with at least one open finding of severity warning, also those that have critical ones. Nodes that are silent now are counted apart.", "no checks are known", 3, 4}, "none",
+		number(about{
+			"Nodes warning",
+			"Nodes with at least one open finding of severity warning, also those that have critical ones. Nodes that are silent now are counted apart.", "no checks are known", 3, 4,
+		}, "none",
 			orZero(nodes(openWarnings()), `gpufabric_check_failed{@node}`), zero(warning), nil),
-		number(about{"Ports down", "Training ports that were active, or should be, and are not. Spare ports, and ports without a cable, do not count.", "no port is known", 3, 4}, "none",
+		number(about{
+			"Ports down",
+			"Training ports that were active, or should be, and are not. Spare ports, and ports without a cable, do not count.", "no port is known", 3, 4,
+		}, "none",
 			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
-		unlessUnseen(about{"Jobs on TCP", "Nodes where a job that runs uses TCP, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes: see the Jobs dashboard.", "no traffic known", 3, 4},
+		unlessUnseen(about{
+			"Jobs on TCP",
+			"Nodes where a job that runs uses TCP, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes: see the Jobs dashboard.", "no traffic known", 3, 4,
+		},
 			nodes(jobsOnTCP), `gpufabric_job_info{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`),
-		number(about{"Probes on TCP", "Nodes where a probe of NCCL went over sockets: jobs that start there now would use TCP. Jobs that run may still use RDMA.", "no probe has run", 3, 4}, "none",
+		number(about{
+			"Probes on TCP",
+			"Nodes where a probe of NCCL went over sockets: jobs that start there now would use TCP. Jobs that run may still use RDMA.", "no probe has run", 3, 4,
+		}, "none",
 			orZero(nodes(probesOnTCP), `gpufabric_probe_transport{@node}`), zero(bad), nil),
-		number(about{"Slow", "Nodes where the bandwidth of an NCCL probe is below its own baseline, confirmed by a second run.", "no baseline yet", 2, 4}, "none",
+		number(about{
+			"Slow",
+			"Nodes where the bandwidth of an NCCL probe is below its own baseline, confirmed by a second run.",
+			"no baseline yet", 2, 4,
+		}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
-		number(about{"Unknown", "Nodes with at least one check without a verdict, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks are known", 3, 4}, "none",
-			orZero(nodes(`gpufabric_check_unknown{@node} == 1 or `+unchecked), `gpufabric_check_failed{@node}`), []step{{0, plainly}, {1, note}}, nil),
+		number(about{
+			"Unknown",
+			"Nodes with at least one check without a verdict, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks are known", 3, 4,
+		}, "none",
+			orZero(nodes(`gpufabric_check_unknown{@node} == 1 or `+unchecked), `gpufabric_check_failed{@node}`),
+			[]step{{0, plainly}, {1, note}}, nil),
 	}
 }
 
-// Nodes with something on TCP where RDMA should be, with who and evidence: jobs that run, and probes of NCCL, which say what
-// jobs that start now would use.
+// Nodes with something on TCP where RDMA should be, with who and evidence: jobs that run, and probes of NCCL,
+// which say what jobs that start now would use.
 const (
 	jobsOnTCP = `label_replace(label_replace(
   count by (cluster, instance, training_job) (ALERTS{alertname=~"GpuFabricJobOnTcp.*",alertstate="firing",@node}),
@@ -72,7 +112,10 @@ func anyJob(query string) string {
 
 func onTCPList() panel {
 	users := words{"job": {"job", ""}, "probe": {"NCCL probe", ""}, "nic": {"training NIC", ""}}
-	return grid(about{"TCP instead of RDMA", "Training that falls back to TCP continues several times slower, without an error. A probe of NCCL on TCP says what jobs that start now would use: jobs that run may still use RDMA, see the rate beside it. The cause is that of the job, or what NCCL logged in the probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 6},
+	return grid(about{
+		"TCP instead of RDMA",
+		"Training that falls back to TCP continues several times slower, without an error. A probe of NCCL on TCP says what jobs that start now would use: jobs that run may still use RDMA, see the rate beside it. The cause is that of the job, or what NCCL logged in the probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 6,
+	},
 		[]string{
 			anyJob(jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP),
 			anyJob(`label_replace(count by (cluster, instance, training_job, cause) (gpufabric_job_info{cause!="",@node}), "who", "job", "", "")
@@ -93,7 +136,10 @@ and on (cluster, instance) (` + jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + 
 }
 
 func slowList(t texts) panel {
-	return grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth, or another finding on the same GPUs or the same port.", "none on the nodes that answer, or no probe has a baseline yet (five results)", width, 6},
+	return grid(about{
+		"Bandwidth below the baseline",
+		"Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth, or another finding on the same GPUs or the same port.", "none on the nodes that answer, or no probe has a baseline yet (five results)", width, 6,
+	},
 		[]string{
 			`bottomk(30, min by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
 			`count by (cluster, instance, kind) (gpufabric_probe_regressed{kind!="socket",@node} == 1)`,
@@ -103,7 +149,10 @@ and on (cluster, instance, kind) gpufabric_probe_baseline_ratio{kind!="socket",@
 		column{field: "instance", title: "Node", link: toNode(), width: 135},
 		column{field: "kind", title: "Probe", words: shortKinds(), width: 100},
 		column{field: "cause", title: "Cause", none: "-", words: causesAndFindings(t)},
-		column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 105},
+		column{
+			field: "A", title: "Of baseline", unit: "percentunit",
+			steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 105,
+		},
 		column{field: "B", title: "Confirmed probes", none: "none", steps: []step{{1, warning}}, width: 132},
 		column{field: "cluster", title: "Cluster", width: 80})
 }
@@ -114,12 +163,18 @@ func fleetLevels() line {
 		overADay = `and on (cluster, slo) cluster:gpufabric_slo_total:observed_seconds{@cluster} > 86400`
 	)
 	return line{
-		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that. Data is how much of the 30 days was recorded: values for 1 day and 30 days and the budget need more than one day.", "no service levels: the recording rules are not loaded, or nothing is known yet", 16, 10},
+		grid(about{
+			"Service levels",
+			"What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that. Data is how much of the 30 days was recorded: values for 1 day and 30 days and the budget need more than one day.", "no service levels: the recording rules are not loaded, or nothing is known yet", 16, 10,
+		},
 			[]string{
-				orElse(`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`, `avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`, sortedLast),
+				orElse(`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`,
+					`avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`, sortedLast),
 				`avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`,
-				orElse(`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster}) `+overADay, recorded, sortedFirst),
-				orElse(`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster}) `+overADay, recorded, sortedFirst),
+				orElse(`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster}) `+overADay, recorded,
+					sortedFirst),
+				orElse(`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster}) `+overADay, recorded,
+					sortedFirst),
 				orElse(`clamp_min(min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1) `+overADay, recorded, sortedFirst),
 				recorded,
 			}, "Service level",
@@ -129,10 +184,17 @@ func fleetLevels() line {
 			column{field: "C", title: "1 day", unit: "percentunit", none: "< 1 day", width: 70},
 			column{field: "D", title: "30 days", unit: "percentunit", none: "< 1 day", width: 75},
 			column{field: "F", title: "Data", unit: "s", width: 79},
-			column{field: "E", title: "Budget left", unit: "percentunit", none: "< 1 day", steps: []step{{-1, bad}, {0, warning}, {0.25, good}}, width: 90},
+			column{
+				field: "E", title: "Budget left", unit: "percentunit", none: "< 1 day",
+				steps: []step{{-1, bad}, {0, warning}, {0.25, good}}, width: 90,
+			},
 			column{field: "cluster", title: "Cluster", width: 72}),
-		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there. The first day has no value.", "less than a day of data, or the recording rules are not loaded", 8, 10}, "percentunit",
-			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster} ` + overADay + `), -1)`, "{{slo}}"}), objectives()),
+		named(over(about{
+			"Error budget left",
+			"Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there. The first day has no value.", "less than a day of data, or the recording rules are not loaded", 8, 10,
+		}, "percentunit",
+			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster} ` +
+				overADay + `), -1)`, "{{slo}}"}), objectives()),
 	}
 }
 
@@ -144,16 +206,25 @@ const sent = `port:gpufabric_hca_port_transmitted_data_bytes:carried2m{@node}`
 
 func fleetTrends() line {
 	return line{
-		over(about{"RDMA sent, by rail", "What each rail sends over RDMA, the mean of the nodes. Rail 0 is the first training NIC of every node. A line below the others is a rail that lags.", "no RDMA traffic is known, or no GPU is near a NIC", 12, 8}, "Bps", nil,
+		over(about{
+			"RDMA sent, by rail",
+			"What each rail sends over RDMA, the mean of the nodes. Rail 0 is the first training NIC of every node. A line below the others is a rail that lags.", "no RDMA traffic is known, or no GPU is near a NIC", 12, 8,
+		}, "Bps", nil,
 			curve{`avg by (rail) (` + sent + ` * ` + rails + `)`, "rail {{rail}}"}),
-		over(about{"RDMA and other traffic", "What all nodes send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces. Training that falls back moves from the first line to the second.", "no traffic counters are known", 12, 8}, "Bps", nil,
+		over(about{
+			"RDMA and other traffic",
+			"What all nodes send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces. Training that falls back moves from the first line to the second.", "no traffic counters are known", 12, 8,
+		}, "Bps", nil,
 			curve{`sum(` + sent + `)`, "RDMA"},
 			curve{`sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node})`, "not RDMA"}),
 	}
 }
 
 func allNodes() panel {
-	return grid(about{"All nodes", "Every node that answers or is silent, with its training ports, of how many of them a source states what they should be, GPUs, the worst probe against its baseline, and how many checks have no verdict.", "no exporter answers", 24, 12},
+	return grid(about{
+		"All nodes",
+		"Every node that answers or is silent, with its training ports, of how many of them a source states what they should be, GPUs, the worst probe against its baseline, and how many checks have no verdict.", "no exporter answers", 24, 12,
+	},
 		[]string{
 			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})
 or max by (cluster, instance) (` + silence + `)`,
@@ -162,12 +233,16 @@ or max by (cluster, instance) (` + silence + `)`,
 			`max by (cluster, instance) (gpufabric_node_gpus{@node}) - (count by (cluster, instance) (gpufabric_gpu_lost{@node} == 1) or 0 * max by (cluster, instance) (gpufabric_node_gpus{@node}))`,
 			`min by (cluster, instance) (` + fresh(`gpufabric_probe_baseline_ratio{kind!="socket",@node}`) + `)`,
 			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,
-			orElse(`count by (cluster, instance) (`+problems(open(of(verdict.Critical)))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
+			orElse(`count by (cluster, instance) (`+problems(open(of(verdict.Critical)))+`)`,
+				`max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
 			`count by (cluster, instance) (` + problems(openWarnings()) + `)`,
 			`max by (cluster, instance) (gpufabric_node_judged_by{@node})`,
 		}, "-Critical",
 		column{field: "instance", title: "Node", link: toNode()},
-		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "-1": {"silent", bad}, "-3": {"never answered", bad}}, width: 122},
+		column{field: "A", title: "Exporter", words: words{
+			"1": {"answers", plainly}, "-1": {"silent", bad},
+			"-3": {"never answered", bad},
+		}, width: 122},
 		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
 		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},
@@ -175,7 +250,10 @@ or max by (cluster, instance) (` + silence + `)`,
 		column{field: "C", title: "Expected", none: "not stated"},
 		column{field: "I", title: "Stated", none: "unknown", words: words{"0": {"guesses", note}}, width: 79},
 		column{field: "D", title: "GPUs not lost"},
-		column{field: "E", title: "Worst probe", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, words: words{notFresh: outdated}},
+		column{
+			field: "E", title: "Worst probe", unit: "percentunit", none: "no baseline",
+			steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, words: words{notFresh: outdated},
+		},
 		column{field: "F", title: "No verdict", none: "none"},
 		column{field: "cluster", title: "Cluster"})
 }

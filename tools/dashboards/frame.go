@@ -23,8 +23,8 @@ const (
 	keepRow   = "?var-datasource=${datasource}&var-cluster=${__data.fields." + site + "}" // in tables of many nodes
 )
 
-// variables are the same on all dashboards, so that links keep them. A site without the label cluster has no clusters to
-// choose from, and "All" (.*) matches its series.
+// variables are the same on all dashboards, so that links keep them. A site without the label cluster has no
+// clusters to choose from, and "All" (.*) matches its series.
 func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 	all := dashboard.VariableOption{
 		Selected: new(true),
@@ -33,7 +33,10 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 	}
 	query := func(name, label, description, values string, one bool) cog.Builder[dashboard.VariableModel] {
 		v := dashboard.NewQueryVariableBuilder(name).Label(label).Description(description).Datasource(source()).
-			Query(dashboard.StringOrMap{Map: map[string]any{"query": values, "refId": "StandardVariableQuery"}}).Definition(values).
+			Query(dashboard.StringOrMap{Map: map[string]any{
+				"query": values,
+				"refId": "StandardVariableQuery",
+			}}).Definition(values).
 			Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortAlphabeticalAsc).
 			Multi(!one).IncludeAll(!one)
 		if !one {
@@ -58,8 +61,8 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 	return list
 }
 
-// links lead to the other dashboards and keep what was chosen, where that can be chosen there: a dashboard about one node
-// takes a node only from another one, and otherwise begins with the first.
+// links lead to the other dashboards and keep what was chosen, where that can be chosen there: a dashboard
+// about one node takes a node only from another one, and otherwise begins with the first.
 func (b board) links() []cog.Builder[dashboard.DashboardLink] {
 	const thisNode, theseDevices = "&${instance:queryparam}", "&${device:queryparam}"
 	single := ""
@@ -110,7 +113,8 @@ func toPort() map[string]any {
 
 // toPortOf does the same in a table of many nodes, which are in the column of that title.
 func toPortOf(column string) map[string]any {
-	return link("Port", portURL+keepRow+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
+	return link("Port",
+		portURL+keepRow+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
 }
 
 // marks are what happened: when findings were detected, as in the column of that name (those of warnings only if the

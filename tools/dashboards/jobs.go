@@ -11,7 +11,8 @@ import (
 // noJobs is what panels show where there are no jobs, and no GPU is known to be busy.
 const noJobs = "no job is seen, and no GPU is known to be busy"
 
-// unseen are nodes of which jobs may be missing: no job is seen though GPUs are busy, or the exporter may not look into processes.
+// unseen are nodes of which jobs may be missing: no job is seen though GPUs are busy, or the exporter may not
+// look into processes.
 const unseen = `(
   instance:gpufabric_gpu_utilization_ratio:avg2m{@node} > 0.05 unless on (cluster, job, instance) gpufabric_job_info{@node}
   or gpufabric_scrape_collector_supported{collector="job",@node} == 0 and on (cluster, job, instance) gpufabric_gpu_driver_loaded{@node} == 1
@@ -59,7 +60,8 @@ func transportsOf() string {
 
 func jobTransports() words {
 	return words{
-		"0": {"TCP", bad}, "1": {"TCP suspected", warning}, "2": {"RDMA and TCP", warning}, "3": {"unknown", note}, "4": {"TCP by design", plainly},
+		"0": {"TCP", bad}, "1": {"TCP suspected", warning}, "2": {"RDMA and TCP", warning}, "3": {"unknown", note},
+		"4": {"TCP by design", plainly},
 		"5": {"RDMA, not certain", plainly}, "6": {"RDMA", good}, "7": {"one node or NVLink", good},
 	}
 }
@@ -67,16 +69,20 @@ func jobTransports() words {
 // causes are why NCCL uses TCP.
 func causes() words {
 	return wordsOf(map[job.Cause]word{
-		job.CauseNoDevices: {"no /dev/infiniband in its container", ""}, job.CauseDisabled: {"NCCL_IB_DISABLE is set", ""}, job.CauseSocketSelected: {"NCCL_NET=Socket is set", ""},
-		job.CauseNoLibrary: {"libibverbs is not loaded", ""}, job.CausePlugin: {"the plugin fell back", ""}, job.CauseNoPort: {"no RDMA device could be read", ""},
+		job.CauseNoDevices: {"no /dev/infiniband in its container", ""}, job.CauseDisabled: {"NCCL_IB_DISABLE is set", ""},
+		job.CauseSocketSelected: {"NCCL_NET=Socket is set", ""},
+		job.CauseNoLibrary:      {"libibverbs is not loaded", ""}, job.CausePlugin: {"the plugin fell back", ""},
+		job.CauseNoPort: {"no RDMA device could be read", ""},
 	})
 }
 
 // jobUnknowns are why a transport is unknown.
 func jobUnknowns() words {
 	return wordsOf(map[job.Reason]word{
-		job.FirstReading: {"second reading needed", ""}, job.Idle: {"its GPUs are idle", ""}, job.NoTraffic: {"nothing carries data", ""}, job.LittleTraffic: {"too little data", ""},
-		job.Privilege: {"the exporter lacks privilege", warning}, job.Unreadable: {"a reading failed", warning}, job.Moved: {"devices are in the pod", ""},
+		job.FirstReading: {"second reading needed", ""}, job.Idle: {"its GPUs are idle", ""},
+		job.NoTraffic: {"nothing carries data", ""}, job.LittleTraffic: {"too little data", ""},
+		job.Privilege: {"the exporter lacks privilege", warning}, job.Unreadable: {"a reading failed", warning},
+		job.Moved:          {"devices are in the pod", ""},
 		job.NoCommunicator: {"no NCCL communicator", ""},
 	})
 }
@@ -91,26 +97,34 @@ func because() words {
 // jobRulesWords are the rules that a job can break.
 func jobRulesWords() words {
 	return wordsOf(map[job.Rule]word{
-		job.RuleNoCommunicator: {"GPUs are busy without NCCL", ""}, job.RuleNoDevices: {"no RDMA devices in the container", ""}, job.RuleMemlock: {"locked memory is limited", ""},
-		job.RuleAlignment: {"GPUs without their nearest NICs", ""}, job.RuleAffinity: {"CPUs far from their GPUs", ""}, job.RuleVersions: {"ranks have different NCCL releases", ""}, job.RuleSettings: {"ranks have different settings", ""},
-		job.RuleGrowing: {"verbs contexts grow", ""}, job.RuleBAR1: {"BAR1 of a GPU is full", ""}, job.RuleSettingMisread: {"NCCL misreads a setting", ""},
-		job.RuleSettingRefused: {"NCCL refuses a setting", ""}, job.RuleSettingIgnored: {"NCCL ignores a setting", ""}, job.RuleSettingUnknown: {"a setting unknown to NCCL", ""},
-		job.RuleSettingWrongHere: {"a setting is wrong on this node", ""}, job.RuleSettingNotRecommended: {"a setting makes it slower", ""},
+		job.RuleNoCommunicator: {"GPUs are busy without NCCL", ""},
+		job.RuleNoDevices:      {"no RDMA devices in the container", ""}, job.RuleMemlock: {"locked memory is limited", ""},
+		job.RuleAlignment: {"GPUs without their nearest NICs", ""}, job.RuleAffinity: {"CPUs far from their GPUs", ""},
+		job.RuleVersions: {"ranks have different NCCL releases", ""},
+		job.RuleSettings: {"ranks have different settings", ""},
+		job.RuleGrowing:  {"verbs contexts grow", ""}, job.RuleBAR1: {"BAR1 of a GPU is full", ""},
+		job.RuleSettingMisread: {"NCCL misreads a setting", ""},
+		job.RuleSettingRefused: {"NCCL refuses a setting", ""}, job.RuleSettingIgnored: {"NCCL ignores a setting", ""},
+		job.RuleSettingUnknown:        {"a setting unknown to NCCL", ""},
+		job.RuleSettingWrongHere:      {"a setting is wrong on this node", ""},
+		job.RuleSettingNotRecommended: {"a setting makes it slower", ""},
 	})
 }
 
 // impairments are why GPU time is lost.
 func impairments() words {
 	return wordsOf(map[job.Impairment]word{
-		job.ImpairedTCP: {"on TCP", bad}, job.ImpairedMisconfig: {"misconfigured", warning}, job.ImpairedLink: {"nearest NIC slow or down", warning}, job.ImpairedNoGPUDirect: {"without GPUDirect RDMA", warning},
+		job.ImpairedTCP: {"on TCP", bad}, job.ImpairedMisconfig: {"misconfigured", warning},
+		job.ImpairedLink:        {"nearest NIC slow or down", warning},
+		job.ImpairedNoGPUDirect: {"without GPUDirect RDMA", warning},
 	})
 }
 
 // perJob counts jobs, on however many nodes they are.
 func perJob(expr string) string { return "count(count by (cluster, training_job) (" + expr + "))" }
 
-// unlessUnseen is a count of which any is bad. None is good only where nothing can be missing: else it shows the number of
-// nodes of which jobs may be missing.
+// unlessUnseen is a count of which any is bad. None is good only where nothing can be missing: else it shows
+// the number of nodes of which jobs may be missing.
 func unlessUnseen(a about, expr, known string) panel {
 	p := number(a, "none", expr+"\nor count("+known+") * 0 unless on () "+unseen, zero(bad), nil)
 	return instead(p, "B", nodes(unseen)+" unless on () "+expr, "suffix: unseen", unknown)
@@ -122,20 +136,44 @@ func jobsNow() line {
 	}
 	onTCP := `count by (cluster, job, instance, training_job) (job:gpufabric_job_transport:tcp{@job})`
 	return line{
-		number(about{"Jobs", "Jobs that use GPUs now, each counted once on however many nodes it is.", "no job is seen", 3, 4}, "none", perJob(`gpufabric_job_info{@job}`), nil, nil),
-		unlessUnseen(about{"Jobs on TCP", "Jobs of which a rank is confirmed to move its data over TCP, which is 5 to 20 times slower. TCPX and FasTrak do so by design and do not count. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes.", "no job is seen", 3, 4},
+		number(about{
+			"Jobs", "Jobs that use GPUs now, each counted once on however many nodes it is.", "no job is seen", 3,
+			4,
+		}, "none", perJob(`gpufabric_job_info{@job}`), nil, nil),
+		unlessUnseen(about{
+			"Jobs on TCP",
+			"Jobs of which a rank is confirmed to move its data over TCP, which is 5 to 20 times slower. TCPX and FasTrak do so by design and do not count. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes.", "no job is seen", 3, 4,
+		},
 			perJob("min by (cluster, training_job) ("+transportsOf()+") == 0"), `gpufabric_job_info{@job}`),
-		number(about{"TCP suspected", "Jobs that seem to use TCP, or use RDMA and TCP: not all evidence could be read.", "no job is seen", 3, 4}, "none", worst("> 0 < 3"), zero(warning), nil),
-		number(about{"Misconfigured", "Jobs that break a rule of severity warning or critical: settings of NCCL, locked memory, NICs far from their GPUs.", "no job is seen", 3, 4}, "none",
-			orZero(perJob(`gpufabric_job_misconfigured{severity=~"critical|warning",@job} == 1`), `gpufabric_job_info{@job}`), zero(warning), nil),
-		number(about{"Unknown", "Jobs whose transport is unknown on all of their nodes. Unknown is neither good nor bad.", "no job is seen", 3, 4}, "none", worst("== 3"), []step{{0, plainly}, {1, note}}, nil),
+		number(about{
+			"TCP suspected", "Jobs that seem to use TCP, or use RDMA and TCP: not all evidence could be read.",
+			"no job is seen", 3, 4,
+		}, "none", worst("> 0 < 3"), zero(warning), nil),
+		number(about{
+			"Misconfigured",
+			"Jobs that break a rule of severity warning or critical: settings of NCCL, locked memory, NICs far from their GPUs.", "no job is seen", 3, 4,
+		}, "none",
+			orZero(perJob(`gpufabric_job_misconfigured{severity=~"critical|warning",@job} == 1`), `gpufabric_job_info{@job}`),
+			zero(warning), nil),
+		number(about{
+			"Unknown", "Jobs whose transport is unknown on all of their nodes. Unknown is neither good nor bad.",
+			"no job is seen", 3, 4,
+		}, "none", worst("== 3"), []step{{0, plainly}, {1, note}}, nil),
 		number(about{"GPUs on TCP", "GPUs of jobs that use TCP, confirmed or suspected.", "no job is seen", 3, 4}, "none",
-			orZero(`count(gpufabric_job_gpu_info{@job} and on (cluster, job, instance, training_job) `+onTCP+`)`, `gpufabric_job_info{@job}`), zero(bad), nil),
-		number(about{"Time on TCP", "Time that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 4}, "s",
+			orZero(`count(gpufabric_job_gpu_info{@job} and on (cluster, job, instance, training_job) `+onTCP+`)`,
+				`gpufabric_job_info{@job}`), zero(bad), nil),
+		number(about{
+			"Time on TCP",
+			"Time that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 4,
+		}, "s",
 			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster})
 or 0 * (count(gpufabric_job_info{@node}) and on () instance:gpufabric_node_info:last_seen_timestamp_seconds{@node})`, []step{{0, good}, {1e-9, warning}}, nil),
-		number(about{"Nodes unseen", "Nodes whose GPUs are busy while no job is seen there, and nodes with GPUs whose processes the exporter may not look into: jobs there are not shown. It needs root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.", "no exporter answers", 3, 4}, "none",
-			orZero(nodes(unseen), `gpufabric_scrape_collector_supported{collector="job",@node}`), []step{{0, plainly}, {1, note}}, nil),
+		number(about{
+			"Nodes unseen",
+			"Nodes whose GPUs are busy while no job is seen there, and nodes with GPUs whose processes the exporter may not look into: jobs there are not shown. It needs root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.", "no exporter answers", 3, 4,
+		}, "none",
+			orZero(nodes(unseen), `gpufabric_scrape_collector_supported{collector="job",@node}`),
+			[]step{{0, plainly}, {1, note}}, nil),
 	}
 }
 
@@ -143,7 +181,11 @@ or 0 * (count(gpufabric_job_info{@node}) and on () instance:gpufabric_node_info:
 func allJobs() panel {
 	const by = "cluster, training_job"
 	transport := "min by (" + by + ") (" + transportsOf() + ")"
-	return grid(about{"Jobs by transport", "Every job with the transport of its worst rank, jobs on TCP first. The name of a job leads to its nodes below.", noJobs, 24, 9},
+	return grid(about{
+		"Jobs by transport",
+		"Every job with the transport of its worst rank, jobs on TCP first. The name of a job leads to its nodes below.",
+		noJobs, 24, 9,
+	},
 		[]string{
 			orUnseen(worstFirst(by, "training_job", transport)),
 			transport,
@@ -151,7 +193,8 @@ func allJobs() panel {
 			`sum by (` + by + `) (gpufabric_job_ranks{@job})`,
 			`count by (` + by + `) (gpufabric_job_gpu_info{@job})`,
 			`count by (` + by + `) (job:gpufabric_job_transport:tcp{@job})`,
-			`count by (` + by + `) (count by (cluster, training_job, rule) (gpufabric_job_misconfigured{severity=~"critical|warning",@job} == 1))`,
+			`count by (` + by +
+				`) (count by (cluster, training_job, rule) (gpufabric_job_misconfigured{severity=~"critical|warning",@job} == 1))`,
 		}, "",
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "B", title: "Transport", words: jobTransports(), width: 150},
@@ -167,14 +210,18 @@ func allJobs() panel {
 func jobNodes() panel {
 	const by = "cluster, instance, training_job"
 	transport := "min by (" + by + ") (" + transportsOf() + ")"
-	return grid(about{"Jobs, node by node", "The chosen jobs on each of their nodes: how the data go there, and why. The way is the part of NCCL, or the plugin, that moves them.", noJobs, 24, 9},
+	return grid(about{
+		"Jobs, node by node",
+		"The chosen jobs on each of their nodes: how the data go there, and why. The way is the part of NCCL, or the plugin, that moves them.", noJobs, 24, 9,
+	},
 		[]string{
 			orUnseen(worstFirst(by, "training_job", transport)),
 			transport,
 			`max by (` + by + `, way) (gpufabric_job_info{@job})`,
 			`max by (` + by + `) (gpufabric_job_ranks{@job})`,
 			`count by (` + by + `) (gpufabric_job_gpu_info{@job})`,
-			`max by (` + by + `, because) (label_replace(gpufabric_job_info{cause!="",@job}, "because", "$1", "cause", "(.*)") or label_replace(gpufabric_job_transport_unknown{@job} == 1, "because", "$1", "reason", "(.*)"))`,
+			`max by (` + by +
+				`, because) (label_replace(gpufabric_job_info{cause!="",@job}, "because", "$1", "cause", "(.*)") or label_replace(gpufabric_job_transport_unknown{@job} == 1, "because", "$1", "reason", "(.*)"))`,
 			`count by (` + by + `) (gpufabric_job_device_info{@job})`,
 		}, "",
 		column{field: "training_job", title: "Job", link: toJob()},
@@ -188,7 +235,8 @@ func jobNodes() panel {
 		column{field: "cluster", title: "Cluster", width: 72})
 }
 
-// wrongSetting names the settings of rules that jobs break: of one that is wrong on its node that which put NCCL on TCP.
+// wrongSetting names the settings of rules that jobs break: of one that is wrong on its node that which put
+// NCCL on TCP.
 const wrongSetting = `max by (cluster, training_job, rule, setting) (label_replace(
   max by (cluster, job, instance, training_job, rule) (gpufabric_job_misconfigured{rule="setting_wrong_here",@job} == 1)
   * on (cluster, job, instance, training_job) group_left (cause) max by (cluster, job, instance, training_job, cause) (gpufabric_job_info{cause=~"rdma_disabled|socket_selected",@job}),
@@ -197,12 +245,21 @@ or on (cluster, training_job, rule) label_replace(max by (cluster, training_job,
 
 // jobRules are what is wrong with jobs beside their transport.
 func jobRules() panel {
-	return grid(about{"Wrong settings", "Rules that the chosen jobs break, the most severe first, with the number of nodes. The setting is named where it put NCCL on TCP; the command jobs, or the page of a node, names every variable and rank.", "no job breaks a rule, or no job is seen", 24, 7},
-		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`), wrongSetting}, bySeverity,
+	return grid(about{
+		"Wrong settings",
+		"Rules that the chosen jobs break, the most severe first, with the number of nodes. The setting is named where it put NCCL on TCP; the command jobs, or the page of a node, names every variable and rank.", "no job breaks a rule, or no job is seen", 24, 7,
+	},
+		[]string{
+			ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`),
+			wrongSetting,
+		}, bySeverity,
 		column{field: "rank", title: bySeverity, words: ranks(), width: 90},
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "rule", title: "What is wrong", words: jobRulesWords()},
-		column{field: "setting", title: "Setting", none: "-", words: causes().with("unnamed", word{"see gpufabric_exporter jobs", ""}), width: 265},
+		column{
+			field: "setting", title: "Setting", none: "-",
+			words: causes().with("unnamed", word{"see gpufabric_exporter jobs", ""}), width: 265,
+		},
 		column{field: "A", title: "Nodes", width: 90},
 		column{field: "cluster", title: "Cluster", width: 110},
 		column{field: "severity"})
@@ -212,19 +269,35 @@ func jobTraffic() line {
 	const devices = `on (cluster, job, instance, device) group_left () group by (cluster, job, instance, device) (gpufabric_job_device_info{@job})`
 	const hosts = `on (cluster, job, instance) group by (cluster, job, instance) (gpufabric_job_info{@job})`
 	return line{
-		over(about{"RDMA sent, by device", "What the RDMA devices send that carry data of the chosen jobs: the ten highest at the end of the time shown, and the highest of all. Devices that several jobs use carry the data of all of them.", "no device carries data of these jobs", 12, 9}, "Bps", nil,
-			extreme("topk", 10, `(sum by (cluster, job, instance, device) (port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@port}) * `+devices+`)`, "{{instance}} {{device}}")...),
-		over(about{"RDMA and other traffic of their nodes", "What the nodes of the chosen jobs send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces.", "no traffic counters are known, or no job is seen", 12, 9}, "Bps", nil,
+		over(about{
+			"RDMA sent, by device",
+			"What the RDMA devices send that carry data of the chosen jobs: the ten highest at the end of the time shown, and the highest of all. Devices that several jobs use carry the data of all of them.", "no device carries data of these jobs", 12, 9,
+		}, "Bps", nil,
+			extreme("topk", 10,
+				`(sum by (cluster, job, instance, device) (port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@port}) * `+devices+`)`, "{{instance}} {{device}}")...),
+		over(about{
+			"RDMA and other traffic of their nodes",
+			"What the nodes of the chosen jobs send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces.", "no traffic counters are known, or no job is seen", 12, 9,
+		}, "Bps", nil,
 			curve{`sum(` + sent + ` and ` + hosts + `)`, "RDMA"},
-			curve{`sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node} and ` + hosts + `)`, "not RDMA"}),
+			curve{
+				`sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node} and ` + hosts + `)`,
+				"not RDMA",
+			}),
 	}
 }
 
 func jobLoss() line {
 	return line{
-		named(over(about{"GPUs at work for impaired jobs", "How many GPUs work for jobs that are impaired, by reason, in the chosen clusters, whichever jobs are chosen. The area below a line is GPU time lost; one GPU can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 14, 8}, "none", nil,
+		named(over(about{
+			"GPUs at work for impaired jobs",
+			"How many GPUs work for jobs that are impaired, by reason, in the chosen clusters, whichever jobs are chosen. The area below a line is GPU time lost; one GPU can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 14, 8,
+		}, "none", nil,
 			curve{`sum by (reason) (cluster:gpufabric_gpu_impaired_seconds:rate5m{@cluster})`, "{{reason}}"}), impairments()),
-		grid(about{"GPU time lost in a day, by reason", "Time that GPUs worked for impaired jobs in the last day, added up over all GPUs, whichever jobs are chosen. The same time can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 10, 8},
+		grid(about{
+			"GPU time lost in a day, by reason",
+			"Time that GPUs worked for impaired jobs in the last day, added up over all GPUs, whichever jobs are chosen. The same time can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 10, 8,
+		},
 			[]string{`sum by (cluster, reason) (cluster:gpufabric_gpu_impaired_seconds:sum_1d{@cluster})`}, "-GPU time",
 			column{field: "reason", title: "Reason", words: impairments()},
 			column{field: "A", title: "GPU time", unit: "s", width: 130},
@@ -234,7 +307,10 @@ func jobLoss() line {
 
 func jobHistory() line {
 	return line{
-		history(about{"Transport over time", "The transport of the worst rank of each chosen job.", "no job is seen", 24, 10}, jobTransports(),
+		history(about{
+			"Transport over time", "The transport of the worst rank of each chosen job.", "no job is seen", 24,
+			10,
+		}, jobTransports(),
 			curve{"min by (cluster, training_job) (" + transportsOf() + ")", "{{training_job}}"}),
 	}
 }

@@ -98,8 +98,8 @@ func TestFindingsLeadToWhatTheyConcern(t *testing.T) {
 	}
 }
 
-// TestRailsLeadToPorts: the link of a cell, whose value is a parameter with the name of a device, has no other device; an
-// empty one is none.
+// TestRailsLeadToPorts: the link of a cell, whose value is a parameter with the name of a device, has no
+// other device; an empty one is none.
 func TestRailsLeadToPorts(t *testing.T) {
 	all, _ := shipped(t)
 	for _, m := range all {

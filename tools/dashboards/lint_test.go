@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestLooks requires of each panel what Grafana needs to show it as intended. Each rule is for a defect that has occurred.
+// TestLooks requires of each panel what Grafana needs to show it as intended. Each rule is for a defect that
+// has occurred.
 func TestLooks(t *testing.T) {
 	all, _ := shipped(t)
 	for _, m := range all {
@@ -123,7 +124,8 @@ const (
 	ofOrder  = 16   // more beside the title of a column that orders the table: an arrow
 )
 
-// advances are the widths of " " to "~" in Roboto of 14 pixels with the letter spacing of Grafana, as a browser measures them.
+// advances are the widths of " " to "~" in Roboto of 14 pixels with the letter spacing of Grafana, as a
+// browser measures them.
 var advances = [...]float64{
 	3.62, 3.75, 3.90, 8.77, 8.01, 10.40, 8.85, 1.87, 4.94, 5.02, 6.18, 8.09, 2.90, 4.01, 3.83, 4.40,
 	8.01, 8.01, 8.01, 8.01, 8.01, 8.01, 8.01, 8.01, 8.01, 8.01, 3.54, 3.11, 7.27, 7.83, 7.46, 6.76,

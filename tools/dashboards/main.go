@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command dashboards writes the Grafana dashboards of the exporter: one JSON file each, for a provider of Grafana or for
-// its import. It builds them with the types of Grafana's foundation SDK, and omits what Grafana 9.3 does not
-// support yet. Nothing runs at the same time; an error means that a dashboard is not well formed or a file cannot be written.
+// Command dashboards writes the Grafana dashboards of the exporter: one JSON file each, for a provider of
+// Grafana or for its import. It builds them with the types of Grafana's foundation SDK, and omits what
+// Grafana 9.3 does not support yet. Nothing runs at the same time; an error means that a dashboard is not
+// well formed or a file cannot be written.
 package main
 
 import (

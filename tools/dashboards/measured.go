@@ -27,11 +27,13 @@ func measured() string {
 	}
 	// What a finding follows from: another finding on the same labels.
 	follows := func(problem, is, on, cause, of string) string {
-		return `label_replace(label_replace(count by (cluster, instance) (` + is + ` and on (` + on + `) ` + of + `), "measured", "follows: ` + cause + `", "", ""), "problem", "` + problem + `", "", "")`
+		return `label_replace(label_replace(count by (cluster, instance) (` + is + ` and on (` + on + `) ` + of +
+			`), "measured", "follows: ` + cause + `", "", ""), "problem", "` + problem + `", "", "")`
 	}
 	fires := func(name string) string { return `ALERTS{alertname="` + name + `",alertstate="firing",@node}` }
 	fails := func(check string) string { return `gpufabric_check_failed{check="` + check + `",@node} == 1` }
-	const port, gpu, whole = "cluster, job, instance, device, port", "cluster, job, instance, uuid", "cluster, job, instance"
+	const port, gpu, whole = "cluster, job, instance, device, port", "cluster, job, instance, uuid",
+		"cluster, job, instance"
 	const up = `sum by (` + whole + `) (gpufabric_node_compute_ports{@node})`
 	return `count by (cluster, instance, problem, measured) (
 ` + linkState() + `
@@ -70,7 +72,8 @@ func linkState() string {
 	for _, state := range slices.Sorted(maps.Keys(states)) {
 		expr = `label_replace(` + expr + `, "measured", "Link: ` + states[state].text + `", "state", "` + state + `")`
 	}
-	return `label_replace(` + expr + `, "problem", "port_active", "", "") or label_replace(` + expr + `, "problem", "GpuFabricPortDown", "", "")`
+	return `label_replace(` + expr + `, "problem", "port_active", "", "") or label_replace(` + expr +
+		`, "problem", "GpuFabricPortDown", "", "")`
 }
 
 // ncclFindings are the rules that the configuration of NCCL breaks, as words.
@@ -84,18 +87,22 @@ func ncclFindings() string {
 	return `label_replace(` + expr + `, "problem", "nccl_configuration", "", "")`
 }
 
-// trafficClass is what the packets of ports carry whose DSCP is wrong. A value below 8 beside that finding about the configuration
-// of NCCL is NCCL_IB_TC, given as a priority.
+// trafficClass is what the packets of ports carry whose DSCP is wrong. A value below 8 beside that finding
+// about the configuration of NCCL is NCCL_IB_TC, given as a priority.
 func trafficClass() string {
 	const (
-		port     = `cluster, job, instance, device, port`
-		class    = `gpufabric_roce_traffic_class{@node} and on (` + port + `) gpufabric_check_failed{check="roce_dscp",@node} == 1`
-		priority = `(` + class + `) < 8 and on (cluster, job, instance) gpufabric_nccl_config_findings{rule="ib_tc_looks_like_a_priority",@node} > 0`
+		port  = `cluster, job, instance, device, port`
+		class = `gpufabric_roce_traffic_class{@node} and on (` + port +
+			`) gpufabric_check_failed{check="roce_dscp",@node} == 1`
+		priority = `(` + class +
+			`) < 8 and on (cluster, job, instance) gpufabric_nccl_config_findings{rule="ib_tc_looks_like_a_priority",@node} > 0`
 	)
 	text := func(expr, text string) string {
-		return `label_replace(count_values by (cluster, instance) ("measured", ` + expr + `), "measured", "` + text + `", "measured", "(.*)")`
+		return `label_replace(count_values by (cluster, instance) ("measured", ` + expr + `), "measured", "` + text +
+			`", "measured", "(.*)")`
 	}
-	return `label_replace(` + text(priority, "NCCL_IB_TC=$1, a priority") + ` or ` + text(class+` unless on (`+port+`) (`+priority+`)`, "traffic class $1") + `, "problem", "roce_dscp", "", "")`
+	return `label_replace(` + text(priority, "NCCL_IB_TC=$1, a priority") + ` or ` +
+		text(class+` unless on (`+port+`) (`+priority+`)`, "traffic class $1") + `, "problem", "roce_dscp", "", "")`
 }
 
 // worded puts the texts of values of a label into the label measured of findings of a problem.
@@ -115,15 +122,18 @@ func onTCPBecause(alert string) string {
 // misconfigured are the rules that jobs break.
 func misconfigured() string {
 	const alert = "GpuFabricJobMisconfigured"
-	return worded(`count by (cluster, instance, rule) (ALERTS{alertname="`+alert+`",alertstate="firing",@node})`, "rule", alert, jobRulesWords())
+	return worded(`count by (cluster, instance, rule) (ALERTS{alertname="`+alert+`",alertstate="firing",@node})`, "rule",
+		alert, jobRulesWords())
 }
 
-// explained are the causes of a fault of probes: another finding on the same GPUs or port, or what NCCL or the result says.
+// explained are the causes of a fault of probes: another finding on the same GPUs or port, or what NCCL or
+// the result says.
 func explained(problem, fault string) string {
 	cause := `gpufabric_probe_fault_cause{fault="` + fault + `",@node}`
 	if fault != "socket" {
 		const probe = `cluster, job, instance, kind, device, port`
-		cause = `max by (` + probe + `, cause) (` + explaining("@node") + `) and on (` + probe + `) ` + cause + ` or on (` + probe + `) ` + cause
+		cause = `max by (` + probe + `, cause) (` + explaining("@node") + `) and on (` + probe + `) ` + cause + ` or on (` +
+			probe + `) ` + cause
 	}
 	return worded(`count by (cluster, instance, cause) (`+cause+`)`, "cause", problem, shortCauses())
 }
@@ -142,7 +152,9 @@ func shortCauses() words {
 	w[string(probes.CauseVersions)] = word{"versions changed", ""}
 	w[string(probes.CauseSwitchSums)] = word{"NVLS changed", ""}
 	for pattern, text := range map[string]string{
-		"port_active": "port not active", "port_rate": "port is slow", "port_rate_.+": "rate of port", "nvlink_.+": "NVLinks", "gpu_.+": "GPU", "pcie_.+": "PCIe", "gid_.+": "address", "roce_.+": "RoCE settings", stormAlert: "sends a PFC storm",
+		"port_active": "port not active", "port_rate": "port is slow", "port_rate_.+": "rate of port",
+		"nvlink_.+": "NVLinks", "gpu_.+": "GPU", "pcie_.+": "PCIe", "gid_.+": "address", "roce_.+": "RoCE settings",
+		stormAlert: "sends a PFC storm",
 	} {
 		w[pattern] = word{text, ""}
 	}

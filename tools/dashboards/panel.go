@@ -53,10 +53,12 @@ type step struct {
 // zero colours a count of which any is trouble.
 func zero(color string) []step { return []step{{0, good}, {1, color}} }
 
-// fill puts the choice of the reader into a query: @node for what a node exposes, @port for what a device does, @job for jobs.
+// fill puts the choice of the reader into a query: @node for what a node exposes, @port for what a device
+// does, @job for jobs.
 func fill(expr string) string {
 	const chosen = `cluster=~"$cluster",instance=~"$instance"`
-	return strings.NewReplacer("@node", chosen, "@port", chosen+`,device=~"$device"`, "@job", chosen+`,training_job=~"$training_job"`, "@cluster", `cluster=~"$cluster"`).Replace(expr)
+	return strings.NewReplacer("@node", chosen, "@port", chosen+`,device=~"$device"`, "@job",
+		chosen+`,training_job=~"$training_job"`, "@cluster", `cluster=~"$cluster"`).Replace(expr)
 }
 
 func base(kind string, a about) *dashboard.PanelBuilder {
@@ -118,11 +120,14 @@ func (w words) mappings() []dashboard.ValueMapping {
 		}
 		options[value] = r
 	}
-	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: options}}}
+	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{
+		Type:    dashboard.MappingTypeValueToText,
+		Options: options,
+	}}}
 }
 
-// exporters are the targets known to be exporters, as in the alert GpuFabricExporterDown: those that answered before, and
-// those of a job that is called like this exporter.
+// exporters are the targets known to be exporters, as in the alert GpuFabricExporterDown: those that answered
+// before, and those of a job that is called like this exporter.
 const exporters = `(
   up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds
   or up{job=~".*gpu.?fabric.*",@node}
@@ -140,23 +145,29 @@ const silence = `(
 // unchecked are nodes that answer and check nothing: the collector check is off there.
 const unchecked = `(gpufabric_node_info{@node} unless on (cluster, job, instance) gpufabric_scrape_collector_success{collector="check",@node})`
 
-// listedUnchecked are they, or without their names their number where they are more than five: their rows would hide findings.
-const listedUnchecked = `(count by (cluster, instance) ` + unchecked + ` and on () count(` + unchecked + `) <= 5 or count(` + unchecked + `) > 5)`
+// listedUnchecked are they, or without their names their number where they are more than five: their rows
+// would hide findings.
+const listedUnchecked = `(count by (cluster, instance) ` + unchecked + ` and on () count(` + unchecked +
+	`) <= 5 or count(` + unchecked + `) > 5)`
 
-// now is how many points panels ask for whose queries are instant. Grafana evaluates these at the end of the last step, and a
-// narrow panel has steps of many minutes: an exporter that fell silent would be shown as up until the step ends. This many
-// points are as many as Prometheus allows; the steps of six hours are then as short as the interval of scrapes.
+// now is how many points panels ask for whose queries are instant. Grafana evaluates these at the end of the
+// last step, and a narrow panel has steps of many minutes: an exporter that fell silent would be shown as up
+// until the step ends. This many points are as many as Prometheus allows; the steps of six hours are then as
+// short as the interval of scrapes.
 const now = 11000
 
 // number is one figure, coloured by steps. Without data because no exporter answers, or none is known, it says so.
 func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelBuilder {
-	expr += "\nor on () (max(" + silence + ") unless on () gpufabric_node_info{@node})\nor on () (vector(-2) unless on () gpufabric_node_info{@node})"
-	w = w.with("-1", word{"exporter silent", bad}).with("-3", word{"never answered", bad}).with("-2", word{"no exporter known", unknown})
+	expr += "\nor on () (max(" + silence +
+		") unless on () gpufabric_node_info{@node})\nor on () (vector(-2) unless on () gpufabric_node_info{@node})"
+	w = w.with("-1", word{"exporter silent", bad}).with("-3", word{"never answered", bad}).with("-2",
+		word{"no exporter known", unknown})
 	return base("stat", a).Unit(unit).Mappings(w.mappings()).Thresholds(thresholdsBuilder(thresholds(plainly, steps))).
 		Targets(targets(query("A", expr, "").Instant())).MaxDataPoints(now).
 		Options(stat.Options{
-			ColorMode: common.BigValueColorModeValue, GraphMode: common.BigValueGraphModeNone, JustifyMode: common.BigValueJustifyModeAuto,
-			TextMode: common.BigValueTextModeValue, Orientation: common.VizOrientationAuto,
+			ColorMode: common.BigValueColorModeValue, GraphMode: common.BigValueGraphModeNone,
+			JustifyMode: common.BigValueJustifyModeAuto,
+			TextMode:    common.BigValueTextModeValue, Orientation: common.VizOrientationAuto,
 			ReduceOptions: common.ReduceDataOptions{Values: new(false), Calcs: []string{"lastNotNull"}},
 		})
 }
@@ -177,8 +188,8 @@ const (
 	lowest  = "lowest of all"
 )
 
-// extreme are the lines of an expression that are the highest (topk) or lowest (bottomk) at the end of the time shown, so
-// that a line does not come and go, and what was the highest or lowest of all at each time.
+// extreme are the lines of an expression that are the highest (topk) or lowest (bottomk) at the end of the
+// time shown, so that a line does not come and go, and what was the highest or lowest of all at each time.
 func extreme(op string, n int, expr, legend string) []curve {
 	name, of, nonzero := highest, "max", " > 0"
 	if op == "bottomk" {
@@ -191,7 +202,8 @@ func extreme(op string, n int, expr, legend string) []curve {
 }
 
 // atEnd makes what a query reads that of the end of the time shown.
-var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_interval] @ end()", "@port}", "@port} @ end()", "@job}", "@job} @ end()")
+var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_interval] @ end()", "@port}",
+	"@port} @ end()", "@job}", "@job} @ end()")
 
 // axis is the width in pixels of axes whose labels Grafana would cut.
 var axis = map[string]float64{packets: 75, events: 60}
@@ -199,16 +211,18 @@ var axis = map[string]float64{packets: 75, events: 60}
 // room is how far the axis reaches where all values are smaller: without it zero is drawn below 100, or 10000 %.
 var room = map[string]float64{"percentunit": 0.1, "Bps": 1e3, "bps": 1e3, "s": 0.001}
 
-// over draws lines over time. Gaps stay gaps. A step is drawn as a dashed line. The legend has the last value of each line
-// and the highest, or the lowest where that is what matters.
+// over draws lines over time. Gaps stay gaps. A step is drawn as a dashed line. The legend has the last value
+// of each line and the highest, or the lowest where that is what matters.
 func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelBuilder {
 	top := 1.0
 	if r, ok := room[unit]; ok {
 		top = r
 	}
 	custom := common.GraphFieldConfig{
-		DrawStyle: new(common.GraphDrawStyleLine), LineWidth: new(1.0), FillOpacity: new(0.0), ShowPoints: new(common.VisibilityModeAuto),
-		LineInterpolation: new(common.LineInterpolationLinear), SpanNulls: &common.BoolOrFloat64{Bool: new(false)}, AxisSoftMax: new(top),
+		DrawStyle: new(common.GraphDrawStyleLine), LineWidth: new(1.0), FillOpacity: new(0.0),
+		ShowPoints:        new(common.VisibilityModeAuto),
+		LineInterpolation: new(common.LineInterpolationLinear), SpanNulls: &common.BoolOrFloat64{Bool: new(false)},
+		AxisSoftMax: new(top),
 	}
 	if w, ok := axis[unit]; ok {
 		custom.AxisWidth = new(w)
@@ -281,13 +295,22 @@ func history(a about, w words, curves ...curve) *dashboard.PanelBuilder {
 		queries = append(queries, query(ref(i), c.expr, c.legend).Range())
 		known = append(known, c.expr)
 	}
-	queries = append(queries, query(ref(len(curves)), "vector(-1) unless on () ("+strings.Join(known, " or ")+")", "no data").Range())
-	return base("state-timeline", a).Unit("none").Mappings(w.with("-1", word{a.none, unknown}).mappings()).Targets(targets(queries...)).
+	queries = append(queries, query(ref(len(curves)), "vector(-1) unless on () ("+strings.Join(known, " or ")+")",
+		"no data").Range())
+	return base("state-timeline", a).Unit("none").Mappings(w.with("-1",
+		word{a.none, unknown}).mappings()).Targets(targets(queries...)).
 		Thresholds(thresholdsBuilder(thresholds(plainly, nil))).
-		Custom(statetimeline.FieldConfig{LineWidth: new(uint32(0)), FillOpacity: new(uint32(70)), SpanNulls: &statetimeline.BoolOrUint32{Bool: new(false)}}).
+		Custom(statetimeline.FieldConfig{
+			LineWidth: new(uint32(0)), FillOpacity: new(uint32(70)),
+			SpanNulls: &statetimeline.BoolOrUint32{Bool: new(false)},
+		}).
 		Options(statetimeline.Options{
-			ShowValue: common.VisibilityModeNever, RowHeight: 0.8, MergeValues: new(true), AlignValue: new(common.TimelineValueAlignmentLeft),
-			Legend:  common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}},
+			ShowValue: common.VisibilityModeNever, RowHeight: 0.8, MergeValues: new(true),
+			AlignValue: new(common.TimelineValueAlignmentLeft),
+			Legend: common.VizLegendOptions{
+				DisplayMode: common.LegendDisplayModeList,
+				Placement:   common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{},
+			},
 			Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeSingle, Sort: common.SortOrderNone},
 		})
 }

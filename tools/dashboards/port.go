@@ -28,12 +28,20 @@ func portNow() line {
 		down     = `(gpufabric_hca_port_physical_state{state="link_up",@port} == 0) unless on () gpufabric_hca_port_rate_bytes_per_second{@port}`
 		slow     = `(gpufabric_hca_port_rate_bytes_per_second{@port} < on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
 	)
-	speed := number(about{"Rate", "Signalling rate of the link: green at the expected rate, red below it, without colour where no rate is expected. A link that is down has none, whatever the driver says.", "unknown", 3, 4}, "bps",
-		current+" and on () "+expected+" unless on () "+slow+"\nor "+linkDown+" + 0 * max("+down+")", []step{{0, good}}, words{linkDown: {"link down", unknown}})
+	speed := number(about{
+		"Rate",
+		"Signalling rate of the link: green at the expected rate, red below it, without colour where no rate is expected. A link that is down has none, whatever the driver says.", "unknown", 3, 4,
+	}, "bps",
+		current+" and on () "+expected+" unless on () "+slow+"\nor "+linkDown+" + 0 * max("+down+")", []step{{0, good}},
+		words{linkDown: {"link down", unknown}})
 	speed = instead(speed, "B", "8 * min("+slow+")", "bps", bad)
 	speed = instead(speed, "C", current+" unless on () "+expected, "bps", plainly)
 	return line{
-		number(about{"State", "Logical state of the port; of several ports the worst. Some drivers, such as that of EFA, report none.", "unknown", 3, 4}, "none",
+		number(about{
+			"State",
+			"Logical state of the port; of several ports the worst. Some drivers, such as that of EFA, report none.",
+			"unknown", 3, 4,
+		}, "none",
 			`max(gpufabric_hca_port_state{state="active",@port} == 1
   or 2 * (gpufabric_hca_port_state{state="armed",@port} == 1)
   or 3 * (gpufabric_hca_port_state{state="init",@port} == 1)
@@ -41,24 +49,47 @@ func portNow() line {
   or 4 * (gpufabric_hca_port_state{state="down",@port} == 1 unless on (cluster, job, instance, device, port) `+spare+`)
   or 5 * (gpufabric_hca_port_state{state!~"active|armed|init|down",@port} == 1)
   or 6 + 0 * (gpufabric_hca_port_info{link_layer="unspecified",@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@port}))`, nil,
-			words{"0": {"down (spare)", unneeded}, "1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}, "6": {"not reported", plainly}}),
+			words{
+				"0": {"down (spare)", unneeded}, "1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning},
+				"4": {"down", bad}, "5": {"other", warning}, "6": {"not reported", plainly},
+			}),
 		speed,
-		number(about{"Expected rate", "What configuration, manifest, profile or record of the node state.", "not stated", 3, 4}, "bps", expected, nil, nil),
-		number(about{"Errors", "In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "not counted", 3, 4}, "short",
+		number(about{
+			"Expected rate", "What configuration, manifest, profile or record of the node state.", "not stated", 3,
+			4,
+		}, "bps", expected, nil, nil),
+		number(about{
+			"Errors",
+			"In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.",
+			"not counted", 3, 4,
+		}, "short",
 			`round(sum(increase(gpufabric_ethernet_symbol_errors_total{@port}[10m])
   or increase(gpufabric_hca_port_symbol_errors_total{@port}[10m])
   or increase(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[10m])
   or increase(gpufabric_ethernet_received_discards_total{@port}[10m])
   or increase(gpufabric_hca_port_receive_errors_total{@port}[10m])
   or increase(gpufabric_hca_retries_exceeded_total{@port}[10m])))`, zero(bad), nil),
-		number(about{"Time paused", "Share of the last 5 minutes in which pause frames (PFC) of the switch kept the port from sending: the network is congested.", "not counted", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
-		number(about{"Time pausing", "Share of the last 5 minutes in which the port made its switch wait with pause frames (PFC): the host receives slower than others send.", "not counted", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
-		number(about{"RoCE settings", "Whether address, traffic class, DSCP, priority, PFC and ECN agree. Settings of a port that is not active are not judged.", "not known", 3, 4}, "none",
+		number(about{
+			"Time paused",
+			"Share of the last 5 minutes in which pause frames (PFC) of the switch kept the port from sending: the network is congested.", "not counted", 3, 4,
+		}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
+		number(about{
+			"Time pausing",
+			"Share of the last 5 minutes in which the port made its switch wait with pause frames (PFC): the host receives slower than others send.", "not counted", 3, 4,
+		}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
+		number(about{
+			"RoCE settings",
+			"Whether address, traffic class, DSCP, priority, PFC and ECN agree. Settings of a port that is not active are not judged.", "not known", 3, 4,
+		}, "none",
 			`min(gpufabric_roce_chain_consistent{@port}`+ofActive+`)
 or max(2 + 0 * (gpufabric_hca_port_state{state="active",@port} == 0))
 or max(3 + 0 * gpufabric_hca_port_info{link_layer!="ethernet",@port})`, nil, words{"1": {"consistent", good}, "0": {"wrong", bad}, "2": {"not judged", plainly}, "3": {"no RoCE", plainly}}),
-		number(about{"Last probe", "Bus bandwidth of the last probe of this rail over its own baseline, which takes five results. Outdated: it is older than a critical finding on this node, or than two of its intervals.", "no result", 3, 4}, "percentunit",
-			`min(`+fresh(`gpufabric_probe_baseline_ratio{kind="rail",@port}`)+`)`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, words{notFresh: outdated}),
+		number(about{
+			"Last probe",
+			"Bus bandwidth of the last probe of this rail over its own baseline, which takes five results. Outdated: it is older than a critical finding on this node, or than two of its intervals.", "no result", 3, 4,
+		}, "percentunit",
+			`min(`+fresh(`gpufabric_probe_baseline_ratio{kind="rail",@port}`)+`)`,
+			[]step{{0, bad}, {0.8, warning}, {0.95, good}}, words{notFresh: outdated}),
 	}
 }
 
@@ -66,7 +97,11 @@ or max(3 + 0 * gpufabric_hca_port_info{link_layer!="ethernet",@port})`, nil, wor
 const linkDown = "-4"
 
 func portIdentity() panel {
-	return grid(about{"The port", "What it is, what it is for, whether its PCIe link has its full speed and width, and the nearest GPU. " + nearness, "no such device, or the collector hca is off", 24, 4},
+	return grid(about{
+		"The port",
+		"What it is, what it is for, whether its PCIe link has its full speed and width, and the nearest GPU. " + nearness,
+		"no such device, or the collector hca is off", 24, 4,
+	},
 		[]string{
 			orSilent(`max by (device, port, role, netdev) (gpufabric_hca_port_info{@port})`),
 			`max by (device, board_id, firmware_version, pci_address) (gpufabric_hca_info{@port})`,
@@ -96,7 +131,10 @@ or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_addr
 func portFindings(t texts) panel {
 	opened := open(`device=~"$device",`)
 	found := `1000 * min by (severity, problem) (` + opened + `)`
-	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "unknown: no answer, or the recording rules are not loaded", 13, 8},
+	return grid(about{
+		"Open findings of this port",
+		"Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "unknown: no answer, or the recording rules are not loaded", 13, 8,
+	},
 		[]string{`label_replace(` + caveats(ranked(found), opened, "@port") + `, "runbook", "$1", "problem", "(.*)")
 or label_replace(` + absent(sortedFirst) + ` + 0 * max by (because) (` + spareBecause + `), "rank", "spare", "", "")`}, bySeverity+","+bySince,
 		column{field: "rank", title: bySeverity, words: ranks(), width: 85},
@@ -109,12 +147,17 @@ or label_replace(` + absent(sortedFirst) + ` + 0 * max by (because) (` + spareBe
 
 // portCourse shows in one place when each fact of the port was as it should be.
 func portCourse() panel {
-	return history(about{"As it should be, over time", "Whether the port was active (or is spare: not needed), at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 11, 8},
+	return history(about{
+		"As it should be, over time",
+		"Whether the port was active (or is spare: not needed), at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 11, 8,
+	},
 		words{"1": {"yes", good}, "0": {"no", bad}, isSpare: {"spare: not needed", unneeded}},
 		curve{`min(` + activeOrSpare + `)`, "active"},
 		curve{`min(gpufabric_hca_port_rate_bytes_per_second{@port} >= bool on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "at full rate"},
-		curve{`max(` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `) < bool 0.05`, "does not pause the network"},
-		curve{`max(` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_received_pause_seconds_total") + `) < bool 0.1`, "is not paused"},
+		curve{`max(` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` +
+			rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `) < bool 0.05`, "does not pause the network"},
+		curve{`max(` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` +
+			rate("gpufabric_ethernet_received_pause_seconds_total") + `) < bool 0.1`, "is not paused"},
 		curve{`min(gpufabric_roce_chain_consistent{@port}` + ofActive + `)`, "RoCE settings agree"},
 		curve{`min(1 + 0 * gpufabric_gid_selected_index{reason!="fallback",@port} or 0 * gpufabric_gid_selected_index{reason="fallback",@port})`, "address fits"},
 		curve{`min(gpufabric_probe_success{kind="rail",@port} ` + unlessOutdated + `)`, "probe succeeds"},
@@ -122,21 +165,34 @@ func portCourse() panel {
 }
 
 func portProbes(t texts) panel {
-	return probeTable(t, about{"Probe of this rail", lastResult, "no result: probes are off, the port was down, or no GPU is assigned to it", 24, 4}, "kind, device, port", "@port", "device")
+	return probeTable(t, about{
+		"Probe of this rail", lastResult,
+		"no result: probes are off, the port was down, or no GPU is assigned to it", 24, 4,
+	}, "kind, device, port", "@port",
+		"device")
 }
 
 func portTraffic() line {
 	const linkRate = `8 * max(gpufabric_hca_port_rate_bytes_per_second{@port})`
 	return line{
-		over(about{"Traffic and rate", "What the port sends and receives over RDMA (on InfiniBand: all of it) and otherwise, mostly TCP, against the rate of its link and the expected rate. A link that is down has no rate: its line ends there.", "no traffic counters are known", 12, 9}, "bps", nil,
+		over(about{
+			"Traffic and rate",
+			"What the port sends and receives over RDMA (on InfiniBand: all of it) and otherwise, mostly TCP, against the rate of its link and the expected rate. A link that is down has no rate: its line ends there.", "no traffic counters are known", 12, 9,
+		}, "bps", nil,
 			curve{`8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "expected rate"},
 			curve{linkRate + ` and on () (` + atEnd.Replace(linkRate) + `)`, "rate of the link"},
 			curve{linkRate + ` unless on () (` + atEnd.Replace(linkRate) + `)`, "rate of the link before it went down"},
 			curve{`8 * sum(` + carried("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "sent over RDMA"},
 			curve{`8 * sum(` + carried("gpufabric_hca_port_received_data_bytes_total") + `)`, "received over RDMA"},
 			curve{`8 * sum(` + carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "sent otherwise"},
-			curve{`8 * sum(` + carried("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`, "received otherwise"}).Min(0),
-		over(about{"Probe: measured and expected", "Bus bandwidth of the last probe through this port, what the same probe reached before (its baseline), and what the line rate lets expect where that is known.", "no probe of this port is known", 12, 9}, "Bps", nil,
+			curve{
+				`8 * sum(` + carried("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`,
+				"received otherwise",
+			}).Min(0),
+		over(about{
+			"Probe: measured and expected",
+			"Bus bandwidth of the last probe through this port, what the same probe reached before (its baseline), and what the line rate lets expect where that is known.", "no probe of this port is known", 12, 9,
+		}, "Bps", nil,
 			curve{`max(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port} / gpufabric_probe_expected_ratio{kind="rail",@port})`, "of the line rate"},
 			curve{`max(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port} / gpufabric_probe_baseline_ratio{kind="rail",@port})`, "baseline"},
 			curve{`min(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port})`, "measured"}).Min(0),
@@ -145,10 +201,19 @@ func portTraffic() line {
 
 func portPauses() line {
 	return line{
-		over(about{"Pauses", "Share of time in which the network paused the port, and the port the network, by priority.", "no pause counters are known", 12, 8}, "percentunit", nil,
-			curve{`max by (priority) (` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_received_pause_seconds_total") + `)`, "paused by the network, priority {{priority}}"},
-			curve{`max by (priority) (` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `)`, "pausing the network, priority {{priority}}"}),
-		over(about{"Congestion marks", "Marked packets seen, notifications sent to their senders, and notifications received that slowed this port down.", "no ECN and CNP counters are known", 12, 8}, packets, nil,
+		over(about{
+			"Pauses", "Share of time in which the network paused the port, and the port the network, by priority.",
+			"no pause counters are known", 12, 8,
+		}, "percentunit", nil,
+			curve{`max by (priority) (` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` +
+				rate("gpufabric_ethernet_received_pause_seconds_total") + `)`, "paused by the network, priority {{priority}}"},
+			curve{`max by (priority) (` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` +
+				rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `)`, "pausing the network, priority {{priority}}"}),
+		over(about{
+			"Congestion marks",
+			"Marked packets seen, notifications sent to their senders, and notifications received that slowed this port down.",
+			"no ECN and CNP counters are known", 12, 8,
+		}, packets, nil,
 			curve{`sum(` + rate("gpufabric_hca_ecn_marked_total") + `)`, "marked packets seen"},
 			curve{`sum(` + rate("gpufabric_hca_cnp_sent_total") + `)`, "notifications sent"},
 			curve{`sum(` + rate("gpufabric_hca_cnp_handled_total") + `)`, "notifications obeyed"}),
@@ -157,28 +222,52 @@ func portPauses() line {
 
 func portErrors() line {
 	return line{
-		over(about{"Link errors", "What the physical link could not repair, and how often it was lost.", "no such counters are known", 8, 10}, events, nil,
-			curve{`sum(` + rate("gpufabric_ethernet_symbol_errors_total") + ` or ` + rate("gpufabric_hca_port_symbol_errors_total") + `)`, "symbol errors"},
+		over(about{
+			"Link errors", "What the physical link could not repair, and how often it was lost.",
+			"no such counters are known", 8, 10,
+		}, events, nil,
+			curve{`sum(` + rate("gpufabric_ethernet_symbol_errors_total") + ` or ` +
+				rate("gpufabric_hca_port_symbol_errors_total") + `)`, "symbol errors"},
 			curve{`sum(` + rate("gpufabric_ethernet_fec_uncorrectable_blocks_total") + `)`, "blocks beyond FEC"},
 			curve{`sum(` + rate("gpufabric_ethernet_received_crc_errors_total") + `)`, "CRC errors"},
-			curve{`sum(` + rate("gpufabric_ethernet_link_down_events_total") + ` or ` + rate("gpufabric_hca_port_link_downed_total") + `)`, "link losses"}),
-		over(about{"Drops", "Packets dropped on arrival, by priority where the NIC reports it, and because of a lack of receive buffers.", "no drop counters are known", 8, 10}, packets, nil,
+			curve{`sum(` + rate("gpufabric_ethernet_link_down_events_total") + ` or ` +
+				rate("gpufabric_hca_port_link_downed_total") + `)`, "link losses"}),
+		over(about{
+			"Drops",
+			"Packets dropped on arrival, by priority where the NIC reports it, and because of a lack of receive buffers.",
+			"no drop counters are known", 8, 10,
+		}, packets, nil,
 			curve{`sum by (priority) (` + rate("gpufabric_roce_received_discards_total") + `)`, "priority {{priority}}"},
-			curve{`sum(` + rate("gpufabric_ethernet_received_discards_total") + ` or ` + rate("gpufabric_hca_port_receive_discards_total") + `)`, "dropped by the port"},
+			curve{`sum(` + rate("gpufabric_ethernet_received_discards_total") + ` or ` +
+				rate("gpufabric_hca_port_receive_discards_total") + `)`, "dropped by the port"},
 			curve{`sum(` + rate("gpufabric_hca_out_of_buffer_total") + `)`, "no receive buffer"}),
-		over(about{"Retransmissions", "Packets out of sequence, sent again, not acknowledged in time, and connections given up.", "no such counters are known", 8, 10}, events, nil,
+		over(about{
+			"Retransmissions",
+			"Packets out of sequence, sent again, not acknowledged in time, and connections given up.",
+			"no such counters are known", 8, 10,
+		}, events, nil,
 			curve{`sum(` + rate("gpufabric_hca_out_of_sequence_total") + `)`, "out of sequence"},
-			curve{`sum(` + rate("gpufabric_hca_retransmissions_total") + ` or ` + rate("gpufabric_hca_adaptive_retransmissions_total") + ` or ` + rate("gpufabric_hca_retransmitted_packets_total") + `)`, "sent again"},
+			curve{`sum(` + rate("gpufabric_hca_retransmissions_total") + ` or ` +
+				rate("gpufabric_hca_adaptive_retransmissions_total") + ` or ` +
+				rate("gpufabric_hca_retransmitted_packets_total") + `)`, "sent again"},
 			curve{`sum(` + rate("gpufabric_hca_ack_timeouts_total") + `)`, "acknowledgement late"},
-			curve{`sum(` + rate("gpufabric_hca_retries_exceeded_total") + ` or ` + rate("gpufabric_hca_rnr_retries_exceeded_total") + `)`, "connections given up"}),
+			curve{`sum(` + rate("gpufabric_hca_retries_exceeded_total") + ` or ` +
+				rate("gpufabric_hca_rnr_retries_exceeded_total") + `)`, "connections given up"}),
 	}
 }
 
 func portPCIe() line {
 	return line{
-		over(about{"PCIe errors", "Errors of the PCIe link of the NIC (AER). Correctable ones cost time, fatal ones the device.", "no PCIe error counters are known", 12, 8}, events, nil,
+		over(about{
+			"PCIe errors",
+			"Errors of the PCIe link of the NIC (AER). Correctable ones cost time, fatal ones the device.",
+			"no PCIe error counters are known", 12, 8,
+		}, events, nil,
 			curve{`sum by (severity) (` + rate("gpufabric_pcie_aer_errors_total") + `)`, "{{severity}}"}),
-		over(about{"PCIe stalls", "Share of time in which the NIC waited for the host to read or write memory.", "no stall counters are known", 12, 8}, "percentunit", nil,
+		over(about{
+			"PCIe stalls", "Share of time in which the NIC waited for the host to read or write memory.",
+			"no stall counters are known", 12, 8,
+		}, "percentunit", nil,
 			curve{`max(` + rate("gpufabric_ethernet_pcie_read_stalled_seconds_total") + `)`, "reads"},
 			curve{`max(` + rate("gpufabric_ethernet_pcie_write_stalled_seconds_total") + `)`, "writes"}),
 	}

@@ -18,24 +18,44 @@ func probeResults(t texts) board {
 
 func probesNow() line {
 	return line{
-		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 4}, "none", nodes(`gpufabric_probe_interval_seconds{@node}`), nil, nil),
-		number(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes, or no rules", 4, 4}, "percentunit",
-			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`, []step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
-		number(about{"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.", "no transport is known", 4, 4}, "none",
-			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`, `gpufabric_probe_transport{@node}`), zero(bad), nil),
-		number(about{"Without GPUDirect", "Probes whose last run moved data through the memory of the host, though its network could take it from the GPU.", "not known for any probe", 4, 4}, "none",
-			orZero(`count(gpufabric_probe_gpudirect{kind!="socket",@port} == 0)`, `gpufabric_probe_gpudirect{@node}`), zero(warning), nil),
-		number(about{"Probes that fail", "Probes whose last run failed. Skipped ones do not count.", "no probe has run", 4, 4}, "none",
+		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 4}, "none",
+			nodes(`gpufabric_probe_interval_seconds{@node}`), nil, nil),
+		number(about{
+			"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.",
+			"no probes, or no rules", 4, 4,
+		}, "percentunit",
+			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`,
+			[]step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
+		number(about{
+			"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.",
+			"no transport is known", 4, 4,
+		}, "none",
+			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`,
+				`gpufabric_probe_transport{@node}`), zero(bad), nil),
+		number(about{
+			"Without GPUDirect",
+			"Probes whose last run moved data through the memory of the host, though its network could take it from the GPU.",
+			"not known for any probe", 4, 4,
+		}, "none",
+			orZero(`count(gpufabric_probe_gpudirect{kind!="socket",@port} == 0)`, `gpufabric_probe_gpudirect{@node}`),
+			zero(warning), nil),
+		number(about{
+			"Probes that fail", "Probes whose last run failed. Skipped ones do not count.", "no probe has run", 4,
+			4,
+		}, "none",
 			orZero(`count(gpufabric_probe_success{@port} == 0)`, `gpufabric_probe_success{@node}`), zero(bad), nil),
-		number(about{"Probes slowed down", "Probes below their own baseline, confirmed by a second run.", "no baseline yet (five results)", 4, 4}, "none",
+		number(about{
+			"Probes slowed down", "Probes below their own baseline, confirmed by a second run.",
+			"no baseline yet (five results)", 4, 4,
+		}, "none",
 			orZero(`count(gpufabric_probe_regressed{@port} == 1)`, `gpufabric_probe_regressed{@node}`), zero(warning), nil),
 	}
 }
 
 const lastResult = "The last result of each probe: of kind transport (the way that NCCL chooses), node (all GPUs of the node), rail (through one NIC and back) or socket (TCP on purpose, to compare). Which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. Beside them is why the probe fails, or the cause: what NCCL logged about TCP, a finding on the same GPUs or port, or what differs from the last run at full bandwidth. No probe leaves the node: an address that other nodes cannot reach does not show. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and is skipped says why. What is wrong comes first."
 
-// explaining are probes that are slower than before, with an open finding that explains it as the cause (the id of its check): one
-// of a GPU for the probe of a node, one of the port for the probe of a rail.
+// explaining are probes that are slower than before, with an open finding that explains it as the cause (the
+// id of its check): one of a GPU for the probe of a node, one of the port for the probe of a rail.
 func explaining(of string) string {
 	found := func(kind, findings, on string) string {
 		return `label_replace(
@@ -46,28 +66,31 @@ func explaining(of string) string {
 		return `max by (` + on + `, check) (gpufabric_check_failed{check=~"` + checks + `",@node} == 1)`
 	}
 	const rail = "cluster, job, instance, device"
-	storm := `max by (` + rail + `, check) (label_replace(ALERTS{alertname="` + stormAlert + `",alertstate="firing",@node}, "check", "` + stormAlert + `", "", ""))`
+	storm := `max by (` + rail + `, check) (label_replace(ALERTS{alertname="` + stormAlert +
+		`",alertstate="firing",@node}, "check", "` + stormAlert + `", "", ""))`
 	return found("node", failed(explainsNode, "cluster, job, instance"), "cluster, job, instance") + `
 or ` + found("rail", failed(explainsRail, rail)+" or "+storm, rail)
 }
 
-// causeBy is one cause of what probes found: where they went over TCP, that of TCP, then an open finding that explains it, then
-// what differs.
+// causeBy is one cause of what probes found: where they went over TCP, that of TCP, then an open finding that
+// explains it, then what differs.
 func causeBy(by, of string) string {
 	findings := `topk by (` + by + `) (1, count by (` + by + `, cause) (
 ` + explaining(of) + `
 ))`
 	one := func(faults string) string {
-		return `topk by (` + by + `) (1, count by (` + by + `, cause) (gpufabric_probe_fault_cause{fault` + faults + `,` + of + `}))`
+		return `topk by (` + by + `) (1, count by (` + by + `, cause) (gpufabric_probe_fault_cause{fault` + faults + `,` +
+			of + `}))`
 	}
 	return one(`="socket"`) + ` or on (` + by + `) ` + findings + ` or on (` + by + `) ` + one(`!="socket"`)
 }
 
-// noteBy is what there is to say about each probe: why it fails, the cause of what it found, why it does not run though it is due, or
-// that its result is outdated.
+// noteBy is what there is to say about each probe: why it fails, the cause of what it found, why it does not
+// run though it is due, or that its result is outdated.
 func noteBy(by, of string) string {
 	one := func(expr, note, label string) string {
-		return `label_replace(topk by (` + by + `) (1, count by (` + by + `, ` + label + `) (` + expr + `)), "cause", "` + note + `", "` + label + `", "(.*)")`
+		return `label_replace(topk by (` + by + `) (1, count by (` + by + `, ` + label + `) (` + expr + `)), "cause", "` +
+			note + `", "` + label + `", "(.*)")`
 	}
 	return `max by (` + by + `, cause) (
 ` + one(`gpufabric_probe_failing{`+of+`} == 1`, noteOfFailure+"$1", "reason") + `
@@ -90,11 +113,14 @@ func fresh(expr string) string {
 
 // lastResults are those of all nodes chosen.
 func lastResults(t texts) panel {
-	return probeTable(t, about{"Last results", lastResult + " Of the rails of a node, the worst.", "no probes switched on, or no exporter answers", 24, 13}, "cluster, instance, kind", "@node", "instance")
+	return probeTable(t, about{
+		"Last results", lastResult + " Of the rails of a node, the worst.",
+		"no probes switched on, or no exporter answers", 24, 13,
+	}, "cluster, instance, kind", "@node", "instance")
 }
 
-// probeTable is the last result of each probe chosen by of (@node or @port); of several that agree in the labels by, the
-// worst. What is equally bad is sorted by label.
+// probeTable is the last result of each probe chosen by of (@node or @port); of several that agree in the
+// labels by, the worst. What is equally bad is sorted by label.
 func probeTable(t texts, a about, by, of, label string) panel {
 	metric := func(name string) string { return "gpufabric_probe_" + name + "{" + of + "}" }
 	training := func(name string) string { return `gpufabric_probe_` + name + `{kind!="socket",` + of + `}` }
@@ -121,19 +147,27 @@ func probeTable(t texts, a about, by, of, label string) panel {
 	columns = append(columns,
 		column{field: "B", title: "Age", unit: "s", none: "never", width: 76},
 		column{field: "transport", title: "Transport", none: "unknown", width: 135, words: ways},
-		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 92},
+		column{
+			field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated),
+			width: 92,
+		},
 		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 90},
-		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: words{notFresh: outdated}, width: 95},
+		column{
+			field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline",
+			steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: words{notFresh: outdated}, width: 95,
+		},
 		column{field: "cause", title: "Failure, cause or skip", none: "-", words: notes(t)},
 		column{field: "port"})
 	stale := func(expr, label string) string {
-		return expr + ` ` + unlessOutdated + ` or label_replace(` + expr + ` ` + ifOutdated + `, "` + label + `", "$1 outdated", "` + label + `", "(.*)")`
+		return expr + ` ` + unlessOutdated + ` or label_replace(` + expr + ` ` + ifOutdated + `, "` + label +
+			`", "$1 outdated", "` + label + `", "(.*)")`
 	}
 	q := func(op, label, expr string) string { return op + " by (" + by + label + ") (" + expr + ")" }
 	exprs := []string{
 		first,
 		`time() - ` + q("min", "", metric("last_success_timestamp_seconds")),
-		q("max", ", transport", stale(training("transport")+` == 1`, "transport")+` or label_replace(gpufabric_probe_transport{kind="socket",`+of+`} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
+		q("max", ", transport", stale(training("transport")+` == 1`,
+			"transport")+` or label_replace(gpufabric_probe_transport{kind="socket",`+of+`} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
 		noteBy(by, of),
 		q("min", "", fresh(metric("gpudirect"))),
 		q("min", "", metric("bus_bandwidth_bytes_per_second")),
@@ -150,10 +184,17 @@ func probeTable(t texts, a about, by, of, label string) panel {
 
 func bandwidth() line {
 	return line{
-		over(about{"Bandwidth over the baseline", "Last bus bandwidth of each probe over the median of its earlier results under the same conditions. Below the first dashed line (95 %) a second run confirms or clears it; three results below the second (80 %) page. The ten lowest at the end of the time shown, and the lowest at each time.", "no baseline yet (five results), or no probes switched on", 12, 9}, "percentunit",
+		over(about{
+			"Bandwidth over the baseline",
+			"Last bus bandwidth of each probe over the median of its earlier results under the same conditions. Below the first dashed line (95 %) a second run confirms or clears it; three results below the second (80 %) page. The ten lowest at the end of the time shown, and the lowest at each time.", "no baseline yet (five results), or no probes switched on", 12, 9,
+		}, "percentunit",
 			[]step{{0.8, bad}, {0.95, warning}},
-			extreme("bottomk", 10, `min by (instance, kind, device) (gpufabric_probe_baseline_ratio{kind!="socket",@port})`, "{{instance}} {{kind}} {{device}}")...),
-		over(about{"Bus bandwidth", "Bus bandwidth as nccl-tests defines it, by kind of probe: the lowest and the mean of the nodes. Light probes use few channels: compare them with themselves only.", "no results, or no probes switched on", 12, 9}, "Bps", nil,
+			extreme("bottomk", 10, `min by (instance, kind, device) (gpufabric_probe_baseline_ratio{kind!="socket",@port})`,
+				"{{instance}} {{kind}} {{device}}")...),
+		over(about{
+			"Bus bandwidth",
+			"Bus bandwidth as nccl-tests defines it, by kind of probe: the lowest and the mean of the nodes. Light probes use few channels: compare them with themselves only.", "no results, or no probes switched on", 12, 9,
+		}, "Bps", nil,
 			curve{`avg by (kind) (gpufabric_probe_bus_bandwidth_bytes_per_second{@port})`, "{{kind}} mean"},
 			curve{`min by (kind) (gpufabric_probe_bus_bandwidth_bytes_per_second{@port})`, "{{kind}} lowest"}),
 	}
@@ -161,51 +202,90 @@ func bandwidth() line {
 
 func latency() line {
 	return line{
-		over(about{"Latency of small messages", "Time of one collective of the smallest message, by kind of probe: the highest and the mean of the nodes.", "no results, or no probes switched on", 12, 8}, "s", nil,
+		over(about{
+			"Latency of small messages",
+			"Time of one collective of the smallest message, by kind of probe: the highest and the mean of the nodes.",
+			"no results, or no probes switched on", 12, 8,
+		}, "s", nil,
 			curve{`avg by (kind) (gpufabric_probe_small_message_latency_seconds{@port})`, "{{kind}} mean"},
 			curve{`max by (kind) (gpufabric_probe_small_message_latency_seconds{@port})`, "{{kind}} highest"}),
-		over(about{"Latency over the baseline", "Latency of small messages over the median of earlier results. Above the dashed line (twice) a result counts as late. The ten highest at the end of the time shown, and the highest at each time.", "no baseline yet (five results), or no probes switched on", 12, 8}, "none",
+		over(about{
+			"Latency over the baseline",
+			"Latency of small messages over the median of earlier results. Above the dashed line (twice) a result counts as late. The ten highest at the end of the time shown, and the highest at each time.", "no baseline yet (five results), or no probes switched on", 12, 8,
+		}, "none",
 			[]step{{2, warning}},
-			extreme("topk", 10, `max by (instance, kind, device) (gpufabric_probe_small_message_latency_ratio{@port})`, "{{instance}} {{kind}} {{device}}")...),
+			extreme("topk", 10, `max by (instance, kind, device) (gpufabric_probe_small_message_latency_ratio{@port})`,
+				"{{instance}} {{kind}} {{device}}")...),
 	}
 }
 
 func probeRails() line {
 	return line{
-		over(about{"Bus bandwidth, by rail", "What the probe of each rail reached, the mean of the nodes chosen. A line below the others is a slow rail.", "no probe of kind rail has a result", 12, 8}, "Bps", nil,
+		over(about{
+			"Bus bandwidth, by rail",
+			"What the probe of each rail reached, the mean of the nodes chosen. A line below the others is a slow rail.",
+			"no probe of kind rail has a result", 12, 8,
+		}, "Bps", nil,
 			curve{`avg by (rail) (max by (cluster, job, instance, device) (gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port}) * ` + rails + `)`, "rail {{rail}}"}),
-		over(about{"Rails against the line rate", "Bus bandwidth of each rail over what its line rate lets expect, where two GPUs share a NIC and it is known. The ten lowest at the end of the time shown, and the lowest at each time.", "no rail of which it is known what to expect", 12, 8}, "percentunit", nil,
-			extreme("bottomk", 10, `min by (instance, device) (gpufabric_probe_expected_ratio{kind="rail",@port})`, "{{instance}} {{device}}")...),
+		over(about{
+			"Rails against the line rate",
+			"Bus bandwidth of each rail over what its line rate lets expect, where two GPUs share a NIC and it is known. The ten lowest at the end of the time shown, and the lowest at each time.", "no rail of which it is known what to expect", 12, 8,
+		}, "percentunit", nil,
+			extreme("bottomk", 10, `min by (instance, device) (gpufabric_probe_expected_ratio{kind="rail",@port})`,
+				"{{instance}} {{device}}")...),
 	}
 }
 
 func probeWays() line {
 	return line{
-		history(about{"TCP or not", "Whether the probes of a kind went over TCP on any of the nodes chosen.", "no transport is known", 12, 8}, words{"1": {"TCP", bad}, "0": {"not TCP", good}},
+		history(about{
+			"TCP or not", "Whether the probes of a kind went over TCP on any of the nodes chosen.",
+			"no transport is known", 12, 8,
+		}, words{"1": {"TCP", bad}, "0": {"not TCP", good}},
 			curve{`max by (kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@port})`, "{{kind}}"}),
-		history(about{"GPUDirect RDMA or not", "Whether all probes of a kind used GPUDirect RDMA on the nodes chosen.", "not known for any probe", 12, 8}, words{"1": {"used", good}, "0": {"not used", warning}},
+		history(about{
+			"GPUDirect RDMA or not", "Whether all probes of a kind used GPUDirect RDMA on the nodes chosen.",
+			"not known for any probe", 12, 8,
+		}, words{"1": {"used", good}, "0": {"not used", warning}},
 			curve{`min by (kind) (gpufabric_probe_gpudirect{kind!="socket",@port})`, "{{kind}}"}),
 	}
 }
 
 func probeTrouble() line {
 	return line{
-		grid(about{"Failures by reason", "Runs that failed or were aborted since the exporters started. intruder and stopped say nothing about the fabric.", "no run has failed, or no probes switched on", 12, 7},
+		grid(about{
+			"Failures by reason",
+			"Runs that failed or were aborted since the exporters started. intruder and stopped say nothing about the fabric.",
+			"no run has failed, or no probes switched on", 12, 7,
+		},
 			[]string{`sum by (kind, reason) (gpufabric_probe_failures_total{@port})`}, "-Runs",
-			column{field: "kind", title: "Probe", words: kinds(), width: 214}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Runs", width: 79}),
-		grid(about{"Skips by reason", "Times a probe was due and did not run since the exporters started. Most skips mean that the GPUs were in use, as intended; investigate cannot_prove_idle.", "no probe was skipped, or no probes switched on", 12, 7},
+			column{field: "kind", title: "Probe", words: kinds(), width: 214}, column{field: "reason", title: "Reason"},
+			column{field: "A", title: "Runs", width: 79}),
+		grid(about{
+			"Skips by reason",
+			"Times a probe was due and did not run since the exporters started. Most skips mean that the GPUs were in use, as intended; investigate cannot_prove_idle.", "no probe was skipped, or no probes switched on", 12, 7,
+		},
 			[]string{`sum by (kind, reason) (gpufabric_probe_skips_total{@node})`}, "-Times",
-			column{field: "kind", title: "Probe", words: kinds(), width: 214}, column{field: "reason", title: "Reason", words: skips()}, column{field: "A", title: "Times", width: 80}),
+			column{field: "kind", title: "Probe", words: kinds(), width: 214},
+			column{field: "reason", title: "Reason", words: skips()}, column{field: "A", title: "Times", width: 80}),
 	}
 }
 
 func probeCost() line {
 	const duty = `rate(gpufabric_probe_gpu_seconds_total{@node}[$__rate_interval]) / on (cluster, job, instance) (gpufabric_node_gpus > 0)`
 	return line{
-		over(about{"GPU time of probes", "Share of the time of all GPUs of a node for which probes had a context there: the highest of the nodes, and their mean. The site's limit is 0.1 % in the long run, unless it says otherwise.", "no probes switched on", 12, 8}, "percentunit", nil,
+		over(about{
+			"GPU time of probes",
+			"Share of the time of all GPUs of a node for which probes had a context there: the highest of the nodes, and their mean. The site's limit is 0.1 % in the long run, unless it says otherwise.", "no probes switched on", 12, 8,
+		}, "percentunit", nil,
 			curve{`max(` + duty + `)`, "highest node"}, curve{`avg(` + duty + `)`, "mean"}),
-		over(about{"Age of the last success", "How old the last success is: the ten oldest at the end of the time shown, and the oldest at each time.", "no probe has succeeded, or none is switched on", 12, 8}, "s", nil,
-			extreme("topk", 10, `(time() - min by (instance, kind) (gpufabric_probe_last_success_timestamp_seconds{@port}))`, "{{instance}} {{kind}}")...),
+		over(about{
+			"Age of the last success",
+			"How old the last success is: the ten oldest at the end of the time shown, and the oldest at each time.",
+			"no probe has succeeded, or none is switched on", 12, 8,
+		}, "s", nil,
+			extreme("topk", 10, `(time() - min by (instance, kind) (gpufabric_probe_last_success_timestamp_seconds{@port}))`,
+				"{{instance}} {{kind}}")...),
 	}
 }
 

@@ -35,30 +35,52 @@ func railGrid() panel {
 	const header, findings, other = `instance\rail`, "node", "other"
 	// The first part that has a node decides about it.
 	cell := func(expr, text string) string {
-		return `label_replace(label_replace(group by (instance) (` + expr + `), "rail", "` + findings + `", "", ""), "cell", "` + text + `", "", "")`
+		return `label_replace(label_replace(group by (instance) (` + expr + `), "rail", "` + findings +
+			`", "", ""), "cell", "` + text + `", "", "")`
 	}
 	const next = "\nor on (instance, rail)\n"
-	status := cell(twice, "two clusters") + next + cell(open(of(verdict.Critical)), "critical") + next + cell(silent, "silent") + next + cell(open(of(verdict.Warning)), "warning") +
+	status := cell(twice, "two clusters") + next + cell(open(of(verdict.Critical)), "critical") + next +
+		cell(silent, "silent") + next + cell(open(of(verdict.Warning)), "warning") +
 		next + cell(`gpufabric_check_failed{@node}`, "ok") + next + cell(`gpufabric_node_info{@node}`, "not checked")
-	// Rows begin in the order of the cells of this column: nodes with the most severe finding, the oldest first, then those without
-	// a finding, by name.
+	// Rows begin in the order of the cells of this column: nodes with the most severe finding, the oldest first,
+	// then those without a finding, by name.
 	const known = `max by (cluster, instance) (gpufabric_node_info{@node} or ` + silent + `)`
-	expr := `label_join((` + status + `) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) + ` or 9e10 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
-		`label_replace(label_join(` + shortened(`count_values by (instance, rail, device) ("state", max by (instance, rail, device) (`+portStates()+` unless on (instance) `+twice+`))`) + `, "cell", "&", "device", "short", "state"), "cell", "&var-device=$1", "cell", "(.*)")`
+	expr := `label_join((` + status +
+		`) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) +
+		` or 9e10 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
+		`label_replace(label_join(` +
+		shortened(`count_values by (instance, rail, device) ("state", max by (instance, rail, device) (`+portStates()+` unless on (instance) `+twice+`))`) + `, "cell", "&", "device", "short", "state"), "cell", "&var-device=$1", "cell", "(.*)")`
 
-	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. A column has a number of a training NIC, counted on each node in the order of their names; a NIC that is gone keeps its own for a week. Red: not active, gone, or a critical finding. Orange: slower than expected, a warning, or a critical finding of a probe that all rails of the node have: then look at the node. Blue: no finding, and the driver reports no state (EFA). Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says two clusters: choose one at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
-		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(46.0)}).
+	p := base("table", about{
+		"Rails",
+		"Each node and the state of the NIC of each of its rails. A column has a number of a training NIC, counted on each node in the order of their names; a NIC that is gone keeps its own for a week. Red: not active, gone, or a critical finding. Orange: slower than expected, a warning, or a critical finding of a probe that all rails of the node have: then look at the node. Blue: no finding, and the driver reports no state (EFA). Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says two clusters: choose one at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18,
+	}).Unit("none").
+		Custom(common.TableFieldOptions{
+			Align:       common.FieldTextAlignmentAuto,
+			DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(46.0),
+		}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
-			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown}, "not checked": {"not checked", unknown}, "two clusters": {"two clusters", note},
+			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown},
+			"not checked": {"not checked", unknown}, "two clusters": {"two clusters", note},
 		}.mappings()...)).
 		Targets(targets(query("A", expr, "").Instant().Format("table"))).MaxDataPoints(now).
 		OverrideByName("Node", []dashboard.DynamicConfigValue{
-			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.minWidth", Value: 145},
+			{Id: "custom.displayMode", Value: "auto"},
+			{
+				Id:    "links",
+				Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")},
+			},
+			{Id: "custom.minWidth", Value: 145},
 		}).
 		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 116}}).
-		OverrideByRegexp(railColumns, []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{link("Port", portURL+keep+"&var-instance=${__data.fields.Node}${__value.raw}&${__url_time_range}")}}})
-	place, names := map[string]int{header: 0, findings: 1, other: mostRails + 2}, map[string]string{header: "Node", findings: "Findings", other: "Other"}
+		OverrideByRegexp(railColumns, []dashboard.DynamicConfigValue{
+			{Id: "noValue", Value: " "},
+			{Id: "links", Value: []map[string]any{link("Port",
+				portURL+keep+"&var-instance=${__data.fields.Node}${__value.raw}&${__url_time_range}")}},
+		})
+	place, names := map[string]int{header: 0, findings: 1, other: mostRails + 2},
+		map[string]string{header: "Node", findings: "Findings", other: "Other"}
 	for i := range mostRails {
 		rail := strconv.Itoa(i)
 		place[rail], names[rail] = i+2, rail
@@ -79,15 +101,21 @@ const twice = `(count by (instance) (count by (cluster, instance) (up{@node} and
 func railLegend() panel {
 	var all strings.Builder
 	for _, c := range []struct{ color, means string }{
-		{"#73bf69", "active, no finding"}, {"#ff9830", "slow, a warning, or probes are bad on all rails"}, {"#f2495c", "not active, gone, or a critical finding"}, // good, warning, bad
-		{"#5794f2", "no finding, the driver reports no state (EFA)"}, {unknown, "unknown, or the exporter is silent"}, {unneeded, "spare: down and not needed"},
+		// good, warning, bad
+		{"#73bf69", "active, no finding"},
+		{"#ff9830", "slow, a warning, or probes are bad on all rails"},
+		{"#f2495c", "not active, gone, or a critical finding"},
+		{"#5794f2", "no finding, the driver reports no state (EFA)"},
+		{unknown, "unknown, or the exporter is silent"},
+		{unneeded, "spare: down and not needed"},
 	} {
 		fmt.Fprintf(&all, `<span style="color:%s">&#9632;</span> %s &emsp; `, c.color, c.means)
 	}
 	return prose("Colours of the rails", width, 3, strings.TrimSpace(all.String()))
 }
 
-// onAllRails are alerts about probes that fire for each of several rails of a node: the node is wrong, and not its NICs.
+// onAllRails are alerts about probes that fire for each of several rails of a node: the node is wrong, and
+// not its NICs.
 const onAllRails = `label_replace(
   count by (cluster, instance, alertname) (count by (cluster, instance, alertname, device) (ALERTS{alertname=~"GpuFabricProbe.*",alertstate="firing",device!="",@node}))
   == on (cluster, instance) group_left () count by (cluster, instance) (count by (cluster, instance, device) (device:gpufabric_hca_info:rail{rail!="other",@node})) > 1,
@@ -109,24 +137,38 @@ func portStates() string {
   or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(verdict.Critical)+`device!="",`) + ` and on (cluster, instance, problem) ` + onAllRails + `)
   or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(verdict.Warning)+`device!="",`) + `)` + `
 )`
-	return `topk by (cluster, instance, rail) (1, ` + known + ` * on (cluster, instance, device) group_left (rail) max by (cluster, instance, device, rail) (device:gpufabric_hca_info:rail{@node}))`
+	return `topk by (cluster, instance, rail) (1, ` + known +
+		` * on (cluster, instance, device) group_left (rail) max by (cluster, instance, device, rail) (device:gpufabric_hca_info:rail{@node}))`
 }
 
-// shortened gives devices the label short: their name, or the end of it that differs where there are too many rails for names
-// on a screen of 1280 pixels: 7 for mlx5_7, 113s0 for rdmap113s0.
+// shortened gives devices the label short: their name, or the end of it that differs where there are too many
+// rails for names on a screen of 1280 pixels: 7 for mlx5_7, 113s0 for rdmap113s0.
 func shortened(devices string) string {
-	expr := `label_join(` + devices + ` * on () group_left (rails) count_values("rails", count(count by (rail) (device:gpufabric_hca_info:rail{@node}))), "short", " ", "rails", "device")`
-	return `label_replace(label_replace(label_replace(` + expr + `, "short", "$1$2", "short", "(?:[0-9]|10) (.+)|1[12] (.{1,7})"), "short", "$1", "short", "[0-9]+ .*_([^_]+)"), "short", "$1", "short", "[0-9]+ [a-z]*(.+)")`
+	expr := `label_join(` + devices +
+		` * on () group_left (rails) count_values("rails", count(count by (rail) (device:gpufabric_hca_info:rail{@node}))), "short", " ", "rails", "device")`
+	return `label_replace(label_replace(label_replace(` + expr +
+		`, "short", "$1$2", "short", "(?:[0-9]|10) (.+)|1[12] (.{1,7})"), "short", "$1", "short", "[0-9]+ .*_([^_]+)"), "short", "$1", "short", "[0-9]+ [a-z]*(.+)")`
 }
 
-// deviceStates show the short name of a device in the colour of its state. A cell begins with the parameter of its link: in
-// the address, what follows the name are parameters that no dashboard has. An empty cell leads to the first port of the node.
+// deviceStates show the short name of a device in the colour of its state. A cell begins with the parameter
+// of its link: in the address, what follows the name are parameters that no dashboard has. An empty cell
+// leads to the first port of the node.
 func deviceStates() []dashboard.ValueMapping {
 	var all []dashboard.ValueMapping
-	for _, s := range []struct{ state, color string }{{portRight, good}, {portStateless, note}, {portSpare, unneeded}, {portUnknown, unknown}, {portSlow, warning}, {portBroken, bad}} {
-		all = append(all, dashboard.ValueMapping{RegexMap: &dashboard.RegexMap{Type: dashboard.MappingTypeRegexToText, Options: dashboard.DashboardRegexMapOptions{
-			Pattern: "^&.*&(.*)&" + s.state + "$", Result: dashboard.ValueMappingResult{Text: new("$1"), Color: new(s.color)},
-		}}})
+	for _, s := range []struct{ state, color string }{
+		{portRight, good},
+		{portStateless, note},
+		{portSpare, unneeded},
+		{portUnknown, unknown},
+		{portSlow, warning},
+		{portBroken, bad},
+	} {
+		all = append(all, dashboard.ValueMapping{RegexMap: &dashboard.RegexMap{
+			Type: dashboard.MappingTypeRegexToText,
+			Options: dashboard.DashboardRegexMapOptions{
+				Pattern: "^&.*&(.*)&" + s.state + "$", Result: dashboard.ValueMappingResult{Text: new("$1"), Color: new(s.color)},
+			},
+		}})
 	}
 	return all
 }

@@ -45,8 +45,8 @@ type column struct {
 // order is a label that no column shows and rows are sorted by, where a table has it.
 const order = "order"
 
-// worstFirst has a row for each row of a table, sorted by rank (0 is the worst), then by label, then by device. rank has the
-// labels by.
+// worstFirst has a row for each row of a table, sorted by rank (0 is the worst), then by label, then by
+// device. rank has the labels by.
 func worstFirst(by, label, rank string) string {
 	// Names of devices that end in one digit or two, or have two where others have three, are sorted by number.
 	key := `count_values by (` + by + `) ("rank", min by (` + by + `) (` + rank + `))`
@@ -57,13 +57,14 @@ func worstFirst(by, label, rank string) string {
 	if strings.Contains(by, "device") {
 		labels += `, "key"`
 		key = `label_replace(` + key + `, "key", "$1", "device", "(.*)")`
-		key = `label_replace(label_replace(label_replace(` + key + `, "key", "${1}00$2", "device", "(.*[^0-9])([0-9])"), "key", "${1}0$2", "device", "(.*[^0-9])([0-9]{2})"), "key", "${1}0$2", "device", "([a-z]+)([0-9]{2}s[0-9].*)")`
+		key = `label_replace(label_replace(label_replace(` + key +
+			`, "key", "${1}00$2", "device", "(.*[^0-9])([0-9])"), "key", "${1}0$2", "device", "(.*[^0-9])([0-9]{2})"), "key", "${1}0$2", "device", "([a-z]+)([0-9]{2}s[0-9].*)")`
 	}
 	return `sum by (` + by + `, ` + order + `) (label_join(` + key + `, "` + order + `", " ", ` + labels + `))`
 }
 
-// why is a label that says why a table has no rows; grid gives it a column, which is there only then. Other columns are too
-// narrow for it.
+// why is a label that says why a table has no rows; grid gives it a column, which is there only then. Other
+// columns are too narrow for it.
 const why = "why"
 
 // orSilent gives a table one row that says so where the exporter is silent, or no exporter is known.
@@ -72,9 +73,11 @@ func orSilent(expr string) string { return orSilentIn(expr, why) }
 // orSilentIn says so in the column of that label.
 func orSilentIn(expr, label string) string {
 	said := func(expr, text string) string {
-		return "\nor label_replace(" + expr + " unless on () gpufabric_node_info{@node}, \"" + label + "\", \"" + text + "\", \"\", \"\")"
+		return "\nor label_replace(" + expr + " unless on () gpufabric_node_info{@node}, \"" + label + "\", \"" + text +
+			"\", \"\", \"\")"
 	}
-	return expr + said(absent(sortedFirst)+" + 0 * max("+silence+" == -1)", exporterIsSilent) + said(absent(sortedFirst)+" + 0 * max("+silence+" == -3)", neverAnswered) +
+	return expr + said(absent(sortedFirst)+" + 0 * max("+silence+" == -1)", exporterIsSilent) +
+		said(absent(sortedFirst)+" + 0 * max("+silence+" == -3)", neverAnswered) +
 		said("vector("+absent(sortedFirst)+") unless on () "+silent, noExporter)
 }
 
@@ -91,8 +94,8 @@ func orElse(expr, rows string, value float64) string {
 
 func absent(value float64) string { return fmt.Sprintf("%.0f", value) }
 
-// site is the title of a hidden column with the cluster of each row for links, or All where series have no label cluster:
-// Grafana has no column of a label that no series has.
+// site is the title of a hidden column with the cluster of each row for links, or All where series have no
+// label cluster: Grafana has no column of a label that no series has.
 const site = "Site"
 
 // withSites gives rows the column site if links need it.
@@ -109,15 +112,19 @@ func withSites(exprs []string, columns []column) ([]string, []column) {
 func (c column) value() bool { return len(c.field) == 1 && c.field[0] >= 'A' && c.field[0] <= 'Z' }
 
 // grid is a table of what queries say now. Rows of several queries that agree in all labels they share become one.
-// The first query has all rows: where it alone has data Grafana calls its value Value, otherwise Value #A. What no column
-// shows is left out. sort is the title of a column, or of several with commas; largest first with a minus before it.
+// The first query has all rows: where it alone has data Grafana calls its value Value, otherwise Value #A.
+// What no column shows is left out. sort is the title of a column, or of several with commas; largest first
+// with a minus before it.
 func grid(a about, exprs []string, sort string, columns ...column) *dashboard.PanelBuilder {
 	exprs, columns = withSites(exprs, columns)
 	if strings.Contains(exprs[0], `"`+why+`", "`) {
 		columns = append(slices.Clip(columns), column{field: why, title: "Nothing to show", words: silences()})
 	}
 	p := base("table", a).Unit("none").
-		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeAuto), Filterable: new(false)}).
+		Custom(common.TableFieldOptions{
+			Align:       common.FieldTextAlignmentAuto,
+			DisplayMode: new(common.TableCellDisplayModeAuto), Filterable: new(false),
+		}).
 		Thresholds(thresholdsBuilder(thresholds(plainly, nil)))
 	var all []*prometheus.DataqueryBuilder
 	for i, e := range exprs {
@@ -125,7 +132,8 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	}
 	p.Targets(targets(all...)).MaxDataPoints(now)
 
-	excluded, place, names := map[string]bool{"Time": true, "Value": true, order: true}, map[string]int{}, map[string]string{}
+	excluded, place, names := map[string]bool{"Time": true, "Value": true, order: true}, map[string]int{},
+		map[string]string{}
 	for i := range exprs {
 		excluded["Value #"+ref(i)] = true
 	}
@@ -167,7 +175,10 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 		p.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})
 	}
 	if len(numbers) > 0 {
-		p.WithTransformation(dashboard.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{"conversions": numbers}})
+		p.WithTransformation(dashboard.DataTransformerConfig{
+			Id:      "convertFieldType",
+			Options: map[string]any{"conversions": numbers},
+		})
 	}
 	if sorted {
 		p.WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{

@@ -30,7 +30,8 @@ func ranks() words {
 	for _, s := range verdict.Severities() {
 		w[strconv.Itoa(s.Rank())] = severities()[string(s)]
 	}
-	w[rankSilent], w["unknown"], w["spare"], w["none"] = word{"silent", bad}, word{"unknown", note}, word{"spare", unneeded}, word{"none", good}
+	w[rankSilent], w["unknown"], w["spare"], w["none"] = word{"silent", bad}, word{"unknown", note},
+		word{"spare", unneeded}, word{"none", good}
 	return w
 }
 
@@ -52,9 +53,12 @@ func roceSteps() words {
 		w[string(s)] = word{strings.ReplaceAll(string(s), "_", " "), ""}
 	}
 	maps.Copy(w, wordsOf(map[fabric.RoCEStep]word{
-		fabric.RoCEGID: {"address (GID)", ""}, fabric.RoCEDSCP: {"DSCP", ""}, fabric.RoCEPFC: {"PFC", ""}, fabric.RoCEGlobalPause: {"802.3x pause", ""},
-		fabric.RoCEObservedPauseSent: {"pauses sent", ""}, fabric.RoCEObservedPauseReceived: {"pauses received", ""}, fabric.RoCEBuffer: {"receive buffer", ""}, fabric.RoCEETS: {"ETS share", ""}, fabric.RoCENotification: {"ECN notification", ""},
-		fabric.RoCEReaction: {"ECN reaction", ""}, fabric.RoCECNP: {"CNP priority", ""},
+		fabric.RoCEGID: {"address (GID)", ""}, fabric.RoCEDSCP: {"DSCP", ""}, fabric.RoCEPFC: {"PFC", ""},
+		fabric.RoCEGlobalPause:       {"802.3x pause", ""},
+		fabric.RoCEObservedPauseSent: {"pauses sent", ""}, fabric.RoCEObservedPauseReceived: {"pauses received", ""},
+		fabric.RoCEBuffer: {"receive buffer", ""}, fabric.RoCEETS: {"ETS share", ""},
+		fabric.RoCENotification: {"ECN notification", ""},
+		fabric.RoCEReaction:     {"ECN reaction", ""}, fabric.RoCECNP: {"CNP priority", ""},
 	}))
 	return w
 }
@@ -62,7 +66,8 @@ func roceSteps() words {
 // silences are the texts of a table while no exporter answers.
 func silences() words {
 	return words{
-		exporterIsSilent: {"the exporter does not answer", ""}, neverAnswered: {"the exporter never answered", ""}, noExporter: {"no exporter is known", ""},
+		exporterIsSilent: {"the exporter does not answer", ""}, neverAnswered: {"the exporter never answered", ""},
+		noExporter: {"no exporter is known", ""},
 	}
 }
 
@@ -103,8 +108,8 @@ func toRunbook() map[string]any {
 	return link("Runbook: what it means and what to do", alerts.RunbookBase+"${__value.text}.md")
 }
 
-// toRunbookOfRow leads from a cell with the id of a check or the name of an alert to the page that the column Runbook of
-// its row names, and there to the check.
+// toRunbookOfRow leads from a cell with the id of a check or the name of an alert to the page that the column
+// Runbook of its row names, and there to the check.
 func toRunbookOfRow() map[string]any {
 	return link("Runbook: what it means and what to do", alerts.RunbookBase+"${__data.fields.Runbook}.md#${__value.raw}")
 }
@@ -123,7 +128,8 @@ func objectives() words {
 
 func kinds() words {
 	return wordsOf(map[probes.Kind]word{
-		probes.Transport: {"transport (NCCL's choice)", ""}, probes.Node: {"node (all its GPUs)", ""}, probes.Rail: {"rail (one NIC)", ""},
+		probes.Transport: {"transport (NCCL's choice)", ""}, probes.Node: {"node (all its GPUs)", ""},
+		probes.Rail:   {"rail (one NIC)", ""},
 		probes.Socket: {"socket (TCP, to compare with)", ""}, probes.Calibrate: {"calibrate (by hand)", ""},
 	})
 }
@@ -139,8 +145,10 @@ func shortKinds() words {
 
 func transports() words {
 	return wordsOf(map[probes.Path]word{
-		probes.PathNone: {"none", ""}, probes.PathNVLS: {"NVLink (NVLS)", good}, probes.PathP2P: {"NVLink or PCIe", good}, probes.PathSHM: {"host memory", warning},
-		probes.PathIB: {"RDMA", good}, probes.PathPlugin: {"plugin", good}, probes.PathSocket: {"TCP", bad}, "socket on purpose": {"TCP, to compare", ""},
+		probes.PathNone: {"none", ""}, probes.PathNVLS: {"NVLink (NVLS)", good}, probes.PathP2P: {"NVLink or PCIe", good},
+		probes.PathSHM: {"host memory", warning},
+		probes.PathIB:  {"RDMA", good}, probes.PathPlugin: {"plugin", good}, probes.PathSocket: {"TCP", bad},
+		"socket on purpose": {"TCP, to compare", ""},
 	})
 }
 
@@ -161,9 +169,11 @@ func probeCauses() words {
 	return wordsOf(map[probes.Cause]word{
 		probes.CauseDisabled: {"NCCL_IB_DISABLE is set", ""}, probes.CauseSocketSelected: {"NCCL_NET=Socket is set", ""},
 		probes.CauseNoDevice:  {"no RDMA device found", ""},
-		probes.CauseNotLogged: {"NCCL did not log why", ""}, probes.CauseVersions: {"other NCCL, CUDA or driver", ""}, probes.CauseGPUs: {"other GPUs", ""},
-		probes.CauseTransport: {"other transport", ""}, probes.CauseGPUDirect: {"GPUDirect RDMA changed", ""}, probes.CauseSwitchSums: {"NVLS or SHARP changed", ""},
-		probes.CauseChannels: {"number of channels changed", ""}, probes.CauseSettings: {"NCCL settings changed", ""},
+		probes.CauseNotLogged: {"NCCL did not log why", ""}, probes.CauseVersions: {"other NCCL, CUDA or driver", ""},
+		probes.CauseGPUs:      {"other GPUs", ""},
+		probes.CauseTransport: {"other transport", ""}, probes.CauseGPUDirect: {"GPUDirect RDMA changed", ""},
+		probes.CauseSwitchSums: {"NVLS or SHARP changed", ""},
+		probes.CauseChannels:   {"number of channels changed", ""}, probes.CauseSettings: {"NCCL settings changed", ""},
 		probes.CauseNoDifference: {"not known: no setting changed", ""},
 	})
 }
@@ -187,7 +197,8 @@ func notes(t texts) words {
 	return all.with(noteOfAge, word{"outdated: run before a critical finding, or long ago", unknown})
 }
 
-// explainsNode and explainsRail are patterns of the checks whose findings explain that the probe of a node or of a rail is slow.
+// explainsNode and explainsRail are patterns of the checks whose findings explain that the probe of a node or
+// of a rail is slow.
 const (
 	explainsNode = "nvlink_.+|gpu_.+"
 	explainsRail = "port_.+|pcie_.+|gid_.+|roce_.+"
@@ -217,13 +228,18 @@ func fallbackCauses() words {
 func skips() words {
 	return wordsOf(map[probes.Skip]word{
 		probes.SkipCannotProveIdle: {"the GPUs cannot be verified idle", warning},
-		probes.SkipProcess:         {"a process is on the GPUs", ""}, probes.SkipMemory: {"GPU memory is in use", ""}, probes.SkipUtilization: {"the GPUs are busy", ""},
-		probes.SkipMPS: {"MPS is on", ""}, probes.SkipMIG: {"MIG is on", ""}, probes.SkipComputeMode: {"compute mode forbids it", ""},
-		probes.SkipSlurm: {"Slurm has a job there", ""}, probes.SkipKubernetes: {"Kubernetes has a pod there", ""},
-		probes.SkipScheduler: {"scheduler not asked (idle_command)", warning}, probes.SkipSite: {"the site says that the node is in use", ""}, probes.SkipMaintenance: {"maintenance", ""},
-		probes.SkipThrottled: {"a GPU is throttled", warning}, probes.SkipLinkErrors: {"NVLink errors", warning}, probes.SkipPersistence: {"persistence mode is off", warning},
-		probes.SkipLocked: {"another probe runs", ""}, probes.SkipDuty: {"probes had their share of GPU time", ""},
-		probes.SkipNoGPU: {"too few usable GPUs", warning}, probes.SkipNoDevice: {"no training port is known to be active", ""},
+		probes.SkipProcess:         {"a process is on the GPUs", ""}, probes.SkipMemory: {"GPU memory is in use", ""},
+		probes.SkipUtilization: {"the GPUs are busy", ""},
+		probes.SkipMPS:         {"MPS is on", ""}, probes.SkipMIG: {"MIG is on", ""},
+		probes.SkipComputeMode: {"compute mode forbids it", ""},
+		probes.SkipSlurm:       {"Slurm has a job there", ""}, probes.SkipKubernetes: {"Kubernetes has a pod there", ""},
+		probes.SkipScheduler: {"scheduler not asked (idle_command)", warning},
+		probes.SkipSite:      {"the site says that the node is in use", ""}, probes.SkipMaintenance: {"maintenance", ""},
+		probes.SkipThrottled: {"a GPU is throttled", warning}, probes.SkipLinkErrors: {"NVLink errors", warning},
+		probes.SkipPersistence: {"persistence mode is off", warning},
+		probes.SkipLocked:      {"another probe runs", ""}, probes.SkipDuty: {"probes had their share of GPU time", ""},
+		probes.SkipNoGPU:     {"too few usable GPUs", warning},
+		probes.SkipNoDevice:  {"no training port is known to be active", ""},
 		probes.SkipMemlock:   {"too little memory can be locked", warning},
 		probes.SkipUntrusted: {"others could write what it loads", warning},
 	})

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mixin writes the alert rules and dashboards of the exporter for sites whose series have other labels than those of
-// a plain Prometheus: other names for cluster and instance, further matchers, other thresholds. Without options it writes
-// the files as they are. Nothing runs at the same time; an error means that an option or a source file is wrong, and then
-// nothing is written.
+// Command mixin writes the alert rules and dashboards of the exporter for sites whose series have other
+// labels than those of a plain Prometheus: other names for cluster and instance, further matchers, other
+// thresholds. Without options it writes the files as they are. Nothing runs at the same time; an error means
+// that an option or a source file is wrong, and then nothing is written.
 package main
 
 import (
@@ -37,13 +37,15 @@ func run(args []string) error {
 	set := flag.NewFlagSet("mixin", flag.ContinueOnError)
 	rules := set.String("rules", "../alerts", "folder with the rules (*.rules.yml) to start from")
 	dashboards := set.String("dashboards", "../dashboards", "folder with the dashboards (*.json) to start from")
-	out := set.String("out", "", "folder that the files are written to; its folder operator gets the objects for Kubernetes")
+	out := set.String("out", "",
+		"folder that the files are written to; its folder operator gets the objects for Kubernetes")
 	cluster := set.String("cluster-label", "cluster", "label that identifies the cluster")
 	instance := set.String("instance-label", "instance", "label that names the node")
 	job := set.String("job-label", "job", "label that names the scrape job")
 	set.Func("selector", `matchers for all series that are scraped, such as job="gpufabric"`, o.selector)
-	set.Func("set", "NAME.FIELD=VALUE, repeatable. NAME is an alert, a recording rule or a group. FIELD is for, keep_firing_for or severity "+
-		"of an alert, interval of a group, or a number in the expression, which VALUE replaces", o.set)
+	set.Func("set",
+		"NAME.FIELD=VALUE, repeatable. NAME is an alert, a recording rule or a group. FIELD is for, keep_firing_for or severity "+
+			"of an alert, interval of a group, or a number in the expression, which VALUE replaces", o.set)
 	var usage strings.Builder
 	set.SetOutput(&usage)
 	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {

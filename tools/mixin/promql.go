@@ -67,7 +67,8 @@ func (o *options) matched(metric string, matchers []*labels.Matcher) []*labels.M
 	scraped := metric == "up" || strings.HasPrefix(metric, "gpufabric_")
 	for _, m := range matchers {
 		name := o.name(m.Name)
-		if scraped && m.Name == "job" && slices.ContainsFunc(o.matchers, func(own *labels.Matcher) bool { return own.Name == name }) {
+		if scraped && m.Name == "job" && slices.ContainsFunc(o.matchers,
+			func(own *labels.Matcher) bool { return own.Name == name }) {
 			continue
 		}
 		all = append(all, labels.MustNewMatcher(m.Type, name, m.Value))
@@ -105,7 +106,10 @@ func (o *options) literal(e parser.Expr) {
 // ${__data.fields.cluster}.
 func (o *options) template(text string) string {
 	for from, to := range o.labels {
-		for _, form := range []string{`(\$labels\.)%s\b`, `({{ *)%s( *}})`, `(\${__data\.fields\.)%s(})`, `(\${__field\.labels\.)%s(})`} {
+		for _, form := range []string{
+			`(\$labels\.)%s\b`, `({{ *)%s( *}})`, `(\${__data\.fields\.)%s(})`,
+			`(\${__field\.labels\.)%s(})`,
+		} {
 			tail := ""
 			if strings.Contains(form, "}") && strings.HasSuffix(form, ")") {
 				tail = "${2}"

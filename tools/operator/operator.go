@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operator wraps rules and dashboards into the objects that the Prometheus Operator and Grafana's sidecar read in
-// Kubernetes.
+// Package operator wraps rules and dashboards into the objects that the Prometheus Operator and Grafana's
+// sidecar read in Kubernetes.
 //
-// It only adds text around the files: comments of rules stay, and the double braces of templates have no meaning in plain
-// YAML. It has no state and is safe for concurrent use. Errors name the file that cannot become an object.
+// It only adds text around the files: comments of rules stay, and the double braces of templates have no
+// meaning in plain YAML. It has no state and is safe for concurrent use. Errors name the file that cannot
+// become an object.
 package operator
 
 import (

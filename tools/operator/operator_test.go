@@ -75,7 +75,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// strict decodes an object as the API server does with strict validation: a field that the type does not have is an error.
+// strict decodes an object as the API server does with strict validation: a field that the type does not have
+// is an error.
 func strict(text []byte) (any, error) {
 	var kind meta.TypeMeta
 	if err := yaml.Unmarshal(text, &kind); err != nil {

@@ -31,9 +31,9 @@ func daemonSet(t *testing.T, path string) *apps.DaemonSet {
 	return nil
 }
 
-// TestEveryTierKeepsTheRecord has the pods of each tier see and, as the owner of the folder, write the record of their node, which is what a
-// loss over a restart is noticed by. Kubernetes makes a folder that is missing for root: pods of another user need one that was made for
-// them, which no field of a pod can ask for.
+// TestEveryTierKeepsTheRecord has the pods of each tier see and, as the owner of the folder, write the record
+// of their node, which is what a loss over a restart is noticed by. Kubernetes makes a folder that is missing
+// for root: pods of another user need one that was made for them, which no field of a pod can ask for.
 func TestEveryTierKeepsTheRecord(t *testing.T) {
 	const folder = "/var/lib/gpufabric_exporter"
 	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")

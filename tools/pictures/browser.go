@@ -65,12 +65,15 @@ func findBrowser(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no browser: want %s in PATH (Debian: apt install chromium), or -browser=PROGRAM", strings.Join(names, ", "))
+	return "", fmt.Errorf("no browser: want %s in PATH (Debian: apt install chromium), or -browser=PROGRAM",
+		strings.Join(names, ", "))
 }
 
-// openBrowser starts a browser that reaches nothing but loopback, and returns its context. cancel ends it and waits for that.
+// openBrowser starts a browser that reaches nothing but loopback, and returns its context. cancel ends it and
+// waits for that.
 func openBrowser(ctx context.Context, program string) (_ context.Context, cancel func(), err error) {
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.DisableGPU,
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program),
+		chromedp.DisableGPU,
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.*"))
 	ctx, ended := chromedp.NewExecAllocator(ctx, options...)
@@ -85,7 +88,9 @@ func openBrowser(ctx context.Context, program string) (_ context.Context, cancel
 
 // shootAll writes the pictures of all dashboards, and of the landing page. A dashboard with a problem does not keep the
 // others from being written.
-func shootAll(ctx context.Context, o *options, boards []board, s span, grafana, landing string, stdout io.Writer) error {
+func shootAll(ctx context.Context, o *options, boards []board, s span, grafana, landing string,
+	stdout io.Writer,
+) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
@@ -136,7 +141,8 @@ func shoot(ctx context.Context, address string, width, height int, titles []stri
 	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
 		return nil, err
 	}
-	if err := chromedp.Do(ctx, chromedp.EmulateViewport(int64(width), int64(height)), chromedp.Navigate(address)); err != nil {
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(int64(width), int64(height)),
+		chromedp.Navigate(address)); err != nil {
 		return nil, errors.Join(context.Cause(ctx), err)
 	}
 	page, err := settle(ctx, traffic, titles)
@@ -151,7 +157,8 @@ func shoot(ctx context.Context, address string, width, height int, titles []stri
 	return &page, err
 }
 
-// settle returns the page when the network is quiet and the titles are there, or when the network has been quiet for long.
+// settle returns the page when the network is quiet and the titles are there, or when the network has been
+// quiet for long.
 func settle(ctx context.Context, t *traffic, titles []string) (pageState, error) {
 	for {
 		page, err := chromedp.Run(ctx, chromedp.Evaluate[pageState](panelsJS))

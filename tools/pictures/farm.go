@@ -17,8 +17,9 @@ import (
 // landingNode is the node whose dashboard and landing page are shown.
 const landingNode = "gpu-04"
 
-// nodes are a small cluster: mostly healthy, and one of each fault that the dashboards are about. The exporter of a node
-// without a scenario does not answer. Faults begin after two minutes, so that pictures show when.
+// nodes are a small cluster: mostly healthy, and one of each fault that the dashboards are about. The
+// exporter of a node without a scenario does not answer. Faults begin after two minutes, so that pictures
+// show when.
 func nodes() []struct{ instance, scenario string } {
 	return []struct{ instance, scenario string }{
 		{"gpu-01", "healthy"},
@@ -62,7 +63,9 @@ func startFarm(ctx context.Context, o *options, all *programs) (*farm, error) {
 	}
 	f := &farm{addresses: map[string]string{}}
 	var config strings.Builder
-	fmt.Fprintf(&config, "global: {scrape_interval: 15s, scrape_timeout: 14s, evaluation_interval: 15s}\nrule_files: [%s]\n", strconv.Quote(rules))
+	fmt.Fprintf(&config,
+		"global: {scrape_interval: 15s, scrape_timeout: 14s, evaluation_interval: 15s}\nrule_files: [%s]\n",
+		strconv.Quote(rules))
 	config.WriteString("scrape_configs:\n  - job_name: gpufabric\n    static_configs:\n")
 	for _, n := range nodes() {
 		address, err := all.address()

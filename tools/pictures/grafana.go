@@ -14,11 +14,13 @@ import (
 	"time"
 )
 
-// server returns the command that starts the Grafana of a home folder: "grafana server" from 9.4 on, "grafana-server" before.
+// server returns the command that starts the Grafana of a home folder: "grafana server" from 9.4 on,
+// "grafana-server" before.
 func server(home string) ([]string, error) {
 	if home == "" {
-		return nil, errors.New("-grafana is missing: want Grafana's home folder, with bin/grafana or bin/grafana-server (make pictures GRAFANA=PATH); " +
-			"https://grafana.com/grafana/download has archives to unpack")
+		return nil,
+			errors.New("-grafana is missing: want Grafana's home folder, with bin/grafana or bin/grafana-server (make pictures GRAFANA=PATH); " +
+				"https://grafana.com/grafana/download has archives to unpack")
 	}
 	if _, err := os.Stat(home); err != nil {
 		return nil, fmt.Errorf("-grafana: %w", err)
@@ -36,8 +38,8 @@ func server(home string) ([]string, error) {
 	return nil, fmt.Errorf("-grafana: %s has neither bin/grafana nor bin/grafana-server", home)
 }
 
-// settings is grafana.ini. All users are viewers, and Grafana sends nothing to the internet. It ignores settings that its
-// version does not have.
+// settings is grafana.ini. All users are viewers, and Grafana sends nothing to the internet. It ignores
+// settings that its version does not have.
 const settings = `[server]
 protocol = http
 http_addr = %[1]s
@@ -81,8 +83,12 @@ func configure(dir, address, dashboards, prometheus string) (string, error) {
 			", isDefault: true, jsonData: {httpMethod: POST, timeInterval: 15s}}\n",
 		"provisioning/dashboards/gpufabric.yml": "apiVersion: 1\nproviders:\n  - {name: gpufabric, type: file, options: {path: " + strconv.Quote(dashboards) + "}}\n",
 	}
-	for _, empty := range []string{"plugins", "provisioning/plugins", "provisioning/notifiers", "provisioning/alerting", "provisioning/access-control"} {
-		if err := os.MkdirAll(filepath.Join(dir, empty), 0o700); err != nil { // Grafana logs an error for each that is missing
+	for _, empty := range []string{
+		"plugins", "provisioning/plugins", "provisioning/notifiers", "provisioning/alerting",
+		"provisioning/access-control",
+	} {
+		// Grafana logs an error for each that is missing
+		if err := os.MkdirAll(filepath.Join(dir, empty), 0o700); err != nil {
 			return "", err
 		}
 	}
@@ -99,7 +105,9 @@ func configure(dir, address, dashboards, prometheus string) (string, error) {
 }
 
 // startGrafana returns the URL of a Grafana that has all dashboards.
-func startGrafana(ctx context.Context, home, dashboards, prometheus string, boards []board, all *programs) (string, error) {
+func startGrafana(ctx context.Context, home, dashboards, prometheus string, boards []board, all *programs) (string,
+	error,
+) {
 	command, err := server(home)
 	if err != nil {
 		return "", err

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// lost returns an error for each panel with a link that leads to the wrong place: Grafana did not fill in a variable, there
-// is no such dashboard, or a cell with the name of a node or device leads to another one.
+// lost returns an error for each panel with a link that leads to the wrong place: Grafana did not fill in a
+// variable, there is no such dashboard, or a cell with the name of a node or device leads to another one.
 func lost(panels []panelState, boards []board) error {
 	var wrong []error
 	for _, p := range panels {

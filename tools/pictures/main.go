@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pictures takes pictures of the dashboards in a real Grafana: it runs simulated nodes, a Prometheus with the shipped
-// rules and the given Grafana on loopback, opens each dashboard in a headless Chromium, and writes one PNG per dashboard.
+// Command pictures takes pictures of the dashboards in a real Grafana: it runs simulated nodes, a Prometheus
+// with the shipped rules and the given Grafana on loopback, opens each dashboard in a headless Chromium, and
+// writes one PNG per dashboard.
 //
-// It fails where a panel shows an error or is missing from its page, and names the panel. Everything that it started has
-// ended when it returns, also at its deadline and on a signal. Grafana's folder is only read: its data and configuration
-// are in a temporary folder.
+// It fails where a panel shows an error or is missing from its page, and names the panel. Everything that it
+// started has ended when it returns, also at its deadline and on a signal. Grafana's folder is only read: its
+// data and configuration are in a temporary folder.
 package main
 
 import (
@@ -78,8 +79,10 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.rules, "rules", "alerts", "`folder` of the rules (*.rules.yml)")
 	flags.StringVar(&o.out, "out", "docs/dashboards", "`folder` for the pictures")
 	flags.StringVar(&o.landing, "landing", "", "`file` for a picture of the landing page of "+landingNode)
-	flags.StringVar(&o.browser, "browser", "", "Chromium or Chrome (default: the first installed of "+strings.Join(browsers, ", ")+")")
-	flags.DurationVar(&o.collect, "collect", 10*time.Minute, "how long data are collected, which is the time range of the pictures")
+	flags.StringVar(&o.browser, "browser", "",
+		"Chromium or Chrome (default: the first installed of "+strings.Join(browsers, ", ")+")")
+	flags.DurationVar(&o.collect, "collect", 10*time.Minute,
+		"how long data are collected, which is the time range of the pictures")
 	flags.DurationVar(&o.deadline, "deadline", 30*time.Minute, "how long everything may take")
 	flags.IntVar(&o.width, "width", 1600, "width of the pictures in pixels")
 	if err := flags.Parse(args); err != nil {
@@ -126,7 +129,8 @@ func take(ctx context.Context, o *options, boards []board, stdout io.Writer) err
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%d simulated nodes, Prometheus %s; data are collected for %s\n", len(f.addresses), f.prometheus, o.collect)
+	fmt.Fprintf(stdout, "%d simulated nodes, Prometheus %s; data are collected for %s\n", len(f.addresses), f.prometheus,
+		o.collect)
 	if err := all.watch(ctx, o.collect); err != nil {
 		return err
 	}
@@ -147,8 +151,8 @@ func executable(path string) error {
 	return err
 }
 
-// scratch is a folder in memory, where there is one with room for 15 simulated nodes of 25 MB each: they are thousands of
-// small files that change each second. Docker's /dev/shm is too small.
+// scratch is a folder in memory, where there is one with room for 15 simulated nodes of 25 MB each: they are
+// thousands of small files that change each second. Docker's /dev/shm is too small.
 func scratch() string {
 	var shm syscall.Statfs_t
 	if err := syscall.Statfs("/dev/shm", &shm); err == nil && shm.Bavail > 1<<30/uint64(shm.Bsize) {

@@ -392,7 +392,8 @@ func pictureSize(t *testing.T, path string) image.Point {
 	return image.Pt(config.Width, config.Height)
 }
 
-// TestReduce has more colours than fit: frequent ones stay, others become their neighbours, and what is below is cut off.
+// TestReduce has more colours than fit: frequent ones stay, others become their neighbours, and what is below
+// is cut off.
 func TestReduce(t *testing.T) {
 	from := image.NewRGBA(image.Rect(0, 0, 300, 100))
 	red, dark := color.RGBA{224, 47, 68, 255}, color.RGBA{17, 18, 23, 255}
@@ -447,8 +448,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestAddresses: no other run, and no program that listens on port 0, gets the same address; else a program that starts a
-// second later could not listen.
+// TestAddresses: no other run, and no program that listens on port 0, gets the same address; else a program
+// that starts a second later could not listen.
 func TestAddresses(t *testing.T) {
 	a, b := newPrograms(t.TempDir()), newPrograms(t.TempDir())
 	all := map[string]bool{}

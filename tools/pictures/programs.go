@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// programs are those that were started. They write to a log each, and end with stop, or with the thread that started them.
-// Not safe for concurrent use.
+// programs are those that were started. They write to a log each, and end with stop, or with the thread that
+// started them. Not safe for concurrent use.
 type programs struct {
 	dir     string
 	running []*exec.Cmd
@@ -52,7 +52,8 @@ func (p *programs) start(name string, env []string, program string, args ...stri
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+p.dir), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true} // a wrapper script is ended with its program
+	// a wrapper script is ended with its program
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
@@ -122,9 +123,9 @@ func (p *programs) stop() {
 	p.running = nil
 }
 
-// address returns an address for a program to listen on. No other process takes it before the program does: the host is of
-// this run alone, and the kernel does not choose such a port by itself. Ports on which something listens on all addresses
-// are left out.
+// address returns an address for a program to listen on. No other process takes it before the program does:
+// the host is of this run alone, and the kernel does not choose such a port by itself. Ports on which
+// something listens on all addresses are left out.
 func (p *programs) address() (string, error) {
 	for p.port < firstEphemeral-1 {
 		p.port++

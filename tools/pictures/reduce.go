@@ -19,8 +19,9 @@ const (
 	margin = 16 // pixels below the last panel or row
 )
 
-// reduce copies the upper part of a PNG, down to a margin below bottom, with the 256 colours that most of its pixels have;
-// others take the nearest. Grafana's pages are few colours and smooth edges of letters. It is a quarter of the size.
+// reduce copies the upper part of a PNG, down to a margin below bottom, with the 256 colours that most of its
+// pixels have; others take the nearest. Grafana's pages are few colours and smooth edges of letters. It is a
+// quarter of the size.
 func reduce(from io.Reader, to io.Writer, bottom int) error {
 	full, err := png.Decode(from)
 	if err != nil {

@@ -64,7 +64,8 @@ func read(path string) (binary, error) {
 	b.modules = []module{{path: standard, version: strings.TrimPrefix(info.GoVersion, "go")}}
 	for _, d := range info.Deps {
 		if d.Replace != nil {
-			return binary{}, fmt.Errorf("%s: module %s is replaced by %s: a release has modules by checksum only", path, d.Path, d.Replace.Path)
+			return binary{}, fmt.Errorf("%s: module %s is replaced by %s: a release has modules by checksum only", path,
+				d.Path, d.Replace.Path)
 		}
 		b.modules = append(b.modules, module{path: d.Path, version: d.Version, sum: d.Sum})
 	}
@@ -91,7 +92,8 @@ func digest(path string) (string, error) {
 // compiler is what the C compiler of a program wrote about itself. It is empty for other files.
 func compiler(path string) (string, error) {
 	f, err := elf.Open(path)
-	if _, other := errors.AsType[*elf.FormatError](err); other || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, other := errors.AsType[*elf.FormatError](err); other || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) {
 		return "", nil
 	}
 	if err != nil {
@@ -116,8 +118,8 @@ func compiler(path string) (string, error) {
 	return strings.Join(all, "; "), nil
 }
 
-// licenceFolders returns, by module, the folders from those of its packages that are linked up to that of the module: parts of a module may have
-// licences of their own.
+// licenceFolders returns, by module, the folders from those of its packages that are linked up to that of the
+// module: parts of a module may have licences of their own.
 func licenceFolders(arch string) (map[string][]string, error) {
 	list := exec.Command("go", "list", "-deps", "-json=Dir,Standard,Module", ".")
 	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=1")
@@ -169,7 +171,8 @@ const covered = 75
 func (m *module) readLicences(folders map[string][]string) error {
 	all := folders[m.path]
 	if len(all) == 0 {
-		return fmt.Errorf("%s@%s is in the binary, and go list does not know it: build the binary from this tree", m.path, m.version)
+		return fmt.Errorf("%s@%s is in the binary, and go list does not know it: build the binary from this tree", m.path,
+			m.version)
 	}
 	root := slices.MinFunc(all, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 	ids := map[string]bool{}
@@ -220,7 +223,8 @@ func identify(ids map[string]bool, name string, content []byte) error {
 	}
 	for _, match := range found.Match {
 		if !slices.Contains(accepted, match.ID) {
-			return fmt.Errorf("%s: licence %s, expected one of %s: read it, and decide whether it can be released", name, match.ID, strings.Join(accepted, ", "))
+			return fmt.Errorf("%s: licence %s, expected one of %s: read it, and decide whether it can be released", name,
+				match.ID, strings.Join(accepted, ", "))
 		}
 		ids[match.ID] = true
 	}

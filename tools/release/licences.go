@@ -13,7 +13,9 @@ import (
 // writeLicences writes a list of the modules, and each text once with the files that have it.
 func writeLicences(w io.Writer, b binary) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s contains these Go modules (%s is Go's standard library and runtime).\nTheir licences and notices follow.\n\n", b.name, standard)
+	fmt.Fprintf(&out,
+		"%s contains these Go modules (%s is Go's standard library and runtime).\nTheir licences and notices follow.\n\n",
+		b.name, standard)
 	table := tabwriter.NewWriter(&out, 0, 8, 2, ' ', 0)
 	var order []string
 	files := map[string][]string{}

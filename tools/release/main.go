@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release describes the binaries of a release (make release): the licences of what is linked into them, a bill of
-// materials, and what they were built from. It takes the modules from the binary itself, and reads nothing from the network.
-// The same binary gives the same bits. It runs in the root of the repository.
+// Command release describes the binaries of a release (make release): the licences of what is linked into
+// them, a bill of materials, and what they were built from. It takes the modules from the binary itself, and
+// reads nothing from the network. The same binary gives the same bits. It runs in the root of the repository.
 package main
 
 import (

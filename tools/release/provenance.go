@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// What follows is of in-toto's Statement v1 and SLSA's provenance v1: https://in-toto.io/Statement/v1, https://slsa.dev/provenance/v1.
+// What follows is of in-toto's Statement v1 and SLSA's provenance v1: https://in-toto.io/Statement/v1,
+// https://slsa.dev/provenance/v1.
 
 type statement struct {
 	Type          string     `json:"_type"`
@@ -49,8 +50,8 @@ const sysroot = "packaging/sysroot.sh"
 // pinned is a line of sysroot with the checksum of a package.
 var pinned = regexp.MustCompile(`(?m)^'?([0-9a-f]{64}) (\S+\.deb)'?$`)
 
-// writeProvenance states what the files were built from. The statement is not signed: it says what is needed to build the same
-// bits again. Who built those that are published is in the attestation of the workflow.
+// writeProvenance states what the files were built from. The statement is not signed: it says what is needed
+// to build the same bits again. Who built those that are published is in the attestation of the workflow.
 func writeProvenance(w io.Writer, b binary, version, commit string, files []string) error {
 	compilers := map[string]string{} // by the program that they built
 	s := statement{Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1"}
@@ -95,7 +96,8 @@ func writeProvenance(w io.Writer, b binary, version, commit string, files []stri
 		return fmt.Errorf("%s: no line with a checksum and a package", sysroot)
 	}
 	for _, m := range packages {
-		p.Definition.Dependencies = append(p.Definition.Dependencies, resource{URI: "http://archive.ubuntu.com/ubuntu/" + m[2], Digest: map[string]string{"sha256": m[1]}})
+		p.Definition.Dependencies = append(p.Definition.Dependencies,
+			resource{URI: "http://archive.ubuntu.com/ubuntu/" + m[2], Digest: map[string]string{"sha256": m[1]}})
 	}
 	return writeJSON(w, s)
 }

@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// built builds this program, which is linked with one module, and changes to its folder, which is a root as read expects.
+// built builds this program, which is linked with one module, and changes to its folder, which is a root as
+// read expects.
 func built(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")

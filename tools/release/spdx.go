@@ -65,24 +65,31 @@ type spdxRelationship struct {
 
 const noAssertion = "NOASSERTION"
 
-// writeSPDX writes the bill of materials of a binary. Libraries that are loaded where it runs (glibc, NVML, NCCL) are not part of it.
+// writeSPDX writes the bill of materials of a binary. Libraries that are loaded where it runs (glibc, NVML,
+// NCCL) are not part of it.
 func writeSPDX(w io.Writer, b binary, version string, built time.Time) error {
 	const document, program = "SPDXRef-DOCUMENT", "SPDXRef-Program"
 	name := fmt.Sprintf("gpufabric_exporter-%s.linux-%s", version, b.arch)
 	d := spdxDocument{
 		Version: "SPDX-2.3", DataLicence: "CC0-1.0", ID: document, Name: name,
 		Namespace: fmt.Sprintf("%s/spdx/%s-%s", repository, name, b.sha256),
-		Creation:  spdxCreation{built.Format(time.RFC3339), []string{"Organization: The gpufabric_exporter authors", "Tool: gpufabric_exporter-release-" + version}},
+		Creation: spdxCreation{
+			built.Format(time.RFC3339),
+			[]string{"Organization: The gpufabric_exporter authors", "Tool: gpufabric_exporter-release-" + version},
+		},
 		Packages: []spdxPackage{{
-			ID: program, Name: "gpufabric_exporter", Version: version, FileName: b.name, Purpose: "APPLICATION", Download: repository + "/releases/tag/v" + version,
-			Checksums: []spdxChecksum{{"SHA256", b.sha256}}, LicenceConcluded: "Apache-2.0", LicenceDeclared: "Apache-2.0", Copyright: noAssertion,
+			ID: program, Name: "gpufabric_exporter", Version: version, FileName: b.name, Purpose: "APPLICATION",
+			Download:  repository + "/releases/tag/v" + version,
+			Checksums: []spdxChecksum{{"SHA256", b.sha256}}, LicenceConcluded: "Apache-2.0", LicenceDeclared: "Apache-2.0",
+			Copyright:  noAssertion,
 			References: []spdxReference{{"PACKAGE-MANAGER", "purl", "pkg:github/gpufabric/gpufabric_exporter@v" + version}},
 		}},
 		Relationships: []spdxRelationship{{document, "DESCRIBES", program}},
 	}
 	for _, m := range b.modules {
 		p := spdxPackage{
-			ID: "SPDXRef-" + notInIDs.ReplaceAllString(m.path+"-"+m.version, "-"), Name: m.path, Version: m.version, Purpose: "LIBRARY", Download: m.download(),
+			ID: "SPDXRef-" + notInIDs.ReplaceAllString(m.path+"-"+m.version, "-"), Name: m.path, Version: m.version,
+			Purpose: "LIBRARY", Download: m.download(),
 			LicenceConcluded: m.licence, LicenceDeclared: m.licence, Copyright: noAssertion,
 			References: []spdxReference{{"PACKAGE-MANAGER", "purl", m.purl()}},
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Metrics are the labels of each metric that may be used, without those that Prometheus adds to every series of a target.
-// A nil list: the labels are not known.
+// Metrics are the labels of each metric that may be used, without those that Prometheus adds to every series
+// of a target. A nil list: the labels are not known.
 type Metrics map[string][]string
 
 // targetLabels are on every series: Prometheus adds them, or the site. Labels such as rack are those of the site.
@@ -60,7 +60,8 @@ func (c *checker) visit(node parser.Node, _ []parser.Node) error {
 	case *parser.VectorSelector:
 		c.selector(n)
 	case *parser.MatrixSelector:
-		if v, ok := n.VectorSelector.(*parser.VectorSelector); ok && c.rule && !recorded(v.Name) && n.Range+v.OriginalOffset > MaxRawRange {
+		if v, ok := n.VectorSelector.(*parser.VectorSelector); ok && c.rule && !recorded(v.Name) &&
+			n.Range+v.OriginalOffset > MaxRawRange {
 			c.add("%s reads %s back, more than %s", v.Name, n.Range+v.OriginalOffset, MaxRawRange)
 		}
 	case *parser.SubqueryExpr:
@@ -84,7 +85,8 @@ func (c *checker) selector(v *parser.VectorSelector) {
 		return
 	}
 	for _, m := range v.LabelMatchers {
-		if m.Name != labels.MetricName && known != nil && !slices.Contains(known, m.Name) && !slices.Contains(targetLabels, m.Name) {
+		if m.Name != labels.MetricName && known != nil && !slices.Contains(known, m.Name) &&
+			!slices.Contains(targetLabels, m.Name) {
 			c.add("%s has no label %s", v.Name, m.Name)
 		}
 	}

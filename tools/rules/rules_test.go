@@ -65,8 +65,8 @@ func TestRulesAgainstCatalogue(t *testing.T) {
 	}
 }
 
-// Each query that a document shows is one, and reads metrics and labels that exist. In METRICS.md, every collector has three
-// or more, each with a metric of its own.
+// Each query that a document shows is one, and reads metrics and labels that exist. In METRICS.md, every
+// collector has three or more, each with a metric of its own.
 func TestQueriesOfDocuments(t *testing.T) {
 	known, err := Known()
 	if err != nil {
@@ -113,8 +113,8 @@ func TestQueriesOfDocuments(t *testing.T) {
 	}
 }
 
-// A rule that pages must still work after an update: it reads no metric that may change at any time, not through recorded
-// series either.
+// A rule that pages must still work after an update: it reads no metric that may change at any time, not
+// through recorded series either.
 func TestPagesReadStableMetrics(t *testing.T) {
 	groups, err := alerts.Groups()
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package advise is the command advise: it prints NCCL settings for this host, or for a simulated node, and a stated workload, with
-// reasons.
+// Package advise is the command advise: it prints NCCL settings for this host, or for a simulated node, and a
+// stated workload, with reasons.
 package advise
 
 import (
@@ -58,7 +58,8 @@ type advising struct {
 func New(s *site.Site, log *logging.Flags) *command.Command {
 	k := &advising{site: s, log: log}
 	return &command.Command{
-		Name: "advise", Help: "Print NCCL settings for this node and a stated workload, each with its reason and source: what to set, what to remove, what to leave to NCCL, and what cannot be decided here. Also print how long an AllReduce takes over the links of the node, and where running jobs differ from the advice. Advice is no verdict: exit code 0: it was printed, whatever it says; 1: the node could not be read or the advice not be written; 3: the command line, the configuration or a file that was named is wrong.",
+		Name:   "advise",
+		Help:   "Print NCCL settings for this node and a stated workload, each with its reason and source: what to set, what to remove, what to leave to NCCL, and what cannot be decided here. Also print how long an AllReduce takes over the links of the node, and where running jobs differ from the advice. Advice is no verdict: exit code 0: it was printed, whatever it says; 1: the node could not be read or the advice not be written; 3: the command line, the configuration or a file that was named is wrong.",
 		Define: k.define,
 		Takes:  []command.Group{&s.Config, log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
@@ -68,17 +69,26 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 
 func (k *advising) define(f *command.Flags) {
 	w := &k.workload
-	f.Add("output", "Format: text, json, shell (export lines), conf (nccl.conf), kubernetes (env of a container), slurm (batch script).",
-		command.Choice(&k.output, outputText, outputJSON, outputShell, outputConf, outputKubernetes, outputSlurm)).Short('o').Default(string(outputText))
+	f.Add("output",
+		"Format: text, json, shell (export lines), conf (nccl.conf), kubernetes (env of a container), slurm (batch script).",
+		command.Choice(&k.output, outputText, outputJSON, outputShell, outputConf, outputKubernetes,
+			outputSlurm)).Short('o').Default(string(outputText))
 	f.Add("nodes", "Nodes of the job. Left out: several.", command.Into(&w.Nodes, count(advice.MaxNodes))).PlaceHolder("N")
-	f.Add("gpus-per-node", "GPUs of the job on each node. Left out: all of this node.", command.Into(&w.GPUsPerNode, count(advice.MaxGPUsPerNode))).PlaceHolder("N")
-	f.Add("fabric", "Network between the nodes: auto (that of this node), roce, infiniband, efa, tcp.", fabricValue(&w.Fabric)).Default(string(advice.Auto))
-	f.Add("message-size", "Bytes of one AllReduce, such as 64M. Left out: 1M, 64M and 1G.", command.Into(&w.MessageBytes, parseBytes)).PlaceHolder("SIZE")
-	f.Add("iteration-size", "Bytes that one iteration reduces in all: with data parallelism, the size of the gradients, which is 2 bytes a parameter in bf16 and 4 in fp32, such as 14000000000 for a 7B model in bf16. Units are powers of 1024.", command.Into(&w.IterationBytes, parseBytes)).PlaceHolder("SIZE")
-	f.Add("iteration-ms", "Time of one iteration in milliseconds, to say how much of it is communication.", command.Into(&w.Iteration, parseMilliseconds)).PlaceHolder("MS")
-	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: that of the library found on the node, else the newest that is known.",
+	f.Add("gpus-per-node", "GPUs of the job on each node. Left out: all of this node.",
+		command.Into(&w.GPUsPerNode, count(advice.MaxGPUsPerNode))).PlaceHolder("N")
+	f.Add("fabric", "Network between the nodes: auto (that of this node), roce, infiniband, efa, tcp.",
+		fabricValue(&w.Fabric)).Default(string(advice.Auto))
+	f.Add("message-size", "Bytes of one AllReduce, such as 64M. Left out: 1M, 64M and 1G.",
+		command.Into(&w.MessageBytes, parseBytes)).PlaceHolder("SIZE")
+	f.Add("iteration-size",
+		"Bytes that one iteration reduces in all: with data parallelism, the size of the gradients, which is 2 bytes a parameter in bf16 and 4 in fp32, such as 14000000000 for a 7B model in bf16. Units are powers of 1024.", command.Into(&w.IterationBytes, parseBytes)).PlaceHolder("SIZE")
+	f.Add("iteration-ms", "Time of one iteration in milliseconds, to say how much of it is communication.",
+		command.Into(&w.Iteration, parseMilliseconds)).PlaceHolder("MS")
+	f.Add("nccl-version",
+		"Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: that of the library found on the node, else the newest that is known.",
 		command.Into(&w.NCCL, fabric.ParseNCCLVersion)).PlaceHolder("VERSION")
-	f.Add("probe", "Results of probes to set beside the estimates: output of probe --output=json, or /probes.json of the exporter. Repeatable.",
+	f.Add("probe",
+		"Results of probes to set beside the estimates: output of probe --output=json, or /probes.json of the exporter. Repeatable.",
 		command.Append(&k.probes, command.ParseFile)).PlaceHolder("FILE")
 	site.AddScenario(f, &k.scenario)
 	f.Check(func() error {
@@ -94,7 +104,10 @@ func fabricValue(to *advice.Fabric) command.Value {
 	parse := command.OneOf(advice.Fabrics()...)
 	return command.Into(to, func(s string) (advice.Fabric, error) {
 		f, err := parse(s)
-		meant := map[string]advice.Fabric{"ib": advice.InfiniBand, "socket": advice.TCP, "sockets": advice.TCP}[strings.ToLower(s)]
+		meant := map[string]advice.Fabric{
+			"ib": advice.InfiniBand, "socket": advice.TCP,
+			"sockets": advice.TCP,
+		}[strings.ToLower(s)]
 		if err != nil && meant != "" {
 			err = fmt.Errorf("%w; did you mean %s?", err, meant)
 		}
@@ -114,8 +127,10 @@ func count(limit int) func(string) (int, error) {
 }
 
 func parseBytes(s string) (int64, error) {
-	if digits, billions := strings.CutSuffix(s, "B"); billions && digits != "" && strings.Trim(digits, "0123456789.") == "" {
-		return 0, errors.New("expected a number of bytes such as 14000000000 or 14G: B may be bytes or billions of parameters, and the gradients of 7B parameters are 14000000000 bytes in bf16")
+	if digits, billions := strings.CutSuffix(s, "B"); billions && digits != "" &&
+		strings.Trim(digits, "0123456789.") == "" {
+		return 0,
+			errors.New("expected a number of bytes such as 14000000000 or 14G: B may be bytes or billions of parameters, and the gradients of 7B parameters are 14000000000 bytes in bf16")
 	}
 	n, err := config.ParseSize(s)
 	if err != nil || n < 1 || n > advice.MaxBytes {
@@ -140,7 +155,8 @@ func (k *advising) run(ctx context.Context, c *command.Call) int {
 	}
 	at := *k.site
 	at.LibraryPath = os.Getenv("LD_LIBRARY_PATH")
-	node, conf, err := at.ObserveOnce(ctx, k.scenario, collector.CheckWants()|fabric.WantGPU|fabric.WantNCCL|job.Wants, 0, k.log.Logger(c.Stderr))
+	node, conf, err := at.ObserveOnce(ctx, k.scenario, collector.CheckWants()|fabric.WantGPU|fabric.WantNCCL|job.Wants,
+		0, k.log.Logger(c.Stderr))
 	if err != nil {
 		return c.Fail(err)
 	}
@@ -185,7 +201,11 @@ func measured(results []probes.Result, node *fabric.Node) []advice.Measured {
 	for i := range results {
 		r := &results[i]
 		for _, m := range r.Measurements {
-			one := advice.Measured{Ranks: m.Ranks, Bytes: int64(m.Bytes), Seconds: float64(m.Time), BusBW: m.BusBW, From: "probe " + string(r.Kind), At: r.At} // #nosec G115 -- bounded by the probe
+			// #nosec G115 -- bounded by the probe
+			one := advice.Measured{
+				Ranks: m.Ranks, Bytes: int64(m.Bytes), Seconds: float64(m.Time), BusBW: m.BusBW,
+				From: "probe " + string(r.Kind), At: r.At,
+			}
 			path := r.Path.Or(probes.PathNone)
 			switch {
 			case r.Outcome != probes.OK || m.Wrong > 0 || m.BusBW < 1 || m.Time <= 0 || m.Ranks < 2 || m.Bytes == 0:
@@ -198,7 +218,8 @@ func measured(results []probes.Result, node *fabric.Node) []advice.Measured {
 					continue
 				}
 				one.Port, one.Link = fmt.Sprintf("%s:%d", r.Device, r.Port), advice.LinkOf(h, r.Port)
-			case r.Kind != probes.Socket && r.Kind != probes.Rail && m.Op == probes.AllReduce && (path == probes.PathNVLS || path == probes.PathP2P):
+			case r.Kind != probes.Socket && r.Kind != probes.Rail && m.Op == probes.AllReduce &&
+				(path == probes.PathNVLS || path == probes.PathP2P):
 				one.Link = advice.LinkInside(node)
 			default:
 				continue

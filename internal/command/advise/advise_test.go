@@ -162,8 +162,8 @@ func TestAdviseHostileProbes(t *testing.T) {
 	}
 }
 
-// Where the settings of running jobs differ from the advice is said of each job, and where it is not known, why. Formats for files
-// name the command that shows it.
+// Where the settings of running jobs differ from the advice is said of each job, and where it is not known,
+// why. Formats for files name the command that shows it.
 func TestRunningJobs(t *testing.T) {
 	for scenario, want := range map[string][]string{
 		"job-tcp":          {"Running jobs, compared with this advice:", "NCCL_NET=IB"},

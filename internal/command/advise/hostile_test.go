@@ -130,7 +130,8 @@ func harmless(t *testing.T, form output, text string) {
 	}
 }
 
-// sourced runs a script in an empty folder, and tests that it leaves no file. It returns the variables that the script sets.
+// sourced runs a script in an empty folder, and tests that it leaves no file. It returns the variables that
+// the script sets.
 func sourced(t *testing.T, script string) (names []string) {
 	t.Helper()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "advice.sh")

@@ -35,8 +35,9 @@ type difference struct {
 	Ranks int `json:"ranks"`
 }
 
-// running compares the settings of the jobs of a node with the advice, and says why it does not know jobs, or some of them. The advice
-// is for the release of NCCL that the job has loaded, and for one node where all of its ranks are on this one.
+// running compares the settings of the jobs of a node with the advice, and says why it does not know jobs, or
+// some of them. The advice is for the release of NCCL that the job has loaded, and for one node where all of
+// its ranks are on this one.
 func running(n *fabric.Node, w advice.Workload) (list []differing, unknown string) {
 	var tracker job.Tracker
 	jobs := tracker.Update(n)
@@ -61,7 +62,9 @@ func running(n *fabric.Node, w advice.Workload) (list []differing, unknown strin
 }
 
 // differingOf compares one job; uses is false for one that shows nothing of NCCL.
-func differingOf(n *fabric.Node, w advice.Workload, j *job.Job, ranks map[int]*fabric.RankCandidate) (d differing, uses bool) {
+func differingOf(n *fabric.Node, w advice.Workload, j *job.Job, ranks map[int]*fabric.RankCandidate) (d differing,
+	uses bool,
+) {
 	d = differing{Name: j.Name, Ranks: len(j.Ranks), Differences: []difference{}, Wrong: []string{}}
 	if j.Size > 0 && j.Size == len(j.Ranks) {
 		w.Nodes = 1
@@ -121,7 +124,8 @@ func (d *differing) add(one advice.Departure) {
 		return "=" + *s
 	}
 	at := slices.IndexFunc(d.Differences, func(o difference) bool {
-		return o.Name == one.Name && o.Hidden == one.Hidden && text(o.Present) == text(one.Present) && text(o.Advised) == text(one.Advised)
+		return o.Name == one.Name && o.Hidden == one.Hidden && text(o.Present) == text(one.Present) &&
+			text(o.Advised) == text(one.Advised)
 	})
 	if at < 0 {
 		d.Differences, at = append(d.Differences, difference{Departure: one}), len(d.Differences)
@@ -142,10 +146,13 @@ func (a *answer) writeJobs(b *bytes.Buffer) {
 			lines = append(lines, "Wrong: "+w)
 		}
 		if j.Unread > 0 {
-			lines = append(lines, fmt.Sprintf("The settings of %s could not be read: run the command as root on the host.", spelling.Plural(j.Unread, "rank", "ranks")))
+			lines = append(lines, fmt.Sprintf("The settings of %s could not be read: run the command as root on the host.",
+				spelling.Plural(j.Unread, "rank", "ranks")))
 		}
 		if j.ConfUnread > 0 {
-			lines = append(lines, fmt.Sprintf("The nccl.conf of %s could not be read: it may set what is not in the environment.", spelling.Plural(j.ConfUnread, "rank", "ranks")))
+			lines = append(lines,
+				fmt.Sprintf("The nccl.conf of %s could not be read: it may set what is not in the environment.",
+					spelling.Plural(j.ConfUnread, "rank", "ranks")))
 		}
 		if len(lines) == 0 {
 			lines = []string{"No difference."}
@@ -154,7 +161,8 @@ func (a *answer) writeJobs(b *bytes.Buffer) {
 	}
 	switch {
 	case a.jobsUnknown != "":
-		fmt.Fprintf(b, "\nSettings of running jobs are unknown: %s. To see them, run gpufabric_exporter advise as root on the host, or gpufabric_exporter lint on the script of a job.\n", a.jobsUnknown)
+		fmt.Fprintf(b,
+			"\nSettings of running jobs are unknown: %s. To see them, run gpufabric_exporter advise as root on the host, or gpufabric_exporter lint on the script of a job.\n", a.jobsUnknown)
 	case len(a.jobs) == 0:
 		fmt.Fprint(b, "\nNo running job uses NCCL.\n")
 	}

@@ -47,8 +47,8 @@ func (a *answer) write(w io.Writer, as output) error {
 	return a.writeText(w)
 }
 
-// suggestions are the settings as lint writes them, and as comments what they were made for, what is to be removed and what could not
-// be decided.
+// suggestions are the settings as lint writes them, and as comments what they were made for, what is to be
+// removed and what could not be decided.
 func (a *answer) suggestions(as output) []lint.Suggestion {
 	list := []lint.Suggestion{{Reason: "Made by gpufabric_exporter advise. " + strings.Join(a.madeFor(), ". ") + "."}}
 	for _, s := range a.Settings {
@@ -62,7 +62,8 @@ func (a *answer) suggestions(as output) []lint.Suggestion {
 		list = append(list, lint.Suggestion{Reason: fmt.Sprintf("Remove from %s: %s. %s", r.From, line(r), r.Reason)})
 	}
 	for _, o := range a.Unknown {
-		list = append(list, lint.Suggestion{Reason: fmt.Sprintf("Not decided: %s. %s To find out: %s.", o.Name, o.Reason, o.Ask)})
+		list = append(list, lint.Suggestion{Reason: fmt.Sprintf("Not decided: %s. %s To find out: %s.", o.Name, o.Reason,
+			o.Ask)})
 	}
 	return append(list, lint.Suggestion{Reason: jobsNote})
 }
@@ -189,7 +190,8 @@ func workload(w advice.Workload) string {
 
 // writeEstimates prints the estimates as a table, and below it what they assume.
 func writeEstimates(b *bytes.Buffer, list []advice.Estimate) {
-	heading(b, "Estimated time of an AllReduce (NCCL's own model, docs/COMMANDS.md), without NVLink SHARP and without other traffic on the links", len(list))
+	heading(b,
+		"Estimated time of an AllReduce (NCCL's own model, docs/COMMANDS.md), without NVLink SHARP and without other traffic on the links", len(list))
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	var bases []string
 	for i, e := range list {
@@ -201,8 +203,10 @@ func writeEstimates(b *bytes.Buffer, list []advice.Estimate) {
 		if m := e.Measured; m != nil {
 			ran = fmt.Sprintf("%s (%.1f GB/s, %s)", duration(&m.Seconds), m.BusBW/1e9, m.From)
 		}
-		fmt.Fprintf(t, "  %s\t%d on %s\t%s\t%s\t%s\t%s\t[%d]\n", e.Link.Text(), e.Ranks, spelling.Plural(e.Nodes, "node", "nodes"),
-			probes.SizeText(uint64(e.Bytes)), duration(e.Ring), duration(e.Tree), command.OneLine(ran), at+1) // #nosec G115 -- sizes are positive
+		fmt.Fprintf(t, "  %s\t%d on %s\t%s\t%s\t%s\t%s\t[%d]\n", e.Link.Text(), e.Ranks,
+			spelling.Plural(e.Nodes, "node", "nodes"),
+			// #nosec G115 -- sizes are positive
+			probes.SizeText(uint64(e.Bytes)), duration(e.Ring), duration(e.Tree), command.OneLine(ran), at+1)
 	}
 	_ = t.Flush()
 	for i, basis := range bases {

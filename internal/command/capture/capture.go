@@ -41,7 +41,8 @@ type taking struct {
 func New(s *site.Site, log *logging.Flags) *command.Command {
 	t := &taking{site: s, log: log}
 	return &command.Command{
-		Name: "capture", Help: "Write an archive of all data read from this host, with identifiers replaced, for a bug report.",
+		Name: "capture",
+		Help: "Write an archive of all data read from this host, with identifiers replaced, for a bug report.",
 		Define: func(f *command.Flags) {
 			f.Add("file", "File to write (tar.gz); - is the standard output.", command.File(&t.file)).Default(DefaultFile)
 		},
@@ -72,7 +73,8 @@ func (t *taking) write(ctx context.Context, c *command.Call) (m capture.Manifest
 	}
 	to := command.Raw(c.Stdout)
 	if t.file != toStdout {
-		file, e := os.OpenFile(t.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // what was not recognised as an identifier is in it
+		// what was not recognised as an identifier is in it
+		file, e := os.OpenFile(t.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(e, os.ErrExist) {
 			return m, fmt.Errorf("--file=%q: the file exists and is not overwritten: choose another name", t.file)
 		}
@@ -91,7 +93,8 @@ func (t *taking) write(ctx context.Context, c *command.Call) (m capture.Manifest
 		return m, err
 	}
 	taken, err := capture.Take(ctx, capture.Options{
-		Sysfs: t.site.Paths.Sysfs, Procfs: t.site.Paths.Procfs, Rootfs: t.site.Paths.Rootfs, Devices: t.site.Devices.Filter, Policy: conf.Policy, Version: version.Version, GPUs: askOnce(gpus),
+		Sysfs: t.site.Paths.Sysfs, Procfs: t.site.Paths.Procfs, Rootfs: t.site.Paths.Rootfs, Devices: t.site.Devices.Filter,
+		Policy: conf.Policy, Version: version.Version, GPUs: askOnce(gpus),
 		Names: namesHere(conf),
 	})
 	if err != nil {

@@ -38,7 +38,10 @@ func (k *checking) checkAccept(f *command.Flags) error {
 	if k.json || k.scenario != nil {
 		return errors.New("--accept with --output=json or --scenario: it changes the record of this host, and prints text")
 	}
-	for _, other := range []string{"inside", "interval", "manifest", "write-manifest", "explain", "only", "severity", "verbose", textfileFlag, "expect-rdma", "expect-gpus"} {
+	for _, other := range []string{
+		"inside", "interval", "manifest", "write-manifest", "explain", "only", "severity",
+		"verbose", textfileFlag, "expect-rdma", "expect-gpus",
+	} {
 		if f.Given(other) {
 			return fmt.Errorf("--accept and --%s: expected at most one of them: --accept runs no checks", other)
 		}
@@ -80,12 +83,15 @@ func writeForgotten(w io.Writer, f inventory.Forgotten) {
 	fmt.Fprintln(w, command.OneLine("The record of this node forgot of "+of+": "+what+"."))
 }
 
-// expecting are the checks that compare devices with what should be there. The check hardware is left out: it has the record only.
+// expecting are the checks that compare devices with what should be there. The check hardware is left out: it
+// has the record only.
 var expecting = []string{
-	verdict.CheckComputePorts, verdict.CheckGPUs, verdict.CheckPortActive, verdict.CheckPortRate, verdict.CheckGID, verdict.CheckManifest,
+	verdict.CheckComputePorts, verdict.CheckGPUs, verdict.CheckPortActive, verdict.CheckPortRate, verdict.CheckGID,
+	verdict.CheckManifest,
 }
 
-// stillExpected says which checks fail, or will once the expectation was met, by what others than the record expect of the devices.
+// stillExpected says which checks fail, or will once the expectation was met, by what others than the record
+// expect of the devices.
 func stillExpected(n *fabric.Node, list []inventory.Forgotten) (lines []string) {
 	for _, v := range diagnose.Run(n, diagnose.Checks(expecting...)) {
 		if v.Status != verdict.Failed && v.Reason != fabric.ReasonNeverMet {

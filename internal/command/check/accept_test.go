@@ -15,8 +15,8 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// unplugged is a node whose port mlx5_1 had a link by its record, and has none. It returns a function that checks it, and a manifest from
-// before.
+// unplugged is a node whose port mlx5_1 had a link by its record, and has none. It returns a function that
+// checks it, and a manifest from before.
 func unplugged(t *testing.T) (check func(more ...string) (code int, stdout, stderr string), manifest string) {
 	t.Helper()
 	paths := unstated(t)
@@ -39,7 +39,8 @@ func unplugged(t *testing.T) (check func(more ...string) (code int, stdout, stde
 
 const unpluggedFails = "mlx5_1: The port is not active"
 
-// What check says to do about a port that was unplugged on purpose works, says what was forgotten, and is known by who did it.
+// What check says to do about a port that was unplugged on purpose works, says what was forgotten, and is
+// known by who did it.
 func TestAccept(t *testing.T) {
 	commandtest.Memory(t)
 	t.Setenv("SUDO_USER", "alice")

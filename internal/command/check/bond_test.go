@@ -23,7 +23,8 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// bonds is a node with four cards of two ports, in bonds or not, of which nothing is stated, with what has happened to it.
+// bonds is a node with four cards of two ports, in bonds or not, of which nothing is stated, with what has
+// happened to it.
 func bonds(t *testing.T, bonded bool, happens ...func(*simulator.Node)) *fabric.Node {
 	t.Helper()
 	s, err := simulator.Find("healthy-roce-bond")

@@ -30,8 +30,9 @@ import (
 const (
 	exitChecked   = command.OK // nothing failed, everything could be judged
 	exitFailed    = 1
-	exitUndecided = 2             // nothing failed in what could be judged, or no check applies
-	exitUnchecked = command.Usage // the command line or the configuration is wrong, the checks could not be made or not be reported
+	exitUndecided = 2 // nothing failed in what could be judged, or no check applies
+	// the command line or the configuration is wrong, the checks could not be made or not be reported
+	exitUnchecked = command.Usage
 )
 
 // checking is one call of the command.
@@ -58,7 +59,8 @@ type checking struct {
 func New(s *site.Site, log *logging.Flags) *command.Command {
 	k := &checking{site: s, log: log}
 	return &command.Command{
-		Name: "check", Help: "Check this node: print what is wrong, why, and how to fix it. Exit code 0: all checks passed; 1: a check failed; 2: no check failed, but some are unknown or none applies; 3: the command line or the configuration is wrong, or the checks could not be run or reported. Verdicts of severity info do not count, unless selected by --severity=info or --only.",
+		Name:    "check",
+		Help:    "Check this node: print what is wrong, why, and how to fix it. Exit code 0: all checks passed; 1: a check failed; 2: no check failed, but some are unknown or none applies; 3: the command line or the configuration is wrong, or the checks could not be run or reported. Verdicts of severity info do not count, unless selected by --severity=info or --only.",
 		Define:  k.define,
 		Takes:   []command.Group{&s.Config, log, &s.Devices},
 		OnHost:  []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
@@ -149,7 +151,8 @@ func (k *checking) observe(ctx context.Context, c *command.Call) (*fabric.Node, 
 	at, want := *k.site, collector.CheckWants()
 	if k.inside {
 		at.LibraryPath, at.Home = os.Getenv("LD_LIBRARY_PATH"), jobHome()
-		want = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantInside // the GPU driver is not queried: a prolog must not wait for it
+		// the GPU driver is not queried: a prolog must not wait for it
+		want = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantInside
 	}
 	n, conf, err := at.ObserveOnce(ctx, k.scenario, want, k.interval, k.log.Logger(c.Stderr))
 	if err == nil && n.Inside != nil {
@@ -171,9 +174,9 @@ func (k *checking) counts(list []verdict.Verdict) bool {
 	})
 }
 
-// verdictsOf runs the checks that the flags select. If these do not include the check of failed reads, it runs, too, and
-// what could not be read is unknown: other checks have no verdict on devices that are not visible, and that must not look
-// like ok.
+// verdictsOf runs the checks that the flags select. If these do not include the check of failed reads, it
+// runs, too, and what could not be read is unknown: other checks have no verdict on devices that are not
+// visible, and that must not look like ok.
 func verdictsOf(n *fabric.Node, checks []*verdict.Check) []verdict.Verdict {
 	list := diagnose.Run(n, checks)
 	reads := func(c *verdict.Check) bool { return c.ID == verdict.CheckReads }

@@ -27,7 +27,8 @@ import (
 
 var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
 
-// checked runs check and returns its exit code and what it printed. It must leave nothing behind in the temporary folder.
+// checked runs check and returns its exit code and what it printed. It must leave nothing behind in the
+// temporary folder.
 func checked(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	temp := commandtest.Memory(t)
@@ -82,8 +83,8 @@ func TestCheckOutput(t *testing.T) {
 	}
 }
 
-// A check takes less than the two seconds that a job can wait for its node. They are counted as processor time: a loaded machine makes
-// a check wait, which says nothing about it.
+// A check takes less than the two seconds that a job can wait for its node. They are counted as processor
+// time: a loaded machine makes a check wait, which says nothing about it.
 func TestCheckIsQuick(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the race detector is no measure of time; make test runs it without")
@@ -154,8 +155,8 @@ func TestCheckScenarioOfSite(t *testing.T) {
 	}
 }
 
-// A wrong expectation is the same on all nodes, and would drain all of them: what a node never met is unknown. What is wrong whatever
-// the site expects stays a failure beside it.
+// A wrong expectation is the same on all nodes, and would drain all of them: what a node never met is
+// unknown. What is wrong whatever the site expects stays a failure beside it.
 func TestCheckNeverMet(t *testing.T) {
 	for text, says := range map[string]string{
 		"compute_ports: 16": "8 compute ports where 16 are expected.", "gpus: 4": "8 GPUs where 4 are expected.", "port_rate_gigabits_per_second: {compute: 800}": "but 800 Gb/s is expected.",

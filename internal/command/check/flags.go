@@ -20,17 +20,25 @@ import (
 func (k *checking) define(f *command.Flags) {
 	f.Output(&k.json)
 	k.defineSelection(f)
-	f.Switch("inside", "Run in the container or task prolog of a job: check what the job finds there, instead of the node. It needs no privilege.", &k.inside)
+	f.Switch("inside",
+		"Run in the container or task prolog of a job: check what the job finds there, instead of the node. It needs no privilege.", &k.inside)
 	k.defineExpected(f)
-	f.Add("interval", "Read the node twice, this long apart, and also check the traffic in between.", command.Into(&k.interval, parsePause)).Default("0s")
-	f.Add("manifest", "Also compare with this file of --write-manifest, instead of expected.manifest of the configuration.", command.Input(&k.manifest)).
+	f.Add("interval", "Read the node twice, this long apart, and also check the traffic in between.",
+		command.Into(&k.interval, parsePause)).Default("0s")
+	f.Add("manifest",
+		"Also compare with this file of --write-manifest, instead of expected.manifest of the configuration.",
+		command.Input(&k.manifest)).
 		PlaceHolder("FILE")
-	f.Add("write-manifest", "Record the current state of this node in FILE, and run no checks.", command.File(&k.writeManifest)).PlaceHolder("FILE")
-	f.Add(acceptFlag, "Have the record of this node forget what this RDMA device (mlx5_5), port (mlx5_5:1) or PCI address had, because it was taken out or unplugged on purpose, and run no checks. Repeatable.", command.Append(&k.accept, parseDevice)).
+	f.Add("write-manifest", "Record the current state of this node in FILE, and run no checks.",
+		command.File(&k.writeManifest)).PlaceHolder("FILE")
+	f.Add(acceptFlag,
+		"Have the record of this node forget what this RDMA device (mlx5_5), port (mlx5_5:1) or PCI address had, because it was taken out or unplugged on purpose, and run no checks. Repeatable.", command.Append(&k.accept, parseDevice)).
 		PlaceHolder("DEVICE")
-	f.Add("explain", "Explain what this check reads, when it applies and what it detects, and run no checks.", command.Into(&k.explain, parseCheck).Words(checkIDs)).
+	f.Add("explain", "Explain what this check reads, when it applies and what it detects, and run no checks.",
+		command.Into(&k.explain, parseCheck).Words(checkIDs)).
 		PlaceHolder("ID")
-	f.Add(textfileFlag, "Also write the verdicts as metrics to this file, for node_exporter's textfile collector.", command.File(&k.textfile)).PlaceHolder("FILE")
+	f.Add(textfileFlag, "Also write the verdicts as metrics to this file, for node_exporter's textfile collector.",
+		command.File(&k.textfile)).PlaceHolder("FILE")
 	f.Check(func() error { return k.checkAccept(f) })
 	f.Check(k.checkInside)
 	f.Check(k.checkOnly)
@@ -38,8 +46,10 @@ func (k *checking) define(f *command.Flags) {
 
 // defineSelection adds the flags that say which checks are made and shown.
 func (k *checking) defineSelection(f *command.Flags) {
-	f.Add("only", "Run only this check. Repeatable.", command.Append(&k.only, parseCheckID).Words(checkIDs)).PlaceHolder("ID")
-	f.Add("severity", "Run only checks of at least this severity: critical, warning, info. Default: all; info does not affect the exit code.",
+	f.Add("only", "Run only this check. Repeatable.",
+		command.Append(&k.only, parseCheckID).Words(checkIDs)).PlaceHolder("ID")
+	f.Add("severity",
+		"Run only checks of at least this severity: critical, warning, info. Default: all; info does not affect the exit code.",
 		command.Choice(&k.severity, verdict.Severities()...))
 	f.Switch("verbose", "List passed checks too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
@@ -55,7 +65,8 @@ func (k *checking) checkOnly() error {
 		case !severe(c, k.severity):
 			return fmt.Errorf("--only=%q: the check has severity %s, which --severity=%s excludes", id, c.Severity, k.severity)
 		case !slices.Contains(k.catalogue(), id):
-			return fmt.Errorf("--only=%q: the check is made %s", id, map[bool]string{true: "without --inside only", false: "with --inside only"}[k.inside])
+			return fmt.Errorf("--only=%q: the check is made %s", id,
+				map[bool]string{true: "without --inside only", false: "with --inside only"}[k.inside])
 		case c.Rate && k.interval == 0:
 			return fmt.Errorf("--only=%q: the check compares two readings: add --interval", id)
 		}

@@ -14,12 +14,13 @@ import (
 	"gpufabric_exporter/alerts"
 )
 
-// forbidden are commands that no text may advise: they stop every card of a kind, that of the management network among them.
+// forbidden are commands that no text may advise: they stop every card of a kind, that of the management
+// network among them.
 var forbidden = regexp.MustCompile(`(modprobe -r|rmmod) +(mlx5|mlx4|bnxt|ice\b|irdma|ionic|ib_core|ib_uverbs|nvidia\b)|(openibd|network|networking|NetworkManager) +restart|` +
 	`restart +(openibd|network|networking|NetworkManager|systemd-networkd|sshd|kubelet|containerd)\b|mlxfwreset +-d|tc qdisc (replace|del)|iptables -F|kill -9 -1|scontrol reconfigure|nmcli networking off`)
 
-// guarded are kinds of commands that harm in some place: running jobs, the operator's own connection, guests, hardware of other vendors. Each
-// has words that have to stand before it in the same step, and an example.
+// guarded are kinds of commands that harm in some place: running jobs, the operator's own connection, guests,
+// hardware of other vendors. Each has words that have to stand before it in the same step, and an example.
 var guarded = []struct {
 	command, words *regexp.Regexp
 	example        string

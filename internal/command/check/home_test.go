@@ -33,7 +33,8 @@ func TestPreflightReadsHome(t *testing.T) {
 	commandtest.Contains(t, run(), "NCCL_CONF_FILE: The settings in that file are not judged here")
 }
 
-// NCCL passes over a file that the user of the job may not read, as where HOME is that of root: it is no unknown setting.
+// NCCL passes over a file that the user of the job may not read, as where HOME is that of root: it is no
+// unknown setting.
 func TestPreflightPassesOverUnreadableHome(t *testing.T) {
 	home := t.TempDir()
 	file := filepath.Join(home, ".nccl.conf")

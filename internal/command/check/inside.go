@@ -24,7 +24,8 @@ import (
 func NewPreflight(s *site.Site, log *logging.Flags) *command.Command {
 	k := &checking{site: s, log: log, inside: true}
 	return &command.Command{
-		Name: "preflight", Help: "Check what a job finds in the place where this command runs, such as its container or task prolog: the same as check --inside, with its exit codes. It needs no privilege.",
+		Name: "preflight",
+		Help: "Check what a job finds in the place where this command runs, such as its container or task prolog: the same as check --inside, with its exit codes. It needs no privilege.",
 		Define: func(f *command.Flags) {
 			f.Output(&k.json)
 			k.defineSelection(f)
@@ -40,7 +41,8 @@ func NewPreflight(s *site.Site, log *logging.Flags) *command.Command {
 // defineExpected adds the flags that say what the job should have.
 func (k *checking) defineExpected(f *command.Flags) {
 	f.Switch("expect-rdma", "Inside a job: fail if there is no RDMA device that NCCL would use.", &k.expected.RDMA)
-	f.Add("expect-gpus", "Inside a job: fail if it has another number of GPUs.", command.Into(&k.expected.GPUs, parseGPUs)).PlaceHolder("N")
+	f.Add("expect-gpus", "Inside a job: fail if it has another number of GPUs.",
+		command.Into(&k.expected.GPUs, parseGPUs)).PlaceHolder("N")
 }
 
 func parseGPUs(s string) (*int, error) {
@@ -84,8 +86,8 @@ func jobHome() string {
 	return home
 }
 
-// insideVerdicts returns what is wrong for a job in this place: the checks of package diagnose on the node as the environment has
-// NCCL see it, and what lint says of the settings.
+// insideVerdicts returns what is wrong for a job in this place: the checks of package diagnose on the node as
+// the environment has NCCL see it, and what lint says of the settings.
 func (k *checking) insideVerdicts(n *fabric.Node) ([]verdict.Verdict, error) {
 	environment, err := lint.Environment("environment", os.Environ())
 	if err != nil {
@@ -120,10 +122,14 @@ func settingVerdicts(r *lint.Result) []verdict.Verdict {
 	var list []verdict.Verdict
 	for i := range r.Lines {
 		l, worst := &r.Lines[i], r.Lines[i].Worst()
-		v := verdict.Verdict{Check: check, Subject: verdict.Subject{File: cmp.Or(l.Name, l.File)}, Status: verdict.OK, What: check.Title}
+		v := verdict.Verdict{
+			Check: check, Subject: verdict.Subject{File: cmp.Or(l.Name, l.File)}, Status: verdict.OK,
+			What: check.Title,
+		}
 		switch {
 		case worst.Severity.AtLeast(verdict.Warning):
-			v.Status, v.What, v.Evidence, v.Remedy = verdict.Failed, verdict.Sentence(worst.Reason), l.Name+"="+l.Value+" ("+l.File+"), NCCL "+r.Version.String()+".", verdict.Sentence(worst.Better)
+			v.Status, v.What, v.Evidence, v.Remedy = verdict.Failed, verdict.Sentence(worst.Reason),
+				l.Name+"="+l.Value+" ("+l.File+"), NCCL "+r.Version.String()+".", verdict.Sentence(worst.Better)
 			v.What = v.What[:len(v.What)-1]
 		case worst.Verdict == lint.Undecided:
 			v.Status, v.Reason, v.Evidence = verdict.Unknown, fabric.ReasonNotRead, verdict.Sentence(worst.Reason)

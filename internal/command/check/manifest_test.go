@@ -83,7 +83,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestDriftIsOneVerdict: a setting that is not what the manifest says fails one check of the device, also for the exporter.
+// TestDriftIsOneVerdict: a setting that is not what the manifest says fails one check of the device, also for
+// the exporter.
 func TestDriftIsOneVerdict(t *testing.T) {
 	s, err := simulator.Find("healthy")
 	if err != nil {

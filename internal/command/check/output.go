@@ -21,7 +21,9 @@ import (
 
 // writeTable prints a table: what failed first, each with what was seen and what to do. All but what paint
 // adds is legible.
-func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []verdict.Verdict, verbose bool, paint command.Painter) error {
+func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []verdict.Verdict, verbose bool,
+	paint command.Painter,
+) error {
 	var b bytes.Buffer
 	good, count := map[*verdict.Check]bool{}, map[verdict.Status]int{} // good: has verdicts, and all are ok
 	width := 0
@@ -33,7 +35,8 @@ func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []verdict.
 	maps.DeleteFunc(good, func(_ *verdict.Check, so bool) bool { return !so })
 	consequences := 0
 	row := func(colour, status string, t verdict.Group, text string) {
-		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Severity(), width, t.Check.ID, command.OneLine(text))
+		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Severity(), width, t.Check.ID,
+			command.OneLine(text))
 	}
 	for _, t := range verdict.Together(list) {
 		count[t.Status]++
@@ -74,13 +77,14 @@ func writeTable(w io.Writer, n *fabric.Node, conf config.Config, list []verdict.
 	if consequences > 0 {
 		failed += " (" + spelling.Plural(consequences, "more follows", "more follow") + ")"
 	}
-	fmt.Fprintf(&b, "%s, %d unknown, %s passed\n", failed, count[verdict.Unknown], spelling.Plural(len(good), "check", "checks"))
+	fmt.Fprintf(&b, "%s, %d unknown, %s passed\n", failed, count[verdict.Unknown],
+		spelling.Plural(len(good), "check", "checks"))
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// writeLeftOut says what was not checked because the flags do not ask for it, and because it is the matter of another command. Where flags
-// choose the checks, or the check is made inside a job, it says nothing.
+// writeLeftOut says what was not checked because the flags do not ask for it, and because it is the matter of
+// another command. Where flags choose the checks, or the check is made inside a job, it says nothing.
 func (k *checking) writeLeftOut(w io.Writer) {
 	if k.inside || len(k.only) > 0 {
 		return
@@ -135,7 +139,9 @@ type shown struct {
 }
 
 // writeJSON writes the verdicts. Note is about the node; empty: none.
-func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, list []verdict.Verdict, note string) error {
+func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, list []verdict.Verdict,
+	note string,
+) error {
 	report := struct {
 		Configuration config.Report    `json:"configuration"`
 		JudgedBy      *status.JudgedBy `json:"judged_by,omitempty"` // missing inside a job
@@ -145,7 +151,10 @@ func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, li
 		OK       int     `json:"ok"`
 		Note     string  `json:"note,omitempty"`
 		Verdicts []shown `json:"verdicts"`
-	}{Configuration: conf.Report(), Failed: len(verdict.Failures(list)), Unknown: len(verdict.Unknowns(list)), Note: note, Verdicts: []shown{}}
+	}{
+		Configuration: conf.Report(), Failed: len(verdict.Failures(list)), Unknown: len(verdict.Unknowns(list)),
+		Note: note, Verdicts: []shown{},
+	}
 	report.OK = len(list) - report.Failed - report.Unknown
 	if !k.inside {
 		report.JudgedBy = status.JudgedByOf(n)
@@ -153,8 +162,10 @@ func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, li
 	for i := range list {
 		v := &list[i]
 		s := shown{
-			Check: v.Check.ID, Severity: string(v.Severity()), Status: string(v.Status), Subject: v.Subject, Reason: string(v.Reason), Title: v.Check.Title,
-			Evidence: v.Evidence, Consequence: v.Consequence, Remedy: verdict.FilledRemedy(n, v), Runbook: conf.Links.Runbook(v.Check),
+			Check: v.Check.ID, Severity: string(v.Severity()), Status: string(v.Status), Subject: v.Subject,
+			Reason: string(v.Reason), Title: v.Check.Title,
+			Evidence: v.Evidence, Consequence: v.Consequence, Remedy: verdict.FilledRemedy(n, v),
+			Runbook: conf.Links.Runbook(v.Check),
 		}
 		if v.Status == verdict.Failed {
 			s.What = v.What
@@ -173,7 +184,11 @@ func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, li
 func explain(w io.Writer, c *verdict.Check, at config.Links) {
 	fmt.Fprintf(w, "%s (%s)\n  %s.\n", c.ID, c.Severity, c.Title)
 	for _, row := range [][2]string{
-		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.ModeIDs(), ", ")}, {"Runbook", at.Runbook(c)},
+		{"About", "each " + string(c.Scope)},
+		{"Reads", c.Reads},
+		{"When", c.Guard},
+		{"Finds", strings.Join(c.ModeIDs(), ", ")},
+		{"Runbook", at.Runbook(c)},
 	} {
 		if row[1] != "" {
 			fmt.Fprintf(w, "  %-8s %s\n", row[0]+":", row[1])

@@ -51,7 +51,8 @@ func block(t *testing.T, language string) string {
 	return body
 }
 
-// The output in docs/COMMANDS.md (go test -update writes it) is what preflight prints for a node with eight GPUs and too low a limit.
+// The output in docs/COMMANDS.md (go test -update writes it) is what preflight prints for a node with eight
+// GPUs and too low a limit.
 func TestPreflightDocumentOutput(t *testing.T) {
 	at := time.Unix(1, 0)
 	ports := 8
@@ -97,7 +98,8 @@ func TestPreflightDocumentOutput(t *testing.T) {
 	}
 }
 
-// The task prolog ends the task for code 1 only, runs once on each node, and has Slurm show the report to the user: that interprets what it prints.
+// The task prolog ends the task for code 1 only, runs once on each node, and has Slurm show the report to the
+// user: that interprets what it prints.
 func TestPreflightDocumentProlog(t *testing.T) {
 	dir := t.TempDir()
 	prolog := filepath.Join(dir, "prolog.sh")
@@ -136,8 +138,9 @@ func TestPreflightDocumentProlog(t *testing.T) {
 	}
 }
 
-// The commands that run preflight in a container reach it behind the options of srun and enroot, which stand-ins take as pyxis and
-// enroot document them: neither is here. The command for an init container starts the job unless a check failed.
+// The commands that run preflight in a container reach it behind the options of srun and enroot, which
+// stand-ins take as pyxis and enroot document them: neither is here. The command for an init container starts
+// the job unless a check failed.
 func TestPreflightDocumentContainers(t *testing.T) {
 	dir := t.TempDir()
 	for name, script := range map[string]string{

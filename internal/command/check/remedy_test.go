@@ -25,8 +25,8 @@ import (
 // named are words of remedies that stand for what the exporter knows of each device and GPU.
 var named = regexp.MustCompile(`<(interface|device|port|address|bridges)>`)
 
-// One fault has one remedy, with the names of the node: in the text and the JSON of check, in /status.json and in the report. What
-// follows from it has none, and names it.
+// One fault has one remedy, with the names of the node: in the text and the JSON of check, in /status.json
+// and in the report. What follows from it has none, and names it.
 func TestOneRemedyForAFault(t *testing.T) {
 	seen, consequences := 0, 0
 	on := stage.New(t)

@@ -26,8 +26,8 @@ func writeTextfile(path string, list []verdict.Verdict, at time.Time) error {
 	return replaceTextfile(path, nil, collector.CheckFamilies(list, at))
 }
 
-// writeTextfileError says in the textfile that no checks could be made. The verdicts in it stay, with the time at which they
-// were given: that a check failed is no less true.
+// writeTextfileError says in the textfile that no checks could be made. The verdicts in it stay, with the
+// time at which they were given: that a check failed is no less true.
 func writeTextfileError(path string, at time.Time) error {
 	if path == "" {
 		return nil

@@ -226,8 +226,8 @@ func TestTextfileOnBadDisks(t *testing.T) {
 	}
 }
 
-// What other users can put in place of a file that is read and replaced: a FIFO whose writer writes nothing, or a link to
-// a file that they may not read.
+// What other users can put in place of a file that is read and replaced: a FIFO whose writer writes nothing,
+// or a link to a file that they may not read.
 func TestFilesThatAreReplaced(t *testing.T) {
 	dir := t.TempDir()
 	fifo, secret, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "secret"), filepath.Join(dir, "link")

@@ -62,8 +62,10 @@ func (a *Authority) newKey() *ecdsa.PrivateKey {
 func (a *Authority) Issue(name string, usage x509.ExtKeyUsage) tls.Certificate {
 	key := a.newKey()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter:    time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{usage},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
@@ -79,7 +81,8 @@ func (a *Authority) Issue(name string, usage x509.ExtKeyUsage) tls.Certificate {
 }
 
 func (a *Authority) write(file, kind string, der []byte) {
-	if err := os.WriteFile(filepath.Join(a.Dir, file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(a.Dir, file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
+		0o600); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -96,5 +99,8 @@ func (a *Authority) Config(lines ...string) string {
 // Trust makes the client speak TLS.
 func (p *Serving) Trust(pool *x509.CertPool, certs ...tls.Certificate) {
 	p.URL = strings.Replace(p.URL, "http://", "https://", 1)
-	p.Client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: certs}}}
+	p.Client = &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{RootCAs: pool, Certificates: certs},
+	}}
 }

@@ -43,7 +43,9 @@ func (o *Output) String() string {
 }
 
 // Run runs a command that looks at a site, and returns its exit code and what it wrote.
-func Run(t testing.TB, s *site.Site, command func(*site.Site, *logging.Flags) *command.Command, args ...string) (code int, stdout, stderr string) {
+func Run(t testing.TB, s *site.Site, command func(*site.Site, *logging.Flags) *command.Command,
+	args ...string,
+) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs Output
 	code = RunTo(t, &out, &errs, s, command, args...)
@@ -51,7 +53,9 @@ func Run(t testing.TB, s *site.Site, command func(*site.Site, *logging.Flags) *c
 }
 
 // RunTo does so with other standard streams.
-func RunTo(t testing.TB, stdout, stderr io.Writer, s *site.Site, define func(*site.Site, *logging.Flags) *command.Command, args ...string) (code int) {
+func RunTo(t testing.TB, stdout, stderr io.Writer, s *site.Site,
+	define func(*site.Site, *logging.Flags) *command.Command, args ...string,
+) (code int) {
 	t.Helper()
 	log := new(logging.Flags)
 	c := define(s, log)
@@ -75,10 +79,15 @@ type Serving struct {
 }
 
 // Start runs what serves until it listens, which it says with its bound addresses. It is stopped when the test ends.
-func Start(t *testing.T, run func(ctx context.Context, stdout, stderr io.Writer, onListen func([]net.Addr)) int) *Serving {
+func Start(t *testing.T, run func(ctx context.Context, stdout, stderr io.Writer,
+	onListen func([]net.Addr)) int,
+) *Serving {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Serving{t: t, cancel: cancel, exited: make(chan int, 1), Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	p := &Serving{
+		t: t, cancel: cancel, exited: make(chan int, 1),
+		Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
 	listening := make(chan []net.Addr, 1)
 	go func() { p.exited <- run(ctx, &p.Stdout, &p.Stderr, func(a []net.Addr) { listening <- a }) }()
 	select {

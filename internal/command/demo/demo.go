@@ -60,10 +60,12 @@ func (d *serving) define(f *command.Flags) {
 	const scenario = "scenario"
 	f.Switch("list", "List the scenarios and exit.", &d.list)
 	f.Add(scenario, "Scenario of the simulated node; see --list.", site.Scenario(&d.scenario)).Default("healthy")
-	f.Add("capture", "Serve the node of a capture instead of a simulated one.", command.Input(&d.capture)).PlaceHolder("FILE")
+	f.Add("capture", "Serve the node of a capture instead of a simulated one.",
+		command.Input(&d.capture)).PlaceHolder("FILE")
 	f.Add("break-after", "How long the node is healthy before the scenario starts, to watch alerts fire.",
 		command.Into(&d.breakTime, command.ParseInterval)).PlaceHolder("DURATION")
-	f.Add("mend-after", "How long after that the node recovers, to watch alerts resolve.", command.Into(&d.mendTime, command.ParseInterval)).PlaceHolder("DURATION")
+	f.Add("mend-after", "How long after that the node recovers, to watch alerts resolve.",
+		command.Into(&d.mendTime, command.ParseInterval)).PlaceHolder("DURATION")
 	f.Check(func() error { return d.check(f.Given(scenario)) })
 }
 
@@ -84,7 +86,8 @@ func (d *serving) check(scenario bool) error {
 	for _, a := range web.Listen {
 		host, _, _ := net.SplitHostPort(a)
 		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
-			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a, exporter.DemoAddress)
+			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a,
+				exporter.DemoAddress)
 		}
 	}
 	return nil
@@ -111,7 +114,10 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 		return fail(err)
 	}
 	defer os.RemoveAll(dir)
-	node, err := demo.NewNode(ctx, demo.Options{Scenario: *d.scenario, Folder: dir, Break: d.breakTime, Mend: d.mendTime, Log: log})
+	node, err := demo.NewNode(ctx, demo.Options{
+		Scenario: *d.scenario, Folder: dir, Break: d.breakTime, Mend: d.mendTime,
+		Log: log,
+	})
 	switch {
 	case ctx.Err() != nil: // stopped before it serves, as it may be later
 		return command.OK
@@ -132,12 +138,16 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 		}
 	}
 	served := exporter.Node{
-		Sysfs: node.Sysfs(), Procfs: node.Procfs(), Rootfs: node.Rootfs(), Ethernet: node.Ethernet(), GPUs: node.GPUs(), Ranks: node.Ranks(),
+		Sysfs: node.Sysfs(), Procfs: node.Procfs(), Rootfs: node.Rootfs(), Ethernet: node.Ethernet(), GPUs: node.GPUs(),
+		Ranks:  node.Ranks(),
 		Config: node.Config, Title: node.Title(), Note: node.Note(), Simulated: true,
 		LogDropped: lines.Dropped,
 	}
 	served.RAS = &inquiry.Options{
-		Asker: progress.Asker{NetNS: simulator.HostNetNS, Version: func(c *fabric.RankCandidate) string { return c.Maps.Or(fabric.MappedFiles{}).Version }},
+		Asker: progress.Asker{
+			NetNS:   simulator.HostNetNS,
+			Version: func(c *fabric.RankCandidate) string { return c.Maps.Or(fabric.MappedFiles{}).Version },
+		},
 		Ask: func(_ context.Context, target progress.Target) (fabric.RASAnswer, error) {
 			return node.AskRAS(target.PID)
 		},

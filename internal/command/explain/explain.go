@@ -33,7 +33,8 @@ func New() *command.Command { return (&explaining{stdin: os.Stdin}).command() }
 
 func (k *explaining) command() *command.Command {
 	return &command.Command{
-		Name: "explain", Help: "Explain a log of NCCL, of one rank or many mixed, with or without what launchers put before each line: release, ranks, transport, GPUDirect RDMA, set-up time, and the first failure with its cause and remedy. Lines of PyTorch, Gloo and the kernel in it are explained, too. Exit code 0: the set-up is complete, and nothing failed; 1: something failed; 2: the log does not tell; 3: the command line is wrong, or the input cannot be read or is not text.",
+		Name: "explain",
+		Help: "Explain a log of NCCL, of one rank or many mixed, with or without what launchers put before each line: release, ranks, transport, GPUDirect RDMA, set-up time, and the first failure with its cause and remedy. Lines of PyTorch, Gloo and the kernel in it are explained, too. Exit code 0: the set-up is complete, and nothing failed; 1: something failed; 2: the log does not tell; 3: the command line is wrong, or the input cannot be read or is not text.",
 		Define: func(f *command.Flags) {
 			f.Argument("file", "The log; - is the standard input.", command.Into(&k.file, parseArgument))
 			f.Output(&k.json)

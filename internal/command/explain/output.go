@@ -48,7 +48,8 @@ func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
 func writeSetup(r *explain.Result, say func(name, format string, args ...any)) {
 	say("release", "%s", releases(r))
 	if len(r.Hosts) > 0 {
-		say("processes", "%d on %s: %s", r.Processes, spelling.Plural(len(r.Hosts), "host", "hosts"), spelling.Few(r.Hosts, 8))
+		say("processes", "%d on %s: %s", r.Processes, spelling.Plural(len(r.Hosts), "host", "hosts"),
+			spelling.Few(r.Hosts, 8))
 	}
 	for i := range r.Communicators[:min(len(r.Communicators), shownItems)] {
 		c := &r.Communicators[i]
@@ -56,7 +57,8 @@ func writeSetup(r *explain.Result, say func(name, format string, args ...any)) {
 		if len(c.Missing) > 0 {
 			missing = "; not ended: rank " + strings.Trim(strings.ReplaceAll(fmt.Sprint(c.Missing), " ", ", "), "[]")
 		}
-		say("communicator", "%s: set-up complete on %d of the %d in this log%s", spelling.Plural(c.Ranks, "rank", "ranks"), c.Complete, c.Started, missing)
+		say("communicator", "%s: set-up complete on %d of the %d in this log%s", spelling.Plural(c.Ranks, "rank", "ranks"),
+			c.Complete, c.Started, missing)
 	}
 	if more := len(r.Communicators) - shownItems; more > 0 {
 		say("communicator", "%d more", more)
@@ -251,9 +253,12 @@ func known(n int) *int {
 
 func writeJSON(w io.Writer, r *explain.Result) error {
 	out := report{
-		Verdict: "ok", Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable, Incomplete: r.Full || r.Cut,
-		Versions: append([]string{}, r.Versions...), CUDA: r.Log.CUDA, Hosts: append([]string{}, r.Hosts...), Processes: r.Processes, Communicators: []communicator{},
-		Network: r.Log.Network, NoDevices: r.Log.NoDevices, HCAs: []hca{}, Connections: transports(r.Transports()), Channels: known(r.Log.Channels), NVLSChannels: known(r.Log.NVLSChannels),
+		Verdict: "ok", Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable,
+		Incomplete: r.Full || r.Cut,
+		Versions:   append([]string{}, r.Versions...), CUDA: r.Log.CUDA, Hosts: append([]string{}, r.Hosts...),
+		Processes: r.Processes, Communicators: []communicator{},
+		Network: r.Log.Network, NoDevices: r.Log.NoDevices, HCAs: []hca{}, Connections: transports(r.Transports()),
+		Channels: known(r.Log.Channels), NVLSChannels: known(r.Log.NVLSChannels),
 		Findings: []finding{}, Warnings: []string{},
 	}
 	if why := r.Undecided(); r.Failed() {
@@ -292,6 +297,7 @@ func jsonFinding(f *explain.Finding) finding {
 		runbook = alerts.RunbookBase + runbook
 	}
 	return finding{
-		s.ID, string(s.Source), string(s.Kind), f.Count, f.Line, f.Host, f.Hosts, known(f.Rank), known(f.Code), f.Peer, f.Text, s.Cause, s.Remedy, runbook,
+		s.ID, string(s.Source), string(s.Kind), f.Count, f.Line, f.Host, f.Hosts, known(f.Rank), known(f.Code), f.Peer,
+		f.Text, s.Cause, s.Remedy, runbook,
 	}
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package healthcheck is the command healthcheck: it asks a running exporter over HTTP whether it is healthy, where the shell
-// and curl that container runtimes and service managers use for this are missing.
+// Package healthcheck is the command healthcheck: it asks a running exporter over HTTP whether it is healthy,
+// where the shell and curl that container runtimes and service managers use for this are missing.
 //
-// It makes one request without following redirects or using proxies, and reads at most maxAnswer bytes. Everything that keeps
-// the exporter from answering within the timeout is a Failure; files and flags that are wrong are command.Usage.
+// It makes one request without following redirects or using proxies, and reads at most maxAnswer bytes.
+// Everything that keeps the exporter from answering within the timeout is a Failure; files and flags that are
+// wrong are command.Usage.
 package healthcheck
 
 import (
@@ -45,12 +46,17 @@ func New() *command.Command {
 		Name: "healthcheck",
 		Help: "Ask a running exporter whether it is healthy, for container runtimes. Exit code 0: it answers (a demand for a password is an answer); 1: it does not, or it is not healthy; 3: the command line or a file that it names is wrong.",
 		Define: func(f *command.Flags) {
-			f.Add("url", "Where to ask; /-/ready instead of /-/healthy also waits for the first observation of the node. An exporter with --web.route-prefix needs the prefix.",
+			f.Add("url",
+				"Where to ask; /-/ready instead of /-/healthy also waits for the first observation of the node. An exporter with --web.route-prefix needs the prefix.",
 				command.Into(&h.url, parseURL)).Default(defaultURL)
-			f.Add("tls.ca-file", "Certificate authorities that the certificate of the exporter is verified with, instead of the system's (PEM).", command.File(&h.ca)).PlaceHolder("FILE")
-			f.Add("tls.cert-file", "Client certificate, where the exporter requires one (PEM).", command.File(&h.cert)).PlaceHolder("FILE")
+			f.Add("tls.ca-file",
+				"Certificate authorities that the certificate of the exporter is verified with, instead of the system's (PEM).",
+				command.File(&h.ca)).PlaceHolder("FILE")
+			f.Add("tls.cert-file", "Client certificate, where the exporter requires one (PEM).",
+				command.File(&h.cert)).PlaceHolder("FILE")
 			f.Add("tls.key-file", "Private key of the client certificate (PEM).", command.File(&h.key)).PlaceHolder("FILE")
-			f.Add("tls.server-name", "Name that the certificate of the exporter is for. Default: the host in --url.", command.Into(&h.serverName, parseName)).PlaceHolder("NAME")
+			f.Add("tls.server-name", "Name that the certificate of the exporter is for. Default: the host in --url.",
+				command.Into(&h.serverName, parseName)).PlaceHolder("NAME")
 			f.Switch("tls.insecure-skip-verify", "Accept any certificate, as the kubelet does.", &h.skipVerify)
 			f.Add("timeout", "How long to wait for the answer.", command.Into(&h.timeout, command.ParseInterval)).Default("3s")
 			f.Check(h.check)
@@ -112,7 +118,8 @@ func (h *healthcheck) tls() (*tls.Config, error) {
 	if h.cert != "" {
 		pair, err := tls.LoadX509KeyPair(h.cert, h.key)
 		if err != nil {
-			return nil, fmt.Errorf("--tls.cert-file=%q --tls.key-file=%q: expected a certificate and its key: %w", h.cert, h.key, err)
+			return nil, fmt.Errorf("--tls.cert-file=%q --tls.key-file=%q: expected a certificate and its key: %w", h.cert,
+				h.key, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

@@ -20,7 +20,8 @@ func (k *looking) inquire(c *command.Call, look inquiry.Look) *inquiry.Inquiry {
 	return &inquiry.Inquiry{
 		Look: look, Asker: asker, Ask: inquiry.Dial(k.site.RAS),
 		Begin: func(name string, target progress.Target) {
-			fmt.Fprintf(c.Stderr, "Asking RAS of %s (PID %d, NCCL %s) %d times within %s.\n", name, target.PID, target.Version, progress.Polls, (progress.Polls-1)*progress.Interval)
+			fmt.Fprintf(c.Stderr, "Asking RAS of %s (PID %d, NCCL %s) %d times within %s.\n", name, target.PID, target.Version,
+				progress.Polls, (progress.Polls-1)*progress.Interval)
 		},
 	}
 }
@@ -44,7 +45,8 @@ func writeAccount(w io.Writer, a *progress.Account) {
 	}
 	fmt.Fprintf(w, "  %s (%d answers, %d communicators)\n", verdictText(a), d.Answers, d.Communicators)
 	for _, c := range d.Bad[:min(len(d.Bad), maxShown)] {
-		fmt.Fprintf(w, "  communicator %s of %d ranks: %s, %d ranks, collectives apart: %d\n", c.ID, c.Size, c.State, c.Count, c.Gap)
+		fmt.Fprintf(w, "  communicator %s of %d ranks: %s, %d ranks, collectives apart: %d\n", c.ID, c.Size, c.State,
+			c.Count, c.Gap)
 		for _, r := range c.Ranks {
 			fmt.Fprintf(w, "    rank %d%s\n", r.Rank, where(&r))
 		}

@@ -36,8 +36,8 @@ func rankNode(version string) *fabric.Node {
 	return n
 }
 
-// The whole way from the processes of a node to what is printed, with RAS of NCCL 2.30 and of releases that are not asked. Time is
-// fake.
+// The whole way from the processes of a node to what is printed, with RAS of NCCL 2.30 and of releases that
+// are not asked. Time is fake.
 func TestAskRAS(t *testing.T) {
 	hang := rastest.Healthy("2.30.7", 500)
 	hang.Communicators[0].Ranks[5].AllReduce = 499

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jobs is the command jobs: it shows for each training job on this host, or on a simulated node, whether NCCL moves its data
-// over RDMA or over TCP.
+// Package jobs is the command jobs: it shows for each training job on this host, or on a simulated node,
+// whether NCCL moves its data over RDMA or over TCP.
 package jobs
 
 import (
@@ -46,13 +46,17 @@ type looking struct {
 func New(s *site.Site, log *logging.Flags) *command.Command {
 	k := &looking{site: s, log: log}
 	return &command.Command{
-		Name: "jobs", Help: "Show the jobs that use the GPUs of this node, and whether NCCL moves their data over RDMA or TCP. Exit code 0: RDMA, or no need of it; 1: a job uses TCP or is misconfigured; 2: the transport of a job is unknown; 3: the command line or the configuration is wrong.",
+		Name: "jobs",
+		Help: "Show the jobs that use the GPUs of this node, and whether NCCL moves their data over RDMA or TCP. Exit code 0: RDMA, or no need of it; 1: a job uses TCP or is misconfigured; 2: the transport of a job is unknown; 3: the command line or the configuration is wrong.",
 		Define: func(f *command.Flags) {
 			f.Output(&k.json)
-			f.Add("interval", "Time between the two readings that are compared, 2s to 1m.", command.Into(&k.interval, parseInterval)).Default("5s")
-			f.Switch("watch", "Print the jobs after each interval until interrupted: a terminal is redrawn; elsewhere, the tables follow each other. With --output=json, one line for each.", &k.watch)
+			f.Add("interval", "Time between the two readings that are compared, 2s to 1m.",
+				command.Into(&k.interval, parseInterval)).Default("5s")
+			f.Switch("watch",
+				"Print the jobs after each interval until interrupted: a terminal is redrawn; elsewhere, the tables follow each other. With --output=json, one line for each.", &k.watch)
 			site.AddScenario(f, &k.scenario)
-			f.Switch("ask-ras", "Also ask the RAS subsystem of NCCL in the process of rank 0, three times within a minute, which ranks are lost, failed or behind. Releases of NCCL that crashed when they were asked are not asked; see docs/JOBS.md.", &k.askRAS)
+			f.Switch("ask-ras",
+				"Also ask the RAS subsystem of NCCL in the process of rank 0, three times within a minute, which ranks are lost, failed or behind. Releases of NCCL that crashed when they were asked are not asked; see docs/JOBS.md.", &k.askRAS)
 			f.Check(k.checkAsking)
 		},
 		Takes:  []command.Group{&s.Config, log, &s.Devices},
@@ -111,7 +115,9 @@ func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error)
 const mostReadings = 5
 
 // print prints the jobs once two readings of each could be compared, or after each reading until ctx ends.
-func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs, inquiry.Look) error) (last job.Jobs, err error) {
+func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs, inquiry.Look) error) (last job.Jobs,
+	err error,
+) {
 	var tracker job.Tracker
 	tick := time.NewTicker(k.interval)
 	defer tick.Stop()
@@ -146,7 +152,8 @@ func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs
 func late(n *fabric.Node) bool {
 	return slices.ContainsFunc(n.Sources, func(s fabric.Source) bool {
 		_, partial := errors.AsType[*fabric.PartialError](s.Err)
-		return !partial && (s.Name == fabric.SourceRanks || s.Name == fabric.SourceGPU) && (s.Reason == fabric.ReasonTimeout || s.Reason == fabric.ReasonStuck)
+		return !partial && (s.Name == fabric.SourceRanks || s.Name == fabric.SourceGPU) &&
+			(s.Reason == fabric.ReasonTimeout || s.Reason == fabric.ReasonStuck)
 	})
 }
 
@@ -175,12 +182,14 @@ func (k *looking) unlessWatched(err error) error {
 // exitOf is the exit code for these jobs. Findings of severity info do not count.
 func exitOf(jobs job.Jobs) int {
 	failed := func(j job.Job) bool {
-		return j.Verdict.Fallback() || slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(verdict.Warning) })
+		return j.Verdict.Fallback() || slices.ContainsFunc(j.Findings,
+			func(f job.Finding) bool { return f.Severity.AtLeast(verdict.Warning) })
 	}
 	switch {
 	case slices.ContainsFunc(jobs.List, failed):
 		return exitFailed
-	case !jobs.Known, jobs.Dropped > 0, slices.ContainsFunc(jobs.List, func(j job.Job) bool { return j.Verdict.Transport == job.Unknown || !j.Seen.IsZero() }):
+	case !jobs.Known, jobs.Dropped > 0, slices.ContainsFunc(jobs.List,
+		func(j job.Job) bool { return j.Verdict.Transport == job.Unknown || !j.Seen.IsZero() }):
 		return exitUndecided
 	}
 	return exitGood

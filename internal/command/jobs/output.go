@@ -104,7 +104,8 @@ func writeTable(w io.Writer, jobs job.Jobs) error {
 	fmt.Fprintln(t, "JOB\tRANKS\tGPUS\tTRANSPORT\tWAY\tRAILS")
 	for i := range jobs.List {
 		j := &jobs.List[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", j.Name, ranksText(j), len(j.GPUs), j.State(), cmp.Or(string(j.Verdict.Way), "-"), cmp.Or(strings.Join(j.Devices, ","), "-"))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", j.Name, ranksText(j), len(j.GPUs), j.State(),
+			cmp.Or(string(j.Verdict.Way), "-"), cmp.Or(strings.Join(j.Devices, ","), "-"))
 	}
 	if err := t.Flush(); err != nil {
 		return err

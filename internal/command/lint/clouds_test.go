@@ -95,7 +95,8 @@ NCCL_NVLS_NCHANNELS=24 NCCL_P2P_NET_CHUNKSIZE=524288 NCCL_NVLSTREE_MAX_CHUNKSIZE
 NCCL_IB_ADDR_RANGE=fd02::/16 NCCL_IB_TC=96 NCCL_SOCKET_IFNAME=eth0 NCCL_IB_HCA=ibp`},
 }
 
-// What clouds recommend fails nowhere, neither by itself nor on a node like their shape, in each form that jobs have it in.
+// What clouds recommend fails nowhere, neither by itself nor on a node like their shape, in each form that
+// jobs have it in.
 func TestClouds(t *testing.T) {
 	commandtest.Memory(t)
 	for _, r := range recommendations {

@@ -62,8 +62,8 @@ type linting struct {
 	wait        time.Duration // for the end of a file
 }
 
-// maxWait bounds the wait for the end of a file: a pipe may have no writer, and a mount may hang. That for the standard input is
-// bounded by the caller.
+// maxWait bounds the wait for the end of a file: a pipe may have no writer, and a mount may hang. That for
+// the standard input is bounded by the caller.
 const maxWait = 30 * time.Second
 
 // New returns the command.
@@ -74,7 +74,8 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 func (k *linting) command() *command.Command {
 	s := k.site
 	return &command.Command{
-		Name: "lint", Help: "Explain line by line how NCCL reads the settings in an nccl.conf, an environment file, a shell or Slurm script, a manifest, or a Python program. Exit code 0: every line does what it says; 1: a line does not, or harms; 2: no line fails, but some could not be judged, or a file has no setting that lint reads; 3: the command line, the configuration or an input is wrong; the other inputs are judged. Only values of variables that NCCL and the software around it read are printed.",
+		Name:   "lint",
+		Help:   "Explain line by line how NCCL reads the settings in an nccl.conf, an environment file, a shell or Slurm script, a manifest, or a Python program. Exit code 0: every line does what it says; 1: a line does not, or harms; 2: no line fails, but some could not be judged, or a file has no setting that lint reads; 3: the command line, the configuration or an input is wrong; the other inputs are judged. Only values of variables that NCCL and the software around it read are printed.",
 		Define: k.define,
 		Takes:  []command.Group{&s.Config, k.log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
@@ -83,18 +84,26 @@ func (k *linting) command() *command.Command {
 }
 
 func (k *linting) define(f *command.Flags) {
-	f.Argument("file", "Files to read; - is the standard input. Without any and without --env: the NCCL configuration of the node.", command.Append(&k.files, parseArgument))
-	f.Add("output", "Format: text, json, github (annotations of a workflow), sarif (SARIF 2.1.0, for code scanning).", command.Choice(&k.output, outputText, outputJSON, outputGitHub, outputSARIF)).Short('o').Default(string(outputText))
+	f.Argument("file",
+		"Files to read; - is the standard input. Without any and without --env: the NCCL configuration of the node.",
+		command.Append(&k.files, parseArgument))
+	f.Add("output", "Format: text, json, github (annotations of a workflow), sarif (SARIF 2.1.0, for code scanning).",
+		command.Choice(&k.output, outputText, outputJSON, outputGitHub, outputSARIF)).Short('o').Default(string(outputText))
 	f.Switch("env", "Also judge the environment of this command.", &k.environment)
-	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON), python; auto: by name and content.",
+	f.Add("format",
+		"What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON), python; auto: by name and content.",
 		command.Choice(&k.format, lint.Formats()...)).Default(string(lint.FormatAuto))
-	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: with --host that of the library found on it, else the newest that is known.", command.Into(&k.version, fabric.ParseNCCLVersion)).PlaceHolder("VERSION")
-	f.Switch("host", "Also judge for this host: its RDMA devices, addresses and interfaces, and its NCCL configuration, which that of the job overrides.", &k.host)
-	f.Add("suggest", "Print settings that make failures of NCCL visible, and that the files do not have, instead of judging: shell, conf, env, manifest, python. They fit the node of --host or --scenario.",
+	f.Add("nccl-version",
+		"Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: with --host that of the library found on it, else the newest that is known.", command.Into(&k.version, fabric.ParseNCCLVersion)).PlaceHolder("VERSION")
+	f.Switch("host",
+		"Also judge for this host: its RDMA devices, addresses and interfaces, and its NCCL configuration, which that of the job overrides.", &k.host)
+	f.Add("suggest",
+		"Print settings that make failures of NCCL visible, and that the files do not have, instead of judging: shell, conf, env, manifest, python. They fit the node of --host or --scenario.",
 		command.Choice(&k.suggest, lint.Formats()[1:]...)).PlaceHolder("FORMAT")
 	f.Switch("verbose", "List lines without findings, too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
-	f.Add("capture", "Judge for the node of this capture (see the command capture) instead of this host.", command.Input(&k.capture)).PlaceHolder("FILE")
+	f.Add("capture", "Judge for the node of this capture (see the command capture) instead of this host.",
+		command.Input(&k.capture)).PlaceHolder("FILE")
 	f.Check(func() error {
 		switch {
 		case k.host && k.scenario != nil:
@@ -172,7 +181,8 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 	return exitCode(&result)
 }
 
-// judgeFiles looks for the files that settings name. A link that leads out of the root is not followed: what it leads to is not known.
+// judgeFiles looks for the files that settings name. A link that leads out of the root is not followed: what
+// it leads to is not known.
 func (k *linting) judgeFiles(r *lint.Result) {
 	root, err := os.OpenRoot(k.site.Paths.Rootfs)
 	if err != nil {
@@ -241,8 +251,8 @@ func (k *linting) read(ctx context.Context) ([]lint.Input, error) {
 	return inputs, errors.Join(errs...)
 }
 
-// readFile reads one input. A pipe, a terminal or a mount may block for ever: the read is abandoned when the context ends, and that of
-// a file after a time.
+// readFile reads one input. A pipe, a terminal or a mount may block for ever: the read is abandoned when the
+// context ends, and that of a file after a time.
 func (k *linting) readFile(ctx context.Context, file string) (lint.Input, error) {
 	name := file
 	var late <-chan time.Time
@@ -264,7 +274,8 @@ func (k *linting) readFile(ctx context.Context, file string) (lint.Input, error)
 	case <-ctx.Done():
 		return lint.Input{}, fmt.Errorf("%s: interrupted before its end: %w", name, ctx.Err())
 	case <-late:
-		return lint.Input{}, fmt.Errorf("%s: expected its end within %s: if it is a pipe, its writer has to end; else pass it as standard input (-)", name, k.wait)
+		return lint.Input{},
+			fmt.Errorf("%s: expected its end within %s: if it is a pipe, its writer has to end; else pass it as standard input (-)", name, k.wait)
 	case c := <-done:
 		if c.err != nil {
 			return lint.Input{}, c.err
@@ -280,7 +291,8 @@ func (k *linting) content(file string) ([]byte, error) {
 		info, err := os.Stat(file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("%s: no such file: expected the path of a file, - for the standard input, or no path for the NCCL configuration of this node", file)
+			return nil,
+				fmt.Errorf("%s: no such file: expected the path of a file, - for the standard input, or no path for the NCCL configuration of this node", file)
 		case err != nil:
 			return nil, err
 		case info.IsDir():

@@ -458,7 +458,8 @@ func archive(t *testing.T, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// Whatever a capture is, lint ends with a clear error, and writes nowhere else; facts that make no sense are no approval.
+// Whatever a capture is, lint ends with a clear error, and writes nowhere else; facts that make no sense are
+// no approval.
 func TestHostileCapture(t *testing.T) {
 	commandtest.Memory(t)
 	dir := t.TempDir()

@@ -92,7 +92,8 @@ func writeText(w io.Writer, r *lint.Result, verbose bool, paint command.Painter)
 		if quiet {
 			continue
 		}
-		fmt.Fprintf(&b, "%s  %s  %s\n", command.OneLine(place(l)), paint(colour, string(worst.Verdict)), command.OneLine(assignment(l)))
+		fmt.Fprintf(&b, "%s  %s  %s\n", command.OneLine(place(l)), paint(colour, string(worst.Verdict)),
+			command.OneLine(assignment(l)))
 		for _, f := range l.Findings {
 			indent(&b, text(f))
 			if f.Better != "" {
@@ -107,7 +108,8 @@ func writeText(w io.Writer, r *lint.Result, verbose bool, paint command.Painter)
 	if r.Library != "" {
 		release += " (library found: " + command.OneLine(r.Library) + ")"
 	}
-	fmt.Fprintf(&b, "NCCL %s: %d failed, %d undecided, %d with a note, %d without a finding", release, failed, undecided, noted, fine)
+	fmt.Fprintf(&b, "NCCL %s: %d failed, %d undecided, %d with a note, %d without a finding", release, failed, undecided,
+		noted, fine)
 	if r.Others > 0 {
 		fmt.Fprintf(&b, "; %s not judged: other software reads them", spelling.Plural(r.Others, "setting is", "settings are"))
 	}
@@ -160,7 +162,10 @@ func writeGitHub(w io.Writer, r *lint.Result) error {
 	for i := range r.Lines {
 		l := &r.Lines[i]
 		for _, f := range l.Findings {
-			kind := map[verdict.Severity]string{verdict.Critical: "error", verdict.Warning: "warning", verdict.Info: "notice"}[f.Severity]
+			kind := map[verdict.Severity]string{
+				verdict.Critical: "error", verdict.Warning: "warning",
+				verdict.Info: "notice",
+			}[f.Severity]
 			if kind == "" {
 				continue
 			}

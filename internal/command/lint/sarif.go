@@ -60,8 +60,8 @@ type (
 	}
 )
 
-// writeSARIF prints a log of the Static Analysis Results Interchange Format: a rule for each verdict, and a result for each
-// finding with a severity.
+// writeSARIF prints a log of the Static Analysis Results Interchange Format: a rule for each verdict, and a
+// result for each finding with a severity.
 func writeSARIF(w io.Writer, r *lint.Result) error {
 	run := sarifRun{Results: []sarifResult{}}
 	run.Tool.Driver.Name = "gpufabric_exporter lint"
@@ -75,13 +75,20 @@ func writeSARIF(w io.Writer, r *lint.Result) error {
 		for _, f := range l.Findings {
 			if level := sarifLevel(f.Severity); level != "" {
 				message := sarifText{assignment(l) + ": " + advice(f)}
-				run.Results = append(run.Results, sarifResult{string(f.Verdict), index[f.Verdict], level, message, []sarifLocation{sarifPlace(l)}})
+				run.Results = append(run.Results, sarifResult{
+					string(f.Verdict), index[f.Verdict], level, message,
+					[]sarifLocation{sarifPlace(l)},
+				})
 			}
 		}
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(sarifLog{"https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json", "2.1.0", []sarifRun{run}})
+	return e.Encode(sarifLog{
+		"https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json",
+		"2.1.0",
+		[]sarifRun{run},
+	})
 }
 
 func sarifLevel(s verdict.Severity) string {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// sarifObject is what the published schema (sarif-schema-2.1.0.json) requires of an object: the properties that lint may use, and
-// those that have to be there. Each object of the schema forbids other properties.
+// sarifObject is what the published schema (sarif-schema-2.1.0.json) requires of an object: the properties
+// that lint may use, and those that have to be there. Each object of the schema forbids other properties.
 type sarifObject struct {
 	required []string
 	object   map[string]string // properties that are objects or arrays of these, with the name of the definition

@@ -116,7 +116,8 @@ func TestSuggestionsAreClean(t *testing.T) {
 	}
 }
 
-// inspectorReads are the variables that the plugin reads (getenv in inspector.cc of the tags), by the release that has them first.
+// inspectorReads are the variables that the plugin reads (getenv in inspector.cc of the tags), by the release
+// that has them first.
 var inspectorReads = map[string]string{
 	"NCCL_INSPECTOR_ENABLE": "2.28.3", "NCCL_INSPECTOR_DUMP_THREAD_ENABLE": "2.28.3", "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "2.28.3",
 	"NCCL_INSPECTOR_DUMP_DIR": "2.28.3", "NCCL_INSPECTOR_DUMP_VERBOSE": "2.28.3", "NCCL_INSPECTOR_PROM_DUMP": "2.29.3",

@@ -25,7 +25,8 @@ type comparedSize struct {
 	busBW []float64 // bytes per second, of each run
 }
 
-// compare compares the runs of a report. Sizes that not all of them have measured, right to the last element, are left out.
+// compare compares the runs of a report. Sizes that not all of them have measured, right to the last element,
+// are left out.
 func compare(r *report) comparison {
 	c := comparison{what: r.what}
 	for _, run := range r.runs {

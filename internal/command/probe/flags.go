@@ -50,22 +50,31 @@ func (p *options) comparison() string {
 func (p *options) define(f *command.Flags) {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	kinds := spelling.Names(probes.Kinds())
-	f.Argument("what", "A kind: "+list(kinds)+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct paths between GPUs on and off), "+
-		"tcp (against sockets). Default: node.", command.Choice(&p.what, append(kinds, probeScaling, probeNVLink, probeTCP)...))
-	f.Add("kind", "Kind of run to compare with: node (light) or calibrate (all channels); for tcp: rail, node or calibrate.",
+	f.Argument("what",
+		"A kind: "+list(kinds)+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct paths between GPUs on and off), "+
+			"tcp (against sockets). Default: node.", command.Choice(&p.what,
+			append(kinds, probeScaling, probeNVLink, probeTCP)...))
+	f.Add("kind",
+		"Kind of run to compare with: node (light) or calibrate (all channels); for tcp: rail, node or calibrate.",
 		command.Choice(&p.kind, probes.Kinds()...)).PlaceHolder("KIND")
-	f.Add("op", "Operation: "+list(spelling.Names(probes.Ops()))+". Default: from the configuration; broadcast for rail and socket.",
+	f.Add("op",
+		"Operation: "+list(spelling.Names(probes.Ops()))+". Default: from the configuration; broadcast for rail and socket.",
 		command.Choice(&p.op, probes.Ops()...)).PlaceHolder("OP")
-	f.Add("bytes", "Message sizes: SIZE, MIN:MAX or MIN:MAX:FACTOR, such as 8:256M:2.", command.Into(&p.sizes, parseSizes)).PlaceHolder("SIZES")
+	f.Add("bytes", "Message sizes: SIZE, MIN:MAX or MIN:MAX:FACTOR, such as 8:256M:2.",
+		command.Into(&p.sizes, parseSizes)).PlaceHolder("SIZES")
 	f.Add("dtype", "Element type: "+list(spelling.Names(probes.DTypes()))+". Default: from the configuration.",
 		command.Choice(&p.dtype, probes.DTypes()...)).PlaceHolder("TYPE")
-	f.Add("ranks", "Number of GPUs to use. Default: all.", command.Into(&p.ranks, wholeNumber(2, maxProbeRanks))).PlaceHolder("N")
+	f.Add("ranks", "Number of GPUs to use. Default: all.",
+		command.Into(&p.ranks, wholeNumber(2, maxProbeRanks))).PlaceHolder("N")
 	f.Add("iterations", "Number of timed iterations. Default: 20 with --bytes, else as many as fit into 100 ms.",
 		command.Into(&p.iterations, wholeNumber(1, maxProbeIterations))).PlaceHolder("N")
-	f.Add("device", "RDMA device of a rail, mlx5_0 or mlx5_0:1 (port 1). Default: all rails.", command.Set(p.setDevice)).PlaceHolder("DEVICE")
-	f.Add("library", "Name or path of the NCCL library. Default: from the configuration, else searched for.", command.File(&p.nccl)).PlaceHolder("FILE")
+	f.Add("device", "RDMA device of a rail, mlx5_0 or mlx5_0:1 (port 1). Default: all rails.",
+		command.Set(p.setDevice)).PlaceHolder("DEVICE")
+	f.Add("library", "Name or path of the NCCL library. Default: from the configuration, else searched for.",
+		command.File(&p.nccl)).PlaceHolder("FILE")
 	f.Output(&p.json)
-	f.Switch("even-if-busy", "Run even if GPUs are in use or their use is unknown. This slows down jobs on them.", &p.evenIfBusy)
+	f.Switch("even-if-busy", "Run even if GPUs are in use or their use is unknown. This slows down jobs on them.",
+		&p.evenIfBusy)
 	f.Check(p.check)
 }
 
@@ -142,7 +151,8 @@ func (p *options) check() error {
 		p.kind = probes.Node
 	case p.what == "" || compares:
 	case kind != "" && string(kind) != p.what:
-		return fmt.Errorf("%s and --kind=%q: expected at most one of them, or a comparison together with --kind", p.what, kind)
+		return fmt.Errorf("%s and --kind=%q: expected at most one of them, or a comparison together with --kind", p.what,
+			kind)
 	default:
 		p.kind = probes.Kind(p.what)
 	}
@@ -150,8 +160,10 @@ func (p *options) check() error {
 		p.kind = probes.Rail
 	}
 	switch kind := p.kind; {
-	case compares && kind != "" && kind != probes.Node && kind != probes.Calibrate && (kind != probes.Rail || p.what != probeTCP):
-		return fmt.Errorf("--kind=%q: %s compares runs of kind node or calibrate%s", kind, p.what, map[bool]string{true: ", or of rail"}[p.what == probeTCP])
+	case compares && kind != "" && kind != probes.Node && kind != probes.Calibrate &&
+		(kind != probes.Rail || p.what != probeTCP):
+		return fmt.Errorf("--kind=%q: %s compares runs of kind node or calibrate%s", kind, p.what,
+			map[bool]string{true: ", or of rail"}[p.what == probeTCP])
 	case p.device != "" && kind != probes.Rail:
 		return fmt.Errorf("--device=%q: expected it with rail, or with tcp, only", p.device)
 	case p.ranks > 0 && (kind == probes.Rail || kind == probes.Socket || kind == probes.Transport):

@@ -73,7 +73,8 @@ func (p *probing) planAll(list ...planned) (*probes.Skipped, error) {
 		}
 		if n := len(s.Wants); n > 0 && len(plan.Settings.Wants) == 0 { // those of a range that are too small are left out
 			ranks, last := len(plan.Ranks), s.Wants[n-1]
-			return nil, fmt.Errorf("--bytes: %d bytes are too few: %s of %s over %d ranks moves at least %d", last.Bytes, last.Op, last.Type, ranks, last.Least(ranks))
+			return nil, fmt.Errorf("--bytes: %d bytes are too few: %s of %s over %d ranks moves at least %d", last.Bytes,
+				last.Op, last.Type, ranks, last.Least(ranks))
 		}
 		p.report.runs = append(p.report.runs, oneRun{label: w.label, plan: plan})
 	}
@@ -129,9 +130,13 @@ func (p *probing) rails() ([]probes.Key, *probes.Skipped) {
 	case len(keys) > 0:
 		return keys, nil
 	case p.flags.device != "" && len(names) > 0:
-		return nil, &probes.Skipped{Why: probes.SkipNoDevice, Detail: fmt.Sprintf("%s is none of %s", p.flags.device, strings.Join(names, ", ")), At: time.Now()}
+		return nil, &probes.Skipped{
+			Why:    probes.SkipNoDevice,
+			Detail: fmt.Sprintf("%s is none of %s", p.flags.device, strings.Join(names, ", ")), At: time.Now(),
+		}
 	}
-	return []probes.Key{{Kind: probes.Rail, Device: p.flags.device, Port: max(p.flags.port, 1)}}, nil // its plan says what is wrong
+	// its plan says what is wrong
+	return []probes.Key{{Kind: probes.Rail, Device: p.flags.device, Port: max(p.flags.port, 1)}}, nil
 }
 
 // planScaling plans runs of 2, 4, 8 and so on GPUs, and of all of them.
@@ -150,12 +155,16 @@ func (p *probing) planScaling(kind probes.Kind) (*probes.Skipped, error) {
 		list = append(list, planned{label: fmt.Sprintf("%d GPUs", n), key: key, ranks: n})
 	}
 	if len(list) == 0 {
-		return &probes.Skipped{Why: probes.SkipNoGPU, Detail: fmt.Sprintf("scaling over %d GPUs: expected 3 or more", most), At: time.Now()}, nil
+		return &probes.Skipped{
+			Why: probes.SkipNoGPU, Detail: fmt.Sprintf("scaling over %d GPUs: expected 3 or more", most),
+			At: time.Now(),
+		}, nil
 	}
 	return p.planAll(append(list, planned{label: fmt.Sprintf("%d GPUs", most), key: key, ranks: most})...)
 }
 
-// planTCP plans the same over sockets and over what NCCL chooses. Rails come first: they are what other nodes are reached by.
+// planTCP plans the same over sockets and over what NCCL chooses. Rails come first: they are what other nodes
+// are reached by.
 func (p *probing) planTCP(kind probes.Kind) (*probes.Skipped, error) {
 	if kind == "" || kind == probes.Rail {
 		keys, skipped := p.rails()
@@ -172,7 +181,10 @@ func (p *probing) planTCP(kind probes.Kind) (*probes.Skipped, error) {
 		kind = probes.Node
 	}
 	key := probes.Key{Kind: kind}
-	sockets := []string{"NCCL_NET=Socket", "NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_NET_DISABLE_INTRA=0", "NCCL_NVLS_ENABLE=0", "NCCL_COLLNET_ENABLE=0"}
+	sockets := []string{
+		"NCCL_NET=Socket", "NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_NET_DISABLE_INTRA=0",
+		"NCCL_NVLS_ENABLE=0", "NCCL_COLLNET_ENABLE=0",
+	}
 	return p.planAll(
 		planned{"sockets", key, p.flags.ranks, sockets},
 		planned{"as NCCL chooses", key, p.flags.ranks, nil},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe is the command probe: it runs NCCL collectives on the GPUs of this host by hand, if they are idle, and prints
-// what they measured.
+// Package probe is the command probe: it runs NCCL collectives on the GPUs of this host by hand, if they are
+// idle, and prints what they measured.
 package probe
 
 import (
@@ -27,12 +27,14 @@ import (
 
 // What probe exits with.
 const (
-	exitProbed   = command.OK
-	exitUnsound  = 1 // a run failed, or its results were wrong
-	exitUnprobed = 2 // nothing could be run, or not to its end: nothing is known; command.Usage where the configuration is why
+	exitProbed  = command.OK
+	exitUnsound = 1 // a run failed, or its results were wrong
+	// nothing could be run, or not to its end: nothing is known; command.Usage where the configuration is why
+	exitUnprobed = 2
 )
 
-// How long a run by hand may take. Ranks are bound to 10 min of processor time, which spinning threads use up twice as fast.
+// How long a run by hand may take. Ranks are bound to 10 min of processor time, which spinning threads use up
+// twice as fast.
 const (
 	probeBudget   = 2 * time.Minute // after which no measurement begins
 	probeDeadline = 3 * time.Minute
@@ -178,8 +180,8 @@ func (p *probing) probe(ctx context.Context, log *slog.Logger) error {
 	return errors.Join(err, closeGate())
 }
 
-// prepare observes the node and reads the settings of the site for probes. The process that was asked for the GPUs is gone then.
-// noLibrary says that there is no NCCL.
+// prepare observes the node and reads the settings of the site for probes. The process that was asked for the
+// GPUs is gone then. noLibrary says that there is no NCCL.
 func (p *probing) prepare(ctx context.Context, log *slog.Logger) (noLibrary, err error) {
 	c, err := p.site.Config.Read()
 	if err != nil {
@@ -240,8 +242,8 @@ func (p *probing) enter(ctx context.Context, gate *gate.Gate) (run.Guard, func()
 	return nil, lock.Release, nil, nil
 }
 
-// runAll runs what is planned, one after the other. What ends one because of another process, or for lack of a library, would end
-// the others too.
+// runAll runs what is planned, one after the other. What ends one because of another process, or for lack of
+// a library, would end the others too.
 func (p *probing) runAll(ctx context.Context, guard run.Guard) error {
 	for i := range p.report.runs {
 		one := &p.report.runs[i]
@@ -265,7 +267,11 @@ func (p *probing) runAll(ctx context.Context, guard run.Guard) error {
 	return nil
 }
 
-// overridable reports whether --even-if-busy probes nevertheless: there must be something to probe, and no refusal by the site.
+// overridable reports whether --even-if-busy probes nevertheless: there must be something to probe, and no
+// refusal by the site.
 func overridable(s probes.Skip) bool {
-	return !slices.Contains([]probes.Skip{probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU, probes.SkipNoDevice, probes.SkipMemlock, probes.SkipUntrusted}, s)
+	return !slices.Contains([]probes.Skip{
+		probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU,
+		probes.SkipNoDevice, probes.SkipMemlock, probes.SkipUntrusted,
+	}, s)
 }

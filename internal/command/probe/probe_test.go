@@ -208,8 +208,8 @@ func (r *benchRank) Log() (head, tail []byte, dropped int64) {
 	return []byte(prefix + strings.Join(lines, "\n"+prefix) + "\n"), nil, 0
 }
 
-// Call answers as a rank with 200 GB/s of bus bandwidth between two GPUs, a tenth less for each doubling, 20 GB/s without
-// direct ways, 40 GB/s over an HCA and 4 GB/s over sockets.
+// Call answers as a rank with 200 GB/s of bus bandwidth between two GPUs, a tenth less for each doubling, 20
+// GB/s without direct ways, 40 GB/s over an HCA and 4 GB/s over sockets.
 func (r *benchRank) Call(ctx context.Context, request []byte) ([]byte, error) {
 	var q probes.Request
 	if err := json.Unmarshal(request, &q); err != nil {

@@ -124,7 +124,8 @@ func stepOf(q *probes.Request) string {
 	case q.Connect != nil || q.NewID != nil:
 		return "creating the communicator"
 	case q.Measure != nil:
-		return fmt.Sprintf("%s of %s, %s", q.Measure.Op, probes.SizeText(q.Measure.Bytes), spelling.Plural(q.Measure.Iterations, "iteration", "iterations"))
+		return fmt.Sprintf("%s of %s, %s", q.Measure.Op, probes.SizeText(q.Measure.Bytes),
+			spelling.Plural(q.Measure.Iterations, "iteration", "iterations"))
 	}
 	return "releasing the GPUs"
 }

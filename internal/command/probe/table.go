@@ -19,12 +19,15 @@ func writeRun(w io.Writer, run oneRun) error {
 	var b bytes.Buffer
 	r := run.result
 	fmt.Fprintf(&b, "# %s\n", headline(run))
-	fmt.Fprintf(&b, "#   NCCL %s, CUDA %s, GPU driver %s\n", probes.OrUnknown(r.NCCL), probes.OrUnknown(r.CUDA), probes.OrUnknown(r.Driver))
+	fmt.Fprintf(&b, "#   NCCL %s, CUDA %s, GPU driver %s\n", probes.OrUnknown(r.NCCL), probes.OrUnknown(r.CUDA),
+		probes.OrUnknown(r.Driver))
 	for i, rank := range run.plan.Ranks {
 		fmt.Fprintf(&b, "#   rank %d: %s %s\n", i, rank.Address, rank.UUID)
 	}
-	fmt.Fprintf(&b, "#   path %s, network %s, GPUDirect RDMA %s, channels %s, NVLS %s, SHARP %s\n", probes.Word(r.Path, func(p probes.Path) string { return string(p) }),
-		probes.OrUnknown(r.Network), probes.Word(r.GPUDirect, probes.YesNo), probes.Word(r.Channels, strconv.Itoa), probes.Word(r.NVLS, probes.YesNo), probes.Word(r.SHARP, probes.YesNo))
+	fmt.Fprintf(&b, "#   path %s, network %s, GPUDirect RDMA %s, channels %s, NVLS %s, SHARP %s\n",
+		probes.Word(r.Path, func(p probes.Path) string { return string(p) }),
+		probes.OrUnknown(r.Network), probes.Word(r.GPUDirect, probes.YesNo), probes.Word(r.Channels, strconv.Itoa),
+		probes.Word(r.NVLS, probes.YesNo), probes.Word(r.SHARP, probes.YesNo))
 	if r.Init > 0 {
 		fmt.Fprintf(&b, "#   communicator created in %s", r.Init.Brief())
 		if r.Connect > 0 {
@@ -34,10 +37,12 @@ func writeRun(w io.Writer, run oneRun) error {
 	}
 	if len(r.Measurements) > 0 {
 		fmt.Fprintf(&b, "#\n#%11s %12s %9s %7s %7s %11s %9s %9s %8s\n#%11s %12s %9s %7s %7s %11s %9s %9s\n",
-			"size", "count", "type", "redop", "iter", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)")
+			"size", "count", "type", "redop", "iter", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "",
+			"(us)", "(GB/s)", "(GB/s)")
 	}
 	for _, m := range r.Measurements {
-		fmt.Fprintf(&b, " %11d %12d %9s %7s %7d %11s %9.2f %9.2f %8d\n", m.Bytes, m.Count, m.Type, reduction(m.Op), m.Iterations,
+		fmt.Fprintf(&b, " %11d %12d %9s %7s %7d %11s %9.2f %9.2f %8d\n", m.Bytes, m.Count, m.Type, reduction(m.Op),
+			m.Iterations,
 			m.Time.Microseconds(), m.AlgBW/1e9, m.BusBW/1e9, m.Wrong)
 	}
 	fmt.Fprintf(&b, "# %s\n", summary(run))
@@ -61,7 +66,8 @@ func headline(run oneRun) string {
 	if wants := run.plan.Settings.Wants; len(wants) > 0 {
 		s += fmt.Sprintf(": %s of %s", wants[0].Op, wants[0].Type)
 	}
-	return fmt.Sprintf("%s over %s, %s", s, spelling.Plural(len(run.plan.Ranks), "rank", "ranks"), r.At.UTC().Format("2006-01-02 15:04:05 UTC"))
+	return fmt.Sprintf("%s over %s, %s", s, spelling.Plural(len(run.plan.Ranks), "rank", "ranks"),
+		r.At.UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
 // summary says how a run ended.
@@ -75,7 +81,8 @@ func summary(run oneRun) string {
 	}
 	var parts []string
 	if n := len(r.Measurements); n > 0 {
-		parts = append(parts, fmt.Sprintf("average bus bandwidth %.2f GB/s", sum/1e9/float64(n)), fmt.Sprintf("%d wrong elements", wrong))
+		parts = append(parts, fmt.Sprintf("average bus bandwidth %.2f GB/s", sum/1e9/float64(n)),
+			fmt.Sprintf("%d wrong elements", wrong))
 		const large = 64 << 20 // small messages say nothing of the hardware
 		if share, ok := r.Expected.Get(); ok && r.Measurements[n-1].Bytes >= large {
 			parts = append(parts, fmt.Sprintf("the last one reaches %.0f %% of the hardware limit", 100*share))
@@ -93,7 +100,8 @@ func summary(run oneRun) string {
 func writeTrouble(b *bytes.Buffer, r *probes.Result) {
 	fmt.Fprintf(b, "#   %s\n", r.Error)
 	if i := r.Intrusion; i != nil {
-		fmt.Fprintf(b, "#   the ranks were killed %s after it was detected, and exited after %s\n", i.Killed.Brief(), i.Gone.Brief())
+		fmt.Fprintf(b, "#   the ranks were killed %s after it was detected, and exited after %s\n", i.Killed.Brief(),
+			i.Gone.Brief())
 	}
 	if text := r.ReleaseText(); text != "" {
 		fmt.Fprintf(b, "#   GPUs afterwards: %s\n", text)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profiles is the command profiles: it lists the profiles of platforms, says which fits this node and why, and writes one from
-// this node as a start.
+// Package profiles is the command profiles: it lists the profiles of platforms, says which fits this node and
+// why, and writes one from this node as a start.
 package profiles
 
 import (
@@ -46,11 +46,13 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 }
 
 func (l *listing) define(f *command.Flags) {
-	f.Argument("name", "Show this profile with the sources of its statements.", command.Append(&l.name, func(s string) (string, error) { return s, nil }))
+	f.Argument("name", "Show this profile with the sources of its statements.",
+		command.Append(&l.name, func(s string) (string, error) { return s, nil }))
 	f.Output(&l.json)
 	f.Switch("write", "Write a profile from this node instead, as a start for one of the site.", &l.write)
 	site.AddScenario(f, &l.scenario)
-	f.Add("capture", "Look at the node of this capture (see the command capture) instead of this host.", command.Input(&l.capture)).PlaceHolder("FILE")
+	f.Add("capture", "Look at the node of this capture (see the command capture) instead of this host.",
+		command.Input(&l.capture)).PlaceHolder("FILE")
 	f.Check(func() error {
 		switch {
 		case l.capture != "" && l.scenario != nil:
@@ -100,7 +102,8 @@ func (l *listing) list(w io.Writer, n *fabric.Node, conf config.Config) error {
 	if len(l.name) > 0 {
 		i := slices.IndexFunc(r.Profiles, func(p profile) bool { return p.Name == l.name[0] })
 		if i < 0 {
-			return &config.Error{Err: fmt.Errorf("%q: no profile of that name%s", l.name[0], spelling.Hint(l.name[0], r.names()))}
+			return &config.Error{Err: fmt.Errorf("%q: no profile of that name%s", l.name[0],
+				spelling.Hint(l.name[0], r.names()))}
 		}
 		r.Profiles = r.Profiles[i : i+1]
 	}

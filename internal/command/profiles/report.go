@@ -88,7 +88,10 @@ func reportOf(n *fabric.Node, conf config.Config) report {
 		for k := range of.Match {
 			m := match{Sources: of.Match[k].Sources}
 			for _, c := range of.Match[k].Conditions(n) {
-				m.Conditions = append(m.Conditions, condition{c.What, c.Expected, c.Found, known(c.Fits), string(c.Fits.Meta().Reason)})
+				m.Conditions = append(m.Conditions, condition{
+					c.What, c.Expected, c.Found, known(c.Fits),
+					string(c.Fits.Meta().Reason),
+				})
 			}
 			p.Match = append(p.Match, m)
 		}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report is the command report: it writes a report on NCCL of this host, or of a simulated node, for other people.
+// Package report is the command report: it writes a report on NCCL of this host, or of a simulated node, for
+// other people.
 package report
 
 import (
@@ -67,8 +68,8 @@ type reporting struct {
 	wait time.Duration // for the end of a log that is no regular file
 }
 
-// maxWait bounds the wait for the end of a log that is no regular file: a pipe may have no writer. That for the standard input is
-// bounded by the caller.
+// maxWait bounds the wait for the end of a log that is no regular file: a pipe may have no writer. That for
+// the standard input is bounded by the caller.
 const maxWait = 30 * time.Second
 
 // New returns the command.
@@ -79,7 +80,8 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 func (k *reporting) command() *command.Command {
 	s := k.site
 	return &command.Command{
-		Name: "report", Help: "Write a report on NCCL of this node to hand to others: what the node is, what is wrong and why, what was measured, which settings to change and why. It measures nothing by itself. A report is no verdict: exit code 0: it was written, whatever it says; 1: it could not be made or written; 3: the command line, the configuration or a file that was named is wrong.",
+		Name:   "report",
+		Help:   "Write a report on NCCL of this node to hand to others: what the node is, what is wrong and why, what was measured, which settings to change and why. It measures nothing by itself. A report is no verdict: exit code 0: it was written, whatever it says; 1: it could not be made or written; 3: the command line, the configuration or a file that was named is wrong.",
 		Define: k.define,
 		Takes:  []command.Group{&s.Config, k.log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
@@ -88,13 +90,17 @@ func (k *reporting) command() *command.Command {
 }
 
 func (k *reporting) define(f *command.Flags) {
-	f.Add("output", "Format: markdown, html (one page without assets), json (for programs, and for --before).", command.Choice(&k.format, markdown, html, asJSON)).
+	f.Add("output", "Format: markdown, html (one page without assets), json (for programs, and for --before).",
+		command.Choice(&k.format, markdown, html, asJSON)).
 		Short('o').Default(string(markdown))
-	f.Add("probe", "Results of probes: output of probe --output=json, or /probes.json of the exporter. Repeatable. Default: what the exporter of this host keeps.",
+	f.Add("probe",
+		"Results of probes: output of probe --output=json, or /probes.json of the exporter. Repeatable. Default: what the exporter of this host keeps.",
 		command.Append(&k.results, command.ParseFile)).PlaceHolder("FILE")
-	f.Add("log", "Log of a job to take evidence from, as explain does; - is the standard input.", command.File(&k.logFile)).PlaceHolder("FILE")
+	f.Add("log", "Log of a job to take evidence from, as explain does; - is the standard input.",
+		command.File(&k.logFile)).PlaceHolder("FILE")
 	f.Add("before", "Compare with this earlier report of --output=json.", command.File(&k.before)).PlaceHolder("FILE")
-	f.Add("iteration-ms", "Times of a training iteration in milliseconds, before and after a change, as your training script logs them.",
+	f.Add("iteration-ms",
+		"Times of a training iteration in milliseconds, before and after a change, as your training script logs them.",
 		command.Into(&k.iteration, parseIteration)).PlaceHolder("BEFORE,AFTER")
 	site.AddScenario(f, &k.scenario)
 }
@@ -208,7 +214,10 @@ func verdicts(n *fabric.Node) []verdict.Verdict {
 
 // files reads what the flags name.
 func (k *reporting) files(ctx context.Context) (in report.Input, before *report.Facts, err error) {
-	in = report.Input{Program: command.Name + " " + cmp.Or(version.Version, "without a version"), Iteration: k.iteration, LogFile: k.logFile}
+	in = report.Input{
+		Program: command.Name + " " + cmp.Or(version.Version, "without a version"), Iteration: k.iteration,
+		LogFile: k.logFile,
+	}
 	for _, name := range k.results {
 		data, err := files.Read(name, maxResults)
 		var all []probes.Result

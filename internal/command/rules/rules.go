@@ -24,9 +24,11 @@ import (
 func New(s *site.Site) *command.Command {
 	var directory string
 	return &command.Command{
-		Name: "rules", Help: "Write alert rules, runbooks, dashboards and Kubernetes objects, with the addresses from links in the configuration.",
+		Name: "rules",
+		Help: "Write alert rules, runbooks, dashboards and Kubernetes objects, with the addresses from links in the configuration.",
 		Define: func(f *command.Flags) {
-			f.Add("directory", "Directory to write to; existing files of the same name are replaced.", command.File(&directory)).Required().PlaceHolder("DIR")
+			f.Add("directory", "Directory to write to; existing files of the same name are replaced.",
+				command.File(&directory)).Required().PlaceHolder("DIR")
 		},
 		Takes: []command.Group{&s.Config},
 		Run: func(_ context.Context, c *command.Call) int {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topology is the command topology: it prints how far GPUs and RDMA NICs are from each other, and whether GPUDirect RDMA
-// works between them.
+// Package topology is the command topology: it prints how far GPUs and RDMA NICs are from each other, and
+// whether GPUDirect RDMA works between them.
 package topology
 
 import (
@@ -41,7 +41,8 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 // run prints how far the GPUs and RDMA NICs of this host, or of a simulated node, are from each other. The
 // observer logs what could not be read; the rest is printed nevertheless.
 func (p *printing) run(ctx context.Context, c *command.Call) int {
-	n, conf, err := p.site.ObserveOnce(ctx, p.scenario, fabric.WantHCA|fabric.WantPCI|fabric.WantGPU|fabric.WantNCCL, 0, p.log.Logger(c.Stderr))
+	n, conf, err := p.site.ObserveOnce(ctx, p.scenario, fabric.WantHCA|fabric.WantPCI|fabric.WantGPU|fabric.WantNCCL, 0,
+		p.log.Logger(c.Stderr))
 	if err == nil {
 		err = write(c.Stdout, p.json, status.TopologyOf(n, conf.Report()))
 	}

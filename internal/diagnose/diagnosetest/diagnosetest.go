@@ -24,8 +24,9 @@ func Card(name, board string, states ...fabric.PortState) (list []fabric.HCA) {
 			phys = fabric.PhysLinkUp
 		}
 		list = append(list, fabric.HCA{
-			Name: fmt.Sprint(name, "_", i), BoardID: fabric.Known(board, "board_id", At), ImageGUID: fabric.Known(name, "sys_image_guid", At),
-			PCI: fabric.Known(fmt.Sprint("0000:17:00.", i), "device", At),
+			Name: fmt.Sprint(name, "_", i), BoardID: fabric.Known(board, "board_id", At),
+			ImageGUID: fabric.Known(name, "sys_image_guid", At),
+			PCI:       fabric.Known(fmt.Sprint("0000:17:00.", i), "device", At),
 			Ports: []fabric.Port{{
 				Number: 1, State: fabric.Known(s, "state", At), PhysState: fabric.Known(phys, "phys_state", At),
 				LinkLayer: fabric.Known(fabric.LinkEthernet, "link_layer", At),
@@ -41,7 +42,10 @@ func Card(name, board string, states ...fabric.PortState) (list []fabric.HCA) {
 func WithDevices(filter string) *fabric.Node {
 	n := &fabric.Node{ClassPresent: fabric.Fact[bool]{Value: true, State: fabric.OK}, Policy: &fabric.Policy{}}
 	for _, name := range []string{"mlx5_0", "mlx5_1"} {
-		n.HCAs = append(n.HCAs, fabric.HCA{Name: name, Ports: []fabric.Port{{Number: 1, State: fabric.Fact[fabric.PortState]{Value: fabric.PortActive, State: fabric.OK}}}})
+		n.HCAs = append(n.HCAs, fabric.HCA{Name: name, Ports: []fabric.Port{{
+			Number: 1,
+			State:  fabric.Fact[fabric.PortState]{Value: fabric.PortActive, State: fabric.OK},
+		}}})
 	}
 	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: filter, Source: "/etc/nccl.conf:2"}}
 	return n
@@ -71,7 +75,8 @@ func Eight() *fabric.Node {
 		At: At, Policy: &fabric.Policy{ComputePorts: &want}, ClassPresent: fabric.Known(true, "class/infiniband", At),
 		Interfaces: fabric.Known([]fabric.Interface{{Name: "eno1", OperState: fabric.Known("up", "", At)}}, "", At),
 		NCCL: fabric.NCCLConfig{Variables: []fabric.NCCLVariable{
-			{Name: "NCCL_IB_HCA", Value: "mlx5", Source: "/etc/nccl.conf:1"}, {Name: "NCCL_SOCKET_IFNAME", Value: "eth-", Source: "/etc/nccl.conf:2"},
+			{Name: "NCCL_IB_HCA", Value: "mlx5", Source: "/etc/nccl.conf:1"},
+			{Name: "NCCL_SOCKET_IFNAME", Value: "eth-", Source: "/etc/nccl.conf:2"},
 		}},
 	}
 	for i := range 8 {
@@ -113,7 +118,8 @@ func RemedyOf(t *testing.T, n *fabric.Node, check, device string) string {
 func Describe(list []verdict.Verdict) string {
 	var b strings.Builder
 	for _, g := range verdict.Together(verdict.Failures(list)) {
-		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(g.Subjects, ", "), g.What, strings.TrimSpace(g.Evidence+" "+g.Consequence), g.Remedy)
+		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(g.Subjects, ", "), g.What,
+			strings.TrimSpace(g.Evidence+" "+g.Consequence), g.Remedy)
 	}
 	return b.String()
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose/node"
@@ -24,52 +23,66 @@ const (
 func gpuChecks() []*verdict.Check {
 	return []*verdict.Check{
 		{
-			ID: verdict.CheckGPUDriver, Title: "The GPU has no driver that CUDA can use", Severity: verdict.Critical, Topic: topicGPU, Scope: verdict.ScopeGPU,
+			ID: verdict.CheckGPUDriver, Title: "The GPU has no driver that CUDA can use", Severity: verdict.Critical,
+			Topic: topicGPU, Scope: verdict.ScopeGPU,
 			Reads: "the driver that the PCI function is bound to, and whether NVML answers",
 			Guard: "NVIDIA GPUs on the PCI bus; not those assigned to virtual machines (vfio-pci), and not while the exporter has released the GPUs",
 			Modes: []verdict.Mode{{ID: "gpu_driver", Text: "A GPU has no driver that CUDA can use."}}, Judge: judgeGPUDriver,
 		},
 		{
-			ID: "gpu_listed", Title: "The driver does not show the GPU", Severity: verdict.Critical, Topic: topicGPU, Scope: verdict.ScopeGPU,
+			ID: "gpu_listed", Title: "The driver does not show the GPU", Severity: verdict.Critical, Topic: topicGPU,
+			Scope: verdict.ScopeGPU,
 			Reads: "GPUs on the PCI bus against those that NVML lists",
 			Guard: "while NVML answers; not virtual functions, nor GPUs assigned to virtual machines",
 			Modes: []verdict.Mode{node.ModeGPULost}, Judge: judgeGPUListed,
 		},
 		{
-			ID: "gpu_lost", Title: "The driver has lost the GPU", Severity: verdict.Critical, Topic: topicGPU, Scope: verdict.ScopeGPU,
+			ID: "gpu_lost", Title: "The driver has lost the GPU", Severity: verdict.Critical, Topic: topicGPU,
+			Scope: verdict.ScopeGPU,
 			Reads: "whether NVML reports the GPU as lost", Guard: "GPUs that NVML lists",
 			Modes: []verdict.Mode{node.ModeGPULost},
 			Judge: eachGPU(judgeGPULost),
 		},
 		{
-			ID: verdict.CheckNVLinkFabric, Title: "The GPU has not joined its NVLink fabric", Severity: verdict.Critical, Topic: topicNVLink, Scope: verdict.ScopeGPU,
+			ID: verdict.CheckNVLinkFabric, Title: "The GPU has not joined its NVLink fabric", Severity: verdict.Critical,
+			Topic: topicNVLink, Scope: verdict.ScopeGPU,
 			Reads: "state, status and health of the registration with fabric manager or IMEX, as NVML reports them",
 			Guard: ofListed + ", and that have NVSwitches that need fabric manager",
-			Modes: []verdict.Mode{{ID: "fabric_manager", Text: "Fabric manager or IMEX has not registered a GPU."}}, Judge: eachLiveGPU(judgeFabric),
+			Modes: []verdict.Mode{{ID: "fabric_manager", Text: "Fabric manager or IMEX has not registered a GPU."}},
+			Judge: eachLiveGPU(judgeFabric),
 		},
 		{
-			ID: verdict.CheckNVLinks, Title: "The GPU has lost NVLinks", Severity: verdict.Critical, Topic: topicNVLink, Scope: verdict.ScopeGPU,
+			ID: verdict.CheckNVLinks, Title: "The GPU has lost NVLinks", Severity: verdict.Critical, Topic: topicNVLink,
+			Scope: verdict.ScopeGPU,
 			Reads: "number of active NVLinks, compared with the GPU of the same model that has the most",
 			Guard: ofListed + "; not GPUs with MIG on, nor GPUs without NVLinks if others are bridged in pairs",
-			Modes: []verdict.Mode{{ID: "nvlink_down", Text: "NVLinks of a GPU are down.", Alert: "GpuFabricNvlinkDown"}}, Judge: judgeNVLinks,
+			Modes: []verdict.Mode{{ID: "nvlink_down", Text: "NVLinks of a GPU are down.", Alert: "GpuFabricNvlinkDown"}},
+			Judge: judgeNVLinks,
 		},
 		{
-			ID: verdict.CheckGPUPCIeLink, Title: "The PCIe link of the GPU is slow", Severity: verdict.Warning, Topic: "pcie", Scope: verdict.ScopeGPU,
+			ID: verdict.CheckGPUPCIeLink, Title: "The PCIe link of the GPU is slow", Severity: verdict.Warning, Topic: "pcie",
+			Scope: verdict.ScopeGPU,
 			Reads: "width and generation of the link, and utilization of the GPU, as NVML reports them",
-			Guard: ofListed + "; the width only if the bus does not report it (see pcie_link), the generation only while the GPU is busy, because idle links slow down",
+			Guard: ofListed +
+				"; the width only if the bus does not report it (see pcie_link), the generation only while the GPU is busy, because idle links slow down",
 			Modes: []verdict.Mode{modePCIeLink}, Judge: eachLiveGPU(judgeGPULink),
 		},
 		{
-			ID: "gpu_divided", Title: "MIG is on for the GPU, but not for its peers", Severity: verdict.Warning, Topic: topicGPU, Scope: verdict.ScopeGPU,
+			ID: "gpu_divided", Title: "MIG is on for the GPU, but not for its peers", Severity: verdict.Warning,
+			Topic: topicGPU, Scope: verdict.ScopeGPU,
 			Reads: "whether MIG is on for each GPU, as NVML reports it",
-			Guard: ofListed + " and that support MIG; not if MIG is on for half or more of the GPUs of the same model, which is taken as intended",
-			Modes: []verdict.Mode{{ID: "gpu_divided", Text: "MIG is on for some GPUs of a node that trains on all of them."}}, Judge: judgeDivided,
+			Guard: ofListed +
+				" and that support MIG; not if MIG is on for half or more of the GPUs of the same model, which is taken as intended",
+			Modes: []verdict.Mode{{ID: "gpu_divided", Text: "MIG is on for some GPUs of a node that trains on all of them."}},
+			Judge: judgeDivided,
 		},
 		{
-			ID: verdict.CheckGPUThrottled, Title: "The hardware throttles the GPU", Severity: verdict.Warning, Topic: topicGPU, Scope: verdict.ScopeGPU,
+			ID: verdict.CheckGPUThrottled, Title: "The hardware throttles the GPU", Severity: verdict.Warning, Topic: topicGPU,
+			Scope: verdict.ScopeGPU,
 			Reads: "NVML's reasons for clocks below their maximum",
 			Guard: ofListed + "; the software power cap is normal operation and not reported",
-			Modes: []verdict.Mode{{ID: "gpu_throttled", Text: "A GPU is throttled because of heat or power."}}, Judge: eachLiveGPU(judgeThrottled),
+			Modes: []verdict.Mode{{ID: "gpu_throttled", Text: "A GPU is throttled because of heat or power."}},
+			Judge: eachLiveGPU(judgeThrottled),
 		},
 	}
 }
@@ -129,7 +142,8 @@ func judgeGPUDriver(n *fabric.Node, v *verdict.Verdicts) {
 			v.Unknown(s, fabric.ReasonMissing, "GPUs are bound to the driver, but "+cmp.Or(why, "it does not respond")+". "+
 				"In a container, use the NVIDIA container runtime with NVIDIA_DRIVER_CAPABILITIES=utility; with systemd, enable the tier gpu.")
 		case !bound:
-			v.Unknown(s, g.Function.Driver.Meta().Reason, "No GPU driver responds, and the driver that the GPU is bound to is unknown: "+verdict.ReasonText(g.Function.Driver.Meta().Reason)+".")
+			v.Unknown(s, g.Function.Driver.Meta().Reason,
+				"No GPU driver responds, and the driver that the GPU is bound to is unknown: "+verdict.ReasonText(g.Function.Driver.Meta().Reason)+".")
 		}
 	}
 }
@@ -146,7 +160,8 @@ func judgeGPUListed(n *fabric.Node, v *verdict.Verdicts) {
 	for _, g := range gpus {
 		s := g.Subject()
 		loaded, known := n.GPUDriver.Loaded.Get()
-		candidate := g.Function != nil && g.Function.NVIDIA() && g.Function.PF.State != fabric.OK && !g.Function.PassedThrough() && n.GPUDriver.Released == ""
+		candidate := g.Function != nil && g.Function.NVIDIA() && g.Function.PF.State != fabric.OK &&
+			!g.Function.PassedThrough() && n.GPUDriver.Released == ""
 		switch {
 		case !candidate || known && !loaded: // gpu_driver reports it
 		case !known:
@@ -160,12 +175,15 @@ func judgeGPUListed(n *fabric.Node, v *verdict.Verdicts) {
 		case g.Driver != nil || listed >= bus:
 			v.OK(s)
 		case g.Function.Driver.State == fabric.Unknown && !verdict.Silent(g.Function.Driver.Meta()):
-			v.Unknown(s, g.Function.Driver.Meta().Reason, "NVML does not list the GPU, and the driver that it is bound to is unknown.")
+			v.Unknown(s, g.Function.Driver.Meta().Reason,
+				"NVML does not list the GPU, and the driver that it is bound to is unknown.")
 		case g.Function.PF.State == fabric.Unknown && !verdict.Silent(g.Function.PF.Meta()):
-			v.Unknown(s, g.Function.PF.Meta().Reason, "NVML does not list the GPU, and it is unknown whether it is a virtual function.")
+			v.Unknown(s, g.Function.PF.Meta().Reason,
+				"NVML does not list the GPU, and it is unknown whether it is a virtual function.")
 		default:
 			v.Failed(s, verdict.Verdict{
-				Evidence: fmt.Sprintf("The PCI bus has %d GPUs, NVML lists %d.", bus, listed), Consequence: "Jobs cannot use the others.",
+				Evidence:    fmt.Sprintf("The PCI bus has %d GPUs, NVML lists %d.", bus, listed),
+				Consequence: "Jobs cannot use the others.",
 				Remedy: "Check the driver's messages (dmesg | grep -iE 'nvrm|xid'), then restart the node. If this exporter runs in a container, " +
 					"give it all GPUs (NVIDIA_VISIBLE_DEVICES=all).",
 			})
@@ -206,7 +224,8 @@ func judgeFabric(_ *fabric.Node, g verdict.GPU, v *verdict.Verdicts) {
 		})
 	case f.Status != "" && !strings.EqualFold(f.Status, "success"):
 		v.Failed(g.Subject(), verdict.Verdict{
-			What: "The GPU failed to register with its NVLink fabric", Evidence: "Its registration ended with \"" + f.Status + "\".",
+			What: "The GPU failed to register with its NVLink fabric", Evidence: "Its registration ended with \"" + f.Status +
+				"\".",
 			Consequence: "CUDA does not initialise on it, or does not use NVLink.", Remedy: remedy,
 		})
 	case len(f.Unhealthy) > 0:
@@ -219,94 +238,6 @@ func judgeFabric(_ *fabric.Node, g verdict.GPU, v *verdict.Verdicts) {
 	default:
 		v.OK(g.Subject())
 	}
-}
-
-// judgeNVLinks compares with the GPU of the same name that has most active NVLinks. That a GPU has none, where others are
-// bridged in pairs, is how it was built.
-func judgeNVLinks(n *fabric.Node, v *verdict.Verdicts) {
-	all := v.GPUs(n)
-	for _, g := range all {
-		if g.Driver == nil || g.Lost() || g.Driver.MIG.Or(false) || g.Driver.NVLinks.State == fabric.Absent {
-			continue
-		}
-		active, down, unread := countLinks(g.Driver)
-		switch {
-		case unread != nil:
-			v.Hidden(g.Subject(), *unread, "Which NVLinks are active")
-		case len(down) == 0:
-			v.OK(g.Subject())
-		default:
-			judgeLinksDown(g, all, active, down, v)
-		}
-	}
-}
-
-func judgeLinksDown(g verdict.GPU, all []verdict.GPU, active int, down []string, v *verdict.Verdicts) {
-	best, peer := active, verdict.GPU{}
-	var unread *fabric.Meta // what may hide a better peer
-	for _, p := range all {
-		if p.Driver == nil || p.Lost() || p.Driver.MIG.Or(false) || p.Driver.Index == g.Driver.Index {
-			continue
-		}
-		if name, ok := p.Driver.Name.Get(); !ok {
-			unread = new(p.Driver.Name.Meta())
-			continue
-		} else if own, ok := g.Driver.Name.Get(); !ok {
-			unread = new(g.Driver.Name.Meta())
-			continue
-		} else if own != name {
-			continue
-		}
-		switch count, _, why := countLinks(p.Driver); {
-		case why != nil && p.Driver.NVLinks.State != fabric.Absent:
-			unread = why
-		case why == nil && count > best:
-			best, peer = count, p
-		}
-	}
-	switched, unsure := false, false
-	if peer.Driver != nil {
-		switched, unsure = reachesSwitch(peer.Driver)
-	}
-	switch {
-	case peer.Driver != nil && (active > 0 || switched):
-		v.Failed(g.Subject(), verdict.Verdict{
-			Evidence:    fmt.Sprintf("%d are active; %s has %d. Down: %s.", active, peer.Name, best, strings.Join(down, ", ")),
-			Consequence: "GPUs of one model in a node should have the same number. Collectives run at the speed of the GPU with the fewest.",
-			Remedy:      "nvidia-smi nvlink -s and -e show links and errors. Drain the node, and with no job on it run nvidia-smi --gpu-reset or restart it; if the links stay down, replace the GPU or its baseboard.",
-		})
-	case unsure:
-		v.Unknown(g.Subject(), fabric.ReasonIO, "It has no active NVLink, and the peers of the NVLinks of "+peer.Name+" are unknown.")
-	case unread != nil:
-		v.Hidden(g.Subject(), *unread, "How many NVLinks its peers have")
-	default:
-		v.OK(g.Subject())
-	}
-}
-
-// countLinks returns how many NVLinks are active and which are not, or what hides that.
-func countLinks(g *fabric.GPU) (active int, down []string, unread *fabric.Meta) {
-	all := g.Active()
-	active, ok := all.Get()
-	if !ok {
-		return 0, nil, new(all.Meta())
-	}
-	for i := range g.NVLinks.Value {
-		if l := &g.NVLinks.Value[i]; !l.Active.Value {
-			down = append(down, strconv.Itoa(l.Number))
-		}
-	}
-	return active, down, nil
-}
-
-// reachesSwitch reports whether NVLinks lead to a switch; unsure: none is known to, but one is unknown.
-func reachesSwitch(g *fabric.GPU) (yes, unsure bool) {
-	for _, l := range g.NVLinks.Or(nil) {
-		kind, known := l.RemoteKind.Get()
-		yes = yes || known && kind == fabric.NVLinkToSwitch
-		unsure = unsure || !known && l.RemoteKind.State == fabric.Unknown && !verdict.Silent(l.RemoteKind.Meta())
-	}
-	return yes, unsure && !yes
 }
 
 // judgeGPULink is what NVML reports of the width where the bus does not report it, as in a virtual machine, and of the
@@ -351,8 +282,9 @@ func judgeGeneration(g verdict.GPU, v *verdict.Verdicts) {
 		v.Hidden(s, d.Utilization.Meta(), "Whether the GPU with the slow PCIe link is busy")
 	default:
 		v.Failed(s, verdict.Verdict{
-			What:        "The PCIe link of a busy GPU is slow",
-			Evidence:    fmt.Sprintf("It runs at generation %d instead of %d while the GPU is busy for %.0f %% of the time.", generation, most, load*100),
+			What: "The PCIe link of a busy GPU is slow",
+			Evidence: fmt.Sprintf("It runs at generation %d instead of %d while the GPU is busy for %.0f %% of the time.",
+				generation, most, load*100),
 			Consequence: "Only links of idle GPUs slow down to save power. The link limits transfers between the GPU and NICs or the host.", Remedy: reseat,
 		})
 	}

@@ -9,11 +9,13 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// GPUsNotAsked says for people how many GPUs of the PCI bus no driver was asked about, so that checks of GPUs were not made; empty where
-// GPUsNotAsked are none. What is unknown for a reason that can be changed has a verdict (gpu_driver).
+// GPUsNotAsked says for people how many GPUs of the PCI bus no driver was asked about, so that checks of GPUs
+// were not made; empty where GPUsNotAsked are none. What is unknown for a reason that can be changed has a
+// verdict (gpu_driver).
 func GPUsNotAsked(n *fabric.Node) string {
 	m := n.GPUDriver.Loaded.Meta()
-	if _, unreached := n.GPUDriver.Unreached(); m.State != fabric.Unknown || !verdict.Silent(m) || unreached || n.GPUDriver.Released != "" {
+	if _, unreached := n.GPUDriver.Unreached(); m.State != fabric.Unknown || !verdict.Silent(m) || unreached ||
+		n.GPUDriver.Released != "" {
 		return ""
 	}
 	count := 0

@@ -55,15 +55,17 @@ func Notes(n *fabric.Node, gpus []verdict.GPU) []string {
 		nics = nil
 	}
 	for _, nic := range nics {
-		notes = append(notes, fmt.Sprintf("%s share %s: the node has fewer NICs than GPUs, so they share its bandwidth.", strings.Join(shared[nic], ", "), nic))
+		notes = append(notes, fmt.Sprintf("%s share %s: the node has fewer NICs than GPUs, so they share its bandwidth.",
+			strings.Join(shared[nic], ", "), nic))
 	}
 	far := slices.ContainsFunc(gpus, func(g verdict.GPU) bool {
 		block, blocked := g.Blocked()
 		return blocked && block == fabric.GDRDistance
 	})
 	if far && noneNear(gpus).Or(false) {
-		notes = append(notes, "No GPU is near enough to a NIC for GPUDirect RDMA by NCCL's default; this is the design of the machine. "+
-			"NCCL_NET_GDR_LEVEL=PHB or SYS enables it; measure whether that is faster.")
+		notes = append(notes,
+			"No GPU is near enough to a NIC for GPUDirect RDMA by NCCL's default; this is the design of the machine. "+
+				"NCCL_NET_GDR_LEVEL=PHB or SYS enables it; measure whether that is faster.")
 	}
 	return notes
 }

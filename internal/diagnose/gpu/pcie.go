@@ -14,31 +14,42 @@ import (
 )
 
 // modePCIeLink is found by several checks.
-var modePCIeLink = verdict.Mode{ID: "pcie_link_degraded", Text: "A PCIe link is narrower or slower than both ends support."}
+var modePCIeLink = verdict.Mode{
+	ID:   "pcie_link_degraded",
+	Text: "A PCIe link is narrower or slower than both ends support.",
+}
 
 func pcieChecks() []*verdict.Check {
 	return []*verdict.Check{
 		{
-			ID: verdict.CheckPCIeLink, Title: "A PCIe link runs below the capability of both ends", Severity: verdict.Warning, Topic: "pcie", Scope: verdict.ScopeDevice,
+			ID: verdict.CheckPCIeLink, Title: "A PCIe link runs below the capability of both ends", Severity: verdict.Warning,
+			Topic: "pcie", Scope: verdict.ScopeDevice,
 			Reads: "current and maximum width and speed of every link between the root complex and the device",
 			Guard: "NICs that carry training or storage traffic and GPUs; the speed of a GPU's link counts only while the GPU is busy, because idle GPUs slow it down",
 			Modes: []verdict.Mode{modePCIeLink}, Judge: judgeLinks,
 		},
 		{
-			ID: verdict.CheckACS, Title: "ACS sends GPUDirect traffic through the root complex", Severity: verdict.Warning, Topic: "pcie", Scope: verdict.ScopeDevice,
+			ID: verdict.CheckACS, Title: "ACS sends GPUDirect traffic through the root complex", Severity: verdict.Warning,
+			Topic: "pcie", Scope: verdict.ScopeDevice,
 			Reads: "the ACS control registers of the bridges between a GPU and its NIC",
 			Guard: "not in virtual machines, which need ACS, nor across host bridges, where all traffic goes through the root complex",
-			Modes: []verdict.Mode{{ID: "acs_redirects", Text: "ACS sends traffic between GPU and NIC through the root complex."}}, Judge: judgeACS,
+			Modes: []verdict.Mode{{
+				ID:   "acs_redirects",
+				Text: "ACS sends traffic between GPU and NIC through the root complex.",
+			}}, Judge: judgeACS,
 		},
 		{
-			ID: "pcie_numa", Title: "NIC and GPU below one switch report different NUMA nodes", Severity: verdict.Warning, Topic: "pcie", Scope: verdict.ScopeDevice,
+			ID: "pcie_numa", Title: "NIC and GPU below one switch report different NUMA nodes", Severity: verdict.Warning,
+			Topic: "pcie", Scope: verdict.ScopeDevice,
 			Reads: "numa_node of both", Guard: "a GPU and its NIC below one switch, which are always on one NUMA node",
 			Modes: []verdict.Mode{{ID: "numa_wrong", Text: "The firmware reports a wrong NUMA node."}}, Judge: judgeNUMA,
 		},
 		{
-			ID: "nic_shared", Title: "GPUs share a NIC while another NIC is nearest to no GPU", Severity: verdict.Warning, Topic: "pcie", Scope: verdict.ScopeDevice,
+			ID: "nic_shared", Title: "GPUs share a NIC while another NIC is nearest to no GPU", Severity: verdict.Warning,
+			Topic: "pcie", Scope: verdict.ScopeDevice,
 			Reads: "positions of GPUs and compute NICs on the bus", Guard: "if a compute NIC is nearest to no GPU",
-			Modes: []verdict.Mode{{ID: "nic_shared", Text: "GPUs share a NIC while another NIC is nearest to no GPU."}}, Judge: judgeShared,
+			Modes: []verdict.Mode{{ID: "nic_shared", Text: "GPUs share a NIC while another NIC is nearest to no GPU."}},
+			Judge: judgeShared,
 		},
 	}
 }
@@ -120,7 +131,8 @@ func judgeACS(n *fabric.Node, v *verdict.Verdicts) {
 		case !known:
 			v.Unknown(s, n.Host.Hypervisor.Meta().Reason, "Whether this is a virtual machine, which needs ACS, is unknown.")
 		default:
-			v.Failed(s, acsWords(n, "Bridges between the NIC and its GPU redirect their traffic: "+strings.Join(list, ", ")+".", list))
+			v.Failed(s, acsWords(n, "Bridges between the NIC and its GPU redirect their traffic: "+strings.Join(list,
+				", ")+".", list))
 		}
 	})
 	for _, g := range n.GDR {
@@ -130,12 +142,14 @@ func judgeACS(n *fabric.Node, v *verdict.Verdicts) {
 	}
 }
 
-// acsWords advises to disable ACS only where no function is passed on: without it, a guest reaches the memory of others.
+// acsWords advises to disable ACS only where no function is passed on: without it, a guest reaches the memory
+// of others.
 func acsWords(n *fabric.Node, evidence string, bridges []string) verdict.Verdict {
 	if passed := passedOn(n); len(passed) > 0 {
 		return verdict.Verdict{
 			Evidence: evidence, Consequence: "Their traffic has a fraction of the bandwidth; NCCL may hang.",
-			Remedy: "Leave ACS on: " + strings.Join(passed, ", ") + " belong to vfio, as functions of virtual machines do, and ACS keeps these apart. Train on hosts without virtual machines, or in the virtual machines.",
+			Remedy: "Leave ACS on: " + strings.Join(passed, ", ") +
+				" belong to vfio, as functions of virtual machines do, and ACS keeps these apart. Train on hosts without virtual machines, or in the virtual machines.",
 		}
 	}
 	return verdict.Verdict{
@@ -162,7 +176,8 @@ func judgeNUMA(n *fabric.Node, v *verdict.Verdicts) {
 		s := verdict.Subject{Device: r.NIC}
 		switch d, near := r.Distance.Get(); {
 		case !near || d > fabric.DistancePXB:
-		case a.State != fabric.OK && b.State != fabric.OK && verdict.Silent(a.Meta()) == verdict.Silent(b.Meta()): // the firmware says of neither
+		// the firmware says of neither
+		case a.State != fabric.OK && b.State != fabric.OK && verdict.Silent(a.Meta()) == verdict.Silent(b.Meta()):
 		case a.State != fabric.OK || b.State != fabric.OK:
 			v.Unknown(s, cmp.Or(a.Meta().Reason, b.Meta().Reason), "The firmware reports the NUMA node of only one of them.")
 		case a.Value == b.Value:
@@ -214,7 +229,8 @@ func judgeShared(n *fabric.Node, v *verdict.Verdicts) {
 		}
 		judged[r.NIC] = true
 		if r.Shared && len(spare) == 0 && unread != nil {
-			v.Unknown(verdict.Subject{Device: r.NIC}, unread.Reason, "Several GPUs share it, and whether other NICs are free is unknown: "+verdict.ReasonText(unread.Reason)+".")
+			v.Unknown(verdict.Subject{Device: r.NIC}, unread.Reason,
+				"Several GPUs share it, and whether other NICs are free is unknown: "+verdict.ReasonText(unread.Reason)+".")
 			return
 		}
 		v.When(r.Shared && len(spare) > 0, verdict.Subject{Device: r.NIC}, verdict.Verdict{

@@ -29,7 +29,8 @@ func judgeAlignment(n *fabric.Node, v *verdict.Verdicts) {
 	given := n.Inside.GivenGPUs()
 	gpus, known := given.Get()
 	if !known {
-		v.Unknown(verdict.Subject{}, given.Meta().Reason, "Which GPUs the job has is unknown: "+given.Source+" names GPUs that the driver does not show.")
+		v.Unknown(verdict.Subject{}, given.Meta().Reason,
+			"Which GPUs the job has is unknown: "+given.Source+" names GPUs that the driver does not show.")
 		return
 	}
 	for _, g := range gpus {
@@ -57,7 +58,8 @@ func alignGPU(n *fabric.Node, s verdict.Subject, gpu *fabric.PCIFunction, mine [
 		d, known := n.Distance(gpu, f).Get()
 		switch {
 		case !known:
-			v.Unknown(s, n.Distance(gpu, f).Meta().Reason, "Its distance from "+h.Name+" is unknown: "+verdict.ReasonText(n.Distance(gpu, f).Meta().Reason)+".")
+			v.Unknown(s, n.Distance(gpu, f).Meta().Reason,
+				"Its distance from "+h.Name+" is unknown: "+verdict.ReasonText(n.Distance(gpu, f).Meta().Reason)+".")
 			return
 		case has:
 			nearMine = min(nearMine, d)
@@ -73,7 +75,8 @@ func alignGPU(n *fabric.Node, s verdict.Subject, gpu *fabric.PCIFunction, mine [
 	case near > fabric.DistanceP2C: // no NIC of the node is near
 	default:
 		v.Failed(s, verdict.Verdict{
-			Evidence:    fmt.Sprintf("Its NIC is %s (%s); those of the job are %s, %s away at best.", strings.Join(others, ", "), near, verdict.Few(mine), nearMine),
+			Evidence: fmt.Sprintf("Its NIC is %s (%s); those of the job are %s, %s away at best.",
+				strings.Join(others, ", "), near, verdict.Few(mine), nearMine),
 			Consequence: "Traffic of this GPU crosses the processor, without GPUDirect RDMA by NCCL's default: collectives of all ranks become as slow.",
 			Remedy: "Give the job the NICs near its GPUs: in Kubernetes the Topology Manager with policy restricted or single-numa-node, or all NICs of the node; with Slurm do not constrain RDMA devices; " +
 				"correct NCCL_IB_HCA if it leaves them out.",

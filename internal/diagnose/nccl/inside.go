@@ -15,7 +15,10 @@ import (
 )
 
 // modeDeviceNode is found by several checks.
-var modeDeviceNode = verdict.Mode{ID: "device_node_missing", Text: "Containers lack /dev/infiniband, RDMA devices or libibverbs."}
+var modeDeviceNode = verdict.Mode{
+	ID:   "device_node_missing",
+	Text: "Containers lack /dev/infiniband, RDMA devices or libibverbs.",
+}
 
 // WithoutFabric says where checks of a job do not apply.
 const WithoutFabric = "not in jobs without GPUs (no /dev/nvidia<N>, CUDA_VISIBLE_DEVICES empty) or of one node (SLURM_STEP_NUM_NODES or SLURM_JOB_NUM_NODES is 1), " +
@@ -25,54 +28,68 @@ const WithoutFabric = "not in jobs without GPUs (no /dev/nvidia<N>, CUDA_VISIBLE
 func InsideChecks() []*verdict.Check {
 	return []*verdict.Check{
 		{
-			ID: verdict.CheckInsideVerbs, Title: "The job may not open RDMA devices", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
+			ID: verdict.CheckInsideVerbs, Title: "The job may not open RDMA devices", Severity: verdict.Critical,
+			Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "/dev/infiniband/uverbs*, which are opened and closed; their numbers in /sys/class/infiniband_verbs",
-			Guard: WithoutFabric + ". One device that opens is enough: a job may be given some of them. Without a device it fails only where NCCL_IB_HCA, NCCL_NET, FI_PROVIDER=efa, a device node or --expect-rdma says that there should be one",
+			Guard: WithoutFabric +
+				". One device that opens is enough: a job may be given some of them. Without a device it fails only where NCCL_IB_HCA, NCCL_NET, FI_PROVIDER=efa, a device node or --expect-rdma says that there should be one",
 			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsideVerbs,
 		},
 		{
-			ID: "inside_gpus", Title: "The job has another number of GPUs than expected", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
+			ID: "inside_gpus", Title: "The job has another number of GPUs than expected", Severity: verdict.Critical,
+			Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "GPUs given to the job (/dev/nvidia<N>, SLURM_STEP_GPUS, SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)",
 			Guard: "with --expect-gpus only",
 			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsideGPUs,
 		},
 		{
-			ID: "inside_devices", Title: "The job's network namespace has no RDMA device", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeNode,
+			ID: "inside_devices", Title: "The job's network namespace has no RDMA device", Severity: verdict.Warning,
+			Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "/sys/class/infiniband and /sys/class/infiniband_verbs",
 			Guard: WithoutFabric + ". Only if other network namespaces have RDMA devices near a GPU of the job",
 			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsideDevices,
 		},
 		{
-			ID: verdict.CheckInsideMemlock, Title: "The job cannot lock the memory that RDMA needs", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeNode,
-			Reads: "RLIMIT_MEMLOCK and CAP_IPC_LOCK of this process", Guard: WithoutFabric + ", nor with CAP_IPC_LOCK in the first user namespace",
+			ID: verdict.CheckInsideMemlock, Title: "The job cannot lock the memory that RDMA needs", Severity: verdict.Warning,
+			Topic: "inside", Scope: verdict.ScopeNode,
+			Reads: "RLIMIT_MEMLOCK and CAP_IPC_LOCK of this process", Guard: WithoutFabric +
+				", nor with CAP_IPC_LOCK in the first user namespace",
 			Modes: []verdict.Mode{node.ModeMemlock}, Judge: judgeInsideMemlock,
 		},
 		{
-			ID: "inside_libibverbs", Title: "The job has no libibverbs", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
+			ID: "inside_libibverbs", Title: "The job has no libibverbs", Severity: verdict.Critical, Topic: "inside",
+			Scope: verdict.ScopeNode,
 			Reads: "libibverbs.so.1 in LD_LIBRARY_PATH, the cache and the folders of the dynamic loader",
-			Guard: WithoutFabric + ", nor if all devices are EFA. A program with a search path of its own (RUNPATH) may find another library",
+			Guard: WithoutFabric +
+				", nor if all devices are EFA. A program with a search path of its own (RUNPATH) may find another library",
 			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsideLibverbs,
 		},
 		{
-			ID: "inside_provider", Title: "libibverbs has no driver for a device of the job", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeDevice,
+			ID: "inside_provider", Title: "libibverbs has no driver for a device of the job", Severity: verdict.Critical,
+			Topic: "inside", Scope: verdict.ScopeDevice,
 			Reads: "lib<name>-rdmav<N>.so beside libibverbs and in the folders of the dynamic loader; the kernel driver of the device",
 			Guard: WithoutFabric + ", nor EFA, nor kernel drivers whose library is not known here, nor without libibverbs",
 			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsideProvider,
 		},
 		{
-			ID: "inside_plugin", Title: "The job has EFA devices, and no plugin through which NCCL uses them", Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
+			ID: "inside_plugin", Title: "The job has EFA devices, and no plugin through which NCCL uses them",
+			Severity: verdict.Critical, Topic: "inside", Scope: verdict.ScopeNode,
 			Reads: "libnccl-net*.so in LD_LIBRARY_PATH, the cache and the folders of the dynamic loader; NCCL_NET_PLUGIN",
 			Guard: WithoutFabric + "; only if all devices are EFA, which NCCL's own RDMA transport cannot use",
 			Modes: []verdict.Mode{modeDeviceNode}, Judge: judgeInsidePlugin,
 		},
 		{
-			ID: "inside_alignment", Title: "The job has a GPU without a NIC near it", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeGPU,
+			ID: "inside_alignment", Title: "The job has a GPU without a NIC near it", Severity: verdict.Warning,
+			Topic: "inside", Scope: verdict.ScopeGPU,
 			Reads: "GPUs given to the job (/dev/nvidia<N>, SLURM_STEP_GPUS, SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES), RDMA devices that it may open, and their places on the PCI bus",
-			Guard: WithoutFabric + ", nor GPUs without a NIC below their PCIe switch, nor without any RDMA device (inside_verbs)",
-			Modes: []verdict.Mode{{ID: "gpu_without_nic", Text: "A job has a GPU without a NIC near it."}}, Judge: judgeAlignment,
+			Guard: WithoutFabric +
+				", nor GPUs without a NIC below their PCIe switch, nor without any RDMA device (inside_verbs)",
+			Modes: []verdict.Mode{{ID: "gpu_without_nic", Text: "A job has a GPU without a NIC near it."}},
+			Judge: judgeAlignment,
 		},
 		{
-			ID: verdict.CheckSettings, Title: "An NCCL setting of the job has no effect or the wrong one", Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeFile,
+			ID: verdict.CheckSettings, Title: "An NCCL setting of the job has no effect or the wrong one",
+			Severity: verdict.Warning, Topic: "inside", Scope: verdict.ScopeFile,
 			Reads: "NCCL variables of the environment, ~/.nccl.conf and /etc/nccl.conf, judged as by the command lint for this place and its NCCL library",
 			Guard: "if there is such a setting",
 			Modes: []verdict.Mode{modeNCCLConfig}, Judge: func(*fabric.Node, *verdict.Verdicts) {}, // see CheckSettings
@@ -80,8 +97,8 @@ func InsideChecks() []*verdict.Check {
 	}
 }
 
-// JobDevices returns the RDMA devices through which NCCL would send the traffic of a job between nodes, as far as this place
-// shows them. applies is false where the job needs none.
+// JobDevices returns the RDMA devices through which NCCL would send the traffic of a job between nodes, as
+// far as this place shows them. applies is false where the job needs none.
 func JobDevices(n *fabric.Node) (devices []*fabric.HCA, applies bool) {
 	in := n.Inside
 	if in == nil || in.OneNode() {
@@ -138,7 +155,8 @@ func judgeInsideVerbs(n *fabric.Node, v *verdict.Verdicts) {
 	}
 	in := n.Inside
 	if in.Verbs.State == fabric.Unknown {
-		v.Unknown(verdict.Subject{}, in.Verbs.Meta().Reason, "/dev/infiniband is unknown: "+verdict.ReasonText(in.Verbs.Meta().Reason)+".")
+		v.Unknown(verdict.Subject{}, in.Verbs.Meta().Reason,
+			"/dev/infiniband is unknown: "+verdict.ReasonText(in.Verbs.Meta().Reason)+".")
 		return
 	}
 	var refused []string
@@ -160,22 +178,26 @@ func judgeInsideVerbs(n *fabric.Node, v *verdict.Verdicts) {
 	}
 	switch {
 	case unread != nil:
-		v.Unknown(verdict.Subject{}, unread.Reason, "Whether device nodes of RDMA devices open is unknown: "+verdict.ReasonText(unread.Reason)+".")
+		v.Unknown(verdict.Subject{}, unread.Reason,
+			"Whether device nodes of RDMA devices open is unknown: "+verdict.ReasonText(unread.Reason)+".")
 	case len(refused) > 0:
 		v.Failed(verdict.Subject{}, verdict.Verdict{
-			What: "The job is not permitted to open RDMA devices", Evidence: verdict.Few(refused) + ": permission denied.", Consequence: overTCP,
+			What: "The job is not permitted to open RDMA devices", Evidence: verdict.Few(refused) + ": permission denied.",
+			Consequence: overTCP,
 			Remedy: "Give the job the devices, not the folder alone: in Kubernetes a resource of an RDMA device plugin, with docker --device=/dev/infiniband (a bind mount does not permit opening), " +
 				"with Slurm no ConstrainDevices for them. Otherwise correct the mode of the nodes: 0666 by the rules of rdma-core.",
 		})
 	default:
 		v.Failed(verdict.Subject{}, verdict.Verdict{
-			What: "The job has no device node of an RDMA device", Evidence: "The kernel shows " + deviceNames(devices) + ", and /dev/infiniband has no uverbs node of these.", Consequence: overTCP,
+			What: "The job has no device node of an RDMA device", Evidence: "The kernel shows " + deviceNames(devices) +
+				", and /dev/infiniband has no uverbs node of these.", Consequence: overTCP,
 			Remedy: "In Kubernetes request a resource of an RDMA device plugin in this container; with docker and enroot mount or add /dev/infiniband.",
 		})
 	}
 }
 
-// judgeWithoutDevices is about a place without an RDMA device that NCCL would use: right, unless something says that there should be one.
+// judgeWithoutDevices is about a place without an RDMA device that NCCL would use: right, unless something
+// says that there should be one.
 func judgeWithoutDevices(n *fabric.Node, applies bool, v *verdict.Verdicts) {
 	if n.Inside == nil {
 		return
@@ -190,7 +212,8 @@ func judgeWithoutDevices(n *fabric.Node, applies bool, v *verdict.Verdicts) {
 		return
 	case named && hca.Value != "" && !strings.HasPrefix(hca.Value, "^"):
 		why = "NCCL_IB_HCA names devices" + hca.From()
-	case slices.ContainsFunc([]string{"ib", "ibext", "aws libfabric"}, func(name string) bool { return strings.EqualFold(net.Value, name) }):
+	case slices.ContainsFunc([]string{"ib", "ibext", "aws libfabric"},
+		func(name string) bool { return strings.EqualFold(net.Value, name) }):
 		why = "NCCL_NET is " + net.Value + net.From()
 	case len(n.HCAs) == 0 && len(n.Inside.Verbs.Or(nil)) > 0: // with devices, these may be for another purpose
 		why = "it was given /dev/infiniband/" + n.Inside.Verbs.Value[0].Name
@@ -200,11 +223,13 @@ func judgeWithoutDevices(n *fabric.Node, applies bool, v *verdict.Verdicts) {
 		return
 	}
 	if n.ClassPresent.State == fabric.Unknown {
-		v.Unknown(verdict.Subject{}, n.ClassPresent.Meta().Reason, "The job expects an RDMA device, because "+why+"; the list of devices cannot be read.")
+		v.Unknown(verdict.Subject{}, n.ClassPresent.Meta().Reason,
+			"The job expects an RDMA device, because "+why+"; the list of devices cannot be read.")
 		return
 	}
 	v.Failed(verdict.Subject{}, verdict.Verdict{
-		What: "The job expects RDMA and has no RDMA device that NCCL would use", Evidence: "It is expected, because " + why + ". No device here is active and for training, or a setting switches RDMA off.",
+		What: "The job expects RDMA and has no RDMA device that NCCL would use", Evidence: "It is expected, because " +
+			why + ". No device here is active and for training, or a setting switches RDMA off.",
 		Consequence: overTCP,
 		Remedy: "In Kubernetes request a resource of an RDMA device plugin, and a network that has the devices; with docker --device=/dev/infiniband and --network=host. " +
 			"See rdma link on the node. If the job needs no RDMA, remove what expects it.",
@@ -218,13 +243,15 @@ func judgeInsideGPUs(n *fabric.Node, v *verdict.Verdicts) {
 	want, given := *n.Inside.Expected.GPUs, n.Inside.GivenGPUs()
 	list, known := given.Get()
 	if !known {
-		v.Unknown(verdict.Subject{}, given.Meta().Reason, fmt.Sprintf("Which GPUs the job has is unknown, but %d are expected.", want))
+		v.Unknown(verdict.Subject{}, given.Meta().Reason,
+			fmt.Sprintf("Which GPUs the job has is unknown, but %d are expected.", want))
 		return
 	}
 	v.When(len(list) != want, verdict.Subject{}, verdict.Verdict{
-		What:     fmt.Sprintf("The job has %s where %d are expected", spelling.Plural(len(list), "GPU", "GPUs"), want),
-		Evidence: "--expect-gpus says so; counted by " + given.Source + ".", Consequence: "Ranks without a GPU fail when they start, or share one.",
-		Remedy: "Compare the request of the job (nvidia.com/gpu, --gres, --gpus) with what it was given, and with nvidia-smi -L on the node.",
+		What:        fmt.Sprintf("The job has %s where %d are expected", spelling.Plural(len(list), "GPU", "GPUs"), want),
+		Evidence:    "--expect-gpus says so; counted by " + given.Source + ".",
+		Consequence: "Ranks without a GPU fail when they start, or share one.",
+		Remedy:      "Compare the request of the job (nvidia.com/gpu, --gres, --gpus) with what it was given, and with nvidia-smi -L on the node.",
 	})
 }
 
@@ -255,13 +282,15 @@ func judgeInsideDevices(n *fabric.Node, v *verdict.Verdicts) {
 		}
 	}
 	if moved := n.Elsewhere(); len(away) == 0 && !known && len(moved) > 0 {
-		v.Unknown(verdict.Subject{}, fabric.ReasonMissing, "Other network namespaces have RDMA devices such as "+moved[0].Device+"; whether they are near a GPU of the job is unknown.")
+		v.Unknown(verdict.Subject{}, fabric.ReasonMissing,
+			"Other network namespaces have RDMA devices such as "+moved[0].Device+"; whether they are near a GPU of the job is unknown.")
 		return
 	}
 	if len(away) > 0 {
 		v.Failed(verdict.Subject{}, verdict.Verdict{
-			Evidence: verdict.Few(away) + " belong to other network namespaces, and no RDMA device to this one.", Consequence: overTCP,
-			Remedy: "Use the network of the host (hostNetwork: true), or have a CNI plugin move devices into the pod (host-device, SR-IOV).",
+			Evidence:    verdict.Few(away) + " belong to other network namespaces, and no RDMA device to this one.",
+			Consequence: overTCP,
+			Remedy:      "Use the network of the host (hostNetwork: true), or have a CNI plugin move devices into the pod (host-device, SR-IOV).",
 		})
 	}
 }
@@ -277,9 +306,11 @@ func judgeInsideMemlock(n *fabric.Node, v *verdict.Verdicts) {
 	case known && limit.Soft >= fabric.EnoughMemlock || lockKnown && all:
 		v.OK(verdict.Subject{})
 	case !known:
-		v.Unknown(verdict.Subject{}, n.Inside.Memlock.Meta().Reason, "The memory lock limit is unknown: "+verdict.ReasonText(n.Inside.Memlock.Meta().Reason)+".")
+		v.Unknown(verdict.Subject{}, n.Inside.Memlock.Meta().Reason,
+			"The memory lock limit is unknown: "+verdict.ReasonText(n.Inside.Memlock.Meta().Reason)+".")
 	case !lockKnown:
-		v.Unknown(verdict.Subject{}, n.Inside.LocksAll.Meta().Reason, "Whether the memory lock limit applies is unknown: "+verdict.ReasonText(n.Inside.LocksAll.Meta().Reason)+".")
+		v.Unknown(verdict.Subject{}, n.Inside.LocksAll.Meta().Reason,
+			"Whether the memory lock limit applies is unknown: "+verdict.ReasonText(n.Inside.LocksAll.Meta().Reason)+".")
 	default:
 		v.Failed(verdict.Subject{}, verdict.Verdict{
 			Evidence:    fmt.Sprintf("The limit is %s, and %s at most.", verdict.Bytes(limit.Soft), verdict.Bytes(limit.Hard)),
@@ -303,7 +334,8 @@ func InsideNote(n *fabric.Node) string {
 		parts = append(parts, "no libnccl.so.2 found, which PyTorch may have within itself")
 	}
 	if l, ok := in.Libverbs.Get(); ok {
-		parts = append(parts, strings.TrimSpace("libibverbs "+l.Version)+" with "+cmp.Or(verdict.Few(in.Providers.Or(nil)), "no driver"))
+		parts = append(parts, strings.TrimSpace("libibverbs "+l.Version)+" with "+cmp.Or(verdict.Few(in.Providers.Or(nil)),
+			"no driver"))
 	}
 	if list := in.Plugins.Or(nil); len(list) > 0 {
 		parts = append(parts, "plugins "+verdict.Few(list))

@@ -16,7 +16,8 @@ import (
 // known is a fact that was read.
 func known[T any](v T) fabric.Fact[T] { return fabric.Fact[T]{Value: v, State: fabric.OK} }
 
-// jobNode is a node of two switches, each with a GPU and an active NIC of mlx5 below it, as a job sees it to which everything is given.
+// jobNode is a node of two switches, each with a GPU and an active NIC of mlx5 below it, as a job sees it to
+// which everything is given.
 func jobNode() *fabric.Node {
 	n := &fabric.Node{Policy: &fabric.Policy{}, ClassPresent: known(true), GPUs: known(2), Interfaces: known([]fabric.Interface(nil))}
 	in := &fabric.Inside{

@@ -24,13 +24,15 @@ func judgeInsideLibverbs(n *fabric.Node, v *verdict.Verdicts) {
 			Remedy: "Install it in the image with the drivers: apt-get install libibverbs1 ibverbs-providers, or dnf install libibverbs.",
 		})
 	default:
-		v.Unknown(verdict.Subject{}, l.Meta().Reason, "The folders of the dynamic loader are not known here: neither libc.so.6 nor libibverbs.so.1 is in the usual ones, or LD_LIBRARY_PATH has relative folders.")
+		v.Unknown(verdict.Subject{}, l.Meta().Reason,
+			"The folders of the dynamic loader are not known here: neither libc.so.6 nor libibverbs.so.1 is in the usual ones, or LD_LIBRARY_PATH has relative folders.")
 	}
 }
 
 // providers are the drivers of libibverbs by kernel driver.
 var providers = map[string]string{
-	"mlx5_core": "mlx5", "mlx4_core": "mlx4", "bnxt_en": "bnxt_re", "bnxt_re": "bnxt_re", "ice": "irdma", "irdma": "irdma", "idpf": "irdma", "hns3": "hns", "mana": "mana", "cxgb4": "cxgb4",
+	"mlx5_core": "mlx5", "mlx4_core": "mlx4", "bnxt_en": "bnxt_re", "bnxt_re": "bnxt_re", "ice": "irdma",
+	"irdma": "irdma", "idpf": "irdma", "hns3": "hns", "mana": "mana", "cxgb4": "cxgb4",
 	"qede": "qedr", "erdma": "erdma", "ionic": "ionic", "vmxnet3": "vmw_pvrdma",
 }
 
@@ -46,14 +48,17 @@ func judgeInsideProvider(n *fabric.Node, v *verdict.Verdicts) {
 		switch {
 		case !named:
 		case !known:
-			v.Unknown(s, n.Inside.Providers.Meta().Reason, "The drivers of libibverbs are unknown: "+verdict.ReasonText(n.Inside.Providers.Meta().Reason)+".")
+			v.Unknown(s, n.Inside.Providers.Meta().Reason,
+				"The drivers of libibverbs are unknown: "+verdict.ReasonText(n.Inside.Providers.Meta().Reason)+".")
 		case slices.Contains(have, library):
 			v.OK(s)
 		default:
 			v.Failed(s, verdict.Verdict{
-				What:        "libibverbs has no driver for devices of " + h.Driver.Value,
-				Evidence:    "There is no lib" + library + "-rdmav<N>.so beside " + n.Inside.Libverbs.Value.Path + "; drivers found: " + cmp.Or(verdict.Few(have), "none") + ".",
-				Consequence: overTCP, Remedy: "Install the drivers in the image: apt-get install ibverbs-providers, or dnf install libibverbs, of the same release as libibverbs.",
+				What: "libibverbs has no driver for devices of " + h.Driver.Value,
+				Evidence: "There is no lib" + library + "-rdmav<N>.so beside " + n.Inside.Libverbs.Value.Path +
+					"; drivers found: " + cmp.Or(verdict.Few(have), "none") + ".",
+				Consequence: overTCP,
+				Remedy:      "Install the drivers in the image: apt-get install ibverbs-providers, or dnf install libibverbs, of the same release as libibverbs.",
 			})
 		}
 	}

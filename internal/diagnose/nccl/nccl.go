@@ -15,88 +15,114 @@ import (
 
 // Kinds of faults that several checks find.
 var (
-	modeNCCLConfig  = verdict.Mode{ID: "nccl_configuration", Text: "NCCL ignores or misreads a line of the host's configuration."}
-	modeNCCLDevices = verdict.Mode{ID: "nccl_devices", Text: "NCCL_IB_HCA names missing devices, or leaves out some that the node has for training."}
+	modeNCCLConfig = verdict.Mode{
+		ID:   "nccl_configuration",
+		Text: "NCCL ignores or misreads a line of the host's configuration.",
+	}
+	modeNCCLDevices = verdict.Mode{
+		ID:   "nccl_devices",
+		Text: "NCCL_IB_HCA names missing devices, or leaves out some that the node has for training.",
+	}
 )
 
 // Checks returns the checks of what the host sets for NCCL.
 func Checks() []*verdict.Check {
 	return []*verdict.Check{
 		{
-			ID: verdict.CheckNCCLLines, Title: "NCCL ignores or misreads a line of its configuration", Severity: verdict.Warning, Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: verdict.CheckNCCLLines, Title: "NCCL ignores or misreads a line of its configuration",
+			Severity: verdict.Warning, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "the host's NCCL configuration files as NCCL parses them",
 			Modes: []verdict.Mode{modeNCCLConfig},
 			Judge: judgeNCCL,
 		},
 		{
-			ID: "nccl_refused", Title: "NCCL refuses a value of its configuration", Severity: verdict.Critical, Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: "nccl_refused", Title: "NCCL refuses a value of its configuration", Severity: verdict.Critical, Topic: "nccl",
+			Scope: verdict.ScopeFile,
 			Reads: "NCCL_ALGO and NCCL_PROTO of the host as NCCL 2.24 and later parse them",
 			Guard: "if the host sets one of them. A word that no release accepts is critical, because every job with NCCL 2.24 or later fails; nccl_configuration reports words that releases before 2.14 accepted",
 			Modes: []verdict.Mode{modeNCCLConfig}, Judge: judgeRefused,
 		},
 		{
-			ID: verdict.CheckNCCLVersion, Title: "The NCCL library is older than the site expects", Severity: verdict.Warning, Expects: "nccl_minimum_version", Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: verdict.CheckNCCLVersion, Title: "The NCCL library is older than the site expects", Severity: verdict.Warning,
+			Expects: "nccl_minimum_version", Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "name and content of libnccl.so.2 as the dynamic loader of the host finds it, else of a Python package, and of the library that probes use; expected.nccl_minimum_version of the configuration",
 			Guard: "only if the configuration sets the version, and there is a library: images of containers bring their own",
 			Modes: []verdict.Mode{{ID: "nccl_old", Text: "The NCCL library is older than the site expects."}},
 			Judge: judgeNCCLVersion,
 		},
 		{
-			ID: "nccl_notes", Title: "A line of the NCCL configuration can be removed or replaced", Severity: verdict.Info, Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: "nccl_notes", Title: "A line of the NCCL configuration can be removed or replaced", Severity: verdict.Info,
+			Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "the host's NCCL configuration files: variables that are deprecated, set twice, or not variables of NCCL",
 			Guard: "harmless: NCCL reads deprecated variables until a release removes them",
 			Modes: []verdict.Mode{modeNCCLConfig}, Judge: judgeNotes,
 		},
 		{
-			ID: verdict.CheckRDMAOff, Title: "RDMA is disabled for all jobs of the host", Severity: verdict.Critical, Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: verdict.CheckRDMAOff, Title: "RDMA is disabled for all jobs of the host", Severity: verdict.Critical,
+			Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_DISABLE, NCCL_NET, NCCL_NET_PLUGIN and NCCL_IB_HCA of the host, roles, states, drivers and link layers of RDMA ports, distances to GPUs",
 			Guard: "if the host sets NCCL_IB_DISABLE or NCCL_NET; not if NCCL_NET names the network plugin of a cloud, nor EFA unless NCCL_NET=Socket, NCCL_NET=IB or NCCL_NET_PLUGIN=none exclude its plugin, nor MANA that the site does not count, nor NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names; InfiniBand on a node with several GPUs always counts. Jobs may override the setting",
 			Rests: verdict.OnExpectation,
-			Modes: []verdict.Mode{{ID: "rdma_switched_off", Text: "The host's NCCL configuration disables RDMA for all jobs."}}, Judge: judgeRDMAOff,
+			Modes: []verdict.Mode{{
+				ID:   "rdma_switched_off",
+				Text: "The host's NCCL configuration disables RDMA for all jobs.",
+			}}, Judge: judgeRDMAOff,
 		},
 		{
-			ID: verdict.CheckNCCLDevices, Title: "NCCL_IB_HCA does not match the devices of the node", Severity: verdict.Critical, Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: verdict.CheckNCCLDevices, Title: "NCCL_IB_HCA does not match the devices of the node",
+			Severity: verdict.Critical, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names and states of RDMA ports",
 			Guard: "if the host sets it, not if the node only has EFA, which NCCL uses through a plugin that ignores it; jobs may override it",
 			Modes: []verdict.Mode{modeNCCLDevices}, Judge: judgeNCCLDevices,
 		},
 		{
-			ID: verdict.CheckDevicesPrefix, Title: "NCCL_IB_HCA matches devices that it does not name", Severity: verdict.Warning, Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: verdict.CheckDevicesPrefix, Title: "NCCL_IB_HCA matches devices that it does not name",
+			Severity: verdict.Warning, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names of RDMA devices",
 			Guard: "if the host sets it without =, and a name in it is that of a device",
 			Modes: []verdict.Mode{modeNCCLDevices}, Judge: judgePrefixes,
 		},
 		{
-			ID: verdict.CheckLeftOut, Title: "NCCL_IB_HCA leaves out ports for training", Severity: verdict.Warning, Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: verdict.CheckLeftOut, Title: "NCCL_IB_HCA leaves out ports for training", Severity: verdict.Warning,
+			Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names, states and roles of RDMA ports, expected.compute_ports",
 			Guard: "if the host sets it and the configuration sets expected.compute_ports; only if the line takes fewer compute ports than that, those that are down or missing included, and others are active; not if RDMA is disabled, or the line takes no active port; jobs may override it",
 			Modes: []verdict.Mode{modeNCCLDevices}, Judge: judgeLeftOut,
 		},
 		{
-			ID: verdict.CheckSocket, Title: "NCCL_SOCKET_IFNAME matches no usable interface", Severity: verdict.Critical, Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: verdict.CheckSocket, Title: "NCCL_SOCKET_IFNAME matches no usable interface", Severity: verdict.Critical,
+			Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_SOCKET_IFNAME of the host as NCCL matches it, names and operstate of all network interfaces",
 			Guard: "if the host sets it; jobs may override it. One interface that is up is enough, because one list is often used for several kinds of nodes",
-			Modes: []verdict.Mode{{ID: "socket_interface", Text: "NCCL_SOCKET_IFNAME names an interface that is missing or down."}}, Judge: judgeSocket,
+			Modes: []verdict.Mode{{
+				ID:   "socket_interface",
+				Text: "NCCL_SOCKET_IFNAME names an interface that is missing or down.",
+			}}, Judge: judgeSocket,
 		},
 		{
-			ID: verdict.CheckGIDIndex, Title: "NCCL_IB_GID_INDEX is set; NCCL >= 2.21 does not need it", Severity: verdict.Info, Topic: "nccl", Scope: verdict.ScopeFile,
+			ID: verdict.CheckGIDIndex, Title: "NCCL_IB_GID_INDEX is set; NCCL >= 2.21 does not need it",
+			Severity: verdict.Info, Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_GID_INDEX of the host", Guard: "if the host sets it; an older NCCL needs it",
 			Modes: []verdict.Mode{port.ModeGIDPinned}, Judge: judgeGIDIndex,
 		},
 		{
-			ID: verdict.CheckPinnedGIDs, Title: "NCCL_IB_GID_INDEX selects different address types on rails", Severity: verdict.Warning,
-			Topic: "gids", Scope: verdict.ScopeNode, Reads: "NCCL_IB_GID_INDEX of the host, type and address family of that entry of each compute port",
+			ID: verdict.CheckPinnedGIDs, Title: "NCCL_IB_GID_INDEX selects different address types on rails",
+			Severity: verdict.Warning,
+			Topic:    "gids", Scope: verdict.ScopeNode,
+			Reads: "NCCL_IB_GID_INDEX of the host, type and address family of that entry of each compute port",
 			Guard: "active RoCE compute ports whose entry is usable, if the host sets it; gid_usable reports the others",
 			Modes: []verdict.Mode{port.ModeGIDPinned}, Judge: judgePinnedGIDs,
 		},
 		{
-			ID: "offload_unused", Title: "Jobs do not use NVLS, SHARP or PXN where they could", Severity: verdict.Info, Topic: "nccl", Scope: verdict.ScopeNode,
+			ID: "offload_unused", Title: "Jobs do not use NVLS, SHARP or PXN where they could", Severity: verdict.Info,
+			Topic: "nccl", Scope: verdict.ScopeNode,
 			Reads: "messages of NCCL about NVLS, CollNet and PXN in logs of jobs (nccl.log_files), NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE and NCCL_PXN_DISABLE; NVLinks and compute capability of GPUs, compute ports",
 			Guard: "if the site names logs of jobs, and a log has the message. NVLS: not without NVSwitches, before Hopper, if NCCL logs that the GPU does not support it or logs nothing (jobs with one or two GPUs of the node), " +
 				"nor in logs of NCCL before 2.21, whose number of channels does not show it. SHARP: only if the job requests it, because no log shows what the switches support; not in jobs of one node, without active compute ports of " +
 				"InfiniBand, nor below NCCL_COLLNET_NODE_THRESHOLD. PXN: only if the job disables it, because rails that share a switch do not need it; not in jobs of one node, without NVLink or with one compute port. " +
 				"NVLS and SHARP: not if the job names algorithms (NCCL_ALGO)",
-			Modes: []verdict.Mode{{ID: "offload_unused", Text: "NVLS, SHARP or PXN is not used where it could be."}}, Judge: judgeOffloads,
+			Modes: []verdict.Mode{{ID: "offload_unused", Text: "NVLS, SHARP or PXN is not used where it could be."}},
+			Judge: judgeOffloads,
 		},
 	}
 }
@@ -105,7 +131,10 @@ func Checks() []*verdict.Check {
 func judgeNCCL(n *fabric.Node, v *verdict.Verdicts) {
 	bad := map[string]bool{} // files
 	for line := range judgeFindings(n, v, fabric.NCCLMisread, func(f fabric.NCCLFinding) verdict.Verdict {
-		return verdict.Verdict{What: f.Name + " is ignored or misread by NCCL", Consequence: "NCCL does not use the setting, or not as intended.", Remedy: "Correct or remove the line."}
+		return verdict.Verdict{
+			What:        f.Name + " is ignored or misread by NCCL",
+			Consequence: "NCCL does not use the setting, or not as intended.", Remedy: "Correct or remove the line.",
+		}
 	}) {
 		path, _, _ := strings.Cut(line, ":")
 		bad[path] = true
@@ -114,7 +143,8 @@ func judgeNCCL(n *fabric.Node, v *verdict.Verdicts) {
 		switch exists, known := f.Exists.Get(); {
 		case f.Exists.State == fabric.Absent: // the file is optional
 		case !known:
-			v.Unknown(verdict.Subject{File: f.Path}, f.Exists.Meta().Reason, "The file could not be read: "+verdict.ReasonText(f.Exists.Meta().Reason)+".")
+			v.Unknown(verdict.Subject{File: f.Path}, f.Exists.Meta().Reason,
+				"The file could not be read: "+verdict.ReasonText(f.Exists.Meta().Reason)+".")
 		case exists && !bad[f.Path]:
 			v.OK(verdict.Subject{File: f.Path})
 		}
@@ -156,7 +186,8 @@ func judgeRefused(n *fabric.Node, v *verdict.Verdicts) {
 	bad := judgeFindings(n, v, fabric.NCCLFatal, func(f fabric.NCCLFinding) verdict.Verdict {
 		return verdict.Verdict{
 			What:        "NCCL refuses the value of " + f.Name,
-			Consequence: "Jobs with NCCL 2.24 or later fail when they start, unless they set the variable themselves.", Remedy: "Correct or remove the line.",
+			Consequence: "Jobs with NCCL 2.24 or later fail when they start, unless they set the variable themselves.",
+			Remedy:      "Correct or remove the line.",
 		}
 	})
 	for _, name := range []string{"NCCL_ALGO", "NCCL_PROTO"} {
@@ -168,12 +199,17 @@ func judgeRefused(n *fabric.Node, v *verdict.Verdicts) {
 
 func judgeNotes(n *fabric.Node, v *verdict.Verdicts) {
 	judgeFindings(n, v, fabric.NCCLNote, func(f fabric.NCCLFinding) verdict.Verdict {
-		return verdict.Verdict{What: cmp.Or(f.Name, "A line") + " can be removed or replaced", Consequence: "None for jobs.", Remedy: "Replace or remove the line at the next change."}
+		return verdict.Verdict{
+			What:        cmp.Or(f.Name, "A line") + " can be removed or replaced",
+			Consequence: "None for jobs.", Remedy: "Replace or remove the line at the next change.",
+		}
 	})
 }
 
 // judgeFindings adds a failed verdict for each finding that does that harm, and returns their lines.
-func judgeFindings(n *fabric.Node, v *verdict.Verdicts, harm fabric.NCCLHarm, of func(fabric.NCCLFinding) verdict.Verdict) map[string]bool {
+func judgeFindings(n *fabric.Node, v *verdict.Verdicts, harm fabric.NCCLHarm,
+	of func(fabric.NCCLFinding) verdict.Verdict,
+) map[string]bool {
 	lines := map[string]bool{}
 	for _, f := range n.NCCL.Findings {
 		if f.Harm == harm {
@@ -253,8 +289,9 @@ func judgePinnedGIDs(n *fabric.Node, v *verdict.Verdicts) {
 	switch {
 	case len(order) > 1:
 		v.Failed(verdict.Subject{}, verdict.Verdict{
-			Evidence: "It is " + strings.Join(evidence, "; ") + ".", Consequence: "Rails reach other nodes by different networks, or not at all.",
-			Remedy: "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves.",
+			Evidence:    "It is " + strings.Join(evidence, "; ") + ".",
+			Consequence: "Rails reach other nodes by different networks, or not at all.",
+			Remedy:      "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves.",
 		})
 	case unread != nil:
 		v.Hidden(verdict.Subject{}, *unread, "The entries that NCCL would use")
@@ -309,8 +346,9 @@ func judgeNCCLDevices(n *fabric.Node, v *verdict.Verdicts) {
 		v.Unknown(s, unread.Reason, "No port that it matches is known to be active: "+verdict.ReasonText(unread.Reason)+".")
 	default:
 		v.Failed(s, verdict.Verdict{
-			What: "NCCL_IB_HCA matches no active RDMA port", Evidence: seenOf(set), Consequence: "NCCL falls back to TCP, or jobs fail.",
-			Remedy: "Correct or remove the line: names match by prefix; a leading = means exact.",
+			What: "NCCL_IB_HCA matches no active RDMA port", Evidence: seenOf(set),
+			Consequence: "NCCL falls back to TCP, or jobs fail.",
+			Remedy:      "Correct or remove the line: names match by prefix; a leading = means exact.",
 		})
 	}
 }
@@ -320,8 +358,8 @@ func onlyPlugins(n *fabric.Node) bool {
 	return len(n.HCAs) > 0 && !slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return !h.Traits().NoVerbs })
 }
 
-// judgePrefixes finds names of devices that are also the beginning of another name, as mlx5_1 is of mlx5_10. A list that names the
-// other device too means it.
+// judgePrefixes finds names of devices that are also the beginning of another name, as mlx5_1 is of mlx5_10.
+// A list that names the other device too means it.
 func judgePrefixes(n *fabric.Node, v *verdict.Verdicts) {
 	set, ok := n.NCCL.Lookup("NCCL_IB_HCA")
 	f := fabric.ParseNameFilter(set.Value)

@@ -120,7 +120,8 @@ func TestPinnedGIDs(t *testing.T) {
 	}
 }
 
-// Rails of Oracle's GB300 have IPv6 addresses only: without NCCL_IB_GID_INDEX, and without another address family, NCCL finds none.
+// Rails of Oracle's GB300 have IPv6 addresses only: without NCCL_IB_GID_INDEX, and without another address
+// family, NCCL finds none.
 func TestRemedyOfPinnedGIDKeepsIPv6(t *testing.T) {
 	v4 := fabric.GID{Addr: netip.MustParseAddr("::ffff:10.0.0.1"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv4}
 	v6 := fabric.GID{Addr: netip.MustParseAddr("fdcd:1::3"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv6}

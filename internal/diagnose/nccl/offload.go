@@ -52,7 +52,8 @@ func judgeOffloads(n *fabric.Node, v *verdict.Verdicts) {
 	case len(names) == 1:
 		said.What = names[0] + " is not used by jobs that could use it"
 	case len(names) > 1:
-		said.What = strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1] + " are not used by jobs that could use them"
+		said.What = strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1] +
+			" are not used by jobs that could use them"
 	}
 	if len(names) > 0 || used {
 		v.When(len(names) > 0, verdict.Subject{}, said)
@@ -82,7 +83,8 @@ func offloads() []offload {
 			remedy:      "Check that the image has a plugin with SHARP (nccl-rdma-sharp-plugins, HPC-X), and that the aggregation manager runs (sharp_hello).",
 		},
 		{
-			name: "PXN", of: func(o *fabric.Offloads) fabric.Offload { return o.PXN }, possible: hasRails, off: "NCCL_PXN_DISABLE=1",
+			name: "PXN", of: func(o *fabric.Offloads) fabric.Offload { return o.PXN }, possible: hasRails,
+			off:         "NCCL_PXN_DISABLE=1",
 			consequence: "Traffic to another rail does not go over NVLink to the GPU near its NIC: it crosses the spine, and GPUs without a NIC near them send through the CPU.",
 			remedy:      "Remove NCCL_PXN_DISABLE=1 unless all NICs are on one switch or it works around a fault.",
 		},
@@ -93,7 +95,8 @@ func offloads() []offload {
 func hasNVSwitches(n *fabric.Node) bool {
 	return slices.ContainsFunc(n.GPUDriver.GPUs, func(g fabric.GPU) bool {
 		const hopper = 90
-		return g.ComputeCap.Or(0) >= hopper && hasNVLink(&g, func(l fabric.NVLink) bool { return l.RemoteKind.Or("") == fabric.NVLinkToSwitch })
+		return g.ComputeCap.Or(0) >= hopper && hasNVLink(&g,
+			func(l fabric.NVLink) bool { return l.RemoteKind.Or("") == fabric.NVLinkToSwitch })
 	})
 }
 

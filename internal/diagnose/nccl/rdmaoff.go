@@ -31,8 +31,8 @@ func pluginNamed(c *fabric.NCCLConfig) bool {
 	})
 }
 
-// rdmaSetting returns the variable that decides whether NCCL's own RDMA transport is used, and whether it switches it off;
-// set is false where the host does not decide, or names a plugin.
+// rdmaSetting returns the variable that decides whether NCCL's own RDMA transport is used, and whether it
+// switches it off; set is false where the host does not decide, or names a plugin.
 func rdmaSetting(c *fabric.NCCLConfig) (by fabric.NCCLVariable, off, set bool) {
 	network, named := c.Lookup("NCCL_NET")
 	disable, found := c.Lookup("NCCL_IB_DISABLE")
@@ -96,7 +96,8 @@ func judgeRDMAOff(n *fabric.Node, v *verdict.Verdicts) {
 		Unstated:    !n.TrainingStated(),
 		Evidence:    seenOf(by, portsText(names)),
 		Consequence: "NCCL uses TCP sockets, unless the image of a job has a network plugin that ignores the variable (IBext of HPC-X): collectives between nodes have a fraction of the bandwidth.",
-		Remedy:      "In " + by.Source + " remove the line, or give these devices another role in the configuration (roles) if they are not for training.",
+		Remedy: "In " + by.Source +
+			" remove the line, or give these devices another role in the configuration (roles) if they are not for training.",
 	}
 	if by.Source == "" {
 		w.What, w.Remedy = "RDMA is disabled", RemoveLine
@@ -140,8 +141,8 @@ func portsText(names []string) string {
 	return fmt.Sprintf("%d active RDMA port%s of role compute: %s.", len(names), plural, strings.Join(shown, ", "))
 }
 
-// rdmaPorts names the active ports that NCCL would use for training, by its own RDMA transport or those that need a plugin; without
-// any, unread is why one of them may be one.
+// rdmaPorts names the active ports that NCCL would use for training, by its own RDMA transport or those that
+// need a plugin; without any, unread is why one of them may be one.
 func rdmaPorts(n *fabric.Node, plugin bool) (names []string, unread *fabric.Meta) {
 	if n.ClassPresent.State == fabric.Unknown && n.ClassPresent.Reason != "" {
 		unread = new(n.ClassPresent.Meta())
@@ -166,10 +167,11 @@ func rdmaPorts(n *fabric.Node, plugin bool) (names []string, unread *fabric.Meta
 	return names, unread
 }
 
-// forTraining reports whether there is evidence that a port of role compute is for NCCL's own RDMA transport, or for a plugin; the
-// role alone is none. NICs of servers that share a disk over RDMA, and of virtual machines without a fabric, have that role too, and
-// NCCL_IB_DISABLE=1 is right there. The site says so, and may say that none is; or the NIC is near a GPU; or it is InfiniBand in a
-// node of several GPUs. EFA has no queue pairs that NCCL itself could use, but that a plugin uses, which ignores NCCL_IB_HCA. MANA is
+// forTraining reports whether there is evidence that a port of role compute is for NCCL's own RDMA transport,
+// or for a plugin; the role alone is none. NICs of servers that share a disk over RDMA, and of virtual
+// machines without a fabric, have that role too, and NCCL_IB_DISABLE=1 is right there. The site says so, and
+// may say that none is; or the NIC is near a GPU; or it is InfiniBand in a node of several GPUs. EFA has no
+// queue pairs that NCCL itself could use, but that a plugin uses, which ignores NCCL_IB_HCA. MANA is
 // the interface of many virtual machines.
 func forTraining(n *fabric.Node, h *fabric.HCA, p *fabric.Port, plugin bool) fabric.Fact[bool] {
 	const source = "bus/pci/devices"
@@ -190,7 +192,8 @@ func forTraining(n *fabric.Node, h *fabric.HCA, p *fabric.Port, plugin bool) fab
 		return unknown(h.Driver.Meta())
 	case h.Traits().NoVerbs != plugin:
 		return no
-	case stated && site == fabric.RoleCompute, n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0, len(filter.Items) > 0 && !filter.Exclude:
+	case stated && site == fabric.RoleCompute, n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0,
+		len(filter.Items) > 0 && !filter.Exclude:
 		return yes
 	case n.Policy.ComputePorts != nil: // none
 		return no

@@ -7,8 +7,8 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// judgeSocket asks for what ncclFindInterfaces of NCCL's misc/socket.cc would find: interfaces that the list takes, which are
-// up and running. One that is there of a list for many kinds of nodes is enough.
+// judgeSocket asks for what ncclFindInterfaces of NCCL's misc/socket.cc would find: interfaces that the list
+// takes, which are up and running. One that is there of a list for many kinds of nodes is enough.
 func judgeSocket(n *fabric.Node, v *verdict.Verdicts) {
 	set, ok := n.NCCL.Lookup("NCCL_SOCKET_IFNAME")
 	if !ok || len(set.Value) < 2 { // NCCL ignores what is shorter
@@ -17,12 +17,14 @@ func judgeSocket(n *fabric.Node, v *verdict.Verdicts) {
 	s, f := ofSetting(set), fabric.ParseNameFilter(set.Value)
 	all, known := n.Interfaces.Get()
 	if !known {
-		v.Unknown(s, n.Interfaces.Meta().Reason, "The node's interfaces are unknown: "+verdict.ReasonText(n.Interfaces.Meta().Reason)+".")
+		v.Unknown(s, n.Interfaces.Meta().Reason,
+			"The node's interfaces are unknown: "+verdict.ReasonText(n.Interfaces.Meta().Reason)+".")
 		return
 	}
 	for i := range n.NetDevs { // the RDMA ports' own
 		if !hasInterface(all, n.NetDevs[i].Name) {
-			v.Unknown(s, fabric.ReasonNotRead, "The visible interfaces are not those of the node, as in a container with its own network namespace.")
+			v.Unknown(s, fabric.ReasonNotRead,
+				"The visible interfaces are not those of the node, as in a container with its own network namespace.")
 			return
 		}
 	}
@@ -58,7 +60,8 @@ func judgeSocket(n *fabric.Node, v *verdict.Verdicts) {
 		v.Unknown(s, unread.Reason, "No interface that it matches is known to be up: "+verdict.ReasonText(unread.Reason)+".")
 	case loopback:
 		v.Failed(s, verdict.Verdict{
-			What: "NCCL_SOCKET_IFNAME matches no interface but loopback that is up", Evidence: seenOf(set, "The node has "+verdict.Few(names(all))+"."),
+			What:        "NCCL_SOCKET_IFNAME matches no interface but loopback that is up",
+			Evidence:    seenOf(set, "The node has "+verdict.Few(names(all))+"."),
 			Consequence: "NCCL uses loopback for its bootstrap: " + unreachable,
 			Remedy:      "Check ip -br link, and leave out fewer interfaces.",
 		})
@@ -66,11 +69,13 @@ func judgeSocket(n *fabric.Node, v *verdict.Verdicts) {
 		v.Failed(s, verdict.Verdict{
 			What: "NCCL_SOCKET_IFNAME matches no interface that is up", Evidence: seenOf(set, "Down: "+verdict.Few(down)+"."),
 			Consequence: none + " NCCL before 2.28 uses one that is down: " + unreachable,
-			Remedy:      "Check ip -br link; ip link set dev " + verdict.ShellWord(down[0], "<interface>") + " up, connect the cable, or name an interface that is up.",
+			Remedy: "Check ip -br link; ip link set dev " + verdict.ShellWord(down[0], "<interface>") +
+				" up, connect the cable, or name an interface that is up.",
 		})
 	default:
 		v.Failed(s, verdict.Verdict{
-			What: "NCCL_SOCKET_IFNAME matches no interface of the node", Evidence: seenOf(set, "The node has "+verdict.Few(names(all))+"."), Consequence: none,
+			What:     "NCCL_SOCKET_IFNAME matches no interface of the node",
+			Evidence: seenOf(set, "The node has "+verdict.Few(names(all))+"."), Consequence: none,
 			Remedy: "Check ip -br link and correct the line: names match by prefix; a leading = means exact, ^ excludes.",
 		})
 	}

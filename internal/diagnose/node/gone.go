@@ -9,15 +9,15 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Gone is an RDMA device that the node should have and lacks. Device is its last name, or its PCI address if the node has another device of
-// that name.
+// Gone is an RDMA device that the node should have and lacks. Device is its last name, or its PCI address if
+// the node has another device of that name.
 type Gone struct {
 	Device string
 	By     fabric.Authority // who says that it should be there
 }
 
-// GoneDevices returns the RDMA devices whose absence check hardware calls critical. All says that they are all: the record says so, or the
-// manifest where there is none, and neither leaves another in doubt.
+// GoneDevices returns the RDMA devices whose absence check hardware calls critical. All says that they are
+// all: the record says so, or the manifest where there is none, and neither leaves another in doubt.
 func GoneDevices(n *fabric.Node) (list []Gone, all bool) {
 	doubtful := false
 	for _, r := range n.Remembered {
@@ -47,8 +47,8 @@ func listed(n *fabric.Node) (l fabric.Listing, read bool) {
 	return n.Listing(), true
 }
 
-// recordedGone names as many devices as the node lacks: places may have been counted anew, and devices that are there by another place or
-// name are not gone.
+// recordedGone names as many devices as the node lacks: places may have been counted anew, and devices that
+// are there by another place or name are not gone.
 func recordedGone(n *fabric.Node, r fabric.Remembered) (list []Gone) {
 	surplus := len(r.Missing) - (r.Then - r.Now + r.New)
 	for _, item := range r.Missing {

@@ -11,7 +11,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// As many devices are named as the node lacks, by names that no other device has, and only a source that is right about the node says so.
+// As many devices are named as the node lacks, by names that no other device has, and only a source that is
+// right about the node says so.
 func TestGoneDevices(t *testing.T) {
 	record := func(now, then int, missing ...string) func(*fabric.Node) {
 		return func(n *fabric.Node) {

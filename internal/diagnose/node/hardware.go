@@ -13,13 +13,17 @@ import (
 )
 
 // ModeGPULost is found by several checks.
-var ModeGPULost = verdict.Mode{ID: "gpu_lost", Text: "The driver lost a GPU, or does not show it.", Alert: "GpuFabricGpuLost"}
+var ModeGPULost = verdict.Mode{
+	ID: "gpu_lost", Text: "The driver lost a GPU, or does not show it.",
+	Alert: "GpuFabricGpuLost",
+}
 
 func hardwareChecks() []*verdict.Check {
 	const counted = "GPUs on the PCI bus or in the driver's list, expected.gpus of the configuration, else the profile of the platform"
 	return []*verdict.Check{
 		{
-			ID: verdict.CheckHardware, Title: "The node has no training hardware, or less than before", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
+			ID: verdict.CheckHardware, Title: "The node has no training hardware, or less than before",
+			Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "RDMA devices, GPUs, the record of what the node had, and devices for training and storage that the manifest lists",
 			Guard: "a node with nothing, about which no source states anything, is unknown, and so is one whose devices cannot be compared with its record. Not GPUs if expected.gpus is set, " +
 				"nor RDMA devices if devices are excluded, nor those on the PCI bus where each network namespace has devices of its own. " +
@@ -28,22 +32,27 @@ func hardwareChecks() []*verdict.Check {
 			Modes: []verdict.Mode{modeDeviceGone, ModeGPULost}, Judge: judgeHardware,
 		},
 		{
-			ID: verdict.CheckGPUs, Title: "GPUs are missing", Severity: verdict.Critical, Expects: "gpus", Topic: "node", Scope: verdict.ScopeNode,
+			ID: verdict.CheckGPUs, Title: "GPUs are missing", Severity: verdict.Critical, Expects: "gpus", Topic: "node",
+			Scope: verdict.ScopeNode,
 			Reads: counted, Guard: "only if the configuration or the profile states the number",
 			Modes: []verdict.Mode{ModeGPULost},
 			Judge: judgeGPUs,
 		},
 		{
-			ID: verdict.CheckGPUsSurplus, Title: "There are more GPUs than expected", Severity: verdict.Warning, Expects: "gpus", Topic: "node", Scope: verdict.ScopeNode,
+			ID: verdict.CheckGPUsSurplus, Title: "There are more GPUs than expected", Severity: verdict.Warning,
+			Expects: "gpus", Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the same, expected.gpus of the configuration", Guard: "only if the configuration sets the expected number",
-			Modes: []verdict.Mode{{ID: "gpu_surplus", Text: "The node has more GPUs than its configuration expects, which is for another kind of node."}},
+			Modes: []verdict.Mode{{
+				ID:   "gpu_surplus",
+				Text: "The node has more GPUs than its configuration expects, which is for another kind of node.",
+			}},
 			Judge: judgeGPUSurplus,
 		},
 	}
 }
 
-// countGPUs counts physical GPUs. Without the bus, as in containers, the driver's list has them. The reason is why there
-// may be more; empty: there are not.
+// countGPUs counts physical GPUs. Without the bus, as in containers, the driver's list has them. The reason
+// is why there may be more; empty: there are not.
 func countGPUs(n *fabric.Node) (int, fabric.Reason) {
 	bus := 0
 	for _, f := range n.PCI.GPUs() {
@@ -92,7 +101,8 @@ func judgeGPUs(n *fabric.Node, v *verdict.Verdicts) {
 	}
 	have, hidden := countGPUs(n)
 	if hidden != "" && have < *want {
-		v.Unknown(verdict.Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.", spelling.Plural(have, "GPU", "GPUs"), *want))
+		v.Unknown(verdict.Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.",
+			spelling.Plural(have, "GPU", "GPUs"), *want))
 		return
 	}
 	v.When(have < *want, verdict.Subject{}, verdict.Verdict{
@@ -109,7 +119,8 @@ func judgeGPUSurplus(n *fabric.Node, v *verdict.Verdicts) {
 	}
 	have, hidden := countGPUs(n)
 	if hidden != "" && have <= *want {
-		v.Unknown(verdict.Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.", spelling.Plural(have, "GPU", "GPUs"), *want))
+		v.Unknown(verdict.Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.",
+			spelling.Plural(have, "GPU", "GPUs"), *want))
 		return
 	}
 	v.When(have > *want, verdict.Subject{}, verdict.Verdict{
@@ -126,7 +137,8 @@ const remedyOfManifest = " If it was removed on purpose, or the manifest is that
 func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
 	gpus, hidden := countGPUs(n)
 	class := n.ClassPresent.Meta()
-	before := slices.DeleteFunc(slices.Clone(n.Remembered), func(r fabric.Remembered) bool { // what the site says counts more
+	// what the site says counts more
+	before := slices.DeleteFunc(slices.Clone(n.Remembered), func(r fabric.Remembered) bool {
 		return r.Kind == fabric.PCIGPU && n.Policy.GPUs != nil
 	})
 	doubtful := slices.DeleteFunc(slices.Clone(before), func(r fabric.Remembered) bool { return !r.Doubtful })
@@ -145,14 +157,16 @@ func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
 		})
 	case len(listing.Gone) > 0:
 		v.Failed(verdict.Subject{}, verdict.Verdict{
-			What: shortList(listedNames(n, listing.Gone)) + " missing", Evidence: "The manifest lists what is missing, and the node has no other device of the kind.",
+			What:        shortList(listedNames(n, listing.Gone)) + " missing",
+			Evidence:    "The manifest lists what is missing, and the node has no other device of the kind.",
 			Consequence: "Collectives and storage use the remaining ports, or fail.", Remedy: goneRemedy + remedyOfManifest,
 		})
 	case len(doubtful) > 0:
 		v.Failed(verdict.Subject{}, verdict.Verdict{
 			Unstated: true, What: "The node may have less hardware than before",
 			Evidence: rememberedText(doubtful) + " " + doubt(doubtful),
-			Remedy:   "Compare rdma link with lspci and the bonds (/proc/net/bonding) on the host. " + acceptAll(doubtful, n.RememberedIn),
+			Remedy: "Compare rdma link with lspci and the bonds (/proc/net/bonding) on the host. " +
+				acceptAll(doubtful, n.RememberedIn),
 		})
 	case len(listing.Doubtful) > 0:
 		v.Failed(verdict.Subject{}, verdict.Verdict{
@@ -161,19 +175,24 @@ func judgeHardware(n *fabric.Node, v *verdict.Verdicts) {
 			Remedy:   goneRemedy + remedyOfManifest,
 		})
 	case n.DevicesUnread && len(n.Excluded) == 0:
-		v.Unknown(verdict.Subject{}, unread(n), "The node had RDMA devices (record of this node), and which it has cannot be told: "+verdict.ReasonText(unread(n))+".")
+		v.Unknown(verdict.Subject{}, unread(n),
+			"The node had RDMA devices (record of this node), and which it has cannot be told: "+verdict.ReasonText(unread(n))+".")
 	case gpus > 0 || len(n.HCAs) > 0:
 		v.OK(verdict.Subject{})
 	case n.ClassPresent.State == fabric.Unknown || !n.Sources[list].Up:
-		v.Unknown(verdict.Subject{}, orNotRead(class.Reason), "Whether the node has RDMA devices is unknown: "+verdict.ReasonText(class.Reason)+".")
+		v.Unknown(verdict.Subject{}, orNotRead(class.Reason),
+			"Whether the node has RDMA devices is unknown: "+verdict.ReasonText(class.Reason)+".")
 	case n.Policy.GPUs != nil && *n.Policy.GPUs == 0 && hidden == "":
 		v.OK(verdict.Subject{})
 	case hidden != "":
-		v.Unknown(verdict.Subject{}, hidden, "The node has no RDMA device, and whether it has GPUs is unknown: "+verdict.ReasonText(hidden)+".")
+		v.Unknown(verdict.Subject{}, hidden,
+			"The node has no RDMA device, and whether it has GPUs is unknown: "+verdict.ReasonText(hidden)+".")
 	case len(n.Excluded) > 0:
-		v.Unknown(verdict.Subject{}, fabric.ReasonRestricted, "The node has no GPU, and all RDMA devices are excluded by flags: nothing was checked.")
+		v.Unknown(verdict.Subject{}, fabric.ReasonRestricted,
+			"The node has no GPU, and all RDMA devices are excluded by flags: nothing was checked.")
 	default:
-		v.Unknown(verdict.Subject{}, fabric.ReasonMissing, "The node has neither an RDMA device nor a GPU, like a node that lost all of them. For a node without any, set expected.gpus: 0 in the configuration.")
+		v.Unknown(verdict.Subject{}, fabric.ReasonMissing,
+			"The node has neither an RDMA device nor a GPU, like a node that lost all of them. For a node without any, set expected.gpus: 0 in the configuration.")
 	}
 }
 
@@ -228,7 +247,8 @@ func acceptAll(list []fabric.Remembered, file string) string {
 	if len(flags) > mostAccepted {
 		return "If it was removed on purpose, remove " + file + ", so that the record begins anew."
 	}
-	return "If it was removed on purpose: gpufabric_exporter check " + strings.Join(flags, " ") + ", as the user of the exporter."
+	return "If it was removed on purpose: gpufabric_exporter check " + strings.Join(flags, " ") +
+		", as the user of the exporter."
 }
 
 // Short reports whether devices for training are missing, by any source.

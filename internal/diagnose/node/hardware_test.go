@@ -99,8 +99,8 @@ func TestHardware(t *testing.T) {
 	}
 }
 
-// The number of ports for training that the site expects replaces that of the profile, and nothing else: GPUs are by the profile still, and a
-// NIC for storage that is gone by the record.
+// The number of ports for training that the site expects replaces that of the profile, and nothing else: GPUs
+// are by the profile still, and a NIC for storage that is gone by the record.
 func TestNumberBesideProfile(t *testing.T) {
 	chip := fabric.PCIID{Vendor: 0x15b3, Device: 0x1021}
 	for _, test := range []struct {
@@ -135,8 +135,8 @@ func TestNumberBesideProfile(t *testing.T) {
 	}
 }
 
-// TestExpectedGPUs: fewer than the site says is as bad as missing ports, more is a wrong configuration, and what cannot be read
-// is neither.
+// TestExpectedGPUs: fewer than the site says is as bad as missing ports, more is a wrong configuration, and
+// what cannot be read is neither.
 func TestExpectedGPUs(t *testing.T) {
 	virtual := func(n *fabric.Node) { n.PCI.Functions[0].PF = fabric.Known("0000:01:00.0", "", time.Time{}) }
 	hidden := func(n *fabric.Node) { n.Sources[2] = fabric.Source{Name: fabric.SourcePCI, Reason: fabric.ReasonIO} }

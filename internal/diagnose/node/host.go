@@ -15,7 +15,8 @@ var ModeMemlock = verdict.Mode{ID: "memlock", Text: "Jobs cannot lock the memory
 func hostChecks() []*verdict.Check {
 	return []*verdict.Check{
 		{
-			ID: "memlock", Title: "Jobs cannot lock the memory that RDMA needs", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeNode,
+			ID: "memlock", Title: "Jobs cannot lock the memory that RDMA needs", Severity: verdict.Warning, Topic: "node",
+			Scope: verdict.ScopeNode,
 			Reads: "hard limit of locked memory of slurmd or pbs_mom, in /proc/<pid>/limits",
 			Guard: "if slurmd or pbs_mom runs as root; not containerd, crio and dockerd, because containers that use RDMA have CAP_IPC_LOCK, " +
 				"to which the limit does not apply",
@@ -24,8 +25,8 @@ func hostChecks() []*verdict.Check {
 	}
 }
 
-// handsOn reports whether jobs get the hard limit of the daemon, and cannot raise it. Their soft limit is that of the user
-// who submits.
+// handsOn reports whether jobs get the hard limit of the daemon, and cannot raise it. Their soft limit is
+// that of the user who submits.
 func handsOn(d fabric.Daemon) bool { return d.Name == "slurmd" || d.Name == "pbs_mom" }
 
 func judgeMemlock(n *fabric.Node, v *verdict.Verdicts) {
@@ -40,13 +41,16 @@ func judgeMemlock(n *fabric.Node, v *verdict.Verdicts) {
 		switch {
 		case !handsOn(d):
 		case !known:
-			v.Unknown(verdict.Subject{}, d.Memlock.Meta().Reason, fmt.Sprintf("The memory lock limit of %s is unknown: %s.", d.Name, verdict.ReasonText(d.Memlock.Meta().Reason)))
+			v.Unknown(verdict.Subject{}, d.Memlock.Meta().Reason,
+				fmt.Sprintf("The memory lock limit of %s is unknown: %s.", d.Name, verdict.ReasonText(d.Memlock.Meta().Reason)))
 		case limit.Hard < fabric.EnoughMemlock:
 			v.Failed(verdict.Subject{}, verdict.Verdict{
-				Evidence:    fmt.Sprintf("%s (process %d) may lock %s and can raise this limit to at most %s.", d.Name, d.PID, verdict.Bytes(limit.Soft), verdict.Bytes(limit.Hard)),
+				Evidence: fmt.Sprintf("%s (process %d) may lock %s and can raise this limit to at most %s.", d.Name, d.PID,
+					verdict.Bytes(limit.Soft), verdict.Bytes(limit.Hard)),
 				Consequence: "Its jobs inherit the limit: ibv_create_cq and ibv_reg_mr fail with ENOMEM, and NCCL fails.",
 				Remedy: fmt.Sprintf("systemctl edit %[1]s: LimitMEMLOCK=infinity below [Service], then systemctl restart %[1]s. "+
-					"With Slurm, do not propagate the limits of submit hosts: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf.", unitOf(d.Name)),
+					"With Slurm, do not propagate the limits of submit hosts: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf.",
+					unitOf(d.Name)),
 			})
 		default:
 			v.OK(verdict.Subject{})

@@ -42,13 +42,15 @@ func record(n *fabric.Node) []recorded {
 		"gpus": asText(n.GPUs, strconv.Itoa), "gpu_driver": asText(n.GPUDriver.Version, same),
 	}}}
 	for _, d := range n.Host.Daemons.Or(nil) {
-		list[0].facts["memlock_"+d.Name] = asText(d.Memlock, func(m fabric.Memlock) string { return verdict.Bytes(m.Soft) + ", at most " + verdict.Bytes(m.Hard) })
+		list[0].facts["memlock_"+d.Name] = asText(d.Memlock,
+			func(m fabric.Memlock) string { return verdict.Bytes(m.Soft) + ", at most " + verdict.Bytes(m.Hard) })
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		r := recorded{subject: verdict.Subject{Device: h.Name}, kind: "device", facts: map[string]fabric.Fact[string]{
 			"board": asText(h.BoardID, same), "firmware": asText(h.Firmware, same), "driver": asText(h.Driver, same),
-			fabric.ManifestAddress: h.PCI, fabric.ManifestFunction: asText(h.Function, func(f fabric.Function) string { return string(f) }),
+			fabric.ManifestAddress: h.PCI, fabric.ManifestFunction: asText(h.Function,
+				func(f fabric.Function) string { return string(f) }),
 		}}
 		if !h.Part() {
 			r.facts[fabric.ManifestGUID] = h.NodeGUID
@@ -77,13 +79,17 @@ func record(n *fabric.Node) []recorded {
 	for _, g := range verdict.GPUs(n) {
 		if g.Driver != nil {
 			s := g.Subject()
-			list = append(list, recorded{subject: s, kind: "gpu", facts: map[string]fabric.Fact[string]{"name": asText(g.Driver.Name, same)}})
+			list = append(list, recorded{
+				subject: s, kind: "gpu",
+				facts: map[string]fabric.Fact[string]{"name": asText(g.Driver.Name, same)},
+			})
 		}
 	}
 	return list
 }
 
-// recordQoS records how the interfaces below a port treat its traffic: the port's own, or the members of its bond by name.
+// recordQoS records how the interfaces below a port treat its traffic: the port's own, or the members of its
+// bond by name.
 func recordQoS(n *fabric.Node, p *fabric.Port, of func(string, fabric.Fact[string])) {
 	name := p.NetDev.Or("")
 	for _, d := range n.Physical(name) {
@@ -107,7 +113,10 @@ func recordQoS(n *fabric.Node, p *fabric.Port, of func(string, fabric.Fact[strin
 			{"buffer_bytes", asText(q.Buffers, func(v fabric.Buffers) string { return runs(v.Bytes[:]) })},
 			{"class_of_priority", asText(q.ETS, func(v fabric.ETS) string { return runs(v.PriorityClass[:]) })},
 			{"class_bandwidth", asText(q.ETS, func(v fabric.ETS) string { return runs(v.Bandwidth[:]) })},
-			{"global_pause", asText(q.Pause, func(v fabric.Pause) string { return fmt.Sprintf("rx %t, tx %t", v.Receive, v.Transmit) })},
+			{"global_pause", asText(q.Pause, func(v fabric.Pause) string {
+				return fmt.Sprintf("rx %t, tx %t", v.Receive,
+					v.Transmit)
+			})},
 		} {
 			of(f.what+member, f.fact)
 		}
@@ -155,7 +164,10 @@ func dscpApps(apps []fabric.App) string {
 
 // NewManifest records a node. What is not known of it is left out, and not compared later.
 func NewManifest(n *fabric.Node) fabric.Manifest {
-	m := fabric.Manifest{Node: map[string]string{}, Devices: map[string]map[string]string{}, GPUs: map[string]map[string]string{}}
+	m := fabric.Manifest{
+		Node: map[string]string{}, Devices: map[string]map[string]string{},
+		GPUs: map[string]map[string]string{},
+	}
 	for _, r := range record(n) {
 		values := map[string]string{}
 		for name, f := range r.facts {
@@ -178,11 +190,13 @@ func NewManifest(n *fabric.Node) fabric.Manifest {
 // ManifestChecks returns the checks that compare the node with its manifest.
 func ManifestChecks() []*verdict.Check {
 	return []*verdict.Check{{
-		ID: verdict.CheckManifest, Title: "The node differs from its manifest", Severity: verdict.Warning, Topic: "node", Scope: verdict.ScopeDevice,
+		ID: verdict.CheckManifest, Title: "The node differs from its manifest", Severity: verdict.Warning, Topic: "node",
+		Scope: verdict.ScopeDevice,
 		Reads: "what check --write-manifest recorded: name, board, firmware and driver of each device, role, rate, GID, MTU, PFC, trust, DSCP map, ETS, ECN, CNP, buffers and pause of its ports, " +
 			"models of GPUs, the GPU driver, the memory lock limit of daemons that start jobs",
 		Guard: "if the configuration (expected.manifest) or check --manifest names one",
-		Modes: []verdict.Mode{{ID: "drift", Text: "The node has changed since its manifest was written."}}, Judge: judgeManifest,
+		Modes: []verdict.Mode{{ID: "drift", Text: "The node has changed since its manifest was written."}},
+		Judge: judgeManifest,
 	}}
 }
 
@@ -222,7 +236,8 @@ func judgeManifest(n *fabric.Node, v *verdict.Verdicts) {
 		gone(v, verdict.Subject{Device: name}, n.ClassPresent.Meta(), n.ClassPresent.State == fabric.Unknown)
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(gpus), fabric.NaturalOrder) {
-		gone(v, verdict.Subject{GPU: name, Name: name}, n.GPUDriver.Loaded.Meta(), n.GPUDriver.Loaded.State == fabric.Unknown || !n.SourceUp(fabric.SourceGPU))
+		gone(v, verdict.Subject{GPU: name, Name: name}, n.GPUDriver.Loaded.Meta(),
+			n.GPUDriver.Loaded.State == fabric.Unknown || !n.SourceUp(fabric.SourceGPU))
 	}
 }
 
@@ -257,11 +272,13 @@ func compare(r recorded, want map[string]string, v *verdict.Verdicts) {
 	switch {
 	case len(differ) > 0:
 		v.Failed(r.subject, verdict.Verdict{
-			What: "Changed since the manifest: " + strings.Join(differ, ", "), Evidence: verdict.Sentence(strings.Join(evidence, "; ")),
-			Remedy: "Undo the change, or write a new manifest: check --write-manifest.",
+			What:     "Changed since the manifest: " + strings.Join(differ, ", "),
+			Evidence: verdict.Sentence(strings.Join(evidence, "; ")),
+			Remedy:   "Undo the change, or write a new manifest: check --write-manifest.",
 		})
 	case unread != nil:
-		v.Unknown(r.subject, cmp.Or(unread.Reason, fabric.ReasonNotRead), "Some of the facts in its manifest are unknown now.")
+		v.Unknown(r.subject, cmp.Or(unread.Reason, fabric.ReasonNotRead),
+			"Some of the facts in its manifest are unknown now.")
 	default:
 		v.OK(r.subject)
 	}

@@ -12,7 +12,8 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// A manifest that is of another node, older than the board, or contradicts itself is said to be so, and makes nothing critical.
+// A manifest that is of another node, older than the board, or contradicts itself is said to be so, and makes
+// nothing critical.
 func TestManifestOfAnotherNode(t *testing.T) {
 	const board = "MT_0000000838" // of fabrictest
 	for name, c := range map[string]struct {

@@ -14,18 +14,26 @@ import (
 )
 
 // modeDeviceGone is found by several checks.
-var modeDeviceGone = verdict.Mode{ID: "device_gone", Text: "A NIC left the bus, or its driver did not start.", Alert: "GpuFabricDeviceGone"}
+var modeDeviceGone = verdict.Mode{
+	ID: "device_gone", Text: "A NIC left the bus, or its driver did not start.",
+	Alert: "GpuFabricDeviceGone",
+}
 
 func nodeChecks() []*verdict.Check {
 	return []*verdict.Check{
 		{
-			ID: verdict.CheckReads, Title: "Reads do not return", Severity: verdict.Critical, Topic: "node", Scope: verdict.ScopeDevice,
+			ID: verdict.CheckReads, Title: "Reads do not return", Severity: verdict.Critical, Topic: "node",
+			Scope: verdict.ScopeDevice,
 			Reads: "pending reads of the device or the node, and when they began; whether the device lists a port",
-			Modes: []verdict.Mode{{ID: "driver_hung", Text: "A driver or its firmware does not respond.", Alert: "GpuFabricDeviceStuck"}},
+			Modes: []verdict.Mode{{
+				ID: "driver_hung", Text: "A driver or its firmware does not respond.",
+				Alert: "GpuFabricDeviceStuck",
+			}},
 			Judge: judgeReads,
 		},
 		{
-			ID: verdict.CheckComputePorts, Title: "Compute ports are missing", Severity: verdict.Critical, Expects: "compute_ports", Topic: "node", Scope: verdict.ScopeNode,
+			ID: verdict.CheckComputePorts, Title: "Compute ports are missing", Severity: verdict.Critical,
+			Expects: "compute_ports", Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration, else the profile of the platform",
 			Guard: "only if the configuration or the profile of the platform states the number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown. " +
 				"If nothing states what the node has, it is unknown without a compute port beside GPUs, and where one GPU has fewer NICs near than another",
@@ -34,7 +42,8 @@ func nodeChecks() []*verdict.Check {
 			Judge: judgeComputePorts,
 		},
 		{
-			ID: verdict.CheckSurplusPorts, Title: "More ports count as compute than the site expects", Severity: verdict.Warning, Expects: "compute_ports", Topic: "node", Scope: verdict.ScopeNode,
+			ID: verdict.CheckSurplusPorts, Title: "More ports count as compute than the site expects",
+			Severity: verdict.Warning, Expects: "compute_ports", Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the active ports of role compute and who states that, expected.compute_ports of the configuration",
 			Guard: "only if the configuration sets the expected number; ports without a link do not count, and if nothing states the roles, compute_ports is unknown instead",
 			Modes: []verdict.Mode{{ID: "surplus_port", Text: "More ports count as ports for training than the site has."}},
@@ -84,7 +93,8 @@ func judgeReads(n *fabric.Node, of *verdict.Verdicts) {
 			of.Unknown(subject, s.Reason, evidence)
 		default:
 			if h := n.HCA(s.Device); h != nil && !h.Moved && h.PortsHidden() {
-				of.Unknown(subject, fabric.ReasonMissing, "It shows no port: /sys/class/infiniband/"+h.Name+"/ports is empty or cannot be read.")
+				of.Unknown(subject, fabric.ReasonMissing,
+					"It shows no port: /sys/class/infiniband/"+h.Name+"/ports is empty or cannot be read.")
 				continue
 			}
 			of.OK(subject)
@@ -103,8 +113,9 @@ func statusOf(s *fabric.Source) verdict.Status {
 	return verdict.Unknown
 }
 
-// judgeShares keeps a node of which nothing states what it has from an all-clear where a device seems to be gone: no port is for training,
-// or one GPU has fewer NICs for training than the others. Either may as well be how the machine is made.
+// judgeShares keeps a node of which nothing states what it has from an all-clear where a device seems to be
+// gone: no port is for training, or one GPU has fewer NICs for training than the others. Either may as well
+// be how the machine is made.
 func judgeShares(n *fabric.Node, of *verdict.Verdicts) {
 	if n.NamesDevices() || n.HasRecord() || n.Policy.Manifest != nil {
 		return

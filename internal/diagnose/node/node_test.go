@@ -22,8 +22,8 @@ func TestWhatWasNotReadIsOneLine(t *testing.T) {
 	}
 }
 
-// A device that shows no port is not known to be healthy: a rail may be behind it. Ports of restricted devices are not read, and a
-// pod may have the device.
+// A device that shows no port is not known to be healthy: a rail may be behind it. Ports of restricted
+// devices are not read, and a pod may have the device.
 func TestDeviceWithoutPorts(t *testing.T) {
 	for _, test := range []struct {
 		name string

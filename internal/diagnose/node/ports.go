@@ -78,10 +78,13 @@ func judgeComputePorts(n *fabric.Node, of *verdict.Verdicts) {
 		of.Failed(verdict.Subject{}, movedFar(have, *want, most))
 		return
 	case c.hidden != "" && have < *want: // a port that cannot be read is not a missing one
-		of.Unknown(verdict.Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, but %d are expected.", have, *want))
+		of.Unknown(verdict.Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, but %d are expected.", have,
+			*want))
 		return
 	case have >= *want && have-c.unclear < *want && c.There > *want:
-		of.Unknown(verdict.Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; the state of %d more cannot be read.", c.active, *want, c.unclear))
+		of.Unknown(verdict.Subject{}, c.why,
+			fmt.Sprintf("%d compute ports are active, %d are expected; the state of %d more cannot be read.", c.active, *want,
+				c.unclear))
 		return
 	case c.active > *want && c.guessed > 0:
 		of.Failed(verdict.Subject{}, verdict.Verdict{
@@ -98,7 +101,8 @@ func judgeComputePorts(n *fabric.Node, of *verdict.Verdicts) {
 	what := fmt.Sprintf("%d compute ports where %d are expected", c.There, *want)
 	switch {
 	case moved > 0:
-		what = fmt.Sprintf("%d compute ports, and at most %d in other network namespaces, where %d are expected", c.There, moved, *want)
+		what = fmt.Sprintf("%d compute ports, and at most %d in other network namespaces, where %d are expected", c.There,
+			moved, *want)
 	case c.There > *want:
 		what = fmt.Sprintf("%d of %d compute ports are active where %d are expected", c.active, c.There, *want)
 	}
@@ -110,7 +114,8 @@ func judgeComputePorts(n *fabric.Node, of *verdict.Verdicts) {
 	names := besideDefaultRoute(n)
 	if len(names) > 0 {
 		evidence += " " + verdict.Few(names) + ": of role management, because the default route leaves through it."
-		remedy = "If " + verdict.Few(names) + " is for training as well, give it role compute in the configuration (roles). Otherwise: "
+		remedy = "If " + verdict.Few(names) +
+			" is for training as well, give it role compute in the configuration (roles). Otherwise: "
 	}
 	bonded := bondedPorts(n)
 	if bonded > 0 {
@@ -143,11 +148,14 @@ func judgeProfilePorts(n *fabric.Node, of *verdict.Verdicts) {
 	case there < want && there+most >= want:
 		of.Failed(verdict.Subject{}, movedFar(there, want, most))
 	case there < want && (c.hidden != "" || len(n.Excluded) > 0):
-		of.Unknown(verdict.Subject{}, cmp.Or(c.hidden, fabric.ReasonRestricted), fmt.Sprintf("%d ports for training can be read; %s has %d.", there, n.Profile.Title, want))
+		of.Unknown(verdict.Subject{}, cmp.Or(c.hidden, fabric.ReasonRestricted),
+			fmt.Sprintf("%d ports for training can be read; %s has %d.", there, n.Profile.Title, want))
 	default:
 		of.When(there < want, verdict.Subject{}, verdict.Verdict{
-			What: fmt.Sprintf("%d ports for training where %s has %d", there, n.Profile.Title, want), Evidence: "The profile " + n.Profile.Name + " of the platform states it (gpufabric_exporter profiles).",
-			Consequence: "Collectives use the remaining ports, or fail.", Remedy: goneRemedy + " If this machine has fewer: state expected.compute_ports.",
+			What:        fmt.Sprintf("%d ports for training where %s has %d", there, n.Profile.Title, want),
+			Evidence:    "The profile " + n.Profile.Name + " of the platform states it (gpufabric_exporter profiles).",
+			Consequence: "Collectives use the remaining ports, or fail.", Remedy: goneRemedy +
+				" If this machine has fewer: state expected.compute_ports.",
 		})
 	}
 }
@@ -160,10 +168,13 @@ func bondedPorts(n *fabric.Node) (ports int) {
 	return ports
 }
 
-// movedFar says that devices in other network namespaces may be those that are expected, though they are far from all GPUs.
+// movedFar says that devices in other network namespaces may be those that are expected, though they are far
+// from all GPUs.
 func movedFar(have, want, moved int) verdict.Verdict {
 	return verdict.Verdict{
-		Unstated: true, What: fmt.Sprintf("%d compute ports, and %d devices in other network namespaces, where %d are expected", have, moved, want),
+		Unstated: true,
+		What: fmt.Sprintf("%d compute ports, and %d devices in other network namespaces, where %d are expected", have,
+			moved, want),
 		Evidence: "Some of these devices are far from all GPUs, and nothing states what they are for.",
 		Remedy:   "State their roles (roles of the configuration). Otherwise: " + goneRemedy,
 	}
@@ -173,13 +184,14 @@ func movedFar(have, want, moved int) verdict.Verdict {
 const goneRemedy = "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. A device that left the bus may return on the drained node after echo 1 > /sys/bus/pci/rescan, " +
 	"or a cold restart."
 
-// besideDefaultRoute names active ports with the default route that may be for training as well, as in clouds whose servers have one kind
-// of NIC: ports for training have the same board, or there is none.
+// besideDefaultRoute names active ports with the default route that may be for training as well, as in clouds
+// whose servers have one kind of NIC: ports for training have the same board, or there is none.
 func besideDefaultRoute(n *fabric.Node) (names []string) {
 	alike, compute := false, false
 	for h, p := range n.Ports {
 		d := n.NetDev(p.NetDev.Or(""))
-		if !p.Serves(fabric.RoleManagement) || p.RoleBy != fabric.ByNobody || d == nil || !d.PreferredRoute.Or(false) || !p.Carries() {
+		if !p.Serves(fabric.RoleManagement) || p.RoleBy != fabric.ByNobody || d == nil || !d.PreferredRoute.Or(false) ||
+			!p.Carries() {
 			continue
 		}
 		names = append(names, verdict.PortSubject(h, p).String())
@@ -210,7 +222,9 @@ func judgeSurplus(n *fabric.Node, of *verdict.Verdicts) {
 			Remedy:      "See which ports count (gpufabric_exporter topology). Set the role of the others in the configuration (roles), or correct expected.compute_ports.",
 		})
 	case c.active+c.unclear > *want:
-		of.Unknown(verdict.Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; the state of %d more cannot be read.", c.active, *want, c.unclear))
+		of.Unknown(verdict.Subject{}, c.why,
+			fmt.Sprintf("%d compute ports are active, %d are expected; the state of %d more cannot be read.", c.active, *want,
+				c.unclear))
 	case n.ClassPresent.State == fabric.Unknown:
 		of.Unknown(verdict.Subject{}, c.hidden, "The list of RDMA devices cannot be read.")
 	default:
@@ -218,8 +232,8 @@ func judgeSurplus(n *fabric.Node, of *verdict.Verdicts) {
 	}
 }
 
-// LostDevices names the compute devices that are gone: NCCL_IB_HCA of the host names them like those that are there, and the site
-// expects at least as many more ports. More names than missing ports are another mistake.
+// LostDevices names the compute devices that are gone: NCCL_IB_HCA of the host names them like those that are
+// there, and the site expects at least as many more ports. More names than missing ports are another mistake.
 func LostDevices(n *fabric.Node) []string {
 	want := n.Policy.ComputePorts
 	set, _ := n.NCCL.Lookup("NCCL_IB_HCA")

@@ -23,8 +23,8 @@ func TestMovedStorageIsNoComputePort(t *testing.T) {
 	}
 }
 
-// TestComputePorts: too few are critical. More than expected are a warning, unless the rest is not cabled; what cannot be
-// read is no acquittal.
+// TestComputePorts: too few are critical. More than expected are a warning, unless the rest is not cabled;
+// what cannot be read is no acquittal.
 func TestComputePorts(t *testing.T) {
 	at := func(s fabric.PortState) fabric.Fact[fabric.PortState] {
 		return fabric.Fact[fabric.PortState]{Value: s, State: fabric.OK}
@@ -63,7 +63,8 @@ func TestComputePorts(t *testing.T) {
 	}
 }
 
-// A port with the default route is of role management. Where no other kind of NIC is for training, it may be one of those that miss.
+// A port with the default route is of role management. Where no other kind of NIC is for training, it may be
+// one of those that miss.
 func TestMissingPortBesideDefaultRoute(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(n *fabric.Node)

@@ -29,7 +29,8 @@ func EachActive(judge Judge) func(*fabric.Node, *verdict.Verdicts) {
 		case p.Carries():
 			judge(n, h, p, v)
 		default:
-			v.Unknown(verdict.PortSubject(h, p), p.State.Meta().Reason, "The state of the port is unknown: "+verdict.ReasonText(p.State.Meta().Reason)+".")
+			v.Unknown(verdict.PortSubject(h, p), p.State.Meta().Reason,
+				"The state of the port is unknown: "+verdict.ReasonText(p.State.Meta().Reason)+".")
 		}
 	})
 }

@@ -9,7 +9,9 @@ import (
 
 // UnreadPeer returns what of other ports or devices hides whether they are peers of a port, and with what value; nil
 // when all is known. The value is what they are compared by.
-func UnreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabric.HCA, *fabric.Port) []fabric.Meta) (unread *fabric.Meta) {
+func UnreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port,
+	value func(*fabric.HCA, *fabric.Port) []fabric.Meta,
+) (unread *fabric.Meta) {
 	for o, q := range n.Ports {
 		if q == p {
 			continue

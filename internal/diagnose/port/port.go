@@ -11,7 +11,10 @@ import (
 )
 
 // ModeGIDPinned is found by several checks.
-var ModeGIDPinned = verdict.Mode{ID: "gid_pinned", Text: "NCCL_IB_GID_INDEX selects an entry by its place, which is or may become the wrong one."}
+var ModeGIDPinned = verdict.Mode{
+	ID:   "gid_pinned",
+	Text: "NCCL_IB_GID_INDEX selects an entry by its place, which is or may become the wrong one.",
+}
 
 const onlyCarrying = "ports of role compute and storage"
 
@@ -19,34 +22,55 @@ const onlyCarrying = "ports of role compute and storage"
 func Checks() []*verdict.Check {
 	return []*verdict.Check{
 		{
-			ID: verdict.CheckPortActive, Title: "The port is not active", Severity: verdict.Critical, Expects: "compute_ports", Topic: "ports", Scope: verdict.ScopePort,
+			ID: verdict.CheckPortActive, Title: "The port is not active", Severity: verdict.Critical, Expects: "compute_ports",
+			Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "state and phys_state of the port; who states that it should have a link: expected.compute_ports, expected.manifest, NCCL_IB_HCA of the host, the profile of the platform, or its own earlier states",
-			Guard: onlyCarrying + "; not if the driver always reports the same state (EFA), nor where a source states that the port has no link. Without a source it is unknown", Rests: verdict.OnExpectation,
-			Modes: []verdict.Mode{{ID: "port_down", Text: "A port lost its link or is not configured.", Alert: "GpuFabricPortDown"}}, Judge: eachPort(judgeActive),
+			Guard: onlyCarrying +
+				"; not if the driver always reports the same state (EFA), nor where a source states that the port has no link. Without a source it is unknown", Rests: verdict.OnExpectation,
+			Modes: []verdict.Mode{{
+				ID: "port_down", Text: "A port lost its link or is not configured.",
+				Alert: "GpuFabricPortDown",
+			}}, Judge: eachPort(judgeActive),
 		},
 		{
-			ID: verdict.CheckPortRate, Title: "The port runs slower than expected", Severity: verdict.Critical, Expects: verdict.ExpectsRate, Topic: "ports", Scope: verdict.ScopePort,
+			ID: verdict.CheckPortRate, Title: "The port runs slower than expected", Severity: verdict.Critical,
+			Expects: verdict.ExpectsRate, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "rate of the port compared with expected.port_rate of the configuration, the manifest, the profile of the platform, or the highest rate that the port had; else with the highest rate of its role and board; of bonds, their speeds and the operstate of their members",
-			Guard: onlyCarrying + " that are active. If only other ports of the node are faster, it is unknown", Rests: verdict.OnExpectation,
-			Modes: []verdict.Mode{{ID: "rate_degraded", Text: "A port lost lanes or trained at a lower speed.", Alert: "GpuFabricRateDegraded"}}, Judge: EachActive(judgeRate),
+			Guard: onlyCarrying + " that are active. If only other ports of the node are faster, it is unknown",
+			Rests: verdict.OnExpectation,
+			Modes: []verdict.Mode{{
+				ID: "rate_degraded", Text: "A port lost lanes or trained at a lower speed.",
+				Alert: "GpuFabricRateDegraded",
+			}}, Judge: EachActive(judgeRate),
 		},
 		{
-			ID: verdict.CheckPortRateAgrees, Title: "RDMA and the network interface report different speeds", Severity: verdict.Warning, Topic: "ports", Scope: verdict.ScopePort,
+			ID: verdict.CheckPortRateAgrees, Title: "RDMA and the network interface report different speeds",
+			Severity: verdict.Warning, Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "rate of the port, speed of its interface", Guard: onlyCarrying + " that are Ethernet and active; not bonds",
-			Modes: []verdict.Mode{{ID: "rate_misreported", Text: "The kernel reports the wrong port speed to NCCL."}}, Judge: EachActive(judgeRateAgrees),
+			Modes: []verdict.Mode{{ID: "rate_misreported", Text: "The kernel reports the wrong port speed to NCCL."}},
+			Judge: EachActive(judgeRateAgrees),
 		},
 		{
-			ID: "counter_counts", Title: "A counter has reached its maximum", Severity: verdict.Info, Topic: "ports", Scope: verdict.ScopePort,
+			ID: "counter_counts", Title: "A counter has reached its maximum", Severity: verdict.Info, Topic: "ports",
+			Scope: verdict.ScopePort,
 			Reads: "PMA counters that stay at their maximum", Guard: onlyCarrying + " that are active",
-			Modes: []verdict.Mode{{ID: "counter_saturated", Text: "A counter has reached the end of its register and hides further events."}}, Judge: EachActive(judgeSaturated),
+			Modes: []verdict.Mode{{
+				ID:   "counter_saturated",
+				Text: "A counter has reached the end of its register and hides further events.",
+			}},
+			Judge: EachActive(judgeSaturated),
 		},
 		{
-			ID: verdict.CheckFirmware, Title: "Cards of one board run different firmware", Severity: verdict.Warning, Topic: "ports", Scope: verdict.ScopeDevice,
-			Reads: "fw_ver and board_id of the devices, the IDs of the PCI function without a board_id", Guard: "devices with a compute port that have peers of the same board",
-			Modes: []verdict.Mode{{ID: "firmware_mismatch", Text: "Cards of one board run different firmware."}}, Judge: judgeFirmware,
+			ID: verdict.CheckFirmware, Title: "Cards of one board run different firmware", Severity: verdict.Warning,
+			Topic: "ports", Scope: verdict.ScopeDevice,
+			Reads: "fw_ver and board_id of the devices, the IDs of the PCI function without a board_id",
+			Guard: "devices with a compute port that have peers of the same board",
+			Modes: []verdict.Mode{{ID: "firmware_mismatch", Text: "Cards of one board run different firmware."}},
+			Judge: judgeFirmware,
 		},
 		{
-			ID: verdict.CheckMTU, Title: "Network interfaces of compute ports have different MTUs", Severity: verdict.Warning, Topic: "ports", Scope: verdict.ScopePort,
+			ID: verdict.CheckMTU, Title: "Network interfaces of compute ports have different MTUs", Severity: verdict.Warning,
+			Topic: "ports", Scope: verdict.ScopePort,
 			Reads: "mtu of the interfaces", Guard: "Ethernet compute ports that have peers of the same board",
 			Modes: []verdict.Mode{{ID: "mtu_mismatch", Text: "Rails of a node have different MTUs."}}, Judge: judgeMTU,
 		},
@@ -59,7 +83,8 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdi
 	case p.State.Meta().Reason == fabric.ReasonDriverConstant:
 		return
 	case !known:
-		v.Unknown(verdict.PortSubject(h, p), p.State.Meta().Reason, "The state of the port is unknown: "+verdict.ReasonText(p.State.Meta().Reason)+".")
+		v.Unknown(verdict.PortSubject(h, p), p.State.Meta().Reason,
+			"The state of the port is unknown: "+verdict.ReasonText(p.State.Meta().Reason)+".")
 		return
 	case state == fabric.PortActive:
 		v.OK(verdict.PortSubject(h, p))
@@ -74,9 +99,11 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdi
 	}
 	phys := p.PhysState.Or("unknown")
 	w := verdict.Verdict{
-		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s. %s", state, verdict.Spaced(string(phys)), verdict.Sentence(p.Link.Words)),
-		Consequence: ofRole(p, "NCCL does not use it, or jobs that require it fail.", "The storage behind the port is slower, or cannot be reached."),
-		Remedy:      "Diagnose the link (" + verdict.Mlxlink(h) + "), then check cable, transceiver and switch port.",
+		Evidence: fmt.Sprintf("Its state is %s, the physical link is %s. %s", state, verdict.Spaced(string(phys)),
+			verdict.Sentence(p.Link.Words)),
+		Consequence: ofRole(p, "NCCL does not use it, or jobs that require it fail.",
+			"The storage behind the port is slower, or cannot be reached."),
+		Remedy: "Diagnose the link (" + verdict.Mlxlink(h) + "), then check cable, transceiver and switch port.",
 	}
 	switch {
 	case phys == fabric.PhysLinkUp && p.LinkLayer.Or("") == fabric.LinkInfiniBand:
@@ -94,7 +121,9 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdi
 	if !p.Link.Stated() {
 		w.Unstated = true
 		w.Evidence = fmt.Sprintf("Its state is %s, the physical link is %s, and nothing states whether the port should have a link.", state, verdict.Spaced(string(phys)))
-		w.Remedy = "If it should: " + w.Remedy + " If not: state how many ports should be active (expected.compute_ports of the configuration), or " + verdict.AcceptCommand + "."
+		w.Remedy = "If it should: " + w.Remedy +
+			" If not: state how many ports should be active (expected.compute_ports of the configuration), or " +
+			verdict.AcceptCommand + "."
 	}
 	v.Failed(verdict.PortSubject(h, p), w)
 }
@@ -108,8 +137,8 @@ func OnPurpose(h *fabric.HCA) string {
 	return " If it is so on purpose: gpufabric_exporter check --accept=" + name + ", as the user of the exporter."
 }
 
-// unmanaged is the remedy of an InfiniBand port that has a link and is not active. A port in state init does not know its subnet
-// manager yet: another port has to ask.
+// unmanaged is the remedy of an InfiniBand port that has a link and is not active. A port in state init does
+// not know its subnet manager yet: another port has to ask.
 func unmanaged(n *fabric.Node, s fabric.PortState) string {
 	if s == fabric.PortArmed {
 		return "A subnet manager has configured the port, but not activated it: check its log for this port and for the switch port."
@@ -117,7 +146,8 @@ func unmanaged(n *fabric.Node, s fabric.PortState) string {
 	remedy := "The link is up, but no subnet manager has configured the port: check that one runs, and its log for this port"
 	for h, p := range n.Ports {
 		if p.LinkLayer.Or("") == fabric.LinkInfiniBand && p.State.Or("") == fabric.PortActive {
-			return remedy + "; an active port reaches it (sminfo -C " + verdict.ShellWord(h.Name, "<active device>") + " -P " + strconv.Itoa(p.Number) + ")."
+			return remedy + "; an active port reaches it (sminfo -C " + verdict.ShellWord(h.Name, "<active device>") + " -P " +
+				strconv.Itoa(p.Number) + ")."
 		}
 	}
 	return "The link is up, but no subnet manager has configured a port of the node: check that one runs in this fabric, and its log."
@@ -158,9 +188,10 @@ func judgeFirmware(n *fabric.Node, v *verdict.Verdicts) {
 			v.OK(s)
 		default:
 			v.Failed(s, verdict.Verdict{
-				What: "Firmware " + own + ", but most cards of its board run " + most, Consequence: "Rails behave differently, which is hard to diagnose later.",
-				Evidence: h.Firmware.Source + " of devices of the board " + n.Board(h).Value.String() + ".",
-				Remedy:   "Install one version on all cards (grep . /sys/class/infiniband/*/fw_ver): drain the node, then the tool of " + verdict.ToolsOf(h).Firmware() + ", then a cold restart.",
+				What:        "Firmware " + own + ", but most cards of its board run " + most,
+				Consequence: "Rails behave differently, which is hard to diagnose later.",
+				Evidence:    h.Firmware.Source + " of devices of the board " + n.Board(h).Value.String() + ".",
+				Remedy:      "Install one version on all cards (grep . /sys/class/infiniband/*/fw_ver): drain the node, then the tool of " + verdict.ToolsOf(h).Firmware() + ", then a cold restart.",
 			})
 		}
 	}
@@ -201,16 +232,22 @@ func judgeMTU(n *fabric.Node, v *verdict.Verdicts) {
 		case own.State == fabric.Unknown:
 			v.Hidden(verdict.PortSubject(h, p), own.Meta(), "The MTU")
 		case peers < 2 || !clear:
-			if unread := UnreadPeer(n, h, p, func(_ *fabric.HCA, q *fabric.Port) []fabric.Meta { return []fabric.Meta{mtuOf(n, q).Meta()} }); unread != nil {
-				v.Unknown(verdict.PortSubject(h, p), unread.Reason, "The MTU of its peers is unknown: "+verdict.ReasonText(unread.Reason)+".")
+			if unread := UnreadPeer(n, h, p, func(_ *fabric.HCA,
+				q *fabric.Port,
+			) []fabric.Meta {
+				return []fabric.Meta{mtuOf(n, q).Meta()}
+			}); unread != nil {
+				v.Unknown(verdict.PortSubject(h, p), unread.Reason,
+					"The MTU of its peers is unknown: "+verdict.ReasonText(unread.Reason)+".")
 			}
 		case own.Value == most:
 			v.OK(verdict.PortSubject(h, p))
 		default:
 			v.Failed(verdict.PortSubject(h, p), verdict.Verdict{
-				What:     fmt.Sprintf("The MTU is %d, but its peers have %d", own.Value, most),
-				Evidence: own.Source, Consequence: "RDMA uses the largest MTU that both ends of a connection support: this rail is slower, or large packets are lost.",
-				Remedy: fmt.Sprintf("Drain the node, and not over a connection through this interface: ip link set dev %s mtu %d, and the same at the switch port.", verdict.ShellWord(p.NetDev.Value, "<interface>"), most),
+				What:        fmt.Sprintf("The MTU is %d, but its peers have %d", own.Value, most),
+				Evidence:    own.Source,
+				Consequence: "RDMA uses the largest MTU that both ends of a connection support: this rail is slower, or large packets are lost.",
+				Remedy:      fmt.Sprintf("Drain the node, and not over a connection through this interface: ip link set dev %s mtu %d, and the same at the switch port.", verdict.ShellWord(p.NetDev.Value, "<interface>"), most),
 			})
 		}
 	}

@@ -56,8 +56,8 @@ func TestOmniPathRemedies(t *testing.T) {
 	}
 }
 
-// Cards without a board_id are of one board by the IDs of their functions: hca_type of ionic is the node description, another one for
-// each card, and that of bnxt_re is one text for all chips.
+// Cards without a board_id are of one board by the IDs of their functions: hca_type of ionic is the node
+// description, another one for each card, and that of bnxt_re is one text for all chips.
 func TestBoardsByPCI(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -29,8 +29,8 @@ func halve(n *fabric.Node, devices ...int) {
 	}
 }
 
-// One of four ports at half width is slow, and half of them leave open which rate is right: half of the rails of a node may have
-// lost lanes.
+// One of four ports at half width is slow, and half of them leave open which rate is right: half of the rails
+// of a node may have lost lanes.
 func TestSlowPorts(t *testing.T) {
 	judge := func(n *fabric.Node) []verdict.Verdict {
 		n.Derive()
@@ -66,7 +66,8 @@ func TestSlowPorts(t *testing.T) {
 	diagnosetest.Contains(t, diagnosetest.Describe(judge(n)), "The storage behind the port is slower.")
 }
 
-// A port that has a link and is not active waits for the subnet manager, which it cannot ask itself. A fault of all ports is one.
+// A port that has a link and is not active waits for the subnet manager, which it cannot ask itself. A fault
+// of all ports is one.
 func TestPortsWithoutSubnetManager(t *testing.T) {
 	wait := func(n *fabric.Node, s fabric.PortState, devices ...int) string {
 		for _, i := range devices {
@@ -80,7 +81,8 @@ func TestPortsWithoutSubnetManager(t *testing.T) {
 	diagnosetest.Contains(t, wait(fourPorts(), fabric.PortInit, 0, 1, 2, 3), "mlx5_0, mlx5_1, mlx5_2, mlx5_3: ", "no subnet manager has configured a port of the node")
 }
 
-// bonds is a node with two ports that are bonds of two members of 200 Gb/s each, as on the nodes of internal/simulator/platforms_shapes.go.
+// bonds is a node with two ports that are bonds of two members of 200 Gb/s each, as on the nodes of
+// internal/simulator/platforms_shapes.go.
 func bonds() *fabric.Node {
 	n := fabrictest.Healthy()
 	var all []fabric.Interface

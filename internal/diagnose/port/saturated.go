@@ -18,7 +18,8 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Ve
 	list, known := p.Counters.PMA.Get()
 	if !known {
 		if p.Counters.PMA.Meta().Reason != fabric.ReasonNotRead && p.Counters.PMA.State == fabric.Unknown {
-			v.Unknown(verdict.PortSubject(h, p), p.Counters.PMA.Meta().Reason, "The counters are unknown: "+verdict.ReasonText(p.Counters.PMA.Meta().Reason)+".")
+			v.Unknown(verdict.PortSubject(h, p), p.Counters.PMA.Meta().Reason,
+				"The counters are unknown: "+verdict.ReasonText(p.Counters.PMA.Meta().Reason)+".")
 		}
 		return
 	}

@@ -13,14 +13,18 @@ import (
 
 // Kinds of faults of addresses.
 var (
-	modeGIDMissing = verdict.Mode{ID: "gid_missing", Text: "A RoCE port has no routable RoCE v2 address that NCCL would choose.", Alert: "GpuFabricGidLost"}
-	modeGIDShared  = verdict.Mode{ID: "gid_shared", Text: "Two compute ports of the node have one address."}
+	modeGIDMissing = verdict.Mode{
+		ID:   "gid_missing",
+		Text: "A RoCE port has no routable RoCE v2 address that NCCL would choose.", Alert: "GpuFabricGidLost",
+	}
+	modeGIDShared = verdict.Mode{ID: "gid_shared", Text: "Two compute ports of the node have one address."}
 )
 
 func gidChecks() []*verdict.Check {
 	return []*verdict.Check{
 		{
-			ID: verdict.CheckGID, Title: "NCCL would not use a RoCE v2 address", Severity: verdict.Critical, Topic: "gids", Scope: verdict.ScopePort,
+			ID: verdict.CheckGID, Title: "NCCL would not use a RoCE v2 address", Severity: verdict.Critical, Topic: "gids",
+			Scope: verdict.ScopePort,
 			Reads: "the GID table of the port and NCCL's own selection rule (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host); " +
 				"whether the manifest or the record of the node has an address of that family for the port",
 			Guard: "active RoCE ports of role compute; an IPv6-only fabric passes if NCCL is configured for it. Ports of one device, interfaces of one bond and interfaces in other network namespaces may share an address",
@@ -37,18 +41,22 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts
 	case p.GIDChoice.State == fabric.Absent || linked && layer != fabric.LinkEthernet:
 		return
 	case !known:
-		v.Unknown(verdict.PortSubject(h, p), p.GIDChoice.Meta().Reason, "The GID table is unknown: "+verdict.ReasonText(p.GIDChoice.Meta().Reason)+".")
+		v.Unknown(verdict.PortSubject(h, p), p.GIDChoice.Meta().Reason,
+			"The GID table is unknown: "+verdict.ReasonText(p.GIDChoice.Meta().Reason)+".")
 		return
 	case unreadNCCL(n) != nil && c.Fits():
 		r := unreadNCCL(n).Reason
-		v.Unknown(verdict.PortSubject(h, p), r, "By default NCCL would use a suitable address, but a configuration file of NCCL could not be read: "+verdict.ReasonText(r)+".")
+		v.Unknown(verdict.PortSubject(h, p), r,
+			"By default NCCL would use a suitable address, but a configuration file of NCCL could not be read: "+verdict.ReasonText(r)+".")
 		return
 	case c.Fits():
 		if other := sharesGID(n, h, p); other != "" {
 			v.Failed(verdict.PortSubject(h, p), verdict.Verdict{
-				What:     "Two compute ports have the same address",
-				Evidence: fmt.Sprintf("Entry %d is %s, as on %s.", c.Index, c.GID.Addr.Unmap(), other), Consequence: "Packets to the address arrive at one of the ports: connections of the other one fail.",
-				Remedy: "Give each network interface an address of its own (ip -br addr), and correct the network configuration.", Mode: modeGIDShared.ID, Anywhere: true,
+				What:        "Two compute ports have the same address",
+				Evidence:    fmt.Sprintf("Entry %d is %s, as on %s.", c.Index, c.GID.Addr.Unmap(), other),
+				Consequence: "Packets to the address arrive at one of the ports: connections of the other one fail.",
+				Remedy:      "Give each network interface an address of its own (ip -br addr), and correct the network configuration.",
+				Mode:        modeGIDShared.ID, Anywhere: true,
 			})
 			return
 		}
@@ -61,7 +69,8 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts
 	}
 	evidence := verdict.Sentence(c.Why)
 	if c.GID != nil {
-		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, verdict.GIDTypeName(c.GID.Type), verdict.GIDFamilyName(c.GID.Family))
+		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, verdict.GIDTypeName(c.GID.Type),
+			verdict.GIDFamilyName(c.GID.Family))
 	}
 	mode, remedy := modeGIDMissing.ID, addressRemedy(n, p)
 	switch {
@@ -80,12 +89,14 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts
 		remedy += port.OnPurpose(h)
 	}
 	v.Failed(verdict.PortSubject(h, p), verdict.Verdict{
-		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: remedy, Mode: mode, Names: addressed(n, p),
+		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: remedy, Mode: mode,
+		Names:    addressed(n, p),
 		Anywhere: lost,
 	})
 }
 
-// addressed names the interface that is to have the address where the port has a VLAN: that of the VLAN. Of several the reader chooses.
+// addressed names the interface that is to have the address where the port has a VLAN: that of the VLAN. Of
+// several the reader chooses.
 func addressed(n *fabric.Node, p *fabric.Port) map[string][]string {
 	var tagged []string
 	for _, g := range p.GIDs.Entries.Or(nil) {
@@ -102,8 +113,8 @@ func addressed(n *fabric.Node, p *fabric.Port) map[string][]string {
 	return map[string][]string{"interface": nil}
 }
 
-// sharesGID returns another active compute port for which NCCL chooses the same address; empty: none. Members of a bond may have that of
-// the bond.
+// sharesGID returns another active compute port for which NCCL chooses the same address; empty: none. Members
+// of a bond may have that of the bond.
 func sharesGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port) string {
 	own := p.GIDChoice.Value.GID
 	d := n.NetDev(p.NetDev.Or(""))
@@ -125,16 +136,21 @@ func sharesGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port) string {
 
 // fitsUnpinned reports whether NCCL would choose a suitable address without NCCL_IB_GID_INDEX.
 func fitsUnpinned(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
-	unpinned := fabric.NCCLConfig{Variables: slices.DeleteFunc(slices.Clone(n.NCCL.Variables), func(v fabric.NCCLVariable) bool { return v.Name == "NCCL_IB_GID_INDEX" })}
-	c, chosen := fabric.SelectGID(h.NodeType.Or(""), p.LinkLayer.Or(""), p.GIDs.Size.Or(0), p.GIDs.Entries.Or(nil), &unpinned)
+	unpinned := fabric.NCCLConfig{Variables: slices.DeleteFunc(slices.Clone(n.NCCL.Variables),
+		func(v fabric.NCCLVariable) bool { return v.Name == "NCCL_IB_GID_INDEX" })}
+	c, chosen := fabric.SelectGID(h.NodeType.Or(""), p.LinkLayer.Or(""), p.GIDs.Size.Or(0), p.GIDs.Entries.Or(nil),
+		&unpinned)
 	return chosen && c.Fits()
 }
 
 // addressRemedy says how a port gets an address that NCCL chooses by itself.
 func addressRemedy(n *fabric.Node, p *fabric.Port) string {
-	v6 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Routable() && g.Family == fabric.FamilyIPv6 })
-	v4 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Routable() && g.Family == fabric.FamilyIPv4 })
-	v1 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Type == fabric.GIDRoCEv1 && g.Family == fabric.FamilyIPv4 })
+	v6 := slices.ContainsFunc(p.GIDs.Entries.Or(nil),
+		func(g fabric.GID) bool { return g.Routable() && g.Family == fabric.FamilyIPv6 })
+	v4 := slices.ContainsFunc(p.GIDs.Entries.Or(nil),
+		func(g fabric.GID) bool { return g.Routable() && g.Family == fabric.FamilyIPv4 })
+	v1 := slices.ContainsFunc(p.GIDs.Entries.Or(nil),
+		func(g fabric.GID) bool { return g.Type == fabric.GIDRoCEv1 && g.Family == fabric.FamilyIPv4 })
 	_, ranged := n.NCCL.Text("NCCL_IB_ADDR_RANGE")
 	family, _ := n.NCCL.Text("NCCL_IB_ADDR_FAMILY")
 	switch {

@@ -32,8 +32,8 @@ func withoutAddress(edit func(*fabric.Node)) []verdict.Verdict {
 	return diagnosetest.Ask(n, verdict.CheckGID)
 }
 
-// A port that lost the address that somebody expects is wrong whatever it is for; without anybody it is a guess. What NewManifest writes
-// is such an expectation.
+// A port that lost the address that somebody expects is wrong whatever it is for; without anybody it is a
+// guess. What NewManifest writes is such an expectation.
 func TestLostAddress(t *testing.T) {
 	n := fabrictest.Healthy()
 	n.NCCL.Variables = nil

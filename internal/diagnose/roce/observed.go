@@ -12,7 +12,9 @@ import (
 
 // observedCheck is a check of what traffic shows between the last two readings. The thresholds are those of
 // fabric.ObserveRoCE.
-func observedCheck(c verdict.Check, consequence string, remedy func(verdict.Tools) string, step fabric.RoCEStep) *verdict.Check {
+func observedCheck(c verdict.Check, consequence string, remedy func(verdict.Tools) string,
+	step fabric.RoCEStep,
+) *verdict.Check {
 	c.Topic, c.Scope, c.Rate = "roce", verdict.ScopePort, true
 	c.Reads = "two readings of the statistics of the interfaces below the port"
 	c.Guard = "active RoCE ports that were read twice within five minutes; not if a reported setting already explains it"
@@ -37,7 +39,10 @@ func observedChecks() []*verdict.Check {
 			says("Check the traffic class that the job sets, which overrides that of the host: tr '\\0' '\\n' < /proc/<pid>/environ | grep NCCL_IB_TC"), fabric.RoCEObservedPriority),
 		observedCheck(verdict.Check{
 			ID: "roce_lossless", Title: "The lossless priority drops packets", Severity: verdict.Critical,
-			Modes: []verdict.Mode{{ID: "lossless_drops", Text: "The lossless priority drops packets.", Alert: "GpuFabricLosslessDrops"}},
+			Modes: []verdict.Mode{{
+				ID: "lossless_drops", Text: "The lossless priority drops packets.",
+				Alert: "GpuFabricLosslessDrops",
+			}},
 		},
 			"PFC paused the sender too late or not at all. RDMA retransmits the lost packets and all that followed.",
 			func(t verdict.Tools) string {
@@ -45,19 +50,26 @@ func observedChecks() []*verdict.Check {
 				if t.NVIDIA() {
 					length = " and the right cable length (mlnx_qos -i <interface> --cable_len <metres>)"
 				}
-				return "Check that PFC is on at the switch port too. " + drainFirst + "Then give the priority more buffer (dcb buffer show dev <interface>)" + length + "."
+				return "Check that PFC is on at the switch port too. " + drainFirst +
+					"Then give the priority more buffer (dcb buffer show dev <interface>)" + length + "."
 			},
 			fabric.RoCEObservedLoss),
 		observedCheck(verdict.Check{
 			ID: verdict.CheckPauseSent, Title: "PFC storm: this host pauses the network", Severity: verdict.Critical,
-			Modes: []verdict.Mode{{ID: "pfc_storm", Text: "The host pauses the network (PFC storm).", Alert: "GpuFabricPfcStorm"}},
+			Modes: []verdict.Mode{{
+				ID: "pfc_storm", Text: "The host pauses the network (PFC storm).",
+				Alert: "GpuFabricPfcStorm",
+			}},
 		},
 			"Packets that it does not receive fill the switch and stall other hosts.",
 			says("Drain the node. Unless the interface carries your connection, storage or the default route, ip link set dev <interface> down ends the storm; else shut the port at the switch. Check PCIe (lspci -vv -s <address>, dmesg), IOMMU and memory, then restart the node."),
 			fabric.RoCEObservedPauseSent),
 		observedCheck(verdict.Check{
 			ID: "roce_pause_received", Title: "The network pauses this host", Severity: verdict.Warning,
-			Modes: []verdict.Mode{{ID: "paused_by_network", Text: "The network pauses the host.", Alert: "GpuFabricPausedByNetwork"}},
+			Modes: []verdict.Mode{{
+				ID: "paused_by_network", Text: "The network pauses the host.",
+				Alert: "GpuFabricPausedByNetwork",
+			}},
 		},
 			"Every collective waits for this host. The cause is elsewhere: a slow receiver, a host with a PFC storm, or the buffers of the switch.",
 			says("If it persists (ethtool -S <interface> | grep pause), trace the pauses: find the port that sends them at the switch of this rail, and nodes with a PFC storm; "+
@@ -74,7 +86,8 @@ func observedChecks() []*verdict.Check {
 					how = "with MLNX_OFED echo 1 > /sys/class/net/<interface>/ecn/roce_np/enable/<priority> and the same for roce_rp, " +
 						"else in the firmware (drain the node, mlxconfig -d <address> set ROCE_CC_PRIO_MASK_P1=<mask>, then a cold restart)"
 				}
-				return "Turn on congestion control for the priority, at both ends: " + how + ". If the fabric does not use ECN, set expected.roce.ecn: false."
+				return "Turn on congestion control for the priority, at both ends: " + how +
+					". If the fabric does not use ECN, set expected.roce.ecn: false."
 			},
 			fabric.RoCEObservedCNP),
 	}

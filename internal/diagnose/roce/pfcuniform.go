@@ -14,7 +14,8 @@ import (
 
 func pfcUniformCheck() *verdict.Check {
 	return &verdict.Check{
-		ID: verdict.CheckPFCUniform, Title: "Compute ports have PFC on for different priorities", Severity: verdict.Warning, Topic: "roce", Scope: verdict.ScopePort,
+		ID: verdict.CheckPFCUniform, Title: "Compute ports have PFC on for different priorities", Severity: verdict.Warning,
+		Topic: "roce", Scope: verdict.ScopePort,
 		Reads: "PFC of each interface below the port compared with that of more than half of the compute ports of its board, at least three; NCCL_IB_HCA of the host, operstate of members of a bond",
 		Guard: "active RoCE compute ports that NCCL_IB_HCA of the host does not exclude; not where roce_pfc fails, nor members of a bond without carrier. " +
 			"Ports that are down or hidden count as compute ports of the board, but not as equal ones; ports that a source states to have no link do not count. " +
@@ -33,8 +34,8 @@ type pfcPeers struct {
 // enough is how many interfaces must be equal for another one to be an exception. Two may be right or wrong as one is.
 const enough = 3
 
-// majority returns what more than half of the interfaces of a device's board have, and how many do. What is hidden or down could be
-// of either kind: it is for neither.
+// majority returns what more than half of the interfaces of a device's board have, and how many do. What is
+// hidden or down could be of either kind: it is for neither.
 func (p *pfcPeers) majority(n *fabric.Node, h *fabric.HCA) (most fabric.PriorityMask, count int, clear bool) {
 	most, _, clear = p.Winner(n, h)
 	board := n.Board(h).Or(fabric.Board{})
@@ -42,8 +43,8 @@ func (p *pfcPeers) majority(n *fabric.Node, h *fabric.HCA) (most fabric.Priority
 	return most, count, clear && count >= enough && 2*count > p.wires[board]
 }
 
-// judgePFCUniform compares PFC of compute ports with that of most of their kind. A site without expectations has no other check that
-// finds one port whose PFC is off.
+// judgePFCUniform compares PFC of compute ports with that of most of their kind. A site without expectations
+// has no other check that finds one port whose PFC is off.
 func judgePFCUniform(n *fabric.Node, v *verdict.Verdicts) {
 	peers := pfcPeers{Polls: port.Polls[fabric.PriorityMask]{}, wires: map[fabric.Board]int{}}
 	peers.used, _ = n.NCCL.Devices()
@@ -70,7 +71,8 @@ func judgePFCUniform(n *fabric.Node, v *verdict.Verdicts) {
 	})(n, v)
 }
 
-// ask counts the interfaces of a port, and what they have. A port that the site expects to be otherwise is no example for others.
+// ask counts the interfaces of a port, and what they have. A port that the site expects to be otherwise is no
+// example for others.
 func (p *pfcPeers) ask(n *fabric.Node, h *fabric.HCA, port *fabric.Port) {
 	board := n.Board(h).Or(fabric.Board{})
 	chains := port.RoCE.Or(nil)
@@ -98,10 +100,11 @@ func pfcOf(n *fabric.Node, c *fabric.RoCEChain) fabric.Fact[fabric.PFC] {
 	return fabric.UnknownFact[fabric.PFC](fabric.ReasonNotRead, "", n.At)
 }
 
-// hasCarrier reports whether the interface of a chain is not known to be without a carrier: a willing one then has nothing of what its
-// link partner offers.
+// hasCarrier reports whether the interface of a chain is not known to be without a carrier: a willing one
+// then has nothing of what its link partner offers.
 func hasCarrier(n *fabric.Node, c *fabric.RoCEChain) bool {
-	return !slices.ContainsFunc(n.Interfaces.Or(nil), func(i fabric.Interface) bool { return i.Name == c.Interface && i.WithoutCarrier() })
+	return !slices.ContainsFunc(n.Interfaces.Or(nil),
+		func(i fabric.Interface) bool { return i.Name == c.Interface && i.WithoutCarrier() })
 }
 
 // partnerSetsPFC reports whether the interface of a chain takes its configuration from its link partner.
@@ -126,12 +129,14 @@ func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, q *fabric.Port, c *fabri
 		v.Unknown(s, pfc.Reason, member+seen)
 	case !clear:
 		if unread := port.UnreadPeer(n, h, q, p.readOf(n)); unread != nil {
-			v.Unknown(s, unread.Reason, "For which priorities PFC of its peers is on is unknown: "+verdict.ReasonText(unread.Reason)+".")
+			v.Unknown(s, unread.Reason,
+				"For which priorities PFC of its peers is on is unknown: "+verdict.ReasonText(unread.Reason)+".")
 		}
 	case own == most:
 		v.OK(s)
 	default:
-		peers := fmt.Sprintf("Of %d interfaces of compute ports of its board, %d have PFC %s.", p.wires[n.Board(h).Or(fabric.Board{})], count, onFor(most))
+		peers := fmt.Sprintf("Of %d interfaces of compute ports of its board, %d have PFC %s.",
+			p.wires[n.Board(h).Or(fabric.Board{})], count, onFor(most))
 		if own == 0 { // 802.3x may be on instead
 			peers = strings.TrimSpace(seen + " " + peers)
 		}
@@ -143,7 +148,8 @@ func (p *pfcPeers) judge(n *fabric.Node, h *fabric.HCA, q *fabric.Port, c *fabri
 		v.Failed(s, verdict.Verdict{
 			What: "PFC is " + onFor(own) + ", but its peers have it " + onFor(most), Evidence: member + peers,
 			Consequence: "In congestion, this rail loses packets or pauses traffic, and the other rails do not.",
-			Remedy:      remedy + " If the port is not for training, give it another role in the configuration (roles).", Names: namesOfChain(c),
+			Remedy:      remedy + " If the port is not for training, give it another role in the configuration (roles).",
+			Names:       namesOfChain(c),
 		})
 	}
 }

@@ -29,8 +29,8 @@ func enable(n *fabric.Node, mask fabric.PriorityMask, ports ...int) {
 	}
 }
 
-// TestPFCUniform asserts that a port whose PFC is not that of its peers is found on a site without expectations, with a remedy that turns
-// off nothing that other traffic may need.
+// TestPFCUniform asserts that a port whose PFC is not that of its peers is found on a site without
+// expectations, with a remedy that turns off nothing that other traffic may need.
 func TestPFCUniform(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -131,7 +131,8 @@ func inBonds(n *fabric.Node) {
 	n.HCAs = hcas
 }
 
-// TestPFCUniformIsSilent has nodes on which one port has PFC off, or several, and that is right or not known to be wrong.
+// TestPFCUniformIsSilent has nodes on which one port has PFC off, or several, and that is right or not known
+// to be wrong.
 func TestPFCUniformIsSilent(t *testing.T) {
 	half := []int{4, 5, 6, 7}
 	last := func(n *fabric.Node) *fabric.Port { return &n.HCAs[7].Ports[0] }
@@ -192,7 +193,8 @@ func mapTo(n *fabric.Node, priority int, ports ...int) {
 	}
 }
 
-// TestPFCUniformUnread asserts that PFC that could not be read is neither off nor all right, of the port and of peers that decide.
+// TestPFCUniformUnread asserts that PFC that could not be read is neither off nor all right, of the port and
+// of peers that decide.
 func TestPFCUniformUnread(t *testing.T) {
 	unread := func(n *fabric.Node, i int) {
 		n.NetDevs[i].QoS.PFC = fabric.UnknownFact[fabric.PFC](fabric.ReasonIO, "DCB PFC", n.At)
@@ -228,8 +230,8 @@ func TestPFCUniformUnread(t *testing.T) {
 	}
 }
 
-// TestPFCIsOneFinding asserts that what roce_pfc reports is not reported again, and that peers which the site wants otherwise are no
-// example for the port that is right.
+// TestPFCIsOneFinding asserts that what roce_pfc reports is not reported again, and that peers which the site
+// wants otherwise are no example for the port that is right.
 func TestPFCIsOneFinding(t *testing.T) {
 	expected := fabrictest.Lossless().Policy.RoCE
 	others := []int{0, 1, 2, 4, 5, 6, 7}
@@ -278,7 +280,8 @@ func TestPFCOfSurplusPort(t *testing.T) {
 	}
 }
 
-// TestPFCUniformNamesToolsOfTheDriver asserts that niccli, whose list may replace that of the port, is named for one priority only.
+// TestPFCUniformNamesToolsOfTheDriver asserts that niccli, whose list may replace that of the port, is named
+// for one priority only.
 func TestPFCUniformNamesToolsOfTheDriver(t *testing.T) {
 	const uniform = "The other compute ports have PFC "
 	for _, c := range []struct {

@@ -13,9 +13,18 @@ import (
 
 // Kinds of faults that several checks find.
 var (
-	modePFC          = verdict.Mode{ID: "pfc_wrong", Text: "PFC is off on the priority of RoCE, on for another priority, or on in a lossy fabric."}
-	modeTrafficClass = verdict.Mode{ID: "traffic_class_wrong", Text: "NCCL's traffic class differs from the one that the network treats as RoCE."}
-	modeECN          = verdict.Mode{ID: "ecn_wrong", Text: "Congestion control is off on one or both sides.", Alert: "GpuFabricEcnWithoutCnp"}
+	modePFC = verdict.Mode{
+		ID:   "pfc_wrong",
+		Text: "PFC is off on the priority of RoCE, on for another priority, or on in a lossy fabric.",
+	}
+	modeTrafficClass = verdict.Mode{
+		ID:   "traffic_class_wrong",
+		Text: "NCCL's traffic class differs from the one that the network treats as RoCE.",
+	}
+	modeECN = verdict.Mode{
+		ID: "ecn_wrong", Text: "Congestion control is off on one or both sides.",
+		Alert: "GpuFabricEcnWithoutCnp",
+	}
 )
 
 const (
@@ -35,17 +44,21 @@ func roceCheck(c verdict.Check, consequence string, steps ...fabric.RoCEStep) *v
 func roceChecks() []*verdict.Check {
 	list := []*verdict.Check{
 		roceCheck(verdict.Check{
-			ID: verdict.CheckDSCP, Title: "RoCE packets do not carry the DSCP that the site expects", Severity: verdict.Critical, Expects: "roce.dscp",
+			ID: verdict.CheckDSCP, Title: "RoCE packets do not carry the DSCP that the site expects",
+			Severity: verdict.Critical, Expects: "roce.dscp",
 			Modes: []verdict.Mode{modeTrafficClass, port.ModeGIDPinned},
 		}, "The network treats them as other traffic.", fabric.RoCETrafficClass, fabric.RoCEDSCP),
 		roceCheck(verdict.Check{
-			ID: verdict.CheckPriority, Title: "RoCE packets do not have the priority that the site expects", Severity: verdict.Critical, Expects: "roce.priority",
+			ID: verdict.CheckPriority, Title: "RoCE packets do not have the priority that the site expects",
+			Severity: verdict.Critical, Expects: "roce.priority",
 			Modes: []verdict.Mode{{ID: "dscp_map_wrong", Text: "The NIC does not trust DSCP, or maps it to another priority."}},
 		}, "The network treats them as other traffic.", fabric.RoCEPriority),
 		roceCheck(verdict.Check{
-			ID: verdict.CheckPFC, Title: "PFC does not match the RoCE configuration", Severity: verdict.Critical, Expects: "roce.lossless",
-			Modes: []verdict.Mode{modePFC, modeTrafficClass},
-		}, "In congestion, lossless traffic is dropped, or lossy traffic is paused; RDMA stalls or its connections fail.", fabric.RoCEPFC),
+			ID: verdict.CheckPFC, Title: "PFC does not match the RoCE configuration", Severity: verdict.Critical,
+			Expects: "roce.lossless",
+			Modes:   []verdict.Mode{modePFC, modeTrafficClass},
+		}, "In congestion, lossless traffic is dropped, or lossy traffic is paused; RDMA stalls or its connections fail.",
+			fabric.RoCEPFC),
 		roceCheck(verdict.Check{
 			ID: "roce_global_pause", Title: "802.3x flow control is on together with PFC", Severity: verdict.Warning,
 			Modes: []verdict.Mode{{ID: "global_pause", Text: "802.3x flow control stops whole links."}},
@@ -70,7 +83,9 @@ func roceChecks() []*verdict.Check {
 	return append(append(list, pfcUniformCheck()), observedChecks()...)
 }
 
-func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts, consequence string, steps []fabric.RoCEStep) {
+func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts, consequence string,
+	steps []fabric.RoCEStep,
+) {
 	chains, known := p.RoCE.Get()
 	switch {
 	case p.RoCE.State == fabric.Absent:
@@ -95,7 +110,9 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdict
 	v.KeepWorst(from)
 }
 
-func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts, member string, c *fabric.RoCEChain, l *fabric.RoCELink, consequence string) {
+func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdicts, member string, c *fabric.RoCEChain,
+	l *fabric.RoCELink, consequence string,
+) {
 	switch l.Status {
 	case fabric.StatusOK:
 		v.OK(verdict.PortSubject(h, p))
@@ -106,8 +123,9 @@ func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdict.Verdict
 		}
 	case fabric.StatusFailed:
 		v.Failed(verdict.PortSubject(h, p), verdict.Verdict{
-			Evidence: member + verdict.Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, n, h, p, c), Names: namesOfChain(c),
-			Mode: modeOf(n, p, c, l.Step),
+			Evidence: member + verdict.Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, n, h, p, c),
+			Names: namesOfChain(c),
+			Mode:  modeOf(n, p, c, l.Step),
 		})
 	}
 }
@@ -125,9 +143,9 @@ func modeOf(n *fabric.Node, p *fabric.Port, c *fabric.RoCEChain, s fabric.RoCESt
 	return ""
 }
 
-// deciding is the link that decides about a step, and its chain. Behind a DSCP or a priority that RoCE should not use, a link that is
-// broken follows from it, unless it is also broken as the site means the chain: repairing one fault must not reveal another one. Nil: it
-// follows.
+// deciding is the link that decides about a step, and its chain. Behind a DSCP or a priority that RoCE should
+// not use, a link that is broken follows from it, unless it is also broken as the site means the chain:
+// repairing one fault must not reveal another one. Nil: it follows.
 func deciding(c *fabric.RoCEChain, l *fabric.RoCELink) (*fabric.RoCEChain, *fabric.RoCELink) {
 	if !behindWrongClass(c, l.Step) {
 		return c, l

@@ -113,8 +113,8 @@ func TestRoCEUnchecked(t *testing.T) {
 	}
 }
 
-// TestWrongGIDIsOneFinding asserts that a port without a RoCE v2 address fails for that alone: that its packets have no DSCP and
-// another priority follows.
+// TestWrongGIDIsOneFinding asserts that a port without a RoCE v2 address fails for that alone: that its
+// packets have no DSCP and another priority follows.
 func TestWrongGIDIsOneFinding(t *testing.T) {
 	for name, expected := range map[string]fabric.RoCEPolicy{
 		"nothing expected": {}, "priority": {Priority: new(3)}, "DSCP": {DSCP: new(26)}, "all": {DSCP: new(26), Priority: new(3), Lossless: new(true)},

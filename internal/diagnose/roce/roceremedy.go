@@ -27,7 +27,10 @@ type repair struct {
 // roceRemedy is what to do. Commands are for an interface that the reader fills in: equal troubles of several ports
 // are one.
 func roceRemedy(s fabric.RoCEStep, n *fabric.Node, h *fabric.HCA, port *fabric.Port, c *fabric.RoCEChain) string {
-	r := repair{tools: verdict.ToolsOf(h), node: n, port: port, chain: c, expected: expectedRoCE(n, port), priority: c.Judged.Value}
+	r := repair{
+		tools: verdict.ToolsOf(h), node: n, port: port, chain: c, expected: expectedRoCE(n, port),
+		priority: c.Judged.Value,
+	}
 	if r.expected.Priority != nil {
 		r.priority = *r.expected.Priority
 	}
@@ -58,11 +61,13 @@ func (r *repair) commands(s fabric.RoCEStep) string {
 	case fabric.RoCEGlobalPause:
 		return "Drain the node, as the link may restart: ethtool -A <interface> autoneg off rx off tx off, and the same at the switch port."
 	case fabric.RoCEBuffer:
-		return fmt.Sprintf("Give priority %d a buffer: %s; dcb buffer show dev <interface> shows the total size.", p, r.setsUp().Command(
-			fmt.Sprintf("--prio2buffer %s --buffer_size <bytes>,<bytes>,0,0,0,0,0,0", listOf(1<<p)),
-			fmt.Sprintf("buffer set dev <interface> prio-buffer all:0 %d:1 buffer-size all:0 0:<bytes> 1:<bytes>", p), ""))
+		return fmt.Sprintf("Give priority %d a buffer: %s; dcb buffer show dev <interface> shows the total size.", p,
+			r.setsUp().Command(
+				fmt.Sprintf("--prio2buffer %s --buffer_size <bytes>,<bytes>,0,0,0,0,0,0", listOf(1<<p)),
+				fmt.Sprintf("buffer set dev <interface> prio-buffer all:0 %d:1 buffer-size all:0 0:<bytes> 1:<bytes>", p), ""))
 	case fabric.RoCEETS:
-		return "Give its class a share: " + r.setsUp().Command("--tcbw <eight shares>", "ets set dev <interface> tc-bw <class>:<share>", "") +
+		return "Give its class a share: " + r.setsUp().Command("--tcbw <eight shares>",
+			"ets set dev <interface> tc-bw <class>:<share>", "") +
 			" for each class; the shares must add up to 100."
 	case fabric.RoCENotification, fabric.RoCEReaction:
 		on := 1
@@ -125,7 +130,8 @@ func (r *repair) pfc() string {
 		if tag := r.tag(); tag != "" {
 			return tag + "."
 		}
-		return "Make the interface trust DSCP: " + r.setsUp().Trust(r.dscpWord(), "<lossless priority>") + ". Or use a VLAN, and NCCL_IB_SL."
+		return "Make the interface trust DSCP: " + r.setsUp().Trust(r.dscpWord(), "<lossless priority>") +
+			". Or use a VLAN, and NCCL_IB_SL."
 	case stated:
 		return r.pfcOn(1<<r.priority) + atSwitch
 	}
@@ -133,9 +139,11 @@ func (r *repair) pfc() string {
 	case agree && peers == r.priority:
 		return r.pfcOfPeers(1 << peers)
 	case agree && r.enabled().Has(peers):
-		return fmt.Sprintf("On the other compute ports DSCP %s goes to priority %d, which is lossless: %s.", r.dscpWord(), peers, r.setsUp().Map(r.dscpWord(), strconv.Itoa(peers)))
+		return fmt.Sprintf("On the other compute ports DSCP %s goes to priority %d, which is lossless: %s.", r.dscpWord(),
+			peers, r.setsUp().Map(r.dscpWord(), strconv.Itoa(peers)))
 	}
-	return "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: " + r.pfcOn(1<<r.priority) + atSwitch
+	return "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: " +
+		r.pfcOn(1<<r.priority) + atSwitch
 }
 
 // pfcOfPeers sets a port up as its peers are. What only this port has may be needed by other traffic.
@@ -145,18 +153,22 @@ func (r *repair) pfcOfPeers(peers fabric.PriorityMask) string {
 	case peers&^r.enabled() != 0:
 		return "The other compute ports have PFC on for " + peers.Text() + ": " + r.pfcOn(peers) + atSwitch
 	case peers == 0:
-		return "If RoCE is to be lossless, turn PFC on at the other ports. If not, and no other traffic needs it: " + r.pfcOff(surplus) + atSwitch
+		return "If RoCE is to be lossless, turn PFC on at the other ports. If not, and no other traffic needs it: " +
+			r.pfcOff(surplus) + atSwitch
 	}
-	return "The other compute ports have PFC off for " + surplus.Text() + ". If no other traffic needs it: " + r.pfcOff(surplus) + atSwitch
+	return "The other compute ports have PFC off for " + surplus.Text() + ". If no other traffic needs it: " +
+		r.pfcOff(surplus) + atSwitch
 }
 
-// pfcOn turns PFC on for priorities, and keeps what is on: it names niccli, whose list may replace that of the port, for one priority only.
+// pfcOn turns PFC on for priorities, and keeps what is on: it names niccli, whose list may replace that of
+// the port, for one priority only.
 func (r *repair) pfcOn(set fabric.PriorityMask) string {
 	broadcom := ""
 	if on := (r.enabled() | set).Priorities(); len(on) == 1 {
 		broadcom = fmt.Sprintf("pfc -enable %d", on[0])
 	}
-	return r.setsUp().Command("--pfc "+listOf(r.enabled()|set), "pfc set dev <interface> prio-pfc "+switched(set, "on"), broadcom)
+	return r.setsUp().Command("--pfc "+listOf(r.enabled()|set), "pfc set dev <interface> prio-pfc "+switched(set, "on"),
+		broadcom)
 }
 
 // pfcOff turns PFC off for priorities, and keeps what else is on.
@@ -184,7 +196,8 @@ func (r *repair) enabled() fabric.PriorityMask {
 	return 0
 }
 
-// peers is the lossless priority that all other compute ports give to the same DSCP; false: there are fewer than two, or they differ.
+// peers is the lossless priority that all other compute ports give to the same DSCP; false: there are fewer
+// than two, or they differ.
 func (r *repair) peers() (priority int, agree bool) {
 	dscp, known := r.chain.DSCP.Get()
 	count := 0
@@ -204,7 +217,8 @@ func (r *repair) peers() (priority int, agree bool) {
 	return priority, known && count > 1
 }
 
-// tag says how packets get the lossless priority where it is taken from their VLAN tag; empty: no address of the port is in a VLAN.
+// tag says how packets get the lossless priority where it is taken from their VLAN tag; empty: no address of
+// the port is in a VLAN.
 func (r *repair) tag() string {
 	level := "NCCL_IB_SL=<lossless priority>"
 	if p := r.enabled().Priorities(); r.expected.Priority != nil {
@@ -223,7 +237,8 @@ func (r *repair) tag() string {
 		if to.Family == fabric.FamilyIPv6 {
 			level = "NCCL_IB_ADDR_FAMILY=AF_INET6 and " + level
 		}
-		return fmt.Sprintf("Entry %d, which NCCL takes, is untagged; entry %d is in a VLAN: set %s", chosen.Index, to.Index, level)
+		return fmt.Sprintf("Entry %d, which NCCL takes, is untagged; entry %d is in a VLAN: set %s", chosen.Index, to.Index,
+			level)
 	}
 	return fmt.Sprintf("Entry %d, which NCCL takes, is untagged (%s); entry %d is in a VLAN: remove that address, or set NCCL_IB_ADDR_RANGE to the subnet of the VLAN. Set %s",
 		chosen.Index, OfGID(chosen, r.port), to.Index, level)

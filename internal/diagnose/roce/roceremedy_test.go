@@ -35,8 +35,8 @@ func alike(count int) *fabric.Node {
 	return n
 }
 
-// TestPFCRemedyKeepsWhatIsOn asserts that no remedy turns off PFC of another priority, and that one port that differs from all others is
-// to be set up as they are.
+// TestPFCRemedyKeepsWhatIsOn asserts that no remedy turns off PFC of another priority, and that one port that
+// differs from all others is to be set up as they are.
 func TestPFCRemedyKeepsWhatIsOn(t *testing.T) {
 	for _, c := range []struct {
 		name  string

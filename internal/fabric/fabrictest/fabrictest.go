@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fabrictest has nodes for tests, small enough to change one fact of and see what follows. Each call returns a new one.
+// Package fabrictest has nodes for tests, small enough to change one fact of and see what follows. Each call
+// returns a new one.
 package fabrictest
 
 import (
@@ -16,12 +17,16 @@ import (
 // NoHardware is a node without RDMA.
 func NoHardware() *fabric.Node {
 	at := time.Unix(1_700_000_000, 0)
-	n := &fabric.Node{At: at, Policy: &fabric.Policy{}, ClassPresent: fabric.Known(false, "class/infiniband", at), GPUs: fabric.Known(0, "bus/pci", at)}
+	n := &fabric.Node{
+		At: at, Policy: &fabric.Policy{}, ClassPresent: fabric.Known(false, "class/infiniband", at),
+		GPUs: fabric.Known(0, "bus/pci", at),
+	}
 	n.Derive()
 	return n
 }
 
-// Healthy is a node with two RoCE ports of 400 Gb/s, which had a link before; the site calls all devices mlx5_0 to mlx5_9 compute.
+// Healthy is a node with two RoCE ports of 400 Gb/s, which had a link before; the site calls all devices
+// mlx5_0 to mlx5_9 compute.
 func Healthy() *fabric.Node {
 	n := NoHardware()
 	n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile(`^mlx5_[0-9]$`), Role: fabric.RoleCompute}}
@@ -34,23 +39,28 @@ func Healthy() *fabric.Node {
 			return fabric.GID{Index: i, Addr: netip.MustParseAddr(addr), Type: t, Family: f, NetDev: netdev}
 		}
 		n.HCAs = append(n.HCAs, fabric.HCA{
-			Name: name, NodeType: fabric.Known(fabric.NodeCA, "node_type", n.At), BoardID: fabric.Known("MT_0000000838", "board_id", n.At),
+			Name: name, NodeType: fabric.Known(fabric.NodeCA, "node_type", n.At),
+			BoardID:  fabric.Known("MT_0000000838", "board_id", n.At),
 			Firmware: fabric.Known("28.39.1002", "fw_ver", n.At), PCI: fabric.Known("0000:1a:00.0", "device", n.At),
-			Function: fabric.Known(fabric.FunctionPF, "device", n.At), Restricted: fabric.Known(false, "policy", n.At), Type: fabric.Known("MT4129", "hca_type", n.At),
+			Function: fabric.Known(fabric.FunctionPF, "device", n.At), Restricted: fabric.Known(false, "policy", n.At),
+			Type: fabric.Known("MT4129", "hca_type", n.At),
 			Ports: []fabric.Port{{
-				Number: 1, State: fabric.Known(fabric.PortActive, "state", n.At), PhysState: fabric.Known(fabric.PhysLinkUp, "phys_state", n.At),
+				Number: 1, State: fabric.Known(fabric.PortActive, "state", n.At),
+				PhysState: fabric.Known(fabric.PhysLinkUp, "phys_state", n.At),
 				LinkLayer: fabric.Known(fabric.LinkEthernet, "link_layer", n.At), NetDev: fabric.Known(netdev, "ndevs/0", n.At),
 				Rate: fabric.Known(fabric.Rate{BytesPerSecond: 50e9, Lanes: 4, Generation: "NDR"}, "rate", n.At),
 				Seen: fabric.PortHistory{Active: true, Last: n.At, Rate: 50e9},
 				GIDs: fabric.GIDTable{Size: fabric.Known(256, "gids", n.At), Entries: fabric.Known([]fabric.GID{
-					gid(0, fabric.GIDRoCEv1, fabric.FamilyLinkLocal, "fe80::1"), gid(1, fabric.GIDRoCEv2, fabric.FamilyLinkLocal, "fe80::1"),
+					gid(0, fabric.GIDRoCEv1, fabric.FamilyLinkLocal, "fe80::1"),
+					gid(1, fabric.GIDRoCEv2, fabric.FamilyLinkLocal, "fe80::1"),
 					gid(2, fabric.GIDRoCEv1, fabric.FamilyIPv4, address), gid(3, fabric.GIDRoCEv2, fabric.FamilyIPv4, address),
 				}, "gids", n.At)},
 			}},
 		})
 		n.NetDevs = append(n.NetDevs, fabric.NetDev{
 			Name: netdev, Speed: fabric.Known(50e9, "speed", n.At), MTU: fabric.Known(9000, "mtu", n.At),
-			Upper: fabric.AbsentFact[string]("upper", n.At), DefaultRoute: fabric.Known(false, "net/route", n.At), PreferredRoute: fabric.Known(false, "net/route", n.At),
+			Upper: fabric.AbsentFact[string]("upper", n.At), DefaultRoute: fabric.Known(false, "net/route", n.At),
+			PreferredRoute: fabric.Known(false, "net/route", n.At),
 		})
 	}
 	n.Derive()
@@ -70,7 +80,8 @@ func WithBus() *fabric.Node {
 			f = f.WithoutFacts(fabric.ReasonNotRead, n.At)
 			f.NUMANode = fabric.Known(i, "numa_node", n.At)
 			f.Link = fabric.PCILink{
-				Speed: fabric.Known(32e9, "", n.At), MaxSpeed: fabric.Known(32e9, "", n.At), Width: fabric.Known(16, "", n.At), MaxWidth: fabric.Known(16, "", n.At),
+				Speed: fabric.Known(32e9, "", n.At), MaxSpeed: fabric.Known(32e9, "", n.At), Width: fabric.Known(16, "", n.At),
+				MaxWidth: fabric.Known(16, "", n.At),
 			}
 			f.Config.ACS = fabric.Known(fabric.ACS(0), "config", n.At)
 			n.PCI.Functions = append(n.PCI.Functions, f)
@@ -95,8 +106,9 @@ func WithGPUs() *fabric.Node {
 		CUDA: fabric.Known("13.0", "nvmlSystemGetCudaDriverVersion", n.At),
 	}
 	n.GPUDirect = fabric.GPUDirect{
-		Peermem: fabric.AbsentFact[fabric.Peermem]("module", n.At), OpenModule: fabric.Known(true, "driver/nvidia/version", n.At),
-		Driver: fabric.Known("580.65.06", "module/nvidia/version", n.At),
+		Peermem:    fabric.AbsentFact[fabric.Peermem]("module", n.At),
+		OpenModule: fabric.Known(true, "driver/nvidia/version", n.At),
+		Driver:     fabric.Known("580.65.06", "module/nvidia/version", n.At),
 	}
 	for i, address := range []string{"0000:19:00.0", "0000:9b:00.0"} {
 		n.PCI.Function(address).Vendor = fabric.Known(0x10de, "vendor", n.At)
@@ -104,21 +116,28 @@ func WithGPUs() *fabric.Node {
 		g := fabric.GPU{
 			Index: i, UUID: "GPU-" + strings.Repeat(string(rune('a'+i)), 8), Address: address,
 			Lost: fabric.Known(false, "", n.At), Name: fabric.Known("NVIDIA H100 80GB HBM3", "nvmlDeviceGetName", n.At),
-			Processes: fabric.Known[[]fabric.GPUProcess](nil, "", n.At), Utilization: fabric.Known(0.0, "", n.At), MIG: fabric.Known(false, "", n.At),
-			ClockReasons: fabric.Known(fabric.ClockReasons(1), "", n.At), PCIeGeneration: fabric.Known(1, "", n.At), PCIeMaxGen: fabric.Known(5, "", n.At),
-			PCIeWidth: fabric.Known(16, "", n.At), PCIeMaxWidth: fabric.Known(16, "", n.At),
-			Fabric: fabric.Known(fabric.GPUFabric{State: fabric.GPUFabricCompleted, Status: "success"}, "nvmlDeviceGetGpuFabricInfoV", n.At),
+			Processes: fabric.Known[[]fabric.GPUProcess](nil, "", n.At), Utilization: fabric.Known(0.0, "", n.At),
+			MIG:          fabric.Known(false, "", n.At),
+			ClockReasons: fabric.Known(fabric.ClockReasons(1), "", n.At), PCIeGeneration: fabric.Known(1, "", n.At),
+			PCIeMaxGen: fabric.Known(5, "", n.At),
+			PCIeWidth:  fabric.Known(16, "", n.At), PCIeMaxWidth: fabric.Known(16, "", n.At),
+			Fabric: fabric.Known(fabric.GPUFabric{State: fabric.GPUFabricCompleted, Status: "success"},
+				"nvmlDeviceGetGpuFabricInfoV", n.At),
 		}
 		var links []fabric.NVLink
 		for k := range 18 {
 			links = append(links, fabric.NVLink{
-				Number: k, Active: fabric.Known(true, "", n.At), Remote: fabric.Known("0000:05:00.0", "", n.At), RemoteKind: fabric.Known(fabric.NVLinkToSwitch, "", n.At),
+				Number: k, Active: fabric.Known(true, "", n.At), Remote: fabric.Known("0000:05:00.0", "", n.At),
+				RemoteKind: fabric.Known(fabric.NVLinkToSwitch, "", n.At),
 			})
 		}
 		g.NVLinks = fabric.Known(links, "nvmlDeviceGetNvLinkState", n.At)
 		n.GPUDriver.GPUs = append(n.GPUDriver.GPUs, g)
 	}
-	n.GPUDriver.P2P = []fabric.GPUPair{{A: 0, B: 1, Write: fabric.Known(fabric.P2POK, "", n.At), Ancestor: fabric.Known(fabric.DistanceSYS, "", n.At)}}
+	n.GPUDriver.P2P = []fabric.GPUPair{{
+		A: 0, B: 1, Write: fabric.Known(fabric.P2POK, "", n.At),
+		Ancestor: fabric.Known(fabric.DistanceSYS, "", n.At),
+	}}
 	return n
 }
 
@@ -128,7 +147,8 @@ func Verdicts(n *fabric.Node, of func(*fabric.GDR)) {
 	n.GDR = nil
 	for _, r := range n.PCI.Rails {
 		g := fabric.GDR{
-			GPU: r.GPU, NIC: r.NIC, Usable: fabric.Known(true, "", n.At), Path: fabric.GDRDMABuf, Send: fabric.Known(true, "", n.At), Evidence: "open kernel module, " + r.Distance.Value.String(),
+			GPU: r.GPU, NIC: r.NIC, Usable: fabric.Known(true, "", n.At), Path: fabric.GDRDMABuf,
+			Send: fabric.Known(true, "", n.At), Evidence: "open kernel module, " + r.Distance.Value.String(),
 		}
 		of(&g)
 		n.GDR = append(n.GDR, g)
@@ -157,15 +177,22 @@ func Lossless() *fabric.Node {
 		d := &n.NetDevs[i]
 		d.Lower, d.Bond = fabric.Known([]string{}, "lower_*", n.At), fabric.Known(false, "bonding", n.At)
 		d.QoS = fabric.QoS{
-			PFC: fabric.Known(fabric.PFC{Enabled: 1 << 3}, "DCB PFC", n.At), Pause: fabric.Known(fabric.Pause{}, "pause", n.At), ETS: fabric.Known(fabric.ETS{}, "DCB ETS", n.At),
+			PFC:   fabric.Known(fabric.PFC{Enabled: 1 << 3}, "DCB PFC", n.At),
+			Pause: fabric.Known(fabric.Pause{}, "pause", n.At), ETS: fabric.Known(fabric.ETS{}, "DCB ETS", n.At),
 			Apps: fabric.Known([]fabric.App{}, "DCB APP", n.At), Trust: fabric.Known(fabric.TrustDSCP, "qos/trust", n.At),
-			DSCPPriority: fabric.Known([fabric.NumDSCP]int{26: 3, 48: 6}, "qos/dscp2prio", n.At), CNPDSCP: fabric.Known(48, "cnp_dscp", n.At),
-			NP: fabric.Known(fabric.PriorityMask(8), "roce_np", n.At), RP: fabric.Known(fabric.PriorityMask(8), "roce_rp", n.At),
-			Buffers: fabric.Known(fabric.Buffers{OfPriority: [8]int{3: 1}, Bytes: [8]int{20_016, 156_096}}, "DCB buffer", n.At),
+			DSCPPriority: fabric.Known([fabric.NumDSCP]int{26: 3, 48: 6}, "qos/dscp2prio", n.At),
+			CNPDSCP:      fabric.Known(48, "cnp_dscp", n.At),
+			NP:           fabric.Known(fabric.PriorityMask(8), "roce_np", n.At),
+			RP:           fabric.Known(fabric.PriorityMask(8), "roce_rp", n.At),
+			Buffers: fabric.Known(fabric.Buffers{OfPriority: [8]int{3: 1}, Bytes: [8]int{20_016, 156_096}}, "DCB buffer",
+				n.At),
 		}
 	}
 	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.Known(true, "etc/nccl.conf", n.At)}}
-	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_TC", Value: "106", Source: "/etc/nccl.conf:1", Number: 106, IsNumber: true}}
+	n.NCCL.Variables = []fabric.NCCLVariable{{
+		Name: "NCCL_IB_TC", Value: "106", Source: "/etc/nccl.conf:1", Number: 106,
+		IsNumber: true,
+	}}
 	n.Policy.RoCE = fabric.RoCEPolicy{DSCP: new(26), Priority: new(3), Lossless: new(true), ECN: new(true)}
 	return n
 }
@@ -175,12 +202,18 @@ func Counted(n *fabric.Node, grown map[string]uint64) {
 	reading := func(at time.Time, times uint64) fabric.Fact[[]fabric.Counter] {
 		var list []fabric.Counter
 		for p := range fabric.NumPriorities {
-			for _, name := range []string{"tx_prio%d_bytes", "tx_prio%d_pause_duration", "rx_prio%d_pause_duration", "rx_prio%d_discards"} {
+			for _, name := range []string{
+				"tx_prio%d_bytes", "tx_prio%d_pause_duration", "rx_prio%d_pause_duration",
+				"rx_prio%d_discards",
+			} {
 				name = fmt.Sprintf(name, p)
 				list = append(list, fabric.Counter{Name: name, Value: fabric.Known(times*grown[name], "statistics", at)})
 			}
 		}
-		list = append(list, fabric.Counter{Name: "tx_vport_rdma_unicast_bytes", Value: fabric.Known(times*grown["rdma"], "statistics", at)})
+		list = append(list, fabric.Counter{
+			Name:  "tx_vport_rdma_unicast_bytes",
+			Value: fabric.Known(times*grown["rdma"], "statistics", at),
+		})
 		return fabric.Known(list, "statistics", at)
 	}
 	q := &n.NetDevs[1].QoS

@@ -3,8 +3,9 @@
 // Package cgroup looks in the file system of control groups for those that schedulers make: for the jobs of Slurm, and
 // that there is a kubelet. It only lists directories.
 //
-// An FS may be used by any number of goroutines. A directory that is there and cannot be listed is an error, and so is a
-// file system without any control group, or with a part of them only, as containers have: then nothing is known.
+// An FS may be used by any number of goroutines. A directory that is there and cannot be listed is an error,
+// and so is a file system without any control group, or with a part of them only, as containers have: then
+// nothing is known.
 package cgroup
 
 import (
@@ -34,8 +35,8 @@ func New(path string) *FS { return &FS{path} }
 
 // Cgroups looks for the groups of Slurm and of kubelet, of both versions of control groups:
 //
-//   - Slurm with version 2: job_<id> in slurmstepd.scope or <node>_slurmstepd.scope, in system.slice or what CgroupSlice
-//     names, up to two slices deep;
+//   - Slurm with version 2: job_<id> in slurmstepd.scope or <node>_slurmstepd.scope, in system.slice or what
+//     CgroupSlice names, up to two slices deep;
 //   - Slurm with version 1: <controller>/slurm/uid_<uid>/job_<id>, or slurm_<node> where a machine has several slurmd;
 //   - kubelet: kubepods, kubepods.slice, or with a prefix, in the root or in the first slice.
 func (f *FS) Cgroups() (fabric.Cgroups, error) {
@@ -64,8 +65,9 @@ func (f *FS) Cgroups() (fabric.Cgroups, error) {
 	return w.found, nil
 }
 
-// ID returns the ID that the kernel has for a control group of version 2 (cgroup_id of linux/cgroup.h), by its path from the root of the
-// hierarchy: the inode of its directory. An error where there is no such group or no hierarchy of version 2.
+// ID returns the ID that the kernel has for a control group of version 2 (cgroup_id of linux/cgroup.h), by
+// its path from the root of the hierarchy: the inode of its directory. An error where there is no such group
+// or no hierarchy of version 2.
 func (f *FS) ID(path string) (uint64, error) {
 	for _, at := range []string{f.path, f.path + "/unified"} { // the second one beside hierarchies of version 1
 		root, err := os.OpenRoot(at)

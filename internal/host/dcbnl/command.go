@@ -9,8 +9,8 @@ import (
 )
 
 // command is a DCB_CMD_... (enum dcbnl_commands of linux/dcbnl.h). Only commands that read are here, so that nothing
-// else can be sent: the type RTM_GETDCB alone does not make a request harmless, because the kernel executes a command that
-// writes in it when the sender is privileged (dcb_doit). A test enforces it.
+// else can be sent: the type RTM_GETDCB alone does not make a request harmless, because the kernel executes a
+// command that writes in it when the sender is privileged (dcb_doit). A test enforces it.
 type command uint8
 
 const (

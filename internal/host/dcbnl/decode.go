@@ -123,7 +123,8 @@ func decodeDCBX(b []byte) (fabric.DCBX, error) {
 // sorted brings the table into an order of its own: that of the kernel depends on when an entry was made.
 func sorted(apps []fabric.App) []fabric.App {
 	slices.SortFunc(apps, func(a, b fabric.App) int {
-		return cmp.Or(cmp.Compare(a.Selector, b.Selector), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Priority, b.Priority))
+		return cmp.Or(cmp.Compare(a.Selector, b.Selector), cmp.Compare(a.Protocol, b.Protocol),
+			cmp.Compare(a.Priority, b.Priority))
 	})
 	return apps
 }

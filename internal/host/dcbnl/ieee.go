@@ -98,7 +98,10 @@ func decodeApp(b []byte) (fabric.App, error) {
 	if err := atLeast(b, 4); err != nil {
 		return fabric.App{}, err
 	}
-	v := fabric.App{Selector: fabric.AppSelector(b[0]), Protocol: int(binary.NativeEndian.Uint16(b[2:])), Priority: int(b[1])}
+	v := fabric.App{
+		Selector: fabric.AppSelector(b[0]), Protocol: int(binary.NativeEndian.Uint16(b[2:])),
+		Priority: int(b[1]),
+	}
 	switch {
 	case !isSelector(v.Selector): // whatever it means
 	case v.Priority >= fabric.NumPriorities:

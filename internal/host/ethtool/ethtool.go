@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ethtool reads counters and link settings from the drivers of network interfaces: statistics
-// under the driver's own names and the name of the driver through SIOCETHTOOL (linux/ethtool.h), pause and forward error
-// correction through ethtool netlink (linux/ethtool_netlink.h), which alone has their counts in one form for all
-// drivers. It needs no privilege and sends requests that read, never another.
+// under the driver's own names and the name of the driver through SIOCETHTOOL (linux/ethtool.h), pause and
+// forward error correction through ethtool netlink (linux/ethtool_netlink.h), which alone has their counts in
+// one form for all drivers. It needs no privilege and sends requests that read, never another.
 //
 // Names of statistics are a list that may change at any time: mlx5 has the pause counters of those priorities only
 // that have PFC, so that moving PFC from one priority to another gives a list of the same length with other names.

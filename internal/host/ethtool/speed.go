@@ -42,7 +42,10 @@ func decodeSpeed(b []byte) (megabits uint32, err error) {
 		unknown = 1<<32 - 1   // SPEED_UNKNOWN
 		fastest = 100_000_000 // Mb/s
 	)
-	d := netlink.Decode(b, func(kind uint16) string { return nameIn([]string{attrSpeed: "ETHTOOL_A_LINKMODES_SPEED"}, kind) })
+	d := netlink.Decode(b, func(kind uint16) string {
+		return nameIn([]string{attrSpeed: "ETHTOOL_A_LINKMODES_SPEED"},
+			kind)
+	})
 	for d.Next() {
 		if d.Type() != attrSpeed {
 			continue

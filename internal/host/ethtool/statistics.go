@@ -69,8 +69,8 @@ func (c *Client) Statistics(netdev string, wanted func(name string) bool, now ti
 	return nil, fmt.Errorf("ethtool: %s: %w", netdev, ErrChanging)
 }
 
-// Instance returns the number (ifindex) of the interface that Statistics read last under a name; 0 where it read none, or
-// none that answered. An interface that a driver registers again has another number.
+// Instance returns the number (ifindex) of the interface that Statistics read last under a name; 0 where it
+// read none, or none that answered. An interface that a driver registers again has another number.
 func (c *Client) Instance(netdev string) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,10 +177,12 @@ func (c *Client) count(netdev string) (int, error) {
 	}
 	n := binary.NativeEndian.Uint32(b[16:])
 	switch {
-	case binary.NativeEndian.Uint64(b[8:])&(1<<setStatistics) == 0, n == 0: // to ask such a driver for values makes kernels WARN
+	// to ask such a driver for values makes kernels WARN
+	case binary.NativeEndian.Uint64(b[8:])&(1<<setStatistics) == 0, n == 0:
 		return 0, fmt.Errorf("ethtool: %s: %v: no statistics: %w", netdev, cmdCounts, unix.EOPNOTSUPP)
 	case n > maxStatistics:
-		return 0, fmt.Errorf("ethtool: %s: %v: %d statistics, expected at most %d: %w", netdev, cmdCounts, n, maxStatistics, netlink.ErrMalformed)
+		return 0, fmt.Errorf("ethtool: %s: %v: %d statistics, expected at most %d: %w", netdev, cmdCounts, n, maxStatistics,
+			netlink.ErrMalformed)
 	}
 	return int(n), nil
 }

@@ -3,14 +3,16 @@
 // Package inside reads the environment in which a process runs, such as the container of a job: device nodes, limits,
 // libraries, and variables of the scheduler. It needs no privilege and loads no library.
 //
-// Of device nodes, only those of libibverbs are opened, because nothing else shows what the device control group and the RDMA
-// core allow: files in /sys do not, and access(2) does not ask either. The kernel's ib_uverbs_open calls no driver and sends no
-// command: it allocates a file and holds the module of drivers that cannot be unplugged until the file is closed again, at once.
-// A node is opened only if its number is the one that sysfs gives that uverbs device. Nodes of GPUs are never opened: that may
+// Of device nodes, only those of libibverbs are opened, because nothing else shows what the device control
+// group and the RDMA core allow: files in /sys do not, and access(2) does not ask either. The kernel's
+// ib_uverbs_open calls no driver and sends no command: it allocates a file and holds the module of drivers
+// that cannot be unplugged until the file is closed again, at once. A node is opened only if its number is
+// the one that sysfs gives that uverbs device. Nodes of GPUs are never opened: that may
 // start the GPU.
 //
-// Concurrency: a Reader is immutable and may be used by any number of goroutines. Folders may be on file systems that do not
-// answer; then Read does not return. Errors are in the facts. Everything read is untrusted and bounded.
+// Concurrency: a Reader is immutable and may be used by any number of goroutines. Folders may be on file
+// systems that do not answer; then Read does not return. Errors are in the facts. Everything read is
+// untrusted and bounded.
 package inside
 
 import (
@@ -70,8 +72,8 @@ func memlock(now time.Time) fabric.Fact[fabric.Memlock] {
 	return fabric.Known(fabric.Memlock{Soft: l.Cur, Hard: l.Max}, source, now) // RLIM_INFINITY is fabric.NoLimit
 }
 
-// locksAll reports whether this process has CAP_IPC_LOCK where the kernel asks for it: root of another user namespace, as in
-// rootless containers, has not.
+// locksAll reports whether this process has CAP_IPC_LOCK where the kernel asks for it: root of another user
+// namespace, as in rootless containers, has not.
 func (r *Reader) locksAll(now time.Time) fabric.Fact[bool] {
 	const source = "self/status"
 	status, err := read(filepath.Join(r.Procfs, source))
@@ -135,7 +137,8 @@ func (r *Reader) verbsNode(dir, name string, now time.Time) fabric.VerbsNode {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return unknown(err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFCHR || fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)) != strings.TrimSpace(number) {
+	if st.Mode&unix.S_IFMT != unix.S_IFCHR || fmt.Sprintf("%d:%d", unix.Major(st.Rdev),
+		unix.Minor(st.Rdev)) != strings.TrimSpace(number) {
 		return unknown(fabric.Because(fabric.ReasonMalformed, "not the node of this device"))
 	}
 	opened, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)

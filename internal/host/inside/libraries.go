@@ -23,8 +23,8 @@ const (
 // provider is the file of a driver of libibverbs. The number is that of the interface between both.
 var provider = lazyregexp.New(`^lib([a-z0-9_]{1,32})-rdmav[0-9]{1,3}\.so$`)
 
-// libraries looks for the libraries that RDMA needs. What is not found is absent only where the C library is found: else the
-// loader of this place has folders that are not known here.
+// libraries looks for the libraries that RDMA needs. What is not found is absent only where the C library is
+// found: else the loader of this place has folders that are not known here.
 func (r *Reader) libraries(in *fabric.Inside, now time.Time) {
 	_, whole := library.Find(r.Root, library.Locate(r.Root, libc, r.LibraryPath)...)
 	for _, dir := range library.Folders(r.LibraryPath) {
@@ -49,8 +49,8 @@ func (r *Reader) libraries(in *fabric.Inside, now time.Time) {
 	}
 }
 
-// providers returns the drivers in the folder libibverbs beside the library and beside others, and in these folders themselves,
-// as before rdma-core 17.
+// providers returns the drivers in the folder libibverbs beside the library and beside others, and in these
+// folders themselves, as before rdma-core 17.
 func (r *Reader) providers(verbs string) []string {
 	dirs := library.StandardFolders(r.Root)
 	if verbs != "" {
@@ -63,7 +63,8 @@ func (r *Reader) providers(verbs string) []string {
 	}
 	var all []string
 	for _, dir := range dirs {
-		for _, file := range slices.Concat(library.Files(r.Root, path.Join(dir, "libibverbs"), "lib"), library.Files(r.Root, dir, "lib")) {
+		for _, file := range slices.Concat(library.Files(r.Root, path.Join(dir, "libibverbs"), "lib"),
+			library.Files(r.Root, dir, "lib")) {
 			if m := provider().FindStringSubmatch(path.Base(file)); m != nil {
 				all = append(all, m[1])
 			}

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kmsg reads the messages of the kernel from /dev/kmsg, and finds failures of GPUs, NVSwitches, HCAs and PCIe devices in
-// them. The format is that of Documentation/ABI/testing/dev-kmsg of Linux.
+// Package kmsg reads the messages of the kernel from /dev/kmsg, and finds failures of GPUs, NVSwitches, HCAs
+// and PCIe devices in them. The format is that of Documentation/ABI/testing/dev-kmsg of Linux.
 //
-// Opening the device takes CAP_SYSLOG where kernel.dmesg_restrict is 1, and permission for the file. Reading takes no message from
-// other readers, changes nothing and never waits.
+// Opening the device takes CAP_SYSLOG where kernel.dmesg_restrict is 1, and permission for the file. Reading
+// takes no message from other readers, changes nothing and never waits.
 //
-// Users cannot write what counts: the kernel gives what processes write to /dev/kmsg another facility, and what it prints of a
-// process, such as its name in the message of a crash, is not where drivers print their own name and the address of a device. No
-// text leaves the package, only IDs of signatures and times.
+// Users cannot write what counts: the kernel gives what processes write to /dev/kmsg another facility, and
+// what it prints of a process, such as its name in the message of a crash, is not where drivers print their
+// own name and the address of a device. No text leaves the package, only IDs of signatures and times.
 //
-// Concurrency: a Reader may be used by any number of goroutines; Read and Close do not wait for messages. Errors are those of opening and reading the file.
+// Concurrency: a Reader may be used by any number of goroutines; Read and Close do not wait for messages.
+// Errors are those of opening and reading the file.
 package kmsg
 
 import (
@@ -80,8 +81,8 @@ func (r *Reader) release() error {
 	return unix.Close(fd)
 }
 
-// Read reads the messages since the last call. Those that were there at the first call show when a failure was last seen, but are
-// not counted: an exporter that restarts would count them again.
+// Read reads the messages since the last call. Those that were there at the first call show when a failure
+// was last seen, but are not counted: an exporter that restarts would count them again.
 func (r *Reader) Read(now time.Time) (fabric.KernelReading, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,8 +170,8 @@ func (r *Reader) line(line string, boot, now time.Time) {
 	r.failures.Add(s.ID, written, !r.past)
 }
 
-// parse parses "6,339,5140900,-;message": priority with facility, sequence number, microseconds since boot, flags. False: it is no
-// message of the kernel itself.
+// parse parses "6,339,5140900,-;message": priority with facility, sequence number, microseconds since boot,
+// flags. False: it is no message of the kernel itself.
 func parse(line string) (at time.Duration, message string, ok bool) {
 	prefix, message, found := strings.Cut(line, ";")
 	fields := strings.Split(prefix, ",")
@@ -191,8 +192,8 @@ func parse(line string) (at time.Duration, message string, ok bool) {
 
 const maxUptime = 100 * 365 * 24 * time.Hour
 
-// written is how drivers begin messages with a signature. A process can have the kernel print any name of 15 bytes at the beginning
-// of a message, and any name of a file behind it; none of these fits in 15 bytes.
+// written is how drivers begin messages with a signature. A process can have the kernel print any name of 15
+// bytes at the beginning of a message, and any name of a file behind it; none of these fits in 15 bytes.
 var written = regexp.MustCompile(`^(?:` +
 	`NVRM: Xid \(PCI:[0-9a-fA-F:.]+\): [0-9]+[, ]|` +
 	`nvidia-nvswitch[0-9]+: SXid \(PCI:[0-9a-fA-F:.]+\): [0-9]+[, ]|` +

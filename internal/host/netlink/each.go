@@ -19,8 +19,9 @@ var ErrTooLong = fabric.Because(fabric.ReasonTimeout, "longer than is listened t
 const lookEvery = 256
 
 // Each asks a question that has a list as its answer, and calls visit with the payload of each message, which is valid
-// until visit returns. Unlike List, it holds one datagram in memory at a time, so that a list may have any length. It takes no longer than
-// within; then, or with an error of visit, it closes the Conn and returns ErrTooLong or that error.
+// until visit returns. Unlike List, it holds one datagram in memory at a time, so that a list may have any
+// length. It takes no longer than within; then, or with an error of visit, it closes the Conn and returns
+// ErrTooLong or that error.
 func (c *Conn) Each(q Question, within time.Duration, visit func(data []byte) error) error {
 	if c.broken {
 		return c.Failed(q, ErrBroken)

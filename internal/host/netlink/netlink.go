@@ -130,8 +130,8 @@ func Get[T any](c *Conn, q Question, decode func([]byte) (T, error)) (T, error) 
 	return none, c.Failed(q, err)
 }
 
-// List asks a question that has a list as its answer, with the flag Dump. What cannot be decoded is left out and named in the error: one
-// device with a malformed answer does not hide the others.
+// List asks a question that has a list as its answer, with the flag Dump. What cannot be decoded is left out
+// and named in the error: one device with a malformed answer does not hide the others.
 func List[T any](c *Conn, q Question, decode func([]byte) (T, error)) ([]T, error) {
 	replies, err := c.Ask(q)
 	if err != nil {
@@ -219,7 +219,8 @@ func (q Question) check(replies []Message) error {
 			continue
 		}
 		if len(m.Data) < genericHeader || m.Data[0] != q.Generic {
-			return Malformed("message that begins with %#x, expected command %d", m.Data[:min(len(m.Data), genericHeader)], q.Generic)
+			return Malformed("message that begins with %#x, expected command %d", m.Data[:min(len(m.Data), genericHeader)],
+				q.Generic)
 		}
 		replies[i].Data = m.Data[genericHeader:]
 	}

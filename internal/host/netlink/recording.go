@@ -37,8 +37,8 @@ const (
 	maxElements  = 1 << 20 // of all arrays
 )
 
-// Load reads a list of exchanges from a JSON file. An exchange that cannot be decoded is left out, as if it had not been
-// recorded; where none can be, that is the error.
+// Load reads a list of exchanges from a JSON file. An exchange that cannot be decoded is left out, as if it
+// had not been recorded; where none can be, that is the error.
 func Load(name string) ([]Exchange, error) {
 	b, err := ReadFile(name, maxFile)
 	if err != nil {
@@ -90,8 +90,8 @@ func decodeList(b []byte) ([]Exchange, error) {
 
 var errNoList = errors.New("expected one JSON array")
 
-// ReadFile reads a file that may come from an archive by anyone: no link leads out of its folder, and a file that is not
-// regular or has more than limit bytes is an error.
+// ReadFile reads a file that may come from an archive by anyone: no link leads out of its folder, and a file
+// that is not regular or has more than limit bytes is an error.
 func ReadFile(name string, limit int64) ([]byte, error) {
 	dir, err := openat.Open(filepath.Dir(name))
 	if err != nil {
@@ -194,8 +194,8 @@ func (r *recording) answer(q Question) ([]Message, error) {
 	return replies, nil
 }
 
-// Elements counts the elements of all arrays in a JSON text: a byte or two of one may become a kilobyte when it is decoded.
-// It takes no memory. Of what is no JSON the number means nothing.
+// Elements counts the elements of all arrays in a JSON text: a byte or two of one may become a kilobyte when
+// it is decoded. It takes no memory. Of what is no JSON the number means nothing.
 func Elements(text []byte) int {
 	const deepest = 10000 // where encoding/json ends
 	var arrays [deepest]bool

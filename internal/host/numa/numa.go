@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package numa reads which NUMA nodes the processors are of and how far the nodes are from each other, as the firmware says (ACPI SLIT):
-// sysfs devices/system/node. It reads once, opens nothing that hangs, and returns what it read as plain data, which any number of
-// goroutines may use.
+// Package numa reads which NUMA nodes the processors are of and how far the nodes are from each other, as the
+// firmware says (ACPI SLIT): sysfs devices/system/node. It reads once, opens nothing that hangs, and returns
+// what it read as plain data, which any number of goroutines may use.
 package numa
 
 import (
@@ -26,7 +26,8 @@ type Nodes struct {
 	distances map[int][]int // from a node to each node by number; 0: there is no such node
 }
 
-// Read reads the nodes of the sysfs mounted at root. A kernel without NUMA has none, which is an error that wraps fs.ErrNotExist.
+// Read reads the nodes of the sysfs mounted at root. A kernel without NUMA has none, which is an error that
+// wraps fs.ErrNotExist.
 func Read(root string) (*Nodes, error) {
 	dir := filepath.Join(root, "devices/system/node")
 	text, err := read(filepath.Join(dir, "online"))
@@ -70,8 +71,8 @@ func Read(root string) (*Nodes, error) {
 	return n, nil
 }
 
-// From returns the least distance to each node, by number, from one of these CPUs ("0-55,112"); 0: there is no such node. It is nil
-// where the list cannot be parsed or none of the CPUs is of a node.
+// From returns the least distance to each node, by number, from one of these CPUs ("0-55,112"); 0: there is
+// no such node. It is nil where the list cannot be parsed or none of the CPUs is of a node.
 func (n *Nodes) From(cpus string) []int {
 	all, err := list(cpus, maxCPUs)
 	if err != nil {
@@ -107,7 +108,8 @@ func read(path string) (string, error) {
 	return string(b), err
 }
 
-// list parses a list of the kernel (bitmap_parselist), of numbers below most. An empty one is that of a node without CPUs.
+// list parses a list of the kernel (bitmap_parselist), of numbers below most. An empty one is that of a node
+// without CPUs.
 func list(text string, most int) ([]int, error) {
 	var all []int
 	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {

@@ -22,7 +22,8 @@ func own(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// of is the processor time that a process has used, over all of its threads (/proc/<pid>/task/*/schedstat, nanoseconds).
+// of is the processor time that a process has used, over all of its threads (/proc/<pid>/task/*/schedstat,
+// nanoseconds).
 func of(t testing.TB, pid int) time.Duration {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	tasks, err := os.ReadDir(dir)
@@ -84,8 +85,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// A read costs both processes together less than 10 ms of processor time. Counting calls would not catch a codec that is
-// slow.
+// A read costs both processes together less than 10 ms of processor time. Counting calls would not catch a
+// codec that is slow.
 func TestAReadIsCheap(t *testing.T) {
 	c, client := newChild(t, []string{"processes 2"})
 	d := mustRead(t, client, fabric.GPUDriver{}, true)

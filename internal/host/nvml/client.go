@@ -11,9 +11,9 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Caller carries requests to a Server in another process, one at a time, and starts that process when there is none. When
-// the context ends before the answer is there, it returns; the next request waits for that answer, or for the end of the
-// process. Close ends the process within a second, whatever it does.
+// Caller carries requests to a Server in another process, one at a time, and starts that process when there
+// is none. When the context ends before the answer is there, it returns; the next request waits for that
+// answer, or for the end of the process. Close ends the process within a second, whatever it does.
 type Caller interface {
 	Call(ctx context.Context, request []byte) ([]byte, error)
 	Close() error
@@ -40,13 +40,15 @@ func NewClient(c Caller) *Client { return &Client{caller: c} }
 func (c *Client) Close() error { return c.caller.Close() }
 
 // Read reads what changes; the rest it takes from last, unless slow is set or last is not a reading of this client. No
-// driver is an answer, and so is no library: Loaded is unknown then. The error of a driver that answers no request comes with
-// Loaded known true.
+// driver is an answer, and so is no library: Loaded is unknown then. The error of a driver that answers no
+// request comes with Loaded known true.
 func (c *Client) Read(last fabric.GPUDriver, isSlow bool, now time.Time) (fabric.GPUDriver, error) {
 	return c.read(context.Background(), last, isSlow, now)
 }
 
-func (c *Client) read(ctx context.Context, last fabric.GPUDriver, isSlow bool, now time.Time) (fabric.GPUDriver, error) {
+func (c *Client) read(ctx context.Context, last fabric.GPUDriver, isSlow bool, now time.Time) (fabric.GPUDriver,
+	error,
+) {
 	q := request{tier: fast, epoch: c.epoch}
 	switch loaded, ok := last.Loaded.Get(); {
 	case !ok || !loaded || last.Released != "" || c.epoch == 0:
@@ -76,13 +78,14 @@ func (c *Client) ask(ctx context.Context, q request, timeout time.Duration, now 
 		return fmt.Errorf("ask the process with NVIDIA's library: %w", err)
 	}
 	if len(raw) > maxReply {
-		return fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: an answer of %d bytes, expected %d at most", len(raw), maxReply))
+		return fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: an answer of %d bytes, expected %d at most",
+			len(raw), maxReply))
 	}
 	return decode(raw, now, p.walk)
 }
 
-// Processes lists the processes of all GPUs and nothing else: of a GPU there are Index, UUID, Lost and Processes. It asks
-// three functions for each GPU. Readings go on as if it had not been.
+// Processes lists the processes of all GPUs and nothing else: of a GPU there are Index, UUID, Lost and
+// Processes. It asks three functions for each GPU. Readings go on as if it had not been.
 func (c *Client) Processes(ctx context.Context, now time.Time) ([]fabric.GPU, error) {
 	var p reply
 	if err := c.ask(ctx, request{tier: running}, firstTimeout, now, &p); err != nil {
@@ -95,7 +98,8 @@ func (c *Client) Processes(ctx context.Context, now time.Time) ([]fabric.GPU, er
 		_, err := c.conclude(&p, request{}, now)
 		return nil, err
 	case p.tier != running:
-		return nil, fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: an answer of tier %d, expected %d", p.tier, running))
+		return nil, fabric.Because(fabric.ReasonMalformed,
+			fmt.Sprintf("nvml: an answer of tier %d, expected %d", p.tier, running))
 	}
 	unique(p.driver.GPUs)
 	return p.driver.GPUs, nil
@@ -115,8 +119,9 @@ func (c *Client) conclude(p *reply, q request, now time.Time) (fabric.GPUDriver,
 		return fabric.GPUDriver{}, fabric.Because(p.reason, "nvml: "+p.text)
 	}
 	if p.tier < q.tier || p.tier > all || p.tier != all && p.epoch != q.epoch {
-		return fabric.GPUDriver{}, fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: an answer of tier %d and epoch %x, expected tier %d and epoch %x",
-			p.tier, p.epoch, q.tier, q.epoch))
+		return fabric.GPUDriver{}, fabric.Because(fabric.ReasonMalformed,
+			fmt.Sprintf("nvml: an answer of tier %d and epoch %x, expected tier %d and epoch %x",
+				p.tier, p.epoch, q.tier, q.epoch))
 	}
 	d := &p.driver
 	d.Released = ""

@@ -53,7 +53,8 @@ func (g *gpu) fabricInfo() fabric.Fact[nvml.GpuFabricInfo_v3] {
 	const versioned, first = "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"
 	if !g.r.has(versioned) {
 		return to(get(g, absent, g.dev.GetGpuFabricInfo, first), func(i nvml.GpuFabricInfo) (nvml.GpuFabricInfo_v3, bool) {
-			return nvml.GpuFabricInfo_v3{ClusterUuid: i.ClusterUuid, Status: i.Status, CliqueId: i.CliqueId, State: i.State}, true
+			return nvml.GpuFabricInfo_v3{ClusterUuid: i.ClusterUuid, Status: i.Status, CliqueId: i.CliqueId, State: i.State},
+				true
 		})
 	}
 	return get(g, absent, func() (nvml.GpuFabricInfo_v3, nvml.Return) {
@@ -71,7 +72,8 @@ func (g *gpu) fabricInfo() fabric.Fact[nvml.GpuFabricInfo_v3] {
 // fabricOf decodes nvmlGpuFabricInfo_v3_t.
 func fabricOf(i nvml.GpuFabricInfo_v3) (fabric.GPUFabric, bool) {
 	u := i.ClusterUuid
-	f := fabric.GPUFabric{Clique: int(i.CliqueId), Cluster: fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])}
+	f := fabric.GPUFabric{Clique: int(i.CliqueId), Cluster: fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10],
+		u[10:])}
 	state, ok := valueOf(fabricStates, int(i.State)-1)
 	if !ok {
 		return f, false
@@ -91,7 +93,8 @@ func unhealthy(mask uint32, summary uint8) []string {
 			names = append(names, f.name)
 		}
 	}
-	if c := int(mask >> nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION & nvml.GPU_FABRIC_HEALTH_MASK_WIDTH_INCORRECT_CONFIGURATION); c > 1 {
+	if c := int(mask >> nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION &
+		nvml.GPU_FABRIC_HEALTH_MASK_WIDTH_INCORRECT_CONFIGURATION); c > 1 {
 		n, ok := valueOf(configurations, c-2)
 		if !ok {
 			n = "incorrect_configuration" // in a way that is newer than this binary

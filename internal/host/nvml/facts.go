@@ -66,9 +66,11 @@ func valueOf[T any](table []T, n int) (T, bool) {
 // memory asks the version that does not count what the driver keeps for itself as used, like nvidia-smi.
 func (g *gpu) memory() fabric.Fact[fabric.GPUMemory] {
 	if g.r.has("nvmlDeviceGetMemoryInfo_v2") {
-		return to(get(g, unsupported, g.dev.GetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo_v2"), func(m nvml.Memory_v2) (fabric.GPUMemory, bool) { return memoryOf(m.Total, m.Used) })
+		return to(get(g, unsupported, g.dev.GetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo_v2"),
+			func(m nvml.Memory_v2) (fabric.GPUMemory, bool) { return memoryOf(m.Total, m.Used) })
 	}
-	return to(get(g, unsupported, g.dev.GetMemoryInfo, "nvmlDeviceGetMemoryInfo"), func(m nvml.Memory) (fabric.GPUMemory, bool) { return memoryOf(m.Total, m.Used) })
+	return to(get(g, unsupported, g.dev.GetMemoryInfo, "nvmlDeviceGetMemoryInfo"),
+		func(m nvml.Memory) (fabric.GPUMemory, bool) { return memoryOf(m.Total, m.Used) })
 }
 
 func memoryOf(total, used uint64) (fabric.GPUMemory, bool) {
@@ -81,11 +83,15 @@ func (g *gpu) clockReasons() fabric.Fact[fabric.ClockReasons] {
 	if !g.r.has(symbol) {
 		ask, symbol = g.dev.GetCurrentClocksThrottleReasons, "nvmlDeviceGetCurrentClocksThrottleReasons"
 	}
-	return to(get(g, unsupported, ask, symbol), func(m uint64) (fabric.ClockReasons, bool) { return fabric.ClockReasons(m), true })
+	return to(get(g, unsupported, ask, symbol), func(m uint64) (fabric.ClockReasons,
+		bool,
+	) {
+		return fabric.ClockReasons(m), true
+	})
 }
 
-// processes lists all kinds; it is unknown when one of them is. A GPU or driver that does not know a kind has none of it,
-// but for compute processes, which all know.
+// processes lists all kinds; it is unknown when one of them is. A GPU or driver that does not know a kind has
+// none of it, but for compute processes, which all know.
 func (g *gpu) processes(list []fabric.GPUProcess) fabric.Fact[[]fabric.GPUProcess] {
 	if g.r.processes == nil {
 		return unknown[[]fabric.GPUProcess](fabric.ReasonMissing)
@@ -133,16 +139,29 @@ func (r *reader) pair(i, k int, a, b *gpu) fabric.GPUPair {
 	}
 	ask := &gpu{r: r} // an error of a pair says nothing of one GPU
 	// Of the capabilities, NVML_P2P_CAPS_INDEX_READ is not NVLink (that is 2), and the status of a way that works is 0.
-	p.Write = to(once(r, get(ask, unsupported, func() (nvml.GpuP2PStatus, nvml.Return) { return a.dev.GetP2PStatus(b.dev, nvml.P2P_CAPS_INDEX_WRITE) },
-		"nvmlDeviceGetP2PStatus")), func(s nvml.GpuP2PStatus) (fabric.P2PStatus, bool) { return valueOf(p2pStatuses, int(s)) })
-	p.Ancestor = to(once(r, get(ask, unsupported, func() (nvml.GpuTopologyLevel, nvml.Return) { return a.dev.GetTopologyCommonAncestor(b.dev) },
+	p.Write = to(once(r, get(ask, unsupported, func() (nvml.GpuP2PStatus,
+		nvml.Return,
+	) {
+		return a.dev.GetP2PStatus(b.dev, nvml.P2P_CAPS_INDEX_WRITE)
+	},
+		"nvmlDeviceGetP2PStatus")), func(s nvml.GpuP2PStatus) (fabric.P2PStatus,
+		bool,
+	) {
+		return valueOf(p2pStatuses, int(s))
+	})
+	p.Ancestor = to(once(r, get(ask, unsupported, func() (nvml.GpuTopologyLevel,
+		nvml.Return,
+	) {
+		return a.dev.GetTopologyCommonAncestor(b.dev)
+	},
 		"nvmlDeviceGetTopologyCommonAncestor")), distanceOf)
 	return p
 }
 
 func distanceOf(l nvml.GpuTopologyLevel) (fabric.Distance, bool) {
 	d, ok := map[nvml.GpuTopologyLevel]fabric.Distance{
-		nvml.TOPOLOGY_INTERNAL: fabric.DistancePIX, nvml.TOPOLOGY_SINGLE: fabric.DistancePIX, // two GPUs of one board are below the switch on it
+		// two GPUs of one board are below the switch on it
+		nvml.TOPOLOGY_INTERNAL: fabric.DistancePIX, nvml.TOPOLOGY_SINGLE: fabric.DistancePIX,
 		nvml.TOPOLOGY_MULTIPLE: fabric.DistancePXB, nvml.TOPOLOGY_HOSTBRIDGE: fabric.DistancePHB,
 		nvml.TOPOLOGY_NODE: fabric.DistanceNODE, nvml.TOPOLOGY_SYSTEM: fabric.DistanceSYS,
 	}[l]

@@ -10,8 +10,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// flatten makes a map of all that is known: the path of each fact and plain value, to how it is known. Facts of lists are
-// there beside the facts in them.
+// flatten makes a map of all that is known: the path of each fact and plain value, to how it is known. Facts
+// of lists are there beside the facts in them.
 func flatten(d fabric.GPUDriver) map[string]string {
 	flat := map[string]string{}
 	flattenInto(flat, "", reflect.ValueOf(d))

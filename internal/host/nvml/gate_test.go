@@ -103,7 +103,8 @@ func TestGateWithRealReaders(t *testing.T) {
 			Quiet:      quiet,
 		})
 	}
-	// enter takes more time when this machine is too busy to start a process and to look often enough, unless that looks as expected.
+	// enter takes more time when this machine is too busy to start a process and to look often enough, unless
+	// that looks as expected.
 	enter := func(want probes.Skip) (pass *gate.Pass, skipped *probes.Skipped) {
 		for ; ; quiet *= 2 {
 			if pass, skipped = opened().Enter(t.Context(), []string{uuid}); pass != nil || skipped.Why == want || skipped.Why != probes.SkipCannotProveIdle || quiet > time.Minute {

@@ -59,7 +59,8 @@ func (w *wire) driver(d *fabric.GPUDriver) {
 		return
 	}
 	list(w, &d.P2P, len(d.GPUs)*(len(d.GPUs)-1)/2, func(i int, p *fabric.GPUPair) {
-		if !w.int(&p.A, len(d.GPUs)-1) || !w.int(&p.B, len(d.GPUs)-1) || w.decode && (p.A >= p.B || i > 0 && !ascends(d.P2P[i-1], *p)) {
+		if !w.int(&p.A, len(d.GPUs)-1) || !w.int(&p.B, len(d.GPUs)-1) || w.decode &&
+			(p.A >= p.B || i > 0 && !ascends(d.P2P[i-1], *p)) {
 			w.fail("pair %d of GPUs", i)
 		}
 		fact(w, &p.Write, "nvmlDeviceGetP2PStatus", enumOf(p2pStatuses))
@@ -222,7 +223,8 @@ func (w *wire) links(v *[]fabric.NVLink, last []fabric.NVLink) bool {
 
 func (w *wire) linkErrors(l *fabric.NVLink) {
 	list(w, &l.Errors, len(linkErrors), func(i int, e *fabric.NVLinkErrors) {
-		if !enum(w, &e.Kind, linkErrors) || w.decode && slices.ContainsFunc(l.Errors[:i], func(o fabric.NVLinkErrors) bool { return o.Kind == e.Kind }) {
+		if !enum(w, &e.Kind, linkErrors) || w.decode && slices.ContainsFunc(l.Errors[:i],
+			func(o fabric.NVLinkErrors) bool { return o.Kind == e.Kind }) {
 			w.fail("kind of NVLink errors")
 			return
 		}

@@ -44,8 +44,8 @@ const maxFields = 64
 
 const symbolFields = "nvmlDeviceGetFieldValues"
 
-// fields asks for one field of each scope. Entries that do not answer have the reason in NvmlReturn, all of them when the
-// call itself fails. The result is good until the next call.
+// fields asks for one field of each scope. Entries that do not answer have the reason in NvmlReturn, all of
+// them when the call itself fails. The result is good until the next call.
 func (g *gpu) fields(ids []uint32, scopes []int) []nvml.FieldValue {
 	v := g.links.values[:0]
 	for _, s := range scopes {
@@ -132,7 +132,8 @@ func (g *gpu) readLinks(t tier) {
 	}
 	for i := range links {
 		// A link that came up leads somewhere now.
-		if l := &links[i]; l.Active.Or(false) && (l.Remote.Reason == fabric.ReasonUnsupported || l.Remote.Reason == fabric.ReasonIO) && t != all {
+		if l := &links[i]; l.Active.Or(false) && (l.Remote.Reason == fabric.ReasonUnsupported ||
+			l.Remote.Reason == fabric.ReasonIO) && t != all {
 			g.r.again = true
 		}
 	}
@@ -199,7 +200,11 @@ func (g *gpu) planSingle(count int) fabric.Fact[[]int] {
 func (g *gpu) readStates(links []fabric.NVLink) {
 	if g.links.single {
 		for i := range links {
-			links[i].Active = to(get(g, unsupported, func() (nvml.EnableState, nvml.Return) { return g.dev.GetNvLinkState(links[i].Number) },
+			links[i].Active = to(get(g, unsupported, func() (nvml.EnableState,
+				nvml.Return,
+			) {
+				return g.dev.GetNvLinkState(links[i].Number)
+			},
 				"nvmlDeviceGetNvLinkState"), func(s nvml.EnableState) (bool, bool) { return enabled(int(s)) })
 		}
 		return
@@ -213,7 +218,8 @@ func (g *gpu) readStates(links []fabric.NVLink) {
 // active decodes NVML_NVLINK_STATE_*. A link that sleeps to save power is up: it wakes with the first packet. One whose
 // traffic is disabled carries nothing.
 func active(state uint64) (bool, bool) {
-	return state == nvml.NVLINK_STATE_ACTIVE || state == nvml.NVLINK_STATE_SLEEP, state <= nvml.NVLINK_STATE_ACTIVE_TRAFFIC_DISABLED
+	return state == nvml.NVLINK_STATE_ACTIVE || state == nvml.NVLINK_STATE_SLEEP,
+		state <= nvml.NVLINK_STATE_ACTIVE_TRAFFIC_DISABLED
 }
 
 // readSpeedsAndErrors asks for all kinds of errors first, and then for those that some link counts.
@@ -234,7 +240,8 @@ func (g *gpu) readSpeedsAndErrors(links []fabric.NVLink, first bool) {
 		l.Speed = to(number(&v[0]), func(n uint64) (float64, bool) { return float64(n) * 1e6, n > 0 && n < 1e6 })
 		l.Errors = l.Errors[:0]
 		for k := range p.kinds {
-			if refused(nvml.Return(v[1+k].NvmlReturn)) || slices.ContainsFunc(l.Errors, func(e fabric.NVLinkErrors) bool { return e.Kind == p.kinds[k].kind }) {
+			if refused(nvml.Return(v[1+k].NvmlReturn)) || slices.ContainsFunc(l.Errors,
+				func(e fabric.NVLinkErrors) bool { return e.Kind == p.kinds[k].kind }) {
 				continue
 			}
 			counted[k] = true
@@ -262,8 +269,21 @@ func keep(kinds []linkError, counted []bool) []linkError {
 
 // readRemote reads what a link leads to. Links that are down do not say.
 func (g *gpu) readRemote(l *fabric.NVLink) {
-	l.Remote = to(once(g.r, get(g, unsupported, func() (nvml.PciInfo, nvml.Return) { return g.dev.GetNvLinkRemotePciInfo(l.Number) },
-		"nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo")), func(p nvml.PciInfo) (string, bool) { return addressOf(&p), true })
-	l.RemoteKind = to(once(g.r, get(g, unsupported, func() (nvml.IntNvLinkDeviceType, nvml.Return) { return g.dev.GetNvLinkRemoteDeviceType(l.Number) },
-		"nvmlDeviceGetNvLinkRemoteDeviceType")), func(t nvml.IntNvLinkDeviceType) (fabric.NVLinkEnd, bool) { return valueOf(linkEnds, int(t)) })
+	l.Remote = to(once(g.r, get(g, unsupported, func() (nvml.PciInfo,
+		nvml.Return,
+	) {
+		return g.dev.GetNvLinkRemotePciInfo(l.Number)
+	},
+		"nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo")),
+		func(p nvml.PciInfo) (string, bool) { return addressOf(&p), true })
+	l.RemoteKind = to(once(g.r, get(g, unsupported, func() (nvml.IntNvLinkDeviceType,
+		nvml.Return,
+	) {
+		return g.dev.GetNvLinkRemoteDeviceType(l.Number)
+	},
+		"nvmlDeviceGetNvLinkRemoteDeviceType")), func(t nvml.IntNvLinkDeviceType) (fabric.NVLinkEnd,
+		bool,
+	) {
+		return valueOf(linkEnds, int(t))
+	})
 }

@@ -13,11 +13,12 @@
 // with the driver or with the set of GPUs only; it is read when either does, and the client keeps it from answer to
 // answer. A number, the epoch, says whether what the client has kept still belongs to what the server reads.
 //
-// go-nvml leaves the symbols of the library unresolved in the binary. A call to one that the installed library lacks, or
-// to any before the library is loaded, ends the process ("symbol lookup error"). So nothing is called before nvmlInit has
-// succeeded, and each symbol is looked up first: a missing one makes its facts unknown(missing). Nor is go-nvml's text of
-// a Return ever asked for, which calls into the library too. For the same reason the binary must be linked lazily: where
-// the compiler has -z now for a default (Ubuntu), -ldflags '-extldflags=-Wl,-z,lazy' takes it back, or it does not start.
+// go-nvml leaves the symbols of the library unresolved in the binary. A call to one that the installed
+// library lacks, or to any before the library is loaded, ends the process ("symbol lookup error"). So nothing
+// is called before nvmlInit has succeeded, and each symbol is looked up first: a missing one makes its facts
+// unknown(missing). Nor is go-nvml's text of a Return ever asked for, which calls into the library too. For
+// the same reason the binary must be linked lazily: where the compiler has -z now for a default (Ubuntu),
+// -ldflags '-extldflags=-Wl,-z,lazy' takes it back, or it does not start.
 //
 // What NVML answers becomes a fact like this:
 //
@@ -26,14 +27,15 @@
 //     NUMA node. For everything else it is unknown(unsupported).
 //   - NVML_ERROR_NO_PERMISSION is unknown(privilege), NVML_ERROR_FUNCTION_NOT_FOUND unknown(missing),
 //     NVML_ERROR_INVALID_ARGUMENT unknown(unsupported), every other error unknown(io_error).
-//   - NVML_ERROR_GPU_IS_LOST makes the GPU lost, and all else of it unknown(gone). UUID and address stay where they were
-//     known before.
-//   - With NVML_ERROR_DRIVER_NOT_LOADED, GPUDriver.Loaded is known false, without the library unknown(missing): no error.
-//   - NVML_ERROR_LIB_RM_VERSION_MISMATCH (the library was updated and the kernel module was not, or the other way round)
-//     is an error: there is a driver (Loaded is true), and no program can use it.
+//   - NVML_ERROR_GPU_IS_LOST makes the GPU lost, and all else of it unknown(gone). UUID and address stay where
+//     they were known before.
+//   - With NVML_ERROR_DRIVER_NOT_LOADED, GPUDriver.Loaded is known false, without the library unknown(missing): no
+//     error.
+//   - NVML_ERROR_LIB_RM_VERSION_MISMATCH (the library was updated and the kernel module was not, or the other way
+//     round) is an error: there is a driver (Loaded is true), and no program can use it.
 //
-// Server and Client are for one goroutine at a time. Calls into the library cannot be interrupted: the owner of the process
-// kills it when one does not return.
+// Server and Client are for one goroutine at a time. Calls into the library cannot be interrupted: the owner
+// of the process kills it when one does not return.
 package nvml
 
 import (

@@ -44,9 +44,9 @@ import (
 
 // object is the library as it was loaded. It is never unloaded: go-nvml's symbols stay bound to it for good.
 //
-// It is opened here before go-nvml does so, because go-nvml calls a broken library "not found", and calls nvmlInit without
-// looking whether there is one. And it lists processes itself, because go-nvml doubles its buffer as long as the library
-// calls it too small, and accepts any length that comes back.
+// It is opened here before go-nvml does so, because go-nvml calls a broken library "not found", and calls
+// nvmlInit without looking whether there is one. And it lists processes itself, because go-nvml doubles its
+// buffer as long as the library calls it too small, and accepts any length that comes back.
 type object struct {
 	handle  unsafe.Pointer
 	known   map[string]unsafe.Pointer // symbols that were looked up; nil: missing
@@ -112,15 +112,25 @@ var processLists = []struct {
 	kind  fabric.GPUProcessKind
 	names []string // the newest first
 }{
-	{fabric.GPUCompute, []string{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"}},
-	{fabric.GPUGraphics, []string{"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses"}},
-	{fabric.GPUMPS, []string{"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses"}},
+	{fabric.GPUCompute, []string{
+		"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+		"nvmlDeviceGetComputeRunningProcesses",
+	}},
+	{fabric.GPUGraphics, []string{
+		"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",
+		"nvmlDeviceGetGraphicsRunningProcesses",
+	}},
+	{fabric.GPUMPS, []string{
+		"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+		"nvmlDeviceGetMPSComputeRunningProcesses",
+	}},
 }
 
 // errLie is the error of a library that says more than can be.
 var errLie = fabric.Because(fabric.ReasonMalformed, "a list of processes that is longer than its buffer")
 
-// processes appends the processes of one kind, those of all parts of a GPU in MIG mode. It asks three times at most, and for maxProcesses at most.
+// processes appends the processes of one kind, those of all parts of a GPU in MIG mode. It asks three times
+// at most, and for maxProcesses at most.
 func (o *object) processes(device unsafe.Pointer, kind fabric.GPUProcessKind, names []string, parts map[instance]string,
 	to []fabric.GPUProcess,
 ) ([]fabric.GPUProcess, nvml.Return, error) {
@@ -163,10 +173,13 @@ func (o *object) processes(device unsafe.Pointer, kind fabric.GPUProcessKind, na
 	return to, nvml.ERROR_INSUFFICIENT_SIZE, nil
 }
 
-// appendProcess appends what both versions of nvmlProcessInfo_t begin with: a PID, padding, and bytes of memory. The second
-// one goes on with the numbers of the GPU instance and of the compute instance. A process that runs in several MIG instances is
-// listed for each of them: it is one, of which the instance is not known.
-func appendProcess(to []fabric.GPUProcess, info []uint64, kind fabric.GPUProcessKind, parts map[instance]string) []fabric.GPUProcess {
+// appendProcess appends what both versions of nvmlProcessInfo_t begin with: a PID, padding, and bytes of
+// memory. The second one goes on with the numbers of the GPU instance and of the compute instance. A process
+// that runs in several MIG instances is listed for each of them: it is one, of which the instance is not
+// known.
+func appendProcess(to []fabric.GPUProcess, info []uint64, kind fabric.GPUProcessKind,
+	parts map[instance]string,
+) []fabric.GPUProcess {
 	var raw [8]byte
 	binary.NativeEndian.PutUint64(raw[:], info[0])
 	p := fabric.GPUProcess{PID: int(binary.NativeEndian.Uint32(raw[:])), Kind: kind}

@@ -26,7 +26,8 @@ type reader struct {
 	has func(symbols ...string) bool
 	// device and processes go past go-nvml, see object.
 	device    func(index int) unsafe.Pointer
-	processes func(device unsafe.Pointer, kind fabric.GPUProcessKind, names []string, parts map[instance]string, to []fabric.GPUProcess) ([]fabric.GPUProcess, nvml.Return, error)
+	processes func(device unsafe.Pointer, kind fabric.GPUProcessKind, names []string, parts map[instance]string,
+		to []fabric.GPUProcess) ([]fabric.GPUProcess, nvml.Return, error)
 
 	d     fabric.GPUDriver
 	gpus  []*gpu
@@ -53,8 +54,8 @@ func newReader(lib nvml.Interface, has func(...string) bool) *reader {
 	return &reader{lib: lib, has: has}
 }
 
-// read reads the facts of a tier and of those below. It reports whether GPUs came, went, were lost or found: then facts of
-// other tiers are out of date too.
+// read reads the facts of a tier and of those below. It reports whether GPUs came, went, were lost or found:
+// then facts of other tiers are out of date too.
 func (r *reader) read(ctx context.Context, t tier) (changed bool, err error) {
 	if t >= slow || r.gpus == nil {
 		if changed, err = r.enumerate(); err != nil {
@@ -106,7 +107,8 @@ func (r *reader) readProcesses(ctx context.Context) error {
 
 // enumerate opens the GPUs. Those that are open stay so.
 func (r *reader) enumerate() (changed bool, err error) {
-	if !r.has("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount") || !r.has("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex") {
+	if !r.has("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount") ||
+		!r.has("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex") {
 		return false, fabric.Because(fabric.ReasonMissing, "the library cannot list GPUs")
 	}
 	n, ret := r.lib.DeviceGetCount()
@@ -118,7 +120,8 @@ func (r *reader) enumerate() (changed bool, err error) {
 	case ret != nvml.SUCCESS:
 		return false, answers("nvmlDeviceGetCount", ret)
 	case n < 0 || n > maxGPUs:
-		return false, fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvmlDeviceGetCount says %d GPUs, expected %d at most", n, maxGPUs))
+		return false, fabric.Because(fabric.ReasonMalformed,
+			fmt.Sprintf("nvmlDeviceGetCount says %d GPUs, expected %d at most", n, maxGPUs))
 	}
 	if changed = n != len(r.gpus); changed || r.gpus == nil {
 		r.gpus = make([]*gpu, n)
@@ -153,7 +156,8 @@ func (g *gpu) open(index int) bool {
 // identify reads the identity of the GPU.
 func (g *gpu) identify() {
 	g.f.UUID = get(g, unsupported, g.dev.GetUUID, "nvmlDeviceGetUUID").Or(g.f.UUID)
-	pci := get(g, unsupported, g.dev.GetPciInfo, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo")
+	pci := get(g, unsupported, g.dev.GetPciInfo, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2",
+		"nvmlDeviceGetPciInfo")
 	if p, ok := pci.Get(); ok {
 		g.f.Address = addressOf(&p)
 	}
@@ -275,8 +279,9 @@ func blank(f *fabric.GPU, why fabric.Reason) {
 	*f = fabric.GPU{
 		Index: f.Index, UUID: f.UUID, Address: f.Address,
 		Lost: unknown[bool](why), Name: unknown[string](why), NUMANode: unknown[int](why), ComputeCap: unknown[int](why),
-		Processes: unknown[[]fabric.GPUProcess](why), Utilization: unknown[float64](why), Memory: unknown[fabric.GPUMemory](why),
-		BAR1: unknown[fabric.GPUMemory](why), ComputeMode: unknown[fabric.ComputeMode](why), MIG: unknown[bool](why),
+		Processes: unknown[[]fabric.GPUProcess](why), Utilization: unknown[float64](why),
+		Memory: unknown[fabric.GPUMemory](why),
+		BAR1:   unknown[fabric.GPUMemory](why), ComputeMode: unknown[fabric.ComputeMode](why), MIG: unknown[bool](why),
 		Persistence: unknown[bool](why), ClockReasons: unknown[fabric.ClockReasons](why), PCIeGeneration: unknown[int](why),
 		PCIeMaxGen: unknown[int](why), PCIeWidth: unknown[int](why), PCIeMaxWidth: unknown[int](why),
 		PCIeReplays: unknown[uint64](why), NVLinks: unknown[[]fabric.NVLink](why), Fabric: unknown[fabric.GPUFabric](why),

@@ -20,11 +20,13 @@ var returns = map[nvml.Return]string{
 	nvml.ERROR_LIBRARY_NOT_FOUND: "library_not_found", nvml.ERROR_FUNCTION_NOT_FOUND: "function_not_found",
 	nvml.ERROR_CORRUPTED_INFOROM: "corrupted_inforom", nvml.ERROR_GPU_IS_LOST: "gpu_is_lost",
 	nvml.ERROR_RESET_REQUIRED: "reset_required", nvml.ERROR_OPERATING_SYSTEM: "operating_system",
-	nvml.ERROR_LIB_RM_VERSION_MISMATCH: "lib_rm_version_mismatch", nvml.ERROR_IN_USE: "in_use", nvml.ERROR_MEMORY: "memory",
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH: "lib_rm_version_mismatch", nvml.ERROR_IN_USE: "in_use",
+	nvml.ERROR_MEMORY:  "memory",
 	nvml.ERROR_NO_DATA: "no_data", nvml.ERROR_INSUFFICIENT_RESOURCES: "insufficient_resources",
 	nvml.ERROR_ARGUMENT_VERSION_MISMATCH: "argument_version_mismatch", nvml.ERROR_DEPRECATED: "deprecated",
-	nvml.ERROR_NOT_READY: "not_ready", nvml.ERROR_GPU_NOT_FOUND: "gpu_not_found", nvml.ERROR_INVALID_STATE: "invalid_state",
-	nvml.ERROR_UNKNOWN: "unknown",
+	nvml.ERROR_NOT_READY: "not_ready", nvml.ERROR_GPU_NOT_FOUND: "gpu_not_found",
+	nvml.ERROR_INVALID_STATE: "invalid_state",
+	nvml.ERROR_UNKNOWN:       "unknown",
 }
 
 // nameOf returns NVML's word for an answer. Those that are newer than this binary are one.
@@ -38,7 +40,8 @@ func nameOf(ret nvml.Return) string {
 // reasonOf is why a fact is unknown, see the package comment.
 func reasonOf(ret nvml.Return) fabric.Reason {
 	switch ret {
-	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.ERROR_DEPRECATED:
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_ARGUMENT_VERSION_MISMATCH,
+		nvml.ERROR_DEPRECATED:
 		return fabric.ReasonUnsupported
 	case nvml.ERROR_NO_PERMISSION:
 		return fabric.ReasonPrivilege

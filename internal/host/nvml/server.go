@@ -28,8 +28,8 @@ type Server struct {
 	buf    []byte
 }
 
-// NewServer returns a Server for that library; an empty name means fabric.NVMLLibrary. Nothing is loaded before the first
-// request.
+// NewServer returns a Server for that library; an empty name means fabric.NVMLLibrary. Nothing is loaded
+// before the first request.
 func NewServer(library string) *Server {
 	if library == "" {
 		library = fabric.NVMLLibrary
@@ -52,8 +52,9 @@ func (s *Server) Handle(ctx context.Context, raw []byte) ([]byte, error) {
 	return s.buf, nil
 }
 
-// Stale reports whether this process will not get an answer out of the driver any more, because it has the library of another
-// driver loaded and cannot load the new one. A new process can. It is asked after each Handle.
+// Stale reports whether this process will not get an answer out of the driver any more, because it has the
+// library of another driver loaded and cannot load the new one. A new process can. It is asked after each
+// Handle.
 func (s *Server) Stale() bool { return s.stale }
 
 // Close releases all GPUs. The next request takes hold of them again.

@@ -25,8 +25,8 @@ type Session struct {
 // NewSession returns a Session that gets each process from open.
 func NewSession(open func() Caller) *Session { return &Session{open: open} }
 
-// Read reads the fast facts, with modes the slow ones too. The others are those of the first reading of the process. When
-// ctx ends, so does the reading.
+// Read reads the fast facts, with modes the slow ones too. The others are those of the first reading of the
+// process. When ctx ends, so does the reading.
 func (s *Session) Read(ctx context.Context, modes bool) (fabric.GPUDriver, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

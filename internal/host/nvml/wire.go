@@ -26,7 +26,8 @@ type wire struct {
 // fail ends the walk: the message itself is damaged, not just one value in it.
 func (w *wire) fail(format string, args ...any) {
 	if w.err == nil {
-		w.err = fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: message at byte %d: ", w.at)+fmt.Sprintf(format, args...))
+		w.err = fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: message at byte %d: ", w.at)+fmt.Sprintf(format,
+			args...))
 	}
 }
 
@@ -100,7 +101,8 @@ func (w *wire) text(v *string, limit int) bool {
 	}
 	raw := w.buf[w.at : w.at+n]
 	w.at += n
-	if n == 0 || n > limit || slices.ContainsFunc(raw, func(c byte) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
+	if n == 0 || n > limit || slices.ContainsFunc(raw,
+		func(c byte) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
 		return false
 	}
 	*v = string(raw)

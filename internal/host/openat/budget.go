@@ -4,8 +4,9 @@ package openat
 
 import "sync"
 
-// Budget counts the descriptors that several readers keep open, so that all of them together leave enough for everything
-// else of the process. What is beyond it is opened for each read, at twenty times the cost. Nil is one without a limit.
+// Budget counts the descriptors that several readers keep open, so that all of them together leave enough for
+// everything else of the process. What is beyond it is opened for each read, at twenty times the cost. Nil is
+// one without a limit.
 type Budget struct {
 	mu      sync.Mutex
 	limit   int

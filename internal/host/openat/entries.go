@@ -19,9 +19,10 @@ type Entry struct {
 	Name  []byte
 }
 
-// Entries calls f with each entry of an open directory, in no order, until it returns an error, and returns how often the kernel was
-// asked. That is done here (getdents64(2)), because package os would do so with twice as many system calls, and keep the numbers to
-// itself. So many entries are asked for at once as fit into the buffer.
+// Entries calls f with each entry of an open directory, in no order, until it returns an error, and returns
+// how often the kernel was asked. That is done here (getdents64(2)), because package os would do so with
+// twice as many system calls, and keep the numbers to itself. So many entries are asked for at once as fit
+// into the buffer.
 func Entries(dir int, buffer []byte, f func(Entry) error) (calls int, err error) {
 	for {
 		calls++

@@ -14,8 +14,9 @@ import (
 // maxLinks bounds the symbolic links on one path, as MAXSYMLINKS of the kernel.
 const maxLinks = 40
 
-// Follow follows every symbolic link in a path, like realpath(3) but below a root. target returns the relative target of a link, and
-// EINVAL for what is none; outside makes the error of a link, or of the path, that leads out of the root.
+// Follow follows every symbolic link in a path, like realpath(3) but below a root. target returns the
+// relative target of a link, and EINVAL for what is none; outside makes the error of a link, or of the path,
+// that leads out of the root.
 func Follow(p string, target func(link string) (string, error), outside func(link string) error) (string, error) {
 	at, link, links := ".", p, 0
 	for rest := strings.Split(p, "/"); len(rest) > 0; {

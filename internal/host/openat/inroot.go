@@ -29,15 +29,18 @@ func DirInRoot(root int, p string, more uint64) (int, error) {
 	return fd, nil
 }
 
-// PathInRoot returns a descriptor that stands for a path of another mount namespace (O_PATH), below the descriptor of its root:
-// nothing is opened. Links lead to where they lead for the processes there, and never out of it; magic links are refused. more
-// are flags for resolving beside those, such as RESOLVE_CACHED.
+// PathInRoot returns a descriptor that stands for a path of another mount namespace (O_PATH), below the
+// descriptor of its root: nothing is opened. Links lead to where they lead for the processes there, and never
+// out of it; magic links are refused. more are flags for resolving beside those, such as RESOLVE_CACHED.
 //
-// Without openat2(2), before Linux 5.6 and behind a filter (RestrictSUIDSGID of systemd), a link on the way or at the end is
-// ELOOP, and RESOLVE_CACHED is ENOSYS.
+// Without openat2(2), before Linux 5.6 and behind a filter (RestrictSUIDSGID of systemd), a link on the way
+// or at the end is ELOOP, and RESOLVE_CACHED is ENOSYS.
 func PathInRoot(root int, p string, more uint64) (int, error) {
 	fd, err := Retry(func() (int, error) {
-		return unix.Openat2(root, p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | more})
+		return unix.Openat2(root, p, &unix.OpenHow{
+			Flags:   unix.O_PATH | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | more,
+		})
 	})
 	if (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) && more&ResolveCached == 0 {
 		fd, err = walk(root, p)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openat opens files below a directory that no path can leave, as os.Root does, with one system call for each path where
-// the kernel has openat2(2).
+// Package openat opens files below a directory that no path can leave, as os.Root does, with one system call
+// for each path where the kernel has openat2(2).
 //
 // Concurrency: a Root may be used by any number of goroutines. Errors are those of os.Root.
 package openat
@@ -59,7 +59,8 @@ func (r *Root) OpenDir(p string) (int, error) {
 	return dup(r.OpenFile(p, flags, 0))
 }
 
-// OpenAttr opens an attribute, which is a file, for reading. It follows no link at the end of the path, and does not wait for a writer of a FIFO.
+// OpenAttr opens an attribute, which is a file, for reading. It follows no link at the end of the path, and
+// does not wait for a writer of a FIFO.
 func (r *Root) OpenAttr(p string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	fd, err := r.openat2(p, flags)

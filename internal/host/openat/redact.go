@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Redaction says what of a file may leave the node in a capture. Each reader has its redactions beside it; a file without one
-// does not leave the node.
+// Redaction says what of a file may leave the node in a capture. Each reader has its redactions beside it; a
+// file without one does not leave the node.
 type Redaction struct {
 	File string // path as the reader has it, a pattern of path.Match
 	// Keep returns what may leave of a text.

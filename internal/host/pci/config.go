@@ -43,7 +43,10 @@ func parseConfig(b []byte, source string, now time.Time) fabric.PCIConfig {
 	}
 	if errors.Is(err, errAbsent) {
 		none, flag := fabric.AbsentFact[int](source, now), fabric.AbsentFact[bool](source, now)
-		return fabric.PCIConfig{MaxPayload: none, MaxReadRequest: none, RelaxedOrdering: flag, NoSnoop: flag, ACS: fabric.AbsentFact[fabric.ACS](source, now)}
+		return fabric.PCIConfig{
+			MaxPayload: none, MaxReadRequest: none, RelaxedOrdering: flag, NoSnoop: flag,
+			ACS: fabric.AbsentFact[fabric.ACS](source, now),
+		}
 	}
 	if err != nil {
 		return fabric.UnknownPCIConfig(fabric.ReasonOf(err), source, now)

@@ -32,8 +32,8 @@ func openDir(root *openat.Root, p string, buf *buffer) (directory, error) {
 
 func (d directory) close() { _ = unix.Close(d.fd) } // nothing was written that could be lost
 
-// read reads a regular file with one read(2); what it returns is valid until the next read. It follows no link, and does
-// not wait for a writer of a FIFO.
+// read reads a regular file with one read(2); what it returns is valid until the next read. It follows no
+// link, and does not wait for a writer of a FIFO.
 func (d directory) read(name string) ([]byte, error) {
 	if d.rec == nil {
 		return d.readFile(name)

@@ -50,8 +50,8 @@ func (r *reader) links(f *fabric.PCIFunction, p place) {
 	r.rest(f, d)
 }
 
-// changing reads the files that are kept open. Of a function that sleeps even those of the link would wake it: the kernel
-// reads its registers for them (pci_config_pm_runtime_get of drivers/pci/pci-sysfs.c).
+// changing reads the files that are kept open. Of a function that sleeps even those of the link would wake
+// it: the kernel reads its registers for them (pci_config_pm_runtime_get of drivers/pci/pci-sysfs.c).
 func (r *reader) changing(f *fabric.PCIFunction, files *files) {
 	f.Asleep = kept(r, files, runtimeStatus, parseAsleep)
 	r.asleep[f.Address] = f.Asleep
@@ -101,7 +101,10 @@ func (r *reader) identify(f *fabric.PCIFunction, d directory) {
 		f.NUMANode = fabric.UnknownFact[int](fabric.ReasonMissing, f.NUMANode.Source, r.now)
 	}
 	f.IOMMUGroup = optional(linkFact(r, d, "iommu_group", parseGroup))
-	f.IOMMUType = fabric.Fact[string]{State: f.IOMMUGroup.State, Reason: f.IOMMUGroup.Reason, Source: f.IOMMUGroup.Source, At: r.now}
+	f.IOMMUType = fabric.Fact[string]{
+		State: f.IOMMUGroup.State, Reason: f.IOMMUGroup.Reason,
+		Source: f.IOMMUGroup.Source, At: r.now,
+	}
 	link, err := d.linkBase("iommu_group")
 	if err != nil || f.IOMMUGroup.State != fabric.OK {
 		return

@@ -26,12 +26,13 @@ const (
 )
 
 var oftenNames = [oftenFiles]string{
-	runtimeStatus: "power/runtime_status", aerCorrectable: "aer_dev_correctable", aerNonFatal: "aer_dev_nonfatal", aerFatal: "aer_dev_fatal",
+	runtimeStatus: "power/runtime_status", aerCorrectable: "aer_dev_correctable", aerNonFatal: "aer_dev_nonfatal",
+	aerFatal:  "aer_dev_fatal",
 	linkSpeed: "current_link_speed", linkWidth: "current_link_width",
 }
 
-// files are those of one function. They are opened when they are first read, and then kept: opening costs many times what
-// reading does.
+// files are those of one function. They are opened when they are first read, and then kept: opening costs
+// many times what reading does.
 type files struct {
 	sources [oftenFiles]string // paths relative to the root
 	fds     [oftenFiles]int    // -1 while closed
@@ -56,8 +57,8 @@ func (f *files) close() {
 	}
 }
 
-// read reads a file with one read(2). The answer of a function that went away and came back is that it is gone: then its
-// files are opened anew.
+// read reads a file with one read(2). The answer of a function that went away and came back is that it is
+// gone: then its files are opened anew.
 func (f *files) read(root *openat.Root, which often, buf *buffer) ([]byte, error) {
 	rec := root.Recorder()
 	if rec == nil {

@@ -58,7 +58,10 @@ func parseLink(link, target string) (path, error) {
 		return path{}, fmt.Errorf("%s: %w: leads to %.200q, expected functions below a host bridge", link, errMalformed, real)
 	}
 	last := len(functions) - 1
-	return path{dir: strings.Join(parts, "/"), root: parts[first-1], bridges: functions[:last:last], address: functions[last]}, nil
+	return path{
+		dir: strings.Join(parts, "/"), root: parts[first-1], bridges: functions[:last:last],
+		address: functions[last],
+	}, nil
 }
 
 // isHostBridge recognises "pci0000:15"; domains above 0xffff exist (Intel VMD).
@@ -72,7 +75,8 @@ func isAddress(s string) bool {
 	domain, rest, _ := strings.Cut(s, ":")
 	bus, rest, _ := strings.Cut(rest, ":")
 	slot, function, ok := strings.Cut(rest, ".")
-	return ok && isHex(domain, 4, 8) && isHex(bus, 2, 2) && isHex(slot, 2, 2) && len(function) == 1 && '0' <= function[0] && function[0] <= '7'
+	return ok && isHex(domain, 4, 8) && isHex(bus, 2, 2) && isHex(slot, 2, 2) && len(function) == 1 &&
+		'0' <= function[0] && function[0] <= '7'
 }
 
 func isHex(s string, shortest, longest int) bool {

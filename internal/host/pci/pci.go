@@ -2,11 +2,12 @@
 
 // Package pci reads from sysfs which GPUs and RDMA NICs are on the PCI bus, the bridges above them, their links,
 // errors and configuration space. It never writes, never leaves its root directory, and never reads what would wake
-// a device that sleeps: what the kernel answers from configuration space (such as the state of links) is left alone below a
-// suspended bridge. Without CAP_SYS_ADMIN the kernel shows 64 bytes of it; what follows from the rest is unknown(privilege).
+// a device that sleeps: what the kernel answers from configuration space (such as the state of links) is left
+// alone below a suspended bridge. Without CAP_SYS_ADMIN the kernel shows 64 bytes of it; what follows from
+// the rest is unknown(privilege).
 //
-// Reading and parsing are apart: parse.go and config.go hold pure functions over bytes. What is read every minute is kept
-// open (often.go); all else is opened, read once and closed.
+// Reading and parsing are apart: parse.go and config.go hold pure functions over bytes. What is read every
+// minute is kept open (often.go); all else is opened, read once and closed.
 //
 // Concurrency: a Bus is used by one goroutine at a time. A read can hang as long as a link does that is being reset.
 //
@@ -98,8 +99,8 @@ func (b *Bus) closeFiles() {
 	}
 }
 
-// Read reads as much as what says, and takes the rest from last; everything when a function came or went, and all of one
-// that woke up. A kernel without PCI has no functions, which is no error.
+// Read reads as much as what says, and takes the rest from last; everything when a function came or went, and
+// all of one that woke up. A kernel without PCI has no functions, which is no error.
 func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, nics []NIC, now time.Time) (fabric.PCI, error) {
 	functions, err := b.names(busDevices)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +108,8 @@ func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, nics []NIC, now time.T
 		return withoutFacts(last, fabric.ReasonOf(err), now), err
 	}
 	is := listing{functions, nics}
-	if what == fabric.PCIEverything || b.places == nil || !slices.Equal(is.functions, b.listed.functions) || !slices.Equal(is.nics, b.listed.nics) {
+	if what == fabric.PCIEverything || b.places == nil || !slices.Equal(is.functions, b.listed.functions) ||
+		!slices.Equal(is.nics, b.listed.nics) {
 		b.closeFiles()
 		b.places, b.err = b.survey(is)
 		b.listed, what = is, fabric.PCIEverything
@@ -234,7 +236,8 @@ func (b *Bus) follow(link, address string) (path, error) {
 	return p, err
 }
 
-// leadsNowhere reports whether an entry of a class is no link, or one to nothing. The reader of the device reports the error.
+// leadsNowhere reports whether an entry of a class is no link, or one to nothing. The reader of the device
+// reports the error.
 func (b *Bus) leadsNowhere(link string, err error) bool {
 	if err == nil || errors.Is(err, unix.EINVAL) {
 		return err != nil

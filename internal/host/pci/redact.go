@@ -8,8 +8,8 @@ import (
 )
 
 // Redact returns configuration space of the same length that reads as b does here and has nothing else in it. What
-// identifies a device, such as the serial number capability and vendors' own registers, is not copied: the result is made
-// anew from what is decoded.
+// identifies a device, such as the serial number capability and vendors' own registers, is not copied: the
+// result is made anew from what is decoded.
 func Redact(b []byte) []byte {
 	out := make([]byte, len(b))
 	if len(b) < headerSize {

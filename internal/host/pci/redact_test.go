@@ -43,7 +43,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// The redacted form of any configuration space is read as the original is, and keeps no byte of it except the two registers.
+// The redacted form of any configuration space is read as the original is, and keeps no byte of it except the
+// two registers.
 func FuzzRedact(f *testing.F) {
 	for _, n := range []int{0, 63, 64, 255, 256, 257, 260, 0x153, 0x156, 4096} {
 		f.Add(withSerial()[:n])

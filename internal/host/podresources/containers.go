@@ -13,8 +13,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Container is one that has been given GPUs. The API has neither the UID of its pod nor its own ID: a process is found in
-// it by its GPUs.
+// Container is one that has been given GPUs. The API has neither the UID of its pod nor its own ID: a process
+// is found in it by its GPUs.
 type Container struct {
 	Namespace, Pod, Name string
 	UUIDs                []string // of GPUs or MIG devices; those of replicas (time-slicing, MPS) without their number
@@ -86,7 +86,7 @@ const maxDevices = 1 << 8 // of a container
 //
 //	GPU-<uuid>, MIG-<uuid>, GPU-<uuid>::<replica>   NVIDIA's device plugin
 //	nvidia<minor>, nvidia<minor>/gi<n>, nvidia<minor>/vgpu<n>   Google's
-//	<vendor>/<class>=gpu-<minor>, =<claim>-gpu-<minor>, each with -mig-<profile...>   NVIDIA's driver for dynamic resource allocation
+//	<vendor>/<class>=gpu-<minor>, =<claim>-gpu-<minor>, each with -mig-<profile...>   NVIDIA's driver for DRA
 func (c *Container) add(id string) {
 	if len(c.UUIDs)+len(c.Minors) >= maxDevices {
 		return
@@ -125,8 +125,9 @@ func identifier(b []byte) (string, error) {
 	return string(b), nil
 }
 
-// owners are the containers that processes of a pod are in, by pod and container ID, as their GPUs show. A container that shares its
-// GPUs with others is distinguished from them by all of its processes together. What stays ambiguous is left out.
+// owners are the containers that processes of a pod are in, by pod and container ID, as their GPUs show. A
+// container that shares its GPUs with others is distinguished from them by all of its processes together.
+// What stays ambiguous is left out.
 func owners(list []fabric.RankCandidate, containers []Container) map[string]Container {
 	possible := map[string][]Container{}
 	for i := range list {
@@ -149,8 +150,8 @@ func owners(list []fabric.RankCandidate, containers []Container) map[string]Cont
 	return of
 }
 
-// has reports whether all GPUs of a process, or all MIG devices that it runs in, are among those of the container. GPUs that are not
-// known are not.
+// has reports whether all GPUs of a process, or all MIG devices that it runs in, are among those of the
+// container. GPUs that are not known are not.
 func (c Container) has(r fabric.RankCandidate) bool {
 	if uuids, ok := r.GPUs.Get(); ok && len(c.UUIDs) > 0 {
 		if len(r.Instances) > 0 {
@@ -159,5 +160,6 @@ func (c Container) has(r fabric.RankCandidate) bool {
 		return len(uuids) > 0 && !slices.ContainsFunc(uuids, func(u string) bool { return !slices.Contains(c.UUIDs, u) })
 	}
 	files, ok := r.Files.Get()
-	return ok && len(c.Minors) > 0 && len(files.GPUs) > 0 && !slices.ContainsFunc(files.GPUs, func(n int) bool { return !slices.Contains(c.Minors, n) })
+	return ok && len(c.Minors) > 0 && len(files.GPUs) > 0 &&
+		!slices.ContainsFunc(files.GPUs, func(n int) bool { return !slices.Contains(c.Minors, n) })
 }

@@ -57,7 +57,8 @@ func TestContainersAreAsked(t *testing.T) {
 	}
 }
 
-// Processes are named by their GPUs; where several containers have the same GPU, by all GPUs of a container's processes.
+// Processes are named by their GPUs; where several containers have the same GPU, by all GPUs of a container's
+// processes.
 func TestName(t *testing.T) {
 	containers := []Container{
 		{"ml", "alone", "main", []string{"GPU-a", "GPU-b"}, nil},
@@ -106,7 +107,8 @@ func TestName(t *testing.T) {
 	}
 }
 
-// A pod that names a group of its own like the container of another pod keeps neither its name from that one nor gets it.
+// A pod that names a group of its own like the container of another pod keeps neither its name from that one
+// nor gets it.
 func TestNameOfAnotherPod(t *testing.T) {
 	process := func(pod, uuid string) fabric.RankCandidate {
 		w := fabric.Workload{Scheduler: "kubernetes", Job: pod, Pod: pod, ContainerID: "c0ffee"}
@@ -121,8 +123,8 @@ func TestNameOfAnotherPod(t *testing.T) {
 	}
 }
 
-// The kubelet is asked when a container appears, and once in a while for what has no name; never about what has one. A name is kept, and
-// no other container has it.
+// The kubelet is asked when a container appears, and once in a while for what has no name; never about what
+// has one. A name is kept, and no other container has it.
 func TestNamerAsks(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	process := func(id, uuid string) fabric.RankCandidate {

@@ -65,7 +65,9 @@ func text(b []byte) (string, error) {
 }
 
 // pods calls f for each pod of a message with what container takes of its containers. name reads names of pods.
-func pods[T any](message []byte, name func([]byte) (string, error), f func(list []T, namespace, name string), container func([]byte) (T, bool, error)) error {
+func pods[T any](message []byte, name func([]byte) (string, error), f func(list []T, namespace, name string),
+	container func([]byte) (T, bool, error),
+) error {
 	seen := 0
 	return fields(message, func(number protowire.Number, pod []byte) error {
 		if number != 1 {
@@ -144,9 +146,9 @@ func decodeContainer(b []byte) (name string, gpu bool, err error) {
 	return name, gpu, err
 }
 
-// isGPU reports whether a name is that of GPUs, of a part of one or of a driver of them: nvidia.com/gpu, nvidia.com/mig-1g.5gb,
-// amd.com/gpu, gpu.nvidia.com, aliyun.com/gpu-mem; or an id that plugins give them, GPU-<uuid>, MIG-<uuid>. It is better
-// to take something for a GPU that is none than the other way round.
+// isGPU reports whether a name is that of GPUs, of a part of one or of a driver of them: nvidia.com/gpu,
+// nvidia.com/mig-1g.5gb, amd.com/gpu, gpu.nvidia.com, aliyun.com/gpu-mem; or an id that plugins give them,
+// GPU-<uuid>, MIG-<uuid>. It is better to take something for a GPU that is none than the other way round.
 func isGPU(name string) bool {
 	name = strings.ToLower(name)
 	return strings.Contains(name, "gpu") || strings.Contains(name, "nvidia.com") || strings.HasPrefix(name, "mig-")

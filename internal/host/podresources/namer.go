@@ -12,8 +12,9 @@ import (
 // again is when a Namer asks once more for what it could not name. It asks at once when a container appears.
 const again = time.Minute
 
-// Namer names the pods of processes over many readings. A container keeps its name as long as readings contain one of its
-// processes, because the kubelet may later assign its GPUs to another container. A Namer serves one goroutine at a time.
+// Namer names the pods of processes over many readings. A container keeps its name as long as readings
+// contain one of its processes, because the kubelet may later assign its GPUs to another container. A Namer
+// serves one goroutine at a time.
 type Namer struct {
 	list  func(context.Context) (list []Container, kubelet bool, err error)
 	names map[string]name // by pod and container ID
@@ -29,8 +30,8 @@ func NewNamer(list func(context.Context) ([]Container, bool, error)) *Namer {
 	return &Namer{list: list, names: map[string]name{}}
 }
 
-// Name names the pods of the processes in the list, and returns the error of the last question. What has no name keeps the UID of its
-// pod.
+// Name names the pods of the processes in the list, and returns the error of the last question. What has no
+// name keeps the UID of its pod.
 func (n *Namer) Name(ctx context.Context, list []fabric.RankCandidate, now time.Time) error {
 	here, fresh, missing := map[string]bool{}, false, map[string]bool{}
 	for i := range list {
@@ -56,7 +57,8 @@ func (n *Namer) Name(ctx context.Context, list []fabric.RankCandidate, now time.
 	for i := range list {
 		w := &list[i].Workload.Value
 		if as, known := n.names[keyOf(w)]; known {
-			if w.Container = as.container; w.Scheduler == "kubernetes" { // a scheduler in the pod has a name of its own for the job
+			// a scheduler in the pod has a name of its own for the job
+			if w.Container = as.container; w.Scheduler == "kubernetes" {
 				w.Job = as.job
 			}
 		}

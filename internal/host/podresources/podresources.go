@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package podresources asks the kubelet which containers have GPUs, over its PodResources API: one call of gRPC,
-// /v1.PodResourcesLister/List, on a socket of the node. gRPC is HTTP/2 with a five byte frame around a protobuf message and
-// the status in a trailer; net/http speaks it, and the message has a handful of fields.
+// /v1.PodResourcesLister/List, on a socket of the node. gRPC is HTTP/2 with a five byte frame around a
+// protobuf message and the status in a trailer; net/http speaks it, and the message has a handful of fields.
 //
 // A Client may be used by any number of goroutines. Whatever is not a complete answer is an error.
 package podresources
@@ -49,7 +49,8 @@ func New(socket string) *Client {
 // resource allocation. kubelet is false if there is no socket.
 //
 // Before Kubernetes 1.34 the kubelet does not list what was allocated dynamically, unless its feature gate
-// KubeletPodResourcesDynamicResources is set. So what it noted of GPUs beside the socket, while it lists none, is an error.
+// KubeletPodResourcesDynamicResources is set. So what it noted of GPUs beside the socket, while it lists
+// none, is an error.
 func (c *Client) GPUs(ctx context.Context) (containers []string, kubelet bool, err error) {
 	return ask(ctx, c, func(message []byte) ([]string, error) {
 		containers, err := decode(message)
@@ -61,7 +62,9 @@ func (c *Client) GPUs(ctx context.Context) (containers []string, kubelet bool, e
 }
 
 // ask makes the call and decodes the answer. kubelet is false if there is no socket.
-func ask[T any](ctx context.Context, c *Client, decode func(message []byte) ([]T, error)) (list []T, kubelet bool, err error) {
+func ask[T any](ctx context.Context, c *Client, decode func(message []byte) ([]T, error)) (list []T, kubelet bool,
+	err error,
+) {
 	if _, err := os.Lstat(c.socket); errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -77,8 +80,8 @@ func ask[T any](ctx context.Context, c *Client, decode func(message []byte) ([]T
 	return list, true, nil
 }
 
-// claims looks into the kubelet's note of the claims that are in use (draManagerStateFileName of pkg/kubelet/cm/dra), which
-// a container may not see. Its answer is ignored unless it is about GPUs.
+// claims looks into the kubelet's note of the claims that are in use (draManagerStateFileName of
+// pkg/kubelet/cm/dra), which a container may not see. Its answer is ignored unless it is about GPUs.
 func (c *Client) claims() error {
 	file, err := os.Open(filepath.Join(filepath.Dir(c.socket), "..", "dra_manager_state"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,7 +143,8 @@ func (c *Client) call(ctx context.Context) ([]byte, error) {
 		text := response.Trailer.Get("Grpc-Message") + response.Header.Get("Grpc-Message")
 		return nil, fmt.Errorf("status %.16q of gRPC (%.200q), expected 0", status, text)
 	}
-	if len(body) > frame+maxReply || len(body) < frame || body[0] != 0 || uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-frame) {
+	if len(body) > frame+maxReply || len(body) < frame || body[0] != 0 ||
+		uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-frame) {
 		return nil, malformed("an answer of %d bytes is not one message of %d bytes at most", len(body), maxReply)
 	}
 	return body[frame:], nil

@@ -167,7 +167,8 @@ func TestKubeletIsAsked(t *testing.T) {
 	}
 }
 
-// A list of a megabyte comes in many frames of HTTP/2. On a busy machine the client times out after two seconds, and the request is repeated.
+// A list of a megabyte comes in many frames of HTTP/2. On a busy machine the client times out after two
+// seconds, and the request is repeated.
 func TestLongLists(t *testing.T) {
 	var b strings.Builder
 	for i := range 3_000 {

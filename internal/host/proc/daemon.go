@@ -19,8 +19,8 @@ import (
 // How many daemons are looked for, and when.
 const (
 	maxDaemons = 16
-	// searchEvery is how often all processes are looked at: some 20 us for each of them. Those that were found are looked at
-	// each time, and one that is gone has all of them looked at again.
+	// searchEvery is how often all processes are looked at: some 20 us for each of them. Those that were found
+	// are looked at each time, and one that is gone has all of them looked at again.
 	searchEvery = time.Hour
 )
 
@@ -43,10 +43,10 @@ type Daemons struct {
 // Daemons returns a finder that has found nothing yet.
 func (f *FS) Daemons() *Daemons { return &Daemons{fs: f} }
 
-// Read returns the daemons that are there, sorted by name and PID, with what they may lock. The processes are those of the
-// PID namespace that procfs was mounted in: in a container that has its own there are none. Users may call their
-// processes what they like, so that only those of root count, and root of a container its own, so that those in a PID namespace below do
-// not.
+// Read returns the daemons that are there, sorted by name and PID, with what they may lock. The processes are
+// those of the PID namespace that procfs was mounted in: in a container that has its own there are none.
+// Users may call their processes what they like, so that only those of root count, and root of a container
+// its own, so that those in a PID namespace below do not.
 func (d *Daemons) Read(now time.Time) fabric.Fact[[]fabric.Daemon] {
 	const source, first = "<pid>/comm", "1/comm"
 	if _, err := d.fs.readStart(first, maxComm); err != nil { // hidden from this user (hidepid), and all others with it
@@ -131,7 +131,8 @@ func ofRoot(b []byte) bool {
 	return false
 }
 
-// ofNode reports whether a process is in the PID namespace of procfs: it has one PID (NSpid of its status). Linux before 4.1 does not say.
+// ofNode reports whether a process is in the PID namespace of procfs: it has one PID (NSpid of its status).
+// Linux before 4.1 does not say.
 func ofNode(b []byte) bool {
 	for line := range bytes.Lines(b) {
 		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {

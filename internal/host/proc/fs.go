@@ -4,8 +4,9 @@
 // network interfaces its default routes leave through, how much memory the daemons that start jobs may lock, and which
 // processes run. It never writes and never leaves its root directory.
 //
-// An FS may be used by any number of goroutines, Daemons by one at a time. A file that cannot be read costs one fact, which
-// is then unknown with a reason; only routes and processes, which are no facts of their own, come with an error.
+// An FS may be used by any number of goroutines, Daemons by one at a time. A file that cannot be read costs
+// one fact, which is then unknown with a reason; only routes and processes, which are no facts of their own,
+// come with an error.
 package proc
 
 import (
@@ -44,7 +45,8 @@ func Open(root string) (*FS, error) {
 // Close closes the root; nothing can be read after it.
 func (f *FS) Close() error { return f.root.Close() }
 
-// Record reports the files that are read from now on to rec. Call it before the first read. Redactions say what of them may leave the node.
+// Record reports the files that are read from now on to rec. Call it before the first read. Redactions say
+// what of them may leave the node.
 func (f *FS) Record(rec openat.Recorder) { f.recorder = rec }
 
 // Host reads what the node itself is. What cannot change while its kernel runs it takes from last, once that is known.

@@ -26,7 +26,8 @@ const (
 func (f *FS) GPUDriver(now time.Time) (version fabric.Fact[string], open fabric.Fact[bool], override fabric.Fact[int]) {
 	b, err := f.read(nvidiaVersion)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fabric.AbsentFact[string](nvidiaVersion, now), fabric.AbsentFact[bool](nvidiaVersion, now), fabric.AbsentFact[int](nvidiaParams, now)
+		return fabric.AbsentFact[string](nvidiaVersion, now), fabric.AbsentFact[bool](nvidiaVersion, now),
+			fabric.AbsentFact[int](nvidiaParams, now)
 	}
 	name, isOpen, ok := "", false, false
 	why := fabric.ReasonMalformed

@@ -37,7 +37,8 @@ func parseRelease(b []byte) (string, bool) {
 	return s, s != "" && len(s) <= 64 && fabric.IsText(s)
 }
 
-// parseHypervisor finds the flags of the first processor of x86 in cpuinfo (show_cpuinfo of arch/x86/kernel/cpu/proc.c).
+// parseHypervisor finds the flags of the first processor of x86 in cpuinfo (show_cpuinfo of
+// arch/x86/kernel/cpu/proc.c).
 func parseHypervisor(b []byte) (bool, bool) {
 	for line := range bytes.Lines(b) {
 		name, flags, ok := strings.Cut(string(line), ":")

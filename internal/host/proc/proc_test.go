@@ -65,7 +65,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// What cannot change while the kernel runs is read until it is known; the boot time follows the clock, which may be set.
+// What cannot change while the kernel runs is read until it is known; the boot time follows the clock, which
+// may be set.
 func TestHostIsReadOnce(t *testing.T) {
 	const release = "sys/kernel/osrelease"
 	f, root := open(t, map[string]string{"stat": stat, release: "6.1.0-56-amd64\n", "cpuinfo": "processor\t: 0\n"})

@@ -26,14 +26,15 @@ const (
 	maxNesting   = 32       // MAX_PID_NS_LEVEL of the kernel
 )
 
-// initialPIDs is the PID namespace that the kernel starts with: PROC_PID_INIT_INO of linux/proc_ns.h, PID_NS_INIT_INO of
-// uapi/linux/nsfs.h. All others get numbers from 0xf0000000.
+// initialPIDs is the PID namespace that the kernel starts with: PROC_PID_INIT_INO of linux/proc_ns.h,
+// PID_NS_INIT_INO of uapi/linux/nsfs.h. All others get numbers from 0xf0000000.
 const initialPIDs = "pid:[4026531836]"
 
 // Initial returns nil if this process and this procfs are in the initial PID namespace and procfs hides no process:
 // then PIDs mean the same to this process, to procfs and to drivers, and no process is missing.
 func (f *FS) Initial() error {
-	// Not through the root, which opens every folder on the way: to a process that is not dumpable, its own self/ns is closed.
+	// Not through the root, which opens every folder on the way: to a process that is not dumpable, its own
+	// self/ns is closed.
 	switch ns, err := os.Readlink(filepath.Join(f.root.Name(), "self/ns/pid")); {
 	case err != nil:
 		return fmt.Errorf("PID namespace: %w", err)

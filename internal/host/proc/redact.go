@@ -71,7 +71,8 @@ func keepRelease(text string, with openat.Replacements) string {
 
 // keepInit keeps usual names of the first process.
 func keepInit(name string, with openat.Replacements) string {
-	if name == "" || startsJobs(name) || slices.Contains(strings.Fields("systemd init tini dumb-init docker-init catatonit pause sh bash"), name) {
+	if name == "" || startsJobs(name) ||
+		slices.Contains(strings.Fields("systemd init tini dumb-init docker-init catatonit pause sh bash"), name) {
 		return name
 	}
 	return with.Word(name)
@@ -138,7 +139,8 @@ func keepRoute(line string, with openat.Replacements) string {
 			f[i] = with.Text(f[i])
 		}
 	}
-	f[iface], f[destination], f[gateway] = with.Device(f[iface]), printWord(d), printWord(with.Addr(netip.AddrFrom4(gw)).As4())
+	f[iface], f[destination], f[gateway] = with.Device(f[iface]), printWord(d),
+		printWord(with.Addr(netip.AddrFrom4(gw)).As4())
 	return strings.Join(f, "\t")
 }
 

@@ -9,9 +9,9 @@ import (
 	"math"
 )
 
-// DefaultRoutes returns the network interfaces that a default route leaves through, each with whether it is known that none has a lower
-// metric.
-// The map is nil when there is an error, and only then: routes that were read in part would say that an interface has none.
+// DefaultRoutes returns the network interfaces that a default route leaves through, each with whether it is
+// known that none has a lower metric. The map is nil when there is an error, and only then: routes that were
+// read in part would say that an interface has none.
 //
 // The tables are those of the network namespace of process 1, the host's where the host's procfs is mounted;
 // else those of the reader. IPv6 counts only on nodes without an IPv4 default route: net/ipv6_route lists the
@@ -44,7 +44,8 @@ func (f *FS) DefaultRoutes() (map[string]bool, error) {
 	return nil, failed
 }
 
-// isNone reports whether the root is some folder, and neither procfs nor a copy of one: one of these files is in all of them.
+// isNone reports whether the root is some folder, and neither procfs nor a copy of one: one of these files is
+// in all of them.
 func (f *FS) isNone() bool {
 	for _, name := range []string{"self", "stat"} {
 		if _, err := f.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {

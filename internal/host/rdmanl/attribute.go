@@ -59,9 +59,11 @@ func attributeName(kind uint16) string {
 		attrStatHWCounterValue: "ATTR_STAT_HWCOUNTER_ENTRY_VALUE", attrSysCopyOnFork: "SYS_ATTR_COPY_ON_FORK",
 		attrSysMonitorMode: "SYS_ATTR_MONITOR_MODE", attrDevType: "ATTR_DEV_TYPE",
 		attrResPID: "ATTR_RES_PID", attrResKernName: "ATTR_RES_KERN_NAME", attrResUseCount: "ATTR_RES_USECNT",
-		attrResCQ: "ATTR_RES_CQ", attrResCQEntry: "ATTR_RES_CQ_ENTRY", attrResMR: "ATTR_RES_MR", attrResMREntry: "ATTR_RES_MR_ENTRY",
-		attrResMRLen: "ATTR_RES_MRLEN", attrResPD: "ATTR_RES_PD", attrResPDEntry: "ATTR_RES_PD_ENTRY", attrResCtxN: "ATTR_RES_CTXN",
-		attrResCtx: "ATTR_RES_CTX", attrResCtxEntry: "ATTR_RES_CTX_ENTRY",
+		attrResCQ: "ATTR_RES_CQ", attrResCQEntry: "ATTR_RES_CQ_ENTRY", attrResMR: "ATTR_RES_MR",
+		attrResMREntry: "ATTR_RES_MR_ENTRY",
+		attrResMRLen:   "ATTR_RES_MRLEN", attrResPD: "ATTR_RES_PD", attrResPDEntry: "ATTR_RES_PD_ENTRY",
+		attrResCtxN: "ATTR_RES_CTXN",
+		attrResCtx:  "ATTR_RES_CTX", attrResCtxEntry: "ATTR_RES_CTX_ENTRY",
 	}
 	if int(kind) < len(names) {
 		return names[kind]

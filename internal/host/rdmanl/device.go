@@ -18,8 +18,9 @@ type Device struct {
 	NodeGUID  string          // RDMA_NLDEV_ATTR_NODE_GUID, as in sysfs: "a288:c203:0012:3456"
 	ImageGUID string          // RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, likewise: the same on all functions of a card
 	NodeType  fabric.NodeType // RDMA_NLDEV_ATTR_DEV_NODE_TYPE; empty for a type that is not known here
-	SMI       bool            // RDMA_NLDEV_ATTR_DEV_TYPE, Linux 6.11: it is a part of a multi-plane device, for subnet management alone
-	Protocol  string          // RDMA_NLDEV_ATTR_DEV_PROTOCOL of the first port: ib, roce, iw, opa, usnic; may be empty
+	// RDMA_NLDEV_ATTR_DEV_TYPE, Linux 6.11: it is a part of a multi-plane device, for subnet management alone
+	SMI      bool
+	Protocol string // RDMA_NLDEV_ATTR_DEV_PROTOCOL of the first port: ib, roce, iw, opa, usnic; may be empty
 }
 
 // Devices lists the devices (RDMA_NLDEV_CMD_GET). No driver asks its firmware for it. A device may be missing from

@@ -13,8 +13,8 @@ import (
 	"gpufabric_exporter/internal/host/netlink"
 )
 
-// fuzz gives a decoder what real kernels said, and what becomes of it. A decoder returns a value or netlink.ErrMalformed, and
-// an attribute that it does not know changes nothing.
+// fuzz gives a decoder what real kernels said, and what becomes of it. A decoder returns a value or
+// netlink.ErrMalformed, and an attribute that it does not know changes nothing.
 func fuzz[T any](f *testing.F, decode func([]byte) (T, error), check func(*testing.T, T), names ...string) {
 	for _, name := range names {
 		for _, m := range recording(f, name) {

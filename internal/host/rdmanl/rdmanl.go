@@ -2,8 +2,9 @@
 
 // Package rdmanl asks the kernel's RDMA core over NETLINK_RDMA (include/uapi/rdma/rdma_netlink.h) what sysfs shows
 // only at a high cost or not at all: all counters of a port in one request, the state of a port with a single
-// ib_query_port, the mode of network namespaces, and which processes use verbs. It needs no privilege and sends commands
-// that read, never another; RES_QP_GET is not one of them, because drivers ask their firmware once for each queue pair.
+// ib_query_port, the mode of network namespaces, and which processes use verbs. It needs no privilege and
+// sends commands that read, never another; RES_QP_GET is not one of them, because drivers ask their firmware
+// once for each queue pair.
 //
 // Asking and decoding are apart: package netlink sends requests, the decode functions are pure and take the bytes of
 // one message. Answers can be recorded, and replayed where there is no such kernel.

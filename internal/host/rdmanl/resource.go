@@ -13,8 +13,9 @@ import (
 	"gpufabric_exporter/internal/host/netlink"
 )
 
-// What the kernel is listened to at most: for one list, and for all of a look. It lists some million objects in a second. How many
-// objects there are is up to the programs that make them, so that no number bounds them.
+// What the kernel is listened to at most: for one list, and for all of a look. It lists some million objects
+// in a second. How many objects there are is up to the programs that make them, so that no number bounds
+// them.
 const (
 	longestList = time.Second
 	longestUse  = 3 * time.Second
@@ -22,8 +23,9 @@ const (
 
 // Use is what the RDMA core keeps for the programs of a node.
 type Use struct {
-	// ByProcess has what the threads of a process made. The kernel reports the thread that made an object, by its ID in the PID namespace
-	// of the reader (rdma_restrack_set_name takes current). NCCL makes its queues in threads of its own.
+	// ByProcess has what the threads of a process made. The kernel reports the thread that made an object, by
+	// its ID in the PID namespace of the reader (rdma_restrack_set_name takes current). NCCL makes its queues in
+	// threads of its own.
 	ByProcess map[int]*fabric.VerbsUse
 	// Unowned counts objects of programs that the kernel names no thread for: the thread has ended, or is in a PID
 	// namespace that the reader does not see. Some kernels leave such objects out, others list them without a PID. So a
@@ -35,10 +37,13 @@ type Use struct {
 
 // Use asks what the programs of a node have of verbs: their contexts, completion queues, protection domains and memory
 // regions on these devices. The RDMA core answers from its own lists; no driver asks its firmware. Kernels without
-// RES_CTX_GET (before 5.13) are taken at their protection domains: each belongs to a context. process returns the process that a
-// thread is of, or 0 for one that is not asked about: only as many as it knows are kept.
+// RES_CTX_GET (before 5.13) are taken at their protection domains: each belongs to a context. process returns
+// the process that a thread is of, or 0 for one that is not asked about: only as many as it knows are kept.
 func (c *Client) Use(devices []Device, process func(task int) int) (Use, error) {
-	u := users{use: Use{ByProcess: map[int]*fabric.VerbsUse{}}, uses: map[int]uint64{}, contexts: map[context]bool{}, process: process}
+	u := users{
+		use: Use{ByProcess: map[int]*fabric.VerbsUse{}}, uses: map[int]uint64{}, contexts: map[context]bool{},
+		process: process,
+	}
 	ask := &asker{c: c, users: &u, until: time.Now().Add(longestUse)}
 	domains := false
 	for _, d := range devices {
@@ -124,8 +129,8 @@ type resource struct {
 	uses    uint64 // RDMA_NLDEV_ATTR_RES_USECNT of completion queues and protection domains
 }
 
-// decodeResources reads what res_get_common_dumpit of drivers/infiniband/core/nldev.c writes, and calls f with each object.
-// It calls f with none of a message that is malformed.
+// decodeResources reads what res_get_common_dumpit of drivers/infiniband/core/nldev.c writes, and calls f
+// with each object. It calls f with none of a message that is malformed.
 func decodeResources(b []byte, kind resourceKind, f func(resource)) error {
 	read := func(f func(resource)) error {
 		d := netlink.Decode(b, attributeName)
@@ -221,7 +226,8 @@ func (u *users) add(d Device, cmd command, r resource) {
 	}
 }
 
-// context counts a context for the process that is seen with it first: the one that opened it, where the kernel reports that.
+// context counts a context for the process that is seen with it first: the one that opened it, where the
+// kernel reports that.
 func (u *users) context(v *fabric.VerbsUse, c context) {
 	if c.number >= 0 && !u.contexts[c] {
 		u.contexts[c] = true

@@ -27,8 +27,8 @@ func using(t testing.TB, without ...command) *Client {
 	})
 }
 
-// In the recording one thread has a context and a PD, another one two regions of 16 KiB and six queue pairs on one pair of
-// completion queues, and a third one, which has ended, a region.
+// In the recording one thread has a context and a PD, another one two regions of 16 KiB and six queue pairs
+// on one pair of completion queues, and a third one, which has ended, a region.
 func TestUse(t *testing.T) {
 	devices := []Device{{Index: 0, Name: "rxe0"}}
 	for name, c := range map[string]*Client{"all commands": using(t), "without RES_CTX_GET": using(t, cmdCtxGet)} {
@@ -92,7 +92,8 @@ func tables(kind resourceKind, n int, attributes func(i int) []byte) *Client {
 	})
 }
 
-// Threads of others, however many, hide none that are asked about. Objects of the kernel and of no process cost nothing.
+// Threads of others, however many, hide none that are asked about. Objects of the kernel and of no process
+// cost nothing.
 func TestUseOfMany(t *testing.T) {
 	devices := []Device{{Name: "mlx5_0"}}
 	use, err := tables(kindOf(cmdPDGet), 3, func(i int) []byte {
@@ -113,8 +114,8 @@ func TestUseOfMany(t *testing.T) {
 	}
 }
 
-// More memory regions than the kernel lists in time leave contexts and queue pairs as they are; their own number is not known. More
-// contexts are an error.
+// More memory regions than the kernel lists in time leave contexts and queue pairs as they are; their own
+// number is not known. More contexts are an error.
 func TestUseTooLong(t *testing.T) {
 	for cmd, want := range map[command]error{cmdMRGet: nil, cmdPDGet: nil, cmdCtxGet: netlink.ErrTooLong, cmdCQGet: netlink.ErrTooLong} {
 		synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,8 @@ func (r Rewriting) rules() netlink.Rules {
 		}.Rewrite}.Rewrite,
 	}
 	for _, kind := range []uint16{
-		attrDevIndex, attrPortIndex, attrFWVersion, attrDevNodeType, attrDevType, attrDevProtocol, attrPortState, attrPortPhysState,
+		attrDevIndex, attrPortIndex, attrFWVersion, attrDevNodeType, attrDevType, attrDevProtocol, attrPortState,
+		attrPortPhysState,
 		attrNdevIndex, attrLID, attrSMLID, attrLMC, attrCapFlags, attrSysNetNSMode, attrSysCopyOnFork, attrSysMonitorMode,
 	} {
 		rules[kind] = netlink.Keep

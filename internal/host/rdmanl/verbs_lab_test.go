@@ -119,7 +119,8 @@ func inThread(t *testing.T, stay bool, f func()) {
 	}
 }
 
-// What threads of this process make is found by their IDs; what a thread made that has ended is not owned, or not listed.
+// What threads of this process make is found by their IDs; what a thread made that has ended is not owned, or
+// not listed.
 func TestKernelUse(t *testing.T) {
 	c := dialKernel(t)
 	devices, err := c.Devices()

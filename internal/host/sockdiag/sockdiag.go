@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sockdiag lists TCP sockets with what tcp_info counts, over NETLINK_SOCK_DIAG (include/uapi/linux/inet_diag.h). It
-// needs no privilege for the network namespace of this process; DialIn asks in another one, which needs CAP_SYS_ADMIN.
+// Package sockdiag lists TCP sockets with what tcp_info counts, over NETLINK_SOCK_DIAG
+// (include/uapi/linux/inet_diag.h). It needs no privilege for the network namespace of this process; DialIn
+// asks in another one, which needs CAP_SYS_ADMIN.
 //
 // A list costs the kernel a walk through its table of sockets, which all network namespaces share, and for each socket
 // that matches a short lock of it: some microseconds for a hundred sockets, milliseconds on a machine whose table has
 // half a million slots. Established and listening sockets are asked for, no others.
 //
-// Where tcp_diag is a module that is not loaded, the first question makes the kernel load it, as ss(8) does. Loaded reports
-// whether that would happen.
+// Where tcp_diag is a module that is not loaded, the first question makes the kernel load it, as ss(8) does.
+// Loaded reports whether that would happen.
 //
-// Concurrency: a Client serves one goroutine at a time; only Close may be called from another one. Errors: an error number
-// of the kernel is found with errors.Is; ENOENT means that it has no tcp_diag. Others are those of package netlink.
+// Concurrency: a Client serves one goroutine at a time; only Close may be called from another one. Errors: an
+// error number of the kernel is found with errors.Is; ENOENT means that it has no tcp_diag. Others are those
+// of package netlink.
 package sockdiag
 
 import (
@@ -32,14 +34,15 @@ import (
 
 const (
 	name = "sockdiag"
-	// getSock is TCPDIAG_GETSOCK. SOCK_DIAG_BY_FAMILY, which came later, asks for one address family: two walks through the table,
-	// which has half a million slots on a node with 64 GiB of memory and more (inet_diag_dump_compat of net/ipv4/inet_diag.c).
+	// getSock is TCPDIAG_GETSOCK. SOCK_DIAG_BY_FAMILY, which came later, asks for one address family: two walks
+	// through the table, which has half a million slots on a node with 64 GiB of memory and more
+	// (inet_diag_dump_compat of net/ipv4/inet_diag.c).
 	getSock    = 18
 	bufferSize = 64 << 10 // bytes; the kernel makes datagrams of 32 KiB at most
 
-	// How long the list of a network namespace is listened to: of that of this process, which all who are in it share, and of another
-	// one. It has no number of sockets that is too many: a user can make any, and they may come before those of others. The kernel
-	// lists some hundred thousand in a second.
+	// How long the list of a network namespace is listened to: of that of this process, which all who are in it
+	// share, and of another one. It has no number of sockets that is too many: a user can make any, and they may
+	// come before those of others. The kernel lists some hundred thousand in a second.
 	longest      = 2 * time.Second
 	longestOther = time.Second / 2
 	// maxByGroup bounds what is returned of one control group.
@@ -75,9 +78,9 @@ func client(within time.Duration) func(*netlink.Conn, error) (*Client, error) {
 // Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Sockets lists the established and the listening TCP sockets, over IPv4 and IPv6, whose inode is wanted, and those whose control
-// group is: that in which the socket was made. groups may be nil; of one of them a few thousand are returned. It is up to wanted to bound
-// the others.
+// Sockets lists the established and the listening TCP sockets, over IPv4 and IPv6, whose inode is wanted, and
+// those whose control group is: that in which the socket was made. groups may be nil; of one of them a few
+// thousand are returned. It is up to wanted to bound the others.
 func (c *Client) Sockets(wanted func(inode uint64) bool, groups map[uint64]bool) ([]fabric.Socket, error) {
 	list := []fabric.Socket{}
 	byGroup := map[uint64]int{}
@@ -105,8 +108,9 @@ func (c *Client) Sockets(wanted func(inode uint64) bool, groups map[uint64]bool)
 	return list, nil
 }
 
-// InGroup lists those sockets that were made in a control group, whose inode is wanted. The kernel (Linux 5.9) leaves the others out, which
-// costs it a tenth of a microsecond for each: it has an answer where Sockets takes too long.
+// InGroup lists those sockets that were made in a control group, whose inode is wanted. The kernel (Linux
+// 5.9) leaves the others out, which costs it a tenth of a microsecond for each: it has an answer where
+// Sockets takes too long.
 func (c *Client) InGroup(group uint64, wanted func(inode uint64) bool) ([]fabric.Socket, error) {
 	q := question()
 	q.Message.Data = netlink.Append(q.Message.Data, attrBytecode, inGroup(group))
@@ -127,8 +131,8 @@ func (c *Client) InGroup(group uint64, wanted func(inode uint64) bool) ([]fabric
 	return list, nil
 }
 
-// inGroup is the program that the kernel runs for each socket (inet_diag_bc_run): one step, after which is its end if the group is that
-// one, and nothing if not.
+// inGroup is the program that the kernel runs for each socket (inet_diag_bc_run): one step, after which is
+// its end if the group is that one, and nothing if not.
 func inGroup(group uint64) []byte {
 	const ofCgroup, size = 13, 12 // INET_DIAG_BC_CGROUP_COND; struct inet_diag_bc_op and the ID
 	b := binary.NativeEndian.AppendUint16([]byte{ofCgroup, size}, size+4)
@@ -238,8 +242,8 @@ func attributeName(kind uint16) string {
 	return ""
 }
 
-// Loaded reports whether the kernel can answer without loading a module first: it has no modules, tcp_diag is loaded, or it
-// is built in. procfs and rootfs are where those of the node are.
+// Loaded reports whether the kernel can answer without loading a module first: it has no modules, tcp_diag is
+// loaded, or it is built in. procfs and rootfs are where those of the node are.
 func Loaded(procfs, rootfs string) bool {
 	const limit = 4 << 20 // bytes; both files have some hundred kilobytes at most
 	read := func(file string) (string, error) {

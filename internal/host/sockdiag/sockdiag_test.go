@@ -285,8 +285,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// However many sockets others have, those that are wanted are found behind them, as long as the kernel lists them in time. A list that
-// takes longer is an error, never a part of the list.
+// However many sockets others have, those that are wanted are found behind them, as long as the kernel lists
+// them in time. A list that takes longer is an error, never a part of the list.
 func TestBounds(t *testing.T) {
 	const theirs = 140_000
 	listing := func(mine int) *Client {

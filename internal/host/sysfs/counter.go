@@ -16,8 +16,8 @@ const (
 	maxCounters    = 256 // of a directory; bnxt_re has 92
 	maxCounterName = 64  // bytes; those of Linux stay below 40
 	listEvery      = time.Minute
-	// The kernel makes the counters of a device when it registers it (ib_setup_port_attrs of drivers/infiniband/core/sysfs.c):
-	// what was listed twice alike is all of them.
+	// The kernel makes the counters of a device when it registers it (ib_setup_port_attrs of
+	// drivers/infiniband/core/sysfs.c): what was listed twice alike is all of them.
 	listWholeEvery = time.Hour
 )
 
@@ -129,8 +129,9 @@ func publish(source string, now time.Time, dirs ...*counterDir) fabric.Fact[[]fa
 }
 
 // ReadPMA reads counters/ of every port of h, and counters_ext/ where that is. Counters that show traffic are read each
-// time. When all is true, everything in the directories is read, which are listed until they are settled; else the other counters stay as they
-// were last read. On mlx5 each file costs one firmware command (process_pma_cmd of drivers/infiniband/hw/mlx5/mad.c).
+// time. When all is true, everything in the directories is read, which are listed until they are settled;
+// else the other counters stay as they were last read. On mlx5 each file costs one firmware command
+// (process_pma_cmd of drivers/infiniband/hw/mlx5/mad.c).
 func (d *Device) ReadPMA(h *fabric.HCA, all bool, now time.Time) error {
 	for i := range h.Ports {
 		q := &h.Ports[i]
@@ -154,7 +155,8 @@ func (d *Device) ReadPMA(h *fabric.HCA, all bool, now time.Time) error {
 // wider ends the names in counters_ext/ of what counters/ has as well, in 32 bits that stick.
 const wider = "_64"
 
-// listPMA lists counters/. Where that has no more than 32 bits it lists counters_ext/ too, and leaves out what is there.
+// listPMA lists counters/. Where that has no more than 32 bits it lists counters_ext/ too, and leaves out
+// what is there.
 func (d *Device) listPMA(p *port, now time.Time) {
 	d.list(&p.pma, now)
 	if p.pma.err != nil || p.pma.has("unicast_xmit_packets") {

@@ -151,8 +151,8 @@ func TestNoPMA(t *testing.T) {
 	unknown(t, "PMA that is no directory", h.Ports[0].Counters.PMA, fabric.ReasonIO)
 }
 
-// TestCountersAreListedUntilTheyAreAllThere: a directory is listed every minute until two lists are alike, then every hour, and
-// at once when one of its counters is missing.
+// TestCountersAreListedUntilTheyAreAllThere: a directory is listed every minute until two lists are alike,
+// then every hour, and at once when one of its counters is missing.
 func TestCountersAreListedUntilTheyAreAllThere(t *testing.T) {
 	const counters = "devices/" + mlx5PCI + "/infiniband/mlx5_0/ports/1/"
 	d, h, root := mlx5Counting().counting(t, "mlx5_0")
@@ -402,8 +402,8 @@ func TestCountersReadOnce(t *testing.T) {
 	if got := len(openFiles(t)); got != inside {
 		t.Errorf("%d open files, %d before", got, inside)
 	}
-	// The root twice; the directories of the device, the port and its six with counters; all of counters/ and hw_counters/;
-	// fw_ver and link_layer.
+	// The root twice; the directories of the device, the port and its six with counters; all of counters/ and
+	// hw_counters/; fw_ver and link_layer.
 	if got, most := inside-outside, 2+2+6+21+len(mlx5Names)+2; got > most {
 		t.Errorf("%d descriptors, want at most %d", got, most)
 	}

@@ -11,8 +11,9 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// OFED for kernels before 4.5 shows what has 64 bits in a directory of its own, beside counters/ with 32 bits that stick
-// (names as prometheus/procfs reads them, class_infiniband.go). What is in both is read in the wider one only.
+// OFED for kernels before 4.5 shows what has 64 bits in a directory of its own, beside counters/ with 32 bits
+// that stick (names as prometheus/procfs reads them, class_infiniband.go). What is in both is read in the
+// wider one only.
 func TestExtendedPMA(t *testing.T) {
 	wide := []string{
 		"port_multicast_rcv_packets", "port_multicast_xmit_packets", "port_rcv_data_64", "port_rcv_packets_64",

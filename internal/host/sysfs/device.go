@@ -104,8 +104,8 @@ func (d *Device) check() error {
 // justChecked is how long check need not look again.
 const justChecked = 10 * time.Millisecond
 
-// checkAgain is check, unless that was fine a moment ago: the slow methods of one round come one after the other, but between
-// them a driver may take its time.
+// checkAgain is check, unless that was fine a moment ago: the slow methods of one round come one after the
+// other, but between them a driver may take its time.
 func (d *Device) checkAgain() error {
 	if time.Since(d.checked) < justChecked {
 		return nil

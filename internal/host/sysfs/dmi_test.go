@@ -37,7 +37,8 @@ func TestDMI(t *testing.T) {
 	}
 }
 
-// TestNoDMI: a kernel without DMI has none, a folder that is no sysfs says nothing, and what may not be read is unknown.
+// TestNoDMI: a kernel without DMI has none, a folder that is no sysfs says nothing, and what may not be read
+// is unknown.
 func TestNoDMI(t *testing.T) {
 	for name, c := range map[string]struct {
 		tree   tree

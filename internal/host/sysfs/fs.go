@@ -143,8 +143,8 @@ func (d *dir) numbers() ([]int, error) {
 // small.
 var scratch = sync.Pool{New: func() any { return new([8192]byte) }}
 
-// each calls found for each entry of a directory, in no order; once, while it is open. The number distinguishes an entry from
-// any other that has been there.
+// each calls found for each entry of a directory, in no order; once, while it is open. The number
+// distinguishes an entry from any other that has been there.
 func (d *dir) each(found func(name []byte, number uint64)) error {
 	if !d.stays() {
 		defer d.close()

@@ -19,7 +19,8 @@ import (
 // are opened for each read.
 const maxOpenSlots = 128
 
-// maxFreeSlots bounds the descriptors of slots that are empty: of a whole table only the first ones are looked into again.
+// maxFreeSlots bounds the descriptors of slots that are empty: of a whole table only the first ones are
+// looked into again.
 const maxFreeSlots = 2 * slotsBeyond
 
 // slotsBeyond is how many empty slots behind the last occupied one FindGIDs looks into. The next address of a RoCE
@@ -144,7 +145,8 @@ func (d *Device) scanSlots(t *gidTable, layer fabric.LinkLayer, now time.Time) {
 	d.findSlots(t, layer, slices.Values(indexes))
 }
 
-// findSlots looks which of these slots, in ascending order, are worth reading: those that were, and those that are not empty.
+// findSlots looks which of these slots, in ascending order, are worth reading: those that were, and those
+// that are not empty.
 func (d *Device) findSlots(t *gidTable, layer fabric.LinkLayer, indexes iter.Seq[int]) {
 	known, free := t.slots, t.free
 	t.slots, t.free = nil, nil
@@ -173,7 +175,8 @@ func (d *Device) findSlots(t *gidTable, layer fabric.LinkLayer, indexes iter.Seq
 	closeSlots(free)
 }
 
-// take removes the slot with that index from the list and returns it, if there is one. It also removes and closes all before it.
+// take removes the slot with that index from the list and returns it, if there is one. It also removes and
+// closes all before it.
 func take(list *[]slot, index int) (slot, bool) {
 	n := 0
 	for n < len(*list) && (*list)[n].index < index {
@@ -259,16 +262,20 @@ func (d *Device) readGID(s *slot) (netip.Addr, fabric.Reason) {
 	return a, ""
 }
 
-// readEntry reads what belongs to an occupied entry, and says why it cannot be told. Kernels before 4.5 have no types, and an entry
-// that was removed a moment ago or that a container does not see has none (EINVAL); NCCL passes over the latter, and does not ask for
-// those of link-local addresses. A type that cannot be read for another reason may be the one that is looked for. An interface
+// readEntry reads what belongs to an occupied entry, and says why it cannot be told. Kernels before 4.5 have
+// no types, and an entry that was removed a moment ago or that a container does not see has none (EINVAL);
+// NCCL passes over the latter, and does not ask for those of link-local addresses. A type that cannot be read
+// for another reason may be the one that is looked for. An interface
 // is not promised.
-func (d *Device) readEntry(s *slot, addr netip.Addr, node fabric.NodeType, layer fabric.LinkLayer) (g fabric.GID, hidden fabric.Reason) {
+func (d *Device) readEntry(s *slot, addr netip.Addr, node fabric.NodeType, layer fabric.LinkLayer) (g fabric.GID,
+	hidden fabric.Reason,
+) {
 	g = fabric.GID{Index: s.index, Addr: addr}
 	kind := d.read(&s.kind)
 	g.Type, g.Family = fabric.ClassifyGID(node, layer, string(line(kind.data)), addr) // "RoCE v2"
 	none := fabric.ReasonOf(kind.err) == fabric.ReasonMissing || errors.Is(kind.err, unix.EINVAL)
-	if kind.err != nil && !none && layer == fabric.LinkEthernet && g.Type == fabric.GIDOther && g.Family != fabric.FamilyLinkLocal {
+	if kind.err != nil && !none && layer == fabric.LinkEthernet && g.Type == fabric.GIDOther &&
+		g.Family != fabric.FamilyLinkLocal {
 		hidden = fabric.ReasonOf(kind.err)
 	}
 	if name := line(d.read(&s.netdev).data); string(name) != s.name {

@@ -13,9 +13,10 @@ import (
 const lifespanName = "lifespan"
 
 const (
-	defaultLifespan  = 10 * time.Millisecond // RDMA_HW_STATS_DEFAULT_LIFESPAN of include/rdma/ib_verbs.h
-	maxRefills       = 3                     // of one round: a driver that is slower than its lifespan is not asked for each file
-	shortestLifespan = time.Millisecond      // the kernel serves reads of one jiffy from its cache in any case
+	defaultLifespan = 10 * time.Millisecond // RDMA_HW_STATS_DEFAULT_LIFESPAN of include/rdma/ib_verbs.h
+	// of one round: a driver that is slower than its lifespan is not asked for each file
+	maxRefills       = 3
+	shortestLifespan = time.Millisecond // the kernel serves reads of one jiffy from its cache in any case
 )
 
 // hwCounters is one hw_counters directory. Behind it, the kernel has one cache of all values: a read of any file

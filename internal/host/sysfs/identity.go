@@ -34,7 +34,10 @@ func (d *Device) Identify(h *fabric.HCA, restricted bool, now time.Time) error {
 	next.Revision = once(&l.revision, text("hw_rev"))
 	next.NodeGUID = once(&l.node, guid("node_guid"))
 	next.ImageGUID = once(&l.image, guid("sys_image_guid"))
-	next.NodeType = once(&l.kind, func() fabric.Fact[fabric.NodeType] { return factOf(d.readOnce(d.dir, "node_type"), now, parseNodeType) })
+	next.NodeType = once(&l.kind, func() fabric.Fact[fabric.NodeType] {
+		return factOf(d.readOnce(d.dir, "node_type"),
+			now, parseNodeType)
+	})
 
 	if l.location == nil || l.location.err != nil {
 		at := d.locate()
@@ -159,9 +162,9 @@ func (d *Device) numaNode(l location, now time.Time) fabric.Fact[int] {
 	return node
 }
 
-// function distinguishes physical functions, virtual functions and subfunctions; the last is a device of the auxiliary bus with a number
-// (drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c). Other parents that are not a PCI function have none of these
-// marks, like a virtual function inside a guest.
+// function distinguishes physical functions, virtual functions and subfunctions; the last is a device of the
+// auxiliary bus with a number (drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c). Other parents that are
+// not a PCI function have none of these marks, like a virtual function inside a guest.
 func (d *Device) function(l location, now time.Time) fabric.Fact[fabric.Function] {
 	switch {
 	case l.err != nil:

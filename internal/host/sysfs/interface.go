@@ -11,8 +11,9 @@ import (
 // maxInterfaces is more than a node of containers has, each of which brings one.
 const maxInterfaces = 4096
 
-// Interfaces lists all network interfaces of the network namespace that sysfs was mounted in, and whether they run. Reading
-// that asks no driver and does not take the rtnl lock (operstate_show of net/core/net-sysfs.c).
+// Interfaces lists all network interfaces of the network namespace that sysfs was mounted in, and whether
+// they run. Reading that asks no driver and does not take the rtnl lock (operstate_show of
+// net/core/net-sysfs.c).
 func (f *FS) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
 	names, err := f.list(netClass)
 	if err != nil {

@@ -80,7 +80,8 @@ func TestDeviceGone(t *testing.T) {
 	}
 }
 
-// TestGoneBetweenMethods: a device that leaves while its driver takes its time to answer is found out by the next method.
+// TestGoneBetweenMethods: a device that leaves while its driver takes its time to answer is found out by the
+// next method.
 func TestGoneBetweenMethods(t *testing.T) {
 	base := mlx5("mlx5_0", mlx5PCI, "hca0")
 	d, root := base.device(t, "mlx5_0")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMain lays trees of thousands of small files out in memory where that can be had: on a disk they take three times as
-// long.
+// TestMain lays trees of thousands of small files out in memory where that can be had: on a disk they take
+// three times as long.
 func TestMain(m *testing.M) {
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		os.Setenv("TMPDIR", "/dev/shm")

@@ -42,8 +42,9 @@ type moved struct {
 // (attribute ibdev). So one that a driver released, or whose function left the bus, is in neither. A bound
 // driver or an auxiliary device would prove less: they are there too when the RDMA driver failed. No driver is asked.
 //
-// There are none without ib_uverbs. Where sysfs shows no hardware at all, it is that of a container, and all devices are
-// elsewhere: container says that these are wanted. One entry that cannot be read costs itself; it is reported beside the others.
+// There are none without ib_uverbs. Where sysfs shows no hardware at all, it is that of a container, and all
+// devices are elsewhere: container says that these are wanted. One entry that cannot be read costs itself; it
+// is reported beside the others.
 func (f *FS) Moved(here []string, container bool) ([]Moved, error) {
 	names, listed, err := f.listVerbs(here)
 	if err != nil || len(names) == 0 {

@@ -26,8 +26,8 @@ func twoHere() tree {
 	return mlx5("mlx5_0", mlx5PCI, "hca0").with(mlx5("mlx5_1", otherPCI, "hca1"), verbs("uverbs0", mlx5PCI, "mlx5_0"), verbs("uverbs1", otherPCI, "mlx5_1"))
 }
 
-// carryOff removes what sysfs shows of a device and its interface when they go to another network namespace: the directories
-// that held them stay (get_device_parent of drivers/base/core.c).
+// carryOff removes what sysfs shows of a device and its interface when they go to another network namespace:
+// the directories that held them stay (get_device_parent of drivers/base/core.c).
 func carryOff(t *testing.T, root, parent, device, netdev string) {
 	t.Helper()
 	for _, p := range []string{"class/infiniband/" + device, "class/net/" + netdev, "devices/" + parent + "/infiniband/" + device, "devices/" + parent + "/net/" + netdev} {

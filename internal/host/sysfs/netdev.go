@@ -23,12 +23,15 @@ const (
 	memberEntry = "bonding_slave" // a directory of what is in a bond (drivers/net/bonding/bond_sysfs_slave.c)
 )
 
-// NetDevs reads these network interfaces, the bonds that they are in, and those below: the members of a bond, what a VLAN sits on. Each is
-// read once, and they are sorted by name. The default routes are those of proc.FS.DefaultRoutes; nil says that
-// they are not known. A speed comes from speed, or where that is nil from its file, reading which takes the kernel's
-// rtnl lock, and a processor while another process has it (speed_show of net/core/net-sysfs.c). The MTU and the driver are read
+// NetDevs reads these network interfaces, the bonds that they are in, and those below: the members of a bond,
+// what a VLAN sits on. Each is read once, and they are sorted by name. The default routes are those of
+// proc.FS.DefaultRoutes; nil says that they are not known. A speed comes from speed, or where that is nil
+// from its file, reading which takes the kernel's rtnl lock, and a processor while another process has it
+// (speed_show of net/core/net-sysfs.c). The MTU and the driver are read
 // if detailed is set.
-func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(netdev string) fabric.Fact[float64], detailed bool, now time.Time) []fabric.NetDev {
+func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(netdev string) fabric.Fact[float64],
+	detailed bool, now time.Time,
+) []fabric.NetDev {
 	r := f.reader()
 	t := netTree{fs: f, listed: map[string]netEntries{}}
 	defer t.close()
@@ -187,7 +190,8 @@ func (t netTree) netDev(r *reader, name string, speed func(string) fabric.Fact[f
 	}
 }
 
-// function returns the PCI function that an interface is on: its link leads there, and below net. Devices of other buses are none.
+// function returns the PCI function that an interface is on: its link leads there, and below net. Devices of
+// other buses are none.
 func (t netTree) function(e netEntries, now time.Time) fabric.Fact[string] {
 	target, err := t.fs.root.Readlink(e.path)
 	switch address := path.Base(path.Dir(path.Dir(target))); {
@@ -217,7 +221,9 @@ func notListed[T any](e netEntries, name string, now time.Time) fabric.Fact[T] {
 }
 
 // linked returns what a symbolic link points to, if the interface has the entry that the link is or lies in.
-func (t netTree) linked(e netEntries, entry, link string, now time.Time, parse func([]byte) (string, bool)) fabric.Fact[string] {
+func (t netTree) linked(e netEntries, entry, link string, now time.Time,
+	parse func([]byte) (string, bool),
+) fabric.Fact[string] {
 	source := e.path + "/" + link
 	if !e.has(entry) {
 		return fabric.AbsentFact[string](source, now)

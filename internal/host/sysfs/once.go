@@ -9,8 +9,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// The functions below read everything once, for a copy of what is read (Record). A test names a method that reads and is
-// not called here.
+// The functions below read everything once, for a copy of what is read (Record). A test names a method that
+// reads and is not called here.
 
 // ReadOnce reads all that is read of a device.
 func (d *Device) ReadOnce(h *fabric.HCA, now time.Time) error {

@@ -235,7 +235,8 @@ const maxDeviceName = 64 // IB_DEVICE_NAME_MAX
 // validDeviceName accepts whatever the kernel may have accepted ("rdma dev set name" refuses little) and what a
 // label can carry.
 func validDeviceName(s string) bool {
-	return s != "" && s != "." && s != ".." && len(s) <= maxDeviceName && !strings.ContainsAny(s, "/\x00") && utf8.ValidString(s)
+	return s != "" && s != "." && s != ".." && len(s) <= maxDeviceName && !strings.ContainsAny(s, "/\x00") &&
+		utf8.ValidString(s)
 }
 
 // line returns b without the newline that the kernel ends every attribute with, or those that a simulated file,

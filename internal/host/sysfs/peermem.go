@@ -17,8 +17,8 @@ const (
 	memoryPeers = "kernel/mm/memory_peers"
 )
 
-// peermemClients are the names under which peer-memory modules of GPUs are clients: the second with peerdirect_support=1,
-// which is for MLNX_OFED 4.9.
+// peermemClients are the names under which peer-memory modules of GPUs are clients: the second with
+// peerdirect_support=1, which is for MLNX_OFED 4.9.
 func peermemClients() []string { return []string{"nv_mem", "nv_mem_nc"} }
 
 // Peermem reads which module lets RDMA drivers pin memory of GPUs, whether ib_core knows it, and how much it is used.

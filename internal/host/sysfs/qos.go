@@ -59,8 +59,8 @@ func (f *FS) ethernet(netdev string, now time.Time) (*ethernet, error) {
 }
 
 // askEthernet reads an attribute, unless its driver refused it recently. Nothing else is remembered between two calls:
-// once a minute a file is not worth a descriptor. Where other text is than what is expected, the fact says which file it
-// is in, and an error what it is.
+// once a minute a file is not worth a descriptor. Where other text is than what is expected, the fact says
+// which file it is in, and an error what it is.
 func askEthernet[T any](e *ethernet, q question, parse func([]byte) (T, bool), expected string) fabric.Fact[T] {
 	q.backoff = e.fs.ledger.recall(q.source)
 	clear(e.asked)
@@ -72,7 +72,8 @@ func askEthernet[T any](e *ethernet, q question, parse func([]byte) (T, bool), e
 	switch {
 	case fact.Reason != fabric.ReasonMalformed || len(e.foreign) == maxForeign:
 	case text == nil:
-		e.foreign = append(e.foreign, fmt.Errorf("%s: no regular file of at most %d bytes: %w", q.source, pageSize, errMalformed))
+		e.foreign = append(e.foreign, fmt.Errorf("%s: no regular file of at most %d bytes: %w", q.source, pageSize,
+			errMalformed))
 	default:
 		e.foreign = append(e.foreign, fmt.Errorf("%s: %.40q, expected %s: %w", q.source, text, expected, errMalformed))
 	}
@@ -100,10 +101,13 @@ func (f *FS) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
 	qos, ecn := e.at(e.dir, "qos"), e.at(e.dir, "ecn")
 	np, rp := e.at(ecn, "roce_np"), e.at(ecn, "roce_rp")
 	q.Trust = askEthernet(e, newQuestion(qos, "trust", ""), parseTrust, `"pcp" or "dscp"`)
-	q.DSCPPriority = askEthernet(e, newQuestion(qos, "dscp2prio", ""), parseDSCPPriority, "a line of names, and one with a priority for each of 64 DSCPs")
+	q.DSCPPriority = askEthernet(e, newQuestion(qos, "dscp2prio", ""), parseDSCPPriority,
+		"a line of names, and one with a priority for each of 64 DSCPs")
 	q.NP, q.RP = e.enabled(np), e.enabled(rp)
-	q.CNPDSCP = askEthernet(e, newQuestion(np, "cnp_dscp", fabric.CommandCongestion), parseInt(0, fabric.NumDSCP-1), "0 to 63")
-	q.CNPPriority = askEthernet(e, newQuestion(np, "cnp_802p_prio", fabric.CommandCongestion), parseInt(0, fabric.NumPriorities-1), "0 to 7")
+	q.CNPDSCP = askEthernet(e, newQuestion(np, "cnp_dscp", fabric.CommandCongestion), parseInt(0, fabric.NumDSCP-1),
+		"0 to 63")
+	q.CNPPriority = askEthernet(e, newQuestion(np, "cnp_802p_prio", fabric.CommandCongestion),
+		parseInt(0, fabric.NumPriorities-1), "0 to 7")
 	return errors.Join(e.foreign...)
 }
 

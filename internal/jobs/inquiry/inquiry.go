@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inquiry asks the RAS subsystem of NCCL about jobs of this node: about one job at a time, by hand (Inquiry), or on suspicion
-// while the exporter runs (Watch). Package progress decides which process may be asked, and judges the answers.
+// Package inquiry asks the RAS subsystem of NCCL about jobs of this node: about one job at a time, by hand
+// (Inquiry), or on suspicion while the exporter runs (Watch). Package progress decides which process may be
+// asked, and judges the answers.
 //
-// An Inquiry is used by one goroutine. A Watch has one goroutine, which looks at the node and asks, so that one connection is open at a time;
-// its methods may be called by any number of goroutines.
+// An Inquiry is used by one goroutine. A Watch has one goroutine, which looks at the node and asks, so that
+// one connection is open at a time; its methods may be called by any number of goroutines.
 //
-// Errors say why a job was not asked, or not again; fabric.ErrRASEnded is in the chain if the process ended the connection.
+// Errors say why a job was not asked, or not again; fabric.ErrRASEnded is in the chain if the process ended
+// the connection.
 package inquiry
 
 import (
@@ -65,7 +67,8 @@ func Dial(ask func(ctx context.Context, conn net.Conn, version fabric.NCCLVersio
 	}
 }
 
-// ownerOf is whose a job is: what one owner's jobs take is not that of others. Those whose user is not known are together.
+// ownerOf is whose a job is: what one owner's jobs take is not that of others. Those whose user is not known
+// are together.
 func ownerOf(n *fabric.Node, j *job.Job) fabric.Owner {
 	candidates := n.Ranks.Or(nil)
 	for i := range candidates {
@@ -90,15 +93,19 @@ type process struct {
 
 // versions are the versions of NCCL that processes have mapped: each library is read once.
 type versions struct {
-	read    func(pid int) (string, error)
-	of      map[process]string
-	reading map[fabric.Owner]*errand.Errand[string] // by owner: a library of one that hangs does not keep those of others from being read
+	read func(pid int) (string, error)
+	of   map[process]string
+	// by owner: a library of one that hangs does not keep those of others from being read
+	reading map[fabric.Owner]*errand.Errand[string]
 }
 
 func newVersions(procfs string) *versions {
-	return &versions{of: map[process]string{}, reading: map[fabric.Owner]*errand.Errand[string]{}, read: func(pid int) (string, error) {
-		return library.MappedNCCL(procfs, pid), nil
-	}}
+	return &versions{
+		of: map[process]string{}, reading: map[fabric.Owner]*errand.Errand[string]{},
+		read: func(pid int) (string, error) {
+			return library.MappedNCCL(procfs, pid), nil
+		},
+	}
 }
 
 func (v *versions) get(c *fabric.RankCandidate) string {
@@ -137,8 +144,8 @@ func ownNamespace() uint64 {
 	return n
 }
 
-// About asks about a job until there are enough answers. Before each question it looks again which process to ask: the last one may have
-// ended, and another one may have its port.
+// About asks about a job until there are enough answers. Before each question it looks again which process to
+// ask: the last one may have ended, and another one may have its port.
 func (q *Inquiry) About(ctx context.Context, name string) progress.Account {
 	a := progress.Account{Job: name}
 	var pace progress.Pace

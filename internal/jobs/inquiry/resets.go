@@ -12,12 +12,14 @@ import (
 )
 
 const (
-	mostResets = 3               // of an owner, after which none of his jobs is asked, and owners with one, after which no job of the node is
+	// of an owner, after which none of his jobs is asked, and owners with one, after which no job of the node is
+	mostResets = 3
 	crashes    = 2 * time.Minute // within which a process that ended the connection and is gone has crashed
 )
 
-// resets are the processes that ended the connection when they were asked. One that crashed does that; so does a program of a user
-// that listens on the port of RAS, which must not keep the exporter from asking the jobs of others.
+// resets are the processes that ended the connection when they were asked. One that crashed does that; so
+// does a program of a user that listens on the port of RAS, which must not keep the exporter from asking the
+// jobs of others.
 type resets []reset
 
 type reset struct {
@@ -58,7 +60,12 @@ func (r resets) look(n *fabric.Node, now time.Time) {
 		return
 	}
 	for i := range r {
-		there := slices.ContainsFunc(candidates, func(c fabric.RankCandidate) bool { return process{c.PID, c.Start} == r[i].asked })
+		there := slices.ContainsFunc(candidates, func(c fabric.RankCandidate) bool {
+			return process{
+				c.PID,
+				c.Start,
+			} == r[i].asked
+		})
 		if !there && now.Sub(r[i].at) < crashes {
 			r[i].crashed = true
 		}
@@ -69,16 +76,26 @@ func (r resets) look(n *fabric.Node, now time.Time) {
 func (r resets) refuse(of []process, owner fabric.Owner, release fabric.NCCLVersion) error {
 	switch {
 	case r.full():
-		return &progress.Refusal{Why: progress.NodeStopped, Text: "processes of jobs of three owners ended the connection when they were asked: no job is asked until the exporter restarts"}
+		return &progress.Refusal{
+			Why:  progress.NodeStopped,
+			Text: "processes of jobs of three owners ended the connection when they were asked: no job is asked until the exporter restarts",
+		}
 	case r.of(owner) >= mostResets:
-		return &progress.Refusal{Why: progress.Stopped, Text: "processes of three jobs of its owner ended the connection when they were asked: none of his is asked until the exporter restarts"}
+		return &progress.Refusal{
+			Why:  progress.Stopped,
+			Text: "processes of three jobs of its owner ended the connection when they were asked: none of his is asked until the exporter restarts",
+		}
 	}
 	for i := range r {
 		switch {
 		case slices.ContainsFunc(of, func(p process) bool { return slices.Contains(r[i].job, p) }):
-			return &progress.Refusal{Why: progress.Stopped, Text: "its process ended the connection when it was asked: the job is not asked again"}
+			return &progress.Refusal{
+				Why:  progress.Stopped,
+				Text: "its process ended the connection when it was asked: the job is not asked again",
+			}
 		case r[i].crashed && r[i].release.String() == release.String():
-			return &progress.Refusal{Why: progress.ReleaseStopped, Text: "a process with NCCL " + release.String() + " ended when it was asked, and may have crashed of it: this release is not asked until the exporter restarts"}
+			return &progress.Refusal{Why: progress.ReleaseStopped, Text: "a process with NCCL " + release.String() +
+				" ended when it was asked, and may have crashed of it: this release is not asked until the exporter restarts"}
 		}
 	}
 	return nil

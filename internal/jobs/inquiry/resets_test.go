@@ -38,8 +38,8 @@ func (s *stage) why(w *Watch, at time.Duration) progress.Reason {
 	return ""
 }
 
-// A process that ends the connection is not asked again, nor is its job as long as it lives. The next one is asked; after three of one
-// user none of his is, and after those of three users none of the node.
+// A process that ends the connection is not asked again, nor is its job as long as it lives. The next one is
+// asked; after three of one user none of his is, and after those of three users none of the node.
 func TestEndsTheConnection(t *testing.T) {
 	users := []uint32{1001, 1001, 1001, 1001, 1002, 1003, 1004} // of the job of each hour
 	synctest.Test(t, func(t *testing.T) {

@@ -20,8 +20,8 @@ const (
 	every     = 15 * time.Second // looks at the node
 	leastWait = 10 * time.Minute // between two inquiries into a job; it doubles
 	mostWait  = time.Hour
-	// mostTime is for how long one inquiry goes on with questions: three answers take a minute and a half. A job that answers slowly or
-	// not at all keeps others from being asked no longer.
+	// mostTime is for how long one inquiry goes on with questions: three answers take a minute and a half. A job
+	// that answers slowly or not at all keeps others from being asked no longer.
 	mostTime = 2 * time.Minute
 )
 
@@ -59,8 +59,8 @@ type past struct {
 	about   []progress.Suspicion // each that the job was asked for
 }
 
-// next is when it may be asked again. A suspicion for which the job was not asked yet waits for the least time only: the job may hang now,
-// which it did not do then.
+// next is when it may be asked again. A suspicion for which the job was not asked yet waits for the least
+// time only: the job may hang now, which it did not do then.
 func (p *past) next() time.Time {
 	other := func(why progress.Suspicion) bool { return !slices.Contains(p.about, why) }
 	if slices.ContainsFunc(p.account.Suspicions, other) {
@@ -71,11 +71,14 @@ func (p *past) next() time.Time {
 
 // NewWatch returns a Watch that is off, and that ends with ctx.
 func NewWatch(ctx context.Context, o Options) *Watch {
-	return &Watch{ctx: ctx, o: o, past: map[string]*past{}, turns: map[fabric.Owner]time.Time{}, status: progress.Status{Asked: map[progress.Outcome]uint64{}}}
+	return &Watch{
+		ctx: ctx, o: o, past: map[string]*past{}, turns: map[fabric.Owner]time.Time{},
+		status: progress.Status{Asked: map[progress.Outcome]uint64{}},
+	}
 }
 
-// Apply switches it on or off. Switched off, it forgets what RAS said, and asks nothing from the return of Apply on. Which processes ended a
-// connection is not forgotten.
+// Apply switches it on or off. Switched off, it forgets what RAS said, and asks nothing from the return of
+// Apply on. Which processes ended a connection is not forgotten.
 func (w *Watch) Apply(on bool) {
 	if w == nil {
 		return
@@ -185,8 +188,9 @@ func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
 	}
 }
 
-// review notes which jobs are suspected, and returns the one that is asked next; empty: none. That is one of the owner whose turn was
-// longest ago, since one owner may have many jobs, and name them so that they are first.
+// review notes which jobs are suspected, and returns the one that is asked next; empty: none. That is one of
+// the owner whose turn was longest ago, since one owner may have many jobs, and name them so that they are
+// first.
 func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 	var list []progress.Account
 	var turn time.Time // of the owner of ask
@@ -213,7 +217,8 @@ func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 			err = w.vet(n, j, target)
 		}
 		if next := p.next(); err == nil && time.Now().Before(next) {
-			err = &progress.Refusal{Why: progress.Waiting, Text: "it was asked not long ago, and is not asked again before " + next.UTC().Format("15:04:05 UTC")}
+			err = &progress.Refusal{Why: progress.Waiting, Text: "it was asked not long ago, and is not asked again before " +
+				next.UTC().Format("15:04:05 UTC")}
 		}
 		if p.account.Refused = err; err == nil {
 			if last := w.turns[ownerOf(n, j)]; ask == "" || last.Before(turn) {
@@ -233,7 +238,8 @@ func (w *Watch) vet(n *fabric.Node, j *job.Job, target progress.Target) error {
 		return err
 	}
 	if _, made := w.suspects.Of(j.Name); time.Since(made) < w.o.Quiet {
-		return &progress.Refusal{Why: progress.YoungCommunicator, Text: "it may have made a communicator within the last " + w.o.Quiet.String() + ": asking then has crashed jobs"}
+		return &progress.Refusal{Why: progress.YoungCommunicator, Text: "it may have made a communicator within the last " +
+			w.o.Quiet.String() + ": asking then has crashed jobs"}
 	}
 	return nil
 }
@@ -260,7 +266,8 @@ func (w *Watch) ask(ctx context.Context, target progress.Target, one reset) (fab
 }
 
 func (w *Watch) begin(name string, target progress.Target) {
-	w.o.Log.Info("asking NCCL RAS", "training_job", name, "pid", target.PID, "nccl", target.Version.String(), "suspicions", w.past[name].account.Suspicions)
+	w.o.Log.Info("asking NCCL RAS", "training_job", name, "pid", target.PID, "nccl", target.Version.String(),
+		"suspicions", w.past[name].account.Suspicions)
 }
 
 // report logs what RAS said.
@@ -278,7 +285,8 @@ func (w *Watch) report(a *progress.Account) {
 		return
 	}
 	for _, c := range a.Report.Bad[:min(1, len(a.Report.Bad))] {
-		log = log.With("communicator", c.ID, "communicator_state", c.State, "ranks_count", c.Count, "collectives_apart", c.Gap)
+		log = log.With("communicator", c.ID, "communicator_state", c.State, "ranks_count", c.Count, "collectives_apart",
+			c.Gap)
 		if len(c.Ranks) > 0 {
 			r := c.Ranks[0]
 			log = log.With("first_rank", r.Rank, "host", r.Host, "pid", r.PID)

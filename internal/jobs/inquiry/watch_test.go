@@ -130,8 +130,8 @@ func failed() rastest.State {
 	return s
 }
 
-// What is planted in RAS is seen, and when. The traffic of the job stops 20 minutes after the exporter began, and an hour is watched. Time
-// is fake.
+// What is planted in RAS is seen, and when. The traffic of the job stops 20 minutes after the exporter began,
+// and an hour is watched. Time is fake.
 func TestPlanted(t *testing.T) {
 	const stops = 20 * time.Minute
 	silent := func(conn net.Conn, _ int) { _, _ = io.Copy(io.Discard, conn) }
@@ -325,7 +325,8 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// What RAS said of a job that is no longer seen stays for an hour, whoever keeps it from being seen, and not for longer.
+// What RAS said of a job that is no longer seen stays for an hour, whoever keeps it from being seen, and not
+// for longer.
 func TestUnseen(t *testing.T) {
 	const from = 25 * time.Minute
 	none := rastest.Healthy("2.30.7", 500) // no communicator is in each of the answers
@@ -373,8 +374,8 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
-// A job that was asked without result, at growing intervals, and then hangs with another sign, is asked 10 minutes after the last time. Signs that
-// come and go do not make it asked more often.
+// A job that was asked without result, at growing intervals, and then hangs with another sign, is asked 10
+// minutes after the last time. Signs that come and go do not make it asked more often.
 func TestAnotherSuspicion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const turned, both = 20 * time.Minute, 128 * time.Minute
@@ -506,7 +507,8 @@ func TestLookFails(t *testing.T) {
 	})
 }
 
-// A user with many suspected jobs, whose RAS never answers and whose names are first, does not keep the job of another from being asked.
+// A user with many suspected jobs, whose RAS never answers and whose names are first, does not keep the job
+// of another from being asked.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{begun: time.Now()}

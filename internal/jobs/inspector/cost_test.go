@@ -75,7 +75,8 @@ func appendAll(t testing.TB, dir, text string) {
 	}
 }
 
-// A reading costs little more than the parsing of what was appended, and less than twenty times as much where twenty times as much was.
+// A reading costs little more than the parsing of what was appended, and less than twenty times as much where
+// twenty times as much was.
 func TestCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: times under the race detector say nothing; make test runs it without")
@@ -101,8 +102,9 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// BenchmarkRead reads the files of 8 ranks with 64 communicators: all anew, unchanged, and with what an interval appends. The
-// limit is 5 ms for an interval of one record for each communicator, as releases up to 2.29 write them.
+// BenchmarkRead reads the files of 8 ranks with 64 communicators: all anew, unchanged, and with what an
+// interval appends. The limit is 5 ms for an interval of one record for each communicator, as releases up to
+// 2.29 write them.
 func BenchmarkRead(b *testing.B) {
 	var metrics strings.Builder
 	for i := range communicators {
@@ -133,8 +135,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// scrapes benchmarks the reader that next returns, and also prints the processor time of a reading, which other processes do not
-// increase.
+// scrapes benchmarks the reader that next returns, and also prints the processor time of a reading, which
+// other processes do not increase.
 func scrapes(b *testing.B, next func() *Reader) {
 	spent := 0.0
 	for b.Loop() {

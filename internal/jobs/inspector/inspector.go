@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inspector reads the files of NCCL Inspector, the profiler plugin that NCCL ships: those of its Prometheus mode (NCCL
-// 2.29.3 and later, nccl_inspector_metrics_<GPU UUID>.prom) and those of its JSON mode (2.28 and later, <host>-pid<pid>.log).
-// The formats are those of inspector_prom.cc and inspector_json.cc in https://github.com/NVIDIA/nccl.
+// Package inspector reads the files of NCCL Inspector, the profiler plugin that NCCL ships: those of its
+// Prometheus mode (NCCL 2.29.3 and later, nccl_inspector_metrics_<GPU UUID>.prom) and those of its JSON mode
+// (2.28 and later, <host>-pid<pid>.log). The formats are those of inspector_prom.cc and inspector_json.cc in
+// https://github.com/NVIDIA/nccl.
 //
 // Jobs write the files, so nothing in them is trusted: only regular files with one name are read, without following
-// links, in the folder and the folders in it; sizes, lines and numbers of files are bounded, and divided among those who write the
-// files (package owned); texts never leave the package, only words of fixed lists and numbers do. A line without an end waits until it
-// is whole. Inspector rewrites a file of the Prometheus mode in place: one that changed in the last second keeps its earlier reading. A
+// links, in the folder and the folders in it; sizes, lines and numbers of files are bounded, and divided
+// among those who write the files (package owned); texts never leave the package, only words of fixed lists
+// and numbers do. A line without an end waits until it is whole. Inspector rewrites a file of the Prometheus
+// mode in place: one that changed in the last second keeps its earlier reading. A
 // file of the JSON mode grows, and only what was appended is read.
 //
-// Concurrency: a Reader belongs to one goroutine at a time. Where the folder is on a file system that does not answer, Read does not
-// return. Errors say that the folder could not be listed; a file that cannot be read is counted in the reading.
+// Concurrency: a Reader belongs to one goroutine at a time. Where the folder is on a file system that does
+// not answer, Read does not return. Errors say that the folder could not be listed; a file that cannot be
+// read is counted in the reading.
 package inspector
 
 import (
@@ -31,8 +34,8 @@ const (
 	maxLine     = 2 << 10 // bytes of a line of the Prometheus mode; Inspector's own buffer is as large
 	settleAfter = time.Second
 
-	// staleAfter is how old a file may be. Inspector writes every 30 s or less often; files of the JSON mode stay when their
-	// job has ended.
+	// staleAfter is how old a file may be. Inspector writes every 30 s or less often; files of the JSON mode
+	// stay when their job has ended.
 	staleAfter = 10 * time.Minute
 )
 
@@ -99,7 +102,8 @@ func (r *Reader) Read(now time.Time) (fabric.InspectorReading, error) {
 	return reading, nil
 }
 
-// update reads the files of one owner after those of another. What is known of the files of an owner whose turn has not ended stays.
+// update reads the files of one owner after those of another. What is known of the files of an owner whose
+// turn has not ended stays.
 func (r *Reader) update(found *owned.Found, chosen []owned.File, now time.Time) {
 	ready := r.turns.Ready(found, chosen)
 	unread := func(f *owned.File) int64 {

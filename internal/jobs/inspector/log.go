@@ -22,8 +22,9 @@ const (
 	maxWeight    = 1e4  // collectives that one record stands for
 )
 
-// appended is what is known of a file of the JSON mode, which grows for as long as its job runs. Only what was appended since
-// the last reading is read, and of more than maxAppended an even sample, each record of which stands for several.
+// appended is what is known of a file of the JSON mode, which grows for as long as its job runs. Only what
+// was appended since the last reading is read, and of more than maxAppended an even sample, each record of
+// which stands for several.
 type appended struct {
 	offset int64 // of the end of the last line that was read; 0: none was
 	latest map[kind]latest
@@ -43,13 +44,15 @@ type operation struct {
 	nodes      bool
 }
 
-// sequence is what NCCL numbers collectives in: a communicator, for each operation (ncclComm.seqNumber in src/include/comm.h).
+// sequence is what NCCL numbers collectives in: a communicator, for each operation (ncclComm.seqNumber in
+// src/include/comm.h).
 type sequence struct {
 	communicator, rank uint64
 	collective         string
 }
 
-// read reads what was appended to a file of that size: all, or a sample of at most that many bytes. What it refuses adds nothing.
+// read reads what was appended to a file of that size: all, or a sample of at most that many bytes. What it
+// refuses adds nothing.
 func (a *appended) read(f io.ReaderAt, size, most int64, now time.Time) (fabric.Refusal, error) {
 	if whole, err := a.continues(f, size); err != nil {
 		return "", err
@@ -84,7 +87,8 @@ func (a *appended) read(f io.ReaderAt, size, most int64, now time.Time) (fabric.
 	return "", nil
 }
 
-// continues reports whether the file still has the line that was read last. False: it is new, was truncated, or is another one.
+// continues reports whether the file still has the line that was read last. False: it is new, was truncated,
+// or is another one.
 func (a *appended) continues(f io.ReaderAt, size int64) (bool, error) {
 	if a.offset == 0 || size < a.offset {
 		return false, nil
@@ -115,8 +119,8 @@ func lastLine(f io.ReaderAt, from, size int64) (end int64, refused fabric.Refusa
 // section is a part of a file.
 type section struct{ from, end int64 }
 
-// sections returns the parts of a range that are read: all, or parts at random places, evenly spread. Inspector writes one
-// communicator after the other: the end alone would be of the last one.
+// sections returns the parts of a range that are read: all, or parts at random places, evenly spread.
+// Inspector writes one communicator after the other: the end alone would be of the last one.
 func sections(from, end, most int64) []section {
 	if end-from <= most {
 		return []section{{from, end}}
@@ -140,7 +144,8 @@ func (s section) bytes(f io.ReaderAt) ([]byte, error) {
 	return data[:n], nil
 }
 
-// read adds the records of the whole lines of a section, and returns their length. False: a line is none that Inspector writes.
+// read adds the records of the whole lines of a section, and returns their length. False: a line is none that
+// Inspector writes.
 func (s section) read(f io.ReaderAt, lineBegins bool, records *[]record) (int64, bool, error) {
 	data, err := s.bytes(f)
 	if err != nil {
@@ -211,7 +216,8 @@ func (a *appended) launched(s sequence, number uint64) float64 {
 	return 1
 }
 
-// samples returns what is known of each kind that was not seen too long ago, and the totals, both sorted and for the caller to keep.
+// samples returns what is known of each kind that was not seen too long ago, and the totals, both sorted and
+// for the caller to keep.
 func (a *appended) samples(now time.Time) ([]fabric.CollectiveSample, []fabric.CollectiveTotal) {
 	recent := sums{}
 	for k, l := range a.latest {

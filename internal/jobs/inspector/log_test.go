@@ -40,7 +40,8 @@ func only(t *testing.T, reading fabric.InspectorReading) fabric.InspectorFile {
 	return reading.Files[0]
 }
 
-// A file that grows is read on from where the last whole line ended, and one that was cut or replaced from its beginning.
+// A file that grows is read on from where the last whole line ended, and one that was cut or replaced from
+// its beginning.
 func TestGrowing(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	name := filepath.Join(dir, logFile)
@@ -82,7 +83,8 @@ func TestGrowing(t *testing.T) {
 	add(half[100:])
 	expect("AllReduce from_256MiB nodes 50 GB/s 1s", "AllReduce 3 recorded 3 launched 1.75 s")
 
-	// Inspector dropped records 3 to 6; another communicator counts apart; an operation that was not seen again stays for a while.
+	// Inspector dropped records 3 to 6; another communicator counts apart; an operation that was not seen again
+	// stays for a while.
 	add(coll30(1, "AllReduce", 7, large, 50, 1_000_000) + coll30(2, "AllReduce", 900, large, 50, 1_000_000))
 	add(coll30(2, "AllGather", 4, large, 50, 250_000))
 	expect("AllGather from_256MiB nodes 50 GB/s 250ms, AllReduce from_256MiB nodes 50 GB/s 1s", "AllGather 1 recorded 1 launched 0.25 s, AllReduce 5 recorded 9 launched 3.75 s")
@@ -116,7 +118,8 @@ func (c *counted) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// grow reads a file that begins with a text, and then what is appended to it. It returns the bytes that the second reading read.
+// grow reads a file that begins with a text, and then what is appended to it. It returns the bytes that the
+// second reading read.
 func grow(t *testing.T, a *appended, before, after string) (n int, refused fabric.Refusal) {
 	t.Helper()
 	now := time.Now()

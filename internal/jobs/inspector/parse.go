@@ -13,7 +13,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Bounds of accepted values, in GB/s: a byte per second, and more than an NVL72 domain has, which is about 1,800 for each GPU.
+// Bounds of accepted values, in GB/s: a byte per second, and more than an NVL72 domain has, which is about
+// 1,800 for each GPU.
 const minBandwidth, maxBandwidth = 1e-9, 1e5
 
 // maxDuration is the largest accepted duration in microseconds: an hour.
@@ -66,8 +67,9 @@ func (s sums) samples() []fabric.CollectiveSample {
 	for k, v := range s {
 		if v.bandwidths > 0 && v.durations > 0 {
 			list = append(list, fabric.CollectiveSample{
-				Collective: k.collective, Size: k.size, Nodes: k.nodes, BusBandwidth: math.Round(1e9 * math.Exp(v.logs/float64(v.bandwidths))),
-				Duration: time.Duration(1e3 * v.duration / float64(v.durations)),
+				Collective: k.collective, Size: k.size, Nodes: k.nodes,
+				BusBandwidth: math.Round(1e9 * math.Exp(v.logs/float64(v.bandwidths))),
+				Duration:     time.Duration(1e3 * v.duration / float64(v.durations)),
 			})
 		}
 	}
@@ -87,8 +89,8 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// parseMetrics reads a file of the Prometheus mode. A last line without an end is left out: it is being written. False: the
-// file has a line that Inspector does not write.
+// parseMetrics reads a file of the Prometheus mode. A last line without an end is left out: it is being
+// written. False: the file has a line that Inspector does not write.
 func parseMetrics(data []byte) ([]fabric.CollectiveSample, bool) {
 	all := sums{}
 	for {
@@ -102,8 +104,8 @@ func parseMetrics(data []byte) ([]fabric.CollectiveSample, bool) {
 	}
 }
 
-// addLine adds a line such as nccl_bus_bandwidth_gbs{collective="AllReduce",message_size="4-5GB",n_nodes="2"} 178.2, with more
-// labels. It takes no escapes: Inspector writes none.
+// addLine adds a line such as nccl_bus_bandwidth_gbs{collective="AllReduce",message_size="4-5GB",n_nodes="2"}
+// 178.2, with more labels. It takes no escapes: Inspector writes none.
 func (s sums) addLine(line []byte) bool {
 	if len(line) > maxLine {
 		return false
@@ -136,8 +138,8 @@ func (s sums) addLine(line []byte) bool {
 	return true
 }
 
-// kindOf reads the labels that say what was measured. Those that jobs choose, such as comm_name, are passed over. ok: they are
-// labels. known: and name a kind.
+// kindOf reads the labels that say what was measured. Those that jobs choose, such as comm_name, are passed
+// over. ok: they are labels. known: and name a kind.
 func kindOf(labels []byte) (k kind, known, ok bool) {
 	var operation, size, nodes []byte
 	for len(labels) > 0 {
@@ -181,8 +183,8 @@ func makeKind(operation string, size float64, nodes uint64) (kind, bool) {
 
 var operations = fabric.Collectives()
 
-// parseSize reads a size as 2.30 writes it, "4-5GB", of which the lower bound counts, or as 2.29 does, "4.25GB". Its units are
-// powers of 1024.
+// parseSize reads a size as 2.30 writes it, "4-5GB", of which the lower bound counts, or as 2.29 does,
+// "4.25GB". Its units are powers of 1024.
 func parseSize(text []byte) (float64, bool) {
 	n := bytes.IndexFunc(text, func(c rune) bool { return (c < '0' || c > '9') && c != '.' })
 	if n <= 0 {

@@ -27,8 +27,9 @@ var (
 
 type keys struct{ operation, number, size, duration, bandwidth string }
 
-// parseRecord reads a line of the JSON mode. False: Inspector does not write such a line. It looks for keys where a parser of JSON
-// would take ten times as long: Inspector writes no blanks (json.cc), and no text has a quoted key in it, since quotes are escaped.
+// parseRecord reads a line of the JSON mode. False: Inspector does not write such a line. It looks for keys
+// where a parser of JSON would take ten times as long: Inspector writes no blanks (json.cc), and no text has
+// a quoted key in it, since quotes are escaped.
 func parseRecord(line []byte) (r record, ok bool) {
 	line = bytes.TrimSpace(line)
 	header, perf, found := bytes.Cut(line, []byte(`_perf":{`))
@@ -54,7 +55,8 @@ func parseRecord(line []byte) (r record, ok bool) {
 	r.duration, r.number = duration, number
 	operation, _, _ := bytes.Cut(after(perf, key.operation), []byte{'"'})
 	r.kind, r.known = makeKind(string(operation), size, nodes)
-	r.sequence.communicator, _ = strconv.ParseUint(string(bytes.TrimSuffix(value(header, `"id":"0x`), []byte{'"'})), 16, 64)
+	r.sequence.communicator, _ = strconv.ParseUint(string(bytes.TrimSuffix(value(header, `"id":"0x`), []byte{'"'})), 16,
+		64)
 	r.sequence.rank, _ = whole(header, `"rank":`)
 	r.sequence.collective = r.collective
 	return r, true
@@ -88,13 +90,14 @@ func decimal(text []byte, key string) (float64, bool) {
 	return n, ok && !math.IsNaN(n) && !math.IsInf(n, 0)
 }
 
-// parseFloat parses a number as Inspector writes it: digits and a point (%f), or six digits and an exponent (%g). For others, such as the
-// largest ones, strconv takes up to 30 µs.
+// parseFloat parses a number as Inspector writes it: digits and a point (%f), or six digits and an exponent
+// (%g). For others, such as the largest ones, strconv takes up to 30 µs.
 func parseFloat(text []byte) (float64, bool) {
 	const longest, mostDigits, mostExponent = 24, len("-1.23456"), "300"
 	mantissa, exponent, scaled := bytes.Cut(text, []byte{'e'})
 	exponent = bytes.TrimLeft(exponent, "+-0")
-	if len(text) > longest || scaled && (len(mantissa) > mostDigits || len(exponent) > len(mostExponent) || len(exponent) == len(mostExponent) && string(exponent) > mostExponent) {
+	if len(text) > longest || scaled && (len(mantissa) > mostDigits || len(exponent) > len(mostExponent) ||
+		len(exponent) == len(mostExponent) && string(exponent) > mostExponent) {
 		return 0, false
 	}
 	if bytes.ContainsAny(text, "xX_pP") {

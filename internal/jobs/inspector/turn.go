@@ -62,8 +62,8 @@ func (t *turn) run() {
 	}
 }
 
-// waits reports whether a file of the Prometheus mode is left for the next call: it is being written, or larger than the share. It is
-// compared again then.
+// waits reports whether a file of the Prometheus mode is left for the next call: it is being written, or
+// larger than the share. It is compared again then.
 func (t *turn) waits(f *owned.File, share int64) bool {
 	if file, _ := named(f.Name); file.GPU == "" {
 		return false

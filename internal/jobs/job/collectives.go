@@ -39,9 +39,10 @@ type Inspection struct {
 // ticks is the unit of RankCandidate.Start (USER_HZ of Linux).
 const ticks = time.Second / 100
 
-// Inspect returns what files of Inspector report about the jobs. A file belongs to the rank that holds its GPU, or has its PID, runs
-// as the owner of the file and began before it was written; what belongs to none, or to several jobs, is left out
-// and counted: a user can neither report about the job of another one nor keep a job alive.
+// Inspect returns what files of Inspector report about the jobs. A file belongs to the rank that holds its
+// GPU, or has its PID, runs as the owner of the file and began before it was written; what belongs to none,
+// or to several jobs, is left out and counted: a user can neither report about the job of another one nor
+// keep a job alive.
 func (jobs *Jobs) Inspect(n *fabric.Node) Inspection {
 	boot, known := n.Host.BootTime.Get()
 	reading, read := n.Inspector.Get()
@@ -79,7 +80,8 @@ func (jobs *Jobs) Inspect(n *fabric.Node) Inspection {
 	}
 	compare := func(a, b kind) int {
 		within := func(k kind) int { return map[bool]int{true: 1}[k.nodes] }
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.collective, b.collective), cmp.Compare(a.size, b.size), within(a)-within(b))
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.collective, b.collective),
+			cmp.Compare(a.size, b.size), within(a)-within(b))
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(samples), compare) {
 		all.Samples = append(all.Samples, Collective{k.Place, samples[k]})

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the table of deployments into docs/JOBS.md")
 
-// deployments are the ways in which jobs are run that must be judged rightly, with the scenarios that stand for them: as it should be,
-// and fallen back to TCP.
+// deployments are the ways in which jobs are run that must be judged rightly, with the scenarios that stand
+// for them: as it should be, and fallen back to TCP.
 var deployments = []struct{ name, good, fallback string }{
 	{"Slurm on bare metal", "job-slurm", "job-tcp"},
 	{"Slurm with pyxis and enroot, HPC-X in the image", "job-pyxis", ""},

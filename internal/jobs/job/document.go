@@ -4,8 +4,8 @@ package job
 
 import "time"
 
-// Document is a reading as JSON, which the command jobs prints and /jobs.json serves (docs/COMMANDS.md). Field names do not change; new
-// fields may be added.
+// Document is a reading as JSON, which the command jobs prints and /jobs.json serves (docs/COMMANDS.md).
+// Field names do not change; new fields may be added.
 type Document struct {
 	Time    time.Time     `json:"time"`
 	Known   bool          `json:"known"`
@@ -39,13 +39,15 @@ type rankDocument struct {
 	Verdict
 }
 
-// Document returns the reading as JSON has it. No list in it is null, and none with texts is shared: who gets it may cut them.
+// Document returns the reading as JSON has it. No list in it is null, and none with texts is shared: who gets
+// it may cut them.
 func (now Jobs) Document() Document {
 	d := Document{Time: now.At, Known: now.Known, Reason: string(now.Reason), Dropped: now.Dropped, Jobs: []jobDocument{}}
 	for i := range now.List {
 		j := &now.List[i]
 		one := jobDocument{
-			Name: j.Name, Scheduler: j.Scheduler, User: j.User, GPUs: list(j.GPUs), Devices: list(j.Devices), Since: j.Since, Unseen: j.Unseen,
+			Name: j.Name, Scheduler: j.Scheduler, User: j.User, GPUs: list(j.GPUs), Devices: list(j.Devices), Since: j.Since,
+			Unseen:  j.Unseen,
 			Verdict: j.Verdict, Findings: list(j.Findings), Remedies: list(j.Remedies()), Ranks: []rankDocument{},
 		}
 		if j.Size > 0 {

@@ -12,7 +12,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Whoever has a namespace can make any number of pods in it. They displace no second job of somebody else, shown or remembered.
+// Whoever has a namespace can make any number of pods in it. They displace no second job of somebody else,
+// shown or remembered.
 func TestPodsOfOneNamespace(t *testing.T) {
 	pod := func(pid int, namespace string) fabric.RankCandidate {
 		c, uid := rankOf(pid, 0, 0), fmt.Sprint("uid-", pid)

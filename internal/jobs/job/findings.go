@@ -19,11 +19,15 @@ const (
 	maxFindings  = 32
 )
 
-// findings are what is wrong with a job beside its transport. Those of a rank stand while not all is seen that they were made from.
+// findings are what is wrong with a job beside its transport. Those of a rank stand while not all is seen
+// that they were made from.
 func (t *Tracker) findings(n *fabric.Node, at time.Time, e *evidence, next map[processID]*tracked) []Finding {
 	made := map[int][]Finding{} // by PID
 	add := func(rule Rule, severity verdict.Severity, pid int, format string, args ...any) {
-		made[pid] = append(made[pid], Finding{Rule: rule, Severity: severity, Text: fmt.Sprintf(format, args...), PIDs: []int{pid}})
+		made[pid] = append(made[pid], Finding{
+			Rule: rule, Severity: severity, Text: fmt.Sprintf(format, args...),
+			PIDs: []int{pid},
+		})
 	}
 	rails := activeRails(n)
 	all := seesNode(n)
@@ -65,15 +69,23 @@ func (t *Tracker) findings(n *fabric.Node, at time.Time, e *evidence, next map[p
 }
 
 // about makes the findings about one rank that are not about its settings.
-func (e *evidence) about(n *fabric.Node, r *observed, keep *tracked, rails []string, add func(rule Rule, severity verdict.Severity, pid int, format string, args ...any)) {
+func (e *evidence) about(n *fabric.Node, r *observed, keep *tracked, rails []string,
+	add func(rule Rule, severity verdict.Severity, pid int, format string, args ...any),
+) {
 	if keep.settled.shown.Reason == NoCommunicator && r.busy == yes && expectsNCCL(r.RankCandidate) {
-		add(RuleNoCommunicator, verdict.Info, r.PID, "its GPUs are busy, and it shows no NCCL communicator: it may use another back end, such as Gloo")
+		add(RuleNoCommunicator, verdict.Info, r.PID,
+			"its GPUs are busy, and it shows no NCCL communicator: it may use another back end, such as Gloo")
 	}
-	if d, known := r.Devices.Get(); known && d.Uverbs == 0 && e.spans() && len(rails) > 0 && !e.devices.moved && !wayOf(r, e.devices).byDesign() {
-		add(RuleNoDevices, verdict.Warning, r.PID, "its mount namespace has no /dev/infiniband/uverbs*: it cannot use RDMA, and the node has %d active RDMA ports", len(rails))
+	if d, known := r.Devices.Get(); known && d.Uverbs == 0 && e.spans() && len(rails) > 0 && !e.devices.moved &&
+		!wayOf(r, e.devices).byDesign() {
+		add(RuleNoDevices, verdict.Warning, r.PID,
+			"its mount namespace has no /dev/infiniband/uverbs*: it cannot use RDMA, and the node has %d active RDMA ports",
+			len(rails))
 	}
-	if l, known := r.Limits.Get(); known && l.Memlock < leastMemlock && e.spans() && keep.settled.shown.Transport != RDMA && len(rails) > 0 {
-		add(RuleMemlock, verdict.Warning, r.PID, "it may lock %d bytes of memory (RLIMIT_MEMLOCK): memory regions of RDMA fail without CAP_IPC_LOCK", l.Memlock)
+	if l, known := r.Limits.Get(); known && l.Memlock < leastMemlock && e.spans() &&
+		keep.settled.shown.Transport != RDMA && len(rails) > 0 {
+		add(RuleMemlock, verdict.Warning, r.PID,
+			"it may lock %d bytes of memory (RLIMIT_MEMLOCK): memory regions of RDMA fail without CAP_IPC_LOCK", l.Memlock)
 	}
 	if far := withoutNearest(n, r, rails); far != "" && e.spans() {
 		add(RuleAlignment, verdict.Warning, r.PID, "%s", far)
@@ -82,12 +94,16 @@ func (e *evidence) about(n *fabric.Node, r *observed, keep *tracked, rails []str
 		add(RuleAffinity, verdict.Info, r.PID, "%s", far)
 	}
 	if keep.grown.leaks() {
-		add(RuleGrowing, verdict.Warning, r.PID, "its verbs contexts grew in %d readings and never fell, to %d: communicators are made again and not destroyed", keep.grown.steps, keep.grown.contexts)
+		add(RuleGrowing, verdict.Warning, r.PID,
+			"its verbs contexts grew in %d readings and never fell, to %d: communicators are made again and not destroyed",
+			keep.grown.steps, keep.grown.contexts)
 	}
 	for _, uuid := range r.gpus {
 		if g := gpuOf(n, uuid); g != nil {
 			if m, known := g.BAR1.Get(); known && m.Total > 0 && float64(m.Used) >= fullBAR1*float64(m.Total) {
-				add(RuleBAR1, verdict.Warning, r.PID, "%d of %d bytes of BAR1 of %s are in use: registrations for GPUDirect RDMA fail when it is full", m.Used, m.Total, uuid)
+				add(RuleBAR1, verdict.Warning, r.PID,
+					"%d of %d bytes of BAR1 of %s are in use: registrations for GPUDirect RDMA fail when it is full", m.Used,
+					m.Total, uuid)
 			}
 		}
 	}
@@ -113,8 +129,8 @@ func activeRails(n *fabric.Node) (list []string) {
 	return slices.Compact(list)
 }
 
-// withoutNearest says which of its GPUs a rank has without one of the NICs that are nearest; empty: none, or not known. NCCL opens
-// all devices that it may use.
+// withoutNearest says which of its GPUs a rank has without one of the NICs that are nearest; empty: none, or
+// not known. NCCL opens all devices that it may use.
 func withoutNearest(n *fabric.Node, r *observed, rails []string) string {
 	verbs, known := r.Verbs.Get()
 	if !known || verbs.Contexts == 0 {
@@ -129,20 +145,23 @@ func withoutNearest(n *fabric.Node, r *observed, rails []string) string {
 		if i < 0 || n.PCI.Rails[i].Distance.State != fabric.OK {
 			continue
 		}
-		near := slices.DeleteFunc(slices.Clone(n.PCI.Rails[i].Nearest), func(d string) bool { return !slices.Contains(rails, d) })
+		near := slices.DeleteFunc(slices.Clone(n.PCI.Rails[i].Nearest),
+			func(d string) bool { return !slices.Contains(rails, d) })
 		if len(near) > 0 && !slices.ContainsFunc(near, func(d string) bool { return slices.Contains(verbs.Devices, d) }) {
-			return fmt.Sprintf("%s is nearest to %s, which the rank has not opened: it uses %s", uuid, deviceNames(near), deviceNames(verbs.Devices))
+			return fmt.Sprintf("%s is nearest to %s, which the rank has not opened: it uses %s", uuid, deviceNames(near),
+				deviceNames(verbs.Devices))
 		}
 	}
 	return ""
 }
 
-// remote is the least distance that the firmware has for another socket (REMOTE_DISTANCE of linux/topology.h). Nodes of one socket
-// (NPS, SNC) are nearer.
+// remote is the least distance that the firmware has for another socket (REMOTE_DISTANCE of
+// linux/topology.h). Nodes of one socket (NPS, SNC) are nearer.
 const remote = 20
 
-// onFarCPUs says that a rank may use no CPU on the socket of any of its GPUs; empty: it may, or it is not known. NCCL keeps its threads
-// on the CPUs that the rank may use and that are near its GPU; where there are none, on all that the rank may use.
+// onFarCPUs says that a rank may use no CPU on the socket of any of its GPUs; empty: it may, or it is not
+// known. NCCL keeps its threads on the CPUs that the rank may use and that are near its GPU; where there are
+// none, on all that the rank may use.
 func onFarCPUs(n *fabric.Node, r *observed) string {
 	limits, known := r.Limits.Get()
 	if !known || len(limits.Distances) == 0 {
@@ -169,7 +188,8 @@ func onFarCPUs(n *fabric.Node, r *observed) string {
 	if nearest < remote {
 		return ""
 	}
-	return fmt.Sprintf("it may run on CPUs %s only, and its GPU is at NUMA node %d of another socket (distance %d)", clean(limits.CPUs, maxName), at, nearest)
+	return fmt.Sprintf("it may run on CPUs %s only, and its GPU is at NUMA node %d of another socket (distance %d)",
+		clean(limits.CPUs, maxName), at, nearest)
 }
 
 // differing compares the ranks of a job on the node with each other.
@@ -182,7 +202,8 @@ func differing(ranks []*observed, add func(rule Rule, severity verdict.Severity,
 		case first == nil:
 			first = r
 		case first.Maps.Value.Version != version:
-			add(RuleVersions, verdict.Warning, r.PID, "ranks of the job have NCCL %s and %s", clean(first.Maps.Value.Version, maxCommand), clean(version, maxCommand))
+			add(RuleVersions, verdict.Warning, r.PID, "ranks of the job have NCCL %s and %s",
+				clean(first.Maps.Value.Version, maxCommand), clean(version, maxCommand))
 		}
 	}
 	first = nil
@@ -201,7 +222,10 @@ func differing(ranks []*observed, add func(rule Rule, severity verdict.Severity,
 }
 
 // perRank are variables that may differ between the ranks of a job.
-var perRank = []string{"NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_HOSTID", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_IGNORE_CPU_AFFINITY"}
+var perRank = []string{
+	"NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_HOSTID", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE",
+	"NCCL_IGNORE_CPU_AFFINITY",
+}
 
 // difference names a variable that two ranks have differently; empty: none.
 func difference(a, b []fabric.NCCLVariable) string {

@@ -12,8 +12,9 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// account adds the time since the last reading to the GPUs of jobs that are impaired now, for each reason. Only GPUs that were
-// busy at both readings, with a rank that was there at both, are counted: idle time is no loss.
+// account adds the time since the last reading to the GPUs of jobs that are impaired now, for each reason.
+// Only GPUs that were busy at both readings, with a rank that was there at both, are counted: idle time is no
+// loss.
 func (t *Tracker) account(n *fabric.Node, jobs []Job, elapsed time.Duration) {
 	if elapsed <= 0 {
 		return
@@ -101,7 +102,8 @@ func impairments(n *fabric.Node, j *Job, uuid string) []Impairment {
 	return list
 }
 
-// nearestDegraded reports whether the NIC that is assigned to a GPU has a port that is down, or slower than a source states.
+// nearestDegraded reports whether the NIC that is assigned to a GPU has a port that is down, or slower than a
+// source states.
 func nearestDegraded(n *fabric.Node, g *fabric.GPU) bool {
 	i := slices.IndexFunc(n.PCI.Rails, func(r fabric.Rail) bool { return strings.EqualFold(r.GPU, g.Address) })
 	if i < 0 {

@@ -9,8 +9,8 @@ import (
 	"gpufabric_exporter/internal/fabric/fabrictest"
 )
 
-// TestNearestDegraded counts the time of a GPU as lost by its NIC only for what is known and stated: a port whose state is unread is not
-// down, and one that is slower than others may be meant so.
+// TestNearestDegraded counts the time of a GPU as lost by its NIC only for what is known and stated: a port
+// whose state is unread is not down, and one that is slower than others may be meant so.
 func TestNearestDegraded(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(p *fabric.Port)

@@ -142,12 +142,15 @@ func carried(h *fabric.HCA) (float64, bool) {
 	return packetsOf(h), countsPackets(h)
 }
 
-// packet is the payload of a packet of a device that counts packets and no bytes: the path MTU that interfaces of 1,500 bytes have.
+// packet is the payload of a packet of a device that counts packets and no bytes: the path MTU that
+// interfaces of 1,500 bytes have.
 const packet = 1024
 
-// countsPackets reports whether the device counts packets and no bytes, as only Soft-RoCE does. What it carried is an estimate.
+// countsPackets reports whether the device counts packets and no bytes, as only Soft-RoCE does. What it
+// carried is an estimate.
 func countsPackets(h *fabric.HCA) bool {
-	return len(h.Ports) > 0 && slices.ContainsFunc(h.Ports[0].Counters.HW.Or(nil), func(c fabric.Counter) bool { return c.Name == "sent_pkts" })
+	return len(h.Ports) > 0 && slices.ContainsFunc(h.Ports[0].Counters.HW.Or(nil),
+		func(c fabric.Counter) bool { return c.Name == "sent_pkts" })
 }
 
 func packetsOf(h *fabric.HCA) (sum float64) {
@@ -161,7 +164,9 @@ func packetsOf(h *fabric.HCA) (sum float64) {
 	return sum
 }
 
-func dataOf(list []fabric.Counter, driver string, spec func(driver, name string) (counters.Spec, bool)) (sum float64, found bool) {
+func dataOf(list []fabric.Counter, driver string, spec func(driver, name string) (counters.Spec, bool)) (sum float64,
+	found bool,
+) {
 	for _, c := range list {
 		s, known := spec(driver, c.Name)
 		if !known || s.Meaning != counters.TransmittedBytes && s.Meaning != counters.ReceivedBytes {

@@ -50,13 +50,14 @@ type Reason string
 
 // Reasons.
 const (
-	FirstReading   Reason = "first_reading"   // two are needed
-	Idle           Reason = "idle"            // its GPUs are idle: before the first collective, or in between
-	NoTraffic      Reason = "no_traffic"      // its GPUs are busy, and neither way carried data
-	LittleTraffic  Reason = "little_traffic"  // too little to decide
-	Privilege      Reason = "privilege"       // the exporter may not read what decides
-	Unreadable     Reason = "unreadable"      // what decides could not be read for another reason
-	Moved          Reason = "moved"           // its RDMA devices are in another network namespace: their counters are not seen
+	FirstReading  Reason = "first_reading"  // two are needed
+	Idle          Reason = "idle"           // its GPUs are idle: before the first collective, or in between
+	NoTraffic     Reason = "no_traffic"     // its GPUs are busy, and neither way carried data
+	LittleTraffic Reason = "little_traffic" // too little to decide
+	Privilege     Reason = "privilege"      // the exporter may not read what decides
+	Unreadable    Reason = "unreadable"     // what decides could not be read for another reason
+	// its RDMA devices are in another network namespace: their counters are not seen
+	Moved          Reason = "moved"
 	NoCommunicator Reason = "no_communicator" // it holds GPUs and shows no NCCL communicator
 )
 
@@ -65,7 +66,8 @@ func Reasons() []Reason {
 	return []Reason{FirstReading, Idle, NoTraffic, LittleTraffic, Privilege, Unreadable, Moved, NoCommunicator}
 }
 
-// unseen reports whether a transport is unknown because what decides was not read: nothing is known that contradicts what was seen before.
+// unseen reports whether a transport is unknown because what decides was not read: nothing is known that
+// contradicts what was seen before.
 func (r Reason) unseen() bool {
 	return r == FirstReading || r == Privilege || r == Unreadable || r == Moved
 }
@@ -114,8 +116,8 @@ type Rank struct {
 
 // Job is the ranks of a job on this node.
 type Job struct {
-	// Name is scheduler/id ("slurm/4242", "kubernetes/namespace/pod"), so that an executable cannot take the name of a job of a
-	// scheduler.
+	// Name is scheduler/id ("slurm/4242", "kubernetes/namespace/pod"), so that an executable cannot take the
+	// name of a job of a scheduler.
 	Name      string
 	Scheduler string
 	User      string // numeric user ID; empty: not known
@@ -125,8 +127,9 @@ type Job struct {
 	Devices   []string // RDMA devices that carried its data
 	Verdict   Verdict
 	Since     time.Time // when the transport was first seen to be this one
-	// Seen is when what decides was last seen of the rank that is unseen for the longest time, and Unseen why it is not seen now. They are
-	// empty while all is seen, and where it never was. The verdict is kept for an hour from Seen.
+	// Seen is when what decides was last seen of the rank that is unseen for the longest time, and Unseen why it
+	// is not seen now. They are empty while all is seen, and where it never was. The verdict is kept for an hour
+	// from Seen.
 	Seen     time.Time
 	Unseen   Reason
 	Findings []Finding // the worst first
@@ -161,7 +164,8 @@ func (r Rule) OfSetting() bool { return strings.HasPrefix(string(r), "setting_")
 // Rules returns every rule.
 func Rules() []Rule {
 	return []Rule{
-		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleAffinity, RuleVersions, RuleSettings, RuleGrowing, RuleBAR1, RuleSettingMisread,
+		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleAffinity, RuleVersions, RuleSettings,
+		RuleGrowing, RuleBAR1, RuleSettingMisread,
 		RuleSettingRefused, RuleSettingIgnored, RuleSettingUnknown, RuleSettingWrongHere, RuleSettingNotRecommended,
 	}
 }
@@ -203,7 +207,8 @@ type Jobs struct {
 	Impaired map[string]map[Impairment]float64
 }
 
-// Compared reports whether a further reading would say no more: the jobs are known, or why they cannot be, and none was seen only once.
+// Compared reports whether a further reading would say no more: the jobs are known, or why they cannot be,
+// and none was seen only once.
 func (now Jobs) Compared() bool {
 	once := func(j Job) bool {
 		return slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.Verdict.Reason == FirstReading })

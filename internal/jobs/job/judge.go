@@ -72,9 +72,15 @@ func (e *evidence) spans() bool { return len(e.bootstrap) > 0 || e.size > len(e.
 func (e *evidence) verdictOf(r *observed) Verdict {
 	switch {
 	case r.unlisted != "":
-		return Verdict{Transport: Unknown, Reason: r.unlisted, Evidence: []string{"the last look at the processes of the node did not get to it"}}
+		return Verdict{
+			Transport: Unknown, Reason: r.unlisted,
+			Evidence: []string{"the last look at the processes of the node did not get to it"},
+		}
 	case r.sign == signNone:
-		return Verdict{Transport: Unknown, Reason: NoCommunicator, Evidence: []string{"no RAS listener, no /dev/shm/nccl-* segment and no verbs context"}}
+		return Verdict{
+			Transport: Unknown, Reason: NoCommunicator,
+			Evidence: []string{"no RAS listener, no /dev/shm/nccl-* segment and no verbs context"},
+		}
 	case !r.compared:
 		return Verdict{Transport: Unknown, Reason: FirstReading}
 	}
@@ -101,7 +107,8 @@ func (e *evidence) verdictOf(r *observed) Verdict {
 
 // partly reports whether not all was read that a confirmed verdict needs.
 func (r *observed) partly() bool {
-	return r.Files.State != fabric.OK || !r.Files.Value.Complete || r.Verbs.State == fabric.Unknown || r.sockets.State != fabric.OK || r.SocketsByCgroup ||
+	return r.Files.State != fabric.OK || !r.Files.Value.Complete || r.Verbs.State == fabric.Unknown ||
+		r.sockets.State != fabric.OK || r.SocketsByCgroup ||
 		r.Maps.State != fabric.OK || r.Settings.State != fabric.OK || r.busy == unclear
 }
 
@@ -126,7 +133,8 @@ func (e *evidence) rdmaOf(r *observed) rdmaUse {
 	}
 	if !read || verbs.Contexts == 0 { // it has descriptors, and the kernel does not show whose contexts they are
 		u.known, u.moved = false, read || e.devices.moved
-		u.evidence = append(u.evidence, fmt.Sprintf("%d uverbs descriptors whose devices are not seen", len(r.Files.Value.Uverbs)))
+		u.evidence = append(u.evidence, fmt.Sprintf("%d uverbs descriptors whose devices are not seen",
+			len(r.Files.Value.Uverbs)))
 		return u
 	}
 	u.queuePairs = verbs.QueuePairs
@@ -178,7 +186,8 @@ func (e *evidence) tcpVerdict(r *observed, rdma rdmaUse) Verdict {
 
 func (e *evidence) tcpEvidence(r *observed) []string {
 	if r.sockets.State != fabric.OK {
-		return []string{fmt.Sprintf("interfaces of its network namespace sent %s and received %s", rateText(r.netSent), rateText(r.netReceived))}
+		return []string{fmt.Sprintf("interfaces of its network namespace sent %s and received %s", rateText(r.netSent),
+			rateText(r.netReceived))}
 	}
 	hosts := 0
 	for host := range r.peers {
@@ -237,7 +246,10 @@ func (e *evidence) quietVerdict(r *observed, rdma rdmaUse) Verdict {
 	case r.SocketsByCgroup: // what it shows counts, and not what it does not show
 		return because(r.Files.Meta())
 	case r.sockets.State == fabric.OK && !e.spans() && r.busy == yes:
-		return Verdict{Transport: Local, Confirmed: r.sign == signStrong && e.size > 0, Evidence: append(rdma.evidence, "no connections of the bootstrap to other hosts")}
+		return Verdict{
+			Transport: Local, Confirmed: r.sign == signStrong && e.size > 0,
+			Evidence: append(rdma.evidence, "no connections of the bootstrap to other hosts"),
+		}
 	case r.busy == unclear:
 		return unknown(Unreadable)
 	}
@@ -250,15 +262,18 @@ func (e *evidence) quietVerdict(r *observed, rdma rdmaUse) Verdict {
 		return v
 	}
 	if r.domain {
-		return Verdict{Transport: Local, Evidence: append(rdma.evidence, "its GPUs are in an NVLink domain of several nodes, and nothing else carried data")}
+		return Verdict{Transport: Local, Evidence: append(rdma.evidence,
+			"its GPUs are in an NVLink domain of several nodes, and nothing else carried data")}
 	}
 	return unknown(NoTraffic)
 }
 
-// usesCXI reports whether a rank has loaded the library of HPE Slingshot, whose devices are no RDMA devices of the kernel (/dev/cxi*).
+// usesCXI reports whether a rank has loaded the library of HPE Slingshot, whose devices are no RDMA devices
+// of the kernel (/dev/cxi*).
 func usesCXI(r *observed) bool { return slices.Contains(r.Maps.Or(fabric.MappedFiles{}).Hints, "cxi") }
 
-// wayOf returns which part of NCCL, or plugin, a rank uses for RDMA, from the plugins that it has mapped and from its settings.
+// wayOf returns which part of NCCL, or plugin, a rank uses for RDMA, from the plugins that it has mapped and
+// from its settings.
 func wayOf(r *observed, d devices) Way {
 	maps, verbs := r.Maps.Or(fabric.MappedFiles{}), r.Verbs.Or(fabric.VerbsUse{})
 	for _, v := range r.Variables() {

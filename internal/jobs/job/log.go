@@ -4,9 +4,9 @@ package job
 
 import "gpufabric_exporter/internal/fabric"
 
-// withLog adds to a verdict what the log of the rank says. The user writes the log: where the kernel shows how the data travels, the log
-// is mentioned and changes nothing; where the kernel cannot show it, what the log says is suspected. That nothing was seen of a rank of
-// which all could be read is no such case.
+// withLog adds to a verdict what the log of the rank says. The user writes the log: where the kernel shows
+// how the data travels, the log is mentioned and changes nothing; where the kernel cannot show it, what the
+// log says is suspected. That nothing was seen of a rank of which all could be read is no such case.
 func (e *evidence) withLog(r *observed, v Verdict) Verdict {
 	said := r.Log.Or(fabric.NCCLLog{})
 	by := Verdict{Transport: Unknown}

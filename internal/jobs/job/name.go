@@ -10,16 +10,17 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// key is what the processes of a job have in common. No process of another owner has the first, as the kernel says whose a process is; the
-// rest tells jobs of one owner apart.
+// key is what the processes of a job have in common. No process of another owner has the first, as the kernel
+// says whose a process is; the rest tells jobs of one owner apart.
 type key struct {
 	owner          fabric.Owner
 	scheduler, job string
-	apart          bool // the users whom this user namespace has no number for are many: none of them joins a job because he says so
+	// the users whom this user namespace has no number for are many: none of them joins a job because he says so
+	apart bool
 }
 
-// keyOf returns the job of a process. What the environment states, or a control group that its user may make, tells jobs of one owner
-// apart.
+// keyOf returns the job of a process. What the environment states, or a control group that its user may make,
+// tells jobs of one owner apart.
 func keyOf(c *fabric.RankCandidate) key {
 	w := c.Workload.Or(fabric.Workload{})
 	k := key{owner: c.Tenant(), scheduler: schedulerOf(w.Scheduler), job: clean(w.Job, maxName)}
@@ -42,8 +43,8 @@ func foreign(a, b *fabric.RankCandidate) bool {
 	return known && of != other
 }
 
-// nameOf names the job of a process by what its scheduler calls it. What the process itself states is not a name of a scheduler: its owner
-// is in the name, so that nobody can take the name of the job of another.
+// nameOf names the job of a process by what its scheduler calls it. What the process itself states is not a
+// name of a scheduler: its owner is in the name, so that nobody can take the name of the job of another.
 func nameOf(c *fabric.RankCandidate) string {
 	w, k := c.Workload.Or(fabric.Workload{}), keyOf(c)
 	name := k.scheduler + "/" + cmp.Or(k.job, clean(w.Job, maxName), "unknown")
@@ -71,7 +72,8 @@ type group struct {
 	ranks []*observed // the oldest first
 }
 
-// stated reports whether only the processes themselves name the job, and not their scheduler. A user can make up any number of names.
+// stated reports whether only the processes themselves name the job, and not their scheduler. A user can make
+// up any number of names.
 func (g *group) stated() bool {
 	return !slices.ContainsFunc(g.ranks, func(r *observed) bool {
 		w, known := r.Workload.Get()
@@ -102,11 +104,12 @@ func groupsOf(ranks []*observed) []*group {
 	return groups
 }
 
-// nameAll gives each job a name of its own. A name that two have is that of the one that its scheduler calls so, not of what root
-// or somebody unknown runs beside it, and then of the older one.
+// nameAll gives each job a name of its own. A name that two have is that of the one that its scheduler calls
+// so, not of what root or somebody unknown runs beside it, and then of the older one.
 func nameAll(groups []*group) {
 	last := func(g *group) int {
-		return map[bool]int{true: 2}[g.stated()] + map[bool]int{true: 1}[g.key.owner.Kind == "" || g.key.owner == fabric.Owner{Kind: fabric.OwnerUser, ID: "0"}]
+		return map[bool]int{true: 2}[g.stated()] + map[bool]int{true: 1}[g.key.owner.Kind == "" ||
+			g.key.owner == fabric.Owner{Kind: fabric.OwnerUser, ID: "0"}]
 	}
 	groups = slices.Clone(groups)
 	slices.SortStableFunc(groups, func(a, b *group) int { return last(a) - last(b) })

@@ -40,15 +40,18 @@ const (
 	signStrong
 )
 
-// processesOf folds candidates into processes: forked children into the rank that they inherited from. Each socket is left
-// to one process, the oldest that holds it.
+// processesOf folds candidates into processes: forked children into the rank that they inherited from. Each
+// socket is left to one process, the oldest that holds it.
 func processesOf(candidates []fabric.RankCandidate) []*process {
 	all := make([]*process, 0, len(candidates))
 	for i := range candidates {
 		c := candidates[i] // a copy, because its sockets are replaced
 		all = append(all, &process{RankCandidate: &c})
 	}
-	slices.SortStableFunc(all, func(a, b *process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID)) })
+	slices.SortStableFunc(all, func(a, b *process) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start),
+			cmp.Compare(a.PID, b.PID))
+	})
 	holders := map[uint64]*process{} // by inode
 	byPID := map[int]*process{}
 	var kept []*process
@@ -71,7 +74,8 @@ func processesOf(candidates []fabric.RankCandidate) []*process {
 	return kept
 }
 
-// computes reports whether a process may use a GPU. What only watches GPUs, such as a monitoring agent, has their files open, too.
+// computes reports whether a process may use a GPU. What only watches GPUs, such as a monitoring agent, has
+// their files open, too.
 func computes(c *fabric.RankCandidate) bool {
 	files, read := c.Files.Get()
 	switch {
@@ -83,8 +87,8 @@ func computes(c *fabric.RankCandidate) bool {
 	return !read || files.CUDA
 }
 
-// inheritedFrom returns the older process that a process was forked from; nil: it is one of its own. A process that the driver
-// lists for a GPU is one of its own.
+// inheritedFrom returns the older process that a process was forked from; nil: it is one of its own. A
+// process that the driver lists for a GPU is one of its own.
 func inheritedFrom(p *process, byPID map[int]*process, holders map[uint64]*process) *process {
 	if len(p.GPUs.Or(nil)) > 0 {
 		return nil
@@ -139,8 +143,8 @@ func signOf(c *fabric.RankCandidate) sign {
 	return signNone
 }
 
-// bootstraps reports whether a process listens on an ephemeral port for other hosts, and is connected to one from and to such ports,
-// and that it may have NCCL.
+// bootstraps reports whether a process listens on an ephemeral port for other hosts, and is connected to one
+// from and to such ports, and that it may have NCCL.
 func bootstraps(c *fabric.RankCandidate) bool {
 	maps, read := c.Maps.Get()
 	if read && maps.NCCL == "" && !maps.Torch {
@@ -158,10 +162,14 @@ func bootstraps(c *fabric.RankCandidate) bool {
 	return listens && connected
 }
 
-// showsRAS reports whether a communicator would show by its RAS listener: NCCL 2.24 and later, unless it is configured otherwise.
+// showsRAS reports whether a communicator would show by its RAS listener: NCCL 2.24 and later, unless it is
+// configured otherwise.
 func showsRAS(c *fabric.RankCandidate) bool {
 	_, read := c.Settings.Get()
-	configured := slices.ContainsFunc(c.Variables(), func(v fabric.NCCLVariable) bool { return strings.HasPrefix(v.Name, "NCCL_RAS_") })
+	configured := slices.ContainsFunc(c.Variables(), func(v fabric.NCCLVariable) bool {
+		return strings.HasPrefix(v.Name,
+			"NCCL_RAS_")
+	})
 	return read && !configured && atLeast(c.Maps.Or(fabric.MappedFiles{}).Version, 2, 24)
 }
 

@@ -31,10 +31,11 @@ func (j *Job) Remedies() []string {
 	return list
 }
 
-// Problems are the findings of severity warning and worse that are faults beside the transport: not the cause of TCP, which the
-// verdict names.
+// Problems are the findings of severity warning and worse that are faults beside the transport: not the cause
+// of TCP, which the verdict names.
 func (j *Job) Problems() []Finding {
-	return slices.DeleteFunc(slices.Clone(j.Findings), func(f Finding) bool { return !f.Severity.AtLeast(verdict.Warning) || j.Verdict.Names(&f) })
+	return slices.DeleteFunc(slices.Clone(j.Findings),
+		func(f Finding) bool { return !f.Severity.AtLeast(verdict.Warning) || j.Verdict.Names(&f) })
 }
 
 // Names reports whether a finding is about the cause of TCP, and nothing else.
@@ -62,7 +63,8 @@ func (c Cause) Remedy() string {
 	case CauseSocketSelected:
 		return "Remove NCCL_NET where the job gets it: its script, image, pod, or /etc/nccl.conf." + startAgain
 	case CauseNoLibrary:
-		return "Install libibverbs in the image of the job (Debian and Ubuntu: libibverbs1 and ibverbs-providers)." + startAgain
+		return "Install libibverbs in the image of the job (Debian and Ubuntu: libibverbs1 and ibverbs-providers)." +
+			startAgain
 	case CauseNoPort:
 		return "Repair the ports: gpufabric_exporter check shows what is wrong with them." + startAgain
 	}

@@ -57,8 +57,8 @@ func follow(t *testing.T, on *stage.Stage, s simulator.Scenario, interval time.D
 	return all
 }
 
-// TestScenarios compares the verdict on each job of each scenario with its label, and prints the confusion table. Two readings
-// are enough for every verdict, and later ones do not change it.
+// TestScenarios compares the verdict on each job of each scenario with its label, and prints the confusion
+// table. Two readings are enough for every verdict, and later ones do not change it.
 func TestScenarios(t *testing.T) {
 	const interval = 15 * time.Second
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)

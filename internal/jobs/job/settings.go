@@ -26,8 +26,8 @@ type linted struct {
 	findings []Finding
 }
 
-// settings judges the NCCL variables of a rank by the rules of package lint. Ranks of a job have the same as a rule: they
-// are judged once.
+// settings judges the NCCL variables of a rank by the rules of package lint. Ranks of a job have the same as
+// a rule: they are judged once.
 func (t *Tracker) settings(n *fabric.Node, c *fabric.RankCandidate) []Finding {
 	var environ []string
 	files := map[string]string{} // that set a variable which the environment does not
@@ -66,7 +66,8 @@ func (t *Tracker) settings(n *fabric.Node, c *fabric.RankCandidate) []Finding {
 
 // ruleOf are the rules of verdicts on settings.
 var ruleOf = map[lint.Verdict]Rule{
-	lint.Misread: RuleSettingMisread, lint.Refused: RuleSettingRefused, lint.Ignored: RuleSettingIgnored, lint.Unknown: RuleSettingUnknown,
+	lint.Misread: RuleSettingMisread, lint.Refused: RuleSettingRefused, lint.Ignored: RuleSettingIgnored,
+	lint.Unknown:   RuleSettingUnknown,
 	lint.WrongHere: RuleSettingWrongHere, lint.NotRecommended: RuleSettingNotRecommended,
 }
 

@@ -23,8 +23,9 @@ type settled struct {
 	others int // readings in a row that say other
 }
 
-// take takes the verdict of one reading. One rule holds for all that is unknown, whoever made it so: what was seen stands, for an hour. Else
-// a user could end the alert about a job by keeping the exporter from seeing it, or keep it up for ever.
+// take takes the verdict of one reading. One rule holds for all that is unknown, whoever made it so: what was
+// seen stands, for an hour. Else a user could end the alert about a job by keeping the exporter from seeing
+// it, or keep it up for ever.
 func (s *settled) take(v Verdict, at time.Time) {
 	known := s.shown.Transport != "" && s.shown.Transport != Unknown
 	silent := known && s.silent(v)
@@ -67,10 +68,11 @@ func (s *settled) same(v Verdict) bool {
 	return v.Transport == s.shown.Transport && (v.Confirmed || !s.shown.Confirmed)
 }
 
-// silent reports whether a verdict says nothing against the one that is shown: nothing moved, what decides was not read, or only its user
-// says so.
+// silent reports whether a verdict says nothing against the one that is shown: nothing moved, what decides
+// was not read, or only its user says so.
 func (s *settled) silent(v Verdict) bool {
-	return v.Transport == Unknown && v.Reason != NoCommunicator || v.said && !s.shown.said || v.partly && v.Transport == s.shown.Transport && !s.same(v)
+	return v.Transport == Unknown && v.Reason != NoCommunicator || v.said && !s.shown.said || v.partly &&
+		v.Transport == s.shown.Transport && !s.same(v)
 }
 
 func (s *settled) show(v Verdict, at time.Time) {
@@ -86,8 +88,8 @@ func (s *settled) show(v Verdict, at time.Time) {
 	s.shown, s.other, s.others = v, Verdict{}, 0
 }
 
-// growth follows resources of a process that grow step by step, as with communicators that are made again and again and not
-// destroyed.
+// growth follows resources of a process that grow step by step, as with communicators that are made again and
+// again and not destroyed.
 type growth struct {
 	contexts, regions int
 	steps             int // readings in a row at which both had not fallen and one had grown

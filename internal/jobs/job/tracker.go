@@ -45,14 +45,15 @@ type tracked struct {
 	known     facts // that were known of it at any reading
 }
 
-// Update takes a reading of the node and returns its jobs. A reading that was taken already, or one that is too close to it,
-// changes nothing. What it returns is not changed later.
+// Update takes a reading of the node and returns its jobs. A reading that was taken already, or one that is
+// too close to it, changes nothing. What it returns is not changed later.
 func (t *Tracker) Update(n *fabric.Node) Jobs {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	candidates, known := n.Ranks.Get()
 	if !known {
-		if loaded, readable := n.GPUDriver.Loaded.Get(); n.Ranks.State == fabric.Absent || readable && !loaded { // there is no GPU to hold
+		// there is no GPU to hold
+		if loaded, readable := n.GPUDriver.Loaded.Get(); n.Ranks.State == fabric.Absent || readable && !loaded {
 			return Jobs{At: n.At, Known: true, Impaired: t.totals()}
 		}
 		return t.miss(n, because(n.Ranks.Meta().Reason))
@@ -63,10 +64,12 @@ func (t *Tracker) Update(n *fabric.Node) Jobs {
 	return t.take(n, candidates)
 }
 
-// miss returns the jobs that there were, where no process could be looked for. What was known is compared with the next reading.
+// miss returns the jobs that there were, where no process could be looked for. What was known is compared
+// with the next reading.
 func (t *Tracker) miss(n *fabric.Node, why Reason) Jobs {
 	now := Jobs{At: n.At, Reason: why}
-	now.List, now.Dropped = t.jobs(n, n.At, t.unlisted(func(processID) bool { return true }, why, n.At), traffic{}, false, t.before)
+	now.List, now.Dropped = t.jobs(n, n.At, t.unlisted(func(processID) bool { return true }, why, n.At), traffic{},
+		false, t.before)
 	now.Impaired = t.totals()
 	return now
 }
@@ -98,13 +101,16 @@ func (t *Tracker) take(n *fabric.Node, candidates []fabric.RankCandidate) Jobs {
 	return now
 }
 
-// byDriver puts those first that the driver lists: any user can make files whose names are those of GPUs. Then the oldest.
+// byDriver puts those first that the driver lists: any user can make files whose names are those of GPUs.
+// Then the oldest.
 func byDriver(a, b fabric.RankCandidate) int {
 	return cmp.Or(-cmp.Compare(min(1, len(a.GPUs.Or(nil))), min(1, len(b.GPUs.Or(nil)))), byAge(&a, &b))
 }
 
 // jobs judges the jobs of these processes, and returns how many processes are in none, because there are too many.
-func (t *Tracker) jobs(n *fabric.Node, at time.Time, ranks []*observed, rates traffic, compared bool, next map[processID]*tracked) (list []Job, left int) {
+func (t *Tracker) jobs(n *fabric.Node, at time.Time, ranks []*observed, rates traffic, compared bool,
+	next map[processID]*tracked,
+) (list []Job, left int) {
 	groups := groupsOf(ranks)
 	devices := devicesOf(n, groups, rates, compared)
 	order := func(g *group) int { // what users name themselves comes last, and what is not seen after what is
@@ -173,7 +179,8 @@ func (t *Tracker) judge(n *fabric.Node, at time.Time, name string, e *evidence, 
 		keep.grown.take(r.Verbs)
 		j.see(&keep.settled)
 		j.Ranks = append(j.Ranks, Rank{
-			PID: r.PID, Start: r.Start, Rank: r.Workload.Or(fabric.Workload{Rank: -1}).Rank, Command: clean(r.Command, maxCommand), GPUs: r.gpus,
+			PID: r.PID, Start: r.Start, Rank: r.Workload.Or(fabric.Workload{Rank: -1}).Rank,
+			Command: clean(r.Command, maxCommand), GPUs: r.gpus,
 			Children: r.children + r.Children, Verdict: keep.settled.shown, Unseen: keep.settled.kept(),
 		})
 		for _, d := range e.rdmaOf(r).devices {
@@ -198,12 +205,18 @@ func (j *Job) see(s *settled) {
 	}
 }
 
-// worst is the verdict of the worst rank. It is confirmed only if that of all ranks with the same transport is, but for TCP:
-// one rank that is confirmed to use it makes the job slow.
+// worst is the verdict of the worst rank. It is confirmed only if that of all ranks with the same transport
+// is, but for TCP: one rank that is confirmed to use it makes the job slow.
 func worst(ranks []Rank) Verdict {
-	w := slices.MaxFunc(ranks, func(a, b Rank) int { return cmp.Compare(badness(&a.Verdict), badness(&b.Verdict)) }).Verdict
+	w := slices.MaxFunc(ranks, func(a, b Rank) int {
+		return cmp.Compare(badness(&a.Verdict),
+			badness(&b.Verdict))
+	}).Verdict
 	if w.Transport != TCP {
-		w.Confirmed = !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Verdict.Transport == w.Transport && !r.Verdict.Confirmed })
+		w.Confirmed = !slices.ContainsFunc(ranks, func(r Rank) bool {
+			return r.Verdict.Transport == w.Transport &&
+				!r.Verdict.Confirmed
+		})
 	}
 	return w
 }
@@ -297,7 +310,8 @@ func gpuOf(n *fabric.Node, uuid string) *fabric.GPU {
 	return nil
 }
 
-// inDomain reports whether all GPUs are in an NVLink domain that reaches beyond the node: the cluster of its partition is not zero.
+// inDomain reports whether all GPUs are in an NVLink domain that reaches beyond the node: the cluster of its
+// partition is not zero.
 func inDomain(n *fabric.Node, uuids []string) bool {
 	return len(uuids) > 0 && !slices.ContainsFunc(uuids, func(uuid string) bool {
 		g := gpuOf(n, uuid)

@@ -152,7 +152,8 @@ func ended(_ *fabric.Node, c *fabric.RankCandidate) { c.Maps.Value.Segments, c.S
 
 func restarted(_ *fabric.Node, c *fabric.RankCandidate) { c.Start++ }
 
-// A known verdict changes after two contradictions, and is kept while nothing moves; a pid that is used again is a new process.
+// A known verdict changes after two contradictions, and is kept while nothing moves; a pid that is used again
+// is a new process.
 func TestVerdictsSettle(t *testing.T) {
 	for name, c := range map[string]struct {
 		edits []edit
@@ -207,7 +208,8 @@ func TestReadingsAreTakenOnce(t *testing.T) {
 	}
 }
 
-// Forked children belong to the rank that they inherited from, also after their parent died, and what they inherited counts once.
+// Forked children belong to the rank that they inherited from, also after their parent died, and what they
+// inherited counts once.
 func TestChildrenAreNoRanks(t *testing.T) {
 	child := func(pid, parent int) fabric.RankCandidate {
 		c := rankOf(100, 5e9, 5e9)
@@ -296,8 +298,8 @@ func TestSettingsOfConf(t *testing.T) {
 	}
 }
 
-// Jobs that last seconds, a thousand in an hour, with the same PID again and again: each begins anew, and nothing of those that
-// ended is kept but the time that their GPU lost.
+// Jobs that last seconds, a thousand in an hour, with the same PID again and again: each begins anew, and
+// nothing of those that ended is kept but the time that their GPU lost.
 func TestThousandJobsAnHour(t *testing.T) {
 	var tr Tracker
 	const jobs, each = 1000, 3
@@ -366,8 +368,8 @@ func TestWayOfPlugin(t *testing.T) {
 	}
 }
 
-// Nobody gives a process to the job of another, takes its name, or makes it have another one, whatever he states: the kernel says whose a
-// process is.
+// Nobody gives a process to the job of another, takes its name, or makes it have another one, whatever he
+// states: the kernel says whose a process is.
 func TestOwners(t *testing.T) {
 	process := func(pid int, user uint32, w fabric.Workload) fabric.RankCandidate {
 		c := ofUser(rankOf(pid, 0, 0), user)
@@ -501,8 +503,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// Sockets of a control group stand in for those of a rank whose descriptors cannot be read: what they carry is suspected, and what they do
-// not carry says nothing.
+// Sockets of a control group stand in for those of a rank whose descriptors cannot be read: what they carry
+// is suspected, and what they do not carry says nothing.
 func TestSocketsByCgroup(t *testing.T) {
 	hidden := func(_ *fabric.Node, c *fabric.RankCandidate) {
 		const why = fabric.ReasonPrivilege

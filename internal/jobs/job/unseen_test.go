@@ -60,8 +60,9 @@ func partial(n *fabric.Node, list ...fabric.RankCandidate) {
 	n.Ranks.Value = list
 }
 
-// TestUnseenIsNotResolved: a job that was confirmed to use TCP is not taken for one that does not while it is not seen, for an hour; then it
-// is unknown, and what was last seen of it stays known. It ends when its process does.
+// TestUnseenIsNotResolved: a job that was confirmed to use TCP is not taken for one that does not while it is
+// not seen, for an hour; then it is unknown, and what was last seen of it stays known. It ends when its
+// process does.
 func TestUnseenIsNotResolved(t *testing.T) {
 	for name, attack := range attacks() {
 		var tr Tracker
@@ -103,7 +104,8 @@ func TestUnseenIsNotResolved(t *testing.T) {
 	}
 }
 
-// TestUnseenEnds: what a look neither has nor left out has ended, also where facts of others could not be read, and so has a process whose PID another one has.
+// TestUnseenEnds: what a look neither has nor left out has ended, also where facts of others could not be
+// read, and so has a process whose PID another one has.
 func TestUnseenEnds(t *testing.T) {
 	node := func(i int) *fabric.Node {
 		return nodeOf(epoch.Add(time.Duration(i)*10*time.Second), rankOf(100, uint64(i)*5e9, uint64(i)*5e9))
@@ -123,7 +125,8 @@ func TestUnseenEnds(t *testing.T) {
 	}
 }
 
-// TestUnseenCostsNoOneElse: a tenant whose processes come and go while the look is incomplete neither fills what is kept, nor what is shown.
+// TestUnseenCostsNoOneElse: a tenant whose processes come and go while the look is incomplete neither fills
+// what is kept, nor what is shown.
 func TestUnseenCostsNoOneElse(t *testing.T) {
 	var tr Tracker
 	job := func(i int) fabric.RankCandidate { return ofUser(rankOf(100, uint64(i)*5e9, uint64(i)*5e9), 1000) }

@@ -60,7 +60,8 @@ func (j *Job) NotSeen() string {
 	if j.Seen.IsZero() {
 		return ""
 	}
-	return "last seen " + j.Seen.UTC().Format("2006-01-02 15:04:05 UTC") + ": " + j.Unseen.Text() + "; what was seen then is kept for an hour"
+	return "last seen " + j.Seen.UTC().Format("2006-01-02 15:04:05 UTC") + ": " + j.Unseen.Text() +
+		"; what was seen then is kept for an hour"
 }
 
 // Fallback reports whether NCCL uses its sockets, or uses them too, where RDMA was to be expected.

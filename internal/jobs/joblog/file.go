@@ -40,8 +40,8 @@ func (f *file) unread(size int64) int64 {
 	return min(size-f.from, maxBehind)
 }
 
-// read reads a part. It returns how many bytes were skipped. A line without an end stays for the next call, unless it is longer than
-// what is read of a line.
+// read reads a part. It returns how many bytes were skipped. A line without an end stays for the next call,
+// unless it is longer than what is read of a line.
 func (f *file) read(p *part, size int64) (skipped uint64, err error) {
 	if f.fresh && f.past && f.from <= size {
 		if err := f.begin(p); err != nil {

@@ -2,15 +2,17 @@
 
 // Package joblog follows logs of running jobs, and finds failures and the transport of NCCL in them.
 //
-// Jobs write the logs, so nothing in them is trusted: only regular files with one name are read, without following links
-// below the folder before the first wildcard. Names, files, bytes, lines and processor time are bounded, and divided among those who
-// write the files (package owned). No text leaves the package, only IDs of signatures, words of fixed lists and numbers.
+// Jobs write the logs, so nothing in them is trusted: only regular files with one name are read, without
+// following links below the folder before the first wildcard. Names, files, bytes, lines and processor time
+// are bounded, and divided among those who write the files (package owned). No text leaves the package, only
+// IDs of signatures, words of fixed lists and numbers.
 //
 // Lines that a log had when the Reader was created do not count as failures: an exporter that restarts would count them
 // again. No descriptor stays open, which would keep a file system of a job from being unmounted.
 //
-// Concurrency: a Reader belongs to one goroutine at a time. Where the folder before the first wildcard is on a file system that does not
-// answer, Read does not return. Errors are those of that folder; what else cannot be read is counted.
+// Concurrency: a Reader belongs to one goroutine at a time. Where the folder before the first wildcard is on
+// a file system that does not answer, Read does not return. Errors are those of that folder; what else cannot
+// be read is counted.
 package joblog
 
 import (
@@ -67,7 +69,8 @@ func New(patterns []Pattern, owners *owned.Owners) *Reader {
 		trees = append(trees, p.tree())
 	}
 	return &Reader{
-		finder: owned.New(trees, owners.Users), turns: &owners.Turns, files: map[owned.Identity]*followed{}, spent: owned.Spent, open: (*owned.File).Open,
+		finder: owned.New(trees, owners.Users), turns: &owners.Turns, files: map[owned.Identity]*followed{},
+		spent: owned.Spent, open: (*owned.File).Open,
 	}
 }
 
@@ -91,7 +94,10 @@ func (r *Reader) Read(now time.Time) (fabric.LogReading, error) {
 	r.looked = true
 	active := found.Choose(recent, now, maxFiles)
 	r.follow(&found, active, now)
-	v := fabric.LogReading{Failures: slices.Clone(r.failures), Refused: found.Refused, Skipped: r.skipped, Shortage: fabric.ShortageOf(found.Lost)}
+	v := fabric.LogReading{
+		Failures: slices.Clone(r.failures), Refused: found.Refused, Skipped: r.skipped,
+		Shortage: fabric.ShortageOf(found.Lost),
+	}
 	for i := range active {
 		v.Files = append(v.Files, r.files[active[i].Identity].shown)
 	}
@@ -106,7 +112,8 @@ func (r *Reader) begin(f *owned.File) *file {
 	return &file{fresh: true}
 }
 
-// follow reads the next bytes of the files. Owners who have least to read come first, and leave their time to the others.
+// follow reads the next bytes of the files. Owners who have least to read come first, and leave their time to
+// the others.
 func (r *Reader) follow(found *owned.Found, active []owned.File, now time.Time) {
 	ready := r.turns.Ready(found, active)
 	groups := owned.Groups(ready, maxRead, func(f *owned.File) int64 { return r.files[f.Identity].state.unread(f.Size) })
@@ -151,7 +158,8 @@ func (r *Reader) merge(t *turn) {
 	r.failures.Merge(t.failures)
 	for i, f := range t.states {
 		f.shown = fabric.LogFile{
-			Owner: t.files[i].UID, Transport: f.state.setup.transport(), Offloads: f.state.setup.offloads(), Setup: f.state.setup.longest,
+			Owner: t.files[i].UID, Transport: f.state.setup.transport(), Offloads: f.state.setup.offloads(),
+			Setup: f.state.setup.longest,
 		}
 	}
 }

@@ -159,7 +159,8 @@ func TestNetworkWithoutConnections(t *testing.T) {
 	}
 }
 
-// A log that is rotated goes on under its new name and begins again under the old one; one that is truncated begins again.
+// A log that is rotated goes on under its new name and begins again under the old one; one that is truncated
+// begins again.
 func TestRotation(t *testing.T) {
 	s := start(t, "*.log*")
 	s.append("a.log", retryExceeded)

@@ -31,8 +31,9 @@ type setup struct {
 // links are the kinds of connections between nodes.
 type links struct{ gdr, rdma, tcp, other bool }
 
-// nvls is about sums in NVSwitches: whether a GPU can take part, and whether the numbers of channels were logged and above 0.
-// Before NCCL 2.21 the number is above 0 where they are not used, too (ncclNvlsInit in transport/nvls.cc).
+// nvls is about sums in NVSwitches: whether a GPU can take part, and whether the numbers of channels were
+// logged and above 0. Before NCCL 2.21 the number is above 0 where they are not used, too (ncclNvlsInit in
+// transport/nvls.cc).
 type nvls struct{ can, counted, used, vague bool }
 
 func (s *setup) add(l *log.Log) {
@@ -91,8 +92,8 @@ func (s *setup) link(l *log.Link) {
 	}
 }
 
-// transport is the worst of the connections, or without any the network, if ranks on several hosts need it: NCCL logs its network in
-// jobs of one host, too.
+// transport is the worst of the connections, or without any the network, if ranks on several hosts need it:
+// NCCL logs its network in jobs of one host, too.
 func (s *setup) transport() fabric.LogTransport {
 	switch {
 	case s.links.tcp:
@@ -115,7 +116,8 @@ func (s *setup) transport() fabric.LogTransport {
 	return fabric.LogUnknown
 }
 
-// offloads reports whether what could be used is used. For sums in switches this is unknown where the job chooses algorithms itself.
+// offloads reports whether what could be used is used. For sums in switches this is unknown where the job
+// chooses algorithms itself.
 func (s *setup) offloads() fabric.Offloads {
 	var o fabric.Offloads
 	between := s.links != (links{})
@@ -123,7 +125,8 @@ func (s *setup) offloads() fabric.Offloads {
 		if !s.nvls.vague {
 			o.NVLS = s.offload(s.nvls.used, s.nvls.can && s.nvls.counted, s.off.nvls)
 		}
-		o.SHARP = s.offload(s.collNet, s.sharp && !s.few && between && s.complete, false) // a NIC that can says nothing of the switches
+		// a NIC that can says nothing of the switches
+		o.SHARP = s.offload(s.collNet, s.sharp && !s.few && between && s.complete, false)
 	}
 	o.PXN = s.offload(s.pxn, false, s.off.pxn && between)
 	return o

@@ -107,7 +107,8 @@ func TestTimeIsShared(t *testing.T) {
 	t.Errorf("the end was not read: %+v", v)
 }
 
-// Empty lines and lines of a few bytes take no more time than as many bytes of lines of NCCL: they took five times as long.
+// Empty lines and lines of a few bytes take no more time than as many bytes of lines of NCCL: they took five
+// times as long.
 func TestShortLines(t *testing.T) {
 	took := func(line string) time.Duration {
 		text := []byte(strings.Repeat(line, 1<<20/len(line)))
@@ -131,7 +132,8 @@ func TestShortLines(t *testing.T) {
 	}
 }
 
-// A log whose read does not return costs its owner and nobody else, and what the read found counts when it has returned.
+// A log whose read does not return costs its owner and nobody else, and what the read found counts when it
+// has returned.
 func TestHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := tenants(t)
@@ -170,7 +172,8 @@ func TestHangs(t *testing.T) {
 	})
 }
 
-// A reload makes another Reader. The read that the one before it began is still the only one of the files of that owner.
+// A reload makes another Reader. The read that the one before it began is still the only one of the files of
+// that owner.
 func TestReloadWhileALogHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := tenants(t)

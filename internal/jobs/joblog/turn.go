@@ -67,7 +67,10 @@ func (t *turn) follow(i int, share int64, enough func() bool) error {
 	if t.buffer == nil {
 		t.buffer = make([]byte, piece)
 	}
-	p := part{in: in, share: share, buffer: t.buffer, enough: enough, failed: func(id string) { t.failures.Add(id, t.now, true) }}
+	p := part{
+		in: in, share: share, buffer: t.buffer, enough: enough,
+		failed: func(id string) { t.failures.Add(id, t.now, true) },
+	}
 	skipped, err := t.states[i].state.read(&p, info.Size())
 	t.skipped += skipped
 	return err

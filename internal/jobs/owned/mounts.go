@@ -45,7 +45,10 @@ func newMounts(root string) (*mounts, error) {
 		return nil, &fs.PathError{Op: "stat", Path: root, Err: err}
 	}
 	m.own = mountOf(&st)
-	m.sync = !slices.Contains([]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC}, int64(system.Type))
+	m.sync = !slices.Contains([]int64{
+		unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC,
+		unix.TMPFS_MAGIC,
+	}, int64(system.Type))
 	return m, nil
 }
 
@@ -87,7 +90,10 @@ func (m *mounts) step(dir int, name string) (int, error) {
 	if name == ".." || strings.Contains(name, "/") {
 		return -1, unix.EXDEV
 	}
-	fd, err := openat.Retry(func() (int, error) { return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) })
+	fd, err := openat.Retry(func() (int, error) {
+		return unix.Openat(dir, name,
+			unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return -1, err
 	}
@@ -113,13 +119,15 @@ func (m *mounts) allowed(st *unix.Statx_t) bool {
 		if m.types == nil {
 			m.types = mountTypes()
 		}
-		is = slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "ramfs", "overlay"}, m.types[of.device])
+		is = slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "ramfs", "overlay"},
+			m.types[of.device])
 		m.local[of] = is
 	}
 	return is
 }
 
-// mountTypes returns the types of file systems by device, see proc_pid_mountinfo(5). Asking a file system for its type might wait for it.
+// mountTypes returns the types of file systems by device, see proc_pid_mountinfo(5). Asking a file system for
+// its type might wait for it.
 func mountTypes() map[uint64]string {
 	const most = 8 << 20
 	types := map[uint64]string{}

@@ -21,8 +21,9 @@ import (
 
 const mounted = "GPUFABRIC_TEST_MOUNTED"
 
-// Below the folder of the site, a file system that a user mounted is neither read nor waited for: here FUSE, whose program answers
-// nothing. One of this machine is read. The test runs in user and mount namespaces of its own.
+// Below the folder of the site, a file system that a user mounted is neither read nor waited for: here FUSE,
+// whose program answers nothing. One of this machine is read. The test runs in user and mount namespaces of
+// its own.
 func TestMounts(t *testing.T) {
 	if dir := os.Getenv(mounted); dir != "" {
 		inNamespace(t, dir)

@@ -2,18 +2,21 @@
 
 // Package owned finds and opens files that users write below a folder that the site names.
 //
-// Nothing that a user makes there costs another user: names, files, folders and time are bounded for each owner, those who took
-// least come first, and what is left out is counted for the owner who exceeds. The owner of a file is who could have put it there:
-// the user that owns the outermost folder below that of the site; where root owns it, as that of a pod, the folder itself; and the
-// user that owns the file where the folder is one that all write to (root's, and sticky), or there is none. For the subordinate numbers of
+// Nothing that a user makes there costs another user: names, files, folders and time are bounded for each
+// owner, those who took least come first, and what is left out is counted for the owner who exceeds. The
+// owner of a file is who could have put it there: the user that owns the outermost folder below that of the
+// site; where root owns it, as that of a pod, the folder itself; and the user that owns the file where the
+// folder is one that all write to (root's, and sticky), or there is none. For the subordinate numbers of
 // a user (subuid(5)) one answers (Users).
 //
-// Nothing that a user makes waits. A file is found without asking its file system, and opened without waiting for a writer of a
-// FIFO or the holder of a lease. Other mounts below the folder of the site are passed over unless they are of a file system of
-// this machine: users can mount FUSE, and a server may not answer. Links are not followed.
+// Nothing that a user makes waits. A file is found without asking its file system, and opened without waiting
+// for a writer of a FIFO or the holder of a lease. Other mounts below the folder of the site are passed over
+// unless they are of a file system of this machine: users can mount FUSE, and a server may not answer. Links
+// are not followed.
 //
-// Concurrency: a Finder belongs to one goroutine at a time. Only where the folder of the site itself is on a file system that does not
-// answer, calls do not return. Errors of a Look are those of the folder of the site; all else is counted.
+// Concurrency: a Finder belongs to one goroutine at a time. Only where the folder of the site itself is on a
+// file system that does not answer, calls do not return. Errors of a Look are those of the folder of the
+// site; all else is counted.
 package owned
 
 import (
@@ -104,8 +107,8 @@ var (
 	errElsewhere = errors.New("it is on another file system, which might not answer")
 )
 
-// Finder finds the files of trees. Where a look cannot see all, the next one goes on where it stopped, and files that were
-// found before are not forgotten.
+// Finder finds the files of trees. Where a look cannot see all, the next one goes on where it stopped, and
+// files that were found before are not forgotten.
 type Finder struct {
 	trees  []Tree
 	users  *Users
@@ -117,10 +120,14 @@ type Finder struct {
 
 // New returns a Finder of trees. Users tells who answers for files of subordinate numbers.
 func New(trees []Tree, users *Users) *Finder {
-	return &Finder{trees: trees, users: users, resume: map[place]int64{}, known: map[Identity]File{}, spent: Spent, piece: 16 << 10}
+	return &Finder{
+		trees: trees, users: users, resume: map[place]int64{}, known: map[Identity]File{}, spent: Spent,
+		piece: 16 << 10,
+	}
 }
 
-// Spent is the processor time of the calling thread. On a loaded machine, real time would take files from users who did nothing.
+// Spent is the processor time of the calling thread. On a loaded machine, real time would take files from
+// users who did nothing.
 func Spent() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
@@ -129,13 +136,18 @@ func Spent() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Look finds the files. The error is that of a folder of the site that cannot be read; one that does not exist has no files.
+// Look finds the files. The error is that of a folder of the site that cannot be read; one that does not
+// exist has no files.
 func (f *Finder) Look() (Found, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	w := &walk{
-		finder: f, began: f.spent(), resume: map[place]int64{}, mounts: map[string]*mounts{}, accounts: map[fabric.FileOwner]*account{}, buffer: make([]byte, f.piece),
-		found: Found{Files: map[Identity]File{}, Refused: map[fabric.Refusal]int{}, Lost: map[fabric.FileOwner]int{}, Whole: true},
+		finder: f, began: f.spent(), resume: map[place]int64{}, mounts: map[string]*mounts{},
+		accounts: map[fabric.FileOwner]*account{}, buffer: make([]byte, f.piece),
+		found: Found{
+			Files: map[Identity]File{}, Refused: map[fabric.Refusal]int{}, Lost: map[fabric.FileOwner]int{},
+			Whole: true,
+		},
 	}
 	defer w.close()
 	f.users.Look()

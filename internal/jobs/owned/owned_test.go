@@ -65,7 +65,8 @@ func all(found *Found) []File {
 	return list
 }
 
-// A folder with more names than one owner may have takes nothing from others, whatever its name, and its owner is named.
+// A folder with more names than one owner may have takes nothing from others, whatever its name, and its
+// owner is named.
 func TestManyNames(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: the files of several users")
@@ -103,8 +104,8 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
-// In a folder that all write to, one who fills it delays others by a few looks at most: a look goes on where the last one stopped, and
-// what was found is not forgotten.
+// In a folder that all write to, one who fills it delays others by a few looks at most: a look goes on where
+// the last one stopped, and what was found is not forgotten.
 func TestFilledFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o1777); err != nil {
@@ -257,7 +258,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// lease has the holder of a lease asked before another opens the file, for as long as /proc/sys/fs/lease-break-time: 45 s.
+// lease has the holder of a lease asked before another opens the file, for as long as
+// /proc/sys/fs/lease-break-time: 45 s.
 func lease(file string) error {
 	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Choose returns at most so many of the files, and counts the others: one of each owner in turn, those that were changed last
-// first. A date in the future says nothing, and such a file is the last of its owner.
+// Choose returns at most so many of the files, and counts the others: one of each owner in turn, those that
+// were changed last first. A date in the future says nothing, and such a file is the last of its owner.
 func (f *Found) Choose(files []File, now time.Time, most int) []File {
 	age := func(f *File) time.Duration {
 		if age := now.Sub(f.Changed); age >= -Ahead {
@@ -46,8 +46,8 @@ type Group struct {
 	Demand, Share int64
 }
 
-// Groups puts files together by owner and divides total among owners by what their files demand, those who demand least first: what
-// these leave is for the others.
+// Groups puts files together by owner and divides total among owners by what their files demand, those who
+// demand least first: what these leave is for the others.
 func Groups(files []File, total int64, demand func(f *File) int64) []Group {
 	var list []Group
 	var demands []int64

@@ -14,16 +14,17 @@ const (
 	maxLate  = 8               // owners whose files are being read, for how long ever
 )
 
-// Owners is what is known of the owners of files, whichever Reader looks at them: who answers for numbers of users, and whose files
-// are being read. A Reader that takes the place of another gets those of the other, or it would read what that one still reads.
+// Owners is what is known of the owners of files, whichever Reader looks at them: who answers for numbers of
+// users, and whose files are being read. A Reader that takes the place of another gets those of the other, or
+// it would read what that one still reads.
 type Owners struct {
 	*Users
 	Turns
 }
 
-// Turns reads the files of one owner after those of another. A read that does not return keeps a goroutine and its thread, and the files
-// of that owner: on XFS, a write whose data comes from memory that does not answer holds a lock that reading needs. The zero Turns is
-// ready. It belongs to one goroutine at a time.
+// Turns reads the files of one owner after those of another. A read that does not return keeps a goroutine
+// and its thread, and the files of that owner: on XFS, a write whose data comes from memory that does not
+// answer holds a lock that reading needs. The zero Turns is ready. It belongs to one goroutine at a time.
 type Turns struct {
 	late map[fabric.FileOwner]chan func()
 }
@@ -40,8 +41,8 @@ func (t *Turns) Collect() {
 	}
 }
 
-// Busy reports whether the files of an owner may not be touched: a read of them has not returned, or of so many others that no more
-// threads are given to it.
+// Busy reports whether the files of an owner may not be touched: a read of them has not returned, or of so
+// many others that no more threads are given to it.
 func (t *Turns) Busy(owner fabric.FileOwner) bool {
 	_, late := t.late[owner]
 	return late || len(t.late) >= maxLate
@@ -59,8 +60,9 @@ func (t *Turns) Ready(found *Found, chosen []File) (ready []File) {
 	return ready
 }
 
-// Take reads the files of an owner who is not busy. The read runs on a thread of its own, and what it found is merged in this goroutine:
-// now, or if it takes longer than the patience, in Collect: until then nothing may touch what it has.
+// Take reads the files of an owner who is not busy. The read runs on a thread of its own, and what it found
+// is merged in this goroutine: now, or if it takes longer than the patience, in Collect: until then nothing
+// may touch what it has.
 func (t *Turns) Take(owner fabric.FileOwner, read, merge func()) (ended bool) {
 	done := make(chan func(), 1)
 	go func() {

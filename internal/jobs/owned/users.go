@@ -22,8 +22,9 @@ const (
 	block = 1 << 16
 )
 
-// Users tells who answers for numbers of users. A user may have thousands beside his own, which subuid(5) gives him for containers without
-// root: if each were an owner, one user would have the bounds of thousands. nil knows of none. It belongs to one goroutine at a time.
+// Users tells who answers for numbers of users. A user may have thousands beside his own, which subuid(5)
+// gives him for containers without root: if each were an owner, one user would have the bounds of thousands.
+// nil knows of none. It belongs to one goroutine at a time.
 type Users struct {
 	path    string
 	changed time.Time
@@ -37,7 +38,8 @@ type span struct{ first, last uint32 }
 // UsersOf returns the Users of the node whose root is there.
 func UsersOf(root string) *Users { return &Users{path: filepath.Join(root, "etc/subuid")} }
 
-// Look reads the file again if it has changed. Where it cannot be read, each number answers for itself, as far as is known.
+// Look reads the file again if it has changed. Where it cannot be read, each number answers for itself, as
+// far as is known.
 func (u *Users) Look() {
 	if u == nil {
 		return
@@ -71,7 +73,8 @@ func (u *Users) Of(uid uint32) uint32 {
 	return first + (uid-first)/block*block
 }
 
-// parseSubordinate reads lines "user:first:count". Other lines say nothing. Of ranges that overlap, the first one has what both have.
+// parseSubordinate reads lines "user:first:count". Other lines say nothing. Of ranges that overlap, the first
+// one has what both have.
 func parseSubordinate(f io.Reader) (spans []span) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		part := strings.Split(strings.TrimSpace(lines.Text()), ":")
@@ -84,7 +87,10 @@ func parseSubordinate(f io.Reader) (spans []span) {
 			spans = append(spans, span{uint32(first), uint32(min(first+count-1, 1<<32-1))})
 		}
 	}
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(b.last, a.last)) })
+	slices.SortFunc(spans, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.first, b.first),
+			cmp.Compare(b.last, a.last))
+	})
 	apart := spans[:0]
 	for _, s := range spans {
 		if n := len(apart); n > 0 && s.first <= apart[n-1].last {

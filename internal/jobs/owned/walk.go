@@ -301,7 +301,8 @@ func (f *File) again(m *mounts) (File, error) {
 
 func fileOf(st *unix.Statx_t, at folder, name string, owner fabric.FileOwner) File {
 	return File{
-		Identity: identityOf(st), Name: name, Size: int64(st.Size), Changed: timeOf(st.Mtime), Born: timeOf(st.Btime), UID: st.Uid, Owner: owner, folder: at,
+		Identity: identityOf(st), Name: name, Size: int64(st.Size), Changed: timeOf(st.Mtime), Born: timeOf(st.Btime),
+		UID: st.Uid, Owner: owner, folder: at,
 	}
 }
 

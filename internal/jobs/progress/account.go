@@ -22,8 +22,8 @@ type Account struct {
 	Ranks      Ranks // of the last answer
 }
 
-// Ranks counts the ranks of a job with something wrong. A rank that is in several communicators counts once where RAS says which process
-// it is, and else for each of them.
+// Ranks counts the ranks of a job with something wrong. A rank that is in several communicators counts once
+// where RAS says which process it is, and else for each of them.
 type Ranks struct {
 	Missing      int              // without data of a communicator, for whatever reason
 	Unresponsive int              // of these: the process did not answer

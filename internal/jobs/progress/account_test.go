@@ -66,7 +66,8 @@ func TestAccountDocument(t *testing.T) {
 	}
 }
 
-// On suspicion, the node with the lowest address asks where no rank is stated, and releases that were not examined are not asked.
+// On suspicion, the node with the lowest address asks where no rank is stated, and releases that were not
+// examined are not asked.
 func TestTargetOnSuspicion(t *testing.T) {
 	socket := func(local, remote string) fabric.Socket {
 		return fabric.Socket{Local: netip.MustParseAddrPort(local), Remote: netip.MustParseAddrPort(remote)}

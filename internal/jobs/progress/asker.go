@@ -17,7 +17,8 @@ const (
 	leastAge = 10 * time.Minute  // of a process; its communicators may be younger
 	tick     = time.Second / 100 // USER_HZ, of the start times of processes
 
-	unprivilegedFrom = 1024 // ports of connections between ranks, where net.ipv4.ip_local_port_range is not known: it is often widened
+	// ports of connections between ranks, where net.ipv4.ip_local_port_range is not known: it is often widened
+	unprivilegedFrom = 1024
 )
 
 // Target is a process that may be asked.
@@ -53,11 +54,14 @@ func (a Asker) Choose(n *fabric.Node, j *job.Job) (Target, error) {
 	case a.NetNS == 0 || !known:
 		return Target{}, refuse(NamespaceUnknown, "its network namespace is not known")
 	case ns != a.NetNS:
-		return Target{}, refuse(OtherNamespace, "its RAS listens in the network namespace of a pod or container, which the exporter does not enter")
+		return Target{}, refuse(OtherNamespace,
+			"its RAS listens in the network namespace of a pod or container, which the exporter does not enter")
 	}
 	addr, ok := listener(asked)
 	if !ok {
-		return Target{}, refuse(NoListener, "PID %d is not seen to listen on port %d: NCCL before 2.24, NCCL_RAS_ENABLE=0, NCCL_RAS_ADDR, or no communicator", asked.PID, port)
+		return Target{}, refuse(NoListener,
+			"PID %d is not seen to listen on port %d: NCCL before 2.24, NCCL_RAS_ENABLE=0, NCCL_RAS_ADDR, or no communicator",
+			asked.PID, port)
 	}
 	target := Target{Addr: addr, PID: asked.PID, Start: asked.Start}
 	for i := range candidates {
@@ -82,15 +86,17 @@ func (a Asker) Choose(n *fabric.Node, j *job.Job) (Target, error) {
 	return target, nil
 }
 
-// othersUser reports whether a process is of another user. The kernel gives a port to sockets of one user only (SO_REUSEPORT), so that a
-// connection to a socket which the process to ask is seen to have is not answered by one of another user. So a user with processes of which
+// othersUser reports whether a process is of another user. The kernel gives a port to sockets of one user
+// only (SO_REUSEPORT), so that a connection to a socket which the process to ask is seen to have is not
+// answered by one of another user. So a user with processes of which
 // nothing can be read keeps nobody else's job from being asked.
 func othersUser(asked, c *fabric.RankCandidate) bool {
 	known := func(c *fabric.RankCandidate) bool { return c.UserKnown || c.Limits.State == fabric.OK }
 	return known(asked) && known(c) && asked.User != c.User
 }
 
-// first is the process of the lowest rank of a job on this node. All nodes would get the same answer: that of rank 0 asks.
+// first is the process of the lowest rank of a job on this node. All nodes would get the same answer: that of
+// rank 0 asks.
 func (a Asker) first(n *fabric.Node, j *job.Job) (*fabric.RankCandidate, error) {
 	candidates := n.Ranks.Or(nil)
 	var found *fabric.RankCandidate
@@ -108,16 +114,19 @@ func (a Asker) first(n *fabric.Node, j *job.Job) (*fabric.RankCandidate, error) 
 	case found == nil:
 		return nil, refuse(NoRank, "none of its ranks is left")
 	case lowest > 0:
-		return nil, refuse(RankElsewhere, "its lowest rank on this node is %d: ask on the node of rank 0, which reports all nodes", lowest)
+		return nil, refuse(RankElsewhere,
+			"its lowest rank on this node is %d: ask on the node of rank 0, which reports all nodes", lowest)
 	case lowest < 0 && !a.ByHand && !lowestHost(n, j):
-		return nil, refuse(RankElsewhere, "its environment states no rank, and it is not seen that this is the node with its lowest address")
+		return nil, refuse(RankElsewhere,
+			"its environment states no rank, and it is not seen that this is the node with its lowest address")
 	}
 	return found, nil
 }
 
-// lowestHost reports whether a job has no connection to a host with a lower address. RAS sorts the processes of a job by address, as numbers,
-// and connects each to the one before and the one after it (rasLinkReinitConns and ncclSocketsCompare in src/ras/peers.cc of NCCL), over
-// dead ones: each node but the lowest one that lives has such a connection. A connection to another service at a lower address keeps a job
+// lowestHost reports whether a job has no connection to a host with a lower address. RAS sorts the processes
+// of a job by address, as numbers, and connects each to the one before and the one after it
+// (rasLinkReinitConns and ncclSocketsCompare in src/ras/peers.cc of NCCL), over dead ones: each node but the
+// lowest one that lives has such a connection. A connection to another service at a lower address keeps a job
 // from being asked, which is the lesser harm: two nodes must not ask.
 func lowestHost(n *fabric.Node, j *job.Job) bool {
 	for _, c := range processesOf(n, j) {
@@ -128,7 +137,8 @@ func lowestHost(n *fabric.Node, j *job.Job) bool {
 		from := cmp.Or(c.EphemeralFrom, unprivilegedFrom)
 		for _, s := range sockets {
 			local, remote := s.Local.Addr().Unmap(), s.Remote.Addr().Unmap()
-			if !s.Listening && remote.IsValid() && !remote.IsLoopback() && s.Local.Port() >= from && s.Remote.Port() >= from && remote.Less(local) {
+			if !s.Listening && remote.IsValid() && !remote.IsLoopback() && s.Local.Port() >= from && s.Remote.Port() >= from &&
+				remote.Less(local) {
 				return false
 			}
 		}
@@ -156,7 +166,8 @@ func listener(c *fabric.RankCandidate) (netip.AddrPort, bool) {
 // askable is the version of NCCL of a process that the kernel may connect to.
 func (a Asker) askable(n *fabric.Node, j *job.Job, c *fabric.RankCandidate) (fabric.NCCLVersion, error) {
 	if !slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.PID == c.PID }) {
-		return fabric.NCCLVersion{}, refuse(OtherJob, "PID %d of another job listens on the same port, and might answer", c.PID)
+		return fabric.NCCLVersion{}, refuse(OtherJob, "PID %d of another job listens on the same port, and might answer",
+			c.PID)
 	}
 	boot, known := n.Host.BootTime.Get()
 	if !known {
@@ -165,7 +176,8 @@ func (a Asker) askable(n *fabric.Node, j *job.Job, c *fabric.RankCandidate) (fab
 	// The boot time is that of the clock when it was read: a clock that was set since makes no process older.
 	read := n.Host.BootTime.At
 	if age := read.Round(0).Sub(boot.Add(time.Duration(c.Start)*tick)) + n.Ranks.At.Sub(read); age < leastAge {
-		return fabric.NCCLVersion{}, refuse(Young, "PID %d is younger than %s: asking while communicators are made has crashed jobs", c.PID, leastAge)
+		return fabric.NCCLVersion{}, refuse(Young,
+			"PID %d is younger than %s: asking while communicators are made has crashed jobs", c.PID, leastAge)
 	}
 	v, err := fabric.ParseNCCLVersion(a.Version(c))
 	if err != nil {

@@ -60,9 +60,13 @@ func (a *Account) Document() Document {
 	if !a.Known() {
 		return d
 	}
-	d.Version, d.State, d.Confirmed, d.Communicators = a.Version, a.Report.State, a.Report.Confirmed, a.Report.Communicators
+	d.Version, d.State, d.Confirmed, d.Communicators = a.Version, a.Report.State, a.Report.Confirmed,
+		a.Report.Communicators
 	d.Answered = &a.Answered
-	d.Ranks = &ranksDocument{Missing: a.Ranks.Missing, Unresponsive: a.Ranks.Unresponsive, Dead: a.Ranks.Dead, Failed: a.Ranks.Failed}
+	d.Ranks = &ranksDocument{
+		Missing: a.Ranks.Missing, Unresponsive: a.Ranks.Unresponsive, Dead: a.Ranks.Dead,
+		Failed: a.Ranks.Failed,
+	}
 	if s := a.Ranks.Spread; s.Known {
 		d.Ranks.Apart = new(s.Most - s.Least)
 	}

@@ -23,8 +23,9 @@ type Pace struct {
 	over     bool
 }
 
-// After takes the outcome of asking, and says how long to wait and whether to ask again at all: not if the process ended the
-// connection, which may have been a crash, and not after three failures in a row. The wait doubles with each failure.
+// After takes the outcome of asking, and says how long to wait and whether to ask again at all: not if the
+// process ended the connection, which may have been a crash, and not after three failures in a row. The wait
+// doubles with each failure.
 func (p *Pace) After(err error) (wait time.Duration, again bool) {
 	switch {
 	case err == nil:

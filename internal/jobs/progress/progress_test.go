@@ -283,8 +283,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// An answer with as many missing ranks as fit into it is judged about as fast as they are counted. It took the square of their number,
-// which is 500 times as long.
+// An answer with as many missing ranks as fit into it is judged about as fast as they are counted. It took
+// the square of their number, which is 500 times as long.
 func TestManyMissing(t *testing.T) {
 	const ranks = 16_000
 	c := fabric.RASCommunicator{ID: "1-2-3", Size: ranks, Complete: true, MissingCount: ranks}

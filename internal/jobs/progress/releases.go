@@ -18,10 +18,10 @@ type release struct {
 
 // refused are the releases whose RAS is not asked, with the reason. The first one counts.
 //
-// NVIDIA/nccl#2346 is a crash of the text report; its cause is in the sources up to 2.30.7. From 2.29.2 on a report is asked
-// for as JSON, which does not run that code, and 2.29.7, for which the crash was reported, is refused all the same. The crash
-// needs communicators that are made meanwhile: on suspicion, a job that made one within the last ten minutes is not asked
-// (Quiet).
+// NVIDIA/nccl#2346 is a crash of the text report; its cause is in the sources up to 2.30.7. From 2.29.2 on a
+// report is asked for as JSON, which does not run that code, and 2.29.7, for which the crash was reported, is
+// refused all the same. The crash needs communicators that are made meanwhile: on suspicion, a job that made
+// one within the last ten minutes is not asked (Quiet).
 func refused() []release {
 	const issues = "https://github.com/NVIDIA/nccl/issues/"
 	return []release{
@@ -33,8 +33,8 @@ func refused() []release {
 	}
 }
 
-// Refused says why a release of NCCL is not asked, by hand or on suspicion; empty: it may be. A release without its patch is
-// refused, because that decides.
+// Refused says why a release of NCCL is not asked, by hand or on suspicion; empty: it may be. A release
+// without its patch is refused, because that decides.
 func Refused(v fabric.NCCLVersion, byHand bool) string {
 	if strings.Count(v.String(), ".") != 2 {
 		return "the version of NCCL is not known in full: " + v.String()

@@ -16,8 +16,9 @@ type Suspicion string
 // Suspicions.
 const (
 	TrafficStopped Suspicion = "traffic_stopped" // its GPUs are busy, and it no longer moves data to other nodes
-	RanksApart     Suspicion = "ranks_apart"     // the GPUs of some ranks are busy and those of others idle, and all were busy before
-	VerdictTurned  Suspicion = "verdict_turned"  // its transport was RDMA, or local, and is TCP now
+	// the GPUs of some ranks are busy and those of others idle, and all were busy before
+	RanksApart    Suspicion = "ranks_apart"
+	VerdictTurned Suspicion = "verdict_turned" // its transport was RDMA, or local, and is TCP now
 )
 
 // Suspicions returns every suspicion.
@@ -31,8 +32,8 @@ const (
 	turnedFor    = 30 * time.Minute // for which a verdict that turned is suspicious
 	leastReading = 3                // readings with the sign
 
-	// Kept is for how long what was seen of a job, or said by its RAS, stands while nothing is known that contradicts it: as long as the
-	// verdict on its transport.
+	// Kept is for how long what was seen of a job, or said by its RAS, stands while nothing is known that
+	// contradicts it: as long as the verdict on its transport.
 	Kept = time.Hour
 )
 
@@ -81,7 +82,8 @@ func (s *Suspects) Update(n *fabric.Node, jobs *job.Jobs) {
 	s.jobs = next
 }
 
-// Of returns why a job is suspected, and since when no communicator was made, as far as that was seen. No suspicion: it is not.
+// Of returns why a job is suspected, and since when no communicator was made, as far as that was seen. No
+// suspicion: it is not.
 func (s *Suspects) Of(name string) (why []Suspicion, quiet time.Time) {
 	of := s.jobs[name]
 	if of == nil {

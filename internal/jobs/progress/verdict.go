@@ -44,7 +44,8 @@ const (
 	GPUsBusy
 )
 
-// leastGap is how many collectives below the median a rank is behind. Launches run ahead of the GPUs, and not alike on all ranks.
+// leastGap is how many collectives below the median a rank is behind. Launches run ahead of the GPUs, and not
+// alike on all ranks.
 const leastGap = 2
 
 // maxNamed is how many ranks are named.
@@ -111,7 +112,10 @@ func Judge(answers []fabric.RASAnswer, gpus Activity) Report {
 			r.Bad = append(r.Bad, c)
 		}
 	}
-	slices.SortStableFunc(r.Bad, func(a, b Communicator) int { return slices.Index(States(), a.State) - slices.Index(States(), b.State) })
+	slices.SortStableFunc(r.Bad, func(a, b Communicator) int {
+		return slices.Index(States(),
+			a.State) - slices.Index(States(), b.State)
+	})
 	r.Confirmed = r.State != Hang || len(r.Bad) > 0
 	return r
 }
@@ -153,8 +157,8 @@ const (
 	inMotion
 )
 
-// judgeOne judges a communicator by what was said of it. A communicator in which nothing moves is Hang if its ranks are apart, else
-// Idle: the others decide.
+// judgeOne judges a communicator by what was said of it. A communicator in which nothing moves is Hang if its
+// ranks are apart, else Idle: the others decide.
 func judgeOne(history []*fabric.RASCommunicator) (Communicator, motion) {
 	last := history[len(history)-1]
 	v := Communicator{ID: last.ID, Size: last.Size, Gap: last.Spread.Most - last.Spread.Least}
@@ -172,7 +176,8 @@ func judgeOne(history []*fabric.RASCommunicator) (Communicator, motion) {
 		return v.about(Missing, lost, max(len(lost), leastMissing(history))), notCompared
 	case slices.ContainsFunc(last.Ranks, func(r fabric.RASRank) bool { return !r.Initialised() }):
 		return v.about(Starting, nil, 0), notCompared
-	case len(history) < Polls, last.MissingCount > 0, slices.ContainsFunc(history, func(c *fabric.RASCommunicator) bool { return !c.Complete }):
+	case len(history) < Polls, last.MissingCount > 0,
+		slices.ContainsFunc(history, func(c *fabric.RASCommunicator) bool { return !c.Complete }):
 		return v.about(Unknown, nil, 0), notCompared
 	}
 	return v.compare(history)

@@ -13,19 +13,20 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// parseCgroup reads from /proc/PID/cgroup who runs a process: lines "hierarchy:controllers:path", one for version 2 and one
-// for each hierarchy of version 1.
+// parseCgroup reads from /proc/PID/cgroup who runs a process: lines "hierarchy:controllers:path", one for
+// version 2 and one for each hierarchy of version 1.
 //
-//   - Slurm: job_<id> right below slurmstepd.scope, which only slices are above, or below slurm or slurm_<node> in the root;
-//   - Kubernetes: pod<uid> below kubepods, or kubepods-...-pod<uid>.slice, in which "_" stands for "-". Where this process has a
-//     control group namespace, as in a pod, paths are relative to its own group ("/../../podUID/..."), and kubepods may be
-//     missing;
-//   - containers: 64 hexadecimal digits, after the name of the runtime and before ".scope"; those of LXC and of systemd-machined have
-//     names.
+//   - Slurm: job_<id> right below slurmstepd.scope, which only slices are above, or below slurm or slurm_<node> in
+//     the root;
+//   - Kubernetes: pod<uid> below kubepods, or kubepods-...-pod<uid>.slice, in which "_" stands for "-". Where this
+//     process has a control group namespace, as in a pod, paths are relative to its own group
+//     ("/../../podUID/..."), and kubepods may be missing;
+//   - containers: 64 hexadecimal digits, after the name of the runtime and before ".scope"; those of LXC and of
+//     systemd-machined have names.
 //
-// A path is read from the root downwards, up to the first of these, or to a group that may be delegated: what is below it, root of the
-// container or the user may have made. It is used as a name only, and the workload is Stated. The owner is what the path shows before;
-// none where it shows none.
+// A path is read from the root downwards, up to the first of these, or to a group that may be delegated: what
+// is below it, root of the container or the user may have made. It is used as a name only, and the workload
+// is Stated. The owner is what the path shows before; none where it shows none.
 func parseCgroup(b []byte) (fabric.Workload, fabric.Owner) {
 	var p place
 	for line := range bytes.Lines(b) {
@@ -71,7 +72,8 @@ func (p place) within() string { return cmp.Or(p.pod, p.container, p.machine) }
 func (p place) isolated() bool { return p.pod != "" || p.container != "" || p.machine != "" }
 
 // and joins what two hierarchies show: a container is inside of a job, and of two jobs, pods or containers
-// neither is believed: a group of one hierarchy may be delegated where the others are not, and runtimes join all under one name.
+// neither is believed: a group of one hierarchy may be delegated where the others are not, and runtimes join
+// all under one name.
 func (p place) and(q place) place {
 	switch {
 	case p.isolated() && q.isolated() && p.within() != q.within():
@@ -131,8 +133,8 @@ func isFirst(before []string) bool {
 	return !slices.ContainsFunc(before, func(part string) bool { return part != ".." })
 }
 
-// isDelegated reports whether the processes of a group may make others below it: of services and scopes that is not seen, but for the
-// services of container runtimes, whose groups they make themselves.
+// isDelegated reports whether the processes of a group may make others below it: of services and scopes that
+// is not seen, but for the services of container runtimes, whose groups they make themselves.
 func isDelegated(part string) bool {
 	switch part {
 	case "containerd.service", "docker.service", "crio.service", "kubelet.service", "k3s.service", "k3s-agent.service",
@@ -184,8 +186,8 @@ func firstContainer(rest []string) string {
 	return ""
 }
 
-// unifiedCgroup returns the path of the control group of version 2 from the root of the hierarchy; empty: it is the root, there is none,
-// or it lies outside the control group namespace of this process.
+// unifiedCgroup returns the path of the control group of version 2 from the root of the hierarchy; empty: it
+// is the root, there is none, or it lies outside the control group namespace of this process.
 func unifiedCgroup(b []byte) string {
 	for line := range bytes.Lines(b) {
 		p, ok := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "0::/")
@@ -203,7 +205,8 @@ func isNumber(s string) bool {
 
 // podOf returns the UID of a pod, with "-", or nothing.
 func podOf(part string) string {
-	part, _, _ = strings.Cut(part, ":") // "<slice>:<runtime>:<container>", where kubelet uses systemd and the runtime does not
+	// "<slice>:<runtime>:<container>", where kubelet uses systemd and the runtime does not
+	part, _, _ = strings.Cut(part, ":")
 	part = strings.TrimSuffix(part, ".slice")
 	i := strings.LastIndex(part, "pod")
 	if i < 0 || i > 0 && (part[i-1] != '-' || !strings.Contains(part[:i], "kubepods")) {

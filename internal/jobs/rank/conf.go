@@ -19,9 +19,10 @@ const (
 	maxConf  = 64 << 10 // bytes
 )
 
-// conf reads nccl.conf as a process sees it; no variables where there is no file. The file is opened only after it is known to be a regular
-// file of a local file system: to open a device may start something, and that of a server may never return. Two
-// paths lead there: one without links through mounts that are all known, and one through links that leaves no mount.
+// conf reads nccl.conf as a process sees it; no variables where there is no file. The file is opened only
+// after it is known to be a regular file of a local file system: to open a device may start something, and
+// that of a server may never return. Two paths lead there: one without links through mounts that are all
+// known, and one through links that leaves no mount.
 func (r *Reader) conf(dir string) ([]fabric.NCCLVariable, error) {
 	types, err := r.mounts(dir)
 	if err != nil {
@@ -45,7 +46,8 @@ func (r *Reader) conf(dir string) ([]fabric.NCCLVariable, error) {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return nil, nil
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP):
-		return nil, fabric.Because(fabric.ReasonUnsupported, confFile+": a link that leads to another file system, or that cannot be followed here")
+		return nil, fabric.Because(fabric.ReasonUnsupported,
+			confFile+": a link that leads to another file system, or that cannot be followed here")
 	case err != nil:
 		return nil, err
 	}
@@ -71,7 +73,8 @@ func readConf(file int) ([]byte, error) {
 	return text, err
 }
 
-// regular opens the file that a descriptor of O_PATH stands for, if it is a regular one of a local file system. name is for errors.
+// regular opens the file that a descriptor of O_PATH stands for, if it is a regular one of a local file
+// system. name is for errors.
 func regular(file int, name string) (*os.File, error) {
 	var st unix.Stat_t
 	var fs unix.Statfs_t
@@ -84,7 +87,8 @@ func regular(file int, name string) (*os.File, error) {
 		return nil, fabric.Because(fabric.ReasonMalformed, name+": not a regular file")
 	}
 	// A program that has a lease on its file is not waited for.
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", file), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", file),
+		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return nil, fabric.Because(fabric.ReasonUnsupported, name+": a program has a lease on it (F_SETLEASE)")

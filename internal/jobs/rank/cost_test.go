@@ -43,8 +43,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// What a look costs in system calls: for each process that was seen before nothing but its part of the list, for a forked
-// child nothing either, and for a rank its descriptors and a few files.
+// What a look costs in system calls: for each process that was seen before nothing but its part of the list,
+// for a forked child nothing either, and for a rank its descriptors and a few files.
 func TestCalls(t *testing.T) {
 	const ranks, children, others = 2, 8, 20
 	crowd(t, ranks, children, others)
@@ -63,8 +63,8 @@ func TestCalls(t *testing.T) {
 	for _, c := range reading.Candidates {
 		files += c.Files.Value.All
 	}
-	// getdents(2) of the list, 3 calls for stat, one to count descriptors, 3 for net/dev, in which interfaces may need more. Of one
-	// candidate all descriptors are read.
+	// getdents(2) of the list, 3 calls for stat, one to count descriptors, 3 for net/dev, in which interfaces
+	// may need more. Of one candidate all descriptors are read.
 	most := 16 + reading.Processes/100 + len(reading.Candidates)*10 + (files+len(reading.Candidates))/len(reading.Candidates)
 	again := math.MaxInt
 	for i := 0; i < 1000 && again > most; i++ { // processes of other programs come and go, for minutes if other tests run beside this one

@@ -31,11 +31,13 @@ type details struct {
 	cgroup   uint64 // ID of the control group of version 2 if a scheduler made it for the job, 0: not known
 }
 
-// early reports whether the process may not have loaded all of its libraries or made its connections yet, or that not all could be read.
+// early reports whether the process may not have loaded all of its libraries or made its connections yet, or
+// that not all could be read.
 func (d *details) early() bool {
 	m, ok := d.maps.Get()
 	silent := d.log.Reason == fabric.ReasonMissing || d.log.State == fabric.OK && d.log.Value == (fabric.NCCLLog{})
-	return !ok || m.NCCL == "" && !m.Torch && m.Segments == 0 || d.devices.Reason == fabric.ReasonStuck || d.devices.Reason == fabric.ReasonTimeout || silent
+	return !ok || m.NCCL == "" && !m.Torch && m.Segments == 0 || d.devices.Reason == fabric.ReasonStuck ||
+		d.devices.Reason == fabric.ReasonTimeout || silent
 }
 
 func (d *details) fill(c *fabric.RankCandidate) {
@@ -47,13 +49,14 @@ func (d *details) fill(c *fabric.RankCandidate) {
 	}
 }
 
-// What is waited for, and how many reads may be left behind. A user who is alone has one owner, or as many jobs, pods and containers
-// as he has GPUs; half of the places are for processes that NVML lists.
+// What is waited for, and how many reads may be left behind. A user who is alone has one owner, or as many
+// jobs, pods and containers as he has GPUs; half of the places are for processes that NVML lists.
 const (
 	patience     = time.Second     // for all files of an owner in one look
 	lookPatience = 3 * time.Second // for all owners
 	maxStuck     = 64
-	// penalty is for how long the files of an owner are not asked after they hung; each time twice as long, up to the longest.
+	// penalty is for how long the files of an owner are not asked after they hung; each time twice as long, up
+	// to the longest.
 	penalty, maxPenalty = time.Minute, time.Hour
 )
 
@@ -113,8 +116,8 @@ type visit struct {
 	now    time.Time
 }
 
-// attempt reads what may hang: memory of a process needs a lock that a process in uninterruptible sleep may hold, and its
-// file system may be that of a server that is gone.
+// attempt reads what may hang: memory of a process needs a lock that a process in uninterruptible sleep may
+// hold, and its file system may be that of a server that is gone.
 func attempt[T any](v *visit, name string, read func() (T, error)) fabric.Fact[T] {
 	source := v.dir + name
 	if v.closed || !v.r.stuck.enter(v.owner, v.listed) {
@@ -135,8 +138,8 @@ func attempt[T any](v *visit, name string, read func() (T, error)) fabric.Fact[T
 	return fabric.Known(value, source, v.now)
 }
 
-// readOnce reads the details of a process, unless this look, or its owner, has used up what it has. What an earlier read brought is kept
-// where this one hangs.
+// readOnce reads the details of a process, unless this look, or its owner, has used up what it has. What an
+// earlier read brought is kept where this one hangs.
 func (r *Reader) readOnce(ctx context.Context, pid int, p *process, command string, now time.Time, listed bool) {
 	s := p.share
 	closed := now.Before(s.until) || r.stuck.holds(s.owner)
@@ -202,7 +205,10 @@ func (v *visit) read() *details {
 	e := attempt(v, "/environ", func() (environment, error) {
 		return parsed(r, dir+"/environ", func(f io.Reader) (environment, error) { return scan(f, r.sources.Variable) })
 	})
-	d.settings = fabric.Fact[[]fabric.NCCLVariable]{Value: e.Value.settings, State: e.State, Reason: e.Reason, Source: e.Source, At: now}
+	d.settings = fabric.Fact[[]fabric.NCCLVariable]{
+		Value: e.Value.settings, State: e.State, Reason: e.Reason,
+		Source: e.Source, At: now,
+	}
 	if err != nil {
 		d.workload = fabric.UnknownFact[fabric.Workload](reasonOf(err), dir+"/cgroup", now)
 	} else {
@@ -245,8 +251,9 @@ func (v *visit) limits(d *details) {
 	}
 }
 
-// fileTime is the processor time that one file of procfs may cost. The kernel writes them anew for each reader, and some are as long as a user
-// wants: 65,000 mappings of a file with a long path took 0.7 seconds of each look.
+// fileTime is the processor time that one file of procfs may cost. The kernel writes them anew for each
+// reader, and some are as long as a user wants: 65,000 mappings of a file with a long path took 0.7 seconds
+// of each look.
 const fileTime = 40 * time.Millisecond
 
 // metered is a file that ends with an error when reading it has taken too much.

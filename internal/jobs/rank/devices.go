@@ -95,8 +95,9 @@ func nodes(root int, folder, prefix string, more uint64) (n int, err error) {
 // layered is the type that an overlay has whose layers are not known.
 const layered = "overlay of a user"
 
-// mounts returns the types of the file systems on the way to what is read of a root. A user can mount an overlay in a user namespace of
-// his own, and have FUSE below it: one there counts as a file system that may hang.
+// mounts returns the types of the file systems on the way to what is read of a root. A user can mount an
+// overlay in a user namespace of his own, and have FUSE below it: one there counts as a file system that may
+// hang.
 func (r *Reader) mounts(dir string) (map[string]string, error) {
 	types, err := parsed(r, dir+"/mountinfo", parseMounts)
 	if err != nil {
@@ -110,8 +111,9 @@ func (r *Reader) mounts(dir string) (map[string]string, error) {
 	return types, nil
 }
 
-// mountsOfNode reports whether only root of the node can mount where a process is: its mount namespace is owned by the first user
-// namespace (NS_GET_USERNS). Linux before 4.9 does not say, and lets no user mount an overlay.
+// mountsOfNode reports whether only root of the node can mount where a process is: its mount namespace is
+// owned by the first user namespace (NS_GET_USERNS). Linux before 4.9 does not say, and lets no user mount an
+// overlay.
 func (r *Reader) mountsOfNode(dir string) bool {
 	const initial, getUserNS = 0xEFFFFFFD, 0xb701 // PROC_USER_INIT_INO of linux/proc_ns.h; linux/nsfs.h
 	fd, err := r.open(dir+"/ns/mnt", unix.O_RDONLY)
@@ -128,8 +130,9 @@ func (r *Reader) mountsOfNode(dir string) bool {
 	return unix.Fstat(owner, &st) == nil && st.Ino == initial
 }
 
-// parseMounts reads the types of the file systems on the way to what is read of a root, from mountinfo (show_mountinfo of
-// fs/proc_namespace.c): "id parent device root mountpoint options ... - type source options". The last one is on top.
+// parseMounts reads the types of the file systems on the way to what is read of a root, from mountinfo
+// (show_mountinfo of fs/proc_namespace.c): "id parent device root mountpoint options ... - type source
+// options". The last one is on top.
 func parseMounts(f io.Reader) (map[string]string, error) {
 	types := map[string]string{}
 	limited := &io.LimitedReader{R: f, N: maxMounts}
@@ -162,7 +165,8 @@ func parseMounts(f io.Reader) (map[string]string, error) {
 // isLocal reports whether a file system of that type answers without another host or process. Others may hang.
 func isLocal(kind string) bool {
 	switch kind {
-	case "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "devtmpfs", "ramfs", "rootfs", "squashfs", "erofs":
+	case "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "devtmpfs", "ramfs", "rootfs",
+		"squashfs", "erofs":
 		return true
 	}
 	return false
@@ -172,7 +176,8 @@ func isLocal(kind string) bool {
 func isLocalMagic(magic int64) bool {
 	const zfs = 0x2fc12fc1
 	switch magic {
-	case unix.OVERLAYFS_SUPER_MAGIC, unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC,
+		unix.F2FS_SUPER_MAGIC,
 		unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.SQUASHFS_MAGIC, unix.EROFS_SUPER_MAGIC_V1, zfs:
 		return true
 	}

@@ -29,9 +29,9 @@ type environment struct {
 	log      string         // name of the file in NCCL_DEBUG_FILE, without folders; it does not leave the package
 }
 
-// scan reads NAME=value strings, each with a NUL at its end, in a buffer of its own that it clears. Of a string with another
-// name than those on the lists, and of a value that says more than a number or a word, it makes no copy. The first of two
-// strings with one name counts, as it does for getenv(3).
+// scan reads NAME=value strings, each with a NUL at its end, in a buffer of its own that it clears. Of a
+// string with another name than those on the lists, and of a value that says more than a number or a word, it
+// makes no copy. The first of two strings with one name counts, as it does for getenv(3).
 func scan(f io.Reader, variable func(name, value string) (fabric.NCCLVariable, bool)) (environment, error) {
 	const longest = maxName + 1 + maxValue
 	buffer := make([]byte, 16<<10)
@@ -42,7 +42,8 @@ func scan(f io.Reader, variable func(name, value string) (fabric.NCCLVariable, b
 	for {
 		got, err := f.Read(buffer[n:])
 		if total += got; total > maxEnvironment {
-			return environment{}, fabric.Because(fabric.ReasonMalformed, "environment of more than "+strconv.Itoa(maxEnvironment)+" bytes")
+			return environment{}, fabric.Because(fabric.ReasonMalformed,
+				"environment of more than "+strconv.Itoa(maxEnvironment)+" bytes")
 		}
 		rest := buffer[:n+got]
 		for {
@@ -82,7 +83,8 @@ func (e *environment) take(s []byte, variable func(name, value string) (fabric.N
 	}
 	switch {
 	case bytes.HasPrefix(name, []byte("NCCL_")) && variable != nil:
-		if len(e.settings) == maxSettings || slices.ContainsFunc(e.settings, func(v fabric.NCCLVariable) bool { return v.Name == string(name) }) {
+		if len(e.settings) == maxSettings || slices.ContainsFunc(e.settings,
+			func(v fabric.NCCLVariable) bool { return v.Name == string(name) }) {
 			return
 		}
 		long := len(value) > maxValue
@@ -109,7 +111,8 @@ func (e *environment) take(s []byte, variable func(name, value string) (fabric.N
 	}
 }
 
-// ranks and sizes are the variables in which launchers pass the rank of a process and the number of ranks, the most specific first.
+// ranks and sizes are the variables in which launchers pass the rank of a process and the number of ranks,
+// the most specific first.
 func ranks() []string {
 	return []string{"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}
 }
@@ -130,8 +133,8 @@ func (e environment) first(names []string, most, none int) int {
 	return none
 }
 
-// complete returns the workload with what the environment reports about it. What control groups say comes first: a process cannot
-// change them.
+// complete returns the workload with what the environment reports about it. What control groups say comes
+// first: a process cannot change them.
 func (e environment) complete(w fabric.Workload) fabric.Workload {
 	const most = 1 << 24
 	w.Rank, w.Ranks = e.first(ranks(), most-1, -1), e.first(sizes(), most, 0)

@@ -31,10 +31,12 @@ const (
 // gone reports whether a process ended while it was looked at.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
-// descriptors calls f with each descriptor of a process and where it leads, so many at most, until f returns false; the text is
-// valid until then. It reads the links and never opens what they lead to, and no link of a descriptor that is known, if known is
-// not nil. all: none was left out.
-func (r *Reader) descriptors(dir string, buffer []byte, most int, known func(n int) bool, f func(n int, target []byte) bool) (all bool, err error) {
+// descriptors calls f with each descriptor of a process and where it leads, so many at most, until f returns
+// false; the text is valid until then. It reads the links and never opens what they lead to, and no link of a
+// descriptor that is known, if known is not nil. all: none was left out.
+func (r *Reader) descriptors(dir string, buffer []byte, most int, known func(n int) bool,
+	f func(n int, target []byte) bool,
+) (all bool, err error) {
 	r.calls += 2
 	fd, err := r.open(dir+"/fd", asFolder)
 	if err != nil {
@@ -99,8 +101,9 @@ func (r *Reader) usesCUDA(dir string) (uses bool) {
 // maxScreened is how many descriptors of a process are looked at for a GPU: programs open theirs early.
 const maxScreened = 512
 
-// screenBuffer is the size of the parts, in bytes, in which descriptors are listed where the first of a kind ends the search: the
-// kernel makes an inode for each one that it lists, which costs more than another call. A part has some 20 of them.
+// screenBuffer is the size of the parts, in bytes, in which descriptors are listed where the first of a kind
+// ends the search: the kernel makes an inode for each one that it lists, which costs more than another call.
+// A part has some 20 of them.
 const screenBuffer = 512
 
 // standard is how many descriptors a program has without a GPU: input, output and error.
@@ -115,7 +118,8 @@ func (r *Reader) holdsGPU(dir string) (holds bool, err error) {
 	return holds, err
 }
 
-// count returns how many descriptors a process has open (proc_fd_getattr of fs/proc/fd.c, Linux 6.2); 0 on older kernels.
+// count returns how many descriptors a process has open (proc_fd_getattr of fs/proc/fd.c, Linux 6.2); 0 on
+// older kernels.
 func (r *Reader) count(dir string) (int64, error) {
 	r.calls++
 	var st unix.Stat_t
@@ -179,9 +183,10 @@ func (t target) addTo(v *fabric.OpenFiles) {
 	}
 }
 
-// listAge is the number of looks after which all descriptors of a process are listed and read again, in another look for each
-// process. In between those are read that are new, if there are more or fewer than before. What was closed while as many were opened
-// is seen by then; verbs contexts are known by the kernel at each look.
+// listAge is the number of looks after which all descriptors of a process are listed and read again, in
+// another look for each process. In between those are read that are new, if there are more or fewer than
+// before. What was closed while as many were opened is seen by then; verbs contexts are known by the kernel
+// at each look.
 const listAge = 4
 
 // files returns where all descriptors of a process lead.
@@ -229,10 +234,11 @@ func (r *Reader) listFiles(dir string, p *process, again bool) (all bool, err er
 		}
 		return known
 	}
-	all, err = r.descriptors(dir, r.buffer, min(maxFiles, r.left, r.filesEach-p.share.files), known, func(n int, text []byte) bool {
-		take(n, parseTarget(text))
-		return true
-	})
+	all, err = r.descriptors(dir, r.buffer, min(maxFiles, r.left, r.filesEach-p.share.files), known,
+		func(n int, text []byte) bool {
+			take(n, parseTarget(text))
+			return true
+		})
 	maps.DeleteFunc(p.targets, func(_ int, t target) bool { return t.seen != r.look })
 	return all, err
 }

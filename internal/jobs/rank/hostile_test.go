@@ -46,8 +46,8 @@ func TestHostileDevices(t *testing.T) {
 	}
 }
 
-// nccl.conf is read as NCCL of the process reads it, and only that: nothing is opened that is no regular file, nothing outside
-// of its root, and nothing of another file system behind a link.
+// nccl.conf is read as NCCL of the process reads it, and only that: nothing is opened that is no regular
+// file, nothing outside of its root, and nothing of another file system behind a link.
 func TestConf(t *testing.T) {
 	needRoot(t)
 	outside := t.TempDir() + "/outside.conf"
@@ -120,8 +120,8 @@ func TestClosedWhileAReadHangs(t *testing.T) {
 	})
 }
 
-// What never returns costs one fact of its owner, and one goroutine however often it is tried. Others are read, however many owners
-// there are, those that NVML lists at last.
+// What never returns costs one fact of its owner, and one goroutine however often it is tried. Others are
+// read, however many owners there are, those that NVML lists at last.
 func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Reader{stuck: &gate{}}
@@ -186,7 +186,8 @@ func TestHugeEnvironment(t *testing.T) {
 	}
 }
 
-// A memory map that is as long as a user can make it costs a look no more than other processes do. It took 0.7 seconds of processor time.
+// A memory map that is as long as a user can make it costs a look no more than other processes do. It took
+// 0.7 seconds of processor time.
 func TestHugeMap(t *testing.T) {
 	needRoot(t)
 	s := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0", "MAPS="+t.TempDir())
@@ -239,8 +240,8 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
-// A log is read by the descriptor that the process keeps open for it, and nothing else is: neither a FIFO, nor what lies at the path, nor
-// more than its beginning and its end. Its name does not leave the package.
+// A log is read by the descriptor that the process keeps open for it, and nothing else is: neither a FIFO,
+// nor what lies at the path, nor more than its beginning and its end. Its name does not leave the package.
 func TestLog(t *testing.T) {
 	needRoot(t)
 	const line = "gpu-7:4242:4300 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0\n"
@@ -340,7 +341,8 @@ func TestLogName(t *testing.T) {
 	}
 }
 
-// Sockets of candidates whose descriptors cannot be read are those of their control group, in this network namespace only.
+// Sockets of candidates whose descriptors cannot be read are those of their control group, in this network
+// namespace only.
 func TestSocketsOfCgroup(t *testing.T) {
 	list := []fabric.Socket{{Inode: 1, Cgroup: 70}, {Inode: 2, Cgroup: 71}, {Inode: 3, Cgroup: 72}}
 	r := reader(t, Sources{Sockets: func(*os.File) (Sockets, error) { return fakeSockets(list), nil }})

@@ -18,7 +18,8 @@ import (
 
 const (
 	logVariable = "NCCL_DEBUG_FILE"
-	// What is read of a log at most, in bytes. How the connections of a communicator go is said where it is made: mostly at the beginning.
+	// What is read of a log at most, in bytes. How the connections of a communicator go is said where it is
+	// made: mostly at the beginning.
 	logHead = 128 << 10
 	logTail = 64 << 10
 
@@ -26,8 +27,8 @@ const (
 	maxPIDDigits = 7   // PID_MAX_LIMIT is 4,194,304
 )
 
-// log reads the log that NCCL writes, by the descriptor that it keeps open for it (ncclDebugInit of src/debug.cc): no path of the user is
-// followed, and what another process put at the path is not read.
+// log reads the log that NCCL writes, by the descriptor that it keeps open for it (ncclDebugInit of
+// src/debug.cc): no path of the user is followed, and what another process put at the path is not read.
 func (v *visit) log(pattern string) fabric.Fact[fabric.NCCLLog] {
 	r, dir, now := v.r, v.dir, v.now
 	source := dir + "/fd"
@@ -50,8 +51,9 @@ func (v *visit) log(pattern string) fabric.Fact[fabric.NCCLLog] {
 	return attempt(v, "/fd", func() (fabric.NCCLLog, error) { return r.readLog(dir, strconv.Itoa(found)) })
 }
 
-// logName returns a function that reports whether NCCL would make a name of pattern, with %h (host) and %p (process) in it. One process
-// writes one host and one number for all of them, so a name has only few ways to match, each of which is compared once.
+// logName returns a function that reports whether NCCL would make a name of pattern, with %h (host) and %p
+// (process) in it. One process writes one host and one number for all of them, so a name has only few ways to
+// match, each of which is compared once.
 func logName(pattern string) func(name string) bool {
 	type piece struct {
 		text string
@@ -124,8 +126,9 @@ func logName(pattern string) func(name string) bool {
 	}
 }
 
-// readLog reads the beginning and the end of a log that a process has open. The type of its file system is known from the mounts of the
-// process before the file system is asked anything: that of a server or of FUSE may never answer.
+// readLog reads the beginning and the end of a log that a process has open. The type of its file system is
+// known from the mounts of the process before the file system is asked anything: that of a server or of FUSE
+// may never answer.
 func (r *Reader) readLog(dir, descriptor string) (fabric.NCCLLog, error) {
 	id, err := parsed(r, dir+"/fdinfo/"+descriptor, parseMountID)
 	if err != nil {
@@ -186,8 +189,8 @@ func parseMountID(f io.Reader) (string, error) {
 	return "", malformed("fdinfo")
 }
 
-// mountType finds the type of the file system of a mount in mountinfo, by its ID. A file may be on a mount of another namespace, which
-// is not in the list: its type is not known.
+// mountType finds the type of the file system of a mount in mountinfo, by its ID. A file may be on a mount of
+// another namespace, which is not in the list: its type is not known.
 func mountType(f io.Reader, id string) (string, error) {
 	lines := bufio.NewScanner(io.LimitReader(f, maxMounts))
 	lines.Buffer(nil, 64<<10)

@@ -20,8 +20,9 @@ const (
 	maxPlugins = 8
 )
 
-// parseMaps reads which libraries and segments a process has mapped (show_map_vma of fs/proc/task_mmu.c): lines "address
-// permissions offset device inode path". In paths the kernel escapes newlines. It keeps no path but that of libnccl and the ends of those of plugins.
+// parseMaps reads which libraries and segments a process has mapped (show_map_vma of fs/proc/task_mmu.c):
+// lines "address permissions offset device inode path". In paths the kernel escapes newlines. It keeps no
+// path but that of libnccl and the ends of those of plugins.
 func parseMaps(f io.Reader) (fabric.MappedFiles, error) {
 	var m fabric.MappedFiles
 	var last string // path: a file is mapped in several pieces, one after the other
@@ -36,7 +37,8 @@ func parseMaps(f io.Reader) (fabric.MappedFiles, error) {
 				note(&m, last)
 			}
 		}
-		for ; long && errors.Is(err, bufio.ErrBufferFull); _, err = lines.ReadSlice('\n') { // no line of the kernel is that long
+		// no line of the kernel is that long
+		for ; long && errors.Is(err, bufio.ErrBufferFull); _, err = lines.ReadSlice('\n') {
 		}
 		switch {
 		case errors.Is(err, io.EOF) && limited.N == 0:
@@ -141,7 +143,8 @@ func end(p string) string {
 // version returns "2.27.3" of ".2.27.3"; empty where there is no such number.
 func version(suffix string) string {
 	v, ok := strings.CutPrefix(suffix, ".")
-	if !ok || strings.Count(v, ".") != 2 || len(v) > 16 || strings.Trim(v, "0123456789.") != "" || strings.Contains(v, "..") || v[len(v)-1] == '.' || v[0] == '.' {
+	if !ok || strings.Count(v, ".") != 2 || len(v) > 16 || strings.Trim(v, "0123456789.") != "" ||
+		strings.Contains(v, "..") || v[len(v)-1] == '.' || v[0] == '.' {
 		return ""
 	}
 	return v

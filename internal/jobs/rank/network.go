@@ -17,8 +17,8 @@ import (
 
 const maxInterfaces = 128 // of a network namespace
 
-// addPorts reads the range of ephemeral ports (ipv4_local_port_range of net/ipv4/sysctl_net_ipv4.c), which procfs shows of the network
-// namespace of its reader.
+// addPorts reads the range of ephemeral ports (ipv4_local_port_range of net/ipv4/sysctl_net_ipv4.c), which
+// procfs shows of the network namespace of its reader.
 func (r *Reader) addPorts(list []fabric.RankCandidate) {
 	own := r.ownNamespace()
 	var first uint16
@@ -100,7 +100,10 @@ func parseInterfaces(b []byte) ([]fabric.InterfaceUse, bool) {
 		if err != nil || also != nil {
 			return nil, false
 		}
-		list = append(list, fabric.InterfaceUse{Name: plain(strings.TrimSpace(string(line[:i])), unix.IFNAMSIZ-1), Received: in, Sent: out})
+		list = append(list, fabric.InterfaceUse{
+			Name:     plain(strings.TrimSpace(string(line[:i])), unix.IFNAMSIZ-1),
+			Received: in, Sent: out,
+		})
 	}
 	return list, n >= 2
 }
@@ -148,8 +151,8 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 // errCrowded: see Reader.crowded.
 var errCrowded = fabric.Because(fabric.ReasonTimeout, "the network namespace has more sockets than are listed in time")
 
-// socketsIn lists the sockets in the network namespace of a process, by the candidate that they belong to. In that which all share, a list
-// that took too long is not asked for again at once.
+// socketsIn lists the sockets in the network namespace of a process, by the candidate that they belong to. In
+// that which all share, a list that took too long is not asked for again at once.
 func (r *Reader) socketsIn(own bool, pid int, owners map[uint64]int) (map[int][]fabric.Socket, error) {
 	const looks = 20
 	if own && r.look < r.crowded {
@@ -175,7 +178,8 @@ func (r *Reader) socketsIn(own bool, pid int, owners map[uint64]int) (map[int][]
 // maxGroups bounds the control groups that are asked for one by one.
 const maxGroups = 16
 
-// socketsByGroup gives candidates those of their sockets that were made in their control group. Whoever made too many has them in his own.
+// socketsByGroup gives candidates those of their sockets that were made in their control group. Whoever made
+// too many has them in his own.
 func (r *Reader) socketsByGroup(list []fabric.RankCandidate, members []int, owners map[uint64]int, now time.Time) {
 	answers := map[uint64][]fabric.Socket{}
 	for _, i := range members {
@@ -208,17 +212,21 @@ func (r *Reader) socketsByGroup(list []fabric.RankCandidate, members []int, owne
 	}
 }
 
-// tooManySockets notes that a list took too long: the kernel does not say whose the sockets are in the namespace that all share.
+// tooManySockets notes that a list took too long: the kernel does not say whose the sockets are in the
+// namespace that all share.
 func (r *Reader) tooManySockets(pid int, own bool) {
 	if p := r.known[pid]; !own && p != nil {
 		r.exceeds(p.share, pid, "sockets", fabric.ReasonTimeout)
 		return
 	}
-	r.exceeded = append(r.exceeded, fabric.Excess{What: "sockets of the network namespace of the node", Reason: fabric.ReasonTimeout})
+	r.exceeded = append(r.exceeded, fabric.Excess{
+		What:   "sockets of the network namespace of the node",
+		Reason: fabric.ReasonTimeout,
+	})
 }
 
-// mayList reports whether the sockets of one more network namespace are listed for the owner of a process. Who is first in the order of
-// candidates has the first one.
+// mayList reports whether the sockets of one more network namespace are listed for the owner of a process.
+// Who is first in the order of candidates has the first one.
 func (r *Reader) mayList(pid, groups int) bool {
 	p := r.known[pid]
 	if p == nil {
@@ -231,8 +239,9 @@ func (r *Reader) mayList(pid, groups int) bool {
 	return true
 }
 
-// addSocketsByCgroup gives candidates whose descriptors cannot be read the sockets that were made in their control group, of those in
-// the network namespace of this process. Where there are none, the process may be in another one: nothing is known.
+// addSocketsByCgroup gives candidates whose descriptors cannot be read the sockets that were made in their
+// control group, of those in the network namespace of this process. Where there are none, the process may be
+// in another one: nothing is known.
 func (r *Reader) addSocketsByCgroup(list []fabric.RankCandidate, now time.Time) {
 	own := r.ownNamespace()
 	ids, members := map[uint64]bool{}, map[uint64][]int{}
@@ -263,7 +272,9 @@ func (r *Reader) addSocketsByCgroup(list []fabric.RankCandidate, now time.Time) 
 }
 
 // sockets asks for those of the network namespace of a process.
-func (r *Reader) sockets(own bool, pid int, ask func(Sockets) ([]fabric.Socket, error)) (list []fabric.Socket, err error) {
+func (r *Reader) sockets(own bool, pid int, ask func(Sockets) ([]fabric.Socket, error)) (list []fabric.Socket,
+	err error,
+) {
 	var namespace *os.File
 	if !own {
 		name := strconv.Itoa(pid) + "/ns/net"
@@ -292,8 +303,8 @@ func (r *Reader) ownNamespace() uint64 {
 	return ns
 }
 
-// socketOwners returns which candidate a socket belongs to. A process that was started by another one may have inherited
-// sockets of it: they belong to the one that has verbs open, else to the oldest.
+// socketOwners returns which candidate a socket belongs to. A process that was started by another one may
+// have inherited sockets of it: they belong to the one that has verbs open, else to the oldest.
 func socketOwners(list []fabric.RankCandidate) map[uint64]int {
 	owners := map[uint64]int{}
 	better := func(a, b int) bool {

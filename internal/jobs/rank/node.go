@@ -11,10 +11,13 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Read looks at the processes, given what the driver of the GPUs says. netns is the network namespace of the node, that of its
-// first process. It is an error when no candidate was found and there may be one that is hidden. Beside a list it is a fabric.PartialError:
-// the list is good for all but those whom it names, and what a privilege hides is none.
-func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error) {
+// Read looks at the processes, given what the driver of the GPUs says. netns is the network namespace of the
+// node, that of its first process. It is an error when no candidate was found and there may be one that is
+// hidden. Beside a list it is a fabric.PartialError: the list is good for all but those whom it names, and
+// what a privilege hides is none.
+func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64],
+	err error,
+) {
 	const source = "1/ns/net"
 	netns = fabric.UnknownFact[uint64](fabric.ReasonMalformed, source, now)
 	if link, err := r.readlink(source); err != nil {
@@ -41,7 +44,8 @@ func incomplete(reading *fabric.RankReading) error {
 	}
 	switch {
 	case len(reading.Candidates) == 0 && reading.Hidden != "":
-		return fabric.Because(reading.Hidden, fmt.Sprintf("processes that hold GPUs may be hidden: %d processes can be seen", reading.Processes))
+		return fabric.Because(reading.Hidden,
+			fmt.Sprintf("processes that hold GPUs may be hidden: %d processes can be seen", reading.Processes))
 	case len(by) > 0:
 		return &fabric.PartialError{By: by}
 	}

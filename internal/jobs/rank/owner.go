@@ -17,7 +17,8 @@ import (
 
 // What one owner has of a look at most, however many processes he has: others do not wait for him.
 const (
-	callsEach      = 2000                   // system calls that look for GPUs among his descriptors; more if nobody else has any
+	// system calls that look for GPUs among his descriptors; more if nobody else has any
+	callsEach      = 2000
 	againEach      = 8                      // processes of his that are examined again
 	filesEach      = 1 << 10                // descriptors at least; else his part of maxAllFiles
 	threadsEach    = 1 << 14                // threads
@@ -109,7 +110,8 @@ func userOwner(user uint64) fabric.Owner {
 	return fabric.Owner{Kind: fabric.OwnerUser, ID: strconv.FormatUint(user, 10)}
 }
 
-// whose is what keeps the processes of one user from being taken for those of another one, before anything else is read.
+// whose is what keeps the processes of one user from being taken for those of another one, before anything
+// else is read.
 type whose struct {
 	user    uint32
 	answers uint32 // who answers for user
@@ -139,8 +141,8 @@ func (r *Reader) netNS(dir string, now time.Time) fabric.Fact[uint64] {
 	return fabric.UnknownFact[uint64](fabric.ReasonMalformed, source, now)
 }
 
-// parseOwner reads the real user of a process in its status. Root in a PID namespace of its own is not root of the node: that is a
-// container of a kind that is not known.
+// parseOwner reads the real user of a process in its status. Root in a PID namespace of its own is not root
+// of the node: that is a container of a kind that is not known.
 func (r *Reader) parseOwner(dir string, status []byte) (fabric.Owner, bool) {
 	user, _, ok := parseStatus(status)
 	if !ok {
@@ -164,8 +166,8 @@ func nested(status []byte) bool {
 	return false
 }
 
-// order puts those first that the driver lists: any user can make files whose names are those of GPUs. Then come the oldest process of each
-// owner, the second of each, and so on: none uses up the bounds with many.
+// order puts those first that the driver lists: any user can make files whose names are those of GPUs. Then
+// come the oldest process of each owner, the second of each, and so on: none uses up the bounds with many.
 func (r *Reader) order(pids []int, listed map[int][]string) {
 	slices.SortFunc(pids, func(a, b int) int { return cmp.Or(cmp.Compare(r.known[a].start, r.known[b].start), a-b) })
 	first := func(pid int) int { return min(1, len(listed[pid])) }

@@ -27,7 +27,8 @@ const (
 	victim    = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210" // a container of another tenant
 )
 
-// Of a control group, the outermost pod, container or job of Slurm is the owner; what users may make below is no more than a name.
+// Of a control group, the outermost pod, container or job of Slurm is the owner; what users may make below is
+// no more than a name.
 func TestCgroup(t *testing.T) {
 	under := strings.ReplaceAll(podUID, "-", "_")
 	pod := fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}
@@ -133,7 +134,8 @@ func FuzzCgroup(f *testing.F) {
 	})
 }
 
-// FuzzMounts: what is asked about a file system is answered from the text alone, and no type is local that nobody knows.
+// FuzzMounts: what is asked about a file system is answered from the text alone, and no type is local that
+// nobody knows.
 func FuzzMounts(f *testing.F) {
 	f.Add([]byte("21 1 0:20 / / rw - overlay overlay rw\n22 21 0:21 / /etc rw - fuse.sshfs host: rw\n"), "22")
 	f.Add([]byte("pos:\t0\nflags:\t02\nmnt_id:\t29\n"), "29")
@@ -205,8 +207,8 @@ func FuzzLogName(f *testing.F) {
 	})
 }
 
-// The name of a log that a user chooses costs next to nothing: as an expression, 127 times %h took seconds for the descriptors of one
-// process.
+// The name of a log that a user chooses costs next to nothing: as an expression, 127 times %h took seconds
+// for the descriptors of one process.
 func TestLogNameCost(t *testing.T) {
 	for _, pattern := range []string{strings.Repeat("%h", 127), strings.Repeat("%h%p", 63), strings.Repeat("%p", 127), strings.Repeat("%ha", 85)} {
 		before := cpu()
@@ -228,8 +230,8 @@ func ofUser(id uint32) *syscall.SysProcAttr {
 	return attr
 }
 
-// Reads that hang, of as many users as there are, leave others what is theirs: once, four hung reads blinded the reader. What a user
-// waits for in vain is waited for once, he is named, and what was known of him stays.
+// Reads that hang, of as many users as there are, leave others what is theirs: once, four hung reads blinded
+// the reader. What a user waits for in vain is waited for once, he is named, and what was known of him stays.
 func TestHangingUsers(t *testing.T) {
 	needRoot(t)
 	end := make(chan struct{})
@@ -278,8 +280,8 @@ func TestHangingUsers(t *testing.T) {
 	}
 }
 
-// A user with many processes that have many descriptors does not keep those of others from being found: once, each look examined a dozen
-// of his and nobody else's.
+// A user with many processes that have many descriptors does not keep those of others from being found: once,
+// each look examined a dozen of his and nobody else's.
 func TestManyProcesses(t *testing.T) {
 	needRoot(t)
 	const script = `exec 9<&0; i=0; while [ $i -lt 60 ]; do (read x <&9) & i=$((i+1)); done; echo ready; read x`
@@ -300,7 +302,8 @@ func TestManyProcesses(t *testing.T) {
 	t.Error("not found")
 }
 
-// Processes of a user that do nothing do not keep those of others from being examined again: 30,000 of them were examined in four hours.
+// Processes of a user that do nothing do not keep those of others from being examined again: 30,000 of them
+// were examined in four hours.
 func TestIdleProcesses(t *testing.T) {
 	r := reader(t, Sources{})
 	now := time.Unix(1e9, 0)
@@ -401,8 +404,8 @@ func TestOverlayOfUser(t *testing.T) {
 	}
 }
 
-// Processes with the subordinate numbers of one user have the bounds of one owner. As owners of their own, 256 of them would each come before
-// the second rank of another user.
+// Processes with the subordinate numbers of one user have the bounds of one owner. As owners of their own,
+// 256 of them would each come before the second rank of another user.
 func TestSubordinateUsers(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()

@@ -66,8 +66,8 @@ func as(tier string) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, AmbientCaps: keep}
 }
 
-// TestPrivileges is the table of what each privilege shows, on this kernel: of a process of root in the network namespace of
-// the reader, and of one in a namespace of its own, as a pod has.
+// TestPrivileges is the table of what each privilege shows, on this kernel: of a process of root in the
+// network namespace of the reader, and of one in a namespace of its own, as a pod has.
 func TestPrivileges(t *testing.T) {
 	needRoot(t)
 	const (
@@ -78,7 +78,8 @@ func TestPrivileges(t *testing.T) {
 	if !hasSockets(t) {
 		all.Sockets = "unknown missing"
 	}
-	// Folders of descriptors and environments are open to their owner only: CAP_SYS_PTRACE alone does not open those of others.
+	// Folders of descriptors and environments are open to their owner only: CAP_SYS_PTRACE alone does not open
+	// those of others.
 	trace := all
 	trace.Files, trace.Settings, trace.Sockets, trace.Verbs = denied, denied, denied, denied
 	pod := all

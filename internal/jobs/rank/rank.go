@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rank finds the processes of a node that hold a GPU, and reads what shows whether they are NCCL ranks and how
-// their data travels: /proc/PID, the sockets and the RDMA objects that are theirs, and the devices that their mount namespace
-// offers. It never attaches to a process, sends it no signal, and reads no memory of it but the strings of its environment.
+// their data travels: /proc/PID, the sockets and the RDMA objects that are theirs, and the devices that their
+// mount namespace offers. It never attaches to a process, sends it no signal, and reads no memory of it but
+// the strings of its environment.
 //
-// Cost: a look lists /proc once; only new processes are examined, and others again when their age has doubled. Descriptors of
-// candidates are counted at each look, those that are new are read, and all of them again at every fourth look; everything else
-// about a candidate is read once. Processes that were forked from a candidate and still
-// run its program, such as data loaders, are counted and not read.
+// Cost: a look lists /proc once; only new processes are examined, and others again when their age has
+// doubled. Descriptors of candidates are counted at each look, those that are new are read, and all of them
+// again at every fourth look; everything else about a candidate is read once. Processes that were forked from
+// a candidate and still run its program, such as data loaders, are counted and not read.
 //
-// Users control everything that is read: lists, texts and sizes are bounded, and text leaves the package only where it is of an
-// enumerated kind or of the characters that the scheduler itself accepts. No value of an environment does, unless its name
-// is on the list of names and it is a number or a word of NCCL's. Whose a process is, its control group shows (fabric.Owner); what one
-// owner has beyond a bound is missing, what others have is not, and the reading names him.
+// Users control everything that is read: lists, texts and sizes are bounded, and text leaves the package only
+// where it is of an enumerated kind or of the characters that the scheduler itself accepts. No value of an
+// environment does, unless its name is on the list of names and it is a number or a word of NCCL's. Whose a
+// process is, its control group shows (fabric.Owner); what one owner has beyond a bound is missing, what
+// others have is not, and the reading names him.
 //
-// Privileges, as TestPrivileges shows on a kernel. "files" is CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH, both of which need
-// the PID namespace of the node; all other facts are unknown(privilege):
+// Privileges, as TestPrivileges shows on a kernel. "files" is CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH, both
+// of which need the PID namespace of the node; all other facts are unknown(privilege):
 //
 //	root, or files and CAP_SYS_ADMIN   everything, also of pods with a network namespace of their own
 //	files                              everything but the sockets of such pods
@@ -23,10 +25,11 @@
 //	none                               limits, interfaces, control groups, of processes that NVML lists
 //	none, PID namespace of its own     nothing, and the reading says so
 //
-// Concurrency: a Reader serves one goroutine at a time. What may hang (the memory map of a process whose lock is held, a
-// path through its root) runs in a goroutine that is left behind; one of each owner.
+// Concurrency: a Reader serves one goroutine at a time. What may hang (the memory map of a process whose lock
+// is held, a path through its root) runs in a goroutine that is left behind; one of each owner.
 //
-// Errors: what cannot be read of a process is an unknown fact with the reason; a process that ends meanwhile is left out.
+// Errors: what cannot be read of a process is an unknown fact with the reason; a process that ends meanwhile
+// is left out.
 package rank
 
 import (
@@ -69,10 +72,11 @@ type Sources struct {
 	Sockets func(namespace *os.File) (Sockets, error)
 	// Cgroup returns the ID of a control group of version 2, by its path from the root.
 	Cgroup func(path string) (uint64, error)
-	// Verbs returns what processes have of verbs, by their PIDs, as rdmanl.Client.Use does. process returns that of a thread, or 0.
+	// Verbs returns what processes have of verbs, by their PIDs, as rdmanl.Client.Use does. process returns that
+	// of a thread, or 0.
 	Verbs func(process func(task int) int) (map[int]*fabric.VerbsUse, error)
-	// Variable returns what may leave the package of a variable of the environment: nothing, or the value if it is one that
-	// words or a number of this variable can be.
+	// Variable returns what may leave the package of a variable of the environment: nothing, or the value if it
+	// is one that words or a number of this variable can be.
 	Variable func(name, value string) (v fabric.NCCLVariable, ok bool)
 	// Distances returns how far NUMA nodes are from CPUs, as fabric.ProcessLimits has it.
 	Distances func(cpus string) []int
@@ -149,8 +153,11 @@ func (r *Reader) Close() error {
 
 func (r *Reader) at() int { return int(r.dir.Fd()) }
 
-// Look looks at the processes. gpus are the UUIDs of the GPUs that NVML lists a PID for; unknown where it was not asked.
-func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankReading, error) {
+// Look looks at the processes. gpus are the UUIDs of the GPUs that NVML lists a PID for; unknown where it was
+// not asked.
+func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankReading,
+	error,
+) {
 	r.look++
 	r.calls, r.left, r.reads, r.spent, r.exceeded = 0, maxAllFiles, 0, 0, nil
 	r.sources.Users.Look()
@@ -176,7 +183,8 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 		c, err := r.candidate(ctx, pid, p, gpus, now)
 		switch {
 		case err == nil:
-		case errors.Is(err, errGone) || reasonOf(err) == fabric.ReasonGone: // or another process by now: the next look finds what it is
+		// or another process by now: the next look finds what it is
+		case errors.Is(err, errGone) || reasonOf(err) == fabric.ReasonGone:
 			delete(r.known, pid)
 			continue
 		default:
@@ -198,7 +206,8 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 	return reading, nil
 }
 
-// candidates returns those that are known, how many children each has, and whether descriptors of some process may not be read.
+// candidates returns those that are known, how many children each has, and whether descriptors of some
+// process may not be read.
 func (r *Reader) candidates() (ranks []int, children map[*process]int, closed bool) {
 	children = map[*process]int{}
 	for pid, p := range r.known {
@@ -214,7 +223,8 @@ func (r *Reader) candidates() (ranks []int, children map[*process]int, closed bo
 	return ranks, children, closed
 }
 
-// bounded returns those that are read, in their order, and those beyond the bound, and divides among their owners what may be read of all.
+// bounded returns those that are read, in their order, and those beyond the bound, and divides among their
+// owners what may be read of all.
 func (r *Reader) bounded(ranks []int, listed map[int][]string) (within, beyond []int) {
 	r.order(ranks, listed)
 	within, beyond = ranks[:min(len(ranks), maxCandidates)], ranks[min(len(ranks), maxCandidates):]
@@ -229,8 +239,8 @@ func (r *Reader) bounded(ranks []int, listed map[int][]string) (within, beyond [
 	return within, beyond
 }
 
-// leave returns candidates of which this look has no more than that they live: what it does not name has ended. Those come after them that
-// wait to be examined again, because procfs has given them another inode.
+// leave returns candidates of which this look has no more than that they live: what it does not name has
+// ended. Those come after them that wait to be examined again, because procfs has given them another inode.
 func (r *Reader) leave(pids []int, now time.Time) (left []fabric.RankCandidate) {
 	for pid, p := range r.known {
 		if p.kind != fresh || p.start == 0 {
@@ -244,7 +254,8 @@ func (r *Reader) leave(pids []int, now time.Time) (left []fabric.RankCandidate) 
 	for _, pid := range pids[:min(len(pids), maxLeft)] {
 		p := r.known[pid]
 		left = append(left, fabric.RankCandidate{
-			PID: pid, Start: p.start, User: p.whose.user, UserKnown: p.whose.known, Answers: p.whose.answers, Owner: p.share.owner, NetNS: p.whose.netNS,
+			PID: pid, Start: p.start, User: p.whose.user, UserKnown: p.whose.known, Answers: p.whose.answers,
+			Owner: p.share.owner, NetNS: p.whose.netNS,
 			At: now, Left: true,
 		})
 	}
@@ -252,7 +263,9 @@ func (r *Reader) leave(pids []int, now time.Time) (left []fabric.RankCandidate) 
 }
 
 // candidate reads a process that holds a GPU.
-func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankCandidate, error) {
+func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric.Fact[map[int][]string],
+	now time.Time,
+) (fabric.RankCandidate, error) {
 	dir := strconv.Itoa(pid)
 	st, err := r.stat(dir)
 	if err != nil {
@@ -273,7 +286,8 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 		r.readOnce(ctx, pid, p, st.command, now, len(gpus.Value[pid]) > 0)
 	}
 	c := fabric.RankCandidate{
-		PID: pid, Start: st.start, Parent: st.parent, User: p.whose.user, UserKnown: p.whose.known, Answers: p.whose.answers, Owner: p.share.owner,
+		PID: pid, Start: st.start, Parent: st.parent, User: p.whose.user, UserKnown: p.whose.known,
+		Answers: p.whose.answers, Owner: p.share.owner,
 		Command: st.command, At: now, Files: files, NetNS: p.whose.netNS,
 		GPUs: fabric.UnknownFact[[]string](gpus.Reason, gpus.Source, now),
 	}

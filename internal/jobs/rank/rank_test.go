@@ -187,8 +187,8 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// Forked children inherit GPUs and sockets and are no ranks; what a rank starts anew is looked at on its own; a child that
-// NVML lists is a rank.
+// Forked children inherit GPUs and sockets and are no ranks; what a rank starts anew is looked at on its own;
+// a child that NVML lists is a rank.
 func TestChildren(t *testing.T) {
 	needRoot(t)
 	// A shell in parentheses is forked and runs no other program.
@@ -237,7 +237,8 @@ func TestLauncher(t *testing.T) {
 	}
 }
 
-// A process may open its GPU long after it started: it is found when its age has doubled, and at once when NVML lists it.
+// A process may open its GPU long after it started: it is found when its age has doubled, and at once when
+// NVML lists it.
 func TestLater(t *testing.T) {
 	needRoot(t)
 	s := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "SCRIPT=echo ready; read x; exec 5<>/dev/nvidia1; echo open; read x")
@@ -327,8 +328,8 @@ func TestSocketOwners(t *testing.T) {
 	}
 }
 
-// With more ranks than one look reads everything about, the others have it at the next look, and until then nothing that
-// could be taken for an answer.
+// With more ranks than one look reads everything about, the others have it at the next look, and until then
+// nothing that could be taken for an answer.
 func TestManyCandidates(t *testing.T) {
 	needRoot(t)
 	const script = `exec 9<&0; i=0; while [ $i -lt 40 ]; do (read x <&9) & i=$((i+1)); done; echo ready; read x`
@@ -359,8 +360,9 @@ func TestManyCandidates(t *testing.T) {
 	}
 }
 
-// What a bound leaves out is named as alive, with its owner, and the error beside the list names him: what a look does not name has ended.
-// So it is with a candidate that procfs gives another inode, and that waits to be examined again.
+// What a bound leaves out is named as alive, with its owner, and the error beside the list names him: what a
+// look does not name has ended. So it is with a candidate that procfs gives another inode, and that waits to
+// be examined again.
 func TestLeft(t *testing.T) {
 	needRoot(t)
 	const children = maxCandidates + 44
@@ -453,8 +455,8 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
-// A descriptor that was closed and another one that was opened under its number between two looks is seen after listAge looks. Until
-// then none is read again.
+// A descriptor that was closed and another one that was opened under its number between two looks is seen
+// after listAge looks. Until then none is read again.
 func TestReusedDescriptor(t *testing.T) {
 	needRoot(t)
 	script := `exec 8<>/dev/null; echo ready; read x; exec 8<>/dev/infiniband/uverbs0; echo ready; read x`

@@ -86,7 +86,8 @@ func parseStat(b []byte) (st stat, ok bool) {
 	return st, field > fieldStart && st.start > 0 && st.parent >= 0
 }
 
-// plain returns a name that a tenant chose without what could be taken for something else where it is shown, cut to a length.
+// plain returns a name that a tenant chose without what could be taken for something else where it is shown,
+// cut to a length.
 func plain(s string, longest int) string {
 	clean := func(c rune) rune {
 		if c > ' ' && c < 0x7f && !strings.ContainsRune("\"'`\\<>&{}$", c) {
@@ -123,7 +124,8 @@ func (r *Reader) file(name string, limit int) ([]byte, error) {
 	return r.buffer[:n], nil
 }
 
-// readlink returns where a link below procfs leads. A link that is longer than is read leads to nothing that is looked for.
+// readlink returns where a link below procfs leads. A link that is longer than is read leads to nothing that is
+// looked for.
 func (r *Reader) readlink(name string) (string, error) {
 	r.calls++
 	n, err := openat.Retry(func() (int, error) { return unix.Readlinkat(r.at(), name, r.links) })

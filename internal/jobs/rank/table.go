@@ -29,8 +29,8 @@ const (
 	candidate             // holds a GPU
 )
 
-// process is one that procfs shows. The inode of its directory in procfs distinguishes it from a later one with its PID; procfs may
-// give it another inode when memory was short, and then it is examined once more.
+// process is one that procfs shows. The inode of its directory in procfs distinguishes it from a later one
+// with its PID; procfs may give it another inode when memory was short, and then it is examined once more.
 type process struct {
 	inode   uint64
 	kind    kind
@@ -50,13 +50,14 @@ type process struct {
 	links   uint64         // of the folder of its threads
 }
 
-// A process is examined again when its age has doubled since the last time: one that opens a GPU later than it started is
-// found within as long as that took, and within the longest interval.
+// A process is examined again when its age has doubled since the last time: one that opens a GPU later than
+// it started is found within as long as that took, and within the longest interval.
 const (
 	shortest = 5 * time.Second
 	longest  = 15 * time.Minute
-	// againAtOnce bounds the processes that are examined again in one look, and fewAgain those of them that had no descriptor for a GPU the last
-	// time. These cost one call each, and have no owner: a user can have tens of thousands, for which others do not wait.
+	// againAtOnce bounds the processes that are examined again in one look, and fewAgain those of them that had
+	// no descriptor for a GPU the last time. These cost one call each, and have no owner: a user can have tens
+	// of thousands, for which others do not wait.
 	againAtOnce = 32
 	fewAgain    = 2048
 	// maxCalls bounds the system calls after which a look examines no further process: some 20 ms. The others wait for the
@@ -69,7 +70,8 @@ func (p *process) again(now time.Time) {
 	p.next = now.Add(min(max(now.Sub(p.born), shortest), longest))
 }
 
-// list takes note of the processes in procfs, and returns how many there are. Those that are listed have a place in any case.
+// list takes note of the processes in procfs, and returns how many there are. Those that are listed have a
+// place in any case.
 func (r *Reader) list(listed map[int][]string, now time.Time) (int, error) {
 	if _, err := unix.Seek(r.at(), 0, unix.SEEK_SET); err != nil {
 		return 0, err
@@ -92,12 +94,16 @@ func (r *Reader) list(listed map[int][]string, now time.Time) (int, error) {
 	}
 	for pid := range listed { // whatever else there is
 		var st unix.Stat_t
-		if n > maxProcesses && r.known[pid] == nil && unix.Fstatat(r.at(), strconv.Itoa(pid), &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		if n > maxProcesses && r.known[pid] == nil && unix.Fstatat(r.at(), strconv.Itoa(pid), &st,
+			unix.AT_SYMLINK_NOFOLLOW) == nil {
 			r.see(pid, st.Ino, now, true)
 		}
 	}
 	if n > maxProcesses {
-		r.exceeded = append(r.exceeded, fabric.Excess{What: fmt.Sprintf("more than %d processes", maxProcesses), Reason: fabric.ReasonMalformed})
+		r.exceeded = append(r.exceeded, fabric.Excess{
+			What:   fmt.Sprintf("more than %d processes", maxProcesses),
+			Reason: fabric.ReasonMalformed,
+		})
 	}
 	if len(r.known) > n || n > maxProcesses {
 		maps.DeleteFunc(r.known, func(_ int, p *process) bool { return p.seen != r.look })
@@ -151,8 +157,8 @@ type holder struct {
 	st  stat
 }
 
-// examine reads processes that are new or due, and separates candidates from their children. done: none is left for the next
-// look.
+// examine reads processes that are new or due, and separates candidates from their children. done: none is
+// left for the next look.
 func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (done bool) {
 	listed := func(pid int) bool { return len(gpus.Value[pid]) > 0 && gpus.State == fabric.OK }
 	var holders []holder
@@ -204,7 +210,8 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 	return done
 }
 
-// screen looks whether a process holds a GPU. waits: it is left for later, as this look, or its owner, has had that many calls.
+// screen looks whether a process holds a GPU. waits: it is left for later, as this look, or its owner, has
+// had that many calls.
 func (r *Reader) screen(pid int, p *process, listed bool, calls int, now time.Time) (found *holder, waits bool) {
 	if r.calls > maxCalls && !listed {
 		return nil, true
@@ -244,8 +251,8 @@ func (r *Reader) screen(pid int, p *process, listed bool, calls int, now time.Ti
 	return &holder{pid, p, st}, false
 }
 
-// due returns the PIDs of processes that are to be examined: those that are listed, then new ones by PID, because parents mostly come
-// before children, then some of those whose time has come, the longest ago first.
+// due returns the PIDs of processes that are to be examined: those that are listed, then new ones by PID,
+// because parents mostly come before children, then some of those whose time has come, the longest ago first.
 func (r *Reader) due(now time.Time, listed func(pid int) bool) []int {
 	var first, pids, old []int
 	for pid, p := range r.known {

@@ -16,8 +16,8 @@ import (
 // maxThreads bounds the threads of a process that are looked for among those with RDMA objects.
 const maxThreads = 1 << 12
 
-// addVerbs gives RDMA objects to the candidate whose thread made them. The kernel may have lost the thread, or hide it: that
-// a process has none is only known when it has no uverbs device open either.
+// addVerbs gives RDMA objects to the candidate whose thread made them. The kernel may have lost the thread,
+// or hide it: that a process has none is only known when it has no uverbs device open either.
 func (r *Reader) addVerbs(list []fabric.RankCandidate, now time.Time) {
 	const source = "RDMA_NLDEV_CMD_RES_*_GET"
 	reason := fabric.ReasonNotRead
@@ -56,7 +56,8 @@ func (r *Reader) addVerbs(list []fabric.RankCandidate, now time.Time) {
 	}
 }
 
-// threads returns the process of each thread of the candidates that may use verbs, and those with more threads than are read.
+// threads returns the process of each thread of the candidates that may use verbs, and those with more
+// threads than are read.
 func (r *Reader) threads(list []fabric.RankCandidate) (of map[int]int, beyond map[int]bool) {
 	of, beyond = map[int]int{}, map[int]bool{}
 	for i := range list {
@@ -79,7 +80,8 @@ func (r *Reader) threads(list []fabric.RankCandidate) (of map[int]int, beyond ma
 	return of, beyond
 }
 
-// listThreads takes note of the threads of a process, if there are more or fewer than before, and at each listAge-th look.
+// listThreads takes note of the threads of a process, if there are more or fewer than before, and at each
+// listAge-th look.
 func (r *Reader) listThreads(pid int, p *process) {
 	r.calls++
 	dir := strconv.Itoa(pid) + "/task"

@@ -13,8 +13,8 @@ import (
 	"gpufabric_exporter/internal/host/rdmanl"
 )
 
-// On a kernel with RDMA devices, a context that any thread of a process opened is found as that of the process; a rank with
-// no device open has none, for sure:
+// On a kernel with RDMA devices, a context that any thread of a process opened is found as that of the
+// process; a rank with no device open has none, for sure:
 //
 //	mkdir /tmp/job && go test -c -tags lab -o /tmp/job/rank.test ./internal/jobs/rank
 //	./test/lab/run.sh /tmp/job ./rank.test -test.v

@@ -59,8 +59,9 @@ type missing struct {
 	} `json:"status"`
 }
 
-// withCommas adds the comma that 2.28.7 to 2.28.9 leave out in each missing rank, between "nvml_dev": 3 and "status". It looks back
-// from each "status" by no more than NCCL writes, so that its time is in proportion to the length, whatever a process answers.
+// withCommas adds the comma that 2.28.7 to 2.28.9 leave out in each missing rank, between "nvml_dev": 3 and
+// "status". It looks back from each "status" by no more than NCCL writes, so that its time is in proportion
+// to the length, whatever a process answers.
 func withCommas(b []byte) []byte {
 	const status = `"status"`
 	var out []byte
@@ -159,11 +160,14 @@ func (c *communicator) read() (fabric.RASCommunicator, error) {
 	id, ok := idOf(c.Hash, c.Secondary)
 	switch {
 	case !ok:
-		return fabric.RASCommunicator{}, fmt.Errorf("read hash %s, expected hexadecimal numbers", quoted([]byte(c.Hash+" "+c.Secondary)))
+		return fabric.RASCommunicator{}, fmt.Errorf("read hash %s, expected hexadecimal numbers",
+			quoted([]byte(c.Hash+" "+c.Secondary)))
 	case c.Size < 1 || c.Size > maxSize:
 		return fabric.RASCommunicator{}, fmt.Errorf("read size %d, expected 1 to %d", c.Size, maxSize)
 	case len(c.Ranks) > c.Size || len(c.Missing) > c.Size || c.MissingCount != len(c.Missing):
-		return fabric.RASCommunicator{}, fmt.Errorf("read %d ranks, %d missing ranks and a count of %d of these, of a communicator of %d", len(c.Ranks), len(c.Missing), c.MissingCount, c.Size)
+		return fabric.RASCommunicator{},
+			fmt.Errorf("read %d ranks, %d missing ranks and a count of %d of these, of a communicator of %d", len(c.Ranks),
+				len(c.Missing), c.MissingCount, c.Size)
 	}
 	one := fabric.RASCommunicator{ID: id, Size: c.Size, Complete: true, MissingCount: len(c.Missing)}
 	for i := range c.Ranks {
@@ -186,7 +190,10 @@ func (c *communicator) read() (fabric.RASCommunicator, error) {
 		if m.Status == nil || m.Status.Unresponsive == nil || m.Status.Dead == nil {
 			return fabric.RASCommunicator{}, fmt.Errorf("missing rank %d without its status", at.Rank)
 		}
-		one.Missing = append(one.Missing, fabric.RASMissing{RASPlace: at, Unresponsive: *m.Status.Unresponsive, Dead: *m.Status.Dead})
+		one.Missing = append(one.Missing, fabric.RASMissing{
+			RASPlace: at, Unresponsive: *m.Status.Unresponsive,
+			Dead: *m.Status.Dead,
+		})
 	}
 	return one, nil
 }
@@ -200,7 +207,8 @@ func (m *member) read(size int) (fabric.RASRank, error) {
 	if s == nil || s.InitState == nil || s.AsyncError == nil || !m.Counts.any {
 		return fabric.RASRank{}, fmt.Errorf("rank %d without its status or its counts of collectives", at.Rank)
 	}
-	return fabric.RASRank{RASPlace: at, InitState: *s.InitState, AsyncError: *s.AsyncError, Ending: s.Finalize || s.Destroy || s.Abort, Operations: m.Counts.sum, Counted: true}, nil
+	return fabric.RASRank{RASPlace: at, InitState: *s.InitState, AsyncError: *s.AsyncError, Ending: s.Finalize ||
+		s.Destroy || s.Abort, Operations: m.Counts.sum, Counted: true}, nil
 }
 
 func (p *place) at(size int) (fabric.RASPlace, error) {

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ras queries the RAS subsystem of NCCL (2.24 and later) about a job: ranks that are missing, dead or failed, and how
-// many collectives each rank has launched. It speaks the protocol of src/ras/client_support.cc of NCCL: lines of text, and a report
-// as text, or as JSON from 2.28.7 on.
+// Package ras queries the RAS subsystem of NCCL (2.24 and later) about a job: ranks that are missing, dead or
+// failed, and how many collectives each rank has launched. It speaks the protocol of
+// src/ras/client_support.cc of NCCL: lines of text, and a report as text, or as JSON from 2.28.7 on.
 //
-// Asking makes every process of the job send its data to the one that is asked, and has crashed jobs: package progress decides which
-// process may be asked, and this package asks the one that it is given.
+// Asking makes every process of the job send its data to the one that is asked, and has crashed jobs: package
+// progress decides which process may be asked, and this package asks the one that it is given.
 //
-// The other side is a process of a user. A report of more than 16 MiB, of other characters than NCCL writes, of another protocol,
-// or that is not complete after 12 s is refused. Nothing of it is kept but numbers, hashes and IP addresses.
+// The other side is a process of a user. A report of more than 16 MiB, of other characters than NCCL writes,
+// of another protocol, or that is not complete after 12 s is refused. Nothing of it is kept but numbers,
+// hashes and IP addresses.
 //
 // Concurrency: Ask uses one connection from one goroutine; calls are independent of each other.
 //
-// Errors say what was read and what was expected. fabric.ErrRASEnded is in the chain if the other side ended the connection.
+// Errors say what was read and what was expected. fabric.ErrRASEnded is in the chain if the other side ended
+// the connection.
 package ras
 
 import (
@@ -46,7 +48,8 @@ const (
 // protocol is NCCL_RAS_CLIENT_PROTOCOL, the same in 2.24 to 2.30.
 const protocol = "2"
 
-// Ask asks the process at the other end of a connection, whose NCCL is of this version. It does not close the connection.
+// Ask asks the process at the other end of a connection, whose NCCL is of this version. It does not close the
+// connection.
 func Ask(ctx context.Context, conn net.Conn, version fabric.NCCLVersion) (fabric.RASAnswer, error) {
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return fabric.RASAnswer{}, fmt.Errorf("time limit of the connection to RAS: %w", err)
@@ -144,7 +147,8 @@ func (c *client) rest() ([]byte, error) {
 		case errors.Is(err, io.EOF):
 			return b, nil
 		case err != nil:
-			return nil, fmt.Errorf("%w: read %d bytes that begin with %s, expected a report that ends", reasonOf(err), len(b), quoted(b))
+			return nil, fmt.Errorf("%w: read %d bytes that begin with %s, expected a report that ends", reasonOf(err), len(b),
+				quoted(b))
 		}
 	}
 }
@@ -158,7 +162,8 @@ func reasonOf(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("no complete answer within %s", limit)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		return fabric.ErrRASEnded
 	}
 	return err

@@ -237,7 +237,8 @@ func TestMalformedText(t *testing.T) {
 	}
 }
 
-// A list of missing ranks is read in full or not at all: the last number of one that is cut would be that of another rank.
+// A list of missing ranks is read in full or not at all: the last number of one that is cut would be that of
+// another rank.
 func TestLongListOfMissing(t *testing.T) {
 	const before = "NCCL version 2.24.3+cuda12.4 compiled with CUDA 12.4\n    0         1       64         8         512         512    RUNNING  INCOMPLETE\n" +
 		"#0-0 (0123456789abcdef) INCOMPLETE\n  Missing communicator data from 300 ranks\n  The missing ranks: "
@@ -321,7 +322,8 @@ func sound(t *testing.T, b []byte, parse func([]byte) (fabric.RASAnswer, error))
 	}
 }
 
-// A reset, as from the kernel when a process crashes with data unread, is distinguished: the process is not asked again.
+// A reset, as from the kernel when a process crashes with data unread, is distinguished: the process is not
+// asked again.
 func TestReset(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -349,7 +351,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// A report within the limit of bytes takes no more memory than one of NCCL: the exporter runs beside the job, within a limit of its own.
+// A report within the limit of bytes takes no more memory than one of NCCL: the exporter runs beside the job,
+// within a limit of its own.
 func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make load-test runs it without")

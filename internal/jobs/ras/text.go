@@ -33,7 +33,10 @@ var (
 
 // resultOf is the ncclResult_t that ncclErrorToString names; 1, an error, for one that is not known.
 func resultOf(text string) int {
-	for result, name := range []string{1: "Unhandled CUDA error", 2: "System error", 3: "Internal error", 4: "Invalid argument", 5: "Invalid usage", 6: "Remote process error"} {
+	for result, name := range []string{
+		1: "Unhandled CUDA error", 2: "System error", 3: "Internal error",
+		4: "Invalid argument", 5: "Invalid usage", 6: "Remote process error",
+	} {
 		if name == text {
 			return result
 		}
@@ -76,7 +79,8 @@ func parseText(b []byte) (fabric.RASAnswer, error) {
 		}
 	}
 	if !t.ended {
-		return fabric.RASAnswer{}, fmt.Errorf("read a report of %d bytes without the section Warnings: %w", len(b), fabric.ErrRASEnded)
+		return fabric.RASAnswer{}, fmt.Errorf("read a report of %d bytes without the section Warnings: %w", len(b),
+			fabric.ErrRASEnded)
 	}
 	return t.answer, nil
 }
@@ -98,7 +102,11 @@ func (t *textReport) take(s string) error {
 	for _, c := range []struct {
 		line *regexp.Regexp
 		to   *int
-	}{{lineSilent(), &t.answer.SilentProcesses}, {lineDead(), &t.answer.DeadProcesses}, {lineTimeouts(), &t.answer.Timeouts}} {
+	}{
+		{lineSilent(), &t.answer.SilentProcesses},
+		{lineDead(), &t.answer.DeadProcesses},
+		{lineTimeouts(), &t.answer.Timeouts},
+	} {
 		if m := c.line.FindStringSubmatch(s); m != nil {
 			*c.to, _ = strconv.Atoi(m[1])
 		}
@@ -111,7 +119,8 @@ func (t *textReport) row(m []string) error {
 	group, _ := strconv.Atoi(m[1])
 	count, _ := strconv.Atoi(m[2])
 	size, _ := strconv.Atoi(m[3])
-	if _, twice := t.first[group]; twice || count < 1 || size < 1 || size > maxSize || len(t.answer.Communicators)+count > maxComms {
+	if _, twice := t.first[group]; twice || count < 1 || size < 1 || size > maxSize ||
+		len(t.answer.Communicators)+count > maxComms {
 		return fmt.Errorf("expected one row for a group, of 1 to %d communicators of 1 to %d ranks", maxComms, maxSize)
 	}
 	t.first[group] = len(t.answer.Communicators)
@@ -144,7 +153,8 @@ func (t *textReport) detail(s string) error {
 	if m := lineMissing().FindStringSubmatch(s); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		c.MissingCount = min(n, c.Size)
-	} else if m := lineList().FindStringSubmatch(s); m != nil && len(s) < maxLine { // one that was cut may end in a part of a number
+	} else if m := lineList().FindStringSubmatch(s); m != nil && len(s) < maxLine {
+		// one that was cut may end in a part of a number
 		t.missing(m[1])
 	} else if m := lineErrors().FindStringSubmatch(s); m != nil {
 		n, _ := strconv.Atoi(m[2])
@@ -166,7 +176,10 @@ func (t *textReport) detail(s string) error {
 func (t *textReport) missing(list string) {
 	for number := range strings.SplitSeq(list, ",") {
 		if n, err := strconv.Atoi(number); err == nil && n < t.current.Size && len(t.current.Missing) < t.current.Size {
-			t.current.Missing = append(t.current.Missing, fabric.RASMissing{RASPlace: fabric.RASPlace{Rank: n, GPU: -1}, Unresponsive: true})
+			t.current.Missing = append(t.current.Missing, fabric.RASMissing{
+				RASPlace:     fabric.RASPlace{Rank: n, GPU: -1},
+				Unresponsive: true,
+			})
 		}
 	}
 }
@@ -178,8 +191,8 @@ func (t *textReport) failed(name string) fabric.RASRank {
 	return fabric.RASRank{InitState: resultOf(name)}
 }
 
-// launched takes a number of operations, of the first kind of collectives that ranks differ in: the numbers of another kind say
-// nothing about it.
+// launched takes a number of operations, of the first kind of collectives that ranks differ in: the numbers
+// of another kind say nothing about it.
 func (t *textReport) launched(number string) fabric.RASRank {
 	if t.section != "MISMATCH" || t.kind > 1 {
 		return fabric.RASRank{}

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package advice recommends NCCL settings for a node and a stated workload: what to set and why, what to leave to NCCL, which present
-// settings to remove, and what cannot be decided from the node. It also estimates how long an AllReduce takes over the links of the
-// node (estimate.go).
+// Package advice recommends NCCL settings for a node and a stated workload: what to set and why, what to
+// leave to NCCL, which present settings to remove, and what cannot be decided from the node. It also
+// estimates how long an AllReduce takes over the links of the node (estimate.go).
 //
-// For is pure: it reads a *fabric.Node and changes nothing. It may be called by any number of goroutines. There are no errors: what is
-// not known is an Open question, and no setting is derived from it.
+// For is pure: it reads a *fabric.Node and changes nothing. It may be called by any number of goroutines.
+// There are no errors: what is not known is an Open question, and no setting is derived from it.
 //
-// Rules about variables are those of packages ncclconf and lint; no list of them is kept here. A setting is recommended only where
-// NCCL's default does worse on this node: the network that NCCL must not fall back from, the ports of training among others, the
-// traffic class of the lossless priority, the interface of the bootstrap. Names of devices and interfaces are untrusted; one that
+// Rules about variables are those of packages ncclconf and lint; no list of them is kept here. A setting is
+// recommended only where NCCL's default does worse on this node: the network that NCCL must not fall back
+// from, the ports of training among others, the traffic class of the lossless priority, the interface of the
+// bootstrap. Names of devices and interfaces are untrusted; one that
 // NCCL's lists cannot express is never part of a value.
 package advice
 
@@ -24,7 +25,8 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// Change is what a recommended setting means for the present configuration of the host. The words are stable: programs read them.
+// Change is what a recommended setting means for the present configuration of the host. The words are stable:
+// programs read them.
 type Change string
 
 // Changes.
@@ -41,11 +43,12 @@ type Setting struct {
 	Reason string `json:"reason"` // one or more sentences
 	Source string `json:"source"` // file of NCCL or of a plugin with its release, or what of the node it follows from
 	Change Change `json:"change"`
-	// Present is the value that the host's NCCL configuration has, PresentFrom its file and line; empty: it does not set the variable.
+	// Present is the value that the host's NCCL configuration has, PresentFrom its file and line; empty: it does
+	// not set the variable.
 	Present     string `json:"present,omitempty"`
 	PresentFrom string `json:"present_from,omitempty"`
-	// HostNames: the value has names of interfaces of the host. They do not exist in a network namespace of a job's own, such as that
-	// of a pod without hostNetwork.
+	// HostNames: the value has names of interfaces of the host. They do not exist in a network namespace of a
+	// job's own, such as that of a pod without hostNetwork.
 	HostNames bool `json:"host_names"`
 
 	equal func(value string) bool // whether another value means the same; nil: none does
@@ -60,11 +63,12 @@ type Left struct {
 
 // Removal is a present line of the host's NCCL configuration to remove.
 type Removal struct {
-	Name    string           `json:"name,omitempty"` // empty: the line is no setting
-	Value   string           `json:"value"`
-	From    string           `json:"from"`              // file:line
-	Verdict lint.Verdict     `json:"verdict"`           // of lint
-	Level   verdict.Severity `json:"severity"`          // critical and warning: it has no effect or the wrong one; info: it does nothing useful
+	Name    string       `json:"name,omitempty"` // empty: the line is no setting
+	Value   string       `json:"value"`
+	From    string       `json:"from"`    // file:line
+	Verdict lint.Verdict `json:"verdict"` // of lint
+	// critical and warning: it has no effect or the wrong one; info: it does nothing useful
+	Level   verdict.Severity `json:"severity"`
 	Reason  string           `json:"reason"`            // what becomes of the line
 	Instead string           `json:"instead,omitempty"` // the line to write in its place, or what to do; empty: nothing
 	Source  string           `json:"source"`
@@ -80,7 +84,8 @@ type Open struct {
 // Advice is all that is recommended for a node.
 type Advice struct {
 	Workload Workload `json:"workload"` // with what was not stated filled in from the node, as far as that is known
-	// NCCL is the release that the advice is for, NCCLFrom where it was found: "stated", the path of a library, or "newest known".
+	// NCCL is the release that the advice is for, NCCLFrom where it was found: "stated", the path of a library,
+	// or "newest known".
 	NCCL     string `json:"nccl_version"`
 	NCCLFrom string `json:"nccl_version_from"`
 
@@ -95,20 +100,31 @@ type Advice struct {
 // For returns the advice for a workload on a node.
 func For(node *fabric.Node, w Workload) Advice {
 	k := adviser{node: node, base: node}
-	k.Advice = Advice{Workload: w, Settings: []Setting{}, Remove: []Removal{}, Leave: []Left{}, Unknown: []Open{}, Estimates: []Estimate{}, Shares: []Share{}}
+	k.Advice = Advice{
+		Workload: w, Settings: []Setting{}, Remove: []Removal{}, Leave: []Left{}, Unknown: []Open{},
+		Estimates: []Estimate{}, Shares: []Share{},
+	}
 	k.release()
 	k.fabric()
 	if gpus, known := node.GPUs.Get(); known && gpus == 0 {
 		if others := otherGPUs(node); others > 0 {
-			k.Unknown = []Open{{"GPUs", fmt.Sprintf("This node has %d GPUs of another vendor than NVIDIA, which are not judged: their jobs use another library than NCCL, and nothing is recommended.", others), "run the command on a node with GPUs of NVIDIA"}}
+			k.Unknown = []Open{{
+				"GPUs",
+				fmt.Sprintf("This node has %d GPUs of another vendor than NVIDIA, which are not judged: their jobs use another library than NCCL, and nothing is recommended.", others), "run the command on a node with GPUs of NVIDIA",
+			}}
 			return k.Advice
 		}
-		k.Unknown = []Open{{"GPUs", "This node has no GPU. NCCL needs one for each rank: no job with NCCL runs here, and nothing is recommended.", "run the command on a node with GPUs"}}
+		k.Unknown = []Open{{
+			"GPUs",
+			"This node has no GPU. NCCL needs one for each rank: no job with NCCL runs here, and nothing is recommended.",
+			"run the command on a node with GPUs",
+		}}
 		return k.Advice
 	}
 	k.present()
 	if w.Nodes == 1 {
-		k.leave("NCCL_NET, NCCL_IB_*", "The job has one node: NCCL uses no network between GPUs that reach each other, and has no fallback that could stay silent.", "NCCL_NET")
+		k.leave("NCCL_NET, NCCL_IB_*",
+			"The job has one node: NCCL uses no network between GPUs that reach each other, and has no fallback that could stay silent.", "NCCL_NET")
 	} else {
 		k.network()
 		k.devices()
@@ -152,11 +168,14 @@ func (k *adviser) release() {
 		k.version, k.NCCLFrom = v, path
 	} else {
 		k.version, k.NCCLFrom = v, "newest known"
-		k.open("NCCL version", "The NCCL release of the jobs is not known. The newest release that this program knows is assumed.", "state it (--nccl-version)")
+		k.open("NCCL version",
+			"The NCCL release of the jobs is not known. The newest release that this program knows is assumed.",
+			"state it (--nccl-version)")
 	}
 	k.NCCL = k.version.String()
 	if newest := lint.Newest().String(); k.version.After(newest) {
-		k.open("NCCL version", "NCCL "+k.NCCL+" is later than "+newest+", the newest release that this program knows: a variable or a default may have changed since.",
+		k.open("NCCL version",
+			"NCCL "+k.NCCL+" is later than "+newest+", the newest release that this program knows: a variable or a default may have changed since.",
 			"correct the release, or update gpufabric_exporter; the release notes of NCCL name what has changed")
 	}
 }

@@ -46,7 +46,8 @@ func suggestions(a Advice) []lint.Suggestion {
 	return list
 }
 
-// Lint finds no fault with the advice for any simulated node and release, in any format. Everything has a reason and a source.
+// Lint finds no fault with the advice for any simulated node and release, in any format. Everything has a
+// reason and a source.
 func TestAdviceIsClean(t *testing.T) {
 	seen, on := map[string]bool{}, stage.New(t)
 	for i, scenario := range simulator.Scenarios() {

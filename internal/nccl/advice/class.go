@@ -49,7 +49,8 @@ func (k *adviser) trafficClass() {
 		return
 	}
 	if expected := k.node.Policy.RoCE; expected.DSCP != nil {
-		k.setClass(*expected.DSCP, fmt.Sprintf("The site expects DSCP %d (expected.roce.dscp)%s", *expected.DSCP, treated(*expected.DSCP, lanes)), "configuration file, expected.roce.dscp")
+		k.setClass(*expected.DSCP, fmt.Sprintf("The site expects DSCP %d (expected.roce.dscp)%s", *expected.DSCP,
+			treated(*expected.DSCP, lanes)), "configuration file, expected.roce.dscp")
 		return
 	}
 	p, why := lossless(lanes)
@@ -67,11 +68,14 @@ func (k *adviser) trafficClass() {
 	case len(fits) == 1:
 		dscp = fits[0]
 	default:
-		k.open(classVariable, fmt.Sprintf("Priority %d is lossless, and %d DSCPs go to it on all interfaces: which of them the switches expect is not known.", p, len(fits)), askDSCP)
+		k.open(classVariable,
+			fmt.Sprintf("Priority %d is lossless, and %d DSCPs go to it on all interfaces: which of them the switches expect is not known.", p, len(fits)), askDSCP)
 		return
 	}
-	k.setClass(dscp, fmt.Sprintf("DSCP %d goes to priority %d, the only lossless one, on %s. The switches must map it in the same way, which a host cannot show",
-		dscp, p, interfaces(len(lanes))), lanes[0].qos.PFC.Source+" and "+cmp.Or(lanes[0].qos.Apps.Source, lanes[0].qos.DSCPPriority.Source))
+	k.setClass(dscp,
+		fmt.Sprintf("DSCP %d goes to priority %d, the only lossless one, on %s. The switches must map it in the same way, which a host cannot show",
+			dscp, p, interfaces(len(lanes))), lanes[0].qos.PFC.Source+" and "+cmp.Or(lanes[0].qos.Apps.Source,
+			lanes[0].qos.DSCPPriority.Source))
 }
 
 func interfaces(n int) string {
@@ -107,8 +111,8 @@ func (k *adviser) presentDSCP() (dscp int, set bool) {
 	return int(v.Number) >> 2, true
 }
 
-// lanes returns the interfaces below the ports; ok is false where the class is not for NCCL to choose, or the chain could not be read,
-// which it has said.
+// lanes returns the interfaces below the ports; ok is false where the class is not for NCCL to choose, or the
+// chain could not be read, which it has said.
 func (k *adviser) lanes(active []portOf) (list []lane, ok bool) {
 	const chain = "run `gpufabric_exporter check` and look at the checks whose names begin with roce_"
 	overridden := 0
@@ -134,13 +138,15 @@ func (k *adviser) lanes(active []portOf) (list []lane, ok bool) {
 		}
 	}
 	if len(active) > 0 && overridden == len(active) {
-		k.leave(classVariable, "The driver sets a traffic class for all queue pairs of the compute ports (tc/<port>/traffic_class of MLNX_OFED), over what jobs ask for.", classVariable)
+		k.leave(classVariable,
+			"The driver sets a traffic class for all queue pairs of the compute ports (tc/<port>/traffic_class of MLNX_OFED), over what jobs ask for.", classVariable)
 		return nil, false
 	}
 	expected := k.node.Policy.RoCE.DSCP != nil
 	k.serviceLevel(list)
 	if len(list) > 0 && !expected && !slices.ContainsFunc(list, func(l lane) bool { return !l.tagged() }) {
-		k.open(classVariable, "The interfaces of the compute ports take the priority from the VLAN tag and not from the DSCP: the traffic class has no effect on this node, NCCL_IB_SL has where packets are tagged. Whether the switches use the DSCP is not known.", "if they do, "+askDSCP)
+		k.open(classVariable,
+			"The interfaces of the compute ports take the priority from the VLAN tag and not from the DSCP: the traffic class has no effect on this node, NCCL_IB_SL has where packets are tagged. Whether the switches use the DSCP is not known.", "if they do, "+askDSCP)
 		return nil, false
 	}
 	for _, l := range list {
@@ -153,7 +159,8 @@ func (k *adviser) lanes(active []portOf) (list []lane, ok bool) {
 		case l.qos == nil || !known:
 			why = "Whether " + l.name + " trusts the DSCP of packets is not known"
 		case trust != fabric.TrustDSCP:
-			why = l.name + " takes the priority from the VLAN tag and not from the DSCP, so that the traffic class has no effect on it"
+			why = l.name +
+				" takes the priority from the VLAN tag and not from the DSCP, so that the traffic class has no effect on it"
 		}
 		if why != "" {
 			k.open(classVariable, why+".", chain)
@@ -166,7 +173,10 @@ func (k *adviser) lanes(active []portOf) (list []lane, ok bool) {
 // serviceLevel has NCCL send with the lossless priority where all interfaces take it from the VLAN tag.
 func (k *adviser) serviceLevel(lanes []lane) {
 	const name = "NCCL_IB_SL"
-	if len(lanes) == 0 || slices.ContainsFunc(lanes, func(l lane) bool { return !l.tagged() || l.qos == nil || !k.inVLAN(l.of) }) {
+	if len(lanes) == 0 || slices.ContainsFunc(lanes, func(l lane) bool {
+		return !l.tagged() || l.qos == nil ||
+			!k.inVLAN(l.of)
+	}) {
 		return
 	}
 	p, why := lossless(lanes)
@@ -197,13 +207,15 @@ func lossless(lanes []lane) (priority int, why string) {
 			return 0, "For which priorities PFC is on at " + l.name + " is not known."
 		}
 		if pfc.Enabled != lanes[0].qos.PFC.Value.Enabled {
-			return 0, fmt.Sprintf("PFC is on for %s at %s and for %s at %s.", lanes[0].qos.PFC.Value.Enabled.Text(), lanes[0].name, pfc.Enabled.Text(), l.name)
+			return 0, fmt.Sprintf("PFC is on for %s at %s and for %s at %s.", lanes[0].qos.PFC.Value.Enabled.Text(),
+				lanes[0].name, pfc.Enabled.Text(), l.name)
 		}
 		all = pfc.Enabled
 	}
 	switch list := all.Priorities(); len(list) {
 	case 0:
-		return 0, "PFC is off for all priorities: no class of this host is lossless, and none is better for RoCE than another as far as the host shows."
+		return 0,
+			"PFC is off for all priorities: no class of this host is lossless, and none is better for RoCE than another as far as the host shows."
 	case 1:
 		return list[0], ""
 	default:
@@ -241,7 +253,8 @@ func treated(dscp int, lanes []lane) string {
 		case p < 0:
 			return ". Which priority that is at " + l.name + " is not known"
 		case p != first:
-			return fmt.Sprintf(". It goes to priority %d at %s and to %d at %s: run `gpufabric_exporter check`", first, lanes[0].name, p, l.name)
+			return fmt.Sprintf(". It goes to priority %d at %s and to %d at %s: run `gpufabric_exporter check`", first,
+				lanes[0].name, p, l.name)
 		}
 	}
 	return fmt.Sprintf(", which goes to priority %d on %s", first, interfaces(len(lanes)))

@@ -12,7 +12,8 @@ import (
 // Departure is a variable in which the settings of a job differ from the advice.
 type Departure struct {
 	Name string `json:"name"`
-	// Present is the value that the job has, nil: it does not set the variable. Hidden: the job sets it, and the value is not read.
+	// Present is the value that the job has, nil: it does not set the variable. Hidden: the job sets it, and the
+	// value is not read.
 	Present *string `json:"present"`
 	Hidden  bool    `json:"hidden"`
 	// Advised is the recommended value, nil: leave the variable unset.
@@ -20,8 +21,8 @@ type Departure struct {
 	Reason  string  `json:"reason"`
 }
 
-// Departures compares the variables of a job with the advice for it, in the order of the advice. A value of an interface list is
-// compared only where the job sets one: the job may have interfaces of its own.
+// Departures compares the variables of a job with the advice for it, in the order of the advice. A value of
+// an interface list is compared only where the job sets one: the job may have interfaces of its own.
 func (a *Advice) Departures(job []fabric.NCCLVariable) []Departure {
 	list := []Departure{}
 	for i := range a.Settings {

@@ -11,8 +11,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// A job departs from the advice where a variable is missing, has a value of another meaning or one that is not read, or is set although
-// NCCL's default is better. The same meaning in other words is no departure.
+// A job departs from the advice where a variable is missing, has a value of another meaning or one that is
+// not read, or is set although NCCL's default is better. The same meaning in other words is no departure.
 func TestDepartures(t *testing.T) {
 	a := For(observed(t, "healthy"), Workload{NCCL: release(t, "2.27.7")})
 	value := func(name string) string {

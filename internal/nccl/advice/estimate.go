@@ -36,8 +36,9 @@ func (l Link) Text() string {
 	return Fabric(l).Text()
 }
 
-// Estimate is how long one AllReduce takes by NCCL's own model of its algorithms, with the links of this node at their rates
-// (docs/COMMANDS.md). It leaves out what makes real runs slower, and NVLink SHARP, which makes them faster.
+// Estimate is how long one AllReduce takes by NCCL's own model of its algorithms, with the links of this node
+// at their rates (docs/COMMANDS.md). It leaves out what makes real runs slower, and NVLink SHARP, which makes
+// them faster.
 type Estimate struct {
 	Link  Link  `json:"link"`
 	Nodes int   `json:"nodes"`
@@ -46,8 +47,8 @@ type Estimate struct {
 	// Ring and Tree are in seconds; nil: not known.
 	Ring *float64 `json:"ring_seconds"`
 	Tree *float64 `json:"tree_seconds"`
-	// Bandwidth is what the estimate assumes of the link in bytes per second and direction; nil: not known. Basis says where it
-	// comes from.
+	// Bandwidth is what the estimate assumes of the link in bytes per second and direction; nil: not known.
+	// Basis says where it comes from.
 	Bandwidth *float64  `json:"bandwidth_bytes_per_second"`
 	Basis     string    `json:"basis"`
 	Measured  *Measured `json:"measured"` // an AllReduce of the same size and number of ranks; nil: not measured
@@ -85,8 +86,8 @@ type shape struct {
 
 func (s shape) ranks() int { return s.nodes * s.perNode }
 
-// ring is the time of an AllReduce by rings in seconds: 2(n-1) steps, of which 2(nodes-1) cross the network, and 2(n-1)/n of the bytes
-// through each link.
+// ring is the time of an AllReduce by rings in seconds: 2(n-1) steps, of which 2(nodes-1) cross the network,
+// and 2(n-1)/n of the bytes through each link.
 func (s shape) ring(bytes int64, bandwidth float64) float64 {
 	n := float64(s.ranks())
 	steps, between := 2*(n-1), 2*float64(s.nodes-1)
@@ -99,7 +100,8 @@ func (s shape) ring(bytes int64, bandwidth float64) float64 {
 	}, func(p int) float64 { return float64(bytes) * steps / n / (bandwidth * ringParts[p]) })
 }
 
-// tree is that by trees: up and down log2(nodes) levels and a chain in each node, and twice the bytes through each link.
+// tree is that by trees: up and down log2(nodes) levels and a chain in each node, and twice the bytes through
+// each link.
 func (s shape) tree(bytes int64, bandwidth float64) float64 {
 	levels := float64(bits.Len(uint(s.nodes)) - 1) // #nosec G115 -- nodes are positive
 	parts := treeParts(s.nodes)
@@ -120,7 +122,8 @@ func fastest(base [protocols]float64, hops, data func(p int) float64) float64 {
 // usualBytes are the sizes that are estimated if none is stated: small, of a bucket of gradients, and large.
 var usualBytes = []int64{1 << 20, 64 << 20, 1 << 30}
 
-// estimates adds the links that the workload crosses, each with the sizes that are stated or usual and those that were measured.
+// estimates adds the links that the workload crosses, each with the sizes that are stated or usual and those
+// that were measured.
 func (k *adviser) estimates() {
 	inside, within := k.inside()
 	if k.Workload.GPUsPerNode > 1 {

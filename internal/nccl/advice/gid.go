@@ -20,7 +20,8 @@ const (
 	choosesGID = "2.21"
 )
 
-// gids says which addresses RoCE uses. From 2.21 on NCCL finds the RoCE v2 address of a family by itself, but the family must be set.
+// gids says which addresses RoCE uses. From 2.21 on NCCL finds the RoCE v2 address of a family by itself, but
+// the family must be set.
 func (k *adviser) gids() {
 	ports := roce(k.base)
 	if k.contradicted() || len(ports) == 0 {
@@ -30,14 +31,18 @@ func (k *adviser) gids() {
 	bad := slices.DeleteFunc(slices.Clone(choices), func(c choice) bool { return c.GID != nil && c.GID.Routable() })
 	switch {
 	case len(hidden) > 0:
-		k.open(gidVariable, "The GID tables of "+spelling.Few(hidden, few)+" could not be read.", "run `gpufabric_exporter check --only=gid_usable`")
+		k.open(gidVariable, "The GID tables of "+spelling.Few(hidden, few)+" could not be read.",
+			"run `gpufabric_exporter check --only=gid_usable`")
 	case !k.version.AtLeast(choosesGID):
 		k.pinGID(choices, bad)
 	case len(bad) == 0:
-		k.leave(gidVariable, fmt.Sprintf("NCCL from %s on finds the RoCE v2 address by itself: %s. A fixed index breaks where tables differ or change.", choosesGID, entries(choices)), gidVariable)
+		k.leave(gidVariable,
+			fmt.Sprintf("NCCL from %s on finds the RoCE v2 address by itself: %s. A fixed index breaks where tables differ or change.", choosesGID, entries(choices)), gidVariable)
 	case len(bad) == len(choices) && k.family():
 	default:
-		k.open(gidVariable, fmt.Sprintf("NCCL finds no routable RoCE v2 address on %s: no setting helps until the port has one.", spelling.Few(names(bad), few)), "run `gpufabric_exporter check --only=gid_usable`")
+		k.open(gidVariable,
+			fmt.Sprintf("NCCL finds no routable RoCE v2 address on %s: no setting helps until the port has one.",
+				spelling.Few(names(bad), few)), "run `gpufabric_exporter check --only=gid_usable`")
 	}
 }
 
@@ -94,12 +99,14 @@ func ports(n int) string {
 // family recommends IPv6 where all ports have a RoCE v2 address of that family and none of the other.
 func (k *adviser) family() bool {
 	v6 := fabric.NCCLVariable{Name: familyVariable, Value: "AF_INET6", Source: "advice"}
-	list := slices.DeleteFunc(slices.Clone(k.base.NCCL.Variables), func(v fabric.NCCLVariable) bool { return v.Name == familyVariable })
+	list := slices.DeleteFunc(slices.Clone(k.base.NCCL.Variables),
+		func(v fabric.NCCLVariable) bool { return v.Name == familyVariable })
 	list = append(list, v6)
 	slices.SortFunc(list, func(a, b fabric.NCCLVariable) int { return strings.Compare(a.Name, b.Name) })
 	with := lint.WithVariables(k.base, list)
 	choices, _ := chosen(roce(with))
-	if len(choices) == 0 || slices.ContainsFunc(choices, func(c choice) bool { return c.GID == nil || !c.GID.Routable() }) {
+	if len(choices) == 0 || slices.ContainsFunc(choices,
+		func(c choice) bool { return c.GID == nil || !c.GID.Routable() }) {
 		return false
 	}
 	k.base = with
@@ -118,9 +125,11 @@ func (k *adviser) pinGID(choices, bad []choice) {
 	}
 	switch {
 	case len(bad) > 0:
-		k.open(gidVariable, "A routable RoCE v2 address with IPv4 is missing in the GID table of "+spelling.Few(names(bad), few)+".", "run `gpufabric_exporter check --only=gid_usable`")
+		k.open(gidVariable, "A routable RoCE v2 address with IPv4 is missing in the GID table of "+spelling.Few(names(bad),
+			few)+".", "run `gpufabric_exporter check --only=gid_usable`")
 	case len(indexes) > 1:
-		k.open(gidVariable, fmt.Sprintf("NCCL before %s has one index for all ports, and the RoCE v2 address is %s.", choosesGID, entries(choices)), "use NCCL "+choosesGID+" or later, which chooses by itself")
+		k.open(gidVariable, fmt.Sprintf("NCCL before %s has one index for all ports, and the RoCE v2 address is %s.",
+			choosesGID, entries(choices)), "use NCCL "+choosesGID+" or later, which chooses by itself")
 	case choices[0].Index > 0:
 		k.set(Setting{
 			Name: gidVariable, Value: strconv.Itoa(choices[0].Index), Source: "src/transport/net_ib.cc of NCCL 2.20.5",

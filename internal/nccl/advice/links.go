@@ -16,14 +16,20 @@ const askDriver = "run the command where NVML reaches the GPU driver, or measure
 func (k *adviser) inside() (Link, rated) {
 	gpus := k.node.GPUDriver.GPUs
 	if len(gpus) == 0 {
-		return LinkPCIe, rated{LinkPCIe, nil, "Whether the GPUs have NVLink is not known: the GPU driver was not asked or did not answer.", askDriver}
+		return LinkPCIe, rated{
+			LinkPCIe, nil,
+			"Whether the GPUs have NVLink is not known: the GPU driver was not asked or did not answer.", askDriver,
+		}
 	}
 	least, joined, ok := nvlink(gpus)
 	switch {
 	case !ok:
 		return LinkNVLink, rated{LinkNVLink, nil, "The state or the rate of an NVLink could not be read.", askDriver}
 	case joined:
-		return LinkNVLink, rated{LinkNVLink, &least, fmt.Sprintf("active NVLinks of the slowest GPU: %.0f GB/s in each direction", least/1e9), ""}
+		return LinkNVLink, rated{
+			LinkNVLink, &least,
+			fmt.Sprintf("active NVLinks of the slowest GPU: %.0f GB/s in each direction", least/1e9), "",
+		}
 	}
 	return LinkPCIe, pcie(gpus)
 }
@@ -46,7 +52,8 @@ func LinkOf(h *fabric.HCA, port int) Link {
 	return ""
 }
 
-// nvlink is the bandwidth of the active links of the slowest GPU, and whether links join all GPUs; ok is false where that is not known.
+// nvlink is the bandwidth of the active links of the slowest GPU, and whether links join all GPUs; ok is
+// false where that is not known.
 func nvlink(gpus []fabric.GPU) (least float64, joined, ok bool) {
 	group := map[string]string{} // by address: another GPU, or the switch, that it reaches
 	find := func(a string) string {
@@ -94,14 +101,16 @@ func nvlink(gpus []fabric.GPU) (least float64, joined, ok bool) {
 	return least, least > 0 && len(gpus) > 1, true
 }
 
-// rack says of the estimate between nodes what one node does not show where its GPUs belong to an NVLink domain of several nodes.
+// rack says of the estimate between nodes what one node does not show where its GPUs belong to an NVLink
+// domain of several nodes.
 func (k *adviser) rack(between *rated) {
 	for i := range k.node.GPUDriver.GPUs {
 		f, known := k.node.GPUDriver.GPUs[i].Fabric.Get()
 		if !known || strings.Trim(f.Cluster, "0-") == "" {
 			continue // no cluster, or that of one board
 		}
-		k.open("NVLink between nodes", fmt.Sprintf("The GPUs belong to an NVLink domain of several nodes (cluster %s, clique %d), such as a rack of GB200 NVL72. Between nodes of one clique NCCL uses NVLink (MNNVL, NCCL_MNNVL_ENABLE) where IMEX works, and the network only beyond it. Which nodes of the job are in this clique is not known from one node.", f.Cluster, f.Clique),
+		k.open("NVLink between nodes",
+			fmt.Sprintf("The GPUs belong to an NVLink domain of several nodes (cluster %s, clique %d), such as a rack of GB200 NVL72. Between nodes of one clique NCCL uses NVLink (MNNVL, NCCL_MNNVL_ENABLE) where IMEX works, and the network only beyond it. Which nodes of the job are in this clique is not known from one node.", f.Cluster, f.Clique),
 			"compare cluster and clique of the nodes (`nvidia-smi -q`, Fabric) and look at the IMEX domain (`nvidia-imex-ctl -N`)")
 		if between.rate != nil {
 			between.basis += "; only for nodes in different NVLink domains"
@@ -110,9 +119,13 @@ func (k *adviser) rack(between *rated) {
 	}
 }
 
-// lanes are the rates of a PCIe lane in bytes per second by generation: transfers per second times the encoding, 8b/10b up to the
-// second and 128b/130b from the third on. The sixth has frames with error correction, of which 236 of 256 bytes are data.
-var laneRates = map[int]float64{1: 2.5e9 * 0.8 / 8, 2: 5e9 * 0.8 / 8, 3: 8e9 * 128 / 130 / 8, 4: 16e9 * 128 / 130 / 8, 5: 32e9 * 128 / 130 / 8, 6: 64e9 * 236 / 256 / 8}
+// lanes are the rates of a PCIe lane in bytes per second by generation: transfers per second times the
+// encoding, 8b/10b up to the second and 128b/130b from the third on. The sixth has frames with error
+// correction, of which 236 of 256 bytes are data.
+var laneRates = map[int]float64{
+	1: 2.5e9 * 0.8 / 8, 2: 5e9 * 0.8 / 8, 3: 8e9 * 128 / 130 / 8, 4: 16e9 * 128 / 130 / 8,
+	5: 32e9 * 128 / 130 / 8, 6: 64e9 * 236 / 256 / 8,
+}
 
 // pcie is the bandwidth of the slowest GPU's link at the generation that GPU and slot can do: idle GPUs slow it down.
 func pcie(gpus []fabric.GPU) rated {
@@ -127,7 +140,8 @@ func pcie(gpus []fabric.GPU) rated {
 			return rated{LinkPCIe, nil, fmt.Sprintf("The PCIe link of GPU%d could not be read.", g.Index), askDriver}
 		}
 		if rate := lane * float64(width); least == nil || rate < *least {
-			least, basis = &rate, fmt.Sprintf("PCIe %d.0 x%d of GPU%d, the slowest: %.1f GB/s in each direction; GPUs that share a link upstream get less", generation, width, g.Index, rate/1e9)
+			least, basis = &rate,
+				fmt.Sprintf("PCIe %d.0 x%d of GPU%d, the slowest: %.1f GB/s in each direction; GPUs that share a link upstream get less", generation, width, g.Index, rate/1e9)
 		}
 	}
 	return rated{LinkPCIe, least, basis, ""}
@@ -141,7 +155,10 @@ func (k *adviser) between() rated {
 			return rated{Link(k.Workload.Fabric), nil, "The node has no such ports.", "run the command on a node of the job"}
 		}
 	case TCP:
-		return rated{LinkTCP, nil, "The rate of the interfaces that TCP would use is not read.", "gpufabric_exporter probe socket --now"}
+		return rated{
+			LinkTCP, nil, "The rate of the interfaces that TCP would use is not read.",
+			"gpufabric_exporter probe socket --now",
+		}
 	default:
 		return rated{linkUnknown, nil, "The fabric is not known.", "state it (--fabric)"}
 	}
@@ -149,7 +166,8 @@ func (k *adviser) between() rated {
 	least, count, equal, shared := 0.0, 0, true, map[string]bool{}
 	for h, p := range k.node.ComputePorts {
 		if p.State.State == fabric.Unknown {
-			l.basis = fmt.Sprintf("The state of %s:%d is not known: %s.", h.Name, p.Number, verdict.ReasonText(p.State.Meta().Reason))
+			l.basis = fmt.Sprintf("The state of %s:%d is not known: %s.", h.Name, p.Number,
+				verdict.ReasonText(p.State.Meta().Reason))
 			return l
 		}
 		if p.Down() {
@@ -157,7 +175,8 @@ func (k *adviser) between() rated {
 		}
 		rate, known := p.Rate.Get()
 		if !known {
-			l.basis, l.ask = fmt.Sprintf("The rate of %s:%d is not known: %s.", h.Name, p.Number, verdict.ReasonText(p.Rate.Meta().Reason)), "gpufabric_exporter probe rail --now"
+			l.basis, l.ask = fmt.Sprintf("The rate of %s:%d is not known: %s.", h.Name, p.Number,
+				verdict.ReasonText(p.Rate.Meta().Reason)), "gpufabric_exporter probe rail --now"
 			return l
 		}
 		if twin := k.node.SharedPort(h, p); twin != "" && shared[twin] {
@@ -175,7 +194,8 @@ func (k *adviser) between() rated {
 		return l
 	}
 	sum := least * float64(count)
-	l.basis = fmt.Sprintf("%s of %s together, the line rate: %s, %.0f GB/s", ports(count), k.Workload.Fabric.Text(), verdict.Gigabits(sum), sum/1e9)
+	l.basis = fmt.Sprintf("%s of %s together, the line rate: %s, %.0f GB/s", ports(count), k.Workload.Fabric.Text(),
+		verdict.Gigabits(sum), sum/1e9)
 	if !equal {
 		l.basis += ", each at the rate of the slowest, for which every collective waits"
 	}
@@ -187,13 +207,15 @@ func (k *adviser) between() rated {
 	return l
 }
 
-// measuredBetween are the links between nodes with the bandwidths that probes measured: all compute ports together, if each was, and TCP.
+// measuredBetween are the links between nodes with the bandwidths that probes measured: all compute ports
+// together, if each was, and TCP.
 func (k *adviser) measuredBetween(link Link) []rated {
 	const least = 1 << 20 // smaller messages show latency, and not bandwidth
 	best := map[string]*Measured{}
 	for i := range k.Workload.Measured {
 		m := &k.Workload.Measured[i]
-		if m.Bytes >= least && (m.Port != "" && m.Link == link || m.Port == "" && m.Link == LinkTCP) && (best[m.Port] == nil || m.Bytes > best[m.Port].Bytes) {
+		if m.Bytes >= least && (m.Port != "" && m.Link == link || m.Port == "" && m.Link == LinkTCP) &&
+			(best[m.Port] == nil || m.Bytes > best[m.Port].Bytes) {
 			best[m.Port] = m
 		}
 	}
@@ -219,7 +241,10 @@ func (k *adviser) measuredBetween(link Link) []rated {
 		}
 	}
 	if all && count > 0 {
-		list = append(list, rated{link, &sum, fmt.Sprintf("measured by probe rail, one port at a time: %s together %.1f GB/s", ports(count), sum/1e9), ""})
+		list = append(list, rated{
+			link, &sum,
+			fmt.Sprintf("measured by probe rail, one port at a time: %s together %.1f GB/s", ports(count), sum/1e9), "",
+		})
 	}
 	if m := best[""]; m != nil {
 		list = append(list, rated{LinkTCP, &m.BusBW, fmt.Sprintf("measured by %s: %.1f GB/s", m.From, m.BusBW/1e9), ""})

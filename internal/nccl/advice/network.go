@@ -28,7 +28,8 @@ func (k *adviser) network() {
 	}
 	s := lint.SuggestNetwork(k.base)
 	if plugin, set := k.base.NCCL.Text("NCCL_NET_PLUGIN"); set && plugin != "none" {
-		k.open(name, "The host sets NCCL_NET_PLUGIN, so that the name of the network is that of the plugin.", "set NCCL_NET to the name that NCCL prints in its line \"Using network\"")
+		k.open(name, "The host sets NCCL_NET_PLUGIN, so that the name of the network is that of the plugin.",
+			"set NCCL_NET to the name that NCCL prints in its line \"Using network\"")
 		return
 	}
 	if s.Value == "" {
@@ -54,15 +55,18 @@ const devicesVariable = "NCCL_IB_HCA"
 // maxDevices is how many RDMA devices NCCL takes (MAX_IB_DEVS, src/transport/net_ib).
 const maxDevices = 32
 
-// devices names the ports of training where NCCL would take others as well: it takes every active port with an InfiniBand or
-// Ethernet link layer (ncclIbInitDevices).
+// devices names the ports of training where NCCL would take others as well: it takes every active port with
+// an InfiniBand or Ethernet link layer (ncclIbInitDevices).
 func (k *adviser) devices() {
-	const name, ask = devicesVariable, "run `gpufabric_exporter check`; roles in the configuration file say what a device is for"
+	const name, ask = devicesVariable,
+		"run `gpufabric_exporter check`; roles in the configuration file say what a device is for"
 	if k.Workload.Fabric == TCP || k.Workload.Fabric == EFA || k.contradicted() {
 		return
 	}
 	if len(k.node.Excluded) > 0 {
-		k.open(name, "Flags exclude "+spelling.Few(k.node.Excluded, few)+" from reading: it is unknown whether NCCL should use them.", "run the command without --collector.device-exclude and --collector.device-include")
+		k.open(name, "Flags exclude "+spelling.Few(k.node.Excluded,
+			few)+" from reading: it is unknown whether NCCL should use them.",
+			"run the command without --collector.device-exclude and --collector.device-include")
 		return
 	}
 	var compute, others, odd []string
@@ -71,7 +75,8 @@ func (k *adviser) devices() {
 		h := &k.node.HCAs[i]
 		switch {
 		case h.Moved && len(h.Ports) == 0:
-			k.open(name, h.Name+" is in another network namespace: what it is for is not known.", "run the command where the job runs")
+			k.open(name, h.Name+" is in another network namespace: what it is for is not known.",
+				"run the command where the job runs")
 			return
 		case h.PortsHidden():
 			k.open(name, h.Name+" shows no port: what it is for is not known.", ask)
@@ -99,14 +104,19 @@ func (k *adviser) devices() {
 	switch {
 	case len(others) == 0:
 		if len(compute) > 0 {
-			k.leave(name, fmt.Sprintf("NCCL takes every active RDMA port, and this node has no others than its %d compute ports.", len(compute)), name)
+			k.leave(name,
+				fmt.Sprintf("NCCL takes every active RDMA port, and this node has no others than its %d compute ports.",
+					len(compute)), name)
 		}
 	case len(odd) > 0:
-		k.open(name, "The name of a compute device has characters that a list of NCCL cannot have: "+spelling.Few(odd, few)+".", "rename the device with no job on the node: rdma dev set <device> name <name>")
+		k.open(name, "The name of a compute device has characters that a list of NCCL cannot have: "+spelling.Few(odd,
+			few)+".", "rename the device with no job on the node: rdma dev set <device> name <name>")
 	case !needed:
-		k.open(name, "The node has no compute port with a link: "+spelling.Few(others, few)+" are others that NCCL takes.", ask)
+		k.open(name, "The node has no compute port with a link: "+spelling.Few(others, few)+" are others that NCCL takes.",
+			ask)
 	case len(compute) > maxDevices:
-		k.open(name, fmt.Sprintf("The node has %d compute ports, and NCCL takes %d at most.", len(compute), maxDevices), "name those of the job")
+		k.open(name, fmt.Sprintf("The node has %d compute ports, and NCCL takes %d at most.", len(compute), maxDevices),
+			"name those of the job")
 	default:
 		k.setDevices(compute, others)
 	}
@@ -116,7 +126,8 @@ func (k *adviser) setDevices(compute, others []string) {
 	const name = devicesVariable
 	value := "=" + strings.Join(compute, ",")
 	same := func(present string) bool { return k.sameDevices(value, present) }
-	if v, _ := k.node.NCCL.Lookup(name); v.Value != "" && same(v.Value) && slices.ContainsFunc(k.Remove, func(r Removal) bool { return r.Name == name }) {
+	if v, _ := k.node.NCCL.Lookup(name); v.Value != "" && same(v.Value) &&
+		slices.ContainsFunc(k.Remove, func(r Removal) bool { return r.Name == name }) {
 		return // it names these and others that are missing
 	}
 	k.set(Setting{

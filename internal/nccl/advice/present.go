@@ -22,7 +22,8 @@ func (k *adviser) present() {
 		from := fmt.Sprintf("%s:%d", l.File, l.Number)
 		switch {
 		case worst.Verdict == lint.Undecided:
-			k.open(cmp.Or(l.Name, "NCCL configuration"), worst.Reason+".", "judge the line where the job runs: gpufabric_exporter lint --host --env")
+			k.open(cmp.Or(l.Name, "NCCL configuration"), worst.Reason+".",
+				"judge the line where the job runs: gpufabric_exporter lint --host --env")
 		case worst.Severity == "" || worst.Verdict == lint.Works || worst.Verdict == lint.Foreign:
 		default:
 			removed[from] = true
@@ -33,14 +34,15 @@ func (k *adviser) present() {
 		}
 	}
 	if len(removed) > 0 {
-		kept := slices.DeleteFunc(slices.Clone(k.node.NCCL.Variables), func(v fabric.NCCLVariable) bool { return removed[v.Source] })
+		kept := slices.DeleteFunc(slices.Clone(k.node.NCCL.Variables),
+			func(v fabric.NCCLVariable) bool { return removed[v.Source] })
 		k.base = lint.WithVariables(k.node, kept)
 	}
 	slices.SortStableFunc(k.Remove, func(a, b Removal) int { return a.Level.Rank() - b.Level.Rank() })
 }
 
-// keepUnreplaced cancels the removal of what does not fit the node where the advice has nothing better: then the node is more likely at fault
-// than the setting, as where a device is missing that NCCL_IB_HCA names.
+// keepUnreplaced cancels the removal of what does not fit the node where the advice has nothing better: then
+// the node is more likely at fault than the setting, as where a device is missing that NCCL_IB_HCA names.
 func (k *adviser) keepUnreplaced() {
 	for _, name := range []string{devicesVariable, classVariable} {
 		at := slices.IndexFunc(k.Remove, func(r Removal) bool { return r.Name == name && r.Verdict == lint.WrongHere })
@@ -49,7 +51,8 @@ func (k *adviser) keepUnreplaced() {
 		}
 		r := k.Remove[at]
 		k.Remove = slices.Delete(k.Remove, at, at+1)
-		k.open(name, fmt.Sprintf("The host sets %s=%s (%s), which does not fit the node as it is now: %s The node may be at fault rather than the setting.", r.Name, r.Value, r.From, r.Reason),
+		k.open(name,
+			fmt.Sprintf("The host sets %s=%s (%s), which does not fit the node as it is now: %s The node may be at fault rather than the setting.", r.Name, r.Value, r.From, r.Reason),
 			"repair the node before the line is changed: run `gpufabric_exporter check`")
 	}
 }
@@ -69,20 +72,23 @@ func lineSource(l *lint.Line) string {
 	return l.Source + " of NCCL " + l.Release
 }
 
-// kept adds what the host sets and lint accepts, so that the settings are whole where they replace its configuration. One that could not
-// be judged stays, and is listed once.
+// kept adds what the host sets and lint accepts, so that the settings are whole where they replace its
+// configuration. One that could not be judged stays, and is listed once.
 func (k *adviser) kept() {
 	for _, v := range k.base.NCCL.Variables {
 		switch {
 		case k.isSet(v.Name) || v.Value == "":
 		case v.Masked:
-			k.open(v.Name, "The host sets it, and its value has a credential, which is not shown.", "copy the line from "+v.Source)
+			k.open(v.Name, "The host sets it, and its value has a credential, which is not shown.",
+				"copy the line from "+v.Source)
 		default:
 			reason := "The host sets it, and lint finds no fault in it."
 			if at := slices.IndexFunc(k.Unknown, func(o Open) bool { return o.Name == v.Name }); at >= 0 {
-				reason = "The host sets it. Whether it is right is not known: " + k.Unknown[at].Reason + " To find out: " + k.Unknown[at].Ask + "."
+				reason = "The host sets it. Whether it is right is not known: " + k.Unknown[at].Reason + " To find out: " +
+					k.Unknown[at].Ask + "."
 			}
-			k.set(Setting{Name: v.Name, Value: v.Value, Reason: reason, Source: v.Source, HostNames: v.Name == socketVariable}, nil)
+			k.set(Setting{Name: v.Name, Value: v.Value, Reason: reason, Source: v.Source, HostNames: v.Name == socketVariable},
+				nil)
 		}
 	}
 	k.Unknown = slices.DeleteFunc(k.Unknown, func(o Open) bool { return k.isSet(o.Name) })

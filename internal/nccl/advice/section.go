@@ -12,7 +12,9 @@ import (
 // Section is the advice as a part of a report.
 func (a *Advice) Section() document.Section {
 	s := document.Section{Title: "NCCL settings", Sub: true}
-	s.Say("For jobs of several nodes with NCCL "+cmp.Or(a.NCCL, "unknown")+" ("+cmp.Or(a.NCCLFrom, "unknown")+"). ", document.Code("gpufabric_exporter advise"), " prints them as lines to copy, and takes another release (--nccl-version), fabric or workload.")
+	s.Say("For jobs of several nodes with NCCL "+cmp.Or(a.NCCL, "unknown")+" ("+cmp.Or(a.NCCLFrom, "unknown")+"). ",
+		document.Code("gpufabric_exporter advise"),
+		" prints them as lines to copy, and takes another release (--nccl-version), fabric or workload.")
 	open := slices.DeleteFunc(slices.Clone(a.Unknown), func(v Open) bool { return v.Name == "NCCL version" }) // said above
 	if len(a.Settings) > 0 {
 		t := document.Table{Head: []string{"Set", "Now", "Why", "Source"}}
@@ -50,7 +52,8 @@ func (a *Advice) Section() document.Section {
 	}
 	var lines []document.Text
 	for _, v := range open {
-		lines = append(lines, document.Line(document.Code(v.Name), " is not decided: ", document.Marked(document.End(v.Reason)), " To find out: ", document.Marked(document.End(v.Ask))))
+		lines = append(lines, document.Line(document.Code(v.Name), " is not decided: ",
+			document.Marked(document.End(v.Reason)), " To find out: ", document.Marked(document.End(v.Ask))))
 	}
 	s.List(lines[:min(len(lines), document.MaxList)]...)
 	return s

@@ -27,14 +27,16 @@ const (
 	largeShare  = 0.4
 )
 
-// shares says how much of the iteration is communication, over the link that is crossed last: between nodes, else inside the node.
+// shares says how much of the iteration is communication, over the link that is crossed last: between nodes,
+// else inside the node.
 func (k *adviser) shares() {
 	w := &k.Workload
 	switch {
 	case w.Iteration <= 0:
 		return
 	case w.IterationBytes <= 0:
-		k.open("communication share", "How many bytes one iteration reduces is not stated.", "state it (--iteration-size): with data parallelism it is the size of the gradients, such as 14000000000 for a 7B model in bf16 (2 bytes a parameter)")
+		k.open("communication share", "How many bytes one iteration reduces is not stated.",
+			"state it (--iteration-size): with data parallelism it is the size of the gradients, such as 14000000000 for a 7B model in bf16 (2 bytes a parameter)")
 		return
 	}
 	inside, l := k.inside()
@@ -67,7 +69,8 @@ func (k *adviser) shares() {
 func (k *adviser) largest(link Link, ranks int) *Measured {
 	var found *Measured
 	for i := range k.Workload.Measured {
-		if m := &k.Workload.Measured[i]; m.Link == link && m.Port == "" && m.Ranks == ranks && (found == nil || m.Bytes > found.Bytes) {
+		if m := &k.Workload.Measured[i]; m.Link == link && m.Port == "" && m.Ranks == ranks &&
+			(found == nil || m.Bytes > found.Bytes) {
 			found = m
 		}
 	}
@@ -83,7 +86,8 @@ func (k *adviser) share(link Link, seconds float64, from string, measured bool) 
 	case s.Share >= 1:
 		s.Text = fmt.Sprintf("The AllReduce takes %s, longer than the iteration of %s: the stated figures contradict each other, or the iteration reduces fewer bytes over this link, as with sharded or accumulated gradients.", took, iteration)
 	case s.Share < littleShare:
-		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s. %s", took, percent(s.Share), iteration, k.little(link, measured))
+		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s. %s", took, percent(s.Share), iteration,
+			k.little(link, measured))
 	default:
 		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s if no computation overlaps with it. Twice the bandwidth saves at most %s of the iteration; overlap with the backward pass can save up to all of the time.", took, percent(s.Share), iteration, percent(s.Share/2))
 		if s.Share >= largeShare {
@@ -93,10 +97,11 @@ func (k *adviser) share(link Link, seconds float64, from string, measured bool) 
 	k.Shares = append(k.Shares, s)
 }
 
-// little is the conclusion from a small share: the line rate is what a network without faults reaches at most, and what was measured
-// over one transport holds for jobs that use it.
+// little is the conclusion from a small share: the line rate is what a network without faults reaches at
+// most, and what was measured over one transport holds for jobs that use it.
 func (k *adviser) little(link Link, measured bool) string {
-	const next, unknown = "look at data loading, computation and stragglers first.", "Whether the network limits this job is not known: "
+	const next, unknown = "look at data loading, computation and stragglers first.",
+		"Whether the network limits this job is not known: "
 	var found []string
 	for _, f := range verdict.Findings(diagnose.Run(k.node, nil)) {
 		if id := f.Check.ID; f.Check.Severity.AtLeast(verdict.Warning) && !slices.Contains(found, id) {
@@ -109,9 +114,11 @@ func (k *adviser) little(link Link, measured bool) string {
 	}
 	switch {
 	case len(found) > 0:
-		return unknown + "`gpufabric_exporter check` finds faults of this node (" + spelling.Few(found, few) + "). Repair them, then measure with `gpufabric_exporter probe`."
+		return unknown + "`gpufabric_exporter check` finds faults of this node (" + spelling.Few(found, few) +
+			"). Repair them, then measure with `gpufabric_exporter probe`."
 	case len(k.Workload.Impaired) > 0:
-		return unknown + "running jobs have findings (" + spelling.Few(k.Workload.Impaired, few) + "). See `gpufabric_exporter jobs`, and repair what it shows."
+		return unknown + "running jobs have findings (" + spelling.Few(k.Workload.Impaired, few) +
+			"). See `gpufabric_exporter jobs`, and repair what it shows."
 	case link == LinkTCP && rdma > 0:
 		return fmt.Sprintf("The transport of this measurement is TCP sockets, although RDMA ports of role compute are active on this node (%d). A job that uses TCP here has fallen back without an error, or its settings select TCP: see its transport and findings with `gpufabric_exporter jobs`.", rdma)
 	case !measured:

@@ -23,8 +23,9 @@ func TestSmallShareIsNoAllClear(t *testing.T) {
 	}
 }
 
-// A small share that was measured over TCP on a node with active RDMA ports is what a silent fallback looks like, and findings of
-// running jobs leave the question open: neither is an all-clear. One over RDMA holds for jobs that use RDMA.
+// A small share that was measured over TCP on a node with active RDMA ports is what a silent fallback looks
+// like, and findings of running jobs leave the question open: neither is an all-clear. One over RDMA holds
+// for jobs that use RDMA.
 func TestMeasuredShareIsNoAllClearForTCP(t *testing.T) {
 	w := Workload{Nodes: 16, IterationBytes: 14e9, Iteration: time.Hour, NCCL: lint.Newest()}
 	node := observed(t, "healthy")

@@ -17,8 +17,12 @@ const socketVariable = "NCCL_SOCKET_IFNAME"
 // passedOver are beginnings of names that NCCL takes last (ncclFindInterfaces, src/misc/socket.cc).
 var passedOver = []string{"docker", "lo", "virbr"}
 
-// inside are beginnings of names of interfaces that container networks make, and that reach no other node by themselves.
-var inside = []string{"br-", "cali", "cilium", "cni", "dummy", "flannel", "kube", "lxc", "nodelocaldns", "tun", "veth", "vxlan", "weave"}
+// inside are beginnings of names of interfaces that container networks make, and that reach no other node by
+// themselves.
+var inside = []string{
+	"br-", "cali", "cilium", "cni", "dummy", "flannel", "kube", "lxc", "nodelocaldns", "tun",
+	"veth", "vxlan", "weave",
+}
 
 // sockets names the interface of the bootstrap where NCCL would use the first of several.
 func (k *adviser) sockets() {
@@ -50,7 +54,8 @@ func (k *adviser) sockets() {
 	}
 	ambiguous := fmt.Sprintf("NCCL takes the first of the interfaces that are up (%s)", spelling.Few(up, few))
 	if first != "" {
-		ambiguous = "NCCL takes interfaces whose name begins with ib and that have an address before others, and " + first + " is up"
+		ambiguous = "NCCL takes interfaces whose name begins with ib and that have an address before others, and " + first +
+			" is up"
 	}
 	switch {
 	case first != "" && k.railList() < 0:
@@ -58,11 +63,13 @@ func (k *adviser) sockets() {
 	case first == "" && len(up) < 2:
 		k.leave(socketVariable, "At most one interface that NCCL would use for bootstrap is up.", socketVariable)
 	case k.Workload.Fabric == TCP:
-		k.openSockets(ambiguous+". Without RDMA that is also where the data goes.", "name the fastest interfaces by which the nodes reach each other")
+		k.openSockets(ambiguous+". Without RDMA that is also where the data goes.",
+			"name the fastest interfaces by which the nodes reach each other")
 	case len(free) == 1 && plain(free[0]):
 		k.set(Setting{
 			Name: socketVariable, Value: "=" + free[0], Source: sourceOf(socketVariable), HostNames: true,
-			Reason: ambiguous + ", which may be a rail on one node and the management network on another. " + free[0] + " is the one that is neither a rail nor for storage. It is used for bootstrap only; data goes over RDMA. A pod without hostNetwork has other interfaces and needs no setting.",
+			Reason: ambiguous + ", which may be a rail on one node and the management network on another. " + free[0] +
+				" is the one that is neither a rail nor for storage. It is used for bootstrap only; data goes over RDMA. A pod without hostNetwork has other interfaces and needs no setting.",
 		}, nil)
 	default:
 		k.openSockets(ambiguous+"; which of them reaches the other nodes is not known.", ask)
@@ -91,7 +98,8 @@ func begins(name string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// freeForSockets reports whether an interface is no member of a bond and carries no RDMA port except one for management.
+// freeForSockets reports whether an interface is no member of a bond and carries no RDMA port except one for
+// management.
 func (k *adviser) freeForSockets(name string) bool {
 	d := k.node.NetDev(name)
 	if d == nil {

@@ -11,8 +11,8 @@ import (
 	"gpufabric_exporter/internal/nccl/lint"
 )
 
-// A list of rails is not removed where NCCL would take the same ones without it: it is replaced by the interface of the management
-// network, or stays until that is known.
+// A list of rails is not removed where NCCL would take the same ones without it: it is replaced by the
+// interface of the management network, or stays until that is known.
 func TestListOfRailsIsReplaced(t *testing.T) {
 	for _, c := range []struct {
 		more       string // another interface that is up
@@ -52,7 +52,8 @@ func TestListOfRailsIsReplaced(t *testing.T) {
 	}
 }
 
-// The devices of training are named also while all of their ports are down, and the slowest of unequal ports sets the pace of all.
+// The devices of training are named also while all of their ports are down, and the slowest of unequal ports
+// sets the pace of all.
 func TestPortsThatAreDownOrSlow(t *testing.T) {
 	node := *observed(t, "healthy-mixed-nics-roce")
 	node.HCAs = slices.Clone(node.HCAs)

@@ -38,17 +38,18 @@ type Workload struct {
 	Nodes       int    `json:"nodes"`         // 0: not stated; several are assumed
 	GPUsPerNode int    `json:"gpus_per_node"` // 0: all GPUs of the node
 	Fabric      Fabric `json:"fabric"`        // empty: Auto
-	// MessageBytes is the size of one AllReduce, IterationBytes what one iteration reduces in all, such as the size of the gradients;
-	// 0: not stated. Iteration is the time of one iteration.
+	// MessageBytes is the size of one AllReduce, IterationBytes what one iteration reduces in all, such as the
+	// size of the gradients; 0: not stated. Iteration is the time of one iteration.
 	MessageBytes   int64         `json:"message_bytes"`
 	IterationBytes int64         `json:"iteration_bytes"`
 	Iteration      time.Duration `json:"iteration_nanoseconds"`
-	// NCCL is the release that the job uses; the zero value: that of the library found on the node, else the newest that is known.
+	// NCCL is the release that the job uses; the zero value: that of the library found on the node, else the
+	// newest that is known.
 	NCCL lint.Version `json:"-"`
 	// Measured are results of probes of this node, to be shown beside the estimates.
 	Measured []Measured `json:"-"`
-	// Impaired are running jobs of this node with findings of severity warning or critical: each its name and the rules. No share of
-	// the iteration is an all-clear beside them.
+	// Impaired are running jobs of this node with findings of severity warning or critical: each its name and
+	// the rules. No share of the iteration is an all-clear beside them.
 	Impaired []string `json:"-"`
 }
 
@@ -77,7 +78,8 @@ func (w Workload) Validate() error {
 		return fmt.Errorf("%d measurements: expected at most %d", len(w.Measured), MaxMeasured)
 	}
 	for _, m := range w.Measured {
-		if !(m.BusBW >= 1 && m.BusBW <= math.MaxInt64 && m.Seconds > 0 && m.Seconds <= math.MaxInt32) || m.Bytes < 1 || m.Bytes > MaxBytes || m.Ranks < 2 {
+		if !(m.BusBW >= 1 && m.BusBW <= math.MaxInt64 && m.Seconds > 0 && m.Seconds <= math.MaxInt32) || m.Bytes < 1 ||
+			m.Bytes > MaxBytes || m.Ranks < 2 {
 			return fmt.Errorf("measurement of %d bytes by %d ranks in %g s with %g bytes/s: expected 1 to %d bytes, at least 2 ranks, a time above 0 and at least 1 byte/s",
 				m.Bytes, m.Ranks, m.Seconds, m.BusBW, int64(MaxBytes))
 		}
@@ -110,7 +112,8 @@ func (k *adviser) fabric() {
 	switch {
 	case missing != "":
 		k.Workload.Fabric = Auto
-		k.open("fabric", missing+" The node is more likely broken than intended for TCP: nothing is recommended for the network.",
+		k.open("fabric",
+			missing+" The node is more likely broken than intended for TCP: nothing is recommended for the network.",
 			"repair the node first: run `gpufabric_exporter check`. For jobs that use TCP on purpose, state it (--fabric=tcp)")
 	case auto:
 		k.Workload.Fabric = found
@@ -118,16 +121,19 @@ func (k *adviser) fabric() {
 			k.open("fabric", why, "state it (--fabric), or run `gpufabric_exporter check` to see what could not be read")
 		}
 	case found != Auto && found != stated && stated == TCP:
-		k.open("fabric", fmt.Sprintf("The workload states TCP, but the compute ports of this node are %s: why jobs should not use them is not known.", found.Text()), "leave out --fabric to get advice for these ports")
+		k.open("fabric",
+			fmt.Sprintf("The workload states TCP, but the compute ports of this node are %s: why jobs should not use them is not known.", found.Text()), "leave out --fabric to get advice for these ports")
 	case found != Auto && found != stated:
-		k.open("fabric", fmt.Sprintf("The workload states %s, but the compute ports of this node are %s: nothing is recommended for the fabric.", stated.Text(), found.Text()), "correct the workload, or run the command on a node of the job")
+		k.open("fabric",
+			fmt.Sprintf("The workload states %s, but the compute ports of this node are %s: nothing is recommended for the fabric.", stated.Text(), found.Text()), "correct the workload, or run the command on a node of the job")
 	}
 	gpus, known := k.node.GPUs.Get()
 	switch n := k.Workload.GPUsPerNode; {
 	case n == 0 && known:
 		k.Workload.GPUsPerNode = gpus
 	case known && n > gpus:
-		k.open("GPUs per node", fmt.Sprintf("The workload states %d, but this node has %d.", n, gpus), "correct the workload, or run the command on a node of the job")
+		k.open("GPUs per node", fmt.Sprintf("The workload states %d, but this node has %d.", n, gpus),
+			"correct the workload, or run the command on a node of the job")
 	}
 }
 
@@ -172,14 +178,16 @@ func fabricOf(n *fabric.Node) (f Fabric, why string) {
 	return f, ""
 }
 
-// missingRDMA is a sentence about the RDMA ports that a node without compute ports should have by its configuration; empty: none.
+// missingRDMA is a sentence about the RDMA ports that a node without compute ports should have by its
+// configuration; empty: none.
 func missingRDMA(n *fabric.Node) string {
 	var why []string
 	if want := n.Policy.ComputePorts; want != nil && *want > 0 {
 		why = append(why, fmt.Sprintf("the site expects %d (expected.compute_ports)", *want))
 	}
 	if v, set := n.NCCL.Lookup(devicesVariable); set && v.Value != "" && v.Value[0] != '^' && !v.Masked {
-		why = append(why, fmt.Sprintf("%s names %s (%s)", v.Name, spelling.Few(strings.Split(strings.TrimPrefix(v.Value, "="), ","), few), v.Source))
+		why = append(why, fmt.Sprintf("%s names %s (%s)", v.Name,
+			spelling.Few(strings.Split(strings.TrimPrefix(v.Value, "="), ","), few), v.Source))
 	}
 	if len(why) == 0 {
 		return ""

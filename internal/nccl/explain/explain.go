@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain summarizes the log of a job: how NCCL was set up, which transport its connections use, and what failed first.
+// Package explain summarizes the log of a job: how NCCL was set up, which transport its connections use, and
+// what failed first.
 //
-// A log is not trusted, and may have no end. Read takes it line by line, up to a number of bytes; what it keeps is bounded, and can be printed. A Result
-// is for one goroutine until it is read, and does not change then. The errors of Read are those of reading, and ErrNotText for input
+// A log is not trusted, and may have no end. Read takes it line by line, up to a number of bytes; what it
+// keeps is bounded, and can be printed. A Result is for one goroutine until it is read, and does not change
+// then. The errors of Read are those of reading, and ErrNotText for input
 // that is not text.
 package explain
 
@@ -72,8 +74,8 @@ type Communicator struct {
 	Spread   bool   // ranks of it are on more than one host
 
 	host string // that logged first
-	// How often each rank began and ended a set-up. Releases from 2.23 on log no ID of what is split from another communicator, so that
-	// groups of one size count as one communicator.
+	// How often each rank began and ended a set-up. Releases from 2.23 on log no ID of what is split from
+	// another communicator, so that groups of one size count as one communicator.
 	started, complete map[int]int32
 }
 
@@ -133,7 +135,10 @@ func readSome(from io.Reader, most int64) (*Result, error) {
 	if err := refuse(in); err != nil {
 		return nil, err
 	}
-	r := &reading{log: log.New(), hosts: map[string]struct{}{}, processes: map[process]member{}, groups: map[group]int{}, warnings: map[string]struct{}{}}
+	r := &reading{
+		log: log.New(), hosts: map[string]struct{}{}, processes: map[process]member{}, groups: map[group]int{},
+		warnings: map[string]struct{}{},
+	}
 	for {
 		line, long, err := readLine(in)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -168,10 +173,14 @@ func readLine(in *bufio.Reader) (line []byte, long bool, err error) {
 
 // compressed is how archives begin, and what prints them.
 var compressed = []struct{ magic, name, command string }{
-	{"\x1f\x8b", "gzip", "zcat"}, {"\x28\xb5\x2f\xfd", "zstd", "zstdcat"}, {"\xfd7zXZ\x00", "xz", "xzcat"}, {"BZh", "bzip2", "bzcat"},
+	{"\x1f\x8b", "gzip", "zcat"},
+	{"\x28\xb5\x2f\xfd", "zstd", "zstdcat"},
+	{"\xfd7zXZ\x00", "xz", "xzcat"},
+	{"BZh", "bzip2", "bzcat"},
 }
 
-// refuse looks at the first bytes. Zeros are no sign of a binary file: a log that was truncated while it was written begins with them.
+// refuse looks at the first bytes. Zeros are no sign of a binary file: a log that was truncated while it was
+// written begins with them.
 func refuse(in *bufio.Reader) error {
 	head, err := in.Peek(4096)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -179,7 +188,8 @@ func refuse(in *bufio.Reader) error {
 	}
 	for _, c := range compressed {
 		if bytes.HasPrefix(head, []byte(c.magic)) {
-			return fmt.Errorf("%w: it is compressed with %s: expected a log (%s FILE | gpufabric_exporter explain -)", ErrNotText, c.name, c.command)
+			return fmt.Errorf("%w: it is compressed with %s: expected a log (%s FILE | gpufabric_exporter explain -)",
+				ErrNotText, c.name, c.command)
 		}
 	}
 	if bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")) {
@@ -193,7 +203,8 @@ func refuse(in *bufio.Reader) error {
 	}
 	const tolerated = 5 // percent; random bytes have 10
 	if controls*100 > len(head)*tolerated {
-		return fmt.Errorf("%w: %d of its first %d bytes are control characters: expected a log", ErrNotText, controls, len(head))
+		return fmt.Errorf("%w: %d of its first %d bytes are control characters: expected a log", ErrNotText, controls,
+			len(head))
 	}
 	return nil
 }
@@ -317,13 +328,17 @@ func (r *reading) communicator(i log.Init, host string) {
 		}
 		at = len(r.Communicators)
 		r.groups[group{i.ID, i.Ranks}] = at
-		r.Communicators = append(r.Communicators, Communicator{ID: i.ID, Ranks: i.Ranks, started: map[int]int32{}, complete: map[int]int32{}})
+		r.Communicators = append(r.Communicators, Communicator{
+			ID: i.ID, Ranks: i.Ranks, started: map[int]int32{},
+			complete: map[int]int32{},
+		})
 	}
 	c := &r.Communicators[at]
 	if c.host == "" {
 		c.host = host
 	}
-	c.Spread = c.Spread || host != "" && host != c.host && i.ID != "" // without an ID, ranks of other communicators may be among them
+	// without an ID, ranks of other communicators may be among them
+	c.Spread = c.Spread || host != "" && host != c.host && i.ID != ""
 	if _, known := c.started[i.Rank]; !known {
 		if r.tracked == maxRanks {
 			r.Full = true
@@ -353,7 +368,8 @@ func (r *reading) find(s *signature.Signature, code int, from process, message s
 		}
 		at = len(r.Findings)
 		r.Findings = append(r.Findings, Finding{
-			Signature: s, Line: r.Lines, Host: from.host, Rank: rank, Code: code, Peer: shown(signature.Peer(message)), Text: shown(message),
+			Signature: s, Line: r.Lines, Host: from.host, Rank: rank, Code: code, Peer: shown(signature.Peer(message)),
+			Text: shown(message),
 		})
 	}
 	f := &r.Findings[at]

@@ -75,8 +75,8 @@ func TestUndecided(t *testing.T) {
 }
 
 // The first failure is the first cause, though its consequences were logged before it.
-// TestGroupsWithoutID has two groups that NCCL 2.24 split from a communicator, without commId (from 2.23 on): one rank of the second never
-// ends its set-up.
+// TestGroupsWithoutID has two groups that NCCL 2.24 split from a communicator, without commId (from 2.23 on):
+// one rank of the second never ends its set-up.
 func TestGroupsWithoutID(t *testing.T) {
 	var log strings.Builder
 	say := func(process, color, rank int, rest string) {
@@ -225,7 +225,8 @@ func processorTime(b *testing.B) float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// No line takes many times as long as one of NCCL with as many bytes: empty ones did, and the set-up of many communicators.
+// No line takes many times as long as one of NCCL with as many bytes: empty ones did, and the set-up of many
+// communicators.
 func TestHostileLines(t *testing.T) {
 	took := func(log string) float64 {
 		runtime.LockOSThread()

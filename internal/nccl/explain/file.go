@@ -13,8 +13,8 @@ import (
 // StandardInput is the name of the standard input.
 const StandardInput = "-"
 
-// ReadFile reads the log of that name, or stdin where the name is StandardInput. A pipe, a terminal or a mount may block for
-// ever: the read is abandoned when the context ends.
+// ReadFile reads the log of that name, or stdin where the name is StandardInput. A pipe, a terminal or a
+// mount may block for ever: the read is abandoned when the context ends.
 func ReadFile(ctx context.Context, file string, stdin io.Reader) (*Result, error) {
 	name := file
 	if name == StandardInput {

@@ -84,7 +84,8 @@ func (r *Result) Undecided() string {
 	return r.unclear()
 }
 
-// unclear says why the network would be slow, where the log does not show whether ranks use it; empty: it would not, or they do not.
+// unclear says why the network would be slow, where the log does not show whether ranks use it; empty: it
+// would not, or they do not.
 func (r *Result) unclear() string {
 	if r.between() == log.No {
 		return ""
@@ -102,7 +103,8 @@ func (r *Result) unclear() string {
 // between reports whether connections go from host to host. NVLink between hosts (MNNVL) may carry all of them.
 func (r *Result) between() log.Tristate {
 	t := r.Transports()
-	nvlink := r.Log.MNNVL || slices.ContainsFunc(r.Log.Links, func(l log.Link) bool { return l.Via == log.P2P && l.Name == "MNNVL" })
+	nvlink := r.Log.MNNVL || slices.ContainsFunc(r.Log.Links,
+		func(l log.Link) bool { return l.Via == log.P2P && l.Name == "MNNVL" })
 	spread := func(c Communicator) bool { return c.Spread }
 	switch {
 	case t.RDMA+t.TCP+t.Plugin+t.SHARP > 0:
@@ -121,11 +123,12 @@ func (r *Result) between() log.Tristate {
 
 // allRanks reports whether the log has all ranks of each communicator.
 func (r *Result) allRanks() bool {
-	return len(r.Communicators) > 0 && !slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Started < c.Ranks || c.ID == "" && len(r.Hosts) > 1 })
+	return len(r.Communicators) > 0 && !slices.ContainsFunc(r.Communicators,
+		func(c Communicator) bool { return c.Started < c.Ranks || c.ID == "" && len(r.Hosts) > 1 })
 }
 
-// WithoutGPUDirect names HCAs of NCCL's verbs network that ranks may use, and for which GPUDirect RDMA is disabled. Whether other
-// networks need it is not known.
+// WithoutGPUDirect names HCAs of NCCL's verbs network that ranks may use, and for which GPUDirect RDMA is
+// disabled. Whether other networks need it is not known.
 func (r *Result) WithoutGPUDirect() (names []string) {
 	shown := r.Transports().RDMA > 0 && r.allRanks() || r.between() == log.No
 	for _, h := range r.Log.HCAs {
@@ -155,8 +158,10 @@ func (r *reading) judge() {
 		r.follow(&signature.NoGPUDirect, fmt.Sprintf("%d of %d RDMA connections", t.RDMA-t.RDMAGPUDirect, t.RDMA))
 	case r.Log.RingsGPUDirect == log.No && log.CarrierOf(r.Log.Network) == log.Verbs:
 		r.follow(&signature.NoGPUDirect, "not all rings use GPUDirect RDMA")
-	case between && t.RDMA+t.TCP+t.Plugin == 0 && len(names) > 0 && !slices.ContainsFunc(r.Log.HCAs, func(h log.HCA) bool { return h.GPUDirect }):
-		r.follow(&signature.NoGPUDirect, "GPUDirect RDMA is disabled for "+spelling.Few(names, 8)+", and ranks are on more than one host")
+	case between && t.RDMA+t.TCP+t.Plugin == 0 && len(names) > 0 &&
+		!slices.ContainsFunc(r.Log.HCAs, func(h log.HCA) bool { return h.GPUDirect }):
+		r.follow(&signature.NoGPUDirect, "GPUDirect RDMA is disabled for "+spelling.Few(names,
+			8)+", and ranks are on more than one host")
 	}
 }
 
@@ -178,7 +183,8 @@ func (r *Result) Network() string {
 	return r.Log.Network + ": " + spelling.Few(ports, 8)
 }
 
-// Devices says that NCCL found no RDMA device, or for which GPUDirect RDMA is possible; empty: the log does not show it.
+// Devices says that NCCL found no RDMA device, or for which GPUDirect RDMA is possible; empty: the log does
+// not show it.
 func (r *Result) Devices() string {
 	var parts []string
 	if r.Log.NoDevices {
@@ -261,8 +267,8 @@ func (t *Transports) network(l log.Link) {
 	}
 }
 
-// RingsGPUDirect reports whether all ring connections between hosts use GPUDirect RDMA, and whether the log says so (NCCL 2.24 and
-// later).
+// RingsGPUDirect reports whether all ring connections between hosts use GPUDirect RDMA, and whether the log
+// says so (NCCL 2.24 and later).
 func (r *Result) RingsGPUDirect() (all, known bool) {
 	return r.Log.RingsGPUDirect == log.Yes, r.Log.RingsGPUDirect != log.NotSaid
 }

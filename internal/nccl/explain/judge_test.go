@@ -19,8 +19,8 @@ func ranks(of int, hosts ...string) string {
 
 func says(message string) string { return "gpu1:41:50 [0] NCCL INFO " + message + "\n" }
 
-// TCP and host memory are judged by the network and its HCAs where the log shows no connection: what crosses hosts fails, what
-// may cross them is unknown, and what does not is fine.
+// TCP and host memory are judged by the network and its HCAs where the log shows no connection: what crosses
+// hosts fails, what may cross them is unknown, and what does not is fine.
 func TestNetworkWithoutConnections(t *testing.T) {
 	sockets := says("NET/IB : No device found.") + says("NET/Socket : Using [0]ens7:10.0.0.3<0>") + says("Using network Socket")
 	disabled := says("Using network IB") + says("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'")

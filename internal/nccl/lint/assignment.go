@@ -34,7 +34,8 @@ func (k *shellReader) export(args []word) {
 			k.exported[name] = true
 		case strings.HasPrefix(a.text, "-"):
 		case a.dynamic:
-			k.undecided(a.line, "The names of the variables that this exports are known only when the script runs", "run lint with the file that has them, or on what env prints in the job")
+			k.undecided(a.line, "The names of the variables that this exports are known only when the script runs",
+				"run lint with the file that has them, or on what env prints in the job")
 		case concerns(a.text) && i+1 < len(args) && strings.HasPrefix(args[i+1].text, "="):
 			k.blank(a)
 		default:
@@ -88,21 +89,26 @@ func (k *shellReader) setting(w word) (p part, ok bool) {
 		p.kind = partDefault
 	}
 	k.in.add(setting{
-		Setting: settings.Setting{Line: w.line, Name: name, Value: value}, set: true, dynamic: w.dynamic || appended, chosen: w.chosen && !w.dynamic,
-		scope: k.scope, scripted: true,
+		Setting: settings.Setting{Line: w.line, Name: name, Value: value}, set: true, dynamic: w.dynamic || appended,
+		chosen: w.chosen && !w.dynamic,
+		scope:  k.scope, scripted: true,
 	})
 	return p, len(k.in.settings) > p.setting
 }
 
 // joined is NAME=value of the words NAME and value.
 func joined(args []word) word {
-	return word{text: args[0].text + "=" + args[1].text, line: args[0].line, dynamic: args[1].dynamic, chosen: args[1].chosen}
+	return word{
+		text: args[0].text + "=" + args[1].text, line: args[0].line, dynamic: args[1].dynamic,
+		chosen: args[1].chosen,
+	}
 }
 
 // blank reports NAME = value, which is no assignment to a shell.
 func (k *shellReader) blank(w word) {
 	k.in.append(setting{Setting: settings.Setting{Line: w.line, Name: w.text}, scope: k.scope, findings: []Finding{
-		{Misread, verdict.Warning, "There is a blank before the \"=\": the shell does not set the variable", "write " + w.text + "=value without blanks"},
+		{Misread, verdict.Warning, "There is a blank before the \"=\": the shell does not set the variable", "write " +
+			w.text + "=value without blanks"},
 	}})
 }
 

@@ -4,8 +4,8 @@ package lint
 
 import "testing"
 
-// Settings that guides and job scripts copy from each other get the verdict that NCCL's sources give them: variables that do not
-// exist, values without effect, and values that are worse than the default.
+// Settings that guides and job scripts copy from each other get the verdict that NCCL's sources give them:
+// variables that do not exist, values without effect, and values that are worse than the default.
 func TestCirculatingSettings(t *testing.T) {
 	for setting, want := range map[string]Verdict{
 		"NCCL_NVLINK_DISABLE=1": Unknown, "NCCL_DEBUG_LOG_DIR=/logs": Unknown, "NCCL_TIMEOUT=600": Unknown,

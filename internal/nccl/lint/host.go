@@ -12,14 +12,15 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// HostInputs returns the NCCL configuration of a node as inputs, one for each of its files that sets something. A file that
-// could not be read has a line that says so.
+// HostInputs returns the NCCL configuration of a node as inputs, one for each of its files that sets
+// something. A file that could not be read has a line that says so.
 func HostInputs(node *fabric.Node) []Input {
 	var inputs []Input
 	for _, f := range node.NCCL.Files {
 		in := Input{Name: f.Path, Format: FormatConf, host: true}
 		if f.Exists.State == fabric.Unknown {
-			in.append(setting{findings: []Finding{{Undecided, verdict.Info, "The file could not be read: " + verdict.ReasonText(f.Exists.Meta().Reason), ""}}})
+			in.append(setting{findings: []Finding{{Undecided, verdict.Info, "The file could not be read: " +
+				verdict.ReasonText(f.Exists.Meta().Reason), ""}}})
 		}
 		seen := map[int]bool{}
 		for _, v := range node.NCCL.Variables {

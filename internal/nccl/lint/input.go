@@ -135,7 +135,10 @@ func Parse(name string, data []byte, format Format) (Input, error) {
 	}
 	read := slices.ContainsFunc(in.settings, func(s setting) bool { return s.sources == "" })
 	if err == nil && !read && format != FormatConf && format != FormatEnv {
-		in.append(setting{Setting: settings.Setting{Line: 1}, findings: []Finding{{Undecided, verdict.Info, nothingFound, ""}}})
+		in.append(setting{
+			Setting:  settings.Setting{Line: 1},
+			findings: []Finding{{Undecided, verdict.Info, nothingFound, ""}},
+		})
 	}
 	if err == nil && len(in.settings) > maxSettings {
 		err = errMany
@@ -186,7 +189,8 @@ func detect(name string, data []byte) Format {
 	for line := range bytes.Lines(data[:min(len(data), 64<<10)]) {
 		line = bytes.TrimSpace(line)
 		switch {
-		case bytes.HasPrefix(line, []byte("apiVersion:")), bytes.HasPrefix(line, []byte("kind:")), bytes.HasPrefix(line, []byte("---")),
+		case bytes.HasPrefix(line, []byte("apiVersion:")), bytes.HasPrefix(line, []byte("kind:")),
+			bytes.HasPrefix(line, []byte("---")),
 			bytes.HasPrefix(line, []byte("{")), bytes.HasPrefix(line, []byte("- name:")), bytes.HasPrefix(line, []byte("env:")):
 			return FormatManifest
 		case len(line) == 0, line[0] == '#':
@@ -206,8 +210,9 @@ func detect(name string, data []byte) Format {
 // usual are variables that every environment has.
 var usual = []string{"PATH", "PWD", "HOME", "SHLVL", "USER", "LOGNAME", "SHELL", "HOSTNAME", "LANG", "TERM", "_"}
 
-// printed reports whether a text is what env prints: it begins with NAME=value, has two of the usual variables on lines of their own, and
-// nothing that only scripts have; or it is a part of that, with each variable once, and one value at least without blanks.
+// printed reports whether a text is what env prints: it begins with NAME=value, has two of the usual
+// variables on lines of their own, and nothing that only scripts have; or it is a part of that, with each
+// variable once, and one value at least without blanks.
 func printed(data []byte) bool {
 	seen := map[string]bool{}
 	found, plain, all := 0, false, true
@@ -215,7 +220,8 @@ func printed(data []byte) bool {
 		line = strings.TrimRight(line, "\r\n")
 		name, value, _ := strings.Cut(line, "=")
 		switch {
-		case strings.HasPrefix(line, "export "), strings.HasPrefix(line, "srun "), strings.HasPrefix(line, "mpirun "), strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "export "), strings.HasPrefix(line, "srun "), strings.HasPrefix(line, "mpirun "),
+			strings.HasPrefix(line, "#"):
 			return false
 		case !isAssignment(line) && len(seen) == 0:
 			return false
@@ -242,8 +248,8 @@ func (in *Input) parsePrinted(text string) {
 	}
 }
 
-// onlyAssignments reports whether a text is a list of NAME=value with nothing that a shell expands or runs: an environment file, or
-// what env prints. A script would do nothing with them.
+// onlyAssignments reports whether a text is a list of NAME=value with nothing that a shell expands or runs: an
+// environment file, or what env prints. A script would do nothing with them.
 func onlyAssignments(data []byte) bool {
 	found := false
 	for line := range bytes.Lines(data) {
@@ -271,7 +277,8 @@ func (in *Input) addLine(s settings.Setting) {
 		}
 	case !sets && concerns(bare):
 		one.Name = bare
-		one.findings = []Finding{{Misread, verdict.Warning, upper(f.Text), bare + "=" + presentable(bare, strings.TrimSpace(s.Value))}}
+		one.findings = []Finding{{Misread, verdict.Warning, upper(f.Text), bare + "=" +
+			presentable(bare, strings.TrimSpace(s.Value))}}
 	}
 	if one.findings != nil {
 		in.append(one)
@@ -310,12 +317,18 @@ func (in *Input) append(s setting) {
 	s.Value, s.Name = presentable(s.Name, s.Value), fabric.MaskTokens(fabric.MaskCredentials(s.Name))
 	if len(s.Name) > maxValue {
 		s.Name = shown(s.Name)
-		s.findings = append(s.findings, Finding{Misread, verdict.Warning, fmt.Sprintf("The name has more than %d bytes", maxValue), remove})
+		s.findings = append(s.findings, Finding{
+			Misread, verdict.Warning,
+			fmt.Sprintf("The name has more than %d bytes", maxValue), remove,
+		})
 		s.set = false
 	}
 	if len(s.Value) > maxValue {
 		s.Value = shown(s.Value)
-		s.findings = append(s.findings, Finding{Undecided, verdict.Info, fmt.Sprintf("The value has more than %d bytes: it is not judged", maxValue), ""})
+		s.findings = append(s.findings, Finding{
+			Undecided, verdict.Info,
+			fmt.Sprintf("The value has more than %d bytes: it is not judged", maxValue), "",
+		})
 		s.set = false
 	}
 	if len(in.settings) <= maxSettings {

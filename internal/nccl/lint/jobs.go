@@ -16,7 +16,8 @@ import (
 // job is what may be the environment of a job: the index of the setting that counts, by name.
 type job map[string]int
 
-// decided returns a job without the settings whose value is not known: such a value hides the known one that it replaces.
+// decided returns a job without the settings whose value is not known: such a value hides the known one that
+// it replaces.
 func (j job) decided(in *Input) job {
 	decided := maps.Clone(j)
 	maps.DeleteFunc(decided, func(_ string, i int) bool { return in.settings[i].dynamic })
@@ -44,7 +45,11 @@ func combined(in Input, jobs []job, lines []Line) {
 func withoutNode(in Input, jobs []job, lines []Line) {
 	for _, j := range jobs {
 		if n, ok := j.number(in, noPeers); ok && n == 1 {
-			add(&lines[j[noPeers]], Finding{Undecided, verdict.Info, "Only a node shows whether its GPUs reach each other directly, over NVLink or PCIe", "run lint on such a node with --host"})
+			add(&lines[j[noPeers]], Finding{
+				Undecided, verdict.Info,
+				"Only a node shows whether its GPUs reach each other directly, over NVLink or PCIe",
+				"run lint on such a node with --host",
+			})
 		}
 	}
 }
@@ -80,7 +85,8 @@ func (j job) hidden(in Input, lines []Line) {
 	}
 }
 
-// What NCCL takes of the threads and sockets of a TCP connection at most (MAX_THREADS and MAX_SOCKETS, src/transport/net_socket.cc).
+// What NCCL takes of the threads and sockets of a TCP connection at most (MAX_THREADS and MAX_SOCKETS,
+// src/transport/net_socket.cc).
 const (
 	maxSocketThreads = 16
 	maxSockets       = 64
@@ -95,12 +101,18 @@ func (j job) sockets(in Input, lines []Line) {
 	switch {
 	case !hasEach || m < 0:
 	case !hasThreads || n == -2:
-		add(&lines[j[each]], Finding{Works, verdict.Info, "It counts for each thread of " + threads + ", of which there are none by default except on AWS and Google Cloud", ""})
+		add(&lines[j[each]], Finding{Works, verdict.Info, "It counts for each thread of " + threads +
+			", of which there are none by default except on AWS and Google Cloud", ""})
 	case n == 0:
-		add(&lines[j[each]], Finding{Ignored, verdict.Warning, threads + "=0: there is no thread that it counts for", "set " + threads + ", or remove the line"})
+		add(&lines[j[each]], Finding{
+			Ignored, verdict.Warning, threads + "=0: there is no thread that it counts for",
+			"set " + threads + ", or remove the line",
+		})
 	case n > 0 && n*min(m, maxSockets+1) > maxSockets:
 		add(&lines[j[each]], Finding{
-			Misread, verdict.Warning, fmt.Sprintf("%d threads with %d sockets each are more than %d sockets: NCCL takes %d for each", n, m, maxSockets, maxSockets/n),
+			Misread, verdict.Warning,
+			fmt.Sprintf("%d threads with %d sockets each are more than %d sockets: NCCL takes %d for each", n, m, maxSockets,
+				maxSockets/n),
 			each + "=" + strconv.FormatInt(maxSockets/n, 10),
 		})
 	}
@@ -111,15 +123,25 @@ func (j job) files(in Input, lines []Line) {
 		value := in.settings[i].Value
 		what := settings.CheckAddressRange(value, j.value(in, "NCCL_IB_ADDR_FAMILY"))
 		if what != "" && value != "" && lines[i].Worst().Verdict == Works {
-			add(&lines[i], Finding{Misread, verdict.Warning, fmt.Sprintf("NCCL_IB_ADDR_RANGE=%q %s", value, what), "correct or remove the line"})
+			add(&lines[i], Finding{
+				Misread, verdict.Warning, fmt.Sprintf("NCCL_IB_ADDR_RANGE=%q %s", value, what),
+				"correct or remove the line",
+			})
 		}
 	}
 	i, set := j["NCCL_CONF_FILE"]
 	switch {
 	case !set:
 	case in.Format == FormatConf:
-		add(&lines[i], Finding{Ignored, verdict.Warning, "NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files", "set it in the environment of the job"})
+		add(&lines[i], Finding{
+			Ignored, verdict.Warning,
+			"NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files",
+			"set it in the environment of the job",
+		})
 	case in.environment:
-		add(&lines[i], Finding{Undecided, verdict.Info, "The settings in that file are not judged here", "run lint with the file as argument"})
+		add(&lines[i], Finding{
+			Undecided, verdict.Info, "The settings in that file are not judged here",
+			"run lint with the file as argument",
+		})
 	}
 }

@@ -35,12 +35,16 @@ func judgeSetting(file string, s setting, version Version) Line {
 	}
 	if s.set {
 		l.Findings = append(l.Findings, judgeVariable(s, v, known, version)...)
-		if a := adviceOn(s, version); len(a) > 0 && slices.ContainsFunc(l.Findings, func(f Finding) bool { return f.Verdict == Verdict(a[0].Verdict) }) {
+		if a := adviceOn(s, version); len(a) > 0 && slices.ContainsFunc(l.Findings,
+			func(f Finding) bool { return f.Verdict == Verdict(a[0].Verdict) }) {
 			l.Source, l.Release = a[0].File, a[0].Release
 		}
 	}
 	if s.chosen {
-		l.Findings = append(l.Findings, Finding{Works, verdict.Info, "The line sets this value only where the caller has not set the variable that it names", ""})
+		l.Findings = append(l.Findings, Finding{
+			Works, verdict.Info,
+			"The line sets this value only where the caller has not set the variable that it names", "",
+		})
 	}
 	if len(l.Findings) == 0 {
 		l.Findings = []Finding{{Verdict: Works}}
@@ -65,14 +69,17 @@ func judgeVariable(s setting, v settings.Variable, known bool, version Version) 
 		}
 		return []Finding{{Unknown, verdict.Warning, reason, better}}
 	case settings.StatusFramework, settings.StatusPlugin, settings.StatusTool:
-		f := Finding{Verdict: Foreign, Severity: verdict.Info, Reason: "NCCL does not read it; it belongs to: " + cmp.Or(v.Note, v.Source)}
+		f := Finding{Verdict: Foreign, Severity: verdict.Info, Reason: "NCCL does not read it; it belongs to: " +
+			cmp.Or(v.Note, v.Source)}
 		if v.Instead != "" {
 			f.Better = v.Instead + "=" + s.Value
 		}
 		return []Finding{f}
 	case settings.StatusRemoved:
-		if last := strings.TrimPrefix(v.Removed, "<"); version.After(last) || strings.HasPrefix(v.Removed, "<") && version.AtLeast(last) {
-			return []Finding{{Ignored, verdict.Warning, fmt.Sprintf("NCCL %s does not read it: %s", version, lastRelease(v.Removed)), instead(v, s)}}
+		if last := strings.TrimPrefix(v.Removed, "<"); version.After(last) || strings.HasPrefix(v.Removed, "<") &&
+			version.AtLeast(last) {
+			return []Finding{{Ignored, verdict.Warning, fmt.Sprintf("NCCL %s does not read it: %s", version,
+				lastRelease(v.Removed)), instead(v, s)}}
 		}
 		return nil
 	}
@@ -80,18 +87,28 @@ func judgeVariable(s setting, v settings.Variable, known bool, version Version) 
 	before, late := strings.CutPrefix(v.Since, ">")
 	switch {
 	case late && !version.After(before):
-		return []Finding{{Ignored, verdict.Warning, fmt.Sprintf("NCCL %s does not read it: it came after %s", version, before), remove}}
+		return []Finding{{Ignored, verdict.Warning, fmt.Sprintf("NCCL %s does not read it: it came after %s", version,
+			before), remove}}
 	case late && !version.AtLeast(settings.NewestNCCL):
-		return []Finding{{Undecided, verdict.Info, fmt.Sprintf("NCCL %s reads it and %s does not; whether %s does is not known", settings.NewestNCCL, before, version), ""}}
+		return []Finding{{
+			Undecided, verdict.Info,
+			fmt.Sprintf("NCCL %s reads it and %s does not; whether %s does is not known", settings.NewestNCCL, before,
+				version), "",
+		}}
 	case late, version.AtLeast(since):
 	case early:
-		return []Finding{{Undecided, verdict.Info, fmt.Sprintf("NCCL %s reads it; whether %s does is not known", since, version), ""}}
+		return []Finding{{Undecided, verdict.Info, fmt.Sprintf("NCCL %s reads it; whether %s does is not known", since,
+			version), ""}}
 	default:
-		return []Finding{{Ignored, verdict.Warning, fmt.Sprintf("NCCL %s does not read it: it came with %s", version, since), remove}}
+		return []Finding{{Ignored, verdict.Warning, fmt.Sprintf("NCCL %s does not read it: it came with %s", version,
+			since), remove}}
 	}
 	list := judgeValue(s, v, version)
 	if v.Deprecated != "" && version.AtLeast(v.Deprecated) {
-		list = append(list, Finding{Deprecated, verdict.Info, fmt.Sprintf("NCCL %s still reads it; it is deprecated since %s", version, v.Deprecated), instead(v, s)})
+		list = append(list, Finding{
+			Deprecated, verdict.Info,
+			fmt.Sprintf("NCCL %s still reads it; it is deprecated since %s", version, v.Deprecated), instead(v, s),
+		})
 	}
 	return list
 }
@@ -109,7 +126,8 @@ func instead(v settings.Variable, s setting) string {
 	switch {
 	case v.Instead == "":
 		return remove
-	case strings.HasPrefix(v.Instead, "NCCL_") && !strings.Contains(v.Instead, "=") && v.Type == "int" && v.Status == settings.StatusCurrent:
+	case strings.HasPrefix(v.Instead, "NCCL_") && !strings.Contains(v.Instead, "=") && v.Type == "int" &&
+		v.Status == settings.StatusCurrent:
 		return v.Instead + "=" + s.Value
 	}
 	return "use " + v.Instead
@@ -117,14 +135,20 @@ func instead(v settings.Variable, s setting) string {
 
 func unknownVariable(s setting) Finding {
 	if near := settings.Similar(s.Name); near != "" {
-		return Finding{Unknown, verdict.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", settings.NewestNCCL, s.Name), "write " + near + " if it is meant, else remove the line"}
+		return Finding{Unknown, verdict.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", settings.NewestNCCL,
+			s.Name), "write " + near + " if it is meant, else remove the line"}
 	}
-	return Finding{Unknown, verdict.Info, fmt.Sprintf("No release of NCCL up to %s reads %s, and no software that is known here", settings.NewestNCCL, s.Name), "remove the line, unless a plugin reads it"}
+	return Finding{
+		Unknown, verdict.Info,
+		fmt.Sprintf("No release of NCCL up to %s reads %s, and no software that is known here", settings.NewestNCCL,
+			s.Name), "remove the line, unless a plugin reads it",
+	}
 }
 
 // judgeValue says what becomes of the value of a variable that the release reads.
 func judgeValue(s setting, v settings.Variable, version Version) []Finding {
-	refused := slices.DeleteFunc(adviceOn(s, version), func(a settings.Advice) bool { return Verdict(a.Verdict) != Refused })
+	refused := slices.DeleteFunc(adviceOn(s, version),
+		func(a settings.Advice) bool { return Verdict(a.Verdict) != Refused })
 	switch {
 	case len(refused) > 0 && !s.dynamic:
 		return []Finding{{Refused, verdict.Critical, upper(refused[0].Text), refused[0].Better}}
@@ -135,7 +159,10 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 	case s.Value == "" && (v.Parser == settings.ParserNumber || v.Parser == settings.ParserOne):
 		return []Finding{{Default, verdict.Info, "NCCL takes an empty number for one that is not set", remove}}
 	case s.Value == "":
-		return []Finding{{Works, verdict.Info, "NCCL gets an empty text, which is not the same as no text for every variable", remove}}
+		return []Finding{{
+			Works, verdict.Info,
+			"NCCL gets an empty text, which is not the same as no text for every variable", remove,
+		}}
 	}
 	var list []Finding
 	for _, f := range settings.CheckValue(s.Setting) {
@@ -144,7 +171,11 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 		}
 	}
 	if (v.Type == "hcalist" || v.Type == "iflist") && strings.IndexFunc(s.Value, fabric.Unprintable) >= 0 {
-		list = append(list, Finding{Misread, verdict.Warning, "The value has characters that are not printed: no device has such a name, and what has them matches none", "write the value anew"})
+		list = append(list, Finding{
+			Misread, verdict.Warning,
+			"The value has characters that are not printed: no device has such a name, and what has them matches none",
+			"write the value anew",
+		})
 	}
 	if n, ok := v.Number(s.Value); len(list) > 0 && (!ok || !v.Flag(n)) { // of a switch it still matters what 1 does
 		return list
@@ -159,11 +190,18 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 		list = append(list, one)
 	}
 	if !hasDefault && isDefault(s, v) {
-		list = append([]Finding{{Default, verdict.Info, fmt.Sprintf("It is what NCCL %s does by default", version), remove}}, list...)
+		list = append([]Finding{{
+			Default, verdict.Info, fmt.Sprintf("It is what NCCL %s does by default", version),
+			remove,
+		}}, list...)
 	}
 	if trafficClass := s.Name == "NCCL_IB_TC"; trafficClass {
 		if n, ok := v.Number(s.Value); ok && n > 0 {
-			list = append(list, Finding{Works, "", fmt.Sprintf("Packets have DSCP %d and ECN bits %d; which priority that is depends on the network interface", n>>2, n&3), ""})
+			list = append(list, Finding{
+				Works, "",
+				fmt.Sprintf("Packets have DSCP %d and ECN bits %d; which priority that is depends on the network interface", n>>2,
+					n&3), "",
+			})
 		}
 	}
 	return list
@@ -171,7 +209,8 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 
 // adviceOn returns what is known of the value for that release.
 func adviceOn(s setting, version Version) []settings.Advice {
-	return slices.DeleteFunc(settings.AdviceOn(s.Name, s.Value), func(a settings.Advice) bool { return !version.In(a.Releases) })
+	return slices.DeleteFunc(settings.AdviceOn(s.Name, s.Value),
+		func(a settings.Advice) bool { return !version.In(a.Releases) })
 }
 
 // isDefault reports whether a value is the default of the table, where that is one word or number for all releases.
@@ -186,8 +225,8 @@ func isDefault(s setting, v settings.Variable) bool {
 	return strings.EqualFold(s.Value, v.Default)
 }
 
-// valueFinding turns what ncclconf returns for a value into a finding for one release. matters is false where it is irrelevant to
-// that release.
+// valueFinding turns what ncclconf returns for a value into a finding for one release. matters is false where
+// it is irrelevant to that release.
 func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding, matters bool) {
 	one = Finding{Misread, verdict.Warning, upper(f.Text), better(f, s, version)}
 	switch f.Rule {
@@ -218,8 +257,8 @@ func leavesProtocol(value string) bool {
 	})
 }
 
-// better is the line that was probably meant, unless NCCL without it does better: who wrote NCCL_IB_DISABLE=true has RDMA
-// now, and must not be led to lose it.
+// better is the line that was probably meant, unless NCCL without it does better: who wrote
+// NCCL_IB_DISABLE=true has RDMA now, and must not be led to lose it.
 func better(f fabric.NCCLFinding, s setting, version Version) string {
 	line := func(value string) string {
 		if slices.ContainsFunc(settings.AdviceOn(s.Name, value), func(a settings.Advice) bool {
@@ -234,7 +273,8 @@ func better(f fabric.NCCLFinding, s setting, version Version) string {
 	case settings.RuleRejectedValue, settings.RuleWithdrawnValue:
 		plain, _, _ := strings.Cut(s.Value, "#")
 		plain = strings.NewReplacer(`"`, "", "'", "", " ", "", "\t", "").Replace(plain)
-		if other := (settings.Setting{Name: s.Name, Value: plain}); plain != s.Value && plain != "" && len(settings.CheckValue(other)) == 0 {
+		if other := (settings.Setting{Name: s.Name, Value: plain}); plain != s.Value && plain != "" &&
+			len(settings.CheckValue(other)) == 0 {
 			return line(plain)
 		}
 	case settings.RuleNotANumber:
@@ -247,7 +287,8 @@ func better(f fabric.NCCLFinding, s setting, version Version) string {
 	case settings.RuleTrailingGarbage:
 		if n, ok := settings.ParseNumber(s.Value); ok && n > 0 {
 			for suffix, shift := range map[string]uint{"k": 10, "m": 20, "g": 30} {
-				if rest, cut := strings.CutSuffix(strings.TrimSuffix(lower, "b"), suffix); cut && rest == strconv.FormatInt(n, 10) && n < 1<<20 {
+				if rest, cut := strings.CutSuffix(strings.TrimSuffix(lower, "b"), suffix); cut &&
+					rest == strconv.FormatInt(n, 10) && n < 1<<20 {
 					return line(strconv.FormatInt(n<<shift, 10))
 				}
 			}

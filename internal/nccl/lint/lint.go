@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lint judges NCCL settings before a job runs with them: for each line, how one release of NCCL reads it, on one
-// node if its facts are known.
+// Package lint judges NCCL settings before a job runs with them: for each line, how one release of NCCL reads
+// it, on one node if its facts are known.
 //
-// Settings come from an nccl.conf, an environment file, a shell script, a manifest or the environment of a process (Parse). The
-// rules are those of package ncclconf, for what NCCL takes, and of package diagnose, for what fits the node; nothing here keeps a
-// list of variables. All functions are pure and may be called by any number of goroutines. Errors say which input cannot be
-// read and what was expected; a line that cannot be understood is a finding.
+// Settings come from an nccl.conf, an environment file, a shell script, a manifest or the environment of a
+// process (Parse). The rules are those of package ncclconf, for what NCCL takes, and of package diagnose, for
+// what fits the node; nothing here keeps a list of variables. All functions are pure and may be called by any
+// number of goroutines. Errors say which input cannot be read and what was expected; a line that cannot be
+// understood is a finding.
 //
-// Inputs are untrusted. They are bounded, and only the values of variables of NCCL, its plugins and the frameworks around it
-// leave the package: other lines may hold secrets.
+// Inputs are untrusted. They are bounded, and only the values of variables of NCCL, its plugins and the
+// frameworks around it leave the package: other lines may hold secrets.
 package lint
 
 import (
@@ -41,7 +42,10 @@ const (
 
 // Verdicts returns every verdict.
 func Verdicts() []Verdict {
-	return []Verdict{Works, Default, NotRecommended, Deprecated, Ignored, Foreign, Unknown, Misread, Refused, WrongHere, Undecided}
+	return []Verdict{
+		Works, Default, NotRecommended, Deprecated, Ignored, Foreign, Unknown, Misread, Refused, WrongHere,
+		Undecided,
+	}
 }
 
 // Meaning says in a sentence what becomes of a setting with that verdict.
@@ -104,8 +108,8 @@ func (r *Result) Undecided() bool {
 	})
 }
 
-// Judge judges the settings of some inputs for a release, and for a node unless that is nil. Each input is a job of its own,
-// above the NCCL configuration of the node.
+// Judge judges the settings of some inputs for a release, and for a node unless that is nil. Each input is a
+// job of its own, above the NCCL configuration of the node.
 func Judge(inputs []Input, version Version, node *fabric.Node) Result {
 	r := Result{Version: version}
 	given := map[string]bool{}
@@ -117,7 +121,8 @@ func Judge(inputs []Input, version Version, node *fabric.Node) Result {
 		from := len(r.Lines)
 		for _, s := range in.settings {
 			if s.sources != "" && given[s.sources] {
-				s.findings = []Finding{{Works, verdict.Info, "The settings of " + s.sources + " are judged by themselves, without those of this file", ""}}
+				s.findings = []Finding{{Works, verdict.Info, "The settings of " + s.sources +
+					" are judged by themselves, without those of this file", ""}}
 			}
 			r.Lines = append(r.Lines, judgeSetting(in.Name, s, version))
 		}

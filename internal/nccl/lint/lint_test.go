@@ -336,7 +336,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A script of 200 lines is judged in less than 50 ms of processor time, and with the race detector in less than 200 ms: the best of some runs, because garbage collection takes part.
+// A script of 200 lines is judged in less than 50 ms of processor time, and with the race detector in less
+// than 200 ms: the best of some runs, because garbage collection takes part.
 func TestSpeed(t *testing.T) {
 	var b strings.Builder
 	for i := range 200 {
@@ -466,7 +467,8 @@ func TestUnfollowed(t *testing.T) {
 	}
 }
 
-// What published manifests leave to a template, or to a reader of null, is no failure; a text that is another document is read.
+// What published manifests leave to a template, or to a reader of null, is no failure; a text that is another
+// document is read.
 func TestPublishedManifests(t *testing.T) {
 	for _, c := range []struct{ manifest, want string }{
 		{"env:\n- name: NCCL_DEBUG\n  value: \"${NCCL_DEBUG}\"\n", "3 NCCL_DEBUG=${NCCL_DEBUG}: undecided"},

@@ -23,9 +23,9 @@ const (
 	maxDepth     = 200
 )
 
-// parseManifest reads the settings of YAML or JSON documents: env of containers, maps whose keys are variables (ConfigMap,
-// Compose, Helm), lists of NAME=value (Compose), and scripts in texts. Aliases are not followed: what they stand for is read
-// where it is written.
+// parseManifest reads the settings of YAML or JSON documents: env of containers, maps whose keys are
+// variables (ConfigMap, Compose, Helm), lists of NAME=value (Compose), and scripts in texts. Aliases are not
+// followed: what they stand for is read where it is written.
 func (in *Input) parseManifest(data []byte) error {
 	in.refused = map[*yaml.Node]bool{}
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -73,7 +73,8 @@ func (in *Input) node(n *yaml.Node, depth int) error {
 		if in.argument(n.Content, i) {
 			continue
 		}
-		if name, value, ok := strings.Cut(c.Value, "="); ok && c.Kind == yaml.ScalarNode && isAssignment(c.Value) && concerns(name) {
+		if name, value, ok := strings.Cut(c.Value, "="); ok && c.Kind == yaml.ScalarNode && isAssignment(c.Value) &&
+			concerns(name) {
 			in.variable(c, name, value)
 			continue
 		}
@@ -127,8 +128,12 @@ func (in *Input) mapping(n *yaml.Node, depth int) error {
 		case concerns(key.Value) && value.Kind == yaml.ScalarNode:
 			in.variable(value, key.Value, value.Value)
 			continue
-		case concerns(key.Value) && value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle != 0: // a template: {{ .Values.x }}
-			in.append(setting{Setting: settings.Setting{Line: value.Line, Name: key.Value}, set: true, dynamic: true, scope: in.scopes})
+		// a template: {{ .Values.x }}
+		case concerns(key.Value) && value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle != 0:
+			in.append(setting{
+				Setting: settings.Setting{Line: value.Line, Name: key.Value}, set: true, dynamic: true,
+				scope: in.scopes,
+			})
 			continue
 		case key.Value == "env" || key.Value == "environment" || key.Value == "data":
 			in.scopes++
@@ -201,16 +206,21 @@ func (in *Input) unquoted(n *yaml.Node) {
 				in.refused[value] = true
 				continue
 			}
-			in.append(setting{Setting: settings.Setting{Line: value.Line}, scope: in.scopes, findings: []Finding{refusedByKubernetes("data", "quote the value")}})
+			in.append(setting{
+				Setting: settings.Setting{Line: value.Line}, scope: in.scopes,
+				findings: []Finding{refusedByKubernetes("data", "quote the value")},
+			})
 		}
 	}
 }
 
 func refusedByKubernetes(where, better string) Finding {
-	return Finding{Refused, verdict.Warning, "Kubernetes refuses the object: a value of " + where + " is a string, and this one is not quoted", better}
+	return Finding{Refused, verdict.Warning, "Kubernetes refuses the object: a value of " + where +
+		" is a string, and this one is not quoted", better}
 }
 
-// isString reports whether Kubernetes reads a value as a string. Its YAML is of version 1.1, to which on and yes are booleans.
+// isString reports whether Kubernetes reads a value as a string. Its YAML is of version 1.1, to which on and
+// yes are booleans.
 func isString(n *yaml.Node) bool {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias == nil || isString(n.Alias)
@@ -263,10 +273,16 @@ func firstLine(n *yaml.Node) int {
 // container adds an entry of env of a container.
 func (in *Input) container(name, value *yaml.Node) {
 	if value == nil || value.Kind != yaml.ScalarNode { // valueFrom
-		in.append(setting{Setting: settings.Setting{Line: name.Line, Name: name.Value}, set: true, dynamic: true, scope: in.scopes})
+		in.append(setting{
+			Setting: settings.Setting{Line: name.Line, Name: name.Value}, set: true, dynamic: true,
+			scope: in.scopes,
+		})
 		return
 	}
-	s := setting{Setting: settings.Setting{Line: value.Line, Name: name.Value, Value: value.Value}, set: true, dynamic: isTemplate(value.Value), scope: in.scopes}
+	s := setting{
+		Setting: settings.Setting{Line: value.Line, Name: name.Value, Value: value.Value}, set: true,
+		dynamic: isTemplate(value.Value), scope: in.scopes,
+	}
 	if !isString(value) {
 		s.findings = []Finding{refusedByKubernetes("env", fmt.Sprintf("value: %q", presentable(name.Value, value.Value)))}
 	}
@@ -276,14 +292,17 @@ func (in *Input) container(name, value *yaml.Node) {
 	in.append(s)
 }
 
-// isTemplate reports whether something replaces a part of a value before the container starts: $(NAME) of Kubernetes, ${NAME} of Compose
-// and envsubst, {{ }} of Helm and Argo. No value of NCCL has these characters.
+// isTemplate reports whether something replaces a part of a value before the container starts: $(NAME) of
+// Kubernetes, ${NAME} of Compose and envsubst, {{ }} of Helm and Argo. No value of NCCL has these characters.
 func isTemplate(value string) bool {
 	return strings.Contains(value, "$") || strings.Contains(value, "{{")
 }
 
 func (in *Input) variable(n *yaml.Node, name, value string) {
-	s := setting{Setting: settings.Setting{Line: n.Line, Name: name, Value: value}, set: true, dynamic: isTemplate(value), scope: in.scopes}
+	s := setting{
+		Setting: settings.Setting{Line: n.Line, Name: name, Value: value}, set: true,
+		dynamic: isTemplate(value), scope: in.scopes,
+	}
 	if n.ShortTag() == "!!null" { // not set, or as the caller has it
 		s.Value, s.dynamic = "", true
 	}

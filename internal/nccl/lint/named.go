@@ -20,8 +20,8 @@ var namesFile = map[string]string{
 	"NCCL_TUNER_CONFIG_PATH": "the tuner has no configuration",
 }
 
-// JudgeFiles adds a finding to each line that names a file which the host does not have. A container may have it: missing is asked
-// for the host alone, with a clean absolute path, and is false where that is not known.
+// JudgeFiles adds a finding to each line that names a file which the host does not have. A container may have
+// it: missing is asked for the host alone, with a clean absolute path, and is false where that is not known.
 func (r *Result) JudgeFiles(missing func(file string) bool) {
 	for i := range r.Lines {
 		l := &r.Lines[i]

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// NCCL fails with a network that neither it nor a plugin has; real names of plugins are right, and a name that is not known here is
-// never called wrong.
+// NCCL fails with a network that neither it nor a plugin has; real names of plugins are right, and a name
+// that is not known here is never called wrong.
 func TestNetworkNames(t *testing.T) {
 	const (
 		wrong   = "misread (warning): No network has the name "

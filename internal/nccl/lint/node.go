@@ -82,7 +82,8 @@ func (k *onNode) checks() {
 	// A variable of the job that cannot be judged is not approved.
 	set := func(id string) bool { _, is := k.job[ofPort[id]]; return is }
 	list := slices.DeleteFunc(diagnose.Run(job, checks), func(v verdict.Verdict) bool {
-		return v.Status == verdict.OK || v.Status == verdict.Failed && before[key(v)] || v.Status == verdict.Unknown && !set(v.Check.ID)
+		return v.Status == verdict.OK || v.Status == verdict.Failed && before[key(v)] || v.Status == verdict.Unknown &&
+			!set(v.Check.ID)
 	})
 	for _, g := range verdict.Together(list) {
 		v := g.Verdict
@@ -106,7 +107,8 @@ func (k *onNode) verdict(name string, v *verdict.Verdict, subject string) {
 	}
 }
 
-// withJob returns the node as the job sees it: its settings are above those of the host, and texts name that source of them.
+// withJob returns the node as the job sees it: its settings are above those of the host, and texts name that
+// source of them.
 func (k *onNode) withJob(source string) *fabric.Node {
 	var list []fabric.NCCLVariable
 	for name, i := range k.job {
@@ -133,8 +135,8 @@ func OnNode(in Input, node *fabric.Node) *fabric.Node {
 	return k.withJob(in.Name)
 }
 
-// WithVariables returns a node with another NCCL configuration, and what follows from it. Roles stay what they are, so that a
-// job that leaves out a rail does not make it one of storage.
+// WithVariables returns a node with another NCCL configuration, and what follows from it. Roles stay what
+// they are, so that a job that leaves out a rail does not make it one of storage.
 func WithVariables(node *fabric.Node, list []fabric.NCCLVariable) *fabric.Node {
 	n := *node
 	n.NCCL.Variables = list
@@ -147,7 +149,8 @@ func WithVariables(node *fabric.Node, list []fabric.NCCLVariable) *fabric.Node {
 	return &n
 }
 
-// rails names the active ports of role compute of the node that NCCL opens itself: settings of its RDMA transport are for no others.
+// rails names the active ports of role compute of the node that NCCL opens itself: settings of its RDMA
+// transport are for no others.
 func (k *onNode) rails(yield func(*fabric.HCA, *fabric.Port) bool) {
 	for h, p := range k.node.ActiveCompute {
 		if !h.Traits().NoVerbs && !yield(h, p) {
@@ -174,7 +177,11 @@ func (k *onNode) devices() {
 		}
 	}
 	if len(out) > 0 && taken > 0 {
-		k.add(name, Finding{WrongHere, verdict.Warning, fmt.Sprintf("It does not include %s, which are active compute NICs of this node: all GPUs use the remaining %d", strings.Join(out, ", "), taken), "name all of them, or remove the line"})
+		k.add(name, Finding{
+			WrongHere, verdict.Warning,
+			fmt.Sprintf("It does not include %s, which are active compute NICs of this node: all GPUs use the remaining %d",
+				strings.Join(out, ", "), taken), "name all of them, or remove the line",
+		})
 	}
 }
 
@@ -205,10 +212,17 @@ func (k *onNode) sockets() {
 		}
 	}
 	if len(bridges) > 0 {
-		k.add(name, Finding{WrongHere, verdict.Warning, strings.Join(bridges, ", ") + ": it does not reach other nodes", "name the interface of the management network"})
+		k.add(name, Finding{
+			WrongHere, verdict.Warning, strings.Join(bridges, ", ") + ": it does not reach other nodes",
+			"name the interface of the management network",
+		})
 	}
 	if len(rails) > 0 {
-		k.add(name, Finding{WrongHere, verdict.Info, "It takes interfaces of rails: " + strings.Join(rails, ", ") + ". The bootstrap then depends on them, and so does TCP where NCCL falls back to it", "name the interface of the management network"})
+		k.add(name, Finding{
+			WrongHere, verdict.Info, "It takes interfaces of rails: " + strings.Join(rails, ", ") +
+				". The bootstrap then depends on them, and so does TCP where NCCL falls back to it",
+			"name the interface of the management network",
+		})
 	}
 }
 
@@ -232,14 +246,24 @@ func (k *onNode) layers() {
 	case infiniband > 0 && ethernet == 0:
 		const reason = "The rails of this node are InfiniBand: "
 		if _, set := k.value("NCCL_IB_TC"); set {
-			k.add("NCCL_IB_TC", Finding{Ignored, verdict.Info, reason + "NCCL gives a traffic class to RoCE alone", "use NCCL_IB_SL"})
+			k.add("NCCL_IB_TC", Finding{
+				Ignored, verdict.Info, reason + "NCCL gives a traffic class to RoCE alone",
+				"use NCCL_IB_SL",
+			})
 		}
 		if _, set := k.value("NCCL_IB_GID_INDEX"); set && k.version.AtLeast("2.22") {
-			k.add("NCCL_IB_GID_INDEX", Finding{Ignored, verdict.Info, reason + "NCCL from 2.22 on does not look at it there", remove})
+			k.add("NCCL_IB_GID_INDEX", Finding{
+				Ignored, verdict.Info, reason + "NCCL from 2.22 on does not look at it there",
+				remove,
+			})
 		}
 	case ethernet > 0 && infiniband == 0:
 		if n, set := k.value("NCCL_IB_SL"); set && n != "0" && !tagged {
-			k.add("NCCL_IB_SL", Finding{Ignored, verdict.Info, "The rails of this node are RoCE: a service level is no more than the priority of a VLAN tag there", "use NCCL_IB_TC"})
+			k.add("NCCL_IB_SL", Finding{
+				Ignored, verdict.Info,
+				"The rails of this node are RoCE: a service level is no more than the priority of a VLAN tag there",
+				"use NCCL_IB_TC",
+			})
 		}
 	}
 }

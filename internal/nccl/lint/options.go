@@ -32,7 +32,8 @@ func (k *shellReader) options(command string, args []word) {
 			k.source(word{text: value, line: a.line})
 		case before == "--env-file":
 			k.source(a)
-		case (isCommandFlag(before) || slices.Contains(remote, command) && strings.ContainsAny(a.text, " ;")) && strings.Contains(a.text, "NCCL_") && k.nested < maxNested:
+		case (isCommandFlag(before) || slices.Contains(remote, command) && strings.ContainsAny(a.text, " ;")) &&
+			strings.Contains(a.text, "NCCL_") && k.nested < maxNested:
 			k.script(command, a)
 		case command == "bsub" && before == "-env":
 			k.list("LSF", a.text, a)
@@ -82,7 +83,8 @@ func isCommandFlag(option string) bool {
 	return len(option) >= 2 && len(option) <= 4 && option[0] == '-' && option[1] != '-' && option[len(option)-1] == 'c'
 }
 
-// between reads settings between commas, as options of Apptainer have them. Those without a name belong to the value before.
+// between reads settings between commas, as options of Apptainer have them. Those without a name belong to
+// the value before.
 func (k *shellReader) between(value string, w word, whole bool) {
 	if whole {
 		value = w.text
@@ -115,7 +117,8 @@ func (k *shellReader) list(manager, value string, w word) {
 		}
 		if st := &k.in.settings[before]; continues(st.Name, parts[i+1]) {
 			st.findings = append(st.findings, Finding{
-				Misread, verdict.Warning, manager + " ends the value at the comma, and takes what follows for the name of a variable",
+				Misread, verdict.Warning, manager +
+					" ends the value at the comma, and takes what follows for the name of a variable",
 				"export " + st.Name + " before the command, and pass the whole environment",
 			})
 		}
@@ -140,8 +143,8 @@ func splitExport(value string) []string {
 	return parts
 }
 
-// continues reports whether a part of --export behind a setting was meant as a part of its value: it is no name that people give
-// variables, or the value is a list of such words.
+// continues reports whether a part of --export behind a setting was meant as a part of its value: it is no
+// name that people give variables, or the value is a list of such words.
 func continues(name, part string) bool {
 	if strings.Contains(part, "=") {
 		return false

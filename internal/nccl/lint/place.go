@@ -29,7 +29,10 @@ func (k *onNode) level() {
 			continue
 		}
 		gpu := r.GPU
-		if at := slices.IndexFunc(gpus, func(g verdict.GPU) bool { return g.Function != nil && g.Function.Address == r.GPU }); at >= 0 {
+		if at := slices.IndexFunc(gpus, func(g verdict.GPU) bool {
+			return g.Function != nil &&
+				g.Function.Address == r.GPU
+		}); at >= 0 {
 			gpu = gpus[at].Name
 		}
 		pair := gpu + " and " + r.NIC
@@ -50,7 +53,11 @@ func (k *onNode) level() {
 	}
 	switch {
 	case len(off) > 0:
-		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("The level is nearer than %s: they do not use GPUDirect RDMA, and traffic goes through host memory", spelling.Few(off, few)), remove})
+		k.add(name, Finding{
+			WrongHere, verdict.Critical,
+			fmt.Sprintf("The level is nearer than %s: they do not use GPUDirect RDMA, and traffic goes through host memory",
+				spelling.Few(off, few)), remove,
+		})
 	case len(hidden) > 0:
 		k.add(name, Finding{Undecided, verdict.Info, "The distance of " + spelling.Few(hidden, few) + " is not known", ""})
 	}
@@ -82,16 +89,26 @@ func (k *onNode) peers() {
 	}
 	switch {
 	case linked > 1:
-		k.add(noPeers, Finding{WrongHere, verdict.Warning, fmt.Sprintf("%d GPUs of this node have NVLink, which NCCL then does not use", linked), remove})
+		k.add(noPeers, Finding{
+			WrongHere, verdict.Warning,
+			fmt.Sprintf("%d GPUs of this node have NVLink, which NCCL then does not use", linked), remove,
+		})
 	case reach > 0:
-		k.add(noPeers, Finding{WrongHere, verdict.Warning, "GPUs of this node reach each other directly, which NCCL then does not use", remove})
+		k.add(noPeers, Finding{
+			WrongHere, verdict.Warning,
+			"GPUs of this node reach each other directly, which NCCL then does not use", remove,
+		})
 	case hidden:
-		k.add(noPeers, Finding{Undecided, verdict.Info, "Whether GPUs of this node reach each other directly is not known", ""})
+		k.add(noPeers, Finding{
+			Undecided, verdict.Info, "Whether GPUs of this node reach each other directly is not known",
+			"",
+		})
 	}
 }
 
-// plugin judges whether there is a network plugin where the settings need one. NCCL loads what NCCL_NET_PLUGIN names as it is
-// written, else libnccl-net-<name>.so, else libnccl-net.so, and says nothing where there is none.
+// plugin judges whether there is a network plugin where the settings need one. NCCL loads what
+// NCCL_NET_PLUGIN names as it is written, else libnccl-net-<name>.so, else libnccl-net.so, and says nothing
+// where there is none.
 func (k *onNode) plugin() {
 	network, named := k.value("NCCL_NET")
 	list, listed := k.value("NCCL_NET_PLUGIN")
@@ -105,7 +122,10 @@ func (k *onNode) plugin() {
 		name = "NCCL_NET"
 	}
 	if k.node.Inside == nil {
-		k.add(name, Finding{Undecided, verdict.Info, "Only the environment of the job shows whether the plugin is installed: run check --inside or lint --host --env there", ""})
+		k.add(name, Finding{
+			Undecided, verdict.Info,
+			"Only the environment of the job shows whether the plugin is installed: run check --inside or lint --host --env there", "",
+		})
 		return
 	}
 	found, known := k.node.Inside.Plugins.Get()
@@ -118,18 +138,32 @@ func (k *onNode) plugin() {
 		switch {
 		case one == "" || strings.EqualFold(one, "none"):
 		case strings.Contains(one, "/") && !slices.Contains(found, one) && !k.in.environment:
-			k.add(name, Finding{Undecided, verdict.Info, "Whether " + one + " exists is not known: only files named by the environment are looked for", ""})
+			k.add(name, Finding{Undecided, verdict.Info, "Whether " + one +
+				" exists is not known: only files named by the environment are looked for", ""})
 		case !slices.ContainsFunc(found, func(file string) bool { return isPlugin(file, one) }):
 			missing = append(missing, one)
 		}
 	}
 	switch {
 	case listed && named && len(missing) > 0:
-		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("There is no plugin %s here, and NCCL itself has only the networks %s: with NCCL_NET=%s it fails", spelling.Few(missing, few), strings.Join(networks, " and "), network), "add its folder to LD_LIBRARY_PATH, or remove both lines"})
+		k.add(name, Finding{
+			WrongHere, verdict.Critical,
+			fmt.Sprintf("There is no plugin %s here, and NCCL itself has only the networks %s: with NCCL_NET=%s it fails",
+				spelling.Few(missing, few), strings.Join(networks, " and "), network),
+			"add its folder to LD_LIBRARY_PATH, or remove both lines",
+		})
 	case listed && len(missing) > 0:
-		k.add(name, Finding{WrongHere, verdict.Warning, fmt.Sprintf("There is no plugin %s here: NCCL goes on without it, and uses its own networks", spelling.Few(missing, few)), "add its folder to LD_LIBRARY_PATH, or remove the line"})
+		k.add(name, Finding{
+			WrongHere, verdict.Warning,
+			fmt.Sprintf("There is no plugin %s here: NCCL goes on without it, and uses its own networks",
+				spelling.Few(missing, few)), "add its folder to LD_LIBRARY_PATH, or remove the line",
+		})
 	case named && !listed && len(found) == 0:
-		k.add(name, Finding{WrongHere, verdict.Critical, fmt.Sprintf("There is no plugin libnccl-net.so here, and NCCL itself has only the networks %s: it fails", strings.Join(networks, " and ")), "install the plugin, add its folder to LD_LIBRARY_PATH, or remove the line"})
+		k.add(name, Finding{
+			WrongHere, verdict.Critical,
+			fmt.Sprintf("There is no plugin libnccl-net.so here, and NCCL itself has only the networks %s: it fails",
+				strings.Join(networks, " and ")), "install the plugin, add its folder to LD_LIBRARY_PATH, or remove the line",
+		})
 	}
 }
 
@@ -157,7 +191,10 @@ func (k *onNode) place() {
 }
 
 // rdmaSettings are what people set who want RDMA; what is wrong with the place is reported at the first one.
-var rdmaSettings = []string{"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_TIMEOUT", "NCCL_IB_QPS_PER_CONNECTION"}
+var rdmaSettings = []string{
+	"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL",
+	"NCCL_IB_TIMEOUT", "NCCL_IB_QPS_PER_CONNECTION",
+}
 
 // few is how many names of a list are shown.
 const few = 8

@@ -10,13 +10,16 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// pythonSetting finds os.environ["NAME"] = "value", env["NCCL_NAME"] = "value" of any dictionary, environ.setdefault("NAME", "value"), putenv("NAME", "value") and an entry
-// "NAME": "value" of a dictionary, or an argument NCCL_NAME="value", also on a line of its own. The value is a text in quotes, or any other expression.
+// pythonSetting finds os.environ["NAME"] = "value", env["NCCL_NAME"] = "value" of any dictionary,
+// environ.setdefault("NAME", "value"), putenv("NAME", "value") and an entry "NAME": "value" of a dictionary,
+// or an argument NCCL_NAME="value", also on a line of its own. The value is a text in quotes, or any other
+// expression.
 var pythonSetting = lazyregexp.New(`(?:environ\s*\[\s*["'](\w+)["']\s*\]\s*=|\w\s*\[\s*["'](NCCL_\w+)["']\s*\]\s*=|(?:setdefault|putenv)\s*\(\s*["'](\w+)["']\s*,|["'](\w+)["']\s*:|[(,]\s*(NCCL_\w+)\s*=|^\s+(NCCL_\w+)=)\s*[rb]?(?:"([^"\\\n]*)"|'([^'\\\n]*)'|([^\s]))`)
 
-// parsePython reads the settings of a Python program, line by line. Comments and texts of several lines are no settings; such a text
-// that sets variables of NCCL and is no documentation is mentioned. What is indented may not be reached: each indented group counts as
-// an alternative, and of settings that are repeated outside, each one.
+// parsePython reads the settings of a Python program, line by line. Comments and texts of several lines are
+// no settings; such a text that sets variables of NCCL and is no documentation is mentioned. What is indented
+// may not be reached: each indented group counts as an alternative, and of settings that are repeated
+// outside, each one.
 func (in *Input) parsePython(data []byte) {
 	text, unread := pythonCode(string(data))
 	var body, indented []part
@@ -42,7 +45,8 @@ func (in *Input) parsePython(data []byte) {
 			}
 			at := len(in.settings)
 			in.add(setting{
-				Setting: settings.Setting{Line: number, Name: strings.Join(m[1:7], ""), Value: m[7] + m[8]}, set: true, dynamic: m[9] != "", scripted: true,
+				Setting: settings.Setting{Line: number, Name: strings.Join(m[1:7], ""), Value: m[7] + m[8]}, set: true,
+				dynamic: m[9] != "", scripted: true,
 			})
 			switch {
 			case len(in.settings) == at:
@@ -60,13 +64,17 @@ func (in *Input) parsePython(data []byte) {
 	in.scripts = append(in.scripts, script{in.scopes, body})
 	for _, at := range unread {
 		in.append(setting{Setting: settings.Setting{Line: at}, findings: []Finding{
-			{Undecided, verdict.Info, "The text that begins here sets variables of NCCL, and is not judged: what reads it is not known", "run lint with the text in a file of its own"},
+			{
+				Undecided, verdict.Info,
+				"The text that begins here sets variables of NCCL, and is not judged: what reads it is not known",
+				"run lint with the text in a file of its own",
+			},
 		}})
 	}
 }
 
-// pythonCode returns a program with blanks in place of its comments and of texts between three quotes, and the lines of those that set
-// variables of NCCL and are more than a statement, which is documentation.
+// pythonCode returns a program with blanks in place of its comments and of texts between three quotes, and
+// the lines of those that set variables of NCCL and are more than a statement, which is documentation.
 func pythonCode(text string) (code string, unread []int) {
 	b := []byte(text)
 	line, begin := 1, true // begin: nothing but blanks stands before, on the line

@@ -73,10 +73,14 @@ type runs struct {
 	ends   map[int]end
 }
 
-// follow returns what the jobs of an input may have: for each container, its settings and what its scripts make of them. A part of a
-// script that may not be reached counts as reached and as not reached; such parts are not combined with each other.
+// follow returns what the jobs of an input may have: for each container, its settings and what its scripts
+// make of them. A part of a script that may not be reached counts as reached and as not reached; such parts
+// are not combined with each other.
 func follow(in *Input) *runs {
-	r := &runs{in: in, keys: map[string]bool{}, ran: make([]bool, len(in.settings)), missed: make([]bool, len(in.settings)), ends: map[int]end{}}
+	r := &runs{
+		in: in, keys: map[string]bool{}, ran: make([]bool, len(in.settings)),
+		missed: make([]bool, len(in.settings)), ends: map[int]end{},
+	}
 	byScope := map[int]job{}
 	for i, s := range in.settings {
 		if !s.set || s.Name == "" || s.scripted {
@@ -110,8 +114,8 @@ func follow(in *Input) *runs {
 	return r
 }
 
-// script follows one script. Its end counts as a program, for the script may be sourced by another one, and functions that nothing
-// calls are called there.
+// script follows one script. Its end counts as a program, for the script may be sourced by another one, and
+// functions that nothing calls are called there.
 func (r *runs) script(base job, body []part) {
 	r.now = []environment{{settings: maps.Clone(base), owned: true}}
 	if base == nil {
@@ -224,9 +228,10 @@ func (r *runs) scope(inside func()) {
 	r.now = before
 }
 
-// branch follows parts of which one is reached, or none unless there is a usual one, the last. Each begins with what there may be
-// before it, so that its programs are judged with all of that; what it leaves behind is added for the usual environment alone, so that
-// the number of environments does not double with each branch.
+// branch follows parts of which one is reached, or none unless there is a usual one, the last. Each begins
+// with what there may be before it, so that its programs are judged with all of that; what it leaves behind
+// is added for the usual environment alone, so that the number of environments does not double with each
+// branch.
 func (r *runs) branch(bodies [][]part, usual bool) {
 	before := r.share()
 	var left []environment
@@ -238,7 +243,8 @@ func (r *runs) branch(bodies [][]part, usual bool) {
 			break
 		}
 		for k, e := range r.now {
-			if (k == 0 || k >= len(before)) && !slices.ContainsFunc(left, func(o environment) bool { return r.same(o, e) }) && !r.same(before[0], e) {
+			if (k == 0 || k >= len(before)) && !slices.ContainsFunc(left, func(o environment) bool { return r.same(o, e) }) &&
+				!r.same(before[0], e) {
 				left = append(left, e)
 			}
 		}
@@ -312,9 +318,13 @@ func (r *runs) unused(lines []Line) {
 		how, ended := r.ends[i]
 		switch {
 		case r.missed[i], !ended && r.full:
-			l.Findings = append(l.Findings, Finding{Undecided, verdict.Info, "The script has too many branches and programs: this line is not judged together with the others", ""})
+			l.Findings = append(l.Findings, Finding{
+				Undecided, verdict.Info,
+				"The script has too many branches and programs: this line is not judged together with the others", "",
+			})
 		case ended && how.by >= 0:
-			f := Finding{Ignored, verdict.Info, fmt.Sprintf("Line %d sets %s too, and counts", r.in.settings[how.by].Line, s.Name), remove}
+			f := Finding{Ignored, verdict.Info, fmt.Sprintf("Line %d sets %s too, and counts", r.in.settings[how.by].Line,
+				s.Name), remove}
 			if v, _ := settings.Describe(s.Name); l.Value != lines[how.by].Value && v.Status == settings.StatusCurrent {
 				f.Severity = verdict.Warning
 			}
@@ -322,10 +332,16 @@ func (r *runs) unused(lines []Line) {
 		case ended:
 			l.Findings = append(l.Findings, Finding{Ignored, verdict.Info, fmt.Sprintf("Line %d unsets it", how.unset), remove})
 		default:
-			l.Findings = append(l.Findings, Finding{Ignored, verdict.Warning, "The subshell that sets it ends before it runs a program", "set it outside of the subshell"})
+			l.Findings = append(l.Findings, Finding{
+				Ignored, verdict.Warning,
+				"The subshell that sets it ends before it runs a program", "set it outside of the subshell",
+			})
 		}
 	}
 }
 
 // tooMany is said of an input that is not followed to its end.
-var tooMany = Finding{Undecided, verdict.Info, fmt.Sprintf("The settings are not judged in all combinations: expected at most %d different environments of programs, and %d at a line", maxJobs, maxAlternatives), "split the script"}
+var tooMany = Finding{
+	Undecided, verdict.Info,
+	fmt.Sprintf("The settings are not judged in all combinations: expected at most %d different environments of programs, and %d at a line", maxJobs, maxAlternatives), "split the script",
+}

@@ -47,7 +47,10 @@ type shellReader struct {
 }
 
 func (in *Input) newShellReader(text string, line, nested int) *shellReader {
-	return &shellReader{in: in, nested: nested, scope: in.scopes, text: text, line: line, exported: map[string]bool{}, private: map[string][]int{}}
+	return &shellReader{
+		in: in, nested: nested, scope: in.scopes, text: text, line: line, exported: map[string]bool{},
+		private: map[string][]int{},
+	}
 }
 
 // parseShell reads a script whose first line has that number.
@@ -61,7 +64,11 @@ func (in *Input) parseShell(text string, line int) error {
 func (in *Input) shellParts(text string, line, nested int) ([]part, error) {
 	if before, _, found := strings.Cut(text, "\r\n"); found {
 		in.append(setting{Setting: settings.Setting{Line: line + strings.Count(before, "\n")}, findings: []Finding{
-			{Misread, verdict.Warning, "Lines end in a carriage return: the shell takes it for a part of the last word, and Slurm refuses the script", "remove the carriage returns, as dos2unix does"},
+			{
+				Misread, verdict.Warning,
+				"Lines end in a carriage return: the shell takes it for a part of the last word, and Slurm refuses the script",
+				"remove the carriage returns, as dos2unix does",
+			},
 		}})
 		text = strings.ReplaceAll(text, "\r\n", "\n")
 	}
@@ -83,7 +90,8 @@ func (k *shellReader) readAll() {
 		source.begin()
 		read := begin // behind the last statement
 		var flaw error
-		parser.StmtsSeq(source)(func(stmt *syntax.Stmt, err error) bool { // no range: the parser may call once more behind an error
+		// no range: the parser may call once more behind an error
+		parser.StmtsSeq(source)(func(stmt *syntax.Stmt, err error) bool {
 			if flaw == nil {
 				flaw = err
 			}
@@ -147,7 +155,8 @@ func (k *shellReader) keptPrivate() {
 				severity = verdict.Warning
 			}
 			st.findings = append(st.findings, Finding{
-				Ignored, severity, "The shell keeps the variable to itself: programs that the script starts do not get it, unless the script got it from its caller",
+				Ignored, severity,
+				"The shell keeps the variable to itself: programs that the script starts do not get it, unless the script got it from its caller",
 				"export " + name + "=" + st.Value,
 			})
 		}

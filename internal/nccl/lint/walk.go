@@ -25,7 +25,8 @@ func (k *shellReader) add(p part) {
 // block returns the parts of what stands in a block.
 func (k *shellReader) block(inside func()) []part {
 	if k.depth++; k.depth > maxBlocks && k.err == nil {
-		k.err = fmt.Errorf("line %d: expected at most %d blocks (if, case, loops, functions, subshells) in each other", k.lineAt(k.at), maxBlocks)
+		k.err = fmt.Errorf("line %d: expected at most %d blocks (if, case, loops, functions, subshells) in each other",
+			k.lineAt(k.at), maxBlocks)
 	}
 	outside := k.parts
 	k.parts = nil
@@ -105,7 +106,11 @@ func (k *shellReader) compound(command syntax.Command, begin int) {
 }
 
 func (k *shellReader) loop(begin int, condition, body []*syntax.Stmt) {
-	k.add(part{kind: partLoop, body: [][]part{k.block(func() { k.statements(condition, begin); k.statements(body, begin) })}})
+	k.add(part{kind: partLoop, body: [][]part{k.block(func() {
+		k.statements(condition, begin)
+		k.statements(body,
+			begin)
+	})}})
 }
 
 // choice reads if, elif and else.
@@ -131,8 +136,8 @@ func (k *shellReader) cases(c *syntax.CaseClause, begin int) {
 	k.add(p)
 }
 
-// chain reads statements with &&, || and | between them. What follows a command that may fail is not always reached; parts of a
-// pipeline have an environment of their own.
+// chain reads statements with &&, || and | between them. What follows a command that may fail is not always
+// reached; parts of a pipeline have an environment of their own.
 func (k *shellReader) chain(c *syntax.BinaryCmd, begin int) {
 	var list []*syntax.Stmt
 	var operators []syntax.BinCmdOperator
@@ -184,7 +189,8 @@ func (k *shellReader) call(c *syntax.CallExpr, begin int) {
 	case len(args) > 0:
 		k.command(own, args[0], args[1:])
 	}
-	if all := append(own, args...); len(k.in.settings) == before && (len(args) == 0 || !slices.Contains(conditions, args[0].text)) {
+	if all := append(own, args...); len(k.in.settings) == before &&
+		(len(args) == 0 || !slices.Contains(conditions, args[0].text)) {
 		k.texts(all)
 	}
 }
@@ -231,7 +237,9 @@ func (k *shellReader) declaration(c *syntax.DeclClause, begin int) {
 		args = append(args, k.assignment(a, begin)...)
 	}
 	before := len(k.in.settings)
-	if k.command(nil, word{text: c.Variant.Value, line: k.lineAt(begin + int(c.Pos().Offset()))}, args); len(k.in.settings) == before { //nolint:gosec // at most MaxInput
+	line := k.lineAt(begin + int(c.Pos().Offset())) //nolint:gosec // at most MaxInput
+	k.command(nil, word{text: c.Variant.Value, line: line}, args)
+	if len(k.in.settings) == before {
 		k.texts(append([]word{{text: c.Variant.Value}}, args...))
 	}
 }

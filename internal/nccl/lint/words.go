@@ -165,7 +165,8 @@ func unquote(text string) string {
 // setsNCCL matches what may set a variable of NCCL, in a script or in nccl.conf.
 var setsNCCL = lazyregexp.New(`\bNCCL_[A-Z0-9_]+\s*=`)
 
-// documents notes here-documents that set variables of NCCL: they are input of a command. What it does with them is not known.
+// documents notes here-documents that set variables of NCCL: they are input of a command. What it does with them
+// is not known.
 func (k *shellReader) documents(s *syntax.Stmt, begin int) {
 	for _, r := range s.Redirs {
 		if r.Hdoc == nil {
@@ -173,20 +174,25 @@ func (k *shellReader) documents(s *syntax.Stmt, begin int) {
 		}
 		if at := setsNCCL().FindStringIndex(k.written(r.Hdoc, begin)); at != nil {
 			k.flaw(begin+int(r.Hdoc.Pos().Offset())+at[0], Undecided, verdict.Info, //nolint:gosec // at most MaxInput
-				"The here-document that has this line sets variables of NCCL, and is not judged: what reads it is not known", "run lint with the text of the document in a file of its own")
+				"The here-document that has this line sets variables of NCCL, and is not judged: what reads it is not known",
+				"run lint with the text of the document in a file of its own")
 		}
 	}
 }
 
 func (k *shellReader) flaw(at int, v Verdict, severity verdict.Severity, reason, better string) {
-	k.flaws = append(k.flaws, setting{Setting: settings.Setting{Line: k.lineAt(at)}, findings: []Finding{{v, severity, reason, better}}})
+	k.flaws = append(k.flaws, setting{
+		Setting:  settings.Setting{Line: k.lineAt(at)},
+		findings: []Finding{{v, severity, reason, better}},
+	})
 }
 
 // placeholder is what documentation writes for a value: <host>. To the shell it is two redirections.
 var placeholder = lazyregexp.New(`<[A-Za-z][A-Za-z0-9 _.:/-]*>`)
 
-// unread reports what the shell does not understand, and returns where to go on: behind a quote that is not closed, or behind the first
-// line of the statement. A line with placeholders is read again without them, and (( as two brackets where it is no arithmetic.
+// unread reports what the shell does not understand, and returns where to go on: behind a quote that is not
+// closed, or behind the first line of the statement. A line with placeholders is read again without them, and ((
+// as two brackets where it is no arithmetic.
 func (k *shellReader) unread(flaw error, begin, read int) int {
 	var e syntax.ParseError
 	if !errors.As(flaw, &e) {
@@ -197,7 +203,8 @@ func (k *shellReader) unread(flaw error, begin, read int) int {
 	}
 	at := min(max(begin+int(e.Pos.Offset()), read), len(k.text)) //nolint:gosec // at most MaxInput
 	if strings.Contains(e.Text, "closing quote") {
-		k.flaw(at, Misread, verdict.Warning, "A quote that begins here is not closed: the shell takes what follows for a part of it", "close the quote")
+		k.flaw(at, Misread, verdict.Warning,
+			"A quote that begins here is not closed: the shell takes what follows for a part of it", "close the quote")
 		return k.nextLine(at)
 	}
 	if two := strings.LastIndex(k.text[read:at], "(("); two >= 0 && strings.Contains(e.Text, "arithm") {
@@ -206,12 +213,14 @@ func (k *shellReader) unread(flaw error, begin, read int) int {
 	}
 	end := k.nextLine(read)
 	line := k.text[read:end]
-	if blank := placeholder().ReplaceAllStringFunc(line, func(s string) string { return strings.Repeat("_", len(s)) }); blank != line {
+	if blank := placeholder().ReplaceAllStringFunc(line,
+		func(s string) string { return strings.Repeat("_", len(s)) }); blank != line {
 		k.text = k.text[:read] + blank + k.text[end:]
 		return read
 	}
 	if setsNCCL().MatchString(line) {
-		k.flaw(read, Undecided, verdict.Info, "The shell does not read this statement, and lint does not judge it: "+shown(e.Text), "correct the statement")
+		k.flaw(read, Undecided, verdict.Info,
+			"The shell does not read this statement, and lint does not judge it: "+shown(e.Text), "correct the statement")
 	}
 	return end
 }

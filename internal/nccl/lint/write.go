@@ -11,9 +11,9 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// WriteSuggestions prints settings as lines of a format, each below a comment with the reason and the source. One without a value
-// is a comment alone. Whatever a value has, the format reads it as it is; one that cannot be written in all formats is left out, and
-// a comment says so.
+// WriteSuggestions prints settings as lines of a format, each below a comment with the reason and the source.
+// One without a value is a comment alone. Whatever a value has, the format reads it as it is; one that cannot
+// be written in all formats is left out, and a comment says so.
 func WriteSuggestions(w io.Writer, list []Suggestion, format Format) error {
 	indent, b := "", new(strings.Builder)
 	switch format {
@@ -33,7 +33,8 @@ func WriteSuggestions(w io.Writer, list []Suggestion, format Format) error {
 		}
 		switch {
 		case s.Value == "":
-		case strings.ContainsAny(s.Name, "+=") || !isAssignment(s.Name+"=") || strings.ContainsFunc(s.Value, fabric.Unprintable):
+		case strings.ContainsAny(s.Name, "+=") || !isAssignment(s.Name+"=") ||
+			strings.ContainsFunc(s.Value, fabric.Unprintable):
 			fmt.Fprintf(b, "%s# Left out: its name or value has characters that not every format can have.\n", indent)
 		default:
 			b.WriteString(assignment(s, format))
@@ -74,7 +75,8 @@ func assignment(s Suggestion, format Format) string {
 	return "export " + s.Name + "=" + quoted(s.Value) + ofJob + "\n"
 }
 
-// quoted is a value as shells and systemd read it. One that begins with = or ~ is a command or a home folder to some shells.
+// quoted is a value as shells and systemd read it. One that begins with = or ~ is a command or a home folder
+// to some shells.
 func quoted(value string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:/%@+-=^"
 	switch {

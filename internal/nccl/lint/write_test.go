@@ -13,7 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// hostileValues are values that shells, YAML or Kubernetes would take for more than text, each of which lint writes as it is.
+// hostileValues are values that shells, YAML or Kubernetes would take for more than text, each of which lint
+// writes as it is.
 var hostileValues = []string{
 	"=mlx5_0:1,mlx5_1:1", "^=mlx5_0", "~root", "AWS Libfabric", "$(touch x)", "`touch x`", "$HOME ${HOME}", "a'b", `a"b`, `a\b`, `'"$(touch x)`, "!!", "a;touch x", "a&touch x",
 	"a|b", "a#b", "# c", "*", "{a,b}", "<(touch x)", "- a", ": b", "{{ .Values }}", "%h.%p", "é ü", "&anchor", "null", "0x10", "1e3", "yes", "$(HOME)$$",

@@ -25,8 +25,8 @@ type Entry struct {
 	Message string // not yet fit to be printed: see Text
 }
 
-// ParseEntry parses "gpu1:41:50 [0] NCCL INFO message" and "[2026-01-02 03:04:05] gpu1:41:50 [0] net_ib.cc:1295 (f) NCCL WARN message"
-// (NCCL src/debug.cc). It reports whether NCCL wrote the line.
+// ParseEntry parses "gpu1:41:50 [0] NCCL INFO message" and "[2026-01-02 03:04:05] gpu1:41:50 [0]
+// net_ib.cc:1295 (f) NCCL WARN message" (NCCL src/debug.cc). It reports whether NCCL wrote the line.
 func ParseEntry(line string) (Entry, bool) {
 	for from := 0; ; {
 		at := strings.Index(line[from:], "NCCL ")
@@ -42,8 +42,10 @@ func ParseEntry(line string) (Entry, bool) {
 			e.origin(line[:at])
 			return e, true
 		case Version:
-			release := word(strings.TrimLeft(message, " \t"))                                // the rest of the line may have as many again
-			if _, _, ok := ParseVersion(release); ok && strings.Contains(release, "+cuda") { // PyTorch ends errors with one that has none
+			// the rest of the line may have as many again
+			release := word(strings.TrimLeft(message, " \t"))
+			// PyTorch ends errors with one that has none
+			if _, _, ok := ParseVersion(release); ok && strings.Contains(release, "+cuda") {
 				e.Message = strings.TrimSpace(message)
 				return e, true
 			}
@@ -86,8 +88,8 @@ type Init struct {
 	Complete    bool
 }
 
-// ParseInit parses "ncclCommInitRank comm 0x55d0 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x7d - Init COMPLETE" (NCCL
-// src/init.cc).
+// ParseInit parses "ncclCommInitRank comm 0x55d0 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x7d
+// - Init COMPLETE" (NCCL src/init.cc).
 func ParseInit(message string) (Init, bool) {
 	what, complete := strings.CutSuffix(message, "Init COMPLETE")
 	if !complete {
@@ -124,14 +126,15 @@ func number(s string) int {
 
 // Timings is how long the set-up of a communicator took on one rank, in seconds.
 type Timings struct {
-	Rank    int
-	Total   float64
-	Phase   string  // the longest part, in NCCL's words: kernels, alloc, bootstrap, allgathers, topo, graphs, connections, rest
+	Rank  int
+	Total float64
+	// the longest part, in NCCL's words: kernels, alloc, bootstrap, allgathers, topo, graphs, connections, rest
+	Phase   string
 	Longest float64 // of that part
 }
 
-// ParseTimings parses "Init timings - ncclCommInitRank: rank 0 nranks 2 total 1.50 (kernels 0.20, bootstrap 1.00, rest 0.30)" (NCCL
-// src/init.cc, from 2.22).
+// ParseTimings parses "Init timings - ncclCommInitRank: rank 0 nranks 2 total 1.50 (kernels 0.20, bootstrap
+// 1.00, rest 0.30)" (NCCL src/init.cc, from 2.22).
 func ParseTimings(message string) (Timings, bool) {
 	rest, found := strings.CutPrefix(message, "Init timings")
 	if !found {

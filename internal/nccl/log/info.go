@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// info reads the message of an INFO line. Format strings change from release to release, blanks before colons most of all;
-// what is looked for is what all of them have.
+// info reads the message of an INFO line. Format strings change from release to release, blanks before colons
+// most of all; what is looked for is what all of them have.
 func (l *Log) info(m string) {
 	switch {
 	case strings.HasPrefix(m, "Channel "), strings.HasPrefix(m, "CollNet "):
@@ -80,7 +80,8 @@ func (l *Log) counts(m string) {
 	}
 }
 
-// setting reads "NCCL_IB_TC set by environment to 106." and "NCCL_IB_HCA set to mlx5". Only numbers end with a full stop.
+// setting reads "NCCL_IB_TC set by environment to 106." and "NCCL_IB_HCA set to mlx5". Only numbers end with
+// a full stop.
 func (l *Log) setting(m string) {
 	name, value, found := strings.Cut(m, " set by environment to ")
 	if !found {
@@ -103,13 +104,14 @@ func (l *Log) setting(m string) {
 // inProgress is ncclInProgress: what a call that does not wait returns.
 const inProgress = "7"
 
-// failed reads the trace that follows a call which failed, "init.cc:1785 -> 1", from 2.30.5 on with the name of the function,
-// "init.cc:1785 (ncclFoo) -> 1".
+// failed reads the trace that follows a call which failed, "init.cc:1785 -> 1", from 2.30.5 on with the name
+// of the function, "init.cc:1785 (ncclFoo) -> 1".
 func (l *Log) failed(m string) {
 	place, result, found := strings.Cut(m, " -> ")
 	file, at, colon := strings.Cut(place, ":")
 	line, function, named := strings.Cut(at, " ")
-	if !found || !colon || l.Failed != "" || !isNumber(line) || named && !strings.HasPrefix(function, "(") || !isNumber(word(result)) || word(result) == inProgress {
+	if !found || !colon || l.Failed != "" || !isNumber(line) || named && !strings.HasPrefix(function, "(") ||
+		!isNumber(word(result)) || word(result) == inProgress {
 		return
 	}
 	for _, suffix := range []string{".cc", ".cu", ".h", ".cpp"} {
@@ -147,14 +149,17 @@ func (l *Log) hca(network, m string) {
 	if !found || !quoted || !ok || state != "Enabled" && state != "Disabled" {
 		return
 	}
-	h := HCA{Network: Text(network), Index: n, Name: Text(strings.Trim(strings.TrimSpace(name), "'")), GPUDirect: state == "Enabled"}
+	h := HCA{
+		Network: Text(network), Index: n, Name: Text(strings.Trim(strings.TrimSpace(name), "'")),
+		GPUDirect: state == "Enabled",
+	}
 	if !slices.Contains(l.HCAs, h) && len(l.HCAs) < maxDevices {
 		l.HCAs = append(l.HCAs, h)
 	}
 }
 
-// devices reads "[0]mlx5_0:1/RoCE [1]={[0] mlx5_1:1/IB, [1] mlx5_2:1/IB} [RO]; OOB eth0:10.0.0.1<0>". The port may be followed
-// by rail and plane, the link layer by "/SHARP".
+// devices reads "[0]mlx5_0:1/RoCE [1]={[0] mlx5_1:1/IB, [1] mlx5_2:1/IB} [RO]; OOB eth0:10.0.0.1<0>". The
+// port may be followed by rail and plane, the link layer by "/SHARP".
 func (l *Log) devices(m string) {
 	m, _, _ = strings.Cut(m, ";")
 	blank := func(r rune) bool { return strings.ContainsRune(" {},=", r) }
@@ -208,8 +213,8 @@ func (l *Log) channel(m string) {
 	}
 }
 
-// network reads "IB/0/GDRDMA(PCI)/Shared" and "AWS Libfabric/0(3)/GDRDMA": a name that may have slashes, the number of a
-// device, and the rank of a proxy in parentheses.
+// network reads "IB/0/GDRDMA(PCI)/Shared" and "AWS Libfabric/0(3)/GDRDMA": a name that may have slashes, the
+// number of a device, and the rank of a proxy in parentheses.
 func (link *Link) network(s string) bool {
 	for i := range len(s) {
 		if s[i] != '/' || i == 0 {

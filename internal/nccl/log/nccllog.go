@@ -149,7 +149,8 @@ func lines(head, tail []byte, cut bool) iter.Seq[string] {
 	}
 }
 
-// Add reads one more line. It reports what NCCL wrote, and whether it wrote the line; launchers put their own words before.
+// Add reads one more line. It reports what NCCL wrote, and whether it wrote the line; launchers put their own
+// words before.
 func (l *Log) Add(line string) (Entry, bool) {
 	e, found := ParseEntry(line)
 	switch e.Level {

@@ -11,8 +11,10 @@ import (
 
 // Advice is what a value of a variable means for a job, where NCCL takes it as it is written.
 type Advice struct {
-	Name     string
-	Value    string // words separated by |, a span of numbers as in the column range of variables, empty, or * for any; of NCCL_ALGO and NCCL_PROTO a word that is enabled or a kind of list
+	Name string
+	// words separated by |, a span of numbers as in the column range of variables, empty, or * for any; of
+	// NCCL_ALGO and NCCL_PROTO a word that is enabled or a kind of list
+	Value    string
 	Releases string // "2.21..", "..2.20" or "2.14..2.22", both ends included; empty: all
 	Verdict  string // default, works, not_recommended, deprecated, ignored or refused
 	Severity string // info, warning or critical

@@ -92,12 +92,13 @@ func (b *builder) userConf(home string) {
 
 func (b *builder) confFileFinding(v fabric.NCCLVariable, rule, what string) {
 	b.config.Findings = append(b.config.Findings, fabric.NCCLFinding{
-		Rule: rule, Harm: harmOf(rule), Name: v.Name, Source: v.Source, Text: fmt.Sprintf("%s=%s %s", v.Name, quote(v.Value), what),
+		Rule: rule, Harm: harmOf(rule), Name: v.Name, Source: v.Source,
+		Text: fmt.Sprintf("%s=%s %s", v.Name, quote(v.Value), what),
 	})
 }
 
-// addressRange reports what is wrong with NCCL_IB_ADDR_RANGE, which depends on another variable. What is already reported of
-// the line says it better.
+// addressRange reports what is wrong with NCCL_IB_ADDR_RANGE, which depends on another variable. What is
+// already reported of the line says it better.
 func (b *builder) addressRange() {
 	i, ok := b.index["NCCL_IB_ADDR_RANGE"]
 	if !ok || b.config.Variables[i].Value == "" {
@@ -113,7 +114,8 @@ func (b *builder) addressRange() {
 		return
 	}
 	b.config.Findings = append(b.config.Findings, fabric.NCCLFinding{
-		Rule: RuleUnknownValue, Harm: harmOf(RuleUnknownValue), Name: v.Name, Source: v.Source, Text: fmt.Sprintf("%s=%s %s", v.Name, quote(v.Value), what),
+		Rule: RuleUnknownValue, Harm: harmOf(RuleUnknownValue), Name: v.Name, Source: v.Source,
+		Text: fmt.Sprintf("%s=%s %s", v.Name, quote(v.Value), what),
 	})
 }
 
@@ -182,7 +184,8 @@ func (b *builder) take(st statement, r *report, inEnvironment bool) {
 	case RuleNotASetting:
 		r.add(st.line, st.flaw, "", "the line is not NAME=value and is skipped")
 	case RuleLineTooLong:
-		r.add(st.line, st.flaw, "", "the line is longer than %d bytes; NCCL from 2.30.3 on takes the rest for another line", maxConfLine)
+		r.add(st.line, st.flaw, "", "the line is longer than %d bytes; NCCL from 2.30.3 on takes the rest for another line",
+			maxConfLine)
 	case RuleUnclosedQuote:
 		r.add(st.line, st.flaw, "", "a quote that begins here is not closed on its line")
 	}
@@ -201,7 +204,8 @@ func (b *builder) take(st statement, r *report, inEnvironment bool) {
 	b.set(st, r, inEnvironment)
 }
 
-// nameFlaw returns the variable that a line is meant to set, and why it does not set it; the rule is empty where it does.
+// nameFlaw returns the variable that a line is meant to set, and why it does not set it; the rule is empty
+// where it does.
 func nameFlaw(st statement) (bare, rule, text string) {
 	bare, exported := cutExport(strings.Trim(st.name, blanks+"\ufeff")) // an editor may put a byte order mark first
 	bare = strings.TrimRight(bare, blanks)

@@ -33,7 +33,8 @@ func (r *report) add(line int, rule, name, format string, args ...any) {
 		return
 	}
 	r.findings = append(r.findings, fabric.NCCLFinding{
-		Rule: rule, Harm: harmOf(rule), Name: clip(name, maxQuoted), Source: source(r.file, line), Text: fmt.Sprintf(format, args...),
+		Rule: rule, Harm: harmOf(rule), Name: clip(name, maxQuoted), Source: source(r.file, line),
+		Text: fmt.Sprintf(format, args...),
 	})
 }
 
@@ -43,7 +44,8 @@ func (r *report) close() []fabric.NCCLFinding {
 		return r.findings
 	}
 	return append(r.findings, fabric.NCCLFinding{
-		Rule: RuleMoreFindings, Harm: harmOf(RuleMoreFindings), Source: r.file, Text: fmt.Sprintf("%d more findings in this file are not listed", r.dropped),
+		Rule: RuleMoreFindings, Harm: harmOf(RuleMoreFindings), Source: r.file,
+		Text: fmt.Sprintf("%d more findings in this file are not listed", r.dropped),
 	})
 }
 
@@ -57,7 +59,8 @@ func quote(s string) string {
 }
 
 func (r *report) overridden(st statement, by, value string) {
-	r.add(st.line, RuleOverridden, st.name, "%s=%s has no effect: %s sets %s", clip(st.name, maxQuoted), quote(st.value), by, quote(value))
+	r.add(st.line, RuleOverridden, st.name, "%s=%s has no effect: %s sets %s", clip(st.name, maxQuoted), quote(st.value),
+		by, quote(value))
 }
 
 // checkVariable reports what is wrong with an effective variable. inEnvironment is whether it comes from
@@ -82,7 +85,8 @@ func (r *report) checkVariable(st statement, v Variable, known, inEnvironment bo
 	case v.Status == StatusFramework || v.Status == StatusTool:
 		r.add(st.line, RuleNotAnNCCLVariable, st.name, "%s is not read by NCCL (%s)%s", st.name, v.Note, use)
 	case v.Deprecated != "":
-		r.add(st.line, RuleDeprecatedVariable, st.name, "NCCL reads %s, which is deprecated since %s; %s takes its place", st.name, v.Deprecated, v.Instead)
+		r.add(st.line, RuleDeprecatedVariable, st.name, "NCCL reads %s, which is deprecated since %s; %s takes its place",
+			st.name, v.Deprecated, v.Instead)
 	}
 	if v.Status == StatusCurrent && st.value != "" {
 		r.checkValue(st, v)
@@ -99,7 +103,8 @@ func (r *report) unknown(st statement) {
 			hint = "did you mean " + best + "?"
 		}
 	}
-	r.add(st.line, RuleUnknownVariable, st.name, "%s is unknown to NCCL up to %s: %s", clip(st.name, maxQuoted), NewestNCCL, hint)
+	r.add(st.line, RuleUnknownVariable, st.name, "%s is unknown to NCCL up to %s: %s", clip(st.name, maxQuoted),
+		NewestNCCL, hint)
 }
 
 // checkValue reports what is wrong with how a value that is not empty is written, and the first thing that
@@ -110,10 +115,12 @@ func (r *report) checkValue(st statement, v Variable) {
 	case st.flaw == RuleValueTooLong:
 		r.add(st.line, st.flaw, st.name, "the value of %s is cut after %d bytes", st.name, maxConfValue)
 	case st.flaw == RuleShellSyntax:
-		r.add(st.line, st.flaw, st.name, "%s=%s as systemd reads it; a shell reads the line differently", st.name, quote(st.value))
+		r.add(st.line, st.flaw, st.name, "%s=%s as systemd reads it; a shell reads the line differently", st.name,
+			quote(st.value))
 	case st.flaw == RuleCarriageReturn && !r.dos && !isNumber: // strtoll does not mind
 		r.dos = true
-		r.add(st.line, st.flaw, st.name, "lines end in a carriage return, which NCCL before 2.30.3 takes for a part of the value")
+		r.add(st.line, st.flaw, st.name,
+			"lines end in a carriage return, which NCCL before 2.30.3 takes for a part of the value")
 	}
 	if v.Parser == ParserTuning { // what quotes, blanks and comments break here ends the job
 		r.checkTuning(st, v)
@@ -136,19 +143,25 @@ func (r *report) checkNumber(st statement, v Variable) {
 	spaced := rest != n.rest
 	switch {
 	case !n.digits:
-		r.add(st.line, RuleNotANumber, st.name, "%s=%s is not a number: NCCL reads 0%s", st.name, quote(st.value), v.consequence(0))
+		r.add(st.line, RuleNotANumber, st.name, "%s=%s is not a number: NCCL reads 0%s", st.name, quote(st.value),
+			v.consequence(0))
 	case n.overflow:
-		r.add(st.line, RuleOverflow, st.name, "%s=%s does not fit in 64 bits: NCCL uses the default", st.name, quote(st.value))
+		r.add(st.line, RuleOverflow, st.name, "%s=%s does not fit in 64 bits: NCCL uses the default", st.name,
+			quote(st.value))
 	case rest != "" && (!spaced || rest[0] != '#'): // a comment behind a number does no harm
-		r.add(st.line, RuleTrailingGarbage, st.name, "%s=%s: NCCL reads %d and ignores the rest%s", st.name, quote(st.value), n.value, v.consequence(n.value))
+		r.add(st.line, RuleTrailingGarbage, st.name, "%s=%s: NCCL reads %d and ignores the rest%s", st.name,
+			quote(st.value), n.value, v.consequence(n.value))
 	case n.base == 8 && (n.value > 7 || n.value < -7):
-		r.add(st.line, RuleOctalNumber, st.name, "%s=%s is octal: NCCL reads %d%s", st.name, quote(st.value), n.value, v.consequence(n.value))
+		r.add(st.line, RuleOctalNumber, st.name, "%s=%s is octal: NCCL reads %d%s", st.name, quote(st.value), n.value,
+			v.consequence(n.value))
 	case v.Parser == ParserOne && int32(n.value) != 0 && int32(n.value) != 1:
 		r.add(st.line, RuleUnknownValue, st.name, "%s=%s has no effect: only 1 acts", st.name, quote(st.value))
 	case !v.Accepts(n.value):
-		r.add(st.line, RuleOutOfRange, st.name, "%s=%s is out of range (%s): %s", st.name, quote(st.value), v.Valid, v.outcome(n.value))
+		r.add(st.line, RuleOutOfRange, st.name, "%s=%s is out of range (%s): %s", st.name, quote(st.value), v.Valid,
+			v.outcome(n.value))
 	case isTrafficClass(st.name) && n.value > 0 && n.value < 8:
-		r.add(st.line, RuleTCLikePriority, st.name, "%s=%d is DSCP %d with ECN bits %d, not priority %d; a DSCP is given times 4, 26 as 104",
+		r.add(st.line, RuleTCLikePriority, st.name,
+			"%s=%d is DSCP %d with ECN bits %d, not priority %d; a DSCP is given times 4, 26 as 104",
 			st.name, n.value, n.value>>2, n.value&3, n.value)
 	}
 }
@@ -167,11 +180,13 @@ func isTrafficClass(name string) bool {
 
 func (r *report) checkText(st statement, v Variable) {
 	if before, ok := cutComment(st.value); ok {
-		r.add(st.line, RuleInlineComment, st.name, "the comment in %s=%s is a part of the value; %s is meant", st.name, quote(st.value), quote(before))
+		r.add(st.line, RuleInlineComment, st.name, "the comment in %s=%s is a part of the value; %s is meant", st.name,
+			quote(st.value), quote(before))
 		return
 	}
 	if strings.Trim(st.value, blanks) != st.value {
-		r.add(st.line, RuleBlankAroundValue, st.name, "the blanks around %s=%s are a part of the value", st.name, quote(st.value))
+		r.add(st.line, RuleBlankAroundValue, st.name, "the blanks around %s=%s are a part of the value", st.name,
+			quote(st.value))
 		return
 	}
 	if isNameList := v.Type == "hcalist" || v.Type == "iflist"; isNameList && strings.ContainsAny(st.value, blanks) {
@@ -179,11 +194,13 @@ func (r *report) checkText(st statement, v Variable) {
 		return
 	}
 	if name := v.unknownSubsystem(st.value); name != "" {
-		r.add(st.line, RuleUnknownValue, st.name, "%s in %s=%s is no subsystem that a release knows: NCCL from 2.30.5 on ignores the whole list, older releases ignore the name", quote(name), st.name, quote(st.value))
+		r.add(st.line, RuleUnknownValue, st.name,
+			"%s in %s=%s is no subsystem that a release knows: NCCL from 2.30.5 on ignores the whole list, older releases ignore the name", quote(name), st.name, quote(st.value))
 		return
 	}
 	if !v.accepts(st.value) {
-		r.add(st.line, RuleUnknownValue, st.name, "%s=%s is ignored by NCCL, which knows %s", st.name, quote(st.value), v.Valid)
+		r.add(st.line, RuleUnknownValue, st.name, "%s=%s is ignored by NCCL, which knows %s", st.name, quote(st.value),
+			v.Valid)
 	}
 }
 
@@ -203,8 +220,8 @@ func (v Variable) accepts(value string) bool {
 	return true
 }
 
-// unknownSubsystem returns the first name in a value of NCCL_DEBUG_SUBSYS that no release knows, in any case (src/debug.cc);
-// empty if there is none, or v is another variable.
+// unknownSubsystem returns the first name in a value of NCCL_DEBUG_SUBSYS that no release knows, in any case
+// (src/debug.cc); empty if there is none, or v is another variable.
 func (v Variable) unknownSubsystem(value string) string {
 	_, known, list := strings.Cut(v.Valid, "[^]name,... of ")
 	if v.Name != "NCCL_DEBUG_SUBSYS" || !list {

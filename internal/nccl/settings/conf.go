@@ -20,8 +20,8 @@ type statement struct {
 	masked bool // the value had a credential, which goes no further
 }
 
-// mask takes credentials out: nothing beyond this package is to show or pass on one. An absolute path keeps its long names, for
-// the file that it names is looked for.
+// mask takes credentials out: nothing beyond this package is to show or pass on one. An absolute path keeps
+// its long names, for the file that it names is looked for.
 func (st statement) mask() statement {
 	value := fabric.MaskNamed(st.name, st.value)
 	if !strings.HasPrefix(value, "/") {

@@ -28,13 +28,14 @@ func Exposed(name, value string) (fabric.NCCLVariable, bool) {
 	return fabric.NCCLVariable{Name: v.Name, Value: "set", Masked: true}, true
 }
 
-// ExposedConf returns what may be shown of an nccl.conf, as Exposed does: the first line with a name counts, and lines that
-// NCCL takes otherwise than they are written are left out.
+// ExposedConf returns what may be shown of an nccl.conf, as Exposed does: the first line with a name counts,
+// and lines that NCCL takes otherwise than they are written are left out.
 func ExposedConf(text []byte) []fabric.NCCLVariable {
 	const most = 128
 	var list []fabric.NCCLVariable
 	for s := range ParseConf(text) {
-		if !s.Usable() || len(list) == most || slices.ContainsFunc(list, func(v fabric.NCCLVariable) bool { return v.Name == s.Name }) {
+		if !s.Usable() || len(list) == most || slices.ContainsFunc(list,
+			func(v fabric.NCCLVariable) bool { return v.Name == s.Name }) {
 			continue
 		}
 		if v, ok := Exposed(s.Name, s.Value); ok {
@@ -57,7 +58,10 @@ func isKnownWord(v Variable, value string) bool {
 	}
 	switch v.Name {
 	case "NCCL_NET":
-		return slices.ContainsFunc([]string{"IB", "Socket", "AWS Libfabric", "Libfabric", "FasTrak", "gIB", "GPUDirectTCPX", "UCX"}, same)
+		return slices.ContainsFunc([]string{
+			"IB", "Socket", "AWS Libfabric", "Libfabric", "FasTrak", "gIB", "GPUDirectTCPX",
+			"UCX",
+		}, same)
 	case "NCCL_NET_PLUGIN":
 		return slices.ContainsFunc([]string{"none", "aws-ofi", "ofi", "ucx", "tcpx", "fastrak", "gib"}, same)
 	}

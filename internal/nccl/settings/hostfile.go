@@ -17,9 +17,10 @@ var errNoRoot = errors.New("root file system of the host")
 
 // content is what is read of a file.
 type content struct {
-	data   []byte // the first MiB
-	whole  bool   // there is no more
-	others error  // who else can have written it or can put another one there, see package ownership; nil: only root and this user
+	data  []byte // the first MiB
+	whole bool   // there is no more
+	// who else can have written it or can put another one there, see package ownership; nil: only root and this user
+	others error
 }
 
 // readHostFile reads a regular file of the host. A name is looked up as a process whose root directory is root would do

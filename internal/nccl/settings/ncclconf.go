@@ -13,8 +13,8 @@
 // begin with NCCL_ leave the package, and no line that is not a setting of one is ever quoted: an environment
 // file may hold secrets. Values and names are untrusted bytes; the texts of findings are escaped and bounded.
 //
-// After Record, a Reader is immutable and may be used by any number of goroutines. What could not be read of one file is in
-// fabric.NCCLConfig.Files; an error means that no file could be read although there is one.
+// After Record, a Reader is immutable and may be used by any number of goroutines. What could not be read of
+// one file is in fabric.NCCLConfig.Files; an error means that no file could be read although there is one.
 package settings
 
 import (
@@ -44,7 +44,8 @@ func New(root, environmentFile, home string) *Reader {
 	return &Reader{root: root, environmentFile: environmentFile, home: home}
 }
 
-// Record reports the files that are read from now on to rec. Call it before the first read. Redactions say what of them may leave the node.
+// Record reports the files that are read from now on to rec. Call it before the first read. Redactions say
+// what of them may leave the node.
 func (r *Reader) Record(rec openat.Recorder) { r.recorder = rec }
 
 // Read reads all files. The configuration is usable also when there is an error.

@@ -26,9 +26,11 @@ type Outside string
 
 // What becomes of numbers.
 const (
-	OutsideCut       Outside = "cut"       // only the low bits count: verbs has that many for it, whatever the device
-	OutsideDevice    Outside = "device"    // verbs passes a byte on, the device has fewer bits: mlx5 cuts (MLX5_SET), rxe refuses
-	OutsideClamp     Outside = "clamp"     // NCCL takes the nearest number, and the greatest for a number that is not a multiple
+	OutsideCut Outside = "cut" // only the low bits count: verbs has that many for it, whatever the device
+	// verbs passes a byte on, the device has fewer bits: mlx5 cuts (MLX5_SET), rxe refuses
+	OutsideDevice Outside = "device"
+	// NCCL takes the nearest number, and the greatest for a number that is not a multiple
+	OutsideClamp     Outside = "clamp"
 	OutsideCap       Outside = "cap"       // NCCL takes the greatest number for what is above, and ignores what is below
 	OutsideDefault   Outside = "default"   // NCCL ignores it
 	OutsideLate      Outside = "late"      // NCCL from 2.25 on ignores it, and crashes before
@@ -57,7 +59,8 @@ func (v Variable) outside(n int64) Outside {
 	return v.Above
 }
 
-// Breaks reports whether a job fails with the number: it is not accepted, and NCCL uses it as it is or returns an error.
+// Breaks reports whether a job fails with the number: it is not accepted, and NCCL uses it as it is or
+// returns an error.
 func (v Variable) Breaks(n int64) bool {
 	if v.Accepts(n) {
 		return false
@@ -78,7 +81,8 @@ func (v Variable) outcome(n int64) string {
 	case OutsideCut:
 		return fmt.Sprintf("only the low %d bits count, %d", width, low)
 	case OutsideDevice:
-		return fmt.Sprintf("a queue pair has %d bits for it; mlx5 takes %d, other drivers may refuse it, and jobs fail", width, low)
+		return fmt.Sprintf("a queue pair has %d bits for it; mlx5 takes %d, other drivers may refuse it, and jobs fail",
+			width, low)
 	case OutsideClamp:
 		if n < last.Min && n%max(last.Multiple, 1) == 0 {
 			return fmt.Sprintf("NCCL takes %d", last.Min)

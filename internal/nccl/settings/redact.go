@@ -10,13 +10,16 @@ import (
 	"gpufabric_exporter/internal/lazyregexp"
 )
 
-// Redactions say what of the files that are read here may leave the node in a capture. A configuration file of a user has none:
-// it stays there.
+// Redactions say what of the files that are read here may leave the node in a capture. A configuration file
+// of a user has none: it stays there.
 func Redactions() []openat.Redaction {
 	return []openat.Redaction{
 		{File: strings.TrimPrefix(systemFile, "/"), Keep: keepConf},
 		// All that is taken from it is that it is there.
-		{File: strings.TrimPrefix(virtualTopology, "/"), Keep: func(string, openat.Replacements) string { return "" }, Empty: true},
+		{
+			File: strings.TrimPrefix(virtualTopology, "/"), Keep: func(string, openat.Replacements) string { return "" },
+			Empty: true,
+		},
 	}
 }
 

@@ -23,7 +23,8 @@ func (s Setting) statement() statement {
 	return statement{line: s.Line, name: s.Name, value: s.Value, flaw: s.Flaw, masked: s.Masked}
 }
 
-// ParseConf yields what NCCL sets from an nccl.conf (setEnvFile of src/misc/param.cc). The first setting of a name counts.
+// ParseConf yields what NCCL sets from an nccl.conf (setEnvFile of src/misc/param.cc). The first setting of a
+// name counts.
 func ParseConf(data []byte) iter.Seq[Setting] { return settings(parseConf(data)) }
 
 // ParseEnvironment yields the settings of an environment file as systemd reads it. The last setting of a name counts.
@@ -45,8 +46,8 @@ func CheckName(s Setting) (bare string, f fabric.NCCLFinding, ok bool) {
 	return bare, fabric.NCCLFinding{Rule: rule, Harm: harmOf(rule), Name: identifierIn(bare), Text: text}, rule == ""
 }
 
-// CheckValue says what NCCL does otherwise than the value of a variable says. It is empty for a value that NCCL takes as it
-// is written, and for a variable that NCCL does not read.
+// CheckValue says what NCCL does otherwise than the value of a variable says. It is empty for a value that
+// NCCL takes as it is written, and for a variable that NCCL does not read.
 func CheckValue(s Setting) []fabric.NCCLFinding {
 	v, known := Describe(s.Name)
 	if !known || v.Status != StatusCurrent || s.Value == "" {
@@ -57,7 +58,8 @@ func CheckValue(s Setting) []fabric.NCCLFinding {
 	return r.close()
 }
 
-// CheckAddressRange says what is wrong with a value of NCCL_IB_ADDR_RANGE beside one of NCCL_IB_ADDR_FAMILY; empty: nothing.
+// CheckAddressRange says what is wrong with a value of NCCL_IB_ADDR_RANGE beside one of NCCL_IB_ADDR_FAMILY;
+// empty: nothing.
 func CheckAddressRange(value, family string) string { return cidrProblem(value, family == "AF_INET6") }
 
 // Similar returns the variable of NCCL whose name is nearest to one that is misspelt, or nothing.

@@ -11,12 +11,12 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// functions are the names that may stand before a list in NCCL_ALGO and NCCL_PROTO (ncclFuncStr, src/init.cc of 2.24.3 to
-// 2.30.7).
+// functions are the names that may stand before a list in NCCL_ALGO and NCCL_PROTO (ncclFuncStr, src/init.cc
+// of 2.24.3 to 2.30.7).
 const functions = "Broadcast|Reduce|AllGather|ReduceScatter|AllReduce"
 
-// collNet is what NCCL_ALGO called CollNetDirect and CollNetChain before they were two (ncclAlgoStr, src/init.cc of 2.5.6 to
-// 2.13.4).
+// collNet is what NCCL_ALGO called CollNetDirect and CollNetChain before they were two (ncclAlgoStr,
+// src/init.cc of 2.5.6 to 2.13.4).
 const collNet = "CollNet"
 
 // refusal is why NCCL from 2.24 on does not start with a list of algorithms or protocols.
@@ -25,9 +25,10 @@ type refusal struct {
 	valid string // what may stand in its place; empty: the word itself is fine, but not there
 }
 
-// refused reads NCCL_ALGO or NCCL_PROTO as parseList (src/graph/tuning.cc) of NCCL 2.24.3 to 2.30.7 does: entries between
-// semicolons, each a list of names between commas, with the name of a function and a colon before it in all but the first;
-// "^" before a list means all but these. Case does not count; empty parts do not either.
+// refused reads NCCL_ALGO or NCCL_PROTO as parseList (src/graph/tuning.cc) of NCCL 2.24.3 to 2.30.7 does:
+// entries between semicolons, each a list of names between commas, with the name of a function and a colon
+// before it in all but the first; "^" before a list means all but these. Case does not count; empty parts do
+// not either.
 func (v Variable) refused(value string) (refusal, bool) {
 	names := strings.Split(v.Valid, "|")
 	for at := 0; at < len(value); {
@@ -116,7 +117,8 @@ func (r *report) checkTuning(st statement, v Variable) {
 	case bad.valid == "":
 		what = "has no function before it, as all entries but the first must"
 	}
-	r.add(st.line, rule, st.name, "%s in %s=%s %s: NCCL from 2.24 on refuses to start, %s", quote(bad.word), st.name, quote(st.value), what, then)
+	r.add(st.line, rule, st.name, "%s in %s=%s %s: NCCL from 2.24 on refuses to start, %s", quote(bad.word), st.name,
+		quote(st.value), what, then)
 }
 
 // cidrProblem says what is wrong with NCCL_IB_ADDR_RANGE for addresses of a family; empty: nothing.

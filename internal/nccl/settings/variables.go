@@ -32,17 +32,19 @@ type Parser string
 
 // Parsers.
 const (
-	ParserNone        Parser = "none"         // NCCL does not read it
-	ParserNumber      Parser = "number"       // NCCL_PARAM, see ParseNumber
-	ParserBoolean     Parser = "boolean"      // 0, F, FALSE, 1, T or TRUE in any case, else the default; before 2.30.5 a number
+	ParserNone   Parser = "none"   // NCCL does not read it
+	ParserNumber Parser = "number" // NCCL_PARAM, see ParseNumber
+	// 0, F, FALSE, 1, T or TRUE in any case, else the default; before 2.30.5 a number
+	ParserBoolean     Parser = "boolean"
 	ParserOne         Parser = "one"          // strtol, and only 1 acts
 	ParserKeyword     Parser = "keyword"      // one of Valid exactly, else ignored
 	ParserKeywordFold Parser = "keyword_fold" // one of Valid in any case, else ignored
 	ParserLevel       Parser = "level"        // one of Valid exactly or, from the days before 2.5, a number; else ignored
-	ParserTuning      Parser = "tuning"       // lists of words of Valid, for some functions or all (parseList of graph/tuning.cc)
-	ParserCIDR        Parser = "cidr"         // address/length, see fabric.ParseNCCLRange
-	ParserPattern     Parser = "pattern"      // what Pattern matches, else ignored
-	ParserText        Parser = "text"
+	// lists of words of Valid, for some functions or all (parseList of graph/tuning.cc)
+	ParserTuning  Parser = "tuning"
+	ParserCIDR    Parser = "cidr"    // address/length, see fabric.ParseNCCLRange
+	ParserPattern Parser = "pattern" // what Pattern matches, else ignored
+	ParserText    Parser = "text"
 )
 
 // Variable is what is known about a variable.
@@ -64,7 +66,8 @@ type Variable struct {
 	Documented bool           // in NCCL's user guide
 	Note       string
 	// Source is the file that reads the variable: of NCCL NewestNCCL, of the release Removed where it is no longer read,
-	// else of the repository that it begins with. Since, Removed, the defaults and the ranges were read there, in every tag.
+	// else of the repository that it begins with. Since, Removed, the defaults and the ranges were read there,
+	// in every tag.
 	Source   string
 	Verified []string // the releases that showed in test/nccl what is said of it
 }
@@ -85,7 +88,11 @@ func Describe(name string) (Variable, bool) {
 
 func find(name string) (Variable, bool) {
 	table := variables()
-	i, ok := slices.BinarySearchFunc(table, name, func(v Variable, name string) int { return strings.Compare(v.Name, name) })
+	i, ok := slices.BinarySearchFunc(table, name, func(v Variable,
+		name string,
+	) int {
+		return strings.Compare(v.Name, name)
+	})
 	if !ok {
 		return Variable{}, false
 	}
@@ -126,8 +133,10 @@ func parseVariables(tsv string) ([]Variable, error) {
 		}
 		below, above := parseOutside(c[7])
 		table = append(table, Variable{
-			Name: c[0], Status: Status(c[1]), Parser: Parser(c[2]), Type: c[3], Default: c[4], Valid: c[5], Ranges: ranges, Below: below, Above: above, Pattern: pattern,
-			Since: c[8], Deprecated: c[9], Removed: c[10], Instead: c[11], Documented: c[12] == "yes", Note: c[13], Source: c[14], Verified: strings.Fields(c[15]),
+			Name: c[0], Status: Status(c[1]), Parser: Parser(c[2]), Type: c[3], Default: c[4], Valid: c[5], Ranges: ranges,
+			Below: below, Above: above, Pattern: pattern,
+			Since: c[8], Deprecated: c[9], Removed: c[10], Instead: c[11], Documented: c[12] == "yes", Note: c[13],
+			Source: c[14], Verified: strings.Fields(c[15]),
 		})
 	}
 	return table, nil

@@ -3,9 +3,10 @@
 // Package signature is a table of log lines that identify failures of jobs: of NCCL 2.18 to 2.30, PyTorch, Gloo and the
 // kernel. Each row has the cause and the remedy.
 //
-// The rows are data; docs/SIGNATURES.md is generated from them. Which releases of NCCL print a line is not written by hand: releases.tsv
-// is generated from the tags of NCCL's repository (TestReleases). Functions are pure and may be called from any goroutine. A message
-// is untrusted: Match keeps nothing of it, and has no errors.
+// The rows are data; docs/SIGNATURES.md is generated from them. Which releases of NCCL print a line is not
+// written by hand: releases.tsv is generated from the tags of NCCL's repository (TestReleases). Functions are
+// pure and may be called from any goroutine. A message is untrusted: Match keeps nothing of it, and has no
+// errors.
 package signature
 
 import (
@@ -42,7 +43,8 @@ type Signature struct {
 	Source Source
 	Kind   Kind
 	Forms  []Form // a line that contains the text of one of them matches
-	// Codes are those of which a line must have one: the completion status (ibv_wc_status), or the number of the Xid. None: any.
+	// Codes are those of which a line must have one: the completion status (ibv_wc_status), or the number of the
+	// Xid. None: any.
 	Codes         []int
 	Cause, Remedy string
 	Runbook       string // file in alerts/runbooks; empty: none
@@ -67,12 +69,12 @@ func (f Form) in() string {
 // NoCode is the code of a line without one.
 const NoCode = -1
 
-// Match returns the first signature that fits a message of this source, and its code; nil if there is none. For PyTorch, Gloo and
-// Kernel the message is a whole line.
+// Match returns the first signature that fits a message of this source, and its code; nil if there is none.
+// For PyTorch, Gloo and Kernel the message is a whole line.
 func Match(source Source, message string) (*Signature, int) { return matchers()[source].match(message) }
 
-// MatchInfo is Match for a line of NCCL at the level INFO: there, a failure is one that NCCL retries or can go on without, so that
-// only notes match.
+// MatchInfo is Match for a line of NCCL at the level INFO: there, a failure is one that NCCL retries or can
+// go on without, so that only notes match.
 func MatchInfo(message string) *Signature {
 	s, _ := notes().match(message)
 	return s
@@ -83,7 +85,10 @@ func MatchLine(line string) (*Signature, int) { return others().match(line) }
 
 var (
 	matchers = sync.OnceValue(func() map[Source]*matcher {
-		return map[Source]*matcher{NCCL: newMatcher(nccl), PyTorch: newMatcher(pytorch), Gloo: newMatcher(gloo), Kernel: newMatcher(kernel)}
+		return map[Source]*matcher{
+			NCCL: newMatcher(nccl), PyTorch: newMatcher(pytorch), Gloo: newMatcher(gloo),
+			Kernel: newMatcher(kernel),
+		}
 	})
 	notes = sync.OnceValue(func() *matcher {
 		return newMatcher(slices.DeleteFunc(slices.Clone(nccl), func(s Signature) bool { return s.Kind != Note }))
@@ -91,8 +96,8 @@ var (
 	others = sync.OnceValue(func() *matcher { return newMatcher(slices.Concat(pytorch, gloo, kernel)) })
 )
 
-// matcher looks for the texts of all rows in one pass over a message. The first row that matches counts, so those with codes come
-// before those without.
+// matcher looks for the texts of all rows in one pass over a message. The first row that matches counts, so
+// those with codes come before those without.
 type matcher struct {
 	rows  []Signature
 	begin [1 << 10]uint64     // a bit for each hash of the first bytes of a text
@@ -152,8 +157,8 @@ func (m *matcher) match(message string) (*Signature, int) {
 	return &m.rows[best], code
 }
 
-// codeOf finds the number of a completion status or an Xid: "with error 12,", "status=12 ", "status=IBV_WC_RETRY_EXC_ERR(12)",
-// "Xid (PCI:0000:3b:00): 79, ".
+// codeOf finds the number of a completion status or an Xid: "with error 12,", "status=12 ",
+// "status=IBV_WC_RETRY_EXC_ERR(12)", "Xid (PCI:0000:3b:00): 79, ".
 func codeOf(message string) int {
 	for _, before := range []string{" with error ", " status=", "Xid (PCI"} {
 		_, rest, found := strings.Cut(message, before)

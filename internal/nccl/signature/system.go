@@ -11,7 +11,8 @@ const (
 	aer              = "linux drivers/pci/pcie/aer.c"
 )
 
-// pytorch are lines of PyTorch's process group. They are consequences: PyTorch says that a collective did not end, not why.
+// pytorch are lines of PyTorch's process group. They are consequences: PyTorch says that a collective did not
+// end, not why.
 var pytorch = []Signature{
 	{
 		ID: "pytorch_watchdog_timeout", Source: PyTorch, Kind: Consequence,
@@ -31,7 +32,13 @@ var pytorch = []Signature{
 	},
 	{
 		ID: "pytorch_nccl_error", Source: PyTorch, Kind: Consequence,
-		Forms:  []Form{{Text: "unhandled system error (run with NCCL_DEBUG=INFO for details)", File: "nccl src/init.cc, ncclGetErrorString"}, {Text: "remote process exited or there was a network error", File: "nccl src/init.cc, ncclGetErrorString"}, {Text: "NCCL error in:", File: processGroupNCCL}},
+		Forms: []Form{{
+			Text: "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+			File: "nccl src/init.cc, ncclGetErrorString",
+		}, {
+			Text: "remote process exited or there was a network error",
+			File: "nccl src/init.cc, ncclGetErrorString",
+		}, {Text: "NCCL error in:", File: processGroupNCCL}},
 		Cause:  "A call of NCCL failed. The line has the kind of the error, not the cause.",
 		Remedy: "Look for the lines of NCCL before it; without any, run the job with NCCL_DEBUG=WARN.",
 	},
@@ -40,18 +47,25 @@ var pytorch = []Signature{
 // gloo are lines of Gloo, over which PyTorch's ranks exchange what is not on GPUs.
 var gloo = []Signature{
 	{
-		ID: "gloo_connect", Source: Gloo, Kind: Cause, Forms: []Form{{Text: "Gloo connectFullMesh failed with", File: processGroupGloo}},
+		ID: "gloo_connect", Source: Gloo, Kind: Cause, Forms: []Form{{
+			Text: "Gloo connectFullMesh failed with",
+			File: processGroupGloo,
+		}},
 		Cause:  "Ranks could not reach each other over TCP. Typical: the name of the host leads to 127.0.1.1, or to an interface that other hosts cannot reach.",
 		Remedy: "Set GLOO_SOCKET_IFNAME to the network that the hosts share.", Runbook: "check-nccl.md",
 	},
 	{
 		ID: "gloo_timeout", Source: Gloo, Kind: Consequence,
-		Forms:  []Form{{Text: "ms for recv operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"}, {Text: "ms for send operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"}},
+		Forms: []Form{
+			{Text: "ms for recv operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"},
+			{Text: "ms for send operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"},
+		},
 		Cause:  "Another rank did not answer in time: it crashed, hangs, or is busy with something else, such as a checkpoint.",
 		Remedy: "Look at the log of the rank that did not arrive.",
 	},
 	{
-		ID: "gloo_closed", Source: Gloo, Kind: Consequence, Forms: []Form{{Text: "Connection closed by peer [", File: "gloo gloo/transport/tcp/pair.cc"}},
+		ID: "gloo_closed", Source: Gloo, Kind: Consequence,
+		Forms:  []Form{{Text: "Connection closed by peer [", File: "gloo gloo/transport/tcp/pair.cc"}},
 		Cause:  "The process of another rank ended.",
 		Remedy: "Look at the log of the rank at the address that the line names.",
 	},
@@ -63,8 +77,9 @@ const xid = "NVRM: Xid (PCI"
 var kernel = []Signature{
 	{
 		ID: "xid_fallen_off", Source: Kernel, Kind: Cause, Forms: []Form{{Text: xid, File: xids}}, Codes: []int{79},
-		Cause:  "The GPU is no longer on the PCI bus: power, heat, or the slot.",
-		Remedy: "Drain the node and power-cycle it. If it comes back, have the GPU or the baseboard replaced.", Runbook: "GpuFabricGpuLost.md",
+		Cause:   "The GPU is no longer on the PCI bus: power, heat, or the slot.",
+		Remedy:  "Drain the node and power-cycle it. If it comes back, have the GPU or the baseboard replaced.",
+		Runbook: "GpuFabricGpuLost.md",
 	},
 	{
 		ID: "xid_nvlink", Source: Kernel, Kind: Cause, Forms: []Form{{Text: xid, File: xids}}, Codes: []int{74},
@@ -73,8 +88,9 @@ var kernel = []Signature{
 	},
 	{
 		ID: "xid_memory", Source: Kernel, Kind: Cause, Forms: []Form{{Text: xid, File: xids}}, Codes: []int{48, 64, 95},
-		Cause:  "The memory of the GPU has an error that could not be corrected or contained, or a row that could not be remapped.",
-		Remedy: "Drain the node and reset the GPU; have it replaced if remapping failed (nvidia-smi -q -d ROW_REMAPPER).", Runbook: "check-gpu.md",
+		Cause:   "The memory of the GPU has an error that could not be corrected or contained, or a row that could not be remapped.",
+		Remedy:  "Drain the node and reset the GPU; have it replaced if remapping failed (nvidia-smi -q -d ROW_REMAPPER).",
+		Runbook: "check-gpu.md",
 	},
 	{
 		ID: "xid_memory_contained", Source: Kernel, Kind: Cause, Forms: []Form{{Text: xid, File: xids}}, Codes: []int{63, 94},
@@ -83,11 +99,13 @@ var kernel = []Signature{
 	},
 	{
 		ID: "xid_gsp", Source: Kernel, Kind: Cause, Forms: []Form{{Text: xid, File: xids}}, Codes: []int{119, 120},
-		Cause:  "The firmware of the GPU (GSP) does not answer or failed.",
-		Remedy: "Drain the node and reset the GPU, or power-cycle the node; update the driver if it comes back.", Runbook: "check-gpu.md",
+		Cause:   "The firmware of the GPU (GSP) does not answer or failed.",
+		Remedy:  "Drain the node and reset the GPU, or power-cycle the node; update the driver if it comes back.",
+		Runbook: "check-gpu.md",
 	},
 	{
-		ID: "xid_application", Source: Kernel, Kind: Cause, Forms: []Form{{Text: xid, File: xids}}, Codes: []int{13, 31, 43, 45},
+		ID: "xid_application", Source: Kernel, Kind: Cause, Forms: []Form{{Text: xid, File: xids}},
+		Codes:  []int{13, 31, 43, 45},
 		Cause:  "A kernel of the job failed on the GPU (13: exception, 31: page fault, 43: stopped, 45: ended because of another error). Most often an error of the program.",
 		Remedy: "Look for another Xid before it. Otherwise run the program with compute-sanitizer; suspect the GPU only if different programs fail on the same one.",
 	},
@@ -112,14 +130,18 @@ var kernel = []Signature{
 	},
 	{
 		ID: "mlx5_command_timeout", Source: Kernel, Kind: Cause,
-		Forms:  []Form{{Text: "timeout. Will cause a leak of a command resource", File: "linux drivers/net/ethernet/mellanox/mlx5/core/cmd.c"}},
+		Forms: []Form{{
+			Text: "timeout. Will cause a leak of a command resource",
+			File: "linux drivers/net/ethernet/mellanox/mlx5/core/cmd.c",
+		}},
 		Cause:  "The firmware of the HCA did not answer a command of the driver.",
 		Remedy: "Drain the node. Unless a port of the card carries management or storage, reset the HCA (devlink dev reload); else power-cycle the node; update the firmware.", Runbook: "GpuFabricDeviceStuck.md",
 	},
 	{
 		ID: "aer_fatal", Source: Kernel, Kind: Cause, Forms: []Form{{Text: "PCIe Bus Error: severity=Uncorrect", File: aer}},
-		Cause:  "A PCIe device had an error that could not be corrected.",
-		Remedy: "Find the device of the address that the line names; reseat or replace the card, riser or cable.", Runbook: "GpuFabricPcieFatalErrors.md",
+		Cause:   "A PCIe device had an error that could not be corrected.",
+		Remedy:  "Find the device of the address that the line names; reseat or replace the card, riser or cable.",
+		Runbook: "GpuFabricPcieFatalErrors.md",
 	},
 	{
 		ID: "aer_corrected", Source: Kernel, Kind: Note, Forms: []Form{{Text: "PCIe Bus Error: severity=Correct", File: aer}},

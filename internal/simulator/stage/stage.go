@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stage shows simulated nodes in tests. A node is thousands of files, of which scenarios of a platform share nearly all:
-// one tree for each platform shows them one after the other.
+// Package stage shows simulated nodes in tests. A node is thousands of files, of which scenarios of a
+// platform share nearly all: one tree for each platform shows them one after the other.
 package stage
 
 import (

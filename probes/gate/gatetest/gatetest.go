@@ -58,7 +58,9 @@ type Machine struct {
 func NewMachine(t *testing.T) *Machine {
 	m := &Machine{ByPID: map[int]fabric.Process{}, Groups: fabric.Cgroups{Slurm: true, Pods: true}}
 	m.Running = []fabric.Process{
-		{PID: 50, Command: "slurmd"}, {PID: 51, Command: "slurmstepd", Args: []string{"/usr/sbin/slurmstepd", "infinity"}}, {PID: 52, Command: "kubelet"},
+		{PID: 50, Command: "slurmd"},
+		{PID: 51, Command: "slurmstepd", Args: []string{"/usr/sbin/slurmstepd", "infinity"}},
+		{PID: 52, Command: "kubelet"},
 	}
 	m.Options = gate.Options{
 		GPUs: m, Processes: m, Cgroups: m, Pods: pods{m}, Lock: filepath.Join(t.TempDir(), "lock"),
@@ -86,8 +88,10 @@ func idleDriver(now time.Time) fabric.GPUDriver {
 		}
 		d.GPUs = append(d.GPUs, fabric.GPU{
 			Index: i, UUID: uuid, Lost: fabric.Known(false, "", now), Processes: fabric.Known([]fabric.GPUProcess(nil), "", now),
-			Utilization: fabric.Known(0.0, "", now), Memory: fabric.Known(fabric.GPUMemory{Total: 80 << 30, Used: 4 << 20}, "", now),
-			ComputeMode: fabric.Known(fabric.ComputeDefault, "", now), MIG: fabric.Known(false, "", now), Persistence: fabric.Known(true, "", now),
+			Utilization: fabric.Known(0.0, "", now), Memory: fabric.Known(fabric.GPUMemory{Total: 80 << 30, Used: 4 << 20}, "",
+				now),
+			ComputeMode: fabric.Known(fabric.ComputeDefault, "", now), MIG: fabric.Known(false, "", now),
+			Persistence:  fabric.Known(true, "", now),
 			ClockReasons: fabric.Known(fabric.ClockReasons(1), "", now), PCIeReplays: count(0),
 			NVLinks: fabric.Known([]fabric.NVLink{link(0), link(1)}, "", now),
 		})

@@ -21,7 +21,8 @@ func Build(t testing.TB, dir string, without ...string) string {
 	_, here, _, _ := runtime.Caller(0)
 	object := filepath.Join(dir, "libnvidia-ml.o")
 	if _, err := os.Stat(object); err != nil {
-		compile(t, "-c", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", object, filepath.Join(filepath.Dir(here), "..", "testdata", "libnvidia-ml.c"))
+		compile(t, "-c", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", object,
+			filepath.Join(filepath.Dir(here), "..", "testdata", "libnvidia-ml.c"))
 	}
 	script := filepath.Join(dir, "symbols")
 	text := "{ global: nvml*; };\n"
@@ -43,8 +44,8 @@ func compile(t testing.TB, args ...string) {
 	}
 }
 
-// Describe says what machine the stand-in at that path answers for, and what is wrong with it; testdata/libnvidia-ml.c has
-// the words. A process that has it loaded sees the change with its next call.
+// Describe says what machine the stand-in at that path answers for, and what is wrong with it;
+// testdata/libnvidia-ml.c has the words. A process that has it loaded sees the change with its next call.
 func Describe(t testing.TB, library string, lines ...string) {
 	t.Helper()
 	path := library + ".machine"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rastest is a stand-in for the RAS subsystem of NCCL 2.24 to 2.30, for tests: a server that answers with the report of a
-// made-up job, in the formats of src/ras/client_support.cc at these tags of NVIDIA's repository:
+// Package rastest is a stand-in for the RAS subsystem of NCCL 2.24 to 2.30, for tests: a server that answers
+// with the report of a made-up job, in the formats of src/ras/client_support.cc at these tags of NVIDIA's
+// repository:
 //
 //	v2.24.3-1   text; lists missing ranks by number; one count of collectives
 //	v2.26.2-1   text; also of 2.27 and 2.28.3: missing ranks with their processes, counts by kind of collective
@@ -58,7 +59,10 @@ type Missing struct {
 func Healthy(version string, launched uint64) State {
 	c := Communicator{Hash: 0x1f2e, Size: 8}
 	for i := range c.Size {
-		c.Ranks = append(c.Ranks, Rank{Rank: i, PID: 4000 + i, GPU: i % 4, Host: fmt.Sprintf("10.0.0.%d", 1+i/4), Broadcast: 2, AllReduce: launched})
+		c.Ranks = append(c.Ranks, Rank{
+			Rank: i, PID: 4000 + i, GPU: i % 4, Host: fmt.Sprintf("10.0.0.%d", 1+i/4),
+			Broadcast: 2, AllReduce: launched,
+		})
 	}
 	return State{Version: version, Communicators: []Communicator{c}}
 }
@@ -69,7 +73,10 @@ func (s State) Lose(rank int, dead bool) State {
 	i := slices.IndexFunc(c.Ranks, func(r Rank) bool { return r.Rank == rank })
 	r := c.Ranks[i]
 	c.Ranks = slices.Delete(slices.Clone(c.Ranks), i, i+1)
-	c.Missing = append(c.Missing, Missing{Rank: rank, PID: r.PID, GPU: r.GPU, Host: r.Host, Unresponsive: true, Dead: dead})
+	c.Missing = append(c.Missing, Missing{
+		Rank: rank, PID: r.PID, GPU: r.GPU, Host: r.Host, Unresponsive: true,
+		Dead: dead,
+	})
 	return s
 }
 
@@ -86,13 +93,18 @@ func after(version, release string) bool {
 // JSON is the report as JSON.
 func (s State) JSON() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "{\n  \"nccl_version\": \"%s\",\n  \"cuda_runtime_version\": 12090,\n  \"cuda_driver_version\": 13000,\n  \"timestamp\": \"2026-11-23 02:00:00\",\n  \"communicators_count\": %d,\n  \"communicators\": [\n", s.Version, len(s.Communicators))
+	fmt.Fprintf(&b,
+		"{\n  \"nccl_version\": \"%s\",\n  \"cuda_runtime_version\": 12090,\n  \"cuda_driver_version\": 13000,\n  \"timestamp\": \"2026-11-23 02:00:00\",\n  \"communicators_count\": %d,\n  \"communicators\": [\n", s.Version, len(s.Communicators))
 	for i, c := range s.Communicators {
-		fmt.Fprintf(&b, "%s    {\n      \"hash\": \"0x%x\",\n      \"secondary_hash\": \"0x2:0x3\",\n      \"size\": %d,\n      \"ranks_count\": %d,\n      \"missing_ranks_count\": %d,\n      \"ranks\": [\n", separator(i), c.Hash, c.Size, len(c.Ranks), len(c.Missing))
+		fmt.Fprintf(&b,
+			"%s    {\n      \"hash\": \"0x%x\",\n      \"secondary_hash\": \"0x2:0x3\",\n      \"size\": %d,\n      \"ranks_count\": %d,\n      \"missing_ranks_count\": %d,\n      \"ranks\": [\n", separator(i), c.Hash, c.Size, len(c.Ranks), len(c.Missing))
 		for j, r := range c.Ranks {
-			fmt.Fprintf(&b, "%s        {\n          \"rank\": %d,\n          \"host\": \"%s\",\n          \"pid\": %d,\n          \"cuda_dev\": %d,\n          \"nvml_dev\": %d,\n", separator(j), r.Rank, r.Host, r.PID, r.GPU, r.GPU)
-			fmt.Fprintf(&b, "          \"status\": {\n            \"init_state\": %d,\n            \"async_error\": %d,\n            \"finalize_called\": %t,\n            \"destroy_flag\": %t,\n            \"abort_flag\": false\n          },\n", r.Init, r.Async, r.Ending, r.Ending)
-			fmt.Fprintf(&b, "          \"collective_counts\": {\n            \"Broadcast\": %d,\n            \"Reduce\": 0,\n            \"AllGather\": 0,\n            \"ReduceScatter\": 0,\n            \"AllReduce\": %d\n          }\n        }", r.Broadcast, r.AllReduce)
+			fmt.Fprintf(&b,
+				"%s        {\n          \"rank\": %d,\n          \"host\": \"%s\",\n          \"pid\": %d,\n          \"cuda_dev\": %d,\n          \"nvml_dev\": %d,\n", separator(j), r.Rank, r.Host, r.PID, r.GPU, r.GPU)
+			fmt.Fprintf(&b,
+				"          \"status\": {\n            \"init_state\": %d,\n            \"async_error\": %d,\n            \"finalize_called\": %t,\n            \"destroy_flag\": %t,\n            \"abort_flag\": false\n          },\n", r.Init, r.Async, r.Ending, r.Ending)
+			fmt.Fprintf(&b,
+				"          \"collective_counts\": {\n            \"Broadcast\": %d,\n            \"Reduce\": 0,\n            \"AllGather\": 0,\n            \"ReduceScatter\": 0,\n            \"AllReduce\": %d\n          }\n        }", r.Broadcast, r.AllReduce)
 		}
 		b.WriteString("\n      ],\n      \"missing_ranks\": [\n")
 		comma := ","
@@ -100,11 +112,13 @@ func (s State) JSON() string {
 			comma = ""
 		}
 		for j, m := range c.Missing {
-			fmt.Fprintf(&b, "%s        {\n          \"rank\": %d,\n          \"host\": \"%s\",\n          \"pid\": %d,\n          \"cuda_dev\": %d,\n          \"nvml_dev\": %d%s\n          \"status\": {\n            \"unresponsive\": %t,\n            \"considered_dead\": %t\n          }\n        }", separator(j), m.Rank, m.Host, m.PID, m.GPU, m.GPU, comma, m.Unresponsive, m.Dead)
+			fmt.Fprintf(&b,
+				"%s        {\n          \"rank\": %d,\n          \"host\": \"%s\",\n          \"pid\": %d,\n          \"cuda_dev\": %d,\n          \"nvml_dev\": %d%s\n          \"status\": {\n            \"unresponsive\": %t,\n            \"considered_dead\": %t\n          }\n        }", separator(j), m.Rank, m.Host, m.PID, m.GPU, m.GPU, comma, m.Unresponsive, m.Dead)
 		}
 		b.WriteString("\n      ]\n    }")
 	}
-	fmt.Fprintf(&b, "\n  ],\n  \"ras\": {\n    \"collection_time_sec\": 0.012,\n    \"timeouts_count\": %d\n  }\n}\n", s.Timeouts)
+	fmt.Fprintf(&b, "\n  ],\n  \"ras\": {\n    \"collection_time_sec\": 0.012,\n    \"timeouts_count\": %d\n  }\n}\n",
+		s.Timeouts)
 	return b.String()
 }
 
@@ -118,28 +132,34 @@ func separator(i int) string {
 // Text is the report as text, as VERBOSE STATUS has it.
 func (s State) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "NCCL version %s compiled with CUDA 12.9\nCUDA runtime version 12090, driver version 13000\n\nJob summary\n===========\n\n", s.Version)
-	fmt.Fprintf(&b, "  Nodes  Processes         GPUs  Processes     GPUs\n(total)   per node  per process    (total)  (total)\n%7d  %9d  %11d  %9d  %7d\n\nCommunicators... (0.01s)\n=============\n\n", 2, 4, 1, 8, 8)
+	fmt.Fprintf(&b,
+		"NCCL version %s compiled with CUDA 12.9\nCUDA runtime version 12090, driver version 13000\n\nJob summary\n===========\n\n", s.Version)
+	fmt.Fprintf(&b,
+		"  Nodes  Processes         GPUs  Processes     GPUs\n(total)   per node  per process    (total)  (total)\n%7d  %9d  %11d  %9d  %7d\n\nCommunicators... (0.01s)\n=============\n\n", 2, 4, 1, 8, 8)
 	b.WriteString("Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n    #  in group  per comm  per node  per comm  in group\n")
 	for i, c := range s.Communicators {
-		fmt.Fprintf(&b, "%5d  %8d  %8d  %8s  %8d  %8d  %8s  %6s\n", i, 1, 2, "3-4", c.Size, len(c.Ranks), "RUNNING", c.errors())
+		fmt.Fprintf(&b, "%5d  %8d  %8d  %8s  %8d  %8d  %8s  %6s\n", i, 1, 2, "3-4", c.Size, len(c.Ranks), "RUNNING",
+			c.errors())
 	}
 	b.WriteString("\nErrors\n======\n\n")
 	s.writeLost(&b)
 	for i, c := range s.Communicators {
 		if lost := len(c.Missing); lost > 0 {
-			fmt.Fprintf(&b, "#%d-0 (%016x) INCOMPLETE\n  Missing communicator data from %d rank%s\n", i, c.Hash, lost, plural(lost))
+			fmt.Fprintf(&b, "#%d-0 (%016x) INCOMPLETE\n  Missing communicator data from %d rank%s\n", i, c.Hash, lost,
+				plural(lost))
 			c.writeMissing(&b, s.Version)
 		}
 		if failed := c.failed(); len(failed) > 0 {
-			fmt.Fprintf(&b, "#%d-0 (%016x) ERROR\n  Asynchronous error%s on %d rank%s\n", i, c.Hash, plural(len(failed)), len(failed), plural(len(failed)))
+			fmt.Fprintf(&b, "#%d-0 (%016x) ERROR\n  Asynchronous error%s on %d rank%s\n", i, c.Hash, plural(len(failed)),
+				len(failed), plural(len(failed)))
 			c.writeRanks(&b, failed, "reported Remote process error")
 			b.WriteString("\n")
 		}
 	}
 	b.WriteString("Warnings\n========\n\n")
 	if s.Timeouts > 0 {
-		fmt.Fprintf(&b, "TIMEOUT\n  Encountered %d communication timeout%s while gathering communicator data\n\n", s.Timeouts, plural(s.Timeouts))
+		fmt.Fprintf(&b, "TIMEOUT\n  Encountered %d communication timeout%s while gathering communicator data\n\n",
+			s.Timeouts, plural(s.Timeouts))
 	}
 	for i, c := range s.Communicators {
 		c.writeMismatch(&b, i, s.Version)
@@ -166,11 +186,13 @@ func (s State) writeLost(b *strings.Builder) {
 		b.WriteString("\n")
 	}
 	if n := len(silent); n > 0 {
-		fmt.Fprintf(b, "INCOMPLETE\n  Missing communicator data from %d job process%s\n", n, strings.Repeat("es", min(n-1, 1)))
+		fmt.Fprintf(b, "INCOMPLETE\n  Missing communicator data from %d job process%s\n", n,
+			strings.Repeat("es", min(n-1, 1)))
 		list(silent)
 	}
 	if n := len(dead); n > 0 {
-		fmt.Fprintf(b, "DEAD\n  %d job process%s considered dead (unreachable via the RAS network)\n", n, map[bool]string{true: "es are", false: " is"}[n > 1])
+		fmt.Fprintf(b, "DEAD\n  %d job process%s considered dead (unreachable via the RAS network)\n", n,
+			map[bool]string{true: "es are", false: " is"}[n > 1])
 		list(dead)
 	}
 }
@@ -212,7 +234,8 @@ func (c Communicator) writeMismatch(b *strings.Builder, group int, version strin
 	if !after(version, "2.26.0") {
 		kind = "collective"
 	}
-	fmt.Fprintf(b, "#%d-0 (%016x) MISMATCH\n  Communicator ranks have different %s operation counts\n", group, c.Hash, kind)
+	fmt.Fprintf(b, "#%d-0 (%016x) MISMATCH\n  Communicator ranks have different %s operation counts\n", group, c.Hash,
+		kind)
 	by := map[uint64][]Rank{}
 	for _, r := range c.Ranks {
 		by[r.AllReduce] = append(by[r.AllReduce], r)
