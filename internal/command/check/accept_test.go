@@ -87,6 +87,21 @@ func TestAcceptSaysWhoStillExpects(t *testing.T) {
 	}
 }
 
+// A manifest states the same by the flag as by the configuration: docs/ROLES.md knows one source of that name.
+func TestManifestOfFlagStates(t *testing.T) {
+	commandtest.Memory(t)
+	check, manifest := unplugged(t)
+	if code, _, errs := check("--accept=mlx5_1"); code != exitChecked { // else the record states the link
+		t.Fatal(errs)
+	}
+	for _, by := range []string{"--manifest=" + manifest, "--config.file=" + commandtest.ConfigFile(t, "expected: {manifest: "+manifest+"}\n")} {
+		code, out, errs := check("--only=port_active", by)
+		if code != exitFailed || !strings.HasPrefix(out, "judged by: manifest (8 roles, 8 links, 8 rates)") || !strings.Contains(out, "FAILED   critical  port_active  "+unpluggedFails) {
+			t.Errorf("%s: exit code %d: %s%s", by, code, out, errs)
+		}
+	}
+}
+
 func TestAcceptRefused(t *testing.T) {
 	t.Chdir(t.TempDir()) // where refused calls write that there is no result
 	for _, more := range [][]string{

@@ -209,10 +209,9 @@ func (k *checking) asked() []*verdict.Check {
 
 // withManifest returns a node with the manifest among the expectations of the site.
 func withManifest(n *fabric.Node, m fabric.Manifest) *fabric.Node {
-	with, policy := *n, *n.Policy
+	policy := *n.Policy
 	policy.Manifest = &m
-	with.Policy = &policy
-	return &with
+	return n.WithPolicy(&policy)
 }
 
 // severe reports whether a check is at least as severe as least; empty: all are.
