@@ -76,14 +76,21 @@ func (c *NCCLConfig) Devices() (f NameFilter, set bool) {
 	return ParseNameFilter(text), true
 }
 
-// NamesDevices reports whether NCCL_IB_HCA has the names of devices, so that one that is gone is missed: not
-// how they begin, and not what to leave out.
+// NamesDevices reports whether NCCL_IB_HCA says which devices there are, so that one that is gone is missed:
+// not by how names begin, not by what to leave out, and not by numbers of the kernel. Where NCCL does not
+// read it, as with EFA, it misses none.
 func (n *Node) NamesDevices() bool {
 	f, set := n.NCCL.Devices()
-	return set && !f.Exclude && !slices.ContainsFunc(f.Items, func(i NameItem) bool {
-		return n.HCA(i.Name) == nil && slices.ContainsFunc(n.HCAs,
-			func(h HCA) bool { return f.Matches(i, h.Name, -1) && !i.CutsNumber(h.Name) })
+	return set && !f.Exclude && len(n.MissingNames(f)) == 0 && !slices.ContainsFunc(f.Items, func(i NameItem) bool {
+		return numbered(i.Name) || n.HCA(i.Name) == nil
 	})
+}
+
+// numbered reports whether the kernel named a device in the order of discovery, as mlx5_5: where one is gone
+// at boot, the next has its name. Else udev named it after its place.
+func numbered(name string) bool {
+	stem := strings.TrimRight(name, "0123456789")
+	return stem != name && (stem == "irdma" || strings.Contains(stem, "_"))
 }
 
 // names reports whether NCCL_IB_HCA takes the port by the whole name of its device.

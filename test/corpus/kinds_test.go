@@ -72,6 +72,33 @@ func TestRailGoneFromPrefix(t *testing.T) {
 	}
 }
 
+// renumber names devices as mlx5 and bnxt_re do: in the order in which they are found.
+func renumber(n *simulator.Node) {
+	next := map[string]int{}
+	for i := range n.HCAs {
+		stem := strings.TrimRight(n.HCAs[i].Name, "0123456789")
+		n.HCAs[i].Name = stem + strconv.Itoa(next[stem])
+		next[stem]++
+	}
+}
+
+// A rail is gone at boot, so that each device after it has the name of the one before, and a NIC for storage
+// or a virtual function the last one that the list has: it makes up for none.
+func TestRailGoneAndRenumbered(t *testing.T) {
+	for _, name := range []string{"storage-of-the-same-board", "dgx-gb200-tray", "rails-with-dhcp", "mi300x-thor2", "pfs-beside-vf-rails", "seventeen-ports", "sr675-two-port-ib"} {
+		s := platformStage{stage: newStage(t), layout: layoutNamed(t, name)}
+		train := training(s.observe(t, byConfiguration, nil, s.layout.Build()))
+		for way, want := range map[string]int{byList: 2, byNothing: 2, byRecord: 1} {
+			n := s.layout.Build()
+			n.Unplug(train[len(train)/2])
+			renumber(n)
+			if o := outcomeOf(s.observe(t, way, train, n)); o.code() != want {
+				t.Errorf("%s by %s: %d, want %d (%v %v)", name, way, o.code(), want, o.critical, o.unstated)
+			}
+		}
+	}
+}
+
 // A virtual function may be a rail. Named by NCCL_IB_HCA it is one, and critical without a link. Where its
 // physical function has no RDMA device, nothing else can be the rail: without a link it is never an
 // all-clear, and by the record alone not critical, because pods take links of virtual functions down.
