@@ -95,8 +95,11 @@ type Port struct {
 	SMLID     Fact[int]       // InfiniBand only, absent elsewhere
 	PKeys     Fact[int]       // entries of the P_Key table, InfiniBand only; reading one costs a firmware command
 	NetDev    Fact[string]    // unknown(moved) while the interface is in another network namespace than the device
-	GIDs      GIDTable
-	Counters  PortCounters
+	// Representor says that it is known to stand for another function in the switch of the card (switchdev). It
+	// is down while that one is not in use.
+	Representor bool
+	GIDs        GIDTable
+	Counters    PortCounters
 	// TrafficClass is what MLNX_OFED sets for all queue pairs of the port; absent when unset, unknown(missing)
 	// without MLNX_OFED.
 	TrafficClass Fact[TrafficClass]

@@ -97,6 +97,8 @@ func (n *Node) roleGuessed(h *HCA, p *Port, silent bool) (Role, string) {
 	switch {
 	case h.Part() && !n.alone(h):
 		return RoleUnused, h.Function.Source
+	case p.Representor:
+		return RoleUnused, p.NetDev.Source
 	case h.Software():
 		return RoleUnused, h.PCI.Source
 	case !silent && d != nil && d.PreferredRoute.Or(false):

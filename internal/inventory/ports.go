@@ -96,7 +96,7 @@ func (h *hardware) updatePorts(n *fabric.Node) (save bool) {
 	now := n.At.Unix()
 	for d, p := range n.Ports {
 		of, known := key(d, p)
-		unused := d.Part() && p.Serves(fabric.RoleUnused) // pods get others, with other GUIDs, each time
+		unused := (d.Part() || p.Representor) && p.Serves(fabric.RoleUnused) // pods get others, with other GUIDs, each time
 		at := indexOf(h.Ports, of)
 		if !known || unused || p.State.Or("") != fabric.PortActive {
 			continue

@@ -83,6 +83,9 @@ func (f files) netdev(dir string, d *NetDev) {
 	if d.Speed != 0 {
 		f.text(dir+"/speed", strconv.Itoa(speed))
 	}
+	if d.PhysPort != "" {
+		f.text(dir+"/phys_port_name", d.PhysPort)
+	}
 	f.attrs(dir, map[string]string{
 		"address":             d.Address,
 		"carrier":             carrier,

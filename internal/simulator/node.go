@@ -202,6 +202,7 @@ type NetDev struct {
 	Type     int
 	PCI      string // address; empty: virtual
 	DevPort  int    // of a function with several ports, from 0
+	PhysPort string // phys_port_name; empty: the driver has none
 	Address  string // link-layer address
 	MTU      int
 	Speed    int  // Mb/s as negotiated; 0: the interface has none

@@ -3,6 +3,7 @@
 package corpus
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -138,6 +139,39 @@ func TestVirtualRailDown(t *testing.T) {
 		}
 		if o := outcomeOf(of.observe(t, c.way, rails, build(c.alone, c.down))); o.code() != c.want {
 			t.Errorf("%+v: %d (%v %v)", c, o.code(), o.critical, o.unstated)
+		}
+	}
+}
+
+// In switchdev mode the RDMA device of a card has a port for each of its virtual functions, too, which is
+// down while nobody uses that one.
+func TestRepresentors(t *testing.T) {
+	s := platformStage{stage: newStage(t), layout: layoutNamed(t, "no-numa")}
+	build := func(state string) *simulator.Node {
+		n := s.layout.Build()
+		for i := range n.HCAs {
+			h := &n.HCAs[i]
+			for vf := range 4 {
+				p, d := h.Ports[0], *n.NetDev(h.Ports[0].NetDev)
+				n.NetDev(d.Name).PhysPort = "p0"
+				d.Name, d.Index, d.Addrs, d.PhysPort = fmt.Sprintf("%sr%d", d.Name, vf), 1000+len(n.NetDevs), nil, fmt.Sprintf("pf0vf%d", vf)
+				p.Number, p.NetDev, p.GIDs = 2+vf, d.Name, []simulator.GID{{Addr: netip.MustParseAddr("fe80::1"), Type: simulator.RoCEv2, NetDev: d.Name}}
+				p.State = state
+				n.NetDevs, h.Ports = append(n.NetDevs, d), append(h.Ports, p)
+			}
+		}
+		return n
+	}
+	s.before = func() *simulator.Node { return build("4: ACTIVE") }
+	for _, way := range []string{byRecord, byConfiguration} {
+		o := outcomeOf(s.observe(t, way, nil, build("1: DOWN")))
+		if o.code() == 1 || way == byConfiguration && o.code() != 0 {
+			t.Errorf("by %s: critical %v, unknown %v", way, o.critical, o.unstated)
+		}
+		n := build("1: DOWN")
+		n.HCA("mlx5_0").Ports[0].State = "1: DOWN"
+		if o := outcomeOf(s.observe(t, way, nil, n)); len(o.critical) != 1 {
+			t.Errorf("by %s, mlx5_0 down: critical %v, unknown %v", way, o.critical, o.unstated)
 		}
 	}
 }

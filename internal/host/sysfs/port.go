@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // port is what is kept open of a port.
@@ -114,6 +115,7 @@ func (d *Device) ReadPortDetails(h *fabric.HCA, now time.Time) error {
 		q.SMLID = d.lid(q, p.ask("sm_lid"), now)
 		q.PKeys = d.pkeys(q, p, now)
 		q.NetDev = d.netDev(p, now)
+		q.Representor = len(h.Ports) > 1 && q.LinkLayer.Or("") == fabric.LinkEthernet && d.represents(q.NetDev.Or(""))
 	}
 	return d.verdict()
 }
@@ -201,6 +203,21 @@ func (d *Device) netDev(p *port, now time.Time) fabric.Fact[string] {
 	}
 	return sibling
 }
+
+// represents reports whether an interface is that of a port for a virtual function or subfunction: it is
+// called c0pf0vf3 or pf0sf7, and that of the card itself p0 (devlink_port_phys_port_name_get of
+// net/devlink/port.c).
+func (d *Device) represents(netdev string) bool {
+	if netdev == "" {
+		return false
+	}
+	at := &dir{fs: d.fs, path: netClass + "/" + netdev}
+	defer at.close()
+	name, known := factOf(d.readOnce(at, "phys_port_name"), time.Time{}, parseText).Get()
+	return known && representorName().MatchString(name)
+}
+
+var representorName = lazyregexp.New(`^(c[0-9]+)?pf[0-9]+(vf|sf)[0-9]+$`)
 
 // netDevMoved reports whether the interface of a port is in another network namespace. The directory of the parent that
 // holds interfaces stays while they are there (get_device_parent of drivers/base/core.c), and shows nothing. The GID
