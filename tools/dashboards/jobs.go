@@ -72,7 +72,8 @@ func causes() words {
 		job.CauseNoDevices: {"no /dev/infiniband in its container", ""}, job.CauseDisabled: {"NCCL_IB_DISABLE is set", ""},
 		job.CauseSocketSelected: {"NCCL_NET=Socket is set", ""},
 		job.CauseNoLibrary:      {"libibverbs is not loaded", ""}, job.CausePlugin: {"the plugin fell back", ""},
-		job.CauseNoPort: {"no RDMA device could be read", ""},
+		job.CauseNoPort:         {"no RDMA device could be read", ""},
+		job.CauseNoSharedMemory: {"NCCL_SHM_DISABLE is set", ""},
 	})
 }
 

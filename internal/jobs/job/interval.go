@@ -26,13 +26,22 @@ type flow struct {
 	quiet          bool // there is a connection that carries nothing, as those of the bootstrap
 }
 
+// connection is one end of a connection.
+type connection struct {
+	netNS         uint64 // where addresses are unique
+	local, remote netip.AddrPort
+}
+
+func (c connection) otherEnd() connection { return connection{c.netNS, c.remote, c.local} }
+
 // interval is what a process did between two readings.
 type interval struct {
 	compared bool // there were two readings; else nothing below is known
 
 	busy    answer // its GPUs were busy at both readings
 	peers   map[netip.Addr]*flow
-	sockets fabric.Meta // of peers
+	within  map[connection]flow // to a process with the same address
+	sockets fabric.Meta         // of peers and within
 	// netSent and netReceived went through the interfaces of its network namespace, if it has one of its own.
 	netSent, netReceived float64
 	ownNet               bool
@@ -40,12 +49,13 @@ type interval struct {
 
 // between compares two readings of a process. elapsed is in seconds.
 func between(last, now *fabric.RankCandidate, elapsed float64, hostNet uint64, busy answer) interval {
-	v := interval{compared: true, busy: busy, peers: map[netip.Addr]*flow{}, sockets: now.Sockets.Meta()}
+	v := interval{compared: true, busy: busy, peers: map[netip.Addr]*flow{}, within: map[connection]flow{},
+		sockets: now.Sockets.Meta()}
 	if v.sockets.State == fabric.OK {
 		if last.Sockets.State != fabric.OK {
 			return interval{} // the first of two readings again
 		}
-		v.addSockets(last.Sockets.Value, now.Sockets.Value, elapsed, firstPort(now))
+		v.addSockets(last.Sockets.Value, now, elapsed)
 	}
 	own, known := now.NetNS.Get()
 	if known && hostNet != 0 && own != hostNet {
@@ -54,13 +64,15 @@ func between(last, now *fabric.RankCandidate, elapsed float64, hostNet uint64, b
 	return v
 }
 
-func (v *interval) addSockets(last, now []fabric.Socket, elapsed float64, first uint16) {
+func (v *interval) addSockets(last []fabric.Socket, of *fabric.RankCandidate, elapsed float64) {
+	first := firstPort(of)
 	before := make(map[uint64]fabric.Socket, len(last))
 	for _, s := range last {
 		before[s.Inode] = s
 	}
-	for _, s := range now {
-		if !betweenHosts(s, first) {
+	for _, s := range of.Sockets.Value {
+		inside := withinHost(s)
+		if !inside && !betweenHosts(s, first) {
 			continue
 		}
 		if !s.Counted { // Linux before 4.2
@@ -71,12 +83,16 @@ func (v *interval) addSockets(last, now []fabric.Socket, elapsed float64, first 
 		if !known || was.Local != s.Local || was.Remote != s.Remote || was.Sent > s.Sent || was.Received > s.Received {
 			was = fabric.Socket{} // it is a new one: all that it carried was since
 		}
+		sent, received := float64(s.Sent-was.Sent)/elapsed, float64(s.Received-was.Received)/elapsed
+		if inside {
+			v.within[connection{of.NetNS.Or(0), s.Local, s.Remote}] = flow{sent: sent, received: received}
+			continue
+		}
 		f := v.peers[hostOf(s)]
 		if f == nil {
 			f = new(flow)
 			v.peers[hostOf(s)] = f
 		}
-		sent, received := float64(s.Sent-was.Sent)/elapsed, float64(s.Received-was.Received)/elapsed
 		f.sent += sent
 		f.received += received
 		f.quiet = f.quiet || sent+received < quietRate/10

@@ -84,6 +84,7 @@ const (
 	CauseNoLibrary      Cause = "no_libibverbs"                // libibverbs is not mapped
 	CausePlugin         Cause = "plugin_fell_back"             // a plugin for RDMA is loaded and its devices carry nothing
 	CauseNoPort         Cause = "no_active_port"               // the node has no active RDMA port
+	CauseNoSharedMemory Cause = "shared_memory_disabled"       // NCCL_SHM_DISABLE, between ranks of one node
 )
 
 // Verdict is what is known of the transport of a rank or a job, as JSON has it, too (Document).

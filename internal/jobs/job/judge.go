@@ -17,6 +17,7 @@ type evidence struct {
 	// sent and received went between ephemeral ports to hosts with quiet connections, added up over the ranks.
 	sent, received float64
 	bootstrap      map[netip.Addr]bool // hosts with quiet connections
+	within         flow                // between ranks of the job that have one address, added up likewise
 	size           int                 // ranks on all nodes, as stated
 	devices        devices
 }
@@ -53,6 +54,7 @@ func (e *evidence) gather() {
 		sent, received := e.exchanged(r)
 		e.sent, e.received = e.sent+sent, e.received+received
 	}
+	e.gatherWithin()
 }
 
 // exchanged is what a rank sent to and received from hosts of the job.
@@ -245,6 +247,8 @@ func (e *evidence) quietVerdict(r *observed, rdma rdmaUse) Verdict {
 		return because(r.sockets)
 	case r.SocketsByCgroup: // what it shows counts, and not what it does not show
 		return because(r.Files.Meta())
+	case r.sockets.State == fabric.OK && !e.spans() && comparable(e.within.sent, e.within.received):
+		return e.withinVerdict(r, rdma)
 	case r.sockets.State == fabric.OK && !e.spans() && r.busy == yes:
 		return Verdict{
 			Transport: Local, Confirmed: r.sign == signStrong && e.size > 0,

@@ -183,6 +183,11 @@ func betweenHosts(s fabric.Socket, first uint16) bool {
 		remote.IsValid() && !remote.IsLoopback() && !remote.IsUnspecified() && remote != local
 }
 
+// withinHost reports whether a connection has one address at both ends.
+func withinHost(s fabric.Socket) bool {
+	return !s.Listening && s.Remote.Addr().IsValid() && s.Remote.Addr() == s.Local.Addr()
+}
+
 // hostOf is the other host of a connection.
 func hostOf(s fabric.Socket) netip.Addr { return s.Remote.Addr().Unmap().WithZone("") }
 

@@ -62,6 +62,8 @@ func (c Cause) Remedy() string {
 		return "Remove NCCL_IB_DISABLE where the job gets it: its script, image, pod, or /etc/nccl.conf." + startAgain
 	case CauseSocketSelected:
 		return "Remove NCCL_NET where the job gets it: its script, image, pod, or /etc/nccl.conf." + startAgain
+	case CauseNoSharedMemory:
+		return "Remove NCCL_SHM_DISABLE where the job gets it: its script, image, pod, or /etc/nccl.conf." + startAgain
 	case CauseNoLibrary:
 		return "Install libibverbs in the image of the job (Debian and Ubuntu: libibverbs1 and ibverbs-providers)." +
 			startAgain

@@ -31,6 +31,7 @@ func (c Cause) Text() string {
 		CauseNoLibrary:      "libibverbs is not loaded: it may be missing in the image",
 		CausePlugin:         "a plugin for RDMA is loaded, and NCCL uses sockets nevertheless",
 		CauseNoPort:         "no RDMA device of the node could be read",
+		CauseNoSharedMemory: "NCCL_SHM_DISABLE is set, and its ranks are on one node",
 	}[c]
 }
 

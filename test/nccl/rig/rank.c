@@ -70,6 +70,13 @@ static void wait_for_all(const char *file, int rank, int world) {
   if (world > 1) usleep(100000);
 }
 
+// split makes RIG_SPLIT more communicators of all ranks, and returns the last one.
+static ncclComm_t split(ncclComm_t comm, int rank) {
+  ncclComm_t last = comm;
+  for (int i = number("RIG_SPLIT", 0); i > 0; i--) CHECK(ncclCommSplit(comm, 0, rank, &last, NULL));
+  return last;
+}
+
 // others calls what an AllReduce does not reach.
 static void others(ncclComm_t comm, void *b, int rank, int world) {
   void *handle;
@@ -93,6 +100,7 @@ int main(int argc, char **argv) {
   ncclComm_t comm;
   CHECK(ncclCommInitRank(&comm, world, id, rank));
   printf("rank %d of %d: initialised\n", rank, world);
+  comm = split(comm, rank);
   void *b;
   cudaMalloc(&b, 1 << 20);
   if (number("RIG_OTHERS", 0)) others(comm, b, rank, world);

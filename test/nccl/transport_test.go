@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build nccl
+
+package nccl
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// devices gives a node a /dev of its own, with GPUs.
+const devices = `
+mount -t tmpfs tmpfs /dev
+mkdir /dev/shm /dev/infiniband
+for d in null:3 zero:5 random:8 urandom:9 nvidiactl:3 nvidia-uvm:3 nvidia0:3 nvidia1:3; do
+  mknod -m 666 /dev/${d%:*} c 1 ${d#*:}
+done
+`
+
+// oneHost ends the second host of a node: the first reaches itself from its own address.
+const oneHost = `
+ip addr del 10.0.0.11/32 dev lo
+ip route replace local 10.0.0.10 dev lo src 10.0.0.10 table local
+`
+
+const noLibrary = "tcp, confirmed socket no_libibverbs"
+
+// placed returns the environment of the ranks of a job as a scheduler makes it.
+func placed(ranks [][]string) [][]string {
+	var list [][]string
+	for i, own := range ranks {
+		list = append(list, append([]string{
+			fmt.Sprint("RANK=", i), fmt.Sprint("WORLD_SIZE=", len(ranks)), fmt.Sprint("RIG_MINOR=", i), "SLURM_JOB_ID=4242",
+		}, own...))
+	}
+	return list
+}
+
+// TestTransports holds what the exporter says of jobs against what NCCL does.
+func TestTransports(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		common []string
+		ranks  [][]string
+		more   string // done on the node
+		hca    string // set: the node has an RDMA device
+		via    string // what NCCL says
+		want   string
+	}{
+		{name: "no library", ranks: hosts, via: "NET/Socket", want: noLibrary},
+		{name: "NET", common: []string{"NCCL_NET=Socket"}, ranks: hosts, via: "NET/Socket", want: "tcp, confirmed socket socket_selected"},
+		{name: "IB_DISABLE", common: []string{"NCCL_IB_DISABLE=1"}, ranks: hosts, via: "NET/Socket", want: "tcp, confirmed socket rdma_disabled"},
+		{name: "no uverbs", ranks: hosts, hca: "1", via: "NET/Socket", want: "tcp, confirmed socket no_rdma_devices_in_container"},
+		{name: "split", common: []string{"RIG_SPLIT=3"}, ranks: hosts, hca: "1", more: "mknod /dev/infiniband/uverbs0 c 1 3", via: "NET/Socket", want: noLibrary},
+		{name: "shared memory", common: []string{"NCCL_P2P_DISABLE=1"}, ranks: gpus, more: oneHost, via: "SHM/", want: "local, confirmed"},
+		{
+			name: "sockets within a host", common: []string{"NCCL_SHM_DISABLE=1", "NCCL_P2P_DISABLE=1"}, ranks: gpus, more: oneHost,
+			via: "NET/Socket", want: "tcp, confirmed socket shared_memory_disabled",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			each(t, func(t *testing.T, r rig) {
+				n := newNode(t, devices+c.more)
+				ranks := n.job(t, r, 60, c.common, placed(c.ranks)...)
+				waitFor(t, ranks[0], "rank 0: 11 collectives")
+				if !strings.Contains(ranks[0].output(), "via "+c.via) {
+					t.Fatalf("NCCL does not say via %s:\n%s", c.via, tail(ranks[0].output()))
+				}
+				await(t, watch(t, ranks, c.hca), c.want)
+			})
+		})
+	}
+}
+
+// TestViews judges one job from the network namespace of the node, where that of the ranks is one of a pod;
+// from the one of the ranks; and without privileges.
+func TestViews(t *testing.T) {
+	each(t, func(t *testing.T, r rig) {
+		n := newNode(t, devices)
+		ranks := n.job(t, r, 60, nil, placed(hosts)...)
+		waitFor(t, ranks[0], "rank 0: 11 collectives")
+		bare := []string{"nsenter", "-t", strconv.Itoa(n.pid), "-n"}
+		nobody := append(slices.Clone(bare), "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all")
+		pod, own, closed := watch(t, ranks, ""), watch(t, ranks, "", bare...), watch(t, ranks, "", nobody...)
+		await(t, pod, noLibrary)
+		await(t, own, noLibrary)
+		await(t, closed, "unknown   privilege")
+	})
+}
+
+// await reads until the verdict is this one, and wants none before that is known and another one.
+func await(t *testing.T, next func() judgement, want string) {
+	t.Helper()
+	const readings = 8 // a machine that is busy moves little for a while
+	for i := 1; ; i++ {
+		j := next()
+		got := j.String()
+		switch {
+		case got == want:
+			t.Logf("%s: %d readings, %.1f s: %q", got, i, j.after.Seconds(), j.Verdict.Evidence)
+			return
+		case i == readings || j.Verdict.Confirmed:
+			t.Fatalf("%s: %q, expected %s", got, j.Verdict.Evidence, want)
+		}
+	}
+}
+
+// TestFaultsOfJobs plants what ends the traffic of a job, one after the other: the verdict stands, and who
+// died is no rank.
+func TestFaultsOfJobs(t *testing.T) {
+	each(t, func(t *testing.T, r rig) {
+		n := newNode(t, devices)
+		stop := filepath.Join(n.work, "stop")
+		ranks := n.job(t, r, 60, []string{"RIG_HOLD=1", "RIG_STOP=" + stop}, placed(hosts)...)
+		waitFor(t, ranks[0], "rank 0: 11 collectives")
+		next := watch(t, ranks, "")
+		await(t, next, noLibrary)
+		stands := func(fault string, left int) {
+			t.Helper()
+			for turns := 0; moves(t, n); turns++ {
+				if turns == 100 {
+					t.Fatalf("%s: the job still moves data", fault)
+				}
+			}
+			next() // it may have been under way
+			for range 2 {
+				if j := next(); j.String() != noLibrary || len(j.Ranks) != left {
+					t.Errorf("%s: %s of %d ranks, expected %s of %d", fault, j, len(j.Ranks), noLibrary, left)
+				}
+			}
+		}
+		ranks[1].Signal(syscall.SIGSTOP)
+		stands("stopped", 2)
+		ranks[1].Signal(syscall.SIGCONT)
+		if err := os.WriteFile(stop, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		stands("hangs", 2)
+		ranks[1].Kill()
+		<-ranks[1].done
+		stands("killed", 1)
+	})
+}
+
+// moves reports whether a job on the node moves data.
+func moves(t *testing.T, n *node) bool {
+	t.Helper()
+	before := loopback(t, n)
+	time.Sleep(200 * time.Millisecond)
+	return loopback(t, n)-before > 10_000
+}
