@@ -94,6 +94,7 @@ int main(int argc, char **argv) {
   if (argc < 4) return fprintf(stderr, "rank RANK WORLD FILE [collectives each second]\nrank id\n"), 2;
   int rank = atoi(argv[1]), world = atoi(argv[2]), rate = argc > 4 ? atoi(argv[4]) : 0;
   signal(SIGTERM, end);
+  signal(SIGPIPE, SIG_IGN); // as Python does
   setlinebuf(stdout);
   ncclUniqueId id = identity(rank, argv[3]);
   cudaSetDevice(number("RIG_DEVICE", 0));
