@@ -356,7 +356,7 @@ func (r *reading) communicator(i log.Init, host string) {
 
 // find notes a signature.
 func (r *reading) find(s *signature.Signature, code int, from process, message string) {
-	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature == s })
+	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.ID == s.ID })
 	if at < 0 {
 		if len(r.Findings) == maxFindings {
 			r.Full = true

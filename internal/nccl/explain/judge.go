@@ -41,11 +41,15 @@ func (r *reading) result() *Result {
 	return &r.Result
 }
 
-// First returns the first failure: a cause before its consequences. nil: the log shows none.
+// First returns the first failure: a cause before its consequences, and these before what follows from the
+// connections, which makes a job slow and does not end it. nil: the log shows none.
 func (r *Result) First() *Finding {
-	for _, kind := range []signature.Kind{signature.Cause, signature.Consequence} {
-		i := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.Kind == kind })
-		if i >= 0 {
+	for _, is := range []func(f Finding) bool{
+		func(f Finding) bool { return f.Signature.Kind == signature.Cause && f.Line > 0 },
+		func(f Finding) bool { return f.Signature.Kind == signature.Consequence },
+		func(f Finding) bool { return f.Signature.Kind == signature.Cause },
+	} {
+		if i := slices.IndexFunc(r.Findings, is); i >= 0 {
 			return &r.Findings[i]
 		}
 	}
@@ -268,7 +272,8 @@ func (t *Transports) network(l log.Link) {
 }
 
 // RingsGPUDirect reports whether all ring connections between hosts use GPUDirect RDMA, and whether the log
-// says so (NCCL 2.24 and later).
+// says so (NCCL 2.24 and later). Without such connections NCCL says that they do.
 func (r *Result) RingsGPUDirect() (all, known bool) {
-	return r.Log.RingsGPUDirect == log.Yes, r.Log.RingsGPUDirect != log.NotSaid
+	t := r.Transports()
+	return r.Log.RingsGPUDirect == log.Yes, r.Log.RingsGPUDirect != log.NotSaid && t.RDMA+t.Plugin > 0
 }

@@ -23,6 +23,7 @@ type Source string
 const (
 	NCCL    Source = "NCCL"
 	PyTorch Source = "PyTorch"
+	Program Source = "program" // any that calls NCCL
 	Gloo    Source = "Gloo"
 	Kernel  Source = "kernel"
 )
@@ -85,15 +86,13 @@ func MatchLine(line string) (*Signature, int) { return others().match(line) }
 
 var (
 	matchers = sync.OnceValue(func() map[Source]*matcher {
-		return map[Source]*matcher{
-			NCCL: newMatcher(nccl), PyTorch: newMatcher(pytorch), Gloo: newMatcher(gloo),
-			Kernel: newMatcher(kernel),
-		}
+		return map[Source]*matcher{NCCL: newMatcher(nccl), PyTorch: newMatcher(pytorch), Program: newMatcher(program),
+			Gloo: newMatcher(gloo), Kernel: newMatcher(kernel)}
 	})
 	notes = sync.OnceValue(func() *matcher {
 		return newMatcher(slices.DeleteFunc(slices.Clone(nccl), func(s Signature) bool { return s.Kind != Note }))
 	})
-	others = sync.OnceValue(func() *matcher { return newMatcher(slices.Concat(pytorch, gloo, kernel)) })
+	others = sync.OnceValue(func() *matcher { return newMatcher(slices.Concat(pytorch, program, gloo, kernel)) })
 )
 
 // matcher looks for the texts of all rows in one pass over a message. The first row that matches counts, so
@@ -204,4 +203,4 @@ func Peer(message string) string {
 }
 
 // All returns all signatures, in the order of the document.
-func All() []Signature { return slices.Concat(nccl, pytorch, gloo, kernel) }
+func All() []Signature { return slices.Concat(nccl, pytorch, program, gloo, kernel) }
