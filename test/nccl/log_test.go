@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build nccl
+
+package nccl
+
+import (
+	"cmp"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/nccl/explain"
+)
+
+const (
+	healthy = "healthy"
+	lost    = "peer_closed, socket_failed or proxy_failed" // which is first depends on what the rank did just then
+)
+
+// TestLogs gives the logs of jobs to explain: what was planted is what it says.
+func TestLogs(t *testing.T) {
+	within := []string{"NCCL_P2P_DISABLE=1"}
+	for _, c := range []struct {
+		name   string
+		common []string
+		ranks  [][]string
+		more   string // done on the node
+		want   string // the first failure, unless now says otherwise for later releases than the first of suites
+		now    string
+	}{
+		{name: "one host", common: within, ranks: gpus, want: healthy},
+		{name: "sockets within a host", common: []string{"NCCL_SHM_DISABLE=1", "NCCL_P2P_DISABLE=1"}, ranks: gpus, want: "transport_tcp"},
+		{name: "two hosts over TCP", ranks: hosts, want: "transport_tcp"},
+		{name: "split", common: append([]string{"RIG_SPLIT=2"}, within...), ranks: gpus, want: healthy},
+		{name: "no interface", common: []string{"NCCL_SOCKET_IFNAME==eth7"}, ranks: gpus, want: "bootstrap_no_interface"},
+		{name: "one GPU twice", ranks: [][]string{nil, nil}, want: "duplicate_gpu"},
+		{name: "no such network", common: []string{"NCCL_NET=IB"}, ranks: hosts, want: "net_plugin"},
+		{name: "unknown protocol", common: []string{"NCCL_PROTO=Simpel"}, ranks: hosts, want: "no_algorithm", now: "setting_unrecognized"},
+		{name: "no shared memory", common: within, ranks: gpus, more: "mount -t tmpfs -o size=4k tmpfs /dev/shm", want: "shared_memory"},
+		{name: "dies", ranks: [][]string{hosts[0], append([]string{"RIG_CRASH=3"}, hosts[1]...)}, want: lost},
+		{name: "aborts", ranks: [][]string{hosts[0], append([]string{"RIG_ABORT=3"}, hosts[1]...)}, want: lost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			each(t, func(t *testing.T, r rig) {
+				n := newNode(t, c.more)
+				ranks := n.job(t, r, 100, append([]string{"RIG_COUNT=20"}, c.common...), c.ranks...)
+				var all strings.Builder
+				select {
+				case <-ranks[0].done:
+				case <-ranks[1].done:
+				}
+				patience := time.After(3 * time.Second) // one that lost the other may wait for it forever
+				for _, p := range ranks {
+					select {
+					case <-p.done:
+					case <-patience:
+						for _, p := range ranks {
+							p.Kill()
+							<-p.done
+						}
+					}
+					all.WriteString(p.output())
+				}
+				said, err := explain.Read(strings.NewReader(all.String()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := c.want
+				if r.suite != suites[0] {
+					want = cmp.Or(c.now, want)
+				}
+				got := cmp.Or(said.Undecided(), healthy)
+				if f := said.First(); f != nil {
+					got = f.Signature.ID
+				}
+				if got != want && (want != lost || !strings.Contains(lost, got)) {
+					t.Errorf("%s, expected %s: %+v\n%s", got, want, said.Findings, tail(all.String()))
+				}
+				for _, w := range said.Warnings {
+					t.Errorf("a warning without a signature: %s", w.Text)
+				}
+				t.Logf("%s", got)
+			})
+		})
+	}
+}
