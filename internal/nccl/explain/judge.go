@@ -152,6 +152,9 @@ func (r *reading) judge() {
 	between := r.between() == log.Yes
 	names := r.WithoutGPUDirect()
 	switch {
+	case t.TCP > 0 && r.Log.Nodes == 1:
+		r.follow(&signature.TCP,
+			fmt.Sprintf("%d connections within one host, which has shared memory (NCCL_SHM_DISABLE) and P2P (NCCL_P2P_DISABLE)", t.TCP))
 	case t.TCP > 0:
 		r.follow(&signature.TCP, fmt.Sprintf("%d of %d connections between hosts", t.TCP, t.TCP+t.RDMA+t.Plugin))
 	case between && r.Log.Fallback && t.RDMA+t.Plugin == 0:

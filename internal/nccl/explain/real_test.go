@@ -33,6 +33,7 @@ func TestRealLogs(t *testing.T) {
 		"healthy without libibverbs": {"", "", "ib_library_missing"},
 		"Soft-RoCE":                  {"[2026-11-28 18:38:51] vm:78:78 [0] transport/net_ib/init.cc:67 NCCL WARN Could not find real path of rxe0 (/sys/class/infiniband/rxe0/device)\n", "", "ib_no_pci_path"},
 		"no PCI device":              {"[2026-11-28 18:38:51] vm:78:78 [0] os/linux.cc:637 NCCL WARN Could not find real path of /sys/class/pci_bus/0000:41/../../0000:41:00.0\n", "sysfs_missing", ""},
+		"TCP within the host":        {"vm:78:78 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0\n", "transport_tcp", ""},
 		"TCP, and a rank died": {
 			"vm:78:78 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0\n[2026-11-28 18:38:51] vm:78:78 [0] misc/socket.cc:35 NCCL WARN socketProgress: Connection closed by remote peer \n",
 			"peer_closed", "transport_tcp",
@@ -63,6 +64,9 @@ func TestRealLogs(t *testing.T) {
 		}
 		if c.signature != "" && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Signature.ID == c.signature }) {
 			t.Errorf("%s: no %s in %+v", name, c.signature, r.Findings)
+		}
+		if f := r.First(); f != nil && strings.Contains(f.Text, "between hosts") {
+			t.Errorf("%s: %s, and there is one host", name, f.Text)
 		}
 		ids := map[string]bool{}
 		for _, f := range r.Findings {
