@@ -6,10 +6,16 @@ package nccl
 
 import (
 	"cmp"
+	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/jobs/joblog"
+	"gpufabric_exporter/internal/jobs/owned"
 	"gpufabric_exporter/internal/nccl/explain"
 )
 
@@ -77,11 +83,48 @@ func TestLogs(t *testing.T) {
 				if got != want && (want != lost || !strings.Contains(lost, got)) {
 					t.Errorf("%s, expected %s: %+v\n%s", got, want, said.Findings, tail(all.String()))
 				}
+				followed(t, n, all.String(), said)
 				for _, w := range said.Warnings {
 					t.Errorf("a warning without a signature: %s", w.Text)
 				}
 				t.Logf("%s", got)
 			})
 		})
+	}
+}
+
+// followed has the collector for logs read a log, which must see what explain sees.
+func followed(t *testing.T, n *node, text string, said *explain.Result) {
+	t.Helper()
+	name := filepath.Join(n.work, "all.log")
+	pattern, err := joblog.ParsePattern(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := joblog.New([]joblog.Pattern{pattern}, new(owned.Owners))
+	var got fabric.LogReading
+	for _, content := range []string{"", text} { // lines that were there before are not counted
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err = reader.Read(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, transport := map[string]int64{}, fabric.LogUnknown
+	for _, f := range said.Findings {
+		if f.Line > 0 {
+			want[f.Signature.ID] = f.Count
+		} else {
+			transport = fabric.LogTCP
+		}
+	}
+	counted := map[string]int64{}
+	for _, f := range got.Failures {
+		counted[f.ID] = int64(f.Count)
+	}
+	less := len(text) > 1<<20 // NCCL may repeat a failure faster than it is read
+	if !less && !maps.Equal(counted, want) || len(counted) == 0 || len(got.Files) != 1 || got.Files[0].Transport != transport {
+		t.Errorf("the collector counts %v of %+v, expected %v and %v", counted, got.Files, want, transport)
 	}
 }

@@ -96,6 +96,7 @@ func rasJob(t *testing.T, common []string, test func(t *testing.T, r rig, n *nod
 // TestRAS holds our reading of RAS against the RAS of a job that runs, hangs, does not answer, and of which a
 // rank is lost.
 func TestRAS(t *testing.T) {
+	t.Parallel()
 	rasJob(t, []string{"RIG_SPLIT=3"}, func(t *testing.T, r rig, n *node, ranks []*process) {
 		version, err := fabric.ParseNCCLVersion(r.release)
 		if err != nil || progress.Refused(version, true) == "" {
@@ -172,6 +173,7 @@ func TestRAS(t *testing.T) {
 
 // TestRASAsText reads what a job prints of itself as text. Releases from 2.28.7 on are asked for JSON instead.
 func TestRASAsText(t *testing.T) {
+	t.Parallel()
 	rasJob(t, nil, func(t *testing.T, r rig, n *node, ranks []*process) {
 		a, err := n.ask(t, asText)
 		if err != nil || a.Version != r.release || len(a.Communicators) != 1 || a.Communicators[0].Size != 2 || a.Communicators[0].MissingCount > 0 {
@@ -190,6 +192,7 @@ func TestRASAsText(t *testing.T) {
 // TestRASChangesNothing asks a job with many communicators as fast as it answers: it launches as many
 // collectives as before. Then the connection ends with the process.
 func TestRASChangesNothing(t *testing.T) {
+	t.Parallel()
 	rasJob(t, []string{"RIG_SPLIT=6"}, func(t *testing.T, r rig, n *node, ranks []*process) {
 		launched := func() int { return strings.Count(ranks[0].output(), " collectives\n") }
 		const windows = 2 * time.Second

@@ -83,6 +83,7 @@ func TestTransports(t *testing.T) {
 // TestViews judges one job from the network namespace of the node, where that of the ranks is one of a pod;
 // from the one of the ranks; and without privileges.
 func TestViews(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, r rig) {
 		n := newNode(t, devices)
 		ranks := n.job(t, r, 60, nil, placed(hosts)...)
@@ -116,6 +117,7 @@ func await(t *testing.T, next func() judgement, want string) {
 // TestFaultsOfJobs plants what ends the traffic of a job, one after the other: the verdict stands, and who
 // died is no rank.
 func TestFaultsOfJobs(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, r rig) {
 		n := newNode(t, devices)
 		stop := filepath.Join(n.work, "stop")
