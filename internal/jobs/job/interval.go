@@ -49,8 +49,10 @@ type interval struct {
 
 // between compares two readings of a process. elapsed is in seconds.
 func between(last, now *fabric.RankCandidate, elapsed float64, hostNet uint64, busy answer) interval {
-	v := interval{compared: true, busy: busy, peers: map[netip.Addr]*flow{}, within: map[connection]flow{},
-		sockets: now.Sockets.Meta()}
+	v := interval{
+		compared: true, busy: busy, peers: map[netip.Addr]*flow{}, within: map[connection]flow{},
+		sockets: now.Sockets.Meta(),
+	}
 	if v.sockets.State == fabric.OK {
 		if last.Sockets.State != fabric.OK {
 			return interval{} // the first of two readings again

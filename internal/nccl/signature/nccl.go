@@ -57,8 +57,10 @@ var nccl = []Signature{
 	},
 	{
 		ID: "qp_modify", Source: NCCL, Kind: Cause,
-		Forms: []Form{{Text: "Call to ibv_modify_qp failed", In: `"ibv_modify_qp"`},
-			{Text: "Call to ibv_modify_qp failed with"}},
+		Forms: []Form{
+			{Text: "Call to ibv_modify_qp failed", In: `"ibv_modify_qp"`},
+			{Text: "Call to ibv_modify_qp failed with"},
+		},
 		Cause:   "The connection to the peer could not be set up: no route or no neighbour for the GID (No route to host, Connection timed out), or a GID that is not there (Invalid argument).",
 		Remedy:  "Check that the GID that both sides use is of RoCE v2 and of networks that reach each other; unset NCCL_IB_GID_INDEX from 2.21 on. With one subnet per rail, set NCCL_CROSS_NIC=0.",
 		Runbook: "check-gids.md",
@@ -81,8 +83,11 @@ var nccl = []Signature{
 	},
 	{
 		ID: "async_fatal", Source: NCCL, Kind: Cause,
-		Forms: []Form{{Text: "async fatal event"}, {Text: "Got async error event"},
-			{Text: "communicator encountered a fatal error"}},
+		Forms: []Form{
+			{Text: "async fatal event"},
+			{Text: "Got async error event"},
+			{Text: "communicator encountered a fatal error"},
+		},
 		Cause:   "The device reported a fatal event for a queue pair, a completion queue or itself.",
 		Remedy:  "Look at the kernel messages of mlx5_core at that time, and run check on the host.",
 		Runbook: "GpuFabricQpDeath.md",
@@ -124,16 +129,22 @@ var nccl = []Signature{
 	},
 	{
 		ID: "ib_device_unusable", Source: NCCL, Kind: Cause,
-		Forms: []Form{{Text: "NET/IB : Unable to open device"}, {Text: "NET/IB : Unable to query device"},
-			{Text: "NET/IB : Unable to query port"}},
+		Forms: []Form{
+			{Text: "NET/IB : Unable to open device"},
+			{Text: "NET/IB : Unable to query device"},
+			{Text: "NET/IB : Unable to query port"},
+		},
 		Cause:   "The process may not use the RDMA device: no /dev/infiniband/uverbs in the container, no permission, or the device hangs.",
 		Remedy:  "Give the container the device nodes (a device plugin, or --device=/dev/infiniband). If the host cannot use it either, look at the kernel messages.",
 		Runbook: "check-inside.md",
 	},
 	{
 		ID: "ib_incompatible_devices", Source: NCCL, Kind: Cause,
-		Forms: []Form{{Text: "Attempted to connect incompatible devices"}, {Text: "device is incompatible with the local"},
-			{Text: "Attempted to merge incompatible devices"}},
+		Forms: []Form{
+			{Text: "Attempted to connect incompatible devices"},
+			{Text: "device is incompatible with the local"},
+			{Text: "Attempted to merge incompatible devices"},
+		},
 		Cause:  "NCCL uses ports of InfiniBand and of Ethernet together.",
 		Remedy: "Name the ports of one kind in NCCL_IB_HCA, on all hosts.", Runbook: "check-nccl.md",
 	},
@@ -162,8 +173,11 @@ var nccl = []Signature{
 	},
 	{
 		ID: "bootstrap_no_interface", Source: NCCL, Kind: Cause,
-		Forms: []Form{{Text: "no socket interface found"}, {Text: "NET/Socket : No usable listening interface found"},
-			{Text: "NET/Socket : no interface found"}},
+		Forms: []Form{
+			{Text: "no socket interface found"},
+			{Text: "NET/Socket : No usable listening interface found"},
+			{Text: "NET/Socket : no interface found"},
+		},
 		Cause:   "No interface fits NCCL_SOCKET_IFNAME, or the container has only a loopback interface.",
 		Remedy:  "Set NCCL_SOCKET_IFNAME to a prefix that an interface of each host has; =name is exact.",
 		Runbook: "check-nccl.md",
@@ -186,22 +200,33 @@ var nccl = []Signature{
 	},
 	{
 		ID: "connect_retried", Source: NCCL, Kind: Note,
-		Forms: []Form{{Text: "Call to connect returned"}, {Text: ", retrying (", In: "retrying (%d/%ld) after sleep"},
-			{Text: "msec of sleep", In: "retrying %d/%d after %u msec of sleep"}},
+		Forms: []Form{
+			{Text: "Call to connect returned"},
+			{Text: ", retrying (", In: "retrying (%d/%ld) after sleep"},
+			{Text: "msec of sleep", In: "retrying %d/%d after %u msec of sleep"},
+		},
 		Cause:  "A connection to another rank did not succeed at once, and is tried again. Some retries are normal while ranks start.",
 		Remedy: "If the job does not go on, look at the address that the line names.",
 	},
 	{
 		ID: "bootstrap_mismatch", Source: NCCL, Kind: Cause,
-		Forms: []Form{{Text: "Bootstrap Root : mismatch in"}, {Text: "ranks has already checked in"},
-			{Text: "Message truncated : received"}, {Text: "wrong magic"}, {Text: ": wrong type "}},
+		Forms: []Form{
+			{Text: "Bootstrap Root : mismatch in"},
+			{Text: "ranks has already checked in"},
+			{Text: "Message truncated : received"},
+			{Text: "wrong magic"},
+			{Text: ": wrong type "},
+		},
 		Cause:  "Ranks do not agree on the communicator: two processes have the same rank, the numbers of ranks differ, or an old process of another run answers at the address.",
 		Remedy: "Check rank and world size of each process; end processes of earlier runs; use another NCCL_COMM_ID or master port.",
 	},
 	{
 		ID: "socket_failed", Source: NCCL, Kind: Consequence,
-		Forms: []Form{{Text: "socketProgressOpt: Call to"}, {Text: "ncclOsSocketProgressOpt: Call to"},
-			{Text: "NET/Socket : socket progress error"}},
+		Forms: []Form{
+			{Text: "socketProgressOpt: Call to"},
+			{Text: "ncclOsSocketProgressOpt: Call to"},
+			{Text: "NET/Socket : socket progress error"},
+		},
 		Cause:  "A TCP connection to another rank broke: the other process ended, or the network between the hosts failed.",
 		Remedy: "Look at the log of the rank at the address that the line names.",
 	},
@@ -219,8 +244,12 @@ var nccl = []Signature{
 	},
 	{
 		ID: "rank_invalid", Source: NCCL, Kind: Cause,
-		Forms: []Form{{Text: "Invalid rank requested"}, {Text: "improper usage of ncclCommInitRank"},
-			{Text: "Failed to determine local ranks"}, {Text: "Failed to determine intra proc ranks"}},
+		Forms: []Form{
+			{Text: "Invalid rank requested"},
+			{Text: "improper usage of ncclCommInitRank"},
+			{Text: "Failed to determine local ranks"},
+			{Text: "Failed to determine intra proc ranks"},
+		},
 		Cause:  "The rank is outside of the communicator, or ranks of one host are not what NCCL expects.",
 		Remedy: "Check rank and world size of each process.",
 	},
@@ -237,8 +266,10 @@ var nccl = []Signature{
 		Runbook: "check-nvlink.md",
 	},
 	{
-		ID: "p2p_failed", Source: NCCL, Kind: Cause, Forms: []Form{{Text: "failed to peer with device"},
-			{Text: "cudaIpcGetMemHandle failed"}},
+		ID: "p2p_failed", Source: NCCL, Kind: Cause, Forms: []Form{
+			{Text: "failed to peer with device"},
+			{Text: "cudaIpcGetMemHandle failed"},
+		},
 		Cause:   "Memory of another GPU of the host could not be mapped.",
 		Remedy:  "In containers, the ranks of a host must share the IPC namespace or see all its GPUs; look for Xids.",
 		Runbook: "check-gpu.md",
@@ -265,8 +296,12 @@ var nccl = []Signature{
 	},
 	{
 		ID: "shared_memory", Source: NCCL, Kind: Cause,
-		Forms: []Form{{Text: "Error: failed to extend"}, {Text: "failed to create shared memory"}, {Text: "Could not map"},
-			{Text: " shared memory segment "}},
+		Forms: []Form{
+			{Text: "Error: failed to extend"},
+			{Text: "failed to create shared memory"},
+			{Text: "Could not map"},
+			{Text: " shared memory segment "},
+		},
 		Cause:  "/dev/shm is full, too small or not shared between the ranks of the host.",
 		Remedy: "Give the container more: --shm-size, or an emptyDir of medium Memory at /dev/shm. Remove /dev/shm/nccl-* of ended jobs.",
 	},
@@ -277,8 +312,10 @@ var nccl = []Signature{
 		Runbook: "check-gpu.md",
 	},
 	{
-		ID: "no_algorithm", Source: NCCL, Kind: Cause, Forms: []Form{{Text: "no algorithm/protocol available"},
-			{Text: "No algorithm/protocol available"}},
+		ID: "no_algorithm", Source: NCCL, Kind: Cause, Forms: []Form{
+			{Text: "no algorithm/protocol available"},
+			{Text: "No algorithm/protocol available"},
+		},
 		Cause:  "NCCL_ALGO or NCCL_PROTO leaves nothing for this collective.",
 		Remedy: "Unset both; see lint.", Runbook: "check-nccl.md",
 	},
@@ -293,8 +330,11 @@ var nccl = []Signature{
 		Remedy: "Unset NCCL_TOPO_FILE, and mount /sys in the container without hiding devices.", Runbook: "check-pcie.md",
 	},
 	{
-		ID: "net_plugin", Source: NCCL, Kind: Cause, Forms: []Form{{Text: "Failed to initialize any NET plugin"},
-			{Text: "Error: network "}, {Text: "Failed to initialize NET plugin"}},
+		ID: "net_plugin", Source: NCCL, Kind: Cause, Forms: []Form{
+			{Text: "Failed to initialize any NET plugin"},
+			{Text: "Error: network "},
+			{Text: "Failed to initialize NET plugin"},
+		},
 		Cause:  "The network that NCCL_NET names, or any, could not be used.",
 		Remedy: "Look at the lines before: a plugin that is not in LD_LIBRARY_PATH, or a device that the container does not have.", Runbook: "check-inside.md",
 	},
@@ -305,16 +345,22 @@ var nccl = []Signature{
 		Remedy: "Look at the memory limit of the job.",
 	},
 	{
-		ID: "thread_failed", Source: NCCL, Kind: Cause, Forms: []Form{{Text: "Call to pthread_create failed",
-			In: `"pthread_create"`}, {Text: "Thread creation failed"}},
+		ID: "thread_failed", Source: NCCL, Kind: Cause, Forms: []Form{{
+			Text: "Call to pthread_create failed",
+			In:   `"pthread_create"`,
+		}, {Text: "Thread creation failed"}},
 		Cause:  "The limit of processes or threads is reached.",
 		Remedy: "Raise ulimit -u, or pids.max of the control group.",
 	},
 	{
 		ID: "proxy_failed", Source: NCCL, Kind: Consequence,
-		Forms: []Form{{Text: "[Service thread]"}, {Text: "[Proxy Service"},
-			{Text: "Socket recv failed while polling for opId"}, {Text: "ncclProxyCallBlockingUDS call to"},
-			{Text: "ncclProxyClientGetFd call to"}},
+		Forms: []Form{
+			{Text: "[Service thread]"},
+			{Text: "[Proxy Service"},
+			{Text: "Socket recv failed while polling for opId"},
+			{Text: "ncclProxyCallBlockingUDS call to"},
+			{Text: "ncclProxyClientGetFd call to"},
+		},
 		Cause:  "NCCL's own threads on this host lost each other, as they do when a process of the host ends.",
 		Remedy: "Look for the first failure on this host.",
 	},

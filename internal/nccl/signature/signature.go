@@ -86,8 +86,10 @@ func MatchLine(line string) (*Signature, int) { return others().match(line) }
 
 var (
 	matchers = sync.OnceValue(func() map[Source]*matcher {
-		return map[Source]*matcher{NCCL: newMatcher(nccl), PyTorch: newMatcher(pytorch), Program: newMatcher(program),
-			Gloo: newMatcher(gloo), Kernel: newMatcher(kernel)}
+		return map[Source]*matcher{
+			NCCL: newMatcher(nccl), PyTorch: newMatcher(pytorch), Program: newMatcher(program),
+			Gloo: newMatcher(gloo), Kernel: newMatcher(kernel),
+		}
 	})
 	notes = sync.OnceValue(func() *matcher {
 		return newMatcher(slices.DeleteFunc(slices.Clone(nccl), func(s Signature) bool { return s.Kind != Note }))

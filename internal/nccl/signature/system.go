@@ -36,9 +36,13 @@ var pytorch = []Signature{
 var program = []Signature{
 	{
 		ID: "nccl_error", Source: Program, Kind: Consequence,
-		Forms: []Form{{Text: "unhandled system error (run with NCCL_DEBUG=INFO for details)",
-			File: "nccl src/init.cc, ncclGetErrorString"}, {Text: "remote process exited or there was a network error",
-			File: "nccl src/init.cc, ncclGetErrorString"}, {Text: "NCCL error in:", File: processGroupNCCL}},
+		Forms: []Form{{
+			Text: "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+			File: "nccl src/init.cc, ncclGetErrorString",
+		}, {
+			Text: "remote process exited or there was a network error",
+			File: "nccl src/init.cc, ncclGetErrorString",
+		}, {Text: "NCCL error in:", File: processGroupNCCL}},
 		Cause:  "A call of NCCL failed. The line has the kind of the error, not the cause.",
 		Remedy: "Look for the lines of NCCL before it; without any, run the job with NCCL_DEBUG=WARN.",
 	},
@@ -47,15 +51,19 @@ var program = []Signature{
 // gloo are lines of Gloo, over which PyTorch's ranks exchange what is not on GPUs.
 var gloo = []Signature{
 	{
-		ID: "gloo_connect", Source: Gloo, Kind: Cause, Forms: []Form{{Text: "Gloo connectFullMesh failed with",
-			File: processGroupGloo}},
+		ID: "gloo_connect", Source: Gloo, Kind: Cause, Forms: []Form{{
+			Text: "Gloo connectFullMesh failed with",
+			File: processGroupGloo,
+		}},
 		Cause:  "Ranks could not reach each other over TCP. Typical: the name of the host leads to 127.0.1.1, or to an interface that other hosts cannot reach.",
 		Remedy: "Set GLOO_SOCKET_IFNAME to the network that the hosts share.", Runbook: "check-nccl.md",
 	},
 	{
 		ID: "gloo_timeout", Source: Gloo, Kind: Consequence,
-		Forms: []Form{{Text: "ms for recv operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"},
-			{Text: "ms for send operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"}},
+		Forms: []Form{
+			{Text: "ms for recv operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"},
+			{Text: "ms for send operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"},
+		},
 		Cause:  "Another rank did not answer in time: it crashed, hangs, or is busy with something else, such as a checkpoint.",
 		Remedy: "Look at the log of the rank that did not arrive.",
 	},
@@ -126,8 +134,10 @@ var kernel = []Signature{
 	},
 	{
 		ID: "mlx5_command_timeout", Source: Kernel, Kind: Cause,
-		Forms: []Form{{Text: "timeout. Will cause a leak of a command resource",
-			File: "linux drivers/net/ethernet/mellanox/mlx5/core/cmd.c"}},
+		Forms: []Form{{
+			Text: "timeout. Will cause a leak of a command resource",
+			File: "linux drivers/net/ethernet/mellanox/mlx5/core/cmd.c",
+		}},
 		Cause:  "The firmware of the HCA did not answer a command of the driver.",
 		Remedy: "Drain the node. Unless a port of the card carries management or storage, reset the HCA (devlink dev reload); else power-cycle the node; update the firmware.", Runbook: "GpuFabricDeviceStuck.md",
 	},
