@@ -84,26 +84,11 @@ func (r *rank) close(deadline time.Time) error {
 		cudaCall
 		wanted bool
 	}{
-		{
-			cudaCall{"cuMemFree_v2", func(t *C.struct_cuda) C.int { return C.call_cuMemFree_v2(t, r.send.address) }},
-			r.send.size > 0,
-		},
-		{
-			cudaCall{"cuMemFree_v2", func(t *C.struct_cuda) C.int { return C.call_cuMemFree_v2(t, r.recv.address) }},
-			r.recv.size > 0,
-		},
-		{
-			cudaCall{"cuEventDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuEventDestroy_v2(t, r.start) }},
-			r.start != nil,
-		},
-		{
-			cudaCall{"cuEventDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuEventDestroy_v2(t, r.stop) }},
-			r.stop != nil,
-		},
-		{
-			cudaCall{"cuStreamDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuStreamDestroy_v2(t, r.stream) }},
-			r.stream != nil,
-		},
+		{cudaCall{"cuMemFree_v2", func(t *C.struct_cuda) C.int { return C.call_cuMemFree_v2(t, r.send.address) }}, r.send.size > 0},
+		{cudaCall{"cuMemFree_v2", func(t *C.struct_cuda) C.int { return C.call_cuMemFree_v2(t, r.recv.address) }}, r.recv.size > 0},
+		{cudaCall{"cuEventDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuEventDestroy_v2(t, r.start) }}, r.start != nil},
+		{cudaCall{"cuEventDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuEventDestroy_v2(t, r.stop) }}, r.stop != nil},
+		{cudaCall{"cuStreamDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuStreamDestroy_v2(t, r.stream) }}, r.stream != nil},
 		{cudaCall{"cuDevicePrimaryCtxRelease_v2", func(t *C.struct_cuda) C.int {
 			return C.call_cuDevicePrimaryCtxRelease_v2(t, r.device)
 		}}, true},

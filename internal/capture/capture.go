@@ -180,10 +180,7 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 			return s.recorded(u, func(sys *sysfs.FS) error { sys.ReadOnce(time.Now()); return nil })
 		}},
 		{"congestion control", func(u *unit) error { return s.congestion(u, s.all.physicalInterfaces()) }},
-		{"drivers of network interfaces", func(u *unit) error {
-			return s.drivers(u, s.all.physicalInterfaces(),
-				s.all.found())
-		}},
+		{"drivers of network interfaces", func(u *unit) error { return s.drivers(u, s.all.physicalInterfaces(), s.all.found()) }},
 	} {
 		if _, err := s.run(ctx, p.name, p.read); err != nil {
 			return nil, err

@@ -25,43 +25,22 @@ type rule struct {
 
 func rules() []rule {
 	return []rule{
-		{
-			check: verdict.CheckNCCLDevices, cause: verdict.CheckComputePorts,
-			follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return len(node.LostDevices(n)) > 0 },
-		},
+		{check: verdict.CheckNCCLDevices, cause: verdict.CheckComputePorts, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return len(node.LostDevices(n)) > 0 }},
 		{
 			check: verdict.CheckComputePorts, cause: verdict.CheckLeftOut,
 			follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool {
 				return node.CountPorts(n).There+len(nccl.LeftOutPorts(n)) >= *n.Policy.ComputePorts
 			},
 		},
-		{
-			check: verdict.CheckHardware, cause: verdict.CheckComputePorts,
-			follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCINIC) },
-		},
-		{
-			check: verdict.CheckHardware, cause: verdict.CheckGPUs,
-			follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCIGPU) },
-		},
-		{
-			check: verdict.CheckNCCLDevices, cause: verdict.CheckHardware,
-			follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return namesWhatIsGone(n) },
-		},
-		{
-			check: verdict.CheckGID, cause: verdict.CheckGIDIndex, exact: true,
-			follows: func(_ *fabric.Node, v, _ *verdict.Verdict) bool { return v.Mode == port.ModeGIDPinned.ID },
-		},
-		{
-			check: verdict.CheckPinnedGIDs, cause: verdict.CheckGIDIndex, exact: true,
-			follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true },
-		},
+		{check: verdict.CheckHardware, cause: verdict.CheckComputePorts, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCINIC) }},
+		{check: verdict.CheckHardware, cause: verdict.CheckGPUs, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return lacks(n, fabric.PCIGPU) }},
+		{check: verdict.CheckNCCLDevices, cause: verdict.CheckHardware, follows: func(n *fabric.Node, _, _ *verdict.Verdict) bool { return namesWhatIsGone(n) }},
+		{check: verdict.CheckGID, cause: verdict.CheckGIDIndex, exact: true, follows: func(_ *fabric.Node, v, _ *verdict.Verdict) bool { return v.Mode == port.ModeGIDPinned.ID }},
+		{check: verdict.CheckPinnedGIDs, cause: verdict.CheckGIDIndex, exact: true, follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true }},
 		{check: verdict.CheckPriority, cause: verdict.CheckGID, follows: untaggedByGID},
 		{check: verdict.CheckPFC, cause: verdict.CheckGID, follows: untaggedByGID},
 		// The port that differs may be the one that is not for training.
-		{
-			check: verdict.CheckPFCUniform, cause: verdict.CheckSurplusPorts,
-			follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true },
-		},
+		{check: verdict.CheckPFCUniform, cause: verdict.CheckSurplusPorts, follows: func(*fabric.Node, *verdict.Verdict, *verdict.Verdict) bool { return true }},
 		{
 			check: verdict.CheckDSCP, cause: verdict.CheckNCCLLines, exact: true,
 			follows: func(n *fabric.Node, v, cause *verdict.Verdict) bool {

@@ -35,7 +35,7 @@ func TestNamedChecksExist(t *testing.T) {
 		return true
 	})
 	inCode := regexp.MustCompile(`diagnose\.(?:Find|Checks)\("|Check\.ID [!=]= "`)
-	literal := regexp.MustCompile(`(?:[^:] |[{([])"([a-z_]+)"[^:]`) // no value of a field, nor key of a map
+	literal := regexp.MustCompile(`(?:[^:\s] |[{([])"([a-z_]+)"[^:]`) // no value of a field, nor key of a map
 	named := regexp.MustCompile(`(?:\bcheck(?:=|=~|!=|!~)\\*"|\b(?:fails|follows)\("|"problem", ")([a-z][a-z_|.+]*)\\*"`)
 	found := 0
 	err = filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {

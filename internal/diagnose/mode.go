@@ -37,22 +37,10 @@ func withoutCheck() []verdict.Mode {
 		{ID: "tcp_on_rdma_nic", Text: "TCP uses the bandwidth of an RDMA NIC.", Alert: "GpuFabricTcpOnRdmaNic"},
 		{ID: "nvlink_errors", Text: "NVLinks have errors.", Alert: "GpuFabricNvlinkErrors"},
 		{ID: "pcie_errors", Text: "A PCIe link reports errors (AER).", Alert: "GpuFabricPcieErrors"},
-		{
-			ID: "pre_fec_errors", Text: "Corrected bit errors increase.",
-			Gap: "some are normal at 100 Gb/s and above; gpufabric_ethernet_fec_bit_corrections_total shows the trend",
-		},
-		{
-			ID: "module_hot", Text: "A transceiver is too hot or gets too little power.",
-			Gap: "reported in the kernel log; the counter of ethtool -S of mlx5 (module_high_temp) is not exported",
-		},
-		{
-			ID: "duplicate_address", Text: "Two nodes have one address, or a rail has no route.",
-			Gap: "not visible on one node; routes of rails are not read",
-		},
+		{ID: "pre_fec_errors", Text: "Corrected bit errors increase.", Gap: "some are normal at 100 Gb/s and above; gpufabric_ethernet_fec_bit_corrections_total shows the trend"},
+		{ID: "module_hot", Text: "A transceiver is too hot or gets too little power.", Gap: "reported in the kernel log; the counter of ethtool -S of mlx5 (module_high_temp) is not exported"},
+		{ID: "duplicate_address", Text: "Two nodes have one address, or a rail has no route.", Gap: "not visible on one node; routes of rails are not read"},
 		{ID: "peermem_refuses", Text: "nvidia-peermem reports invalid contexts.", Gap: "reported only in the kernel log"},
-		{
-			ID: "adaptive_routing_wrong", Text: "NCCL_IB_ADAPTIVE_ROUTING or NCCL_IB_SL does not fit the InfiniBand fabric.",
-			Gap: "known only to the subnet manager",
-		},
+		{ID: "adaptive_routing_wrong", Text: "NCCL_IB_ADAPTIVE_ROUTING or NCCL_IB_SL does not fit the InfiniBand fabric.", Gap: "known only to the subnet manager"},
 	}
 }

@@ -93,11 +93,7 @@ var throttles = []struct {
 	bit  ClockReasons
 	name string
 }{
-	{0x04, "power_cap"},
-	{0x08, "hardware_slowdown"},
-	{0x20, "software_thermal"},
-	{0x40, "hardware_thermal"},
-	{0x80, "power_brake"},
+	{0x04, "power_cap"}, {0x08, "hardware_slowdown"}, {0x20, "software_thermal"}, {0x40, "hardware_thermal"}, {0x80, "power_brake"},
 }
 
 // Throttles names why the GPU is slower than it could be, in the order of the bits. Idle clocks and what an

@@ -76,14 +76,13 @@ func (c *NCCLConfig) Devices() (f NameFilter, set bool) {
 	return ParseNameFilter(text), true
 }
 
-// NamesDevices reports whether NCCL_IB_HCA says which devices there are, so that one that is gone is missed:
-// not by how names begin, not by what to leave out, and not by numbers of the kernel. Where NCCL does not
-// read it, as with EFA, it misses none.
+// NamesDevices reports whether NCCL_IB_HCA says which devices there are: it misses one, or would miss one that
+// is gone. It would not by how names begin, by what to leave out, and by numbers of the kernel.
 func (n *Node) NamesDevices() bool {
 	f, set := n.NCCL.Devices()
-	return set && !f.Exclude && len(n.MissingNames(f)) == 0 && !slices.ContainsFunc(f.Items, func(i NameItem) bool {
+	return set && !f.Exclude && (len(n.MissingNames(f)) > 0 || !slices.ContainsFunc(f.Items, func(i NameItem) bool {
 		return numbered(i.Name) || n.HCA(i.Name) == nil
-	})
+	}))
 }
 
 // numbered reports whether the kernel named a device in the order of discovery, as mlx5_5: where one is gone

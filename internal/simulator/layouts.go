@@ -46,11 +46,7 @@ func cloudLayouts() []layout {
 			name:   "oci-bm-gpu-h100-8",
 			source: "https://github.com/oracle-quickstart/oci-hpc-oke/blob/main/docs/recommended-nccl-rccl-parameters-by-shape.md",
 			dmi:    oracle, gpu: h100SXM, gpus: 8, noPort: true, cards: []card{
-				{cx7(200).of(2), 1},
-				{cx6dx().with(dhcp).is(forManagement), 1},
-				{cx7(200).of(2), 4},
-				{cx6dx().uncabled(0).is(forManagement), 1},
-				{cx7(200).of(2), 3},
+				{cx7(200).of(2), 1}, {cx6dx().with(dhcp).is(forManagement), 1}, {cx7(200).of(2), 4}, {cx6dx().uncabled(0).is(forManagement), 1}, {cx7(200).of(2), 3},
 			},
 		},
 		{
@@ -62,8 +58,7 @@ func cloudLayouts() []layout {
 			name:   "gcp-a4",
 			source: "https://cloud.google.com/compute/docs/gpus/gpu-network-bandwidth; names: public experiments on A4 (the address is not known)",
 			dmi:    DMI{Vendor: "Google", Product: "Google Compute Engine"}, virtual: true, gpu: b200SXM, gpus: 8, cards: []card{
-				{virtualRoCE(400).udev("rocep145s0", "rocep146s0", "rocep152s0", "rocep153s0", "rocep198s0", "rocep199s0",
-					"rocep205s0", "rocep206s0"), 8},
+				{virtualRoCE(400).udev("rocep145s0", "rocep146s0", "rocep152s0", "rocep153s0", "rocep198s0", "rocep199s0", "rocep205s0", "rocep206s0"), 8},
 			},
 		},
 		{ // MTU and routes of the RDMA networks come by DHCP, each with a default route
@@ -133,20 +128,12 @@ func serverLayouts() []layout {
 			name:   "sr675-two-port-ib",
 			source: "https://github.com/NVIDIA/k8s-launch-kit/blob/7e9cc565e30e119cb825dda67b4a3d94e6d7bd85/presets/ThinkSystem-SR675-V3-RTX-PRO-6000/topology.yaml; GPUs of another kind",
 			gpu:    h100PCIe, gpus: 8, alone: 4, cards: []card{
-				{cx6dx().of(2).is(forManagement), 1},
-				{ndr200().of(2).away(), 1},
-				{ndr200().of(2), 2},
-				{ndr200().of(2).away(), 1},
-				{bf3(200).of(2).is(forStorage), 1},
+				{cx6dx().of(2).is(forManagement), 1}, {ndr200().of(2).away(), 1}, {ndr200().of(2), 2}, {ndr200().of(2).away(), 1}, {bf3(200).of(2).is(forStorage), 1},
 			},
 		},
 		hgx(layout{ // four ports at 100 Gb/s in one bond of the kernel are for everything else
 			name: "front-end-bond", source: "https://github.com/diogoaav/bm-gpu-interfaces-mapping", noPort: true, cards: []card{
-				{cx7(400), 1},
-				{cx6dx().of(2).inBond("bond0").is(forManagement), 1},
-				{cx7(400), 4},
-				{cx6dx().of(2).inBond("bond0").is(forManagement), 1},
-				{cx7(400), 3},
+				{cx7(400), 1}, {cx6dx().of(2).inBond("bond0").is(forManagement), 1}, {cx7(400), 4}, {cx6dx().of(2).inBond("bond0").is(forManagement), 1}, {cx7(400), 3},
 			},
 		}),
 		{

@@ -40,11 +40,7 @@ func nvidiaLayouts() []layout {
 			name:   "dgx-h100-second-port-dark",
 			source: "https://docs.nvidia.com/dgx/dgxh100-user-guide/introduction-to-dgxh100.html; second ports without a link: https://github.com/imbue-ai/cluster-health/issues/4",
 			dmi:    vendor("DGXH100"), gpu: h100SXM, gpus: 8, cards: []card{
-				{cx7IB(), 1},
-				{cx7(200).of(2).uncabled(1).is(forStorage), 1},
-				{cx7IB(), 4},
-				{cx7(200).of(2).uncabled(1).is(forManagement), 1},
-				{cx7IB(), 3},
+				{cx7IB(), 1}, {cx7(200).of(2).uncabled(1).is(forStorage), 1}, {cx7IB(), 4}, {cx7(200).of(2).uncabled(1).is(forManagement), 1}, {cx7IB(), 3},
 			},
 		},
 		{
@@ -85,8 +81,7 @@ func nvidiaLayouts() []layout {
 		{
 			name: "gb200-tray-udev", source: "https://github.com/NVIDIA/NVSentinel, tests of its monitor of NICs",
 			arm: true, gpu: gb200, gpus: 4, cards: []card{
-				{cx7IB().udev("ibp3s0", "ibP2p3s0", "ibP16p3s0", "ibP18p3s0"), 4},
-				{bf3(200).udev("roceP6p3s0", "roceP22p3s0").is(forManagement), 2},
+				{cx7IB().udev("ibp3s0", "ibP2p3s0", "ibP16p3s0", "ibP18p3s0"), 4}, {bf3(200).udev("roceP6p3s0", "roceP22p3s0").is(forManagement), 2},
 			},
 		},
 		{ // the port for Ethernet is no rail
@@ -94,8 +89,7 @@ func nvidiaLayouts() []layout {
 			source:  "four devices at 800 Gb/s and one of Ethernet at 400: public notes on GB300 (the address is not known)",
 			unknown: "gpudirect_usable", // Data Direct
 			arm:     true, gpu: gb300, gpus: 4, cards: []card{
-				{cx8IB().udev("ibp3s0", "ibP2p3s0", "ibP16p3s0", "ibP18p3s0"), 4},
-				{bf3(400).udev("roceP22p1s0f0").is(forStorage), 1},
+				{cx8IB().udev("ibp3s0", "ibP2p3s0", "ibP16p3s0", "ibP18p3s0"), 4}, {bf3(400).udev("roceP22p1s0f0").is(forStorage), 1},
 			},
 		},
 		{

@@ -13,10 +13,7 @@ type jobCell struct {
 // jobCells is the table of docs/JOBS.md, which TestLab/job_privileges holds against a kernel.
 var jobCells = []jobCell{
 	{"root", "root", "tcp, confirmed", "tcp, confirmed", "rdma, suspected"},
-	{
-		"setns", "`CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` and `CAP_SYS_ADMIN`", "tcp, confirmed", "tcp, confirmed",
-		"rdma, suspected",
-	},
+	{"setns", "`CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` and `CAP_SYS_ADMIN`", "tcp, confirmed", "tcp, confirmed", "rdma, suspected"},
 	{"files", "`CAP_SYS_PTRACE` and `CAP_DAC_READ_SEARCH`", "tcp, confirmed", "tcp, suspected", "rdma, suspected"},
 	{"ptrace", "`CAP_SYS_PTRACE`", "tcp, suspected", "tcp, suspected", "rdma, suspected"},
 	{"none", "none", "tcp, suspected", "unknown", "rdma, suspected"},

@@ -99,10 +99,7 @@ func beside(exporter, peer string, tree *simulator.Tree, length time.Duration) e
 		mine := ours(exporter, tree, every)
 		only := append(slices.Clip(mine), "--web.disable-exporter-metrics")
 		return []program{
-			{
-				name: "same series", query: collectors + "&name[]=" + strings.Join(shared(), "&name[]="), args: only,
-				processors: processors,
-			},
+			{name: "same series", query: collectors + "&name[]=" + strings.Join(shared(), "&name[]="), args: only, processors: processors},
 			{name: "hca, counters", query: collectors, args: only, processors: processors},
 			{name: "whole product", args: mine, processors: processors},
 			{name: peerName, args: []string{

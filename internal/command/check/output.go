@@ -184,11 +184,7 @@ func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, li
 func explain(w io.Writer, c *verdict.Check, at config.Links) {
 	fmt.Fprintf(w, "%s (%s)\n  %s.\n", c.ID, c.Severity, c.Title)
 	for _, row := range [][2]string{
-		{"About", "each " + string(c.Scope)},
-		{"Reads", c.Reads},
-		{"When", c.Guard},
-		{"Finds", strings.Join(c.ModeIDs(), ", ")},
-		{"Runbook", at.Runbook(c)},
+		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.ModeIDs(), ", ")}, {"Runbook", at.Runbook(c)},
 	} {
 		if row[1] != "" {
 			fmt.Fprintf(w, "  %-8s %s\n", row[0]+":", row[1])

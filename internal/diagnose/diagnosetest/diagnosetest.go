@@ -75,8 +75,7 @@ func Eight() *fabric.Node {
 		At: At, Policy: &fabric.Policy{ComputePorts: &want}, ClassPresent: fabric.Known(true, "class/infiniband", At),
 		Interfaces: fabric.Known([]fabric.Interface{{Name: "eno1", OperState: fabric.Known("up", "", At)}}, "", At),
 		NCCL: fabric.NCCLConfig{Variables: []fabric.NCCLVariable{
-			{Name: "NCCL_IB_HCA", Value: "mlx5", Source: "/etc/nccl.conf:1"},
-			{Name: "NCCL_SOCKET_IFNAME", Value: "eth-", Source: "/etc/nccl.conf:2"},
+			{Name: "NCCL_IB_HCA", Value: "mlx5", Source: "/etc/nccl.conf:1"}, {Name: "NCCL_SOCKET_IFNAME", Value: "eth-", Source: "/etc/nccl.conf:2"},
 		}},
 	}
 	for i := range 8 {

@@ -113,10 +113,7 @@ func recordQoS(n *fabric.Node, p *fabric.Port, of func(string, fabric.Fact[strin
 			{"buffer_bytes", asText(q.Buffers, func(v fabric.Buffers) string { return runs(v.Bytes[:]) })},
 			{"class_of_priority", asText(q.ETS, func(v fabric.ETS) string { return runs(v.PriorityClass[:]) })},
 			{"class_bandwidth", asText(q.ETS, func(v fabric.ETS) string { return runs(v.Bandwidth[:]) })},
-			{"global_pause", asText(q.Pause, func(v fabric.Pause) string {
-				return fmt.Sprintf("rx %t, tx %t", v.Receive,
-					v.Transmit)
-			})},
+			{"global_pause", asText(q.Pause, func(v fabric.Pause) string { return fmt.Sprintf("rx %t, tx %t", v.Receive, v.Transmit) })},
 		} {
 			of(f.what+member, f.fact)
 		}

@@ -112,18 +112,9 @@ var processLists = []struct {
 	kind  fabric.GPUProcessKind
 	names []string // the newest first
 }{
-	{fabric.GPUCompute, []string{
-		"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
-		"nvmlDeviceGetComputeRunningProcesses",
-	}},
-	{fabric.GPUGraphics, []string{
-		"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",
-		"nvmlDeviceGetGraphicsRunningProcesses",
-	}},
-	{fabric.GPUMPS, []string{
-		"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
-		"nvmlDeviceGetMPSComputeRunningProcesses",
-	}},
+	{fabric.GPUCompute, []string{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"}},
+	{fabric.GPUGraphics, []string{"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses"}},
+	{fabric.GPUMPS, []string{"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses"}},
 }
 
 // errLie is the error of a library that says more than can be.

@@ -21,46 +21,16 @@ var untouched = []struct {
 	fabrics []Fabric // empty: all, and jobs of one node
 	reason  string
 }{
-	{
-		"NCCL_ALGO, NCCL_PROTO", nil,
-		"NCCL chooses algorithm and protocol for each message size and topology. A fixed choice makes one size faster and others slower. These variables are for debugging.",
-	},
-	{
-		"NCCL_NET_GDR_LEVEL",
-		[]Fabric{RoCE, InfiniBand, EFA},
-		"The default allows GPUDirect RDMA wherever GPU and NIC share a PCIe switch. A lower level disables it for some of these pairs, a higher level also allows it across processors.",
-	},
+	{"NCCL_ALGO, NCCL_PROTO", nil, "NCCL chooses algorithm and protocol for each message size and topology. A fixed choice makes one size faster and others slower. These variables are for debugging."},
+	{"NCCL_NET_GDR_LEVEL", []Fabric{RoCE, InfiniBand, EFA}, "The default allows GPUDirect RDMA wherever GPU and NIC share a PCIe switch. A lower level disables it for some of these pairs, a higher level also allows it across processors."},
 	{"NCCL_P2P_LEVEL, NCCL_P2P_DISABLE, NCCL_SHM_DISABLE", nil, "NCCL detects which GPUs can reach each other."},
 	{"NCCL_NVLS_ENABLE", nil, "By default NCCL uses NVLink SHARP where GPUs and switches have it."},
-	{
-		"NCCL_BUFFSIZE, NCCL_NTHREADS, NCCL_MIN_CTAS, NCCL_MAX_CTAS", nil,
-		"Larger values take GPU memory and multiprocessors from training. Measure with the job before you set one of them.",
-	},
-	{
-		"NCCL_IB_QPS_PER_CONNECTION",
-		[]Fabric{RoCE},
-		"More than one queue pair helps where switches spread flows by hash (ECMP) and collisions are measured; each one costs memory of the NIC.",
-	},
-	{
-		"NCCL_IB_SL",
-		[]Fabric{InfiniBand},
-		"The subnet manager maps service levels to virtual lanes; level 0 works without further configuration.",
-	},
-	{
-		timeoutVariable + ", NCCL_IB_RETRY_CNT",
-		[]Fabric{RoCE, InfiniBand},
-		"A longer timeout only delays the end of the job.",
-	},
-	{
-		"NCCL_CROSS_NIC",
-		[]Fabric{RoCE, InfiniBand},
-		"By default NCCL uses different rails on two nodes only where this is faster.",
-	},
-	{
-		"NCCL_IB_PCI_RELAXED_ORDERING",
-		[]Fabric{RoCE, InfiniBand},
-		"By default NCCL uses relaxed ordering where libibverbs offers it.",
-	},
+	{"NCCL_BUFFSIZE, NCCL_NTHREADS, NCCL_MIN_CTAS, NCCL_MAX_CTAS", nil, "Larger values take GPU memory and multiprocessors from training. Measure with the job before you set one of them."},
+	{"NCCL_IB_QPS_PER_CONNECTION", []Fabric{RoCE}, "More than one queue pair helps where switches spread flows by hash (ECMP) and collisions are measured; each one costs memory of the NIC."},
+	{"NCCL_IB_SL", []Fabric{InfiniBand}, "The subnet manager maps service levels to virtual lanes; level 0 works without further configuration."},
+	{timeoutVariable + ", NCCL_IB_RETRY_CNT", []Fabric{RoCE, InfiniBand}, "A longer timeout only delays the end of the job."},
+	{"NCCL_CROSS_NIC", []Fabric{RoCE, InfiniBand}, "By default NCCL uses different rails on two nodes only where this is faster."},
+	{"NCCL_IB_PCI_RELAXED_ORDERING", []Fabric{RoCE, InfiniBand}, "By default NCCL uses relaxed ordering where libibverbs offers it."},
 }
 
 // defaults adds what is to be left to NCCL, but for what the advice sets or keeps.

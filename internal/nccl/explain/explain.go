@@ -173,10 +173,7 @@ func readLine(in *bufio.Reader) (line []byte, long bool, err error) {
 
 // compressed is how archives begin, and what prints them.
 var compressed = []struct{ magic, name, command string }{
-	{"\x1f\x8b", "gzip", "zcat"},
-	{"\x28\xb5\x2f\xfd", "zstd", "zstdcat"},
-	{"\xfd7zXZ\x00", "xz", "xzcat"},
-	{"BZh", "bzip2", "bzcat"},
+	{"\x1f\x8b", "gzip", "zcat"}, {"\x28\xb5\x2f\xfd", "zstd", "zstdcat"}, {"\xfd7zXZ\x00", "xz", "xzcat"}, {"BZh", "bzip2", "bzcat"},
 }
 
 // refuse looks at the first bytes. Zeros are no sign of a binary file: a log that was truncated while it was

@@ -107,8 +107,7 @@ func joined(args []word) word {
 // blank reports NAME = value, which is no assignment to a shell.
 func (k *shellReader) blank(w word) {
 	k.in.append(setting{Setting: settings.Setting{Line: w.line, Name: w.text}, scope: k.scope, findings: []Finding{
-		{Misread, verdict.Warning, "There is a blank before the \"=\": the shell does not set the variable", "write " +
-			w.text + "=value without blanks"},
+		{Misread, verdict.Warning, "There is a blank before the \"=\": the shell does not set the variable", "write " + w.text + "=value without blanks"},
 	}})
 }
 

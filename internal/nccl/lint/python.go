@@ -64,11 +64,7 @@ func (in *Input) parsePython(data []byte) {
 	in.scripts = append(in.scripts, script{in.scopes, body})
 	for _, at := range unread {
 		in.append(setting{Setting: settings.Setting{Line: at}, findings: []Finding{
-			{
-				Undecided, verdict.Info,
-				"The text that begins here sets variables of NCCL, and is not judged: what reads it is not known",
-				"run lint with the text in a file of its own",
-			},
+			{Undecided, verdict.Info, "The text that begins here sets variables of NCCL, and is not judged: what reads it is not known", "run lint with the text in a file of its own"},
 		}})
 	}
 }

@@ -64,11 +64,7 @@ func (in *Input) parseShell(text string, line int) error {
 func (in *Input) shellParts(text string, line, nested int) ([]part, error) {
 	if before, _, found := strings.Cut(text, "\r\n"); found {
 		in.append(setting{Setting: settings.Setting{Line: line + strings.Count(before, "\n")}, findings: []Finding{
-			{
-				Misread, verdict.Warning,
-				"Lines end in a carriage return: the shell takes it for a part of the last word, and Slurm refuses the script",
-				"remove the carriage returns, as dos2unix does",
-			},
+			{Misread, verdict.Warning, "Lines end in a carriage return: the shell takes it for a part of the last word, and Slurm refuses the script", "remove the carriage returns, as dos2unix does"},
 		}})
 		text = strings.ReplaceAll(text, "\r\n", "\n")
 	}

@@ -130,20 +130,10 @@ func suggestInspector(version Version) []Suggestion {
 	const since28, since29 = "ext-profiler/inspector/inspector.cc of NCCL 2.28.3",
 		"ext-profiler/inspector/inspector.cc of NCCL 2.29.3"
 	list := []Suggestion{
-		{
-			Name: "NCCL_PROFILER_PLUGIN", Value: "libnccl-profiler-inspector.so",
-			Source: "ext-profiler/inspector/Makefile of NCCL 2.28.3",
-			Reason: "NCCL Inspector measures the bandwidth of each collective. The library is in the source of NCCL and has to be built and in the library path of the job: where NCCL does not find it, jobs run without it.",
-		},
+		{Name: "NCCL_PROFILER_PLUGIN", Value: "libnccl-profiler-inspector.so", Source: "ext-profiler/inspector/Makefile of NCCL 2.28.3", Reason: "NCCL Inspector measures the bandwidth of each collective. The library is in the source of NCCL and has to be built and in the library path of the job: where NCCL does not find it, jobs run without it."},
 		{Name: "NCCL_INSPECTOR_ENABLE", Value: "1", Source: since28, Reason: "The plugin does nothing without it."},
-		{
-			Name: "NCCL_INSPECTOR_DUMP_DIR", Value: inspectorFolder, PerJob: true, Source: since28,
-			Reason: "The folder that it writes to, which nccl.inspector_folder names for the exporter. Create the folder of the job before its ranks start: of several that create it at once, only one writes. Without this setting, they write to the working directory of the job.",
-		},
-		{
-			Name: "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS", Value: strconv.Itoa(dumpInterval), Source: since28,
-			Reason: fmt.Sprintf("It writes every %d s. Without it, it writes nothing while the job runs, or all the time, by release.", dumpInterval/1_000_000),
-		},
+		{Name: "NCCL_INSPECTOR_DUMP_DIR", Value: inspectorFolder, PerJob: true, Source: since28, Reason: "The folder that it writes to, which nccl.inspector_folder names for the exporter. Create the folder of the job before its ranks start: of several that create it at once, only one writes. Without this setting, they write to the working directory of the job."},
+		{Name: "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS", Value: strconv.Itoa(dumpInterval), Source: since28, Reason: fmt.Sprintf("It writes every %d s. Without it, it writes nothing while the job runs, or all the time, by release.", dumpInterval/1_000_000)},
 	}
 	if version.AtLeast("2.29.3") {
 		return append(list, Suggestion{

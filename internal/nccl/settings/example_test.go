@@ -47,8 +47,7 @@ func ExampleReader_Read() {
 	// /etc/nccl.conf:2: NCCL_IB_DISABLE=true
 	// /etc/nccl.conf:1: overridden: NCCL_DEBUG="INFO" has no effect: /etc/default/jobs:1 sets "WARN"
 	// /etc/nccl.conf:2: not_a_number: NCCL_IB_DISABLE="true" is not a number: NCCL reads 0
-	// /etc/nccl.conf:3: trailing_garbage: NCCL_BUFFSIZE="8M": NCCL reads 8 and ignores the rest, which is out of
-	// range (bytes, >= 4096): NCCL does not check it, and jobs fail or hang
+	// /etc/nccl.conf:3: trailing_garbage: NCCL_BUFFSIZE="8M": NCCL reads 8 and ignores the rest, which is out of range (bytes, >= 4096): NCCL does not check it, and jobs fail or hang
 	// NCCL_IB_DISABLE is 0
 }
 

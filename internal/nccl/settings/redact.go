@@ -16,10 +16,7 @@ func Redactions() []openat.Redaction {
 	return []openat.Redaction{
 		{File: strings.TrimPrefix(systemFile, "/"), Keep: keepConf},
 		// All that is taken from it is that it is there.
-		{
-			File: strings.TrimPrefix(virtualTopology, "/"), Keep: func(string, openat.Replacements) string { return "" },
-			Empty: true,
-		},
+		{File: strings.TrimPrefix(virtualTopology, "/"), Keep: func(string, openat.Replacements) string { return "" }, Empty: true},
 	}
 }
 

@@ -58,9 +58,7 @@ type Machine struct {
 func NewMachine(t *testing.T) *Machine {
 	m := &Machine{ByPID: map[int]fabric.Process{}, Groups: fabric.Cgroups{Slurm: true, Pods: true}}
 	m.Running = []fabric.Process{
-		{PID: 50, Command: "slurmd"},
-		{PID: 51, Command: "slurmstepd", Args: []string{"/usr/sbin/slurmstepd", "infinity"}},
-		{PID: 52, Command: "kubelet"},
+		{PID: 50, Command: "slurmd"}, {PID: 51, Command: "slurmstepd", Args: []string{"/usr/sbin/slurmstepd", "infinity"}}, {PID: 52, Command: "kubelet"},
 	}
 	m.Options = gate.Options{
 		GPUs: m, Processes: m, Cgroups: m, Pods: pods{m}, Lock: filepath.Join(t.TempDir(), "lock"),
