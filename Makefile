@@ -103,8 +103,8 @@ lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, n
 hang-test: ## the whole product over a file system that hangs, with the race detector (FUSE; needs root)
 	$(GO) test -race -count=1 -v -tags hang ./test/hang
 
-nccl-test: ## what is said of NCCL against NCCL itself, without a GPU (3 min; Debian's libnccl-dev of two releases is fetched; needs root)
-	$(GO) test -count=1 -v -timeout 20m -tags nccl ./test/nccl
+nccl-test: ## what is said of NCCL against NCCL itself, without a GPU (3 min, SHORT=-short 1 min; Debian's libnccl-dev of two releases is fetched; needs root)
+	$(GO) test -count=1 -v $(SHORT) -timeout 20m -tags nccl ./test/nccl
 
 safety-test: build ## each system call of the exporter and of all commands: nothing is written, configured or signalled but its own (needs root)
 	$(GO) test -count=1 -v -timeout 20m -tags safety ./test/safety
@@ -186,7 +186,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: race loaded-test pint contributing corpus fuzz bench probes page-test hang-test safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
+verify: race loaded-test pint contributing corpus fuzz bench probes page-test hang-test nccl-test safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
 
 include packaging/packaging.mk
 

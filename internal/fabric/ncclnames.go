@@ -3,6 +3,7 @@
 package fabric
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,6 +91,31 @@ func (n *Node) NamesDevices() bool {
 func numbered(name string) bool {
 	stem := strings.TrimRight(name, "0123456789")
 	return stem != name && (stem == "irdma" || strings.Contains(stem, "_"))
+}
+
+// NextNamed returns the device that the kernel would have numbered next after those of the node, if the
+// configuration gives it a role that not every number has; empty: none.
+func (n *Node) NextNamed() string {
+	names := slices.Clone(n.Excluded)
+	for i := range n.HCAs {
+		names = append(names, n.HCAs[i].Name)
+	}
+	last := map[string]int{}
+	for _, name := range names {
+		if numbered(name) {
+			stem := strings.TrimRight(name, "0123456789")
+			number, _ := strconv.Atoi(name[len(stem):])
+			last[stem] = max(last[stem], number)
+		}
+	}
+	for _, stem := range slices.Sorted(maps.Keys(last)) {
+		next := stem + strconv.Itoa(last[stem]+1)
+		role, given := n.Policy.RoleOf(next)
+		if other, always := n.Policy.RoleOf(stem + "99999"); given && (!always || other != role) {
+			return next
+		}
+	}
+	return ""
 }
 
 // names reports whether NCCL_IB_HCA takes the port by the whole name of its device.

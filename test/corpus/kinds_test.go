@@ -97,6 +97,12 @@ func TestRailGoneAndRenumbered(t *testing.T) {
 				t.Errorf("%s by %s: %d, want %d (%v %v)", name, way, o.code(), want, o.critical, o.unstated)
 			}
 		}
+		n := s.layout.Build()
+		n.Unplug(train[len(train)/2])
+		renumber(n)
+		if o := outcomeOf(s.observe(t, byConfiguration, train, n)); o.code() == 0 {
+			t.Errorf("%s by %s is as if nothing was gone (%q)", name, byConfiguration, s.layout.Config)
+		}
 	}
 }
 

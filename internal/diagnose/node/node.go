@@ -36,7 +36,7 @@ func nodeChecks() []*verdict.Check {
 			Expects: "compute_ports", Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration, else the profile of the platform",
 			Guard: "only if the configuration or the profile of the platform states the number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown. " +
-				"If nothing states what the node has, it is unknown without a compute port beside GPUs, and where one GPU has fewer NICs near than another",
+				"If nothing states what the node has, it is unknown without a compute port beside GPUs, and where one GPU has fewer NICs near than another; so it is with a stated number if roles has the next number of the kernel, which no device has",
 			Rests: verdict.OnExpectation,
 			Modes: []verdict.Mode{modeDeviceGone},
 			Judge: judgeComputePorts,
@@ -131,15 +131,8 @@ func judgeShares(n *fabric.Node, of *verdict.Verdicts) {
 		})
 		return
 	}
-	rails := n.PCI.Rails
-	if len(rails) == 0 {
-		return
-	}
-	by := func(a, b fabric.Rail) int {
-		return cmp.Or(cmp.Compare(nearby(a), nearby(b)), cmp.Compare(share(n, a), share(n, b)))
-	}
-	least, most := slices.MinFunc(rails, by), slices.MaxFunc(rails, by)
-	if by(least, most) == 0 || slices.Equal(least.Nearest, most.Nearest) {
+	least, most, uneven := shares(n)
+	if !uneven {
 		return
 	}
 	of.Failed(verdict.Subject{}, verdict.Verdict{
@@ -148,6 +141,19 @@ func judgeShares(n *fabric.Node, of *verdict.Verdicts) {
 			nearestText(least), most.GPU, nearestText(most)),
 		Remedy: goneRemedy + " If the machine is made so, state expected.compute_ports.",
 	})
+}
+
+// shares returns the GPUs with the fewest and with the most NICs for training near, and whether they differ.
+func shares(n *fabric.Node) (least, most fabric.Rail, uneven bool) {
+	rails := n.PCI.Rails
+	if len(rails) == 0 {
+		return least, most, false
+	}
+	by := func(a, b fabric.Rail) int {
+		return cmp.Or(cmp.Compare(nearby(a), nearby(b)), cmp.Compare(share(n, a), share(n, b)))
+	}
+	least, most = slices.MinFunc(rails, by), slices.MaxFunc(rails, by)
+	return least, most, by(least, most) != 0 && !slices.Equal(least.Nearest, most.Nearest)
 }
 
 // nearestText names the NICs nearest to a GPU, and how far they are.

@@ -94,6 +94,17 @@ func judgeComputePorts(n *fabric.Node, of *verdict.Verdicts) {
 		})
 		return
 	}
+	if name := n.NextNamed(); name != "" && have >= *want && !n.HasRecord() && n.Policy.Manifest == nil {
+		if least, most, uneven := shares(n); uneven {
+			of.Failed(verdict.Subject{}, verdict.Verdict{
+				Unstated: true, What: fmt.Sprintf("GPU %s has fewer NICs for training than others, and %s is not there", least.GPU, name),
+				Evidence: fmt.Sprintf("Nearest to it are %s, and to GPU %s %s. The configuration gives %s a role. Where a device is gone "+
+					"when the node starts, those after it have the name of the one before, and its role.", nearestText(least), most.GPU, nearestText(most), name),
+				Remedy: goneRemedy + " If the node is in order, state its devices (gpufabric_exporter check --write-manifest).",
+			})
+			return
+		}
+	}
 	evidence := "The site's configuration expects them (expected.compute_ports)."
 	if moved > 0 {
 		evidence += fmt.Sprintf(" Other network namespaces have %d devices that may be among them.", moved)
