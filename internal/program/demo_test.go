@@ -21,6 +21,7 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/site"
 )
 
@@ -34,7 +35,7 @@ func TestDemoList(t *testing.T) {
 	}
 }
 
-// TestDemo runs every scenario through the real pipeline.
+// TestDemo runs a scenario of each layout through the real pipeline; FULL=1: every scenario.
 func TestDemo(t *testing.T) {
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
@@ -46,7 +47,13 @@ func TestDemo(t *testing.T) {
 			t.Errorf("leaves %v", left)
 		}
 	})
-	for _, s := range simulator.Scenarios() {
+	layout := func(s simulator.Scenario) []string {
+		if s.Name == "pfc-storm" || s.Name == "statistics-refused" || len(s.Probed) > 0 { // more than one reading, a log, probes
+			return append(simulatortest.Layout(s), s.Name)
+		}
+		return simulatortest.Layout(s)
+	}
+	for _, s := range simulatortest.Kinds(layout) {
 		t.Run(s.Name, func(t *testing.T) {
 			if testing.Short() && s.Name != "healthy" && s.Name != "pfc-storm" {
 				t.Skip("-short: too slow under the race detector; make test runs it without")
