@@ -118,7 +118,7 @@ systemd-test: build ## the units of packaging/systemd under the real systemd, in
 	$(GO) test -count=1 -v -timeout 30m -tags systemd ./test/systemd
 
 corpus: ## precision and recall of the checks over all scenarios and 500 compositions of mutations, and every scenario through the real pipeline
-	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'TestCorpus|TestHiddenFactsNeverPass' ./test/corpus
+	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'TestCorpus|TestHiddenFactsNeverPass|TestSources' ./test/corpus
 	FULL=1 $(GO) test -count=1 -timeout 20m -run 'TestDemo$$' ./internal/program
 
 probes: ## probes with processes of this program over stand-ins for CUDA and NCCL: faults, 1,000 runs, the whole product (5 min)

@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -21,6 +22,7 @@ import (
 // healthy node has a critical finding, whoever states what. What is critical by the configuration is critical
 // by list or record in nearly all scenarios, and never an all-clear where
 // nothing is stated, unless it left no trace. Machines of public documents are judged the same way (judgePlatforms).
+// Without FULL=1, as make corpus does, of scenarios with the same faults on a platform the first one stands for all.
 func TestSources(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make test runs it without")
@@ -28,6 +30,7 @@ func TestSources(t *testing.T) {
 	var mu sync.Mutex
 	results := map[string]map[string]outcome{} // by scenario and way
 	t.Run("nodes", func(t *testing.T) {
+		kinds := simulatortest.Kinds(simulatortest.Fault)
 		for platform, samples := range scenarioSamples() {
 			t.Run(platform, func(t *testing.T) {
 				t.Parallel()
@@ -36,6 +39,9 @@ func TestSources(t *testing.T) {
 				good := samples[slices.IndexFunc(samples, func(o sample) bool { return o.healthy() && strings.HasPrefix(o.name, "healthy") })]
 				train := training(s.observe(t, good, 0)[0])
 				for _, one := range samples {
+					if !slices.ContainsFunc(kinds, func(k simulator.Scenario) bool { return k.Name == one.name }) {
+						continue
+					}
 					of := map[string]outcome{byConfiguration: outcomeOf(s.observe(t, one, 0)[0])}
 					if len(one.labels) > 0 && len(of[byConfiguration].critical) == 0 {
 						continue // nothing hard
@@ -134,7 +140,7 @@ func judgeSources(t *testing.T, results map[string]map[string]outcome, platforms
 		}
 	}
 	for w, of := range map[string]int{byList: hard, byRecord: hard - roles} { // of a rate, a list says nothing
-		if 100*count[w].critical < 92*of {
+		if 100*count[w].critical < 92*of && of-count[w].critical > 1 {
 			t.Errorf("%s: %d of %d hard faults are critical", w, count[w].critical, of)
 		}
 	}
