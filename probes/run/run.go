@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"gpufabric_exporter/internal/nccl/signature"
 	"gpufabric_exporter/probes"
 	"gpufabric_exporter/probes/plan"
 )
@@ -158,8 +159,8 @@ func (e *run) conclude(r *probes.Result, why *trouble) {
 	case why.failure == probes.FailureIntruder || why.failure == probes.FailureStopped:
 		r.Outcome = probes.Aborted
 		r.Intrusion = e.intrusion
-	case why.rank >= 0 && len(logs[why.rank].Warnings) > 0:
-		if w := logs[why.rank].Warnings[0]; !strings.Contains(text, w) {
+	case why.rank >= 0:
+		if w := warning(logs[why.rank].Warnings); !strings.Contains(text, w) {
 			text += "; NCCL warned: " + w
 		}
 	}
@@ -168,6 +169,16 @@ func (e *run) conclude(r *probes.Result, why *trouble) {
 		r.Failure = probes.FailureVersions
 	}
 	r.Error = probes.Printable(text, probes.MaxText)
+}
+
+// warning is the first of NCCL's warnings that may say why a run failed; empty: none.
+func warning(all []string) string {
+	for _, w := range all {
+		if s, _ := signature.Match(signature.NCCL, w); s == nil || s.Kind != signature.Note {
+			return w
+		}
+	}
+	return ""
 }
 
 // versionOf is ncclGetVersion's number as people write it: 22703 is 2.27.3, and 2804 was 2.8.4.

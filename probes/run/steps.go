@@ -52,7 +52,8 @@ func (m *member) running() probes.RankProcess {
 // trouble is why a run ends before its plan does.
 type trouble struct {
 	failure probes.Failure
-	rank    int // -1: none in particular
+	rank    int  // -1: none in particular
+	silent  bool // the rank did not answer at all
 	text    string
 }
 
@@ -64,16 +65,21 @@ func (t *trouble) Error() string {
 }
 
 func troubled(failure probes.Failure, rank int, format string, args ...any) *trouble {
-	return &trouble{failure, rank, probes.Printable(fmt.Sprintf(format, args...), probes.MaxText)}
+	return &trouble{failure: failure, rank: rank, text: probes.Printable(fmt.Sprintf(format, args...), probes.MaxText)}
 }
 
 // causality orders failures of ranks in one step by how much they reveal about the cause: a rank that ended, broke the
-// protocol or lost its GPU makes others report errors of NCCL, or wait.
+// protocol or lost its GPU makes others report errors of NCCL, or wait; one that says nothing makes others report that
+// they waited.
 func causality(t *trouble) int {
-	return slices.Index([]probes.Failure{
+	order := []probes.Failure{
 		probes.FailureCrash, probes.FailureProtocol, probes.FailureLibrary,
 		probes.FailureCUDA, probes.FailureInit, probes.FailureNCCL,
-	}, t.failure)
+	}
+	if t.silent {
+		return len(order)
+	}
+	return slices.Index(order, t.failure)
 }
 
 func newRun(ctx context.Context, p *plan.Plan) *run {
@@ -153,6 +159,15 @@ func (e *run) start(process probes.StartRank) *trouble {
 	})
 }
 
+// graceAfter is how long others may still report after a first failure. Ranks that waited in vain report so before the
+// one they waited for counts as silent.
+func graceAfter(t *trouble) time.Duration {
+	if t.failure == probes.FailureHang && !t.silent {
+		return margin + failureGrace
+	}
+	return failureGrace
+}
+
 // each does something with some members at the same time. It ends when all are done, or some time after the first
 // trouble, and returns the one that shows most of the cause. What is done must end with the run.
 func (e *run) each(members []*member, do func(*member) *trouble) *trouble {
@@ -168,7 +183,7 @@ func (e *run) each(members []*member, do func(*member) *trouble) *trouble {
 			switch {
 			case t == nil:
 			case worst == nil:
-				worst, settled = t, time.After(failureGrace)
+				worst, settled = t, time.After(graceAfter(t))
 			case causality(t) >= 0 && (causality(worst) < 0 || causality(t) < causality(worst)):
 				worst = t
 			}
@@ -204,7 +219,9 @@ func (e *run) step(members []*member, limit time.Duration, request func(rank int
 		})
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
-			return troubled(probes.FailureHang, m.rank, "%s: no answer within %s", q.Name(), limit+margin)
+			why := troubled(probes.FailureHang, m.rank, "%s: no answer within %s", q.Name(), limit+margin)
+			why.silent = true
+			return why
 		case errors.Is(err, probes.ErrRankHung):
 			return troubled(probes.FailureHang, m.rank, "%s: %v", q.Name(), err)
 		case errors.Is(err, probes.ErrRankRefused):
@@ -214,7 +231,7 @@ func (e *run) step(members []*member, limit time.Duration, request func(rank int
 		}
 		reply, why := readReply(answer, &q, time.Since(asked))
 		if why != nil {
-			return &trouble{why.failure, m.rank, probes.Printable(q.Name()+": "+why.text, probes.MaxText)}
+			return troubled(why.failure, m.rank, "%s: %s", q.Name(), why.text)
 		}
 		replies[m.rank] = reply
 		return nil
