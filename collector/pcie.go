@@ -3,6 +3,7 @@
 package collector
 
 import (
+	"slices"
 	"strconv"
 
 	"gpufabric_exporter/internal/fabric"
@@ -146,7 +147,7 @@ func collectRail(n *fabric.Node, r fabric.Rail, emit emit) {
 }
 
 func hasPCIe(n *fabric.Node) (bool, string) {
-	if len(n.PCI.Functions) == 0 {
+	if !slices.ContainsFunc(n.PCI.Functions, func(f fabric.PCIFunction) bool { return !f.Idle() }) {
 		return false, "no GPU and no RDMA NIC is on the PCI bus"
 	}
 	return true, ""

@@ -38,6 +38,18 @@ func pcieNode() *fabric.Node {
 	return n
 }
 
+// A node with Ethernet alone has nothing that training traffic crosses.
+func TestPCIeOfIdleNIC(t *testing.T) {
+	n := pcieNode()
+	if ok, why := hasPCIe(n); !ok {
+		t.Error(why)
+	}
+	n.PCI.Functions = []fabric.PCIFunction{{Address: "0000:01:00.0", Kind: fabric.PCINIC}}
+	if ok, why := hasPCIe(n); ok || why == "" {
+		t.Error("it is supported")
+	}
+}
+
 func TestPCIe(t *testing.T) {
 	n := pcieNode()
 	n.Policy.Roles = nil

@@ -17,7 +17,8 @@ const (
 	PCIEverything                 // identities and configuration space
 )
 
-// PCI is what training traffic crosses of the PCI bus: GPUs, the functions of RDMA devices and all bridges above.
+// PCI is what training traffic crosses of the PCI bus: GPUs, the functions of RDMA devices and all bridges above. Of
+// other NICs, which may get an RDMA device, it is known what and where they are.
 type PCI struct {
 	Functions []PCIFunction // sorted by address
 	// Rails are the GPUs, sorted by address, with the compute NICs nearest to them. Derived by Node.Derive.
@@ -30,7 +31,7 @@ type PCIKind string
 // Kinds of functions.
 const (
 	PCIGPU    PCIKind = "gpu"
-	PCINIC    PCIKind = "nic" // has an RDMA device
+	PCINIC    PCIKind = "nic" // Ethernet, InfiniBand, or whatever has an RDMA device
 	PCIBridge PCIKind = "bridge"
 )
 
@@ -38,7 +39,7 @@ const (
 type PCIFunction struct {
 	Address string // "0000:1a:00.0"
 	Kind    PCIKind
-	HCAs    []string // RDMA devices of a NIC
+	HCAs    []string // RDMA devices of a NIC; empty: its driver is not loaded or makes none, or none may be seen
 	Root    string   // host bridge, "pci0000:15"
 	Bridges []string // addresses from the root port down to the bridge directly above
 
@@ -121,6 +122,9 @@ func (p *PCI) GPUs() []*PCIFunction {
 	}
 	return list
 }
+
+// Idle reports whether it is a NIC without an RDMA device. Links, errors and settings of such are not read.
+func (f *PCIFunction) Idle() bool { return f.Kind == PCINIC && len(f.HCAs) == 0 }
 
 // NVIDIA reports whether NVML would know a GPU. One of unknown vendor is taken for one: most are.
 func (f *PCIFunction) NVIDIA() bool {

@@ -59,6 +59,19 @@ func (n *Node) Unplug(device string) {
 	n.Routes = slices.DeleteFunc(n.Routes, func(r Route) bool { return n.NetDev(r.NetDev) == nil })
 }
 
+// Rebind gives the function of an HCA to another driver, which makes neither an RDMA device nor an interface of it;
+// empty: to none.
+func (n *Node) Rebind(device, driver string) {
+	h := n.HCA(device)
+	if h == nil {
+		return
+	}
+	address := h.PCI
+	n.HCAs = slices.DeleteFunc(n.HCAs, func(h HCA) bool { return h.PCI == address })
+	n.dropNetDevs(address)
+	n.Function(address).Chip.Driver = driver
+}
+
 // Move gives an HCA and its interfaces to a pod in exclusive mode of the RDMA core, as "rdma dev set DEV netns POD" and
 // "ip link set DEV netns POD" do. The driver keeps it.
 func (n *Node) Move(device string) {

@@ -94,6 +94,9 @@ func (h Host) iommu() string {
 
 // bound reports whether the driver of a function is loaded.
 func (n *Node) bound(f Function) bool {
+	if f.Chip.Driver == "" {
+		return false
+	}
 	return n.Driver.Version != "" || f.Chip.Vendor != nvidia || f.Chip.Driver == passThrough || f.Chip.Class == classBridge
 }
 

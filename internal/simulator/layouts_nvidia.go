@@ -44,6 +44,13 @@ func nvidiaLayouts() []layout {
 			},
 		},
 		{
+			name:   "dgx-h100-storage-in-bond",
+			source: "https://docs.nvidia.com/dgx/dgxh100-user-guide/introduction-to-dgxh100.html; bonds: https://docs.nvidia.com/dgx-basepod/reference-architecture-infrastructure-foundation-enterprise-ai/latest/core-components.html",
+			dmi:    vendor("DGXH100"), gpu: h100SXM, gpus: 8, cards: []card{
+				{cx7IB(), 1}, {cx7(200).named("mlx5_bond_%d").inLAG().is(forStorage), 1}, {cx7IB(), 4}, {cx7(200).of(2).is(forStorage), 1}, {cx7IB(), 3},
+			},
+		},
+		{
 			name: "dgx-h200-roce", source: "https://docs.nvidia.com/dgx/dgxh100-user-guide/introduction-to-dgxh100.html",
 			dmi: vendor("DGXH200"), gpu: h200SXM, gpus: 8, cards: []card{
 				{cx7(400), 1}, {cx7(200).of(2).is(forStorage), 1}, {cx7(400), 4}, {cx7(200).of(2).is(forStorage), 1}, {cx7(400), 3},

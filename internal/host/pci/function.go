@@ -25,7 +25,9 @@ func (r *reader) everything(f *fabric.PCIFunction, p place) {
 		return
 	}
 	defer d.close()
-	r.identify(f, d)
+	if r.identify(f, d); f.Idle() {
+		return
+	}
 	if r.changing(f, p.files); !r.suspended(f) {
 		r.rest(f, d)
 		return

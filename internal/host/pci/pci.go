@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pci reads from sysfs which GPUs and RDMA NICs are on the PCI bus, the bridges above them, their links,
-// errors and configuration space. It never writes, never leaves its root directory, and never reads what would wake
-// a device that sleeps: what the kernel answers from configuration space (such as the state of links) is left
-// alone below a suspended bridge. Without CAP_SYS_ADMIN the kernel shows 64 bytes of it; what follows from
-// the rest is unknown(privilege).
+// Package pci reads from sysfs which GPUs and NICs are on the PCI bus and, of GPUs and NICs with an RDMA device, the
+// bridges above them, their links, errors and configuration space. It never writes, never leaves its root directory,
+// and never reads what would wake a device that sleeps: what the kernel answers from configuration space (such as the
+// state of links) is left alone below a suspended bridge. Without CAP_SYS_ADMIN the kernel shows 64 bytes of it; what
+// follows from the rest is unknown(privilege).
 //
 // Reading and parsing are apart: parse.go and config.go hold pure functions over bytes. What is read every
 // minute is kept open (often.go); all else is opened, read once and closed.
@@ -38,7 +38,10 @@ const (
 	iommuGroups = "kernel/iommu_groups"
 )
 
-const maxNames = 1 << 16 // of a directory
+const (
+	maxNames = 1 << 16 // of a directory
+	maxIdle  = 1 << 10 // NICs without an RDMA device, of which only virtual functions can be as many
+)
 
 var errMalformed = fabric.Because(fabric.ReasonMalformed, "not what sysfs promises")
 
@@ -70,6 +73,11 @@ type place struct {
 	kind  fabric.PCIKind
 	hcas  []string
 	files *files
+}
+
+// function is what is known of it without a reading.
+func (p *place) function() fabric.PCIFunction {
+	return fabric.PCIFunction{Address: p.address, Kind: p.kind, HCAs: p.hcas, Root: p.root, Bridges: p.bridges}
 }
 
 // Open opens the sysfs mounted at root.
@@ -120,11 +128,11 @@ func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, nics []NIC, now time.T
 	r := &reader{root: b.root, now: now, asleep: map[string]fabric.Fact[bool]{}}
 	next := fabric.PCI{Functions: make([]fabric.PCIFunction, 0, len(b.places))}
 	for _, p := range b.places { // bridges come before what is below them
-		f := fabric.PCIFunction{Address: p.address, Kind: p.kind, HCAs: p.hcas, Root: p.root, Bridges: p.bridges}
+		f := p.function()
 		if was := last.Function(p.address); was != nil && what != fabric.PCIEverything {
 			f = *was
 			f.HCAs, f.Root, f.Bridges = p.hcas, p.root, p.bridges
-			if what == fabric.PCILinks {
+			if what == fabric.PCILinks && !f.Idle() {
 				r.links(&f, p)
 			}
 		} else {
@@ -171,29 +179,9 @@ func (b *Bus) names(dir string) ([]string, error) {
 	return names, nil
 }
 
-// survey finds the GPUs, the functions of RDMA devices, and the bridges above them, outermost first.
+// survey finds GPUs and NICs, and the bridges above those that are not idle, outermost first.
 func (b *Bus) survey(l listing) ([]place, error) {
-	var errs []error
-	at := map[string]*place{} // by address
-	add := func(p path, k fabric.PCIKind) *place {
-		if at[p.address] == nil {
-			at[p.address] = &place{path: p, kind: k}
-		}
-		return at[p.address]
-	}
-	var buf buffer
-	for _, name := range l.functions {
-		gpu, err := b.isGPU(name, &buf)
-		if gone := errors.Is(err, fs.ErrNotExist); gone || err == nil && !gpu {
-			continue
-		}
-		p, misled := b.follow(busDevices+"/"+name, name)
-		if err := cmp.Or(misled, err); err != nil { // which link leads out of the root says only the first
-			errs = append(errs, err)
-			continue
-		}
-		add(p, fabric.PCIGPU)
-	}
+	at, errs := b.byClass(l.functions)
 	for _, n := range l.nics {
 		p, err := b.follow(n.Link, "")
 		switch {
@@ -201,7 +189,10 @@ func (b *Bus) survey(l listing) ([]place, error) {
 		case err != nil:
 			errs = append(errs, err)
 		default:
-			nic := add(p, fabric.PCINIC)
+			if at[p.address] == nil {
+				at[p.address] = &place{path: p, kind: fabric.PCINIC}
+			}
+			nic := at[p.address]
 			nic.hcas = append(nic.hcas, n.Device)
 		}
 	}
@@ -210,9 +201,14 @@ func (b *Bus) survey(l listing) ([]place, error) {
 		places = append(places, *p)
 	}
 	for _, p := range places {
+		if f := p.function(); f.Idle() {
+			continue
+		}
 		for _, above := range p.above() {
 			if at[above.address] == nil {
-				places = append(places, *add(above, fabric.PCIBridge))
+				bridge := place{path: above, kind: fabric.PCIBridge}
+				at[above.address] = &bridge
+				places = append(places, bridge)
 			}
 		}
 	}
@@ -221,6 +217,31 @@ func (b *Bus) survey(l listing) ([]place, error) {
 	}
 	slices.SortFunc(places, func(a, b place) int { return strings.Compare(a.dir, b.dir) })
 	return places, errors.Join(errs...)
+}
+
+// byClass finds the functions that are GPUs or NICs by their class. NICs beyond maxIdle are found by their devices.
+func (b *Bus) byClass(functions []string) (at map[string]*place, errs []error) {
+	at = map[string]*place{}
+	nics := 0
+	var buf buffer
+	for _, name := range functions {
+		kind, err := b.kindOf(name, &buf)
+		if kind == fabric.PCINIC {
+			nics++
+		}
+		beyond := kind == fabric.PCINIC && nics > maxIdle
+		if gone := errors.Is(err, fs.ErrNotExist); gone || beyond || err == nil && kind == "" {
+			continue
+		}
+		p, misled := b.follow(busDevices+"/"+name, name)
+		switch err := cmp.Or(misled, err); { // which link leads out of the root says only the first
+		case err == nil:
+			at[name] = &place{path: p, kind: kind}
+		case kind != fabric.PCINIC: // one with an RDMA device is found, and reported, by that
+			errs = append(errs, err)
+		}
+	}
+	return at, errs
 }
 
 // follow makes out the place that a link of sysfs leads to.
@@ -246,18 +267,27 @@ func (b *Bus) leadsNowhere(link string, err error) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// isGPU reads vendor and class: display, 3D and processing accelerators of NVIDIA and AMD.
-func (b *Bus) isGPU(name string, buf *buffer) (bool, error) {
-	const nvidia, ati, display, accelerator = 0x10de, 0x1002, 0x03, 0x12
+// kindOf tells by class and vendor what a function is: display, 3D and processing accelerators of NVIDIA and AMD,
+// Ethernet and InfiniBand; empty: anything else.
+func (b *Bus) kindOf(name string, buf *buffer) (fabric.PCIKind, error) {
+	const nvidia, ati, display, accelerator, ethernet, infiniband = 0x10de, 0x1002, 0x03, 0x12, 0x0200, 0x0207
 	d, err := openDir(b.root, busDevices+"/"+name, buf)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	defer d.close()
-	vendor, err := d.number("vendor")
-	if err != nil || vendor != nvidia && vendor != ati {
-		return false, err
-	}
 	class, err := d.number("class")
-	return class>>16 == display || class>>16 == accelerator, err
+	switch {
+	case err != nil:
+		return "", err
+	case class>>8 == ethernet, class>>8 == infiniband:
+		return fabric.PCINIC, nil
+	case class>>16 != display && class>>16 != accelerator:
+		return "", nil
+	}
+	vendor, err := d.number("vendor")
+	if err == nil && (vendor == nvidia || vendor == ati) {
+		return fabric.PCIGPU, nil
+	}
+	return "", err
 }

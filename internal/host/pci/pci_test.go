@@ -121,7 +121,7 @@ func TestRead(t *testing.T) {
 	if g.Kind != fabric.PCIGPU || g.Driver.State != fabric.Absent || g.IOMMUGroup.State != fabric.Absent || g.IOMMUType.State != fabric.Absent {
 		t.Errorf("%+v", g)
 	}
-	if p, err := b.Read(p, fabric.PCILinks, nil, now); err != nil || p.NIC("mlx5_0") != nil || len(p.Functions) != 2 {
+	if p, err := b.Read(p, fabric.PCILinks, nil, now); err != nil || p.NIC("mlx5_0") != nil || len(p.Functions) != 3 {
 		t.Errorf("excluded: %v %+v", err, p)
 	}
 }
