@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -148,7 +149,7 @@ func acsWords(n *fabric.Node, evidence string, bridges []string) verdict.Verdict
 	if passed := passedOn(n); len(passed) > 0 {
 		return verdict.Verdict{
 			Evidence: evidence, Consequence: "Their traffic has a fraction of the bandwidth; NCCL may hang.",
-			Remedy: "Leave ACS on: " + strings.Join(passed, ", ") +
+			Remedy: "Leave ACS on: " + spelling.Few(passed, 8) +
 				" belong to vfio, as functions of virtual machines do, and ACS keeps these apart. Train on hosts without virtual machines, or in the virtual machines.",
 		}
 	}

@@ -3,6 +3,7 @@
 package gpu_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -27,6 +28,20 @@ func TestACSStaysForGuests(t *testing.T) {
 		if strings.Contains(remedy, "setpci") == guest || strings.Contains(remedy, "Leave ACS on: 0000:c1:00.2 belong") != guest {
 			t.Errorf("%q: %s", driver, remedy)
 		}
+	}
+}
+
+// Guests may have a thousand virtual functions. The remedy names some.
+func TestACSStaysForManyGuests(t *testing.T) {
+	n := fabrictest.WithBus()
+	n.PCI.Function("0000:17:00.0").Config.ACS.Value = 0x1d
+	for i := range 1000 {
+		n.PCI.Functions = append(n.PCI.Functions, fabric.PCIFunction{
+			Address: fmt.Sprintf("0000:c1:%02x.%d", i/8, i%8), Kind: fabric.PCINIC, Driver: fabric.Known("vfio-pci", "driver", n.At),
+		})
+	}
+	if remedy := diagnosetest.RemedyOf(t, n, "pcie_acs", "mlx5_0"); len(remedy) > 500 || !strings.Contains(remedy, "0000:c1:00.7 and 992 more belong") {
+		t.Error(remedy)
 	}
 }
 
