@@ -128,7 +128,7 @@ func (l *listing) missCards() {
 		bonded := l.bonded(e)
 		i := slices.IndexFunc(strange, func(h *HCA) bool { return boardFits(h, e) })
 		switch {
-		case bonded.Or(false), l.n.Host.RDMANetNS.Or("") == NetNSExclusive && l.n.PCI.Function(e[ManifestAddress]) != nil:
+		case bonded.Or(false):
 		case i >= 0:
 			strange = slices.Delete(strange, i, i+1)
 			l.Doubtful = append(l.Doubtful, name)
@@ -186,7 +186,8 @@ func (l *listing) missNames() {
 		}
 		strange = slices.Delete(strange, i, i+1)
 	}
-	if foreign || len(l.Gone) <= unsure {
+	unseen := func(name string) bool { return l.n.MayBeElsewhere(l.m.Devices[name][ManifestAddress]) }
+	if foreign || len(l.Gone) <= unsure || slices.ContainsFunc(l.Gone, unseen) {
 		l.Gone, l.Doubtful = nil, l.Gone
 	}
 }

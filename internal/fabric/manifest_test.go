@@ -121,6 +121,14 @@ func TestListing(t *testing.T) {
 		"a virtual function that is a rail is gone":      {then: []int{1, 2, 3}, now: []int{1, 2, 3}, manifest: rails("0000:01:00.1", "0000:01:00.2"), edit: vf("mlx5_8", "0000:01:00.1"), gone: "mlx5_9", entry: "mlx5_1"},
 		"virtual functions are made again":               {then: []int{1, 2, 3}, now: []int{1, 2, 3}, manifest: rails("0000:01:00.1"), edit: vf("mlx5_17", "0000:01:00.1"), entry: "mlx5_1"},
 		"virtual functions are made again elsewhere":     {then: []int{1, 2, 3}, now: []int{1, 2, 3}, manifest: rails("0000:01:00.1"), edit: vf("mlx5_8", "0000:01:02.1"), entry: "mlx5_1"},
+		"a container, on a host where each has its own": {then: []int{1, 2}, edit: func(n *Node) {
+			n.Host.RDMANetNS = Known(NetNSExclusive, "netlink", n.At)
+			n.PCI.Functions = []PCIFunction{{Address: "0000:01:00.0", Kind: PCINIC, Driver: Known("mlx5_core", "driver", n.At)}}
+		}, doubtful: "mlx5_0 mlx5_1"},
+		"each has its own, and one is gone": {then: []int{1, 2}, now: []int{1}, edit: func(n *Node) {
+			n.Host.RDMANetNS = Known(NetNSExclusive, "netlink", n.At)
+			n.PCI.Functions = []PCIFunction{{Address: "0000:02:00.0", Kind: PCINIC, Driver: Known("mlx5_core", "driver", n.At)}}
+		}, gone: "mlx5_1"},
 		"a guest gets other virtual functions": {then: []int{1, 2}, now: []int{0, 1, 12}, edit: func(n *Node) {
 			n.Host.Hypervisor.Value = true
 			for i := range n.HCAs {

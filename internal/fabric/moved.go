@@ -17,6 +17,14 @@ func (n *Node) LocateMoved() {
 	}
 }
 
+// MayBeElsewhere reports whether a network namespace that is not seen from here may have the RDMA device of a
+// function: where each has devices of its own, a container without any sees none of the host's. The host sees those of
+// all namespaces: one that it does not see is gone.
+func (n *Node) MayBeElsewhere(address string) bool {
+	f := n.PCI.Function(address)
+	return len(n.HCAs) == 0 && n.Host.RDMANetNS.Or("") == NetNSExclusive && f != nil && f.Driver.State != Absent
+}
+
 // MovedCompute counts the devices in other network namespaces whose ports were never seen and may be for
 // training: likely are those near a GPU, or all where none is, and those of which the site says so; virtual
 // functions and subfunctions are not counted, as on the host.

@@ -105,10 +105,11 @@ func gpusOf(n *fabric.Node) (now seen) {
 }
 
 // devicesOf returns the RDMA devices of physical functions, one that is that of several for each. They are
-// not known where some are excluded. Where each network namespace has its own, those that there were count
-// while their function is on the bus: another may have them.
+// not known where some are excluded, or where those that there were may be in a network namespace that is not
+// seen from here.
 func devicesOf(n *fabric.Node, had []string) (now seen) {
-	if !up(n, fabric.SourceClass) || !up(n, fabric.SourcePCI) || len(n.Excluded) > 0 {
+	unseen := func(i string) bool { return n.MayBeElsewhere(addressOf(i)) }
+	if !up(n, fabric.SourceClass) || !up(n, fabric.SourcePCI) || len(n.Excluded) > 0 || slices.ContainsFunc(had, unseen) {
 		return now
 	}
 	list := []string{}
@@ -127,12 +128,9 @@ func devicesOf(n *fabric.Node, had []string) (now seen) {
 			}
 		}
 	}
-	exclusive := n.Host.RDMANetNS.Or("") == fabric.NetNSExclusive
 	for _, i := range had {
 		switch h := n.MayBeBonded(addressOf(i)); {
 		case contains(list, i):
-		case exclusive && n.PCI.Function(addressOf(i)) != nil:
-			list = append(list, i)
 		case h == nil:
 		case strings.HasSuffix(i, " "+h.Name): // it was
 			list, now.bonded = append(list, i), true

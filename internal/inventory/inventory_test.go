@@ -307,21 +307,23 @@ func devicesSeen(mode fabric.NetNSMode, names []string, places ...string) *fabri
 }
 
 // Without a file or a folder for it, a device that goes is known for as long as the process runs. Where each
-// network namespace has devices of its own, only one whose function left the bus is gone.
+// network namespace has devices of its own, one that none is seen to have is gone, though its function is on
+// the bus; where not a single device is seen, it is not known.
 func TestDevicesThatGo(t *testing.T) {
 	two, one := []string{"mlx5_1", "mlx5_2"}, []string{"mlx5_1"}
 	bus := []string{"0000:01:00.0", "0000:02:00.0"}
 	for name, c := range map[string]struct {
 		file          string
 		mode          fabric.NetNSMode
-		bus           []string
+		now, bus      []string
 		gone, outlive bool
 	}{
-		"no file":                          {"", fabric.NetNSShared, bus, true, false},
-		"no folder":                        {"none/inventory.json", fabric.NetNSShared, bus, true, false},
-		"a file":                           {"inventory.json", fabric.NetNSShared, bus, true, true},
-		"another namespace may have it":    {"inventory.json", fabric.NetNSExclusive, bus, false, true},
-		"no namespace has it, nor the bus": {"inventory.json", fabric.NetNSExclusive, bus[:1], true, true},
+		"no file":                          {"", fabric.NetNSShared, one, bus, true, false},
+		"no folder":                        {"none/inventory.json", fabric.NetNSShared, one, bus, true, false},
+		"a file":                           {"inventory.json", fabric.NetNSShared, one, bus, true, true},
+		"no namespace has it":              {"inventory.json", fabric.NetNSExclusive, one, bus, true, true},
+		"no namespace has it, nor the bus": {"inventory.json", fabric.NetNSExclusive, one, bus[:1], true, true},
+		"the namespace of a container":     {"inventory.json", fabric.NetNSExclusive, nil, bus, false, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			file := c.file
@@ -334,8 +336,8 @@ func TestDevicesThatGo(t *testing.T) {
 			synctest.Wait()
 			m.Update(devicesSeen(c.mode, two, bus...))
 			synctest.Wait()
-			n := m.Update(devicesSeen(c.mode, one, c.bus...))
-			if gone := len(n.Remembered) == 1 && slices.Equal(n.Remembered[0].Missing, []string{"0000:02:00.0 mlx5_2"}); gone != c.gone || n.DevicesCompared != c.outlive {
+			n := m.Update(devicesSeen(c.mode, c.now, c.bus...))
+			if gone := len(n.Remembered) == 1 && slices.Equal(n.Remembered[0].Missing, []string{"0000:02:00.0 mlx5_2"}); gone != c.gone || n.DevicesCompared != c.outlive || n.DevicesUnread != (c.now == nil) {
 				t.Errorf("%s: lacks %+v, compared %t", name, n.Remembered, n.DevicesCompared)
 			}
 		})
