@@ -268,7 +268,7 @@ func (m *Inventory) adopt(file hardware) {
 	if told {
 		mine.Accepted = file.Accepted
 	}
-	mine.Boot = file.Boot
+	mine.Boot, mine.Replaces = file.Boot, file.Replaces
 	m.had = mine
 }
 

@@ -3,7 +3,6 @@
 package inventory
 
 import (
-	"cmp"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,10 +20,11 @@ func TestCompared(t *testing.T) {
 		n.Sources = n.Sources[1:] // without the PCI bus
 		return n
 	}
+	damage := func(file string) error { return os.WriteFile(file, []byte("{}"), 0o600) }
 	for name, c := range map[string]struct {
 		boot             string
 		file             func(file string) error
-		looks            int // 0: two, so that a file is there
+		again            string // the start after boot
 		see              func(time.Time) *fabric.Node
 		volatile         bool
 		compared, unread bool
@@ -35,16 +35,18 @@ func TestCompared(t *testing.T) {
 		"of this start":                   {boot: "a", see: placed(0, 1, 2), compared: true},
 		"removed before the start":        {boot: "b", see: placed(0, 1, 2), file: os.Remove, compared: true},
 		"lost at the start":               {boot: "b", see: placed(0, 1, 2), file: os.Remove, volatile: true},
-		"damaged":                         {boot: "b", see: placed(0, 1, 2), file: func(f string) error { return os.WriteFile(f, []byte("{}"), 0o600) }, looks: 1},
-		"that of another node":            {boot: "b", see: placed(0, 11, 12), looks: 1},
+		"damaged":                         {boot: "b", see: placed(0, 1, 2), file: damage},
+		"damaged, before another start":   {boot: "b", see: placed(0, 1, 2), file: damage, again: "c", compared: true},
+		"damaged, no start is told apart": {see: placed(0, 1, 2), file: damage},
+		"that of another node":            {boot: "b", see: placed(0, 11, 12)},
 		"the kernel tells no start apart": {see: placed(0, 1, 2), compared: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "inventory.json")
 			var n *fabric.Node
-			look := func(boot string, see func(time.Time) *fabric.Node, looks int) {
+			look := func(boot string, see func(time.Time) *fabric.Node) {
 				synctest.Test(t, func(*testing.T) {
-					for range looks {
+					for range 2 { // so that a file is there
 						m := Open(file, boot, slog.New(slog.DiscardHandler))
 						m.volatile = c.volatile
 						n = m.Update(see(begin))
@@ -52,13 +54,19 @@ func TestCompared(t *testing.T) {
 					}
 				})
 			}
-			look("a", placed(0, 1, 2), 2)
+			look("a", placed(0, 1, 2))
 			if c.file != nil {
 				if err := c.file(file); err != nil {
 					t.Fatal(err)
 				}
 			}
-			look(c.boot, c.see, cmp.Or(c.looks, 2))
+			look(c.boot, c.see)
+			if c.again != "" {
+				look(c.again, c.see)
+			}
+			if c.file != nil && !c.compared && n.Unrecorded == "" {
+				t.Error("nothing says so")
+			}
 			if n.DevicesCompared != c.compared || n.DevicesUnread != c.unread {
 				t.Errorf("compared %t, unread %t", n.DevicesCompared, n.DevicesUnread)
 			}

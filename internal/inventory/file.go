@@ -48,6 +48,8 @@ type (
 		Met      []met      `json:"met,omitempty"`      // the newest last
 		Accepted []Accepted `json:"accepted,omitempty"` // the newest last
 		Boot     string     `json:"boot,omitempty"`     // in which the record began
+		// Replaces says that there was another one then, which could not be used: what that had is not known.
+		Replaces bool `json:"replaces,omitempty"`
 	}
 	met struct {
 		Expectation string `json:"expectation"` // as the configuration has it

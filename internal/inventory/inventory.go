@@ -95,6 +95,7 @@ func Open(file, boot string, log *slog.Logger) *Inventory {
 		log.Warn("the saved hardware inventory cannot be read", "err", err)
 		m.none = m.owner != os.Geteuid()
 		m.unused = "it cannot be read: " + err.Error()
+		m.begin()
 	case m.id != nil:
 		m.had = had
 	}
@@ -148,7 +149,7 @@ func (m *Inventory) updateHardware(n *fabric.Node) {
 		m.had.GPUs, m.had.Devices = now.GPUs, now.Devices
 		return
 	}
-	lost := m.volatile && m.boot != "" && m.had.Boot == m.boot && m.anew.IsZero()
+	lost := m.begun() && (m.volatile || m.had.Replaces) && m.anew.IsZero()
 	n.DevicesCompared = m.id != nil && devices.items != nil && m.unused == "" && !lost
 	timed := !n.At.Before(clockSet)
 	own := m.owner == os.Geteuid() && timed

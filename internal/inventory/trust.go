@@ -105,7 +105,10 @@ func BootID(procfs string) string {
 }
 
 // begin begins a record. m.mu is held.
-func (m *Inventory) begin() { m.had, m.policy = hardware{Boot: m.boot}, nil }
+func (m *Inventory) begin() { m.had, m.policy = hardware{Boot: m.boot, Replaces: m.unused != ""}, nil }
+
+// begun reports whether the record began since the node was started. m.mu is held.
+func (m *Inventory) begun() bool { return m.had.Boot == m.boot && (m.boot != "" || m.had.Replaces) }
 
 // when returns a time of the record, zero where the clock was wrong then: before it was set, or in the
 // future. What the node had counts nevertheless: a clock that is set back says nothing of a GPU.
@@ -125,7 +128,7 @@ func (m *Inventory) unrecorded() string {
 		return "The record of this node (" + m.file + ") is not used, because " + m.unused + lost
 	case m.id == nil && m.owner != os.Geteuid():
 		return fmt.Sprintf("There is no record of this node (%s), and user %d may write none, because the folder belongs to user %d%s", m.file, os.Geteuid(), m.owner, lost)
-	case m.boot != "" && m.had.Boot == m.boot:
+	case m.begun():
 		return "There is no record of this node from before it was started (" + m.file + ")" + lost
 	}
 	return ""
