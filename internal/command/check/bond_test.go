@@ -111,6 +111,8 @@ func TestBondsByEachSource(t *testing.T) {
 		{name: "form, number", by: number, then: bonds(t, false), now: bonds(t, true), unknown: []string{"compute_ports"}},
 		{name: "dissolve, number", by: number, then: bonds(t, true), now: bonds(t, false), unknown: []string{"compute_ports"}},
 		{name: "form and lose, number", by: number, then: bonds(t, false), now: bonds(t, true, dead("mlx5_bond_2")), critical: []string{"compute_ports"}},
+		{name: "lose a bond, number", by: number, then: bonds(t, true), now: bonds(t, true, dead("mlx5_bond_2")), unknown: []string{"compute_ports"}},
+		{name: "lose a bond, manifest", by: manifest, then: bonds(t, true), now: bonds(t, true, dead("mlx5_bond_2")), critical: []string{"hardware"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := c.by(t, c.then, c.now)
@@ -124,6 +126,9 @@ func TestBondsByEachSource(t *testing.T) {
 				case v.Status == verdict.Unknown && devices:
 					unknown = append(unknown, v.Check.ID)
 					t.Log(v.Subject, v.What, v.Evidence)
+					if len(c.now.HCAs) < len(c.then.HCAs) && !strings.Contains(v.Remedy, "--write-manifest") {
+						t.Errorf("what would tell is not named: %s", v.Remedy)
+					}
 				}
 			}
 			if strings.Join(critical, " ") != strings.Join(c.critical, " ") || strings.Join(unknown, " ") != strings.Join(c.unknown, " ") {

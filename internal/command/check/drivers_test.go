@@ -115,3 +115,32 @@ func TestACSStaysForNICsOfGuests(t *testing.T) {
 		}
 	}
 }
+
+// Where each network namespace has RDMA devices of its own, those of pods are seen to be there. One that none has is
+// gone, though its driver has its function.
+func TestDevicesOfPods(t *testing.T) {
+	pods := func(n *simulator.Node) {
+		for _, device := range []string{"mlx5_0", "mlx5_1", "mlx5_2"} {
+			n.Move(device)
+		}
+	}
+	whole := became(t, "healthy", func(*simulator.Node) {})
+	for want, happen := range map[string]func(n *simulator.Node){
+		"": pods, "0000:c0:00.0 mlx5_5": func(n *simulator.Node) { pods(n); n.Rebind("mlx5_5", "mlx5_core") },
+	} {
+		file := filepath.Join(t.TempDir(), "inventory.json")
+		var missing []string
+		for i, n := range []*fabric.Node{whole, whole, became(t, "healthy", happen)} {
+			m, seen := inventory.Open(file, "", slog.New(slog.DiscardHandler)), *n
+			seen.At = time.Date(2026, 11, 22, 12+i, 0, 0, 0, time.UTC)
+			seen.Host.RDMANetNS = fabric.Known(fabric.NetNSExclusive, "netlink", seen.At)
+			for _, r := range m.Update(&seen).Remembered {
+				missing = append(missing, r.Missing...)
+			}
+			m.Close()
+		}
+		if strings.Join(missing, " ") != want {
+			t.Errorf("missing %v, want %q", missing, want)
+		}
+	}
+}

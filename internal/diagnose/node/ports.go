@@ -131,7 +131,8 @@ func judgeComputePorts(n *fabric.Node, of *verdict.Verdicts) {
 	bonded := bondedPorts(n)
 	if bonded > 0 {
 		evidence += fmt.Sprintf(" Bonds have one port for both of a card: %d have none of their own.", bonded)
-		remedy += "If the bonds are intended, state the number that they leave. Otherwise: "
+		remedy += "If the bonds are intended, state the number that they leave (expected.compute_ports). If it is that number, " +
+			"one is gone: that is told where a node in order stated its devices (gpufabric_exporter check --write-manifest). Otherwise: "
 	}
 	of.When(have < *want, verdict.Subject{}, verdict.Verdict{
 		Unstated: have+max(len(names), bonded) >= *want, What: what,
