@@ -133,7 +133,7 @@ func (f *PCIFunction) NVIDIA() bool {
 	return !known || vendor == nvidia
 }
 
-// PassedThrough reports whether a GPU is a virtual machine's.
+// PassedThrough reports whether a function is a virtual machine's.
 func (f *PCIFunction) PassedThrough() bool { return f.Driver.Or("") == "vfio-pci" }
 
 // path returns the functions from the root port down to f. One that is not known is nil.

@@ -51,12 +51,14 @@ func foreign(had, now []card, hidden int) bool {
 	return len(had) > 0 && len(now) > 0 && (known == 0 || exchanged > known)
 }
 
-// hidden counts the cards that may be in their places without a device: their driver is not loaded, or not ready.
+// hidden counts the cards that may be in their places without a device: their driver is not loaded, or not ready. A
+// function that a guest has gets none.
 func hidden(had, now []card, n *fabric.Node) (count int) {
 	for _, c := range had {
 		f := n.PCI.Function(c.PCI)
 		device := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return h.PCI.Or("") == c.PCI })
-		if !device && len(placesOf(now, c.GUID)) == 0 && (f != nil && f.Kind == fabric.PCINIC || !up(n, fabric.SourcePCI)) {
+		nic := f != nil && f.Kind == fabric.PCINIC && !f.PassedThrough()
+		if !device && len(placesOf(now, c.GUID)) == 0 && (nic || !up(n, fabric.SourcePCI)) {
 			count++
 		}
 	}

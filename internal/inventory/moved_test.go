@@ -135,11 +135,13 @@ func TestCardsWithoutDriver(t *testing.T) {
 // A card that was exchanged, or that changed its mode, may be the first whose driver is ready: the others are
 // still those of this node.
 func TestExchangedCardIsFirst(t *testing.T) {
-	late := func(bus bool) func(time.Time) *fabric.Node {
+	late := func(bus bool, driver string) func(time.Time) *fabric.Node {
 		return func(at time.Time) *fabric.Node {
 			n := placed(0, 11)(at)
 			for slot := range 4 {
-				n.PCI.Functions = slices.Insert(n.PCI.Functions, slot, fabric.PCIFunction{Address: fmt.Sprintf("0000:%02x:00.0", slot+1), Kind: fabric.PCINIC})
+				n.PCI.Functions = slices.Insert(n.PCI.Functions, slot, fabric.PCIFunction{
+					Address: fmt.Sprintf("0000:%02x:00.0", slot+1), Kind: fabric.PCINIC, Driver: fabric.Known(driver, "driver", at),
+				})
 			}
 			n.Sources[0].Up = bus
 			return n
@@ -149,10 +151,11 @@ func TestExchangedCardIsFirst(t *testing.T) {
 		late, now func(time.Time) *fabric.Node
 		gone      int
 	}{
-		"the last is gone":      {late(true), placed(0, 11, 2, 3), 1},
-		"the bus is not read":   {late(false), placed(0, 11, 2, 3), 1},
-		"all are there":         {late(true), placed(0, 11, 2, 3, 4), 0},
-		"they are of a machine": {late(true), placed(0, 11, 12, 13), 0},
+		"the last is gone":       {late(true, "mlx5_core"), placed(0, 11, 2, 3), 1},
+		"the bus is not read":    {late(false, "mlx5_core"), placed(0, 11, 2, 3), 1},
+		"all are there":          {late(true, "mlx5_core"), placed(0, 11, 2, 3, 4), 0},
+		"guests have the others": {late(true, "vfio-pci"), placed(0, 11, 2, 3), 0},
+		"they are of a machine":  {late(true, "mlx5_core"), placed(0, 11, 12, 13), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), placed(0, 1, 2, 3, 4), c.late, c.now)
