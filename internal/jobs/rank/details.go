@@ -3,6 +3,7 @@
 package rank
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,10 +20,10 @@ import (
 
 // details is what is read of a candidate once.
 type details struct {
-	command  string // the first that was seen: a process can change it with each scrape
-	workload fabric.Fact[fabric.Workload]
+	command  string                       // the first that was seen: a process can change it with each scrape
+	workload fabric.Fact[fabric.Workload] // as its control groups say
 	maps     fabric.Fact[fabric.MappedFiles]
-	settings fabric.Fact[[]fabric.NCCLVariable]
+	environ  fabric.Fact[environment]
 	conf     fabric.Fact[[]fabric.NCCLVariable]
 	log      fabric.Fact[fabric.NCCLLog]
 	limits   fabric.Fact[fabric.ProcessLimits]
@@ -32,19 +33,29 @@ type details struct {
 }
 
 // early reports whether the process may not have loaded all of its libraries or made its connections yet, or
-// that not all could be read.
+// that something took too long to be read.
 func (d *details) early() bool {
 	m, ok := d.maps.Get()
 	silent := d.log.Reason == fabric.ReasonMissing || d.log.State == fabric.OK && d.log.Value == (fabric.NCCLLog{})
-	return !ok || m.NCCL == "" && !m.Torch && m.Segments == 0 || d.devices.Reason == fabric.ReasonStuck ||
-		d.devices.Reason == fabric.ReasonTimeout || silent
+	return !ok || m.NCCL == "" && !m.Torch && m.Segments == 0 || silent ||
+		slow(d.environ) || slow(d.conf) || slow(d.log) || slow(d.devices)
+}
+
+// slow reports whether a fact took too long to be read: a machine that is busy may be why.
+func slow[T any](f fabric.Fact[T]) bool {
+	return f.Reason == fabric.ReasonStuck || f.Reason == fabric.ReasonTimeout
 }
 
 func (d *details) fill(c *fabric.RankCandidate) {
-	c.Workload, c.Maps, c.Settings, c.Conf, c.Log = d.workload, d.maps, d.settings, d.conf, d.log
+	e := d.environ
+	c.Workload, c.Maps, c.Conf, c.Log = d.workload, d.maps, d.conf, d.log
 	c.Limits, c.Devices, c.NetNS = d.limits, d.devices, d.netNS
-	if w, ok := c.Workload.Get(); ok && w.Job == "" {
-		w.Job = d.command
+	c.Settings = fabric.Fact[[]fabric.NCCLVariable]{
+		Value: e.Value.settings, State: e.State, Reason: e.Reason, Source: e.Source, At: e.At,
+	}
+	if w, ok := d.workload.Get(); ok {
+		w = e.Value.complete(w)
+		w.Job = cmp.Or(w.Job, d.command)
 		c.Workload.Value = w
 	}
 }
@@ -53,11 +64,8 @@ func (d *details) fill(c *fabric.RankCandidate) {
 // jobs, pods and containers as he has GPUs; half of the places are for processes that NVML lists.
 const (
 	patience     = time.Second     // for all files of an owner in one look
-	lookPatience = 3 * time.Second // for all owners
+	lookPatience = 2 * time.Second // for all owners: after it, none is begun
 	maxStuck     = 64
-	// penalty is for how long the files of an owner are not asked after they hung; each time twice as long, up
-	// to the longest.
-	penalty, maxPenalty = time.Minute, time.Hour
 )
 
 // gate bounds the reads that were left behind: one of an owner.
@@ -153,16 +161,18 @@ func (r *Reader) readOnce(ctx context.Context, pid int, p *process, command stri
 		return
 	}
 	r.reads++
+	if p.details == nil { // it is read again as often as if it had begun now
+		p.born = now
+	}
 	p.again(now)
-	within, cancel := context.WithTimeout(ctx, min(patience, lookPatience-r.spent))
+	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	began := time.Now()
 	d := (&visit{r, within, s.owner, listed, closed, strconv.Itoa(pid), now}).read()
 	spent := time.Since(began)
 	s.spent, r.spent = s.spent+spent, r.spent+spent
 	if within.Err() != nil && ctx.Err() == nil {
-		s.until = now.Add(min(penalty<<min(s.strikes, 6), maxPenalty))
-		s.strikes++
+		s.strike(now)
 		r.exceeds(s, pid, "files that hang", fabric.ReasonStuck)
 	} else if !closed {
 		s.strikes = 0
@@ -177,12 +187,12 @@ func (r *Reader) readOnce(ctx context.Context, pid int, p *process, command stri
 // keep takes from an earlier read what this one waited for in vain.
 func (d *details) keep(last *details) {
 	d.command = last.command
-	d.maps, d.settings, d.conf = kept(d.maps, last.maps), kept(d.settings, last.settings), kept(d.conf, last.conf)
+	d.maps, d.environ, d.conf = kept(d.maps, last.maps), kept(d.environ, last.environ), kept(d.conf, last.conf)
 	d.log, d.devices = kept(d.log, last.log), kept(d.devices, last.devices)
 }
 
 func kept[T any](f, last fabric.Fact[T]) fabric.Fact[T] {
-	if (f.Reason == fabric.ReasonStuck || f.Reason == fabric.ReasonTimeout) && last.State != fabric.Unknown {
+	if slow(f) && last.State != fabric.Unknown {
 		return last
 	}
 	return f
@@ -202,19 +212,15 @@ func (v *visit) read() *details {
 		}
 	}
 	d.maps = attempt(v, "/maps", func() (fabric.MappedFiles, error) { return parsed(r, dir+"/maps", parseMaps) })
-	e := attempt(v, "/environ", func() (environment, error) {
+	d.environ = attempt(v, "/environ", func() (environment, error) {
 		return parsed(r, dir+"/environ", func(f io.Reader) (environment, error) { return scan(f, r.sources.Variable) })
 	})
-	d.settings = fabric.Fact[[]fabric.NCCLVariable]{
-		Value: e.Value.settings, State: e.State, Reason: e.Reason,
-		Source: e.Source, At: now,
-	}
 	if err != nil {
 		d.workload = fabric.UnknownFact[fabric.Workload](reasonOf(err), dir+"/cgroup", now)
 	} else {
-		d.workload = fabric.Known(e.Value.complete(w), dir+"/cgroup", now)
+		d.workload = fabric.Known(w, dir+"/cgroup", now)
 	}
-	switch {
+	switch e := d.environ; {
 	case e.State != fabric.OK:
 		d.log = fabric.UnknownFact[fabric.NCCLLog](e.Reason, e.Source, now)
 	case e.Value.log == "":

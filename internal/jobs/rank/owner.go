@@ -166,17 +166,28 @@ func nested(status []byte) bool {
 	return false
 }
 
-// order puts those first that the driver lists: any user can make files whose names are those of GPUs. Then
-// come the oldest process of each owner, the second of each, and so on: none uses up the bounds with many.
+// order puts those first that the driver lists: any user can make files whose names are those of GPUs. Those
+// of owners who were waited for in vain come after the others. Then come the oldest process of each owner, the
+// second of each, and so on: none uses up the bounds with many.
 func (r *Reader) order(pids []int, listed map[int][]string) {
 	slices.SortFunc(pids, func(a, b int) int { return cmp.Or(cmp.Compare(r.known[a].start, r.known[b].start), a-b) })
 	first := func(pid int) int { return min(1, len(listed[pid])) }
 	slices.SortStableFunc(pids, func(a, b int) int { return first(b) - first(a) })
+	strikes := func(pid int) int { return r.known[pid].share.strikes }
 	of, turn := map[*share]int{}, map[int]int{}
 	for _, pid := range pids {
 		s := r.known[pid].share
 		turn[pid] = of[s]
 		of[s]++
 	}
-	slices.SortStableFunc(pids, func(a, b int) int { return cmp.Or(first(b)-first(a), turn[a]-turn[b]) })
+	slices.SortStableFunc(pids, func(a, b int) int {
+		return cmp.Or(first(b)-first(a), strikes(a)-strikes(b), turn[a]-turn[b])
+	})
+}
+
+// strike closes the files of an owner who was waited for in vain, each time for twice as long. Once is for
+// seconds: his files may have waited for a processor, as this process did.
+func (s *share) strike(now time.Time) {
+	s.until = now.Add(min(shortest<<min(s.strikes, 8), longest))
+	s.strikes++
 }

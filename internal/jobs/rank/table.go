@@ -35,7 +35,7 @@ type process struct {
 	inode   uint64
 	kind    kind
 	seen    int       // number of the look that saw it last
-	born    time.Time // when it was seen first
+	born    time.Time // when it was seen first, or its details were
 	next    time.Time // when it is examined again
 	start   uint64    // of candidates and children, and of what was one before it got another inode
 	image   image
