@@ -152,9 +152,10 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 var errCrowded = fabric.Because(fabric.ReasonTimeout, "the network namespace has more sockets than are listed in time")
 
 // socketsIn lists the sockets in the network namespace of a process, by the candidate that they belong to. In
-// that which all share, a list that took too long is not asked for again at once.
+// that which all share, a list that took too long is not asked for again at once, and each time for twice as
+// many looks.
 func (r *Reader) socketsIn(own bool, pid int, owners map[uint64]int) (map[int][]fabric.Socket, error) {
-	const looks = 20
+	const longestPause = 20 // looks
 	if own && r.look < r.crowded {
 		r.tooManySockets(pid, own)
 		return nil, errCrowded
@@ -162,11 +163,16 @@ func (r *Reader) socketsIn(own bool, pid int, owners map[uint64]int) (map[int][]
 	found, err := r.sockets(own, pid, func(s Sockets) ([]fabric.Socket, error) {
 		return s.Sockets(func(inode uint64) bool { _, ok := owners[inode]; return ok }, nil)
 	})
-	if err != nil && fabric.ReasonOf(err) == fabric.ReasonTimeout {
+	tooLong := fabric.ReasonOf(err) == fabric.ReasonTimeout
+	if tooLong {
 		r.tooManySockets(pid, own)
-		if own {
-			r.crowded = r.look + looks
-		}
+	}
+	switch {
+	case own && tooLong:
+		r.pause = min(max(2, 2*r.pause), longestPause)
+		r.crowded = r.look + r.pause
+	case own:
+		r.pause = 0
 	}
 	of := map[int][]fabric.Socket{}
 	for _, s := range found {

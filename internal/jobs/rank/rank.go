@@ -107,6 +107,7 @@ type Reader struct {
 	spent     time.Duration   // in which this look has read files that may hang
 	exceeded  []fabric.Excess // in this look
 	crowded   int             // the look up to which the sockets of all are not listed: there were too many
+	pause     int             // how many looks that is
 
 	counts   bool          // procfs reports how many descriptors a process has
 	samePIDs bool          // PIDs of procfs are those of this process and its kernel interfaces
