@@ -62,11 +62,14 @@ func help() error {
 		}
 	}
 	for name := range strings.FieldsSeq(os.Getenv("OPEN")) {
-		fd, err := unix.Open(name, unix.O_RDWR, 0) // stays open over execve(2), as not all are closed by programs
+		fd, err := unix.Open(name, unix.O_RDWR, 0)
+		if err == nil { // scripts use the numbers below 10; it stays open over execve(2), as not all are closed by programs
+			_, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD, 20)
+			err = errors.Join(err, unix.Close(fd))
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		_ = fd
 	}
 	for name := range strings.FieldsSeq(os.Getenv("MAP")) {
 		if err := mapFile(name); err != nil {
