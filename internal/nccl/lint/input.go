@@ -61,6 +61,7 @@ type Input struct {
 	others      int                 // settings of other variables
 	firstCounts bool                // the first setting of a name counts, else the last one
 	scopes      int                 // containers that were seen
+	document    int                 // documents of a manifest that were seen
 	refused     map[*yaml.Node]bool // values that Kubernetes refuses
 	scripts     []script            // what the scripts do with the settings
 	host        bool                // it is the configuration of the node itself
@@ -165,7 +166,7 @@ func Environment(name string, environ []string) (Input, error) {
 
 // nothingFound is said of a file in which no setting was found: that is no approval of what it sets in another way.
 const nothingFound = "No NCCL setting found. lint reads assignments, export, env, and options of srun, mpirun and docker in shell scripts; " +
-	"env, data and scripts in manifests; and os.environ in Python"
+	"env, data and scripts in manifests; and os.environ and V1EnvVar in Python"
 
 // detect returns the format by the name, else from the first lines that are no comments.
 func detect(name string, data []byte) Format {

@@ -3,10 +3,7 @@
 package lint
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -22,40 +19,6 @@ const (
 	maxDocuments = 1000
 	maxDepth     = 200
 )
-
-// parseManifest reads the settings of YAML or JSON documents: env of containers, maps whose keys are
-// variables (ConfigMap, Compose, Helm), lists of NAME=value (Compose), and scripts in texts. Aliases are not
-// followed: what they stand for is read where it is written.
-func (in *Input) parseManifest(data []byte) error {
-	in.refused = map[*yaml.Node]bool{}
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	for range maxDocuments {
-		var document yaml.Node
-		switch err := d.Decode(&document); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil: // a text of the document may be a secret: only the place is reported
-			hint := ""
-			if bytes.Contains(data, []byte("{{")) {
-				hint = "; of a template, run lint on what it becomes: helm template ... | gpufabric_exporter lint -"
-			}
-			return fmt.Errorf("expected YAML or JSON: %s%s", placeOf(err), hint)
-		}
-		if err := in.node(&document, 0); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("expected at most %d documents", maxDocuments)
-}
-
-// placeOf is the line that an error of the parser names, without its text.
-func placeOf(err error) string {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if line, _, found := strings.Cut(text, ":"); found && strings.HasPrefix(line, "line ") {
-		return line + " is neither"
-	}
-	return "it is neither"
-}
 
 func (in *Input) node(n *yaml.Node, depth int) error {
 	if depth > maxDepth {
@@ -100,7 +63,8 @@ func (in *Input) argument(list []*yaml.Node, i int) (done bool) {
 		in.variable(c, c.Value, list[i+1].Value)
 	case strings.HasPrefix(before, "--export"), strings.HasPrefix(c.Value, "-") && !strings.ContainsAny(c.Value, " \n"):
 		k, from := in.newShellReader("", 0, 0), len(in.settings)
-		k.options(before, []word{{text: c.Value, line: c.Line, dynamic: isTemplate(c.Value)}})
+		text, chosen, dynamic := filled(c.Value)
+		k.options(before, []word{{text: text, line: c.Line, chosen: chosen, dynamic: dynamic}})
 		for i := from; i < len(in.settings); i++ {
 			in.settings[i].scripted = false
 		}
@@ -279,10 +243,7 @@ func (in *Input) container(name, value *yaml.Node) {
 		})
 		return
 	}
-	s := setting{
-		Setting: settings.Setting{Line: value.Line, Name: name.Value, Value: value.Value}, set: true,
-		dynamic: isTemplate(value.Value), scope: in.scopes,
-	}
+	s := in.entry(value, name.Value, value.Value)
 	if !isString(value) {
 		s.findings = []Finding{refusedByKubernetes("env", fmt.Sprintf("value: %q", presentable(name.Value, value.Value)))}
 	}
@@ -292,17 +253,17 @@ func (in *Input) container(name, value *yaml.Node) {
 	in.append(s)
 }
 
-// isTemplate reports whether something replaces a part of a value before the container starts: $(NAME) of
-// Kubernetes, ${NAME} of Compose and envsubst, {{ }} of Helm and Argo. No value of NCCL has these characters.
-func isTemplate(value string) bool {
-	return strings.Contains(value, "$") || strings.Contains(value, "{{")
+// entry is a setting whose value stands in a manifest.
+func (in *Input) entry(n *yaml.Node, name, value string) setting {
+	text, chosen, dynamic := filled(value)
+	return setting{
+		Setting: settings.Setting{Line: n.Line, Name: name, Value: text}, set: true, scope: in.scopes,
+		chosen: chosen, dynamic: dynamic,
+	}
 }
 
 func (in *Input) variable(n *yaml.Node, name, value string) {
-	s := setting{
-		Setting: settings.Setting{Line: n.Line, Name: name, Value: value}, set: true,
-		dynamic: isTemplate(value), scope: in.scopes,
-	}
+	s := in.entry(n, name, value)
 	if n.ShortTag() == "!!null" { // not set, or as the caller has it
 		s.Value, s.dynamic = "", true
 	}

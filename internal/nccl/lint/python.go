@@ -16,6 +16,30 @@ import (
 // expression.
 var pythonSetting = lazyregexp.New(`(?:environ\s*\[\s*["'](\w+)["']\s*\]\s*=|\w\s*\[\s*["'](NCCL_\w+)["']\s*\]\s*=|(?:setdefault|putenv)\s*\(\s*["'](\w+)["']\s*,|["'](\w+)["']\s*:|[(,]\s*(NCCL_\w+)\s*=|^\s+(NCCL_\w+)=)\s*[rb]?(?:"([^"\\\n]*)"|'([^'\\\n]*)'|([^\s]))`)
 
+// clientObject finds EnvVar(name="NAME", value="value"), an object of a client of Kubernetes, on several lines too.
+var clientObject = lazyregexp.New(`EnvVar\s*\(\s*(?:name\s*=\s*)?["'](\w+)["']\s*,\s*(?:value\s*=\s*)?(?:"([^"\\\n]*)"|'([^'\\\n]*)'|([^\s]))`)
+
+// clientObjects returns the settings of such objects, by line.
+func clientObjects(text string) map[int][]setting {
+	objects := map[int][]setting{}
+	line, at := 1, 0
+	for _, m := range clientObject().FindAllStringSubmatchIndex(text, -1) {
+		part := func(i int) string {
+			if m[2*i] < 0 {
+				return ""
+			}
+			return text[m[2*i]:m[2*i+1]]
+		}
+		line += strings.Count(text[at:m[2]], "\n")
+		at = m[2]
+		objects[line] = append(objects[line], setting{
+			Setting: settings.Setting{Line: line, Name: part(1), Value: part(2) + part(3)}, set: true,
+			dynamic: m[8] >= 0, scripted: true,
+		})
+	}
+	return objects
+}
+
 // parsePython reads the settings of a Python program, line by line. Comments and texts of several lines are
 // no settings; such a text that sets variables of NCCL and is no documentation is mentioned. What is indented
 // may not be reached: each indented group counts as an alternative, and of settings that are repeated
@@ -28,6 +52,7 @@ func (in *Input) parsePython(data []byte) {
 			body, indented = append(body, part{kind: partBranch, body: [][]part{indented}}), nil
 		}
 	}
+	objects := clientObjects(text)
 	number, indent := 0, 0
 	for line := range strings.Lines(text) {
 		number++
@@ -39,15 +64,19 @@ func (in *Input) parsePython(data []byte) {
 			reached()
 			indent = now
 		}
+		found := objects[number]
 		for _, m := range pythonSetting().FindAllStringSubmatch(line, -1) {
 			if m[9] == "=" { // a comparison
 				continue
 			}
-			at := len(in.settings)
-			in.add(setting{
+			found = append(found, setting{
 				Setting: settings.Setting{Line: number, Name: strings.Join(m[1:7], ""), Value: m[7] + m[8]}, set: true,
 				dynamic: m[9] != "", scripted: true,
 			})
+		}
+		for _, s := range found {
+			at := len(in.settings)
+			in.add(s)
 			switch {
 			case len(in.settings) == at:
 			case indent > 0:
