@@ -10,6 +10,7 @@ import (
 // command reads one simple command: what it sets for itself alone, its name and its arguments.
 func (k *shellReader) command(own []word, command word, args []word) {
 	k.own = nil
+	k.in.countNodes(append([]word{command}, args...))
 	for _, w := range own {
 		k.once(w)
 	}

@@ -64,6 +64,8 @@ type Input struct {
 	document    int                 // documents of a manifest that were seen
 	refused     map[*yaml.Node]bool // values that Kubernetes refuses
 	scripts     []script            // what the scripts do with the settings
+	nodes       map[int]several     // what says that a job has several nodes, by document
+	traces      []string            // software that the text shows
 	host        bool                // it is the configuration of the node itself
 	environment bool                // it is the environment of this process
 }
@@ -77,6 +79,7 @@ type setting struct {
 	sources  string // the last element of the path of a file that the line sources
 	chosen   bool   // the value is that of ${NAME:-value}, where NAME is not set
 	scope    int    // the container that it belongs to
+	document int    // of a manifest; 0: it is none
 	findings []Finding
 }
 
@@ -108,6 +111,7 @@ func Parse(name string, data []byte, format Format) (Input, error) {
 		format = detect(name, data)
 	}
 	in := Input{Name: name, Format: format}
+	in.trace(data)
 	var err error
 	switch format {
 	case FormatConf:
@@ -153,6 +157,7 @@ func Parse(name string, data []byte, format Format) (Input, error) {
 // Environment returns the environment of a process as an input.
 func Environment(name string, environ []string) (Input, error) {
 	in := Input{Name: name, Format: FormatEnv, environment: true}
+	in.trace([]byte(strings.Join(environ, "\n")))
 	for _, entry := range environ {
 		if variable, value, ok := strings.Cut(entry, "="); ok {
 			in.add(setting{Setting: settings.Setting{Line: 0, Name: variable, Value: value}, set: true})
@@ -308,6 +313,13 @@ func (in *Input) add(s setting) {
 		}
 	}
 	if !concerns(s.Name) {
+		if slices.Contains(countVariables, s.Name) && !s.dynamic {
+			line := s.Line
+			if in.Format == FormatManifest && !s.scripted { // of a text in it
+				line = 0
+			}
+			in.noteNodes(line, s.Name+"="+s.Value, s.Value)
+		}
 		in.others++
 		return
 	}
@@ -315,6 +327,7 @@ func (in *Input) add(s setting) {
 }
 
 func (in *Input) append(s setting) {
+	s.document = in.document
 	s.Value, s.Name = presentable(s.Name, s.Value), fabric.MaskTokens(fabric.MaskCredentials(s.Name))
 	if len(s.Name) > maxValue {
 		s.Name = shown(s.Name)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/verdict"
@@ -34,7 +33,7 @@ func add(l *Line, f Finding) {
 // combined reports settings that another variable of the same job replaces or gives another meaning.
 func combined(in Input, jobs []job, lines []Line) {
 	for _, j := range jobs {
-		j.hidden(in, lines)
+		j.void(&in, lines)
 		j.sockets(in, lines)
 		j.files(in, lines)
 		j.network(in, lines)
@@ -44,6 +43,7 @@ func combined(in Input, jobs []job, lines []Line) {
 // withoutNode reports settings that are harmful or not depending on the node.
 func withoutNode(in Input, jobs []job, lines []Line) {
 	for _, j := range jobs {
+		j.overTCP(&in, lines)
 		if n, ok := j.number(in, noPeers); ok && n == 1 {
 			add(&lines[j[noPeers]], Finding{
 				Undecided, verdict.Info,
@@ -70,19 +70,35 @@ func (j job) number(in Input, name string) (int64, bool) {
 	return n, ok && value != ""
 }
 
-func (j job) hidden(in Input, lines []Line) {
-	hides := func(by, name, reason string) {
-		_, set := j[by]
-		if i, found := j[name]; set && found {
-			add(&lines[i], Finding{Ignored, verdict.Info, reason, remove})
+// void reports settings that others make void. What else is to be said of them does not matter then.
+func (j job) void(in *Input, lines []Line) {
+	another := j.another(in)
+	for _, by := range slices.Sorted(maps.Keys(j)) {
+		value := j.value(*in, by)
+		for _, v := range settings.VoidBy(by, value) {
+			because := fmt.Sprintf("No effect, because %s=%s: %s", by, value, v.By.Text)
+			one := Finding{Verdict(v.By.Verdict), verdict.Severity(v.By.Severity), because, v.By.Better}
+			switch {
+			case by == rdmaOff && another != "": // a plugin may read them
+				continue
+			case one.Verdict == Refused:
+				one.Reason = fmt.Sprintf("%s=%s: %s", by, value, v.By.Text)
+			}
+			for name, i := range j {
+				if v.Concerns(name, in.settings[i].Value) {
+					replace(&lines[i], one)
+				}
+			}
 		}
 	}
-	if n, ok := j.number(in, "NCCL_P2P_DISABLE"); ok && n == 1 {
-		hides("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE=1 counts before it")
-	}
-	for _, name := range []string{"NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"} {
-		hides(name, strings.Replace(name, "NCHANNELS", "NRINGS", 1), name+" counts before it")
-	}
+}
+
+// replace adds a finding to a line in place of notes on a value that does not count.
+func replace(l *Line, f Finding) {
+	l.Findings = slices.DeleteFunc(l.Findings, func(o Finding) bool {
+		return !o.Severity.AtLeast(verdict.Warning) && slices.Contains([]Verdict{NotRecommended, Deprecated, Default, Works}, o.Verdict)
+	})
+	add(l, f)
 }
 
 // What NCCL takes of the threads and sockets of a TCP connection at most (MAX_THREADS and MAX_SOCKETS,

@@ -32,6 +32,7 @@ func (in *Input) node(n *yaml.Node, depth int) error {
 	case yaml.AliasNode:
 		return nil
 	}
+	in.countNodes(wordsOf(n.Content))
 	for i, c := range n.Content {
 		if in.argument(n.Content, i) {
 			continue
@@ -46,6 +47,16 @@ func (in *Input) node(n *yaml.Node, depth int) error {
 		}
 	}
 	return nil
+}
+
+// wordsOf returns the texts of a list.
+func wordsOf(list []*yaml.Node) (words []word) {
+	for _, c := range list {
+		if c.Kind == yaml.ScalarNode {
+			words = append(words, word{text: c.Value, line: c.Line})
+		}
+	}
+	return words
 }
 
 // argument reads one of the arguments of a command if it is an option that has a setting.
@@ -75,11 +86,17 @@ func (in *Input) argument(list []*yaml.Node, i int) (done bool) {
 }
 
 func (in *Input) mapping(n *yaml.Node, depth int) error {
-	if name, value := field(n, "name"), field(n, "value"); name != nil && concerns(name.Value) {
-		in.container(name, value)
-		return nil
+	if name, value := field(n, "name"), field(n, "value"); name != nil {
+		if concerns(name.Value) {
+			in.container(name, value)
+			return nil
+		}
+		if value != nil && slices.Contains(countVariables, name.Value) {
+			in.noteNodes(value.Line, name.Value+"="+value.Value, value.Value)
+		}
 	}
 	in.unquoted(n)
+	in.countReplicas(n)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		switch {
@@ -276,6 +293,7 @@ func (in *Input) variable(n *yaml.Node, name, value string) {
 // script reads a text that is a shell script with settings of NCCL.
 func (in *Input) script(n *yaml.Node) error {
 	if !strings.Contains(n.Value, "NCCL_") {
+		in.countText(n)
 		return nil
 	}
 	if onlyAssignments([]byte(n.Value)) { // the content of an environment file

@@ -63,3 +63,61 @@ func (j job) network(in Input, lines []Line) {
 		})
 	}
 }
+
+const rdmaOff = "NCCL_IB_DISABLE"
+
+// another names what shows that the job has a network of a plugin; empty: nothing does.
+func (j job) another(in *Input) string {
+	if name := j.value(*in, "NCCL_NET"); name != "" && !hasNetwork(networks, name) {
+		return "NCCL_NET=" + name
+	}
+	for library := range strings.SplitSeq(j.value(*in, "NCCL_NET_PLUGIN"), ",") {
+		if library != "" && !strings.EqualFold(library, "none") {
+			return "NCCL_NET_PLUGIN=" + library
+		}
+	}
+	for _, software := range []string{ofEFA, ofLibfabric, ofTCPX, ofTCPXO, ofGIB} {
+		if slices.Contains(in.traces, software) {
+			return software
+		}
+	}
+	return ""
+}
+
+// overTCP judges NCCL_IB_DISABLE in a job of several nodes: their traffic goes over TCP then, unless it has
+// another network, or NVLink between nodes.
+func (j job) overTCP(in *Input, lines []Line) {
+	n, set := j.number(*in, rdmaOff)
+	if !set || n == 0 || strings.EqualFold(j.value(*in, "NCCL_NET"), "Socket") { // who names TCP wants it
+		return
+	}
+	i := j[rdmaOff]
+	nodes, are := in.nodes[in.settings[i].document]
+	nvlink, _ := j.number(*in, "NCCL_MNNVL_ENABLE")
+	switch another := j.another(in); {
+	case another != "" && nvlink != 1:
+		replace(&lines[i], Finding{
+			Ignored, verdict.Info,
+			"It is for NCCL's own RDMA transport. The job has another network: " + another, remove,
+		})
+	case !are:
+	case nvlink == 1:
+		replace(&lines[i], Finding{
+			Works, verdict.Info,
+			"Traffic between nodes goes over NVLink alone: between domains of NVLink it goes over TCP", "",
+		})
+	default:
+		replace(&lines[i], Finding{
+			WrongHere, verdict.Warning,
+			fmt.Sprintf("The job has several nodes (%s). Without a network plugin, all traffic between them goes over TCP", nodes.at()), remove,
+		})
+	}
+}
+
+// at says where it stands that a job has several nodes.
+func (s several) at() string {
+	if s.line == 0 {
+		return s.text
+	}
+	return fmt.Sprintf("line %d: %s", s.line, s.text)
+}

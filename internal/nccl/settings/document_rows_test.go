@@ -14,7 +14,7 @@ func WriteDocument(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# NCCL variables
 
-What `+"`gpufabric_exporter lint`, `check`"+` and the collector `+"`nccl`"+` know of variables, for NCCL up to %s. Written by `+"`make docs`"+` from internal/nccl/settings/variables.tsv and advice.tsv: do not edit.
+What `+"`gpufabric_exporter lint`, `check`"+` and the collector `+"`nccl`"+` know of variables, for NCCL up to %s. Written by `+"`make docs`"+` from internal/nccl/settings/variables.tsv, advice.tsv and void.tsv: do not edit.
 
 ## Variables that NCCL reads
 
@@ -32,6 +32,10 @@ NCCL of a release in the column verified, run without a GPU (test/nccl), said th
 	b.WriteString("\n## What values mean\n\n| variable | value | releases | verdict | what NCCL does | better | source |\n|---|---|---|---|---|---|---|\n")
 	for _, a := range adviceTable() {
 		row(&b, code(a.Name), a.Value, cmp.Or(a.Releases, "all"), a.Verdict, a.Text, a.Better, a.File+" of "+a.Release)
+	}
+	b.WriteString("\n## Values that make other variables void\n\n| variable | value | void | verdict | because | better | source |\n|---|---|---|---|---|---|---|\n")
+	for _, v := range voidTable() {
+		row(&b, code(v.By.Name), v.By.Value, strings.Join(v.patterns, ", "), v.By.Verdict, v.By.Text, v.By.Better, v.By.File+" of "+v.By.Release)
 	}
 	b.WriteString("\n## Variables that NCCL no longer reads\n\n| variable | since | last release | use | source |\n|---|---|---|---|---|\n")
 	for _, v := range all {
