@@ -57,17 +57,19 @@ type Input struct {
 	Name   string // for messages: a path, or what the input is
 	Format Format
 
-	settings    []setting
-	others      int                 // settings of other variables
-	firstCounts bool                // the first setting of a name counts, else the last one
-	scopes      int                 // containers that were seen
-	document    int                 // documents of a manifest that were seen
-	refused     map[*yaml.Node]bool // values that Kubernetes refuses
-	scripts     []script            // what the scripts do with the settings
-	nodes       map[int]several     // what says that a job has several nodes, by document
-	traces      []string            // software that the text shows
-	host        bool                // it is the configuration of the node itself
-	environment bool                // it is the environment of this process
+	settings     []setting
+	others       int                 // settings of other variables
+	firstCounts  bool                // the first setting of a name counts, else the last one
+	scopes       int                 // containers that were seen
+	document     int                 // documents of a manifest that were seen
+	refused      map[*yaml.Node]bool // values that Kubernetes refuses
+	scripts      []script            // what the scripts do with the settings
+	nodes        map[int]several     // what says that a job has several nodes, by document
+	traces       []string            // software that the text shows
+	tcpxo        int                 // the release of GPUDirect-TCPXO is v1.0.tcpxo; below 0: not known
+	sourcesTCPXO bool                // the text sources the settings of that plugin
+	host         bool                // it is the configuration of the node itself
+	environment  bool                // it is the environment of this process
 }
 
 // setting is one line of an input.
@@ -80,6 +82,7 @@ type setting struct {
 	chosen   bool   // the value is that of ${NAME:-value}, where NAME is not set
 	scope    int    // the container that it belongs to
 	document int    // of a manifest; 0: it is none
+	rccl     bool   // it is for RCCL
 	findings []Finding
 }
 

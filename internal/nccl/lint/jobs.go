@@ -34,6 +34,7 @@ func add(l *Line, f Finding) {
 func combined(in Input, jobs []job, lines []Line) {
 	for _, j := range jobs {
 		j.void(&in, lines)
+		j.wanted(&in, lines)
 		j.sockets(in, lines)
 		j.files(in, lines)
 		j.network(in, lines)

@@ -54,8 +54,16 @@ func judgeSetting(file string, s setting, version Version) Line {
 
 // judgeVariable says whether the release reads the variable and, if so, what it makes of the value.
 func judgeVariable(s setting, v settings.Variable, known bool, version Version) []Finding {
-	if !known {
+	switch {
+	case !known && version.After(settings.NewestNCCL):
+		f := unknownVariable(s)
+		return []Finding{{
+			Undecided, verdict.Info, fmt.Sprintf("%s. Whether %s does is not known", f.Reason, version), f.Better,
+		}}
+	case !known:
 		return []Finding{unknownVariable(s)}
+	case s.rccl && (v.Status == settings.StatusCurrent || v.Status == settings.StatusRemoved):
+		return judgeValue(s, v, version)
 	}
 	switch v.Status {
 	case settings.StatusMistaken:
@@ -147,10 +155,11 @@ func unknownVariable(s setting) Finding {
 
 // judgeValue says what becomes of the value of a variable that the release reads.
 func judgeValue(s setting, v settings.Variable, version Version) []Finding {
-	refused := slices.DeleteFunc(adviceOn(s, version),
+	advice := adviceOn(s, version)
+	refused := slices.DeleteFunc(slices.Clone(advice),
 		func(a settings.Advice) bool { return Verdict(a.Verdict) != Refused })
 	switch {
-	case len(refused) > 0 && !s.dynamic:
+	case len(refused) > 0 && !s.dynamic && !s.rccl:
 		return []Finding{{Refused, verdict.Critical, upper(refused[0].Text), refused[0].Better}}
 	case s.dynamic && v.Type == "path": // NCCL takes any path
 		return []Finding{{Verdict: Works}}
@@ -166,9 +175,12 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 	}
 	var list []Finding
 	for _, f := range settings.CheckValue(s.Setting) {
-		if one, matters := valueFinding(f, s, version); matters {
+		if one, matters := valueFinding(f, s, version); matters && !(s.rccl && f.Rule == settings.RuleOutOfRange) {
 			list = append(list, one)
 		}
+	}
+	if s.rccl {
+		return append(list, Finding{Works, verdict.Info, "For RCCL, not judged: its defaults and ranges are its own", ""})
 	}
 	if (v.Type == "hcalist" || v.Type == "iflist") && strings.IndexFunc(s.Value, fabric.Unprintable) >= 0 {
 		list = append(list, Finding{
@@ -181,18 +193,17 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 		return list
 	}
 	hasDefault := len(list) > 0
-	for _, a := range adviceOn(s, version) {
+	for _, a := range advice {
 		hasDefault = hasDefault || a.Verdict == string(Default)
 		one := Finding{Verdict(a.Verdict), verdict.Severity(a.Severity), upper(a.Text), a.Better}
 		if one.Verdict == Default {
-			one.Reason, one.Better = fmt.Sprintf("It is what NCCL %s does by default", version), remove
+			one.Reason, one.Better = byDefault(version), remove
 		}
 		list = append(list, one)
 	}
 	if !hasDefault && isDefault(s, v) {
 		list = append([]Finding{{
-			Default, verdict.Info, fmt.Sprintf("It is what NCCL %s does by default", version),
-			remove,
+			Default, verdict.Info, byDefault(version), remove,
 		}}, list...)
 	}
 	if trafficClass := s.Name == "NCCL_IB_TC"; trafficClass {
@@ -213,6 +224,14 @@ func adviceOn(s setting, version Version) []settings.Advice {
 		func(a settings.Advice) bool { return !version.In(a.Releases) })
 }
 
+// byDefault says that a release does the same without a line; of one that is not known, the newest that is.
+func byDefault(version Version) string {
+	if version.After(settings.NewestNCCL) {
+		return fmt.Sprintf("It is what NCCL %s does by default", settings.NewestNCCL)
+	}
+	return fmt.Sprintf("It is what NCCL %s does by default", version)
+}
+
 // isDefault reports whether a value is the default of the table, where that is one word or number for all releases.
 func isDefault(s setting, v settings.Variable) bool {
 	if v.Default == "" || strings.ContainsAny(v.Default, " :$*") {
@@ -229,6 +248,13 @@ func isDefault(s setting, v settings.Variable) bool {
 // it is irrelevant to that release.
 func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding, matters bool) {
 	one = Finding{Misread, verdict.Warning, upper(f.Text), better(f, s, version)}
+	mayChange := []string{settings.RuleUnknownValue, settings.RuleOutOfRange, settings.RuleRejectedValue}
+	if version.After(settings.NewestNCCL) && slices.Contains(mayChange, f.Rule) {
+		return Finding{
+			Undecided, verdict.Info,
+			fmt.Sprintf("With NCCL %s: %s. Whether %s does the same is not known", settings.NewestNCCL, f.Text, version), one.Better,
+		}, true
+	}
 	switch f.Rule {
 	case settings.RuleRejectedValue, settings.RuleWithdrawnValue:
 		if version.AtLeast("2.24") || s.Name == "NCCL_PROTO" && !leavesProtocol(s.Value) {

@@ -120,6 +120,7 @@ func Judge(inputs []Input, version Version, node *fabric.Node) Result {
 		r.Others += in.others
 		from := len(r.Lines)
 		for _, s := range in.settings {
+			s.rccl = slices.Contains(in.traces, ofRCCL)
 			if s.sources != "" && given[s.sources] {
 				s.findings = []Finding{{Works, verdict.Info, "The settings of " + s.sources +
 					" are judged by themselves, without those of this file", ""}}

@@ -43,4 +43,5 @@ func (in *Input) trace(data []byte) {
 			in.traces = append(in.traces, t.software)
 		}
 	}
+	in.tcpxo, in.sourcesTCPXO = tcpxoRelease(data, tcpxoImage()), tcpxoSources().Match(data)
 }
