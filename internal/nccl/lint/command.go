@@ -10,11 +10,13 @@ import (
 // command reads one simple command: what it sets for itself alone, its name and its arguments.
 func (k *shellReader) command(own []word, command word, args []word) {
 	k.own = nil
+	before := len(k.in.settings)
 	k.in.countNodes(append([]word{command}, args...))
 	for _, w := range own {
 		k.once(w)
 	}
 	runs := k.arguments(command, args)
+	k.in.own(before, append([]word{command}, args...))
 	k.sure = !runs && !slices.Contains(conditions, command.text)
 	switch own := k.own; {
 	case len(own) > 0 && strings.HasPrefix(command.text, "#"): // options of a job are for all of its script

@@ -66,6 +66,9 @@ type Input struct {
 	scripts      []script            // what the scripts do with the settings
 	nodes        map[int]several     // what says that a job has several nodes, by document
 	traces       []string            // software that the text shows
+	containers   []container         // that are known
+	within       int                 // the container that is read, from 1; 0: none
+	annotated    bool                // the pods that are read may get networks by annotations
 	tcpxo        int                 // the release of GPUDirect-TCPXO is v1.0.tcpxo; below 0: not known
 	sourcesTCPXO bool                // the text sources the settings of that plugin
 	host         bool                // it is the configuration of the node itself
@@ -83,6 +86,7 @@ type setting struct {
 	scope    int    // the container that it belongs to
 	document int    // of a manifest; 0: it is none
 	rccl     bool   // it is for RCCL
+	within   int    // the container that gets it, from 1; 0: not known
 	findings []Finding
 }
 
@@ -330,7 +334,7 @@ func (in *Input) add(s setting) {
 }
 
 func (in *Input) append(s setting) {
-	s.document = in.document
+	s.document, s.within = in.document, in.within
 	s.Value, s.Name = presentable(s.Name, s.Value), fabric.MaskTokens(fabric.MaskCredentials(s.Name))
 	if len(s.Name) > maxValue {
 		s.Name = shown(s.Name)

@@ -35,6 +35,7 @@ func combined(in Input, jobs []job, lines []Line) {
 	for _, j := range jobs {
 		j.void(&in, lines)
 		j.wanted(&in, lines)
+		j.contained(&in, lines)
 		j.sockets(in, lines)
 		j.files(in, lines)
 		j.network(in, lines)

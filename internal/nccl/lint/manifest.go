@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"gpufabric_exporter/internal/lazyregexp"
 	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -91,12 +92,19 @@ func (in *Input) mapping(n *yaml.Node, depth int) error {
 			in.container(name, value)
 			return nil
 		}
+		if value != nil && name.Value == "FI_PROVIDER" {
+			in.provider(value.Line, value.Value)
+		}
 		if value != nil && slices.Contains(countVariables, name.Value) {
 			in.noteNodes(value.Line, name.Value+"="+value.Value, value.Value)
 		}
 	}
 	in.unquoted(n)
 	in.countReplicas(n)
+	if metadata := field(n, "metadata"); metadata != nil && mayAttach(field(metadata, "annotations")) {
+		defer func(before bool) { in.annotated = before }(in.annotated)
+		in.annotated = true
+	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		switch {
@@ -122,11 +130,59 @@ func (in *Input) mapping(n *yaml.Node, depth int) error {
 		if value.Kind == yaml.ScalarNode && in.file(key.Value, value) {
 			continue
 		}
+		if inside := containersOf(n, key.Value, value, in.annotated); inside != nil {
+			if err := in.inContainers(value, inside, depth+1); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := in.node(value, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// containersOf returns what the containers below a key get; nil: there are none.
+func containersOf(n *yaml.Node, key string, value *yaml.Node, annotated bool) func(*yaml.Node) container {
+	switch {
+	case key == "containers" && value.Kind == yaml.SequenceNode:
+		pod := podOf(n, annotated)
+		return func(one *yaml.Node) container { return podContainer(pod, one) }
+	case key == "services" && value.Kind == yaml.MappingNode:
+		return service
+	}
+	return nil
+}
+
+// inContainers reads containers, each with the settings in it.
+func (in *Input) inContainers(list *yaml.Node, get func(*yaml.Node) container, depth int) error {
+	for _, one := range list.Content {
+		if one.Kind != yaml.MappingNode {
+			continue
+		}
+		leave := in.enter(get(one))
+		err := in.node(one, depth+1)
+		if leave(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attaches matches annotations by which pods get networks and devices.
+var attaches = lazyregexp.New(`network|rdma|cni|infiniband|nic`)
+
+func mayAttach(annotations *yaml.Node) bool {
+	if annotations == nil {
+		return false
+	}
+	for i := 0; i < len(annotations.Content); i += 2 {
+		if attaches().MatchString(annotations.Content[i].Value) {
+			return true
+		}
+	}
+	return false
 }
 
 // embedded reads a document that stands in a text.
