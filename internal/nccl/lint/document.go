@@ -123,13 +123,18 @@ var (
 )
 
 // withoutTemplates puts words that are as long in place of what a template fills in. They begin with $, which
-// says that they are not known.
+// says that they are not known, and keep its letters.
 func withoutTemplates(text []byte) []byte {
 	text = directive().ReplaceAllFunc(text, func(line []byte) []byte {
 		return append([]byte{'#'}, bytes.Repeat([]byte{'_'}, len(line)-1)...)
 	})
 	return template().ReplaceAllFunc(text, func(one []byte) []byte {
-		return append([]byte{'$'}, bytes.Repeat([]byte{'_'}, len(one)-1)...)
+		return append([]byte{'$'}, bytes.Map(func(c rune) rune {
+			if c < 128 && isWordByte(byte(c)) {
+				return c
+			}
+			return '_'
+		}, one[1:])...)
 	})
 }
 

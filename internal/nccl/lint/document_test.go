@@ -19,11 +19,11 @@ func TestTemplates(t *testing.T) {
 		{"command: [mpirun, -x, \"NCCL_DEBUG=${LEVEL:-LOUD}\"]\n", "1 NCCL_DEBUG=LOUD: misread (warning)"},
 		{
 			"kind: ConfigMap\ndata: {NCCL_DEBUG: LOUD}\n---\nenv:\n- {name: NCCL_NET, value: IB}\nvolumes:\n- claim: { claimName: ${CLAIM} }\n- {name: NCCL_PROTO, value: ${P}}\n",
-			"2 NCCL_DEBUG=LOUD: misread (warning): NCCL_DEBUG=\"LOUD\" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE -> correct or remove the line\n5 NCCL_NET=IB: works\n8 NCCL_PROTO=$___: undecided (info)",
+			"2 NCCL_DEBUG=LOUD: misread (warning): NCCL_DEBUG=\"LOUD\" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE -> correct or remove the line\n5 NCCL_NET=IB: works\n8 NCCL_PROTO=$_P_: undecided (info)",
 		},
 		{"a: [\n---\nenv:\n- {name: NCCL_DEBUG, value: LOUD}\n", "4 NCCL_DEBUG=LOUD: misread (warning)"},
 		{"a: [\n---\nenv:\n- {name: NCCL_DEBUG, value: WARN}\n", "4 NCCL_DEBUG=WARN: works\n1 =" + lines},
-		{"env:\n{{- range .x }}\n- {name: NCCL_DEBUG, value: {{ .y }}}\n{{- end }}\n- {name: NCCL_NET, value: IB}\n", "3 NCCL_DEBUG=$_______: undecided (info): The value is known only when the script or the container runs\n5 NCCL_NET=IB: works\n1 =" + lines},
+		{"env:\n{{- range .x }}\n- {name: NCCL_DEBUG, value: {{ .y }}}\n{{- end }}\n- {name: NCCL_NET, value: IB}\n", "3 NCCL_DEBUG=$___y___: undecided (info): The value is known only when the script or the container runs\n5 NCCL_NET=IB: works\n1 =" + lines},
 		{"x: {{ .a }}: {{ .b }}: [\n", "1 =" + lines},
 	} {
 		if got := lintText(t, c.text, FormatManifest, "2.30.7"); !strings.HasPrefix(got, c.want) {

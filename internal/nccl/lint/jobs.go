@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/verdict"
@@ -81,8 +82,8 @@ func (j job) void(in *Input, lines []Line) {
 			because := fmt.Sprintf("No effect, because %s=%s: %s", by, value, v.By.Text)
 			one := Finding{Verdict(v.By.Verdict), verdict.Severity(v.By.Severity), because, v.By.Better}
 			switch {
-			case by == rdmaOff && another != "": // a plugin may read them
-				continue
+			case by == rdmaOff && (another != "" || strings.EqualFold(j.value(*in, "NCCL_NET"), "Socket")):
+				continue // a plugin may read them, or NCCL_NET makes them void
 			case one.Verdict == Refused:
 				one.Reason = fmt.Sprintf("%s=%s: %s", by, value, v.By.Text)
 			}

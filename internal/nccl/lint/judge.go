@@ -11,6 +11,7 @@ import (
 
 	"gpufabric_exporter/internal/diagnose/nccl"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lazyregexp"
 	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -59,6 +60,10 @@ func judgeVariable(s setting, v settings.Variable, known bool, version Version) 
 		f := unknownVariable(s)
 		return []Finding{{
 			Undecided, verdict.Info, fmt.Sprintf("%s. Whether %s does is not known", f.Reason, version), f.Better,
+		}}
+	case !known && s.rccl && settings.Similar(s.Name) == "":
+		return []Finding{{
+			Foreign, verdict.Info, "No release of NCCL up to " + settings.NewestNCCL + " reads it; whether RCCL does is not known", "",
 		}}
 	case !known:
 		return []Finding{unknownVariable(s)}
@@ -174,13 +179,19 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 		}}
 	}
 	var list []Finding
+	ofNCCL := len(advice) > 0 || isDefault(s, v) || v.Status == settings.StatusRemoved
 	for _, f := range settings.CheckValue(s.Setting) {
-		if one, matters := valueFinding(f, s, version); matters && !(s.rccl && f.Rule == settings.RuleOutOfRange) {
+		one, matters := valueFinding(f, s, version)
+		ofNCCL = ofNCCL || f.Rule == settings.RuleOutOfRange
+		if matters && !(s.rccl && f.Rule == settings.RuleOutOfRange) {
 			list = append(list, one)
 		}
 	}
 	if s.rccl {
-		return append(list, Finding{Works, verdict.Info, "For RCCL, not judged: its defaults and ranges are its own", ""})
+		if ofNCCL {
+			list = append(list, Finding{Works, verdict.Info, "For RCCL, not judged: its defaults and ranges are its own", ""})
+		}
+		return list
 	}
 	if (v.Type == "hcalist" || v.Type == "iflist") && strings.IndexFunc(s.Value, fabric.Unprintable) >= 0 {
 		list = append(list, Finding{
@@ -188,6 +199,9 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 			"The value has characters that are not printed: no device has such a name, and what has them matches none",
 			"write the value anew",
 		})
+	}
+	if v.Type == "hcalist" || v.Type == "iflist" {
+		list = append(list, misnamed(s, v)...)
 	}
 	if n, ok := v.Number(s.Value); len(list) > 0 && (!ok || !v.Flag(n)) { // of a switch it still matters what 1 does
 		return list
@@ -216,6 +230,30 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 		}
 	}
 	return list
+}
+
+// interfaceName matches names of network interfaces, which are those of no RDMA device.
+var interfaceName = lazyregexp.New(`^(?:ib\d+|eth\d+|en[ops]\d\w*|bond\d+)$`)
+
+// misnamed judges the names in a list of devices or interfaces.
+func misnamed(s setting, v settings.Variable) []Finding {
+	names := strings.Split(strings.TrimLeft(s.Value, "^="), ",")
+	for i, name := range names {
+		bare, _, _ := strings.Cut(name, ":")
+		switch {
+		case i > 0 && strings.HasPrefix(name, "^"):
+			return []Finding{{
+				Misread, verdict.Warning, "^ counts at the beginning alone, for the whole list: " + name + " is a name that nothing has",
+				s.Name + "=^" + strings.ReplaceAll(strings.Join(names, ","), "^", ""),
+			}}
+		case v.Type == "hcalist" && interfaceName().MatchString(bare):
+			return []Finding{{
+				Misread, verdict.Warning, bare + " is the name of a network interface, which no RDMA device has: NCCL does not take it",
+				"name the device (rdma link shows it), or remove the line",
+			}}
+		}
+	}
+	return nil
 }
 
 // adviceOn returns what is known of the value for that release.

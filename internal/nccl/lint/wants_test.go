@@ -49,10 +49,11 @@ func TestTCPXO(t *testing.T) {
 // RCCL has other defaults and ranges; how a value is written and names that do not exist are judged.
 func TestRCCL(t *testing.T) {
 	const not = "works (info): For RCCL, not judged: its defaults and ranges are its own\n"
-	got := lintText(t, "# ROCm 7\nexport NCCL_MIN_NCHANNELS=112 NCCL_DMABUF_ENABLE=1 NCCL_GDR_FLUSH_DISABLE=1 NCCL_BUFFSIZE=4M NCCL_MIN_CHANNEL=3 NCCL_DEBUG=DEBUG NCCL_TREE_THRESHOLD=0\n", FormatShell, "2.30.7")
+	got := lintText(t, "# ROCm 7\nexport NCCL_MIN_NCHANNELS=112 NCCL_DMABUF_ENABLE=1 NCCL_GDR_FLUSH_DISABLE=1 NCCL_BUFFSIZE=4M NCCL_MIN_CHANNEL=3 NCCL_DEBUG=DEBUG NCCL_TREE_THRESHOLD=0 NCCL_IB_HCA=mlx5_6 NCCL_FLUSH_MINE=1\n", FormatShell, "2.30.7")
 	for _, want := range []string{
 		"NCCL_MIN_NCHANNELS=112: " + not, "NCCL_DMABUF_ENABLE=1: " + not, "NCCL_GDR_FLUSH_DISABLE=1: " + not, "NCCL_BUFFSIZE=4M: refused",
 		"NCCL_MIN_CHANNEL=***: unknown_variable (warning)", "NCCL_DEBUG=DEBUG: misread (warning)", "NCCL_TREE_THRESHOLD=0: " + not,
+		"NCCL_IB_HCA=mlx5_6: works\n", "NCCL_FLUSH_MINE=***: not_nccl (info): No release of NCCL up to 2.30.7 reads it; whether RCCL does is not known\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -72,6 +73,22 @@ func TestNewerRelease(t *testing.T) {
 		"NCCL_TIMEOUT=3":      "unknown_variable (warning)",
 	} {
 		if got := lintText(t, text+"\n", FormatConf, "2.31.2"); !strings.Contains(got, want) {
+			t.Errorf("%s: want %q\n%s", text, want, got)
+		}
+	}
+}
+
+// Names of interfaces are none of devices, and ^ is for a whole list.
+func TestNamesInLists(t *testing.T) {
+	for text, want := range map[string]string{
+		"NCCL_IB_HCA=ib0":                          "misread (warning): ib0 is the name of a network interface",
+		"NCCL_IB_HCA==mlx5_0,ens9np0:1":            "misread (warning): ens9np0 is",
+		"NCCL_IB_HCA=ibp12s0,rocep1s0f0,mlx5_bond": "works\n",
+		"NCCL_SOCKET_IFNAME=ib0,bond0":             "works\n",
+		"NCCL_SOCKET_IFNAME=^lo,^virbr":            "misread (warning): ^ counts at the beginning alone, for the whole list: ^virbr is a name that nothing has -> NCCL_SOCKET_IFNAME=^lo,virbr\n",
+		"NCCL_SOCKET_IFNAME=^lo,virbr":             "works\n",
+	} {
+		if got := lintText(t, text+"\n", FormatEnv, "2.30.7"); !strings.Contains(got, want) {
 			t.Errorf("%s: want %q\n%s", text, want, got)
 		}
 	}
