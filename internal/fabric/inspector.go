@@ -21,7 +21,7 @@ type Refusal string
 const (
 	RefusedNotRegular Refusal = "not_regular" // a link, a folder, a FIFO, or a file with several names
 	RefusedTooLarge   Refusal = "too_large"   // longer than the reader takes; not of logs
-	RefusedMalformed  Refusal = "malformed"   // has lines that Inspector does not write; not of logs
+	RefusedMalformed  Refusal = "malformed"   // has lines, none of which Inspector writes; not of logs
 	RefusedTooMany    Refusal = "too_many"    // more than the reader takes of one owner
 	// the kernel refused, someone has a lease on it, or it is on a mount that might not answer
 	RefusedUnreadable Refusal = "unreadable"

@@ -3,7 +3,8 @@
 // Package inspector reads the files of NCCL Inspector, the profiler plugin that NCCL ships: those of its
 // Prometheus mode (NCCL 2.29.3 and later, nccl_inspector_metrics_<GPU UUID>.prom) and those of its JSON mode
 // (2.28 and later, <host>-pid<pid>.log). The formats are those of inspector_prom.cc and inspector_json.cc in
-// https://github.com/NVIDIA/nccl.
+// https://github.com/NVIDIA/nccl, of JSON v4.0 to v4.4. From v4.3 on a line with the header of a communicator stands
+// before its records; a sample of a large file has the records behind such a line alone. An odd line costs itself.
 //
 // Jobs write the files, so nothing in them is trusted: only regular files with one name are read, without following
 // links, in the folder and the folders in it; sizes, lines and numbers of files are bounded, and divided

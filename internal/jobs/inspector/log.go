@@ -30,6 +30,7 @@ type appended struct {
 	latest map[kind]latest
 	totals map[operation]*fabric.CollectiveTotal
 	last   map[sequence]uint64 // number of the last collective
+	origin origin              // of what is appended next
 }
 
 // latest is what the last reading that had records of a kind said of it.
@@ -67,22 +68,25 @@ func (a *appended) read(f io.ReaderAt, size, most int64, now time.Time) (fabric.
 	if err != nil || refused != "" || end == from {
 		return refused, err
 	}
-	var records []record
-	var seen int64
+	l := lines{}
+	at := a.origin
 	for _, s := range sections(from, end, most) {
-		n, ok, err := s.read(f, known && s.from == from, &records)
-		if err != nil {
+		if !known || s.from != from {
+			at = origin{}
+		}
+		if err := l.read(f, s, known && s.from == from, &at); err != nil {
 			return "", err
 		}
-		if !ok {
-			a.offset = end
-			return fabric.RefusedMalformed, nil
+		if a.origin = at; s.end != end {
+			a.origin = origin{}
 		}
-		seen += n
 	}
 	a.offset = end
-	if seen > 0 {
-		a.add(records, min(float64(end-from)/float64(seen), maxWeight), now)
+	if l.odd && !l.fine {
+		return fabric.RefusedMalformed, nil
+	}
+	if l.seen > 0 {
+		a.add(l.records, min(float64(end-from)/float64(l.seen), maxWeight), now)
 	}
 	return "", nil
 }
@@ -144,31 +148,40 @@ func (s section) bytes(f io.ReaderAt) ([]byte, error) {
 	return data[:n], nil
 }
 
-// read adds the records of the whole lines of a section, and returns their length. False: a line is none that
-// Inspector writes.
-func (s section) read(f io.ReaderAt, lineBegins bool, records *[]record) (int64, bool, error) {
+// lines are what was read of a file.
+type lines struct {
+	records   []record
+	seen      int64 // bytes of lines, without those whose origin was not read
+	odd, fine bool  // there are lines that Inspector does not write, and that it does
+}
+
+// read adds the records of the whole lines of a section. An odd line costs itself alone.
+func (l *lines) read(f io.ReaderAt, s section, lineBegins bool, at *origin) error {
 	data, err := s.bytes(f)
 	if err != nil {
-		return 0, false, err
+		return err
 	}
 	if s.from > 0 && !lineBegins {
 		_, data, _ = bytes.Cut(data, []byte{'\n'})
 	}
-	all := int64(0)
 	for {
 		line, rest, whole := bytes.Cut(data, []byte{'\n'})
 		if !whole {
-			return all, true, nil
+			return nil
 		}
-		data, all = rest, all+int64(len(line))+1
+		data = rest
 		if len(bytes.TrimSpace(line)) == 0 {
+			l.seen += int64(len(line)) + 1
 			continue
 		}
-		r, ok := parseRecord(line)
-		if !ok {
-			return 0, false, nil
+		r, kind := parseLine(line, at)
+		l.odd, l.fine = l.odd || kind == lineOdd, l.fine || kind != lineOdd
+		if kind != linePassed || at.known {
+			l.seen += int64(len(line)) + 1
 		}
-		*records = append(*records, r)
+		if kind == lineRecord {
+			l.records = append(l.records, r)
+		}
 	}
 }
 

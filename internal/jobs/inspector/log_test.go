@@ -261,8 +261,8 @@ func (a *appended) launchedBy(t *testing.T, line string) {
 	if a.totals == nil {
 		a.latest, a.totals, a.last = map[kind]latest{}, map[operation]*fabric.CollectiveTotal{}, map[sequence]uint64{}
 	}
-	r, ok := parseRecord([]byte(line))
-	if !ok {
+	r, kind := parseLine([]byte(line), &origin{})
+	if kind != lineRecord {
 		t.Fatal(line)
 	}
 	a.add([]record{r}, 1, time.Now())

@@ -90,85 +90,93 @@ func compareBool(a, b bool) int {
 }
 
 // parseMetrics reads a file of the Prometheus mode. A last line without an end is left out: it is being
-// written. False: the file has a line that Inspector does not write.
+// written. An odd line costs itself alone. False: no line is one that Inspector writes.
 func parseMetrics(data []byte) ([]fabric.CollectiveSample, bool) {
 	all := sums{}
+	odd, fine := false, false
 	for {
 		line, rest, whole := bytes.Cut(data, []byte{'\n'})
 		if !whole {
-			return all.samples(), len(line) <= maxLine
+			return all.samples(), len(line) <= maxLine && (fine || !odd)
 		}
-		if data = rest; len(line) > 0 && !all.addLine(line) {
-			return nil, false
+		if data = rest; len(line) > 0 && line[0] != '#' {
+			ok := all.addLine(line)
+			odd, fine = odd || !ok, fine || ok
 		}
 	}
 }
 
 // addLine adds a line such as nccl_bus_bandwidth_gbs{collective="AllReduce",message_size="4-5GB",n_nodes="2"}
-// 178.2, with more labels. It takes no escapes: Inspector writes none.
+// 178.2, with more labels. It takes no escapes: Inspector writes none. Other metrics of Inspector, such as its
+// counters (NCCL_INSPECTOR_PROM_DUMP_STATS), have other labels.
 func (s sums) addLine(line []byte) bool {
 	if len(line) > maxLine {
 		return false
 	}
 	name, rest, ok := bytes.Cut(line, []byte{'{'})
-	if !ok {
-		return false
-	}
 	end := bytes.LastIndexByte(rest, '}')
-	if end < 0 {
+	if !ok || end < 0 {
 		return false
 	}
-	k, known, ok := kindOf(rest[:end])
+	l, ok := labelsOf(rest[:end])
 	value, numeric := parseFloat(bytes.TrimSpace(rest[end+1:]))
 	if !ok || !numeric {
 		return false
 	}
-	if !known {
-		return true
+	add := func(to func(*sum)) bool {
+		k, known, ok := l.kind()
+		if known {
+			to(s.of(k))
+		}
+		return ok
 	}
 	switch string(name) {
 	case "nccl_bus_bandwidth_gbs", "nccl_p2p_bus_bandwidth_gbs":
-		s.of(k).addBandwidth(value)
+		return add(func(of *sum) { of.addBandwidth(value) })
 	case "nccl_collective_exec_time_microseconds", "nccl_p2p_exec_time_microseconds":
-		s.of(k).addDuration(value)
-	case "nccl_algorithm_bandwidth_gbs": // 2.29 only
-	default: // a release that is newer than this reader may have more
-		return bytes.HasPrefix(name, []byte("nccl_"))
+		return add(func(of *sum) { of.addDuration(value) })
 	}
-	return true
+	// a release that is newer than this reader may have more
+	return bytes.HasPrefix(name, []byte("nccl_")) && len(bytes.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_")) == 0
 }
 
-// kindOf reads the labels that say what was measured. Those that jobs choose, such as comm_name, are passed
-// over. ok: they are labels. known: and name a kind.
-func kindOf(labels []byte) (k kind, known, ok bool) {
-	var operation, size, nodes []byte
-	for len(labels) > 0 {
-		name, rest, found := bytes.Cut(labels, []byte(`="`))
+// labels say what was measured.
+type labels struct{ operation, size, nodes []byte }
+
+// labelsOf reads labels. Those that jobs choose, such as comm_name, are passed over. ok: they are labels.
+func labelsOf(text []byte) (l labels, ok bool) {
+	for len(text) > 0 {
+		name, rest, found := bytes.Cut(text, []byte(`="`))
 		if !found {
-			return k, false, false
+			return l, false
 		}
 		value, more, found := bytes.Cut(rest, []byte(`",`))
 		if !found {
 			if value, found = bytes.CutSuffix(rest, []byte{'"'}); !found {
-				return k, false, false
+				return l, false
 			}
 		}
-		labels = more
+		text = more
 		switch string(name) {
 		case "collective", "p2p_operation":
-			operation = value
+			l.operation = value
 		case "message_size":
-			size = value
+			l.size = value
 		case "n_nodes":
-			nodes = value
+			l.nodes = value
 		}
 	}
-	bytesOf, ok := parseSize(size)
-	count, err := strconv.ParseUint(string(nodes), 10, 31)
+	return l, true
+}
+
+// kind is the key of what the labels are of. ok: they have a size and a number of nodes. known: and name a kind.
+func (l labels) kind() (k kind, known, ok bool) {
+	size, ok := parseSize(l.size)
+	count, err := strconv.ParseUint(string(l.nodes), 10, 31)
 	if !ok || err != nil {
 		return k, false, false
 	}
-	k, known = makeKind(string(operation), bytesOf, count)
+	k, known = makeKind(string(l.operation), size, count)
 	return k, known, true
 }
 

@@ -27,15 +27,68 @@ var (
 
 type keys struct{ operation, number, size, duration, bandwidth string }
 
-// parseRecord reads a line of the JSON mode. False: Inspector does not write such a line. It looks for keys
-// where a parser of JSON would take ten times as long: Inspector writes no blanks (json.cc), and no text has
-// a quoted key in it, since quotes are escaped.
-func parseRecord(line []byte) (r record, ok bool) {
+// lineKind is what a line of the JSON mode is.
+type lineKind uint8
+
+const (
+	lineOdd    lineKind = iota // none that Inspector writes
+	linePassed                 // one that says nothing of interest
+	lineRecord
+)
+
+// origin is what the header of a line says. From v4.3 on it stands before the records of a communicator alone,
+// in a line with the counts of records (dump_stats).
+type origin struct {
+	known              bool
+	nodes              uint64
+	communicator, rank uint64
+}
+
+func parseOrigin(header []byte) (o origin) {
+	o.nodes, o.known = whole(header, `"nnodes":`)
+	o.communicator, _ = strconv.ParseUint(string(bytes.TrimSuffix(value(header, `"id":"0x`), []byte{'"'})), 16, 64)
+	o.rank, _ = whole(header, `"rank":`)
+	return o
+}
+
+// parseLine reads a line of the JSON mode, behind lines whose origin is at. It looks for keys where a parser of
+// JSON would take ten times as long: Inspector writes no blanks (json.cc), and no text has a quoted key in it,
+// since quotes are escaped.
+func parseLine(line []byte, at *origin) (r record, kind lineKind) {
 	line = bytes.TrimSpace(line)
-	header, perf, found := bytes.Cut(line, []byte(`_perf":{`))
-	if !found || !bytes.HasPrefix(header, []byte(`{"header":{`)) || !bytes.HasSuffix(perf, []byte(`}}`)) {
-		return r, false
+	if !bytes.HasSuffix(line, []byte(`}}`)) {
+		return r, lineOdd
 	}
+	of := *at
+	header, body, perf := bytes.Cut(line, []byte(`_perf":{`))
+	if has := bytes.HasPrefix(line, []byte(`{"header":{`)); has {
+		of = parseOrigin(header)
+		if _, _, stats := bytes.Cut(header, []byte(`"dump_stats":{`)); stats && !perf && of.known {
+			*at = of
+			return r, linePassed
+		}
+		if !of.known {
+			return r, lineOdd
+		}
+	} else if bytes.HasPrefix(line, []byte(`{"proxy_trace":{`)) {
+		return r, linePassed
+	} else if bare := len(header) == len(`{"coll`) || len(header) == len(`{"p2p`); !bare {
+		return r, lineOdd
+	}
+	if !perf {
+		return r, lineOdd
+	}
+	if r, perf = parseRecord(header, body, of); !perf {
+		return r, lineOdd
+	}
+	if !of.known { // the line with the header was not read
+		return r, linePassed
+	}
+	return r, lineRecord
+}
+
+// parseRecord reads the part of a line that is of one operation. False: Inspector does not write it.
+func parseRecord(header, perf []byte, of origin) (r record, ok bool) {
 	key := collKeys
 	if r.sequential = bytes.HasSuffix(header, []byte(`"coll`)); !r.sequential {
 		if key = p2pKeys; !bytes.HasSuffix(header, []byte(`"p2p`)) {
@@ -45,8 +98,7 @@ func parseRecord(line []byte) (r record, ok bool) {
 	size, sized := decimal(perf, key.size)
 	duration, timed := decimal(perf, key.duration)
 	number, numbered := whole(perf, key.number)
-	nodes, counted := whole(header, `"nnodes":`)
-	if !sized || !timed || !numbered || !counted {
+	if !sized || !timed || !numbered {
 		return r, false
 	}
 	if r.bandwidth, ok = decimal(perf, key.bandwidth); !ok && string(value(perf, key.bandwidth)) != `"nan"` {
@@ -54,11 +106,8 @@ func parseRecord(line []byte) (r record, ok bool) {
 	}
 	r.duration, r.number = duration, number
 	operation, _, _ := bytes.Cut(after(perf, key.operation), []byte{'"'})
-	r.kind, r.known = makeKind(string(operation), size, nodes)
-	r.sequence.communicator, _ = strconv.ParseUint(string(bytes.TrimSuffix(value(header, `"id":"0x`), []byte{'"'})), 16,
-		64)
-	r.sequence.rank, _ = whole(header, `"rank":`)
-	r.sequence.collective = r.collective
+	r.kind, r.known = makeKind(string(operation), size, of.nodes)
+	r.sequence = sequence{of.communicator, of.rank, r.collective}
 	return r, true
 }
 
