@@ -29,8 +29,9 @@ func (in *Input) parseManifest(data []byte) error {
 	read, left := false, maxDocuments
 	for line, text := range documents(data) {
 		list, err := decode(text, &left)
-		if err != nil && template().Match(text) {
-			if list, err = decode(withoutTemplates(text), &left); err != nil || directive().Match(text) {
+		if err != nil && isTemplate(text) {
+			plain, whole := withoutTemplates(text)
+			if list, err = decode(plain, &left); err != nil || !whole {
 				read, flawed = true, append(flawed, line+1)
 			}
 		}
@@ -116,26 +117,46 @@ func placeOf(err error, before int) string {
 	return "it is neither"
 }
 
-var (
-	template = lazyregexp.New(`\$\{[^{}\n]*\}|\{\{[^\n]*?\}\}`)
-	// directive is a line that a template has for itself.
-	directive = lazyregexp.New(`(?m)^[ \t]*\{\{[^\n]*\}\}[ \t\r]*$`)
-)
+// isTemplate reports whether something fills in a part of a text.
+func isTemplate(text []byte) bool {
+	return bytes.Contains(text, []byte("${")) || bytes.Contains(text, []byte("{{"))
+}
 
 // withoutTemplates puts words that are as long in place of what a template fills in. They begin with $, which
-// says that they are not known, and keep its letters.
-func withoutTemplates(text []byte) []byte {
-	text = directive().ReplaceAllFunc(text, func(line []byte) []byte {
-		return append([]byte{'#'}, bytes.Repeat([]byte{'_'}, len(line)-1)...)
-	})
-	return template().ReplaceAllFunc(text, func(one []byte) []byte {
-		return append([]byte{'$'}, bytes.Map(func(c rune) rune {
-			if c < 128 && isWordByte(byte(c)) {
-				return c
+// says that they are not known, and keep its letters. Lines that a template has for itself become comments: then
+// whole is false.
+func withoutTemplates(text []byte) (plain []byte, whole bool) {
+	plain, whole = bytes.Clone(text), true
+	at := 0
+	for line := range bytes.Lines(text) {
+		own := plain[at : at+len(line)]
+		at += len(line)
+		if bare := bytes.TrimSpace(line); bytes.HasPrefix(bare, []byte("{{")) && bytes.HasSuffix(bare, []byte("}}")) {
+			own[bytes.IndexByte(own, '{')], whole = '#', false
+			continue
+		}
+		for _, bounds := range [][2]string{{"${", "}"}, {"{{", "}}"}} {
+			for from := 0; ; {
+				begin := bytes.Index(own[from:], []byte(bounds[0]))
+				if begin < 0 {
+					break
+				}
+				begin += from
+				length := bytes.Index(own[begin:], []byte(bounds[1]))
+				if length < 0 {
+					break
+				}
+				from = begin + length + len(bounds[1])
+				for i := begin; i < from; i++ {
+					if !isWordByte(own[i]) {
+						own[i] = '_'
+					}
+				}
+				own[begin] = '$'
 			}
-			return '_'
-		}, one[1:])...)
-	})
+		}
+	}
+	return plain, whole
 }
 
 // chosenDefault matches ${NAME:-value}, as Compose and shells have it.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -53,23 +54,28 @@ func (in *Input) countNodes(words []word) {
 	if len(words) == 0 || slices.Contains(notJobs, words[0].text) {
 		return
 	}
-	begins := func(names []string) bool {
-		return slices.ContainsFunc(words, func(w word) bool { return slices.Contains(names, path.Base(w.text)) })
+	begins := func(names []string) func() bool {
+		return sync.OnceValue(func() bool {
+			return slices.ContainsFunc(words, func(w word) bool { return slices.Contains(names, path.Base(w.text)) })
+		})
 	}
 	inSlurm, launched := begins(slurm), begins(launchers)
 	for i, w := range words {
+		if len(w.text) < 2 || w.text[0] != '-' {
+			continue
+		}
 		option, value, joined := strings.Cut(w.text, "=")
 		if !joined && i+1 < len(words) {
 			value = words[i+1].text
 		}
-		if rest, is := strings.CutPrefix(w.text, "-N"); is && inSlurm && rest != "" {
+		if rest, is := strings.CutPrefix(w.text, "-N"); is && rest != "" && inSlurm() {
 			option, value = "-N", rest
 		}
 		text := option + " " + value
 		switch {
-		case slices.Contains(countOptions, option), option == "-N" && inSlurm:
+		case slices.Contains(countOptions, option), option == "-N" && inSlurm():
 			in.noteNodes(w.line, text, value)
-		case launched && slices.Contains(hostOptions, option):
+		case slices.Contains(hostOptions, option) && launched():
 			hosts := map[string]bool{}
 			for host := range strings.SplitSeq(value, ",") {
 				name, _, _ := strings.Cut(host, ":")

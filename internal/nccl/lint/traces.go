@@ -4,7 +4,8 @@ package lint
 
 import (
 	"bytes"
-	"regexp"
+	"maps"
+	"slices"
 
 	"gpufabric_exporter/internal/lazyregexp"
 )
@@ -21,27 +22,35 @@ const (
 
 // traces are texts in an input that show which software the job uses: names of variables, images, files and
 // resources. Where none of them is, nothing is known.
-var traces = []struct {
-	software string
-	text     func() *regexp.Regexp
-}{
-	{ofEFA, lazyregexp.New(`\bFI_EFA_|\bFI_PROVIDER\W+(?:value\W+)?efa\b|\baws-ofi-nccl|libnccl-net-ofi|/amazon/efa\b|amazonaws\.com/efa\b`)},
-	{ofLibfabric, lazyregexp.New(`\bFI_PROVIDER\W+(?:value\W+)?(?:cxi|verbs|psm\d?|opx)\b`)},
-	{ofTCPXO, lazyregexp.New(`(?i)\bNCCL_FASTRAK_|tcpxo\b|gpudirecttcpx-dev\b`)},
-	{ofTCPX, lazyregexp.New(`\bNCCL_GPUDIRECTTCPX_|gpudirect-tcpx\b|nccl-plugin-gpudirecttcpx:`)},
-	{ofGIB, lazyregexp.New(`\bNCCL_NET\W+(?:value\W+)?gIB\b|/gib/|nccl-plugin-gib\b`)},
-	{ofRCCL, lazyregexp.New(`\b(?:RCCL|HSA|MIOPEN)_[A-Z]|\bHIP_FORCE_|\blibrccl|\bROCm\b|\brocm/|/opt/rocm|/dev/kfd\b|\bamd\.com/gpu\b`)},
+var traces = map[string][]string{
+	ofEFA:   {"FI_EFA_", "aws-ofi-nccl", "libnccl-net-ofi", "/amazon/efa", "amazonaws.com/efa"},
+	ofTCPXO: {"NCCL_FASTRAK_", "tcpxo", "TCPXO", "gpudirecttcpx-dev"},
+	ofTCPX:  {"NCCL_GPUDIRECTTCPX_", "/gpudirect-tcpx/", "nccl-plugin-gpudirecttcpx:"},
+	ofGIB:   {"gIB", "/gib/", "nccl-plugin-gib"},
+	ofRCCL: {
+		"RCCL_", "HSA_", "MIOPEN_", "HIP_FORCE_", "librccl", "ROCm", "rocm/", "/opt/rocm", "/dev/kfd", "amd.com/gpu",
+	},
 }
+
+// provider is how a text chooses a network of libfabric.
+var provider = lazyregexp.New(`FI_PROVIDER\W{1,16}(?:value\W{1,8})?(efa|cxi|verbs|psm\d?|opx)\b`)
 
 // trace notes which software an input shows.
 func (in *Input) trace(data []byte) {
 	if !bytes.Contains(data, []byte("NCCL_")) {
 		return
 	}
-	for _, t := range traces {
-		if t.text().Match(data) {
-			in.traces = append(in.traces, t.software)
+	for _, software := range slices.Sorted(maps.Keys(traces)) {
+		if slices.ContainsFunc(traces[software], func(text string) bool { return bytes.Contains(data, []byte(text)) }) {
+			in.traces = append(in.traces, software)
 		}
 	}
-	in.tcpxo, in.sourcesTCPXO = tcpxoRelease(data, tcpxoImage()), tcpxoSources().Match(data)
+	if chosen := provider().FindSubmatch(data); chosen != nil {
+		network := ofLibfabric
+		if string(chosen[1]) == "efa" {
+			network = ofEFA
+		}
+		in.traces = append(in.traces, network)
+	}
+	in.tcpxo, in.sourcesTCPXO = tcpxoRelease(data), bytes.Contains(data, []byte("nccl-env-profile"))
 }

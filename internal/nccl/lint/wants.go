@@ -4,7 +4,6 @@ package lint
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,14 +90,11 @@ var tcpxoProfiles = []tcpxoProfile{
 	{12, newestTCPXO, "_nvlstree", []string{"NCCL_PROTO=Simple,LL128", "NCCL_NVLSTREE_MAX_CHUNKSIZE=131072"}},
 }
 
-var (
-	tcpxoImage   = lazyregexp.New(`nccl-plugin-gpudirecttcpx-dev:v1\.0\.(\d{1,2})\b`)
-	tcpxoSources = lazyregexp.New(`nccl-env-profile`)
-)
+var tcpxoImage = lazyregexp.New(`nccl-plugin-gpudirecttcpx-dev:v1\.0\.(\d{1,2})\b`)
 
 // tcpxoRelease is the number in v1.0.number of the plugin's image in a text; below 0: it is not there.
-func tcpxoRelease(text []byte, image *regexp.Regexp) int {
-	m := image.FindSubmatch(text)
+func tcpxoRelease(text []byte) int {
+	m := tcpxoImage().FindSubmatch(text)
 	if m == nil {
 		return -1
 	}
