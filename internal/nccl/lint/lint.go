@@ -36,7 +36,7 @@ const (
 	Unknown        Verdict = "unknown_variable" // nothing is known to read it
 	Misread        Verdict = "misread"          // NCCL takes something else than what is written
 	Refused        Verdict = "refused"          // the job does not start or does not run with it
-	WrongHere      Verdict = "wrong_here"       // it does not fit the node
+	WrongHere      Verdict = "wrong_here"       // it does not fit the node, the container or the job
 	Undecided      Verdict = "undecided"        // the value, or a fact of the node that decides, is not known
 )
 
@@ -60,7 +60,7 @@ func (v Verdict) Meaning() string {
 		Unknown:        "Neither NCCL nor any software that lint knows reads the variable.",
 		Misread:        "NCCL takes another value than the one that is written.",
 		Refused:        "The job does not start, or does not run, with the setting.",
-		WrongHere:      "The setting does not fit the node.",
+		WrongHere:      "The setting does not fit the node, the container or the job.",
 		Undecided:      "What becomes of the setting depends on something that lint does not know.",
 	}[v]
 }
