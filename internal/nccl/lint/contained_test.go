@@ -101,6 +101,7 @@ func TestPods(t *testing.T) {
 		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    devices: [/dev/infiniband]\n    ulimits: {memlock: {soft: 1024, hard: 2048}}\n", "limit"},
 		{"services:\n  a:\n    environment: [NCCL_SOCKET_IFNAME=ens9]\n    network_mode: host\n", ""},
 		{"services:\n  a:\n    environment: [NCCL_SOCKET_IFNAME=ens9]\n", "network"},
+		{"services:\n  a:\n    environment: [NCCL_SOCKET_IFNAME=ens9]\n    networks: [host]\n", ""},
 		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    extends: b\n", ""},
 		{ // what a launcher sets counts where the GPUs are
 			"kind: MPIJob\nlauncher:\n  containers:\n  - args: [mpirun, -x, NCCL_IB_HCA=mlx5_6]\nworker:\n  containers:\n  - " + gpu + "\n", "device",

@@ -160,11 +160,11 @@ func service(n *yaml.Node) container {
 	set("devices", c.device)
 	set("volumes", c.mount)
 	set("cap_add", c.capability)
-	for _, key := range []string{"extends", "device_cgroup_rules", "networks"} {
-		if field(n, key) != nil {
-			c.open = c.open || key != "networks"
-			c.network = c.network || key == "extends"
-		}
+	for _, key := range []string{"extends", "device_cgroup_rules"} {
+		c.open = c.open || field(n, key) != nil
+	}
+	for _, key := range []string{"extends", "networks"} { // which may be that of the host
+		c.network = c.network || field(n, key) != nil
 	}
 	if limits := field(n, "ulimits"); limits != nil {
 		if limit := field(limits, "memlock"); limit != nil {

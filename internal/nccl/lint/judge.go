@@ -182,8 +182,8 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 	ofNCCL := len(advice) > 0 || isDefault(s, v) || v.Status == settings.StatusRemoved
 	for _, f := range settings.CheckValue(s.Setting) {
 		one, matters := valueFinding(f, s, version)
-		ofNCCL = ofNCCL || f.Rule == settings.RuleOutOfRange
-		if matters && !(s.rccl && f.Rule == settings.RuleOutOfRange) {
+		limit := f.Rule == settings.RuleOutOfRange && v.Above != settings.OutsideCut && v.Above != settings.OutsideDevice // of verbs
+		if ofNCCL = ofNCCL || limit; matters && !(s.rccl && limit) {
 			list = append(list, one)
 		}
 	}
