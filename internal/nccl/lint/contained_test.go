@@ -86,6 +86,7 @@ func TestPods(t *testing.T) {
 		{pod("", "x: y"), ""},
 		{pod("", "resources: {limits: {nvidia.com/gpu: 8, rdma/ib: 1}}"), "memory"},
 		{pod("", "resources: {limits: {nvidia.com/gpu: 8, nvidia.com/hostdev: 8}}\n    securityContext: {capabilities: {add: [IPC_LOCK]}}"), ""},
+		{pod("", "resources: {limits: {nvidia.com/gpu: 8, github.com/fuse: 1}}"), ""},
 		{pod("", "resources: {limits: {nvidia.com/mig-1g.5gb: 1}}"), "device"},
 		{pod("", "resources: {limits: {amd.com/gpu: 8}}"), "device"},
 		{pod("", gpu+"\n    securityContext: {privileged: true}"), ""},
@@ -103,6 +104,8 @@ func TestPods(t *testing.T) {
 		{"services:\n  a:\n    environment: [NCCL_SOCKET_IFNAME=ens9]\n", "network"},
 		{"services:\n  a:\n    environment: [NCCL_SOCKET_IFNAME=ens9]\n    networks: [host]\n", ""},
 		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    extends: b\n", ""},
+		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    deploy: {resources: {reservations: {devices: [{driver: nvidia}]}}}\n", "device"},
+		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    deploy: {resources: {reservations: {devices: [{driver: cdi}]}}}\n", ""},
 		{ // what a launcher sets counts where the GPUs are
 			"kind: MPIJob\nlauncher:\n  containers:\n  - args: [mpirun, -x, NCCL_IB_HCA=mlx5_6]\nworker:\n  containers:\n  - " + gpu + "\n", "device",
 		},

@@ -30,8 +30,10 @@ type container struct {
 func (c *container) whole() { c.open, c.devices, c.locks = true, true, true }
 
 var (
-	// gpuResource are resources of Kubernetes that are GPUs. Other resources of device plugins may be RDMA devices.
-	gpuResource = lazyregexp.New(`/(?:[a-z]*gpu|mig-|pgpu|vgpu|neuron|tpu)`)
+	// gpuResource are resources of Kubernetes that are GPUs, and rdmaResource RDMA devices. Others of device plugins
+	// may be either.
+	gpuResource  = lazyregexp.New(`/(?:[a-z]*gpu|mig-)`)
+	rdmaResource = lazyregexp.New(`rdma|infiniband|/ib|hca|roce|/efa|mlx|mellanox|hostdev|nic|sriov`)
 	// rdmaFiles are those of RDMA devices, or all devices.
 	rdmaFiles = lazyregexp.New(`^/dev(/infiniband.*)?/?$`)
 	// injects are variables by which container runtimes give devices.
@@ -82,6 +84,8 @@ func podContainer(pod container, n *yaml.Node) container {
 			case !strings.Contains(key, "/"):
 			case gpuResource().MatchString(key):
 				c.gpus = true
+			case !rdmaResource().MatchString(key):
+				c.open = true
 			default:
 				c.devices = true
 				c.locks = c.locks || strings.HasSuffix(key, "/efa") // nodes for EFA let containers lock memory
@@ -163,6 +167,12 @@ func service(n *yaml.Node) container {
 	for _, key := range []string{"extends", "device_cgroup_rules"} {
 		c.open = c.open || field(n, key) != nil
 	}
+	if devices := below(n, "deploy", "resources", "reservations", "devices"); devices != nil {
+		for _, one := range devices.Content {
+			driver := field(one, "driver")
+			c.open = c.open || driver != nil && driver.Value == "cdi"
+		}
+	}
 	for _, key := range []string{"extends", "networks"} { // which may be that of the host
 		c.network = c.network || field(n, key) != nil
 	}
@@ -175,6 +185,16 @@ func service(n *yaml.Node) container {
 		}
 	}
 	return c
+}
+
+// below returns what stands below keys in each other, or nil.
+func below(n *yaml.Node, keys ...string) *yaml.Node {
+	for _, key := range keys {
+		if n = field(n, key); n == nil {
+			break
+		}
+	}
+	return n
 }
 
 // device notes a device of a container: a path, or one that a list of the runtime has (CDI).
