@@ -36,7 +36,8 @@ func TestMarkers(t *testing.T) {
 	}{
 		"v4.2": {
 			marker("v4.2", 1, 2, 1) + coll30(1, "AllReduce", 5, 1<<28, 100, 1_000_000), coll30(1, "AllReduce", 6, 1<<28, 100, 1_000_000),
-			[]string{"AllReduce from_256MiB nodes 100 GB/s 1s"}, []string{"AllReduce 2 recorded 2 launched 2 s"},
+			[]string{"AllReduce from_256MiB nodes 100 GB/s 1s"},
+			[]string{"AllReduce 2 recorded 2 launched 2 s"},
 		},
 		"v4.4": {
 			marker("v4.4", 1, 1, 2) + bare("AllReduce", 5, 100, 1_000_000) + proxyLine, bare("AllReduce", 6, 100, 1_000_000) + marker("v4.4", 2, 2, 1) + bare("AllGather", 9, 50, 500_000),
@@ -46,7 +47,8 @@ func TestMarkers(t *testing.T) {
 		"without a marker": {bare("AllReduce", 5, 100, 1_000_000), marker("v4.3", 1, 2, 0), nil, nil},
 		"odd lines": {
 			"Traceback\n" + marker("v4.3", 1, 2, 2) + "{\"coll_perf\":{}}\n[[[\n" + bare("Reduce", 5, 100, 1_000_000), "\x00\x1b[2J\n" + bare("Reduce", 6, 100, 1_000_000),
-			[]string{"Reduce from_256MiB nodes 100 GB/s 1s"}, []string{"Reduce 2 recorded 2 launched 2 s"},
+			[]string{"Reduce from_256MiB nodes 100 GB/s 1s"},
+			[]string{"Reduce 2 recorded 2 launched 2 s"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

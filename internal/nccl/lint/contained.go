@@ -68,14 +68,16 @@ var (
 		Finding{
 			Ignored, verdict.Warning, "The container has no RDMA device: NCCL goes on over TCP, without an error",
 			"give it the devices: --device /dev/infiniband, or devices of Compose",
-		}, "request the resource that is the RDMA device in this cluster, such as rdma/name",
+		},
+		"request the resource that is the RDMA device in this cluster, such as rdma/name",
 	}
 	needsLimit = need{
 		func(c container) bool { return c.devices && !c.locks && c.locked > 0 && c.locked < 1<<30 },
 		Finding{
 			WrongHere, verdict.Warning, "The container may lock too little memory: NCCL fails when it registers its buffers",
 			"--ulimit memlock=-1",
-		}, "",
+		},
+		"",
 	}
 	needsMemory = need{
 		func(c container) bool { return c.devices && !c.locks && !c.open && c.locked == 0 },
@@ -83,7 +85,8 @@ var (
 			Undecided, verdict.Info,
 			"How much memory the container may lock depends on its runtime: with too little, NCCL fails when it registers its buffers",
 			"--ulimit memlock=-1",
-		}, "add the capability IPC_LOCK, unless the nodes let containers lock memory",
+		},
+		"add the capability IPC_LOCK, unless the nodes let containers lock memory",
 	}
 	needsNetwork = need{
 		func(c container) bool { return !c.network },
@@ -91,7 +94,8 @@ var (
 			WrongHere, verdict.Warning,
 			"The container has a network of its own, whose interface is eth0: NCCL finds none of that name, and does not start",
 			"--network host, or NCCL_SOCKET_IFNAME=eth0",
-		}, "hostNetwork: true, or NCCL_SOCKET_IFNAME=eth0",
+		},
+		"hostNetwork: true, or NCCL_SOCKET_IFNAME=eth0",
 	}
 )
 

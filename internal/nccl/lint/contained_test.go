@@ -38,7 +38,8 @@ func TestCommandsOfContainers(t *testing.T) {
 		{"--privileged", ""},
 		{"--privileged=false", "device"},
 		{"-v /dev/infiniband:/dev/infiniband", "device"},
-		{"--device nvidia.com/gpu=all", ""},
+		{"--device nvidia.com/gpu=all", "device"},
+		{"--device example.com/rdma=all", ""},
 		{"-e MELLANOX_VISIBLE_DEVICES=all", ""},
 		{"--env-file $FILE", ""},
 		{"$EXTRA_ARGS", ""},
@@ -106,6 +107,7 @@ func TestPods(t *testing.T) {
 		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    extends: b\n", ""},
 		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    deploy: {resources: {reservations: {devices: [{driver: nvidia}]}}}\n", "device"},
 		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    deploy: {resources: {reservations: {devices: [{driver: cdi}]}}}\n", ""},
+		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    deploy: {resources: {reservations: {devices: [{driver: cdi, device_ids: [nvidia.com/gpu=all]}]}}}\n", "device"},
 		{ // what a launcher sets counts where the GPUs are
 			"kind: MPIJob\nlauncher:\n  containers:\n  - args: [mpirun, -x, NCCL_IB_HCA=mlx5_6]\nworker:\n  containers:\n  - " + gpu + "\n", "device",
 		},

@@ -169,8 +169,16 @@ func service(n *yaml.Node) container {
 	}
 	if devices := below(n, "deploy", "resources", "reservations", "devices"); devices != nil {
 		for _, one := range devices.Content {
-			driver := field(one, "driver")
-			c.open = c.open || driver != nil && driver.Value == "cdi"
+			driver, ids := field(one, "driver"), field(one, "device_ids")
+			switch {
+			case driver == nil || driver.Value != "cdi":
+			case ids == nil:
+				c.open = true
+			default:
+				for _, id := range wordsOf(ids.Content) {
+					c.device(id.text)
+				}
+			}
 		}
 	}
 	for _, key := range []string{"extends", "networks"} { // which may be that of the host
@@ -203,7 +211,7 @@ func (c *container) device(value string) {
 	switch {
 	case rdmaFiles().MatchString(path):
 		c.devices = true
-	case !strings.HasPrefix(path, "/"):
+	case !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "nvidia.com/gpu"):
 		c.open = true
 	}
 }
@@ -265,4 +273,7 @@ func takesValue(words []word, i int) bool {
 var ofImage = lazyregexp.New(`(?i)ima?ge?|container|tag`)
 
 // alone are options of engines without a value.
-var alone = []string{"-d", "-i", "-t", "-it", "-ti", "-itd", "-dit", "-td", "--rm", "--detach", "--interactive", "--tty", "--init", "--privileged"}
+var alone = []string{
+	"-d", "-i", "-t", "-it", "-ti", "-itd", "-dit", "-td", "--rm", "--detach", "--interactive", "--tty", "--init",
+	"--privileged",
+}

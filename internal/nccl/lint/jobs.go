@@ -98,8 +98,9 @@ func (j job) void(in *Input, lines []Line) {
 
 // replace adds a finding to a line in place of notes on a value that does not count.
 func replace(l *Line, f Finding) {
+	notes := []Verdict{NotRecommended, Deprecated, Default, Works}
 	l.Findings = slices.DeleteFunc(l.Findings, func(o Finding) bool {
-		return !o.Severity.AtLeast(verdict.Warning) && slices.Contains([]Verdict{NotRecommended, Deprecated, Default, Works}, o.Verdict)
+		return !o.Severity.AtLeast(verdict.Warning) && slices.Contains(notes, o.Verdict)
 	})
 	add(l, f)
 }

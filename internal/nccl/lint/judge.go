@@ -56,17 +56,8 @@ func judgeSetting(file string, s setting, version Version) Line {
 // judgeVariable says whether the release reads the variable and, if so, what it makes of the value.
 func judgeVariable(s setting, v settings.Variable, known bool, version Version) []Finding {
 	switch {
-	case !known && version.After(settings.NewestNCCL):
-		f := unknownVariable(s)
-		return []Finding{{
-			Undecided, verdict.Info, fmt.Sprintf("%s. Whether %s does is not known", f.Reason, version), f.Better,
-		}}
-	case !known && s.rccl && settings.Similar(s.Name) == "":
-		return []Finding{{
-			Foreign, verdict.Info, "No release of NCCL up to " + settings.NewestNCCL + " reads it; whether RCCL does is not known", "",
-		}}
 	case !known:
-		return []Finding{unknownVariable(s)}
+		return []Finding{unknownVariable(s, version)}
 	case s.rccl && (v.Status == settings.StatusCurrent || v.Status == settings.StatusRemoved):
 		return judgeValue(s, v, version)
 	}
@@ -146,10 +137,25 @@ func instead(v settings.Variable, s setting) string {
 	return "use " + v.Instead
 }
 
-func unknownVariable(s setting) Finding {
-	if near := settings.Similar(s.Name); near != "" {
+func unknownVariable(s setting, version Version) Finding {
+	near, meant := settings.Similar(s.Name), ""
+	if near != "" {
+		meant = "write " + near + " if it is meant"
+	}
+	switch {
+	case version.After(settings.NewestNCCL):
+		return Finding{
+			Undecided, verdict.Info,
+			fmt.Sprintf("No release of NCCL up to %s reads it; whether %s does is not known", settings.NewestNCCL, version), meant,
+		}
+	case s.rccl && near == "":
+		return Finding{
+			Foreign, verdict.Info,
+			fmt.Sprintf("No release of NCCL up to %s reads it; whether RCCL does is not known", settings.NewestNCCL), "",
+		}
+	case near != "":
 		return Finding{Unknown, verdict.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", settings.NewestNCCL,
-			s.Name), "write " + near + " if it is meant, else remove the line"}
+			s.Name), meant + ", else remove the line"}
 	}
 	return Finding{
 		Unknown, verdict.Info,
@@ -178,16 +184,8 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 			"NCCL gets an empty text, which is not the same as no text for every variable", remove,
 		}}
 	}
-	var list []Finding
-	ofNCCL := len(advice) > 0 || isDefault(s, v) || v.Status == settings.StatusRemoved
-	for _, f := range settings.CheckValue(s.Setting) {
-		one, matters := valueFinding(f, s, version)
-		limit := f.Rule == settings.RuleOutOfRange && v.Above != settings.OutsideCut && v.Above != settings.OutsideDevice // of verbs
-		if ofNCCL = ofNCCL || limit; matters && !(s.rccl && limit) {
-			list = append(list, one)
-		}
-	}
-	if s.rccl {
+	list, ofNCCL := checkValue(s, v, version)
+	if ofNCCL = ofNCCL || len(advice) > 0 || isDefault(s, v) || v.Status == settings.StatusRemoved; s.rccl {
 		if ofNCCL {
 			list = append(list, Finding{Works, verdict.Info, "For RCCL, not judged: its defaults and ranges are its own", ""})
 		}
@@ -230,6 +228,20 @@ func judgeValue(s setting, v settings.Variable, version Version) []Finding {
 		}
 	}
 	return list
+}
+
+// checkValue returns what a release does otherwise than the value says. ofNCCL: a limit of NCCL is among that,
+// which RCCL may have otherwise.
+func checkValue(s setting, v settings.Variable, version Version) (list []Finding, ofNCCL bool) {
+	for _, f := range settings.CheckValue(s.Setting) {
+		one, matters := valueFinding(f, s, version)
+		ofVerbs := v.Above == settings.OutsideCut || v.Above == settings.OutsideDevice
+		limit := f.Rule == settings.RuleOutOfRange && !ofVerbs
+		if ofNCCL = ofNCCL || limit; matters && (!s.rccl || !limit) {
+			list = append(list, one)
+		}
+	}
+	return list, ofNCCL
 }
 
 // interfaceName matches names of network interfaces, which are those of no RDMA device.

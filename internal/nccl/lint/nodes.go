@@ -73,6 +73,10 @@ func (in *Input) countNodes(words []word) {
 		}
 		text := option + " " + value
 		switch {
+		case option == "-l" && (words[0].text == "#PBS" || words[0].text == "qsub"): // select=2:ncpus=4
+			if kind, count, _ := strings.Cut(value, "="); kind == "select" || kind == "nodes" {
+				in.noteNodes(w.line, text, count)
+			}
 		case slices.Contains(countOptions, option), option == "-N" && inSlurm():
 			in.noteNodes(w.line, text, value)
 		case slices.Contains(hostOptions, option) && launched():

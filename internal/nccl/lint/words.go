@@ -138,6 +138,11 @@ func (k *shellReader) directives() {
 				args = append(args, word{text: strings.Trim(w, `"'`), line: number})
 			}
 		case "#BSUB", "#PBS":
+			words := []word{{text: name}}
+			for w := range strings.FieldsSeq(options) {
+				words = append(words, word{text: w, line: number})
+			}
+			k.in.countNodes(words)
 			option := map[string]string{"#BSUB": " -env ", "#PBS": " -v "}[name]
 			_, list, found := strings.Cut(" "+options, option)
 			if !found {
