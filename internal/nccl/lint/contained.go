@@ -35,12 +35,12 @@ func (in *Input) own(from int, words []word) {
 // containers returns the containers that a job runs in, as far as they are known. What a pod without GPUs
 // launches runs in those of the document that have some.
 func (j job) containers(in *Input) (list []container) {
-	at := 0
+	at, document := 0, 0
 	for _, i := range j {
-		at = max(at, in.settings[i].within)
+		at, document = max(at, in.settings[i].within), in.settings[i].document
 	}
 	if at == 0 {
-		return nil
+		return in.users(document)
 	}
 	if c := in.containers[at-1]; !c.pod || c.gpus {
 		return []container{c}
@@ -51,6 +51,30 @@ func (j job) containers(in *Input) (list []container) {
 		}
 	}
 	return list
+}
+
+// users returns the containers with GPUs whose environment is the ConfigMap of a document.
+func (in *Input) users(document int) (list []container) {
+	name, is := in.maps[document]
+	for _, c := range in.containers {
+		if is && c.gpus && slices.Contains(c.from, name) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// nodesOf returns what says that the jobs with the settings of a document have several nodes.
+func (in *Input) nodesOf(document int) (several, bool) {
+	if nodes, are := in.nodes[document]; are {
+		return nodes, true
+	}
+	for _, c := range in.users(document) {
+		if nodes, are := in.nodes[c.document]; are {
+			return nodes, true
+		}
+	}
+	return several{}, false
 }
 
 // need is something that a container needs for settings.
@@ -169,9 +193,10 @@ func (j job) wantsRDMA(in *Input) (names []string) {
 			first, at = name, i
 		}
 	}
-	i, set := j[rdmaOff]
-	if first == "" && set && len(in.nodes[in.settings[i].document].text) > 0 {
-		first = rdmaOff
+	if i, set := j[rdmaOff]; first == "" && set {
+		if _, several := in.nodesOf(in.settings[i].document); several {
+			first = rdmaOff
+		}
 	}
 	if first != "" {
 		names = append(names, first)

@@ -108,6 +108,8 @@ func TestPods(t *testing.T) {
 		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    deploy: {resources: {reservations: {devices: [{driver: nvidia}]}}}\n", "device"},
 		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    deploy: {resources: {reservations: {devices: [{driver: cdi}]}}}\n", ""},
 		{"services:\n  a:\n    environment: [NCCL_IB_HCA=mlx5_6]\n    deploy: {resources: {reservations: {devices: [{driver: cdi, device_ids: [nvidia.com/gpu=all]}]}}}\n", "device"},
+		{"kind: ConfigMap\nmetadata: {name: a}\ndata: {NCCL_IB_HCA: mlx5_6}\n---\nspec: {containers: [{" + gpu + ", envFrom: [{configMapRef: {name: a}}]}]}\n", "device"},
+		{"kind: ConfigMap\nmetadata: {name: a}\ndata: {NCCL_IB_HCA: mlx5_6}\n---\nspec: {containers: [{" + gpu + ", envFrom: [{configMapRef: {name: b}}]}]}\n", ""},
 		{ // what a launcher sets counts where the GPUs are
 			"kind: MPIJob\nlauncher:\n  containers:\n  - args: [mpirun, -x, NCCL_IB_HCA=mlx5_6]\nworker:\n  containers:\n  - " + gpu + "\n", "device",
 		},

@@ -15,8 +15,9 @@ import (
 // container is what a container gets of its host, as far as a manifest or a command line shows.
 type container struct {
 	document int
-	gpus     bool // it is known to have GPUs
-	pod      bool // of Kubernetes
+	from     []string // ConfigMaps whose entries are its environment
+	gpus     bool     // it is known to have GPUs
+	pod      bool     // of Kubernetes
 
 	open    bool // it may get devices in a way that is not looked at
 	devices bool // it has RDMA devices
@@ -94,6 +95,13 @@ func podContainer(pod container, n *yaml.Node) container {
 	}
 	if security := field(n, "securityContext"); security != nil {
 		c.secured(security)
+	}
+	if from := field(n, "envFrom"); from != nil {
+		for _, one := range from.Content {
+			if name := below(one, "configMapRef", "name"); name != nil {
+				c.from = append(c.from, name.Value)
+			}
+		}
 	}
 	if env := field(n, "env"); env != nil {
 		for _, e := range env.Content {

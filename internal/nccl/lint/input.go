@@ -67,6 +67,7 @@ type Input struct {
 	nodes        map[int]several     // what says that a job has several nodes, by document
 	traces       []string            // software that the text shows
 	containers   []container         // that are known
+	maps         map[int]string      // names of ConfigMaps, by document
 	within       int                 // the container that is read, from 1; 0: none
 	annotated    bool                // the pods that are read may get networks by annotations
 	tcpxo        int                 // the release of GPUDirect-TCPXO is v1.0.tcpxo; below 0: not known

@@ -229,6 +229,12 @@ func (in *Input) unquoted(n *yaml.Node) {
 	if kind == nil || kind.Value != "ConfigMap" && kind.Value != "Secret" {
 		return
 	}
+	if name := below(n, "metadata", "name"); name != nil {
+		if in.maps == nil {
+			in.maps = map[int]string{}
+		}
+		in.maps[in.document] = name.Value
+	}
 	for _, name := range []string{"data", "stringData"} {
 		data := field(n, name)
 		if data == nil || data.Kind != yaml.MappingNode {

@@ -92,7 +92,7 @@ func (j job) overTCP(in *Input, lines []Line) {
 		return
 	}
 	i := j[rdmaOff]
-	nodes, are := in.nodes[in.settings[i].document]
+	nodes, are := in.nodesOf(in.settings[i].document)
 	nvlink, _ := j.number(*in, "NCCL_MNNVL_ENABLE")
 	switch another := j.another(in); {
 	case another != "" && nvlink != 1:

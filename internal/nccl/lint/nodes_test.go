@@ -52,6 +52,10 @@ func TestSeveralNodes(t *testing.T) {
 		{FormatManifest, pods("Pod", "command: [torchrun, --nnodes, \"2\"]"), "line 5: --nnodes 2"},
 		{FormatManifest, pods("Pod", "args: [\"torchrun --nnodes=2\"]"), "line 5: --nnodes 2"},
 		{FormatManifest, pods("Pod", "x: {name: NNODES, value: \"2\"}"), "line 5: NNODES=2"},
+		{
+			FormatManifest, "kind: ConfigMap\nmetadata: {name: a}\ndata: {NCCL_IB_DISABLE: \"1\"}\n---\nnumNodes: 2\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}, envFrom: [{configMapRef: {name: a}}]}]}\n",
+			"line 5: numNodes 2",
+		},
 		{FormatManifest, "numNodes: 2\n---\n" + pods("Pod", "a: b"), ""},
 	} {
 		got := lintText(t, c.text, c.format, "2.30.7")
