@@ -44,6 +44,7 @@ func FuzzAppended(f *testing.F) {
 	line := coll30(1, "AllReduce", 7, 64<<20, 150, 800)
 	f.Add([]byte(line+line[:50]), []byte(line[50:]+record28("AllGather", 1<<30, `"nan"`, 7)), []byte(p2p30("Send", 512<<20, 40, 12000)))
 	f.Add([]byte(line), []byte("x\n"), []byte(line))
+	f.Add([]byte(marker("v4.4", 1, 2, 2)+bare("AllReduce", 5, 100, 9)), []byte(bare("AllReduce", 6, 100, 9)+proxyLine), []byte(marker("v4.2", 1, 1, 0)+line))
 	f.Add([]byte("\n\n"), bytes.Repeat([]byte(line), 200), []byte(line+"{"))
 	f.Fuzz(func(t *testing.T, first, second, third []byte) {
 		var a appended
