@@ -115,6 +115,8 @@ func (in *Input) countReplicas(n *yaml.Node) {
 		switch {
 		case slices.Contains(countKeys, key):
 			in.noteNodes(value.Line, key+" "+value.Value, value.Value)
+		case key == "nodes" && value.Kind == yaml.ScalarNode && field(n, "commands") != nil: // a task of dstack
+			in.noteNodes(value.Line, key+" "+value.Value, value.Value)
 		case key == "leaderWorkerTemplate":
 			if size := field(value, "size"); size != nil {
 				in.noteNodes(size.Line, "size "+size.Value, size.Value)

@@ -40,6 +40,9 @@ func clientObjects(text string) map[int][]setting {
 	return objects
 }
 
+// pythonNodes finds the number of nodes among arguments: of Lightning, Ray and Kubeflow.
+var pythonNodes = lazyregexp.New(`(?:num_nodes|nnodes)\s*=\s*(\d+)`)
+
 // parsePython reads the settings of a Python program, line by line. Comments and texts of several lines are
 // no settings; such a text that sets variables of NCCL and is no documentation is mentioned. What is indented
 // may not be reached: each indented group counts as an alternative, and of settings that are repeated
@@ -63,6 +66,9 @@ func (in *Input) parsePython(data []byte) {
 		if now := len(line) - len(code); now < indent || now > indent && now > 0 {
 			reached()
 			indent = now
+		}
+		if m := pythonNodes().FindStringSubmatch(line); m != nil && !strings.HasPrefix(code, "def ") {
+			in.noteNodes(number, m[0], m[1])
 		}
 		found := objects[number]
 		for _, m := range pythonSetting().FindAllStringSubmatch(line, -1) {
