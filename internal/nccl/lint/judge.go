@@ -11,7 +11,6 @@ import (
 
 	"gpufabric_exporter/internal/diagnose/nccl"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/lazyregexp"
 	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -58,7 +57,7 @@ func judgeVariable(s setting, v settings.Variable, known bool, version Version) 
 	switch {
 	case !known:
 		return []Finding{unknownVariable(s, version)}
-	case s.rccl && (v.Status == settings.StatusCurrent || v.Status == settings.StatusRemoved):
+	case s.rccl && (v.Status == settings.StatusCurrent || mayHave(v.Removed)):
 		return judgeValue(s, v, version)
 	}
 	switch v.Status {
@@ -115,6 +114,13 @@ func judgeVariable(s setting, v settings.Variable, known bool, version Version) 
 		})
 	}
 	return list
+}
+
+// mayHave reports whether RCCL may still read a variable that NCCL read until a release: those in use are of
+// NCCL 2.18 and later.
+func mayHave(removed string) bool {
+	last, err := fabric.ParseNCCLVersion(strings.TrimPrefix(removed, "<"))
+	return err == nil && last.AtLeast("2.18")
 }
 
 // lastRelease says which release was the last one to read a variable; with < it is the last one before that.
@@ -242,30 +248,6 @@ func checkValue(s setting, v settings.Variable, version Version) (list []Finding
 		}
 	}
 	return list, ofNCCL
-}
-
-// interfaceName matches names of network interfaces, which are those of no RDMA device.
-var interfaceName = lazyregexp.New(`^(?:ib\d+|eth\d+|en[ops]\d\w*|bond\d+)$`)
-
-// misnamed judges the names in a list of devices or interfaces.
-func misnamed(s setting, v settings.Variable) []Finding {
-	names := strings.Split(strings.TrimLeft(s.Value, "^="), ",")
-	for i, name := range names {
-		bare, _, _ := strings.Cut(name, ":")
-		switch {
-		case i > 0 && strings.HasPrefix(name, "^"):
-			return []Finding{{
-				Misread, verdict.Warning, "^ counts at the beginning alone, for the whole list: " + name + " is a name that nothing has",
-				s.Name + "=^" + strings.ReplaceAll(strings.Join(names, ","), "^", ""),
-			}}
-		case v.Type == "hcalist" && interfaceName().MatchString(bare):
-			return []Finding{{
-				Misread, verdict.Warning, bare + " is the name of a network interface, which no RDMA device has: NCCL does not take it",
-				"name the device (rdma link shows it), or remove the line",
-			}}
-		}
-	}
-	return nil
 }
 
 // adviceOn returns what is known of the value for that release.

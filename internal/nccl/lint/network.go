@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/lazyregexp"
+	"gpufabric_exporter/internal/nccl/settings"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -120,4 +121,28 @@ func (s several) at() string {
 		return s.text
 	}
 	return fmt.Sprintf("line %d: %s", s.line, s.text)
+}
+
+// interfaceName matches names of network interfaces, which are those of no RDMA device.
+var interfaceName = lazyregexp.New(`^(?:ib\d+|eth\d+|en[ops]\d\w*|bond\d+)$`)
+
+// misnamed judges the names in a list of devices or interfaces.
+func misnamed(s setting, v settings.Variable) []Finding {
+	names := strings.Split(strings.TrimLeft(s.Value, "^="), ",")
+	for i, name := range names {
+		bare, _, _ := strings.Cut(name, ":")
+		switch {
+		case i > 0 && strings.HasPrefix(name, "^"):
+			return []Finding{{
+				Misread, verdict.Warning, "^ counts at the beginning alone, for the whole list: " + name + " is a name that nothing has",
+				s.Name + "=^" + strings.ReplaceAll(strings.Join(names, ","), "^", ""),
+			}}
+		case v.Type == "hcalist" && interfaceName().MatchString(bare):
+			return []Finding{{
+				Misread, verdict.Warning, bare + " is the name of a network interface, which no RDMA device has: NCCL does not take it",
+				"name the device (rdma link shows it), or remove the line",
+			}}
+		}
+	}
+	return nil
 }

@@ -49,10 +49,10 @@ func TestTCPXO(t *testing.T) {
 // RCCL has other defaults and ranges; how a value is written and names that do not exist are judged.
 func TestRCCL(t *testing.T) {
 	const not = "works (info): For RCCL, not judged: its defaults and ranges are its own\n"
-	got := lintText(t, "# ROCm 7\nexport NCCL_MIN_NCHANNELS=112 NCCL_DMABUF_ENABLE=1 NCCL_GDR_FLUSH_DISABLE=1 NCCL_BUFFSIZE=4M NCCL_MIN_CHANNEL=3 NCCL_DEBUG=DEBUG NCCL_TREE_THRESHOLD=0 NCCL_IB_HCA=mlx5_6 NCCL_FLUSH_MINE=1 NCCL_IB_RETRY_CNT=21\n", FormatShell, "2.30.7")
+	got := lintText(t, "# ROCm 7\nexport NCCL_MIN_NCHANNELS=112 NCCL_DMABUF_ENABLE=1 NCCL_GDR_FLUSH_DISABLE=1 NCCL_BUFFSIZE=4M NCCL_MIN_CHANNEL=3 NCCL_DEBUG=DEBUG NCCL_TREE_THRESHOLD=0 NCCL_SHM_MEMCPY_MODE=2 NCCL_IB_HCA=mlx5_6 NCCL_FLUSH_MINE=1 NCCL_IB_RETRY_CNT=21\n", FormatShell, "2.30.7")
 	for _, want := range []string{
 		"NCCL_MIN_NCHANNELS=112: " + not, "NCCL_DMABUF_ENABLE=1: " + not, "NCCL_GDR_FLUSH_DISABLE=1: " + not, "NCCL_BUFFSIZE=4M: refused",
-		"NCCL_MIN_CHANNEL=***: unknown_variable (warning)", "NCCL_DEBUG=DEBUG: misread (warning)", "NCCL_TREE_THRESHOLD=0: " + not,
+		"NCCL_MIN_CHANNEL=***: unknown_variable (warning)", "NCCL_DEBUG=DEBUG: misread (warning)", "NCCL_TREE_THRESHOLD=0: ignored (warning)", "NCCL_SHM_MEMCPY_MODE=2: " + not,
 		"NCCL_IB_HCA=mlx5_6: works\n", "NCCL_IB_RETRY_CNT=21: misread (warning)", "NCCL_FLUSH_MINE=***: not_nccl (info): No release of NCCL up to 2.30.7 reads it; whether RCCL does is not known\n",
 	} {
 		if !strings.Contains(got, want) {
