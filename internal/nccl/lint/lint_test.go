@@ -406,11 +406,13 @@ func checkResult(t *testing.T, r Result) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"export NCCL_DEBUG=\"a$(b)'\" c\n", "cat <<E\nE\nNCCL_A=1", "a: &a {env: [{name: NCCL_A, value: 1}]}", "NCCL_A=\"x\n", "'", "\"", "$(", "`", "\\", "<<", "a() { export NCCL_B=1; }",
+	for _, text := range []string{
+		"export NCCL_DEBUG=\"a$(b)'\" c\n", "cat <<E\nE\nNCCL_A=1", "a: &a {env: [{name: NCCL_A, value: 1}]}", "NCCL_A=\"x\n", "'", "\"", "$(", "`", "\\", "<<", "a() { export NCCL_B=1; }",
 		"docker run --device=/dev/infiniband --ulimit memlock=1 -eNCCL_IB_HCA=a -e NCCL_SOCKET_IFNAME=b $X img torchrun --nnodes 2",
 		"services: {a: {environment: [NCCL_IB_HCA=${A:-b}], ulimits: {memlock: {soft: 1}}, deploy: {resources: {reservations: {devices: [{driver: cdi}]}}}}}",
 		"kind: ConfigMap\nmetadata: {name: a}\ndata: {NCCL_IB_DISABLE: \"1\"}\n---\n{{ if }}\nspec: {c: ${X}, containers: [{envFrom: [{configMapRef: {name: a}}], resources: {limits: {nvidia.com/gpu: 1}}}]}\nxReplicaSpecs: {W: {replicas: 2}}\n",
-		"x = [V1EnvVar(name=\"NCCL_A\",\n value='b'), V1EnvVar('NCCL_B', c)]", "NCCL_FASTRAK_A=1\nNCCL_PROTO=LL\n# nccl-plugin-gpudirecttcpx-dev:v1.0.8\n"} {
+		"x = [V1EnvVar(name=\"NCCL_A\",\n value='b'), V1EnvVar('NCCL_B', c)]", "NCCL_FASTRAK_A=1\nNCCL_PROTO=LL\n# nccl-plugin-gpudirecttcpx-dev:v1.0.8\n",
+	} {
 		for i := range Formats() {
 			f.Add(text, uint8(i))
 		}
