@@ -248,7 +248,7 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 	first := r.First()
 	for i := range r.Findings {
 		l := &r.Findings[i]
-		if l.Signature.Kind == signature.Note {
+		if l.Signature.Kind == signature.Note || l.Open {
 			continue
 		}
 		severity, seen := verdict.Warning, []string{fabric.MaskTokens(l.Text)}
@@ -264,8 +264,8 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 		v := Finding{
 			ID: l.Signature.ID, From: fromLog, Severity: string(severity), Subjects: slices.Clone(l.Hosts),
 			What:   "The log of the job shows " + l.Signature.ID,
-			Causes: []string{l.Signature.Cause}, Seen: seen, Impact: "The job failed, or is slower than it could be.",
-			Remedy: l.Signature.Remedy,
+			Causes: logCauses(l), Seen: seen, Impact: "The job failed, or is slower than it could be.",
+			Remedy: l.Reasons[0].Remedy,
 			Evidence: fmt.Sprintf("%s, %s, first in line %d.", f.Log.File, spelling.Plural(int(l.Count), "line", "lines"),
 				l.Line),
 		}
@@ -283,6 +283,21 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 		}
 		f.Findings = append(f.Findings, v)
 	}
+}
+
+// logCauses are what may be behind a failure in a log. A user wrote the log: nothing in it is certain.
+func logCauses(l *explain.Finding) []string {
+	causes := []string{l.Signature.Cause}
+	for _, r := range l.Reasons {
+		sure := r.Certainty
+		if sure == explain.Certain {
+			sure = explain.Likely
+		}
+		if r.Cause != l.Signature.Cause {
+			causes = append(causes, string(sure)+", as the log has it: "+r.Cause)
+		}
+	}
+	return causes
 }
 
 // trainingPorts is how many RDMA ports for training carry, and whether there may be any.

@@ -23,9 +23,10 @@ const (
 
 // explaining is one call of the command.
 type explaining struct {
-	stdin io.Reader
-	file  string
-	json  bool
+	stdin  io.Reader
+	files  []string
+	json   bool
+	redact bool
 }
 
 // New returns the command.
@@ -34,12 +35,13 @@ func New() *command.Command { return (&explaining{stdin: os.Stdin}).command() }
 func (k *explaining) command() *command.Command {
 	return &command.Command{
 		Name: "explain",
-		Help: "Explain a log of NCCL, of one rank or many mixed, with or without what launchers put before each line: release, ranks, transport, GPUDirect RDMA, set-up time, and the first failure with its cause and remedy. Lines of PyTorch, Gloo and the kernel in it are explained, too. Exit code 0: the set-up is complete, and nothing failed; 1: something failed; 2: the log does not tell; 3: the command line is wrong, or the input cannot be read or is not text.",
+		Help: "Explain logs of NCCL, of one rank or many mixed, with or without what launchers put before each line: what failed first, why, how sure that is (certain, likely, possible) and what to do; then release, ranks, transport, GPUDirect RDMA and set-up time. Lines of PyTorch, Gloo, launchers and the kernel in them are explained, too. Exit code 0: the set-up is complete, and nothing failed; 1: something failed; 2: the log does not tell; 3: the command line is wrong, or the input cannot be read or is not text.",
 		Define: func(f *command.Flags) {
-			f.Argument("file", "The log; - is the standard input.", command.Into(&k.file, parseArgument))
+			f.Argument("file", "Logs of one job, one for each rank or node, and folders with them; - is the standard input.", command.Append(&k.files, parseArgument))
 			f.Output(&k.json)
+			f.Switch("redact", "Replace names of hosts and users, and addresses, for a ticket.", &k.redact)
 			f.Check(func() error {
-				if k.file == "" {
+				if len(k.files) == 0 {
 					return errors.New("explain: expected the name of a log, or - for the standard input")
 				}
 				return nil
@@ -58,10 +60,13 @@ func parseArgument(s string) (string, error) {
 }
 
 func (k *explaining) run(ctx context.Context, c *command.Call) int {
-	r, err := explain.ReadFile(ctx, k.file, k.stdin)
+	r, err := explain.ReadFiles(ctx, k.files, k.stdin)
 	if err != nil {
 		c.Complain(err)
 		return exitUnread
+	}
+	if k.redact {
+		r.Redact()
 	}
 	if k.json {
 		err = writeJSON(c.Stdout, r)

@@ -99,7 +99,7 @@ func TestInputs(t *testing.T) {
 	}{
 		"none":           {nil, nil, exitUnread, "expected the name of a log"},
 		"missing":        {[]string{filepath.Join(dir, "no.log")}, nil, exitUnread, "no such file"},
-		"a folder":       {[]string{dir}, nil, exitUnread, "it is a folder"},
+		"a folder":       {[]string{dir}, nil, exitUnread, "no file in it is text"},
 		"a device":       {[]string{"/dev/zero"}, nil, exitUnread, "it is a device"},
 		"gzip":           {[]string{packed}, nil, exitUnread, "zcat FILE | gpufabric_exporter explain -"},
 		"read error":     {[]string{"-"}, iotest.ErrReader(io.ErrClosedPipe), exitUnread, "standard input"},

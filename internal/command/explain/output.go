@@ -19,9 +19,12 @@ import (
 // shownItems bounds how many communicators the text lists.
 const shownItems = 8
 
-// writeText prints what a log shows. All but what paint adds is legible.
+// writeText prints the verdict, then what the log shows. All but what paint adds is legible.
 func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
 	var b bytes.Buffer
+	writeVerdict(&b, r, paint)
+	writeOthers(&b, r)
+	b.WriteByte('\n')
 	say := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-12s %s\n", name, command.OneLine(fmt.Sprintf(format, args...)))
 	}
@@ -36,17 +39,24 @@ func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
 		log += ", the rest was not read"
 	}
 	say("log", "%s", log)
+	if len(r.Files) > 0 {
+		say("files", "%d: %s", len(r.Files), spelling.Few(r.Files, 8))
+	}
 	if r.NCCLLines > 0 {
 		writeSetup(r, say)
 		writeConnections(r, say)
 	}
-	writeFindings(&b, r, paint)
+	if who := r.Waiting.String(); who != "" {
+		say("waiting", "%s", who)
+	}
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
 func writeSetup(r *explain.Result, say func(name, format string, args ...any)) {
-	say("release", "%s", releases(r))
+	if len(r.Versions) > 0 || r.Log.CUDA != "" {
+		say("release", "%s", releases(r))
+	}
 	if len(r.Hosts) > 0 {
 		say("processes", "%d on %s: %s", r.Processes, spelling.Plural(len(r.Hosts), "host", "hosts"),
 			spelling.Few(r.Hosts, 8))
@@ -69,9 +79,9 @@ func writeSetup(r *explain.Result, say func(name, format string, args ...any)) {
 }
 
 func releases(r *explain.Result) string {
-	text := "not known"
-	if len(r.Versions) > 0 {
-		text = strings.Join(r.Versions, ", ")
+	text := strings.Join(r.Versions, ", ")
+	if r.Log.RCCL {
+		text += " (RCCL)"
 	}
 	if r.Log.CUDA != "" {
 		text += ", built for CUDA " + r.Log.CUDA
@@ -87,19 +97,21 @@ func writeConnections(r *explain.Result, say func(name, format string, args ...a
 	if d := r.Devices(); d != "" {
 		say("devices", "%s", d)
 	}
-	say("connections", "%s", r.Transports().String())
+	if t := r.Transports(); t != (explain.Transports{}) {
+		say("connections", "%s", t.String())
+	}
 	if l.Channels != explain.Unknown {
 		say("channels", "%d", l.Channels)
 	}
 	if all, known := r.RingsGPUDirect(); known {
 		say("rings", "GPUDirect RDMA %s", yesNo(all, "on all rings", "not on all rings"))
 	}
-	nvls := "the log does not show it"
 	if l.NVLSChannels != explain.Unknown {
-		nvls = yesNo(l.NVLSChannels > 0, spelling.Plural(l.NVLSChannels, "channel", "channels"), "not used")
+		say("NVLS", "%s", yesNo(l.NVLSChannels > 0, spelling.Plural(l.NVLSChannels, "channel", "channels"), "not used"))
 	}
-	say("NVLS", "%s", nvls)
-	say("SHARP", "%s", yesNo(l.CollNet, "used", "not seen"))
+	if l.CollNet {
+		say("SHARP", "used")
+	}
 }
 
 func yesNo(is bool, yes, no string) string {
@@ -109,33 +121,47 @@ func yesNo(is bool, yes, no string) string {
 	return no
 }
 
-func writeFindings(b *bytes.Buffer, r *explain.Result, paint command.Painter) {
+// writeVerdict prints what is wrong, where and how sure that is, and what to do.
+func writeVerdict(b *bytes.Buffer, r *explain.Result, paint command.Painter) {
 	first := r.First()
-	if first != nil {
-		fmt.Fprintf(b, "\n%s ", paint(command.Red, "FAILED"))
-		writeFinding(b, first)
-	}
-	others := 0
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		if f == first {
-			continue
+	switch why := r.Undecided(); {
+	case first != nil:
+		fmt.Fprintf(b, "%s ", paint(command.Red, "FAILED"))
+		writeFinding(b, r, first)
+	case why != "":
+		fmt.Fprintf(b, "%s ", paint(command.Yellow, "UNKNOWN"))
+		open := r.Open()
+		if open == nil {
+			fmt.Fprintf(b, "%s.\n", command.OneLine(why))
+			return
 		}
+		writeFinding(b, r, open)
+		fmt.Fprintf(b, "    Whether it is a failure is not known: %s.\n", command.OneLine(why))
+	case len(r.Communicators) == 0:
+		fmt.Fprintf(b, "%s No failure: what NCCL warns of in this log is harmless. No set-up is in it.\n", paint(command.Green, "OK"))
+	default:
+		fmt.Fprintf(b, "%s The set-up is complete, and the log shows no failure.\n    %s\n", paint(command.Green, "OK"), r.Unseen())
+	}
+}
+
+// writeOthers prints what else was seen.
+func writeOthers(b *bytes.Buffer, r *explain.Result) {
+	first, open := r.First(), r.Open()
+	others := 0
+	also := func(format string, args ...any) {
 		if others == 0 {
 			b.WriteString("\nAlso seen:\n")
 		}
 		others++
-		fmt.Fprintf(b, "  %s %s%s\n", f.Signature.Kind, f.Signature.ID, seen(f))
+		fmt.Fprintf(b, "  %s\n", command.OneLine(fmt.Sprintf(format, args...)))
+	}
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f != first && f != open {
+			also("%s %s%s: %s", f.Signature.Kind, f.Signature.ID, seen(f), f.Text)
+		}
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintf(b, "  warning without a signature, line %d: %s\n", w.Line, command.OneLine(w.Text))
-	}
-	switch why := r.Undecided(); {
-	case first != nil:
-	case why != "":
-		fmt.Fprintf(b, "\n%s %s.\n", paint(command.Yellow, "UNKNOWN"), command.OneLine(why))
-	default:
-		fmt.Fprintf(b, "\n%s The set-up is complete, and the log shows no failure.\n", paint(command.Green, "OK"))
+		also("warning without a signature, line %d: %s", w.Line, w.Text)
 	}
 }
 
@@ -144,7 +170,14 @@ func seen(f *explain.Finding) string {
 	if f.Line == 0 {
 		return ""
 	}
-	parts := []string{spelling.Plural(int(f.Count), "line", "lines"), fmt.Sprintf("first line %d", f.Line)}
+	at := fmt.Sprintf("line %d", f.Line)
+	if f.File != "" {
+		at = f.File + " " + at
+	}
+	parts := []string{at}
+	if f.Count > 1 {
+		parts[0] = fmt.Sprintf("%s and %d more", at, f.Count-1)
+	}
 	if f.Host != "" {
 		parts = append(parts, "host "+f.Host)
 	}
@@ -160,16 +193,64 @@ func seen(f *explain.Finding) string {
 	return command.OneLine(", " + strings.Join(parts, ", "))
 }
 
-func writeFinding(b *bytes.Buffer, f *explain.Finding) {
-	s := f.Signature
-	fmt.Fprintf(b, "%s (%s)%s\n", s.ID, s.Source, seen(f))
-	fmt.Fprintf(b, "    %s\n    Cause: %s\n    Remedy: %s\n", command.OneLine(f.Text), s.Cause, s.Remedy)
-	if s.Kind == signature.Consequence {
+// maxSteps is how many next steps are printed.
+const maxSteps = 3
+
+func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
+	s, top := f.Signature, &f.Reasons[0]
+	fmt.Fprintf(b, "%s: %s\n", top.Certainty, top.Cause)
+	fmt.Fprintf(b, "    %s (%s)%s\n", s.ID, source(f), seen(f))
+	fmt.Fprintf(b, "    %s\n", command.OneLine(f.Text))
+	if s.Cause != top.Cause {
+		fmt.Fprintf(b, "    %s: %s\n", yesNo(f.Line > 0, "The line means", "It means"), s.Cause)
+	}
+	if who := r.Waiting.String(); who != "" && s.Kind == signature.Consequence {
+		fmt.Fprintf(b, "    Waiting: %s\n", command.OneLine(who))
+	}
+	for _, other := range f.Reasons[1:] {
+		fmt.Fprintf(b, "    Or, %s: %s\n", other.Certainty, other.Cause)
+	}
+	if s.Kind == signature.Consequence && top.Certainty != explain.Certain {
 		b.WriteString("    It is a consequence: the log does not show what failed first. Look at the logs of the other ranks.\n")
+	}
+	if f.Guessed {
+		b.WriteString("    No line shows that a call failed after this warning, but nothing else explains what failed later.\n")
+	}
+	b.WriteString("    Next:\n")
+	for i, step := range steps(f) {
+		fmt.Fprintf(b, "      %d. %s\n", i+1, step)
 	}
 	if s.Runbook != "" {
 		fmt.Fprintf(b, "    Runbook: %s%s\n", alerts.RunbookBase, s.Runbook)
 	}
+}
+
+// source is who printed a line, and where in its source.
+func source(f *explain.Finding) string {
+	by := string(f.Signature.Source)
+	if f.Writer != "" {
+		by = "plugin " + f.Writer
+	}
+	if f.Place != "" {
+		by += ", " + f.Place
+	}
+	return command.OneLine(by)
+}
+
+// steps are what to do: what tells the reasons apart, and what helps with the first.
+func steps(f *explain.Finding) []string {
+	top := &f.Reasons[0]
+	var list []string
+	if top.Certainty != explain.Certain && top.Test != "" {
+		list = append(list, "To be sure: "+top.Test)
+	}
+	list = append(list, top.Remedy)
+	for _, other := range f.Reasons[1:] {
+		if other.Test != "" && len(list) < maxSteps {
+			list = append(list, "If it is not that: "+other.Test)
+		}
+	}
+	return list
 }
 
 // The JSON of explain.
@@ -196,6 +277,18 @@ type (
 		Cause     string   `json:"cause"`
 		Remedy    string   `json:"remedy"`
 		Runbook   string   `json:"runbook,omitempty"`
+		File      string   `json:"file,omitempty"`
+		Place     string   `json:"place,omitempty"`   // in the source of what printed it
+		Plugin    string   `json:"plugin,omitempty"`  // that printed it
+		Open      bool     `json:"open,omitempty"`    // whether it is a failure depends on what the log does not show
+		Guessed   bool     `json:"guessed,omitempty"` // no line shows that a call failed after it
+		Reasons   []reason `json:"reasons"`           // what may be behind it, the surest first
+	}
+	reason struct {
+		Certainty string `json:"certainty"` // certain, likely, possible
+		Cause     string `json:"cause"`
+		Remedy    string `json:"remedy"`
+		Test      string `json:"test,omitempty"` // what tells it from the others
 	}
 	transports struct {
 		RDMA          int `json:"rdma"`
@@ -222,6 +315,7 @@ type (
 		Reason        string         `json:"reason,omitempty"`
 		Lines         int64          `json:"lines"`
 		NCCLLines     int64          `json:"nccl_lines"`
+		Files         []string       `json:"files,omitempty"`
 		Long          int64          `json:"cut_lines"`
 		Unprintable   int64          `json:"unprintable_lines"`
 		Incomplete    bool           `json:"counts_incomplete"`
@@ -240,6 +334,8 @@ type (
 		First         *finding       `json:"first_failure,omitempty"`
 		Findings      []finding      `json:"findings"`
 		Warnings      []string       `json:"warnings_without_signature"`
+		Waiting       string         `json:"waiting,omitempty"` // ranks that wait in collectives
+		Unseen        string         `json:"not_seen,omitempty"`
 	}
 )
 
@@ -253,7 +349,7 @@ func known(n int) *int {
 
 func writeJSON(w io.Writer, r *explain.Result) error {
 	out := report{
-		Verdict: "ok", Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable,
+		Verdict: "ok", Files: r.Files, Waiting: r.Waiting.String(), Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable,
 		Incomplete: r.Full || r.Cut,
 		Versions:   append([]string{}, r.Versions...), CUDA: r.Log.CUDA, Hosts: append([]string{}, r.Hosts...),
 		Processes: r.Processes, Communicators: []communicator{},
@@ -265,6 +361,8 @@ func writeJSON(w io.Writer, r *explain.Result) error {
 		out.Verdict = "failed"
 	} else if why != "" {
 		out.Verdict, out.Reason = "unknown", why
+	} else {
+		out.Unseen = r.Unseen()
 	}
 	for _, c := range r.Communicators {
 		out.Communicators = append(out.Communicators, communicator{c.ID, c.Ranks, c.Started, c.Complete, c.Missing})
@@ -296,8 +394,12 @@ func jsonFinding(f *explain.Finding) finding {
 	if runbook != "" {
 		runbook = alerts.RunbookBase + runbook
 	}
+	var reasons []reason
+	for _, one := range f.Reasons {
+		reasons = append(reasons, reason{string(one.Certainty), one.Cause, one.Remedy, one.Test})
+	}
 	return finding{
 		s.ID, string(s.Source), string(s.Kind), f.Count, f.Line, f.Host, f.Hosts, known(f.Rank), known(f.Code), f.Peer,
-		f.Text, s.Cause, s.Remedy, runbook,
+		f.Text, s.Cause, s.Remedy, runbook, f.File, f.Place, f.Writer, f.Open, f.Guessed, reasons,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 
+	"gpufabric_exporter/internal/nccl/failure"
 	"gpufabric_exporter/internal/nccl/log"
 	"gpufabric_exporter/internal/nccl/signature"
 )
@@ -18,6 +19,7 @@ type file struct {
 	past   bool  // it was there before the Reader: its beginning says how NCCL was set up, and no failure of it counts
 	inside bool  // of a line whose beginning is not read or was judged already: the rest is passed over
 	setup  setup
+	reader *failure.Reader // nil: nothing was read
 }
 
 // part is how much of a file is read, and how.
@@ -81,14 +83,17 @@ func (f *file) begin(p *part) error {
 
 // lines reads the lines from one offset to another, and returns the offset behind the last that is complete.
 func (f *file) lines(p *part, from, to int64) (int64, error) {
-	shown := log.New()
-	defer func() { f.setup.add(shown) }()
+	if f.reader == nil {
+		f.reader = failure.New(maxThreads)
+	}
+	f.reader.Log = *log.New()
+	defer func() { f.setup.add(&f.reader.Log) }()
 	for from < to && !p.enough() {
 		n, err := p.in.ReadAt(p.buffer[:min(int64(len(p.buffer)), to-from)], from)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return from, err
 		}
-		used := f.chunk(p.buffer[:n], shown, p.failed)
+		used := f.chunk(p.buffer[:n], p.failed)
 		from += int64(used)
 		if used == 0 { // the end, or a line that is being written
 			return from, nil
@@ -98,7 +103,7 @@ func (f *file) lines(p *part, from, to int64) (int64, error) {
 }
 
 // chunk takes the lines of a piece and returns how many bytes it used up.
-func (f *file) chunk(data []byte, shown *log.Log, failed func(id string)) (used int) {
+func (f *file) chunk(data []byte, failed func(id string)) (used int) {
 	for used < len(data) {
 		rest := data[used:]
 		end := bytes.IndexByte(rest, '\n')
@@ -109,12 +114,12 @@ func (f *file) chunk(data []byte, shown *log.Log, failed func(id string)) (used 
 			if len(rest) < log.MaxLine {
 				return used
 			}
-			line(rest[:log.MaxLine], shown, failed)
+			f.line(rest[:log.MaxLine], failed)
 			f.inside = true
 			return len(data)
 		}
 		if !f.inside {
-			line(rest[:min(end, log.MaxLine)], shown, failed)
+			f.line(rest[:min(end, log.MaxLine)], failed)
 		}
 		f.inside = false
 		used += end + 1
@@ -126,22 +131,12 @@ func (f *file) chunk(data []byte, shown *log.Log, failed func(id string)) (used 
 const shortest = len("NCCL ")
 
 // line takes one line. Messages of the kernel in it are none of the kernel: anyone can write them.
-func line(data []byte, shown *log.Log, failed func(id string)) {
+func (f *file) line(data []byte, failed func(id string)) {
 	if len(data) < shortest {
 		return
 	}
 	text := string(bytes.TrimLeft(bytes.TrimRight(data, "\r"), "\x00")) // zeros: it was truncated while its process wrote
-	e, isNCCL := shown.Add(text)
-	var s *signature.Signature
-	switch {
-	case !isNCCL:
-		s, _ = signature.MatchLine(text)
-	case e.Level == log.Warn:
-		s, _ = signature.Match(signature.NCCL, e.Message)
-	case e.Level == log.Info:
-		s = signature.MatchInfo(e.Message)
-	}
-	if s != nil && s.Source != signature.Kernel {
-		failed(s.ID)
+	if _, found, is := f.reader.Add(text); is && found.Signature != nil && found.Signature.Source != signature.Kernel {
+		failed(found.Signature.ID)
 	}
 }

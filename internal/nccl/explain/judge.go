@@ -16,7 +16,7 @@ import (
 
 // result ends the reading.
 func (r *reading) result() *Result {
-	r.Log = *r.log
+	r.Log = r.lines.Log
 	for i := range r.Log.Settings {
 		s := &r.Log.Settings[i]
 		s.Value = fabric.MaskValue(s.Name, s.Value)
@@ -37,32 +37,19 @@ func (r *reading) result() *Result {
 		}
 		c.started, c.complete = nil, nil
 	}
+	r.promote()
 	r.judge()
-	return &r.Result
-}
-
-// First returns the first failure: a cause before its consequences, and these before what follows from the
-// connections, which makes a job slow and does not end it. nil: the log shows none.
-func (r *Result) First() *Finding {
-	for _, is := range []func(f Finding) bool{
-		func(f Finding) bool { return f.Signature.Kind == signature.Cause && f.Line > 0 },
-		func(f Finding) bool { return f.Signature.Kind == signature.Consequence },
-		func(f Finding) bool { return f.Signature.Kind == signature.Cause },
-	} {
-		if i := slices.IndexFunc(r.Findings, is); i >= 0 {
-			return &r.Findings[i]
-		}
+	for i := range r.Findings {
+		r.Findings[i].Reasons = r.reasons(&r.Findings[i])
 	}
-	return nil
+	r.first = r.findFirst()
+	return &r.Result
 }
 
 // Has reports whether a signature was found.
 func (r *Result) Has(s *signature.Signature) bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Signature == s })
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Signature == s && !f.Open })
 }
-
-// Failed reports whether the log shows a failure.
-func (r *Result) Failed() bool { return r.First() != nil }
 
 // Undecided says why the log does not show that all is well; empty: it does.
 func (r *Result) Undecided() string {
@@ -77,6 +64,8 @@ func (r *Result) Undecided() string {
 		return "NCCL warned of something that is not known here"
 	case r.Full:
 		return "the log has more hosts, ranks or failures than are counted"
+	case len(r.Communicators) == 0 && r.Harmless():
+		return ""
 	case len(r.Communicators) == 0:
 		return "no communicator is set up in it: run the job with NCCL_DEBUG=INFO, and give the log from its beginning"
 	}
@@ -91,8 +80,11 @@ func (r *Result) Undecided() string {
 // unclear says why the network would be slow, where the log does not show whether ranks use it; empty: it
 // would not, or they do not.
 func (r *Result) unclear() string {
-	if r.between() == log.No {
+	switch f := r.Open(); {
+	case r.between() == log.No:
 		return ""
+	case f != nil && f.Signature == &signature.NoGPUDirect:
+		return "RDMA goes without GPUDirect RDMA, as it should with one GB10 or GeForce GPU for each host, and only there"
 	}
 	const hidden = ", and the log does not show which connections there are between hosts: give the logs of all ranks, with NCCL_DEBUG=INFO and without NCCL_DEBUG_SUBSYS"
 	if r.Log.Fallback && !r.Has(&signature.TCP) {
@@ -159,10 +151,23 @@ func (r *reading) judge() {
 		r.follow(&signature.TCP, fmt.Sprintf("%d of %d connections between hosts", t.TCP, t.TCP+t.RDMA+t.Plugin))
 	case between && r.Log.Fallback && t.RDMA+t.Plugin == 0:
 		r.follow(&signature.TCP, "the network is Socket, and ranks are on more than one host")
+	case r.Log.Fallback && r.between() == log.NotSaid:
+		r.follow(&signature.TCP, "the network is Socket").Open = true
 	}
+	r.judgeGPUDirect(t, between, names)
+	if r.Log.NoMNNVL && r.Log.Clique && !r.Log.MNNVL {
+		r.follow(&signature.NoMNNVL, "MNNVL 0, although GPUs are registered in an NVLink domain")
+	}
+	if r.crossed && between {
+		r.follow(&signature.CrossedRails, "connections leave by one device and arrive at another")
+	}
+}
+
+func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {
 	switch {
 	case t.RDMA > t.RDMAGPUDirect:
-		r.follow(&signature.NoGPUDirect, fmt.Sprintf("%d of %d RDMA connections", t.RDMA-t.RDMAGPUDirect, t.RDMA))
+		f := r.follow(&signature.NoGPUDirect, fmt.Sprintf("%d of %d RDMA connections", t.RDMA-t.RDMAGPUDirect, t.RDMA))
+		f.Open = t.RDMAGPUDirect == 0 && (r.holds(signature.OneGPU, f) || r.holds(signature.SparkNICs, f))
 	case r.Log.RingsGPUDirect == log.No && log.CarrierOf(r.Log.Network) == log.Verbs:
 		r.follow(&signature.NoGPUDirect, "not all rings use GPUDirect RDMA")
 	case between && t.RDMA+t.TCP+t.Plugin == 0 && len(names) > 0 &&
@@ -172,8 +177,11 @@ func (r *reading) judge() {
 	}
 }
 
-func (r *reading) follow(s *signature.Signature, text string) {
-	r.Findings = append(r.Findings, Finding{Signature: s, Count: 1, Rank: log.Unknown, Code: signature.NoCode, Text: text})
+func (r *reading) follow(s *signature.Signature, text string) *Finding {
+	r.Findings = append(r.Findings, Finding{
+		Signature: s, Count: 1, Rank: log.Unknown, Code: signature.NoCode, Text: text, order: r.Lines + 1,
+	})
+	return &r.Findings[len(r.Findings)-1]
 }
 
 // Network names the network that NCCL chose, and the ports that it uses; empty: the log does not show it.

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 )
@@ -74,11 +75,20 @@ func TestNetworkWithoutConnections(t *testing.T) {
 func TestLogWithoutEnd(t *testing.T) {
 	warning := "gpu1:41:50 [0] x.cc:1 NCCL WARN Cuda failure 'out of memory'\n"
 	log := complete + says("Using network IB") + warning
-	r, err := readSome(strings.NewReader(log), int64(len(log)-len(warning)))
+	r, err := readSome(t, strings.NewReader(log), int64(len(log)-len(warning)))
 	if err != nil || !r.Cut || r.Failed() || r.Lines != 2 || !strings.Contains(r.Undecided(), "the log is longer than") {
 		t.Errorf("%v, %+v", err, r)
 	}
-	if r, err = readSome(strings.NewReader(log), int64(len(log))); err != nil || r.Cut || !r.Failed() {
+	if r, err = readSome(t, strings.NewReader(log), int64(len(log))); err != nil || r.Cut || !r.Failed() {
 		t.Errorf("%v, %+v", err, r)
 	}
+}
+
+func readSome(t *testing.T, from io.Reader, most int64) (*Result, error) {
+	t.Helper()
+	r := newReading()
+	if err := r.read("", from, most); err != nil {
+		return nil, err
+	}
+	return r.result(), nil
 }

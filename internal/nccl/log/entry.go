@@ -21,7 +21,9 @@ const (
 type Entry struct {
 	Host    string // as far as the first full stop; empty if the line has none
 	PID     int    // in the PID namespace of the process; Unknown if the line has none
+	Thread  int    // Unknown if the line has none
 	Level   Level
+	Place   string // of a warning in the source: "transport/nvls.cc:244", or a function of a plugin
 	Message string // not yet fit to be printed: see Text
 }
 
@@ -36,10 +38,10 @@ func ParseEntry(line string) (Entry, bool) {
 		at += from
 		from = at + len("NCCL ")
 		level, message, _ := strings.Cut(line[from:], " ")
-		switch e := (Entry{PID: Unknown, Level: Level(level)}); e.Level {
+		switch e := (Entry{PID: Unknown, Thread: Unknown, Level: Level(level)}); e.Level {
 		case Info, Warn:
 			e.Message = strings.TrimSpace(message)
-			e.origin(line[:at])
+			e.origin(uncoloured(line[:at]))
 			return e, true
 		case Version:
 			// the rest of the line may have as many again
@@ -53,25 +55,56 @@ func ParseEntry(line string) (Entry, bool) {
 	}
 }
 
-// origin reads the last word of the form host:pid:tid.
-func (e *Entry) origin(before string) {
+// origin reads the last word of the form host:pid:tid, and what comes behind it.
+func (e *Entry) origin(line string) {
+	before := line
 	for range 64 { // words, of the name of a function most of all
 		before = strings.TrimRight(before, " \t")
+		end := len(before)
 		word := before[strings.LastIndexAny(before, " \t")+1:]
 		if word == "" {
 			return
 		}
-		before = before[:len(before)-len(word)]
+		before = before[:end-len(word)]
 		rest, tid, found := cutLast(word, ':')
 		host, pid, both := cutLast(rest, ':')
 		if !found || !both || host == "" || !isNumber(tid) || !isNumber(pid) {
 			continue
 		}
-		if n, ok := count(pid); ok {
-			e.Host, e.PID = Text(host), n
-			return
+		n, ok := count(pid)
+		if !ok {
+			continue
 		}
+		host = host[strings.LastIndexAny(host, ":]")+1:] // launchers may write right before it: "[node-a:3]:node-a"
+		e.Host, e.PID = Text(host), n
+		if t, ok := count(tid); ok {
+			e.Thread = t
+		}
+		if e.Level == Warn {
+			e.place(line[end:])
+		}
+		return
 	}
+}
+
+// place reads " [0] transport/nvls.cc:244 (function) ".
+func (e *Entry) place(behind string) {
+	behind = strings.TrimLeft(behind, " \t")
+	if _, after, closed := strings.Cut(behind, "]"); closed && strings.HasPrefix(behind, "[") {
+		behind = strings.TrimLeft(after, " \t")
+	}
+	if place := word(behind); place != "" {
+		e.Place = Text(place)
+	}
+}
+
+// File is the source file of the place, "transport/nvls.cc"; empty if it has none.
+func (e *Entry) File() string {
+	file, _, found := strings.Cut(e.Place, ":")
+	if !found || !strings.Contains(file, ".") {
+		return ""
+	}
+	return file
 }
 
 func cutLast(s string, separator byte) (before, after string, found bool) {

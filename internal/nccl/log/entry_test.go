@@ -7,17 +7,20 @@ import "testing"
 // TestParseEntry has the prefix of each release (src/debug.cc), with and without the words of launchers.
 func TestParseEntry(t *testing.T) {
 	for line, want := range map[string]Entry{
-		"gpu1:41:50 [0] NCCL INFO Using network IB":                                                           {"gpu1", 41, Info, "Using network IB"},
-		"gpu1:41:50 NCCL INFO Using network IB":                                                               {"gpu1", 41, Info, "Using network IB"},
-		"gpu1:41:50 [0] misc/ibvwrap.cc:190 NCCL WARN x":                                                      {"gpu1", 41, Warn, "x"},
-		"[2026-01-02 03:04:05] gpu1:41:50 [0] transport/net_ib.cc:7 NCCL WARN x":                              {"gpu1", 41, Warn, "x"},
-		"[2026-01-02 03:04:05] gpu1:41:50 [0] init.cc:7 (ncclFoo(int, char const*)) NCCL WARN x":              {"gpu1", 41, Warn, "x"},
-		"2026-01-02T03:04:05.600000000Z stdout F gpu1:41:50 [0] NCCL INFO x":                                  {"gpu1", 41, Info, "x"},
-		"12: (Worker pid=7, ip=10.0.0.5) gpu1:41:50 [0] NCCL INFO x":                                          {"gpu1", 41, Info, "x"},
-		"NCCL version 2.27.3+cuda12.9":                                                                        {"", Unknown, Version, "2.27.3+cuda12.9"},
-		"a line without a host NCCL WARN x":                                                                   {"", Unknown, Warn, "x"},
+		"gpu1:41:50 [0] NCCL INFO Using network IB":                                                           {"gpu1", 41, 50, Info, "", "Using network IB"},
+		"gpu1:41:50 NCCL INFO Using network IB":                                                               {"gpu1", 41, 50, Info, "", "Using network IB"},
+		"gpu1:41:50 [0] misc/ibvwrap.cc:190 NCCL WARN x":                                                      {"gpu1", 41, 50, Warn, "misc/ibvwrap.cc:190", "x"},
+		"[2026-01-02 03:04:05] gpu1:41:50 [0] transport/net_ib.cc:7 NCCL WARN x":                              {"gpu1", 41, 50, Warn, "transport/net_ib.cc:7", "x"},
+		"[2026-01-02 03:04:05] gpu1:41:50 [0] init.cc:7 (ncclFoo(int, char const*)) NCCL WARN x":              {"gpu1", 41, 50, Warn, "init.cc:7", "x"},
+		"2026-01-02T03:04:05.600000000Z stdout F gpu1:41:50 [0] NCCL INFO x":                                  {"gpu1", 41, 50, Info, "", "x"},
+		"12: (Worker pid=7, ip=10.0.0.5) gpu1:41:50 [0] NCCL INFO x":                                          {"gpu1", 41, 50, Info, "", "x"},
+		"NCCL version 2.27.3+cuda12.9":                                                                        {"", Unknown, Unknown, Version, "", "2.27.3+cuda12.9"},
+		"a line without a host NCCL WARN x":                                                                   {"", Unknown, Unknown, Warn, "", "x"},
 		"RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1331, unhandled system error, NCCL version 2.18.3": {},
 		"NCCL NCCL NCCL": {},
+		"(head, rank=0, pid=7) [gpu1:3]:gpu1:41:50 [3] NCCL INFO x": {"gpu1", 41, 50, Info, "", "x"},
+		"\x1b[36m(W pid=7)\x1b[0m gpu1:41:50 [3] NCCL INFO x":       {"gpu1", 41, 50, Info, "", "x"},
+		"gpu1:41:50 [1] create_send_comm:5390 NCCL WARN NET/OFI x":  {"gpu1", 41, 50, Warn, "create_send_comm:5390", "NET/OFI x"},
 	} {
 		got, found := ParseEntry(line)
 		if found != (want.Level != "") || found && got != want {

@@ -37,9 +37,16 @@ func (l *Log) info(m string) {
 	case strings.HasSuffix(m, " Init COMPLETE"), strings.Contains(m, " - Init COMPLETE"):
 		l.Complete = true
 	case strings.Contains(m, " nNodes "): // "comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 ..."
-		_, nodes, _ := strings.Cut(m, " nNodes ")
-		l.Nodes = max(l.Nodes, number(word(nodes)))
-		l.MNNVL = l.MNNVL || strings.HasSuffix(m, " MNNVL 1")
+		l.shape(m)
+	case cut(&m, "cudaDriverVersion "):
+		if n, ok := count(word(m)); ok {
+			l.Driver = n
+		}
+	case strings.HasPrefix(m, "MNNVL busId "): // "MNNVL busId 0x1000 fabric UUID 7f.a1 cliqueId 0x7ffe state 3 healthMask 0x0"
+		_, id, found := strings.Cut(m, " fabric UUID ")
+		l.Clique = l.Clique || found && word(id) != "0.0"
+	case strings.HasPrefix(m, "RCCL version"), strings.HasPrefix(m, "ROCr version"):
+		l.RCCL = true
 	case strings.HasPrefix(m, "Init timings"):
 		if t, ok := ParseTimings(m); ok && (l.Setup == nil || t.Total > l.Setup.Total) {
 			l.Setup = &t
@@ -50,6 +57,17 @@ func (l *Log) info(m string) {
 		l.setting(m)
 		l.failed(m)
 	}
+}
+
+// shape reads "comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0".
+func (l *Log) shape(m string) {
+	_, rest, _ := strings.Cut(m, " nNodes ")
+	nodes := number(word(rest))
+	l.Nodes = max(l.Nodes, nodes)
+	_, rest, _ = strings.Cut(m, " localRanks ")
+	l.Local = max(l.Local, number(word(rest)))
+	l.MNNVL = l.MNNVL || strings.HasSuffix(m, " MNNVL 1")
+	l.NoMNNVL = l.NoMNNVL || nodes > 1 && strings.HasSuffix(m, " MNNVL 0")
 }
 
 // cut removes prefix from s and reports whether it was there.
@@ -102,26 +120,47 @@ func (l *Log) setting(m string) {
 }
 
 // inProgress is ncclInProgress: what a call that does not wait returns.
-const inProgress = "7"
+const inProgress = 7
 
-// failed reads the trace that follows a call which failed, "init.cc:1785 -> 1", from 2.30.5 on with the name
-// of the function, "init.cc:1785 (ncclFoo) -> 1".
-func (l *Log) failed(m string) {
+// Unwinding is a line that NCCL writes while a failed call returns.
+type Unwinding struct {
+	File   string // "transport/net.cc"
+	Result int    // ncclResult_t
+}
+
+// ParseUnwinding parses "init.cc:1785 -> 1", from 2.30.5 on with the name of the function, "init.cc:1785 (ncclFoo) -> 1".
+func ParseUnwinding(m string) (Unwinding, bool) {
 	place, result, found := strings.Cut(m, " -> ")
+	if !found {
+		return Unwinding{}, false
+	}
 	file, at, colon := strings.Cut(place, ":")
 	line, function, named := strings.Cut(at, " ")
-	if !found || !colon || l.Failed != "" || !isNumber(line) || named && !strings.HasPrefix(function, "(") ||
-		!isNumber(word(result)) || word(result) == inProgress {
-		return
+	n, ok := count(word(result))
+	if !colon || !ok || !isNumber(line) || named && !strings.HasPrefix(function, "(") || n == inProgress || n == 0 {
+		return Unwinding{}, false
 	}
-	// without RDMA, NCCL goes on with the next network; else its callers have traces, too
-	if file == "transport/net_ib/init.cc" || file == "transport/net_ib/gdr.cc" {
-		return
-	}
-	for _, suffix := range []string{".cc", ".cu", ".h", ".cpp"} {
+	for _, suffix := range []string{".cc", ".cu", ".h", ".cpp", ".c"} {
 		if strings.HasSuffix(file, suffix) && !strings.Contains(file, " ") {
-			l.Failed = Text(m)
+			return Unwinding{file, n}, true
 		}
+	}
+	return Unwinding{}, false
+}
+
+// Fallback reports whether NCCL goes on with the next network where this call fails: without RDMA devices, most of
+// all. If it does not, its callers unwind, too.
+func (u Unwinding) Fallback() bool {
+	return u.File == "transport/net_ib/init.cc" || u.File == "transport/net_ib/gdr.cc"
+}
+
+// failed keeps the first failed call.
+func (l *Log) failed(m string) {
+	if l.Failed != "" {
+		return
+	}
+	if u, is := ParseUnwinding(m); is && !u.Fallback() {
+		l.Failed = Text(m)
 	}
 }
 

@@ -35,6 +35,11 @@ type Log struct {
 	Fallback  bool     // a communicator has the network Socket, which NCCL falls back to
 	Nodes     int      // most hosts of a communicator, as NCCL 2.20.3 and later count them; 0 if not known
 	MNNVL     bool     // a communicator can use NVLink between hosts
+	NoMNNVL   bool     // a communicator of several hosts cannot
+	Clique    bool     // a GPU is registered in an NVLink domain of several hosts
+	Local     int      // most ranks of a communicator on one host; 0 if not known
+	Driver    int      // version of CUDA that the driver supports, 12020 for 12.2; 0 if not known
+	RCCL      bool     // it is AMD's
 	Bootstrap string   // interface that ranks found each other over, "eth0:10.0.0.1<0>"
 	Devices   []Device // that NCCL's own verbs network uses
 	NoDevices bool     // it said that there are none

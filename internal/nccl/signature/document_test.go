@@ -34,7 +34,7 @@ const preamble = `# Failure signatures
 
 What the command ` + "`explain`" + ` knows of lines in logs of jobs and of the kernel. Written by ` + "`make docs`" + ` from internal/nccl/signature: do not edit.
 
-The releases of NCCL are those of the tags 2.18.1 to 2.30.7 whose source has the wording, with the place in the newest of them. A *cause* is a failure of its own. A *consequence* follows from a failure before, often on another rank or host. A *note* does not fail a log.
+The releases of NCCL are those of the tags 2.18.1 to 2.30.7 whose source has the wording, with the place in the newest of them. A *cause* is a failure of its own. A *consequence* follows from a failure before, often on another rank or host. A *note* does not fail a log. Signatures without a text are of warnings that no other row has, after which a call failed, by the file of the source.
 
 | signature | kind | line contains | printed by | cause | remedy | runbook |
 |---|---|---|---|---|---|---|
@@ -46,9 +46,9 @@ func WriteDocument(w io.Writer) error {
 	for _, r := range Releases() {
 		known[r.In] = r
 	}
-	var b strings.Builder
+	var b, reasons strings.Builder
 	b.WriteString(preamble)
-	for _, s := range append(All(), TCP, NoGPUDirect) {
+	for _, s := range append(All(), TCP, NoGPUDirect, NoMNNVL, CrossedRails) {
 		var contains, printed []string
 		for _, f := range s.Forms {
 			contains = append(contains, "`"+f.Text+"`")
@@ -59,6 +59,9 @@ func WriteDocument(w io.Writer) error {
 			}
 			printed = append(printed, by)
 		}
+		for _, file := range s.Files {
+			contains = append(contains, "in `"+file+"`")
+		}
 		if len(s.Codes) > 0 {
 			contains = append(contains, "number "+strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Codes), " ", ", "), "[]"))
 		}
@@ -67,7 +70,29 @@ func WriteDocument(w io.Writer) error {
 			runbook = fmt.Sprintf("[%s](../alerts/runbooks/%s)", strings.TrimSuffix(s.Runbook, ".md"), s.Runbook)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", s.ID, s.Kind, strings.Join(contains, "<br>"), strings.Join(printed, "<br>"), s.Cause, s.Remedy, runbook)
+		for i, r := range s.Reasons {
+			fmt.Fprintf(&reasons, "| `%s` %d | %s | %s | %s | %s | %s |\n", s.ID, i+1, r.Cause, r.Test, r.Remedy, words(r.Likely), words(r.Certain))
+		}
 	}
+	b.WriteString(reasonsHead + reasons.String())
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+const reasonsHead = `
+## Reasons
+
+What may be behind a signature, the usual first. "Likely" and "certain" say what a log must show for it; where nothing is certain, the reasons are possible in this order, and the test tells them apart.
+
+| signature | reason | test | remedy | likely with | certain with |
+|---|---|---|---|---|---|
+`
+
+// words are facts as the document shows them.
+func words(facts []Fact) string {
+	var list []string
+	for _, f := range facts {
+		list = append(list, "`"+strings.ReplaceAll(string(f), "|", " or ")+"`")
+	}
+	return strings.Join(list, ", ")
 }

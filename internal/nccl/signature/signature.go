@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package signature is a table of log lines that identify failures of jobs: of NCCL 2.18 to 2.30, PyTorch, Gloo and the
-// kernel. Each row has the cause and the remedy.
+// Package signature is a table of log lines that identify failures of jobs: of NCCL 2.18 to 2.30 and its network
+// plugins, PyTorch, Gloo and the kernel. Each row says what such a line means. Where it can have several reasons, the
+// row has them in order, each with the facts that make it likely or certain, and with what tells it from the others.
 //
 // The rows are data; docs/SIGNATURES.md is generated from them. Which releases of NCCL print a line is not
 // written by hand: releases.tsv is generated from the tags of NCCL's repository (TestReleases). Functions are
@@ -24,6 +25,7 @@ const (
 	NCCL    Source = "NCCL"
 	PyTorch Source = "PyTorch"
 	Program Source = "program" // any that calls NCCL
+	Plugin  Source = "plugin"  // of NCCL, for a network: it logs as NCCL does
 	Gloo    Source = "Gloo"
 	Kernel  Source = "kernel"
 )
@@ -44,12 +46,81 @@ type Signature struct {
 	Source Source
 	Kind   Kind
 	Forms  []Form // a line that contains the text of one of them matches
-	// Codes are those of which a line must have one: the completion status (ibv_wc_status), or the number of the
-	// Xid. None: any.
-	Codes         []int
+	// Files are how the names of the source files begin, one of which NCCL must name with the warning. None: any.
+	// Without forms, all warnings of these files match that no other row has.
+	Files []string
+	// Codes are those of which a line must have one: the completion status (ibv_wc_status), the number of the Xid,
+	// or that of CUDA's error. None: any.
+	Codes []int
+	// Generic: it says that something failed, not what. Any other cause in the log comes first.
+	Generic bool
+	// Remote: the network or the other side may have failed. What a host says of itself comes first.
+	Remote bool
+	// Leads: though a job may survive it, requests that fail later failed because of it.
+	Leads bool
+	// Harmless: the job goes on as if it had not happened.
+	Harmless bool
+
 	Cause, Remedy string
-	Runbook       string // file in alerts/runbooks; empty: none
+	Sure          bool     // nothing else prints such a line
+	Reasons       []Reason // what may be behind it, the usual first; none: what Cause says
+	Runbook       string   // file in alerts/runbooks; empty: none
 }
+
+// Reason is one of the reasons that a failure may have. It is considered if all facts of If hold, likely if it has
+// facts in Likely that all hold, and certain if it has facts in Certain that all hold.
+type Reason struct {
+	Cause, Remedy       string
+	Test                string // the command or setting that tells it from the others
+	If, Likely, Certain []Fact
+}
+
+// Fact is what a log or a line of it shows; a "!" before it negates it. All but those that need an argument are
+// constants. With an argument:
+//
+//	errno:110,113   the line names one of these errors of the system
+//	code:801        the line has this code
+//	text:T          the line contains T, in any case
+//	seen:ID         the log has a line of this signature
+//	set:NCCL_X=0    the log shows this setting; without a value, any
+//	release<2.28    the log shows a release of NCCL before this one
+//	driver<12.3     the log shows a driver of CUDA before this version
+type Fact string
+
+// Facts about the line.
+const (
+	PeerLinkLocal  Fact = "peer link-local" // the address that the line names
+	PeerLoopback   Fact = "peer loopback"
+	PeerBridge     Fact = "peer of a bridge"    // docker0
+	PeerTunnel     Fact = "peer of a tunnel"    // 100.64.0.0/10, such as Tailscale
+	SubnetsDiffer  Fact = "subnets differ"      // of the two GIDs
+	GIDLinkLocal   Fact = "GID link-local"      // of this side
+	SegmentUnnamed Fact = "segment has no name" // of shared memory, size 0
+	InSetup        Fact = "in set-up"           // its process had begun a set-up, and not ended it
+)
+
+// Facts about the log.
+const (
+	OneHost         Fact = "one host" // NCCL says so, or all ranks are there
+	SeveralHosts    Fact = "several hosts"
+	Containers      Fact = "containers" // several names, and NCCL takes them for one host
+	UsesGPUDirect   Fact = "GPUDirect RDMA"
+	UsesRDMA        Fact = "RDMA"
+	UsesP2P         Fact = "P2P"           // connections without NVLink between hosts
+	UsesSockets     Fact = "sockets"       // the network is TCP, which NCCL falls back to
+	UsesPlugin      Fact = "plugin"        // the network is of a plugin
+	OnlyFlushed     Fact = "only flushes"  // no completion has another status
+	Clique          Fact = "NVLink domain" // GPUs are registered in a fabric with a clique
+	OneGPU          Fact = "one GPU a host"
+	SparkNICs       Fact = "NICs of GB10"     // names of DGX Spark
+	FirstCollective Fact = "first collective" // is the one that ranks wait in
+	WaitApart       Fact = "ranks wait in different collectives"
+	WaitersMissing  Fact = "ranks are missing" // among those that wait
+	HostsDisagree   Fact = "hosts disagree"    // on the network
+	RCCL            Fact = "RCCL"
+	PeerFailed      Fact = "a process failed" // crashed, or was killed
+	NoDevice        Fact = "no RDMA device"   // NCCL found none
+)
 
 // Form is one wording.
 type Form struct {
@@ -72,29 +143,53 @@ const NoCode = -1
 
 // Match returns the first signature that fits a message of this source, and its code; nil if there is none.
 // For PyTorch, Gloo and Kernel the message is a whole line.
-func Match(source Source, message string) (*Signature, int) { return matchers()[source].match(message) }
+func Match(source Source, message string) (*Signature, int) {
+	return matchers()[source].match("", message)
+}
+
+// MatchWarning is Match for a warning of NCCL or of one of its plugins, which names the file of the source that
+// it is in. Without one, only rows match that need none.
+func MatchWarning(file, message string) (*Signature, int) {
+	if s, code := matchers()[NCCL].match(file, message); s != nil {
+		return s, code
+	}
+	for i := range areas {
+		if areas[i].in(file) {
+			return &areas[i], codeOf(message)
+		}
+	}
+	return nil, NoCode
+}
+
+// in reports whether the row is of a file.
+func (s *Signature) in(file string) bool {
+	return file != "" && slices.ContainsFunc(s.Files, func(f string) bool { return strings.HasPrefix(file, f) })
+}
 
 // MatchInfo is Match for a line of NCCL at the level INFO: there, a failure is one that NCCL retries or can
 // go on without, so that only notes match.
 func MatchInfo(message string) *Signature {
-	s, _ := notes().match(message)
+	s, _ := notes().match("", message)
 	return s
 }
 
 // MatchLine is Match for a line that NCCL did not write.
-func MatchLine(line string) (*Signature, int) { return others().match(line) }
+func MatchLine(line string) (*Signature, int) { return others().match("", line) }
 
 var (
+	warnings = sync.OnceValue(func() []Signature { return slices.Concat(plugins, nccl()) })
 	matchers = sync.OnceValue(func() map[Source]*matcher {
 		return map[Source]*matcher{
-			NCCL: newMatcher(nccl), PyTorch: newMatcher(pytorch), Program: newMatcher(program),
+			NCCL: newMatcher(warnings()), PyTorch: newMatcher(pytorch), Program: newMatcher(program),
 			Gloo: newMatcher(gloo), Kernel: newMatcher(kernel),
 		}
 	})
 	notes = sync.OnceValue(func() *matcher {
-		return newMatcher(slices.DeleteFunc(slices.Clone(nccl), func(s Signature) bool { return s.Kind != Note }))
+		return newMatcher(slices.DeleteFunc(slices.Clone(warnings()), func(s Signature) bool { return s.Kind != Note }))
 	})
-	others = sync.OnceValue(func() *matcher { return newMatcher(slices.Concat(pytorch, program, gloo, kernel)) })
+	others = sync.OnceValue(func() *matcher {
+		return newMatcher(slices.Concat(pytorch, program, gloo, kernel, []Signature{Exception}))
+	})
 )
 
 // matcher looks for the texts of all rows in one pass over a message. The first row that matches counts, so
@@ -133,7 +228,7 @@ func keyAt(s string, i int) uint32 {
 // hash has as many bits as there are in matcher.begin.
 func hash(key uint32) uint32 { return key * 2654435761 >> 16 }
 
-func (m *matcher) match(message string) (*Signature, int) {
+func (m *matcher) match(file, message string) (*Signature, int) {
 	best, code, coded := len(m.rows), NoCode, false
 	for i := 0; i+keyBytes <= len(message); i++ {
 		key := keyAt(message, i)
@@ -147,7 +242,8 @@ func (m *matcher) match(message string) (*Signature, int) {
 			if !coded {
 				code, coded = codeOf(message), true
 			}
-			if codes := m.rows[a.row].Codes; len(codes) == 0 || slices.Contains(codes, code) {
+			row := &m.rows[a.row]
+			if (len(row.Codes) == 0 || slices.Contains(row.Codes, code)) && (len(row.Files) == 0 || row.in(file)) {
 				best = a.row
 			}
 		}
@@ -158,10 +254,11 @@ func (m *matcher) match(message string) (*Signature, int) {
 	return &m.rows[best], code
 }
 
-// codeOf finds the number of a completion status or an Xid: "with error 12,", "status=12 ",
-// "status=IBV_WC_RETRY_EXC_ERR(12)", "Xid (PCI:0000:3b:00): 79, ".
+// codeOf finds the number of a completion status, an Xid or an error of CUDA: "with error 12,", "status=12 ",
+// "status=IBV_WC_RETRY_EXC_ERR(12)", "Xid (PCI:0000:3b:00): 79, ", "Cuda failure 101 'invalid device ordinal'",
+// "Cuda failure 'out of memory'".
 func codeOf(message string) int {
-	for _, before := range []string{" with error ", " status=", "Xid (PCI"} {
+	for _, before := range []string{"Cuda failure ", "HIP failure", "CUDA error ", " with error ", " status=", "Xid (PCI"} {
 		_, rest, found := strings.Cut(message, before)
 		if !found {
 			continue
@@ -174,10 +271,31 @@ func codeOf(message string) int {
 			}
 		case "Xid (PCI":
 			_, rest, _ = strings.Cut(rest, "): ")
+		case "Cuda failure ", "HIP failure":
+			if _, text, quoted := strings.Cut(rest, "'"); quoted && leading(rest) == NoCode {
+				text, _, _ = strings.Cut(text, "'")
+				if n, known := cudaErrors[text]; known {
+					return n
+				}
+			}
 		}
 		return leading(rest)
 	}
 	return NoCode
+}
+
+// cudaErrors are texts of cudaGetErrorString, which NCCL logs without the number in calls of the runtime.
+var cudaErrors = map[string]int{
+	"invalid argument": 1, "out of memory": 2, "initialization error": 3, "driver shutting down": 4,
+	"CUDA driver version is insufficient for CUDA runtime version": 35, "all CUDA-capable devices are busy or unavailable": 46,
+	"no CUDA-capable device is detected": 100, "invalid device ordinal": 101, "mapping of buffer object failed": 205,
+	"no kernel image is available for execution on the device": 209, "uncorrectable ECC error encountered": 214,
+	"peer access is not supported between these two devices": 217, "OS call failed or operation not supported on this OS": 304,
+	"invalid resource handle": 400, "an illegal memory access was encountered": 700, "the launch timed out and was terminated": 702,
+	"an illegal instruction was encountered": 715, "misaligned address": 716, "unspecified launch failure": 719,
+	"operation not permitted": 800, "operation not supported": 801, "system not yet initialized": 802,
+	"system has unsupported display driver / cuda driver combination": 803,
+	"forward compatibility was attempted on non supported HW":         804, "unknown error": 999,
 }
 
 // leading is the number that a text begins with.
@@ -195,7 +313,7 @@ func leading(s string) int {
 
 // Peer is the address of the other side that a message names; empty if it names none.
 func Peer(message string) string {
-	for _, before := range []string{"from peer ", "remote peer ", "connect to ", "Connect to ", "recv from ", "send to "} {
+	for _, before := range []string{"from peer ", "remote peer ", "connect to ", "Connect to ", "PollConnect to ", "recv from ", "send to "} {
 		if _, rest, found := strings.Cut(message, before); found {
 			peer, _, _ := strings.Cut(rest, " ")
 			return strings.TrimRight(peer, ",:")
@@ -205,4 +323,6 @@ func Peer(message string) string {
 }
 
 // All returns all signatures, in the order of the document.
-func All() []Signature { return slices.Concat(nccl, pytorch, program, gloo, kernel) }
+func All() []Signature {
+	return slices.Concat(nccl(), areas, plugins, pytorch, program, []Signature{Exception}, gloo, kernel)
+}

@@ -3,77 +3,12 @@
 package signature
 
 const (
-	processGroupNCCL = "pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp"
-	processGroupGloo = "pytorch torch/csrc/distributed/c10d/ProcessGroupGloo.cpp"
-	xids             = "docs.nvidia.com/deploy/xid-errors"
-	fabricManager    = "docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, appendix D"
-	mlx5Health       = "linux drivers/net/ethernet/mellanox/mlx5/core/health.c"
-	aer              = "linux drivers/pci/pcie/aer.c"
+	nvrm          = "open-gpu-kernel-modules src/nvidia"
+	xids          = "docs.nvidia.com/deploy/xid-errors"
+	fabricManager = "docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, appendix D"
+	mlx5Health    = "linux drivers/net/ethernet/mellanox/mlx5/core/health.c"
+	aer           = "linux drivers/pci/pcie/aer.c"
 )
-
-// pytorch are lines of PyTorch's process group. They are consequences: PyTorch says that a collective did not
-// end, not why.
-var pytorch = []Signature{
-	{
-		ID: "pytorch_watchdog_timeout", Source: PyTorch, Kind: Consequence,
-		Forms:  []Form{{Text: "Watchdog caught collective operation timeout", File: processGroupNCCL}},
-		Cause:  "A collective did not end in the timeout of PyTorch: a rank did not take part (it crashed, hangs, or called another collective), or the network stopped.",
-		Remedy: "Compare SeqNum and OpType over the ranks: the rank with the lowest last completed number, or without this line, is the one to look at. If all wait in the same collective, look at the network.", Runbook: "GpuFabricTrafficStopped.md",
-	},
-	{
-		ID: "pytorch_watchdog_exception", Source: PyTorch, Kind: Consequence,
-		Forms: []Form{
-			{Text: "Exception (either an error or timeout) detected by watchdog", File: processGroupNCCL},
-			{Text: "raised the following async exception", File: processGroupNCCL},
-			{Text: "watchdog thread terminated with exception", File: processGroupNCCL},
-		},
-		Cause:  "PyTorch ends the process because a collective failed.",
-		Remedy: "Look for the lines of NCCL before it; without any, run the job with NCCL_DEBUG=WARN.",
-	},
-}
-
-// program are lines in which a program says what a call of NCCL returned, as PyTorch does, too.
-var program = []Signature{
-	{
-		ID: "nccl_error", Source: Program, Kind: Consequence,
-		Forms: []Form{{
-			Text: "unhandled system error (run with NCCL_DEBUG=INFO for details)",
-			File: "nccl src/init.cc, ncclGetErrorString",
-		}, {
-			Text: "remote process exited or there was a network error",
-			File: "nccl src/init.cc, ncclGetErrorString",
-		}, {Text: "NCCL error in:", File: processGroupNCCL}},
-		Cause:  "A call of NCCL failed. The line has the kind of the error, not the cause.",
-		Remedy: "Look for the lines of NCCL before it; without any, run the job with NCCL_DEBUG=WARN.",
-	},
-}
-
-// gloo are lines of Gloo, over which PyTorch's ranks exchange what is not on GPUs.
-var gloo = []Signature{
-	{
-		ID: "gloo_connect", Source: Gloo, Kind: Cause, Forms: []Form{{
-			Text: "Gloo connectFullMesh failed with",
-			File: processGroupGloo,
-		}},
-		Cause:  "Ranks could not reach each other over TCP. Typical: the name of the host leads to 127.0.1.1, or to an interface that other hosts cannot reach.",
-		Remedy: "Set GLOO_SOCKET_IFNAME to the network that the hosts share.", Runbook: "check-nccl.md",
-	},
-	{
-		ID: "gloo_timeout", Source: Gloo, Kind: Consequence,
-		Forms: []Form{
-			{Text: "ms for recv operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"},
-			{Text: "ms for send operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"},
-		},
-		Cause:  "Another rank did not answer in time: it crashed, hangs, or is busy with something else, such as a checkpoint.",
-		Remedy: "Look at the log of the rank that did not arrive.",
-	},
-	{
-		ID: "gloo_closed", Source: Gloo, Kind: Consequence,
-		Forms:  []Form{{Text: "Connection closed by peer [", File: "gloo gloo/transport/tcp/pair.cc"}},
-		Cause:  "The process of another rank ended.",
-		Remedy: "Look at the log of the rank at the address that the line names.",
-	},
-}
 
 const xid = "NVRM: Xid (PCI"
 
@@ -151,5 +86,34 @@ var kernel = []Signature{
 		ID: "aer_corrected", Source: Kernel, Kind: Note, Forms: []Form{{Text: "PCIe Bus Error: severity=Correct", File: aer}},
 		Cause:  "A PCIe link repaired an error. Many of them cost bandwidth.",
 		Remedy: "Look at the rate of the counters, not at single lines.", Runbook: "GpuFabricPcieErrors.md",
+	},
+	{
+		ID: "gpu_driver_memory", Source: Kernel, Kind: Cause,
+		Forms: []Form{
+			{Text: "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY]", File: nvrm},
+			{Text: "NV_ERR_NO_MEMORY", File: nvrm},
+		},
+		Cause:  "The driver of the GPU got no memory of the kernel.",
+		Remedy: "Look at CmaTotal and MemFree of /proc/meminfo, and at what the program takes.",
+		Reasons: []Reason{
+			{
+				Cause:  "The kernel has no contiguous memory to give (CMA), as with kernels for DGX Spark (GB10) that reserve none.",
+				Remedy: "Boot a kernel whose CmaTotal is not 0 (the kernel before, or cma= on its command line), with the driver that belongs to it.",
+				Test:   "grep Cma /proc/meminfo; uname -r",
+				Likely: []Fact{"text:memdesc"},
+			},
+			{
+				Cause:  "The host has no free memory: the page cache or the program took it, which GPU and CPU share on GB10.",
+				Remedy: "Lower the memory of the program, and drop caches before the start.",
+				Test:   "free -g while the job starts",
+			},
+		},
+		Runbook: "check-gpu.md",
+	},
+	{
+		ID: "port_module", Source: Kernel, Kind: Cause, Forms: []Form{{Text: "Port module event[error]", File: "linux drivers/net/ethernet/mellanox/mlx5/core/events.c"}},
+		Cause:   "The cable or transceiver of a port has an error: not readable, too hot, unplugged.",
+		Remedy:  "Reseat or replace the cable or transceiver of the port.",
+		Runbook: "GpuFabricLinkFlapping.md",
 	},
 }

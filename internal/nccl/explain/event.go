@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/nccl/failure"
+	"gpufabric_exporter/internal/nccl/log"
+	"gpufabric_exporter/internal/nccl/signature"
+)
+
+// line reads one line.
+func (r *reading) line(line []byte, long bool) {
+	r.Lines++
+	if long {
+		r.Long++
+	}
+	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+		line = line[:len(line)-1]
+	}
+	line = bytes.TrimLeft(line, "\x00")
+	if unprintable(line) {
+		r.Unprintable++
+	}
+	text := string(line)
+	e, f, failed := r.lines.Add(text)
+	switch e.Level {
+	case log.Info, log.Warn, log.Version:
+		r.NCCLLines++
+		r.process(e.Entry)
+		r.informed(e)
+	case log.Plain, log.LastError:
+	}
+	if failed {
+		if f.Time == "" {
+			f.Time = log.Strip(text).Time
+		}
+		r.found(&f)
+	}
+}
+
+// process counts the process that an entry is of.
+func (r *reading) process(e log.Entry) {
+	from := process{e.Host, e.PID}
+	if e.Host == "" {
+		return
+	}
+	if _, known := r.processes[from]; known {
+		return
+	}
+	if len(r.processes) == maxProcesses {
+		r.Full = true
+		return
+	}
+	r.processes[from] = member{rank: log.Unknown}
+	if _, known := r.hosts[e.Host]; !known {
+		if len(r.hosts) == maxHosts {
+			r.Full = true
+			return
+		}
+		r.hosts[e.Host] = struct{}{}
+	}
+}
+
+// informed takes what is no failure.
+func (r *reading) informed(e log.Event) {
+	m := e.Message
+	rest, printed := strings.CutPrefix(m, "NCCL version ")
+	switch {
+	case printed || e.Level == log.Version:
+		if v, _, ok := log.ParseVersion(rest); ok {
+			r.release(v)
+		}
+	case e.Level != log.Info:
+	case strings.HasPrefix(m, "Using network "):
+		r.network(e.Entry, log.Text(m[len("Using network "):]))
+	case strings.HasPrefix(m, "Channel "):
+		r.channel(m)
+	default:
+		if i, ok := log.ParseInit(m); ok {
+			r.setup(i, e.Entry)
+		}
+	}
+}
+
+func (r *reading) network(e log.Entry, name string) {
+	if _, known := r.hosts[e.Host]; known {
+		r.networks[e.Host] = name
+	}
+	from := process{e.Host, e.PID}
+	if _, known := r.processes[from]; known && name == "Socket" {
+		r.sockets[from] = r.Lines
+	}
+}
+
+func (r *reading) release(v string) {
+	if !slices.Contains(r.Versions, v) && len(r.Versions) < maxVersions {
+		r.Versions = append(r.Versions, v)
+	}
+}
+
+// channel compares the devices at both ends of a connection, "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/3".
+func (r *reading) channel(m string) {
+	what, via, found := strings.Cut(m, "] via NET/")
+	name, sent := strings.CutSuffix(what, " [send")
+	if !sent {
+		name, _ = strings.CutSuffix(what, " [receive")
+	}
+	network, device, numbered := strings.Cut(via, "/")
+	if !found || !numbered || log.CarrierOf(network) != log.Verbs {
+		return
+	}
+	device = device[:len(device)-len(strings.TrimLeft(device, "0123456789"))]
+	n, err := strconv.Atoi(device)
+	if err != nil {
+		return
+	}
+	key := name
+	other := key + " received"
+	if !sent {
+		key, other = other, key
+	}
+	if at, known := r.channels[other]; known {
+		r.crossed = r.crossed || at != n
+		delete(r.channels, other)
+	} else if len(r.channels) < maxChannels {
+		r.channels[key] = n
+	}
+}
+
+// setup notes that a set-up of a process began or ended.
+func (r *reading) setup(i log.Init, e log.Entry) {
+	from := process{e.Host, e.PID}
+	if p, is := r.processes[from]; is {
+		if i.Ranks > p.of { // the largest communicator is the job's
+			p.rank, p.of = i.Rank, i.Ranks
+		}
+		if i.Complete {
+			p.ended++
+		} else {
+			p.began++
+		}
+		r.processes[from] = p
+	}
+	if _, rest, found := strings.Cut(e.Message, " cudaDev "); found {
+		device, _, _ := strings.Cut(rest, " ")
+		if n, err := strconv.Atoi(device); err == nil && n < maxRanks {
+			r.devices = max(r.devices, n)
+		}
+	}
+	r.communicator(i, e.Host)
+}
+
+// communicator notes the set-up of a rank.
+func (r *reading) communicator(i log.Init, host string) {
+	at, known := r.groups[group{i.ID, i.Ranks}]
+	if !known {
+		if len(r.Communicators) == maxCommunicators {
+			r.Full = true
+			return
+		}
+		at = len(r.Communicators)
+		r.groups[group{i.ID, i.Ranks}] = at
+		r.Communicators = append(r.Communicators, Communicator{
+			ID: i.ID, Ranks: i.Ranks, started: map[int]int32{},
+			complete: map[int]int32{},
+		})
+	}
+	c := &r.Communicators[at]
+	if c.host == "" {
+		c.host = host
+	}
+	// without an ID, ranks of other communicators may be among them
+	c.Spread = c.Spread || host != "" && host != c.host && i.ID != ""
+	if _, known := c.started[i.Rank]; !known {
+		if r.tracked == maxRanks {
+			r.Full = true
+			return
+		}
+		r.tracked++
+	}
+	if i.Complete {
+		c.complete[i.Rank]++
+		c.started[i.Rank] = max(c.started[i.Rank], c.complete[i.Rank]) // releases before 2.16 log no begin
+	} else {
+		c.started[i.Rank]++
+	}
+}
+
+// found takes a failure, or a warning of which it is not known whether it is one.
+func (r *reading) found(f *failure.Failure) {
+	one := r.finding(f)
+	if f.Signature == nil {
+		r.unknown(one)
+		return
+	}
+	if w := slices.IndexFunc(r.Warnings, func(w Warning) bool { return w.finding.order == one.order }); w >= 0 {
+		r.Warnings = slices.Delete(r.Warnings, w, w+1) // its thread unwound
+		delete(r.warnings, one.Text)
+	}
+	if f.Level == log.Warn && f.Signature.ID != "" && one.order < r.Lines {
+		r.Unknown--
+	}
+	if f.Signature.Source == signature.PyTorch {
+		r.waits(f.Message)
+	}
+	if _, release, is := strings.Cut(f.Text, ", NCCL version "); is {
+		if v, _, ok := log.ParseVersion(release); ok {
+			r.release(v)
+		}
+	}
+	r.find(one)
+}
+
+// finding is what a failure shows.
+func (r *reading) finding(f *failure.Failure) Finding {
+	const most = 1024 // bytes: the GIDs of a connection come last
+	from := process{f.Host, f.PID}
+	rank := f.Rank
+	if rank == log.Unknown {
+		rank = rankNamed(f.Message)
+	}
+	if p, known := r.processes[from]; known && p.rank != log.Unknown {
+		rank = p.rank
+	}
+	text := shown(f.Text)
+	if f.Signature != nil && f.Signature.Source == signature.PyTorch {
+		text = shown(f.Message)
+	}
+	return Finding{
+		Signature: f.Signature, Count: 1, File: r.name, Line: f.Line - r.before, Host: f.Host, Rank: rank, Code: f.Code,
+		Peer: shown(signature.Peer(f.Message)), Place: shown(f.Place), Writer: signature.Writer(f.File(), f.Message),
+		Text: text, process: from, time: f.Time, raw: f.Text[:min(len(f.Text), most)], order: f.Line,
+	}
+}
+
+// unknown keeps a warning without a signature.
+func (r *reading) unknown(f Finding) {
+	r.Unknown++
+	if _, known := r.warnings[f.Text]; known || len(r.Warnings) == maxWarnings {
+		return
+	}
+	r.warnings[f.Text] = struct{}{}
+	r.Warnings = append(r.Warnings, Warning{f.Line, f.Text, f})
+}
+
+// find notes a signature.
+func (r *reading) find(one Finding) {
+	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.ID == one.Signature.ID })
+	if at < 0 {
+		if len(r.Findings) == maxFindings {
+			r.Full = true
+			return
+		}
+		at = len(r.Findings)
+		one.Count = 0
+		r.Findings = append(r.Findings, one)
+	}
+	f := &r.Findings[at]
+	f.Count++
+	if one.Host != "" && len(f.Hosts) < maxFindingHosts && !slices.Contains(f.Hosts, one.Host) {
+		f.Hosts = append(f.Hosts, one.Host)
+	}
+}
+
+// rankNamed is the rank that PyTorch puts before its lines, "[rank3]:[E ..." or "[Rank 3] ...".
+func rankNamed(line string) int {
+	for _, before := range []string{"[rank", "[Rank ", " Rank ", " on rank "} {
+		if _, rest, found := strings.Cut(line, before); found {
+			digits, _, _ := strings.Cut(rest, "]")
+			if n, err := strconv.Atoi(digits); err == nil && n >= 0 && n < maxRanks {
+				return n
+			}
+		}
+	}
+	return log.Unknown
+}
+
+// shown is text of a log that may be printed: bounded, without control characters and credentials.
+func shown(s string) string { return fabric.MaskCredentials(log.Text(s)) }

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/nccl/log"
+	"gpufabric_exporter/internal/nccl/signature"
+)
+
+// holds reports whether a fact of the table holds for a finding.
+func (r *Result) holds(fact signature.Fact, f *Finding) bool {
+	if rest, negated := strings.CutPrefix(string(fact), "!"); negated {
+		return !r.holds(signature.Fact(rest), f)
+	}
+	if about, known := facts[fact]; known {
+		return about(r, f)
+	}
+	for _, relation := range relations {
+		if rest, is := strings.CutPrefix(string(fact), relation.name); is {
+			return relation.holds(r, f, rest)
+		}
+	}
+	return false
+}
+
+// all reports whether facts hold, of which there is at least one.
+func (r *Result) all(list []signature.Fact, f *Finding) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(fact signature.Fact) bool { return !r.holds(fact, f) })
+}
+
+// facts are those without an argument.
+var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
+	signature.PeerLinkLocal: func(_ *Result, f *Finding) bool { a, ok := f.peer(); return ok && a.IsLinkLocalUnicast() },
+	signature.PeerLoopback:  func(_ *Result, f *Finding) bool { a, ok := f.peer(); return ok && a.IsLoopback() },
+	signature.PeerBridge:    func(_ *Result, f *Finding) bool { a, ok := f.peer(); return ok && within(a, "172.17.0.0/16") },
+	signature.PeerTunnel:    func(_ *Result, f *Finding) bool { a, ok := f.peer(); return ok && within(a, "100.64.0.0/10") },
+	signature.SubnetsDiffer: func(_ *Result, f *Finding) bool { return f.subnetsDiffer() },
+	signature.GIDLinkLocal: func(_ *Result, f *Finding) bool {
+		a, ok := f.gid("local GID", "localGid")
+		return ok && a.IsLinkLocalUnicast()
+	},
+	signature.SegmentUnnamed: func(_ *Result, f *Finding) bool {
+		return strings.Contains(f.raw, "/nccl- (size 0)") || strings.Contains(f.raw, "segment  (size 0)")
+	},
+	signature.InSetup: func(r *Result, _ *Finding) bool { return r.inSetup() },
+
+	signature.OneHost:      func(r *Result, _ *Finding) bool { return r.Log.Nodes == 1 || len(r.Hosts) == 1 && r.allRanks() },
+	signature.SeveralHosts: func(r *Result, _ *Finding) bool { return r.severalHosts() },
+	signature.Containers:   func(r *Result, _ *Finding) bool { return len(r.Hosts) > 1 && r.Log.Nodes == 1 && !r.Log.MNNVL },
+	signature.UsesGPUDirect: func(r *Result, _ *Finding) bool {
+		return r.Transports().RDMAGPUDirect > 0 || r.Log.RingsGPUDirect == log.Yes
+	},
+	signature.UsesRDMA:    func(r *Result, _ *Finding) bool { return r.Transports().RDMA > 0 },
+	signature.UsesP2P:     func(r *Result, _ *Finding) bool { return r.Transports().P2P > 0 },
+	signature.UsesSockets: func(r *Result, _ *Finding) bool { return r.Log.Fallback },
+	signature.UsesPlugin: func(r *Result, _ *Finding) bool {
+		return r.Log.Network != "" && log.CarrierOf(r.Log.Network) == log.OtherCarrier
+	},
+	signature.OnlyFlushed:     func(r *Result, _ *Finding) bool { return r.onlyFlushed() },
+	signature.Clique:          func(r *Result, _ *Finding) bool { return r.Log.Clique || r.Log.MNNVL },
+	signature.OneGPU:          func(r *Result, _ *Finding) bool { return r.oneGPU() },
+	signature.SparkNICs:       func(r *Result, f *Finding) bool { return r.sparkNICs(f) },
+	signature.FirstCollective: func(r *Result, _ *Finding) bool { return r.Waiting.firstCollective() },
+	signature.WaitApart:       func(r *Result, _ *Finding) bool { return r.Waiting.apart() },
+	signature.WaitersMissing: func(r *Result, _ *Finding) bool {
+		n := r.Waiting.ranks()
+		return n > 0 && !r.Waiting.full && n < r.world()
+	},
+	signature.HostsDisagree: func(r *Result, _ *Finding) bool { return r.networksDiffer() },
+	signature.RCCL:          func(r *Result, _ *Finding) bool { return r.Log.RCCL },
+	signature.PeerFailed:    func(r *Result, _ *Finding) bool { return r.processFailed() },
+	signature.NoDevice:      func(r *Result, _ *Finding) bool { return r.Log.NoDevices },
+}
+
+// relations are facts with an argument.
+var relations = []struct {
+	name  string
+	holds func(r *Result, f *Finding, argument string) bool
+}{
+	{"errno:", func(_ *Result, f *Finding, want string) bool {
+		named := Errno(f.raw)
+		return slices.Contains(strings.Split(want, ","), strconv.Itoa(named))
+	}},
+	{"code:", func(_ *Result, f *Finding, want string) bool {
+		return slices.Contains(strings.Split(want, ","), strconv.Itoa(f.Code))
+	}},
+	{"text:", func(_ *Result, f *Finding, want string) bool {
+		text := strings.ToLower(f.raw)
+		return slices.ContainsFunc(strings.Split(strings.ToLower(want), "|"), func(s string) bool { return strings.Contains(text, s) })
+	}},
+	{"seen:", func(r *Result, _ *Finding, id string) bool {
+		return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+			return f.Signature.ID == id || id == "xid" && strings.HasPrefix(f.Signature.ID, "xid")
+		})
+	}},
+	{"set:", func(r *Result, _ *Finding, want string) bool {
+		name, value, valued := strings.Cut(want, "=")
+		return slices.ContainsFunc(r.Log.Settings, func(s log.Setting) bool {
+			return s.Name == name && (!valued || strings.EqualFold(strings.TrimSuffix(s.Value, "."), value))
+		})
+	}},
+	{"release<", func(r *Result, _ *Finding, than string) bool {
+		if len(r.Versions) == 0 {
+			return false
+		}
+		v, err := fabric.ParseNCCLVersion(r.Versions[0])
+		return err == nil && !v.AtLeast(than)
+	}},
+	{"driver<", func(r *Result, _ *Finding, than string) bool {
+		major, minor, _ := strings.Cut(than, ".")
+		a, _ := strconv.Atoi(major)
+		b, _ := strconv.Atoi(minor)
+		const thousand, ten = 1000, 10 // 12020 is 12.2
+		return r.Log.Driver > 0 && r.Log.Driver < a*thousand+b*ten
+	}},
+}
+
+// errors of the system that NCCL, its plugins and PyTorch name.
+var errnos = []struct {
+	text   string
+	number int
+}{
+	{"Operation not permitted", 1}, {"No such file or directory", 2}, {"Resource temporarily unavailable", 11},
+	{"Cannot allocate memory", 12}, {"Permission denied", 13}, {"Bad address", 14}, {"File exists", 17}, {"No such device", 19},
+	{"Invalid argument", 22}, {"Too many open files", 24}, {"No space left on device", 28}, {"Protocol not supported", 93},
+	{"Operation not supported", 95}, {"Address already in use", 98}, {"address already in use", 98},
+	{"Cannot assign requested address", 99}, {"Network is unreachable", 101}, {"connection abort", 103},
+	{"Connection reset by peer", 104}, {"Connection timed out", 110}, {"Connection refused", 111}, {"No route to host", 113},
+}
+
+// Errno is the error of the system that a line names by its text or its number; 0: it names none.
+func Errno(line string) int {
+	// "returned 113(No route to host) errno 115(Operation now in progress)": the first is the reason
+	for _, before := range []string{" returned ", " failed with ", " errno ", "errno: ", "RC: -"} {
+		if _, rest, found := strings.Cut(line, before); found {
+			end := 0
+			for end < len(rest) && end < 4 && rest[end] >= '0' && rest[end] <= '9' {
+				end++
+			}
+			if n, err := strconv.Atoi(rest[:end]); err == nil && n > 0 {
+				return n
+			}
+		}
+	}
+	for _, e := range errnos {
+		if strings.Contains(line, e.text) {
+			return e.number
+		}
+	}
+	return 0
+}
+
+// peer is the address of the other side, "10.0.0.4<56849>".
+func (f *Finding) peer() (netip.Addr, bool) {
+	text, _, _ := strings.Cut(f.Peer, "<")
+	a, err := netip.ParseAddr(text)
+	return a.Unmap(), err == nil
+}
+
+func within(a netip.Addr, network string) bool { return netip.MustParsePrefix(network).Contains(a) }
+
+// gid is the first address that a line has behind one of these words.
+func (f *Finding) gid(before ...string) (netip.Addr, bool) {
+	for _, word := range before {
+		rest, found := f.raw, true
+		for found {
+			if _, rest, found = strings.Cut(rest, word); !found {
+				break
+			}
+			text, _, _ := strings.Cut(strings.TrimLeft(strings.TrimPrefix(rest, "s"), " ="), " ")
+			if a, err := netip.ParseAddr(strings.TrimRight(text, ",.;")); err == nil {
+				return a.Unmap(), true
+			}
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// subnetsDiffer reports whether the GIDs of both sides are of different networks, as far as addresses show it:
+// of IPv4 the first three bytes, of IPv6 the first 64 bits.
+func (f *Finding) subnetsDiffer() bool {
+	a, known := f.gid("local GID", "localGid")
+	b, both := f.gid("remote GID", "remoteGid")
+	if !known || !both || a.Is4() != b.Is4() {
+		return false
+	}
+	bits := 64
+	if a.Is4() {
+		bits = 24
+	}
+	p, err := a.Prefix(bits)
+	return err == nil && !p.Contains(b)
+}
+
+// inSetup reports whether a process was in the set-up of a communicator when the log ended.
+func (r *Result) inSetup() bool {
+	if r.NCCLLines == 0 {
+		return false
+	}
+	ended := 0
+	for _, p := range r.processes {
+		if p.began > p.ended {
+			return true
+		}
+		ended += p.ended
+	}
+	return ended == 0
+}
+
+func (r *Result) severalHosts() bool {
+	return r.Log.Nodes > 1 || r.Log.Nodes == 0 && len(r.Hosts) > 1 ||
+		slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Spread }) && r.Log.Nodes != 1
+}
+
+// onlyFlushed reports whether no request failed with a status that says why.
+func (r *Result) onlyFlushed() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Signature.ID == "completion_flushed" }) &&
+		!slices.ContainsFunc(r.Findings, func(f Finding) bool {
+			return strings.HasPrefix(f.Signature.ID, "completion_") && f.Signature.ID != "completion_flushed"
+		})
+}
+
+// oneGPU reports whether each host has one GPU, as far as the ranks in the log use them, and none shows that
+// GPUDirect RDMA is possible.
+func (r *Result) oneGPU() bool {
+	if r.devices != 0 || !r.severalHosts() || slices.ContainsFunc(r.Log.HCAs, func(h log.HCA) bool { return h.GPUDirect }) {
+		return false
+	}
+	return r.Log.Local == 1 || r.Log.Local == 0 && r.allRanks() && r.Processes <= len(r.Hosts)
+}
+
+// sparkNICs reports whether a device has a name that DGX Spark gives: its NIC is in the PCI domains 0 and 2.
+func (r *Result) sparkNICs(f *Finding) bool {
+	const name = "roceP2p1s0f"
+	return strings.Contains(f.raw, name) || strings.Contains(f.raw, "rocep1s0f") ||
+		slices.ContainsFunc(r.Log.Devices, func(d log.Device) bool { return strings.HasPrefix(d.Name, name) })
+}
+
+// processFailed reports whether a process crashed or was killed, or a GPU failed.
+func (r *Result) processFailed() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		switch f.Signature.ID {
+		case "process_crashed", "process_killed", "host_out_of_memory", "gpu_out_of_memory", "gpu_program_error", "program_exception":
+			return true
+		}
+		return strings.HasPrefix(f.Signature.ID, "xid")
+	})
+}
+
+// world is how many ranks the job has, as far as is known.
+func (r *Result) world() int {
+	most := 0
+	for i := range r.Communicators {
+		most = max(most, r.Communicators[i].Ranks)
+	}
+	return most
+}
+
+// networksDiffer reports whether some hosts use RDMA and others TCP.
+func (r *Result) networksDiffer() bool {
+	tcp, other := false, false
+	for _, name := range r.networks {
+		if name == "Socket" {
+			tcp = true
+		} else {
+			other = true
+		}
+	}
+	return tcp && other
+}

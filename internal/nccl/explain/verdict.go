@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/nccl/log"
+	"gpufabric_exporter/internal/nccl/signature"
+	"gpufabric_exporter/internal/spelling"
+)
+
+// Certainty is how sure a reason is.
+type Certainty string
+
+// Certainties.
+const (
+	Certain  Certainty = "certain"  // the log has facts that no other reason explains
+	Likely   Certainty = "likely"   // the usual one with what the log shows
+	Possible Certainty = "possible" // the log neither supports nor excludes it
+)
+
+// Stated is a reason with how sure it is.
+type Stated struct {
+	Certainty           Certainty
+	Cause, Remedy, Test string
+}
+
+// maxReasons is how many are stated.
+const maxReasons = 4
+
+// reasons are what may be behind a finding, the surest first.
+func (r *Result) reasons(f *Finding) []Stated {
+	s := f.Signature
+	var list []Stated
+	for _, reason := range s.Reasons {
+		if len(reason.If) > 0 && !r.all(reason.If, f) {
+			continue
+		}
+		one := Stated{Possible, reason.Cause, reason.Remedy, reason.Test}
+		switch {
+		case r.all(reason.Certain, f):
+			one.Certainty = Certain
+		case r.all(reason.Likely, f):
+			one.Certainty = Likely
+		}
+		list = append(list, one)
+	}
+	rank := map[Certainty]int{Certain: 0, Likely: 1, Possible: 2}
+	slices.SortStableFunc(list, func(a, b Stated) int { return cmp.Compare(rank[a.Certainty], rank[b.Certainty]) })
+	switch {
+	case len(list) == 0 && s.Sure:
+		list = []Stated{{Certain, s.Cause, s.Remedy, ""}}
+	case len(list) == 0 && s.Generic:
+		list = []Stated{{Possible, s.Cause, s.Remedy, ""}}
+	case len(list) == 0:
+		list = []Stated{{Likely, s.Cause, s.Remedy, ""}}
+	case list[0].Certainty == Certain:
+		list = list[:1]
+	case len(list) == 1 && list[0].Certainty == Possible && len(s.Reasons) == 1: // the row knows no other
+		list[0].Certainty = Likely
+	}
+	return list[:min(len(list), maxReasons)]
+}
+
+// class orders failures: what a host says of itself, what else may be a cause, and what follows.
+func class(s *signature.Signature) int {
+	const local, other, follows, slow = 0, 1, 2, 3
+	switch {
+	case s.Kind == signature.Note:
+		return -1
+	case slices.Contains(signature.Judgements(), s):
+		return slow
+	case s.Kind == signature.Consequence:
+		return follows
+	case s.Generic || s.Remote || signature.IsArea(s):
+		return other
+	}
+	return local
+}
+
+// First returns the first failure: a cause before its consequences, and these before what follows from the
+// connections, which makes a job slow and does not end it. nil: the log shows none.
+func (r *Result) First() *Finding {
+	if r.first < 0 {
+		return nil
+	}
+	return &r.Findings[r.first]
+}
+
+// findFirst is the place of the first failure; -1: the log shows none.
+func (r *Result) findFirst() int {
+	best := -1
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if class(f.Signature) < 0 || f.Open {
+			continue
+		}
+		if best < 0 || r.earlier(f, &r.Findings[best]) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return best
+	}
+	first := &r.Findings[best]
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		switch before := f.order < first.order && f.Line > 0; {
+		case !before:
+		case class(first.Signature) == 0 && signature.IsArea(f.Signature) && f.process == first.process && f.process.host != "":
+			return i // the same process warned before of something unknown, and failed
+		case first.Signature.Remote && f.Signature.Leads:
+			return i // an event of a device comes before the requests that fail
+		}
+	}
+	return best
+}
+
+// earlier reports whether one failure explains the log better than another.
+func (r *Result) earlier(a, b *Finding) bool {
+	if by := cmp.Compare(class(a.Signature), class(b.Signature)); by != 0 {
+		return by < 0
+	}
+	if a.File != b.File && a.time != "" && b.time != "" && a.time != b.time {
+		return a.time < b.time
+	}
+	return a.order < b.order
+}
+
+// Failed reports whether the log shows a failure.
+func (r *Result) Failed() bool { return r.First() != nil }
+
+// Open returns what would be a failure where ranks are on several hosts, or elsewhere than on these; nil: nothing is.
+func (r *Result) Open() *Finding {
+	if i := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Open }); i >= 0 {
+		return &r.Findings[i]
+	}
+	return nil
+}
+
+// Harmless reports whether all that NCCL warned of is known to be harmless, and it warned.
+func (r *Result) Harmless() bool {
+	warned := false
+	for i := range r.Findings {
+		if f := &r.Findings[i]; !f.Signature.Harmless || f.Line == 0 {
+			return false
+		}
+		warned = true
+	}
+	return warned && r.Unknown == 0 && r.Log.Failed == "" && !r.Cut && !r.Full
+}
+
+// promote takes a warning without a signature for the first failure where something failed, and nothing says why;
+// and where its process went on with TCP.
+func (r *reading) promote() {
+	first := r.findFirst()
+	unexplained := first >= 0 && r.Findings[first].Signature.Kind == signature.Consequence
+	for i, w := range r.Warnings {
+		f := w.finding
+		fell := r.sockets[f.process] > f.order && r.between() != log.No
+		if !unexplained && !fell {
+			continue
+		}
+		file, _, _ := strings.Cut(f.Place, ":")
+		f.Signature, f.Guessed = signature.Area(file, f.Text), true
+		r.Warnings = slices.Delete(r.Warnings, i, i+1)
+		r.Unknown--
+		r.find(f)
+		return
+	}
+}
+
+// Unseen says what a log that shows no failure does not show either.
+func (r *Result) Unseen() string {
+	var parts []string
+	missing := 0
+	for i := range r.Communicators {
+		missing = max(missing, r.Communicators[i].Ranks-r.Communicators[i].Started)
+	}
+	if missing > 0 {
+		parts = append(parts, "the set-up of "+spelling.Plural(missing, "rank", "ranks")+" that the log does not have")
+	}
+	if r.Transports() == (Transports{}) {
+		parts = append(parts, "which way the connections go")
+	}
+	parts = append(parts, "what the program did after the set-up, as far as NCCL does not log it")
+	return fmt.Sprintf("Not seen: %s.", spelling.Few(parts, 4))
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/spelling"
+)
+
+// Waiting are the ranks that wait in collectives, by the time-outs of PyTorch's watchdog.
+type Waiting struct {
+	waits map[waiter]wait
+	full  bool
+}
+
+// waiter is a rank of a process group.
+type waiter struct {
+	group string
+	rank  int
+}
+
+// wait is the collective that a rank waits in, the first that timed out.
+type wait struct {
+	seq     int64
+	op      string
+	in, out string
+}
+
+// waits takes "[PG ID 0 PG GUID 0(default_pg) Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808,
+// OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000) ran for ...".
+func (r *reading) waits(text string) {
+	before, work, found := strings.Cut(text, "WorkNCCL(")
+	work, _, closed := strings.Cut(work, "Timeout")
+	if !found || !closed || !strings.Contains(before, "Watchdog caught") {
+		return
+	}
+	before = before[strings.LastIndexByte(before, '[')+1:]
+	group, rest, _ := strings.Cut(before, "Rank ")
+	digits, _, _ := strings.Cut(rest, "]")
+	rank, err := strconv.Atoi(digits)
+	if err != nil || rank < 0 || rank >= maxRanks {
+		return
+	}
+	var w wait
+	for field := range strings.SplitSeq(work, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(field), "=")
+		switch name {
+		case "SeqNum":
+			if w.seq, err = strconv.ParseInt(value, 10, 64); err != nil {
+				return
+			}
+		case "OpType":
+			w.op = shown(value)
+		case "NumelIn":
+			w.in = shown(value)
+		case "NumelOut":
+			w.out = shown(value)
+		}
+	}
+	of := waiter{shown(strings.TrimSpace(group)), rank}
+	if r.Waiting.waits == nil {
+		r.Waiting.waits = map[waiter]wait{}
+	}
+	if had, known := r.Waiting.waits[of]; known && had.seq <= w.seq {
+		return
+	}
+	if len(r.Waiting.waits) == maxWaiters {
+		r.Waiting.full = true
+		return
+	}
+	r.Waiting.waits[of] = w
+}
+
+// pairwise reports whether only two ranks take part, so that others are elsewhere.
+func (w wait) pairwise() bool {
+	return strings.HasPrefix(w.op, "SEND") || strings.HasPrefix(w.op, "RECV") || w.op == "COALESCED" || w.op == ""
+}
+
+// alike reports whether two ranks wait in the same collective. Sizes may differ where ranks give or take shares.
+func (w wait) alike(other wait) bool {
+	same := w.op != "ALLREDUCE" && w.op != "BROADCAST" || w.in == other.in && w.out == other.out
+	return w.seq == other.seq && w.op == other.op && same
+}
+
+// apart reports whether ranks of a group wait in different collectives.
+func (w *Waiting) apart() bool {
+	first := map[string]wait{}
+	for of, one := range w.waits {
+		if one.pairwise() {
+			continue
+		}
+		if had, known := first[of.group]; known && !had.alike(one) {
+			return true
+		}
+		first[of.group] = one
+	}
+	return false
+}
+
+// firstCollective reports whether the first collective of a group is what all wait in.
+func (w *Waiting) firstCollective() bool {
+	if len(w.waits) == 0 {
+		return false
+	}
+	for _, one := range w.waits {
+		if one.seq > 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// ranks are those that wait.
+func (w *Waiting) ranks() int {
+	seen := map[int]struct{}{}
+	for of := range w.waits {
+		seen[of.rank] = struct{}{}
+	}
+	return len(seen)
+}
+
+// String says who waits in what: "ranks 0, 1, 2 in ALLREDUCE 808 (9801523 elements)". Empty: nobody.
+func (w *Waiting) String() string {
+	type place struct {
+		group string
+		wait
+	}
+	in := map[place][]int{}
+	for of, one := range w.waits {
+		at := place{of.group, one}
+		in[at] = append(in[at], of.rank)
+	}
+	places := slices.SortedFunc(maps.Keys(in), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.seq, b.seq), cmp.Compare(a.op, b.op), cmp.Compare(a.in, b.in))
+	})
+	var parts []string
+	for _, at := range places {
+		ranks := in[at]
+		slices.Sort(ranks)
+		var names []string
+		for _, rank := range ranks {
+			names = append(names, strconv.Itoa(rank))
+		}
+		word := "ranks "
+		if len(ranks) == 1 {
+			word = "rank "
+		}
+		parts = append(parts, word+spelling.Few(names, 16)+fmt.Sprintf(" in %s %d (%s elements)", at.op, at.seq, at.in))
+	}
+	return spelling.Few(parts, 4)
+}

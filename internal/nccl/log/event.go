@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import "strings"
+
+// Levels of what NCCL did not write itself.
+const (
+	LastError Level = "last error" // the warning of NCCL that PyTorch quotes
+	Plain     Level = "plain"      // any other line
+)
+
+// Event is what a line says, and where.
+type Event struct {
+	Entry
+	Rank int    // as launchers say it; Unknown if they do not
+	Time string // "2026-01-02 03:04:05"; empty if not known
+}
+
+// maxStreams is how many ranks may have begun to quote an error at once.
+const maxStreams = 256
+
+// Events reads lines into events, and keeps what they say of the set-up in Log. It remembers no more than which
+// streams of lines have announced an error of NCCL.
+type Events struct {
+	Log
+	announced map[string]struct{}
+}
+
+// NewEvents returns a reader that has read nothing.
+func NewEvents() *Events { return &Events{Log: *New()} }
+
+// Add reads one more line.
+func (r *Events) Add(line string) Event {
+	entry, found := r.Log.Add(line)
+	if found {
+		return Event{Entry: entry, Rank: Unknown}
+	}
+	e := Event{Entry: Entry{PID: Unknown, Thread: Unknown, Level: Plain, Message: line}, Rank: Unknown}
+	if strings.HasPrefix(line, "RCCL version") {
+		r.RCCL = true
+	}
+	at := strings.Index(line, lastError)
+	if at < 0 && len(r.announced) == 0 {
+		return e
+	}
+	o := Strip(line)
+	if at >= 0 {
+		// Python may have written the error as one line
+		rest := strings.TrimPrefix(strings.TrimPrefix(line[at+len(lastError):], `\n`), `\\n`)
+		if rest = strings.Trim(rest, " \"'"); rest != "" {
+			return o.quote(rest)
+		}
+		if r.announced == nil {
+			r.announced = map[string]struct{}{}
+		}
+		if len(r.announced) < maxStreams {
+			r.announced[o.Stream] = struct{}{}
+		}
+		return e
+	}
+	if _, is := r.announced[o.Stream]; !is {
+		return e
+	}
+	delete(r.announced, o.Stream)
+	if strings.TrimSpace(o.Rest) == "" {
+		return e
+	}
+	return o.quote(o.Rest)
+}
+
+const lastError = "Last error:"
+
+// quote is a warning that another program repeats.
+func (o *Origin) quote(message string) Event {
+	message, _, _ = strings.Cut(message, `\n`)
+	return Event{
+		Entry: Entry{Host: o.Host, PID: o.PID, Thread: Unknown, Level: LastError, Message: strings.TrimSpace(message)},
+		Rank:  o.Rank, Time: o.Time,
+	}
+}

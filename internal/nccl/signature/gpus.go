@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signature
+
+// cudaFailure are the wordings of a failed call of CUDA; files and codes distinguish the rows.
+var cudaFailure = []Form{{Text: "Cuda failure"}}
+
+// gpus are lines of NCCL about GPUs and what connects them within a host or an NVLink domain.
+var gpus = []Signature{
+	{
+		ID: "nvls_bind", Source: NCCL, Kind: Cause, Forms: []Form{{Text: "Failed to bind NVLink SHARP"}},
+		Cause:   "NVLink SHARP could not be set up: the fabric manager or an NVSwitch has an error, or is out of resources.",
+		Remedy:  "Restart the fabric manager when no job runs, and reset the GPUs with it; look for SXids. NCCL_NVLS_ENABLE=0 goes on without it.",
+		Runbook: "check-nvlink.md",
+		Reasons: nvlsReasons,
+	},
+	{
+		ID: "nvls_failed", Source: NCCL, Kind: Cause, Forms: cudaFailure, Files: []string{"transport/nvls.cc"},
+		Cause:   "NVLink SHARP (NVLS) could not be set up: the driver refused multicast memory.",
+		Remedy:  "NCCL_NVLS_ENABLE=0 goes on without NVLS, slower.",
+		Runbook: "check-nvlink.md",
+		Reasons: nvlsReasons,
+	},
+	{
+		ID: "gpu_memory_full", Source: NCCL, Kind: Cause, Codes: []int{2}, Forms: cudaFailure,
+		Cause:   "The GPU has no memory left for NCCL.",
+		Remedy:  "Leave NCCL 1 to 2 GiB of each GPU: lower the batch, gpu_memory_utilization or mem_fraction_static; end other processes on the GPU (nvidia-smi).",
+		Runbook: "check-gpu.md",
+		Reasons: []Reason{
+			{
+				Cause:  "The memory is shared with the CPU, and the kernel cannot give contiguous pieces of it (GB10).",
+				Remedy: "Drop caches before the start, lower the memory of the program, and look at CmaTotal of /proc/meminfo.",
+				Test:   "grep -i cma /proc/meminfo; free -g",
+				If:     []Fact{"seen:gpu_driver_memory"}, Likely: []Fact{"seen:gpu_driver_memory"},
+			},
+			{
+				Cause:  "The program, or another process, uses nearly all memory of the GPU.",
+				Remedy: "Lower the batch, gpu_memory_utilization or mem_fraction_static; leave NCCL 1 to 2 GiB; NCCL_BUFFSIZE, NCCL_MAX_NCHANNELS and NCCL_NVLS_ENABLE=0 lower its need.",
+				Test:   "nvidia-smi while the job starts",
+				Likely: []Fact{"code:2"},
+			},
+		},
+	},
+	{
+		ID: "gpu_not_visible", Source: NCCL, Kind: Cause, Codes: []int{101}, Forms: cudaFailure, Files: []string{"transport/p2p.cc", "transport/nvls.cc", "include/alloc.h", "include/cudawrap.h"},
+		Cause:   "The process does not see the GPU of a rank that NCCL takes to be on the same host: it cannot map its memory.",
+		Remedy:  "Give all ranks of a host one container with all its GPUs, or all GPUs to each container and choose with CUDA_VISIBLE_DEVICES.",
+		Runbook: "check-inside.md",
+		Reasons: []Reason{
+			{
+				Cause:  "Two containers or control groups of one host see different GPUs, and NCCL takes them for one host.",
+				Remedy: "Make all GPUs of the host visible in each container (NVIDIA_VISIBLE_DEVICES=all, CUDA_VISIBLE_DEVICES chooses; one pod for each host). Otherwise NCCL_HOSTID with a name for each container, or NCCL_P2P_DISABLE=1, makes it use the network.",
+				Test:   "nvidia-smi -L in each container: do they list the same GPUs",
+				Likely: []Fact{"!several hosts"}, Certain: []Fact{Containers},
+			},
+			{
+				Cause:  "The ranks are on hosts of one NVLink domain, and IMEX does not run, or its channels are missing in a container.",
+				Remedy: "Run nvidia-imex on all hosts of the job, and give containers /dev/nvidia-caps-imex-channels (a ComputeDomain in Kubernetes).",
+				Test:   "nvidia-imex-ctl -N; NCCL_MNNVL_ENABLE=0 for one run",
+				If:     []Fact{Clique},
+			},
+			{
+				Cause:  "Slurm or the device plugin confines each rank to its GPU (--gpus-per-task, --gpu-bind).",
+				Remedy: "Ask for GPUs of the node instead of the task: --gpus-per-node, --gpu-bind=none.",
+				Test:   "nvidia-smi -L in each task",
+			},
+		},
+	},
+	{
+		ID: "nvlink_import_refused", Source: NCCL, Kind: Cause, Codes: []int{1, 101, 800, 801, 999}, Forms: cudaFailure, Files: []string{"transport/p2p.cc", "mnnvl.cc", "allocator.cc", "dev_runtime"},
+		Cause:   "The driver refused to share memory of a GPU with another process.",
+		Remedy:  "NCCL_MNNVL_ENABLE=0 goes on over the network, NCCL_CUMEM_ENABLE=0 with older calls of CUDA.",
+		Runbook: "check-nvlink.md",
+		Reasons: []Reason{
+			{
+				Cause:  "Memory cannot be shared between hosts of the NVLink domain: IMEX does not run, its channels are missing in the container, or its nodes are not of one domain.",
+				Remedy: "Run nvidia-imex on all hosts of the job with one list of nodes, and give containers /dev/nvidia-caps-imex-channels (a ComputeDomain and its claim in Kubernetes).",
+				Test:   "nvidia-imex-ctl -N; ls /dev/nvidia-caps-imex-channels in the container; NCCL_MNNVL_ENABLE=0 for one run",
+				If:     []Fact{Clique}, Likely: []Fact{Clique}, Certain: []Fact{Clique, SeveralHosts, "code:800,801"},
+			},
+			{
+				Cause:  "The container may not share memory handles: no IPC namespace in common, seccomp, or no privileges for cuMem.",
+				Remedy: "Run the ranks of a host in one container or with hostIPC (--ipc=host), and allow pidfd_getfd; NCCL_CUMEM_ENABLE=0 uses CUDA IPC instead.",
+				Test:   "NCCL_CUMEM_ENABLE=0 for one run",
+				If:     []Fact{"code:1,101,304,800,999"}, Likely: []Fact{OneHost, "code:800"},
+			},
+			{
+				Cause:  "The platform does not support it: MIG, vGPU, WSL, or GPUs without P2P.",
+				Remedy: "Set NCCL_P2P_DISABLE=1, or NCCL_CUMEM_ENABLE=0.",
+				Test:   "nvidia-smi topo -p2p r; NCCL_P2P_DISABLE=1 for one run",
+				If:     []Fact{"!" + Clique, "code:801"}, Likely: []Fact{"code:801"},
+			},
+		},
+	},
+	{
+		ID: "fabric_not_ready", Source: NCCL, Kind: Cause, Codes: []int{802}, Forms: cudaFailure,
+		Cause:   "CUDA says that the system is not initialized: the fabric manager does not run, does not fit the driver, or has not ended its set-up of the NVSwitches.",
+		Remedy:  "Start nvidia-fabricmanager of the version of the driver; look at Fabric in nvidia-smi -q (State: Completed); in a VM all NVSwitches or the shared mode are needed.",
+		Sure:    true,
+		Runbook: "check-nvlink.md",
+	},
+	{
+		ID: "driver_mismatch", Source: NCCL, Kind: Cause, Codes: []int{35, 803, 804}, Forms: cudaFailure,
+		Cause:   "The driver of the GPU does not fit the CUDA of the program: it is too old, was updated while in use, or the image has a forward compatibility library that this GPU does not support.",
+		Remedy:  "Install a driver for the CUDA of the image, or use an older image; remove /usr/local/cuda/compat from LD_LIBRARY_PATH; reboot after an update of the driver.",
+		Sure:    true,
+		Runbook: "check-gpu.md",
+	},
+	{
+		ID: "gpu_faulty", Source: NCCL, Kind: Cause, Codes: []int{214, 220, 226}, Forms: cudaFailure,
+		Cause:   "The GPU has an error of its hardware: memory (ECC) or NVLink.",
+		Remedy:  "Drain the node, and reset the GPU; look at the Xids and at nvidia-smi -q -d ECC,ROW_REMAPPER.",
+		Sure:    true,
+		Runbook: "check-gpu.md",
+	},
+	{
+		ID: "gpu_missing", Source: NCCL, Kind: Cause, Codes: []int{3, 46, 100}, Forms: cudaFailure,
+		Cause:   "The process cannot use a GPU.",
+		Remedy:  "Look at nvidia-smi in the container of the job.",
+		Runbook: "check-gpu.md",
+		Reasons: []Reason{
+			{
+				Cause:  "The container or the rank has no GPU, or CUDA_VISIBLE_DEVICES is empty.",
+				Remedy: "Start the container with the NVIDIA runtime and GPUs; correct CUDA_VISIBLE_DEVICES and the number of ranks of the host.",
+				Test:   "nvidia-smi -L in the job",
+				If:     []Fact{"code:3,100"}, Likely: []Fact{"code:100"},
+			},
+			{
+				Cause:  "The process was forked after CUDA was initialized, or the driver failed.",
+				Remedy: "Start workers with spawn instead of fork; look for Xids, and whether nvidia-fabricmanager runs.",
+				Test:   "dmesg | grep -i xid; nvidia-smi",
+				If:     []Fact{"code:3"},
+			},
+			{
+				Cause:  "Another process has the GPU alone (compute mode Exclusive_Process).",
+				Remedy: "End that process, or set nvidia-smi -c DEFAULT; one rank for each GPU.",
+				Test:   "nvidia-smi -q -d COMPUTE; nvidia-smi",
+				If:     []Fact{"code:46"}, Likely: []Fact{"code:46"},
+			},
+		},
+	},
+	{
+		ID: "gpu_image_unfit", Source: NCCL, Kind: Cause, Codes: []int{209}, Forms: cudaFailure,
+		Cause:  "This build of NCCL has no code for this GPU.",
+		Remedy: "Use a NCCL that is built for the architecture of the GPU.", Sure: true,
+	},
+	{
+		ID: "gpu_kernel_failed", Source: NCCL, Kind: Cause, Generic: true, Codes: []int{700, 702, 710, 714, 715, 716, 717, 718, 719}, Forms: cudaFailure,
+		Cause:   "A kernel on the GPU failed, which NCCL notices with its next call.",
+		Remedy:  "Run the program with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; look for an Xid.",
+		Runbook: "check-gpu.md",
+		Reasons: []Reason{
+			{
+				Cause:  "The GPU or an NVLink failed.",
+				Remedy: "See the Xid.",
+				Test:   "dmesg | grep -i xid",
+				If:     []Fact{"seen:xid"}, Likely: []Fact{"seen:xid"},
+			},
+			{
+				Cause:  "A kernel of the program accesses memory that is not its own, often one that was freed while a collective used it.",
+				Remedy: "Run the program with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; the Xid is 31 or 13 then.",
+				Test:   "dmesg | grep -i xid: 31, 13 and 43 are of the program, others of the GPU",
+				Likely: []Fact{"code:700,714,715,716,717,718"},
+			},
+		},
+	},
+	{
+		ID: "p2p_hardware", Source: NCCL, Kind: Cause, Forms: []Form{{Text: "P2P is disabled between NVLINK connected GPUs"}},
+		Cause:   "The driver refuses peer-to-peer access between GPUs that NVLink connects: a hardware problem, or the fabric manager does not run.",
+		Remedy:  "Look at nvidia-smi topo -p2p r, the NVLinks, the fabric manager and Xids.",
+		Runbook: "check-nvlink.md",
+		Sure:    true,
+	},
+	{
+		ID: "p2p_failed", Source: NCCL, Kind: Cause, Forms: []Form{
+			{Text: "failed to peer with device"},
+			{Text: "cudaIpcGetMemHandle failed"},
+		},
+		Cause:   "Memory of another GPU of the host could not be mapped.",
+		Remedy:  "In containers, the ranks of a host must share the IPC namespace or see all its GPUs; look for Xids.",
+		Runbook: "check-gpu.md",
+	},
+	{
+		ID: "p2p_unavailable", Source: NCCL, Kind: Note,
+		Forms:    []Form{{Text: "Could not enable P2P between dev"}, {Text: "peer query failed between dev"}},
+		Cause:    "Two GPUs of the host cannot reach each other directly, and go through the memory of the host: the platform does not support it, or IOMMU and ACS prevent it.",
+		Remedy:   "Where the GPUs have NVLink or share a PCIe switch, look at IOMMU, ACS and the fabric manager.",
+		Runbook:  "check-gpu.md",
+		Harmless: true,
+	},
+	{
+		ID: "mnnvl_unavailable", Source: NCCL, Kind: Cause,
+		Forms:   []Form{{Text: "is available but not working on this system"}, {Text: "is available but not supported on this system"}, {Text: "MNNVL is not supported on this system"}},
+		Cause:   "NVLink between the hosts is there and cannot be used: IMEX does not run, its channels are missing in the container, or its nodes are not of one domain.",
+		Remedy:  "Run nvidia-imex on all hosts of the job, and give containers /dev/nvidia-caps-imex-channels (a ComputeDomain in Kubernetes); look at nvidia-imex-ctl -N. NCCL_MNNVL_ENABLE=0 goes on over the network.",
+		Sure:    true,
+		Runbook: "check-nvlink.md",
+	},
+	{
+		ID: "shared_memory", Source: NCCL, Kind: Cause,
+		Forms: []Form{
+			{Text: "Error: failed to extend"},
+			{Text: "failed to create shared memory"},
+			{Text: "Could not map"},
+			{Text: " shared memory segment "},
+		},
+		Cause:  "/dev/shm is full, too small or not shared between the ranks of the host.",
+		Remedy: "Give the container more: --shm-size, or an emptyDir of medium Memory at /dev/shm. Remove /dev/shm/nccl-* of ended jobs.",
+		Reasons: []Reason{
+			{
+				Cause:  "The ranks of the host share memory in different ways: host memory by cuMem works for some (by NUMA node, driver or container), and the others wait for a segment without a name and size.",
+				Remedy: "Set NCCL_CUMEM_HOST_ENABLE=0 for all ranks; let all ranks of the host see all NUMA nodes (cpuset, --cap-add SYS_NICE).",
+				Test:   "NCCL_CUMEM_HOST_ENABLE=0 for one run",
+				If:     []Fact{SegmentUnnamed}, Certain: []Fact{SegmentUnnamed},
+			},
+			{
+				Cause:  "/dev/shm is full or too small.",
+				Remedy: "Give the container more: --shm-size=16g, or an emptyDir of medium Memory at /dev/shm (64 MiB is the default). Remove /dev/shm/nccl-* of ended jobs.",
+				Test:   "df -h /dev/shm in the container",
+				If:     []Fact{"errno:0,12,28"}, Likely: []Fact{"!errno:0"}, Certain: []Fact{"errno:28"},
+			},
+			{
+				Cause:  "The ranks of the host do not share /dev/shm: they are in different containers, and NCCL takes them for one host.",
+				Remedy: "Run the ranks of a host in one container or with hostIPC (--ipc=host), or give each container its own NCCL_HOSTID.",
+				Test:   "ls /dev/shm/nccl-* in both containers",
+				If:     []Fact{"errno:0,2", "!" + SegmentUnnamed}, Likely: []Fact{"errno:2"}, Certain: []Fact{"errno:2", Containers},
+			},
+			{
+				Cause:  "A file of the same name is of another user, or /dev/shm may not be written.",
+				Remedy: "Remove /dev/shm/nccl-* of ended jobs.",
+				Test:   "ls -l /dev/shm",
+				If:     []Fact{"errno:1,13,17"}, Likely: []Fact{"errno:1,13,17"},
+			},
+		},
+	},
+	{
+		ID: "handle_passing_failed", Source: NCCL, Kind: Cause,
+		Forms:  []Form{{Text: "UDS: "}, {Text: "Failed to get FD from rank"}},
+		Cause:  "The ranks of the host could not hand each other handles of memory (file descriptors over a Unix socket).",
+		Remedy: "Run the ranks of a host in one network and IPC namespace (--net=host --ipc=host), or set NCCL_CUMEM_ENABLE=0; raise ulimit -n.",
+		Reasons: []Reason{
+			{
+				Cause:  "The limit of open files is reached.",
+				Remedy: "Raise ulimit -n to 65536 or more.",
+				Test:   "ulimit -n in the job",
+				If:     []Fact{"errno:24"}, Certain: []Fact{"errno:24"},
+			},
+			{
+				Cause:  "The ranks are in containers with different network namespaces, and NCCL takes them for one host.",
+				Remedy: "Run the ranks of a host in one container, or with hostNetwork; NCCL_CUMEM_ENABLE=0 or an own NCCL_HOSTID for each container avoids it.",
+				Test:   "NCCL_CUMEM_ENABLE=0 for one run",
+				If:     []Fact{"errno:0,2,111"}, Likely: []Fact{Containers},
+			},
+			{
+				Cause:  "Another rank of the host ended before.",
+				Remedy: "Look at the first failure of the other ranks of the host.",
+				Test:   "the logs of the other ranks of the host",
+			},
+		},
+	},
+	{
+		ID: "cuda_library", Source: NCCL, Kind: Cause,
+		Forms: []Form{
+			{Text: "Failed to find CUDA library"},
+			{Text: "Failed to open libnvidia-ml.so.1"},
+			{Text: "Minimum requirement is"},
+			{Text: "some PFN functions not found in the library"},
+			{Text: "nvmlInit"},
+		},
+		Cause:   "The library of the driver is missing in the process, too old, or does not fit the kernel module.",
+		Remedy:  "Start the container with the NVIDIA runtime (libcuda.so.1, libnvidia-ml.so.1); reboot after an update of the driver.",
+		Runbook: "check-gpu.md",
+	},
+	{
+		ID: "nvml_failed", Source: NCCL, Kind: Cause,
+		Forms:   []Form{{Text: "nvmlDeviceGetHandleByIndex("}, {Text: "nvmlDeviceGetP2PStatus("}, {Text: "nvmlDeviceGetCount"}, {Text: "nvmlDeviceGetCudaComputeCapability("}},
+		Cause:   "The driver does not answer about a GPU: it was lost, or needs a reset.",
+		Remedy:  "Look at nvidia-smi and the Xids of the host.",
+		Runbook: "check-gpu.md",
+	},
+	{
+		ID: "cuda_failed", Source: NCCL, Kind: Cause, Generic: true, Forms: append([]Form{{Text: "Failed to CUDA "}}, cudaFailure...),
+		Cause:   "A call of CUDA failed. Many are consequences: a GPU in error after an Xid, a kernel of the job that crashed, or no memory left.",
+		Remedy:  "Look for Xids at that time; for out of memory, leave NCCL about 1 GiB of each GPU.",
+		Runbook: "check-gpu.md",
+	},
+}
+
+// nvlsReasons are what makes the set-up of NVLink SHARP fail.
+var nvlsReasons = []Reason{
+	{
+		Cause:  "The driver is too old for the multicast memory that this NCCL asks for (handles of the fabric are of CUDA 12.3 and later).",
+		Remedy: "Use a driver of CUDA 12.4 or later, or set NCCL_NVLS_ENABLE=0.",
+		Test:   "nvidia-smi: CUDA Version; NCCL_NVLS_ENABLE=0 for one run",
+		If:     []Fact{"driver<12.3"}, Likely: []Fact{"driver<12.3"},
+	},
+	{
+		Cause:  "The fabric manager was restarted, or failed, without a reset of the GPUs after it.",
+		Remedy: "End all jobs of the node, restart nvidia-fabricmanager and reset all GPUs together (nvidia-smi -r), or reboot. NCCL_NVLS_ENABLE=0 goes on meanwhile.",
+		Test:   "nvidia-smi -q | grep -A3 Fabric, and the times of systemctl status nvidia-fabricmanager and of the boot",
+		Likely: []Fact{"!driver<12.3", "!" + Clique},
+	},
+	{
+		Cause:  "NVLink between hosts cannot be used: IMEX does not run, or its channels are missing in the container.",
+		Remedy: "Run nvidia-imex on all hosts of the job, and give containers /dev/nvidia-caps-imex-channels (a ComputeDomain in Kubernetes).",
+		Test:   "nvidia-imex-ctl -N; NCCL_MNNVL_ENABLE=0 for one run",
+		If:     []Fact{Clique}, Likely: []Fact{Clique},
+	},
+	{
+		Cause:  "The machine shares its NVSwitches (a VM, MIG, or a partition of the fabric), without multicast.",
+		Remedy: "Set NCCL_NVLS_ENABLE=0.",
+		Test:   "NCCL_NVLS_ENABLE=0 for one run",
+	},
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signature
+
+// Judgements that take more than one line: how the connections of a log go.
+var (
+	TCP = Signature{
+		ID: "transport_tcp", Source: NCCL, Kind: Cause, Forms: []Form{{Text: "via NET/Socket", In: `via NET/%s/%d`}},
+		Cause:   "Data between hosts goes over TCP, which is several times slower than RDMA. Either NCCL found no RDMA device that it can use, or a setting chose TCP.",
+		Remedy:  "On nodes with RDMA: look at the lines NET/IB and NET/Plugin, unset NCCL_IB_DISABLE and NCCL_NET=Socket, and run check in the container of the job. On nodes without, this is as expected.",
+		Runbook: "GpuFabricJobOnTcp.md",
+		Reasons: tcpReasons,
+	}
+	NoGPUDirect = Signature{
+		ID: "gpudirect_unused", Source: NCCL, Kind: Cause,
+		Forms:   []Form{{Text: "via NET/IB/0 without /GDRDMA", In: `via NET/%s/%d`}},
+		Cause:   "RDMA goes through the memory of the host instead of directly to the GPU: nvidia_peermem or DMA-BUF is missing, or the device is further from the GPU than NCCL_NET_GDR_LEVEL allows.",
+		Remedy:  "Run check --only=gpudirect on the host. GPUs that do not support GPUDirect RDMA (GeForce) always have this.",
+		Runbook: "check-gpudirect.md",
+		Reasons: []Reason{
+			{
+				Cause:  "This is as it should be on hosts with one GB10 (DGX Spark), where GPU and CPU share memory, and with GPUs without GPUDirect RDMA (GeForce).",
+				Remedy: "None there; elsewhere run check --only=gpudirect on the host.",
+				Test:   "nvidia-smi -L: GB10 or GeForce",
+				If:     []Fact{OneGPU}, Likely: []Fact{OneGPU}, Certain: []Fact{SparkNICs},
+			},
+			{
+				Cause:  "NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ turns it off.",
+				Remedy: "Unset NCCL_NET_GDR_LEVEL and NCCL_NET_GDR_READ.",
+				Test:   "the lines set by environment of the log",
+				If:     []Fact{"set:NCCL_NET_GDR_LEVEL"}, Likely: []Fact{"set:NCCL_NET_GDR_LEVEL"}, Certain: []Fact{"set:NCCL_NET_GDR_LEVEL=LOC"},
+			},
+			{
+				Cause:  "nvidia_peermem is not loaded and DMA-BUF not available.",
+				Remedy: "Load nvidia_peermem after the RDMA drivers, or use a driver with open kernel modules.",
+				Test:   "check --only=gpudirect on the host",
+			},
+			{
+				Cause:  "The device is further from the GPU than NCCL_NET_GDR_LEVEL allows, or the container hides the PCI topology.",
+				Remedy: "Compare nvidia-smi topo -m on the host and in the container; mount /sys.",
+				Test:   "nvidia-smi topo -m",
+			},
+		},
+	}
+	NoMNNVL = Signature{
+		ID: "mnnvl_unused", Source: NCCL, Kind: Cause,
+		Forms:   []Form{{Text: "MNNVL 0", In: "MNNVL %d"}},
+		Cause:   "The GPUs of several hosts are registered in one NVLink domain, and NCCL does not use NVLink between the hosts.",
+		Remedy:  "Look at what turned it off: settings, IMEX, or hosts of different domains.",
+		Runbook: "check-nvlink.md",
+		Reasons: []Reason{
+			{
+				Cause:  "A setting turns it off: NCCL_MNNVL_ENABLE=0.",
+				Remedy: "Unset NCCL_MNNVL_ENABLE.",
+				Test:   "the lines set by environment of the log",
+				If:     []Fact{"set:NCCL_MNNVL_ENABLE=0"}, Certain: []Fact{"set:NCCL_MNNVL_ENABLE=0"},
+			},
+			{
+				Cause:  "NCCL_CUMEM_ENABLE=0 turns it off: NVLink between hosts needs cuMem.",
+				Remedy: "Unset NCCL_CUMEM_ENABLE.",
+				Test:   "the lines set by environment of the log",
+				If:     []Fact{"set:NCCL_CUMEM_ENABLE=0"}, Certain: []Fact{"set:NCCL_CUMEM_ENABLE=0"},
+			},
+			{
+				Cause:  "IMEX does not run on all hosts of the job, or its channels are missing in the container.",
+				Remedy: "Run nvidia-imex on all hosts with one list of nodes, and give containers /dev/nvidia-caps-imex-channels (a ComputeDomain in Kubernetes).",
+				Test:   "nvidia-imex-ctl -N; ls /dev/nvidia-caps-imex-channels in the container",
+				Likely: []Fact{"!set:NCCL_MNNVL_ENABLE"},
+			},
+			{
+				Cause:  "The hosts are of different cliques or domains, so that each domain has one host of the job.",
+				Remedy: "Place the job in one rack (topology labels of the scheduler).",
+				Test:   "nvidia-smi -q | grep -i clique on each host",
+			},
+		},
+	}
+	Exception = Signature{
+		ID: "program_exception", Source: Program, Kind: Cause, Generic: true,
+		Forms:  []Form{{Text: "Traceback (most recent call last)", File: "python Python/traceback.c"}},
+		Cause:  "The program ended with an exception that is not of NCCL.",
+		Remedy: "Look at the exception and its stack; the other ranks only lost this one.",
+	}
+	CrossedRails = Signature{
+		ID: "rails_crossed", Source: NCCL, Kind: Note, Harmless: true,
+		Forms:   []Form{{Text: "via NET/IB/0 to NET/IB/3", In: `via NET/%s/%d`}},
+		Cause:   "Connections lead from one device of a host to another device of its peer. Where each rail has switches of its own, they go through the spine, or nowhere.",
+		Remedy:  "Set NCCL_CROSS_NIC=0 where rails are separate; none where they are not.",
+		Runbook: "check-nccl.md",
+	}
+)
+
+// Judgements returns what takes more than one line.
+func Judgements() []*Signature {
+	return []*Signature{&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails}
+}
+
+// tcpReasons are why NCCL uses TCP.
+var tcpReasons = []Reason{
+	{
+		Cause:  "The setting NCCL_IB_DISABLE=1 turns RDMA off.",
+		Remedy: "Unset NCCL_IB_DISABLE, unless another network is wanted (EFA, GPUDirect-TCPX).",
+		Test:   "unset NCCL_IB_DISABLE for one run",
+		If:     []Fact{"set:NCCL_IB_DISABLE=1"}, Certain: []Fact{"set:NCCL_IB_DISABLE=1", "!seen:ofi_failed", "!seen:ofi_provider"},
+	},
+	{
+		Cause:  "The setting NCCL_NET=Socket chooses TCP.",
+		Remedy: "Unset NCCL_NET.",
+		Test:   "unset NCCL_NET for one run",
+		If:     []Fact{"set:NCCL_NET=Socket"}, Certain: []Fact{"set:NCCL_NET=Socket"},
+	},
+	{
+		Cause:  "The network plugin of the site did not start, and NCCL went on with TCP.",
+		Remedy: "See the warnings of the plugin.",
+		Test:   "fi_info -p efa in the container",
+		If:     []Fact{"seen:ofi_failed"}, Certain: []Fact{"seen:ofi_failed"},
+	},
+	{
+		Cause:  "The image has no libibverbs (rdma-core), so that NCCL cannot use RDMA devices.",
+		Remedy: "Install rdma-core (libibverbs1, ibverbs-providers) in the image, and give the container /dev/infiniband.",
+		Test:   "ldconfig -p | grep libibverbs in the container",
+		If:     []Fact{"seen:ib_library_missing"}, Likely: []Fact{"seen:ib_library_missing"},
+	},
+	{
+		Cause:  "The image has libibverbs without a driver for the device, or of another release of rdma-core than the drivers (ABI).",
+		Remedy: "Install ibverbs-providers of the same release as libibverbs1 in the image; do not mount the libraries of the host.",
+		Test:   "ibv_devinfo in the container",
+		If:     []Fact{"seen:verbs_driver_missing"}, Likely: []Fact{"seen:verbs_driver_missing"},
+	},
+	{
+		Cause:  "Some hosts have RDMA, and others do not: all use what all have.",
+		Remedy: "Compare the lines NET/IB of the hosts, and run check on those without.",
+		Test:   "grep 'Using network' in the logs of all hosts",
+		If:     []Fact{HostsDisagree}, Likely: []Fact{HostsDisagree},
+	},
+	{
+		Cause:  "The container has no RDMA device, the ports are down, or NCCL_IB_HCA fits none.",
+		Remedy: "Give the container /dev/infiniband (a device plugin), run check on the host, and unset NCCL_IB_HCA.",
+		Test:   "ibv_devinfo in the container and on the host",
+		Likely: []Fact{NoDevice},
+	},
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signature
+
+// sockets are lines of NCCL about TCP, over which ranks find each other.
+var sockets = []Signature{
+	{
+		ID: "peer_closed", Source: NCCL, Kind: Consequence, Forms: []Form{{Text: "Connection closed by remote peer"}},
+		Cause:  "The process of another rank ended or closed its connection.",
+		Remedy: "Look at the log of the rank at the address that the line names: it failed first, unless it says the same of another one.",
+	},
+	{
+		ID: "communicator_in_error", Source: NCCL, Kind: Consequence,
+		Forms:  []Form{{Text: "Attempt to use communicator before the previous operation returned ncclSuccess"}},
+		Cause:  "The communicator has an asynchronous error, and the program goes on to use it.",
+		Remedy: "Look for the first failure, here or in the logs of other ranks.",
+	},
+	{
+		ID: "bootstrap_no_interface", Source: NCCL, Kind: Cause,
+		Forms: []Form{
+			{Text: "no socket interface found"},
+			{Text: "NET/Socket : No usable listening interface found"},
+			{Text: "NET/Socket : no interface found"},
+		},
+		Cause:   "No interface fits NCCL_SOCKET_IFNAME, or the container has only a loopback interface.",
+		Remedy:  "Set NCCL_SOCKET_IFNAME to a prefix that an interface of each host has; =name is exact.",
+		Runbook: "check-nccl.md",
+		Sure:    true,
+	},
+	{
+		ID: "bootstrap_connect", Source: NCCL, Kind: Cause, Remote: true,
+		Forms: []Form{
+			{Text: "socketStartConnect: exceeded retries"},
+			{Text: "socketStartConnect: exceeded timeouts"},
+			{Text: "socketPollConnect: exceeded retries"},
+			{Text: "socketPollConnect: exceeded timeouts"},
+			{Text: "socketStartConnect: Connect to"},
+			{Text: "socketPollConnect: Connect to"},
+			{Text: "socketPollConnect to ", In: "ocketPollConnect to %s failed"},
+			{Text: "SocketPollConnect to ", In: "ocketPollConnect to %s failed"},
+			{Text: "socketPollConnect poll() "},
+			{Text: "exceeded error retry count"},
+			{Text: ": connect to ", In: `: connect to %s failed`},
+			{Text: "No interface found in the same subnet as remote address"},
+		},
+		Cause:   "A rank could not reach another one over TCP.",
+		Remedy:  "Set NCCL_SOCKET_IFNAME to the network that the hosts share, and open its ports between them.",
+		Runbook: "check-nccl.md",
+		Reasons: []Reason{
+			{
+				Cause:  "NCCL chose an interface with a link-local address (169.254.0.0/16, fe80::/10), which other hosts cannot reach.",
+				Remedy: "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share; =name is exact, ^name excludes.",
+				Test:   "ip -br addr: which interface has the address of the line",
+				If:     []Fact{PeerLinkLocal}, Certain: []Fact{PeerLinkLocal},
+			},
+			{
+				Cause:  "A rank announced a loopback address, which other hosts cannot reach: its only interface, or NCCL_SOCKET_IFNAME=lo.",
+				Remedy: "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share; mind the line 127.0.1.1 of /etc/hosts.",
+				Test:   "the line Bootstrap: Using of the other rank",
+				If:     []Fact{PeerLoopback, "!one host"}, Likely: []Fact{PeerLoopback}, Certain: []Fact{PeerLoopback, SeveralHosts},
+			},
+			{
+				Cause:  "NCCL chose the bridge of containers (docker0, 172.17.0.0/16), which other hosts cannot reach.",
+				Remedy: "Set NCCL_SOCKET_IFNAME=^docker,lo or the interface of the network that the hosts share; run containers in the network of the host.",
+				Test:   "ip -br addr: which interface has the address of the line",
+				If:     []Fact{PeerBridge}, Likely: []Fact{PeerBridge},
+			},
+			{
+				Cause:  "NCCL chose the interface of a tunnel or VPN (100.64.0.0/10).",
+				Remedy: "Set NCCL_SOCKET_IFNAME to the interface of the network that the hosts share.",
+				Test:   "ip -br addr: which interface has the address of the line",
+				If:     []Fact{PeerTunnel}, Likely: []Fact{PeerTunnel},
+			},
+			{
+				Cause:  "The host of the peer, or a firewall before it, rejects connections (no route to host, although others work).",
+				Remedy: "Open all TCP ports between the hosts of a job (firewalld, ufw, iptables REJECT, security groups); NCCL uses ports of ip_local_port_range.",
+				Test:   "nc -vz PEER PORT of the line, and ping PEER: if ping works, it is a firewall; else a route or an address is wrong",
+				If:     []Fact{"errno:113"}, Likely: []Fact{"errno:113"},
+			},
+			{
+				Cause:  "The process of the other rank is gone, or not there yet: its host refuses the connection.",
+				Remedy: "Look at the log of the rank at that address: it failed first.",
+				Test:   "the log of the rank at that address",
+				If:     []Fact{"errno:104,111"}, Likely: []Fact{"errno:111"},
+			},
+			{
+				Cause:  "A firewall or a security group drops the packets, or the address is of a network that this host cannot reach.",
+				Remedy: "Open all TCP ports between the hosts of a job; set NCCL_SOCKET_IFNAME to the network that they share.",
+				Test:   "nc -vz PEER PORT of the line",
+				If:     []Fact{"errno:0,110,115"}, Likely: []Fact{"errno:110"},
+			},
+			{
+				Cause:  "This host has no route to the address.",
+				Remedy: "Set NCCL_SOCKET_IFNAME to the network that the hosts share (NCCL_SOCKET_FAMILY=AF_INET where IPv6 is not routed).",
+				Test:   "ip route get PEER",
+				If:     []Fact{"errno:101"}, Likely: []Fact{"errno:101"},
+			},
+		},
+	},
+	{
+		ID: "ras_port_in_use", Source: NCCL, Kind: Note, Harmless: true, Files: []string{"ras/"},
+		Forms:  []Form{{Text: "Call to bind failed", In: `"bind"`}},
+		Cause:  "The port of RAS (28028) is taken by another job of the host: RAS cannot be asked about this one.",
+		Remedy: "None is needed; NCCL_RAS_ADDR gives each job another port.",
+	},
+	{
+		ID: "ports_exhausted", Source: NCCL, Kind: Cause,
+		Forms: []Form{
+			{Text: "Call to bind failed", In: `"bind"`},
+			{Text: "Socket creation failed"},
+			{Text: "Accept failed: Too many open files", In: "Accept failed: %s"},
+		},
+		Cause:  "The process could not open or bind a socket: ports or file descriptors are used up, or the address is not of this host.",
+		Remedy: "Raise ulimit -n to 65536 or more; widen net.ipv4.ip_local_port_range; end old processes of the job.",
+		Reasons: []Reason{
+			{
+				Cause:  "The limit of open files is too small for the connections of this rank.",
+				Remedy: "Raise ulimit -n to 65536 or more, in the unit of the scheduler or of the container runtime too.",
+				Test:   "ulimit -n in the job",
+				If:     []Fact{"errno:24"}, Certain: []Fact{"errno:24"},
+			},
+			{
+				Cause:  "Another process has the port, often one of an earlier run.",
+				Remedy: "End the old process, or use another port.",
+				Test:   "ss -ltnp",
+				If:     []Fact{"errno:98"}, Certain: []Fact{"errno:98"},
+			},
+			{
+				Cause:  "The address is not of this host: NCCL_COMM_ID or the master address is of another one, or the interface lost it.",
+				Remedy: "Correct NCCL_COMM_ID, NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY.",
+				Test:   "ip -br addr",
+				If:     []Fact{"errno:99"}, Likely: []Fact{"errno:99"},
+			},
+		},
+	},
+	{
+		ID: "connect_retried", Source: NCCL, Kind: Note,
+		Forms: []Form{
+			{Text: "Call to connect returned"},
+			{Text: ", retrying (", In: "retrying (%d/%ld) after sleep"},
+			{Text: "msec of sleep", In: "retrying %d/%d after %u msec of sleep"},
+		},
+		Cause:    "A connection to another rank did not succeed at once, and is tried again. Some retries are normal while ranks start.",
+		Remedy:   "If the job does not go on, look at the address that the line names.",
+		Harmless: true,
+	},
+	{
+		ID: "bootstrap_mismatch", Source: NCCL, Kind: Cause,
+		Forms: []Form{
+			{Text: "Bootstrap Root : mismatch in"},
+			{Text: "ranks has already checked in"},
+			{Text: "Message truncated : received"},
+			{Text: "wrong magic"},
+			{Text: ": wrong type "},
+		},
+		Cause:  "Ranks do not agree on the communicator: two processes have the same rank, the numbers of ranks differ, or an old process of another run answers at the address.",
+		Remedy: "Check rank and world size of each process; end processes of earlier runs; use another NCCL_COMM_ID or master port.",
+	},
+	{
+		ID: "socket_failed", Source: NCCL, Kind: Consequence,
+		Forms: []Form{
+			{Text: "socketProgressOpt: Call to"},
+			{Text: "ncclOsSocketProgressOpt: Call to"},
+			{Text: "NET/Socket : socket progress error"},
+		},
+		Cause:  "A TCP connection to another rank broke: the other process ended, or the network between the hosts failed.",
+		Remedy: "Look at the log of the rank at the address that the line names.",
+	},
+}
