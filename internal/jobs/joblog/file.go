@@ -84,7 +84,7 @@ func (f *file) begin(p *part) error {
 // lines reads the lines from one offset to another, and returns the offset behind the last that is complete.
 func (f *file) lines(p *part, from, to int64) (int64, error) {
 	if f.reader == nil {
-		f.reader = failure.New(maxThreads)
+		f.reader = failure.New(maxThreads, false)
 	}
 	f.reader.Log = *log.New()
 	defer func() { f.setup.add(&f.reader.Log) }()

@@ -25,6 +25,7 @@ import (
 const (
 	maxHosts         = 4096
 	maxProcesses     = 1 << 16
+	maxThreads       = 4096 // whose warnings are kept until it is known whether they matter
 	maxCommunicators = 256
 	maxRanks         = 1 << 20 // of all communicators together
 	maxVersions      = 8
@@ -152,7 +153,7 @@ type reading struct {
 
 func newReading() *reading {
 	r := &reading{
-		lines: failure.New(maxProcesses), hosts: map[string]struct{}{}, groups: map[group]int{},
+		lines: failure.New(maxThreads, true), hosts: map[string]struct{}{}, groups: map[group]int{},
 		warnings: map[string]struct{}{}, channels: map[string]int{},
 		sockets: map[process]int64{},
 	}

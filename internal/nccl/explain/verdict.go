@@ -68,12 +68,14 @@ func (r *Result) reasons(f *Finding) []Stated {
 
 // class orders failures: what a host says of itself, what else may be a cause, and what follows.
 func class(s *signature.Signature) int {
-	const local, other, follows, slow = 0, 1, 2, 3
+	const local, other, follows, vague, slow = 0, 1, 2, 3, 4
 	switch {
 	case s.Kind == signature.Note:
 		return -1
 	case slices.Contains(signature.Judgements(), s):
 		return slow
+	case s.Kind == signature.Consequence && s.Generic:
+		return vague
 	case s.Kind == signature.Consequence:
 		return follows
 	case s.Generic || s.Remote || signature.IsArea(s):

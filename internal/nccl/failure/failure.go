@@ -3,11 +3,12 @@
 // Package failure finds failures in the lines of a log: those of the table of signatures, warnings of NCCL that no row
 // has and after which calls fail, and exceptions of programs.
 //
-// A log is not trusted. A Reader remembers as many threads and streams as it was made for, and only the last
-// warning of each. It is for one goroutine, and has no errors.
+// A log is not trusted. A Reader remembers as many threads and streams as it was made for, and of each the last
+// warning: MaxText bytes of it, or none. It is for one goroutine, and has no errors.
 package failure
 
 import (
+	"hash/maphash"
 	"strings"
 
 	"gpufabric_exporter/internal/nccl/log"
@@ -23,24 +24,44 @@ type Failure struct {
 	Line      int64                // its number
 }
 
+// MaxText is how many bytes are kept of a warning.
+const MaxText = 1024
+
 // thread is a thread that logs.
 type thread struct {
-	host     string
+	host     uint64 // hash
 	pid, tid int
+}
+
+// warning is one without a signature.
+type warning struct {
+	line int64
+	area *signature.Signature // what it is about
+	text *Failure             // nil: it is not kept
 }
 
 // Reader reads lines.
 type Reader struct {
 	log.Events
 	Lines    int64
-	most     int                // threads and streams that are remembered
-	warnings map[thread]Failure // the last that has no signature, until its thread unwinds
-	stacks   map[string]int64   // streams that show the stack of an exception, and the line that it began in
+	most     int  // threads and streams that are remembered
+	keep     bool // texts of warnings
+	seed     maphash.Seed
+	warnings map[thread]warning // the last that has no signature, until its thread unwinds
+	stacks   map[uint64]int64   // streams that show the stack of an exception, by their hash, and the line that it began in
 }
 
-// New returns a reader that remembers so many threads, and as many streams.
-func New(most int) *Reader {
-	return &Reader{Events: *log.NewEvents(), most: most, warnings: map[thread]Failure{}, stacks: map[string]int64{}}
+// New returns a reader that remembers so many threads, and as many streams. Unless it keeps texts, failures
+// after warnings without a row have only their signature.
+func New(most int, keep bool) *Reader {
+	return &Reader{
+		Events: *log.NewEvents(), most: most, keep: keep, seed: maphash.MakeSeed(), warnings: map[thread]warning{},
+		stacks: map[uint64]int64{},
+	}
+}
+
+func (r *Reader) thread(e *log.Event) thread {
+	return thread{maphash.String(r.seed, e.Host), e.PID, e.Thread}
 }
 
 // Add reads one more line, and reports whether it shows a failure.
@@ -72,7 +93,7 @@ func (r *Reader) warned(e log.Event, f Failure) (log.Event, Failure, bool) {
 	if e.Message == "" {
 		return e, f, false
 	}
-	of := thread{e.Host, e.PID, e.Thread}
+	of := r.thread(&e)
 	if f.Signature, f.Code = signature.MatchWarning(e.File(), e.Message); f.Signature != nil {
 		if f.Signature.Kind == signature.Cause && !f.Signature.Generic {
 			delete(r.warnings, of) // what follows is of this one
@@ -84,8 +105,15 @@ func (r *Reader) warned(e log.Event, f Failure) (log.Event, Failure, bool) {
 		return e, f, true
 	}
 	const burst = 64 // lines: an inner call may have warned before
-	if before, known := r.warnings[of]; known && f.Line-before.Line > burst || !known && len(r.warnings) < r.most {
-		r.warnings[of] = f
+	if before, known := r.warnings[of]; known && f.Line-before.line > burst || !known && len(r.warnings) < r.most {
+		w := warning{line: f.Line, area: signature.Area(e.File(), e.Message)}
+		if r.keep {
+			kept := f
+			kept.Message = strings.Clone(f.Message[:min(len(f.Message), MaxText)])
+			kept.Text = kept.Message
+			w.text = &kept
+		}
+		r.warnings[of] = w
 	}
 	return e, f, true
 }
@@ -99,13 +127,17 @@ func (r *Reader) unwound(e log.Event) (log.Event, Failure, bool) {
 	if !is || u.Fallback() {
 		return e, Failure{}, false
 	}
-	of := thread{e.Host, e.PID, e.Thread}
-	f, known := r.warnings[of]
+	of := r.thread(&e)
+	w, known := r.warnings[of]
 	if !known {
 		return e, Failure{}, false
 	}
 	delete(r.warnings, of)
-	f.Signature = signature.Area(f.File(), f.Message)
+	f := Failure{Code: signature.NoCode, Event: e, Line: w.line}
+	if w.text != nil {
+		f = *w.text
+	}
+	f.Signature = w.area
 	return e, f, true
 }
 
@@ -113,23 +145,24 @@ func (r *Reader) unwound(e log.Event) (log.Event, Failure, bool) {
 func (r *Reader) plain(line string, f Failure) (log.Event, Failure, bool) {
 	o := log.Strip(line)
 	f.Event.Host, f.Event.PID, f.Event.Rank, f.Event.Time, f.Text = o.Host, o.PID, o.Rank, o.Time, o.Rest
-	began, stack := r.stacks[o.Stream]
+	stream := maphash.String(r.seed, o.Stream)
+	began, stack := r.stacks[stream]
 	switch {
 	case f.Signature != nil && f.Signature.ID == signature.Exception.ID:
 		if len(r.stacks) < r.most {
-			r.stacks[o.Stream] = f.Line
+			r.stacks[stream] = f.Line
 		}
 		return f.Event, f, false
 	case f.Signature != nil:
 		if stack && !strings.HasPrefix(o.Rest, " ") {
-			delete(r.stacks, o.Stream)
+			delete(r.stacks, stream)
 		}
 		return f.Event, f, true
 	case !stack || strings.HasPrefix(o.Rest, " ") || strings.TrimSpace(o.Rest) == "":
 		r.forget(f.Line)
 		return f.Event, f, false
 	}
-	delete(r.stacks, o.Stream)
+	delete(r.stacks, stream)
 	const longest = 512 // lines of a stack, of several ranks mixed
 	if f.Line-began > longest || !exception(o.Rest) {
 		return f.Event, f, false

@@ -2,7 +2,10 @@
 
 package log
 
-import "strings"
+import (
+	"hash/maphash"
+	"strings"
+)
 
 // Levels of what NCCL did not write itself.
 const (
@@ -24,11 +27,12 @@ const maxStreams = 256
 // streams of lines have announced an error of NCCL.
 type Events struct {
 	Log
-	announced map[string]struct{}
+	seed      maphash.Seed
+	announced map[uint64]struct{} // by the hash of the stream
 }
 
 // NewEvents returns a reader that has read nothing.
-func NewEvents() *Events { return &Events{Log: *New()} }
+func NewEvents() *Events { return &Events{Log: *New(), seed: maphash.MakeSeed()} }
 
 // Add reads one more line.
 func (r *Events) Add(line string) Event {
@@ -45,6 +49,7 @@ func (r *Events) Add(line string) Event {
 		return e
 	}
 	o := Strip(line)
+	stream := maphash.String(r.seed, o.Stream)
 	if at >= 0 {
 		// Python may have written the error as one line
 		rest := strings.TrimPrefix(strings.TrimPrefix(line[at+len(lastError):], `\n`), `\\n`)
@@ -52,17 +57,17 @@ func (r *Events) Add(line string) Event {
 			return o.quote(rest)
 		}
 		if r.announced == nil {
-			r.announced = map[string]struct{}{}
+			r.announced = map[uint64]struct{}{}
 		}
 		if len(r.announced) < maxStreams {
-			r.announced[o.Stream] = struct{}{}
+			r.announced[stream] = struct{}{}
 		}
 		return e
 	}
-	if _, is := r.announced[o.Stream]; !is {
+	if _, is := r.announced[stream]; !is {
 		return e
 	}
-	delete(r.announced, o.Stream)
+	delete(r.announced, stream)
 	if strings.TrimSpace(o.Rest) == "" {
 		return e
 	}

@@ -213,11 +213,15 @@ func (o *Origin) parentheses(s string) bool {
 }
 
 // brackets takes "[rank3]:" and "[default3]:" of torchrun, "[1,3]<stderr>:" of mpirun, "[pod/name/container] " of
-// kubectl, "[Rank 3] " of PyTorch and "[node-a:3]:" of SkyPilot.
+// kubectl, "[E626 06:24:44.9 ProcessGroupNCCL.cpp:616] [Rank 3] " of PyTorch and "[node-a:3]:" of SkyPilot.
 func (o *Origin) brackets(s string) bool {
 	inside, after, closed := strings.Cut(s[1:], "]")
 	if !closed {
 		return false
+	}
+	if len(inside) > 2 && strings.Contains("IWEF", inside[:1]) && isDigit(inside[1]) && strings.Contains(inside, ".cpp:") {
+		o.Rest = strings.TrimPrefix(after, " ")
+		return true
 	}
 	switch name, number, _ := cutLast(inside, ','); {
 	case strings.HasPrefix(inside, "rank") && o.rank(inside[len("rank"):]), strings.HasPrefix(inside, "Rank ") && o.rank(inside[len("Rank "):]):
@@ -243,7 +247,7 @@ func (o *Origin) brackets(s string) bool {
 func (o *Origin) bar(s string) bool {
 	name, after, found := strings.Cut(s, "|")
 	name = strings.TrimRight(name, " ")
-	if !found || name == "" || !isName(name) || !strings.HasPrefix(after, " ") {
+	if !found || !isName(name) || !strings.ContainsAny(name, "-_0123456789") || !strings.HasPrefix(after, " ") {
 		return false
 	}
 	o.Host = name

@@ -150,15 +150,7 @@ func Match(source Source, message string) (*Signature, int) {
 // MatchWarning is Match for a warning of NCCL or of one of its plugins, which names the file of the source that
 // it is in. Without one, only rows match that need none.
 func MatchWarning(file, message string) (*Signature, int) {
-	if s, code := matchers()[NCCL].match(file, message); s != nil {
-		return s, code
-	}
-	for i := range areas {
-		if areas[i].in(file) {
-			return &areas[i], codeOf(message)
-		}
-	}
-	return nil, NoCode
+	return matchers()[NCCL].match(file, message)
 }
 
 // in reports whether the row is of a file.

@@ -201,7 +201,7 @@ var verbs = []Signature{
 				Cause:  "The GID or the device belongs to a network namespace that the container does not see.",
 				Remedy: "Give the pod the network interface of the RDMA device too (SR-IOV CNI, macvlan), or use the network of the host; see rdma system show.",
 				Test:   "rdma system show; cat /sys/class/infiniband/DEVICE/ports/1/gid_attrs/ndevs/*",
-				If:     []Fact{"errno:19,22"},
+				If:     []Fact{"errno:19,22"}, Likely: []Fact{"errno:19"},
 			},
 		},
 	},

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// warn is a warning with the calls that returned after it.
+func warn(place, message string) string {
+	return "[2026-03-04 05:06:07] gpu1:41:77 [0] " + place + " NCCL WARN " + message + "\n" +
+		"gpu1:41:77 [0] NCCL INFO transport.cc:183 -> 2\ngpu1:41:77 [0] NCCL INFO init.cc:1263 -> 2\n"
+}
+
+// quoted is how PyTorch reports a failed call.
+func quoted(before, result, last string) string {
+	return before + "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.cpp:94, unhandled " + result +
+		" error (run with NCCL_DEBUG=INFO for details), NCCL version 2.27.3\n" + before + "ncclX: Call failed.\n" + before + "Last error:\n" + before + last + "\n"
+}
+
+func timeout(rank, seq int, op string) string {
+	return fmt.Sprintf("[rank%d]:[E310 10:11:12.1 ProcessGroupNCCL.cpp:629] [Rank %d] Watchdog caught collective operation timeout: "+
+		"WorkNCCL(SeqNum=%d, OpType=%s, NumelIn=77, NumelOut=77, Timeout(ms)=600000) ran for 600011 milliseconds before timing out.\n", rank, rank, seq, op)
+}
+
+// domain is a GPU in an NVLink domain.
+const domain = "MNNVL busId 0x1000 fabric UUID 12ab.34cd cliqueId 0x1 state 3 healthMask 0x0"
+
+// TestKinds has kinds of failures with values of its own: what is named, how sure it is, and a word of the reason.
+func TestKinds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		log       string
+		first     string // empty: no failure
+		certainty Certainty
+		reason    string
+	}{
+		"P2P of containers":            {says("comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0") + ranks(2, "pod-a", "pod-b") + warn("transport/p2p.cc:290", "Cuda failure 101 'invalid device ordinal'"), "gpu_not_visible", Certain, "containers"},
+		"P2P, quoted alone":            {quoted("[rank1]: ", "cuda", "Cuda failure 101 'invalid device ordinal'"), "cuda_failed", Possible, "container may not share"},
+		"pools of memory":              {warn("init.cc:416", "Cuda failure 'operation not supported'"), "cuda_failed", Likely, "does not support"},
+		"IMEX":                         {says(domain) + says("comm 0x1 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 1") + warn("transport/p2p.cc:275", "Cuda failure 800 'operation not permitted'"), "nvlink_import_refused", Certain, "IMEX"},
+		"IPC of containers":            {says("comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0") + warn("transport/p2p.cc:275", "Cuda failure 800 'operation not permitted'"), "nvlink_import_refused", Likely, "handles"},
+		"MNNVL of NCCL 2.28":           {warn("mnnvl.cc:80", "MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration (/dev/nvidia-caps-imex-channels). Set NCCL_MNNVL_ENABLE=0 to ignore this issue."), "mnnvl_unavailable", Certain, "IMEX"},
+		"MNNVL by cuMem":               {says("NCCL_CUMEM_ENABLE set by environment to 0.") + says(domain) + says("comm 0x1 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 0") + ranks(8, "gpu1", "gpu2"), "mnnvl_unused", Certain, "NCCL_CUMEM_ENABLE=0"},
+		"MNNVL by nothing":             {says(domain) + says("comm 0x1 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 0") + ranks(8, "gpu1", "gpu2"), "mnnvl_unused", Likely, "IMEX"},
+		"fabric manager":               {warn("transport/nvls.cc:171", "Cuda failure 'invalid argument'"), "nvls_failed", Likely, "fabric manager"},
+		"driver of NVLS":               {says("cudaDriverVersion 12010") + warn("transport/nvls.cc:171", "Cuda failure 1 'invalid argument'"), "nvls_failed", Likely, "driver is too old"},
+		"system not yet initialized":   {quoted("", "cuda", "Cuda failure 802 'system not yet initialized'"), "fabric_not_ready", Certain, "fabric manager"},
+		"memory of the GPU":            {warn("include/alloc.h:205", "Cuda failure 2 'out of memory'") + warn("include/alloc.h:212", "Failed to CUDA calloc async 4 bytes"), "gpu_memory_full", Likely, "memory of the GPU"},
+		"driver and CUDA":              {warn("misc/cudawrap.cc:188", "Cuda failure 'forward compatibility was attempted on non supported HW'"), "driver_mismatch", Certain, "driver"},
+		"no GPU":                       {warn("init.cc:1700", "Cuda failure 100 'no CUDA-capable device is detected'"), "gpu_missing", Likely, "CUDA_VISIBLE_DEVICES"},
+		"ECC":                          {warn("enqueue.cc:1500", "Cuda failure 'uncorrectable ECC error encountered'"), "gpu_faulty", Certain, "hardware"},
+		"an Xid before":                {"[ 77.123456] NVRM: Xid (PCI:0000:5d:00): 79, pid=1, GPU has fallen off the bus.\n" + warn("enqueue.cc:1500", "Cuda failure 'unspecified launch failure'"), "xid_fallen_off", Likely, "bus"},
+		"an illegal access":            {warn("enqueue.cc:1500", "Cuda failure 700 'an illegal memory access was encountered'"), "gpu_kernel_failed", Likely, "kernel of the program"},
+		"link-local":                   {quoted("(Worker pid=7, ip=10.1.0.9) ", "system", "socketPollConnect: connect to 169.254.3.1<4711> returned Connection timed out, exceeded error retry count after 34 attempts"), "bootstrap_connect", Certain, "link-local"},
+		"loopback":                     {ranks(4, "gpu1", "gpu2") + warn("misc/socket.cc:600", "socketStartConnect: Connect to 127.0.0.1<4711> failed : Connection refused"), "bootstrap_connect", Certain, "loopback"},
+		"bridge":                       {warn("misc/socket.cc:600", "socketStartConnect: Connect to 172.17.0.3<4711> failed : Connection refused"), "bootstrap_connect", Likely, "docker0"},
+		"rejected":                     {warn("misc/socket.cc:560", "socketPollConnect: Connect to 10.9.8.7<4711> returned 113(No route to host) errno 115(Operation now in progress)"), "bootstrap_connect", Likely, "firewall"},
+		"dropped":                      {warn("misc/socket.cc:560", "socketPollConnect: connect to 10.9.8.7<4711> returned Connection timed out, exceeded error retry count after 34 attempts"), "bootstrap_connect", Likely, "security group"},
+		"refused":                      {warn("misc/socket.cc:560", "socketPollConnect: connect to 10.9.8.7<4711> returned Connection refused, exceeded error retry count after 34 attempts"), "bootstrap_connect", Likely, "gone"},
+		"open files":                   {warn("misc/socket.cc:820", "ncclSocketInit: Socket creation failed : Too many open files"), "ports_exhausted", Certain, "open files"},
+		"subnets":                      {warn("misc/ibvwrap.cc:300", "Call to ibv_modify_qp failed with 113 No route to host, on dev mlx5_3:1, curr state INIT, next state RTR, local GID index 3, local GID ::ffff:10.3.0.1, remote GID ::ffff:10.4.0.2"), "qp_modify", Certain, "subnets"},
+		"no neighbour":                 {warn("misc/ibvwrap.cc:300", "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3:1, curr state INIT, next state RTR, local GID index 3, local GID ::ffff:10.3.0.1, remote GID ::ffff:10.3.0.2"), "qp_modify", Likely, "does not answer"},
+		"index of the GID":             {says("NCCL_IB_GID_INDEX set by environment to 7.") + warn("misc/ibvwrap.cc:187", "Call to ibv_modify_qp failed with error Invalid argument errno 22"), "qp_modify", Likely, "NCCL_IB_GID_INDEX"},
+		"memlock":                      {warn("misc/ibvwrap.cc:170", "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory errno 12"), "memory_registration", Likely, "locked memory"},
+		"peermem":                      {warn("misc/ibvwrap.cc:170", "Call to ibv_reg_mr_iova2 failed with error Bad address errno 14"), "memory_registration", Likely, "nvidia_peermem"},
+		"device nodes":                 {warn("misc/ibvwrap.cc:130", "Call to ibv_open_device failed with error Permission denied"), "ib_device_unusable", Likely, "no access"},
+		"only flushes":                 {says("Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0/GDRDMA") + warn("transport/net_ib.cc:1300", "NET/IB: Got completion from peer 10.0.7.7<4711> with status=5 opcode=0 len=0 vendor err 249 (Recv) hca mlx5_0"), "completion_flushed", Likely, "ACS"},
+		"flushes, and a reason":        {warn("transport/net_ib.cc:1300", "NET/IB: Got completion from peer 10.0.7.7<4711> with status=5 opcode=0 len=0 vendor err 249 (Recv) hca mlx5_0") + warn("transport/net_ib.cc:1300", "NET/IB: Got completion from peer 10.0.7.8<4711> with status=4 opcode=0 len=0 vendor err 81 (Send) hca mlx5_0"), "completion_local_protection", Possible, "redirects"},
+		"a port before its requests":   {"gpu1:41:70 [0] transport/net_ib.cc:90 NCCL WARN NET/IB : mlx5_2:1 Got async error event: port error\n" + warn("transport/net_ib.cc:1300", "NET/IB: Got completion from peer 10.0.7.7<4711> with status=12 opcode=0 len=0 vendor err 129 (Send) hca mlx5_2"), "port_error", Likely, "went down"},
+		"an access of one host":        {warn("transport/net_ib.cc:1300", "NET/IB: Got completion from peer 10.0.7.7<4711> with status=12 opcode=0 len=0 vendor err 129 (Send) hca mlx5_2") + "gpu2:52:90 [0] transport/net_ib.cc:90 NCCL WARN NET/IB : mlx5_4:1 async fatal event on QP (0x7f): local access violation work queue error\n", "async_fatal", Likely, "fatal event"},
+		"NIC given up":                 {warn("transport/net_ib/p2p_resiliency.cc:600", "NET/IB: Fatal error. Detected 2 failed devices out of 2 devices on the send communicator (comm=0x1). No support for more than a single failed device."), "nic_failed", Likely, "gave up"},
+		"NIC failed":                   {"gpu1:41:77 [0] transport/net_ib/p2p_resiliency.cc:500 NCCL WARN NET/IB: Device 1 marked as failed. Initiating recovery? Yes (send comm=0x1, outstandingRecovery=1)\n", "nic_failing", Likely, "slower"},
+		"shared memory is full":        {warn("misc/shmutils.cc:87", "Error: failed to extend /dev/shm/nccl-Abc to 33030532 bytes, error: No space left on device (28)"), "shared_memory", Certain, "full"},
+		"shared memory of containers":  {warn("misc/shmutils.cc:171", "Error while attaching to shared memory segment /dev/shm/nccl-Abc (size 9637888), error: No such file or directory (2)"), "shared_memory", Likely, "do not share"},
+		"cuMem of the host":            {quoted("(EngineCore_DP0 pid=9) ", "system", "Error while attaching to shared memory segment /dev/shm/nccl- (size 0), error: No such file or directory (2)"), "shared_memory", Certain, "cuMem"},
+		"an unknown plugin":            {warn("net_mrc.c:90", "NET/MRC: path group 7 has no plane"), "warning_unknown", Likely, "not known"},
+		"an unknown warning of verbs":  {warn("transport/net_ib/connect.cc:90", "NET/IB : words of a release to come"), "verbs_call_failed", Likely, "InfiniBand"},
+		"an unknown one, and a result": {"gpu1:41:77 [0] init.cc:9 NCCL WARN words of a release to come\n" + quoted("", "system", "x"), "warning_unknown", Likely, "not known"},
+		"EFA, security group":          {warn("nccl_net_ofi_rdma_connect:90", "NET/OFI Unable to insert remote address into address vector for device 3. RC: -22"), "ofi_address", Likely, "security group"},
+		"EFA, no device":               {"gpu1:41:77 [0] nccl_net_ofi_create_plugin:90 NCCL WARN NET/OFI No eligible providers were found\ngpu1:41:77 [0] nccl_net_ofi_init:20 NCCL WARN NET/OFI aws-ofi-nccl initialization failed\n" + says("Using network Socket") + ranks(4, "gpu1", "gpu2"), "ofi_provider", Likely, "no EFA device"},
+		"EFA, unreachable":             {warn("process_err_completion:90", "NET/OFI Request 0x7f completed with error. RC: 113. Error: unreachable remote"), "ofi_completion", Likely, "security group"},
+		"no libibverbs":                {says("Failed to open libibverbs.so[.1]") + says("Using network Socket") + ranks(4, "gpu1", "gpu2"), "transport_tcp", Likely, "no libibverbs"},
+		"RDMA off":                     {says("NCCL_IB_DISABLE set by environment to 1.") + says("Using network Socket") + ranks(4, "gpu1", "gpu2"), "transport_tcp", Certain, "NCCL_IB_DISABLE=1"},
+		"one host without":             {says("Using network IB") + "gpu2:9:9 [0] NCCL INFO Using network Socket\n" + ranks(4, "gpu1", "gpu2"), "transport_tcp", Likely, "Some hosts"},
+		"ABI of rdma-core":             {"libibverbs: Warning: couldn't load driver 'libmlx5-rdmav34.so': libmlx5-rdmav34.so: cannot open shared object file: No such file or directory\n" + says("NET/IB : No device found.") + says("Using network Socket") + ranks(4, "gpu1", "gpu2"), "transport_tcp", Likely, "ABI"},
+		"a network that is missing":    {says("NET/Plugin: Could not find: libnccl-net.so.") + warn("plugin/net.cc:230", "Failed to initialize any NET plugin"), "net_plugin", Likely, "LD_LIBRARY_PATH"},
+		"graphs of another machine":    {says("NCCL_GRAPH_FILE set by environment to /etc/nccl/graph.xml") + warn("graph/search.cc:700", "XML Import Channel : dev 8 not found."), "graph_file_wrong", Certain, "another machine"},
+		"HAMi":                         {"[HAMI-core ERROR (pid:9 thread=7 multiprocess_memory_limit.c:831)]: Illegal device id: 77\n!!!!!!! Segfault encountered !!!!!!!\n", "interceptor_failed", Certain, "HAMi"},
+		"the stack":                    {says("NCCL version 2.26.5+cuda12.9") + says(domain) + "Fatal Python error: Segmentation fault\n", "process_crashed", Likely, "stack"},
+		"a crash of another kind":      {complete + "Fatal Python error: Segmentation fault\n", "process_crashed", Possible, "crashed"},
+		"an abort that follows":        {warn("misc/socket.cc:560", "socketPollConnect: connect to 10.9.8.7<4711> returned Connection refused, exceeded error retry count after 34 attempts") + "Fatal Python error: Aborted\n", "bootstrap_connect", Likely, "gone"},
+		"memory of the host":           {"gpu1: socketProgress\nslurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.\n", "host_out_of_memory", Certain, "ran out of memory"},
+		"an exception of one rank":     {"[rank3]: Traceback (most recent call last):\n[rank3]:   File \"train.py\", line 7, in <module>\n[rank0]: other words\n[rank3]:     main()\n[rank3]: ValueError: loss is not finite\n" + timeout(0, 77, "ALLREDUCE") + timeout(1, 77, "ALLREDUCE"), "program_exception", Possible, "exception"},
+		"an exception that NCCL made":  {"[rank3]: Traceback (most recent call last):\n[rank3]:   File \"train.py\", line 7, in <module>\n" + quoted("[rank3]: ", "system", "socketProgress: Connection closed by remote peer gpu9<4711>"), "peer_closed", Likely, "another rank"},
+		"memory of a rank":             {"[rank2]: Traceback (most recent call last):\n[rank2]:   File \"t.py\", line 7, in f\n[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.00 GiB.\n" + timeout(0, 5, "ALLREDUCE"), "gpu_out_of_memory", Certain, "GPU"},
+		"ranks apart":                  {timeout(0, 77, "ALLREDUCE") + timeout(1, 77, "ALLREDUCE") + timeout(2, 78, "BROADCAST"), "pytorch_watchdog_timeout", Certain, "different collectives"},
+		"a rank is missing":            {timeout(0, 77, "ALLREDUCE") + timeout(1, 77, "ALLREDUCE"), "pytorch_watchdog_timeout", Likely, "did not call"},
+		"P2P that stalls":              {ranks(2, "gpu1", "gpu1") + says("Channel 00/0 : 0[0] -> 1[1] via P2P/IPC") + timeout(0, 1, "BROADCAST") + timeout(1, 1, "BROADCAST"), "pytorch_watchdog_timeout", Likely, "ACS"},
+		"an initializer":               {"RuntimeError: NCCL error in: /pytorch/x/symm_mem/nccl_devcomm_manager.hpp:9, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.29.3\n", "program_call_refused", Likely, "framework"},
+		"a wrong argument":             {warn("misc/argcheck.cc:40", "AllReduce : invalid root 9 (root should be in the 0..8 range)"), "call_invalid", Likely, "program"},
+		"rendezvous":                   {"torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 3/4 clients joined.\n", "rendezvous_failed", Likely, "Not all"},
+		"memory of the driver":         {"[ 7.123456] NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359\n", "gpu_driver_memory", Likely, "CMA"},
+		"RAS":                          {complete + "gpu1:41:41 [0] ras/client_support.cc:160 NCCL WARN Call to bind failed: Address already in use\n", "", "", ""},
+		"kernel of RCCL":               {complete + "gpu1:41:41 [0] init.cc:90 NCCL WARN Missing \"iommu=pt\" from kernel command line which can lead to system instablity or hang!\n", "", "", ""},
+		"RCCL ignores":                 {complete + says("NCCL_MIN_NCHANNELS set by environment is ignored due to less than 8 GPUs."), "", "", ""},
+		"GB10":                         {says("NET/IB : Using [0]rocep1s0f0:1/RoCE [1]roceP2p1s0f0:1/RoCE [RO]; OOB enp1:10.0.0.1<0>") + says("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0") + ranks(2, "gpu1", "gpu2"), "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := read(t, tt.log)
+			first, reason := "", Stated{}
+			if f := r.First(); f != nil {
+				first, reason = f.Signature.ID, f.Reasons[0]
+			}
+			if first != tt.first || reason.Certainty != tt.certainty || !strings.Contains(reason.Cause, tt.reason) {
+				t.Errorf("%s %s: %q, expected %s %s: %q; %q\n%s", first, reason.Certainty, reason.Cause, tt.first, tt.certainty, tt.reason, r.Undecided(), tt.log)
+			}
+		})
+	}
+}
