@@ -46,7 +46,7 @@ func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
 		writeSetup(r, say)
 		writeConnections(r, say)
 	}
-	if who := r.Waiting.String(); who != "" {
+	if who := r.Waiters(); who != "" {
 		say("waiting", "%s", who)
 	}
 	_, err := w.Write(b.Bytes())
@@ -204,7 +204,7 @@ func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 	if s.Cause != top.Cause {
 		fmt.Fprintf(b, "    %s: %s\n", yesNo(f.Line > 0, "The line means", "It means"), s.Cause)
 	}
-	if who := r.Waiting.String(); who != "" && s.Kind == signature.Consequence {
+	if who := r.Waiters(); who != "" && s.Kind == signature.Consequence {
 		fmt.Fprintf(b, "    Waiting: %s\n", command.OneLine(who))
 	}
 	for _, other := range f.Reasons[1:] {
@@ -349,7 +349,7 @@ func known(n int) *int {
 
 func writeJSON(w io.Writer, r *explain.Result) error {
 	out := report{
-		Verdict: "ok", Files: r.Files, Waiting: r.Waiting.String(), Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable,
+		Verdict: "ok", Files: r.Files, Waiting: r.Waiters(), Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable,
 		Incomplete: r.Full || r.Cut,
 		Versions:   append([]string{}, r.Versions...), CUDA: r.Log.CUDA, Hosts: append([]string{}, r.Hosts...),
 		Processes: r.Processes, Communicators: []communicator{},

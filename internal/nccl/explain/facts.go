@@ -56,26 +56,16 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.UsesGPUDirect: func(r *Result, _ *Finding) bool {
 		return r.Transports().RDMAGPUDirect > 0 || r.Log.RingsGPUDirect == log.Yes
 	},
-	signature.UsesRDMA:    func(r *Result, _ *Finding) bool { return r.Transports().RDMA > 0 },
-	signature.UsesP2P:     func(r *Result, _ *Finding) bool { return r.Transports().P2P > 0 },
-	signature.UsesSockets: func(r *Result, _ *Finding) bool { return r.Log.Fallback },
-	signature.UsesPlugin: func(r *Result, _ *Finding) bool {
-		return r.Log.Network != "" && log.CarrierOf(r.Log.Network) == log.OtherCarrier
-	},
+	signature.UsesP2P:         func(r *Result, _ *Finding) bool { return r.Transports().P2P > 0 },
 	signature.OnlyFlushed:     func(r *Result, _ *Finding) bool { return r.onlyFlushed() },
 	signature.Clique:          func(r *Result, _ *Finding) bool { return r.Log.Clique || r.Log.MNNVL },
 	signature.OneGPU:          func(r *Result, _ *Finding) bool { return r.oneGPU() },
 	signature.SparkNICs:       func(r *Result, f *Finding) bool { return r.sparkNICs(f) },
 	signature.FirstCollective: func(r *Result, _ *Finding) bool { return r.Waiting.firstCollective() },
 	signature.WaitApart:       func(r *Result, _ *Finding) bool { return r.Waiting.apart() },
-	signature.WaitersMissing: func(r *Result, _ *Finding) bool {
-		n := r.Waiting.ranks()
-		return n > 0 && !r.Waiting.full && n < r.world()
-	},
-	signature.HostsDisagree: func(r *Result, _ *Finding) bool { return r.networksDiffer() },
-	signature.RCCL:          func(r *Result, _ *Finding) bool { return r.Log.RCCL },
-	signature.PeerFailed:    func(r *Result, _ *Finding) bool { return r.processFailed() },
-	signature.NoDevice:      func(r *Result, _ *Finding) bool { return r.Log.NoDevices },
+	signature.HostsDisagree:   func(r *Result, _ *Finding) bool { return r.networksDiffer() },
+	signature.PeerFailed:      func(r *Result, _ *Finding) bool { return r.processFailed() },
+	signature.NoDevice:        func(r *Result, _ *Finding) bool { return r.Log.NoDevices },
 }
 
 // relations are facts with an argument.

@@ -116,16 +116,42 @@ func (w *Waiting) firstCollective() bool {
 	return true
 }
 
-// ranks are those that wait.
-func (w *Waiting) ranks() int {
+// missing are the first ranks of a job of that size that do not wait; none if its size is not known.
+func (w *Waiting) missing(world int) (names []string) {
+	const most = 16
+	if len(w.waits) == 0 || w.full || world > maxWaiters {
+		return nil
+	}
 	seen := map[int]struct{}{}
 	for of := range w.waits {
 		seen[of.rank] = struct{}{}
 	}
-	return len(seen)
+	for rank := 0; rank < world && len(names) < most; rank++ {
+		if _, waits := seen[rank]; !waits {
+			names = append(names, strconv.Itoa(rank))
+		}
+	}
+	return names
 }
 
-// String says who waits in what: "ranks 0, 1, 2 in ALLREDUCE 808 (9801523 elements)". Empty: nobody.
+// Waiters says who waits in what, and which ranks do not: "ranks 0, 1, 2 in ALLREDUCE 808 (9801523 elements); not: rank
+// 3". Empty: nobody.
+func (r *Result) Waiters() string {
+	who := r.Waiting.String()
+	if missing := r.Waiting.missing(r.world()); len(missing) > 0 {
+		who += "; not: " + ranksNamed(missing)
+	}
+	return who
+}
+
+func ranksNamed(names []string) string {
+	if len(names) == 1 {
+		return "rank " + names[0]
+	}
+	return "ranks " + spelling.Few(names, 16)
+}
+
+// String says who waits in what.
 func (w *Waiting) String() string {
 	type place struct {
 		group string
@@ -147,11 +173,7 @@ func (w *Waiting) String() string {
 		for _, rank := range ranks {
 			names = append(names, strconv.Itoa(rank))
 		}
-		word := "ranks "
-		if len(ranks) == 1 {
-			word = "rank "
-		}
-		parts = append(parts, word+spelling.Few(names, 16)+fmt.Sprintf(" in %s %d (%s elements)", at.op, at.seq, at.in))
+		parts = append(parts, ranksNamed(names)+fmt.Sprintf(" in %s %d (%s elements)", at.op, at.seq, at.in))
 	}
 	return spelling.Few(parts, 4)
 }

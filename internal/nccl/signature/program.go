@@ -37,7 +37,7 @@ var pytorch = []Signature{
 				Cause:  "A rank did not call the collective that the others wait in: it is busy, hangs, crashed, or took another way.",
 				Remedy: "Look at the rank that does not wait: its log, py-spy dump of its process, its host.",
 				Test:   "the logs of all ranks: which has no time-out, or waits elsewhere",
-				If:     []Fact{"!" + FirstCollective}, Likely: []Fact{"!" + FirstCollective},
+				Likely: []Fact{"!" + FirstCollective},
 			},
 			{
 				Cause:  "The network between the hosts stopped: all ranks wait in the same collective.",

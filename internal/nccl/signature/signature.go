@@ -105,19 +105,14 @@ const (
 	SeveralHosts    Fact = "several hosts"
 	Containers      Fact = "containers" // several names, and NCCL takes them for one host
 	UsesGPUDirect   Fact = "GPUDirect RDMA"
-	UsesRDMA        Fact = "RDMA"
 	UsesP2P         Fact = "P2P"           // connections without NVLink between hosts
-	UsesSockets     Fact = "sockets"       // the network is TCP, which NCCL falls back to
-	UsesPlugin      Fact = "plugin"        // the network is of a plugin
 	OnlyFlushed     Fact = "only flushes"  // no completion has another status
 	Clique          Fact = "NVLink domain" // GPUs are registered in a fabric with a clique
 	OneGPU          Fact = "one GPU a host"
 	SparkNICs       Fact = "NICs of GB10"     // names of DGX Spark
 	FirstCollective Fact = "first collective" // is the one that ranks wait in
 	WaitApart       Fact = "ranks wait in different collectives"
-	WaitersMissing  Fact = "ranks are missing" // among those that wait
-	HostsDisagree   Fact = "hosts disagree"    // on the network
-	RCCL            Fact = "RCCL"
+	HostsDisagree   Fact = "hosts disagree"   // on the network
 	PeerFailed      Fact = "a process failed" // crashed, or was killed
 	NoDevice        Fact = "no RDMA device"   // NCCL found none
 )

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/nccl/signature"
+)
+
+// Logs of several nodes are read as one: what is earlier by its time comes first, in whatever file.
+func TestSeveralFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	late := "[2026-03-04 05:07:00] gpu1:41:77 [0] misc/socket.cc:9 NCCL WARN socketStartConnect: Connect to 10.0.0.7<9> failed : Connection refused\n"
+	early := "[2026-03-04 05:06:00] gpu2:42:78 [0] misc/socket.cc:9 NCCL WARN ncclSocketInit: Socket creation failed : Too many open files\n"
+	a, b := write("a.log", ranks(2, "gpu1")+late), write("b.log", early)
+	write("core", "\x1f\x8b\x08\x00")
+	for name, names := range map[string][]string{"two names": {a, b}, "another order": {b, a}, "a folder": {dir}} {
+		r, err := ReadFiles(t.Context(), names, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := r.First()
+		if f == nil || f.Signature.ID != "ports_exhausted" || f.File != b || f.Line != 1 || f.Host != "gpu2" || len(r.Files) != 2 || len(r.Hosts) != 2 {
+			t.Errorf("%s: %+v of %q", name, f, r.Files)
+		}
+	}
+	for name, names := range map[string][]string{"missing": {a, dir + "/none"}, "no text": {filepath.Join(dir, "core")}, "a device": {"/dev/null"}} {
+		if _, err := ReadFiles(t.Context(), names, nil); err == nil {
+			t.Errorf("%s is read", name)
+		}
+	}
+}
+
+// What goes into a ticket names no host, no user and no address, and the same one by the same name.
+func TestRedact(t *testing.T) {
+	log := "secret-host-7:41:77 [0] misc/socket.cc:9 NCCL WARN socketStartConnect: Connect to 10.11.12.13<9> failed : Connection refused\n" +
+		"secret-host-7:41:77 [0] misc/ibvwrap.cc:9 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1, local GID ::ffff:10.11.12.13, remote GID fe80::aabb:ccff:fedd:eeff\n" +
+		"secret-host-7:41:78 [0] x.cc:9 NCCL WARN cannot open /home/jane.doe/topo.xml on secret-host-7 of 10.11.12.14\n"
+	r := read(t, log)
+	r.Redact()
+	var shown strings.Builder
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		shown.WriteString(strings.Join(append([]string{f.Host, f.Peer, f.Text}, f.Hosts...), "\n"))
+	}
+	for _, w := range r.Warnings {
+		shown.WriteString(w.Text)
+	}
+	shown.WriteString(strings.Join(r.Hosts, " "))
+	text := shown.String()
+	for _, secret := range []string{"secret", "jane", "10.11", "12.13", "12.14", "fe80", "aabb"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s is in %s", secret, text)
+		}
+	}
+	for _, kept := range []string{"host1", "address1<9>", "address2", "/home/user", "ibv_modify_qp failed with 110"} {
+		if !strings.Contains(text, kept) {
+			t.Errorf("%s is not in %s", kept, text)
+		}
+	}
+}
+
+// The facts that the table names are known here, and mean what it says.
+func TestFacts(t *testing.T) {
+	for text, want := range map[string]int{
+		"x returned 113(No route to host) errno 115(Operation now in progress)": 113, "failed with error Cannot allocate memory": 12,
+		"failed with error Bad address errno 14": 14, "failed with 110 Connection timed out": 110, "RC: -22": 22, "error: No such file or directory (2)": 2,
+		"all is well": 0, "errno 99999": 0,
+	} {
+		if got := Errno(text); got != want {
+			t.Errorf("%q: %d, expected %d", text, got, want)
+		}
+	}
+}
+
+// TestTableOfFacts: each fact of the table is one that this package knows.
+func TestTableOfFacts(t *testing.T) {
+	all := signature.All()
+	for _, s := range signature.Judgements() {
+		all = append(all, *s)
+	}
+	used := map[signature.Fact]bool{}
+	for _, s := range all {
+		for _, r := range s.Reasons {
+			for _, fact := range slices.Concat(r.If, r.Likely, r.Certain) {
+				used[signature.Fact(strings.TrimPrefix(string(fact), "!"))] = true
+			}
+		}
+	}
+	for fact := range used {
+		_, known := facts[fact]
+		for _, relation := range relations {
+			known = known || strings.HasPrefix(string(fact), relation.name)
+		}
+		if !known {
+			t.Errorf("%q is not known", fact)
+		}
+		if id, is := strings.CutPrefix(string(fact), "seen:"); is && id != "xid" && !slices.ContainsFunc(all, func(s signature.Signature) bool { return s.ID == id }) {
+			t.Errorf("%q is no signature", id)
+		}
+	}
+	for fact := range facts {
+		if !used[fact] {
+			t.Errorf("%q is not used", fact)
+		}
+	}
+}
