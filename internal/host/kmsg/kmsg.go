@@ -195,6 +195,7 @@ const maxUptime = 100 * 365 * 24 * time.Hour
 // written is how drivers begin messages with a signature. A process can have the kernel print any name of 15
 // bytes at the beginning of a message, and any name of a file behind it; none of these fits in 15 bytes.
 var written = regexp.MustCompile(`^(?:` +
+	`NVRM: nvCheckOkFailed[A-Za-z]*: Check failed: Out of memory \[|` +
 	`NVRM: Xid \(PCI:[0-9a-fA-F:.]+\): [0-9]+[, ]|` +
 	`nvidia-nvswitch[0-9]+: SXid \(PCI:[0-9a-fA-F:.]+\): [0-9]+[, ]|` +
 	`[A-Za-z0-9_-]{3,} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [^ ]+)?: )`)
