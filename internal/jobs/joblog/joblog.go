@@ -30,7 +30,8 @@ const (
 	maxRead   = 4 << 20  // bytes that are read in one call, of all files together
 	leastRead = 8 << 10  // of a file that has as many: room for a line
 	piece     = 64 << 10 // bytes that are read at once
-	// maxThreads is how many threads of a log are remembered, each with a warning of which it is not known whether it matters.
+	// maxThreads is how many threads of a log are remembered that warned of something, of which it is not known
+	// whether it matters.
 	maxThreads = 256
 	maxBehind  = 16 << 20 // bytes that are left for the next calls; of more, all but the last keepBytes are skipped
 	keepBytes  = 1 << 20

@@ -27,6 +27,10 @@ func (r *reading) line(line []byte, long bool) {
 	if unprintable(line) {
 		r.Unprintable++
 	}
+	if len(line) < len("NCCL ") { // it says nothing
+		r.lines.Lines++
+		return
+	}
 	text := string(line)
 	e, f, failed := r.lines.Add(text)
 	switch e.Level {

@@ -38,8 +38,8 @@ func (r *Result) all(list []signature.Fact, f *Finding) bool {
 var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.PeerLinkLocal: func(_ *Result, f *Finding) bool { a, ok := f.peer(); return ok && a.IsLinkLocalUnicast() },
 	signature.PeerLoopback:  func(_ *Result, f *Finding) bool { a, ok := f.peer(); return ok && a.IsLoopback() },
-	signature.PeerBridge:    func(_ *Result, f *Finding) bool { a, ok := f.peer(); return ok && within(a, "172.17.0.0/16") },
-	signature.PeerTunnel:    func(_ *Result, f *Finding) bool { a, ok := f.peer(); return ok && within(a, "100.64.0.0/10") },
+	signature.PeerBridge:    func(_ *Result, f *Finding) bool { return f.within("172.17.0.0/16") },
+	signature.PeerTunnel:    func(_ *Result, f *Finding) bool { return f.within("100.64.0.0/10") },
 	signature.SubnetsDiffer: func(_ *Result, f *Finding) bool { return f.subnetsDiffer() },
 	signature.GIDLinkLocal: func(_ *Result, f *Finding) bool {
 		a, ok := f.gid("local GID", "localGid")
@@ -50,9 +50,9 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	},
 	signature.InSetup: func(r *Result, _ *Finding) bool { return r.inSetup() },
 
-	signature.OneHost:      func(r *Result, _ *Finding) bool { return r.Log.Nodes == 1 || len(r.Hosts) == 1 && r.allRanks() },
+	signature.OneHost:      func(r *Result, _ *Finding) bool { return r.oneHost() },
 	signature.SeveralHosts: func(r *Result, _ *Finding) bool { return r.severalHosts() },
-	signature.Containers:   func(r *Result, _ *Finding) bool { return len(r.Hosts) > 1 && r.Log.Nodes == 1 && !r.Log.MNNVL },
+	signature.Containers:   func(r *Result, _ *Finding) bool { return r.containers() },
 	signature.UsesGPUDirect: func(r *Result, _ *Finding) bool {
 		return r.Transports().RDMAGPUDirect > 0 || r.Log.RingsGPUDirect == log.Yes
 	},
@@ -116,12 +116,28 @@ var errnos = []struct {
 	text   string
 	number int
 }{
-	{"Operation not permitted", 1}, {"No such file or directory", 2}, {"Resource temporarily unavailable", 11},
-	{"Cannot allocate memory", 12}, {"Permission denied", 13}, {"Bad address", 14}, {"File exists", 17}, {"No such device", 19},
-	{"Invalid argument", 22}, {"Too many open files", 24}, {"No space left on device", 28}, {"Protocol not supported", 93},
-	{"Operation not supported", 95}, {"Address already in use", 98}, {"address already in use", 98},
-	{"Cannot assign requested address", 99}, {"Network is unreachable", 101}, {"connection abort", 103},
-	{"Connection reset by peer", 104}, {"Connection timed out", 110}, {"Connection refused", 111}, {"No route to host", 113},
+	{"Operation not permitted", 1},
+	{"No such file or directory", 2},
+	{"Resource temporarily unavailable", 11},
+	{"Cannot allocate memory", 12},
+	{"Permission denied", 13},
+	{"Bad address", 14},
+	{"File exists", 17},
+	{"No such device", 19},
+	{"Invalid argument", 22},
+	{"Too many open files", 24},
+	{"No space left on device", 28},
+	{"Protocol not supported", 93},
+	{"Operation not supported", 95},
+	{"Address already in use", 98},
+	{"address already in use", 98},
+	{"Cannot assign requested address", 99},
+	{"Network is unreachable", 101},
+	{"connection abort", 103},
+	{"Connection reset by peer", 104},
+	{"Connection timed out", 110},
+	{"Connection refused", 111},
+	{"No route to host", 113},
 }
 
 // Errno is the error of the system that a line names by its text or its number; 0: it names none.
@@ -153,7 +169,10 @@ func (f *Finding) peer() (netip.Addr, bool) {
 	return a.Unmap(), err == nil
 }
 
-func within(a netip.Addr, network string) bool { return netip.MustParsePrefix(network).Contains(a) }
+func (f *Finding) within(network string) bool {
+	a, known := f.peer()
+	return known && netip.MustParsePrefix(network).Contains(a)
+}
 
 // gid is the first address that a line has behind one of these words.
 func (f *Finding) gid(before ...string) (netip.Addr, bool) {
@@ -203,6 +222,12 @@ func (r *Result) inSetup() bool {
 	return ended == 0
 }
 
+func (r *Result) oneHost() bool { return r.Log.Nodes == 1 || len(r.Hosts) == 1 && r.allRanks() }
+
+// containers reports whether several names are of what NCCL takes for one host. With NVLink between hosts it counts
+// NVLink domains.
+func (r *Result) containers() bool { return len(r.Hosts) > 1 && r.Log.Nodes == 1 && !r.Log.MNNVL }
+
 func (r *Result) severalHosts() bool {
 	return r.Log.Nodes > 1 || r.Log.Nodes == 0 && len(r.Hosts) > 1 ||
 		slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Spread }) && r.Log.Nodes != 1
@@ -219,7 +244,8 @@ func (r *Result) onlyFlushed() bool {
 // oneGPU reports whether each host has one GPU, as far as the ranks in the log use them, and none shows that
 // GPUDirect RDMA is possible.
 func (r *Result) oneGPU() bool {
-	if r.devices != 0 || !r.severalHosts() || slices.ContainsFunc(r.Log.HCAs, func(h log.HCA) bool { return h.GPUDirect }) {
+	possible := func(h log.HCA) bool { return h.GPUDirect }
+	if r.devices != 0 || !r.severalHosts() || slices.ContainsFunc(r.Log.HCAs, possible) {
 		return false
 	}
 	return r.Log.Local == 1 || r.Log.Local == 0 && r.allRanks() && r.Processes <= len(r.Hosts)
@@ -236,7 +262,8 @@ func (r *Result) sparkNICs(f *Finding) bool {
 func (r *Result) processFailed() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		switch f.Signature.ID {
-		case "process_crashed", "process_killed", "host_out_of_memory", "gpu_out_of_memory", "gpu_program_error", "program_exception":
+		case "process_crashed", "process_killed", "host_out_of_memory", "gpu_out_of_memory", "gpu_program_error",
+			signature.Exception.ID:
 			return true
 		}
 		return strings.HasPrefix(f.Signature.ID, "xid")

@@ -71,10 +71,18 @@ func (r *Result) Undecided() string {
 	}
 	for i := range r.Communicators {
 		if c := &r.Communicators[i]; c.Complete < c.Started {
-			return "the set-up of a communicator did not end on all ranks"
+			return "the set-up of a communicator did not end on all ranks" + r.leftOut()
 		}
 	}
 	return r.unclear()
+}
+
+// leftOut says that Ray left out lines.
+func (r *Result) leftOut() string {
+	if r.Log.Repeated {
+		return ", or Ray left out the lines that say so: run the job with RAY_DEDUP_LOGS=0"
+	}
+	return ""
 }
 
 // unclear says why the network would be slow, where the log does not show whether ranks use it; empty: it

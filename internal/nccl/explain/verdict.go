@@ -113,7 +113,7 @@ func (r *Result) findFirst() int {
 		f := &r.Findings[i]
 		switch before := f.order < first.order && f.Line > 0; {
 		case !before:
-		case class(first.Signature) == 0 && signature.IsArea(f.Signature) && f.process == first.process && f.process.host != "":
+		case class(first.Signature) == 0 && signature.IsArea(f.Signature) && f.Host != "" && f.process == first.process:
 			return i // the same process warned before of something unknown, and failed
 		case first.Signature.Remote && f.Signature.Leads:
 			return i // an event of a device comes before the requests that fail
@@ -190,5 +190,9 @@ func (r *Result) Unseen() string {
 		parts = append(parts, "which way the connections go")
 	}
 	parts = append(parts, "what the program did after the set-up, as far as NCCL does not log it")
-	return fmt.Sprintf("Not seen: %s.", spelling.Few(parts, 4))
+	text := fmt.Sprintf("Not seen: %s.", spelling.Few(parts, 4))
+	if t := r.Transports(); t.P2P > 0 && t.RDMA+t.TCP+t.Plugin == 0 && r.Log.NVLSChannels <= 0 {
+		text += " If the job hangs after it, NCCL_P2P_DISABLE=1 for one run shows whether P2P between GPUs stalls (ACS, IOMMU)."
+	}
+	return text
 }

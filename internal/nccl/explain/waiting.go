@@ -163,7 +163,8 @@ func (w *Waiting) String() string {
 		in[at] = append(in[at], of.rank)
 	}
 	places := slices.SortedFunc(maps.Keys(in), func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.seq, b.seq), cmp.Compare(a.op, b.op), cmp.Compare(a.in, b.in))
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.seq, b.seq),
+			cmp.Compare(a.op, b.op), cmp.Compare(a.in, b.in))
 	})
 	var parts []string
 	for _, at := range places {

@@ -48,7 +48,8 @@ type Reader struct {
 	keep     bool // texts of warnings
 	seed     maphash.Seed
 	warnings map[thread]warning // the last that has no signature, until its thread unwinds
-	stacks   map[uint64]int64   // streams that show the stack of an exception, by their hash, and the line that it began in
+	// stacks are the streams that show the stack of an exception, by their hash, and the lines that these began in.
+	stacks map[uint64]int64
 }
 
 // New returns a reader that remembers so many threads, and as many streams. Unless it keeps texts, failures
@@ -144,7 +145,7 @@ func (r *Reader) unwound(e log.Event) (log.Event, Failure, bool) {
 // plain takes a line that NCCL did not write.
 func (r *Reader) plain(line string, f Failure) (log.Event, Failure, bool) {
 	o := log.Strip(line)
-	f.Event.Host, f.Event.PID, f.Event.Rank, f.Event.Time, f.Text = o.Host, o.PID, o.Rank, o.Time, o.Rest
+	f.Host, f.PID, f.Rank, f.Time, f.Text = o.Host, o.PID, o.Rank, o.Time, o.Rest
 	stream := maphash.String(r.seed, o.Stream)
 	began, stack := r.stacks[stream]
 	switch {
@@ -186,8 +187,9 @@ func (r *Reader) forget(line int64) {
 
 // afterwards are exceptions in which a program tells what another process or NCCL did.
 var afterwards = []string{
-	"NCCL", "Dist", "torch.distributed", "Child", "Broken pipe", "Connection", "Ray", "Engine", "Timeout", "timed out", "RuntimeError: Engine",
-	"KeyboardInterrupt", "SystemExit", "CalledProcessError", "ProcessRaisedException", "ProcessExitedException", "Worker", "Signal",
+	"NCCL", "Dist", "torch.distributed", "Child", "Broken pipe", "Connection", "Ray", "Engine", "Timeout", "timed out",
+	"KeyboardInterrupt", "SystemExit", "CalledProcessError", "ProcessRaisedException", "ProcessExitedException", "Worker",
+	"Signal",
 }
 
 // exception reports whether a line is the name and text of an exception that a program failed with by itself.

@@ -90,7 +90,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			r.Add(fmt.Sprintf("[rank%d]: Last error:", i))
 			r.Add(fmt.Sprintf("(W pid=%d) Traceback (most recent call last):", i))
 		}
-		r.Events.Log = *log.New()
+		r.Log = *log.New()
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		return r, after.HeapAlloc - min(before.HeapAlloc, after.HeapAlloc)

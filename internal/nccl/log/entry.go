@@ -17,6 +17,9 @@ const (
 	Version Level = "version" // the line of NCCL_DEBUG=VERSION, which has no host
 )
 
+// acrossCluster is how Ray ends a line that stands for several.
+const acrossCluster = "x across cluster]"
+
 // Entry is one line of NCCL, after the words of a launcher.
 type Entry struct {
 	Host    string // as far as the first full stop; empty if the line has none
@@ -41,6 +44,9 @@ func ParseEntry(line string) (Entry, bool) {
 		switch e := (Entry{PID: Unknown, Thread: Unknown, Level: Level(level)}); e.Level {
 		case Info, Warn:
 			e.Message = strings.TrimSpace(message)
+			if strings.HasSuffix(e.Message, acrossCluster) {
+				e.Message, _, _ = strings.Cut(e.Message, " [repeated ")
+			}
 			e.origin(uncoloured(line[:at]))
 			return e, true
 		case Version:
@@ -98,11 +104,18 @@ func (e *Entry) place(behind string) {
 	}
 }
 
-// File is the source file of the place, "transport/nvls.cc"; empty if it has none.
+// File is the source file of the place, "transport/nvls.cc"; empty if it has none. RCCL writes whole paths, and
+// has C++ of another ending.
 func (e *Entry) File() string {
 	file, _, found := strings.Cut(e.Place, ":")
 	if !found || !strings.Contains(file, ".") {
 		return ""
+	}
+	if at := strings.LastIndex(file, "/src/"); at >= 0 {
+		file = file[at+len("/src/"):]
+	}
+	if name, is := strings.CutSuffix(file, ".cpp"); is && strings.Contains(e.Place, "/src/") {
+		return name + ".cc"
 	}
 	return file
 }

@@ -18,9 +18,10 @@ func TestParseEntry(t *testing.T) {
 		"a line without a host NCCL WARN x":                                                                   {"", Unknown, Unknown, Warn, "", "x"},
 		"RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1331, unhandled system error, NCCL version 2.18.3": {},
 		"NCCL NCCL NCCL": {},
-		"(head, rank=0, pid=7) [gpu1:3]:gpu1:41:50 [3] NCCL INFO x": {"gpu1", 41, 50, Info, "", "x"},
-		"\x1b[36m(W pid=7)\x1b[0m gpu1:41:50 [3] NCCL INFO x":       {"gpu1", 41, 50, Info, "", "x"},
-		"gpu1:41:50 [1] create_send_comm:5390 NCCL WARN NET/OFI x":  {"gpu1", 41, 50, Warn, "create_send_comm:5390", "NET/OFI x"},
+		"(head, rank=0, pid=7) [gpu1:3]:gpu1:41:50 [3] NCCL INFO x":               {"gpu1", 41, 50, Info, "", "x"},
+		"\x1b[36m(W pid=7)\x1b[0m gpu1:41:50 [3] NCCL INFO x":                     {"gpu1", 41, 50, Info, "", "x"},
+		"gpu1:41:50 [0] NCCL INFO x - Init COMPLETE [repeated 8x across cluster]": {"gpu1", 41, 50, Info, "", "x - Init COMPLETE"},
+		"gpu1:41:50 [1] create_send_comm:5390 NCCL WARN NET/OFI x":                {"gpu1", 41, 50, Warn, "create_send_comm:5390", "NET/OFI x"},
 	} {
 		got, found := ParseEntry(line)
 		if found != (want.Level != "") || found && got != want {
@@ -61,6 +62,18 @@ func TestParseTimings(t *testing.T) {
 	for _, message := range []string{"Init timings: rank 0 total NaN", "Init timings: rank 0 total 1e300", "Init timings: total 1.0", "x"} {
 		if got, ok := ParseTimings(message); ok {
 			t.Errorf("%q is taken for %+v", message, got)
+		}
+	}
+}
+
+// TestFile has the forms in which NCCL, RCCL and plugins name the source.
+func TestFile(t *testing.T) {
+	for place, want := range map[string]string{
+		"transport/nvls.cc:244": "transport/nvls.cc", "/build/rccl/src/init.cpp:120": "init.cc", "create_send_comm:5390": "", "": "",
+		"ib_plugin.c:1007": "ib_plugin.c", "nccl_ofi_net.cpp:7": "nccl_ofi_net.cpp",
+	} {
+		if got := (&Entry{Place: place}).File(); got != want {
+			t.Errorf("%q is of %q, expected %q", place, got, want)
 		}
 	}
 }

@@ -44,15 +44,14 @@ func (r *Events) Add(line string) Event {
 	if strings.HasPrefix(line, "RCCL version") {
 		r.RCCL = true
 	}
-	at := strings.Index(line, lastError)
-	if at < 0 && len(r.announced) == 0 {
+	_, rest, announces := strings.Cut(line, lastError)
+	if !announces && len(r.announced) == 0 {
 		return e
 	}
 	o := Strip(line)
 	stream := maphash.String(r.seed, o.Stream)
-	if at >= 0 {
-		// Python may have written the error as one line
-		rest := strings.TrimPrefix(strings.TrimPrefix(line[at+len(lastError):], `\n`), `\\n`)
+	if announces {
+		rest = strings.TrimPrefix(strings.TrimPrefix(rest, `\n`), `\\n`) // Python may have written the error as one line
 		if rest = strings.Trim(rest, " \"'"); rest != "" {
 			return o.quote(rest)
 		}

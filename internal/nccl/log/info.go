@@ -128,7 +128,8 @@ type Unwinding struct {
 	Result int    // ncclResult_t
 }
 
-// ParseUnwinding parses "init.cc:1785 -> 1", from 2.30.5 on with the name of the function, "init.cc:1785 (ncclFoo) -> 1".
+// ParseUnwinding parses "init.cc:1785 -> 1", from 2.30.5 on with the name of the function, "init.cc:1785 (ncclFoo)
+// -> 1".
 func ParseUnwinding(m string) (Unwinding, bool) {
 	place, result, found := strings.Cut(m, " -> ")
 	if !found {

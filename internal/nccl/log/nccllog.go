@@ -40,6 +40,7 @@ type Log struct {
 	Local     int      // most ranks of a communicator on one host; 0 if not known
 	Driver    int      // version of CUDA that the driver supports, 12020 for 12.2; 0 if not known
 	RCCL      bool     // it is AMD's
+	Repeated  bool     // Ray left out lines that are alike
 	Bootstrap string   // interface that ranks found each other over, "eth0:10.0.0.1<0>"
 	Devices   []Device // that NCCL's own verbs network uses
 	NoDevices bool     // it said that there are none
@@ -158,6 +159,7 @@ func lines(head, tail []byte, cut bool) iter.Seq[string] {
 // words before.
 func (l *Log) Add(line string) (Entry, bool) {
 	e, found := ParseEntry(line)
+	l.Repeated = l.Repeated || strings.HasSuffix(line, acrossCluster)
 	switch e.Level {
 	case Info:
 		l.info(e.Message)

@@ -185,7 +185,24 @@ func (o *Origin) takeLabel() bool {
 			return true
 		}
 	}
-	return o.bar(rest) || o.colon(rest) || o.glog(rest)
+	return o.bar(rest) || o.colon(rest) || o.glog(rest) || o.level(rest)
+}
+
+// level takes "ERROR 02-12 19:57:26 worker_base.py:572]" of vLLM, and keeps how far the rest is indented.
+func (o *Origin) level(s string) bool {
+	name, rest, _ := strings.Cut(s, " ")
+	switch name {
+	case "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL":
+	default:
+		return false
+	}
+	const most = 96
+	head, after, closed := strings.Cut(rest, "]")
+	if !closed || len(head) > most || !fits(rest, "00-00 00:00:00 ") {
+		return false
+	}
+	o.Rest = strings.TrimPrefix(after, " ")
+	return true
 }
 
 // parentheses takes "(Worker pid=7, ip=10.0.0.5) " of Ray, "(EngineCore_DP0 pid=7) " of vLLM and "(head, rank=0,
@@ -224,7 +241,8 @@ func (o *Origin) brackets(s string) bool {
 		return true
 	}
 	switch name, number, _ := cutLast(inside, ','); {
-	case strings.HasPrefix(inside, "rank") && o.rank(inside[len("rank"):]), strings.HasPrefix(inside, "Rank ") && o.rank(inside[len("Rank "):]):
+	case strings.HasPrefix(inside, "rank") && o.rank(inside[len("rank"):]),
+		strings.HasPrefix(inside, "Rank ") && o.rank(inside[len("Rank "):]):
 	case strings.HasPrefix(inside, "default") && isNumber(inside[len("default"):]):
 	case strings.HasPrefix(inside, "pod/"):
 		o.Host, _, _ = strings.Cut(inside[len("pod/"):], "/")
@@ -266,9 +284,10 @@ func (o *Origin) colon(s string) bool {
 		o.take(name, after)
 		return true
 	}
-	// a word before a colon may as well be of an error
-	if digits := strings.TrimRight(name, "0123456789"); digits == name || strings.Contains(name, ".cc") || strings.Contains(name, ".py") ||
-		!strings.Contains(after, "NCCL") && !strings.Contains(after, "[rank") && !strings.HasPrefix(after, "[") && !strings.Contains(after, "Error") {
+	// a word before a colon may as well be of an error: names of hosts end with a number
+	numbered := isDigit(name[len(name)-1]) && !strings.Contains(name, ".cc") && !strings.Contains(name, ".py")
+	says := strings.HasPrefix(after, "[") || strings.Contains(after, "NCCL") || strings.Contains(after, "Error")
+	if !numbered || !says {
 		return false
 	}
 	o.Host = name

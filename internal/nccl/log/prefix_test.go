@@ -18,6 +18,7 @@ func TestStrip(t *testing.T) {
 		"Ray":                 {"(WorkerDict pid=31, ip=10.7.0.3) ", func(o *Origin) { o.PID, o.Host = 31, "10.7.0.3" }},
 		"Ray in colours":      {"\x1b[36m(Worker pid=31)\x1b[0m ", func(o *Origin) { o.PID = 31 }},
 		"vLLM":                {"(EngineCore_DP0 pid=77) ", func(o *Origin) { o.PID = 77 }},
+		"log of vLLM":         {"(Worker_TP1 pid=77) ERROR 02-12 19:57:26 [multiproc.py:572] ", func(o *Origin) { o.PID = 77 }},
 		"SkyPilot":            {"(head, rank=0, pid=5) [node-a:3]:", func(o *Origin) { o.Rank, o.PID, o.Host = 0, 5, "node-a" }},
 		"srun --label":        {"12: ", func(o *Origin) { o.Rank = 12 }},
 		"srun, padded":        {" 2: ", func(o *Origin) { o.Rank = 2 }},

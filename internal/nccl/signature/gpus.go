@@ -165,7 +165,10 @@ var gpus = []Signature{
 		},
 	},
 	{
-		ID: "p2p_hardware", Source: NCCL, Kind: Cause, Forms: []Form{{Text: "P2P is disabled between NVLINK connected GPUs"}},
+		ID: "p2p_hardware", Source: NCCL, Kind: Cause,
+		Forms: []Form{
+			{Text: "P2P is disabled between NVLINK connected GPUs"},
+		},
 		Cause:   "The driver refuses peer-to-peer access between GPUs that NVLink connects: a hardware problem, or the fabric manager does not run.",
 		Remedy:  "Look at nvidia-smi topo -p2p r, the NVLinks, the fabric manager and Xids.",
 		Runbook: "check-nvlink.md",
@@ -190,7 +193,11 @@ var gpus = []Signature{
 	},
 	{
 		ID: "mnnvl_unavailable", Source: NCCL, Kind: Cause,
-		Forms:   []Form{{Text: "is available but not working on this system"}, {Text: "is available but not supported on this system"}, {Text: "MNNVL is not supported on this system"}},
+		Forms: []Form{
+			{Text: "is available but not working on this system"},
+			{Text: "is available but not supported on this system"},
+			{Text: "MNNVL is not supported on this system"},
+		},
 		Cause:   "NVLink between the hosts is there and cannot be used: IMEX does not run, its channels are missing in the container, or its nodes are not of one domain.",
 		Remedy:  "Run nvidia-imex on all hosts of the job, and give containers /dev/nvidia-caps-imex-channels (a ComputeDomain in Kubernetes); look at nvidia-imex-ctl -N. NCCL_MNNVL_ENABLE=0 goes on over the network.",
 		Sure:    true,
@@ -223,7 +230,8 @@ var gpus = []Signature{
 				Cause:  "The ranks of the host do not share /dev/shm: they are in different containers, and NCCL takes them for one host.",
 				Remedy: "Run the ranks of a host in one container or with hostIPC (--ipc=host), or give each container its own NCCL_HOSTID.",
 				Test:   "ls /dev/shm/nccl-* in both containers",
-				If:     []Fact{"errno:0,2", "!" + SegmentUnnamed}, Likely: []Fact{"errno:2"}, Certain: []Fact{"errno:2", Containers},
+				If:     []Fact{"errno:0,2", "!" + SegmentUnnamed}, Likely: []Fact{"errno:2"},
+				Certain: []Fact{"errno:2", Containers},
 			},
 			{
 				Cause:  "A file of the same name is of another user, or /dev/shm may not be written.",
@@ -273,7 +281,12 @@ var gpus = []Signature{
 	},
 	{
 		ID: "nvml_failed", Source: NCCL, Kind: Cause,
-		Forms:   []Form{{Text: "nvmlDeviceGetHandleByIndex("}, {Text: "nvmlDeviceGetP2PStatus("}, {Text: "nvmlDeviceGetCount"}, {Text: "nvmlDeviceGetCudaComputeCapability("}},
+		Forms: []Form{
+			{Text: "nvmlDeviceGetHandleByIndex("},
+			{Text: "nvmlDeviceGetP2PStatus("},
+			{Text: "nvmlDeviceGetCount"},
+			{Text: "nvmlDeviceGetCudaComputeCapability("},
+		},
 		Cause:   "The driver does not answer about a GPU: it was lost, or needs a reset.",
 		Remedy:  "Look at nvidia-smi and the Xids of the host.",
 		Runbook: "check-gpu.md",
@@ -320,32 +333,5 @@ var gpus = []Signature{
 				Test:   "NCCL_DEBUG=INFO for one run",
 			},
 		},
-	},
-}
-
-// nvlsReasons are what makes the set-up of NVLink SHARP fail.
-var nvlsReasons = []Reason{
-	{
-		Cause:  "The driver is too old for the multicast memory that this NCCL asks for (handles of the fabric are of CUDA 12.3 and later).",
-		Remedy: "Use a driver of CUDA 12.4 or later, or set NCCL_NVLS_ENABLE=0.",
-		Test:   "nvidia-smi: CUDA Version; NCCL_NVLS_ENABLE=0 for one run",
-		If:     []Fact{"driver<12.3"}, Likely: []Fact{"driver<12.3"},
-	},
-	{
-		Cause:  "The fabric manager was restarted, or failed, without a reset of the GPUs after it.",
-		Remedy: "End all jobs of the node, restart nvidia-fabricmanager and reset all GPUs together (nvidia-smi -r), or reboot. NCCL_NVLS_ENABLE=0 goes on meanwhile.",
-		Test:   "nvidia-smi -q | grep -A3 Fabric, and the times of systemctl status nvidia-fabricmanager and of the boot",
-		Likely: []Fact{"!driver<12.3", "!" + Clique},
-	},
-	{
-		Cause:  "NVLink between hosts cannot be used: IMEX does not run, or its channels are missing in the container.",
-		Remedy: "Run nvidia-imex on all hosts of the job, and give containers /dev/nvidia-caps-imex-channels (a ComputeDomain in Kubernetes).",
-		Test:   "nvidia-imex-ctl -N; NCCL_MNNVL_ENABLE=0 for one run",
-		If:     []Fact{Clique}, Likely: []Fact{Clique},
-	},
-	{
-		Cause:  "The machine shares its NVSwitches (a VM, MIG, or a partition of the fabric), without multicast.",
-		Remedy: "Set NCCL_NVLS_ENABLE=0.",
-		Test:   "NCCL_NVLS_ENABLE=0 for one run",
 	},
 }

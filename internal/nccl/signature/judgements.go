@@ -5,7 +5,10 @@ package signature
 // Judgements that take more than one line: how the connections of a log go.
 var (
 	TCP = Signature{
-		ID: "transport_tcp", Source: NCCL, Kind: Cause, Forms: []Form{{Text: "via NET/Socket", In: `via NET/%s/%d`}},
+		ID: "transport_tcp", Source: NCCL, Kind: Cause,
+		Forms: []Form{
+			{Text: "via NET/Socket", In: `via NET/%s/%d`},
+		},
 		Cause:   "Data between hosts goes over TCP, which is several times slower than RDMA. Either NCCL found no RDMA device that it can use, or a setting chose TCP.",
 		Remedy:  "On nodes with RDMA: look at the lines NET/IB and NET/Plugin, unset NCCL_IB_DISABLE and NCCL_NET=Socket, and run check in the container of the job. On nodes without, this is as expected.",
 		Runbook: "GpuFabricJobOnTcp.md",
@@ -28,7 +31,14 @@ var (
 				Cause:  "NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ turns it off.",
 				Remedy: "Unset NCCL_NET_GDR_LEVEL and NCCL_NET_GDR_READ.",
 				Test:   "the lines set by environment of the log",
-				If:     []Fact{"set:NCCL_NET_GDR_LEVEL"}, Likely: []Fact{"set:NCCL_NET_GDR_LEVEL"}, Certain: []Fact{"set:NCCL_NET_GDR_LEVEL=LOC"},
+				If:     []Fact{"set:NCCL_NET_GDR_LEVEL"}, Likely: []Fact{"set:NCCL_NET_GDR_LEVEL"},
+				Certain: []Fact{"set:NCCL_NET_GDR_LEVEL=LOC"},
+			},
+			{
+				Cause:  "NCCL before 2.23 looks for nv_peer_mem only, and the host has its successor nvidia_peermem.",
+				Remedy: "Use NCCL 2.23 or later, or DMA-BUF (open kernel modules of the driver, NCCL_DMABUF_ENABLE=1).",
+				Test:   "lsmod | grep -e nv_peer_mem -e nvidia_peermem",
+				If:     []Fact{"release<2.23"},
 			},
 			{
 				Cause:  "nvidia_peermem is not loaded and DMA-BUF not available.",
@@ -97,10 +107,11 @@ func Judgements() []*Signature {
 // tcpReasons are why NCCL uses TCP.
 var tcpReasons = []Reason{
 	{
-		Cause:  "The setting NCCL_IB_DISABLE=1 turns RDMA off.",
-		Remedy: "Unset NCCL_IB_DISABLE, unless another network is wanted (EFA, GPUDirect-TCPX).",
-		Test:   "unset NCCL_IB_DISABLE for one run",
-		If:     []Fact{"set:NCCL_IB_DISABLE=1"}, Certain: []Fact{"set:NCCL_IB_DISABLE=1", "!seen:ofi_failed", "!seen:ofi_provider"},
+		Cause:   "The setting NCCL_IB_DISABLE=1 turns RDMA off.",
+		Remedy:  "Unset NCCL_IB_DISABLE, unless another network is wanted (EFA, GPUDirect-TCPX).",
+		Test:    "unset NCCL_IB_DISABLE for one run",
+		If:      []Fact{"set:NCCL_IB_DISABLE=1"},
+		Certain: []Fact{"set:NCCL_IB_DISABLE=1", "!seen:ofi_failed", "!seen:ofi_provider"},
 	},
 	{
 		Cause:  "The setting NCCL_NET=Socket chooses TCP.",

@@ -161,7 +161,10 @@ var plugins = []Signature{
 	},
 	{
 		ID: "tcpx_failed", Source: Plugin, Kind: Cause, Remote: true,
-		Forms:  []Form{{Text: "NET/FasTrak plugin:", File: tcpxo}, {Text: "NET/GPUDirectTCPX", File: "GPUDirect-TCPX net_gpudirecttcpx"}},
+		Forms: []Form{
+			{Text: "NET/FasTrak plugin:", File: tcpxo},
+			{Text: "NET/GPUDirectTCPX", File: "GPUDirect-TCPX net_gpudirecttcpx"},
+		},
 		Cause:  "The plugin GPUDirect-TCPX or TCPXO failed: its receive datapath manager (RxDM) on the host is not there or ended, or its settings do not fit.",
 		Remedy: "Look at the container tcpx-daemon or tcpxo-daemon of the pod, and use the settings of Google's guide for this release.",
 	},
@@ -176,13 +179,19 @@ var plugins = []Signature{
 	},
 	{
 		ID: "ucx_failed", Source: Plugin, Kind: Cause, Remote: true,
-		Forms:  []Form{{Text: "NET/UCX", File: "nccl-rdma-sharp-plugins src/ucx_plugin.c"}, {Text: "UCX ERROR", File: "ucx src/ucs/debug/log.c"}},
+		Forms: []Form{
+			{Text: "NET/UCX", File: "nccl-rdma-sharp-plugins src/ucx_plugin.c"},
+			{Text: "UCX ERROR", File: "ucx src/ucs/debug/log.c"},
+		},
 		Cause:  "UCX, over which the plugin of HPC-X moves data, failed.",
 		Remedy: "Use NCCL_PLUGIN_P2P=ib for the verbs of the plugin; look at UCX_NET_DEVICES and UCX_TLS.",
 	},
 	{
 		ID: "sharp_unavailable", Source: Plugin, Kind: Note, Harmless: true,
-		Forms:  []Form{{Text: "SHARP coll init error", File: "nccl-rdma-sharp-plugins src/sharp_plugin.c"}, {Text: "SHARP group create failed", File: "nccl-rdma-sharp-plugins src/sharp_plugin.c"}},
+		Forms: []Form{
+			{Text: "SHARP coll init error", File: "nccl-rdma-sharp-plugins src/sharp_plugin.c"},
+			{Text: "SHARP group create failed", File: "nccl-rdma-sharp-plugins src/sharp_plugin.c"},
+		},
 		Cause:  "Sums in InfiniBand switches (SHARP) could not be set up: no aggregation manager, or no resources left. NCCL goes on without.",
 		Remedy: "Unset NCCL_COLLNET_ENABLE, or look at sharp_am on the host of the subnet manager.",
 	},
@@ -204,7 +213,10 @@ var plugins = []Signature{
 		Remedy: "None: the setting has no effect on this job.",
 	},
 	{
-		ID: "hip_failed", Source: Plugin, Kind: Cause, Generic: true, Forms: []Form{{Text: "HIP failure", File: "rccl src/include/checks.h"}},
+		ID: "hip_failed", Source: Plugin, Kind: Cause, Generic: true,
+		Forms: []Form{
+			{Text: "HIP failure", File: "rccl src/include/checks.h"},
+		},
 		Cause:  "A call of HIP failed. Many are consequences: a GPU in error, a kernel of the job that crashed, or no memory left.",
 		Remedy: "Look for amdgpu in the messages of the kernel; HSA_NO_SCRATCH_RECLAIM=1 and iommu=pt are AMD's advice for RCCL.",
 	},

@@ -61,7 +61,8 @@ var pytorch = []Signature{
 	},
 }
 
-// program are lines of what calls NCCL, starts it or ends it. A program says what a call of NCCL returned, as PyTorch does, too.
+// program are lines of what calls NCCL, starts it or ends it. A program says what a call of NCCL returned, as
+// PyTorch does, too.
 var program = []Signature{
 	{
 		ID: "program_call_refused", Source: Program, Kind: Cause, Generic: true,
@@ -119,14 +120,21 @@ var program = []Signature{
 	},
 	{
 		ID: "gpu_out_of_memory", Source: Program, Kind: Cause,
-		Forms:  []Form{{Text: "CUDA out of memory", File: "pytorch c10/cuda/CUDACachingAllocator.cpp"}, {Text: "CUDA error: out of memory", File: "pytorch c10/cuda/CUDAException.cpp"}, {Text: "HIP out of memory", File: "pytorch c10/cuda/CUDACachingAllocator.cpp"}},
+		Forms: []Form{
+			{Text: "CUDA out of memory", File: "pytorch c10/cuda/CUDACachingAllocator.cpp"},
+			{Text: "CUDA error: out of memory", File: "pytorch c10/cuda/CUDAException.cpp"},
+			{Text: "HIP out of memory", File: "pytorch c10/cuda/CUDACachingAllocator.cpp"},
+		},
 		Cause:  "The program asked for more memory than the GPU has left.",
 		Remedy: "Lower the batch or the sequence, or use more GPUs; other ranks only lost this one.",
 		Sure:   true,
 	},
 	{
 		ID: "gpu_program_error", Source: Program, Kind: Cause,
-		Forms:   []Form{{Text: "CUDA error: ", File: "pytorch c10/cuda/CUDAException.cpp"}, {Text: "device-side assert triggered", File: "pytorch c10/cuda/CUDAException.cpp"}},
+		Forms: []Form{
+			{Text: "CUDA error: ", File: "pytorch c10/cuda/CUDAException.cpp"},
+			{Text: "device-side assert triggered", File: "pytorch c10/cuda/CUDAException.cpp"},
+		},
 		Cause:   "A call or a kernel of the program failed on the GPU.",
 		Remedy:  "Run the program with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; look for an Xid.",
 		Runbook: "check-gpu.md",
@@ -247,7 +255,10 @@ var program = []Signature{
 	},
 	{
 		ID: "verbs_driver_missing", Source: Program, Kind: Note,
-		Forms:  []Form{{Text: "couldn't load driver 'lib", File: "rdma-core libibverbs/dynamic_driver.c"}, {Text: "no userspace device-specific driver found for", File: "rdma-core libibverbs/init.c"}},
+		Forms: []Form{
+			{Text: "couldn't load driver 'lib", File: "rdma-core libibverbs/dynamic_driver.c"},
+			{Text: "no userspace device-specific driver found for", File: "rdma-core libibverbs/init.c"},
+		},
 		Cause:  "libibverbs has no driver for a device, or drivers of another release of rdma-core.",
 		Remedy: "Install ibverbs-providers of the same release as libibverbs1 in the image; without devices of that kind, none.",
 	},

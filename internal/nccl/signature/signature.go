@@ -245,7 +245,9 @@ func (m *matcher) match(file, message string) (*Signature, int) {
 // "status=IBV_WC_RETRY_EXC_ERR(12)", "Xid (PCI:0000:3b:00): 79, ", "Cuda failure 101 'invalid device ordinal'",
 // "Cuda failure 'out of memory'".
 func codeOf(message string) int {
-	for _, before := range []string{"Cuda failure ", "HIP failure", "CUDA error ", " with error ", " status=", "Xid (PCI"} {
+	for _, before := range []string{
+		"Cuda failure ", "HIP failure", "CUDA error ", " with error ", " status=", "Xid (PCI",
+	} {
 		_, rest, found := strings.Cut(message, before)
 		if !found {
 			continue
@@ -278,8 +280,9 @@ var cudaErrors = map[string]int{
 	"no CUDA-capable device is detected": 100, "invalid device ordinal": 101, "mapping of buffer object failed": 205,
 	"no kernel image is available for execution on the device": 209, "uncorrectable ECC error encountered": 214,
 	"peer access is not supported between these two devices": 217, "OS call failed or operation not supported on this OS": 304,
-	"invalid resource handle": 400, "an illegal memory access was encountered": 700, "the launch timed out and was terminated": 702,
-	"an illegal instruction was encountered": 715, "misaligned address": 716, "unspecified launch failure": 719,
+	"invalid resource handle": 400, "an illegal memory access was encountered": 700,
+	"the launch timed out and was terminated": 702,
+	"an illegal instruction was encountered":  715, "misaligned address": 716, "unspecified launch failure": 719,
 	"operation not permitted": 800, "operation not supported": 801, "system not yet initialized": 802,
 	"system has unsupported display driver / cuda driver combination": 803,
 	"forward compatibility was attempted on non supported HW":         804, "unknown error": 999,
@@ -300,7 +303,9 @@ func leading(s string) int {
 
 // Peer is the address of the other side that a message names; empty if it names none.
 func Peer(message string) string {
-	for _, before := range []string{"from peer ", "remote peer ", "connect to ", "Connect to ", "PollConnect to ", "recv from ", "send to "} {
+	for _, before := range []string{
+		"from peer ", "remote peer ", "connect to ", "Connect to ", "PollConnect to ", "recv from ", "send to ",
+	} {
 		if _, rest, found := strings.Cut(message, before); found {
 			peer, _, _ := strings.Cut(rest, " ")
 			return strings.TrimRight(peer, ",:")

@@ -390,19 +390,3 @@ var verbs = []Signature{
 		Sure:   true,
 	},
 }
-
-// Reasons that several rows have.
-var (
-	memlock = Reason{
-		Cause:  "The limit of locked memory is too small.",
-		Remedy: "Set the limit of locked memory to unlimited: ulimit -l, LimitMEMLOCK= of slurmd or containerd, --ulimit memlock=-1, IPC_LOCK in a pod.",
-		Test:   "ulimit -l in the job",
-		If:     []Fact{"errno:0,1,11,12"}, Likely: []Fact{"errno:11,12"},
-	}
-	deviceAccess = Reason{
-		Cause:  "The container or user has no access to the device nodes.",
-		Remedy: "Give the container /dev/infiniband (a device plugin, --device=/dev/infiniband, privileged), and the user permission for uverbs*.",
-		Test:   "ls -l /dev/infiniband in the job",
-		If:     []Fact{"errno:0,1,2,13,19"}, Likely: []Fact{"errno:1,2,13"},
-	}
-)
