@@ -62,6 +62,7 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.OneGPU:          func(r *Result, _ *Finding) bool { return r.oneGPU() },
 	signature.SparkNICs:       func(r *Result, f *Finding) bool { return r.sparkNICs(f) },
 	signature.FirstCollective: func(r *Result, _ *Finding) bool { return r.Waiting.firstCollective() },
+	signature.WaitBehind:      func(r *Result, _ *Finding) bool { return r.Waiting.behind() },
 	signature.WaitApart:       func(r *Result, _ *Finding) bool { return r.Waiting.apart() },
 	signature.HostsDisagree:   func(r *Result, _ *Finding) bool { return r.networksDiffer() },
 	signature.PeerFailed:      func(r *Result, _ *Finding) bool { return r.processFailed() },

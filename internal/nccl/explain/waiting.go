@@ -82,23 +82,37 @@ func (w wait) pairwise() bool {
 	return strings.HasPrefix(w.op, "SEND") || strings.HasPrefix(w.op, "RECV") || w.op == "COALESCED" || w.op == ""
 }
 
-// alike reports whether two ranks wait in the same collective. Sizes may differ where ranks give or take shares.
-func (w wait) alike(other wait) bool {
-	same := w.op != "ALLREDUCE" && w.op != "BROADCAST" || w.in == other.in && w.out == other.out
-	return w.seq == other.seq && w.op == other.op && same
+// apart reports whether two ranks wait in different collectives at the same place of the program. Sizes may differ
+// where ranks give or take shares.
+func (w wait) apart(other wait) bool {
+	sized := w.op == "ALLREDUCE" || w.op == "BROADCAST"
+	return w.seq == other.seq && (w.op != other.op || sized && (w.in != other.in || w.out != other.out))
 }
 
-// apart reports whether ranks of a group wait in different collectives.
-func (w *Waiting) apart() bool {
-	first := map[string]wait{}
+// apart reports whether ranks of a group wait in different collectives at the same place of the program.
+func (w *Waiting) apart() bool { return w.some(wait.apart) }
+
+// behind reports whether ranks of a group wait at different places of the program: the root of a broadcast, for
+// one, may have gone on.
+func (w *Waiting) behind() bool {
+	return w.some(func(a, b wait) bool { return a.seq != b.seq })
+}
+
+// some reports whether two ranks of a group are so. Of each collective one rank is compared.
+func (w *Waiting) some(is func(a, b wait) bool) bool {
+	seen := map[string][]wait{}
 	for of, one := range w.waits {
 		if one.pairwise() {
 			continue
 		}
-		if had, known := first[of.group]; known && !had.alike(one) {
+		list := seen[of.group]
+		if slices.ContainsFunc(list, func(other wait) bool { return is(one, other) }) {
 			return true
 		}
-		first[of.group] = one
+		const most = 8
+		if !slices.Contains(list, one) && len(list) < most {
+			seen[of.group] = append(list, one)
+		}
 	}
 	return false
 }

@@ -96,7 +96,6 @@ var gpus = []Signature{
 		ID: "fabric_not_ready", Source: NCCL, Kind: Cause, Codes: []int{802}, Forms: cudaFailure,
 		Cause:   "CUDA says that the system is not initialized: the fabric manager does not run, does not fit the driver, or has not ended its set-up of the NVSwitches.",
 		Remedy:  "Start nvidia-fabricmanager of the version of the driver; look at Fabric in nvidia-smi -q (State: Completed); in a VM all NVSwitches or the shared mode are needed.",
-		Sure:    true,
 		Runbook: "check-nvlink.md",
 	},
 	{
@@ -172,7 +171,6 @@ var gpus = []Signature{
 		Cause:   "The driver refuses peer-to-peer access between GPUs that NVLink connects: a hardware problem, or the fabric manager does not run.",
 		Remedy:  "Look at nvidia-smi topo -p2p r, the NVLinks, the fabric manager and Xids.",
 		Runbook: "check-nvlink.md",
-		Sure:    true,
 	},
 	{
 		ID: "p2p_failed", Source: NCCL, Kind: Cause, Forms: []Form{

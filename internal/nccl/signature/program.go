@@ -28,6 +28,12 @@ var pytorch = []Signature{
 				If:     []Fact{WaitApart}, Certain: []Fact{WaitApart},
 			},
 			{
+				Cause:  "Some ranks are behind: those that wait in the earliest collective, or one that does not wait at all, hold up the others.",
+				Remedy: "Look at the ranks of the earliest collective and at those that do not wait: their logs, py-spy dump, their hosts.",
+				Test:   "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 (newer: TORCH_FR_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+				If:     []Fact{WaitBehind}, Likely: []Fact{WaitBehind},
+			},
+			{
 				Cause:  "Traffic between the GPUs of the host stalls: a PCIe switch or the IOMMU redirects P2P (ACS), so that already the first collective hangs.",
 				Remedy: "Turn off ACS on the PCIe switches and the IOMMU (iommu=pt or off), or set NCCL_P2P_DISABLE=1, slower.",
 				Test:   "NCCL_P2P_DISABLE=1 for one run: if it goes on, this is it; p2pBandwidthLatencyTest of the CUDA samples",

@@ -234,7 +234,7 @@ var setups = []Signature{
 				Cause:  "Program and NCCL are of releases that do not fit: the program was compiled with headers of another NCCL than it runs with.",
 				Remedy: "Use the NCCL that the framework was built with (unset LD_PRELOAD and LD_LIBRARY_PATH of another one, pip list | grep nccl).",
 				Test:   "the release that NCCL logs, and torch.cuda.nccl.version()",
-				If:     []Fact{"text:initialized|compiled with"}, Certain: []Fact{"text:initialized|compiled with"},
+				If:     []Fact{"text:initialized|compiled with"}, Likely: []Fact{"text:initialized|compiled with"},
 			},
 		},
 	},

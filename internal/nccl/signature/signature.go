@@ -111,6 +111,7 @@ const (
 	OneGPU          Fact = "one GPU a host"
 	SparkNICs       Fact = "NICs of GB10"     // names of DGX Spark
 	FirstCollective Fact = "first collective" // is the one that ranks wait in
+	WaitBehind      Fact = "ranks wait in earlier collectives than others"
 	WaitApart       Fact = "ranks wait in different collectives"
 	HostsDisagree   Fact = "hosts disagree"   // on the network
 	PeerFailed      Fact = "a process failed" // crashed, or was killed

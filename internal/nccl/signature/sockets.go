@@ -51,7 +51,7 @@ var sockets = []Signature{
 				Cause:  "NCCL chose an interface with a link-local address (169.254.0.0/16, fe80::/10), which other hosts cannot reach.",
 				Remedy: "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share; =name is exact, ^name excludes.",
 				Test:   "ip -br addr: which interface has the address of the line",
-				If:     []Fact{PeerLinkLocal}, Certain: []Fact{PeerLinkLocal},
+				If:     []Fact{PeerLinkLocal}, Likely: []Fact{PeerLinkLocal}, Certain: []Fact{PeerLinkLocal, "text:169.254."},
 			},
 			{
 				Cause:  "A rank announced a loopback address, which other hosts cannot reach: its only interface, or NCCL_SOCKET_IFNAME=lo.",

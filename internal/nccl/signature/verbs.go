@@ -171,7 +171,7 @@ var verbs = []Signature{
 				Cause:  "The two devices are of different subnets: NCCL pairs devices by their index, and these two are not on one cable, switch or rail.",
 				Remedy: "Connect or number the ports so that devices of one index are in one subnet (with direct cables: cross them, port 0 to port 1, in a ring of hosts), and set NCCL_IB_SUBNET_AWARE_ROUTING=1 from 2.30.5 on; with one subnet for each rail behind switches NCCL_CROSS_NIC=0, or routes between the rails.",
 				Test:   "ping -I INTERFACE the other address of the line",
-				If:     []Fact{SubnetsDiffer}, Likely: []Fact{SubnetsDiffer}, Certain: []Fact{SubnetsDiffer, "errno:101,110,113"},
+				If:     []Fact{SubnetsDiffer}, Likely: []Fact{SubnetsDiffer},
 			},
 			{
 				Cause:  "The GID of this side is link-local: it reaches no other network.",
@@ -387,6 +387,5 @@ var verbs = []Signature{
 		},
 		Cause:  "Two ranks of one communicator called collectives of different sizes, types or order.",
 		Remedy: "Compare the calls of the two ranks (the flight recorder of PyTorch, or NCCL_DEBUG_SUBSYS=COLL).",
-		Sure:   true,
 	},
 }
