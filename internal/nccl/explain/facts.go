@@ -56,17 +56,19 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.UsesGPUDirect: func(r *Result, _ *Finding) bool {
 		return r.Transports().RDMAGPUDirect > 0 || r.Log.RingsGPUDirect == log.Yes
 	},
-	signature.UsesP2P:         func(r *Result, _ *Finding) bool { return r.Transports().P2P > 0 },
-	signature.OnlyFlushed:     func(r *Result, _ *Finding) bool { return r.onlyFlushed() },
-	signature.Clique:          func(r *Result, _ *Finding) bool { return r.Log.Clique || r.Log.MNNVL },
-	signature.OneGPU:          func(r *Result, _ *Finding) bool { return r.oneGPU() },
-	signature.SparkNICs:       func(r *Result, f *Finding) bool { return r.sparkNICs(f) },
-	signature.FirstCollective: func(r *Result, _ *Finding) bool { return r.Waiting.firstCollective() },
-	signature.WaitBehind:      func(r *Result, _ *Finding) bool { return r.Waiting.behind() },
-	signature.WaitApart:       func(r *Result, _ *Finding) bool { return r.Waiting.apart() },
-	signature.HostsDisagree:   func(r *Result, _ *Finding) bool { return r.networksDiffer() },
-	signature.PeerFailed:      func(r *Result, _ *Finding) bool { return r.processFailed() },
-	signature.NoDevice:        func(r *Result, _ *Finding) bool { return r.Log.NoDevices },
+	signature.UsesP2P:          func(r *Result, _ *Finding) bool { return r.Transports().P2P > 0 },
+	signature.OnlyFlushed:      func(r *Result, _ *Finding) bool { return r.onlyFlushed() },
+	signature.Clique:           func(r *Result, _ *Finding) bool { return r.Log.Clique || r.Log.MNNVL },
+	signature.OneGPU:           func(r *Result, _ *Finding) bool { return r.oneGPU() },
+	signature.SparkNICs:        func(r *Result, f *Finding) bool { return r.sparkNICs(f) },
+	signature.FirstCollective:  func(r *Result, _ *Finding) bool { return r.Waiting.firstCollective() },
+	signature.WaitBehind:       func(r *Result, _ *Finding) bool { return r.Waiting.behind() },
+	signature.WaitApart:        func(r *Result, _ *Finding) bool { return r.Waiting.apart() },
+	signature.HostsDisagree:    func(r *Result, _ *Finding) bool { return r.networksDiffer() },
+	signature.PeerFailed:       func(r *Result, _ *Finding) bool { return r.processFailed() },
+	signature.NoPlugin:         func(r *Result, _ *Finding) bool { return r.Log.NoPlugin },
+	signature.PluginUnloadable: func(r *Result, _ *Finding) bool { return r.Log.Unloadable != "" },
+	signature.NoDevice:         func(r *Result, _ *Finding) bool { return r.Log.NoDevices },
 }
 
 // relations are facts with an argument.

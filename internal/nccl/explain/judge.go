@@ -213,6 +213,9 @@ func (r *Result) Devices() string {
 	if r.Log.NoDevices {
 		parts = append(parts, "NCCL found no RDMA device")
 	}
+	if r.Log.Unloadable != "" {
+		parts = append(parts, "a network plugin needs "+r.Log.Unloadable+", which is missing")
+	}
 	for _, state := range []struct {
 		name      string
 		gpuDirect bool

@@ -54,7 +54,7 @@ func (r *Result) reasons(f *Finding) []Stated {
 	switch {
 	case len(list) == 0 && s.Sure:
 		list = []Stated{{Certain, s.Cause, s.Remedy, ""}}
-	case len(list) == 0 && s.Generic:
+	case len(list) == 0 && (s.Generic || f.Guessed):
 		list = []Stated{{Possible, s.Cause, s.Remedy, ""}}
 	case len(list) == 0:
 		list = []Stated{{Likely, s.Cause, s.Remedy, ""}}
@@ -160,9 +160,10 @@ func (r *Result) Harmless() bool {
 // and where its process went on with TCP.
 func (r *reading) promote() {
 	first := r.findFirst()
-	unexplained := first >= 0 && r.Findings[first].Signature.Kind == signature.Consequence
 	for i, w := range r.Warnings {
 		f := w.finding
+		unexplained := first >= 0 && r.Findings[first].Signature.Kind == signature.Consequence &&
+			r.Findings[first].Signature.Source != signature.PyTorch && f.order < r.Findings[first].order
 		fell := r.sockets[f.process] > f.order && r.between() != log.No
 		if !unexplained && !fell {
 			continue

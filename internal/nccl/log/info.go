@@ -172,6 +172,8 @@ func (l *Log) net(m string) {
 	switch {
 	case cut(&rest, "GPU Direct RDMA "):
 		l.hca(name, rest)
+	case name == "Plugin":
+		l.plugin(rest)
 	case name == "IB" && strings.HasPrefix(rest, "Using [") && len(l.Devices) == 0:
 		l.devices(rest[len("Using "):])
 	case name == "IB" && strings.HasPrefix(rest, "No device found"):
@@ -182,6 +184,19 @@ func (l *Log) net(m string) {
 				l.Sockets = append(l.Sockets, Text(s))
 			}
 		}
+	}
+}
+
+// plugin reads "Could not find: libnccl-net.so.", "No plugin found (libnccl-net.so)" and "Plugin load returned 2 :
+// libfabric.so.1: cannot open shared object file: No such file or directory : when loading libnccl-net.so".
+func (l *Log) plugin(m string) {
+	before, _, missing := strings.Cut(m, ": cannot open shared object file")
+	library := before[strings.LastIndexAny(before, " =")+1:]
+	switch {
+	case missing && !strings.Contains(library, "-net"):
+		l.Unloadable = Text(library)
+	case missing, strings.HasPrefix(m, "Could not find"), strings.HasPrefix(m, "No plugin found"):
+		l.NoPlugin = true
 	}
 }
 

@@ -71,6 +71,10 @@ func TestLines(t *testing.T) {
 			func(l *Log) { l.Devices = []Device{{"mlx5_0", 1, "RoCE"}} },
 		},
 		{"an OOB interface is no device", "gpu1:41:50 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB bond0.526:10.0.0.1<0>", func(l *Log) { l.Devices = []Device{{"mlx5_0", 1, "IB"}} }},
+		{"no plugin, 2.18", "gpu1:41:50 [0] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so), using internal implementation", func(l *Log) { l.NoPlugin = true }},
+		{"no plugin, 2.26", "gpu1:41:50 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net.so.", func(l *Log) { l.NoPlugin = true }},
+		{"no plugin, loader", "gpu1:41:50 [0] NCCL INFO NET/Plugin: Plugin load returned 2 : libnccl-net.so: cannot open shared object file: No such file or directory : when loading libnccl-net.so", func(l *Log) { l.NoPlugin = true }},
+		{"plugin without a library", "gpu1:41:50 [0] NCCL INFO NET/Plugin: Plugin load returned 2 : libfabric.so.1: cannot open shared object file: No such file or directory : when loading libnccl-net.so", func(l *Log) { l.Unloadable = "libfabric.so.1" }},
 		{"no IB device", "gpu1:41:50 [0] NCCL INFO NET/IB : No device found.", func(l *Log) { l.NoDevices = true }},
 		{
 			"socket interfaces", "gpu1:41:50 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:10.0.1.1<0>",

@@ -126,6 +126,12 @@ var tcpReasons = []Reason{
 		If:     []Fact{"seen:ofi_failed"}, Certain: []Fact{"seen:ofi_failed"},
 	},
 	{
+		Cause:  "The network plugin of the image cannot be loaded: a library that it needs is missing, which the log names.",
+		Remedy: "Install the library in the image, or have LD_LIBRARY_PATH lead to it.",
+		Test:   "ldd libnccl-net.so in the container",
+		If:     []Fact{PluginUnloadable}, Likely: []Fact{PluginUnloadable},
+	},
+	{
 		Cause:  "The image has no libibverbs (rdma-core), so that NCCL cannot use RDMA devices.",
 		Remedy: "Install rdma-core (libibverbs1, ibverbs-providers) in the image, and give the container /dev/infiniband.",
 		Test:   "ldconfig -p | grep libibverbs in the container",

@@ -139,7 +139,13 @@ var setups = []Signature{
 				Cause:  "The plugin of the network is not in the image or not in LD_LIBRARY_PATH.",
 				Remedy: "Install it, and set LD_LIBRARY_PATH and NCCL_NET_PLUGIN to it; or unset NCCL_NET.",
 				Test:   "the line NET/Plugin of the log; ldd libnccl-net.so",
-				If:     []Fact{"seen:plugin_missing"}, Likely: []Fact{"seen:plugin_missing", "!seen:ib_library_missing"},
+				If:     []Fact{NoPlugin}, Likely: []Fact{NoPlugin, "!seen:ib_library_missing"},
+			},
+			{
+				Cause:  "The plugin of the network cannot be loaded: a library that it needs is missing, which the log names.",
+				Remedy: "Install the library in the image, or have LD_LIBRARY_PATH lead to it.",
+				Test:   "ldd libnccl-net.so in the container",
+				If:     []Fact{PluginUnloadable}, Likely: []Fact{PluginUnloadable},
 			},
 			{
 				Cause:  "The container has no RDMA device, or NCCL_IB_HCA fits none.",
@@ -147,17 +153,6 @@ var setups = []Signature{
 				Test:   "ibv_devices in the container",
 			},
 		},
-	},
-	{
-		ID: "plugin_missing", Source: NCCL, Kind: Note,
-		Forms: []Form{
-			{Text: "/Plugin: Could not find", In: "/Plugin: Could not find"},
-			{Text: "NET/Plugin: No plugin found", In: "%s/Plugin: %s"},
-			{Text: "NET/Plugin : No plugin found", In: "%s/Plugin: %s"},
-		},
-		Harmless: true,
-		Cause:    "There is no network plugin: NCCL uses its own networks, as on most systems.",
-		Remedy:   "None, unless the site needs one (EFA, GPUDirect-TCPX and TCPXO, gIB, HPC-X): then set LD_LIBRARY_PATH to it.",
 	},
 	{
 		ID: "memory_exhausted", Source: NCCL, Kind: Cause,

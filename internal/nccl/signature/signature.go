@@ -58,6 +58,8 @@ type Signature struct {
 	Remote bool
 	// Leads: though a job may survive it, requests that fail later failed because of it.
 	Leads bool
+	// Info: NCCL writes it at the level INFO, too.
+	Info bool
 	// Harmless: the job goes on as if it had not happened.
 	Harmless bool
 
@@ -101,21 +103,23 @@ const (
 
 // Facts about the log.
 const (
-	OneHost         Fact = "one host" // NCCL says so, or all ranks are there
-	SeveralHosts    Fact = "several hosts"
-	Containers      Fact = "containers" // several names, and NCCL takes them for one host
-	UsesGPUDirect   Fact = "GPUDirect RDMA"
-	UsesP2P         Fact = "P2P"           // connections without NVLink between hosts
-	OnlyFlushed     Fact = "only flushes"  // no completion has another status
-	Clique          Fact = "NVLink domain" // GPUs are registered in a fabric with a clique
-	OneGPU          Fact = "one GPU a host"
-	SparkNICs       Fact = "NICs of GB10"     // names of DGX Spark
-	FirstCollective Fact = "first collective" // is the one that ranks wait in
-	WaitBehind      Fact = "ranks wait in earlier collectives than others"
-	WaitApart       Fact = "ranks wait in different collectives"
-	HostsDisagree   Fact = "hosts disagree"   // on the network
-	PeerFailed      Fact = "a process failed" // crashed, or was killed
-	NoDevice        Fact = "no RDMA device"   // NCCL found none
+	OneHost          Fact = "one host" // NCCL says so, or all ranks are there
+	SeveralHosts     Fact = "several hosts"
+	Containers       Fact = "containers" // several names, and NCCL takes them for one host
+	UsesGPUDirect    Fact = "GPUDirect RDMA"
+	UsesP2P          Fact = "P2P"           // connections without NVLink between hosts
+	OnlyFlushed      Fact = "only flushes"  // no completion has another status
+	Clique           Fact = "NVLink domain" // GPUs are registered in a fabric with a clique
+	OneGPU           Fact = "one GPU a host"
+	SparkNICs        Fact = "NICs of GB10"     // names of DGX Spark
+	FirstCollective  Fact = "first collective" // is the one that ranks wait in
+	WaitBehind       Fact = "ranks wait in earlier collectives than others"
+	WaitApart        Fact = "ranks wait in different collectives"
+	HostsDisagree    Fact = "hosts disagree"   // on the network
+	PeerFailed       Fact = "a process failed" // crashed, or was killed
+	NoPlugin         Fact = "no network plugin"
+	PluginUnloadable Fact = "plugin without its libraries"
+	NoDevice         Fact = "no RDMA device" // NCCL found none
 )
 
 // Form is one wording.
@@ -155,7 +159,7 @@ func (s *Signature) in(file string) bool {
 }
 
 // MatchInfo is Match for a line of NCCL at the level INFO: there, a failure is one that NCCL retries or can
-// go on without, so that only notes match.
+// go on without, so that only notes match, and rows that say so.
 func MatchInfo(message string) *Signature {
 	s, _ := notes().match("", message)
 	return s
@@ -173,7 +177,7 @@ var (
 		}
 	})
 	notes = sync.OnceValue(func() *matcher {
-		return newMatcher(slices.DeleteFunc(slices.Clone(warnings()), func(s Signature) bool { return s.Kind != Note }))
+		return newMatcher(slices.DeleteFunc(slices.Clone(warnings()), func(s Signature) bool { return s.Kind != Note && !s.Info }))
 	})
 	others = sync.OnceValue(func() *matcher {
 		return newMatcher(slices.Concat(pytorch, program, gloo, kernel, []Signature{Exception}))

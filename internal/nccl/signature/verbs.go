@@ -220,7 +220,7 @@ var verbs = []Signature{
 				Cause:  "The kernel has no contiguous memory left to give (CMA), as on DGX Spark with a kernel that reserves none.",
 				Remedy: "Use a kernel whose CmaTotal in /proc/meminfo is not 0 (cma= on the command line of the kernel).",
 				Test:   "grep Cma /proc/meminfo",
-				If:     []Fact{"errno:12", SparkNICs}, Likely: []Fact{"seen:gpu_driver_memory"},
+				If:     []Fact{"errno:12", SparkNICs}, Likely: []Fact{"errno:12"},
 			},
 			memlock,
 			{
@@ -281,7 +281,7 @@ var verbs = []Signature{
 		Runbook: "GpuFabricGidChanged.md",
 	},
 	{
-		ID: "nic_failed", Source: NCCL, Kind: Cause,
+		ID: "nic_failed", Source: NCCL, Kind: Cause, Info: true,
 		Forms: []Form{
 			{Text: "as permanently failed"},
 			{Text: "No support for more than a single failed device"},
