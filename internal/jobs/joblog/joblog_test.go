@@ -159,6 +159,21 @@ func TestNetworkWithoutConnections(t *testing.T) {
 	}
 }
 
+// A warning that no row has counts when its thread fails, what PyTorch quotes of NCCL as NCCL's, and an exception
+// as one of the program, wherever reads begin and end.
+func TestEvents(t *testing.T) {
+	s := start(t, "*.log")
+	s.read()
+	s.append("a.log", "gpu1:7:70 [0] x.cc:1 NCCL WARN of a plugin\n")
+	s.expect("a warning", map[string]uint64{})
+	s.append("a.log", "gpu1:7:71 [0] NCCL INFO init.cc:7 -> 2\n[rank3]: Last error:\n")
+	s.expect("another thread", map[string]uint64{})
+	s.append("a.log", "gpu1:7:70 [0] NCCL INFO init.cc:7 -> 2\n[rank3]: Duplicate GPU detected : rank 1\n")
+	s.expect("its thread", map[string]uint64{"warning_unknown": 1, "duplicate_gpu": 1})
+	s.append("a.log", "Traceback (most recent call last):\n  File x\nKeyError: y\n")
+	s.expect("an exception", map[string]uint64{"warning_unknown": 1, "duplicate_gpu": 1, "program_exception": 1})
+}
+
 // A log that is rotated goes on under its new name and begins again under the old one; one that is truncated
 // begins again.
 func TestRotation(t *testing.T) {

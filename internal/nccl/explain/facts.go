@@ -65,6 +65,7 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.WaitBehind:       func(r *Result, _ *Finding) bool { return r.Waiting.behind() },
 	signature.WaitApart:        func(r *Result, _ *Finding) bool { return r.Waiting.apart() },
 	signature.HostsDisagree:    func(r *Result, _ *Finding) bool { return r.networksDiffer() },
+	signature.RailsCrossed:     func(r *Result, _ *Finding) bool { return r.crossed },
 	signature.PeerFailed:       func(r *Result, _ *Finding) bool { return r.processFailed() },
 	signature.NoPlugin:         func(r *Result, _ *Finding) bool { return r.Log.NoPlugin },
 	signature.PluginUnloadable: func(r *Result, _ *Finding) bool { return r.Log.Unloadable != "" },

@@ -222,7 +222,7 @@ var gpus = []Signature{
 				Cause:  "/dev/shm is full or too small.",
 				Remedy: "Give the container more: --shm-size=16g, or an emptyDir of medium Memory at /dev/shm (64 MiB is the default). Remove /dev/shm/nccl-* of ended jobs.",
 				Test:   "df -h /dev/shm in the container",
-				If:     []Fact{"errno:0,12,28"}, Likely: []Fact{"!errno:0"}, Certain: []Fact{"errno:28"},
+				If:     []Fact{"errno:0,12,28"}, Likely: []Fact{"text:creat|extend|could not map"}, Certain: []Fact{"errno:28"},
 			},
 			{
 				Cause:  "The ranks of the host do not share /dev/shm: they are in different containers, and NCCL takes them for one host.",

@@ -116,6 +116,7 @@ const (
 	WaitBehind       Fact = "ranks wait in earlier collectives than others"
 	WaitApart        Fact = "ranks wait in different collectives"
 	HostsDisagree    Fact = "hosts disagree"   // on the network
+	RailsCrossed     Fact = "rails crossed"    // connections lead from one device to another of the peer
 	PeerFailed       Fact = "a process failed" // crashed, or was killed
 	NoPlugin         Fact = "no network plugin"
 	PluginUnloadable Fact = "plugin without its libraries"

@@ -47,6 +47,12 @@ var verbs = []Signature{
 				If:     []Fact{"release<2.21", "!set:NCCL_IB_GID_INDEX", "text:/RoCE"},
 			},
 			{
+				Cause:  "Connections lead from one rail to another, and the rails do not reach each other.",
+				Remedy: "Set NCCL_CROSS_NIC=0, and have all hosts number their devices alike (NCCL_IB_HCA with =); or connect the rails.",
+				Test:   "NCCL_CROSS_NIC=0 for one run; ib_write_bw between devices of different rails",
+				If:     []Fact{RailsCrossed}, Likely: []Fact{RailsCrossed},
+			},
+			{
 				Cause:  "A link, a switch or PFC between the two hosts drops or stops packets.",
 				Remedy: "Run check on both hosts, and look at the port, the retransmissions and the pauses of the device that the line names.",
 				Test:   "ib_write_bw -d DEVICE between the two hosts",
