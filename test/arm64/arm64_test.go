@@ -22,7 +22,7 @@ const module = "gpufabric_exporter"
 var units = []string{
 	"./internal/host/...", "./internal/worker", "./ncclprobe/...", "./internal/files", "./internal/capture", "./internal/fabric",
 	"./internal/counters", "./internal/config", "./internal/exposition", "./internal/command", "./internal/command/jobs",
-	"./collector", "./internal/nccl/advice", "./internal/command/explain", "./internal/demo", "./internal/diagnose", "./internal/nccl/explain", "./internal/jobs/inquiry", "./internal/inventory", "./internal/library",
+	"./collector", "./internal/nccl/advice", "./internal/command/explain", "./internal/demo", "./internal/diagnose", "./internal/nccl/explain", "./internal/nccl/failure", "./internal/jobs/inquiry", "./internal/inventory", "./internal/library",
 	"./internal/nccl/lint", "./internal/logging", "./internal/observer", "./internal/ownership", "./internal/page", "./internal/jobs/progress",
 	"./internal/nccl/signature", "./internal/site", "./internal/spelling",
 }

@@ -178,7 +178,8 @@ var (
 		}
 	})
 	notes = sync.OnceValue(func() *matcher {
-		return newMatcher(slices.DeleteFunc(slices.Clone(warnings()), func(s Signature) bool { return s.Kind != Note && !s.Info }))
+		silent := func(s Signature) bool { return s.Kind != Note && !s.Info }
+		return newMatcher(slices.DeleteFunc(slices.Clone(warnings()), silent))
 	})
 	others = sync.OnceValue(func() *matcher {
 		return newMatcher(slices.Concat(pytorch, program, gloo, kernel, []Signature{Exception}))
