@@ -273,8 +273,13 @@ func (o *Origin) bar(s string) bool {
 	return true
 }
 
-// colon takes "12: " of srun --label, and "node-1: " of pdsh.
+// colon takes "12: " of srun --label, "node-1: " of pdsh, and "node-1 kernel: " of journald.
 func (o *Origin) colon(s string) bool {
+	if host, after, found := strings.Cut(s, " kernel: "); found && isName(host) { // journald and syslog
+		o.Host = host
+		o.take(host, after)
+		return true
+	}
 	name, after, found := strings.Cut(s, ": ")
 	if !found || !isName(name) {
 		return false

@@ -43,7 +43,7 @@ var kernel = []Signature{
 		Runbook: "check-gpu.md",
 	},
 	{
-		ID: "xid_application", Source: Kernel, Kind: Cause, Forms: []Form{{Text: xid, File: xids}},
+		ID: "xid_application", Source: Kernel, Kind: Cause, Generic: true, Forms: []Form{{Text: xid, File: xids}},
 		Codes:  []int{13, 31, 43, 45},
 		Cause:  "A kernel of the job failed on the GPU (13: exception, 31: page fault, 43: stopped, 45: ended because of another error). Most often an error of the program.",
 		Remedy: "Look for another Xid before it. Otherwise run the program with compute-sanitizer; suspect the GPU only if different programs fail on the same one.",

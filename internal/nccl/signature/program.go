@@ -136,7 +136,7 @@ var program = []Signature{
 		Sure:   true,
 	},
 	{
-		ID: "gpu_program_error", Source: Program, Kind: Cause,
+		ID: "gpu_program_error", Source: Program, Kind: Cause, Generic: true,
 		Forms: []Form{
 			{Text: "CUDA error: ", File: "pytorch c10/cuda/CUDAException.cpp"},
 			{Text: "device-side assert triggered", File: "pytorch c10/cuda/CUDAException.cpp"},
