@@ -34,9 +34,8 @@ func ParseNameFilter(text string) NameFilter {
 			continue
 		}
 		one := NameItem{Name: name, Port: -1}
-		number, _, _ := strings.Cut(rest, ":")
-		if port, err := strconv.Atoi(number); ported && err == nil {
-			one.Port = port
+		if ported {
+			one.Port = leadingInt(rest) // without a number 0, which no port has
 		}
 		f.Items = append(f.Items, one)
 	}

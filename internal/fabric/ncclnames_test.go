@@ -16,6 +16,8 @@ func TestNameFilter(t *testing.T) {
 		"^=mlx5_1":             {"mlx5_0", "mlx5_10", "bnxt_re0"},
 		"=mlx5_0:1,mlx5_1:2":   {"mlx5_0"},
 		"=mlx5_0:1:3:0,nosuch": {"mlx5_0"},
+		"=mlx5_0:x,mlx5_1:":    nil,
+		"=mlx5_0:1x":           {"mlx5_0"},
 		"mlx5_0, bnxt":         {"mlx5_0"}, // the blank is part of the name
 		"^":                    nil,
 		",":                    {"mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"},
