@@ -360,6 +360,8 @@ func causeOf(r *observed, way Way, d devices) Cause {
 	switch off, set := number("NCCL_IB_DISABLE"); {
 	case seen && offered.Uverbs == 0 && d.compared && len(d.rates) > 0:
 		return CauseNoDevices
+	case r.Settings.State != fabric.OK: // they come before what follows
+		return CauseNone
 	case set && off != 0:
 		return CauseDisabled
 	case slices.ContainsFunc(r.Variables(), func(v fabric.NCCLVariable) bool {

@@ -298,6 +298,27 @@ func TestSettingsOfConf(t *testing.T) {
 	}
 }
 
+// With settings that were not read, libibverbs may be unmapped because NCCL_IB_DISABLE is set.
+func TestCauseNeedsSettings(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings fabric.Fact[[]fabric.NCCLVariable]
+		cause    Cause
+	}{
+		"read":     {fabric.Known([]fabric.NCCLVariable(nil), "environ", epoch), CauseNoLibrary},
+		"not read": {fabric.UnknownFact[[]fabric.NCCLVariable](fabric.ReasonStuck, "environ", epoch), CauseNone},
+	} {
+		var tr Tracker
+		for i := range 3 {
+			r := rankOf(100, uint64(i)*5e9, uint64(i)*5e9)
+			r.Settings, r.Maps.Value.Verbs = c.settings, false
+			j := tr.Update(nodeOf(epoch.Add(time.Duration(i)*10*time.Second), r)).List[0]
+			if i == 2 && (j.Verdict.Transport != TCP || j.Verdict.Cause != c.cause) {
+				t.Errorf("%s: %+v, expected TCP with cause %q", name, j.Verdict, c.cause)
+			}
+		}
+	}
+}
+
 // Jobs that last seconds, a thousand in an hour, with the same PID again and again: each begins anew, and
 // nothing of those that ended is kept but the time that their GPU lost.
 func TestThousandJobsAnHour(t *testing.T) {
