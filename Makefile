@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test race loaded-test rules lint fmt docs generate contributing lab-test lab-full hang-test nccl-test page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
+.PHONY: help build demo run test race loaded-test rules lint fmt docs generate contributing lab-test lab-full hang-test nccl-test nccl-lab page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ hang-test: ## the whole product over a file system that hangs, with the race det
 nccl-test: ## what is said of NCCL against NCCL itself, without a GPU (3 min, SHORT=-short 1 min; Debian's libnccl-dev of two releases is fetched; needs root)
 	$(GO) test -count=1 -v $(SHORT) -timeout 20m -tags nccl ./test/nccl
 
+nccl-lab: ## the same over RDMA, in the guest of make lab-test with Soft-RoCE: settings, GIDs, traffic class in packets, jobs (20 min)
+	./test/nccl/lab.sh
+
 safety-test: build ## each system call of the exporter and of all commands: nothing is written, configured or signalled but its own (needs root)
 	$(GO) test -count=1 -v -timeout 20m -tags safety ./test/safety
 
@@ -187,7 +190,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: race loaded-test pint contributing corpus fuzz bench probes page-test hang-test nccl-test safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
+verify: race loaded-test pint contributing corpus fuzz bench probes page-test hang-test nccl-test nccl-lab safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
 
 include packaging/packaging.mk
 

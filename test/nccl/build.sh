@@ -12,7 +12,7 @@ gcc -O1 -fPIC -Wall -c -o "$out/cudart.o" "$src/cudart.c"
 gcc -O1 -fPIC -Wall -c -o "$out/isoc23.o" "$src/isoc23.c"
 
 # binutils 2.40 makes a call of a push of the address of a function, and NET/IB crashes: --no-relax.
-g++ -shared -o "$lib" -Wl,-soname,libnccl.so.2 -Wl,--no-relax -Wl,--version-script="$src/exports.map" "$out/cudart.o" \
+g++ -shared -static-libstdc++ -static-libgcc -o "$lib" -Wl,-soname,libnccl.so.2 -Wl,--no-relax -Wl,--version-script="$src/exports.map" "$out/cudart.o" \
   "$out/isoc23.o" -Wl,--whole-archive "$dev"/usr/lib/*/libnccl_static.a -Wl,--no-whole-archive -Wl,-z,defs -lpthread -ldl -lrt \
   2>"$out/log" || {
   echo "skipped: libnccl_static.a does not link with the stand-ins: $(grep -m 1 -o -e 'undefined reference.*' -e 'error.*' "$out/log" \

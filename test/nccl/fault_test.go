@@ -56,9 +56,9 @@ func TestFaults(t *testing.T) {
 // waitFor waits until a rank has printed something.
 func waitFor(t *testing.T, p *process, what string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(p.output(), what); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patient(20 * time.Second)); !strings.Contains(p.output(), what); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("no %q in 20 s:\n%s", what, tail(p.output()))
+			t.Fatalf("no %q in time:\n%s", what, tail(p.output()))
 		}
 	}
 }

@@ -38,7 +38,7 @@ func judge(pids []string, hca bool) error {
 			}
 			return sockdiag.Dial()
 		},
-		Verbs: func(func(int) int) (map[int]*fabric.VerbsUse, error) { return nil, nil },
+		Verbs: verbs,
 	})
 	if err != nil {
 		return err
@@ -46,8 +46,8 @@ func judge(pids []string, hca bool) error {
 	defer r.Close()
 	var tracker job.Tracker
 	out := json.NewEncoder(os.Stdout)
-	for {
-		now := time.Now()
+	for began := time.Now(); ; {
+		now := began.Add(time.Since(began) / slowness())
 		n := &fabric.Node{At: now, Policy: &fabric.Policy{}}
 		for i, text := range pids {
 			pid, _ := strconv.Atoi(text)
@@ -56,7 +56,12 @@ func judge(pids []string, hca bool) error {
 				Processes: fabric.Known([]fabric.GPUProcess{{PID: pid}}, "", now),
 			})
 		}
-		if hca {
+		switch {
+		case os.Getenv("RIG_GUEST") != "":
+			if n.HCAs, err = guestHCAs(now); err != nil {
+				return err
+			}
+		case hca:
 			n.HCAs = []fabric.HCA{{Name: "mlx5_0", Ports: []fabric.Port{{Counters: fabric.PortCounters{
 				PMA: fabric.Known([]fabric.Counter{{Name: "port_xmit_data", Value: fabric.Known(uint64(1), "", now)}}, "", now),
 			}}}}}
@@ -69,7 +74,7 @@ func judge(pids []string, hca bool) error {
 		if err := out.Encode(tracker.Update(n).List); err != nil {
 			return nil // nobody reads any more
 		}
-		time.Sleep(1050 * time.Millisecond)
+		time.Sleep(1050 * time.Millisecond * slowness())
 	}
 }
 
@@ -97,7 +102,7 @@ func watch(t *testing.T, ranks []*process, hca string, how ...string) func() jud
 		args = append(args, strconv.Itoa(p.Pid))
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), asJudge + "=1", "RIG_HCA=" + hca}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), asJudge + "=1", "RIG_HCA=" + hca, "RIG_GUEST=" + os.Getenv("RIG_GUEST")}
 	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{exe}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
@@ -116,11 +121,11 @@ func watch(t *testing.T, ranks []*process, hca string, how ...string) func() jud
 		if !lines.Scan() {
 			t.Fatalf("the judge ended: %v", lines.Err())
 		}
-		if err := json.Unmarshal(lines.Bytes(), &list); err != nil || len(list) > 1 {
+		if err := json.Unmarshal(lines.Bytes(), &list); err != nil || len(list) > 1 && !*guest {
 			t.Fatalf("the judge says %s: %v", lines.Bytes(), err)
 		}
 		j := judgement{after: time.Since(began)}
-		if len(list) == 1 {
+		if len(list) == 1 || len(list) > 1 && *guest { // there the environment of a rank may take longer to read than it may
 			j.Job = list[0]
 		}
 		return j

@@ -6,6 +6,7 @@ package nccl
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,6 +44,10 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
+	flag.Parse()
+	if *guest {
+		os.Exit(inGuest(m))
+	}
 	os.Exit(tested(m))
 }
 
@@ -62,6 +67,12 @@ func tested(m *testing.M) int {
 		rigs = append(rigs, r)
 	}
 	code := m.Run()
+	tellRigs()
+	return code
+}
+
+// tellRigs says which releases the tests ran with, and why not with others.
+func tellRigs() {
 	for _, r := range rigs {
 		if r.missing != "" {
 			fmt.Printf("nccl: %s: %s\n", r.suite, r.missing)
@@ -69,7 +80,6 @@ func tested(m *testing.M) int {
 			fmt.Printf("nccl: %s: NCCL %s\n", r.suite, r.release)
 		}
 	}
-	return code
 }
 
 // build makes the rig of a suite. A missing one is no error.
@@ -118,14 +128,14 @@ func script(path string, args ...string) (string, error) {
 	return said, err
 }
 
-// each runs a test with every release, beside each other unless they write a file.
+// each runs a test with every release, beside each other unless they write a file or share a guest.
 func each(t *testing.T, test func(*testing.T, rig)) {
 	for _, r := range rigs {
 		t.Run(r.suite, func(t *testing.T) {
 			if r.missing != "" {
 				t.Skip(r.missing)
 			}
-			if !*update {
+			if !*update && !*guest {
 				t.Parallel()
 			}
 			test(t, r)

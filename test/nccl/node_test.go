@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// A node has a network and an /etc of its own. On its loopback are two addresses, each the source of what
+// A node has a network and an /etc of its own, unless it is the guest. On its loopback are two addresses, each the source of what
 // goes to the other: ranks that bind to interfaces loa and lob take themselves for two hosts.
 type node struct {
-	pid  int
+	pid  int    // of what holds its namespaces; 0: it has none
 	home string // of root there
 	work string // a folder for what ranks exchange
 }
@@ -58,7 +58,10 @@ func newNode(t *testing.T, more string) *node {
 
 // inside returns a command in the namespaces of the node.
 func (n *node) inside(args ...string) *exec.Cmd {
-	cmd := exec.Command("nsenter", append([]string{"-t", strconv.Itoa(n.pid), "-n", "-m", "nice", "-n", "10"}, args...)...)
+	cmd := exec.Command(args[0], args[1:]...)
+	if n.pid != 0 {
+		cmd = exec.Command("nsenter", append([]string{"-t", strconv.Itoa(n.pid), "-n", "-m", "nice", "-n", "10"}, args...)...)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
@@ -135,12 +138,20 @@ func (p *process) ended(t *testing.T, within time.Duration) *os.ProcessState {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(within):
+	case <-time.After(patient(within)):
 		p.Kill()
 		<-p.done
 		t.Fatalf("the rank does not end in %s:\n%s", within, tail(p.output()))
 	}
 	return p.end
+}
+
+// patient returns how long to wait for what a machine has done within d.
+func patient(d time.Duration) time.Duration {
+	if *guest {
+		return 10 * d // all code is emulated
+	}
+	return d
 }
 
 func tail(s string) string { return s[max(0, len(s)-3000):] }

@@ -105,31 +105,42 @@ func TestOutcomes(t *testing.T) {
 			if got != want {
 				t.Errorf("%s: a job with NCCL %s: %s, expected %s:\n%s", o.settings, r.release, got, want, tail(said))
 			}
-			in, err := lint.Parse("nccl.conf", []byte(strings.Join(settings, "\n")+"\n"), lint.FormatConf)
-			if err != nil {
-				t.Fatal(err)
-			}
-			result, deadly := lint.Judge([]lint.Input{in}, release, nil), false
-			for i := range result.Lines {
-				deadly = deadly || result.Lines[i].Worst().Verdict == lint.Refused
-			}
-			if deadly != (got != works) != (o.unsaid != "" && got != works) {
-				t.Errorf("%s: a job with NCCL %s: %s, lint says refused: %t: %+v", o.settings, r.release, got, deadly, result.Lines[0].Findings)
-			}
+			agrees(t, settings, release, got, o.unsaid)
 		}
 	})
+}
+
+// agrees holds what lint says of settings against the fate of a job.
+func agrees(t *testing.T, settings []string, release fabric.NCCLVersion, got, unsaid string) {
+	t.Helper()
+	in, err := lint.Parse("nccl.conf", []byte(strings.Join(settings, "\n")+"\n"), lint.FormatConf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, deadly := lint.Judge([]lint.Input{in}, release, nil), false
+	for i := range result.Lines {
+		deadly = deadly || result.Lines[i].Worst().Verdict == lint.Refused
+	}
+	if deadly != (got != works) != (unsaid != "" && got != works) {
+		t.Errorf("%s: a job with NCCL %v: %s, lint says refused: %t: %+v", settings, release, got, deadly, result.Lines[0].Findings)
+	}
 }
 
 // fate runs a job and says what becomes of it, with the output of rank 0.
 func fate(t *testing.T, n *node, r rig, settings []string) (fate, output string) {
 	t.Helper()
-	started := n.job(t, r, 100, append([]string{"RIG_COUNT=5", "NCCL_NET=Socket", "NCCL_RAS_ENABLE=0"}, settings...), hosts...)
+	return fateOf(t, n.job(t, r, 100, append([]string{"RIG_COUNT=5", "NCCL_NET=Socket", "NCCL_RAS_ENABLE=0"}, settings...), hosts...))
+}
+
+// fateOf waits until a job ends and says what became of it, with the output of rank 0.
+func fateOf(t *testing.T, started []*process) (fate, output string) {
+	t.Helper()
 	fate = works
 	select { // a rank that lost the other may wait for it forever
 	case <-started[0].done:
 	case <-started[1].done:
-	case <-time.After(30 * time.Second):
-		t.Errorf("%s: no rank ends in 30 s:\n%s", settings, tail(started[0].output()))
+	case <-time.After(patient(30 * time.Second)):
+		t.Errorf("no rank ends in time:\n%s", tail(started[0].output()))
 	}
 	for _, p := range started {
 		select {

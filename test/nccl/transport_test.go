@@ -97,7 +97,8 @@ func TestViews(t *testing.T) {
 	})
 }
 
-// await reads until the verdict is this one, and wants none before that is known and another one.
+// await reads until the verdict is this one, or one of several between " or ", and wants none before that is known and
+// another one.
 func await(t *testing.T, next func() judgement, want string) {
 	t.Helper()
 	const readings = 8 // a machine that is busy moves little for a while
@@ -105,10 +106,10 @@ func await(t *testing.T, next func() judgement, want string) {
 		j := next()
 		got := j.String()
 		switch {
-		case got == want:
+		case slices.Contains(strings.Split(want, " or "), got):
 			t.Logf("%s: %d readings, %.1f s: %q", got, i, j.after.Seconds(), j.Verdict.Evidence)
 			return
-		case i == readings || j.Verdict.Confirmed:
+		case i == readings || j.Verdict.Confirmed && !*guest:
 			t.Fatalf("%s: %q, expected %s", got, j.Verdict.Evidence, want)
 		}
 	}

@@ -65,12 +65,12 @@ var words = []word{
 }
 
 // seeWord reports whether NCCL shows what it makes of a word.
-func seeWord(t *testing.T, n *node, r rig, w word) bool {
+func seeWord(t *testing.T, n *node, r rig, w word, common ...string) bool {
 	t.Helper()
 	if v, ok := settings.Describe(w.name); !ok || !reads(t, r, v) {
 		return false
 	}
-	env := strings.Fields("RIG_COUNT=1 NCCL_NET=Socket NCCL_RAS_ENABLE=0 " + w.with)
+	env := append(strings.Fields("RIG_COUNT=1 NCCL_RAS_ENABLE=0 "+w.with), common...)
 	env = append(env, w.name+"="+strings.ReplaceAll(w.value, "WORK", n.work))
 	ranks := w.ranks
 	if ranks == nil {

@@ -69,8 +69,11 @@ type Variable struct {
 	// else of the repository that it begins with. Since, Removed, the defaults and the ranges were read there,
 	// in every tag.
 	Source   string
-	Verified []string // the releases that showed in test/nccl what is said of it
+	Verified []string // the releases that showed in test/nccl what is said of it, some with OverRDMA
 }
+
+// OverRDMA follows the release where only a job over RDMA showed it.
+const OverRDMA = "/rdma"
 
 // Variables returns every variable in the table, sorted by name. The caller may change the slice.
 func Variables() []Variable { return slices.Clone(variables()) }

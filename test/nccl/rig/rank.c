@@ -5,6 +5,7 @@
 #include "device.h"
 #include <nccl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 int cudaSetDevice(int);
@@ -28,6 +29,13 @@ static int environment(void) {
   for (char **e = environ; *e; e++)
     if (!strncmp(*e, "NCCL_", 5) || strstr(*e, "NCCL_")) printf("ENV <%s>\n", *e);
   return 0;
+}
+
+// confine gives up what root has, and memory that may be locked.
+static int confine(void) {
+  struct rlimit locked = {number("RIG_MEMLOCK", 0), number("RIG_MEMLOCK", 0)};
+  if (locked.rlim_max && setrlimit(RLIMIT_MEMLOCK, &locked)) return -1;
+  return number("RIG_UID", 0) ? setuid(number("RIG_UID", 0)) : 0;
 }
 
 static ncclUniqueId identity(int rank, const char *name) {
@@ -56,18 +64,19 @@ static void wait_to_launch(int rank, long n) {
   while (n == number("RIG_HANG", -1) && !stop) pause();
 }
 
-// wait_for_all returns when every rank has launched its last collective, or after 5 s: one that leaves early breaks the
-// connections of the others, because the stand-in's streams do not wait.
+// wait_for_all returns when every rank has launched its last collective, and RIG_LINGER ms later, or after 50 times that:
+// one that leaves early breaks the connections of the others, because the stand-in's streams do not wait.
 static void wait_for_all(const char *file, int rank, int world) {
   char name[4096];
   snprintf(name, sizeof name, "%s.end%d", file, rank);
   FILE *f = fopen(name, "w");
   if (f) fclose(f);
-  for (int i = 0, turns = 500; i < world && turns > 0 && !stop; i++) {
+  int linger = number("RIG_LINGER", 100);
+  for (int i = 0, turns = 5 * linger; i < world && turns > 0 && !stop; i++) {
     snprintf(name, sizeof name, "%s.end%d", file, i);
     while (access(name, F_OK) && turns-- > 0 && !stop) usleep(10000);
   }
-  if (world > 1) usleep(100000);
+  if (world > 1) usleep(1000 * linger);
 }
 
 // split makes RIG_SPLIT more communicators of all ranks, and returns the last one.
@@ -94,9 +103,11 @@ int main(int argc, char **argv) {
   if (argc < 4) return fprintf(stderr, "rank RANK WORLD FILE [collectives each second]\nrank id\n"), 2;
   int rank = atoi(argv[1]), world = atoi(argv[2]), rate = argc > 4 ? atoi(argv[4]) : 0;
   signal(SIGTERM, end);
+  if (nice(number("RIG_NICE", 0)) < 0) return 2;
   signal(SIGPIPE, SIG_IGN); // as Python does
   setlinebuf(stdout);
   ncclUniqueId id = identity(rank, argv[3]);
+  if (confine()) return 2;
   cudaSetDevice(number("RIG_DEVICE", 0));
   ncclComm_t comm;
   CHECK(ncclCommInitRank(&comm, world, id, rank));
