@@ -18,15 +18,17 @@ What `+"`gpufabric_exporter lint`, `check`"+` and the collector `+"`nccl`"+` kno
 
 ## Variables that NCCL reads
 
-NCCL of a release in the column verified, run without a GPU (test/nccl), said that it read the variable and what it read, or did what the row says. All other rows were read in the source.
+NCCL of a release in the column verified, run without a GPU (test/nccl), said that it read the variable and what it read, or did what the row says; with "over RDMA" in a guest with Soft-RoCE. All other rows were read in the source.
+
+%s
 
 | variable | since | deprecated | default | values | note | source | verified |
 |---|---|---|---|---|---|---|---|
-`, NewestNCCL)
+`, NewestNCCL, shareText())
 	all := Variables()
 	for _, v := range all {
 		if v.Status == StatusCurrent {
-			row(&b, code(v.Name), v.Since, deprecation(v), v.Default, v.Valid, v.Note, v.Source, cmp.Or(strings.Join(v.Verified, ", "), "from source"))
+			row(&b, code(v.Name), v.Since, deprecation(v), v.Default, v.Valid, v.Note, v.Source, cmp.Or(strings.ReplaceAll(strings.Join(v.Verified, ", "), OverRDMA, " over RDMA"), "from source"))
 		}
 	}
 	b.WriteString("\n## What values mean\n\n| variable | value | releases | verdict | what NCCL does | better | source |\n|---|---|---|---|---|---|---|\n")
