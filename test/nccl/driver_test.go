@@ -39,9 +39,7 @@ func driverLibraries(t *testing.T, suite string) string {
 // TestDriverLibraries shows what the exporter makes of NVIDIA's real libraries where no driver answers them: the worker
 // ends in order, no GPU is claimed, and a rank says what is missing.
 func TestDriverLibraries(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the exporter is built, which takes long (make nccl-test runs this)")
-	}
+	whole(t)
 	exporter := filepath.Join(t.TempDir(), "gpufabric_exporter")
 	if out, err := exec.Command("go", "build", "-o", exporter, "../..").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)

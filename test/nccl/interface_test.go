@@ -38,9 +38,7 @@ func addInterfaces() string {
 
 // TestInterfaces holds our reading of NCCL_SOCKET_IFNAME against the interfaces that NCCL then uses.
 func TestInterfaces(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped: -short leaves out what only takes long (make nccl-test runs it)")
-	}
+	whole(t)
 	values := []string{
 		"eth", "eth0", "eth1", "eth10", "=eth1", "=eth0,eth10", "=eth", "^eth", "^=eth1", "^eth1", "eth1,ib", "ib,eth1", "bond", "lo", "=lo", "docker",
 		"^docker,lo", "^=docker0,lo,virbr0", "eth9", "=eth9", "down", "=down1", "wlan", "=ibs1,wlan", "eth0.5", "=eth0.5", ",eth1", "eth1,", "eth1,,bond", "^", "=", ",", "^,", " eth1",

@@ -128,6 +128,14 @@ func script(path string, args ...string) (string, error) {
 	return said, err
 }
 
+// whole skips what only takes long where -short asks for that.
+func whole(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("skipped: -short leaves out what only takes long (make nccl-test runs it)")
+	}
+}
+
 // each runs a test with every release, beside each other unless they write a file or share a guest.
 func each(t *testing.T, test func(*testing.T, rig)) {
 	for _, r := range rigs {

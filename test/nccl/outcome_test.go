@@ -86,9 +86,7 @@ var outcomes = []struct {
 
 // TestOutcomes runs jobs, and holds against their fate what lint says of the settings for that release.
 func TestOutcomes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped: -short leaves out what only takes long (make nccl-test runs it)")
-	}
+	whole(t)
 	each(t, func(t *testing.T, r rig) {
 		n := newNode(t, "")
 		release, err := fabric.ParseNCCLVersion(r.release)

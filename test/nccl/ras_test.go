@@ -173,6 +173,7 @@ func TestRAS(t *testing.T) {
 
 // TestRASAsText reads what a job prints of itself as text. Releases from 2.28.7 on are asked for JSON instead.
 func TestRASAsText(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	rasJob(t, nil, func(t *testing.T, r rig, n *node, ranks []*process) {
 		a, err := n.ask(t, asText)
@@ -192,6 +193,7 @@ func TestRASAsText(t *testing.T) {
 // TestRASChangesNothing asks a job with many communicators as fast as it answers: it launches as many
 // collectives as before. Then the connection ends with the process.
 func TestRASChangesNothing(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	rasJob(t, []string{"RIG_SPLIT=6"}, func(t *testing.T, r rig, n *node, ranks []*process) {
 		launched := func() int { return strings.Count(ranks[0].output(), " collectives\n") }

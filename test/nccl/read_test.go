@@ -27,9 +27,7 @@ var update = flag.Bool("update", false, "write what was verified to variables.ts
 // reads there. Those are verified, and the table has to say so of exactly these, for each release that it
 // names.
 func TestVariables(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped: -short leaves out what only takes long (make nccl-test runs it)")
-	}
+	whole(t)
 	each(t, func(t *testing.T, r rig) {
 		verified := map[string]bool{}
 		n := newNode(t, "")

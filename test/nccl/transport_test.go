@@ -83,6 +83,7 @@ func TestTransports(t *testing.T) {
 // TestViews judges one job from the network namespace of the node, where that of the ranks is one of a pod;
 // from the one of the ranks; and without privileges.
 func TestViews(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	each(t, func(t *testing.T, r rig) {
 		n := newNode(t, devices)
@@ -118,6 +119,7 @@ func await(t *testing.T, next func() judgement, want string) {
 // TestFaultsOfJobs plants what ends the traffic of a job, one after the other: the verdict stands, and who
 // died is no rank.
 func TestFaultsOfJobs(t *testing.T) {
+	whole(t)
 	t.Parallel()
 	each(t, func(t *testing.T, r rig) {
 		n := newNode(t, devices)
