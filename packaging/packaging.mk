@@ -28,7 +28,7 @@ bin/sysroot-%: packaging/sysroot.sh
 
 # What is in archives and packages, but for the binary of an architecture.
 NATIVE := bin/linux-$(shell $(GO) env GOHOSTARCH)/gpufabric_exporter
-SHIPPED := LICENSE CHANGELOG.md packaging/config.yml packaging/default packaging/systemd packaging/slurm packaging/deb packaging/rpm packaging/deb/copyright
+SHIPPED := LICENSE CHANGELOG.md packaging/config.yml packaging/reference.yml packaging/default packaging/systemd packaging/slurm packaging/deb packaging/rpm packaging/deb/copyright
 
 # RELEASER describes binaries: licences, bill of materials, provenance.
 RELEASER := bin/releaser
@@ -63,7 +63,7 @@ archive-%: stage-%
 	mkdir -p bin/release
 	cd bin/stage-$* && tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) \
 	  --transform='s,^,gpufabric_exporter-$(VERSION).linux-$*/,' -cf - \
-	  LICENSE THIRD_PARTY CHANGELOG.md gpufabric_exporter gpufabric_exporter.1 config.yml default completion systemd slurm | gzip -9n > ../release/gpufabric_exporter-$(VERSION).linux-$*.tar.gz
+	  LICENSE THIRD_PARTY CHANGELOG.md gpufabric_exporter gpufabric_exporter.1 config.yml reference.yml default completion systemd slurm | gzip -9n > ../release/gpufabric_exporter-$(VERSION).linux-$*.tar.gz
 
 archive: $(ARCHITECTURES:%=archive-%) ## bin/release/*.tar.gz for each architecture, for hosts without packages
 

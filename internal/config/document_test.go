@@ -185,11 +185,11 @@ Names with dots are nested keys; ` + "`[]`" + ` stands for each entry of a list.
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.path, takes, without, meaning)
 	}
-	b.WriteString("\n## Default file\n\nThe packages install this file; it changes nothing. Uncomment what the site needs.\n\n```yaml\n" + file + "```\n")
+	b.WriteString("\n## Reference file\n\nThe packages have this file as `/usr/share/doc/gpufabric-exporter/config.yml`; it changes nothing. Copy what the site needs.\n\n```yaml\n" + file + "```\n")
 	return b.String()
 }
 
-// defaultFile is packaging/config.yml: sections, and their keys as comments.
+// defaultFile is packaging/reference.yml: sections, and their keys as comments.
 func defaultFile() string {
 	link := regexp.MustCompile(`\[([A-Z]+\.md)\]\([^)]*\)`)
 	var b strings.Builder
@@ -253,10 +253,10 @@ func wrap(text string, n int) []string {
 	return lines
 }
 
-// TestConfigurationDocument compares docs/CONFIGURATION.md and packaging/config.yml with the keys.
+// TestConfigurationDocument compares docs/CONFIGURATION.md and packaging/reference.yml with the keys.
 func TestConfigurationDocument(t *testing.T) {
 	file := defaultFile()
-	for name, want := range map[string]string{"../../docs/CONFIGURATION.md": markdown(file), "../../packaging/config.yml": file} {
+	for name, want := range map[string]string{"../../docs/CONFIGURATION.md": markdown(file), "../../packaging/reference.yml": file} {
 		if *update {
 			if err := os.WriteFile(name, []byte(want), 0o644); err != nil { //nolint:gosec // not secret
 				t.Fatal(err)

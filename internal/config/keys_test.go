@@ -9,7 +9,7 @@ import (
 )
 
 // key describes a key of the configuration file: a row of docs/CONFIGURATION.md and a line of
-// packaging/config.yml. Tests compare it with what Parse takes.
+// packaging/reference.yml. Tests compare it with what Parse takes.
 type key struct {
 	path    string // from the top, with dots; [] stands for the entries of a list
 	takes   string // type of the value, without its range; empty: keys with values

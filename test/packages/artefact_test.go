@@ -100,7 +100,7 @@ func TestArchive(t *testing.T) {
 		t.Fatalf("at the top: %v, %v", top, err)
 	}
 	for _, file := range []string{
-		"LICENSE", "THIRD_PARTY", "CHANGELOG.md", "config.yml", "default", "gpufabric_exporter.1", "completion/gpufabric_exporter.bash", "completion/_gpufabric_exporter",
+		"LICENSE", "THIRD_PARTY", "CHANGELOG.md", "config.yml", "reference.yml", "default", "gpufabric_exporter.1", "completion/gpufabric_exporter.bash", "completion/_gpufabric_exporter",
 		"systemd/gpufabric_exporter.service", "systemd/tiers/gpu.conf", "slurm/slurm-prolog.sh", "slurm/slurm-health.sh", "slurm/gpufabric_slurm",
 	} {
 		if info, err := os.Stat(filepath.Join(top[0], file)); err != nil || info.Size() == 0 {

@@ -17,8 +17,12 @@ const (
 	unit    = machine.Unit
 	config  = "/etc/gpufabric_exporter/config.yml"
 	options = "/etc/default/gpufabric_exporter"
-	state   = "/var/lib/gpufabric_exporter"
-	program = "/usr/bin/gpufabric_exporter"
+	// The same with all keys, as comments.
+	reference = "/usr/share/doc/gpufabric-exporter/config.yml"
+	// What the check writes for node_exporter.
+	verdicts = "/var/lib/node_exporter/gpufabric.prom"
+	state    = "/var/lib/gpufabric_exporter"
+	program  = "/usr/bin/gpufabric_exporter"
 )
 
 // container is a machine that packages are installed on.

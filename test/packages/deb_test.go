@@ -14,14 +14,14 @@ import (
 	"testing"
 )
 
-// release makes a package of another version, whose default configuration has one more line, and returns its file.
+// release makes a package of another version, whose reference has one more line, and returns its file.
 func release(t *testing.T, kind, version string) string {
 	t.Helper()
 	stage := filepath.Join(t.TempDir(), "stage")
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", repository+"/bin/stage-amd64", stage).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	file, err := os.OpenFile(stage+"/config.yml", os.O_APPEND|os.O_WRONLY, 0)
+	file, err := os.OpenFile(stage+"/reference.yml", os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,17 +102,17 @@ func TestDeb(t *testing.T) {
 	if c.serves(); c.PID() == before {
 		t.Error("an upgrade does not restart the service")
 	}
-	if !strings.Contains(c.Read(config), "# of release 90.0.0") {
-		t.Error("an upgrade does not replace the default configuration, which was not edited")
+	if !strings.Contains(c.Read(reference), "# of release 90.0.0") {
+		t.Error("an upgrade does not replace the reference")
 	}
 
 	c.Write(config, "links: {grafana: https://grafana.example}\n")
 	c.Write(options, "ARGS=\"--collector.cm --web.max-requests=7\"\n")
 	c.Write(state+"/kept", "x")
-	out, err = c.dpkg(third)
+	out, err = c.Try("dpkg", "-i", third) // it would ask here, and there is nobody to answer
 	c.installed(t, out, err)
 	c.serves()
-	if c.Read(config) != "links: {grafana: https://grafana.example}\n" || !c.Has(config+".dpkg-dist") {
+	if c.Read(config) != "links: {grafana: https://grafana.example}\n" {
 		t.Errorf("an upgrade changes the configuration of the site: %s", c.Read(config))
 	}
 	if line := c.Must("cat", "/proc/"+c.PID()+"/cmdline"); !strings.Contains(line, "\x00--web.max-requests=7") {
@@ -168,7 +168,12 @@ func TestDeb(t *testing.T) {
 	}
 
 	c.Must("systemctl", "enable", "--now", unit)
+	c.Must("mkdir", "-p", "/var/lib/node_exporter")
+	c.Write(verdicts, "gpufabric_check_failed 1\n")
 	c.Must("dpkg", "--remove", "gpufabric-exporter")
+	if c.Has(verdicts) {
+		t.Error("a removal leaves verdicts that nothing renews")
+	}
 	if out, err := c.Try("pgrep", "-f", "^"+program); err == nil || c.Has(program) {
 		t.Errorf("the service runs after its removal: %s", out)
 	}
