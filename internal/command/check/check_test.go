@@ -225,6 +225,10 @@ func TestCheckInterval(t *testing.T) {
 	if code != exitFailed || !strings.Contains(out, "mlx5_7") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
+	code, out, _ = checked(t, "--scenario=pfc-storm")
+	if code != exitFailed || !strings.Contains(out, "PFC storm") {
+		t.Errorf("one look sees nothing of a fault over time, and the demo of it said that all is well: exit code %d:\n%s", code, out)
+	}
 	code, out, _ = checked(t, "--scenario=healthy", "--only=roce_pause_sent", "--interval=2s")
 	if code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, 1 check passed") {
 		t.Errorf("healthy: exit code %d:\n%s", code, out)

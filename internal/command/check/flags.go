@@ -23,8 +23,9 @@ func (k *checking) define(f *command.Flags) {
 	f.Switch("inside",
 		"Run in the container or task prolog of a job: check what the job finds there, instead of the node. It needs no privilege.", &k.inside)
 	k.defineExpected(f)
-	f.Add("interval", "Read the node twice, this long apart, and also check the traffic in between.",
-		command.Into(&k.interval, parsePause)).Default("0s")
+	f.Add("interval",
+		"Read the node twice, this long apart, and also check the traffic in between. Default: 0s; 2s for a scenario that shows over time only.",
+		command.Into(&k.interval, parsePause)).PlaceHolder("0s")
 	f.Add("manifest",
 		"Also compare with this file of --write-manifest, instead of expected.manifest of the configuration.",
 		command.Input(&k.manifest)).
@@ -39,7 +40,12 @@ func (k *checking) define(f *command.Flags) {
 		PlaceHolder("ID")
 	f.Add(textfileFlag, "Also write the verdicts as metrics to this file, for node_exporter's textfile collector.",
 		command.File(&k.textfile)).PlaceHolder("FILE")
-	f.Check(func() error { return k.checkAccept(f) })
+	f.Check(func() error {
+		if k.scenario != nil && k.scenario.OverTime && !k.inside && !f.Given("interval") {
+			k.interval = 2 * time.Second
+		}
+		return k.checkAccept(f)
+	})
 	f.Check(k.checkInside)
 	f.Check(k.checkOnly)
 }
