@@ -16,6 +16,7 @@ import (
 	"gpufabric_exporter/internal/command/demo"
 	"gpufabric_exporter/internal/command/explain"
 	"gpufabric_exporter/internal/command/healthcheck"
+	"gpufabric_exporter/internal/command/installto"
 	"gpufabric_exporter/internal/command/jobs"
 	"gpufabric_exporter/internal/command/lint"
 	"gpufabric_exporter/internal/command/probe"
@@ -64,6 +65,7 @@ func New(o *Options) command.Line {
 			report.New(s, log),
 			rules.New(s),
 			healthcheck.New(),
+			installto.New(),
 			gpuWorker(o.ServeGPUs),
 			probeRank(o.ServeRank),
 		},

@@ -148,6 +148,7 @@ func commands(n *node) map[string][][]string {
 		"capture":     {{"--file=" + own("capture.tar.gz")}},
 		"rules":       {{"--directory=" + own("rules")}},
 		"healthcheck": {{"--url=http://127.0.0.1:9/-/healthy"}},
+		"install-to":  {{n.own}},
 		"jobs":        {{}, {"--interval=2s"}},
 		"help":        {{}, {"check"}},
 		"--help-man":  {{}}, "--version": {{}}, "--completion-script-bash": {{}}, "--completion-bash": {{"ch"}},
@@ -173,7 +174,7 @@ func TestCommands(t *testing.T) {
 				switch line := strings.Join(call, " "); {
 				case name == "--config.check":
 					n.run(name, n.site)
-				case strings.HasPrefix(name, "-") || strings.Contains(line, "--scenario") || slices.Contains([]string{"help", "explain", "healthcheck", "rules"}, name):
+				case strings.HasPrefix(name, "-") || strings.Contains(line, "--scenario") || slices.Contains([]string{"help", "explain", "healthcheck", "rules", "install-to"}, name):
 					n.run(call...) // it reads no node
 				case name == "capture":
 					n.run(slices.Concat(call, n.paths)...)

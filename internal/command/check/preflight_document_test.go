@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,35 +139,29 @@ func TestPreflightDocumentProlog(t *testing.T) {
 	}
 }
 
-// The commands that run preflight in a container reach it behind the options of srun and enroot, which
-// stand-ins take as pyxis and enroot document them: neither is here. The command for an init container starts
-// the job unless a check failed.
+// The commands that run preflight in a container reach it behind the options of srun, enroot and Apptainer, which
+// stand-ins take as these document them: none is here. That install-to copies what they run is tested with the program.
 func TestPreflightDocumentContainers(t *testing.T) {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
 		"gpufabric_exporter": "echo \"report $*\"\nexit $CODE\n",
+		"ld.so":              "[ \"$1\" = --library-path ] || exit 64\nshift 2\nexec \"$@\"\n",
 		"srun":               "while :; do case $1 in --container-image=?*|--ntasks-per-node=1) ;; --container-mounts=/?*:/?*:ro) ;; --*) exit 64;; *) break;; esac; shift; done\nexec \"$@\"\n",
 		"enroot":             "[ \"$1\" = start ] && [ \"$2\" = --mount ] || exit 64\ncase $3 in /?*:/?*) ;; *) exit 64;; esac\nshift 4\nexec \"$@\"\n",
+		"apptainer":          "[ \"$1 $2 $3\" = \"exec --nv --bind\" ] || exit 64\ncase $4 in /?*:/?*:ro) ;; *) exit 64;; esac\nshift 5\nexec \"$@\"\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, text := readPreflight(t)
-	text = strings.ReplaceAll(text, "/gpufabric/", "")
-	for _, program := range []string{"srun", "enroot"} {
+	text = strings.ReplaceAll(text, " /gpufabric/", " "+dir+"/")
+	for _, program := range []string{"srun", "enroot", "apptainer"} {
 		_, command, found := strings.Cut(text, "\n    "+program+" ")
 		command, _, closed := strings.Cut(command, "\n\n")
 		out, code := ends(t, dir, "0", "sh", "-c", program+" "+command)
 		if !found || !closed || code != 0 || out != "report preflight\n" {
 			t.Errorf("%s %s: exit code %d, %q", program, command, code, out)
-		}
-	}
-	_, command, found := strings.Cut(text, "`command: [sh, -c, \"")
-	command, _, closed := strings.Cut(command, "\"]`")
-	for with, want := range map[string]int{"0": 0, "1": 1, "2": 0} {
-		if out, code := ends(t, dir, with, "sh", "-c", command); !found || !closed || code != want || out != "report preflight\n" {
-			t.Errorf("preflight ends with %s: %s: exit code %d, want %d; %q", with, command, code, want, out)
 		}
 	}
 }
@@ -175,7 +170,7 @@ func TestPreflightDocumentContainers(t *testing.T) {
 func ends(t *testing.T, dir, with string, args ...string) (stdout string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "CODE=" + with}
+	cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "CODE=" + with, "HOME=/root"}
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return string(out), exit.ExitCode()
@@ -185,25 +180,27 @@ func ends(t *testing.T, dir, with string, args ...string) (stdout string, code i
 	return string(out), 0
 }
 
-// The manifest has fields of a pod, and strings where Kubernetes requires strings.
+// The manifest has fields of a pod, one container fills the folder from which the other runs, and the job starts
+// unless a check failed.
 func TestPreflightDocumentManifest(t *testing.T) {
+	type mount struct {
+		Name     string
+		Path     string `yaml:"mountPath"`
+		ReadOnly bool   `yaml:"readOnly"`
+	}
 	var spec struct {
 		InitContainers []struct {
-			Name, Image string
-			Command     []string
-			Resources   struct{ Limits map[string]int }
-			Security    struct {
+			Name, Image   string
+			Command, Args []string
+			Resources     struct{ Limits map[string]int }
+			Security      struct {
 				Capabilities struct{ Add []string }
 			} `yaml:"securityContext"`
-			Mounts []struct {
-				Name     string
-				Path     string `yaml:"mountPath"`
-				ReadOnly bool   `yaml:"readOnly"`
-			} `yaml:"volumeMounts"`
+			Mounts []mount `yaml:"volumeMounts"`
 		} `yaml:"initContainers"`
 		Volumes []struct {
 			Name     string
-			HostPath struct{ Path, Type string } `yaml:"hostPath"`
+			EmptyDir struct{} `yaml:"emptyDir"`
 		}
 	}
 	d := yaml.NewDecoder(strings.NewReader(block(t, "yaml")))
@@ -211,8 +208,25 @@ func TestPreflightDocumentManifest(t *testing.T) {
 	if err := d.Decode(&spec); err != nil {
 		t.Fatal(err)
 	}
-	if len(spec.InitContainers) != 1 || len(spec.Volumes) != 1 || len(spec.InitContainers[0].Mounts) != 1 || spec.InitContainers[0].Mounts[0].Name != spec.Volumes[0].Name ||
-		!strings.HasPrefix(spec.InitContainers[0].Command[0], spec.InitContainers[0].Mounts[0].Path+"/") {
-		t.Errorf("the command is not in the mounted folder: %+v", spec)
+	if len(spec.InitContainers) != 2 {
+		t.Fatalf("%d containers", len(spec.InitContainers))
+	}
+	from, to := spec.InitContainers[0], spec.InitContainers[1]
+	const path = "/gpufabric"
+	if !slices.Equal(from.Args, []string{"install-to", path}) || !slices.Equal(from.Mounts, []mount{{"gpufabric", path, false}}) ||
+		!slices.Equal(to.Mounts, []mount{{"gpufabric", path, true}}) || spec.Volumes[0].Name != "gpufabric" {
+		t.Errorf("the command is not in the folder that install-to fills: %+v", spec)
+	}
+	dir := t.TempDir()
+	for name, script := range map[string]string{"ld.so": "shift 2\nexec \"$@\"\n", "gpufabric_exporter": "echo \"report $*\"\nexit $CODE\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for with, want := range map[string]int{"0": 0, "1": 1, "2": 0, "3": 0} {
+		command := strings.ReplaceAll(to.Command[len(to.Command)-1], path+"/", dir+"/")
+		if out, code := ends(t, dir, with, append(slices.Clone(to.Command[:2]), command)...); code != want || out != "report preflight --severity=critical\n" {
+			t.Errorf("preflight ends with %s: %s: exit code %d, want %d; %q", with, command, code, want, out)
+		}
 	}
 }
