@@ -21,10 +21,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "exporter.labels" -}}
-{{ include "exporter.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+{{- $chart := printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 -}}
+{{- $own := dict "app.kubernetes.io/version" .Chart.AppVersion "app.kubernetes.io/managed-by" .Release.Service "helm.sh/chart" $chart -}}
+{{- merge (include "exporter.selector" . | fromYaml) $own .Values.commonLabels | toYaml -}}
 {{- end -}}
 
 {{- define "exporter.serviceAccountName" -}}
@@ -58,6 +57,46 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- define "exporter.scheme" -}}
 {{- ternary "https" "http" .Values.web.tls -}}
+{{- end -}}
+
+{{- /* The nodes of the pods: nodeSelector and affinity. */ -}}
+{{- define "exporter.nodes" -}}
+nodeSelector:
+  {{- merge (dict) .Values.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
+{{- if kindIs "invalid" .Values.affinity }}
+affinity: # GPUs or RDMA devices, by the labels of the GPU operator and of node-feature-discovery
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+        - matchExpressions: [{key: nvidia.com/gpu.present, operator: In, values: ["true"]}]
+        - matchExpressions: [{key: feature.node.kubernetes.io/pci-10de.present, operator: In, values: ["true"]}]
+        - matchExpressions: [{key: feature.node.kubernetes.io/rdma.available, operator: In, values: ["true"]}]
+{{- else if .Values.affinity }}
+affinity:
+  {{- toYaml .Values.affinity | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* What the pods ask for: the defaults of the tiers, with the keys of the site; null takes one away. */ -}}
+{{- define "exporter.resources" -}}
+{{- $r := dict "requests" (dict "cpu" "20m" "memory" (ternary "96Mi" "64Mi" .Values.tiers.gpu)) -}}
+{{- if not .Values.tiers.probes -}}
+{{- $_ := set $r "limits" (dict "memory" (ternary "512Mi" "256Mi" .Values.tiers.gpu)) -}}
+{{- end -}}
+{{- range $kind, $of := .Values.resources -}}
+{{- if kindIs "map" $of -}}
+{{- $all := get $r $kind | default dict -}}
+{{- range $key, $value := $of -}}
+{{- if kindIs "invalid" $value -}}{{- $_ := unset $all $key -}}{{- else -}}{{- $_ := set $all $key $value -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $r $kind $all -}}
+{{- else if kindIs "invalid" $of -}}
+{{- $_ := unset $r $kind -}}
+{{- else -}}
+{{- $_ := set $r $kind $of -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $r -}}
 {{- end -}}
 
 {{- /* The probe of the kubelet: over HTTP, or with the program itself where HTTP would be refused. */ -}}
