@@ -136,7 +136,7 @@ func TestDocumentedCommandsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []string{"etc/gpufabric", "var/lib/node_exporter"} {
+	for _, d := range []string{"etc/gpufabric_exporter", "var/lib/node_exporter"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestDocumentedCommandsRun(t *testing.T) {
 		}
 		serves := (name == "serve" || name == "demo") && !slices.Contains(args, "--list") && !strings.HasPrefix(line, "--completion")
 		switch {
-		case name == "probe": // wants GPUs: TestProbe*
+		case name == "probe", name == "install-to": // wants GPUs, a folder: TestProbe*, TestInstallTo
 			continue
 		case serves:
 			args = append(args, "--web.listen-address=127.0.0.1:0")
@@ -191,7 +191,7 @@ func TestDocumentedCommandsRun(t *testing.T) {
 	if ran < 15 {
 		t.Errorf("%d commands are found", ran)
 	}
-	for _, file := range []string{"etc/gpufabric/manifest.yml", "var/lib/node_exporter/gpufabric.prom", capture.DefaultFile} {
+	for _, file := range []string{"etc/gpufabric_exporter/manifest.yml", "var/lib/node_exporter/gpufabric.prom", capture.DefaultFile} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 			t.Errorf("no command wrote %s: %v", file, err)
 		}
