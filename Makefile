@@ -16,7 +16,8 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 .PHONY: help build demo run test race loaded-test rules lint fmt docs generate contributing lab-test lab-full hang-test nccl-test nccl-lab page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{n = split($$2, word, " "); line = sprintf("%-20s", $$1); \
+	  for (i = 1; i <= n; i++) {if (length(line " " word[i]) > 100) {print line; line = sprintf("%20s", "")} line = line " " word[i]} print line}' $(MAKEFILE_LIST)
 
 build: ## build bin/gpufabric_exporter
 	$(GO) build -trimpath -buildmode=pie -ldflags '$(LDFLAGS)' -o $(BIN) .

@@ -5,9 +5,11 @@
 #
 # The binaries are built against glibc 2.27 by Debian's and Ubuntu's cross compilers (gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu,
 # of which the native one is gcc itself). Another compiler: make release CC_arm64='...'.
-.PHONY: release binaries packages archive image pin packages-test arm64-test
+.PHONY: release binaries packages archive image pin packages-test arm64-test compilers
 
-ARCHITECTURES ?= amd64 arm64
+# A release is for both; what is built for oneself, for this machine.
+HOST := $(shell $(GO) env GOHOSTARCH)
+ARCHITECTURES ?= $(if $(filter release image packages-test verify,$(MAKECMDGOALS)),amd64 arm64,$(HOST))
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 SYSROOT := $(CURDIR)/bin/sysroot
@@ -15,9 +17,15 @@ SYSROOT := $(CURDIR)/bin/sysroot
 CC_amd64 = x86_64-linux-gnu-gcc --sysroot=$(SYSROOT)-amd64 -isystem $(SYSROOT)-amd64/usr/include -B$(SYSROOT)-amd64/usr/lib/x86_64-linux-gnu
 CC_arm64 = aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)-arm64 -isystem $(SYSROOT)-arm64/usr/include -B$(SYSROOT)-arm64/lib
 
-binaries: $(ARCHITECTURES:%=binary-%) ## bin/linux-amd64 and linux-arm64/gpufabric_exporter for glibc 2.28 and later (headers of Ubuntu are fetched)
+binaries: compilers $(ARCHITECTURES:%=binary-%) ## bin/linux-*/gpufabric_exporter for this machine (ARCHITECTURES='amd64 arm64': for both) and glibc 2.28 and later (headers of Ubuntu are fetched)
 
-binary-%: bin/sysroot-%
+# They are asked for before anything is built.
+compilers: $(ARCHITECTURES:%=compiler-%)
+
+compiler-%:
+	@command -v $(firstword $(CC_$*)) >/dev/null || { echo '$(firstword $(CC_$*)) is missing, the C compiler for $*: apt install gcc-$(subst _,-,$(patsubst %-gcc,%,$(firstword $(CC_$*)))), or leave $* out of ARCHITECTURES' >&2; exit 1; }
+
+binary-%: compiler-% bin/sysroot-%
 	CC='$(CC_$*)' GOARCH=$* CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -buildmode=pie -ldflags '-s -w -buildid= $(LDFLAGS)' -o bin/linux-$*/gpufabric_exporter .
 
 bin/sysroot-%: packaging/sysroot.sh
@@ -27,7 +35,7 @@ bin/sysroot-%: packaging/sysroot.sh
 .SECONDARY: $(ARCHITECTURES:%=bin/sysroot-%)
 
 # What is in archives and packages, but for the binary of an architecture.
-NATIVE := bin/linux-$(shell $(GO) env GOHOSTARCH)/gpufabric_exporter
+NATIVE := bin/linux-$(HOST)/gpufabric_exporter
 SHIPPED := LICENSE CHANGELOG.md packaging/config.yml packaging/reference.yml packaging/default packaging/systemd packaging/slurm packaging/deb packaging/rpm packaging/deb/copyright
 
 # RELEASER describes binaries: licences, bill of materials, provenance.
@@ -40,7 +48,7 @@ $(RELEASER): $(wildcard tools/release/*)
 licences-%: binary-% $(RELEASER)
 	$(RELEASER) licences bin/linux-$*/gpufabric_exporter > bin/linux-$*/THIRD_PARTY
 
-stage-%: licences-% binary-$(shell $(GO) env GOHOSTARCH)
+stage-%: licences-% binary-$(HOST)
 	rm -rf bin/stage-$*
 	mkdir -p bin/stage-$*/completion
 	cp -r $(SHIPPED) bin/linux-$*/* bin/stage-$*
@@ -57,7 +65,7 @@ package-%: stage-%
 	$(GO) build -C tools/nfpm -o ../../bin/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
 	cd bin/stage-$* && for kind in deb rpm; do VERSION=$(VERSION) ARCHITECTURE=$* ../nfpm package --config ../../packaging/nfpm.yml --packager $$kind --target ../release; done
 
-packages: $(ARCHITECTURES:%=package-%) ## bin/release/*.deb and *.rpm for each architecture
+packages: compilers $(ARCHITECTURES:%=package-%) ## bin/release/*.deb and *.rpm for each of ARCHITECTURES
 
 archive-%: stage-%
 	mkdir -p bin/release
@@ -65,7 +73,7 @@ archive-%: stage-%
 	  --transform='s,^,gpufabric_exporter-$(VERSION).linux-$*/,' -cf - \
 	  LICENSE THIRD_PARTY CHANGELOG.md gpufabric_exporter gpufabric_exporter.1 config.yml reference.yml default completion systemd slurm | gzip -9n > ../release/gpufabric_exporter-$(VERSION).linux-$*.tar.gz
 
-archive: $(ARCHITECTURES:%=archive-%) ## bin/release/*.tar.gz for each architecture, for hosts without packages
+archive: compilers $(ARCHITECTURES:%=archive-%) ## bin/release/*.tar.gz for each of ARCHITECTURES, for hosts without packages
 
 # The name of what is released for an architecture, to which a suffix is added.
 RELEASED = gpufabric_exporter-$(VERSION).linux-$*
@@ -81,7 +89,7 @@ COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 release: ## bin/release with all that is released of the tagged commit; SNAPSHOT=1: of any tree (docs/CONTRIBUTING.md)
 	$(if $(SNAPSHOT),,packaging/tagged.sh $(VERSION))
 	rm -rf bin/release
-	$(MAKE) packages archive $(ARCHITECTURES:%=bill-%)
+	$(MAKE) packages archive $(ARCHITECTURES:%=bill-%) ARCHITECTURES='$(ARCHITECTURES)'
 	$(RELEASER) provenance $(VERSION) $(COMMIT) bin/linux-$(firstword $(ARCHITECTURES))/gpufabric_exporter bin/release/* > bin/provenance.json
 	mv bin/provenance.json bin/release/gpufabric_exporter-$(VERSION).provenance.json
 	cd bin/release && sha256sum -- * > ../SHA256SUMS && mv ../SHA256SUMS .
