@@ -204,7 +204,7 @@ func documented(t *testing.T) (more []string) {
 	}
 	_, command, found := strings.Cut(strings.ReplaceAll(string(text), "\\\n", ""), "\n    podman run --detach --name=gpufabric_exporter ")
 	command, _, _ = strings.Cut(command, "\n")
-	flags, image := strings.Fields(command), "registry.example.com/gpufabric"
+	flags, image := strings.Fields(command), "registry.example.com/gpufabric_exporter:VERSION"
 	if !found || len(flags) < 2 || flags[len(flags)-1] != image {
 		t.Fatalf("docs/INSTALL.md does not run %s: %q", image, command)
 	}

@@ -33,7 +33,7 @@ type on struct {
 func boot(t *testing.T) *machine.Machine {
 	t.Helper()
 	m := machine.Booted(t)
-	pack := exec.CommandContext(t.Context(), "tar", "-czf", m.Root+"/root/"+archive+".tar.gz", "--transform=s,^,"+archive+"/,", "-C", "../../bin", "gpufabric_exporter", "-C", "../packaging", "config.yml", "systemd")
+	pack := exec.CommandContext(t.Context(), "tar", "-czf", m.Root+"/root/"+archive+".tar.gz", "--transform=s,^,"+archive+"/,", "-C", "../../bin", "gpufabric_exporter", "-C", "../packaging", "config.yml", "reference.yml", "systemd")
 	if out, err := pack.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
