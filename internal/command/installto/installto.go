@@ -73,7 +73,7 @@ func libraries() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer maps.Close() //nolint:errcheck // it is read
+	defer func() { _ = maps.Close() }() // it is read
 	var paths []string
 	s := bufio.NewScanner(maps)
 	for s.Scan() {
@@ -103,7 +103,7 @@ func soname(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	defer f.Close() //nolint:errcheck // it is read
+	defer func() { _ = f.Close() }() // it is read
 	names, err := f.DynString(elf.DT_SONAME)
 	if err != nil || len(names) == 0 {
 		return "", err
