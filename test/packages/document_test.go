@@ -63,9 +63,9 @@ func (c container) follow(commands, answer string) {
 
 // TestDocument installs, upgrades and removes each package by the commands of docs/INSTALL.md, typed as they are printed.
 func TestDocument(t *testing.T) {
-	for _, system := range []struct{ name, kind, answer, query string }{
-		{"Debian", "deb", "", "dpkg-query -W -f ${Version} gpufabric-exporter"}, // apt asks nothing
-		{"RHEL", "rpm", "y\n", "rpm -q --qf %{VERSION} gpufabric-exporter"},
+	for _, system := range []struct{ name, kind, answer, upgrade, query string }{
+		{"Debian", "deb", "\n", "", "dpkg-query -W -f ${Version} gpufabric-exporter"}, // at an upgrade apt asks nothing
+		{"RHEL", "rpm", "y\n", "y\n", "rpm -q --qf %{VERSION} gpufabric-exporter"},
 	} {
 		t.Run(system.name, func(t *testing.T) {
 			c, p := booted(t), install(t)
@@ -92,7 +92,7 @@ func TestDocument(t *testing.T) {
 			before := c.PID()
 			c.Must("rm", first)
 			c.Put(release(t, system.kind, "90.0.0"))
-			do("upgrade")
+			c.follow(p.command(t, "upgrade", system.name), system.upgrade)
 			c.serves()
 			if version := c.Must(strings.Fields(system.query)...); version != "90.0.0" || c.PID() == before {
 				t.Errorf("version %s, process %s after %s", version, c.PID(), before)
