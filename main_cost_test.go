@@ -105,8 +105,8 @@ func TestRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		var cpu, request, limit float64
-		_, values, _ := strings.Cut(string(text), "requests: ")
-		if _, err := fmt.Sscanf(values, "{cpu: %fm, memory: %fMi}\n limits: {memory: %fMi}", &cpu, &request, &limit); err != nil {
+		_, values, _ := strings.Cut(string(text), " limits:")
+		if _, err := fmt.Sscanf(values, "\n memory: %fMi\n requests:\n cpu: %fm\n memory: %fMi", &limit, &cpu, &request); err != nil {
 			t.Fatalf("%s: %v", tier, err)
 		}
 		if takes > request || 2*request > limit {

@@ -136,16 +136,18 @@ func TestDocumentedCommandsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []string{"etc/gpufabric_exporter", "var/lib/node_exporter"} {
+	for _, d := range []string{"etc/gpufabric_exporter", "var/lib/node_exporter", "var/log/jobs/4711"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	host := []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
-	elsewhere := strings.NewReplacer("=/host/sys", "="+tree.Sysfs(), "=/host/proc", "="+tree.Procfs(), "=/host", "="+tree.Rootfs(), "=/etc/", "="+dir+"/etc/", "=/var/", "="+dir+"/var/")
+	elsewhere := strings.NewReplacer("=/host/sys", "="+tree.Sysfs(), "=/host/proc", "="+tree.Procfs(), "=/host", "="+tree.Rootfs(), "=/etc/", "="+dir+"/etc/", "=/var/", "="+dir+"/var/", " /var/", " "+dir+"/var/")
 	log := "gpu-01:101:101 [0] NCCL INFO NCCL version 2.27.3+cuda12.8\n"
-	if err := os.WriteFile("job.log", []byte(log), 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"job.log", "var/log/jobs/4711/rank0.log"} {
+		if err := os.WriteFile(name, []byte(log), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ran := 0
 	for _, call := range calls {

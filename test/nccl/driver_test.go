@@ -44,6 +44,12 @@ func TestDriverLibraries(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", exporter, "../..").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
 	}
+	before, _ := filepath.Glob("/dev/nvidia*")
+	t.Cleanup(func() { // as root with its capabilities, NVML would make them
+		if after, _ := filepath.Glob("/dev/nvidia*"); len(after) != len(before) {
+			t.Errorf("device nodes were made: %v", after)
+		}
+	})
 	for _, suite := range []string{"bookworm", "trixie"} {
 		t.Run(suite, func(t *testing.T) {
 			folder := driverLibraries(t, suite)

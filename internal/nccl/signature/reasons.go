@@ -28,7 +28,7 @@ var nvlsReasons = []Reason{
 	},
 	{
 		Cause:  "The fabric manager was restarted, or failed, without a reset of the GPUs after it.",
-		Remedy: "End all jobs of the node, restart nvidia-fabricmanager and reset all GPUs together (nvidia-smi -r), or reboot. NCCL_NVLS_ENABLE=0 goes on meanwhile.",
+		Remedy: "Drain the node, restart nvidia-fabricmanager and reset all GPUs together (nvidia-smi -r), or reboot. NCCL_NVLS_ENABLE=0 goes on meanwhile.",
 		Test:   "nvidia-smi -q | grep -A3 Fabric, and the times of systemctl status nvidia-fabricmanager and of the boot",
 		Likely: []Fact{"!driver<12.3", "!" + Clique},
 	},
