@@ -35,6 +35,14 @@ var (
 		Help:   "1 while a check cannot judge its subject, with the reason as in exporter_facts_unknown. Absent otherwise. The other labels are those of check_failed, which may be 0 at the same time if the check passes for all other subjects.",
 		Source: "internal/diagnose", Cadence: Fast, Stability: Stable,
 	}
+	checkFollows = &Family{
+		Name: "check_follows", Type: Gauge, Labels: []string{
+			"check", "severity", "device", "port", "uuid", "pci_address",
+			trainingJob, "cause",
+		},
+		Help:   "1 while a failed check follows from another one that fails on the node, whose name is in cause. Absent otherwise. The other labels are those of check_failed.",
+		Source: "internal/diagnose", Cadence: Fast, Stability: Experimental,
+	}
 	nodeJudgedBy = &Family{
 		Name: "node_judged_by", Type: Gauge, Labels: []string{"source"},
 		Help: "Number of ports for training (role compute) of which the source states what they should be: that they are for training, whether they should have a link, " +
@@ -76,7 +84,7 @@ var (
 // checkFamilies are the rows of the collector check, in the order of documentation.
 func checkFamilies() []*Family {
 	return []*Family{
-		checkFailed, checkUnknown, nodeJudgedBy, nodeTrainingStated, nodeProfileInfo, checkTimestamp, checkError,
+		checkFailed, checkUnknown, checkFollows, nodeJudgedBy, nodeTrainingStated, nodeProfileInfo, checkTimestamp, checkError,
 		checkRunTimestamp,
 	}
 }
@@ -112,9 +120,14 @@ func (s *Set) WithVerdicts(saw func(*fabric.Node, []verdict.Verdict)) *Set {
 	return with
 }
 
+// shownChecks are those that have series: all but those that compare readings.
+func shownChecks() []*verdict.Check {
+	return slices.DeleteFunc(diagnose.Catalogue(), func(c *verdict.Check) bool { return c.Rate })
+}
+
 // collectChecks returns a collector that asks the checks of the catalogue, except those that compare readings.
 func collectChecks(saw func(*fabric.Node, []verdict.Verdict)) func(*fabric.Node, emit) {
-	checks := slices.DeleteFunc(diagnose.Catalogue(), func(c *verdict.Check) bool { return c.Rate })
+	checks := shownChecks()
 	return func(n *fabric.Node, emit emit) {
 		list := diagnose.Run(n, checks)
 		saw(n, list)
@@ -149,16 +162,32 @@ type checked struct {
 	port        int
 }
 
+func checkedBy(v *verdict.Verdict) checked {
+	return checked{check: v.Check, device: v.Subject.Device, gpu: label(v.Subject.GPU), port: v.Subject.Port}
+}
+
+// independent are those of which some failure follows from no other one.
+func independent(list []verdict.Verdict) map[checked]bool {
+	alone := make(map[checked]bool)
+	for i := range list {
+		if v := &list[i]; v.Status == verdict.Failed && v.Cause == nil {
+			alone[checkedBy(v)] = true
+		}
+	}
+	return alone
+}
+
 // emitChecks emits one series for each subject for which a check fails or is unknown, and one for each check
 // that fails for none and passes for some: nearly everything passes, and a list of it has no use. Where
 // several verdicts are about one subject the first one counts: in the order of diagnose.Run that is the
 // worst.
 func emitChecks(list []verdict.Verdict, emit emit) {
 	emitted := make(map[checked]bool)
+	alone := independent(list)
 	answered := make(map[*verdict.Check]bool) // those that failed, or whose 0 is shown
 	for i := range list {
 		v := &list[i]
-		of := checked{check: v.Check, device: v.Subject.Device, gpu: label(v.Subject.GPU), port: v.Subject.Port}
+		of := checkedBy(v)
 		if v.Check.Rate || emitted[of] {
 			continue
 		}
@@ -184,6 +213,9 @@ func emitChecks(list []verdict.Verdict, emit emit) {
 			answered[v.Check] = true
 			emit(checkFailed, bit(v.Status == verdict.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, uuid,
 				address, job)
+			if v.Cause != nil && !alone[of] {
+				emit(checkFollows, 1, v.Check.ID, string(v.Check.Severity), of.device, port, uuid, address, job, v.Cause.Check.ID)
+			}
 		}
 	}
 }

@@ -68,6 +68,11 @@ var (
 		Help:   "1 for each rule that the job breaks (docs/JOBS.md), and for an hour after it was last seen to break it, while that is not seen. severity: critical, warning, info. Absent otherwise.",
 		Source: "internal/jobs/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
 	}
+	jobSpansNodes = &Family{
+		Name: "job_spans_nodes", Type: Gauge, Labels: []string{trainingJob},
+		Help:   "1 if the job is known to have ranks on other nodes: it has connections of NCCL's bootstrap to them, or its environment states more ranks than there are here. Absent otherwise.",
+		Source: "internal/jobs/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
+	}
 	jobProcessesDropped = &Family{
 		Name: "job_processes_dropped", Type: Gauge,
 		Help:   "Processes with GPUs that are in no job, because there are more processes or jobs than the exporter keeps: the first of each user, pod and container come first. Absent if there are none.",
@@ -85,7 +90,7 @@ var (
 func jobFamilies() []*Family {
 	return slices.Concat([]*Family{
 		jobInfo, jobGPU, jobDevice, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign,
-		jobTransportUnknown, jobTransportLastSeen, jobMisconfigured, jobProcessesDropped, gpuImpaired,
+		jobTransportUnknown, jobTransportLastSeen, jobSpansNodes, jobMisconfigured, jobProcessesDropped, gpuImpaired,
 		jobBusBandwidth, jobCollectiveDuration, jobCollectiveTime, jobCollectivesRecorded, jobCollectivesLaunched,
 		jobInspectorRefused,
 	}, rasFamilies())
@@ -183,6 +188,9 @@ func collectJob(j *job.Job, emit emit) {
 		emit(jobTransportUnknown, 1, j.Name, string(v.Reason))
 	} else {
 		emit(jobTransportConfirmed, bit(v.Confirmed), j.Name)
+	}
+	if j.Spans {
+		emit(jobSpansNodes, 1, j.Name)
 	}
 	if !j.Seen.IsZero() {
 		emit(jobTransportLastSeen, float64(j.Seen.UnixMilli())/1000, j.Name, string(j.Unseen))

@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
 )
 
@@ -36,7 +38,7 @@ func probeCollector(status func() probes.Status) collector {
 			Default: true,
 		},
 		families: probeFamilies(),
-		collect:  func(_ *fabric.Node, emit emit) { collectProbes(status(), emit) },
+		collect:  func(n *fabric.Node, emit emit) { collectProbes(n, status(), emit) },
 		supported: func(*fabric.Node) (bool, string) {
 			if s := status(); !s.Enabled && len(s.Probes) == 0 {
 				return false, "no probes are switched on (probes.enabled in the configuration)"
@@ -48,7 +50,7 @@ func probeCollector(status func() probes.Status) collector {
 
 func noProbes() probes.Status { return probes.Status{} }
 
-func collectProbes(s probes.Status, emit emit) {
+func collectProbes(n *fabric.Node, s probes.Status, emit emit) {
 	if !s.Enabled && len(s.Probes) == 0 {
 		return
 	}
@@ -65,9 +67,32 @@ func collectProbes(s probes.Status, emit emit) {
 		of.add(p)
 		collectProbe(&s, p, emit)
 	}
+	collectFollowing(n, s.Probes, emit)
 	for _, kind := range probes.Kinds() {
 		if of := kinds[kind]; of != nil {
 			of.collect(kind, emit)
+		}
+	}
+}
+
+// collectFollowing emits of which probes all that is wrong follows from a check. Checks are asked only where something is.
+func collectFollowing(n *fabric.Node, list []probes.ProbeStatus, emit emit) {
+	var verdicts []verdict.Verdict
+	for i := range list {
+		r := list[i].Verdict()
+		if r == nil {
+			continue
+		}
+		shown := r.Symptom()
+		if !shown.Any() {
+			continue
+		}
+		if verdicts == nil {
+			verdicts = diagnose.Run(n, shownChecks())
+		}
+		if cause := diagnose.Explains(n, verdicts, &shown); cause != nil {
+			of := subjectOf(&list[i], emit)
+			of.add(probeFollows, 1, cause.Check.ID)
 		}
 	}
 }
@@ -104,10 +129,7 @@ func (of *kindTotals) collect(kind probes.Kind, emit emit) {
 }
 
 func collectProbe(s *probes.Status, p *probes.ProbeStatus, emit emit) {
-	of := subject{kind: string(p.Key.Kind), device: label(p.Key.Device), emit: emit}
-	if p.Key.Port != 0 {
-		of.port = strconv.Itoa(p.Key.Port)
-	}
+	of := subjectOf(p, emit)
 	of.add(probeRuns, float64(p.Runs))
 	of.add(probeWrong, float64(p.Wrong))
 	for _, reason := range probes.Failures() {
@@ -158,6 +180,14 @@ func collectProbe(s *probes.Status, p *probes.ProbeStatus, emit emit) {
 type subject struct {
 	kind, device, port string
 	emit               emit
+}
+
+func subjectOf(p *probes.ProbeStatus, emit emit) subject {
+	of := subject{kind: string(p.Key.Kind), device: label(p.Key.Device), emit: emit}
+	if p.Key.Port != 0 {
+		of.port = strconv.Itoa(p.Key.Port)
+	}
+	return of
 }
 
 func (of *subject) add(f *Family, value float64, more ...string) {

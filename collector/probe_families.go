@@ -111,6 +111,11 @@ var (
 			"switch_sums (NVLS, SHARP), channels, settings (variables of NCCL), no_difference (nothing that NCCL reports). Absent for other faults.",
 		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental,
 	}
+	probeFollows = &Family{
+		Name: "probe_follows", Type: Gauge, Labels: []string{"kind", "device", "port", "cause"},
+		Help:   "1 while all that is wrong with the last run that was not aborted follows from a check that fails on the node, whose name is in cause. Absent otherwise, and without the collector check.",
+		Source: "internal/diagnose", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental,
+	}
 	probeRelease = &Family{
 		Name: "probe_release_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
 		Help: "Time from killing or closing the ranks of the last run until the driver showed none of them on the GPUs, and no used memory on GPUs without other processes. " +
@@ -261,7 +266,7 @@ func probeFamilies() []*Family {
 	return []*Family{
 		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong,
 		probeLastRun, probeLastSuccess,
-		probeSuccess, probeFailing, probeUnknown, probeFault, probeFaultRatio, probeFaultCause, probeRelease, probeInfo,
+		probeSuccess, probeFailing, probeUnknown, probeFault, probeFaultRatio, probeFaultCause, probeFollows, probeRelease, probeInfo,
 		probeTransport, probeGPUDirect, probeNVLS,
 		probeSHARP, probeChannels, probeBusBW, probeAlgBW, probeLatency, probeSmallLatency, probeInit, probeConnect,
 		probeBaselineRatio,

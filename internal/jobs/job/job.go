@@ -124,6 +124,7 @@ type Job struct {
 	User      string // numeric user ID; empty: not known
 	Ranks     []Rank // by PID
 	Size      int    // ranks on all nodes, as their environment states it; 0: not stated
+	Spans     bool   // it is known to have ranks on other nodes
 	GPUs      []string
 	Devices   []string // RDMA devices that carried its data
 	Verdict   Verdict

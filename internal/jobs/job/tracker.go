@@ -168,7 +168,7 @@ func (t *Tracker) judge(n *fabric.Node, at time.Time, name string, e *evidence, 
 	}
 	slices.Sort(j.GPUs)
 	e.gather()
-	j.Size = e.size
+	j.Size, j.Spans = e.size, e.spans()
 	used := map[string]bool{}
 	var beat pulse
 	for _, r := range e.ranks {
