@@ -67,7 +67,7 @@ func TestAlerts(t *testing.T) {
 			outages++
 		}
 	}
-	for !settled(t, server, hook, nodes) && time.Since(begin) < longest {
+	for !(settled(t, server, hook, nodes) && quiet(t, server, nodes)) && time.Since(begin) < longest {
 		for _, n := range nodes {
 			n.switchOff(t)
 		}
@@ -81,6 +81,7 @@ func TestAlerts(t *testing.T) {
 	server.Groups(t) // that no rule has an error
 	firing := server.Query(t, fmt.Sprintf(`max by (alertname, instance, device, check) (max_over_time(ALERTS{alertstate="firing"}[%s]))`, lasted))
 	report(t, server, hook, nodes, firing)
+	count(t, hook, nodes)
 	dashboards(t, server, nodes, begin)
 }
 

@@ -20,14 +20,16 @@ type message struct {
 
 	at       time.Time // when it came
 	receiver string
+	post     int // the number of the notification that it came with
 }
 
 // webhook receives the notifications of Alertmanager.
 type webhook struct {
 	*httptest.Server
 
-	mu  sync.Mutex
-	all []message
+	mu    sync.Mutex
+	posts int
+	all   []message
 }
 
 func listen(t *testing.T) *webhook {
@@ -44,8 +46,9 @@ func listen(t *testing.T) *webhook {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.posts++
 		for _, m := range n.Alerts {
-			m.at, m.receiver = at, n.Receiver
+			m.at, m.receiver, m.post = at, n.Receiver, w.posts
 			w.all = append(w.all, m)
 		}
 	}))
