@@ -44,7 +44,7 @@ Generated from the rules and their tests (` + "`make docs`" + `); do not edit.
 Alerts about links, devices and addresses are critical where ` + "`check`" + ` is: where a source states what is missing ([ROLES](ROLES.md)).
 Traffic and settings of ports that are known not to be for training never page. Alerts that a booting node can cause (links that train, late addresses and devices, checks)
 are suppressed for 30 minutes after the boot. Load the files in ` + "`alerts/*.rules.yml`" + ` unchanged;
-` + "`alerts/alertmanager.example.yml`" + ` routes the alerts and inhibits duplicates, so one fault does not page twice.
+` + "`alerts/alertmanager.example.yml`" + ` routes the alerts. One fault is one message: see [Consequences](#consequences).
 
 | alert | severity | meaning | evaluated, for, kept | tests that fire, stay silent | runbook |
 |---|---|---|---|---|---|
@@ -67,6 +67,7 @@ are suppressed for 30 minutes after the boot. Load the files in ` + "`alerts/*.r
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s, %s, %s | %d, %d | [page](../alerts/runbooks/%s.md) |\n", r.Alert, severity, meaning,
 			in[i].Interval, or(r.For, "at once"), or(r.KeepFiringFor, "0"), fires[r.Alert], silent[r.Alert], r.Alert)
 	}
+	b.WriteString(consequences(t))
 	b.WriteString("\n## Conditions\n")
 	for _, r := range rules {
 		fmt.Fprintf(&b, "\n### `%s`\n\n```promql\n%s\n```\n", r.Alert, strings.TrimSpace(r.Expr))

@@ -43,6 +43,12 @@ var (
 		Help:   "1 while a failed check follows from another one that fails on the node, whose name is in cause. Absent otherwise. The other labels are those of check_failed.",
 		Source: "internal/diagnose", Cadence: Fast, Stability: Experimental,
 	}
+	checkInfo = &Family{
+		Name: "check_info", Type: Info, Labels: []string{"check", "topic", "title"},
+		Help: "A check that fails on the node; constant 1. title says what is wrong, and topic is the family of checks with one runbook. " +
+			"Absent for all others.",
+		Source: "internal/diagnose", Cadence: Fast, Stability: Experimental,
+	}
 	nodeJudgedBy = &Family{
 		Name: "node_judged_by", Type: Gauge, Labels: []string{"source"},
 		Help: "Number of ports for training (role compute) of which the source states what they should be: that they are for training, whether they should have a link, " +
@@ -84,7 +90,7 @@ var (
 // checkFamilies are the rows of the collector check, in the order of documentation.
 func checkFamilies() []*Family {
 	return []*Family{
-		checkFailed, checkUnknown, checkFollows, nodeJudgedBy, nodeTrainingStated, nodeProfileInfo, checkTimestamp, checkError,
+		checkFailed, checkUnknown, checkFollows, checkInfo, nodeJudgedBy, nodeTrainingStated, nodeProfileInfo, checkTimestamp, checkError,
 		checkRunTimestamp,
 	}
 }
@@ -210,6 +216,9 @@ func emitChecks(list []verdict.Verdict, emit emit) {
 		if v.Status == verdict.Unknown {
 			emit(checkUnknown, 1, v.Check.ID, string(v.Severity()), of.device, port, uuid, address, job, string(v.Reason))
 		} else {
+			if v.Status == verdict.Failed && !answered[v.Check] {
+				emit(checkInfo, 1, v.Check.ID, v.Check.Topic, v.Check.Title)
+			}
 			answered[v.Check] = true
 			emit(checkFailed, bit(v.Status == verdict.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, uuid,
 				address, job)

@@ -147,7 +147,8 @@ func TestFilesDoNotMultiplySeries(t *testing.T) {
 	n.NCCL.Files = []fabric.NCCLFile{{Path: "/other", Exists: known(true)}, {Path: "/hidden", Exists: fabric.UnknownFact[bool](fabric.ReasonPrivilege, "/hidden", now)}}
 	lines := checkLines(t, n)
 	lines = slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, "nccl_configuration") })
-	equal(t, lines, `check_failed{check="nccl_configuration",device="",pci_address="",port="",severity="warning",uuid=""} 1`)
+	equal(t, lines, `check_failed{check="nccl_configuration",device="",pci_address="",port="",severity="warning",uuid=""} 1`,
+		`check_info{check="nccl_configuration",title="NCCL ignores or misreads a line of its configuration",topic="nccl"} 1`)
 	n.NCCL.Findings = nil
 	lines = slices.DeleteFunc(checkLines(t, n), func(l string) bool { return !strings.Contains(l, "nccl_configuration") })
 	equal(t, lines, `check_unknown{check="nccl_configuration",device="",pci_address="",port="",reason="privilege",severity="warning",uuid=""} 1`)

@@ -74,3 +74,21 @@ func TestProbeFollows(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// A check that fails says in words what is wrong, once.
+func TestCheckInfo(t *testing.T) {
+	var lines []string
+	n := fabrictest.Healthy()
+	n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 100e9}
+	n.Derive()
+	for _, f := range families(func(emit emit) { emitChecks(diagnose.Run(n, nil), emit) }) {
+		if f.Name == Prefix+"check_info" {
+			for _, s := range f.Series {
+				lines = append(lines, strings.Join(s.Labels, "|"))
+			}
+		}
+	}
+	if want := []string{"port_rate|ports|The port runs slower than expected"}; !slices.Equal(lines, want) {
+		t.Errorf("%q, want %q", lines, want)
+	}
+}
