@@ -60,9 +60,9 @@ loaded-test: ## make test three times beside 4 busy processes, nothing cached
 	for i in 1 2 3; do GOFLAGS=-count=1 $(MAKE) test || exit 1; done
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
-rules: ## alert rules and dashboards against the catalogue, docs/NEIGHBOURS.md beside node_exporter, make pictures over stand-ins, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
+rules: ## alert rules and dashboards against the catalogue, docs/NEIGHBOURS.md beside node_exporter, make pictures over stand-ins, objects for Kubernetes, promtool's unit tests, where Alertmanager sends them (Debian's are fetched)
 	cd tools && $(GO) test -count=1 ./rules ./operator ./dashboards ./mixin ./pictures ./bench
-	$(GO) test -v -run 'TestPromtool|TestAlertmanagerInhibits' ./alerts
+	$(GO) test -v -run 'TestPromtool|TestAlertmanagerRoutes' ./alerts
 
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
 	$(GO) tool -modfile=tools/pint/go.mod pint -n -o -c tools/pint/pint.hcl lint --min-severity=info --fail-on=info alerts/*.rules.yml

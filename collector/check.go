@@ -41,7 +41,7 @@ var (
 			trainingJob, "cause",
 		},
 		Help:   "1 while a failed check follows from another one that fails on the node, whose name is in cause. Absent otherwise. The other labels are those of check_failed.",
-		Source: "internal/diagnose", Cadence: Fast, Stability: Experimental,
+		Source: "internal/diagnose", Cadence: Fast, Stability: Stable,
 	}
 	checkInfo = &Family{
 		Name: "check_info", Type: Info, Labels: []string{"check", "topic", "title"},

@@ -71,7 +71,7 @@ var (
 	jobSpansNodes = &Family{
 		Name: "job_spans_nodes", Type: Gauge, Labels: []string{trainingJob},
 		Help:   "1 if the job is known to have ranks on other nodes: it has connections of NCCL's bootstrap to them, or its environment states more ranks than there are here. Absent otherwise.",
-		Source: "internal/jobs/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
+		Source: "internal/jobs/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Stable,
 	}
 	jobProcessesDropped = &Family{
 		Name: "job_processes_dropped", Type: Gauge,

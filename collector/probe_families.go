@@ -114,7 +114,7 @@ var (
 	probeFollows = &Family{
 		Name: "probe_follows", Type: Gauge, Labels: []string{"kind", "device", "port", "cause"},
 		Help:   "1 while all that is wrong with the last run that was not aborted follows from a check that fails on the node, whose name is in cause. Absent otherwise, and without the collector check.",
-		Source: "internal/diagnose", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental,
+		Source: "internal/diagnose", Cadence: Probed, Privilege: probePrivilege, Stability: Stable,
 	}
 	probeRelease = &Family{
 		Name: "probe_release_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},

@@ -102,19 +102,15 @@ func (o *options) literal(e parser.Expr) {
 	}
 }
 
-// template renames what texts of alerts and of dashboards show of a series: $labels.cluster, {{cluster}}, and
-// ${__data.fields.cluster}.
+// template renames what texts of alerts and of dashboards show of a series: $labels.cluster, {{cluster}},
+// ${__data.fields.cluster}, and what they ask for it: {cluster=%q}, label "cluster".
 func (o *options) template(text string) string {
 	for from, to := range o.labels {
 		for _, form := range []string{
 			`(\$labels\.)%s\b`, `({{ *)%s( *}})`, `(\${__data\.fields\.)%s(})`,
-			`(\${__field\.labels\.)%s(})`,
+			`(\${__field\.labels\.)%s(})`, `([{,])%s(=%%q)`, `(label ")%s(")`,
 		} {
-			tail := ""
-			if strings.Contains(form, "}") && strings.HasSuffix(form, ")") {
-				tail = "${2}"
-			}
-			text = regexp.MustCompile(fmt.Sprintf(form, from)).ReplaceAllString(text, "${1}"+to+tail)
+			text = regexp.MustCompile(fmt.Sprintf(form, from)).ReplaceAllString(text, "${1}"+to+"${2}") // empty where there is no second group
 		}
 	}
 	return text

@@ -60,7 +60,7 @@ func (c *checker) visit(node parser.Node, _ []parser.Node) error {
 	case *parser.VectorSelector:
 		c.selector(n)
 	case *parser.MatrixSelector:
-		if v, ok := n.VectorSelector.(*parser.VectorSelector); ok && c.rule && !recorded(v.Name) &&
+		if v, ok := n.VectorSelector.(*parser.VectorSelector); ok && c.rule && !recorded(v.Name) && v.Name != "ALERTS" &&
 			n.Range+v.OriginalOffset > MaxRawRange {
 			c.add("%s reads %s back, more than %s", v.Name, n.Range+v.OriginalOffset, MaxRawRange)
 		}
