@@ -118,7 +118,7 @@ func checkAlert(t *testing.T, r Rule) {
 	if !slices.Contains(severities, r.Labels["severity"]) {
 		t.Errorf("%s: severity %q", r.Alert, r.Labels["severity"])
 	}
-	want := []string{"dashboard_url", "description", "runbook_url", "summary"}
+	want := []string{"dashboard", "description", "runbook_url", "summary"}
 	var have []string
 	for k := range r.Annotations {
 		have = append(have, k)
@@ -157,7 +157,7 @@ func checkAlert(t *testing.T, r Rule) {
 	if url := r.Annotations["runbook_url"]; url != RunbookBase+r.Alert+".md" && r.Alert != "GpuFabricCheckFailed" { // which leads to the family of the check
 		t.Errorf("%s: runbook %q", r.Alert, url)
 	}
-	if url := r.Annotations["dashboard_url"]; url != dashboard {
+	if url := r.Annotations["dashboard"]; url != dashboard {
 		t.Errorf("%s: dashboard %q, want %q", r.Alert, url, dashboard)
 	}
 }

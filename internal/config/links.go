@@ -46,12 +46,14 @@ func (l Links) NodeDashboard(instance string) string {
 	}
 }
 
-// Put puts the addresses of the site into rules and dashboards, which have those of the project, and links to
-// dashboards without the address of Grafana.
+// Put puts the addresses of the site into rules and dashboards, which have those of the project. Alerts have the path of
+// their dashboard, which becomes a link where the address of Grafana is known.
 func (l Links) Put(text []byte) []byte {
 	text = bytes.ReplaceAll(text, []byte(alerts.RunbookBase), []byte(l.Runbooks+"/"))
-	const toDashboard = "dashboard_url: "
-	return bytes.ReplaceAll(text, []byte(toDashboard+"/d/"), []byte(toDashboard+l.Grafana+"/d/"))
+	if l.Grafana == "" {
+		return text
+	}
+	return bytes.ReplaceAll(text, []byte("dashboard: /d/"), []byte("dashboard_url: "+l.Grafana+"/d/"))
 }
 
 // What addresses and paths may have in them: they are put into YAML, JSON and templates as they are.

@@ -192,7 +192,7 @@ func TestLinks(t *testing.T) {
 	for _, g := range groups {
 		for _, r := range g.Rules {
 			if r.Alert != "" {
-				check("alert "+r.Alert, regexp.MustCompile(`{{.*?}}`).ReplaceAllString(r.Annotations["dashboard_url"], ""), nil)
+				check("alert "+r.Alert, regexp.MustCompile(`{{.*?}}`).ReplaceAllString(r.Annotations["dashboard"], ""), nil)
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func TestRulesForASite(t *testing.T) {
 	files := written(t, "--config.file="+commandtest.ConfigFile(t, "links: {runbooks: 'https://wiki.example/gpu', grafana: 'https://grafana.example/x'}"))
 	found := 0
 	for name, text := range files {
-		if strings.Contains(text, alerts.RunbookBase) || strings.Contains(text, "dashboard_url: /d/") {
+		if strings.Contains(text, alerts.RunbookBase) || strings.Contains(text, "dashboard: /d/") {
 			t.Errorf("%s has an address that is not the site's", name)
 		}
 		switch {
