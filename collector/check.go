@@ -90,8 +90,8 @@ var (
 // checkFamilies are the rows of the collector check, in the order of documentation.
 func checkFamilies() []*Family {
 	return []*Family{
-		checkFailed, checkUnknown, checkFollows, checkInfo, nodeJudgedBy, nodeTrainingStated, nodeProfileInfo, checkTimestamp, checkError,
-		checkRunTimestamp,
+		checkFailed, checkUnknown, checkFollows, checkInfo, nodeJudgedBy, nodeTrainingStated, nodeProfileInfo, checkTimestamp,
+		checkError, checkRunTimestamp,
 	}
 }
 

@@ -75,7 +75,8 @@ func collectProbes(n *fabric.Node, s probes.Status, emit emit) {
 	}
 }
 
-// collectFollowing emits of which probes all that is wrong follows from a check. Checks are asked only where something is.
+// collectFollowing emits of which probes all that is wrong follows from a check. Checks are asked only where
+// something is.
 func collectFollowing(n *fabric.Node, list []probes.ProbeStatus, emit emit) {
 	var verdicts []verdict.Verdict
 	for i := range list {

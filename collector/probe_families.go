@@ -266,7 +266,8 @@ func probeFamilies() []*Family {
 	return []*Family{
 		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong,
 		probeLastRun, probeLastSuccess,
-		probeSuccess, probeFailing, probeUnknown, probeFault, probeFaultRatio, probeFaultCause, probeFollows, probeRelease, probeInfo,
+		probeSuccess, probeFailing, probeUnknown, probeFault, probeFaultRatio, probeFaultCause, probeFollows, probeRelease,
+		probeInfo,
 		probeTransport, probeGPUDirect, probeNVLS,
 		probeSHARP, probeChannels, probeBusBW, probeAlgBW, probeLatency, probeSmallLatency, probeInit, probeConnect,
 		probeBaselineRatio,

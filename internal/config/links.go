@@ -46,8 +46,8 @@ func (l Links) NodeDashboard(instance string) string {
 	}
 }
 
-// Put puts the addresses of the site into rules and dashboards, which have those of the project. Alerts have the path of
-// their dashboard, which becomes a link where the address of Grafana is known.
+// Put puts the addresses of the site into rules and dashboards, which have those of the project. Alerts have the
+// path of their dashboard, which becomes a link where the address of Grafana is known.
 func (l Links) Put(text []byte) []byte {
 	text = bytes.ReplaceAll(text, []byte(alerts.RunbookBase), []byte(l.Runbooks+"/"))
 	if l.Grafana == "" {

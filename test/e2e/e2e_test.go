@@ -67,7 +67,7 @@ func TestAlerts(t *testing.T) {
 			outages++
 		}
 	}
-	for !(settled(t, server, hook, nodes) && quiet(t, server, nodes)) && time.Since(begin) < longest {
+	for (!settled(t, server, hook, nodes) || !quiet(t, server, nodes)) && time.Since(begin) < longest {
 		for _, n := range nodes {
 			n.switchOff(t)
 		}
