@@ -71,6 +71,9 @@ func testWithoutNetlink(t *testing.T, x *exporter) {
 		}
 	}
 	for _, name := range lost {
+		if name == "check_info" { // of checks that fail: what is unknown does not
+			continue
+		}
 		if !strings.HasPrefix(name, "roce_") && !strings.HasPrefix(name, "ethernet_") && name != "node_rdma_netns_mode" && name != "hca_netlink_visible" {
 			t.Errorf("%s is lost without netlink, although sysfs has it", name)
 		}
