@@ -94,6 +94,10 @@ func judgeComputePorts(n *fabric.Node, of *verdict.Verdicts) {
 		})
 		return
 	}
+	if why := unreadList(n); why != "" && have >= *want {
+		of.Unknown(verdict.Subject{}, why, "NCCL_IB_HCA of the host may name other ports for training, and could not be read.")
+		return
+	}
 	if name := n.NextNamed(); name != "" && have >= *want && !n.HasRecord() && n.Policy.Manifest == nil {
 		if least, most, uneven := shares(n); uneven {
 			of.Failed(verdict.Subject{}, verdict.Verdict{
@@ -139,6 +143,16 @@ func judgeComputePorts(n *fabric.Node, of *verdict.Verdicts) {
 		Evidence: evidence, Consequence: "Collectives use the remaining ports, or fail.",
 		Remedy: remedy + goneRemedy + " Correct expected.compute_ports only if the node is not meant to have more.",
 	})
+}
+
+// unreadList says why a file of the host that may set NCCL_IB_HCA could not be read; empty: all were, or none was asked for.
+func unreadList(n *fabric.Node) fabric.Reason {
+	for _, f := range n.NCCL.Files {
+		if f.Exists.State == fabric.Unknown {
+			return f.Exists.Meta().Reason
+		}
+	}
+	return ""
 }
 
 // judgeProfilePorts counts the ports for training that the profile of the platform states, active or not.
