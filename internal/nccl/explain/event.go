@@ -4,6 +4,7 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,10 @@ func (r *reading) line(line []byte, long bool) {
 		return
 	}
 	text := string(line)
+	if stamp := log.Stamp(text); stamp != "" {
+		r.stamp = stamp
+	}
+	r.progress(text)
 	e, f, failed := r.lines.Add(text)
 	switch e.Level {
 	case log.Info, log.Warn, log.Version:
@@ -42,7 +47,7 @@ func (r *reading) line(line []byte, long bool) {
 	}
 	if failed {
 		if f.Time == "" {
-			f.Time = log.Strip(text).Time
+			f.Time = cmp.Or(log.Strip(text).Time, r.stamp)
 		}
 		r.found(&f)
 	}
@@ -213,6 +218,8 @@ func (r *reading) found(f *failure.Failure) {
 	if f.Signature.Source == signature.PyTorch {
 		r.waits(f.Message)
 	}
+	r.unnamed = r.unnamed || f.Signature.ID == "name_unresolved" &&
+		(strings.Contains(f.Message, "The IPv4") || strings.Contains(f.Message, "gai error: -3"))
 	if _, release, is := strings.Cut(f.Text, ", NCCL version "); is {
 		if v, _, ok := log.ParseVersion(release); ok {
 			r.release(v)

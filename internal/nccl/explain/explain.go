@@ -65,6 +65,11 @@ type Result struct {
 	Waiting  Waiting   // ranks that PyTorch's watchdog says to wait in collectives
 
 	networks  map[string]string // of hosts
+	loop      string            // the progress bar that the log ends in
+	tests     benchmark         // of nccl-tests
+	gpus      string            // names of GPUs, as nccl-tests lists them
+	unnamed   bool              // a name has neither an address of IPv4 nor of IPv6
+	stamp     string            // the last time that a line of the log began with
 	devices   int               // highest number of a GPU on its host; Unknown
 	processes map[process]member
 	first     int  // finding; -1: none
@@ -151,6 +156,9 @@ type reading struct {
 	sockets  map[process]int64 // lines in which processes chose TCP
 }
 
+// benchmark is how far nccl-tests came.
+type benchmark struct{ began, measured, ended bool }
+
 func newReading() *reading {
 	r := &reading{
 		lines: failure.New(maxThreads, true), hosts: map[string]struct{}{}, groups: map[group]int{},
@@ -166,5 +174,5 @@ func (r *reading) begin(name string) {
 	if name != "" {
 		r.Files = append(r.Files, name)
 	}
-	r.name, r.before = name, r.Lines
+	r.name, r.before, r.stamp = name, r.Lines, ""
 }

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -70,6 +71,19 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.NoPlugin:         func(r *Result, _ *Finding) bool { return r.Log.NoPlugin },
 	signature.PluginUnloadable: func(r *Result, _ *Finding) bool { return r.Log.Unloadable != "" },
 	signature.NoDevice:         func(r *Result, _ *Finding) bool { return r.Log.NoDevices },
+	signature.OnlyInfiniBand:   func(r *Result, _ *Finding) bool { return r.onlyInfiniBand() },
+	signature.NetworksDiffer:   func(r *Result, _ *Finding) bool { return len(r.chosen()) > 1 },
+	signature.VersionsDiffer:   func(r *Result, _ *Finding) bool { return len(r.Versions) > 1 },
+	signature.LibraryTooOld:    func(r *Result, _ *Finding) bool { return r.libraryTooOld() },
+	signature.RanksMissing:     func(r *Result, _ *Finding) bool { return len(r.absent()) > 0 },
+	signature.SizeSaid:         func(r *Result, _ *Finding) bool { _, said := r.size(); return said },
+	signature.AllRanksWait:     func(r *Result, _ *Finding) bool { return r.allWait() },
+	signature.RankAlone:        func(r *Result, _ *Finding) bool { return len(r.Waiting.ranks()) == 1 && len(r.absent()) == 0 },
+	signature.Busy:             func(r *Result, _ *Finding) bool { return r.loop != "" },
+	signature.WithoutGDR:       func(r *Result, _ *Finding) bool { return r.withoutGDR() },
+	signature.NameUnknown: func(r *Result, f *Finding) bool {
+		return r.unnamed || Errno(f.raw) == 22 && strings.Contains(f.raw, "failed to connect to [")
+	},
 }
 
 // relations are facts with an argument.
@@ -88,9 +102,9 @@ var relations = []struct {
 		text := strings.ToLower(f.raw)
 		return slices.ContainsFunc(strings.Split(strings.ToLower(want), "|"), func(s string) bool { return strings.Contains(text, s) })
 	}},
-	{"seen:", func(r *Result, _ *Finding, id string) bool {
+	{"seen:", func(r *Result, about *Finding, id string) bool {
 		return slices.ContainsFunc(r.Findings, func(f Finding) bool {
-			return f.Signature.ID == id || id == "xid" && strings.HasPrefix(f.Signature.ID, "xid")
+			return !f.after(about) && (f.Signature.ID == id || id == "xid" && strings.HasPrefix(f.Signature.ID, "xid"))
 		})
 	}},
 	{"set:", func(r *Result, _ *Finding, want string) bool {
@@ -132,6 +146,7 @@ var errnos = []struct {
 	{"Too many open files", 24},
 	{"No space left on device", 28},
 	{"Protocol not supported", 93},
+	{"Address family not supported", 97},
 	{"Operation not supported", 95},
 	{"Address already in use", 98},
 	{"address already in use", 98},
@@ -281,6 +296,21 @@ func (r *Result) world() int {
 		most = max(most, r.Communicators[i].Ranks)
 	}
 	return most
+}
+
+// onlyInfiniBand reports whether all devices are of InfiniBand.
+func (r *Result) onlyInfiniBand() bool {
+	return len(r.Log.Devices) > 0 && !slices.ContainsFunc(r.Log.Devices, func(d log.Device) bool { return d.LinkLayer != "IB" })
+}
+
+// libraryTooOld reports whether a plugin needs a version of a library that the image does not have.
+func (r *Result) libraryTooOld() bool {
+	return strings.HasPrefix(r.Log.Unloadable, "GLIBC") || strings.HasPrefix(r.Log.Unloadable, "CXXABI")
+}
+
+// chosen are the networks that hosts chose, sorted.
+func (r *Result) chosen() []string {
+	return slices.Compact(slices.Sorted(maps.Values(r.networks)))
 }
 
 // networksDiffer reports whether some hosts use RDMA and others TCP.

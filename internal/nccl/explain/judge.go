@@ -58,7 +58,9 @@ func (r *Result) Undecided() string {
 		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)
 	case r.NCCLLines == 0:
 		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
-	case r.Log.Failed != "":
+	case r.stalled():
+		return "a test of NCCL began, and no result is in the log: it hangs, or the log is cut"
+	case r.Log.Failed != "" && !r.wentOn():
 		return "a call of NCCL failed, and no line says why: " + r.Log.Failed
 	case r.Unknown > 0:
 		return "NCCL warned of something that is not known here"
@@ -75,6 +77,13 @@ func (r *Result) Undecided() string {
 		}
 	}
 	return r.unclear()
+}
+
+// wentOn reports whether the calls that failed are of what NCCL goes on without, as it says itself: SHARP.
+func (r *Result) wentOn() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Signature.ID == "sharp_unavailable" || f.Signature.ID == "setting_limited" && strings.Contains(f.Text, "CollNet")
+	}) && len(r.Communicators) > 0
 }
 
 // leftOut says that Ray left out lines.
@@ -166,6 +175,12 @@ func (r *reading) judge() {
 	if r.Log.NoMNNVL && r.Log.Clique && !r.Log.MNNVL {
 		r.follow(&signature.NoMNNVL, "MNNVL 0, although GPUs are registered in an NVLink domain")
 	}
+	if unended := slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Complete < c.Started }); unended && len(r.chosen()) > 1 {
+		r.follow(&signature.NetworksApart, "networks: "+strings.Join(r.chosen(), ", "))
+	}
+	if r.stalled() {
+		r.follow(&signature.Stalled, "the table of results is empty").Open = true
+	}
 	if r.crossed && between {
 		r.follow(&signature.CrossedRails, "connections leave by one device and arrive at another")
 	}
@@ -175,7 +190,8 @@ func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {
 	switch {
 	case t.RDMA > t.RDMAGPUDirect:
 		f := r.follow(&signature.NoGPUDirect, fmt.Sprintf("%d of %d RDMA connections", t.RDMA-t.RDMAGPUDirect, t.RDMA))
-		f.Open = t.RDMAGPUDirect == 0 && (r.holds(signature.OneGPU, f) || r.holds(signature.SparkNICs, f))
+		known := r.gpus != "" && !r.withoutGDR()
+		f.Open = t.RDMAGPUDirect == 0 && !known && (r.holds(signature.OneGPU, f) || r.holds(signature.SparkNICs, f))
 	case r.Log.RingsGPUDirect == log.No && log.CarrierOf(r.Log.Network) == log.Verbs:
 		r.follow(&signature.NoGPUDirect, "not all rings use GPUDirect RDMA")
 	case between && t.RDMA+t.TCP+t.Plugin == 0 && len(names) > 0 &&

@@ -53,6 +53,9 @@ func (r *Result) Redact() {
 			f.Hosts[j] = d.name(h)
 		}
 		f.Peer, f.Text = d.text(f.Peer), d.text(f.Text)
+		for j := range f.Reasons {
+			f.Reasons[j].Cause = d.text(f.Reasons[j].Cause)
+		}
 	}
 	for i := range r.Warnings {
 		r.Warnings[i].Text = d.text(r.Warnings[i].Text)

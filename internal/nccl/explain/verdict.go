@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"gpufabric_exporter/internal/nccl/log"
 	"gpufabric_exporter/internal/nccl/signature"
@@ -40,7 +41,7 @@ func (r *Result) reasons(f *Finding) []Stated {
 		if len(reason.If) > 0 && !r.all(reason.If, f) {
 			continue
 		}
-		one := Stated{Possible, reason.Cause, reason.Remedy, reason.Test}
+		one := Stated{Possible, r.filled(reason.Cause), reason.Remedy, reason.Test}
 		switch {
 		case r.all(reason.Certain, f):
 			one.Certainty = Certain
@@ -66,9 +67,47 @@ func (r *Result) reasons(f *Finding) []Stated {
 	return list[:min(len(list), maxReasons)]
 }
 
+// filled is a text of the table with what the log shows in its braces: {NCCL_BUFFSIZE}, {versions}.
+func (r *Result) filled(text string) string {
+	for range 4 {
+		before, rest, found := strings.Cut(text, "{")
+		name, after, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			break
+		}
+		text = before + r.shows(name) + after
+	}
+	return text
+}
+
+func (r *Result) shows(name string) string {
+	switch name {
+	case "versions":
+		return spelling.Few(r.Versions, 4)
+	case "networks":
+		return spelling.Few(r.chosen(), 4)
+	case "library":
+		return r.Log.Unloadable
+	case "missing":
+		who := ranksNamed(r.absent())
+		return strings.ToUpper(who[:1]) + who[1:]
+	case "busy":
+		return r.loop
+	}
+	for _, s := range r.Log.Settings {
+		if s.Name == name {
+			return name + "=" + strings.TrimSuffix(s.Value, ".")
+		}
+	}
+	return name
+}
+
+// slow is the class of what follows from the connections.
+const slow = 4
+
 // class orders failures: what a host says of itself, what else may be a cause, and what follows.
 func class(s *signature.Signature) int {
-	const local, other, follows, vague, slow = 0, 1, 2, 3, 4
+	const local, other, follows, vague = 0, 1, 2, 3
 	switch {
 	case s.Kind == signature.Note:
 		return -1
@@ -119,7 +158,51 @@ func (r *Result) findFirst() int {
 			return i // an event of a device comes before the requests that fail
 		}
 	}
+	for i := range r.Findings { // what the driver says of an error of the hardware tells more than what CUDA does
+		f := &r.Findings[i]
+		if reported(first.Signature) && f.Signature.Source == signature.Kernel && class(f.Signature) == 0 && !f.after(first) {
+			return i
+		}
+	}
 	return best
+}
+
+// reported reports whether a signature is of an error of the hardware, as CUDA tells programs.
+func reported(s *signature.Signature) bool {
+	return s.ID == "gpu_hardware" || s.ID == "gpu_contained" || s.ID == "gpu_faulty"
+}
+
+// after reports whether a failure came a while after another, by their times.
+func (f *Finding) after(other *Finding) bool {
+	a, err := time.Parse(time.DateTime, f.time)
+	b, wrong := time.Parse(time.DateTime, other.time)
+	const near = 30 * time.Second
+	return err == nil && wrong == nil && a.Sub(b) > near
+}
+
+// Kind is what a finding means beside the first failure: a generic one follows from one that is not, and from one of
+// NCCL where a program tells it; what came a while later caused nothing.
+func (r *Result) Kind(f *Finding) signature.Kind {
+	first := r.First()
+	switch {
+	case first == nil || f == first || f.Signature.Kind != signature.Cause || !f.Signature.Generic:
+	case class(first.Signature) == 0, f.after(first),
+		f.Signature.Source == signature.Program && first.Signature.Source != signature.Program:
+		return signature.Consequence
+	}
+	return f.Signature.Kind
+}
+
+// Slow reports whether the first failure makes the job slow, and does not end it.
+func (r *Result) Slow() bool {
+	f := r.First()
+	return f != nil && (class(f.Signature) == slow && f.Signature != &signature.NetworksApart ||
+		r.Log.Fallback && r.Log.Failed == "" && goesOn(f.Signature))
+}
+
+// goesOn reports whether NCCL goes on with another network after a failure.
+func goesOn(s *signature.Signature) bool {
+	return s.ID == "ib_device_unusable" || s.ID == "ofi_provider" || s.ID == "ofi_failed" || s.ID == "ib_library_missing"
 }
 
 // earlier reports whether one failure explains the log better than another.

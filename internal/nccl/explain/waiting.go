@@ -130,15 +130,38 @@ func (w *Waiting) firstCollective() bool {
 	return true
 }
 
-// missing are the first ranks of a job of that size that do not wait; none if its size is not known.
-func (w *Waiting) missing(world int) (names []string) {
-	const most = 16
-	if len(w.waits) == 0 || w.full || world > maxWaiters {
-		return nil
-	}
+// ranks are those that wait.
+func (w *Waiting) ranks() map[int]struct{} {
 	seen := map[int]struct{}{}
 	for of := range w.waits {
 		seen[of.rank] = struct{}{}
+	}
+	return seen
+}
+
+// size is how many ranks the job has, and whether the log says so. Where it does not, it is taken from the highest rank
+// that waits, as long as most wait and the number is even.
+func (r *Result) size() (ranks int, said bool) {
+	if world := r.world(); world > 0 {
+		return world, true
+	}
+	seen, highest := r.Waiting.ranks(), -1
+	for rank := range seen {
+		highest = max(highest, rank)
+	}
+	if world := highest + 1; len(seen) > 1 && len(seen)*2 >= world && world%2 == 0 {
+		return world, false
+	}
+	return 0, false
+}
+
+// absent are the first ranks of the job that do not wait; none if its size is not known.
+func (r *Result) absent() (names []string) {
+	const most = 16
+	world, _ := r.size()
+	seen := r.Waiting.ranks()
+	if len(seen) == 0 || r.Waiting.full || world > maxWaiters {
+		return nil
 	}
 	for rank := 0; rank < world && len(names) < most; rank++ {
 		if _, waits := seen[rank]; !waits {
@@ -148,11 +171,17 @@ func (w *Waiting) missing(world int) (names []string) {
 	return names
 }
 
+// allWait reports whether all ranks that are known wait in one collective, and more than one.
+func (r *Result) allWait() bool {
+	world, _ := r.size()
+	return world > 1 && len(r.Waiting.ranks()) == world && !r.Waiting.apart() && !r.Waiting.behind() && !r.Waiting.full
+}
+
 // Waiters says who waits in what, and which ranks do not: "ranks 0, 1, 2 in ALLREDUCE 808 (9801523 elements); not: rank
 // 3". Empty: nobody.
 func (r *Result) Waiters() string {
 	who := r.Waiting.String()
-	if missing := r.Waiting.missing(r.world()); len(missing) > 0 {
+	if missing := r.absent(); len(missing) > 0 {
 		who += "; not: " + ranksNamed(missing)
 	}
 	return who

@@ -154,6 +154,8 @@ func (r *Reader) plain(line string, f Failure) (log.Event, Failure, bool) {
 			r.stacks[stream] = f.Line
 		}
 		return f.Event, f, false
+	case f.Signature != nil && stack && strings.HasPrefix(strings.TrimLeft(o.Rest, " "), "raise "):
+		return f.Event, f, false // source of the program
 	case f.Signature != nil:
 		if stack && !strings.HasPrefix(o.Rest, " ") {
 			delete(r.stacks, stream)

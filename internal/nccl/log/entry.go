@@ -36,7 +36,7 @@ func ParseEntry(line string) (Entry, bool) {
 	for from := 0; ; {
 		at := strings.Index(line[from:], "NCCL ")
 		if at < 0 {
-			return Entry{}, false
+			return parseOld(line)
 		}
 		at += from
 		from = at + len("NCCL ")
@@ -59,6 +59,17 @@ func ParseEntry(line string) (Entry, bool) {
 			}
 		}
 	}
+}
+
+// parseOld parses "gpu1:41:50 [0] misc/ibvwrap.cu:61 WARN message" of NCCL 2.3 and earlier.
+func parseOld(line string) (Entry, bool) {
+	before, message, found := strings.Cut(line, " WARN ")
+	if !found || !strings.Contains(before, "] ") || !strings.Contains(before, ".cu:") && !strings.Contains(before, ".h:") {
+		return Entry{}, false
+	}
+	e := Entry{PID: Unknown, Thread: Unknown, Level: Warn, Message: strings.TrimSpace(message)}
+	e.origin(uncoloured(before))
+	return e, e.Host != ""
 }
 
 // origin reads the last word of the form host:pid:tid, and what comes behind it.

@@ -44,6 +44,15 @@ func (r *Events) Add(line string) Event {
 	if strings.HasPrefix(line, "RCCL version") {
 		r.RCCL = true
 	}
+	for _, q := range quotes {
+		if _, rest, found := strings.Cut(line, q.before); found && strings.Contains(line, q.with) {
+			o := Strip(line)
+			end := strings.LastIndexByte(rest, '\'')
+			if rest = strings.TrimSpace(rest[:max(end, 0)]); rest != "" {
+				return o.quote(rest)
+			}
+		}
+	}
 	_, rest, announces := strings.Cut(line, lastError)
 	if !announces && len(r.announced) == 0 {
 		return e
@@ -74,6 +83,12 @@ func (r *Events) Add(line string) Event {
 }
 
 const lastError = "Last error:"
+
+// quotes are how programs quote the warning in the line of the error, before a closing quotation mark: XLA, nccl-tests.
+var quotes = []struct{ before, with string }{
+	{"log entry (may be unrelated) '", "NCCL"},
+	{"(run with NCCL_DEBUG=INFO for details) / ", "Test NCCL failure"},
+}
 
 // quote is a warning that another program repeats.
 func (o *Origin) quote(message string) Event {

@@ -190,6 +190,12 @@ func (l *Log) net(m string) {
 // plugin reads "Could not find: libnccl-net.so.", "No plugin found (libnccl-net.so)" and "Plugin load returned 2 :
 // libfabric.so.1: cannot open shared object file: No such file or directory : when loading libnccl-net.so".
 func (l *Log) plugin(m string) {
+	if _, rest, found := strings.Cut(m, "version `"); found { // "libc.so.6: version `GLIBC_2.32' not found (required by ..."
+		if version, after, quoted := strings.Cut(rest, "'"); quoted && strings.HasPrefix(after, " not found") {
+			l.Unloadable = Text(version)
+			return
+		}
+	}
 	before, _, missing := strings.Cut(m, ": cannot open shared object file")
 	library := before[strings.LastIndexAny(before, " =")+1:]
 	switch {

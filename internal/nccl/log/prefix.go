@@ -3,6 +3,7 @@
 package log
 
 import (
+	"fmt"
 	"strings"
 )
 
@@ -126,9 +127,10 @@ func clock(s string) (end int, stamp string) {
 		if n, _ := clock(s[4:]); n > 0 {
 			n += 4
 			if fits(s[n:], " 0000") {
+				stamp = dated(s[4:n], s[n+1:])
 				n += len(" 0000")
 			}
-			return n, ""
+			return n, stamp
 		}
 	case len(s) > 15 && s[3] == ' ' && strings.Contains(months, s[:3]): // "Jan  2 03:04:05"
 		if day := strings.TrimLeft(s[4:6], " "); day != "" && isNumber(strings.TrimSpace(day)) && fits(s[6:], " 00:00:00") {
@@ -143,6 +145,21 @@ func clock(s string) (end int, stamp string) {
 		}
 	}
 	return 0, ""
+}
+
+// dated is "2026-01-02 03:04:05" of "Jan  2 03:04:05" and a year.
+func dated(s, year string) string {
+	if len(s) < len("Jan  2 03:04:05") {
+		return ""
+	}
+	month := strings.Index(months, s[:3])/len("Jan ") + 1
+	return fmt.Sprintf("%s-%02d-%s %s", year[:4], month, strings.ReplaceAll(s[4:6], " ", "0"), s[7:15])
+}
+
+// Stamp is the time that a line begins with; empty: none that has a date.
+func Stamp(line string) string {
+	_, stamp := clock(strings.TrimLeft(line, "[ "))
+	return stamp
 }
 
 // zone is how many bytes of fractions and zone follow a time.

@@ -29,7 +29,7 @@ func TestStrip(t *testing.T) {
 		"Python":              {"2026-01-02 03:04:05,678 ", func(o *Origin) { o.Time = "2026-01-02 03:04:05" }},
 		"SGLang":              {"[2026-01-02 03:04:05 TP0] ", func(o *Origin) { o.Time = "2026-01-02 03:04:05" }},
 		"dmesg":               {"[ 1203.447281] ", func(*Origin) {}},
-		"dmesg -T":            {"[Fri Jan  2 03:04:05 2026] ", func(*Origin) {}},
+		"dmesg -T":            {"[Fri Jan  2 03:04:05 2026] ", func(o *Origin) { o.Time = "2026-01-02 03:04:05" }},
 		"syslog":              {"Jan  2 03:04:05 ", func(*Origin) {}},
 		"a log of Kubernetes": {"2026-01-02T03:04:05.6Z [pod/a/b] [rank1]: ", func(o *Origin) { o.Time, o.Host, o.Rank = "2026-01-02 03:04:05", "a", 1 }},
 		"of Slurm and Ray":    {"3: (Worker pid=9) [rank3]: ", func(o *Origin) { o.Rank, o.PID = 3, 9 }},

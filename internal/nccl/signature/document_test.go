@@ -48,12 +48,12 @@ func WriteDocument(w io.Writer) error {
 	}
 	var b, reasons strings.Builder
 	b.WriteString(preamble)
-	for _, s := range append(All(), TCP, NoGPUDirect, NoMNNVL, CrossedRails) {
+	for _, s := range append(All(), judgements()...) {
 		var contains, printed []string
 		for _, f := range s.Forms {
 			contains = append(contains, "`"+f.Text+"`")
 			by := f.File
-			if s.Source == NCCL {
+			if f.File == "" {
 				r := known[f.in()]
 				by = "NCCL " + r.Tags + " (" + r.Source + ")"
 			}
@@ -82,7 +82,7 @@ func WriteDocument(w io.Writer) error {
 const reasonsHead = `
 ## Reasons
 
-What may be behind a signature, the usual first. "Likely" and "certain" say what a log must show for it; where nothing is certain, the reasons are possible in this order, and the test tells them apart.
+What may be behind a signature, the usual first. "Likely" and "certain" say what a log must show for it; where nothing is certain, the reasons are possible in this order, and the test tells them apart. What the log shows replaces words in braces.
 
 | signature | reason | test | remedy | likely with | certain with |
 |---|---|---|---|---|---|

@@ -42,6 +42,26 @@ var gpus = []Signature{
 		},
 	},
 	{
+		ID: "gpu_host_memory", Source: NCCL, Kind: Cause, Codes: []int{217, 801, 101}, Forms: cudaFailure, Files: []string{"transport/shm.cc"},
+		Cause:   "Memory of the host that GPUs share could not be had by cuMem, as NCCL does from 2.24 on.",
+		Remedy:  "Set NCCL_CUMEM_HOST_ENABLE=0.",
+		Runbook: "check-gpu.md",
+		Reasons: []Reason{
+			{
+				Cause:  "Host memory by cuMem asks for access between GPUs that have no P2P (L4, T4, A10, GeForce, virtual machines).",
+				Remedy: "Set NCCL_CUMEM_HOST_ENABLE=0 for all ranks, or use a newer driver and NCCL.",
+				Test:   "NCCL_CUMEM_HOST_ENABLE=0 for one run",
+				Likely: []Fact{"code:217,801"},
+			},
+			{
+				Cause:  "The ranks see different GPUs: containers or --gpus-per-task confine each to its own.",
+				Remedy: "Make all GPUs of the host visible to each rank.",
+				Test:   "nvidia-smi -L in each rank",
+				If:     []Fact{"code:101"}, Likely: []Fact{"code:101"},
+			},
+		},
+	},
+	{
 		ID: "gpu_not_visible", Source: NCCL, Kind: Cause, Codes: []int{101}, Forms: cudaFailure, Files: []string{"transport/p2p.cc", "transport/nvls.cc", "include/alloc.h", "include/cudawrap.h"},
 		Cause:   "The process does not see the GPU of a rank that NCCL takes to be on the same host: it cannot map its memory.",
 		Remedy:  "Give all ranks of a host one container with all its GPUs, or all GPUs to each container and choose with CUDA_VISIBLE_DEVICES.",
@@ -67,7 +87,7 @@ var gpus = []Signature{
 		},
 	},
 	{
-		ID: "nvlink_import_refused", Source: NCCL, Kind: Cause, Codes: []int{1, 101, 800, 801, 999}, Forms: cudaFailure, Files: []string{"transport/p2p.cc", "mnnvl.cc", "allocator.cc", "dev_runtime"},
+		ID: "nvlink_import_refused", Source: NCCL, Kind: Cause, Codes: []int{1, 101, 217, 800, 801, 999}, Forms: cudaFailure, Files: []string{"transport/p2p.cc", "mnnvl.cc", "allocator.cc", "dev_runtime"},
 		Cause:   "The driver refused to share memory of a GPU with another process.",
 		Remedy:  "NCCL_MNNVL_ENABLE=0 goes on over the network, NCCL_CUMEM_ENABLE=0 with older calls of CUDA.",
 		Runbook: "check-nvlink.md",
@@ -88,7 +108,7 @@ var gpus = []Signature{
 				Cause:  "The platform does not support it: MIG, vGPU, WSL, or GPUs without P2P.",
 				Remedy: "Set NCCL_P2P_DISABLE=1, or NCCL_CUMEM_ENABLE=0.",
 				Test:   "nvidia-smi topo -p2p r; NCCL_P2P_DISABLE=1 for one run",
-				If:     []Fact{"!" + Clique, "code:801"}, Likely: []Fact{"code:801"},
+				If:     []Fact{"!" + Clique, "code:217,801"}, Likely: []Fact{"code:217,801"},
 			},
 		},
 	},
@@ -176,6 +196,8 @@ var gpus = []Signature{
 		ID: "p2p_failed", Source: NCCL, Kind: Cause, Forms: []Form{
 			{Text: "failed to peer with device"},
 			{Text: "cudaIpcGetMemHandle failed"},
+			{Text: "cudaIpcOpenMemHandle failed", File: "NCCL 2.4 to 2.12 src/transport/p2p.cc"},
+			{Text: "failed to open CUDA IPC handle", File: "NCCL 2.4 to 2.12 src/transport/p2p.cc"},
 		},
 		Cause:   "Memory of another GPU of the host could not be mapped.",
 		Remedy:  "In containers, the ranks of a host must share the IPC namespace or see all its GPUs; look for Xids.",
@@ -205,6 +227,7 @@ var gpus = []Signature{
 		ID: "shared_memory", Source: NCCL, Kind: Cause,
 		Forms: []Form{
 			{Text: "Error: failed to extend"},
+			{Text: "Call to posix_fallocate failed", File: "NCCL 2.4 to 2.17 src/include/shm.h"},
 			{Text: "failed to create shared memory"},
 			{Text: "Could not map"},
 			{Text: " shared memory segment "},
@@ -278,6 +301,24 @@ var gpus = []Signature{
 		Runbook: "check-gpu.md",
 	},
 	{
+		ID: "nvml_unsupported", Source: NCCL, Kind: Note, Harmless: true,
+		Forms: []Form{
+			{Text: "failed: Not Supported", File: "NVML nvmlErrorString"},
+			{Text: "Failed to find nvml device for busId", File: "NCCL 2.29 src/init.cc"},
+		},
+		Cause:  "NVML does not know this query for this GPU, as on Jetson and other GPUs that are part of a processor.",
+		Remedy: "None.",
+	},
+	{
+		ID: "kernel_unfit", Source: NCCL, Kind: Note, Info: true,
+		Forms: []Form{
+			{Text: "exceeds device/fn maxSharedMem"},
+			{Text: "exceeds device/fn limit", File: "NCCL 2.2x src/enqueue.cc"},
+		},
+		Cause:  "A kernel of NCCL needs more shared memory than this GPU has for it: this release was not made for it.",
+		Remedy: "Use a newer NCCL.",
+	},
+	{
 		ID: "nvml_failed", Source: NCCL, Kind: Cause,
 		Forms: []Form{
 			{Text: "nvmlDeviceGetHandleByIndex("},
@@ -302,9 +343,15 @@ var gpus = []Signature{
 				If:     []Fact{"seen:xid"}, Likely: []Fact{"seen:xid"},
 			},
 			{
-				Cause:  "The driver or the platform does not support what NCCL asks for (vGPU, MIG, WSL, an old driver, confidential computing).",
-				Remedy: "Use a newer driver; NCCL_CUMEM_ENABLE=0 and NCCL_NVLS_ENABLE=0 avoid newer features.",
-				Test:   "NCCL_CUMEM_ENABLE=0 NCCL_NVLS_ENABLE=0 for one run",
+				Cause:  "This release of NCCL does not fit the GPU: its kernels need more shared memory than the GPU gives them.",
+				Remedy: "Use a newer NCCL (2.26.2 or later for Blackwell, RTX 50 and PRO).",
+				Test:   "the same with a newer NCCL",
+				If:     []Fact{"seen:kernel_unfit", "code:1"}, Likely: []Fact{"seen:kernel_unfit"},
+			},
+			{
+				Cause:  "The driver or the platform does not support what NCCL asks for (vGPU without unified memory, MIG, WSL, an old driver, confidential computing).",
+				Remedy: "For a vGPU turn on unified memory (UVM) in its profile; use a newer driver; NCCL_CUMEM_ENABLE=0 and NCCL_NVLS_ENABLE=0 avoid newer features.",
+				Test:   "nvidia-smi -q: Virtualization Mode; NCCL_CUMEM_ENABLE=0 NCCL_NVLS_ENABLE=0 for one run",
 				If:     []Fact{"code:801"}, Likely: []Fact{"code:801"},
 			},
 			{

@@ -22,12 +22,6 @@ var (
 		Runbook: "check-gpudirect.md",
 		Reasons: []Reason{
 			{
-				Cause:  "This is as it should be on hosts with one GB10 (DGX Spark), where GPU and CPU share memory, and with GPUs without GPUDirect RDMA (GeForce).",
-				Remedy: "None there; elsewhere run check --only=gpudirect on the host.",
-				Test:   "nvidia-smi -L: GB10 or GeForce",
-				If:     []Fact{OneGPU}, Likely: []Fact{OneGPU}, Certain: []Fact{SparkNICs},
-			},
-			{
 				Cause:  "NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ turns it off.",
 				Remedy: "Unset NCCL_NET_GDR_LEVEL and NCCL_NET_GDR_READ.",
 				Test:   "the lines set by environment of the log",
@@ -41,14 +35,20 @@ var (
 				If:     []Fact{"release<2.23"},
 			},
 			{
-				Cause:  "nvidia_peermem is not loaded and DMA-BUF not available.",
-				Remedy: "Load nvidia_peermem after the RDMA drivers, or use a driver with open kernel modules.",
-				Test:   "check --only=gpudirect on the host",
+				Cause:  "nvidia_peermem is not loaded, or not registered with this kernel and RDMA stack, and DMA-BUF is not available.",
+				Remedy: "Load nvidia_peermem after the RDMA drivers, rebuild it for them, or use a driver with open kernel modules.",
+				Test:   "check --only=gpudirect on the host; lsmod, dmesg | grep -i peermem",
 			},
 			{
 				Cause:  "The device is further from the GPU than NCCL_NET_GDR_LEVEL allows, or the container hides the PCI topology.",
 				Remedy: "Compare nvidia-smi topo -m on the host and in the container; mount /sys.",
 				Test:   "nvidia-smi topo -m",
+			},
+			{
+				Cause:  "This is as it should be on hosts with one GB10 (DGX Spark), where GPU and CPU share memory, and with GPUs without GPUDirect RDMA (GeForce).",
+				Remedy: "None there; elsewhere run check --only=gpudirect on the host.",
+				Test:   "nvidia-smi -L: GB10 or GeForce",
+				If:     []Fact{OneGPU}, Likely: []Fact{WithoutGDR}, Certain: []Fact{SparkNICs},
 			},
 		},
 	}
@@ -90,6 +90,44 @@ var (
 		Cause:  "The program ended with an exception that is not of NCCL.",
 		Remedy: "Look at the exception and its stack; the other ranks only lost this one.",
 	}
+	NetworksApart = Signature{
+		ID: "networks_differ", Source: NCCL, Kind: Cause,
+		Forms:   []Form{{Text: "Using network ", In: "Using network %s"}},
+		Cause:   "The hosts chose different networks, between which connections do not work or hang: the set-up did not end.",
+		Remedy:  "Use the same plugin, libraries and settings everywhere: NCCL_NET_PLUGIN=none (or NCCL_IBEXT_DISABLE=1) on all, or the plugin in all images.",
+		Runbook: "check-nccl.md",
+		Reasons: []Reason{{
+			Cause:  "The hosts chose different networks ({networks}): a plugin, a library or a device is on some hosts only.",
+			Remedy: "Use the same plugin, libraries and settings everywhere: NCCL_NET_PLUGIN=none (or NCCL_IBEXT_DISABLE=1) on all, or the plugin in all images.",
+			Test:   "grep -e 'Using network' -e NET/Plugin in the logs of all hosts; NCCL_NET_PLUGIN=none for one run",
+		}},
+	}
+	Stalled = Signature{
+		ID: "first_collective_stalls", Source: Program, Kind: Cause,
+		Forms:  []Form{{Text: "busbw #wrong", File: "nccl-tests src/common.cu"}},
+		Cause:  "The test began, and no result is in the log: its first collective hangs, or the log is cut.",
+		Remedy: "Look at the way between the GPUs: IOMMU, ACS, network.",
+		Reasons: []Reason{
+			{
+				Cause:  "The IOMMU translates what GPUs send each other: RCCL misses iommu=pt on the command line of the kernel, and the first collective has no result.",
+				Remedy: "Add iommu=pt (amd_iommu=on) to the command line of the kernel, and reboot.",
+				Test:   "cat /proc/cmdline; NCCL_P2P_DISABLE=1 for one run",
+				If:     []Fact{"seen:rccl_host_setting"}, Likely: []Fact{"seen:rccl_host_setting"},
+			},
+			{
+				Cause:  "Traffic between the GPUs of the host stalls: a PCIe switch or the IOMMU redirects P2P (ACS).",
+				Remedy: "Turn off ACS on the PCIe switches and the IOMMU (iommu=pt or off), or set NCCL_P2P_DISABLE=1, slower.",
+				Test:   "NCCL_P2P_DISABLE=1 for one run",
+				If:     []Fact{UsesP2P},
+			},
+			{
+				Cause:  "The network between the hosts passes small messages only, or none: MTU, PFC, a firewall.",
+				Remedy: "Run check on all hosts; ib_write_bw with large messages between them.",
+				Test:   "NCCL_NET=Socket for one run",
+				If:     []Fact{SeveralHosts},
+			},
+		},
+	}
 	CrossedRails = Signature{
 		ID: "rails_crossed", Source: NCCL, Kind: Note, Harmless: true,
 		Forms:   []Form{{Text: "via NET/IB/0 to NET/IB/3", In: `via NET/%s/%d`}},
@@ -101,7 +139,7 @@ var (
 
 // Judgements returns what takes more than one line.
 func Judgements() []*Signature {
-	return []*Signature{&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails}
+	return []*Signature{&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &Stalled}
 }
 
 // tcpReasons are why NCCL uses TCP.

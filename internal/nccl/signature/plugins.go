@@ -76,7 +76,7 @@ var plugins = []Signature{
 				Cause:  "The container has no EFA device: the pod asks for none, or the device plugin does not run.",
 				Remedy: "Ask for vpc.amazonaws.com/efa in the pod, or --device=/dev/infiniband/uverbs*; use a type of instance with EFA.",
 				Test:   "fi_info -p efa in the container",
-				Likely: []Fact{"text:provider"},
+				Likely: []Fact{"text:provider|fi_getinfo"},
 			},
 			{
 				Cause:  "libfabric of the image is not of the EFA installer, or is older than the plugin needs.",
@@ -87,6 +87,31 @@ var plugins = []Signature{
 				Cause:  "FI_PROVIDER names another provider.",
 				Remedy: "Set FI_PROVIDER=efa, or unset it.",
 				Test:   "echo $FI_PROVIDER",
+			},
+		},
+	},
+	{
+		ID: "ofi_provider_tcp", Source: Plugin, Kind: Cause, Info: true,
+		Forms: []Form{
+			{Text: "Selected Provider is tcp", File: awsOFI},
+			{Text: "Selected provider is tcp", File: awsOFI},
+			{Text: "Selected Provider is sockets", File: awsOFI},
+			{Text: "Selected provider is sockets", File: awsOFI},
+		},
+		Cause:   "The plugin aws-ofi-nccl found no EFA device, and takes TCP of libfabric, with which it is slow or does not start.",
+		Remedy:  "Give the container the EFA devices.",
+		Runbook: "check-inside.md",
+		Reasons: []Reason{
+			{
+				Cause:  "EFA is not visible in this container or on this instance, so that libfabric offers the provider tcp only.",
+				Remedy: "Start the container with --device=/dev/infiniband/uverbs*, --network host and --ulimit memlock=-1, or vpc.amazonaws.com/efa in the pod; use a type of instance with EFA.",
+				Test:   "fi_info -p efa; ls /dev/infiniband in the container",
+				Likely: []Fact{"!set:FI_PROVIDER"},
+			},
+			{
+				Cause:  "FI_PROVIDER names tcp, or libfabric of the image is built without EFA.",
+				Remedy: "Set FI_PROVIDER=efa, and use libfabric of the EFA installer (/opt/amazon/efa/lib).",
+				Test:   "echo $FI_PROVIDER; fi_info --version",
 			},
 		},
 	},
@@ -128,9 +153,9 @@ var plugins = []Signature{
 		Reasons: []Reason{
 			{
 				Cause:  "The peer cannot be reached over EFA: the security group does not allow all traffic to and from itself, or the instances are not in one subnet.",
-				Remedy: "Add a rule to the security group for all traffic, inbound and outbound, whose source and destination is the group itself.",
+				Remedy: "Add rules to the security group for all traffic, inbound and outbound, whose source and destination is the group itself: 0.0.0.0/0 does not cover EFA.",
 				Test:   "fi_pingpong -p efa between the two instances",
-				If:     []Fact{"text:unreachable|No route|113"}, Likely: []Fact{"text:unreachable|No route|113"},
+				If:     []Fact{"text:unreachable|No route|113|handshake|unresponsive|4126"}, Likely: []Fact{"text:unreachable|No route|113|handshake|unresponsive|4126"},
 			},
 			{
 				Cause:  "The process on the other side ended or does not answer.",
@@ -163,6 +188,7 @@ var plugins = []Signature{
 		ID: "tcpx_failed", Source: Plugin, Kind: Cause, Remote: true,
 		Forms: []Form{
 			{Text: "NET/FasTrak plugin:", File: tcpxo},
+			{Text: "NET/FasTrak :", File: tcpxo},
 			{Text: "NET/GPUDirectTCPX", File: "GPUDirect-TCPX net_gpudirecttcpx"},
 		},
 		Cause:  "The plugin GPUDirect-TCPX or TCPXO failed: its receive datapath manager (RxDM) on the host is not there or ended, or its settings do not fit.",
@@ -211,6 +237,27 @@ var plugins = []Signature{
 		Forms:  []Form{{Text: "is ignored due to", File: rcclInit}, {Text: " will be ignored", File: rcclInit}},
 		Cause:  "RCCL or NCCL ignores a setting, and says why.",
 		Remedy: "None: the setting has no effect on this job.",
+	},
+	{
+		ID: "hip_sharing_failed", Source: Plugin, Kind: Cause,
+		Forms: []Form{
+			{Text: "hipIpcGetMemHandle failed", File: "rccl src/transport/p2p.cc"},
+			{Text: "hipIpcOpenMemHandle failed", File: "rccl src/transport/p2p.cc"},
+		},
+		Cause:  "RCCL could not share memory of a GPU with another process of the host (P2P).",
+		Remedy: "Look at the environment of HSA and the releases of ROCm.",
+		Reasons: []Reason{
+			{
+				Cause:  "HSA_ENABLE_IPC_MODE_LEGACY or another variable of HSA is set, as in some images, and does not work with these GPUs or this driver.",
+				Remedy: "Unset HSA_ENABLE_IPC_MODE_LEGACY, and others of HSA_*.",
+				Test:   "env | grep HSA in the job; without them for one run",
+			},
+			{
+				Cause:  "ROCm of the container does not fit the driver of the host, or the container may not share memory (ipc, seccomp, /dev/kfd).",
+				Remedy: "Use an image of the ROCm of the host; --ipc=host, --security-opt seccomp=unconfined, --device=/dev/kfd --device=/dev/dri.",
+				Test:   "rocm-smi --showdriverversion; NCCL_P2P_DISABLE=1 for one run",
+			},
+		},
 	},
 	{
 		ID: "hip_failed", Source: Plugin, Kind: Cause, Generic: true,

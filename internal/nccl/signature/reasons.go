@@ -8,7 +8,7 @@ var (
 		Cause:  "The limit of locked memory is too small.",
 		Remedy: "Set the limit of locked memory to unlimited: ulimit -l, LimitMEMLOCK= of slurmd or containerd, --ulimit memlock=-1, IPC_LOCK in a pod.",
 		Test:   "ulimit -l in the job",
-		If:     []Fact{"errno:0,1,11,12"}, Likely: []Fact{"errno:11,12"},
+		If:     []Fact{"errno:0,1,11,12"}, Likely: []Fact{"errno:11,12", "!text:dmabuf", "!set:NCCL_BUFFSIZE"},
 	}
 	deviceAccess = Reason{
 		Cause:  "The container or user has no access to the device nodes.",

@@ -17,7 +17,7 @@ var setups = []Signature{
 		ID: "duplicate_gpu", Source: NCCL, Kind: Cause,
 		Forms:  []Form{{Text: "Duplicate GPU detected"}, {Text: "Multiple Ranks are using the same GPU/Partition"}},
 		Cause:  "Two ranks of one host use the same GPU.",
-		Remedy: "Set the device by the local rank (torch.cuda.set_device), and CUDA_VISIBLE_DEVICES or the GPUs of each Slurm task to match.",
+		Remedy: "Set the device by the local rank (torch.cuda.set_device), and CUDA_VISIBLE_DEVICES or the GPUs of each Slurm task to match. Where ranks are meant to share a GPU (MIG, tests), NCCL_MULTI_RANK_GPU_ENABLE=1 from 2.30 on.",
 		Sure:   true,
 	},
 	{
@@ -67,6 +67,7 @@ var setups = []Signature{
 			{Text: "Could not open XML topology file"},
 			{Text: "XML Parse"},
 			{Text: "XML Mismatch"},
+			{Text: "Attribute ", In: "Attribute %s of node %s not found"},
 		},
 		Cause:   "A file of topology or graphs that NCCL was given is wrong, or of another machine (NCCL_GRAPH_FILE, NCCL_TOPO_FILE).",
 		Remedy:  "Unset NCCL_GRAPH_FILE and NCCL_TOPO_FILE: NCCL finds the topology itself. In VMs use the file of the provider for this type of machine.",
@@ -74,13 +75,14 @@ var setups = []Signature{
 		Reasons: []Reason{
 			{
 				Cause:  "NCCL_GRAPH_FILE is of another machine or another choice of devices.",
-				Remedy: "Unset NCCL_GRAPH_FILE: it is for debugging.",
-				Test:   "unset NCCL_GRAPH_FILE for one run",
+				Remedy: "Unset NCCL_GRAPH_FILE, also in /etc/nccl.conf and ~/.nccl.conf: it is for debugging.",
+				Test:   "unset NCCL_GRAPH_FILE, also in /etc/nccl.conf and ~/.nccl.conf, for one run",
+				If:     []Fact{"!text:attribute|topology"},
 				Likely: []Fact{"set:NCCL_GRAPH_FILE"}, Certain: []Fact{"set:NCCL_GRAPH_FILE", "text:XML Import Channel"},
 			},
 			{
-				Cause:  "NCCL_TOPO_FILE is damaged, or of another release.",
-				Remedy: "Unset NCCL_TOPO_FILE; in VMs use the file of the provider.",
+				Cause:  "The topology file (NCCL_TOPO_FILE, set by the site or a plugin) is damaged, of another release, or not made for a job that uses only some of the GPUs.",
+				Remedy: "Unset NCCL_TOPO_FILE; in VMs use the file of the provider; aws-ofi-nccl 1.11 and later write their own.",
 				Test:   "unset NCCL_TOPO_FILE for one run",
 				Likely: []Fact{"set:NCCL_TOPO_FILE"},
 			},
@@ -97,10 +99,42 @@ var setups = []Signature{
 			{Text: "too many XML nodes"},
 			{Text: "Could not find NET with id"},
 			{Text: "Could not find net id"},
+			{Text: "Failed to find reverse path"},
+			{Text: "Could not find rev link"},
+			{Text: "Could not find gpu rank"},
+			{Text: "Could not find node of type"},
+			{Text: "too many Topo links"},
+			{Text: "Add NVLink error"},
 		},
 		Cause:   "NCCL cannot make sense of the PCI topology: the container hides parts of /sys, the machine is virtual without a topology file, or it has more devices than this release knows.",
 		Remedy:  "Mount /sys without hiding devices; unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, in VMs use the file of the provider; try a newer NCCL.",
 		Runbook: "check-pcie.md",
+		Reasons: []Reason{
+			{
+				Cause:  "NCCL 2.25 and 2.26 have an error where NICs are merged and the search of the topology falls back.",
+				Remedy: "Use NCCL 2.27 or later; NCCL_NET_MERGE_LEVEL=LOC until then.",
+				Test:   "the same with NCCL 2.27 or later",
+				If:     []Fact{"text:NET with id|net id", "release<2.27", "!release<2.25"}, Likely: []Fact{"release<2.27"},
+			},
+			{
+				Cause:  "This release of NCCL is too old for the GPUs or their links (H100 needs 2.15, Blackwell 2.25).",
+				Remedy: "Use a newer NCCL.",
+				Test:   "the same with a newer NCCL",
+				If:     []Fact{"text:reverse path|rev link"}, Likely: []Fact{"release<2.15"},
+			},
+			{
+				Cause:  "A link between GPUs shows on one side only: an NVLink is down, or the fabric manager does not run.",
+				Remedy: "Look at nvidia-smi nvlink -s and topo -m, the fabric manager and Xids.",
+				Test:   "nvidia-smi nvlink -s; nvidia-smi topo -m",
+				If:     []Fact{"text:reverse path|rev link"},
+			},
+			{
+				Cause:  "NCCL cannot make sense of the PCI topology: the container hides parts of /sys, the machine is virtual without a topology file, or it has more devices than this release knows.",
+				Remedy: "Mount /sys without hiding devices; unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, in VMs use the file of the provider; try a newer NCCL.",
+				Test:   "nvidia-smi topo -m in the container and on the host; NCCL_TOPO_DUMP_FILE",
+				If:     []Fact{"!text:reverse path|rev link"}, Likely: []Fact{"!text:net id|net with id"},
+			},
+		},
 	},
 	{
 		ID: "nics_not_merged", Source: NCCL, Kind: Cause,
@@ -139,18 +173,25 @@ var setups = []Signature{
 				Cause:  "The plugin of the network is not in the image or not in LD_LIBRARY_PATH.",
 				Remedy: "Install it, and set LD_LIBRARY_PATH and NCCL_NET_PLUGIN to it; or unset NCCL_NET.",
 				Test:   "the line NET/Plugin of the log; ldd libnccl-net.so",
-				If:     []Fact{NoPlugin}, Likely: []Fact{NoPlugin, "!seen:ib_library_missing"},
+				If:     []Fact{NoPlugin, "!" + PluginUnloadable}, Likely: []Fact{NoPlugin, "!seen:ib_library_missing"},
 			},
 			{
-				Cause:  "The plugin of the network cannot be loaded: a library that it needs is missing, which the log names.",
+				Cause:  "The plugin of the network cannot be loaded: it needs {library}, which the C library of the image does not have.",
+				Remedy: "Use an image with a newer base (glibc, libstdc++), or a plugin that is built for this one.",
+				Test:   "ldd --version in the container",
+				If:     []Fact{LibraryTooOld}, Certain: []Fact{LibraryTooOld},
+			},
+			{
+				Cause:  "The plugin of the network cannot be loaded: it needs {library}, which is missing.",
 				Remedy: "Install the library in the image, or have LD_LIBRARY_PATH lead to it.",
 				Test:   "ldd libnccl-net.so in the container",
-				If:     []Fact{PluginUnloadable}, Likely: []Fact{PluginUnloadable},
+				If:     []Fact{PluginUnloadable, "!" + LibraryTooOld}, Likely: []Fact{PluginUnloadable},
 			},
 			{
-				Cause:  "The container has no RDMA device, or NCCL_IB_HCA fits none.",
-				Remedy: "Give the container /dev/infiniband, and unset NCCL_IB_HCA.",
-				Test:   "ibv_devices in the container",
+				Cause:  "The container has no RDMA device (/dev/infiniband), or NCCL_IB_HCA fits none.",
+				Remedy: "Give the container /dev/infiniband (--device=/dev/infiniband, a device plugin), and unset NCCL_IB_HCA.",
+				Test:   "ls /dev/infiniband and ibv_devices in the container",
+				Likely: []Fact{NoDevice},
 			},
 		},
 	},
@@ -248,7 +289,7 @@ var setups = []Signature{
 }
 
 // nccl are lines of NCCL, in the order in which they are tried.
-func nccl() []Signature { return slices.Concat(verbs, sockets, gpus, setups) }
+func nccl() []Signature { return slices.Concat(completions, verbs, sockets, gpus, setups) }
 
 // areas are what warnings without a row of their own are about, by the file of the source. The last row has the others.
 var areas = []Signature{

@@ -121,6 +121,17 @@ const (
 	NoPlugin         Fact = "no network plugin"
 	PluginUnloadable Fact = "plugin without its libraries"
 	NoDevice         Fact = "no RDMA device" // NCCL found none
+	OnlyInfiniBand   Fact = "InfiniBand"     // all devices are of it
+	NetworksDiffer   Fact = "networks of hosts differ"
+	VersionsDiffer   Fact = "releases differ"   // of NCCL
+	LibraryTooOld    Fact = "library too old"   // that a plugin needs: it is there, without the version
+	RanksMissing     Fact = "ranks are missing" // of those that wait in a collective
+	AllRanksWait     Fact = "all ranks wait"    // in one collective
+	SizeSaid         Fact = "number of ranks"   // of the job
+	RankAlone        Fact = "one rank waits"
+	NameUnknown      Fact = "name is unknown"            // neither an address of IPv4 nor of IPv6
+	Busy             Fact = "a loop goes on"             // the log ends in a progress bar
+	WithoutGDR       Fact = "GPU without GPUDirect RDMA" // by its name: GeForce, GB10
 )
 
 // Form is one wording.
@@ -128,7 +139,8 @@ type Form struct {
 	Text string // what the line contains
 	// In is the text in the source, if a macro composes the line from parts. Empty: Text.
 	In string
-	// File is where the source has it, for sources other than NCCL.
+	// File is where the source has it, for sources other than NCCL, and for wordings of NCCL that no release of
+	// releases.tsv has, or only with others.
 	File string
 }
 
@@ -173,7 +185,7 @@ var (
 	warnings = sync.OnceValue(func() []Signature { return slices.Concat(plugins, nccl()) })
 	matchers = sync.OnceValue(func() map[Source]*matcher {
 		return map[Source]*matcher{
-			NCCL: newMatcher(warnings()), PyTorch: newMatcher(pytorch), Program: newMatcher(program),
+			NCCL: newMatcher(warnings()), PyTorch: newMatcher(pytorch), Program: newMatcher(slices.Concat(gpuErrors, program, launchers)),
 			Gloo: newMatcher(gloo), Kernel: newMatcher(kernel),
 		}
 	})
@@ -182,7 +194,7 @@ var (
 		return newMatcher(slices.DeleteFunc(slices.Clone(warnings()), silent))
 	})
 	others = sync.OnceValue(func() *matcher {
-		return newMatcher(slices.Concat(pytorch, program, gloo, kernel, []Signature{Exception}))
+		return newMatcher(slices.Concat(gpuErrors, pytorch, program, launchers, gloo, kernel, []Signature{Exception}))
 	})
 )
 
@@ -259,6 +271,9 @@ func codeOf(message string) int {
 		if !found {
 			continue
 		}
+		if _, first, follows := strings.Cut(rest, "caused by previous Xid "); follows {
+			return leading(first) // of an Xid 45
+		}
 		switch before {
 		case " status=":
 			word, _, _ := strings.Cut(rest, " ")
@@ -323,5 +338,5 @@ func Peer(message string) string {
 
 // All returns all signatures, in the order of the document.
 func All() []Signature {
-	return slices.Concat(nccl(), areas, plugins, pytorch, program, []Signature{Exception}, gloo, kernel)
+	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, launchers, []Signature{Exception}, gloo, kernel)
 }

@@ -16,6 +16,13 @@ import (
 
 var update = flag.Bool("update", false, "write docs/SIGNATURES.md, and releases.tsv where NCCL_GIT is set")
 
+func judgements() (all []Signature) {
+	for _, s := range Judgements() {
+		all = append(all, *s)
+	}
+	return all
+}
+
 func TestDocument(t *testing.T) {
 	const path = "../../../docs/SIGNATURES.md"
 	var b bytes.Buffer
@@ -34,7 +41,7 @@ func TestDocument(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range append(All(), TCP, NoGPUDirect, NoMNNVL, CrossedRails) {
+	for _, s := range append(All(), judgements()...) {
 		if seen[s.ID] || s.ID == "" || s.Cause == "" || s.Remedy == "" || s.Kind == "" || len(s.Forms) == 0 && !IsArea(&s) {
 			t.Errorf("%q is there twice or not complete", s.ID)
 		}
@@ -51,7 +58,7 @@ func TestTable(t *testing.T) {
 			if len(f.Text) < keyBytes {
 				t.Errorf("%s: %q: expected at least %d bytes", s.ID, f.Text, keyBytes)
 			}
-			if (f.File == "") != (s.Source == NCCL) {
+			if f.File == "" && s.Source != NCCL {
 				t.Errorf("%s: %q: expected the source of what is not NCCL's", s.ID, f.Text)
 			}
 		}
@@ -101,9 +108,9 @@ func TestReleases(t *testing.T) {
 
 func wordings() []string {
 	var all []string
-	for _, s := range append(nccl(), TCP, NoGPUDirect, NoMNNVL, CrossedRails) {
+	for _, s := range append(nccl(), judgements()...) {
 		for _, f := range s.Forms {
-			if !slices.Contains(all, f.in()) {
+			if f.File == "" && !slices.Contains(all, f.in()) {
 				all = append(all, f.in())
 			}
 		}
@@ -188,7 +195,7 @@ func TestMatch(t *testing.T) {
 		{NCCL, "socketProgress: Connection closed by remote peer gpu2<41000>", "peer_closed", NoCode, "gpu2<41000>"},
 		{NCCL, "a warning of a release to come", "", NoCode, ""},
 		{Kernel, "[1.0] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', GPU has fallen off the bus.", "xid_fallen_off", 79, ""},
-		{Kernel, "NVRM: Xid (PCI:0000:3b:00): 149, NETIR_LINK_EVT", "xid", 149, ""},
+		{Kernel, "NVRM: Xid (PCI:0000:3b:00): 149, NETIR_LINK_EVT", "xid_nvlink", 149, ""},
 		{Kernel, "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", "sxid", 20034, ""},
 		{Kernel, "pcieport 0000:16:01.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer", "aer_fatal", NoCode, ""},
 		{Kernel, "pcieport 0000:16:01.0: PCIe Bus Error: severity=Corrected, type=Physical Layer", "aer_corrected", NoCode, ""},

@@ -8,6 +8,53 @@ var sockets = []Signature{
 		ID: "peer_closed", Source: NCCL, Kind: Consequence, Forms: []Form{{Text: "Connection closed by remote peer"}},
 		Cause:  "The process of another rank ended or closed its connection.",
 		Remedy: "Look at the log of the rank at the address that the line names: it failed first, unless it says the same of another one.",
+		Reasons: []Reason{
+			{
+				Cause:  "The process of another rank ended or closed its connection.",
+				Remedy: "Look at the log of the rank at the address that the line names: it failed first, unless it says the same of another one.",
+				Test:   "the log of the rank at that address: does a host of the job have it",
+				Likely: []Fact{"!" + InSetup},
+			},
+			{
+				Cause:  "What connected is no rank: a scanner of ports or a monitor came to the port of the set-up, which ends NCCL before 2.27.3.",
+				Remedy: "Use NCCL 2.27.3 or later, and keep scanners away from the hosts of jobs.",
+				Test:   "whether the address is of a host of the job",
+				If:     []Fact{InSetup, "release<2.27.3"},
+			},
+		},
+	},
+	{
+		ID: "peer_address_empty", Source: NCCL, Kind: Cause,
+		Forms:   []Form{{Text: "is neither AF_INET", In: "is neither AF_INET(%d) nor AF_INET6(%d)"}},
+		Cause:   "Another rank gave no usable address: it found no interface, or its NCCL has another format.",
+		Remedy:  "Compare NCCL_SOCKET_IFNAME, the interfaces and the release of NCCL on all hosts.",
+		Runbook: "check-nccl.md",
+		Reasons: []Reason{
+			{
+				Cause:  "The ranks run different releases of NCCL ({versions}), which cannot be mixed.",
+				Remedy: "Use one release everywhere: the same image; look for another libnccl.so.2 in LD_LIBRARY_PATH, LD_PRELOAD and pip list.",
+				Test:   "NCCL_DEBUG=VERSION on all hosts",
+				If:     []Fact{VersionsDiffer}, Likely: []Fact{VersionsDiffer},
+			},
+			{
+				Cause:  "{NCCL_SOCKET_IFNAME} matches no interface of the host whose rank shows it, so that its peers got no address.",
+				Remedy: "Set NCCL_SOCKET_IFNAME to an interface that each host has, or unset it where hosts differ.",
+				Test:   "ip -br addr on that host, in the container",
+				If:     []Fact{"set:NCCL_SOCKET_IFNAME"}, Likely: []Fact{"!" + VersionsDiffer},
+			},
+			{
+				Cause:  "Another rank has no interface with an address, as NCCL_SOCKET_IFNAME or its container leave none.",
+				Remedy: "Set NCCL_SOCKET_IFNAME to an interface that each host has; use the network of the host.",
+				Test:   "ip -br addr and env | grep NCCL in the job on each host",
+				If:     []Fact{"!set:NCCL_SOCKET_IFNAME"},
+			},
+			{
+				Cause:  "The ranks run different releases of NCCL.",
+				Remedy: "Use one release everywhere: the same image; look for another libnccl.so.2 in LD_LIBRARY_PATH, LD_PRELOAD and pip list.",
+				Test:   "NCCL_DEBUG=VERSION on all hosts",
+				If:     []Fact{"!" + VersionsDiffer},
+			},
+		},
 	},
 	{
 		ID: "communicator_in_error", Source: NCCL, Kind: Consequence,
@@ -41,6 +88,7 @@ var sockets = []Signature{
 			{Text: "socketPollConnect poll() "},
 			{Text: "exceeded error retry count"},
 			{Text: ": connect to ", In: `: connect to %s failed`},
+			{Text: "Connect to ", File: "NCCL 2.4 to 2.12 src/include/socket.h"},
 			{Text: "No interface found in the same subnet as remote address"},
 		},
 		Cause:   "A rank could not reach another one over TCP.",
@@ -48,10 +96,10 @@ var sockets = []Signature{
 		Runbook: "check-nccl.md",
 		Reasons: []Reason{
 			{
-				Cause:  "NCCL chose an interface with a link-local address (169.254.0.0/16, fe80::/10), which other hosts cannot reach.",
-				Remedy: "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share; =name is exact, ^name excludes.",
+				Cause:  "NCCL chose an interface with a link-local address (169.254.0.0/16, fe80::/10; veth and bridges of containers have these), which other hosts cannot reach.",
+				Remedy: "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share (=name is exact), or exclude the others: ^veth,docker,br-,lo.",
 				Test:   "ip -br addr: which interface has the address of the line",
-				If:     []Fact{PeerLinkLocal}, Likely: []Fact{PeerLinkLocal}, Certain: []Fact{PeerLinkLocal, "text:169.254."},
+				If:     []Fact{PeerLinkLocal}, Likely: []Fact{PeerLinkLocal}, Certain: []Fact{PeerLinkLocal, "text:169.254.|%veth|%docker|%br-|%cni|%cali|%flannel"},
 			},
 			{
 				Cause:  "A rank announced a loopback address, which other hosts cannot reach: its only interface, or NCCL_SOCKET_IFNAME=lo.",
@@ -120,6 +168,12 @@ var sockets = []Signature{
 				If:     []Fact{"errno:24"}, Certain: []Fact{"errno:24"},
 			},
 			{
+				Cause:  "The container or host has no usable IP interface (or no IPv6), which NCCL needs for its set-up even on one host.",
+				Remedy: "Run the container in a network (--network host), with NCCL_SOCKET_IFNAME of an interface that has an IPv4 address; NCCL_SOCKET_FAMILY=AF_INET.",
+				Test:   "ip -br addr in the container",
+				If:     []Fact{"errno:97"}, Likely: []Fact{"errno:97"},
+			},
+			{
 				Cause:  "Another process has the port, often one of an earlier run.",
 				Remedy: "End the old process, or use another port.",
 				Test:   "ss -ltnp",
@@ -155,6 +209,32 @@ var sockets = []Signature{
 		},
 		Cause:  "Ranks do not agree on the communicator: two processes have the same rank, the numbers of ranks differ, or an old process of another run answers at the address.",
 		Remedy: "Check rank and world size of each process; end processes of earlier runs; use another NCCL_COMM_ID or master port.",
+		Reasons: []Reason{
+			{
+				Cause:  "The ranks chose different networks ({networks}), which cannot talk to each other: a host or container lacks RDMA devices, a plugin or a setting.",
+				Remedy: "Give all hosts the same network: /dev/infiniband, libibverbs, plugin and NCCL_* settings; or NCCL_NET=Socket on all, slower.",
+				Test:   "grep 'Using network' in the logs of all ranks",
+				If:     []Fact{NetworksDiffer}, Certain: []Fact{NetworksDiffer, "text:wrong type"},
+			},
+			{
+				Cause:  "The ranks run different releases of NCCL ({versions}).",
+				Remedy: "Use one release everywhere.",
+				Test:   "NCCL_DEBUG=VERSION on all hosts",
+				If:     []Fact{VersionsDiffer}, Likely: []Fact{VersionsDiffer},
+			},
+			{
+				Cause:  "The ranks chose different networks, as where one container lacks RDMA devices or a plugin.",
+				Remedy: "Give all hosts the same network, plugin and NCCL_* settings.",
+				Test:   "grep 'Using network' in the logs of all ranks (NCCL_DEBUG=INFO)",
+				If:     []Fact{"text:wrong type", "!" + NetworksDiffer}, Likely: []Fact{"text:wrong type 3|wrong type 4"},
+			},
+			{
+				Cause:  "Two processes have the same rank, the numbers of ranks differ, or an old process of another run or a foreign program answers at the address.",
+				Remedy: "Check rank and world size of each process; end processes of earlier runs; use another NCCL_COMM_ID or master port.",
+				Test:   "RANK and WORLD_SIZE of each process; ps on the hosts for old ones",
+				Likely: []Fact{"!text:wrong type"},
+			},
+		},
 	},
 	{
 		ID: "socket_failed", Source: NCCL, Kind: Consequence,

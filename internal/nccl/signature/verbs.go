@@ -2,150 +2,8 @@
 
 package signature
 
-// completion are the wordings of an RDMA request that failed; Codes distinguish the rows.
-var completion = []Form{{Text: "Got completion from peer"}}
-
 // verbs are lines of NCCL's network of InfiniBand and RoCE.
 var verbs = []Signature{
-	{
-		ID: "completion_retry_exceeded", Source: NCCL, Kind: Cause, Forms: completion, Codes: []int{12},
-		Cause:   "The other side did not acknowledge RDMA packets (IBV_WC_RETRY_EXC_ERR): a link or a switch between the two is down or drops packets, the GID or VLAN of one side does not reach the other, the MTUs differ, PFC has stopped the path, or the process on the other side is gone.",
-		Remedy:  "Run check on both hosts, and look at the port, the retransmissions and the pauses of the device that the line names. If another rank failed earlier, that one is the cause. NCCL_IB_TIMEOUT=22 or more only helps where links recover by themselves.",
-		Runbook: "GpuFabricQpDeath.md",
-		Remote:  true,
-		Reasons: []Reason{
-			{
-				Cause:  "The process or the host on the other side is gone: it failed first.",
-				Remedy: "Look at the log and the kernel messages of the peer that the line names.",
-				Test:   "the log of the peer: a failure there that is older",
-				If:     []Fact{PeerFailed}, Likely: []Fact{PeerFailed},
-			},
-			{
-				Cause:  "The port of a device went down.",
-				Remedy: "Look at link_downed and the state of the port: cable, transceiver, switch.",
-				Test:   "the event in the log, and the messages of the kernel at that time",
-				If:     []Fact{"seen:port_error"}, Likely: []Fact{"seen:port_error"},
-			},
-			{
-				Cause:  "The GID of one side does not reach the other: the two are of different subnets, which nothing routes between.",
-				Remedy: "Give both sides addresses of networks that reach each other; with one subnet for each rail NCCL_CROSS_NIC=0.",
-				Test:   "ping -I INTERFACE between the two addresses of the line",
-				If:     []Fact{SubnetsDiffer},
-				Likely: []Fact{SubnetsDiffer},
-			},
-			{
-				Cause:  "The GID that NCCL uses is link-local or of RoCE v1, which does not cross a router.",
-				Remedy: "Unset NCCL_IB_GID_INDEX from 2.21 on, and give the interface an IPv4 address; for IPv6 networks NCCL_IB_ADDR_FAMILY=AF_INET6.",
-				Test:   "show_gids, or cat /sys/class/infiniband/DEVICE/ports/1/gid_attrs/types/*",
-				If:     []Fact{GIDLinkLocal},
-				Likely: []Fact{GIDLinkLocal},
-			},
-			{
-				Cause:  "NCCL before 2.21 takes the GID of index 0, which is not of RoCE v2 on most hosts.",
-				Remedy: "Set NCCL_IB_GID_INDEX to the index of the RoCE v2 address (often 3), or use a newer NCCL.",
-				Test:   "show_gids",
-				If:     []Fact{"release<2.21", "!set:NCCL_IB_GID_INDEX", "text:/RoCE"},
-			},
-			{
-				Cause:  "Connections lead from one rail to another, and the rails do not reach each other.",
-				Remedy: "Set NCCL_CROSS_NIC=0, and have all hosts number their devices alike (NCCL_IB_HCA with =); or connect the rails.",
-				Test:   "NCCL_CROSS_NIC=0 for one run; ib_write_bw between devices of different rails",
-				If:     []Fact{RailsCrossed}, Likely: []Fact{RailsCrossed},
-			},
-			{
-				Cause:  "A link, a switch or PFC between the two hosts drops or stops packets.",
-				Remedy: "Run check on both hosts, and look at the port, the retransmissions and the pauses of the device that the line names.",
-				Test:   "ib_write_bw -d DEVICE between the two hosts",
-				Likely: []Fact{"!" + PeerFailed},
-			},
-			{
-				Cause:  "The process or the host on the other side is gone: it failed first.",
-				Remedy: "Look at the log and the kernel messages of the peer that the line names.",
-				Test:   "the log of the peer: a failure there that is older",
-				If:     []Fact{"!" + PeerFailed},
-			},
-		},
-	},
-	{
-		ID: "completion_rnr_exceeded", Source: NCCL, Kind: Cause, Forms: completion, Codes: []int{13},
-		Cause:   "The other side had no receive buffer posted for too long (IBV_WC_RNR_RETRY_EXC_ERR): its process hangs or is stopped.",
-		Remedy:  "Look at the process on the peer: stopped, swapping, in a debugger, or without processor time.",
-		Runbook: "GpuFabricSlowReceiver.md",
-		Remote:  true,
-	},
-	{
-		ID: "completion_local_protection", Source: NCCL, Kind: Cause, Forms: completion, Codes: []int{4},
-		Cause:   "The HCA could not read or write the memory of this rank (IBV_WC_LOC_PROT_ERR): the GPU memory is no longer mapped for it. Typical with GPUDirect RDMA through a PCIe switch or an IOMMU that redirects peer-to-peer traffic (ACS), or after an Xid of the GPU.",
-		Remedy:  "Look for an Xid of the GPU first. Then run check --only=gpudirect and turn off ACS; NCCL_NET_GDR_LEVEL=LOC for a test shows whether GPUDirect RDMA is the cause.",
-		Runbook: "check-gpudirect.md",
-		Reasons: []Reason{
-			{
-				Cause:  "The GPU had an error, and its memory is no longer mapped for the HCA.",
-				Remedy: "See the Xid.",
-				Test:   "dmesg | grep -i xid",
-				If:     []Fact{"seen:xid"},
-				Likely: []Fact{"seen:xid"},
-			},
-			{
-				Cause:  "A PCIe switch or an IOMMU redirects the traffic between NIC and GPU (ACS), so that GPUDirect RDMA fails.",
-				Remedy: "Run check --only=gpudirect on the host; turn off ACS on the switches, or the IOMMU (iommu=pt).",
-				Test:   "NCCL_NET_GDR_LEVEL=LOC for one run",
-				Likely: []Fact{UsesGPUDirect},
-			},
-			{
-				Cause:  "The memory that is sent was freed or unmapped by the program while NCCL used it.",
-				Remedy: "Wait for the collective before the buffer is freed; look for registered buffers (ncclCommRegister, NCCL_LOCAL_REGISTER).",
-				Test:   "NCCL_LOCAL_REGISTER=0 for one run",
-			},
-		},
-	},
-	{
-		ID: "completion_remote_access", Source: NCCL, Kind: Cause, Forms: completion, Codes: []int{9, 10, 11},
-		Cause:   "The HCA of the other side refused the access or could not do it (IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_OP_ERR): its GPU memory cannot be reached by GPUDirect RDMA, or its process was ending.",
-		Remedy:  "Look at the log and the kernel messages of the peer; run check on it, ACS and GPUDirect RDMA first.",
-		Runbook: "check-gpudirect.md",
-		Reasons: []Reason{
-			{
-				Cause:  "A PCIe switch or an IOMMU of the other host redirects the traffic between NIC and GPU (ACS), so that GPUDirect RDMA fails there.",
-				Remedy: "Run check --only=gpudirect on the peer; turn off ACS on its switches, or the IOMMU (iommu=pt).",
-				Test:   "NCCL_NET_GDR_LEVEL=LOC for one run",
-				Likely: []Fact{UsesGPUDirect},
-			},
-			{
-				Cause:  "Ranks call collectives of different sizes or in another order, so that one writes behind the buffer of the other.",
-				Remedy: "Compare the calls of both ranks (TORCH_NCCL_DESYNC_DEBUG=1, or the flight recorder of PyTorch).",
-				Test:   "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=COLL on both ranks",
-			},
-		},
-	},
-	{
-		ID: "completion_flushed", Source: NCCL, Kind: Consequence, Forms: completion, Codes: []int{5},
-		Cause:   "The queue pair had failed already, and its other requests were flushed (IBV_WC_WR_FLUSH_ERR).",
-		Remedy:  "Look for the first completion with another status, on this rank and on its peer.",
-		Runbook: "GpuFabricQpDeath.md",
-		Reasons: []Reason{
-			{
-				Cause:  "GPUDirect RDMA fails because a PCIe switch or an IOMMU redirects the traffic between NIC and GPU (ACS). Only flushes are logged then.",
-				Remedy: "Run check --only=gpudirect on both hosts; turn off ACS on the switches between NIC and GPU, or the IOMMU (iommu=pt, amd_iommu=off).",
-				Test:   "NCCL_NET_GDR_LEVEL=LOC for one run: if it goes on, this is it",
-				If:     []Fact{OnlyFlushed, UsesGPUDirect},
-				Likely: []Fact{OnlyFlushed, UsesGPUDirect},
-			},
-			{
-				Cause:  "The peer failed first: its log has the completion with another status.",
-				Remedy: "Look at the log of the peer that the line names, for the first failure there.",
-				Test:   "explain with the logs of both hosts",
-			},
-		},
-	},
-	{
-		ID: "completion_failed", Source: NCCL, Kind: Cause,
-		Forms:   append([]Form{{Text: "Got CQE with error"}}, completion...),
-		Cause:   "An RDMA request failed with another status (enum ibv_wc_status of libibverbs).",
-		Remedy:  "Run check on both hosts, and look at the kernel messages of both.",
-		Runbook: "GpuFabricQpDeath.md",
-		Remote:  true,
-	},
 	{
 		ID: "qp_create", Source: NCCL, Kind: Cause,
 		Forms: []Form{
@@ -156,7 +14,12 @@ var verbs = []Signature{
 		Cause:   "The device could not create a queue pair or a completion queue.",
 		Remedy:  "Look at the error that the line names.",
 		Runbook: "check-node.md",
-		Reasons: []Reason{memlock, {
+		Reasons: []Reason{{
+			Cause:  "{NCCL_IB_QPS_PER_CONNECTION} is out of range, so that the size of the queue is.",
+			Remedy: "Unset NCCL_IB_QPS_PER_CONNECTION, or set 1 to 8.",
+			Test:   "unset NCCL_IB_QPS_PER_CONNECTION for one run",
+			If:     []Fact{"set:NCCL_IB_QPS_PER_CONNECTION", "errno:22"}, Likely: []Fact{"errno:22"},
+		}, memlock, {
 			Cause:  "The queue pairs of the device are used up, by other jobs or by many connections of this one.",
 			Remedy: "Compare the queue pairs in use (rdma resource) with the maximum of the device; lower NCCL_IB_QPS_PER_CONNECTION, or set NCCL_MAX_P2P_NCHANNELS.",
 			Test:   "rdma resource show",
@@ -186,10 +49,10 @@ var verbs = []Signature{
 				If:     []Fact{GIDLinkLocal}, Likely: []Fact{GIDLinkLocal},
 			},
 			{
-				Cause:  "NCCL_IB_GID_INDEX names a GID that this host does not have: the order differs between hosts, and changes with addresses.",
+				Cause:  "{NCCL_IB_GID_INDEX} names a GID that this host or container does not have or cannot use: the order differs between hosts, and changes with addresses.",
 				Remedy: "Unset NCCL_IB_GID_INDEX from 2.21 on; before, set it for each host.",
-				Test:   "show_gids on both hosts",
-				If:     []Fact{"errno:22,61,101"}, Likely: []Fact{"set:NCCL_IB_GID_INDEX", "errno:22,61"},
+				Test:   "show_gids on both hosts, in the container",
+				If:     []Fact{"errno:19,22,61,101"}, Likely: []Fact{"set:NCCL_IB_GID_INDEX", "errno:19,22,61"},
 			},
 			{
 				Cause:  "The address of the peer does not answer: a link or VLAN between the two is missing, its interface is down, or ARP is filtered.",
@@ -242,12 +105,49 @@ var verbs = []Signature{
 				If:     []Fact{"text:dmabuf"}, Likely: []Fact{"text:dmabuf", "errno:22,95,524"},
 			},
 			{
+				Cause:  "What NCCL registers is too much for the device or the driver: buffers that are too large or too many ({NCCL_BUFFSIZE}; NCCL_NCHANNELS_PER_NET_PEER, NCCL_LOCAL_REGISTER).",
+				Remedy: "Unset NCCL_BUFFSIZE and other settings of buffers and channels.",
+				Test:   "env | grep NCCL; unset NCCL_BUFFSIZE for one run",
+				If:     []Fact{"errno:12,28"}, Likely: []Fact{"set:NCCL_BUFFSIZE"},
+			},
+			{
 				Cause:  "The BAR1 of the GPU is full or too small for the memory that is registered.",
 				Remedy: "Look at BAR1 of nvidia-smi -q -d MEMORY; turn on Resizable BAR; unset NCCL_LOCAL_REGISTER.",
 				Test:   "nvidia-smi -q -d MEMORY",
 				If:     []Fact{"errno:12,14,28", UsesGPUDirect},
 			},
 		},
+	},
+	{
+		ID: "gid_query", Source: NCCL, Kind: Cause,
+		Forms: []Form{
+			{Text: "Call to ibv_query_gid failed", In: `"ibv_query_gid"`},
+		},
+		Cause:   "The GID that NCCL was told to use could not be read.",
+		Remedy:  "Unset NCCL_IB_GID_INDEX from 2.21 on; before, set an index that show_gids lists.",
+		Runbook: "check-gids.md",
+		Reasons: []Reason{
+			{
+				Cause:  "NCCL_IB_GID_INDEX is beyond the table of the device, or of an entry that is not there.",
+				Remedy: "Unset NCCL_IB_GID_INDEX from 2.21 on; before, set an index that show_gids lists.",
+				Test:   "show_gids in the container; unset NCCL_IB_GID_INDEX for one run",
+				Likely: []Fact{"set:NCCL_IB_GID_INDEX"},
+			},
+			{
+				Cause:  "The port has no address: its interface is down or not in the container.",
+				Remedy: "Bring the interface up, or give it to the container.",
+				Test:   "show_gids; ip -br addr",
+			},
+		},
+	},
+	{
+		ID: "resiliency_idle", Source: NCCL, Kind: Note, Harmless: true,
+		Forms: []Form{
+			{Text: "comm could not retreive a request found"},
+			{Text: "Resiliency is enabled on a "},
+		},
+		Cause:  "NIC failover (NCCL_IB_RESILIENCY_PORT_FAILOVER) is on where a communicator has one device only: it can replace none, and may disturb the end of the job.",
+		Remedy: "Unset NCCL_IB_RESILIENCY_PORT_FAILOVER on hosts with one device.",
 	},
 	{
 		ID: "memory_registration_missing", Source: NCCL, Kind: Cause, Forms: []Form{{Text: "NET/IB: could not find mr"}},
@@ -391,7 +291,26 @@ var verbs = []Signature{
 			{Text: "posted incorrect receive info"},
 			{Text: "message truncated : receiving"},
 		},
-		Cause:  "Two ranks of one communicator called collectives of different sizes, types or order.",
-		Remedy: "Compare the calls of the two ranks (the flight recorder of PyTorch, or NCCL_DEBUG_SUBSYS=COLL).",
+		Cause:  "The two sides of a connection expect different sizes: the ranks do not do the same.",
+		Remedy: "Compare settings, releases and calls of the two ranks.",
+		Reasons: []Reason{
+			{
+				Cause:  "The ranks run different releases of NCCL ({versions}).",
+				Remedy: "Use one release everywhere.",
+				Test:   "NCCL_DEBUG=VERSION on all hosts",
+				If:     []Fact{VersionsDiffer}, Likely: []Fact{VersionsDiffer},
+			},
+			{
+				Cause:  "NCCL_* settings or the release of NCCL differ between the two hosts (NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE, channels).",
+				Remedy: "Use the same environment, /etc/nccl.conf and image on all hosts.",
+				Test:   "env | grep NCCL, and NCCL_DEBUG=VERSION, on both hosts of the line",
+				If:     []Fact{"!" + VersionsDiffer},
+			},
+			{
+				Cause:  "The program calls collectives of different sizes, types or order on the two ranks.",
+				Remedy: "Compare the calls of the two ranks (the flight recorder of PyTorch, or NCCL_DEBUG_SUBSYS=COLL).",
+				Test:   "TORCH_DISTRIBUTED_DEBUG=DETAIL for one run",
+			},
+		},
 	},
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"slices"
+	"strings"
+)
+
+// progress takes what programs print of their progress: bars of tqdm, the tables of nccl-tests.
+func (r *reading) progress(line string) {
+	if strings.HasPrefix(line, "#") {
+		r.table(line)
+		return
+	}
+	if r.tests.began && !r.tests.measured {
+		fields := strings.Fields(line)
+		const columns = 11
+		r.tests.measured = len(fields) >= columns && strings.Trim(fields[0]+fields[1], "0123456789") == ""
+	}
+	name, bar, found := strings.Cut(line, "%|")
+	if !found {
+		return
+	}
+	at := len(strings.TrimRight(name, "0123456789"))
+	percent := name[at:]
+	name = strings.TrimRight(strings.TrimRight(name[:at], " "), ":")
+	const most = 120
+	if percent == "" || percent == "0" || percent == "100" || !strings.Contains(bar, "[") || len(name) > most {
+		return
+	}
+	r.loop = shown(strings.TrimSpace(name + " " + percent + " %"))
+}
+
+// table takes "# nThread 1 nGpus 8 ...", "#  Rank  0 Group  0 Pid 7 on gpu1 device  0 [0000:17:00] NVIDIA A100-PCIE-40GB"
+// and "# Avg bus bandwidth : 33.3".
+func (r *reading) table(line string) {
+	switch {
+	case strings.HasPrefix(line, "# nThread "):
+		r.tests = benchmark{}
+	case strings.Contains(line, " busbw "):
+		r.tests.began = true
+	case strings.HasPrefix(line, "# Avg bus bandwidth"):
+		r.tests.ended = true
+	case strings.Contains(line, " Rank ") && strings.Contains(line, " device "):
+		const most = 4096
+		if _, name, found := strings.Cut(line, "] "); found && len(r.gpus) < most && !strings.Contains(r.gpus, name) {
+			r.gpus += name + "\n"
+		}
+	}
+}
+
+// withoutGDR reports whether the names of GPUs or hosts are of those that have no GPUDirect RDMA.
+func (r *Result) withoutGDR() bool {
+	named := func(text string) bool {
+		return strings.Contains(text, "GeForce") || strings.Contains(text, "GB10") || strings.Contains(text, "TITAN")
+	}
+	return named(r.gpus) || slices.ContainsFunc(r.Hosts, func(h string) bool {
+		return strings.Contains(h, "spark") || strings.Contains(h, "gx10") // DGX Spark has a GB10
+	})
+}
+
+// stalled reports whether a test of NCCL began, and has no result.
+func (r *Result) stalled() bool { return r.tests.began && !r.tests.measured && !r.tests.ended }

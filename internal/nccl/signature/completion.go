@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signature
+
+// completion are the wordings of an RDMA request that failed; Codes distinguish the rows.
+var completion = []Form{
+	{Text: "Got completion from peer"},
+	{Text: "Got completion with error", File: "NCCL 2.4 to 2.12 src/transport/net_ib.cc"},
+}
+
+// completions are lines of RDMA requests that failed, by their status.
+var completions = []Signature{
+	{
+		ID: "completion_retry_exceeded", Source: NCCL, Kind: Cause, Forms: completion, Codes: []int{12},
+		Cause:   "The other side did not acknowledge RDMA packets (IBV_WC_RETRY_EXC_ERR): a link or a switch between the two is down or drops packets, the GID or VLAN of one side does not reach the other, the MTUs differ, PFC has stopped the path, or the process on the other side is gone.",
+		Remedy:  "Run check on both hosts, and look at the port, the retransmissions and the pauses of the device that the line names. If another rank failed earlier, that one is the cause. NCCL_IB_TIMEOUT=22 or more only helps where links recover by themselves.",
+		Runbook: "GpuFabricQpDeath.md",
+		Remote:  true,
+		Reasons: []Reason{
+			{
+				Cause:  "The process or the host on the other side is gone: it failed first.",
+				Remedy: "Look at the log and the kernel messages of the peer that the line names.",
+				Test:   "the log of the peer: a failure there that is older",
+				If:     []Fact{PeerFailed}, Likely: []Fact{PeerFailed},
+			},
+			{
+				Cause:  "The port of a device went down.",
+				Remedy: "Look at link_downed and the state of the port: cable, transceiver, switch.",
+				Test:   "the event in the log, and the messages of the kernel at that time",
+				If:     []Fact{"seen:port_error"}, Likely: []Fact{"seen:port_error"},
+			},
+			{
+				Cause:  "The GID of one side does not reach the other: the two are of different subnets, which nothing routes between.",
+				Remedy: "Give both sides addresses of networks that reach each other; with one subnet for each rail NCCL_CROSS_NIC=0.",
+				Test:   "ping -I INTERFACE between the two addresses of the line",
+				If:     []Fact{SubnetsDiffer},
+				Likely: []Fact{SubnetsDiffer},
+			},
+			{
+				Cause:  "The GID that NCCL uses is link-local or of RoCE v1, which does not cross a router.",
+				Remedy: "Unset NCCL_IB_GID_INDEX from 2.21 on, and give the interface an IPv4 address; for IPv6 networks NCCL_IB_ADDR_FAMILY=AF_INET6.",
+				Test:   "show_gids, or cat /sys/class/infiniband/DEVICE/ports/1/gid_attrs/types/*",
+				If:     []Fact{GIDLinkLocal},
+				Likely: []Fact{GIDLinkLocal},
+			},
+			{
+				Cause:  "Connections lead from one rail to another, and the rails do not reach each other.",
+				Remedy: "Set NCCL_CROSS_NIC=0, and have all hosts number their devices alike (NCCL_IB_HCA with =); or connect the rails.",
+				Test:   "NCCL_CROSS_NIC=0 for one run; ib_write_bw between devices of different rails",
+				If:     []Fact{RailsCrossed}, Likely: []Fact{RailsCrossed},
+			},
+			{
+				Cause:  "The path between the two devices drops or stops packets: a link, a switch, PFC, or MTUs that differ.",
+				Remedy: "Run check on both hosts; compare the MTU of devices, interfaces and switch, and look at the port, the retransmissions and the pauses.",
+				Test:   "ib_write_bw -d DEVICE -x GID with large messages between the two hosts; active_mtu of ibv_devinfo",
+				If:     []Fact{"!" + SubnetsDiffer},
+			},
+			{
+				Cause:  "The GID of one side does not reach the other (RoCE): another index, version or VLAN. NCCL before 2.21 takes index 0, which is not of RoCE v2 on most hosts.",
+				Remedy: "Unset NCCL_IB_GID_INDEX from 2.21 on; before, set it to the index of the RoCE v2 address of each host (often 3).",
+				Test:   "show_gids on both hosts; ib_write_bw -x GID",
+				If:     []Fact{"!" + OnlyInfiniBand, "!" + SubnetsDiffer, "!" + GIDLinkLocal},
+			},
+			{
+				Cause:  "The process, its queue pairs or the host on the other side are gone: it failed or ended first.",
+				Remedy: "Look at the log and the kernel messages of the peer that the line names.",
+				Test:   "the log of the peer: a failure or an end there that is older",
+				If:     []Fact{"!" + PeerFailed},
+			},
+			{
+				Cause:  "The port of a device went down for longer than the retries last.",
+				Remedy: "Look at link_downed and the state of both ports; NCCL_IB_TIMEOUT=22 outlasts short flaps.",
+				Test:   "dmesg and the counter link_downed of both hosts",
+				If:     []Fact{"!seen:port_error"},
+			},
+		},
+	},
+	{
+		ID: "completion_rnr_exceeded", Source: NCCL, Kind: Cause, Forms: completion, Codes: []int{13},
+		Cause:   "The other side had no receive buffer posted for too long (IBV_WC_RNR_RETRY_EXC_ERR): its process hangs or is stopped.",
+		Remedy:  "Look at the process on the peer: stopped, swapping, in a debugger, or without processor time.",
+		Runbook: "GpuFabricSlowReceiver.md",
+		Remote:  true,
+	},
+	{
+		ID: "completion_local_protection", Source: NCCL, Kind: Cause, Forms: completion, Codes: []int{4},
+		Cause:   "The HCA could not read or write the memory of this rank (IBV_WC_LOC_PROT_ERR): the GPU memory is no longer mapped for it. Typical with GPUDirect RDMA through a PCIe switch or an IOMMU that redirects peer-to-peer traffic (ACS), or after an Xid of the GPU.",
+		Remedy:  "Look for an Xid of the GPU first. Then run check --only=gpudirect and turn off ACS; NCCL_NET_GDR_LEVEL=LOC for a test shows whether GPUDirect RDMA is the cause.",
+		Runbook: "check-gpudirect.md",
+		Reasons: []Reason{
+			{
+				Cause:  "The GPU had an error, and its memory is no longer mapped for the HCA.",
+				Remedy: "See the Xid.",
+				Test:   "dmesg | grep -i xid",
+				If:     []Fact{"seen:xid"},
+				Likely: []Fact{"seen:xid"},
+			},
+			{
+				Cause:  "A PCIe switch or an IOMMU redirects the traffic between NIC and GPU (ACS), so that GPUDirect RDMA fails.",
+				Remedy: "Run check --only=gpudirect on the host; turn off ACS on the switches, or the IOMMU (iommu=pt).",
+				Test:   "NCCL_NET_GDR_LEVEL=LOC for one run",
+				Likely: []Fact{UsesGPUDirect},
+			},
+			{
+				Cause:  "The memory that is sent was freed or unmapped by the program while NCCL used it.",
+				Remedy: "Wait for the collective before the buffer is freed; look for registered buffers (ncclCommRegister, NCCL_LOCAL_REGISTER).",
+				Test:   "NCCL_LOCAL_REGISTER=0 for one run",
+			},
+		},
+	},
+	{
+		ID: "completion_remote_access", Source: NCCL, Kind: Cause, Forms: completion, Codes: []int{9, 10, 11},
+		Cause:   "The HCA of the other side refused the access or could not do it (IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_OP_ERR): its GPU memory cannot be reached by GPUDirect RDMA, or its process was ending.",
+		Remedy:  "Look at the log and the kernel messages of the peer; run check on it, ACS and GPUDirect RDMA first.",
+		Runbook: "check-gpudirect.md",
+		Reasons: []Reason{
+			{
+				Cause:  "A PCIe switch or an IOMMU of the other host redirects the traffic between NIC and GPU (ACS), so that GPUDirect RDMA fails there.",
+				Remedy: "Run check --only=gpudirect on the peer; turn off ACS on its switches, or the IOMMU (iommu=pt).",
+				Test:   "NCCL_NET_GDR_LEVEL=LOC for one run",
+				Likely: []Fact{UsesGPUDirect},
+			},
+			{
+				Cause:  "Ranks call collectives of different sizes or in another order, so that one writes behind the buffer of the other.",
+				Remedy: "Compare the calls of both ranks (TORCH_NCCL_DESYNC_DEBUG=1, or the flight recorder of PyTorch).",
+				Test:   "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=COLL on both ranks",
+			},
+		},
+	},
+	{
+		ID: "completion_flushed", Source: NCCL, Kind: Consequence, Forms: completion, Codes: []int{5},
+		Cause:   "The queue pair had failed already, and its other requests were flushed (IBV_WC_WR_FLUSH_ERR).",
+		Remedy:  "Look for the first completion with another status, on this rank and on its peer.",
+		Runbook: "GpuFabricQpDeath.md",
+		Reasons: []Reason{
+			{
+				Cause:  "GPUDirect RDMA fails because a PCIe switch or an IOMMU redirects the traffic between NIC and GPU (ACS). Only flushes are logged then.",
+				Remedy: "Run check --only=gpudirect on both hosts; turn off ACS on the switches between NIC and GPU, or the IOMMU (iommu=pt, amd_iommu=off).",
+				Test:   "NCCL_NET_GDR_LEVEL=LOC for one run: if it goes on, this is it",
+				If:     []Fact{OnlyFlushed, UsesGPUDirect},
+				Likely: []Fact{OnlyFlushed, UsesGPUDirect},
+			},
+			{
+				Cause:  "The peer failed first: its log has the completion with another status.",
+				Remedy: "Look at the log of the peer that the line names, for the first failure there.",
+				Test:   "explain with the logs of both hosts",
+			},
+		},
+	},
+	{
+		ID: "completion_failed", Source: NCCL, Kind: Cause, Forms: completion,
+		Cause:   "An RDMA request failed with another status (enum ibv_wc_status of libibverbs).",
+		Remedy:  "Run check on both hosts, and look at the kernel messages of both.",
+		Runbook: "GpuFabricQpDeath.md",
+		Remote:  true,
+	},
+	{
+		ID: "completion_unnamed", Source: NCCL, Kind: Consequence, Generic: true, Forms: []Form{{Text: "Got CQE with error"}},
+		Cause:   "An RDMA request failed; the next line of the thread has its status.",
+		Remedy:  "Look at the line Got completion from peer.",
+		Runbook: "GpuFabricQpDeath.md",
+	},
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signature
+
+const (
+	cudaErrorText = "CUDA cudaGetErrorString, as PyTorch, nccl-tests, JAX and others print it"
+	torchCUDA     = "pytorch c10/cuda"
+)
+
+// gpuErrors are errors of CUDA that programs print. They come before the lines of PyTorch's watchdog, which quotes them.
+var gpuErrors = []Signature{
+	{
+		ID: "gpu_hardware", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "uncorrectable ECC error", File: cudaErrorText},
+			{Text: "uncorrectable NVLink error", File: cudaErrorText},
+			{Text: "CUDA_ERROR_ECC_UNCORRECTABLE", File: cudaErrorText},
+			{Text: "CUDA_ERROR_NVLINK_UNCORRECTABLE", File: cudaErrorText},
+		},
+		Cause:   "The driver reports an error of the hardware that could not be corrected: memory of the GPU (ECC) or NVLink. NCCL and other ranks only follow.",
+		Remedy:  "Drain the node and reset the GPU; look at its Xids (48, 63, 64, 94, 95 for memory, 74 and 144 to 150 for NVLink), and have it replaced if it comes back.",
+		Runbook: "check-gpu.md",
+	},
+	{
+		ID: "gpu_contained", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "CUDA_ERROR_CONTAINED", File: cudaErrorText},
+			{Text: "Invalid access of peer GPU memory over nvlink", File: cudaErrorText},
+		},
+		Cause:   "An access over NVLink to the memory of another GPU failed: a fault of an NVLink or switch, or of a GPU of the domain. Other ranks only follow.",
+		Remedy:  "Look at the Xids and the NVLink counters of all hosts of the NVLink domain, and at its switches; drain those with faults.",
+		Runbook: "check-nvlink.md",
+	},
+	{
+		ID: "gpu_fabric_manager", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "system not yet initialized", File: cudaErrorText},
+			{Text: "CUDA_ERROR_SYSTEM_NOT_READY", File: cudaErrorText},
+			{Text: "cudaErrorSystemNotReady", File: cudaErrorText},
+			{Text: "Error 802", File: torchCUDA},
+		},
+		Cause:   "CUDA says that the system is not initialized (802): the fabric manager does not run, does not fit the driver, or has not ended its set-up of the NVSwitches.",
+		Remedy:  "systemctl status nvidia-fabricmanager: start it (and enable it) in the version of the driver; look at Fabric in nvidia-smi -q.",
+		Runbook: "check-nvlink.md",
+	},
+	{
+		ID: "gpu_lost", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "Unable to determine the device handle for", File: "nvidia-smi"},
+			{Text: "GPU is lost", File: "nvidia-smi, NVML"},
+			{Text: "CUDA_ERROR_DEVICE_UNAVAILABLE", File: cudaErrorText},
+		},
+		Cause:   "The driver does not reach a GPU of this host: it was lost, by PCIe, power, heat or a defect. What the program reports of CUDA follows from it.",
+		Remedy:  "Drain the node; look at dmesg for Xid 79 and AER at the port of the GPU; power-cycle, and have card or riser replaced.",
+		Runbook: "GpuFabricGpuLost.md",
+	},
+	{
+		ID: "gpu_driver_mismatch", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "CUDA driver version is insufficient", File: cudaErrorText},
+			{Text: "The NVIDIA driver on your system is too old", File: "pytorch torch/cuda"},
+			{Text: "unsupported display driver / cuda driver combination", File: cudaErrorText},
+			{Text: "forward compatibility was attempted on non supported", File: cudaErrorText},
+			{Text: "Driver/library version mismatch", File: "nvidia-smi, NVML"},
+			{Text: "CUDA_ERROR_COMPAT_NOT_SUPPORTED", File: cudaErrorText},
+		},
+		Cause:   "The driver of the GPU does not fit the CUDA of the program or its own libraries: it is too old, or was updated without a reboot.",
+		Remedy:  "Install a driver for the CUDA of the image, or use an older image; reboot after an update; remove cuda-compat from LD_LIBRARY_PATH.",
+		Runbook: "check-gpu.md",
+	},
+	{
+		ID: "gpu_build_unfit", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "no kernel image is available for execution", File: cudaErrorText},
+			{Text: "is not compatible with the current PyTorch installation", File: "pytorch torch/cuda"},
+		},
+		Cause:  "The program, or a library of it, is not built for the architecture of this GPU.",
+		Remedy: "Use a build of framework and NCCL for this GPU (CUDA 12.8 or later for Blackwell).",
+	},
+	{
+		ID: "gpu_capture", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "not permitted when stream is capturing", File: cudaErrorText},
+			{Text: "cudaErrorStreamCapture", File: cudaErrorText},
+			{Text: "operation failed due to a previous error during capture", File: cudaErrorText},
+		},
+		Cause:  "The program captures a CUDA graph while something else uses CUDA in a way that a capture forbids: the watchdog of PyTorch, which asks for earlier work of NCCL, or the program itself.",
+		Remedy: "Synchronize and let work of NCCL end before the capture; use capture_error_mode=\"thread_local\" or a newer PyTorch, or run without graphs (enforce_eager).",
+	},
+	{
+		ID: "gpu_out_of_memory", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "CUDA out of memory", File: "pytorch c10/cuda/CUDACachingAllocator.cpp"},
+			{Text: "CUDA error: out of memory", File: "pytorch c10/cuda/CUDAException.cpp"},
+			{Text: "HIP out of memory", File: "pytorch c10/cuda/CUDACachingAllocator.cpp"},
+			{Text: "RESOURCE_EXHAUSTED: Out of memory", File: "xla"},
+			{Text: "CUDA_ERROR_OUT_OF_MEMORY", File: cudaErrorText},
+		},
+		Cause:  "The program asked for more memory than the GPU has left.",
+		Remedy: "Lower the batch or the sequence, or use more GPUs; other ranks only lost this one.",
+		Sure:   true,
+	},
+	{
+		ID: "shm_exhausted", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "unable to write to file </torch_", File: "pytorch ATen/MapAllocator.cpp"},
+			{Text: "insufficient shared memory (shm)", File: "pytorch torch/csrc/DataLoader.cpp"},
+			{Text: "workers are out of shared memory", File: "pytorch torch/utils/data"},
+			{Text: "unable to allocate shared memory(shm)", File: "pytorch ATen/MapAllocator.cpp"},
+		},
+		Cause:  "/dev/shm is full or too small for the workers of the data loader. It is no failure of NCCL; other ranks only lost this one.",
+		Remedy: "Give the container more: --shm-size=16g, --ipc=host, or an emptyDir of medium Memory at /dev/shm; use fewer workers.",
+	},
+	{
+		ID: "gpu_program_error", Source: Program, Kind: Cause, Generic: true,
+		Forms: []Form{
+			{Text: "CUDA error: ", File: "pytorch c10/cuda/CUDAException.cpp"},
+			{Text: "device-side assert triggered", File: "pytorch c10/cuda/CUDAException.cpp"},
+			{Text: "Test CUDA failure", File: "nccl-tests src/common.h"},
+			{Text: "CUDA_ERROR_ILLEGAL_ADDRESS", File: cudaErrorText},
+			{Text: "CUDA_ERROR_LAUNCH_FAILED", File: cudaErrorText},
+			{Text: "HIP error: ", File: torchCUDA},
+			{Text: "Memory access fault by GPU node", File: "ROCr runtime"},
+		},
+		Cause:   "A call or a kernel of the program failed on the GPU.",
+		Remedy:  "Run the program with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; look for an Xid.",
+		Runbook: "check-gpu.md",
+		Reasons: []Reason{
+			{
+				Cause:  "A kernel of NCCL itself failed, as nccl-tests runs no others: this release has an error on these GPUs, or does not fit them.",
+				Remedy: "Use a newer NCCL (2.26 and older have errors on Blackwell), and a newer driver.",
+				Test:   "the same with a newer NCCL",
+				If:     []Fact{"text:Test CUDA failure", "text:illegal|launch failure|misaligned"},
+			},
+			{
+				Cause:  "The way from GPU to GPU (P2P over PCIe, ACS, IOMMU) does not work.",
+				Remedy: "Set NCCL_P2P_DISABLE=1, slower; turn off ACS and the IOMMU.",
+				Test:   "NCCL_P2P_DISABLE=1 for one run",
+				If:     []Fact{"text:Test CUDA failure", "text:illegal|launch failure|misaligned"},
+			},
+			{
+				Cause:  "A kernel of the program accessed memory that is not its own, or failed an assertion.",
+				Remedy: "Run the program with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.",
+				Test:   "CUDA_LAUNCH_BLOCKING=1 for one run; dmesg | grep -i xid: 13 and 31 are of the program",
+				If:     []Fact{"text:illegal|assert|misaligned|launch failure|invalid program counter|access fault", "!text:Test CUDA"}, Likely: []Fact{"!seen:xid", "text:illegal|assert|misaligned"},
+			},
+			{
+				Cause:  "The GPU, its link or the driver failed.",
+				Remedy: "Look for Xids at that time; drain the node if they are of the hardware.",
+				Test:   "dmesg | grep -i -e xid -e aer; nvidia-smi",
+				If:     []Fact{"text:launch failure|unknown error|illegal|timed out"},
+			},
+		},
+	},
+}

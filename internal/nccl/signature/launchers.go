@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signature
+
+const c10dSocket = "pytorch torch/csrc/distributed/c10d/socket.cpp"
+
+// launchers are lines of how the processes of a job are started and find each other, before NCCL begins.
+var launchers = []Signature{
+	{
+		ID: "nccl_not_built", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "Distributed package doesn't have NCCL", File: "pytorch torch/distributed/distributed_c10d.py"},
+			{Text: "PyTorch is not compiled with NCCL", File: "pytorch"},
+		},
+		Cause:  "This PyTorch is built without NCCL, as for Windows, macOS or the processor alone.",
+		Remedy: "Use the backend gloo, or a PyTorch with CUDA on Linux or WSL.",
+	},
+	{
+		ID: "name_unresolved", Source: Program, Kind: Note, Harmless: true,
+		Forms: []Form{
+			{Text: "cannot be retrieved (gai error", File: c10dSocket},
+			{Text: "Temporary failure in name resolution", File: "glibc resolv"},
+			{Text: "getaddrinfo failed", File: "python, libuv"},
+		},
+		Cause:  "The name of a host was not resolved, at least at that time or for that kind of address.",
+		Remedy: "None if the job goes on: names of pods resolve once these run.",
+	},
+	{
+		ID: "port_taken", Source: Program, Kind: Note,
+		Forms: []Form{
+			{Text: "server socket has failed to bind", File: c10dSocket},
+		},
+		Cause:  "A port of this host is taken by another process, for one kind of address at least.",
+		Remedy: "End the old process (ss -ltnp), or use another port.",
+	},
+	{
+		ID: "ipv6_missing", Source: Program, Kind: Note, Harmless: true,
+		Forms:  []Form{{Text: "errno: 97 - Address family not supported", File: c10dSocket}},
+		Cause:  "The host has no IPv6, and PyTorch uses IPv4.",
+		Remedy: "None.",
+	},
+	{
+		ID: "group_not_destroyed", Source: Program, Kind: Note, Harmless: true,
+		Forms: []Form{
+			{Text: "process group has NOT been destroyed", File: processGroupNCCL},
+			{Text: "destroy_process_group() was not called", File: processGroupNCCL},
+		},
+		Cause:  "The program ended without destroy_process_group, which is harmless most often.",
+		Remedy: "None if the job ended as it should.",
+	},
+	{
+		ID: "rendezvous_failed", Source: Program, Kind: Cause, Remote: true,
+		Forms: []Form{
+			{Text: "clients joined", File: checkC10d},
+			{Text: "The client socket has timed out after", File: c10dSocket},
+			{Text: "The client socket has failed to connect to", File: c10dSocket},
+			{Text: "The server socket has failed to listen", File: c10dSocket},
+			{Text: "Error: Address already in use", File: "pytorch, python"},
+			{Text: "Error: [Errno 98]", File: "python"},
+			{Text: "RendezvousTimeoutError", File: "pytorch torch/distributed/elastic/rendezvous"},
+			{Text: "RendezvousConnectionError", File: "pytorch torch/distributed/elastic/rendezvous"},
+			{Text: "Timed out waiting for clients", File: checkC10d},
+		},
+		Cause:  "The processes of the job did not find each other over TCP, before NCCL began.",
+		Remedy: "Check MASTER_ADDR and MASTER_PORT on all hosts, that all started, and that the port is open between them.",
+		Reasons: []Reason{
+			{
+				Cause:  "Another process of this host has the port: another job, or one of an earlier run.",
+				Remedy: "End the old process, or use another port (--master-port, --rdzv-endpoint, --standalone).",
+				Test:   "ss -ltnp on the first host",
+				If:     []Fact{"text:failed to listen|already in use", "seen:port_taken"}, Certain: []Fact{"seen:port_taken"},
+			},
+			{
+				Cause:  "Another process of this host has the port: another job, or one of an earlier run.",
+				Remedy: "End the old process, or use another port (--master-port, --rdzv-endpoint, --standalone).",
+				Test:   "ss -ltnp on the first host",
+				If:     []Fact{"errno:98", "!seen:port_taken"}, Certain: []Fact{"errno:98"},
+			},
+			{
+				Cause:  "The address is no address of a host but a netmask or the broadcast address: MASTER_ADDR, or what it is made from, is wrong.",
+				Remedy: "Set MASTER_ADDR to the address or name of the first host.",
+				Test:   "echo $MASTER_ADDR on all hosts",
+				If:     []Fact{"text:255.255.|[0.0.0.0]"}, Certain: []Fact{"text:255.255."},
+			},
+			{
+				Cause:  "The name of the first host is not resolved on this host: MASTER_ADDR, the DNS of the container, or with --standalone the own name of the host in /etc/hosts.",
+				Remedy: "Use an address as MASTER_ADDR (127.0.0.1 on one host), or make the name resolve: /etc/hosts, DNS, a headless service.",
+				Test:   "getent hosts NAME in the job",
+				If:     []Fact{"seen:name_unresolved"}, Likely: []Fact{"seen:name_unresolved"}, Certain: []Fact{NameUnknown},
+			},
+			{
+				Cause:  "Not all processes started, or not with the same number of processes and address.",
+				Remedy: "Compare the command lines of all hosts (--nnodes, --node-rank, MASTER_ADDR); look at those that did not come.",
+				Test:   "the processes of each host",
+				If:     []Fact{"text:joined|waiting for clients"}, Likely: []Fact{"text:joined"},
+			},
+			{
+				Cause:  "The process of the first host does not listen there: it is not started yet, ended, or has another port.",
+				Remedy: "Look at the log of the first host: it failed first.",
+				Test:   "ss -ltn on the first host",
+				If:     []Fact{"errno:111"}, Likely: []Fact{"errno:111"},
+			},
+			{
+				Cause:  "The address or port of the first host cannot be reached: a name that leads elsewhere, a firewall, or its process ended.",
+				Remedy: "Use the address of the network that the hosts share, and open the port.",
+				Test:   "nc -vz MASTER_ADDR MASTER_PORT from the other hosts",
+			},
+		},
+	},
+}
+
+// gloo are lines of Gloo, over which PyTorch's ranks exchange what is not on GPUs.
+var gloo = []Signature{
+	{
+		ID: "gloo_connect", Source: Gloo, Kind: Cause, Remote: true, Forms: []Form{{
+			Text: "Gloo connectFullMesh failed with",
+			File: processGroupGloo,
+		}},
+		Cause:  "Ranks could not reach each other over TCP. Typical: the name of the host leads to 127.0.1.1, or to an interface that other hosts cannot reach.",
+		Remedy: "Set GLOO_SOCKET_IFNAME to the network that the hosts share.", Runbook: "check-nccl.md",
+	},
+	{
+		ID: "gloo_timeout", Source: Gloo, Kind: Consequence,
+		Forms: []Form{
+			{Text: "ms for recv operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"},
+			{Text: "ms for send operation to complete", File: "gloo gloo/transport/tcp/unbound_buffer.cc"},
+		},
+		Cause:  "Another rank did not answer in time: it crashed, hangs, or is busy with something else, such as a checkpoint.",
+		Remedy: "Look at the log of the rank that did not arrive.",
+	},
+	{
+		ID: "gloo_closed", Source: Gloo, Kind: Consequence,
+		Forms:  []Form{{Text: "Connection closed by peer [", File: "gloo gloo/transport/tcp/pair.cc"}},
+		Cause:  "The process of another rank ended.",
+		Remedy: "Look at the log of the rank at the address that the line names.",
+	},
+}
