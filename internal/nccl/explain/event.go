@@ -218,8 +218,7 @@ func (r *reading) found(f *failure.Failure) {
 	if f.Signature.Source == signature.PyTorch {
 		r.waits(f.Message)
 	}
-	r.unnamed = r.unnamed || f.Signature.ID == "name_unresolved" &&
-		(strings.Contains(f.Message, "The IPv4") || strings.Contains(f.Message, "gai error: -3"))
+	r.unnamed = r.unnamed || unnamed(f.Message)
 	if _, release, is := strings.Cut(f.Text, ", NCCL version "); is {
 		if v, _, ok := log.ParseVersion(release); ok {
 			r.release(v)
@@ -277,6 +276,12 @@ func (r *reading) find(one Finding) {
 	if one.Host != "" && len(f.Hosts) < maxFindingHosts && !slices.Contains(f.Hosts, one.Host) {
 		f.Hosts = append(f.Hosts, one.Host)
 	}
+}
+
+// unnamed reports whether a line of c10d says that a name has neither an address of IPv4 nor of IPv6.
+func unnamed(line string) bool {
+	return strings.Contains(line, "cannot be retrieved (gai error") && (strings.Contains(line, "The IPv4") || strings.Contains(line, "gai error: -3")) ||
+		strings.Contains(line, "The client socket has failed to connect to [") && strings.Contains(line, "(errno: 22 ")
 }
 
 // rankNamed is the rank that PyTorch puts before its lines, "[rank3]:[E ..." or "[Rank 3] ...".

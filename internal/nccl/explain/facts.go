@@ -81,9 +81,8 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.RankAlone:        func(r *Result, _ *Finding) bool { return len(r.Waiting.ranks()) == 1 && len(r.absent()) == 0 },
 	signature.Busy:             func(r *Result, _ *Finding) bool { return r.loop != "" },
 	signature.WithoutGDR:       func(r *Result, _ *Finding) bool { return r.withoutGDR() },
-	signature.NameUnknown: func(r *Result, f *Finding) bool {
-		return r.unnamed || Errno(f.raw) == 22 && strings.Contains(f.raw, "failed to connect to [")
-	},
+	signature.NameUnknown:      func(r *Result, f *Finding) bool { return r.unnamed },
+	signature.NameUnresolved:   func(r *Result, f *Finding) bool { return r.unnamed || r.seen("name_unresolved", f) },
 }
 
 // relations are facts with an argument.
@@ -102,11 +101,7 @@ var relations = []struct {
 		text := strings.ToLower(f.raw)
 		return slices.ContainsFunc(strings.Split(strings.ToLower(want), "|"), func(s string) bool { return strings.Contains(text, s) })
 	}},
-	{"seen:", func(r *Result, about *Finding, id string) bool {
-		return slices.ContainsFunc(r.Findings, func(f Finding) bool {
-			return !f.after(about) && (f.Signature.ID == id || id == "xid" && strings.HasPrefix(f.Signature.ID, "xid"))
-		})
-	}},
+	{"seen:", func(r *Result, f *Finding, id string) bool { return r.seen(id, f) }},
 	{"set:", func(r *Result, _ *Finding, want string) bool {
 		name, value, valued := strings.Cut(want, "=")
 		return slices.ContainsFunc(r.Log.Settings, func(s log.Setting) bool {
@@ -129,6 +124,13 @@ var relations = []struct {
 	}},
 }
 
+// seen reports whether the log has a signature, not later than a finding.
+func (r *Result) seen(id string, about *Finding) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return !f.after(about) && (f.Signature.ID == id || id == "xid" && strings.HasPrefix(f.Signature.ID, "xid"))
+	})
+}
+
 // errors of the system that NCCL, its plugins and PyTorch name.
 var errnos = []struct {
 	text   string
@@ -141,7 +143,11 @@ var errnos = []struct {
 	{"Permission denied", 13},
 	{"Bad address", 14},
 	{"File exists", 17},
+	{"No such device or address", 6},
 	{"No such device", 19},
+	{"Too many open files in system", 23},
+	{"Broken pipe", 32},
+	{"Function not implemented", 38},
 	{"Invalid argument", 22},
 	{"Too many open files", 24},
 	{"No space left on device", 28},

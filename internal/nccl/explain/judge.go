@@ -56,6 +56,8 @@ func (r *Result) Undecided() string {
 	switch {
 	case r.Cut:
 		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)
+	case r.NCCLLines == 0 && r.Open() != nil:
+		return "no line is of NCCL, and whether the connection came later is not in the log"
 	case r.NCCLLines == 0:
 		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
 	case r.stalled():
@@ -177,6 +179,10 @@ func (r *reading) judge() {
 	}
 	if unended := slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Complete < c.Started }); unended && len(r.chosen()) > 1 {
 		r.follow(&signature.NetworksApart, "networks: "+strings.Join(r.chosen(), ", "))
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		f.Open = f.Open || f.Signature.ID == "rendezvous_retried" && r.NCCLLines == 0 && r.loop == ""
 	}
 	if r.stalled() {
 		r.follow(&signature.Stalled, "the table of results is empty").Open = true

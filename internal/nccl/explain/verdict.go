@@ -154,7 +154,7 @@ func (r *Result) findFirst() int {
 		case !before:
 		case class(first.Signature) == 0 && signature.IsArea(f.Signature) && f.Host != "" && f.process == first.process:
 			return i // the same process warned before of something unknown, and failed
-		case first.Signature.Remote && f.Signature.Leads:
+		case first.Signature.Remote && f.Signature.Leads && (f.Signature.Source == signature.NCCL || f.shortly(first)):
 			return i // an event of a device comes before the requests that fail
 		}
 	}
@@ -178,6 +178,14 @@ func (f *Finding) after(other *Finding) bool {
 	b, wrong := time.Parse(time.DateTime, other.time)
 	const near = 30 * time.Second
 	return err == nil && wrong == nil && a.Sub(b) > near
+}
+
+// shortly reports whether a failure came shortly before another, by their times.
+func (f *Finding) shortly(other *Finding) bool {
+	a, err := time.Parse(time.DateTime, f.time)
+	b, wrong := time.Parse(time.DateTime, other.time)
+	const shortly = 10 * time.Minute
+	return err == nil && wrong == nil && !a.After(b) && b.Sub(a) < shortly
 }
 
 // Kind is what a finding means beside the first failure: a generic one follows from one that is not, and from one of

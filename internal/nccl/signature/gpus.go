@@ -119,8 +119,8 @@ var gpus = []Signature{
 		Runbook: "check-nvlink.md",
 	},
 	{
-		ID: "driver_mismatch", Source: NCCL, Kind: Cause, Codes: []int{35, 803, 804}, Forms: cudaFailure,
-		Cause:   "The driver of the GPU does not fit the CUDA of the program: it is too old, was updated while in use, or the image has a forward compatibility library that this GPU does not support.",
+		ID: "driver_mismatch", Source: NCCL, Kind: Cause, Codes: []int{34, 35, 36, 803, 804}, Forms: cudaFailure,
+		Cause:   "The driver of the GPU does not fit the CUDA of the program: it is too old (or a stub library is found instead), was updated while in use, or the image has a forward compatibility library that this GPU does not support.",
 		Remedy:  "Install a driver for the CUDA of the image, or use an older image; remove /usr/local/cuda/compat from LD_LIBRARY_PATH; reboot after an update of the driver.",
 		Sure:    true,
 		Runbook: "check-gpu.md",
@@ -159,9 +159,14 @@ var gpus = []Signature{
 		},
 	},
 	{
-		ID: "gpu_image_unfit", Source: NCCL, Kind: Cause, Codes: []int{209}, Forms: cudaFailure,
-		Cause:  "This build of NCCL has no code for this GPU.",
+		ID: "gpu_image_unfit", Source: NCCL, Kind: Cause, Codes: []int{98, 209, 222}, Forms: cudaFailure,
+		Cause:  "This build of NCCL has no code for this GPU, or none that this driver can compile.",
 		Remedy: "Use a NCCL that is built for the architecture of the GPU.", Sure: true,
+	},
+	{
+		ID: "capture_failed", Source: NCCL, Kind: Cause, Codes: []int{900, 901, 902, 903, 904, 905, 906, 907, 908}, Forms: cudaFailure,
+		Cause:  "A call of CUDA is not allowed while the program captures a graph.",
+		Remedy: "Set up communicators and let work of NCCL end before the capture; use a newer framework, or run without graphs (enforce_eager).",
 	},
 	{
 		ID: "gpu_kernel_failed", Source: NCCL, Kind: Cause, Generic: true, Codes: []int{700, 702, 710, 714, 715, 716, 717, 718, 719}, Forms: cudaFailure,
@@ -323,6 +328,7 @@ var gpus = []Signature{
 		Forms: []Form{
 			{Text: "nvmlDeviceGetHandleByIndex("},
 			{Text: "nvmlDeviceGetP2PStatus("},
+			{Text: "nvmlDeviceGetHandleByPciBusId", File: "NCCL to 2.29 src/misc/nvmlwrap.cc"},
 			{Text: "nvmlDeviceGetCount"},
 			{Text: "nvmlDeviceGetCudaComputeCapability("},
 		},

@@ -16,6 +16,36 @@ var launchers = []Signature{
 		Remedy: "Use the backend gloo, or a PyTorch with CUDA on Linux or WSL.",
 	},
 	{
+		ID: "ipv6_missing", Source: Program, Kind: Note, Harmless: true,
+		Forms:  []Form{{Text: "errno: 97 - Address family not supported", File: c10dSocket}},
+		Cause:  "The host has no IPv6, and PyTorch uses IPv4.",
+		Remedy: "None.",
+	},
+	{
+		ID: "rendezvous_failed", Source: Program, Kind: Cause, Remote: true,
+		Forms: []Form{
+			{Text: "clients joined", File: checkC10d},
+			{Text: "The client socket has timed out after", File: c10dSocket},
+			{Text: "failed to connect to any network address", File: c10dSocket},
+			{Text: "The server socket has failed to listen", File: c10dSocket},
+			{Text: "Error: Address already in use", File: "pytorch, python"},
+			{Text: "Error: [Errno 98]", File: "python"},
+			{Text: "RendezvousTimeoutError", File: "pytorch torch/distributed/elastic/rendezvous"},
+			{Text: "RendezvousConnectionError", File: "pytorch torch/distributed/elastic/rendezvous"},
+			{Text: "Timed out waiting for clients", File: checkC10d},
+		},
+		Cause:   "The processes of the job did not find each other over TCP, before NCCL began.",
+		Remedy:  "Check MASTER_ADDR and MASTER_PORT on all hosts, that all started, and that the port is open between them.",
+		Reasons: rendezvousReasons,
+	},
+	{
+		ID: "rendezvous_retried", Source: Program, Kind: Note,
+		Forms:   []Form{{Text: "The client socket has failed to connect to", File: c10dSocket}},
+		Cause:   "A process did not reach the first host of the job, and tries again, as is normal while processes start.",
+		Remedy:  "If the job does not go on, look at the address that the line names.",
+		Reasons: rendezvousReasons,
+	},
+	{
 		ID: "name_unresolved", Source: Program, Kind: Note, Harmless: true,
 		Forms: []Form{
 			{Text: "cannot be retrieved (gai error", File: c10dSocket},
@@ -34,12 +64,6 @@ var launchers = []Signature{
 		Remedy: "End the old process (ss -ltnp), or use another port.",
 	},
 	{
-		ID: "ipv6_missing", Source: Program, Kind: Note, Harmless: true,
-		Forms:  []Form{{Text: "errno: 97 - Address family not supported", File: c10dSocket}},
-		Cause:  "The host has no IPv6, and PyTorch uses IPv4.",
-		Remedy: "None.",
-	},
-	{
 		ID: "group_not_destroyed", Source: Program, Kind: Note, Harmless: true,
 		Forms: []Form{
 			{Text: "process group has NOT been destroyed", File: processGroupNCCL},
@@ -48,76 +72,84 @@ var launchers = []Signature{
 		Cause:  "The program ended without destroy_process_group, which is harmless most often.",
 		Remedy: "None if the job ended as it should.",
 	},
+}
+
+// rendezvousReasons are why processes do not find each other.
+var rendezvousReasons = []Reason{
 	{
-		ID: "rendezvous_failed", Source: Program, Kind: Cause, Remote: true,
-		Forms: []Form{
-			{Text: "clients joined", File: checkC10d},
-			{Text: "The client socket has timed out after", File: c10dSocket},
-			{Text: "The client socket has failed to connect to", File: c10dSocket},
-			{Text: "The server socket has failed to listen", File: c10dSocket},
-			{Text: "Error: Address already in use", File: "pytorch, python"},
-			{Text: "Error: [Errno 98]", File: "python"},
-			{Text: "RendezvousTimeoutError", File: "pytorch torch/distributed/elastic/rendezvous"},
-			{Text: "RendezvousConnectionError", File: "pytorch torch/distributed/elastic/rendezvous"},
-			{Text: "Timed out waiting for clients", File: checkC10d},
-		},
-		Cause:  "The processes of the job did not find each other over TCP, before NCCL began.",
-		Remedy: "Check MASTER_ADDR and MASTER_PORT on all hosts, that all started, and that the port is open between them.",
-		Reasons: []Reason{
-			{
-				Cause:  "Another process of this host has the port: another job, or one of an earlier run.",
-				Remedy: "End the old process, or use another port (--master-port, --rdzv-endpoint, --standalone).",
-				Test:   "ss -ltnp on the first host",
-				If:     []Fact{"text:failed to listen|already in use", "seen:port_taken"}, Certain: []Fact{"seen:port_taken"},
-			},
-			{
-				Cause:  "Another process of this host has the port: another job, or one of an earlier run.",
-				Remedy: "End the old process, or use another port (--master-port, --rdzv-endpoint, --standalone).",
-				Test:   "ss -ltnp on the first host",
-				If:     []Fact{"errno:98", "!seen:port_taken"}, Certain: []Fact{"errno:98"},
-			},
-			{
-				Cause:  "The address is no address of a host but a netmask or the broadcast address: MASTER_ADDR, or what it is made from, is wrong.",
-				Remedy: "Set MASTER_ADDR to the address or name of the first host.",
-				Test:   "echo $MASTER_ADDR on all hosts",
-				If:     []Fact{"text:255.255.|[0.0.0.0]"}, Certain: []Fact{"text:255.255."},
-			},
-			{
-				Cause:  "The name of the first host is not resolved on this host: MASTER_ADDR, the DNS of the container, or with --standalone the own name of the host in /etc/hosts.",
-				Remedy: "Use an address as MASTER_ADDR (127.0.0.1 on one host), or make the name resolve: /etc/hosts, DNS, a headless service.",
-				Test:   "getent hosts NAME in the job",
-				If:     []Fact{"seen:name_unresolved"}, Likely: []Fact{"seen:name_unresolved"}, Certain: []Fact{NameUnknown},
-			},
-			{
-				Cause:  "Not all processes started, or not with the same number of processes and address.",
-				Remedy: "Compare the command lines of all hosts (--nnodes, --node-rank, MASTER_ADDR); look at those that did not come.",
-				Test:   "the processes of each host",
-				If:     []Fact{"text:joined|waiting for clients"}, Likely: []Fact{"text:joined"},
-			},
-			{
-				Cause:  "The process of the first host does not listen there: it is not started yet, ended, or has another port.",
-				Remedy: "Look at the log of the first host: it failed first.",
-				Test:   "ss -ltn on the first host",
-				If:     []Fact{"errno:111"}, Likely: []Fact{"errno:111"},
-			},
-			{
-				Cause:  "The address or port of the first host cannot be reached: a name that leads elsewhere, a firewall, or its process ended.",
-				Remedy: "Use the address of the network that the hosts share, and open the port.",
-				Test:   "nc -vz MASTER_ADDR MASTER_PORT from the other hosts",
-			},
-		},
+		Cause:  "Another process of this host has the port: another job, or one of an earlier run.",
+		Remedy: "End the old process, or use another port (--master-port, --rdzv-endpoint, --standalone).",
+		Test:   "ss -ltnp on the first host",
+		If:     []Fact{"text:failed to listen|already in use", "seen:port_taken"}, Certain: []Fact{"seen:port_taken"},
+	},
+	{
+		Cause:  "Another process of this host has the port: another job, or one of an earlier run.",
+		Remedy: "End the old process, or use another port (--master-port, --rdzv-endpoint, --standalone).",
+		Test:   "ss -ltnp on the first host",
+		If:     []Fact{"errno:98", "!seen:port_taken"}, Certain: []Fact{"errno:98"},
+	},
+	{
+		Cause:  "The address is no address of a host but a netmask or the broadcast address: MASTER_ADDR, or what it is made from, is wrong.",
+		Remedy: "Set MASTER_ADDR to the address or name of the first host.",
+		Test:   "echo $MASTER_ADDR on all hosts",
+		If:     []Fact{"text:255.255.|[0.0.0.0]"}, Certain: []Fact{"text:255.255."},
+	},
+	{
+		Cause:  "The name of the first host is not resolved on this host: MASTER_ADDR, the DNS of the container, or with --standalone the own name of the host in /etc/hosts.",
+		Remedy: "Use an address as MASTER_ADDR (127.0.0.1 on one host), or make the name resolve: /etc/hosts, DNS, a headless service.",
+		Test:   "getent hosts NAME in the job",
+		If:     []Fact{NameUnresolved}, Likely: []Fact{NameUnresolved}, Certain: []Fact{NameUnknown},
+	},
+	{
+		Cause:  "Not all processes started, or not with the same number of processes and address.",
+		Remedy: "Compare the command lines of all hosts (--nnodes, --node-rank, MASTER_ADDR); look at those that did not come.",
+		Test:   "the processes of each host",
+		If:     []Fact{"text:joined|waiting for clients"}, Likely: []Fact{"text:joined"},
+	},
+	{
+		Cause:  "The process of the first host does not listen there: it is not started yet, ended, or has another port.",
+		Remedy: "Look at the log of the first host: it failed first.",
+		Test:   "ss -ltn on the first host",
+		If:     []Fact{"errno:111"}, Likely: []Fact{"errno:111"},
+	},
+	{
+		Cause:  "The address or port of the first host cannot be reached: a name that leads elsewhere, a firewall, or its process ended.",
+		Remedy: "Use the address of the network that the hosts share, and open the port.",
+		Test:   "nc -vz MASTER_ADDR MASTER_PORT from the other hosts",
 	},
 }
 
 // gloo are lines of Gloo, over which PyTorch's ranks exchange what is not on GPUs.
 var gloo = []Signature{
 	{
-		ID: "gloo_connect", Source: Gloo, Kind: Cause, Remote: true, Forms: []Form{{
-			Text: "Gloo connectFullMesh failed with",
-			File: processGroupGloo,
-		}},
+		ID: "gloo_connect", Source: Gloo, Kind: Cause, Remote: true, Forms: []Form{
+			{Text: "Gloo connectFullMesh failed with", File: processGroupGloo},
+			{Text: "ifa != nullptr. Unable to", File: "gloo gloo/transport/tcp/device.cc"},
+			{Text: "Unable to find address for:", File: "gloo gloo/transport/tcp/device.cc"},
+			{Text: "] connect [", File: "gloo gloo/transport/tcp/pair.cc"},
+		},
 		Cause:  "Ranks could not reach each other over TCP. Typical: the name of the host leads to 127.0.1.1, or to an interface that other hosts cannot reach.",
 		Remedy: "Set GLOO_SOCKET_IFNAME to the network that the hosts share.", Runbook: "check-nccl.md",
+		Reasons: []Reason{
+			{
+				Cause:  "The name of a host leads to a loopback address (127.0.1.1 in /etc/hosts), which Gloo announces to others.",
+				Remedy: "Set GLOO_SOCKET_IFNAME to the interface that the hosts share, or correct /etc/hosts.",
+				Test:   "getent hosts $(hostname) on each host",
+				If:     []Fact{"text:[127.0|127.0.1.1"}, Likely: []Fact{"text:127.0"},
+			},
+			{
+				Cause:  "GLOO_SOCKET_IFNAME names an interface that this host does not have, or its own name has no address.",
+				Remedy: "Set GLOO_SOCKET_IFNAME to an interface of each host, or unset it.",
+				Test:   "ip -br addr in the job",
+				If:     []Fact{"text:ifa != nullptr|unable to find address|unable to resolve"}, Certain: []Fact{"text:unable to find address"},
+			},
+			{
+				Cause:  "Gloo chose an interface that other hosts cannot reach, a firewall is between them, or a rank ended.",
+				Remedy: "Set GLOO_SOCKET_IFNAME to the network that the hosts share, and open its ports.",
+				Test:   "nc -vz to the address of the line; the logs of the other ranks",
+				If:     []Fact{"!text:127.0|ifa != nullptr|unable to find address"}, Likely: []Fact{"!text:unable to resolve"},
+			},
+		},
 	},
 	{
 		ID: "gloo_timeout", Source: Gloo, Kind: Consequence,

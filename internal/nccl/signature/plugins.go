@@ -209,8 +209,9 @@ var plugins = []Signature{
 			{Text: "NET/UCX", File: "nccl-rdma-sharp-plugins src/ucx_plugin.c"},
 			{Text: "UCX ERROR", File: "ucx src/ucs/debug/log.c"},
 		},
-		Cause:  "UCX, over which the plugin of HPC-X moves data, failed.",
-		Remedy: "Use NCCL_PLUGIN_P2P=ib for the verbs of the plugin; look at UCX_NET_DEVICES and UCX_TLS.",
+		Cause:   "UCX, over which the plugin of HPC-X moves data, failed.",
+		Remedy:  "Use NCCL_PLUGIN_P2P=ib for the verbs of the plugin; look at UCX_NET_DEVICES and UCX_TLS.",
+		Reasons: ucxReasons,
 	},
 	{
 		ID: "sharp_unavailable", Source: Plugin, Kind: Note, Harmless: true,
@@ -266,5 +267,30 @@ var plugins = []Signature{
 		},
 		Cause:  "A call of HIP failed. Many are consequences: a GPU in error, a kernel of the job that crashed, or no memory left.",
 		Remedy: "Look for amdgpu in the messages of the kernel; HSA_NO_SCRATCH_RECLAIM=1 and iommu=pt are AMD's advice for RCCL.",
+		Reasons: []Reason{
+			{
+				Cause:  "The GPU has no memory left.",
+				Remedy: "Lower the batch or the share of memory of the program; end other processes on the GPU (rocm-smi).",
+				Test:   "rocm-smi --showmeminfo vram while the job starts",
+				If:     []Fact{"text:out of memory"}, Likely: []Fact{"text:out of memory"},
+			},
+			{
+				Cause:  "The process does not see the GPU: HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES, the container (/dev/kfd, /dev/dri), or the binding of Slurm.",
+				Remedy: "Let each process see all GPUs of the host, and choose by the local rank.",
+				Test:   "rocminfo in the job; env | grep VISIBLE",
+				If:     []Fact{"text:invalid device ordinal|no ROCm-capable"}, Likely: []Fact{"text:invalid device ordinal|no ROCm-capable"},
+			},
+			{
+				Cause:  "This build has no code for the GPU.",
+				Remedy: "Use a build of RCCL and framework for this gfx architecture.",
+				Test:   "rocminfo | grep gfx",
+				If:     []Fact{"text:invalid device function|no kernel image|shared object initialization"}, Likely: []Fact{"text:invalid device function|no kernel image"},
+			},
+			{
+				Cause:  "A call of HIP failed, and the line does not say which.",
+				Remedy: "Look for amdgpu in the messages of the kernel, and at the first failure of the other ranks.",
+				Test:   "dmesg | grep -i amdgpu; AMD_LOG_LEVEL=1 for one run",
+			},
+		},
 	},
 }

@@ -83,7 +83,6 @@ var pytorch = []Signature{
 			{Text: "Exception (either an error or timeout) detected by watchdog", File: processGroupNCCL},
 			{Text: "raised the following async exception", File: processGroupNCCL},
 			{Text: "watchdog thread terminated with exception", File: processGroupNCCL},
-			{Text: "Heartbeat monitor timed out", File: processGroupNCCL},
 			{Text: "some NCCL operations have failed or timed out", File: processGroupNCCL},
 			{Text: "Observed flight recorder dump signal from another rank", File: processGroupNCCL},
 		},
@@ -137,6 +136,8 @@ var program = []Signature{
 			{Text: "unhandled system error, NCCL version", File: getErrorString},
 			{Text: "unhandled cuda error, NCCL version", File: getErrorString},
 			{Text: "internal error, NCCL", File: getErrorString},
+			{Text: "'unhandled system error", File: getErrorString},
+			{Text: "'unhandled cuda error", File: getErrorString},
 			{Text: "NCCL failure ", File: "nccl-tests src/common.h"},
 			{Text: "NCCL operation ", File: "xla, tensorflow, ray"},
 			{Text: "NCCL: unhandled ", File: "tensorflow core/nccl"},
@@ -184,6 +185,7 @@ var program = []Signature{
 	{
 		ID: "job_ended", Source: Program, Kind: Cause,
 		Forms: []Form{
+			{Text: "error: Node failure on", File: "Slurm src/srun"},
 			{Text: "DUE TO TIME LIMIT", File: "Slurm src/slurmd"},
 			{Text: "DUE TO NODE FAILURE", File: "Slurm src/slurmd"},
 			{Text: "DUE TO PREEMPTION", File: "Slurm src/slurmd"},
@@ -199,6 +201,7 @@ var program = []Signature{
 			{Text: "exitcode: -9", File: signals},
 			{Text: "exitcode  : -9", File: signals},
 			{Text: "killed by signal 9", File: signals},
+			{Text: ": Killed", File: signals},
 		},
 		Cause:  "A process of the job was killed from outside: by the kernel for want of memory, by the scheduler, or by its launcher after another rank failed.",
 		Remedy: "Look at the messages of the kernel for oom-kill, and at the scheduler.",
@@ -308,6 +311,8 @@ var program = []Signature{
 		Forms: []Form{
 			{Text: "failed to recv, got 0 bytes", File: checkC10d},
 			{Text: "Broken pipe", File: checkC10d},
+			{Text: "RuntimeError: Socket Timeout", File: checkC10d},
+			{Text: "RuntimeError: Connection reset by peer", File: checkC10d},
 			{Text: "ChildFailedError", File: "pytorch torch/distributed/elastic/multiprocessing"},
 			{Text: "Fatal Python error: Aborted", File: signals},
 			{Text: "stopped sending heartbeats", File: "xla distributed runtime, coordination service"},

@@ -44,3 +44,25 @@ var nvlsReasons = []Reason{
 		Test:   "NCCL_NVLS_ENABLE=0 for one run",
 	},
 }
+
+// ucxReasons are why UCX fails.
+var ucxReasons = []Reason{
+	{
+		Cause:  "The other side did not acknowledge packets: the path (a link, PFC, MTU), the GID, or its process is gone.",
+		Remedy: "Look at the log of the peer first; compare GIDs and MTUs; set UCX_NET_DEVICES and UCX_IB_GID_INDEX.",
+		Test:   "ib_write_bw between the two hosts; show_gids; the log of the peer",
+		If:     []Fact{"text:retry count|Endpoint timeout"}, Likely: []Fact{"text:retry count"},
+	},
+	{
+		Cause:  "UCX found no way between the two processes: UCX_TLS or UCX_NET_DEVICES leave none, or a device or /dev/shm is not in the container.",
+		Remedy: "Unset UCX_TLS and UCX_NET_DEVICES; give the container /dev/infiniband, IPC and shared memory.",
+		Test:   "ucx_info -d in the container",
+		If:     []Fact{"text:no active messages|unreachable|not available|no usable"}, Likely: []Fact{"text:no active messages|unreachable|not available|no usable"},
+	},
+	{
+		Cause:  "UCX, over which programs or the plugin of HPC-X move data, failed.",
+		Remedy: "Use NCCL_PLUGIN_P2P=ib for the verbs of the plugin; look at UCX_NET_DEVICES and UCX_TLS.",
+		Test:   "UCX_LOG_LEVEL=info for one run",
+		If:     []Fact{"!text:retry count|no active messages|unreachable|not available|no usable"},
+	},
+}

@@ -290,39 +290,3 @@ var setups = []Signature{
 
 // nccl are lines of NCCL, in the order in which they are tried.
 func nccl() []Signature { return slices.Concat(completions, verbs, sockets, gpus, setups) }
-
-// areas are what warnings without a row of their own are about, by the file of the source. The last row has the others.
-var areas = []Signature{
-	area("verbs_call_failed", "in calls of InfiniBand and RoCE", "Run check on the host, and look at the error that the line names.", "misc/ibvwrap.cc", "include/ibvwrap.h", "misc/mlx5dv", "transport/net_ib"),
-	area("socket_call_failed", "in connections over TCP", "Look at the address that the line names, and at the log of the rank there.", "misc/socket.cc", "os/linux.cc", "transport/net_socket.cc", "bootstrap.cc"),
-	area("gpu_sharing_failed", "while GPUs of a host shared memory", "Look for Xids and at containers that share the host; NCCL_P2P_DISABLE=1 and NCCL_CUMEM_ENABLE=0 are tests.", "transport/p2p.cc", "misc/ipcsocket.cc", "misc/cudawrap.cc", "mnnvl.cc"),
-	area("host_memory_failed", "with memory that the ranks of a host share", "Look at df /dev/shm and at the limits of the container.", "transport/shm.cc", "misc/shmutils.cc"),
-	area("topology_failed", "in the topology of the host", "Unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, and mount /sys without hiding devices.", "graph/"),
-	area("program_call_failed", "in calls of the program", "Look at what the program calls: order, arguments, release of the framework.", "enqueue.cc", "misc/argcheck.cc", "group.cc", "dev_runtime", "rma/", "gin/", "ce_coll.cc", "register", "scheduler/", "mem_manager.cc", "allocator.cc"),
-	area("warning_unknown", "of something that is not known here", "Look the text up in the issues of NCCL or of the plugin that printed it."),
-}
-
-func area(id, about, remedy string, files ...string) Signature {
-	return Signature{
-		ID: id, Source: NCCL, Kind: Cause, Files: files,
-		Cause: "NCCL or its plugin warned " + about + ", and the call failed.", Remedy: remedy,
-	}
-}
-
-// IsArea reports whether a signature is of warnings without a row.
-func IsArea(s *Signature) bool {
-	return slices.ContainsFunc(areas, func(a Signature) bool { return a.ID == s.ID })
-}
-
-// Area is what a warning without a row is about, if it made a call fail.
-func Area(file, message string) *Signature {
-	if Writer(file, message) != "" {
-		return &areas[len(areas)-1]
-	}
-	for i := range areas {
-		if areas[i].in(file) {
-			return &areas[i]
-		}
-	}
-	return &areas[len(areas)-1]
-}

@@ -129,6 +129,7 @@ const (
 	AllRanksWait     Fact = "all ranks wait"    // in one collective
 	SizeSaid         Fact = "number of ranks"   // of the job
 	RankAlone        Fact = "one rank waits"
+	NameUnresolved   Fact = "a name is not resolved"
 	NameUnknown      Fact = "name is unknown"            // neither an address of IPv4 nor of IPv6
 	Busy             Fact = "a loop goes on"             // the log ends in a progress bar
 	WithoutGDR       Fact = "GPU without GPUDirect RDMA" // by its name: GeForce, GB10
@@ -185,7 +186,7 @@ var (
 	warnings = sync.OnceValue(func() []Signature { return slices.Concat(plugins, nccl()) })
 	matchers = sync.OnceValue(func() map[Source]*matcher {
 		return map[Source]*matcher{
-			NCCL: newMatcher(warnings()), PyTorch: newMatcher(pytorch), Program: newMatcher(slices.Concat(gpuErrors, program, launchers)),
+			NCCL: newMatcher(warnings()), PyTorch: newMatcher(pytorch), Program: newMatcher(slices.Concat(surroundings, gpuErrors, program, launchers)),
 			Gloo: newMatcher(gloo), Kernel: newMatcher(kernel),
 		}
 	})
@@ -194,7 +195,7 @@ var (
 		return newMatcher(slices.DeleteFunc(slices.Clone(warnings()), silent))
 	})
 	others = sync.OnceValue(func() *matcher {
-		return newMatcher(slices.Concat(gpuErrors, pytorch, program, launchers, gloo, kernel, []Signature{Exception}))
+		return newMatcher(slices.Concat(surroundings, gpuErrors, pytorch, program, launchers, gloo, kernel, []Signature{Exception}))
 	})
 )
 
@@ -300,7 +301,10 @@ var cudaErrors = map[string]int{
 	"invalid argument": 1, "out of memory": 2, "initialization error": 3, "driver shutting down": 4,
 	"CUDA driver version is insufficient for CUDA runtime version": 35, "all CUDA-capable devices are busy or unavailable": 46,
 	"no CUDA-capable device is detected": 100, "invalid device ordinal": 101, "mapping of buffer object failed": 205,
-	"no kernel image is available for execution on the device": 209, "uncorrectable ECC error encountered": 214,
+	"no kernel image is available for execution on the device": 209, "invalid device function": 98,
+	"the provided PTX was compiled with an unsupported toolchain.": 222, "CUDA driver is a stub library": 34,
+	"API call is not supported in the installed CUDA driver": 36,
+	"operation not permitted when stream is capturing":       900, "operation failed due to a previous error during capture": 901, "uncorrectable ECC error encountered": 214,
 	"peer access is not supported between these two devices": 217, "OS call failed or operation not supported on this OS": 304,
 	"invalid resource handle": 400, "an illegal memory access was encountered": 700,
 	"the launch timed out and was terminated": 702,
@@ -329,8 +333,8 @@ func Peer(message string) string {
 		"from peer ", "remote peer ", "connect to ", "Connect to ", "PollConnect to ", "recv from ", "send to ",
 	} {
 		if _, rest, found := strings.Cut(message, before); found {
-			peer, _, _ := strings.Cut(rest, " ")
-			return strings.TrimRight(peer, ",:")
+			peer, _, _ := strings.Cut(strings.TrimPrefix(rest, "any network address of "), " ")
+			return strings.Trim(peer, "(,:.")
 		}
 	}
 	return ""
@@ -338,5 +342,5 @@ func Peer(message string) string {
 
 // All returns all signatures, in the order of the document.
 func All() []Signature {
-	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, launchers, []Signature{Exception}, gloo, kernel)
+	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, surroundings, launchers, []Signature{Exception}, gloo, kernel)
 }

@@ -75,6 +75,15 @@ var sockets = []Signature{
 		Sure:    true,
 	},
 	{
+		ID: "comm_id_wrong", Source: NCCL, Kind: Cause,
+		Forms: []Form{
+			{Text: "Invalid NCCL_COMM_ID"},
+			{Text: "error encountered when getting address info"},
+		},
+		Cause:  "NCCL_COMM_ID is not an address and port, or its name does not resolve.",
+		Remedy: "Unset NCCL_COMM_ID where a framework makes it; else set address:port of the host of rank 0.",
+	},
+	{
 		ID: "bootstrap_connect", Source: NCCL, Kind: Cause, Remote: true,
 		Forms: []Form{
 			{Text: "socketStartConnect: exceeded retries"},
@@ -240,6 +249,8 @@ var sockets = []Signature{
 		ID: "socket_failed", Source: NCCL, Kind: Consequence,
 		Forms: []Form{
 			{Text: "socketProgressOpt: Call to"},
+			{Text: "Call to recv ", File: "NCCL 2.4 to 2.17 src/include/socket.h"},
+			{Text: "Call to send ", File: "NCCL 2.4 to 2.17 src/include/socket.h"},
 			{Text: "ncclOsSocketProgressOpt: Call to"},
 			{Text: "NET/Socket : socket progress error"},
 		},

@@ -167,6 +167,8 @@ var verbs = []Signature{
 		Forms: []Form{
 			{Text: "async fatal event"},
 			{Text: "Got async error event"},
+			{Text: "local catastrophic error", File: "rdma-core ibv_event_type_str"},
+			{Text: "local work queue catastrophic error", File: "rdma-core ibv_event_type_str"},
 			{Text: "communicator encountered a fatal error"},
 		},
 		Cause:   "The device reported a fatal event for a queue pair, a completion queue or itself.",
@@ -174,17 +176,18 @@ var verbs = []Signature{
 		Runbook: "GpuFabricQpDeath.md",
 	},
 	{
+		ID: "gid_changed", Source: NCCL, Kind: Note, Leads: true,
+		Forms:   []Form{{Text: "GID table changed"}, {Text: "GID table change", File: "rdma-core ibv_event_type_str"}},
+		Cause:   "An address of the interface was removed or added while the job ran. Connections that use the GID fail.",
+		Remedy:  "Find what configures the interface: DHCP, NetworkManager, or a restart of the network.",
+		Runbook: "GpuFabricGidChanged.md",
+	},
+	{
 		ID: "async_event", Source: NCCL, Kind: Note,
 		Forms:   []Form{{Text: "Got async event"}, {Text: "Got non-fatal async event"}},
 		Cause:   "The device reported an event: a port that went down or came back (port error, port active), or a change of its addresses. A job survives a link that is back before its timeout.",
 		Remedy:  "Look at link_downed and the state of the port that the line names.",
 		Runbook: "GpuFabricLinkFlapping.md",
-	},
-	{
-		ID: "gid_changed", Source: NCCL, Kind: Note, Forms: []Form{{Text: "GID table changed"}},
-		Cause:   "An address of the interface was removed or added while the job ran. Connections that use the GID fail.",
-		Remedy:  "Find what configures the interface: DHCP, NetworkManager, or a restart of the network.",
-		Runbook: "GpuFabricGidChanged.md",
 	},
 	{
 		ID: "nic_failed", Source: NCCL, Kind: Cause, Info: true,

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signature
+
+const strerror = "glibc strerror, as Python and PyTorch print it"
+
+// surroundings are lines of programs about what is around them: GPUs, libraries, limits, other processes.
+var surroundings = []Signature{
+	{
+		ID: "gpu_none", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "only supported with GPUs, no GPUs found", File: processGroupNCCL},
+			{Text: "No CUDA GPUs are available", File: torchCUDA},
+			{Text: "Found no NVIDIA driver on your system", File: "pytorch torch/cuda"},
+			{Text: "no CUDA-capable device is detected", File: cudaErrorText},
+			{Text: "No HIP GPUs are available", File: torchCUDA},
+		},
+		Cause:   "The process sees no GPU: its container or task was given none, CUDA_VISIBLE_DEVICES is empty or wrong, or the driver failed.",
+		Remedy:  "Start the container with the NVIDIA runtime and GPUs (--gpus all, nvidia.com/gpu); ask Slurm for them; look at nvidia-smi -L and CUDA_VISIBLE_DEVICES in the job.",
+		Runbook: "check-gpu.md",
+	},
+	{
+		ID: "gpu_ordinal", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "CUDA error: invalid device ordinal", File: cudaErrorText},
+			{Text: "HIP error: invalid device ordinal", File: cudaErrorText},
+			{Text: "device >= 0 && device < num_gpus", File: torchCUDA},
+		},
+		Cause:  "A rank chose a GPU that its process does not see: more processes than GPUs on the host, or the local rank and CUDA_VISIBLE_DEVICES (--gpus-per-task) do not fit.",
+		Remedy: "Start as many processes as GPUs are visible (--nproc-per-node), and choose the GPU by LOCAL_RANK among those of CUDA_VISIBLE_DEVICES.",
+	},
+	{
+		ID: "gpu_busy", Source: Program, Kind: Cause,
+		Forms:  []Form{{Text: "CUDA-capable devices are busy or unavailable", File: cudaErrorText}},
+		Cause:  "The GPU cannot be used: another process has it alone (Exclusive_Process), an old process holds it, or it needs a reset.",
+		Remedy: "End old processes (nvidia-smi, fuser /dev/nvidia*), set nvidia-smi -c DEFAULT; look for Xids, and reset the GPU.",
+	},
+	{
+		ID: "files_exhausted", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "[Errno 24] Too many open files", File: strerror},
+			{Text: "received 0 items of ancdata", File: "pytorch torch.multiprocessing"},
+			{Text: "Error: Too many open files", File: strerror},
+		},
+		Cause:  "The limit of open files of the process is reached.",
+		Remedy: "Raise ulimit -n to 65536 or more in the job, also in the unit of the scheduler or container runtime; torch.multiprocessing.set_sharing_strategy(\"file_system\").",
+	},
+	{
+		ID: "threads_exhausted", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "can't start new thread", File: "python"},
+			{Text: "pthread_create failed", File: "OpenBLAS, glibc"},
+			{Text: "fork: Resource temporarily unavailable", File: "bash"},
+			{Text: "fork: retry: Resource temporarily unavailable", File: "bash"},
+		},
+		Cause:  "The limit of processes and threads is reached.",
+		Remedy: "Raise ulimit -u, and pids.max of the control group (--pids-limit); set OMP_NUM_THREADS.",
+	},
+	{
+		ID: "environment_missing", Source: Program, Kind: Cause, Sure: true,
+		Forms:  []Form{{Text: "rendezvous: environment variable", File: "pytorch torch/distributed/rendezvous.py"}},
+		Cause:  "The program was started without the variables that tell it of the job (MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE).",
+		Remedy: "Start it with torchrun, or set them from those of the scheduler.",
+	},
+	{
+		ID: "libc_too_old", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "version `GLIBC_", File: "glibc elf/dl-version.c"},
+			{Text: "version `GLIBCXX_", File: "glibc elf/dl-version.c"},
+			{Text: "version `CXXABI_", File: "glibc elf/dl-version.c"},
+		},
+		Cause:  "A library was built for a newer C or C++ library than the image has, as where one of the host is mounted into a container.",
+		Remedy: "Use an image with a newer base, or a library that is built for this one; unset LD_LIBRARY_PATH and LD_PRELOAD to libraries of the host.",
+	},
+	{
+		ID: "library_missing", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "ImportError: lib", File: "python"},
+			{Text: "OSError: lib", File: "python"},
+			{Text: "error while loading shared libraries", File: "glibc elf/dl-load.c"},
+		},
+		Cause:  "A library that the program needs is not in the image, or not in LD_LIBRARY_PATH.",
+		Remedy: "Install the package that has it, of the same release of CUDA, or correct LD_LIBRARY_PATH (ldd, ldconfig -p).",
+	},
+	{
+		ID: "ucx_error", Source: Program, Kind: Cause, Remote: true,
+		Forms: []Form{
+			{Text: "UCX  ERROR", File: "ucx src/ucs/debug/log.c"},
+			{Text: "UCX ERROR", File: "ucx src/ucs/debug/log.c"},
+		},
+		Cause:   "UCX, over which programs or the plugin of HPC-X move data, failed.",
+		Remedy:  "Look at UCX_NET_DEVICES and UCX_TLS, and at the other side.",
+		Reasons: ucxReasons,
+	},
+	{
+		ID: "link_down", Source: Program, Kind: Note, Leads: true,
+		Forms: []Form{
+			{Text: ": Link down", File: "linux drivers/net/ethernet/mellanox/mlx5, kernel log"},
+			{Text: "NIC Link is Down", File: "linux drivers/net/ethernet, kernel log"},
+		},
+		Cause:   "The link of a network device went down.",
+		Remedy:  "Look at link_downed and the state of the port that the line names: cable, transceiver, switch.",
+		Runbook: "GpuFabricLinkFlapping.md",
+	},
+	{
+		ID: "store_timeout", Source: Program, Kind: Consequence,
+		Forms: []Form{
+			{Text: "wait timeout after", File: checkC10d},
+			{Text: "but store->get(", File: processGroupNCCL},
+			{Text: "GetKeyValue() timed out", File: "xla distributed runtime"},
+			{Text: "RendezvousClosedError", File: "pytorch torch/distributed/elastic/rendezvous"},
+		},
+		Cause:  "A rank waited for what another one (mostly rank 0) should have written to the store of the job: that one failed, has not come so far, or takes another way.",
+		Remedy: "Look at the log of rank 0 and of the ranks that are missing, for the first failure there; raise the timeout if they are only slow.",
+	},
+	{
+		ID: "barrier_missed", Source: Program, Kind: Consequence,
+		Forms: []Form{
+			{Text: "failed to pass monitoredBarrier", File: processGroupGloo},
+			{Text: "Stalled ranks:", File: "horovod common/stall_inspector.cc"},
+			{Text: "submitted to be reduced, gathered or broadcasted by subset of ranks", File: "horovod common/stall_inspector.cc"},
+			{Text: "Missing ranks:", File: "horovod common/stall_inspector.cc"},
+		},
+		Cause:  "The ranks that the line names did not come to a barrier or collective that the others wait in: they are busy, hang, crashed, or took another way.",
+		Remedy: "Look at the logs and stacks (py-spy dump) of these ranks and their hosts.",
+	},
+	{
+		ID: "watchdog_stuck", Source: Program, Kind: Consequence,
+		Forms: []Form{
+			{Text: "watchdog got stuck for", File: processGroupNCCL},
+			{Text: "Heartbeat monitor timed out", File: processGroupNCCL},
+			{Text: "due to ProcessGroupNCCL watchdog hang", File: processGroupNCCL},
+		},
+		Cause:  "PyTorch's watchdog of NCCL made no progress: a call of CUDA or NCCL blocks (a hang on the GPU or in the network, the end of a communicator), or a thread holds Python's lock (GIL) in one.",
+		Remedy: "Look at stacks of the process (py-spy dump --native, gdb) and at the other ranks; TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC is larger for slow calls.",
+	},
+}
