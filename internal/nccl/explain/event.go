@@ -33,17 +33,18 @@ func (r *reading) line(line []byte, long bool) {
 		return
 	}
 	text := string(line)
-	if stamp := log.Stamp(text); stamp != "" {
-		r.stamp = stamp
+	if c := text[0]; c == '[' || c >= '0' && c <= '9' {
+		r.stamp = cmp.Or(log.Stamp(text), r.stamp)
 	}
-	r.progress(text)
 	e, f, failed := r.lines.Add(text)
 	switch e.Level {
 	case log.Info, log.Warn, log.Version:
 		r.NCCLLines++
 		r.process(e.Entry)
 		r.informed(e)
-	case log.Plain, log.LastError:
+	case log.Plain:
+		r.progress(text)
+	case log.LastError:
 	}
 	if failed {
 		if f.Time == "" {

@@ -65,7 +65,7 @@ type Result struct {
 	Waiting  Waiting   // ranks that PyTorch's watchdog says to wait in collectives
 
 	networks  map[string]string // of hosts
-	loop      string            // the progress bar that the log ends in
+	loop      string            // the progress bar that the log ends in, up to its percentage
 	tests     benchmark         // of nccl-tests
 	gpus      string            // names of GPUs, as nccl-tests lists them
 	unnamed   bool              // a name has neither an address of IPv4 nor of IPv6

@@ -22,14 +22,23 @@ func (r *reading) progress(line string) {
 	if !found {
 		return
 	}
-	at := len(strings.TrimRight(name, "0123456789"))
+	at := len(name)
+	for at > 0 && name[at-1] >= '0' && name[at-1] <= '9' {
+		at--
+	}
 	percent := name[at:]
-	name = strings.TrimRight(strings.TrimRight(name[:at], " "), ":")
 	const most = 120
-	if percent == "" || percent == "0" || percent == "100" || !strings.Contains(bar, "[") || len(name) > most {
+	if percent == "" || percent == "0" || percent == "100" || strings.IndexByte(bar, '[') < 0 || len(name) > most {
 		return
 	}
-	r.loop = shown(strings.TrimSpace(name + " " + percent + " %"))
+	r.loop = name
+}
+
+// busy names the loop whose progress bar the log ends in, "Running tokenizer 9 %".
+func (r *Result) busy() string {
+	name := strings.TrimRight(r.loop, "0123456789")
+	percent := r.loop[len(name):]
+	return shown(strings.TrimSpace(strings.TrimRight(name, " :") + " " + percent + " %"))
 }
 
 // table takes "# nThread 1 nGpus 8 ...", "#  Rank  0 Group  0 Pid 7 on gpu1 device  0 [0000:17:00] NVIDIA A100-PCIE-40GB"

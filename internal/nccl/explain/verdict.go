@@ -92,7 +92,7 @@ func (r *Result) shows(name string) string {
 		who := ranksNamed(r.absent())
 		return strings.ToUpper(who[:1]) + who[1:]
 	case "busy":
-		return r.loop
+		return r.busy()
 	}
 	for _, s := range r.Log.Settings {
 		if s.Name == name {

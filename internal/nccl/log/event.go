@@ -44,13 +44,10 @@ func (r *Events) Add(line string) Event {
 	if strings.HasPrefix(line, "RCCL version") {
 		r.RCCL = true
 	}
-	for _, q := range quotes {
-		if _, rest, found := strings.Cut(line, q.before); found && strings.Contains(line, q.with) {
+	if strings.Contains(line, "NCCL") {
+		if warning := quoted(line); warning != "" {
 			o := Strip(line)
-			end := strings.LastIndexByte(rest, '\'')
-			if rest = strings.TrimSpace(rest[:max(end, 0)]); rest != "" {
-				return o.quote(rest)
-			}
+			return o.quote(warning)
 		}
 	}
 	_, rest, announces := strings.Cut(line, lastError)
@@ -88,6 +85,16 @@ const lastError = "Last error:"
 var quotes = []struct{ before, with string }{
 	{"log entry (may be unrelated) '", "NCCL"},
 	{"(run with NCCL_DEBUG=INFO for details) / ", "Test NCCL failure"},
+}
+
+// quoted is the warning that a line quotes; empty: it quotes none.
+func quoted(line string) string {
+	for _, q := range quotes {
+		if _, rest, found := strings.Cut(line, q.before); found && strings.Contains(line, q.with) {
+			return strings.TrimSpace(rest[:max(strings.LastIndexByte(rest, '\''), 0)])
+		}
+	}
+	return ""
 }
 
 // quote is a warning that another program repeats.

@@ -94,7 +94,6 @@ var gpuErrors = []Signature{
 			{Text: "CUDA error: out of memory", File: "pytorch c10/cuda/CUDAException.cpp"},
 			{Text: "HIP out of memory", File: "pytorch c10/cuda/CUDACachingAllocator.cpp"},
 			{Text: "RESOURCE_EXHAUSTED: Out of memory", File: "xla"},
-			{Text: "CUDA_ERROR_OUT_OF_MEMORY", File: cudaErrorText},
 		},
 		Cause:  "The program asked for more memory than the GPU has left.",
 		Remedy: "Lower the batch or the sequence, or use more GPUs; other ranks only lost this one.",

@@ -12,7 +12,6 @@ var surroundings = []Signature{
 			{Text: "only supported with GPUs, no GPUs found", File: processGroupNCCL},
 			{Text: "No CUDA GPUs are available", File: torchCUDA},
 			{Text: "Found no NVIDIA driver on your system", File: "pytorch torch/cuda"},
-			{Text: "no CUDA-capable device is detected", File: cudaErrorText},
 			{Text: "No HIP GPUs are available", File: torchCUDA},
 		},
 		Cause:   "The process sees no GPU: its container or task was given none, CUDA_VISIBLE_DEVICES is empty or wrong, or the driver failed.",
