@@ -281,8 +281,10 @@ func (r *reading) find(one Finding) {
 
 // unnamed reports whether a line of c10d says that a name has neither an address of IPv4 nor of IPv6.
 func unnamed(line string) bool {
-	return strings.Contains(line, "cannot be retrieved (gai error") && (strings.Contains(line, "The IPv4") || strings.Contains(line, "gai error: -3")) ||
-		strings.Contains(line, "The client socket has failed to connect to [") && strings.Contains(line, "(errno: 22 ")
+	if strings.Contains(line, "cannot be retrieved (gai error") {
+		return strings.Contains(line, "The IPv4") || strings.Contains(line, "gai error: -3")
+	}
+	return strings.Contains(line, "The client socket has failed to connect to [") && strings.Contains(line, "(errno: 22 ")
 }
 
 // rankNamed is the rank that PyTorch puts before its lines, "[rank3]:[E ..." or "[Rank 3] ...".

@@ -157,7 +157,7 @@ type reading struct {
 }
 
 // benchmark is how far nccl-tests came.
-type benchmark struct{ began, measured, ended bool }
+type benchmark struct{ began, measured, ended, wrong bool }
 
 func newReading() *reading {
 	r := &reading{

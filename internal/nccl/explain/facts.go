@@ -78,7 +78,7 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.RanksMissing:     func(r *Result, _ *Finding) bool { return len(r.absent()) > 0 },
 	signature.SizeSaid:         func(r *Result, _ *Finding) bool { _, said := r.size(); return said },
 	signature.AllRanksWait:     func(r *Result, _ *Finding) bool { return r.allWait() },
-	signature.RankAlone:        func(r *Result, _ *Finding) bool { return len(r.Waiting.ranks()) == 1 && len(r.absent()) == 0 },
+	signature.RankAlone:        func(r *Result, _ *Finding) bool { return r.rankAlone() },
 	signature.Busy:             func(r *Result, _ *Finding) bool { return r.loop != "" },
 	signature.WithoutGDR:       func(r *Result, _ *Finding) bool { return r.withoutGDR() },
 	signature.NameUnknown:      func(r *Result, f *Finding) bool { return r.unnamed },
@@ -306,7 +306,8 @@ func (r *Result) world() int {
 
 // onlyInfiniBand reports whether all devices are of InfiniBand.
 func (r *Result) onlyInfiniBand() bool {
-	return len(r.Log.Devices) > 0 && !slices.ContainsFunc(r.Log.Devices, func(d log.Device) bool { return d.LinkLayer != "IB" })
+	other := func(d log.Device) bool { return d.LinkLayer != "IB" }
+	return len(r.Log.Devices) > 0 && !slices.ContainsFunc(r.Log.Devices, other)
 }
 
 // libraryTooOld reports whether a plugin needs a version of a library that the image does not have.

@@ -84,7 +84,8 @@ func (r *Result) Undecided() string {
 // wentOn reports whether the calls that failed are of what NCCL goes on without, as it says itself: SHARP.
 func (r *Result) wentOn() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
-		return f.Signature.ID == "sharp_unavailable" || f.Signature.ID == "setting_limited" && strings.Contains(f.Text, "CollNet")
+		return f.Signature.ID == "sharp_unavailable" ||
+			f.Signature.ID == "setting_limited" && strings.Contains(f.Text, "CollNet")
 	}) && len(r.Communicators) > 0
 }
 
@@ -159,6 +160,10 @@ func (r *Result) WithoutGPUDirect() (names []string) {
 
 // judge adds what follows from the connections. It is no failure of a line, so it comes behind those that are.
 func (r *reading) judge() {
+	unended := func(c Communicator) bool { return c.Complete < c.Started }
+	if len(r.chosen()) > 1 && slices.ContainsFunc(r.Communicators, unended) {
+		r.follow(&signature.NetworksApart, "networks: "+strings.Join(r.chosen(), ", "))
+	}
 	t := r.Transports()
 	between := r.between() == log.Yes
 	names := r.WithoutGPUDirect()
@@ -177,12 +182,12 @@ func (r *reading) judge() {
 	if r.Log.NoMNNVL && r.Log.Clique && !r.Log.MNNVL {
 		r.follow(&signature.NoMNNVL, "MNNVL 0, although GPUs are registered in an NVLink domain")
 	}
-	if unended := slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Complete < c.Started }); unended && len(r.chosen()) > 1 {
-		r.follow(&signature.NetworksApart, "networks: "+strings.Join(r.chosen(), ", "))
-	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		f.Open = f.Open || f.Signature.ID == "rendezvous_retried" && r.NCCLLines == 0 && r.loop == ""
+	}
+	if r.tests.wrong {
+		r.follow(&signature.WrongResults, "Out of bounds values: FAILED")
 	}
 	if r.stalled() {
 		r.follow(&signature.Stalled, "the table of results is empty").Open = true

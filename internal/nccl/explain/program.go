@@ -46,7 +46,9 @@ func (r *Result) busy() string {
 func (r *reading) table(line string) {
 	switch {
 	case strings.HasPrefix(line, "# nThread "):
-		r.tests = benchmark{}
+		r.tests = benchmark{wrong: r.tests.wrong}
+	case strings.HasPrefix(line, "# Out of bounds values"):
+		r.tests.wrong = r.tests.wrong || strings.Contains(line, "FAILED")
 	case strings.Contains(line, " busbw "):
 		r.tests.began = true
 	case strings.HasPrefix(line, "# Avg bus bandwidth"):

@@ -204,7 +204,7 @@ func (r *Result) Kind(f *Finding) signature.Kind {
 // Slow reports whether the first failure makes the job slow, and does not end it.
 func (r *Result) Slow() bool {
 	f := r.First()
-	return f != nil && (class(f.Signature) == slow && f.Signature != &signature.NetworksApart ||
+	return f != nil && (f.Signature == &signature.TCP || f.Signature == &signature.NoGPUDirect || f.Signature == &signature.NoMNNVL ||
 		r.Log.Fallback && r.Log.Failed == "" && goesOn(f.Signature))
 }
 

@@ -177,6 +177,9 @@ func (r *Result) allWait() bool {
 	return world > 1 && len(r.Waiting.ranks()) == world && !r.Waiting.apart() && !r.Waiting.behind() && !r.Waiting.full
 }
 
+// rankAlone reports whether one rank waits, and no other is known.
+func (r *Result) rankAlone() bool { return len(r.Waiting.ranks()) == 1 && len(r.absent()) == 0 }
+
 // Waiters says who waits in what, and which ranks do not: "ranks 0, 1, 2 in ALLREDUCE 808 (9801523 elements); not: rank
 // 3". Empty: nobody.
 func (r *Result) Waiters() string {

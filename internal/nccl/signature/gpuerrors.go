@@ -7,7 +7,7 @@ const (
 	torchCUDA     = "pytorch c10/cuda"
 )
 
-// gpuErrors are errors of CUDA that programs print. They come before the lines of PyTorch's watchdog, which quotes them.
+// gpuErrors are errors of CUDA that programs print. They come before lines of PyTorch's watchdog, which quotes them.
 var gpuErrors = []Signature{
 	{
 		ID: "gpu_hardware", Source: Program, Kind: Cause, Sure: true,

@@ -102,6 +102,12 @@ var (
 			Test:   "grep -e 'Using network' -e NET/Plugin in the logs of all hosts; NCCL_NET_PLUGIN=none for one run",
 		}},
 	}
+	WrongResults = Signature{
+		ID: "results_wrong", Source: Program, Kind: Cause,
+		Forms:  []Form{{Text: "# Out of bounds values", File: "nccl-tests src/common.cu"}},
+		Cause:  "The test computed wrong results: data was changed on its way or in memory.",
+		Remedy: "Do not use these hosts; find the pair by tests of two GPUs or hosts each: P2P with an IOMMU or ACS (NCCL_P2P_DISABLE=1), GPUDirect RDMA (NCCL_NET_GDR_LEVEL=LOC), memory of a GPU (dcgmi diag).",
+	}
 	Stalled = Signature{
 		ID: "first_collective_stalls", Source: Program, Kind: Cause,
 		Forms:  []Form{{Text: "busbw #wrong", File: "nccl-tests src/common.cu"}},
@@ -139,7 +145,7 @@ var (
 
 // Judgements returns what takes more than one line.
 func Judgements() []*Signature {
-	return []*Signature{&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &Stalled}
+	return []*Signature{&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &Stalled, &WrongResults}
 }
 
 // tcpReasons are why NCCL uses TCP.

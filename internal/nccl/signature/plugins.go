@@ -278,7 +278,7 @@ var plugins = []Signature{
 				Cause:  "The process does not see the GPU: HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES, the container (/dev/kfd, /dev/dri), or the binding of Slurm.",
 				Remedy: "Let each process see all GPUs of the host, and choose by the local rank.",
 				Test:   "rocminfo in the job; env | grep VISIBLE",
-				If:     []Fact{"text:invalid device ordinal|no ROCm-capable"}, Likely: []Fact{"text:invalid device ordinal|no ROCm-capable"},
+				If:     []Fact{"text:invalid device ordinal|no ROCm-capable"}, Likely: []Fact{"!text:out of memory"},
 			},
 			{
 				Cause:  "This build has no code for the GPU.",

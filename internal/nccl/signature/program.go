@@ -49,7 +49,8 @@ var pytorch = []Signature{
 				Cause:  "{missing} did not call the collective that the others wait in: busy with work of its own (a checkpoint, an evaluation), hanging, or crashed.",
 				Remedy: "Look at the rank that does not wait: its log, py-spy dump of its process, its host.",
 				Test:   "py-spy dump of the rank that does not wait; its last lines",
-				If:     []Fact{RanksMissing, "!" + Busy, "!" + WaitBehind, "!" + WaitApart}, Likely: []Fact{RanksMissing, "!" + FirstCollective},
+				If:     []Fact{RanksMissing, "!" + Busy, "!" + WaitBehind, "!" + WaitApart},
+				Likely: []Fact{RanksMissing, "!" + FirstCollective},
 			},
 			{
 				Cause:  "Only this rank is known to wait: the program calls the collective on some ranks only (a checkpoint, an evaluation, a log on rank 0), or another rank is busy, hangs or crashed.",
@@ -67,7 +68,8 @@ var pytorch = []Signature{
 				Cause:  "A rank that the log does not show did not call the collective that the others wait in: it is busy, hangs, crashed, or took another way.",
 				Remedy: "Look at the rank that does not wait: its log, py-spy dump of its process, its host.",
 				Test:   "the logs of all ranks: which has no time-out, or waits elsewhere",
-				If:     []Fact{"!" + RanksMissing, "!" + RankAlone, "!" + SizeSaid, "!" + WaitBehind, "!" + WaitApart}, Likely: []Fact{"!" + AllRanksWait, "!" + FirstCollective},
+				If:     []Fact{"!" + RanksMissing, "!" + RankAlone, "!" + SizeSaid, "!" + WaitBehind, "!" + WaitApart},
+				Likely: []Fact{"!" + AllRanksWait, "!" + FirstCollective},
 			},
 			{
 				Cause:  "The network between the hosts stopped.",

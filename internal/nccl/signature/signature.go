@@ -186,8 +186,9 @@ var (
 	warnings = sync.OnceValue(func() []Signature { return slices.Concat(plugins, nccl()) })
 	matchers = sync.OnceValue(func() map[Source]*matcher {
 		return map[Source]*matcher{
-			NCCL: newMatcher(warnings()), PyTorch: newMatcher(pytorch), Program: newMatcher(slices.Concat(surroundings, gpuErrors, program, launchers)),
-			Gloo: newMatcher(gloo), Kernel: newMatcher(kernel),
+			NCCL: newMatcher(warnings()), PyTorch: newMatcher(pytorch),
+			Program: newMatcher(slices.Concat(surroundings, gpuErrors, program, launchers)),
+			Gloo:    newMatcher(gloo), Kernel: newMatcher(kernel),
 		}
 	})
 	notes = sync.OnceValue(func() *matcher {
@@ -195,7 +196,8 @@ var (
 		return newMatcher(slices.DeleteFunc(slices.Clone(warnings()), silent))
 	})
 	others = sync.OnceValue(func() *matcher {
-		return newMatcher(slices.Concat(surroundings, gpuErrors, pytorch, program, launchers, gloo, kernel, []Signature{Exception}))
+		return newMatcher(slices.Concat(surroundings, gpuErrors, pytorch, program, launchers, gloo, kernel,
+			[]Signature{Exception}))
 	})
 )
 
@@ -342,5 +344,6 @@ func Peer(message string) string {
 
 // All returns all signatures, in the order of the document.
 func All() []Signature {
-	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, surroundings, launchers, []Signature{Exception}, gloo, kernel)
+	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, surroundings, launchers,
+		[]Signature{Exception}, gloo, kernel)
 }

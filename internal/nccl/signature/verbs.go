@@ -143,7 +143,7 @@ var verbs = []Signature{
 	{
 		ID: "resiliency_idle", Source: NCCL, Kind: Note, Harmless: true,
 		Forms: []Form{
-			{Text: "comm could not retreive a request found"},
+			{Text: "a request found for a successful completion"},
 			{Text: "Resiliency is enabled on a "},
 		},
 		Cause:  "NIC failover (NCCL_IB_RESILIENCY_PORT_FAILOVER) is on where a communicator has one device only: it can replace none, and may disturb the end of the job.",
