@@ -164,6 +164,9 @@ func (r *reading) judge() {
 	if len(r.chosen()) > 1 && slices.ContainsFunc(r.Communicators, unended) {
 		r.follow(&signature.NetworksApart, "networks: "+strings.Join(r.chosen(), ", "))
 	}
+	if len(r.Versions) > 1 && len(r.Hosts) > 1 && slices.ContainsFunc(r.Communicators, unended) {
+		r.follow(&signature.ReleasesApart, "releases: "+strings.Join(r.Versions, ", ")).Open = true
+	}
 	t := r.Transports()
 	between := r.between() == log.Yes
 	names := r.WithoutGPUDirect()

@@ -158,6 +158,8 @@ func TestKinds(t *testing.T) {
 		"a C library of a program":     {"ImportError: /lib/libc.so.6: version `GLIBC_2.77' not found (required by /x/libnccl.so.2)\n", "libc_too_old", Certain, "newer C"},
 		"wrong results":                {complete + "# Out of bounds values : 7 FAILED\n", "results_wrong", Likely, "wrong results"},
 		"a host without, in set-up":    {says("Using network IB") + "gpu2:9:9 [0] NCCL INFO Using network Socket\n" + says("ncclCommInitRank comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 7000 commId 0x77 - Init START"), "networks_differ", Likely, "IB, Socket"},
+		"an Xid long after":            {"[2026-01-02 03:04:05] RuntimeError: CUDA error: an illegal memory access was encountered\n[Fri Jan  2 03:17:05 2026] NVRM: Xid (PCI:0000:5d:00): 62, x\n", "gpu_program_error", Likely, "kernel of the program"},
+		"an Xid just before":           {"[Fri Jan  2 03:04:01 2026] NVRM: Xid (PCI:0000:5d:00): 62, x\n[2026-01-02 03:04:05] RuntimeError: CUDA error: an illegal memory access was encountered\n", "xid", Likely, "driver"},
 		"shapes":                       {"[rank1]: RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE\n", "collectives_differ", Certain, "different sizes"},
 		"reverse path":                 {quoted("", "system", "Failed to find reverse path from remNode 0/77000 nlinks 4 to node 0/78000"), "topology_unreadable", Possible, "too old"},
 		"GIDs beyond the table":        {says("NCCL_IB_GID_INDEX set by environment to 777.") + warn("misc/ibvwrap.cc:165", "Call to ibv_query_gid failed with error Unknown error -1 errno -1"), "gid_query", Likely, "NCCL_IB_GID_INDEX"},

@@ -180,6 +180,13 @@ func (f *Finding) after(other *Finding) bool {
 	return err == nil && wrong == nil && a.Sub(b) > near
 }
 
+// late reports whether the kernel reports a failure a while after a program failed, which it cannot have caused.
+func (f *Finding) late(other *Finding) bool {
+	const causes = 1 // classes
+	return f.Signature.Source == signature.Kernel && other.Signature.Source != signature.Kernel &&
+		class(other.Signature) >= 0 && class(other.Signature) <= causes && f.after(other)
+}
+
 // shortly reports whether a failure came shortly before another, by their times.
 func (f *Finding) shortly(other *Finding) bool {
 	a, err := time.Parse(time.DateTime, f.time)
@@ -215,6 +222,12 @@ func goesOn(s *signature.Signature) bool {
 
 // earlier reports whether one failure explains the log better than another.
 func (r *Result) earlier(a, b *Finding) bool {
+	switch {
+	case a.late(b):
+		return false
+	case b.late(a):
+		return true
+	}
 	if by := cmp.Compare(class(a.Signature), class(b.Signature)); by != 0 {
 		return by < 0
 	}

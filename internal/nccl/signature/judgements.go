@@ -102,6 +102,21 @@ var (
 			Test:   "grep -e 'Using network' -e NET/Plugin in the logs of all hosts; NCCL_NET_PLUGIN=none for one run",
 		}},
 	}
+	ReleasesApart = Signature{
+		ID: "releases_differ", Source: NCCL, Kind: Cause,
+		Forms:  []Form{{Text: "NCCL version ", In: `NCCL version " STR(NCCL_MAJOR)`}},
+		Cause:  "The log has several releases of NCCL, and a set-up that did not end: ranks of one communicator need the same release.",
+		Remedy: "Use one release everywhere: the same image; look for another libnccl.so.2 in LD_LIBRARY_PATH, LD_PRELOAD and pip list.",
+		Reasons: []Reason{{
+			Cause:  "The ranks may run different releases of NCCL ({versions}), which cannot be mixed: the set-up did not end.",
+			Remedy: "Use one release everywhere: the same image; look for another libnccl.so.2 in LD_LIBRARY_PATH, LD_PRELOAD and pip list.",
+			Test:   "NCCL_DEBUG=VERSION on all hosts",
+		}, {
+			Cause:  "The releases are of different libraries of one program, and another rank did not come, or was not reached.",
+			Remedy: "Give the logs of all ranks; look at those that are missing.",
+			Test:   "the logs of the ranks that did not begin",
+		}},
+	}
 	WrongResults = Signature{
 		ID: "results_wrong", Source: Program, Kind: Cause,
 		Forms:  []Form{{Text: "# Out of bounds values", File: "nccl-tests src/common.cu"}},
@@ -145,7 +160,7 @@ var (
 
 // Judgements returns what takes more than one line.
 func Judgements() []*Signature {
-	return []*Signature{&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &Stalled, &WrongResults}
+	return []*Signature{&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults}
 }
 
 // tcpReasons are why NCCL uses TCP.
