@@ -160,7 +160,9 @@ var (
 
 // Judgements returns what takes more than one line.
 func Judgements() []*Signature {
-	return []*Signature{&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults}
+	return []*Signature{
+		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults,
+	}
 }
 
 // tcpReasons are why NCCL uses TCP.

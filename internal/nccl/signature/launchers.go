@@ -33,6 +33,9 @@ var launchers = []Signature{
 			{Text: "RendezvousTimeoutError", File: "pytorch torch/distributed/elastic/rendezvous"},
 			{Text: "RendezvousConnectionError", File: "pytorch torch/distributed/elastic/rendezvous"},
 			{Text: "Timed out waiting for clients", File: checkC10d},
+			{Text: "imed out initializing process group in store based barrier", File: "pytorch torch/distributed/distributed_c10d.py"},
+			{Text: "connect() timed out", File: "pytorch before 1.13 c10d"},
+			{Text: "host not found: ", File: "pytorch before 1.13 c10d"},
 		},
 		Cause:   "The processes of the job did not find each other over TCP, before NCCL began.",
 		Remedy:  "Check MASTER_ADDR and MASTER_PORT on all hosts, that all started, and that the port is open between them.",
@@ -104,7 +107,7 @@ var rendezvousReasons = []Reason{
 		Cause:  "Not all processes started, or not with the same number of processes and address.",
 		Remedy: "Compare the command lines of all hosts (--nnodes, --node-rank, MASTER_ADDR); look at those that did not come.",
 		Test:   "the processes of each host",
-		If:     []Fact{"text:joined|waiting for clients"}, Likely: []Fact{"text:joined"},
+		If:     []Fact{"text:joined|waiting for clients|store based barrier"}, Likely: []Fact{"text:joined|store based barrier"},
 	},
 	{
 		Cause:  "The process of the first host does not listen there: it is not started yet, ended, or has another port.",

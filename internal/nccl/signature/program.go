@@ -204,6 +204,8 @@ var program = []Signature{
 			{Text: "exitcode  : -9", File: signals},
 			{Text: "killed by signal 9", File: signals},
 			{Text: ": Killed", File: signals},
+			{Text: "exit code 137", File: signals},
+			{Text: "Exit Code:    137", File: signals},
 		},
 		Cause:  "A process of the job was killed from outside: by the kernel for want of memory, by the scheduler, or by its launcher after another rank failed.",
 		Remedy: "Look at the messages of the kernel for oom-kill, and at the scheduler.",
@@ -311,7 +313,9 @@ var program = []Signature{
 	{
 		ID: "store_closed", Source: Program, Kind: Consequence, Generic: true,
 		Forms: []Form{
-			{Text: "failed to recv, got 0 bytes", File: checkC10d},
+			{Text: "ailed to recv, got 0 bytes", File: checkC10d},
+			{Text: "See root cause above", File: "vllm engine"},
+			{Text: "RPC call to ", File: "vllm executor"},
 			{Text: "Broken pipe", File: checkC10d},
 			{Text: "RuntimeError: Socket Timeout", File: checkC10d},
 			{Text: "RuntimeError: Connection reset by peer", File: checkC10d},
