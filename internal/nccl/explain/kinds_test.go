@@ -163,6 +163,7 @@ func TestKinds(t *testing.T) {
 		"a barrier of the store":       {"RuntimeError: Timed out initializing process group in store based barrier on rank: 7, for key: store_based_barrier_key:1 (world_size=9, worker_count=7, timeout=0:30:00)\n", "rendezvous_failed", Likely, "Not all"},
 		"a name, in older releases":    {"ValueError: host not found: Name or service not known\n", "rendezvous_failed", Certain, "not resolved"},
 		"a GPU of AMD":                 {"HW Exception by GPU node-7 (Agent handle: 0x7) reason :GPU Hang\n", "gpu_program_error", Possible, "GPU, its link or the driver"},
+		"an engine that waits":         {complete + says("comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0") + says("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM") + "TimeoutError: RPC call to sample_tokens timed out.\n", "watchdog_stuck", Possible, "ACS"},
 		"shapes":                       {"[rank1]: RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE\n", "collectives_differ", Certain, "different sizes"},
 		"reverse path":                 {quoted("", "system", "Failed to find reverse path from remNode 0/77000 nlinks 4 to node 0/78000"), "topology_unreadable", Possible, "too old"},
 		"GIDs beyond the table":        {says("NCCL_IB_GID_INDEX set by environment to 777.") + warn("misc/ibvwrap.cc:165", "Call to ibv_query_gid failed with error Unknown error -1 errno -1"), "gid_query", Likely, "NCCL_IB_GID_INDEX"},

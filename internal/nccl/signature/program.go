@@ -315,7 +315,6 @@ var program = []Signature{
 		Forms: []Form{
 			{Text: "ailed to recv, got 0 bytes", File: checkC10d},
 			{Text: "See root cause above", File: "vllm engine"},
-			{Text: "RPC call to ", File: "vllm executor"},
 			{Text: "Broken pipe", File: checkC10d},
 			{Text: "RuntimeError: Socket Timeout", File: checkC10d},
 			{Text: "RuntimeError: Connection reset by peer", File: checkC10d},

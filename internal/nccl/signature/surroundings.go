@@ -131,8 +131,22 @@ var surroundings = []Signature{
 			{Text: "Heartbeat monitor timed out", File: processGroupNCCL},
 			{Text: "due to ProcessGroupNCCL watchdog hang", File: processGroupNCCL},
 			{Text: "Watchdog timeout (self.watchdog_timeout", File: "sglang managers/scheduler.py"},
+			{Text: "TimeoutError: RPC call to ", File: "vllm executor"},
 		},
-		Cause:  "PyTorch's watchdog of NCCL made no progress: a call of CUDA or NCCL blocks (a hang on the GPU or in the network, the end of a communicator), or a thread holds Python's lock (GIL) in one.",
+		Cause:  "A watchdog of PyTorch or of the engine saw no progress: a call of CUDA or NCCL blocks (a hang on the GPU or in the network, the end of a communicator), or a thread holds Python's lock (GIL) in one.",
 		Remedy: "Look at stacks of the process (py-spy dump --native, gdb) and at the other ranks; TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC is larger for slow calls.",
+		Reasons: []Reason{
+			{
+				Cause:  "Traffic between the GPUs of the host stalls: a PCIe switch or the IOMMU redirects P2P (ACS).",
+				Remedy: "Turn off ACS on the PCIe switches and the IOMMU (iommu=pt or off), or set NCCL_P2P_DISABLE=1, slower.",
+				Test:   "NCCL_P2P_DISABLE=1 for one run: if it goes on, this is it",
+				If:     []Fact{UsesP2P, OneHost},
+			},
+			{
+				Cause:  "A call of CUDA or NCCL blocks (a hang on the GPU or in the network, the end of a communicator), or a thread holds Python's lock (GIL) in one.",
+				Remedy: "Look at stacks of the process (py-spy dump --native, gdb) and at the other ranks; TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC is larger for slow calls.",
+				Test:   "py-spy dump of all ranks; nvidia-smi: which GPUs are busy",
+			},
+		},
 	},
 }
