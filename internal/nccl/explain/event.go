@@ -284,7 +284,8 @@ func unnamed(line string) bool {
 	if strings.Contains(line, "cannot be retrieved (gai error") {
 		return strings.Contains(line, "The IPv4") || strings.Contains(line, "gai error: -3")
 	}
-	return strings.Contains(line, "host not found: ") || strings.Contains(line, "The client socket has failed to connect to [") && strings.Contains(line, "(errno: 22 ")
+	return strings.Contains(line, "host not found: ") ||
+		strings.Contains(line, "The client socket has failed to connect to [") && strings.Contains(line, "(errno: 22 ")
 }
 
 // rankNamed is the rank that PyTorch puts before its lines, "[rank3]:[E ..." or "[Rank 3] ...".

@@ -211,8 +211,14 @@ func (r *Result) Kind(f *Finding) signature.Kind {
 // Slow reports whether the first failure makes the job slow, and does not end it.
 func (r *Result) Slow() bool {
 	f := r.First()
-	return f != nil && (f.Signature == &signature.TCP || f.Signature == &signature.NoGPUDirect || f.Signature == &signature.NoMNNVL ||
-		r.Log.Fallback && r.Log.Failed == "" && goesOn(f.Signature))
+	if f == nil {
+		return false
+	}
+	switch f.Signature {
+	case &signature.TCP, &signature.NoGPUDirect, &signature.NoMNNVL:
+		return true
+	}
+	return r.Log.Fallback && r.Log.Failed == "" && goesOn(f.Signature)
 }
 
 // goesOn reports whether NCCL goes on with another network after a failure.
