@@ -81,8 +81,14 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.RankAlone:        func(r *Result, _ *Finding) bool { return r.rankAlone() },
 	signature.Busy:             func(r *Result, _ *Finding) bool { return r.loop != "" },
 	signature.WithoutGDR:       func(r *Result, _ *Finding) bool { return r.withoutGDR() },
-	signature.NameUnknown:      func(r *Result, f *Finding) bool { return r.unnamed },
-	signature.NameUnresolved:   func(r *Result, f *Finding) bool { return r.unnamed || r.seen("name_unresolved", f) },
+	signature.PortTaken: func(r *Result, _ *Finding) bool {
+		const inUse = 98
+		return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+			return f.Signature.ID == "port_taken" && Errno(f.raw) == inUse
+		})
+	},
+	signature.NameUnknown:    func(r *Result, f *Finding) bool { return r.unnamed },
+	signature.NameUnresolved: func(r *Result, f *Finding) bool { return r.unnamed || r.seen("name_unresolved", f) },
 }
 
 // relations are facts with an argument.

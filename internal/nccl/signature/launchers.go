@@ -63,8 +63,8 @@ var launchers = []Signature{
 		Forms: []Form{
 			{Text: "server socket has failed to bind", File: c10dSocket},
 		},
-		Cause:  "A port of this host is taken by another process, for one kind of address at least.",
-		Remedy: "End the old process (ss -ltnp), or use another port.",
+		Cause:  "A process could not listen at a port, for one kind of address at least: another has it, or the address is not of this host.",
+		Remedy: "End the old process (ss -ltnp), or use another port; look at the error that the line names.",
 	},
 	{
 		ID: "group_not_destroyed", Source: Program, Kind: Note, Harmless: true,
@@ -83,13 +83,13 @@ var rendezvousReasons = []Reason{
 		Cause:  "Another process of this host has the port: another job, or one of an earlier run.",
 		Remedy: "End the old process, or use another port (--master-port, --rdzv-endpoint, --standalone).",
 		Test:   "ss -ltnp on the first host",
-		If:     []Fact{"text:failed to listen|already in use", "seen:port_taken"}, Certain: []Fact{"seen:port_taken"},
+		If:     []Fact{"text:failed to listen|already in use", PortTaken}, Certain: []Fact{PortTaken},
 	},
 	{
 		Cause:  "Another process of this host has the port: another job, or one of an earlier run.",
 		Remedy: "End the old process, or use another port (--master-port, --rdzv-endpoint, --standalone).",
 		Test:   "ss -ltnp on the first host",
-		If:     []Fact{"errno:98", "!seen:port_taken"}, Certain: []Fact{"errno:98"},
+		If:     []Fact{"errno:98", "!" + PortTaken}, Certain: []Fact{"errno:98"},
 	},
 	{
 		Cause:  "The address is no address of a host but a netmask or the broadcast address: MASTER_ADDR, or what it is made from, is wrong.",

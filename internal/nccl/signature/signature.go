@@ -129,6 +129,7 @@ const (
 	AllRanksWait     Fact = "all ranks wait"    // in one collective
 	SizeSaid         Fact = "number of ranks"   // of the job
 	RankAlone        Fact = "one rank waits"
+	PortTaken        Fact = "a port is taken"
 	NameUnresolved   Fact = "a name is not resolved"
 	NameUnknown      Fact = "name is unknown"            // neither an address of IPv4 nor of IPv6
 	Busy             Fact = "a loop goes on"             // the log ends in a progress bar
