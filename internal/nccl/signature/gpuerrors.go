@@ -154,3 +154,53 @@ var gpuErrors = []Signature{
 		},
 	},
 }
+
+// gpuAllocation is what NCCL adds after a failed allocation; the line before it has the error.
+var gpuAllocation = Signature{
+	ID: "gpu_allocation", Source: NCCL, Kind: Cause, Generic: true, Forms: []Form{{Text: "Failed to CUDA "}},
+	Cause:   "NCCL could not allocate memory of the GPU.",
+	Remedy:  "Leave NCCL 1 to 2 GiB of each GPU: lower the batch, gpu_memory_utilization or mem_fraction_static; empty the cache of the framework.",
+	Runbook: "check-gpu.md",
+	Reasons: []Reason{
+		{
+			Cause:  "The GPU failed before.",
+			Remedy: "See the Xid.",
+			Test:   "dmesg | grep -i xid",
+			If:     []Fact{"seen:xid"}, Likely: []Fact{"seen:xid"},
+		},
+		{
+			Cause:  "The program, or another process, uses nearly all memory of the GPU.",
+			Remedy: "Lower the batch, gpu_memory_utilization or mem_fraction_static, or empty the cache of the framework before; leave NCCL 1 to 2 GiB.",
+			Test:   "nvidia-smi while the job runs",
+			Likely: []Fact{"!seen:xid"},
+		},
+	},
+}
+
+// kernelLaunch is a kernel of NCCL that the driver does not start.
+var kernelLaunch = Signature{
+	ID: "kernel_launch", Source: NCCL, Kind: Cause, Codes: []int{1, 98, 209, 218, 701}, Forms: cudaFailure, Files: []string{"enqueue.cc"},
+	Cause:   "The driver did not start a kernel of NCCL.",
+	Remedy:  "Use a newer NCCL, and a driver for its CUDA.",
+	Runbook: "check-gpu.md",
+	Reasons: []Reason{
+		{
+			Cause:  "This release of NCCL does not fit the GPU: its kernels need more shared memory than the GPU gives them.",
+			Remedy: "Use a newer NCCL (2.26.2 or later for Blackwell, RTX 50 and PRO).",
+			Test:   "the same with a newer NCCL",
+			If:     []Fact{"seen:kernel_unfit"}, Likely: []Fact{"seen:kernel_unfit"},
+		},
+		{
+			Cause:  "This release of NCCL does not fit the GPU or the driver: it has no kernel for it, or one that the driver refuses.",
+			Remedy: "Use a newer NCCL, and a driver for its CUDA.",
+			Test:   "the same with a newer NCCL",
+			Likely: []Fact{"!seen:xid"},
+		},
+		{
+			Cause:  "The GPU failed before.",
+			Remedy: "See the Xid.",
+			Test:   "dmesg | grep -i xid",
+			If:     []Fact{"seen:xid"}, Likely: []Fact{"seen:xid"},
+		},
+	},
+}

@@ -336,8 +336,10 @@ var gpus = []Signature{
 		Remedy:  "Look at nvidia-smi and the Xids of the host.",
 		Runbook: "check-gpu.md",
 	},
+	gpuAllocation,
+	kernelLaunch,
 	{
-		ID: "cuda_failed", Source: NCCL, Kind: Cause, Generic: true, Forms: append([]Form{{Text: "Failed to CUDA "}}, cudaFailure...),
+		ID: "cuda_failed", Source: NCCL, Kind: Cause, Generic: true, Forms: cudaFailure,
 		Cause:   "A call of CUDA failed. Many are consequences: a GPU in error after an Xid, a kernel of the job that crashed, or no memory left.",
 		Remedy:  "Look for Xids at that time; for out of memory, leave NCCL about 1 GiB of each GPU.",
 		Runbook: "check-gpu.md",
@@ -353,6 +355,12 @@ var gpus = []Signature{
 				Remedy: "Use a newer NCCL (2.26.2 or later for Blackwell, RTX 50 and PRO).",
 				Test:   "the same with a newer NCCL",
 				If:     []Fact{"seen:kernel_unfit", "code:1"}, Likely: []Fact{"seen:kernel_unfit"},
+			},
+			{
+				Cause:  "A GPU has more peers than CUDA can map: 8 of a GPU at a time, over all processes of the host.",
+				Remedy: "Use at most 8 GPUs in a process, or a process for each GPU; end other programs that map peers.",
+				Test:   "the number of GPUs of the process; nvidia-smi: other processes",
+				If:     []Fact{"code:711"}, Certain: []Fact{"code:711"},
 			},
 			{
 				Cause:  "The driver or the platform does not support what NCCL asks for (vGPU without unified memory, MIG, WSL, an old driver, confidential computing).",

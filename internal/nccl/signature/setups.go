@@ -41,6 +41,7 @@ var setups = []Signature{
 		ID: "no_algorithm", Source: NCCL, Kind: Cause, Forms: []Form{
 			{Text: "no algorithm/protocol available"},
 			{Text: "No algorithm/protocol available"},
+			{Text: "No algorithm/protocol nor symKernelId available", File: "NCCL 2.31 enqueue.cc"},
 		},
 		Cause:  "NCCL_ALGO or NCCL_PROTO leaves nothing for this collective.",
 		Remedy: "Unset both; see lint.", Runbook: "check-nccl.md",

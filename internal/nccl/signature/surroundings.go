@@ -30,6 +30,31 @@ var surroundings = []Signature{
 		Remedy: "Start as many processes as GPUs are visible (--nproc-per-node), and choose the GPU by LOCAL_RANK among those of CUDA_VISIBLE_DEVICES.",
 	},
 	{
+		ID: "disk_full", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "OSError: [Errno 28] No space left on device", File: strerror},
+			{Text: "PytorchStreamWriter failed writing file", File: "pytorch caffe2/serialize/inline_container.cc"},
+			{Text: "OSError: [Errno 122] Disk quota exceeded", File: strerror},
+		},
+		Cause:  "A file could not be written: the file system of its path, or a quota, is full.",
+		Remedy: "Look at df -h and df -i of the path in the stack (checkpoints, caches, TMPDIR, /dev/shm), and make room.",
+	},
+	{
+		ID: "forked_cuda", Source: Program, Kind: Cause, Sure: true,
+		Forms:  []Form{{Text: "Cannot re-initialize CUDA in forked subprocess", File: torchCUDA}},
+		Cause:  "A process was forked after CUDA was used, which CUDA does not allow.",
+		Remedy: "Start workers by spawn (VLLM_WORKER_MULTIPROC_METHOD=spawn, multiprocessing.set_start_method), or use no GPU before the fork.",
+	},
+	{
+		ID: "tensor_not_on_gpu", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "No backend type associated with device type cpu", File: "pytorch c10d/ProcessGroup.hpp"},
+			{Text: "Tensors must be CUDA and dense", File: processGroupNCCL},
+		},
+		Cause:  "The program gave a tensor of the CPU to a collective of NCCL, which moves memory of GPUs alone.",
+		Remedy: "Move the tensor to the GPU, or make the group with backend cpu:gloo,cuda:nccl.",
+	},
+	{
 		ID: "gpu_busy", Source: Program, Kind: Cause,
 		Forms:  []Form{{Text: "CUDA-capable devices are busy or unavailable", File: cudaErrorText}},
 		Cause:  "The GPU cannot be used: another process has it alone (Exclusive_Process), an old process holds it, or it needs a reset.",
