@@ -272,8 +272,7 @@ func (r *reading) promote() {
 	first := r.findFirst()
 	for i, w := range r.Warnings {
 		f := w.finding
-		unexplained := first >= 0 && r.Findings[first].Signature.Kind == signature.Consequence &&
-			r.Findings[first].Signature.Source != signature.PyTorch && f.order < r.Findings[first].order
+		unexplained := first >= 0 && unexplaining(r.Findings[first].Signature) && f.order < r.Findings[first].order
 		fell := r.sockets[f.process] > f.order && r.between() != log.No
 		if !unexplained && !fell {
 			continue
@@ -285,6 +284,11 @@ func (r *reading) promote() {
 		r.find(f)
 		return
 	}
+}
+
+// unexplaining reports whether a line says that NCCL failed, and not why: its result, and what follows from that.
+func unexplaining(s *signature.Signature) bool {
+	return s.Kind == signature.Consequence && s.Source != signature.PyTorch || s.ID == "program_call_refused"
 }
 
 // Unseen says what a log that shows no failure does not show either.
