@@ -145,7 +145,8 @@ func judgeComputePorts(n *fabric.Node, of *verdict.Verdicts) {
 	})
 }
 
-// unreadList says why a file of the host that may set NCCL_IB_HCA could not be read; empty: all were, or none was asked for.
+// unreadList says why a file of the host that may set NCCL_IB_HCA could not be read; empty: all were, or none was
+// asked for.
 func unreadList(n *fabric.Node) fabric.Reason {
 	for _, f := range n.NCCL.Files {
 		if f.Exists.State == fabric.Unknown {
