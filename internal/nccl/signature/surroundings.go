@@ -33,7 +33,6 @@ var surroundings = []Signature{
 		ID: "disk_full", Source: Program, Kind: Cause, Sure: true,
 		Forms: []Form{
 			{Text: "OSError: [Errno 28] No space left on device", File: strerror},
-			{Text: "PytorchStreamWriter failed writing file", File: "pytorch caffe2/serialize/inline_container.cc"},
 			{Text: "OSError: [Errno 122] Disk quota exceeded", File: strerror},
 		},
 		Cause:  "A file could not be written: the file system of its path, or a quota, is full.",
