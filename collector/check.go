@@ -44,8 +44,8 @@ var (
 		Source: "internal/diagnose", Cadence: Fast, Stability: Stable,
 	}
 	checkInfo = &Family{
-		Name: "check_info", Type: Info, Labels: []string{"check", "topic", "title"},
-		Help: "A check that fails on the node; constant 1. title says what is wrong, and topic is the family of checks with one runbook. " +
+		Name: "check_info", Type: Info, Labels: []string{"check", "topic", "device", "port", "uuid", "pci_address", "title"},
+		Help: "A subject for which a check fails; constant 1. title says what is wrong, with what was measured, and topic is the family of checks with one runbook. " +
 			"Absent for all others.",
 		Source: "internal/diagnose", Cadence: Fast, Stability: Experimental,
 	}
@@ -216,8 +216,8 @@ func emitChecks(list []verdict.Verdict, emit emit) {
 		if v.Status == verdict.Unknown {
 			emit(checkUnknown, 1, v.Check.ID, string(v.Severity()), of.device, port, uuid, address, job, string(v.Reason))
 		} else {
-			if v.Status == verdict.Failed && !answered[v.Check] {
-				emit(checkInfo, 1, v.Check.ID, v.Check.Topic, v.Check.Title)
+			if v.Status == verdict.Failed {
+				emit(checkInfo, 1, v.Check.ID, v.Check.Topic, of.device, port, uuid, address, label(v.What))
 			}
 			answered[v.Check] = true
 			emit(checkFailed, bit(v.Status == verdict.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, uuid,

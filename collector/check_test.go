@@ -148,7 +148,7 @@ func TestFilesDoNotMultiplySeries(t *testing.T) {
 	lines := checkLines(t, n)
 	lines = slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, "nccl_configuration") })
 	equal(t, lines, `check_failed{check="nccl_configuration",device="",pci_address="",port="",severity="warning",uuid=""} 1`,
-		`check_info{check="nccl_configuration",title="NCCL ignores or misreads a line of its configuration",topic="nccl"} 1`)
+		`check_info{check="nccl_configuration",device="",pci_address="",port="",title="NCCL_X is ignored or misread by NCCL",topic="nccl",uuid=""} 1`)
 	n.NCCL.Findings = nil
 	lines = slices.DeleteFunc(checkLines(t, n), func(l string) bool { return !strings.Contains(l, "nccl_configuration") })
 	equal(t, lines, `check_unknown{check="nccl_configuration",device="",pci_address="",port="",reason="privilege",severity="warning",uuid=""} 1`)

@@ -75,7 +75,7 @@ func TestProbeFollows(t *testing.T) {
 	}
 }
 
-// A check that fails says in words what is wrong, once.
+// A check that fails says in words what is wrong with each subject, and what was measured.
 func TestCheckInfo(t *testing.T) {
 	var lines []string
 	n := fabrictest.Healthy()
@@ -88,7 +88,8 @@ func TestCheckInfo(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"port_rate|ports|The port runs slower than expected"}; !slices.Equal(lines, want) {
+	const what = "|1|||The port runs at 400 Gb/s, but 800 Gb/s is expected"
+	if want := []string{"port_rate|ports|mlx5_0" + what, "port_rate|ports|mlx5_1" + what}; !slices.Equal(lines, want) {
 		t.Errorf("%q, want %q", lines, want)
 	}
 }
