@@ -67,7 +67,7 @@ are suppressed for 30 minutes after the boot. Load the files in ` + "`alerts/*.r
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s, %s, %s | %d, %d | [page](../alerts/runbooks/%s.md) |\n", r.Alert, severity, meaning,
 			in[i].Interval, or(r.For, "at once"), or(r.KeepFiringFor, "0"), fires[r.Alert], silent[r.Alert], r.Alert)
 	}
-	b.WriteString(consequences(t))
+	b.WriteString(consequences(t) + ends())
 	b.WriteString("\n## Conditions\n")
 	for _, r := range rules {
 		fmt.Fprintf(&b, "\n### `%s`\n\n```promql\n%s\n```\n", r.Alert, strings.TrimSpace(r.Expr))
