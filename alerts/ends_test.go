@@ -57,7 +57,8 @@ func TestAlertsEnd(t *testing.T) {
 		if r.Labels["severity"] == "critical" {
 			limit = 3 * time.Minute
 		}
-		if kept, err := time.ParseDuration(cmp.Or(r.KeepFiringFor, "0s")); err != nil || kept > limit && endsLater[name] == "" {
+		kept, err := time.ParseDuration(cmp.Or(r.KeepFiringFor, "0s"))
+		if err != nil || kept > limit && endsLater[name] == "" {
 			t.Errorf("%s is kept for %s, more than %s (%v): say why in endsLater", r.Alert, r.KeepFiringFor, limit, err)
 		}
 	}
