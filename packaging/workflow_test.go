@@ -122,6 +122,7 @@ func TestReleaseWorkflow(t *testing.T) {
 	}{
 		{"build", []string{"make release"}, "bin/release"},
 		{"image", []string{"make image IMAGE=release", "podman manifest push --all release oci:bin/image"}, "bin/image"},
+		{"chart", []string{"helm package deploy/chart --destination bin/chart"}, "bin/chart"},
 	} {
 		var built []string
 		for _, s := range w.Jobs[c.job].Steps {
@@ -154,6 +155,11 @@ func TestReleaseWorkflow(t *testing.T) {
 	})
 	if !pushed || !attested {
 		t.Errorf("the image that was built is pushed: %t, and the digest of the registry attested: %t", pushed, attested)
+	}
+	if !slices.ContainsFunc(w.Jobs["push"].Steps, func(s step) bool {
+		return strings.Contains(s.Run, `helm push chart/*.tgz "oci://ghcr.io/$OWNER/charts"`)
+	}) {
+		t.Error("the chart that was packaged is not pushed")
 	}
 	for job, j := range w.Jobs {
 		if j.Permissions["packages"] == "write" && job != "push" || j.Permissions["contents"] == "write" && job != "publish" {
