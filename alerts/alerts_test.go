@@ -163,7 +163,7 @@ func checkAlert(t *testing.T, r Rule) {
 }
 
 // flag01 are alerts on something that is or is not: their value says nothing.
-var flag01 = map[string]bool{"GpuFabricCheckFailed": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true, "GpuFabricSourceUnknown": true, "GpuFabricJobMisconfigured": true, "GpuFabricJobNicsFar": true, "GpuFabricJobRankLost": true, "GpuFabricJobHang": true, "GpuFabricJobHangSuspected": true, "GpuFabricJobStraggler": true, "GpuFabricJudgedByGuesses": true}
+var flag01 = map[string]bool{"GpuFabricCheckFailed": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true, "GpuFabricSourceUnknown": true, "GpuFabricJobMisconfigured": true, "GpuFabricJobNicsFar": true, "GpuFabricJobFewerNics": true, "GpuFabricJobRankLost": true, "GpuFabricJobHang": true, "GpuFabricJobHangSuspected": true, "GpuFabricJobStraggler": true, "GpuFabricJudgedByGuesses": true}
 
 // TestChecksThatRulesName: a check with another name would be reported twice, by an alert of its own and as a check.
 func TestChecksThatRulesName(t *testing.T) {

@@ -69,8 +69,11 @@ func fallbackOf(j *job.Job, at config.Links) Finding {
 
 func misconfigured(j *job.Job, bad *job.Finding, at config.Links) Finding {
 	what, alert := "A job is misconfigured", "GpuFabricJobMisconfigured"
-	if bad.Rule == job.RuleAlignment {
+	switch bad.Rule {
+	case job.RuleAlignment:
 		what, alert = "A job has GPUs without their nearest NICs", "GpuFabricJobNicsFar"
+	case job.RuleFewerNICs:
+		what, alert = "A job runs on fewer NICs than before", "GpuFabricJobFewerNics"
 	}
 	v := jobFinding(j, at, string(bad.Rule), alert, bad.Severity, bad.Text, bad.Ranks())
 	v.What, v.Impact, v.Remedy = what, "The job is slower than it could be, or is about to fail.", bad.Rule.Remedy()

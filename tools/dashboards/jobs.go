@@ -100,7 +100,8 @@ func jobRulesWords() words {
 	return wordsOf(map[job.Rule]word{
 		job.RuleNoCommunicator: {"GPUs are busy without NCCL", ""},
 		job.RuleNoDevices:      {"no RDMA devices in the container", ""}, job.RuleMemlock: {"locked memory is limited", ""},
-		job.RuleAlignment: {"GPUs without their nearest NICs", ""}, job.RuleAffinity: {"CPUs far from their GPUs", ""},
+		job.RuleAlignment: {"GPUs without their nearest NICs", ""}, job.RuleFewerNICs: {"fewer NICs than before", ""},
+		job.RuleAffinity: {"CPUs far from their GPUs", ""},
 		job.RuleVersions: {"ranks have different NCCL releases", ""},
 		job.RuleSettings: {"ranks have different settings", ""},
 		job.RuleGrowing:  {"verbs contexts grow", ""}, job.RuleBAR1: {"BAR1 of a GPU is full", ""},

@@ -90,6 +90,9 @@ func (e *evidence) about(n *fabric.Node, r *observed, keep *tracked, rails []str
 	if far := withoutNearest(n, r, rails); far != "" && e.spans() {
 		add(RuleAlignment, verdict.Warning, r.PID, "%s", far)
 	}
+	if lost := keep.nics.lost(); lost != "" {
+		add(RuleFewerNICs, verdict.Warning, r.PID, "%s", lost)
+	}
 	if far := onFarCPUs(n, r); far != "" && e.spans() {
 		add(RuleAffinity, verdict.Info, r.PID, "%s", far)
 	}

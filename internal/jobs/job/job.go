@@ -147,6 +147,7 @@ const (
 	RuleNoDevices             Rule = "no_rdma_devices_in_container"
 	RuleMemlock               Rule = "memlock"
 	RuleAlignment             Rule = "nic_alignment"
+	RuleFewerNICs             Rule = "fewer_nics"
 	RuleAffinity              Rule = "cpu_affinity"
 	RuleVersions              Rule = "nccl_versions_differ"
 	RuleSettings              Rule = "settings_differ"
@@ -166,8 +167,8 @@ func (r Rule) OfSetting() bool { return strings.HasPrefix(string(r), "setting_")
 // Rules returns every rule.
 func Rules() []Rule {
 	return []Rule{
-		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleAffinity, RuleVersions, RuleSettings,
-		RuleGrowing, RuleBAR1, RuleSettingMisread,
+		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleFewerNICs, RuleAffinity, RuleVersions,
+		RuleSettings, RuleGrowing, RuleBAR1, RuleSettingMisread,
 		RuleSettingRefused, RuleSettingIgnored, RuleSettingUnknown, RuleSettingWrongHere, RuleSettingNotRecommended,
 	}
 }

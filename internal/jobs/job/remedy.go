@@ -82,6 +82,7 @@ func (r Rule) Remedy() string {
 		RuleNoDevices: giveDevices,
 		RuleMemlock:   "Raise the limit of locked memory: --ulimit memlock=-1 for the container, or LimitMEMLOCK=infinity in the unit that starts it." + startAgain,
 		RuleAlignment: "Give each rank the NICs that are nearest to its GPU (gpufabric_exporter topology shows them), and correct NCCL_IB_HCA if it is set. Then start the job again.",
+		RuleFewerNICs: "Repair the port (gpufabric_exporter check names it). If it is in order, NCCL does not return to it: start the job again.",
 		RuleVersions:  "Start all ranks from the same image.",
 		RuleSettings:  "Start all ranks with the same NCCL variables.",
 		RuleGrowing:   "Have the job destroy communicators that it no longer uses, before it creates others.",

@@ -41,6 +41,7 @@ type tracked struct {
 	busy      answer
 	settled   settled
 	grown     growth
+	nics      nics
 	found     held
 	known     facts // that were known of it at any reading
 }
@@ -138,7 +139,8 @@ func (t *Tracker) observe(n *fabric.Node, all []*process, elapsed time.Duration)
 		keep := &tracked{busy: busy}
 		if was := t.before[p.id()]; was != nil {
 			remind(p.RankCandidate, &was.candidate)
-			keep.settled, keep.grown, keep.found, keep.known = was.settled, was.grown, was.found, was.known
+			keep.settled, keep.grown, keep.nics = was.settled, was.grown, was.nics
+			keep.found, keep.known = was.found, was.known
 			if elapsed > 0 {
 				r.interval = between(&was.candidate, p.RankCandidate, elapsed.Seconds(), n.Host.NetNS.Or(0), both(was.busy, busy))
 			}
@@ -183,7 +185,9 @@ func (t *Tracker) judge(n *fabric.Node, at time.Time, name string, e *evidence, 
 			Command: clean(r.Command, maxCommand), GPUs: r.gpus,
 			Children: r.children + r.Children, Verdict: keep.settled.shown, Unseen: keep.settled.kept(),
 		})
-		for _, d := range e.rdmaOf(r).devices {
+		u := e.rdmaOf(r)
+		keep.nics.take(&u, r.Verbs.Or(fabric.VerbsUse{}).Devices, e.devices.rates, at)
+		for _, d := range u.devices {
 			used[d] = true
 		}
 		if keep.settled.since.After(j.Since) {
