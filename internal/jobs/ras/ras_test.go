@@ -76,8 +76,12 @@ func TestVersions(t *testing.T) {
 		}
 
 		c, answer = ask(t, rastest.Healthy(v, 500).Lose(5, true))
-		if structured && !c.Missing[0].Dead || !structured && answer.DeadProcesses != 1 {
-			t.Errorf("%s dead: %+v", v, answer)
+		if c.Missing[0].Dead != version(t, v).AtLeast("2.26") || !structured && answer.DeadProcesses != 1 {
+			t.Errorf("%s dead: %+v", v, answer) // before, a text has no more than numbers of ranks
+		}
+		c, _ = ask(t, rastest.Healthy(v, 500).Lose(5, true).Lose(2, false))
+		if i := slices.IndexFunc(c.Missing, func(m fabric.RASMissing) bool { return m.Rank == 2 }); i < 0 || c.Missing[i].Dead {
+			t.Errorf("%s silent beside a dead one: %+v", v, c.Missing)
 		}
 
 		sick := rastest.Healthy(v, 500)

@@ -22,6 +22,7 @@ var (
 	lineDetails  = lazyregexp.New(`^#(\d{1,5})-(\d{1,5}) \(([0-9a-f]{16})\) (INCOMPLETE|ERROR|MISMATCH)$`)
 	lineSilent   = lazyregexp.New(`^  Missing communicator data from (\d{1,7}) job process(?:es)?$`)
 	lineDead     = lazyregexp.New(`^  (\d{1,7}) job process(?:es are| is) considered dead`)
+	lineProcess  = lazyregexp.New(`^  Process (\d{1,10}) on node (\S{1,60}) managing GPU`)
 	lineTimeouts = lazyregexp.New(`^  Encountered (\d{1,7}) communication timeouts? while`)
 	lineMissing  = lazyregexp.New(`^  Missing communicator data from (\d{1,7}) ranks?$`)
 	lineList     = lazyregexp.New(`^  The missing ranks?: ([0-9,]+)$`) // 2.24 and 2.25
@@ -54,6 +55,8 @@ type textReport struct {
 	async   bool                    // of the errors
 	kind    uint64                  // kinds of collectives read, so that counts of different ones are not compared
 	ended   bool                    // the last section has begun
+	listing bool                    // processes that follow are those that RAS has given up
+	dead    map[fabric.RASPlace]bool
 }
 
 // parseText reads a report of 2.24 to 2.28.3. It names communicators and ranks only where something is wrong.
@@ -61,7 +64,7 @@ func parseText(b []byte) (fabric.RASAnswer, error) {
 	if len(b) > maxText {
 		return fabric.RASAnswer{}, fmt.Errorf("read a text of %d bytes, expected at most %d", len(b), maxText)
 	}
-	t := &textReport{first: map[int]int{}}
+	t := &textReport{first: map[int]int{}, dead: map[fabric.RASPlace]bool{}}
 	n := 0
 	for line := range bytes.Lines(b) {
 		n++
@@ -99,6 +102,12 @@ func (t *textReport) take(s string) error {
 	if m := lineGroup().FindStringSubmatch(s); m != nil && !t.ended {
 		return t.row(m)
 	}
+	t.processes(s)
+	return nil
+}
+
+// processes reads a line about processes, not about a communicator.
+func (t *textReport) processes(s string) {
 	for _, c := range []struct {
 		line *regexp.Regexp
 		to   *int
@@ -109,9 +118,13 @@ func (t *textReport) take(s string) error {
 	} {
 		if m := c.line.FindStringSubmatch(s); m != nil {
 			*c.to, _ = strconv.Atoi(m[1])
+			t.listing = c.to == &t.answer.DeadProcesses
 		}
 	}
-	return nil
+	if m := lineProcess().FindStringSubmatch(s); m != nil && t.listing && len(t.dead) < maxSize {
+		pid, _ := strconv.Atoi(m[1])
+		t.dead[fabric.RASPlace{Host: hostOf(m[2]), PID: pid}] = true
+	}
 }
 
 // row reads a group of communicators that are alike.
@@ -216,7 +229,9 @@ func (t *textReport) rank(m []string) error {
 	}
 	if t.section == "INCOMPLETE" {
 		if len(t.current.Missing) < t.current.Size {
-			t.current.Missing = append(t.current.Missing, fabric.RASMissing{RASPlace: at, Unresponsive: true})
+			t.current.Missing = append(t.current.Missing, fabric.RASMissing{
+				RASPlace: at, Unresponsive: true, Dead: t.dead[fabric.RASPlace{Host: at.Host, PID: at.PID}],
+			})
 		}
 		return nil
 	}
