@@ -106,11 +106,16 @@ func (b *roceBuilder) overNCCL() string {
 	return ""
 }
 
-// control returns a note on NCCL_IB_FIFO_TC (NCCL 2.22.3 and later), which separates messages on purpose.
+// control returns a note on NCCL_IB_FIFO_TC (NCCL 2.22.3 and later), which separates messages on purpose. In 2.22 and
+// 2.23 0 is its default, which stands for NCCL_IB_TC.
 func (b *roceBuilder) control(tc int) string {
 	v, set := b.in.ControlTC.Get()
-	if c := int(uint8(v.Number)); set && c>>2 != tc>>2 {
-		return fmt.Sprintf("; NCCL_IB_FIFO_TC=%s sends the small control messages with DSCP %d", v.Value, c>>2)
+	c, since := int(uint8(v.Number)), ""
+	if v.Number == 0 {
+		since = " from NCCL 2.24 on"
+	}
+	if set && c>>2 != tc>>2 {
+		return fmt.Sprintf("; NCCL_IB_FIFO_TC=%s sends the small control messages with DSCP %d%s", v.Value, c>>2, since)
 	}
 	return ""
 }

@@ -320,3 +320,21 @@ func TestRoCEMissingFactsNeverPass(t *testing.T) {
 		}
 	}
 }
+
+// NCCL_IB_FIFO_TC=0 stands for NCCL_IB_TC up to NCCL 2.23, and separates messages later.
+func TestControlClass(t *testing.T) {
+	for value, want := range map[int64]string{
+		200: "NCCL_IB_FIFO_TC=200 sends the small control messages with DSCP 50", 107: "",
+		0:   "NCCL_IB_FIFO_TC=0 sends the small control messages with DSCP 0 from NCCL 2.24 on",
+		256: "NCCL_IB_FIFO_TC=256 sends the small control messages with DSCP 0",
+	} {
+		in := designed()
+		in.ControlTC = setTo("NCCL_IB_FIFO_TC", value)
+		chain := EvaluateRoCE(in)
+		said := chain.Link(RoCETrafficClass).Evidence
+		_, note, _ := strings.Cut(said, "; ")
+		if note != want {
+			t.Errorf("%d: %q, expected %q", value, said, want)
+		}
+	}
+}
