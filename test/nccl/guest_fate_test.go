@@ -14,8 +14,9 @@ import (
 	"gpufabric_exporter/internal/nccl/explain"
 )
 
-// fine is what explain finds in the log of a job that works: the GPUs of the rig cannot do GPUDirect RDMA.
-const fine = "gpudirect_unused"
+// fine is what explain finds in the log of a job that works: no failure. It cannot tell whether one GPU for each host should
+// do GPUDirect RDMA, which those of the rig cannot.
+const fine = ""
 
 // fates are settings of a job of two hosts with an RDMA device each, and what becomes of it: in the first release of
 // suites, and in later ones.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/cgroup"
 	"gpufabric_exporter/internal/host/sockdiag"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/jobs/rank"
@@ -38,7 +39,8 @@ func judge(pids []string, hca bool) error {
 			}
 			return sockdiag.Dial()
 		},
-		Verbs: verbs,
+		Cgroup: cgroup.New("/sys/fs/cgroup").ID,
+		Verbs:  verbs,
 	})
 	if err != nil {
 		return err
@@ -89,7 +91,10 @@ func (j judgement) String() string {
 	return strings.TrimSpace(v.State() + " " + string(v.Way) + " " + string(v.Cause) + " " + string(v.Reason))
 }
 
-// watch starts a judge of ranks and returns what it says. how is a command that begins it.
+// nobody in watch is a judge without privileges.
+const nobody = "nobody"
+
+// watch starts a judge of ranks and returns what it says. how is a command that begins it, after nobody or not.
 func watch(t *testing.T, ranks []*process, hca string, how ...string) func() judgement {
 	t.Helper()
 	exe, err := os.Open("/proc/self/exe")
@@ -97,6 +102,10 @@ func watch(t *testing.T, ranks []*process, hca string, how ...string) func() jud
 		t.Fatal(err)
 	}
 	defer exe.Close()
+	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if len(how) > 0 && how[0] == nobody {
+		attributes.Credential, how = &syscall.Credential{Uid: 65534, Gid: 65534}, how[1:]
+	}
 	args := append(slices.Clone(how), "/proc/self/fd/3") // which whoever has no way to the file can run, too
 	for _, p := range ranks {
 		args = append(args, strconv.Itoa(p.Pid))
@@ -104,7 +113,7 @@ func watch(t *testing.T, ranks []*process, hca string, how ...string) func() jud
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), asJudge + "=1", "RIG_HCA=" + hca, "RIG_GUEST=" + os.Getenv("RIG_GUEST")}
 	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{exe}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = attributes
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -21,6 +21,8 @@ type node struct {
 	pid  int    // of what holds its namespaces; 0: it has none
 	home string // of root there
 	work string // a folder for what ranks exchange
+
+	group string // the control group that ranks start in; empty: that of the test
 }
 
 const setUp = `
@@ -100,7 +102,11 @@ func (n *node) start(t *testing.T, r rig, env []string, args ...string) *process
 		t.Fatal(err)
 	}
 	defer file.Close()
-	cmd := n.inside(append([]string{r.folder + "/rank"}, args...)...)
+	args = append([]string{r.folder + "/rank"}, args...)
+	if n.group != "" { // before it makes a socket
+		args = append([]string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, n.group + "/cgroup.procs"}, args...)
+	}
+	cmd := n.inside(args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(r.basic(), env...), file, file
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

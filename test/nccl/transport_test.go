@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gpufabric_exporter/internal/jobs/job"
 )
 
 // devices gives a node a /dev of its own, with GPUs.
@@ -60,6 +62,7 @@ func TestTransports(t *testing.T) {
 		{name: "IB_DISABLE", common: []string{"NCCL_IB_DISABLE=1"}, ranks: hosts, via: "NET/Socket", want: "tcp, confirmed socket rdma_disabled"},
 		{name: "no uverbs", ranks: hosts, hca: "1", via: "NET/Socket", want: "tcp, confirmed socket no_rdma_devices_in_container"},
 		{name: "split", common: []string{"RIG_SPLIT=3"}, ranks: hosts, hca: "1", more: "mknod /dev/infiniband/uverbs0 c 1 3", via: "NET/Socket", want: noLibrary},
+		{name: "several communicators", common: []string{"RIG_MORE=1"}, ranks: hosts, via: "NET/Socket", want: noLibrary},
 		{name: "shared memory", common: []string{"NCCL_P2P_DISABLE=1"}, ranks: gpus, more: oneHost, via: "SHM/", want: "local, confirmed"},
 		{
 			name: "sockets within a host", common: []string{"NCCL_SHM_DISABLE=1", "NCCL_P2P_DISABLE=1"}, ranks: gpus, more: oneHost,
@@ -90,8 +93,8 @@ func TestViews(t *testing.T) {
 		ranks := n.job(t, r, 60, nil, placed(hosts)...)
 		waitFor(t, ranks[0], "rank 0: 11 collectives")
 		bare := []string{"nsenter", "-t", strconv.Itoa(n.pid), "-n"}
-		nobody := append(slices.Clone(bare), "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all")
-		pod, own, closed := watch(t, ranks, ""), watch(t, ranks, "", bare...), watch(t, ranks, "", nobody...)
+		unprivileged := append(slices.Clone(bare), "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all")
+		pod, own, closed := watch(t, ranks, ""), watch(t, ranks, "", bare...), watch(t, ranks, "", unprivileged...)
 		await(t, pod, noLibrary)
 		await(t, own, noLibrary)
 		await(t, closed, "unknown   privilege")
@@ -116,43 +119,67 @@ func await(t *testing.T, next func() judgement, want string) {
 	}
 }
 
-// TestFaultsOfJobs plants what ends the traffic of a job, one after the other: the verdict stands, and who
-// died is no rank.
+// TestFaultsOfJobs plants what ends the traffic of a job: the verdict stands, and who died is no rank. One that aborted its
+// communicator still is: NCCL leaves its RAS listening.
 func TestFaultsOfJobs(t *testing.T) {
 	whole(t)
 	t.Parallel()
 	each(t, func(t *testing.T, r rig) {
 		n := newNode(t, devices)
 		stop := filepath.Join(n.work, "stop")
-		ranks := n.job(t, r, 60, []string{"RIG_HOLD=1", "RIG_STOP=" + stop}, placed(hosts)...)
-		waitFor(t, ranks[0], "rank 0: 11 collectives")
-		next := watch(t, ranks, "")
-		await(t, next, noLibrary)
-		stands := func(fault string, left int) {
-			t.Helper()
-			for turns := 0; moves(t, n); turns++ {
-				if turns == 100 {
-					t.Fatalf("%s: the job still moves data", fault)
-				}
-			}
-			next() // it may have been under way
-			for range 2 {
-				if j := next(); j.String() != noLibrary || len(j.Ranks) != left {
-					t.Errorf("%s: %s of %d ranks, expected %s of %d", fault, j, len(j.Ranks), noLibrary, left)
-				}
-			}
-		}
+		ranks, next := judged(t, n, r, "RIG_STOP="+stop)
 		ranks[1].Signal(syscall.SIGSTOP)
-		stands("stopped", 2)
+		stands(t, next, "stopped", 2)
 		ranks[1].Signal(syscall.SIGCONT)
 		if err := os.WriteFile(stop, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		stands("hangs", 2)
+		stands(t, next, "hangs", 2)
 		ranks[1].Kill()
 		<-ranks[1].done
-		stands("killed", 1)
+		stands(t, next, "killed", 1)
+		ranks[0].Kill()
+		<-ranks[0].done
+
+		ranks, next = judged(t, n, r, "RIG_ABORT=200")
+		waitFor(t, ranks[1], "rank 1: aborted")
+		stands(t, next, "aborted", 2)
 	})
+}
+
+// judged starts a job whose rank 1 has a setting, and returns it with its judge when that has a verdict.
+func judged(t *testing.T, n *node, r rig, setting string) (ranks []*process, next func() judgement) {
+	t.Helper()
+	own := placed(hosts)
+	own[1] = append(own[1], setting)
+	if strings.HasPrefix(setting, "RIG_STOP=") {
+		own[0] = append(own[0], setting)
+	}
+	ranks = n.job(t, r, 60, []string{"RIG_HOLD=1"}, own...)
+	waitFor(t, ranks[0], "rank 0: 11 collectives")
+	next = watch(t, ranks, "")
+	await(t, next, noLibrary)
+	return ranks, next
+}
+
+// stands waits until the judge sees no data of a job, and holds its verdict and the number of its ranks against what was before.
+func stands(t *testing.T, next func() judgement, fault string, left int) {
+	t.Helper()
+	began := time.Now()
+	for turns := 0; ; turns++ {
+		if j := next(); j.Pulse.Flow != job.Flowing && len(j.Ranks) == left {
+			break
+		}
+		if turns == 20 {
+			t.Fatalf("%s: the judge still sees data of %d ranks", fault, left)
+		}
+	}
+	for range 2 {
+		if j := next(); j.String() != noLibrary || len(j.Ranks) != left {
+			t.Errorf("%s: %s of %d ranks, expected %s of %d", fault, j, len(j.Ranks), noLibrary, left)
+		}
+	}
+	t.Logf("%s: %s, seen %.1f s after it", fault, noLibrary, time.Since(began).Seconds())
 }
 
 // moves reports whether a job on the node moves data.

@@ -79,10 +79,16 @@ static void wait_for_all(const char *file, int rank, int world) {
   if (world > 1) usleep(1000 * linger);
 }
 
-// split makes RIG_SPLIT more communicators of all ranks, and returns the last one.
-static ncclComm_t split(ncclComm_t comm, int rank) {
+// more makes RIG_SPLIT communicators of all ranks, split from the first, and RIG_MORE that have nothing to do with it. It
+// returns the last one.
+static ncclComm_t more(ncclComm_t comm, int rank, int world, const char *file) {
   ncclComm_t last = comm;
   for (int i = number("RIG_SPLIT", 0); i > 0; i--) CHECK(ncclCommSplit(comm, 0, rank, &last, NULL));
+  for (int i = number("RIG_MORE", 0); i > 0; i--) {
+    char name[4096];
+    snprintf(name, sizeof name, "%s.more%d", file, i);
+    CHECK(ncclCommInitRank(&last, world, identity(rank, name), rank));
+  }
   return last;
 }
 
@@ -112,7 +118,7 @@ int main(int argc, char **argv) {
   ncclComm_t comm;
   CHECK(ncclCommInitRank(&comm, world, id, rank));
   printf("rank %d of %d: initialised\n", rank, world);
-  comm = split(comm, rank);
+  comm = more(comm, rank, world, argv[3]);
   void *b;
   cudaMalloc(&b, 1 << 20);
   if (number("RIG_OTHERS", 0)) others(comm, b, rank, world);
@@ -126,6 +132,7 @@ int main(int argc, char **argv) {
     if (n == number("RIG_ABORT", -1)) {
       CHECK(ncclCommAbort(comm));
       printf("rank %d: aborted\n", rank);
+      while (getenv("RIG_HOLD") && !stop) pause();
       return 0;
     }
     CHECK(ncclAllReduce(b, b, 1 << 18, ncclFloat, ncclSum, comm, NULL));
