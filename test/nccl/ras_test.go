@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,12 +76,12 @@ func (p *process) stop(t *testing.T) {
 	t.Fatal("it does not stop")
 }
 
-// rasJob starts two hosts whose ranks have a port of RAS each, with the releases that have RAS.
-func rasJob(t *testing.T, common []string, test func(t *testing.T, r rig, n *node, ranks []*process)) {
+// rasJob starts two hosts whose ranks have a port of RAS each, with the releases that have RAS. last is for rank 1 only.
+func rasJob(t *testing.T, common []string, test func(t *testing.T, r rig, n *node, ranks []*process), last ...string) {
 	each(t, func(t *testing.T, r rig) {
 		n := newNode(t, "")
 		first := append([]string{"NCCL_RAS_ADDR=127.0.0.1:28028"}, hosts[0]...)
-		second := append([]string{"NCCL_RAS_ADDR=127.0.0.1:28029"}, hosts[1]...)
+		second := slices.Concat([]string{"NCCL_RAS_ADDR=127.0.0.1:28029"}, hosts[1], last)
 		ranks := n.job(t, r, 50, append([]string{"NCCL_NET=Socket", "RIG_HOLD=1", "RIG_STOP=" + filepath.Join(n.work, "stop")}, common...), first, second)
 		waitFor(t, ranks[0], "rank 0: 11 collectives")
 		if r.suite == suites[0] {
@@ -141,11 +142,11 @@ func TestRAS(t *testing.T) {
 		for moves(t, n) {
 		}
 		ask("hangs", r.release, func(_ *fabric.RASAnswer, c *fabric.RASCommunicator) error { last = c.Spread.Most; return nil })
-		ask("hangs", r.release, func(_ *fabric.RASAnswer, c *fabric.RASCommunicator) error {
+		ask("hangs", r.release, func(a *fabric.RASAnswer, c *fabric.RASCommunicator) error {
 			if c.MissingCount+c.FailedCount > 0 || c.Spread.Most != last {
 				return fmt.Errorf("not a job that stands at %d", last)
 			}
-			return nil
+			return says(progress.Hang, a)
 		})
 		if err := os.Remove(stop); err != nil {
 			t.Fatal(err)
@@ -153,41 +154,100 @@ func TestRAS(t *testing.T) {
 		for !moves(t, n) {
 		}
 		ranks[1].stop(t)
-		ask("stopped", r.release, func(_ *fabric.RASAnswer, c *fabric.RASCommunicator) error {
+		ask("stopped", r.release, func(a *fabric.RASAnswer, c *fabric.RASCommunicator) error {
 			if len(c.Missing) != 1 || c.Missing[0].Rank != 1 || !c.Missing[0].Unresponsive || c.Missing[0].Dead || c.FailedCount > 0 {
 				return errors.New("rank 1 does not answer")
 			}
-			return nil
+			return says(progress.Missing, a)
 		})
 		ranks[1].Kill()
 		<-ranks[1].done
 		waitFor(t, ranks[0], "ncclAllReduce(") // has failed
-		ask("lost", r.release, func(_ *fabric.RASAnswer, c *fabric.RASCommunicator) error {
+		ask("lost", r.release, func(a *fabric.RASAnswer, c *fabric.RASCommunicator) error {
 			if len(c.Missing) != 1 || c.Missing[0].Rank != 1 || c.Missing[0].Dead || c.FailedCount != 1 || c.Ranks[0].AsyncError != 6 {
 				return errors.New("rank 1 is missing, and rank 0 has an asynchronous error")
 			}
-			return nil
+			return says(progress.Failed, a)
 		})
 	})
+}
+
+// says holds the verdict on a job whose RAS gives this answer three times against the one that is wanted.
+func says(want progress.State, a *fabric.RASAnswer) error {
+	if got := progress.Judge([]fabric.RASAnswer{*a, *a, *a}, progress.GPUsBusy).State; got != want {
+		return fmt.Errorf("the job is %s, expected %s", got, want)
+	}
+	return nil
 }
 
 // TestRASAsText reads what a job prints of itself as text. Releases from 2.28.7 on are asked for JSON instead.
 func TestRASAsText(t *testing.T) {
 	whole(t)
 	t.Parallel()
-	rasJob(t, nil, func(t *testing.T, r rig, n *node, ranks []*process) {
-		a, err := n.ask(t, asText)
-		if err != nil || a.Version != r.release || len(a.Communicators) != 1 || a.Communicators[0].Size != 2 || a.Communicators[0].MissingCount > 0 {
-			t.Errorf("running: %+v, %v", a, err)
+	rasJob(t, []string{"RIG_SPLIT=2", "RIG_MORE=1"}, func(t *testing.T, r rig, n *node, ranks []*process) {
+		ask := func(what string, missing, failed int) fabric.RASAnswer {
+			t.Helper()
+			a, err := n.ask(t, asText)
+			if err != nil || a.Version != r.release || len(a.Communicators) != 4 || a.Communicators[0].Size != 2 {
+				t.Fatalf("%s: %+v, %v", what, a, err)
+			}
+			for _, c := range a.Communicators { // only the last one is used: the others have no error
+				if c.MissingCount != missing || c.FailedCount > failed {
+					t.Errorf("%s: %+v, expected %d missing", what, c, missing)
+				}
+			}
+			return a
+		}
+		ask("running", 0, 0)
+		ranks[1].stop(t)
+		if a := ask("stopped", 1, 0); a.SilentProcesses != 1 || a.DeadProcesses > 0 {
+			t.Errorf("stopped: %+v, expected a process that does not answer", a)
 		}
 		ranks[1].Kill()
 		<-ranks[1].done
+		began := time.Now()
 		waitFor(t, ranks[0], "ncclAllReduce(") // has failed
-		a, err = n.ask(t, asText)
-		if err != nil || len(a.Communicators) != 1 || a.Communicators[0].MissingCount != 1 || a.Communicators[0].FailedCount != 1 {
-			t.Errorf("lost: %+v, %v:\n%s", a, err, tail(ranks[0].output()))
+		a := ask("lost", 1, 1)
+		if err := says(progress.Failed, &a); err != nil {
+			t.Errorf("lost: %v: %+v", err, a)
+		}
+		for a.DeadProcesses == 0 && time.Since(began) < 2*time.Minute {
+			time.Sleep(time.Second)
+			a = ask("lost", 1, 1)
+		}
+		t.Logf("RAS gives the process up %.0f s after it died", time.Since(began).Seconds())
+		for _, release := range []string{asText, r.release} {
+			a, err := n.ask(t, release)
+			for _, c := range a.Communicators {
+				if m := c.Missing; err != nil || len(m) != 1 || !m[0].Dead || m[0].Rank != 1 || m[0].PID != ranks[1].Pid {
+					t.Errorf("dead, as NCCL %s says: %+v, %v", release, c, err)
+				}
+			}
 		}
 	})
+}
+
+// TestRASAborted asks a job whose rank 1 has aborted its communicator and stays: it answers, and has none.
+func TestRASAborted(t *testing.T) {
+	whole(t)
+	t.Parallel()
+	rasJob(t, nil, func(t *testing.T, r rig, n *node, ranks []*process) {
+		waitFor(t, ranks[1], "rank 1: aborted")
+		waitFor(t, ranks[0], "ncclAllReduce(") // has failed
+		for _, release := range []string{asText, r.release} {
+			a, err := n.ask(t, release)
+			if err != nil || len(a.Communicators) != 1 || a.SilentProcesses+a.DeadProcesses > 0 {
+				t.Fatalf("as NCCL %s says: %+v, %v", release, a, err)
+			}
+			c := a.Communicators[0]
+			if err := says(progress.Failed, &a); err != nil || c.FailedCount != 1 || len(c.Missing) > 0 && (c.Missing[0].Unresponsive || c.Missing[0].Dead) {
+				t.Errorf("as NCCL %s says: %v: %+v", release, err, c)
+			}
+			if (release != asText) != (len(c.Missing) == 1) { // a text has no more than "NOCOMM"
+				t.Errorf("as NCCL %s says: %+v, expected rank 1 without the communicator", release, c)
+			}
+		}
+	}, "RIG_ABORT=30")
 }
 
 // TestRASChangesNothing asks a job with many communicators as fast as it answers: it launches as many
