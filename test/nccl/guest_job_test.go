@@ -6,6 +6,7 @@ package nccl
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -51,7 +52,12 @@ func guestHCAs(now time.Time) (list []fabric.HCA, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	for _, name := range []string{"rxe0", "rxe1"} {
+	devices, err := filepath.Glob("/sys/class/infiniband/rxe*")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range devices {
+		name = filepath.Base(name)
 		d, err := f.Device(name)
 		if err != nil {
 			return nil, err
@@ -104,9 +110,15 @@ func TestGuestJobs(t *testing.T) {
 // guestJob starts two ranks as a scheduler does, and returns them when they have launched collectives.
 func guestJob(t *testing.T, n *node, r rig, common []string) []*process {
 	t.Helper()
+	return hostsJob(t, n, r, rails, common)
+}
+
+// hostsJob is a guestJob of other hosts than rails.
+func hostsJob(t *testing.T, n *node, r rig, hosts [][]string, common []string) []*process {
+	t.Helper()
 	var own [][]string
-	for _, rail := range rails {
-		own = append(own, append(append([]string{}, rail...), common...))
+	for _, host := range hosts {
+		own = append(own, append(append([]string{}, host...), common...))
 	}
 	ranks := n.job(t, r, 5, append(small, "NCCL_RAS_ENABLE=0", "RIG_HOLD=1", "NCCL_IB_TIMEOUT=14", "NCCL_IB_RETRY_CNT=3"), placed(own)...)
 	waitFor(t, ranks[0], "rank 0: 11 collectives")

@@ -27,10 +27,10 @@ for suite in trixie sid; do
   esac
 done
 table=$here/../../internal/nccl/settings/variables.tsv
-cp "$table" "$job"
+cp "$table" "$job"; cp "$table" "$job/before.tsv"
 cd "$here/../.."
 go test -c -tags nccl -o "$job/nccl.test" ./test/nccl
 status=0
 "$here/../lab/run.sh" "$job" ./nccl.test -guest -test.run '^TestGuest' -test.v -test.timeout 55m "$@" || status=$?
-cmp -s "$job/variables.tsv" "$table" || cp "$job/variables.tsv" "$table"
+cmp -s "$job/variables.tsv" "$job/before.tsv" || cp "$job/variables.tsv" "$table"
 exit $status

@@ -102,8 +102,8 @@ func TestViews(t *testing.T) {
 }
 
 // await reads until the verdict is this one, or one of several between " or ", and wants none before that is known and
-// another one.
-func await(t *testing.T, next func() judgement, want string) {
+// another one. It returns the last one.
+func await(t *testing.T, next func() judgement, want string) judgement {
 	t.Helper()
 	const readings = 8 // a machine that is busy moves little for a while
 	for i := 1; ; i++ {
@@ -112,7 +112,7 @@ func await(t *testing.T, next func() judgement, want string) {
 		switch {
 		case slices.Contains(strings.Split(want, " or "), got):
 			t.Logf("%s: %d readings, %.1f s: %q", got, i, j.after.Seconds(), j.Verdict.Evidence)
-			return
+			return j
 		case i == readings || j.Verdict.Confirmed && !*guest:
 			t.Fatalf("%s: %q, expected %s", got, j.Verdict.Evidence, want)
 		}

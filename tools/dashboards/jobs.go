@@ -73,6 +73,7 @@ func causes() words {
 		job.CauseSocketSelected: {"NCCL_NET=Socket is set", ""},
 		job.CauseNoLibrary:      {"libibverbs is not loaded", ""}, job.CausePlugin: {"the plugin fell back", ""},
 		job.CauseNoPort:         {"no RDMA device could be read", ""},
+		job.CauseNotNamed:       {"NCCL_IB_HCA names no device", ""},
 		job.CauseNoSharedMemory: {"NCCL_SHM_DISABLE is set", ""},
 	})
 }

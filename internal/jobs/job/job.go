@@ -83,6 +83,7 @@ const (
 	CauseSocketSelected Cause = "socket_selected"              // NCCL_NET=Socket
 	CauseNoLibrary      Cause = "no_libibverbs"                // libibverbs is not mapped
 	CausePlugin         Cause = "plugin_fell_back"             // a plugin for RDMA is loaded and its devices carry nothing
+	CauseNotNamed       Cause = "no_device_of_that_name"       // NCCL_IB_HCA
 	CauseNoPort         Cause = "no_active_port"               // the node has no active RDMA port
 	CauseNoSharedMemory Cause = "shared_memory_disabled"       // NCCL_SHM_DISABLE, between ranks of one node
 )

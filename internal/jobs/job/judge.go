@@ -38,6 +38,7 @@ type devices struct {
 	efa      func(device string) bool
 	packets  func(device string) bool // its rate is an estimate: it counts no bytes
 	byName   func(device string) bool // the node has it
+	lacks    func(filter string) bool // NCCL_IB_HCA names none of the node
 	moved    bool                     // another network namespace has some
 	compared bool
 }
@@ -343,39 +344,6 @@ func wayOfPlugin(path string) Way {
 		}
 	}
 	return WayPlugin
-}
-
-// causeOf returns why a rank uses sockets, as far as that can be seen.
-func causeOf(r *observed, way Way, d devices) Cause {
-	number := func(name string) (int64, bool) {
-		for _, v := range r.Variables() {
-			if v.Name == name {
-				return v.Number, v.IsNumber
-			}
-		}
-		return 0, false
-	}
-	maps, mapped := r.Maps.Get()
-	offered, seen := r.Devices.Get()
-	switch off, set := number("NCCL_IB_DISABLE"); {
-	case seen && offered.Uverbs == 0 && d.compared && len(d.rates) > 0:
-		return CauseNoDevices
-	case r.Settings.State != fabric.OK: // they come before what follows
-		return CauseNone
-	case set && off != 0:
-		return CauseDisabled
-	case slices.ContainsFunc(r.Variables(), func(v fabric.NCCLVariable) bool {
-		return v.Name == "NCCL_NET" && strings.EqualFold(v.Value, "Socket")
-	}):
-		return CauseSocketSelected
-	case mapped && !maps.Verbs:
-		return CauseNoLibrary
-	case way != WayVerbs && way != WayPlugin:
-		return CausePlugin
-	case d.compared && len(d.rates) == 0:
-		return CauseNoPort
-	}
-	return CauseNone
 }
 
 func rateText(v float64) string {

@@ -49,6 +49,8 @@ func (v *Verdict) Names(f *Finding) bool {
 		return f.Rule.OfSetting() && slices.Equal(f.Variables, []string{"NCCL_IB_DISABLE"})
 	case v.Cause == CauseSocketSelected:
 		return f.Rule.OfSetting() && slices.Equal(f.Variables, []string{"NCCL_NET"})
+	case v.Cause == CauseNotNamed:
+		return f.Rule.OfSetting() && slices.Equal(f.Variables, []string{"NCCL_IB_HCA"})
 	}
 	return false
 }
@@ -67,6 +69,8 @@ func (c Cause) Remedy() string {
 	case CauseNoLibrary:
 		return "Install libibverbs in the image of the job (Debian and Ubuntu: libibverbs1 and ibverbs-providers)." +
 			startAgain
+	case CauseNotNamed:
+		return "Correct or remove NCCL_IB_HCA where the job gets it: its script, image, pod, or /etc/nccl.conf." + startAgain
 	case CauseNoPort:
 		return "Repair the ports: gpufabric_exporter check shows what is wrong with them." + startAgain
 	}

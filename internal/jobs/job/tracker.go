@@ -352,5 +352,6 @@ func devicesOf(n *fabric.Node, groups []*group, rates traffic, compared bool) de
 			return h != nil && !h.Moved
 		},
 		moved: slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return h.Moved }),
+		lacks: func(filter string) bool { return lacks(n, filter) },
 	}
 }

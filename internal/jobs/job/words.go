@@ -30,6 +30,7 @@ func (c Cause) Text() string {
 		CauseSocketSelected: "NCCL_NET=Socket is set",
 		CauseNoLibrary:      "libibverbs is not loaded: it may be missing in the image",
 		CausePlugin:         "a plugin for RDMA is loaded, and NCCL uses sockets nevertheless",
+		CauseNotNamed:       "NCCL_IB_HCA names no RDMA device of the node",
 		CauseNoPort:         "no RDMA device of the node could be read",
 		CauseNoSharedMemory: "NCCL_SHM_DISABLE is set, and its ranks are on one node",
 	}[c]

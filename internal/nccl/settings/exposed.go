@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lazyregexp"
 )
 
 // Exposed returns what may be shown of a variable that a job set, or false where nothing may: names that are not in the
 // table of variables are left out, as they could say anything. A value stays if it is a number or a word that the table
-// has for the variable, or the name of a network of NCCL's; any other is "set", with Masked.
+// has for the variable, the name of a network of NCCL's, or names that drivers give; any other is "set", with Masked.
 func Exposed(name, value string) (fabric.NCCLVariable, bool) {
 	v, ok := find(name)
 	if !ok || strings.HasSuffix(v.Name, "*") {
@@ -47,6 +48,12 @@ func ExposedConf(text []byte) []fabric.NCCLVariable {
 	return list
 }
 
+// driversNames is a list of names that drivers and udev give to RDMA devices, as NCCL_IB_HCA has it: no other text looks so.
+var driversNames = lazyregexp.New(`^\^?=?` + deviceName + `(,` + deviceName + `){0,63}$`)
+
+const deviceName = `((mlx[45](_(bond_)?)?|bnxt_re|irdma|rxe|siw|erdma_|efa_|hns_|qedr|ionic_|mana_)\d{0,3}` +
+	`|(ib|roce|rdma)(P\d{1,5})?(p\d{1,5})?s\d{1,5}(f\d{1,3})?)(:\d{1,3}){0,3}`
+
 // isKnownWord reports whether a value is a word of the table, or one of those that text variables usually have.
 func isKnownWord(v Variable, value string) bool {
 	same := func(word string) bool { return strings.EqualFold(word, value) }
@@ -62,6 +69,8 @@ func isKnownWord(v Variable, value string) bool {
 			"IB", "Socket", "AWS Libfabric", "Libfabric", "FasTrak", "gIB", "GPUDirectTCPX",
 			"UCX",
 		}, same)
+	case "NCCL_IB_HCA":
+		return driversNames().MatchString(value)
 	case "NCCL_NET_PLUGIN":
 		return slices.ContainsFunc([]string{"none", "aws-ofi", "ofi", "ucx", "tcpx", "fastrak", "gib"}, same)
 	}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build nccl
+
+package nccl
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// secondLink makes one more link like that of wire, with a Soft-RoCE device at each end.
+const secondLink = `
+set -e
+ip link add rdma2 type veth peer name rdma3
+for i in 0 1; do
+  d=rdma$((i + 2))
+  ip link set $d mtu 4200 up
+  ip addr add 10.0.2.1$i/24 dev $d
+  sysctl -q net.ipv4.conf.$d.accept_local=1 net.ipv4.conf.$d.rp_filter=0
+  rdma link add rxe$((i + 2)) type rxe netdev $d
+  ip rule add pref 5 iif lo to 10.0.2.1$((1 - i)) lookup 11$i
+  ip route replace 10.0.2.1$((1 - i)) dev $d src 10.0.2.1$i table 11$i
+done
+`
+
+const noSecondLink = `
+ip link del rdma2
+for i in 0 1; do ip rule del pref 5 iif lo to 10.0.2.1$i; done
+`
+
+// merged makes two ranks take themselves for two hosts with two RDMA devices each, one of each link.
+var merged = [][]string{
+	append(slices.Clip(rails[0]), "NCCL_IB_HCA==rxe0,rxe2", "NCCL_NET_FORCE_MERGE=rxe0,rxe2"),
+	append(slices.Clip(rails[1]), "NCCL_IB_HCA==rxe1,rxe3", "NCCL_NET_FORCE_MERGE=rxe1,rxe3"),
+}
+
+// TestGuestMerged holds what the exporter says of ranks whose two devices NCCL has made one against what NCCL does, also
+// where the link of one of them goes down. NCCL 2.22.3 merges by PCI paths, which Soft-RoCE has not.
+func TestGuestMerged(t *testing.T) {
+	n := newGuest(t)
+	for _, c := range []struct {
+		name     string
+		settings []string
+		goesOn   bool     // when a link is down
+		says     string   // NCCL does, then
+		explains []string // what the logs show first
+	}{
+		{"link down", nil, false, "ncclAllReduce(", []string{"completion_retry_exceeded", "completion_failed", "port_error"}},
+		{"link down, failover", []string{"NCCL_IB_RESILIENCY_PORT_FAILOVER=1"}, true, "marked as failed", []string{"port_error"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			each(t, func(t *testing.T, r rig) {
+				if r.suite == suites[0] {
+					t.Skipf("NCCL %s merges by PCI paths, which Soft-RoCE has not", r.release)
+				}
+				n.sh(t, secondLink)
+				defer n.sh(t, "true; "+noSecondLink)
+				ranks := hostsJob(t, n, r, merged, append([]string{"NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH"}, c.settings...))
+				for _, want := range []string{"name=rxe0+rxe2", "via NET/IB"} {
+					if !strings.Contains(ranks[0].output(), want) {
+						t.Fatalf("NCCL does not say %s:\n%s", want, tail(ranks[0].output()))
+					}
+				}
+				if pairs := queuePairs(t, n, ranks[0]); !slices.Contains(pairs, "rxe0/1") || !slices.Contains(pairs, "rxe2/1") {
+					t.Errorf("queue pairs of %q, expected both devices", pairs)
+				}
+				next := watch(t, ranks, "")
+				if j := await(t, next, overVerbs); !slices.Equal(j.Devices, []string{"rxe0", "rxe1", "rxe2", "rxe3"}) {
+					t.Errorf("devices %q carry it, expected all four", j.Devices)
+				}
+				n.sh(t, "ip link set rdma3 down")
+				began := time.Now()
+				waitFor(t, ranks[0], c.says)
+				t.Logf("NCCL %s: %q %.0f s after the link", r.release, c.says, time.Since(began).Seconds())
+				explains(t, ranks, c.explains...)
+				if !c.goesOn {
+					return
+				}
+				launched := func() int { return strings.Count(ranks[0].output(), " collectives\n") }
+				for before, end := launched(), time.Now().Add(patient(20*time.Second)); launched() < before+2; time.Sleep(time.Second) {
+					if time.Now().After(end) {
+						t.Fatalf("the job does not go on:\n%s", lastLines(ranks[0].output()))
+					}
+				}
+				await(t, next, overVerbs)
+			})
+		})
+	}
+}
