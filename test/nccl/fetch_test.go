@@ -82,3 +82,35 @@ func TestBuildSaysWhyItCannot(t *testing.T) {
 		t.Errorf("%q (%v), expected a reason and status 77", out, err)
 	}
 }
+
+// TestLastLineOfCI runs .ci/run where make does nothing but say what became of the rig: a skip is the last line.
+func TestLastLineOfCI(t *testing.T) {
+	script, err := os.ReadFile("../../.ci/run")
+	if err != nil {
+		t.Skip("not in the repository: ", err)
+	}
+	tree, bin := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(tree, ".ci"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run := filepath.Join(tree, ".ci", "run")
+	said := "#!/bin/sh\n[ \"$1\" != nccl-test ] || printf 'nccl: sid: %s\\nok\\n' \"$SAYS\"\n"
+	files := map[string]string{run: string(script)}
+	for _, name := range []string{"go", "gcc", "git", "make"} {
+		files[filepath.Join(bin, name)] = said
+	}
+	for name, text := range files {
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for says, want := range map[string]string{"skipped: no mirror of Debian": "nccl: sid: skipped: no mirror of Debian", "NCCL 2.29.7": "ok"} {
+		cmd := exec.Command(run)
+		cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "SAYS=" + says}
+		out, err := cmd.CombinedOutput()
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		if last := lines[len(lines)-1]; err != nil || last != want {
+			t.Errorf("the last line is %q, %v, expected %q:\n%s", last, err, want, out)
+		}
+	}
+}
