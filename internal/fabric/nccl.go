@@ -81,7 +81,7 @@ type NCCLHarm uint8
 const (
 	NCCLMisread NCCLHarm = iota // NCCL or the network does something else than the line says
 	NCCLNote                    // nothing is wrong, but it explains what is in effect
-	NCCLFatal                   // NCCL does not start
+	NCCLFatal                   // NCCL does not start, or its first collective ends the job
 )
 
 // NCCLFinding is something that is worth to be said of a line of the configuration.

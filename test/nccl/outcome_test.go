@@ -5,6 +5,7 @@
 package nccl
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/lint"
+	"gpufabric_exporter/internal/nccl/settings"
 )
 
 // Fates of a job.
@@ -104,7 +106,20 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("%s: a job with NCCL %s: %s, expected %s:\n%s", o.settings, r.release, got, want, tail(said))
 			}
 			agrees(t, settings, release, got, o.unsaid)
+			if fatal(settings) && got == works && r.suite != suites[0] { // check means the releases of now
+				t.Errorf("%s: a job with NCCL %s works, check says that NCCL refuses it", o.settings, r.release)
+			}
 		}
+	})
+}
+
+// fatal reports whether check would say of one of these lines of a host that jobs end by it.
+func fatal(lines []string) bool {
+	return slices.ContainsFunc(lines, func(line string) bool {
+		name, value, _ := strings.Cut(line, "=")
+		return slices.ContainsFunc(settings.CheckValue(settings.Setting{Name: name, Value: value}), func(f fabric.NCCLFinding) bool {
+			return f.Harm == fabric.NCCLFatal
+		})
 	})
 }
 

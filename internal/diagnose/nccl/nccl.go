@@ -38,8 +38,8 @@ func Checks() []*verdict.Check {
 		{
 			ID: "nccl_refused", Title: "NCCL refuses a value of its configuration", Severity: verdict.Critical, Topic: "nccl",
 			Scope: verdict.ScopeFile,
-			Reads: "NCCL_ALGO and NCCL_PROTO of the host as NCCL 2.24 and later parse them",
-			Guard: "if the host sets one of them. A word that no release accepts is critical, because every job with NCCL 2.24 or later fails; nccl_configuration reports words that releases before 2.14 accepted",
+			Reads: "NCCL_ALGO and NCCL_PROTO of the host as NCCL 2.24 and later parse them, and numbers of the host as NCCL reads them",
+			Guard: "if the host sets one of them, or a number. A word that no release accepts is critical, because every job with NCCL 2.24 or later fails, and so is a number with which every job fails (NCCL_BUFFSIZE=4M is 4); nccl_configuration reports words that releases before 2.14 accepted",
 			Modes: []verdict.Mode{modeNCCLConfig}, Judge: judgeRefused,
 		},
 		{
@@ -184,9 +184,13 @@ func judgeNCCLVersion(n *fabric.Node, v *verdict.Verdicts) {
 
 func judgeRefused(n *fabric.Node, v *verdict.Verdicts) {
 	bad := judgeFindings(n, v, fabric.NCCLFatal, func(f fabric.NCCLFinding) verdict.Verdict {
+		which, when := "", " or in their first collective"
+		if f.Name == "NCCL_ALGO" || f.Name == "NCCL_PROTO" {
+			which, when = " with NCCL 2.24 or later", ""
+		}
 		return verdict.Verdict{
 			What:        "NCCL refuses the value of " + f.Name,
-			Consequence: "Jobs with NCCL 2.24 or later fail when they start, unless they set the variable themselves.",
+			Consequence: "Jobs" + which + " fail when they start" + when + ", unless they set the variable themselves.",
 			Remedy:      "Correct or remove the line.",
 		}
 	})

@@ -170,6 +170,11 @@ func TestFindingsBySeverity(t *testing.T) {
 		t.Errorf("what NCCL takes: %+v", ok)
 	}
 
+	n.NCCL.Findings = []fabric.NCCLFinding{{Harm: fabric.NCCLFatal, Name: "NCCL_BUFFSIZE", Source: "/etc/nccl.conf:4", Text: "NCCL reads 4"}}
+	if list := verdict.Failures(diagnosetest.Ask(n, "nccl_refused")); len(list) != 1 || !strings.Contains(list[0].Consequence, "first collective") || strings.Contains(list[0].Consequence, "2.24") {
+		t.Errorf("a number that ends jobs: %+v", list)
+	}
+
 	n.NCCL.Findings = n.NCCL.Findings[:0]
 	n.NCCL.Findings = append(n.NCCL.Findings, fabric.NCCLFinding{Harm: fabric.NCCLNote, Name: "NCCL_MIN_NCHANNELS", Source: "/etc/nccl.conf:3", Text: "so it is"})
 	if list := diagnosetest.Ask(n, "nccl_configuration"); len(list) != 1 || list[0].Status != verdict.OK {

@@ -138,7 +138,12 @@ func (r *report) checkValue(st statement, v Variable) {
 }
 
 func (r *report) checkNumber(st statement, v Variable) {
-	n := scanNumber(st.value)
+	n, before := scanNumber(st.value), len(r.findings)
+	defer func() { // a number that no range has may end jobs, however it is written
+		if !n.overflow && len(r.findings) > before && v.Breaks(n.value) {
+			r.findings[before].Harm = fabric.NCCLFatal
+		}
+	}()
 	rest := strings.TrimLeft(n.rest, " \t\n\v\f\r")
 	spaced := rest != n.rest
 	switch {

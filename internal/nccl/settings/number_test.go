@@ -2,7 +2,12 @@
 
 package settings
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+)
 
 // The expectations were printed by a C program that calls strtoll(s, NULL, 0) of glibc 2.36; ok is false
 // where NCCL takes the default: the text is empty or errno is set.
@@ -117,6 +122,21 @@ func TestVariableNumber(t *testing.T) {
 		v := Variable{Parser: test.parser}
 		if n, ok := v.Number(test.value); n != test.number || ok != test.ok {
 			t.Errorf("%s variable: Number(%q) = %d, %v, want %d, %v", test.parser, test.value, n, ok, test.number, test.ok)
+		}
+	}
+}
+
+// What ends every job is fatal, however it is written; what NCCL cuts, clamps or leaves out is not.
+func TestHarmOfNumbers(t *testing.T) {
+	for text, want := range map[string]fabric.NCCLHarm{
+		"NCCL_BUFFSIZE=4M": fabric.NCCLFatal, "NCCL_BUFFSIZE=true": fabric.NCCLFatal, "NCCL_BUFFSIZE=-1": fabric.NCCLFatal, "NCCL_CONNECT_ROUND_MAX_PEERS=0": fabric.NCCLFatal,
+		"NCCL_NTHREADS=100000": fabric.NCCLMisread, "NCCL_IB_TC=300": fabric.NCCLMisread, "NCCL_IB_TIMEOUT=32": fabric.NCCLMisread, "NCCL_IB_TIMEOUT=22x": fabric.NCCLMisread,
+		"NCCL_BUFFSIZE=99999999999999999999": fabric.NCCLMisread,
+	} {
+		name, value, _ := strings.Cut(text, "=")
+		found := CheckValue(Setting{Name: name, Value: value})
+		if len(found) != 1 || found[0].Harm != want {
+			t.Errorf("%s: %+v, expected harm %d", text, found, want)
 		}
 	}
 }
