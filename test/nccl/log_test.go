@@ -42,6 +42,7 @@ func TestLogs(t *testing.T) {
 		{name: "no interface", common: []string{"NCCL_SOCKET_IFNAME==eth7"}, ranks: gpus, want: "bootstrap_no_interface"},
 		{name: "one GPU twice", ranks: [][]string{nil, nil}, want: "duplicate_gpu"},
 		{name: "no such network", common: []string{"NCCL_NET=IB"}, ranks: hosts, want: "net_plugin"},
+		{name: "an interface as network", common: []string{"NCCL_NET=eth0"}, ranks: hosts, want: "net_plugin"},
 		{name: "unknown protocol", common: []string{"NCCL_PROTO=Simpel"}, ranks: hosts, want: "no_algorithm", now: "setting_unrecognized"},
 		{name: "no shared memory", common: within, ranks: gpus, more: "mount -t tmpfs -o size=4k tmpfs /dev/shm", want: "shared_memory"},
 		{name: "dies", ranks: [][]string{hosts[0], append([]string{"RIG_CRASH=3"}, hosts[1]...)}, want: lost},
@@ -50,7 +51,7 @@ func TestLogs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			each(t, func(t *testing.T, r rig) {
 				n := newNode(t, c.more)
-				ranks := n.job(t, r, 100, append([]string{"RIG_COUNT=20"}, c.common...), c.ranks...)
+				ranks := n.job(t, r, 100, append([]string{"RIG_COUNT=20", "RIG_LINGER=500"}, c.common...), c.ranks...)
 				var all strings.Builder
 				select {
 				case <-ranks[0].done:

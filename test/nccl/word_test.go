@@ -47,6 +47,8 @@ var words = []word{
 	{name: "NCCL_GRAPH_FILE", value: "WORK/graph"}, // that of the line before
 	{name: "NCCL_HOSTID", value: "another"},
 	{name: "NCCL_LAUNCH_MODE", value: "group", says: "NCCL_LAUNCH_MODE set by environment to GROUP"},
+	{name: "NCCL_MNNVL_CLIQUE_ID", value: "9", with: "RIG_CLIQUE=7", says: `MNNVL busId \S+ fabric UUID \S+ cliqueId 0x9`, ranks: hosts},
+	{name: "NCCL_MNNVL_UUID", value: "5", with: "RIG_CLIQUE=7", says: `MNNVL busId \S+ fabric UUID 5\.5`, ranks: hosts},
 	{name: "NCCL_NET", value: "Sock", says: "Error: network Sock not found|Failed to initialize any NET plugin", never: "Init COMPLETE", fails: true},
 	{name: "NCCL_NETDEVS_POLICY", value: "ALL"},
 	{name: "NCCL_NO_CACHE", value: "NCCL_BUFFSIZE", says: "Disabling caching for environment variable NCCL_BUFFSIZE"},
