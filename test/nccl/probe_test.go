@@ -91,6 +91,13 @@ func serveRank(name string) error {
 // standIn returns the path of the stand-in for libcuda. Streams of NCCL do not wait for it.
 func standIn(t *testing.T) string {
 	t.Helper()
+	if *guest { // lab.sh has built it
+		file, err := filepath.Abs(filepath.Join("rigs", ncclprobetest.CUDA))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
 	dir := t.TempDir()
 	ncclprobetest.Build(t, dir, "2.29.7")
 	return filepath.Join(dir, ncclprobetest.CUDA)
@@ -101,6 +108,11 @@ func rankName(suite string) string { return "rig-" + suite }
 
 // transport is a plan with two ranks that take themselves for two hosts.
 func transport(r rig, cuda string, env ...string) plan.Plan {
+	return transportOf(r, cuda, hosts, env...)
+}
+
+// transportOf is a plan with two ranks of these hosts.
+func transportOf(r rig, cuda string, hosts [][]string, env ...string) plan.Plan {
 	p := plan.Plan{
 		Key: probes.Key{Kind: probes.Socket},
 		Settings: plan.Settings{
