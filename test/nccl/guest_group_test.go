@@ -9,46 +9,39 @@ import (
 	"testing"
 )
 
-// groups are control groups as schedulers make them, and the names of the jobs whose ranks are in them.
-var groups = []struct{ group, job string }{
-	{"system.slice/slurmstepd.scope/job_4242/step_0/user/task_0", "slurm/4242"},
-	{
-		"kubepods.slice/kubepods-pod0a1b2c3d_0000_1111_2222_333344445555.slice/" +
-			"cri-containerd-00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff.scope",
-		"kubernetes/0a1b2c3d-0000-1111-2222-333344445555",
-	},
-}
-
-// TestGuestGroups judges ranks in control groups of schedulers, with all privileges and with none: an exporter without any
-// sees sockets by their control group, and the kernel's list of verbs.
+// TestGuestGroups judges ranks in control groups as schedulers make them, with all privileges and with none: an exporter
+// without any sees sockets by their control group, and the kernel's list of verbs.
 func TestGuestGroups(t *testing.T) {
 	n := newGuest(t)
 	const root = "/sys/fs/cgroup"
 	n.sh(t, "[ -e "+root+"/cgroup.procs ] || mount -t cgroup2 none "+root)
-	for _, g := range groups {
-		for _, c := range []struct {
-			name     string
-			settings []string
-			all      string // with all privileges
-			none     string // without
-		}{
-			{"TCP", []string{"NCCL_IB_DISABLE=1"}, "tcp, confirmed socket rdma_disabled or " + unread, "tcp, suspected socket"},
-			{"RDMA", nil, overVerbs, overVerbs},
-		} {
-			t.Run(g.job+" over "+c.name, func(t *testing.T) {
-				n.group = filepath.Join(root, g.group)
-				n.sh(t, "mkdir -p "+n.group)
-				each(t, func(t *testing.T, r rig) {
-					ranks := guestJob(t, n, r, c.settings)
-					all, none := watch(t, ranks, ""), watch(t, ranks, "", nobody)
-					for _, j := range []judgement{await(t, all, c.all), await(t, none, c.none)} {
-						if j.Name != g.job {
-							t.Errorf("the job is %s, expected %s", j.Name, g.job)
-						}
+	defer func() { n.group = "" }()
+	for _, c := range []struct {
+		group, job string
+		settings   []string
+		all        string // with all privileges
+		none       string // without
+	}{
+		{
+			"kubepods.slice/kubepods-pod0a1b2c3d_0000_1111_2222_333344445555.slice/" +
+				"cri-containerd-00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff.scope",
+			"kubernetes/0a1b2c3d-0000-1111-2222-333344445555", []string{"NCCL_IB_DISABLE=1"},
+			"tcp, confirmed socket rdma_disabled or " + unread, "tcp, suspected socket",
+		},
+		{"system.slice/slurmstepd.scope/job_4242/step_0/user/task_0", "slurm/4242", nil, overVerbs, overVerbs},
+	} {
+		t.Run(c.job, func(t *testing.T) {
+			n.group = filepath.Join(root, c.group)
+			n.sh(t, "mkdir -p "+n.group)
+			each(t, func(t *testing.T, r rig) {
+				ranks := guestJob(t, n, r, c.settings)
+				all, none := watch(t, ranks, ""), watch(t, ranks, "", nobody)
+				for _, j := range []judgement{await(t, all, c.all), await(t, none, c.none)} {
+					if j.Name != c.job {
+						t.Errorf("the job is %s, expected %s", j.Name, c.job)
 					}
-				})
+				}
 			})
-		}
+		})
 	}
-	n.group = ""
 }

@@ -5,6 +5,9 @@
 package nccl
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -31,10 +34,24 @@ ip link del rdma2
 for i in 0 1; do ip rule del pref 5 iif lo to 10.0.2.1$i; done
 `
 
-// merged makes two ranks take themselves for two hosts with two RDMA devices each, one of each link.
-var merged = [][]string{
-	append(slices.Clip(rails[0]), "NCCL_IB_HCA==rxe0,rxe2", "NCCL_NET_FORCE_MERGE=rxe0,rxe2"),
-	append(slices.Clip(rails[1]), "NCCL_IB_HCA==rxe1,rxe3", "NCCL_NET_FORCE_MERGE=rxe1,rxe3"),
+// twoPorts is a topology for NCCL in which two devices are the ports of one NIC: Soft-RoCE has no place on the PCI bus.
+const twoPorts = `<system version="1">
+<cpu numaid="0" affinity="ffffffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+<pci busid="0000:25:00.0" class="0x020000" link_speed="32.0 GT/s PCIe" link_width="16"><nic><net name="%s"/><net name="%s"/></nic></pci>
+</cpu>
+</system>
+`
+
+// merged makes two ranks take themselves for two hosts with a NIC of two ports each, one on each link.
+func merged(t *testing.T, n *node) (hosts [][]string) {
+	for i, ports := range [][]any{{"rxe0", "rxe2"}, {"rxe1", "rxe3"}} {
+		file := filepath.Join(n.work, fmt.Sprint("topology", i))
+		if err := os.WriteFile(file, fmt.Appendf(nil, twoPorts, ports...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, append(slices.Clip(rails[i]), fmt.Sprintf("NCCL_IB_HCA==%s,%s", ports...), "NCCL_TOPO_FILE="+file))
+	}
+	return hosts
 }
 
 // TestGuestMerged holds what the exporter says of ranks whose two devices NCCL has made one against what NCCL does, also
@@ -58,7 +75,7 @@ func TestGuestMerged(t *testing.T) {
 				}
 				n.sh(t, secondLink)
 				defer n.sh(t, "true; "+noSecondLink)
-				ranks := hostsJob(t, n, r, merged, append([]string{"NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH"}, c.settings...))
+				ranks := hostsJob(t, n, r, merged(t, n), append([]string{"NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH"}, c.settings...))
 				for _, want := range []string{"name=rxe0+rxe2", "via NET/IB"} {
 					if !strings.Contains(ranks[0].output(), want) {
 						t.Fatalf("NCCL does not say %s:\n%s", want, tail(ranks[0].output()))

@@ -51,7 +51,7 @@ func TestLogs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			each(t, func(t *testing.T, r rig) {
 				n := newNode(t, c.more)
-				ranks := n.job(t, r, 100, append([]string{"RIG_COUNT=20", "RIG_LINGER=500"}, c.common...), c.ranks...)
+				ranks := n.job(t, r, 100, append([]string{"RIG_COUNT=6", "RIG_LINGER=1000"}, c.common...), c.ranks...)
 				var all strings.Builder
 				select {
 				case <-ranks[0].done:
