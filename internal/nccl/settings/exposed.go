@@ -48,7 +48,8 @@ func ExposedConf(text []byte) []fabric.NCCLVariable {
 	return list
 }
 
-// driversNames is a list of names that drivers and udev give to RDMA devices, as NCCL_IB_HCA has it: no other text looks so.
+// driversNames is a list of names that drivers and udev give to RDMA devices, as NCCL_IB_HCA has it: no other text
+// looks so.
 var driversNames = lazyregexp.New(`^\^?=?` + deviceName + `(,` + deviceName + `){0,63}$`)
 
 const deviceName = `((mlx[45](_(bond_)?)?|bnxt_re|irdma|rxe|siw|erdma_|efa_|hns_|qedr|ionic_|mana_)\d{0,3}` +
