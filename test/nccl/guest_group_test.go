@@ -23,12 +23,12 @@ func TestGuestGroups(t *testing.T) {
 		none       string // without
 	}{
 		{
-			"kubepods.slice/kubepods-pod0a1b2c3d_0000_1111_2222_333344445555.slice/" +
+			group: "kubepods.slice/kubepods-pod0a1b2c3d_0000_1111_2222_333344445555.slice/" +
 				"cri-containerd-00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff.scope",
-			"kubernetes/0a1b2c3d-0000-1111-2222-333344445555", []string{"NCCL_IB_DISABLE=1"},
-			"tcp, confirmed socket rdma_disabled or " + unread, "tcp, suspected socket",
+			job:      "kubernetes/0a1b2c3d-0000-1111-2222-333344445555",
+			settings: []string{"NCCL_IB_DISABLE=1"}, all: "tcp, confirmed socket rdma_disabled or " + unread, none: "tcp, suspected socket",
 		},
-		{"system.slice/slurmstepd.scope/job_4242/step_0/user/task_0", "slurm/4242", nil, overVerbs, overVerbs},
+		{group: "system.slice/slurmstepd.scope/job_4242/step_0/user/task_0", job: "slurm/4242", all: overVerbs, none: overVerbs},
 	} {
 		t.Run(c.job, func(t *testing.T) {
 			n.group = filepath.Join(root, c.group)

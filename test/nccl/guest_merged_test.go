@@ -85,8 +85,8 @@ func TestGuestMerged(t *testing.T) {
 					t.Errorf("queue pairs of %q, expected both devices", pairs)
 				}
 				next := watch(t, ranks, "")
-				if j := await(t, next, overVerbs); !slices.Equal(j.Devices, []string{"rxe0", "rxe1", "rxe2", "rxe3"}) {
-					t.Errorf("devices %q carry it, expected all four", j.Devices)
+				if j := await(t, next, overVerbs); !slices.Contains(j.Devices, "rxe0") || !slices.Contains(j.Devices, "rxe2") {
+					t.Errorf("devices %q carry it, expected both of rank 0", j.Devices)
 				}
 				n.sh(t, "ip link set rdma3 down")
 				began := time.Now()
