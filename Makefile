@@ -107,7 +107,7 @@ hang-test: ## the whole product over a file system that hangs, with the race det
 nccl-test: ## what is said of NCCL against NCCL itself, without a GPU (3 min, SHORT=-short 1 min; Debian's libnccl-dev of two releases is fetched; needs root)
 	$(GO) test -count=1 -v $(SHORT) -timeout 20m -tags nccl ./test/nccl
 
-nccl-lab: ## the same over RDMA, in the guest of make lab-test with Soft-RoCE: settings, GIDs, traffic class in packets, jobs (20 min)
+nccl-lab: ## the same over RDMA, in the guest of make lab-test with Soft-RoCE: settings, GIDs, traffic class in packets, jobs, probes (25 min)
 	./test/nccl/lab.sh
 
 safety-test: build ## each system call of the exporter and of all commands: nothing is written, configured or signalled but its own (needs root)

@@ -29,7 +29,7 @@ func TestGuestProbe(t *testing.T) {
 			{"killed in a collective", "measure", probes.FailureCrash, "rank 1: measure all_reduce: rank worker: crashed: signal: killed"},
 		} {
 			e := errand{rankName(r.suite), transportOf(r, cuda, rails, "NCCL_BUFFSIZE=524288"), c.step, syscall.SIGKILL}
-			e.Plan.Settings.Deadline = patient(time.Minute)
+			e.Plan.Settings.Deadline, e.Plan.Settings.Budget = patient(time.Minute), patient(10*time.Second)
 			got := probeOf(t, n, e)
 			if got.Failure != c.failure || !strings.Contains(got.Error, c.says) || got.NCCL != r.release {
 				t.Errorf("%s: NCCL %s: %s %q, expected %s %q", c.name, got.NCCL, got.Failure, got.Error, c.failure, c.says)
