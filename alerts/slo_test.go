@@ -15,7 +15,7 @@ import (
 )
 
 // serviceLevels are the values of the label slo.
-var serviceLevels = []string{"bandwidth_quality", "conformance", "losslessness", "port_availability", "probe_coverage", "probe_latency", "probe_success"}
+var serviceLevels = []string{"bandwidth_quality", "conformance", "gpu_time", "job_transport", "losslessness", "port_availability", "probe_coverage", "probe_latency", "probe_success"}
 
 // Each level is recorded for nodes, has an objective, and is documented with it.
 func TestServiceLevels(t *testing.T) {

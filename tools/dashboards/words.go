@@ -123,6 +123,8 @@ func objectives() words {
 		"bandwidth_quality": {"NCCL bandwidth is as before", ""},
 		"probe_latency":     {"NCCL latency is as before", ""},
 		"losslessness":      {"Lossless ports lose nothing", ""},
+		"job_transport":     {"Jobs are not on TCP", ""},
+		"gpu_time":          {"GPU time is not lost", ""},
 	}
 }
 
