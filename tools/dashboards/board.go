@@ -32,7 +32,12 @@ type board struct {
 	annotations bool // marks changes of versions, beside findings
 	lines       []line
 	rows        []row
+
+	leads map[string]place // where the figure with that title is explained
 }
+
+// place is a panel: the address of its dashboard, and its title.
+type place struct{ board, panel string }
 
 // panel is a panel that is not placed yet.
 type panel = *dashboard.PanelBuilder
@@ -65,13 +70,16 @@ func source() common.DataSourceRef {
 func (b board) encode() ([]byte, error) {
 	//nolint:staticcheck // its successor writes what only Grafana 12 and later read
 	d := dashboard.NewDashboardBuilder(b.title).Uid(b.uid()).Description(b.description).
-		Tags([]string{"gpufabric"}).Readonly().Tooltip(dashboard.DashboardCursorSyncCrosshair).
+		Tags([]string{"gpufabric"}).Editable().Tooltip(dashboard.DashboardCursorSyncCrosshair).
 		Time("now-6h", "now").Refresh("1m").Timezone("browser").
 		Variables(b.variables()).Links(b.links())
 	d.Annotations(b.marks())
 	y := uint32(0)
 	for _, l := range b.lines {
 		for _, p := range l.at(&y) {
+			if built, err := p.Build(); err == nil && built.Title != nil && b.leads[*built.Title] != (place{}) {
+				explained(p, b.leads[*built.Title])
+			}
 			d.WithPanel(p)
 		}
 	}
@@ -142,6 +150,8 @@ func plain(d dashboard.Dashboard) ([]byte, error) {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
 	strip(tree)
+	of := tree.(map[string]any)
+	of["__inputs"], of["__requires"] = []any{}, requires(d) // the source of the data is a variable
 	var out bytes.Buffer
 	w := json.NewEncoder(&out)
 	w.SetEscapeHTML(false)
@@ -150,6 +160,29 @@ func plain(d dashboard.Dashboard) ([]byte, error) {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+// requires are what Grafana must have: panels that it comes with, and Prometheus as a source.
+func requires(d dashboard.Dashboard) []map[string]string {
+	all := []map[string]string{{"type": "grafana", "id": "grafana", "name": "Grafana", "version": "9.3.0"},
+		{"type": "datasource", "id": "prometheus", "name": "Prometheus", "version": "1.0.0"}}
+	var kinds []string
+	add := func(p dashboard.Panel) { kinds = append(kinds, p.Type) }
+	for _, p := range d.Panels {
+		if p.Panel != nil {
+			add(*p.Panel)
+		}
+		if p.RowPanel != nil {
+			for _, inside := range p.RowPanel.Panels {
+				add(inside)
+			}
+		}
+	}
+	slices.Sort(kinds)
+	for _, kind := range slices.Compact(kinds) {
+		all = append(all, map[string]string{"type": "panel", "id": kind, "name": kind, "version": ""})
+	}
+	return all
 }
 
 func strip(tree any) {

@@ -36,8 +36,8 @@ type model struct {
 	Templating    struct{ List []variableModel }
 	Annotations   struct {
 		List []struct {
-			Name, Expr string
-			Datasource *sourceModel
+			Name, Expr, TextFormat string
+			Datasource             *sourceModel
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestFrame(t *testing.T) {
 		if m.SchemaVersion < 37 || m.SchemaVersion > 39 {
 			t.Errorf("%s: schemaVersion %d, want 37 to 39 (Grafana 9.3 and later)", m.name, m.SchemaVersion)
 		}
-		if m.Editable == nil || *m.Editable || m.Refresh == "" || m.Time.From == "" || m.Time.To != "now" {
+		if m.Editable == nil || !*m.Editable || m.Refresh == "" || m.Time.From == "" || m.Time.To != "now" {
 			t.Errorf("%s: editable %v, refresh %q, time %v", m.name, m.Editable, m.Refresh, m.Time)
 		}
 		for _, key := range later {

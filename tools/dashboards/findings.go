@@ -10,50 +10,14 @@ import (
 	"gpufabric_exporter/internal/verdict"
 )
 
-// likeChecks are alerts that report the same as a check. They are findings where the checks are switched off.
-const likeChecks = `GpuFabric(PortDown|GidLost|DeviceStuck|GpuLost|RateDegraded|NvlinkDown|ComputePortsMissing)`
-
-// others are alerts that are no findings of their own: each check is one, and objectives are those of a cluster.
-const others = `GpuFabric(CheckFailed|ErrorBudget.*)`
-
-// open are the open findings: checks that failed and have not passed since (without the recording rules those that fail
-// now), and alerts that fire. The value is when a finding was detected, in seconds since 1970, or 1 where no
-// rule recorded it. more are matchers, with a comma.
+// open are the open findings, by when they were detected, in seconds since 1970. more are matchers, with a comma.
 func open(more string) string {
-	return found(failed(more), more, others)
+	return `finding:gpufabric_finding:since{` + more + `@node}`
 }
 
 // openWarnings are those of severity warning. A silent exporter is not among them: it is counted apart.
 func openWarnings() string {
-	more := of(verdict.Warning)
-	return found(failed(more), more, others+"|"+exporterDown)
-}
-
-func failed(more string) string {
-	return `check:gpufabric_check_failed:since_timestamp_seconds{` + more +
-		`@node} or check:gpufabric_check_failed:latched{` + more + `@node} == 1 or gpufabric_check_failed{` + more +
-		`@node} == 1`
-}
-
-// recorded are the open findings of which the rules recorded when they were detected: cheap to query over time.
-func recorded(more string) string {
-	return found(`check:gpufabric_check_failed:since_timestamp_seconds{`+more+`@node}`, more, others)
-}
-
-func found(checks, more, but string) string {
-	alert := `alertname=~"GpuFabric.*",alertname!~"` + but + `"`
-	return `(
-  label_replace(
-    ` + checks + `,
-    "problem", "$1", "check", "(.*)"
-  )
-  or
-  label_replace(
-    (ALERTS_FOR_STATE{` + alert + `,alertname!~"` + likeChecks + `",` + more + `@node} or ALERTS_FOR_STATE{alertname=~"` + likeChecks + `",` + more + `@node} and on (cluster, instance) ` + unchecked + `)
-    and ignoring (alertstate) ALERTS{` + alert + `,alertstate="firing",` + more + `@node},
-    "problem", "$1", "alertname", "(.*)"
-  )
-)`
+	return open(of(verdict.Warning) + `problem!~"` + silentProblems + `",`)
 }
 
 // problems are the open findings of each node, however many devices and GPUs have them.
@@ -135,16 +99,8 @@ func restarted() string {
 		of("exporter", exporterRestarted) + `), "severity", "` + string(verdict.Info) + `", "", "")`
 }
 
-// neverSeen is the value of a finding that has no time: the exporter never answered.
+// neverSeen is the time of a finding that has no time: the exporter never answered.
 const neverSeen = "2000"
-
-// silentAsFound makes another problem of exporters that do not answer and never did: when they went silent is unknown.
-func silentAsFound(expr string) string {
-	const never = `max by (cluster, instance) (` + silence + ` == -3)`
-	return `(` + expr + ` unless on (cluster, instance) ` + never + `
-  or label_replace(` + neverSeen + ` + 0 * (max by (cluster, instance, severity) (ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}) and on (cluster, instance) ` + never + `),
-    "problem", "` + neverAnswered + `", "", ""))`
-}
 
 // ranked gives findings the place of their severity, and an order for those of one severity that were
 // detected at the same time: by impact. A silent node comes after what is critical: nothing is known of it.
@@ -200,7 +156,7 @@ func caveats(found, open, of string) string {
 			`, "problem", "` + problem + `", "", "")`
 	}
 	found += without(unknown, checksUnknown) + without(`instance:gpufabric_node_info:last_seen_timestamp_seconds{@node} and on (cluster, job, instance) gpufabric_check_failed{@node}
-  unless on () (`+unknown+` or `+unchecked+` or `+silent+`)`, noFindings)
+  unless on () (`+unknown+` or `+unchecked+` or `+silence+`)`, noFindings)
 	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * " + listedUnchecked + `, "problem", "` + checksOff +
 		`", "", "")`
 	const (
@@ -245,7 +201,7 @@ func findings(t texts, oneNode bool, h uint32) panel {
 	what := column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()}
 	where := column{
 		field: "where", title: "Device, GPU or job", all: true,
-		link: toConcerned("var-instance=${__data.fields.Node}"), width: 160,
+		link: toConcerned("var-instance=${__data.fields.Node}"), width: 156,
 	}
 	columns := []column{{field: "rank", title: bySeverity, words: ranks(), width: 84}}
 	found = `label_replace(` + found + `, "gpu", "GPU $1", "gpu", "(.+)")`
@@ -266,19 +222,22 @@ func findings(t texts, oneNode bool, h uint32) panel {
 	found = `label_replace(` + found + `, "where", "$1", "where", "(?:, )*(.*?)(?:, )*")`
 	found = "(" + found + "\nor 1000 * max by (cluster, instance, severity, problem) (" + restarted() + "))"
 	columns = append(columns, what, where,
-		column{field: "measured", title: "Measured, or its cause", all: true, width: 255},
+		column{field: "measured", title: "Measured, or its cause", all: true, width: 259},
 		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 110},
 		column{field: "cluster", title: "Cluster", width: 72, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "page", title: page, one: true, hidden: true},
 		column{field: "target", title: target, one: true, hidden: true})
 	return grid(about{
-		"Open findings",
+		findingsTitle,
 		"Checks that fail, or failed and cannot be evaluated since, alerts that fire, and the five nodes or exporters that restarted last in the last hour: one line for each node and problem. The order is by severity, then by when it was detected, the oldest first. Detected is when the rules found the problem, which can be minutes after it began; lines in graphs are at the same time. The problem links to its runbook, a device to its port (of two to that of the first), a GPU and a number of devices to the node, and a job to its board.", "unknown: no answer, or the recording rules are not loaded", width, h,
 	},
-		[]string{concerned(caveats(ranked(silentAsFound(found)), open(""), "@node")), measured()}, bySeverity+","+bySince,
+		[]string{concerned(caveats(ranked(found), open(""), "@node")), measured()}, bySeverity+","+bySince,
 		columns...)
 }
+
+// findingsTitle is that of the panel.
+const findingsTitle = "Open findings"
 
 // Titles of hidden columns for the link of what a finding concerns: the dashboard, and the parameter that
 // selects it there.
@@ -311,7 +270,7 @@ func toConcerned(node string) map[string]any {
 
 // noTimes are the values of a finding that are no times.
 func noTimes() words {
-	return words{"1000": {"unknown", ""}, neverSeen: {"never", ""}}
+	return words{neverSeen: {"never", ""}}
 }
 
 // firing are the alerts of the exporter.

@@ -110,7 +110,7 @@ func TestMeasuredFits(t *testing.T) {
 	}
 	short := shortCauses()
 	for _, cause := range []probes.Cause{probes.CauseDisabled, probes.CauseSocketSelected, probes.CauseNoDevice, probes.CauseNotLogged} {
-		texts = append(texts, "RDMA: 400 GB/s, "+short[string(cause)].text)
+		texts = append(texts, "RDMA 3200 Gb/s, "+short[string(cause)].text)
 		delete(short, string(cause))
 	}
 	for _, to := range short {

@@ -18,12 +18,19 @@ func fleet(t texts) board {
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
 		lines: []line{
 			fleetNow(),
-			{findings(t, false, 18)},
+			{findings(t, false, 8)},
 			{railGrid()},
 			{railLegend()},
+			{redHistory()},
 			{onTCPList()},
 			{slowList(t)},
 			fleetLevels(), fleetTrends(),
+		},
+		leads: map[string]place{
+			"Up": {fleetURL, "All nodes"}, "Silent": {fleetURL, "All nodes"}, "Nodes critical": {fleetURL, findingsTitle},
+			"Nodes warning": {fleetURL, findingsTitle}, "Ports down": {fleetURL, "Rails"}, "Jobs on TCP": {jobsURL, "Jobs by transport"},
+			"Probes on TCP": {fleetURL, "TCP instead of RDMA"}, "Slow": {fleetURL, "Bandwidth below the baseline"},
+			"Unknown": {fleetURL, "All nodes"},
 		},
 		rows: []row{
 			drift(),
@@ -36,48 +43,49 @@ func fleet(t texts) board {
 
 func fleetNow() line {
 	return line{
-		number(about{"Up", "Nodes whose exporter answered the last scrape.", "no answer", 2, 4}, "none",
+		number(about{"Up", "Nodes whose exporter answered the last scrape.", "no answer", 2, 3}, "none",
 			nodes(`gpufabric_node_info{@node}`), []step{{0, bad}, {1, plainly}}, nil),
 		number(about{
 			"Silent",
-			"Nodes whose exporter does not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "none known", 2, 4,
+			"Nodes whose exporter does not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "none known", 2, 3,
 		}, "none",
-			orZero(nodes(silent), exporters), zero(bad), nil),
+			orZero(nodes(silence), `instance:gpufabric_node_info:last_seen_timestamp_seconds{@node}`), zero(bad), nil),
 		number(about{
 			"Nodes critical",
 			"Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.",
-			"no checks are known", 3, 4,
+			"no checks are known", 3, 3,
 		}, "none",
 			orZero(nodes(open(of(verdict.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{
 			"Nodes warning",
-			"Nodes with at least one open finding of severity warning, also those that have critical ones. Nodes that are silent now are counted apart.", "no checks are known", 3, 4,
+			"Nodes with at least one open finding of severity warning, also those that have critical ones. Nodes that are silent now are counted apart.", "no checks are known", 3, 3,
 		}, "none",
 			orZero(nodes(openWarnings()), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{
 			"Ports down",
-			"Training ports that were active, or should be, and are not. Spare ports, and ports without a cable, do not count.", "no port is known", 3, 4,
+			"Training ports that were active, or should be, and are not. Spare ports, and ports without a cable, do not count.", "no port is known", 3, 3,
 		}, "none",
 			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
 		unlessUnseen(about{
 			"Jobs on TCP",
-			"Nodes where a job that runs uses TCP, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes: see the Jobs dashboard.", "no traffic known", 3, 4,
+			"Jobs that use TCP, confirmed or suspected, and nodes without a job that is seen where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes: see the Jobs dashboard.", "no traffic known", 3, 3,
 		},
-			nodes(jobsOnTCP), `gpufabric_job_info{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`),
+			`count(count by (cluster, training_job) (ALERTS{alertname=~"GpuFabricJobOnTcp.*",alertstate="firing",@node})
+or count by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}))`, `gpufabric_job_info{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`),
 		number(about{
 			"Probes on TCP",
-			"Nodes where a probe of NCCL went over sockets: jobs that start there now would use TCP. Jobs that run may still use RDMA.", "no probe has run", 3, 4,
+			"Nodes where a probe of NCCL went over sockets: jobs that start there now would use TCP. Jobs that run may still use RDMA.", "no probe has run", 3, 3,
 		}, "none",
 			orZero(nodes(probesOnTCP), `gpufabric_probe_transport{@node}`), zero(bad), nil),
 		number(about{
 			"Slow",
 			"Nodes where the bandwidth of an NCCL probe is below its own baseline, confirmed by a second run.",
-			"no baseline yet", 2, 4,
+			"no baseline yet", 2, 3,
 		}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
 		number(about{
 			"Unknown",
-			"Nodes with at least one check without a verdict, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks are known", 3, 4,
+			"Nodes with at least one check without a verdict, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks are known", 3, 3,
 		}, "none",
 			orZero(nodes(`gpufabric_check_unknown{@node} == 1 or `+unchecked), `gpufabric_check_failed{@node}`),
 			[]step{{0, plainly}, {1, note}}, nil),
@@ -114,7 +122,7 @@ func onTCPList() panel {
 	users := words{"job": {"job", ""}, "probe": {"NCCL probe", ""}, "nic": {"training NIC", ""}}
 	return grid(about{
 		"TCP instead of RDMA",
-		"Training that falls back to TCP continues several times slower, without an error. A probe of NCCL on TCP says what jobs that start now would use: jobs that run may still use RDMA, see the rate beside it. The cause is that of the job, or what NCCL logged in the probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 6,
+		"Training that falls back to TCP continues several times slower, without an error. A probe of NCCL on TCP says what jobs that start now would use: jobs that run may still use RDMA, see the rate beside it. The cause is that of the job, or what NCCL logged in the probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 5,
 	},
 		[]string{
 			anyJob(jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP),
@@ -122,7 +130,7 @@ func onTCPList() panel {
 and on (cluster, instance, training_job) (` + jobsOnTCP + `)
 or label_replace(topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node})), "who", "probe", "", "")
 and on (cluster, instance) ` + probesOnTCP),
-			`sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node})
+			`8 * sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node})
 and on (cluster, instance) (` + jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP + `)`,
 		}, "",
 		column{field: "instance", title: "Node", link: toNode(), width: 135},
@@ -131,14 +139,14 @@ and on (cluster, instance) (` + jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + 
 		column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses(), width: 250},
 		column{field: "evidence", title: "Evidence", width: 165},
 		column{field: "A", title: "Count", none: "-", width: 60},
-		column{field: "C", title: "RDMA sent now", unit: "Bps", width: 122},
+		column{field: "C", title: "RDMA sent now", unit: "bps", width: 122},
 		column{field: "cluster", title: "Cluster", width: 72})
 }
 
 func slowList(t texts) panel {
 	return grid(about{
 		"Bandwidth below the baseline",
-		"Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth, or another finding on the same GPUs or the same port.", "none on the nodes that answer, or no probe has a baseline yet (five results)", width, 6,
+		"Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth, or another finding on the same GPUs or the same port.", "none on the nodes that answer, or no probe has a baseline yet (five results)", width, 5,
 	},
 		[]string{
 			`bottomk(30, min by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
@@ -209,15 +217,28 @@ func fleetTrends() line {
 		over(about{
 			"RDMA sent, by rail",
 			"What each rail sends over RDMA, the mean of the nodes. Rail 0 is the first training NIC of every node. A line below the others is a rail that lags.", "no RDMA traffic is known, or no GPU is near a NIC", 12, 8,
-		}, "Bps", nil,
-			curve{`avg by (rail) (` + sent + ` * ` + rails + `)`, "rail {{rail}}"}),
+		}, "bps", nil,
+			curve{`8 * avg by (rail) (` + sent + ` * ` + rails + `)`, "rail {{rail}}"}),
 		over(about{
 			"RDMA and other traffic",
 			"What all nodes send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces. Training that falls back moves from the first line to the second.", "no traffic counters are known", 12, 8,
-		}, "Bps", nil,
-			curve{`sum(` + sent + `)`, "RDMA"},
-			curve{`sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node})`, "not RDMA"}),
+		}, "bps", nil,
+			curve{`8 * sum(` + sent + `)`, "RDMA"},
+			curve{`8 * sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node})`, "not RDMA"}),
 	}
+}
+
+// redHistory is what was wrong in the last day, by node: a fault that comes and goes is not among the open findings.
+func redHistory() panel {
+	const critical = `finding:gpufabric_finding:since{severity="critical",@node}`
+	return history(about{
+		"Red in the last 24 hours",
+		"When nodes had critical findings (red) or only warnings (orange) in the last day, whatever time is chosen: the twelve that were red for the longest time, with silent exporters.", "no critical finding, or the recording rules are not loaded", width, 7,
+	}, words{"2": {"critical", bad}, "1": {"warning", warning}, "3": {"silent", unknown}},
+		curve{
+			`max by (cluster, instance) (3 + 0 * ` + silence + ` or on (cluster, instance) 2 + 0 * max by (cluster, instance) (` + critical + `) or on (cluster, instance) 1 + 0 * max by (cluster, instance) (` + open(of(verdict.Warning)) + `))
+and on (cluster, instance) topk(12, count by (cluster, instance) (count_over_time(` + critical + `[$__range] @ end())))`, "{{cluster}} {{instance}}",
+		}).TimeFrom("24h").Interval("5m")
 }
 
 func allNodes() panel {
@@ -234,7 +255,7 @@ or max by (cluster, instance) (` + silence + `)`,
 			`min by (cluster, instance) (` + fresh(`gpufabric_probe_baseline_ratio{kind!="socket",@node}`) + `)`,
 			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,
 			orElse(`count by (cluster, instance) (`+problems(open(of(verdict.Critical)))+`)`,
-				`max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
+				`max by (cluster, instance) (gpufabric_node_info{@node} or `+silence+`)`, sortedFirst),
 			`count by (cluster, instance) (` + problems(openWarnings()) + `)`,
 			`max by (cluster, instance) (gpufabric_node_judged_by{@node})`,
 		}, "-Critical",

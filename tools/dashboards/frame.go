@@ -13,14 +13,15 @@ import (
 
 // Addresses of the dashboards. Grafana puts its own path before them.
 const (
-	fleetURL  = "/d/gpufabric-fleet/gpu-fabric-fleet"
-	nodeURL   = "/d/gpufabric-node/gpu-fabric-node"
-	portURL   = "/d/gpufabric-port/gpu-fabric-port"
-	roceURL   = "/d/gpufabric-roce/gpu-fabric-roce-congestion"
-	probesURL = "/d/gpufabric-probes/gpu-fabric-nccl-probes"
-	jobsURL   = "/d/gpufabric-jobs/gpu-fabric-jobs"
-	keep      = "?var-datasource=${datasource}&${cluster:queryparam}"
-	keepRow   = "?var-datasource=${datasource}&var-cluster=${__data.fields." + site + "}" // in tables of many nodes
+	fleetURL   = "/d/gpufabric-fleet/gpu-fabric-fleet"
+	nodeURL    = "/d/gpufabric-node/gpu-fabric-node"
+	portURL    = "/d/gpufabric-port/gpu-fabric-port"
+	roceURL    = "/d/gpufabric-roce/gpu-fabric-roce-congestion"
+	probesURL  = "/d/gpufabric-probes/gpu-fabric-nccl-probes"
+	jobsURL    = "/d/gpufabric-jobs/gpu-fabric-jobs"
+	keepSource = "?var-datasource=${datasource}"
+	keep       = "?var-datasource=${datasource}&${cluster:queryparam}"
+	keepRow    = "?var-datasource=${datasource}&var-cluster=${__data.fields." + site + "}" // in tables of many nodes
 )
 
 // variables are the same on all dashboards, so that links keep them. A site without the label cluster has no
@@ -45,7 +46,7 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 		return v
 	}
 	list := []cog.Builder[dashboard.VariableModel]{
-		dashboard.NewDatasourceVariableBuilder("datasource").Label("Prometheus").Type("prometheus").
+		dashboard.NewDatasourceVariableBuilder("datasource").Label("Source").Type("prometheus").
 			Description("The Prometheus that scrapes the exporters and has their rules."),
 		query("cluster", "Cluster", "Label cluster of the targets; there is nothing to choose where the site sets none.",
 			`label_values(gpufabric_node_info, cluster)`, false),
@@ -78,9 +79,9 @@ func (b board) links() []cog.Builder[dashboard.DashboardLink] {
 		{"Fleet", "All nodes: what is wrong, and where", fleetURL, all},
 		{"Node", "One node in all details", nodeURL, single},
 		{"Port", "One port in all details", portURL, single},
-		{"RoCE congestion", "Pauses, marks and losses", roceURL, chosen},
+		{"RoCE", "Pauses, marks and losses", roceURL, chosen},
 		{"Jobs", "RDMA or TCP, job by job", jobsURL, chosen},
-		{"NCCL probes", "Measured transport and bandwidth", probesURL, chosen},
+		{"Probes", "Measured transport and bandwidth", probesURL, chosen},
 	} {
 		if strings.HasPrefix(to.url, "/d/"+b.uid()+"/") {
 			continue
@@ -121,17 +122,13 @@ func toPortOf(column string) map[string]any {
 // reader chooses them), and changes of versions on dashboards that show what follows from these. Findings of many nodes
 // that begin one after the other have a mark each: at any time the reader looks at the newest.
 func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
-	by, text := "problem", "{{problem}}"
-	if b.oneNode {
-		by, text = "instance, problem", "{{instance}} {{problem}}"
-	}
 	mark := func(name, color string, s verdict.Severity, enabled bool) cog.Builder[dashboard.AnnotationQuery] {
-		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(enabled).IconColor(color).
-			Expr(fill("1000 * max by (" + by + ") (" + recorded(of(s)) + ")")).Step("60s").UseValueForTime(true).
-			TitleFormat(string(s) + " finding detected").TextFormat(text).TagKeys("problem")
+		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(enabled).Hide(enabled).IconColor(color).
+			Expr(fill("1000 * max by (cluster, instance, problem) (" + open(of(s)) + ")")).Step("60s").UseValueForTime(true).
+			TitleFormat(string(s) + " finding detected").TextFormat("{{cluster}} {{instance}}: {{problem}}").TagKeys("problem")
 	}
 	all := []cog.Builder[dashboard.AnnotationQuery]{
-		mark("Critical findings", bad, verdict.Critical, true), mark("Warnings", warning, verdict.Warning, false),
+		mark("Critical", bad, verdict.Critical, true), mark("Warnings", warning, verdict.Warning, false),
 	}
 	if b.annotations {
 		all = append(all, versionChanges()...)
@@ -146,11 +143,11 @@ func versionChanges() []cog.Builder[dashboard.AnnotationQuery] {
 		expr := fill(by + `(` + metric + `{` + label + `!="",@node}) unless ` + by + `(` + metric + `{@node} offset 10m)
 and on (cluster, instance) count by (cluster, instance) (` + metric + `{@node} offset 10m)`)
 		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(true).IconColor(color).
-			Expr(expr).Step("60s").TitleFormat(title).TextFormat("{{instance}}: {{" + label + "}}").TagKeys(label)
+			Expr(expr).Step("60s").TitleFormat(title).TextFormat("{{cluster}} {{instance}}: {{" + label + "}}").TagKeys(label)
 	}
 	return []cog.Builder[dashboard.AnnotationQuery]{
-		mark("Firmware changes", "orange", "gpufabric_hca_info", "firmware_version", "NIC firmware changed"),
-		mark("GPU driver changes", "purple", "gpufabric_gpu_driver_info", "version", "GPU driver changed"),
-		mark("NCCL changes", "blue", "gpufabric_probe_info", "nccl_version", "NCCL changed"),
+		mark("Firmware changes", note, "gpufabric_hca_info", "firmware_version", "NIC firmware changed"),
+		mark("GPU driver changes", note, "gpufabric_gpu_driver_info", "version", "GPU driver changed"),
+		mark("NCCL changes", note, "gpufabric_probe_info", "nccl_version", "NCCL changed"),
 	}
 }

@@ -29,6 +29,11 @@ func jobs() board {
 		name: "jobs", title: "GPU fabric: jobs", ofJobs: true,
 		description: "Jobs that use GPUs now: whether NCCL moves their data over RDMA or fell back to TCP, why, which settings are wrong, and the GPU time that is lost.",
 		lines:       []line{jobsNow(), {allJobs()}, {jobNodes()}, {jobRules()}, jobTraffic(), jobLoss()},
+		leads: map[string]place{
+			"Jobs": {jobsURL, "Jobs by transport"}, "Jobs on TCP": {jobsURL, "Jobs by transport"}, "RDMA and TCP": {jobsURL, "Jobs by transport"},
+			"Misconfigured": {jobsURL, "Wrong settings"}, "Unknown": {jobsURL, "Jobs, node by node"}, "GPUs on TCP": {jobsURL, "Jobs by transport"},
+			"Time on TCP": {jobsURL, "GPU time lost in a day, by reason"}, "Nodes unseen": {fleetURL, "All nodes"},
+		},
 		rows: []row{
 			{"What NCCL says", jobsByNCCL()},
 			{"Transport over time", []line{jobHistory()}},
@@ -38,25 +43,7 @@ func jobs() board {
 }
 
 // transportsOf is the transport of each job on each node as a number, the worst first (jobTransports).
-func transportsOf() string {
-	is := func(place, transport, more string) string {
-		return place + ` + 0 * (gpufabric_job_transport{transport="` + transport + `",@job} == 1` + more + `)`
-	}
-	and := func(metric, value string) string {
-		return ` and on (cluster, job, instance, training_job) ` + metric + `{@job} == ` + value
-	}
-	const design, confirmed = "gpufabric_job_transport_by_design", "gpufabric_job_transport_confirmed"
-	return `(
-  ` + is("0", "tcp", and(design, "0")+and(confirmed, "1")) + `
-  or ` + is("1", "tcp", and(design, "0")+and(confirmed, "0")) + `
-  or ` + is("2", "mixed", "") + `
-  or ` + is("3", "unknown", "") + `
-  or ` + is("4", "tcp", and(design, "1")) + `
-  or ` + is("5", "rdma", and(confirmed, "0")) + `
-  or ` + is("6", "rdma", and(confirmed, "1")) + `
-  or ` + is("7", "local", "") + `
-)`
-}
+func transportsOf() string { return `job:gpufabric_job_transport:place{@job}` }
 
 func jobTransports() words {
 	return words{
@@ -141,39 +128,38 @@ func jobsNow() line {
 	return line{
 		number(about{
 			"Jobs", "Jobs that use GPUs now, each counted once on however many nodes it is.", "no job is seen", 3,
-			4,
+			3,
 		}, "none", perJob(`gpufabric_job_info{@job}`), nil, nil),
 		unlessUnseen(about{
 			"Jobs on TCP",
-			"Jobs of which a rank is confirmed to move its data over TCP, which is 5 to 20 times slower. TCPX and FasTrak do so by design and do not count. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes.", "no job is seen", 3, 4,
+			"Jobs of which a rank moves its data over TCP, confirmed or suspected, which is 5 to 20 times slower. TCPX and FasTrak do so by design and do not count. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes.", "no job is seen", 3, 3,
 		},
-			perJob("min by (cluster, training_job) ("+transportsOf()+") == 0"), `gpufabric_job_info{@job}`),
+			perJob("min by (cluster, training_job) ("+transportsOf()+") < 2"), `gpufabric_job_info{@job}`),
 		number(about{
-			"TCP suspected", "Jobs that seem to use TCP, or use RDMA and TCP: not all evidence could be read.",
-			"no job is seen", 3, 4,
-		}, "none", worst("> 0 < 3"), zero(warning), nil),
+			"RDMA and TCP", "Jobs that use RDMA and TCP at once.", "no job is seen", 3, 3,
+		}, "none", worst("== 2"), zero(warning), nil),
 		number(about{
 			"Misconfigured",
-			"Jobs that break a rule of severity warning or critical: settings of NCCL, locked memory, NICs far from their GPUs.", "no job is seen", 3, 4,
+			"Jobs that break a rule of severity warning or critical: settings of NCCL, locked memory, NICs far from their GPUs.", "no job is seen", 3, 3,
 		}, "none",
 			orZero(perJob(`gpufabric_job_misconfigured{severity=~"critical|warning",@job} == 1`), `gpufabric_job_info{@job}`),
 			zero(warning), nil),
 		number(about{
 			"Unknown", "Jobs whose transport is unknown on all of their nodes. Unknown is neither good nor bad.",
-			"no job is seen", 3, 4,
+			"no job is seen", 3, 3,
 		}, "none", worst("== 3"), []step{{0, plainly}, {1, note}}, nil),
-		number(about{"GPUs on TCP", "GPUs of jobs that use TCP, confirmed or suspected.", "no job is seen", 3, 4}, "none",
+		number(about{"GPUs on TCP", "GPUs of jobs that use TCP, confirmed or suspected.", "no job is seen", 3, 3}, "none",
 			orZero(`count(gpufabric_job_gpu_info{@job} and on (cluster, job, instance, training_job) `+onTCP+`)`,
 				`gpufabric_job_info{@job}`), zero(bad), nil),
 		number(about{
 			"Time on TCP",
-			"Time that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 4,
+			"Time that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 3,
 		}, "s",
 			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster})
 or 0 * (count(gpufabric_job_info{@node}) and on () instance:gpufabric_node_info:last_seen_timestamp_seconds{@node})`, []step{{0, good}, {1e-9, warning}}, nil),
 		number(about{
 			"Nodes unseen",
-			"Nodes whose GPUs are busy while no job is seen there, and nodes with GPUs whose processes the exporter may not look into: jobs there are not shown. It needs root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.", "no exporter answers", 3, 4,
+			"Nodes whose GPUs are busy while no job is seen there, and nodes with GPUs whose processes the exporter may not look into: jobs there are not shown. It needs root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.", "no exporter answers", 3, 3,
 		}, "none",
 			orZero(nodes(unseen), `gpufabric_scrape_collector_supported{collector="job",@node}`),
 			[]step{{0, plainly}, {1, note}}, nil),
@@ -187,7 +173,7 @@ func allJobs() panel {
 	return grid(about{
 		"Jobs by transport",
 		"Every job with the transport of its worst rank, jobs on TCP first. The name of a job leads to its nodes below.",
-		noJobs, 24, 9,
+		noJobs, 24, 6,
 	},
 		[]string{
 			orUnseen(worstFirst(by, "training_job", transport)),
@@ -215,7 +201,7 @@ func jobNodes() panel {
 	transport := "min by (" + by + ") (" + transportsOf() + ")"
 	return grid(about{
 		"Jobs, node by node",
-		"The chosen jobs on each of their nodes: how the data go there, and why. The way is the part of NCCL, or the plugin, that moves them.", noJobs, 24, 9,
+		"The chosen jobs on each of their nodes: how the data go there, and why. The way is the part of NCCL, or the plugin, that moves them.", noJobs, 24, 6,
 	},
 		[]string{
 			orUnseen(worstFirst(by, "training_job", transport)),
@@ -250,7 +236,7 @@ or on (cluster, training_job, rule) label_replace(max by (cluster, training_job,
 func jobRules() panel {
 	return grid(about{
 		"Wrong settings",
-		"Rules that the chosen jobs break, the most severe first, with the number of nodes. The setting is named where it put NCCL on TCP; the command jobs, or the page of a node, names every variable and rank.", "no job breaks a rule, or no job is seen", 24, 7,
+		"Rules that the chosen jobs break, the most severe first, with the number of nodes. The setting is named where it put NCCL on TCP; the command jobs, or the page of a node, names every variable and rank.", "no job breaks a rule, or no job is seen", 24, 5,
 	},
 		[]string{
 			ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`),
@@ -269,22 +255,21 @@ func jobRules() panel {
 }
 
 func jobTraffic() line {
-	const devices = `on (cluster, job, instance, device) group_left () group by (cluster, job, instance, device) (gpufabric_job_device_info{@job})`
 	const hosts = `on (cluster, job, instance) group by (cluster, job, instance) (gpufabric_job_info{@job})`
 	return line{
 		over(about{
 			"RDMA sent, by device",
-			"What the RDMA devices send that carry data of the chosen jobs: the ten highest at the end of the time shown, and the highest of all. Devices that several jobs use carry the data of all of them.", "no device carries data of these jobs", 12, 9,
-		}, "Bps", nil,
-			extreme("topk", 10,
-				`(sum by (cluster, job, instance, device) (port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@port}) * `+devices+`)`, "{{instance}} {{device}}")...),
+			"What the RDMA devices send that carry data of the chosen jobs: the ten highest at the end of the time shown. Devices that several jobs use carry the data of all of them.", "no device carries data of these jobs", 12, 9,
+		}, "bps", nil,
+			highestAtEnd(`8 * max by (cluster, instance, device) (port:gpufabric_hca_port_transmitted_data_bytes:carried2m{@port} and on (cluster, job, instance, device) gpufabric_job_device_info{@job})`,
+				"{{cluster}} {{instance}} {{device}}")),
 		over(about{
 			"RDMA and other traffic of their nodes",
 			"What the nodes of the chosen jobs send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces.", "no traffic counters are known, or no job is seen", 12, 9,
-		}, "Bps", nil,
-			curve{`sum(` + sent + ` and ` + hosts + `)`, "RDMA"},
+		}, "bps", nil,
+			curve{`8 * sum(` + sent + ` and ` + hosts + `)`, "RDMA"},
 			curve{
-				`sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node} and ` + hosts + `)`,
+				`8 * sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node} and ` + hosts + `)`,
 				"not RDMA",
 			}),
 	}

@@ -78,11 +78,6 @@ func graphLooks(p panelModel) (wrong []string) {
 	if l := p.Options.Legend; l.DisplayMode != "table" || !slices.Contains(l.Calcs, "lastNotNull") || len(l.Calcs) < 2 {
 		wrong = append(wrong, "the legend has no table of values")
 	}
-	for i, q := range p.Targets {
-		if strings.HasSuffix(q.LegendFormat, " of all") && i > 0 {
-			wrong = append(wrong, q.LegendFormat+" is drawn over the line that it follows")
-		}
-	}
 	return wrong
 }
 
@@ -269,10 +264,6 @@ func TestLooksFindsDefects(t *testing.T) {
 		{"soft", find("timeseries", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.Custom.AxisSoftMax = 0 }},
 		{"prefix m", find("timeseries", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.Unit = "pps" }},
 		{"legend", find("timeseries", anyOne), func(p *panelModel) { p.Options.Legend.DisplayMode = "list" }},
-		{"drawn over", find("timeseries", merged), func(p *panelModel) {
-			p.Targets = slices.Clone(p.Targets)
-			p.Targets[1].LegendFormat = highest
-		}},
 		{"same column", find("table", merged), func(p *panelModel) {
 			for i := range p.Transformations {
 				for _, name := range []string{"Value", "Value (min)"} {

@@ -25,6 +25,11 @@ func node(t texts) board {
 			{nodeProbes(t)},
 			nodeTraffic(),
 		},
+		leads: map[string]place{
+			"The exporter": {nodeURL, "Collectors"}, "Critical findings": {nodeURL, findingsTitle}, "Warnings": {nodeURL, findingsTitle},
+			"Ports up": {nodeURL, "Ports"}, "Jobs go over": {jobsURL, "Jobs, node by node"}, "Probe goes over": {nodeURL, "Probes"},
+			"GPUDirect": {nodeURL, "GPUs"}, "Worst probe": {nodeURL, "Probes"},
+		},
 		rows: []row{
 			{"Addresses (GIDs)", []line{{gids(15, 13), gidTables()}}},
 			{"Ports over time", []line{portHistory()}},
@@ -122,7 +127,7 @@ or max(20 + 0 * (`+rdma+` unless on (cluster, job, instance) `+rdma+` < on (clus
 
 func unknowns(t texts) panel {
 	expr := `label_replace(
-  label_replace(max by (instance, check, reason, device) (gpufabric_check_unknown{@node} == 1), "problem", "$1", "check", "(.*)"),
+  label_replace(max by (cluster, instance, check, reason, device) (gpufabric_check_unknown{@node} == 1), "problem", "$1", "check", "(.*)"),
   "runbook", "$1", "check", "(.*)"
 )
 or label_replace(max(gpufabric_node_info{@node}) unless on () gpufabric_check_failed{@node}, "problem", "checks are off", "", "")
@@ -362,14 +367,14 @@ func nodeTraffic() line {
 		over(about{
 			"Sent, by port",
 			"What each port sends over RDMA (on InfiniBand: all it sends), and what else leaves all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8,
-		}, "Bps", nil,
-			curve{`sum by (device) (` + carried("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "{{device}} RDMA"},
-			curve{`sum(` + carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "all ports, not RDMA"}),
+		}, "bps", nil,
+			curve{`8 * sum by (device) (` + carried("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "{{device}} RDMA"},
+			curve{`8 * sum(` + carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "all ports, not RDMA"}),
 		over(about{
 			"Received, by port",
 			"What each port receives over RDMA (on InfiniBand: all it receives), and what else comes in on all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8,
-		}, "Bps", nil,
-			curve{`sum by (device) (` + carried("gpufabric_hca_port_received_data_bytes_total") + `)`, "{{device}} RDMA"},
-			curve{`sum(` + carried("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`, "all ports, not RDMA"}),
+		}, "bps", nil,
+			curve{`8 * sum by (device) (` + carried("gpufabric_hca_port_received_data_bytes_total") + `)`, "{{device}} RDMA"},
+			curve{`8 * sum(` + carried("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`, "all ports, not RDMA"}),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
@@ -42,6 +43,13 @@ type about struct {
 	description string
 	none        string // shown without data: what that means
 	w, h        uint32 // of 24 columns; of rows of 30 pixels
+}
+
+// explained leads from a figure to where it is explained.
+func explained(p *dashboard.PanelBuilder, at place) {
+	p.DataLinks([]cog.Builder[dashboard.DashboardLink]{dashboard.NewDashboardLinkBuilder(at.panel).
+		Type(dashboard.DashboardLinkTypeLink).
+		Url(fmt.Sprintf("%s?viewPanel=%d&${__all_variables}&${__url_time_range}", at.board, id(at.panel)))})
 }
 
 // step is a colour from a value on.
@@ -126,21 +134,8 @@ func (w words) mappings() []dashboard.ValueMapping {
 	}}}
 }
 
-// exporters are the targets known to be exporters, as in the alert GpuFabricExporterDown: those that answered
-// before, and those of a job that is called like this exporter.
-const exporters = `(
-  up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds
-  or up{job=~".*gpu.?fabric.*",@node}
-)`
-
-// silent are exporters that do not answer.
-const silent = exporters + ` == 0`
-
 // silence is -1 for exporters that do not answer, and -3 for those that never did, as far as the rules know.
-const silence = `(
-  (up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds) - 1
-  or (up{job=~".*gpu.?fabric.*",@node} == 0 unless on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds) - 3
-)`
+const silence = `instance:gpufabric_exporter_up:silence{@node}`
 
 // unchecked are nodes that answer and check nothing: the collector check is off there.
 const unchecked = `(gpufabric_node_info{@node} unless on (cluster, job, instance) gpufabric_scrape_collector_success{collector="check",@node})`
@@ -182,28 +177,31 @@ func instead(p *dashboard.PanelBuilder, ref, expr, unit, color string) *dashboar
 // curve is a query over time and the name of its lines.
 type curve struct{ expr, legend string }
 
-// What the highest or lowest value at each time is called, whichever line has it.
-const (
-	highest = "highest of all"
-	lowest  = "lowest of all"
-)
-
-// extreme are the lines of an expression that are the highest (topk) or lowest (bottomk) at the end of the
-// time shown, so that a line does not come and go, and what was the highest or lowest of all at each time.
-func extreme(op string, n int, expr, legend string) []curve {
-	name, of, nonzero := highest, "max", " > 0"
+// extreme are the ten lines of series that are the highest (topk) or lowest (bottomk) at any time of the time shown, so
+// that a line does not come and go. by are labels that lines differ in. Where all are 0 one line says so.
+func extreme(op, by, series, legend string) []curve {
+	peak, of := "max", "max_over_time"
 	if op == "bottomk" {
-		name, of, nonzero = lowest, "min", ""
+		peak, of = "min", "min_over_time"
+	}
+	lines := peak + " by (" + by + ") (" + series + ")"
+	chosen := op + "(10, " + peak + " by (" + by + ") (" + of + "(" + series + "[$__range] @ end()))"
+	if op == "bottomk" {
+		return []curve{{lines + "\nand " + chosen + ")", legend}}
 	}
 	return []curve{
-		{of + "(" + expr + ")", name},
-		{expr + fmt.Sprintf("\nand %s(%d, ", op, n) + atEnd.Replace(expr) + nonzero + ")", legend},
+		{lines + "\nand " + chosen + " > 0)", legend},
+		{"0 * max(" + series + ")\nunless on () (" + chosen + " > 0))", "none of them"},
 	}
 }
 
+// highestAtEnd are the ten lines of an expression that are the highest at the end of the time shown.
+func highestAtEnd(expr, legend string) curve {
+	return curve{expr + "\nand topk(10, " + atEnd.Replace(expr) + ")", legend}
+}
+
 // atEnd makes what a query reads that of the end of the time shown.
-var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_interval] @ end()", "@port}",
-	"@port} @ end()", "@job}", "@job} @ end()")
+var atEnd = strings.NewReplacer("@port}", "@port} @ end()", "@job}", "@job} @ end()")
 
 // axis is the width in pixels of axes whose labels Grafana would cut.
 var axis = map[string]float64{packets: 75, events: 60}
@@ -234,19 +232,13 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 	}
 	calc, desc := "max", true
 	var all []*prometheus.DataqueryBuilder
-	for i, c := range behind(curves) {
+	for i, c := range curves {
 		all = append(all, query(ref(i), c.expr, c.legend).Range())
-		if c.legend == lowest {
+		if strings.Contains(c.expr, "bottomk") {
 			calc, desc = "min", false
 		}
-		if c.aggregate() {
-			p.OverrideByName(c.legend, []dashboard.DynamicConfigValue{
-				{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": unknown}},
-				{Id: "custom.lineStyle", Value: map[string]any{"fill": "dash", "dash": []int{2, 6}}},
-			})
-		}
 	}
-	if slices.Contains([]string{"Bps", packets, events}, unit) || unit == "percentunit" && len(steps) == 0 {
+	if slices.Contains([]string{"Bps", "bps", packets, events}, unit) || unit == "percentunit" && len(steps) == 0 {
 		p.Min(0)
 	}
 	placement := common.LegendPlacementBottom
@@ -259,22 +251,6 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 			Calcs: []string{"lastNotNull", calc}, SortBy: new("Last *"), SortDesc: new(desc),
 		},
 		Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending},
-	})
-}
-
-func (c curve) aggregate() bool { return c.legend == highest || c.legend == lowest }
-
-// behind draws aggregates first: the line of the port that is the highest must not vanish below them.
-func behind(curves []curve) []curve {
-	return slices.SortedStableFunc(slices.Values(curves), func(a, b curve) int {
-		switch {
-		case a.aggregate() == b.aggregate():
-			return 0
-		case a.aggregate():
-			return -1
-		default:
-			return 1
-		}
 	})
 }
 

@@ -2,6 +2,8 @@
 
 package main
 
+import "strings"
+
 // port is the dashboard of one RDMA device, with all its ports: most have one.
 func port(t texts) board {
 	return board{
@@ -16,13 +18,16 @@ func port(t texts) board {
 			{portProbes(t)},
 			portTraffic(), portPauses(), portErrors(), portPCIe(),
 		},
+		leads: map[string]place{
+			"State": {portURL, "As it should be, over time"}, "Rate": {portURL, "Traffic and rate"}, "Expected rate": {portURL, "Traffic and rate"},
+			"Errors": {portURL, "Link errors"}, "Time paused": {portURL, "Pauses"}, "Time pausing": {portURL, "Pauses"},
+			"RoCE settings": {portURL, "RoCE settings, from the traffic class to congestion control"}, "Last probe": {portURL, "Probe of this rail"},
+		},
 	}
 }
 
 func portNow() line {
 	const (
-		paused   = `max(max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@port}[5m]))`
-		pausing  = `max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
 		current  = `8 * min(gpufabric_hca_port_rate_bytes_per_second{@port})`
 		expected = `8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
 		down     = `(gpufabric_hca_port_physical_state{state="link_up",@port} == 0) unless on () gpufabric_hca_port_rate_bytes_per_second{@port}`
@@ -63,20 +68,18 @@ func portNow() line {
 			"In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.",
 			"not counted", 3, 4,
 		}, "short",
-			`round(sum(increase(gpufabric_ethernet_symbol_errors_total{@port}[10m])
-  or increase(gpufabric_hca_port_symbol_errors_total{@port}[10m])
-  or increase(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[10m])
-  or increase(gpufabric_ethernet_received_discards_total{@port}[10m])
-  or increase(gpufabric_hca_port_receive_errors_total{@port}[10m])
-  or increase(gpufabric_hca_retries_exceeded_total{@port}[10m])))`, zero(bad), nil),
+			`round(sum(`+apart("increase", "10m", "gpufabric_ethernet_symbol_errors_total",
+				"gpufabric_hca_port_symbol_errors_total", "gpufabric_ethernet_fec_uncorrectable_blocks_total",
+				"gpufabric_ethernet_received_discards_total", "gpufabric_hca_port_receive_errors_total",
+				"gpufabric_hca_retries_exceeded_total")+`))`, zero(bad), nil),
 		number(about{
 			"Time paused",
-			"Share of the last 5 minutes in which pause frames (PFC) of the switch kept the port from sending: the network is congested.", "not counted", 3, 4,
-		}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
+			"Share of the last 2 minutes in which pause frames (PFC) of the switch kept the port from sending: the network is congested.", "not counted", 3, 4,
+		}, "percentunit", `max(`+pausedShare+`{@port})`, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
 		number(about{
 			"Time pausing",
-			"Share of the last 5 minutes in which the port made its switch wait with pause frames (PFC): the host receives slower than others send.", "not counted", 3, 4,
-		}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
+			"Share of the last 2 minutes in which the port made its switch wait with pause frames (PFC): the host receives slower than others send.", "not counted", 3, 4,
+		}, "percentunit", `max(`+pausingShare+`{@port})`, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
 		number(about{
 			"RoCE settings",
 			"Whether address, traffic class, DSCP, priority, PFC and ECN agree. Settings of a port that is not active are not judged.", "not known", 3, 4,
@@ -154,10 +157,8 @@ func portCourse() panel {
 		words{"1": {"yes", good}, "0": {"no", bad}, isSpare: {"spare: not needed", unneeded}},
 		curve{`min(` + activeOrSpare + `)`, "active"},
 		curve{`min(gpufabric_hca_port_rate_bytes_per_second{@port} >= bool on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "at full rate"},
-		curve{`max(` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` +
-			rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `) < bool 0.05`, "does not pause the network"},
-		curve{`max(` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` +
-			rate("gpufabric_ethernet_received_pause_seconds_total") + `) < bool 0.1`, "is not paused"},
+		curve{`max(` + pausingShare + `{@port}) < bool 0.05`, "does not pause the network"},
+		curve{`max(` + pausedShare + `{@port}) < bool 0.1`, "is not paused"},
 		curve{`min(gpufabric_roce_chain_consistent{@port}` + ofActive + `)`, "RoCE settings agree"},
 		curve{`min(1 + 0 * gpufabric_gid_selected_index{reason!="fallback",@port} or 0 * gpufabric_gid_selected_index{reason="fallback",@port})`, "address fits"},
 		curve{`min(gpufabric_probe_success{kind="rail",@port} ` + unlessOutdated + `)`, "probe succeeds"},
@@ -202,13 +203,11 @@ func portTraffic() line {
 func portPauses() line {
 	return line{
 		over(about{
-			"Pauses", "Share of time in which the network paused the port, and the port the network, by priority.",
-			"no pause counters are known", 12, 8,
+			"Pauses", "Share of time in which the network paused the port, and the port the network: of its priorities the highest.",
+			"no pause counters are known, or the rules are not loaded", 12, 8,
 		}, "percentunit", nil,
-			curve{`max by (priority) (` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` +
-				rate("gpufabric_ethernet_received_pause_seconds_total") + `)`, "paused by the network, priority {{priority}}"},
-			curve{`max by (priority) (` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` +
-				rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `)`, "pausing the network, priority {{priority}}"}),
+			curve{`max(` + pausedShare + `{@port})`, "paused by the network"},
+			curve{`max(` + pausingShare + `{@port})`, "pausing the network"}).Interval(recording),
 		over(about{
 			"Congestion marks",
 			"Marked packets seen, notifications sent to their senders, and notifications received that slowed this port down.",
@@ -247,12 +246,9 @@ func portErrors() line {
 			"no such counters are known", 8, 10,
 		}, events, nil,
 			curve{`sum(` + rate("gpufabric_hca_out_of_sequence_total") + `)`, "out of sequence"},
-			curve{`sum(` + rate("gpufabric_hca_retransmissions_total") + ` or ` +
-				rate("gpufabric_hca_adaptive_retransmissions_total") + ` or ` +
-				rate("gpufabric_hca_retransmitted_packets_total") + `)`, "sent again"},
+			curve{`sum(` + apart("rate", "$__rate_interval", "gpufabric_hca_retransmissions_total", "gpufabric_hca_adaptive_retransmissions_total", "gpufabric_hca_retransmitted_packets_total") + `)`, "sent again"},
 			curve{`sum(` + rate("gpufabric_hca_ack_timeouts_total") + `)`, "acknowledgement late"},
-			curve{`sum(` + rate("gpufabric_hca_retries_exceeded_total") + ` or ` +
-				rate("gpufabric_hca_rnr_retries_exceeded_total") + `)`, "connections given up"}),
+			curve{`sum(` + apart("rate", "$__rate_interval", "gpufabric_hca_retries_exceeded_total", "gpufabric_hca_rnr_retries_exceeded_total") + `)`, "connections given up"}),
 	}
 }
 
@@ -271,4 +267,13 @@ func portPCIe() line {
 			curve{`max(` + rate("gpufabric_ethernet_pcie_read_stalled_seconds_total") + `)`, "reads"},
 			curve{`max(` + rate("gpufabric_ethernet_pcie_write_stalled_seconds_total") + `)`, "writes"}),
 	}
+}
+
+// apart are what several counters of a port count, with a label that keeps one from hiding another with the same labels.
+func apart(function, window string, counters ...string) string {
+	var all []string
+	for _, c := range counters {
+		all = append(all, `label_replace(`+function+`(`+c+`{@port}[`+window+`]), "counter", "`+c+`", "", "")`)
+	}
+	return strings.Join(all, " or ")
 }

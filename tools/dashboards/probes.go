@@ -7,6 +7,11 @@ func probeResults(t texts) board {
 		name: "probes", title: "GPU fabric: NCCL probes", annotations: true,
 		description: "What short NCCL collectives on idle GPUs measured: transport, GPUDirect RDMA, bandwidth and latency against their own past.",
 		lines:       []line{probesNow(), {lastResults(t)}, bandwidth(), latency()},
+		leads: map[string]place{
+			"Nodes with probes": {probesURL, "Last results"}, "Nodes probed lately": {probesURL, "Age of the last success"},
+			"Probes on TCP": {probesURL, "Last results"}, "Without GPUDirect": {probesURL, "Last results"},
+			"Probes that fail": {probesURL, "Failures by reason"}, "Probes slowed down": {probesURL, "Bandwidth over the baseline"},
+		},
 		rows: []row{
 			{"Rail by rail", []line{probeRails()}},
 			{"Transport over time", []line{probeWays()}},
@@ -54,22 +59,9 @@ func probesNow() line {
 
 const lastResult = "The last result of each probe: of kind transport (the way that NCCL chooses), node (all GPUs of the node), rail (through one NIC and back) or socket (TCP on purpose, to compare). Which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. Beside them is why the probe fails, or the cause: what NCCL logged about TCP, a finding on the same GPUs or port, or what differs from the last run at full bandwidth. No probe leaves the node: an address that other nodes cannot reach does not show. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and is skipped says why. What is wrong comes first."
 
-// explaining are probes that are slower than before, with an open finding that explains it as the cause (the
-// id of its check): one of a GPU for the probe of a node, one of the port for the probe of a rail.
+// explaining are probes that are slower than before, with an open finding that explains it as the cause.
 func explaining(of string) string {
-	found := func(kind, findings, on string) string {
-		return `label_replace(
-  (gpufabric_probe_baseline_ratio{kind="` + kind + `",` + of + `} < 0.95) * on (` + on + `) group_left (check) topk by (` + on + `) (1, ` + findings + `),
-  "cause", "$1", "check", "(.*)")`
-	}
-	failed := func(checks, on string) string {
-		return `max by (` + on + `, check) (gpufabric_check_failed{check=~"` + checks + `",@node} == 1)`
-	}
-	const rail = "cluster, job, instance, device"
-	storm := `max by (` + rail + `, check) (label_replace(ALERTS{alertname="` + stormAlert +
-		`",alertstate="firing",@node}, "check", "` + stormAlert + `", "", ""))`
-	return found("node", failed(explainsNode, "cluster, job, instance"), "cluster, job, instance") + `
-or ` + found("rail", failed(explainsRail, rail)+" or "+storm, rail)
+	return `probe:gpufabric_probe_baseline_ratio:explained{` + of + `}`
 }
 
 // causeBy is one cause of what probes found: where they went over TCP, that of TCP, then an open finding that
@@ -186,11 +178,11 @@ func bandwidth() line {
 	return line{
 		over(about{
 			"Bandwidth over the baseline",
-			"Last bus bandwidth of each probe over the median of its earlier results under the same conditions. Below the first dashed line (95 %) a second run confirms or clears it; three results below the second (80 %) page. The ten lowest at the end of the time shown, and the lowest at each time.", "no baseline yet (five results), or no probes switched on", 12, 9,
+			"Last bus bandwidth of each probe over the median of its earlier results under the same conditions. Below the first dashed line (95 %) a second run confirms or clears it; three results below the second (80 %) page. The ten that were lowest in the time shown.", "no baseline yet (five results), or no probes switched on", 12, 9,
 		}, "percentunit",
 			[]step{{0.8, bad}, {0.95, warning}},
-			extreme("bottomk", 10, `min by (instance, kind, device) (gpufabric_probe_baseline_ratio{kind!="socket",@port})`,
-				"{{instance}} {{kind}} {{device}}")...),
+			extreme("bottomk", "cluster, instance, kind, device", `gpufabric_probe_baseline_ratio{kind!="socket",@port}`,
+				"{{cluster}} {{instance}} {{kind}} {{device}}")...),
 		over(about{
 			"Bus bandwidth",
 			"Bus bandwidth as nccl-tests defines it, by kind of probe: the lowest and the mean of the nodes. Light probes use few channels: compare them with themselves only.", "no results, or no probes switched on", 12, 9,
@@ -211,11 +203,11 @@ func latency() line {
 			curve{`max by (kind) (gpufabric_probe_small_message_latency_seconds{@port})`, "{{kind}} highest"}),
 		over(about{
 			"Latency over the baseline",
-			"Latency of small messages over the median of earlier results. Above the dashed line (twice) a result counts as late. The ten highest at the end of the time shown, and the highest at each time.", "no baseline yet (five results), or no probes switched on", 12, 8,
+			"Latency of small messages over the median of earlier results. Above the dashed line (twice) a result counts as late. The ten that were highest in the time shown.", "no baseline yet (five results), or no probes switched on", 12, 8,
 		}, "none",
 			[]step{{2, warning}},
-			extreme("topk", 10, `max by (instance, kind, device) (gpufabric_probe_small_message_latency_ratio{@port})`,
-				"{{instance}} {{kind}} {{device}}")...),
+			extreme("topk", "cluster, instance, kind, device", `gpufabric_probe_small_message_latency_ratio{@port}`,
+				"{{cluster}} {{instance}} {{kind}} {{device}}")...),
 	}
 }
 
@@ -229,10 +221,10 @@ func probeRails() line {
 			curve{`avg by (rail) (max by (cluster, job, instance, device) (gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port}) * ` + rails + `)`, "rail {{rail}}"}),
 		over(about{
 			"Rails against the line rate",
-			"Bus bandwidth of each rail over what its line rate lets expect, where two GPUs share a NIC and it is known. The ten lowest at the end of the time shown, and the lowest at each time.", "no rail of which it is known what to expect", 12, 8,
+			"Bus bandwidth of each rail over what its line rate lets expect, where two GPUs share a NIC and it is known. The ten that were lowest in the time shown.", "no rail of which it is known what to expect", 12, 8,
 		}, "percentunit", nil,
-			extreme("bottomk", 10, `min by (instance, device) (gpufabric_probe_expected_ratio{kind="rail",@port})`,
-				"{{instance}} {{device}}")...),
+			extreme("bottomk", "cluster, instance, device", `gpufabric_probe_expected_ratio{kind="rail",@port}`,
+				"{{cluster}} {{instance}} {{device}}")...),
 	}
 }
 
@@ -281,11 +273,11 @@ func probeCost() line {
 			curve{`max(` + duty + `)`, "highest node"}, curve{`avg(` + duty + `)`, "mean"}),
 		over(about{
 			"Age of the last success",
-			"How old the last success is: the ten oldest at the end of the time shown, and the oldest at each time.",
+			"How old the last success is: the ten oldest at the end of the time shown.",
 			"no probe has succeeded, or none is switched on", 12, 8,
 		}, "s", nil,
-			extreme("topk", 10, `(time() - min by (instance, kind) (gpufabric_probe_last_success_timestamp_seconds{@port}))`,
-				"{{instance}} {{kind}}")...),
+			highestAtEnd(`(time() - min by (cluster, instance, kind) (gpufabric_probe_last_success_timestamp_seconds{@port}))`,
+				"{{cluster}} {{instance}} {{kind}}")),
 	}
 }
 

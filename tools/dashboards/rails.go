@@ -32,28 +32,31 @@ const railColumns = "^([0-9]+|Other)$"
 
 // railGrid has a line for each node, in the order of findings, and a cell for each rail.
 func railGrid() panel {
-	const header, findings, other = `instance\rail`, "node", "other"
+	const header, findings, other = `row\rail`, "node", "other"
 	// The first part that has a node decides about it.
 	cell := func(expr, text string) string {
-		return `label_replace(label_replace(group by (instance) (` + expr + `), "rail", "` + findings +
+		return `label_replace(label_replace(group by (cluster, instance) (` + expr + `), "rail", "` + findings +
 			`", "", ""), "cell", "` + text + `", "", "")`
 	}
-	const next = "\nor on (instance, rail)\n"
-	status := cell(twice, "two clusters") + next + cell(open(of(verdict.Critical)), "critical") + next +
-		cell(silent, "silent") + next + cell(open(of(verdict.Warning)), "warning") +
+	const next = "\nor on (cluster, instance, rail)\n"
+	status := cell(open(of(verdict.Critical)), "critical") + next +
+		cell(silence, "silent") + next + cell(open(of(verdict.Warning)), "warning") +
 		next + cell(`gpufabric_check_failed{@node}`, "ok") + next + cell(`gpufabric_node_info{@node}`, "not checked")
 	// Rows begin in the order of the cells of this column: nodes with the most severe finding, the oldest first,
 	// then those without a finding, by name.
-	const known = `max by (cluster, instance) (gpufabric_node_info{@node} or ` + silent + `)`
+	const known = `max by (cluster, instance) (gpufabric_node_info{@node} or ` + silence + `)`
 	expr := `label_join((` + status +
-		`) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) +
-		` or 9e10 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
+		`) * on (cluster, instance) group_left (worst) count_values by (cluster, instance) ("worst", ` + worst(open("")) +
+		` or 9e10 + 0 * ` + known + `), "` + order + `", " ", "worst", "instance", "cluster")` + next +
 		`label_replace(label_join(` +
-		shortened(`count_values by (instance, rail, device) ("state", max by (instance, rail, device) (`+portStates()+` unless on (instance) `+twice+`))`) + `, "cell", "&", "device", "short", "state"), "cell", "&var-device=$1", "cell", "(.*)")`
+		shortened(`count_values by (cluster, instance, rail, device) ("state", `+portStates()+`)`) +
+		`, "cell", "&", "instance", "cluster", "device", "short", "state"), "cell", "&var-instance=$1&var-cluster=$2&var-device=$3", "cell", "(.*?)&(.*?)&(.*)")`
+	expr = `label_join(label_join((` + expr +
+		`) * on (instance) group_left (twice) count_values by (instance) ("twice", count by (instance) (` + known + `)), "row", "&var-cluster=", "instance", "cluster"), "row", "&", "row", "twice")`
 
 	p := base("table", about{
 		"Rails",
-		"Each node and the state of the NIC of each of its rails. A column has a number of a training NIC, counted on each node in the order of their names; a NIC that is gone keeps its own for a week. Red: not active, gone, or a critical finding. Orange: slower than expected, a warning, or a critical finding of a probe that all rails of the node have: then look at the node. Blue: no finding, and the driver reports no state (EFA). Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says two clusters: choose one at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18,
+		"Each node and the state of the NIC of each of its rails. A column has a number of a training NIC, counted on each node in the order of their names; a NIC that is gone keeps its own for a week. Red: not active, gone, or a critical finding. Orange: slower than expected, a warning, or a critical finding of a probe that all rails of the node have: then look at the node. Blue: no finding, and the driver reports no state (EFA). Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, it has its cluster beside it.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 11,
 	}).Unit("none").
 		Custom(common.TableFieldOptions{
 			Align:       common.FieldTextAlignmentAuto,
@@ -62,22 +65,25 @@ func railGrid() panel {
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
 			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown},
-			"not checked": {"not checked", unknown}, "two clusters": {"two clusters", note},
+			"not checked": {"not checked", unknown},
 		}.mappings()...)).
 		Targets(targets(query("A", expr, "").Instant().Format("table"))).MaxDataPoints(now).
 		OverrideByName("Node", []dashboard.DynamicConfigValue{
 			{Id: "custom.displayMode", Value: "auto"},
 			{
 				Id:    "links",
-				Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")},
+				Value: []map[string]any{link("Node", nodeURL+keepSource+"&var-instance=${__value.raw}&${__url_time_range}")},
 			},
+			{Id: "mappings", Value: []dashboard.ValueMapping{
+				matching("^(.*)&var-cluster=.*&1$", "$1", ""), matching("^(.*)&var-cluster=(.*)&.*$", "$1 ($2)", ""),
+			}},
 			{Id: "custom.minWidth", Value: 145},
 		}).
 		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 116}}).
 		OverrideByRegexp(railColumns, []dashboard.DynamicConfigValue{
 			{Id: "noValue", Value: " "},
 			{Id: "links", Value: []map[string]any{link("Port",
-				portURL+keep+"&var-instance=${__data.fields.Node}${__value.raw}&${__url_time_range}")}},
+				portURL+keepSource+"${__value.raw}&${__url_time_range}")}},
 		})
 	place, names := map[string]int{header: 0, findings: 1, other: mostRails + 2},
 		map[string]string{header: "Node", findings: "Findings", other: "Other"}
@@ -88,14 +94,11 @@ func railGrid() panel {
 	return p.WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{
 		"fields": map[string]any{}, "sort": []map[string]any{{"field": order, "desc": false}},
 	}}).WithTransformation(dashboard.DataTransformerConfig{Id: "groupingToMatrix", Options: map[string]any{
-		"columnField": "rail", "rowField": "instance", "valueField": "cell",
+		"columnField": "rail", "rowField": "row", "valueField": "cell",
 	}}).WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
 		"excludeByName": map[string]bool{}, "indexByName": place, "renameByName": names,
 	}}).Options(table.Options{ShowHeader: true})
 }
-
-// twice are nodes of which there are several, in different clusters.
-const twice = `(count by (instance) (count by (cluster, instance) (up{@node} and on (cluster, job, instance) (gpufabric_node_info{@node} or ` + silence + `))) > 1)`
 
 // railLegend says what the colours of the grid mean.
 func railLegend() panel {
@@ -111,7 +114,7 @@ func railLegend() panel {
 	} {
 		fmt.Fprintf(&all, `<span style="color:%s">&#9632;</span> %s &emsp; `, c.color, c.means)
 	}
-	return prose("Colours of the rails", width, 3, strings.TrimSpace(all.String()))
+	return prose("Colours of the rails", width, 2, strings.TrimSpace(all.String()))
 }
 
 // onAllRails are alerts about probes that fire for each of several rails of a node: the node is wrong, and
@@ -163,12 +166,19 @@ func deviceStates() []dashboard.ValueMapping {
 		{portSlow, warning},
 		{portBroken, bad},
 	} {
-		all = append(all, dashboard.ValueMapping{RegexMap: &dashboard.RegexMap{
-			Type: dashboard.MappingTypeRegexToText,
-			Options: dashboard.DashboardRegexMapOptions{
-				Pattern: "^&.*&(.*)&" + s.state + "$", Result: dashboard.ValueMappingResult{Text: new("$1"), Color: new(s.color)},
-			},
-		}})
+		all = append(all, matching("^&.*&(.*)&"+s.state+"$", "$1", s.color))
 	}
 	return all
+}
+
+// matching is a text for the values of a pattern. Without a colour they keep theirs.
+func matching(pattern, text, color string) dashboard.ValueMapping {
+	to := dashboard.ValueMappingResult{Text: new(text)}
+	if color != "" {
+		to.Color = new(color)
+	}
+	return dashboard.ValueMapping{RegexMap: &dashboard.RegexMap{
+		Type:    dashboard.MappingTypeRegexToText,
+		Options: dashboard.DashboardRegexMapOptions{Pattern: pattern, Result: to},
+	}}
 }

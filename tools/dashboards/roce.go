@@ -2,11 +2,21 @@
 
 package main
 
-// rates draws what is counted for each device: the ten highest, so that it stays readable on a large fleet.
-func rates(a about, unit, by, expr, legend string) panel {
-	a.description += " The ten that are highest at the end of the time shown, and the highest at each time."
-	return over(a, unit, nil, extreme("topk", 10, `sum by (instance, `+by+`) (`+expr+`)`, legend)...)
+// rates draws a recorded rate of each device: the ten highest, so that it stays readable on a large fleet.
+func rates(a about, unit, series string) panel {
+	a.description += " The ten that were highest in the time shown."
+	return over(a, unit, nil, extreme("topk", "cluster, instance, device", series+"{@port}",
+		"{{cluster}} {{instance}} {{device}}")...).Interval(recording)
 }
+
+// recording is the interval at which rules record what dashboards show over time: more points would show the same.
+const recording = "1m"
+
+// Recorded shares of the time in which the network paused a port, and a port the network.
+const (
+	pausedShare  = `port:gpufabric_received_pause_seconds:rate2m`
+	pausingShare = `port:gpufabric_transmitted_pause_seconds:rate2m`
+)
 
 func rate(metric string) string { return `rate(` + metric + `{@port}[$__rate_interval])` }
 
@@ -26,52 +36,52 @@ func roce() board {
 		name: "roce", title: "GPU fabric: RoCE congestion",
 		description: "Pauses, congestion marks, losses and retransmissions of RoCE ports: whether the network or a host is the bottleneck.",
 		lines:       []line{roceNow(), rocePauses(), roceLosses(), roceMarks()},
+		leads: map[string]place{
+			"Most paused": {roceURL, "Paused by the network"}, "Most pausing": {roceURL, "Pausing the network"},
+			"Lossless packets lost": {roceURL, "Lost on arrival"}, "Connections given up": {roceURL, "Connections given up, by port"},
+			"Ports in a storm": {roceURL, "Pausing the network"}, "Broken RoCE chains": {roceURL, "Where RoCE settings break"},
+		},
 		rows: []row{
-			{"Pause frames and storms", []line{roceFrames()}},
 			{"Traffic", []line{roceTraffic(), {priorities()}}},
-			{"Settings, and errors of connections", []line{{congestionControl(), brokenChains()}, {connectionErrors()}}},
+			{"Settings, and connections given up", []line{{congestionControl(), brokenChains()}, {connectionErrors()}}},
 			{"How to read this", []line{{roceHelp()}}},
 		},
 	}
 }
 
 func roceNow() line {
-	const paused,
-		pausing = `max(max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@port}[5m]))`,
-		`max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
 	return line{
 		number(about{
 			"Most paused",
-			"Share of time in which the network kept the worst port from sending, in 5 minutes. Above 10 % jobs feel it: look for congestion in the switches.", "no pause counters are known", 4, 5,
-		}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
+			"Share of time in which the network kept the worst port from sending, over 2 minutes. Above 10 % jobs feel it: look for congestion in the switches.", "no pause counters are known", 4, 3,
+		}, "percentunit", `max(`+pausedShare+`{@port})`, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
 		number(about{
 			"Most pausing",
-			"Share of time in which the worst host paused its switch, over 5 minutes. Above 5 % the host receives slower than it is sent to; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 5,
-		}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
+			"Share of time in which the worst host paused its switch, over 2 minutes. Above 5 % the host receives slower than it is sent to; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 3,
+		}, "percentunit", `max(`+pausingShare+`{@port})`, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
 		number(about{
 			"Lossless packets lost",
 			"Packets dropped on arrival in priorities that should lose nothing, per second, all ports.",
-			"no counters by priority", 4, 5,
+			"no counters by priority", 4, 3,
 		}, packets,
-			`sum(rate(gpufabric_roce_received_discards_total{@port}[5m]) and on (cluster, job, instance, device, port, priority) gpufabric_roce_pfc_enabled{@port} == 1)`, []step{{0, good}, {1e-6, bad}}, nil),
+			`sum(port:gpufabric_roce_lossless_discards:rate2m{@port})`, []step{{0, good}, {1e-6, bad}}, nil),
 		number(about{
 			"Connections given up", "Connections whose retries were used up within 10 minutes. Their jobs fail.",
-			"no such counters are known", 4, 5,
+			"no such counters are known", 4, 3,
 		}, "short",
-			`sum(increase(gpufabric_hca_retries_exceeded_total{@port}[10m]))`, []step{{0, good}, {0.5, bad}}, nil),
+			`sum(port:gpufabric_hca_given_up:increase10m{@port})`, []step{{0, good}, {0.5, bad}}, nil),
 		number(about{
 			"Ports in a storm",
-			"Ports whose NIC warned within 10 minutes that it pauses for too long, or dropped instead, and ports that paused their switch for more than half of the last 5 minutes.", "no pauses are counted", 4, 5,
+			"Ports whose NIC warned within 10 minutes that it pauses for too long, or dropped instead, and ports that paused their switch for more than half of the last 2 minutes.", "no pauses are counted", 4, 3,
 		}, "none",
 			orZero(`count(sum by (cluster, instance, device, port) (
   increase(gpufabric_ethernet_pause_storm_warnings_total{@port}[10m]) > 0
   or increase(gpufabric_ethernet_pause_storm_errors_total{@port}[10m]) > 0
-  or rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m]) > 0.5
-  or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]) > 0.5
-))`, `gpufabric_ethernet_pause_storm_warnings_total{@port} or gpufabric_roce_transmitted_pause_seconds_total{@port}`), zero(bad), nil),
+  or `+pausingShare+`{@port} > 0.5
+))`, `gpufabric_ethernet_pause_storm_warnings_total{@port} or `+pausingShare+`{@port}`), zero(bad), nil),
 		number(about{
 			"Broken RoCE chains",
-			"Ports whose settings contradict each other between traffic class, DSCP, priority, PFC and ECN. The node's dashboard says where.", "no RoCE port, or unknown", 4, 5,
+			"Ports whose settings contradict each other between traffic class, DSCP, priority, PFC and ECN. The node's dashboard says where.", "no RoCE port, or unknown", 4, 3,
 		}, "none",
 			orZero(`count(gpufabric_roce_chain_consistent{@port} == 0`+ofActive+`)`, `gpufabric_roce_chain_consistent{@port}`),
 			zero(bad), nil),
@@ -79,40 +89,31 @@ func roceNow() line {
 }
 
 func rocePauses() line {
+	const none = "no pause counters are known, or the rules are not loaded"
 	return line{
-		rates(about{
-			"Paused by the network", "Share of time in which the network kept a port from sending, by priority.",
-			"no pause counters are known", 12, 8,
-		}, "percentunit", "device, priority",
-			rate("gpufabric_roce_received_pause_seconds_total")+` or `+rate("gpufabric_ethernet_received_pause_seconds_total"),
-			"{{instance}} {{device}} priority {{priority}}"),
+		rates(about{"Paused by the network", "Share of time in which the network kept a port from sending.", none, 12, 8},
+			"percentunit", pausedShare),
 		rates(about{
 			"Pausing the network",
-			"Share of time in which a port paused its switch, by priority: the host receives slower than it is sent to.",
-			"no pause counters are known", 12, 8,
-		}, "percentunit", "device, priority",
-			rate("gpufabric_roce_transmitted_pause_seconds_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_seconds_total"), "{{instance}} {{device}} priority {{priority}}"),
+			"Share of time in which a port paused its switch: the host receives slower than it is sent to.", none, 12, 8,
+		}, "percentunit", pausingShare),
 	}
 }
 
 func roceLosses() line {
 	return line{
 		rates(about{
-			"Lost on arrival",
-			"Packets dropped on arrival, by priority. In a lossless priority there should be none.",
-			"no discard counters by priority are known", 8, 10,
-		}, packets, "device, priority",
-			rate("gpufabric_roce_received_discards_total"), "{{instance}} {{device}} priority {{priority}}"),
+			"Lost on arrival", "Packets dropped on arrival, in all priorities. In a lossless one there should be none.",
+			"no discard counters by priority are known", 8, 8,
+		}, packets, `port:gpufabric_roce_received_discards:rate2m`),
 		rates(about{
 			"Out of sequence",
-			"Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 10,
-		}, events, "device",
-			rate("gpufabric_hca_out_of_sequence_total"), "{{instance}} {{device}}"),
+			"Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 8,
+		}, events, `port:gpufabric_hca_out_of_sequence:rate2m`),
 		rates(about{
-			"Sent again", "Retransmissions and acknowledgements that did not come in time.",
-			"no such counters are known", 8, 10,
-		}, events, "device",
-			rate("gpufabric_hca_retransmissions_total")+` or `+rate("gpufabric_hca_adaptive_retransmissions_total")+` or `+rate("gpufabric_hca_retransmitted_packets_total")+` or `+rate("gpufabric_hca_ack_timeouts_total"), "{{instance}} {{device}}"),
+			"Sent again", "Retransmissions, and acknowledgements that did not come in time.",
+			"no such counters are known", 8, 8,
+		}, events, `port:gpufabric_hca_sent_again:rate2m`),
 	}
 }
 
@@ -120,76 +121,46 @@ func roceMarks() line {
 	return line{
 		rates(about{
 			"Congestion seen (ECN marks)", "RoCE packets that switches marked on their way here.",
-			"no ECN counters are known", 8, 10,
-		}, packets, "device",
-			rate("gpufabric_hca_ecn_marked_total"), "{{instance}} {{device}}"),
+			"no ECN counters are known", 8, 8,
+		}, packets, `port:gpufabric_hca_ecn_marked:rate2m`),
 		rates(about{
 			"Senders notified (CNP sent)",
-			"Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 10,
-		}, packets, "device",
-			rate("gpufabric_hca_cnp_sent_total"), "{{instance}} {{device}}"),
+			"Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 8,
+		}, packets, `port:gpufabric_hca_cnp_sent:rate2m`),
 		rates(about{
 			"Slowed down (CNP handled)", "Congestion notifications received that made a port send slower.",
-			"no CNP counters are known", 8, 10,
-		}, packets, "device",
-			rate("gpufabric_hca_cnp_handled_total"), "{{instance}} {{device}}"),
-	}
-}
-
-func roceFrames() line {
-	return line{
-		rates(about{
-			"Pause frames received", "Pause frames that a port received from its switch, by priority.",
-			"no pause counters are known", 8, 10,
-		}, packets, "device, priority",
-			rate("gpufabric_roce_received_pause_frames_total")+` or `+rate("gpufabric_ethernet_received_pause_frames_total"),
-			"{{instance}} {{device}} priority {{priority}}"),
-		rates(about{
-			"Pause frames sent", "Pause frames that a port sent to its switch, by priority.",
-			"no pause counters are known", 8, 10,
-		}, packets, "device, priority",
-			rate("gpufabric_roce_transmitted_pause_frames_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{
-			"Pause storms",
-			"Times a NIC found itself pausing for too long: warnings and errors. After an error it drops instead.",
-			"the NICs do not count storms", 8, 10,
-		}, events, "device",
-			rate("gpufabric_ethernet_pause_storm_warnings_total")+` + `+rate("gpufabric_ethernet_pause_storm_errors_total"),
-			"{{instance}} {{device}}"),
+			"no CNP counters are known", 8, 8,
+		}, packets, `port:gpufabric_hca_cnp_handled:rate2m`),
 	}
 }
 
 func roceTraffic() line {
 	// Under load all ports are high: which one is the highest says nothing.
-	spread := func(a about, expr string) panel {
-		expr = `sum by (cluster, instance, device) (` + expr + `)`
-		return over(a, "Bps", nil, curve{`max(` + expr + `)`, "highest port"},
-			curve{`quantile(0.5, ` + expr + `)`, "median"}, curve{`min(` + expr + `)`, "lowest port"})
+	spread := func(a about, of, series string) panel {
+		return over(a, "bps", nil, curve{`8 * max(` + series + `)`, "highest " + of},
+			curve{`8 * quantile(0.5, ` + series + `)`, "median"}, curve{`8 * min(` + series + `)`, "lowest " + of}).Interval(recording)
 	}
 	return line{
 		spread(about{
 			"RDMA sent",
 			"What training ports send over RDMA (on InfiniBand: all they send), over 2 minutes: the highest, the median and the lowest of those chosen.", "no traffic is known, or the recording rules are not loaded", 12, 8,
-		},
-			`port:gpufabric_hca_port_transmitted_data_bytes:carried2m{@port}`),
+		}, "port", `port:gpufabric_hca_port_transmitted_data_bytes:carried2m{@port}`),
 		spread(about{
 			"Other traffic sent",
-			"What RDMA-capable interfaces send that is not RDMA, mostly TCP. On a training port it takes bandwidth from RDMA, or replaces it.", "the NICs do not count it apart", 12, 8,
-		},
-			carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total")),
+			"What the RDMA-capable interfaces of a node send that is not RDMA, mostly TCP. On a training port it takes bandwidth from RDMA, or replaces it.", "the NICs do not count it apart", 12, 8,
+		}, "node", `instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node}`),
 	}
 }
 
 func priorities() panel {
 	return over(about{
 		"Sent, by priority",
-		"What the ports chosen send in each priority. RoCE should be in one, and other traffic in others.",
+		"What the nodes chosen send in each priority. RoCE should be in one, and other traffic in others.",
 		"no counters by priority are known", 24, 7,
-	}, "Bps", nil,
+	}, "bps", nil,
 		curve{
-			`sum by (priority) (` + carried("gpufabric_roce_priority_transmitted_bytes_total") + `)`,
-			"priority {{priority}}",
-		})
+			`8 * sum by (priority) (instance:gpufabric_roce_priority_transmitted_bytes:rate2m{@node})`, "priority {{priority}}",
+		}).Interval(recording)
 }
 
 func congestionControl() panel {
@@ -223,11 +194,9 @@ func brokenChains() panel {
 func connectionErrors() panel {
 	return rates(about{
 		"Connections given up, by port",
-		"Connections whose retries were used up (transport, or receiver not ready). The job that owns one fails.",
+		"Connections whose retries were used up (transport, or receiver not ready) within 10 minutes. The job that owns one fails.",
 		"no such counters are known", 24, 8,
-	}, events, "device",
-		rate("gpufabric_hca_retries_exceeded_total")+` or `+rate("gpufabric_hca_rnr_retries_exceeded_total"),
-		"{{instance}} {{device}}")
+	}, "short", `port:gpufabric_hca_given_up:increase10m`)
 }
 
 func roceHelp() panel {

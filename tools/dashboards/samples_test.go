@@ -81,6 +81,10 @@ func TestShows(t *testing.T) {
 				values += "x40"
 			}
 			series = append(series, map[string]string{"series": name, "values": values})
+			if strings.HasPrefix(name, "gpufabric_check_failed{") && !strings.HasPrefix(values, "0") { // as other rules record it
+				series = append(series, map[string]string{"series": "check:" + strings.Replace(name, "failed{", "failed:since_timestamp_seconds{", 1), "values": values},
+					map[string]string{"series": "check:" + strings.Replace(name, "failed{", "failed:latched{", 1), "values": values})
+			}
 		}
 		expr := everything.Replace(exprOf(t, all, c.panel, c.ref))
 		if c.by != "" {
@@ -97,7 +101,11 @@ func TestShows(t *testing.T) {
 			"promql_expr_test": []map[string]any{{"expr": expr, "eval_time": "5m15s", "exp_samples": samples}},
 		})
 	}
-	text, err := json.Marshal(map[string]any{"evaluation_interval": "15s", "tests": tests})
+	rules := filepath.Join(t.TempDir(), "findings.yml")
+	if err := os.WriteFile(rules, findingRules(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,4 +132,18 @@ func exprOf(t *testing.T, all []model, panel, ref string) string {
 	}
 	t.Fatal(fmt.Errorf("no query %s of %s", ref, panel))
 	return ""
+}
+
+// findingRules are the rules that record findings. Cases have samples of what other rules record.
+func findingRules(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile("../../alerts/dashboards.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, group, found := strings.Cut(string(text), "\n  - name: gpufabric-findings\n")
+	if !found {
+		t.Fatal("no group gpufabric-findings")
+	}
+	return []byte("groups:\n  - name: gpufabric-findings\n" + group)
 }

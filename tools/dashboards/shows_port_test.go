@@ -37,7 +37,7 @@ var portShows = []showing{
 			`device:gpufabric_hca_info:gone_since_timestamp_seconds{cluster="c",job="e",instance="n",device="mlx5_1"} 0`,
 			`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_2",port="1",state="active"} 1`,
 		},
-		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portBroken + `", rail="1"} 1 | {cell="&var-device=mlx5_2&mlx5_2&` + portRight + `", rail="2"} 1 | {cell="not checked", rail="node"} 1`,
+		want: `{cell="&var-instance=n&var-cluster=c&var-device=mlx5_1&mlx5_1&` + portBroken + `", rail="1"} 1 | {cell="&var-instance=n&var-cluster=c&var-device=mlx5_2&mlx5_2&` + portRight + `", rail="2"} 1 | {cell="not checked", rail="node"} 1`,
 	},
 	{
 		name: "of a long name of a job the fleet has the end", panel: "fleet/Open findings", ref: "A", by: "where, target",
@@ -107,11 +107,11 @@ var portShows = []showing{
 	},
 	{
 		name: "a probe that collapsed on all rails is a fault of the node, not of each NIC", panel: "fleet/Rails", ref: "A", by: "cell", series: collapsed("mlx5_1", "mlx5_2"),
-		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portSlow + `"} 1 | {cell="&var-device=mlx5_2&mlx5_2&` + portSlow + `"} 1 | {cell="critical"} 1`,
+		want: `{cell="&var-instance=n&var-cluster=c&var-device=mlx5_1&mlx5_1&` + portSlow + `"} 1 | {cell="&var-instance=n&var-cluster=c&var-device=mlx5_2&mlx5_2&` + portSlow + `"} 1 | {cell="critical"} 1`,
 	},
 	{
 		name: "a probe that collapsed on one of the rails is red there", panel: "fleet/Rails", ref: "A", by: "cell", series: collapsed("mlx5_1"),
-		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portBroken + `"} 1 | {cell="&var-device=mlx5_2&mlx5_2&` + portRight + `"} 1 | {cell="critical"} 1`,
+		want: `{cell="&var-instance=n&var-cluster=c&var-device=mlx5_1&mlx5_1&` + portBroken + `"} 1 | {cell="&var-instance=n&var-cluster=c&var-device=mlx5_2&mlx5_2&` + portRight + `"} 1 | {cell="critical"} 1`,
 	},
 }
 

@@ -5,7 +5,7 @@ package main
 import "strings"
 
 // everything are the choices of a reader who has chosen only some devices.
-var everything = strings.NewReplacer("$cluster", ".*", "$instance", ".*", "$device", "mlx5_1|mlx5_2|mlx5_3", "$training_job", ".*", "$__rate_interval", "1m")
+var everything = strings.NewReplacer("$cluster", ".*", "$instance", ".*", "$device", "mlx5_1|mlx5_2|mlx5_3", "$training_job", ".*", "$__rate_interval", "1m", "$__range", "5m")
 
 // showing is what a panel returns for the samples of a fault.
 type showing struct {
@@ -97,7 +97,7 @@ var shows = []showing{
 			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
 			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="m",collector="check"} 1`,
 		},
-		want: `{instance="m", measured="traffic class 96", problem="roce_dscp"} 1 | {instance="n", measured="NCCL_IB_TC=5, a priority", problem="roce_dscp"} 1 | {instance="n", measured="NCCL_IB_TC is a priority", problem="nccl_configuration"} 1 | {instance="n", measured="not a number", problem="nccl_configuration"} 1`,
+		want: `{instance="m", measured="traffic class 96", problem="roce_dscp"} 1 | {instance="n", measured="traffic class 5", problem="roce_dscp"} 1 | {instance="n", measured="NCCL_IB_TC is a priority", problem="nccl_configuration"} 1 | {instance="n", measured="not a number", problem="nccl_configuration"} 1`,
 	},
 	{
 		name: "a node without checks is named", panel: "fleet/Open findings", ref: "A", by: "instance, problem", series: uncheckedSix[:1],
@@ -117,7 +117,7 @@ var shows = []showing{
 	},
 	{
 		name: "a job on TCP says why", panel: "fleet/Open findings", ref: "B", by: "problem, measured", series: onTCP,
-		want: `{measured="NCCL_IB_DISABLE is set", problem="GpuFabricJobOnTcp"} 1`,
+		want: `{measured="NCCL_IB_DISABLE", problem="GpuFabricJobOnTcp"} 1`,
 	},
 	{
 		name: "a wrong setting is named where it put the job on TCP", panel: "jobs/Wrong settings", ref: "B", by: "training_job, rule, setting",
@@ -188,7 +188,7 @@ var shows = []showing{
 			`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device="mlx5_1",rail="1"} 1`,
 			`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_1",port="1",role="compute",link_layer="ethernet"} 1`,
 		},
-		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portUnknown + `"} 1 | {cell="&var-device=rdmap79s0&rdmap79s0&` + portStateless + `"} 1 | {cell="ok"} 1`,
+		want: `{cell="&var-instance=n&var-cluster=c&var-device=mlx5_1&mlx5_1&` + portUnknown + `"} 1 | {cell="&var-instance=n&var-cluster=c&var-device=rdmap79s0&rdmap79s0&` + portStateless + `"} 1 | {cell="ok"} 1`,
 	},
 	{
 		name: "a storm that the port sends is the cause of its slow probe, one of another port is not", panel: "fleet/Bandwidth below the baseline", ref: "C", by: "instance, cause",
@@ -231,7 +231,7 @@ var shows = []showing{
 			`ALERTS_FOR_STATE{alertname="GpuFabricProbeTransportSocket",cluster="c",job="e",instance="n",severity="critical"} 1700000000`,
 			`instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{cluster="c",job="e",instance="n"} 135e9`,
 		},
-		want: `{measured="RDMA: 135 GB/s", problem="GpuFabricProbeTransportSocket"} 1`,
+		want: `{measured="RDMA 1080 Gb/s", problem="GpuFabricProbeTransportSocket"} 1`,
 	},
 	{
 		name: "a lost GPU does not count", panel: "fleet/All nodes", ref: "D", by: "instance",
@@ -257,17 +257,17 @@ var shows = []showing{
 			`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device="mlx5_1",rail="1"} 1`,
 			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `up{cluster="c",job="e",instance="n"} 1`,
 		}, halfCabled...),
-		want: `{cell="&var-device=mlx5_1&mlx5_1&` + portSpare + `", instance="n"} 1 | {cell="not checked", instance="n"} 1`,
+		want: `{cell="&var-instance=n&var-cluster=c&var-device=mlx5_1&mlx5_1&` + portSpare + `", instance="n"} 1 | {cell="not checked", instance="n"} 1`,
 	},
 	{
-		name: "nodes of one name in two clusters do not share a line", panel: "fleet/Rails", ref: "A", by: "instance, cell",
+		name: "nodes of one name in two clusters do not share a line", panel: "fleet/Rails", ref: "A", by: "row",
 		series: []string{
 			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `up{cluster="c",job="e",instance="n"} 1`,
 			`gpufabric_node_info{cluster="d",job="e",instance="n"} 1`, `up{cluster="d",job="e",instance="n"} 1`,
 			`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device="mlx5_1",rail="1"} 1`,
 			`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="active"} 1`,
 		},
-		want: `{cell="two clusters", instance="n"} 1`,
+		want: `{row="n&var-cluster=c&2"} 1 | {row="n&var-cluster=d&2"} 1`,
 	},
 	{
 		name: "an exporter that never answered was never seen", panel: "fleet/Open findings", ref: "A", by: "instance, problem, rank",
@@ -331,11 +331,11 @@ var shows = []showing{
 	},
 	{
 		name: "with more than ten rails a cell has the end of the name", panel: "fleet/Rails", ref: "A", by: "cell",
-		series: manyRails(20), want: `{cell="&var-device=mlx5_7&7&0"} 1 | {cell="&var-device=rdmap113s0&113s0&0"} 1 | {cell="not checked"} 1`,
+		series: manyRails(20), want: `{cell="&var-instance=n&var-cluster=c&var-device=mlx5_7&7&0"} 1 | {cell="&var-instance=n&var-cluster=c&var-device=rdmap113s0&113s0&0"} 1 | {cell="not checked"} 1`,
 	},
 	{
 		name: "with twelve rails short names are whole", panel: "fleet/Rails", ref: "A", by: "cell",
-		series: manyRails(12), want: `{cell="&var-device=mlx5_7&mlx5_7&0"} 1 | {cell="&var-device=rdmap113s0&113s0&0"} 1 | {cell="not checked"} 1`,
+		series: manyRails(12), want: `{cell="&var-instance=n&var-cluster=c&var-device=mlx5_7&mlx5_7&0"} 1 | {cell="&var-instance=n&var-cluster=c&var-device=rdmap113s0&113s0&0"} 1 | {cell="not checked"} 1`,
 	},
 	{
 		name: "busy GPUs without a job are unseen", panel: "jobs/Nodes unseen", ref: "A",
@@ -366,7 +366,7 @@ var shows = []showing{
 			`gpufabric_hca_port_transmitted_data_bytes_total{cluster="c",job="e",instance="n",device="mlx5_1",port="1"} 0+6e9x40`,
 			`gpufabric_hca_port_rate_bytes_per_second{cluster="c",job="e",instance="n",device="mlx5_1",port="1"} 5e10`,
 		},
-		want: `{device="mlx5_1"} 4e8`,
+		want: `{device="mlx5_1"} 3.2e9`,
 	},
 	{
 		name: "a warning says what it follows", panel: "fleet/Open findings", ref: "B", by: "problem, measured",

@@ -78,7 +78,7 @@ func orSilentIn(expr, label string) string {
 	}
 	return expr + said(absent(sortedFirst)+" + 0 * max("+silence+" == -1)", exporterIsSilent) +
 		said(absent(sortedFirst)+" + 0 * max("+silence+" == -3)", neverAnswered) +
-		said("vector("+absent(sortedFirst)+") unless on () "+silent, noExporter)
+		said("vector("+absent(sortedFirst)+") unless on () "+silence, noExporter)
 }
 
 // What replaces an absent value in the column by which a table is sorted: Grafana puts absent values first.

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// interval replaces Grafana's $__rate_interval while a query is parsed; no query has that duration.
-const interval, intervalName = "13m37s", "$__rate_interval"
+// Durations that replace those of Grafana while a query is parsed; no query has them.
+const interval, intervalName, span, spanName = "13m37s", "$__rate_interval", "13m38s", "$__range"
 
 // values is a query for the values of a label, for a variable.
 var values = regexp.MustCompile(`^label_values\((.*),\s*(\w+)\)$`)
@@ -91,11 +91,11 @@ func (o *options) text(key, s string) (string, error) {
 }
 
 func (o *options) panelQuery(s string) (string, error) {
-	to, err := o.query(strings.ReplaceAll(s, intervalName, interval), nil)
+	to, err := o.query(strings.NewReplacer(intervalName, interval, spanName, span).Replace(s), nil)
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimSpace(strings.ReplaceAll(to, interval, intervalName)), nil
+	return strings.TrimSpace(strings.NewReplacer(interval, intervalName, span, spanName).Replace(to)), nil
 }
 
 // fields renames fields of tables, wherever transformations name them: cluster, "cluster (uniqueValues)", cluster\rail.

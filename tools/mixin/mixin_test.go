@@ -116,7 +116,7 @@ func expressions(t *testing.T, out string) []string {
 			if v := values.FindStringSubmatch(s); v != nil {
 				s = "count by (" + v[2] + ") (" + v[1] + ")"
 			}
-			all = append(all, strings.ReplaceAll(s, intervalName, interval))
+			all = append(all, strings.NewReplacer(intervalName, interval, spanName, span).Replace(s))
 		}
 	}
 	return all

@@ -83,8 +83,10 @@ metadata:
   labels:
     app.kubernetes.io/name: gpufabric-exporter
     grafana_dashboard: "1" # what Grafana's sidecar looks for
+  annotations:
+    grafana_folder: GPU fabric # its sidecar.dashboards.folderAnnotation, if the site sets it
 data:
-  gpufabric-%s.json: | # the sidecar puts the dashboards of all into one folder
+  gpufabric-%s.json: | # without the annotation, the sidecar puts the dashboards of all into one folder
 %s`, "dashboards/"+source, stem, stem, indent(text, "    "))
 }
 
