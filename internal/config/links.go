@@ -24,6 +24,9 @@ type Links struct {
 // DefaultLinks are those of the project.
 func DefaultLinks() Links { return Links{Runbooks: strings.TrimSuffix(alerts.RunbookBase, "/")} }
 
+// AlertRunbook is the page about an alert.
+func (l Links) AlertRunbook(alert string) string { return l.Runbooks + "/" + alert + ".md" }
+
 // Runbook is the page about a check; of an address, the part of the page about it.
 func (l Links) Runbook(c *verdict.Check) string {
 	page := l.Runbooks + "/check-" + c.Topic + ".md"

@@ -43,10 +43,33 @@ type jobRow struct {
 	Notes     []jobNote
 	Remedies  []string
 	Ranks     []rankRow
-	More      int // ranks that are not in Ranks
+	More      int  // ranks that are not in Ranks
+	Runbook   Link // about what is wrong
 
 	severity verdict.Severity // empty: nothing is wrong
 	verdict  *job.Verdict
+	said     *progress.Account // nil: RAS was not asked
+}
+
+// alert is that whose page is about what is wrong with the job.
+func (row *jobRow) alert() string {
+	switch {
+	case row.verdict.Fallback() && row.verdict.Confirmed:
+		return "GpuFabricJobOnTcp"
+	case row.verdict.Fallback():
+		return "GpuFabricJobOnTcpSuspected"
+	case row.said == nil || !row.said.Known():
+		return "GpuFabricJobMisconfigured"
+	}
+	switch row.said.Report.State {
+	case progress.Failed, progress.Dead, progress.Missing:
+		return "GpuFabricJobRankLost"
+	case progress.Hang:
+		return "GpuFabricJobHang"
+	case progress.Stalled, progress.Straggler:
+		return "GpuFabricJobStraggler"
+	}
+	return "GpuFabricJobMisconfigured"
 }
 
 // Troubled reports whether the page begins with the job.
@@ -127,7 +150,7 @@ func jobRowOf(j *job.Job, names map[string]string, said *progress.Account) jobRo
 	v := &j.Verdict
 	row := jobRow{
 		Name: j.Name, Transport: transportCell(v), Remedies: append(j.Remedies(), rasRemedies(said)...),
-		verdict: v, severity: status.JobSeverity(j, said),
+		verdict: v, severity: status.JobSeverity(j, said), said: said,
 	}
 	if !j.Seen.IsZero() { // what is kept is not good now
 		row.Transport.Text = j.State()

@@ -51,7 +51,7 @@ func TestLandingJobs(t *testing.T) {
 	}
 	page := landingOf(t, func() *fabric.Node { return withRanks(rank) })
 	contains(t, page, `<h2 id="jobs">Jobs</h2>`, "slurm/4242", "1 of 16 ranks", "user ID 1000", "unknown:</span> it was read once", "rank 3, PID 41200, python3", "reload this page</a> after 6 s",
-		"NCCL_IB_DISABLED=", "<small>warning setting_unknown_variable</small>", "1 problem found", `<p class="remedy">Correct the variables where the job gets them`, `href="jobs.json"`)
+		"NCCL_IB_DISABLED=", "<small>warning setting_unknown_variable</small>", `/alerts/runbooks/GpuFabricJobMisconfigured.md"`, "1 problem found", `<p class="remedy">Correct the variables where the job gets them`, `href="jobs.json"`)
 
 	unset := rank
 	unset.Settings = fabric.Known[[]fabric.NCCLVariable](nil, "environ", at)

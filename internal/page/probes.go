@@ -44,8 +44,16 @@ type ProbesOptions struct {
 type Probes struct{ ProbesOptions }
 
 var probesPage = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("probes").Funcs(template.FuncMap{"bandwidth": probes.Bandwidth}).Parse(probesHTML))
+	return template.Must(template.New("probes").Funcs(template.FuncMap{
+		"bandwidth": probes.Bandwidth, "labelled": func(label string, c cell) labelled { return labelled{label, c} },
+	}).Parse(probesHTML))
 })
+
+// labelled is a value with the title of its column, which a narrow screen shows beside it.
+type labelled struct {
+	Label string
+	cell
+}
 
 // NewProbes returns the pages.
 func NewProbes(o ProbesOptions) *Probes {

@@ -87,6 +87,9 @@ func (l *Landing) view(n *fabric.Node) view {
 		Config:     configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version,
 		ProbeRows: probeRows(d.Probes),
 	}
+	for i := range v.Jobs.Rows {
+		v.Jobs.Rows[i].Runbook = runbook(l.Config().Config.Links.AlertRunbook(v.Jobs.Rows[i].alert()))
+	}
 	v.Found, v.Troubles = found(d)
 	v.Switches = slices.ContainsFunc(d.Groups, func(g status.Group) bool { return g.Switch != "" })
 	v.GDR = slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return g.Path.Status != status.StatusOK })
@@ -108,6 +111,9 @@ func panels(d *status.Document) []template.HTML {
 		slices.ContainsFunc(d.GPUs, func(x status.GPU) bool { return x.Group == "" })
 	if off {
 		list = append(list, drawing.NUMA(d, nil))
+	}
+	if len(d.Node.Missing) > 0 {
+		list = append(list, drawing.Missing(d))
 	}
 	if len(d.GPUs) > 0 && drawing.HasNVLink(d) {
 		list = append(list, drawing.NVLink(d))
@@ -179,12 +185,17 @@ func seen(f *status.Finding) string {
 	return "since " + stamp(*f.Since)
 }
 
-// findingLinks are the runbook and the dashboard of a finding. A browser does not open files of the node.
-func findingLinks(f *status.Finding) []Link {
-	links := []Link{{Text: "Runbook: " + f.Runbook}}
-	if address, _, _ := strings.Cut(f.Runbook, "#"); config.IsAddress(address) {
-		links[0] = Link{f.Runbook, "Runbook", f.Runbook}
+// runbook leads to a page. A browser does not open files of the node: these are named.
+func runbook(at string) Link {
+	if address, _, _ := strings.Cut(at, "#"); config.IsAddress(address) {
+		return Link{at, "Runbook", at}
 	}
+	return Link{Text: "Runbook: " + at}
+}
+
+// findingLinks are the runbook and the dashboard of a finding.
+func findingLinks(f *status.Finding) []Link {
+	links := []Link{runbook(f.Runbook)}
 	if f.Dashboard != "" {
 		links = append(links, Link{f.Dashboard, "Dashboard", f.Dashboard})
 	}

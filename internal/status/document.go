@@ -60,6 +60,7 @@ type Node struct {
 	GPUDriver string       `json:"gpu_driver,omitempty"` // in words
 	Elsewhere string       `json:"elsewhere,omitempty"`  // devices of pods, in words
 	Excluded  []string     `json:"excluded_devices"`
+	Missing   []string     `json:"missing_devices"` // RDMA devices that the node should have, by their last names
 	Notes     []string     `json:"notes"` // sentences about how the node is built
 	JudgedBy  JudgedBy     `json:"judged_by"`
 

@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/diagnose/gpu"
+	"gpufabric_exporter/internal/diagnose/node"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/jobs/progress"
@@ -46,6 +47,18 @@ func Of(in *Inputs) *Document {
 	return d
 }
 
+// missing are the devices that checks call gone, by the names that they had.
+func missing(n *fabric.Node) []string {
+	names := node.LostDevices(n)
+	gone, _ := node.GoneDevices(n)
+	for _, g := range gone {
+		if !slices.Contains(names, g.Device) {
+			names = append(names, g.Device)
+		}
+	}
+	return names
+}
+
 // Whole is Of without bounds, and with what takes long: Port.Shared.
 func Whole(in *Inputs) *Document { return build(in, true) }
 
@@ -60,7 +73,7 @@ func build(in *Inputs, whole bool) *Document {
 		Node: Node{
 			Name: in.Name, Note: in.Note, Kernel: factOf(n.Host.Kernel), Virtual: factOf(n.Host.Hypervisor),
 			GPUs:      factOf(n.GPUs),
-			Elsewhere: diagnose.Elsewhere(n), Excluded: slices.Clone(n.Excluded), JudgedBy: *JudgedByOf(n),
+			Elsewhere: diagnose.Elsewhere(n), Excluded: slices.Clone(n.Excluded), Missing: missing(n), JudgedBy: *JudgedByOf(n),
 			NotAsked: gpu.GPUsNotAsked(n), Driver: gpu.DriverText(&n.GPUDriver), CUDA: factOf(n.GPUDriver.CUDA),
 			Library: factOf(n.NCCL.Library), Files: slices.Clone(n.NCCL.Files),
 		},

@@ -142,7 +142,7 @@ func versionChanges() []cog.Builder[dashboard.AnnotationQuery] {
 		by := "count by (cluster, instance, " + label + ") "
 		expr := fill(by + `(` + metric + `{` + label + `!="",@node}) unless ` + by + `(` + metric + `{@node} offset 10m)
 and on (cluster, instance) count by (cluster, instance) (` + metric + `{@node} offset 10m)`)
-		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(true).IconColor(color).
+		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(true).Hide(true).IconColor(color).
 			Expr(expr).Step("60s").TitleFormat(title).TextFormat("{{cluster}} {{instance}}: {{" + label + "}}").TagKeys(label)
 	}
 	return []cog.Builder[dashboard.AnnotationQuery]{

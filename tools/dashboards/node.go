@@ -17,11 +17,11 @@ func node(t texts) board {
 		description: "One node: what is wrong with it, and everything that is known about its ports, RoCE settings, GPUs and probes.",
 		lines: []line{
 			nodeNow(),
-			{findings(t, true, 8)},
-			{unknowns(t)},
+			{findings(t, true, 6)},
 			{ports()},
 			{qosChain(13)},
 			{gpus()},
+			{unknowns(t)},
 			{nodeProbes(t)},
 			nodeTraffic(),
 		},
@@ -51,7 +51,7 @@ func nodeNow() line {
 	)
 	portsUp := number(about{
 		"Ports up",
-		"Active ports of role compute, of those that are expected: green if none is missing, red otherwise. Without a number in the configuration all are expected. Where the driver reports no state, as for EFA, ports are only present.", "no RDMA port is known", 3, 4,
+		"Active ports of role compute, of those that are expected: green if none is missing, red otherwise. Without a number in the configuration all are expected. Where the driver reports no state, as for EFA, ports are only present.", "no RDMA port is known", 3, 3,
 	}, "none",
 		some+" >= "+expected, []step{{0, good}}, nil)
 	portsUp = instead(portsUp, "B", some+" < "+expected, "none", bad)
@@ -66,7 +66,7 @@ func nodeNow() line {
 	cards := `((max(gpufabric_node_gpus{@node}) or count(gpufabric_gpudirect_usable{@node})) - (count(count by (pci_address) (` + nicSpare + `)) or vector(0)))`
 	direct := number(about{
 		"GPUDirect",
-		"GPUs that can use GPUDirect RDMA with their nearest NIC under the host's configuration: the NIC reads and writes GPU memory without a copy through host memory. Green if all GPUs of the node can. A GPU whose NIC is down does not count, and none does if the probe of kind transport goes over TCP. GPUs whose nearest NIC is spare are left out: they use that of another GPU. The table of GPUs has the reason.", "no GPU with a NIC", 3, 4,
+		"GPUs that can use GPUDirect RDMA with their nearest NIC under the host's configuration: the NIC reads and writes GPU memory without a copy through host memory. Green if all GPUs of the node can. A GPU whose NIC is down does not count, and none does if the probe of kind transport goes over TCP. GPUs whose nearest NIC is spare are left out: they use that of another GPU. The table of GPUs has the reason.", "no GPU with a NIC", 3, 3,
 	}, "none",
 		usable+" >= "+cards+" unless on () "+onTCP, []step{{0, good}}, nil)
 	direct = instead(direct, "B", usable+" < "+cards+" unless on () "+onTCP, "suffix: GPUs only", bad)
@@ -75,24 +75,24 @@ func nodeNow() line {
 	return line{
 		number(about{
 			"The exporter",
-			"Whether the last scrape was answered. While it is not, nothing on this page is of now.", "never seen", 3, 4,
+			"Whether the last scrape was answered. While it is not, nothing on this page is of now.", "never seen", 3, 3,
 		},
 			"none",
 			`min(up{@node} == 1 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds)`,
 			nil, words{"1": {"answers", good}}),
 		number(about{
 			"Critical findings", "Problems of severity critical, however many devices have them.",
-			"checks are off", 3, 4,
+			"checks are off", 3, 3,
 		}, "none",
 			orZero(`count(`+problems(open(of(verdict.Critical)))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
-		number(about{"Warnings", "Problems of severity warning, however many devices have them.", "checks are off", 3, 4},
+		number(about{"Warnings", "Problems of severity warning, however many devices have them.", "checks are off", 3, 3},
 			"none",
 			orZero(`count(`+problems(openWarnings())+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
 		portsUp,
 		jobsGoOver(),
 		number(about{
 			"Probe goes over",
-			"What NCCL would use to other nodes, according to the last probe of kind transport: RDMA, a plugin, or TCP. It says nothing about jobs that run: these have the panel beside this one. Outdated: the probe is older than a critical finding on this node, or than two of its intervals.", "no probes switched on", 3, 4,
+			"What NCCL would use to other nodes, according to the last probe of kind transport: RDMA, a plugin, or TCP. It says nothing about jobs that run: these have the panel beside this one. Outdated: the probe is older than a critical finding on this node, or than two of its intervals.", "no probes switched on", 3, 3,
 		}, "none",
 			`max(10 * probe:gpufabric_probe_last_run:outdated{kind="transport",@node} or on () vector(0)) + max(
   3 * (gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1)
@@ -102,7 +102,7 @@ func nodeNow() line {
 		direct,
 		number(about{
 			"Worst probe",
-			"Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as before. Outdated probes (see the table) count only if there are no others.", "no baseline yet", 3, 4,
+			"Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as before. Outdated probes (see the table) count only if there are no others.", "no baseline yet", 3, 3,
 		}, "percentunit",
 			`min(`+fresh(`gpufabric_probe_baseline_ratio{kind!="socket",@node}`)+`)`,
 			[]step{{0, bad}, {0.8, warning}, {0.95, good}}, words{notFresh: outdated}),
@@ -118,7 +118,7 @@ func jobsGoOver() panel {
 	w["20"], w["21"] = word{"RDMA, by traffic", plainly}, word{"TCP suspected", bad}
 	return number(about{
 		"Jobs go over",
-		"What carries the data of the jobs that run, according to their processes and sockets: of several jobs the worst. Where no job is seen, the traffic of the node speaks: by traffic.", "no job is seen", 3, 4,
+		"What carries the data of the jobs that run, according to their processes and sockets: of several jobs the worst. Where no job is seen, the traffic of the node speaks: by traffic.", "no job is seen", 3, 3,
 	}, "none",
 		`min(`+strings.ReplaceAll(transportsOf(), "@job", "@node")+`)
 or max(21 + 0 * ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node})

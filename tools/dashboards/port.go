@@ -35,7 +35,7 @@ func portNow() line {
 	)
 	speed := number(about{
 		"Rate",
-		"Signalling rate of the link: green at the expected rate, red below it, without colour where no rate is expected. A link that is down has none, whatever the driver says.", "unknown", 3, 4,
+		"Signalling rate of the link: green at the expected rate, red below it, without colour where no rate is expected. A link that is down has none, whatever the driver says.", "unknown", 3, 3,
 	}, "bps",
 		current+" and on () "+expected+" unless on () "+slow+"\nor "+linkDown+" + 0 * max("+down+")", []step{{0, good}},
 		words{linkDown: {"link down", unknown}})
@@ -45,7 +45,7 @@ func portNow() line {
 		number(about{
 			"State",
 			"Logical state of the port; of several ports the worst. Some drivers, such as that of EFA, report none.",
-			"unknown", 3, 4,
+			"unknown", 3, 3,
 		}, "none",
 			`max(gpufabric_hca_port_state{state="active",@port} == 1
   or 2 * (gpufabric_hca_port_state{state="armed",@port} == 1)
@@ -61,12 +61,12 @@ func portNow() line {
 		speed,
 		number(about{
 			"Expected rate", "What configuration, manifest, profile or record of the node state.", "not stated", 3,
-			4,
+			3,
 		}, "bps", expected, nil, nil),
 		number(about{
 			"Errors",
 			"In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.",
-			"not counted", 3, 4,
+			"not counted", 3, 3,
 		}, "short",
 			`round(sum(`+apart("increase", "10m", "gpufabric_ethernet_symbol_errors_total",
 				"gpufabric_hca_port_symbol_errors_total", "gpufabric_ethernet_fec_uncorrectable_blocks_total",
@@ -74,22 +74,22 @@ func portNow() line {
 				"gpufabric_hca_retries_exceeded_total")+`))`, zero(bad), nil),
 		number(about{
 			"Time paused",
-			"Share of the last 2 minutes in which pause frames (PFC) of the switch kept the port from sending: the network is congested.", "not counted", 3, 4,
+			"Share of the last 2 minutes in which pause frames (PFC) of the switch kept the port from sending: the network is congested.", "not counted", 3, 3,
 		}, "percentunit", `max(`+pausedShare+`{@port})`, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
 		number(about{
 			"Time pausing",
-			"Share of the last 2 minutes in which the port made its switch wait with pause frames (PFC): the host receives slower than others send.", "not counted", 3, 4,
+			"Share of the last 2 minutes in which the port made its switch wait with pause frames (PFC): the host receives slower than others send.", "not counted", 3, 3,
 		}, "percentunit", `max(`+pausingShare+`{@port})`, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
 		number(about{
 			"RoCE settings",
-			"Whether address, traffic class, DSCP, priority, PFC and ECN agree. Settings of a port that is not active are not judged.", "not known", 3, 4,
+			"Whether address, traffic class, DSCP, priority, PFC and ECN agree. Settings of a port that is not active are not judged.", "not known", 3, 3,
 		}, "none",
 			`min(gpufabric_roce_chain_consistent{@port}`+ofActive+`)
 or max(2 + 0 * (gpufabric_hca_port_state{state="active",@port} == 0))
 or max(3 + 0 * gpufabric_hca_port_info{link_layer!="ethernet",@port})`, nil, words{"1": {"consistent", good}, "0": {"wrong", bad}, "2": {"not judged", plainly}, "3": {"no RoCE", plainly}}),
 		number(about{
 			"Last probe",
-			"Bus bandwidth of the last probe of this rail over its own baseline, which takes five results. Outdated: it is older than a critical finding on this node, or than two of its intervals.", "no result", 3, 4,
+			"Bus bandwidth of the last probe of this rail over its own baseline, which takes five results. Outdated: it is older than a critical finding on this node, or than two of its intervals.", "no result", 3, 3,
 		}, "percentunit",
 			`min(`+fresh(`gpufabric_probe_baseline_ratio{kind="rail",@port}`)+`)`,
 			[]step{{0, bad}, {0.8, warning}, {0.95, good}}, words{notFresh: outdated}),

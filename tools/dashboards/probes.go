@@ -23,35 +23,35 @@ func probeResults(t texts) board {
 
 func probesNow() line {
 	return line{
-		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 4}, "none",
+		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 3}, "none",
 			nodes(`gpufabric_probe_interval_seconds{@node}`), nil, nil),
 		number(about{
 			"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.",
-			"no probes, or no rules", 4, 4,
+			"no probes, or no rules", 4, 3,
 		}, "percentunit",
 			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`,
 			[]step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
 		number(about{
 			"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.",
-			"no transport is known", 4, 4,
+			"no transport is known", 4, 3,
 		}, "none",
 			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`,
 				`gpufabric_probe_transport{@node}`), zero(bad), nil),
 		number(about{
 			"Without GPUDirect",
 			"Probes whose last run moved data through the memory of the host, though its network could take it from the GPU.",
-			"not known for any probe", 4, 4,
+			"not known for any probe", 4, 3,
 		}, "none",
 			orZero(`count(gpufabric_probe_gpudirect{kind!="socket",@port} == 0)`, `gpufabric_probe_gpudirect{@node}`),
 			zero(warning), nil),
 		number(about{
 			"Probes that fail", "Probes whose last run failed. Skipped ones do not count.", "no probe has run", 4,
-			4,
+			3,
 		}, "none",
 			orZero(`count(gpufabric_probe_success{@port} == 0)`, `gpufabric_probe_success{@node}`), zero(bad), nil),
 		number(about{
 			"Probes slowed down", "Probes below their own baseline, confirmed by a second run.",
-			"no baseline yet (five results)", 4, 4,
+			"no baseline yet (five results)", 4, 3,
 		}, "none",
 			orZero(`count(gpufabric_probe_regressed{@port} == 1)`, `gpufabric_probe_regressed{@node}`), zero(warning), nil),
 	}
