@@ -24,6 +24,7 @@ func purposes() map[string]string {
 		"fleet/All nodes/F":                  others,        // one of them has checks that are unknown
 		"fleet/All nodes/H":                  "pcie-nic-x8", // which is a warning
 		"fleet/Firing alerts":                "port-down",
+		"fleet/Red in the last 24 hours/A":   "port-down",
 
 		"node/variable: cluster":              nameless,
 		"node/annotation: Firmware changes":   unchanged,
@@ -58,15 +59,12 @@ func purposes() map[string]string {
 		"jobs/Collectives of running jobs/E": others, // for which the slow one waits
 
 		"roce/variable: cluster":               nameless,
-		"roce/Paused by the network/B":         others,
-		"roce/Pausing the network/B":           "pfc-storm",
-		"roce/Lost on arrival/B":               "lossless-drops",
-		"roce/Out of sequence/B":               "lossless-drops",
-		"roce/Sent again/B":                    "retransmissions",
-		"roce/Pause frames received/B":         others,
-		"roce/Pause frames sent/B":             "pfc-storm",
-		"roce/Pause storms/B":                  "pfc-storm",
-		"roce/Connections given up, by port/B": "qp-death",
+		"roce/Paused by the network/A":         others,
+		"roce/Pausing the network/A":           "pfc-storm",
+		"roce/Lost on arrival/A":               "lossless-drops",
+		"roce/Out of sequence/A":               "lossless-drops",
+		"roce/Sent again/A":                    "retransmissions",
+		"roce/Connections given up, by port/A": "qp-death",
 
 		"probes/variable: cluster":              nameless,
 		"probes/annotation: Firmware changes":   unchanged,
