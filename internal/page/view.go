@@ -101,9 +101,12 @@ func (l *Landing) view(n *fabric.Node) view {
 	return v
 }
 
-// panels draws the node. A machine without a bus to see has its devices in one panel.
+// panels draws what is missing, and the node. A machine without a bus to see has its devices in one panel.
 func panels(d *status.Document) []template.HTML {
 	var list []template.HTML
+	if len(d.Node.Missing) > 0 {
+		list = append(list, drawing.Missing(d))
+	}
 	for i := range d.NUMANodes {
 		list = append(list, drawing.NUMA(d, &d.NUMANodes[i]))
 	}
@@ -111,9 +114,6 @@ func panels(d *status.Document) []template.HTML {
 		slices.ContainsFunc(d.GPUs, func(x status.GPU) bool { return x.Group == "" })
 	if off {
 		list = append(list, drawing.NUMA(d, nil))
-	}
-	if len(d.Node.Missing) > 0 {
-		list = append(list, drawing.Missing(d))
 	}
 	if len(d.GPUs) > 0 && drawing.HasNVLink(d) {
 		list = append(list, drawing.NVLink(d))
