@@ -61,7 +61,7 @@ type Node struct {
 	Elsewhere string       `json:"elsewhere,omitempty"`  // devices of pods, in words
 	Excluded  []string     `json:"excluded_devices"`
 	Missing   []string     `json:"missing_devices"` // RDMA devices that the node should have, by their last names
-	Notes     []string     `json:"notes"` // sentences about how the node is built
+	Notes     []string     `json:"notes"`           // sentences about how the node is built
 	JudgedBy  JudgedBy     `json:"judged_by"`
 
 	GUIDs    []string             `json:"-"` // of its RDMA devices, in order
