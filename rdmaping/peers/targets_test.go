@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const twoGroups = `[
+  {"targets": ["a:10791", "[fd00::1]:10791"], "labels": {"leaf": "l1", "rack": "r", "pod": "p", "zone": "z"}},
+  {"targets": ["a:10791"], "labels": {"leaf": "l2", "rail": "3"}}
+]`
+
+func TestParse(t *testing.T) {
+	for name, text := range map[string]string{
+		"nodes.json": twoGroups,
+		"nodes.yml":  "- targets: ['a:10791', '[fd00::1]:10791']\n  labels: {leaf: l1, rack: r, pod: p, zone: z}\n- targets: ['a:10791']\n  labels: {leaf: l2, rail: '3'}\n",
+	} {
+		got, err := Parse(name, []byte(text))
+		want := []Target{
+			{"a:10791", AllRails, "l1", "r", "p"},
+			{"[fd00::1]:10791", AllRails, "l1", "r", "p"},
+			{"a:10791", 3, "l2", "", ""},
+		}
+		if err != nil || got.LeftOut != 0 || fmt.Sprint(got.Targets) != fmt.Sprint(want) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// TestGarbage leaves out what is wrong and keeps the rest.
+func TestGarbage(t *testing.T) {
+	for _, address := range []string{"a", "a:0", "a:65536", ":1", "a b:1", "a\x00:1", "http://a:1", strings.Repeat("a", 254) + ":1", "a/../b:1", "é:1"} {
+		text := fmt.Sprintf(`[{"targets":[%q,"b:1"]}]`, address)
+		if got, err := Parse("f.json", []byte(strings.ReplaceAll(text, `\x00`, `\u0000`))); err != nil || got.LeftOut != 1 || len(got.Targets) != 1 || got.Why == nil {
+			t.Errorf("%q: %+v, %v", address, got, err)
+		}
+	}
+	for _, labels := range []string{`{"rail":"64"}`, `{"rail":"-1"}`, `{"rail":"x"}`, `{"leaf":"a\nb"}`, `{"leaf":"` + strings.Repeat("x", 65) + `"}`} {
+		if got, err := Parse("f.json", []byte(`[{"targets":["a:1"],"labels":`+labels+`},{"targets":["b:1"]}]`)); err != nil || got.LeftOut != 1 || len(got.Targets) != 1 {
+			t.Errorf("%s: %+v, %v", labels, got, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"empty.json": "", "object.json": "{}", "half.json": `[{"targets":["a:1"`, "tail.json": "[] x", "types.json": `[{"targets":[1]}]`,
+		"bomb.yaml": "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c,*c]\n",
+		"long.yml":  strings.Repeat("#", maxYAML+1), "long.json": strings.Repeat(" ", maxFile+1),
+	} {
+		if got, err := Parse(name, []byte(text)); err == nil || len(got.Targets) > 0 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestManyTargets bounds a list and the lists together.
+func TestManyTargets(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(`[{"targets":["n:1"`)
+	for i := range MaxTargets {
+		fmt.Fprintf(&text, `,"n%d:1"`, i)
+	}
+	text.WriteString("]}]")
+	got, err := Parse("f.json", []byte(text.String()))
+	if err != nil || len(got.Targets) != MaxTargets || got.LeftOut != 1 {
+		t.Fatalf("%d targets, %d left out, %v", len(got.Targets), got.LeftOut, err)
+	}
+	if n := len(Choose(Target{Address: "n:1", Rail: 0}, got.Targets, DefaultPeers)); n != DefaultPeers {
+		t.Errorf("%d chosen", n)
+	}
+	dir := t.TempDir()
+	s := Source{Files: []string{filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json")}}
+	for _, f := range s.Files {
+		if err := os.WriteFile(f, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, errs := s.Targets(t.Context()); len(all) != MaxTargets || len(errs) != 2 {
+		t.Errorf("%d targets, %v", len(all), errs)
+	}
+}
+
+// TestSource follows a file that changes, and keeps what it had when it is damaged or gone.
+func TestSource(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "nodes.json")
+	var unresolved error
+	s := Source{Files: []string{file}, Names: []string{"nodes.svc:10791"}, Lookup: func(_ context.Context, host string) ([]string, error) {
+		return []string{"10.0.0.2", "10.0.0.1", "10.0.0.2"}, unresolved
+	}}
+	written := time.Now()
+	write := func(text string) {
+		t.Helper()
+		written = written.Add(time.Second)
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chtimes(file, written, written)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(targets, wrong int) {
+		t.Helper()
+		all, errs := s.Targets(t.Context())
+		if len(all) != targets || len(errs) != wrong {
+			t.Errorf("%v, %v, expected %d targets and %d errors", all, errs, targets, wrong)
+		}
+	}
+	expect(2, 1)
+	write(twoGroups)
+	expect(5, 0)
+	write(`[{"targets":["a:1","b"]}]`)
+	expect(3, 1)
+	write(`[{"targets"`)
+	expect(3, 1)
+	os.Remove(file)
+	unresolved = errors.New("no such host")
+	expect(3, 2)
+	write(twoGroups)
+	expect(5, 1)
+	s.Files, s.Names = nil, []string{"nodes", "nodes:http"}
+	expect(0, 2)
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("f.json", []byte(twoGroups))
+	f.Add("f.yml", []byte("- targets: [a:1]\n  labels: {leaf: x}\n"))
+	f.Fuzz(func(t *testing.T, name string, content []byte) {
+		got, err := Parse(name, content)
+		if err != nil && len(got.Targets) > 0 || (got.LeftOut > 0) != (got.Why != nil) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		for _, g := range got.Targets {
+			if checkAddress(g.Address) != nil || g.Rail < AllRails || g.Rail > maxRail || len(g.Leaf) > maxLabel {
+				t.Errorf("%+v", g)
+			}
+		}
+		Choose(Target{Address: "a:1", Leaf: "x"}, got.Targets, DefaultPeers)
+	})
+}
