@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rdmaping is small RDMA messages between nodes, by which a rail, a path or a leaf that is dead, lossy or slow
+// is found while jobs run: the words that its rooms share. peers says whom to ask, verbs asks and answers in a process
+// of its own, locate says where messages get lost.
+//
+// It is plain data. It stands beside probes, and not among them: it needs no GPU, no NCCL and no gate.
+package rdmaping
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Bounds of messages.
+const (
+	Least   = 64   // bytes of a message
+	Longest = 4096 // the largest MTU there is
+	// PerSecond is how many messages a rail asks in a second at most.
+	PerSecond = 64
+	// MaxRails is how many queue pairs a node has at most.
+	MaxRails = 8
+)
+
+// GID is the address of a port, as 32 hexadecimal digits in JSON.
+type GID [16]byte
+
+// MarshalText is for JSON.
+func (g GID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(g[:])), nil }
+
+// UnmarshalText is for JSON.
+func (g *GID) UnmarshalText(text []byte) error {
+	if hex.DecodedLen(len(text)) != len(g) {
+		return fmt.Errorf("%d characters, expected %d", len(text), hex.EncodedLen(len(g)))
+	}
+	_, err := hex.Decode(g[:], text)
+	return err
+}
+
+// String is the GID as an IPv6 address.
+func (g GID) String() string { return netip.AddrFrom16(g).String() }
+
+// Link is what carries messages.
+type Link string
+
+// The links.
+const (
+	InfiniBand Link = "infiniband"
+	Ethernet   Link = "ethernet"
+)
+
+// Endpoint is where a rail can be asked. The key is made anew each time the responder starts: who does not know it
+// gets no answer.
+type Endpoint struct {
+	Device string `json:"device"`
+	Link   Link   `json:"link"`
+	GID    GID    `json:"gid"`
+	LID    uint16 `json:"lid"` // of InfiniBand
+	QPN    uint32 `json:"qpn"`
+	MTU    int    `json:"mtu"`
+	Key    uint64 `json:"key,string"`
+}
+
+// Check says what cannot be in an endpoint that another node tells of itself.
+func (e Endpoint) Check() error {
+	switch {
+	case e.Link != InfiniBand && e.Link != Ethernet:
+		return fmt.Errorf("link %.20q", e.Link)
+	case e.GID == GID{} || e.GID[0] == 0xff: // multicast would reach others
+		return fmt.Errorf("GID %s", e.GID)
+	case e.Link == InfiniBand && (e.LID == 0 || e.LID >= 0xc000):
+		return fmt.Errorf("LID %d", e.LID)
+	case e.QPN < 2 || e.QPN >= 1<<24-1: // 0 and 1 are those of management, the last is of multicast
+		return fmt.Errorf("queue pair %d", e.QPN)
+	case e.MTU < 256 || e.MTU > Longest:
+		return fmt.Errorf("MTU %d", e.MTU)
+	case len(e.Device) > 64 || strings.ContainsFunc(e.Device, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return fmt.Errorf("device %.64q", e.Device)
+	}
+	return nil
+}
+
+// Request is what a worker is asked: one of its parts.
+type Request struct {
+	Open *Open `json:"open,omitempty"`
+	Ask  *Ask  `json:"ask,omitempty"`
+}
+
+// Open makes a queue pair that answers, and asks.
+type Open struct {
+	Library      string `json:"library,omitempty"` // empty: libibverbs.so.1
+	Device       string `json:"device"`
+	Port         int    `json:"port"`
+	GIDIndex     int    `json:"gid_index"`
+	TrafficClass int    `json:"traffic_class"`
+	ServiceLevel int    `json:"service_level"`
+	PKeyIndex    int    `json:"pkey_index"`
+}
+
+// Ask sends one message to an endpoint, and waits for the answer.
+type Ask struct {
+	Device  string        `json:"device"` // that asks
+	To      Endpoint      `json:"to"`
+	Size    int           `json:"size"`
+	Flow    uint32        `json:"flow"` // label: it selects one of several equal paths
+	Timeout time.Duration `json:"timeout"`
+}
+
+// Reply is the answer to a Request.
+type Reply struct {
+	Endpoint *Endpoint `json:"endpoint,omitempty"` // of Open
+	Pong     *Pong     `json:"pong,omitempty"`     // of Ask
+	Failure  *Failure  `json:"failure,omitempty"`  // neither
+}
+
+// Pong is what came of a message.
+type Pong struct {
+	Lost   bool          `json:"lost,omitempty"`
+	RTT    time.Duration `json:"rtt"`    // from before it was sent until the answer was seen, by the clock of this host
+	Remote time.Duration `json:"remote"` // of it, the time between message and answer in the other host
+}
+
+// Failure is why there is no answer, other than that none came.
+type Failure struct {
+	Step  string `json:"step"` // a function of libibverbs, or what holds
+	Errno int    `json:"errno"`
+	Text  string `json:"text"`
+}
+
+func (f *Failure) Error() string {
+	if f.Text == "" {
+		return f.Step
+	}
+	return f.Step + ": " + f.Text
+}

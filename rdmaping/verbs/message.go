@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"time"
+
+	"gpufabric_exporter/rdmaping"
+)
+
+// A message is 64 bytes or more, big-endian: magic (8), kind (1), zero (3), flow label (4), key of the one that is
+// asked (8), number that the asker draws (8), sequence (8), time in the host that answers (8, nanoseconds), zero.
+type message struct {
+	kind     byte
+	flow     uint32
+	key      uint64
+	number   uint64 // of the asker, so that nobody answers who was not asked
+	sequence uint64
+	remote   time.Duration
+}
+
+const (
+	magic      = "gpfping1"
+	kindAsk    = 1
+	kindAnswer = 2
+)
+
+var errForeign = errors.New("not a message of RDMA ping")
+
+func (m message) put(b []byte) {
+	clear(b)
+	copy(b, magic)
+	b[8] = m.kind
+	binary.BigEndian.PutUint32(b[12:], m.flow)
+	binary.BigEndian.PutUint64(b[16:], m.key)
+	binary.BigEndian.PutUint64(b[24:], m.number)
+	binary.BigEndian.PutUint64(b[32:], m.sequence)
+	binary.BigEndian.PutUint64(b[40:], uint64(m.remote))
+}
+
+func parseMessage(b []byte) (message, error) {
+	if len(b) < rdmaping.Least || string(b[:8]) != magic || b[8] != kindAsk && b[8] != kindAnswer {
+		return message{}, errForeign
+	}
+	return message{
+		kind: b[8], flow: binary.BigEndian.Uint32(b[12:]) & 0xfffff, key: binary.BigEndian.Uint64(b[16:]),
+		number: binary.BigEndian.Uint64(b[24:]), sequence: binary.BigEndian.Uint64(b[32:]),
+		remote: time.Duration(binary.BigEndian.Uint64(b[40:])),
+	}, nil
+}
+
+// sourceOf returns the GID that a message came from, by the 40 bytes before it: a GRH, or an IPv4 header in the
+// second half of them (RoCE v2).
+func sourceOf(route []byte) (rdmaping.GID, bool) {
+	const v4 = 20 // where the IPv4 header begins
+	if len(route) < 40 {
+		return rdmaping.GID{}, false
+	}
+	if route[0]>>4 == 6 {
+		return rdmaping.GID(route[8:24]), true
+	}
+	if route[v4] == 0x45 && route[v4+9] == 17 { // no options; UDP
+		return netip.AddrFrom4([4]byte(route[v4+12 : v4+16])).As16(), true
+	}
+	return rdmaping.GID{}, false
+}

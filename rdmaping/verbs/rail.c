@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "rail.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int verbs_load(const char *path, struct verbs *table, char *why, size_t size) {
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (library == NULL) {
+		const char *error = dlerror();
+		snprintf(why, size, "%s", error == NULL ? "dlopen failed" : error);
+		return -1;
+	}
+#define FIND(result, name, parameters) {#name, offsetof(struct verbs, name)},
+	static const struct {
+		const char *name;
+		size_t offset;
+	} functions[] = {VERBS_FUNCTIONS(FIND)};
+	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+		// 1.0 has other layouts under the same names
+		void *symbol = dlvsym(library, functions[i].name, "IBVERBS_1.1");
+		if (symbol == NULL) {
+			snprintf(why, size, "%s has no %s of IBVERBS_1.1", path, functions[i].name);
+			return -1;
+		}
+		*(void **)((char *)table + functions[i].offset) = symbol;
+	}
+	return 0;
+}
+
+static struct ibv_context *open_device(const struct verbs *v, const char *name) {
+	int count = 0;
+	struct ibv_device **list = v->ibv_get_device_list(&count);
+	if (list == NULL)
+		return NULL;
+	struct ibv_context *context = NULL;
+	int error = ENODEV;
+	for (int i = 0; i < count && list[i] != NULL; i++) {
+		const char *found = v->ibv_get_device_name(list[i]);
+		if (found != NULL && strcmp(found, name) == 0) {
+			errno = 0;
+			context = v->ibv_open_device(list[i]);
+			error = errno;
+			break;
+		}
+	}
+	v->ibv_free_device_list(list);
+	errno = error;
+	return context;
+}
+
+// step_failed notes the errno of a step, which a function that returns a pointer leaves in errno.
+static const char *step_failed(struct rail *r, int error, const char *step) {
+	r->error = error;
+	return step;
+}
+
+static const char *look(struct rail *r) {
+	struct ibv_port_attr port;
+	memset(&port, 0, sizeof port);
+	int error = r->verbs->ibv_query_port(r->context, r->port, &port);
+	if (error != 0)
+		return step_failed(r, error, "ibv_query_port");
+	r->state = port.state;
+	r->lid = port.lid;
+	r->link_layer = port.link_layer == 0 ? LINK_INFINIBAND : port.link_layer;
+	r->mtu = port.active_mtu >= 1 && port.active_mtu <= 5 ? 128 << port.active_mtu : 256;
+	if (port.state != PORT_ACTIVE)
+		return step_failed(r, ENETDOWN, "the port is not active");
+	if (r->verbs->ibv_query_gid(r->context, r->port, r->gid_index, &r->gid) != 0)
+		return step_failed(r, errno, "ibv_query_gid");
+	if (r->link_layer == LINK_ETHERNET && r->gid.words[0] == 0 && r->gid.words[1] == 0)
+		return step_failed(r, ENOENT, "the GID is empty");
+	return NULL;
+}
+
+static const char *make(struct rail *r) {
+	const struct verbs *v = r->verbs;
+	if ((r->pd = v->ibv_alloc_pd(r->context)) == NULL)
+		return step_failed(r, errno, "ibv_alloc_pd");
+	void *memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return step_failed(r, errno, "mmap");
+	r->memory = memory;
+	if ((r->mr = v->ibv_reg_mr(r->pd, memory, MEMORY, ACCESS_LOCAL_WRITE)) == NULL)
+		return step_failed(r, errno, "ibv_reg_mr");
+	if ((r->channel = v->ibv_create_comp_channel(r->context)) == NULL)
+		return step_failed(r, errno, "ibv_create_comp_channel");
+	if (fcntl(r->channel->fd, F_SETFL, fcntl(r->channel->fd, F_GETFL) | O_NONBLOCK) != 0)
+		return step_failed(r, errno, "fcntl");
+	if ((r->cq = v->ibv_create_cq(r->context, RECEIVES + SENDS, NULL, r->channel, 0)) == NULL)
+		return step_failed(r, errno, "ibv_create_cq");
+	struct ibv_qp_init_attr attributes = {
+		.send_cq = r->cq, .recv_cq = r->cq, .qp_type = QP_TYPE_UD, .sq_sig_all = 1,
+		.cap = {.max_send_wr = SENDS, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
+	};
+	if ((r->qp = v->ibv_create_qp(r->pd, &attributes)) == NULL)
+		return step_failed(r, errno, "ibv_create_qp");
+	r->qpn = r->qp->qp_num;
+	return NULL;
+}
+
+static const char *ready(struct rail *r) {
+	static const struct {
+		int state, mask;
+		const char *step;
+	} steps[] = {
+		{QPS_INIT, QP_STATE | QP_PKEY_INDEX | QP_PORT | QP_QKEY, "ibv_modify_qp to INIT"},
+		{QPS_RTR, QP_STATE, "ibv_modify_qp to RTR"},
+		{QPS_RTS, QP_STATE | QP_SQ_PSN, "ibv_modify_qp to RTS"},
+	};
+	for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+		struct ibv_qp_attr a;
+		memset(&a, 0, sizeof a);
+		a.qp_state = steps[i].state;
+		a.pkey_index = r->pkey_index;
+		a.port_num = r->port;
+		a.qkey = r->qkey;
+		int error = r->verbs->ibv_modify_qp(r->qp, &a, steps[i].mask);
+		if (error != 0)
+			return step_failed(r, error, steps[i].step);
+	}
+	for (int slot = 0; slot < RECEIVES; slot++) {
+		int error = rail_receive(r, slot);
+		if (error != 0)
+			return step_failed(r, error, "ibv_post_recv");
+	}
+	int error = r->context->req_notify_cq(r->cq, 0);
+	return error == 0 ? NULL : step_failed(r, error, "ibv_req_notify_cq");
+}
+
+const char *rail_open(struct rail *r, const struct verbs *verbs, const char *device) {
+	r->verbs = verbs;
+	r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (r->wake < 0)
+		return step_failed(r, errno, "eventfd");
+	if ((r->context = open_device(verbs, device)) == NULL)
+		return step_failed(r, errno, "ibv_open_device");
+	const char *failed = look(r);
+	if (failed == NULL)
+		failed = make(r);
+	return failed == NULL ? ready(r) : failed;
+}
+
+void rail_close(struct rail *r) {
+	const struct verbs *v = r->verbs;
+	if (r->qp != NULL)
+		v->ibv_destroy_qp(r->qp);
+	if (r->cq != NULL)
+		v->ibv_destroy_cq(r->cq);
+	if (r->channel != NULL)
+		v->ibv_destroy_comp_channel(r->channel);
+	if (r->mr != NULL)
+		v->ibv_dereg_mr(r->mr);
+	if (r->memory != NULL)
+		munmap(r->memory, MEMORY);
+	if (r->pd != NULL)
+		v->ibv_dealloc_pd(r->pd);
+	if (r->context != NULL)
+		v->ibv_close_device(r->context);
+	if (r->wake >= 0)
+		close(r->wake);
+	memset(r, 0, sizeof *r);
+	r->wake = -1;
+}
+
+struct ibv_ah *rail_reach(struct rail *r, const uint8_t gid[16], uint16_t lid, uint32_t flow_label) {
+	struct ibv_ah_attr a;
+	memset(&a, 0, sizeof a);
+	a.port_num = r->port;
+	a.sl = r->service_level;
+	a.dlid = lid;
+	// InfiniBand needs a route only between subnets
+	a.is_global = r->link_layer == LINK_ETHERNET || memcmp(gid, r->gid.raw, 8) != 0;
+	memcpy(a.grh.dgid.raw, gid, 16);
+	a.grh.sgid_index = r->gid_index;
+	a.grh.hop_limit = 255;
+	a.grh.traffic_class = r->traffic_class;
+	a.grh.flow_label = flow_label & 0xfffff;
+	errno = 0;
+	return r->verbs->ibv_create_ah(r->pd, &a);
+}
+
+void rail_forget(struct rail *r, struct ibv_ah *ah) { r->verbs->ibv_destroy_ah(ah); }
+
+static struct ibv_sge piece(struct rail *r, int slot, size_t skip, uint32_t size) {
+	return (struct ibv_sge){
+		.addr = (uintptr_t)(r->memory + (size_t)slot * BUFFER + skip), .length = size, .lkey = r->mr->lkey};
+}
+
+int rail_send(struct rail *r, int slot, uint32_t size, struct ibv_ah *ah, uint32_t qpn) {
+	struct ibv_sge s = piece(r, slot, ROUTE, size);
+	struct ibv_send_wr w, *bad = NULL;
+	memset(&w, 0, sizeof w);
+	w.wr_id = (uint64_t)slot;
+	w.sg_list = &s;
+	w.num_sge = 1;
+	w.opcode = WR_SEND;
+	w.send_flags = SEND_SIGNALED;
+	w.ah = ah;
+	w.remote_qpn = qpn;
+	w.remote_qkey = r->qkey;
+	return r->context->post_send(r->qp, &w, &bad);
+}
+
+int rail_receive(struct rail *r, int slot) {
+	struct ibv_sge s = piece(r, slot, 0, ROUTE + LONGEST);
+	struct ibv_recv_wr w = {.wr_id = (uint64_t)slot, .sg_list = &s, .num_sge = 1}, *bad = NULL;
+	return r->context->post_recv(r->qp, &w, &bad);
+}
+
+int rail_poll(struct rail *r, struct arrival *to, int most) {
+	struct ibv_wc done[16];
+	int n = r->context->poll_cq(r->cq, most < 16 ? most : 16, done);
+	for (int i = 0; i < n; i++) {
+		int slot = (int)done[i].wr_id;
+		to[i] = (struct arrival){
+			// the opcode of what failed is not valid
+			.received = slot < RECEIVES,
+			.status = done[i].status,
+			.slot = slot,
+			.size = done[i].byte_len < ROUTE ? 0 : done[i].byte_len - ROUTE,
+			.source_qpn = done[i].src_qp,
+			.source_lid = done[i].slid,
+			.routed = (done[i].wc_flags & WC_GRH) != 0,
+		};
+	}
+	return n;
+}
+
+int rail_wait(struct rail *r, int milliseconds) {
+	struct pollfd fds[] = {{.fd = r->channel->fd, .events = POLLIN}, {.fd = r->wake, .events = POLLIN}};
+	if (poll(fds, 2, milliseconds) < 0)
+		return errno == EINTR ? 0 : errno;
+	if (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL))
+		return EIO;
+	uint64_t wakes;
+	if (fds[1].revents != 0 && read(r->wake, &wakes, sizeof wakes) < 0 && errno != EAGAIN)
+		return errno;
+	if (fds[0].revents == 0)
+		return 0;
+	struct ibv_cq *cq;
+	void *context;
+	unsigned events = 0;
+	while (events < RECEIVES + SENDS && r->verbs->ibv_get_cq_event(r->channel, &cq, &context) == 0)
+		events++;
+	if (events > 0)
+		r->verbs->ibv_ack_cq_events(r->cq, events);
+	return r->context->req_notify_cq(r->cq, 0); // before the queue is emptied: what comes later is an event
+}
+
+void rail_wake(struct rail *r) {
+	uint64_t one = 1;
+	if (write(r->wake, &one, sizeof one) < 0) {
+		// it is awake
+	}
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+/*
+#include <stdlib.h>
+#include "rail.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"gpufabric_exporter/rdmaping"
+)
+
+// qkey has no top bit, so that no CAP_NET_RAW is needed to send with it. It is no secret: the key in a message is.
+const qkey = 0x1b0b1a7e
+
+// library is libibverbs, which stays loaded until the process ends.
+type library struct{ table *C.struct_verbs }
+
+func load(path string) (library, error) {
+	cpath := C.CString(path)
+	defer C.free(unsafe.Pointer(cpath))
+	table := (*C.struct_verbs)(C.calloc(1, C.sizeof_struct_verbs)) // for as long as the library
+	var why [maxText]C.char
+	if C.verbs_load(cpath, table, &why[0], maxText) != 0 {
+		C.free(unsafe.Pointer(table))
+		return library{}, errors.New(C.GoString(&why[0]))
+	}
+	return library{table}, nil
+}
+
+// port is a queue pair on a port, in memory of C, because the library keeps pointers to it.
+type port struct{ c *C.struct_rail }
+
+func (l library) open(q *rdmaping.Open) (port, rdmaping.Endpoint, *rdmaping.Failure) {
+	p := port{(*C.struct_rail)(C.calloc(1, C.sizeof_struct_rail))}
+	p.c.qkey = qkey
+	p.c.port, p.c.gid_index = C.uint8_t(q.Port), C.uint8_t(q.GIDIndex)
+	p.c.traffic_class, p.c.service_level = C.uint8_t(q.TrafficClass), C.uint8_t(q.ServiceLevel)
+	p.c.pkey_index = C.uint16_t(q.PKeyIndex)
+	name := C.CString(q.Device)
+	defer C.free(unsafe.Pointer(name))
+	if step := C.rail_open(p.c, l.table, name); step != nil {
+		f := failure(C.GoString(step), int(p.c.error))
+		p.close()
+		return port{}, rdmaping.Endpoint{}, f
+	}
+	e := rdmaping.Endpoint{
+		Device: q.Device, Link: rdmaping.Ethernet, GID: *(*rdmaping.GID)(unsafe.Pointer(&p.c.gid)),
+		LID: uint16(p.c.lid), QPN: uint32(p.c.qpn), MTU: int(p.c.mtu),
+	}
+	if p.c.link_layer == C.LINK_INFINIBAND {
+		e.Link = rdmaping.InfiniBand
+	}
+	return p, e, nil
+}
+
+func failure(step string, errno int) *rdmaping.Failure {
+	f := &rdmaping.Failure{Step: step, Errno: errno}
+	if errno > 0 {
+		f.Text = syscall.Errno(errno).Error()
+	}
+	return f
+}
+
+func (p port) close() {
+	C.rail_close(p.c)
+	C.free(unsafe.Pointer(p.c))
+}
+
+// handle is a way to a peer.
+type handle *C.struct_ibv_ah
+
+func (p port) reach(gid rdmaping.GID, lid uint16, flow uint32) (handle, *rdmaping.Failure) {
+	ah, err := C.rail_reach(p.c, (*C.uint8_t)(unsafe.Pointer(&gid[0])), C.uint16_t(lid), C.uint32_t(flow))
+	if ah != nil {
+		return ah, nil
+	}
+	errno, _ := errors.AsType[syscall.Errno](err)
+	return nil, failure("ibv_create_ah", int(errno))
+}
+
+func (p port) forget(h handle) { C.rail_forget(p.c, h) }
+
+// The slots of buffers that send begin after those that receive.
+const (
+	receives = C.RECEIVES
+	sends    = C.SENDS
+)
+
+// buffer is the memory of a slot: the route and the message.
+func (p port) buffer(slot int) (route, text []byte) {
+	b := unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(p.c.memory), slot*C.BUFFER)), C.BUFFER)
+	return b[:C.ROUTE], b[C.ROUTE : C.ROUTE+C.LONGEST]
+}
+
+func (p port) send(slot, size int, h handle, qpn uint32) *rdmaping.Failure {
+	if errno := C.rail_send(p.c, C.int(slot), C.uint32_t(size), h, C.uint32_t(qpn)); errno != 0 {
+		return failure("ibv_post_send", int(errno))
+	}
+	return nil
+}
+
+func (p port) receive(slot int) error {
+	if errno := C.rail_receive(p.c, C.int(slot)); errno != 0 {
+		return failure("ibv_post_recv", int(errno))
+	}
+	return nil
+}
+
+// arrival is a message that came, or one that was sent.
+type arrival struct {
+	received bool
+	status   int // 0: it is well
+	slot     int
+	size     int
+	qpn      uint32
+	lid      uint16
+	routed   bool
+}
+
+// poll returns what has come, of which there may be more.
+func (p port) poll() ([]arrival, error) {
+	var done [16]C.struct_arrival
+	n := int(C.rail_poll(p.c, &done[0], C.int(len(done))))
+	if n < 0 {
+		return nil, fmt.Errorf("ibv_poll_cq answers %d", n)
+	}
+	out := make([]arrival, 0, n)
+	for _, a := range done[:n] {
+		out = append(out, arrival{
+			received: a.received != 0, status: int(a.status), slot: int(a.slot), size: int(a.size),
+			qpn: uint32(a.source_qpn), lid: uint16(a.source_lid), routed: a.routed != 0,
+		})
+	}
+	return out, nil
+}
+
+// wait returns when something came, after wake, and at the end of so many milliseconds.
+func (p port) wait(milliseconds int) error {
+	if errno := C.rail_wait(p.c, C.int(milliseconds)); errno != 0 {
+		return failure("waiting for completions", int(errno))
+	}
+	return nil
+}
+
+// wake may be called by any goroutine, until close.
+func (p port) wake() { C.rail_wake(p.c) }

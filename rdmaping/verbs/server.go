@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package verbs asks and answers RDMA pings through libibverbs.so.1, which it loads with dlopen: neither headers nor
+// libraries are there when it is built. It must run in a process of its own, which is killed when it does not
+// answer; only the code of that process may import it.
+//
+// A Server has a UD queue pair for each rail that was opened, at most eight with 266,240 bytes of registered memory
+// each. A goroutine serves each queue pair: it answers what carries the key that Open returned, at most 256 messages
+// a second, and asks at most 64. Whatever else comes is received and dropped. The queue pairs end with the process.
+//
+// Round-trip times are by the clock of this host, from before a message is posted until its answer is seen; the
+// answer says how long it was in the other host. Pinging the own rail shows how much of it is this host.
+//
+// An error of Handle means a request that makes no sense. Whatever goes wrong with the library, the port or the
+// peer is a Failure in the answer.
+package verbs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"gpufabric_exporter/rdmaping"
+)
+
+const (
+	defaultLibrary = "libibverbs.so.1"
+	maxText        = 300 // bytes of an error of the loader
+	maxTimeout     = 5 * time.Second
+)
+
+// Server is described in the package comment. Its methods may not be called at the same time.
+type Server struct {
+	library *library // nil: not loaded
+	rails   map[string]*rail
+}
+
+// NewServer returns a Server that has loaded nothing yet.
+func NewServer() *Server { return &Server{rails: map[string]*rail{}} }
+
+// Handle answers a rdmaping.Request with a rdmaping.Reply.
+func (s *Server) Handle(ctx context.Context, request []byte) ([]byte, error) {
+	var q rdmaping.Request
+	d := json.NewDecoder(bytes.NewReader(request))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	var r rdmaping.Reply
+	var err error
+	switch {
+	case q.Open != nil && q.Ask == nil:
+		r, err = s.open(q.Open)
+	case q.Ask != nil && q.Open == nil:
+		r, err = s.ask(ctx, q.Ask)
+	default:
+		err = errors.New("request: expected one of open and ask")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(r)
+}
+
+// Close destroys the queue pairs.
+func (s *Server) Close() {
+	for device, r := range s.rails {
+		r.end()
+		delete(s.rails, device)
+	}
+}
+
+func (s *Server) open(q *rdmaping.Open) (rdmaping.Reply, error) {
+	for _, n := range []struct {
+		name               string
+		value, least, most int
+	}{
+		{"port", q.Port, 1, 255}, {"gid_index", q.GIDIndex, 0, 255}, {"traffic_class", q.TrafficClass, 0, 255},
+		{"service_level", q.ServiceLevel, 0, 15}, {"pkey_index", q.PKeyIndex, 0, 65535},
+	} {
+		if n.value < n.least || n.value > n.most {
+			return rdmaping.Reply{}, fmt.Errorf("%s %d: expected %d to %d", n.name, n.value, n.least, n.most)
+		}
+	}
+	if old := s.rails[q.Device]; old != nil { // one that failed is opened again, and its key is another one
+		old.end()
+		delete(s.rails, q.Device)
+	}
+	if len(s.rails) == rdmaping.MaxRails {
+		return rdmaping.Reply{}, fmt.Errorf("more than %d rails", rdmaping.MaxRails)
+	}
+	if s.library == nil {
+		l, err := load(cmp.Or(q.Library, defaultLibrary))
+		if err != nil {
+			return rdmaping.Reply{Failure: &rdmaping.Failure{Step: "loading libibverbs", Text: err.Error()}}, nil
+		}
+		s.library = &l
+	}
+	p, e, f := s.library.open(q)
+	if f != nil {
+		return rdmaping.Reply{Failure: f}, nil
+	}
+	r := newRail(p, e)
+	s.rails[q.Device] = r
+	self := r.self // which belongs to its goroutine from here on
+	go r.run()
+	return rdmaping.Reply{Endpoint: &self}, nil
+}
+
+func (s *Server) ask(ctx context.Context, q *rdmaping.Ask) (rdmaping.Reply, error) {
+	r := s.rails[q.Device]
+	switch {
+	case r == nil:
+		return rdmaping.Reply{}, fmt.Errorf("device %q is not open", q.Device)
+	case q.Size < rdmaping.Least || q.Size > rdmaping.Longest:
+		return rdmaping.Reply{}, fmt.Errorf("size %d: expected %d to %d", q.Size, rdmaping.Least, rdmaping.Longest)
+	case q.Timeout <= 0 || q.Timeout > maxTimeout:
+		return rdmaping.Reply{}, fmt.Errorf("timeout %s: expected at most %s", q.Timeout, maxTimeout)
+	}
+	if err := q.To.Check(); err != nil {
+		return rdmaping.Reply{}, err
+	}
+	a := &asking{Ask: q, done: make(chan rdmaping.Reply, 1)}
+	select {
+	case r.asks <- a:
+		r.wake()
+	case <-r.failed:
+		return rdmaping.Reply{Failure: r.failure}, nil
+	}
+	select {
+	case reply := <-a.done:
+		return reply, nil
+	case <-r.failed:
+		return rdmaping.Reply{Failure: r.failure}, nil
+	case <-ctx.Done():
+		return rdmaping.Reply{}, context.Cause(ctx)
+	}
+}
+
+// statusText names a status of a completion.
+func statusText(status int) string {
+	names := map[int]string{
+		1: "local length error", 2: "local QP operation error", 4: "local protection error", 5: "flushed",
+		9: "remote invalid request", 10: "remote access error", 19: "fatal error", 21: "general error",
+	}
+	return cmp.Or(names[status], "status "+strconv.Itoa(status))
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package verbstest builds a stand-in for libibverbs.so.1, for tests of what loads it. Only tests import it. Its
+// devices are addresses of 127.0.0.0/8, its queue pairs are UDP sockets, and messages move between processes.
+//
+// What there is and what goes wrong is in a file named devices beside the library:
+//
+//	device rdma0 127.0.0.2 4 5 2   a name, its address, the state of the port (4: active), MTU (5: 4096) and link
+//	                               layer (1: InfiniBand, where the LID is the last byte of the address and one, 2: Ethernet)
+//	lose 127.0.0.2 0.1             the share of messages to it that gets lost; or of those to all
+//	longest 127.0.0.2 1024         what is longer does not arrive
+//	delay 127.0.0.2 0.01           seconds that each message to it takes
+//	twice 127.0.0.2                each message arrives twice
+//	error FUNCTION 110             it fails with that errno
+//	hang FUNCTION                  it never returns
+package verbstest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Library is its name.
+const Library = "libibverbs.so.1"
+
+// Build compiles the stand-in in dir and returns its path.
+func Build(t testing.TB, dir string) string {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	source := filepath.Join(filepath.Dir(here), "..", "testdata", "verbs.c")
+	script := filepath.Join(dir, "symbols")
+	if err := os.WriteFile(script, []byte("IBVERBS_1.1 { global: ibv_*; local: *; };\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, Library)
+	args := []string{"-shared", "-O1", "-fPIC", "-std=gnu17", "-Wall", "-Wextra", "-Werror", "-Wl,--version-script=" + script, "-Wl,-soname," + Library, "-o", path, source, "-lpthread", "-ldl"}
+	if out, err := exec.CommandContext(t.Context(), "gcc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return path
+}
+
+// Describe says what there is. A process that has the library loaded sees the change with its next call.
+func Describe(t testing.TB, library string, lines ...string) {
+	t.Helper()
+	path := filepath.Join(filepath.Dir(library), "devices")
+	if err := os.WriteFile(path+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil { // no reader sees half of it
+		t.Fatal(err)
+	}
+}
