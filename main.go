@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/command/ping"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/cgroup"
 	"gpufabric_exporter/internal/host/nvml"
@@ -37,6 +38,7 @@ import (
 	"gpufabric_exporter/probes/gate"
 	"gpufabric_exporter/probes/plan"
 	"gpufabric_exporter/probes/prober"
+	"gpufabric_exporter/rdmaping/verbs"
 )
 
 func main() {
@@ -61,6 +63,7 @@ func main() {
 			Excess: capabilitiesKept, Probing: probing(),
 			OnListen: func([]net.Addr) { dropLoaded() },
 		}, ServeRank: serveRank,
+		Pinger: startPinger, ServePinger: servePinger,
 	})
 	context.AfterFunc(ctx, func() {
 		time.Sleep(lastResort)
@@ -265,4 +268,28 @@ func (r rank) Log() (head, tail []byte, dropped int64) {
 func serveRank(ctx context.Context) error {
 	dropLoaded()
 	return worker.TaskChild(ctx, "gpufabric_rank", rankLimits, ncclprobe.NewServer().Handle)
+}
+
+// startPinger starts the process that has libibverbs.
+func startPinger(ctx context.Context, library string, log *slog.Logger) (ping.Worker, error) {
+	public, err := verbs.Vet("/", library)
+	if err != nil {
+		return nil, err
+	}
+	user, err := worker.InPlaceOfRoot("/", nobody, public)
+	if err != nil {
+		log.Debug("RDMA ping runs as root", "reason", err)
+	}
+	return worker.Start(ctx, worker.Options{
+		Name: "ping", Path: "/proc/self/exe", Args: []string{os.Args[0], "ping-worker"},
+		Env:  []string{"GOMAXPROCS=2"}, // providers come from where the loader and libibverbs always look
+		User: func() *worker.User { return user }, PinsMemory: true,
+		Timeout: 10 * time.Second, Log: log, // a message has its own timeout, which is shorter
+	})
+}
+
+// servePinger is that process. It stands back for nobody: what it measures is how long things take.
+func servePinger(ctx context.Context) error {
+	dropLoaded()
+	return worker.TaskChild(ctx, "gpufabric_ping", worker.Limits{OpenFiles: 256}, verbs.NewServer().Handle)
 }

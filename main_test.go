@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == withoutCapset {
 		execWithoutCapset(os.Args[2:])
 	}
-	if len(os.Args) > 1 && slices.Contains([]string{"serve", "demo", "gpu-worker", "probe-rank", "probe", "jobs", "check", "capture", "preflight", "install-to"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{"serve", "demo", "gpu-worker", "probe-rank", "ping-worker", "ping", "probe", "jobs", "check", "capture", "preflight", "install-to"}, os.Args[1]) {
 		main()
 	}
 	os.Exit(m.Run())

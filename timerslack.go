@@ -12,7 +12,8 @@ package main
 // be set before Go's runtime begins. Vendor libraries in worker processes get what Linux gives by default.
 __attribute__((constructor)) static void set_timer_slack(int argc, char **argv) {
 	const char *command = argc > 1 ? argv[1] : "";
-	int vendor = strcmp(command, "gpu-worker") == 0 || strcmp(command, "probe-rank") == 0;
+	int vendor = strcmp(command, "gpu-worker") == 0 || strcmp(command, "probe-rank") == 0 ||
+	             strcmp(command, "ping-worker") == 0;
 	prctl(PR_SET_TIMERSLACK, vendor ? 50000UL : 1000000UL, 0UL, 0UL, 0UL); // ns; a kernel that refuses costs CPU time only
 }
 */

@@ -46,7 +46,7 @@ func (g GID) String() string { return netip.AddrFrom16(g).String() }
 // Link is what carries messages.
 type Link string
 
-// The links.
+// The links. On neither is anything else spoken: iWARP has no UD queue pairs.
 const (
 	InfiniBand Link = "infiniband"
 	Ethernet   Link = "ethernet"
@@ -59,6 +59,7 @@ type Endpoint struct {
 	Link   Link   `json:"link"`
 	GID    GID    `json:"gid"`
 	LID    uint16 `json:"lid"` // of InfiniBand
+	PKey   uint16 `json:"pkey"`
 	QPN    uint32 `json:"qpn"`
 	MTU    int    `json:"mtu"`
 	Key    uint64 `json:"key,string"`

@@ -47,7 +47,7 @@ func TestManual(t *testing.T) {
 	if seen < 100 {
 		t.Errorf("%d flags are found in --help", seen)
 	}
-	for _, hidden := range []string{"gpu-worker", "probe-rank", "--completion", "--help-long"} {
+	for _, hidden := range []string{"gpu-worker", "probe-rank", "ping-worker", "--completion", "--help-long"} {
 		if strings.Contains(strings.ReplaceAll(text, "--help-long and", ""), hidden) {
 			t.Errorf("%s is not for users", hidden)
 		}

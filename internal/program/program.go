@@ -19,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/command/installto"
 	"gpufabric_exporter/internal/command/jobs"
 	"gpufabric_exporter/internal/command/lint"
+	"gpufabric_exporter/internal/command/ping"
 	"gpufabric_exporter/internal/command/probe"
 	"gpufabric_exporter/internal/command/profiles"
 	"gpufabric_exporter/internal/command/report"
@@ -38,6 +39,9 @@ type Options struct {
 	ServeGPUs func(ctx context.Context, library string) error
 	// ServeRank is what the process of a rank of a probe does, as the command probe-rank, until it is no longer wanted.
 	ServeRank func(context.Context) error
+	// Pinger starts the process that sends RDMA messages, and ServePinger is what it does, as the command ping-worker.
+	Pinger      ping.Start
+	ServePinger func(context.Context) error
 }
 
 // New returns the command line, which fills in the flags of o. It is for one call.
@@ -62,12 +66,14 @@ func New(o *Options) command.Line {
 			advise.New(s, log),
 			explain.New(),
 			probe.New(s, log, e.Probing),
+			ping.New(s, log, o.Pinger),
 			report.New(s, log),
 			rules.New(s),
 			healthcheck.New(),
 			installto.New(),
 			gpuWorker(o.ServeGPUs),
-			probeRank(o.ServeRank),
+			worker("probe-rank", "Runs NCCL for another process of this program, which starts it.", o.ServeRank),
+			worker("ping-worker", "Sends RDMA messages for another process of this program, which starts it.", o.ServePinger),
 		},
 		Sections: sections(),
 	}
@@ -79,8 +85,8 @@ func sections() []command.Section {
 	return []command.Section{
 		{Title: "Exit status", Entries: [][2]string{
 			{strconv.Itoa(command.OK), "Success."},
-			{strconv.Itoa(command.Failure), "Failure; of check, lint, jobs and explain: something is wrong."},
-			{"2", "Of check, lint, jobs, explain and probe: not everything could be determined."},
+			{strconv.Itoa(command.Failure), "Failure; of check, lint, jobs, explain and ping: something is wrong."},
+			{"2", "Of check, lint, jobs, explain, probe and ping: not everything could be determined."},
 			{strconv.Itoa(command.Usage), "The command line or the configuration is wrong."},
 		}},
 		{Title: "Files", Entries: [][2]string{
@@ -114,11 +120,10 @@ func gpuWorker(serve func(ctx context.Context, library string) error) *command.C
 	}
 }
 
-// probeRank returns the command that is the process of a rank.
-func probeRank(serve func(context.Context) error) *command.Command {
-	const name = "probe-rank"
+// worker returns a command that is a process of its own, for another one that starts it.
+func worker(name, help string, serve func(context.Context) error) *command.Command {
 	return &command.Command{
-		Name: name, Help: "Runs NCCL for another process of this program, which starts it.", Hidden: true,
+		Name: name, Help: help, Hidden: true,
 		Run: func(ctx context.Context, c *command.Call) int {
 			err := errors.New(name + ": this program was built without it")
 			if serve != nil {

@@ -4,6 +4,7 @@
 #include "rail.h"
 
 #include <dlfcn.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -78,6 +79,10 @@ static const char *look(struct rail *r) {
 		return step_failed(r, ENETDOWN, "the port is not active");
 	if (r->verbs->ibv_query_gid(r->context, r->port, r->gid_index, &r->gid) != 0)
 		return step_failed(r, errno, "ibv_query_gid");
+	uint16_t pkey = 0;
+	if (r->verbs->ibv_query_pkey(r->context, r->port, r->pkey_index, &pkey) != 0)
+		return step_failed(r, errno, "ibv_query_pkey");
+	r->pkey = be16toh(pkey);
 	if (r->link_layer == LINK_ETHERNET && r->gid.words[0] == 0 && r->gid.words[1] == 0)
 		return step_failed(r, ENOENT, "the GID is empty");
 	return NULL;

@@ -20,25 +20,25 @@ import (
 // qkey has no top bit, so that no CAP_NET_RAW is needed to send with it. It is no secret: the key in a message is.
 const qkey = 0x1b0b1a7e
 
-// library is libibverbs, which stays loaded until the process ends.
-type library struct{ table *C.struct_verbs }
+// functions are those of libibverbs, which stays loaded until the process ends.
+type functions struct{ table *C.struct_verbs }
 
-func load(path string) (library, error) {
+func load(path string) (functions, error) {
 	cpath := C.CString(path)
 	defer C.free(unsafe.Pointer(cpath))
 	table := (*C.struct_verbs)(C.calloc(1, C.sizeof_struct_verbs)) // for as long as the library
 	var why [maxText]C.char
 	if C.verbs_load(cpath, table, &why[0], maxText) != 0 {
 		C.free(unsafe.Pointer(table))
-		return library{}, errors.New(C.GoString(&why[0]))
+		return functions{}, errors.New(C.GoString(&why[0]))
 	}
-	return library{table}, nil
+	return functions{table}, nil
 }
 
 // port is a queue pair on a port, in memory of C, because the library keeps pointers to it.
 type port struct{ c *C.struct_rail }
 
-func (l library) open(q *rdmaping.Open) (port, rdmaping.Endpoint, *rdmaping.Failure) {
+func (l functions) open(q *rdmaping.Open) (port, rdmaping.Endpoint, *rdmaping.Failure) {
 	p := port{(*C.struct_rail)(C.calloc(1, C.sizeof_struct_rail))}
 	p.c.qkey = qkey
 	p.c.port, p.c.gid_index = C.uint8_t(q.Port), C.uint8_t(q.GIDIndex)
@@ -53,7 +53,7 @@ func (l library) open(q *rdmaping.Open) (port, rdmaping.Endpoint, *rdmaping.Fail
 	}
 	e := rdmaping.Endpoint{
 		Device: q.Device, Link: rdmaping.Ethernet, GID: *(*rdmaping.GID)(unsafe.Pointer(&p.c.gid)),
-		LID: uint16(p.c.lid), QPN: uint32(p.c.qpn), MTU: int(p.c.mtu),
+		LID: uint16(p.c.lid), PKey: uint16(p.c.pkey), QPN: uint32(p.c.qpn), MTU: int(p.c.mtu),
 	}
 	if p.c.link_layer == C.LINK_INFINIBAND {
 		e.Link = rdmaping.InfiniBand

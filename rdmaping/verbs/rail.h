@@ -36,7 +36,7 @@ struct rail {
 
 	// what is found
 	union ibv_gid gid;
-	uint16_t lid;
+	uint16_t lid, pkey;
 	uint8_t link_layer;
 	int state;
 	int mtu; // in bytes

@@ -36,7 +36,7 @@ const (
 
 // Server is described in the package comment. Its methods may not be called at the same time.
 type Server struct {
-	library *library // nil: not loaded
+	library *functions // nil: not loaded
 	rails   map[string]*rail
 }
 

@@ -237,6 +237,7 @@ enum { ACCESS_LOCAL_WRITE = 1 };
 	X(int, ibv_close_device, P(struct ibv_context *))                                                    \
 	X(int, ibv_query_port, P(struct ibv_context *, uint8_t port, struct ibv_port_attr *))                \
 	X(int, ibv_query_gid, P(struct ibv_context *, uint8_t port, int index, union ibv_gid *))             \
+	X(int, ibv_query_pkey, P(struct ibv_context *, uint8_t port, int index, uint16_t *big_endian))       \
 	X(struct ibv_pd *, ibv_alloc_pd, P(struct ibv_context *))                                            \
 	X(int, ibv_dealloc_pd, P(struct ibv_pd *))                                                           \
 	X(struct ibv_mr *, ibv_reg_mr, P(struct ibv_pd *, void *, size_t, int access))                       \

@@ -144,6 +144,7 @@ func commands(n *node) map[string][][]string {
 		"topology":    {{}, {"--output=json"}},
 		"profiles":    {{}, {"--output=json"}, {"--write"}},
 		"probe":       {{"transport"}, {}},
+		"ping":        {{"127.0.0.1:9"}},
 		"report":      {{}, {"--output=html"}},
 		"capture":     {{"--file=" + own("capture.tar.gz")}},
 		"rules":       {{"--directory=" + own("rules")}},
@@ -161,7 +162,7 @@ func TestCommands(t *testing.T) {
 	n := layOut(t)
 	table := commands(n)
 	for _, c := range program.New(&program.Options{}).Commands {
-		if table[c.Name] == nil && !slices.Contains([]string{"serve", "demo", "gpu-worker", "probe-rank"}, c.Name) { // TestServe, TestDemo; their children
+		if table[c.Name] == nil && !slices.Contains([]string{"serve", "demo", "gpu-worker", "probe-rank", "ping-worker"}, c.Name) { // TestServe, TestDemo; their children
 			t.Errorf("command %s: expected in the table", c.Name)
 		}
 	}

@@ -231,6 +231,13 @@ int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union ibv_gid 
 	return 0;
 }
 
+int ibv_query_pkey(struct ibv_context *c, uint8_t port, int index, uint16_t *pkey) {
+	(void)port;
+	double own = said("pkey", c->device->address);
+	*pkey = htons(own > 0 ? (uint16_t)own : 0xffff);
+	return fails(__func__) || index > 0 ? -1 : 0;
+}
+
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *c) {
 	if (fails(__func__))
 		return NULL;

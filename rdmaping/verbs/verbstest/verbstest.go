@@ -7,6 +7,7 @@
 //
 //	device rdma0 127.0.0.2 4 5 2   a name, its address, the state of the port (4: active), MTU (5: 4096) and link
 //	                               layer (1: InfiniBand, where the LID is the last byte of the address and one, 2: Ethernet)
+//	pkey 127.0.0.2 32769           its P_Key; 65535 without the line
 //	lose 127.0.0.2 0.1             the share of messages to it that gets lost; or of those to all
 //	longest 127.0.0.2 1024         what is longer does not arrive
 //	delay 127.0.0.2 0.01           seconds that each message to it takes

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ping is the command ping: it sends small RDMA messages to another node, as ping does over IP, and says why
+// none comes back. On the other node the same command answers, with --answer.
+package ping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/rdmaping"
+)
+
+// What ping exits with, besides command.OK and command.Usage.
+const (
+	exitLost    = 1 // messages were lost, or could not be sent
+	exitUnasked = 2 // the peer or this host could not be asked: nothing is known of the fabric
+)
+
+const (
+	defaultPort = "10792"
+	fastest     = 50 * time.Millisecond // interval: with loopback a rail asks 40 times in a second, of the 64 that it may
+	longest     = 5 * time.Second       // timeout
+	ofMTU       = 3                     // messages of the full path MTU at the end
+)
+
+// Worker is the process that has libibverbs. It answers rdmaping.Request.
+type Worker interface {
+	Call(ctx context.Context, request []byte) ([]byte, error)
+	Close() error
+}
+
+// Start starts a Worker that loads the library; empty: the one that the loader finds.
+type Start func(ctx context.Context, library string, log *slog.Logger) (Worker, error)
+
+// pinging is one call of the command.
+type pinging struct {
+	site  *site.Site
+	log   *logging.Flags
+	start Start
+
+	peer     string
+	device   string
+	count    int
+	size     int
+	class    int // -1: as NCCL would
+	interval time.Duration
+	timeout  time.Duration
+	answer   string // address to listen at; empty: it asks
+	library  string
+}
+
+// New returns the command. Without start it says that it was built without it.
+func New(s *site.Site, log *logging.Flags, start Start) *command.Command {
+	p := &pinging{site: s, log: log, start: start, class: -1}
+	return &command.Command{
+		Name: "ping",
+		Help: "Send small RDMA messages to another node, on which ping --answer runs: round-trip time, loss, path MTU, and why no answer comes. " +
+			"Exit code 0: all were answered; 1: some were not, or could not be sent; 2: the peer or this host could not be asked; 3: the command line or the configuration is wrong.",
+		Define: func(f *command.Flags) {
+			f.Argument("peer", "Host or address of the other node, with :PORT if its --answer has another one, or the GID of one of its ports.",
+				command.Into(&p.peer, parsePeer))
+			f.Add("answer", "Answer other nodes until interrupted, and tell those that ask at this address where. It is not encrypted, and asks for no password.",
+				command.Into(&p.answer, command.ParseAddress)).PlaceHolder("HOST:PORT")
+			f.Add("device", "RDMA device to ask from, or to answer on. Default: to ask, the compute port that has the same name as the peer's; to answer, all compute ports.",
+				command.Into(&p.device, parseDevice)).PlaceHolder("NAME")
+			f.Add("count", "How many messages to send.", command.Into(&p.count, number(1, 100000))).Default("5")
+			f.Add("size", "Bytes of a message.",
+				command.Into(&p.size, number(rdmaping.Least, rdmaping.Longest))).Default(strconv.Itoa(rdmaping.Least))
+			f.Add("interval", "Time between two messages.", command.Into(&p.interval, duration(fastest, time.Hour))).Default("1s")
+			f.Add("timeout", "How long to wait for an answer.",
+				command.Into(&p.timeout, duration(time.Millisecond, longest))).Default("500ms")
+			f.Add("tclass", "Traffic class of the messages. Default: NCCL_IB_TC of this host, else 0.",
+				command.Into(&p.class, number(0, 255))).PlaceHolder("N")
+			f.Add("library", "libibverbs, where the loader does not find it.", command.File(&p.library)).PlaceHolder("FILE")
+			f.Check(p.check)
+		},
+		Takes: []command.Group{&s.Config, log, &s.Devices, &s.Recorded, &s.Paths},
+		Run:   p.run,
+	}
+}
+
+func parsePeer(s string) (string, error) {
+	host, _, err := net.SplitHostPort(s)
+	if err != nil {
+		host = s
+	}
+	if host == "" || len(host) > 253 || fabric.Printable(host, 253) != host {
+		return "", errors.New("expected a host, an address or a GID")
+	}
+	return s, nil
+}
+
+func parseDevice(s string) (string, error) {
+	if s == "" || len(s) > 64 {
+		return "", errors.New("expected the name of an RDMA device, such as mlx5_0")
+	}
+	return s, nil
+}
+
+func duration(least, most time.Duration) func(string) (time.Duration, error) {
+	return func(s string) (time.Duration, error) {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < least || d > most {
+			return 0, fmt.Errorf("expected a duration from %s to %s", least, most)
+		}
+		return d, nil
+	}
+}
+
+func number(least, most int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("expected a number from %d to %d", least, most)
+		}
+		return n, nil
+	}
+}
+
+func (p *pinging) check() error {
+	if (p.peer == "") == (p.answer == "") {
+		return errors.New("ping: expected a peer, or --answer")
+	}
+	return nil
+}
+
+func (p *pinging) run(ctx context.Context, c *command.Call) int {
+	log := p.log.Logger(c.Stderr)
+	if p.start == nil {
+		return p.unasked(c, errors.New("this program was built without RDMA ping"))
+	}
+	n, _, err := p.site.ObserveOnce(ctx, nil, fabric.WantHCA|fabric.WantGID|fabric.WantNCCL, 0, log)
+	if err != nil {
+		return p.unasked(c, err)
+	}
+	rails, err := railsOf(n, p.device)
+	if err != nil {
+		return p.unasked(c, err)
+	}
+	for i := range rails {
+		if p.class >= 0 {
+			rails[i].open.TrafficClass, rails[i].classBy = p.class, "--tclass"
+		}
+		rails[i].open.Library = p.library
+	}
+	w, err := p.start(ctx, p.library, log)
+	if err != nil {
+		return p.unasked(c, err)
+	}
+	defer func() {
+		if err := w.Close(); err != nil {
+			c.Complain(err)
+		}
+	}()
+	if p.answer == "" {
+		return p.ask(ctx, c, session{w}, rails)
+	}
+	if err := p.answerOn(ctx, c, session{w}, rails, log); err != nil {
+		return p.unasked(c, err)
+	}
+	return command.OK
+}
+
+// unasked reports what kept it from asking.
+func (p *pinging) unasked(c *command.Call, err error) int {
+	c.Complain(err)
+	return command.ExitOf(err, exitUnasked)
+}
+
+// target is where the peer is asked for its rails, and the GID that was named, if one was.
+func (p *pinging) target() (address string, gid rdmaping.GID) {
+	if a, err := netip.ParseAddr(p.peer); err == nil {
+		if a.Is6() {
+			gid = a.As16()
+		}
+		return net.JoinHostPort(a.Unmap().String(), defaultPort), gid
+	}
+	if _, _, err := net.SplitHostPort(p.peer); err == nil {
+		return p.peer, gid
+	}
+	return net.JoinHostPort(p.peer, defaultPort), gid
+}

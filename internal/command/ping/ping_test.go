@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/rdmaping"
+	"gpufabric_exporter/rdmaping/verbs"
+	"gpufabric_exporter/rdmaping/verbs/verbstest"
+)
+
+// inProcess is a worker in this process.
+type inProcess struct{ *verbs.Server }
+
+func (w inProcess) Call(ctx context.Context, request []byte) ([]byte, error) {
+	return w.Handle(ctx, request)
+}
+
+func (w inProcess) Close() error { w.Server.Close(); return nil }
+
+func startInProcess(context.Context, string, *slog.Logger) (Worker, error) {
+	return inProcess{verbs.NewServer()}, nil
+}
+
+// network is two nodes with the devices mlx5_0 and mlx5_1 each, over two copies of a stand-in.
+type network struct {
+	*testing.T
+	here, there string // libraries
+	peer        string // that answers
+	stop        func()
+	paths       []string // flags
+}
+
+// healthy is the flags for a node with eight ports.
+func healthy(t *testing.T) []string {
+	t.Helper()
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := s.Build().Materialise(commandtest.Memory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
+}
+
+var built = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "verbs") })
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := built(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code) //nolint:forbidigo // the main of tests
+}
+
+func line(start Start) command.Line {
+	s, log := &site.Site{}, new(logging.Flags)
+	return command.Line{
+		Groups:   []command.Group{log, &s.Devices, &s.Paths, &s.Recorded, &s.Config},
+		Commands: []*command.Command{New(s, log, start)},
+	}
+}
+
+// connect has one node answer.
+func connect(t *testing.T) *network {
+	t.Helper()
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &network{T: t, paths: healthy(t)}
+	for i, to := range []*string{&n.here, &n.there} {
+		*to = filepath.Join(dir, fmt.Sprint(i), verbstest.Library)
+		if _, err := os.Stat(*to); err == nil { // the loader keeps it
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(*to), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		verbstest.Build(t, filepath.Dir(*to))
+	}
+	n.plant()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan int)
+	go func() {
+		ended <- line(startInProcess).Run(ctx, append([]string{"ping", "--answer=127.0.0.1:0", "--library=" + n.there}, n.paths...), in, in)
+		in.Close()
+	}()
+	said := new(strings.Builder)
+	buffer := make([]byte, 4096)
+	address := regexp.MustCompile(`http://(\S+)/rdma-ping\.json`)
+	for n.peer == "" {
+		k, err := out.Read(buffer)
+		if err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		said.Write(buffer[:k])
+		if m := address.FindStringSubmatch(said.String()); m != nil {
+			n.peer = m[1]
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	n.stop = sync.OnceFunc(func() {
+		cancel()
+		if code := <-ended; code != command.OK {
+			t.Errorf("the answering node ends with %d: %s", code, said)
+		}
+	})
+	t.Cleanup(n.stop)
+	return n
+}
+
+// plant describes the devices of both nodes, of which the one has faults.
+func (n *network) plant(faults ...string) {
+	for i, library := range []string{n.here, n.there} {
+		lines := append([]string{}, faults...)
+		for k := range 8 {
+			lines = append(lines, fmt.Sprintf("device mlx5_%d 127.0.%d.%d", k, i, k+2))
+		}
+		verbstest.Describe(n, library, lines...)
+	}
+}
+
+// ping returns the exit code, and what was printed.
+func (n *network) ping(args ...string) (int, string) {
+	var out commandtest.Output
+	words := append([]string{"ping", "--interval=50ms", "--timeout=2s", "--library=" + n.here}, append(n.paths, args...)...)
+	code := line(startInProcess).Run(n.Context(), words, &out, &out)
+	return code, out.String()
+}
+
+func TestPing(t *testing.T) {
+	n := connect(t)
+	code, out := n.ping(n.peer)
+	if code != command.OK {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	t.Log(out)
+	commandtest.Contains(t, out, "mlx5_0: GID 3 is ::ffff:127.0.0.2, traffic class 106 (NCCL_IB_TC", "MTU 4096", "to mlx5_0 of "+n.peer,
+		"64 bytes seq=5 time=", "5 sent, 5 answered, 0.0 % lost", "loopback: 5 sent, 5 answered", "path MTU 4096: 3 of 3")
+	code, out = n.ping(n.peer, "--device=mlx5_1", "--count=1", "--size=4096", "--tclass=96")
+	if code != command.OK {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	commandtest.Contains(t, out, "mlx5_1: GID 3", "traffic class 96 (--tclass)", "to mlx5_1 of", "4096 bytes seq=1", "1 sent, 1 answered")
+	commandtest.Lacks(t, out, "path MTU")
+}
+
+// TestWhyNot plants faults, and says what they are.
+func TestWhyNot(t *testing.T) {
+	n := connect(t)
+	for _, c := range []struct {
+		name, fault string
+		args        []string
+		want        string
+		code        int
+	}{
+		{"black hole", "lose 127.0.1.2 1", nil, "reaches itself and not the peer", exitLost},
+		{"way back", "lose 127.0.0.2 1", nil, "does not even reach itself", exitLost},
+		{"large messages", "longest 127.0.1.2 1500", nil, "only messages of 4096 bytes get lost", exitLost},
+		{"no route", "error ibv_create_ah 113", nil, "ibv_create_ah: no route to host: no route to 127.0.0.2", exitLost},
+		{"no neighbour", "error ibv_create_ah 110", nil, "no neighbour answers for", exitLost},
+		{"GID type", "error ibv_create_ah 22", nil, "cannot reach 127.0.0.2 (its type", exitLost},
+		{"memory", "error ibv_reg_mr 12", nil, "RLIMIT_MEMLOCK", exitUnasked},
+		{"rights", "error ibv_open_device 13", nil, "who may open /dev/infiniband", exitUnasked},
+		{"size", "", []string{"--size=4097"}, "expected a number from 64 to 4096", command.Usage},
+		{"no such device", "", []string{"--device=mlx5_77"}, "no RDMA device mlx5_77", exitUnasked},
+		{"answers and asks", "", []string{"--answer=:1"}, "expected a peer, or --answer", command.Usage},
+	} {
+		n.plant(c.fault)
+		code, out := n.ping(append([]string{n.peer, "--count=1"}, c.args...)...)
+		if code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("%s: exit code %d, expected %d and %q:\n%s", c.name, code, c.code, c.want, out)
+		}
+	}
+	n.plant()
+	n.stop()
+	if code, out := n.ping(n.peer); code != exitUnasked || !strings.Contains(out, `does "gpufabric_exporter ping --answer=:10792" run there?`) {
+		t.Errorf("nobody there: exit code %d: %s", code, out)
+	}
+}
+
+func TestWhyNotOf(t *testing.T) {
+	v4, v6 := rdmaping.GID{10: 0xff, 11: 0xff, 12: 10}, rdmaping.GID{0: 0xfd}
+	eth := func(g rdmaping.GID) rdmaping.Endpoint {
+		return rdmaping.Endpoint{Device: "a", Link: rdmaping.Ethernet, GID: g}
+	}
+	ib := func(pkey uint16) rdmaping.Endpoint {
+		return rdmaping.Endpoint{Device: "a", Link: rdmaping.InfiniBand, PKey: pkey}
+	}
+	for _, c := range []struct {
+		own, peer rdmaping.Endpoint
+		want      string
+	}{
+		{eth(v4), eth(v4), ""},
+		{eth(v4), eth(v6), "an IPv4 address, and that of the peer's a is an IPv6 address"},
+		{eth(v4), ib(0xffff), "Ethernet here, and a of the peer is InfiniBand"},
+		{ib(0xffff), ib(0x7fff), ""},
+		{ib(0x7fff), ib(0x7fff), "both are limited members"},
+		{ib(0x8001), ib(0x8002), "P_Key 0x8001 here, 0x8002 of the peer"},
+	} {
+		if got := whyNot(c.own, c.peer); got == "" != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%q, expected %q", got, c.want)
+		}
+	}
+}
+
+func TestTarget(t *testing.T) {
+	for peer, want := range map[string]string{
+		"node7": "node7:10792", "node7:99": "node7:99", "10.0.0.1": "10.0.0.1:10792", "[fd00::1]:5": "[fd00::1]:5",
+		"::ffff:10.0.0.1": "10.0.0.1:10792", "fd00::1": "[fd00::1]:10792", "0000:0000:0000:0000:0000:ffff:0a00:0001": "10.0.0.1:10792",
+	} {
+		p := pinging{peer: peer}
+		got, gid := p.target()
+		if got != want || (gid != rdmaping.GID{}) != (strings.Count(peer, ":") > 1 && !strings.HasPrefix(peer, "[")) {
+			t.Errorf("%s: %s, %s", peer, got, gid)
+		}
+	}
+}
+
+// TestWithout says what this program or host lacks.
+func TestWithout(t *testing.T) {
+	for want, start := range map[string]Start{
+		"built without RDMA ping": nil,
+		"no library": func(context.Context, string, *slog.Logger) (Worker, error) {
+			return nil, errors.New("no library")
+		},
+	} {
+		var out commandtest.Output
+		if code := line(start).Run(t.Context(), append([]string{"ping", "a"}, healthy(t)...), &out, &out); code != exitUnasked || !strings.Contains(out.String(), want) {
+			t.Errorf("exit code %d: %s", code, out.String())
+		}
+	}
+}
+
+// TestHostilePeer is a peer that answers nothing, for ever.
+func TestHostilePeer(t *testing.T) {
+	n := connect(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	begin := time.Now()
+	code, out := n.ping(l.Addr().String())
+	if code != exitUnasked || time.Since(begin) > 20*time.Second {
+		t.Errorf("exit code %d after %s: %s", code, time.Since(begin), out)
+	}
+}

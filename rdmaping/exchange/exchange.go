@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package exchange tells other nodes over HTTP where the rails of this one can be asked, and asks them. What comes
+// from another node is bounded and checked. Its functions may be called from any goroutine.
+package exchange
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/rdmaping"
+)
+
+// Path is where the rails are told.
+const Path = "/rdma-ping.json"
+
+const (
+	version   = 1
+	maxAnswer = 64 << 10
+	maxShown  = 100 // bytes of an answer that are shown
+)
+
+// document is the answer.
+type document struct {
+	Version int                 `json:"rdma_ping"`
+	Rails   []rdmaping.Endpoint `json:"rails"`
+}
+
+// Handler tells the rails of this node to whoever may ask: their keys are in it.
+func Handler(rails func() []rdmaping.Endpoint) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			http.Error(w, "expected GET", http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(document{version, rails()}) // the peer may have gone
+	})
+}
+
+// Ask asks the node at host:port for its rails.
+func Ask(ctx context.Context, client *http.Client, address string) ([]rdmaping.Endpoint, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+Path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s answers %d: %s", address, response.StatusCode, fabric.Printable(string(body), maxShown))
+	case len(body) > maxAnswer:
+		return nil, fmt.Errorf("%s answers more than %d bytes", address, maxAnswer)
+	}
+	rails, err := parse(body)
+	if err != nil {
+		return nil, fmt.Errorf("%s answers what is no list of rails: %s", address, fabric.Printable(err.Error(), maxShown))
+	}
+	return rails, nil
+}
+
+func parse(body []byte) ([]rdmaping.Endpoint, error) {
+	var d document
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&d); err != nil {
+		return nil, err
+	}
+	switch {
+	case d.Version != version:
+		return nil, fmt.Errorf("version %d, expected %d", d.Version, version)
+	case len(d.Rails) == 0:
+		return nil, errors.New("it has none")
+	case len(d.Rails) > rdmaping.MaxRails:
+		return nil, fmt.Errorf("%d, expected at most %d", len(d.Rails), rdmaping.MaxRails)
+	}
+	for i, e := range d.Rails {
+		if err := e.Check(); err != nil {
+			return nil, fmt.Errorf("rail %d: %w", i, err)
+		}
+		same := func(o rdmaping.Endpoint) bool { return o.Device == e.Device }
+		if slices.ContainsFunc(d.Rails[:i], same) {
+			return nil, fmt.Errorf("rail %d: %s is there twice", i, e.Device)
+		}
+	}
+	return d.Rails, nil
+}

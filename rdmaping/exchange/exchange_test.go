@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exchange
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/rdmaping"
+)
+
+var rails = []rdmaping.Endpoint{
+	{Device: "mlx5_0", Link: rdmaping.Ethernet, GID: rdmaping.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}, PKey: 0xffff, QPN: 77, MTU: 4096, Key: 1<<63 + 5},
+	{Device: "mlx5_1", Link: rdmaping.InfiniBand, GID: rdmaping.GID{0: 0xfe, 1: 0x80, 15: 1}, LID: 5, PKey: 0x8001, QPN: 78, MTU: 2048, Key: 6},
+}
+
+func TestExchange(t *testing.T) {
+	s := httptest.NewServer(Handler(func() []rdmaping.Endpoint { return rails }))
+	defer s.Close()
+	got, err := Ask(t.Context(), s.Client(), strings.TrimPrefix(s.URL, "http://"))
+	if err != nil || len(got) != 2 || got[0] != rails[0] || got[1] != rails[1] {
+		t.Errorf("%+v, %v", got, err)
+	}
+	response, err := http.Post(s.URL, "text/plain", strings.NewReader("x"))
+	if err != nil || response.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("%v, %v", response, err)
+	}
+	response.Body.Close()
+}
+
+// TestLies refuses what a node cannot be, and what is too much.
+func TestLies(t *testing.T) {
+	lie := func(edit func(e *rdmaping.Endpoint)) string {
+		e := rails[0]
+		edit(&e)
+		text, _ := json.Marshal(document{version, []rdmaping.Endpoint{e}})
+		return string(text)
+	}
+	many, _ := json.Marshal(document{version, make([]rdmaping.Endpoint, 9)})
+	twice, _ := json.Marshal(document{version, []rdmaping.Endpoint{rails[0], rails[0]}})
+	for name, body := range map[string]string{
+		"nothing": "", "no JSON": "<html>", "none": `{"rdma_ping":1}`, "another version": `{"rdma_ping":2}`, "many": string(many), "twice": string(twice),
+		"long":          strings.Repeat(" ", maxAnswer+1),
+		"management":    lie(func(e *rdmaping.Endpoint) { e.QPN = 1 }),
+		"queue pair":    lie(func(e *rdmaping.Endpoint) { e.QPN = 1 << 24 }),
+		"multicast":     lie(func(e *rdmaping.Endpoint) { e.GID[0] = 0xff }),
+		"multicast LID": lie(func(e *rdmaping.Endpoint) { e.Link, e.LID = rdmaping.InfiniBand, 0xc001 }),
+		"no GID":        lie(func(e *rdmaping.Endpoint) { e.GID = rdmaping.GID{} }),
+		"MTU":           lie(func(e *rdmaping.Endpoint) { e.MTU = 9000 }),
+		"link":          lie(func(e *rdmaping.Endpoint) { e.Link = "x" }),
+		"device":        lie(func(e *rdmaping.Endpoint) { e.Device = "mlx5_0\x1b[2J" }),
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
+		if got, err := Ask(t.Context(), s.Client(), strings.TrimPrefix(s.URL, "http://")); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+		s.Close()
+	}
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	if _, err := Ask(t.Context(), s.Client(), strings.TrimPrefix(s.URL, "http://")); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Error(err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	good, _ := json.Marshal(document{version, rails})
+	f.Add(good)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := parse(body)
+		if (err == nil) != (len(got) > 0) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		for _, e := range got {
+			if e.Check() != nil {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
