@@ -23,7 +23,7 @@ func TestFlagErrors(t *testing.T) {
 		want []string // flag, value, what was expected
 	}{
 		{"--nosuch", []string{"--nosuch: unknown flag"}},
-		{"nosuch", []string{`"nosuch": unknown command: expected help, serve, demo, capture, topology, profiles, check, preflight, jobs, lint, advise, explain, probe, report, rules, healthcheck or install-to`}},
+		{"nosuch", []string{`"nosuch": unknown command: expected help, serve, demo, capture, topology, profiles, check, preflight, jobs, lint, advise, explain, probe, ping, report, rules, healthcheck or install-to`}},
 		{"chek", []string{`"chek": unknown command`, "did you mean check?"}},
 		{"check --severty=critical", []string{"--severty: unknown flag; did you mean --severity?"}},
 		{"check --severity=criticl", []string{`--severity="criticl": expected critical, warning or info; did you mean critical?`}},

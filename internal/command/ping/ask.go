@@ -67,19 +67,13 @@ func pair(rails []own, peers []rdmaping.Endpoint, gid rdmaping.GID) (own, rdmapi
 }
 
 // ask sends the messages and prints what comes of each.
-func (p *pinging) ask(ctx context.Context, c *command.Call, s session, rails []own) int {
-	target, gid := p.target()
-	peers, err := askPeer(ctx, target)
-	if err != nil {
-		return p.unasked(c, err)
-	}
-	from, peer := pair(rails, peers, gid)
+func (p *pinging) ask(ctx context.Context, c *command.Call, s session, from own, peer rdmaping.Endpoint) int {
 	self, err := s.open(ctx, from)
 	if err != nil {
 		return p.unasked(c, err)
 	}
 	mtu := min(self.MTU, peer.MTU)
-	fmt.Fprintf(c.Stdout, "%s\nto %s of %s: %s, MTU %d\n", from.describe(self), peer.Device, target, peer.GID, peer.MTU)
+	fmt.Fprintf(c.Stdout, "%s\nto %s of %s: %s, MTU %d\n", from.describe(self), peer.Device, p.peer, peer.GID, peer.MTU)
 	if self.MTU != peer.MTU {
 		fmt.Fprintf(c.Stdout, "The MTUs differ: %d here, %d there. RDMA connections use %d.\n", self.MTU, peer.MTU, mtu)
 	}

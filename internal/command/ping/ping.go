@@ -154,6 +154,13 @@ func (p *pinging) run(ctx context.Context, c *command.Call) int {
 		}
 		rails[i].open.Library = p.library
 	}
+	var peers []rdmaping.Endpoint
+	target, gid := p.target()
+	if p.answer == "" { // first: nothing is opened for a peer that is not there
+		if peers, err = askPeer(ctx, target); err != nil {
+			return p.unasked(c, err)
+		}
+	}
 	w, err := p.start(ctx, p.library, log)
 	if err != nil {
 		return p.unasked(c, err)
@@ -164,7 +171,8 @@ func (p *pinging) run(ctx context.Context, c *command.Call) int {
 		}
 	}()
 	if p.answer == "" {
-		return p.ask(ctx, c, session{w}, rails)
+		from, peer := pair(rails, peers, gid)
+		return p.ask(ctx, c, session{w}, from, peer)
 	}
 	if err := p.answerOn(ctx, c, session{w}, rails, log); err != nil {
 		return p.unasked(c, err)

@@ -241,6 +241,7 @@ func TestTarget(t *testing.T) {
 
 // TestWithout says what this program or host lacks.
 func TestWithout(t *testing.T) {
+	n := connect(t)
 	for want, start := range map[string]Start{
 		"built without RDMA ping": nil,
 		"no library": func(context.Context, string, *slog.Logger) (Worker, error) {
@@ -248,7 +249,7 @@ func TestWithout(t *testing.T) {
 		},
 	} {
 		var out commandtest.Output
-		if code := line(start).Run(t.Context(), append([]string{"ping", "a"}, healthy(t)...), &out, &out); code != exitUnasked || !strings.Contains(out.String(), want) {
+		if code := line(start).Run(t.Context(), append([]string{"ping", n.peer}, n.paths...), &out, &out); code != exitUnasked || !strings.Contains(out.String(), want) {
 			t.Errorf("exit code %d: %s", code, out.String())
 		}
 	}
