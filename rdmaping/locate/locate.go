@@ -59,8 +59,8 @@ type Verdict struct {
 const (
 	// leastBad is how many messages must be bad before anything is said.
 	leastBad = 5
-	// sure is by how many standard deviations the bad messages must exceed the least ratio: there are thousands of sets,
-	// some of which would otherwise seem to be at fault by chance.
+	// sure is by how many standard deviations the bad messages must exceed the least ratio, and the pairs without one
+	// what an even loss leaves: there are thousands of sets, some of which would otherwise mislead by chance.
 	sure = 4
 	// witnesses is how many other nodes must be in what is accused, and pathWitnesses how many must report a path.
 	witnesses, pathWitnesses = 3, 2
@@ -208,7 +208,7 @@ func (e *evidence) even() bool {
 		q := math.Pow(1-p, float64(pair.Sent))
 		expected, variance = expected+q, variance+q*(1-q)
 	}
-	return clean <= expected+3*math.Sqrt(variance)+0.5
+	return clean <= expected+sure*math.Sqrt(variance)+0.5
 }
 
 // witnessed reports whether enough nodes besides the accused one are in it.
@@ -244,7 +244,9 @@ func (e *evidence) witnessed() bool {
 }
 
 func (e *evidence) verdict() Verdict {
-	v := Verdict{Kind: e.kind, Node: e.a.Node, Rail: e.a.Number, Leaves: [2]string{e.a.Leaf, e.b}, Ratio: ratio(e.bad, e.sent)}
+	v := Verdict{
+		Kind: e.kind, Node: e.a.Node, Rail: e.a.Number, Leaves: [2]string{e.a.Leaf, e.b}, Ratio: ratio(e.bad, e.sent),
+	}
 	reporters := map[string]bool{}
 	for _, p := range e.pairs {
 		if p.Bad > 0 {

@@ -80,8 +80,11 @@ func (s *Server) open(q *rdmaping.Open) (rdmaping.Reply, error) {
 		name               string
 		value, least, most int
 	}{
-		{"port", q.Port, 1, 255}, {"gid_index", q.GIDIndex, 0, 255}, {"traffic_class", q.TrafficClass, 0, 255},
-		{"service_level", q.ServiceLevel, 0, 15}, {"pkey_index", q.PKeyIndex, 0, 65535},
+		{"port", q.Port, 1, 255},
+		{"gid_index", q.GIDIndex, 0, 255},
+		{"traffic_class", q.TrafficClass, 0, 255},
+		{"service_level", q.ServiceLevel, 0, 15},
+		{"pkey_index", q.PKeyIndex, 0, 65535},
 	} {
 		if n.value < n.least || n.value > n.most {
 			return rdmaping.Reply{}, fmt.Errorf("%s %d: expected %d to %d", n.name, n.value, n.least, n.most)

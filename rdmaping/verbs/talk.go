@@ -59,7 +59,8 @@ type destination struct {
 
 func newRail(p port, self rdmaping.Endpoint) *rail {
 	r := &rail{
-		port: p, self: self, number: draw(), asks: make(chan *asking, 1), failed: make(chan struct{}), stop: make(chan struct{}),
+		port: p, self: self, number: draw(), asks: make(chan *asking, 1),
+		failed: make(chan struct{}), stop: make(chan struct{}),
 		asked: map[uint64]*asking{}, handles: map[destination]handle{},
 		mayAsk: limit{perSecond: rdmaping.PerSecond}, mayAnswer: limit{perSecond: answersPerSecond},
 	}

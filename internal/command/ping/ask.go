@@ -106,7 +106,9 @@ func (p *pinging) fails(c *command.Call, err error) int {
 }
 
 // exchange sends what was asked for, and at the end some messages of the path MTU.
-func (p *pinging) exchange(ctx context.Context, to io.Writer, s session, self, peer rdmaping.Endpoint, mtu int) (*tally, error) {
+func (p *pinging) exchange(ctx context.Context, to io.Writer, s session, self, peer rdmaping.Endpoint,
+	mtu int,
+) (*tally, error) {
 	t := &tally{}
 	send := func(e rdmaping.Endpoint, size, n int) (rdmaping.Pong, error) {
 		r, err := s.do(ctx, rdmaping.Request{Ask: &rdmaping.Ask{

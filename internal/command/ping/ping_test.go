@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -90,7 +91,7 @@ func connect(t *testing.T) *network {
 	}
 	n := &network{T: t, paths: healthy(t)}
 	for i, to := range []*string{&n.here, &n.there} {
-		*to = filepath.Join(dir, fmt.Sprint(i), verbstest.Library)
+		*to = filepath.Join(dir, strconv.Itoa(i), verbstest.Library)
 		if _, err := os.Stat(*to); err == nil { // the loader keeps it
 			continue
 		}

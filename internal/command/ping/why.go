@@ -81,7 +81,7 @@ func address(g rdmaping.GID) string { return netip.AddrFrom16(g).Unmap().String(
 func (t *tally) verdict(own, peer rdmaping.Endpoint) string {
 	switch {
 	case t.loop.asked > 0 && t.loop.answered == 0:
-		return fmt.Sprintf("%s does not even reach itself: this host or its own rail is at fault, not the fabric", own.Device)
+		return own.Device + " does not even reach itself: this host or its own rail is at fault, not the fabric"
 	case t.loop.lost() > 0:
 		return fmt.Sprintf("%d of %d messages by loopback were lost: this host is too busy, or its rail is at fault", t.loop.lost(), t.loop.asked)
 	case t.peer.asked > 0 && t.peer.answered == 0:

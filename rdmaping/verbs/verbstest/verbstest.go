@@ -38,7 +38,10 @@ func Build(t testing.TB, dir string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, Library)
-	args := []string{"-shared", "-O1", "-fPIC", "-std=gnu17", "-Wall", "-Wextra", "-Werror", "-Wl,--version-script=" + script, "-Wl,-soname," + Library, "-o", path, source, "-lpthread", "-ldl"}
+	args := []string{
+		"-shared", "-O1", "-fPIC", "-std=gnu17", "-Wall", "-Wextra", "-Werror",
+		"-Wl,--version-script=" + script, "-Wl,-soname," + Library, "-o", path, source, "-lpthread", "-ldl",
+	}
 	if out, err := exec.CommandContext(t.Context(), "gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
