@@ -159,7 +159,7 @@ func TestDocumentedCommandsRun(t *testing.T) {
 		}
 		serves := (name == "serve" || name == "demo") && !slices.Contains(args, "--list") && !strings.HasPrefix(line, "--completion")
 		switch {
-		case name == "probe", name == "install-to": // wants GPUs, a folder: TestProbe*, TestInstallTo
+		case name == "probe", name == "ping", name == "install-to": // want GPUs, a peer, a folder: TestProbe*, TestPinger, TestInstallTo
 			continue
 		case serves:
 			args = append(args, "--web.listen-address=127.0.0.1:0")
