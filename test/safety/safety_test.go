@@ -177,7 +177,7 @@ func TestCommands(t *testing.T) {
 					n.run(name, n.site)
 				case strings.HasPrefix(name, "-") || strings.Contains(line, "--scenario") || slices.Contains([]string{"help", "explain", "healthcheck", "rules", "install-to"}, name):
 					n.run(call...) // it reads no node
-				case name == "capture":
+				case name == "capture" || name == "ping": // no GPU is asked
 					n.run(slices.Concat(call, n.paths)...)
 				default:
 					n.run(slices.Concat(call, n.paths, []string{n.library})...)
