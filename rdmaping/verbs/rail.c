@@ -27,8 +27,10 @@ int verbs_load(const char *path, struct verbs *table, char *why, size_t size) {
 		size_t offset;
 	} functions[] = {VERBS_FUNCTIONS(FIND)};
 	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-		// 1.0 has other layouts under the same names
+		// where there is a 1.1, 1.0 has another layout; the functions for channels have 1.0 only
 		void *symbol = dlvsym(library, functions[i].name, "IBVERBS_1.1");
+		if (symbol == NULL)
+			symbol = dlvsym(library, functions[i].name, "IBVERBS_1.0");
 		if (symbol == NULL) {
 			snprintf(why, size, "%s has no %s of IBVERBS_1.1", path, functions[i].name);
 			return -1;

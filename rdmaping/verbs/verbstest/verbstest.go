@@ -34,7 +34,10 @@ func Build(t testing.TB, dir string) string {
 	_, here, _, _ := runtime.Caller(0)
 	source := filepath.Join(filepath.Dir(here), "..", "testdata", "verbs.c")
 	script := filepath.Join(dir, "symbols")
-	if err := os.WriteFile(script, []byte("IBVERBS_1.1 { global: ibv_*; local: *; };\n"), 0o600); err != nil {
+	// As in rdma-core: what has not changed since 1.0 has that version only.
+	const versions = "IBVERBS_1.0 { global: ibv_create_comp_channel; ibv_destroy_comp_channel; local: *; };\n" +
+		"IBVERBS_1.1 { global: ibv_*; } IBVERBS_1.0;\n"
+	if err := os.WriteFile(script, []byte(versions), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, Library)
