@@ -49,6 +49,8 @@ func hintOfOpen(f *rdmaping.Failure) string {
 		return " (package libibverbs1 or rdma-core)"
 	case errno == syscall.EACCES || errno == syscall.EPERM:
 		return " (who may open /dev/infiniband/uverbs*?)"
+	case errno == syscall.ENOSYS:
+		return " (libibverbs finds no device at all: is the module ib_uverbs loaded?)"
 	case f.Step == "ibv_open_device" && errno == syscall.ENODEV:
 		return " (libibverbs does not know it: is its provider installed, and its /dev/infiniband/uverbs* here?)"
 	case errno == syscall.ENOMEM:
