@@ -228,10 +228,10 @@ func trusted(path string) error {
 
 // startRank starts the ranks of a run as a user, nil: that of this process, in a room; nil: in none.
 func startRank(user *worker.User, room *worker.Room) probes.StartRank {
-	return func(ctx context.Context, env []string) (probes.RankProcess, error) {
+	return func(ctx context.Context, r probes.Rank) (probes.RankProcess, error) {
 		t, err := worker.Start(ctx, worker.Options{
 			Name: "rank", Path: "/proc/self/exe", Args: []string{os.Args[0], "probe-rank"},
-			Env:  append([]string{"GOMAXPROCS=2"}, env...),
+			Env:  append([]string{"GOMAXPROCS=2"}, r.Env...),
 			User: func() *worker.User { return user }, Room: room, PinsMemory: true,
 			// A rank keeps the deadlines that it is given. This one is for what hangs in spite of them.
 			Timeout: 5 * time.Minute, Log: slog.New(slog.DiscardHandler),

@@ -221,8 +221,8 @@ func sharedFiles(t *testing.T) string {
 
 // spied sends the state of each rank as it was last seen before it ended: the first that is killed may end the other.
 func spied(start probes.StartRank, look chan<- string) probes.StartRank {
-	return func(ctx context.Context, env []string) (probes.RankProcess, error) {
-		p, err := start(ctx, env)
+	return func(ctx context.Context, r probes.Rank) (probes.RankProcess, error) {
+		p, err := start(ctx, r)
 		if err != nil {
 			return nil, err
 		}

@@ -36,6 +36,7 @@ func (r *rank) connect(q *probes.ConnectRequest, deadline time.Time) (*probes.Co
 		return nil, failed(probes.FailureInit, "no memory for a communicator")
 	}
 	r.communicator, r.rank, r.ranks = c, q.Rank, q.Ranks
+	r.filled = filling{} // what a rank sends depends on both
 	var id C.struct_uniqueID
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&id)), unsafe.Sizeof(id)), q.ID)
 	begin := time.Now()

@@ -52,22 +52,29 @@ func (r *rank) measure(q *probes.MeasureRequest, deadline time.Time) (*probes.Me
 	if l.count == 0 {
 		return nil, badRequest("%s of %d bytes has no %s for each of %d ranks", q.Op, q.Bytes, q.Type, r.ranks)
 	}
+	if most(q.Type, r.ranks) < 2 {
+		return nil, badRequest("%d ranks of %s, expected at most %d: sums would not be exact", r.ranks, q.Type,
+			exact(q.Type)/2)
+	}
 	if err := r.prepare(q, l, deadline); err != nil {
 		return nil, err
 	}
 	what := fmt.Sprintf("%s of %d bytes", q.Op, l.message)
 	launch := r.launcher(q, l)
+	if err := r.repeat(q.Warmups, launch, what, deadline); err != nil {
+		return nil, err
+	}
+	if q.Warmups > 0 {
+		if err := r.idle(what, r.stream, deadline); err != nil {
+			return nil, err
+		}
+	}
 	begin := time.Now()
 	if err := r.record(r.start); err != nil {
 		return nil, err
 	}
-	for range q.Iterations {
-		if err := launch(); err != nil {
-			return nil, err
-		}
-		if err := r.await(what, deadline); err != nil {
-			return nil, err
-		}
+	if err := r.repeat(q.Iterations, launch, what, deadline); err != nil {
+		return nil, err
 	}
 	if err := r.record(r.stop); err != nil {
 		return nil, err
@@ -79,6 +86,19 @@ func (r *rank) measure(q *probes.MeasureRequest, deadline time.Time) (*probes.Me
 	var err error
 	reply.Wrong, err = r.verify(q, l, deadline)
 	return reply, err
+}
+
+// repeat enqueues an operation so many times.
+func (r *rank) repeat(times int, launch func() error, what string, deadline time.Time) error {
+	for range times {
+		if err := launch(); err != nil {
+			return err
+		}
+		if err := r.await(what, deadline); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *rank) record(event unsafe.Pointer) error {

@@ -80,6 +80,8 @@ func (r *rank) do(q probes.Request, deadline time.Time) (probes.Reply, error) {
 		reply.Connect, err = r.connect(q.Connect, deadline)
 	case r.communicator == nil:
 		err = badRequest("nothing is connected")
+	case q.Disconnect != nil:
+		err = r.disconnect(deadline)
 	default:
 		reply.Measure, err = r.measure(q.Measure, deadline)
 	}

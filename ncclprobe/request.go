@@ -21,7 +21,7 @@ const (
 	maxRequest    = 64 << 10 // bytes
 	maxPath       = 4096
 	maxMessage    = 64 << 30 // bytes that an operation moves; less where the GPU has no memory for it
-	maxRanks      = 128      // with more, bfloat16 could not hold sums of different numbers (pattern.go)
+	maxRanks      = 4096     // of 512 nodes; types that hold smaller numbers have fewer (pattern.go)
 	maxChannels   = 64       // NCCL's MAXCHANNELS
 	maxIterations = 100_000
 	maxTimeout    = 10 * time.Minute
@@ -49,7 +49,7 @@ func decode(raw []byte) (probes.Request, error) {
 		return q, badRequest("something follows the request")
 	}
 	steps := 0
-	for _, set := range []bool{q.Open != nil, q.NewID != nil, q.Connect != nil, q.Measure != nil, q.Close != nil} {
+	for _, set := range []bool{q.Open != nil, q.NewID != nil, q.Connect != nil, q.Measure != nil, q.Disconnect != nil, q.Close != nil} {
 		if set {
 			steps++
 		}
@@ -138,6 +138,8 @@ func checkMeasure(q *probes.MeasureRequest) error {
 		return badRequest("%d bytes, expected 1 to %d", q.Bytes, uint64(maxMessage))
 	case q.Iterations < 1 || q.Iterations > maxIterations:
 		return badRequest("%d iterations, expected 1 to %d", q.Iterations, maxIterations)
+	case q.Warmups < 0 || q.Warmups > maxIterations:
+		return badRequest("%d iterations before, expected 0 to %d", q.Warmups, maxIterations)
 	}
 	return checkTimeout(q.Timeout)
 }

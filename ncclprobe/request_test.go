@@ -40,7 +40,7 @@ func TestAbsurdRequests(t *testing.T) {
 		"no id":               {connect(func(q *probes.ConnectRequest) { q.ID = nil }), "an id of 0 bytes"},
 		"long id":             {connect(func(q *probes.ConnectRequest) { q.ID = make([]byte, 129) }), "an id of 129 bytes"},
 		"no ranks":            {connect(func(q *probes.ConnectRequest) { q.Ranks = 0 }), "0 ranks"},
-		"many ranks":          {connect(func(q *probes.ConnectRequest) { q.Ranks = maxRanks + 1 }), "129 ranks"},
+		"many ranks":          {connect(func(q *probes.ConnectRequest) { q.Ranks = maxRanks + 1 }), "4097 ranks"},
 		"rank = ranks":        {connect(func(q *probes.ConnectRequest) { q.Rank = 2 }), "rank 2 of 2"},
 		"rank -1":             {connect(func(q *probes.ConnectRequest) { q.Rank = -1 }), "rank -1"},
 		"channels":            {connect(func(q *probes.ConnectRequest) { q.MaxCTAs = 65 }), "65 channels"},
@@ -50,6 +50,8 @@ func TestAbsurdRequests(t *testing.T) {
 		"0 bytes":             {measure(func(q *probes.MeasureRequest) { q.Bytes = 0 }), "0 bytes"},
 		"2^63 bytes":          {measure(func(q *probes.MeasureRequest) { q.Bytes = 1 << 63 }), "9223372036854775808 bytes"},
 		"more than the limit": {measure(func(q *probes.MeasureRequest) { q.Bytes = maxMessage + 1 }), "68719476737 bytes"},
+		"many before":         {measure(func(q *probes.MeasureRequest) { q.Warmups = math.MaxInt }), "iterations before"},
+		"few before":          {measure(func(q *probes.MeasureRequest) { q.Warmups = -1 }), "iterations before"},
 		"no iteration":        {measure(func(q *probes.MeasureRequest) { q.Iterations = 0 }), "0 iterations"},
 		"many iterations":     {measure(func(q *probes.MeasureRequest) { q.Iterations = math.MaxInt }), "iterations"},
 		"operation":           {measure(func(q *probes.MeasureRequest) { q.Op = "all" }), `operation "all"`},
@@ -71,6 +73,7 @@ func TestAbsurdRequests(t *testing.T) {
 		open(probes.OpenRequest{GPU: "00000001:1B:00.0"}),
 		{NewID: &struct{}{}},
 		{Close: &struct{}{}},
+		{Disconnect: &struct{}{}},
 	} {
 		raw, _ := json.Marshal(q)
 		if _, err := decode(raw); err != nil {

@@ -59,8 +59,8 @@ func TestRun(t *testing.T) {
 			for gpu := range 2 {
 				p.Ranks = append(p.Ranks, probes.Rank{UUID: fmt.Sprintf("GPU-%08x-1111-2222-3333-444444444444", gpu), Address: fmt.Sprintf("0000:%02x:00.0", 0x1b+gpu)})
 			}
-			got := run.Run(t.Context(), p, func(_ context.Context, env []string) (probes.RankProcess, error) {
-				return process{start(t, dir, env...)}, nil
+			got := run.Run(t.Context(), p, func(_ context.Context, rank probes.Rank) (probes.RankProcess, error) {
+				return process{start(t, dir, rank.Env...)}, nil
 			}, nil)
 			if got.Failure != tt.want {
 				t.Fatalf("%s: %s, expected %q", got.Failure, got.Error, tt.want)

@@ -22,7 +22,9 @@ type Request struct {
 	NewID   *struct{}       `json:"new_id,omitempty"` // rank 0 makes the id of a communicator
 	Connect *ConnectRequest `json:"connect,omitempty"`
 	Measure *MeasureRequest `json:"measure,omitempty"`
-	Close   *struct{}       `json:"close,omitempty"` // ends the communicator and releases the GPU
+	// Disconnect ends the communicator. The rank keeps its GPU and can join another one.
+	Disconnect *struct{} `json:"disconnect,omitempty"`
+	Close      *struct{} `json:"close,omitempty"` // ends the communicator and releases the GPU
 }
 
 // OpenRequest loads the libraries and says which they are. Without a GPU that is all.
@@ -47,6 +49,7 @@ type MeasureRequest struct {
 	Type       DType         `json:"type"`
 	Bytes      uint64        `json:"bytes"` // rounded down to whole elements of each rank
 	Iterations int           `json:"iterations"`
+	Warmups    int           `json:"warmups,omitempty"` // iterations before the timed ones, in which ranks wait for each other
 	Timeout    time.Duration `json:"timeout"`
 }
 
@@ -83,9 +86,9 @@ type MeasureReply struct {
 	Wrong      uint64        `json:"wrong"`       // elements
 }
 
-// StartRank starts the process of a rank with that environment, by internal/worker. It is ended when ctx ends, if it
-// was not before.
-type StartRank func(ctx context.Context, env []string) (RankProcess, error)
+// StartRank starts the process of a rank: on this node by internal/worker, with the environment of the rank, or on its
+// node. It is ended when ctx ends, if it was not before.
+type StartRank func(ctx context.Context, r Rank) (RankProcess, error)
 
 // RankProcess is the process of one rank. Its methods may be called from any goroutine.
 type RankProcess interface {
@@ -119,12 +122,15 @@ func (q *Request) Name() string {
 		return "connect"
 	case q.Measure != nil:
 		return "measure " + string(q.Measure.Op)
+	case q.Disconnect != nil:
+		return "disconnect"
 	}
 	return "close"
 }
 
 // Rank is one rank of a Plan.
 type Rank struct {
+	Node    string // where it runs; empty: this node
 	UUID    string // of the GPU
 	Address string // of its PCI function
 	Env     []string

@@ -26,7 +26,9 @@ type Result struct {
 
 	Outcome Outcome `json:"outcome"`
 	Failure Failure `json:"failure,omitempty"` // empty if OK
-	Error   string  `json:"error,omitempty"`   // in words, bounded
+	// Node is where the rank runs that failed; empty: it is this node, or each rank tells only that others do not answer.
+	Node  string `json:"node,omitempty"`
+	Error string `json:"error,omitempty"` // in words, bounded
 	// Intrusion says how fast the ranks made way for an intruder; nil unless Failure is FailureIntruder.
 	Intrusion *Intrusion `json:"intrusion,omitempty"`
 	// Release is how long it took from when the ranks were killed, or asked to close, until the driver showed none of

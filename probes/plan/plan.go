@@ -58,6 +58,7 @@ type Want struct {
 	Type       probes.DType
 	Bytes      uint64 // of the message as nccl-tests counts it
 	Iterations int    // 0: as many as fit, with smaller messages if too few do
+	Warmups    int    // iterations before the timed ones: ranks of several nodes do not begin at the same time
 }
 
 // Least is the smallest message in bytes that the operation moves over so many ranks: an element, or one for each rank
@@ -108,6 +109,7 @@ func (s *Settings) Validate() error {
 		check(w.Bytes > 0 && w.Bytes <= maxBytes, "a message of %d bytes, expected 1 to %d", w.Bytes, uint64(maxBytes))
 		check(w.Iterations >= 0 && w.Iterations <= maxIterations, "%d iterations, expected 0 to %d", w.Iterations,
 			maxIterations)
+		check(w.Warmups >= 0 && w.Warmups <= maxIterations, "%d iterations before, expected 0 to %d", w.Warmups, maxIterations)
 	}
 	check(s.Op == "" || slices.Contains(probes.Ops(), s.Op), "operation %q, expected one of %v", s.Op, probes.Ops())
 	check(s.Type == "" || s.Type.Size() > 0, "type %q, expected one of %v", s.Type, probes.DTypes())
@@ -141,6 +143,8 @@ type Plan struct {
 	Driver   string   // version of the GPU driver; empty if not known
 	// Expected is the bus bandwidth that the hardware allows, in bytes per second; 0 if nothing is expected.
 	Expected float64
+	// Turn is filled while ranks make a communicator and measure, where several runs share nodes; nil: this one is alone.
+	Turn chan struct{}
 }
 
 // GPUs returns the UUIDs of the GPUs that the plan uses, each once.

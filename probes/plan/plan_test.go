@@ -279,12 +279,12 @@ func TestSettings(t *testing.T) {
 		want     []string // in the error; none: valid
 	}{
 		{Settings{}, nil},
-		{Settings{Wants: []Want{{probes.SendRecv, probes.BFloat16, 8, 0}, {probes.AllReduce, probes.Int32, 16 << 30, 1000}}, MaxCTAs: 32, Ranks: 8}, nil},
+		{Settings{Wants: []Want{{Op: probes.SendRecv, Type: probes.BFloat16, Bytes: 8}, {Op: probes.AllReduce, Type: probes.Int32, Bytes: 16 << 30, Iterations: 1000, Warmups: 2}}, MaxCTAs: 32, Ranks: 8}, nil},
 		{
-			Settings{Wants: []Want{{"all_to_all", "float8", 0, -1}}, Op: "x", Type: "y", Bytes: 1 << 63, MaxCTAs: 65, Ranks: -1, Budget: -1, Deadline: 1 << 62},
-			[]string{`operation "all_to_all"`, `type "float8"`, "a message of 0 bytes", "-1 iterations", `operation "x"`, `type "y"`, "a message of 9223372036854775808 bytes", "65 channels", "-1 ranks", "a time of -1ns", "a time of 1281023h53m38"},
+			Settings{Wants: []Want{{Op: "all_to_all", Type: "float8", Iterations: -1, Warmups: -1}}, Op: "x", Type: "y", Bytes: 1 << 63, MaxCTAs: 65, Ranks: -1, Budget: -1, Deadline: 1 << 62},
+			[]string{`operation "all_to_all"`, `type "float8"`, "a message of 0 bytes", "-1 iterations", "-1 iterations before", `operation "x"`, `type "y"`, "a message of 9223372036854775808 bytes", "65 channels", "-1 ranks", "a time of -1ns", "a time of 1281023h53m38"},
 		},
-		{Settings{Wants: slices.Repeat([]Want{{probes.AllReduce, probes.Float32, 8, 0}}, 65)}, []string{"65 measurements"}},
+		{Settings{Wants: slices.Repeat([]Want{{Op: probes.AllReduce, Type: probes.Float32, Bytes: 8}}, 65)}, []string{"65 measurements"}},
 	} {
 		err := tt.settings.Validate()
 		if (err == nil) != (len(tt.want) == 0) {

@@ -50,7 +50,7 @@ type crewRank struct {
 var errKilled = errors.New("crashed: signal: killed")
 
 // Start is a probes.StartRank.
-func (c *Crew) Start(_ context.Context, env []string) (probes.RankProcess, error) {
+func (c *Crew) Start(_ context.Context, rank probes.Rank) (probes.RankProcess, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	number := len(c.Started) + 1
@@ -59,7 +59,7 @@ func (c *Crew) Start(_ context.Context, env []string) (probes.RankProcess, error
 			return nil, err
 		}
 	}
-	r := &crewRank{crew: c, Number: number, env: env, Rank: -1}
+	r := &crewRank{crew: c, Number: number, env: rank.Env, Rank: -1}
 	r.ctx, r.kill = context.WithCancel(context.Background())
 	c.Started = append(c.Started, r)
 	return r, nil

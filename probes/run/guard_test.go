@@ -276,8 +276,8 @@ func TestIntruderKillsAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := planFor(t, probes.Key{Kind: probes.Node}, plan.Settings{})
 		c := &probestest.Crew{Plan: p.Ranks}
-		stubbornly := func(ctx context.Context, env []string) (probes.RankProcess, error) {
-			r, err := c.Start(ctx, env)
+		stubbornly := func(ctx context.Context, rank probes.Rank) (probes.RankProcess, error) {
+			r, err := c.Start(ctx, rank)
 			return stubborn{r}, err
 		}
 		r := Run(t.Context(), p, stubbornly, guardFunc(func(context.Context, []int) (string, error) { return "python3", nil }))

@@ -21,7 +21,9 @@ const slowestCheck = 64 << 20
 // measure makes a measurement. The first iteration connects what was not yet, and the second one shows how long one
 // takes, and so how many fit into the time there is; these two count. With too few the message is halved.
 func (e *run) measure(r *probes.Result, w plan.Want) *trouble {
-	connecting, why := e.collective(r, w, w.Bytes, 1, 0)
+	one := w
+	one.Warmups = 0
+	connecting, why := e.collective(r, one, w.Bytes, 1, 0)
 	if why != nil {
 		return why
 	}
@@ -31,12 +33,12 @@ func (e *run) measure(r *probes.Result, w plan.Want) *trouble {
 	first := connecting.Time.Duration()
 	size, n := w.Bytes, w.Iterations
 	for n == 0 {
-		one, why := e.collective(r, w, size, 1, first)
+		second, why := e.collective(r, one, size, 1, first)
 		if why != nil {
 			return why
 		}
 		fits := func(size uint64) int {
-			t := float64(one.Time.Duration()) * float64(size) / float64(one.Bytes)
+			t := float64(second.Time.Duration()) * float64(size) / float64(second.Bytes)
 			return int(float64(e.plan.Settings.Collective)/t) - 2
 		}
 		if fits(size) >= leastIterations || size/2 < plan.FloorBytes {
@@ -47,7 +49,7 @@ func (e *run) measure(r *probes.Result, w plan.Want) *trouble {
 			size /= 2
 		}
 	}
-	m, why := e.collective(r, w, size, n, time.Duration(n)*first)
+	m, why := e.collective(r, w, size, n, time.Duration(w.Warmups+n)*first)
 	if why == nil {
 		r.Measurements = append(r.Measurements, m)
 	}
@@ -63,7 +65,7 @@ func (e *run) collective(r *probes.Result, w plan.Want, size uint64, iterations 
 	replies, why := e.step(e.members, limit, func(_ int, limit time.Duration) probes.Request {
 		return probes.Request{Measure: &probes.MeasureRequest{
 			Op: w.Op, Type: w.Type, Bytes: size, Iterations: iterations,
-			Timeout: limit,
+			Warmups: w.Warmups, Timeout: limit,
 		}}
 	})
 	if why != nil {

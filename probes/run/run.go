@@ -37,6 +37,9 @@ const (
 // as fast as by its parent, and what they report about that is not the cause.
 const failureGrace = 200 * time.Millisecond
 
+// lostGrace is how long it may take until a node counts as lost whose ranks others miss.
+const lostGrace = 6 * time.Second
+
 // Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver
 // does not released them. When ctx ends, the ranks are killed. Without a guard the GPUs are not watched.
 func Run(ctx context.Context, p *plan.Plan, start probes.StartRank, guard Guard) probes.Result {
@@ -89,6 +92,11 @@ func (e *run) follow(r *probes.Result) *trouble {
 					probes.MaxText/4))
 		}
 	}
+	leave, why := e.turn()
+	if why != nil {
+		return why
+	}
+	defer leave()
 	id, why := e.step(e.members[:1], idLimit,
 		func(int, time.Duration) probes.Request { return probes.Request{NewID: &struct{}{}} })
 	if why != nil {
@@ -155,6 +163,9 @@ func (e *run) conclude(r *probes.Result, why *trouble) {
 	}
 	r.Outcome, r.Failure = probes.Failed, why.failure
 	text := why.Error()
+	if why.rank >= 0 && !why.elsewhere() {
+		r.Node = e.plan.Ranks[why.rank].Node
+	}
 	switch {
 	case why.failure == probes.FailureIntruder || why.failure == probes.FailureStopped:
 		r.Outcome = probes.Aborted

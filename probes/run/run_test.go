@@ -315,9 +315,9 @@ func TestRunLateStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := planFor(t, probes.Key{Kind: probes.Node}, plan.Settings{})
 		c := &probestest.Crew{Plan: p.Ranks}
-		r := Run(t.Context(), p, func(ctx context.Context, env []string) (probes.RankProcess, error) {
+		r := Run(t.Context(), p, func(ctx context.Context, rank probes.Rank) (probes.RankProcess, error) {
 			time.Sleep(startLimit + time.Minute)
-			return c.Start(ctx, env)
+			return c.Start(ctx, rank)
 		}, noIntruder)
 		if r.Failure != probes.FailureCrash || r.Wall.Duration() > startLimit+time.Second {
 			t.Errorf("%s after %s: %s", r.Failure, r.Wall, r.Error)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,8 +53,9 @@ func (m *member) running() probes.RankProcess {
 // trouble is why a run ends before its plan does.
 type trouble struct {
 	failure probes.Failure
-	rank    int  // -1: none in particular
-	silent  bool // the rank did not answer at all
+	rank    int    // -1: none in particular
+	node    string // of the rank, where it is another one
+	silent  bool   // the rank did not answer at all
 	text    string
 }
 
@@ -61,7 +63,22 @@ func (t *trouble) Error() string {
 	if t.rank < 0 {
 		return t.text
 	}
+	if t.node != "" {
+		return fmt.Sprintf("rank %d on %s: %s", t.rank, t.node, t.text)
+	}
 	return fmt.Sprintf("rank %d: %s", t.rank, t.text)
+}
+
+// remoteError is what NCCL says of a rank whose peer left: that one is the cause.
+const remoteError = "remote process exited or there was a network error"
+
+func (t *trouble) symptom() bool {
+	return t.failure == probes.FailureNCCL && strings.Contains(t.text, remoteError)
+}
+
+// elsewhere reports whether the rank only tells that another one does not answer.
+func (t *trouble) elsewhere() bool {
+	return t.symptom() || t.failure == probes.FailureHang && !t.silent
 }
 
 func troubled(failure probes.Failure, rank int, format string, args ...any) *trouble {
@@ -76,8 +93,11 @@ func causality(t *trouble) int {
 		probes.FailureCrash, probes.FailureProtocol, probes.FailureLibrary,
 		probes.FailureCUDA, probes.FailureInit, probes.FailureNCCL,
 	}
-	if t.silent {
+	switch {
+	case t.silent:
 		return len(order)
+	case t.symptom():
+		return len(order) + 1
 	}
 	return slices.Index(order, t.failure)
 }
@@ -139,7 +159,7 @@ func (e *run) kill() {
 func (e *run) start(process probes.StartRank) *trouble {
 	return e.each(e.members, func(m *member) *trouble {
 		_, err := errand.Within(e.ctx, startLimit, func(context.Context) (struct{}, error) {
-			started, err := process(e.ctx, e.plan.Ranks[m.rank].Env)
+			started, err := process(e.ctx, e.plan.Ranks[m.rank])
 			if err != nil {
 				return struct{}{}, err
 			}
@@ -162,6 +182,9 @@ func (e *run) start(process probes.StartRank) *trouble {
 // graceAfter is how long others may still report after a first failure. Ranks that waited in vain report so before the
 // one they waited for counts as silent.
 func graceAfter(t *trouble) time.Duration {
+	if t.symptom() && t.node != "" {
+		return lostGrace
+	}
 	if t.failure == probes.FailureHang && !t.silent {
 		return margin + failureGrace
 	}
@@ -173,7 +196,13 @@ func graceAfter(t *trouble) time.Duration {
 func (e *run) each(members []*member, do func(*member) *trouble) *trouble {
 	ends := make(chan *trouble, len(members))
 	for _, m := range members {
-		go func() { ends <- do(m) }()
+		go func() {
+			t := do(m)
+			if t != nil && t.rank >= 0 {
+				t.node = e.plan.Ranks[t.rank].Node
+			}
+			ends <- t
+		}()
 	}
 	var worst *trouble
 	var settled <-chan time.Time
@@ -240,6 +269,19 @@ func (e *run) step(members []*member, limit time.Duration, request func(rank int
 		return nil, why // abandoned ranks may still write
 	}
 	return replies, nil
+}
+
+// turn waits until no other run of these nodes measures. What is returned ends that.
+func (e *run) turn() (leave func(), why *trouble) {
+	if e.plan.Turn == nil {
+		return func() {}, nil
+	}
+	select {
+	case e.plan.Turn <- struct{}{}:
+		return func() { <-e.plan.Turn }, nil
+	case <-e.ctx.Done():
+		return nil, e.stopped()
+	}
 }
 
 // hold notes that from now on all members may have a context.

@@ -46,9 +46,9 @@ func probe(text string) error {
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
 		return err
 	}
-	start := func(ctx context.Context, env []string) (probes.RankProcess, error) {
+	start := func(ctx context.Context, rank probes.Rank) (probes.RankProcess, error) {
 		t, err := worker.Start(ctx, worker.Options{
-			Name: "rank", Path: "/proc/self/exe", Args: []string{"rank"}, Env: append([]string{"GOMAXPROCS=2", asRank + "=" + e.Name}, env...),
+			Name: "rank", Path: "/proc/self/exe", Args: []string{"rank"}, Env: append([]string{"GOMAXPROCS=2", asRank + "=" + e.Name}, rank.Env...),
 			Timeout: 5 * time.Minute, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

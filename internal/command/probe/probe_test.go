@@ -156,13 +156,13 @@ type benchPods struct{}
 func (benchPods) GPUs(context.Context) ([]string, bool, error) { return nil, false, nil }
 
 // Start starts a rank that lives in this process.
-func (b *probeBench) Start(_ context.Context, env []string) (probes.RankProcess, error) {
+func (b *probeBench) Start(_ context.Context, rank probes.Rank) (probes.RankProcess, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.started++
 	b.running++
-	b.envs = append(b.envs, env)
-	return &benchRank{bench: b, pid: 1000 + b.started, env: env, killed: make(chan struct{})}, nil
+	b.envs = append(b.envs, rank.Env)
+	return &benchRank{bench: b, pid: 1000 + b.started, env: rank.Env, killed: make(chan struct{})}, nil
 }
 
 type benchRank struct {

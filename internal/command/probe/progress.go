@@ -93,8 +93,8 @@ func (p *progress) watch(start probes.StartRank, what string) probes.StartRank {
 	}
 	p.say("%s: starting", what)
 	var first sync.Once
-	return func(ctx context.Context, env []string) (probes.RankProcess, error) {
-		r, err := start(ctx, env)
+	return func(ctx context.Context, rank probes.Rank) (probes.RankProcess, error) {
+		r, err := start(ctx, rank)
 		if err == nil {
 			first.Do(func() { r = watchedRank{r, p, what} })
 		}
