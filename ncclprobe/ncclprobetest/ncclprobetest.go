@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ncclprobetest builds stand-ins for NVIDIA's libcuda.so.1 and libnccl.so.2, for tests of what loads
-// them. Only tests import it. The stand-ins really compute: ranks in several processes meet over the loopback
-// interface, move data and reduce it. What GPUs there are, what the log says and what goes wrong is in a file
+// them. Only tests import it. The stand-ins really compute: ranks in several processes meet over the interface
+// of NCCL_SOCKET_IFNAME, else loopback, move data and reduce it. What GPUs there are, what the log says and what goes wrong is in a file
 // named machine beside the libraries.
 //
 // A line of it is a word and its arguments; the numbers here are what holds without the line, and without the
-// file. A line may begin with "rank 1" (of libnccl) or "gpu 1" (of libcuda), and holds for that one only. The
-// last line with a word wins.
+// file. A line may begin with "rank 1" (of libnccl) or "gpu 1" (of libcuda), and holds for that one only. Before that it
+// may have "host n1", "peer n2" and "hca mlx5_0": it holds for processes of that host, that have a rank of that host in
+// their communicator, and that use that HCA. A slow path is "host n1 peer n2 slow 2". The last line with a word wins.
 //
 //	gpus 8  mode 0                     how many GPUs, compute mode: 2 prohibited, 3 one process only
 //	memory 81559  used 600             MiB of a GPU, and of it what others use

@@ -2,12 +2,13 @@
 //
 // How ranks meet: who made the unique id listens at the address inside, in a thread that lives as long as the process; every
 // rank sends it its identity, and receives those of the others once all are there. Waiting for a peer has no deadline, as in
-// the real library. Then every rank connects to those before it. Only the loopback interface is used.
+// the real library. Then every rank connects to those before it. The interface is that of NCCL_SOCKET_IFNAME, else loopback.
 #define _GNU_SOURCE
 #include "nccl.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -20,11 +21,39 @@ static const char where[] = "bootstrap.cc:335";
 
 struct root { int listener; uint64_t magic; };
 
-static int listen_on_loopback(struct sockaddr_in *at)
+// bootstrap_interface finds the first IPv4 address of an interface whose name begins as NCCL_SOCKET_IFNAME says.
+int bootstrap_interface(char name[IF_NAMESIZE], struct sockaddr_in *at)
 {
+	const char *wanted = getenv("NCCL_SOCKET_IFNAME");
+	if (!wanted || !*wanted)
+		wanted = "lo";
+	wanted += *wanted == '=';
+	struct ifaddrs *all = NULL;
+	if (getifaddrs(&all))
+		return SYSTEM;
+	int ret = INVALID_USAGE;
+	for (const struct ifaddrs *i = all; i && ret; i = i->ifa_next) {
+		if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || strncmp(i->ifa_name, wanted, strlen(wanted)))
+			continue;
+		memcpy(at, i->ifa_addr, sizeof *at);
+		at->sin_port = 0;
+		strncpy(name, i->ifa_name, IF_NAMESIZE - 1);
+		name[IF_NAMESIZE - 1] = 0;
+		ret = SUCCESS;
+	}
+	freeifaddrs(all);
+	if (ret)
+		log_warn(0, "bootstrap.cc:126", "Bootstrap : no socket interface found");
+	return ret;
+}
+
+static int listen_here(struct sockaddr_in *at)
+{
+	char name[IF_NAMESIZE];
 	socklen_t size = sizeof *at;
+	if (bootstrap_interface(name, at))
+		return -1;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	*at = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	if (fd >= 0 && !bind(fd, (struct sockaddr *)at, size) && !listen(fd, MAX_RANKS) && !getsockname(fd, (struct sockaddr *)at, &size))
 		return fd;
 	close(fd);
@@ -99,7 +128,7 @@ int bootstrap_root(struct address *to)
 	struct root *r = malloc(sizeof *r);
 	if (!r)
 		return SYSTEM;
-	r->listener = listen_on_loopback(&to->at);
+	r->listener = listen_here(&to->at);
 	if (r->listener < 0 || getrandom(&r->magic, sizeof r->magic, 0) != sizeof r->magic) {
 		free(r);
 		return SYSTEM;
@@ -142,7 +171,7 @@ static int dial(ncclComm_t c, const struct sockaddr_in *at, int *to)
 		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
 		if (fd < 0)
 			return SYSTEM;
-		if (at->sin_addr.s_addr == htonl(INADDR_LOOPBACK) && !connect(fd, (const struct sockaddr *)at, sizeof *at)) {
+		if (!connect(fd, (const struct sockaddr *)at, sizeof *at)) {
 			setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 			*to = fd;
 			return SUCCESS;
@@ -182,9 +211,8 @@ static int mesh(ncclComm_t c)
 {
 	int ret = SUCCESS;
 	for (int p = 0; p < c->rank && !ret; p++) {
-		struct sockaddr_in at = c->root.at;
+		struct sockaddr_in at = c->peers[p].at;
 		uint64_t hello[2] = {c->root.magic, (uint64_t)c->rank};
-		at.sin_port = c->peers[p].port;
 		ret = dial(c, &at, &c->sockets[p]);
 		if (!ret)
 			ret = transfer(c, c->sockets[p], hello, sizeof hello, 1);
@@ -199,10 +227,10 @@ int bootstrap_meet(ncclComm_t c, const struct peer *who)
 	struct peer self = *who;
 	struct sockaddr_in at;
 	int fd;
-	c->listener = listen_on_loopback(&at);
+	c->listener = listen_here(&at);
 	if (c->listener < 0)
 		return SYSTEM;
-	self.port = at.sin_port;
+	self.at = at;
 	int ret = dial(c, &c->root.at, &fd);
 	if (ret)
 		return ret;

@@ -101,6 +101,16 @@ static void log_state(const struct ncclComm *c, const char *state)
 		start, (const void *)c, c->rank, c->ranks, c->device, nvml, (unsigned long)self->bus, id, state);
 }
 
+// place tells the description which hosts this communicator has.
+static void place(const struct ncclComm *c)
+{
+	char peers[4096] = " ", hcas[1024];
+	for (int i = 0; i < c->ranks; i++)
+		snprintf(peers + strlen(peers), sizeof peers - strlen(peers), "%s ", c->peers[i].name);
+	network_hcas(c, hcas, sizeof hcas);
+	machine_place(peers, hcas);
+}
+
 static int establish(ncclComm_t c)
 {
 	char id[32] = "";
@@ -111,6 +121,7 @@ static int establish(ncclComm_t c)
 	if (cuda()->bus(id, sizeof id, c->device) || sscanf(id, "%*x:%x:", &bus) != 1)
 		return UNHANDLED_CUDA;
 	self.bus = (uint64_t)bus << 12;
+	gethostname(self.name, sizeof self.name - 1);
 	c->peers[c->rank] = self;
 	log_bootstrap(c->device, c->version);
 	log_environment(c);
@@ -129,7 +140,10 @@ static int establish(ncclComm_t c)
 		return err;
 	if (comm_wait(c, machine_number("init", c->rank, 0)))
 		return IN_PROGRESS;
-	if ((err = bootstrap_meet(c, &self)) || (err = compare(c)))
+	if ((err = bootstrap_meet(c, &self)))
+		return err;
+	place(c);
+	if ((err = compare(c)))
 		return err;
 	log_multicast(c);
 	log_shape(c);

@@ -149,8 +149,10 @@ void log_version(int device, int rank)
 void log_bootstrap(int device, int version)
 {
 	static atomic_int said;
+	char where[64];
+	network_address(where, sizeof where);
 	if (!said++)
-		log_info(device, version >= 22304 ? LOG_BOOTSTRAP : LOG_INIT, "Bootstrap%s: Using lo:127.0.0.1<0>", version >= 22403 ? "" : " ");
+		log_info(device, version >= 22304 ? LOG_BOOTSTRAP : LOG_INIT, "Bootstrap%s: Using %s", version >= 22403 ? "" : " ", where);
 }
 
 // log_flood writes that many bytes of lines that say nothing, if anybody wants a log.

@@ -13,12 +13,51 @@
 
 enum { MAX_LINES = 128 };
 
-struct line { int who; char word[24], first[64], second[64]; };
+struct line { int who; char host[48], peer[48], hca[48], word[24], first[64], second[64]; };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct line lines[MAX_LINES];
 static int n;
 static struct stat seen;
+static char our_host[64], our_peers[4096], our_hcas[1024];
+
+void machine_place(const char *peers, const char *hcas)
+{
+	pthread_mutex_lock(&mutex);
+	snprintf(our_peers, sizeof our_peers, "%s", peers);
+	snprintf(our_hcas, sizeof our_hcas, "%s", hcas);
+	pthread_mutex_unlock(&mutex);
+}
+
+// scope reads what a line begins with, and returns how much of it that is.
+static int scope(const char *text, struct line *l)
+{
+	char word[8], name[48];
+	int all = 0, n = 0;
+	while (n = 0, sscanf(text + all, " %7s %47s %n", word, name, &n) == 2) {
+		char *to = !strcmp(word, "host") ? l->host : !strcmp(word, "peer") ? l->peer : !strcmp(word, "hca") ? l->hca : NULL;
+		if (!to)
+			break;
+		strcpy(to, name);
+		all += n;
+	}
+	return all;
+}
+
+static int among(const char *names, const char *name)
+{
+	char word[80];
+	snprintf(word, sizeof word, " %s ", name);
+	return !*name || strstr(names, word) != NULL;
+}
+
+// here reports whether a line holds for this process.
+static int here(const struct line *l)
+{
+	if (!*our_host)
+		gethostname(our_host, sizeof our_host - 1);
+	return (!*l->host || !strcmp(l->host, our_host)) && among(our_peers, l->peer) && among(our_hcas, l->hca);
+}
 
 void machine_path(const char *name, char *to, size_t size)
 {
@@ -37,13 +76,14 @@ static void parse(FILE *f)
 		struct line *l = &lines[n];
 		int skip = 0;
 		*l = (struct line){.who = ANYONE};
-		char scope[8];
-		if (sscanf(text, " %7s %d %n", scope, &l->who, &skip) < 2 || strcmp(scope, machine_scope)) {
-			if (!strncmp(text, "rank ", 5) || !strncmp(text, "gpu ", 4))
+		const char *rest = text + scope(text, l);
+		char owner[8];
+		if (sscanf(rest, " %7s %d %n", owner, &l->who, &skip) < 2 || strcmp(owner, machine_scope)) {
+			if (!strncmp(rest, "rank ", 5) || !strncmp(rest, "gpu ", 4))
 				continue; // of the other library
 			l->who = ANYONE, skip = 0;
 		}
-		if (sscanf(text + skip, "%23s %63s %63s", l->word, l->first, l->second) > 0 && *l->word != '#')
+		if (sscanf(rest + skip, "%23s %63s %63s", l->word, l->first, l->second) > 0 && *l->word != '#')
 			n++;
 	}
 }
@@ -74,7 +114,7 @@ static int find(const char *word, const char *argument, int who, struct line *to
 	describe();
 	for (int i = n - 1; i >= 0 && !found; i--) {
 		const struct line *l = &lines[i];
-		if ((l->who == ANYONE || l->who == who) && !strcmp(l->word, word) && (!argument || !strcmp(l->first, argument)))
+		if ((l->who == ANYONE || l->who == who) && here(l) && !strcmp(l->word, word) && (!argument || !strcmp(l->first, argument)))
 			*to = *l, found = 1;
 	}
 	pthread_mutex_unlock(&mutex);

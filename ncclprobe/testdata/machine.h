@@ -4,7 +4,8 @@
 // running process. All functions may be called from any thread.
 //
 // A line is a word and its arguments. With "rank N" (libnccl) or "gpu N" (libcuda) before the word, it holds for that rank or
-// GPU only. The last line with a word wins. ncclprobetest has the list of words.
+// GPU only; with "host NAME", "peer NAME" or "hca NAME", for processes of that host, that have a rank of that host in their
+// communicator, or that use that HCA. The last line with a word wins. ncclprobetest has the list of words.
 //
 // Faults that every function of both libraries obeys, with the name of the function:
 //
@@ -24,6 +25,9 @@ extern const char machine_scope[];
 
 // machine_path is the path of a file beside the library.
 void machine_path(const char *name, char *to, size_t size);
+
+// machine_place says which peers and HCAs this process has: names, with a space before and after each.
+void machine_place(const char *peers, const char *hcas);
 
 double machine_number(const char *word, int who, double preset);
 void machine_text(const char *word, int who, const char *preset, char *to, size_t size);

@@ -5,6 +5,7 @@
 #include "machine.h"
 
 #include <limits.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -25,7 +26,7 @@ typedef struct { char internal[128]; } ncclUniqueId;
 struct address { uint64_t magic; struct sockaddr_in at; };
 
 // What ranks tell each other at init.
-struct peer { uint64_t magic, host, bus; int rank, ranks, version, device, ib, gdr, pid; uint16_t port; };
+struct peer { uint64_t magic, host, bus; int rank, ranks, version, device, ib, gdr, pid; struct sockaddr_in at; char name[48]; };
 
 // A config as 2.30.7 has it, with the defaults of the library filled in.
 struct config {
@@ -104,12 +105,17 @@ int config_parse(ncclComm_t c, const void *given);  // ncclResult_t
 enum way { P2P, SHM, NET };
 int network_choose(ncclComm_t c, struct peer *self); // fills ib and gdr in, ncclResult_t
 enum way network_way(const struct ncclComm *c, int a, int b);
+void network_address(char *to, size_t size); // of the interface, as the log has it: "eth0:10.0.0.1<0>"
+void network_hcas(const struct ncclComm *c, char *to, size_t size); // names of those that it uses, a space around each
 void network_connect(const struct ncclComm *c);      // says which ways the rings go
 uint64_t network_host(void);
 
 // bootstrap.c
 int bootstrap_root(struct address *to);                     // ncclResult_t
 int bootstrap_meet(ncclComm_t c, const struct peer *self);  // ncclResult_t; IN_PROGRESS: aborted
+
+// bootstrap_interface is the interface on which ranks listen, and its address, without a port.
+int bootstrap_interface(char name[IF_NAMESIZE], struct sockaddr_in *at); // ncclResult_t
 
 // comm_wait returns 1 when the communicator is aborted, or 0 after that many seconds; never with fewer than 0.
 int comm_wait(const struct ncclComm *c, double seconds);

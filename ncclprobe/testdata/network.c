@@ -4,6 +4,7 @@
 // over sockets of the loopback interface.
 #include "nccl.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,9 +89,26 @@ static int hcas(const struct ncclComm *c, int which[MAX_HCAS])
 	return n;
 }
 
+void network_hcas(const struct ncclComm *c, char *to, size_t size)
+{
+	int which[MAX_HCAS], n = hcas(c, which);
+	snprintf(to, size, " ");
+	for (int i = 0; i < n; i++)
+		snprintf(to + strlen(to), size - strlen(to), "mlx5_%d ", which[i]);
+}
+
+void network_address(char *to, size_t size)
+{
+	char name[IF_NAMESIZE] = "lo";
+	struct sockaddr_in at = {.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	bootstrap_interface(name, &at);
+	snprintf(to, size, "%s:%s<0>", name, inet_ntoa(at.sin_addr));
+}
+
 static void log_hcas(const struct ncclComm *c, const int *which, int n)
 {
-	char list[40 * MAX_HCAS] = "", link[16];
+	char list[40 * MAX_HCAS] = "", link[16], where[64];
+	network_address(where, sizeof where);
 	machine_text("link", c->rank, "RoCE", link, sizeof link);
 	if (getenv("NCCL_IB_HCA"))
 		log_info(c->device, LOG_INIT | LOG_ENV, "NCCL_IB_HCA set to %s", getenv("NCCL_IB_HCA"));
@@ -99,7 +117,7 @@ static void log_hcas(const struct ncclComm *c, const int *which, int n)
 	for (int i = 0; i < n; i++)
 		snprintf(list + strlen(list), 40, " [%d]mlx5_%d:1/%s", i, which[i], link);
 	if (n)
-		log_info(c->device, LOG_INIT | LOG_NET, "NET/IB : Using%s [RO]; OOB lo:127.0.0.1<0>", list);
+		log_info(c->device, LOG_INIT | LOG_NET, "NET/IB : Using%s [RO]; OOB %s", list, where);
 	for (int i = 0; i < n; i++)
 		log_info(c->device, LOG_NET, "NET/IB : GPU Direct RDMA %s for HCA %d 'mlx5_%d'",
 			machine_number("gdr", c->rank, 1) != 0 ? "Enabled" : "Disabled", i, which[i]);
@@ -118,7 +136,9 @@ static int choose(ncclComm_t c, struct peer *self)
 		return SUCCESS;
 	if (*c->net && strcasecmp(c->net, "Socket"))
 		return INVALID_USAGE;
-	log_info(c->device, LOG_INIT | LOG_NET, "NET/Socket : Using [0]lo:127.0.0.1<0>");
+	char where[64];
+	network_address(where, sizeof where);
+	log_info(c->device, LOG_INIT | LOG_NET, "NET/Socket : Using [0]%s", where);
 	return SUCCESS;
 }
 

@@ -35,7 +35,7 @@ static struct flow *first(struct flow *flows, int n, int peer)
 static int lost(ncclComm_t c, int peer)
 {
 	if (network_way(c, c->rank, peer) == NET) {
-		log_warn(c->device, "misc/socket.cc:49", "socketProgress: Connection closed by remote peer localhost<%d>", c->peers[peer].port);
+		log_warn(c->device, "misc/socket.cc:49", "socketProgress: Connection closed by remote peer localhost<%d>", ntohs(c->peers[peer].at.sin_port));
 		comm_fail(c, REMOTE);
 	}
 	comm_wait(c, -1);
