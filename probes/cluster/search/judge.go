@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Subject is what a Verdict is about.
+type Subject string
+
+// Subjects.
+const (
+	OfNode Subject = "node" // most of its rails, or all its GPUs together
+	OfRail Subject = "rail" // of a node
+	OfPath Subject = "path" // between two nodes, each of which is good with others
+	OfRun  Subject = "run"  // all nodes
+)
+
+// Level is how bad it is.
+type Level string
+
+// Levels.
+const (
+	Slow    Level = "slow"    // 2 % beyond noise
+	Bad     Level = "bad"     // 5 %
+	Failed  Level = "failed"  // not even half, or nothing at all
+	Unknown Level = "unknown" // too little could be measured
+)
+
+// Verdict is what the search found of one subject. Of what is healthy there is none.
+type Verdict struct {
+	Subject Subject
+	Level   Level
+	Node    int // -1: of OfRun
+	Partner int // of OfPath; else -1
+	Rail    int // of OfRail and OfPath, or All
+	Loss    float64
+	Failure string // of Failed
+	Why     string
+}
+
+// Judge says what the samples of a search mean.
+func (s *Search) Judge(done []Sample) []Verdict {
+	if len(done) == 0 {
+		return nil
+	}
+	v := s.view(done)
+	var all []Verdict
+	for node := range s.Nodes {
+		all = append(all, v.judge(node)...)
+	}
+	all = append(all, v.paths()...)
+	for _, rail := range s.Rails {
+		if r := v.references[rail]; 1-r.past >= slowLoss+r.pastNoise {
+			all = append(all, Verdict{
+				Subject: OfRun, Level: Slow, Node: -1, Partner: -1, Rail: rail, Loss: 1 - r.past,
+				Why: "half of all pairs lost that of what they reached before",
+			})
+		}
+	}
+	return all
+}
+
+// judge says what is wrong with a node: of most of its rails, it is the node.
+func (v *view) judge(node int) []Verdict {
+	var accused, open []Verdict
+	for _, rail := range v.search.Rails {
+		at := spot{node, rail}
+		switch {
+		case v.accused(at):
+			accused = append(accused, v.blame(at))
+		case v.silent(at):
+			open = append(open, unclear(at, "nothing could be measured that can be compared"))
+		case v.suspect(at) && v.goods[at] == 0:
+			_, total := v.confirmed(at)
+			open = append(open, unclear(at, fmt.Sprintf("it is slow with all that it met, and met %d healthy nodes, not %d", total,
+				partnersWanted)))
+		}
+	}
+	return append(merge(accused, len(v.search.Rails)), merge(open, len(v.search.Rails))...)
+}
+
+func unclear(at spot, why string) Verdict {
+	return Verdict{Subject: OfRail, Level: Unknown, Node: at.node, Partner: -1, Rail: at.rail, Why: why}
+}
+
+// merge makes one verdict on a node of those on most of its rails.
+func merge(rails []Verdict, of int) []Verdict {
+	if len(rails) == 0 || len(rails)*2 <= of {
+		return rails
+	}
+	worst := slices.MaxFunc(rails, func(a, b Verdict) int {
+		order := []Level{Unknown, Slow, Bad, Failed}
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Level), slices.Index(order, b.Level)), cmp.Compare(a.Loss, b.Loss))
+	})
+	worst.Subject = OfNode
+	if worst.Rail != All {
+		worst.Why += fmt.Sprintf("; so are %d of %d rails", len(rails), of)
+	}
+	worst.Rail = All
+	return []Verdict{worst}
+}
+
+// blame is the verdict on an accused spot, by the median of what speaks against it.
+func (v *view) blame(at spot) Verdict {
+	d := Verdict{Subject: OfRail, Node: at.node, Partner: -1, Rail: at.rail}
+	d.Level, d.Loss, d.Failure = v.weigh(v.of[at], at.node)
+	against, _ := v.confirmed(at)
+	d.Why = fmt.Sprintf("confirmed by %d nodes that are healthy with others", against)
+	return d
+}
+
+// weigh is how bad samples are that speak against a node; -1: against a path.
+func (v *view) weigh(list []int, node int) (Level, float64, string) {
+	var losses []float64
+	var failures []string
+	noise := leastNoise
+	for _, i := range list {
+		g := &v.samples[i]
+		if node >= 0 && !g.against(node) || g.grade == unknown || g.grade == good {
+			continue
+		}
+		losses, noise = append(losses, g.loss), max(noise, g.noise)
+		if g.grade == failed {
+			failures = append(failures, g.Failure)
+		}
+	}
+	loss, _ := MedianAndMAD(losses)
+	switch {
+	case 2*len(failures) > len(losses):
+		return Failed, loss, failures[0]
+	case loss >= badLoss-noise:
+		return Bad, loss, ""
+	}
+	return Slow, loss, ""
+}
+
+// paths are the pairs that are slow each time, although both nodes are good with others. A node with several of them
+// is unknown: it may come and go.
+func (v *view) paths() []Verdict {
+	var all []Verdict
+	count := map[spot]int{}
+	for _, p := range v.unexplained() {
+		for _, rail := range p.rails {
+			list := v.ofPair(p.Pair, rail)
+			if len(list) < pathTimes || slices.ContainsFunc(list, func(g *graded) bool { return g.grade != slow && g.grade != failed }) {
+				continue
+			}
+			var at []int
+			for _, i := range v.of[spot{p.A, rail}] {
+				if v.samples[i].Pair == p.Pair {
+					at = append(at, i)
+				}
+			}
+			d := Verdict{Subject: OfPath, Node: p.A, Partner: p.B, Rail: rail, Why: "slow each time, and both nodes are good with others"}
+			d.Level, d.Loss, d.Failure = v.weigh(at, -1)
+			all = append(all, d)
+			count[spot{p.A, rail}]++
+			count[spot{p.B, rail}]++
+		}
+	}
+	for i := range all {
+		d := &all[i]
+		for _, node := range []int{d.Node, d.Partner} {
+			if count[spot{node, d.Rail}] > 1 {
+				*d = unclear(spot{node, d.Rail}, "it is slow with some nodes and good with others")
+				break
+			}
+		}
+	}
+	return slices.CompactFunc(all, func(a, b Verdict) bool { return a == b })
+}
