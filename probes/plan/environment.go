@@ -188,7 +188,12 @@ func apart(env *variables, key probes.Key, number int) {
 		env.set("NCCL_NET=Socket")
 		return
 	}
-	env.set("NCCL_NET=IB") // falling back to sockets is an error
+	through(env, key)
+}
+
+// through has a rank reach others through one port only.
+func through(env *variables, key probes.Key) {
+	env.set("NCCL_NET_PLUGIN=none", "NCCL_NET=IB") // falling back to sockets is an error
 	env.set("NCCL_IB_DISABLE=0", "NCCL_IB_HCA=="+key.Device+":"+strconv.Itoa(key.Port), "NCCL_CROSS_NIC=0",
 		"NCCL_PXN_DISABLE=1",
 		"NCCL_NETDEVS_POLICY=ALL", "NCCL_IB_MERGE_NICS=0", "NCCL_NET_MERGE_LEVEL=LOC")
