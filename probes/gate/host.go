@@ -72,6 +72,9 @@ func (g *Gate) untilMaintenance(ctx context.Context) (context.Context, func() *r
 
 // lookAtHost asks what only the host knows.
 func (g *Gate) lookAtHost(ctx context.Context) *refusal {
+	if g.o.Allocation != nil {
+		return g.shared()
+	}
 	if g.o.Processes == nil || g.o.Cgroups == nil || g.o.Pods == nil {
 		return unproven("no reader of procfs, cgroups or the kubelet")
 	}
@@ -94,6 +97,34 @@ func (g *Gate) lookAtHost(ctx context.Context) *refusal {
 	r = worse(r, g.slurm(running, groups))
 	r = worse(r, g.kubernetes(ctx, running, groups))
 	return worse(r, g.unasked(running))
+}
+
+// shared refuses a node of the allocation that another job is on.
+func (g *Gate) shared() *refusal {
+	if g.o.Allocation.SlurmJob == "" {
+		return nil
+	}
+	if g.o.Cgroups == nil {
+		return unproven("no reader of control groups")
+	}
+	groups, err := g.o.Cgroups.Cgroups()
+	if err != nil {
+		return unproven("control groups: %v", err)
+	}
+	if job := g.strangeJob(groups); job != "" {
+		return refuse(probes.SkipSlurm, "job %s is on this node, too", job)
+	}
+	return nil
+}
+
+// strangeJob is a job of Slurm on this node that is not that of the allocation; empty: there is none.
+func (g *Gate) strangeJob(groups fabric.Cgroups) string {
+	for _, job := range groups.SlurmJobs {
+		if a := g.o.Allocation; a == nil || a.SlurmJob != job {
+			return job
+		}
+	}
+	return ""
 }
 
 func mps(running []fabric.Process) *refusal {
@@ -185,12 +216,15 @@ func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 	if maintenance != nil {
 		unknown = errors.New(maintenance.detail)
 	}
+	if a := g.o.Allocation; a != nil && a.SlurmJob == "" { // in a container, whose groups say nothing of other jobs
+		return "", unknown
+	}
 	groups, err := g.o.Cgroups.Cgroups()
 	if err != nil {
 		unknown = fmt.Errorf("control groups: %w", err)
 	}
-	if len(groups.SlurmJobs) > 0 {
-		return probes.Printable("Slurm job "+groups.SlurmJobs[0], maxDetail), nil
+	if job := g.strangeJob(groups); job != "" {
+		return probes.Printable("Slurm job "+job, maxDetail), nil
 	}
 	return "", unknown
 }

@@ -81,7 +81,7 @@ const siteLimit = 7 * time.Second
 // askSite has the site say whether the node is free, if it has something that says so, and goes on looking at the GPUs
 // with each tick: they are to be watched without a gap.
 func (g *Gate) askSite(ctx context.Context, gpus []string, tick <-chan time.Time) *refusal {
-	if g.o.Site == nil {
+	if g.o.Site == nil || g.o.Allocation != nil { // which would say that this very job is there
 		return nil
 	}
 	if r := g.maintenance(); r != nil {

@@ -47,6 +47,7 @@ type Host struct {
 	Library               string                         // NVML
 	Maintenance           func() (why string, err error) // as gate.Options has it
 	Quiet                 time.Duration                  // 0: the gate's own
+	Allocation            *gate.Allocation               // that this process runs in; nil: none
 }
 
 var _ Machine = (*Host)(nil)
