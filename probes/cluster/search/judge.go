@@ -146,7 +146,7 @@ func (v *view) paths() []Verdict {
 	for _, p := range v.unexplained() {
 		for _, rail := range p.rails {
 			list := v.ofPair(p.Pair, rail)
-			if len(list) < pathTimes || slices.ContainsFunc(list, func(g *graded) bool { return g.grade != slow && g.grade != failed }) {
+			if len(list) < pathTimes || slices.ContainsFunc(list, func(g *graded) bool { return g.grade < slow }) {
 				continue
 			}
 			var at []int

@@ -4,8 +4,8 @@
 // plain data: the same seed and samples give the same pairs and verdicts.
 //
 // First disjoint pairs cover all nodes, those below one leaf first. A node of a slow pair is a suspect: it measures
-// with two healthy partners. Slow with both, the node or its rail is slow. Good with both, the pair measures twice more: if
-// it is slow each time, it is the path between them. All pairs of a round measure at the same time, so the time that a
+// with two healthy partners. Slow with both, the node or its rail is slow. Good with both, the pair measures twice more:
+// if it is slow each time, it is the path between them. All pairs of a round measure at the same time, so the time that a
 // search takes does not grow with the number of nodes.
 //
 // A sample is compared with the median of the run, and with what the nodes reached before. Nothing is said of a node
@@ -71,8 +71,8 @@ type Search struct {
 	Seed  uint64
 }
 
-// roundsMost bounds a search whose samples contradict each other.
-const roundsMost = 8
+// RoundsMost bounds a search whose samples contradict each other.
+const RoundsMost = 8
 
 // How many healthy partners a suspect measures with, and how many partners a node has at most.
 const (
@@ -93,7 +93,7 @@ func (s *Search) Next(done []Sample) []Task {
 	r := round{view: v, busy: map[int]bool{}, number: 1 + slices.MaxFunc(done, func(a, b Sample) int {
 		return cmp.Compare(a.Round, b.Round)
 	}).Round}
-	if r.number > roundsMost {
+	if r.number > RoundsMost {
 		return nil
 	}
 	for node := range s.Nodes {
@@ -143,7 +143,7 @@ type round struct {
 }
 
 // partner has a node measure with one that is healthy over these rails, which is not of a pair with it or with another
-// partner if there is a choice.
+// partner if there is a choice. While nobody is known to be healthy, another one may show who is.
 func (r *round) partner(node int, rails []int) {
 	if r.busy[node] {
 		return
@@ -151,12 +151,17 @@ func (r *round) partner(node int, rails []int) {
 	if r.order == nil {
 		r.order = r.search.order(r.number)
 	}
-	best, bestRank := -1, 0
+	best, bestRank, someHealthy := -1, 0, r.anyHealthy(rails)
 	for i, candidate := range r.order {
-		if candidate == node || r.busy[candidate] || r.met[pairOf(node, candidate)] || !r.healthy(candidate, rails) {
+		if candidate == node || r.busy[candidate] || r.met[pairOf(node, candidate)] || r.blamed(candidate, rails) {
 			continue
 		}
-		rank := 4*len(r.order) - i
+		rank := len(r.order) - i
+		if r.healthy(candidate, rails) {
+			rank += 4 * len(r.order)
+		} else if someHealthy {
+			continue
+		}
 		if r.ofOtherPair(node, candidate) {
 			rank += 2 * len(r.order)
 		}

@@ -135,6 +135,24 @@ func TestJudge(t *testing.T) {
 			},
 			[]Verdict{{Subject: OfNode, Level: Failed, Node: 3, Partner: -1, Rail: All, Failure: "library"}},
 		},
+		"a rank of four crashes": {
+			plain(4, 0, 1), func(p Pair, _, _ int) Sample {
+				if has(p, 3) {
+					return Sample{Failure: "crash", Culprit: 3}
+				}
+				return ok
+			},
+			[]Verdict{{Subject: OfNode, Level: Failed, Node: 3, Partner: -1, Rail: All, Failure: "crash"}},
+		},
+		"all pairs of the first round are slow, each by a node": {
+			plain(4, 0), func(p Pair, _, round int) Sample {
+				if has(p, 3) || round == 1 && has(p, 1) {
+					return bad
+				}
+				return ok
+			},
+			[]Verdict{{Subject: OfNode, Level: Bad, Node: 3, Partner: -1, Rail: All}},
+		},
 		"the GPUs of a node are taken": {
 			plain(6, 0), func(p Pair, _, _ int) Sample {
 				if has(p, 1) {
@@ -147,8 +165,10 @@ func TestJudge(t *testing.T) {
 		"nothing works": {
 			plain(4, 0), func(Pair, int, int) Sample { return Sample{Failure: "hang", Culprit: -1} },
 			[]Verdict{
-				{Subject: OfNode, Level: Unknown, Node: 0, Partner: -1, Rail: All}, {Subject: OfNode, Level: Unknown, Node: 1, Partner: -1, Rail: All},
-				{Subject: OfNode, Level: Unknown, Node: 2, Partner: -1, Rail: All}, {Subject: OfNode, Level: Unknown, Node: 3, Partner: -1, Rail: All},
+				{Subject: OfNode, Level: Unknown, Node: 0, Partner: -1, Rail: All},
+				{Subject: OfNode, Level: Unknown, Node: 1, Partner: -1, Rail: All},
+				{Subject: OfNode, Level: Unknown, Node: 2, Partner: -1, Rail: All},
+				{Subject: OfNode, Level: Unknown, Node: 3, Partner: -1, Rail: All},
 			},
 		},
 	} {
@@ -208,7 +228,7 @@ func FuzzSearch(f *testing.F) {
 		}
 		s, at := plain(int(data[0]%20), 0, All), 0
 		done := play(s, func(p Pair, _, round int) Sample {
-			if round > roundsMost {
+			if round > RoundsMost {
 				t.Fatal("too many rounds")
 			}
 			at++

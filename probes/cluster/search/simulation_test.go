@@ -183,7 +183,7 @@ func TestSimulation(t *testing.T) {
 		for _, p := range faults() {
 			r := simulate(t, p, nodes, scale(nodes))
 			fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", p.name, nodes, r.runs, r.found, r.wrong, r.unknown, r.rounds, r.most)
-			if r.found < (r.runs*95+99)/100 || r.wrong > r.runs/100 || r.rounds > 7 {
+			if r.found < (r.runs*95+99)/100 || r.wrong > r.runs/100 || r.rounds > RoundsMost {
 				t.Errorf("%s, %d nodes: found in %d of %d runs, %d wrong, %d rounds", p.name, nodes, r.found, r.runs, r.wrong, r.rounds)
 			}
 		}

@@ -90,13 +90,21 @@ func (s *Search) expected(d Sample) (median, noise float64) {
 	return min(a.Median, b.Median), sigma * max(a.MAD/a.Median, b.MAD/b.Median)
 }
 
-// references are those of all rails, by the first round: later ones have the suspects.
+// references are those of all rails, by the first round: later ones have the suspects. Where that has few samples, the
+// best of all rounds counts.
 func (s *Search) references(done []Sample) map[int]reference {
 	all := map[int]reference{}
-	values, pasts := map[int][]float64{}, map[int][]float64{}
-	var pooled []float64
+	values, pasts, every := map[int][]float64{}, map[int][]float64{}, map[int][]float64{}
+	var pooled, everyPooled []float64
 	for _, d := range done {
-		if d.Round != 1 || d.Failure != "" || d.Unknown || !(d.BusBW > 0) {
+		if d.Failure != "" || d.Unknown || !(d.BusBW > 0) {
+			continue
+		}
+		every[d.Rail] = append(every[d.Rail], d.BusBW)
+		if d.Rail != All {
+			everyPooled = append(everyPooled, d.BusBW)
+		}
+		if d.Round != 1 {
 			continue
 		}
 		values[d.Rail] = append(values[d.Rail], d.BusBW)
@@ -108,12 +116,14 @@ func (s *Search) references(done []Sample) map[int]reference {
 		}
 	}
 	for _, rail := range s.Rails {
-		list := values[rail]
+		list, best := values[rail], every[rail]
 		if rail != All && len(list) < railLeast {
-			list = pooled
+			list, best = pooled, everyPooled
 		}
 		r := reference{past: 1, pastNoise: leastNoise}
-		r.median, r.noise = centre(list)
+		if r.median, r.noise = centre(list); len(list) < railLeast {
+			r.median = largest(best)
+		}
 		if len(pasts[rail]) >= railLeast {
 			r.past, r.pastNoise = centre(pasts[rail])
 		}
@@ -122,17 +132,21 @@ func (s *Search) references(done []Sample) map[int]reference {
 	return all
 }
 
-// centre is what the values of a list are compared with, and their relative noise. Of few values it is the largest: half
-// of them may be slow. With one there is nothing to compare: 0.
+// centre is what the values of a list are compared with, and their relative noise.
 func centre(list []float64) (median, noise float64) {
-	switch {
-	case len(list) < 2:
+	if len(list) < railLeast {
 		return 0, leastNoise
-	case len(list) < railLeast:
-		return slices.Max(list), leastNoise
 	}
 	median, mad := MedianAndMAD(list)
 	return median, max(leastNoise, sigma*mad/median)
+}
+
+// largest is what few values are compared with: half of them may be slow. With one there is nothing to compare: 0.
+func largest(list []float64) float64 {
+	if len(list) < 2 {
+		return 0
+	}
+	return slices.Max(list)
 }
 
 // grade compares a sample with the run and with the past of its nodes, and takes the worse.
@@ -205,6 +219,21 @@ func (v *view) healthy(node int, rails []int) bool {
 	})
 }
 
+// anyHealthy reports whether there is such a node.
+func (v *view) anyHealthy(rails []int) bool {
+	for node := range v.search.Nodes {
+		if v.healthy(node, rails) {
+			return true
+		}
+	}
+	return false
+}
+
+// blamed reports whether a node is accused on one of these rails.
+func (v *view) blamed(node int, rails []int) bool {
+	return slices.ContainsFunc(rails, func(rail int) bool { return v.accused(spot{node, rail}) })
+}
+
 // suspect reports whether the first sample that says anything of a spot speaks against it.
 func (v *view) suspect(at spot) bool {
 	for _, i := range v.of[at] {
@@ -239,7 +268,9 @@ func (v *view) confirmed(at spot) (against, total int) {
 
 // goodBeside reports whether a spot is good with another one than in that sample.
 func (v *view) goodBeside(g *graded, at spot) bool {
-	return slices.ContainsFunc(v.of[at], func(i int) bool { return v.samples[i].grade == good && v.samples[i].Pair != g.Pair })
+	return slices.ContainsFunc(v.of[at], func(i int) bool {
+		return v.samples[i].grade == good && v.samples[i].Pair != g.Pair
+	})
 }
 
 // open are the rails of a node of which too little is known.
