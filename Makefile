@@ -121,6 +121,12 @@ load-test: build ## 50 scrapers and 200 slow clients for a minute, clients that 
 systemd-test: build ## the units of packaging/systemd under the real systemd, in a container (8 min; systemd-nspawn, needs root)
 	$(GO) test -count=1 -v -timeout 30m -tags systemd ./test/systemd
 
+cluster-test: ## probe cluster under the real Slurm, with nodes that are network namespaces (8 min; needs root, Debian's slurmctld, slurmd, slurm-client, munge)
+	$(GO) test -count=1 -v -timeout 30m -tags cluster ./test/cluster
+
+cluster-search: ## precision and recall of the search between nodes, simulated with 2 to 4,096 nodes; 2,000 healthy runs
+	FULL=1 $(GO) test -count=1 -v -timeout 120m ./probes/cluster/search
+
 corpus: ## precision and recall of the checks over all scenarios and 500 compositions of mutations, and every scenario through the real pipeline
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'TestCorpus|TestHiddenFactsNeverPass|TestSources' ./test/corpus
 	FULL=1 $(GO) test -count=1 -timeout 20m -run 'TestDemo$$' ./internal/program
@@ -192,7 +198,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: race loaded-test pint contributing corpus fuzz bench probes page-test hang-test nccl-test nccl-lab safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
+verify: race loaded-test pint contributing cluster-search cluster-test corpus fuzz bench probes page-test hang-test nccl-test nccl-lab safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
 
 include packaging/packaging.mk
 

@@ -158,7 +158,8 @@ func openGate(h *prober.Host) (*gate.Gate, func() error, error) {
 		Site: siteCommand(h.Config.IdleCommand),
 		GPUs: session, Processes: procfs, Cgroups: cgroup.New(filepath.Join(h.Sysfs, "fs/cgroup")),
 		Pods:        podresources.New(filepath.Join(h.Rootfs, podresources.DefaultSocket)),
-		Maintenance: h.Maintenance, Lock: h.Config.LockFile, Quiet: h.Quiet, Allocation: h.Allocation, IdleMemory: h.Config.IdleMemory,
+		Maintenance: h.Maintenance, Lock: h.Config.LockFile, Quiet: h.Quiet, Allocation: h.Allocation,
+		IdleMemory: h.Config.IdleMemory,
 	})
 	return gate, func() error {
 		session.Release()

@@ -49,7 +49,9 @@ func decode(raw []byte) (probes.Request, error) {
 		return q, badRequest("something follows the request")
 	}
 	steps := 0
-	for _, set := range []bool{q.Open != nil, q.NewID != nil, q.Connect != nil, q.Measure != nil, q.Disconnect != nil, q.Close != nil} {
+	for _, set := range []bool{
+		q.Open != nil, q.NewID != nil, q.Connect != nil, q.Measure != nil, q.Disconnect != nil, q.Close != nil,
+	} {
 		if set {
 			steps++
 		}

@@ -2,7 +2,8 @@
 
 // Package ncclprobetest builds stand-ins for NVIDIA's libcuda.so.1 and libnccl.so.2, for tests of what loads
 // them. Only tests import it. The stand-ins really compute: ranks in several processes meet over the interface
-// of NCCL_SOCKET_IFNAME, else loopback, move data and reduce it. What GPUs there are, what the log says and what goes wrong is in a file
+// of NCCL_SOCKET_IFNAME, else loopback, move data and reduce it. What GPUs there are, what the log says and what goes
+// wrong is in a file
 // named machine beside the libraries.
 //
 // A line of it is a word and its arguments; the numbers here are what holds without the line, and without the

@@ -121,19 +121,16 @@ func (a *Agent) answer(ctx context.Context, m wire.Message) wire.Answer {
 
 // trouble is the answer with an error; nil: none.
 func trouble(err error) wire.Answer {
-	switch text := ""; {
-	case err == nil:
+	if err == nil {
 		return wire.Answer{}
-	default:
-		text = probes.Printable(err.Error(), probes.MaxText)
-		switch {
-		case errors.Is(err, probes.ErrRankHung):
-			return wire.Answer{Trouble: wire.TroubleHung, Text: text}
-		case errors.Is(err, probes.ErrRankRefused):
-			return wire.Answer{Trouble: wire.TroubleRefused, Text: text}
-		}
-		return wire.Answer{Trouble: wire.TroubleOther, Text: text}
 	}
+	a := wire.Answer{Trouble: wire.TroubleOther, Text: probes.Printable(err.Error(), probes.MaxText)}
+	if errors.Is(err, probes.ErrRankHung) {
+		a.Trouble = wire.TroubleHung
+	} else if errors.Is(err, probes.ErrRankRefused) {
+		a.Trouble = wire.TroubleRefused
+	}
+	return a
 }
 
 // with finds a rank.
@@ -269,7 +266,9 @@ func (a *Agent) watch(ctx context.Context, conn *wire.Conn) {
 			own = append(own, h.process.PID())
 		}
 		if len(own) > 0 {
-			who, err := errand.Within(ctx, guardLimit, func(ctx context.Context) (string, error) { return a.Guard.Intruder(ctx, own) })
+			who, err := errand.Within(ctx, guardLimit, func(ctx context.Context) (string, error) {
+				return a.Guard.Intruder(ctx, own)
+			})
 			if failures++; err == nil {
 				failures = 0
 			}

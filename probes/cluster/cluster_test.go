@@ -33,7 +33,6 @@ type world struct {
 
 	mu      sync.Mutex
 	members map[string][]string // nodes, by id
-	opened  int
 	killed  int
 	closed  int
 	started int
@@ -164,7 +163,7 @@ type bench struct {
 	cut    map[int]chan struct{}
 }
 
-func (b *bench) run(t *testing.T, ctx context.Context) (*Report, error, []error) {
+func (b *bench) run(t *testing.T, ctx context.Context) (*Report, []error, error) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -213,7 +212,7 @@ func (b *bench) run(t *testing.T, ctx context.Context) (*Report, error, []error)
 	}
 	r, err := l.Run(ctx)
 	all.Wait()
-	return r, err, ends
+	return r, ends, err
 }
 
 // texts are the verdicts of a report without their numbers.
@@ -225,7 +224,7 @@ func texts(r *Report) string {
 			s += "-" + v.Partner
 		}
 		if v.Rail >= 0 {
-			s += fmt.Sprintf(" %s", v.Device)
+			s += " " + v.Device
 		}
 		if v.Failure != "" {
 			s += " " + v.Failure
@@ -286,7 +285,7 @@ func TestScenarios(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := &bench{world: &world{slow: tt.slow, fault: tt.fault}, nodes: 8}
-			r, err, ends := b.run(t, t.Context())
+			r, ends, err := b.run(t, t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -325,7 +324,7 @@ func TestNodeDies(t *testing.T) {
 			return nil, nil
 		},
 	}}
-	r, err, ends := b.run(t, t.Context())
+	r, ends, err := b.run(t, t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +356,7 @@ func TestIntruder(t *testing.T) {
 		}
 		return nil, nil
 	}
-	r, err, _ := b.run(t, t.Context())
+	r, _, err := b.run(t, t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +373,7 @@ func TestNodesMissing(t *testing.T) {
 	even := func(rank int) bool { return rank%2 == 0 }
 	for _, partial := range []bool{false, true} {
 		b := &bench{world: &world{}, nodes: 8, joins: even, leader: &Leader{Options: Options{Wait: 300 * time.Millisecond, Partial: partial}}}
-		r, err, _ := b.run(t, t.Context())
+		r, _, err := b.run(t, t.Context())
 		if fmt.Sprint(r.Missing) != "[1 3 5 7]" || errors.Is(err, ErrNotAll) == partial || (len(r.Results) > 0) != partial {
 			t.Errorf("partial %v: missing %v, %v, %d results", partial, r.Missing, err, len(r.Results))
 		}
@@ -391,7 +390,7 @@ func TestRefusals(t *testing.T) {
 			a.Hello.Node = "n00"
 		}
 	}, leader: &Leader{Options: Options{Wait: 700 * time.Millisecond, Partial: true}}}
-	r, err, ends := b.run(t, t.Context())
+	r, ends, err := b.run(t, t.Context())
 	if err != nil && !errors.Is(err, ErrNotAll) {
 		t.Fatal(err)
 	}
@@ -416,7 +415,7 @@ func TestCancel(t *testing.T) {
 		}
 		return nil, nil
 	}}}
-	r, err, _ := b.run(t, ctx)
+	r, _, err := b.run(t, ctx)
 	if took := time.Since(at); err == nil || !strings.Contains(err.Error(), "terminated") || took > time.Second || len(r.Verdicts) > 0 || len(r.Drain()) > 0 {
 		t.Errorf("%s: %v, %+v", took, err, r.Verdicts)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/probes/cluster/wire"
@@ -36,15 +37,15 @@ func compare(nodes []wire.Hello) []Difference {
 		{"version of gpufabric_exporter", func(h *wire.Hello) string { return h.Program }},
 		{"NCCL", func(h *wire.Hello) string { return h.NCCL }},
 		{"GPU driver", func(h *wire.Hello) string { return h.Driver }},
-		{"GPUs", func(h *wire.Hello) string { return fmt.Sprint(len(h.GPUs)) }},
-		{"rails", func(h *wire.Hello) string { return fmt.Sprint(len(h.Rails)) }},
+		{"GPUs", func(h *wire.Hello) string { return strconv.Itoa(len(h.GPUs)) }},
+		{"rails", func(h *wire.Hello) string { return strconv.Itoa(len(h.Rails)) }},
 		{"names of rails", func(h *wire.Hello) string { return each(h, func(r wire.Rail) string { return r.Device }) }},
 		{"link layer", func(h *wire.Hello) string { return each(h, func(r wire.Rail) string { return r.Link }) }},
 		{"rate", func(h *wire.Hello) string {
 			return each(h, func(r wire.Rail) string { return fmt.Sprintf("%.0f Gb/s", r.Rate*8/1e9) })
 		}},
 		{"type of GIDs", func(h *wire.Hello) string { return each(h, func(r wire.Rail) string { return r.GID }) }},
-		{"MTU", func(h *wire.Hello) string { return each(h, func(r wire.Rail) string { return fmt.Sprint(r.MTU) }) }},
+		{"MTU", func(h *wire.Hello) string { return each(h, func(r wire.Rail) string { return strconv.Itoa(r.MTU) }) }},
 	}
 	var all []Difference
 	for _, f := range facts {

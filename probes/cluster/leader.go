@@ -55,9 +55,10 @@ const (
 
 // What a measurement is, and how long one may take with all that belongs to it.
 const (
-	iterations   = 5
-	warmups      = 2
-	messages     = 1 + warmups + iterations // with the one that connects
+	iterations = 5
+	warmups    = 2
+	// Messages is how many of its size a measurement moves, with the one that connects.
+	Messages     = 1 + warmups + iterations
 	measureBound = 60 * time.Second
 )
 
@@ -258,12 +259,13 @@ func (l *Leader) end(r *Report) {
 }
 
 // search measures round after round.
-func (l *Leader) search(ctx context.Context, s *search.Search, nodes []*peer, began time.Time) ([]search.Sample, error) {
+func (l *Leader) search(ctx context.Context, s *search.Search, nodes []*peer, began time.Time) (
+	done []search.Sample, err error,
+) {
 	what := "the rails, one by one"
 	if s.Rails[0] == search.All {
 		what = "all GPUs together"
 	}
-	var done []search.Sample
 	for tasks := s.Next(nil); len(tasks) > 0; tasks = s.Next(done) {
 		if spent := time.Since(began); spent > l.Bound {
 			return done, fmt.Errorf("%s after the start, expected at most %s: round %d of %s is not measured",

@@ -157,7 +157,8 @@ func (r *remote) Call(ctx context.Context, request []byte) ([]byte, error) {
 	if at, ok := ctx.Deadline(); ok {
 		timeout = max(time.Until(at), time.Millisecond)
 	}
-	a, err := r.peer.ask(ctx, wire.Message{Call: &wire.Call{ID: r.id, Request: json.RawMessage(request), Timeout: timeout}})
+	call := &wire.Call{ID: r.id, Request: json.RawMessage(request), Timeout: timeout}
+	a, err := r.peer.ask(ctx, wire.Message{Call: call})
 	return a.Reply, err
 }
 

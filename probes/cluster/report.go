@@ -80,11 +80,12 @@ type Verdict struct {
 // Text is a verdict in a sentence.
 func (v Verdict) Text() string {
 	at := v.Node
-	switch {
-	case v.Subject == search.OfRun:
+	switch v.Subject {
+	case search.OfRun:
 		at = "all nodes"
-	case v.Subject == search.OfPath:
+	case search.OfPath:
 		at += " and " + v.Partner
+	case search.OfNode, search.OfRail:
 	}
 	if v.Rail >= 0 {
 		at += fmt.Sprintf(", rail %d", v.Rail)

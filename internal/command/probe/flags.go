@@ -36,6 +36,7 @@ type options struct {
 	nccl       string   // NCCL; empty: that of the configuration
 	json       bool
 	evenIfBusy bool
+	cluster    clusterOptions
 }
 
 // comparison is empty for a run of one kind.
@@ -52,8 +53,8 @@ func (p *options) define(f *command.Flags) {
 	kinds := spelling.Names(probes.Kinds())
 	f.Argument("what",
 		"A kind: "+list(kinds)+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct paths between GPUs on and off), "+
-			"tcp (against sockets). Default: node.", command.Choice(&p.what,
-			append(kinds, probeScaling, probeNVLink, probeTCP)...))
+			"tcp (against sockets); or cluster: pairs of nodes, with a process on each node of an allocation. Default: node.",
+		command.Choice(&p.what, append(kinds, probeScaling, probeNVLink, probeTCP, probeCluster)...))
 	f.Add("kind",
 		"Kind of run to compare with: node (light) or calibrate (all channels); for tcp: rail, node or calibrate.",
 		command.Choice(&p.kind, probes.Kinds()...)).PlaceHolder("KIND")
@@ -75,6 +76,7 @@ func (p *options) define(f *command.Flags) {
 	f.Output(&p.json)
 	f.Switch("even-if-busy", "Run even if GPUs are in use or their use is unknown. This slows down jobs on them.",
 		&p.evenIfBusy)
+	p.cluster.define(f)
 	f.Check(p.check)
 }
 
@@ -143,6 +145,9 @@ func (p *options) setDevice(s string) error {
 
 // check refuses what does not fit together, and fills in what follows.
 func (p *options) check() error {
+	if err := p.checkCluster(); err != nil || p.what == probeCluster {
+		return err
+	}
 	compares := p.comparison() != ""
 	switch kind := p.kind; {
 	case p.what == "" && kind == "" && p.device != "":

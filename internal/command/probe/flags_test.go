@@ -24,7 +24,7 @@ func TestProbeFlagErrors(t *testing.T) {
 		args string
 		want string
 	}{
-		{"nodes", `"nodes": expected transport, node, rail, socket, calibrate, scaling, nvlink or tcp; did you mean node?`},
+		{"nodes", `"nodes": expected transport, node, rail, socket, calibrate, scaling, nvlink, tcp or cluster; did you mean node?`},
 		{"node rail", "unexpected rail"},
 		{"node --kind=rail", `node and --kind="rail": expected at most one of them`},
 		{"scaling --kind=rail", `--kind="rail": scaling compares runs of kind node or calibrate`},
@@ -109,11 +109,11 @@ func TestProgress(t *testing.T) {
 		p := &progress{w: &out}
 		b := newProbeBench(t, 2)
 		start := p.watch(b.Start, "node")
-		first, err := start(t.Context(), nil)
+		first, err := start(t.Context(), probes.Rank{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := start(t.Context(), nil)
+		second, err := start(t.Context(), probes.Rank{})
 		if err != nil {
 			t.Fatal(err)
 		}

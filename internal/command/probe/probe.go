@@ -93,6 +93,9 @@ func New(s *site.Site, log *logging.Flags, platform *prober.Platform) *command.C
 func (p *probing) run(ctx context.Context, c *command.Call) int {
 	p.progress = newProgress(c.Stderr)
 	p.warn = func(s string) { fmt.Fprintf(c.Stderr, "%s: %s\n", command.Name, s) }
+	if p.flags.what == probeCluster {
+		return p.runCluster(ctx, c)
+	}
 	if !p.flags.json {
 		p.show = func(r oneRun) error { return writeRun(c.Stdout, r) }
 	}
@@ -197,7 +200,7 @@ func (p *probing) prepare(ctx context.Context, log *slog.Logger) (noLibrary, err
 		return nil, err
 	}
 	defer done()
-	if p.node, err = look(ctx, plan.Wants, 0); err != nil {
+	if p.node, err = look(ctx, plan.Wants|p.flags.wants(), 0); err != nil {
 		return nil, err
 	}
 	host := prober.Host{Platform: p.platform, Config: p.config}

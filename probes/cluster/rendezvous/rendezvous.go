@@ -5,8 +5,8 @@
 // of that; nobody is elected and nothing is scheduled here.
 //
 // The first way that is there is taken: PMI (srun --mpi=pmi2, mpiexec of MPICH), whose key-value store carries the
-// address of the leader and a secret made for this run; the variables of torchrun, which PyTorchJob, JobSet and Ray set,
-// too; an indexed Job of Kubernetes; the variables of Slurm. All but PMI need a secret in a file. What a launcher says
+// address of the leader and a secret made for this run; the variables of torchrun, which PyTorchJob, JobSet and Ray
+// set, too; an indexed Job of Kubernetes; the variables of Slurm. All but PMI need a secret in a file. What a launcher says
 // is bounded and checked; nothing of it is run or opened but that file.
 package rendezvous
 
@@ -85,6 +85,16 @@ func (e *Environment) Join(ctx context.Context) (*Place, error) {
 		return e.byVariables(ctx, "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", leader)
 	}
 	return nil, ErrNone
+}
+
+// Size is how many processes there are, if the environment says so; else 0.
+func (e *Environment) Size() int {
+	for _, name := range []string{"PMI_SIZE", "WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_JOB_NUM_NODES"} {
+		if n, err := number(name, e.Variable(name), 1, sizeMost); err == nil {
+			return n
+		}
+	}
+	return 0
 }
 
 // byVariables is for launchers that set the rank and the number of processes. leader is where it is unless the user
@@ -168,7 +178,8 @@ func firstHost(list string) (string, bool) {
 
 func hostName(s string) bool {
 	for _, c := range []byte(s) {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_') {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
 			return false
 		}
 	}

@@ -171,7 +171,8 @@ type Message struct {
 func (m *Message) check() error {
 	set := 0
 	for _, is := range []bool{
-		m.Beat != nil, m.Start != nil, m.Call != nil, m.Kill != nil, m.Close != nil, m.Log != nil, m.Answer != nil, m.Stop != nil, m.End != nil,
+		m.Beat != nil, m.Start != nil, m.Call != nil, m.Kill != nil, m.Close != nil, m.Log != nil, m.Answer != nil,
+		m.Stop != nil, m.End != nil,
 	} {
 		if is {
 			set++
@@ -210,7 +211,7 @@ func (m *Message) check() error {
 	return nil
 }
 
-// Reasons for which a connection is refused.
+// Reason is why a connection is refused.
 type Reason string
 
 // Reasons.

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/probes/cluster"
+	"gpufabric_exporter/probes/cluster/search"
+	"gpufabric_exporter/probes/cluster/wire"
+)
+
+// withoutScheduler hides what may have started the test.
+func withoutScheduler(t *testing.T) {
+	for _, name := range []string{"PMI_FD", "RANK", "MASTER_ADDR", "JOB_COMPLETION_INDEX", "PMIX_RANK", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"} {
+		t.Setenv(name, "")
+	}
+}
+
+// Outside of an allocation nothing is measured.
+func TestClusterRefuses(t *testing.T) {
+	withoutScheduler(t)
+	b := newProbeBench(t, 8)
+	code, out, errs := b.run("cluster")
+	if code != 2 || out != "" || !strings.Contains(errs, "not started by a scheduler") || b.started > 0 {
+		t.Errorf("exit code %d, %d ranks: %s%s", code, b.started, out, errs)
+	}
+	t.Setenv("PMIX_RANK", "0")
+	if code, _, errs = b.run("cluster"); code != 2 || !strings.Contains(errs, "--mpi=pmi2") {
+		t.Errorf("PMIx: exit code %d: %s", code, errs)
+	}
+	for _, args := range [][]string{{"cluster", "--op=reduce"}, {"cluster", "--bytes=8:16"}, {"node", "--drain-list"}, {"--seed=7"}, {"cluster", "--wait=1ms"}} {
+		if code, _, errs := b.run(args...); code != 3 {
+			t.Errorf("%q: exit code %d: %s", args, code, errs)
+		}
+	}
+}
+
+// A dry run says what it would cost, and starts nothing.
+func TestClusterDryRun(t *testing.T) {
+	withoutScheduler(t)
+	t.Setenv("PMI_SIZE", "64")
+	b := newProbeBench(t, 8)
+	code, out, errs := b.run("cluster", "--dry-run", "--seed=7")
+	if code != 0 || b.started > 0 {
+		t.Errorf("exit code %d, %d ranks: %s", code, b.started, errs)
+	}
+	commandtest.Contains(t, out, "64 nodes; each pair sends 2 GiB over each rail and 16 GiB over all", "at most 8 rounds", "seed 7",
+		"rail 0: mlx5_0 port 1 with GPU", "all together: 8 GPUs")
+}
+
+// reported is a run with one of each verdict.
+func reported() *cluster.Report {
+	share := func(a, b float64) map[int]cluster.Share {
+		return map[int]cluster.Share{0: {BusBW: a * 1e9, Ratio: a / 48}, search.All: {BusBW: b * 1e9, Ratio: b / 380}}
+	}
+	return &cluster.Report{
+		Started: time.Date(2026, 11, 29, 1, 2, 3, 0, time.UTC), Wall: 94, By: "PMI", Size: 4, Rounds: 4, Missing: []int{3},
+		Refused: map[wire.Reason]int{wire.ReasonSecret: 2},
+		Nodes: []cluster.Node{
+			{Name: "n0", Rails: []string{"mlx5_0"}, Shares: share(48, 380)},
+			{Name: "n1", Rails: []string{"mlx5_0"}, Shares: share(44, 380)},
+			{Name: `n"<2>`, Rails: []string{"mlx5_0"}},
+		},
+		Differences: []cluster.Difference{{What: "MTU", Most: "4096", Other: "1500", Nodes: []string{"n1"}}},
+		Results:     []cluster.Result{{Round: 1, A: "n0", B: "n1", Rail: 0, BusBW: 44e9}, {Round: 1, A: "n0", B: `n"<2>`, Rail: search.All, Failure: "hang", Error: "rank 8 hangs"}},
+		Verdicts: []cluster.Verdict{
+			{Subject: search.OfRail, Level: search.Bad, Node: "n1", Rail: 0, Device: "mlx5_0", Loss: 0.083, Why: "confirmed"},
+			{Subject: search.OfNode, Level: search.Failed, Node: `n"<2>`, Rail: search.All, Loss: 1, Failure: "hang", Why: "confirmed"},
+		},
+	}
+}
+
+func TestClusterText(t *testing.T) {
+	var b bytes.Buffer
+	if err := writeCluster(&b, reported()); err != nil {
+		t.Fatal(err)
+	}
+	commandtest.Contains(t, b.String(), "3 of 4 nodes came (by PMI), 4 rounds in 94 s", "missing: processes [3]", "refused: 2 connections (secret)",
+		"differs: MTU: 1500; most have 4096: n1", "44.0  92%", "rail bad: n1, rail 0 (mlx5_0): 8.3 % below others; confirmed", "node failed: n", "rank 8 hangs")
+}
+
+func TestClusterPage(t *testing.T) {
+	var b bytes.Buffer
+	if err := writeClusterPage(&b, reported()); err != nil {
+		t.Fatal(err)
+	}
+	commandtest.Contains(t, b.String(), `<td class="bad">44.0  92%</td>`, `<td class="failed">-</td>`, "2026-11-29 01:02:03 UTC", "n&#34;&lt;2&gt;")
+	commandtest.Lacks(t, b.String(), "<2>", "http://", "https://", "<script")
+}
+
+func TestClusterMetrics(t *testing.T) {
+	commandtest.Contains(t, string(clusterMetrics(reported())),
+		"gpufabric_cluster_probe_last_run_timestamp_seconds 1795914123\n",
+		`gpufabric_cluster_probe_bandwidth_ratio{node="n1",rail="0"} 0.9167`+"\n",
+		`gpufabric_cluster_probe_fault{node="n\"<2>",partner="",rail="all",subject="node",level="failed"} 1`+"\n",
+		"gpufabric_cluster_probe_coverage_ratio 0.75\n")
+}
+
+func TestClusterCode(t *testing.T) {
+	whole := &cluster.Report{Size: 1, Nodes: []cluster.Node{{Name: "a", Shares: map[int]cluster.Share{0: {}}}}}
+	if code := clusterCode(whole); code != 0 {
+		t.Errorf("healthy: %d", code)
+	}
+	for level, want := range map[search.Level]int{search.Slow: 1, search.Bad: 1, search.Failed: 1, search.Unknown: 2} {
+		whole.Verdicts = []cluster.Verdict{{Level: level}}
+		if code := clusterCode(whole); code != want {
+			t.Errorf("%s: %d, expected %d", level, code, want)
+		}
+	}
+	whole.Verdicts, whole.Error = nil, "ended"
+	if code := clusterCode(whole); code != 2 {
+		t.Errorf("not finished: %d", code)
+	}
+}
+
+func TestAllocatedGPUs(t *testing.T) {
+	for list, want := range map[string]int{"": 0, "0-7": 8, "0,1,2": 3, "0-3,6": 5, "x": 0, "0-": 0} {
+		if got := allocatedGPUs(func(name string) string { return map[string]string{"SLURM_JOB_GPUS": list}[name] }); got != want {
+			t.Errorf("%q: %d, expected %d", list, got, want)
+		}
+	}
+}

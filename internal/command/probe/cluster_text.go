@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/files"
+	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/cluster"
+	"gpufabric_exporter/probes/cluster/search"
+	"gpufabric_exporter/probes/plan"
+)
+
+// bounds are what a run costs at most.
+func bounds(o cluster.Options, nodes int) string {
+	size := "unknown"
+	if nodes > 0 {
+		size = fmt.Sprint(nodes)
+	}
+	return fmt.Sprintf("%s nodes; each pair sends %s over each rail and %s over all, both ways, in at most %d rounds; no round begins after %s; seed %d",
+		size, probes.SizeText(cluster.Messages*o.RailBytes), probes.SizeText(2*cluster.Messages*o.AllBytes),
+		search.RoundsMost, o.Bound, o.Seed)
+}
+
+// dryRun prints what this node would take part with.
+func (p *probing) dryRun(ctx context.Context, c *command.Call, o cluster.Options, log *slog.Logger) int {
+	fmt.Fprintln(c.Stdout, bounds(o, p.flags.cluster.environment().Size()))
+	if _, err := p.prepare(ctx, log); err != nil {
+		return c.Fail(c.Explain(err))
+	}
+	m, skipped := plan.NewMember(p.node, p.settings)
+	if skipped != nil {
+		fmt.Fprintf(c.Stdout, "this node takes no part: %s\n", skipped.Detail)
+		return exitUnprobed
+	}
+	for i, key := range m.Rails {
+		fmt.Fprintf(c.Stdout, "rail %d: %s port %d with GPU %s\n", i, key.Device, key.Port, m.ByRail[i].Address)
+	}
+	fmt.Fprintf(c.Stdout, "all together: %s\n", probes.Counted(len(m.ByGPU), "GPU"))
+	return exitProbed
+}
+
+// tell prints a report, and writes the files that were asked for.
+func (p *probing) tell(c *command.Call, r *cluster.Report) error {
+	o := &p.flags.cluster
+	if o.html != "" {
+		var b bytes.Buffer
+		if err := writeClusterPage(&b, r); err != nil {
+			return err
+		}
+		if err := files.Replace(o.html, b.Bytes()); err != nil {
+			return command.Unwritable("html", o.html, err)
+		}
+	}
+	if o.textfile != "" {
+		if err := files.Replace(o.textfile, clusterMetrics(r)); err != nil {
+			return command.Unwritable("textfile", o.textfile, err)
+		}
+	}
+	switch {
+	case o.drainList:
+		for _, name := range r.Drain() {
+			fmt.Fprintln(c.Stdout, name)
+		}
+		return nil
+	case p.flags.json:
+		return encodeJSON(c.Stdout, struct {
+			*cluster.Report
+			Coverage float64  `json:"coverage"`
+			Drain    []string `json:"drain"`
+			ExitCode int      `json:"exit_code"`
+		}{r, r.Coverage(), r.Drain(), clusterCode(r)})
+	}
+	return writeCluster(c.Stdout, r)
+}
+
+// columns are the rails of a report, all GPUs last.
+func columns(r *cluster.Report) []int {
+	var list []int
+	for _, d := range r.Results {
+		if !slices.Contains(list, d.Rail) {
+			list = append(list, d.Rail)
+		}
+	}
+	slices.SortFunc(list, func(a, b int) int {
+		if (a < 0) != (b < 0) {
+			return b - a
+		}
+		return a - b
+	})
+	return list
+}
+
+func columnName(rail int) string {
+	if rail == search.All {
+		return "all"
+	}
+	return fmt.Sprint("rail ", rail)
+}
+
+// cell is what a node reached over a rail.
+func cell(n *cluster.Node, rail int) string {
+	s, ok := n.Shares[rail]
+	if !ok {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %3.0f%%", s.BusBW/1e9, 100*s.Ratio)
+}
+
+// writeCluster prints what came of a run: what differs, what nodes reached, and what that means.
+func writeCluster(w io.Writer, r *cluster.Report) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%d of %d nodes came (by %s), %d rounds in %.0f s\n", len(r.Nodes), r.Size, r.By, r.Rounds, r.Wall)
+	if len(r.Missing) > 0 {
+		fmt.Fprintf(&b, "missing: processes %v\n", r.Missing)
+	}
+	for why, n := range r.Refused {
+		fmt.Fprintf(&b, "refused: %s (%s)\n", probes.Counted(n, "connection"), why)
+	}
+	for _, d := range r.Differences {
+		fmt.Fprintf(&b, "differs: %s: %s; most have %s: %s\n", d.What, d.Other, d.Most, strings.Join(d.Nodes, ", "))
+	}
+	for _, n := range r.Nodes {
+		for _, why := range []string{n.Skipped, n.Lost} {
+			if why != "" {
+				fmt.Fprintf(&b, "%s: %s\n", n.Name, why)
+			}
+		}
+	}
+	list := columns(r)
+	if len(list) > 0 {
+		fmt.Fprintf(&b, "\nbest bus bandwidth in GB/s, and of the median\n%-20s", "node")
+		for _, rail := range list {
+			fmt.Fprintf(&b, " %12s", columnName(rail))
+		}
+		b.WriteByte('\n')
+		for i := range r.Nodes {
+			fmt.Fprintf(&b, "%-20s", r.Nodes[i].Name)
+			for _, rail := range list {
+				fmt.Fprintf(&b, " %12s", cell(&r.Nodes[i], rail))
+			}
+			b.WriteByte('\n')
+		}
+		b.WriteByte('\n')
+	}
+	for _, v := range r.Verdicts {
+		fmt.Fprintln(&b, v.Text())
+		if said := errorOf(r, v); said != "" {
+			fmt.Fprintf(&b, "  %s\n", said)
+		}
+	}
+	switch {
+	case r.Error != "":
+		fmt.Fprintf(&b, "not finished: %s\n", r.Error)
+	case len(r.Verdicts) == 0:
+		fmt.Fprintln(&b, "no node, rail or path is slow")
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// errorOf is what the first failed measurement says that a verdict is about.
+func errorOf(r *cluster.Report, v cluster.Verdict) string {
+	for _, d := range r.Results {
+		if d.Error != "" && (d.A == v.Node || d.B == v.Node) && (v.Rail < 0 || v.Rail == d.Rail) {
+			return d.Error
+		}
+	}
+	return ""
+}
+
+// clusterMetrics is a report as metrics.
+func clusterMetrics(r *cluster.Report) []byte {
+	var b bytes.Buffer
+	family := func(name, help string) {
+		fmt.Fprintf(&b, "# HELP gpufabric_cluster_probe_%s %s\n# TYPE gpufabric_cluster_probe_%s gauge\n", name, help, name)
+	}
+	family("last_run_timestamp_seconds", "When the last probe between nodes began.")
+	fmt.Fprintf(&b, "gpufabric_cluster_probe_last_run_timestamp_seconds %d\n", r.Started.Unix())
+	family("coverage_ratio", "Share of the expected nodes of which the last probe between nodes knows something.")
+	fmt.Fprintf(&b, "gpufabric_cluster_probe_coverage_ratio %g\n", r.Coverage())
+	family("bandwidth_ratio", "Best bus bandwidth of a node in the last probe between nodes, over the median of all nodes.")
+	for i := range r.Nodes {
+		for _, rail := range columns(r) {
+			if s, ok := r.Nodes[i].Shares[rail]; ok && s.Ratio > 0 {
+				fmt.Fprintf(&b, "gpufabric_cluster_probe_bandwidth_ratio{node=%s,rail=%s} %.4f\n", label(r.Nodes[i].Name),
+					label(strings.TrimPrefix(columnName(rail), "rail ")), s.Ratio)
+			}
+		}
+	}
+	family("fault", "1 while the last probe between nodes found a node, rail or path slow, bad, failed or unknown.")
+	for _, v := range r.Verdicts {
+		rail := "all"
+		if v.Rail >= 0 {
+			rail = fmt.Sprint(v.Rail)
+		}
+		fmt.Fprintf(&b, "gpufabric_cluster_probe_fault{node=%s,partner=%s,rail=%s,subject=%s,level=%s} 1\n", label(v.Node), label(v.Partner),
+			label(rail), label(string(v.Subject)), label(string(v.Level)))
+	}
+	return b.Bytes()
+}
+
+// label is the value of a label in the text format of Prometheus.
+func label(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+}
