@@ -125,7 +125,7 @@ cluster-test: ## probe cluster under the real Slurm, with nodes that are network
 	$(GO) test -count=1 -v -timeout 30m -tags cluster ./test/cluster
 
 cluster-search: ## precision and recall of the search between nodes, simulated with 2 to 4,096 nodes; 2,000 healthy runs
-	FULL=1 $(GO) test -count=1 -v -timeout 120m ./probes/cluster/search
+	FULL=1 $(GO) test -count=1 -v -timeout 60m ./probes/cluster/search
 
 corpus: ## precision and recall of the checks over all scenarios and 500 compositions of mutations, and every scenario through the real pipeline
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'TestCorpus|TestHiddenFactsNeverPass|TestSources' ./test/corpus

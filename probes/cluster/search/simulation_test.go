@@ -168,7 +168,7 @@ func scale(nodes int) int {
 	if os.Getenv("FULL") == "" {
 		return max(1, min(20, 512/nodes))
 	}
-	return max(100, min(1000, 1024*200/nodes))
+	return max(20, min(1000, 1024*40/nodes))
 }
 
 // In healthy runs nobody is bad. A planted fault is named in at least 95 % of the runs, and hardly anyone else.
