@@ -45,8 +45,8 @@ type Options struct {
 	// reserves for itself is not counted since 510. Before that, and where the memory of a GPU is a NUMA node of the
 	// kernel (Grace), there is more.
 	IdleMemory uint64
-	// Allocation is that in which this process runs; nil: none. The scheduler has decided that the GPUs are for it, so only
-	// what uses them beside it keeps the gate shut.
+	// Allocation is that in which this process runs; nil: none. The scheduler has decided that the GPUs are for it, so
+	// only what uses them beside it keeps the gate shut.
 	Allocation *Allocation
 	// Quiet is how long a GPU must have had nothing to do; 0: a minute. It is looked at thirty times in between.
 	Quiet time.Duration

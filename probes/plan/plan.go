@@ -109,7 +109,8 @@ func (s *Settings) Validate() error {
 		check(w.Bytes > 0 && w.Bytes <= maxBytes, "a message of %d bytes, expected 1 to %d", w.Bytes, uint64(maxBytes))
 		check(w.Iterations >= 0 && w.Iterations <= maxIterations, "%d iterations, expected 0 to %d", w.Iterations,
 			maxIterations)
-		check(w.Warmups >= 0 && w.Warmups <= maxIterations, "%d iterations before, expected 0 to %d", w.Warmups, maxIterations)
+		check(w.Warmups >= 0 && w.Warmups <= maxIterations, "%d iterations before, expected 0 to %d", w.Warmups,
+			maxIterations)
 	}
 	check(s.Op == "" || slices.Contains(probes.Ops(), s.Op), "operation %q, expected one of %v", s.Op, probes.Ops())
 	check(s.Type == "" || s.Type.Size() > 0, "type %q, expected one of %v", s.Type, probes.DTypes())

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -216,7 +217,7 @@ KillWait=5
 	}
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) {
 		out, _ := r.slurmCommand(r.t.Context(), "sinfo", "-h", "-t", "idle", "-o", "%D").Output()
-		if strings.TrimSpace(string(out)) == fmt.Sprint(nodes) {
+		if strings.TrimSpace(string(out)) == strconv.Itoa(nodes) {
 			return
 		}
 		if time.Now().After(end) {

@@ -55,7 +55,7 @@ func probe(text string) error {
 			return nil, err
 		}
 		r := rankProcess{Task: t}
-		if slices.Contains(env, hosts[1][1]) {
+		if slices.Contains(rank.Env, hosts[1][1]) {
 			r.step, r.by = e.Step, e.By
 		}
 		return r, nil

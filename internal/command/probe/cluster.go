@@ -341,7 +341,8 @@ func describe(h *wire.Hello, n *fabric.Node, m *plan.Member) {
 		h.GPUs = append(h.GPUs, wire.GPU{UUID: r.UUID, Address: r.Address})
 	}
 	for i, key := range m.Rails {
-		rail := wire.Rail{Device: key.Device, Port: key.Port, GPU: wire.GPU{UUID: m.ByRail[i].UUID, Address: m.ByRail[i].Address}}
+		gpu := wire.GPU{UUID: m.ByRail[i].UUID, Address: m.ByRail[i].Address}
+		rail := wire.Rail{Device: key.Device, Port: key.Port, GPU: gpu}
 		if hca := n.HCA(key.Device); hca != nil {
 			if at := slices.IndexFunc(hca.Ports, func(p fabric.Port) bool { return p.Number == key.Port }); at >= 0 {
 				port := &hca.Ports[at]

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/command"
@@ -23,7 +24,7 @@ import (
 func bounds(o cluster.Options, nodes int) string {
 	size := "unknown"
 	if nodes > 0 {
-		size = fmt.Sprint(nodes)
+		size = strconv.Itoa(nodes)
 	}
 	return fmt.Sprintf("%s nodes; each pair sends %s over each rail and %s over all, both ways, in at most %d rounds; no round begins after %s; seed %d",
 		size, probes.SizeText(cluster.Messages*o.RailBytes), probes.SizeText(2*cluster.Messages*o.AllBytes),
@@ -200,7 +201,7 @@ func clusterMetrics(r *cluster.Report) []byte {
 	for _, v := range r.Verdicts {
 		rail := "all"
 		if v.Rail >= 0 {
-			rail = fmt.Sprint(v.Rail)
+			rail = strconv.Itoa(v.Rail)
 		}
 		fmt.Fprintf(&b, "gpufabric_cluster_probe_fault{node=%s,partner=%s,rail=%s,subject=%s,level=%s} 1\n", label(v.Node), label(v.Partner),
 			label(rail), label(string(v.Subject)), label(string(v.Level)))

@@ -6,8 +6,8 @@
 //
 // The first way that is there is taken: PMI (srun --mpi=pmi2, mpiexec of MPICH), whose key-value store carries the
 // address of the leader and a secret made for this run; the variables of torchrun, which PyTorchJob, JobSet and Ray
-// set, too; an indexed Job of Kubernetes; the variables of Slurm. All but PMI need a secret in a file. What a launcher says
-// is bounded and checked; nothing of it is run or opened but that file.
+// set, too; an indexed Job of Kubernetes; the variables of Slurm. All but PMI need a secret in a file. What a launcher
+// says is bounded and checked; nothing of it is run or opened but that file.
 package rendezvous
 
 import (

@@ -4,9 +4,9 @@
 // plain data: the same seed and samples give the same pairs and verdicts.
 //
 // First disjoint pairs cover all nodes, those below one leaf first. A node of a slow pair is a suspect: it measures
-// with two healthy partners. Slow with both, the node or its rail is slow. Good with both, the pair measures twice more:
-// if it is slow each time, it is the path between them. All pairs of a round measure at the same time, so the time that a
-// search takes does not grow with the number of nodes.
+// with two healthy partners. Slow with both, the node or its rail is slow. Good with both, the pair measures twice
+// more: if it is slow each time, it is the path between them. All pairs of a round measure at the same time, so the
+// time that a search takes does not grow with the number of nodes.
 //
 // A sample is compared with the median of the run, and with what the nodes reached before. Nothing is said of a node
 // that two healthy partners did not confirm: it is unknown.
