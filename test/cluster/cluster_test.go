@@ -247,7 +247,7 @@ type outcome struct {
 // probe runs the command on all nodes.
 func (r rig) probe(ctx context.Context, srun []string, args ...string) outcome {
 	r.t.Helper()
-	all := slices.Concat([]string{"srun", "-N", fmt.Sprint(nodes), "--ntasks-per-node=1", "--mpi=pmi2"}, srun, []string{
+	all := slices.Concat([]string{"srun", "-N", strconv.Itoa(nodes), "--ntasks-per-node=1", "--mpi=pmi2"}, srun, []string{
 		"unshare", "--mount", "sh", "-c", `for d in class devices bus; do mount --bind "$1/sys/$d" /sys/$d || exit 9; done; ` +
 			`exec "$0" probe cluster --config.file="$1/$SLURMD_NODENAME.yml" --path.procfs="$1/proc" ` +
 			`--gpu.nvml-library="$1/lib/libnvidia-ml.so.1" --collector.device-include='mlx5_[01]' --bytes=64K --seed=1 "$@"`,
