@@ -40,10 +40,14 @@ func (r *reading) line(line []byte, long bool) {
 	switch e.Level {
 	case log.Info, log.Warn, log.Version:
 		r.NCCLLines++
+		r.last = log.Text(e.Message)
 		r.process(e.Entry)
 		r.informed(e)
 	case log.Plain:
 		r.progress(text)
+		if !failed {
+			r.says(text, e)
+		}
 	case log.LastError:
 	}
 	if failed {
@@ -94,8 +98,26 @@ func (r *reading) informed(e log.Event) {
 	default:
 		if i, ok := log.ParseInit(m); ok {
 			r.setup(i, e.Entry)
+			return
 		}
+		r.returned(e)
 	}
+}
+
+// returned keeps the first call that failed, unless its process ends a set-up after it.
+func (r *reading) returned(e log.Event) {
+	if r.failedCall != nil {
+		return
+	}
+	u, is := log.ParseUnwinding(e.Message)
+	if !is || u.Fallback() {
+		return
+	}
+	place, _, _ := strings.Cut(e.Message, " ")
+	e.Place = log.Text(place)
+	f := r.finding(&failure.Failure{Code: signature.NoCode, Event: e, Text: e.Message, Line: r.Lines})
+	f.Signature = signature.Area(e.File(), "")
+	r.failedCall = &f
 }
 
 func (r *reading) network(e log.Entry, name string) {
@@ -151,6 +173,9 @@ func (r *reading) setup(i log.Init, e log.Entry) {
 			p.rank, p.of = i.Rank, i.Ranks
 		}
 		if i.Complete {
+			if f := r.failedCall; f != nil && f.process == from { // it went on
+				r.failedCall = nil
+			}
 			p.ended++
 		} else {
 			p.began++

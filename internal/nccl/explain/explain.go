@@ -67,10 +67,12 @@ type Result struct {
 	networks  map[string]string // of hosts
 	loop      string            // the progress bar that the log ends in, up to its percentage
 	tests     benchmark         // of nccl-tests
-	gpus      string            // names of GPUs, as nccl-tests lists them
-	unnamed   bool              // a name has neither an address of IPv4 nor of IPv6
-	stamp     string            // the last time that a line of the log began with
-	devices   int               // highest number of a GPU on its host; Unknown
+	said      said
+	last      string // the last line of NCCL
+	gpus      string // names of GPUs, as nccl-tests lists them
+	unnamed   bool   // a name has neither an address of IPv4 nor of IPv6
+	stamp     string // the last time that a line of the log began with
+	devices   int    // highest number of a GPU on its host; Unknown
 	processes map[process]member
 	first     int  // finding; -1: none
 	crossed   bool // a connection leads from one device to another
@@ -154,6 +156,8 @@ type reading struct {
 	warnings map[string]struct{}
 	channels map[string]int    // devices by which connections leave
 	sockets  map[process]int64 // lines in which processes chose TCP
+	// failedCall is the first line of a call that returned an error; nil: none.
+	failedCall *Finding
 }
 
 // benchmark is how far nccl-tests came.

@@ -77,10 +77,14 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.LibraryTooOld:    func(r *Result, _ *Finding) bool { return r.libraryTooOld() },
 	signature.RanksMissing:     func(r *Result, _ *Finding) bool { return len(r.absent()) > 0 },
 	signature.SizeSaid:         func(r *Result, _ *Finding) bool { _, said := r.size(); return said },
-	signature.AllRanksWait:     func(r *Result, _ *Finding) bool { return r.allWait() },
-	signature.RankAlone:        func(r *Result, _ *Finding) bool { return r.rankAlone() },
-	signature.Busy:             func(r *Result, _ *Finding) bool { return r.loop != "" },
-	signature.WithoutGDR:       func(r *Result, _ *Finding) bool { return r.withoutGDR() },
+	signature.RanksNotBegun: func(r *Result, _ *Finding) bool {
+		return slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Complete < c.Started && c.Started < c.Ranks })
+	},
+	signature.Connecting:   func(r *Result, _ *Finding) bool { return len(r.Log.Links) > 0 },
+	signature.AllRanksWait: func(r *Result, _ *Finding) bool { return r.allWait() },
+	signature.RankAlone:    func(r *Result, _ *Finding) bool { return r.rankAlone() },
+	signature.Busy:         func(r *Result, _ *Finding) bool { return r.loop != "" },
+	signature.WithoutGDR:   func(r *Result, _ *Finding) bool { return r.withoutGDR() },
 	signature.PortTaken: func(r *Result, _ *Finding) bool {
 		const inUse = 98
 		return slices.ContainsFunc(r.Findings, func(f Finding) bool {
@@ -106,6 +110,9 @@ var relations = []struct {
 	{"text:", func(_ *Result, f *Finding, want string) bool {
 		text := strings.ToLower(f.raw)
 		return slices.ContainsFunc(strings.Split(strings.ToLower(want), "|"), func(s string) bool { return strings.Contains(text, s) })
+	}},
+	{"stack:", func(r *Result, _ *Finding, want string) bool {
+		return has(strings.ToLower(r.said.stack), strings.Split(strings.ToLower(want), "|"))
 	}},
 	{"seen:", func(r *Result, f *Finding, id string) bool { return r.seen(id, f) }},
 	{"set:", func(r *Result, _ *Finding, want string) bool {

@@ -39,6 +39,7 @@ func (r *reading) result() *Result {
 	}
 	r.promote()
 	r.judge()
+	r.fallBack()
 	for i := range r.Findings {
 		r.Findings[i].Reasons = r.reasons(&r.Findings[i])
 	}
@@ -56,8 +57,12 @@ func (r *Result) Undecided() string {
 	switch {
 	case r.Cut:
 		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)
+	case r.NCCLLines == 0 && r.Open() != nil && r.Open().Signature == &signature.ProgramError:
+		return "no line is of NCCL, and whether the program went on as if it had not happened is not in the log"
 	case r.NCCLLines == 0 && r.Open() != nil:
 		return "no line is of NCCL, and whether the connection came later is not in the log"
+	case r.NCCLLines == 0 && r.lively():
+		return ""
 	case r.NCCLLines == 0:
 		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
 	case r.stalled():
@@ -167,6 +172,9 @@ func (r *reading) judge() {
 	if len(r.Versions) > 1 && len(r.Hosts) > 1 && slices.ContainsFunc(r.Communicators, unended) {
 		r.follow(&signature.ReleasesApart, "releases: "+strings.Join(r.Versions, ", ")).Open = true
 	}
+	if r.findFirst() < 0 && slices.ContainsFunc(r.Communicators, unended) && !r.Cut {
+		r.follow(&signature.SetupStalls, r.stall()).Open = true
+	}
 	t := r.Transports()
 	between := r.between() == log.Yes
 	names := r.WithoutGPUDirect()
@@ -198,6 +206,18 @@ func (r *reading) judge() {
 	if r.crossed && between {
 		r.follow(&signature.CrossedRails, "connections leave by one device and arrive at another")
 	}
+}
+
+// stall says which ranks did not end a set-up, and how far NCCL came.
+func (r *reading) stall() string {
+	for i := range r.Communicators {
+		if c := &r.Communicators[i]; c.Complete < c.Started {
+			missing := strings.Trim(strings.ReplaceAll(fmt.Sprint(c.Missing), " ", ", "), "[]")
+			return fmt.Sprintf("of %d ranks %d began in this log, and %d ended: not rank %s; the last line of NCCL: %s",
+				c.Ranks, c.Started, c.Complete, missing, r.last)
+		}
+	}
+	return ""
 }
 
 func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {

@@ -284,6 +284,12 @@ func (r *reading) promote() {
 		r.find(f)
 		return
 	}
+	f := r.failedCall
+	if f == nil || r.wentOn() || first >= 0 && !(unexplaining(r.Findings[first].Signature) && f.order < r.Findings[first].order) {
+		return
+	}
+	f.Open = first < 0
+	r.find(*f)
 }
 
 // unexplaining reports whether a line says that NCCL failed, and not why: its result, and what follows from that.

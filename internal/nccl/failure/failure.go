@@ -105,9 +105,14 @@ func (r *Reader) warned(e log.Event, f Failure) (log.Event, Failure, bool) {
 		f.Signature = signature.Area("", e.Message)
 		return e, f, true
 	}
+	if f.Signature = signature.Area(e.File(), e.Message); f.Signature.Kind == signature.Note {
+		return e, f, true
+	}
 	const burst = 64 // lines: an inner call may have warned before
+	area := f.Signature
+	f.Signature = nil
 	if before, known := r.warnings[of]; known && f.Line-before.line > burst || !known && len(r.warnings) < r.most {
-		w := warning{line: f.Line, area: signature.Area(e.File(), e.Message)}
+		w := warning{line: f.Line, area: area}
 		if r.keep {
 			kept := f
 			kept.Message = strings.Clone(f.Message[:min(len(f.Message), MaxText)])

@@ -122,11 +122,17 @@ func (e *Entry) File() string {
 	if !found || !strings.Contains(file, ".") {
 		return ""
 	}
-	if at := strings.LastIndex(file, "/src/"); at >= 0 {
-		file = file[at+len("/src/"):]
-	}
+	file = withinSource(file)
 	if name, is := strings.CutSuffix(file, ".cpp"); is && strings.Contains(e.Place, "/src/") {
 		return name + ".cc"
+	}
+	return file
+}
+
+// withinSource is the path of a file in the source, where the whole one is given.
+func withinSource(file string) string {
+	if at := strings.LastIndex(file, "/src/"); at >= 0 {
+		return file[at+len("/src/"):]
 	}
 	return file
 }

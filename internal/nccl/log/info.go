@@ -12,7 +12,7 @@ import (
 // most of all; what is looked for is what all of them have.
 func (l *Log) info(m string) {
 	switch {
-	case strings.HasPrefix(m, "Channel "), strings.HasPrefix(m, "CollNet "):
+	case strings.HasPrefix(m, "Channel "), strings.HasPrefix(m, "CollNet "), strings.HasPrefix(m, "Ring "):
 		l.channel(m)
 	case strings.HasPrefix(m, "NET/"):
 		l.net(m)
@@ -143,7 +143,7 @@ func ParseUnwinding(m string) (Unwinding, bool) {
 	}
 	for _, suffix := range []string{".cc", ".cu", ".h", ".cpp", ".c"} {
 		if strings.HasSuffix(file, suffix) && !strings.Contains(file, " ") {
-			return Unwinding{file, n}, true
+			return Unwinding{withinSource(file), n}, true
 		}
 	}
 	return Unwinding{}, false
@@ -253,6 +253,9 @@ func (l *Log) channel(m string) {
 		return // "Channel 00/04 : 0 1 2 3" is the order of a ring
 	}
 	kind, rest, _ := strings.Cut(via, "/")
+	if strings.HasPrefix(via, "direct shared memory") { // before 2.5
+		kind = string(SHM)
+	}
 	link := Link{Via: Via(kind), Device: Unknown, Count: 1}
 	switch link.Via {
 	case P2P, SHM:

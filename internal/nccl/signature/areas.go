@@ -4,21 +4,38 @@ package signature
 
 import "slices"
 
-// areas are what warnings without a row of their own are about, by the file of the source. The last row has the others.
+// areas are what warnings and failed calls without a row of their own are about, by the file of the source: the first
+// that fits. The last row has the others.
 var areas = []Signature{
-	area("verbs_call_failed", "in calls of InfiniBand and RoCE", "Run check on the host, and look at the error that the line names.", "misc/ibvwrap.cc", "include/ibvwrap.h", "misc/mlx5dv", "transport/net_ib"),
-	area("socket_call_failed", "in connections over TCP", "Look at the address that the line names, and at the log of the rank there.", "misc/socket.cc", "os/linux.cc", "transport/net_socket.cc", "bootstrap.cc", "include/socket.h"),
-	area("gpu_sharing_failed", "while GPUs of a host shared memory", "Look for Xids and at containers that share the host; NCCL_P2P_DISABLE=1 and NCCL_CUMEM_ENABLE=0 are tests.", "transport/p2p.cc", "misc/ipcsocket.cc", "misc/cudawrap.cc", "mnnvl.cc"),
-	area("host_memory_failed", "with memory that the ranks of a host share", "Look at df /dev/shm and at the limits of the container.", "transport/shm.cc", "misc/shmutils.cc", "include/shm.h"),
-	area("topology_failed", "in the topology of the host", "Unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, and mount /sys without hiding devices.", "graph/"),
-	area("program_call_failed", "in calls of the program", "Look at what the program calls: order, arguments, release of the framework.", "enqueue.cc", "misc/argcheck.cc", "group.cc", "dev_runtime", "rma/", "gin/", "ce_coll.cc", "register", "scheduler/", "mem_manager.cc", "allocator.cc"),
-	area("warning_unknown", "of something that is not known here", "Look the text up in the issues of NCCL or of the plugin that printed it."),
+	area("one_sided_failed", "of one-sided transfers that GPUs start (GIN, RMA)", gin, "gin/", "rma/", "transport/net_ib/gin", "transport/net_ib/gdaki", "transport/gdaki", "plugin/gin", "plugin/rma"),
+	area("verbs_call_failed", "of InfiniBand or RoCE", verbsCalls, "misc/ibvwrap.cc", "include/ibvwrap.h", "misc/mlx5dv", "transport/net_ib", "ibvwrap.c", "ib_plugin.c"),
+	area("bootstrap_failed", "by which ranks find each other (bootstrap)", bootstrapCalls, "bootstrap.cc"),
+	area("socket_call_failed", "of TCP", socketCalls, "misc/socket.cc", "os/linux.cc", "transport/net_socket.cc", "include/socket.h", "os/linux_socket_pair.cc"),
+	area("nvls_call_failed", "of sums in NVSwitches (NVLS)", nvlsCalls, "transport/nvls.cc"),
+	area("collnet_failed", "of sums in the network (CollNet, SHARP)", collnetCalls, "transport/coll_net.cc"),
+	area("gpu_sharing_failed", "by which GPUs of a host or an NVLink domain share memory (P2P)", sharingCalls, "transport/p2p.cc", "misc/ipcsocket.cc", "os/linux_ipcsocket.cc", "mnnvl.cc", "transport/generic.cc"),
+	area("gpu_library_failed", "of the driver of the GPU", driverCalls, "misc/cudawrap.cc", "include/cudawrap.h", "misc/nvmlwrap.cc", "include/nvmlwrap.h", "include/alloc.h", "include/checks.h", "misc/strongstream.cc", "misc/rocmwrap.cc"),
+	area("host_memory_failed", "of memory that the ranks of a host share", shmCalls, "transport/shm.cc", "misc/shmutils.cc", "include/shm.h"),
+	area("topology_failed", "of the topology of the host", topologyCalls, "graph/"),
+	area("registration_failed", "by which the program registers memory (user buffers, symmetric windows)", registrationCalls, "dev_runtime", "register", "mem_manager.cc", "allocator.cc", "sym_kernels.cc", "symmetric"),
+	area("launch_failed", "by which the program starts a collective", launchCalls, "enqueue.cc", "scheduler/", "ce_coll.cc", "misc/argcheck.cc"),
+	area("plugin_failed", "of a plugin", pluginCalls, "plugin/", "net.cc", "misc/tuner.cc", "misc/profiler.cc"),
+	area("proxy_call_failed", "of NCCL's own threads (proxy), which connect ranks and move data", proxyCalls, "proxy.cc", "transport/net.cc", "transport.cc", "channel.cc"),
+	area("gdrcopy_failed", "of GDRCopy", gdrcopyCalls, "misc/gdrwrap.cc", "include/gdrwrap.h"),
+	area("setup_call_failed", "of the set-up of a communicator", setupCalls, "init.cc", "group.cc", "init_nvtx.cc", "misc/param.cc", "misc/utils.cc", "include/utils.h", "param/", "include/param"),
+	{
+		ID: "ras_failed", Source: NCCL, Kind: Note, Harmless: true, Files: []string{"ras/"},
+		Cause:  "RAS, which answers questions about running jobs, failed. The job goes on without it.",
+		Remedy: "None; NCCL_RAS_ENABLE=0 leaves it out.",
+	},
+	area("warning_unknown", "that is not known here", otherCalls),
 }
 
-func area(id, about, remedy string, files ...string) Signature {
+func area(id, about string, reasons []Reason, files ...string) Signature {
 	return Signature{
 		ID: id, Source: NCCL, Kind: Cause, Files: files,
-		Cause: "NCCL or its plugin warned " + about + ", and the call failed.", Remedy: remedy, Reasons: errnoReasons,
+		Cause:  "A call of NCCL or of its plugin failed: one " + about + ".",
+		Remedy: reasons[0].Remedy, Reasons: slices.Concat(errnoReasons, reasons, resultReasons),
 	}
 }
 
@@ -89,12 +106,6 @@ var errnoReasons = []Reason{
 		Remedy: "Look at its log, and at the daemon that the plugin needs.",
 		Test:   "the log of the other side",
 		If:     []Fact{"errno:32,103,104,107,111"}, Likely: []Fact{"errno:32,104,111"},
-	},
-	{
-		Cause:  "The plugin aws-ofi-nccl failed: libfabric, plugin and driver are not of one EFA installer, devices are not in the container, or a limit of memory is too small.",
-		Remedy: "Use the EFA software of one installer in image and host; --device=/dev/infiniband/uverbs*, --ulimit memlock=-1.",
-		Test:   "fi_info -p efa in the container; FI_LOG_LEVEL=warn for one run",
-		If:     []Fact{"text:NET/OFI"},
 	},
 	{
 		Cause:  "The driver, the kernel or the device does not support this call.",

@@ -84,12 +84,6 @@ var (
 			},
 		},
 	}
-	Exception = Signature{
-		ID: "program_exception", Source: Program, Kind: Cause, Generic: true,
-		Forms:  []Form{{Text: "Traceback (most recent call last)", File: "python Python/traceback.c"}},
-		Cause:  "The program ended with an exception that is not of NCCL.",
-		Remedy: "Look at the exception and its stack; the other ranks only lost this one.",
-	}
 	NetworksApart = Signature{
 		ID: "networks_differ", Source: NCCL, Kind: Cause,
 		Forms:   []Form{{Text: "Using network ", In: "Using network %s"}},
@@ -161,7 +155,7 @@ var (
 // Judgements returns what takes more than one line.
 func Judgements() []*Signature {
 	return []*Signature{
-		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults,
+		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults, &SetupStalls,
 	}
 }
 

@@ -83,6 +83,7 @@ type Reason struct {
 //	errno:110,113   the line names one of these errors of the system
 //	code:801        the line has this code
 //	text:T          the line contains T, in any case
+//	stack:T         a stack of a program that the log shows contains the text T, in any case
 //	seen:ID         the log has a line of this signature
 //	set:NCCL_X=0    the log shows this setting; without a value, any
 //	release<2.28    the log shows a release of NCCL before this one
@@ -123,11 +124,13 @@ const (
 	NoDevice         Fact = "no RDMA device" // NCCL found none
 	OnlyInfiniBand   Fact = "InfiniBand"     // all devices are of it
 	NetworksDiffer   Fact = "networks of hosts differ"
-	VersionsDiffer   Fact = "releases differ"   // of NCCL
-	LibraryTooOld    Fact = "library too old"   // that a plugin needs: it is there, without the version
-	RanksMissing     Fact = "ranks are missing" // of those that wait in a collective
-	AllRanksWait     Fact = "all ranks wait"    // in one collective
-	SizeSaid         Fact = "number of ranks"   // of the job
+	VersionsDiffer   Fact = "releases differ"     // of NCCL
+	LibraryTooOld    Fact = "library too old"     // that a plugin needs: it is there, without the version
+	RanksNotBegun    Fact = "ranks did not begin" // the set-up that did not end
+	Connecting       Fact = "ranks connect"       // connections are in the log
+	RanksMissing     Fact = "ranks are missing"   // of those that wait in a collective
+	AllRanksWait     Fact = "all ranks wait"      // in one collective
+	SizeSaid         Fact = "number of ranks"     // of the job
 	RankAlone        Fact = "one rank waits"
 	PortTaken        Fact = "a port is taken"
 	NameUnresolved   Fact = "a name is not resolved"
@@ -346,5 +349,5 @@ func Peer(message string) string {
 // All returns all signatures, in the order of the document.
 func All() []Signature {
 	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, surroundings, launchers,
-		[]Signature{Exception}, gloo, kernel)
+		[]Signature{Exception, ProgramError, ProgramWarned}, gloo, kernel)
 }

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"strings"
+
+	"gpufabric_exporter/internal/nccl/failure"
+	"gpufabric_exporter/internal/nccl/log"
+	"gpufabric_exporter/internal/nccl/signature"
+)
+
+// said is what programs say in lines that no row has: the first warning and errors, and how far they came.
+type said struct {
+	first    [severities]*Finding // by severity
+	progress int64                // the last line that shows progress
+	ended    bool                 // a line says that the program reached its end or serves
+	stack    string               // frames of stacks
+}
+
+// severity is how bad a line says that something is.
+type severity int
+
+const (
+	fine severity = iota
+	warned
+	unclear // it has a word of an error, and no level
+	severe
+	severities
+)
+
+// Words of lines, by what they say. A line of a program is free text: the first that fits counts.
+var (
+	ofInfo     = []string{" INFO ", "[INFO", "INFO:", " DEBUG ", "0 error", "no error", "errors: 0", "errors=0", "error: 0", "error=0"}
+	ofWarnings = []string{"Warning", "WARN", "[W", "warning"}
+	ofErrors   = []string{
+		" ERROR ", "[ERROR", "ERROR:", "|ERROR", "CRITICAL", "FATAL", "Fatal", "panic:", "terminate called", "core dumped",
+		"Check failed", "Assertion", "Error:", "Exception:", "what():", "Aborted", "Error executing",
+	}
+	ofTrouble = []string{
+		"error", "Error", "ailed", "ailure", "annot ", "ould not", "not permitted", "denied", "refused", "unreachable", "timed out",
+	}
+	ofProgress = []string{"epoch", "Epoch", "loss", "step", "it/s", "iteration", "Iteration", "tokens/s", "throughput"}
+	ofEnd      = []string{
+		"ompleted", "startup complete", "inished", "` reached", "Avg bus bandwidth", "100%|", "Uvicorn running", "successfully",
+	}
+)
+
+func has(line string, words []string) bool {
+	for _, w := range words {
+		if strings.Contains(line, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// severityOf says it of a line without what launchers put before it. glog and PyTorch put a letter first.
+func severityOf(line string) severity {
+	level := strings.TrimPrefix(line, "[")
+	if len(level) > 5 && level[1] >= '0' && level[1] <= '9' && level[2] >= '0' && level[2] <= '9' && strings.Contains(level, "]") {
+		switch level[0] {
+		case 'E', 'F':
+			return severe
+		case 'W':
+			return warned
+		case 'I':
+			return fine
+		}
+	}
+	switch {
+	case strings.HasPrefix(line, " ") || has(line, ofInfo): // a frame of a stack, or an item
+		return fine
+	case has(line, ofWarnings):
+		return warned
+	case has(line, ofErrors):
+		return severe
+	case has(line, ofTrouble):
+		return unclear
+	}
+	return fine
+}
+
+// says takes a line of a program that no row has.
+func (r *reading) says(text string, e log.Event) {
+	r.frame(text)
+	if s := severityOf(text); s != fine {
+		if r.said.first[s] == nil {
+			o := log.Strip(text)
+			if s = max(s, severityOf(o.Rest)); severityOf(o.Rest) == fine && strings.HasPrefix(o.Rest, " ") {
+				return
+			}
+			e.Host, e.PID, e.Rank, e.Time = o.Host, o.PID, o.Rank, o.Time
+			e.Message = o.Rest
+			f := r.finding(&failure.Failure{Code: signature.NoCode, Event: e, Text: o.Rest, Line: r.Lines})
+			if r.said.first[s] == nil {
+				r.said.first[s] = &f
+			}
+		}
+		return
+	}
+	switch {
+	case has(text, ofEnd):
+		r.said.ended, r.said.progress = true, r.Lines
+	case has(text, ofProgress) && strings.ContainsAny(text, "0123456789"):
+		r.said.progress = r.Lines
+	}
+}
+
+// frame keeps a frame of a stack.
+func (r *reading) frame(text string) {
+	const most = 16 << 10
+	if len(r.said.stack) > most {
+		return
+	}
+	if strings.Contains(text, `File "`) || strings.Contains(text, "#") && strings.Contains(text, " in ") ||
+		strings.Contains(text, "+0x") || strings.Contains(text, "@ 0x") || strings.Contains(text, ".so") {
+		r.said.stack += text + "\n"
+	}
+}
+
+// fallBack takes what a program says for a failure or a note where no row has a failure.
+func (r *reading) fallBack() {
+	if r.findFirst() >= 0 {
+		return
+	}
+	for s := severe; s > fine; s-- {
+		f := r.said.first[s]
+		if f == nil {
+			continue
+		}
+		wentOn := r.said.progress > f.order || r.said.ended && s < severe
+		one := *f
+		switch {
+		case s == warned || s == unclear && wentOn:
+			if wentOn {
+				one.Signature = &signature.ProgramWarned
+				r.find(one)
+			}
+			continue
+		case s == unclear && r.NCCLLines > 0 && r.complete():
+			continue
+		}
+		one.Signature = &signature.ProgramError
+		one.Open = s == unclear || wentOn
+		r.find(one)
+		return
+	}
+}
+
+// complete reports whether set-ups are in the log, and all ended.
+func (r *reading) complete() bool {
+	for i := range r.Communicators {
+		if c := &r.Communicators[i]; c.Complete < c.Started {
+			return false
+		}
+	}
+	return len(r.Communicators) > 0
+}
+
+// lively reports whether all that the log shows beside progress are notes, and the program went on after them.
+func (r *Result) lively() bool {
+	if r.tests.measured && r.tests.ended && !r.tests.wrong && r.First() == nil {
+		return true
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if f.Open || f.Signature.Kind != signature.Note || f.Signature.Leads || r.said.progress < f.order && !r.said.ended {
+			return false
+		}
+	}
+	return len(r.Findings) > 0
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signature
+
+import "slices"
+
+// What programs say in lines that no row has.
+var (
+	Exception = Signature{
+		ID: "program_exception", Source: Program, Kind: Cause, Generic: true,
+		Forms:   []Form{{Text: "Traceback (most recent call last)", File: "python Python/traceback.c"}},
+		Cause:   "The program ended with an exception that is not of NCCL.",
+		Remedy:  "Look at the exception and its stack; the other ranks only lost this one.",
+		Reasons: slices.Concat(exceptionReasons, programReasons),
+	}
+	ProgramError = Signature{
+		ID: "program_error", Source: Program, Kind: Cause, Generic: true,
+		Cause:   "This is the first error that a program reports in the log, in words that no row has.",
+		Remedy:  "Look at the lines before it, and run with NCCL_DEBUG=WARN: it shows whether NCCL failed before.",
+		Reasons: slices.Concat(errnoReasons, programReasons),
+	}
+	ProgramWarned = Signature{
+		ID: "program_warned", Source: Program, Kind: Note, Harmless: true,
+		Cause:  "A program warns in words that no row has, and went on after it.",
+		Remedy: "None if the job does what it should.",
+	}
+)
+
+// SetupStalls is a set-up that did not end on all ranks, without a line that says why.
+var SetupStalls = Signature{
+	ID: "setup_stalls", Source: NCCL, Kind: Cause,
+	Forms:   []Form{{Text: "Init START", File: "NCCL src/init.cc"}},
+	Cause:   "The set-up of a communicator began, did not end on all ranks, and no line says why: it hangs, or the log is cut.",
+	Remedy:  "Look at the ranks that did not end it, and at those that did not begin.",
+	Runbook: "check-nccl.md",
+	Reasons: []Reason{
+		{
+			Cause:  "Not all ranks began, or their logs are not here: those that did wait for a rank that was not started, failed before, or does not reach the others.",
+			Remedy: "Look at the logs of the ranks that are missing: processes that did not start, ended, or chose an interface that the others do not reach (NCCL_SOCKET_IFNAME, firewall).",
+			Test:   "the logs of all ranks: which have no Init START; the line Bootstrap : Using of each",
+			If:     []Fact{RanksNotBegun}, Likely: []Fact{RanksNotBegun, "!" + Connecting},
+		},
+		{
+			Cause:  "The IOMMU or ACS redirects P2P between the GPUs of the host, which hangs the first use of it.",
+			Remedy: "Turn off ACS on the PCIe switches and the IOMMU (iommu=pt or off), or set NCCL_P2P_DISABLE=1, slower.",
+			Test:   "NCCL_P2P_DISABLE=1 for one run",
+			If:     []Fact{UsesP2P, "!" + SeveralHosts}, Likely: []Fact{UsesP2P, OneHost},
+		},
+		{
+			Cause:  "The connections between hosts do not come about: devices that do not reach each other (rails, GID, VLAN), a firewall, or interfaces that hosts do not share.",
+			Remedy: "Run check on all hosts; compare the lines NET/ and Bootstrap of all ranks; set NCCL_SOCKET_IFNAME and NCCL_IB_HCA.",
+			Test:   "NCCL_IB_DISABLE=1 for one run; ib_write_bw and nc -vz between the hosts",
+			If:     []Fact{"!" + OneHost}, Likely: []Fact{SeveralHosts, Connecting, "!" + RanksNotBegun},
+		},
+		{
+			Cause:  "A rank waits for the processes of its own host: /dev/shm, containers that do not share it, NVLS or another feature that stalls.",
+			Remedy: "Run the ranks of a host in one container with a large /dev/shm; leave out one feature after the other.",
+			Test:   "NCCL_NVLS_ENABLE=0, then NCCL_SHM_DISABLE=1, then NCCL_CUMEM_ENABLE=0, for one run each; gdb or py-spy dump --native of the rank",
+		},
+	},
+}
+
+// exceptionReasons are what exceptions of Python are about, by their class.
+var exceptionReasons = []Reason{
+	{
+		Cause:  "A package is missing in the environment, or is of another release than the program expects.",
+		Remedy: "Install the releases that the program asks for, in one environment.",
+		Test:   "pip list; the import alone, without the job",
+		If:     []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol"}, Likely: []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol"},
+	},
+	{
+		Cause:  "A file or a model that the program names is not there or not readable on this host.",
+		Remedy: "Compare paths and mounts of all hosts.",
+		Test:   "ls -l of the path in the job, on each host",
+		If:     []Fact{"text:FileNotFound|PermissionError|NotADirectory|IsADirectory"}, Likely: []Fact{"text:FileNotFound|PermissionError"},
+	},
+	{
+		Cause:  "The memory of the host is full.",
+		Remedy: "Raise the memory of the job, or lower what it takes.",
+		Test:   "free -g; memory.max of the control group",
+		If:     []Fact{"text:MemoryError"}, Likely: []Fact{"text:MemoryError"},
+	},
+	{
+		Cause:  "The program itself failed: its configuration, data or code; the stack says where.",
+		Remedy: "Look at the last frames of the stack; the other ranks only lost this one.",
+		Test:   "the same on one rank",
+		If:     []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError", "!text:ncclU|ncclS|ncclI|CUDA"},
+		Likely: []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError"},
+	},
+}
+
+// programReasons are what errors of programs are about, by their words.
+var programReasons = []Reason{
+	{
+		Cause:  "A call of NCCL failed, and its warning is not in the log.",
+		Remedy: "Run with NCCL_DEBUG=WARN: NCCL says which call and why.",
+		Test:   "NCCL_DEBUG=WARN for one run",
+		If:     []Fact{"text:nccl|rccl|collective|all-reduce|allreduce"}, Likely: []Fact{"text:nccl|rccl"},
+	},
+	{
+		Cause:  "Memory of a GPU could not be shared with another process or host: ranks that are grouped as one NVLink domain and are not (clusterUuid and cliqueId), IMEX, or containers.",
+		Remedy: "Compare clusterUuid and cliqueId of the hosts; start nvidia-imex on all; NCCL_MNNVL_ENABLE=0 and its like in the library go over the network.",
+		Test:   "nvidia-smi -q | grep -i -e clique -e cluster on each host; the same without NVLink between hosts",
+		If:     []Fact{"text:invalid resource handle|ipc|fabric handle|import"}, Likely: []Fact{"text:ipc|fabric handle"},
+	},
+	{
+		Cause:  "The memory of the GPU is full.",
+		Remedy: "Lower the batch or the share of memory of the program; end other processes on the GPU.",
+		Test:   "nvidia-smi while the job runs",
+		If:     []Fact{"text:out of memory|outofmemory|OOM", "!text:host|cgroup"}, Likely: []Fact{"text:cuda|gpu|hip"},
+	},
+	{
+		Cause:  "A call of CUDA or HIP failed: the GPU, its driver, or a kernel of the program.",
+		Remedy: "Look at nvidia-smi and at Xids; run with CUDA_LAUNCH_BLOCKING=1.",
+		Test:   "dmesg | grep -i -e xid -e amdgpu; CUDA_LAUNCH_BLOCKING=1 for one run",
+		If:     []Fact{"text:cuda|cudnn|cublas|hip error|nvml|gpu"}, Likely: []Fact{"text:cuda error|cuda failure|CUDA_ERROR|cudaError|cudnn|cublas"},
+	},
+	{
+		Cause:  "Another process did not answer in time or ended: it failed first, is slow, or cannot be reached.",
+		Remedy: "Look at the logs of the other ranks and of the launcher for an earlier failure.",
+		Test:   "the logs of all ranks, by time; py-spy dump of those that still run",
+		If:     []Fact{"text:timed out|timeout|refused|reset|unreachable|closed|lost|heartbeat|disconnected|died|connection"}, Likely: []Fact{"text:timed out|timeout|refused|reset by|unreachable|heartbeat"},
+	},
+	{
+		Cause:  "A library, file or device that the line names is missing or of another release.",
+		Remedy: "Install it in the image, or mount it; compare with a host where it works.",
+		Test:   "ldd and ls -l in the job",
+		If:     []Fact{"text:not found|no such file|cannot open|undefined symbol|cannot load|import"}, Likely: []Fact{"text:not found|no such file|cannot open|undefined symbol"},
+	},
+	{
+		Cause:  "The container or user may not do this.",
+		Remedy: "Give the container the devices and capabilities; run it privileged for one test.",
+		Test:   "the same with --privileged",
+		If:     []Fact{"text:permission denied|not permitted|access denied"}, Likely: []Fact{"text:permission denied|not permitted"},
+	},
+	{
+		Cause:  "The program itself failed, for a reason that the line or its stack names.",
+		Remedy: "Look at the line, the lines before it and the stack; run with NCCL_DEBUG=WARN to see whether NCCL failed before.",
+		Test:   "NCCL_DEBUG=WARN for one run; the logs of all ranks, by time",
+	},
+}
