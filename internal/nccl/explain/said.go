@@ -114,7 +114,8 @@ func (r *reading) frame(text string) {
 		return
 	}
 	if strings.Contains(text, `File "`) || strings.Contains(text, "#") && strings.Contains(text, " in ") ||
-		strings.Contains(text, "+0x") || strings.Contains(text, "@ 0x") || strings.Contains(text, ".so") {
+		strings.Contains(text, "+0x") || strings.Contains(text, "@ 0x") || strings.Contains(text, ".so") ||
+		strings.Contains(text, " in nccl") || strings.Contains(text, "apturing") {
 		r.said.stack += text + "\n"
 	}
 }

@@ -36,19 +36,14 @@ const maxReasons = 4
 // reasons are what may be behind a finding, the surest first.
 func (r *Result) reasons(f *Finding) []Stated {
 	s := f.Signature
-	var list []Stated
-	for _, reason := range s.Reasons {
-		if len(reason.If) > 0 && !r.all(reason.If, f) {
-			continue
-		}
-		one := Stated{Possible, r.filled(reason.Cause), reason.Remedy, reason.Test}
-		switch {
-		case r.all(reason.Certain, f):
-			one.Certainty = Certain
-		case r.all(reason.Likely, f):
-			one.Certainty = Likely
-		}
-		list = append(list, one)
+	list := r.stated(s.Reasons, f)
+	vague := !slices.ContainsFunc(list, func(one Stated) bool { return one.Certainty != Possible })
+	if area := signature.Area(placed(f.Place), ""); vague && s.Source == signature.NCCL && s.Generic && area.Files != nil {
+		list = append(r.stated(area.Reasons, f), list...) // the place in the source says more
+		vague = list[0].Certainty == Possible
+	}
+	if vague && len(list) < 2 && !s.Sure && !signature.IsArea(s) && s.Kind == signature.Cause && Errno(f.raw) != 0 {
+		list = append(list, r.stated(signature.Errnos(), f)...)
 	}
 	rank := map[Certainty]int{Certain: 0, Likely: 1, Possible: 2}
 	slices.SortStableFunc(list, func(a, b Stated) int { return cmp.Compare(rank[a.Certainty], rank[b.Certainty]) })
@@ -65,6 +60,30 @@ func (r *Result) reasons(f *Finding) []Stated {
 		list[0].Certainty = Likely
 	}
 	return list[:min(len(list), maxReasons)]
+}
+
+// stated are those of the reasons that may be behind a finding.
+func (r *Result) stated(reasons []signature.Reason, f *Finding) (list []Stated) {
+	for _, reason := range reasons {
+		if len(reason.If) > 0 && !r.all(reason.If, f) {
+			continue
+		}
+		one := Stated{Possible, r.filled(reason.Cause), reason.Remedy, reason.Test}
+		switch {
+		case r.all(reason.Certain, f):
+			one.Certainty = Certain
+		case r.all(reason.Likely, f):
+			one.Certainty = Likely
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// placed is the file of a place, "init.cc" of "init.cc:77".
+func placed(place string) string {
+	e := log.Entry{Place: place}
+	return e.File()
 }
 
 // filled is a text of the table with what the log shows in its braces: {NCCL_BUFFSIZE}, {versions}.

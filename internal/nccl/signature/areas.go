@@ -44,6 +44,9 @@ func IsArea(s *Signature) bool {
 	return slices.ContainsFunc(areas, func(a Signature) bool { return a.ID == s.ID })
 }
 
+// Errnos returns what errors of the system mean where the reasons of a row do not say.
+func Errnos() []Reason { return errnoReasons }
+
 // Area is what a warning without a row is about, if it made a call fail.
 func Area(file, message string) *Signature {
 	if Writer(file, message) != "" {

@@ -96,7 +96,7 @@ var gpus = []Signature{
 				Cause:  "Memory cannot be shared between hosts of the NVLink domain: IMEX does not run, its channels are missing in the container, or its nodes are not of one domain.",
 				Remedy: "Run nvidia-imex on all hosts of the job with one list of nodes, and give containers /dev/nvidia-caps-imex-channels (a ComputeDomain and its claim in Kubernetes).",
 				Test:   "nvidia-imex-ctl -N; ls /dev/nvidia-caps-imex-channels in the container; NCCL_MNNVL_ENABLE=0 for one run",
-				If:     []Fact{Clique}, Likely: []Fact{Clique}, Certain: []Fact{Clique, SeveralHosts, "code:800,801"},
+				If:     []Fact{Clique}, Likely: []Fact{Clique},
 			},
 			{
 				Cause:  "The container may not share memory handles: no IPC namespace in common, seccomp, or no privileges for cuMem.",
@@ -343,54 +343,6 @@ var gpus = []Signature{
 		Cause:   "A call of CUDA failed. Many are consequences: a GPU in error after an Xid, a kernel of the job that crashed, or no memory left.",
 		Remedy:  "Look for Xids at that time; for out of memory, leave NCCL about 1 GiB of each GPU.",
 		Runbook: "check-gpu.md",
-		Reasons: []Reason{
-			{
-				Cause:  "The GPU or an NVLink failed.",
-				Remedy: "See the Xid.",
-				Test:   "dmesg | grep -i xid",
-				If:     []Fact{"seen:xid"}, Likely: []Fact{"seen:xid"},
-			},
-			{
-				Cause:  "This release of NCCL does not fit the GPU: its kernels need more shared memory than the GPU gives them.",
-				Remedy: "Use a newer NCCL (2.26.2 or later for Blackwell, RTX 50 and PRO).",
-				Test:   "the same with a newer NCCL",
-				If:     []Fact{"seen:kernel_unfit", "code:1"}, Likely: []Fact{"seen:kernel_unfit"},
-			},
-			{
-				Cause:  "A GPU has more peers than CUDA can map: 8 of a GPU at a time, over all processes of the host.",
-				Remedy: "Use at most 8 GPUs in a process, or a process for each GPU; end other programs that map peers.",
-				Test:   "the number of GPUs of the process; nvidia-smi: other processes",
-				If:     []Fact{"code:711"}, Certain: []Fact{"code:711"},
-			},
-			{
-				Cause:  "The driver or the platform does not support what NCCL asks for (vGPU without unified memory, MIG, WSL, an old driver, confidential computing).",
-				Remedy: "For a vGPU turn on unified memory (UVM) in its profile; use a newer driver; NCCL_CUMEM_ENABLE=0 and NCCL_NVLS_ENABLE=0 avoid newer features.",
-				Test:   "nvidia-smi -q: Virtualization Mode; NCCL_CUMEM_ENABLE=0 NCCL_NVLS_ENABLE=0 for one run",
-				If:     []Fact{"code:801"}, Likely: []Fact{"code:801"},
-			},
-			{
-				Cause:  "The container may not share memory handles (seccomp, no IPC namespace in common, IMEX channels missing).",
-				Remedy: "Run the ranks of a host in one container or with --ipc=host; NCCL_CUMEM_ENABLE=0 uses CUDA IPC instead.",
-				Test:   "NCCL_CUMEM_ENABLE=0 for one run",
-				If:     []Fact{"code:101,304,800"}, Likely: []Fact{"code:304,800"},
-			},
-			{
-				Cause:  "The program ends, or uses another GPU than the communicator was made for.",
-				Remedy: "Destroy process groups before the end; set the device of each rank before the first collective.",
-				Test:   "CUDA_LAUNCH_BLOCKING=1 for one run",
-				If:     []Fact{"code:4,400,709"}, Likely: []Fact{"code:4,400,709"},
-			},
-			{
-				Cause:  "The driver or the fabric manager failed.",
-				Remedy: "Look at the Xids and at nvidia-smi -q | grep -A3 Fabric; reset the GPUs when no job runs.",
-				Test:   "dmesg | grep -i -e xid -e nvrm",
-				If:     []Fact{"code:205,999"}, Likely: []Fact{"code:999"},
-			},
-			{
-				Cause:  "A call of CUDA failed, and the line does not say which.",
-				Remedy: "Look for Xids at that time, and for the first failure of the other ranks; run with NCCL_DEBUG=INFO for the place in the source.",
-				Test:   "NCCL_DEBUG=INFO for one run",
-			},
-		},
+		Reasons: cudaReasons,
 	},
 }

@@ -124,9 +124,23 @@ var plugins = []Signature{
 			{Text: "but then couldn't be configured on an endpoint", File: awsOFI},
 			{Text: "FI_OPT_CUDA_API_PERMITTED", File: awsOFI},
 		},
-		Cause:   "The plugin aws-ofi-nccl cannot register memory with the device.",
-		Remedy:  "Set the limit of locked memory to unlimited; update driver, libfabric and plugin together (GPUDirect RDMA needs a driver with DMA-BUF or efa_nv_peermem).",
-		Reasons: []Reason{memlock},
+		Cause:  "The plugin aws-ofi-nccl cannot register memory with the device.",
+		Remedy: "Set the limit of locked memory to unlimited; update driver, libfabric and plugin together (GPUDirect RDMA needs a driver with DMA-BUF or efa_nv_peermem).",
+		Reasons: []Reason{
+			{
+				Cause:  "The plugin, libfabric and NCCL do not fit: libfabric of an older EFA installer cannot register memory of GPUs as this NCCL (2.19 and later) allocates it.",
+				Remedy: "Use an EFA installer of 1.29.1 or later with the plugin for this NCCL; FI_EFA_SET_CUDA_SYNC_MEMOPS=0 until then.",
+				Test:   "cat /opt/amazon/efa_installed_packages; FI_EFA_SET_CUDA_SYNC_MEMOPS=0 for one run",
+				If:     []Fact{"text:RC: -22|Invalid argument"}, Likely: []Fact{"text:RC: -22|Invalid argument", "!release<2.19"},
+			},
+			{
+				Cause:  "GPUDirect RDMA does not work: the driver has neither DMA-BUF nor efa_nv_peermem.",
+				Remedy: "Update driver, libfabric and plugin together.",
+				Test:   "lsmod | grep efa_nv_peermem; modinfo nvidia: Dual MIT/GPL",
+				If:     []Fact{"!errno:12,11"},
+			},
+			memlock,
+		},
 	},
 	{
 		ID: "ofi_endpoint", Source: Plugin, Kind: Cause,

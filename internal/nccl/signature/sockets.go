@@ -238,6 +238,12 @@ var sockets = []Signature{
 				If:     []Fact{"text:wrong type", "!" + NetworksDiffer}, Likely: []Fact{"text:wrong type 3|wrong type 4"},
 			},
 			{
+				Cause:  "The ranks are not in the same call: releases or settings of NCCL differ between hosts, or this release has an error (2.19 and 2.20 are known for it).",
+				Remedy: "Use one release, image and environment on all hosts, then a newer NCCL.",
+				Test:   "NCCL_DEBUG=VERSION and env | grep NCCL on all hosts; the same with another release of NCCL",
+				If:     []Fact{"text:truncated", "!" + VersionsDiffer}, Likely: []Fact{"release<2.21", "!release<2.19"},
+			},
+			{
 				Cause:  "Two processes have the same rank, the numbers of ranks differ, or an old process of another run or a foreign program answers at the address.",
 				Remedy: "Check rank and world size of each process; end processes of earlier runs; use another NCCL_COMM_ID or master port.",
 				Test:   "RANK and WORLD_SIZE of each process; ps on the hosts for old ones",
@@ -256,5 +262,25 @@ var sockets = []Signature{
 		},
 		Cause:  "A TCP connection to another rank broke: the other process ended, or the network between the hosts failed.",
 		Remedy: "Look at the log of the rank at the address that the line names.",
+		Reasons: []Reason{
+			{
+				Cause:  "A connection that stood was cut on its way: a firewall or NAT that drops idle connections, a link or route that failed, or the host of the peer went down.",
+				Remedy: "Look whether the host of the peer is up, and at idle time-outs of firewalls between the hosts (conntrack); NCCL sends nothing on idle connections.",
+				Test:   "the log and uptime of the peer; net.netfilter.nf_conntrack_tcp_timeout_established and the firewall's own",
+				If:     []Fact{"errno:110,113,100,101"}, Likely: []Fact{"errno:110"},
+			},
+			{
+				Cause:  "The process of the other side ended: it failed first.",
+				Remedy: "Look at the log of the rank at the address that the line names.",
+				Test:   "the log of the rank at that address",
+				Likely: []Fact{"errno:32,104"},
+			},
+			{
+				Cause:  "The network between the hosts failed.",
+				Remedy: "Look at links and routes between the two.",
+				Test:   "ping and nc -vz between the two addresses",
+				If:     []Fact{"!errno:110,113,100,101"},
+			},
+		},
 	},
 }

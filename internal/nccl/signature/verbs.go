@@ -280,6 +280,19 @@ var verbs = []Signature{
 		Cause:   "The PCI device is not in /sys: the container does not see it, or it was unplugged.",
 		Remedy:  "Mount /sys in the container without hiding devices; on the host, look at the PCI bus.",
 		Runbook: "check-pcie.md",
+		Reasons: []Reason{
+			{
+				Cause:  "The system has no PCI tree in /sys, as WSL2 and some virtual machines, and this release of NCCL needs one.",
+				Remedy: "Use NCCL 2.11 or later, which knows WSL2.",
+				Test:   "uname -r: microsoft; ls /sys/class/pci_bus; the same with a newer NCCL",
+				If:     []Fact{"release<2.11"}, Likely: []Fact{"release<2.11"},
+			},
+			{
+				Cause:  "The container does not see the PCI device of a GPU or NIC in /sys, or it was unplugged.",
+				Remedy: "Mount /sys in the container without hiding devices; on the host, look at the PCI bus.",
+				Test:   "ls /sys/class/pci_bus in the job and on the host; lspci",
+			},
+		},
 	},
 	{
 		ID: "ib_link_local_flid", Source: NCCL, Kind: Note, Harmless: true,
