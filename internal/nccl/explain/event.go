@@ -95,6 +95,11 @@ func (r *reading) informed(e log.Event) {
 		r.network(e.Entry, log.Text(m[len("Using network "):]))
 	case strings.HasPrefix(m, "Channel "):
 		r.channel(m)
+	case strings.HasPrefix(m, "NET/IB : Using ["):
+		if _, known := r.hosts[e.Host]; known {
+			devices, _, _ := strings.Cut(m[len("NET/IB : Using "):], ";")
+			r.nics[e.Host] = log.Text(strings.TrimSuffix(devices, " [RO]"))
+		}
 	default:
 		if i, ok := log.ParseInit(m); ok {
 			r.setup(i, e.Entry)

@@ -68,11 +68,12 @@ type Result struct {
 	loop      string            // the progress bar that the log ends in, up to its percentage
 	tests     benchmark         // of nccl-tests
 	said      said
-	last      string // the last line of NCCL
-	gpus      string // names of GPUs, as nccl-tests lists them
-	unnamed   bool   // a name has neither an address of IPv4 nor of IPv6
-	stamp     string // the last time that a line of the log began with
-	devices   int    // highest number of a GPU on its host; Unknown
+	last      string            // the last line of NCCL
+	nics      map[string]string // of hosts, as NCCL lists them
+	gpus      string            // names of GPUs, as nccl-tests lists them
+	unnamed   bool              // a name has neither an address of IPv4 nor of IPv6
+	stamp     string            // the last time that a line of the log began with
+	devices   int               // highest number of a GPU on its host; Unknown
 	processes map[process]member
 	first     int  // finding; -1: none
 	crossed   bool // a connection leads from one device to another
@@ -169,6 +170,7 @@ func newReading() *reading {
 		warnings: map[string]struct{}{}, channels: map[string]int{},
 		sockets: map[process]int64{},
 	}
+	r.nics = map[string]string{}
 	r.processes, r.networks, r.devices = map[process]member{}, map[string]string{}, Unknown
 	return r
 }

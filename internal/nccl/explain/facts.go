@@ -80,11 +80,13 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.RanksNotBegun: func(r *Result, _ *Finding) bool {
 		return slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Complete < c.Started && c.Started < c.Ranks })
 	},
-	signature.Connecting:   func(r *Result, _ *Finding) bool { return len(r.Log.Links) > 0 },
-	signature.AllRanksWait: func(r *Result, _ *Finding) bool { return r.allWait() },
-	signature.RankAlone:    func(r *Result, _ *Finding) bool { return r.rankAlone() },
-	signature.Busy:         func(r *Result, _ *Finding) bool { return r.loop != "" },
-	signature.WithoutGDR:   func(r *Result, _ *Finding) bool { return r.withoutGDR() },
+	signature.DevicesDiffer: func(r *Result, _ *Finding) bool { return r.devicesDiffer() },
+	signature.IOMMUWarned:   func(r *Result, _ *Finding) bool { return r.iommuWarned() },
+	signature.Connecting:    func(r *Result, _ *Finding) bool { return len(r.Log.Links) > 0 },
+	signature.AllRanksWait:  func(r *Result, _ *Finding) bool { return r.allWait() },
+	signature.RankAlone:     func(r *Result, _ *Finding) bool { return r.rankAlone() },
+	signature.Busy:          func(r *Result, _ *Finding) bool { return r.loop != "" },
+	signature.WithoutGDR:    func(r *Result, _ *Finding) bool { return r.withoutGDR() },
 	signature.PortTaken: func(r *Result, _ *Finding) bool {
 		const inUse = 98
 		return slices.ContainsFunc(r.Findings, func(f Finding) bool {
@@ -331,6 +333,22 @@ func (r *Result) libraryTooOld() bool {
 // chosen are the networks that hosts chose, sorted.
 func (r *Result) chosen() []string {
 	return slices.Compact(slices.Sorted(maps.Values(r.networks)))
+}
+
+// devicesDiffer reports whether hosts have different numbers of devices.
+func (r *Result) devicesDiffer() bool {
+	counts := map[int]struct{}{}
+	for _, list := range r.nics {
+		counts[strings.Count(list, "[")] = struct{}{}
+	}
+	return len(counts) > 1
+}
+
+// iommuWarned reports whether RCCL says that the kernel has not iommu=pt.
+func (r *Result) iommuWarned() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Signature.ID == "rccl_host_setting" && strings.Contains(f.raw, "iommu=pt")
+	})
 }
 
 // networksDiffer reports whether some hosts use RDMA and others TCP.

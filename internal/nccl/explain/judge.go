@@ -83,6 +83,9 @@ func (r *Result) Undecided() string {
 			return "the set-up of a communicator did not end on all ranks" + r.leftOut()
 		}
 	}
+	if f := r.Open(); f != nil && f.Signature == &signature.Stalled {
+		return "nothing comes after the set-up: the job hangs, or the log is cut"
+	}
 	return r.unclear()
 }
 
@@ -193,19 +196,54 @@ func (r *reading) judge() {
 	if r.Log.NoMNNVL && r.Log.Clique && !r.Log.MNNVL {
 		r.follow(&signature.NoMNNVL, "MNNVL 0, although GPUs are registered in an NVLink domain")
 	}
+	alone := r.findFirst() < 0
 	for i := range r.Findings {
 		f := &r.Findings[i]
+		f.Open = f.Open || alone && f.Signature.ID == "port_error" || r.recovered(f)
 		f.Open = f.Open || f.Signature.ID == "rendezvous_retried" && r.NCCLLines == 0 && r.loop == ""
 	}
 	if r.tests.wrong {
 		r.follow(&signature.WrongResults, "Out of bounds values: FAILED")
 	}
-	if r.stalled() {
+	switch {
+	case r.stalled():
 		r.follow(&signature.Stalled, "the table of results is empty").Open = true
+	case r.silentAfterSetup():
+		r.follow(&signature.Stalled, "RCCL misses iommu=pt, GPUs use P2P, and nothing comes after the set-up").Open = true
+	}
+	if len(r.nics) > 1 && r.devicesDiffer() {
+		r.follow(&signature.DevicesApart, r.nicsOfHosts())
 	}
 	if r.crossed && between {
 		r.follow(&signature.CrossedRails, "connections leave by one device and arrive at another")
 	}
+}
+
+// silentAfterSetup reports whether a set-up with P2P ended, RCCL says that the IOMMU translates, and the program shows
+// nothing after it.
+func (r *reading) silentAfterSetup() bool {
+	return r.iommuWarned() && r.Transports().P2P > 0 && r.complete() && r.said.progress == 0 && !r.tests.measured
+}
+
+// nicsOfHosts lists the devices of the first hosts that differ.
+func (r *reading) nicsOfHosts() string {
+	var list []string
+	seen := map[string]struct{}{}
+	for _, host := range slices.Sorted(maps.Keys(r.nics)) {
+		if _, known := seen[r.nics[host]]; !known {
+			seen[r.nics[host]] = struct{}{}
+			list = append(list, host+": "+r.nics[host])
+		}
+	}
+	return spelling.Few(list, 4)
+}
+
+// recovered reports whether a NIC failed and is in use again, as far as the log says.
+func (r *reading) recovered(f *Finding) bool {
+	has := func(id string) bool {
+		return slices.ContainsFunc(r.Findings, func(other Finding) bool { return other.Signature.ID == id && other.order > f.order })
+	}
+	return f.Signature.ID == "nic_failing" && has("nic_recovered") && !has("nic_failed")
 }
 
 // stall says which ranks did not end a set-up, and how far NCCL came.

@@ -152,7 +152,7 @@ func TestKinds(t *testing.T) {
 		"no GPU of a program":           {"RuntimeError: No CUDA GPUs are available\n", "gpu_none", Likely, "sees no GPU"},
 		"an ordinal":                    {"RuntimeError: CUDA error: invalid device ordinal\n", "gpu_ordinal", Likely, "does not see"},
 		"open files of a program":       {"OSError: [Errno 24] Too many open files\n", "files_exhausted", Certain, "open files"},
-		"a store":                       {"[rank1]: torch.distributed.DistStoreError: wait timeout after 600000ms, keys: /default_pg/0//cuda//0\n", "store_timeout", Likely, "rank 0"},
+		"a store":                       {"[rank1]: torch.distributed.DistStoreError: wait timeout after 600000ms, keys: /default_pg/0//cuda//0\n", "store_timeout", Likely, "Rank 0"},
 		"UCX":                           {"[17.7] [h:7 :0] ib_mlx5_log.c:179 UCX  ERROR Transport retry count exceeded on mlx5_7:1/RoCE\n", "ucx_error", Likely, "acknowledge"},
 		"HIP, memory":                   {warn("init.cc:7", "HIP failure 'out of memory'"), "hip_failed", Likely, "no memory left"},
 		"a C library of a program":      {"ImportError: /lib/libc.so.6: version `GLIBC_2.77' not found (required by /x/libnccl.so.2)\n", "libc_too_old", Certain, "newer C"},
@@ -202,6 +202,8 @@ func TestKinds(t *testing.T) {
 		"a connection that stood":       {complete + warn("misc/socket.cc:49", "socketProgress: Call to recv from 10.7.7.7<4711> failed : Connection timed out"), "socket_failed", Likely, "cut on its way"},
 		"CUDA, by the place":            {warn("transport/coll_net.cc:777", "Cuda failure 1 'invalid argument'"), "cuda_failed", Possible, "SHARP"},
 		"CUDA, a symbol":                {warn("init.cc:77", "Cuda failure 'named symbol not found'"), "cuda_failed", Likely, "no code for the GPU"},
+		"a worker of an engine":         {"2026-01-02 03:04:05 ERROR core: Exception: WorkerProc initialization failed. See stack trace for root cause.\n", "store_closed", Possible, "Another process"},
+		"a device of one host":          {"gpu2:9:9 [0] NCCL WARN NET/IB : Unable to open device zzz_1\ngpu2:9:9 [0] NCCL INFO NET/IB : Using [0]zzz_0:1/RoCE [RO]; OOB eth7:10.7.0.2<0>\n" + says("NET/IB : Using [0]zzz_0:1/RoCE [1]zzz_1:1/RoCE [RO]; OOB eth7:10.7.0.1<0>") + ranks(2, "gpu1", "gpu2"), "ib_device_unusable", Likely, "that others use"},
 		"GB10":                          {says("NET/IB : Using [0]rocep1s0f0:1/RoCE [1]roceP2p1s0f0:1/RoCE [RO]; OOB enp1:10.0.0.1<0>") + says("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0") + ranks(2, "gpu1", "gpu2"), "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

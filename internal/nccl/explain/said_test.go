@@ -98,3 +98,39 @@ func TestSetupsThatStall(t *testing.T) {
 		}
 	}
 }
+
+// A NIC that failed makes the job slow; one that came back is a note, and one that is given up is a cause.
+func TestFailover(t *testing.T) {
+	const failing = "gpu1:41:77 [0] transport/net_ib/p2p_resiliency.cc:500 NCCL WARN NET/IB: Device 1 marked as failed. Initiating recovery? Yes (send comm=0x1, outstandingRecovery=1)\n"
+	back := says("NET/IB: ncclIbPortRecovery: Port recovery succeeded for devIndex 1")
+	gone := says("NET/IB: ncclIbPortRecovery: Marking device 1 as permanently failed (send comm=0x1)")
+	for name, tt := range map[string]struct {
+		log, first string
+		slow       bool
+	}{
+		"failed":   {complete + failing, "nic_failing", true},
+		"back":     {complete + failing + back, "", false},
+		"given up": {complete + failing + back + gone, "nic_failed", false},
+	} {
+		r := read(t, tt.log)
+		first := ""
+		if f := r.First(); f != nil {
+			first = f.Signature.ID
+		}
+		if first != tt.first || r.Slow() != tt.slow {
+			t.Errorf("%s: %q, slow %v; expected %q, %v", name, first, r.Slow(), tt.first, tt.slow)
+		}
+	}
+}
+
+// A set-up with P2P of which RCCL says that the IOMMU translates is not fine as long as nothing comes after it.
+func TestSilenceAfterSetup(t *testing.T) {
+	log := "gpu1:41:41 [0] init.cc:90 NCCL WARN Missing \"iommu=pt\" from kernel command line which can lead to hang!\n" +
+		says("Channel 00/0 : 0[0] -> 1[1] via P2P/IPC") + complete
+	if r := read(t, log); r.Undecided() == "" || r.Open() == nil || r.Open().Signature.ID != "first_collective_stalls" || r.Failed() {
+		t.Errorf("%q, %+v", r.Undecided(), r.Open())
+	}
+	if r := read(t, log+"step 7 loss 0.7\n"); r.Undecided() != "" || r.Failed() {
+		t.Errorf("%q, though the program goes on", r.Undecided())
+	}
+}

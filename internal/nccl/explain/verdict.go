@@ -219,6 +219,8 @@ func (f *Finding) shortly(other *Finding) bool {
 func (r *Result) Kind(f *Finding) signature.Kind {
 	first := r.First()
 	switch {
+	case f.Open && f.Signature.ID == "nic_failing": // it is in use again
+		return signature.Note
 	case first == nil || f == first || f.Signature.Kind != signature.Cause || !f.Signature.Generic:
 	case class(first.Signature) == 0, f.after(first),
 		f.Signature.Source == signature.Program && first.Signature.Source != signature.Program:
@@ -235,6 +237,9 @@ func (r *Result) Slow() bool {
 	}
 	switch f.Signature {
 	case &signature.TCP, &signature.NoGPUDirect, &signature.NoMNNVL:
+		return true
+	}
+	if f.Signature.ID == "nic_failing" { // the others carry its traffic
 		return true
 	}
 	return r.Log.Fallback && r.Log.Failed == "" && goesOn(f.Signature)

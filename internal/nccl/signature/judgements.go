@@ -120,14 +120,14 @@ var (
 	Stalled = Signature{
 		ID: "first_collective_stalls", Source: Program, Kind: Cause,
 		Forms:  []Form{{Text: "busbw #wrong", File: "nccl-tests src/common.cu"}},
-		Cause:  "The test began, and no result is in the log: its first collective hangs, or the log is cut.",
+		Cause:  "The set-up ended or a test began, and no result is in the log: the first collective hangs, or the log is cut.",
 		Remedy: "Look at the way between the GPUs: IOMMU, ACS, network.",
 		Reasons: []Reason{
 			{
 				Cause:  "The IOMMU translates what GPUs send each other: RCCL misses iommu=pt on the command line of the kernel, and the first collective has no result.",
 				Remedy: "Add iommu=pt (amd_iommu=on) to the command line of the kernel, and reboot.",
 				Test:   "cat /proc/cmdline; NCCL_P2P_DISABLE=1 for one run",
-				If:     []Fact{"seen:rccl_host_setting"}, Likely: []Fact{"seen:rccl_host_setting"},
+				If:     []Fact{IOMMUWarned}, Likely: []Fact{IOMMUWarned},
 			},
 			{
 				Cause:  "Traffic between the GPUs of the host stalls: a PCIe switch or the IOMMU redirects P2P (ACS).",
@@ -143,6 +143,13 @@ var (
 			},
 		},
 	}
+	DevicesApart = Signature{
+		ID: "devices_differ", Source: NCCL, Kind: Note,
+		Forms:   []Form{{Text: "NET/IB : Using [", File: "NCCL src/transport/net_ib"}},
+		Cause:   "Hosts use different numbers of RDMA devices. NCCL goes on (NCCL_IGNORE_NET_MISMATCH), and connections that leave by a device without a partner may hang.",
+		Remedy:  "Give all hosts and containers the same devices, or name those that all have in NCCL_IB_HCA.",
+		Runbook: "check-ports.md",
+	}
 	CrossedRails = Signature{
 		ID: "rails_crossed", Source: NCCL, Kind: Note, Harmless: true,
 		Forms:   []Form{{Text: "via NET/IB/0 to NET/IB/3", In: `via NET/%s/%d`}},
@@ -155,7 +162,7 @@ var (
 // Judgements returns what takes more than one line.
 func Judgements() []*Signature {
 	return []*Signature{
-		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults, &SetupStalls,
+		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults, &SetupStalls, &DevicesApart,
 	}
 }
 

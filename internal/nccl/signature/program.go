@@ -320,5 +320,18 @@ var program = []Signature{
 		},
 		Cause:  "The process that the ranks are started or coordinated by ended, after one of them failed.",
 		Remedy: "Look for the rank that failed first.",
+		Reasons: []Reason{
+			{
+				Cause:  "Another process of the job failed or was ended first: this line only follows from it.",
+				Remedy: "Look for the rank that failed first: its log, its exit code, the messages of the kernel and the scheduler on its host.",
+				Test:   "the logs of all ranks, by time; dmesg | grep -i -e oom -e segfault -e xid on each host; sacct or kubectl get events",
+			},
+			{
+				Cause:  "The process that holds the store (rank 0, or the launcher of the first host) ended while others still worked, as where the program ends without waiting for all.",
+				Remedy: "End with a barrier and destroy_process_group on all ranks.",
+				Test:   "whether rank 0 ended without an error before",
+				If:     []Fact{"text:0 bytes|broken pipe|reset by peer|socket timeout"},
+			},
+		},
 	},
 }

@@ -53,6 +53,12 @@ var SetupStalls = Signature{
 			If:     []Fact{"!" + OneHost}, Likely: []Fact{SeveralHosts, Connecting, "!" + RanksNotBegun},
 		},
 		{
+			Cause:  "Hosts use different numbers of RDMA devices: connections by a device that the other side does not have wait for ever.",
+			Remedy: "Give all hosts and containers the same devices, or name those that all have in NCCL_IB_HCA.",
+			Test:   "the lines NET/IB : Using of all hosts",
+			If:     []Fact{DevicesDiffer}, Likely: []Fact{DevicesDiffer},
+		},
+		{
 			Cause:  "A rank waits for the processes of its own host: /dev/shm, containers that do not share it, NVLS or another feature that stalls.",
 			Remedy: "Run the ranks of a host in one container with a large /dev/shm; leave out one feature after the other.",
 			Test:   "NCCL_NVLS_ENABLE=0, then NCCL_SHM_DISABLE=1, then NCCL_CUMEM_ENABLE=0, for one run each; gdb or py-spy dump --native of the rank",
@@ -91,6 +97,13 @@ var exceptionReasons = []Reason{
 
 // programReasons are what errors of programs are about, by their words.
 var programReasons = []Reason{
+	{
+		Cause:  "An engine or launcher reports that one of its workers failed, whose own error is not in the log, or in words that are not known here.",
+		Remedy: "Look at the log of the worker and at the lines before; run with NCCL_DEBUG=WARN.",
+		Test:   "the logs of all workers, by time; NCCL_DEBUG=WARN for one run",
+		If:     []Fact{"text:root cause|failed to start|initialization failed|background process|worker died|exits with return code|exit code|exitcode|engine core|enginecore"},
+		Likely: []Fact{"text:root cause|failed to start|initialization failed|background process|exits with return code|exitcode"},
+	},
 	{
 		Cause:  "A call of NCCL failed, and its warning is not in the log.",
 		Remedy: "Run with NCCL_DEBUG=WARN: NCCL says which call and why.",

@@ -127,6 +127,8 @@ const (
 	VersionsDiffer   Fact = "releases differ"     // of NCCL
 	LibraryTooOld    Fact = "library too old"     // that a plugin needs: it is there, without the version
 	RanksNotBegun    Fact = "ranks did not begin" // the set-up that did not end
+	DevicesDiffer    Fact = "devices differ"      // hosts have different numbers of RDMA devices
+	IOMMUWarned      Fact = "iommu=pt is missing" // as RCCL says
 	Connecting       Fact = "ranks connect"       // connections are in the log
 	RanksMissing     Fact = "ranks are missing"   // of those that wait in a collective
 	AllRanksWait     Fact = "all ranks wait"      // in one collective

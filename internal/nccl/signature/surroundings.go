@@ -136,6 +136,19 @@ var surroundings = []Signature{
 		},
 		Cause:  "A rank waited for what another one (mostly rank 0) should have written to the store of the job: that one failed, has not come so far, or takes another way.",
 		Remedy: "Look at the log of rank 0 and of the ranks that are missing, for the first failure there; raise the timeout if they are only slow.",
+		Reasons: []Reason{
+			{
+				Cause:  "Rank 0, or the one that should have written, failed or ended first, or does not come so far: it works on something else, or takes another way.",
+				Remedy: "Look at the log of rank 0 and of the ranks that are missing, for the first failure there; raise the timeout if they are only slow.",
+				Test:   "the logs of all ranks, by time; py-spy dump of rank 0",
+				Likely: []Fact{"!errno:111,113,110,101"},
+			},
+			{
+				Cause:  "The store cannot be reached from this host, or was not there yet: address, port or firewall.",
+				Remedy: "Check MASTER_ADDR and MASTER_PORT, and that the port is open between the hosts.",
+				Test:   "nc -vz MASTER_ADDR MASTER_PORT from this host",
+			},
+		},
 	},
 	{
 		ID: "barrier_missed", Source: Program, Kind: Consequence,

@@ -251,7 +251,12 @@ var verbs = []Signature{
 		Cause:   "The process may not use the RDMA device.",
 		Remedy:  "Give the container the device nodes (a device plugin, or --device=/dev/infiniband). If the host cannot use it either, look at the kernel messages.",
 		Runbook: "check-inside.md",
-		Reasons: []Reason{deviceAccess, memlock, {
+		Reasons: []Reason{{
+			Cause:  "This host cannot open a device that others use, as where its container or a device plugin gives it fewer: connections by that device wait for ever.",
+			Remedy: "Give the containers of all hosts all devices (/dev/infiniband/uverbs*), or name those that all have in NCCL_IB_HCA, the same on all.",
+			Test:   "the lines NET/IB : Using of all hosts; ls -l /dev/infiniband in each job",
+			If:     []Fact{DevicesDiffer}, Likely: []Fact{DevicesDiffer},
+		}, deviceAccess, memlock, {
 			Cause:  "The device or its firmware does not answer.",
 			Remedy: "Run check on the host, and look at the kernel messages.",
 			Test:   "ibv_devinfo -d DEVICE on the host",
