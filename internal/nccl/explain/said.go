@@ -29,23 +29,6 @@ const (
 	severities
 )
 
-// Words of lines, by what they say. A line of a program is free text: the first that fits counts.
-var (
-	ofInfo     = []string{" INFO ", "[INFO", "INFO:", " DEBUG ", "0 error", "no error", "errors: 0", "errors=0", "error: 0", "error=0"}
-	ofWarnings = []string{"Warning", "WARN", "[W", "warning"}
-	ofErrors   = []string{
-		" ERROR ", "[ERROR", "ERROR:", "|ERROR", "CRITICAL", "FATAL", "Fatal", "panic:", "terminate called", "core dumped",
-		"Check failed", "Assertion", "Error:", "Exception:", "what():", "Aborted", "Error executing",
-	}
-	ofTrouble = []string{
-		"error", "Error", "ailed", "ailure", "annot ", "ould not", "not permitted", "denied", "refused", "unreachable", "timed out",
-	}
-	ofProgress = []string{"epoch", "Epoch", "loss", "step", "it/s", "iteration", "Iteration", "tokens/s", "throughput"}
-	ofEnd      = []string{
-		"ompleted", "startup complete", "inished", "` reached", "Avg bus bandwidth", "100%|", "Uvicorn running", "successfully",
-	}
-)
-
 func has(line string, words []string) bool {
 	for _, w := range words {
 		if strings.Contains(line, w) {
@@ -56,8 +39,11 @@ func has(line string, words []string) bool {
 }
 
 // severityOf says it of a line without what launchers put before it. glog and PyTorch put a letter first.
-func severityOf(line string) severity {
+func severityOf(line string, words signature.Word) severity {
 	level := strings.TrimPrefix(line, "[")
+	if at := strings.Index(line, ":[E"); at >= 0 && strings.HasPrefix(line, "[rank") {
+		level = line[at+len(":["):]
+	}
 	if len(level) > 5 && level[1] >= '0' && level[1] <= '9' && level[2] >= '0' && level[2] <= '9' && strings.Contains(level, "]") {
 		switch level[0] {
 		case 'E', 'F':
@@ -68,14 +54,15 @@ func severityOf(line string) severity {
 			return fine
 		}
 	}
+	is := func(w signature.Word) bool { return words&w != 0 }
 	switch {
-	case strings.HasPrefix(line, " ") || has(line, ofInfo): // a frame of a stack, or an item
+	case strings.HasPrefix(line, " ") || is(signature.OfInformation): // a frame of a stack, or an item
 		return fine
-	case has(line, ofWarnings):
+	case is(signature.OfWarning):
 		return warned
-	case has(line, ofErrors):
+	case is(signature.OfError):
 		return severe
-	case has(line, ofTrouble):
+	case is(signature.OfTrouble):
 		return unclear
 	}
 	return fine
@@ -83,13 +70,17 @@ func severityOf(line string) severity {
 
 // says takes a line of a program that no row has.
 func (r *reading) says(text string, e log.Event) {
-	r.frame(text)
-	if s := severityOf(text); s != fine {
+	words := signature.Words(text)
+	if words&signature.OfStack != 0 {
+		r.frame(text)
+	}
+	if s := severityOf(text, words); s != fine {
 		if r.said.first[s] == nil {
 			o := log.Strip(text)
-			if s = max(s, severityOf(o.Rest)); severityOf(o.Rest) == fine && strings.HasPrefix(o.Rest, " ") {
+			if strings.HasPrefix(o.Rest, " ") {
 				return
 			}
+			s = max(s, severityOf(o.Rest, words))
 			e.Host, e.PID, e.Rank, e.Time = o.Host, o.PID, o.Rank, o.Time
 			e.Message = o.Rest
 			f := r.finding(&failure.Failure{Code: signature.NoCode, Event: e, Text: o.Rest, Line: r.Lines})
@@ -100,22 +91,17 @@ func (r *reading) says(text string, e log.Event) {
 		return
 	}
 	switch {
-	case has(text, ofEnd):
+	case words&signature.OfEnd != 0:
 		r.said.ended, r.said.progress = true, r.Lines
-	case has(text, ofProgress) && strings.ContainsAny(text, "0123456789"):
+	case words&signature.OfProgress != 0 && strings.ContainsAny(text, "0123456789"):
 		r.said.progress = r.Lines
 	}
 }
 
-// frame keeps a frame of a stack.
+// frame keeps a line of a stack.
 func (r *reading) frame(text string) {
 	const most = 16 << 10
-	if len(r.said.stack) > most {
-		return
-	}
-	if strings.Contains(text, `File "`) || strings.Contains(text, "#") && strings.Contains(text, " in ") ||
-		strings.Contains(text, "+0x") || strings.Contains(text, "@ 0x") || strings.Contains(text, ".so") ||
-		strings.Contains(text, " in nccl") || strings.Contains(text, "apturing") {
+	if len(r.said.stack) < most {
 		r.said.stack += text + "\n"
 	}
 }

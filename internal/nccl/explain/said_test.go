@@ -125,7 +125,7 @@ func TestFailover(t *testing.T) {
 
 // A set-up with P2P of which RCCL says that the IOMMU translates is not fine as long as nothing comes after it.
 func TestSilenceAfterSetup(t *testing.T) {
-	log := "gpu1:41:41 [0] init.cc:90 NCCL WARN Missing \"iommu=pt\" from kernel command line which can lead to hang!\n" +
+	log := "gpu1:41:41 [0] init.cc:90 NCCL WARN Missing \"iommu=pt\" from kernel command line which can lead to system instablity or hang!\n" +
 		says("Channel 00/0 : 0[0] -> 1[1] via P2P/IPC") + complete
 	if r := read(t, log); r.Undecided() == "" || r.Open() == nil || r.Open().Signature.ID != "first_collective_stalls" || r.Failed() {
 		t.Errorf("%q, %+v", r.Undecided(), r.Open())

@@ -2,7 +2,10 @@
 
 package signature
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // areas are what warnings and failed calls without a row of their own are about, by the file of the source: the first
 // that fits. The last row has the others.
@@ -47,10 +50,26 @@ func IsArea(s *Signature) bool {
 // Errnos returns what errors of the system mean where the reasons of a row do not say.
 func Errnos() []Reason { return errnoReasons }
 
-// Area is what a warning without a row is about, if it made a call fail.
+// subjects are words that warnings begin with, and the files that print such.
+var subjects = []struct{ words, file string }{
+	{"Bootstrap", "bootstrap.cc"}, {"bootstrap", "bootstrap.cc"}, {"NET/IB", "transport/net_ib"}, {"Call to ibv_", "misc/ibvwrap.cc"},
+	{"NET/Socket", "transport/net_socket.cc"}, {"socket", "misc/socket.cc"}, {"Socket", "misc/socket.cc"}, {"ncclSocket", "misc/socket.cc"},
+	{"NVLS", "transport/nvls.cc"}, {"MNNVL", "mnnvl.cc"}, {"P2P", "transport/p2p.cc"}, {"SHM", "transport/shm.cc"},
+	{"TOPO", "graph/"}, {"XML", "graph/"}, {"CollNet", "transport/coll_net.cc"}, {"GIN", "gin/"}, {"RMA", "rma/"},
+	{"Proxy", "proxy.cc"}, {"[Proxy", "proxy.cc"}, {"NET/Plugin", "plugin/"}, {"TUNER", "plugin/"}, {"NVML", "misc/nvmlwrap.cc"},
+	{"nvml", "misc/nvmlwrap.cc"}, {"MemManager", "mem_manager.cc"}, {"Window", "dev_runtime"}, {"GDRCOPY", "misc/gdrwrap.cc"},
+}
+
+// Area is what a warning without a row is about, if it made a call fail: by its file, or where that is not known, by its
+// first words.
 func Area(file, message string) *Signature {
 	if Writer(file, message) != "" {
 		return &areas[len(areas)-1]
+	}
+	for _, s := range subjects {
+		if file == "" && strings.HasPrefix(message, s.words) {
+			file = s.file
+		}
 	}
 	for i := range areas {
 		if areas[i].in(file) {

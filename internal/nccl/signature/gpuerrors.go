@@ -44,6 +44,20 @@ var gpuErrors = []Signature{
 		Runbook: "check-nvlink.md",
 	},
 	{
+		ID: "fabric_manager_error", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "in the multicast team request setup", File: "fabric manager, fabricmanager.log"},
+			{Text: "fabric manager NVLink", File: "fabric manager, fabricmanager.log"},
+			{Text: "detected NVSwitch fatal error", File: "fabric manager, fabricmanager.log"},
+			{Text: "detected NVSwitch non-fatal error", File: "fabric manager, fabricmanager.log"},
+			{Text: "failed to configure all the available GPUs or NVSwitches", File: "fabric manager, fabricmanager.log"},
+			{Text: "don't match with driver version", File: "fabric manager, fabricmanager.log"},
+		},
+		Cause:   "The fabric manager reports an error: it does not know a GPU (it was restarted without a reset of the GPUs), an NVLink or NVSwitch is in error, or it does not fit the driver.",
+		Remedy:  "Drain the node, restart nvidia-fabricmanager of the version of the driver and reset all GPUs together, or reboot; NCCL_NVLS_ENABLE=0 goes on without multicast.",
+		Runbook: "check-nvlink.md",
+	},
+	{
 		ID: "gpu_lost", Source: Program, Kind: Cause,
 		Forms: []Form{
 			{Text: "Unable to determine the device handle for", File: "nvidia-smi"},

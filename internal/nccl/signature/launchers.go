@@ -49,6 +49,14 @@ var launchers = []Signature{
 		Reasons: rendezvousReasons,
 	},
 	{
+		ID: "addresses_not_unique", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "Every node should have a unique IP address", File: "vllm executor/ray_distributed_executor.py"},
+		},
+		Cause:  "Hosts of the engine announce the same address: an interface of a container or a tunnel that all have, or one setting for all.",
+		Remedy: "Set VLLM_HOST_IP (and NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME) on each host to its own address on the network that they share.",
+	},
+	{
 		ID: "name_unresolved", Source: Program, Kind: Note, Harmless: true,
 		Forms: []Form{
 			{Text: "cannot be retrieved (gai error", File: c10dSocket},

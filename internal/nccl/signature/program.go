@@ -9,6 +9,7 @@ const (
 	getErrorString   = "nccl src/init.cc, ncclGetErrorString"
 	signals          = "python, glibc, torchrun, Slurm"
 	memoryKiller     = "linux mm/oom_kill.c, Slurm, Ray, Kubernetes"
+	heap             = "glibc malloc/malloc.c"
 	hami             = "HAMi-core src"
 )
 
@@ -87,6 +88,7 @@ var pytorch = []Signature{
 			{Text: "watchdog thread terminated with exception", File: processGroupNCCL},
 			{Text: "some NCCL operations have failed or timed out", File: processGroupNCCL},
 			{Text: "Observed flight recorder dump signal from another rank", File: processGroupNCCL},
+			{Text: "Terminating the process after attempting to dump debug info, due to collective timeout", File: processGroupNCCL},
 		},
 		Cause:  "PyTorch ends the process because a collective failed.",
 		Remedy: "Look for the lines of NCCL before it; without any, run the job with NCCL_DEBUG=WARN.",
@@ -254,6 +256,11 @@ var program = []Signature{
 			{Text: "return code = -7", File: "deepspeed launcher/launch.py"},
 			{Text: "on signal 11", File: "Open MPI"},
 			{Text: "on signal 7", File: "Open MPI"},
+			{Text: "malloc(): ", File: heap},
+			{Text: "free(): invalid", File: heap},
+			{Text: "double free or corruption", File: heap},
+			{Text: "corrupted size vs", File: heap},
+			{Text: "munmap_chunk(): invalid", File: heap},
 			{Text: "segfault at ", File: "linux arch/x86/mm/fault.c"},
 		},
 		Generic: true,
@@ -311,6 +318,13 @@ var program = []Signature{
 			{Text: "RuntimeError: Connection reset by peer", File: checkC10d},
 			{Text: "ChildFailedError", File: "pytorch torch/distributed/elastic/multiprocessing"},
 			{Text: "Fatal Python error: Aborted", File: signals},
+			{Text: "exited on signal 6", File: signals},
+			{Text: "exitcode: -6", File: signals},
+			{Text: "exitcode  : -6", File: signals},
+			{Text: "return code = -6", File: "deepspeed launcher/launch.py"},
+			{Text: "Signal: Aborted", File: signals},
+			{Text: "exited on signal 15", File: signals},
+			{Text: "exitcode: -15", File: signals},
 			{Text: "stopped sending heartbeats", File: "xla distributed runtime, coordination service"},
 			{Text: "DEADLINE_EXCEEDED: Barrier timed out", File: "xla distributed runtime, coordination service"},
 			{Text: "Shutdown barrier", File: "xla distributed runtime, coordination service"},

@@ -17,7 +17,7 @@ var (
 		ID: "program_error", Source: Program, Kind: Cause, Generic: true,
 		Cause:   "This is the first error that a program reports in the log, in words that no row has.",
 		Remedy:  "Look at the lines before it, and run with NCCL_DEBUG=WARN: it shows whether NCCL failed before.",
-		Reasons: slices.Concat(errnoReasons, programReasons),
+		Reasons: slices.Concat(errnoReasons, exceptionReasons, programReasons),
 	}
 	ProgramWarned = Signature{
 		ID: "program_warned", Source: Program, Kind: Note, Harmless: true,
@@ -86,13 +86,6 @@ var exceptionReasons = []Reason{
 		Test:   "free -g; memory.max of the control group",
 		If:     []Fact{"text:MemoryError"}, Likely: []Fact{"text:MemoryError"},
 	},
-	{
-		Cause:  "The program itself failed: its configuration, data or code; the stack says where.",
-		Remedy: "Look at the last frames of the stack; the other ranks only lost this one.",
-		Test:   "the same on one rank",
-		If:     []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError", "!text:ncclU|ncclS|ncclI|CUDA"},
-		Likely: []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError"},
-	},
 }
 
 // programReasons are what errors of programs are about, by their words.
@@ -120,7 +113,7 @@ var programReasons = []Reason{
 		Cause:  "The memory of the GPU is full.",
 		Remedy: "Lower the batch or the share of memory of the program; end other processes on the GPU.",
 		Test:   "nvidia-smi while the job runs",
-		If:     []Fact{"text:out of memory|outofmemory|OOM", "!text:host|cgroup"}, Likely: []Fact{"text:cuda|gpu|hip"},
+		If:     []Fact{"text:out of memory|outofmemory|free memory|kv cache|memory utilization", "!text:cgroup"}, Likely: []Fact{"text:cuda|gpu|hip|device"},
 	},
 	{
 		Cause:  "A call of CUDA or HIP failed: the GPU, its driver, or a kernel of the program.",
@@ -145,6 +138,13 @@ var programReasons = []Reason{
 		Remedy: "Give the container the devices and capabilities; run it privileged for one test.",
 		Test:   "the same with --privileged",
 		If:     []Fact{"text:permission denied|not permitted|access denied"}, Likely: []Fact{"text:permission denied|not permitted"},
+	},
+	{
+		Cause:  "The program itself failed: its configuration, data or code; the stack says where.",
+		Remedy: "Look at the last frames of the stack; the other ranks only lost this one.",
+		Test:   "the same on one rank",
+		If:     []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError", "!text:ncclU|ncclS|ncclI|CUDA"},
+		Likely: []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError"},
 	},
 	{
 		Cause:  "The program itself failed, for a reason that the line or its stack names.",

@@ -13,6 +13,7 @@ var surroundings = []Signature{
 			{Text: "No CUDA GPUs are available", File: torchCUDA},
 			{Text: "Found no NVIDIA driver on your system", File: "pytorch torch/cuda"},
 			{Text: "No HIP GPUs are available", File: torchCUDA},
+			{Text: "CUDA unknown error - this may be due to an incorrectly set up environment", File: torchCUDA},
 			{Text: "nvidia-container-cli: initialization error", File: "libnvidia-container"},
 		},
 		Cause:   "The process sees no GPU: its container or task was given none, CUDA_VISIBLE_DEVICES is empty or wrong, or the driver failed.",
@@ -25,6 +26,7 @@ var surroundings = []Signature{
 			{Text: "CUDA error: invalid device ordinal", File: cudaErrorText},
 			{Text: "HIP error: invalid device ordinal", File: cudaErrorText},
 			{Text: "device >= 0 && device < num_gpus", File: torchCUDA},
+			{Text: "AssertionError: Invalid device id", File: "pytorch torch/cuda"},
 		},
 		Cause:  "A rank chose a GPU that its process does not see: more processes than GPUs on the host, or the local rank and CUDA_VISIBLE_DEVICES (--gpus-per-task) do not fit.",
 		Remedy: "Start as many processes as GPUs are visible (--nproc-per-node), and choose the GPU by LOCAL_RANK among those of CUDA_VISIBLE_DEVICES.",
@@ -55,7 +57,10 @@ var surroundings = []Signature{
 	},
 	{
 		ID: "gpu_busy", Source: Program, Kind: Cause,
-		Forms:  []Form{{Text: "CUDA-capable devices are busy or unavailable", File: cudaErrorText}},
+		Forms: []Form{
+			{Text: "CUDA-capable devices are busy or unavailable", File: cudaErrorText},
+			{Text: "CUDA-capable device(s) is/are busy or unavailable", File: cudaErrorText},
+		},
 		Cause:  "The GPU cannot be used: another process has it alone (Exclusive_Process), an old process holds it, or it needs a reset.",
 		Remedy: "End old processes (nvidia-smi, fuser /dev/nvidia*), set nvidia-smi -c DEFAULT; look for Xids, and reset the GPU.",
 	},
@@ -154,6 +159,7 @@ var surroundings = []Signature{
 		ID: "barrier_missed", Source: Program, Kind: Consequence,
 		Forms: []Form{
 			{Text: "failed to pass monitoredBarrier", File: processGroupGloo},
+			{Text: "successfully reached monitoredBarrier, but", File: processGroupGloo},
 			{Text: "Stalled ranks:", File: "horovod common/stall_inspector.cc"},
 			{Text: "submitted to be reduced, gathered or broadcasted by subset of ranks", File: "horovod common/stall_inspector.cc"},
 			{Text: "Missing ranks:", File: "horovod common/stall_inspector.cc"},
