@@ -10,22 +10,36 @@ import (
 // areas are what warnings and failed calls without a row of their own are about, by the file of the source: the first
 // that fits. The last row has the others.
 var areas = []Signature{
-	area("one_sided_failed", "of one-sided transfers that GPUs start (GIN, RMA)", gin, "gin/", "rma/", "transport/net_ib/gin", "transport/net_ib/gdaki", "transport/gdaki", "plugin/gin", "plugin/rma"),
-	area("verbs_call_failed", "of InfiniBand or RoCE", verbsCalls, "misc/ibvwrap.cc", "include/ibvwrap.h", "misc/mlx5dv", "transport/net_ib", "ibvwrap.c", "ib_plugin.c"),
+	area("one_sided_failed", "of one-sided transfers that GPUs start (GIN, RMA)", gin,
+		"gin/", "rma/", "transport/net_ib/gin", "transport/net_ib/gdaki", "transport/gdaki", "plugin/gin",
+		"plugin/rma"),
+	area("verbs_call_failed", "of InfiniBand or RoCE", verbsCalls,
+		"misc/ibvwrap.cc", "include/ibvwrap.h", "misc/mlx5dv", "transport/net_ib", "ibvwrap.c", "ib_plugin.c"),
 	area("bootstrap_failed", "by which ranks find each other (bootstrap)", bootstrapCalls, "bootstrap.cc"),
-	area("socket_call_failed", "of TCP", socketCalls, "misc/socket.cc", "os/linux.cc", "transport/net_socket.cc", "include/socket.h", "os/linux_socket_pair.cc"),
+	area("socket_call_failed", "of TCP", socketCalls,
+		"misc/socket.cc", "os/linux.cc", "transport/net_socket.cc", "include/socket.h",
+		"os/linux_socket_pair.cc"),
 	area("nvls_call_failed", "of sums in NVSwitches (NVLS)", nvlsCalls, "transport/nvls.cc"),
 	area("collnet_failed", "of sums in the network (CollNet, SHARP)", collnetCalls, "transport/coll_net.cc"),
-	area("gpu_sharing_failed", "by which GPUs of a host or an NVLink domain share memory (P2P)", sharingCalls, "transport/p2p.cc", "misc/ipcsocket.cc", "os/linux_ipcsocket.cc", "mnnvl.cc", "transport/generic.cc"),
-	area("gpu_library_failed", "of the driver of the GPU", driverCalls, "misc/cudawrap.cc", "include/cudawrap.h", "misc/nvmlwrap.cc", "include/nvmlwrap.h", "include/alloc.h", "include/checks.h", "misc/strongstream.cc", "misc/rocmwrap.cc"),
-	area("host_memory_failed", "of memory that the ranks of a host share", shmCalls, "transport/shm.cc", "misc/shmutils.cc", "include/shm.h"),
+	area("gpu_sharing_failed", "by which GPUs of a host or an NVLink domain share memory (P2P)", sharingCalls,
+		"transport/p2p.cc", "misc/ipcsocket.cc", "os/linux_ipcsocket.cc", "mnnvl.cc", "transport/generic.cc"),
+	area("gpu_library_failed", "of the driver of the GPU", driverCalls,
+		"misc/cudawrap.cc", "include/cudawrap.h", "misc/nvmlwrap.cc", "include/nvmlwrap.h", "include/alloc.h",
+		"include/checks.h", "misc/strongstream.cc", "misc/rocmwrap.cc"),
+	area("host_memory_failed", "of memory that the ranks of a host share", shmCalls,
+		"transport/shm.cc", "misc/shmutils.cc", "include/shm.h"),
 	area("topology_failed", "of the topology of the host", topologyCalls, "graph/"),
-	area("registration_failed", "by which the program registers memory (user buffers, symmetric windows)", registrationCalls, "dev_runtime", "register", "mem_manager.cc", "allocator.cc", "sym_kernels.cc", "symmetric"),
-	area("launch_failed", "by which the program starts a collective", launchCalls, "enqueue.cc", "scheduler/", "ce_coll.cc", "misc/argcheck.cc"),
+	area("registration_failed", "by which the program registers memory (user buffers, symmetric windows)", registrationCalls,
+		"dev_runtime", "register", "mem_manager.cc", "allocator.cc", "sym_kernels.cc", "symmetric"),
+	area("launch_failed", "by which the program starts a collective", launchCalls,
+		"enqueue.cc", "scheduler/", "ce_coll.cc", "misc/argcheck.cc"),
 	area("plugin_failed", "of a plugin", pluginCalls, "plugin/", "net.cc", "misc/tuner.cc", "misc/profiler.cc"),
-	area("proxy_call_failed", "of NCCL's own threads (proxy), which connect ranks and move data", proxyCalls, "proxy.cc", "transport/net.cc", "transport.cc", "channel.cc"),
+	area("proxy_call_failed", "of NCCL's own threads (proxy), which connect ranks and move data", proxyCalls,
+		"proxy.cc", "transport/net.cc", "transport.cc", "channel.cc"),
 	area("gdrcopy_failed", "of GDRCopy", gdrcopyCalls, "misc/gdrwrap.cc", "include/gdrwrap.h"),
-	area("setup_call_failed", "of the set-up of a communicator", setupCalls, "init.cc", "group.cc", "init_nvtx.cc", "misc/param.cc", "misc/utils.cc", "include/utils.h", "param/", "include/param"),
+	area("setup_call_failed", "of the set-up of a communicator", setupCalls,
+		"init.cc", "group.cc", "init_nvtx.cc", "misc/param.cc", "misc/utils.cc", "include/utils.h", "param/",
+		"include/param"),
 	{
 		ID: "ras_failed", Source: NCCL, Kind: Note, Harmless: true, Files: []string{"ras/"},
 		Cause:  "RAS, which answers questions about running jobs, failed. The job goes on without it.",
@@ -60,8 +74,8 @@ var subjects = []struct{ words, file string }{
 	{"nvml", "misc/nvmlwrap.cc"}, {"MemManager", "mem_manager.cc"}, {"Window", "dev_runtime"}, {"GDRCOPY", "misc/gdrwrap.cc"},
 }
 
-// Area is what a warning without a row is about, if it made a call fail: by its file, or where that is not known, by its
-// first words.
+// Area is what a warning without a row is about, if it made a call fail: by its file, or where that is not known, by
+// its first words.
 func Area(file, message string) *Signature {
 	if Writer(file, message) != "" {
 		return &areas[len(areas)-1]

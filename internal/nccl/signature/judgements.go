@@ -162,7 +162,8 @@ var (
 // Judgements returns what takes more than one line.
 func Judgements() []*Signature {
 	return []*Signature{
-		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults, &SetupStalls, &DevicesApart,
+		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults,
+		&SetupStalls, &DevicesApart,
 	}
 }
 

@@ -96,7 +96,8 @@ var crashReasons = []Reason{
 		Cause:  "NCCL crashed, or a library of another release than the program was built with was called.",
 		Remedy: "Use a newer NCCL, and the one that the framework was built with; look for a second copy.",
 		Test:   "grep nccl /proc/PID/maps: which libnccl.so; another release of NCCL",
-		If:     []Fact{"stack:libnccl|in nccl|pnccl|librccl", "!stack:ncclcommwindow"}, Likely: []Fact{"stack:libnccl.so|librccl.so|in nccl"},
+		If:     []Fact{"stack:libnccl|in nccl|pnccl|librccl", "!stack:ncclcommwindow"},
+		Likely: []Fact{"stack:libnccl.so|librccl.so|in nccl"},
 	},
 	{
 		Cause:  "The driver of the GPU crashed in the process.",

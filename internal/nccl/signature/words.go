@@ -34,7 +34,8 @@ var vocabulary = []struct {
 		"Check failed", "Assertion", "Error:", "Exception:", "what():", "Aborted", "Error executing",
 	}},
 	{OfTrouble, []string{
-		"error", "Error", "ailed", "ailure", "annot ", "ould not", "not permitted", "denied", "refused", "unreachable", "timed out",
+		"error", "Error", "ailed", "ailure", "annot ", "ould not", "not permitted",
+		"denied", "refused", "unreachable", "timed out",
 	}},
 	{OfEnd, []string{
 		"ompleted", "startup complete", "inished", "` reached", "Avg bus bandwidth", "100%|", "Uvicorn running", "successfully",
