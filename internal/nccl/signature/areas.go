@@ -29,7 +29,7 @@ var areas = []Signature{
 	area("host_memory_failed", "of memory that the ranks of a host share", shmCalls,
 		"transport/shm.cc", "misc/shmutils.cc", "include/shm.h"),
 	area("topology_failed", "of the topology of the host", topologyCalls, "graph/"),
-	area("registration_failed", "by which the program registers memory (user buffers, symmetric windows)", registrationCalls,
+	area("registration_failed", "by which the program registers memory (user buffers, windows)", registrationCalls,
 		"dev_runtime", "register", "mem_manager.cc", "allocator.cc", "sym_kernels.cc", "symmetric"),
 	area("launch_failed", "by which the program starts a collective", launchCalls,
 		"enqueue.cc", "scheduler/", "ce_coll.cc", "misc/argcheck.cc"),
@@ -66,12 +66,16 @@ func Errnos() []Reason { return errnoReasons }
 
 // subjects are words that warnings begin with, and the files that print such.
 var subjects = []struct{ words, file string }{
-	{"Bootstrap", "bootstrap.cc"}, {"bootstrap", "bootstrap.cc"}, {"NET/IB", "transport/net_ib"}, {"Call to ibv_", "misc/ibvwrap.cc"},
-	{"NET/Socket", "transport/net_socket.cc"}, {"socket", "misc/socket.cc"}, {"Socket", "misc/socket.cc"}, {"ncclSocket", "misc/socket.cc"},
+	{"Bootstrap", "bootstrap.cc"}, {"bootstrap", "bootstrap.cc"}, {"NET/IB", "transport/net_ib"},
+	{"Call to ibv_", "misc/ibvwrap.cc"},
+	{"NET/Socket", "transport/net_socket.cc"}, {"socket", "misc/socket.cc"}, {"Socket", "misc/socket.cc"},
+	{"ncclSocket", "misc/socket.cc"},
 	{"NVLS", "transport/nvls.cc"}, {"MNNVL", "mnnvl.cc"}, {"P2P", "transport/p2p.cc"}, {"SHM", "transport/shm.cc"},
 	{"TOPO", "graph/"}, {"XML", "graph/"}, {"CollNet", "transport/coll_net.cc"}, {"GIN", "gin/"}, {"RMA", "rma/"},
-	{"Proxy", "proxy.cc"}, {"[Proxy", "proxy.cc"}, {"NET/Plugin", "plugin/"}, {"TUNER", "plugin/"}, {"NVML", "misc/nvmlwrap.cc"},
-	{"nvml", "misc/nvmlwrap.cc"}, {"MemManager", "mem_manager.cc"}, {"Window", "dev_runtime"}, {"GDRCOPY", "misc/gdrwrap.cc"},
+	{"Proxy", "proxy.cc"}, {"[Proxy", "proxy.cc"}, {"NET/Plugin", "plugin/"}, {"TUNER", "plugin/"},
+	{"NVML", "misc/nvmlwrap.cc"},
+	{"nvml", "misc/nvmlwrap.cc"}, {"MemManager", "mem_manager.cc"}, {"Window", "dev_runtime"},
+	{"GDRCOPY", "misc/gdrwrap.cc"},
 }
 
 // Area is what a warning without a row is about, if it made a call fail: by its file, or where that is not known, by

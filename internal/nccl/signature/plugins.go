@@ -131,7 +131,8 @@ var plugins = []Signature{
 				Cause:  "The plugin, libfabric and NCCL do not fit: libfabric of an older EFA installer cannot register memory of GPUs as this NCCL (2.19 and later) allocates it.",
 				Remedy: "Use an EFA installer of 1.29.1 or later with the plugin for this NCCL; FI_EFA_SET_CUDA_SYNC_MEMOPS=0 until then.",
 				Test:   "cat /opt/amazon/efa_installed_packages; FI_EFA_SET_CUDA_SYNC_MEMOPS=0 for one run",
-				If:     []Fact{"text:RC: -22|Invalid argument"}, Likely: []Fact{"text:RC: -22|Invalid argument", "!release<2.19"},
+				If:     []Fact{"text:RC: -22|Invalid argument"},
+				Likely: []Fact{"text:RC: -22|Invalid argument", "!release<2.19"},
 			},
 			{
 				Cause:  "GPUDirect RDMA does not work: the driver has neither DMA-BUF nor efa_nv_peermem.",
@@ -169,7 +170,8 @@ var plugins = []Signature{
 				Cause:  "The peer cannot be reached over EFA: the security group does not allow all traffic to and from itself, or the instances are not in one subnet.",
 				Remedy: "Add rules to the security group for all traffic, inbound and outbound, whose source and destination is the group itself: 0.0.0.0/0 does not cover EFA.",
 				Test:   "fi_pingpong -p efa between the two instances",
-				If:     []Fact{"text:unreachable|No route|113|handshake|unresponsive|4126"}, Likely: []Fact{"text:unreachable|No route|113|handshake|unresponsive|4126"},
+				If:     []Fact{"text:unreachable|No route|113|handshake|unresponsive|4126"},
+				Likely: []Fact{"text:unreachable|No route|113|handshake|unresponsive|4126"},
 			},
 			{
 				Cause:  "The process on the other side ended or does not answer.",
@@ -298,7 +300,8 @@ var plugins = []Signature{
 				Cause:  "This build has no code for the GPU.",
 				Remedy: "Use a build of RCCL and framework for this gfx architecture.",
 				Test:   "rocminfo | grep gfx",
-				If:     []Fact{"text:invalid device function|no kernel image|shared object initialization"}, Likely: []Fact{"text:invalid device function|no kernel image"},
+				If:     []Fact{"text:invalid device function|no kernel image|shared object initialization"},
+				Likely: []Fact{"text:invalid device function|no kernel image"},
 			},
 			{
 				Cause:  "A call of HIP failed, and the line does not say which.",

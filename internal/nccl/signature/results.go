@@ -8,13 +8,15 @@ var resultNames = []Reason{
 		Cause:  "The program registers memory of a symmetric window while it captures a CUDA graph, which needs calls that a capture forbids.",
 		Remedy: "Turn symmetric memory of the framework off (VLLM_USE_NCCL_SYMM_MEM=0, NCCL_WIN_ENABLE=0), or run without graphs (enforce_eager).",
 		Test:   "the job without graphs, then without symmetric memory; NCCL_DEBUG=WARN for one run",
-		If:     []Fact{"stack:capturing|graph_capture|capture_model|cudagraph", "stack:window|symm"}, Likely: []Fact{"stack:window|symm"},
+		If:     []Fact{"stack:capturing|graph_capture|capture_model|cudagraph", "stack:window|symm"},
+		Likely: []Fact{"stack:window|symm"},
 	},
 	{
 		Cause:  "The registration of symmetric memory (a window) failed: the platform cannot share it, the memory is not of the allocator for it, or framework and NCCL do not fit.",
 		Remedy: "Turn symmetric memory of the framework off (VLLM_USE_NCCL_SYMM_MEM=0, NCCL_WIN_ENABLE=0).",
 		Test:   "the job without symmetric memory; NCCL_DEBUG=WARN for one run",
-		If:     []Fact{"stack:window|symm", "!stack:capturing|graph_capture|capture_model|cudagraph"}, Likely: []Fact{"stack:commwindow|comm_window|symm_mem"},
+		If:     []Fact{"stack:window|symm", "!stack:capturing|graph_capture|capture_model|cudagraph"},
+		Likely: []Fact{"stack:commwindow|comm_window|symm_mem"},
 	},
 	{
 		Cause:  "The kind of the error says that a call of the system failed, not which: /dev/shm or a limit that is too small, an interface or device that the container does not have, or a connection that was refused.",
@@ -44,7 +46,8 @@ var resultNames = []Reason{
 		Cause:  "A call of NCCL failed. The line has the kind of the error, not the cause.",
 		Remedy: "Look for the lines of NCCL before it; without any, run the job with NCCL_DEBUG=WARN.",
 		Test:   "NCCL_DEBUG=WARN for one run: the first line with WARN says which call and why",
-		If:     []Fact{"!text:system error|cuda error|internal error|remote process|ncclS|ncclU|ncclI|ncclR|NCCL_ERROR_|Error 1|Error 2|Error 3|Error 6|Cuda failure"},
+		If: []Fact{"!text:system error|cuda error|internal error|remote process|ncclS|ncclU|ncclI|ncclR|" +
+			"NCCL_ERROR_|Error 1|Error 2|Error 3|Error 6|Cuda failure"},
 	},
 }
 
@@ -84,13 +87,15 @@ var crashReasons = []Reason{
 		Cause:  "A plugin of NCCL or a library of it crashed (libfabric, UCX, tuner).",
 		Remedy: "Use plugin, NCCL and image of one release; run without it: NCCL_NET_PLUGIN=none, NCCL_TUNER_PLUGIN=none.",
 		Test:   "NCCL_NET_PLUGIN=none NCCL_TUNER_PLUGIN=none for one run",
-		If:     []Fact{"stack:libnccl-net|libfabric|libefa|libucp|libuct|nccl-tuner|nccl_net_ofi|librccl-net"}, Likely: []Fact{"stack:libnccl-net|libfabric|libefa|libucp|libuct|nccl-tuner|nccl_net_ofi|librccl-net"},
+		If:     []Fact{"stack:libnccl-net|libfabric|libefa|libucp|libuct|nccl-tuner|nccl_net_ofi|librccl-net"},
+		Likely: []Fact{"stack:libnccl-net|libfabric|libefa|libucp|libuct|nccl-tuner|nccl_net_ofi|librccl-net"},
 	},
 	{
 		Cause:  "A library of verbs crashed: rdma-core of the image does not fit the driver of the host.",
 		Remedy: "Use rdma-core of the release of the host in the image; do not mount its libraries.",
 		Test:   "ibv_devinfo in the job; NCCL_IB_DISABLE=1 for one run",
-		If:     []Fact{"stack:libibverbs|libmlx5|libbnxt|libhns"}, Likely: []Fact{"stack:libibverbs|libmlx5|libbnxt|libhns"},
+		If:     []Fact{"stack:libibverbs|libmlx5|libbnxt|libhns"},
+		Likely: []Fact{"stack:libibverbs|libmlx5|libbnxt|libhns"},
 	},
 	{
 		Cause:  "NCCL crashed, or a library of another release than the program was built with was called.",

@@ -72,13 +72,15 @@ var exceptionReasons = []Reason{
 		Cause:  "A package is missing in the environment, or is of another release than the program expects.",
 		Remedy: "Install the releases that the program asks for, in one environment.",
 		Test:   "pip list; the import alone, without the job",
-		If:     []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol"}, Likely: []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol"},
+		If:     []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol"},
+		Likely: []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol"},
 	},
 	{
 		Cause:  "A file or a model that the program names is not there or not readable on this host.",
 		Remedy: "Compare paths and mounts of all hosts.",
 		Test:   "ls -l of the path in the job, on each host",
-		If:     []Fact{"text:FileNotFound|PermissionError|NotADirectory|IsADirectory"}, Likely: []Fact{"text:FileNotFound|PermissionError"},
+		If:     []Fact{"text:FileNotFound|PermissionError|NotADirectory|IsADirectory"},
+		Likely: []Fact{"text:FileNotFound|PermissionError"},
 	},
 	{
 		Cause:  "The memory of the host is full.",
@@ -94,8 +96,10 @@ var programReasons = []Reason{
 		Cause:  "An engine or launcher reports that one of its workers failed, whose own error is not in the log, or in words that are not known here.",
 		Remedy: "Look at the log of the worker and at the lines before; run with NCCL_DEBUG=WARN.",
 		Test:   "the logs of all workers, by time; NCCL_DEBUG=WARN for one run",
-		If:     []Fact{"text:root cause|failed to start|initialization failed|background process|worker died|exits with return code|exit code|exitcode|engine core|enginecore"},
-		Likely: []Fact{"text:root cause|failed to start|initialization failed|background process|exits with return code|exitcode"},
+		If: []Fact{"text:root cause|failed to start|initialization failed|background process|worker died|" +
+			"exits with return code|exit code|exitcode|engine core|enginecore"},
+		Likely: []Fact{"text:root cause|failed to start|initialization failed|background process|" +
+			"exits with return code|exitcode"},
 	},
 	{
 		Cause:  "A call of NCCL failed, and its warning is not in the log.",
@@ -107,44 +111,53 @@ var programReasons = []Reason{
 		Cause:  "Memory of a GPU could not be shared with another process or host: ranks that are grouped as one NVLink domain and are not (clusterUuid and cliqueId), IMEX, or containers.",
 		Remedy: "Compare clusterUuid and cliqueId of the hosts; start nvidia-imex on all; NCCL_MNNVL_ENABLE=0 and its like in the library go over the network.",
 		Test:   "nvidia-smi -q | grep -i -e clique -e cluster on each host; the same without NVLink between hosts",
-		If:     []Fact{"text:invalid resource handle|ipc|fabric handle|import"}, Likely: []Fact{"text:ipc|fabric handle"},
+		If:     []Fact{"text:invalid resource handle|ipc|fabric handle|import"},
+		Likely: []Fact{"text:ipc|fabric handle"},
 	},
 	{
 		Cause:  "The memory of the GPU is full.",
 		Remedy: "Lower the batch or the share of memory of the program; end other processes on the GPU.",
 		Test:   "nvidia-smi while the job runs",
-		If:     []Fact{"text:out of memory|outofmemory|free memory|kv cache|memory utilization", "!text:cgroup"}, Likely: []Fact{"text:cuda|gpu|hip|device"},
+		If:     []Fact{"text:out of memory|outofmemory|free memory|kv cache|memory utilization", "!text:cgroup"},
+		Likely: []Fact{"text:cuda|gpu|hip|device"},
 	},
 	{
 		Cause:  "A call of CUDA or HIP failed: the GPU, its driver, or a kernel of the program.",
 		Remedy: "Look at nvidia-smi and at Xids; run with CUDA_LAUNCH_BLOCKING=1.",
 		Test:   "dmesg | grep -i -e xid -e amdgpu; CUDA_LAUNCH_BLOCKING=1 for one run",
-		If:     []Fact{"text:cuda|cudnn|cublas|hip error|nvml|gpu"}, Likely: []Fact{"text:cuda error|cuda failure|CUDA_ERROR|cudaError|cudnn|cublas"},
+		If:     []Fact{"text:cuda|cudnn|cublas|hip error|nvml|gpu"},
+		Likely: []Fact{"text:cuda error|cuda failure|CUDA_ERROR|cudaError|cudnn|cublas"},
 	},
 	{
 		Cause:  "Another process did not answer in time or ended: it failed first, is slow, or cannot be reached.",
 		Remedy: "Look at the logs of the other ranks and of the launcher for an earlier failure.",
 		Test:   "the logs of all ranks, by time; py-spy dump of those that still run",
-		If:     []Fact{"text:timed out|timeout|refused|reset|unreachable|closed|lost|heartbeat|disconnected|died|connection"}, Likely: []Fact{"text:timed out|timeout|refused|reset by|unreachable|heartbeat"},
+		If: []Fact{"text:timed out|timeout|refused|reset|unreachable|closed|lost|heartbeat|disconnected|" +
+			"died|connection"},
+		Likely: []Fact{"text:timed out|timeout|refused|reset by|unreachable|heartbeat"},
 	},
 	{
 		Cause:  "A library, file or device that the line names is missing or of another release.",
 		Remedy: "Install it in the image, or mount it; compare with a host where it works.",
 		Test:   "ldd and ls -l in the job",
-		If:     []Fact{"text:not found|no such file|cannot open|undefined symbol|cannot load|import"}, Likely: []Fact{"text:not found|no such file|cannot open|undefined symbol"},
+		If:     []Fact{"text:not found|no such file|cannot open|undefined symbol|cannot load|import"},
+		Likely: []Fact{"text:not found|no such file|cannot open|undefined symbol"},
 	},
 	{
 		Cause:  "The container or user may not do this.",
 		Remedy: "Give the container the devices and capabilities; run it privileged for one test.",
 		Test:   "the same with --privileged",
-		If:     []Fact{"text:permission denied|not permitted|access denied"}, Likely: []Fact{"text:permission denied|not permitted"},
+		If:     []Fact{"text:permission denied|not permitted|access denied"},
+		Likely: []Fact{"text:permission denied|not permitted"},
 	},
 	{
 		Cause:  "The program itself failed: its configuration, data or code; the stack says where.",
 		Remedy: "Look at the last frames of the stack; the other ranks only lost this one.",
 		Test:   "the same on one rank",
-		If:     []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError", "!text:ncclU|ncclS|ncclI|CUDA"},
-		Likely: []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError"},
+		If: []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|" +
+			"NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError", "!text:ncclU|ncclS|ncclI|CUDA"},
+		Likely: []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|" +
+			"NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError"},
 	},
 	{
 		Cause:  "The program itself failed, for a reason that the line or its stack names.",

@@ -105,16 +105,20 @@ var sockets = []Signature{
 		Runbook: "check-nccl.md",
 		Reasons: []Reason{
 			{
-				Cause:  "NCCL chose an interface with a link-local address (169.254.0.0/16, fe80::/10; veth and bridges of containers have these), which other hosts cannot reach.",
-				Remedy: "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share (=name is exact), or exclude the others: ^veth,docker,br-,lo.",
-				Test:   "ip -br addr: which interface has the address of the line",
-				If:     []Fact{PeerLinkLocal}, Likely: []Fact{PeerLinkLocal}, Certain: []Fact{PeerLinkLocal, "text:169.254.|%veth|%docker|%br-|%cni|%cali|%flannel"},
+				Cause:   "NCCL chose an interface with a link-local address (169.254.0.0/16, fe80::/10; veth and bridges of containers have these), which other hosts cannot reach.",
+				Remedy:  "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share (=name is exact), or exclude the others: ^veth,docker,br-,lo.",
+				Test:    "ip -br addr: which interface has the address of the line",
+				If:      []Fact{PeerLinkLocal},
+				Likely:  []Fact{PeerLinkLocal},
+				Certain: []Fact{PeerLinkLocal, "text:169.254.|%veth|%docker|%br-|%cni|%cali|%flannel"},
 			},
 			{
-				Cause:  "A rank announced a loopback address, which other hosts cannot reach: its only interface, or NCCL_SOCKET_IFNAME=lo.",
-				Remedy: "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share; mind the line 127.0.1.1 of /etc/hosts.",
-				Test:   "the line Bootstrap: Using of the other rank",
-				If:     []Fact{PeerLoopback, "!one host"}, Likely: []Fact{PeerLoopback}, Certain: []Fact{PeerLoopback, SeveralHosts},
+				Cause:   "A rank announced a loopback address, which other hosts cannot reach: its only interface, or NCCL_SOCKET_IFNAME=lo.",
+				Remedy:  "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share; mind the line 127.0.1.1 of /etc/hosts.",
+				Test:    "the line Bootstrap: Using of the other rank",
+				If:      []Fact{PeerLoopback, "!one host"},
+				Likely:  []Fact{PeerLoopback},
+				Certain: []Fact{PeerLoopback, SeveralHosts},
 			},
 			{
 				Cause:  "NCCL chose the bridge of containers (docker0, 172.17.0.0/16), which other hosts cannot reach.",
@@ -235,7 +239,8 @@ var sockets = []Signature{
 				Cause:  "The ranks chose different networks, as where one container lacks RDMA devices or a plugin.",
 				Remedy: "Give all hosts the same network, plugin and NCCL_* settings.",
 				Test:   "grep 'Using network' in the logs of all ranks (NCCL_DEBUG=INFO)",
-				If:     []Fact{"text:wrong type", "!" + NetworksDiffer}, Likely: []Fact{"text:wrong type 3|wrong type 4"},
+				If:     []Fact{"text:wrong type", "!" + NetworksDiffer},
+				Likely: []Fact{"text:wrong type 3|wrong type 4"},
 			},
 			{
 				Cause:  "The ranks are not in the same call: releases or settings of NCCL differ between hosts, or this release has an error (2.19 and 2.20 are known for it).",
