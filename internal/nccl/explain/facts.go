@@ -78,7 +78,8 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.RanksMissing:     func(r *Result, _ *Finding) bool { return len(r.absent()) > 0 },
 	signature.SizeSaid:         func(r *Result, _ *Finding) bool { _, said := r.size(); return said },
 	signature.RanksNotBegun: func(r *Result, _ *Finding) bool {
-		return slices.ContainsFunc(r.Communicators, func(c Communicator) bool { return c.Complete < c.Started && c.Started < c.Ranks })
+		return slices.ContainsFunc(r.Communicators,
+			func(c Communicator) bool { return c.Complete < c.Started && c.Started < c.Ranks })
 	},
 	signature.DevicesDiffer: func(r *Result, _ *Finding) bool { return r.devicesDiffer() },
 	signature.IOMMUWarned:   func(r *Result, _ *Finding) bool { return r.iommuWarned() },

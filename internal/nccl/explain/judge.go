@@ -241,7 +241,8 @@ func (r *reading) nicsOfHosts() string {
 // recovered reports whether a NIC failed and is in use again, as far as the log says.
 func (r *reading) recovered(f *Finding) bool {
 	has := func(id string) bool {
-		return slices.ContainsFunc(r.Findings, func(other Finding) bool { return other.Signature.ID == id && other.order > f.order })
+		return slices.ContainsFunc(r.Findings,
+			func(other Finding) bool { return other.Signature.ID == id && other.order > f.order })
 	}
 	return f.Signature.ID == "nic_failing" && has("nic_recovered") && !has("nic_failed")
 }

@@ -44,7 +44,8 @@ func severityOf(line string, words signature.Word) severity {
 	if at := strings.Index(line, ":[E"); at >= 0 && strings.HasPrefix(line, "[rank") {
 		level = line[at+len(":["):]
 	}
-	if len(level) > 5 && level[1] >= '0' && level[1] <= '9' && level[2] >= '0' && level[2] <= '9' && strings.Contains(level, "]") {
+	const digits = "0123456789"
+	if len(level) > 5 && strings.Trim(level[1:3], digits) == "" && strings.Contains(level, "]") {
 		switch level[0] {
 		case 'E', 'F':
 			return severe

@@ -309,7 +309,8 @@ func (r *reading) promote() {
 		return
 	}
 	f := r.failedCall
-	if f == nil || r.wentOn() || first >= 0 && !(unexplaining(r.Findings[first].Signature) && f.order < r.Findings[first].order) {
+	explained := first >= 0 && (!unexplaining(r.Findings[first].Signature) || f != nil && f.order > r.Findings[first].order)
+	if f == nil || r.wentOn() || explained {
 		return
 	}
 	f.Open = first < 0
