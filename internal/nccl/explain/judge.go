@@ -57,6 +57,8 @@ func (r *Result) Undecided() string {
 	switch {
 	case r.Cut:
 		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)
+	case r.NCCLLines == 0 && r.said.engine > 0 && r.Open() != nil && r.Open().Signature == &signature.SetupStalls:
+		return "no line is of NCCL, and the log ends where the engine sets it up: run with NCCL_DEBUG=INFO"
 	case r.NCCLLines == 0 && r.Open() != nil && r.Open().Signature == &signature.ProgramError:
 		return "no line is of NCCL, and whether the program went on as if it had not happened is not in the log"
 	case r.NCCLLines == 0 && r.Open() != nil:

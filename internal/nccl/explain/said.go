@@ -16,6 +16,8 @@ type said struct {
 	progress int64                // the last line that shows progress
 	ended    bool                 // a line says that the program reached its end or serves
 	stack    string               // frames of stacks
+	engine   int64                // the line in which an engine began to set up NCCL, and came no further; 0: none
+	last     string               // the last line of the program
 }
 
 // severity is how bad a line says that something is.
@@ -72,6 +74,7 @@ func severityOf(line string, words signature.Word) severity {
 // says takes a line of a program that no row has.
 func (r *reading) says(text string, e log.Event) {
 	words := signature.Words(text)
+	r.engine(text)
 	if words&signature.OfStack != 0 {
 		r.frame(text)
 	}
@@ -96,6 +99,16 @@ func (r *reading) says(text string, e log.Event) {
 		r.said.ended, r.said.progress = true, r.Lines
 	case words&signature.OfProgress != 0 && strings.ContainsAny(text, "0123456789"):
 		r.said.progress = r.Lines
+	}
+}
+
+// engine notes that an engine for inference sets up NCCL, and that it came further: it loads the model then.
+func (r *reading) engine(text string) {
+	r.said.last = text
+	if strings.Contains(text, " using nccl==") || strings.Contains(text, "ustom") && strings.Contains(text, "reduce is disabled") {
+		r.said.engine = r.Lines
+	} else if r.said.engine > 0 && strings.Contains(text, "oad") { // "Loading", "Load weight begin"
+		r.said.engine = 0
 	}
 }
 
@@ -133,6 +146,9 @@ func (r *reading) fallBack() {
 		one.Open = s == unclear || wentOn
 		r.find(one)
 		return
+	}
+	if r.said.engine > 0 && r.said.progress < r.said.engine && r.Open() == nil && !r.complete() {
+		r.follow(&signature.SetupStalls, "an engine began to set up NCCL; the last line: "+shown(log.Strip(r.said.last).Rest)).Open = true
 	}
 }
 

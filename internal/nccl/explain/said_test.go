@@ -33,6 +33,8 @@ func TestWordsOfPrograms(t *testing.T) {
 		"a package":                    {"Traceback (most recent call last):\n  File \"x.py\", line 7, in f\nModuleNotFoundError: No module named 'zzz'\n", "program_exception", Likely, "package is missing", ""},
 		"after a set-up":               {complete + "ERROR: words to come\n", "program_error", Possible, "program itself", ""},
 		"after a set-up, goes on":      {complete + "could not set affinity of 7\n" + step, "", "", "", ""},
+		"an engine that sets NCCL up":  {"INFO 08-20 11:22:33 [pynccl.py:7] vLLM is using nccl==2.27.7\n", "", Possible, "between hosts", "where the engine sets it up"},
+		"an engine that goes on":       {"INFO 08-20 11:22:33 [pynccl.py:7] vLLM is using nccl==2.27.7\nINFO 08-20 11:22:40 Loading weights took 7 s\n", "", "", "", "no line is of NCCL"},
 		"a result of nccl-tests alone": {"# nThread 1 nGpus 2\n#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n  77 7 float sum -1 7.7 7.7 7.7 0 7.7 7.7 7.7 0\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 7.7\n", "", "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

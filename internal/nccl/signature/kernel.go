@@ -54,6 +54,17 @@ var kernel = []Signature{
 		Remedy: "Look up the number in NVIDIA's list of Xids.", Runbook: "check-gpu.md",
 	},
 	{
+		ID: "iommu_fault", Source: Kernel, Kind: Cause,
+		Forms: []Form{
+			{Text: "[IO_PAGE_FAULT", File: "linux drivers/iommu/amd/iommu.c"},
+			{Text: "DMAR: [DMA", File: "linux drivers/iommu/intel/dmar.c"},
+			{Text: "arm-smmu-v3: event", File: "linux drivers/iommu/arm/arm-smmu-v3"},
+		},
+		Cause:   "The IOMMU refused an access of a device: P2P between GPUs, or between a GPU and a NIC, does not work through it.",
+		Remedy:  "Let the IOMMU pass through (iommu=pt) or turn it off (amd_iommu=off, intel_iommu=off), and ACS on the PCIe switches; NCCL_P2P_DISABLE=1 and NCCL_NET_GDR_LEVEL=LOC go on meanwhile.",
+		Runbook: "check-gpudirect.md",
+	},
+	{
 		ID: "sxid", Source: Kernel, Kind: Cause, Forms: []Form{{Text: "SXid (PCI", File: fabricManager}},
 		Cause:  "An NVSwitch reported an error. Fatal: its links are down until the GPUs are reset together. Non-fatal: jobs may go on.",
 		Remedy: "Look up the number in the guide of the fabric manager; after a fatal one, drain the node and reset all GPUs and NVSwitches.", Runbook: "check-nvlink.md",

@@ -150,6 +150,7 @@ var program = []Signature{
 			{Text: "'unhandled system error", File: getErrorString},
 			{Text: "'unhandled cuda error", File: getErrorString},
 			{Text: "NCCL failure ", File: "nccl-tests src/common.h"},
+			{Text: "Failed, NCCL error", File: "TensorRT-LLM"},
 			{Text: "NCCL operation ", File: "xla, tensorflow, ray"},
 			{Text: "NCCL: unhandled ", File: "tensorflow core/nccl"},
 			{Text: "ExternalError: NCCL error", File: "paddle platform/enforce.h"},

@@ -19,6 +19,12 @@ var resultNames = []Reason{
 		Likely: []Fact{"stack:commwindow|comm_window|symm_mem"},
 	},
 	{
+		Cause:  "The result is not one that the program knows: it runs with another NCCL than it was built with, or uses a communicator that failed before.",
+		Remedy: "Use the NCCL that the program was built with (one libnccl.so.2: LD_LIBRARY_PATH, pip list); run with NCCL_DEBUG=WARN.",
+		Test:   "grep nccl /proc/PID/maps; NCCL_DEBUG=WARN for one run",
+		If:     []Fact{"text:unknown result code"}, Likely: []Fact{"text:unknown result code"},
+	},
+	{
 		Cause:  "The kind of the error says that a call of the system failed, not which: /dev/shm or a limit that is too small, an interface or device that the container does not have, or a connection that was refused.",
 		Remedy: "Run with NCCL_DEBUG=WARN; look at df -h /dev/shm, ulimit -l -n, ip -br addr and NCCL_SOCKET_IFNAME in the job.",
 		Test:   "NCCL_DEBUG=WARN for one run: the first line with WARN says which call; df -h /dev/shm",

@@ -175,6 +175,8 @@ var surroundings = []Signature{
 			{Text: "due to ProcessGroupNCCL watchdog hang", File: processGroupNCCL},
 			{Text: "Watchdog timeout (self.watchdog_timeout", File: "sglang managers/scheduler.py"},
 			{Text: "TimeoutError: RPC call to ", File: "vllm executor"},
+			{Text: "No available shared memory broadcast block found", File: "vllm distributed/device_communicators/shm_broadcast.py"},
+			{Text: "No available block found in 60 second", File: "vllm distributed/device_communicators/shm_broadcast.py"},
 		},
 		Cause:  "A watchdog of PyTorch or of the engine saw no progress: a call of CUDA or NCCL blocks (a hang on the GPU or in the network, the end of a communicator), or a thread holds Python's lock (GIL) in one.",
 		Remedy: "Look at stacks of the process (py-spy dump --native, gdb) and at the other ranks; TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC is larger for slow calls.",
