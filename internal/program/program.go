@@ -64,7 +64,7 @@ func New(o *Options) command.Line {
 			jobs.New(s, log),
 			lint.New(s, log),
 			advise.New(s, log),
-			explain.New(),
+			explain.New(s, log),
 			probe.New(s, log, e.Probing),
 			ping.New(s, log, o.Pinger),
 			report.New(s, log),

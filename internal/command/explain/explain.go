@@ -9,8 +9,13 @@ import (
 	"io"
 	"os"
 
+	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/nccl/explain"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
 )
 
 // What explain exits with, as check does.
@@ -23,14 +28,22 @@ const (
 
 // explaining is one call of the command.
 type explaining struct {
+	site   *site.Site
+	log    *logging.Flags
 	stdin  io.Reader
 	files  []string
 	json   bool
 	redact bool
+
+	host     bool
+	capture  string              // file; empty: none
+	scenario *simulator.Scenario // nil: none
 }
 
 // New returns the command.
-func New() *command.Command { return (&explaining{stdin: os.Stdin}).command() }
+func New(s *site.Site, log *logging.Flags) *command.Command {
+	return (&explaining{site: s, log: log, stdin: os.Stdin}).command()
+}
 
 func (k *explaining) command() *command.Command {
 	return &command.Command{
@@ -40,15 +53,56 @@ func (k *explaining) command() *command.Command {
 			f.Argument("file", "Logs of one job, one for each rank or node, and folders with them; - is the standard input.", command.Append(&k.files, parseArgument))
 			f.Output(&k.json)
 			f.Switch("redact", "Replace names of hosts and users, and addresses, for a ticket.", &k.redact)
-			f.Check(func() error {
-				if len(k.files) == 0 {
-					return errors.New("explain: expected the name of a log, or - for the standard input")
-				}
-				return nil
-			})
+			f.Switch("host", "Let the checks of this host decide among reasons: the log is of a job that ran here.", &k.host)
+			site.AddScenario(f, &k.scenario)
+			f.Add("capture", "Let the checks of the node of this capture (see the command capture) decide among reasons.",
+				command.Input(&k.capture)).PlaceHolder("FILE")
+			f.Check(k.check)
 		},
-		Run: k.run,
+		Takes:  []command.Group{&k.site.Config, k.log, &k.site.Devices},
+		OnHost: []command.Group{&k.site.Recorded, &k.site.Paths, &k.site.GPUs},
+		Run:    k.run,
 	}
+}
+
+func (k *explaining) check() error {
+	nodes := 0
+	for _, given := range []bool{k.host, k.capture != "", k.scenario != nil} {
+		if given {
+			nodes++
+		}
+	}
+	switch {
+	case len(k.files) == 0:
+		return errors.New("explain: expected the name of a log, or - for the standard input")
+	case nodes > 1:
+		return errors.New("--host, --capture and --scenario: expected at most one of them")
+	}
+	return nil
+}
+
+// weigh lets the checks of the node decide, if there is one.
+func (k *explaining) weigh(ctx context.Context, c *command.Call, r *explain.Result) error {
+	if !k.host && k.scenario == nil && k.capture == "" {
+		return nil
+	}
+	at, name := *k.site, ""
+	switch {
+	case k.capture != "":
+		of, _, done, err := at.Replay(k.capture)
+		if err != nil {
+			return err
+		}
+		defer done()
+		at = *of
+	case k.host:
+		name, _ = os.Hostname()
+	}
+	node, _, err := at.ObserveOnce(ctx, k.scenario, collector.CheckWants(), 0, k.log.Logger(c.Stderr))
+	if err == nil {
+		r.Weigh(name, diagnose.Run(node, nil))
+	}
+	return err
 }
 
 // parseArgument parses the name of a file. Kingpin hands the argument "-" on as an empty one.
@@ -62,6 +116,10 @@ func parseArgument(s string) (string, error) {
 func (k *explaining) run(ctx context.Context, c *command.Call) int {
 	r, err := explain.ReadFiles(ctx, k.files, k.stdin)
 	if err != nil {
+		c.Complain(err)
+		return exitUnread
+	}
+	if err = k.weigh(ctx, c, r); err != nil {
 		c.Complain(err)
 		return exitUnread
 	}

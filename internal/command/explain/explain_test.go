@@ -15,13 +15,16 @@ import (
 	"testing/iotest"
 
 	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/site"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 func run(t *testing.T, ctx context.Context, stdin io.Reader, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	k := &explaining{stdin: stdin}
+	k := &explaining{site: new(site.Site), log: new(logging.Flags), stdin: stdin}
 	var out, errs bytes.Buffer
 	code = command.Line{Commands: []*command.Command{k.command()}}.Run(ctx, append([]string{"explain"}, args...), &out, &errs)
 	return code, out.String(), errs.String()
@@ -126,5 +129,25 @@ func TestInterrupted(t *testing.T) {
 	}()
 	if code, _, stderr := run(t, ctx, from, "-"); code != exitUnread || !strings.Contains(stderr, "interrupted") {
 		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// The checks of a node decide among the reasons.
+func TestNode(t *testing.T) {
+	log := filepath.Join("testdata", "memlock.log")
+	for scenario, want := range map[string]string{
+		"memlock-low": "On the node: check memlock fails",
+		"healthy-ib":  "On the node: the checks that would show it are right",
+	} {
+		var stdout, stderr commandtest.Output
+		code := commandtest.RunTo(t, &stdout, &stderr, new(site.Site), New, log, "--scenario="+scenario)
+		if code != exitFailed {
+			t.Errorf("%s: exit code %d: %s", scenario, code, stderr.String())
+		}
+		commandtest.Contains(t, stdout.String(), want)
+	}
+	var stdout, stderr commandtest.Output
+	if code := commandtest.RunTo(t, &stdout, &stderr, new(site.Site), New, log, "--scenario=healthy-ib", "--host"); code != exitUnread {
+		t.Errorf("two nodes: exit code %d: %s", code, stdout.String())
 	}
 }

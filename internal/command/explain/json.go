@@ -45,7 +45,8 @@ type (
 		Certainty string `json:"certainty"` // certain, likely, possible
 		Cause     string `json:"cause"`
 		Remedy    string `json:"remedy"`
-		Test      string `json:"test,omitempty"` // what tells it from the others
+		Test      string `json:"test,omitempty"`     // what tells it from the others
+		Evidence  string `json:"evidence,omitempty"` // what the node of --host or --capture shows of it
 	}
 	transports struct {
 		RDMA          int `json:"rdma"`
@@ -153,7 +154,7 @@ func jsonFinding(r *explain.Result, f *explain.Finding) finding {
 	}
 	var reasons []reason
 	for _, one := range f.Reasons {
-		reasons = append(reasons, reason{string(one.Certainty), one.Cause, one.Remedy, one.Test})
+		reasons = append(reasons, reason{string(one.Certainty), one.Cause, one.Remedy, one.Test, one.Evidence})
 	}
 	return finding{
 		s.ID, string(s.Source), string(r.Kind(f)), f.Count, f.Line, f.Host, f.Hosts, known(f.Rank), known(f.Code), f.Peer,

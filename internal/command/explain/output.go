@@ -206,6 +206,9 @@ func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 	fmt.Fprintf(b, "%s: %s\n", top.Certainty, top.Cause)
 	fmt.Fprintf(b, "    %s (%s)%s\n", s.ID, source(f), seen(f))
 	fmt.Fprintf(b, "    %s\n", command.OneLine(f.Text))
+	if top.Evidence != "" {
+		fmt.Fprintf(b, "    On the node: %s\n", command.OneLine(top.Evidence))
+	}
 	if s.Cause != top.Cause {
 		fmt.Fprintf(b, "    %s: %s\n", yesNo(f.Line > 0, "The line means", "It means"), s.Cause)
 	}
@@ -214,6 +217,9 @@ func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 	}
 	for _, other := range f.Reasons[1:] {
 		fmt.Fprintf(b, "    Or, %s: %s\n", other.Certainty, other.Cause)
+		if other.Evidence != "" {
+			fmt.Fprintf(b, "        On the node: %s\n", command.OneLine(other.Evidence))
+		}
 	}
 	if s.Kind == signature.Consequence && top.Certainty != explain.Certain {
 		b.WriteString("    It is a consequence: the log does not show what failed first. Look at the logs of the other ranks.\n")

@@ -28,6 +28,13 @@ const (
 type Stated struct {
 	Certainty           Certainty
 	Cause, Remedy, Test string
+	Evidence            string // what the node of --host or --capture shows of it; empty: nothing
+}
+
+// bySurety orders reasons, the surest first.
+func bySurety(a, b Stated) int {
+	rank := map[Certainty]int{Certain: 0, Likely: 1, Possible: 2}
+	return cmp.Compare(rank[a.Certainty], rank[b.Certainty])
 }
 
 // maxReasons is how many are stated.
@@ -45,15 +52,14 @@ func (r *Result) reasons(f *Finding) []Stated {
 	if vague && len(list) < 2 && !s.Sure && !signature.IsArea(s) && s.Kind == signature.Cause && Errno(f.raw) != 0 {
 		list = append(list, r.stated(signature.Errnos(), f)...)
 	}
-	rank := map[Certainty]int{Certain: 0, Likely: 1, Possible: 2}
-	slices.SortStableFunc(list, func(a, b Stated) int { return cmp.Compare(rank[a.Certainty], rank[b.Certainty]) })
+	slices.SortStableFunc(list, bySurety)
 	switch {
 	case len(list) == 0 && s.Sure:
-		list = []Stated{{Certain, s.Cause, s.Remedy, ""}}
+		list = []Stated{{Certainty: Certain, Cause: s.Cause, Remedy: s.Remedy}}
 	case len(list) == 0 && (s.Generic || f.Guessed):
-		list = []Stated{{Possible, s.Cause, s.Remedy, ""}}
+		list = []Stated{{Certainty: Possible, Cause: s.Cause, Remedy: s.Remedy}}
 	case len(list) == 0:
-		list = []Stated{{Likely, s.Cause, s.Remedy, ""}}
+		list = []Stated{{Certainty: Likely, Cause: s.Cause, Remedy: s.Remedy}}
 	case list[0].Certainty == Certain:
 		list = list[:1]
 	case len(list) == 1 && list[0].Certainty == Possible && len(s.Reasons) == 1: // the row knows no other
@@ -68,7 +74,7 @@ func (r *Result) stated(reasons []signature.Reason, f *Finding) (list []Stated) 
 		if len(reason.If) > 0 && !r.all(reason.If, f) {
 			continue
 		}
-		one := Stated{Possible, r.filled(reason.Cause), reason.Remedy, reason.Test}
+		one := Stated{Certainty: Possible, Cause: r.filled(reason.Cause), Remedy: reason.Remedy, Test: reason.Test}
 		switch {
 		case r.all(reason.Certain, f):
 			one.Certainty = Certain
