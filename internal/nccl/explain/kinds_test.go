@@ -212,7 +212,7 @@ func TestKinds(t *testing.T) {
 		"a device of one host":          {"gpu2:9:9 [0] NCCL WARN NET/IB : Unable to open device zzz_1\ngpu2:9:9 [0] NCCL INFO NET/IB : Using [0]zzz_0:1/RoCE [RO]; OOB eth7:10.7.0.2<0>\n" + says("NET/IB : Using [0]zzz_0:1/RoCE [1]zzz_1:1/RoCE [RO]; OOB eth7:10.7.0.1<0>") + ranks(2, "gpu1", "gpu2"), "ib_device_unusable", Likely, "that others use"},
 		"a fault of the IOMMU":          {"Sep 21 09:59:59 gpu1 kernel: nvidia 0000:07:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0007 address=0x77 flags=0x0020]\n" + timeout(0, 1, "ALLREDUCE") + timeout(1, 1, "ALLREDUCE"), "iommu_fault", Likely, "IOMMU refused"},
 		"a result that nobody knows":    {"Failed, NCCL error /x/allreducePlugin.cpp:77 'unknown result code'\n", "nccl_error", Likely, "another NCCL"},
-		"an engine without progress":    {"INFO 08-20 11:22:33 [shm_broadcast.py:77] No available shared memory broadcast block found in 60 seconds.\n", "watchdog_stuck", Possible, "blocks"},
+		"an engine without progress":    {"INFO 08-20 11:22:33 [shm_broadcast.py:77] No available shared memory broadcast block found in 60 seconds.\n", "engine_waits", Possible, "blocks"},
 		"GB10":                          {says("NET/IB : Using [0]rocep1s0f0:1/RoCE [1]roceP2p1s0f0:1/RoCE [RO]; OOB enp1:10.0.0.1<0>") + says("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0") + ranks(2, "gpu1", "gpu2"), "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -105,7 +105,8 @@ func (r *reading) says(text string, e log.Event) {
 // engine notes that an engine for inference sets up NCCL, and that it came further: it loads the model then.
 func (r *reading) engine(text string) {
 	r.said.last = text
-	if strings.Contains(text, " using nccl==") || strings.Contains(text, "ustom") && strings.Contains(text, "reduce is disabled") {
+	custom := strings.Contains(text, "ustom") && strings.Contains(text, "reduce is disabled")
+	if custom || strings.Contains(text, " using nccl==") {
 		r.said.engine = r.Lines
 	} else if r.said.engine > 0 && strings.Contains(text, "oad") { // "Loading", "Load weight begin"
 		r.said.engine = 0
@@ -148,7 +149,8 @@ func (r *reading) fallBack() {
 		return
 	}
 	if r.said.engine > 0 && r.said.progress < r.said.engine && r.Open() == nil && !r.complete() {
-		r.follow(&signature.SetupStalls, "an engine began to set up NCCL; the last line: "+shown(log.Strip(r.said.last).Rest)).Open = true
+		last := shown(log.Strip(r.said.last).Rest)
+		r.follow(&signature.SetupStalls, "an engine began to set up NCCL; the last line: "+last).Open = true
 	}
 }
 

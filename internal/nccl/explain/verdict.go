@@ -315,8 +315,10 @@ func (r *reading) promote() {
 		return
 	}
 	f := r.failedCall
-	explained := first >= 0 && (!unexplaining(r.Findings[first].Signature) || f != nil && f.order > r.Findings[first].order)
-	if f == nil || r.wentOn() || explained {
+	if f == nil || r.wentOn() {
+		return
+	}
+	if first >= 0 && (!unexplaining(r.Findings[first].Signature) || f.order > r.Findings[first].order) {
 		return
 	}
 	f.Open = first < 0

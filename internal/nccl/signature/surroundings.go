@@ -2,6 +2,8 @@
 
 package signature
 
+const shmBroadcast = "vllm distributed/device_communicators/shm_broadcast.py"
+
 const strerror = "glibc strerror, as Python and PyTorch print it"
 
 // surroundings are lines of programs about what is around them: GPUs, libraries, limits, other processes.
@@ -175,23 +177,34 @@ var surroundings = []Signature{
 			{Text: "due to ProcessGroupNCCL watchdog hang", File: processGroupNCCL},
 			{Text: "Watchdog timeout (self.watchdog_timeout", File: "sglang managers/scheduler.py"},
 			{Text: "TimeoutError: RPC call to ", File: "vllm executor"},
-			{Text: "No available shared memory broadcast block found", File: "vllm distributed/device_communicators/shm_broadcast.py"},
-			{Text: "No available block found in 60 second", File: "vllm distributed/device_communicators/shm_broadcast.py"},
 		},
-		Cause:  "A watchdog of PyTorch or of the engine saw no progress: a call of CUDA or NCCL blocks (a hang on the GPU or in the network, the end of a communicator), or a thread holds Python's lock (GIL) in one.",
+		Cause:   "A watchdog of PyTorch or of the engine saw no progress: a call of CUDA or NCCL blocks (a hang on the GPU or in the network, the end of a communicator), or a thread holds Python's lock (GIL) in one.",
+		Remedy:  "Look at stacks of the process (py-spy dump --native, gdb) and at the other ranks; TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC is larger for slow calls.",
+		Reasons: stuckReasons,
+	},
+	{
+		ID: "engine_waits", Source: Program, Kind: Consequence, Generic: true,
+		Forms: []Form{
+			{Text: "No available shared memory broadcast block found", File: shmBroadcast},
+			{Text: "No available block found in 60 second", File: shmBroadcast},
+		},
+		Cause:   "A process of the engine waits for another one, which is busy, hangs or ended. It is no fault of shared memory.",
+		Remedy:  "Look at stacks of all processes of the engine (py-spy dump --native).",
+		Reasons: stuckReasons,
+	},
+}
+
+// stuckReasons are why nothing goes on.
+var stuckReasons = []Reason{
+	{
+		Cause:  "Traffic between the GPUs of the host stalls: a PCIe switch or the IOMMU redirects P2P (ACS).",
+		Remedy: "Turn off ACS on the PCIe switches and the IOMMU (iommu=pt or off), or set NCCL_P2P_DISABLE=1, slower.",
+		Test:   "NCCL_P2P_DISABLE=1 for one run: if it goes on, this is it",
+		If:     []Fact{UsesP2P, OneHost},
+	},
+	{
+		Cause:  "A call of CUDA or NCCL blocks (a hang on the GPU or in the network, the end of a communicator), or a thread holds Python's lock (GIL) in one.",
 		Remedy: "Look at stacks of the process (py-spy dump --native, gdb) and at the other ranks; TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC is larger for slow calls.",
-		Reasons: []Reason{
-			{
-				Cause:  "Traffic between the GPUs of the host stalls: a PCIe switch or the IOMMU redirects P2P (ACS).",
-				Remedy: "Turn off ACS on the PCIe switches and the IOMMU (iommu=pt or off), or set NCCL_P2P_DISABLE=1, slower.",
-				Test:   "NCCL_P2P_DISABLE=1 for one run: if it goes on, this is it",
-				If:     []Fact{UsesP2P, OneHost},
-			},
-			{
-				Cause:  "A call of CUDA or NCCL blocks (a hang on the GPU or in the network, the end of a communicator), or a thread holds Python's lock (GIL) in one.",
-				Remedy: "Look at stacks of the process (py-spy dump --native, gdb) and at the other ranks; TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC is larger for slow calls.",
-				Test:   "py-spy dump of all ranks; nvidia-smi: which GPUs are busy",
-			},
-		},
+		Test:   "py-spy dump of all ranks; nvidia-smi: which GPUs are busy",
 	},
 }
