@@ -84,6 +84,10 @@ func (r *reading) process(e log.Entry) {
 // informed takes what is no failure.
 func (r *reading) informed(e log.Event) {
 	m := e.Message
+	if at := strings.Index(m, "Using "); at >= 0 && (strings.Contains(m[at:], "[0]lo:127.") ||
+		strings.Contains(m[at:], "Using lo:127.") || strings.Contains(m[at:], "interface lo:127.")) {
+		r.loopback = true
+	}
 	rest, printed := strings.CutPrefix(m, "NCCL version ")
 	switch {
 	case printed || e.Level == log.Version:
@@ -106,6 +110,20 @@ func (r *reading) informed(e log.Event) {
 			return
 		}
 		r.returned(e)
+		r.through(e)
+	}
+}
+
+// through notes which source files of NCCL unwind after a warning of the same process, the last of all failures.
+func (r *reading) through(e log.Event) {
+	u, is := log.ParseUnwinding(e.Message)
+	if !is || len(r.Findings) == 0 {
+		return
+	}
+	const most = 256 // bytes
+	f := &r.Findings[len(r.Findings)-1]
+	if f.process == (process{e.Host, e.PID}) && len(f.through) < most {
+		f.through += u.File + " "
 	}
 }
 

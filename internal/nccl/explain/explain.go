@@ -67,6 +67,7 @@ type Result struct {
 	networks  map[string]string // of hosts
 	loop      string            // the progress bar that the log ends in, up to its percentage
 	tests     benchmark         // of nccl-tests
+	loopback  bool              // is the first interface of NCCL
 	said      said
 	last      string            // the last line of NCCL
 	nics      map[string]string // of hosts, as NCCL lists them
@@ -119,6 +120,7 @@ type Finding struct {
 	process process
 	time    string
 	raw     string // more of the text, for facts
+	through string // source files of NCCL that unwound after it
 	order   int64  // of the first line, in all logs
 }
 
@@ -162,7 +164,11 @@ type reading struct {
 }
 
 // benchmark is how far nccl-tests came.
-type benchmark struct{ began, measured, ended, wrong bool }
+type benchmark struct {
+	began, measured, ended, wrong bool
+
+	first string // hosts of rank 0, each followed by a blank
+}
 
 func newReading() *reading {
 	r := &reading{

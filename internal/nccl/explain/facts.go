@@ -39,6 +39,7 @@ func (r *Result) all(list []signature.Fact, f *Finding) bool {
 var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.PeerLinkLocal: func(_ *Result, f *Finding) bool { a, ok := f.peer(); return ok && a.IsLinkLocalUnicast() },
 	signature.PeerLoopback:  func(_ *Result, f *Finding) bool { a, ok := f.peer(); return ok && a.IsLoopback() },
+	signature.ChoseLoopback: func(r *Result, _ *Finding) bool { return r.loopback },
 	signature.PeerBridge:    func(_ *Result, f *Finding) bool { return f.within("172.17.0.0/16") },
 	signature.PeerTunnel:    func(_ *Result, f *Finding) bool { return f.within("100.64.0.0/10") },
 	signature.SubnetsDiffer: func(_ *Result, f *Finding) bool { return f.subnetsDiffer() },
@@ -49,7 +50,8 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.SegmentUnnamed: func(_ *Result, f *Finding) bool {
 		return strings.Contains(f.raw, "/nccl- (size 0)") || strings.Contains(f.raw, "segment  (size 0)")
 	},
-	signature.InSetup: func(r *Result, _ *Finding) bool { return r.inSetup() },
+	signature.SegmentAbsurd: func(_ *Result, f *Finding) bool { return f.segment() >= 1<<40 },
+	signature.InSetup:       func(r *Result, _ *Finding) bool { return r.inSetup() },
 
 	signature.OneHost:      func(r *Result, _ *Finding) bool { return r.oneHost() },
 	signature.SeveralHosts: func(r *Result, _ *Finding) bool { return r.severalHosts() },
@@ -117,6 +119,7 @@ var relations = []struct {
 	{"stack:", func(r *Result, _ *Finding, want string) bool {
 		return has(strings.ToLower(r.said.stack), strings.Split(strings.ToLower(want), "|"))
 	}},
+	{"through:", func(_ *Result, f *Finding, want string) bool { return strings.Contains(f.through, want) }},
 	{"seen:", func(r *Result, f *Finding, id string) bool { return r.seen(id, f) }},
 	{"set:", func(r *Result, _ *Finding, want string) bool {
 		name, value, valued := strings.Cut(want, "=")
@@ -248,6 +251,17 @@ func (f *Finding) subnetsDiffer() bool {
 	return err == nil && !p.Contains(b)
 }
 
+// segment is the size of the shared memory that a line names, in bytes; 0: it names none.
+func (f *Finding) segment() uint64 {
+	_, rest, _ := strings.Cut(f.raw, "(size ")
+	digits, _, _ := strings.Cut(rest, ")")
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // inSetup reports whether a process was in the set-up of a communicator when the log ended.
 func (r *Result) inSetup() bool {
 	if r.NCCLLines == 0 {
@@ -297,6 +311,19 @@ func (r *Result) sparkNICs(f *Finding) bool {
 	const name = "roceP2p1s0f"
 	return strings.Contains(f.raw, name) || strings.Contains(f.raw, "rocep1s0f") ||
 		slices.ContainsFunc(r.Log.Devices, func(d log.Device) bool { return strings.HasPrefix(d.Name, name) })
+}
+
+// inSpark reports whether all devices have names that DGX Spark gives: one chip in the PCI domains 0 and 2.
+func (r *Result) inSpark() bool {
+	first, second := false, false
+	for _, d := range r.Log.Devices {
+		a, b := strings.HasPrefix(d.Name, "rocep1s0f"), strings.HasPrefix(d.Name, "roceP2p1s0f")
+		if !a && !b {
+			return false
+		}
+		first, second = first || a, second || b
+	}
+	return first && second
 }
 
 // processFailed reports whether a process crashed or was killed, or a GPU failed.

@@ -77,6 +77,8 @@ func (r *Result) Undecided() string {
 		return "the log has more hosts, ranks or failures than are counted"
 	case len(r.Communicators) == 0 && r.Harmless():
 		return ""
+	case len(r.Communicators) == 0 && r.Tested(): // NCCL 2.4 logs no end of a set-up
+		return ""
 	case len(r.Communicators) == 0:
 		return "no communicator is set up in it: run the job with NCCL_DEBUG=INFO, and give the log from its beginning"
 	}
@@ -90,6 +92,9 @@ func (r *Result) Undecided() string {
 	}
 	return r.unclear()
 }
+
+// Tested reports whether a test of nccl-tests ended with results that are right.
+func (r *Result) Tested() bool { return r.tests.measured && r.tests.ended && !r.tests.wrong }
 
 // wentOn reports whether the calls that failed are of what NCCL goes on without, as it says itself: SHARP.
 func (r *Result) wentOn() bool {
@@ -263,6 +268,8 @@ func (r *reading) stall() string {
 
 func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {
 	switch {
+	case t.RDMA > 0 && t.RDMAGPUDirect == 0 && r.holds(signature.OneGPU, nil) && (r.withoutGDR() || r.inSpark()):
+		r.follow(&signature.GPUDirectNeedless, "no RDMA connection uses GPUDirect RDMA")
 	case t.RDMA > t.RDMAGPUDirect:
 		f := r.follow(&signature.NoGPUDirect, fmt.Sprintf("%d of %d RDMA connections", t.RDMA-t.RDMAGPUDirect, t.RDMA))
 		known := r.gpus != "" && !r.withoutGDR()
@@ -278,7 +285,7 @@ func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {
 
 func (r *reading) follow(s *signature.Signature, text string) *Finding {
 	r.Findings = append(r.Findings, Finding{
-		Signature: s, Count: 1, Rank: log.Unknown, Code: signature.NoCode, Text: text, order: r.Lines + 1,
+		Signature: s, Count: 1, Rank: log.Unknown, Code: signature.NoCode, Text: text, raw: text, order: r.Lines + 1,
 	})
 	return &r.Findings[len(r.Findings)-1]
 }

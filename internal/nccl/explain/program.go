@@ -46,7 +46,7 @@ func (r *Result) busy() string {
 func (r *reading) table(line string) {
 	switch {
 	case strings.HasPrefix(line, "# nThread "):
-		r.tests = benchmark{wrong: r.tests.wrong}
+		r.tests = benchmark{wrong: r.tests.wrong, first: r.tests.first}
 	case strings.HasPrefix(line, "# Out of bounds values"):
 		r.tests.wrong = r.tests.wrong || strings.Contains(line, "FAILED")
 	case strings.Contains(line, " busbw "):
@@ -54,6 +54,13 @@ func (r *reading) table(line string) {
 	case strings.HasPrefix(line, "# Avg bus bandwidth"):
 		r.tests.ended = true
 	case strings.Contains(line, " Rank ") && strings.Contains(line, " device "):
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "0" {
+			_, rest, _ := strings.Cut(line, " on ")
+			host, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+			if known := strings.Contains(" "+r.tests.first, " "+host+" "); !known && len(r.tests.first) < maxWaiters {
+				r.tests.first += host + " "
+			}
+		}
 		const most = 4096
 		if _, name, found := strings.Cut(line, "] "); found && len(r.gpus) < most && !strings.Contains(r.gpus, name) {
 			r.gpus += name + "\n"

@@ -123,7 +123,12 @@ func (r *reading) frame(text string) {
 
 // fallBack takes what a program says for a failure or a note where no row has a failure.
 func (r *reading) fallBack() {
-	if r.findFirst() >= 0 {
+	if at := r.findFirst(); at >= 0 {
+		if said := r.said.first[severe]; said != nil && r.lostBy(&r.Findings[at], said) {
+			one := *said
+			one.Signature = &signature.ProgramError
+			r.find(one)
+		}
 		return
 	}
 	for s := severe; s > fine; s-- {
@@ -154,6 +159,13 @@ func (r *reading) fallBack() {
 	}
 }
 
+// lostBy reports whether others only lost the process that said before what failed in it.
+func (r *reading) lostBy(first, said *Finding) bool {
+	s := first.Signature
+	return s.Kind == signature.Consequence && s.Source == signature.Program && s.Generic && r.NCCLLines == 0 &&
+		said.order < first.order && (said.Host != first.Host || said.Rank != first.Rank)
+}
+
 // complete reports whether set-ups are in the log, and all ended.
 func (r *reading) complete() bool {
 	for i := range r.Communicators {
@@ -166,7 +178,7 @@ func (r *reading) complete() bool {
 
 // lively reports whether all that the log shows beside progress are notes, and the program went on after them.
 func (r *Result) lively() bool {
-	if r.tests.measured && r.tests.ended && !r.tests.wrong && r.First() == nil {
+	if r.Tested() && r.First() == nil {
 		return true
 	}
 	for i := range r.Findings {

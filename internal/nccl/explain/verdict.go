@@ -345,6 +345,10 @@ func (r *Result) Unseen() string {
 	}
 	parts = append(parts, "what the program did after the set-up, as far as NCCL does not log it")
 	text := fmt.Sprintf("Not seen: %s.", spelling.Few(parts, 4))
+	if hosts := strings.Fields(r.tests.first); len(hosts) > 1 {
+		text = fmt.Sprintf("Each of %s ran a test of its own, and nothing went between them: nccl-tests are built without MPI (make clean; make MPI=1). ",
+			shown(spelling.Few(hosts, 4))) + text
+	}
 	if t := r.Transports(); t.P2P > 0 && t.RDMA+t.TCP+t.Plugin == 0 && r.Log.NVLSChannels <= 0 {
 		text += " If the job hangs after it, NCCL_P2P_DISABLE=1 for one run shows whether P2P between GPUs stalls (ACS, IOMMU)."
 	}

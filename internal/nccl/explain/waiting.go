@@ -83,9 +83,9 @@ func (w wait) pairwise() bool {
 }
 
 // apart reports whether two ranks wait in different collectives at the same place of the program. Sizes may differ
-// where ranks give or take shares.
+// where ranks give or take lists of shares.
 func (w wait) apart(other wait) bool {
-	sized := w.op == "ALLREDUCE" || w.op == "BROADCAST"
+	sized := w.op == "ALLREDUCE" || w.op == "BROADCAST" || w.op == "_ALLGATHER_BASE" || w.op == "_REDUCE_SCATTER_BASE"
 	return w.seq == other.seq && (w.op != other.op || sized && (w.in != other.in || w.out != other.out))
 }
 

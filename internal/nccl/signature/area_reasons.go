@@ -83,6 +83,15 @@ var bootstrapCalls = []Reason{
 		Remedy: "Set NCCL_SOCKET_IFNAME to the network that the hosts share, and open all ports between them.",
 		Test:   "the line Bootstrap : Using of each rank; nc -vz between the hosts",
 	},
+	loopbackChosen,
+}
+
+// loopbackChosen is why ranks of other hosts are refused.
+var loopbackChosen = Reason{
+	Cause:  "NCCL uses the loopback interface first (lo, 127.0.0.1), so that ranks of other hosts connect to themselves: NCCL_SOCKET_IFNAME takes it, or excludes only others.",
+	Remedy: "Set NCCL_SOCKET_IFNAME to the interface that the hosts share, or add lo to what it excludes (^lo,docker0); also in nccl.conf.",
+	Test:   "the lines Bootstrap and NET/Socket : Using of each host",
+	If:     []Fact{ChoseLoopback, "!one host"}, Likely: []Fact{ChoseLoopback, SeveralHosts},
 }
 
 var socketCalls = []Reason{
@@ -96,6 +105,7 @@ var socketCalls = []Reason{
 		Remedy: "Set NCCL_SOCKET_IFNAME to the network that the hosts share, and open all ports between them.",
 		Test:   "ip -br addr; nc -vz between the two addresses",
 	},
+	loopbackChosen,
 }
 
 var nvlsCalls = []Reason{

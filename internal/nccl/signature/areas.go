@@ -161,7 +161,7 @@ var errnoReasons = []Reason{
 		Cause:  "The process of the other side is gone or does not listen: it failed first.",
 		Remedy: "Look at its log, and at the daemon that the plugin needs.",
 		Test:   "the log of the other side",
-		If:     []Fact{"errno:32,103,104,107,111"}, Likely: []Fact{"errno:32,104,111"},
+		If:     []Fact{"errno:32,103,104,107,111"}, Likely: []Fact{"errno:32,104,111", "!" + ChoseLoopback},
 	},
 	{
 		Cause:  "The driver, the kernel or the device does not support this call.",

@@ -96,6 +96,12 @@ var completions = []Signature{
 				Likely: []Fact{"seen:xid"},
 			},
 			{
+				Cause:  "The rdma-core of the image is too old for this NCCL: libmlx5 has no mlx5dv_reg_dmabuf_mr, and memory is registered in a way that the device refuses.",
+				Remedy: "Install a newer rdma-core (libibverbs1, ibverbs-providers, or DOCA) in the image.",
+				Test:   "strings libmlx5.so.1 | grep mlx5dv_reg_dmabuf_mr in the container",
+				If:     []Fact{"seen:mlx5dv_missing"}, Likely: []Fact{"seen:mlx5dv_missing"},
+			},
+			{
 				Cause:  "A PCIe switch or an IOMMU redirects the traffic between NIC and GPU (ACS), so that GPUDirect RDMA fails.",
 				Remedy: "Run check --only=gpudirect on the host; turn off ACS on the switches, or the IOMMU (iommu=pt).",
 				Test:   "NCCL_NET_GDR_LEVEL=LOC for one run",

@@ -34,10 +34,16 @@ var gpus = []Signature{
 				If:     []Fact{"seen:gpu_driver_memory"}, Likely: []Fact{"seen:gpu_driver_memory"},
 			},
 			{
+				Cause:  "It is memory of the host that the ranks share, not of the GPU: NCCL takes it by cuMem from 2.24 on, which fails in containers, WSL and with some drivers.",
+				Remedy: "Set NCCL_CUMEM_HOST_ENABLE=0 for all ranks, or use NCCL 2.26.5 or later, which goes on without it.",
+				Test:   "NCCL_CUMEM_HOST_ENABLE=0 for one run",
+				If:     []Fact{"through:transport/shm.cc"}, Likely: []Fact{"through:transport/shm.cc"},
+			},
+			{
 				Cause:  "The program, or another process, uses nearly all memory of the GPU.",
 				Remedy: "Lower the batch, gpu_memory_utilization or mem_fraction_static; leave NCCL 1 to 2 GiB; NCCL_BUFFSIZE, NCCL_MAX_NCHANNELS and NCCL_NVLS_ENABLE=0 lower its need.",
 				Test:   "nvidia-smi while the job starts",
-				Likely: []Fact{"code:2"},
+				Likely: []Fact{"code:2", "!through:transport/shm.cc"},
 			},
 		},
 	},
@@ -253,10 +259,16 @@ var gpus = []Signature{
 				If:     []Fact{"errno:0,12,28"}, Likely: []Fact{"text:creat|extend|could not map"}, Certain: []Fact{"errno:28"},
 			},
 			{
+				Cause:  "The two ends of a connection chose different transports, so that one reads as a segment what the other did not write: peer access between the GPUs is possible in one direction only (BIOS, BARs), or the processes see different GPUs.",
+				Remedy: "Compare the lines Channel of both ranks (SHM here, P2P there); update the firmware of the host; NCCL_P2P_DISABLE=1 goes on.",
+				Test:   "NCCL_P2P_DISABLE=1 for one run",
+				If:     []Fact{SegmentAbsurd}, Likely: []Fact{SegmentAbsurd},
+			},
+			{
 				Cause:  "The ranks of the host do not share /dev/shm: they are in different containers, and NCCL takes them for one host.",
 				Remedy: "Run the ranks of a host in one container or with hostIPC (--ipc=host), or give each container its own NCCL_HOSTID.",
 				Test:   "ls /dev/shm/nccl-* in both containers",
-				If:     []Fact{"errno:0,2", "!" + SegmentUnnamed}, Likely: []Fact{"errno:2"},
+				If:     []Fact{"errno:0,2", "!" + SegmentUnnamed, "!" + SegmentAbsurd}, Likely: []Fact{"errno:2"},
 				Certain: []Fact{"errno:2", Containers},
 			},
 			{

@@ -43,6 +43,7 @@ var (
 				Cause:  "The device is further from the GPU than NCCL_NET_GDR_LEVEL allows, or the container hides the PCI topology.",
 				Remedy: "Compare nvidia-smi topo -m on the host and in the container; mount /sys.",
 				Test:   "nvidia-smi topo -m",
+				Likely: []Fact{UsesGPUDirect},
 			},
 			{
 				Cause:  "This is as it should be on hosts with one GB10 (DGX Spark), where GPU and CPU share memory, and with GPUs without GPUDirect RDMA (GeForce).",
@@ -143,6 +144,12 @@ var (
 			},
 		},
 	}
+	GPUDirectNeedless = Signature{
+		ID: "gpudirect_needless", Source: NCCL, Kind: Note, Harmless: true,
+		Forms:  []Form{{Text: "via NET/IB/0 without /GDRDMA", In: `via NET/%s/%d`}},
+		Cause:  "RDMA goes through the memory of the host, as it should with GB10 (DGX Spark), where GPU and CPU share memory, and with GeForce.",
+		Remedy: "None.",
+	}
 	DevicesApart = Signature{
 		ID: "devices_differ", Source: NCCL, Kind: Note,
 		Forms:   []Form{{Text: "NET/IB : Using [", File: "NCCL src/transport/net_ib"}},
@@ -163,7 +170,7 @@ var (
 func Judgements() []*Signature {
 	return []*Signature{
 		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults,
-		&SetupStalls, &DevicesApart,
+		&SetupStalls, &DevicesApart, &GPUDirectNeedless,
 	}
 }
 

@@ -297,6 +297,12 @@ var plugins = []Signature{
 				If:     []Fact{"text:invalid device ordinal|no ROCm-capable"}, Likely: []Fact{"!text:out of memory"},
 			},
 			{
+				Cause:  "The GPU does not do PCIe atomics there, which kernels of RCCL with a hostcall need: the slot, a switch or the VM does not pass AtomicOps on, or the build of RCCL needs them without use.",
+				Remedy: "Use a slot, BIOS setting or VM that completes AtomicOps, or the RCCL of another release of ROCm.",
+				Test:   "dmesg | grep -i atomic; lspci -vvv | grep -i AtomicOps",
+				If:     []Fact{"text:cannot be performed in the present state"},
+			},
+			{
 				Cause:  "This build has no code for the GPU.",
 				Remedy: "Use a build of RCCL and framework for this gfx architecture.",
 				Test:   "rocminfo | grep gfx",

@@ -169,6 +169,12 @@ var program = []Signature{
 		Reasons: resultNames,
 	},
 	{
+		ID: "gpu_share_not_free", Source: Program, Kind: Cause, Sure: true,
+		Forms:  []Form{{Text: "on startup is less than desired GPU memory utilization", File: "vllm worker"}},
+		Cause:  "A rank did not start, because less memory of its GPU is free than the program asks for: another process has it, or on GB10 the page cache.",
+		Remedy: "Lower gpu_memory_utilization, end other processes on the GPU (nvidia-smi), or drop caches where memory is shared with the CPU.",
+	},
+	{
 		ID: "interceptor_failed", Source: Program, Kind: Cause,
 		Forms:  []Form{{Text: "[HAMI-core ERROR", File: hami}, {Text: "/libvgpu/src/", File: hami}},
 		Cause:  "A library that divides GPUs among containers (HAMi, libvgpu.so by LD_PRELOAD) fails in calls of CUDA that NCCL makes.",

@@ -27,6 +27,12 @@ var nvlsReasons = []Reason{
 		If:     []Fact{"driver<12.3"}, Likely: []Fact{"driver<12.3"},
 	},
 	{
+		Cause:  "The NVSwitches have no multicast groups left: each communicator with NVLS takes some, also of other jobs on the host, and NCCL 2.29 fails where others go on without.",
+		Remedy: "Set NCCL_NVLS_ENABLE=0, make fewer communicators (process groups), or use another release of NCCL.",
+		Test:   "NCCL_NVLS_ENABLE=0 for one run; how many groups the program makes",
+		If:     []Fact{"text:out of memory"}, Likely: []Fact{"text:out of memory", "!driver<12.3"},
+	},
+	{
 		Cause:  "The fabric manager was restarted, or failed, without a reset of the GPUs after it.",
 		Remedy: "Drain the node, restart nvidia-fabricmanager and reset all GPUs together (nvidia-smi -r), or reboot. NCCL_NVLS_ENABLE=0 goes on meanwhile.",
 		Test:   "nvidia-smi -q | grep -A3 Fabric, and the times of systemctl status nvidia-fabricmanager and of the boot",

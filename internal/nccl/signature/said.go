@@ -35,10 +35,16 @@ var SetupStalls = Signature{
 	Runbook: "check-nccl.md",
 	Reasons: []Reason{
 		{
+			Cause:  "The set-up of NVLS stalls, the last that NCCL logged: hosts with different numbers of ranks, the fabric manager or an NVSwitch.",
+			Remedy: "Set NCCL_NVLS_ENABLE=0 to go on; give all hosts the same number of ranks; look at Fabric in nvidia-smi -q.",
+			Test:   "NCCL_NVLS_ENABLE=0 for one run",
+			If:     []Fact{"text:last line of NCCL: NVLS"}, Likely: []Fact{"text:last line of NCCL: NVLS"},
+		},
+		{
 			Cause:  "Not all ranks began, or their logs are not here: those that did wait for a rank that was not started, failed before, or does not reach the others.",
 			Remedy: "Look at the logs of the ranks that are missing: processes that did not start, ended, or chose an interface that the others do not reach (NCCL_SOCKET_IFNAME, firewall).",
 			Test:   "the logs of all ranks: which have no Init START; the line Bootstrap : Using of each",
-			If:     []Fact{RanksNotBegun}, Likely: []Fact{RanksNotBegun, "!" + Connecting},
+			If:     []Fact{RanksNotBegun}, Likely: []Fact{RanksNotBegun, "!" + Connecting, "!text:last line of NCCL: NVLS"},
 		},
 		{
 			Cause:  "The IOMMU or ACS redirects P2P between the GPUs of the host, which hangs the first use of it.",

@@ -112,6 +112,13 @@ var setups = []Signature{
 		Runbook: "check-pcie.md",
 		Reasons: []Reason{
 			{
+				Cause:   "The host has more devices than this release of NCCL can hold in its topology.",
+				Remedy:  "Set NCCL_TOPO_FILE to the file of the provider for this type of machine, or use a newer NCCL or plugin.",
+				Test:    "the number that the line names; the same with a newer NCCL",
+				If:      []Fact{"text:too many XML nodes|XML parser is limited|too many nodes of type|too many Topo links"},
+				Certain: []Fact{"text:too many XML nodes|XML parser is limited|too many nodes of type|too many Topo links"},
+			},
+			{
 				Cause:  "NCCL 2.25 and 2.26 have an error where NICs are merged and the search of the topology falls back.",
 				Remedy: "Use NCCL 2.27 or later; NCCL_NET_MERGE_LEVEL=LOC until then.",
 				Test:   "the same with NCCL 2.27 or later",

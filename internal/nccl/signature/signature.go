@@ -84,6 +84,7 @@ type Reason struct {
 //	code:801        the line has this code
 //	text:T          the line contains T, in any case
 //	stack:T         a stack of a program that the log shows contains the text T, in any case
+//	through:FILE    NCCL unwound through this source file after the line
 //	seen:ID         the log has a line of this signature
 //	set:NCCL_X=0    the log shows this setting; without a value, any
 //	release<2.28    the log shows a release of NCCL before this one
@@ -94,12 +95,14 @@ type Fact string
 const (
 	PeerLinkLocal  Fact = "peer link-local" // the address that the line names
 	PeerLoopback   Fact = "peer loopback"
+	ChoseLoopback  Fact = "loopback chosen"     // as the first interface
 	PeerBridge     Fact = "peer of a bridge"    // docker0
 	PeerTunnel     Fact = "peer of a tunnel"    // 100.64.0.0/10, such as Tailscale
 	SubnetsDiffer  Fact = "subnets differ"      // of the two GIDs
 	GIDLinkLocal   Fact = "GID link-local"      // of this side
 	SegmentUnnamed Fact = "segment has no name" // of shared memory, size 0
-	InSetup        Fact = "in set-up"           // its process had begun a set-up, and not ended it
+	SegmentAbsurd  Fact = "segment of terabytes"
+	InSetup        Fact = "in set-up" // its process had begun a set-up, and not ended it
 )
 
 // Facts about the log.

@@ -104,6 +104,7 @@ var sockets = []Signature{
 		Remedy:  "Set NCCL_SOCKET_IFNAME to the network that the hosts share, and open its ports between them.",
 		Runbook: "check-nccl.md",
 		Reasons: []Reason{
+			loopbackChosen,
 			{
 				Cause:   "NCCL chose an interface with a link-local address (169.254.0.0/16, fe80::/10; veth and bridges of containers have these), which other hosts cannot reach.",
 				Remedy:  "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share (=name is exact), or exclude the others: ^veth,docker,br-,lo.",
@@ -142,7 +143,7 @@ var sockets = []Signature{
 				Cause:  "The process of the other rank is gone, or not there yet: its host refuses the connection.",
 				Remedy: "Look at the log of the rank at that address: it failed first.",
 				Test:   "the log of the rank at that address",
-				If:     []Fact{"errno:104,111"}, Likely: []Fact{"errno:111"},
+				If:     []Fact{"errno:104,111"}, Likely: []Fact{"errno:111", "!" + ChoseLoopback},
 			},
 			{
 				Cause:  "A firewall or a security group drops the packets, or the address is of a network that this host cannot reach.",

@@ -55,6 +55,12 @@ var verbs = []Signature{
 				If:     []Fact{"errno:19,22,61,101"}, Likely: []Fact{"set:NCCL_IB_GID_INDEX", "errno:19,22,61"},
 			},
 			{
+				Cause:  "{NCCL_IB_GID_INDEX} names a GID that does not reach the peer: a link-local one (fe80::), as index 0 and 1 are on most devices, or one of RoCE v1.",
+				Remedy: "Unset NCCL_IB_GID_INDEX from 2.21 on; before, set it to the RoCE v2 GID with the address of the interface (often 3).",
+				Test:   "show_gids on both hosts, in the container",
+				If:     []Fact{"set:NCCL_IB_GID_INDEX", "errno:110,113"}, Likely: []Fact{"set:NCCL_IB_GID_INDEX", "errno:110,113"},
+			},
+			{
 				Cause:  "The address of the peer does not answer: a link or VLAN between the two is missing, its interface is down, or ARP is filtered.",
 				Remedy: "Look at the interfaces of both devices (ip -br addr, ip neigh); with one subnet for each rail NCCL_CROSS_NIC=0.",
 				Test:   "ping -I INTERFACE the remote address of the line",
@@ -188,6 +194,12 @@ var verbs = []Signature{
 		Cause:   "The device reported an event: a port that went down or came back (port error, port active), or a change of its addresses. A job survives a link that is back before its timeout.",
 		Remedy:  "Look at link_downed and the state of the port that the line names.",
 		Runbook: "GpuFabricLinkFlapping.md",
+	},
+	{
+		ID: "mlx5dv_missing", Source: NCCL, Kind: Note, Info: true, Harmless: true,
+		Forms:  []Form{{Text: "undefined symbol: mlx5dv_reg_dmabuf_mr", File: "glibc dlfcn, of NCCL's dlvsym failed on"}},
+		Cause:  "The libmlx5 of the image is older than this NCCL expects.",
+		Remedy: "Install a newer rdma-core in the image, if RDMA fails.",
 	},
 	{
 		ID: "nic_failed", Source: NCCL, Kind: Cause, Info: true,
