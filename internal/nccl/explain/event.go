@@ -41,6 +41,9 @@ func (r *reading) line(line []byte, long bool) {
 	case log.Info, log.Warn, log.Version:
 		r.NCCLLines++
 		r.last = log.Text(e.Message)
+		if e.Level != log.Warn {
+			r.said.informed = r.Lines
+		}
 		r.process(e.Entry)
 		r.informed(e)
 	case log.Plain:
@@ -98,7 +101,7 @@ func (r *reading) informed(e log.Event) {
 	case strings.HasPrefix(m, "Using network "):
 		r.network(e.Entry, log.Text(m[len("Using network "):]))
 	case strings.HasPrefix(m, "Channel "):
-		r.channel(m)
+		r.channel(e)
 	case strings.HasPrefix(m, "NET/IB : Using ["):
 		if _, known := r.hosts[e.Host]; known {
 			devices, _, _ := strings.Cut(m[len("NET/IB : Using "):], ";")
@@ -160,8 +163,8 @@ func (r *reading) release(v string) {
 }
 
 // channel compares the devices at both ends of a connection, "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/3".
-func (r *reading) channel(m string) {
-	what, via, found := strings.Cut(m, "] via NET/")
+func (r *reading) channel(e log.Event) {
+	what, via, found := strings.Cut(e.Message, "] via NET/")
 	name, sent := strings.CutSuffix(what, " [send")
 	if !sent {
 		name, _ = strings.CutSuffix(what, " [receive")
@@ -170,6 +173,7 @@ func (r *reading) channel(m string) {
 	if !found || !numbered || log.CarrierOf(network) != log.Verbs {
 		return
 	}
+	r.connects(e.Host, device)
 	device = device[:len(device)-len(strings.TrimLeft(device, "0123456789"))]
 	n, err := strconv.Atoi(device)
 	if err != nil {
@@ -261,7 +265,7 @@ func (r *reading) found(f *failure.Failure) {
 		r.Warnings = slices.Delete(r.Warnings, w, w+1) // its thread unwound
 		delete(r.warnings, one.Text)
 	}
-	if f.Level == log.Warn && f.Signature.ID != "" && one.order < r.Lines {
+	if f.Level == log.Warn && signature.IsArea(f.Signature) && one.order < r.Lines {
 		r.Unknown--
 	}
 	if f.Signature.Source == signature.PyTorch {
@@ -272,6 +276,12 @@ func (r *reading) found(f *failure.Failure) {
 		if v, _, ok := log.ParseVersion(release); ok {
 			r.release(v)
 		}
+	}
+	switch f.Signature.ID {
+	case "process_crashed":
+		r.crash.at(r.Lines, one.raw)
+	case "xid_application":
+		r.xids.add(&one)
 	}
 	r.find(one)
 }
@@ -292,10 +302,21 @@ func (r *reading) finding(f *failure.Failure) Finding {
 		text = shown(f.Message)
 	}
 	return Finding{
-		Signature: f.Signature, Count: 1, File: r.name, Line: f.Line - r.before, Host: f.Host, Rank: rank, Code: f.Code,
+		Signature: f.Signature, Count: 1, File: r.name, Line: f.Line - r.before, Host: cmp.Or(f.Host, nodeOfRay(f.Message)), Rank: rank, Code: f.Code,
 		Peer: shown(signature.Peer(f.Message)), Place: shown(f.Place), Writer: signature.Writer(f.File(), f.Message),
 		Text: text, process: from, time: f.Time, raw: f.Text[:min(len(f.Text), most)], order: f.Line,
 	}
+}
+
+// nodeOfRay is the host that the daemon of Ray names, "at node (ID: 77, IP: 10.0.0.7)"; empty: it names none.
+func nodeOfRay(line string) string {
+	_, rest, found := strings.Cut(line, " at node (ID: ")
+	_, address, named := strings.Cut(rest, ", IP: ")
+	address, _, closed := strings.Cut(address, ")")
+	if !found || !named || !closed {
+		return ""
+	}
+	return log.Text(address)
 }
 
 // unknown keeps a warning without a signature.

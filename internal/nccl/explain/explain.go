@@ -71,10 +71,13 @@ type Result struct {
 	said      said
 	last      string            // the last line of NCCL
 	nics      map[string]string // of hosts, as NCCL lists them
-	gpus      string            // names of GPUs, as nccl-tests lists them
-	unnamed   bool              // a name has neither an address of IPv4 nor of IPv6
-	stamp     string            // the last time that a line of the log began with
-	devices   int               // highest number of a GPU on its host; Unknown
+	gdr       map[string]direct // of hosts
+	crash     crash
+	xids      xids
+	gpus      string // names of GPUs, as nccl-tests lists them
+	unnamed   bool   // a name has neither an address of IPv4 nor of IPv6
+	stamp     string // the last time that a line of the log began with
+	devices   int    // highest number of a GPU on its host; Unknown
 	processes map[process]member
 	first     int  // finding; -1: none
 	crossed   bool // a connection leads from one device to another
@@ -176,6 +179,7 @@ func newReading() *reading {
 		warnings: map[string]struct{}{}, channels: map[string]int{},
 		sockets: map[process]int64{},
 	}
+	r.gdr = map[string]direct{}
 	r.nics = map[string]string{}
 	r.processes, r.networks, r.devices = map[process]member{}, map[string]string{}, Unknown
 	return r

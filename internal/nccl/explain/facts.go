@@ -89,6 +89,10 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.AllRanksWait:  func(r *Result, _ *Finding) bool { return r.allWait() },
 	signature.RankAlone:     func(r *Result, _ *Finding) bool { return r.rankAlone() },
 	signature.Busy:          func(r *Result, _ *Finding) bool { return r.loop != "" },
+	signature.Starting:      func(r *Result, _ *Finding) bool { return len(r.Communicators) == 0 && r.Log.Bootstrap != "" },
+	signature.GDRApart:      func(r *Result, _ *Finding) bool { return len(r.gdrHosts(without)) > 0 && len(r.gdrHosts(with)) > 0 },
+	signature.XidsRepeat:    func(r *Result, _ *Finding) bool { return r.xids.repeated() != nil },
+	signature.Crashed:       func(r *Result, _ *Finding) bool { return r.crash.place() != "" },
 	signature.WithoutGDR:    func(r *Result, _ *Finding) bool { return r.withoutGDR() },
 	signature.PortTaken: func(r *Result, _ *Finding) bool {
 		const inUse = 98
@@ -119,6 +123,19 @@ var relations = []struct {
 	{"stack:", func(r *Result, _ *Finding, want string) bool {
 		return has(strings.ToLower(r.said.stack), strings.Split(strings.ToLower(want), "|"))
 	}},
+	{"crash:", func(r *Result, _ *Finding, want string) bool {
+		return has(strings.ToLower(r.crash.place()), strings.Split(want, "|"))
+	}},
+	{"built<", func(r *Result, _ *Finding, than string) bool {
+		v, known := cudaOf(r.Log.CUDA)
+		before, _ := cudaOf(than)
+		return known && v < before
+	}},
+	{"built>=", func(r *Result, _ *Finding, than string) bool {
+		v, known := cudaOf(r.Log.CUDA)
+		from, _ := cudaOf(than)
+		return known && v >= from
+	}},
 	{"through:", func(_ *Result, f *Finding, want string) bool { return strings.Contains(f.through, want) }},
 	{"seen:", func(r *Result, f *Finding, id string) bool { return r.seen(id, f) }},
 	{"set:", func(r *Result, _ *Finding, want string) bool {
@@ -135,12 +152,21 @@ var relations = []struct {
 		return err == nil && !v.AtLeast(than)
 	}},
 	{"driver<", func(r *Result, _ *Finding, than string) bool {
-		major, minor, _ := strings.Cut(than, ".")
-		a, _ := strconv.Atoi(major)
-		b, _ := strconv.Atoi(minor)
-		const thousand, ten = 1000, 10 // 12020 is 12.2
-		return r.Log.Driver > 0 && r.Log.Driver < a*thousand+b*ten
+		before, _ := cudaOf(than)
+		return r.Log.Driver > 0 && r.Log.Driver < before
 	}},
+}
+
+// cudaOf is a version of CUDA as the driver counts them: 12020 for 12.2.
+func cudaOf(version string) (int, bool) {
+	major, minor, found := strings.Cut(version, ".")
+	a, wrong := strconv.Atoi(major)
+	b, err := strconv.Atoi(minor)
+	const thousand, ten, most = 1000, 10, 100
+	if !found || wrong != nil || err != nil || a < 0 || b < 0 || a > most || b > most {
+		return 0, false
+	}
+	return a*thousand + b*ten, true
 }
 
 // seen reports whether the log has a signature, not later than a finding.
@@ -148,62 +174,6 @@ func (r *Result) seen(id string, about *Finding) bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		return !f.after(about) && (f.Signature.ID == id || id == "xid" && strings.HasPrefix(f.Signature.ID, "xid"))
 	})
-}
-
-// errors of the system that NCCL, its plugins and PyTorch name.
-var errnos = []struct {
-	text   string
-	number int
-}{
-	{"Operation not permitted", 1},
-	{"No such file or directory", 2},
-	{"Resource temporarily unavailable", 11},
-	{"Cannot allocate memory", 12},
-	{"Permission denied", 13},
-	{"Bad address", 14},
-	{"File exists", 17},
-	{"No such device or address", 6},
-	{"No such device", 19},
-	{"Too many open files in system", 23},
-	{"Broken pipe", 32},
-	{"Function not implemented", 38},
-	{"Invalid argument", 22},
-	{"Too many open files", 24},
-	{"No space left on device", 28},
-	{"Protocol not supported", 93},
-	{"Address family not supported", 97},
-	{"Operation not supported", 95},
-	{"Address already in use", 98},
-	{"address already in use", 98},
-	{"Cannot assign requested address", 99},
-	{"Network is unreachable", 101},
-	{"connection abort", 103},
-	{"Connection reset by peer", 104},
-	{"Connection timed out", 110},
-	{"Connection refused", 111},
-	{"No route to host", 113},
-}
-
-// Errno is the error of the system that a line names by its text or its number; 0: it names none.
-func Errno(line string) int {
-	// "returned 113(No route to host) errno 115(Operation now in progress)": the first is the reason
-	for _, before := range []string{" returned ", " failed with ", " errno ", "errno: ", "RC: -"} {
-		if _, rest, found := strings.Cut(line, before); found {
-			end := 0
-			for end < len(rest) && end < 4 && rest[end] >= '0' && rest[end] <= '9' {
-				end++
-			}
-			if n, err := strconv.Atoi(rest[:end]); err == nil && n > 0 {
-				return n
-			}
-		}
-	}
-	for _, e := range errnos {
-		if strings.Contains(line, e.text) {
-			return e.number
-		}
-	}
-	return 0
 }
 
 // peer is the address of the other side, "10.0.0.4<56849>".

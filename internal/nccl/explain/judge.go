@@ -40,6 +40,7 @@ func (r *reading) result() *Result {
 	r.promote()
 	r.judge()
 	r.fallBack()
+	r.leaveOpen()
 	for i := range r.Findings {
 		r.Findings[i].Reasons = r.reasons(&r.Findings[i])
 	}
@@ -63,7 +64,7 @@ func (r *Result) Undecided() string {
 		return "no line is of NCCL, and whether the program went on as if it had not happened is not in the log"
 	case r.NCCLLines == 0 && r.Open() != nil:
 		return "no line is of NCCL, and whether the connection came later is not in the log"
-	case r.NCCLLines == 0 && r.lively():
+	case r.NCCLLines == 0 && (r.lively() || r.OnlyItems()):
 		return ""
 	case r.NCCLLines == 0:
 		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
@@ -79,6 +80,8 @@ func (r *Result) Undecided() string {
 		return ""
 	case len(r.Communicators) == 0 && r.Tested(): // NCCL 2.4 logs no end of a set-up
 		return ""
+	case len(r.Communicators) == 0 && r.Open() != nil && r.Open().Signature == &signature.SetupStalls:
+		return "NCCL began, and no set-up of a communicator is in the log: it hangs before, or the log is cut"
 	case len(r.Communicators) == 0:
 		return "no communicator is set up in it: run the job with NCCL_DEBUG=INFO, and give the log from its beginning"
 	}
@@ -200,6 +203,7 @@ func (r *reading) judge() {
 		r.follow(&signature.TCP, "the network is Socket").Open = true
 	}
 	r.judgeGPUDirect(t, between, names)
+	r.judgeNotes()
 	if r.Log.NoMNNVL && r.Log.Clique && !r.Log.MNNVL {
 		r.follow(&signature.NoMNNVL, "MNNVL 0, although GPUs are registered in an NVLink domain")
 	}
@@ -264,23 +268,6 @@ func (r *reading) stall() string {
 		}
 	}
 	return ""
-}
-
-func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {
-	switch {
-	case t.RDMA > 0 && t.RDMAGPUDirect == 0 && r.holds(signature.OneGPU, nil) && (r.withoutGDR() || r.inSpark()):
-		r.follow(&signature.GPUDirectNeedless, "no RDMA connection uses GPUDirect RDMA")
-	case t.RDMA > t.RDMAGPUDirect:
-		f := r.follow(&signature.NoGPUDirect, fmt.Sprintf("%d of %d RDMA connections", t.RDMA-t.RDMAGPUDirect, t.RDMA))
-		known := r.gpus != "" && !r.withoutGDR()
-		f.Open = t.RDMAGPUDirect == 0 && !known && (r.holds(signature.OneGPU, f) || r.holds(signature.SparkNICs, f))
-	case r.Log.RingsGPUDirect == log.No && log.CarrierOf(r.Log.Network) == log.Verbs:
-		r.follow(&signature.NoGPUDirect, "not all rings use GPUDirect RDMA")
-	case between && t.RDMA+t.TCP+t.Plugin == 0 && len(names) > 0 &&
-		!slices.ContainsFunc(r.Log.HCAs, func(h log.HCA) bool { return h.GPUDirect }):
-		r.follow(&signature.NoGPUDirect, "GPUDirect RDMA is disabled for "+spelling.Few(names,
-			8)+", and ranks are on more than one host")
-	}
 }
 
 func (r *reading) follow(s *signature.Signature, text string) *Finding {

@@ -49,6 +49,7 @@ func (r *reading) table(line string) {
 		r.tests = benchmark{wrong: r.tests.wrong, first: r.tests.first}
 	case strings.HasPrefix(line, "# Out of bounds values"):
 		r.tests.wrong = r.tests.wrong || strings.Contains(line, "FAILED")
+		r.tests.ended = r.tests.ended || strings.Contains(line, " OK")
 	case strings.Contains(line, " busbw "):
 		r.tests.began = true
 	case strings.HasPrefix(line, "# Avg bus bandwidth"):

@@ -16,6 +16,9 @@ type said struct {
 	progress int64                // the last line that shows progress
 	ended    bool                 // a line says that the program reached its end or serves
 	stack    string               // frames of stacks
+	informed int64                // the last line of NCCL that is no warning
+	items    int64                // lines that list what programs say of themselves
+	others   int64                // lines that are neither that nor blank
 	engine   int64                // the line in which an engine began to set up NCCL, and came no further; 0: none
 	last     string               // the last line of the program
 }
@@ -59,7 +62,7 @@ func severityOf(line string, words signature.Word) severity {
 	}
 	is := func(w signature.Word) bool { return words&w != 0 }
 	switch {
-	case strings.HasPrefix(line, " ") || is(signature.OfInformation): // a frame of a stack, or an item
+	case strings.HasPrefix(line, " ") || is(signature.OfInformation|signature.OfItem): // a frame of a stack, or an item
 		return fine
 	case is(signature.OfWarning):
 		return warned
@@ -77,6 +80,11 @@ func (r *reading) says(text string, e log.Event) {
 	r.engine(text)
 	if words&signature.OfStack != 0 {
 		r.frame(text)
+	}
+	if words&signature.OfItem != 0 {
+		r.said.items++
+	} else if strings.TrimSpace(text) != "" {
+		r.said.others++
 	}
 	if s := severityOf(text, words); s != fine {
 		if r.said.first[s] == nil {
@@ -119,6 +127,7 @@ func (r *reading) frame(text string) {
 	if len(r.said.stack) < most {
 		r.said.stack += text + "\n"
 	}
+	r.crash.frame(r.Lines, text)
 }
 
 // fallBack takes what a program says for a failure or a note where no row has a failure.

@@ -74,7 +74,7 @@ func (r *Result) stated(reasons []signature.Reason, f *Finding) (list []Stated) 
 		if len(reason.If) > 0 && !r.all(reason.If, f) {
 			continue
 		}
-		one := Stated{Certainty: Possible, Cause: r.filled(reason.Cause), Remedy: reason.Remedy, Test: reason.Test}
+		one := Stated{Certainty: Possible, Cause: r.filled(reason.Cause), Remedy: r.filled(reason.Remedy), Test: r.filled(reason.Test)}
 		switch {
 		case r.all(reason.Certain, f):
 			one.Certainty = Certain
@@ -116,6 +116,12 @@ func (r *Result) shows(name string) string {
 	case "missing":
 		who := ranksNamed(r.absent())
 		return strings.ToUpper(who[:1]) + who[1:]
+	case "crashed":
+		return shown(r.crash.place())
+	case "interface":
+		return r.chosenInterface()
+	case "without":
+		return spelling.Few(r.gdrHosts(without), 4)
 	case "busy":
 		return r.busy()
 	}
@@ -284,8 +290,12 @@ func (r *Result) Open() *Finding {
 	return nil
 }
 
-// Harmless reports whether all that NCCL warned of is known to be harmless, and it warned.
+// Harmless reports whether all that NCCL warned of is known to be harmless, and it warned; not where it began to set
+// itself up and no line shows that the program went on.
 func (r *Result) Harmless() bool {
+	if r.Began() && !r.wentFurther() && !r.tests.measured {
+		return false
+	}
 	warned := false
 	for i := range r.Findings {
 		if f := &r.Findings[i]; !f.Signature.Harmless || f.Line == 0 {

@@ -40,6 +40,12 @@ type warning struct {
 	text *Failure             // nil: it is not kept
 }
 
+// noted is a note of a thread, and what it is if the next line of the thread is of a call that failed.
+type noted struct {
+	of thread
+	warning
+}
+
 // Reader reads lines.
 type Reader struct {
 	log.Events
@@ -48,6 +54,7 @@ type Reader struct {
 	keep     bool // texts of warnings
 	seed     maphash.Seed
 	warnings map[thread]warning // the last that has no signature, until its thread unwinds
+	noted    noted              // the last note that is a failure if its thread unwinds right after it
 	// stacks are the streams that show the stack of an exception, by their hash, and the lines that these began in.
 	stacks map[uint64]int64
 }
@@ -99,6 +106,9 @@ func (r *Reader) warned(e log.Event, f Failure) (log.Event, Failure, bool) {
 		if f.Signature.Kind == signature.Cause && !f.Signature.Generic {
 			delete(r.warnings, of) // what follows is of this one
 		}
+		if f.Signature.Unwound != nil {
+			r.noted = noted{of, r.warning(&f, f.Signature.Unwound)}
+		}
 		return e, f, true
 	}
 	if e.Level == log.LastError { // the program failed with it
@@ -112,20 +122,33 @@ func (r *Reader) warned(e log.Event, f Failure) (log.Event, Failure, bool) {
 	area := f.Signature
 	f.Signature = nil
 	if before, known := r.warnings[of]; known && f.Line-before.line > burst || !known && len(r.warnings) < r.most {
-		w := warning{line: f.Line, area: area}
-		if r.keep {
-			kept := f
-			kept.Message = strings.Clone(f.Message[:min(len(f.Message), MaxText)])
-			kept.Text = kept.Message
-			w.text = &kept
-		}
-		r.warnings[of] = w
+		r.warnings[of] = r.warning(&f, area)
 	}
 	return e, f, true
 }
 
+// warning is what is kept of one that may turn out to be a failure.
+func (r *Reader) warning(f *Failure, area *signature.Signature) warning {
+	w := warning{line: f.Line, area: area}
+	if r.keep {
+		kept := *f
+		kept.Message = strings.Clone(f.Message[:min(len(f.Message), MaxText)])
+		kept.Text = kept.Message
+		w.text = &kept
+	}
+	return w
+}
+
 // unwound takes a line of a call that returns: what its thread warned of before has failed.
 func (r *Reader) unwound(e log.Event) (log.Event, Failure, bool) {
+	if r.noted.line > 0 && r.noted.of == r.thread(&e) {
+		w := r.noted.warning
+		r.noted = noted{}
+		if u, is := log.ParseUnwinding(e.Message); is && !u.Fallback() {
+			e, f := w.failed(e)
+			return e, f, true
+		}
+	}
 	if len(r.warnings) == 0 {
 		return e, Failure{}, false
 	}
@@ -139,12 +162,18 @@ func (r *Reader) unwound(e log.Event) (log.Event, Failure, bool) {
 		return e, Failure{}, false
 	}
 	delete(r.warnings, of)
+	e, f := w.failed(e)
+	return e, f, true
+}
+
+// failed is the failure that a warning was, as a line of its thread shows.
+func (w *warning) failed(e log.Event) (log.Event, Failure) {
 	f := Failure{Code: signature.NoCode, Event: e, Line: w.line}
 	if w.text != nil {
 		f = *w.text
 	}
 	f.Signature = w.area
-	return e, f, true
+	return e, f
 }
 
 // plain takes a line that NCCL did not write.

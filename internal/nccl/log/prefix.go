@@ -40,6 +40,9 @@ func Strip(line string) Origin {
 
 // uncoloured is a line without the sequences that set colours.
 func uncoloured(line string) string {
+	if strings.IndexByte(line, '#') >= 0 {
+		line = strings.ReplaceAll(line, "#033[", "\x1b[") // as rsyslog writes it
+	}
 	if strings.IndexByte(line, '\x1b') < 0 {
 		return line
 	}

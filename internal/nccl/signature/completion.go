@@ -154,6 +154,31 @@ var completions = []Signature{
 		},
 	},
 	{
+		ID: "completion_local_length", Source: NCCL, Kind: Cause, Forms: completion, Codes: []int{1},
+		Cause:   "What arrived, or was sent, is longer than the HCA takes for this request (IBV_WC_LOC_LEN_ERR): the two sides do not agree on a size or on the MTU.",
+		Remedy:  "Compare active_mtu of both devices (ibv_devinfo), then the sizes that the ranks give the collective.",
+		Runbook: "GpuFabricQpDeath.md",
+		Remote:  true,
+		Reasons: []Reason{
+			{
+				Cause:  "The devices of the two hosts have different MTUs, and NCCL from 2.20 on does not take the smaller one on some paths.",
+				Remedy: "Give both interfaces and the switch the same MTU, or use another release of NCCL.",
+				Test:   "ibv_devinfo on both hosts: active_mtu; ip link: mtu",
+			},
+			{
+				Cause:  "The ranks call a collective with different sizes, or in another order, so that more arrives than a rank expects.",
+				Remedy: "Compare the calls of both ranks (TORCH_DISTRIBUTED_DEBUG=DETAIL, or the flight recorder of PyTorch).",
+				Test:   "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=COLL on both ranks; all_reduce_perf of nccl-tests on the two hosts",
+			},
+			{
+				Cause:  "The memory of the request was freed, or cannot be reached: a PCIe switch or IOMMU that redirects GPUDirect RDMA (ACS).",
+				Remedy: "Run check --only=gpudirect on the host that the line is of.",
+				Test:   "NCCL_NET_GDR_LEVEL=LOC for one run",
+				If:     []Fact{UsesGPUDirect},
+			},
+		},
+	},
+	{
 		ID: "completion_failed", Source: NCCL, Kind: Cause, Forms: completion,
 		Cause:   "An RDMA request failed with another status (enum ibv_wc_status of libibverbs).",
 		Remedy:  "Run check on both hosts, and look at the kernel messages of both.",

@@ -213,6 +213,7 @@ var gpus = []Signature{
 		Cause:   "Memory of another GPU of the host could not be mapped.",
 		Remedy:  "In containers, the ranks of a host must share the IPC namespace or see all its GPUs; look for Xids.",
 		Runbook: "check-gpu.md",
+		Reasons: importReasons,
 	},
 	{
 		ID: "p2p_unavailable", Source: NCCL, Kind: Note,
@@ -318,7 +319,7 @@ var gpus = []Signature{
 		Runbook: "check-gpu.md",
 	},
 	{
-		ID: "nvml_unsupported", Source: NCCL, Kind: Note, Harmless: true,
+		ID: "nvml_unsupported", Source: NCCL, Kind: Note, Harmless: true, Unwound: &NVMLRefused,
 		Forms: []Form{
 			{Text: "failed: Not Supported", File: "NVML nvmlErrorString"},
 			{Text: "Failed to find nvml device for busId", File: "NCCL 2.29 src/init.cc"},

@@ -35,15 +35,22 @@ var (
 				If:     []Fact{"release<2.23"},
 			},
 			{
+				Cause:  "nvidia_peermem is not loaded on {without}, nor DMA-BUF available there: other hosts of the job use GPUDirect RDMA.",
+				Remedy: "Load nvidia_peermem there after the RDMA drivers, or rebuild it for them; compare driver, kernel and RDMA stack with a host that uses it.",
+				Test:   "check --only=gpudirect on {without}; lsmod | grep -e peermem -e nv_peer_mem there and on a host that uses it",
+				If:     []Fact{GDRApart}, Likely: []Fact{GDRApart},
+			},
+			{
 				Cause:  "nvidia_peermem is not loaded, or not registered with this kernel and RDMA stack, and DMA-BUF is not available.",
 				Remedy: "Load nvidia_peermem after the RDMA drivers, rebuild it for them, or use a driver with open kernel modules.",
 				Test:   "check --only=gpudirect on the host; lsmod, dmesg | grep -i peermem",
+				If:     []Fact{"!" + GDRApart},
 			},
 			{
 				Cause:  "The device is further from the GPU than NCCL_NET_GDR_LEVEL allows, or the container hides the PCI topology.",
 				Remedy: "Compare nvidia-smi topo -m on the host and in the container; mount /sys.",
 				Test:   "nvidia-smi topo -m",
-				Likely: []Fact{UsesGPUDirect},
+				Likely: []Fact{UsesGPUDirect, "!" + GDRApart},
 			},
 			{
 				Cause:  "This is as it should be on hosts with one GB10 (DGX Spark), where GPU and CPU share memory, and with GPUs without GPUDirect RDMA (GeForce).",

@@ -47,6 +47,26 @@ var kernel = []Signature{
 		Codes:  []int{13, 31, 43, 45},
 		Cause:  "A kernel of the job failed on the GPU (13: exception, 31: page fault, 43: stopped, 45: ended because of another error). Most often an error of the program.",
 		Remedy: "Look for another Xid before it. Otherwise run the program with compute-sanitizer; suspect the GPU only if different programs fail on the same one.",
+		Reasons: []Reason{
+			{
+				Cause:  "A kernel of the job failed on the GPU (13: exception, 31: page fault, 43: stopped, 45: ended because of another error). Most often an error of the program.",
+				Remedy: "Look for another Xid before it. Otherwise run the program with compute-sanitizer; suspect the GPU only if different programs fail on the same one.",
+				Test:   "compute-sanitizer; the same program on another GPU",
+				If:     []Fact{"!" + XidsRepeat},
+			},
+			{
+				Cause:  "Kernels of several processes failed on the same GPU: one program accesses memory that is not its own each time, or the GPU is defective.",
+				Remedy: "Run the same program on another GPU, and another program on this one: what the error follows is at fault. Then compute-sanitizer, or dcgmi diag -r 3 and a replacement.",
+				Test:   "the same program on another GPU; compute-sanitizer",
+				If:     []Fact{XidsRepeat},
+			},
+			{
+				Cause:  "The GPU is defective: errors come again on it, with different programs.",
+				Remedy: "Have the GPU replaced if it fails with different programs, and others do not with the same.",
+				Test:   "dcgmi diag -r 3; nvidia-smi -q: errors of memory and rows that are remapped",
+				If:     []Fact{XidsRepeat},
+			},
+		},
 	},
 	{
 		ID: "xid", Source: Kernel, Kind: Cause, Forms: []Form{{Text: xid, File: xids}},

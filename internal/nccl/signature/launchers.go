@@ -31,6 +31,29 @@ var launchers = []Signature{
 		Remedy: "Run ssh HOST hostname from the first host, without a password; look at sshd, its port and PATH there; with Slurm start with srun or --mca plm slurm.",
 	},
 	{
+		ID: "launcher_ssh_failed", Source: Program, Kind: Cause,
+		Forms: []Form{
+			{Text: "Command 'ssh ", File: "deepspeed launcher/runner.py, python subprocess"},
+			{Text: "ssh exited with exit code 255", File: "pdsh"},
+		},
+		Cause:  "A command that the launcher runs on another host by ssh failed, before NCCL began.",
+		Remedy: "Run the command of the line by hand.",
+		Reasons: []Reason{
+			{
+				Cause:  "The launcher cannot log in to the host by ssh without a password (255 is an error of ssh itself): its key, name, port or sshd. NCCL was not started.",
+				Remedy: "Let ssh HOST hostname work without a password from the first host (ssh-copy-id, known_hosts, the hostfile); look at sshd and its port there.",
+				Test:   "ssh -v HOST hostname",
+				If:     []Fact{"text:status 255|code 255"}, Certain: []Fact{"text:status 255|code 255"},
+			},
+			{
+				Cause:  "ssh reached the host, and the command failed there: paths, environment or program differ from the first host.",
+				Remedy: "Run the command of the line by hand; use the same paths and environment on all hosts.",
+				Test:   "the command of the line, on that host",
+				If:     []Fact{"!text:status 255|code 255"},
+			},
+		},
+	},
+	{
 		ID: "ipv6_missing", Source: Program, Kind: Note, Harmless: true,
 		Forms:  []Form{{Text: "errno: 97 - Address family not supported", File: c10dSocket}},
 		Cause:  "The host has no IPv6, and PyTorch uses IPv4.",

@@ -195,7 +195,6 @@ var program = []Signature{
 			{Text: "Out of memory: Killed process", File: memoryKiller},
 			{Text: "Memory cgroup out of memory", File: memoryKiller},
 			{Text: "OOMKilled", File: memoryKiller},
-			{Text: "due to the node running low on memory", File: memoryKiller},
 		},
 		Cause:  "The host or the control group of the job ran out of memory, and a process was killed.",
 		Remedy: "Raise the memory of the job, or lower what it takes: workers of the data loader, checkpoints, pinned memory.",

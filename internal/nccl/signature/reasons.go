@@ -18,6 +18,52 @@ var (
 	}
 )
 
+// NVMLRefused is a question to NVML that the GPU does not know, where NCCL takes that for a failure.
+var NVMLRefused = Signature{
+	ID: "nvml_refused", Source: NCCL, Kind: Cause,
+	Forms:   []Form{{Text: "failed: Not Supported", File: "NVML nvmlErrorString, before a call that returns an error"}},
+	Cause:   "NVML does not know this query for this GPU, and this release of NCCL takes that for a failure.",
+	Remedy:  "Use a newer NCCL, or the one of the board.",
+	Runbook: "check-gpu.md",
+	Reasons: []Reason{
+		{
+			Cause:  "The GPU is part of a processor (Jetson, Thor, GB10), or of a machine where NVML does not know this query, and this release of NCCL takes that for a failure.",
+			Remedy: "Use a newer NCCL, or the one made for the board (JetPack); one GPU for the job goes on meanwhile.",
+			Test:   "the same with a newer NCCL; the same with one GPU",
+			Likely: []Fact{"text:not supported"},
+		},
+		{
+			Cause:  "The library of NVML and the kernel module are not of one driver, or the container has another one.",
+			Remedy: "Reboot after an update of the driver; start the container with the NVIDIA runtime.",
+			Test:   "nvidia-smi topo -p2p r, in the job and on the host",
+		},
+	},
+}
+
+// NVMLIgnored is the same where its process went on.
+var NVMLIgnored = Signature{
+	ID: "nvml_ignored", Source: NCCL, Kind: Note, Harmless: true,
+	Forms:  NVMLRefused.Forms,
+	Cause:  "NVML does not know a query for this GPU, and NCCL goes on without.",
+	Remedy: "None.",
+}
+
+// importReasons are why memory of another GPU cannot be mapped.
+var importReasons = []Reason{
+	{
+		Cause:  "The two GPUs have no peer access to each other, and NCCL did not see it, as where each process sees its own GPU only.",
+		Remedy: "Set NCCL_P2P_DISABLE=1, or let each process see all GPUs of the host (CUDA_VISIBLE_DEVICES), so that NCCL can ask for it.",
+		Test:   "nvidia-smi topo -p2p r; NCCL_P2P_DISABLE=1 for one run",
+		If:     []Fact{"text:peer access is not supported|: 217"}, Likely: []Fact{"text:peer access is not supported|: 217"},
+	},
+	{
+		Cause:  "The ranks of the host do not share what P2P needs: the IPC namespace, or sight of all GPUs, as in containers.",
+		Remedy: "Run the ranks of a host in one container, or with --ipc=host and all GPUs; NCCL_P2P_DISABLE=1 goes on, slower.",
+		Test:   "nvidia-smi -L in each container; NCCL_P2P_DISABLE=1 for one run",
+		Likely: []Fact{"!text:peer access is not supported|: 217"},
+	},
+}
+
 // nvlsReasons are what makes the set-up of NVLink SHARP fail.
 var nvlsReasons = []Reason{
 	{

@@ -30,10 +30,34 @@ var (
 var SetupStalls = Signature{
 	ID: "setup_stalls", Source: NCCL, Kind: Cause,
 	Forms:   []Form{{Text: "Init START", File: "NCCL src/init.cc"}},
-	Cause:   "The set-up of a communicator began, did not end on all ranks, and no line says why: it hangs, or the log is cut.",
+	Cause:   "The set-up of NCCL or of a communicator began, did not end on all ranks, and no line says why: it hangs, or the log is cut.",
 	Remedy:  "Look at the ranks that did not end it, and at those that did not begin.",
 	Runbook: "check-nccl.md",
 	Reasons: []Reason{
+		{
+			Cause:  "NCCL uses the loopback interface first (lo, 127.0.0.1), so that ranks of other hosts connect to themselves: NCCL_SOCKET_IFNAME takes it, or this release chose it (NCCL_COMM_ID).",
+			Remedy: "Set NCCL_SOCKET_IFNAME on all hosts to the interface that they share (^lo excludes it); also in nccl.conf; with NCCL_COMM_ID use a newer NCCL, or leave it unset.",
+			Test:   "the lines Bootstrap and NET/Socket : Using of each host",
+			If:     []Fact{ChoseLoopback, SeveralHosts}, Likely: []Fact{ChoseLoopback, SeveralHosts},
+		},
+		{
+			Cause:  "The ranks do not reach one another over {interface}: a firewall or network policy, also between processes of one host or pod, or an interface that hosts do not share.",
+			Remedy: "Open all ports between the hosts and within them; set NCCL_SOCKET_IFNAME to an interface that all reach, on one host to lo.",
+			Test:   "nc -l PORT and nc -vz ADDRESS PORT between the addresses of {interface}; on one host NCCL_SOCKET_IFNAME=lo for one run",
+			If:     []Fact{Starting, "!" + ChoseLoopback},
+		},
+		{
+			Cause:  "{NCCL_COMM_ID} is an address that the interface does not reach, or its process is not started.",
+			Remedy: "Leave NCCL_COMM_ID unset, or give it an address of the network of {interface}.",
+			Test:   "ip route get ADDRESS; nc -vz ADDRESS PORT",
+			If:     []Fact{Starting, "set:NCCL_COMM_ID"},
+		},
+		{
+			Cause:  "Not all ranks were started, or one failed or is late before it comes to NCCL, and the others wait for it.",
+			Remedy: "Look at the logs of all ranks, and at what each process does.",
+			Test:   "the logs of all ranks: which have no line Bootstrap; py-spy dump of each process",
+			If:     []Fact{Starting},
+		},
 		{
 			Cause:  "The set-up of NVLS stalls, the last that NCCL logged: hosts with different numbers of ranks, the fabric manager or an NVSwitch.",
 			Remedy: "Set NCCL_NVLS_ENABLE=0 to go on; give all hosts the same number of ranks; look at Fabric in nvidia-smi -q.",
@@ -56,7 +80,7 @@ var SetupStalls = Signature{
 			Cause:  "The connections between hosts do not come about: devices that do not reach each other (rails, GID, VLAN), a firewall, or interfaces that hosts do not share.",
 			Remedy: "Run check on all hosts; compare the lines NET/ and Bootstrap of all ranks; set NCCL_SOCKET_IFNAME and NCCL_IB_HCA.",
 			Test:   "NCCL_IB_DISABLE=1 for one run; ib_write_bw and nc -vz between the hosts",
-			If:     []Fact{"!" + OneHost}, Likely: []Fact{SeveralHosts, Connecting, "!" + RanksNotBegun},
+			If:     []Fact{"!" + OneHost, "!" + Starting}, Likely: []Fact{SeveralHosts, Connecting, "!" + RanksNotBegun},
 		},
 		{
 			Cause:  "Hosts use different numbers of RDMA devices: connections by a device that the other side does not have wait for ever.",
@@ -68,6 +92,7 @@ var SetupStalls = Signature{
 			Cause:  "A rank waits for the processes of its own host: /dev/shm, containers that do not share it, NVLS or another feature that stalls.",
 			Remedy: "Run the ranks of a host in one container with a large /dev/shm; leave out one feature after the other.",
 			Test:   "NCCL_NVLS_ENABLE=0, then NCCL_SHM_DISABLE=1, then NCCL_CUMEM_ENABLE=0, for one run each; gdb or py-spy dump --native of the rank",
+			If:     []Fact{"!" + Starting},
 		},
 	},
 }

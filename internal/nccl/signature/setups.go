@@ -58,6 +58,40 @@ var setups = []Signature{
 		Remedy: "Unset NCCL_TOPO_FILE, and mount /sys in the container without hiding devices.", Runbook: "check-pcie.md",
 	},
 	{
+		ID: "collectives_mismatched", Source: NCCL, Kind: Cause, Sure: true,
+		Forms:   []Form{{Text: "Mismatched collective detected", File: "NCCL 2.4 src/init.cc"}},
+		Cause:   "The ranks do not call the same collectives: NCCL compared them, and their sizes, types or order differ. It is an error of the program, not of the network.",
+		Remedy:  "Compare what the ranks around the one that the line names call: TORCH_DISTRIBUTED_DEBUG=DETAIL, or NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=COLL.",
+		Runbook: "check-nccl.md",
+	},
+	{
+		ID: "capture_unsupported", Source: NCCL, Kind: Cause,
+		Forms:   []Form{{Text: "NCCL cannot be captured in a graph", File: "NCCL 2.9 to 2.2x src/enqueue.cc"}},
+		Cause:   "The program captures NCCL in a CUDA graph, which needs a NCCL built with CUDA 11.3 or later, and a driver from R465 on.",
+		Remedy:  "Use another build of NCCL, or run without CUDA graphs (--enforce-eager).",
+		Runbook: "check-nccl.md",
+		Reasons: []Reason{
+			{
+				Cause:  "This NCCL was built with a CUDA before 11.3, and cannot be captured in a CUDA graph.",
+				Remedy: "Use a NCCL built with CUDA 11.3 or later (another wheel or package), or run without CUDA graphs (--enforce-eager).",
+				Test:   "NCCL_DEBUG=VERSION: +cuda",
+				If:     []Fact{"!built>=11.3"}, Certain: []Fact{"built<11.3"},
+			},
+			{
+				Cause:  "The driver of the host is before R465.",
+				Remedy: "Use a newer driver, or run without CUDA graphs (--enforce-eager).",
+				Test:   "nvidia-smi: Driver Version",
+				If:     []Fact{"!built<11.3"}, Likely: []Fact{"built>=11.3"},
+			},
+		},
+	},
+	{
+		ID: "nic_on_usb", Source: NCCL, Kind: Note, Info: true, Harmless: true,
+		Forms:  []Form{{Text: "is not a PCI device (usb)", File: "NCCL src/graph/xml.cc"}},
+		Cause:  "A network interface is on USB (a BMC, most often), and has no place in the PCI topology.",
+		Remedy: "None; leave it out with NCCL_SOCKET_IFNAME.",
+	},
+	{
 		ID: "graph_file_wrong", Source: NCCL, Kind: Cause,
 		Forms: []Form{
 			{Text: "XML Import Channel : dev "},
@@ -74,6 +108,13 @@ var setups = []Signature{
 		Remedy:  "Unset NCCL_GRAPH_FILE and NCCL_TOPO_FILE: NCCL finds the topology itself. In VMs use the file of the provider for this type of machine.",
 		Runbook: "check-nccl.md",
 		Reasons: []Reason{
+			{
+				Cause:  "An interface of the host is on USB (a BMC), and has no PCI address: this release of NCCL fails over it, where it leaves devices out because a job uses some GPUs only.",
+				Remedy: "Use a newer NCCL; take the USB interface down (ip link set DEVICE down), or give NCCL_TOPO_FILE a topology without it.",
+				Test:   "the same with the USB interface down; NCCL_TOPO_DUMP_FILE=/tmp/topo.xml: the node nic without busid",
+				If:     []Fact{"text:attribute busid of node nic", "seen:nic_on_usb"},
+				Likely: []Fact{"seen:nic_on_usb", "!set:NCCL_TOPO_FILE"},
+			},
 			{
 				Cause:  "NCCL_GRAPH_FILE is of another machine or another choice of devices.",
 				Remedy: "Unset NCCL_GRAPH_FILE, also in /etc/nccl.conf and ~/.nccl.conf: it is for debugging.",

@@ -62,6 +62,8 @@ type Signature struct {
 	Info bool
 	// Harmless: the job goes on as if it had not happened.
 	Harmless bool
+	// Unwound is what it is where its thread returns from failed calls right after it; nil: the same.
+	Unwound *Signature
 
 	Cause, Remedy string
 	Sure          bool     // nothing else prints such a line
@@ -87,8 +89,10 @@ type Reason struct {
 //	through:FILE    NCCL unwound through this source file after the line
 //	seen:ID         the log has a line of this signature
 //	set:NCCL_X=0    the log shows this setting; without a value, any
+//	crash:T         a process crashed in a library or function whose name contains the text T, in any case
 //	release<2.28    the log shows a release of NCCL before this one
 //	driver<12.3     the log shows a driver of CUDA before this version
+//	built<11.3      NCCL was built with a CUDA before this version; >=: with it or a later one
 type Fact string
 
 // Facts about the line.
@@ -141,6 +145,10 @@ const (
 	NameUnresolved   Fact = "a name is not resolved"
 	NameUnknown      Fact = "name is unknown"            // neither an address of IPv4 nor of IPv6
 	Busy             Fact = "a loop goes on"             // the log ends in a progress bar
+	Starting         Fact = "no set-up began"            // the log ends before
+	GDRApart         Fact = "GPUDirect RDMA by host"     // some hosts use it for all connections, others for none
+	XidsRepeat       Fact = "Xids repeat on a GPU"       // of several processes
+	Crashed          Fact = "place of a crash"           // the log shows in which library or function
 	WithoutGDR       Fact = "GPU without GPUDirect RDMA" // by its name: GeForce, GB10
 )
 
@@ -358,5 +366,5 @@ func Peer(message string) string {
 // All returns all signatures, in the order of the document.
 func All() []Signature {
 	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, surroundings, launchers,
-		[]Signature{Exception, ProgramError, ProgramWarned}, gloo, kernel)
+		[]Signature{Exception, ProgramError, ProgramWarned, NVMLRefused, NVMLIgnored}, gloo, kernel)
 }

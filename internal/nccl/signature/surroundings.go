@@ -2,12 +2,68 @@
 
 package signature
 
+import "slices"
+
+const nodeManager = "ray src/ray/raylet/node_manager.cc"
+
 const shmBroadcast = "vllm distributed/device_communicators/shm_broadcast.py"
 
 const strerror = "glibc strerror, as Python and PyTorch print it"
 
 // surroundings are lines of programs about what is around them: GPUs, libraries, limits, other processes.
 var surroundings = []Signature{
+	{
+		ID: "ray_workers_ended", Source: Program, Kind: Consequence, Generic: true,
+		Forms:  []Form{{Text: ": 0 Workers (tasks / actors) killed due to memory", File: nodeManager}},
+		Cause:  "Workers of Ray ended on a host, and not for want of memory.",
+		Remedy: "Look at the logs of the workers, and at raylet.out of that host.",
+	},
+	{
+		ID: "ray_memory_monitor", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "Workers (tasks / actors) killed due to memory pressure (OOM)", File: nodeManager},
+			{Text: "due to the node running low on memory", File: nodeManager},
+		},
+		Cause:  "Ray's memory monitor killed workers, because the memory of their host (not of a GPU) was nearly full. NCCL is not involved.",
+		Remedy: "Give the host or the job more memory, or lower what workers take (fewer of them, what they keep and return); RAY_memory_usage_threshold moves the limit.",
+	},
+	{
+		ID: "peer_access_missing", Source: Program, Kind: Cause,
+		Forms:  []Form{{Text: "peer access is not supported between these two devices", File: cudaErrorText}},
+		Cause:  "The program shares memory between GPUs that have no peer access to each other: PCIe without P2P, a VM, or processes that see one GPU each.",
+		Remedy: "Turn off what needs peer access in the program (its own all-reduce); NCCL itself goes by shared memory there.",
+		Reasons: []Reason{
+			{
+				Cause:  "The program's own all-reduce needs peer access between the GPUs, and these have none. NCCL is not involved.",
+				Remedy: "Turn the custom all-reduce of the program off (TensorRT-LLM: use_custom_all_reduce when the engine is built; vLLM and SGLang: --disable-custom-all-reduce).",
+				Test:   "nvidia-smi topo -p2p r",
+				If:     []Fact{"text:ipcmemory|customallreduce|custom_all_reduce|custom all"}, Certain: []Fact{"text:ipcmemory|customallreduce|custom_all_reduce|custom all"},
+			},
+			{
+				Cause:  "The program shares memory between GPUs that have no peer access to each other: PCIe without P2P, a VM, or processes that see one GPU each.",
+				Remedy: "Turn off what needs peer access in the program (its own all-reduce), let each process see all GPUs, or set NCCL_P2P_DISABLE=1.",
+				Test:   "nvidia-smi topo -p2p r",
+				Likely: []Fact{"text:peer access is not supported"},
+			},
+		},
+	},
+	{
+		ID: "efa_internal_error", Source: Program, Kind: Cause,
+		Forms:  []Form{{Text: "Libfabric error: (-", File: "libfabric prov/efa/src/efa_base_ep.h"}},
+		Cause:  "The EFA provider of libfabric failed and ends the process; the line has the error of the system.",
+		Remedy: "Look at the line after it, which says what failed; run with FI_LOG_LEVEL=warn.",
+		Reasons: append([]Reason{{
+			Cause:  "The limit of locked memory is too small for the buffers that EFA registers.",
+			Remedy: "Set the limit of locked memory to unlimited: ulimit -l, LimitMEMLOCK= of slurmd or containerd, --ulimit memlock=-1, IPC_LOCK in a pod.",
+			Test:   "ulimit -l in the job",
+			If:     []Fact{"errno:12"}, Likely: []Fact{"errno:12"},
+		}, {
+			Cause:  "No huge pages, or no memory of the host or of its control group, are left for the buffers of EFA.",
+			Remedy: "Raise the memory of the job; FI_EFA_USE_HUGE_PAGE=0.",
+			Test:   "FI_EFA_USE_HUGE_PAGE=0 for one run; free -g; grep Huge /proc/meminfo",
+			If:     []Fact{"errno:12"},
+		}}, slices.DeleteFunc(slices.Clone(errnoReasons), func(r Reason) bool { return slices.Contains(r.If, "errno:11,12") })...),
+	},
 	{
 		ID: "gpu_none", Source: Program, Kind: Cause,
 		Forms: []Form{

@@ -19,6 +19,7 @@ const (
 	OfEnd     // the program reached its end, or serves
 	OfProgress
 	OfStack // a frame of a stack, or what it was in
+	OfItem  // of what programs list about themselves, and warnings that a debugger gives of what NCCL handles
 )
 
 var vocabulary = []struct {
@@ -41,7 +42,13 @@ var vocabulary = []struct {
 		"ompleted", "startup complete", "inished", "` reached", "Avg bus bandwidth", "100%|", "Uvicorn running", "successfully",
 	}},
 	{OfProgress, []string{"epoch", "Epoch", "loss", "step", "it/s", "iteration", "Iteration", "tokens/s", "throughput"}},
-	{OfStack, []string{`File "`, " in 0x", "(+0x", "@ 0x", ".so.", ".so(", " in nccl", "apturing"}},
+	{OfStack, []string{`File "`, " in 0x", "(+0x", "@ 0x", ".so.", ".so(", " in nccl", "apturing", " in ?? ()", "() from /", "()  /", ".so)"}},
+	{OfItem, []string{
+		"ProcessGroupNCCL initialized with following options", "NCCL_ASYNC_ERROR_HANDLING: ", "NCCL_BLOCKING_WAIT: ", "TIMEOUT(ms): ",
+		"USE_HIGH_PRIORITY_STREAM: ", "NCCL_DEBUG: ", "[New Thread 0x", "[Thread 0x", " Pid ",
+		"cudaDeviceEnablePeerAccess returned (0x2c0)", "cudaDeviceEnablePeerAccess returned (0xd9)",
+		"cudaGetLastError returned (0x2c0)", "cudaGetLastError returned (0xd9)",
+	}},
 }
 
 var wordMatcher = sync.OnceValue(func() *matcher {

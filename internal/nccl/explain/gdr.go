@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/nccl/log"
+	"gpufabric_exporter/internal/nccl/signature"
+	"gpufabric_exporter/internal/spelling"
+)
+
+// direct is which of the RDMA connections of a host use GPUDirect RDMA.
+type direct int
+
+// Values of direct, as bits.
+const (
+	without direct = 1 << iota
+	with
+)
+
+// connects notes an RDMA connection of a host.
+func (r *reading) connects(host, via string) {
+	if _, known := r.hosts[host]; !known && host != "" { // without a name, there is one
+		return
+	}
+	if strings.Contains(via, "/GDRDMA") {
+		r.gdr[host] |= with
+	} else {
+		r.gdr[host] |= without
+	}
+}
+
+// gdrHosts are the hosts of which all RDMA connections are of a kind, or that have both.
+func (r *Result) gdrHosts(kind direct) (hosts []string) {
+	for _, host := range slices.Sorted(maps.Keys(r.gdr)) {
+		if r.gdr[host] == kind {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// gdrApart says which hosts use GPUDirect RDMA and which do not; empty: they do not differ.
+func (r *Result) gdrApart() string {
+	off, on := r.gdrHosts(without), r.gdrHosts(with)
+	if len(off) == 0 || len(on) == 0 {
+		return ""
+	}
+	return ": none of " + spelling.Few(off, 4) + " uses GPUDirect RDMA, all of " + spelling.Few(on, 4) + " do"
+}
+
+func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {
+	switch {
+	case t.RDMA > 0 && t.RDMAGPUDirect == 0 && r.holds(signature.OneGPU, nil) && (r.withoutGDR() || r.inSpark()):
+		r.follow(&signature.GPUDirectNeedless, "no RDMA connection uses GPUDirect RDMA")
+	case t.RDMA > t.RDMAGPUDirect:
+		f := r.follow(&signature.NoGPUDirect, fmt.Sprintf("%d of %d RDMA connections", t.RDMA-t.RDMAGPUDirect, t.RDMA)+r.gdrApart())
+		known := r.gpus != "" && !r.withoutGDR()
+		f.Open = t.RDMAGPUDirect == 0 && !known && (r.holds(signature.OneGPU, f) || r.holds(signature.SparkNICs, f))
+	case r.Log.RingsGPUDirect == log.No && log.CarrierOf(r.Log.Network) == log.Verbs:
+		r.follow(&signature.NoGPUDirect, "not all rings use GPUDirect RDMA")
+	case between && t.RDMA+t.TCP+t.Plugin == 0 && len(names) > 0 &&
+		!slices.ContainsFunc(r.Log.HCAs, func(h log.HCA) bool { return h.GPUDirect }):
+		r.follow(&signature.NoGPUDirect, "GPUDirect RDMA is disabled for "+spelling.Few(names,
+			8)+", and ranks are on more than one host")
+	}
+}

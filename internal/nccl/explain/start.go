@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/nccl/signature"
+	"gpufabric_exporter/internal/spelling"
+)
+
+// Began reports whether the log shows that NCCL began.
+func (r *Result) Began() bool { return r.Log.Version != "" || r.starts() }
+
+// starts reports whether the log shows how NCCL begins to set itself up.
+func (r *Result) starts() bool {
+	l := &r.Log
+	return l.Bootstrap != "" || l.Network != "" || l.NoDevices || len(l.Sockets)+len(l.Devices)+len(l.HCAs) > 0
+}
+
+// wentFurther reports whether the program shows progress after what NCCL logged of its set-up.
+func (r *Result) wentFurther() bool { return r.said.progress > r.said.informed }
+
+// leaveOpen takes what may be a failure where the log has none: a warning of NCCL without a signature, or a set-up that
+// began and is not seen to go on.
+func (r *reading) leaveOpen() {
+	switch {
+	case r.findFirst() >= 0 || r.Open() != nil:
+	case len(r.Warnings) > 0:
+		f := r.Warnings[0].finding
+		file, _, _ := strings.Cut(f.Place, ":")
+		f.Signature, f.Open = signature.Area(file, f.Text), true
+		r.Warnings = r.Warnings[1:]
+		r.find(f)
+	case len(r.Communicators) == 0 && r.Log.Bootstrap != "" && !r.Cut && len(r.Log.Links) == 0 && !r.wentFurther() &&
+		!r.tests.began && !r.Tested():
+		text := fmt.Sprintf("NCCL began in %s, over %s, and no set-up of a communicator follows; the last line of NCCL: %s",
+			spelling.Plural(r.Processes, "process", "processes"), r.chosenInterface(), r.last)
+		r.follow(&signature.SetupStalls, shown(text)).Open = true
+	}
+}
+
+// chosenInterface is the one that ranks find each other over, "eth0 (10.0.0.1)".
+func (r *Result) chosenInterface() string {
+	one, _, _ := strings.Cut(strings.TrimPrefix(r.Log.Bootstrap, "[0]"), "<")
+	name, address, found := strings.Cut(strings.TrimSpace(one), ":")
+	if !found {
+		return "the interface that it chose"
+	}
+	return shown(name + " (" + address + ")")
+}
+
+// OnlyItems reports whether all lines of the log are information that programs list about themselves.
+func (r *Result) OnlyItems() bool {
+	return r.said.items > 0 && r.said.others == 0 && len(r.Findings) == 0 && !r.Cut && !r.Full
+}
+
+// judgeNotes takes back what a process went on after, and says of which GPU errors come again.
+func (r *reading) judgeNotes() {
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		switch {
+		case f.Signature == &signature.NVMLRefused && r.processes[f.process].ended > 0:
+			f.Signature = &signature.NVMLIgnored
+		case f.Signature.ID == "xid_application":
+			r.xids.tell(f)
+		}
+	}
+	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature == &signature.NVMLRefused })
+	if at >= 0 { // the same line was a note before
+		line := r.Findings[at].order
+		r.Findings = slices.DeleteFunc(r.Findings,
+			func(f Finding) bool {
+				return f.Signature.Unwound == &signature.NVMLRefused && f.order == line && f.Count == 1
+			})
+	}
+}
