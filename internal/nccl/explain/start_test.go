@@ -89,6 +89,9 @@ func TestPlaces(t *testing.T) {
 		"a NIC on USB":                {says("Topology detection: network path /sys/zzz/usb7/7-7 is not a PCI device (usb). Attaching to first CPU") + warn("graph/xml.h:77", "Attribute busid of node nic not found"), "graph_file_wrong", Likely, "on USB"},
 		"a NIC elsewhere":             {warn("graph/xml.h:77", "Attribute busid of node nic not found"), "graph_file_wrong", Possible, "topology file"},
 		"completion status 1":         {warn("transport/net_ib.cc:77", "NET/IB : Got completion from peer 10.7.0.2<77> with status=1 opcode=0 len=0 vendor err 77 (Recv)"), "completion_local_length", Possible, "MTU"},
+		"a kernel, and no Xid":        {warn("enqueue.cc:77", "Cuda failure 'unspecified launch failure'"), "gpu_kernel_failed", Possible, "kernel of the program"},
+		"settings of another host":    {"(zzz) Overwriting environment variable NCCL_IB_HCA from 'zzz' to 'zz'\nRuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)\n", "nccl_error", Likely, "of another host"},
+		"GIDs of other namespaces":    {says("NCCL version 2.24.7+cuda12.7") + warn("transport/net_ib.cc:77", "NET/IB: read failed in ncclIbRoceGetVersionNum: Invalid argument"), "roce_version_unreadable", Likely, "network namespaces"},
 		"collectives":                 {"gpu1:41:77 [3] init.cc:77 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 77.\n", "collectives_mismatched", Certain, "same collectives"},
 		"capture, an old CUDA":        {"NCCL version 2.7.7+cuda11.2\n" + warn("enqueue.cc:77", "NCCL cannot be captured in a graph if zzz"), "capture_unsupported", Certain, "before 11.3"},
 		"capture, an old driver":      {"NCCL version 2.7.7+cuda11.7\n" + warn("enqueue.cc:77", "NCCL cannot be captured in a graph if zzz"), "capture_unsupported", Likely, "R465"},
@@ -117,6 +120,10 @@ func TestNodeOfRay(t *testing.T) {
 func TestIgnoredByNCCL(t *testing.T) {
 	note := "gpu1:41:77 [0] misc/nvmlwrap.cc:7 NCCL WARN nvmlDeviceGetZzz(0,1) failed: Not Supported\n"
 	back := "gpu1:41:77 [0] NCCL INFO init.cc:7 -> 2\n"
+	register := "gpu1:41:77 [0] transport/p2p.cc:7 NCCL WARN rank 7 failed to IPC register userbuff 0x7f buffSize 77 nPeers 7 isLegacyIpc 0x7f\n"
+	if r := read(t, ranks(1, "gpu1")+register); r.Failed() || r.Undecided() != "" {
+		t.Errorf("registration: %q", r.Undecided())
+	}
 	for name, log := range map[string]string{
 		"a line between": note + says("zzz") + back + ranks(1, "gpu1"),
 		"another thread": note + strings.Replace(back, ":77 ", ":78 ", 1) + ranks(1, "gpu1"),

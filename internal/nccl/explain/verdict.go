@@ -45,7 +45,7 @@ func (r *Result) reasons(f *Finding) []Stated {
 	s := f.Signature
 	list := r.stated(s.Reasons, f)
 	vague := !slices.ContainsFunc(list, func(one Stated) bool { return one.Certainty != Possible })
-	if area := signature.Area(placed(f.Place), ""); vague && s.Source == signature.NCCL && s.Generic && area.Files != nil {
+	if area := signature.Area(placed(f.Place), ""); vague && s.Source == signature.NCCL && s.Generic && len(s.Codes) == 0 && area.Files != nil {
 		list = append(r.stated(area.Reasons, f), list...) // the place in the source says more
 		vague = list[0].Certainty == Possible
 	}

@@ -192,6 +192,12 @@ var gpus = []Signature{
 				Test:   "dmesg | grep -i xid: 31, 13 and 43 are of the program, others of the GPU",
 				Likely: []Fact{"code:700,714,715,716,717,718"},
 			},
+			{
+				Cause:  "The GPU, an NVLink or the NVLink domain of the hosts (IMEX, fabric manager) stopped the kernel.",
+				Remedy: "Look at the Xids of the host, at Fabric in nvidia-smi -q, and at IMEX on NVLink domains of several hosts.",
+				Test:   "dmesg | grep -i xid; NCCL_MNNVL_ENABLE=0, then NCCL_NVLS_ENABLE=0 for one run each",
+				If:     []Fact{"code:702,719", "!seen:xid"},
+			},
 		},
 	},
 	{

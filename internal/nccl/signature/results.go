@@ -5,6 +5,12 @@ package signature
 // resultNames are what may be behind a result of NCCL that a program prints, by its name.
 var resultNames = []Reason{
 	{
+		Cause:  "The launcher gave a worker NCCL_SOCKET_IFNAME or NCCL_IB_HCA of another host (the lines Overwriting), whose names this host may not have, or not for the same cable.",
+		Remedy: "Connect the same port on all hosts, or keep the launcher from copying NCCL_SOCKET_IFNAME, NCCL_IB_HCA and their like (vLLM: VLLM_RAY_EXTRA_ENV_VARS_TO_COPY and its exclusion list).",
+		Test:   "ip -br addr and ibv_devices on both hosts, compared with the values of the lines Overwriting",
+		If:     []Fact{"seen:settings_overwritten", "!text:cuda error|invalid"}, Likely: []Fact{"seen:settings_overwritten"},
+	},
+	{
 		Cause:  "The program registers memory of a symmetric window while it captures a CUDA graph, which needs calls that a capture forbids.",
 		Remedy: "Turn symmetric memory of the framework off (VLLM_USE_NCCL_SYMM_MEM=0, NCCL_WIN_ENABLE=0), or run without graphs (enforce_eager).",
 		Test:   "the job without graphs, then without symmetric memory; NCCL_DEBUG=WARN for one run",

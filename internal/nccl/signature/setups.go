@@ -58,6 +58,32 @@ var setups = []Signature{
 		Remedy: "Unset NCCL_TOPO_FILE, and mount /sys in the container without hiding devices.", Runbook: "check-pcie.md",
 	},
 	{
+		ID: "roce_version_unreadable", Source: NCCL, Kind: Cause,
+		Forms:   []Form{{Text: "read failed in ncclIbRoceGetVersionNum", File: "NCCL 2.21 to 2.25 src/transport/net_ib.cc"}},
+		Cause:   "NCCL could not read the RoCE version of a GID of the device.",
+		Remedy:  "Use NCCL 2.26 or later, or set NCCL_IB_GID_INDEX to a GID of this container.",
+		Runbook: "check-gids.md",
+		Reasons: []Reason{
+			{
+				Cause:  "GIDs of the device belong to other network namespaces (pods), whose type this container cannot read, and NCCL before 2.26 fails over them.",
+				Remedy: "Use NCCL 2.26 or later, or set NCCL_IB_GID_INDEX to the GID of this container.",
+				Test:   "show_gids in the container and on the host; NCCL_IB_GID_INDEX for one run",
+				If:     []Fact{"errno:22"}, Likely: []Fact{"errno:22", "release<2.26"},
+			},
+			{
+				Cause:  "/sys of the container does not show the GIDs of the device, or the device went away.",
+				Remedy: "Mount /sys, and give the container /dev/infiniband and its device.",
+				Test:   "cat /sys/class/infiniband/DEVICE/ports/1/gid_attrs/types/0 in the container",
+			},
+		},
+	},
+	{
+		ID: "ipc_registration_failed", Source: NCCL, Kind: Note, Harmless: true, Info: true,
+		Forms:  []Form{{Text: "failed to IPC register userbuff", File: "NCCL 2.23 and later src/transport/p2p.cc"}},
+		Cause:  "A buffer of the program could not be registered for the other GPUs of the host, and NCCL goes on without.",
+		Remedy: "None; NCCL_LOCAL_REGISTER=0 leaves it out.",
+	},
+	{
 		ID: "collectives_mismatched", Source: NCCL, Kind: Cause, Sure: true,
 		Forms:   []Form{{Text: "Mismatched collective detected", File: "NCCL 2.4 src/init.cc"}},
 		Cause:   "The ranks do not call the same collectives: NCCL compared them, and their sizes, types or order differ. It is an error of the program, not of the network.",

@@ -4,6 +4,8 @@ package signature
 
 import "slices"
 
+const vllmEnv = "vllm worker/worker_base.py"
+
 const nodeManager = "ray src/ray/raylet/node_manager.cc"
 
 const shmBroadcast = "vllm distributed/device_communicators/shm_broadcast.py"
@@ -26,6 +28,15 @@ var surroundings = []Signature{
 		},
 		Cause:  "Ray's memory monitor killed workers, because the memory of their host (not of a GPU) was nearly full. NCCL is not involved.",
 		Remedy: "Give the host or the job more memory, or lower what workers take (fewer of them, what they keep and return); RAY_memory_usage_threshold moves the limit.",
+	},
+	{
+		ID: "settings_overwritten", Source: Program, Kind: Note,
+		Forms: []Form{
+			{Text: "Overwriting environment variable NCCL_SOCKET_IFNAME", File: vllmEnv},
+			{Text: "Overwriting environment variable NCCL_IB_HCA", File: vllmEnv},
+		},
+		Cause:  "The launcher replaced a setting of this worker by that of the first host: names of interfaces and devices that differ between hosts do not fit then.",
+		Remedy: "None if both hosts have the name that is given now; else name what all hosts have, or do not copy the setting.",
 	},
 	{
 		ID: "peer_access_missing", Source: Program, Kind: Cause,
