@@ -16,7 +16,8 @@ const near = 64
 
 // bystanders are libraries and functions that every stack of a signal has at its top.
 var bystanders = []string{
-	"libc.so", "libc-", "libpthread", "ld-linux", "libucs", "libopen-", "libmpi", "libasan", "libtsan", "linux-vdso", "libfolly",
+	"libc.so", "libc-", "libpthread", "ld-linux", "libucs", "libopen-", "libmpi", "libasan", "libtsan",
+	"linux-vdso", "libfolly",
 }
 
 // at notes the first crash; a kernel's line names the library itself. Frames long before it are of something else.

@@ -302,7 +302,8 @@ func (r *reading) finding(f *failure.Failure) Finding {
 		text = shown(f.Message)
 	}
 	return Finding{
-		Signature: f.Signature, Count: 1, File: r.name, Line: f.Line - r.before, Host: cmp.Or(f.Host, nodeOfRay(f.Message)), Rank: rank, Code: f.Code,
+		Signature: f.Signature, Count: 1, File: r.name, Line: f.Line - r.before,
+		Host: cmp.Or(f.Host, nodeOfRay(f.Message)), Rank: rank, Code: f.Code,
 		Peer: shown(signature.Peer(f.Message)), Place: shown(f.Place), Writer: signature.Writer(f.File(), f.Message),
 		Text: text, process: from, time: f.Time, raw: f.Text[:min(len(f.Text), most)], order: f.Line,
 	}

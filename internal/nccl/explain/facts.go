@@ -89,11 +89,13 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.AllRanksWait:  func(r *Result, _ *Finding) bool { return r.allWait() },
 	signature.RankAlone:     func(r *Result, _ *Finding) bool { return r.rankAlone() },
 	signature.Busy:          func(r *Result, _ *Finding) bool { return r.loop != "" },
-	signature.Starting:      func(r *Result, _ *Finding) bool { return len(r.Communicators) == 0 && r.Log.Bootstrap != "" },
-	signature.GDRApart:      func(r *Result, _ *Finding) bool { return len(r.gdrHosts(without)) > 0 && len(r.gdrHosts(with)) > 0 },
-	signature.XidsRepeat:    func(r *Result, _ *Finding) bool { return r.xids.repeated() != nil },
-	signature.Crashed:       func(r *Result, _ *Finding) bool { return r.crash.place() != "" },
-	signature.WithoutGDR:    func(r *Result, _ *Finding) bool { return r.withoutGDR() },
+	signature.Starting: func(r *Result, _ *Finding) bool {
+		return len(r.Communicators) == 0 && r.Log.Bootstrap != ""
+	},
+	signature.GDRApart:   func(r *Result, _ *Finding) bool { return r.gdrApart() != "" },
+	signature.XidsRepeat: func(r *Result, _ *Finding) bool { return r.xids.repeated() != nil },
+	signature.Crashed:    func(r *Result, _ *Finding) bool { return r.crash.place() != "" },
+	signature.WithoutGDR: func(r *Result, _ *Finding) bool { return r.withoutGDR() },
 	signature.PortTaken: func(r *Result, _ *Finding) bool {
 		const inUse = 98
 		return slices.ContainsFunc(r.Findings, func(f Finding) bool {

@@ -58,7 +58,8 @@ func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {
 	case t.RDMA > 0 && t.RDMAGPUDirect == 0 && r.holds(signature.OneGPU, nil) && (r.withoutGDR() || r.inSpark()):
 		r.follow(&signature.GPUDirectNeedless, "no RDMA connection uses GPUDirect RDMA")
 	case t.RDMA > t.RDMAGPUDirect:
-		f := r.follow(&signature.NoGPUDirect, fmt.Sprintf("%d of %d RDMA connections", t.RDMA-t.RDMAGPUDirect, t.RDMA)+r.gdrApart())
+		f := r.follow(&signature.NoGPUDirect,
+			fmt.Sprintf("%d of %d RDMA connections%s", t.RDMA-t.RDMAGPUDirect, t.RDMA, r.gdrApart()))
 		known := r.gpus != "" && !r.withoutGDR()
 		f.Open = t.RDMAGPUDirect == 0 && !known && (r.holds(signature.OneGPU, f) || r.holds(signature.SparkNICs, f))
 	case r.Log.RingsGPUDirect == log.No && log.CarrierOf(r.Log.Network) == log.Verbs:

@@ -72,6 +72,7 @@ func TestPlaces(t *testing.T) {
 		"a stack of long before":      {"#1  0x7f in zzz () from /x/libToolsInjection64.so\n" + strings.Repeat("zzz zzz\n", 77) + crash, "process_crashed", Possible, "its stack says where"},
 		"one host without GPUDirect":  {both, "gpudirect_unused", Likely, "nvidia_peermem is not loaded on gpu9"},
 		"one host with and without":   {both + over("gpu9", "receive] via NET/IB/9/GDRDMA"), "gpudirect_unused", Likely, "further from the GPU"},
+		"TCP of old releases":         {"gpu1:41:77 [0] misc/ibvwrap.cu:7 NCCL WARN Failed to open libibverbs.so[.1]\n" + says("7 -> 0 via NET/Socket/0") + strings.Replace(says("0 -> 7 via NET/Socket/0"), "gpu1", "gpu2", 1), "transport_tcp", Likely, "no libibverbs"},
 		"all hosts without":           {strings.ReplaceAll(both, "/GDRDMA", ""), "gpudirect_unused", Possible, "peermem is not loaded, or"},
 		"a GPU again":                 {xid("77", "43, pid=7, Ch 7") + xid("99", "31, pid=71, Ch 7") + xid("99", "31, pid=72, Ch 7"), "xid_application", Possible, "several processes failed on the same GPU"},
 		"a GPU once":                  {xid("77", "13, pid=7, Ch 7") + xid("99", "31, pid=7, Ch 7"), "xid_application", Possible, "kernel of the job"},

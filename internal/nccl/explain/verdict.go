@@ -74,7 +74,9 @@ func (r *Result) stated(reasons []signature.Reason, f *Finding) (list []Stated) 
 		if len(reason.If) > 0 && !r.all(reason.If, f) {
 			continue
 		}
-		one := Stated{Certainty: Possible, Cause: r.filled(reason.Cause), Remedy: r.filled(reason.Remedy), Test: r.filled(reason.Test)}
+		one := Stated{
+			Certainty: Possible, Cause: r.filled(reason.Cause), Remedy: r.filled(reason.Remedy), Test: r.filled(reason.Test),
+		}
 		switch {
 		case r.all(reason.Certain, f):
 			one.Certainty = Certain

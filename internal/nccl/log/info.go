@@ -12,6 +12,8 @@ import (
 // most of all; what is looked for is what all of them have.
 func (l *Log) info(m string) {
 	switch {
+	case m != "" && isDigit(m[0]) && strings.Contains(m, " via NET/"): // "15 -> 0 via NET/Socket/0", before 2.4
+		l.channel(m)
 	case strings.HasPrefix(m, "Channel "), strings.HasPrefix(m, "CollNet "), strings.HasPrefix(m, "Ring "):
 		l.channel(m)
 	case strings.HasPrefix(m, "NET/"):
@@ -42,7 +44,7 @@ func (l *Log) info(m string) {
 		if n, ok := count(word(m)); ok {
 			l.Driver = n
 		}
-	case strings.HasPrefix(m, "MNNVL busId "): // "MNNVL busId 0x1000 fabric UUID 7f.a1 cliqueId 0x7ffe state 3 healthMask 0x0"
+	case strings.HasPrefix(m, "MNNVL busId "): // "MNNVL busId 0x1000 fabric UUID 7f.a1 cliqueId 0x7ffe state 3 ..."
 		_, id, found := strings.Cut(m, " fabric UUID ")
 		l.Clique = l.Clique || found && word(id) != "0.0"
 	case strings.HasPrefix(m, "RCCL version"), strings.HasPrefix(m, "ROCr version"):
@@ -190,7 +192,7 @@ func (l *Log) net(m string) {
 // plugin reads "Could not find: libnccl-net.so.", "No plugin found (libnccl-net.so)" and "Plugin load returned 2 :
 // libfabric.so.1: cannot open shared object file: No such file or directory : when loading libnccl-net.so".
 func (l *Log) plugin(m string) {
-	if _, rest, found := strings.Cut(m, "version `"); found { // "libc.so.6: version `GLIBC_2.32' not found (required by ..."
+	if _, rest, found := strings.Cut(m, "version `"); found { // "libc.so.6: version `GLIBC_2.32' not found (..."
 		if version, after, quoted := strings.Cut(rest, "'"); quoted && strings.HasPrefix(after, " not found") {
 			l.Unloadable = Text(version)
 			return

@@ -49,7 +49,8 @@ var crashReasons = []Reason{
 		Cause:  "The driver of the GPU crashed in the process, in {crashed}, or was handed something wrong.",
 		Remedy: "Look at Xids; use another release of the driver.",
 		Test:   "dmesg | grep -i xid; a program of CUDA without NCCL",
-		If:     []Fact{"crash:libcuda.so|libnvidia-|libamdhip|libhsa"}, Likely: []Fact{"crash:libcuda.so|libnvidia-|libamdhip|libhsa"},
+		If:     []Fact{"crash:libcuda.so|libnvidia-|libamdhip|libhsa"},
+		Likely: []Fact{"crash:libcuda.so|libnvidia-|libamdhip|libhsa"},
 	},
 	{
 		Cause:  "NCCL crashed, in {crashed}, or a NCCL of another release than the program was built with was called.",

@@ -73,7 +73,8 @@ var surroundings = []Signature{
 			Remedy: "Raise the memory of the job; FI_EFA_USE_HUGE_PAGE=0.",
 			Test:   "FI_EFA_USE_HUGE_PAGE=0 for one run; free -g; grep Huge /proc/meminfo",
 			If:     []Fact{"errno:12"},
-		}}, slices.DeleteFunc(slices.Clone(errnoReasons), func(r Reason) bool { return slices.Contains(r.If, "errno:11,12") })...),
+		}}, slices.DeleteFunc(slices.Clone(errnoReasons),
+			func(r Reason) bool { return slices.Contains(r.If, "errno:11,12") })...),
 	},
 	{
 		ID: "gpu_none", Source: Program, Kind: Cause,
