@@ -33,7 +33,7 @@ func candidatesFor(t *testing.T, line string) []string {
 
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                  "help serve demo capture topology profiles check preflight jobs lint advise explain probe report rules healthcheck install-to",
+		"":                  "help serve demo capture topology profiles check preflight jobs lint advise explain probe ping report rules healthcheck install-to",
 		"ch":                "check",
 		"help pr":           "profiles preflight probe",
 		"check --out":       "--output=",

@@ -140,8 +140,6 @@ func writeVerdict(b *bytes.Buffer, r *explain.Result, paint command.Painter) {
 		}
 		writeFinding(b, r, open)
 		fmt.Fprintf(b, "    Whether it is a failure is not known: %s.\n", command.OneLine(why))
-	case r.NCCLLines == 0 && r.OnlyItems():
-		fmt.Fprintf(b, "%s No failure: the lines of this log are information.\n    Not seen: what NCCL did, as no line is of NCCL, and what came after.\n", paint(command.Green, "OK"))
 	case r.NCCLLines == 0 && !r.Tested():
 		fmt.Fprintf(b, "%s No failure is in the log, and the program went on after what it warns of.\n    Not seen: what NCCL did, as no line is of NCCL.\n", paint(command.Green, "OK"))
 	case len(r.Communicators) == 0 && r.Tested():

@@ -64,7 +64,7 @@ func (r *Result) Undecided() string {
 		return "no line is of NCCL, and whether the program went on as if it had not happened is not in the log"
 	case r.NCCLLines == 0 && r.Open() != nil:
 		return "no line is of NCCL, and whether the connection came later is not in the log"
-	case r.NCCLLines == 0 && (r.lively() || r.OnlyItems()):
+	case r.NCCLLines == 0 && r.lively():
 		return ""
 	case r.NCCLLines == 0:
 		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"

@@ -17,8 +17,6 @@ type said struct {
 	ended    bool                 // a line says that the program reached its end or serves
 	stack    string               // frames of stacks
 	informed int64                // the last line of NCCL that is no warning
-	items    int64                // lines that list what programs say of themselves
-	others   int64                // lines that are neither that nor blank
 	engine   int64                // the line in which an engine began to set up NCCL, and came no further; 0: none
 	last     string               // the last line of the program
 }
@@ -80,11 +78,6 @@ func (r *reading) says(text string, e log.Event) {
 	r.engine(text)
 	if words&signature.OfStack != 0 {
 		r.frame(text)
-	}
-	if words&signature.OfItem != 0 {
-		r.said.items++
-	} else if strings.TrimSpace(text) != "" {
-		r.said.others++
 	}
 	if s := severityOf(text, words); s != fine {
 		if r.said.first[s] == nil {

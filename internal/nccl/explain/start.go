@@ -52,11 +52,6 @@ func (r *Result) chosenInterface() string {
 	return shown(name + " (" + address + ")")
 }
 
-// OnlyItems reports whether all lines of the log are information that programs list about themselves.
-func (r *Result) OnlyItems() bool {
-	return r.said.items > 0 && r.said.others == 0 && len(r.Findings) == 0 && !r.Cut && !r.Full
-}
-
 // judgeNotes takes back what a process went on after, and says of which GPU errors come again.
 func (r *reading) judgeNotes() {
 	for i := range r.Findings {

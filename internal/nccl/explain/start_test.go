@@ -136,13 +136,13 @@ func TestIgnoredByNCCL(t *testing.T) {
 	}
 }
 
-// Logs of information alone are fine, and those of results without a line of NCCL; nothing else is.
+// Results without a line of NCCL are fine; information alone shows nothing of what came after it.
 func TestInformation(t *testing.T) {
 	options := "I0707 07:07:07.7 77 ProcessGroupNCCL.cpp:7] [Rank 7] ProcessGroupNCCL initialized with following options:\nNCCL_BLOCKING_WAIT: 0\nTIMEOUT(ms): 77\n"
 	debugger := "   Rank  0 Pid  77 on gpu1 device  0 [0x7] Zzz\n[New Thread 0x7f (LWP 77)]\nwarning: Cuda API error detected: cudaDeviceEnablePeerAccess returned (0x2c0)\n"
 	table := "# nThread 1 nGpus 1\n#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n  77 7 float none -1 7 7.7 7.7 0 7 7.7 7.7 0\n"
 	for log, fine := range map[string]bool{
-		options: true, debugger: true, table + "# Out of bounds values : 0 OK\n": true,
+		options: false, debugger: false, table + "# Out of bounds values : 0 OK\n": true,
 		"[rank7] Warning: Environment variable NCCL_ASYNC_ERROR_HANDLING is deprecated; use TORCH_NCCL_ASYNC_ERROR_HANDLING\nepoch 7\n": true,
 		options + "zzz zzz zzz\n": false, table: false, "zzz zzz\n": false,
 		debugger + "warning: Cuda API error detected: cudaLaunchKernel returned (0x2bc)\n": false,

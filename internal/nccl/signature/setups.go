@@ -136,8 +136,8 @@ var setups = []Signature{
 		Reasons: []Reason{
 			{
 				Cause:  "An interface of the host is on USB (a BMC), and has no PCI address: this release of NCCL fails over it, where it leaves devices out because a job uses some GPUs only.",
-				Remedy: "Use a newer NCCL; take the USB interface down (ip link set DEVICE down), or give NCCL_TOPO_FILE a topology without it.",
-				Test:   "the same with the USB interface down; NCCL_TOPO_DUMP_FILE=/tmp/topo.xml: the node nic without busid",
+				Remedy: "Use a newer NCCL, or give NCCL_TOPO_FILE a topology without that interface.",
+				Test:   "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml: the node nic without busid",
 				If:     []Fact{"text:attribute busid of node nic", "seen:nic_on_usb"},
 				Likely: []Fact{"seen:nic_on_usb", "!set:NCCL_TOPO_FILE"},
 			},
