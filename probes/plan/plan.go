@@ -145,7 +145,7 @@ type Plan struct {
 	// Expected is the bus bandwidth that the hardware allows, in bytes per second; 0 if nothing is expected.
 	Expected float64
 	// Turn is filled while ranks make a communicator and measure, where several runs share nodes; nil: this one is alone.
-	Turn chan struct{}
+	Turn chan struct{} `json:"-"`
 }
 
 // GPUs returns the UUIDs of the GPUs that the plan uses, each once.

@@ -82,7 +82,7 @@ func TestFewerNICs(t *testing.T) {
 		if (found != "") != (c.lost != "") {
 			t.Errorf("%s: %q", name, found)
 		}
-		for _, device := range strings.Fields(c.lost) {
+		for device := range strings.FieldsSeq(c.lost) {
 			if !strings.Contains(found, device) {
 				t.Errorf("%s: %q does not name %s", name, found, device)
 			}
