@@ -29,22 +29,25 @@ func TestEvidence(t *testing.T) {
 		certainty Certainty
 		reason    string
 	}{
-		"memory of the host":     {memory + through, "gpu_memory_full", Likely, "memory of the host"},
-		"memory of the GPU":      {memory + "gpu1:41:77 [0] NCCL INFO transport/p2p.cc:77 -> 1\n", "gpu_memory_full", Likely, "uses nearly all memory of the GPU"},
-		"of another process":     {memory + strings.Replace(through, "gpu1:41", "gpu1:99", 1), "gpu_memory_full", Likely, "uses nearly all memory of the GPU"},
-		"loopback is first":      {says("NET/Socket : Using [0]lo:127.0.0.1<0> [1]eth7:10.7.0.1<0>") + other + refused, "socket_call_failed", Likely, "loopback"},
-		"loopback is not first":  {says("NET/Socket : Using [0]eth7:10.7.0.1<0>") + other + refused, "socket_call_failed", Likely, "failed first"},
-		"a GID that is set":      {says("NCCL_IB_GID_INDEX set by environment to 7.") + qp, "qp_modify", Likely, "NCCL_IB_GID_INDEX=7"},
-		"a GID that NCCL chose":  {qp, "qp_modify", Likely, "does not answer"},
-		"an old rdma-core":       {says("dlvsym failed on mlx5dv_reg_dmabuf_mr - /x/libmlx5.so: undefined symbol: mlx5dv_reg_dmabuf_mr, version MLX5_1.25") + protection, "completion_local_protection", Likely, "rdma-core"},
-		"rdma-core is not named": {protection, "completion_local_protection", Possible, "ACS"},
-		"too many devices":       {warn("graph/xml.h:77", "Error : too many XML nodes (max 77)"), "topology_unreadable", Certain, "more devices"},
-		"no multicast groups":    {quoted("", "cuda", "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 777 : CUDA error 2 'out of memory'."), "nvls_bind", Likely, "multicast groups"},
-		"a segment of terabytes": {warn("misc/shmutils.cc:77", "Error while attaching to shared memory segment /dev/shm/nccl- (size 77777777777777), error: No such file or directory (2)"), "shared_memory", Likely, "different transports"},
-		"atomics of PCIe":        {warn("/x/hipify/src/enqueue.cc:77", "HIP failure 'the operation cannot be performed in the present state'"), "hip_failed", Possible, "atomics"},
-		"shares that differ":     {gathers(0, 70) + gathers(1, 70) + gathers(2, 77), "pytorch_watchdog_timeout", Certain, "different collectives"},
-		"ssh":                    {"ssh: connect to host gpu7 port 22: Connection refused\n", "launcher_unreachable", Certain, "never began"},
-		"a share of memory":      {"gpu1 | (Worker pid=7) ERROR ValueError: Free memory on device cuda:0 (7.7/77.7 GiB) on startup is less than desired GPU memory utilization (0.77, 70 GiB).\ngpu2 | [rank1]:[W816 07:41:23.1 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=7): Broken pipe\n", "gpu_share_not_free", Certain, "less memory"},
+		"memory of the host":      {memory + through, "gpu_memory_full", Likely, "memory of the host"},
+		"memory of the GPU":       {memory + "gpu1:41:77 [0] NCCL INFO transport/p2p.cc:77 -> 1\n", "gpu_memory_full", Likely, "uses nearly all memory of the GPU"},
+		"of another process":      {memory + strings.Replace(through, "gpu1:41", "gpu1:99", 1), "gpu_memory_full", Likely, "uses nearly all memory of the GPU"},
+		"loopback is first":       {says("NET/Socket : Using [0]lo:127.0.0.1<0> [1]eth7:10.7.0.1<0>") + other + refused, "socket_call_failed", Likely, "loopback"},
+		"loopback is not first":   {says("NET/Socket : Using [0]eth7:10.7.0.1<0>") + other + refused, "socket_call_failed", Likely, "failed first"},
+		"a GID that is set":       {says("NCCL_IB_GID_INDEX set by environment to 7.") + qp, "qp_modify", Likely, "NCCL_IB_GID_INDEX=7"},
+		"a GID that NCCL chose":   {qp, "qp_modify", Likely, "does not answer"},
+		"an old rdma-core":        {says("dlvsym failed on mlx5dv_reg_dmabuf_mr - /x/libmlx5.so: undefined symbol: mlx5dv_reg_dmabuf_mr, version MLX5_1.25") + protection, "completion_local_protection", Likely, "rdma-core"},
+		"rdma-core is not named":  {protection, "completion_local_protection", Possible, "ACS"},
+		"too many devices":        {warn("graph/xml.h:77", "Error : too many XML nodes (max 77)"), "topology_unreadable", Certain, "more devices"},
+		"no multicast groups":     {quoted("", "cuda", "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 777 : CUDA error 2 'out of memory'."), "nvls_bind", Likely, "multicast groups"},
+		"a segment of terabytes":  {warn("misc/shmutils.cc:77", "Error while attaching to shared memory segment /dev/shm/nccl- (size 77777777777777), error: No such file or directory (2)"), "shared_memory", Likely, "different transports"},
+		"atomics of PCIe":         {warn("/x/hipify/src/enqueue.cc:77", "HIP failure 'the operation cannot be performed in the present state'"), "hip_failed", Possible, "atomics"},
+		"shares that differ":      {gathers(0, 70) + gathers(1, 70) + gathers(2, 77), "pytorch_watchdog_timeout", Certain, "different collectives"},
+		"a device of nccl-tests":  {"g7: Test CUDA failure common.cu:77 'invalid device ordinal'\n .. g7 pid 77: Test failure common.cu:78\n", "gpu_ordinal", Likely, "does not see"},
+		"off the bus without Xid": {"[ 77.7] NVRM: The NVIDIA GPU 0000:77:00.0\n               NVRM: fallen off the bus and is not responding to commands.\n", "gpu_off_bus", Certain, "does not answer"},
+		"an error left behind":    {"torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device\n", "gpu_build_unfit", Likely, "not built"},
+		"ssh":                     {"ssh: connect to host gpu7 port 22: Connection refused\n", "launcher_unreachable", Certain, "never began"},
+		"a share of memory":       {"gpu1 | (Worker pid=7) ERROR ValueError: Free memory on device cuda:0 (7.7/77.7 GiB) on startup is less than desired GPU memory utilization (0.77, 70 GiB).\ngpu2 | [rank1]:[W816 07:41:23.1 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=7): Broken pipe\n", "gpu_share_not_free", Certain, "less memory"},
 		"the one that others lost": {
 			"gpu1 | (Worker pid=7) ERROR zzz: cannot zzz the zzz\ngpu2 | [rank1]:[W816 07:41:23.1 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=7): Broken pipe\n",
 			"program_error", Possible, "program itself",
@@ -75,6 +78,15 @@ func TestTestsApart(t *testing.T) {
 	}
 	if r := read(t, one+strings.ReplaceAll(one, "gpu1", "gpu2")); r.Undecided() != "" || !strings.Contains(r.Unseen(), "gpu1, gpu2 ran a test of its own") {
 		t.Errorf("%q %q", r.Undecided(), r.Unseen())
+	}
+	behind := strings.ReplaceAll("[1,0]<stdout>:"+strings.ReplaceAll(strings.TrimSuffix(table+results, "\n"), "\n", "\n[1,0]<stdout>:")+"\n", "0 7.7 7.7 7.7 0", "0 7.7 7.7 7.7 N/A")
+	for _, log := range []string{behind, "  77 7 float sum -1 7.7 7.7 7.7 0 7.7 7.7 7.7 0\n# Avg bus bandwidth    : 7.7\n"} {
+		if r := read(t, log); r.Undecided() != "" || r.Failed() {
+			t.Errorf("%q: %q", log, r.Undecided())
+		}
+	}
+	if r := read(t, "[1,0]<stdout>:"+table); r.Undecided() == "" {
+		t.Error("a table without a result is fine")
 	}
 	if r := read(t, strings.ReplaceAll(one, "# Avg", "# Out of bounds values : 7 FAILED\n# Avg")); !r.Failed() {
 		t.Error("results that are wrong are fine")

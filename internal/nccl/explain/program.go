@@ -5,19 +5,20 @@ package explain
 import (
 	"slices"
 	"strings"
+
+	"gpufabric_exporter/internal/nccl/log"
 )
 
 // progress takes what programs print of their progress: bars of tqdm, the tables of nccl-tests.
 func (r *reading) progress(line string) {
+	if strings.HasPrefix(line, "[") && (r.tests.began || strings.IndexByte(line, '#') > 0) { // of mpirun
+		line = log.Strip(line).Rest
+	}
 	if strings.HasPrefix(line, "#") {
 		r.table(line)
 		return
 	}
-	if r.tests.began && !r.tests.measured {
-		fields := strings.Fields(line)
-		const columns = 11
-		r.tests.measured = len(fields) >= columns && strings.Trim(fields[0]+fields[1], "0123456789") == ""
-	}
+	r.tests.measured = r.tests.measured || isRow(line)
 	name, bar, found := strings.Cut(line, "%|")
 	if !found {
 		return
@@ -32,6 +33,21 @@ func (r *reading) progress(line string) {
 		return
 	}
 	r.loop = name
+}
+
+// types are how the names of types of nccl-tests begin.
+var types = []string{"float", "half", "double", "bf", "int", "uint", "f8", "fp8"}
+
+// isRow reports whether a line is a row of the results of nccl-tests: size, count, type and numbers.
+func isRow(line string) bool {
+	line = strings.TrimLeft(line, " ")
+	if line == "" || line[0] < '0' || line[0] > '9' {
+		return false
+	}
+	const columns = 11
+	fields := strings.Fields(line)
+	return len(fields) >= columns && strings.Trim(fields[0]+fields[1], "0123456789") == "" &&
+		slices.ContainsFunc(types, func(name string) bool { return strings.HasPrefix(fields[2], name) })
 }
 
 // busy names the loop whose progress bar the log ends in, "Running tokenizer 9 %".

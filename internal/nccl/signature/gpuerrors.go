@@ -83,13 +83,13 @@ var gpuErrors = []Signature{
 		Runbook: "check-gpu.md",
 	},
 	{
-		ID: "gpu_build_unfit", Source: Program, Kind: Cause, Sure: true,
+		ID: "gpu_build_unfit", Source: Program, Kind: Cause,
 		Forms: []Form{
 			{Text: "no kernel image is available for execution", File: cudaErrorText},
 			{Text: "is not compatible with the current PyTorch installation", File: "pytorch torch/cuda"},
 		},
-		Cause:  "The program, or a library of it, is not built for the architecture of this GPU.",
-		Remedy: "Use a build of framework and NCCL for this GPU (CUDA 12.8 or later for Blackwell).",
+		Cause:  "The program, or a library of it such as NCCL, is not built for the architecture of this GPU; an earlier call may have left the error.",
+		Remedy: "Use a build of framework and NCCL for this GPU (CUDA 12.8 or later for Blackwell); CUDA_LAUNCH_BLOCKING=1 and another NCCL show which.",
 	},
 	{
 		ID: "gpu_capture", Source: Program, Kind: Cause,

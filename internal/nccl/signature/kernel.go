@@ -21,6 +21,14 @@ var kernel = []Signature{
 		Runbook: "GpuFabricGpuLost.md",
 	},
 	{
+		ID: "gpu_off_bus", Source: Kernel, Kind: Cause, Sure: true, Forms: []Form{
+			{Text: "fallen off the bus and is not responding", File: "nvidia open-gpu-kernel-modules kernel-open/nvidia"},
+		},
+		Cause:   "A GPU does not answer on the PCI bus (as with Xid 79): power, heat, the slot, or the GPU.",
+		Remedy:  "Drain the node and power-cycle it. If it comes back, have the GPU or the baseboard replaced.",
+		Runbook: "GpuFabricGpuLost.md",
+	},
+	{
 		ID: "xid_nvlink", Source: Kernel, Kind: Cause, Forms: []Form{{Text: xid, File: xids}}, Codes: []int{74, 144, 145, 146, 147, 148, 149, 150},
 		Cause:  "An NVLink of the GPU had an error (from Blackwell on 144 to 150 instead of 74); Xids 45 that follow are of it.",
 		Remedy: "Look at the NVLink counters of both ends and for SXids; reset the GPUs of the baseboard when no job runs, and have it replaced if it comes back.", Runbook: "GpuFabricNvlinkErrors.md",

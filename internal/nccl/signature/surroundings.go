@@ -95,6 +95,7 @@ var surroundings = []Signature{
 		Forms: []Form{
 			{Text: "CUDA error: invalid device ordinal", File: cudaErrorText},
 			{Text: "HIP error: invalid device ordinal", File: cudaErrorText},
+			{Text: "'invalid device ordinal'", File: "nccl-tests src/common.h"},
 			{Text: "device >= 0 && device < num_gpus", File: torchCUDA},
 			{Text: "AssertionError: Invalid device id", File: "pytorch torch/cuda"},
 		},
