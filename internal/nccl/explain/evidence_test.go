@@ -46,7 +46,7 @@ func TestEvidence(t *testing.T) {
 		"a device of nccl-tests":  {"g7: Test CUDA failure common.cu:77 'invalid device ordinal'\n .. g7 pid 77: Test failure common.cu:78\n", "gpu_ordinal", Likely, "does not see"},
 		"off the bus without Xid": {"[ 77.7] NVRM: The NVIDIA GPU 0000:77:00.0\n               NVRM: fallen off the bus and is not responding to commands.\n", "gpu_off_bus", Certain, "does not answer"},
 		"an error left behind":    {"torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device\n", "gpu_build_unfit", Likely, "not built"},
-		"ssh":                     {"ssh: connect to host gpu7 port 22: Connection refused\n", "launcher_unreachable", Certain, "never began"},
+		"ssh":                     {"ssh: connect to host gpu7 port 22: Connection refused\n", "launcher_failed", Likely, "did not begin"},
 		"a share of memory":       {"gpu1 | (Worker pid=7) ERROR ValueError: Free memory on device cuda:0 (7.7/77.7 GiB) on startup is less than desired GPU memory utilization (0.77, 70 GiB).\ngpu2 | [rank1]:[W816 07:41:23.1 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=7): Broken pipe\n", "gpu_share_not_free", Certain, "less memory"},
 		"the one that others lost": {
 			"gpu1 | (Worker pid=7) ERROR zzz: cannot zzz the zzz\ngpu2 | [rank1]:[W816 07:41:23.1 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=7): Broken pipe\n",
@@ -65,6 +65,21 @@ func TestEvidence(t *testing.T) {
 	r := read(t, says("ncclCommInitRank comm 0x7 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x77 - Init START")+says("NVLS Creating Multicast group nranks 7 size 77 on rank 0"))
 	if f := r.Open(); f == nil || f.Signature.ID != "setup_stalls" || !strings.Contains(f.Reasons[0].Cause, "NVLS") {
 		t.Errorf("a set-up that stalls in NVLS: %+v; %q", f, r.Undecided())
+	}
+}
+
+// A host that ssh did not reach is no failure of a job that began, and names of NICs alone make nothing fine.
+func TestNoFailureByNames(t *testing.T) {
+	if r := read(t, "git@github.com: Permission denied (publickey).\nssh: connect to host github.com port 22: Connection timed out\n"+ranks(1, "gpu1")); r.Failed() {
+		t.Errorf("%+v", r.First())
+	}
+	nics := says("NET/IB : Using [0]rocep1s0f0:1/RoCE [1]roceP2p1s0f0:1/RoCE [RO]; OOB enp1:10.0.0.1<0>") +
+		says("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0")
+	if r := read(t, nics+ranks(2, "gpu1", "gpu2")); r.Undecided() == "" {
+		t.Error("one GPU a host and NICs of two domains are taken for GB10")
+	}
+	if r := read(t, strings.ReplaceAll(nics, "gpu1", "spark-1")+ranks(2, "spark-1", "spark-2")); r.Undecided() != "" || r.Failed() {
+		t.Errorf("%q", r.Undecided())
 	}
 }
 

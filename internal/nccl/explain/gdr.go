@@ -55,7 +55,7 @@ func (r *Result) gdrApart() string {
 
 func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {
 	switch {
-	case t.RDMA > 0 && t.RDMAGPUDirect == 0 && r.holds(signature.OneGPU, nil) && (r.withoutGDR() || r.inSpark()):
+	case t.RDMA > 0 && t.RDMAGPUDirect == 0 && r.holds(signature.OneGPU, nil) && r.neverGDR():
 		r.follow(&signature.GPUDirectNeedless, "no RDMA connection uses GPUDirect RDMA")
 	case t.RDMA > t.RDMAGPUDirect:
 		f := r.follow(&signature.NoGPUDirect,

@@ -210,6 +210,9 @@ func (r *reading) judge() {
 	alone := r.findFirst() < 0
 	for i := range r.Findings {
 		f := &r.Findings[i]
+		if f.Signature.ID == "launcher_unreachable" && r.NCCLLines == 0 && r.said.progress < f.order && alone {
+			f.Signature = &signature.LauncherFailed
+		}
 		f.Open = f.Open || alone && f.Signature.ID == "port_error" || r.recovered(f)
 		f.Open = f.Open || f.Signature.ID == "rendezvous_retried" && r.NCCLLines == 0 && r.loop == ""
 	}

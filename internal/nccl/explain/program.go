@@ -87,13 +87,19 @@ func (r *reading) table(line string) {
 
 // withoutGDR reports whether the names of GPUs or hosts are of those that have no GPUDirect RDMA.
 func (r *Result) withoutGDR() bool {
-	named := func(text string) bool {
-		return strings.Contains(text, "GeForce") || strings.Contains(text, "GB10") || strings.Contains(text, "TITAN")
-	}
-	return named(r.gpus) || slices.ContainsFunc(r.Hosts, func(h string) bool {
+	return r.gpusWithoutGDR() || slices.ContainsFunc(r.Hosts, func(h string) bool {
 		return strings.Contains(h, "spark") || strings.Contains(h, "gx10") // DGX Spark has a GB10
 	})
 }
+
+// gpusWithoutGDR reports whether the names of GPUs are of those that have no GPUDirect RDMA.
+func (r *Result) gpusWithoutGDR() bool {
+	return strings.Contains(r.gpus, "GeForce") || strings.Contains(r.gpus, "GB10") || strings.Contains(r.gpus, "TITAN")
+}
+
+// neverGDR reports whether the GPUs have no GPUDirect RDMA for sure: by their names, or by those of hosts and of NICs,
+// which other machines may have each on its own.
+func (r *Result) neverGDR() bool { return r.gpusWithoutGDR() || r.withoutGDR() && r.inSpark() }
 
 // stalled reports whether a test of NCCL began, and has no result.
 func (r *Result) stalled() bool { return r.tests.began && !r.tests.measured && !r.tests.ended }

@@ -56,7 +56,7 @@ var (
 				Cause:  "This is as it should be on hosts with one GB10 (DGX Spark), where GPU and CPU share memory, and with GPUs without GPUDirect RDMA (GeForce).",
 				Remedy: "None there; elsewhere run check --only=gpudirect on the host.",
 				Test:   "nvidia-smi -L: GB10 or GeForce",
-				If:     []Fact{OneGPU}, Likely: []Fact{WithoutGDR}, Certain: []Fact{SparkNICs},
+				If:     []Fact{OneGPU}, Likely: []Fact{WithoutGDR},
 			},
 		},
 	}
@@ -177,7 +177,7 @@ var (
 func Judgements() []*Signature {
 	return []*Signature{
 		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults,
-		&SetupStalls, &DevicesApart, &GPUDirectNeedless,
+		&SetupStalls, &DevicesApart, &GPUDirectNeedless, &LauncherFailed,
 	}
 }
 

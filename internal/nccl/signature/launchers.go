@@ -16,7 +16,7 @@ var launchers = []Signature{
 		Remedy: "Use the backend gloo, or a PyTorch with CUDA on Linux or WSL.",
 	},
 	{
-		ID: "launcher_unreachable", Source: Program, Kind: Cause, Sure: true,
+		ID: "launcher_unreachable", Source: Program, Kind: Note, Harmless: true,
 		Forms: []Form{
 			{Text: "ssh: connect to host ", File: "openssh sshconnect.c"},
 			{Text: "ssh: Could not resolve hostname", File: "openssh ssh.c"},
@@ -24,11 +24,10 @@ var launchers = []Signature{
 			{Text: "Permission denied (publickey", File: "openssh sshconnect2.c"},
 			{Text: "orted: command not found", File: "shells, of Open MPI's daemon"},
 			{Text: "prted: command not found", File: "shells, of PRRTE's daemon"},
-			{Text: "has lost communication with a remote daemon", File: "openmpi orte, prrte help-errmgr-base.txt"},
 			{Text: "was unable to reliably start one or more daemons", File: "openmpi orte help-errmgr-base.txt"},
 		},
-		Cause:  "The launcher (mpirun, DeepSpeed) does not start processes on the other hosts, so that NCCL never began: ssh, its keys or name, or the launcher's daemon there.",
-		Remedy: "Run ssh HOST hostname from the first host, without a password; look at sshd, its port and PATH there; with Slurm start with srun or --mca plm slurm.",
+		Cause:  "A program, such as a launcher or git, did not reach another host by ssh.",
+		Remedy: "None if the job began.",
 	},
 	{
 		ID: "launcher_ssh_failed", Source: Program, Kind: Cause,

@@ -26,6 +26,20 @@ var (
 	}
 )
 
+// LauncherFailed is that a program did not reach a host by ssh, in a log without a line of NCCL.
+var LauncherFailed = Signature{
+	ID: "launcher_failed", Source: Program, Kind: Cause,
+	Forms:  []Form{{Text: "ssh: connect to host ", File: "openssh sshconnect.c"}},
+	Cause:  "The launcher (mpirun, DeepSpeed) does not start processes on the other hosts, and NCCL did not begin: ssh, its keys or name, or the launcher's daemon there.",
+	Remedy: "Run ssh HOST hostname from the first host, without a password; look at sshd, its port and PATH there; with Slurm start with srun or --mca plm slurm.",
+	Reasons: []Reason{{
+		Cause:  "The launcher (mpirun, DeepSpeed) does not start processes on the other hosts, and NCCL did not begin: ssh, its keys or name, or the launcher's daemon there.",
+		Remedy: "Run ssh HOST hostname from the first host, without a password; look at sshd, its port and PATH there; with Slurm start with srun or --mca plm slurm.",
+		Test:   "ssh HOST hostname",
+		Likely: []Fact{"!" + InSetup},
+	}},
+}
+
 // SetupStalls is a set-up that did not end on all ranks, without a line that says why.
 var SetupStalls = Signature{
 	ID: "setup_stalls", Source: NCCL, Kind: Cause,
