@@ -293,14 +293,7 @@ func JobsJSON(observe func(context.Context) *fabric.Node, set *collector.Set, lo
 			http.Error(w, "jobs are not looked for: "+why, http.StatusNotFound)
 			return
 		}
-		document := struct {
-			job.Document
-			RAS []progress.Document `json:"ras,omitempty"` // of suspected jobs, if RAS is queried
-		}{Document: jobs.Document()}
-		for _, a := range set.RAS().Jobs {
-			document.RAS = append(document.RAS, a.Document())
-		}
-		body, err := json.MarshalIndent(document, "", "  ")
+		body, err := json.MarshalIndent(progress.DocumentOf(&jobs, set.RAS().Jobs), "", "  ")
 		if err != nil {
 			log.Error("jobs as JSON", "err", err)
 			http.Error(w, "the jobs cannot be shown", http.StatusInternalServerError)

@@ -15,7 +15,7 @@ import (
 	"gpufabric_exporter/internal/jobs/progress"
 )
 
-// What RAS says of a job is with the job, and in its JSON.
+// What RAS says of a job is with the job, in its JSON and in that of the node.
 func TestLandingRAS(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	rank := fabric.RankCandidate{
@@ -31,10 +31,12 @@ func TestLandingRAS(t *testing.T) {
 		set := setOf(t, "job").WithRAS(func() progress.Status { return progress.Status{Enabled: true, Jobs: a} })
 		w := httptest.NewRecorder()
 		JobsJSON(func(context.Context) *fabric.Node { return node() }, set, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/jobs.json", nil))
-		return landingOf(t, node, func(o *LandingOptions) { o.Collectors = set }) + w.Body.String()
+		with := func(o *LandingOptions) { o.Collectors = set }
+		newLanding(t, node, with).ServeJSON(w, httptest.NewRequest(http.MethodGet, "/status.json", nil))
+		return landingOf(t, node, with) + w.Body.String()
 	}
 	contains(t, show(account), "it no longer moves data to other nodes", "dead (1 answer of 2023-11-14 22:13:20 UTC, 1 communicator); communicator 1f2e-2-3 of 16 ranks: dead, rank 12 (PID 41212 on 10.0.0.18)",
-		`"state": "dead"`, `"host": "10.0.0.18"`)
+		`"state": "dead"`, `"host": "10.0.0.18"`, `"ras":[{"job":"slurm/4242"`, `"state":"dead"`)
 	contains(t, show(notAsked), "busy and those of others idle", "not asked:</span> its RAS listens in the network namespace of a pod.", `"refused_reason": "other_namespace"`)
-	lacks(t, show(), "RAS", `"ras"`)
+	lacks(t, show(), "RAS", `"ras": `)
 }

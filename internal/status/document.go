@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/jobs/progress"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -40,8 +40,8 @@ type Document struct {
 	NVLink       NVLink     `json:"nvlink"`
 	NCCL         []Variable `json:"nccl_variables"`
 	// Jobs are null where they are not looked for.
-	Jobs   *job.Document `json:"jobs"`
-	Probes []Probe       `json:"probes"`
+	Jobs   *progress.JobsDocument `json:"jobs"`
+	Probes []Probe                `json:"probes"`
 	// Troubles are what is wrong with results of probes, alike ones together.
 	Troubles []Finding `json:"-"`
 	// Worst is the severity of the worst finding, probe or job.

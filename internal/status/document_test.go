@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/jobs/progress"
 )
 
 // fields returns what JSON has of a type: the type of each value by its path.
 func fields(t reflect.Type, path string, into map[string]string) {
 	switch {
-	case t.Kind() == reflect.Pointer && t.Elem() != reflect.TypeFor[job.Document]():
+	case t.Kind() == reflect.Pointer && t.Elem() != reflect.TypeFor[progress.JobsDocument]():
 		fields(t.Elem(), path, into)
 		into[path] += " or null"
 	case strings.HasPrefix(t.Name(), "Fact["):
@@ -38,7 +38,7 @@ func fields(t reflect.Type, path string, into map[string]string) {
 		}
 	case t == reflect.TypeFor[time.Time]():
 		into[path] = "time"
-	case t.Kind() == reflect.Pointer: // of package job
+	case t.Kind() == reflect.Pointer: // of package progress
 		into[path] = "object or null"
 	case t.Kind() == reflect.Slice:
 		fields(t.Elem(), path+"[]", into)

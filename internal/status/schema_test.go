@@ -53,7 +53,7 @@ func schemaOf(t reflect.Type, path string, about map[string]string) schema {
 		addFields(t, path, about, properties, &required)
 		s["properties"], s["required"] = properties, required
 	default:
-		s["type"] = map[reflect.Kind]string{reflect.String: "string", reflect.Int: "integer", reflect.Float64: "number", reflect.Bool: "boolean"}[t.Kind()]
+		s["type"] = map[reflect.Kind]string{reflect.String: "string", reflect.Int: "integer", reflect.Uint64: "integer", reflect.Float64: "number", reflect.Bool: "boolean"}[t.Kind()]
 	}
 	if text := about[path]; text != "" {
 		s["description"] = text

@@ -107,7 +107,7 @@ func build(in *Inputs, whole bool) *Document {
 	}
 	b.link()
 	if in.Jobs != nil {
-		document := in.Jobs.Document()
+		document := progress.DocumentOf(in.Jobs, in.RAS.Jobs)
 		b.Jobs = &document
 	}
 	b.retry()

@@ -13,7 +13,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
-	"gpufabric_exporter/internal/jobs/job"
+	"gpufabric_exporter/internal/jobs/progress"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -227,7 +227,7 @@ func TestHostileNames(t *testing.T) {
 	n.Excluded = slices.Repeat([]string{evil}, 1000)
 	n.Derive()
 	d := documentOf(n)
-	d.Jobs = &job.Document{}
+	d.Jobs = &progress.JobsDocument{}
 	body, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)

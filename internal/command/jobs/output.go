@@ -72,16 +72,9 @@ func (p printer) writeAnswers(w io.Writer, jobs job.Jobs, all []progress.Account
 		_, err := w.Write(b.Bytes())
 		return err
 	}
-	d := struct {
-		job.Document
-		RAS []progress.Document `json:"ras"`
-	}{jobs.Document(), []progress.Document{}}
-	for i := range all {
-		d.RAS = append(d.RAS, all[i].Document())
-	}
 	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")
-	if err := e.Encode(d); err != nil {
+	if err := e.Encode(progress.DocumentOf(&jobs, append([]progress.Account{}, all...))); err != nil {
 		return err
 	}
 	_, err := w.Write(b.Bytes())

@@ -2,7 +2,30 @@
 
 package progress
 
-import "time"
+import (
+	"time"
+
+	"gpufabric_exporter/internal/jobs/job"
+)
+
+// JobsDocument is what is known of the jobs of a node as JSON: their transport, and what RAS said of those that were
+// asked about.
+type JobsDocument struct {
+	job.Document
+	RAS []Document `json:"ras,omitzero"`
+}
+
+// DocumentOf returns the jobs and the accounts of them as JSON has them. Nil accounts leave ras out.
+func DocumentOf(jobs *job.Jobs, all []Account) JobsDocument {
+	d := JobsDocument{Document: jobs.Document()}
+	if all != nil {
+		d.RAS = make([]Document, 0, len(all))
+	}
+	for i := range all {
+		d.RAS = append(d.RAS, all[i].Document())
+	}
+	return d
+}
 
 // Document is an Account as JSON (docs/COMMANDS.md). Field names do not change; new fields may be added.
 type Document struct {
