@@ -46,30 +46,8 @@ type jobRow struct {
 	More      int  // ranks that are not in Ranks
 	Runbook   Link // about what is wrong
 
+	Event    status.Event     // what is wrong
 	severity verdict.Severity // empty: nothing is wrong
-	verdict  *job.Verdict
-	said     *progress.Account // nil: RAS was not asked
-}
-
-// alert is that whose page is about what is wrong with the job.
-func (row *jobRow) alert() string {
-	switch {
-	case row.verdict.Fallback() && row.verdict.Confirmed:
-		return "GpuFabricJobOnTcp"
-	case row.verdict.Fallback():
-		return "GpuFabricJobOnTcpSuspected"
-	case row.said == nil || !row.said.Known():
-		return "GpuFabricJobMisconfigured"
-	}
-	switch row.said.Report.State {
-	case progress.Failed, progress.Dead, progress.Missing:
-		return "GpuFabricJobRankLost"
-	case progress.Hang:
-		return "GpuFabricJobHang"
-	case progress.Stalled, progress.Straggler:
-		return "GpuFabricJobStraggler"
-	}
-	return "GpuFabricJobMisconfigured"
 }
 
 // Troubled reports whether the page begins with the job.
@@ -77,19 +55,6 @@ func (row jobRow) Troubled() bool { return row.severity != "" }
 
 // Class is that of the severity.
 func (row jobRow) Class() string { return severityClass(string(row.severity)) }
-
-// Says is what is wrong with the job, or may be, in a few words.
-func (row jobRow) Says() string {
-	switch {
-	case row.verdict.Fallback() && row.verdict.Transport == job.Mixed:
-		return "NCCL uses TCP besides RDMA"
-	case row.verdict.Fallback() && row.verdict.Confirmed:
-		return "NCCL uses TCP instead of RDMA"
-	case row.verdict.Fallback():
-		return "NCCL seems to use TCP instead of RDMA"
-	}
-	return "the job has a problem"
-}
 
 // jobNote is a line about a job: what it is about, and the text.
 type jobNote struct{ Label, Text, Class string }
@@ -150,7 +115,10 @@ func jobRowOf(j *job.Job, names map[string]string, said *progress.Account) jobRo
 	v := &j.Verdict
 	row := jobRow{
 		Name: j.Name, Transport: transportCell(v), Remedies: append(j.Remedies(), rasRemedies(said)...),
-		verdict: v, severity: status.JobSeverity(j, said), said: said,
+		severity: status.JobSeverity(j, said),
+	}
+	if row.Troubled() {
+		row.Event = status.JobEvent(j, said)
 	}
 	if !j.Seen.IsZero() { // what is kept is not good now
 		row.Transport.Text = j.State()

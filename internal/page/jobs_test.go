@@ -155,7 +155,7 @@ func TestCauseOfTCPIsNamedOnce(t *testing.T) {
 		if err := landingPage().Execute(&page, l.view(nodes[1])); err != nil {
 			t.Fatal(err)
 		}
-		contains(t, page.String(), "NCCL uses TCP instead of RDMA")
+		contains(t, page.String(), "A job uses TCP instead of RDMA")
 		if n := strings.Count(page.String(), set); n != 1 {
 			t.Errorf("%s: %s is there %d times", name, set, n)
 		}

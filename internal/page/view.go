@@ -88,7 +88,7 @@ func (l *Landing) view(n *fabric.Node) view {
 		ProbeRows: probeRows(d.Probes),
 	}
 	for i := range v.Jobs.Rows {
-		v.Jobs.Rows[i].Runbook = runbook(l.Config().Config.Links.AlertRunbook(v.Jobs.Rows[i].alert()))
+		v.Jobs.Rows[i].Runbook = runbook(l.Config().Config.Links.AlertRunbook(v.Jobs.Rows[i].Event.Alert))
 	}
 	v.Found, v.Troubles = found(d)
 	v.Switches = slices.ContainsFunc(d.Groups, func(g status.Group) bool { return g.Switch != "" })

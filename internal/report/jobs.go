@@ -10,6 +10,7 @@ import (
 	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -50,13 +51,11 @@ func (f *Facts) addJobs(jobs job.Jobs, at config.Links) {
 }
 
 func fallbackOf(j *job.Job, at config.Links) Finding {
-	v := jobFinding(j, at, "on_tcp", "GpuFabricJobOnTcp", verdict.Critical, cmp.Or(j.Verdict.Cause.Text(), "not known"),
-		j.Verdict.Evidence...)
-	v.What, v.Impact, v.Remedy = "A job uses TCP instead of RDMA",
-		"The job moves its data several times slower than over RDMA.", j.Verdict.Cause.Remedy()
+	v := jobFinding(j, at, "on_tcp", status.FallbackEvent(&j.Verdict), verdict.Critical,
+		cmp.Or(j.Verdict.Cause.Text(), "not known"), j.Verdict.Evidence...)
+	v.Impact, v.Remedy = "The job moves its data several times slower than over RDMA.", j.Verdict.Cause.Remedy()
 	if !j.Verdict.Confirmed {
-		v.What, v.Runbook, v.Severity = "A job is suspected to use TCP instead of RDMA",
-			at.Runbooks+"/GpuFabricJobOnTcpSuspected.md", string(verdict.Warning)
+		v.Severity = string(verdict.Warning)
 		v.Impact = "If it does, it moves its data several times slower than over RDMA."
 	}
 	for i := range j.Findings {
@@ -68,27 +67,20 @@ func fallbackOf(j *job.Job, at config.Links) Finding {
 }
 
 func misconfigured(j *job.Job, bad *job.Finding, at config.Links) Finding {
-	what, alert := "A job is misconfigured", "GpuFabricJobMisconfigured"
-	switch bad.Rule {
-	case job.RuleAlignment:
-		what, alert = "A job has GPUs without their nearest NICs", "GpuFabricJobNicsFar"
-	case job.RuleFewerNICs:
-		what, alert = "A job runs on fewer NICs than before", "GpuFabricJobFewerNics"
-	}
-	v := jobFinding(j, at, string(bad.Rule), alert, bad.Severity, bad.Text, bad.Ranks())
-	v.What, v.Impact, v.Remedy = what, "The job is slower than it could be, or is about to fail.", bad.Rule.Remedy()
+	v := jobFinding(j, at, string(bad.Rule), status.FindingEvent(*bad), bad.Severity, bad.Text, bad.Ranks())
+	v.Impact, v.Remedy = "The job is slower than it could be, or is about to fail.", bad.Rule.Remedy()
 	return v
 }
 
 // jobFinding has what all findings about jobs have.
-func jobFinding(j *job.Job, at config.Links, id, alert string, s verdict.Severity, cause string,
+func jobFinding(j *job.Job, at config.Links, id string, e status.Event, s verdict.Severity, cause string,
 	seen ...string,
 ) Finding {
 	return Finding{
-		ID: "job_" + id, From: fromJob, Severity: string(s), Subjects: []string{j.Name},
+		ID: "job_" + id, From: fromJob, Severity: string(s), Subjects: []string{j.Name}, What: e.Title,
 		Causes: []string{verdict.Sentence(cause)}, Seen: slices.Clone(seen),
 		Evidence: "The processes of the job, their sockets and RDMA devices, read twice (gpufabric_exporter jobs).",
-		Runbook:  at.Runbooks + "/" + alert + ".md",
+		Runbook:  at.AlertRunbook(e.Alert),
 	}
 }
 

@@ -38,7 +38,7 @@ func TestRunningJobs(t *testing.T) {
 			one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}, job.Finding{Rule: job.RuleSettingUnknown, Severity: verdict.Warning, Variables: []string{"NCCL_IB_HAC"}}),
 			false, "2 issues found (1 critical, 1 warning)",
 		},
-		"mixed": {one(job.Verdict{Transport: job.Mixed}), false, "A job is suspected to use TCP instead of RDMA (warning)"},
+		"mixed": {one(job.Verdict{Transport: job.Mixed}), false, "A job seems to use TCP instead of RDMA (warning)"},
 		"misconfigured": {
 			one(job.Verdict{Transport: job.RDMA}, job.Finding{Rule: job.RuleMemlock, Severity: verdict.Warning, Text: "The limit is 64 KiB"}), false,
 			"The limit is 64 KiB",

@@ -13,16 +13,22 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// JobSeverity is how bad it is what is known of a job; empty: nothing is wrong. What RAS reports of it may be nil.
+// JobSeverity is how bad it is what is known of a job; empty: nothing is wrong. What RAS reports of it may be nil: no
+// one suspected the job. A suspicion that RAS refutes counts for nothing.
 func JobSeverity(j *job.Job, said *progress.Account) verdict.Severity {
 	wrong := func(f job.Finding) bool { return f.Severity.AtLeast(verdict.Warning) }
 	switch {
 	case j.Verdict.Fallback() && j.Verdict.Confirmed, said != nil && said.Known() && said.Report.State.Bad():
 		return verdict.Critical
-	case j.Verdict.Fallback(), said != nil, slices.ContainsFunc(j.Findings, wrong):
+	case j.Verdict.Fallback(), suspected(said), slices.ContainsFunc(j.Findings, wrong):
 		return verdict.Warning
 	}
 	return ""
+}
+
+// suspected reports whether a job is suspected, and RAS did not say that its ranks move.
+func suspected(said *progress.Account) bool {
+	return said != nil && (!said.Known() || said.Report.State != progress.Moving)
 }
 
 // AccountOf is what RAS reports of a job; nil: it was not asked.
