@@ -9,6 +9,7 @@ type crash struct {
 	line              int64 // of the crash; 0: none is known yet
 	seen              int64 // line of the first frame that counts
 	library, function string
+	python            string // first frame that the handler of faults of Python shows, "x.py (f)"
 }
 
 // near is how many lines a stack and the line of its signal are apart at most.
@@ -50,7 +51,20 @@ func (c *crash) frame(line int64, text string) {
 	}
 	if library, function := frameOf(text); library+function != "" {
 		c.add(line, library, function)
+	} else if c.line > 0 && c.python == "" {
+		c.python = pythonFrame(text)
 	}
+}
+
+// pythonFrame takes `  File "/x/zzz.py", line 7 in f`; tracebacks of exceptions have a comma before "in".
+func pythonFrame(text string) string {
+	_, rest, is := strings.Cut(text, `File "`)
+	file, rest, quoted := strings.Cut(rest, `", line `)
+	number, function, named := strings.Cut(rest, " in ")
+	if !is || !quoted || !named || strings.HasSuffix(number, ",") {
+		return ""
+	}
+	return file[strings.LastIndexByte(file, '/')+1:] + " (" + function + ")"
 }
 
 func (c *crash) add(line int64, library, function string) {

@@ -278,7 +278,7 @@ func (r *reading) found(f *failure.Failure) {
 		}
 	}
 	switch f.Signature.ID {
-	case "process_crashed":
+	case "process_crashed", "heap_corrupted":
 		r.crash.at(r.Lines, one.raw)
 	case "xid_application":
 		r.xids.add(&one)

@@ -95,6 +95,7 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.GDRApart:   func(r *Result, _ *Finding) bool { return r.gdrApart() != "" },
 	signature.XidsRepeat: func(r *Result, _ *Finding) bool { return r.xids.repeated() != nil },
 	signature.Crashed:    func(r *Result, _ *Finding) bool { return r.crash.place() != "" },
+	signature.ByLauncher: func(r *Result, f *Finding) bool { return has(strings.ToLower(f.raw+"\n"+r.said.stack), launchers) },
 	signature.WithoutGDR: func(r *Result, _ *Finding) bool { return r.withoutGDR() },
 	signature.PortTaken: func(r *Result, _ *Finding) bool {
 		const inUse = 98
@@ -105,6 +106,9 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.NameUnknown:    func(r *Result, f *Finding) bool { return r.unnamed },
 	signature.NameUnresolved: func(r *Result, f *Finding) bool { return r.unnamed || r.seen("name_unresolved", f) },
 }
+
+// launchers are words of lines and stacks of those that start processes on other hosts.
+var launchers = []string{"pdsh@", "mpirun", "mpiexec", "orted", "prted", "plm_rsh", "/launcher/", "horovod/runner"}
 
 // relations are facts with an argument.
 var relations = []struct {
@@ -302,7 +306,7 @@ func (r *Result) inSpark() bool {
 func (r *Result) processFailed() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		switch f.Signature.ID {
-		case "process_crashed", "process_killed", "host_out_of_memory", "gpu_out_of_memory", "gpu_program_error",
+		case "process_crashed", "heap_corrupted", "process_killed", "host_out_of_memory", "gpu_out_of_memory", "gpu_program_error",
 			signature.Exception.ID:
 			return true
 		}

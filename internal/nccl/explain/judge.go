@@ -179,6 +179,9 @@ func (r *Result) WithoutGPUDirect() (names []string) {
 // judge adds what follows from the connections. It is no failure of a line, so it comes behind those that are.
 func (r *reading) judge() {
 	unended := func(c Communicator) bool { return c.Complete < c.Started }
+	if slices.ContainsFunc(r.Communicators, unended) && r.findFirst() < 0 {
+		r.failPort()
+	}
 	if len(r.chosen()) > 1 && slices.ContainsFunc(r.Communicators, unended) {
 		r.follow(&signature.NetworksApart, "networks: "+strings.Join(r.chosen(), ", "))
 	}
@@ -230,6 +233,20 @@ func (r *reading) judge() {
 	}
 	if r.crossed && between {
 		r.follow(&signature.CrossedRails, "connections leave by one device and arrive at another")
+	}
+}
+
+// failPort takes a port that failed, and is not seen to come back, for what keeps a set-up from its end.
+func (r *reading) failPort() {
+	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.ID == "port_error" })
+	if at < 0 || r.said.progress > r.Findings[at].order {
+		return
+	}
+	back := func(f Finding) bool {
+		return f.Signature.ID == "async_event" && strings.Contains(f.raw, "port active") && f.order > r.Findings[at].order
+	}
+	if !slices.ContainsFunc(r.Findings, back) {
+		r.Findings[at].Signature = &signature.PortFailed
 	}
 }
 

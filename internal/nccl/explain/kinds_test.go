@@ -204,7 +204,7 @@ func TestKinds(t *testing.T) {
 		"CUDA, a symbol":                {warn("init.cc:77", "Cuda failure 'named symbol not found'"), "cuda_failed", Likely, "no code for the GPU"},
 		"a worker of an engine":         {"2026-01-02 03:04:05 ERROR core: Exception: WorkerProc initialization failed. See stack trace for root cause.\n", "program_error", Likely, "one of its workers"},
 		"words of a list of CUDA":       {"AssertionError: Invalid device id\n", "gpu_ordinal", Likely, "does not see"},
-		"a heap":                        {"double free or corruption (out)\n#7 0x77 in ncclZzz () from /x/libnccl.so.2\n", "process_crashed", Likely, "NCCL crashed"},
+		"a heap":                        {"double free or corruption (out)\n#7 0x77 in ncclZzz () from /x/libnccl.so.2\n", "heap_corrupted", Likely, "in libnccl.so.2 (ncclZzz)"},
 		"the fabric manager":            {"[ERROR] [tid 7] failed to find the GPU handle 7 in the multicast team request setup 7.\n", "fabric_manager_error", Likely, "fabric manager"},
 		"one address of all":            {"ValueError: Every node should have a unique IP address. Got 7 nodes\n", "addresses_not_unique", Likely, "same address"},
 		"quoted, by its first words":    {quoted("", "internal", "Bootstrap Root : words of a release to come"), "bootstrap_failed", Possible, "Another rank"},

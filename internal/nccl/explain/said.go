@@ -165,7 +165,7 @@ func (r *reading) fallBack() {
 func (r *reading) lostBy(first, said *Finding) bool {
 	s := first.Signature
 	return s.Kind == signature.Consequence && s.Source == signature.Program && s.Generic && r.NCCLLines == 0 &&
-		said.order < first.order && (said.Host != first.Host || said.Rank != first.Rank)
+		said.order < first.order && (said.Host != first.Host || said.Rank != first.Rank || s.ID == "causes_guessed")
 }
 
 // complete reports whether set-ups are in the log, and all ended.

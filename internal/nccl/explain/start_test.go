@@ -79,7 +79,17 @@ func TestPlaces(t *testing.T) {
 		"NVML, and a call that fails": {"gpu1:41:77 [0] misc/nvmlwrap.cc:7 NCCL WARN nvmlDeviceGetZzz(0,1) failed: Not Supported\ngpu1:41:77 [0] NCCL INFO init.cc:7 -> 2\n", "nvml_refused", Likely, "part of a processor"},
 		"Ray":                         {"#033[36m(raylet)#033[0m zzz: 7 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: 77, IP: 10.7.0.7)\n", "ray_memory_monitor", Certain, "memory of their host"},
 		"Ray without its monitor":     {"(raylet) zzz: 0 Workers (tasks / actors) killed due to memory pressure (OOM), 7 Workers crashed due to other reasons at node (ID: 77, IP: 10.7.0.7)\n", "ray_workers_ended", Possible, "not for want of memory"},
-		"a key of ssh":                {"subprocess.CalledProcessError: Command 'ssh -o Zzz=7 gpu7 hostname' returned non-zero exit status 255.\n", "launcher_ssh_failed", Certain, "without a password"},
+		"a key of ssh":                {"Traceback (most recent call last):\n  File \"/x/deepspeed/launcher/runner.py\", line 7, in main\nsubprocess.CalledProcessError: Command 'ssh -o Zzz=7 gpu7 hostname' returned non-zero exit status 255.\n", "launcher_ssh_failed", Certain, "without a password"},
+		"ssh by nobody's launcher":    {"subprocess.CalledProcessError: Command 'ssh store7 ls' returned non-zero exit status 255.\n", "launcher_ssh_failed", Likely, "need not be"},
+		"ssh after a warning":         {warn("misc/socket.cc:7", "socketPollConnect: connect to 10.9.8.7<4711> returned Connection refused, exceeded error retry count after 34 attempts") + "subprocess.CalledProcessError: Command 'ssh store7 ls' returned non-zero exit status 255.\n", "bootstrap_connect", Likely, "gone"},
+		"ssh, as pdsh says":           {"pdsh@gpu1: gpu7: ssh exited with exit code 255\n", "launcher_ssh_failed", Certain, "without a password"},
+		"a heap, and its stack":       {"free(): invalid pointer\n[gpu1:41] Signal: Aborted (6)\n[gpu1:41] [ 0] /x/libc.so.6(+0x77)[0x7f]\n[gpu1:41] [ 1] /x/libzzz.so(zzz_zz+0x77)[0x7f]\n", "heap_corrupted", Likely, "in libzzz.so (zzz_zz)"},
+		"a heap, and Python":          {"malloc(): corrupted top size\nFatal Python error: Aborted\n\nCurrent thread 0x77 (most recent call first):\n  File \"/x/zzz.py\", line 7 in backward\n  File \"/x/yyy.py\", line 9 in main\n", "heap_corrupted", Likely, "in zzz.py (backward)"},
+		"a heap alone":                {"double free or corruption (!prev)\nAborted (core dumped)\n", "heap_corrupted", Likely, "does not show"},
+		"a heap after a warning":      {warn("misc/socket.cc:7", "socketPollConnect: connect to 10.9.8.7<4711> returned Connection refused, exceeded error retry count after 34 attempts") + "free(): invalid pointer\n", "bootstrap_connect", Likely, "gone"},
+		"guesses of Ray":              {"(raylet) zzz. Worker exit detail: zzz. There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called. (3) The worker is crashed unexpectedly due to SIGSEGV or other unexpected errors.\n", "causes_guessed", Possible, "saw none"},
+		"guesses, and what precedes":  {"RuntimeError: No CUDA GPUs are available\nRaylet is terminated. Termination is unexpected. Possible reasons include: (1) SIGKILL by the user or system OOM killer, (2) Invalid memory access from Raylet causing SIGSEGV or SIGBUS, (3) Other termination signals.\n", "gpu_none", Likely, "sees no GPU"},
+		"guesses after words":         {"zzz: ERROR zzz of 7 failed\nThe node of the actor was terminated unexpectedly: zzz SIGSEGV or OOM killed by SIGKILL, possible causes: (1) zzz\n", "program_error", Possible, "The program itself"},
 		"a command by ssh":            {"subprocess.CalledProcessError: Command 'ssh gpu7 zzz' returned non-zero exit status 7.\n", "launcher_ssh_failed", Possible, "command failed there"},
 		"EFA and memory":              {"Libfabric EFA provider has encountered an internal error:\n\nLibfabric error: (-12) Cannot allocate memory\n", "efa_internal_error", Likely, "locked memory"},
 		"EFA and rights":              {"Libfabric error: (-13) Permission denied\n", "efa_internal_error", Likely, "may not do this"},
@@ -149,6 +159,31 @@ func TestInformation(t *testing.T) {
 	} {
 		if r := read(t, log); (r.Undecided() == "" && !r.Failed()) != fine {
 			t.Errorf("%q: failed %t, %q", log, r.Failed(), r.Undecided())
+		}
+	}
+}
+
+// A port that failed is what went wrong where a set-up never ends, unless it is back.
+func TestPortInSetup(t *testing.T) {
+	port := func(event string) string {
+		return "gpu1:41:70 [0] transport/net_ib.cc:90 NCCL WARN NET/IB : mlx5_2:1 Got non-fatal async event: " + event + "\n"
+	}
+	begins := says("ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 7000 commId 0x77 - Init START")
+	for log, first := range map[string]string{
+		begins + port("port error(10)"):                          "port_failed",
+		begins + port("port error(10)") + port("port active(9)"): "",
+		port("port error(10)") + ranks(2, "gpu1", "gpu2"):        "",
+		begins + port("port active(9)") + port("port error(10)"): "port_failed",
+		begins + port("port error(10)") + "epoch 7, loss 7.7\n":  "",
+		begins + port("client reregistration(17)"):               "",
+	} {
+		r := read(t, log)
+		got := ""
+		if f := r.First(); f != nil {
+			got = f.Signature.ID
+		}
+		if got != first || !r.Failed() && r.Undecided() == "" && strings.HasPrefix(log, begins) {
+			t.Errorf("%q: %q, expected %q; %q", log, got, first, r.Undecided())
 		}
 	}
 }

@@ -120,6 +120,8 @@ func (r *Result) shows(name string) string {
 		return strings.ToUpper(who[:1]) + who[1:]
 	case "crashed":
 		return shown(r.crash.place())
+	case "where":
+		return shown(cmp.Or(r.crash.place(), r.crash.python, "a place that the log does not show"))
 	case "interface":
 		return r.chosenInterface()
 	case "without":

@@ -30,19 +30,25 @@ var launchers = []Signature{
 		Remedy: "None if the job began.",
 	},
 	{
-		ID: "launcher_ssh_failed", Source: Program, Kind: Cause,
+		ID: "launcher_ssh_failed", Source: Program, Kind: Cause, Generic: true,
 		Forms: []Form{
 			{Text: "Command 'ssh ", File: "deepspeed launcher/runner.py, python subprocess"},
 			{Text: "ssh exited with exit code 255", File: "pdsh"},
 		},
-		Cause:  "A command that the launcher runs on another host by ssh failed, before NCCL began.",
+		Cause:  "A command that a program, such as a launcher, runs on another host by ssh failed.",
 		Remedy: "Run the command of the line by hand.",
 		Reasons: []Reason{
 			{
 				Cause:  "The launcher cannot log in to the host by ssh without a password (255 is an error of ssh itself): its key, name, port or sshd. NCCL was not started.",
 				Remedy: "Let ssh HOST hostname work without a password from the first host (ssh-copy-id, known_hosts, the hostfile); look at sshd and its port there.",
 				Test:   "ssh -v HOST hostname",
-				If:     []Fact{"text:status 255|code 255"}, Certain: []Fact{"text:status 255|code 255"},
+				If:     []Fact{"text:status 255|code 255", ByLauncher}, Certain: []Fact{"text:status 255|code 255", ByLauncher},
+			},
+			{
+				Cause:  "A program did not log in to another host by ssh (255 is an error of ssh itself, or of the command there). It need not be the launcher's ssh, nor what ended the job.",
+				Remedy: "Run the command of the line by hand; look at the lines around it for what the program wants there.",
+				Test:   "the command of the line, with ssh -v",
+				If:     []Fact{"text:status 255|code 255", "!" + ByLauncher}, Likely: []Fact{"text:status 255|code 255"},
 			},
 			{
 				Cause:  "ssh reached the host, and the command failed there: paths, environment or program differ from the first host.",

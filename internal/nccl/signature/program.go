@@ -9,7 +9,6 @@ const (
 	getErrorString   = "nccl src/init.cc, ncclGetErrorString"
 	signals          = "python, glibc, torchrun, Slurm"
 	memoryKiller     = "linux mm/oom_kill.c, Slurm, Ray, Kubernetes"
-	heap             = "glibc malloc/malloc.c"
 	hami             = "HAMi-core src"
 )
 
@@ -262,11 +261,6 @@ var program = []Signature{
 			{Text: "return code = -7", File: "deepspeed launcher/launch.py"},
 			{Text: "on signal 11", File: "Open MPI"},
 			{Text: "on signal 7", File: "Open MPI"},
-			{Text: "malloc(): ", File: heap},
-			{Text: "free(): invalid", File: heap},
-			{Text: "double free or corruption", File: heap},
-			{Text: "corrupted size vs", File: heap},
-			{Text: "munmap_chunk(): invalid", File: heap},
 			{Text: "segfault at ", File: "linux arch/x86/mm/fault.c"},
 		},
 		Generic: true,

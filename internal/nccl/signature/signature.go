@@ -149,6 +149,7 @@ const (
 	GDRApart         Fact = "GPUDirect RDMA by host"     // some hosts use it for all connections, others for none
 	XidsRepeat       Fact = "Xids repeat on a GPU"       // of several processes
 	Crashed          Fact = "place of a crash"           // the log shows in which library or function
+	ByLauncher       Fact = "a launcher reports it"      // the line or a stack names one
 	WithoutGDR       Fact = "GPU without GPUDirect RDMA" // by its name: GeForce, GB10
 )
 
@@ -366,5 +367,5 @@ func Peer(message string) string {
 // All returns all signatures, in the order of the document.
 func All() []Signature {
 	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, surroundings, launchers,
-		[]Signature{Exception, ProgramError, ProgramWarned, NVMLRefused, NVMLIgnored}, gloo, kernel)
+		[]Signature{Exception, ProgramError, ProgramWarned, NVMLRefused, NVMLIgnored, PortFailed}, gloo, kernel)
 }

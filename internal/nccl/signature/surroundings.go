@@ -14,6 +14,8 @@ const strerror = "glibc strerror, as Python and PyTorch print it"
 
 // surroundings are lines of programs about what is around them: GPUs, libraries, limits, other processes.
 var surroundings = []Signature{
+	causesGuessed,
+	heapCorrupted,
 	{
 		ID: "ray_workers_ended", Source: Program, Kind: Consequence, Generic: true,
 		Forms:  []Form{{Text: ": 0 Workers (tasks / actors) killed due to memory", File: nodeManager}},
