@@ -152,6 +152,7 @@ var surroundings = []Signature{
 		Forms: []Form{
 			{Text: "can't start new thread", File: "python"},
 			{Text: "pthread_create failed", File: "OpenBLAS, glibc"},
+			{Text: "thread: Resource temporarily unavailable", File: "libstdc++, boost, of std::thread"},
 			{Text: "fork: Resource temporarily unavailable", File: "bash"},
 			{Text: "fork: retry: Resource temporarily unavailable", File: "bash"},
 		},
