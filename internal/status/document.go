@@ -31,14 +31,16 @@ type Document struct {
 	NotChecked []Gap     `json:"not_checked"`
 	// NotYetJudged are checks that compare two readings of counters, if there is only one yet; RetryAfter is
 	// after how many seconds there can be another.
-	NotYetJudged []string   `json:"not_yet_judged"`
-	RetryAfter   int        `json:"retry_after_seconds,omitempty"`
-	NUMANodes    []NUMANode `json:"numa_nodes"`
-	Groups       []Group    `json:"pcie_groups"`
-	GPUs         []GPU      `json:"gpus"`
-	Devices      []Device   `json:"devices"`
-	NVLink       NVLink     `json:"nvlink"`
-	NCCL         []Variable `json:"nccl_variables"`
+	NotYetJudged []string `json:"not_yet_judged"`
+	RetryAfter   int      `json:"retry_after_seconds,omitempty"`
+	// Checks are all that were made, which explain weighs reasons by.
+	Checks    []Check    `json:"checks"`
+	NUMANodes []NUMANode `json:"numa_nodes"`
+	Groups    []Group    `json:"pcie_groups"`
+	GPUs      []GPU      `json:"gpus"`
+	Devices   []Device   `json:"devices"`
+	NVLink    NVLink     `json:"nvlink"`
+	NCCL      []Variable `json:"nccl_variables"`
 	// Jobs are null where they are not looked for.
 	Jobs   *progress.JobsDocument `json:"jobs"`
 	Probes []Probe                `json:"probes"`
@@ -111,6 +113,12 @@ type Finding struct {
 	Cause       string     `json:"cause,omitempty"`  // ID of the finding from which this one follows
 	Runbook     string     `json:"runbook"`          // address or path
 	Dashboard   string     `json:"dashboard,omitempty"`
+}
+
+// Check is what a check found on all its subjects together.
+type Check struct {
+	ID     string `json:"id"`
+	Status string `json:"status"` // failed, else unknown, else ok
 }
 
 // Subject is what a finding is about.

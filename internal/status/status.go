@@ -111,6 +111,7 @@ func build(in *Inputs, whole bool) *Document {
 		b.Jobs = &document
 	}
 	b.retry()
+	b.checks()
 	b.conclude()
 	return b.Document
 }

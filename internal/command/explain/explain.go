@@ -6,16 +6,19 @@ package explain
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/files"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/nccl/explain"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/status"
 )
 
 // What explain exits with, as check does.
@@ -37,6 +40,7 @@ type explaining struct {
 
 	host     bool
 	capture  string              // file; empty: none
+	status   string              // file; empty: none
 	scenario *simulator.Scenario // nil: none
 }
 
@@ -57,6 +61,8 @@ func (k *explaining) command() *command.Command {
 			site.AddScenario(f, &k.scenario)
 			f.Add("capture", "Let the checks of the node of this capture (see the command capture) decide among reasons.",
 				command.Input(&k.capture)).PlaceHolder("FILE")
+			f.Add("status", "Let the checks of the node of this status document (/status.json of its exporter, as a file) decide among reasons.",
+				command.Input(&k.status)).PlaceHolder("FILE")
 			f.Check(k.check)
 		},
 		Takes:  []command.Group{&k.site.Config, k.log, &k.site.Devices},
@@ -67,7 +73,7 @@ func (k *explaining) command() *command.Command {
 
 func (k *explaining) check() error {
 	nodes := 0
-	for _, given := range []bool{k.host, k.capture != "", k.scenario != nil} {
+	for _, given := range []bool{k.host, k.capture != "", k.status != "", k.scenario != nil} {
 		if given {
 			nodes++
 		}
@@ -76,14 +82,17 @@ func (k *explaining) check() error {
 	case len(k.files) == 0:
 		return errors.New("explain: expected the name of a log, or - for the standard input")
 	case nodes > 1:
-		return errors.New("--host, --capture and --scenario: expected at most one of them")
+		return errors.New("--host, --capture, --status and --scenario: expected at most one of them")
 	}
 	return nil
 }
 
 // weigh lets the checks of the node decide, if there is one.
 func (k *explaining) weigh(ctx context.Context, c *command.Call, r *explain.Result) error {
-	if !k.host && k.scenario == nil && k.capture == "" {
+	switch {
+	case k.status != "":
+		return k.weighStatus(r)
+	case !k.host && k.scenario == nil && k.capture == "":
 		return nil
 	}
 	at, name := *k.site, ""
@@ -103,6 +112,20 @@ func (k *explaining) weigh(ctx context.Context, c *command.Call, r *explain.Resu
 		r.Weigh(name, diagnose.Run(node, nil))
 	}
 	return err
+}
+
+// weighStatus lets what an exporter served decide.
+func (k *explaining) weighStatus(r *explain.Result) error {
+	document, err := files.Read(k.status, status.MaxRead)
+	if err != nil {
+		return err
+	}
+	name, verdicts, err := status.Verdicts(document)
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.status, err)
+	}
+	r.Weigh(name, verdicts)
+	return nil
 }
 
 // parseArgument parses the name of a file. Kingpin hands the argument "-" on as an empty one.

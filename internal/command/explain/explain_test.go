@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/internal/status"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -149,5 +150,39 @@ func TestNode(t *testing.T) {
 	var stdout, stderr commandtest.Output
 	if code := commandtest.RunTo(t, &stdout, &stderr, new(site.Site), New, log, "--scenario=healthy-ib", "--host"); code != exitUnread {
 		t.Errorf("two nodes: exit code %d: %s", code, stdout.String())
+	}
+}
+
+// A status document of the node decides as the node itself does, and only for failures of its own.
+func TestStatus(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "status.json")
+	log := filepath.Join("testdata", "memlock.log")
+	for _, tt := range []struct {
+		document string
+		code     int
+		want     string
+	}{
+		{`{"version": 1, "node": {"name": ""}, "findings": [{"check": "memlock", "what": "The limit is low"}]}`, exitFailed, "check memlock fails: The limit is low"},
+		{`{"version": 1, "node": {"name": ""}, "findings": [], "checks": [{"id": "memlock", "status": "ok"}]}`, exitFailed, "the checks that would show it are right"},
+		{`{"version": 1, "node": {"name": "zzz7"}, "findings": [{"check": "memlock", "what": "The limit is low"}]}`, exitFailed, "memlock"},
+		{`{"findings": "zzz"}`, exitUnread, "no status document"},
+		{strings.Repeat(" ", status.MaxRead+1), exitUnread, "is longer than"},
+	} {
+		if err := os.WriteFile(file, []byte(tt.document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := run(t, t.Context(), nil, log, "--status="+file)
+		if code != tt.code || !strings.Contains(stdout+stderr, tt.want) {
+			t.Errorf("%.80s: exit code %d, expected %d and %q:\n%s%s", tt.document, code, tt.code, tt.want, stdout, stderr)
+		}
+		if strings.Contains(tt.document, "zzz7") && strings.Contains(stdout, "On the node") {
+			t.Errorf("another node decides:\n%s", stdout)
+		}
+	}
+	if code, _, stderr := run(t, t.Context(), nil, log, "--status="+file, "--host"); code != exitUnread || !strings.Contains(stderr, "at most one") {
+		t.Errorf("two nodes: %d, %s", code, stderr)
+	}
+	if code, _, stderr := run(t, t.Context(), nil, log, "--status=/dev/zero"); code != exitUnread || !strings.Contains(stderr, "regular file") {
+		t.Errorf("a device: %d, %s", code, stderr)
 	}
 }

@@ -46,7 +46,7 @@ type (
 		Cause     string `json:"cause"`
 		Remedy    string `json:"remedy"`
 		Test      string `json:"test,omitempty"`     // what tells it from the others
-		Evidence  string `json:"evidence,omitempty"` // what the node of --host or --capture shows of it
+		Evidence  string `json:"evidence,omitempty"` // what the node of --host, --capture or --status shows of it
 	}
 	transports struct {
 		RDMA          int `json:"rdma"`

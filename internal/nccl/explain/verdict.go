@@ -28,7 +28,7 @@ const (
 type Stated struct {
 	Certainty           Certainty
 	Cause, Remedy, Test string
-	Evidence            string // what the node of --host or --capture shows of it; empty: nothing
+	Evidence            string // what the node of --host, --capture or --status shows of it; empty: nothing
 }
 
 // bySurety orders reasons, the surest first.
