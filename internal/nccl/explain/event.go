@@ -40,7 +40,7 @@ func (r *reading) line(line []byte, long bool) {
 	switch e.Level {
 	case log.Info, log.Warn, log.Version:
 		r.NCCLLines++
-		r.last = log.Text(e.Message)
+		r.last = e.Message
 		if e.Level != log.Warn {
 			r.said.informed = r.Lines
 		}
@@ -263,7 +263,7 @@ func (r *reading) found(f *failure.Failure) {
 	}
 	if w := slices.IndexFunc(r.Warnings, func(w Warning) bool { return w.finding.order == one.order }); w >= 0 {
 		r.Warnings = slices.Delete(r.Warnings, w, w+1) // its thread unwound
-		delete(r.warnings, one.Text)
+		delete(r.warnings, one.raw)
 	}
 	if f.Level == log.Warn && signature.IsArea(f.Signature) && one.order < r.Lines {
 		r.Unknown--
@@ -286,7 +286,7 @@ func (r *reading) found(f *failure.Failure) {
 	r.find(one)
 }
 
-// finding is what a failure shows.
+// finding is what a failure shows. Its texts are fit to be printed once find keeps it: most are counted only.
 func (r *reading) finding(f *failure.Failure) Finding {
 	const most = 1024 // bytes: the GIDs of a connection come last
 	from := process{f.Host, f.PID}
@@ -297,14 +297,14 @@ func (r *reading) finding(f *failure.Failure) Finding {
 	if p, known := r.processes[from]; known && p.rank != log.Unknown {
 		rank = p.rank
 	}
-	text := shown(f.Text)
+	text := f.Text
 	if f.Signature != nil && f.Signature.Source == signature.PyTorch {
-		text = shown(f.Message)
+		text = f.Message
 	}
 	return Finding{
 		Signature: f.Signature, Count: 1, File: r.name, Line: f.Line - r.before,
 		Host: cmp.Or(f.Host, nodeOfRay(f.Message)), Rank: rank, Code: f.Code,
-		Peer: shown(signature.Peer(f.Message)), Place: shown(f.Place), Writer: signature.Writer(f.File(), f.Message),
+		Peer: signature.Peer(f.Message), Place: f.Place, Writer: signature.Writer(f.File(), f.Message),
 		Text: text, process: from, time: f.Time, raw: f.Text[:min(len(f.Text), most)], order: f.Line,
 	}
 }
@@ -323,11 +323,11 @@ func nodeOfRay(line string) string {
 // unknown keeps a warning without a signature.
 func (r *reading) unknown(f Finding) {
 	r.Unknown++
-	if _, known := r.warnings[f.Text]; known || len(r.Warnings) == maxWarnings {
+	if _, known := r.warnings[f.raw]; known || len(r.Warnings) == maxWarnings {
 		return
 	}
-	r.warnings[f.Text] = struct{}{}
-	r.Warnings = append(r.Warnings, Warning{f.Line, f.Text, f})
+	r.warnings[f.raw] = struct{}{}
+	r.Warnings = append(r.Warnings, Warning{f.Line, shown(f.Text), f})
 }
 
 // find notes a signature.
@@ -339,7 +339,7 @@ func (r *reading) find(one Finding) {
 			return
 		}
 		at = len(r.Findings)
-		one.Count = 0
+		one.Count, one.Text, one.Peer, one.Place = 0, shown(one.Text), shown(one.Peer), shown(one.Place)
 		r.Findings = append(r.Findings, one)
 	}
 	f := &r.Findings[at]

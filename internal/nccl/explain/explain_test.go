@@ -249,8 +249,9 @@ func TestHostileLines(t *testing.T) {
 	if one, many := took(setups(1)), took(setups(300)); many > 4*one {
 		t.Errorf("300 communicators take %.1f times as long as one, expected at most 4", many/one)
 	}
+	failed := warn("misc/socket.cc:7", "socketPollConnect: connect to 10.9.8.7<4711> returned Connection refused, exceeded error retry count after 34 attempts")
 	usual := took(strings.Repeat("gpu1:41:50 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n", 4000))
-	for name, log := range map[string]string{"empty": strings.Repeat("\n", 1<<18), "short": strings.Repeat("x\r\n", 1<<17)} {
+	for name, log := range map[string]string{"empty": strings.Repeat("\n", 1<<18), "short": strings.Repeat("x\r\n", 1<<17), "failed": strings.Repeat(failed, 1000)} {
 		if cost := took(log) / usual; cost > 10 {
 			t.Errorf("%s: %.1f times as long as lines of NCCL, expected at most 10", name, cost)
 		}

@@ -284,7 +284,7 @@ func (r *reading) stall() string {
 		if c := &r.Communicators[i]; c.Complete < c.Started {
 			missing := strings.Trim(strings.ReplaceAll(fmt.Sprint(c.Missing), " ", ", "), "[]")
 			return fmt.Sprintf("of %d ranks %d began in this log, and %d ended: not rank %s; the last line of NCCL: %s",
-				c.Ranks, c.Started, c.Complete, missing, r.last)
+				c.Ranks, c.Started, c.Complete, missing, log.Text(r.last))
 		}
 	}
 	return ""

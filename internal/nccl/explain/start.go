@@ -37,7 +37,7 @@ func (r *reading) leaveOpen() {
 	case len(r.Communicators) == 0 && r.Log.Bootstrap != "" && !r.Cut && len(r.Log.Links) == 0 && !r.wentFurther() &&
 		!r.tests.began && !r.Tested():
 		text := fmt.Sprintf("NCCL began in %s, over %s, and no set-up of a communicator follows; the last line of NCCL: %s",
-			spelling.Plural(r.Processes, "process", "processes"), r.chosenInterface(), r.last)
+			spelling.Plural(r.Processes, "process", "processes"), r.chosenInterface(), shown(r.last))
 		r.follow(&signature.SetupStalls, shown(text)).Open = true
 	}
 }
