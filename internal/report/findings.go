@@ -47,7 +47,7 @@ func (f *Facts) judge(in *Input) {
 	if f.Log != nil && f.Log.Undecided != "" {
 		f.Unknown = append(f.Unknown, verdict.Gap{
 			Subjects: []string{"job"}, What: "The log of the job",
-			Why: f.Log.Undecided,
+			Why: f.Log.Undecided + openOf(in.Log),
 		})
 	}
 }
@@ -248,7 +248,7 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 	first := r.First()
 	for i := range r.Findings {
 		l := &r.Findings[i]
-		if l.Signature.Kind == signature.Note || l.Open {
+		if r.Kind(l) == signature.Note || l.Open {
 			continue
 		}
 		severity, seen := verdict.Warning, []string{fabric.MaskTokens(l.Text)}
@@ -265,14 +265,13 @@ func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
 			ID: l.Signature.ID, From: fromLog, Severity: string(severity), Subjects: slices.Clone(l.Hosts),
 			What:   "The log of the job shows " + l.Signature.ID,
 			Causes: logCauses(l), Seen: seen, Impact: "The job failed, or is slower than it could be.",
-			Remedy: l.Reasons[0].Remedy,
-			Evidence: fmt.Sprintf("%s, %s, first in line %d.", f.Log.File, spelling.Plural(int(l.Count), "line", "lines"),
-				l.Line),
+			Remedy:   stepsOf(l),
+			Evidence: f.Log.File + ", " + fabric.MaskTokens(l.Seen()) + ".",
 		}
 		if l.Line == 0 {
 			v.Evidence = "Network and connections in " + f.Log.File + "."
 		}
-		if l.Signature.Kind == signature.Consequence {
+		if r.Kind(l) == signature.Consequence {
 			v.Impact = "It follows from an earlier failure, often on another rank or host."
 		}
 		if l.Signature.Runbook != "" {
@@ -298,6 +297,24 @@ func logCauses(l *explain.Finding) []string {
 		}
 	}
 	return causes
+}
+
+// stepsOf are the next steps, as sentences.
+func stepsOf(l *explain.Finding) string {
+	steps := l.Steps()
+	for i := range steps {
+		steps[i] = verdict.Sentence(steps[i])
+	}
+	return strings.Join(steps, " ")
+}
+
+// openOf is what may be behind what the log leaves open; empty: it leaves nothing.
+func openOf(r *explain.Result) string {
+	open := r.Open()
+	if open == nil || r.Failed() {
+		return ""
+	}
+	return "; possible: " + open.Signature.ID + ", " + open.Reasons[0].Cause + " " + stepsOf(open)
 }
 
 // trainingPorts is how many RDMA ports for training carry, and whether there may be any.

@@ -193,3 +193,33 @@ func TestLogAgainstNode(t *testing.T) {
 		})
 	}
 }
+
+// The report shows of a log what explain shows first: what, where, how sure, what to do. A log is not trusted, so that
+// nothing in it is certain.
+func TestLogAsExplained(t *testing.T) {
+	const (
+		failed = "gpu7:41:50 [0] misc/shmutils.cc:87 NCCL WARN Error: failed to extend /dev/shm/nccl-Abc to 33030532 bytes, error: No space left on device (28)\n" +
+			"gpu7:41:50 [0] NCCL INFO transport.cc:183 -> 2\n"
+		begun = "gpu7:41:50 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 3 nranks 8 cudaDev 0 nvmlDev 0 busId 7000 commId 0x77 - Init START\n"
+	)
+	for log, want := range map[string][]string{
+		begun + failed: {"shows shared_memory (critical)", "line 2, host gpu7, rank 3", "likely, as the log has it: ", "/dev/shm"},
+		begun:          {"the set-up of a communicator did not end on all ranks; possible: setup_stalls, "},
+	} {
+		in := input(t, "healthy")
+		r, err := explain.Read(strings.NewReader(log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Log, in.LogFile = r, "job.log"
+		page := markdownOf(t, Collect(in).Document(nil))
+		for _, w := range want {
+			if !strings.Contains(page, w) {
+				t.Errorf("want %q in:\n%s", w, page)
+			}
+		}
+		if strings.Contains(page, "certain, as the log") {
+			t.Errorf("a log decides for certain:\n%s", page)
+		}
+	}
+}

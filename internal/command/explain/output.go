@@ -172,36 +172,13 @@ func writeOthers(b *bytes.Buffer, r *explain.Result) {
 	}
 }
 
-// seen is how often and where a finding was seen. What follows from the connections has no line.
+// seen is where a finding was seen, behind its name.
 func seen(f *explain.Finding) string {
-	if f.Line == 0 {
-		return ""
+	if at := f.Seen(); at != "" {
+		return command.OneLine(", " + at)
 	}
-	at := fmt.Sprintf("line %d", f.Line)
-	if f.File != "" {
-		at = f.File + " " + at
-	}
-	parts := []string{at}
-	if f.Count > 1 {
-		parts[0] = fmt.Sprintf("%s and %d more", at, f.Count-1)
-	}
-	if f.Host != "" {
-		parts = append(parts, "host "+f.Host)
-	}
-	if f.Rank != explain.Unknown {
-		parts = append(parts, fmt.Sprintf("rank %d", f.Rank))
-	}
-	if f.Peer != "" {
-		parts = append(parts, "peer "+f.Peer)
-	}
-	if len(f.Hosts) > 1 {
-		parts = append(parts, "logged by "+spelling.Few(f.Hosts, 8))
-	}
-	return command.OneLine(", " + strings.Join(parts, ", "))
+	return ""
 }
-
-// maxSteps is how many next steps are printed.
-const maxSteps = 3
 
 func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 	s, top := f.Signature, &f.Reasons[0]
@@ -230,7 +207,7 @@ func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 		b.WriteString("    No line shows that a call failed after this warning, but nothing else explains what failed later.\n")
 	}
 	b.WriteString("    Next:\n")
-	for i, step := range steps(f) {
+	for i, step := range f.Steps() {
 		fmt.Fprintf(b, "      %d. %s\n", i+1, step)
 	}
 	if s.Runbook != "" {
@@ -248,20 +225,4 @@ func source(f *explain.Finding) string {
 		by += ", " + f.Place
 	}
 	return command.OneLine(by)
-}
-
-// steps are what to do: what tells the reasons apart, and what helps with the first.
-func steps(f *explain.Finding) []string {
-	top := &f.Reasons[0]
-	var list []string
-	if top.Certainty != explain.Certain && top.Test != "" {
-		list = append(list, "To be sure: "+top.Test)
-	}
-	list = append(list, top.Remedy)
-	for _, other := range f.Reasons[1:] {
-		if other.Test != "" && len(list) < maxSteps {
-			list = append(list, "If it is not that: "+other.Test)
-		}
-	}
-	return list
 }

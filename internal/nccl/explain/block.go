@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"gpufabric_exporter/internal/spelling"
+)
+
+// Seen is how often and where a finding was seen: line, host, rank, peer. What follows from the connections has no
+// line, and is seen nowhere.
+func (f *Finding) Seen() string {
+	if f.Line == 0 {
+		return ""
+	}
+	at := fmt.Sprintf("line %d", f.Line)
+	if f.File != "" {
+		at = f.File + " " + at
+	}
+	parts := []string{at}
+	if f.Count > 1 {
+		parts[0] = fmt.Sprintf("%s and %d more", at, f.Count-1)
+	}
+	if f.Host != "" {
+		parts = append(parts, "host "+f.Host)
+	}
+	if f.Rank != Unknown {
+		parts = append(parts, fmt.Sprintf("rank %d", f.Rank))
+	}
+	if f.Peer != "" {
+		parts = append(parts, "peer "+f.Peer)
+	}
+	if len(f.Hosts) > 1 {
+		parts = append(parts, "logged by "+spelling.Few(f.Hosts, 8))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Steps are what to do: what tells the reasons apart, and what helps with the first; at most three.
+func (f *Finding) Steps() []string {
+	const most = 3
+	top := &f.Reasons[0]
+	var list []string
+	if top.Certainty != Certain && top.Test != "" {
+		list = append(list, "To be sure: "+top.Test)
+	}
+	list = append(list, top.Remedy)
+	for _, other := range f.Reasons[1:] {
+		if other.Test != "" && len(list) < most {
+			list = append(list, "If it is not that: "+other.Test)
+		}
+	}
+	return list
+}
