@@ -11,11 +11,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
 	"gpufabric_exporter/internal/jobs/progress"
+	"gpufabric_exporter/internal/nccl/explain"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/internal/verdict"
@@ -31,6 +33,7 @@ type jobSection struct {
 	Class   string // of the section: that of the worst job, empty if none is bad or unsure
 	Problem bool   // a job uses TCP or is misconfigured, or may be
 	Note    string // why there are no jobs, or which are missing
+	Logged  string // what logs of jobs show, as explain has it; empty: nothing
 	Rows    []jobRow
 	Wait    int // seconds until a second reading of a new job; 0: there is none
 }
@@ -95,11 +98,30 @@ func jobSectionOf(d *status.Document, n *fabric.Node, set *collector.Set) jobSec
 		s.Problem = s.Problem || row.Troubled()
 		s.Rows = append(s.Rows, row)
 	}
+	s.Logged = loggedOf(n)
 	slices.SortStableFunc(s.Rows, func(a, b jobRow) int { return a.severity.Rank() - b.severity.Rank() })
 	if s.Problem {
 		s.Class = s.Rows[0].Class()
 	}
 	return s
+}
+
+// loggedOf explains what the logs of jobs on this node showed in the last hour. Users write them, and of whose job they
+// are is not known.
+func loggedOf(n *fabric.Node) string {
+	var ids []string
+	for _, l := range n.Logs.Or(fabric.LogReading{}).Failures {
+		if l.Count > 0 && n.At.Sub(l.Last) < time.Hour {
+			ids = append(ids, l.ID)
+		}
+	}
+	f := explain.Counted(ids)
+	if f == nil {
+		return ""
+	}
+	top := f.Reasons[0]
+	return fmt.Sprintf("Logs of jobs on this node show %s, %s: %s Next: %s. What came first is not known: gpufabric_exporter explain FILE.",
+		f.Signature.ID, top.Certainty, top.Cause, strings.TrimSuffix(f.Steps()[0], "."))
 }
 
 // whyNoJobs says why the collector job cannot look for jobs; empty: it is disabled, or the node should have none.

@@ -185,3 +185,26 @@ func TestJobsJSON(t *testing.T) {
 		}
 	}
 }
+
+// What logs of jobs show is explained, without a host, and never for certain: users write them.
+func TestLogsOfJobs(t *testing.T) {
+	n := withRanks()
+	set := setOf(t, "job")
+	section := func(last time.Time, ids ...string) string {
+		var seen fabric.Failures
+		for _, id := range ids {
+			seen.Add(id, last, true)
+		}
+		n.Logs = fabric.Known(fabric.LogReading{Failures: seen}, "logs", n.At)
+		return jobSectionOf(status.Of(&status.Inputs{Node: n}), n, set).Logged
+	}
+	got := section(n.At, "pytorch_watchdog_timeout", "async_event", "disk_full")
+	if !strings.Contains(got, "show disk_full, likely: ") || !strings.Contains(got, "Next: ") {
+		t.Errorf("%q", got)
+	}
+	for _, got := range []string{section(n.At), section(n.At, "async_event", "zzz"), section(n.At.Add(-2*time.Hour), "disk_full")} {
+		if got != "" {
+			t.Errorf("%q", got)
+		}
+	}
+}

@@ -4,8 +4,10 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/nccl/signature"
 	"gpufabric_exporter/internal/spelling"
 )
 
@@ -53,4 +55,28 @@ func (f *Finding) Steps() []string {
 		}
 	}
 	return list
+}
+
+// Counted explains what was only counted in the tails of logs, by the IDs of signatures: a cause comes before what
+// follows. A tail has no first and is not trusted, so that nothing of it is certain. nil: nothing failed.
+func Counted(ids []string) *Finding {
+	var best *Finding
+	all := signature.All()
+	for i := range all {
+		s := &all[i]
+		if class(s) < 0 || !slices.Contains(ids, s.ID) || best != nil && class(best.Signature) <= class(s) {
+			continue
+		}
+		best = &Finding{Signature: s, Count: 1, Rank: Unknown, Code: signature.NoCode}
+	}
+	if best == nil {
+		return nil
+	}
+	best.Reasons = newReading().result().reasons(best)
+	for i := range best.Reasons {
+		if best.Reasons[i].Certainty == Certain {
+			best.Reasons[i].Certainty = Likely
+		}
+	}
+	return best
 }
