@@ -64,7 +64,8 @@ func Verdicts(document []byte) (node string, found []verdict.Verdict, err error)
 		return "", nil, fmt.Errorf("more than %d findings or checks: expected the status document of one node", maxList)
 	}
 	add := func(id string, s verdict.Status, what string) {
-		found = append(found, verdict.Verdict{Check: &verdict.Check{ID: clean(id, maxName)}, Status: s, What: clean(what, maxText)})
+		c := &verdict.Check{ID: clean(id, maxName)}
+		found = append(found, verdict.Verdict{Check: c, Status: s, What: clean(what, maxText)})
 	}
 	failed := map[string]bool{}
 	for _, f := range d.Findings {

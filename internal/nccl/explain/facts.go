@@ -95,7 +95,9 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.GDRApart:   func(r *Result, _ *Finding) bool { return r.gdrApart() != "" },
 	signature.XidsRepeat: func(r *Result, _ *Finding) bool { return r.xids.repeated() != nil },
 	signature.Crashed:    func(r *Result, _ *Finding) bool { return r.crash.place() != "" },
-	signature.ByLauncher: func(r *Result, f *Finding) bool { return has(strings.ToLower(f.raw+"\n"+r.said.stack), launchers) },
+	signature.ByLauncher: func(r *Result, f *Finding) bool {
+		return has(strings.ToLower(f.raw+"\n"+r.said.stack), launchers)
+	},
 	signature.WithoutGDR: func(r *Result, _ *Finding) bool { return r.withoutGDR() },
 	signature.PortTaken: func(r *Result, _ *Finding) bool {
 		const inUse = 98
@@ -306,7 +308,8 @@ func (r *Result) inSpark() bool {
 func (r *Result) processFailed() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		switch f.Signature.ID {
-		case "process_crashed", "heap_corrupted", "process_killed", "host_out_of_memory", "gpu_out_of_memory", "gpu_program_error",
+		case "process_crashed", "heap_corrupted", "process_killed", "host_out_of_memory",
+			"gpu_out_of_memory", "gpu_program_error",
 			signature.Exception.ID:
 			return true
 		}

@@ -236,20 +236,6 @@ func (r *reading) judge() {
 	}
 }
 
-// failPort takes a port that failed, and is not seen to come back, for what keeps a set-up from its end.
-func (r *reading) failPort() {
-	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.ID == "port_error" })
-	if at < 0 || r.said.progress > r.Findings[at].order {
-		return
-	}
-	back := func(f Finding) bool {
-		return f.Signature.ID == "async_event" && strings.Contains(f.raw, "port active") && f.order > r.Findings[at].order
-	}
-	if !slices.ContainsFunc(r.Findings, back) {
-		r.Findings[at].Signature = &signature.PortFailed
-	}
-}
-
 // silentAfterSetup reports whether a set-up with P2P ended, RCCL says that the IOMMU translates, and the program shows
 // nothing after it.
 func (r *reading) silentAfterSetup() bool {
