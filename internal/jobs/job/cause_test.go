@@ -20,6 +20,7 @@ func TestCauseNotNamed(t *testing.T) {
 		{"=mlx5", nil, CauseNotNamed},
 		{"mlx5_0:2", nil, CauseNotNamed},
 		{"^mlx5", nil, CauseNotNamed},
+		{"eth0", nil, CauseNotNamed}, // an interface is no device
 		{"mlx5_0:1", nil, CauseNone},
 		{"mlx5_7,mlx5", nil, CauseNone},
 		{"", nil, CauseNone},

@@ -48,12 +48,12 @@ func ExposedConf(text []byte) []fabric.NCCLVariable {
 	return list
 }
 
-// driversNames is a list of names that drivers and udev give to RDMA devices, as NCCL_IB_HCA has it: no other text
-// looks so.
+// driversNames is a list of names that drivers, the kernel and udev give to RDMA devices, as NCCL_IB_HCA has it, or to
+// interfaces, which are there by mistake: no other text looks so.
 var driversNames = lazyregexp.New(`^\^?=?` + deviceName + `(,` + deviceName + `){0,63}$`)
 
 const deviceName = `((mlx[45](_(bond_)?)?|bnxt_re|irdma|rxe|siw|erdma_|efa_|hns_|qedr|ionic_|mana_)\d{0,3}` +
-	`|(ib|roce|rdma)(P\d{1,5})?(p\d{1,5})?s\d{1,5}(f\d{1,3})?)(:\d{1,3}){0,3}`
+	`|(ib|roce|rdma|en)(P\d{1,5})?(p\d{1,5})?s\d{1,5}(f\d{1,3})?((np|d)\d{1,3})?|(eth|ib|bond|eno)\d{1,3})(:\d{1,3}){0,3}`
 
 // isKnownWord reports whether a value is a word of the table, or one of those that text variables usually have.
 func isKnownWord(v Variable, value string) bool {
