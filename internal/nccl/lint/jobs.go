@@ -32,12 +32,13 @@ func add(l *Line, f Finding) {
 }
 
 // combined reports settings that another variable of the same job replaces or gives another meaning.
-func combined(in Input, jobs []job, lines []Line) {
+func combined(in Input, jobs []job, lines []Line, version Version) {
 	for _, j := range jobs {
 		j.void(&in, lines)
 		j.wanted(&in, lines)
 		j.contained(&in, lines)
 		j.sockets(in, lines)
+		j.ahead(in, lines, version)
 		j.files(in, lines)
 		j.network(in, lines)
 	}
@@ -103,6 +104,27 @@ func replace(l *Line, f Finding) {
 		return !o.Severity.AtLeast(verdict.Warning) && slices.Contains(notes, o.Verdict)
 	})
 	add(l, f)
+}
+
+// ahead judges receives that NCCL posts before it knows what they are for: it then finds none by its index, which it
+// looks for unless it is told otherwise or, from 2.30.3 on, does failover.
+func (j job) ahead(in Input, lines []Line, version Version) {
+	const scheme, failover = "NCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME", "NCCL_IB_RESILIENCY_PORT_FAILOVER"
+	on := func(name string) bool {
+		n, set := j.number(in, name)
+		return set && n == 1 && lines[j[name]].Worst().Verdict != Ignored
+	}
+	if !version.AtLeast("2.29.7") || on(scheme) || on(failover) && version.AtLeast("2.30.3") {
+		return
+	}
+	for _, name := range []string{failover, "NCCL_IB_PREPOST_RECEIVE_WORK_REQUESTS"} {
+		if on(name) {
+			add(&lines[j[name]], Finding{
+				Refused, verdict.Warning, "Without " + scheme + "=1 the first collective over RDMA ends the job",
+				"add " + scheme + "=1",
+			})
+		}
+	}
 }
 
 // What NCCL takes of the threads and sockets of a TCP connection at most (MAX_THREADS and MAX_SOCKETS,

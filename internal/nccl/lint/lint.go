@@ -133,7 +133,7 @@ func Judge(inputs []Input, version Version, node *fabric.Node) Result {
 		for i := range of.jobs {
 			of.jobs[i] = of.jobs[i].decided(&in)
 		}
-		combined(in, of.jobs, lines)
+		combined(in, of.jobs, lines, version)
 		if node != nil {
 			judgeOnNode(in, of.jobs, lines, node, version)
 		} else {

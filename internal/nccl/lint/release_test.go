@@ -10,6 +10,7 @@ import (
 
 // What real NCCL does with these was seen in test/nccl, with releases 2.22.3 and 2.29.7.
 func TestReleases(t *testing.T) {
+	const failover = "NCCL_IB_RESILIENCY_PORT_FAILOVER=1"
 	for _, c := range []struct {
 		line, release string
 		verdict       Verdict
@@ -37,6 +38,13 @@ func TestReleases(t *testing.T) {
 		{`NCCL_PROTO="Simple"`, "2.22.3", Refused, "remove the line"},
 		{"NCCL_PROTO=Simpel,Simple", "2.22.3", Misread, "correct or remove the line"},
 		{"NCCL_PROTO=^Simpel", "2.22.3", Misread, "correct or remove the line"},
+		{failover, "2.29.7", Refused, "add NCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME=1"},
+		{failover + "\nNCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME=0", "2.29.7", Refused, "add NCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME=1"},
+		{failover + "\nNCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME=1", "2.29.7", Works, ""},
+		{failover + "\nNCCL_IB_DISABLE=1", "2.29.7", Ignored, "remove the line"},
+		{failover, "2.30.3", Works, ""},
+		{"NCCL_IB_PREPOST_RECEIVE_WORK_REQUESTS=1", "2.30.7", Refused, "add NCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME=1"},
+		{"NCCL_IB_PREPOST_RECEIVE_WORK_REQUESTS=1\n" + failover, "2.30.7", Works, ""},
 		{"NCCL_SOCKET_MAGIC=1", "2.29.7", Ignored, "remove the line"},
 		{"NCCL_SOCKET_MAGIC=1", "2.30.5", Undecided, ""},
 		{"NCCL_SOCKET_MAGIC=1", "2.30.7", Works, ""},

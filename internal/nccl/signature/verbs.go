@@ -147,12 +147,15 @@ var verbs = []Signature{
 		},
 	},
 	{
+		ID: "receive_unmatched", Source: NCCL, Kind: Cause,
+		Forms:  []Form{{Text: "a request found for a successful completion"}},
+		Cause:  "NCCL posted its receives ahead (NCCL_IB_RESILIENCY_PORT_FAILOVER in 2.29.7, or NCCL_IB_PREPOST_RECEIVE_WORK_REQUESTS) and matches them by index, which such receives have not.",
+		Remedy: "Set NCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME=1 on all hosts, or unset the two; 2.30.3 and later set it for failover themselves.",
+	},
+	{
 		ID: "resiliency_idle", Source: NCCL, Kind: Note, Harmless: true,
-		Forms: []Form{
-			{Text: "a request found for a successful completion"},
-			{Text: "Resiliency is enabled on a "},
-		},
-		Cause:  "NIC failover (NCCL_IB_RESILIENCY_PORT_FAILOVER) is on where a communicator has one device only: it can replace none, and may disturb the end of the job.",
+		Forms:  []Form{{Text: "Resiliency is enabled on a "}},
+		Cause:  "NIC failover (NCCL_IB_RESILIENCY_PORT_FAILOVER) is on where a communicator has one device only: it can replace none.",
 		Remedy: "Unset NCCL_IB_RESILIENCY_PORT_FAILOVER on hosts with one device.",
 	},
 	{
