@@ -18,7 +18,7 @@ What `+"`gpufabric_exporter lint`, `check`"+` and the collector `+"`nccl`"+` kno
 
 ## Variables that NCCL reads
 
-NCCL of a release in the column verified, run without a GPU (test/nccl), said that it read the variable and what it read, or did what the row says; with "over RDMA" in a guest with Soft-RoCE. All other rows were read in the source.
+NCCL of a release in the column verified, run without a GPU (test/nccl), said that it read the variable and what it read, or did what the row says; with "over RDMA" in a guest with Soft-RoCE. Of NCCL_*_GDR_* that is the reading alone: no data went into memory of a GPU. All other rows were read in the source.
 
 %s
 
