@@ -92,7 +92,8 @@ func TestGuestJobs(t *testing.T) {
 	}{
 		{name: "RDMA", via: "NET/IB", want: overVerbs},
 		{name: "both devices", common: []string{"NCCL_IB_HCA=rxe", "NCCL_IB_MERGE_NICS=0"}, via: "NET/IB", want: overVerbs},
-		{name: "no device of that name", common: []string{"NCCL_IB_HCA=absent"}, via: "NET/Socket", want: "tcp, confirmed socket or " + unread},
+		{name: "a name that drivers do not give", common: []string{"NCCL_IB_HCA=absent"}, via: "NET/Socket", want: "tcp, confirmed socket or " + unread},
+		{name: "an interface for a device", common: []string{"NCCL_IB_HCA=eth0"}, via: "NET/Socket", want: "tcp, confirmed socket no_device_of_that_name or " + unread},
 		{name: "IB_DISABLE", common: []string{"NCCL_IB_DISABLE=1"}, via: "NET/Socket", want: "tcp, confirmed socket rdma_disabled or " + unread},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -116,13 +117,19 @@ func guestJob(t *testing.T, n *node, r rig, common []string) []*process {
 // hostsJob is a guestJob of other hosts than rails.
 func hostsJob(t *testing.T, n *node, r rig, hosts [][]string, common []string) []*process {
 	t.Helper()
+	ranks := startJob(t, n, r, hosts, common)
+	waitFor(t, ranks[0], "rank 0: 11 collectives")
+	return ranks
+}
+
+// startJob starts ranks that stay when NCCL has returned an error, which it does soon after a queue pair has none.
+func startJob(t *testing.T, n *node, r rig, hosts [][]string, common []string) []*process {
+	t.Helper()
 	var own [][]string
 	for _, host := range hosts {
 		own = append(own, append(append([]string{}, host...), common...))
 	}
-	ranks := n.job(t, r, 5, append(small, "NCCL_RAS_ENABLE=0", "RIG_HOLD=1", "NCCL_IB_TIMEOUT=14", "NCCL_IB_RETRY_CNT=3"), placed(own)...)
-	waitFor(t, ranks[0], "rank 0: 11 collectives")
-	return ranks
+	return n.job(t, r, 5, append(small, "NCCL_RAS_ENABLE=0", "RIG_HOLD=1", "NCCL_IB_TIMEOUT=14", "NCCL_IB_RETRY_CNT=3"), placed(own)...)
 }
 
 // TestGuestLinkDown plants a link that goes down under a job over RDMA: NCCL ends the job after its retries, the
@@ -135,14 +142,37 @@ func TestGuestLinkDown(t *testing.T) {
 		await(t, next, overVerbs)
 		n.sh(t, "ip link set rdma1 down")
 		defer n.sh(t, "ip link set rdma1 up; sleep 1")
-		began := time.Now()
-		waitFor(t, ranks[0], "ncclAllReduce(") // has failed
-		t.Logf("NCCL %s returned an error %.0f s after the link", r.release, time.Since(began).Seconds())
+		ends(t, r, ranks)
 		if j := next(); !strings.HasPrefix(j.String(), "rdma") {
 			t.Errorf("after the link went down: %s: %q", j, j.Verdict.Evidence)
 		}
 		explains(t, ranks, "completion_retry_exceeded", "completion_failed", "port_error") // the side whose port it is says so
 	})
+}
+
+// ends waits until a rank has an error of a collective, and says which ones have. Only a rank with something under way
+// gets one: to the other, whose last write was acknowledged, a link that is down is a peer that is silent.
+func ends(t *testing.T, r rig, ranks []*process) {
+	t.Helper()
+	const failed = "ncclAllReduce("
+	began := time.Now()
+	either := func() bool {
+		return slices.ContainsFunc(ranks, func(p *process) bool { return strings.Contains(p.output(), failed) })
+	}
+	for ; !either(); time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > patient(20*time.Second) {
+			t.Fatalf("no rank returns an error in time:\n%s\n%s", tail(ranks[0].output()), tail(ranks[1].output()))
+		}
+	}
+	after := time.Since(began)
+	time.Sleep(2 * time.Second)
+	var with []int
+	for i, p := range ranks {
+		if strings.Contains(p.output(), failed) {
+			with = append(with, i)
+		}
+	}
+	t.Logf("NCCL %s returned an error after %.1f s; ranks with one: %v", r.release, after.Seconds(), with)
 }
 
 // TestGuestMemlock plants a limit of locked memory that is too small, which root has not.

@@ -80,9 +80,10 @@ func judge(pids []string, hca bool) error {
 	}
 }
 
-// A judgement is the job of ranks after a reading.
+// A judgement is the job of ranks after a reading, or the first one.
 type judgement struct {
 	job.Job
+	all   []job.Job
 	after time.Duration
 }
 
@@ -133,7 +134,7 @@ func watch(t *testing.T, ranks []*process, hca string, how ...string) func() jud
 		if err := json.Unmarshal(lines.Bytes(), &list); err != nil || len(list) > 1 && !*guest {
 			t.Fatalf("the judge says %s: %v", lines.Bytes(), err)
 		}
-		j := judgement{after: time.Since(began)}
+		j := judgement{all: list, after: time.Since(began)}
 		if len(list) == 1 || len(list) > 1 && *guest { // there the environment of a rank may take longer to read than it may
 			j.Job = list[0]
 		}
