@@ -167,7 +167,7 @@ var verbs = []Signature{
 	{
 		ID: "port_error", Source: NCCL, Kind: Note, Leads: true,
 		Forms:   []Form{{Text: ": port error", In: "Got non-fatal async event"}},
-		Cause:   "A port of the device went down while the job used it.",
+		Cause:   "A port of the device went down while the job used it. Only ranks with a write under way get an error: the others wait without one.",
 		Remedy:  "Look at link_downed and the state of the port that the line names: cable, transceiver, switch.",
 		Runbook: "GpuFabricLinkFlapping.md",
 	},
