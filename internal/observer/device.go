@@ -98,7 +98,7 @@ func (ob *Observer) listed(now time.Time) []*device {
 		}
 		for _, name := range class.names {
 			if ob.o.Devices.Allows(name) && ob.devices[name] == nil && len(ob.devices) < maxDevices {
-				ob.devices[name] = newDevice(name)
+				ob.devices[name] = ob.newDevice(name)
 			}
 		}
 		ob.forgetLeft(class.moved)
@@ -106,9 +106,11 @@ func (ob *Observer) listed(now time.Time) []*device {
 	return slices.Collect(maps.Values(ob.devices))
 }
 
-func newDevice(name string) *device {
+func (ob *Observer) newDevice(name string) *device {
 	d := &device{name: name}
-	d.reading = &reading[deviceFacts]{lane: lane{stuckAfter: stuckAfter, closes: d.closeReader}, err: errPending}
+	d.reading = &reading[deviceFacts]{
+		lane: lane{stuckAfter: stuckAfter, starved: ob.o.starved, closes: d.closeReader}, err: errPending,
+	}
 	return d
 }
 

@@ -19,12 +19,18 @@ import (
 // another takes its place (use) or when the lane is retired.
 type lane struct {
 	stuckAfter time.Duration
+	starved    func() time.Duration // how long this process has waited for processors so far; nil: that is not known
 
 	mu    sync.Mutex
 	done  chan struct{} // closed when the read in flight ends; nil while idle
 	began time.Time     // when it began
 	moved time.Time     // when the last of its parts ended
 	err   error         // of the last read that ended: a recovered panic
+
+	watch   *time.Timer   // fires watchAfter in each read
+	watched bool          // it has, in the read in flight
+	stuck   bool          // that read was found to be, and did not move since
+	waited  time.Duration // what starved gave when moved was, or as much less as it fired late
 
 	closes  func()   // closes what reads use; nil: there is nothing to close
 	left    []func() // closes what they used before, when the read in flight has ended
@@ -52,7 +58,12 @@ func (l *lane) start(read func()) <-chan struct{} {
 func (l *lane) begin(read func()) <-chan struct{} {
 	done := make(chan struct{})
 	now := time.Now()
-	l.done, l.began, l.moved = done, now, now
+	l.done, l.began, l.moved, l.watched, l.stuck = done, now, now, false, false
+	if l.watch == nil {
+		l.watch = time.AfterFunc(watchAfter, l.look)
+	} else {
+		l.watch.Reset(watchAfter)
+	}
 	go func() {
 		growStack(false)
 		err := recovered(read)
@@ -65,6 +76,7 @@ func (l *lane) begin(read func()) <-chan struct{} {
 			l.mu.Lock()
 		}
 		l.done, l.err = nil, err
+		l.watch.Stop()
 		l.mu.Unlock()
 		close(done)
 	}()
@@ -167,11 +179,41 @@ func (l *lane) busy() (fabric.Reason, time.Time) {
 	switch {
 	case l.done == nil:
 		return "", time.Time{}
-	case time.Since(l.moved) >= l.stuckAfter:
+	case l.overdue():
 		return fabric.ReasonStuck, l.moved
 	default:
 		return fabric.ReasonTimeout, l.began
 	}
+}
+
+// watchAfter is after how much of a read a lane looks how long this process waits for processors. Few reads take as long.
+const watchAfter = time.Second
+
+// look notes how long the process had waited for processors when the read in flight was watchAfter old.
+func (l *lane) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if late := time.Since(l.moved) - watchAfter; l.done != nil && late >= 0 {
+		l.watched, l.waited = true, l.waiting()-late
+	}
+}
+
+// waiting is called with mu held.
+func (l *lane) waiting() time.Duration {
+	if l.starved == nil {
+		return 0
+	}
+	return l.starved()
+}
+
+// overdue reports whether the read in flight is stuck: it did not move for stuckAfter, in which no thread of this
+// process waited for a processor. It is called with mu held.
+func (l *lane) overdue() bool {
+	still := time.Since(l.moved)
+	if !l.stuck && l.watched && still >= l.stuckAfter {
+		l.stuck = still-max(0, l.waiting()-l.waited) >= l.stuckAfter // 0.5 ms; asked once of a read that hangs
+	}
+	return l.stuck
 }
 
 // progress records that a part of the read in flight ended. Only that read calls it. A read of many parts
@@ -179,7 +221,9 @@ func (l *lane) busy() (fabric.Reason, time.Time) {
 func (l *lane) progress() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.moved = time.Now()
+	if l.moved, l.stuck = time.Now(), false; l.watched {
+		l.waited = l.waiting()
+	}
 }
 
 // failure returns the panic of the last read, if it panicked.

@@ -53,6 +53,7 @@ type Options struct {
 	SlowInterval   time.Duration // age at which slow facts are read again; 0: DefaultSlowInterval
 	RareInterval   time.Duration // age at which what only a reboot changes is read again; 0: DefaultRareInterval
 	Log            *slog.Logger
+	starved        func() time.Duration // see lane
 }
 
 // Observer is described in the package comment.
@@ -140,6 +141,7 @@ func New(o Options) (ob *Observer, err error) {
 			return nil, err
 		}
 	}
+	o.starved = prc.Starved
 	ob = newObserver(o, classReader{sys, dial}, hostReader{sys, prc, prc.Daemons(), dial, drivers})
 	ob.bus, ob.close = bus, opened
 	if o.Descriptors > 0 {
@@ -190,7 +192,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 
 // newReading returns a reading whose lane is retired when ob is closed.
 func newReading[T any](ob *Observer, closes func()) *reading[T] {
-	r := &reading[T]{lane: lane{stuckAfter: stuckAfter, closes: closes}, err: errPending}
+	r := &reading[T]{lane: lane{stuckAfter: stuckAfter, starved: ob.o.starved, closes: closes}, err: errPending}
 	ob.lanes = append(ob.lanes, &r.lane)
 	return r
 }

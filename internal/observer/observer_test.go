@@ -306,6 +306,43 @@ func TestSlowReadIsNotStuck(t *testing.T) {
 	})
 }
 
+// Neither is one whose process gets no processor: what waits for one is not with the driver.
+func TestStarvedReadIsNotStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waits = time.Minute // from the start on, on one processor
+		began := time.Now()
+		k := newKernel(1)
+		k.devices["mlx5_0"].hang = make(chan struct{})
+		ob := start(t, k, func(o *Options) {
+			o.starved = func() time.Duration { return min(time.Since(began), waits) }
+		})
+		for n := observeWithin(t, ob, all, time.Second); time.Since(began) < 2*waits; n = observeWithin(t, ob, all, time.Millisecond) {
+			want := fabric.ReasonTimeout
+			if time.Since(began) > waits+stuckAfter {
+				want = fabric.ReasonStuck
+			}
+			if s := source(n, "hca", "mlx5_0"); s.Reason != want {
+				t.Errorf("a read of %s is %q while the process has no processor for %s, want %q", time.Since(began), s.Reason, waits, want)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		close(k.devices["mlx5_0"].hang)
+	})
+}
+
+// A process that was stopped, or whose machine was, has not seen that nothing moved.
+func TestStoppedProcessIsNotStuck(t *testing.T) {
+	l := lane{stuckAfter: time.Millisecond}
+	hang := make(chan struct{})
+	done := l.start(func() { <-hang })
+	time.Sleep(10 * time.Millisecond) // less than watchAfter
+	if reason, _ := l.busy(); reason != fabric.ReasonTimeout {
+		t.Errorf("a lane that nobody watched is %q", reason)
+	}
+	close(hang)
+	<-done
+}
+
 func TestFailingDevicesAffectNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(3)

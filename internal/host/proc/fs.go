@@ -12,7 +12,10 @@ package proc
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -153,4 +156,21 @@ func (f *FS) readRegular(name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return b, nil
+}
+
+// Starved is how long the threads of this process have waited for a processor so far, all of them together; 0 where
+// the kernel does not say (CONFIG_SCHED_INFO), or the root is a copy.
+func (f *FS) Starved() (waited time.Duration) {
+	tasks, err := fs.Glob(f.root.FS(), "self/task/*/schedstat")
+	if err != nil {
+		return 0
+	}
+	for _, task := range tasks {
+		text, err := f.root.ReadFile(task)
+		if fields := strings.Fields(string(text)); err == nil && len(fields) == 3 { // on a processor, waiting, how often
+			ns, _ := strconv.ParseInt(fields[1], 10, 64)
+			waited += time.Duration(ns)
+		}
+	}
+	return waited
 }

@@ -54,6 +54,20 @@ const (
 	v6bhole  = zero + " 00 " + zero + " 00 " + zero + " ffffffff 00000001 00000000 00000201     eno4\n"
 )
 
+// What threads waited for is added up; a copy of procfs, and a kernel that does not count, have nothing.
+func TestStarved(t *testing.T) {
+	f, root := open(t, map[string]string{"7/task/7/schedstat": "60 1500000000 4\n", "7/task/9/schedstat": "5 500000000 1\n", "7/task/8/schedstat": "0 0"})
+	if waited := f.Starved(); waited != 0 {
+		t.Errorf("no process is this one, and it waited %s", waited)
+	}
+	if err := os.Symlink("7", filepath.Join(root, "self")); err != nil {
+		t.Fatal(err)
+	}
+	if waited := f.Starved(); waited != 2*time.Second {
+		t.Errorf("waited %s, want 2s", waited)
+	}
+}
+
 func TestHost(t *testing.T) {
 	f, _ := open(t, map[string]string{"stat": stat, "sys/kernel/osrelease": "6.1.0-56-amd64\n"})
 	h := f.Host(fabric.Host{}, now)
