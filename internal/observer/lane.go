@@ -65,7 +65,6 @@ func (l *lane) begin(read func()) <-chan struct{} {
 		l.watch.Reset(watchAfter)
 	}
 	go func() {
-		growStack(false)
 		err := recovered(read)
 		l.mu.Lock()
 		for len(l.left) > 0 { // more may come meanwhile
@@ -138,22 +137,6 @@ func (l *lane) retireIdle() bool {
 	l.retired = true
 	l.leave()
 	return true
-}
-
-// readStack is about how much stack a read takes, in bytes.
-const readStack = 6 << 10
-
-// growStack has Go's runtime make room for a frame of readStack, which it does before it looks at used. A
-// goroutine begins with 2 KiB; growing in steps, each of which copies all frames, costs a fortieth of a
-// scrape.
-//
-//go:noinline
-func growStack(used bool) byte {
-	if !used {
-		return 0
-	}
-	var room [readStack]byte
-	return room[len(room)-time.Now().Second()-1]
 }
 
 // wait waits for done until ctx ends; nil is what ended before. It does not wait for a read that is stuck already.
