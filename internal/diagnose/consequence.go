@@ -5,7 +5,6 @@ package diagnose
 import (
 	"math"
 	"slices"
-	"strings"
 
 	"gpufabric_exporter/internal/diagnose/gpu"
 	"gpufabric_exporter/internal/diagnose/nccl"
@@ -91,7 +90,7 @@ func namesWhatIsGone(n *fabric.Node) bool {
 	names := n.MissingNames(list)
 	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
 		return !slices.ContainsFunc(n.Remembered, func(r fabric.Remembered) bool {
-			return slices.ContainsFunc(r.Missing, func(item string) bool { return strings.HasSuffix(item, " "+name) })
+			return slices.ContainsFunc(r.Missing, func(p fabric.Place) bool { return p.Device() == name })
 		})
 	})
 }

@@ -73,13 +73,28 @@ type Remembered struct {
 	Kind      PCIKind // PCIGPU or PCINIC
 	Now, Then int     // how many there are, and were
 	Seen      time.Time
-	Missing   []string // those that were there then: PCI addresses, of RDMA devices with their name
-	New       int      // how many of Now are other ones, whose number does not hide what is gone
+	Missing   []Place // those that were there then
+	New       int     // how many of Now are other ones, whose number does not hide what is gone
 	// Bonded says that a device counts for each PCI function whose interface is in its bond.
 	Bonded bool
 	// Doubtful says that what is missing may only be in the bond of another device of its card or, where there
 	// are new ones, was exchanged.
 	Doubtful bool
+}
+
+// Place is where a GPU or an RDMA device is or was: its PCI address, of an RDMA device with a blank and its name.
+type Place string
+
+// Address is the PCI address.
+func (p Place) Address() string {
+	address, _, _ := strings.Cut(string(p), " ")
+	return address
+}
+
+// Device is the name of the RDMA device; empty: it is a GPU, or the name is not known.
+func (p Place) Device() string {
+	_, name, _ := strings.Cut(string(p), " ")
+	return name
 }
 
 // Want selects what an observation reads beside the node itself.

@@ -50,11 +50,6 @@ const (
 	RecognizedIncomplete RecognitionReason = "unknown"   // what a profile is recognized by could not be read
 )
 
-// RecognitionReasons returns all of them.
-func RecognitionReasons() []RecognitionReason {
-	return []RecognitionReason{RecognizedByDMI, RecognizedByGPUs, RecognizedNone, RecognizedSeveral, RecognizedIncomplete}
-}
-
 // DeriveProfile recognizes the profile of the node among those of its policy.
 func (n *Node) DeriveProfile() { n.Profile, n.Recognition = Recognize(n.Policy.Profiles, n) }
 

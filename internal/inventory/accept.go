@@ -123,8 +123,8 @@ func (h *hardware) find(n *fabric.Node, name string) (a Accepted, err error) {
 		now, a.GUID = d.PCI.Or(""), d.NodeGUID.Or("")
 	}
 	// of a bond the first
-	if i := slices.IndexFunc(h.Devices.Items, func(i string) bool { return strings.HasSuffix(i, " "+device) }); i >= 0 {
-		then = addressOf(h.Devices.Items[i])
+	if i := slices.IndexFunc(h.Devices.Items, func(i fabric.Place) bool { return i.Device() == device }); i >= 0 {
+		then = h.Devices.Items[i].Address()
 	}
 	switch a.PCI = cmp.Or(then, now); {
 	case a.PCI == "":
@@ -157,11 +157,11 @@ func (h *hardware) knows(address string) bool {
 
 // listed lists what the record has.
 func (h *hardware) listed() string {
-	list := slices.Concat(h.Devices.Items, h.GPUs.Items)
-	if len(list) == 0 {
-		return "none: the record is empty"
+	var list []string
+	for _, i := range slices.Concat(h.Devices.Items, h.GPUs.Items) {
+		list = append(list, string(i))
 	}
-	return strings.Join(list, ", ")
+	return cmp.Or(strings.Join(list, ", "), "none: the record is empty")
 }
 
 // forget drops what a device or port had, and returns it. What the node has now stays counted.
@@ -175,16 +175,16 @@ func (h *hardware) forget(a Accepted, n *fabric.Node) (what []string) {
 	if a.Number > 0 {
 		return what
 	}
-	meant := func(i string) bool { return strings.HasSuffix(i, " "+a.Name) }
+	meant := func(i fabric.Place) bool { return i.Device() == a.Name }
 	if pciAddress.MatchString(strings.ToLower(a.Name)) {
-		meant = func(i string) bool { return addressOf(i) == a.PCI }
+		meant = func(i fabric.Place) bool { return i.Address() == a.PCI }
 	}
 	for k, list := range []*stock{&h.GPUs, &h.Devices} {
 		now := []seen{gpusOf(n), devicesOf(n, nil)}[k].items
-		list.Items = slices.DeleteFunc(slices.Clone(list.Items), func(i string) bool {
+		list.Items = slices.DeleteFunc(slices.Clone(list.Items), func(i fabric.Place) bool {
 			gone := meant(i) && !slices.Contains(now, i)
 			if gone {
-				what = append(what, []string{"the GPU ", "the RDMA device "}[k]+i)
+				what = append(what, []string{"the GPU ", "the RDMA device "}[k]+string(i))
 			}
 			return gone
 		})

@@ -179,7 +179,7 @@ func TestAcceptRefuses(t *testing.T) {
 	written := func(t *testing.T, edit func(h *hardware)) string {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "inventory.json")
-		h := hardware{Devices: stock{begin.Unix(), []string{"0000:1b:00.0 mlx5_1"}}}
+		h := hardware{Devices: stock{begin.Unix(), []fabric.Place{"0000:1b:00.0 mlx5_1"}}}
 		edit(&h)
 		data, err := h.encode()
 		if err != nil {

@@ -127,7 +127,7 @@ func watched(t *testing.T, file string, list ...func(time.Time) *fabric.Node) (n
 func TestBonds(t *testing.T) {
 	for _, c := range []struct {
 		then, now         []cardWith
-		missing, doubtful []string
+		missing, doubtful []fabric.Place
 	}{
 		{then: []cardWith{two, two}, now: []cardWith{bonded, bonded}},
 		{then: []cardWith{two, two}, now: []cardWith{two, bonded}},
@@ -135,22 +135,22 @@ func TestBonds(t *testing.T) {
 		{then: []cardWith{bonded, bonded}, now: []cardWith{two, two}},
 		{then: []cardWith{renamed, bonded}, now: []cardWith{bonded, two}},
 		{then: []cardWith{bonded, bonded}, now: []cardWith{bonded, pod}},
-		{then: []cardWith{two, two}, now: []cardWith{bonded, pod}, doubtful: []string{"0000:02:00.1 mlx5_3"}},
-		{then: []cardWith{two, two}, now: []cardWith{two, switchdev}, doubtful: []string{"0000:02:00.1 mlx5_3"}},
-		{then: []cardWith{two, two}, now: []cardWith{two, failedBond}, doubtful: []string{"0000:02:00.1 mlx5_3"}},
-		{then: []cardWith{two, two}, now: []cardWith{bonded, gone}, missing: []string{"0000:02:00.0 mlx5_2", "0000:02:00.1 mlx5_3"}},
-		{then: []cardWith{two, two}, now: []cardWith{bonded, failed}, missing: []string{"0000:02:00.1 mlx5_3"}},
-		{then: []cardWith{two, two}, now: []cardWith{pod, unbound}, missing: []string{"0000:02:00.1 mlx5_3"}},
-		{then: []cardWith{bonded, bonded}, now: []cardWith{two, gone}, missing: []string{"0000:02:00.0 mlx5_bond_1", "0000:02:00.1 mlx5_bond_1"}},
-		{then: []cardWith{bonded, bonded}, now: []cardWith{two, unbound}, missing: []string{"0000:02:00.1 mlx5_bond_1"}},
-		{then: []cardWith{bonded, bonded}, now: []cardWith{bonded, left}, missing: []string{"0000:02:00.1 mlx5_bond_1"}},
+		{then: []cardWith{two, two}, now: []cardWith{bonded, pod}, doubtful: []fabric.Place{"0000:02:00.1 mlx5_3"}},
+		{then: []cardWith{two, two}, now: []cardWith{two, switchdev}, doubtful: []fabric.Place{"0000:02:00.1 mlx5_3"}},
+		{then: []cardWith{two, two}, now: []cardWith{two, failedBond}, doubtful: []fabric.Place{"0000:02:00.1 mlx5_3"}},
+		{then: []cardWith{two, two}, now: []cardWith{bonded, gone}, missing: []fabric.Place{"0000:02:00.0 mlx5_2", "0000:02:00.1 mlx5_3"}},
+		{then: []cardWith{two, two}, now: []cardWith{bonded, failed}, missing: []fabric.Place{"0000:02:00.1 mlx5_3"}},
+		{then: []cardWith{two, two}, now: []cardWith{pod, unbound}, missing: []fabric.Place{"0000:02:00.1 mlx5_3"}},
+		{then: []cardWith{bonded, bonded}, now: []cardWith{two, gone}, missing: []fabric.Place{"0000:02:00.0 mlx5_bond_1", "0000:02:00.1 mlx5_bond_1"}},
+		{then: []cardWith{bonded, bonded}, now: []cardWith{two, unbound}, missing: []fabric.Place{"0000:02:00.1 mlx5_bond_1"}},
+		{then: []cardWith{bonded, bonded}, now: []cardWith{bonded, left}, missing: []fabric.Place{"0000:02:00.1 mlx5_bond_1"}},
 	} {
 		t.Run(fmt.Sprint(c.then, " to ", c.now), func(t *testing.T) {
 			see := func(list []cardWith) func(time.Time) *fabric.Node {
 				return func(at time.Time) *fabric.Node { return cards(at, list...) }
 			}
 			n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), see(c.then), see(c.now))
-			var missing, doubtful []string
+			var missing, doubtful []fabric.Place
 			for _, r := range n.Remembered {
 				if r.Doubtful {
 					doubtful = append(doubtful, r.Missing...)

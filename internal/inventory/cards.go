@@ -107,7 +107,7 @@ func (h *hardware) relocate(now []card) bool {
 	h.Ports = mergePorts(nil, ports)
 	items := slices.Clone(h.Devices.Items)
 	for i, item := range items {
-		items[i] = strings.Replace(item, addressOf(item), place(addressOf(item)), 1)
+		items[i] = fabric.Place(strings.Replace(string(item), item.Address(), place(item.Address()), 1))
 	}
 	slices.Sort(items)
 	h.Devices.Items = slices.Compact(items)
@@ -121,15 +121,15 @@ func (h *hardware) relocate(now []card) bool {
 // away returns whether the card that is recorded at the place of an item is known to be nowhere in the node.
 // Nothing is where a device has no GUID, because it may be that card, and in a guest, which gets other
 // functions and addresses with each start.
-func (h *hardware) away(n *fabric.Node) func(item string) bool {
+func (h *hardware) away(n *fabric.Node) func(fabric.Place) bool {
 	now := cardsOf(n)
 	nameless := slices.ContainsFunc(n.HCAs, func(d fabric.HCA) bool {
 		guid := d.NodeGUID.Or(noGUID)
 		return !d.Part() && !d.Software() && (guid == noGUID || len(placesOf(now, guid)) == 0)
 	})
-	return func(item string) bool {
+	return func(item fabric.Place) bool {
 		return !nameless && !n.Host.Hypervisor.Or(true) && slices.ContainsFunc(h.Cards, func(c card) bool {
-			return c.PCI == addressOf(item) && len(placesOf(now, c.GUID)) == 0
+			return c.PCI == item.Address() && len(placesOf(now, c.GUID)) == 0
 		})
 	}
 }

@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/files"
 )
 
@@ -56,8 +58,8 @@ type (
 		Since       int64  `json:"since"`       // seconds since 1970
 	}
 	stock struct {
-		Seen  int64    `json:"seen"`  // seconds since 1970
-		Items []string `json:"items"` // sorted: PCI addresses, of RDMA devices with their name
+		Seen  int64          `json:"seen"`  // seconds since 1970
+		Items []fabric.Place `json:"items"` // sorted
 	}
 )
 
@@ -155,7 +157,7 @@ func (h *hardware) validate() error {
 			p.IPv4 != nil && !p.IPv4.possible() || p.IPv6 != nil && !p.IPv6.possible()
 	}
 	for _, s := range []stock{h.GPUs, h.Devices} {
-		if s.Seen < 0 || len(s.Items) > maxItems || slices.ContainsFunc(s.Items, long) {
+		if s.Seen < 0 || len(s.Items) > maxItems || slices.ContainsFunc(s.Items, func(i fabric.Place) bool { return long(string(i)) }) {
 			return errors.New("a value that is out of range")
 		}
 		if twice(s.Items) {
@@ -188,7 +190,7 @@ func (h *hardware) validate() error {
 	return nil
 }
 
-func twice(list []string) bool {
+func twice[T cmp.Ordered](list []T) bool {
 	list = slices.Sorted(slices.Values(list))
 	return len(slices.Compact(slices.Clone(list))) < len(list)
 }

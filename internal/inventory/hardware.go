@@ -4,7 +4,6 @@ package inventory
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -12,21 +11,21 @@ import (
 
 // seen is what there is of a kind.
 type seen struct {
-	items    []string // nil: it is not known
-	doubtful []string // of the record: they may be in the bond of another device
-	bonded   bool     // some are in the bond of another device
+	items    []fabric.Place // nil: it is not known
+	doubtful []fabric.Place // of the record: they may be in the bond of another device
+	bonded   bool           // some are in the bond of another device
 }
 
 // update takes in what there is now, or returns what there was more of. Away reports whether what was at an
 // address is known to be nowhere now: another device then does not count in its place. It may have been put
 // there instead, though, in a slot that has another address by now: where as many are left, nothing separates
 // the two. Elsewhere only numbers tell, because places may have been counted anew.
-func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen, away func(item string) bool) []fabric.Remembered {
+func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen, away func(fabric.Place) bool) []fabric.Remembered {
 	short := fabric.Remembered{
 		Kind: kind, Now: len(now.items), Then: len(s.Items), Seen: when(s.Seen, at),
 		Missing: now.missing(s.Items), Bonded: now.bonded || inBonds(s.Items),
 	}
-	gone := slices.DeleteFunc(slices.Clone(short.Missing), func(i string) bool { return !away(i) })
+	gone := slices.DeleteFunc(slices.Clone(short.Missing), func(i fabric.Place) bool { return !away(i) })
 	others := len(gone) + len(now.items) - len(s.Items)
 	fewer := len(now.items)+len(now.doubtful) < len(s.Items)
 	switch {
@@ -47,27 +46,29 @@ func (s *stock) update(kind fabric.PCIKind, at time.Time, now seen, away func(it
 
 // missing returns what of the record is not there: neither by place and name nor, because names follow from
 // what there is, by place.
-func (s seen) missing(had []string) []string {
+func (s seen) missing(had []fabric.Place) []fabric.Place {
 	left := slices.Clone(s.items)
-	found := func(is func(item string) bool) bool {
+	found := func(is func(fabric.Place) bool) bool {
 		i := slices.IndexFunc(left, is)
 		if i >= 0 {
 			left = slices.Delete(left, i, i+1)
 		}
 		return i >= 0
 	}
-	list := slices.DeleteFunc(slices.Clone(had), func(i string) bool {
-		return slices.Contains(s.doubtful, i) || found(func(o string) bool { return o == i })
+	list := slices.DeleteFunc(slices.Clone(had), func(i fabric.Place) bool {
+		return slices.Contains(s.doubtful, i) || found(func(o fabric.Place) bool { return o == i })
 	})
 	return slices.DeleteFunc(list,
-		func(i string) bool { return found(func(o string) bool { return addressOf(o) == addressOf(i) }) })
+		func(i fabric.Place) bool {
+			return found(func(o fabric.Place) bool { return o.Address() == i.Address() })
+		})
 }
 
 // inBonds reports whether one device is recorded for several functions.
-func inBonds(items []string) bool {
+func inBonds(items []fabric.Place) bool {
 	names := map[string]bool{}
 	for _, i := range items {
-		_, name, _ := strings.Cut(i, " ")
+		name := i.Device()
 		if name != "" && names[name] {
 			return true
 		}
@@ -76,14 +77,9 @@ func inBonds(items []string) bool {
 	return false
 }
 
-// contains reports whether a list has what is at the address of an item, whatever its name is.
-func contains(list []string, item string) bool {
-	return slices.ContainsFunc(list, func(i string) bool { return addressOf(i) == addressOf(item) })
-}
-
-func addressOf(item string) string {
-	address, _, _ := strings.Cut(item, " ")
-	return address
+// contains reports whether a list has what is at an address, whatever its name is.
+func contains(list []fabric.Place, address string) bool {
+	return slices.ContainsFunc(list, func(i fabric.Place) bool { return i.Address() == address })
 }
 
 func up(n *fabric.Node, source string) bool {
@@ -95,10 +91,10 @@ func gpusOf(n *fabric.Node) (now seen) {
 	if _, known := n.GPUs.Get(); !known || !up(n, fabric.SourcePCI) {
 		return now
 	}
-	now.items = []string{}
+	now.items = []fabric.Place{}
 	for _, f := range n.PCI.GPUs() {
 		if f.PF.State != fabric.OK {
-			now.items = append(now.items, f.Address)
+			now.items = append(now.items, fabric.Place(f.Address))
 		}
 	}
 	return now
@@ -107,12 +103,12 @@ func gpusOf(n *fabric.Node) (now seen) {
 // devicesOf returns the RDMA devices of physical functions, one that is that of several for each. They are
 // not known where some are excluded, or where those that there were may be in a network namespace that is not
 // seen from here.
-func devicesOf(n *fabric.Node, had []string) (now seen) {
-	unseen := func(i string) bool { return n.MayBeElsewhere(addressOf(i)) }
+func devicesOf(n *fabric.Node, had []fabric.Place) (now seen) {
+	unseen := func(i fabric.Place) bool { return n.MayBeElsewhere(i.Address()) }
 	if !up(n, fabric.SourceClass) || !up(n, fabric.SourcePCI) || len(n.Excluded) > 0 || slices.ContainsFunc(had, unseen) {
 		return now
 	}
-	list := []string{}
+	list := []fabric.Place{}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		address, known := h.PCI.Get()
@@ -122,17 +118,17 @@ func devicesOf(n *fabric.Node, had []string) (now seen) {
 		f := n.PCI.Function(address)
 		part := h.Part() || f != nil && f.PF.State == fabric.OK
 		if known && !part && !contains(list, address) { // software has no address, and parts of a function have that of it
-			list = append(list, strings.TrimSpace(address+" "+h.Name))
+			list = append(list, placeOf(address, h))
 			for _, a := range n.Bonded(h).Or(nil) {
-				list, now.bonded = append(list, a+" "+h.Name), true
+				list, now.bonded = append(list, placeOf(a, h)), true
 			}
 		}
 	}
 	for _, i := range had {
-		switch h := n.MayBeBonded(addressOf(i)); {
-		case contains(list, i):
+		switch h := n.MayBeBonded(i.Address()); {
+		case contains(list, i.Address()):
 		case h == nil:
-		case strings.HasSuffix(i, " "+h.Name): // it was
+		case i.Device() == h.Name: // it was
 			list, now.bonded = append(list, i), true
 		default:
 			now.doubtful = append(now.doubtful, i)
@@ -142,3 +138,5 @@ func devicesOf(n *fabric.Node, had []string) (now seen) {
 	now.items = list
 	return now
 }
+
+func placeOf(address string, h *fabric.HCA) fabric.Place { return fabric.Place(address + " " + h.Name) }

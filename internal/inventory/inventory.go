@@ -141,7 +141,7 @@ func (m *Inventory) updateHardware(n *fabric.Node) {
 	}
 	n.DevicesUnread = devices.items == nil && len(now.Devices.Items) > 0
 	missing := slices.Concat(
-		now.GPUs.update(fabric.PCIGPU, n.At, gpus, func(string) bool { return false }),
+		now.GPUs.update(fabric.PCIGPU, n.At, gpus, func(fabric.Place) bool { return false }),
 		now.Devices.update(fabric.PCINIC, n.At, devices, now.away(n)),
 	)
 	n.Remembered = missing

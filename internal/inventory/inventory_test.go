@@ -86,7 +86,7 @@ func TestUpdate(t *testing.T) {
 	onlyFile(t, dir, "inventory.json")
 	for range 2 {
 		n := see(7, at.Add(time.Hour))
-		want := []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(at.Unix(), 0), Missing: []string{"0000:22:00.0"}}}
+		want := []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(at.Unix(), 0), Missing: []fabric.Place{"0000:22:00.0"}}}
 		if !reflect.DeepEqual(n.Remembered, want) || n.RememberedIn != file {
 			t.Errorf("got %+v in %s", n.Remembered, n.RememberedIn)
 		}
@@ -170,7 +170,7 @@ func TestFolders(t *testing.T) {
 
 		// What its owner has saved there is enough: a check by another user has nothing to add.
 		seen := clockSet.Unix()
-		data, err := hardware{GPUs: stock{seen, gpusOf(nodeWith(8, time.Now())).items}, Devices: stock{seen, []string{}}}.encode()
+		data, err := hardware{GPUs: stock{seen, gpusOf(nodeWith(8, time.Now())).items}, Devices: stock{seen, []fabric.Place{}}}.encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ func TestClockWasWrong(t *testing.T) {
 }
 
 func FuzzInventory(f *testing.F) {
-	data, err := hardware{GPUs: stock{1, []string{"0000:1b:00.0"}}}.encode()
+	data, err := hardware{GPUs: stock{1, []fabric.Place{"0000:1b:00.0"}}}.encode()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestDevicesThatGo(t *testing.T) {
 			m.Update(devicesSeen(c.mode, two, bus...))
 			synctest.Wait()
 			n := m.Update(devicesSeen(c.mode, c.now, c.bus...))
-			if gone := len(n.Remembered) == 1 && slices.Equal(n.Remembered[0].Missing, []string{"0000:02:00.0 mlx5_2"}); gone != c.gone || n.DevicesCompared != c.outlive || n.DevicesUnread != (c.now == nil) {
+			if gone := len(n.Remembered) == 1 && slices.Equal(n.Remembered[0].Missing, []fabric.Place{"0000:02:00.0 mlx5_2"}); gone != c.gone || n.DevicesCompared != c.outlive || n.DevicesUnread != (c.now == nil) {
 				t.Errorf("%s: lacks %+v, compared %t", name, n.Remembered, n.DevicesCompared)
 			}
 		})

@@ -43,30 +43,30 @@ func TestCardsThatMove(t *testing.T) {
 	for name, c := range map[string]struct {
 		then, now []int
 		down      int // has no link now
-		missing   []string
+		missing   []fabric.Place
 		exchanged bool // perhaps
 	}{
 		"every bus has the next number":        {then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 3, 4}, down: 2},
 		"all buses are others":                 {then: []int{1, 2, 3, 4}, now: []int{0, 0, 0, 0, 1, 2, 3, 4}, down: 3},
 		"the order is reversed":                {then: []int{1, 2, 3, 4}, now: []int{4, 3, 2, 1}, down: 4},
-		"others, and one is gone":              {then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 4}, down: 4, missing: []string{"0000:03:00.0 mlx5_2"}},
+		"others, and one is gone":              {then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 4}, down: 4, missing: []fabric.Place{"0000:03:00.0 mlx5_2"}},
 		"two change places":                    {then: []int{1, 2}, now: []int{2, 1}, down: 1},
-		"one dies, another is put in its slot": {then: []int{1, 2}, now: []int{0, 1}, down: 1, missing: []string{"0000:02:00.0 mlx5_1"}},
-		"one dies, another moves":              {then: []int{1, 2, 3, 4}, now: []int{1, 0, 0, 4, 3}, down: 3, missing: []string{"0000:02:00.0 mlx5_1"}},
-		"all but one die, and that moves":      {then: []int{1, 2, 3, 4}, now: []int{0, 0, 1}, down: 1, missing: []string{"0000:02:00.0 mlx5_1", "0000:03:00.0 mlx5_2", "0000:04:00.0 mlx5_3"}},
+		"one dies, another is put in its slot": {then: []int{1, 2}, now: []int{0, 1}, down: 1, missing: []fabric.Place{"0000:02:00.0 mlx5_1"}},
+		"one dies, another moves":              {then: []int{1, 2, 3, 4}, now: []int{1, 0, 0, 4, 3}, down: 3, missing: []fabric.Place{"0000:02:00.0 mlx5_1"}},
+		"all but one die, and that moves":      {then: []int{1, 2, 3, 4}, now: []int{0, 0, 1}, down: 1, missing: []fabric.Place{"0000:02:00.0 mlx5_1", "0000:03:00.0 mlx5_2", "0000:04:00.0 mlx5_3"}},
 		"another machine":                      {then: []int{1, 2, 3, 4}, now: []int{11, 12, 13}},
 		"most cards of another machine":        {then: []int{1, 2, 3, 4}, now: []int{1, 12, 13}},
 		"new cards in free slots":              {then: []int{1}, now: []int{1, 12, 13}, down: 1},
 		"another card in its slot":             {then: []int{1, 2, 3}, now: []int{1, 12, 3}},
-		"exchanged, and it has another place":  {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14}, missing: []string{"0000:02:00.0 mlx5_1"}, exchanged: true},
+		"exchanged, and it has another place":  {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14}, missing: []fabric.Place{"0000:02:00.0 mlx5_1"}, exchanged: true},
 		"one dies, another is where it was, and a new one elsewhere": {
-			then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 0, 4, 14}, missing: []string{"0000:03:00.0 mlx5_2"}, exchanged: true,
+			then: []int{1, 2, 3, 4}, now: []int{0, 1, 2, 0, 4, 14}, missing: []fabric.Place{"0000:03:00.0 mlx5_2"}, exchanged: true,
 		},
-		"one dies, two new ones are elsewhere": {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14, 15}, missing: []string{"0000:02:00.0 mlx5_1"}, exchanged: true},
+		"one dies, two new ones are elsewhere": {then: []int{1, 2, 3}, now: []int{1, 0, 3, 14, 15}, missing: []fabric.Place{"0000:02:00.0 mlx5_1"}, exchanged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := watched(t, filepath.Join(t.TempDir(), "inventory.json"), placed(0, c.then...), placed(c.down, c.now...))
-			var missing []string
+			var missing []fabric.Place
 			for _, r := range n.Remembered {
 				missing = append(missing, r.Missing...)
 				if r.Doubtful != c.exchanged {

@@ -159,8 +159,8 @@ func TestFullRecord(t *testing.T) {
 		h.Cards = append(h.Cards, card{fmt.Sprintf("0000:%02x:00.0", i), "a088:c203:0041:0001"})
 	}
 	for i := range maxItems {
-		h.Devices.Items = append(h.Devices.Items, fmt.Sprintf("0000:%02x:%02x.0 rocep100s0f0v%d", i>>8, i&255, i))
-		h.GPUs.Items = append(h.GPUs.Items, fmt.Sprintf("0000:%02x:%02x.0", i>>8, i&255))
+		h.Devices.Items = append(h.Devices.Items, fabric.Place(fmt.Sprintf("0000:%02x:%02x.0 rocep100s0f0v%d", i>>8, i&255, i)))
+		h.GPUs.Items = append(h.GPUs.Items, fabric.Place(fmt.Sprintf("0000:%02x:%02x.0", i>>8, i&255)))
 	}
 	data, err := h.encode()
 	if err != nil {

@@ -83,7 +83,7 @@ func TestCardsWhoseDriversComeLate(t *testing.T) {
 		last = m.Update(&seen)
 		m.Close()
 	}
-	if last.Unrecorded != "" || len(last.Remembered) != 1 || !slices.ContainsFunc(last.Remembered[0].Missing, func(i string) bool { return i == "0000:c0:00.0 mlx5_5" }) {
+	if last.Unrecorded != "" || len(last.Remembered) != 1 || !slices.ContainsFunc(last.Remembered[0].Missing, func(i fabric.Place) bool { return i == "0000:c0:00.0 mlx5_5" }) {
 		t.Errorf("missing %s, unrecorded %q", fmt.Sprint(last.Remembered), last.Unrecorded)
 	}
 }
@@ -129,7 +129,7 @@ func TestDevicesOfPods(t *testing.T) {
 		"": pods, "0000:c0:00.0 mlx5_5": func(n *simulator.Node) { pods(n); n.Rebind("mlx5_5", "mlx5_core") },
 	} {
 		file := filepath.Join(t.TempDir(), "inventory.json")
-		var missing []string
+		missing := []fabric.Place{}
 		for i, n := range []*fabric.Node{whole, whole, became(t, "healthy", happen)} {
 			m, seen := inventory.Open(file, "", slog.New(slog.DiscardHandler)), *n
 			seen.At = time.Date(2026, 11, 22, 12+i, 0, 0, 0, time.UTC)
@@ -139,7 +139,7 @@ func TestDevicesOfPods(t *testing.T) {
 			}
 			m.Close()
 		}
-		if strings.Join(missing, " ") != want {
+		if fmt.Sprint(missing) != "["+want+"]" {
 			t.Errorf("missing %v, want %q", missing, want)
 		}
 	}

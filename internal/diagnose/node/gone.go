@@ -4,7 +4,6 @@ package node
 
 import (
 	"slices"
-	"strings"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -52,7 +51,7 @@ func listed(n *fabric.Node) (l fabric.Listing, read bool) {
 func recordedGone(n *fabric.Node, r fabric.Remembered) (list []Gone) {
 	surplus := len(r.Missing) - (r.Then - r.Now + r.New)
 	for _, item := range r.Missing {
-		address, name, _ := strings.Cut(item, " ")
+		address, name := item.Address(), item.Device()
 		place := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return h.PCI.Or("") == address })
 		if surplus > 0 && (place || n.HCA(name) != nil) {
 			surplus--

@@ -14,9 +14,9 @@ import (
 // As many devices are named as the node lacks, by names that no other device has, and only a source that is
 // right about the node says so.
 func TestGoneDevices(t *testing.T) {
-	record := func(now, then int, missing ...string) func(*fabric.Node) {
+	record := func(now, then int, missing ...fabric.Place) func(*fabric.Node) {
 		return func(n *fabric.Node) {
-			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Missing: []string{"0000:99:00.0"}}}
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Missing: []fabric.Place{"0000:99:00.0"}}}
 			n.Remembered = append(n.Remembered, fabric.Remembered{Kind: fabric.PCINIC, Now: now, Then: then, Missing: missing})
 			n.DevicesCompared = true
 		}

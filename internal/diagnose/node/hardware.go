@@ -224,8 +224,9 @@ func rememberedText(list []fabric.Remembered) string {
 			has += fmt.Sprintf(", %d of them new", r.New)
 		}
 		text := fmt.Sprintf("The node has %s; %s it had %d (record of this node)", has, at, r.Then)
-		if len(r.Missing) > 0 {
-			text += ", including " + strings.Join(r.Missing[:min(len(r.Missing), 4)], ", ")
+		before := ", including "
+		for _, m := range r.Missing[:min(len(r.Missing), 4)] {
+			text, before = text+before+string(m), ", "
 		}
 		texts = append(texts, text+".")
 	}
@@ -240,8 +241,7 @@ func acceptAll(list []fabric.Remembered, file string) string {
 	var flags []string
 	for _, r := range list {
 		for _, m := range r.Missing {
-			address, _, _ := strings.Cut(m, " ")
-			flags = append(flags, "--accept="+address)
+			flags = append(flags, "--accept="+m.Address())
 		}
 	}
 	if len(flags) > mostAccepted {

@@ -64,17 +64,17 @@ func TestHardware(t *testing.T) {
 		}, verdict.OK, ""},
 		{"fewer than before", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.RememberedIn = "/var/lib/x"
-			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0"}}}
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(1.7e9, 0), Missing: []fabric.Place{"0000:db:00.0"}}}
 		}, verdict.Failed, "The node has 7 GPUs; at 2023-11-14 22:13 UTC it had 8 (record of this node), including 0000:db:00.0."},
 		{"a device is gone, and as many are left as the site expects", nodeWith(8, "mlx5_0"), func(n *fabric.Node) {
 			n.Policy.ComputePorts = new(1)
-			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0 mlx5_1"}}}
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Seen: time.Unix(1.7e9, 0), Missing: []fabric.Place{"0000:db:00.0 mlx5_1"}}}
 		}, verdict.Failed, "including 0000:db:00.0 mlx5_1"},
 		{"a device may be in a bond", nodeWith(8, "mlx5_bond_0"), func(n *fabric.Node) {
-			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Missing: []string{"0000:1a:00.1 mlx5_1"}, Doubtful: true}}
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Missing: []fabric.Place{"0000:1a:00.1 mlx5_1"}, Doubtful: true}}
 		}, verdict.Unknown, "including 0000:1a:00.1 mlx5_1. It may be in the bond of another device of its card"},
 		{"one may have been exchanged", nodeWith(8, "mlx5_0"), func(n *fabric.Node) {
-			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 8, Then: 8, New: 1, Missing: []string{"0000:1a:00.0 mlx5_1"}, Doubtful: true}}
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 8, Then: 8, New: 1, Missing: []fabric.Place{"0000:1a:00.0 mlx5_1"}, Doubtful: true}}
 		}, verdict.Unknown, "The node has 8 RDMA devices, 1 of them new; before it had 8 (record of this node), including 0000:1a:00.0 mlx5_1. A new one may"},
 		{"one may be in a bond, and a GPU is gone", nodeWith(7, "mlx5_bond_0"), func(n *fabric.Node) {
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCINIC, Now: 1, Then: 2, Doubtful: true}, {Kind: fabric.PCIGPU, Now: 7, Then: 8}}
