@@ -39,7 +39,7 @@ func (f *Facts) judge(in *Input) {
 		}
 	}
 	f.addJobs(in.Jobs, in.Config.Links)
-	f.addProbeFindings(in)
+	f.addProbes(in)
 	if in.Log != nil {
 		f.addLogFindings(in.Log, in.Config.Links)
 	}
@@ -140,70 +140,73 @@ var faultTexts = map[probes.Fault]struct {
 	},
 }
 
-// addProbeFindings has a finding for each fault and each cause, of all probes that have both.
-func (f *Facts) addProbeFindings(in *Input) {
+// saidBy are faults of a result that say the same, and more.
+var saidBy = map[probes.Fault][]probes.Fault{
+	probes.FaultRegressed: {probes.FaultSlow, probes.FaultSocket}, // over TCP it is slow
+	probes.FaultSlow:      {probes.FaultSocket},
+	probes.FaultFailing:   {probes.FaultWrong},
+}
+
+// addProbes has a finding for each fault and each cause, of all probes that have both.
+func (f *Facts) addProbes(in *Input) {
 	far := gpu.FarByDesign(in.Node)
 	for _, fault := range probes.Faults() {
-		words, known := faultTexts[fault]
-		if !known || fault == probes.FaultGPUDirect && far {
-			continue
-		}
 		from := len(f.Findings)
 		for i := range f.Results {
-			r := &f.Results[i]
-			slower := fault == probes.FaultSlow || fault == probes.FaultRegressed
-			switch {
-			case !slices.Contains(r.Faults, fault), fault == probes.FaultRegressed &&
-				slices.Contains(r.Faults, probes.FaultSlow),
-				fault == probes.FaultFailing && slices.Contains(r.Faults, probes.FaultWrong):
-				continue
-			case slower && slices.Contains(r.Faults, probes.FaultSocket): // over TCP it is slow
+			r, shown := &f.Results[i], in.Results[i].Symptom()
+			has := func(o probes.Fault) bool { return slices.Contains(r.Faults, o) }
+			if !has(fault) || slices.ContainsFunc(saidBy[fault], has) || fault == probes.FaultGPUDirect && far {
 				continue
 			}
-			shown := in.Results[i].Symptom()
-			slowed, severity := diagnose.SlowWithoutGPUDirect(in.Node, &shown), words.severity
-			switch {
-			case slower && slowed:
+			v, told := probeFinding(in, fault, r, &shown)
+			if !told {
 				continue
-			case fault == probes.FaultSocket && !in.Node.Binding().TrainingStated(): // it may be by design
-				severity = verdict.Warning
-			case slowed && fault == probes.FaultGPUDirect && slices.Contains(r.Faults, probes.FaultSlow):
-				severity = faultTexts[probes.FaultSlow].severity
-			}
-			cause := diagnose.Explains(in.Node, in.Verdicts, &shown)
-			v := Finding{
-				ID: "probe_" + string(fault), From: fromProbe, Severity: string(severity), What: words.what, Impact: words.impact,
-				Evidence: "Measured by the probe, with what NCCL's log says (" + r.Source + ").",
-				Runbook:  in.Config.Links.Runbooks + "/" + words.runbook + ".md",
-			}
-			switch {
-			case cause != nil:
-				v.Cause, v.Causes = cause.Check.ID, []string{cause.What + " (" + cause.Check.ID + ")."}
-			case r.NoDevices:
-				v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
-			case fault == probes.FaultGPUDirect:
-				v.Causes = []string{"Not known: no check of the node explains it."}
-			default:
-				v.Causes = []string{"Not known: no check explains it. Traffic is not checked here: gpufabric_exporter check --interval=10s does that."}
-			}
-			if a := probes.Failure(r.Failure).Advice(); a != "" && cause == nil {
-				v.Remedy = verdict.Sentence(a)
-			} else if cause == nil {
-				v.Remedy = diagnose.RemedyOfProbe(nil, &shown)
 			}
 			k := slices.IndexFunc(f.Findings[from:], func(o Finding) bool {
-				return o.Remedy == v.Remedy &&
-					slices.Equal(o.Causes, v.Causes)
+				return o.Remedy == v.Remedy && slices.Equal(o.Causes, v.Causes)
 			})
 			if k < 0 {
 				k, f.Findings = len(f.Findings)-from, append(f.Findings, v)
 			}
-			if severity.AtLeast(verdict.Severity(f.Findings[from+k].Severity)) {
-				f.Findings[from+k].Severity = string(severity)
+			if verdict.Severity(v.Severity).AtLeast(verdict.Severity(f.Findings[from+k].Severity)) {
+				f.Findings[from+k].Severity = v.Severity
 			}
 			f.Findings[from+k].add(r)
 		}
 	}
+}
+
+// probeFinding is a fault of one result, without the result; false: another fault is why, or none is told of it.
+func probeFinding(in *Input, fault probes.Fault, r *Result, shown *fabric.Symptom) (v Finding, told bool) {
+	words, known := faultTexts[fault]
+	slowed, severity := diagnose.SlowWithoutGPUDirect(in.Node, shown), words.severity
+	switch {
+	case !known, slowed && (fault == probes.FaultSlow || fault == probes.FaultRegressed):
+		return v, false
+	case fault == probes.FaultSocket && !in.Node.Binding().TrainingStated(): // it may be by design
+		severity = verdict.Warning
+	case slowed && fault == probes.FaultGPUDirect && slices.Contains(r.Faults, probes.FaultSlow):
+		severity = faultTexts[probes.FaultSlow].severity
+	}
+	v = Finding{
+		ID: "probe_" + string(fault), From: fromProbe, Severity: string(severity), What: words.what, Impact: words.impact,
+		Evidence: "Measured by the probe, with what NCCL's log says (" + r.Source + ").",
+		Runbook:  in.Config.Links.Runbooks + "/" + words.runbook + ".md",
+	}
+	cause := diagnose.Explains(in.Node, in.Verdicts, shown)
+	switch {
+	case cause != nil:
+		v.Cause, v.Causes = cause.Check.ID, []string{cause.What + " (" + cause.Check.ID + ")."}
+		return v, true
+	case r.NoDevices:
+		v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
+	case fault == probes.FaultGPUDirect:
+		v.Causes = []string{"Not known: no check of the node explains it."}
+	default:
+		v.Causes = []string{"Not known: no check explains it. Traffic is not checked here: gpufabric_exporter check --interval=10s does that."}
+	}
+	v.Remedy = cmp.Or(verdict.Sentence(probes.Failure(r.Failure).Advice()), diagnose.RemedyOfProbe(nil, shown))
+	return v, true
 }
 
 // add adds a result that has the fault.
