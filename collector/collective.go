@@ -22,13 +22,13 @@ var (
 	}
 	jobCollectiveDuration = &Family{
 		Name: "job_collective_duration_seconds", Type: Gauge, Unit: "seconds", Labels: collectiveLabels,
-		Help:   "Mean time of the same collectives in the kernels of the GPU, with the time for which it waits for the others: the GPU with the shortest time is the one that the others wait for.",
+		Help:   "Mean time of the same collectives in the kernels of the GPU, with the time for which it waits for the others. The others wait for the GPU with the shortest time.",
 		Source: "NCCL Inspector: nccl_inspector_metrics_<uuid>.prom, <host>-pid<pid>.log", Cadence: Fast,
 		Privilege: "read access to the folder", Stability: Experimental,
 	}
 	jobCollectiveTime = &Family{
 		Name: "job_collective_seconds_total", Type: Counter, Unit: "seconds", Labels: totalLabels,
-		Help: "Time of the collectives that NCCL Inspector recorded on the GPU, with the time for which they wait for other ranks, since the exporter began to read the file of the process. " +
+		Help: "Time of the collectives that NCCL Inspector recorded on the GPU, with the time for which they wait for other ranks. It begins when the exporter first reads the file of the process. " +
 			"Its rate is the share of time that the job spends in them, at least: Inspector drops records. Collectives that run at the same time count each. Estimated from a sample where a process writes more than 128 KiB between two readings. " +
 			"Absent in the Prometheus mode of Inspector, which does not count.",
 		Source: "NCCL Inspector: coll_exec_time_us in <host>-pid<pid>.log", Cadence: Fast,
@@ -42,7 +42,7 @@ var (
 	}
 	jobCollectivesLaunched = &Family{
 		Name: "job_collectives_launched_total", Type: Counter, Labels: totalLabels,
-		Help:   "Number of collectives that the job launched in the same time, by the numbers that NCCL gives them: those that Inspector did not record included, which are those that its rings dropped and small ones. Absent for Send and Recv.",
+		Help:   "Number of collectives that the job launched in the same time, by the numbers that NCCL gives them. Those that Inspector did not record count, too: small ones, and what its rings dropped. Absent for Send and Recv.",
 		Source: "NCCL Inspector: coll_sn in <host>-pid<pid>.log", Cadence: Fast, Privilege: "read access to the folder",
 		Stability: Experimental,
 	}

@@ -59,7 +59,7 @@ var (
 	jobTransportLastSeen = &Family{
 		Name: "job_transport_last_seen_timestamp_seconds", Type: Gauge, Unit: "seconds",
 		Labels: []string{trainingJob, "reason"},
-		Help: "Time at which the transport of the job was last seen, in seconds since the epoch, while it is not seen now: what decides cannot be read of a rank, a bound left its process out, or no process could be listed. " +
+		Help: "Time at which the transport of the job was last seen, in seconds since the epoch, while it is not seen now. Then what decides cannot be read of a rank, a bound left its process out, or no process could be listed. " +
 			"job_transport and job_misconfigured keep what they were for an hour from then. reason: first_reading, privilege, unreadable, moved. Absent while it is seen, and if it never was.",
 		Source: "internal/jobs/job", Cadence: Fast, Stability: Stable,
 	}

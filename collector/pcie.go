@@ -36,7 +36,7 @@ var (
 	pcieLinkDegraded = &Family{
 		Name: "pcie_link_degraded", Type: Gauge, Labels: []string{"device", "pci_address"},
 		Help: "1 if a PCIe link between the device and the root complex is narrower or slower than both of its ends support. " + pcieDevice +
-			"The speed of a GPU counts only while the GPU is busy (utilization of 0.5 or more), as its driver reports it (collector gpu), because idle GPUs slow their links down. Absent if no port is visible above the device, as in many virtual machines.",
+			"The speed of a GPU counts only while the GPU is busy (utilization of 0.5 or more), as its driver reports it (collector gpu): idle GPUs slow their links down. Absent if no port is visible above the device, as in many virtual machines.",
 		Source:  "/sys/bus/pci/devices/<address>/{current,max}_link_{speed,width} of the device and all bridges above; nvmlDeviceGetCurrPcieLinkGeneration",
 		Cadence: Slow, Stability: Stable,
 	}

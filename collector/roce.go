@@ -14,7 +14,7 @@ import (
 var (
 	roceChainConsistent = &Family{
 		Name: "roce_chain_consistent", Type: Gauge, Labels: []string{"device", "port"},
-		Help: "1 if the settings of NCCL, the settings of the NIC and the expectation of the site agree in every step: the GID that NCCL would use, traffic class, DSCP, priority, PFC, 802.3x pause, buffer, ETS, ECN and CNP. " +
+		Help: "1 if the settings of NCCL, the settings of the NIC and the expectation of the site agree in every step. The steps are the GID that NCCL would use, traffic class, DSCP, priority, PFC, 802.3x pause, buffer, ETS, ECN and CNP. " +
 			"0 if they contradict each other. Absent while this is unknown (roce_chain_unknown). Without expected.roce in the configuration, only contradictions between settings count.",
 		Source: "DCB and ethtool netlink, MLNX_OFED files, NCCL configuration, config expected.roce", Cadence: Slow,
 		Stability: Experimental,

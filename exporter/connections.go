@@ -134,7 +134,7 @@ type sending struct {
 }
 
 // room waits until most of what was sent to connections that are closed now is no longer in memory: on a busy
-// machine that takes a moment, and whoever waits here has not let others make their answers yet.
+// machine that takes a moment, and who waits here has not let others make their answers yet.
 func (s *sending) room() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()

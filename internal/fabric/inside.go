@@ -26,7 +26,7 @@ type Inside struct {
 	// Environment has what schedulers and container runtimes report about the job's size and GPUs, by the names
 	// in InsideVariables.
 	Environment map[string]string
-	// Expected is what whoever starts the job says of this place.
+	// Expected is what the launcher of the job says of this place.
 	Expected InsideExpected
 }
 

@@ -19,7 +19,7 @@ type RankReading struct {
 	// hides processes or their descriptors, ReasonNotRead
 	// where there were more new processes than one look examines. Empty: all are in it.
 	Hidden Reason
-	// Exceeded are owners of whom not everything is in it; bounded.
+	// Exceeded are owners of which not everything is in it; bounded.
 	Exceeded []Excess
 }
 

@@ -4,7 +4,7 @@ package fabric
 
 import "strconv"
 
-// FileOwner is who answers for files of jobs. Bounds are for each owner, so that whoever exceeds one loses
+// FileOwner is who answers for files of jobs. Bounds are for each owner, so that an owner who exceeds one loses
 // files of his own.
 type FileOwner struct {
 	UID uint32 // the first of those who answer together, as the subordinate numbers of a user do

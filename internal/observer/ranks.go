@@ -15,7 +15,7 @@ import (
 type Ranks interface {
 	// Read reads the processes. The driver says which processes the GPUs have; it is only read. What cannot be read of one
 	// process is an unknown fact; an error means that no process could be looked for, but for a
-	// fabric.PartialError: the list is good for all but those whom it names. netns is the network namespace of
+	// fabric.PartialError: the list is good for all but those that it names. netns is the network namespace of
 	// the node: a rank in another one has interfaces and sockets of its own.
 	Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error)
 	Close() error
@@ -78,7 +78,7 @@ func (l *look) observeRanks() {
 // maxUnread bounds the owners that are named because facts of their processes could not be read.
 const maxUnread = 8
 
-// withUnread adds to the error of a list the owners of whom what decides about jobs could not be read. That
+// withUnread adds to the error of a list the owners of which what decides about jobs could not be read. That
 // the site grants too little, or the kernel does not offer it, is no failure.
 func withUnread(list []fabric.RankCandidate, err error) error {
 	partial, is := errors.AsType[*fabric.PartialError](err)

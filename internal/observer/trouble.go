@@ -12,7 +12,7 @@ import (
 // sourceID names a source.
 type sourceID struct{ name, device string }
 
-// trouble is why a source fails, and of whom not everything could be read.
+// trouble is why a source fails, and the owners of which not everything could be read.
 type trouble struct {
 	reason fabric.Reason
 	owner  fabric.Owner
@@ -35,7 +35,7 @@ func troubles(s *fabric.Source) []trouble {
 }
 
 // logSources logs once that a source fails, once more for each other reason that it comes to fail for and for
-// each owner of whom not everything could be read, and once that it is read again: a source that alternates
+// each owner of which not everything could be read, and once that it is read again: a source that alternates
 // between two reasons does not fill the log.
 func (ob *Observer) logSources(n *fabric.Node) {
 	for i := range n.Sources {

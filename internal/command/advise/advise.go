@@ -59,7 +59,7 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 	k := &advising{site: s, log: log}
 	return &command.Command{
 		Name:   "advise",
-		Help:   "Print NCCL settings for this node and a stated workload, each with its reason and source: what to set, what to remove, what to leave to NCCL, and what cannot be decided here. Also print how long an AllReduce takes over the links of the node, and where running jobs differ from the advice. Advice is no verdict: exit code 0: it was printed, whatever it says; 1: the node could not be read or the advice not be written; 3: the command line, the configuration or a file that was named is wrong.",
+		Help:   "Print NCCL settings for this node and a stated workload, each with its reason and source. They say what to set, what to remove, what to leave to NCCL, and what cannot be decided here. Also print how long an AllReduce takes over the links of the node, and where running jobs differ from the advice. Advice is no verdict: exit code 0: it was printed, whatever it says; 1: the node could not be read or the advice not be written; 3: the command line, the configuration or a file that was named is wrong.",
 		Define: k.define,
 		Takes:  []command.Group{&s.Config, log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
@@ -81,7 +81,7 @@ func (k *advising) define(f *command.Flags) {
 	f.Add("message-size", "Bytes of one AllReduce, such as 64M. Left out: 1M, 64M and 1G.",
 		command.Into(&w.MessageBytes, parseBytes)).PlaceHolder("SIZE")
 	f.Add("iteration-size",
-		"Bytes that one iteration reduces in all: with data parallelism, the size of the gradients, which is 2 bytes a parameter in bf16 and 4 in fp32, such as 14000000000 for a 7B model in bf16. Units are powers of 1024.", command.Into(&w.IterationBytes, parseBytes)).PlaceHolder("SIZE")
+		"Bytes that one iteration reduces in all: with data parallelism, the size of the gradients. These are 2 bytes a parameter in bf16 and 4 in fp32, such as 14000000000 for a 7B model in bf16. Units are powers of 1024.", command.Into(&w.IterationBytes, parseBytes)).PlaceHolder("SIZE")
 	f.Add("iteration-ms", "Time of one iteration in milliseconds, to say how much of it is communication.",
 		command.Into(&w.Iteration, parseMilliseconds)).PlaceHolder("MS")
 	f.Add("nccl-version",

@@ -33,7 +33,7 @@ func (k *checking) define(f *command.Flags) {
 	f.Add("write-manifest", "Record the current state of this node in FILE, and run no checks.",
 		command.File(&k.writeManifest)).PlaceHolder("FILE")
 	f.Add(acceptFlag,
-		"Have the record of this node forget what this RDMA device (mlx5_5), port (mlx5_5:1) or PCI address had, because it was taken out or unplugged on purpose, and run no checks. Repeatable.", command.Append(&k.accept, parseDevice)).
+		"Have the record of this node forget what this RDMA device (mlx5_5), port (mlx5_5:1) or PCI address had, because it was taken out or unplugged on purpose. No checks are run. Repeatable.", command.Append(&k.accept, parseDevice)).
 		PlaceHolder("DEVICE")
 	f.Add("explain", "Explain what this check reads, when it applies and what it detects, and run no checks.",
 		command.Into(&k.explain, parseCheck).Words(checkIDs)).

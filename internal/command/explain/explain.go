@@ -52,7 +52,7 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 func (k *explaining) command() *command.Command {
 	return &command.Command{
 		Name: "explain",
-		Help: "Explain logs of NCCL, of one rank or many mixed, with or without what launchers put before each line: what failed first, why, how sure that is (certain, likely, possible) and what to do; then release, ranks, transport, GPUDirect RDMA and set-up time. Lines of PyTorch, Gloo, launchers and the kernel in them are explained, too. Exit code 0: the set-up is complete, and nothing failed; 1: something failed; 2: the log does not tell; 3: the command line is wrong, or the input cannot be read or is not text.",
+		Help: "Explain logs of NCCL, of one rank or many mixed, with or without what launchers put before each line. It says what failed first, why, how sure that is (certain, likely, possible) and what to do; then release, ranks, transport, GPUDirect RDMA and set-up time. Lines of PyTorch, Gloo, launchers and the kernel in them are explained, too. Exit code 0: the set-up is complete, and nothing failed; 1: something failed; 2: the log does not tell; 3: the command line is wrong, or the input cannot be read or is not text.",
 		Define: func(f *command.Flags) {
 			f.Argument("file", "Logs of one job, one for each rank or node, and folders with them; - is the standard input.", command.Append(&k.files, parseArgument))
 			f.Output(&k.json)

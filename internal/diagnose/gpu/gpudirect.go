@@ -35,7 +35,7 @@ func gpuDirectChecks() []*verdict.Check {
 			ID: verdict.CheckGPUDirect, Title: "NCCL cannot use GPUDirect RDMA", Severity: verdict.Critical,
 			Topic: "gpudirect", Scope: verdict.ScopeGPU,
 			Reads: "the GPU driver, peer-memory module and dma-buf, GrdmaPciTopoCheckOverride, distance to the NIC compared with NCCL's limit, ACS, IOMMU",
-			Guard: "GPUs of NVIDIA that have a compute NIC and support it; not if no GPU of the node is near enough to a NIC, which is the design of the machine, nor if gpu_driver, peermem_bound or pcie_acs report the cause",
+			Guard: "GPUs of NVIDIA that have a compute NIC and support it. Not if no GPU of the node is near enough to a NIC, which is the design of the machine, nor if gpu_driver, peermem_bound or pcie_acs report the cause",
 			Rests: verdict.OnRole,
 			Modes: []verdict.Mode{ModeGDRModule, ModeGDRDistance, ModeGDRConfig, ModeIOMMU}, Judge: judgeGPUDirect,
 		},

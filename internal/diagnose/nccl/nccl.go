@@ -39,7 +39,7 @@ func Checks() []*verdict.Check {
 			ID: "nccl_refused", Title: "NCCL refuses a value of its configuration", Severity: verdict.Critical, Topic: "nccl",
 			Scope: verdict.ScopeFile,
 			Reads: "NCCL_ALGO and NCCL_PROTO of the host as NCCL 2.24 and later parse them, and numbers of the host as NCCL reads them",
-			Guard: "if the host sets one of them, or a number. A word that no release accepts is critical, because every job with NCCL 2.24 or later fails, and so is a number with which every job fails (NCCL_BUFFSIZE=4M is 4); nccl_configuration reports words that releases before 2.14 accepted",
+			Guard: "if the host sets one of them, or a number. A word that no release accepts is critical, because every job with NCCL 2.24 or later fails, and so is a number with which every job fails (NCCL_BUFFSIZE=4M is 4). nccl_configuration reports words that releases before 2.14 accepted",
 			Modes: []verdict.Mode{modeNCCLConfig}, Judge: judgeRefused,
 		},
 		{
@@ -61,7 +61,7 @@ func Checks() []*verdict.Check {
 			ID: verdict.CheckRDMAOff, Title: "RDMA is disabled for all jobs of the host", Severity: verdict.Critical,
 			Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_DISABLE, NCCL_NET, NCCL_NET_PLUGIN and NCCL_IB_HCA of the host, roles, states, drivers and link layers of RDMA ports, distances to GPUs",
-			Guard: "if the host sets NCCL_IB_DISABLE or NCCL_NET; not if NCCL_NET names the network plugin of a cloud, nor EFA unless NCCL_NET=Socket, NCCL_NET=IB or NCCL_NET_PLUGIN=none exclude its plugin, nor MANA that the site does not count, nor NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names; InfiniBand on a node with several GPUs always counts. Jobs may override the setting",
+			Guard: "if the host sets NCCL_IB_DISABLE or NCCL_NET. Not if NCCL_NET names the network plugin of a cloud, nor EFA unless NCCL_NET=Socket, NCCL_NET=IB or NCCL_NET_PLUGIN=none exclude its plugin. Neither MANA that the site does not count, nor NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names. InfiniBand on a node with several GPUs always counts. Jobs may override the setting",
 			Rests: verdict.OnExpectation,
 			Modes: []verdict.Mode{{
 				ID:   "rdma_switched_off",
@@ -86,7 +86,7 @@ func Checks() []*verdict.Check {
 			ID: verdict.CheckLeftOut, Title: "NCCL_IB_HCA leaves out ports for training", Severity: verdict.Warning,
 			Topic: "nccl", Scope: verdict.ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names, states and roles of RDMA ports, expected.compute_ports",
-			Guard: "if the host sets it and the configuration sets expected.compute_ports; only if the line takes fewer compute ports than that, those that are down or missing included, and others are active; not if RDMA is disabled, or the line takes no active port; jobs may override it",
+			Guard: "if the host sets it and the configuration sets expected.compute_ports. Only if the line takes fewer compute ports than that, those that are down or missing included, and others are active. Not if RDMA is disabled, or the line takes no active port; jobs may override it",
 			Modes: []verdict.Mode{modeNCCLDevices}, Judge: judgeLeftOut,
 		},
 		{

@@ -27,7 +27,7 @@ func hardwareChecks() []*verdict.Check {
 			Reads: "RDMA devices, GPUs, the record of what the node had, and devices for training and storage that the manifest lists",
 			Guard: "a node with nothing, about which no source states anything, is unknown, and so is one whose devices cannot be compared with its record. Not GPUs if expected.gpus is set, " +
 				"nor RDMA devices if devices are excluded. Those of other network namespaces are there; unknown in a container that sees none of its host. " +
-				"Devices that the manifest lists are known by node GUID and PCI address; where no GUID is theirs, by name and board, and unknown if the board of one is another. " +
+				"Devices that the manifest lists are known by node GUID and PCI address. Where no GUID is theirs, they are known by name and board, and unknown if the board of one is another. " +
 				"A function whose interface is in a bond with one of its card has the device of that one (RoCE LAG); unknown if that cannot be seen. A device is unknown if a new one may have replaced it",
 			Modes: []verdict.Mode{modeDeviceGone, ModeGPULost}, Judge: judgeHardware,
 		},

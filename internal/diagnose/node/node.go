@@ -36,7 +36,7 @@ func nodeChecks() []*verdict.Check {
 			Expects: "compute_ports", Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration, else the profile of the platform",
 			Guard: "only if the configuration or the profile of the platform states the number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown. " +
-				"If nothing states what the node has, it is unknown without a compute port beside GPUs, and where one GPU has fewer NICs near than another; so it is with a stated number if roles has the next number of the kernel, which no device has",
+				"If nothing states what the node has, it is unknown without a compute port beside GPUs, and where one GPU has fewer NICs near than another. So it is with a stated number if roles has the next number of the kernel, which no device has",
 			Rests: verdict.OnExpectation,
 			Modes: []verdict.Mode{modeDeviceGone},
 			Judge: judgeComputePorts,

@@ -35,7 +35,7 @@ func Checks() []*verdict.Check {
 		{
 			ID: verdict.CheckPortRate, Title: "The port runs slower than expected", Severity: verdict.Critical,
 			Expects: verdict.ExpectsRate, Topic: "ports", Scope: verdict.ScopePort,
-			Reads: "rate of the port compared with expected.port_rate of the configuration, the manifest, the profile of the platform, or the highest rate that the port had; else with the highest rate of its role and board; of bonds, their speeds and the operstate of their members",
+			Reads: "rate of the port compared with expected.port_rate of the configuration, the manifest, the profile of the platform, or the highest rate that the port had. Else it is compared with the highest rate of its role and board; of bonds, their speeds and the operstate of their members",
 			Guard: onlyCarrying + " that are active. If only other ports of the node are faster, it is unknown",
 			Rests: verdict.OnExpectation,
 			Modes: []verdict.Mode{{

@@ -16,7 +16,7 @@ func pfcUniformCheck() *verdict.Check {
 	return &verdict.Check{
 		ID: verdict.CheckPFCUniform, Title: "Compute ports have PFC on for different priorities", Severity: verdict.Warning,
 		Topic: "roce", Scope: verdict.ScopePort,
-		Reads: "PFC of each interface below the port compared with that of more than half of the compute ports of its board, at least three; NCCL_IB_HCA of the host, operstate of members of a bond",
+		Reads: "PFC of each interface below the port compared with that of more than half of the compute ports of its board, at least three. Also NCCL_IB_HCA of the host, operstate of members of a bond",
 		Guard: "active RoCE compute ports that NCCL_IB_HCA of the host does not exclude; not where roce_pfc fails, nor members of a bond without carrier. " +
 			"Ports that are down or hidden count as compute ports of the board, but not as equal ones; ports that a source states to have no link do not count. " +
 			"No verdict on two groups of the same size, as of two networks, nor where the driver does not report PFC",

@@ -15,7 +15,7 @@ import (
 type key struct {
 	owner          fabric.Owner
 	scheduler, job string
-	// the users whom this user namespace has no number for are many: none of them joins a job because he says so
+	// this user namespace has no number for many users: none of them joins a job because he says so
 	apart bool
 }
 

@@ -23,7 +23,7 @@ type settled struct {
 	others int // readings in a row that say other
 }
 
-// take takes the verdict of one reading. One rule holds for all that is unknown, whoever made it so: what was
+// take takes the verdict of one reading. One rule holds for all that is unknown, whatever made it so: what was
 // seen stands, for an hour. Else a user could end the alert about a job by keeping the exporter from seeing
 // it, or keep it up for ever.
 func (s *settled) take(v Verdict, at time.Time) {

@@ -83,7 +83,7 @@ func byAge(a, b *fabric.RankCandidate) int {
 }
 
 // fairly returns as many of a list as a bound allows: the first of each owner, then the second of each, and
-// so on. Whoever has many loses his own. The owners are the narrowest first: with pods and their namespace,
+// so on. An owner of many loses only their own. The owners are the narrowest first: with pods and their namespace,
 // the pods of a namespace take turns for its places. The list is sorted by order, in place.
 func fairly[T any](list []T, most int, order func(a, b T) int, owners ...func(T) string) []T {
 	slices.SortStableFunc(list, order)
@@ -120,7 +120,7 @@ func fairCandidates[T any](list []T, most int, order func(a, b T) int, of func(T
 }
 
 // payer is who answers for an owner where bounds are shared out: the namespace of a pod, as kubelet says it,
-// because whoever may make one pod may make many. Else it is the owner.
+// because who may make one pod may make many. Else it is the owner.
 func payer(c *fabric.RankCandidate) string {
 	tenant, w := c.Tenant(), c.Workload.Or(fabric.Workload{})
 	if namespace, _, named := strings.Cut(w.Job, "/"); named && tenant.Kind == fabric.OwnerPod && !w.Stated {

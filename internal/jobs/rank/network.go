@@ -184,8 +184,8 @@ func (r *Reader) socketsIn(own bool, pid int, owners map[uint64]int) (map[int][]
 // maxGroups bounds the control groups that are asked for one by one.
 const maxGroups = 16
 
-// socketsByGroup gives candidates those of their sockets that were made in their control group. Whoever made
-// too many has them in his own.
+// socketsByGroup gives candidates those of their sockets that were made in their control group. An owner who made
+// too many has them in his own group.
 func (r *Reader) socketsByGroup(list []fabric.RankCandidate, members []int, owners map[uint64]int, now time.Time) {
 	answers := map[uint64][]fabric.Socket{}
 	for _, i := range members {

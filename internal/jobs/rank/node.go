@@ -13,7 +13,7 @@ import (
 
 // Read looks at the processes, given what the driver of the GPUs says. netns is the network namespace of the
 // node, that of its first process. It is an error when no candidate was found and there may be one that is
-// hidden. Beside a list it is a fabric.PartialError: the list is good for all but those whom it names, and
+// hidden. Beside a list it is a fabric.PartialError: the list is good for all but those that it names, and
 // what a privilege hides is none.
 func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64],
 	err error,

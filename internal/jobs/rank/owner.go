@@ -84,7 +84,7 @@ func (r *Reader) exceeds(s *share, pid int, what string, reason fabric.Reason) {
 	}
 }
 
-// ownerOf reads whose a process is; closely: with the real user, whom a program with setuid cannot change.
+// ownerOf reads whose a process is; closely: with the real user, which a program with setuid cannot change.
 func (r *Reader) ownerOf(dir string, closely bool) fabric.Owner {
 	if b, err := r.file(dir+"/cgroup", maxCgroup); err == nil {
 		if _, owner := parseCgroup(b); owner.Kind != "" {
