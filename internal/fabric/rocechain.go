@@ -3,6 +3,7 @@
 package fabric
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -64,19 +65,16 @@ func RoCEModes() []RoCEMode {
 	return []RoCEMode{RoCEModeNone, RoCEModePFC, RoCEModeECN, RoCEModePFCECN, RoCEModeUnknown}
 }
 
+var roceModes = map[RoCEMode]string{
+	RoCEModePFCECN: "PFC and ECN",
+	RoCEModePFC:    "PFC without ECN",
+	RoCEModeECN:    "ECN without PFC",
+	RoCEModeNone:   "neither PFC nor ECN",
+}
+
 // Text is the mode in words.
 func (m RoCEMode) Text() string {
-	switch m {
-	case RoCEModePFCECN:
-		return "PFC and ECN"
-	case RoCEModePFC:
-		return "PFC without ECN"
-	case RoCEModeECN:
-		return "ECN without PFC"
-	case RoCEModeNone:
-		return "neither PFC nor ECN"
-	}
-	return "PFC and ECN unknown"
+	return cmp.Or(roceModes[m], "PFC and ECN unknown")
 }
 
 // RoCELink is one step of the chain and what is known about it.

@@ -151,13 +151,14 @@ func parse(data []byte) (h hardware, err error) {
 // validate returns an error for what this program does not write.
 func (h *hardware) validate() error {
 	long := func(i string) bool { return len(i) > maxItem }
+	longer := func(p fabric.Place) bool { return long(string(p)) }
 	strange := func(p port) bool {
 		return long(p.PCI) || long(p.GUID) || p.Number < 0 || !p.possible() || p.Rated < 0 ||
 			!(p.Rate >= 0 && p.Rate < 1e15) ||
 			p.IPv4 != nil && !p.IPv4.possible() || p.IPv6 != nil && !p.IPv6.possible()
 	}
 	for _, s := range []stock{h.GPUs, h.Devices} {
-		if s.Seen < 0 || len(s.Items) > maxItems || slices.ContainsFunc(s.Items, func(i fabric.Place) bool { return long(string(i)) }) {
+		if s.Seen < 0 || len(s.Items) > maxItems || slices.ContainsFunc(s.Items, longer) {
 			return errors.New("a value that is out of range")
 		}
 		if twice(s.Items) {

@@ -169,7 +169,7 @@ func (l *lane) busy() (fabric.Reason, time.Time) {
 	}
 }
 
-// watchAfter is after how much of a read a lane looks how long this process waits for processors. Few reads take as long.
+// watchAfter is after how much of a read a lane looks how long this process waits for processors. Few last as long.
 const watchAfter = time.Second
 
 // look notes how long the process had waited for processors when the read in flight was watchAfter old.

@@ -257,7 +257,7 @@ func (g *chainGroup) Count() string { return probes.Counted(len(g.Ports), "port"
 
 // Words are what the settings make of a packet.
 func (g *chainGroup) Words() string {
-	return rocePath(g.Chain) + " · " + roceModeText(fabric.RoCEMode(g.Mode))
+	return rocePath(g.Chain) + " · " + fabric.RoCEMode(g.Mode).Text()
 }
 
 // chainGroups are the chains of ports that carry training or storage, the broken ones first.

@@ -26,21 +26,6 @@ func number(f status.Fact[int]) string {
 	return "?"
 }
 
-func roceModeText(m fabric.RoCEMode) string {
-	switch m {
-	case fabric.RoCEModePFCECN:
-		return "PFC and ECN"
-	case fabric.RoCEModePFC:
-		return "PFC, no ECN"
-	case fabric.RoCEModeECN:
-		return "ECN, no PFC"
-	case fabric.RoCEModeNone:
-		return "no PFC, no ECN"
-	default:
-		return "mode unknown"
-	}
-}
-
 // roceVerdict is that of the settings, unless traffic shows worse.
 func roceVerdict(c *status.Chain) cell {
 	step := status.StepName(c.Step)

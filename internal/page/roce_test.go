@@ -35,7 +35,7 @@ func TestLandingShowsTheChain(t *testing.T) {
 	contains(t, once, "reload this page</a> after 11 s", `class="verdict unsure"`, "No problems found so far; traffic has not been checked yet</h2>")
 	lacks(t, once, `class="verdict good"`, "http-equiv")
 
-	contains(t, page(func(n *fabric.Node) { n.NetDevs[1].QoS.PFC.Value.Enabled = 0 }), `class="bad">broken at PFC<`, "ECN, no PFC",
+	contains(t, page(func(n *fabric.Node) { n.NetDevs[1].QoS.PFC.Value.Enabled = 0 }), `class="bad">broken at PFC<`, "ECN without PFC",
 		`<li class="failed">PFC <span role="img" aria-label="broken">✕</span>`, `<strong class="bad">PFC:</strong>`)
 	contains(t, page(func(n *fabric.Node) { fabrictest.Counted(n, map[string]uint64{"tx_prio3_pause_duration": 15e6}) }), `class="bad">problem in its traffic: pauses sent<`)
 	contains(t, page(func(n *fabric.Node) { n.NCCL.Variables = nil }), "traffic class ? → DSCP ? → priority ?", `class="unsure">unknown at traffic class (jobs choose it)<`)
@@ -93,10 +93,10 @@ func TestRoCEStepNames(t *testing.T) {
 		seen[status.StepName(string(s))] = true
 	}
 	for _, m := range fabric.RoCEModes() {
-		if text := roceModeText(m); seen[text] {
+		if text := m.Text(); seen[text] {
 			t.Errorf("%s: %q", m, text)
 		}
-		seen[roceModeText(m)] = true
+		seen[m.Text()] = true
 	}
 	for policy, want := range map[*fabric.RoCEPolicy]string{
 		{}: "", {DSCP: new(26), Priority: new(3), Lossless: new(true), ECN: new(true)}: "DSCP 26, priority 3, lossless (PFC), with ECN",

@@ -3,6 +3,7 @@
 package verdict
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -12,34 +13,27 @@ import (
 	"gpufabric_exporter/internal/spelling"
 )
 
+var gidTypes = map[fabric.GIDType]string{
+	fabric.GIDInfiniBand: "InfiniBand",
+	fabric.GIDRoCEv1:     "RoCE v1",
+	fabric.GIDRoCEv2:     "RoCE v2",
+	fabric.GIDiWARP:      "iWARP",
+}
+
 // GIDTypeName is a type of GID as people call it.
 func GIDTypeName(t fabric.GIDType) string {
-	switch t {
-	case fabric.GIDInfiniBand:
-		return "InfiniBand"
-	case fabric.GIDRoCEv1:
-		return "RoCE v1"
-	case fabric.GIDRoCEv2:
-		return "RoCE v2"
-	case fabric.GIDiWARP:
-		return "iWARP"
-	default:
-		return string(t)
-	}
+	return cmp.Or(gidTypes[t], string(t))
+}
+
+var families = map[fabric.GIDFamily]string{
+	fabric.FamilyIPv4:      "an IPv4",
+	fabric.FamilyIPv6:      "an IPv6",
+	fabric.FamilyLinkLocal: "a link-local",
 }
 
 // GIDFamilyName is an address family with its article.
 func GIDFamilyName(f fabric.GIDFamily) string {
-	switch f {
-	case fabric.FamilyIPv4:
-		return "an IPv4"
-	case fabric.FamilyIPv6:
-		return "an IPv6"
-	case fabric.FamilyLinkLocal:
-		return "a link-local"
-	default:
-		return "no IP"
-	}
+	return cmp.Or(families[f], "no IP")
 }
 
 // Bytes shows a number of bytes in the largest unit that keeps it whole.
@@ -79,68 +73,43 @@ func Sentence(s string) string {
 	return s + "."
 }
 
+var sources = map[string]string{
+	fabric.SourceClass:  "list of RDMA devices",
+	fabric.SourceNetDev: "network interfaces",
+	fabric.SourceNCCL:   "NCCL configuration",
+	fabric.SourcePCI:    "PCI bus",
+	fabric.SourceInside: "device nodes, limits and libraries",
+	fabric.SourceRanks:  "processes that hold GPUs",
+	fabric.SourceGPU:    "GPU driver (NVML)",
+}
+
 // SourceWords is a source of the whole node as people call it.
 func SourceWords(name string) string {
-	switch name {
-	case fabric.SourceClass:
-		return "list of RDMA devices"
-	case fabric.SourceNetDev:
-		return "network interfaces"
-	case fabric.SourceNCCL:
-		return "NCCL configuration"
-	case fabric.SourcePCI:
-		return "PCI bus"
-	case fabric.SourceInside:
-		return "device nodes, limits and libraries"
-	case fabric.SourceRanks:
-		return "processes that hold GPUs"
-	case fabric.SourceGPU:
-		return "GPU driver (NVML)"
-	default:
-		return name
-	}
+	return cmp.Or(sources[name], name)
+}
+
+var reasons = map[fabric.Reason]string{
+	fabric.ReasonNotRead:        "not read",
+	fabric.ReasonMissing:        "this kernel or driver does not offer it",
+	fabric.ReasonPrivilege:      "not permitted for this user",
+	fabric.ReasonUnsupported:    "the driver refuses",
+	fabric.ReasonIO:             "the read fails",
+	fabric.ReasonMalformed:      "not in the documented format",
+	fabric.ReasonGone:           "the device is gone",
+	fabric.ReasonStuck:          "a read of the device does not return",
+	fabric.ReasonRTNLStuck:      "a read under the kernel's rtnl lock does not return",
+	fabric.ReasonTimeout:        "timed out",
+	fabric.ReasonPanic:          "a bug of this exporter",
+	fabric.ReasonDriverConstant: "the driver always reports the same value",
+	fabric.ReasonRestricted:     "the device is restricted",
+	fabric.ReasonSuspended:      "reading would wake a sleeping device",
+	fabric.ReasonVirtual:        "a hypervisor hides the hardware",
+	fabric.ReasonUnstated:       "nothing states whether it should be so",
+	fabric.ReasonMoved:          "it is in another network namespace",
+	fabric.ReasonNeverMet:       "this node never met the expectation",
 }
 
 // ReasonText says why a fact is not known, in words that end a sentence.
 func ReasonText(r fabric.Reason) string {
-	switch r {
-	case fabric.ReasonNotRead:
-		return "not read"
-	case fabric.ReasonMissing:
-		return "this kernel or driver does not offer it"
-	case fabric.ReasonPrivilege:
-		return "not permitted for this user"
-	case fabric.ReasonUnsupported:
-		return "the driver refuses"
-	case fabric.ReasonIO:
-		return "the read fails"
-	case fabric.ReasonMalformed:
-		return "not in the documented format"
-	case fabric.ReasonGone:
-		return "the device is gone"
-	case fabric.ReasonStuck:
-		return "a read of the device does not return"
-	case fabric.ReasonRTNLStuck:
-		return "a read under the kernel's rtnl lock does not return"
-	case fabric.ReasonTimeout:
-		return "timed out"
-	case fabric.ReasonPanic:
-		return "a bug of this exporter"
-	case fabric.ReasonDriverConstant:
-		return "the driver always reports the same value"
-	case fabric.ReasonRestricted:
-		return "the device is restricted"
-	case fabric.ReasonSuspended:
-		return "reading would wake a sleeping device"
-	case fabric.ReasonVirtual:
-		return "a hypervisor hides the hardware"
-	case fabric.ReasonUnstated:
-		return "nothing states whether it should be so"
-	case fabric.ReasonMoved:
-		return "it is in another network namespace"
-	case fabric.ReasonNeverMet:
-		return "this node never met the expectation"
-	default:
-		return string(r)
-	}
+	return cmp.Or(reasons[r], string(r))
 }

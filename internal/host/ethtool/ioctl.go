@@ -3,6 +3,7 @@
 package ethtool
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -23,19 +24,16 @@ const (
 	cmdCounts     command = 0x37 // ETHTOOL_GSSET_INFO
 )
 
+var commandNames = map[command]string{
+	cmdDriverInfo: "ETHTOOL_GDRVINFO",
+	cmdNames:      "ETHTOOL_GSTRINGS",
+	cmdValues:     "ETHTOOL_GSTATS",
+	cmdCounts:     "ETHTOOL_GSSET_INFO",
+}
+
 // String returns the name in linux/ethtool.h.
 func (c command) String() string {
-	switch c {
-	case cmdDriverInfo:
-		return "ETHTOOL_GDRVINFO"
-	case cmdNames:
-		return "ETHTOOL_GSTRINGS"
-	case cmdValues:
-		return "ETHTOOL_GSTATS"
-	case cmdCounts:
-		return "ETHTOOL_GSSET_INFO"
-	}
-	return fmt.Sprintf("ethtool command %#x", uint32(c))
+	return cmp.Or(commandNames[c], fmt.Sprintf("ethtool command %#x", uint32(c)))
 }
 
 // kernel answers a Client: the real one, or one of a test.

@@ -3,6 +3,7 @@
 package ethtool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -23,19 +24,16 @@ const (
 	msgFEC       message = 29 // ETHTOOL_MSG_FEC_GET
 )
 
+var messageNames = map[message]string{
+	msgGetFamily: "CTRL_CMD_GETFAMILY",
+	msgLinkModes: "ETHTOOL_MSG_LINKMODES_GET",
+	msgPause:     "ETHTOOL_MSG_PAUSE_GET",
+	msgFEC:       "ETHTOOL_MSG_FEC_GET",
+}
+
 // String returns the name in linux/genetlink.h or linux/ethtool_netlink.h.
 func (m message) String() string {
-	switch m {
-	case msgGetFamily:
-		return "CTRL_CMD_GETFAMILY"
-	case msgLinkModes:
-		return "ETHTOOL_MSG_LINKMODES_GET"
-	case msgPause:
-		return "ETHTOOL_MSG_PAUSE_GET"
-	case msgFEC:
-		return "ETHTOOL_MSG_FEC_GET"
-	}
-	return fmt.Sprintf("message %d", uint8(m))
+	return cmp.Or(messageNames[m], fmt.Sprintf("message %d", uint8(m)))
 }
 
 // reply returns what the answer calls itself.

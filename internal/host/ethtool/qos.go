@@ -143,7 +143,7 @@ func decodeFEC(b []byte, now time.Time) (fabric.FEC, error) {
 	for d.Next() {
 		switch d.Type() {
 		case attrFECActive:
-			v.Active = fecName(d.Uint32())
+			v.Active = fecNames[d.Uint32()]
 		case attrFECStats:
 			s := d.Nest(fecStatistic)
 			for s.Next() {
@@ -164,20 +164,8 @@ func decodeFEC(b []byte, now time.Time) (fabric.FEC, error) {
 	return v, nil
 }
 
-// fecName names an ETHTOOL_LINK_MODE_FEC_..._BIT.
-func fecName(bit uint32) string {
-	switch bit {
-	case 49:
-		return "none"
-	case 50:
-		return "rs"
-	case 51:
-		return "baser"
-	case 74:
-		return "llrs"
-	}
-	return ""
-}
+// fecNames are those of ETHTOOL_LINK_MODE_FEC_..._BIT.
+var fecNames = map[uint32]string{49: "none", 50: "rs", 51: "baser", 74: "llrs"}
 
 // total reads an array whose first value is the sum and the others those of lanes. It is empty when the driver does
 // not count.

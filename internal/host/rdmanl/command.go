@@ -2,7 +2,11 @@
 
 package rdmanl
 
-import "gpufabric_exporter/internal/host/netlink"
+import (
+	"cmp"
+
+	"gpufabric_exporter/internal/host/netlink"
+)
 
 // command is an RDMA_NLDEV_CMD_... (enum rdma_nldev_command). Only commands that read are here, so that nothing else
 // can be sent; a test enforces it.
@@ -25,27 +29,20 @@ func commands() []command {
 	return []command{cmdGet, cmdPortGet, cmdSysGet, cmdCQGet, cmdMRGet, cmdPDGet, cmdStatGet, cmdCtxGet}
 }
 
+var commandNames = map[command]string{
+	cmdGet:     "get",
+	cmdPortGet: "port_get",
+	cmdSysGet:  "sys_get",
+	cmdCQGet:   "res_cq_get",
+	cmdMRGet:   "res_mr_get",
+	cmdPDGet:   "res_pd_get",
+	cmdStatGet: "stat_get",
+	cmdCtxGet:  "res_ctx_get",
+}
+
 // String returns the name without RDMA_NLDEV_CMD_, as in recordings.
 func (c command) String() string {
-	switch c {
-	case cmdGet:
-		return "get"
-	case cmdPortGet:
-		return "port_get"
-	case cmdSysGet:
-		return "sys_get"
-	case cmdCQGet:
-		return "res_cq_get"
-	case cmdMRGet:
-		return "res_mr_get"
-	case cmdPDGet:
-		return "res_pd_get"
-	case cmdStatGet:
-		return "stat_get"
-	case cmdCtxGet:
-		return "res_ctx_get"
-	}
-	return "unknown"
+	return cmp.Or(commandNames[c], "unknown")
 }
 
 // clientShift separates RDMA_NL_NLDEV, the client of the RDMA core, from the command in the type of a message
