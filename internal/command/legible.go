@@ -3,6 +3,7 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -45,6 +46,13 @@ func Terminal(w io.Writer) io.Writer {
 		return nil
 	}
 	return file
+}
+
+// JSON writes a document, indented, for people and programs.
+func JSON(w io.Writer, document any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(document)
 }
 
 // OneLine is a text that stays on its line.

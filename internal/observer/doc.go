@@ -45,8 +45,9 @@
 // A lane holds at most one read. There is one for each RDMA device, one for all network interfaces, and one
 // each for the device list, the node, the PCI bus, the GPU driver, the processes that hold GPUs and the NCCL
 // files. A read that does not return keeps its lane busy: no other read starts there, and once it is stuck
-// for 5 s no caller waits for it. Its facts are unknown(stuck), or unknown(rtnl_stuck) for network
-// interfaces; all other facts stay current. A device that is unplugged and returns while a read of it hangs
+// for 5 s no caller waits for it. Time in which this process waited for a processor does not count. Its facts
+// are unknown(stuck), or unknown(rtnl_stuck) for network interfaces; all other facts stay current. A device
+// that is unplugged and returns while a read of it hangs
 // stays with its old lane until the read returns, so that a flapping device cannot accumulate goroutines.
 //
 // What a lane has open is closed in the lane, once, when the read in flight has ended, even hours later;

@@ -4,7 +4,6 @@ package advise
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -97,9 +96,7 @@ func (a *answer) writeSlurm(w io.Writer) error {
 }
 
 func (a *answer) writeJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(struct {
+	return command.JSON(w, struct {
 		advice.Advice
 		Jobs          []differing   `json:"jobs"`
 		JobsUnknown   string        `json:"jobs_unknown,omitempty"`

@@ -4,7 +4,6 @@ package check
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -175,9 +174,7 @@ func (k *checking) writeJSON(w io.Writer, n *fabric.Node, conf config.Config, li
 		}
 		report.Verdicts = append(report.Verdicts, s)
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(report)
+	return command.JSON(w, report)
 }
 
 // explain prints everything about a check.

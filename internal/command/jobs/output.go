@@ -72,9 +72,7 @@ func (p printer) writeAnswers(w io.Writer, jobs job.Jobs, all []progress.Account
 		_, err := w.Write(b.Bytes())
 		return err
 	}
-	e := json.NewEncoder(&b)
-	e.SetIndent("", "  ")
-	if err := e.Encode(progress.DocumentOf(&jobs, append([]progress.Account{}, all...))); err != nil {
+	if err := command.JSON(&b, progress.DocumentOf(&jobs, append([]progress.Account{}, all...))); err != nil {
 		return err
 	}
 	_, err := w.Write(b.Bytes())

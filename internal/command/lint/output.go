@@ -4,7 +4,6 @@ package lint
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -149,9 +148,7 @@ func writeJSON(w io.Writer, r *lint.Result) error {
 		}
 		report.Lines = append(report.Lines, one)
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(report)
+	return command.JSON(w, report)
 }
 
 // writeGitHub prints workflow commands of GitHub, which it shows beside the lines of a pull request.

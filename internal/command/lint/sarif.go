@@ -3,11 +3,11 @@
 package lint
 
 import (
-	"encoding/json"
 	"io"
 	"net/url"
 	"path/filepath"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/nccl/lint"
 	"gpufabric_exporter/internal/verdict"
 )
@@ -82,9 +82,7 @@ func writeSARIF(w io.Writer, r *lint.Result) error {
 			}
 		}
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(sarifLog{
+	return command.JSON(w, sarifLog{
 		"https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json",
 		"2.1.0",
 		[]sarifRun{run},

@@ -377,7 +377,7 @@ func readHistory(file string) (*cluster.History, error) {
 func writeHistory(file string, h *cluster.History, r *cluster.Report) error {
 	h.Add(r)
 	var b bytes.Buffer
-	if err := encodeJSON(&b, h); err != nil {
+	if err := command.JSON(&b, h); err != nil {
 		return err
 	}
 	return files.Replace(file, b.Bytes())

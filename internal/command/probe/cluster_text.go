@@ -73,7 +73,7 @@ func (p *probing) tell(c *command.Call, r *cluster.Report) error {
 		}
 		return nil
 	case p.flags.json:
-		return encodeJSON(c.Stdout, struct {
+		return command.JSON(c.Stdout, struct {
 			*cluster.Report
 			Coverage float64  `json:"coverage"`
 			Drain    []string `json:"drain"`

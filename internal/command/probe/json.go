@@ -3,9 +3,9 @@
 package probe
 
 import (
-	"encoding/json"
 	"io"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/probes"
 )
 
@@ -55,11 +55,5 @@ func writeJSON(w io.Writer, r *report) error {
 			report.Comparison.Sizes = append(report.Comparison.Sizes, s)
 		}
 	}
-	return encodeJSON(w, report)
-}
-
-func encodeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+	return command.JSON(w, report)
 }

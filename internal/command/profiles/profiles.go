@@ -6,7 +6,6 @@ package profiles
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -108,9 +107,7 @@ func (l *listing) list(w io.Writer, n *fabric.Node, conf config.Config) error {
 		r.Profiles = r.Profiles[i : i+1]
 	}
 	if l.json {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
+		return command.JSON(w, r)
 	}
 	if len(l.name) > 0 {
 		return write(w, one, r.Profiles[0])

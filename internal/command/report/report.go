@@ -7,7 +7,6 @@ package report
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -304,9 +303,7 @@ func (k *reporting) saved(ctx context.Context, conf config.Config) (all []probes
 func write(w io.Writer, as format, f *report.Facts, before *report.Facts) error {
 	switch as {
 	case asJSON:
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(f)
+		return command.JSON(w, f)
 	case html:
 		return document.WriteHTML(w, f.Document(before))
 	}

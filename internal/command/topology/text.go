@@ -4,7 +4,6 @@ package topology
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -20,9 +19,7 @@ import (
 
 func write(w io.Writer, asJSON bool, r *status.Topology) error {
 	if asJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
+		return command.JSON(w, r)
 	}
 	if len(r.GPUs)+len(r.NICs) == 0 {
 		_, err := fmt.Fprintf(w, "The PCI bus has no GPU and no RDMA NIC.\nConfiguration: %s\n", r.Configuration.Text)
