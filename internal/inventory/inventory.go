@@ -41,9 +41,10 @@ const (
 // with a checksum, when the node has as much as before or more and, if nothing changed, once a day. What
 // cannot be written is tried again, and stays known meanwhile.
 type Inventory struct {
-	file  string
-	owner int // of the folder, who alone may write the file
-	log   *slog.Logger
+	file   string
+	owner  int  // of the folder, who alone may write the file
+	absent bool // there is no folder for the file
+	log    *slog.Logger
 
 	mu         sync.Mutex
 	had        hardware
@@ -79,8 +80,7 @@ func Open(file, boot string, log *slog.Logger) *Inventory {
 	m.owner, err = ownerOf(filepath.Dir(file))
 	m.volatile = inMemory(filepath.Dir(file))
 	if errors.Is(err, fs.ErrNotExist) {
-		m.none, m.unused = true, "there is no folder "+filepath.Dir(file)
-		log.Info("what this node has is not recorded: there is no folder for it", "folder", filepath.Dir(file))
+		m.none, m.absent, m.unused = true, true, "there is no folder "+filepath.Dir(file)
 		return m
 	}
 	if err == nil {
@@ -100,6 +100,13 @@ func Open(file, boot string, log *slog.Logger) *Inventory {
 		m.had = had
 	}
 	return m
+}
+
+// Announce logs that there is no folder for the file. Who looks once says Node.Unrecorded where it matters.
+func (m *Inventory) Announce() {
+	if m.absent {
+		m.log.Info("what this node has is not recorded: there is no folder for it", "folder", filepath.Dir(m.file))
+	}
 }
 
 // Update takes in what a node has. It returns the node, which it does not change, with what there was more of

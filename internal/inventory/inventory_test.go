@@ -35,6 +35,7 @@ func updated(t *testing.T, dir string) string {
 	synctest.Test(t, func(t *testing.T) { // in which Close waits for the slowest disk
 		m := Open(filepath.Join(dir, "inventory.json"), "", slog.New(slog.NewTextHandler(&said, nil)))
 		defer m.Close()
+		m.Announce()
 		for range 2 {
 			if n := m.Update(nodeWith(8, time.Now())); len(n.Remembered) > 0 {
 				t.Errorf("a whole node lacks %+v", n.Remembered)

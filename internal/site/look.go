@@ -80,7 +80,7 @@ func (s *Site) Open(ctx context.Context, scenario *simulator.Scenario, log *slog
 			return nil, conf, nil, err
 		}
 	}
-	ob, err := s.Observe(at, scenario != nil)
+	ob, err := s.remember(at, scenario != nil)
 	if err != nil {
 		done()
 		return nil, conf, nil, err

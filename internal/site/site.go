@@ -147,16 +147,26 @@ func (s *Site) ThisHost() bool {
 	return s.Recorded.Netlink == "" && syscall.Statfs(s.Paths.Sysfs, &st) == nil && st.Type == sysfsMagic
 }
 
-// Observe opens an observer of this host, or of a simulated node. It remembers what hardware there was, that
-// of this host in a file.
+// Observe opens an observer of this host, or of a simulated node, for as long as the program runs. It
+// remembers what hardware there was, that of this host in a file.
 func (s *Site) Observe(o observer.Options, simulated bool) (Observer, error) {
+	ob, err := s.remember(o, simulated)
+	if err != nil {
+		return nil, err
+	}
+	ob.had.Announce()
+	return ob, nil
+}
+
+// remember is Observe for those who look once.
+func (s *Site) remember(o observer.Options, simulated bool) (remembering, error) {
 	open, file := s.NewObserver, s.Inventory
 	if open == nil {
 		open, file = func(o observer.Options) (Observer, error) { return observer.New(o) }, s.inventory()
 	}
 	ob, err := open(o)
 	if err != nil {
-		return nil, err
+		return remembering{}, err
 	}
 	if simulated {
 		file = ""
