@@ -34,8 +34,9 @@ func TestFlagErrors(t *testing.T) {
 		{"--web.lisen-address=:1", []string{"--web.lisen-address: unknown flag; did you mean --web.listen-address?"}},
 		{"topology --web.lissten-address=:1", []string{"--web.lissten-address: unknown flag (try"}}, // what topology does not take is no help
 		{"topology -x", []string{"-x: unknown flag"}},
-		{"--scenario=pfc-off", []string{"--scenario: expected the command before it: demo, topology, profiles, check, preflight, jobs, lint, advise, explain or report"}},
-		{"probe --scenario=pfc-off", []string{"--scenario: probe does not take this flag, but demo, topology, profiles, check, preflight, jobs, lint, advise, explain or report"}},
+		{"--scenario=pfc-off", []string{"--scenario: expected the command before it: demo, topology, profiles, check, jobs, lint, advise, explain or report"}},
+		{"probe --scenario=pfc-off", []string{"--scenario: probe does not take this flag, but demo, topology, profiles, check, jobs, lint, advise, explain or report"}},
+		{"preflight --scenario=healthy", []string{"--scenario: preflight does not take this flag, but demo, topology"}}, // it is of this place
 		{"check --" + strings.Repeat("x", 100000), []string{"xxx: unknown flag"}},
 		{strings.Repeat("y", 100000), []string{"unknown command"}},
 		{"check --only=" + strings.Repeat("z", 100000), []string{"there is no such check"}},

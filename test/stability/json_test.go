@@ -19,6 +19,7 @@ import (
 
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/program"
+	"gpufabric_exporter/internal/simulator"
 )
 
 // A call is a command line and its exit code, of which docs/COMMANDS.md has the meaning.
@@ -27,10 +28,11 @@ type call struct {
 	code int
 }
 
-// calls together print each field of the JSON of a command, and end with each of its exit codes.
+// calls together print each field of the JSON of a command, and end with each of its exit codes. NODE has the files of a
+// simulated node.
 var calls = map[string][]call{
 	"check":     {{"--scenario=healthy", 0}, {"--scenario=pfc-off", 1}, {"--scenario=vf-qos-unknown", 2}, {"--no-such-flag", 3}},
-	"preflight": {{"--scenario=pfc-off", 1}, {"--no-such-flag", 3}},
+	"preflight": {{"--config.file=../../packaging/config.yml --path.sysfs=NODE/sys --path.procfs=NODE/proc --path.rootfs=NODE/root", 1}, {"--no-such-flag", 3}},
 	"topology":  {{"--scenario=gpu-lost", 0}, {"--scenario=pfc-off", 0}, {"--no-such-flag", 3}},
 	"profiles":  {{"--scenario=healthy-efa", 0}, {"--scenario=healthy-oci-h100", 0}, {"--no-such-flag", 3}},
 	"report":    {{"--scenario=probe-gdr-lost", 0}, {"--scenario=job-slurm", 0}, {"--no-such-flag", 3}},
@@ -60,11 +62,19 @@ const fullProbes = root + "/internal/page/testdata/probes.json"
 func jsonFields(t *testing.T) map[string]string {
 	t.Helper()
 	t.Setenv("TMPDIR", commandtest.Memory(t))
+	scenario, err := simulator.Find("pfc-off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := t.TempDir()
+	if _, err := scenario.Build().MaterialiseContext(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
 	all := map[string]string{}
 	for name, list := range calls {
 		for _, c := range list {
 			var out bytes.Buffer
-			args := append([]string{name, "--output=json"}, strings.Fields(c.args)...)
+			args := append([]string{name, "--output=json"}, strings.Fields(strings.ReplaceAll(c.args, "NODE", node))...)
 			if code := program.New(&program.Options{}).Run(t.Context(), args, &out, io.Discard); code != c.code {
 				t.Errorf("%s: exit code %d, expected %d", args, code, c.code)
 			}

@@ -20,6 +20,7 @@ import (
 func (k *checking) define(f *command.Flags) {
 	f.Output(&k.json)
 	k.defineSelection(f)
+	site.AddScenario(f, &k.scenario)
 	f.Switch("inside",
 		"Run in the container or task prolog of a job: check what the job finds there, instead of the node. It needs no privilege.", &k.inside)
 	k.defineExpected(f)
@@ -58,7 +59,6 @@ func (k *checking) defineSelection(f *command.Flags) {
 		"Run only checks of at least this severity: critical, warning, info. Default: all; info does not affect the exit code.",
 		command.Choice(&k.severity, verdict.Severities()...))
 	f.Switch("verbose", "List passed checks too.", &k.verbose)
-	site.AddScenario(f, &k.scenario)
 }
 
 // textfileFlag names the file for node_exporter.
