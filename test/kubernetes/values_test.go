@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -148,6 +149,23 @@ func permits(t *testing.T, constraints object, out string) {
 		}
 		if users := fmt.Sprint(constraints.field("users")); users != fmt.Sprintf("[system:serviceaccount:monitoring:%v]", spec.field("serviceAccountName")) {
 			t.Errorf("for %s", users)
+		}
+	}
+}
+
+// What the notes and the document have the site type for all nodes is an option that Helm takes: --set reads {} as a list.
+func TestAllNodes(t *testing.T) {
+	for _, file := range []string{filepath.Join(chart, "templates", "NOTES.txt"), "../../docs/KUBERNETES.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed := regexp.MustCompile(`(--set[a-z-]*) '?(affinity=[^ '` + "`" + `]*)`).FindSubmatch(text)
+		if typed == nil {
+			t.Fatalf("%s does not say how to select all nodes", file)
+		}
+		if out, err := helm(t, "template", release, chart, string(typed[1]), string(typed[2])); err != nil || strings.Contains(out, "nodeAffinity") {
+			t.Errorf("%s: %s: %v\n%s", file, typed[0], err, out)
 		}
 	}
 }
