@@ -102,7 +102,7 @@ func TestInputs(t *testing.T) {
 		want  string
 	}{
 		"none":           {nil, nil, exitUnread, "expected the name of a log"},
-		"missing":        {[]string{filepath.Join(dir, "no.log")}, nil, exitUnread, "no such file"},
+		"missing":        {[]string{filepath.Join(dir, "no.log")}, nil, exitUnread, "no.log: no such file or folder: expected the log of a job"},
 		"a folder":       {[]string{dir}, nil, exitUnread, "no file in it is text"},
 		"a device":       {[]string{"/dev/zero"}, nil, exitUnread, "it is a device"},
 		"gzip":           {[]string{packed}, nil, exitUnread, "zcat FILE | gpufabric_exporter explain -"},

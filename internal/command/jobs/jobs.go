@@ -71,7 +71,7 @@ func (k *looking) checkAsking() error {
 	case k.askRAS && k.watch:
 		return errors.New("--ask-ras: asks three times and ends: leave out --watch")
 	case k.askRAS && (k.scenario != nil || k.site.Recorded.Netlink != ""):
-		return errors.New("--ask-ras: expected this host, not a simulated or recorded node")
+		return errors.New("--ask-ras: expected this host, not a simulated or recorded node: demo shows what RAS says of a simulated one")
 	}
 	return nil
 }

@@ -187,6 +187,7 @@ func TestWhyNot(t *testing.T) {
 		{"rights", "error ibv_open_device 13", nil, "who may open /dev/infiniband", exitUnasked},
 		{"no module", "error ibv_get_device_list 38", nil, "ib_uverbs", exitUnasked},
 		{"size", "", []string{"--size=4097"}, "expected a number from 64 to 4096", command.Usage},
+		{"no device", "", []string{"--collector.device-include=none"}, "name a device with --device", exitUnasked},
 		{"no such device", "", []string{"--device=mlx5_77"}, "no RDMA device mlx5_77", exitUnasked},
 		{"answers and asks", "", []string{"--answer=:1"}, "expected a peer, or --answer", command.Usage},
 	} {

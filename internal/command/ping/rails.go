@@ -44,7 +44,7 @@ func railsOf(n *fabric.Node, device string) ([]own, error) {
 	}
 	switch {
 	case len(rails) == 0 && device == "":
-		return nil, errors.New("no port for training is known on this host (roles, or --device)")
+		return nil, errors.New("no port for training is known on this host: name a device with --device (rdma link lists them), or state roles in the configuration")
 	case len(rails) == 0:
 		return nil, fmt.Errorf("no RDMA device %s on this host", device)
 	case len(rails) > rdmaping.MaxRails:

@@ -94,12 +94,16 @@ type named struct {
 func expand(names []string) ([]named, error) {
 	var logs []named
 	for _, name := range names {
-		if info, err := os.Stat(name); name == StandardInput || err != nil || !info.IsDir() {
+		info, err := os.Stat(name)
+		if name != StandardInput && errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: no such file or folder: expected the log of a job (- is the standard input)", name)
+		}
+		if name == StandardInput || err != nil || !info.IsDir() {
 			logs = append(logs, named{name: name})
 			continue
 		}
 		before := len(logs)
-		err := filepath.WalkDir(name, func(path string, e fs.DirEntry, err error) error {
+		err = filepath.WalkDir(name, func(path string, e fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
