@@ -22,7 +22,7 @@ help: ## show this list
 build: ## build bin/gpufabric_exporter
 	$(GO) build -trimpath -buildmode=pie -ldflags '$(LDFLAGS)' -o $(BIN) .
 
-demo: build ## serve a simulated node on 127.0.0.1 (SCENARIO=healthy PORT=10791; $(BIN) demo --list)
+demo: build ## serve a simulated node on 127.0.0.1 (SCENARIO=healthy PORT=10791; all: gpufabric_exporter demo --list)
 	./$(BIN) demo --scenario=$(SCENARIO) --web.listen-address=127.0.0.1:$(PORT)
 
 run: build ## serve this host on port 10791
@@ -93,7 +93,7 @@ generate: docs ## all that is generated: make docs, and the golden files of scen
 dashboards: ## write dashboards/*.json from tools/dashboards
 	cd tools && $(GO) run ./dashboards
 
-lab-full: ## the same with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter, each system call judged, the guest suspended and resumed
+lab-full: ## make lab-test with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter, each system call judged, the guest suspended and resumed
 	FULL=1 ./test/lab/test.sh -test.skip '^TestJudged$$'
 	FULL=1 ./test/lab/test.sh -test.run '^TestJudged$$'
 	SUSPEND=1 ./test/lab/test.sh

@@ -31,13 +31,16 @@ func TestArchitectures(t *testing.T) {
 	}
 }
 
-// The list of targets fits a terminal.
+// The list of targets fits a terminal, and can be typed as it stands.
 func TestHelpFits(t *testing.T) {
 	out, err := makes(t, "help")
 	if err != nil || !strings.Contains(out, "\nbuild ") {
 		t.Errorf("%v: %s", err, out)
 	}
 	for line := range strings.Lines(out) {
+		if strings.Contains(line, "$(") {
+			t.Errorf("a variable of make: %s", line)
+		}
 		if len(line) > 101 {
 			t.Errorf("%d characters: %s", len(line), line)
 		}
