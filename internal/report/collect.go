@@ -28,6 +28,7 @@ type Input struct {
 	Node      *fabric.Node
 	Config    config.Config
 	Verdicts  []verdict.Verdict
+	Traffic   bool     // the counters were read twice, and compared
 	Jobs      job.Jobs // that run now; the zero value: they were not read
 
 	Results     []probes.Result
@@ -46,8 +47,9 @@ func Collect(in *Input) *Facts {
 		Report: kind, Version: Version, Program: in.Program, At: d.Time, Node: nodeOf(&d.Node, in.Simulated),
 		Configuration: in.Config.Origin(),
 		Note:          strings.TrimSpace(d.Node.Elsewhere + " " + d.Node.NotAsked), JudgedBy: d.Node.JudgedBy.Text,
-		Ports: []Port{},
-		GPUs:  []GPU{}, GIDs: []GID{},
+		traffic: in.Traffic,
+		Ports:   []Port{},
+		GPUs:    []GPU{}, GIDs: []GID{},
 		Settings: append([]status.Variable{}, d.NCCL...), SettingsNote: settingsNote(d.Node.Files),
 		Findings: []Finding{}, Unknown: append([]verdict.Gap{}, status.Gaps(in.Node, in.Verdicts)...),
 		Jobs: []Job{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration,

@@ -48,8 +48,10 @@ func (f *Facts) summary() document.Section {
 		about += " The node and its measurements are simulated: scenario " + f.Node.Simulated + "."
 	}
 	s.Say(about, " Configuration: ", document.End(f.Configuration), " ", document.End(verdict.Sentence(f.JudgedBy)))
-	s.Say("Traffic was not checked: ", document.Code("gpufabric_exporter check --interval=10s"),
-		" reads the counters twice and compares them.")
+	if !f.traffic {
+		s.Say("Traffic was not checked: ", document.Code("gpufabric_exporter check --interval=10s"),
+			" reads the counters twice and compares them.")
+	}
 	if f.Note != "" {
 		s.Say(document.End(f.Note))
 	}

@@ -27,6 +27,7 @@ type Facts struct {
 	Note          string `json:"note,omitempty"`
 	// JudgedBy is which sources state what the ports for training should be.
 	JudgedBy string `json:"judged_by"`
+	traffic  bool   // the counters were read twice
 
 	Ports    []Port            `json:"ports"`
 	GPUs     []GPU             `json:"gpus"`

@@ -147,11 +147,18 @@ func (k *reporting) observe(ctx context.Context, c *command.Call, in *report.Inp
 		return err
 	}
 	defer done()
-	n, err := look(ctx, collector.CheckWants()|plan.Wants|job.Wants, 0)
+	wants := collector.CheckWants() | plan.Wants | job.Wants
+	n, err := look(ctx, wants, 0)
+	in.Traffic = k.scenario != nil && k.scenario.OverTime // one reading does not show its fault
+	if err == nil && in.Traffic {
+		if err = wait(ctx, betweenScenario); err == nil {
+			n, err = look(ctx, wants, betweenScenario)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	in.Node, in.Config, in.Verdicts = n, conf, verdicts(n)
+	in.Node, in.Config, in.Verdicts = n, conf, verdicts(n, in.Traffic)
 	if k.scenario != nil || k.site.ThisHost() {
 		in.Jobs, err = k.jobs(ctx, look, n)
 	}
@@ -161,6 +168,7 @@ func (k *reporting) observe(ctx context.Context, c *command.Call, in *report.Inp
 // Readings of running jobs. On a busy node, one may be late.
 const (
 	betweenReadings = 5 * time.Second
+	betweenScenario = 2 * time.Second // of a node whose fault shows over time only
 	mostReadings    = 3
 )
 
@@ -200,11 +208,11 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// verdicts runs all checks but those that compare two readings.
-func verdicts(n *fabric.Node) []verdict.Verdict {
+// verdicts runs all checks, those that compare two readings where there are two.
+func verdicts(n *fabric.Node, traffic bool) []verdict.Verdict {
 	var checks []*verdict.Check
 	for _, c := range diagnose.Catalogue() {
-		if !c.Rate {
+		if traffic || !c.Rate {
 			checks = append(checks, c)
 		}
 	}

@@ -46,6 +46,16 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// A simulated fault that shows over time only is the first issue, as in check, and not what follows from it.
+func TestReportOverTime(t *testing.T) {
+	code, stdout, stderr := run(t, "--scenario=pfc-storm")
+	if code != command.OK || stderr != "" {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	commandtest.Contains(t, stdout, "the worst: `mlx5_7`: [PFC storm: this host pauses the network](#issue-1).", "- First step: Drain the node.")
+	commandtest.Lacks(t, stdout, "Traffic was not checked")
+}
+
 // Running jobs are read twice, as the command jobs does.
 func TestJobs(t *testing.T) {
 	code, stdout, stderr := run(t, "--scenario=job-tcp")
