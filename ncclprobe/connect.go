@@ -81,23 +81,24 @@ func (r *rank) close(deadline time.Time) error {
 		return err
 	}
 	r.hasGPU = false
-	for _, c := range []struct {
-		cudaCall
-		wanted bool
-	}{
-		{cudaCall{"cuMemFree_v2", func(t *C.struct_cuda) C.int { return C.call_cuMemFree_v2(t, r.send.address) }}, r.send.size > 0},
-		{cudaCall{"cuMemFree_v2", func(t *C.struct_cuda) C.int { return C.call_cuMemFree_v2(t, r.recv.address) }}, r.recv.size > 0},
-		{cudaCall{"cuEventDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuEventDestroy_v2(t, r.start) }}, r.start != nil},
-		{cudaCall{"cuEventDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuEventDestroy_v2(t, r.stop) }}, r.stop != nil},
-		{cudaCall{"cuStreamDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuStreamDestroy_v2(t, r.stream) }}, r.stream != nil},
-		{cudaCall{"cuDevicePrimaryCtxRelease_v2", func(t *C.struct_cuda) C.int {
-			return C.call_cuDevicePrimaryCtxRelease_v2(t, r.device)
-		}}, true},
-	} {
-		if c.wanted {
-			if failure := r.cu(c.function, c.call); err == nil {
-				err = failure
-			}
+	calls := []cudaCall{}
+	for _, b := range []buffer{r.send, r.recv} {
+		if b.size > 0 {
+			calls = append(calls, cudaCall{"cuMemFree_v2", func(t *C.struct_cuda) C.int { return C.call_cuMemFree_v2(t, b.address) }})
+		}
+	}
+	for _, e := range r.events {
+		calls = append(calls, cudaCall{"cuEventDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuEventDestroy_v2(t, e) }})
+	}
+	if r.stream != nil {
+		calls = append(calls, cudaCall{"cuStreamDestroy_v2", func(t *C.struct_cuda) C.int { return C.call_cuStreamDestroy_v2(t, r.stream) }})
+	}
+	calls = append(calls, cudaCall{"cuDevicePrimaryCtxRelease_v2", func(t *C.struct_cuda) C.int {
+		return C.call_cuDevicePrimaryCtxRelease_v2(t, r.device)
+	}})
+	for _, c := range calls {
+		if failure := r.cu(c.function, c.call); err == nil {
+			err = failure
 		}
 	}
 	return err

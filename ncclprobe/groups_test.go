@@ -10,31 +10,28 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// Ranks leave a communicator and join others with the GPU that they have, and send what belongs to their new places.
-func TestDisconnect(t *testing.T) {
+// Each iteration is timed by itself where that is wanted, and only there.
+func TestEachIteration(t *testing.T) {
 	t.Parallel()
-	g := connected(t, 3, standin(t, nil))
-	leave := probes.Request{Disconnect: &struct{}{}}
+	g := connected(t, 2, standin(t, []string{"latency 0.02"}))
 	sum := measure(probes.AllReduce, probes.Float32, 4096)
-	sum.Measure.Warmups = 2
-	succeed(t, g.each(sum))
-	succeed(t, g.each(leave))
-	for _, pair := range []group{{g[2], g[0]}, {g[1], g[2]}} {
-		id := pair[0].must(newID).ID
-		succeed(t, pair.all(func(rank int) probes.Request {
-			return probes.Request{Connect: &probes.ConnectRequest{ID: id, Rank: rank, Ranks: 2, MaxCTAs: 2, Timeout: patient}}
-		}))
-		outcomes := pair.each(sum)
-		succeed(t, outcomes)
-		for rank, o := range outcomes {
-			if o.Measure.Wrong != 0 {
-				t.Errorf("rank %d: %d elements are wrong", rank, o.Measure.Wrong)
+	sum.Measure.Iterations = 5
+	for _, o := range g.each(sum) {
+		if o.err != nil || len(o.Measure.Each) != 0 {
+			t.Errorf("%v: %v, expected no times", o.err, o.Measure.Each)
+		}
+	}
+	sum.Measure.Each = true
+	for _, o := range g.each(sum) {
+		var all time.Duration
+		for _, d := range o.Measure.Each {
+			if all += d; d < 15*time.Millisecond {
+				t.Errorf("an iteration takes %s, expected 20ms", d)
 			}
 		}
-		succeed(t, pair.each(leave))
-	}
-	if _, err := g[0].ask(leave); err == nil || !strings.Contains(err.Error(), "nothing is connected") {
-		t.Errorf("left twice: %v", err)
+		if n := len(o.Measure.Each); n != 5 || (all-o.Measure.DeviceTime).Abs() > time.Millisecond {
+			t.Errorf("%d iterations take %s, expected 5 and %s", n, all, o.Measure.DeviceTime)
+		}
 	}
 	succeed(t, g.each(closeRank))
 }

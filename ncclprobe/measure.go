@@ -69,20 +69,32 @@ func (r *rank) measure(q *probes.MeasureRequest, deadline time.Time) (*probes.Me
 			return nil, err
 		}
 	}
+	parts := 1
+	if q.Each {
+		parts = q.Iterations
+	}
+	if err := r.mark(parts + 1); err != nil {
+		return nil, err
+	}
 	begin := time.Now()
-	if err := r.record(r.start); err != nil {
+	if err := r.record(0); err != nil {
 		return nil, err
 	}
-	if err := r.repeat(q.Iterations, launch, what, deadline); err != nil {
-		return nil, err
-	}
-	if err := r.record(r.stop); err != nil {
-		return nil, err
+	for i := range parts {
+		if err := r.repeat(q.Iterations/parts, launch, what, deadline); err != nil {
+			return nil, err
+		}
+		if err := r.record(i + 1); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.idle(what, r.stream, deadline); err != nil {
 		return nil, err
 	}
-	reply := &probes.MeasureReply{Bytes: l.message, Time: time.Since(begin), DeviceTime: r.between()}
+	reply := &probes.MeasureReply{Bytes: l.message, Time: time.Since(begin), DeviceTime: r.between(0, parts)}
+	for i := 0; q.Each && reply.DeviceTime > 0 && i < parts; i++ {
+		reply.Each = append(reply.Each, r.between(i, i+1))
+	}
 	var err error
 	reply.Wrong, err = r.verify(q, l, deadline)
 	return reply, err
@@ -101,16 +113,27 @@ func (r *rank) repeat(times int, launch func() error, what string, deadline time
 	return nil
 }
 
-func (r *rank) record(event unsafe.Pointer) error {
-	return r.cu("cuEventRecord", func(t *C.struct_cuda) C.int { return C.call_cuEventRecord(t, event, r.stream) })
+// mark has so many events.
+func (r *rank) mark(events int) error {
+	for len(r.events) < events {
+		var e unsafe.Pointer
+		if err := r.cu("cuEventCreate", func(t *C.struct_cuda) C.int { return C.call_cuEventCreate(t, &e, 0) }); err != nil {
+			return err
+		}
+		r.events = append(r.events, e)
+	}
+	return nil
 }
 
-// between is the time between both events; 0 if CUDA does not know.
-func (r *rank) between() time.Duration {
+func (r *rank) record(event int) error {
+	return r.cu("cuEventRecord", func(t *C.struct_cuda) C.int { return C.call_cuEventRecord(t, r.events[event], r.stream) })
+}
+
+// between is the time between two events; 0 if CUDA does not know.
+func (r *rank) between(start, stop int) time.Duration {
 	var ms C.float
 	if r.cu("cuEventElapsedTime", func(t *C.struct_cuda) C.int {
-		return C.call_cuEventElapsedTime(t, &ms, r.start,
-			r.stop)
+		return C.call_cuEventElapsedTime(t, &ms, r.events[start], r.events[stop])
 	}) != nil {
 		return 0
 	}

@@ -147,8 +147,6 @@ func (r *rank) openGPU(address string, reply *probes.OpenReply) error {
 		cudaCall{"cuStreamCreateWithPriority", func(t *C.struct_cuda) C.int {
 			return C.call_cuStreamCreateWithPriority(t, &r.stream, streamNonBlocking, least)
 		}},
-		cudaCall{"cuEventCreate", func(t *C.struct_cuda) C.int { return C.call_cuEventCreate(t, &r.start, 0) }},
-		cudaCall{"cuEventCreate", func(t *C.struct_cuda) C.int { return C.call_cuEventCreate(t, &r.stop, 0) }},
 	); err != nil {
 		return fmt.Errorf("GPU %s: %w", address, err)
 	}

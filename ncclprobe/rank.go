@@ -48,10 +48,10 @@ type rank struct {
 	nccl     *C.struct_nccl
 	cuda     *C.struct_cuda // nil: there is none, and no GPU was asked for
 
-	hasGPU      bool // its context is retained
-	device      C.int
-	stream      unsafe.Pointer
-	start, stop unsafe.Pointer // events
+	hasGPU bool // its context is retained
+	device C.int
+	stream unsafe.Pointer
+	events []unsafe.Pointer // at the start, and after iterations
 
 	communicator *C.struct_communicator // nil: none
 	rank, ranks  int
@@ -80,8 +80,6 @@ func (r *rank) do(q probes.Request, deadline time.Time) (probes.Reply, error) {
 		reply.Connect, err = r.connect(q.Connect, deadline)
 	case r.communicator == nil:
 		err = badRequest("nothing is connected")
-	case q.Disconnect != nil:
-		err = r.disconnect(deadline)
 	default:
 		reply.Measure, err = r.measure(q.Measure, deadline)
 	}

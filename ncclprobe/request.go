@@ -24,6 +24,7 @@ const (
 	maxRanks      = 4096     // of 512 nodes; types that hold smaller numbers have fewer (pattern.go)
 	maxChannels   = 64       // NCCL's MAXCHANNELS
 	maxIterations = 100_000
+	maxEach       = 64 // iterations that are timed one by one
 	maxTimeout    = 10 * time.Minute
 )
 
@@ -50,7 +51,7 @@ func decode(raw []byte) (probes.Request, error) {
 	}
 	steps := 0
 	for _, set := range []bool{
-		q.Open != nil, q.NewID != nil, q.Connect != nil, q.Measure != nil, q.Disconnect != nil, q.Close != nil,
+		q.Open != nil, q.NewID != nil, q.Connect != nil, q.Measure != nil, q.Close != nil,
 	} {
 		if set {
 			steps++
@@ -142,6 +143,8 @@ func checkMeasure(q *probes.MeasureRequest) error {
 		return badRequest("%d iterations, expected 1 to %d", q.Iterations, maxIterations)
 	case q.Warmups < 0 || q.Warmups > maxIterations:
 		return badRequest("%d iterations before, expected 0 to %d", q.Warmups, maxIterations)
+	case q.Each && q.Iterations > maxEach:
+		return badRequest("%d iterations that are timed one by one, expected at most %d", q.Iterations, maxEach)
 	}
 	return checkTimeout(q.Timeout)
 }

@@ -51,6 +51,7 @@ func TestAbsurdRequests(t *testing.T) {
 		"2^63 bytes":          {measure(func(q *probes.MeasureRequest) { q.Bytes = 1 << 63 }), "9223372036854775808 bytes"},
 		"more than the limit": {measure(func(q *probes.MeasureRequest) { q.Bytes = maxMessage + 1 }), "68719476737 bytes"},
 		"many before":         {measure(func(q *probes.MeasureRequest) { q.Warmups = math.MaxInt }), "iterations before"},
+		"many one by one":     {measure(func(q *probes.MeasureRequest) { q.Each, q.Iterations = true, 65 }), "timed one by one"},
 		"few before":          {measure(func(q *probes.MeasureRequest) { q.Warmups = -1 }), "iterations before"},
 		"no iteration":        {measure(func(q *probes.MeasureRequest) { q.Iterations = 0 }), "0 iterations"},
 		"many iterations":     {measure(func(q *probes.MeasureRequest) { q.Iterations = math.MaxInt }), "iterations"},
@@ -73,7 +74,6 @@ func TestAbsurdRequests(t *testing.T) {
 		open(probes.OpenRequest{GPU: "00000001:1B:00.0"}),
 		{NewID: &struct{}{}},
 		{Close: &struct{}{}},
-		{Disconnect: &struct{}{}},
 	} {
 		raw, _ := json.Marshal(q)
 		if _, err := decode(raw); err != nil {

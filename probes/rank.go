@@ -22,9 +22,7 @@ type Request struct {
 	NewID   *struct{}       `json:"new_id,omitempty"` // rank 0 makes the id of a communicator
 	Connect *ConnectRequest `json:"connect,omitempty"`
 	Measure *MeasureRequest `json:"measure,omitempty"`
-	// Disconnect ends the communicator. The rank keeps its GPU and can join another one.
-	Disconnect *struct{} `json:"disconnect,omitempty"`
-	Close      *struct{} `json:"close,omitempty"` // ends the communicator and releases the GPU
+	Close   *struct{}       `json:"close,omitempty"` // ends the communicator and releases the GPU
 }
 
 // OpenRequest loads the libraries and says which they are. Without a GPU that is all.
@@ -50,6 +48,7 @@ type MeasureRequest struct {
 	Bytes      uint64        `json:"bytes"` // rounded down to whole elements of each rank
 	Iterations int           `json:"iterations"`
 	Warmups    int           `json:"warmups,omitempty"` // iterations before the timed ones, in which ranks wait for each other
+	Each       bool          `json:"each,omitempty"`    // each iteration is timed by itself, too
 	Timeout    time.Duration `json:"timeout"`
 }
 
@@ -83,7 +82,9 @@ type MeasureReply struct {
 	Bytes      uint64        `json:"bytes"`       // of the message, as it was rounded
 	Time       time.Duration `json:"time"`        // of all iterations, by the clock of the host
 	DeviceTime time.Duration `json:"device_time"` // by CUDA events; 0 if not known
-	Wrong      uint64        `json:"wrong"`       // elements
+	// Each is the time of each iteration by CUDA events; empty if it was not wanted, or is not known.
+	Each  []time.Duration `json:"each,omitempty"`
+	Wrong uint64          `json:"wrong"` // elements
 }
 
 // StartRank starts the process of a rank: on this node by internal/worker, with the environment of the rank, or on its
@@ -122,8 +123,6 @@ func (q *Request) Name() string {
 		return "connect"
 	case q.Measure != nil:
 		return "measure " + string(q.Measure.Op)
-	case q.Disconnect != nil:
-		return "disconnect"
 	}
 	return "close"
 }

@@ -105,7 +105,7 @@ type Measurement struct {
 	Ranks      int    `json:"ranks"`
 	Iterations int    `json:"iterations"`
 	// Time is that of one iteration by the clock of the host, the mean over iterations, the slowest rank. DeviceTime is
-	// the same by events on the GPU's stream.
+	// the same by events on the GPU's stream. Between nodes both are the best iteration by events.
 	Time       Seconds       `json:"seconds"`
 	DeviceTime Fact[Seconds] `json:"device_seconds"`
 	// AlgBW and BusBW are bytes per second; 0 with one rank.

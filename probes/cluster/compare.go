@@ -47,7 +47,7 @@ func compare(nodes []wire.Hello) []Difference {
 		{"type of GIDs", func(h *wire.Hello) string { return each(h, func(r wire.Rail) string { return r.GID }) }},
 		{"MTU", func(h *wire.Hello) string { return each(h, func(r wire.Rail) string { return strconv.Itoa(r.MTU) }) }},
 	}
-	var all []Difference
+	all := []Difference{}
 	for _, f := range facts {
 		having := map[string][]string{}
 		for i := range nodes {

@@ -21,7 +21,8 @@ import (
 type Leader struct {
 	Listener net.Listener
 	Secret   []byte
-	Size     int // nodes that are expected
+	Size     int      // nodes that are expected
+	Names    []string // of them, by rank; nil: they are not known before they come
 	Options
 	// Progress is told what begins, in words; nil: nobody is.
 	Progress func(format string, args ...any)
@@ -307,5 +308,5 @@ func (l *Leader) want(rail int) plan.Want {
 	if rail == search.All {
 		size = l.AllBytes
 	}
-	return plan.Want{Op: probes.AllReduce, Type: probes.Float32, Bytes: size, Iterations: iterations, Warmups: warmups}
+	return plan.Want{Op: probes.AllReduce, Type: probes.Float32, Bytes: size, Iterations: iterations, Warmups: warmups, Best: true}
 }

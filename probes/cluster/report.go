@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/probes/cluster/search"
@@ -20,15 +21,18 @@ type Report struct {
 	By      string    `json:"started_by"` // how the nodes met
 	Size    int       `json:"size"`       // nodes that were expected
 	Options Options   `json:"-"`
-	// Missing are the ranks of nodes that did not come.
-	Missing     []int               `json:"missing"`
-	Refused     map[wire.Reason]int `json:"refused"` // connections, by reason
-	Nodes       []Node              `json:"nodes"`
-	Differences []Difference        `json:"differences"`
-	Results     []Result            `json:"results"`
-	Verdicts    []Verdict           `json:"verdicts"`
-	Rounds      int                 `json:"rounds"`
-	Error       string              `json:"error,omitempty"` // why it ended early
+	// Missing are the ranks of nodes that did not come, and MissingNodes their names, where the scheduler tells them.
+	Missing      []int               `json:"missing"`
+	MissingNodes []string            `json:"missing_nodes,omitempty"`
+	Refused      map[wire.Reason]int `json:"refused"` // connections, by reason
+	Nodes        []Node              `json:"nodes"`
+	Differences  []Difference        `json:"differences"`
+	Results      []Result            `json:"results"`
+	Verdicts     []Verdict           `json:"verdicts"`
+	Rounds       int                 `json:"rounds"`
+	Error        string              `json:"error,omitempty"` // why it ended early
+
+	found []search.Verdict // in the searches before
 }
 
 // Node is one that came.
@@ -112,6 +116,9 @@ func (r *Report) note(l *Leader, measured []*peer) {
 		p := l.peers[rank]
 		if p == nil {
 			r.Missing = append(r.Missing, rank)
+			if rank < len(l.Names) {
+				r.MissingNodes = append(r.MissingNodes, l.Names[rank])
+			}
 			continue
 		}
 		n := Node{Rank: rank, Name: p.Node, Leaf: p.Leaf, GPUs: len(p.GPUs), Skipped: p.Skipped, Rails: []string{}}
@@ -127,12 +134,16 @@ func (r *Report) note(l *Leader, measured []*peer) {
 	r.Differences = compare(hellos)
 }
 
-// add judges the samples of a search.
+// add judges the samples of a search: the rails first, and then all GPUs together.
 func (r *Report) add(s *search.Search, done []search.Sample) {
 	for _, d := range done {
 		r.Rounds = max(r.Rounds, d.Round)
 	}
-	for _, v := range s.Judge(done) {
+	found := s.Judge(done)
+	for _, v := range found {
+		if slices.ContainsFunc(r.found, func(of search.Verdict) bool { return of.Explains(v) }) {
+			continue
+		}
 		out := Verdict{
 			Subject: v.Subject, Level: v.Level, Rail: v.Rail, Loss: v.Loss, Failure: v.Failure, Why: v.Why,
 		}
@@ -147,6 +158,7 @@ func (r *Report) add(s *search.Search, done []search.Sample) {
 		}
 		r.Verdicts = append(r.Verdicts, out)
 	}
+	r.found = append(r.found, found...)
 }
 
 func (r *Report) node(name string) *Node {
@@ -173,6 +185,14 @@ func (r *Report) finish(l *Leader, began time.Time) {
 		}
 	}
 	r.share()
+}
+
+// MissingText names the nodes that did not come.
+func (r *Report) MissingText() string {
+	if len(r.MissingNodes) > 0 {
+		return strings.Join(r.MissingNodes, ", ")
+	}
+	return fmt.Sprintf("processes %v", r.Missing)
 }
 
 // share fills in what each node reached at best.
@@ -213,25 +233,42 @@ func (r *Report) of(node string) string {
 	return ""
 }
 
-// Coverage is the share of the expected nodes of which something is known.
+// Known reports whether it is known how fast a node is, or that it fails.
+func (r *Report) Known(n *Node) bool {
+	judged := func(unknown bool) bool {
+		return slices.ContainsFunc(r.Verdicts, func(v Verdict) bool {
+			return v.Node == n.Name && v.Subject == search.OfNode && (v.Level == search.Unknown) == unknown
+		})
+	}
+	return judged(false) || len(n.Shares) > 0 && !judged(true)
+}
+
+// Coverage is the share of the expected nodes that are known.
 func (r *Report) Coverage() float64 {
 	known := 0
-	for _, n := range r.Nodes {
-		judged := func(unknown bool) bool {
-			return slices.ContainsFunc(r.Verdicts, func(v Verdict) bool {
-				return v.Node == n.Name && v.Subject == search.OfNode && (v.Level == search.Unknown) == unknown
-			})
-		}
-		if judged(false) || len(n.Shares) > 0 && !judged(true) {
+	for i := range r.Nodes {
+		if r.Known(&r.Nodes[i]) {
 			known++
 		}
 	}
 	return float64(known) / float64(max(r.Size, 1))
 }
 
+// Rails are those that were measured, in order; all GPUs together last.
+func (r *Report) Rails() []int {
+	var list []int
+	for _, d := range r.Results {
+		if !slices.Contains(list, d.Rail) {
+			list = append(list, d.Rail)
+		}
+	}
+	slices.SortFunc(list, func(a, b int) int { return cmp.Or(cmp.Compare(min(b, 0), min(a, 0)), cmp.Compare(a, b)) })
+	return list
+}
+
 // Drain are the nodes that should get no jobs: those that are bad or failed themselves, and those with such a rail.
 func (r *Report) Drain() []string {
-	var names []string
+	names := []string{}
 	for _, v := range r.Verdicts {
 		if (v.Level == search.Bad || v.Level == search.Failed) && (v.Subject == search.OfNode || v.Subject == search.OfRail) {
 			names = append(names, v.Node)

@@ -59,6 +59,7 @@ type Want struct {
 	Bytes      uint64 // of the message as nccl-tests counts it
 	Iterations int    // 0: as many as fit, with smaller messages if too few do
 	Warmups    int    // iterations before the timed ones: ranks of several nodes do not begin at the same time
+	Best       bool   // the best iteration counts, each timed by itself; else their mean
 }
 
 // Least is the smallest message in bytes that the operation moves over so many ranks: an element, or one for each rank

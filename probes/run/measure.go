@@ -3,6 +3,7 @@
 package run
 
 import (
+	"slices"
 	"time"
 
 	"gpufabric_exporter/probes"
@@ -65,7 +66,7 @@ func (e *run) collective(r *probes.Result, w plan.Want, size uint64, iterations 
 	replies, why := e.step(e.members, limit, func(_ int, limit time.Duration) probes.Request {
 		return probes.Request{Measure: &probes.MeasureRequest{
 			Op: w.Op, Type: w.Type, Bytes: size, Iterations: iterations,
-			Warmups: w.Warmups, Timeout: limit,
+			Warmups: w.Warmups, Each: w.Best, Timeout: limit,
 		}}
 	})
 	if why != nil {
@@ -74,7 +75,7 @@ func (e *run) collective(r *probes.Result, w plan.Want, size uint64, iterations 
 	m := probes.Measurement{Op: w.Op, Type: w.Type, Bytes: replies[0].Measure.Bytes, Ranks: ranks, Iterations: iterations}
 	m.Count = m.Op.Count(m.Type, m.Bytes, m.Ranks)
 	var took, onDevice time.Duration
-	device := true
+	device, each := true, make([]time.Duration, iterations) // the slowest rank in each iteration
 	for i, reply := range replies {
 		one := reply.Measure
 		if one.Bytes != m.Bytes {
@@ -83,9 +84,18 @@ func (e *run) collective(r *probes.Result, w plan.Want, size uint64, iterations 
 		}
 		took, onDevice = max(took, one.Time), max(onDevice, one.DeviceTime)
 		device = device && one.DeviceTime > 0
+		if len(one.Each) != len(each) {
+			each = nil
+		}
+		for i := range each {
+			each[i] = max(each[i], one.Each[i])
+		}
 		if m.Wrong += one.Wrong; one.Wrong > 0 && why == nil {
 			why = troubled(probes.FailureWrong, i, "%s of %d bytes: %d elements are wrong", w.Op, m.Bytes, one.Wrong)
 		}
+	}
+	if len(each) > 0 {
+		took, onDevice, iterations = slices.Min(each), slices.Min(each), 1
 	}
 	m.Time = probes.SecondsOf(max(took/time.Duration(iterations), 1))
 	if device {

@@ -57,5 +57,8 @@ func readReply(data []byte, q *probes.Request, took time.Duration) (probes.Reply
 func credible(m *probes.MeasureReply, q *probes.MeasureRequest, took time.Duration) bool {
 	return m.Bytes > 0 && m.Bytes <= q.Bytes && m.Wrong <= m.Bytes/uint64(q.Type.Size()) &&
 		m.Time > 0 && m.Time <= took && m.DeviceTime >= 0 && m.DeviceTime <= took &&
-		float64(m.Bytes)*float64(q.Iterations) <= m.Time.Seconds()*maxBandwidth
+		float64(m.Bytes)*float64(q.Iterations) <= m.Time.Seconds()*maxBandwidth &&
+		len(m.Each) <= q.Iterations && !slices.ContainsFunc(m.Each, func(d time.Duration) bool {
+		return d > took || float64(m.Bytes) > d.Seconds()*maxBandwidth
+	})
 }

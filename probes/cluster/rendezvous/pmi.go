@@ -118,7 +118,8 @@ func (p *Place) meet(ctx context.Context, l *pmi) (place *Place, err error) {
 	}
 	if _, err := l.ask("barrier_in", "barrier_out"); err != nil {
 		if ctx.Err() == nil {
-			err = fmt.Errorf("not all of %d processes have come: %w", p.Size, err)
+			err = fmt.Errorf("not all of %d processes have come, and PMI does not tell which (--secret-file with --mpi=none does): %w",
+				p.Size, err)
 		}
 		return nil, err
 	}

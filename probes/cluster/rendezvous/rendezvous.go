@@ -30,6 +30,7 @@ type Place struct {
 	Addresses []string // of the leader, HOST:PORT; any of them
 	Secret    []byte
 	Listener  net.Listener // of the leader; else nil
+	Names     []string     // of the nodes, by rank; nil: not known
 }
 
 // Environment is what a process finds around it.
@@ -79,10 +80,15 @@ func (e *Environment) Join(ctx context.Context) (*Place, error) {
 			return nil, errors.New("in a step of Slurm without PMI, expected srun --mpi=pmi2, or --secret-file")
 		}
 		leader := ""
-		if host, ok := firstHost(v("SLURM_STEP_NODELIST")); ok {
-			leader = net.JoinHostPort(host, strconv.Itoa(portDefault))
+		names := hosts(v("SLURM_STEP_NODELIST"))
+		if len(names) > 0 {
+			leader = net.JoinHostPort(names[0], strconv.Itoa(portDefault))
 		}
-		return e.byVariables(ctx, "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", leader)
+		p, err := e.byVariables(ctx, "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", leader)
+		if err == nil && len(names) == p.Size {
+			p.Names = names // Slurm numbers tasks in this order where each node has one
+		}
+		return p, err
 	}
 	return nil, ErrNone
 }
@@ -158,22 +164,6 @@ func number(what, text string, least, most int) (int, error) {
 		return 0, fmt.Errorf("%s=%.20q: expected a whole number from %d to %d", what, text, least, most)
 	}
 	return n, nil
-}
-
-// firstHost is the first of a list of Slurm: "gpu[003-010,12],login1" is gpu003.
-func firstHost(list string) (string, bool) {
-	prefix, rest, found := strings.Cut(list, "[")
-	if name, _, several := strings.Cut(prefix, ","); several || !found {
-		return name, hostName(name)
-	}
-	end := strings.IndexAny(rest, "-,]")
-	closing := strings.IndexByte(rest, ']')
-	if end < 1 || closing < 0 {
-		return "", false
-	}
-	suffix, _, _ := strings.Cut(rest[closing+1:], ",")
-	name := prefix + rest[:end] + suffix
-	return name, hostName(name)
 }
 
 func hostName(s string) bool {

@@ -172,13 +172,13 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-func TestFirstHost(t *testing.T) {
+func TestHosts(t *testing.T) {
 	for list, want := range map[string]string{
-		"n1": "n1", "n1,n2": "n1", "gpu[003-010,12]": "gpu003", "a[1,3-4]b,c": "a1b", "rack-1-[07]": "rack-1-07",
-		"": "", "[": "", "a[": "", "a[]": "", "a[1": "", "a b": "", "$(x)": "",
+		"n1": "n1", "n1,n2": "n1 n2", "gpu[008-010,12]": "gpu008 gpu009 gpu010 gpu12", "a[1,3-4]b,c": "a1b a3b a4b c", "rack-1-[07],x": "rack-1-07 x",
+		"": "", "[": "", "a[": "", "a[]": "", "a[1": "", "a[2-1]": "", "a[0-4294967295]": "", "a b": "", "$(x)": "", "a,,b": "", "a[1-2]b[1-2]": "",
 	} {
-		if got, ok := firstHost(list); ok != (want != "") || ok && got != want {
-			t.Errorf("%q: %q, %v, expected %q", list, got, ok, want)
+		if got := strings.Join(hosts(list), " "); got != want {
+			t.Errorf("%q: %q, expected %q", list, got, want)
 		}
 	}
 }
@@ -213,12 +213,17 @@ func FuzzPMI(f *testing.F) {
 	})
 }
 
-// FuzzFirstHost wants a name that is safe to look up, or none.
-func FuzzFirstHost(f *testing.F) {
+func FuzzHosts(f *testing.F) {
 	f.Add("gpu[003-010,12],x")
 	f.Fuzz(func(t *testing.T, list string) {
-		if name, ok := firstHost(list); ok && (name == "" || strings.ContainsAny(name, " \n\x00/[]")) {
-			t.Fatalf("%q", name)
+		names := hosts(list)
+		if len(names) > 2*sizeMost+1 {
+			t.Fatal(len(names))
+		}
+		for _, name := range names {
+			if name == "" || strings.ContainsAny(name, " \n\x00/[],") {
+				t.Fatalf("%q", name)
+			}
 		}
 	})
 }

@@ -42,6 +42,22 @@ type Verdict struct {
 	Why     string
 }
 
+// Explains reports whether a verdict on all GPUs together only shows what this one says of a rail of the same nodes: all
+// together use that rail, too.
+func (d Verdict) Explains(v Verdict) bool {
+	switch {
+	case v.Rail != All || d.Node != v.Node || d.Partner != v.Partner:
+		return false
+	case v.Level == Unknown:
+		return true
+	case d.Level == Unknown:
+		return false
+	case v.Level == Failed:
+		return d.Level == Failed && d.Failure == v.Failure
+	}
+	return d.Loss+slowLoss >= v.Loss
+}
+
 // Judge says what the samples of a search mean.
 func (s *Search) Judge(done []Sample) []Verdict {
 	if len(done) == 0 {
@@ -68,26 +84,24 @@ func (s *Search) Judge(done []Sample) []Verdict {
 func (v *view) judge(node int) []Verdict {
 	var accused, open []Verdict
 	for _, rail := range v.search.Rails {
-		at := spot{node, rail}
-		switch {
-		case v.accused(at):
-			accused = append(accused, v.blame(at))
-		case v.silent(at):
-			open = append(open, unclear(at, "nothing could be measured that can be compared"))
-		case v.suspect(at) && v.goods[at] == 0:
-			_, total := v.confirmed(at)
-			open = append(open, unclear(at, fmt.Sprintf("it is slow with all that it met, and met %d healthy nodes, not %d", total,
-				partnersWanted)))
+		switch at := v.at(node, rail); {
+		case at.accused():
+			accused = append(accused, v.blame(node, rail))
+		case at.silent:
+			open = append(open, unclear(node, rail, "nothing could be measured that can be compared"))
+		case at.suspect && at.goods == 0:
+			open = append(open, unclear(node, rail, fmt.Sprintf("it is slow with all that it met, and met %d healthy nodes, not %d",
+				at.total, partnersWanted)))
 		}
 	}
 	return append(merge(accused, len(v.search.Rails)), merge(open, len(v.search.Rails))...)
 }
 
-func unclear(at spot, why string) Verdict {
-	return Verdict{Subject: OfRail, Level: Unknown, Node: at.node, Partner: -1, Rail: at.rail, Why: why}
+func unclear(node, rail int, why string) Verdict {
+	return Verdict{Subject: OfRail, Level: Unknown, Node: node, Partner: -1, Rail: rail, Why: why}
 }
 
-// merge makes one verdict on a node of those on most of its rails.
+// merge makes one verdict on a node, or a path, of those on most of its rails.
 func merge(rails []Verdict, of int) []Verdict {
 	if len(rails) == 0 || len(rails)*2 <= of {
 		return rails
@@ -96,7 +110,9 @@ func merge(rails []Verdict, of int) []Verdict {
 		order := []Level{Unknown, Slow, Bad, Failed}
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Level), slices.Index(order, b.Level)), cmp.Compare(a.Loss, b.Loss))
 	})
-	worst.Subject = OfNode
+	if worst.Subject == OfRail {
+		worst.Subject = OfNode
+	}
 	if worst.Rail != All {
 		worst.Why += fmt.Sprintf("; so are %d of %d rails", len(rails), of)
 	}
@@ -105,11 +121,11 @@ func merge(rails []Verdict, of int) []Verdict {
 }
 
 // blame is the verdict on an accused spot, by the median of what speaks against it.
-func (v *view) blame(at spot) Verdict {
-	d := Verdict{Subject: OfRail, Node: at.node, Partner: -1, Rail: at.rail}
-	d.Level, d.Loss, d.Failure = v.weigh(v.of[at], at.node)
-	against, _ := v.confirmed(at)
-	d.Why = fmt.Sprintf("confirmed by %d nodes that are healthy with others", against)
+func (v *view) blame(node, rail int) Verdict {
+	at := v.at(node, rail)
+	d := Verdict{Subject: OfRail, Node: node, Partner: -1, Rail: rail}
+	d.Level, d.Loss, d.Failure = v.weigh(at.samples, node)
+	d.Why = fmt.Sprintf("confirmed by %d nodes that are healthy with others", at.against)
 	return d
 }
 
@@ -141,35 +157,38 @@ func (v *view) weigh(list []int, node int) (Level, float64, string) {
 // paths are the pairs that are slow each time, although both nodes are good with others. A node with several of them
 // is unknown: it may come and go.
 func (v *view) paths() []Verdict {
-	var all []Verdict
+	var pairs [][]Verdict
 	count := map[spot]int{}
 	for _, p := range v.unexplained() {
+		var slowed []Verdict
 		for _, rail := range p.rails {
 			list := v.ofPair(p.Pair, rail)
-			if len(list) < pathTimes || slices.ContainsFunc(list, func(g *graded) bool { return g.grade < slow }) {
+			if len(list) < pathTimes || slices.ContainsFunc(list, func(i int) bool { return v.samples[i].grade < slow }) {
 				continue
 			}
-			var at []int
-			for _, i := range v.of[spot{p.A, rail}] {
-				if v.samples[i].Pair == p.Pair {
-					at = append(at, i)
-				}
-			}
 			d := Verdict{Subject: OfPath, Node: p.A, Partner: p.B, Rail: rail, Why: "slow each time, and both nodes are good with others"}
-			d.Level, d.Loss, d.Failure = v.weigh(at, -1)
-			all = append(all, d)
+			d.Level, d.Loss, d.Failure = v.weigh(list, -1)
+			slowed = append(slowed, d)
 			count[spot{p.A, rail}]++
 			count[spot{p.B, rail}]++
 		}
+		pairs = append(pairs, slowed)
 	}
-	for i := range all {
-		d := &all[i]
-		for _, node := range []int{d.Node, d.Partner} {
-			if count[spot{node, d.Rail}] > 1 {
-				*d = unclear(spot{node, d.Rail}, "it is slow with some nodes and good with others")
-				break
+	var all []Verdict
+	for _, slowed := range pairs {
+		var clear []Verdict
+		for _, d := range slowed {
+			node := d.Node
+			if count[spot{node, d.Rail}] < 2 {
+				node = d.Partner
 			}
+			if count[spot{node, d.Rail}] < 2 {
+				clear = append(clear, d)
+				continue
+			}
+			all = append(all, unclear(node, d.Rail, "it is slow with some nodes and good with others"))
 		}
+		all = append(all, merge(clear, len(v.search.Rails))...)
 	}
 	return slices.CompactFunc(all, func(a, b Verdict) bool { return a == b })
 }

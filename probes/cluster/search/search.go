@@ -153,7 +153,7 @@ func (r *round) partner(node int, rails []int) {
 	}
 	best, bestRank, someHealthy := -1, 0, r.anyHealthy(rails)
 	for i, candidate := range r.order {
-		if candidate == node || r.busy[candidate] || r.met[pairOf(node, candidate)] || r.blamed(candidate, rails) {
+		if candidate == node || r.busy[candidate] || r.met(node, candidate) || r.blamed(candidate, rails) {
 			continue
 		}
 		rank := len(r.order) - i
@@ -179,7 +179,7 @@ func (r *round) partner(node int, rails []int) {
 
 // ofOtherPair reports whether no node that this one met has met the candidate.
 func (r *round) ofOtherPair(node, candidate int) bool {
-	return !slices.ContainsFunc(r.partners[node], func(p int) bool { return r.met[pairOf(p, candidate)] })
+	return !slices.ContainsFunc(r.partners[node], func(p int) bool { return r.met(p, candidate) })
 }
 
 // again has pairs measure again that were slow each time although both nodes are good with others.
@@ -187,7 +187,7 @@ func (r *round) again() {
 	for _, p := range r.unexplained() {
 		rails := slices.DeleteFunc(p.rails, func(rail int) bool {
 			list := r.ofPair(p.Pair, rail)
-			return len(list) >= pathTimes || slices.ContainsFunc(list, func(g *graded) bool { return g.grade == good })
+			return len(list) >= pathTimes || slices.ContainsFunc(list, func(i int) bool { return r.samples[i].grade == good })
 		})
 		if len(rails) > 0 && !r.busy[p.A] && !r.busy[p.B] {
 			r.add(p.Pair, rails)

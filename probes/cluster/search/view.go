@@ -39,6 +39,24 @@ type reference struct {
 // spot is a rail of a node.
 type spot struct{ node, rail int }
 
+// standing is what all samples of a spot say together.
+type standing struct {
+	samples []int // by number
+	goods   int
+	silent  bool // none of them says anything
+	suspect bool // the first one that says anything speaks against it
+	// healthy partners that it met, and how many of these samples speak against it
+	total, against int
+}
+
+// healthy reports whether a spot is good with someone, and nothing spoke against it first.
+func (s *standing) healthy() bool { return s.goods > 0 && !s.suspect }
+
+// accused reports whether a spot is slow, or fails, with everyone, among them enough healthy partners.
+func (s *standing) accused() bool {
+	return s.suspect && s.goods == 0 && s.against >= partnersWanted && s.against == s.total
+}
+
 // graded is a sample, and what it says.
 type graded struct {
 	Sample
@@ -52,33 +70,86 @@ type view struct {
 	search     *Search
 	references map[int]reference
 	samples    []graded
-	of         map[spot][]int // samples of a rail of a node
-	met        map[Pair]bool
-	partners   map[int][]int
-	goods      map[spot]int
+	column     []int // of a rail among those of the search, by its number + 1: All is -1
+	spots      []standing
+	partners   [][]int // of each node
 }
+
+// at is the standing of a spot.
+func (v *view) at(node, rail int) *standing {
+	return &v.spots[node*len(v.search.Rails)+v.column[rail+1]]
+}
+
+// met reports whether two nodes measured together.
+func (v *view) met(a, b int) bool { return slices.Contains(v.partners[a], b) }
 
 func (s *Search) view(done []Sample) *view {
 	v := &view{
-		search: s, references: s.references(done), of: map[spot][]int{}, met: map[Pair]bool{},
-		partners: map[int][]int{}, goods: map[spot]int{},
+		search: s, references: s.references(done), samples: make([]graded, len(done)), column: make([]int, slices.Max(s.Rails)+2),
+		spots: make([]standing, len(s.Nodes)*len(s.Rails)), partners: make([][]int, len(s.Nodes)),
 	}
+	for i, rail := range s.Rails {
+		v.column[rail+1] = i
+	}
+	room := make([]int, 0, 2*len(done)) // of all lists of samples
 	for i, d := range done {
-		g := v.grade(d)
-		v.samples = append(v.samples, g)
+		v.samples[i] = v.grade(d)
 		for _, node := range []int{d.A, d.B} {
-			at := spot{node, d.Rail}
-			v.of[at] = append(v.of[at], i)
-			if g.grade == good {
-				v.goods[at]++
+			at := v.at(node, d.Rail)
+			if at.samples == nil && cap(room) > len(room) { // most have one
+				room = append(room, i)
+				at.samples = room[len(room)-1 : len(room) : len(room)]
+			} else {
+				at.samples = append(at.samples, i)
 			}
-			if other := d.other(node); !v.met[d.Pair] {
+			if other := d.other(node); !v.met(node, other) {
 				v.partners[node] = append(v.partners[node], other)
 			}
 		}
-		v.met[d.Pair] = true
 	}
+	v.stand()
 	return v
+}
+
+// stand makes up what samples say of spots: first who is a suspect, and then what partners that are none say.
+func (v *view) stand() {
+	for node := range v.search.Nodes {
+		for _, rail := range v.search.Rails {
+			at := v.at(node, rail)
+			at.silent = true
+			for _, i := range at.samples {
+				g := &v.samples[i]
+				if at.silent && (g.grade == good || g.against(node)) {
+					at.silent, at.suspect = false, g.grade != good
+				}
+				if g.grade == good {
+					at.goods++
+				}
+			}
+		}
+	}
+	for node := range v.search.Nodes {
+		for _, rail := range v.search.Rails {
+			at := v.at(node, rail)
+			for _, i := range at.samples {
+				g := &v.samples[i]
+				partner := v.at(g.other(node), rail)
+				if g.grade == unknown || partner.suspect || !v.goodBeside(g, partner) {
+					continue
+				}
+				if at.total++; g.against(node) {
+					at.against++
+				}
+			}
+		}
+	}
+}
+
+// goodBeside reports whether a spot is good with another one than in that sample.
+func (v *view) goodBeside(g *graded, at *standing) bool {
+	return slices.ContainsFunc(at.samples, func(i int) bool {
+		return v.samples[i].grade == good && v.samples[i].Pair != g.Pair
+	})
 }
 
 // expected is what a pair reached before; 0: not known.
@@ -210,13 +281,9 @@ func (g *graded) against(node int) bool {
 	return (g.grade == slow || g.grade == failed) && (g.grade != failed || g.Culprit < 0 || g.Culprit == node)
 }
 
-// healthy reports whether a node is good on each of these rails with someone, and none of its samples spoke against it
-// first.
+// healthy reports whether a node is, on each of these rails.
 func (v *view) healthy(node int, rails []int) bool {
-	return !slices.ContainsFunc(rails, func(rail int) bool {
-		at := spot{node, rail}
-		return v.goods[at] == 0 || v.suspect(at)
-	})
+	return !slices.ContainsFunc(rails, func(rail int) bool { return !v.at(node, rail).healthy() })
 }
 
 // anyHealthy reports whether there is such a node.
@@ -231,46 +298,7 @@ func (v *view) anyHealthy(rails []int) bool {
 
 // blamed reports whether a node is accused on one of these rails.
 func (v *view) blamed(node int, rails []int) bool {
-	return slices.ContainsFunc(rails, func(rail int) bool { return v.accused(spot{node, rail}) })
-}
-
-// suspect reports whether the first sample that says anything of a spot speaks against it.
-func (v *view) suspect(at spot) bool {
-	for _, i := range v.of[at] {
-		if g := &v.samples[i]; g.grade == good || g.against(at.node) {
-			return g.grade != good
-		}
-	}
-	return false
-}
-
-// silent reports whether no sample says anything of a spot.
-func (v *view) silent(at spot) bool {
-	return !slices.ContainsFunc(v.of[at], func(i int) bool {
-		return v.samples[i].grade == good || v.samples[i].against(at.node)
-	})
-}
-
-// confirmed counts the healthy partners that a suspect met, and how many of them speak against it.
-func (v *view) confirmed(at spot) (against, total int) {
-	for _, i := range v.of[at] {
-		g := &v.samples[i]
-		partner := spot{g.other(at.node), at.rail}
-		if g.grade == unknown || v.suspect(partner) || !v.goodBeside(g, partner) {
-			continue
-		}
-		if total++; g.against(at.node) {
-			against++
-		}
-	}
-	return against, total
-}
-
-// goodBeside reports whether a spot is good with another one than in that sample.
-func (v *view) goodBeside(g *graded, at spot) bool {
-	return slices.ContainsFunc(v.of[at], func(i int) bool {
-		return v.samples[i].grade == good && v.samples[i].Pair != g.Pair
-	})
+	return slices.ContainsFunc(rails, func(rail int) bool { return v.at(node, rail).accused() })
 }
 
 // open are the rails of a node of which too little is known.
@@ -280,18 +308,11 @@ func (v *view) open(node int) []int {
 	}
 	var rails []int
 	for _, rail := range v.search.Rails {
-		at := spot{node, rail}
-		if _, total := v.confirmed(at); v.silent(at) || v.suspect(at) && total < partnersWanted {
+		if at := v.at(node, rail); at.silent || at.suspect && at.total < partnersWanted {
 			rails = append(rails, rail)
 		}
 	}
 	return rails
-}
-
-// accused reports whether a spot is slow, or fails, with everyone, among them enough healthy partners.
-func (v *view) accused(at spot) bool {
-	against, total := v.confirmed(at)
-	return v.suspect(at) && v.goods[at] == 0 && against >= partnersWanted && against == total
 }
 
 // crossed is a pair that is slow over rails on which both nodes are good with others.
@@ -304,7 +325,7 @@ func (v *view) unexplained() []crossed {
 	var list []crossed
 	for i := range v.samples {
 		g := &v.samples[i]
-		if g.grade != slow && g.grade != failed || v.goods[spot{g.A, g.Rail}] == 0 || v.goods[spot{g.B, g.Rail}] == 0 {
+		if g.grade != slow && g.grade != failed || v.at(g.A, g.Rail).goods == 0 || v.at(g.B, g.Rail).goods == 0 {
 			continue
 		}
 		at := slices.IndexFunc(list, func(c crossed) bool { return c.Pair == g.Pair })
@@ -320,12 +341,6 @@ func (v *view) unexplained() []crossed {
 }
 
 // ofPair are the samples of a pair over a rail.
-func (v *view) ofPair(p Pair, rail int) []*graded {
-	var list []*graded
-	for _, i := range v.of[spot{p.A, rail}] {
-		if v.samples[i].Pair == p {
-			list = append(list, &v.samples[i])
-		}
-	}
-	return list
+func (v *view) ofPair(p Pair, rail int) []int {
+	return slices.DeleteFunc(slices.Clone(v.at(p.A, rail).samples), func(i int) bool { return v.samples[i].Pair != p })
 }
