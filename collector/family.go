@@ -79,7 +79,7 @@ type Family struct {
 
 // catalogue has every row once: what is always on, and what each collector lists. It numbers the rows by name.
 var catalogue = func() []*Family {
-	all := slices.Concat(healthFamilies(), nodeFamilies())
+	all := slices.Concat(healthFamilies(), nodeFamilies(), clusterFamilies())
 	for _, c := range collectors() {
 		for _, f := range c.families {
 			f.Collector = c.Name

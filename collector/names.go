@@ -29,6 +29,7 @@ func Subsystems() []Subsystem {
 		{"job", "a training job on the node"},
 		{"log", "lines of logs of jobs and messages of the kernel"},
 		{"probe", "results of NCCL probes"},
+		{"cluster", "probes between nodes, one series for each node; in files and pushes of `probe cluster` only"},
 		{"check", "verdicts of the checks"},
 	}
 }

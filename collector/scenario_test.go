@@ -149,6 +149,8 @@ func conditionalFamilies() []string {
 		"job_ras_suspicion", "job_ras_not_asked", "job_ras_state", "job_ras_state_confirmed", "job_ras_ranks", "job_ras_operations_apart", "job_ras_last_answer_timestamp_seconds", "job_ras_questions_total", "job_ras_stopped", // TestRAS
 		"check_unknown", "check_timestamp_seconds", "check_error", "check_run_timestamp_seconds", // checks do not judge what is not expected; in files of verdicts only
 		"hca_hw_counters_dropped",
+		"cluster_probe_last_run_timestamp_seconds", "cluster_probe_coverage_ratio", "cluster_probe_measured_timestamp_seconds", // TestClusterFamilies
+		"cluster_probe_bandwidth_ratio", "cluster_probe_fault_ratio",
 		"ethernet_statistic_total", "ethernet_statistics_dropped", // what flags ask for, and more than fits
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -44,6 +45,7 @@ type clusterOptions struct {
 	partial    bool
 	html       string
 	textfile   string
+	push       string
 	history    string
 	secretFile string
 	leader     string
@@ -55,7 +57,7 @@ type clusterOptions struct {
 
 // clusterFlags are the names of those flags.
 var clusterFlags = []string{
-	"dry-run", "drain-list", "partial", "html", "textfile", "history", "secret-file",
+	"dry-run", "drain-list", "partial", "html", "textfile", "push", "history", "secret-file",
 	"leader", "leaf", "port", "seed", "wait",
 }
 
@@ -67,6 +69,8 @@ func (o *clusterOptions) define(f *command.Flags) {
 	f.Switch("partial", "Of cluster: measure the nodes that came when others did not.", &o.partial)
 	f.Add("html", "Of cluster: file for the result as a page.", command.File(&o.html)).PlaceHolder("FILE")
 	f.Add("textfile", "Of cluster: file for the result as metrics, *.prom.", command.File(&o.textfile)).PlaceHolder("FILE")
+	f.Add("push", "Of cluster: Pushgateway for the result as metrics.",
+		command.Into(&o.push, pushAddress)).PlaceHolder("URL")
 	f.Add("history", "Of cluster: file of what nodes reached before, which is read and replaced.",
 		command.File(&o.history)).PlaceHolder("FILE")
 	f.Add("secret-file", "Of cluster: file with a secret of 16 bytes or more, the same on all nodes. Not needed with PMI.",
@@ -85,6 +89,15 @@ func (o *clusterOptions) define(f *command.Flags) {
 		}
 		return d, nil
 	})).PlaceHolder("TIME")
+}
+
+// pushAddress is an address without a password, which all users of the node could read in the list of processes.
+func pushAddress(s string) (string, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return "", errors.New("expected http://HOST:PORT, without a password")
+	}
+	return s, nil
 }
 
 // check refuses flags of the one kind of probe with the other.
@@ -166,7 +179,7 @@ func (p *probing) runCluster(ctx context.Context, c *command.Call) int {
 	}
 	p.warn(bounds(o, place.Size))
 	l := &cluster.Leader{
-		Listener: place.Listener, Secret: place.Secret, Size: place.Size, Options: o,
+		Listener: place.Listener, Secret: place.Secret, Size: place.Size, Names: place.Names, Options: o,
 		Progress: func(format string, args ...any) { p.warn(fmt.Sprintf(format, args...)) },
 	}
 	if l.History, err = readHistory(p.flags.cluster.history); err != nil {
@@ -182,16 +195,19 @@ func (p *probing) runCluster(ctx context.Context, c *command.Call) int {
 	if err != nil {
 		report.Error = err.Error()
 	}
-	if err := p.tell(c, report); err != nil {
+	code := clusterCode(report)
+	if err := p.tell(ctx, c, report); err != nil {
 		c.Complain(err)
-		return exitUnprobed
+		if code == exitProbed {
+			code = exitUnprobed
+		}
 	}
 	if l.History != nil && report.Error == "" {
 		if err := writeHistory(p.flags.cluster.history, l.History, report); err != nil {
 			c.Complain(command.Unwritable("history", p.flags.cluster.history, err))
 		}
 	}
-	return clusterCode(report)
+	return code
 }
 
 // clusterCode is what to exit with: as check does.

@@ -35,7 +35,7 @@ func writeClusterPage(w io.Writer, r *cluster.Report) error {
 		Rows     []pageRow
 		Verdicts []cluster.Verdict
 	}{Report: r, Came: len(r.Nodes), Started: r.Started.UTC().Format("2006-01-02 15:04:05 UTC"), Verdicts: r.Verdicts}
-	list := columns(r)
+	list := r.Rails()
 	for _, rail := range list {
 		page.Columns = append(page.Columns, columnName(rail))
 	}

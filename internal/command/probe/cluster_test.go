@@ -4,10 +4,16 @@ package probe
 
 import (
 	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/probes/cluster"
 	"gpufabric_exporter/probes/cluster/search"
@@ -33,7 +39,7 @@ func TestClusterRefuses(t *testing.T) {
 	if code, _, errs = b.run("cluster"); code != 2 || !strings.Contains(errs, "--mpi=pmi2") {
 		t.Errorf("PMIx: exit code %d: %s", code, errs)
 	}
-	for _, args := range [][]string{{"cluster", "--op=reduce"}, {"cluster", "--bytes=8:16"}, {"node", "--drain-list"}, {"--seed=7"}, {"cluster", "--wait=1ms"}} {
+	for _, args := range [][]string{{"cluster", "--op=reduce"}, {"cluster", "--bytes=8:16"}, {"node", "--drain-list"}, {"--seed=7"}, {"cluster", "--wait=1ms"}, {"cluster", "--push=http://user:secret@gateway:9091"}} {
 		if code, _, errs := b.run(args...); code != 3 {
 			t.Errorf("%q: exit code %d: %s", args, code, errs)
 		}
@@ -93,12 +99,35 @@ func TestClusterPage(t *testing.T) {
 	commandtest.Lacks(t, b.String(), "<2>", "http://", "https://", "<script")
 }
 
-func TestClusterMetrics(t *testing.T) {
-	commandtest.Contains(t, string(clusterMetrics(reported())),
-		"gpufabric_cluster_probe_last_run_timestamp_seconds 1795914123\n",
-		`gpufabric_cluster_probe_bandwidth_ratio{node="n1",rail="0"} 0.9167`+"\n",
-		`gpufabric_cluster_probe_fault{node="n\"<2>",partner="",rail="all",subject="node",level="failed"} 1`+"\n",
-		"gpufabric_cluster_probe_coverage_ratio 0.75\n")
+// What is written and what is pushed are the same metrics. A Pushgateway that does not answer is named, and hides no fault.
+func TestClusterTell(t *testing.T) {
+	var put []string
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		put = append(put, r.Method+" "+r.URL.Path, string(body))
+	}))
+	defer gateway.Close()
+	file := filepath.Join(t.TempDir(), "cluster.prom")
+	p := &probing{flags: options{cluster: clusterOptions{textfile: file, push: gateway.URL, drainList: true}}}
+	var out bytes.Buffer
+	if err := p.tell(t.Context(), &command.Call{Stdout: &out}, reported()); err != nil {
+		t.Fatal(err)
+	}
+	if want := "n\"<2>\nn1\n"; out.String() != want {
+		t.Errorf("to drain: %q, expected %q", out.String(), want)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commandtest.Contains(t, string(text), `gpufabric_cluster_probe_fault_ratio{device="mlx5_0",level="bad",node="n1",partner="",rail="0",subject="rail"} 0.083`)
+	if len(put) != 2 || put[0] != "PUT /metrics/job/gpufabric_cluster_probe" || !strings.Contains(put[1], "gpufabric_cluster_probe_fault_ratio") {
+		t.Errorf("pushed %q", put)
+	}
+	gateway.Close()
+	if err := p.tell(t.Context(), &command.Call{Stdout: &out}, reported()); err == nil || !strings.Contains(err.Error(), "--push") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestClusterCode(t *testing.T) {

@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/command"
-	"gpufabric_exporter/internal/files"
 	"gpufabric_exporter/probes"
 	"gpufabric_exporter/probes/cluster"
 	"gpufabric_exporter/probes/cluster/search"
@@ -49,57 +47,6 @@ func (p *probing) dryRun(ctx context.Context, c *command.Call, o cluster.Options
 	return exitProbed
 }
 
-// tell prints a report, and writes the files that were asked for.
-func (p *probing) tell(c *command.Call, r *cluster.Report) error {
-	o := &p.flags.cluster
-	if o.html != "" {
-		var b bytes.Buffer
-		if err := writeClusterPage(&b, r); err != nil {
-			return err
-		}
-		if err := files.Replace(o.html, b.Bytes()); err != nil {
-			return command.Unwritable("html", o.html, err)
-		}
-	}
-	if o.textfile != "" {
-		if err := files.Replace(o.textfile, clusterMetrics(r)); err != nil {
-			return command.Unwritable("textfile", o.textfile, err)
-		}
-	}
-	switch {
-	case o.drainList:
-		for _, name := range r.Drain() {
-			fmt.Fprintln(c.Stdout, name)
-		}
-		return nil
-	case p.flags.json:
-		return command.JSON(c.Stdout, struct {
-			*cluster.Report
-			Coverage float64  `json:"coverage"`
-			Drain    []string `json:"drain"`
-			ExitCode int      `json:"exit_code"`
-		}{r, r.Coverage(), r.Drain(), clusterCode(r)})
-	}
-	return writeCluster(c.Stdout, r)
-}
-
-// columns are the rails of a report, all GPUs last.
-func columns(r *cluster.Report) []int {
-	var list []int
-	for _, d := range r.Results {
-		if !slices.Contains(list, d.Rail) {
-			list = append(list, d.Rail)
-		}
-	}
-	slices.SortFunc(list, func(a, b int) int {
-		if (a < 0) != (b < 0) {
-			return b - a
-		}
-		return a - b
-	})
-	return list
-}
-
 func columnName(rail int) string {
 	if rail == search.All {
 		return "all"
@@ -121,7 +68,7 @@ func writeCluster(w io.Writer, r *cluster.Report) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%d of %d nodes came (by %s), %d rounds in %.0f s\n", len(r.Nodes), r.Size, r.By, r.Rounds, r.Wall)
 	if len(r.Missing) > 0 {
-		fmt.Fprintf(&b, "missing: processes %v\n", r.Missing)
+		fmt.Fprintf(&b, "missing: %s\n", r.MissingText())
 	}
 	for why, n := range r.Refused {
 		fmt.Fprintf(&b, "refused: %s (%s)\n", probes.Counted(n, "connection"), why)
@@ -136,7 +83,7 @@ func writeCluster(w io.Writer, r *cluster.Report) error {
 			}
 		}
 	}
-	list := columns(r)
+	list := r.Rails()
 	if len(list) > 0 {
 		fmt.Fprintf(&b, "\nbest bus bandwidth in GB/s, and of the median\n%-20s", "node")
 		for _, rail := range list {
@@ -176,40 +123,4 @@ func errorOf(r *cluster.Report, v cluster.Verdict) string {
 		}
 	}
 	return ""
-}
-
-// clusterMetrics is a report as metrics.
-func clusterMetrics(r *cluster.Report) []byte {
-	var b bytes.Buffer
-	family := func(name, help string) {
-		fmt.Fprintf(&b, "# HELP gpufabric_cluster_probe_%s %s\n# TYPE gpufabric_cluster_probe_%s gauge\n", name, help, name)
-	}
-	family("last_run_timestamp_seconds", "When the last probe between nodes began.")
-	fmt.Fprintf(&b, "gpufabric_cluster_probe_last_run_timestamp_seconds %d\n", r.Started.Unix())
-	family("coverage_ratio", "Share of the expected nodes of which the last probe between nodes knows something.")
-	fmt.Fprintf(&b, "gpufabric_cluster_probe_coverage_ratio %g\n", r.Coverage())
-	family("bandwidth_ratio", "Best bus bandwidth of a node in the last probe between nodes, over the median of all nodes.")
-	for i := range r.Nodes {
-		for _, rail := range columns(r) {
-			if s, ok := r.Nodes[i].Shares[rail]; ok && s.Ratio > 0 {
-				fmt.Fprintf(&b, "gpufabric_cluster_probe_bandwidth_ratio{node=%s,rail=%s} %.4f\n", label(r.Nodes[i].Name),
-					label(strings.TrimPrefix(columnName(rail), "rail ")), s.Ratio)
-			}
-		}
-	}
-	family("fault", "1 while the last probe between nodes found a node, rail or path slow, bad, failed or unknown.")
-	for _, v := range r.Verdicts {
-		rail := "all"
-		if v.Rail >= 0 {
-			rail = strconv.Itoa(v.Rail)
-		}
-		fmt.Fprintf(&b, "gpufabric_cluster_probe_fault{node=%s,partner=%s,rail=%s,subject=%s,level=%s} 1\n", label(v.Node), label(v.Partner),
-			label(rail), label(string(v.Subject)), label(string(v.Level)))
-	}
-	return b.Bytes()
-}
-
-// label is the value of a label in the text format of Prometheus.
-func label(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }
