@@ -31,6 +31,8 @@ type world struct {
 	slow  func(a, b string, rail int) float64 // factor to the time of an iteration
 	fault func(ctx context.Context, node string, rail int, q *probes.Request) (*probes.Reply, error)
 
+	newer string // the node with another version of NCCL
+
 	mu      sync.Mutex
 	members map[string][]string // nodes, by id
 	killed  int
@@ -112,6 +114,9 @@ func (f *fakeRank) Call(ctx context.Context, request []byte) ([]byte, error) {
 	switch {
 	case q.Open != nil:
 		r.Open = &probes.OpenReply{NCCLPath: q.Open.NCCL, NCCL: 22703, CUDA: 13000, GPU: f.uuid, Memory: 80 << 30}
+		if f.node == w.newer {
+			r.Open.NCCL = 23007
+		}
 		if q.Open.NCCL != "/its/own/libnccl.so.2" {
 			return nil, fmt.Errorf("opens %s", q.Open.NCCL)
 		}
@@ -345,6 +350,15 @@ func TestScenarios(t *testing.T) {
 				t.Errorf("to drain: %v", bad)
 			}
 		})
+	}
+}
+
+// Who has another version is who differs from two others.
+func TestOtherVersion(t *testing.T) {
+	b := &bench{world: &world{newer: "n06"}, nodes: 8}
+	r, _, err := b.run(t, t.Context())
+	if got := texts(r); err != nil || got != "node failed n06 versions" {
+		t.Errorf("%v: %q", err, got)
 	}
 }
 

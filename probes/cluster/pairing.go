@@ -111,7 +111,8 @@ func (p *pairing) judge(s *search.Sample, r *probes.Result, task search.Task) {
 		s.Unknown = true
 	case r.Outcome != probes.OK:
 		s.Failure = string(r.Failure)
-		if culprit >= 0 && r.Failure != probes.FailureWrong { // who has a wrong sum need not be who made it
+		// who has a wrong sum need not be who made it, nor is it known which version is the right one
+		if culprit >= 0 && r.Failure != probes.FailureWrong && r.Failure != probes.FailureVersions {
 			s.Culprit = []int{task.A, task.B}[culprit]
 			if _, lost := []*peer{p.a, p.b}[culprit].state(); lost != nil {
 				s.Failure = failureLost

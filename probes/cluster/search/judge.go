@@ -90,8 +90,8 @@ func (v *view) judge(node int) []Verdict {
 		case at.silent:
 			open = append(open, unclear(node, rail, "nothing could be measured that can be compared"))
 		case at.suspect && at.goods == 0:
-			open = append(open, unclear(node, rail, fmt.Sprintf("it is slow with all that it met, and met %d healthy nodes, not %d",
-				at.total, partnersWanted)))
+			open = append(open, unclear(node, rail, fmt.Sprintf("it is slow with all that it met, and %d of %d healthy nodes confirm it",
+				at.against, partnersWanted)))
 		}
 	}
 	return append(merge(accused, len(v.search.Rails)), merge(open, len(v.search.Rails))...)
