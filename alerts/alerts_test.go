@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 			}
 			seen[name] = true
 			for _, m := range matching.FindAllStringSubmatch(r.Expr, -1) {
-				if !strings.HasPrefix(m[1], "cluster, job, instance") && !strings.HasPrefix(m[1], "cluster, board, role, setting") && m[1] != "cluster, kind, what, detail" && !strings.HasPrefix(m[1], "cluster, job, training_job") { // of the whole cluster, and of a job on all of its nodes
+				if !strings.HasPrefix(m[1], "cluster, job, instance") && !strings.HasPrefix(m[1], "cluster, board, role, setting") && m[1] != "cluster, kind, what, detail" && m[1] != "cluster, node" && !strings.HasPrefix(m[1], "cluster, job, training_job") { // of the whole cluster, and of a job on all of its nodes
 					t.Errorf("%s: on (%s) takes nodes of different clusters, or targets of different jobs, for one", name, m[1])
 				}
 			}
@@ -148,6 +148,13 @@ func checkAlert(t *testing.T, r Rule) {
 	}
 	if r.Alert == "GpuFabricConfigurationDrift" { // against the fleet
 		dashboard = fleet
+	}
+	if strings.HasPrefix(r.Alert, "GpuFabricClusterProbe") { // of a run, which is no target
+		subject = "$labels.node"
+		if r.Alert == "GpuFabricClusterProbeStale" {
+			subject = "$labels.cluster"
+		}
+		dashboard = "/d/gpufabric-probes/gpu-fabric-nccl-probes{{ with $labels.cluster }}?var-cluster={{ . }}{{ end }}"
 	}
 	for _, part := range []string{subject, "$value"} {
 		if !strings.Contains(d, part) && (part != "$value" || !flag01[r.Alert]) {
