@@ -77,9 +77,7 @@ func (b board) encode() ([]byte, error) {
 	y := uint32(0)
 	for _, l := range b.lines {
 		for _, p := range l.at(&y) {
-			if built, err := p.Build(); err == nil && built.Title != nil && b.leads[*built.Title] != (place{}) {
-				explained(p, b.leads[*built.Title])
-			}
+			b.lead(p)
 			d.WithPanel(p)
 		}
 	}
@@ -92,6 +90,7 @@ func (b board) encode() ([]byte, error) {
 		inside := y
 		for _, l := range r.lines {
 			for _, p := range l.at(&inside) {
+				b.lead(p)
 				closed.WithPanel(p)
 			}
 		}
@@ -103,6 +102,13 @@ func (b board) encode() ([]byte, error) {
 	}
 	built.SchemaVersion = schema
 	return plain(built)
+}
+
+// lead has a figure lead to where it is explained.
+func (b board) lead(p panel) {
+	if built, err := p.Build(); err == nil && built.Title != nil && b.leads[*built.Title] != (place{}) {
+		explained(p, b.leads[*built.Title])
+	}
 }
 
 // id follows from the title, so that links to a panel survive what is put before it.

@@ -10,12 +10,15 @@ func probeResults(t texts) board {
 		leads: map[string]place{
 			"Nodes with probes": {probesURL, "Last results"}, "Nodes probed lately": {probesURL, "Age of the last success"},
 			"Probes on TCP": {probesURL, "Last results"}, "Without GPUDirect": {probesURL, "Last results"},
+			"Last run between nodes": {probesURL, "Bandwidth between nodes"}, "Nodes covered": {probesURL, "Bandwidth between nodes"},
+			"Slow between nodes": {probesURL, "Verdicts between nodes"}, "Slow paths": {probesURL, "Verdicts between nodes"},
 			"Probes that fail": {probesURL, "Failures by reason"}, "Probes slowed down": {probesURL, "Bandwidth over the baseline"},
 		},
 		rows: []row{
 			{"Rail by rail", []line{probeRails()}},
 			{"Transport over time", []line{probeWays()}},
 			{"Failures, skips and cost", []line{probeTrouble(), probeCost()}},
+			{"Between nodes", betweenNodes()},
 			{"How to read this", []line{{probesHelp()}}},
 		},
 	}
@@ -286,5 +289,5 @@ func probesHelp() panel {
 
 * **transport** shows which transport NCCL would use; **node** uses all GPUs of a node; **rail** sends through one NIC and back; **socket** uses TCP, for comparison.
 * A result is compared with earlier results of the same probe under the same conditions. A new firmware, driver or NCCL version starts a new baseline; graphs mark such changes.
-* A rail probe tests the path up to the NIC, not the cable or the switch.`)
+* A rail probe tests the path up to the NIC, not the cable or the switch. What probe cluster measures between nodes is in a row of its own.`)
 }
