@@ -2,9 +2,6 @@
 
 //go:build cluster
 
-// Package cluster runs probe cluster under the real Slurm: its controller and a daemon for each node, which are network
-// namespaces on a bridge with host names of their own. NCCL, CUDA and NVML are stand-ins that really compute and move
-// data between the nodes. It needs root and Debian's packages slurmctld, slurmd, slurm-client and munge.
 package cluster
 
 import (
@@ -16,226 +13,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"text/tabwriter"
 	"time"
-
-	"gpufabric_exporter/internal/host/nvml/nvmltest"
-	"gpufabric_exporter/internal/simulator"
-	"gpufabric_exporter/ncclprobe/ncclprobetest"
 )
-
-// nodes is how many there are; rails how many each has.
-const (
-	nodes = 4
-	rails = 2
-)
-
-// rig is a cluster of Slurm.
-type rig struct {
-	t   *testing.T
-	dir string
-}
-
-func (r rig) path(name string) string { return filepath.Join(r.dir, name) }
-
-func (r rig) write(name, text string) string {
-	r.t.Helper()
-	if err := os.WriteFile(r.path(name), []byte(text), 0o644); err != nil {
-		r.t.Fatal(err)
-	}
-	return r.path(name)
-}
-
-func (r rig) must(name string, args ...string) string {
-	r.t.Helper()
-	out, err := exec.CommandContext(r.t.Context(), name, args...).CombinedOutput()
-	if err != nil {
-		r.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
-
-// daemon starts a program that is killed at the end of the test.
-func (r rig) daemon(log string, args ...string) *exec.Cmd {
-	r.t.Helper()
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "SLURM_CONF="+r.path("slurm.conf"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	f, err := os.Create(r.path(log))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = f, f
-	if err := cmd.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
-		f.Close()
-	})
-	return cmd
-}
-
-func name(i int) string { return fmt.Sprint("cn", i) }
-
-// newRig starts Slurm, and lays out what its nodes have.
-func newRig(t *testing.T) rig {
-	if os.Getuid() != 0 {
-		t.Fatal("it makes network namespaces: run it as root")
-	}
-	for _, program := range []string{"slurmctld", "slurmd", "srun", "munged"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("%v: apt-get install slurmctld slurmd slurm-client munge", err)
-		}
-	}
-	dir, err := os.MkdirTemp("/opt", "cluster")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := rig{t, dir}
-	r.must("chmod", "755", dir)
-	r.network()
-	r.build()
-	r.slurm()
-	return r
-}
-
-// network makes a namespace for each node, and a bridge.
-func (r rig) network() {
-	const bridge = "clbr0"
-	drop := func() {
-		for i := range nodes {
-			_ = exec.Command("ip", "link", "del", fmt.Sprint("clve", i)).Run()
-			_ = exec.Command("ip", "netns", "del", name(i)).Run()
-		}
-		_ = exec.Command("ip", "link", "del", bridge).Run()
-	}
-	drop()
-	r.t.Cleanup(drop)
-	r.must("ip", "link", "add", bridge, "type", "bridge")
-	r.must("ip", "addr", "add", "10.77.0.254/24", "dev", bridge)
-	r.must("ip", "link", "set", bridge, "up")
-	for i := range nodes {
-		n, outside := name(i), fmt.Sprint("clve", i)
-		r.must("ip", "netns", "add", n)
-		r.must("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", n)
-		r.must("ip", "link", "set", outside, "master", bridge, "up")
-		for _, args := range [][]string{
-			{"addr", "add", fmt.Sprintf("10.77.0.%d/24", i+1), "dev", "eth0"}, {"link", "set", "eth0", "up"}, {"link", "set", "lo", "up"},
-		} {
-			r.must("ip", append([]string{"-n", n}, args...)...)
-		}
-	}
-}
-
-// build makes the program, the libraries and what the nodes read.
-func (r rig) build() {
-	r.t.Helper()
-	r.must("go", "build", "-o", r.path("gpufabric_exporter"), "gpufabric_exporter")
-	lib := r.path("lib")
-	if err := os.Mkdir(lib, 0o755); err != nil {
-		r.t.Fatal(err)
-	}
-	ncclprobetest.Build(r.t, lib, "2.27.3")
-	r.machine()
-	nvml := nvmltest.Build(r.t, lib)
-	nvmltest.Describe(r.t, nvml, fmt.Sprint("gpus ", rails), "processes 0")
-	scenario, err := simulator.Find("healthy")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	tree, err := scenario.Build().Materialise(r.t.TempDir())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.must("cp", "-r", "-P", tree.Sysfs(), r.path("sys"))
-	r.must("cp", "-r", "-P", tree.Procfs(), r.path("proc"))
-	r.must("mkdir", "-p", r.path("sys/fs/cgroup"), r.path("run"))
-	r.write("sys/fs/cgroup/cgroup.controllers", "")
-	r.write("environment", "NCCL_SOCKET_IFNAME=eth0\n")
-	for i := range nodes {
-		r.write(name(i)+".yml", fmt.Sprintf("probes:\n  idle_memory: 512MiB\n  nccl: %s\n  cuda: %s\n  lock_file: %s\n  env_file: %s\n",
-			filepath.Join(lib, ncclprobetest.NCCL), filepath.Join(lib, ncclprobetest.CUDA), r.path("run/"+name(i)+"/lock"), r.path("environment")))
-	}
-	r.must("chmod", "-R", "a+rX", r.dir)
-}
-
-// machine says what the stand-ins are to do: 64 KiB take a third of a second: time that other processes of this machine take is little of it.
-func (r rig) machine(lines ...string) {
-	ncclprobetest.Describe(r.t, r.path("lib"), append([]string{fmt.Sprint("gpus ", rails), "transport IB", "busbw 2e5"}, lines...)...)
-	r.must("chmod", "644", r.path("lib/machine"))
-}
-
-func (r rig) slurm() {
-	r.t.Helper()
-	r.must("mkdir", "-p", r.path("state"), r.path("munge"))
-	r.must("dd", "if=/dev/urandom", "of="+r.path("munge/key"), "bs=1024", "count=1", "status=none")
-	r.must("chmod", "600", r.path("munge/key"))
-	r.daemon("munged.log", "munged", "--foreground", "--force", "--key-file="+r.path("munge/key"), "--socket="+r.path("munge/socket"),
-		"--pid-file="+r.path("munge/pid"), "--log-file="+r.path("munge/log"), "--seed-file="+r.path("munge/seed"))
-	host, err := os.Hostname()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var list strings.Builder
-	for i := range nodes {
-		fmt.Fprintf(&list, "NodeName=%s NodeAddr=10.77.0.%d CPUs=1 State=UNKNOWN\n", name(i), i+1)
-	}
-	r.write("slurm.conf", fmt.Sprintf(`ClusterName=test
-SlurmctldHost=%s(10.77.0.254)
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket=%s
-CredType=cred/munge
-StateSaveLocation=%s
-SlurmdSpoolDir=%s/%%n
-SlurmctldPidFile=%s
-SlurmdPidFile=%s/%%n.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/linear
-MpiDefault=none
-ReturnToService=2
-SlurmdTimeout=60
-KillWait=5
-%sPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-`, host, r.path("munge/socket"), r.path("state"), r.path("run"), r.path("run/ctld.pid"), r.path("run"), list.String()))
-	r.write("cgroup.conf", "CgroupPlugin=cgroup/v1\n")
-	r.daemon("slurmctld.log", "slurmctld", "-D", "-i", "-f", r.path("slurm.conf"))
-	for i := range nodes {
-		r.must("mkdir", "-p", r.path("run/"+name(i)))
-		r.daemon(name(i)+".log", "nsenter", "--net=/run/netns/"+name(i), "unshare", "--uts", "sh", "-c",
-			"hostname "+name(i)+" && exec slurmd -D -f "+r.path("slurm.conf"))
-	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) {
-		out, _ := r.slurmCommand(r.t.Context(), "sinfo", "-h", "-t", "idle", "-o", "%D").Output()
-		if strings.TrimSpace(string(out)) == strconv.Itoa(nodes) {
-			return
-		}
-		if time.Now().After(end) {
-			r.t.Fatalf("the nodes are not idle: %s\n%s\n%s", out, r.log("slurmctld.log"), r.log(name(0)+".log"))
-		}
-	}
-}
-
-func (r rig) log(name string) string {
-	b, _ := os.ReadFile(r.path(name))
-	return string(b[max(0, len(b)-4000):])
-}
-
-func (r rig) slurmCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SLURM_") }), "SLURM_CONF="+r.path("slurm.conf"))
-	return cmd
-}
 
 // outcome is what came of a run.
 type outcome struct {
@@ -244,26 +30,67 @@ type outcome struct {
 	took           time.Duration
 }
 
-// probe runs the command on all nodes.
-func (r rig) probe(ctx context.Context, srun []string, args ...string) outcome {
+// wrapped has a shell on a node run the program with the files of that node, after something else.
+func (r rig) wrapped(before string, args []string) []string {
+	return []string{"unshare", "--mount", "sh", "-c", before + `for d in class devices bus; do mount --bind "$1/sys/$d" /sys/$d || exit 9; done; ` +
+		`exec "$0" probe cluster --config.file="$1/$SLURMD_NODENAME.yml" --path.procfs="$1/proc" ` +
+		`--gpu.nvml-library="$1/lib/libnvidia-ml.so.1" --collector.device-include='mlx5_[01]' --bytes=64K --seed=1 ` + strings.Join(args, " "),
+		r.path("gpufabric_exporter"), r.dir}
+}
+
+// said is what a program wrote to standard error so far.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// run waits for a command. What happens while it measures is done in its first round.
+func (r rig) run(cmd *exec.Cmd, during func()) outcome {
 	r.t.Helper()
-	all := slices.Concat([]string{"srun", "-N", strconv.Itoa(nodes), "--ntasks-per-node=1", "--mpi=pmi2"}, srun, []string{
-		"unshare", "--mount", "sh", "-c", `for d in class devices bus; do mount --bind "$1/sys/$d" /sys/$d || exit 9; done; ` +
-			`exec "$0" probe cluster --config.file="$1/$SLURMD_NODENAME.yml" --path.procfs="$1/proc" ` +
-			`--gpu.nvml-library="$1/lib/libnvidia-ml.so.1" --collector.device-include='mlx5_[01]' --bytes=64K --seed=1 "$@"`,
-		r.path("gpufabric_exporter"), r.dir,
-	})
-	all[len(all)-3] = strings.Replace(all[len(all)-3], `"$@"`, strings.Join(args, " "), 1)
-	cmd := r.slurmCommand(ctx, all...)
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
+	var stderr said
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	began := time.Now()
-	err := cmd.Run()
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	if during != nil {
+		for !strings.Contains(stderr.String(), "round 1") && time.Since(began) < time.Minute {
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second) // ranks are there
+		during()
+	}
+	err := cmd.Wait()
 	o := outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), time.Since(began)}
 	if _, exit := errors.AsType[*exec.ExitError](err); err != nil && !exit {
 		r.t.Fatal(err)
 	}
 	return o
+}
+
+// pmi is how srun starts the nodes with PMI; plain is how it does without.
+var (
+	pmi   = []string{"srun", "-N", strconv.Itoa(nodes), "--ntasks-per-node=1", "--mpi=pmi2"}
+	plain = []string{"srun", "-N", strconv.Itoa(nodes), "--ntasks-per-node=1", "--mpi=none"}
+)
+
+// probe runs the command on all nodes.
+func (r rig) probe(ctx context.Context, srun []string, args ...string) outcome {
+	r.t.Helper()
+	return r.run(r.slurmCommand(ctx, slices.Concat(srun, r.wrapped("", args))...), nil)
 }
 
 // report is what is asserted of the JSON.
@@ -272,11 +99,15 @@ type report struct {
 		Subject, Level, Node, Partner, Failure, Device string
 		Rail                                           int
 	}
-	Coverage float64
-	Drain    []string
-	Missing  []int
-	Wall     float64 `json:"wall_seconds"`
-	Rounds   int
+	Results []struct {
+		Round int
+		A, B  string
+	}
+	Differences []struct{ What string }
+	Missing     []string `json:"missing_nodes"`
+	Refused     map[string]int
+	Wall        float64 `json:"wall_seconds"`
+	Rounds      int
 }
 
 func (o outcome) report(t *testing.T) report {
@@ -288,69 +119,234 @@ func (o outcome) report(t *testing.T) report {
 	return r
 }
 
-// What is planted on nodes of the real Slurm is what is named.
+// named are the verdicts in words.
+func (r report) named() string {
+	list := []string{}
+	for _, v := range r.Verdicts {
+		nodes := v.Node
+		if v.Partner != "" {
+			nodes += "-" + v.Partner
+		}
+		list = append(list, strings.Join(strings.Fields(strings.Join([]string{v.Subject, v.Level, nodes, v.Device, v.Failure}, " ")), " "))
+	}
+	return strings.Join(list, "; ")
+}
+
+// table is printed at the end.
+type table struct {
+	*tabwriter.Writer
+}
+
+func newTable(t *testing.T) table { return table{tabwriter.NewWriter(t.Output(), 0, 8, 2, ' ', 0)} }
+
+func (w table) row(cells ...any) {
+	for _, c := range cells {
+		fmt.Fprintf(w, "%v\t", c)
+	}
+	fmt.Fprintln(w)
+}
+
+// What is planted on nodes of the real Slurm is what is named, and nothing else.
 func TestSlurm(t *testing.T) {
 	r := newRig(t)
+	w := newTable(t)
+	w.row("planted", "named as", "rounds", "seconds", "exit code")
+	defer w.Flush()
+	healthy := r.probe(t.Context(), pmi, "--output=json")
+	a, b := 0, 0
+	for _, d := range healthy.report(t).Results {
+		if d.Round == 1 && d.A != name(0) && d.B != name(0) { // the leader is on node 0, and the others talk to it
+			a, b = int(d.A[2]-'0'), int(d.B[2]-'0')
+		}
+	}
 	for _, c := range []struct {
 		name    string
 		machine []string
-		want    []string // subject, level, node, device, failure
-		node    string   // that may be named; empty: none
+		plant   func() (undo func())
+		during  func()
+		want    string // subject, level, node, device, failure
 		code    int
 	}{
-		{"healthy", nil, nil, "", 0},
-		{"slow node", []string{"host cn2 slow 1.3"}, []string{"node bad cn2"}, "cn2", 1},
-		// together, all ranks of the node use that HCA
-		{"slow rail", []string{"host cn1 hca mlx5_1 slow 1.6"}, []string{"rail bad cn1 mlx5_1", "node bad cn1"}, "cn1", 1},
-		{"crash", []string{"host cn3 crash collective"}, []string{"node failed cn3 crash"}, "cn3", 1},
-		{"no library function", []string{"host cn0 error ncclGetVersion 3"}, []string{"node failed cn0 nccl"}, "cn0", 1},
+		{name: "nothing"},
+		{name: "slow node", machine: []string{"host cn2 slow 1.3"}, want: "node bad cn2", code: 1},
+		{name: "slow rail", machine: []string{"host cn1 hca mlx5_1 slow 1.6"}, want: "rail bad cn1 mlx5_1", code: 1},
+		{name: "slow path", plant: func() func() { return r.narrow(a, b) }, want: "path bad " + name(a) + "-" + name(b), code: 1},
+		{name: "crash", machine: []string{"host cn3 crash collective"}, want: "node failed cn3 crash", code: 1},
+		{name: "error of NCCL", machine: []string{"host cn0 error ncclGetVersion 3"}, want: "node failed cn0 nccl", code: 1},
+		{name: "hang", machine: []string{"host cn3 hang ncclAllReduce"}, want: "node failed cn3 hang", code: 1},
+		{name: "death of a process", during: func() { r.kill(2) }, want: "node failed cn2 lost", code: 128 + 9}, // srun tells that of the process,
+		{name: "other version of NCCL", plant: func() func() {
+			r.configure(1, r.path(newerLib))
+			return func() { r.configure(1, r.path("lib")) }
+		}, want: "node failed cn1 versions", code: 1},
 	} {
 		r.machine(c.machine...)
-		o := r.probe(t.Context(), nil, "--output=json")
-		got := o.report(t)
-		var said []string
-		blamed := ""
-		for _, v := range got.Verdicts {
-			said = append(said, strings.Join(strings.Fields(strings.Join([]string{v.Subject, v.Level, v.Node, v.Device, v.Failure}, " ")), " "))
-			if (v.Level == "bad" || v.Level == "failed") && v.Node != c.node {
-				blamed = v.Node
+		o := healthy
+		if c.name != "nothing" {
+			undo := func() {}
+			if c.plant != nil {
+				undo = c.plant()
 			}
+			o = r.run(r.slurmCommand(t.Context(), slices.Concat(pmi, r.wrapped("", []string{"--output=json"}))...), c.during)
+			undo()
 		}
-		slices.Sort(said)
-		said = slices.Compact(said)
-		t.Logf("%s: %q, %d rounds, %.1f s, coverage %g, exit code %d", c.name, said, got.Rounds, got.Wall, got.Coverage, o.code)
-		lacks := slices.ContainsFunc(c.want, func(w string) bool { return !slices.Contains(said, w) })
-		if noisy() { // other processes of a loaded machine take time from ranks, which look slow then
-			continue
+		got := o.report(t)
+		w.row(c.name, got.named(), got.Rounds, fmt.Sprintf("%.0f", got.Wall), o.code)
+		if got.named() != c.want || o.code != c.code {
+			t.Errorf("%s: %q, exit code %d, expected %q and %d\n%s\n%s", c.name, got.named(), o.code, c.want, c.code, o.stderr, o.stdout)
 		}
-		if lacks || blamed != "" || o.code != c.code {
-			t.Errorf("%s: %q, exit code %d, expected %q and %d\n%s\n%s", c.name, said, o.code, c.want, c.code, o.stderr, o.stdout)
-		}
+		r.nothingLeft()
 	}
-	r.nothingLeft()
+	r.machine()
+	r.membership(w)
+	r.ends(w)
 }
 
-// noisy reports whether the machine has more to do than it has processors for.
-func noisy() bool {
-	var load float64
-	b, err := os.ReadFile("/proc/loadavg")
-	if err == nil {
-		_, err = fmt.Sscan(string(b), &load)
+// membership is who takes part: nodes with a wrong secret, nodes that never come, and nobody without an allocation.
+func (r rig) membership(w table) {
+	const secret = "0123456789abcdef0123456789abcdef"
+	for i := range nodes {
+		r.write("secret."+name(i), secret)
 	}
-	return err == nil && load > 4*float64(runtime.NumCPU())
+	meet := []string{"--output=json", `--secret-file="$1/secret.$SLURMD_NODENAME"`, "--leader=10.77.0.1:10793", "--wait=20s"}
+	for _, c := range []struct {
+		name, before string
+		secret       string // of the last node
+		partial      bool
+		want         string
+		missing      string
+		refused      int
+		measured     bool
+	}{
+		{name: "none, with a secret in a file", secret: secret, measured: true},
+		{name: "wrong secret", secret: strings.ToUpper(secret), missing: "cn3", refused: 1},
+		{name: "half of the nodes never come", before: absent, secret: secret, missing: "cn2 cn3"},
+		{name: "half never come, --partial", before: absent, secret: secret, partial: true, missing: "cn2 cn3", measured: true},
+	} {
+		r.write("secret."+name(nodes-1), c.secret)
+		args := meet
+		if c.partial {
+			args = append(slices.Clone(meet), "--partial")
+		}
+		o := r.run(r.slurmCommand(r.t.Context(), slices.Concat(plain, r.wrapped(c.before, args))...), nil)
+		got := o.report(r.t)
+		code := 2
+		if c.missing == "" {
+			code = 0
+		}
+		w.row(c.name, strings.TrimSpace(fmt.Sprint("missing ", got.Missing, " refused ", got.Refused)), got.Rounds, fmt.Sprintf("%.0f", o.took.Seconds()), o.code)
+		if strings.Join(got.Missing, " ") != c.missing || got.Refused["secret"] != c.refused || o.code != code || (len(got.Results) > 0) != c.measured {
+			r.t.Errorf("%s: missing %q, refused %v, %d results, exit code %d\n%s\n%s", c.name, got.Missing, got.Refused, len(got.Results), o.code, o.stderr, o.stdout)
+		}
+		r.nothingLeft()
+	}
+	alone := r.slurmCommand(r.t.Context(), append([]string{"nsenter", "--net=/run/netns/" + name(0)}, r.wrapped("", nil)...)...)
+	alone.Env = append(alone.Env, "SLURMD_NODENAME="+name(0))
+	for _, c := range []struct {
+		name string
+		cmd  *exec.Cmd
+		says string
+		code int
+	}{
+		{"no allocation", alone, "not started by a scheduler", 2},
+		{"--dry-run", r.slurmCommand(r.t.Context(), slices.Concat([]string{"srun", "-N1", "-n1"}, r.wrapped("", []string{"--dry-run"}))...), "in at most 8 rounds", 0},
+	} {
+		o := r.run(c.cmd, nil)
+		w.row(c.name, c.says, 0, fmt.Sprintf("%.0f", o.took.Seconds()), o.code)
+		if !strings.Contains(o.stdout+o.stderr, c.says) || o.code != c.code {
+			r.t.Errorf("%s: exit code %d: %s%s", c.name, o.code, o.stdout, o.stderr)
+		}
+		r.nothingLeft()
+	}
+}
+
+// absent has the second half of the nodes not come.
+const absent = "case $SLURMD_NODENAME in cn2|cn3) exit 0;; esac; "
+
+// ends cancels and preempts runs: all of their processes end at once, on all nodes, and no node is blamed.
+func (r rig) ends(w table) {
+	for _, c := range []struct {
+		name string
+		srun []string
+		end  []string
+	}{
+		{"cancelled", pmi, []string{"scancel", "--user=root"}},
+		{"preempted", append(slices.Clone(pmi), "--partition=preemptible"), []string{"srun", "-N", strconv.Itoa(nodes), "true"}},
+	} {
+		var gone time.Duration
+		cmd := r.slurmCommand(r.t.Context(), slices.Concat(c.srun, r.wrapped("", []string{"--output=json"}))...)
+		o := r.run(cmd, func() {
+			end := r.slurmCommand(r.t.Context(), c.end...)
+			if err := end.Start(); err != nil {
+				r.t.Fatal(err)
+			}
+			gone = r.untilGone()
+			if err := end.Wait(); err != nil {
+				r.t.Errorf("%q: %v", c.end, err)
+			}
+		})
+		w.row(c.name, "nobody", 1, fmt.Sprintf("%.1f after the command", gone.Seconds()), o.code)
+		if strings.Contains(o.stdout, `"level"`) {
+			r.t.Errorf("%s: blames\n%s", c.name, o.stdout)
+		}
+		r.nothingLeft()
+	}
+}
+
+// narrow has what one node sends to another pass a narrow path; undo widens it.
+func (r rig) narrow(from, to int) (undo func()) {
+	for _, args := range [][]string{
+		{"qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "1"},
+		{"class", "add", "dev", "eth0", "parent", "1:", "classid", "1:1", "htb", "rate", "10gbit"},
+		{"class", "add", "dev", "eth0", "parent", "1:", "classid", "1:2", "htb", "rate", "1200kbit"},
+		{"filter", "add", "dev", "eth0", "parent", "1:", "protocol", "ip", "u32", "match", "ip", "dst", fmt.Sprintf("10.77.0.%d/32", to+1), "flowid", "1:2"},
+	} {
+		r.must("tc", append([]string{"-n", name(from)}, args...)...)
+	}
+	return func() { r.must("tc", "-n", name(from), "qdisc", "del", "dev", "eth0", "root") }
+}
+
+// processes are those of the probe, by PID; on one node, or on all.
+func (r rig) processes(node string) []int {
+	own := os.Getpid()
+	var list []int
+	files, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, f := range files {
+		pid, _ := strconv.Atoi(strings.Split(f, "/")[2])
+		if exe, err := os.Readlink(f); err != nil || exe != r.path("gpufabric_exporter") || pid == own {
+			continue
+		}
+		if host, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "environ")); node == "" || bytes.Contains(host, []byte("SLURMD_NODENAME="+node+"\x00")) {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// kill kills the process of a node, whose ranks must end with it.
+func (r rig) kill(node int) {
+	list := r.processes(name(node))
+	if len(list) == 0 {
+		r.t.Fatalf("no process on %s", name(node))
+	}
+	_ = syscall.Kill(slices.Min(list), syscall.SIGKILL)
+}
+
+// untilGone waits until no process of the probe is there.
+func (r rig) untilGone() time.Duration {
+	began := time.Now()
+	for time.Since(began) < 20*time.Second {
+		if len(r.processes("")) == 0 {
+			return time.Since(began)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.t.Errorf("still there: %v", r.processes(""))
+	return time.Since(began)
 }
 
 // nothingLeft requires that no process of the probe is left.
 func (r rig) nothingLeft() {
 	r.t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		out, err := exec.Command("pgrep", "-af", "^"+r.path("gpufabric_exporter")).Output()
-		if err != nil {
-			return
-		}
-		if time.Now().After(end) {
-			r.t.Errorf("left behind: %s", out)
-			return
-		}
-	}
+	r.untilGone()
 }

@@ -79,7 +79,7 @@ func definitions(t *testing.T) string {
 	return filepath.Join(module.Dir, "example/prometheus-operator-crd")
 }
 
-// testManifests applies deploy/kubernetes, one tier over the other, and deploy/operator.
+// testManifests applies deploy/kubernetes, one tier over the other, deploy/operator, and the Job of deploy/cluster.
 func (c *cluster) testManifests(t *testing.T) {
 	for _, tier := range tiers {
 		text, err := os.ReadFile(filepath.Join(manifests, tier+".yaml"))
@@ -92,7 +92,7 @@ func (c *cluster) testManifests(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	for _, file := range files {
+	for _, file := range append(files, "../../deploy/cluster/job.yaml") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func (c *cluster) testManifests(t *testing.T) {
 
 // testValues applies the chart with each file of ci.
 func (c *cluster) testValues(t *testing.T) {
-	for _, values := range append([]string{"full"}, tiers...) {
+	for _, values := range append([]string{"full", "cluster"}, tiers...) {
 		kinds := map[string]int{}
 		for _, o := range objects(t, template(t, "values", values)) {
 			c.must(t, "values", o)

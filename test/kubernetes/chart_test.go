@@ -127,6 +127,10 @@ func TestWrongValues(t *testing.T) {
 		"podMonitor.tlsConfig.skipVerify=true":                       "at '/podMonitor/tlsConfig': additional properties 'skipVerify' not allowed",
 		"podMonitor.basicAuth.password=x":                            "at '/podMonitor/basicAuth/password': got string, want object",
 		"networkPolicy.from[0].namespace=x":                          "at '/networkPolicy/from/0': additional properties 'namespace' not allowed",
+		"clusterProbe.enabled=true":                                  "clusterProbe.secret: the name of a Secret",
+		"clusterProbe.nodes=1":                                       "at '/clusterProbe/nodes': minimum: got 1, want 2",
+		"clusterProbe.resources.limit=1":                             "at '/clusterProbe/resources': additional properties 'limit' not allowed",
+		"clusterProbe.push=http://user:x@gateway":                    "at '/clusterProbe/push'",
 		"podMonitor.interval=often":                                  "at '/podMonitor/interval'",
 		"podMonitor.labels.release=1":                                "at '/podMonitor/labels/release': got number, want string",
 	} {

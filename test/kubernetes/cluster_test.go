@@ -197,6 +197,9 @@ func objects(t *testing.T, text string) []object {
 var resources = map[string]string{
 	"Namespace":                "/api/v1/namespaces",
 	"Pod":                      "/api/v1/namespaces/%s/pods",
+	"Service":                  "/api/v1/namespaces/%s/services",
+	"Job":                      "/apis/batch/v1/namespaces/%s/jobs",
+	"CronJob":                  "/apis/batch/v1/namespaces/%s/cronjobs",
 	"ConfigMap":                "/api/v1/namespaces/%s/configmaps",
 	"ServiceAccount":           "/api/v1/namespaces/%s/serviceaccounts",
 	"DaemonSet":                "/apis/apps/v1/namespaces/%s/daemonsets",

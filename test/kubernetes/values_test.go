@@ -169,3 +169,30 @@ func TestAllNodes(t *testing.T) {
 		}
 	}
 }
+
+// The processes of the CronJob find the first one by the name of its Job, and each is on a node of its own.
+func TestClusterProbe(t *testing.T) {
+	if _, has := rendered(t, "{}")["CronJob"]; has {
+		t.Error("there is a CronJob without clusterProbe.enabled")
+	}
+	all := rendered(t, "commonLabels: {team: fabric}\nclusterProbe: {enabled: true, nodes: 16, secret: s, priorityClassName: lowest, schedule: '30 2 * * *', extraArgs: [--partial]}")
+	job := object(all["CronJob"].field("spec", "jobTemplate", "spec").(map[string]any))
+	pod := object(job.field("template", "spec").(map[string]any))
+	text := fmt.Sprint(pod)
+	for _, want := range []string{
+		"--leader=$(JOB_NAME)-0.gpufabric-exporter-cluster:10793", "name:WORLD_SIZE value:16", "subdomain:gpufabric-exporter-cluster",
+		"priorityClassName:lowest", "secretName:s", "--partial", "topologyKey:kubernetes.io/hostname", "nvidia.com/gpu:8",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	if got := fmt.Sprint(all["CronJob"].field("spec", "schedule"), " ", job.field("completions"), job.field("completionMode")); got != "30 2 * * * 16Indexed" {
+		t.Error(got)
+	}
+	labels := fmt.Sprint(job.field("template", "metadata", "labels"))
+	if selector := all["Service"].field("spec", "selector"); fmt.Sprint(selector) != "map[app.kubernetes.io/component:cluster-probe app.kubernetes.io/instance:gpufabric-exporter]" ||
+		strings.Contains(labels, "app.kubernetes.io/name") || !strings.Contains(labels, "team:fabric") {
+		t.Errorf("the service selects %v, the pods have %s, and the DaemonSet must not select them", selector, labels)
+	}
+}
