@@ -87,7 +87,7 @@ func TestClusterText(t *testing.T) {
 		t.Fatal(err)
 	}
 	commandtest.Contains(t, b.String(), "3 of 4 nodes came (by PMI), 4 rounds in 94 s", "missing: processes [3]", "refused: 2 connections (secret)",
-		"differs: MTU: 1500; most have 4096: n1", "44.0  92%", "rail bad: n1, rail 0 (mlx5_0): 8.3 % below others; confirmed", "node failed: n", "rank 8 hangs")
+		"differs: MTU: 1500; most have 4096: n1", "44  92%", "rail bad: n1, rail 0 (mlx5_0): 8.3 % below others; confirmed", "node failed: n", "rank 8 hangs")
 }
 
 func TestClusterPage(t *testing.T) {
@@ -95,7 +95,7 @@ func TestClusterPage(t *testing.T) {
 	if err := writeClusterPage(&b, reported()); err != nil {
 		t.Fatal(err)
 	}
-	commandtest.Contains(t, b.String(), `<td class="bad">44.0  92%</td>`, `<td class="failed">-</td>`, "2026-11-29 01:02:03 UTC", "n&#34;&lt;2&gt;")
+	commandtest.Contains(t, b.String(), `<td class="bad" title="bad">44  92%</td>`, `<td class="failed" title="failed">-</td>`, "2026-11-29 01:02:03 UTC", "n&#34;&lt;2&gt;")
 	commandtest.Lacks(t, b.String(), "<2>", "http://", "https://", "<script")
 }
 

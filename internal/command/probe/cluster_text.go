@@ -60,7 +60,7 @@ func cell(n *cluster.Node, rail int) string {
 	if !ok {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f %3.0f%%", s.BusBW/1e9, 100*s.Ratio)
+	return fmt.Sprintf("%.3g %3.0f%%", s.BusBW/1e9, 100*s.Ratio)
 }
 
 // writeCluster prints what came of a run: what differs, what nodes reached, and what that means.
