@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 			}
 			seen[name] = true
 			for _, m := range matching.FindAllStringSubmatch(r.Expr, -1) {
-				if !strings.HasPrefix(m[1], "cluster, job, instance") && !strings.HasPrefix(m[1], "cluster, board, role, setting") && m[1] != "cluster, kind, what, detail" && m[1] != "cluster, node" && !strings.HasPrefix(m[1], "cluster, job, training_job") { // of the whole cluster, and of a job on all of its nodes
+				if !strings.HasPrefix(m[1], "cluster, job, instance") && !strings.HasPrefix(m[1], "cluster, board, role, setting") && m[1] != "cluster, kind, what, detail" && m[1] != "cluster, probed_node" && !strings.HasPrefix(m[1], "cluster, job, training_job") { // of the whole cluster, and of a job on all of its nodes
 					t.Errorf("%s: on (%s) takes nodes of different clusters, or targets of different jobs, for one", name, m[1])
 				}
 			}
@@ -150,7 +150,7 @@ func checkAlert(t *testing.T, r Rule) {
 		dashboard = fleet
 	}
 	if strings.HasPrefix(r.Alert, "GpuFabricClusterProbe") { // of a run, which is no target
-		subject = "$labels.node"
+		subject = "$labels.probed_node"
 		if r.Alert == "GpuFabricClusterProbeStale" {
 			subject = "$labels.cluster"
 		}

@@ -25,20 +25,20 @@ var (
 		Source: "probe cluster", Cadence: Probed, Stability: Experimental,
 	}
 	clusterMeasured = &Family{
-		Name: "cluster_probe_measured_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"node"},
+		Name: "cluster_probe_measured_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"probed_node"},
 		Help:   "Time at which the probe between nodes began that knows how fast the node is, in seconds since the epoch." + onlyCluster,
 		Source: "probe cluster", Cadence: Probed, Stability: Experimental,
 	}
 	clusterBandwidth = &Family{
-		Name: "cluster_probe_bandwidth_ratio", Type: Gauge, Unit: "ratio", Labels: []string{"node", "rail"},
+		Name: "cluster_probe_bandwidth_ratio", Type: Gauge, Unit: "ratio", Labels: []string{"probed_node", "rail"},
 		Help:   "Best bus bandwidth of the node over the median of all nodes of the run. rail: its number, or all: all GPUs of two nodes together." + onlyCluster,
 		Source: "probe cluster", Cadence: Probed, Stability: Experimental,
 	}
 	clusterFault = &Family{
 		Name: "cluster_probe_fault_ratio", Type: Gauge, Unit: "ratio",
-		Labels: []string{"node", "partner", "rail", "device", "subject", "level"},
+		Labels: []string{"probed_node", "partner", "rail", "device", "subject", "level"},
 		Help: "Share of the bandwidth that a node, rail, path or the whole run lacks, 1 if it fails. Absent without such a verdict. subject: node, rail, path " +
-			"(between node and partner), run. level: slow, bad, failed, unknown." + onlyCluster,
+			"(between probed_node and partner), run. level: slow, bad, failed, unknown." + onlyCluster,
 		Source: "probe cluster", Cadence: Probed, Stability: Experimental,
 	}
 )

@@ -34,17 +34,17 @@ func TestClusterFamilies(t *testing.T) {
 	for _, want := range []string{
 		"gpufabric_cluster_probe_last_run_timestamp_seconds 1.795914123e+09",
 		"gpufabric_cluster_probe_coverage_ratio 0.5",
-		`gpufabric_cluster_probe_measured_timestamp_seconds{node="n1"} 1.795914123e+09`,
-		`gpufabric_cluster_probe_bandwidth_ratio{node="n1",rail="0"} 0.9`,
-		`gpufabric_cluster_probe_bandwidth_ratio{node="n0",rail="all"} 1`,
-		`gpufabric_cluster_probe_fault_ratio{device="mlx5_0",level="bad",node="n0",partner="n1",rail="0",subject="path"} 0.25`,
-		"gpufabric_cluster_probe_fault_ratio{device=\"\",level=\"unknown\",node=\"n\uFFFD2\",partner=\"\",rail=\"all\",subject=\"node\"} 0",
+		`gpufabric_cluster_probe_measured_timestamp_seconds{probed_node="n1"} 1.795914123e+09`,
+		`gpufabric_cluster_probe_bandwidth_ratio{probed_node="n1",rail="0"} 0.9`,
+		`gpufabric_cluster_probe_bandwidth_ratio{probed_node="n0",rail="all"} 1`,
+		`gpufabric_cluster_probe_fault_ratio{device="mlx5_0",level="bad",partner="n1",probed_node="n0",rail="0",subject="path"} 0.25`,
+		"gpufabric_cluster_probe_fault_ratio{device=\"\",level=\"unknown\",partner=\"\",probed_node=\"n\uFFFD2\",rail=\"all\",subject=\"node\"} 0",
 	} {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("no line %s in\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "measured_timestamp_seconds{node=\"n\uFFFD2\"}") {
+	if strings.Contains(got, "measured_timestamp_seconds{probed_node=\"n\uFFFD2\"}") {
 		t.Error("a node that is unknown was measured")
 	}
 }

@@ -63,6 +63,7 @@ func Identities() []Identity {
 		{"netdev", "network interface"},
 		{"uuid", "GPU, by the UUID that its driver reports"},
 		{"pci_address", "PCI function, as in sysfs; in metrics of a GPU and a `device` it is the GPU"},
+		{"probed_node", "node of a run of `probe cluster`, as the scheduler calls it; `node` is a label that many sites give to targets"},
 		{trainingJob, "training job; omitted if no job is known. Prometheus reserves the label `job`"},
 	}
 }

@@ -43,7 +43,7 @@ func (r rig) examples(w table) {
 		}
 		state := strings.TrimSpace(string(out))
 		pushed := r.get("http://" + gateway + "/metrics")
-		fault := strings.Contains(pushed, `gpufabric_cluster_probe_fault_ratio{device="",instance="",job="gpufabric_cluster_probe",level="bad",node="cn2"`)
+		fault := strings.Contains(pushed, `gpufabric_cluster_probe_fault_ratio{device="",instance="",job="gpufabric_cluster_probe",level="bad",partner="",probed_node="cn2"`)
 		w.row(c.script, state, "", fmt.Sprintf("%.0f", o.took.Seconds()), o.code)
 		if o.code != c.code || strings.Contains(state, "fabric-probe") != c.drained || fault != c.drained {
 			r.t.Errorf("%s: exit code %d, cn2 is %s, pushed fault %v\n%s\n%s", c.script, o.code, state, fault, r.log(c.script+".out"), pushed)
@@ -89,7 +89,7 @@ func (r rig) prometheus(gateway string) *prometheus.Server {
 // alerts waits until the alert on the slow node fires, or no longer does; it is kept for two minutes then.
 func (r rig) alerts(server *prometheus.Server, fires bool) {
 	r.t.Helper()
-	const expr = `ALERTS{alertname="GpuFabricClusterProbeNodeSlow",alertstate="firing",node="cn2"}`
+	const expr = `ALERTS{alertname="GpuFabricClusterProbeNodeSlow",alertstate="firing",probed_node="cn2"}`
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(time.Second) {
 		samples := server.Query(r.t, expr)
 		if (len(samples) > 0) == fires {

@@ -24,11 +24,11 @@ and on (cluster, job, instance) gpufabric_cluster_probe_last_run_timestamp_secon
 			[]step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
 		number(about{
 			"Slow between nodes", "Nodes that are slow or fail in the last run that measured them.", betweenNone, 6, 3,
-		}, "none", orZero(`count(count by (cluster, node) (node:gpufabric_cluster_probe_fault:latched{subject!="path",@cluster}))`,
+		}, "none", orZero(`count(count by (cluster, probed_node) (node:gpufabric_cluster_probe_fault:latched{subject!="path",@cluster}))`,
 			betweenMeasured), zero(bad), nil),
 		number(about{
 			"Slow paths", "Pairs of nodes that are slow with each other only.", betweenNone, 6, 3,
-		}, "none", orZero(`count(count by (cluster, node, partner) (node:gpufabric_cluster_probe_fault:latched{subject="path",@cluster}))`,
+		}, "none", orZero(`count(count by (cluster, probed_node, partner) (node:gpufabric_cluster_probe_fault:latched{subject="path",@cluster}))`,
 			betweenMeasured), zero(warning), nil),
 	}
 }
@@ -36,8 +36,8 @@ and on (cluster, job, instance) gpufabric_cluster_probe_last_run_timestamp_secon
 func betweenTables() line {
 	ratio := []step{{0, bad}, {0.95, warning}, {0.98, good}}
 	best := func(rail string) string {
-		return orElse(`min by (cluster, node) (gpufabric_cluster_probe_bandwidth_ratio{rail`+rail+`"all",@cluster})`,
-			`max by (cluster, node) (`+betweenMeasured+`)`, sortedLast)
+		return orElse(`min by (cluster, probed_node) (gpufabric_cluster_probe_bandwidth_ratio{rail`+rail+`"all",@cluster})`,
+			`max by (cluster, probed_node) (`+betweenMeasured+`)`, sortedLast)
 	}
 	return line{
 		grid(about{
@@ -45,7 +45,7 @@ func betweenTables() line {
 			"What the last run that measured a node found of it, confirmed by two nodes that are healthy with others, and paths that are slow although both nodes are good with others. It stays until a run measures the node again.",
 			"nothing is slow, or no run of probe cluster is known", 12, 8,
 		}, []string{`label_replace(` + betweenLatched + `, "nic", "$1", "device", "(.*)")`}, "-Lost",
-			column{field: "node", title: "Node", width: 130}, column{field: "partner", title: "Partner", width: 110},
+			column{field: "probed_node", title: "Node", width: 130}, column{field: "partner", title: "Partner", width: 110},
 			column{field: "nic", title: "NIC", width: 110}, column{field: "rail", title: "Rail", width: 60},
 			column{field: "level", title: "Level", width: 75, words: words{"bad": {"bad", warning}, "failed": {"failed", bad}}},
 			column{field: "A", title: "Lost", unit: "percentunit", width: 80}),
@@ -54,9 +54,9 @@ func betweenTables() line {
 			"What each node reached at best over the median of the nodes of its run: over its worst rail, and with all GPUs together.",
 			betweenNone, 12, 8,
 		}, []string{
-			`time() - max by (cluster, node) (` + betweenMeasured + `)`, best(`!=`), best(`=`),
+			`time() - max by (cluster, probed_node) (` + betweenMeasured + `)`, best(`!=`), best(`=`),
 		}, "Worst rail",
-			column{field: "node", title: "Node", width: 130}, column{field: "A", title: "Measured ago", unit: "s", width: 120},
+			column{field: "probed_node", title: "Node", width: 130}, column{field: "A", title: "Measured ago", unit: "s", width: 120},
 			column{field: "B", title: "Worst rail", unit: "percentunit", steps: ratio, none: "none", width: 110},
 			column{field: "C", title: "All GPUs", unit: "percentunit", steps: ratio, none: "none", width: 110}),
 	}

@@ -120,7 +120,7 @@ func TestClusterTell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commandtest.Contains(t, string(text), `gpufabric_cluster_probe_fault_ratio{device="mlx5_0",level="bad",node="n1",partner="",rail="0",subject="rail"} 0.083`)
+	commandtest.Contains(t, string(text), `gpufabric_cluster_probe_fault_ratio{device="mlx5_0",level="bad",partner="",probed_node="n1",rail="0",subject="rail"} 0.083`)
 	if len(put) != 2 || put[0] != "PUT /metrics/job/gpufabric_cluster_probe" || !strings.Contains(put[1], "gpufabric_cluster_probe_fault_ratio") {
 		t.Errorf("pushed %q", put)
 	}
