@@ -189,6 +189,7 @@ func TestRunbookCommandsRun(t *testing.T) {
 	write("gpufabric_exporter", fmt.Sprintf("#!/bin/sh\ncase \"$*\" in explain*) ;; *--config.check*) set -- \"$@\" --config.file=%s ;; *) set -- \"$@\" %s --config.file=%s ;; esac\n%s=1 %s \"$@\"\ncode=$?\necho \"gpufabric_exporter $code\" >>%s/codes\nexit $code\n",
 		site, strings.Join(host, " "), site, asProgram, program, dir), 0o755)
 	write("curl", fmt.Sprintf("#!/bin/sh\n%s \"$@\"\ncode=$?\necho \"curl $code\" >>%s/codes\nexit $code\n", curl, dir), 0o755)
+	write("srun", "#!/bin/sh\nwhile [ \"$1\" != gpufabric_exporter ]; do shift; done\nexec \"$@\"\n", 0o755) // outside of an allocation
 	for _, other := range []string{"ssh", "ping", "journalctl", "systemctl", "nvidia-smi", "dmesg", "rdma", "lsmod", "modinfo", "lspci", "ethtool", "mlxlink", "ip"} {
 		write(other, "#!/bin/sh\nexit 0\n", 0o755)
 	}
@@ -202,7 +203,7 @@ func TestRunbookCommandsRun(t *testing.T) {
 		text, _ := os.ReadFile(dir + "/codes")
 		return strings.Split(strings.TrimSpace(string(text)), "\n"), string(out)
 	}
-	fill := strings.NewReplacer("CHECK", "port_active", "NODE", "localhost", "NETDEV", "eth0", "JOB_LOG", write("job.log", "gpu-01:101:101 [0] NCCL INFO NCCL version 2.27.3+cuda12.8\n", 0o600), "FILE", dir+"/manifest.yml", ":PORT", ":1", "DEV", "mlx5_0")
+	fill := strings.NewReplacer("CHECK", "port_active", "PARTNER", "localhost", "NODE", "localhost", "NETDEV", "eth0", "JOB_LOG", write("job.log", "gpu-01:101:101 [0] NCCL INFO NCCL version 2.27.3+cuda12.8\n", 0o600), "FILE", dir+"/manifest.yml", ":PORT", ":1", "DEV", "mlx5_0")
 	run("gpufabric_exporter check --write-manifest " + dir + "/manifest.yml")
 	done, ran := map[string]bool{}, 0
 	for _, c := range printedCommands(t) {

@@ -308,5 +308,7 @@ func (l *Leader) want(rail int) plan.Want {
 	if rail == search.All {
 		size = l.AllBytes
 	}
-	return plan.Want{Op: probes.AllReduce, Type: probes.Float32, Bytes: size, Iterations: iterations, Warmups: warmups, Best: true}
+	return plan.Want{
+		Op: probes.AllReduce, Type: probes.Float32, Bytes: size, Iterations: iterations, Warmups: warmups, Best: true,
+	}
 }

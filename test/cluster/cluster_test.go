@@ -32,10 +32,12 @@ type outcome struct {
 
 // wrapped has a shell on a node run the program with the files of that node, after something else.
 func (r rig) wrapped(before string, args []string) []string {
-	return []string{"unshare", "--mount", "sh", "-c", before + `for d in class devices bus; do mount --bind "$1/sys/$d" /sys/$d || exit 9; done; ` +
-		`exec "$0" probe cluster --config.file="$1/$SLURMD_NODENAME.yml" --path.procfs="$1/proc" ` +
-		`--gpu.nvml-library="$1/lib/libnvidia-ml.so.1" --collector.device-include='mlx5_[01]' --bytes=64K --seed=1 ` + strings.Join(args, " "),
-		r.path("gpufabric_exporter"), r.dir}
+	return []string{
+		"unshare", "--mount", "sh", "-c", before + `for d in class devices bus; do mount --bind "$1/sys/$d" /sys/$d || exit 9; done; ` +
+			`exec "$0" probe cluster --config.file="$1/$SLURMD_NODENAME.yml" --path.procfs="$1/proc" ` +
+			`--gpu.nvml-library="$1/lib/libnvidia-ml.so.1" --collector.device-include='mlx5_[01]' --bytes=64K --seed=1 ` + strings.Join(args, " "),
+		r.path("gpufabric_exporter"), r.dir,
+	}
 }
 
 // said is what a program wrote to standard error so far.

@@ -133,5 +133,5 @@ func TestTranscript(t *testing.T) {
 	r := newRig(t)
 	r.machine("host cn2 slow 1.3")
 	o := r.run(r.slurmCommand(t.Context(), slices.Concat(pmi, r.wrapped("", []string{"--html=" + filepath.Join(folder, "fabric.html")}))...), nil)
-	fmt.Printf("%s%sexit code %d\n", o.stderr, o.stdout, o.code)
+	fmt.Fprintf(t.Output(), "%s%sexit code %d\n", o.stderr, o.stdout, o.code)
 }

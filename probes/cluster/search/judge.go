@@ -42,8 +42,8 @@ type Verdict struct {
 	Why     string
 }
 
-// Explains reports whether a verdict on all GPUs together only shows what this one says of a rail of the same nodes: all
-// together use that rail, too.
+// Explains reports whether a verdict on all GPUs together only shows what this one says of a rail of the same nodes:
+// all together use that rail, too.
 func (d Verdict) Explains(v Verdict) bool {
 	switch {
 	case v.Rail != All || d.Node != v.Node || d.Partner != v.Partner:

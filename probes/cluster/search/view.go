@@ -85,8 +85,9 @@ func (v *view) met(a, b int) bool { return slices.Contains(v.partners[a], b) }
 
 func (s *Search) view(done []Sample) *view {
 	v := &view{
-		search: s, references: s.references(done), samples: make([]graded, len(done)), column: make([]int, slices.Max(s.Rails)+2),
-		spots: make([]standing, len(s.Nodes)*len(s.Rails)), partners: make([][]int, len(s.Nodes)),
+		search: s, references: s.references(done), samples: make([]graded, len(done)),
+		column: make([]int, slices.Max(s.Rails)+2), spots: make([]standing, len(s.Nodes)*len(s.Rails)),
+		partners: make([][]int, len(s.Nodes)),
 	}
 	for i, rail := range s.Rails {
 		v.column[rail+1] = i
