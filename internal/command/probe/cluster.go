@@ -3,12 +3,10 @@
 package probe
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
@@ -373,28 +371,4 @@ func describe(h *wire.Hello, n *fabric.Node, m *plan.Member) {
 		}
 		h.Rails = append(h.Rails, rail)
 	}
-}
-
-func readHistory(file string) (*cluster.History, error) {
-	if file == "" {
-		return nil, nil
-	}
-	data, err := files.ReadOwn(file, cluster.HistoryMost)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	h, err := cluster.ParseHistory(data)
-	if err != nil {
-		return nil, fmt.Errorf("--history=%s: %w", file, err)
-	}
-	return h, nil
-}
-
-func writeHistory(file string, h *cluster.History, r *cluster.Report) error {
-	h.Add(r)
-	var b bytes.Buffer
-	if err := command.JSON(&b, h); err != nil {
-		return err
-	}
-	return files.Replace(file, b.Bytes())
 }

@@ -5,7 +5,9 @@ package probe
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"time"
 
@@ -93,4 +95,28 @@ func pushMetrics(ctx context.Context, address string, text []byte) error {
 			}
 			return list, nil
 		})).PushContext(ctx)
+}
+
+func readHistory(file string) (*cluster.History, error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := files.ReadOwn(file, cluster.HistoryMost)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	h, err := cluster.ParseHistory(data)
+	if err != nil {
+		return nil, fmt.Errorf("--history=%s: %w", file, err)
+	}
+	return h, nil
+}
+
+func writeHistory(file string, h *cluster.History, r *cluster.Report) error {
+	h.Add(r)
+	var b bytes.Buffer
+	if err := command.JSON(&b, h); err != nil {
+		return err
+	}
+	return files.Replace(file, b.Bytes())
 }
