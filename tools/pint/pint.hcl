@@ -30,7 +30,7 @@ rule {
 # What the recording rule says exists only while something is wrong: there is nothing to compare it with, and its value,
 # the time or the share that the description shows, may be 0.
 rule {
-  match { name = "GpuFabric(ConfigurationDrift|Probe(TransportSocket|GpuDirectLost|WrongResult|BandwidthCollapsed|BandwidthRegression|BaselineDrifted))" }
+  match { name = "GpuFabric(ConfigurationDrift|ClusterProbe(NodeSlow|PathSlow)|Probe(TransportSocket|GpuDirectLost|WrongResult|BandwidthCollapsed|BandwidthRegression|BaselineDrifted))" }
   disable = ["alerts/comparison"]
 }
 
