@@ -56,7 +56,8 @@ func betweenTables() line {
 		}, []string{
 			`time() - max by (cluster, probed_node) (` + betweenMeasured + `)`, best(`!=`), best(`=`),
 		}, "Worst rail",
-			column{field: "probed_node", title: "Node", width: 130}, column{field: "A", title: "Measured ago", unit: "s", width: 120},
+			column{field: "probed_node", title: "Node", width: 130},
+			column{field: "A", title: "Measured ago", unit: "s", width: 120},
 			column{field: "B", title: "Worst rail", unit: "percentunit", steps: ratio, none: "none", width: 110},
 			column{field: "C", title: "All GPUs", unit: "percentunit", steps: ratio, none: "none", width: 110}),
 	}
