@@ -85,8 +85,8 @@ func TestScenarios(t *testing.T) {
 		"slow rail, and slower together": {func(a, b string, rail int) float64 {
 			return map[int]float64{1: 1.1, search.All: 1.3}[rail]*float(involves(a, b, "n05")) + float(rail == 0 || !involves(a, b, "n05"))
 		}, nil, "node bad n05; rail bad n05 mlx5_1"},
-		"slow path of all rails": {func(a, b string, _ int) float64 {
-			return 1 + 0.5*float(involves(a, b, "n00") && involves(a, b, partnerOfFirst()))
+		"slow path of all rails, and slower together": {func(a, b string, rail int) float64 {
+			return 1 + (0.3+0.2*float(rail == search.All))*float(involves(a, b, "n00") && involves(a, b, partnerOfFirst()))
 		}, nil, "path bad n00-" + partnerOfFirst()},
 		"slow path": {func(a, b string, rail int) float64 {
 			return 1 + 0.5*float(rail != 0 && involves(a, b, "n00") && involves(a, b, partnerOfFirst()))

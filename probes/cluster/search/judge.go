@@ -42,8 +42,8 @@ type Verdict struct {
 	Why     string
 }
 
-// Explains reports whether a verdict on all GPUs together only shows what this one says of a rail of the same nodes:
-// all together use that rail, too.
+// Explains reports whether a verdict on all GPUs together only shows what this one says of the same nodes: that they are
+// as bad over most rails, or of a rail, which all together use, too.
 func (d Verdict) Explains(v Verdict) bool {
 	switch {
 	case v.Rail != All || d.Node != v.Node || d.Partner != v.Partner:
@@ -55,8 +55,11 @@ func (d Verdict) Explains(v Verdict) bool {
 	case v.Level == Failed:
 		return d.Level == Failed && d.Failure == v.Failure
 	}
-	return d.Loss+slowLoss >= v.Loss
+	return d.Loss+slowLoss >= v.Loss || d.Rail == All && worse(d.Level) >= worse(v.Level)
 }
+
+// worse orders levels.
+func worse(l Level) int { return slices.Index([]Level{Unknown, Slow, Bad, Failed}, l) }
 
 // Judge says what the samples of a search mean.
 func (s *Search) Judge(done []Sample) []Verdict {
@@ -107,8 +110,7 @@ func merge(rails []Verdict, of int) []Verdict {
 		return rails
 	}
 	worst := slices.MaxFunc(rails, func(a, b Verdict) int {
-		order := []Level{Unknown, Slow, Bad, Failed}
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Level), slices.Index(order, b.Level)), cmp.Compare(a.Loss, b.Loss))
+		return cmp.Or(cmp.Compare(worse(a.Level), worse(b.Level)), cmp.Compare(a.Loss, b.Loss))
 	})
 	if worst.Subject == OfRail {
 		worst.Subject = OfNode
