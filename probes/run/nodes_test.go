@@ -40,10 +40,11 @@ func TestNodeOfAFailure(t *testing.T) {
 		node    string
 		failure probes.Failure
 	}{
-		"a node is lost":      {[2]probes.Reply{remote, {}}, 1, "n2", probes.FailureCrash},
-		"both miss the other": {[2]probes.Reply{remote, remote}, -1, "", probes.FailureNCCL},
-		"both wait":           {[2]probes.Reply{hang, hang}, -1, "", probes.FailureHang},
-		"a GPU fails":         {[2]probes.Reply{remote, {Failure: probes.FailureCUDA, Error: "cuStreamQuery: 700"}}, -1, "n2", probes.FailureCUDA},
+		"a node is lost":                    {[2]probes.Reply{remote, {}}, 1, "n2", probes.FailureCrash},
+		"both miss the other":               {[2]probes.Reply{remote, remote}, -1, "", probes.FailureNCCL},
+		"one gives up, the other sees that": {[2]probes.Reply{hang, remote}, -1, "", probes.FailureHang},
+		"both wait":                         {[2]probes.Reply{hang, hang}, -1, "", probes.FailureHang},
+		"a GPU fails":                       {[2]probes.Reply{remote, {Failure: probes.FailureCUDA, Error: "cuStreamQuery: 700"}}, -1, "n2", probes.FailureCUDA},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -97,6 +97,8 @@ func causality(t *trouble) int {
 	case t.silent:
 		return len(order)
 	case t.symptom():
+		return len(order) + 2
+	case t.failure == probes.FailureHang: // when it gives up, others see that its connections close
 		return len(order) + 1
 	}
 	return slices.Index(order, t.failure)

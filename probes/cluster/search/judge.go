@@ -42,8 +42,8 @@ type Verdict struct {
 	Why     string
 }
 
-// Explains reports whether a verdict on all GPUs together only shows what this one says of the same nodes: that they are
-// as bad over most rails, or of a rail, which all together use, too.
+// Explains reports whether a verdict on all GPUs together only shows what this one says of the same nodes: that they
+// are as bad over most rails, or of a rail, which all together use, too.
 func (d Verdict) Explains(v Verdict) bool {
 	switch {
 	case v.Rail != All || d.Node != v.Node || d.Partner != v.Partner:
@@ -52,10 +52,12 @@ func (d Verdict) Explains(v Verdict) bool {
 		return true
 	case d.Level == Unknown:
 		return false
+	case d.Rail == All && worse(d.Level) >= worse(v.Level):
+		return true
 	case v.Level == Failed:
 		return d.Level == Failed && d.Failure == v.Failure
 	}
-	return d.Loss+slowLoss >= v.Loss || d.Rail == All && worse(d.Level) >= worse(v.Level)
+	return d.Loss+slowLoss >= v.Loss
 }
 
 // worse orders levels.
