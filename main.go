@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"gpufabric_exporter/exporter"
-	"gpufabric_exporter/internal/command/ping"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/cgroup"
 	"gpufabric_exporter/internal/host/nvml"
@@ -38,6 +37,7 @@ import (
 	"gpufabric_exporter/probes/gate"
 	"gpufabric_exporter/probes/plan"
 	"gpufabric_exporter/probes/prober"
+	"gpufabric_exporter/rdmaping/pinger"
 	"gpufabric_exporter/rdmaping/verbs"
 )
 
@@ -60,7 +60,7 @@ func main() {
 	line := program.New(&program.Options{
 		Site: site.Site{Worker: askGPUs, RAS: ras.Ask}, ServeGPUs: serveGPUs,
 		Exporter: exporter.Exporter{
-			Excess: capabilitiesKept, Probing: probing(),
+			Excess: capabilitiesKept, Probing: probing(), Pinging: startPinger,
 			OnListen: func([]net.Addr) { dropLoaded() },
 		}, ServeRank: serveRank,
 		Pinger: startPinger, ServePinger: servePinger,
@@ -272,7 +272,7 @@ func serveRank(ctx context.Context) error {
 }
 
 // startPinger starts the process that has libibverbs.
-func startPinger(ctx context.Context, library string, log *slog.Logger) (ping.Worker, error) {
+func startPinger(ctx context.Context, library string, log *slog.Logger) (pinger.Worker, error) {
 	public, err := verbs.Vet("/", library)
 	if err != nil {
 		return nil, err

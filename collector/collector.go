@@ -21,6 +21,8 @@ import (
 	"slices"
 	"strings"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/jobs/job"
@@ -39,6 +41,9 @@ type About struct {
 // emit gives one series to the scrape; labels are the values of f.Labels, which it keeps.
 type emit func(f *Family, value float64, labels ...string)
 
+// putHistogram gives one histogram to the scrape, as emit does; it is not changed any more.
+type putHistogram func(f *Family, h *dto.Histogram, labels ...string)
+
 // collector is a subject: what it needs and how it turns that to metrics.
 type collector struct {
 	About
@@ -51,6 +56,8 @@ type collector struct {
 	supported func(n *fabric.Node) (bool, string)
 	jobs      func(n *fabric.Node) job.Jobs // of the collector job
 	ras       func() progress.Status        // of the collector job; nil: no job is asked
+	// histograms puts what is no number; nil: there is none.
+	histograms func(put putHistogram)
 }
 
 // collectors returns all of them, in the order of documentation.
@@ -181,6 +188,7 @@ func collectors() []collector {
 			collect:  collectLog, supported: hasLog,
 		},
 		probeCollector(noProbes),
+		pingCollector(noPing),
 		{
 			About: About{
 				Name:    checkName,
@@ -293,13 +301,13 @@ func (s *Set) GatherAgain(g *Gathered, n *fabric.Node, c ConfigState) []expositi
 		g.rows = make([]exposition.Family, len(catalogue))
 	}
 	for i := range g.rows {
-		g.rows[i].Series = g.rows[i].Series[:0]
+		g.rows[i].Series, g.rows[i].Histograms = g.rows[i].Series[:0], g.rows[i].Histograms[:0]
 	}
 	out := sink{families: g.rows}
 	g.errs = g.errs[:0]
 	for _, c := range s.collectors {
 		health := c.health(n)
-		if err := out.run(c.collect, n); err != nil {
+		if err := out.run(&c, n); err != nil {
 			g.errs = append(g.errs, fmt.Errorf("collector %s: %w", c.Name, err))
 			health.Success = false
 		}
@@ -344,7 +352,7 @@ func (s *sink) emit(f *Family, v float64, labels ...string) {
 }
 
 // run runs a collector. If it panics, or emits something that is not a series, none of its series are kept.
-func (s *sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error) {
+func (s *sink) run(c *collector, n *fabric.Node) (err error) {
 	s.begun, s.wrong = s.begun[:0], nil
 	defer func() {
 		if p := recover(); p != nil {
@@ -357,10 +365,18 @@ func (s *sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error)
 			return
 		}
 		for _, f := range s.begun {
-			s.families[f.place].Series = s.families[f.place].Series[:0]
+			m := &s.families[f.place]
+			m.Series, m.Histograms = m.Series[:0], m.Histograms[:0]
 		}
 	}()
-	collect(n, s.emit)
+	c.collect(n, s.emit)
+	if c.histograms != nil {
+		c.histograms(func(f *Family, h *dto.Histogram, labels ...string) {
+			s.emit(f, 0, labels...)
+			m := &s.families[f.place]
+			m.Histograms = append(m.Histograms, h)
+		})
+	}
 	return nil
 }
 

@@ -79,10 +79,10 @@ func TestPlansAreBounded(t *testing.T) {
 func TestPanicLeavesNothing(t *testing.T) {
 	out := sink{families: make([]exposition.Family, len(catalogue))}
 	out.emit(nodeGPUs, 8)
-	if err := out.run(func(_ *fabric.Node, emit emit) {
+	if err := out.run(&collector{collect: func(_ *fabric.Node, emit emit) {
 		emit(hcaMoved, 1, "mlx5_0", "device")
 		panic("broken")
-	}, nil); err == nil {
+	}}, nil); err == nil {
 		t.Error("no error")
 	}
 	if len(out.families[hcaMoved.place].Series) != 0 || len(out.families[nodeGPUs.place].Series) != 1 {

@@ -25,6 +25,8 @@ const (
 	Counter  Type = "counter"
 	Info     Type = "info"
 	StateSet Type = "stateset"
+	// Histogram has classic and native buckets.
+	Histogram Type = "histogram"
 )
 
 // Cadence returns how old a value can be.
@@ -90,7 +92,7 @@ var catalogue = func() []*Family {
 	for i, f := range byName {
 		f.place = i
 		f.head = &exposition.Head{
-			Name: f.FullName(), Help: f.Help, Unit: f.Unit, Counter: f.Type == Counter,
+			Name: f.FullName(), Help: f.Help, Unit: f.Unit, Counter: f.Type == Counter, Histogram: f.Type == Histogram,
 			Labels: f.Labels, Optional: trainingJob,
 		}
 	}

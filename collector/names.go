@@ -30,6 +30,7 @@ func Subsystems() []Subsystem {
 		{"log", "lines of logs of jobs and messages of the kernel"},
 		{"probe", "results of NCCL probes"},
 		{"cluster", "probes between nodes, one series for each node; in files and pushes of `probe cluster` only"},
+		{"ping", "small RDMA messages to other nodes"},
 		{"check", "verdicts of the checks"},
 	}
 }

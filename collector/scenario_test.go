@@ -131,7 +131,7 @@ func TestScenarios(t *testing.T) {
 		conditional = append(conditional, f.Name) // TestSeriesOfEachDriver
 	}
 	for _, f := range Catalogue() {
-		if !emitted[f.FullName()] && !slices.Contains(conditional, f.Name) && f.Collector != probeName { // none is probed
+		if !emitted[f.FullName()] && !slices.Contains(conditional, f.Name) && f.Collector != probeName && f.Collector != pingName { // none is probed or pinged
 			t.Errorf("%s is emitted for no simulated node: emit it in collector/%s.go, let the nodes of internal/simulator have what it needs, "+
 				"or add it to conditionalFamilies in collector/scenario_test.go, with a test of its own", f.FullName(), cmp.Or(f.Collector, "node"))
 		}

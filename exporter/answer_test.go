@@ -120,7 +120,7 @@ func TestRegistryFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	ob := &fakeObserver{node: healthy}
-	h := newHandler(&Exporter{Site: new(site.Site), Web: Web{TelemetryPath: "/metrics"}}, Node{}, set, ob, newReloader(Node{}, config.Config{}, ob, (*hostProber)(nil), nil, log), log)
+	h := newHandler(&Exporter{Site: new(site.Site), Web: Web{TelemetryPath: "/metrics"}}, Node{}, set, ob, newReloader(Node{}, config.Config{}, ob, (*hostProber)(nil), nil, nil, log), log)
 	h.own.MustRegister(invalid{prometheus.NewDesc("broken", "help", nil, nil)})
 	var w *httptest.ResponseRecorder
 	for range 2 {

@@ -41,6 +41,7 @@ import (
 	"gpufabric_exporter/probes"
 	"gpufabric_exporter/probes/plan"
 	"gpufabric_exporter/probes/prober"
+	"gpufabric_exporter/rdmaping/pinger"
 )
 
 // Exporter is the process. Its flags are filled in by the command line that takes them, before anything is served.
@@ -59,6 +60,8 @@ type Exporter struct {
 	Excess func() error
 	// Probing is how NCCL is run; nil: it is not.
 	Probing *prober.Platform
+	// Pinging starts the process that has libibverbs; nil: rails are not pinged.
+	Pinging pinger.Start
 }
 
 // Command returns the command serve.
@@ -279,11 +282,16 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	if err := probing.Apply(initial.Probes); err != nil {
 		return err
 	}
+	pings := e.pinger(ctx, n, ob, log)
+	defer pings.Close()
+	if err := pings.Apply(initial.RDMAPing); err != nil {
+		return err
+	}
 	watch := e.watch(ctx, n, set, ob, log)
 	defer watch.Close()
 	askIf(initial.AskRAS, watch, log)
-	set = set.WithProbes(probing.Status).WithRAS(watch.Status)
-	reload := newReloader(n, initial, ob, probing, watch, log)
+	set = set.WithProbes(probing.Status).WithRAS(watch.Status).WithPing(pings.Status)
+	reload := newReloader(n, initial, ob, probing, pings, watch, log)
 	go reload.onSignal(ctx, hangup)
 	h := newHandler(e, n, set, ob, reload, log)
 	defer h.places.close()

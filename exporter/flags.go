@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/rdmaping/exchange"
 )
 
 // The default addresses to listen on.
@@ -73,7 +74,7 @@ func (w *Web) Define(f *command.Flags) {
 		w.RoutePrefix = strings.TrimSuffix(w.RoutePrefix, "/")
 		switch {
 		case reserved(w.TelemetryPath):
-			return fmt.Errorf("--web.telemetry-path=%q: expected a path outside of /-/, /debug/, "+ProbesPath+", "+JobsPath+" and "+StatusPath, w.TelemetryPath)
+			return fmt.Errorf("--web.telemetry-path=%q: expected a path outside of /-/, /debug/, "+ProbesPath+", "+JobsPath+", "+exchange.Path+" and "+StatusPath, w.TelemetryPath)
 		case w.SystemdSocket && f.Given(listen):
 			return errors.New("--web.systemd-socket and --web.listen-address: expected at most one of them")
 		}
@@ -84,7 +85,7 @@ func (w *Web) Define(f *command.Flags) {
 // reserved reports whether a path is in use and cannot be the path of metrics.
 func reserved(p string) bool {
 	return p == "/-" || p == "/debug" || p == ProbesPath || p == ProbesPath+".json" || p == JobsPath ||
-		p == StatusPath || strings.HasPrefix(p, "/-/") || strings.HasPrefix(p, "/debug/")
+		p == StatusPath || p == exchange.Path || strings.HasPrefix(p, "/-/") || strings.HasPrefix(p, "/debug/")
 }
 
 // Collectors are what of the node becomes metrics.

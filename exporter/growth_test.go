@@ -108,7 +108,7 @@ func live(t *testing.T, tree *simulator.Tree, settings string) *life {
 	l.watch = e.watch(ctx, n, set, ob, log)
 	askIf(conf.AskRAS, l.watch, log)
 	set = set.WithRAS(l.watch.Status)
-	l.handler = newHandler(e, n, set, ob, newReloader(n, conf, ob, (*hostProber)(nil), l.watch, log), log)
+	l.handler = newHandler(e, n, set, ob, newReloader(n, conf, ob, (*hostProber)(nil), nil, l.watch, log), log)
 	t.Cleanup(func() {
 		l.watch.Close()
 		ob.Close()

@@ -36,7 +36,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 			return config.File{}.Read()
 		}}
 		ob := &fakeObserver{node: healthy}
-		r := newReloader(s, config.Config{}, ob, (*hostProber)(nil), nil, slog.New(slog.DiscardHandler))
+		r := newReloader(s, config.Config{}, ob, (*hostProber)(nil), nil, nil, slog.New(slog.DiscardHandler))
 		post := func() int {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
@@ -76,7 +76,7 @@ func TestReloadFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
 		s := Node{Config: func() (config.Config, error) { reads++; return config.Config{}, nil }}
-		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*hostProber)(nil), nil, slog.New(slog.DiscardHandler))
+		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*hostProber)(nil), nil, nil, slog.New(slog.DiscardHandler))
 		post := func() (code int, body string) {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))

@@ -19,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/page"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/verdict"
+	"gpufabric_exporter/rdmaping/exchange"
 )
 
 // handler answers all requests. It may be used by any number of servers at once.
@@ -96,6 +97,7 @@ func (h *handler) routes() []route {
 		{"GET " + ProbesPath, paged(h.probes.ServePage)},
 		{"GET " + ProbesPath + ".json", paged(h.probes.ServeJSON)},
 		{"GET " + JobsPath, paged(page.JobsJSON(h.observeAll, h.set, h.log).ServeHTTP)},
+		{"GET " + exchange.Path, paged(h.config.pinger.ServeHTTP)},
 		{"GET /-/healthy", http.HandlerFunc(h.healthy)},
 		{"GET /-/ready", http.HandlerFunc(h.readiness)},
 		{"POST /-/reload", h.places.open(h.config)},

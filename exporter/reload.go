@@ -27,6 +27,7 @@ type reloader struct {
 	node     Node
 	observer site.Observer
 	prober   Prober
+	pinger   *hostPinger
 	watch    *inquiry.Watch
 	log      *slog.Logger
 
@@ -39,11 +40,11 @@ type reloader struct {
 }
 
 // newReloader begins with the configuration that was read at the start.
-func newReloader(n Node, initial config.Config, ob site.Observer, p Prober, w *inquiry.Watch,
+func newReloader(n Node, initial config.Config, ob site.Observer, p Prober, pings *hostPinger, w *inquiry.Watch,
 	log *slog.Logger,
 ) *reloader {
 	return &reloader{
-		node: n, observer: ob, prober: p, watch: w, log: log, clients: rate.NewLimiter(1, reloadBurst),
+		node: n, observer: ob, prober: p, pinger: pings, watch: w, log: log, clients: rate.NewLimiter(1, reloadBurst),
 		status: page.ConfigStatus{Config: initial, Loaded: time.Now()},
 	}
 }
@@ -81,6 +82,9 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 	}
 	if err == nil {
 		err = r.prober.Apply(c.Probes)
+	}
+	if err == nil {
+		err = r.pinger.Apply(c.RDMAPing)
 	}
 	if err != nil {
 		if !errors.Is(err, errand.ErrBusy) {

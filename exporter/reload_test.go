@@ -88,7 +88,7 @@ func TestSignalWaitsForReloadOfClient(t *testing.T) {
 		<-hold
 		return config.Config{}, nil
 	}}
-	r := newReloader(n, config.Config{}, ob, (*hostProber)(nil), nil, slog.New(slog.DiscardHandler))
+	r := newReloader(n, config.Config{}, ob, (*hostProber)(nil), nil, nil, slog.New(slog.DiscardHandler))
 	signals := make(chan os.Signal)
 	go r.onSignal(t.Context(), signals)
 	client := make(chan error)

@@ -36,7 +36,7 @@ func newHandlerOf(t *testing.T, ob site.Observer, maxRequests int) *handler {
 	}
 	log := slog.New(slog.DiscardHandler)
 	e := &Exporter{Site: new(site.Site), Web: Web{TelemetryPath: "/metrics", EnablePprof: true, MaxRequests: maxRequests}}
-	return newHandler(e, Node{}, set, ob, newReloader(Node{}, config.Config{}, ob, (*hostProber)(nil), nil, log), log)
+	return newHandler(e, Node{}, set, ob, newReloader(Node{}, config.Config{}, ob, (*hostProber)(nil), nil, nil, log), log)
 }
 
 // allRoutes are the routes of a handler with everything switched on.

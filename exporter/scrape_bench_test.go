@@ -119,7 +119,7 @@ func benchHandler(b *testing.B, collectors []string, devices string, slow time.D
 	}
 	b.Cleanup(ob.Close)
 	e := &Exporter{Site: new(site.Site), Web: Web{TelemetryPath: "/metrics", DisableExporterMetrics: true}}
-	return newHandler(e, Node{Simulated: true}, set, ob, newReloader(Node{}, conf, ob, (*hostProber)(nil), nil, log), log)
+	return newHandler(e, Node{Simulated: true}, set, ob, newReloader(Node{}, conf, ob, (*hostProber)(nil), nil, nil, log), log)
 }
 
 // keptStatistics has the statistics of simulated interfaces ready, as a kernel has: making them up would cost

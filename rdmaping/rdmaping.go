@@ -23,6 +23,10 @@ const (
 	PerSecond = 64
 	// MaxRails is how many queue pairs a node has at most.
 	MaxRails = 8
+	// MaxRail is the highest number of a rail.
+	MaxRail = 63
+	// MaxTimeout is how long an answer is waited for at most.
+	MaxTimeout = 5 * time.Second
 )
 
 // GID is the address of a port, as 32 hexadecimal digits in JSON.
@@ -56,6 +60,7 @@ const (
 // gets no answer.
 type Endpoint struct {
 	Device string `json:"device"`
+	Rail   int    `json:"rail"` // its number among the compute ports of the node
 	Link   Link   `json:"link"`
 	GID    GID    `json:"gid"`
 	LID    uint16 `json:"lid"` // of InfiniBand
@@ -78,6 +83,8 @@ func (e Endpoint) Check() error {
 		return fmt.Errorf("queue pair %d", e.QPN)
 	case e.MTU < 256 || e.MTU > Longest:
 		return fmt.Errorf("MTU %d", e.MTU)
+	case e.Rail < 0 || e.Rail > MaxRail:
+		return fmt.Errorf("rail %d", e.Rail)
 	case len(e.Device) > 64 || strings.ContainsFunc(e.Device, func(c rune) bool { return c <= ' ' || c > '~' }):
 		return fmt.Errorf("device %.64q", e.Device)
 	}
@@ -86,8 +93,8 @@ func (e Endpoint) Check() error {
 
 // Request is what a worker is asked: one of its parts.
 type Request struct {
-	Open *Open `json:"open,omitempty"`
-	Ask  *Ask  `json:"ask,omitempty"`
+	Open  *Open  `json:"open,omitempty"`
+	Round *Round `json:"round,omitempty"`
 }
 
 // Open makes a queue pair that answers, and asks.
@@ -101,24 +108,32 @@ type Open struct {
 	PKeyIndex    int    `json:"pkey_index"`
 }
 
-// Ask sends one message to an endpoint, and waits for the answer.
-type Ask struct {
-	Device  string        `json:"device"` // that asks
-	To      Endpoint      `json:"to"`
-	Size    int           `json:"size"`
-	Flow    uint32        `json:"flow"` // label: it selects one of several equal paths
+// Round sends messages, those of one rail one after the other, and waits for all answers.
+type Round struct {
+	Asks    []Ask         `json:"asks"`
+	Gap     time.Duration `json:"gap"` // between two messages of a rail
 	Timeout time.Duration `json:"timeout"`
+}
+
+// Ask is one message to an endpoint.
+type Ask struct {
+	Device string   `json:"device"` // that asks
+	To     Endpoint `json:"to"`
+	Size   int      `json:"size"`
+	Flow   uint32   `json:"flow"` // label: it selects one of several equal paths
 }
 
 // Reply is the answer to a Request.
 type Reply struct {
 	Endpoint *Endpoint `json:"endpoint,omitempty"` // of Open
-	Pong     *Pong     `json:"pong,omitempty"`     // of Ask
-	Failure  *Failure  `json:"failure,omitempty"`  // neither
+	Pongs    []Pong    `json:"pongs,omitempty"`    // of Round, one for each message
+	Failure  *Failure  `json:"failure,omitempty"`  // of Open
 }
 
 // Pong is what came of a message.
 type Pong struct {
+	Failure *Failure `json:"failure,omitempty"` // it was not sent
+
 	Lost   bool          `json:"lost,omitempty"`
 	RTT    time.Duration `json:"rtt"`    // from before it was sent until the answer was seen, by the clock of this host
 	Remote time.Duration `json:"remote"` // of it, the time between message and answer in the other host

@@ -25,6 +25,7 @@ import (
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/profiles"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/rdmaping"
 )
 
 // maxSize bounds the configuration file. What a site has to say fits in a few KiB.
@@ -38,6 +39,8 @@ type Config struct {
 	Probes *probes.Config // what the exporter probes by itself; nil: nothing
 	ByHand probes.Config  // settings of probes by hand: those of the file, also where they are switched off
 	Links  Links
+	// RDMAPing is how rails are pinged; nil: they are not.
+	RDMAPing *rdmaping.Config
 	// Problems are profiles of the site that are not in force, one line each.
 	Problems []error
 	// File is where it comes from; empty: nothing was read. Missing is the default file where that does not exist.
@@ -95,6 +98,7 @@ func Parse(file string, data []byte) (Config, error) {
 			"nccl":       func(n *yaml.Node) { p.nccl(n, &c) },
 			"kernel":     func(n *yaml.Node) { p.kernel(n, &c.NCCL) },
 			"probes":     func(n *yaml.Node) { p.probes(n, &c) },
+			"rdma_ping":  func(n *yaml.Node) { p.rdmaPing(n, &c) },
 			"links":      func(n *yaml.Node) { p.links(n, &c.Links) },
 		})
 	}

@@ -3,9 +3,12 @@
 package config
 
 import (
+	"strconv"
+
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/rdmaping"
 )
 
 // key describes a key of the configuration file: a row of docs/CONFIGURATION.md and a line of
@@ -81,6 +84,19 @@ func keys() []key {
 	)
 	all = append(all, probeKeys(d)...)
 	return append(all,
+		key{path: "rdma_ping", meaning: "Small RDMA messages between nodes, see [PING.md](PING.md)"},
+		key{path: "rdma_ping.enabled", takes: "true or false", beyond: []string{"1", "maybe"}, initial: "false", meaning: "Whether rails answer those of other nodes, and ping them"},
+		key{path: "rdma_ping.target_files", takes: "list of absolute paths", without: "none", meaning: "Files with the exporters of all nodes, in the format of Prometheus' file_sd (JSON, or YAML of at most 1 MiB). Without targets the node only answers", example: "[/etc/gpufabric_exporter/targets.json]"},
+		key{path: "rdma_ping.target_names", takes: "list of host:port", without: "none", meaning: "Names that resolve to the addresses of all nodes, such as a headless service, with the port of the exporters", example: "[\"gpufabric-nodes.monitoring.svc:10791\"]"},
+		key{path: "rdma_ping.leaf_label", takes: "name", beyond: []string{"1"}, initial: rdmaping.DefaultConfig().LeafLabel, meaning: "Label of a target with the switch of its rail. A label rail is the number of the only rail that a target is about"},
+		key{path: "rdma_ping.self", takes: "host:port", beyond: []string{"node7", ":1", "1"}, without: "the target with the name of the host or an address of it", meaning: "The target that is this node", example: "node7:10791"},
+		key{path: "rdma_ping.peers", takes: "whole number", low: "1", high: strconv.Itoa(rdmaping.MaxPeers), beyond: []string{"0", "9"}, initial: strconv.Itoa(rdmaping.DefaultConfig().Peers), meaning: "How many peers each rail asks"},
+		key{path: "rdma_ping.interval", takes: "time", low: rdmaping.LeastInterval.String(), high: short(rdmaping.MostInterval), beyond: []string{"499ms", "61s", "1"}, initial: rdmaping.DefaultConfig().Interval.String(), meaning: "Time between two messages to a peer"},
+		key{path: "rdma_ping.size", takes: "whole number", low: strconv.Itoa(rdmaping.Least), high: strconv.Itoa(rdmaping.Longest), beyond: []string{"63", "4097"}, initial: strconv.Itoa(rdmaping.DefaultConfig().Size), meaning: "Bytes of a message. One of the path MTU is sent each minute"},
+		key{path: "rdma_ping.scheme", takes: "http or https", beyond: []string{"ftp"}, initial: "http", meaning: "How exporters of other nodes are asked where their rails answer"},
+		key{path: "rdma_ping.client_file", takes: "absolute path", beyond: []string{"client.yml"}, without: "no credentials", meaning: "File with TLS settings and credentials for that, in the format of `http_config` of Prometheus", example: "/etc/gpufabric_exporter/client.yml"},
+		key{path: "rdma_ping.plain", takes: "true or false", beyond: []string{"1", "maybe"}, initial: "false", meaning: "Whether others are told where rails answer although `--web.config.file` sets neither TLS nor passwords"},
+		key{path: "rdma_ping.library", takes: "path or name", beyond: []string{"1"}, initial: "libibverbs.so.1", meaning: "The verbs library"},
 		key{path: "links", meaning: "Targets of links in findings, alerts and dashboards"},
 		key{path: "links.runbooks", takes: "address or absolute path", beyond: []string{"wiki", "https://wiki.example/?a=b"}, initial: DefaultLinks().Runbooks, meaning: "Folder of the runbooks", example: "https://wiki.example/gpufabric"},
 		key{path: "links.grafana", takes: "address", beyond: []string{"/grafana", "grafana.example"}, without: "no links to dashboards", meaning: "Grafana with the dashboards of the exporter", example: "https://grafana.example"},

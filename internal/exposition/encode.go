@@ -19,7 +19,7 @@ func Encode(b *bytes.Buffer, format expfmt.Format, ours []Family, others []*dto.
 	var errs []error
 	for len(ours)+len(others) > 0 {
 		if len(others) == 0 || len(ours) > 0 && ours[0].Name < others[0].GetName() {
-			if f := &ours[0]; dialect != foreign && f.write().plain {
+			if f := &ours[0]; dialect != foreign && f.write().plain && !f.Histogram {
 				b.Write(dialect.append(b.AvailableBuffer(), f))
 			} else {
 				errs = append(errs, enc.Encode(f.Proto()))

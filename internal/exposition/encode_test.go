@@ -101,17 +101,17 @@ func TestHeads(t *testing.T) {
 	one := []Series{{Value: 1}}
 	for _, help := range []string{"", "plain", `back\slash "quoted"`, "two\nlines", "\xff no UTF-8 \u00e9"} {
 		equal(t,
-			Family{&Head{Name: "a_seconds_total", Help: help, Unit: "seconds", Counter: true}, one},
-			Family{&Head{Name: "b_bytes", Help: help, Unit: "bytes"}, one},
-			Family{&Head{Name: "c", Help: help, Counter: true}, one}, // a counter that is not called one
-			Family{&Head{Name: "d:e_total", Help: help}, one},
-			Family{&Head{Name: "x_total", Help: help, Unit: "odd\" \\\n", Counter: true}, one},
+			Family{Head: &Head{Name: "a_seconds_total", Help: help, Unit: "seconds", Counter: true}, Series: one},
+			Family{Head: &Head{Name: "b_bytes", Help: help, Unit: "bytes"}, Series: one},
+			Family{Head: &Head{Name: "c", Help: help, Counter: true}, Series: one}, // a counter that is not called one
+			Family{Head: &Head{Name: "d:e_total", Help: help}, Series: one},
+			Family{Head: &Head{Name: "x_total", Help: help, Unit: "odd\" \\\n", Counter: true}, Series: one},
 		)
 	}
 }
 
 func TestLabels(t *testing.T) {
-	equal(t, Family{&Head{Name: "f", Labels: []string{"z", "a", "m"}}, []Series{
+	equal(t, Family{Head: &Head{Name: "f", Labels: []string{"z", "a", "m"}}, Series: []Series{
 		{1, []string{"last", "first", "middle"}},
 		{2, []string{"", `"`, `\`}},
 		{3, []string{"\n", "\\n\n\"\"", "\u00e9\u4e16\U0001f600\ufffd"}},
@@ -121,10 +121,10 @@ func TestLabels(t *testing.T) {
 // Names that cannot stand for themselves are rare enough to be left to the library.
 func TestNamesThatNeedQuotes(t *testing.T) {
 	for _, name := range []string{"", "a.b", "1st", "a b", "\u00e9", "a_b"} {
-		equal(t, Family{&Head{Name: name, Labels: []string{"l"}}, []Series{{1, []string{"v"}}}})
-		equal(t, Family{&Head{Name: "f", Labels: []string{name}}, []Series{{1, []string{"v"}}}})
+		equal(t, Family{Head: &Head{Name: name, Labels: []string{"l"}}, Series: []Series{{1, []string{"v"}}}})
+		equal(t, Family{Head: &Head{Name: "f", Labels: []string{name}}, Series: []Series{{1, []string{"v"}}}})
 	}
-	equal(t, Family{&Head{Name: "f", Labels: []string{model.MetricNameLabel}}, []Series{{1, []string{"a.b"}}}})
+	equal(t, Family{Head: &Head{Name: "f", Labels: []string{model.MetricNameLabel}}, Series: []Series{{1, []string{"a.b"}}}})
 }
 
 // The families of a registry come between ours, and one that cannot be written costs nothing but itself.
@@ -139,7 +139,7 @@ func TestBesideARegistry(t *testing.T) {
 	}
 	name := "e"
 	others = slices.Insert(others, 1, &dto.MetricFamily{Name: &name}) // without series
-	ours := []Family{{&Head{Name: "a"}, []Series{{Value: 1}}}, {&Head{Name: "g"}, []Series{{Value: 2}}}, {&Head{Name: "z"}, []Series{{Value: 3}}}}
+	ours := []Family{{Head: &Head{Name: "a"}, Series: []Series{{Value: 1}}}, {Head: &Head{Name: "g"}, Series: []Series{{Value: 2}}}, {Head: &Head{Name: "z"}, Series: []Series{{Value: 3}}}}
 	var b bytes.Buffer
 	if err := Encode(&b, expfmt.FmtText, ours, others); err == nil || !strings.Contains(err.Error(), "no metrics") {
 		t.Errorf("error %v", err)
@@ -169,7 +169,7 @@ func FuzzEncode(f *testing.F) {
 		if l1 == l2 {
 			t.Skip("not a family")
 		}
-		equal(t, Family{&Head{Name: name, Help: valid(help), Unit: valid(unit), Counter: counter, Labels: []string{l1, l2}}, []Series{
+		equal(t, Family{Head: &Head{Name: name, Help: valid(help), Unit: valid(unit), Counter: counter, Labels: []string{l1, l2}}, Series: []Series{
 			{value, []string{valid(v1), valid(v2)}}, {-value, []string{valid(v2), valid(v1)}},
 		}})
 	})

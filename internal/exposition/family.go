@@ -11,10 +11,11 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Family is a metric family of counters or of gauges. It has a series at least.
+// Family is a metric family of counters, gauges or histograms. It has a series at least.
 type Family struct {
 	*Head
-	Series []Series
+	Series     []Series
+	Histograms []*dto.Histogram // of a family of them, one for each series, instead of the value
 }
 
 // Head is all of a family but its series. It is not changed once it is used: what can be written of a family without
@@ -23,6 +24,7 @@ type Head struct {
 	Name, Help string
 	Unit       string // empty: none
 	Counter    bool
+	Histogram  bool
 	Labels     []string // names, each once
 	Optional   string   // the label that series without a value of it do not have; not the first by name
 
@@ -74,6 +76,9 @@ func (f *Family) Proto() *dto.MetricFamily {
 	if f.Counter {
 		m.Type = dto.MetricType_COUNTER.Enum()
 	}
+	if f.Histogram {
+		m.Type = dto.MetricType_HISTOGRAM.Enum()
+	}
 	if f.Unit != "" {
 		m.Unit = &f.Unit
 	}
@@ -87,9 +92,12 @@ func (f *Family) Proto() *dto.MetricFamily {
 			}
 			metric.Label = append(metric.Label, &dto.LabelPair{Name: &f.Labels[at], Value: &s.Labels[at]})
 		}
-		if f.Counter {
+		switch {
+		case f.Histogram:
+			metric.Histogram = f.Histograms[i]
+		case f.Counter:
 			metric.Counter = &dto.Counter{Value: &s.Value}
-		} else {
+		default:
 			metric.Gauge = &dto.Gauge{Value: &s.Value}
 		}
 		m.Metric = append(m.Metric, metric)

@@ -29,6 +29,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/rdmaping/pinger"
 )
 
 // Options is what the process around the commands provides. The zero value is ready to use.
@@ -40,7 +41,7 @@ type Options struct {
 	// ServeRank is what the process of a rank of a probe does, as the command probe-rank, until it is no longer wanted.
 	ServeRank func(context.Context) error
 	// Pinger starts the process that sends RDMA messages, and ServePinger is what it does, as the command ping-worker.
-	Pinger      ping.Start
+	Pinger      pinger.Start
 	ServePinger func(context.Context) error
 }
 

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"syscall"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/rdmaping"
@@ -46,9 +47,9 @@ func Handler(rails func() []rdmaping.Endpoint) http.Handler {
 	})
 }
 
-// Ask asks the node at host:port for its rails.
-func Ask(ctx context.Context, client *http.Client, address string) ([]rdmaping.Endpoint, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+Path, nil)
+// Ask asks the node at host:port for its rails. It may have none just now.
+func Ask(ctx context.Context, client *http.Client, scheme, address string) ([]rdmaping.Endpoint, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+Path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func Ask(ctx context.Context, client *http.Client, address string) ([]rdmaping.E
 	case err != nil:
 		return nil, err
 	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s answers %d: %s", address, response.StatusCode, fabric.Printable(string(body), maxShown))
+		return nil, &statusError{address, response.StatusCode, fabric.Printable(string(body), maxShown)}
 	case len(body) > maxAnswer:
 		return nil, fmt.Errorf("%s answers more than %d bytes", address, maxAnswer)
 	}
@@ -73,6 +74,35 @@ func Ask(ctx context.Context, client *http.Client, address string) ([]rdmaping.E
 	return rails, nil
 }
 
+// Client returns a client that follows no redirect and keeps no connection: a node has many peers, and asks each
+// once a minute.
+func Client(transport http.RoundTripper) *http.Client {
+	if transport == nil {
+		transport = &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10}
+	}
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+type statusError struct {
+	address string
+	code    int
+	text    string
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s answers %d: %s", e.address, e.code, e.text)
+}
+
+// Absent reports whether an error of Ask means that nobody answers pings there: the host is up, and its exporter does
+// not run or does not ping.
+func Absent(err error) bool {
+	status, ok := errors.AsType[*statusError](err)
+	return errors.Is(err, syscall.ECONNREFUSED) || ok && status.code == http.StatusNotFound
+}
+
 func parse(body []byte) ([]rdmaping.Endpoint, error) {
 	var d document
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&d); err != nil {
@@ -81,8 +111,6 @@ func parse(body []byte) ([]rdmaping.Endpoint, error) {
 	switch {
 	case d.Version != version:
 		return nil, fmt.Errorf("version %d, expected %d", d.Version, version)
-	case len(d.Rails) == 0:
-		return nil, errors.New("it has none")
 	case len(d.Rails) > rdmaping.MaxRails:
 		return nil, fmt.Errorf("%d, expected at most %d", len(d.Rails), rdmaping.MaxRails)
 	}

@@ -20,7 +20,7 @@ var rails = []rdmaping.Endpoint{
 func TestExchange(t *testing.T) {
 	s := httptest.NewServer(Handler(func() []rdmaping.Endpoint { return rails }))
 	defer s.Close()
-	got, err := Ask(t.Context(), s.Client(), strings.TrimPrefix(s.URL, "http://"))
+	got, err := Ask(t.Context(), s.Client(), "http", strings.TrimPrefix(s.URL, "http://"))
 	if err != nil || len(got) != 2 || got[0] != rails[0] || got[1] != rails[1] {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -42,7 +42,7 @@ func TestLies(t *testing.T) {
 	many, _ := json.Marshal(document{version, make([]rdmaping.Endpoint, 9)})
 	twice, _ := json.Marshal(document{version, []rdmaping.Endpoint{rails[0], rails[0]}})
 	for name, body := range map[string]string{
-		"nothing": "", "no JSON": "<html>", "none": `{"rdma_ping":1}`, "another version": `{"rdma_ping":2}`, "many": string(many), "twice": string(twice),
+		"nothing": "", "no JSON": "<html>", "another version": `{"rdma_ping":2}`, "many": string(many), "twice": string(twice),
 		"long":          strings.Repeat(" ", maxAnswer+1),
 		"management":    lie(func(e *rdmaping.Endpoint) { e.QPN = 1 }),
 		"queue pair":    lie(func(e *rdmaping.Endpoint) { e.QPN = 1 << 24 }),
@@ -54,14 +54,14 @@ func TestLies(t *testing.T) {
 		"device":        lie(func(e *rdmaping.Endpoint) { e.Device = "mlx5_0\x1b[2J" }),
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
-		if got, err := Ask(t.Context(), s.Client(), strings.TrimPrefix(s.URL, "http://")); err == nil {
+		if got, err := Ask(t.Context(), s.Client(), "http", strings.TrimPrefix(s.URL, "http://")); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 		s.Close()
 	}
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
-	if _, err := Ask(t.Context(), s.Client(), strings.TrimPrefix(s.URL, "http://")); err == nil || !strings.Contains(err.Error(), "404") {
+	if _, err := Ask(t.Context(), s.Client(), "http", strings.TrimPrefix(s.URL, "http://")); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Error(err)
 	}
 }

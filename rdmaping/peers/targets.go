@@ -45,10 +45,10 @@ type group struct {
 	Labels  map[string]string `json:"labels" yaml:"labels"`
 }
 
-// Parse reads a file of Prometheus' file_sd: JSON, or YAML if the name of the file says so. Of the labels leaf, rack,
+// Parse reads a file of Prometheus' file_sd: JSON, or YAML if the name of the file says so. Of the labels leaf (under any name), rack,
 // pod and rail are kept; rail is the number of the only rail that the entry is about. An error is about the file as a
 // whole.
-func Parse(name string, content []byte) (Read, error) {
+func Parse(name string, content []byte, leaf string) (Read, error) {
 	limit := maxFile
 	ext := strings.ToLower(filepath.Ext(name))
 	if ext == ".yml" || ext == ".yaml" {
@@ -63,10 +63,10 @@ func Parse(name string, content []byte) (Read, error) {
 		var groups []group
 		err = yaml.Unmarshal(content, &groups)
 		for _, g := range groups {
-			r.take(g)
+			r.take(g, leaf)
 		}
 	} else {
-		err = r.json(content)
+		err = r.json(content, leaf)
 	}
 	if err != nil {
 		return Read{}, errors.New(fabric.Printable(err.Error(), maxReason))
@@ -75,7 +75,7 @@ func Parse(name string, content []byte) (Read, error) {
 }
 
 // json reads one group at a time: all at once would take several times the memory of the targets.
-func (r *Read) json(content []byte) error {
+func (r *Read) json(content []byte, leaf string) error {
 	d := json.NewDecoder(bytes.NewReader(content))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
 		return cmp.Or(err, errors.New("expected a list"))
@@ -85,7 +85,7 @@ func (r *Read) json(content []byte) error {
 		if err := d.Decode(&g); err != nil {
 			return err
 		}
-		r.take(g)
+		r.take(g, leaf)
 	}
 	if _, err := d.Token(); err != nil {
 		return err
@@ -96,8 +96,8 @@ func (r *Read) json(content []byte) error {
 	return nil
 }
 
-func (r *Read) take(g group) {
-	t, err := labelled(g.Labels)
+func (r *Read) take(g group, leaf string) {
+	t, err := labelled(g.Labels, leaf)
 	for _, address := range g.Targets {
 		t.Address = strings.Clone(address) // not the whole file
 		r.add(t, cmp.Or(err, checkAddress(address)))
@@ -117,9 +117,9 @@ func (r *Read) add(t Target, err error) {
 }
 
 // labelled is a target without an address.
-func labelled(labels map[string]string) (Target, error) {
+func labelled(labels map[string]string, leaf string) (Target, error) {
 	t := Target{Rail: AllRails}
-	for name, to := range map[string]*string{"leaf": &t.Leaf, "rack": &t.Rack, "pod": &t.Pod} {
+	for name, to := range map[string]*string{leaf: &t.Leaf, "rack": &t.Rack, "pod": &t.Pod} {
 		value := labels[name]
 		if len(value) > maxLabel || value != fabric.Printable(value, maxLabel) {
 			return t, fmt.Errorf("label %s=%q: expected at most %d printable characters", name, fabric.Clip(value, maxLabel), maxLabel)

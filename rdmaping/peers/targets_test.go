@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 		"nodes.json": twoGroups,
 		"nodes.yml":  "- targets: ['a:10791', '[fd00::1]:10791']\n  labels: {leaf: l1, rack: r, pod: p, zone: z}\n- targets: ['a:10791']\n  labels: {leaf: l2, rail: '3'}\n",
 	} {
-		got, err := Parse(name, []byte(text))
+		got, err := Parse(name, []byte(text), "leaf")
 		want := []Target{
 			{"a:10791", AllRails, "l1", "r", "p"},
 			{"[fd00::1]:10791", AllRails, "l1", "r", "p"},
@@ -39,12 +39,12 @@ func TestParse(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	for _, address := range []string{"a", "a:0", "a:65536", ":1", "a b:1", "a\x00:1", "http://a:1", strings.Repeat("a", 254) + ":1", "a/../b:1", "é:1"} {
 		text := fmt.Sprintf(`[{"targets":[%q,"b:1"]}]`, address)
-		if got, err := Parse("f.json", []byte(strings.ReplaceAll(text, `\x00`, `\u0000`))); err != nil || got.LeftOut != 1 || len(got.Targets) != 1 || got.Why == nil {
+		if got, err := Parse("f.json", []byte(strings.ReplaceAll(text, `\x00`, `\u0000`)), "leaf"); err != nil || got.LeftOut != 1 || len(got.Targets) != 1 || got.Why == nil {
 			t.Errorf("%q: %+v, %v", address, got, err)
 		}
 	}
 	for _, labels := range []string{`{"rail":"64"}`, `{"rail":"-1"}`, `{"rail":"x"}`, `{"leaf":"a\nb"}`, `{"leaf":"` + strings.Repeat("x", 65) + `"}`} {
-		if got, err := Parse("f.json", []byte(`[{"targets":["a:1"],"labels":`+labels+`},{"targets":["b:1"]}]`)); err != nil || got.LeftOut != 1 || len(got.Targets) != 1 {
+		if got, err := Parse("f.json", []byte(`[{"targets":["a:1"],"labels":`+labels+`},{"targets":["b:1"]}]`), "leaf"); err != nil || got.LeftOut != 1 || len(got.Targets) != 1 {
 			t.Errorf("%s: %+v, %v", labels, got, err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestGarbage(t *testing.T) {
 		"bomb.yaml": "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c,*c]\n",
 		"long.yml":  strings.Repeat("#", maxYAML+1), "long.json": strings.Repeat(" ", maxFile+1),
 	} {
-		if got, err := Parse(name, []byte(text)); err == nil || len(got.Targets) > 0 {
+		if got, err := Parse(name, []byte(text), "leaf"); err == nil || len(got.Targets) > 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -67,7 +67,7 @@ func TestManyTargets(t *testing.T) {
 		fmt.Fprintf(&text, `,"n%d:1"`, i)
 	}
 	text.WriteString("]}]")
-	got, err := Parse("f.json", []byte(text.String()))
+	got, err := Parse("f.json", []byte(text.String()), "leaf")
 	if err != nil || len(got.Targets) != MaxTargets || got.LeftOut != 1 {
 		t.Fatalf("%d targets, %d left out, %v", len(got.Targets), got.LeftOut, err)
 	}
@@ -128,7 +128,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("f.json", []byte(twoGroups))
 	f.Add("f.yml", []byte("- targets: [a:1]\n  labels: {leaf: x}\n"))
 	f.Fuzz(func(t *testing.T, name string, content []byte) {
-		got, err := Parse(name, content)
+		got, err := Parse(name, content, "leaf")
 		if err != nil && len(got.Targets) > 0 || (got.LeftOut > 0) != (got.Why != nil) {
 			t.Errorf("%+v, %v", got, err)
 		}

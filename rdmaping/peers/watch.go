@@ -3,6 +3,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -21,6 +22,8 @@ import (
 type Source struct {
 	Files []string // as of file_sd
 	Names []string // host:port, each with an address for each node
+	// LeafLabel is the label of a target that names its switch; empty: leaf.
+	LeafLabel string
 	// Lookup resolves a name; nil: as the system does.
 	Lookup func(ctx context.Context, host string) ([]string, error)
 
@@ -83,7 +86,7 @@ func (s *Source) file(name string) (known, error) {
 	if err != nil {
 		return k, err
 	}
-	r, err := Parse(filepath.Base(name), content)
+	r, err := Parse(filepath.Base(name), content, cmp.Or(s.LeafLabel, "leaf"))
 	if err != nil {
 		return k, err
 	}

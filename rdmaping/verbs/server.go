@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"gpufabric_exporter/rdmaping"
@@ -31,7 +32,8 @@ import (
 const (
 	defaultLibrary = "libibverbs.so.1"
 	maxText        = 300 // bytes of an error of the loader
-	maxTimeout     = 5 * time.Second
+	maxRound       = 256 // messages
+	maxGap         = time.Second
 )
 
 // Server is described in the package comment. Its methods may not be called at the same time.
@@ -54,12 +56,12 @@ func (s *Server) Handle(ctx context.Context, request []byte) ([]byte, error) {
 	var r rdmaping.Reply
 	var err error
 	switch {
-	case q.Open != nil && q.Ask == nil:
+	case q.Open != nil && q.Round == nil:
 		r, err = s.open(q.Open)
-	case q.Ask != nil && q.Open == nil:
-		r, err = s.ask(ctx, q.Ask)
+	case q.Round != nil && q.Open == nil:
+		r, err = s.round(ctx, q.Round)
 	default:
-		err = errors.New("request: expected one of open and ask")
+		err = errors.New("request: expected one of open and round")
 	}
 	if err != nil {
 		return nil, err
@@ -115,34 +117,37 @@ func (s *Server) open(q *rdmaping.Open) (rdmaping.Reply, error) {
 	return rdmaping.Reply{Endpoint: &self}, nil
 }
 
-func (s *Server) ask(ctx context.Context, q *rdmaping.Ask) (rdmaping.Reply, error) {
-	r := s.rails[q.Device]
+func (s *Server) round(ctx context.Context, q *rdmaping.Round) (rdmaping.Reply, error) {
 	switch {
-	case r == nil:
-		return rdmaping.Reply{}, fmt.Errorf("device %q is not open", q.Device)
-	case q.Size < rdmaping.Least || q.Size > rdmaping.Longest:
-		return rdmaping.Reply{}, fmt.Errorf("size %d: expected %d to %d", q.Size, rdmaping.Least, rdmaping.Longest)
-	case q.Timeout <= 0 || q.Timeout > maxTimeout:
-		return rdmaping.Reply{}, fmt.Errorf("timeout %s: expected at most %s", q.Timeout, maxTimeout)
+	case len(q.Asks) == 0 || len(q.Asks) > maxRound:
+		return rdmaping.Reply{}, fmt.Errorf("%d messages: expected 1 to %d", len(q.Asks), maxRound)
+	case q.Timeout <= 0 || q.Timeout > rdmaping.MaxTimeout:
+		return rdmaping.Reply{}, fmt.Errorf("timeout %s: expected at most %s", q.Timeout, rdmaping.MaxTimeout)
+	case q.Gap < 0 || q.Gap > maxGap:
+		return rdmaping.Reply{}, fmt.Errorf("gap %s: expected at most %s", q.Gap, maxGap)
 	}
-	if err := q.To.Check(); err != nil {
-		return rdmaping.Reply{}, err
+	of := map[*rail][]int{} // places among the messages
+	for i := range q.Asks {
+		a := &q.Asks[i]
+		r := s.rails[a.Device]
+		if r == nil {
+			return rdmaping.Reply{}, fmt.Errorf("device %q is not open", a.Device)
+		}
+		if a.Size < rdmaping.Least || a.Size > rdmaping.Longest {
+			return rdmaping.Reply{}, fmt.Errorf("size %d: expected %d to %d", a.Size, rdmaping.Least, rdmaping.Longest)
+		}
+		if err := a.To.Check(); err != nil {
+			return rdmaping.Reply{}, err
+		}
+		of[r] = append(of[r], i)
 	}
-	a := &asking{Ask: q, done: make(chan rdmaping.Reply, 1)}
-	select {
-	case r.asks <- a:
-		r.wake()
-	case <-r.failed:
-		return rdmaping.Reply{Failure: r.failure}, nil
+	pongs := make([]rdmaping.Pong, len(q.Asks))
+	var all sync.WaitGroup
+	for r, places := range of {
+		all.Go(func() { r.round(ctx, q, places, pongs) })
 	}
-	select {
-	case reply := <-a.done:
-		return reply, nil
-	case <-r.failed:
-		return rdmaping.Reply{Failure: r.failure}, nil
-	case <-ctx.Done():
-		return rdmaping.Reply{}, context.Cause(ctx)
-	}
+	all.Wait()
+	return rdmaping.Reply{Pongs: pongs}, context.Cause(ctx)
 }
 
 // statusText names a status of a completion.

@@ -3,6 +3,7 @@
 package verbs
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"time"
@@ -13,10 +14,6 @@ import (
 const (
 	// answersPerSecond is how many messages are answered at most; more are received and dropped.
 	answersPerSecond = 256
-	// maxHandles is how many ways to peers are kept, and wayAge for how long: each has a MAC address in it, which
-	// changes when a peer or a router is replaced.
-	maxHandles = 128
-	wayAge     = time.Minute
 	// idle is how long the rail waits where nothing is due.
 	idle = time.Second
 )
@@ -33,9 +30,9 @@ type rail struct {
 
 	sequence   uint64
 	asked      map[uint64]*asking
-	handles    map[destination]handle
-	renewed    time.Time // when there were none
-	free       []int     // slots for sending
+	back       *ways // to those who ask
+	out        *ways // to peers; of the goroutine that hands messages over, which may wait for one
+	free       []int // slots for sending
 	mayAsk     limit
 	mayAnswer  limit
 	answered   uint64 // messages
@@ -46,22 +43,17 @@ type rail struct {
 // asking is a message on its way.
 type asking struct {
 	*rdmaping.Ask
+	way       handle
+	timeout   time.Duration
 	sent, end time.Time
-	done      chan rdmaping.Reply // has room for it
-}
-
-// destination is what a way leads to.
-type destination struct {
-	gid  rdmaping.GID
-	lid  uint16
-	flow uint32
+	done      chan rdmaping.Pong // has room for it
 }
 
 func newRail(p port, self rdmaping.Endpoint) *rail {
 	r := &rail{
 		port: p, self: self, number: draw(), asks: make(chan *asking, 1),
 		failed: make(chan struct{}), stop: make(chan struct{}),
-		asked: map[uint64]*asking{}, handles: map[destination]handle{},
+		asked: map[uint64]*asking{}, back: newWays(p), out: newWays(p),
 		mayAsk: limit{perSecond: rdmaping.PerSecond}, mayAnswer: limit{perSecond: answersPerSecond},
 	}
 	r.self.Key = draw()
@@ -76,9 +68,8 @@ func (r *rail) end() {
 	close(r.stop)
 	r.wake()
 	<-r.failed
-	for _, h := range r.handles {
-		r.forget(h)
-	}
+	r.back.end()
+	r.out.end()
 	r.close()
 }
 
@@ -96,9 +87,45 @@ func (r *rail) run() {
 		if err := r.turn(); err != nil {
 			r.failure = err
 			for _, a := range r.asked {
-				a.done <- rdmaping.Reply{Failure: err}
+				a.done <- rdmaping.Pong{Failure: err}
 			}
 			r.asked = nil
+			return
+		}
+	}
+}
+
+// round asks from another goroutine: the messages at places, for the pongs at the same places.
+func (r *rail) round(ctx context.Context, q *rdmaping.Round, places []int, pongs []rdmaping.Pong) {
+	askings := make([]*asking, len(places))
+	for i, at := range places {
+		if i > 0 && q.Gap > 0 {
+			select {
+			case <-time.After(q.Gap):
+			case <-ctx.Done():
+				return
+			}
+		}
+		a := &q.Asks[at]
+		askings[i] = &asking{Ask: a, timeout: q.Timeout, done: make(chan rdmaping.Pong, 1)}
+		way, f := r.out.to(destination{a.To.GID, a.To.LID, a.Flow})
+		if f != nil {
+			askings[i].done <- rdmaping.Pong{Failure: f}
+			continue
+		}
+		askings[i].way = way
+		select {
+		case r.asks <- askings[i]:
+			r.wake()
+		case <-r.failed:
+		}
+	}
+	for i, at := range places {
+		select {
+		case pongs[at] = <-askings[i].done:
+		case <-r.failed:
+			pongs[at] = rdmaping.Pong{Failure: r.failure}
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -132,7 +159,7 @@ func (r *rail) turn() *rdmaping.Failure {
 	for n, a := range r.asked {
 		if !now.Before(a.end) {
 			delete(r.asked, n)
-			a.done <- rdmaping.Reply{Pong: &rdmaping.Pong{Lost: true}}
+			a.done <- rdmaping.Pong{Lost: true}
 		}
 	}
 	select {
@@ -140,7 +167,7 @@ func (r *rail) turn() *rdmaping.Failure {
 		return &rdmaping.Failure{Step: "closed"}
 	case a := <-r.asks:
 		if f := r.ask(a); f != nil {
-			a.done <- rdmaping.Reply{Failure: f}
+			a.done <- rdmaping.Pong{Failure: f}
 		}
 	default:
 	}
@@ -190,7 +217,7 @@ func (r *rail) heard(a arrival, route, text []byte, now time.Time) {
 		}
 		delete(r.asked, m.sequence)
 		rtt := now.Sub(asked.sent)
-		asked.done <- rdmaping.Reply{Pong: &rdmaping.Pong{RTT: rtt, Remote: max(0, min(m.remote, rtt))}}
+		asked.done <- rdmaping.Pong{RTT: rtt, Remote: max(0, min(m.remote, rtt))}
 	default:
 		r.strange++
 	}
@@ -206,7 +233,7 @@ func (r *rail) answer(m message, a arrival, source rdmaping.GID, now time.Time) 
 	if source == (rdmaping.GID{}) {
 		source = r.self.GID // of the same subnet: the LID says where
 	}
-	h, f := r.way(destination{source, a.lid, m.flow})
+	h, f := r.back.to(destination{source, a.lid, m.flow})
 	if f != nil {
 		r.suppressed++
 		return
@@ -227,15 +254,11 @@ func (r *rail) ask(a *asking) *rdmaping.Failure {
 	if len(r.free) == 0 {
 		return &rdmaping.Failure{Step: "the NIC has not sent the messages before"}
 	}
-	h, f := r.way(destination{a.To.GID, a.To.LID, a.Flow})
-	if f != nil {
-		return f
-	}
 	r.sequence++
 	m := message{kind: kindAsk, flow: a.Flow, key: a.To.Key, number: r.number, sequence: r.sequence}
 	a.sent = time.Now()
-	a.end = a.sent.Add(a.Timeout)
-	if f := r.post(m, a.Size, h, a.To.QPN, nil); f != nil {
+	a.end = a.sent.Add(a.timeout)
+	if f := r.post(m, a.Size, a.way, a.To.QPN, nil); f != nil {
 		return f
 	}
 	r.asked[r.sequence] = a
@@ -256,24 +279,4 @@ func (r *rail) post(m message, size int, h handle, qpn uint32, took func() time.
 	}
 	r.free = r.free[:last]
 	return nil
-}
-
-// way returns a way to a peer, which it keeps.
-func (r *rail) way(d destination) (handle, *rdmaping.Failure) {
-	now := time.Now()
-	if len(r.handles) == maxHandles || now.Sub(r.renewed) > wayAge {
-		for _, h := range r.handles {
-			r.forget(h)
-		}
-		clear(r.handles)
-		r.renewed = now
-	}
-	if h, ok := r.handles[d]; ok {
-		return h, nil
-	}
-	h, f := r.reach(d.gid, d.lid, d.flow)
-	if f == nil {
-		r.handles[d] = h
-	}
-	return h, f
 }

@@ -9,24 +9,26 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/rdmaping"
 	"gpufabric_exporter/rdmaping/exchange"
+	"gpufabric_exporter/rdmaping/pinger"
 )
 
 // answerOn answers on the rails that can be opened, until ctx ends.
-func (p *pinging) answerOn(ctx context.Context, c *command.Call, s session, rails []own, log *slog.Logger) error {
+func (p *pinging) answerOn(ctx context.Context, c *command.Call, s pinger.Session, rails []pinger.Own, log *slog.Logger) error {
 	var ends []rdmaping.Endpoint
 	for _, r := range rails {
-		e, err := s.open(ctx, r)
+		e, err := s.Open(ctx, r)
 		if err != nil {
 			c.Complain(err)
 			continue
 		}
 		ends = append(ends, e)
-		fmt.Fprintln(c.Stdout, r.describe(e))
+		fmt.Fprintln(c.Stdout, describe(r, e))
 	}
 	if len(ends) == 0 {
 		return errors.New("no port can be opened")
@@ -49,4 +51,17 @@ func (p *pinging) answerOn(ctx context.Context, c *command.Call, s session, rail
 		return err
 	}
 	return nil
+}
+
+// describe is the settings of a rail for people.
+func describe(o pinger.Own, e rdmaping.Endpoint) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: ", e.Device)
+	if e.Link == rdmaping.InfiniBand {
+		fmt.Fprintf(&b, "LID %d, service level %d", e.LID, o.ServiceLevel)
+	} else {
+		fmt.Fprintf(&b, "GID %d is %s, traffic class %d (%s)", o.GIDIndex, e.GID, o.TrafficClass, o.ClassBy)
+	}
+	fmt.Fprintf(&b, ", MTU %d", e.MTU)
+	return b.String()
 }

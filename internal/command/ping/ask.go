@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"time"
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/rdmaping"
 	"gpufabric_exporter/rdmaping/exchange"
+	"gpufabric_exporter/rdmaping/pinger"
 )
 
 // count is messages of one kind.
@@ -43,11 +43,10 @@ type tally struct {
 func askPeer(ctx context.Context, address string) ([]rdmaping.Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	client := &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	rails, err := exchange.Ask(ctx, exchange.Client(nil), "http", address)
+	if err == nil && len(rails) == 0 {
+		err = fmt.Errorf("%s answers on no rail", address)
 	}
-	rails, err := exchange.Ask(ctx, client, address)
 	if err != nil {
 		return nil, fmt.Errorf("%w (does \"%s ping --answer=:%s\" run there?)", err, command.Name, defaultPort)
 	}
@@ -55,10 +54,10 @@ func askPeer(ctx context.Context, address string) ([]rdmaping.Endpoint, error) {
 }
 
 // pair chooses a rail of this node and one of the peer: that of the GID, else those of one name, else the first ones.
-func pair(rails []own, peers []rdmaping.Endpoint, gid rdmaping.GID) (own, rdmaping.Endpoint) {
+func pair(rails []pinger.Own, peers []rdmaping.Endpoint, gid rdmaping.GID) (pinger.Own, rdmaping.Endpoint) {
 	to := slices.IndexFunc(peers, func(e rdmaping.Endpoint) bool { return e.GID == gid })
 	for i, r := range rails {
-		same := slices.IndexFunc(peers, func(e rdmaping.Endpoint) bool { return e.Device == r.open.Device })
+		same := slices.IndexFunc(peers, func(e rdmaping.Endpoint) bool { return e.Device == r.Device })
 		if same >= 0 && (to < 0 || to == same) {
 			return rails[i], peers[same]
 		}
@@ -67,13 +66,13 @@ func pair(rails []own, peers []rdmaping.Endpoint, gid rdmaping.GID) (own, rdmapi
 }
 
 // ask sends the messages and prints what comes of each.
-func (p *pinging) ask(ctx context.Context, c *command.Call, s session, from own, peer rdmaping.Endpoint) int {
-	self, err := s.open(ctx, from)
+func (p *pinging) ask(ctx context.Context, c *command.Call, s pinger.Session, from pinger.Own, peer rdmaping.Endpoint) int {
+	self, err := s.Open(ctx, from)
 	if err != nil {
 		return p.unasked(c, err)
 	}
 	mtu := min(self.MTU, peer.MTU)
-	fmt.Fprintf(c.Stdout, "%s\nto %s of %s: %s, MTU %d\n", from.describe(self), peer.Device, p.peer, peer.GID, peer.MTU)
+	fmt.Fprintf(c.Stdout, "%s\nto %s of %s: %s, MTU %d\n", describe(from, self), peer.Device, p.peer, peer.GID, peer.MTU)
 	if self.MTU != peer.MTU {
 		fmt.Fprintf(c.Stdout, "The MTUs differ: %d here, %d there. RDMA connections use %d.\n", self.MTU, peer.MTU, mtu)
 	}
@@ -106,23 +105,21 @@ func (p *pinging) fails(c *command.Call, err error) int {
 }
 
 // exchange sends what was asked for, and at the end some messages of the path MTU.
-func (p *pinging) exchange(ctx context.Context, to io.Writer, s session, self, peer rdmaping.Endpoint,
+func (p *pinging) exchange(ctx context.Context, to io.Writer, s pinger.Session, self, peer rdmaping.Endpoint,
 	mtu int,
 ) (*tally, error) {
 	t := &tally{}
 	send := func(e rdmaping.Endpoint, size, n int) (rdmaping.Pong, error) {
-		r, err := s.do(ctx, rdmaping.Request{Ask: &rdmaping.Ask{
-			Device: self.Device, To: e, Size: size, Flow: uint32(n % 16), Timeout: p.timeout, // 16 of equal paths
-		}})
-		switch {
-		case err != nil:
+		pongs, err := s.Round(ctx, &rdmaping.Round{Timeout: p.timeout, Asks: []rdmaping.Ask{{
+			Device: self.Device, To: e, Size: size, Flow: uint32(n % 16), // 16 of equal paths
+		}}})
+		if err != nil {
 			return rdmaping.Pong{}, err
-		case r.Failure != nil:
-			return rdmaping.Pong{}, fmt.Errorf("%w%s", r.Failure, hintOfSend(r.Failure, e))
-		case r.Pong == nil:
-			return rdmaping.Pong{}, errors.New("the worker answers nothing")
 		}
-		return *r.Pong, nil
+		if f := pongs[0].Failure; f != nil {
+			return rdmaping.Pong{}, fmt.Errorf("%w%s", f, hintOfSend(f, e))
+		}
+		return pongs[0], nil
 	}
 	for n := 1; n <= p.count; n++ {
 		loop, err := send(self, p.size, 0)

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/rdmaping"
+	"gpufabric_exporter/rdmaping/pinger"
 )
 
 // What ping exits with, besides command.OK and command.Usage.
@@ -30,24 +30,15 @@ const (
 const (
 	defaultPort = "10792"
 	fastest     = 50 * time.Millisecond // interval: with loopback a rail asks 40 times in a second, of the 64 that it may
-	longest     = 5 * time.Second       // timeout
-	ofMTU       = 3                     // messages of the full path MTU at the end
+	longest     = rdmaping.MaxTimeout
+	ofMTU       = 3 // messages of the full path MTU at the end
 )
-
-// Worker is the process that has libibverbs. It answers rdmaping.Request.
-type Worker interface {
-	Call(ctx context.Context, request []byte) ([]byte, error)
-	Close() error
-}
-
-// Start starts a Worker that loads the library; empty: the one that the loader finds.
-type Start func(ctx context.Context, library string, log *slog.Logger) (Worker, error)
 
 // pinging is one call of the command.
 type pinging struct {
 	site  *site.Site
 	log   *logging.Flags
-	start Start
+	start pinger.Start
 
 	peer     string
 	device   string
@@ -61,7 +52,7 @@ type pinging struct {
 }
 
 // New returns the command. Without start it says that it was built without it.
-func New(s *site.Site, log *logging.Flags, start Start) *command.Command {
+func New(s *site.Site, log *logging.Flags, start pinger.Start) *command.Command {
 	p := &pinging{site: s, log: log, start: start, class: -1}
 	return &command.Command{
 		Name: "ping",
@@ -144,15 +135,18 @@ func (p *pinging) run(ctx context.Context, c *command.Call) int {
 	if err != nil {
 		return p.unasked(c, err)
 	}
-	rails, err := railsOf(n, p.device)
+	rails, err := pinger.Rails(n, p.device)
+	if err == nil && len(rails) > rdmaping.MaxRails {
+		err = fmt.Errorf("%d ports, expected at most %d: --device names one", len(rails), rdmaping.MaxRails)
+	}
 	if err != nil {
 		return p.unasked(c, err)
 	}
 	for i := range rails {
 		if p.class >= 0 {
-			rails[i].open.TrafficClass, rails[i].classBy = p.class, "--tclass"
+			rails[i].TrafficClass, rails[i].ClassBy = p.class, "--tclass"
 		}
-		rails[i].open.Library = p.library
+		rails[i].Library = p.library
 	}
 	var peers []rdmaping.Endpoint
 	target, gid := p.target()
@@ -172,9 +166,9 @@ func (p *pinging) run(ctx context.Context, c *command.Call) int {
 	}()
 	if p.answer == "" {
 		from, peer := pair(rails, peers, gid)
-		return p.ask(ctx, c, session{w}, from, peer)
+		return p.ask(ctx, c, pinger.Session{Worker: w}, from, peer)
 	}
-	if err := p.answerOn(ctx, c, session{w}, rails, log); err != nil {
+	if err := p.answerOn(ctx, c, pinger.Session{Worker: w}, rails, log); err != nil {
 		return p.unasked(c, err)
 	}
 	return command.OK

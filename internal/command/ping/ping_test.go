@@ -24,6 +24,7 @@ import (
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/rdmaping"
+	"gpufabric_exporter/rdmaping/pinger"
 	"gpufabric_exporter/rdmaping/verbs"
 	"gpufabric_exporter/rdmaping/verbs/verbstest"
 )
@@ -37,7 +38,7 @@ func (w inProcess) Call(ctx context.Context, request []byte) ([]byte, error) {
 
 func (w inProcess) Close() error { w.Server.Close(); return nil }
 
-func startInProcess(context.Context, string, *slog.Logger) (Worker, error) {
+func startInProcess(context.Context, string, *slog.Logger) (pinger.Worker, error) {
 	return inProcess{verbs.NewServer()}, nil
 }
 
@@ -74,7 +75,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code) //nolint:forbidigo // the main of tests
 }
 
-func line(start Start) command.Line {
+func line(start pinger.Start) command.Line {
 	s, log := &site.Site{}, new(logging.Flags)
 	return command.Line{
 		Groups:   []command.Group{log, &s.Devices, &s.Paths, &s.Recorded, &s.Config},
@@ -245,9 +246,9 @@ func TestTarget(t *testing.T) {
 // TestWithout says what this program or host lacks.
 func TestWithout(t *testing.T) {
 	n := connect(t)
-	for want, start := range map[string]Start{
+	for want, start := range map[string]pinger.Start{
 		"built without RDMA ping": nil,
-		"no library": func(context.Context, string, *slog.Logger) (Worker, error) {
+		"no library": func(context.Context, string, *slog.Logger) (pinger.Worker, error) {
 			return nil, errors.New("no library")
 		},
 	} {

@@ -42,25 +42,6 @@ func name(l rdmaping.Link) string {
 	return "Ethernet"
 }
 
-// hintOfOpen says what to do about a port that cannot be opened.
-func hintOfOpen(f *rdmaping.Failure) string {
-	switch errno := syscall.Errno(f.Errno); {
-	case f.Step == "loading libibverbs":
-		return " (package libibverbs1 or rdma-core)"
-	case errno == syscall.EACCES || errno == syscall.EPERM:
-		return " (who may open /dev/infiniband/uverbs*?)"
-	case errno == syscall.ENOSYS:
-		return " (libibverbs finds no device at all: is the module ib_uverbs loaded?)"
-	case f.Step == "ibv_open_device" && errno == syscall.ENODEV:
-		return " (libibverbs does not know it: is its provider installed, and its /dev/infiniband/uverbs* here?)"
-	case errno == syscall.ENOMEM:
-		return " (limit of locked memory: RLIMIT_MEMLOCK)"
-	case f.Step == "the GID is empty":
-		return " (has the interface an address?)"
-	}
-	return ""
-}
-
 // hintOfSend says why a message could not be sent to a peer.
 func hintOfSend(f *rdmaping.Failure, peer rdmaping.Endpoint) string {
 	if !strings.HasPrefix(f.Step, "ibv_create_ah") {

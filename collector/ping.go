@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/rdmaping"
+)
+
+const (
+	pingName      = "ping"
+	pingSource    = "RDMA ping (rdma_ping in the configuration)"
+	pingPrivilege = "access to /dev/infiniband/uverbs*"
+)
+
+var (
+	railLabels = []string{"device", "port"}
+	leafLabels = []string{"device", "port", "leaf", "peer_leaf"}
+)
+
+// pingRow is a row of the collector ping.
+func pingRow(name string, kind Type, unit string, labels []string, help string) *Family {
+	return &Family{
+		Name: "ping_" + name, Type: kind, Unit: unit, Labels: labels, Help: help, Source: pingSource, Cadence: Self,
+		Privilege: pingPrivilege, Stability: Experimental,
+	}
+}
+
+// The rows of the collector ping: at most 60 series for a rail.
+var (
+	pingTargets = pingRow("targets", Gauge, "", nil,
+		"Number of targets that rails may choose their peers from.")
+	pingTargetErrors = pingRow("target_errors", Gauge, "", nil,
+		"Number of sources of targets that cannot be read, or of which entries are left out; the log has the reasons.")
+	pingStarts = pingRow("worker_starts_total", Counter, "", nil,
+		"Number of starts of the process that sends the messages, since the exporter started.")
+	pingUncovered = pingRow("uncovered", Gauge, "", []string{"device", "port", "reason"},
+		"1 while the rail is not pinged from. reason: moved (a pod has the device), too_many (more than eight rails), not_opened (the log has the reason), worker (the process that sends does not run), maintenance, no_peers. Absent otherwise.")
+	pingInfo = pingRow("info", Info, "", []string{"device", "port", "rail", "leaf", "address"},
+		"A rail that takes part; constant 1. rail is its number among the compute ports of the node, leaf its switch according to the targets, address the node as the targets name it, which is peer in other series.")
+	pingRTT = pingRow("rtt_seconds", Histogram, "seconds", []string{"device", "port", "peers"},
+		"Time from before a message is sent until its answer is seen, without the time that it was in the other host. peers: leaf (rails on the same leaf), fabric (on other leaves, or the leaf is not known), loopback (the rail itself: what is slow there is this host, not the fabric).")
+	pingMessages = pingRow("messages_total", Counter, "", leafLabels,
+		"Number of messages to other rails whose fate is known, by the leaf of the rail and that of the peers. What a peer does not answer is held until it answers again or was asked over HTTP, so a restart of its exporter loses nothing.")
+	pingLost = pingRow("lost_total", Counter, "", leafLabels,
+		"Number of these messages that were not answered within half a second, or could not be sent because there is no way to the peer.")
+	pingLoopback = pingRow("loopback_messages_total", Counter, "", railLabels,
+		"Number of messages of the rail to itself.")
+	pingLoopbackLost = pingRow("loopback_lost_total", Counter, "", railLabels,
+		"Number of these messages that were not answered within half a second.")
+	pingLarge = pingRow("large_messages_total", Counter, "", railLabels,
+		"Number of messages of the full path MTU to peers that answered a small one: one a minute and peer.")
+	pingLargeLost = pingRow("large_lost_total", Counter, "", railLabels,
+		"Number of these messages that were not answered: something on the path has a smaller MTU.")
+	pingAnswer = pingRow("last_answer_timestamp_seconds", Gauge, "seconds", railLabels,
+		"When a peer last answered the rail, in seconds since the epoch. Absent if none has yet.")
+	pingFault = pingRow("fault", Gauge, "", []string{"device", "port", "fault"},
+		"1 for where the rail loses messages, as far as the node can tell alone, in the last closed windows of 10 s, a minute and an hour; 0 for the others. host (loopback loses, too), rail (with all peers), elsewhere (with some of them: others have to tell where). Absent while no window has closed.")
+	pingPeerLoss = pingRow("peer_loss_ratio", Gauge, "ratio", []string{"device", "port", "rail", "peer"},
+		"Share of the messages to the peer that was lost in the last closed window, of the three worst peers. Absent for all others.")
+)
+
+func pingFamilies() []*Family {
+	return []*Family{
+		pingTargets, pingTargetErrors, pingStarts, pingUncovered, pingInfo, pingRTT, pingMessages, pingLost, pingLoopback,
+		pingLoopbackLost, pingLarge, pingLargeLost, pingAnswer, pingFault, pingPeerLoss,
+	}
+}
+
+// WithPing returns the set with what RDMA ping found. It is asked in every Gather, by any number of goroutines at
+// once, and must not wait for anything.
+func (s *Set) WithPing(status func() rdmaping.Status) *Set {
+	with := &Set{collectors: slices.Clone(s.collectors)}
+	for i := range with.collectors {
+		if c := &with.collectors[i]; c.Name == pingName {
+			*c = pingCollector(status)
+		}
+	}
+	return with
+}
+
+func noPing() rdmaping.Status { return rdmaping.Status{} }
+
+func pingCollector(status func() rdmaping.Status) collector {
+	return collector{
+		About: About{
+			Name: pingName, Default: true,
+			Help: "What small RDMA messages between nodes found: round-trip time, loss, and where it is.",
+		},
+		families: pingFamilies(),
+		collect:  func(_ *fabric.Node, emit emit) { collectPing(status(), emit) },
+		supported: func(*fabric.Node) (bool, string) {
+			return status().Enabled, "RDMA ping is not switched on (rdma_ping.enabled in the configuration)"
+		},
+		histograms: func(put putHistogram) {
+			for _, r := range status().Rails {
+				for g, h := range r.RTT {
+					if r.Uncovered == "" {
+						put(pingRTT, h, r.Device, strconv.Itoa(r.Port), string(g))
+					}
+				}
+			}
+		},
+	}
+}
+
+func collectPing(s rdmaping.Status, emit emit) {
+	if !s.Enabled {
+		return
+	}
+	emit(pingTargets, float64(s.Targets))
+	emit(pingTargetErrors, float64(s.LeftOut))
+	emit(pingStarts, float64(s.Starts))
+	for i := range s.Rails {
+		r := &s.Rails[i]
+		device, port := label(r.Device), strconv.Itoa(r.Port)
+		if r.Uncovered != "" {
+			emit(pingUncovered, 1, device, port, string(r.Uncovered))
+			continue
+		}
+		emit(pingInfo, 1, device, port, strconv.Itoa(r.Rail), r.Leaf, r.Address)
+		for _, l := range r.Leaves {
+			emit(pingMessages, float64(l.Sent), device, port, r.Leaf, l.Leaf)
+			emit(pingLost, float64(l.Lost), device, port, r.Leaf, l.Leaf)
+		}
+		emit(pingLoopback, float64(r.Loop.Sent), device, port)
+		emit(pingLoopbackLost, float64(r.Loop.Lost), device, port)
+		emit(pingLarge, float64(r.Large.Sent), device, port)
+		emit(pingLargeLost, float64(r.Large.Lost), device, port)
+		if !r.Answered.IsZero() {
+			emit(pingAnswer, float64(r.Answered.UnixNano())/float64(time.Second), device, port)
+		}
+		if r.Judged {
+			for _, f := range rdmaping.Faults() {
+				emit(pingFault, bit(f == r.Fault), device, port, string(f))
+			}
+		}
+		for _, p := range r.Bad {
+			emit(pingPeerLoss, p.Ratio, device, port, strconv.Itoa(r.Rail), p.Address)
+		}
+	}
+}

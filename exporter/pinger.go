@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"reflect"
+	"sync"
+	"time"
+
+	httpconfig "github.com/prometheus/common/config"
+	"go.yaml.in/yaml/v3"
+
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/files"
+	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/rdmaping"
+	"gpufabric_exporter/rdmaping/exchange"
+	"gpufabric_exporter/rdmaping/pinger"
+)
+
+// hostPinger pings the rails of other nodes as the configuration says.
+type hostPinger struct {
+	ctx     context.Context
+	options pinger.Options // Config and Client are set with each configuration
+	web     string         // the file of --web.config.file
+	log     *slog.Logger
+
+	change sync.Mutex // held while one Pinger ends and another begins
+
+	mu      sync.Mutex
+	config  *rdmaping.Config
+	running *pinger.Pinger // nil: off
+	stop    func()
+}
+
+// pinger returns a pinger of this host, off; nil where there is nothing to ping with.
+func (e *Exporter) pinger(ctx context.Context, n Node, ob site.Observer, log *slog.Logger) *hostPinger {
+	if e.Pinging == nil || n.Simulated {
+		return nil
+	}
+	maintenance := n.Maintenance
+	if maintenance == nil { // GPUs are not looked at, and the file of the site counts all the same
+		maintenance = func() (string, error) { return e.Site.GPUs.UnderMaintenance(), nil }
+	}
+	return &hostPinger{
+		ctx: ctx, log: log, web: e.Web.ConfigFile, stop: func() {},
+		options: pinger.Options{
+			Start: e.Pinging, Log: log, Maintenance: maintenance, Host: ownNames(),
+			Observe: func(ctx context.Context) *fabric.Node { return ob.Observe(ctx, pinger.Wants) },
+		},
+	}
+}
+
+// ownNames are the name and the addresses of this host.
+func ownNames() []string {
+	name, _ := os.Hostname()
+	names := []string{name}
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() {
+			names = append(names, n.IP.String())
+		}
+	}
+	return names
+}
+
+// Apply starts and stops pings according to the configuration. Without a change they go on.
+func (p *hostPinger) Apply(c *rdmaping.Config) error {
+	if p == nil {
+		if c != nil {
+			return errors.New("rdma_ping is configured, but cannot run here: this is not the host itself, or the program was built without it")
+		}
+		return nil
+	}
+	p.change.Lock()
+	defer p.change.Unlock()
+	if p.running != nil && c != nil && reflect.DeepEqual(*p.config, *c) {
+		return nil
+	}
+	o := p.options
+	if c != nil {
+		if !c.Plain && !isSecured(p.web) {
+			return &config.Error{Err: errors.New("rdma_ping: peers would be told over plain HTTP, to whoever asks, where this node answers: " +
+				"set TLS or authentication in --web.config.file, or plain: true")}
+		}
+		asks, err := askerOf(c.ClientFile)
+		if err != nil {
+			return &config.Error{Err: fmt.Errorf("rdma_ping.client_file: %w", err)}
+		}
+		o.Config, o.Client = *c, asks
+	}
+	p.end()
+	if c == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	runs, done := pinger.New(o), make(chan struct{})
+	go func() {
+		defer close(done)
+		runs.Run(ctx)
+	}()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.config, p.running = c, runs
+	p.stop = func() {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(pingerEnds):
+			p.log.Warn("RDMA ping hangs and is left alone")
+		}
+	}
+	p.log.Info("RDMA ping", "files", len(c.Files), "names", len(c.Names), "peers", c.Peers, "interval", c.Interval)
+	return nil
+}
+
+// pingerEnds is how long its end is waited for: a file of targets may be on a file system that hangs.
+const pingerEnds = 1200 * time.Millisecond
+
+func (p *hostPinger) end() {
+	p.mu.Lock()
+	stop := p.stop
+	p.running, p.config, p.stop = nil, nil, func() {}
+	p.mu.Unlock()
+	stop()
+}
+
+func (p *hostPinger) Close() {
+	if p != nil {
+		p.change.Lock()
+		defer p.change.Unlock()
+		p.end()
+	}
+}
+
+func (p *hostPinger) current() *pinger.Pinger {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running
+}
+
+// Status is what was found; not enabled while it is off.
+func (p *hostPinger) Status() rdmaping.Status {
+	if runs := p.current(); runs != nil {
+		return runs.Status()
+	}
+	return rdmaping.Status{}
+}
+
+// ServeHTTP tells peers where the rails of this node answer.
+func (p *hostPinger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	runs := p.current()
+	if runs == nil {
+		http.Error(w, "RDMA ping is off (rdma_ping.enabled in the configuration)", http.StatusNotFound)
+		return
+	}
+	exchange.Handler(runs.Rails).ServeHTTP(w, r)
+}
+
+// isSecured reports whether a web configuration file has TLS or passwords.
+func isSecured(file string) bool {
+	if file == "" {
+		return false
+	}
+	text, err := files.Read(file, 1<<20)
+	var web struct {
+		TLS   map[string]any `yaml:"tls_server_config"`
+		Users map[string]any `yaml:"basic_auth_users"`
+	}
+	return err == nil && yaml.Unmarshal(text, &web) == nil && len(web.TLS)+len(web.Users) > 0
+}
+
+// askerOf asks peers as a file says that has the form of http_config of Prometheus; empty: as everyone.
+func askerOf(file string) (*http.Client, error) {
+	if file == "" {
+		return exchange.Client(nil), nil
+	}
+	c, _, err := httpconfig.LoadHTTPConfigFile(file)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := httpconfig.NewRoundTripperFromConfig(*c, "rdma_ping", httpconfig.WithHTTP2Disabled(),
+		httpconfig.WithKeepAlivesDisabled())
+	if err != nil {
+		return nil, err
+	}
+	return exchange.Client(transport), nil
+}

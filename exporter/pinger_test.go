@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/rdmaping"
+	"gpufabric_exporter/rdmaping/exchange"
+	"gpufabric_exporter/rdmaping/pinger"
+)
+
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestPingerNeedsProtection tells nobody over plain HTTP where rails answer, unless the site says so.
+func TestPingerNeedsProtection(t *testing.T) {
+	on := rdmaping.DefaultConfig()
+	plain, broken, client := on, on, on
+	plain.Plain = true
+	broken.Plain, broken.ClientFile = true, "/nosuch/client.yml"
+	client.ClientFile = file(t, "client.yml", "basic_auth: {username: prometheus, password: opensesame}\n")
+	e := &Exporter{Site: new(site.Site), Pinging: func(context.Context, string, *slog.Logger) (pinger.Worker, error) {
+		return nil, errors.New("no library")
+	}}
+	for _, c := range []struct {
+		name, web string
+		config    *rdmaping.Config
+		want      string
+	}{
+		{"off", "", nil, ""},
+		{"neither", "", &on, "plain: true"},
+		{"plain", "", &plain, ""},
+		{"headers only", file(t, "web.yml", "http_server_config: {http2: false}\n"), &on, "plain: true"},
+		{"passwords", file(t, "web.yml", "basic_auth_users: {prometheus: hash}\n"), &client, ""},
+		{"TLS", file(t, "web.yml", "tls_server_config: {cert_file: a, key_file: b}\n"), &on, ""},
+		{"no client file", "", &broken, "client_file"},
+	} {
+		e.Web.ConfigFile = c.web
+		p := e.pinger(t.Context(), Node{}, &wanting{}, slog.New(slog.DiscardHandler))
+		err := p.Apply(c.config)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, exchange.Path, nil))
+		if on := c.config != nil && c.want == ""; (w.Code == http.StatusOK) != on || p.Status().Enabled != on {
+			t.Errorf("%s: %d %s", c.name, w.Code, w.Body)
+		}
+		if c.config != nil && c.want == "" {
+			if err := p.Apply(nil); err != nil || p.Status().Enabled {
+				t.Errorf("%s: not switched off: %v", c.name, err)
+			}
+		}
+		p.Close()
+	}
+	var none *hostPinger
+	if err := none.Apply(&plain); err == nil {
+		t.Error("accepted where nothing can ping")
+	}
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pinger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gpufabric_exporter/rdmaping"
+	"gpufabric_exporter/rdmaping/exchange"
+	"gpufabric_exporter/rdmaping/peers"
+)
+
+// targets is what was read of them.
+type targets struct {
+	list []peers.Target
+	errs []error
+}
+
+// look sees whether anything is to be pinged, from what, and whom.
+func (p *Pinger) look(ctx context.Context) {
+	pl := p.current()
+	was := pl.paused
+	pl.paused = ""
+	if why, err := p.o.Maintenance(); err != nil || why != "" {
+		pl.paused = why
+		if err != nil {
+			pl.paused = err.Error()
+		}
+	}
+	if pl.paused != was {
+		p.o.Log.Info("RDMA ping", "paused", pl.paused)
+	}
+	if pl.paused == "" {
+		p.lookAt(ctx, &pl)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.plan = pl
+}
+
+// lookAt reads node and targets. What cannot be read stays as it was.
+func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
+	observing, cancel := context.WithTimeout(ctx, lookFor)
+	n := p.o.Observe(observing)
+	cancel()
+	owns, err := Rails(n, "")
+	if err != nil {
+		p.complain(err)
+		return
+	}
+	t, err := p.read.Run(ctx, lookFor, func() (targets, error) {
+		list, errs := p.source.Targets(ctx)
+		return targets{list, errs}, nil
+	})
+	if err != nil {
+		p.complain(err)
+		return
+	}
+	p.complain(errors.Join(t.errs...))
+	pl.targets, pl.leftOut = len(t.list), len(t.errs)
+	if slices.Equal(t.list, p.seen) && slices.Equal(owns, p.owns) {
+		return
+	}
+	p.seen, p.owns = t.list, owns
+	pl.rails = nil
+	for i, own := range owns {
+		one := planned{Own: own, excess: i >= rdmaping.MaxRails, self: p.selfOf(own.Rail, t.list)}
+		one.Library = p.o.Config.Library
+		if !own.Moved && !one.excess {
+			one.peers = peers.Choose(one.self, t.list, p.o.Config.Peers)
+		}
+		pl.rails = append(pl.rails, one)
+	}
+}
+
+// complain logs what it did not already.
+func (p *Pinger) complain(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != p.trouble && text != "" {
+		p.o.Log.Warn("RDMA ping: not all is pinged", "err", err)
+	}
+	p.trouble = text
+}
+
+// selfOf is this node among the targets; of a node that is not among them nothing but its name is known.
+func (p *Pinger) selfOf(rail int, list []peers.Target) peers.Target {
+	for _, t := range list {
+		if (t.Rail == peers.AllRails || t.Rail == rail) && p.isSelf(t.Address) {
+			t.Rail = rail
+			return t
+		}
+	}
+	self := peers.Target{Address: p.o.Config.Self, Rail: rail}
+	if self.Address == "" && len(p.o.Host) > 0 {
+		self.Address = p.o.Host[0]
+	}
+	return self
+}
+
+func (p *Pinger) isSelf(address string) bool {
+	if p.o.Config.Self != "" {
+		return address == p.o.Config.Self
+	}
+	host, _, _ := net.SplitHostPort(address)
+	return slices.ContainsFunc(p.o.Host, func(own string) bool {
+		return strings.EqualFold(host, own) || !strings.Contains(own, ".") && len(host) > len(own) &&
+			host[len(own)] == '.' && strings.EqualFold(host[:len(own)], own)
+	})
+}
+
+// told is what the exporter of a peer said of its rails.
+type told struct {
+	ends    []rdmaping.Endpoint
+	known   bool      // it answered, once at least
+	tried   time.Time // when it was last asked
+	again   time.Duration
+	answers uint64 // how often it was asked
+	silent  bool   // an answer is wanted soon
+}
+
+const (
+	askFor    = 3 * time.Second
+	askAgain  = time.Minute
+	askSoon   = 5 * time.Second // of one that does not answer pings
+	askAtOnce = 16              // peers
+)
+
+// inquire asks peers over HTTP where their rails answer: new ones, silent ones, and each once a minute.
+func (p *Pinger) inquire(ctx context.Context) {
+	var asking sync.WaitGroup
+	for _, address := range p.due(time.Now()) {
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, askFor)
+			defer cancel()
+			ends, err := exchange.Ask(ctx, p.o.Client, p.o.Config.Scheme, address)
+			p.answered(address, ends, err)
+		})
+	}
+	asking.Wait()
+}
+
+// due are the peers that are to be asked now; what nobody pings any more is forgotten.
+func (p *Pinger) due(now time.Time) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wanted := map[string]bool{}
+	var list []string
+	for _, r := range p.plan.rails {
+		for _, peer := range r.peers {
+			if wanted[peer.Address] {
+				continue
+			}
+			wanted[peer.Address] = true
+			t := p.told[peer.Address]
+			if t == nil {
+				t = &told{}
+				p.told[peer.Address] = t
+			}
+			wait := t.again
+			if t.silent {
+				wait = askSoon
+			}
+			if now.Sub(t.tried) >= wait && len(list) < askAtOnce {
+				t.tried = now
+				list = append(list, peer.Address)
+			}
+		}
+	}
+	for address := range p.told {
+		if !wanted[address] {
+			delete(p.told, address)
+		}
+	}
+	return list
+}
+
+// answered keeps what a peer told. One whose exporter does not run has no rails; one that cannot be reached has those
+// that it had.
+func (p *Pinger) answered(address string, ends []rdmaping.Endpoint, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.told[address]
+	if t == nil {
+		return
+	}
+	t.silent = false
+	t.answers++
+	t.again = askAgain
+	switch {
+	case err == nil:
+		t.ends, t.known = ends, true
+		if len(ends) == 0 { // it begins, or is in maintenance
+			t.again = lookEvery
+		}
+	case exchange.Absent(err):
+		t.ends, t.again = nil, lookEvery
+	case !t.known:
+		t.again = lookEvery
+	}
+	if err != nil {
+		p.o.Log.Debug("a peer does not tell where it answers", "peer", address, "err", fmt.Sprintf("%.200s", err))
+	}
+}
+
+// endOf is where a rail of a peer answers, and how often the peer was asked. A peer that is silent is asked again.
+func (p *Pinger) endOf(address string, own *Own, silent bool) (end *rdmaping.Endpoint, asked uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.told[address]
+	if t == nil {
+		return nil, 0
+	}
+	t.silent = t.silent || silent
+	at := slices.IndexFunc(t.ends, func(e rdmaping.Endpoint) bool { return e.Device == own.Device })
+	if at < 0 {
+		at = slices.IndexFunc(t.ends, func(e rdmaping.Endpoint) bool { return e.Rail == own.Rail })
+	}
+	if at < 0 {
+		return nil, t.answers
+	}
+	return &t.ends[at], t.answers
+}

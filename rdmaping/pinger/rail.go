@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pinger
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"gpufabric_exporter/rdmaping"
+	"gpufabric_exporter/rdmaping/locate"
+	"gpufabric_exporter/rdmaping/peers"
+)
+
+// rail is a rail that pings, and what came of it. It belongs to the goroutine that sends.
+type rail struct {
+	planned
+	end     *rdmaping.Endpoint // nil: it is not open
+	opened  Own                // that it was opened with
+	tried   time.Time
+	changed bool   // it is to be opened with other settings
+	why     string // it could not be opened, for the log
+	report  func(locate.Pair)
+
+	peers   map[string]*peer
+	loop    rdmaping.Count
+	leaves  map[string]*rdmaping.Count
+	large   rdmaping.Count
+	rtt     map[rdmaping.Group]prometheus.Histogram
+	last    time.Time // when a peer answered
+	largest time.Time // when a large message was sent
+	turn    int       // of the peers, which is next to get one
+	judged  [len(spans)]judgement
+}
+
+// peer is whom a rail asks.
+type peer struct {
+	peers.Target
+	end   rdmaping.Endpoint
+	held  uint64 // messages without an answer, of which it is not known whether they were lost
+	asked uint64 // how often it had been asked over HTTP when the first of them was sent
+	group rdmaping.Group
+}
+
+// doubtful is how many messages in a row a peer may leave unanswered before it is asked over HTTP.
+const doubtful = 2
+
+// message is one of a round.
+type message struct {
+	rail  *rail
+	peer  *peer // nil: loopback
+	to    rdmaping.Endpoint
+	large bool
+	small *message // that was sent to the same peer
+	lost  bool
+}
+
+func newRail(report func(locate.Pair)) *rail {
+	return &rail{
+		report: report, peers: map[string]*peer{}, leaves: map[string]*rdmaping.Count{},
+		rtt: map[rdmaping.Group]prometheus.Histogram{},
+	}
+}
+
+// plan takes over whom the rail is to ask.
+func (r *rail) plan(own *planned) {
+	r.changed = r.changed || r.end != nil && own.Own != r.opened // also the address at the same index
+	r.planned = *own
+	leaves, groups := map[string]bool{}, map[rdmaping.Group]bool{rdmaping.Loopback: true}
+	here := map[string]bool{}
+	for _, t := range own.peers {
+		p := r.peers[t.Address]
+		if p == nil {
+			p = &peer{}
+			r.peers[t.Address] = p
+		}
+		p.Target, p.group = t, rdmaping.Far
+		if t.Leaf == own.self.Leaf && t.Leaf != "" {
+			p.group = rdmaping.Near
+		}
+		here[t.Address], leaves[t.Leaf], groups[p.group] = true, true, true
+		if r.leaves[t.Leaf] == nil {
+			r.leaves[t.Leaf] = &rdmaping.Count{}
+		}
+	}
+	maps.DeleteFunc(r.peers, func(a string, _ *peer) bool { return !here[a] })
+	maps.DeleteFunc(r.leaves, func(l string, _ *rdmaping.Count) bool { return !leaves[l] })
+	maps.DeleteFunc(r.rtt, func(g rdmaping.Group, _ prometheus.Histogram) bool { return !groups[g] })
+	for g := range groups {
+		if r.rtt[g] == nil {
+			r.rtt[g] = newHistogram()
+		}
+	}
+}
+
+// stale reports whether the rail is to be opened.
+func (r *rail) stale() bool { return !r.Moved && !r.excess && (r.end == nil || r.changed) }
+
+func newHistogram() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "rtt", Buckets: []float64{10e-6, 30e-6, 100e-6, 300e-6, 1e-3, 10e-3, 100e-3},
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 80,
+		NativeHistogramMinResetDuration: time.Hour,
+	})
+}
+
+// messages are those of the next round: to itself, to each peer, and now and then a large one to a peer.
+func (r *rail) messages(endOf func(string, *Own, bool) (*rdmaping.Endpoint, uint64), now time.Time) []*message {
+	list := []*message{{rail: r, to: *r.end}}
+	large := len(r.planned.peers) > 0 && now.Sub(r.largest) >= largeIn/time.Duration(len(r.planned.peers))
+	if large {
+		r.largest = now
+		r.turn++
+	}
+	for i, t := range r.planned.peers {
+		p := r.peers[t.Address]
+		end, asked := endOf(t.Address, &r.Own, p.held >= doubtful)
+		if end == nil || *end != p.end { // it has none, or was restarted: nothing was lost
+			p.held = 0
+		}
+		if end == nil {
+			continue
+		}
+		if p.end = *end; p.held == 0 {
+			p.asked = asked
+		} else if asked > p.asked { // it says that it answers, or is not there at all
+			r.count(p, p.held, p.held)
+			p.held, p.asked = 0, asked
+		}
+		small := &message{rail: r, peer: p, to: p.end}
+		list = append(list, small)
+		if large && i == r.turn%len(r.planned.peers) {
+			list = append(list, &message{rail: r, peer: p, to: p.end, large: true, small: small})
+		}
+	}
+	return list
+}
+
+// came takes what came of a message that was sent at a time.
+func (m *message) came(pong *rdmaping.Pong, at time.Time) {
+	r := m.rail
+	lost := pong.Lost
+	if f := pong.Failure; f != nil {
+		switch {
+		case strings.HasPrefix(f.Step, "ibv_create_ah"), strings.HasPrefix(f.Step, "ibv_post_send"):
+			lost = true // there is no way to it
+		case f.Errno == 0 && f.Text == "": // too many at once: it says nothing of the fabric
+			return
+		default:
+			r.end, r.why = nil, ""
+			return
+		}
+	}
+	m.lost = lost
+	switch {
+	case m.peer == nil:
+		was := r.loop.Lost
+		r.loop.Sent++
+		if lost {
+			r.loop.Lost++
+		}
+		r.tell(r.self.Address, r.self.Leaf, 1, r.loop.Lost-was)
+	case m.large:
+		if !m.small.lost {
+			r.large.Sent++
+			if lost {
+				r.large.Lost++
+			}
+		}
+		return
+	case lost:
+		m.peer.held++
+		return
+	default:
+		r.count(m.peer, m.peer.held+1, m.peer.held)
+		m.peer.held = 0
+		r.last = at
+	}
+	if !lost {
+		group := rdmaping.Loopback
+		if m.peer != nil {
+			group = m.peer.group
+		}
+		r.rtt[group].Observe((pong.RTT - pong.Remote).Seconds())
+	}
+}
+
+// count takes messages to a peer whose fate is known.
+func (r *rail) count(p *peer, sent, lost uint64) {
+	leaf := r.leaves[p.Leaf]
+	leaf.Sent, leaf.Lost = leaf.Sent+sent, leaf.Lost+lost
+	r.tell(p.Address, p.Leaf, sent, lost)
+}
+
+func (r *rail) tell(to, leaf string, sent, lost uint64) {
+	r.report(locate.Pair{
+		From: locate.Rail{Node: r.self.Address, Number: r.Rail, Leaf: r.self.Leaf},
+		To:   locate.Rail{Node: to, Number: r.Rail, Leaf: leaf}, Sent: int(sent), Bad: int(lost),
+	})
+}
+
+// status is the rail as others see it.
+func (r *rail) status(own *planned) rdmaping.RailStatus {
+	s := rdmaping.RailStatus{
+		Device: own.Device, Port: own.Port, Rail: own.Rail, Leaf: own.self.Leaf, Address: own.self.Address,
+		Loop: r.loop, Large: r.large, Answered: r.last, RTT: map[rdmaping.Group]*dto.Histogram{},
+	}
+	for leaf, c := range r.leaves {
+		s.Leaves = append(s.Leaves, rdmaping.LeafCount{Leaf: leaf, Count: *c})
+	}
+	slices.SortFunc(s.Leaves, func(a, b rdmaping.LeafCount) int { return cmp.Compare(a.Leaf, b.Leaf) })
+	for g, h := range r.rtt {
+		var m dto.Metric
+		if h.Write(&m) == nil {
+			s.RTT[g] = m.Histogram
+		}
+	}
+	s.Fault, s.Judged, s.Bad = r.judgement(time.Now())
+	return s
+}

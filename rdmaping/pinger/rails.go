@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pinger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"syscall"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/rdmaping"
+)
+
+// Own is a rail of this node, with the settings that NCCL would use.
+type Own struct {
+	rdmaping.Open
+	Rail    int          // its number among the compute ports of the node
+	GID     rdmaping.GID // that the settings choose; zero: not known
+	ClassBy string       // who sets the traffic class
+	Moved   bool         // a pod has the device
+}
+
+// Rails returns the compute ports of a node, the first one of each device, or the port of the device that is named.
+// There may be more of them than rdmaping.MaxRails.
+func Rails(n *fabric.Node, device string) ([]Own, error) {
+	var rails []Own
+	number, restricted := 0, false
+	for h, p := range n.Ports {
+		compute := p.Serves(fabric.RoleCompute)
+		first := len(rails) == 0 || rails[len(rails)-1].Device != h.Name
+		switch {
+		case h.Restricted.Or(false):
+			restricted = restricted || h.Name == device
+		case first && (device == h.Name || device == "" && compute):
+			rails = append(rails, settings(n, h, p, min(number, rdmaping.MaxRail)))
+		}
+		if compute {
+			number++
+		}
+	}
+	switch {
+	case restricted:
+		return nil, fmt.Errorf("%s belongs to the platform, and is never opened", device)
+	case len(rails) == 0 && device == "":
+		return nil, errors.New("no port for training is known on this host (roles, or --device)")
+	case len(rails) == 0:
+		return nil, fmt.Errorf("no RDMA device %s on this host", device)
+	}
+	return rails, nil
+}
+
+func settings(n *fabric.Node, h *fabric.HCA, p *fabric.Port, number int) Own {
+	o := Own{
+		Open: rdmaping.Open{Device: h.Name, Port: p.Number}, Rail: number, ClassBy: "NCCL's default",
+		Moved: h.Moved || p.NetDevMoved(),
+	}
+	if choice, ok := p.GIDChoice.Get(); ok && choice.Index >= 0 {
+		o.GIDIndex = choice.Index
+		for _, g := range p.GIDs.Entries.Or(nil) {
+			if g.Index == choice.Index {
+				o.GID = g.Addr.As16()
+			}
+		}
+	}
+	if v, set := n.NCCL.Lookup("NCCL_IB_TC"); set && v.IsNumber && v.Number >= 0 {
+		o.TrafficClass, o.ClassBy = int(uint8(v.Number)), "NCCL_IB_TC"+v.From()
+	}
+	if v, set := n.NCCL.Lookup("NCCL_IB_SL"); set && v.IsNumber && v.Number >= 0 {
+		o.ServiceLevel = int(v.Number & 15)
+	}
+	o.PKeyIndex = int(uint16(max(0, n.NCCL.Number("NCCL_IB_PKEY", 0))))
+	return o
+}
+
+// Worker is the process that has libibverbs. It answers rdmaping.Request.
+type Worker interface {
+	Call(ctx context.Context, request []byte) ([]byte, error)
+	Close() error
+}
+
+// Start starts a Worker that loads the library; empty: the one that the loader finds.
+type Start func(ctx context.Context, library string, log *slog.Logger) (Worker, error)
+
+// Session asks a Worker.
+type Session struct{ Worker }
+
+func (s Session) do(ctx context.Context, q rdmaping.Request) (rdmaping.Reply, error) {
+	var r rdmaping.Reply
+	raw, err := json.Marshal(q)
+	if err != nil {
+		return r, err
+	}
+	answer, err := s.Call(ctx, raw)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(answer, &r); err != nil {
+		return r, fmt.Errorf("the worker answers what is no reply: %w", err)
+	}
+	return r, nil
+}
+
+// Open makes a rail ready, or says why it cannot be: a rdmaping.Failure, if the worker answers.
+func (s Session) Open(ctx context.Context, o Own) (rdmaping.Endpoint, error) {
+	r, err := s.do(ctx, rdmaping.Request{Open: &o.Open})
+	switch {
+	case err != nil:
+		return rdmaping.Endpoint{}, err
+	case r.Failure != nil:
+		return rdmaping.Endpoint{}, fmt.Errorf("%s: %w%s", o.Device, printable(r.Failure), hintOfOpen(r.Failure))
+	case r.Endpoint == nil:
+		return rdmaping.Endpoint{}, errors.New("the worker answers nothing")
+	}
+	r.Endpoint.Rail = o.Rail
+	return *r.Endpoint, nil
+}
+
+// Round sends messages, and returns what comes of each.
+func (s Session) Round(ctx context.Context, q *rdmaping.Round) ([]rdmaping.Pong, error) {
+	r, err := s.do(ctx, rdmaping.Request{Round: q})
+	if err == nil && len(r.Pongs) != len(q.Asks) {
+		err = fmt.Errorf("the worker answers %d messages, and not %d", len(r.Pongs), len(q.Asks))
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.Pongs {
+		if f := r.Pongs[i].Failure; f != nil {
+			r.Pongs[i].Failure = printable(f)
+		}
+	}
+	return r.Pongs, nil
+}
+
+func printable(f *rdmaping.Failure) *rdmaping.Failure {
+	f.Step, f.Text = fabric.Printable(f.Step, 100), fabric.Printable(f.Text, 300)
+	return f
+}
+
+// hintOfOpen says what to do about a port that cannot be opened.
+func hintOfOpen(f *rdmaping.Failure) string {
+	switch errno := syscall.Errno(f.Errno); {
+	case f.Step == "loading libibverbs":
+		return " (package libibverbs1 or rdma-core)"
+	case errno == syscall.EACCES || errno == syscall.EPERM:
+		return " (who may open /dev/infiniband/uverbs*?)"
+	case errno == syscall.ENOSYS:
+		return " (libibverbs finds no device at all: is the module ib_uverbs loaded?)"
+	case f.Step == "ibv_open_device" && errno == syscall.ENODEV:
+		return " (libibverbs does not know it: is its provider installed, and its /dev/infiniband/uverbs* here?)"
+	case errno == syscall.ENOMEM:
+		return " (limit of locked memory: RLIMIT_MEMLOCK)"
+	case f.Step == "the GID is empty":
+		return " (has the interface an address?)"
+	}
+	return ""
+}
