@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 			}
 			seen[name] = true
 			for _, m := range matching.FindAllStringSubmatch(r.Expr, -1) {
-				if !strings.HasPrefix(m[1], "cluster, job, instance") && !strings.HasPrefix(m[1], "cluster, board, role, setting") && m[1] != "cluster, kind, what, detail" && m[1] != "cluster, probed_node" && !strings.HasPrefix(m[1], "cluster, job, training_job") { // of the whole cluster, and of a job on all of its nodes
+				if !strings.HasPrefix(m[1], "cluster, job, instance") && !strings.HasPrefix(m[1], "cluster, board, role, setting") && m[1] != "cluster, kind, what, detail" && m[1] != "cluster, probed_node" && !strings.HasPrefix(m[1], "cluster, job, training_job") && !strings.HasPrefix(m[1], "cluster, job, leaf") && m[1] != "cluster, job, peer_leaf" && !strings.HasPrefix(m[1], "cluster, job, address") { // of the whole cluster, of a job on all of its nodes, of a switch, and of a node as its peers name it
 					t.Errorf("%s: on (%s) takes nodes of different clusters, or targets of different jobs, for one", name, m[1])
 				}
 			}
@@ -155,6 +155,9 @@ func checkAlert(t *testing.T, r Rule) {
 			subject = "$labels.cluster"
 		}
 		dashboard = "/d/gpufabric-probes/gpu-fabric-nccl-probes{{ with $labels.cluster }}?var-cluster={{ . }}{{ end }}"
+	}
+	if r.Alert == "GpuFabricPingLeaf" || r.Alert == "GpuFabricPingPath" { // of switches
+		subject, dashboard = "$labels.leaf", "/d/gpufabric-ping/gpu-fabric-ping{{ with $labels.cluster }}?var-cluster={{ . }}{{ end }}"
 	}
 	for _, part := range []string{subject, "$value"} {
 		if !strings.Contains(d, part) && (part != "$value" || !flag01[r.Alert]) {

@@ -19,7 +19,7 @@ const (
 
 var (
 	railLabels = []string{"device", "port"}
-	leafLabels = []string{"device", "port", "leaf", "peer_leaf"}
+	leafLabels = []string{"device", "port", "peers", "leaf", "peer_leaf"}
 )
 
 // pingRow is a row of the collector ping.
@@ -45,7 +45,7 @@ var (
 	pingRTT = pingRow("rtt_seconds", Histogram, "seconds", []string{"device", "port", "peers"},
 		"Time from before a message is sent until its answer is seen, without the time that it was in the other host. peers: leaf (rails on the same leaf), fabric (on other leaves, or the leaf is not known), loopback (the rail itself: what is slow there is this host, not the fabric).")
 	pingMessages = pingRow("messages_total", Counter, "", leafLabels,
-		"Number of messages to other rails whose fate is known, by the leaf of the rail and that of the peers. What a peer does not answer is held until it answers again or was asked over HTTP, so a restart of its exporter loses nothing.")
+		"Number of messages to other rails whose fate is known, by the leaf of the rail and that of the peers; peers is leaf where these are one, else fabric. What a peer does not answer is held until it answers again or was asked over HTTP, so a restart of its exporter loses nothing.")
 	pingLost = pingRow("lost_total", Counter, "", leafLabels,
 		"Number of these messages that were not answered within half a second, or could not be sent because there is no way to the peer.")
 	pingLoopback = pingRow("loopback_messages_total", Counter, "", railLabels,
@@ -60,8 +60,8 @@ var (
 		"When a peer last answered the rail, in seconds since the epoch. Absent if none has yet.")
 	pingFault = pingRow("fault", Gauge, "", []string{"device", "port", "fault"},
 		"1 for where the rail loses messages, as far as the node can tell alone, in the last closed windows of 10 s, a minute and an hour; 0 for the others. host (loopback loses, too), rail (with all peers), elsewhere (with some of them: others have to tell where). Absent while no window has closed.")
-	pingPeerLoss = pingRow("peer_loss_ratio", Gauge, "ratio", []string{"device", "port", "rail", "peer"},
-		"Share of the messages to the peer that was lost in the last closed window, of the three worst peers. Absent for all others.")
+	pingPeerLoss = pingRow("peer_loss_ratio", Gauge, "ratio", []string{"device", "port", "rail", "leaf", "peer"},
+		"Share of the messages to the peer that was lost in the last closed window, of the three worst peers. rail and leaf are those of this node. Absent for all others.")
 )
 
 func pingFamilies() []*Family {
@@ -124,8 +124,8 @@ func collectPing(s rdmaping.Status, emit emit) {
 		}
 		emit(pingInfo, 1, device, port, strconv.Itoa(r.Rail), r.Leaf, r.Address)
 		for _, l := range r.Leaves {
-			emit(pingMessages, float64(l.Sent), device, port, r.Leaf, l.Leaf)
-			emit(pingLost, float64(l.Lost), device, port, r.Leaf, l.Leaf)
+			emit(pingMessages, float64(l.Sent), device, port, string(l.Group), r.Leaf, l.Leaf)
+			emit(pingLost, float64(l.Lost), device, port, string(l.Group), r.Leaf, l.Leaf)
 		}
 		emit(pingLoopback, float64(r.Loop.Sent), device, port)
 		emit(pingLoopbackLost, float64(r.Loop.Lost), device, port)
@@ -140,7 +140,7 @@ func collectPing(s rdmaping.Status, emit emit) {
 			}
 		}
 		for _, p := range r.Bad {
-			emit(pingPeerLoss, p.Ratio, device, port, strconv.Itoa(r.Rail), p.Address)
+			emit(pingPeerLoss, p.Ratio, device, port, strconv.Itoa(r.Rail), r.Leaf, p.Address)
 		}
 	}
 }

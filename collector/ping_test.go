@@ -28,7 +28,7 @@ func pinged(device string, rail int) rdmaping.RailStatus {
 		r.RTT[g] = m.Histogram
 	}
 	for _, leaf := range []string{"l0", "l1", "l2", "l3", "l4", "l5"} {
-		r.Leaves = append(r.Leaves, rdmaping.LeafCount{Leaf: leaf, Count: rdmaping.Count{Sent: 60, Lost: 3}})
+		r.Leaves = append(r.Leaves, rdmaping.LeafCount{Leaf: leaf, Group: rdmaping.Far, Count: rdmaping.Count{Sent: 60, Lost: 3}})
 	}
 	for _, peer := range []string{"n1:10791", "n2:10791", "n3:10791"} {
 		r.Bad = append(r.Bad, rdmaping.BadPeer{Address: peer, Ratio: 0.05})
@@ -76,10 +76,10 @@ func TestPing(t *testing.T) {
 		`gpufabric_ping_info{address="n0:10791",device="mlx5_0",leaf="l0",port="1",rail="0"} 1`,
 		`gpufabric_ping_rtt_seconds_bucket{device="mlx5_0",peers="loopback",port="1",le="3e-05"} 1`,
 		`gpufabric_ping_rtt_seconds_count{device="mlx5_0",peers="leaf",port="1"} 1`,
-		`gpufabric_ping_lost_total{device="mlx5_0",leaf="l0",peer_leaf="l5",port="1"} 3`,
+		`gpufabric_ping_lost_total{device="mlx5_0",leaf="l0",peer_leaf="l5",peers="fabric",port="1"} 3`,
 		`gpufabric_ping_fault{device="mlx5_0",fault="elsewhere",port="1"} 1`,
 		`gpufabric_ping_fault{device="mlx5_0",fault="rail",port="1"} 0`,
-		`gpufabric_ping_peer_loss_ratio{device="mlx5_0",peer="n3:10791",port="1",rail="0"} 0.05`,
+		`gpufabric_ping_peer_loss_ratio{device="mlx5_0",leaf="l0",peer="n3:10791",port="1",rail="0"} 0.05`,
 		`gpufabric_ping_uncovered{device="mlx5_1",port="1",reason="moved"} 1`,
 	} {
 		if !strings.Contains(out, want+"\n") {

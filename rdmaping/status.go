@@ -77,7 +77,8 @@ type Count struct{ Sent, Lost uint64 }
 
 // LeafCount is messages to the rails of a leaf.
 type LeafCount struct {
-	Leaf string
+	Leaf  string
+	Group Group
 	Count
 }
 

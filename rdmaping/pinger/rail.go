@@ -79,10 +79,7 @@ func (r *rail) plan(own *planned) {
 			p = &peer{}
 			r.peers[t.Address] = p
 		}
-		p.Target, p.group = t, rdmaping.Far
-		if t.Leaf == own.self.Leaf && t.Leaf != "" {
-			p.group = rdmaping.Near
-		}
+		p.Target, p.group = t, own.groupOf(t.Leaf)
 		here[t.Address], leaves[t.Leaf], groups[p.group] = true, true, true
 		if r.leaves[t.Leaf] == nil {
 			r.leaves[t.Leaf] = &rdmaping.Count{}
@@ -96,6 +93,14 @@ func (r *rail) plan(own *planned) {
 			r.rtt[g] = newHistogram()
 		}
 	}
+}
+
+// groupOf is the group of peers on a leaf.
+func (p *planned) groupOf(leaf string) rdmaping.Group {
+	if leaf == p.self.Leaf && leaf != "" {
+		return rdmaping.Near
+	}
+	return rdmaping.Far
 }
 
 // stale reports whether the rail is to be opened.
@@ -211,7 +216,7 @@ func (r *rail) status(own *planned) rdmaping.RailStatus {
 		Loop: r.loop, Large: r.large, Answered: r.last, RTT: map[rdmaping.Group]*dto.Histogram{},
 	}
 	for leaf, c := range r.leaves {
-		s.Leaves = append(s.Leaves, rdmaping.LeafCount{Leaf: leaf, Count: *c})
+		s.Leaves = append(s.Leaves, rdmaping.LeafCount{Leaf: leaf, Group: own.groupOf(leaf), Count: *c})
 	}
 	slices.SortFunc(s.Leaves, func(a, b rdmaping.LeafCount) int { return cmp.Compare(a.Leaf, b.Leaf) })
 	for g, h := range r.rtt {

@@ -45,7 +45,7 @@ func Rails(n *fabric.Node, device string) ([]Own, error) {
 	case restricted:
 		return nil, fmt.Errorf("%s belongs to the platform, and is never opened", device)
 	case len(rails) == 0 && device == "":
-		return nil, errors.New("no port for training is known on this host (roles, or --device)")
+		return nil, errors.New("no port for training is known on this host: name a device with --device (rdma link lists them), or state roles in the configuration")
 	case len(rails) == 0:
 		return nil, fmt.Errorf("no RDMA device %s on this host", device)
 	}
