@@ -115,6 +115,12 @@ func gpuQueries() map[string][]query {
 			{"Time since the last success of each probe", `time() - gpufabric_probe_last_success_timestamp_seconds`},
 			{"Share of the GPUs' time that probes use", `sum by (cluster, instance) (rate(gpufabric_probe_gpu_seconds_total[1h])) / sum by (cluster, instance) (gpufabric_node_gpus)`},
 		},
+		"ping": {
+			{"Rails that lose messages, with the share", `sum by (cluster, instance, device) (rate(gpufabric_ping_lost_total[5m])) / sum by (cluster, instance, device) (rate(gpufabric_ping_messages_total[5m])) > 0`},
+			{"Median of the round-trip times to other leaves", `histogram_quantile(0.5, sum by (cluster, instance, device, le) (rate(gpufabric_ping_rtt_seconds_bucket{peers="fabric"}[5m])))`},
+			{"Rails that lose messages to all their peers", `gpufabric_ping_fault{fault="rail"} == 1`},
+			{"Rails that are not pinged from, by reason", `count by (cluster, reason) (gpufabric_ping_uncovered)`},
+		},
 		"check": {
 			{"Failed checks of severity critical", `gpufabric_check_failed{severity="critical"} == 1`},
 			{"Checks that are unknown, by reason", `count by (check, reason) (gpufabric_check_unknown == 1)`},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dashboards holds the Grafana dashboards of the exporter: fleet, node, port, roce, jobs and probes.
+// Package dashboards holds the Grafana dashboards of the exporter: fleet, node, port, roce, jobs, probes and ping.
 // The files are generated (make dashboards) and work as they are in Grafana 9.3 and later, without the
 // exporter.
 //

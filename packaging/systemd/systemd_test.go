@@ -75,7 +75,7 @@ func TestStateFolder(t *testing.T) {
 		}
 	}
 	tiers, err := filepath.Glob("tiers/*.conf")
-	if err != nil || len(tiers) != 5 {
+	if err != nil || len(tiers) != 6 {
 		t.Fatal(tiers, err)
 	}
 	other := regexp.MustCompile(`(?m)^(StateDirectory|User|DynamicUser|ReadOnlyPaths|InaccessiblePaths)=`)
@@ -105,7 +105,8 @@ func TestExposure(t *testing.T) {
 		{unit, []string{"gpu", "jobs"}, 2.2},
 		{unit, []string{"gpu", "probes"}, 1.6},
 		{unit, []string{"kernel"}, 2.0},
-		{unit, []string{"gpu", "bus", "jobs", "probes", "kernel"}, 2.8},
+		{unit, []string{"ping"}, 1.6},
+		{unit, []string{"gpu", "bus", "jobs", "probes", "kernel", "ping"}, 2.8},
 		{check, nil, 2.0},
 	} {
 		t.Run(strings.Join(append([]string{c.unit}, c.tiers...), " "), func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestExposure(t *testing.T) {
 
 // systemd accepts every line.
 func TestVerify(t *testing.T) {
-	dir := laidOut(t, "gpu", "bus", "jobs", "probes", "kernel")
+	dir := laidOut(t, "gpu", "bus", "jobs", "probes", "kernel", "ping")
 	for _, name := range []string{unit, check, "gpufabric-check.timer"} {
 		out := analyze(t, dir, "verify", "--man=no", "--recursive-errors=one", "./"+name)
 		if strings.Contains(out, dir) || strings.Contains(out, "gpufabric") {
@@ -161,7 +162,7 @@ func TestLinesAreExplained(t *testing.T) {
 	if !found || !closed {
 		t.Fatal("docs/SECURITY.md has no section about the lines of the units")
 	}
-	for _, file := range []string{unit, check, "tiers/gpu.conf", "tiers/bus.conf", "tiers/jobs.conf", "tiers/probes.conf", "tiers/kernel.conf"} {
+	for _, file := range []string{unit, check, "tiers/gpu.conf", "tiers/bus.conf", "tiers/jobs.conf", "tiers/probes.conf", "tiers/kernel.conf", "tiers/ping.conf"} {
 		for _, line := range settings(t, file) {
 			name, _, _ := strings.Cut(line, "=")
 			if !strings.Contains(text, "`"+line+"`") && !strings.Contains(text, "`"+name+"`") {

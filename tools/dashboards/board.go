@@ -57,7 +57,7 @@ func boards() ([]board, error) {
 		return nil, fmt.Errorf("names of alerts: %w", err)
 	}
 	t := newTexts(groups)
-	return []board{fleet(t), node(t), port(t), roce(), jobs(), probeResults(t)}, nil
+	return []board{fleet(t), node(t), port(t), roce(), jobs(), probeResults(t), ping()}, nil
 }
 
 func (b board) uid() string { return "gpufabric-" + b.name }

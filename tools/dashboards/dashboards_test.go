@@ -194,7 +194,7 @@ func TestUpToDate(t *testing.T) {
 
 func TestFrame(t *testing.T) {
 	all, texts := shipped(t)
-	if len(all) != 6 {
+	if len(all) != 7 {
 		t.Fatalf("%d dashboards", len(all))
 	}
 	for _, m := range all {
@@ -255,7 +255,7 @@ func checkVariables(t *testing.T, m model) {
 }
 
 func TestPanels(t *testing.T) {
-	types := []string{"timeseries", "stat", "table", "state-timeline", "text"}
+	types := []string{"timeseries", "stat", "table", "state-timeline", "heatmap", "text"}
 	all, _ := shipped(t)
 	for _, m := range all {
 		ids, titles := map[int]string{}, map[string]bool{}

@@ -18,6 +18,7 @@ const (
 	portURL    = "/d/gpufabric-port/gpu-fabric-port"
 	roceURL    = "/d/gpufabric-roce/gpu-fabric-roce-congestion"
 	probesURL  = "/d/gpufabric-probes/gpu-fabric-nccl-probes"
+	pingURL    = "/d/gpufabric-ping/gpu-fabric-ping"
 	jobsURL    = "/d/gpufabric-jobs/gpu-fabric-jobs"
 	keepSource = "?var-datasource=${datasource}"
 	keep       = "?var-datasource=${datasource}&${cluster:queryparam}"
@@ -82,6 +83,7 @@ func (b board) links() []cog.Builder[dashboard.DashboardLink] {
 		{"RoCE", "Pauses, marks and losses", roceURL, chosen},
 		{"Jobs", "RDMA or TCP, job by job", jobsURL, chosen},
 		{"Probes", "Measured transport and bandwidth", probesURL, chosen},
+		{"Ping", "Messages lost between nodes", pingURL, chosen},
 	} {
 		if strings.HasPrefix(to.url, "/d/"+b.uid()+"/") {
 			continue

@@ -142,7 +142,7 @@ func TestSilence(t *testing.T) {
 // device is shown at a time.
 func TestHeaderLinksKeep(t *testing.T) {
 	all, _ := shipped(t)
-	one := map[string]int{"fleet": 0, "roce": 0, "jobs": 0, "probes": 0, "node": 1, "port": 2} // what is one: nothing, the node, the device too
+	one := map[string]int{"fleet": 0, "roce": 0, "jobs": 0, "probes": 0, "ping": 0, "node": 1, "port": 2} // what is one: nothing, the node, the device too
 	for _, m := range all {
 		for _, l := range m.Links {
 			to := strings.TrimPrefix(strings.Split(l.URL, "/")[2], "gpufabric-")

@@ -4,6 +4,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 
 	"gpufabric_exporter/alerts"
 	"gpufabric_exporter/collector"
@@ -19,6 +20,10 @@ func Known() (Metrics, error) {
 	m := Metrics{"up": {}, "ALERTS": nil, "ALERTS_FOR_STATE": nil}
 	for _, f := range collector.Catalogue() {
 		m[f.FullName()] = f.Labels
+		if f.Type == collector.Histogram {
+			m[f.FullName()+"_bucket"] = append(slices.Clone(f.Labels), "le")
+			m[f.FullName()+"_sum"], m[f.FullName()+"_count"] = f.Labels, f.Labels
+		}
 	}
 	for _, g := range groups {
 		for _, r := range g.Rules {

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/grafana/grafana-foundation-sdk/go/common"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/heatmap"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+)
+
+func ping() board {
+	return board{
+		name: "ping", title: "GPU fabric: ping",
+		description: "RDMA messages between nodes: which leaf, path, node or rail loses them, and how long they take.",
+		lines:       []line{pingNow(), {leafMatrix(), worstRails()}, {roundTrips()}, pingOverTime()},
+		leads: map[string]place{
+			"Rails that ping": {pingURL, "Worst rails"}, "Most lost": {pingURL, "Lost by rail"}, "Rails at fault": {pingURL, "Worst rails"},
+			"Losing elsewhere": {pingURL, "Leaf to leaf"}, "Losing at home": {pingURL, "Worst rails"},
+			"Not pinged": {pingURL, "Rails that are not pinged from"},
+		},
+		rows: []row{
+			{"Not covered", []line{{uncoveredRails()}}},
+			{"How to read this", []line{{pingHelp()}}},
+		},
+	}
+}
+
+const (
+	pingLoss = `port:gpufabric_ping_lost:ratio5m{@port}`
+	pingsOn  = `gpufabric_ping_info{@port}`
+)
+
+func pingNow() line {
+	const none = "RDMA ping is off"
+	fault := func(of string) string {
+		return orZero(`count(gpufabric_ping_fault{fault="`+of+`",@port} == 1)`, pingsOn)
+	}
+	return line{
+		number(about{"Rails that ping", "Rails that take part: they answer others and ask them.", none, 4, 3}, "none",
+			`count(`+pingsOn+`)`, nil, nil),
+		number(about{"Most lost", "Share of messages that the worst rail lost, over five minutes.", none, 4, 3}, "percentunit",
+			`max(`+pingLoss+`)`, []step{{0, good}, {0.0003, warning}, {0.01, bad}}, nil),
+		number(about{"Rails at fault", "Rails that lose messages to all their peers, and not to themselves.", none, 4, 3}, "none",
+			fault("rail"), zero(bad), nil),
+		number(about{
+			"Losing elsewhere", "Rails that lose messages to some of their peers: the matrix says whether it is a leaf or a path.", none, 4, 3,
+		}, "none", fault("elsewhere"), zero(warning), nil),
+		number(about{
+			"Losing at home", "Rails of nodes that lose messages to themselves: what they report says nothing of the fabric.", none, 4, 3,
+		}, "none", fault("host"), zero(warning), nil),
+		number(about{"Not pinged", "Rails that are not pinged from, of nodes where RDMA ping is on.", none, 4, 3}, "none",
+			orZero(`count(gpufabric_ping_uncovered{@port})`, `gpufabric_ping_targets{@node}`), zero(warning), nil),
+	}
+}
+
+// leafMatrix has a row for each leaf that asks, and a column for each that is asked.
+func leafMatrix() panel {
+	p := base("table", about{
+		"Leaf to leaf",
+		"Share of messages that got lost over five minutes, from the leaf of the row to that of the column. A bad leaf is a row and a column, a bad path two cells. Empty: no rail asks, because each leaf asks a few others.",
+		"RDMA ping is off, or no leaves are known", 10, 10,
+	}).Unit("percentunit").Thresholds(thresholdsBuilder(thresholds(good, []step{{0.0003, warning}, {0.01, bad}}))).
+		Custom(common.TableFieldOptions{
+			Align: common.FieldTextAlignmentAuto, Filterable: new(false),
+			DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid),
+		})
+	q := query("A", `sum by (leaf, peer_leaf) (rate(gpufabric_ping_lost_total{@port}[5m])) / sum by (leaf, peer_leaf) (rate(gpufabric_ping_messages_total{@port}[5m]))`, "").Instant().Format(prometheus.PromQueryFormatTable)
+	return p.Targets(targets(q)).MaxDataPoints(now).Transformations([]dashboard.DataTransformerConfig{
+		{Id: "groupingToMatrix", Options: map[string]any{"rowField": "leaf", "columnField": "peer_leaf", "valueField": "Value"}},
+	})
+}
+
+func worstRails() panel {
+	const by = "cluster, instance, device"
+	rtt := func(peers string) string {
+		return `max by (` + by + `) (port:gpufabric_ping_rtt_seconds:median5m{peers="` + peers + `",@port})`
+	}
+	return grid(about{
+		"Worst rails",
+		"The twenty rails that lost most over five minutes, where the node finds the fault, and the medians of its round-trip times: to other leaves, and to itself. A time that loopback shares is of the host.",
+		"nothing is lost, or RDMA ping is off", 14, 10,
+	}, []string{
+		`topk(20, max by (` + by + `) (` + pingLoss + ` > 0))`,
+		`max by (` + by + `, fault) (gpufabric_ping_fault{@port} == 1)`,
+		rtt("fabric"), rtt("loopback"),
+	}, "-Lost",
+		column{field: "instance", title: "Node", link: toNode(), width: 130},
+		column{field: "device", title: "Device", link: toPortOf("Node"), width: 112},
+		column{field: "A", title: "Lost", unit: "percentunit", steps: []step{{0, warning}, {0.01, bad}}, width: 80},
+		column{field: "fault", title: "Fault", none: "none", width: 90},
+		column{field: "C", title: "Round trip", unit: "s", none: "-", width: 90},
+		column{field: "D", title: "Loopback", unit: "s", none: "-", width: 90},
+		column{field: "cluster", title: "Cluster", width: 72})
+}
+
+// roundTrips is a heat map of the times of all rails.
+func roundTrips() panel {
+	p := base("heatmap", about{
+		"Round-trip times to other leaves",
+		"How many messages a second took how long, of all rails that are chosen, without the time in the other host. A second band is a slow path or a busy host.",
+		"RDMA ping is off", 24, 8,
+	}).Unit("none")
+	expr := `sum by (le) (rate(gpufabric_ping_rtt_seconds_bucket{peers="fabric",@port}[$__rate_interval]))`
+	return p.Targets(targets(query("A", expr, "{{le}}").Range().Format(prometheus.PromQueryFormatHeatmap))).Options(heatmap.Options{
+		Calculate: new(false),
+		Color: heatmap.HeatmapColorOptions{
+			Mode: new(heatmap.HeatmapColorModeScheme), Scheme: "Blues", Steps: 32, Exponent: 0.5, Fill: "dark-blue",
+		},
+		YAxis:   heatmap.YAxisConfig{Unit: new("s"), AxisPlacement: new(common.AxisPlacementLeft)},
+		Tooltip: heatmap.HeatmapTooltip{Mode: common.TooltipDisplayModeSingle, YHistogram: new(false)},
+		Legend:  heatmap.HeatmapLegend{Show: true},
+	})
+}
+
+func pingOverTime() line {
+	return line{
+		over(about{
+			"Lost by rail", "Share of messages to other rails that got lost. The ten rails that lost most in the time shown.", "RDMA ping is off", 12, 9,
+		}, "percentunit", []step{{0.01, bad}}, extreme("topk", "cluster, instance, device", pingLoss,
+			"{{cluster}} {{instance}} {{device}}")...),
+		over(about{
+			"Large messages lost", "Share of messages of the full path MTU that got lost although small ones arrived: something has a smaller MTU.", "RDMA ping is off", 12, 9,
+		}, "percentunit", nil, curve{
+			`sum by (cluster, instance, device) (rate(gpufabric_ping_large_lost_total{@port}[$__rate_interval])) / sum by (cluster, instance, device) (rate(gpufabric_ping_large_messages_total{@port}[$__rate_interval])) > 0`,
+			"{{cluster}} {{instance}} {{device}}",
+		}),
+	}
+}
+
+func uncoveredRails() panel {
+	return grid(about{
+		"Rails that are not pinged from", "Rails of nodes where RDMA ping is on, and why nothing is known of them.", "all rails are covered, or RDMA ping is off", 24, 8,
+	}, []string{`max by (cluster, instance, device, reason) (gpufabric_ping_uncovered{@port})`}, "Node",
+		column{field: "instance", title: "Node", link: toNode(), width: 200},
+		column{field: "device", title: "Device", link: toPortOf("Node"), width: 160},
+		column{field: "reason", title: "Reason"},
+		column{field: "cluster", title: "Cluster"})
+}
+
+func pingHelp() panel {
+	return prose("What a ping is", 24, 6, `Each rail sends a message of 64 bytes to eight rails of other nodes once a second, and one to itself. It disturbs no job.
+
+* **Loopback** is the rail itself. What it loses or delays is of the host, and is not held against the fabric.
+* **Lost** counts only messages whose fate is known: a restart of an exporter loses none.
+* A bad leaf is a row and a column of the matrix. If all leaves are bad at once, look at the spines.
+* Without the label leaf in the targets of RDMA ping, there are no leaves, and only rails and nodes can be named.`)
+}
