@@ -45,9 +45,9 @@ type group struct {
 	Labels  map[string]string `json:"labels" yaml:"labels"`
 }
 
-// Parse reads a file of Prometheus' file_sd: JSON, or YAML if the name of the file says so. Of the labels leaf (under any name), rack,
-// pod and rail are kept; rail is the number of the only rail that the entry is about. An error is about the file as a
-// whole.
+// Parse reads a file of Prometheus' file_sd: JSON, or YAML if the name of the file says so. The labels rack, pod and
+// rail are kept, and one whose name is leaf; rail is the number of the only rail that the entry is about. An error is
+// about the file as a whole.
 func Parse(name string, content []byte, leaf string) (Read, error) {
 	limit := maxFile
 	ext := strings.ToLower(filepath.Ext(name))

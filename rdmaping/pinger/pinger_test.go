@@ -83,7 +83,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("connecting: %w", syscall.ECONNREFUSED)
 	}
 	text, _ := json.Marshal(map[string]any{"rdma_ping": 1, "rails": []rdmaping.Endpoint{w.end(host, "mlx5_0"), w.end(host, "mlx5_1")}})
-	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(string(text)))}, nil
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(text)))}, nil
 }
 
 // worker answers for a process that has libibverbs.

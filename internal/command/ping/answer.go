@@ -19,7 +19,9 @@ import (
 )
 
 // answerOn answers on the rails that can be opened, until ctx ends.
-func (p *pinging) answerOn(ctx context.Context, c *command.Call, s pinger.Session, rails []pinger.Own, log *slog.Logger) error {
+func (p *pinging) answerOn(ctx context.Context, c *command.Call, s pinger.Session, rails []pinger.Own,
+	log *slog.Logger,
+) error {
 	var ends []rdmaping.Endpoint
 	for _, r := range rails {
 		e, err := s.Open(ctx, r)

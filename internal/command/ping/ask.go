@@ -66,7 +66,9 @@ func pair(rails []pinger.Own, peers []rdmaping.Endpoint, gid rdmaping.GID) (ping
 }
 
 // ask sends the messages and prints what comes of each.
-func (p *pinging) ask(ctx context.Context, c *command.Call, s pinger.Session, from pinger.Own, peer rdmaping.Endpoint) int {
+func (p *pinging) ask(ctx context.Context, c *command.Call, s pinger.Session, from pinger.Own,
+	peer rdmaping.Endpoint,
+) int {
 	self, err := s.Open(ctx, from)
 	if err != nil {
 		return p.unasked(c, err)
