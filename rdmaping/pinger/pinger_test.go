@@ -23,6 +23,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/rdmaping"
 	"gpufabric_exporter/rdmaping/exchange"
+	"gpufabric_exporter/rdmaping/peers"
 )
 
 // world is peers that answer, a worker that asks them, and faults, in simulated time.
@@ -282,4 +283,51 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
+}
+
+// BenchmarkRound is a second of the exporter itself with eight rails and eight peers each, without its worker.
+func BenchmarkRound(b *testing.B) {
+	devices := make([]string, 8)
+	for i := range devices {
+		devices[i] = fmt.Sprintf("mlx5_%d", i)
+	}
+	p := New(Options{Config: rdmaping.DefaultConfig(), Log: slog.New(slog.DiscardHandler)})
+	p.worker = answersAll{}
+	owns, err := Rails(nodeOf("10.0.0.1", devices...), "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := world{keys: map[string]uint64{}}
+	for _, own := range owns {
+		one := planned{Own: own, self: peers.Target{Address: "n0:1", Leaf: "l0"}}
+		for i := range 8 {
+			address := fmt.Sprintf("n%d:1", i+1)
+			one.peers = append(one.peers, peers.Target{Address: address, Leaf: fmt.Sprintf("l%d", i/2)})
+			if p.told[address] == nil {
+				p.told[address] = &told{known: true}
+			}
+			p.told[address].ends = append(p.told[address].ends, w.end(address, own.Device))
+		}
+		p.plan.rails = append(p.plan.rails, one)
+	}
+	for b.Loop() {
+		p.round(b.Context())
+		p.Status()
+	}
+}
+
+// answersAll is a worker to which everything is answered at once.
+type answersAll struct{}
+
+func (answersAll) Close() error { return nil }
+
+func (answersAll) Call(_ context.Context, raw []byte) ([]byte, error) {
+	var q rdmaping.Request
+	if err := json.Unmarshal(raw, &q); err != nil {
+		return nil, err
+	}
+	if q.Open != nil {
+		return json.Marshal(rdmaping.Reply{Endpoint: &rdmaping.Endpoint{Device: q.Open.Device, Link: rdmaping.Ethernet, MTU: 4096}})
+	}
+	return json.Marshal(rdmaping.Reply{Pongs: make([]rdmaping.Pong, len(q.Round.Asks))})
 }
