@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,7 @@ import (
 
 // world is peers that answer, a worker that asks them, and faults, in simulated time.
 type world struct {
+	sync.Mutex
 	t       *testing.T
 	peers   int
 	node    *fabric.Node
@@ -76,21 +78,30 @@ func (w *world) end(host, device string) rdmaping.Endpoint {
 // RoundTrip is the exporters of peers.
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	host := r.URL.Host
+	w.Lock()
+	dead, ended := w.dead[host], w.ended[host]
+	ends := []rdmaping.Endpoint{w.end(host, "mlx5_0"), w.end(host, "mlx5_1")}
+	w.Unlock()
 	switch {
-	case w.dead[host]:
+	case dead:
 		<-r.Context().Done()
 		return nil, r.Context().Err()
-	case w.ended[host]:
+	case ended:
 		return nil, fmt.Errorf("connecting: %w", syscall.ECONNREFUSED)
 	}
-	text, _ := json.Marshal(map[string]any{"rdma_ping": 1, "rails": []rdmaping.Endpoint{w.end(host, "mlx5_0"), w.end(host, "mlx5_1")}})
+	text, _ := json.Marshal(map[string]any{"rdma_ping": 1, "rails": ends})
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(text)))}, nil
 }
 
 // worker answers for a process that has libibverbs.
 type worker struct{ w *world }
 
-func (k worker) Close() error { k.w.closed++; return nil }
+func (k worker) Close() error {
+	k.w.Lock()
+	defer k.w.Unlock()
+	k.w.closed++
+	return nil
+}
 
 func (k worker) Call(_ context.Context, raw []byte) ([]byte, error) {
 	w := k.w
@@ -98,6 +109,11 @@ func (k worker) Call(_ context.Context, raw []byte) ([]byte, error) {
 	if err := json.Unmarshal(raw, &q); err != nil {
 		w.t.Error(err)
 	}
+	if q.Round != nil {
+		time.Sleep(q.Round.Gap*8 + q.Round.Timeout/2)
+	}
+	w.Lock()
+	defer w.Unlock()
 	if w.crash {
 		return nil, errors.New("crashed")
 	}
@@ -108,7 +124,6 @@ func (k worker) Call(_ context.Context, raw []byte) ([]byte, error) {
 		e.GID = w.node.HCAs[0].Ports[0].GIDs.Entries.Value[0].Addr.As16()
 		r.Endpoint = &e
 	} else {
-		time.Sleep(q.Round.Gap*8 + q.Round.Timeout/2)
 		for _, a := range q.Round.Asks {
 			if err := a.To.Check(); err != nil {
 				w.t.Error(err)
@@ -137,9 +152,19 @@ func (w *world) run(lasts time.Duration, steps ...func(p *Pinger)) rdmaping.Stat
 		c.Files, c.LeafLabel = []string{file}, "tor"
 		p := New(Options{
 			Config: c, Log: slog.New(slog.DiscardHandler), Host: []string{"n0"}, Client: exchange.Client(w),
-			Observe:     func(context.Context) *fabric.Node { return w.node },
-			Maintenance: func() (string, error) { return w.paused, nil },
+			Observe: func(context.Context) *fabric.Node {
+				w.Lock()
+				defer w.Unlock()
+				return w.node
+			},
+			Maintenance: func() (string, error) {
+				w.Lock()
+				defer w.Unlock()
+				return w.paused, nil
+			},
 			Start: func(context.Context, string, *slog.Logger) (Worker, error) {
+				w.Lock()
+				defer w.Unlock()
 				w.started++
 				w.crash = false
 				return worker{w}, nil
@@ -151,7 +176,9 @@ func (w *world) run(lasts time.Duration, steps ...func(p *Pinger)) rdmaping.Stat
 		for _, step := range steps {
 			time.Sleep(lasts)
 			synctest.Wait()
+			w.Lock()
 			step(p)
+			w.Unlock()
 		}
 		time.Sleep(lasts)
 		synctest.Wait()
@@ -297,7 +324,7 @@ func BenchmarkRound(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := world{keys: map[string]uint64{}}
+	w := &world{keys: map[string]uint64{}}
 	for _, own := range owns {
 		one := planned{Own: own, self: peers.Target{Address: "n0:1", Leaf: "l0"}}
 		for i := range 8 {
