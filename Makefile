@@ -30,7 +30,7 @@ run: build ## serve this host on port 10791
 
 # make test races the packages whose own goroutines share state; make race races all.
 RACED := ./exporter ./probes/... ./internal/site ./internal/worker ./internal/observer ./internal/inventory ./internal/jobs/inquiry ./internal/logging \
-	./internal/errand ./internal/jobs/owned ./internal/jobs/ras/...
+	./internal/errand ./internal/jobs/owned ./internal/jobs/ras/... ./rdmaping/pinger ./rdmaping/verbs
 
 # Packages whose tests make test runs whole. Of the others, -short leaves out what only takes long.
 WHOLE := . ./internal/program ./internal/command/advise ./internal/command/check ./internal/command/lint ./internal/command/report ./internal/command/rules ./internal/command/topology \
