@@ -66,6 +66,9 @@ func leafMatrix() panel {
 			DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid),
 		})
 	q := query("A", `sum by (leaf, peer_leaf) (rate(gpufabric_ping_lost_total{@port}[5m])) / sum by (leaf, peer_leaf) (rate(gpufabric_ping_messages_total{@port}[5m]))`, "").Instant().Format(prometheus.PromQueryFormatTable)
+	p.OverrideByName(`leaf\peer_leaf`, []dashboard.DynamicConfigValue{
+		{Id: "displayName", Value: "from / to"}, {Id: "custom.displayMode", Value: "auto"},
+	})
 	return p.Targets(targets(q)).MaxDataPoints(now).Transformations([]dashboard.DataTransformerConfig{
 		{Id: "groupingToMatrix", Options: map[string]any{"rowField": "leaf", "columnField": "peer_leaf", "valueField": "Value"}},
 	})
@@ -120,7 +123,7 @@ func pingOverTime() line {
 		}, "percentunit", []step{{0.01, bad}}, extreme("topk", "cluster, instance, device", pingLoss,
 			"{{cluster}} {{instance}} {{device}}")...),
 		over(about{
-			"Large messages lost", "Share of messages of the full path MTU that got lost although small ones arrived: something has a smaller MTU.", "RDMA ping is off", 12, 9,
+			"Large messages lost", "Share of messages of the full path MTU that got lost although small ones arrived: something has a smaller MTU.", "none was lost, or RDMA ping is off", 12, 9,
 		}, "percentunit", nil, curve{
 			`sum by (cluster, instance, device) (rate(gpufabric_ping_large_lost_total{@port}[$__rate_interval])) / sum by (cluster, instance, device) (rate(gpufabric_ping_large_messages_total{@port}[$__rate_interval])) > 0`,
 			"{{cluster}} {{instance}} {{device}}",
