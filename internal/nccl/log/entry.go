@@ -48,6 +48,9 @@ func ParseEntry(line string) (Entry, bool) {
 				e.Message, _, _ = strings.Cut(e.Message, " [repeated ")
 			}
 			e.origin(uncoloured(line[:at]))
+			if e.Level == Warn && e.Place == "" {
+				e.Place = sourcePlace(line[:at])
+			}
 			return e, true
 		case Version:
 			// the rest of the line may have as many again
@@ -61,8 +64,18 @@ func ParseEntry(line string) (Entry, bool) {
 	}
 }
 
-// parseOld parses "gpu1:41:50 [0] misc/ibvwrap.cu:61 WARN message" of NCCL 2.3 and earlier.
+// parseOld parses "gpu1:41:50 [0] misc/ibvwrap.cu:61 WARN message" and "gpu1:41:50 [0] INFO message" of NCCL 2.3 and
+// earlier.
 func parseOld(line string) (Entry, bool) {
+	if before, message, found := strings.Cut(line, "] INFO "); found {
+		e := Entry{PID: Unknown, Thread: Unknown, Level: Info, Message: strings.TrimSpace(message)}
+		before, device, numbered := cutLast(uncoloured(before), '[')
+		host, rest, _ := strings.Cut(lastWord(before), ":")
+		if numbered && isNumber(device) && !isNumber(host) && strings.Count(rest, ":") == 1 { // it is no time
+			e.origin(before)
+		}
+		return e, e.Host != ""
+	}
 	before, message, found := strings.Cut(line, "WARN ") // a rare byte first: most lines are of programs
 	if !found || !strings.Contains(before, "] ") || !strings.Contains(before, ".cu:") && !strings.Contains(before, ".h:") {
 		return Entry{}, false
@@ -104,6 +117,22 @@ func (e *Entry) origin(line string) {
 	}
 }
 
+// sourcePlace is the last word of the form "graph/rings.cc:38", in brackets or not, where a line names no process.
+func sourcePlace(line string) string {
+	const words = 4
+	for range words {
+		w := lastWord(line)
+		line = strings.TrimSuffix(strings.TrimRight(line, " "), w)
+		w = strings.Trim(w, "[]")
+		file, number, found := cutLast(w, ':')
+		ending := file[strings.LastIndexByte(file, '.')+1:]
+		if found && isNumber(number) && (ending == "cc" || ending == "h" || ending == "cu") {
+			return Text(w)
+		}
+	}
+	return ""
+}
+
 // place reads " [0] transport/nvls.cc:244 (function) ".
 func (e *Entry) place(behind string) {
 	behind = strings.TrimLeft(behind, " \t")
@@ -142,6 +171,12 @@ func cutLast(s string, separator byte) (before, after string, found bool) {
 		return s[:i], s[i+1:], true
 	}
 	return s, "", false
+}
+
+// lastWord is the last word of a text.
+func lastWord(s string) string {
+	s = strings.TrimRight(s, " ")
+	return s[strings.LastIndexByte(s, ' ')+1:]
 }
 
 // Init is the begin or the end of the set-up of a communicator, on one rank.

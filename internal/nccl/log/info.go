@@ -20,7 +20,7 @@ func (l *Log) info(m string) {
 		l.net(m)
 	case cut(&m, "NCCL version "):
 		l.version(m)
-	case cut(&m, "Using network "):
+	case cut(&m, "Using internal Network "), cut(&m, "Using network "): // the former before 2.4
 		l.Network = Text(m)
 		l.Fallback = l.Fallback || l.Network == "Socket"
 	case cut(&m, "Bootstrap : Using"), cut(&m, "Bootstrap: Using"):

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"slices"
+	"testing"
+)
+
+// Settings count where a line sets or lists them, and not where one speaks of them.
+func TestGiven(t *testing.T) {
+	for line, want := range map[string][]Setting{
+		"export NCCL_ZZZ=7":                             {{Name: "NCCL_ZZZ", Value: "7"}},
+		"NCCL_ZZZ=7 NCCL_YYY=9 ./zzz -b 7":              {{Name: "NCCL_ZZZ", Value: "7"}, {Name: "NCCL_YYY", Value: "9"}},
+		"mpirun -np 7 -x NCCL_ZZZ=7 -x NCCL_YYY=9 ./zz": {{Name: "NCCL_ZZZ", Value: "7"}, {Name: "NCCL_YYY", Value: "9"}},
+		"docker run -e NCCL_ZZZ=7 zzz":                  {{Name: "NCCL_ZZZ", Value: "7"}},
+		"try NCCL_ZZZ=7 or NCCL_YYY=9":                  nil,
+		"NCCL_zzz=7":                                    nil,
+	} {
+		l := New()
+		l.Given(line)
+		if !slices.Equal(l.Settings, want) {
+			t.Errorf("%q: %v, expected %v", line, l.Settings, want)
+		}
+	}
+}
+
+// A line of NCCL 2.3 and earlier, and a warning that names no process, have what they name.
+func TestOldEntries(t *testing.T) {
+	if e, ok := ParseEntry("gpu7:41:77 [7] INFO Using internal Network Socket"); !ok || e.Host != "gpu7" || e.Level != Info {
+		t.Errorf("%+v", e)
+	}
+	for _, line := range []string{"[7] INFO zzz", "zzz [7] INFO zzz", "2026-01-02 03:04:05 [77] INFO zzz"} {
+		if e, ok := ParseEntry(line); ok {
+			t.Errorf("%q: %+v", line, e)
+		}
+	}
+	for line, want := range map[string]string{
+		"[7] graph/zzz.cc:7 NCCL WARN zzz":                                     "graph/zzz.cc:7",
+		"[0007/0077] [misc/zzz.cc:7] [gpu7:pid=7] NCCL WARN zzz":               "misc/zzz.cc:7",
+		"10.7.0.7:77 NCCL WARN zzz":                                            "",
+		"gpu7:41:77 [7] transport/zzz.cc:7 NCCL WARN zzz misc/yyy.cc:9 failed": "transport/zzz.cc:7",
+	} {
+		if e, _ := ParseEntry(line); e.Place != want {
+			t.Errorf("%q: %q, expected %q", line, e.Place, want)
+		}
+	}
+}
