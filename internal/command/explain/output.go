@@ -130,20 +130,26 @@ func writeVerdict(b *bytes.Buffer, r *explain.Result, paint command.Painter) {
 		} else {
 			fmt.Fprintf(b, "%s ", paint(command.Red, "FAILED"))
 		}
+		fmt.Fprintf(b, "%s: %s\n", first.Reasons[0].Certainty, first.Reasons[0].Cause)
 		writeFinding(b, r, first)
 	case why != "":
 		fmt.Fprintf(b, "%s ", paint(command.Yellow, "UNKNOWN"))
-		open := r.Open()
-		if open == nil {
-			fmt.Fprintf(b, "%s.\n", command.OneLine(why))
-			return
+		fmt.Fprintf(b, "%s.\n", command.OneLine(why))
+		for i := range r.Findings {
+			if f := &r.Findings[i]; r.NCCLLines == 0 && f.Signature.Harmless {
+				fmt.Fprintf(b, "    It shows what is harmless: %s\n", f.Signature.Cause)
+			}
 		}
-		writeFinding(b, r, open)
-		fmt.Fprintf(b, "    Whether it is a failure is not known: %s.\n", command.OneLine(why))
+		if open := r.Open(); open != nil {
+			fmt.Fprintf(b, "    If it fails, hangs or is slow, %s: %s\n", open.Reasons[0].Certainty, open.Reasons[0].Cause)
+			writeFinding(b, r, open)
+		}
 	case r.NCCLLines == 0 && !r.Tested():
 		fmt.Fprintf(b, "%s No failure is in the log, and the program went on after what it warns of.\n    Not seen: what NCCL did, as no line is of NCCL.\n", paint(command.Green, "OK"))
 	case len(r.Communicators) == 0 && r.Tested():
 		fmt.Fprintf(b, "%s A test of NCCL ended with results, and the log shows no failure.\n    %s\n", paint(command.Green, "OK"), r.Unseen())
+	case len(r.Communicators) == 0 && !r.Harmless():
+		fmt.Fprintf(b, "%s No failure is in the log, and the program went on after what NCCL warns of.\n    Not seen: the set-up, and which way the connections go.\n", paint(command.Green, "OK"))
 	case len(r.Communicators) == 0:
 		fmt.Fprintf(b, "%s No failure: what NCCL warns of in this log is harmless. No set-up is in it.\n", paint(command.Green, "OK"))
 	default:
@@ -180,9 +186,9 @@ func seen(f *explain.Finding) string {
 	return ""
 }
 
+// writeFinding prints what is behind the verdict.
 func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 	s, top := f.Signature, &f.Reasons[0]
-	fmt.Fprintf(b, "%s: %s\n", top.Certainty, top.Cause)
 	fmt.Fprintf(b, "    %s (%s)%s\n", s.ID, source(f), seen(f))
 	fmt.Fprintf(b, "    %s\n", command.OneLine(f.Text))
 	if top.Evidence != "" {
