@@ -105,6 +105,9 @@ func frameOf(text string) (library, function string) {
 		}
 		return strings.TrimRight(library, ") "), ""
 	}
+	if file, function := written(text); function != "" && !has(file, handlers) {
+		return "", function
+	}
 	if at := strings.IndexByte(text, '#'); at >= 0 && at+1 < len(text) && isDigit(text[at+1]) {
 		_, rest, found := strings.Cut(text[at:], " in ")
 		if !found {
@@ -135,6 +138,22 @@ func frameOf(text string) (library, function string) {
 		return "", ""
 	}
 	return strings.TrimSpace(before), symbol
+}
+
+// handlers are parts of the C library that every stack of a signal has at its top.
+var handlers = []string{"sysdeps/", "nptl/", "signal/"}
+
+// written takes `  File "misc/cudawrap.cc", line 92, in f()`, as some handlers of signals print frames that are not of
+// Python.
+func written(text string) (file, function string) {
+	_, rest, is := strings.Cut(text, `File "`)
+	file, rest, quoted := strings.Cut(rest, `", line `)
+	_, function, named := strings.Cut(rest, ", in ")
+	if !is || !quoted || !named || strings.HasSuffix(file, ".py") || strings.HasPrefix(file, "<") && file != "<unknown>" ||
+		strings.HasPrefix(function, "0x") {
+		return "", ""
+	}
+	return file, strings.TrimSuffix(function, "()")
 }
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }

@@ -50,6 +50,9 @@ func Errno(line string) int {
 			for end < len(rest) && end < 4 && rest[end] >= '0' && rest[end] <= '9' {
 				end++
 			}
+			if strings.HasSuffix(line[:len(line)-len(rest)], "poll() returned ") { // how many sockets are ready
+				continue
+			}
 			if n, err := strconv.Atoi(rest[:end]); err == nil && n > 0 {
 				return n
 			}

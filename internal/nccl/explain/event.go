@@ -164,6 +164,7 @@ func (r *reading) release(v string) {
 
 // channel compares the devices at both ends of a connection, "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/3".
 func (r *reading) channel(e log.Event) {
+	r.neighbours(e.Message)
 	what, via, found := strings.Cut(e.Message, "] via NET/")
 	name, sent := strings.CutSuffix(what, " [send")
 	if !sent {
@@ -283,6 +284,9 @@ func (r *reading) found(f *failure.Failure) {
 	case "xid_application":
 		r.xids.add(&one)
 	}
+	if class(f.Signature) >= 0 {
+		r.said.steps = 0
+	}
 	r.find(one)
 }
 
@@ -297,9 +301,9 @@ func (r *reading) finding(f *failure.Failure) Finding {
 	if p, known := r.processes[from]; known && p.rank != log.Unknown {
 		rank = p.rank
 	}
-	text := f.Text
-	if f.Signature != nil && f.Signature.Source == signature.PyTorch {
-		text = f.Message
+	text := f.Message // of PyTorch, which names the rank at its begin
+	if f.Signature == nil || f.Signature.Source != signature.PyTorch {
+		text = ends(f.Text)
 	}
 	return Finding{
 		Signature: f.Signature, Count: 1, File: r.name, Line: f.Line - r.before,

@@ -74,10 +74,11 @@ type Result struct {
 	gdr       map[string]direct // of hosts
 	crash     crash
 	xids      xids
-	gpus      string // names of GPUs, as nccl-tests lists them
-	unnamed   bool   // a name has neither an address of IPv4 nor of IPv6
-	stamp     string // the last time that a line of the log began with
-	devices   int    // highest number of a GPU on its host; Unknown
+	gpus      string           // names of GPUs, as nccl-tests lists them
+	unnamed   bool             // a name has neither an address of IPv4 nor of IPv6
+	stamp     string           // the last time that a line of the log began with
+	devices   int              // highest number of a GPU on its host; Unknown
+	near      map[int]struct{} // ranks at the ends of connections within a host
 	processes map[process]member
 	first     int  // finding; -1: none
 	crossed   bool // a connection leads from one device to another
@@ -168,9 +169,11 @@ type reading struct {
 
 // benchmark is how far nccl-tests came.
 type benchmark struct {
-	began, measured, ended, wrong bool
-
-	first string // hosts of rank 0, each followed by a blank
+	began, measured, ended bool
+	rows, averaged         bool   // rows since the last average, and whether there was one since the last head
+	apart                  bool   // a test has two averages, so that its processes ran each on its own
+	wrong                  string // the line that says that results are wrong; empty: none does
+	first                  string // hosts of rank 0, each followed by a blank
 }
 
 func newReading() *reading {
@@ -180,7 +183,7 @@ func newReading() *reading {
 		sockets: map[process]int64{},
 	}
 	r.gdr = map[string]direct{}
-	r.nics = map[string]string{}
+	r.nics, r.near = map[string]string{}, map[int]struct{}{}
 	r.processes, r.networks, r.devices = map[process]member{}, map[string]string{}, Unknown
 	return r
 }

@@ -39,6 +39,7 @@ func (r *reading) result() *Result {
 	}
 	r.promote()
 	r.judge()
+	r.goOn()
 	r.fallBack()
 	r.leaveOpen()
 	for i := range r.Findings {
@@ -58,6 +59,8 @@ func (r *Result) Undecided() string {
 	switch {
 	case r.Cut:
 		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)
+	case r.said.lived:
+		return "the program goes on after what NCCL warns of, and no other line reports a failure"
 	case r.NCCLLines == 0 && r.said.engine > 0 && r.Open() != nil && r.Open().Signature == &signature.SetupStalls:
 		return "no line is of NCCL, and the log ends where the engine sets it up: run with NCCL_DEBUG=INFO"
 	case r.NCCLLines == 0 && r.Open() != nil && r.Open().Signature == &signature.ProgramError:
@@ -76,12 +79,14 @@ func (r *Result) Undecided() string {
 		return "NCCL warned of something that is not known here"
 	case r.Full:
 		return "the log has more hosts, ranks or failures than are counted"
-	case len(r.Communicators) == 0 && r.Harmless():
+	case len(r.Communicators) == 0 && (r.Harmless() || r.said.steps >= enough && r.lively()):
 		return ""
 	case len(r.Communicators) == 0 && r.Tested(): // NCCL 2.4 logs no end of a set-up
 		return ""
 	case len(r.Communicators) == 0 && r.Open() != nil && r.Open().Signature == &signature.SetupStalls:
 		return "NCCL began, and no set-up of a communicator is in the log: it hangs before, or the log is cut"
+	case len(r.Communicators) == 0 && len(r.Log.Links) > 0 && r.Open() == nil:
+		return "no failure is in it, and connections are (" + r.Transports().String() + "), but neither begin nor end of a set-up: give the whole log"
 	case len(r.Communicators) == 0:
 		return "no communicator is set up in it: run the job with NCCL_DEBUG=INFO, and give the log from its beginning"
 	}
@@ -90,14 +95,18 @@ func (r *Result) Undecided() string {
 			return "the set-up of a communicator did not end on all ranks" + r.leftOut()
 		}
 	}
-	if f := r.Open(); f != nil && f.Signature == &signature.Stalled {
+	switch f := r.Open(); {
+	case f == nil || f.Signature != &signature.Stalled:
+	case r.said.bar != "":
+		return "the set-up is complete, and the program shows no progress after it: it hangs, or the log is cut"
+	default:
 		return "nothing comes after the set-up: the job hangs, or the log is cut"
 	}
 	return r.unclear()
 }
 
 // Tested reports whether a test of nccl-tests ended with results that are right.
-func (r *Result) Tested() bool { return r.tests.measured && r.tests.ended && !r.tests.wrong }
+func (r *Result) Tested() bool { return r.tests.measured && r.tests.ended && r.tests.wrong == "" }
 
 // wentOn reports whether the calls that failed are of what NCCL goes on without, as it says itself: SHARP.
 func (r *Result) wentOn() bool {
@@ -149,7 +158,7 @@ func (r *Result) between() log.Tristate {
 		return log.NotSaid
 	case r.Log.Nodes > 1 || slices.ContainsFunc(r.Communicators, spread):
 		return log.Yes
-	case r.allRanks(), r.Log.Nodes == 1:
+	case r.allRanks(), r.Log.Nodes == 1, r.allNear():
 		return log.No
 	}
 	return log.NotSaid
@@ -202,6 +211,9 @@ func (r *reading) judge() {
 		r.follow(&signature.TCP, fmt.Sprintf("%d of %d connections between hosts", t.TCP, t.TCP+t.RDMA+t.Plugin))
 	case between && r.Log.Fallback && t.RDMA+t.Plugin == 0:
 		r.follow(&signature.TCP, "the network is Socket, and ranks are on more than one host")
+	case r.Log.Fallback && r.withoutSetups():
+		r.follow(&signature.TCP, "the network is Socket, on "+spelling.Few(r.Hosts, 4))
+	case r.loopback && len(r.Hosts) == 1: // its only host
 	case r.Log.Fallback && r.between() == log.NotSaid:
 		r.follow(&signature.TCP, "the network is Socket").Open = true
 	}
@@ -219,10 +231,12 @@ func (r *reading) judge() {
 		f.Open = f.Open || alone && f.Signature.ID == "port_error" || r.recovered(f)
 		f.Open = f.Open || f.Signature.ID == "rendezvous_retried" && r.NCCLLines == 0 && r.loop == ""
 	}
-	if r.tests.wrong {
-		r.follow(&signature.WrongResults, "Out of bounds values: FAILED")
+	if r.tests.wrong != "" {
+		r.follow(&signature.WrongResults, r.tests.wrong)
 	}
 	switch {
+	case r.standsStill():
+		r.follow(&signature.Stalled, "the last line of progress: "+shown(r.said.bar)).Open = true
 	case r.stalled():
 		r.follow(&signature.Stalled, "the table of results is empty").Open = true
 	case r.silentAfterSetup():
@@ -234,12 +248,6 @@ func (r *reading) judge() {
 	if r.crossed && between {
 		r.follow(&signature.CrossedRails, "connections leave by one device and arrive at another")
 	}
-}
-
-// silentAfterSetup reports whether a set-up with P2P ended, RCCL says that the IOMMU translates, and the program shows
-// nothing after it.
-func (r *reading) silentAfterSetup() bool {
-	return r.iommuWarned() && r.Transports().P2P > 0 && r.complete() && r.said.progress == 0 && !r.tests.measured
 }
 
 // nicsOfHosts lists the devices of the first hosts that differ.

@@ -157,7 +157,7 @@ func TestKinds(t *testing.T) {
 		"UCX":                           {"[17.7] [h:7 :0] ib_mlx5_log.c:179 UCX  ERROR Transport retry count exceeded on mlx5_7:1/RoCE\n", "ucx_error", Likely, "acknowledge"},
 		"HIP, memory":                   {warn("init.cc:7", "HIP failure 'out of memory'"), "hip_failed", Likely, "no memory left"},
 		"a C library of a program":      {"ImportError: /lib/libc.so.6: version `GLIBC_2.77' not found (required by /x/libnccl.so.2)\n", "libc_too_old", Certain, "newer C"},
-		"wrong results":                 {complete + "# Out of bounds values : 7 FAILED\n", "results_wrong", Likely, "wrong results"},
+		"wrong results":                 {complete + "# Out of bounds values : 7 FAILED\n", "results_wrong", Certain, "wrong results"},
 		"a host without, in set-up":     {says("Using network IB") + "gpu2:9:9 [0] NCCL INFO Using network Socket\n" + says("ncclCommInitRank comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 7000 commId 0x77 - Init START"), "networks_differ", Likely, "IB, Socket"},
 		"an Xid long after":             {"[2026-01-02 03:04:05] RuntimeError: CUDA error: an illegal memory access was encountered\n[Fri Jan  2 03:17:05 2026] NVRM: Xid (PCI:0000:5d:00): 62, x\n", "gpu_program_error", Likely, "kernel of the program"},
 		"an Xid just before":            {"[Fri Jan  2 03:04:01 2026] NVRM: Xid (PCI:0000:5d:00): 62, x\n[2026-01-02 03:04:05] RuntimeError: CUDA error: an illegal memory access was encountered\n", "xid", Likely, "driver"},

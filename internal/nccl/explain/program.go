@@ -11,14 +11,15 @@ import (
 
 // progress takes what programs print of their progress: bars of tqdm, the tables of nccl-tests.
 func (r *reading) progress(line string) {
-	if strings.HasPrefix(line, "[") && (r.tests.began || strings.IndexByte(line, '#') > 0) { // of mpirun
+	if line[0] != '#' && tabular(line) { // behind what a launcher put before it
 		line = log.Strip(line).Rest
 	}
-	if strings.HasPrefix(line, "#") {
-		r.table(line)
+	bare := strings.TrimLeft(line, " ")
+	if strings.HasPrefix(bare, "#") || strings.HasPrefix(bare, bounds) || strings.HasPrefix(bare, "nThread ") {
+		r.table("# " + strings.TrimLeft(bare, "# "))
 		return
 	}
-	r.tests.measured = r.tests.measured || isRow(line)
+	r.row(bare)
 	name, bar, found := strings.Cut(line, "%|")
 	if !found {
 		return
@@ -38,17 +39,36 @@ func (r *reading) progress(line string) {
 // types are how the names of types of nccl-tests begin.
 var types = []string{"float", "half", "double", "bf", "int", "uint", "f8", "fp8"}
 
-// isRow reports whether a line is a row of the results of nccl-tests: size, count, type and numbers.
-func isRow(line string) bool {
-	line = strings.TrimLeft(line, " ")
-	if line == "" || line[0] < '0' || line[0] > '9' {
-		return false
-	}
-	const columns = 11
-	fields := strings.Fields(line)
-	return len(fields) >= columns && strings.Trim(fields[0]+fields[1], "0123456789") == "" &&
-		slices.ContainsFunc(types, func(name string) bool { return strings.HasPrefix(fields[2], name) })
+// bounds is how nccl-tests begin the line that says how many values are wrong, old ones without a "#" before it.
+const bounds = "Out of bounds values"
+
+// tabular reports whether a line may be one of the tables of nccl-tests.
+func tabular(line string) bool {
+	last := line[len(line)-1]
+	return strings.IndexByte(line, '#') > 0 || strings.Contains(line, bounds) ||
+		(isDigit(last) || last == 'A') && has(line, types)
 }
+
+// row takes a line that may be a row of the results of nccl-tests: size, count, type and numbers, of which the last and
+// the fifth last count wrong values. Before they were counted, the column was an error, with an exponent.
+func (r *reading) row(line string) {
+	if line == "" || !isDigit(line[0]) {
+		return
+	}
+	const columns, longest = 11, 13
+	f := strings.Fields(line)
+	if len(f) < columns || strings.Trim(f[0]+f[1], digits) != "" ||
+		!slices.ContainsFunc(types, func(name string) bool { return strings.HasPrefix(f[2], name) }) {
+		return
+	}
+	r.tests.measured, r.tests.rows = true, true
+	wrong := f[len(f)-1] + f[len(f)-5]
+	if len(f) <= longest && strings.Trim(wrong, digits) == "" && strings.Trim(wrong, "0") != "" {
+		r.tests.wrong = "#wrong: " + shown(line)
+	}
+}
+
+const digits = "0123456789"
 
 // busy names the loop whose progress bar the log ends in, "Running tokenizer 9 %".
 func (r *Result) busy() string {
@@ -62,14 +82,18 @@ func (r *Result) busy() string {
 func (r *reading) table(line string) {
 	switch {
 	case strings.HasPrefix(line, "# nThread "):
-		r.tests = benchmark{wrong: r.tests.wrong, first: r.tests.first}
-	case strings.HasPrefix(line, "# Out of bounds values"):
-		r.tests.wrong = r.tests.wrong || strings.Contains(line, "FAILED")
+		r.tests = benchmark{wrong: r.tests.wrong, first: r.tests.first, apart: r.tests.apart}
+	case strings.HasPrefix(line, "# "+bounds):
+		_, values, _ := strings.Cut(line, ":")
+		if strings.Contains(values, "FAILED") && !strings.HasPrefix(strings.TrimLeft(values, " "), "0 ") {
+			r.tests.wrong = shown(strings.TrimPrefix(line, "# "))
+		}
 		r.tests.ended = r.tests.ended || strings.Contains(line, " OK")
 	case strings.Contains(line, " busbw "):
 		r.tests.began = true
 	case strings.HasPrefix(line, "# Avg bus bandwidth"):
-		r.tests.ended = true
+		r.tests.apart = r.tests.apart || r.tests.ended && r.tests.averaged && r.tests.rows
+		r.tests.ended, r.tests.averaged, r.tests.rows = true, true, false
 	case strings.Contains(line, " Rank ") && strings.Contains(line, " device "):
 		if f := strings.Fields(line); len(f) > 2 && f[2] == "0" {
 			_, rest, _ := strings.Cut(line, " on ")

@@ -19,6 +19,10 @@ type said struct {
 	informed int64                // the last line of NCCL that is no warning
 	engine   int64                // the line in which an engine began to set up NCCL, and came no further; 0: none
 	last     string               // the last line of the program
+	steps    int64                // lines that show progress since the last failure
+	bar      string               // the last line of progress, where it shows none
+	same     repeated
+	lived    bool // the program went on after all failures
 }
 
 // severity is how bad a line says that something is.
@@ -58,6 +62,15 @@ func severityOf(line string, words signature.Word) severity {
 			return fine
 		}
 	}
+	if line != "" && (isDigit(line[0]) || line[0] == ':') { // TensorFlow has the letter behind the time, "2026-01-02 03:04:05.077: W tensorflow/..."
+		const most = 40
+		switch head := line[:min(len(line), most)]; {
+		case strings.Contains(head, ": W "):
+			return warned
+		case strings.Contains(head, ": I "):
+			return fine
+		}
+	}
 	is := func(w signature.Word) bool { return words&w != 0 }
 	switch {
 	case strings.HasPrefix(line, " ") || is(signature.OfInformation|signature.OfItem): // a frame of a stack, or an item
@@ -76,10 +89,14 @@ func severityOf(line string, words signature.Word) severity {
 func (r *reading) says(text string, e log.Event) {
 	words := signature.Words(text)
 	r.engine(text)
+	r.lines.Given(text)
 	if words&signature.OfStack != 0 {
 		r.frame(text)
 	}
 	if s := severityOf(text, words); s != fine {
+		if s == severe {
+			r.said.steps = 0
+		}
 		if r.said.first[s] == nil {
 			o := log.Strip(text)
 			if strings.HasPrefix(o.Rest, " ") {
@@ -99,7 +116,7 @@ func (r *reading) says(text string, e log.Event) {
 	case words&signature.OfEnd != 0:
 		r.said.ended, r.said.progress = true, r.Lines
 	case words&signature.OfProgress != 0 && strings.ContainsAny(text, "0123456789"):
-		r.said.progress = r.Lines
+		r.advance(text)
 	}
 }
 

@@ -50,7 +50,7 @@ func (r *Result) reasons(f *Finding) []Stated {
 		vague = list[0].Certainty == Possible
 	}
 	if vague && len(list) < 2 && !s.Sure && !signature.IsArea(s) && s.Kind == signature.Cause && Errno(f.raw) != 0 {
-		list = append(list, r.stated(signature.Errnos(), f)...)
+		list = append(list, r.stated(signature.Errnos(s), f)...)
 	}
 	slices.SortStableFunc(list, bySurety)
 	switch {
@@ -75,7 +75,11 @@ func (r *Result) stated(reasons []signature.Reason, f *Finding) (list []Stated) 
 			continue
 		}
 		one := Stated{
-			Certainty: Possible, Cause: r.filled(reason.Cause), Remedy: r.filled(reason.Remedy), Test: r.filled(reason.Test),
+			Certainty: Possible, Cause: r.filled(reason.Cause),
+			Remedy: r.undone(r.filled(reason.Remedy)), Test: r.undone(r.filled(reason.Test)),
+		}
+		if reason.Test != "" && one.Test == "" { // its test is what the job did
+			continue
 		}
 		switch {
 		case r.all(reason.Certain, f):
@@ -288,6 +292,15 @@ func (r *Result) Failed() bool { return r.First() != nil }
 
 // Open returns what would be a failure where ranks are on several hosts, or elsewhere than on these; nil: nothing is.
 func (r *Result) Open() *Finding {
+	if r.said.lived { // the cause of what the program survived
+		var best *Finding
+		for i := range r.Findings {
+			if f := &r.Findings[i]; f.Open && (best == nil || r.earlier(f, best)) {
+				best = f
+			}
+		}
+		return best
+	}
 	if i := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Open }); i >= 0 {
 		return &r.Findings[i]
 	}
@@ -362,6 +375,9 @@ func (r *Result) Unseen() string {
 	if hosts := strings.Fields(r.tests.first); len(hosts) > 1 {
 		text = fmt.Sprintf("Each of %s ran a test of its own, and nothing went between them: nccl-tests are built without MPI (make clean; make MPI=1). ",
 			shown(spelling.Few(hosts, 4))) + text
+	}
+	if r.tests.apart && len(strings.Fields(r.tests.first)) < 2 {
+		text = "A test has two results where one run has one: if one was meant, its processes ran each on its own, and nothing went between them. Then nccl-tests are built without MPI (make clean; make MPI=1), and the numbers say nothing on the network. " + text
 	}
 	if t := r.Transports(); t.P2P > 0 && t.RDMA+t.TCP+t.Plugin == 0 && r.Log.NVLSChannels <= 0 {
 		text += " If the job hangs after it, NCCL_P2P_DISABLE=1 for one run shows whether P2P between GPUs stalls (ACS, IOMMU)."

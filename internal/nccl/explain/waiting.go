@@ -220,7 +220,11 @@ func (w *Waiting) String() string {
 		for _, rank := range ranks {
 			names = append(names, strconv.Itoa(rank))
 		}
-		parts = append(parts, ranksNamed(names)+fmt.Sprintf(" in %s %d (%s elements)", at.op, at.seq, at.in))
+		part := ranksNamed(names) + fmt.Sprintf(" in %s %d", at.op, at.seq)
+		if at.in != "" {
+			part += " (" + at.in + " elements)"
+		}
+		parts = append(parts, part)
 	}
 	return spelling.Few(parts, 4)
 }

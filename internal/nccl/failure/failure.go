@@ -24,6 +24,9 @@ type Failure struct {
 	Line      int64                // its number
 }
 
+// burst is how many lines may be between a warning and what its thread fails by: an inner call may have warned before.
+const burst = 64
+
 // MaxText is how many bytes are kept of a warning.
 const MaxText = 1024
 
@@ -118,7 +121,6 @@ func (r *Reader) warned(e log.Event, f Failure) (log.Event, Failure, bool) {
 	if f.Signature = signature.Area(e.File(), e.Message); f.Signature.Kind == signature.Note {
 		return e, f, true
 	}
-	const burst = 64 // lines: an inner call may have warned before
 	area := f.Signature
 	f.Signature = nil
 	if before, known := r.warnings[of]; known && f.Line-before.line > burst || !known && len(r.warnings) < r.most {
@@ -144,7 +146,7 @@ func (r *Reader) unwound(e log.Event) (log.Event, Failure, bool) {
 	if r.noted.line > 0 && r.noted.of == r.thread(&e) {
 		w := r.noted.warning
 		r.noted = noted{}
-		if u, is := log.ParseUnwinding(e.Message); is && !u.Fallback() {
+		if u, is := log.ParseUnwinding(e.Message); is && !u.Fallback() && r.Lines-w.line <= burst {
 			e, f := w.failed(e)
 			return e, f, true
 		}

@@ -128,6 +128,7 @@ var collnetCalls = []Reason{{
 }}
 
 var sharingCalls = []Reason{
+	cumemOff,
 	{
 		Cause:  "The ranks of the host may not share memory of GPUs: containers that see different GPUs or have no IPC namespace in common, seccomp, or on NVLink domains IMEX.",
 		Remedy: "Run the ranks of a host in one container, or with --ipc=host and all GPUs; start nvidia-imex on NVLink domains.",
@@ -146,6 +147,7 @@ var sharingCalls = []Reason{
 }
 
 var driverCalls = []Reason{
+	driverUnfound,
 	{
 		Cause:  "Driver and CUDA of the program do not fit: a driver that is too old or was updated without a reboot, or libcuda of another place (compat, stubs).",
 		Remedy: "Install a driver for the CUDA of the image; remove compat and stubs from LD_LIBRARY_PATH; reboot after an update.",
@@ -159,6 +161,7 @@ var driverCalls = []Reason{
 }
 
 var shmCalls = []Reason{
+	shmDenied,
 	{
 		Cause:  "/dev/shm is too small, full, or not the same for all ranks of the host.",
 		Remedy: "Give the container more (--shm-size=16g, --ipc=host), and run the ranks of a host in one container.",

@@ -52,8 +52,34 @@ func area(id, about string, reasons []Reason, files ...string) Signature {
 	return Signature{
 		ID: id, Source: NCCL, Kind: Cause, Files: files,
 		Cause:  "A call of NCCL or of its plugin failed: one " + about + ".",
-		Remedy: reasons[0].Remedy, Reasons: slices.Concat(errnoReasons, reasons, resultReasons),
+		Remedy: reasons[0].Remedy, Reasons: slices.Concat(errnosBut(reasons), reasons, resultReasons),
 	}
+}
+
+// errnosBut are what errors of the system mean, but those that the reasons of a row speak of.
+func errnosBut(reasons []Reason) []Reason {
+	own := func(r Reason) bool {
+		return slices.ContainsFunc(reasons, func(of Reason) bool { return shareErrno(r, of) })
+	}
+	return slices.DeleteFunc(slices.Clone(errnoReasons), own)
+}
+
+// shareErrno reports whether two reasons are of one error of the system.
+func shareErrno(a, b Reason) bool {
+	for _, fact := range b.If {
+		numbers, is := strings.CutPrefix(string(fact), "errno:")
+		if !is {
+			continue
+		}
+		for _, other := range a.If {
+			for number := range strings.SplitSeq(strings.TrimPrefix(string(other), "errno:"), ",") {
+				if slices.Contains(strings.Split(numbers, ","), number) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // IsArea reports whether a signature is of warnings without a row.
@@ -62,7 +88,7 @@ func IsArea(s *Signature) bool {
 }
 
 // Errnos returns what errors of the system mean where the reasons of a row do not say.
-func Errnos() []Reason { return errnoReasons }
+func Errnos(s *Signature) []Reason { return errnosBut(s.Reasons) }
 
 // subjects are words that warnings begin with, and the files that print such.
 var subjects = []struct{ words, file string }{

@@ -52,7 +52,7 @@ var completions = []Signature{
 			{
 				Cause:  "The path between the two devices drops or stops packets: a link, a switch, PFC, or MTUs that differ.",
 				Remedy: "Run check on both hosts; compare the MTU of devices, interfaces and switch, and look at the port, the retransmissions and the pauses.",
-				Test:   "ib_write_bw -d DEVICE -x GID with large messages between the two hosts; active_mtu of ibv_devinfo",
+				Test:   "ib_write_bw -d DEVICE -x GID with large messages between the devices of the line, also where both are of one host; NCCL_CROSS_NIC=0, then NCCL_NET_DISABLE_INTRA=1, for one run each; active_mtu of ibv_devinfo",
 				If:     []Fact{"!" + SubnetsDiffer},
 			},
 			{

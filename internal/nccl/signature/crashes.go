@@ -52,11 +52,12 @@ var crashReasons = []Reason{
 		If:     []Fact{"crash:libcuda.so|libnvidia-|libamdhip|libhsa"},
 		Likely: []Fact{"crash:libcuda.so|libnvidia-|libamdhip|libhsa"},
 	},
+	crashedHostMemory, crashedRAS, crashedNVLS, crashedProxy,
 	{
 		Cause:  "NCCL crashed, in {crashed}, or a NCCL of another release than the program was built with was called.",
 		Remedy: "Use a newer NCCL, and the one that the framework was built with; look for a second copy.",
 		Test:   "grep nccl /proc/PID/maps: which libnccl.so; another release of NCCL",
-		If:     []Fact{"crash:libnccl.so|librccl.so|nccl", "!crash:nccltopo|libnccl-|librccl-|commwindow|nccl_net_ofi"},
+		If:     []Fact{"crash:libnccl.so|librccl.so|nccl", "!crash:nccltopo|libnccl-|librccl-|commwindow|nccl_net_ofi|rasmsg|rasnet|rascoll|rasclient|(ras|nvls|ncclproxy"},
 		Likely: []Fact{"crash:libnccl.so|librccl.so|nccl", "!" + InSetup},
 	},
 	{

@@ -98,6 +98,7 @@ var gpus = []Signature{
 		Remedy:  "NCCL_MNNVL_ENABLE=0 goes on over the network, NCCL_CUMEM_ENABLE=0 with older calls of CUDA.",
 		Runbook: "check-nvlink.md",
 		Reasons: []Reason{
+			cumemOff,
 			{
 				Cause:  "Memory cannot be shared between hosts of the NVLink domain: IMEX does not run, its channels are missing in the container, or its nodes are not of one domain.",
 				Remedy: "Run nvidia-imex on all hosts of the job with one list of nodes, and give containers /dev/nvidia-caps-imex-channels (a ComputeDomain and its claim in Kubernetes).",
@@ -253,6 +254,7 @@ var gpus = []Signature{
 		Cause:  "/dev/shm is full, too small or not shared between the ranks of the host.",
 		Remedy: "Give the container more: --shm-size, or an emptyDir of medium Memory at /dev/shm. Remove /dev/shm/nccl-* of ended jobs.",
 		Reasons: []Reason{
+			shmDenied,
 			{
 				Cause:  "The ranks of the host share memory in different ways: host memory by cuMem works for some (by NUMA node, driver or container), and the others wait for a segment without a name and size.",
 				Remedy: "Set NCCL_CUMEM_HOST_ENABLE=0 for all ranks; let all ranks of the host see all NUMA nodes (cpuset, --cap-add SYS_NICE).",
@@ -314,7 +316,6 @@ var gpus = []Signature{
 	{
 		ID: "cuda_library", Source: NCCL, Kind: Cause,
 		Forms: []Form{
-			{Text: "Failed to find CUDA library"},
 			{Text: "Failed to open libnvidia-ml.so.1"},
 			{Text: "Minimum requirement is"},
 			{Text: "some PFN functions not found in the library"},
@@ -323,6 +324,18 @@ var gpus = []Signature{
 		Cause:   "The library of the driver is missing in the process, too old, or does not fit the kernel module.",
 		Remedy:  "Start the container with the NVIDIA runtime (libcuda.so.1, libnvidia-ml.so.1); reboot after an update of the driver.",
 		Runbook: "check-gpu.md",
+		Reasons: []Reason{driverUnfound, {
+			Cause:  "The library of the driver is missing in the process, too old, or does not fit the kernel module.",
+			Remedy: "Start the container with the NVIDIA runtime (libcuda.so.1, libnvidia-ml.so.1); reboot after an update of the driver.",
+			Test:   "nvidia-smi in the job and on the host; ldconfig -p | grep -e libcuda -e libnvidia-ml",
+			If:     []Fact{"!errno:2"}, Likely: []Fact{"!errno:2"},
+		}},
+	},
+	{
+		ID: "driver_library_unfound", Source: NCCL, Kind: Note, Unwound: &DriverLibraryMissing,
+		Forms:  []Form{{Text: "Failed to find CUDA library"}},
+		Cause:  "NCCL does not find libcuda.so, and goes on without what it needs it for; features of newer drivers are off, or fail.",
+		Remedy: "Start the container with the NVIDIA runtime; let the loader find libcuda.so (ldconfig; in WSL2 /usr/lib/wsl/lib in LD_LIBRARY_PATH).",
 	},
 	{
 		ID: "nvml_unsupported", Source: NCCL, Kind: Note, Harmless: true, Unwound: &NVMLRefused,

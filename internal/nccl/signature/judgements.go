@@ -120,10 +120,10 @@ var (
 		}},
 	}
 	WrongResults = Signature{
-		ID: "results_wrong", Source: Program, Kind: Cause,
+		ID: "results_wrong", Source: Program, Kind: Cause, Sure: true,
 		Forms:  []Form{{Text: "# Out of bounds values", File: "nccl-tests src/common.cu"}},
 		Cause:  "The test computed wrong results: data was changed on its way or in memory.",
-		Remedy: "Do not use these hosts; find the pair by tests of two GPUs or hosts each: P2P with an IOMMU or ACS (NCCL_P2P_DISABLE=1), GPUDirect RDMA (NCCL_NET_GDR_LEVEL=LOC), memory of a GPU (dcgmi diag).",
+		Remedy: "Do not use these hosts. Run the test without GPUDirect RDMA (NCCL_NET_GDR_LEVEL=LOC; before NCCL 2.4 NCCL_IB_CUDA_SUPPORT=0), then without P2P (NCCL_P2P_DISABLE=1: IOMMU, ACS), then dcgmi diag; the first that is right names the way.",
 	}
 	Stalled = Signature{
 		ID: "first_collective_stalls", Source: Program, Kind: Cause,
@@ -131,6 +131,7 @@ var (
 		Cause:  "The set-up ended or a test began, and no result is in the log: the first collective hangs, or the log is cut.",
 		Remedy: "Look at the way between the GPUs: IOMMU, ACS, network.",
 		Reasons: []Reason{
+			intercepted,
 			{
 				Cause:  "The IOMMU translates what GPUs send each other: RCCL misses iommu=pt on the command line of the kernel, and the first collective has no result.",
 				Remedy: "Add iommu=pt (amd_iommu=on) to the command line of the kernel, and reboot.",
@@ -142,6 +143,12 @@ var (
 				Remedy: "Turn off ACS on the PCIe switches and the IOMMU (iommu=pt or off), or set NCCL_P2P_DISABLE=1, slower.",
 				Test:   "NCCL_P2P_DISABLE=1 for one run",
 				If:     []Fact{UsesP2P},
+			},
+			{
+				Cause:  "The GPUs of the host wait for each other: an IOMMU or ACS that redirects what they send, a process that hangs elsewhere, or an error of this release.",
+				Remedy: "Look at stacks of all processes and at the IOMMU (iommu=pt or off) and ACS (lspci -vvv: ACSCtl); try a newer NCCL.",
+				Test:   "py-spy dump --native of each process; nvidia-smi: which GPUs are busy; dmesg | grep -i -e iommu -e dmar -e amd-vi",
+				If:     []Fact{"!" + UsesP2P, "!" + SeveralHosts, "!" + IOMMUWarned},
 			},
 			{
 				Cause:  "The network between the hosts passes small messages only, or none: MTU, PFC, a firewall.",

@@ -40,12 +40,63 @@ var NVMLRefused = Signature{
 	},
 }
 
+// DriverLibraryMissing is a library of the driver that NCCL does not find, where it fails by that.
+var DriverLibraryMissing = Signature{
+	ID: "driver_library_missing", Source: NCCL, Kind: Cause,
+	Forms:   []Form{{Text: "Failed to find CUDA library", File: "NCCL 2.17 and later src/misc/cudawrap.cc"}},
+	Cause:   "NCCL does not find libcuda.so, the library of the driver of the GPU, and fails without it.",
+	Remedy:  "Start the container with the NVIDIA runtime; let the loader find libcuda.so (ldconfig; in WSL2 /usr/lib/wsl/lib in LD_LIBRARY_PATH).",
+	Runbook: "check-gpu.md",
+	Reasons: []Reason{driverUnfound},
+}
+
 // NVMLIgnored is the same where its process went on.
 var NVMLIgnored = Signature{
 	ID: "nvml_ignored", Source: NCCL, Kind: Note, Harmless: true,
 	Forms:  NVMLRefused.Forms,
 	Cause:  "NVML does not know a query for this GPU, and NCCL goes on without.",
 	Remedy: "None.",
+}
+
+// shmDenied is that the user may not write /dev/shm.
+var shmDenied = Reason{
+	Cause:  "/dev/shm may not be written by this user: its rights, SELinux, or segments that another user left behind.",
+	Remedy: "Make /dev/shm writable for all (chmod 1777), and remove /dev/shm/nccl-* of other users.",
+	Test:   "ls -ld /dev/shm; ls -l /dev/shm; id, in the job",
+	If:     []Fact{"errno:1,13"}, Likely: []Fact{"errno:1,13"},
+	Certain: []Fact{"errno:13", "text:shm_open|shared memory segment"},
+}
+
+// driverUnfound is that the loader does not find a library of the driver.
+var driverUnfound = Reason{
+	Cause:  "The loader does not find a library of the driver of the GPU, which the line names.",
+	Remedy: "Start the container with the NVIDIA runtime; add the place of the library to LD_LIBRARY_PATH or ldconfig (in WSL2 /usr/lib/wsl/lib).",
+	Test:   "ldconfig -p | grep -e libcuda -e libnvidia-ml in the job",
+	If:     []Fact{"errno:2"}, Likely: []Fact{"errno:2"},
+}
+
+// ringsApart is that ranks computed different rings.
+var ringsApart = Reason{
+	Cause:  "Ranks found different topologies: speeds or devices that one of them cannot read, settings or releases that differ, or an error of this release.",
+	Remedy: "Use a newer NCCL, and the same settings on all ranks; compare what each rank finds.",
+	Test:   "the same with a newer NCCL; NCCL_TOPO_DUMP_FILE=/tmp/topo.xml on each rank, compared",
+	If:     []Fact{"text:does not loop|loops back"}, Likely: []Fact{"text:does not loop|loops back"},
+}
+
+// cumemOff is that a setting has NCCL share memory of GPUs by the older way.
+var cumemOff = Reason{
+	Cause:  "NCCL_CUMEM_ENABLE=0 is set, so that NCCL shares memory of GPUs by CUDA IPC, which does not work here: memory of another allocator (expandable segments), ranks that set it differently, or containers.",
+	Remedy: "Unset NCCL_CUMEM_ENABLE, or set it to 1 on all ranks, also where a framework sets it.",
+	Test:   "NCCL_CUMEM_ENABLE=1 for one run on all ranks; NCCL_P2P_DISABLE=1 for one run",
+	If:     []Fact{"set:NCCL_CUMEM_ENABLE=0"}, Likely: []Fact{"set:NCCL_CUMEM_ENABLE=0"},
+}
+
+// intercepted is that a library is between the program and CUDA.
+var intercepted = Reason{
+	Cause:  "A library that is between the program and CUDA (HAMi, LD_PRELOAD) stalls calls that NCCL makes.",
+	Remedy: "Run the job without it: CUDA_DISABLE_CONTROL=true, or unset LD_PRELOAD; update it.",
+	Test:   "CUDA_DISABLE_CONTROL=true, or env -u LD_PRELOAD, for one run; py-spy dump --native of each process",
+	If:     []Fact{"seen:interceptor"}, Likely: []Fact{"seen:interceptor"},
 }
 
 // importReasons are why memory of another GPU cannot be mapped.

@@ -72,6 +72,24 @@ var cudaReasons = []Reason{
 		If:     []Fact{"seen:xid"}, Likely: []Fact{"seen:xid"},
 	},
 	{
+		Cause:  "The job runs in WSL2, whose driver does not do all that NCCL asks for between several GPUs.",
+		Remedy: "Run it on Linux itself, or try a newer NCCL and driver; NCCL_P2P_DISABLE=1 and NCCL_CUMEM_ENABLE=0 may go on.",
+		Test:   "NCCL_P2P_DISABLE=1 NCCL_CUMEM_ENABLE=0 for one run; the same on Linux itself",
+		If:     []Fact{"seen:wsl"}, Likely: []Fact{"seen:wsl"},
+	},
+	{
+		Cause:  "The library of the driver is not where NCCL looks for it (libcuda.so, an earlier line), as in WSL2 and containers without the NVIDIA runtime: calls go to none, or to another one.",
+		Remedy: "Let the loader find libcuda.so (ldconfig, LD_LIBRARY_PATH; in WSL2 /usr/lib/wsl/lib); in WSL2 try the same on Linux itself.",
+		Test:   "ldconfig -p | grep libcuda in the job; uname -r (microsoft-standard-WSL2)",
+		If:     []Fact{"seen:driver_library_unfound"}, Likely: []Fact{"seen:driver_library_unfound"},
+	},
+	{
+		Cause:  "This release of NCCL does not fit the driver or the platform (WSL2, a virtual machine): P2P or cuMem does not work there.",
+		Remedy: "Use a newer NCCL and driver; NCCL_P2P_DISABLE=1 or NCCL_CUMEM_ENABLE=0 may go on.",
+		Test:   "the same with a newer NCCL; NCCL_P2P_DISABLE=1, then NCCL_CUMEM_ENABLE=0, for one run each",
+		If:     []Fact{"seen:driver_library_unfound"},
+	},
+	{
 		Cause:  "This release of NCCL does not fit the GPU: its kernels need more shared memory than the GPU gives them.",
 		Remedy: "Use a newer NCCL (2.26.2 or later for Blackwell, RTX 50 and PRO).",
 		Test:   "the same with a newer NCCL",

@@ -48,6 +48,7 @@ var SetupStalls = Signature{
 	Remedy:  "Look at the ranks that did not end it, and at those that did not begin.",
 	Runbook: "check-nccl.md",
 	Reasons: []Reason{
+		intercepted,
 		{
 			Cause:  "NCCL uses the loopback interface first (lo, 127.0.0.1), so that ranks of other hosts connect to themselves: NCCL_SOCKET_IFNAME takes it, or this release chose it (NCCL_COMM_ID).",
 			Remedy: "Set NCCL_SOCKET_IFNAME on all hosts to the interface that they share (^lo excludes it); also in nccl.conf; with NCCL_COMM_ID use a newer NCCL, or leave it unset.",
@@ -76,7 +77,7 @@ var SetupStalls = Signature{
 			Cause:  "The set-up of NVLS stalls, the last that NCCL logged: hosts with different numbers of ranks, the fabric manager or an NVSwitch.",
 			Remedy: "Set NCCL_NVLS_ENABLE=0 to go on; give all hosts the same number of ranks; look at Fabric in nvidia-smi -q.",
 			Test:   "NCCL_NVLS_ENABLE=0 for one run",
-			If:     []Fact{"text:last line of NCCL: NVLS"}, Likely: []Fact{"text:last line of NCCL: NVLS"},
+			If:     []Fact{"text:last line of NCCL: NVLS", "!text:support is"}, Likely: []Fact{"text:last line of NCCL: NVLS"},
 		},
 		{
 			Cause:  "Not all ranks began, or their logs are not here: those that did wait for a rank that was not started, failed before, or does not reach the others.",

@@ -173,11 +173,13 @@ var setups = []Signature{
 			{Text: "Could not find node of type"},
 			{Text: "too many Topo links"},
 			{Text: "Add NVLink error"},
+			{Text: "does not loop back to start", File: "NCCL 2.4 and later src/graph/rings.cc"},
 		},
 		Cause:   "NCCL cannot make sense of the PCI topology: the container hides parts of /sys, the machine is virtual without a topology file, or it has more devices than this release knows.",
 		Remedy:  "Mount /sys without hiding devices; unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, in VMs use the file of the provider; try a newer NCCL.",
 		Runbook: "check-pcie.md",
 		Reasons: []Reason{
+			ringsApart,
 			{
 				Cause:   "The host has more devices than this release of NCCL can hold in its topology.",
 				Remedy:  "Set NCCL_TOPO_FILE to the file of the provider for this type of machine, or use a newer NCCL or plugin.",
@@ -271,6 +273,26 @@ var setups = []Signature{
 		},
 	},
 	{
+		ID: "remote_allocator", Source: NCCL, Kind: Cause,
+		Forms:  []Form{{Text: "[Rem Allocator] Allocation failed", File: "NCCL 2.6 to 2.11 src/bootstrap.cc"}},
+		Cause:  "The allocator for other ranks, which NCCL before 2.12 has, could not serve a request.",
+		Remedy: "Use NCCL 2.12 or later.",
+		Reasons: []Reason{
+			{
+				Cause:  "NCCL took a connection for a request for memory that was none: a scanner or monitor came to its port, or a rank ended. No memory is missing.",
+				Remedy: "Use NCCL 2.12 or later, which has no such allocator; keep scanners away from the hosts of jobs.",
+				Test:   "whether the address that closed the connection is of a host of the job; the same with NCCL 2.12 or later",
+				If:     []Fact{"seen:peer_closed"}, Likely: []Fact{"seen:peer_closed"},
+			},
+			{
+				Cause:  "The memory of the GPU is full.",
+				Remedy: "Leave NCCL 1 to 2 GiB of each GPU.",
+				Test:   "nvidia-smi while the job runs",
+				If:     []Fact{"!seen:peer_closed"},
+			},
+		},
+	},
+	{
 		ID: "memory_exhausted", Source: NCCL, Kind: Cause,
 		Forms:  []Form{{Text: "Failed to malloc"}, {Text: "Allocation failed"}, {Text: "returned null."}},
 		Cause:  "The host or the control group of the job has no memory left.",
@@ -345,7 +367,8 @@ var setups = []Signature{
 				Cause:  "Program and NCCL are of releases that do not fit: the program was compiled with headers of another NCCL than it runs with.",
 				Remedy: "Use the NCCL that the framework was built with (unset LD_PRELOAD and LD_LIBRARY_PATH of another one, pip list | grep nccl).",
 				Test:   "the release that NCCL logs, and torch.cuda.nccl.version()",
-				If:     []Fact{"text:initialized|compiled with"}, Likely: []Fact{"text:initialized|compiled with"},
+				If:     []Fact{"text:initialized|compiled with|value -2147483648"},
+				Likely: []Fact{"text:initialized|compiled with|value -2147483648"},
 			},
 		},
 	},

@@ -367,5 +367,6 @@ func Peer(message string) string {
 // All returns all signatures, in the order of the document.
 func All() []Signature {
 	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, surroundings, launchers,
-		[]Signature{Exception, ProgramError, ProgramWarned, NVMLRefused, NVMLIgnored, PortFailed}, gloo, kernel)
+		[]Signature{Exception, ProgramError, ProgramWarned, NVMLRefused, DriverLibraryMissing, NVMLIgnored, PortFailed},
+		gloo, kernel)
 }

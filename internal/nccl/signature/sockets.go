@@ -146,6 +146,18 @@ var sockets = []Signature{
 				If:     []Fact{"errno:104,111"}, Likely: []Fact{"errno:111", "!" + ChoseLoopback},
 			},
 			{
+				Cause:  "The host of the peer dropped the connection: the queue of what listens there is full, as where many ranks connect to one at once, or the host is overloaded.",
+				Remedy: "Raise net.core.somaxconn and net.ipv4.tcp_max_syn_backlog; use a newer NCCL, which tries again and prints the error.",
+				Test:   "nstat -az TcpExtListenDrops TcpExtListenOverflows on the host of the peer; nc -vz PEER PORT",
+				If:     []Fact{"text:POLLOUT|poll()"},
+			},
+			{
+				Cause:  "The program or the container may not connect: a policy of the network or a rule of the firewall of this host rejects it.",
+				Remedy: "Look at the network policies of the namespace, and at iptables or nftables of this host (OUTPUT).",
+				Test:   "nc -vz PEER PORT in the job and on the host",
+				If:     []Fact{"errno:1,13"}, Likely: []Fact{"errno:1,13"},
+			},
+			{
 				Cause:  "A firewall or a security group drops the packets, or the address is of a network that this host cannot reach.",
 				Remedy: "Open all TCP ports between the hosts of a job; set NCCL_SOCKET_IFNAME to the network that they share.",
 				Test:   "nc -vz PEER PORT of the line",

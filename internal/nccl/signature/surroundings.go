@@ -176,6 +176,30 @@ var surroundings = []Signature{
 		Remedy: "Use an image with a newer base, or a library that is built for this one; unset LD_LIBRARY_PATH and LD_PRELOAD to libraries of the host.",
 	},
 	{
+		ID: "nccl_library_missing", Source: Program, Kind: Cause, Sure: true,
+		Forms: []Form{
+			{Text: "Unable to load NCCL library", File: "xla nccl stub"},
+			{Text: "Failed to load NCCL library", File: "vllm distributed/device_communicators/pynccl_wrapper.py"},
+			{Text: "libnccl.so.2: cannot open shared object", File: "glibc elf/dl-load.c"},
+			{Text: "librccl.so.1: cannot open shared object", File: "glibc elf/dl-load.c"},
+			{Text: "Could not load dynamic library 'libnccl", File: "tensorflow tsl dso_loader.cc"},
+		},
+		Cause:  "The process cannot load NCCL: the library is not installed in this environment, or the loader does not find it.",
+		Remedy: "Install it for the CUDA of the framework (pip install nvidia-nccl-cu12, or libnccl2), or have LD_LIBRARY_PATH lead to it (ldconfig -p).",
+	},
+	{
+		ID: "wsl", Source: Program, Kind: Note, Harmless: true,
+		Forms:  []Form{{Text: "microsoft-standard-WSL2", File: "uname -r of WSL2"}},
+		Cause:  "The job runs in WSL2, whose driver does not do all that the one of Linux does.",
+		Remedy: "None if it runs.",
+	},
+	{
+		ID: "name_lookup_slow", Source: Program, Kind: Note, Harmless: true,
+		Forms:  []Form{{Text: "The hostname of the client socket cannot be retrieved", File: "pytorch torch/csrc/distributed/c10d/socket.cpp"}},
+		Cause:  "The name of the address of another rank is not found, and each look-up may take seconds: the job starts slowly, and does not fail by it.",
+		Remedy: "Let DNS or /etc/hosts answer for the addresses of the hosts (getent hosts ADDRESS), or use a newer PyTorch, which looks up fewer.",
+	},
+	{
 		ID: "library_missing", Source: Program, Kind: Cause,
 		Forms: []Form{
 			{Text: "ImportError: lib", File: "python"},
@@ -210,12 +234,19 @@ var surroundings = []Signature{
 		Forms: []Form{
 			{Text: "wait timeout after", File: checkC10d},
 			{Text: "but store->get(", File: processGroupNCCL},
+			{Text: "waitForInput: socket SocketImpl(", File: "pytorch torch/csrc/distributed/c10d/socket.cpp"},
 			{Text: "GetKeyValue() timed out", File: "xla distributed runtime"},
 			{Text: "RendezvousClosedError", File: "pytorch torch/distributed/elastic/rendezvous"},
 		},
 		Cause:  "A rank waited for what another one (mostly rank 0) should have written to the store of the job: that one failed, has not come so far, or takes another way.",
 		Remedy: "Look at the log of rank 0 and of the ranks that are missing, for the first failure there; raise the timeout if they are only slow.",
 		Reasons: []Reason{
+			{
+				Cause:  "Another rank still works on what it does before: the log shows a loop that goes on ({busy}), and takes longer than this rank waits.",
+				Remedy: "Do this work before the job (preprocess, cache), or raise the timeout (init_process_group(timeout=), ddp_timeout).",
+				Test:   "whether the loop ends; py-spy dump of the rank that it is of",
+				If:     []Fact{Busy}, Likely: []Fact{Busy},
+			},
 			{
 				Cause:  "Rank 0, or the one that should have written, failed or ended first, or does not come so far: it works on something else, or takes another way.",
 				Remedy: "Look at the log of rank 0 and of the ranks that are missing, for the first failure there; raise the timeout if they are only slow.",
@@ -249,6 +280,10 @@ var surroundings = []Signature{
 			{Text: "due to ProcessGroupNCCL watchdog hang", File: processGroupNCCL},
 			{Text: "Watchdog timeout (self.watchdog_timeout", File: "sglang managers/scheduler.py"},
 			{Text: "TimeoutError: RPC call to ", File: "vllm executor"},
+			{Text: "made no progress", File: "words of engines and launchers"},
+			{Text: "no progress for ", File: "words of engines and launchers"},
+			{Text: "eartbeat lost", File: "words of engines and launchers"},
+			{Text: "issed heartbeat", File: "words of engines and launchers"},
 		},
 		Cause:   "A watchdog of PyTorch or of the engine saw no progress: a call of CUDA or NCCL blocks (a hang on the GPU or in the network, the end of a communicator), or a thread holds Python's lock (GIL) in one.",
 		Remedy:  "Look at stacks of the process (py-spy dump --native, gdb) and at the other ranks; TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC is larger for slow calls.",

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpufabric_exporter/internal/nccl/log"
+	"gpufabric_exporter/internal/nccl/signature"
+)
+
+// repeated is a line of progress that comes again.
+type repeated struct{ line, since string }
+
+// enough is how many lines of progress show that a program goes on.
+const enough = 3
+
+// advance takes a line that shows how far a program came: none where a bar is at its begin, or where the same line
+// comes again minutes later.
+func (r *reading) advance(text string) {
+	o := log.Strip(text[strings.LastIndexByte(text, '\r')+1:])
+	r.said.bar = ""
+	switch {
+	case strings.Contains(o.Rest, "| 0/") && strings.Contains(o.Rest, "<?"):
+		r.said.bar = strings.Clone(o.Rest)
+		return
+	case o.Time != "" && strings.Contains(o.Rest, "/") && o.Rest == r.said.same.line:
+		if long(r.said.same.since, o.Time) {
+			r.said.bar = r.said.same.line
+			return
+		}
+	default:
+		r.said.same = repeated{strings.Clone(o.Rest[:min(len(o.Rest), log.MaxText)]), o.Time}
+	}
+	r.said.progress = r.Lines
+	r.said.steps++
+}
+
+// long reports whether minutes are between two times.
+func long(since, until string) bool {
+	a, err := time.Parse(time.DateTime, since)
+	b, wrong := time.Parse(time.DateTime, until)
+	const shortest = 2 * time.Minute
+	return err == nil && wrong == nil && b.Sub(a) >= shortest
+}
+
+// standsStill reports whether set-ups ended, and the last line of progress shows none.
+func (r *reading) standsStill() bool {
+	return r.said.bar != "" && r.complete() && (r.said.bar == r.said.same.line || !r.wentFurther()) && !r.tests.measured
+}
+
+// silentAfterSetup reports whether a set-up with P2P ended, RCCL says that the IOMMU translates, and the program shows
+// nothing after it.
+func (r *reading) silentAfterSetup() bool {
+	return r.iommuWarned() && r.Transports().P2P > 0 && r.complete() && r.said.progress == 0 && !r.tests.measured
+}
+
+// goOn takes failures of NCCL for open where the program goes on after all of them, and no program reports one.
+func (r *reading) goOn() {
+	if r.said.steps < enough || r.findFirst() < 0 || !r.complete() && len(r.Communicators) > 0 {
+		return
+	}
+	var survived []int
+	for i := range r.Findings {
+		switch f := &r.Findings[i]; {
+		case class(f.Signature) < 0 || f.Open:
+		case f.Signature.Source != signature.NCCL || f.Line == 0 || goesOn(f.Signature) || f.Signature.ID == "nic_failing":
+			return
+		default:
+			survived = append(survived, i)
+		}
+	}
+	for _, i := range survived {
+		r.Findings[i].Open = true
+	}
+	r.said.lived = true
+}
+
+// neighbours notes which ranks a connection within a host joins: "Channel 00 : 0[70] -> 1[80] via P2P/IPC".
+func (r *reading) neighbours(m string) {
+	if !strings.Contains(m, " via SHM") && (!strings.Contains(m, " via P2P") || strings.Contains(m, "MNNVL")) {
+		return
+	}
+	_, ends, _ := strings.Cut(m, " : ")
+	from, rest, joined := strings.Cut(ends, "[")
+	_, rest, both := strings.Cut(rest, "-> ")
+	to, _, _ := strings.Cut(rest, "[")
+	for _, text := range []string{from, to} {
+		n, err := strconv.Atoi(text)
+		if _, known := r.near[n]; err == nil && joined && both && n >= 0 && !known && len(r.near) < maxWaiters {
+			r.near[n] = struct{}{}
+		}
+	}
+}
+
+// allNear reports whether connections within the one host of the log join all ranks.
+func (r *Result) allNear() bool {
+	return len(r.Hosts) == 1 && len(r.Communicators) > 0 && len(r.near) >= r.world()
+}
+
+// withoutSetups reports whether several hosts ran a NCCL that is too old to log set-ups.
+func (r *Result) withoutSetups() bool {
+	old := func(version string) bool { return has(version, []string{"2.0.", "2.1.", "2.2.", "2.3.", "2.4."}) }
+	return len(r.Hosts) > 1 && len(r.Communicators) == 0 && slices.ContainsFunc(r.Versions, old)
+}
