@@ -13,19 +13,16 @@ func (l *Log) Given(line string) {
 	if !strings.Contains(line, "NCCL_") || strings.IndexByte(line, '=') < 0 {
 		return
 	}
-	before := "export"
+	before, leading := "", true // only settings are before this word
 	for word := range strings.FieldsSeq(line) {
 		name, value, sets := strings.Cut(word, "=")
 		named := sets && strings.HasPrefix(name, "NCCL_") && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 		s := Setting{Name: Text(name), Value: Text(value)}
-		switch before {
-		case "export", "-x", "-e", "--env":
-			if named && len(l.Settings) < maxSettings && !slices.Contains(l.Settings, s) {
-				l.Settings = append(l.Settings, s)
-			}
+		given := leading || before == "-x" || before == "-e" || before == "--env"
+		if given && named && len(l.Settings) < maxSettings && !slices.Contains(l.Settings, s) {
+			l.Settings = append(l.Settings, s)
 		}
-		if !named || before != "export" { // settings before a command come one after the other
-			before = word
-		}
+		leading = leading && (named || word == "export" || word == "+" || word == "$")
+		before = word
 	}
 }

@@ -15,6 +15,8 @@ func TestGiven(t *testing.T) {
 		"mpirun -np 7 -x NCCL_ZZZ=7 -x NCCL_YYY=9 ./zz": {{Name: "NCCL_ZZZ", Value: "7"}, {Name: "NCCL_YYY", Value: "9"}},
 		"docker run -e NCCL_ZZZ=7 zzz":                  {{Name: "NCCL_ZZZ", Value: "7"}},
 		"try NCCL_ZZZ=7 or NCCL_YYY=9":                  nil,
+		"zzz: try export NCCL_ZZZ=7":                    nil,
+		"+ export NCCL_ZZZ=7":                           {{Name: "NCCL_ZZZ", Value: "7"}},
 		"NCCL_zzz=7":                                    nil,
 	} {
 		l := New()
