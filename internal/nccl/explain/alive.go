@@ -58,20 +58,29 @@ func (r *reading) silentAfterSetup() bool {
 	return r.iommuWarned() && r.Transports().P2P > 0 && r.complete() && r.said.progress == 0 && !r.tests.measured
 }
 
-// goOn takes failures of NCCL for open where the program goes on after all of them, and no program reports one.
+// goOn takes failures of NCCL for open where the program goes on after all of them, and no program reports one; and
+// that a process waits, where the program comes to its end, or serves, after that.
 func (r *reading) goOn() {
-	if r.said.steps < enough || r.findFirst() < 0 || !r.complete() && len(r.Communicators) > 0 {
+	if r.findFirst() < 0 || !r.complete() && len(r.Communicators) > 0 {
 		return
 	}
 	var survived []int
+	waits := r.said.ended
 	for i := range r.Findings {
 		switch f := &r.Findings[i]; {
 		case class(f.Signature) < 0 || f.Open:
+		case f.Signature.ID == "engine_waits":
+			waits = waits && r.said.progress > f.last
+			survived = append(survived, i)
 		case f.Signature.Source != signature.NCCL || f.Line == 0 || goesOn(f.Signature) || f.Signature.ID == "nic_failing":
 			return
 		default:
+			waits = false
 			survived = append(survived, i)
 		}
+	}
+	if r.said.steps < enough && !waits {
+		return
 	}
 	for _, i := range survived {
 		r.Findings[i].Open = true

@@ -348,6 +348,7 @@ func (r *reading) find(one Finding) {
 	}
 	f := &r.Findings[at]
 	f.Count++
+	f.last = max(f.last, one.order)
 	if one.Host != "" && len(f.Hosts) < maxFindingHosts && !slices.Contains(f.Hosts, one.Host) {
 		f.Hosts = append(f.Hosts, one.Host)
 	}

@@ -126,6 +126,7 @@ type Finding struct {
 	raw     string // more of the text, for facts
 	through string // source files of NCCL that unwound after it
 	order   int64  // of the first line, in all logs
+	last    int64  // of the last
 }
 
 // Warning is a line of NCCL that has no signature.

@@ -60,7 +60,7 @@ func (r *Result) Undecided() string {
 	case r.Cut:
 		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)
 	case r.said.lived:
-		return "the program goes on after what NCCL warns of, and no other line reports a failure"
+		return "the program goes on after it, and no other line reports a failure"
 	case r.NCCLLines == 0 && r.said.engine > 0 && r.Open() != nil && r.Open().Signature == &signature.SetupStalls:
 		return "no line is of NCCL, and the log ends where the engine sets it up: run with NCCL_DEBUG=INFO"
 	case r.NCCLLines == 0 && r.Open() != nil && r.Open().Signature == &signature.ProgramError:
@@ -104,9 +104,6 @@ func (r *Result) Undecided() string {
 	}
 	return r.unclear()
 }
-
-// Tested reports whether a test of nccl-tests ended with results that are right.
-func (r *Result) Tested() bool { return r.tests.measured && r.tests.ended && r.tests.wrong == "" }
 
 // wentOn reports whether the calls that failed are of what NCCL goes on without, as it says itself: SHARP.
 func (r *Result) wentOn() bool {

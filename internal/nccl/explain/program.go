@@ -109,6 +109,9 @@ func (r *reading) table(line string) {
 	}
 }
 
+// Tested reports whether a test of nccl-tests ended with results that are right.
+func (r *Result) Tested() bool { return r.tests.measured && r.tests.ended && r.tests.wrong == "" }
+
 // withoutGDR reports whether the names of GPUs or hosts are of those that have no GPUDirect RDMA.
 func (r *Result) withoutGDR() bool {
 	return r.gpusWithoutGDR() || slices.ContainsFunc(r.Hosts, func(h string) bool {

@@ -173,8 +173,11 @@ func (r *reading) fallBack() {
 		return
 	}
 	if r.said.engine > 0 && r.said.progress < r.said.engine && r.Open() == nil && !r.complete() {
-		last := shown(log.Strip(r.said.last).Rest)
-		r.follow(&signature.SetupStalls, "an engine began to set up NCCL; the last line: "+last).Open = true
+		last := "the last line: " + shown(log.Strip(r.said.last).Rest)
+		if r.said.informed > 0 {
+			last = "the last line of NCCL: " + shown(r.last)
+		}
+		r.follow(&signature.SetupStalls, "an engine began to set up NCCL; "+last).Open = true
 	}
 }
 
