@@ -26,7 +26,7 @@ func (a asked) Text(_ string, _ []byte, _ error) {}
 // simulated node.
 func TestProcfsReadersAreCaptured(t *testing.T) {
 	notCaptured := map[string]string{
-		"Record": "reads nothing", "Close": "reads nothing",
+		"Record": "reads nothing", "Close": "reads nothing", "Starved": "is about this process, at this moment",
 		"Initial": "is asked before a probe, of the processes of this moment",
 		"Find":    "reads the arguments of processes of users, which stay on the node",
 		"Process": "reads processes of users, which stay on the node",
