@@ -30,7 +30,8 @@ type lane struct {
 	watch   *time.Timer   // fires watchAfter in each read
 	watched bool          // it has, in the read in flight
 	stuck   bool          // that read was found to be, and did not move since
-	waited  time.Duration // what starved gave when moved was, or as much less as it fired late
+	late    time.Duration // by which it fired late: the process was stopped, or had no processor
+	waited  time.Duration // what starved gave when it fired, or when moved was if that is later
 
 	closes  func()   // closes what reads use; nil: there is nothing to close
 	left    []func() // closes what they used before, when the read in flight has ended
@@ -176,8 +177,8 @@ const watchAfter = time.Second
 func (l *lane) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if late := time.Since(l.moved) - watchAfter; l.done != nil && late >= 0 {
-		l.watched, l.waited = true, l.waiting()-late
+	if l.done != nil {
+		l.watched, l.late, l.waited = true, max(0, time.Since(l.moved)-watchAfter), l.waiting()
 	}
 }
 
@@ -189,12 +190,17 @@ func (l *lane) waiting() time.Duration {
 	return l.starved()
 }
 
+// maxExcuse is how much of the waits for processors excuses a read. They are those of all threads, so on a host that is
+// always busy they would excuse a read that hangs for ever.
+const maxExcuse = 15 * time.Second
+
 // overdue reports whether the read in flight is stuck: it did not move for stuckAfter, in which no thread of this
-// process waited for a processor. It is called with mu held.
+// process waited for a processor, or for maxExcuse more. It is called with mu held.
 func (l *lane) overdue() bool {
 	still := time.Since(l.moved)
 	if !l.stuck && l.watched && still >= l.stuckAfter {
-		l.stuck = still-max(0, l.waiting()-l.waited) >= l.stuckAfter // 0.5 ms; asked once of a read that hangs
+		excuse := min(max(0, l.waiting()-l.waited), maxExcuse) // 0.5 ms; asked once of a read that hangs
+		l.stuck = still-l.late-excuse >= l.stuckAfter
 	}
 	return l.stuck
 }
@@ -204,7 +210,7 @@ func (l *lane) overdue() bool {
 func (l *lane) progress() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.moved, l.stuck = time.Now(), false; l.watched {
+	if l.moved, l.late, l.stuck = time.Now(), 0, false; l.watched {
 		l.waited = l.waiting()
 	}
 }

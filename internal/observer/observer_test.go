@@ -306,27 +306,47 @@ func TestSlowReadIsNotStuck(t *testing.T) {
 	})
 }
 
-// Neither is one whose process gets no processor: what waits for one is not with the driver.
+// A read is not stuck while the process waits for its processors, up to maxExcuse: they may be busy for ever.
 func TestStarvedReadIsNotStuck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const waits = time.Minute // from the start on, on one processor
-		began := time.Now()
-		k := newKernel(1)
-		k.devices["mlx5_0"].hang = make(chan struct{})
-		ob := start(t, k, func(o *Options) {
-			o.starved = func() time.Duration { return min(time.Since(began), waits) }
+	for waits, stuckFrom := range map[time.Duration]time.Duration{
+		0: stuckAfter, 10 * time.Second: stuckAfter + 10*time.Second, time.Hour: stuckAfter + maxExcuse,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			k := newKernel(1)
+			k.devices["mlx5_0"].hang = make(chan struct{})
+			ob := start(t, k, func(o *Options) {
+				o.starved = func() time.Duration { return min(time.Since(began), waits) }
+			})
+			for n := observeWithin(t, ob, all, time.Second); time.Since(began) < time.Minute; n = observeWithin(t, ob, all, time.Millisecond) {
+				since, reason := time.Since(began), source(n, "hca", "mlx5_0").Reason
+				switch { // what was waited for before the first look is not seen
+				case since < stuckFrom-watchAfter && reason != fabric.ReasonTimeout, since > stuckFrom+2*watchAfter && reason != fabric.ReasonStuck:
+					t.Errorf("a read of %s is %q while the process has no processor for %s", since, reason, waits)
+				}
+				time.Sleep(time.Second)
+			}
+			close(k.devices["mlx5_0"].hang)
 		})
-		for n := observeWithin(t, ob, all, time.Second); time.Since(began) < 2*waits; n = observeWithin(t, ob, all, time.Millisecond) {
-			want := fabric.ReasonTimeout
-			if time.Since(began) > waits+stuckAfter {
-				want = fabric.ReasonStuck
-			}
-			if s := source(n, "hca", "mlx5_0"); s.Reason != want {
-				t.Errorf("a read of %s is %q while the process has no processor for %s, want %q", time.Since(began), s.Reason, waits, want)
-			}
-			time.Sleep(10 * time.Second)
+	}
+}
+
+// A read of which a part ended soon is watched as any other.
+func TestLaterPartIsStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := lane{stuckAfter: stuckAfter}
+		hang := make(chan struct{})
+		done := l.start(func() {
+			time.Sleep(watchAfter / 2)
+			l.progress()
+			<-hang
+		})
+		time.Sleep(2 * stuckAfter)
+		if reason, _ := l.busy(); reason != fabric.ReasonStuck {
+			t.Errorf("a read whose second part hangs is %q", reason)
 		}
-		close(k.devices["mlx5_0"].hang)
+		close(hang)
+		<-done
 	})
 }
 

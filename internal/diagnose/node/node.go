@@ -25,7 +25,7 @@ func nodeChecks() []*verdict.Check {
 			ID: verdict.CheckReads, Title: "Reads do not return", Severity: verdict.Critical, Topic: "node",
 			Scope: verdict.ScopeDevice,
 			Reads: "pending reads of the device or the node, and when they began; whether the device lists a port",
-			Guard: "always, to reads that last for 5 s in which the exporter did not wait for a processor",
+			Guard: "always, to reads that last for 5 s, and for up to 15 s more in which the exporter waited for a processor",
 			Modes: []verdict.Mode{{
 				ID: "driver_hung", Text: "A driver or its firmware does not respond.",
 				Alert: "GpuFabricDeviceStuck",
