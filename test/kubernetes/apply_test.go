@@ -118,10 +118,10 @@ func (c *cluster) testValues(t *testing.T) {
 func (c *cluster) testRefuses(t *testing.T) {
 	text := template(t, "values", "full")
 	for old, broken := range map[string]string{
-		"hostNetwork: true":    "hostNetworks: true",
-		"drop: [ALL]":          "drop: ALL",
-		"keep_firing_for: 15m": "keep_firing_for: often",
-		"scrapeTimeout: 10s":   "scrapeTimeout: 10",
+		"hostNetwork: true":   "hostNetworks: true",
+		"drop: [ALL]":         "drop: ALL",
+		"keep_firing_for: 2m": "keep_firing_for: often",
+		"scrapeTimeout: 10s":  "scrapeTimeout: 10",
 	} {
 		changed := strings.Replace(text, old, broken, 1)
 		if changed == text {
