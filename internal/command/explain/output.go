@@ -201,7 +201,7 @@ func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 		fmt.Fprintf(b, "    Waiting: %s\n", command.OneLine(who))
 	}
 	for _, other := range f.Reasons[1:] {
-		fmt.Fprintf(b, "    Or, %s: %s\n", other.Certainty, other.Cause)
+		fmt.Fprintf(b, "    %s, %s: %s\n", yesNo(top.Certainty == explain.Certain, "Why", "Or"), other.Certainty, other.Cause)
 		if other.Evidence != "" {
 			fmt.Fprintf(b, "        On the node: %s\n", command.OneLine(other.Evidence))
 		}

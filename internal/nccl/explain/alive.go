@@ -52,12 +52,6 @@ func (r *reading) standsStill() bool {
 	return r.said.bar != "" && r.complete() && (r.said.bar == r.said.same.line || !r.wentFurther()) && !r.tests.measured
 }
 
-// silentAfterSetup reports whether a set-up with P2P ended, RCCL says that the IOMMU translates, and the program shows
-// nothing after it.
-func (r *reading) silentAfterSetup() bool {
-	return r.iommuWarned() && r.Transports().P2P > 0 && r.complete() && r.said.progress == 0 && !r.tests.measured
-}
-
 // goOn takes failures of NCCL for open where the program goes on after all of them, and no program reports one; and
 // that a process waits, where the program comes to its end, or serves, after that.
 func (r *reading) goOn() {

@@ -49,9 +49,13 @@ func (f *Finding) Steps() []string {
 		list = append(list, "To be sure: "+top.Test)
 	}
 	list = append(list, top.Remedy)
+	next := "If it is not that: "
+	if top.Certainty == Certain {
+		next = "To find why: "
+	}
 	for _, other := range f.Reasons[1:] {
-		if other.Test != "" && len(list) < most {
-			list = append(list, "If it is not that: "+other.Test)
+		if other.Test != "" && other.Test != top.Test && len(list) < most {
+			list = append(list, next+other.Test)
 		}
 	}
 	return list

@@ -91,6 +91,12 @@ func (r *reading) informed(e log.Event) {
 		strings.Contains(m[at:], "Using lo:127.") || strings.Contains(m[at:], "interface lo:127.")) {
 		r.loopback = true
 	}
+	r.address(e)
+	r.said.closed = r.said.closed || strings.HasSuffix(m, "Destroy COMPLETE")
+	if _, provider, is := strings.Cut(strings.ToLower(m), "selected provider is "); is {
+		name, _, _ := strings.Cut(provider, " ")
+		r.provider = log.Text(strings.TrimSuffix(name, ","))
+	}
 	rest, printed := strings.CutPrefix(m, "NCCL version ")
 	switch {
 	case printed || e.Level == log.Version:

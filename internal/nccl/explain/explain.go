@@ -67,6 +67,8 @@ type Result struct {
 	networks  map[string]string // of hosts
 	loop      string            // the progress bar that the log ends in, up to its percentage
 	tests     benchmark         // of nccl-tests
+	provider  string            // of libfabric, that a plugin selected
+	sameName  bool              // a host name has several addresses on one interface
 	loopback  bool              // is the first interface of NCCL
 	said      said
 	last      string            // the last line of NCCL
@@ -155,21 +157,23 @@ type group struct {
 // reading is a Result in the making.
 type reading struct {
 	Result
-	name     string // of the log that is read
-	lines    *failure.Reader
-	before   int64 // lines of the logs before
-	hosts    map[string]struct{}
-	groups   map[group]int // communicators by what distinguishes them
-	tracked  int           // ranks
-	warnings map[string]struct{}
-	channels map[string]int    // devices by which connections leave
-	sockets  map[process]int64 // lines in which processes chose TCP
+	name      string // of the log that is read
+	lines     *failure.Reader
+	before    int64 // lines of the logs before
+	hosts     map[string]struct{}
+	groups    map[group]int // communicators by what distinguishes them
+	tracked   int           // ranks
+	warnings  map[string]struct{}
+	addresses map[string]string // of hosts, behind the name of the first interface
+	channels  map[string]int    // devices by which connections leave
+	sockets   map[process]int64 // lines in which processes chose TCP
 	// failedCall is the first line of a call that returned an error; nil: none.
 	failedCall *Finding
 }
 
 // benchmark is how far nccl-tests came.
 type benchmark struct {
+	worlds                 worlds
 	began, measured, ended bool
 	rows, averaged         bool   // rows since the last average, and whether there was one since the last head
 	apart                  bool   // a test has two averages, so that its processes ran each on its own
@@ -181,7 +185,7 @@ func newReading() *reading {
 	r := &reading{
 		lines: failure.New(maxThreads, true), hosts: map[string]struct{}{}, groups: map[group]int{},
 		warnings: map[string]struct{}{}, channels: map[string]int{},
-		sockets: map[process]int64{},
+		sockets: map[process]int64{}, addresses: map[string]string{},
 	}
 	r.gdr = map[string]direct{}
 	r.nics, r.near = map[string]string{}, map[int]struct{}{}

@@ -98,13 +98,15 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.ByLauncher: func(r *Result, f *Finding) bool {
 		return has(strings.ToLower(f.raw+"\n"+r.said.stack), launchers)
 	},
-	signature.WithoutGDR: func(r *Result, _ *Finding) bool { return r.withoutGDR() },
-	signature.PortTaken: func(r *Result, _ *Finding) bool {
-		const inUse = 98
-		return slices.ContainsFunc(r.Findings, func(f Finding) bool {
-			return f.Signature.ID == "port_taken" && Errno(f.raw) == inUse
-		})
-	},
+	signature.WithoutGDR:     func(r *Result, _ *Finding) bool { return r.withoutGDR() },
+	signature.AgentListens:   func(r *Result, _ *Finding) bool { return r.said.agentListens() },
+	signature.PortLow:        func(r *Result, _ *Finding) bool { return r.portLow() },
+	signature.SameName:       func(r *Result, _ *Finding) bool { return r.sameName },
+	signature.ForOtherArch:   func(r *Result, _ *Finding) bool { return r.Log.Misbuilt },
+	signature.Warned:         func(r *Result, _ *Finding) bool { return r.warned() },
+	signature.SettingForced:  func(r *Result, _ *Finding) bool { return len(r.forced()) > 0 },
+	signature.BetweenHosts:   func(r *Result, _ *Finding) bool { return r.tests.worlds.spread && !r.tests.worlds.devices },
+	signature.WithinHost:     func(r *Result, _ *Finding) bool { return r.tests.worlds.several && !r.tests.worlds.spread },
 	signature.NameUnknown:    func(r *Result, f *Finding) bool { return r.unnamed },
 	signature.NameUnresolved: func(r *Result, f *Finding) bool { return r.unnamed || r.seen("name_unresolved", f) },
 }
@@ -121,11 +123,15 @@ var relations = []struct {
 		named := Errno(f.raw)
 		return slices.Contains(strings.Split(want, ","), strconv.Itoa(named))
 	}},
+	{"bind:", func(r *Result, f *Finding, want string) bool {
+		return slices.Contains(strings.Split(want, ","), strconv.Itoa(r.bindErrno(f)))
+	}},
+	{"provider:", func(r *Result, _ *Finding, want string) bool { return r.provider == want }},
 	{"code:", func(_ *Result, f *Finding, want string) bool {
 		return slices.Contains(strings.Split(want, ","), strconv.Itoa(f.Code))
 	}},
 	{"text:", func(_ *Result, f *Finding, want string) bool {
-		text := strings.ToLower(f.raw)
+		text := strings.ToLower(f.raw) + "$"
 		return slices.ContainsFunc(strings.Split(strings.ToLower(want), "|"), func(s string) bool { return strings.Contains(text, s) })
 	}},
 	{"stack:", func(r *Result, _ *Finding, want string) bool {
@@ -332,9 +338,9 @@ func (r *Result) onlyInfiniBand() bool {
 	return len(r.Log.Devices) > 0 && !slices.ContainsFunc(r.Log.Devices, other)
 }
 
-// libraryTooOld reports whether a plugin needs a version of a library that the image does not have.
+// libraryTooOld reports whether a plugin needs a version of a library that the image does not have: GLIBC_2.34.
 func (r *Result) libraryTooOld() bool {
-	return strings.HasPrefix(r.Log.Unloadable, "GLIBC") || strings.HasPrefix(r.Log.Unloadable, "CXXABI")
+	return r.Log.Unloadable != "" && !strings.Contains(r.Log.Unloadable, ".so")
 }
 
 // chosen are the networks that hosts chose, sorted.

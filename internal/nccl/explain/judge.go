@@ -61,9 +61,11 @@ func (r *Result) Undecided() string {
 		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)
 	case r.said.lived:
 		return "the program goes on after it, and no other line reports a failure"
+	case r.lonely():
+		return "each test has one rank, so that nothing went between GPUs: the bandwidth of 0 says nothing on the network"
 	case r.NCCLLines == 0 && r.said.engine > 0 && r.Open() != nil && r.Open().Signature == &signature.SetupStalls:
 		return "no line is of NCCL, and the log ends where the engine sets it up: run with NCCL_DEBUG=INFO"
-	case r.NCCLLines == 0 && r.Open() != nil && r.Open().Signature == &signature.ProgramError:
+	case r.NCCLLines == 0 && r.Open() != nil && unsure(r.Open().Signature):
 		return "no line is of NCCL, and whether the program went on as if it had not happened is not in the log"
 	case r.NCCLLines == 0 && r.Open() != nil:
 		return "no line is of NCCL, and whether the connection came later is not in the log"
@@ -100,7 +102,7 @@ func (r *Result) Undecided() string {
 	case r.said.bar != "":
 		return "the set-up is complete, and the program shows no progress after it: it hangs, or the log is cut"
 	default:
-		return "nothing comes after the set-up: the job hangs, or the log is cut"
+		return "no failure is in it, and nothing comes after the set-up: the program logs no work, the job hangs, or the log is cut"
 	}
 	return r.unclear()
 }
@@ -155,7 +157,7 @@ func (r *Result) between() log.Tristate {
 		return log.NotSaid
 	case r.Log.Nodes > 1 || slices.ContainsFunc(r.Communicators, spread):
 		return log.Yes
-	case r.allRanks(), r.Log.Nodes == 1, r.allNear():
+	case r.allRanks(), r.Log.Nodes == 1, r.allNear(), r.tests.worlds.several && !r.tests.worlds.spread && len(r.Hosts) < 2:
 		return log.No
 	}
 	return log.NotSaid
@@ -222,23 +224,13 @@ func (r *reading) judge() {
 	alone := r.findFirst() < 0
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		if f.Signature.ID == "launcher_unreachable" && r.NCCLLines == 0 && r.said.progress < f.order && alone {
+		if f.Signature.ID == "launcher_unreachable" && r.NCCLLines == 0 && r.said.progress < f.order && alone && ofShell(f.raw) {
 			f.Signature = &signature.LauncherFailed
 		}
-		f.Open = f.Open || alone && f.Signature.ID == "port_error" || r.recovered(f)
+		f.Open = f.Open || alone && f.Signature.ID == "port_error" || r.recovered(f) || r.missed(f)
 		f.Open = f.Open || f.Signature.ID == "rendezvous_retried" && r.NCCLLines == 0 && r.loop == ""
 	}
-	if r.tests.wrong != "" {
-		r.follow(&signature.WrongResults, r.tests.wrong)
-	}
-	switch {
-	case r.standsStill():
-		r.follow(&signature.Stalled, "the last line of progress: "+shown(r.said.bar)).Open = true
-	case r.stalled():
-		r.follow(&signature.Stalled, "the table of results is empty").Open = true
-	case r.silentAfterSetup():
-		r.follow(&signature.Stalled, "RCCL misses iommu=pt, GPUs use P2P, and nothing comes after the set-up").Open = true
-	}
+	r.judgeTests()
 	if len(r.nics) > 1 && r.devicesDiffer() {
 		r.follow(&signature.DevicesApart, r.nicsOfHosts())
 	}
@@ -310,7 +302,7 @@ func (r *Result) Devices() string {
 		parts = append(parts, "NCCL found no RDMA device")
 	}
 	if r.Log.Unloadable != "" {
-		parts = append(parts, "a network plugin needs "+r.Log.Unloadable+", which is missing")
+		parts = append(parts, "a network plugin needs "+r.Log.Unloadable+", which is missing or does not fit")
 	}
 	for _, state := range []struct {
 		name      string

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/nccl/signature"
 	"gpufabric_exporter/internal/verdict"
 )
 
@@ -44,7 +45,7 @@ func (r *Result) Weigh(host string, verdicts []verdict.Verdict) {
 			f.Reasons[j].weigh(verdicts, own)
 		}
 		slices.SortStableFunc(f.Reasons, bySurety)
-		if f.Reasons[0].Certainty == Certain {
+		if f.Reasons[0].Certainty == Certain && f.Signature != &signature.WrongResults {
 			f.Reasons = f.Reasons[:1]
 		}
 	}

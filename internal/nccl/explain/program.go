@@ -82,7 +82,8 @@ func (r *Result) busy() string {
 func (r *reading) table(line string) {
 	switch {
 	case strings.HasPrefix(line, "# nThread "):
-		r.tests = benchmark{wrong: r.tests.wrong, first: r.tests.first, apart: r.tests.apart}
+		r.tests = benchmark{wrong: r.tests.wrong, first: r.tests.first, apart: r.tests.apart, worlds: r.tests.worlds}
+		r.tests.worlds.head()
 	case strings.HasPrefix(line, "# "+bounds):
 		_, values, _ := strings.Cut(line, ":")
 		if strings.Contains(values, "FAILED") && !strings.HasPrefix(strings.TrimLeft(values, " "), "0 ") {
@@ -94,8 +95,11 @@ func (r *reading) table(line string) {
 	case strings.HasPrefix(line, "# Avg bus bandwidth"):
 		r.tests.apart = r.tests.apart || r.tests.ended && r.tests.averaged && r.tests.rows
 		r.tests.ended, r.tests.averaged, r.tests.rows = true, true, false
+		r.tests.worlds.average(line)
 	case strings.Contains(line, " Rank ") && strings.Contains(line, " device "):
-		if f := strings.Fields(line); len(f) > 2 && f[2] == "0" {
+		f := strings.Fields(line)
+		r.tests.worlds.rank(f)
+		if len(f) > 2 && f[2] == "0" {
 			_, rest, _ := strings.Cut(line, " on ")
 			host, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
 			if known := strings.Contains(" "+r.tests.first, " "+host+" "); !known && len(r.tests.first) < maxWaiters {

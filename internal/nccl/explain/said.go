@@ -22,7 +22,11 @@ type said struct {
 	steps    int64                // lines that show progress since the last failure
 	bar      string               // the last line of progress, where it shows none
 	same     repeated
-	lived    bool // the program went on after all failures
+	lived    bool  // the program went on after all failures
+	spoke    int64 // the last line of a program
+	closed   bool  // a communicator was destroyed, as at the end of a program
+	// agent is where the launcher's agent listens, and opens where the program does by itself; empty: not said.
+	agent, opens string
 }
 
 // severity is how bad a line says that something is.
@@ -90,6 +94,7 @@ func (r *reading) says(text string, e log.Event) {
 	words := signature.Words(text)
 	r.engine(text)
 	r.lines.Given(text)
+	r.said.endpoint(text)
 	if words&signature.OfStack != 0 {
 		r.frame(text)
 	}
@@ -122,7 +127,7 @@ func (r *reading) says(text string, e log.Event) {
 
 // engine notes that an engine for inference sets up NCCL, and that it came further: it loads the model then.
 func (r *reading) engine(text string) {
-	r.said.last = text
+	r.said.last, r.said.spoke = text, r.Lines
 	custom := strings.Contains(text, "ustom") && strings.Contains(text, "reduce is disabled")
 	if custom || strings.Contains(text, " using nccl==") {
 		r.said.engine = r.Lines
@@ -169,6 +174,9 @@ func (r *reading) fallBack() {
 		}
 		one.Signature = &signature.ProgramError
 		one.Open = s == unclear || wentOn
+		if len(r.Warnings) > 0 && !one.Open && r.Warnings[0].finding.order < one.order {
+			r.blame(0) // NCCL said before what failed
+		}
 		r.find(one)
 		return
 	}

@@ -54,6 +54,8 @@ func (r *Result) reasons(f *Finding) []Stated {
 	}
 	slices.SortStableFunc(list, bySurety)
 	switch {
+	case s == &signature.WrongResults: // that is certain, and what changed them is not
+		list = slices.Insert(list, 0, Stated{Certainty: Certain, Cause: s.Cause, Remedy: s.Remedy})
 	case len(list) == 0 && s.Sure:
 		list = []Stated{{Certainty: Certain, Cause: s.Cause, Remedy: s.Remedy}}
 	case len(list) == 0 && (s.Generic || f.Guessed):
@@ -117,6 +119,8 @@ func (r *Result) shows(name string) string {
 		return spelling.Few(r.Versions, 4)
 	case "networks":
 		return spelling.Few(r.chosen(), 4)
+	case "forced":
+		return spelling.Few(r.forced(), 2)
 	case "library":
 		return r.Log.Unloadable
 	case "missing":
@@ -328,17 +332,13 @@ func (r *Result) Harmless() bool {
 func (r *reading) promote() {
 	first := r.findFirst()
 	for i, w := range r.Warnings {
-		f := w.finding
+		f := &w.finding
 		unexplained := first >= 0 && unexplaining(r.Findings[first].Signature) && f.order < r.Findings[first].order
 		fell := r.sockets[f.process] > f.order && r.between() != log.No
 		if !unexplained && !fell {
 			continue
 		}
-		file, _, _ := strings.Cut(f.Place, ":")
-		f.Signature, f.Guessed = signature.Area(file, f.Text), true
-		r.Warnings = slices.Delete(r.Warnings, i, i+1)
-		r.Unknown--
-		r.find(f)
+		r.blame(i)
 		return
 	}
 	f := r.failedCall
@@ -350,6 +350,16 @@ func (r *reading) promote() {
 	}
 	f.Open = first < 0
 	r.find(*f)
+}
+
+// blame takes a warning without a signature for a failure.
+func (r *reading) blame(i int) {
+	f := r.Warnings[i].finding
+	file, _, _ := strings.Cut(f.Place, ":")
+	f.Signature, f.Guessed = signature.Area(file, f.Text), true
+	r.Warnings = slices.Delete(r.Warnings, i, i+1)
+	r.Unknown--
+	r.find(f)
 }
 
 // unexplaining reports whether a line says that NCCL failed, and not why: its result, and what follows from that.

@@ -190,6 +190,9 @@ type Init struct {
 // - Init COMPLETE" (NCCL src/init.cc).
 func ParseInit(message string) (Init, bool) {
 	what, complete := strings.CutSuffix(message, "Init COMPLETE")
+	if !complete && strings.HasPrefix(message, "comm ") {
+		what, complete = strings.CutSuffix(message, " - COMPLETE") // before NCCL 2.4
+	}
 	if !complete {
 		started := false
 		if what, started = strings.CutSuffix(message, "Init START"); !started {

@@ -198,6 +198,12 @@ func (l *Log) plugin(m string) {
 			return
 		}
 	}
+	for _, of := range []string{": wrong ELF class", ": invalid ELF header"} {
+		if before, _, other := strings.Cut(m, of); other {
+			l.Unloadable, l.Misbuilt = Text(before[strings.LastIndexAny(before, " =")+1:]), true
+			return
+		}
+	}
 	before, _, missing := strings.Cut(m, ": cannot open shared object file")
 	library := before[strings.LastIndexAny(before, " =")+1:]
 	switch {

@@ -47,12 +47,14 @@ type Log struct {
 	NoPlugin  bool     // there is no network plugin
 	// Unloadable is a library that a network plugin needs and the loader does not find; empty: none is known.
 	Unloadable string
-	Sockets    []string // interfaces of the socket network, "eth0:10.0.0.1<0>"
-	HCAs       []HCA    // of the network, with what can be done with them
-	Links      []Link   // connections, those that are alike counted together; sorted by when the first was made
-	Complete   bool     // a communicator was made
-	Setup      *Timings // of the communicator and rank that took longest; nil if the log does not say
-	DMABuf     bool     // GPUDirect RDMA can go by DMA-BUF
+	// Misbuilt: the library, or the plugin itself, is there, and is built for another machine.
+	Misbuilt bool
+	Sockets  []string // interfaces of the socket network, "eth0:10.0.0.1<0>"
+	HCAs     []HCA    // of the network, with what can be done with them
+	Links    []Link   // connections, those that are alike counted together; sorted by when the first was made
+	Complete bool     // a communicator was made
+	Setup    *Timings // of the communicator and rank that took longest; nil if the log does not say
+	DMABuf   bool     // GPUDirect RDMA can go by DMA-BUF
 
 	// Channels and what follows are counts; Unknown if the log does not say.
 	Channels, NVLSChannels int

@@ -275,16 +275,22 @@ var setupCalls = []Reason{
 
 var otherCalls = []Reason{
 	{
+		Cause:  "GDRCopy cannot be opened: the container has no /dev/gdrdrv, or the module gdrdrv is not loaded.",
+		Remedy: "Load gdrdrv on the host, and give the container /dev/gdrdrv.",
+		Test:   "ls -l /dev/gdrdrv in the container; lsmod | grep gdrdrv on the host",
+		If:     []Fact{"text:gdr handle|gdrcopy"}, Likely: []Fact{"text:gdr handle|gdrcopy"},
+	},
+	{
 		Cause:  "The plugin aws-ofi-nccl failed: libfabric, plugin and driver are not of one EFA installer, devices are not in the container, or a limit of memory is too small.",
 		Remedy: "Use the EFA software of one installer in image and host; --device=/dev/infiniband/uverbs*, --ulimit memlock=-1.",
 		Test:   "fi_info -p efa in the container; FI_LOG_LEVEL=warn for one run",
-		If:     []Fact{"text:NET/OFI", "!text:tuner|NCCL_"},
+		If:     []Fact{"text:NET/OFI", "!text:tuner|NCCL_|gdrcopy"},
 	},
 	{
 		Cause:  "A setting that the line names is not what the plugin or this release of NCCL expects; the plugin may have set it itself.",
 		Remedy: "Look at who sets it (the job, the image, /etc/nccl.conf, the plugin), and use another release of the plugin if it does.",
 		Test:   "env | grep NCCL in the job; the lines set by environment of the log; the same without the plugin that wrote the line",
-		If:     []Fact{"text:NCCL_"}, Likely: []Fact{"text:NCCL_"},
+		If:     []Fact{"text:NCCL_", "!text:gdrcopy"}, Likely: []Fact{"text:NCCL_"},
 	},
 	{
 		Cause:  "What the line names failed, and no row is of it.",

@@ -50,10 +50,22 @@ var completions = []Signature{
 				If:     []Fact{RailsCrossed}, Likely: []Fact{RailsCrossed},
 			},
 			{
+				Cause:  "The two InfiniBand ports do not reach each other: different partition keys (as VMs of different scale sets have), a subnet manager that does not run or does not route between them, or different subnets.",
+				Remedy: "Give both the same partition (VMs: one scale or placement set); look at the subnet manager and at the state of both ports.",
+				Test:   "cat /sys/class/infiniband/*/ports/*/pkeys/* on both; sminfo, ibstat; ib_write_bw between the two hosts",
+				If:     []Fact{OnlyInfiniBand},
+			},
+			{
+				Cause:  "The path between the two InfiniBand ports drops packets: a cable, a link or a switch.",
+				Remedy: "Run check on both hosts; look at the errors of both ports and of the switch ports between them.",
+				Test:   "ib_write_bw for each pair of devices of the two hosts; NCCL_IB_HCA with one device for one run; perfquery",
+				If:     []Fact{OnlyInfiniBand},
+			},
+			{
 				Cause:  "The path between the two devices drops or stops packets: a link, a switch, PFC, or MTUs that differ.",
 				Remedy: "Run check on both hosts; compare the MTU of devices, interfaces and switch, and look at the port, the retransmissions and the pauses.",
 				Test:   "ib_write_bw -d DEVICE -x GID with large messages between the devices of the line, also where both are of one host; NCCL_CROSS_NIC=0, then NCCL_NET_DISABLE_INTRA=1, for one run each; active_mtu of ibv_devinfo",
-				If:     []Fact{"!" + SubnetsDiffer},
+				If:     []Fact{"!" + SubnetsDiffer, "!" + OnlyInfiniBand},
 			},
 			{
 				Cause:  "The GID of one side does not reach the other (RoCE): another index, version or VLAN. NCCL before 2.21 takes index 0, which is not of RoCE v2 on most hosts.",

@@ -56,6 +56,20 @@ var gpuErrors = []Signature{
 		Cause:   "The fabric manager reports an error: it does not know a GPU (it was restarted without a reset of the GPUs), an NVLink or NVSwitch is in error, or it does not fit the driver.",
 		Remedy:  "Drain the node, restart nvidia-fabricmanager of the version of the driver and reset all GPUs together, or reboot; NCCL_NVLS_ENABLE=0 goes on without multicast.",
 		Runbook: "check-nvlink.md",
+		Reasons: []Reason{
+			{
+				Cause:  "The fabric manager is not of the release of the driver, and does not start: the line has both.",
+				Remedy: "Install nvidia-fabricmanager of the very release of the driver, and start it.",
+				Test:   "systemctl status nvidia-fabricmanager; cat /proc/driver/nvidia/version",
+				If:     []Fact{"text:don't match with driver version"}, Certain: []Fact{"text:don't match with driver version"},
+			},
+			{
+				Cause:  "The fabric manager reports an error: it does not know a GPU (it was restarted without a reset of the GPUs), or an NVLink or NVSwitch is in error.",
+				Remedy: "Drain the node, restart nvidia-fabricmanager and reset all GPUs together, or reboot; NCCL_NVLS_ENABLE=0 goes on without multicast.",
+				Test:   "nvidia-smi -q: Fabric; /var/log/fabricmanager.log",
+				If:     []Fact{"!text:don't match with driver version"}, Likely: []Fact{"!text:don't match with driver version"},
+			},
+		},
 	},
 	{
 		ID: "gpu_lost", Source: Program, Kind: Cause,

@@ -122,8 +122,50 @@ var (
 	WrongResults = Signature{
 		ID: "results_wrong", Source: Program, Kind: Cause, Sure: true,
 		Forms:  []Form{{Text: "# Out of bounds values", File: "nccl-tests src/common.cu"}},
-		Cause:  "The test computed wrong results: data was changed on its way or in memory.",
-		Remedy: "Do not use these hosts. Run the test without GPUDirect RDMA (NCCL_NET_GDR_LEVEL=LOC; before NCCL 2.4 NCCL_IB_CUDA_SUPPORT=0), then without P2P (NCCL_P2P_DISABLE=1: IOMMU, ACS), then dcgmi diag; the first that is right names the way.",
+		Cause:  "The test computed wrong results.",
+		Remedy: "Trust no results of these hosts and this release until a test shows what changes them.",
+		Reasons: []Reason{
+			{
+				Cause:  "A setting forces a protocol or an algorithm ({forced}) that NCCL would not choose: LL128 is safe on some platforms only.",
+				Remedy: "Unset NCCL_PROTO and NCCL_ALGO.",
+				Test:   "unset NCCL_PROTO NCCL_ALGO for one run",
+				If:     []Fact{SettingForced}, Likely: []Fact{SettingForced},
+			},
+			{
+				Cause:  "This release of NCCL has an error: those before 2.6 compute wrong results of 4 GiB and more, and others are known.",
+				Remedy: "Use a newer NCCL.",
+				Test:   "the same with a newer NCCL, and with a smaller size",
+				If:     []Fact{"release<2.6"}, Likely: []Fact{"!" + SettingForced},
+			},
+			{
+				Cause:  "GPUDirect RDMA changes data on its way between the hosts.",
+				Remedy: "Set NCCL_NET_GDR_LEVEL=LOC; look at the PCIe switches, ACS and the IOMMU.",
+				Test:   "NCCL_NET_GDR_LEVEL=LOC for one run (before NCCL 2.4 NCCL_IB_CUDA_SUPPORT=0)",
+				If:     []Fact{"!" + WithinHost, "!set:NCCL_IB_DISABLE=1"},
+			},
+			{
+				Cause:  "P2P between the GPUs of a host changes data on its way (IOMMU, ACS).",
+				Remedy: "Turn off ACS and the IOMMU (iommu=pt), or set NCCL_P2P_DISABLE=1.",
+				Test:   "NCCL_P2P_DISABLE=1 for one run",
+				If:     []Fact{"!" + BetweenHosts},
+			},
+			{
+				Cause:  "A GPU, its memory or a link is defective, or another NCCL would be right.",
+				Remedy: "Test the GPUs of the hosts one by one, and try a newer NCCL.",
+				Test:   "dcgmi diag -r 3 on each host; the same with another release of NCCL",
+			},
+		},
+	}
+	TestsApart = Signature{
+		ID: "tests_apart", Source: Program, Kind: Cause,
+		Forms:  []Form{{Text: "# Avg bus bandwidth    : 0", File: "nccl-tests src/common.cu"}},
+		Cause:  "Each process of the test had a world of one rank: the processes did not find each other, and no data went between GPUs.",
+		Remedy: "Build nccl-tests with MPI (make clean; make MPI=1), and start it with mpirun of the same MPI.",
+		Reasons: []Reason{{
+			Cause:  "Each process of the test had a world of one rank: the processes did not find each other. nccl-tests are built without MPI, with another MPI than mpirun's, or started without it.",
+			Remedy: "Build nccl-tests with MPI (make clean; make MPI=1), and start it with mpirun of the same MPI. The numbers say nothing on the network.",
+			Test:   "ldd all_reduce_perf | grep -i mpi; mpirun --version",
+		}},
 	}
 	Stalled = Signature{
 		ID: "first_collective_stalls", Source: Program, Kind: Cause,
@@ -141,7 +183,7 @@ var (
 			{
 				Cause:  "Traffic between the GPUs of the host stalls: a PCIe switch or the IOMMU redirects P2P (ACS).",
 				Remedy: "Turn off ACS on the PCIe switches and the IOMMU (iommu=pt or off), or set NCCL_P2P_DISABLE=1, slower.",
-				Test:   "NCCL_P2P_DISABLE=1 for one run",
+				Test:   "NCCL_P2P_DISABLE=1 for one run; dmesg | grep -i -e iommu -e dmar -e amd-vi",
 				If:     []Fact{UsesP2P},
 			},
 			{
@@ -183,7 +225,7 @@ var (
 // Judgements returns what takes more than one line.
 func Judgements() []*Signature {
 	return []*Signature{
-		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults,
+		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults, &TestsApart,
 		&SetupStalls, &DevicesApart, &GPUDirectNeedless, &LauncherFailed,
 	}
 }
@@ -210,10 +252,22 @@ var tcpReasons = []Reason{
 		If:     []Fact{"seen:ofi_failed"}, Certain: []Fact{"seen:ofi_failed"},
 	},
 	{
-		Cause:  "The network plugin of the image cannot be loaded: a library that it needs is missing, which the log names.",
+		Cause:  "The network plugin of the image cannot be loaded: it needs {library}, which a library that is there is too old for.",
+		Remedy: "Use a newer release of that library (of libfabric: the EFA installer; of GLIBC: a newer image), or a plugin that is built for the old one.",
+		Test:   "ldd -v libnccl-net.so in the container",
+		If:     []Fact{LibraryTooOld}, Likely: []Fact{LibraryTooOld},
+	},
+	{
+		Cause:  "The network plugin of the image cannot be loaded: it, or a library that it needs, is built for another machine.",
+		Remedy: "Use a plugin and libraries for the processor of this host.",
+		Test:   "file -L libnccl-net.so in the container; uname -m",
+		If:     []Fact{ForOtherArch}, Likely: []Fact{ForOtherArch},
+	},
+	{
+		Cause:  "The network plugin of the image cannot be loaded: {library} is missing, which it needs.",
 		Remedy: "Install the library in the image, or have LD_LIBRARY_PATH lead to it.",
 		Test:   "ldd libnccl-net.so in the container",
-		If:     []Fact{PluginUnloadable}, Likely: []Fact{PluginUnloadable},
+		If:     []Fact{PluginUnloadable, "!" + LibraryTooOld, "!" + ForOtherArch}, Likely: []Fact{PluginUnloadable},
 	},
 	{
 		Cause:  "The image has no libibverbs (rdma-core), so that NCCL cannot use RDMA devices.",

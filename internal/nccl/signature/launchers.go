@@ -2,7 +2,10 @@
 
 package signature
 
-const c10dSocket = "pytorch torch/csrc/distributed/c10d/socket.cpp"
+const (
+	c10dSocket   = "pytorch torch/csrc/distributed/c10d/socket.cpp"
+	elasticAgent = "pytorch torch/distributed/elastic/multiprocessing/api.py"
+)
 
 // launchers are lines of how the processes of a job are started and find each other, before NCCL begins.
 var launchers = []Signature{
@@ -24,9 +27,11 @@ var launchers = []Signature{
 			{Text: "Permission denied (publickey", File: "openssh sshconnect2.c"},
 			{Text: "orted: command not found", File: "shells, of Open MPI's daemon"},
 			{Text: "prted: command not found", File: "shells, of PRRTE's daemon"},
+			{Text: ": command not found", File: "bash"},
+			{Text: ": not found", File: "dash"},
 			{Text: "was unable to reliably start one or more daemons", File: "openmpi orte help-errmgr-base.txt"},
 		},
-		Cause:  "A program, such as a launcher or git, did not reach another host by ssh.",
+		Cause:  "A program, such as a launcher or git, did not reach another host by ssh, or a script misses a command.",
 		Remedy: "None if the job began.",
 	},
 	{
@@ -57,6 +62,41 @@ var launchers = []Signature{
 				If:     []Fact{"!text:status 255|code 255"},
 			},
 		},
+	},
+	{
+		ID: "launcher_signalled", Source: Program, Kind: Cause, Generic: true,
+		Forms: []Form{
+			{Text: "death signal, shutting down workers", File: elasticAgent},
+			{Text: "SignalException: Process ", File: elasticAgent},
+		},
+		Cause:  "The launcher got a signal, and ended its workers: something else stopped the job.",
+		Remedy: "Look at who sent it: the scheduler, a user, or the end of the session that it was started from.",
+		Reasons: []Reason{
+			{
+				Cause:  "The launcher got SIGHUP (1): the terminal or the ssh session that it was started from was closed, which nohup does not keep from torchrun.",
+				Remedy: "Start it in tmux or screen, with setsid, or by the batch system.",
+				Test:   "the same within tmux",
+				If:     []Fact{"text:received 1 |signal: 1$|sighup"}, Certain: []Fact{"text:received 1 |signal: 1$|sighup"},
+			},
+			{
+				Cause:  "The launcher got SIGINT (2): Ctrl-C, or who runs it stopped it.",
+				Remedy: "None, if it was meant.",
+				Test:   "who or what runs the launcher",
+				If:     []Fact{"text:received 2 |signal: 2$|sigint"}, Certain: []Fact{"text:received 2 |signal: 2$|sigint"},
+			},
+			{
+				Cause:  "The launcher got SIGTERM (15): the scheduler ended the job (time limit, preemption, an end of the pod), or a user did.",
+				Remedy: "Look at the scheduler's log of the job.",
+				Test:   "sacct, kubectl describe pod",
+				If:     []Fact{"text:received 15 |signal: 15$|sigterm"}, Likely: []Fact{"text:received 15 |signal: 15$|sigterm"},
+			},
+		},
+	},
+	{
+		ID: "cxi_no_vni", Source: Program, Kind: Note, Harmless: true,
+		Forms:  []Form{{Text: "Failed to find valid default rgroup and vni", File: "libfabric prov/cxi"}},
+		Cause:  "libfabric finds no VNI of the job for a device of Slingshot.",
+		Remedy: "None if the job goes on; else ask the scheduler for one (srun --network=single_node_vni, job_vni).",
 	},
 	{
 		ID: "ipv6_missing", Source: Program, Kind: Note, Harmless: true,
@@ -104,6 +144,7 @@ var launchers = []Signature{
 		Forms: []Form{
 			{Text: "cannot be retrieved (gai error", File: c10dSocket},
 			{Text: "Temporary failure in name resolution", File: "glibc resolv"},
+			{Text: "Name or service not known", File: "glibc resolv"},
 			{Text: "getaddrinfo failed", File: "python, libuv"},
 		},
 		Cause:  "The name of a host was not resolved, at least at that time or for that kind of address.",
@@ -114,7 +155,7 @@ var launchers = []Signature{
 		Forms: []Form{
 			{Text: "server socket has failed to bind", File: c10dSocket},
 		},
-		Cause:  "A process could not listen at a port, for one kind of address at least: another has it, or the address is not of this host.",
+		Cause:  "A process could not listen at a port, for one kind of address at least: another has it, it is below 1024, or the address is not of this host.",
 		Remedy: "End the old process (ss -ltnp), or use another port; look at the error that the line names.",
 	},
 	{
@@ -131,16 +172,34 @@ var launchers = []Signature{
 // rendezvousReasons are why processes do not find each other.
 var rendezvousReasons = []Reason{
 	{
-		Cause:  "Another process of this host has the port: another job, or one of an earlier run.",
-		Remedy: "End the old process, or use another port (--master-port, --rdzv-endpoint, --standalone).",
-		Test:   "ss -ltnp on the first host",
-		If:     []Fact{"text:failed to listen|already in use", PortTaken}, Certain: []Fact{PortTaken},
+		Cause:  "The launcher's own agent listens at the port that the program opens again: both have the same address.",
+		Remedy: "Let the program take what the launcher gives it (init_method=env://), or give one of the two another port.",
+		Test:   "ss -ltnp on the first host: which process has the port",
+		If:     []Fact{AgentListens, "bind:98"}, Likely: []Fact{AgentListens},
 	},
 	{
-		Cause:  "Another process of this host has the port: another job, or one of an earlier run.",
-		Remedy: "End the old process, or use another port (--master-port, --rdzv-endpoint, --standalone).",
-		Test:   "ss -ltnp on the first host",
-		If:     []Fact{"errno:98", "!" + PortTaken}, Certain: []Fact{"errno:98"},
+		Cause:  "Another process of this host has the port: another job, one of an earlier run, or the launcher's own agent.",
+		Remedy: "End it if it is an old one, or use another port (--master-port, --rdzv-endpoint, --standalone).",
+		Test:   "ss -ltnp on the first host: which process has the port",
+		If:     []Fact{"bind:98"}, Likely: []Fact{"bind:98", "!" + AgentListens},
+	},
+	{
+		Cause:  "The process may not listen at this port: those below 1024 are for root.",
+		Remedy: "Use a port from 1024 on (MASTER_PORT, --master-port, --main_process_port).",
+		Test:   "sysctl net.ipv4.ip_unprivileged_port_start",
+		If:     []Fact{"bind:13", PortLow}, Certain: []Fact{PortLow},
+	},
+	{
+		Cause:  "The process may not listen at this port: a rule of the host (SELinux, seccomp) forbids it.",
+		Remedy: "Use another port; look at the audit log of the host.",
+		Test:   "ausearch -m avc -ts recent; the same with another port",
+		If:     []Fact{"bind:1,13", "!" + PortLow}, Likely: []Fact{"bind:1,13"},
+	},
+	{
+		Cause:  "The address is not of this host, so that its process cannot listen there.",
+		Remedy: "Start the process of rank 0 on the host of MASTER_ADDR, or set MASTER_ADDR to its address.",
+		Test:   "ip -br addr; getent hosts MASTER_ADDR",
+		If:     []Fact{"bind:99"}, Likely: []Fact{"bind:99"},
 	},
 	{
 		Cause:  "The address is no address of a host but a netmask or the broadcast address: MASTER_ADDR, or what it is made from, is wrong.",
@@ -170,6 +229,7 @@ var rendezvousReasons = []Reason{
 		Cause:  "The address or port of the first host cannot be reached: a name that leads elsewhere, a firewall, or its process ended.",
 		Remedy: "Use the address of the network that the hosts share, and open the port.",
 		Test:   "nc -vz MASTER_ADDR MASTER_PORT from the other hosts",
+		If:     []Fact{"!bind:1,13,98,99"},
 	},
 }
 

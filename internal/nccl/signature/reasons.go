@@ -102,6 +102,12 @@ var intercepted = Reason{
 // importReasons are why memory of another GPU cannot be mapped.
 var importReasons = []Reason{
 	{
+		Cause:  "Several machines have the same host name, and NCCL takes them for one: it tries P2P between hosts.",
+		Remedy: "Give each host a name of its own (or NCCL_HOSTID, from 2.19 on).",
+		Test:   "hostname on each host, in the container; the addresses of the lines Using",
+		If:     []Fact{SameName}, Likely: []Fact{SameName},
+	},
+	{
 		Cause:  "The two GPUs have no peer access to each other, and NCCL did not see it, as where each process sees its own GPU only.",
 		Remedy: "Set NCCL_P2P_DISABLE=1, or let each process see all GPUs of the host (CUDA_VISIBLE_DEVICES), so that NCCL can ask for it.",
 		Test:   "nvidia-smi topo -p2p r; NCCL_P2P_DISABLE=1 for one run",

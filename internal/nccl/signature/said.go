@@ -33,10 +33,20 @@ var LauncherFailed = Signature{
 	Cause:  "The launcher (mpirun, DeepSpeed) does not start processes on the other hosts, and NCCL did not begin: ssh, its keys or name, or the launcher's daemon there.",
 	Remedy: "Run ssh HOST hostname from the first host, without a password; look at sshd, its port and PATH there; with Slurm start with srun or --mca plm slurm.",
 	Reasons: []Reason{{
+		Cause:  "The name of a host is not resolved where the launcher runs, so that it starts nothing there: the DNS of its container or host (resolv.conf, dnsPolicy), or the name is not there yet.",
+		Remedy: "Make the name resolve there: dnsPolicy ClusterFirst and a headless service for pods, else DNS or /etc/hosts; start the launcher after the others.",
+		Test:   "getent hosts NAME and cat /etc/resolv.conf where the launcher runs",
+		If:     []Fact{"text:could not resolve hostname"}, Certain: []Fact{"text:could not resolve hostname"},
+	}, {
+		Cause:  "A command that a script of the launcher or of the job calls is not there, where this script runs: the line names it.",
+		Remedy: "Install it in the image of that host, or correct PATH or the path; where Open MPI starts its daemons from worker to worker (tree-spawn), OMPI_MCA_plm_rsh_no_tree_spawn=1 keeps that to the launcher.",
+		Test:   "command -v NAME on that host, in the container",
+		If:     []Fact{"text:command not found|: not found"}, Certain: []Fact{"text:command not found|: not found"},
+	}, {
 		Cause:  "The launcher (mpirun, DeepSpeed) does not start processes on the other hosts, and NCCL did not begin: ssh, its keys or name, or the launcher's daemon there.",
 		Remedy: "Run ssh HOST hostname from the first host, without a password; look at sshd, its port and PATH there; with Slurm start with srun or --mca plm slurm.",
 		Test:   "ssh HOST hostname",
-		Likely: []Fact{"!" + InSetup},
+		If:     []Fact{"!text:could not resolve hostname|not found"}, Likely: []Fact{"!" + InSetup},
 	}},
 }
 
@@ -151,7 +161,7 @@ var programReasons = []Reason{
 		Cause:  "A call of NCCL failed, and its warning is not in the log.",
 		Remedy: "Run with NCCL_DEBUG=WARN: NCCL says which call and why.",
 		Test:   "NCCL_DEBUG=WARN for one run",
-		If:     []Fact{"text:nccl|rccl|collective|all-reduce|allreduce"}, Likely: []Fact{"text:nccl|rccl"},
+		If:     []Fact{"text:nccl|rccl|collective|all-reduce|allreduce", "!" + Warned}, Likely: []Fact{"text:nccl|rccl"},
 	},
 	{
 		Cause:  "Memory of a GPU could not be shared with another process or host: ranks that are grouped as one NVLink domain and are not (clusterUuid and cliqueId), IMEX, or containers.",

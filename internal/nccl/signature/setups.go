@@ -253,7 +253,7 @@ var setups = []Signature{
 				If:     []Fact{NoPlugin, "!" + PluginUnloadable}, Likely: []Fact{NoPlugin, "!seen:ib_library_missing"},
 			},
 			{
-				Cause:  "The plugin of the network cannot be loaded: it needs {library}, which the C library of the image does not have.",
+				Cause:  "The plugin of the network cannot be loaded: it needs {library}, which a library that is there is too old for.",
 				Remedy: "Use an image with a newer base (glibc, libstdc++), or a plugin that is built for this one.",
 				Test:   "ldd --version in the container",
 				If:     []Fact{LibraryTooOld}, Certain: []Fact{LibraryTooOld},
@@ -262,7 +262,7 @@ var setups = []Signature{
 				Cause:  "The plugin of the network cannot be loaded: it needs {library}, which is missing.",
 				Remedy: "Install the library in the image, or have LD_LIBRARY_PATH lead to it.",
 				Test:   "ldd libnccl-net.so in the container",
-				If:     []Fact{PluginUnloadable, "!" + LibraryTooOld}, Likely: []Fact{PluginUnloadable},
+				If:     []Fact{PluginUnloadable, "!" + LibraryTooOld, "!" + ForOtherArch}, Likely: []Fact{PluginUnloadable},
 			},
 			{
 				Cause:  "The container has no RDMA device (/dev/infiniband), or NCCL_IB_HCA fits none.",

@@ -83,8 +83,10 @@ type Reason struct {
 // constants. With an argument:
 //
 //	errno:110,113   the line names one of these errors of the system
+//	bind:98         the line, or one of a port that a process cannot have, names one of these errors
+//	provider:efa    the provider of libfabric that the plugin says to have selected; none said: none
 //	code:801        the line has this code
-//	text:T          the line contains T, in any case
+//	text:T          the line contains T, in any case; "$" is its end
 //	stack:T         a stack of a program that the log shows contains the text T, in any case
 //	through:FILE    NCCL unwound through this source file after the line
 //	seen:ID         the log has a line of this signature
@@ -141,7 +143,14 @@ const (
 	AllRanksWait     Fact = "all ranks wait"      // in one collective
 	SizeSaid         Fact = "number of ranks"     // of the job
 	RankAlone        Fact = "one rank waits"
-	PortTaken        Fact = "a port is taken"
+	AgentListens     Fact = "the agent has the port" // of the launcher: the program opens what it has
+	PortLow          Fact = "a port below 1024"
+	SameName         Fact = "one name, several hosts"    // a host name has several addresses on one interface
+	ForOtherArch     Fact = "library of another machine" // that a plugin needs or is
+	Warned           Fact = "NCCL warned"
+	BetweenHosts     Fact = "test between hosts" // with one GPU of each, as nccl-tests lists its ranks
+	SettingForced    Fact = "protocol or algorithm forced"
+	WithinHost       Fact = "test within a host" // of several GPUs
 	NameUnresolved   Fact = "a name is not resolved"
 	NameUnknown      Fact = "name is unknown"            // neither an address of IPv4 nor of IPv6
 	Busy             Fact = "a loop goes on"             // the log ends in a progress bar
