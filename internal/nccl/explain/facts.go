@@ -104,6 +104,7 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.SameName:       func(r *Result, _ *Finding) bool { return r.sameName },
 	signature.ForOtherArch:   func(r *Result, _ *Finding) bool { return r.Log.Misbuilt },
 	signature.Warned:         func(r *Result, _ *Finding) bool { return r.warned() },
+	signature.LargeTest:      func(r *Result, _ *Finding) bool { return r.tests.worlds.large },
 	signature.SettingForced:  func(r *Result, _ *Finding) bool { return len(r.forced()) > 0 },
 	signature.BetweenHosts:   func(r *Result, _ *Finding) bool { return r.tests.worlds.spread && !r.tests.worlds.devices },
 	signature.WithinHost:     func(r *Result, _ *Finding) bool { return r.tests.worlds.several && !r.tests.worlds.spread },

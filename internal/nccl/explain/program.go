@@ -83,7 +83,7 @@ func (r *reading) table(line string) {
 	switch {
 	case strings.HasPrefix(line, "# nThread "):
 		r.tests = benchmark{wrong: r.tests.wrong, first: r.tests.first, apart: r.tests.apart, worlds: r.tests.worlds}
-		r.tests.worlds.head()
+		r.tests.worlds.head(line)
 	case strings.HasPrefix(line, "# "+bounds):
 		_, values, _ := strings.Cut(line, ":")
 		if strings.Contains(values, "FAILED") && !strings.HasPrefix(strings.TrimLeft(values, " "), "0 ") {

@@ -18,14 +18,20 @@ type worlds struct {
 	idle        bool // an average is 0, as with one rank
 	devices     bool // a GPU other than the first of its host
 	spread      bool // ranks of one list are on several hosts
+	large       bool // messages of 4 GiB or more
 	host        string
 }
 
-// head begins another test.
-func (w *worlds) head() {
+// head begins another test, "# nThread 1 nGpus 8 minBytes 8 maxBytes 4294967296 step: 2(factor) ...".
+func (w *worlds) head(line string) {
 	w.atOnce = w.atOnce || w.open > 0
 	w.open++
 	w.host = ""
+	const limit = 1 << 32
+	_, rest, _ := strings.Cut(line, " maxBytes ")
+	size, _, _ := strings.Cut(rest, " ")
+	n, err := strconv.ParseUint(size, 10, 64)
+	w.large = w.large || err == nil && n >= limit
 }
 
 // average ends a test, "# Avg bus bandwidth    : 0".

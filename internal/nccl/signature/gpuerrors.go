@@ -32,7 +32,7 @@ var gpuErrors = []Signature{
 		Runbook: "check-nvlink.md",
 	},
 	{
-		ID: "gpu_fabric_manager", Source: Program, Kind: Cause,
+		ID: "gpu_fabric_manager", Source: Program, Kind: Cause, Generic: true,
 		Forms: []Form{
 			{Text: "system not yet initialized", File: cudaErrorText},
 			{Text: "CUDA_ERROR_SYSTEM_NOT_READY", File: cudaErrorText},
@@ -42,6 +42,11 @@ var gpuErrors = []Signature{
 		Cause:   "CUDA says that the system is not initialized (802): the fabric manager does not run, does not fit the driver, or has not ended its set-up of the NVSwitches.",
 		Remedy:  "systemctl status nvidia-fabricmanager: start it (and enable it) in the version of the driver; look at Fabric in nvidia-smi -q.",
 		Runbook: "check-nvlink.md",
+		Reasons: []Reason{{
+			Cause:  "CUDA says that the system is not initialized (802): the fabric manager does not run, does not fit the driver, or has not ended its set-up of the NVSwitches.",
+			Remedy: "systemctl status nvidia-fabricmanager: start it (and enable it) in the version of the driver; look at Fabric in nvidia-smi -q.",
+			Test:   "systemctl status nvidia-fabricmanager; nvidia-smi -q: Fabric",
+		}},
 	},
 	{
 		ID: "fabric_manager_error", Source: Program, Kind: Cause,

@@ -132,10 +132,10 @@ var (
 				If:     []Fact{SettingForced}, Likely: []Fact{SettingForced},
 			},
 			{
-				Cause:  "This release of NCCL has an error: those before 2.6 compute wrong results of 4 GiB and more, and others are known.",
+				Cause:  "This release of NCCL has an error: those before 2.6 compute wrong results of 4 GiB and more.",
 				Remedy: "Use a newer NCCL.",
 				Test:   "the same with a newer NCCL, and with a smaller size",
-				If:     []Fact{"release<2.6"}, Likely: []Fact{"!" + SettingForced},
+				If:     []Fact{"release<2.6", LargeTest}, Likely: []Fact{"!" + SettingForced},
 			},
 			{
 				Cause:  "GPUDirect RDMA changes data on its way between the hosts.",

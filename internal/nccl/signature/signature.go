@@ -149,6 +149,7 @@ const (
 	ForOtherArch     Fact = "library of another machine" // that a plugin needs or is
 	Warned           Fact = "NCCL warned"
 	BetweenHosts     Fact = "test between hosts" // with one GPU of each, as nccl-tests lists its ranks
+	LargeTest        Fact = "test of 4 GiB or more"
 	SettingForced    Fact = "protocol or algorithm forced"
 	WithinHost       Fact = "test within a host" // of several GPUs
 	NameUnresolved   Fact = "a name is not resolved"
