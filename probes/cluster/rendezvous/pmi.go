@@ -76,6 +76,7 @@ func (e *Environment) byPMI(ctx context.Context) (place *Place, err error) {
 	if p.Rank, err = number("PMI_RANK", e.Variable("PMI_RANK"), 0, p.Size-1); err != nil {
 		return nil, err
 	}
+	p.Names = e.names(p.Size)
 	fd, err := number("PMI_FD", e.Variable("PMI_FD"), 3, 65535)
 	if err != nil {
 		return nil, err

@@ -80,17 +80,25 @@ func (e *Environment) Join(ctx context.Context) (*Place, error) {
 			return nil, errors.New("in a step of Slurm without PMI, expected srun --mpi=pmi2, or --secret-file")
 		}
 		leader := ""
-		names := hosts(v("SLURM_STEP_NODELIST"))
-		if len(names) > 0 {
+		if names := hosts(v("SLURM_STEP_NODELIST")); len(names) > 0 {
 			leader = net.JoinHostPort(names[0], strconv.Itoa(portDefault))
 		}
 		p, err := e.byVariables(ctx, "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", leader)
-		if err == nil && len(names) == p.Size {
-			p.Names = names // Slurm numbers tasks in this order where each node has one
+		if err == nil {
+			p.Names = e.names(p.Size)
 		}
 		return p, err
 	}
 	return nil, ErrNone
+}
+
+// names are the nodes of the step, by rank, which Slurm numbers in this order where each node has one task; nil: not
+// known.
+func (e *Environment) names(size int) []string {
+	if names := hosts(e.Variable("SLURM_STEP_NODELIST")); len(names) == size {
+		return names
+	}
+	return nil
 }
 
 // Size is how many processes there are, if the environment says so; else 0.

@@ -84,7 +84,7 @@ func TestPMI(t *testing.T) {
 		ours, theirs := net.Pipe()
 		go l.serve(theirs)
 		e := &Environment{
-			Variable:   variables("PMI_FD=17", fmt.Sprint("PMI_RANK=", rank), "PMI_SIZE=3"),
+			Variable:   variables("PMI_FD=17", fmt.Sprint("PMI_RANK=", rank), "PMI_SIZE=3", "SLURM_STEP_NODELIST=cn[0-2]"),
 			Descriptor: func(fd int) (net.Conn, error) { return ours, nil },
 		}
 		wg.Go(func() {
@@ -102,6 +102,9 @@ func TestPMI(t *testing.T) {
 	for rank, p := range places {
 		if p.By != "PMI" || p.Rank != rank || p.Size != 3 || len(p.Secret) != 16 || string(p.Secret) != string(places[0].Secret) || (p.Listener != nil) != (rank == 0) {
 			t.Errorf("rank %d: %+v", rank, p)
+		}
+		if names := fmt.Sprint(p.Names); names != "[cn0 cn1 cn2]" { // of nodes that start, but cannot reach the leader
+			t.Errorf("rank %d: names %s", rank, names)
 		}
 	}
 	conn, err := places[2].Dial(t.Context())
