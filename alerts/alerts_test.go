@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 			}
 			seen[name] = true
 			for _, m := range matching.FindAllStringSubmatch(r.Expr, -1) {
-				if !strings.HasPrefix(m[1], "cluster, job, instance") && !strings.HasPrefix(m[1], "cluster, board, role, setting") && m[1] != "cluster, kind, what, detail" && m[1] != "cluster, probed_node" && !strings.HasPrefix(m[1], "cluster, job, training_job") && !strings.HasPrefix(m[1], "cluster, job, leaf") && m[1] != "cluster, job, peer_leaf" && !strings.HasPrefix(m[1], "cluster, job, address") { // of the whole cluster, of a job on all of its nodes, of a switch, and of a node as its peers name it
+				if !strings.HasPrefix(m[1], "cluster, job, instance") && !strings.HasPrefix(m[1], "cluster, board, role, setting") && m[1] != "cluster, kind, what, detail" && m[1] != "cluster, probed_node" && m[1] != "cluster, partner" && !strings.HasPrefix(m[1], "cluster, job, training_job") && !strings.HasPrefix(m[1], "cluster, job, leaf") && m[1] != "cluster, job, peer_leaf" && !strings.HasPrefix(m[1], "cluster, job, address") { // of the whole cluster, of a job on all of its nodes, of a switch, and of a node as its peers name it
 					t.Errorf("%s: on (%s) takes nodes of different clusters, or targets of different jobs, for one", name, m[1])
 				}
 			}
