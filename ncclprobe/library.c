@@ -82,16 +82,18 @@ void nccl_text(const struct nccl *table, int result, char *to, size_t size) {
 
 enum { SUCCESS = 0, IN_PROGRESS = 7 };
 
-int nccl_group_sendrecv(const struct nccl *table, uint64_t send, int to, uint64_t recv, int from, size_t count, int type,
-                        void *comm, void *stream) {
+int nccl_group_exchange(const struct nccl *table, uint64_t send, int to, uint64_t recv, int from, int parts, size_t bytes,
+                        size_t count, int type, void *comm, void *stream) {
 	if (table->ncclGroupStart == NULL || table->ncclGroupEnd == NULL || table->ncclSend == NULL || table->ncclRecv == NULL)
 		return MISSING;
 	int result = table->ncclGroupStart();
 	if (result != SUCCESS)
 		return result;
-	result = table->ncclSend(send, count, type, to, comm, stream);
-	if (result == SUCCESS || result == IN_PROGRESS)
-		result = table->ncclRecv(recv, count, type, from, comm, stream);
+	for (int i = 0; i < parts && (result == SUCCESS || result == IN_PROGRESS); i++) {
+		result = table->ncclSend(send + (size_t)i * bytes, count, type, to + i, comm, stream);
+		if (result == SUCCESS || result == IN_PROGRESS)
+			result = table->ncclRecv(recv + (size_t)i * bytes, count, type, from + i, comm, stream);
+	}
 	int end = table->ncclGroupEnd();
 	return result == SUCCESS || result == IN_PROGRESS ? end : result;
 }

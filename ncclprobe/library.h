@@ -154,10 +154,11 @@ const char *nccl_find(void *library, struct nccl *table);
 void cuda_text(const struct cuda *table, int result, char *to, size_t size);
 void nccl_text(const struct nccl *table, int result, char *to, size_t size);
 
-// nccl_group_sendrecv sends to one rank and receives from another at the same time. It ends the group in any case, and
-// returns the first result that is neither success nor "in progress", else that of the end.
-int nccl_group_sendrecv(const struct nccl *table, uint64_t send, int to, uint64_t recv, int from, size_t count, int type,
-                        void *comm, void *stream);
+// nccl_group_exchange sends parts of a buffer, of so many bytes each, to one rank after the other, and receives as many, all
+// at the same time. It ends the group in any case, and returns the first result that is neither success nor "in progress",
+// else that of the end.
+int nccl_group_exchange(const struct nccl *table, uint64_t send, int to, uint64_t recv, int from, int parts, size_t bytes,
+                        size_t count, int type, void *comm, void *stream);
 
 // new_communicator returns memory for one that does not block and uses so many channels at most, 0 as many as NCCL
 // wants; NULL without memory.

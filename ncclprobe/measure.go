@@ -185,8 +185,13 @@ func (r *rank) launcher(q *probes.MeasureRequest, l layout) func() error {
 		}
 	default:
 		function = "ncclGroupStart, ncclSend, ncclRecv or ncclGroupEnd"
+		parts := C.int(1)
+		if q.Op == probes.AllToAll {
+			next, last, parts = 0, 0, C.int(r.ranks)
+		}
+		size := C.size_t(l.count * uint64(q.Type.Size()))
 		call = func(n *C.struct_nccl) C.int {
-			return C.nccl_group_sendrecv(n, send, next, recv, last, count, t, comm, stream)
+			return C.nccl_group_exchange(n, send, next, recv, last, parts, size, count, t, comm, stream)
 		}
 	}
 	return func() error { return r.nc(function, call) }

@@ -149,8 +149,12 @@ func expected(q *probes.MeasureRequest, l layout, rank, ranks int, yield func(pa
 	case probes.SendRecv:
 		return yield(part{size: size, want: input(q.Type, ranks, before(rank, ranks))})
 	}
-	for from := range ranks { // AllGather
-		if err := yield(part{offset: uint64(from) * size, size: size, want: input(q.Type, ranks, from)}); err != nil {
+	var start uint64 // AllGather: each rank has one part
+	if q.Op == probes.AllToAll {
+		start = uint64(rank) * l.count
+	}
+	for from := range ranks {
+		if err := yield(part{uint64(from) * size, size, input(q.Type, ranks, from), start}); err != nil {
 			return err
 		}
 	}

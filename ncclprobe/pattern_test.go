@@ -140,6 +140,7 @@ func TestLayout(t *testing.T) {
 		{probes.ReduceScatter, probes.BFloat16, 1000, layout{62, 992, 124, 992}},
 		{probes.ReduceScatter, probes.BFloat16, 16, layout{1, 16, 2, 16}},
 		{probes.ReduceScatter, probes.BFloat16, 15, layout{}},
+		{probes.AllToAll, probes.Float32, 1000, layout{31, 992, 992, 992}},
 		{probes.AllGather, probes.Float32, maxMessage, layout{maxMessage / 32, maxMessage / 8, maxMessage, maxMessage}},
 	} {
 		got := layoutOf(&probes.MeasureRequest{Op: tt.op, Type: tt.dtype, Bytes: tt.bytes}, 8)

@@ -166,7 +166,7 @@ type layout struct {
 // layoutOf rounds a message down to whole elements of each rank, of which there may be none.
 func layoutOf(q *probes.MeasureRequest, ranks int) layout {
 	size, n := uint64(q.Type.Size()), uint64(1)
-	if q.Op == probes.AllGather || q.Op == probes.ReduceScatter {
+	if q.Op.Divided() {
 		n = uint64(ranks)
 	}
 	count := q.Bytes / size / n
@@ -176,6 +176,8 @@ func layoutOf(q *probes.MeasureRequest, ranks int) layout {
 		l.recv = l.message
 	case probes.ReduceScatter:
 		l.send = l.message
+	case probes.AllToAll:
+		l.send, l.recv = l.message, l.message
 	}
 	return l
 }

@@ -48,11 +48,14 @@ const (
 	Reduce        Op = "reduce"
 	AllGather     Op = "all_gather"
 	ReduceScatter Op = "reduce_scatter"
+	AllToAll      Op = "alltoall"
 	SendRecv      Op = "sendrecv" // to the next rank of the ring, from the one before
 )
 
 // Ops returns all operations.
-func Ops() []Op { return []Op{AllReduce, Broadcast, Reduce, AllGather, ReduceScatter, SendRecv} }
+func Ops() []Op {
+	return []Op{AllReduce, Broadcast, Reduce, AllGather, ReduceScatter, AllToAll, SendRecv}
+}
 
 // DType is the type of an element.
 type DType string
@@ -87,7 +90,7 @@ func (op Op) BusFactor(n int) float64 {
 		return 0
 	case op == AllReduce:
 		return 2 * float64(n-1) / float64(n)
-	case op == AllGather || op == ReduceScatter:
+	case op.Divided():
 		return float64(n-1) / float64(n)
 	case slices.Contains(Ops(), op):
 		return 1
@@ -95,11 +98,13 @@ func (op Op) BusFactor(n int) float64 {
 	return 0
 }
 
-// Count is how many elements nccl-tests counts in a message: for operations in which ranks have different parts of it,
-// those of a rank.
+// Divided reports whether a message has a part for each rank.
+func (op Op) Divided() bool { return op == AllGather || op == ReduceScatter || op == AllToAll }
+
+// Count is how many elements nccl-tests counts in a message: those of a part where it is divided.
 func (op Op) Count(t DType, bytes uint64, ranks int) uint64 {
 	n := bytes / uint64(max(t.Size(), 1))
-	if op == AllGather || op == ReduceScatter {
+	if op.Divided() {
 		n /= uint64(max(ranks, 1))
 	}
 	return n

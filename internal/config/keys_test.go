@@ -120,7 +120,7 @@ func probeKeys(d probes.Config) []key {
 	sortByPath(all[3:])
 	return append(all,
 		key{path: "probes.duty", takes: "number", low: "0.000001", high: "1", beyond: []string{"0", "1.1"}, initial: "0.001", meaning: "Maximum share of a GPU's time for probes. Probes run less often than `every` if necessary"},
-		key{path: "probes.op", takes: spelling.List(spelling.Names(probes.Ops())), beyond: []string{"alltoall"}, initial: string(d.Op), meaning: "Collective of probes of kind `node`"},
+		key{path: "probes.op", takes: spelling.List(spelling.Names(probes.Ops())), beyond: []string{"allreduce"}, initial: string(d.Op), meaning: "Collective of probes of kind `node`"},
 		key{path: "probes.type", takes: spelling.List(spelling.Names(probes.DTypes())), beyond: []string{"float64"}, initial: string(d.Type), meaning: "Type of its elements"},
 		key{path: "probes.bytes", takes: "bytes", low: "1K", high: "4G", beyond: []string{"1023", "5G", "64 MB"}, initial: "64M", meaning: "Size of the message. It is halved where it takes longer than `collective`"},
 		key{path: "probes.max_ctas", takes: "whole number", low: "0", high: "64", beyond: []string{"-1", "65"}, initial: "4", meaning: "Maximum number of channels. 0: NCCL chooses"},

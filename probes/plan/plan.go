@@ -66,7 +66,7 @@ type Want struct {
 // whose data does not overlap. New leaves out what is smaller.
 func (w Want) Least(ranks int) uint64 {
 	least := uint64(w.Type.Size())
-	if w.Op == probes.AllGather || w.Op == probes.ReduceScatter {
+	if w.Op.Divided() {
 		least *= uint64(ranks)
 	}
 	return least
