@@ -42,6 +42,8 @@ type Options struct {
 	// Wait is how long nodes may take to come. With Partial those that came are measured then.
 	Wait    time.Duration
 	Partial bool
+	// AllNodes has all nodes measure together when the pairs have.
+	AllNodes bool
 	// Bound is after how long no round begins any more.
 	Bound time.Duration
 }
@@ -97,8 +99,11 @@ func (l *Leader) Run(ctx context.Context) (*Report, error) {
 			return r, err
 		}
 	}
+	if l.AllNodes {
+		err = l.whole(ctx, r, nodes, began)
+	}
 	r.finish(l, began)
-	return r, nil
+	return r, err
 }
 
 // phases are the rails one by one, and then all GPUs together.

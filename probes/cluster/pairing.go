@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -69,9 +68,7 @@ func (p *pairing) plan() *plan.Plan {
 			made.Ranks = append(made.Ranks, probes.Rank{Node: node.Node, UUID: gpu.UUID, Address: gpu.Address})
 			continue
 		}
-		for _, gpu := range node.GPUs {
-			made.Ranks = append(made.Ranks, probes.Rank{Node: node.Node, UUID: gpu.UUID, Address: gpu.Address})
-		}
+		made.Ranks = append(made.Ranks, node.all()...)
 	}
 	return made
 }
@@ -85,12 +82,7 @@ func (p *pairing) start(ctx context.Context, r probes.Rank) (probes.RankProcess,
 	if p.rail >= 0 {
 		return node.start(ctx, p.rail, 0)
 	}
-	for i, gpu := range node.GPUs {
-		if gpu.UUID == r.UUID {
-			return node.start(ctx, -1, i)
-		}
-	}
-	return nil, errors.New("the node has no such GPU")
+	return node.startGPU(ctx, r.UUID)
 }
 
 // judge makes a sample of the result of a run.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,6 +135,23 @@ func (p *peer) start(ctx context.Context, rail, gpu int) (probes.RankProcess, er
 	}
 	r.pid = a.PID
 	return r, nil
+}
+
+// all are the ranks of all its GPUs, which startGPU starts.
+func (p *peer) all() []probes.Rank {
+	var ranks []probes.Rank
+	for _, gpu := range p.GPUs {
+		ranks = append(ranks, probes.Rank{Node: p.Node, UUID: gpu.UUID, Address: gpu.Address})
+	}
+	return ranks
+}
+
+func (p *peer) startGPU(ctx context.Context, uuid string) (probes.RankProcess, error) {
+	i := slices.IndexFunc(p.GPUs, func(g wire.GPU) bool { return g.UUID == uuid })
+	if i < 0 {
+		return nil, errors.New("the node has no such GPU")
+	}
+	return p.start(ctx, -1, i)
 }
 
 // remote is a rank on a node.

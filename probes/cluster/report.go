@@ -29,6 +29,7 @@ type Report struct {
 	Differences  []Difference        `json:"differences"`
 	Results      []Result            `json:"results"`
 	Verdicts     []Verdict           `json:"verdicts"`
+	AllNodes     *Whole              `json:"all_nodes,omitempty"` // nil: that was not asked for
 	Rounds       int                 `json:"rounds"`
 	Error        string              `json:"error,omitempty"` // why it ended early
 

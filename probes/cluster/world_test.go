@@ -32,6 +32,7 @@ type world struct {
 	killed  int
 	closed  int
 	started int
+	dying   sync.Once
 }
 
 type fakeRank struct {

@@ -62,7 +62,7 @@ func (e *run) collective(r *probes.Result, w plan.Want, size uint64, iterations 
 	expected time.Duration,
 ) (probes.Measurement, *trouble) {
 	ranks := len(e.members)
-	limit := measureLimit + 2*expected + time.Duration(size/slowestCheck)*time.Second
+	limit := measureLimit + e.crowd() + 2*expected + time.Duration(size/slowestCheck)*time.Second
 	replies, why := e.step(e.members, limit, func(_ int, limit time.Duration) probes.Request {
 		return probes.Request{Measure: &probes.MeasureRequest{
 			Op: w.Op, Type: w.Type, Bytes: size, Iterations: iterations,

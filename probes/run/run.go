@@ -102,7 +102,7 @@ func (e *run) follow(r *probes.Result) *trouble {
 	if why != nil {
 		return why
 	}
-	connected, why := e.step(e.members, connectLimit, func(rank int, limit time.Duration) probes.Request {
+	connected, why := e.step(e.members, connectLimit+e.crowd(), func(rank int, limit time.Duration) probes.Request {
 		return probes.Request{Connect: &probes.ConnectRequest{
 			ID: id[0].ID, Rank: rank, Ranks: len(e.members),
 			MaxCTAs: e.plan.Settings.MaxCTAs, Timeout: limit,
@@ -128,6 +128,9 @@ func (e *run) follow(r *probes.Result) *trouble {
 		func(int, time.Duration) probes.Request { return probes.Request{Close: &struct{}{}} })
 	return why
 }
+
+// crowd is how much longer ranks may take to meet where there are many.
+func (e *run) crowd() time.Duration { return time.Duration(len(e.members)/32) * time.Second }
 
 // open has the ranks load the libraries and take their GPUs. From here on contexts cost time of the GPUs.
 func (e *run) open(r *probes.Result) ([]probes.Reply, *trouble) {
@@ -162,10 +165,12 @@ func (e *run) conclude(r *probes.Result, why *trouble) {
 		return
 	}
 	r.Outcome, r.Failure = probes.Failed, why.failure
-	text := why.Error()
-	if why.rank >= 0 && !why.elsewhere() {
-		r.Node = e.plan.Ranks[why.rank].Node
+	if why.rank >= 0 {
+		if why.node = e.plan.Ranks[why.rank].Node; !why.elsewhere() {
+			r.Node = why.node
+		}
 	}
+	text := why.Error()
 	switch {
 	case why.failure == probes.FailureIntruder || why.failure == probes.FailureStopped:
 		r.Outcome = probes.Aborted

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"gpufabric_exporter/probes"
 )
 
 // outcome is what came of a run.
@@ -105,6 +107,10 @@ type report struct {
 		Round int
 		A, B  string
 	}
+	AllNodes struct {
+		Nodes  []string
+		Result struct{ Measurements []probes.Measurement }
+	} `json:"all_nodes"`
 	Differences []struct{ What string }
 	Missing     []string `json:"missing_nodes"`
 	Refused     map[string]int
@@ -202,6 +208,39 @@ func TestSlurm(t *testing.T) {
 	r.machine()
 	r.membership(w)
 	r.ends(w)
+}
+
+// All nodes measure in one communicator: nothing is planted, or what fails only where all are together.
+func TestAllNodes(t *testing.T) {
+	r := newRig(t)
+	w := newTable(t)
+	w.row("planted", "named as", "rounds", "seconds", "exit code")
+	defer w.Flush()
+	for _, c := range []struct {
+		name       string
+		machine    []string
+		want       string
+		rows, code int
+	}{
+		{name: "nothing, --all-nodes", rows: 13}, // 16 bytes are too few for 8 parts
+		{name: "error of NCCL, --all-nodes", machine: []string{"host cn3 error ncclAllGather 3"}, want: "run failed cn3 nccl", rows: 4, code: 1},
+		{name: "hang, --all-nodes", machine: []string{"host cn3 hang ncclAllGather"}, want: "run failed hang", rows: 4, code: 1},
+	} {
+		r.machine(c.machine...)
+		o := r.probe(t.Context(), pmi, "--output=json", "--all-nodes")
+		got := o.report(t)
+		w.row(c.name, got.named(), got.Rounds, fmt.Sprintf("%.0f", got.Wall), o.code)
+		list := got.AllNodes.Result.Measurements
+		if got.named() != c.want || o.code != c.code || len(list) != c.rows || len(got.AllNodes.Nodes) != nodes {
+			t.Errorf("%s: %q, exit code %d, %d measurements\n%s\n%s", c.name, got.named(), o.code, len(list), o.stderr, o.stdout)
+		}
+		for _, m := range list {
+			if m.Ranks < nodes || m.BusBW <= 0 || m.Wrong > 0 {
+				t.Errorf("%s: %+v", c.name, m)
+			}
+		}
+		r.nothingLeft()
+	}
 }
 
 // membership is who takes part: nodes with a wrong secret, nodes that never come, and nobody without an allocation.

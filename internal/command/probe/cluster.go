@@ -41,6 +41,7 @@ type clusterOptions struct {
 	dryRun     bool
 	drainList  bool
 	partial    bool
+	allNodes   bool
 	html       string
 	textfile   string
 	push       string
@@ -55,7 +56,7 @@ type clusterOptions struct {
 
 // clusterFlags are the names of those flags.
 var clusterFlags = []string{
-	"dry-run", "drain-list", "partial", "html", "textfile", "push", "history", "secret-file",
+	"dry-run", "drain-list", "partial", "all-nodes", "html", "textfile", "push", "history", "secret-file",
 	"leader", "leaf", "port", "seed", "wait",
 }
 
@@ -65,6 +66,7 @@ func (o *clusterOptions) define(f *command.Flags) {
 	f.Switch("dry-run", "Of cluster: print what would be measured, its traffic and its time, and measure nothing.", &o.dryRun)
 	f.Switch("drain-list", "Of cluster: print only the nodes that are bad or failed, one a line.", &o.drainList)
 	f.Switch("partial", "Of cluster: measure the nodes that came when others did not.", &o.partial)
+	f.Switch("all-nodes", "Of cluster: after the pairs, all healthy nodes together, with the sizes and columns of nccl-tests.", &o.allNodes)
 	f.Add("html", "Of cluster: file for the result as a page.", command.File(&o.html)).PlaceHolder("FILE")
 	f.Add("textfile", "Of cluster: file for the result as metrics, *.prom.", command.File(&o.textfile)).PlaceHolder("FILE")
 	f.Add("push", "Of cluster: Pushgateway for the result as metrics.",
@@ -138,7 +140,7 @@ func (o *clusterOptions) environment() *rendezvous.Environment {
 func (p *options) clusterSettings() cluster.Options {
 	o := cluster.Options{
 		Seed: uint64(p.cluster.seed), RailBytes: cluster.DefaultRailBytes, AllBytes: cluster.DefaultAllBytes,
-		Wait: p.cluster.wait, Partial: p.cluster.partial, Bound: cluster.DefaultBound,
+		Wait: p.cluster.wait, Partial: p.cluster.partial, AllNodes: p.cluster.allNodes, Bound: cluster.DefaultBound,
 	}
 	if o.Seed == 0 {
 		o.Seed = uint64(time.Now().UnixNano()) % (1 << 30)

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 
+	"gpufabric_exporter/probes"
 	"gpufabric_exporter/probes/cluster"
 	"gpufabric_exporter/probes/cluster/search"
 )
@@ -33,6 +35,7 @@ func writeClusterPage(w io.Writer, r *cluster.Report) error {
 		Started  string
 		Columns  []string
 		Rows     []pageRow
+		Whole    []pageRow
 		Verdicts []cluster.Verdict
 	}{Report: r, Came: len(r.Nodes), Started: r.Started.UTC().Format("2006-01-02 15:04:05 UTC"), Verdicts: r.Verdicts}
 	list := r.Rails()
@@ -46,10 +49,28 @@ func writeClusterPage(w io.Writer, r *cluster.Report) error {
 		}
 		page.Rows = append(page.Rows, row)
 	}
+	if r.AllNodes != nil && r.AllNodes.Result != nil {
+		page.Whole = wholeRows(r.AllNodes.Result.Measurements)
+	}
 	if err := clusterPage.Execute(w, page); err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
 	return nil
+}
+
+// wholeRows are the rows of nccl-tests.
+func wholeRows(list []probes.Measurement) []pageRow {
+	var rows []pageRow
+	for _, m := range list {
+		row := pageRow{Name: string(m.Op)}
+		text := fmt.Sprintf("%d %d %s %s %s %.2f %.2f %d", m.Bytes, m.Count, m.Type, reduction(m.Op), m.Time.Microseconds(),
+			m.AlgBW/1e9, m.BusBW/1e9, m.Wrong)
+		for text := range strings.FieldsSeq(text) {
+			row.Cells = append(row.Cells, pageCell{Text: text})
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // levelOf is the verdict on a rail of a node.
@@ -59,7 +80,7 @@ func levelOf(r *cluster.Report, n *cluster.Node, rail int) string {
 		level = string(search.Unknown)
 	}
 	for _, v := range r.Verdicts {
-		if v.Node == n.Name && v.Subject != search.OfPath && (v.Rail == rail || v.Subject == search.OfNode) {
+		if v.Node == n.Name && (v.Subject == search.OfNode || v.Subject == search.OfRail && v.Rail == rail) {
 			level = string(v.Level)
 		}
 	}

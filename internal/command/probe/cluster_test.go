@@ -15,6 +15,7 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/probes"
 	"gpufabric_exporter/probes/cluster"
 	"gpufabric_exporter/probes/cluster/search"
 	"gpufabric_exporter/probes/cluster/wire"
@@ -39,7 +40,7 @@ func TestClusterRefuses(t *testing.T) {
 	if code, _, errs = b.run("cluster"); code != 2 || !strings.Contains(errs, "--mpi=pmi2") {
 		t.Errorf("PMIx: exit code %d: %s", code, errs)
 	}
-	for _, args := range [][]string{{"cluster", "--op=reduce"}, {"cluster", "--bytes=8:16"}, {"node", "--drain-list"}, {"--seed=7"}, {"cluster", "--wait=1ms"}, {"cluster", "--push=http://user:secret@gateway:9091"}} {
+	for _, args := range [][]string{{"cluster", "--op=reduce"}, {"cluster", "--bytes=8:16"}, {"node", "--drain-list"}, {"--seed=7"}, {"node", "--all-nodes"}, {"cluster", "--wait=1ms"}, {"cluster", "--push=http://user:secret@gateway:9091"}} {
 		if code, _, errs := b.run(args...); code != 3 {
 			t.Errorf("%q: exit code %d: %s", args, code, errs)
 		}
@@ -54,6 +55,12 @@ func TestClusterDryRun(t *testing.T) {
 	code, out, errs := b.run("cluster", "--dry-run", "--seed=7")
 	if code != 0 || b.started > 0 {
 		t.Errorf("exit code %d, %d ranks: %s", code, b.started, errs)
+	}
+	if strings.Contains(out, "all nodes together") {
+		t.Error(out)
+	}
+	if _, out, _ := b.run("cluster", "--dry-run", "--all-nodes"); !strings.Contains(out, "then all nodes together, each GPU sends at most 43690 MiB within 5m0s") {
+		t.Errorf("with all nodes together: %s", out)
 	}
 	commandtest.Contains(t, out, "64 nodes; each pair sends 2 GiB over each rail and 16 GiB over all", "at most 8 rounds", "seed 7",
 		"rail 0: mlx5_0 port 1 with GPU", "all together: 8 GPUs")
@@ -78,6 +85,10 @@ func reported() *cluster.Report {
 			{Subject: search.OfRail, Level: search.Bad, Node: "n1", Rail: 0, Device: "mlx5_0", Loss: 0.083, Why: "confirmed"},
 			{Subject: search.OfNode, Level: search.Failed, Node: `n"<2>`, Rail: search.All, Loss: 1, Failure: "hang", Why: "confirmed"},
 		},
+		AllNodes: &cluster.Whole{Nodes: []string{"n0", "n1"}, Result: &probes.Result{GPUs: make([]string, 16), Measurements: []probes.Measurement{
+			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 30, Count: 1 << 28, Ranks: 16, Iterations: 5, Time: 0.005, AlgBW: 214.75e9, BusBW: 402.65e9},
+			{Op: probes.AllToAll, Type: probes.Float32, Bytes: 1 << 30, Count: 1 << 24, Ranks: 16, Iterations: 5, Time: 0.02, AlgBW: 53.69e9, BusBW: 50.33e9, Wrong: 3},
+		}}},
 	}
 }
 
@@ -87,7 +98,9 @@ func TestClusterText(t *testing.T) {
 		t.Fatal(err)
 	}
 	commandtest.Contains(t, b.String(), "3 of 4 nodes came (by PMI), 4 rounds in 94 s", "missing: processes [3]", "refused: 2 connections (secret)",
-		"differs: MTU: 1500; most have 4096: n1", "44  92%", "rail bad: n1, rail 0 (mlx5_0): 8.3 % below others; confirmed", "node failed: n", "rank 8 hangs")
+		"differs: MTU: 1500; most have 4096: n1", "44  92%", "rail bad: n1, rail 0 (mlx5_0): 8.3 % below others; confirmed", "node failed: n", "rank 8 hangs",
+		"all nodes together: 2 nodes, 16 ranks, path unknown\n# all_reduce\n", "1073741824    268435456   float32     sum       5     5000.00    214.75    402.65        0\n# alltoall\n",
+		"1073741824     16777216   float32    none       5    20000.00     53.69     50.33        3\n")
 }
 
 func TestClusterPage(t *testing.T) {
@@ -95,7 +108,8 @@ func TestClusterPage(t *testing.T) {
 	if err := writeClusterPage(&b, reported()); err != nil {
 		t.Fatal(err)
 	}
-	commandtest.Contains(t, b.String(), `<td class="bad" title="bad">44  92%</td>`, `<td class="failed" title="failed">-</td>`, "2026-11-29 01:02:03 UTC", "n&#34;&lt;2&gt;")
+	commandtest.Contains(t, b.String(), `<td class="bad" title="bad">44  92%</td>`, `<td class="failed" title="failed">-</td>`, "2026-11-29 01:02:03 UTC", "n&#34;&lt;2&gt;",
+		`<th scope="row">alltoall</th><td>1073741824</td><td>16777216</td><td>float32</td><td>none</td><td>20000.00</td><td>53.69</td><td>50.33</td><td>3</td>`)
 	commandtest.Lacks(t, b.String(), "<2>", "http://", "https://", "<script")
 }
 

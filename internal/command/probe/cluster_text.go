@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,9 +25,14 @@ func bounds(o cluster.Options, nodes int) string {
 	if nodes > 0 {
 		size = strconv.Itoa(nodes)
 	}
-	return fmt.Sprintf("%s nodes; each pair sends %s over each rail and %s over all, both ways, in at most %d rounds; no round begins after %s; seed %d",
+	text := fmt.Sprintf("%s nodes; each pair sends %s over each rail and %s over all, both ways, in at most %d rounds; no round begins after %s; seed %d",
 		size, probes.SizeText(cluster.Messages*o.RailBytes), probes.SizeText(2*cluster.Messages*o.AllBytes),
 		search.RoundsMost, o.Bound, o.Seed)
+	if o.AllNodes {
+		text += fmt.Sprintf("; then all nodes together, each GPU sends at most %s within %s", probes.SizeText(o.WholeBytes()),
+			cluster.WholeBound)
+	}
+	return text
 }
 
 // dryRun prints what this node would take part with.
@@ -99,6 +105,7 @@ func writeCluster(w io.Writer, r *cluster.Report) error {
 		}
 		b.WriteByte('\n')
 	}
+	writeWhole(&b, r.AllNodes)
 	for _, v := range r.Verdicts {
 		fmt.Fprintln(&b, v.Text())
 		if said := errorOf(r, v); said != "" {
@@ -113,6 +120,30 @@ func writeCluster(w io.Writer, r *cluster.Report) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// writeWhole prints what all nodes reached together: a table for each operation.
+func writeWhole(b *bytes.Buffer, w *cluster.Whole) {
+	switch {
+	case w == nil:
+		return
+	case w.Result == nil:
+		fmt.Fprintf(b, "all nodes together: not measured: %s\n\n", w.Skipped)
+		return
+	}
+	path := probes.Word(w.Result.Path, func(p probes.Path) string { return string(p) })
+	fmt.Fprintf(b, "all nodes together: %s, %s, path %s\n", probes.Counted(len(w.Nodes), "node"),
+		probes.Counted(len(w.Result.GPUs), "rank"), path)
+	for list := w.Result.Measurements; len(list) > 0; {
+		n := slices.IndexFunc(list, func(m probes.Measurement) bool { return m.Op != list[0].Op })
+		if n < 0 {
+			n = len(list)
+		}
+		fmt.Fprintf(b, "# %s\n", list[0].Op)
+		writeMeasurements(b, list[:n])
+		list = list[n:]
+	}
+	b.WriteByte('\n')
 }
 
 // errorOf is what the first failed measurement says that a verdict is about.

@@ -35,16 +35,7 @@ func writeRun(w io.Writer, run oneRun) error {
 		}
 		b.WriteByte('\n')
 	}
-	if len(r.Measurements) > 0 {
-		fmt.Fprintf(&b, "#\n#%11s %12s %9s %7s %7s %11s %9s %9s %8s\n#%11s %12s %9s %7s %7s %11s %9s %9s\n",
-			"size", "count", "type", "redop", "iter", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "",
-			"(us)", "(GB/s)", "(GB/s)")
-	}
-	for _, m := range r.Measurements {
-		fmt.Fprintf(&b, " %11d %12d %9s %7s %7d %11s %9.2f %9.2f %8d\n", m.Bytes, m.Count, m.Type, reduction(m.Op),
-			m.Iterations,
-			m.Time.Microseconds(), m.AlgBW/1e9, m.BusBW/1e9, m.Wrong)
-	}
+	writeMeasurements(&b, r.Measurements)
 	fmt.Fprintf(&b, "# %s\n", summary(run))
 	if r.Outcome != probes.OK {
 		writeTrouble(&b, r)
@@ -54,6 +45,20 @@ func writeRun(w io.Writer, run oneRun) error {
 	b.WriteByte('\n')
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// writeMeasurements is the table of nccl-tests.
+func writeMeasurements(b *bytes.Buffer, list []probes.Measurement) {
+	if len(list) > 0 {
+		fmt.Fprintf(b, "#\n#%11s %12s %9s %7s %7s %11s %9s %9s %8s\n#%11s %12s %9s %7s %7s %11s %9s %9s\n",
+			"size", "count", "type", "redop", "iter", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "",
+			"(us)", "(GB/s)", "(GB/s)")
+	}
+	for _, m := range list {
+		fmt.Fprintf(b, " %11d %12d %9s %7s %7d %11s %9.2f %9.2f %8d\n", m.Bytes, m.Count, m.Type, reduction(m.Op),
+			m.Iterations,
+			m.Time.Microseconds(), m.AlgBW/1e9, m.BusBW/1e9, m.Wrong)
+	}
 }
 
 // headline says what is measured, and where.
