@@ -88,7 +88,7 @@ func (p *hostPinger) Apply(c *rdmaping.Config) error {
 	o := p.options
 	if c != nil {
 		if !c.Plain && !isSecured(p.web) {
-			return &config.Error{Err: errors.New("rdma_ping: peers would be told over plain HTTP, to whoever asks, where this node answers: " +
+			return &config.Error{Err: errors.New("rdma_ping: peers would be told over plain HTTP, to everyone who asks, where this node answers: " +
 				"set TLS or authentication in --web.config.file, or plain: true")}
 		}
 		asks, err := askerOf(c.ClientFile)

@@ -43,7 +43,7 @@ func texts(r *Report) string {
 	return strings.Join(list, "; ")
 }
 
-// partnerOfFirst is whom n00 measures with in the first round of eight nodes.
+// partnerOfFirst is the node that n00 measures with in the first round of eight nodes.
 func partnerOfFirst() string {
 	for _, task := range (&search.Search{Nodes: make([]search.Node, 8), Rails: []int{0}, Seed: 1}).Next(nil) {
 		if task.A == 0 {

@@ -34,7 +34,7 @@ type document struct {
 	Rails   []rdmaping.Endpoint `json:"rails"`
 }
 
-// Handler tells the rails of this node to whoever may ask: their keys are in it.
+// Handler tells the rails of this node to clients that may ask: their keys are in it.
 func Handler(rails func() []rdmaping.Endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

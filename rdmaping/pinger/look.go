@@ -23,7 +23,7 @@ type targets struct {
 	errs []error
 }
 
-// look sees whether anything is to be pinged, from what, and whom.
+// look sees whether anything is to be pinged, from which rails, and which peers.
 func (p *Pinger) look(ctx context.Context) {
 	pl := p.current()
 	was := pl.paused

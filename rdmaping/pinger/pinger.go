@@ -83,7 +83,7 @@ type plan struct {
 	leftOut int
 }
 
-// planned is a rail and whom it asks.
+// planned is a rail and the peers that it asks.
 type planned struct {
 	Own
 	excess bool // there are too many rails

@@ -38,7 +38,7 @@ type rail struct {
 	judged  [len(spans)]judgement
 }
 
-// peer is whom a rail asks.
+// peer is a rail of another node that a rail asks.
 type peer struct {
 	peers.Target
 	end   rdmaping.Endpoint
@@ -67,7 +67,7 @@ func newRail(report func(locate.Pair)) *rail {
 	}
 }
 
-// plan takes over whom the rail is to ask.
+// plan takes over the peers that the rail is to ask.
 func (r *rail) plan(own *planned) {
 	r.changed = r.changed || r.end != nil && own.Own != r.opened // also the address at the same index
 	r.planned = *own

@@ -128,7 +128,7 @@ func TestExamples(t *testing.T) {
 func TestTranscript(t *testing.T) {
 	folder := os.Getenv("FOLDER")
 	if folder == "" {
-		t.Skip("FOLDER is not set")
+		t.Skip("FOLDER, where the page of the run goes, is not set")
 	}
 	r := newRig(t)
 	r.machine("host cn2 slow 1.3")

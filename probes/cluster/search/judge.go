@@ -124,7 +124,7 @@ func merge(rails []Verdict, of int) []Verdict {
 	return []Verdict{worst}
 }
 
-// blame is the verdict on an accused spot, by the median of what speaks against it.
+// blame is the verdict on an accused spot, by the median of the samples that show it bad.
 func (v *view) blame(node, rail int) Verdict {
 	at := v.at(node, rail)
 	d := Verdict{Subject: OfRail, Node: node, Partner: -1, Rail: rail}
@@ -133,7 +133,7 @@ func (v *view) blame(node, rail int) Verdict {
 	return d
 }
 
-// weigh is how bad samples are that speak against a node; -1: against a path.
+// weigh is how bad the samples of a node are; -1: of a path.
 func (v *view) weigh(list []int, node int) (Level, float64, string) {
 	var losses []float64
 	var failures []string

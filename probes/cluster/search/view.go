@@ -44,8 +44,8 @@ type standing struct {
 	samples []int // by number
 	goods   int
 	silent  bool // none of them says anything
-	suspect bool // the first one that says anything speaks against it
-	// healthy partners that it met, and how many of these samples speak against it
+	suspect bool // the first sample that says anything is bad
+	// healthy partners that it met, and how many of these samples are bad
 	total, against int
 }
 
@@ -277,7 +277,7 @@ func middle(sorted []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// against reports whether a sample may speak against a node.
+// against reports whether a sample may count against a node.
 func (g *graded) against(node int) bool {
 	return (g.grade == slow || g.grade == failed) && (g.grade != failed || g.Culprit < 0 || g.Culprit == node)
 }
