@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rdmaping is small RDMA messages between nodes, by which a rail, a path or a leaf that is dead, lossy or slow
-// is found while jobs run: the words that its rooms share. peers says which rails to ask, verbs asks and answers in a process
+// is found while jobs run: the words that its rooms share. peers chooses rails, verbs asks and answers in a process
 // of its own, locate says where messages get lost.
 //
 // It is plain data. It stands beside probes, and not among them: it needs no GPU, no NCCL and no gate.
