@@ -135,6 +135,7 @@ func For(node *fabric.Node, w Workload) Advice {
 	k.keepUnreplaced()
 	k.debug()
 	k.kept()
+	k.foldReplaced()
 	k.defaults()
 	k.Leave = slices.DeleteFunc(k.Leave, func(l Left) bool { return k.isSet(l.Name) })
 	k.estimates()

@@ -57,6 +57,18 @@ func (k *adviser) keepUnreplaced() {
 	}
 }
 
+// foldReplaced takes lines that a setting replaces out of the removals: the setting says what is wrong with them.
+func (k *adviser) foldReplaced() {
+	for i := range k.Settings {
+		s := &k.Settings[i]
+		at := slices.IndexFunc(k.Remove, func(r Removal) bool { return s.Change == Replace && r.From == s.PresentFrom })
+		if at >= 0 {
+			s.Reason = "It replaces " + s.PresentFrom + ": " + k.Remove[at].Reason + " " + s.Reason
+			k.Remove = slices.Delete(k.Remove, at, at+1)
+		}
+	}
+}
+
 // better is what lint has instead of a line, where that is more than its removal.
 func better(instead string) string {
 	if instead == "remove the line" {
