@@ -4,8 +4,8 @@
 
 package e2e
 
-// purposes says which scenario a query of a dashboard is for, by the names of dashboard and panel, and that
-// of the query where those of a panel differ. A query that is not here is for any node. A minus begins the
+// purposes says which scenario a query of a dashboard is for, by the name of the dashboard, those of dashboard and panel,
+// or that of the query, where they differ. A query that is not here is for any node. A minus begins the
 // reason why no scenario shows it.
 func purposes() map[string]string {
 	const (
@@ -13,6 +13,7 @@ func purposes() map[string]string {
 		nameless  = "- the cluster of this test has no name"
 		others    = "other healthy nodes"
 		stated    = "- all nodes chosen here state it"
+		pushed    = "- nothing is pushed by a probe between nodes here"
 	)
 	return map[string]string{
 		"fleet/variable: cluster":            nameless,
@@ -73,5 +74,9 @@ func purposes() map[string]string {
 		"probes/Last results/D":                 "probe-slow", // why it is slow
 		"probes/Rails against the line rate":    others,       // expected only where two GPUs are near one NIC
 		"probes/Failures by reason":             "probe-wrong-result",
+		"probes/Verdicts between nodes":         pushed,
+		"probes/Bandwidth between nodes":        pushed,
+
+		"ping": "- simulated nodes have no RDMA device to ping over",
 	}
 }

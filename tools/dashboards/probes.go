@@ -210,7 +210,7 @@ func latency() line {
 		}, "none",
 			[]step{{2, warning}},
 			extreme("topk", "cluster, instance, kind, device", `gpufabric_probe_small_message_latency_ratio{@port}`,
-				"{{cluster}} {{instance}} {{kind}} {{device}}")...),
+				"{{cluster}} {{instance}} {{kind}} {{device}}")[0]), // a ratio is never 0
 	}
 }
 

@@ -19,7 +19,7 @@ rule {
   annotation "runbook_url" {
     severity = "bug"
     required = true
-    value    = "https://.+/alerts/runbooks/{{ $alert }}\\.md"
+    value    = "https://.+/alerts/runbooks/.*{{ $alert }}\\.md.*" # that of a check leads to its family
   }
   label "severity" {
     severity = "bug"
@@ -30,7 +30,7 @@ rule {
 # What the recording rule says exists only while something is wrong: there is nothing to compare it with, and its value,
 # the time or the share that the description shows, may be 0.
 rule {
-  match { name = "GpuFabric(ConfigurationDrift|ClusterProbe(NodeSlow|PathSlow)|Probe(TransportSocket|GpuDirectLost|WrongResult|BandwidthCollapsed|BandwidthRegression|BaselineDrifted))" }
+  match { name = "GpuFabric(CheckFailed|TrainingOnTcpSuspected|Job(BandwidthRegression|OnTcp|RankLost|Hang|HangSuspected|Straggler)|PingLeaf|ConfigurationDrift|ClusterProbe(NodeSlow|PathSlow)|Probe(TransportSocket|GpuDirectLost|WrongResult|BandwidthCollapsed|BandwidthRegression|BaselineDrifted))" }
   disable = ["alerts/comparison"]
 }
 
@@ -38,6 +38,18 @@ rule {
 rule {
   match { name = "port:gpufabric_link_down_events:step10m" }
   disable = ["group/interval"]
+}
+
+# label_replace adds the role on one side of an "or", which pint does not follow.
+rule {
+  match { name = "GpuFabricTcpOnRdmaNic" }
+  disable = ["promql/impossible"]
+}
+
+# A series without a device is meant: it is one of a rail that has none.
+rule {
+  match { name = "GpuFabricProbeNeverRun" }
+  disable = ["promql/impossible"]
 }
 
 # The share of ports that a sum over nodes reads is never 0/0: where no port is good some are lost, and those are counted
