@@ -68,6 +68,8 @@ type Endpoint struct {
 	QPN    uint32 `json:"qpn"`
 	MTU    int    `json:"mtu"`
 	Key    uint64 `json:"key,string"`
+	Timed  bool   `json:"timed,omitempty"` // completions have times of the NIC
+	RoCE   int    `json:"roce,omitempty"`  // version that the GID is for, of Ethernet; 0: not known
 }
 
 // Check says what cannot be in an endpoint that another node tells of itself.
@@ -83,6 +85,8 @@ func (e Endpoint) Check() error {
 		return fmt.Errorf("queue pair %d", e.QPN)
 	case e.MTU < 256 || e.MTU > Longest:
 		return fmt.Errorf("MTU %d", e.MTU)
+	case e.RoCE < 0 || e.RoCE > 2:
+		return fmt.Errorf("RoCE version %d", e.RoCE)
 	case e.Rail < 0 || e.Rail > MaxRail:
 		return fmt.Errorf("rail %d", e.Rail)
 	case len(e.Device) > 64 || strings.ContainsFunc(e.Device, func(c rune) bool { return c <= ' ' || c > '~' }):
@@ -134,10 +138,20 @@ type Reply struct {
 type Pong struct {
 	Failure *Failure `json:"failure,omitempty"` // it was not sent
 
-	Lost   bool          `json:"lost,omitempty"`
-	RTT    time.Duration `json:"rtt"`    // from before it was sent until the answer was seen, by the clock of this host
-	Remote time.Duration `json:"remote"` // of it, the time between message and answer in the other host
+	Lost    bool          `json:"lost,omitempty"`
+	RTT     time.Duration `json:"rtt"`     // from before it was sent until the answer was seen, by the clock of this host
+	Remote  time.Duration `json:"remote"`  // of it, the time between message and answer in the other host
+	Network time.Duration `json:"network"` // of it, the time outside of both hosts
+	// Timed: Remote and Network are by the clocks of both NICs. Else both hosts' ways to their NICs are in Network.
+	Timed bool `json:"timed,omitempty"`
+	// Doubtful: what was told of Remote cannot be; it and Network are zero.
+	Doubtful bool `json:"doubtful,omitempty"`
+	// Reordered: what was sent later on the same flow came before.
+	Reordered bool `json:"reordered,omitempty"`
 }
+
+// Initiator is how long the message and its answer were in this host, which only times of NICs tell.
+func (p *Pong) Initiator() time.Duration { return max(0, p.RTT-p.Remote-p.Network) }
 
 // Failure is why there is no answer, other than that none came.
 type Failure struct {

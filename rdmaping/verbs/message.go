@@ -11,10 +11,12 @@ import (
 	"gpufabric_exporter/rdmaping"
 )
 
-// A message is 64 bytes or more, big-endian: magic (8), kind (1), zero (3), flow label (4), key of the one that is
-// asked (8), number that the asker draws (8), sequence (8), time in the host that answers (8, nanoseconds), zero.
+// A message is 64 bytes or more, big-endian: magic (8), kind (1), 1 where times of the NIC are wanted (1), zero (2),
+// flow label (4), key of the one that is asked (8), number that the asker draws (8), sequence (8), time in the host
+// that answers (8, nanoseconds), zero.
 type message struct {
 	kind     byte
+	timed    bool
 	flow     uint32
 	key      uint64
 	number   uint64 // of the asker, so that nobody answers who was not asked
@@ -26,6 +28,7 @@ const (
 	magic      = "gpfping1"
 	kindAsk    = 1
 	kindAnswer = 2
+	kindTimes  = 3 // follows an answer: the time from the message to the answer, by the clock of the NIC
 )
 
 var errForeign = errors.New("not a message of RDMA ping")
@@ -34,6 +37,9 @@ func (m message) put(b []byte) {
 	clear(b)
 	copy(b, magic)
 	b[8] = m.kind
+	if m.timed {
+		b[9] = 1
+	}
 	binary.BigEndian.PutUint32(b[12:], m.flow)
 	binary.BigEndian.PutUint64(b[16:], m.key)
 	binary.BigEndian.PutUint64(b[24:], m.number)
@@ -42,11 +48,11 @@ func (m message) put(b []byte) {
 }
 
 func parseMessage(b []byte) (message, error) {
-	if len(b) < rdmaping.Least || string(b[:8]) != magic || b[8] != kindAsk && b[8] != kindAnswer {
+	if len(b) < rdmaping.Least || string(b[:8]) != magic || b[8] < kindAsk || b[8] > kindTimes {
 		return message{}, errForeign
 	}
 	return message{
-		kind: b[8], flow: binary.BigEndian.Uint32(b[12:]) & 0xfffff, key: binary.BigEndian.Uint64(b[16:]),
+		kind: b[8], timed: b[9] == 1, flow: binary.BigEndian.Uint32(b[12:]) & 0xfffff, key: binary.BigEndian.Uint64(b[16:]),
 		number: binary.BigEndian.Uint64(b[24:]), sequence: binary.BigEndian.Uint64(b[32:]),
 		remote: time.Duration(binary.BigEndian.Uint64(b[40:])),
 	}, nil

@@ -76,6 +76,7 @@ static const char *look(struct rail *r) {
 	r->state = port.state;
 	r->lid = port.lid;
 	r->link_layer = port.link_layer == 0 ? LINK_INFINIBAND : port.link_layer;
+	r->routed = r->link_layer == LINK_ETHERNET || (port.flags & GRH_REQUIRED);
 	r->mtu = port.active_mtu >= 1 && port.active_mtu <= 5 ? 128 << port.active_mtu : 256;
 	if (port.state != PORT_ACTIVE)
 		return step_failed(r, ENETDOWN, "the port is not active");
@@ -88,6 +89,58 @@ static const char *look(struct rail *r) {
 	if (r->link_layer == LINK_ETHERNET && r->gid.words[0] == 0 && r->gid.words[1] == 0)
 		return step_failed(r, ENOENT, "the GID is empty");
 	return NULL;
+}
+
+static const char *pair(struct rail *r) {
+	struct ibv_qp_init_attr attributes = {
+		.send_cq = r->cq, .recv_cq = r->cq, .qp_type = QP_TYPE_UD, .sq_sig_all = 1,
+		.cap = {.max_send_wr = SENDS, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
+	};
+	if ((r->qp = r->verbs->ibv_create_qp(r->pd, &attributes)) == NULL)
+		return step_failed(r, errno, "ibv_create_qp");
+	r->qpn = r->qp->qp_num;
+	return NULL;
+}
+
+// extended returns what a newer library has before a context; NULL: it has less than size bytes of it.
+static struct verbs_context *extended(struct ibv_context *c, size_t size) {
+	if (c->abi_compat != EXTENDED)
+		return NULL;
+	struct verbs_context *v = (struct verbs_context *)((char *)c - offsetof(struct verbs_context, context));
+	return v->sz < size ? NULL : v;
+}
+
+// queues_with_times makes the queues so that completions have times of the NIC. It returns -1 where that cannot be.
+static int queues_with_times(struct rail *r) {
+	struct verbs_context *v = extended(r->context, sizeof *v);
+	if (v == NULL || v->query_device_ex == NULL || v->create_cq_ex == NULL)
+		return -1;
+	struct {
+		struct ibv_device_attr_ex known;
+		uint8_t room[512]; // for a library that writes more than it may
+	} device;
+	memset(&device, 0, sizeof device);
+	if (v->query_device_ex(r->context, NULL, &device.known, sizeof device.known) != 0)
+		return -1;
+	uint64_t mask = device.known.completion_timestamp_mask, khz = device.known.hca_core_clock;
+	if (khz == 0 || khz > MAX_KHZ || (mask & (mask + 1)) != 0 || mask / 1000 / khz < LEAST_WRAP)
+		return -1;
+	struct ibv_cq_init_attr_ex a = {
+		.cqe = RECEIVES + SENDS, .channel = r->channel,
+		.wc_flags = WC_EX_BYTE_LEN | WC_EX_SRC_QP | WC_EX_SLID | WC_EX_TIMESTAMP,
+	};
+	if ((r->timed = v->create_cq_ex(r->context, &a)) == NULL)
+		return -1;
+	r->cq = (struct ibv_cq *)r->timed;
+	if (pair(r) == NULL) {
+		r->clock_mask = mask;
+		r->clock_khz = khz;
+		return 0;
+	}
+	r->verbs->ibv_destroy_cq(r->cq);
+	r->cq = NULL;
+	r->timed = NULL;
+	return -1;
 }
 
 static const char *make(struct rail *r) {
@@ -104,16 +157,11 @@ static const char *make(struct rail *r) {
 		return step_failed(r, errno, "ibv_create_comp_channel");
 	if (fcntl(r->channel->fd, F_SETFL, fcntl(r->channel->fd, F_GETFL) | O_NONBLOCK) != 0)
 		return step_failed(r, errno, "fcntl");
+	if (queues_with_times(r) == 0)
+		return NULL;
 	if ((r->cq = v->ibv_create_cq(r->context, RECEIVES + SENDS, NULL, r->channel, 0)) == NULL)
 		return step_failed(r, errno, "ibv_create_cq");
-	struct ibv_qp_init_attr attributes = {
-		.send_cq = r->cq, .recv_cq = r->cq, .qp_type = QP_TYPE_UD, .sq_sig_all = 1,
-		.cap = {.max_send_wr = SENDS, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
-	};
-	if ((r->qp = v->ibv_create_qp(r->pd, &attributes)) == NULL)
-		return step_failed(r, errno, "ibv_create_qp");
-	r->qpn = r->qp->qp_num;
-	return NULL;
+	return pair(r);
 }
 
 static const char *ready(struct rail *r) {
@@ -186,8 +234,7 @@ struct ibv_ah *rail_reach(struct rail *r, const uint8_t gid[16], uint16_t lid, u
 	a.port_num = r->port;
 	a.sl = r->service_level;
 	a.dlid = lid;
-	// InfiniBand needs a route only between subnets
-	a.is_global = r->link_layer == LINK_ETHERNET || memcmp(gid, r->gid.raw, 8) != 0;
+	a.is_global = r->routed || memcmp(gid + 6, r->gid.raw + 6, 2) != 0; // another subnet, as NCCL compares them
 	memcpy(a.grh.dgid.raw, gid, 16);
 	a.grh.sgid_index = r->gid_index;
 	a.grh.hop_limit = 255;
@@ -225,7 +272,34 @@ int rail_receive(struct rail *r, int slot) {
 	return r->context->post_recv(r->qp, &w, &bad);
 }
 
+// poll_timed is rail_poll where completions have times.
+static int poll_timed(struct rail *r, struct arrival *to, int most) {
+	struct ibv_cq_ex *q = r->timed;
+	struct ibv_poll_cq_attr none = {0};
+	int n = 0, error = q->start_poll(q, &none);
+	if (error != 0)
+		return error == ENOENT ? 0 : -error;
+	do {
+		int slot = (int)q->wr_id;
+		struct arrival a = {.received = slot < RECEIVES, .status = q->status, .slot = slot};
+		if (a.status == 0)
+			a.ticks = q->read_completion_ts(q);
+		if (a.status == 0 && a.received) {
+			uint32_t size = q->read_byte_len(q);
+			a.size = size < ROUTE ? 0 : size - ROUTE;
+			a.source_qpn = q->read_src_qp(q);
+			a.source_lid = (uint16_t)q->read_slid(q);
+			a.routed = (q->read_wc_flags(q) & WC_GRH) != 0;
+		}
+		to[n++] = a;
+	} while (n < most && (error = q->next_poll(q)) == 0);
+	q->end_poll(q);
+	return error == 0 || error == ENOENT ? n : -error;
+}
+
 int rail_poll(struct rail *r, struct arrival *to, int most) {
+	if (r->timed != NULL)
+		return poll_timed(r, to, most);
 	struct ibv_wc done[16];
 	int n = r->context->poll_cq(r->cq, most < 16 ? most : 16, done);
 	for (int i = 0; i < n; i++) {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"gpufabric_exporter/rdmaping"
@@ -54,6 +55,7 @@ func (l functions) open(q *rdmaping.Open) (port, rdmaping.Endpoint, *rdmaping.Fa
 	e := rdmaping.Endpoint{
 		Device: q.Device, Link: rdmaping.Ethernet, GID: *(*rdmaping.GID)(unsafe.Pointer(&p.c.gid)),
 		LID: uint16(p.c.lid), PKey: uint16(p.c.pkey), QPN: uint32(p.c.qpn), MTU: int(p.c.mtu),
+		Timed: p.c.timed != nil,
 	}
 	if p.c.link_layer == C.LINK_INFINIBAND {
 		e.Link = rdmaping.InfiniBand
@@ -123,6 +125,7 @@ type arrival struct {
 	qpn      uint32
 	lid      uint16
 	routed   bool
+	ticks    uint64 // when it was, by the clock of the NIC if it has one
 }
 
 // poll returns what has come, of which there may be more.
@@ -136,10 +139,24 @@ func (p port) poll() ([]arrival, error) {
 	for _, a := range done[:n] {
 		out = append(out, arrival{
 			received: a.received != 0, status: int(a.status), slot: int(a.slot), size: int(a.size),
-			qpn: uint32(a.source_qpn), lid: uint16(a.source_lid), routed: a.routed != 0,
+			qpn: uint32(a.source_qpn), lid: uint16(a.source_lid), routed: a.routed != 0, ticks: uint64(a.ticks),
 		})
 	}
 	return out, nil
+}
+
+// between is the time from one completion to another, by the clock of the NIC.
+func (p port) between(from, to uint64) time.Duration {
+	return between(from, to, uint64(p.c.clock_mask), uint64(p.c.clock_khz))
+}
+
+// between is negative where to is half a turn of the clock or more after from.
+func between(from, to, mask, khz uint64) time.Duration {
+	ticks := int64((to - from) & mask)
+	if uint64(ticks) > mask/2 {
+		ticks = int64(uint64(ticks) | ^mask)
+	}
+	return time.Duration(float64(ticks) * 1e6 / float64(khz))
 }
 
 // wait returns when something came, after wake, and at the end of so many milliseconds.

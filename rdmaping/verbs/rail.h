@@ -15,6 +15,8 @@ enum {
 	BUFFER = ROUTE + LONGEST + 24, // a multiple of 64: no cache line is shared
 	MEMORY = (RECEIVES + SENDS) * BUFFER,
 };
+// Clocks of NICs that are used: up to so many kHz, and at least so many seconds until they begin again.
+enum { MAX_KHZ = 100000000, LEAST_WRAP = 10 };
 _Static_assert(BUFFER % 64 == 0, "buffers are aligned");
 _Static_assert(8 * MEMORY <= 4 << 20, "eight rails have 4 MiB at most");
 
@@ -25,6 +27,7 @@ struct rail {
 	struct ibv_mr *mr;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
+	struct ibv_cq_ex *timed; // cq, where its completions have times of the NIC
 	struct ibv_qp *qp;
 	uint8_t *memory;
 	int wake; // eventfd
@@ -41,6 +44,8 @@ struct rail {
 	int state;
 	int mtu; // in bytes
 	uint32_t qpn;
+	int routed; // the port wants a GRH always
+	uint64_t clock_mask, clock_khz; // of the NIC, where completions have its time
 };
 
 // An arrival is a completion.
@@ -52,6 +57,7 @@ struct arrival {
 	uint32_t source_qpn;
 	uint16_t source_lid;
 	int routed; // the 40 bytes before the message are valid
+	uint64_t ticks; // when it was, by the clock of the NIC
 };
 
 // rail_open makes the queue pair ready. It returns NULL, or the step that failed.

@@ -9,7 +9,9 @@
 // a second, and asks at most 64. Whatever else comes is received and dropped. The queue pairs end with the process.
 //
 // Round-trip times are by the clock of this host, from before a message is posted until its answer is seen; the
-// answer says how long it was in the other host. Pinging the own rail shows how much of it is this host.
+// answer says how long it was in the other host. Where completions of both NICs have times, a second message says it
+// by them, and tells the network from both hosts (times.go). A NIC without such times is used without them. Pinging the
+// own rail shows how much of it is this host.
 //
 // An error of Handle means a request that makes no sense. Whatever goes wrong with the library, the port or the
 // peer is a Failure in the answer.

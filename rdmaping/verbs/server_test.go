@@ -146,25 +146,14 @@ func TestPing(t *testing.T) {
 	}
 }
 
-func TestInfiniBand(t *testing.T) {
-	f := devices(t, 0)
-	f.lines = []string{"device rdma0 127.0.0.2 4 5 1", "device rdma1 127.0.0.3 4 4 1"}
-	f.plant()
-	for i := range 2 {
-		s := NewServer()
-		t.Cleanup(s.Close)
-		r := f.do(s, rdmaping.Request{Open: &rdmaping.Open{Library: f.library, Device: fmt.Sprintf("rdma%d", i), Port: 1}})
-		f.servers, f.ends = append(f.servers, s), append(f.ends, *r.Endpoint)
+// TestFaults plants what a fabric does, with and without times of NICs.
+func TestFaults(t *testing.T) {
+	for _, clocks := range []string{"", clocks} {
+		t.Run(clocks, func(t *testing.T) { testFaults(open(t, 2, clocks)) })
 	}
-	if e := f.ends[1]; e.Link != rdmaping.InfiniBand || e.LID != 4 || e.MTU != 2048 {
-		t.Errorf("%+v", e)
-	}
-	f.expect("by LID", 0, 1, 64, true)
 }
 
-// TestFaults plants what a fabric does.
-func TestFaults(t *testing.T) {
-	f := open(t, 2)
+func testFaults(f *fabric) {
 	for _, c := range []struct {
 		fault        string
 		small, large bool
@@ -184,7 +173,7 @@ func TestFaults(t *testing.T) {
 	f.plant("delay 127.0.0.3 0.05")
 	time.Sleep(800 * time.Millisecond) // what was delayed has come
 	if r := f.ask(0, f.ends[1], 64, patient); r.Failure != nil || r.Lost || r.RTT < 50*time.Millisecond {
-		t.Errorf("delayed: %+v", r)
+		f.Errorf("delayed: %+v", r)
 	}
 }
 

@@ -33,6 +33,7 @@ type rail struct {
 	back       *ways // to those who ask
 	out        *ways // to peers; of the goroutine that hands messages over, which may wait for one
 	free       []int // slots for sending
+	posted     [sends]posted
 	mayAsk     limit
 	mayAnswer  limit
 	answered   uint64 // messages
@@ -45,8 +46,10 @@ type asking struct {
 	*rdmaping.Ask
 	way       handle
 	timeout   time.Duration
+	sequence  uint64
 	sent, end time.Time
 	done      chan rdmaping.Pong // has room for it
+	heard
 }
 
 func newRail(p port, self rdmaping.Endpoint) *rail {
@@ -108,7 +111,7 @@ func (r *rail) round(ctx context.Context, q *rdmaping.Round, places []int, pongs
 		}
 		a := &q.Asks[at]
 		askings[i] = &asking{Ask: a, timeout: q.Timeout, done: make(chan rdmaping.Pong, 1)}
-		way, f := r.out.to(destination{a.To.GID, a.To.LID, a.Flow})
+		way, f := r.out.to(destination{a.To.GID, lidOf(a.To, r.self.GID), a.Flow})
 		if f != nil {
 			askings[i].done <- rdmaping.Pong{Failure: f}
 			continue
@@ -159,7 +162,7 @@ func (r *rail) turn() *rdmaping.Failure {
 	for n, a := range r.asked {
 		if !now.Before(a.end) {
 			delete(r.asked, n)
-			a.done <- rdmaping.Pong{Lost: true}
+			a.done <- a.pong(r)
 		}
 	}
 	select {
@@ -183,6 +186,7 @@ func (r *rail) arrived(a arrival, now time.Time) *rdmaping.Failure {
 		return &rdmaping.Failure{Step: "the queue pair failed", Text: statusText(a.status)}
 	}
 	if !a.received {
+		r.left(a)
 		return nil
 	}
 	route, text := r.buffer(a.slot)
@@ -209,15 +213,11 @@ func (r *rail) heard(a arrival, route, text []byte, now time.Time) {
 	switch {
 	case m.kind == kindAsk && m.key == r.self.Key:
 		r.answer(m, a, source, now)
-	case m.kind == kindAnswer && m.number == r.number:
+	case m.kind != kindAsk && m.number == r.number:
 		asked := r.asked[m.sequence]
-		if asked == nil || asked.To.Key != m.key || asked.To.QPN != a.qpn || asked.Size != a.size {
+		if asked == nil || asked.To.Key != m.key || asked.To.QPN != a.qpn || !r.take(asked, m, a, now) {
 			r.strange++
-			return
 		}
-		delete(r.asked, m.sequence)
-		rtt := now.Sub(asked.sent)
-		asked.done <- rdmaping.Pong{RTT: rtt, Remote: max(0, min(m.remote, rtt))}
 	default:
 		r.strange++
 	}
@@ -233,13 +233,18 @@ func (r *rail) answer(m message, a arrival, source rdmaping.GID, now time.Time) 
 	if source == (rdmaping.GID{}) {
 		source = r.self.GID // of the same subnet: the LID says where
 	}
-	h, f := r.back.to(destination{source, a.lid, m.flow})
+	to := destination{source, a.lid, m.flow}
+	h, f := r.back.to(to)
 	if f != nil {
 		r.suppressed++
 		return
 	}
 	m.kind = kindAnswer
-	if f := r.post(m, a.size, h, a.qpn, func() time.Duration { return time.Since(now) }); f != nil {
+	var p posted
+	if m.timed && r.self.Timed {
+		p = posted{came: a.ticks, to: to, qpn: a.qpn, answer: &m}
+	}
+	if f := r.post(m, a.size, h, a.qpn, func() time.Duration { return time.Since(now) }, p); f != nil {
 		r.suppressed++
 		return
 	}
@@ -255,10 +260,13 @@ func (r *rail) ask(a *asking) *rdmaping.Failure {
 		return &rdmaping.Failure{Step: "the NIC has not sent the messages before"}
 	}
 	r.sequence++
-	m := message{kind: kindAsk, flow: a.Flow, key: a.To.Key, number: r.number, sequence: r.sequence}
+	a.sequence, a.timed = r.sequence, r.self.Timed && a.To.Timed
+	m := message{
+		kind: kindAsk, timed: a.timed, flow: a.Flow, key: a.To.Key, number: r.number, sequence: r.sequence,
+	}
 	a.sent = time.Now()
 	a.end = a.sent.Add(a.timeout)
-	if f := r.post(m, a.Size, a.way, a.To.QPN, nil); f != nil {
+	if f := r.post(m, a.Size, a.way, a.To.QPN, nil, posted{asked: a}); f != nil {
 		return f
 	}
 	r.asked[r.sequence] = a
@@ -266,7 +274,9 @@ func (r *rail) ask(a *asking) *rdmaping.Failure {
 }
 
 // post sends a message, for which there is a free slot.
-func (r *rail) post(m message, size int, h handle, qpn uint32, took func() time.Duration) *rdmaping.Failure {
+func (r *rail) post(m message, size int, h handle, qpn uint32, took func() time.Duration,
+	p posted,
+) *rdmaping.Failure {
 	last := len(r.free) - 1
 	slot := r.free[last]
 	_, text := r.buffer(slot)
@@ -278,5 +288,6 @@ func (r *rail) post(m message, size int, h handle, qpn uint32, took func() time.
 		return f
 	}
 	r.free = r.free[:last]
+	r.posted[slot-receives] = p
 	return nil
 }

@@ -7,11 +7,15 @@
 #ifndef GPUFABRIC_RDMAPING_VERBS_H
 #define GPUFABRIC_RDMAPING_VERBS_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct ibv_device;
 struct ibv_cq;
+struct ibv_cq_ex;
+struct ibv_cq_init_attr_ex;
+struct ibv_device_attr_ex;
 struct ibv_qp;
 struct ibv_send_wr;
 struct ibv_recv_wr;
@@ -25,18 +29,37 @@ struct ibv_context {
 	void *before_send[12];
 	int (*post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
 	int (*post_recv)(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **);
-	// more follows
+	void *after_receive[5];
+	int cmd_fd;
+	int async_fd;
+	int num_comp_vectors;
+	pthread_mutex_t mutex;
+	void *abi_compat; // EXTENDED: it is the end of a verbs_context
 };
 _Static_assert(offsetof(struct ibv_context, poll_cq) == 96, "ibv_context");
 _Static_assert(offsetof(struct ibv_context, post_send) == 208, "ibv_context");
 _Static_assert(offsetof(struct ibv_context, post_recv) == 216, "ibv_context");
+
+#define EXTENDED ((void *)UINTPTR_MAX)
+
+// It grows at its beginning; sz is how many bytes of it there are.
+struct verbs_context {
+	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *, struct ibv_cq_init_attr_ex *);
+	void *priv;
+	int (*query_device_ex)(struct ibv_context *, const void *input, struct ibv_device_attr_ex *, size_t size);
+	void *before_size[11];
+	size_t sz;
+	struct ibv_context context;
+};
+_Static_assert(offsetof(struct verbs_context, context) - offsetof(struct verbs_context, create_cq_ex) == 120,
+               "verbs_context");
 
 union ibv_gid {
 	uint8_t raw[16];
 	uint64_t words[2];
 };
 
-enum { PORT_ACTIVE = 4, LINK_INFINIBAND = 1, LINK_ETHERNET = 2 };
+enum { PORT_ACTIVE = 4, LINK_INFINIBAND = 1, LINK_ETHERNET = 2, GRH_REQUIRED = 1 };
 
 struct ibv_port_attr {
 	int state;
@@ -224,6 +247,61 @@ struct ibv_wc {
 };
 _Static_assert(offsetof(struct ibv_wc, src_qp) == 32, "ibv_wc");
 _Static_assert(sizeof(struct ibv_wc) == 48, "ibv_wc");
+
+enum { WC_EX_BYTE_LEN = 1 << 0, WC_EX_SRC_QP = 1 << 3, WC_EX_SLID = 1 << 4, WC_EX_TIMESTAMP = 1 << 7 };
+
+// A completion queue whose completions have a time; it is an ibv_cq, too.
+struct ibv_cq_ex {
+	struct ibv_context *context;
+	struct ibv_comp_channel *channel;
+	void *cq_context;
+	uint32_t handle;
+	int cqe;
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	uint32_t comp_events_completed;
+	uint32_t async_events_completed;
+	uint32_t comp_mask;
+	int status;
+	uint64_t wr_id;
+	int (*start_poll)(struct ibv_cq_ex *, void *attributes);
+	int (*next_poll)(struct ibv_cq_ex *);
+	void (*end_poll)(struct ibv_cq_ex *);
+	void *read_opcode;
+	void *read_vendor_err;
+	uint32_t (*read_byte_len)(struct ibv_cq_ex *);
+	void *read_imm_data;
+	void *read_qp_num;
+	uint32_t (*read_src_qp)(struct ibv_cq_ex *);
+	unsigned (*read_wc_flags)(struct ibv_cq_ex *);
+	uint32_t (*read_slid)(struct ibv_cq_ex *);
+	void *read_sl;
+	void *read_dlid_path_bits;
+	uint64_t (*read_completion_ts)(struct ibv_cq_ex *);
+	// more follows
+};
+
+struct ibv_cq_init_attr_ex {
+	uint32_t cqe;
+	void *cq_context;
+	struct ibv_comp_channel *channel;
+	uint32_t comp_vector;
+	uint64_t wc_flags;
+	uint32_t comp_mask;
+	uint32_t flags;
+	void *parent_domain;
+};
+
+struct ibv_poll_cq_attr {
+	uint32_t comp_mask;
+};
+
+// As long as in the first release that had it; libraries write no more than the size that they are given.
+struct ibv_device_attr_ex {
+	uint64_t before_mask[33];
+	uint64_t completion_timestamp_mask;
+	uint64_t hca_core_clock; // kHz
+};
 
 enum { ACCESS_LOCAL_WRITE = 1 };
 

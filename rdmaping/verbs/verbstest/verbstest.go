@@ -7,7 +7,15 @@
 //
 //	device rdma0 127.0.0.2 4 5 2   a name, its address, the state of the port (4: active), MTU (5: 4096) and link
 //	                               layer (1: InfiniBand, where the LID is the last byte of the address and one, 2: Ethernet)
-//	pkey 127.0.0.2 32769           its P_Key; 65535 without the line
+//	pkey 127.0.0.2 32769           its P_Key; 65535 without the line; pkey3: the entry 3 of its table
+//	subnet 127.0.0.2 5             its subnet of InfiniBand, and flid the LID by which other subnets reach it
+//	grh 127.0.0.2                  a port of InfiniBand that wants a GRH always
+//	clock 127.0.0.2 1000000        completions have times of a clock of so many kHz, which runs so many times as fast
+//	                               as fast says
+//	old 127.0.0.2                  its driver knows no such completions
+//	late 127.0.0.2 0.01            seconds from when a message came until the host sees it
+//	sl 127.0.0.2 3                 only messages of that service level get to it, or of that traffic class (class)
+//	flow 127.0.0.2 11              messages to it with the same flow label, modulo 8, get lost
 //	lose 127.0.0.2 0.1             the share of messages to it that gets lost; or of those to all
 //	longest 127.0.0.2 1024         what is longer does not arrive
 //	delay 127.0.0.2 0.01           seconds that each message to it takes
@@ -32,7 +40,7 @@ const Library = "libibverbs.so.1"
 func Build(t testing.TB, dir string) string {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)
-	source := filepath.Join(filepath.Dir(here), "..", "testdata", "verbs.c")
+	source := filepath.Join(filepath.Dir(here), "..", "testdata")
 	script := filepath.Join(dir, "symbols")
 	// As in rdma-core: what has not changed since 1.0 has that version only.
 	const versions = "IBVERBS_1.0 { global: ibv_create_comp_channel; ibv_destroy_comp_channel; local: *; };\n" +
@@ -43,7 +51,8 @@ func Build(t testing.TB, dir string) string {
 	path := filepath.Join(dir, Library)
 	args := []string{
 		"-shared", "-O1", "-fPIC", "-std=gnu17", "-Wall", "-Wextra", "-Werror",
-		"-Wl,--version-script=" + script, "-Wl,-soname," + Library, "-o", path, source, "-lpthread", "-ldl",
+		"-Wl,--version-script=" + script, "-Wl,-soname," + Library, "-o", path, filepath.Join(source, "verbs.c"),
+		filepath.Join(source, "wire.c"), "-lpthread", "-ldl",
 	}
 	if out, err := exec.CommandContext(t.Context(), "gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
