@@ -28,6 +28,9 @@ const ahead = 2
 // Add counts messages that were sent at a time, as of now, and reports whether they are still in time.
 func (w *Windows) Add(at, now time.Time, p Pair) bool {
 	n, current := w.number(at), w.number(now)
+	if current < w.closed-ahead { // the clock was set back, and the windows of that time never were
+		w.open, w.closed = nil, 0
+	}
 	if w.closed == 0 {
 		w.closed = current - 1 - int64(w.Grace/w.Length) // what is older was never watched
 	}
