@@ -18,6 +18,15 @@ const (
 	Far      Group = "fabric" // on another leaf, or it is not known
 )
 
+// Clock is what round-trip times are by.
+type Clock string
+
+// The clocks. Times of hosts have the ways between their NICs and their processes in them.
+const (
+	OfNIC  Clock = "nic"
+	OfCPUs Clock = "host"
+)
+
 // Fault is where a node loses messages, as far as it can tell alone.
 type Fault string
 
@@ -64,7 +73,12 @@ type RailStatus struct {
 	Loop      Count
 	Leaves    []LeafCount
 	Large     Count                    // messages of the path MTU; one is lost where a small one is not
+	Flows     Count                    // flow labels to peers, each minute; one is lost where only that one is dead
+	Clock     Clock                    // of RTT
 	RTT       map[Group]*dto.Histogram // not changed any more
+	Host      time.Duration            // of messages with times by the NIC, the time in this host
+	Reordered uint64                   // messages that later ones of the same flow overtook
+	Doubtful  uint64                   // messages whose times cannot be
 	Answered  time.Time                // when a peer last did
 	// Fault is that of the windows that closed last; without Judged nothing is known.
 	Fault  Fault

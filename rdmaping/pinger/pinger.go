@@ -259,7 +259,7 @@ func (p *Pinger) open(ctx context.Context, pl *plan) {
 			}
 			continue
 		}
-		r.end, r.why = &end, ""
+		r.begin(end)
 	}
 }
 
@@ -274,7 +274,9 @@ func (p *Pinger) messages(pl *plan) (q rdmaping.Round, of []*message) {
 			continue
 		}
 		begun := len(of)
+		r.closeFlows(time.Now())
 		for _, m := range r.messages(p.endOf, time.Now()) {
+			m.round = p.rounds
 			size := p.o.Config.Size
 			if m.large {
 				size = min(r.end.MTU, m.to.MTU)

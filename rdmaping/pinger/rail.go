@@ -27,15 +27,21 @@ type rail struct {
 	why     string // it could not be opened, for the log
 	report  func(locate.Pair)
 
-	peers   map[string]*peer
-	loop    rdmaping.Count
-	leaves  map[string]*rdmaping.Count
-	large   rdmaping.Count
-	rtt     map[rdmaping.Group]prometheus.Histogram
-	last    time.Time // when a peer answered
-	largest time.Time // when a large message was sent
-	turn    int       // of the peers, which is next to get one
-	judged  [len(spans)]judgement
+	peers     map[string]*peer
+	loop      rdmaping.Count
+	leaves    map[string]*rdmaping.Count
+	large     rdmaping.Count
+	flows     rdmaping.Count
+	minute    int64 // since when flows are tried
+	clock     rdmaping.Clock
+	rtt       map[rdmaping.Group]prometheus.Histogram
+	host      time.Duration
+	reordered uint64
+	doubtful  uint64
+	last      time.Time // when a peer answered
+	largest   time.Time // when a large message was sent
+	turn      int       // of the peers, which is next to get one
+	judged    [len(spans)]judgement
 }
 
 // peer is a rail of another node that a rail asks.
@@ -45,6 +51,7 @@ type peer struct {
 	held  uint64 // messages without an answer, of which it is not known whether they were lost
 	asked uint64 // how often it had been asked over HTTP when the first of them was sent
 	group rdmaping.Group
+	tries tries
 }
 
 // doubtful is how many messages in a row a peer may leave unanswered before it is asked over HTTP.
@@ -58,6 +65,7 @@ type message struct {
 	large bool
 	small *message // that was sent to the same peer
 	lost  bool
+	round uint32
 }
 
 func newRail(report func(locate.Pair)) *rail {
@@ -108,10 +116,24 @@ func (r *rail) stale() bool { return !r.Moved && !r.excess && (r.end == nil || r
 
 func newHistogram() prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "rtt", Buckets: []float64{10e-6, 30e-6, 100e-6, 300e-6, 1e-3, 10e-3, 100e-3},
+		Name: "rtt", Buckets: []float64{3e-6, 10e-6, 30e-6, 100e-6, 1e-3, 10e-3},
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 80,
 		NativeHistogramMinResetDuration: time.Hour,
 	})
+}
+
+// begin takes over where the rail answers, now that it is open. Times by another clock are in histograms of their own.
+func (r *rail) begin(end rdmaping.Endpoint) {
+	clock := rdmaping.OfCPUs
+	if end.Timed {
+		clock = rdmaping.OfNIC
+	}
+	if r.clock != clock {
+		for g := range r.rtt {
+			r.rtt[g] = newHistogram()
+		}
+	}
+	r.end, r.why, r.clock = &end, "", clock
 }
 
 // messages are those of the next round: to itself, to each peer, and now and then a large one to a peer.
@@ -126,7 +148,7 @@ func (r *rail) messages(endOf func(string, *Own, bool) (*rdmaping.Endpoint, uint
 		p := r.peers[t.Address]
 		end, asked := endOf(t.Address, &r.Own, p.held >= doubtful)
 		if end == nil || *end != p.end { // it has none, or was restarted: nothing was lost
-			p.held = 0
+			p.held, p.tries = 0, tries{}
 		}
 		if end == nil {
 			continue
@@ -162,6 +184,12 @@ func (m *message) came(pong *rdmaping.Pong, at time.Time) {
 		}
 	}
 	m.lost = lost
+	if pong.Reordered {
+		r.reordered++
+	}
+	if m.peer != nil && !m.large {
+		m.peer.tries.add(m.round, lost)
+	}
 	switch {
 	case m.peer == nil:
 		was := r.loop.Lost
@@ -187,11 +215,24 @@ func (m *message) came(pong *rdmaping.Pong, at time.Time) {
 		r.last = at
 	}
 	if !lost {
-		group := rdmaping.Loopback
-		if m.peer != nil {
-			group = m.peer.group
+		m.observe(pong)
+	}
+}
+
+// observe takes the times of a message that was answered. Where the own NIC has times, those without any are left out.
+func (m *message) observe(pong *rdmaping.Pong) {
+	r, group := m.rail, rdmaping.Loopback
+	if m.peer != nil {
+		group = m.peer.group
+	}
+	switch {
+	case pong.Doubtful:
+		r.doubtful++
+	case pong.Timed == (r.clock == rdmaping.OfNIC):
+		r.rtt[group].Observe(pong.Network.Seconds())
+		if pong.Timed {
+			r.host += pong.Initiator()
 		}
-		r.rtt[group].Observe((pong.RTT - pong.Remote).Seconds())
 	}
 }
 
@@ -213,7 +254,8 @@ func (r *rail) tell(to, leaf string, sent, lost uint64) {
 func (r *rail) status(own *planned) rdmaping.RailStatus {
 	s := rdmaping.RailStatus{
 		Device: own.Device, Port: own.Port, Rail: own.Rail, Leaf: own.self.Leaf, Address: own.self.Address,
-		Loop: r.loop, Large: r.large, Answered: r.last, RTT: map[rdmaping.Group]*dto.Histogram{},
+		Loop: r.loop, Large: r.large, Flows: r.flows, Answered: r.last, Clock: r.clock, Host: r.host,
+		Reordered: r.reordered, Doubtful: r.doubtful, RTT: map[rdmaping.Group]*dto.Histogram{},
 	}
 	for leaf, c := range r.leaves {
 		s.Leaves = append(s.Leaves, rdmaping.LeafCount{Leaf: leaf, Group: own.groupOf(leaf), Count: *c})

@@ -19,6 +19,7 @@ type Own struct {
 	rdmaping.Open
 	Rail    int          // its number among the compute ports of the node
 	GID     rdmaping.GID // that the settings choose; zero: not known
+	RoCE    int          // version that it is for; 0: not known, or InfiniBand
 	ClassBy string       // who sets the traffic class
 	Moved   bool         // a pod has the device
 }
@@ -62,6 +63,7 @@ func settings(n *fabric.Node, h *fabric.HCA, p *fabric.Port, number int) Own {
 		for _, g := range p.GIDs.Entries.Or(nil) {
 			if g.Index == choice.Index {
 				o.GID = g.Addr.As16()
+				o.RoCE = map[fabric.GIDType]int{fabric.GIDRoCEv1: 1, fabric.GIDRoCEv2: 2}[g.Type]
 			}
 		}
 	}
@@ -114,7 +116,7 @@ func (s Session) Open(ctx context.Context, o Own) (rdmaping.Endpoint, error) {
 	case r.Endpoint == nil:
 		return rdmaping.Endpoint{}, errors.New("the worker answers nothing")
 	}
-	r.Endpoint.Rail = o.Rail
+	r.Endpoint.Rail, r.Endpoint.RoCE = o.Rail, o.RoCE
 	return *r.Endpoint, nil
 }
 
