@@ -135,7 +135,7 @@ func TestExportersPing(t *testing.T) {
 			out, _ := io.ReadAll(answer.Body)
 			answer.Body.Close()
 			if regexp.MustCompile(`(?m)^gpufabric_ping_messages_total\{device="mlx5_1",leaf="l1",peer_leaf="l1",peers="leaf",port="1"\} [1-9]`).Match(out) &&
-				regexp.MustCompile(`(?m)^gpufabric_ping_rtt_seconds_count\{device="mlx5_0",peers="loopback",port="1"\} [1-9]`).Match(out) &&
+				regexp.MustCompile(`(?m)^gpufabric_ping_rtt_seconds_count\{clock="host",device="mlx5_0",peers="loopback",port="1"\} [1-9]`).Match(out) &&
 				strings.Contains(string(out), `gpufabric_ping_uncovered{device="mlx5_2",port="1",reason="not_opened"} 1`) {
 				break
 			}

@@ -118,6 +118,8 @@ func gpuQueries() map[string][]query {
 		"ping": {
 			{"Rails that lose messages, with the share", `sum by (cluster, instance, device) (rate(gpufabric_ping_lost_total[5m])) / sum by (cluster, instance, device) (rate(gpufabric_ping_messages_total[5m])) > 0`},
 			{"Median of the round-trip times to other leaves", `histogram_quantile(0.5, sum by (cluster, instance, device, le) (rate(gpufabric_ping_rtt_seconds_bucket{peers="fabric"}[5m])))`},
+			{"Rails with a dead one among several equal paths", `increase(gpufabric_ping_flows_lost_total[10m]) > 0`},
+			{"Time of a message in its own host, where NICs have times", `rate(gpufabric_ping_host_seconds_total[5m]) / sum without (peers, clock) (rate(gpufabric_ping_rtt_seconds_count[5m]))`},
 			{"Rails that lose messages to all their peers", `gpufabric_ping_fault{fault="rail"} == 1`},
 			{"Rails that are not pinged from, by reason", `count by (cluster, reason) (gpufabric_ping_uncovered)`},
 		},

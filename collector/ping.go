@@ -42,8 +42,18 @@ var (
 		"1 while the rail is not pinged from. reason: moved (a pod has the device), too_many (more than eight rails), not_opened (the log has the reason), worker (the process that sends does not run), maintenance, no_peers. Absent otherwise.")
 	pingInfo = pingRow("info", Info, "", []string{"device", "port", "rail", "leaf", "address"},
 		"A rail that takes part; constant 1. rail is its number among the compute ports of the node, leaf its switch according to the targets, address the node as the targets name it, which is peer in other series.")
-	pingRTT = pingRow("rtt_seconds", Histogram, "seconds", []string{"device", "port", "peers"},
-		"Time from before a message is sent until its answer is seen, without the time that it was in the other host. peers: leaf (rails on the same leaf), fabric (on other leaves, or the leaf is not known), loopback (the rail itself: what is slow there is this host, not the fabric).")
+	pingRTT = pingRow("rtt_seconds", Histogram, "seconds", []string{"device", "port", "peers", "clock"},
+		"Time from when a message is sent until its answer comes, without the time that it was in the other host. clock: nic (by the clocks of both NICs: the network alone; peers whose NIC has none are left out), host (by that of the processor: with the ways between NIC and processor in both hosts). peers: leaf (rails on the same leaf), fabric (on other leaves, or the leaf is not known), loopback (the rail itself: what is slow there is this host, not the fabric).")
+	pingHost = pingRow("host_seconds_total", Counter, "seconds", railLabels,
+		"Time that the messages of gpufabric_ping_rtt_seconds and their answers were in this host: before the NIC had sent the message, and after it had the answer. Absent without times of the NIC.")
+	pingDoubtful = pingRow("doubtful_times_total", Counter, "", railLabels,
+		"Number of answers without a time, because what the other host told of it cannot be: negative, or longer than the round trip.")
+	pingReordered = pingRow("reordered_total", Counter, "", railLabels,
+		"Number of messages with an answer that a later one of the same flow overtook. Nothing is lost by that; adaptive routing does it. Mostly seen with times of the NIC, where two answers follow each other.")
+	pingFlows = pingRow("flows_total", Counter, "", railLabels,
+		"Number of flows (a flow label to a peer) with three messages or more, summed up each minute. Each flow takes one of several equal paths.")
+	pingFlowsLost = pingRow("flows_lost_total", Counter, "", railLabels,
+		"Number of these flows that lost all messages while the peer answered those of other flows: one of the equal paths is dead.")
 	pingMessages = pingRow("messages_total", Counter, "", leafLabels,
 		"Number of messages to other rails whose fate is known, by the leaf of the rail and that of the peers; peers is leaf where these are one, else fabric. What a peer does not answer is held until it answers again or was asked over HTTP, so a restart of its exporter loses nothing.")
 	pingLost = pingRow("lost_total", Counter, "", leafLabels,
@@ -66,8 +76,9 @@ var (
 
 func pingFamilies() []*Family {
 	return []*Family{
-		pingTargets, pingTargetErrors, pingStarts, pingUncovered, pingInfo, pingRTT, pingMessages, pingLost, pingLoopback,
-		pingLoopbackLost, pingLarge, pingLargeLost, pingAnswer, pingFault, pingPeerLoss,
+		pingTargets, pingTargetErrors, pingStarts, pingUncovered, pingInfo, pingRTT, pingHost, pingDoubtful, pingReordered,
+		pingFlows, pingFlowsLost, pingMessages, pingLost, pingLoopback, pingLoopbackLost, pingLarge, pingLargeLost,
+		pingAnswer, pingFault, pingPeerLoss,
 	}
 }
 
@@ -100,7 +111,7 @@ func pingCollector(status func() rdmaping.Status) collector {
 			for _, r := range status().Rails {
 				for g, h := range r.RTT {
 					if r.Uncovered == "" {
-						put(pingRTT, h, r.Device, strconv.Itoa(r.Port), string(g))
+						put(pingRTT, h, r.Device, strconv.Itoa(r.Port), string(g), string(r.Clock))
 					}
 				}
 			}
@@ -123,6 +134,13 @@ func collectPing(s rdmaping.Status, emit emit) {
 			continue
 		}
 		emit(pingInfo, 1, device, port, strconv.Itoa(r.Rail), r.Leaf, r.Address)
+		if r.Clock == rdmaping.OfNIC {
+			emit(pingHost, r.Host.Seconds(), device, port)
+		}
+		emit(pingDoubtful, float64(r.Doubtful), device, port)
+		emit(pingReordered, float64(r.Reordered), device, port)
+		emit(pingFlows, float64(r.Flows.Sent), device, port)
+		emit(pingFlowsLost, float64(r.Flows.Lost), device, port)
 		for _, l := range r.Leaves {
 			emit(pingMessages, float64(l.Sent), device, port, string(l.Group), r.Leaf, l.Leaf)
 			emit(pingLost, float64(l.Lost), device, port, string(l.Group), r.Leaf, l.Leaf)
