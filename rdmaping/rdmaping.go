@@ -72,6 +72,10 @@ type Endpoint struct {
 	RoCE   int    `json:"roce,omitempty"`  // version that the GID is for, of Ethernet; 0: not known
 }
 
+// Limited reports whether the endpoint is a limited member of its partition. Only full members get its messages, so it
+// does not even reach itself.
+func (e Endpoint) Limited() bool { return e.Link == InfiniBand && e.PKey&0x8000 == 0 }
+
 // Check says what cannot be in an endpoint that another node tells of itself.
 func (e Endpoint) Check() error {
 	switch {

@@ -44,6 +44,7 @@ type world struct {
 	lose    func(a rdmaping.Ask) bool // message
 	pong    rdmaping.Pong             // what comes of others
 	timed   bool                      // own NICs
+	limited bool                      // own P_Keys
 	sizes   map[int]int
 	random  *rand.Rand
 }
@@ -125,6 +126,9 @@ func (k worker) Call(_ context.Context, raw []byte) ([]byte, error) {
 		w.opens++
 		e := w.end("self", q.Open.Device)
 		e.Timed = w.timed
+		if w.limited {
+			e.Link, e.LID, e.PKey = rdmaping.InfiniBand, 7, 0x7fff
+		}
 		e.GID = w.node.HCAs[0].Ports[0].GIDs.Entries.Value[0].Addr.As16()
 		r.Endpoint = &e
 	} else {

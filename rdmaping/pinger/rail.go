@@ -138,7 +138,10 @@ func (r *rail) begin(end rdmaping.Endpoint) {
 
 // messages are those of the next round: to itself, to each peer, and now and then a large one to a peer.
 func (r *rail) messages(endOf func(string, *Own, bool) (*rdmaping.Endpoint, uint64), now time.Time) []*message {
-	list := []*message{{rail: r, to: *r.end}}
+	var list []*message
+	if !r.end.Limited() {
+		list = append(list, &message{rail: r, to: *r.end})
+	}
 	large := len(r.planned.peers) > 0 && now.Sub(r.largest) >= largeIn/time.Duration(len(r.planned.peers))
 	if large {
 		r.largest = now

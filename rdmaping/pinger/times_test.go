@@ -105,6 +105,18 @@ func TestFlows(t *testing.T) {
 	}
 }
 
+// TestLimited is a limited member of a partition, which never gets what it sends to itself: the host is not at fault.
+func TestLimited(t *testing.T) {
+	w := newWorld(t, 9)
+	w.limited = true
+	w.lose = func(a rdmaping.Ask) bool { return a.To.Limited() }
+	for _, r := range w.run(2 * time.Minute).Rails {
+		if sent, lost := lost(r); r.Fault != "" || !r.Judged || sent < 900 || lost > 0 || r.Loop.Sent > 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // TestSlowInterval says nothing of flows that have too few messages in a minute.
 func TestSlowInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -60,10 +60,28 @@ func describe(o pinger.Own, e rdmaping.Endpoint) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: ", e.Device)
 	if e.Link == rdmaping.InfiniBand {
-		fmt.Fprintf(&b, "LID %d, service level %d", e.LID, o.ServiceLevel)
+		fmt.Fprintf(&b, "LID %d, P_Key %#04x, service level %d", e.LID, e.PKey, o.ServiceLevel)
 	} else {
-		fmt.Fprintf(&b, "GID %d is %s, traffic class %d (%s)", o.GIDIndex, e.GID, o.TrafficClass, o.ClassBy)
+		fmt.Fprintf(&b, "GID %d is %s%s, traffic class %d (%s)", o.GIDIndex, e.GID, version(e), o.TrafficClass, o.ClassBy)
 	}
 	fmt.Fprintf(&b, ", MTU %d", e.MTU)
 	return b.String()
+}
+
+func version(e rdmaping.Endpoint) string {
+	if e.RoCE == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (RoCE v%d)", e.RoCE)
+}
+
+// clocks says what times are by.
+func clocks(own, peer rdmaping.Endpoint) string {
+	switch {
+	case !own.Timed:
+		return fmt.Sprintf("Times are by the clock of this host: %s has none for completions.", own.Device)
+	case !peer.Timed:
+		return fmt.Sprintf("Times are by the clock of this host: the peer's %s has none for completions.", peer.Device)
+	}
+	return "Times of network and hosts are by the clocks of both NICs."
 }

@@ -3,11 +3,11 @@
 package ping
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,24 +19,24 @@ import (
 
 // count is messages of one kind.
 type count struct {
-	asked, answered int
-	times           []time.Duration // of those that were answered
+	asked   int
+	answers []rdmaping.Pong
 }
 
-func (n *count) lost() int { return n.asked - n.answered }
+func (n *count) lost() int { return n.asked - len(n.answers) }
 
 func (n *count) add(p rdmaping.Pong) {
 	n.asked++
 	if !p.Lost {
-		n.answered++
-		n.times = append(n.times, p.RTT)
+		n.answers = append(n.answers, p)
 	}
 }
 
 // tally is what came of all messages.
 type tally struct {
 	loop, peer, large count
-	largest           int // bytes of a large message; 0: none were sent
+	largest           int               // bytes of a large message; 0: none were sent
+	flows             map[uint32]*count // of the messages to the peer
 }
 
 // askPeer asks another node for its rails: without proxies and redirects, and not for long.
@@ -78,6 +78,7 @@ func (p *pinging) ask(ctx context.Context, c *command.Call, s pinger.Session, fr
 	if self.MTU != peer.MTU {
 		fmt.Fprintf(c.Stdout, "The MTUs differ: %d here, %d there. RDMA connections use %d.\n", self.MTU, peer.MTU, mtu)
 	}
+	fmt.Fprintln(c.Stdout, clocks(self, peer))
 	if why := whyNot(self, peer); why != "" {
 		return p.fails(c, errors.New(why))
 	}
@@ -106,14 +107,14 @@ func (p *pinging) fails(c *command.Call, err error) int {
 	return exitLost
 }
 
-// exchange sends what was asked for, and at the end some messages of the path MTU.
+// exchange sends what was asked for, and at the end more of the flows that lost some, and some of the path MTU.
 func (p *pinging) exchange(ctx context.Context, to io.Writer, s pinger.Session, self, peer rdmaping.Endpoint,
 	mtu int,
 ) (*tally, error) {
-	t := &tally{}
-	send := func(e rdmaping.Endpoint, size, n int) (rdmaping.Pong, error) {
+	t := &tally{flows: map[uint32]*count{}}
+	send := func(e rdmaping.Endpoint, size int, flow uint32) (rdmaping.Pong, error) {
 		pongs, err := s.Round(ctx, &rdmaping.Round{Timeout: p.timeout, Asks: []rdmaping.Ask{{
-			Device: self.Device, To: e, Size: size, Flow: uint32(n % 16), // 16 of equal paths
+			Device: self.Device, To: e, Size: size, Flow: flow,
 		}}})
 		if err != nil {
 			return rdmaping.Pong{}, err
@@ -124,36 +125,92 @@ func (p *pinging) exchange(ctx context.Context, to io.Writer, s pinger.Session, 
 		return pongs[0], nil
 	}
 	for n := 1; n <= p.count; n++ {
-		loop, err := send(self, p.size, 0)
-		if err != nil {
-			return t, err
+		flow := uint32(1 + n%flows) // 0 would be any
+		back := ""
+		if !self.Limited() {
+			loop, err := send(self, p.size, flow)
+			if err != nil {
+				return t, err
+			}
+			t.loop.add(loop)
+			back = "  loopback " + p.told(loop)
 		}
-		t.loop.add(loop)
-		pong, err := send(peer, p.size, n)
+		pong, err := send(peer, p.size, flow)
 		if err != nil {
 			return t, err
 		}
 		t.peer.add(pong)
-		fmt.Fprintf(to, "%d bytes seq=%d %s  loopback %s\n", p.size, n, p.told(pong), p.told(loop))
+		t.flow(flow).add(pong)
+		fmt.Fprintf(to, "%d bytes seq=%d %s%s\n", p.size, n, p.told(pong), back)
 		if n < p.count && !sleep(ctx, p.interval) {
 			return t, ctx.Err()
 		}
 	}
-	if p.size >= mtu || t.peer.answered == 0 {
-		return t, nil
+	return t, p.more(ctx, t, mtu, func(size int, flow uint32) (rdmaping.Pong, error) {
+		if !sleep(ctx, min(p.interval, 100*time.Millisecond)) {
+			return rdmaping.Pong{}, ctx.Err()
+		}
+		return send(peer, size, flow)
+	})
+}
+
+func (t *tally) flow(label uint32) *count {
+	if t.flows[label] == nil {
+		t.flows[label] = &count{}
+	}
+	return t.flows[label]
+}
+
+// more sends what tells why messages were lost, if the peer answered any.
+func (p *pinging) more(ctx context.Context, t *tally, mtu int, send func(int, uint32) (rdmaping.Pong, error)) error {
+	if len(t.peer.answers) == 0 {
+		return nil
+	}
+	again := 0
+	for _, flow := range slices.Sorted(maps.Keys(t.flows)) {
+		if t.flows[flow].lost() == 0 || again == mostFlows {
+			continue
+		}
+		again++
+		for t.flows[flow].asked < ofFlow {
+			pong, err := send(p.size, flow)
+			if err != nil {
+				return err
+			}
+			t.flows[flow].add(pong)
+		}
+	}
+	if p.size >= mtu {
+		return nil
 	}
 	t.largest = mtu
+	alive := t.alive()
 	for n := range ofMTU {
-		if !sleep(ctx, min(p.interval, 100*time.Millisecond)) {
-			return t, ctx.Err()
-		}
-		pong, err := send(peer, mtu, n)
+		pong, err := send(mtu, alive[n%len(alive)])
 		if err != nil {
-			return t, err
+			return err
 		}
 		t.large.add(pong)
 	}
-	return t, nil
+	return nil
+}
+
+// alive are the flows that got an answer, and dead those that had messages enough and got none.
+func (t *tally) alive() []uint32 {
+	return t.those(func(c *count) bool { return len(c.answers) > 0 })
+}
+
+func (t *tally) dead() []uint32 {
+	return t.those(func(c *count) bool { return len(c.answers) == 0 && c.asked >= ofFlow })
+}
+
+func (t *tally) those(are func(*count) bool) (list []uint32) {
+	for _, flow := range slices.Sorted(maps.Keys(t.flows)) {
+		if are(t.flows[flow]) {
+			list = append(list, flow)
+		}
+	}
+	return list
 }
 
 // sleep reports whether the time passed before ctx ended.
@@ -169,8 +226,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func (p *pinging) told(pong rdmaping.Pong) string {
-	if pong.Lost {
+	switch {
+	case pong.Lost:
 		return fmt.Sprintf("no answer within %s", p.timeout)
+	case pong.Timed:
+		return fmt.Sprintf("time=%s (network %s, responder %s, initiator %s)", microseconds(pong.RTT),
+			microseconds(pong.Network), microseconds(pong.Remote), microseconds(pong.Initiator()))
+	case pong.Doubtful:
+		return "time=" + microseconds(pong.RTT) + " (what the responder tells of it cannot be)"
 	}
 	return "time=" + microseconds(pong.RTT)
 }
@@ -178,20 +241,42 @@ func (p *pinging) told(pong rdmaping.Pong) string {
 func microseconds(d time.Duration) string { return fmt.Sprintf("%.1f µs", float64(d)/1e3) }
 
 func (t *tally) print(to io.Writer) {
-	fmt.Fprintf(to, "%d sent, %d answered, %.1f %% lost%s\n", t.peer.asked, t.peer.answered,
-		100*float64(t.peer.lost())/float64(max(1, t.peer.asked)), t.peer.spread())
-	fmt.Fprintf(to, "loopback: %d sent, %d answered%s\n", t.loop.asked, t.loop.answered, t.loop.spread())
+	rtt := func(p rdmaping.Pong) time.Duration { return p.RTT }
+	fmt.Fprintf(to, "%d sent, %d answered, %.1f %% lost%s\n", t.peer.asked, len(t.peer.answers),
+		100*float64(t.peer.lost())/float64(max(1, t.peer.asked)), spread(", time", t.peer.answers, rtt))
+	timed := slices.DeleteFunc(slices.Clone(t.peer.answers), func(p rdmaping.Pong) bool { return !p.Timed })
+	fmt.Fprint(to,
+		spread("of it, by the clocks of the NICs: network", timed, func(p rdmaping.Pong) time.Duration { return p.Network }),
+		spread("; responder", timed, func(p rdmaping.Pong) time.Duration { return p.Remote }),
+		spread("; initiator", timed, func(p rdmaping.Pong) time.Duration { return p.Initiator() }))
+	if len(timed) > 0 {
+		fmt.Fprintln(to)
+	}
+	reordered := slices.DeleteFunc(slices.Clone(t.peer.answers), func(p rdmaping.Pong) bool { return !p.Reordered })
+	if len(reordered) > 0 {
+		fmt.Fprintf(to, "%d answers were overtaken by later ones of the same flow\n", len(reordered))
+	}
+	if t.loop.asked > 0 {
+		fmt.Fprintf(to, "loopback: %d sent, %d answered%s\n", t.loop.asked, len(t.loop.answers), spread(", time", t.loop.answers, rtt))
+	} else if t.peer.asked > 0 {
+		fmt.Fprintln(to, "loopback: a limited member of a partition does not reach itself")
+	}
 	if t.largest > 0 {
-		fmt.Fprintf(to, "path MTU %d: %d of %d messages of that size answered%s\n", t.largest, t.large.answered, t.large.asked, t.large.spread())
+		fmt.Fprintf(to, "path MTU %d: %d of %d messages of that size answered%s\n", t.largest, len(t.large.answers),
+			t.large.asked, spread(", time", t.large.answers, rtt))
 	}
 }
 
-// spread is the smallest, the median and the largest time.
-func (n *count) spread() string {
-	if len(n.times) == 0 {
+// spread is the smallest, the median and the largest of some times; empty if there are none.
+func spread(what string, of []rdmaping.Pong, part func(rdmaping.Pong) time.Duration) string {
+	if len(of) == 0 {
 		return ""
 	}
-	slices.SortFunc(n.times, cmp.Compare)
-	return fmt.Sprintf(", time min %s, median %s, max %s", microseconds(n.times[0]),
-		microseconds(n.times[len(n.times)/2]), microseconds(n.times[len(n.times)-1]))
+	times := make([]time.Duration, 0, len(of))
+	for _, p := range of {
+		times = append(times, part(p))
+	}
+	slices.Sort(times)
+	return fmt.Sprintf("%s min %s, median %s, max %s", what, microseconds(times[0]), microseconds(times[len(times)/2]),
+		microseconds(times[len(times)-1]))
 }

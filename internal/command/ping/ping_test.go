@@ -47,6 +47,8 @@ type network struct {
 	*testing.T
 	here, there string // libraries
 	peer        string // that answers
+	port        string // state, MTU and link layer of all devices; empty: as they are
+	timeout     string
 	stop        func()
 	paths       []string // flags
 }
@@ -86,11 +88,17 @@ func line(start pinger.Start) command.Line {
 // connect has one node answer.
 func connect(t *testing.T) *network {
 	t.Helper()
+	return connectAs(t, "")
+}
+
+// connectAs has one node answer whose devices are of some kind, with what is planted in both nodes.
+func connectAs(t *testing.T, port string, faults ...string) *network {
+	t.Helper()
 	dir, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &network{T: t, paths: healthy(t)}
+	n := &network{T: t, paths: healthy(t), port: port, timeout: "2s"}
 	for i, to := range []*string{&n.here, &n.there} {
 		*to = filepath.Join(dir, strconv.Itoa(i), verbstest.Library)
 		if _, err := os.Stat(*to); err == nil { // the loader keeps it
@@ -101,7 +109,7 @@ func connect(t *testing.T) *network {
 		}
 		verbstest.Build(t, filepath.Dir(*to))
 	}
-	n.plant()
+	n.plant(faults...)
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	ended := make(chan int)
@@ -138,7 +146,7 @@ func (n *network) plant(faults ...string) {
 	for i, library := range []string{n.here, n.there} {
 		lines := append([]string{}, faults...)
 		for k := range 8 {
-			lines = append(lines, fmt.Sprintf("device mlx5_%d 127.0.%d.%d", k, i, k+2))
+			lines = append(lines, fmt.Sprintf("device mlx5_%d 127.0.%d.%d %s", k, i, k+2, n.port))
 		}
 		verbstest.Describe(n, library, lines...)
 	}
@@ -147,7 +155,7 @@ func (n *network) plant(faults ...string) {
 // ping returns the exit code, and what was printed.
 func (n *network) ping(args ...string) (int, string) {
 	var out commandtest.Output
-	words := append([]string{"ping", "--interval=50ms", "--timeout=2s", "--library=" + n.here}, append(n.paths, args...)...)
+	words := append([]string{"ping", "--interval=50ms", "--timeout=" + n.timeout, "--library=" + n.here}, append(n.paths, args...)...)
 	code := line(startInProcess).Run(n.Context(), words, &out, &out)
 	return code, out.String()
 }
@@ -159,8 +167,8 @@ func TestPing(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	t.Log(out)
-	commandtest.Contains(t, out, "mlx5_0: GID 3 is ::ffff:127.0.0.2, traffic class 106 (NCCL_IB_TC", "MTU 4096", "to mlx5_0 of "+n.peer,
-		"64 bytes seq=5 time=", "5 sent, 5 answered, 0.0 % lost", "loopback: 5 sent, 5 answered", "path MTU 4096: 3 of 3")
+	commandtest.Contains(t, out, "mlx5_0: GID 3 is ::ffff:127.0.0.2 (RoCE v2), traffic class 106 (NCCL_IB_TC", "MTU 4096", "to mlx5_0 of "+n.peer,
+		"Times are by the clock of this host: mlx5_0 has none", "64 bytes seq=5 time=", "5 sent, 5 answered, 0.0 % lost", "loopback: 5 sent, 5 answered", "path MTU 4096: 3 of 3")
 	code, out = n.ping(n.peer, "--device=mlx5_1", "--count=1", "--size=4096", "--tclass=96")
 	if code != command.OK {
 		t.Errorf("exit code %d: %s", code, out)
@@ -179,6 +187,8 @@ func TestWhyNot(t *testing.T) {
 		code        int
 	}{
 		{"black hole", "lose 127.0.1.2 1", nil, "reaches itself and not the peer", exitLost},
+		{"MTU", "device mlx5_0 127.0.0.2 4 3", nil, "The MTUs differ: 1024 here, 4096 there. RDMA connections use 1024.", command.OK},
+		{"beyond the MTU", "device mlx5_0 127.0.0.2 4 3", []string{"--size=2000"}, "a message of UD fits into the MTU, which is 1024", exitLost},
 		{"way back", "lose 127.0.0.2 1", nil, "does not even reach itself", exitLost},
 		{"large messages", "longest 127.0.1.2 1500", nil, "only messages of 4096 bytes get lost", exitLost},
 		{"no route", "error ibv_create_ah 113", nil, "ibv_create_ah: no route to host: no route to 127.0.0.2", exitLost},
@@ -210,6 +220,9 @@ func TestWhyNotOf(t *testing.T) {
 	eth := func(g rdmaping.GID) rdmaping.Endpoint {
 		return rdmaping.Endpoint{Device: "a", Link: rdmaping.Ethernet, GID: g}
 	}
+	roce := func(version int) rdmaping.Endpoint {
+		return rdmaping.Endpoint{Device: "a", Link: rdmaping.Ethernet, GID: v4, RoCE: version}
+	}
 	ib := func(pkey uint16) rdmaping.Endpoint {
 		return rdmaping.Endpoint{Device: "a", Link: rdmaping.InfiniBand, PKey: pkey}
 	}
@@ -219,6 +232,9 @@ func TestWhyNotOf(t *testing.T) {
 	}{
 		{eth(v4), eth(v4), ""},
 		{eth(v4), eth(v6), "an IPv4 address, and that of the peer's a is an IPv6 address"},
+		{roce(1), roce(2), "the GID of a is for RoCE v1, and that of the peer's a for RoCE v2"},
+		{roce(1), roce(1), ""},
+		{roce(1), roce(0), ""},
 		{eth(v4), ib(0xffff), "Ethernet here, and a of the peer is InfiniBand"},
 		{ib(0xffff), ib(0x7fff), ""},
 		{ib(0x7fff), ib(0x7fff), "both are limited members"},
