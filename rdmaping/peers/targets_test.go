@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -138,5 +139,56 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		Choose(Target{Address: "a:1", Leaf: "x"}, got.Targets, DefaultPeers)
+	})
+}
+
+// BenchmarkTargets is 100,000 targets: a file that changed, one that did not, and the choice of eight rails.
+func BenchmarkTargets(b *testing.B) {
+	var list []string
+	for i := range 100_000 {
+		list = append(list, fmt.Sprintf(`{"targets":["node%d.cluster.example:10791"],"labels":{"leaf":"leaf-%d"}}`, i, i/32))
+	}
+	file := filepath.Join(b.TempDir(), "a.json")
+	write := func() {
+		if err := os.WriteFile(file, []byte("["+strings.Join(list, ",\n")+"]"), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	write()
+	s := Source{Files: []string{file}}
+	all, errs := s.Targets(b.Context())
+	if len(all) != len(list) || len(errs) > 0 {
+		b.Fatal(len(all), errs)
+	}
+	b.Run("changed", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			s.known = nil
+			s.Targets(b.Context())
+		}
+		var before, after runtime.MemStats
+		s, all = Source{Files: s.Files}, nil
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		all, _ = s.Targets(b.Context())
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB-kept")
+	})
+	b.Run("as it was", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			s.Targets(b.Context())
+		}
+	})
+	b.Run("choose", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			for rail := range 8 {
+				self := all[77]
+				self.Rail = rail
+				Choose(self, all, DefaultPeers)
+			}
+		}
 	})
 }

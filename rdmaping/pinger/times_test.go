@@ -85,7 +85,10 @@ func TestFlows(t *testing.T) {
 		{"one of eight, to one of four peers", func(w *world, a rdmaping.Ask) bool { return a.Flow%8 == 3 && w.to("n2:1")(a) }, 0.03, 0.033},
 		{"a tenth", func(w *world, _ rdmaping.Ask) bool { return w.random.Float64() < 0.1 }, 0, 0},
 		{"all", func(*world, rdmaping.Ask) bool { return true }, 0, 0},
-		{"away for 55 of 60 s", func(*world, rdmaping.Ask) bool { now := time.Now(); return now.Minute() == 3 && now.Second() > 2 && now.Second() < 58 }, 0, 0},
+		{"away for 55 of 60 s", func(*world, rdmaping.Ask) bool {
+			now := time.Now()
+			return now.Minute() == 3 && now.Second() > 2 && now.Second() < 58
+		}, 0, 0},
 	} {
 		w := newWorld(t, 5)
 		other := func(a rdmaping.Ask) bool { return a.To.GID != w.end("self", "").GID && a.To.GID[15] != 1 } // not loopback
