@@ -13,7 +13,7 @@ import (
 )
 
 var rails = []rdmaping.Endpoint{
-	{Device: "mlx5_0", Link: rdmaping.Ethernet, GID: rdmaping.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}, PKey: 0xffff, QPN: 77, MTU: 4096, Key: 1<<63 + 5},
+	{Device: "mlx5_0", Link: rdmaping.Ethernet, GID: rdmaping.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}, PKey: 0xffff, QPN: 77, MTU: 4096, Key: 1<<63 + 5, Timed: true, RoCE: 2},
 	{Device: "mlx5_1", Link: rdmaping.InfiniBand, GID: rdmaping.GID{0: 0xfe, 1: 0x80, 15: 1}, LID: 5, PKey: 0x8001, QPN: 78, MTU: 2048, Key: 6},
 }
 
@@ -49,6 +49,8 @@ func TestLies(t *testing.T) {
 		"multicast":     lie(func(e *rdmaping.Endpoint) { e.GID[0] = 0xff }),
 		"multicast LID": lie(func(e *rdmaping.Endpoint) { e.Link, e.LID = rdmaping.InfiniBand, 0xc001 }),
 		"no GID":        lie(func(e *rdmaping.Endpoint) { e.GID = rdmaping.GID{} }),
+		"RoCE version":  lie(func(e *rdmaping.Endpoint) { e.RoCE = 3 }),
+		"rail":          lie(func(e *rdmaping.Endpoint) { e.Rail = -1 }),
 		"MTU":           lie(func(e *rdmaping.Endpoint) { e.MTU = 9000 }),
 		"link":          lie(func(e *rdmaping.Endpoint) { e.Link = "x" }),
 		"device":        lie(func(e *rdmaping.Endpoint) { e.Device = "mlx5_0\x1b[2J" }),
@@ -69,9 +71,10 @@ func TestLies(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	good, _ := json.Marshal(document{version, rails})
 	f.Add(good)
+	f.Add([]byte(`{"rdma_ping":1,"rails":[]}`)) // it begins, or is in maintenance
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got, err := parse(body)
-		if (err == nil) != (len(got) > 0) {
+		if err != nil && len(got) > 0 || len(got) > rdmaping.MaxRails {
 			t.Errorf("%+v, %v", got, err)
 		}
 		for _, e := range got {
