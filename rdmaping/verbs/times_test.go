@@ -250,7 +250,7 @@ func TestInfiniBand(t *testing.T) {
 		{"GRH required", []string{"grh all"}, rdmaping.Open{TrafficClass: 7}, true},
 		{"another subnet", []string{"subnet 127.0.0.3 5"}, rdmaping.Open{}, true},
 		{"another subnet, by FLID", []string{"subnet 127.0.0.3 5", "flid 127.0.0.3 700", "flid 127.0.0.2 600"}, rdmaping.Open{}, true},
-		{"FLID, same subnet", []string{"flid 127.0.0.3 700", "flid 127.0.0.2 600"}, rdmaping.Open{}, true},
+		{"FLID, same subnet", []string{"flid 127.0.0.3 700", "flid 127.0.0.2 600", "grh all 2"}, rdmaping.Open{}, true},
 		{"partition", []string{"pkey 127.0.0.2 32770", "pkey 127.0.0.3 32769"}, rdmaping.Open{}, false},
 		{"index of the P_Key", []string{"pkey 127.0.0.2 32770", "pkey 127.0.0.3 32769", "pkey2 all 32775"}, rdmaping.Open{PKeyIndex: 2}, true},
 		{"limited members", []string{"pkey all 5"}, rdmaping.Open{}, false},

@@ -113,7 +113,7 @@ int ibv_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *a)
 	a->active_mtu = c->device->mtu;
 	a->link_layer = (uint8_t)c->device->layer;
 	a->lid = (uint16_t)(1 + atoi(strrchr(c->device->address, '.') + 1));
-	a->flags = said("grh", c->device->address) > 0 ? GRH_REQUIRED : 0;
+	a->flags = said("grh", c->device->address) == 1 ? GRH_REQUIRED : 0;
 	return 0;
 }
 

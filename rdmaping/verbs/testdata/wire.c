@@ -179,15 +179,15 @@ static void route(uint8_t *to, struct in_addr from, uint8_t traffic_class, int l
 	memcpy(to + 32, &from, 4);
 }
 
-// admits reports whether a queue pair takes a datagram: Q_Key, partition, and GRH where the port wants one.
+// admits reports whether a queue pair takes a datagram: Q_Key, partition, and a GRH as the port wants it.
 static int admits(struct queue_pair *q, const struct head *h) {
 	const uint16_t full = 0x8000;
 	if (h->qkey != q->qkey)
 		return 0;
 	if (q->device->layer != LINK_INFINIBAND)
 		return 1;
-	return ((h->pkey ^ q->pkey) & ~full) == 0 && ((h->pkey | q->pkey) & full) != 0 &&
-	       (h->routed || said("grh", q->device->address) == 0);
+	double grh = said("grh", q->device->address);
+	return ((h->pkey ^ q->pkey) & ~full) == 0 && ((h->pkey | q->pkey) & full) != 0 && (grh == 0 || h->routed == (grh == 1));
 }
 
 // deliver fills the first buffer that waits, if any.

@@ -9,7 +9,7 @@
 //	                               layer (1: InfiniBand, where the LID is the last byte of the address and one, 2: Ethernet)
 //	pkey 127.0.0.2 32769           its P_Key; 65535 without the line; pkey3: the entry 3 of its table
 //	subnet 127.0.0.2 5             its subnet of InfiniBand, and flid the LID by which other subnets reach it
-//	grh 127.0.0.2                  a port of InfiniBand that wants a GRH always
+//	grh 127.0.0.2                  a port of InfiniBand that wants a GRH always; 2: that takes none
 //	clock 127.0.0.2 1000000        completions have times of a clock of so many kHz, which runs so many times as fast
 //	                               as fast says
 //	old 127.0.0.2                  its driver knows no such completions
