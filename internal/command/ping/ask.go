@@ -257,7 +257,8 @@ func (t *tally) print(to io.Writer) {
 		fmt.Fprintf(to, "%d answers were overtaken by later ones of the same flow\n", len(reordered))
 	}
 	if t.loop.asked > 0 {
-		fmt.Fprintf(to, "loopback: %d sent, %d answered%s\n", t.loop.asked, len(t.loop.answers), spread(", time", t.loop.answers, rtt))
+		fmt.Fprintf(to, "loopback: %d sent, %d answered%s\n", t.loop.asked, len(t.loop.answers),
+			spread(", time", t.loop.answers, rtt))
 	} else if t.peer.asked > 0 {
 		fmt.Fprintln(to, "loopback: a limited member of a partition does not reach itself")
 	}
