@@ -265,7 +265,7 @@ struct ibv_cq_ex {
 	int status;
 	uint64_t wr_id;
 	int (*start_poll)(struct ibv_cq_ex *, void *attributes);
-	int (*next_poll)(struct ibv_cq_ex *);
+	void *next_poll;
 	void (*end_poll)(struct ibv_cq_ex *);
 	void *read_opcode;
 	void *read_vendor_err;

@@ -72,7 +72,7 @@ int main(void) {
 	SIZE(ibv_recv_wr) AT(ibv_recv_wr, wr_id) AT(ibv_recv_wr, sg_list) AT(ibv_recv_wr, num_sge)
 	SIZE(ibv_wc) AT(ibv_wc, wr_id) AT(ibv_wc, status) AT(ibv_wc, byte_len) AT(ibv_wc, src_qp) AT(ibv_wc, wc_flags)
 	AT(ibv_wc, slid) IS(WC_GRH)
-	AT(ibv_cq_ex, status) AT(ibv_cq_ex, wr_id) AT(ibv_cq_ex, start_poll) AT(ibv_cq_ex, next_poll)
+	AT(ibv_cq_ex, status) AT(ibv_cq_ex, wr_id) AT(ibv_cq_ex, start_poll)
 	AT(ibv_cq_ex, end_poll) AT(ibv_cq_ex, read_byte_len) AT(ibv_cq_ex, read_src_qp) AT(ibv_cq_ex, read_wc_flags)
 	AT(ibv_cq_ex, read_slid) AT(ibv_cq_ex, read_completion_ts)
 	SIZE(ibv_cq_init_attr_ex) AT(ibv_cq_init_attr_ex, cqe) AT(ibv_cq_init_attr_ex, channel)

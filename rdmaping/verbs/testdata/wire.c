@@ -47,30 +47,21 @@ int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc) {
 	return n;
 }
 
-static int next_poll(struct ibv_cq_ex *ex) {
+static int start_poll(struct ibv_cq_ex *ex, void *attributes) {
+	(void)attributes;
 	struct ibv_cq *cq = (struct ibv_cq *)ex;
 	pthread_mutex_lock(&cq->lock);
-	if (ex->comp_mask != 0)
-		taken(cq, 1);
-	ex->comp_mask = cq->count > 0; // one is being looked at
+	int some = cq->count > 0;
 	ex->status = cq->done[0].status;
 	ex->wr_id = cq->done[0].wr_id;
 	pthread_mutex_unlock(&cq->lock);
-	return ex->comp_mask ? 0 : ENOENT;
-}
-
-static int start_poll(struct ibv_cq_ex *ex, void *attributes) {
-	(void)attributes;
-	ex->comp_mask = 0;
-	return next_poll(ex);
+	return some ? 0 : ENOENT;
 }
 
 static void end_poll(struct ibv_cq_ex *ex) {
 	struct ibv_cq *cq = (struct ibv_cq *)ex;
 	pthread_mutex_lock(&cq->lock);
-	if (ex->comp_mask != 0)
-		taken(cq, 1);
-	ex->comp_mask = 0;
+	taken(cq, 1);
 	pthread_mutex_unlock(&cq->lock);
 }
 
@@ -150,7 +141,6 @@ struct ibv_cq_ex *create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex
 	if (cq == NULL)
 		return NULL;
 	cq->ex.start_poll = start_poll;
-	cq->ex.next_poll = next_poll;
 	cq->ex.end_poll = end_poll;
 	cq->ex.read_wc_flags = read_wc_flags;
 	// as in providers: what was not asked for is not there
