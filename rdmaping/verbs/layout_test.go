@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestLayout compares the own header with what the one of rdma-core printed (releases 44 and 62), and with that of
+// TestLayout compares the own header with what the one of rdma-core printed (releases 44 and 65), and with that of
 // this host, where there is one.
 func TestLayout(t *testing.T) {
 	if runtime.GOARCH != "amd64" { // a mutex has another size
