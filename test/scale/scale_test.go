@@ -19,14 +19,9 @@
 package scale
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -44,7 +39,8 @@ const (
 	evaluations = 5  // of each group that count, after a first one; their median
 	cadence     = 15 * time.Second
 	dearest     = 8 // rules that are printed
-	perNode     = 5 * time.Millisecond
+	// perNode is the share of one processor that all rules may have for a node, each group at its own interval.
+	perNode = 0.0005
 	// bend is by how much a node may cost more among many nodes than among few.
 	bend         = 1.5
 	largest      = 2048 // nodes that are extrapolated to
@@ -58,6 +54,7 @@ type result struct {
 	all                   time.Duration // one evaluation of all groups, by the clock
 	cpu                   time.Duration // and of the processor
 	share                 float64       // of one processor, by the clock, with each group at its own interval
+	groups                []cost        // what a second has of them, dearest first
 	slowest               string
 	slowestTook           time.Duration
 	rules                 []cost // by what they cost, dearest first
@@ -65,8 +62,12 @@ type result struct {
 
 // cost is what one evaluation of a rule takes.
 type cost struct {
-	rule string
+	name string
 	took time.Duration
+}
+
+func dearestFirst(a, b cost) int {
+	return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(a.name, b.name))
 }
 
 func (r result) each(d time.Duration) time.Duration { return d / time.Duration(r.nodes) }
@@ -95,8 +96,8 @@ func TestScale(t *testing.T) {
 	}
 	report(all)
 	for _, r := range all[:len(sizes)] {
-		if each := r.each(r.all); each > perNode {
-			t.Errorf("%d nodes: an evaluation takes %s per node, limit %s", r.nodes, round(each), perNode)
+		if each := r.share / float64(r.nodes); each > perNode {
+			t.Errorf("%d nodes: rules have %.3f%% of a processor per node, limit %.3f%%", r.nodes, 100*each, 100*perNode)
 		}
 		if ratio := float64(r.each(r.all)) / float64(all[0].each(all[0].all)); ratio > bend {
 			t.Errorf("a node costs %.2f times as much among %d nodes as among %d, limit %.1f", ratio, r.nodes, all[0].nodes, bend)
@@ -116,9 +117,13 @@ func report(all []result) {
 	scaled := func(d time.Duration) time.Duration { return d * largest / time.Duration(last.nodes) }
 	fmt.Fprintf(table, "%d\t%d\t%d\textrapolated\t%s\t%s\t%s\t%.1f%%\t%s %s of its %s\n", largest, last.hcas, last.series*largest/last.nodes, round(scaled(last.all)),
 		round(last.each(last.all)), round(last.each(last.cpu)), 100*last.share*largest/float64(last.nodes), last.slowest, round(scaled(last.slowestTook)), cadence)
+	fmt.Fprintf(table, "\ndearest groups of %d nodes\tof a second\n", last.nodes)
+	for _, c := range last.groups[:min(dearest, len(last.groups))] {
+		fmt.Fprintf(table, "%s\t%s\n", c.name, round(c.took))
+	}
 	fmt.Fprintf(table, "\ndearest rules of %d nodes\tper node\n", last.nodes)
 	for _, c := range last.rules[:min(dearest, len(last.rules))] {
-		fmt.Fprintf(table, "%s\t%s\n", c.rule, last.each(c.took).Round(time.Microsecond))
+		fmt.Fprintf(table, "%s\t%s\n", c.name, last.each(c.took).Round(time.Microsecond))
 	}
 	table.Flush()
 }
@@ -160,7 +165,9 @@ func measure(t *testing.T, programs, source string, nodes int) result {
 	for group, all := range watch.groups {
 		took := median(all)
 		r.all += took
-		r.share += float64(took) / float64(shipped[group])
+		share := float64(took) / float64(shipped[group])
+		r.share += share
+		r.groups = append(r.groups, cost{group, time.Duration(share * float64(time.Second))})
 		if took > r.slowestTook {
 			r.slowest, r.slowestTook = group, took
 		}
@@ -168,7 +175,8 @@ func measure(t *testing.T, programs, source string, nodes int) result {
 	for rule, all := range watch.rules {
 		r.rules = append(r.rules, cost{rule, median(all)})
 	}
-	slices.SortFunc(r.rules, func(a, b cost) int { return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(a.rule, b.rule)) })
+	slices.SortFunc(r.rules, dearestFirst)
+	slices.SortFunc(r.groups, dearestFirst)
 	r.series = count(t, server, `count({job="gpufabric",__name__=~"gpufabric_.+"})`)
 	if up := count(t, server, "count(up == 1)"); up != nodes {
 		t.Errorf("%d of %d nodes answer", up, nodes)
@@ -288,105 +296,6 @@ func configuration(source string, nodes int, interval time.Duration, rules []str
 		fmt.Fprintf(&b, "      - {targets: [%q], labels: {__metrics_path__: /%d/metrics, instance: node%04d}}\n", source, i, i)
 	}
 	return b.String()
-}
-
-// startExporter starts an exporter on a simulated node and returns where its metrics are.
-func startExporter(t *testing.T, dir string) string {
-	t.Helper()
-	exporter := filepath.Join(dir, "gpufabric_exporter")
-	if out, err := exec.Command("go", "build", "-o", exporter, "../..").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	env := []string{"GOMAXPROCS=2"}
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		env = append(env, "TMPDIR=/dev/shm") // a simulated node is thousands of small files that change each second
-	}
-	address := prometheus.FreeAddress(t)
-	p := prometheus.Start(t, filepath.Join(dir, "exporter.log"), env, exporter, "demo", "--scenario=healthy", "--web.listen-address="+address)
-	p.Ready(t, address)
-	return "http://" + address + "/metrics"
-}
-
-var familyName = regexp.MustCompile(`gpufabric_[a-z0-9_]+`)
-
-// mentioned are the names of families in the rules, and in what else is asked.
-func mentioned(t *testing.T, queries ...string) map[string]bool {
-	t.Helper()
-	names := map[string]bool{}
-	for _, f := range prometheus.Rules(t) {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		queries = append(queries, string(text))
-	}
-	for _, q := range queries {
-		for _, name := range familyName.FindAllString(q, -1) {
-			names[name] = true
-		}
-	}
-	return names
-}
-
-// serveAs serves these families of the exporter, and of the HCAs those with these roles (a regular expression),
-// below any path, and returns the address.
-func serveAs(t *testing.T, exporter string, families map[string]bool, roles string) string {
-	t.Helper()
-	port := regexp.MustCompile(`(?m)^gpufabric_hca_port_info\{device="([^"]+)".*,role="` + roles + `"\}`)
-	type answer struct {
-		at   time.Time
-		body []byte
-	}
-	last := make(chan answer, 1)
-	last <- answer{}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		a := <-last
-		if time.Since(a.at) > 5*time.Second {
-			body, err := ask(exporter, families, port)
-			if err != nil {
-				t.Error(err)
-			}
-			a = answer{time.Now(), body}
-		}
-		last <- a
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_, _ = w.Write(a.body)
-	}))
-	t.Cleanup(s.Close)
-	return s.Listener.Addr().String()
-}
-
-var deviceLabel = regexp.MustCompile(`[{,]device="([^"]+)"`)
-
-// ask scrapes the exporter for families, nil for all, and for HCAs that have such a port.
-func ask(exporter string, families map[string]bool, port *regexp.Regexp) ([]byte, error) {
-	answer, err := http.Get(exporter)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	all, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return nil, err
-	}
-	hcas := map[string]bool{}
-	for _, m := range port.FindAllSubmatch(all, -1) {
-		hcas[string(m[1])] = true
-	}
-	var b bytes.Buffer
-	keep := false
-	for line := range strings.Lines(string(all)) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == "#" {
-			keep = families == nil || families[f[2]]
-		}
-		if m := deviceLabel.FindStringSubmatch(line); keep && (m == nil || hcas[m[1]]) {
-			b.WriteString(line)
-		}
-	}
-	if b.Len() == 0 {
-		return nil, fmt.Errorf("%s: no family that rules mention", exporter)
-	}
-	return b.Bytes(), nil
 }
 
 func write(t *testing.T, path, text string) {
