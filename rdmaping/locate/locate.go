@@ -3,10 +3,10 @@
 // Package locate says where a fabric loses or delays RDMA pings, from what several rails saw in the same windows.
 //
 // A cause is a set of pairs of rails that have it in common: all pairs of a rail, of a node, of a leaf, between two
-// leaves, or between any leaves. What fits is the largest set of which the loss is even: a set that is larger than the
-// cause has pairs without loss, and a smaller one explains less. What no set explains stays unlocated, and nobody is
-// accused without several witnesses. Messages of a pair take many paths (flow labels), so the loss of a link that
-// only some paths have is even too.
+// leaves, or between any leaves. What fits is the set of which the loss is even, and least likely without a fault: a
+// set that is larger than the cause has pairs that hardly lose any, and a smaller one explains less. What it explains
+// is not looked at again. What no set explains stays unlocated, and nobody is accused without several witnesses.
+// Messages of a pair take many paths (flow labels), so the loss of a link that only some paths have is even too.
 //
 // The functions are pure and may be called from any goroutine.
 package locate
@@ -41,19 +41,20 @@ const (
 	Node      Kind = "node"      // everyone has trouble with all rails of it
 	Leaf      Kind = "leaf"      // all that crosses the leaf or its uplinks
 	Path      Kind = "path"      // between two leaves
-	Fabric    Kind = "fabric"    // between all leaves, and not inside of them: spines
+	Fabric    Kind = "fabric"    // between all leaves or many of them, and not inside of them: spines
 	Unlocated Kind = "unlocated" // pairs are bad, and nothing that they have in common is
 )
 
 // Verdict is a fault.
 type Verdict struct {
 	Kind     Kind
-	Node     string    // of Host, OwnRail and Node
-	Rail     int       // of OwnRail
-	Leaves   [2]string // the first one of Leaf, both of Path
-	Ratio    float64   // of messages that were bad in what is at fault
-	Pairs    int       // that had bad messages
-	Observed int       // nodes that reported them
+	Node     string      // of Host, OwnRail and Node
+	Rail     int         // of OwnRail
+	Leaves   [2]string   // the first one of Leaf, both of Path
+	Between  [][2]string // of Fabric: what was told as leaves and paths each, of a leaf the first one only
+	Ratio    float64     // of messages that were bad in what is at fault
+	Pairs    int         // that had bad messages
+	Observed int         // nodes that reported them
 }
 
 const (
@@ -62,66 +63,64 @@ const (
 	// sure is by how many standard deviations the bad messages must exceed the least ratio, and the pairs without one
 	// what an even loss leaves: there are thousands of sets, some of which would otherwise mislead by chance.
 	sure = 4
+	// nearly is by which part the ratios of pairs may differ, and unlike by how many standard deviations more they do if
+	// the loss is not even.
+	nearly, unlike = 0.3, 3
+	// likelier is the logarithm of by how much.
+	likelier = 2
 	// witnesses is how many other nodes must be in what is accused, and pathWitnesses how many must report a path.
 	witnesses, pathWitnesses = 3, 2
-	// badLoopback is the share of bad loopback messages from which on a host itself is at fault.
+	// badLoopback is the share of bad loopback messages from which on a host itself is at fault. Hosts that are busy
+	// lose a little less.
 	badLoopback = 0.01
+	// control is how many loopback messages would be bad if a small loss were of the host, at least: with one of them
+	// or none it is not.
+	control = 7
+	// above is how often worse a leaf or a path is than the quietest tenth of paths.
+	above, quietest = 3, 0.1
+	// many paths or leaves at once are told as one.
+	many = 3
 )
 
 // Judge returns the faults in a window that is closed, the largest first. What is bad in fewer messages than the
 // ratio least is not looked at: a loss of 0.1 % needs a window of an hour.
 func Judge(window []Pair, least float64) []Verdict {
-	hosts, rest := judgeHosts(window)
-	out := hosts
+	loops := loopback(window)
+	out, rest := judgeHosts(window, loops, least)
+	q := quiet(rest)
+	var left []Pair
 	for {
-		best, ok := strongest(rest, least)
-		if !ok {
+		best, proven := strongest(rest, loops, q, least)
+		if best == nil {
 			break
 		}
-		out = append(out, best.verdict())
+		if proven {
+			out = append(out, best.verdict())
+		} else {
+			left = append(left, best.pairs...)
+		}
 		rest = slices.DeleteFunc(rest, best.covers)
 	}
-	left := Verdict{Kind: Unlocated}
+	return append(together(out), unlocated(append(left, rest...), least)...)
+}
+
+// unlocated is a verdict on pairs that are bad, if there are any.
+func unlocated(pairs []Pair, least float64) []Verdict {
+	v := Verdict{Kind: Unlocated}
 	reporters := map[string]bool{}
 	var sent, bad int
-	for _, p := range rest {
+	for _, p := range pairs {
 		if clearly(p.Bad, p.Sent, least) {
-			left.Pairs++
+			v.Pairs++
 			reporters[p.From.Node] = true
 			sent, bad = sent+p.Sent, bad+p.Bad
 		}
 	}
-	if left.Pairs > 0 {
-		left.Ratio, left.Observed = ratio(bad, sent), len(reporters)
-		out = append(out, left)
+	if v.Pairs == 0 {
+		return nil
 	}
-	return out
-}
-
-// judgeHosts returns the nodes of which the loopback is bad, and the pairs that they have no part in.
-func judgeHosts(window []Pair) (faults []Verdict, rest []Pair) {
-	type count struct{ sent, bad int }
-	loops := map[string]count{}
-	for _, p := range window {
-		if p.From.Node == p.To.Node {
-			c := loops[p.From.Node]
-			loops[p.From.Node] = count{c.sent + p.Sent, c.bad + p.Bad}
-		}
-	}
-	bad := map[string]bool{}
-	for node, c := range loops {
-		if r := ratio(c.bad, c.sent); c.bad >= 2 && r >= badLoopback {
-			bad[node] = true
-			faults = append(faults, Verdict{Kind: Host, Node: node, Ratio: r, Observed: 1})
-		}
-	}
-	slices.SortFunc(faults, func(a, b Verdict) int { return cmp.Compare(a.Node, b.Node) })
-	for _, p := range window {
-		if p.From.Node != p.To.Node && !bad[p.From.Node] && !bad[p.To.Node] && p.Sent > 0 {
-			rest = append(rest, p)
-		}
-	}
-	return faults, rest
+	v.Ratio, v.Observed = ratio(bad, sent), len(reporters)
+	return []Verdict{v}
 }
 
 // cause is a set of pairs, by what they have in common.
@@ -160,8 +159,9 @@ type evidence struct {
 
 func (e *evidence) covers(p Pair) bool { return slices.Contains(of(p), e.cause) }
 
-// strongest returns the cause that explains most of what is bad.
-func strongest(pairs []Pair, least float64) (*evidence, bool) {
+// strongest returns the cause that explains best what is bad, and whether it is proven. One that is not stands in the way
+// of others that are much less likely: a node that loses messages to one leaf only has no bad rail. Nil: there is none.
+func strongest(pairs []Pair, loops map[end]count, quiet, least float64) (e *evidence, isProven bool) {
 	suspects := map[cause]*evidence{}
 	for _, p := range pairs {
 		if p.Bad == 0 {
@@ -179,36 +179,55 @@ func strongest(pairs []Pair, least float64) (*evidence, bool) {
 			}
 		}
 	}
-	var best *evidence
+	var best, proven *evidence
 	for _, e := range suspects {
-		if clearly(e.bad, e.sent, least) && (best == nil || e.before(best)) && e.even() && e.witnessed() {
+		if !clearly(e.bad, e.sent, least) || !e.even() || !e.standsOut(quiet) {
+			continue
+		}
+		if best == nil || e.before(best, least) {
 			best = e
 		}
+		if (proven == nil || e.before(proven, least)) && e.witnessed() && (least >= badLoopback || e.controlled(loops)) {
+			proven = e
+		}
 	}
-	return best, best != nil
+	if proven != nil && proven.gain(least) >= best.gain(least)-likelier {
+		return proven, true
+	}
+	return best, false
 }
 
 // before reports whether e explains more than f; the narrower one where both explain the same.
-func (e *evidence) before(f *evidence) bool {
+func (e *evidence) before(f *evidence, least float64) bool {
 	order := []Kind{OwnRail, Node, Path, Leaf, Fabric}
-	return cmp.Or(cmp.Compare(f.bad, e.bad), cmp.Compare(e.sent, f.sent),
+	return cmp.Or(cmp.Compare(f.gain(least), e.gain(least)), cmp.Compare(e.sent, f.sent),
 		cmp.Compare(slices.Index(order, e.kind), slices.Index(order, f.kind)),
 		cmp.Compare(e.a.Leaf+e.a.Node, f.a.Leaf+f.a.Node), cmp.Compare(e.a.Number, f.a.Number),
 		cmp.Compare(e.b, f.b)) < 0
 }
 
-// even reports whether no more pairs are without a bad message than chance allows, if the ratio is the same for all.
+// gain is by how much likelier the bad messages are if the set has a fault than if it had the least ratio, as a
+// logarithm. What only makes the set larger, and is hardly bad, makes it less.
+func (e *evidence) gain(least float64) float64 {
+	return float64(e.bad)*(math.Log(ratio(e.bad, e.sent)/least)-1) + least*float64(e.sent)
+}
+
+// even reports whether no more pairs are without a bad message than chance allows, and pairs do not differ more, if the
+// ratio is the same for all or nearly so.
 func (e *evidence) even() bool {
 	p := ratio(e.bad, e.sent)
-	var clean, expected, variance float64
+	var clean, expected, variance, differ float64
 	for _, pair := range e.pairs {
 		if pair.Bad == 0 {
 			clean++
 		}
 		q := math.Pow(1-p, float64(pair.Sent))
 		expected, variance = expected+q, variance+q*(1-q)
+		mean := p * float64(pair.Sent)
+		differ += (float64(pair.Bad) - mean) * (float64(pair.Bad) - mean) / (mean*(1-p) + nearly*mean*nearly*mean)
 	}
-	return clean <= expected+sure*math.Sqrt(variance)+0.5
+	free := float64(len(e.pairs) - 1)
+	return clean <= expected+sure*math.Sqrt(variance)+0.5 && differ <= free+unlike*math.Sqrt(2*free)
 }
 
 // witnessed reports whether enough nodes besides the accused one are in it.

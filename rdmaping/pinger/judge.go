@@ -4,6 +4,7 @@ package pinger
 
 import (
 	"cmp"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -11,11 +12,11 @@ import (
 	"gpufabric_exporter/rdmaping/locate"
 )
 
-// spans are the windows that are judged: of what is dead, of what loses much, and of what loses a thousandth.
+// spans are the windows that are judged: of what is dead, of what loses much, and of what loses little.
 var spans = [...]struct {
 	length time.Duration
 	least  float64 // share of bad messages that is looked at
-}{{10 * time.Second, 0.3}, {time.Minute, 0.01}, {time.Hour, 0.0003}}
+}{{10 * time.Second, 0.3}, {30 * time.Second, 0.01}, {10 * time.Minute, 0.002}, {time.Hour, 0.0003}}
 
 const (
 	grace    = time.Second // until a window is closed
@@ -79,7 +80,7 @@ func (r *rail) judge(pairs []locate.Pair, verdicts []locate.Verdict, least float
 	}
 	for _, v := range verdicts {
 		switch own := v.Node == r.self.Address; {
-		case own && v.Kind == locate.Host:
+		case own && v.Kind == locate.Host && v.Rail == r.Rail: // the loopback of another one says nothing of this one
 			j.fault = rdmaping.OfHost
 		case own && (v.Kind == locate.Node || v.Kind == locate.OwnRail && v.Rail == r.Rail):
 			j.fault = rdmaping.OfRail
@@ -107,7 +108,14 @@ func (r *rail) judgement(now time.Time) (fault rdmaping.Fault, known bool, bad [
 		bad = append(bad, rdmaping.BadPeer{Address: address, Ratio: ratio})
 	}
 	slices.SortFunc(bad, func(a, b rdmaping.BadPeer) int {
-		return cmp.Or(cmp.Compare(b.Ratio, a.Ratio), cmp.Compare(a.Address, b.Address))
+		return cmp.Or(cmp.Compare(b.Ratio, a.Ratio), cmp.Compare(r.turnOf(a.Address), r.turnOf(b.Address)))
 	})
 	return fault, known, bad[:min(len(bad), badPeers)]
+}
+
+// turnOf orders peers that are equally bad, differently on each node: where many are dead, all are told by someone.
+func (r *rail) turnOf(address string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(r.self.Address + " " + address))
+	return h.Sum64()
 }
