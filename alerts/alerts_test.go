@@ -56,6 +56,11 @@ func alertRules(t *testing.T) (rules []Rule, in []Group) {
 	return rules, in
 }
 
+// matchedOn are the labels that rules match on: of a node, of the whole cluster, of a job on all of its nodes, of a
+// switch or a fabric, and of a node as its peers name it.
+var matchedOn = regexp.MustCompile(`^cluster, (job, instance|board, role, setting|job, training_job|job, address|job, leaf|job, peer_leaf|job, window|job, peers)|` +
+	`^cluster, (kind, what, detail|probed_node|partner|job)$`)
+
 func TestRules(t *testing.T) {
 	duration := regexp.MustCompile(`^[0-9]+[smh]$`)
 	record := regexp.MustCompile(`^[a-z]+:[a-z0-9_]+:[a-z0-9_]+$`)
@@ -73,7 +78,7 @@ func TestRules(t *testing.T) {
 			}
 			seen[name] = true
 			for _, m := range matching.FindAllStringSubmatch(r.Expr, -1) {
-				if !strings.HasPrefix(m[1], "cluster, job, instance") && !strings.HasPrefix(m[1], "cluster, board, role, setting") && m[1] != "cluster, kind, what, detail" && m[1] != "cluster, probed_node" && m[1] != "cluster, partner" && !strings.HasPrefix(m[1], "cluster, job, training_job") && !strings.HasPrefix(m[1], "cluster, job, leaf") && m[1] != "cluster, job, peer_leaf" && !strings.HasPrefix(m[1], "cluster, job, address") { // of the whole cluster, of a job on all of its nodes, of a switch, and of a node as its peers name it
+				if !matchedOn.MatchString(m[1]) {
 					t.Errorf("%s: on (%s) takes nodes of different clusters, or targets of different jobs, for one", name, m[1])
 				}
 			}
@@ -156,8 +161,8 @@ func checkAlert(t *testing.T, r Rule) {
 		}
 		dashboard = "/d/gpufabric-probes/gpu-fabric-nccl-probes{{ with $labels.cluster }}?var-cluster={{ . }}{{ end }}"
 	}
-	if r.Alert == "GpuFabricPingLeaf" || r.Alert == "GpuFabricPingPath" { // of switches
-		subject, dashboard = "$labels.leaf", "/d/gpufabric-ping/gpu-fabric-ping{{ with $labels.cluster }}?var-cluster={{ . }}{{ end }}"
+	if of, ok := ofSwitches[r.Alert]; ok {
+		subject, dashboard = of, "/d/gpufabric-ping/gpu-fabric-ping{{ with $labels.cluster }}?var-cluster={{ . }}{{ end }}"
 	}
 	for _, part := range []string{subject, "$value"} {
 		if !strings.Contains(d, part) && (part != "$value" || !flag01[r.Alert]) {
@@ -170,6 +175,12 @@ func checkAlert(t *testing.T, r Rule) {
 	if url := r.Annotations["dashboard"]; url != dashboard {
 		t.Errorf("%s: dashboard %q, want %q", r.Alert, url, dashboard)
 	}
+}
+
+// ofSwitches are alerts on switches, and the label that names which.
+var ofSwitches = map[string]string{
+	"GpuFabricPingLeaf": "$labels.leaf", "GpuFabricPingPath": "$labels.leaf", "GpuFabricPingLeafSlow": "$labels.leaf",
+	"GpuFabricPingSpine": "$labels.cluster", "GpuFabricPingUnlocated": "$labels.cluster",
 }
 
 // flag01 are alerts on something that is or is not: their value says nothing.

@@ -191,7 +191,7 @@ func shown(t *testing.T) string {
 func checkTemplates(t *testing.T, r alerts.Rule, known Metrics) {
 	t.Helper()
 	label := regexp.MustCompile(`\$labels\.(\w+)`)
-	functions := map[string]any{"humanize": 1, "humanizeDuration": 1, "humanizePercentage": 1, "humanizeTimestamp": 1, "query": 1, "first": 1, "label": 1, "value": 1, "printf": 1}
+	functions := map[string]any{"humanize": 1, "humanizeDuration": 1, "humanizePercentage": 1, "humanizeTimestamp": 1, "query": 1, "first": 1, "label": 1, "value": 1, "printf": 1, "sortByLabel": 1, "lt": 1}
 	for name, text := range r.Annotations {
 		if _, err := parse.Parse(name, "{{$labels := .}}{{$value := .}}"+text, "", "", functions); err != nil {
 			t.Errorf("%s: annotation %s: %v", r.Alert, name, err)
