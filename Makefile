@@ -134,7 +134,8 @@ corpus: ## precision and recall of the checks over all scenarios and 500 composi
 probes: ## probes with processes of this program over stand-ins for CUDA and NCCL: faults, 1,000 runs, the whole product (5 min)
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'Probe' .
 	$(GO) test -count=1 -v -timeout 20m -run 'Week' ./probes/prober
-	FULL=1 $(GO) test -count=1 -v -timeout 30m -run 'TestFleets' ./rdmaping/locate
+	FULL=1 $(GO) test -count=1 -v -timeout 30m -run 'TestFleets|TestSmallLoss' ./rdmaping/locate
+	FULL=1 $(GO) test -count=1 -v -timeout 60m -run 'TestRules' ./rdmaping/pinger
 
 e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times, and what dashboards show of them (30 min; Debian's packages are fetched)
 	$(GO) test -count=1 -v -timeout 60m -tags e2e ./test/e2e

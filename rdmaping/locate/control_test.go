@@ -2,17 +2,15 @@
 
 package locate
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestTogether tells three paths or leaves as one fault, and two of them each.
 func TestTogether(t *testing.T) {
 	few := func(r Rail, leaves ...string) bool {
-		for _, l := range leaves {
-			if r.Leaf == l {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(leaves, r.Leaf)
 	}
 	among := func(leaves ...string) func(from, to Rail) int {
 		return func(from, to Rail) int {

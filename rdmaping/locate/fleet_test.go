@@ -90,11 +90,15 @@ func (s *score) add(t *testing.T, c locatetest.Clos, f locatetest.Fault, o outco
 func TestFleets(t *testing.T) {
 	fleets := []locatetest.Clos{
 		{Nodes: 9, PerLeaf: 3, Rails: 1, Spines: 2, Noise: true}, {Nodes: 16, PerLeaf: 4, Rails: 2, Spines: 4, Noise: true},
-		{Nodes: 64, PerLeaf: 16, Rails: 1, Spines: 4, Noise: true}, {Nodes: 256, PerLeaf: 16, Rails: 2, Spines: 8, Noise: true},
+		{Nodes: 64, PerLeaf: 8, Rails: 1, Spines: 4, Noise: true}, {Nodes: 256, PerLeaf: 16, Rails: 1, Spines: 8, Noise: true},
+	}
+	if testing.Short() {
+		fleets = fleets[:2]
 	}
 	full := os.Getenv("FULL") != ""
 	if full {
-		fleets = append(fleets, locatetest.Clos{Nodes: 1024, PerLeaf: 32, Rails: 1, Spines: 16, Noise: true},
+		fleets = append(fleets, locatetest.Clos{Nodes: 512, PerLeaf: 128, Rails: 1, Spines: 8, Noise: true},
+			locatetest.Clos{Nodes: 1024, PerLeaf: 32, Rails: 1, Spines: 16, Noise: true},
 			locatetest.Clos{Nodes: 4096, PerLeaf: 32, Rails: 1, Spines: 32, Noise: true}) // minutes
 	}
 	for _, c := range fleets {
@@ -117,7 +121,10 @@ func TestFleets(t *testing.T) {
 
 // TestSmallLoss finds small losses within two hours, beside hosts that lose as much.
 func TestSmallLoss(t *testing.T) {
-	c := locatetest.Clos{Nodes: 64, PerLeaf: 16, Rails: 1, Spines: 4, Noise: true}
+	if testing.Short() {
+		t.Skip("skipped: it takes a minute")
+	}
+	c := locatetest.Clos{Nodes: 64, PerLeaf: 8, Rails: 1, Spines: 4, Noise: true}
 	var s score
 	for i, f := range c.SmallFaults() {
 		if i > 1 && os.Getenv("FULL") == "" {

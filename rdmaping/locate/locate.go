@@ -159,8 +159,8 @@ type evidence struct {
 
 func (e *evidence) covers(p Pair) bool { return slices.Contains(of(p), e.cause) }
 
-// strongest returns the cause that explains best what is bad, and whether it is proven. One that is not stands in the way
-// of others that are much less likely: a node that loses messages to one leaf only has no bad rail. Nil: there is none.
+// strongest returns the cause that explains best what is bad, and whether it is proven. One that is not stands in the
+// way of others that are much less likely: a node that loses messages to one leaf only has no bad rail. Nil: none.
 func strongest(pairs []Pair, loops map[end]count, quiet, least float64) (e *evidence, isProven bool) {
 	suspects := map[cause]*evidence{}
 	for _, p := range pairs {

@@ -199,6 +199,10 @@ func alertWord(l map[string]string) string {
 		return "path " + min(l["leaf"], l["peer_leaf"]) + " " + max(l["leaf"], l["peer_leaf"])
 	case "Spine":
 		return string(locate.Fabric)
+	case "RailSlow":
+		return kind + " " + l["instance"] + " " + l["rail"]
+	case "LeafSlow":
+		return kind + " " + l["leaf"]
 	default:
 		return kind
 	}
@@ -276,13 +280,16 @@ func TestRules(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: promtool takes a minute (make rules)")
 	}
-	fleets := []locatetest.Clos{
-		{Nodes: 9, PerLeaf: 3, Rails: 1, Spines: 2, Noise: true}, {Nodes: 16, PerLeaf: 4, Rails: 2, Spines: 4, Noise: true},
-	}
+	fleets := []locatetest.Clos{{Nodes: 9, PerLeaf: 3, Rails: 1, Spines: 2, Noise: true}}
 	if os.Getenv("FULL") != "" {
-		fleets = append(fleets, locatetest.Clos{Nodes: 64, PerLeaf: 8, Rails: 1, Spines: 4, Noise: true},
+		fleets = append(fleets, locatetest.Clos{Nodes: 16, PerLeaf: 4, Rails: 2, Spines: 4, Noise: true},
+			locatetest.Clos{Nodes: 64, PerLeaf: 8, Rails: 1, Spines: 4, Noise: true},
 			locatetest.Clos{Nodes: 256, PerLeaf: 16, Rails: 1, Spines: 8, Noise: true},
 			locatetest.Clos{Nodes: 512, PerLeaf: 128, Rails: 1, Spines: 8, Noise: true}) // promtool takes no more samples
+	}
+	seeds := 1
+	if n, err := strconv.Atoi(os.Getenv("SEEDS")); err == nil {
+		seeds = n
 	}
 	if n, err := strconv.Atoi(os.Getenv("ONLY")); err == nil {
 		fleets = slices.DeleteFunc(fleets, func(c locatetest.Clos) bool { return c.Nodes != n })
@@ -290,8 +297,10 @@ func TestRules(t *testing.T) {
 	for _, c := range fleets {
 		var s rulesScore
 		for i, f := range c.Faults() {
-			if c.Asks(f) {
-				s.add(t, c, f, simulate(t, c, f, uint64(i), 180))
+			for n := range seeds {
+				if c.Asks(f) {
+					s.add(t, c, f, simulate(t, c, f, uint64(i+100*n), 180))
+				}
 			}
 		}
 		s.log(t, c)

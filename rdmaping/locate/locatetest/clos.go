@@ -16,7 +16,8 @@ import (
 // Clos is leaves and spines. Each rail pings each of its peers and itself, once a second.
 type Clos struct {
 	Nodes, PerLeaf, Rails, Spines int
-	Noise                         bool // a quarter of the hosts miss 0.1 to 0.5 % of what they send and answer; node 5 does not
+	// Noise: a quarter of the hosts miss 0.1 to 0.5 % of what they send and answer; node 5 does not.
+	Noise bool
 }
 
 // Link is what a message passes, as far as it can be broken.
@@ -29,16 +30,20 @@ type Link struct {
 	Up    bool   // all links of the leaf to spines, and not the switch
 }
 
-// Links that can be broken.
-func OfRail(node string, rail int) Link { return Link{Node: node, Rail: rail, Spine: -1} }
-func OfNode(node string) Link           { return Link{Node: node, Rail: -1, Spine: -1} }
-func OfLeaf(leaf string) Link           { return Link{Leaf: leaf, Rail: -1, Spine: -1} }
-func OfUplinks(leaf string) Link        { return Link{Leaf: leaf, Rail: -1, Spine: -1, Up: true} }
-func OfSpine(spine int) Link            { return Link{Rail: -1, Spine: spine} }
-func OfUplink(leaf string, spine int) Link {
+// OfNode is a node with all of its rails.
+func OfNode(node string) Link { return Link{Node: node, Rail: -1, Spine: -1} }
+
+// OfLeaf is a leaf, also inside.
+func OfLeaf(leaf string) Link { return Link{Leaf: leaf, Rail: -1, Spine: -1} }
+
+func ofRail(node string, rail int) Link { return Link{Node: node, Rail: rail, Spine: -1} }
+func ofUplinks(leaf string) Link        { return Link{Leaf: leaf, Rail: -1, Spine: -1, Up: true} }
+func ofSpine(spine int) Link            { return Link{Rail: -1, Spine: spine} }
+func ofPath(a, b string) Link           { return Link{Leaf: min(a, b), Other: max(a, b), Rail: -1, Spine: -1} }
+
+func ofUplink(leaf string, spine int) Link {
 	return Link{Leaf: leaf, Rail: -1, Spine: spine}
 }
-func OfPath(a, b string) Link { return Link{Leaf: min(a, b), Other: max(a, b), Rail: -1, Spine: -1} }
 
 // carries reports whether a message of a pair passes a link on its way over a spine; -1: it stays at its leaf.
 func (l Link) carries(p locate.Pair, spine int) bool {

@@ -35,14 +35,14 @@ func (c Clos) Faults() []Fault {
 	}
 	var uplinks, linecard, halves []Broken
 	for s := range c.Spines / 2 {
-		uplinks = append(uplinks, Broken{OfUplink(of.Leaf, s), 1, false})
+		uplinks = append(uplinks, Broken{ofUplink(of.Leaf, s), 1, false})
 	}
 	leaves := c.Nodes / c.PerLeaf
 	for l := range (leaves + 1) / 2 {
 		a := c.Rail(l*c.PerLeaf, 0).Leaf
-		linecard = append(linecard, Broken{OfUplink(a, 0), 0.5, false})
+		linecard = append(linecard, Broken{ofUplink(a, 0), 0.5, false})
 		for m := range l {
-			halves = append(halves, Broken{OfPath(a, c.Rail(m*c.PerLeaf, 0).Leaf), 0.2, true})
+			halves = append(halves, Broken{ofPath(a, c.Rail(m*c.PerLeaf, 0).Leaf), 0.2, true})
 		}
 	}
 	path := "path " + min(of.Leaf, far) + " " + max(of.Leaf, far)
@@ -51,18 +51,18 @@ func (c Clos) Faults() []Fault {
 	}
 	all := []Fault{
 		{Name: "nothing"},
-		one("rail dead", rail, OfRail("n5", 0), 1, false),
-		one("rail loses 10 %, one way", rail, OfRail("n5", 0), 0.1, true),
-		one("rail loses 5 %, one way", rail, OfRail("n5", 0), 0.05, true),
+		one("rail dead", rail, ofRail("n5", 0), 1, false),
+		one("rail loses 10 %, one way", rail, ofRail("n5", 0), 0.1, true),
+		one("rail loses 5 %, one way", rail, ofRail("n5", 0), 0.05, true),
 		one("node dead, its exporter lives", node, OfNode("n5"), 1, false),
 		one("leaf dead", leaf, OfLeaf(of.Leaf), 1, false),
-		one("uplinks of a leaf lose 5 %, one way", leaf, OfUplinks(of.Leaf), 0.05, true),
-		one("uplinks of a leaf lose 3 %, each way", leaf, OfUplinks(of.Leaf), 0.03, false),
+		one("uplinks of a leaf lose 5 %, one way", leaf, ofUplinks(of.Leaf), 0.05, true),
+		one("uplinks of a leaf lose 3 %, each way", leaf, ofUplinks(of.Leaf), 0.03, false),
 		{Name: "half of the uplinks of a leaf dead", Broken: uplinks, Want: []string{leaf}},
-		one("path dead", path, OfPath(of.Leaf, far), 1, false),
-		one("path loses 10 %, one way", path, OfPath(of.Leaf, far), 0.1, true),
-		one("spine dead", spine, OfSpine(0), 1, false),
-		one("host slow", "host n5", OfRail("", 0), 0, false),
+		one("path dead", path, ofPath(of.Leaf, far), 1, false),
+		one("path loses 10 %, one way", path, ofPath(of.Leaf, far), 0.1, true),
+		one("spine dead", spine, ofSpine(0), 1, false),
+		one("host slow", "host n5", ofRail("", 0), 0, false),
 	}
 	all[len(all)-1].Noisy = "n5"
 	half := Fault{Name: "half of the nodes off, on all leaves"}
@@ -110,10 +110,10 @@ func (c Clos) SmallFaults() []Fault {
 	}
 	return []Fault{
 		{Name: "nothing, for hours"},
-		one("uplinks of a leaf lose 0.1 %, one way", leaf, OfUplinks(of.Leaf), 0.001),
-		one("uplinks of a leaf lose 0.5 %, one way", leaf, OfUplinks(of.Leaf), 0.005),
-		one("rail loses 2 %, one way", rail, OfRail("n5", 0), 0.02),
-		one("rail loses 0.5 %, one way", rail, OfRail("n5", 0), 0.005),
+		one("uplinks of a leaf lose 0.1 %, one way", leaf, ofUplinks(of.Leaf), 0.001),
+		one("uplinks of a leaf lose 0.5 %, one way", leaf, ofUplinks(of.Leaf), 0.005),
+		one("rail loses 2 %, one way", rail, ofRail("n5", 0), 0.02),
+		one("rail loses 0.5 %, one way", rail, ofRail("n5", 0), 0.005),
 	}
 }
 
