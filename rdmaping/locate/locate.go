@@ -212,22 +212,38 @@ func (e *evidence) gain(least float64) float64 {
 	return float64(e.bad)*(math.Log(ratio(e.bad, e.sent)/least)-1) + least*float64(e.sent)
 }
 
-// even reports whether no more pairs are without a bad message than chance allows, and pairs do not differ more, if the
-// ratio is the same for all or nearly so.
+// even reports whether the ratio is the same for all pairs, or nearly so: no more of them are without a bad message than
+// chance allows, and they do not differ more. To a rail or a node, its own leaf is as bad as the others are.
 func (e *evidence) even() bool {
 	p := ratio(e.bad, e.sent)
-	var clean, expected, variance, differ float64
+	var clean, expected, variance float64
+	var groups [2]Pair // inside of leaves, and between them
 	for _, pair := range e.pairs {
 		if pair.Bad == 0 {
 			clean++
 		}
 		q := math.Pow(1-p, float64(pair.Sent))
 		expected, variance = expected+q, variance+q*(1-q)
-		mean := p * float64(pair.Sent)
-		differ += (float64(pair.Bad) - mean) * (float64(pair.Bad) - mean) / (mean*(1-p) + nearly*mean*nearly*mean)
+		g := &groups[0]
+		if pair.From.Leaf != pair.To.Leaf {
+			g = &groups[1]
+		}
+		g.Sent, g.Bad = g.Sent+pair.Sent, g.Bad+pair.Bad
 	}
-	free := float64(len(e.pairs) - 1)
-	return clean <= expected+sure*math.Sqrt(variance)+0.5 && differ <= free+unlike*math.Sqrt(2*free)
+	return clean <= expected+sure*math.Sqrt(variance)+0.5 && alike(e.pairs, p) &&
+		(e.kind != OwnRail && e.kind != Node || alike(groups[:], p))
+}
+
+// alike reports whether pairs do not differ from a ratio more than chance allows.
+func alike(pairs []Pair, p float64) bool {
+	differ, free := 0.0, -1.0
+	for _, pair := range pairs {
+		if mean := p * float64(pair.Sent); mean > 0 {
+			differ += (float64(pair.Bad) - mean) * (float64(pair.Bad) - mean) / (mean*(1-p) + nearly*mean*nearly*mean)
+			free++
+		}
+	}
+	return free <= 0 || differ <= free+unlike*math.Sqrt(2*free)
 }
 
 // witnessed reports whether enough nodes besides the accused one are in it.
