@@ -89,8 +89,10 @@ func (s *score) add(t *testing.T, c locatetest.Clos, f locatetest.Fault, o outco
 // TestFleets plants faults in fleets of leaves and spines, and measures precision, recall and seconds.
 func TestFleets(t *testing.T) {
 	fleets := []locatetest.Clos{
-		{Nodes: 9, PerLeaf: 3, Rails: 1, Spines: 2, Noise: true}, {Nodes: 16, PerLeaf: 4, Rails: 2, Spines: 4, Noise: true},
-		{Nodes: 64, PerLeaf: 8, Rails: 1, Spines: 4, Noise: true}, {Nodes: 256, PerLeaf: 16, Rails: 1, Spines: 8, Noise: true},
+		{Nodes: 9, PerLeaf: 3, Rails: 1, Spines: 2, Noise: true},
+		{Nodes: 16, PerLeaf: 4, Rails: 2, Spines: 4, Noise: true},
+		{Nodes: 64, PerLeaf: 8, Rails: 1, Spines: 4, Noise: true},
+		{Nodes: 256, PerLeaf: 16, Rails: 1, Spines: 8, Noise: true},
 	}
 	if testing.Short() {
 		fleets = fleets[:2]

@@ -212,8 +212,8 @@ func (e *evidence) gain(least float64) float64 {
 	return float64(e.bad)*(math.Log(ratio(e.bad, e.sent)/least)-1) + least*float64(e.sent)
 }
 
-// even reports whether the ratio is the same for all pairs, or nearly so: no more of them are without a bad message than
-// chance allows, and they do not differ more. To a rail or a node, its own leaf is as bad as the others are.
+// even reports whether the ratio is the same for all pairs, or nearly so: no more of them are without a bad message
+// than chance allows, and they do not differ more. To a rail or a node, its own leaf is as bad as the others are.
 func (e *evidence) even() bool {
 	p := ratio(e.bad, e.sent)
 	var clean, expected, variance float64
