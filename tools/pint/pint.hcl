@@ -30,13 +30,13 @@ rule {
 # What the recording rule says exists only while something is wrong: there is nothing to compare it with, and its value,
 # the time or the share that the description shows, may be 0.
 rule {
-  match { name = "GpuFabric(CheckFailed|TrainingOnTcpSuspected|Job(BandwidthRegression|OnTcp|RankLost|Hang|HangSuspected|Straggler)|PingLeaf|ConfigurationDrift|ClusterProbe(NodeSlow|PathSlow)|Probe(TransportSocket|GpuDirectLost|WrongResult|BandwidthCollapsed|BandwidthRegression|BaselineDrifted))" }
+  match { name = "GpuFabric(CheckFailed|TrainingOnTcpSuspected|Job(BandwidthRegression|OnTcp|RankLost|Hang|HangSuspected|Straggler)|Ping(Leaf|LeafSlow|Spine)|ConfigurationDrift|ClusterProbe(NodeSlow|PathSlow)|Probe(TransportSocket|GpuDirectLost|WrongResult|BandwidthCollapsed|BandwidthRegression|BaselineDrifted))" }
   disable = ["alerts/comparison"]
 }
 
-# It is read only as a sum over 12 hours, which has no gaps.
+# They are read only over hours, which have no gaps.
 rule {
-  match { name = "port:gpufabric_link_down_events:step10m" }
+  match { name = "port:gpufabric_(link_down_events|ping_lost|ping_loopback_lost):step10m" }
   disable = ["group/interval"]
 }
 
@@ -56,6 +56,12 @@ rule {
 # below the line.
 rule {
   match { name = "cluster:gpufabric_slo_bad:sum" }
+  disable = ["promql/nan"]
+}
+
+# A count of paths over two: only whether it is there is read.
+rule {
+  match { name = "GpuFabricPingRail" }
   disable = ["promql/nan"]
 }
 
