@@ -120,12 +120,12 @@ func (p *Pinger) isSelf(address string) bool {
 
 // told is what the exporter of a peer said of its rails.
 type told struct {
-	ends    []rdmaping.Endpoint
-	known   bool      // it answered, once at least
-	tried   time.Time // when it was last asked
-	again   time.Duration
-	answers uint64 // how often it was asked
-	silent  bool   // an answer is wanted soon
+	ends         []rdmaping.Endpoint
+	known        bool      // it answered, once at least
+	tried        time.Time // when it was last asked
+	again        time.Duration
+	begun, ended uint64 // questions, one at a time
+	silent       bool   // an answer is wanted soon
 }
 
 const (
@@ -172,6 +172,7 @@ func (p *Pinger) due(now time.Time) []string {
 			}
 			if now.Sub(t.tried) >= wait && len(list) < askAtOnce {
 				t.tried = now
+				t.begun++
 				list = append(list, peer.Address)
 			}
 		}
@@ -194,7 +195,7 @@ func (p *Pinger) answered(address string, ends []rdmaping.Endpoint, err error) {
 		return
 	}
 	t.silent = false
-	t.answers++
+	t.ended = t.begun
 	t.again = askAgain
 	switch {
 	case err == nil:
@@ -212,13 +213,13 @@ func (p *Pinger) answered(address string, ends []rdmaping.Endpoint, err error) {
 	}
 }
 
-// endOf is where a rail of a peer answers, and how often the peer was asked. A peer that is silent is asked again.
-func (p *Pinger) endOf(address string, own *Own, silent bool) (end *rdmaping.Endpoint, asked uint64) {
+// endOf is where a rail of a peer answers, and what was asked. A peer that is silent is asked again.
+func (p *Pinger) endOf(address string, own *Own, silent bool) (end *rdmaping.Endpoint, of told) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.told[address]
 	if t == nil {
-		return nil, 0
+		return nil, told{}
 	}
 	t.silent = t.silent || silent
 	at := slices.IndexFunc(t.ends, func(e rdmaping.Endpoint) bool { return e.Device == own.Device })
@@ -226,7 +227,7 @@ func (p *Pinger) endOf(address string, own *Own, silent bool) (end *rdmaping.End
 		at = slices.IndexFunc(t.ends, func(e rdmaping.Endpoint) bool { return e.Rail == own.Rail })
 	}
 	if at < 0 {
-		return nil, t.answers
+		return nil, *t
 	}
-	return &t.ends[at], t.answers
+	return &t.ends[at], *t
 }

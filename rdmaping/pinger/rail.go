@@ -49,7 +49,8 @@ type peer struct {
 	peers.Target
 	end   rdmaping.Endpoint
 	held  uint64 // messages without an answer, of which it is not known whether they were lost
-	asked uint64 // how often it had been asked over HTTP when the first of them was sent
+	waits bool   // for an answer over HTTP to a question that began after the first of them
+	asked uint64 // which was the last question that had begun before
 	group rdmaping.Group
 	tries tries
 }
@@ -137,7 +138,7 @@ func (r *rail) begin(end rdmaping.Endpoint) {
 }
 
 // messages are those of the next round: to itself, to each peer, and now and then a large one to a peer.
-func (r *rail) messages(endOf func(string, *Own, bool) (*rdmaping.Endpoint, uint64), now time.Time) []*message {
+func (r *rail) messages(endOf func(string, *Own, bool) (*rdmaping.Endpoint, told), now time.Time) []*message {
 	var list []*message
 	if !r.end.Limited() {
 		list = append(list, &message{rail: r, to: *r.end})
@@ -149,18 +150,22 @@ func (r *rail) messages(endOf func(string, *Own, bool) (*rdmaping.Endpoint, uint
 	}
 	for i, t := range r.planned.peers {
 		p := r.peers[t.Address]
-		end, asked := endOf(t.Address, &r.Own, p.held >= doubtful)
+		end, told := endOf(t.Address, &r.Own, p.held >= doubtful)
 		if end == nil || *end != p.end { // it has none, or was restarted: nothing was lost
 			p.held, p.tries = 0, tries{}
 		}
 		if end == nil {
 			continue
 		}
-		if p.end = *end; p.held == 0 {
-			p.asked = asked
-		} else if asked > p.asked { // it says that it answers, or is not there at all
+		p.end = *end
+		switch {
+		case p.held == 0:
+			p.waits = false
+		case !p.waits:
+			p.waits, p.asked = true, told.begun
+		case told.ended > p.asked: // it says that it answers, or is not there at all
 			r.count(p, p.held, p.held)
-			p.held, p.asked = 0, asked
+			p.held, p.waits = 0, false
 		}
 		small := &message{rail: r, peer: p, to: p.end}
 		list = append(list, small)
