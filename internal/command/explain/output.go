@@ -191,6 +191,9 @@ func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 	s, top := f.Signature, &f.Reasons[0]
 	fmt.Fprintf(b, "    %s (%s)%s\n", s.ID, source(f), seen(f))
 	fmt.Fprintf(b, "    %s\n", command.OneLine(f.Text))
+	if len(f.Pairs) > 1 {
+		fmt.Fprintf(b, "    Between: %s\n", command.OneLine(spelling.Few(f.Pairs, 4)))
+	}
 	if top.Evidence != "" {
 		fmt.Fprintf(b, "    On the node: %s\n", command.OneLine(top.Evidence))
 	}

@@ -29,10 +29,12 @@ func (r *reading) line(line []byte, long bool) {
 		r.Unprintable++
 	}
 	if len(line) < len("NCCL ") { // it says nothing
+		r.lines.Answer(string(line))
 		r.lines.Lines++
 		return
 	}
 	text := string(line)
+	r.lines.Answer(text)
 	if c := text[0]; c == '[' || c >= '0' && c <= '9' {
 		r.stamp = cmp.Or(log.Stamp(text), r.stamp)
 	}
@@ -48,6 +50,7 @@ func (r *reading) line(line []byte, long bool) {
 		r.informed(e)
 	case log.Plain:
 		r.progress(text)
+		r.reported(text)
 		if !failed {
 			r.says(text, e)
 		}
@@ -56,6 +59,9 @@ func (r *reading) line(line []byte, long bool) {
 	if failed {
 		if f.Time == "" {
 			f.Time = cmp.Or(log.Strip(text).Time, r.stamp)
+		}
+		if f.Place == "" && e.Level == log.Plain {
+			f.Place = r.said.at.of(r.Lines, text)
 		}
 		r.found(&f)
 	}
@@ -307,27 +313,20 @@ func (r *reading) finding(f *failure.Failure) Finding {
 	if p, known := r.processes[from]; known && p.rank != log.Unknown {
 		rank = p.rank
 	}
+	host := cmp.Or(f.Host, nodeOfRay(f.Message))
+	if host == "" && rank == log.Unknown && r.report.told(r.Lines, f.Text) {
+		host, rank = r.report.host, r.report.rank
+	}
 	text := f.Message // of PyTorch, which names the rank at its begin
 	if f.Signature == nil || f.Signature.Source != signature.PyTorch {
 		text = ends(f.Text)
 	}
 	return Finding{
 		Signature: f.Signature, Count: 1, File: r.name, Line: f.Line - r.before,
-		Host: cmp.Or(f.Host, nodeOfRay(f.Message)), Rank: rank, Code: f.Code,
+		Host: host, Rank: rank, Code: f.Code,
 		Peer: signature.Peer(f.Message), Place: f.Place, Writer: signature.Writer(f.File(), f.Message),
 		Text: text, process: from, time: f.Time, raw: f.Text[:min(len(f.Text), most)], order: f.Line,
 	}
-}
-
-// nodeOfRay is the host that the daemon of Ray names, "at node (ID: 77, IP: 10.0.0.7)"; empty: it names none.
-func nodeOfRay(line string) string {
-	_, rest, found := strings.Cut(line, " at node (ID: ")
-	_, address, named := strings.Cut(rest, ", IP: ")
-	address, _, closed := strings.Cut(address, ")")
-	if !found || !named || !closed {
-		return ""
-	}
-	return log.Text(address)
 }
 
 // unknown keeps a warning without a signature.
@@ -355,31 +354,13 @@ func (r *reading) find(one Finding) {
 	f := &r.Findings[at]
 	f.Count++
 	f.last = max(f.last, one.order)
+	const pairs = 8
+	if p := one.pair(); p != "" && len(f.Pairs) < pairs && !slices.Contains(f.Pairs, p) {
+		f.Pairs = append(f.Pairs, p)
+	}
 	if one.Host != "" && len(f.Hosts) < maxFindingHosts && !slices.Contains(f.Hosts, one.Host) {
 		f.Hosts = append(f.Hosts, one.Host)
 	}
-}
-
-// unnamed reports whether a line of c10d says that a name has neither an address of IPv4 nor of IPv6.
-func unnamed(line string) bool {
-	if strings.Contains(line, "cannot be retrieved (gai error") {
-		return strings.Contains(line, "The IPv4") || strings.Contains(line, "gai error: -3")
-	}
-	return strings.Contains(line, "host not found: ") ||
-		strings.Contains(line, "The client socket has failed to connect to [") && strings.Contains(line, "(errno: 22 ")
-}
-
-// rankNamed is the rank that PyTorch puts before its lines, "[rank3]:[E ..." or "[Rank 3] ...".
-func rankNamed(line string) int {
-	for _, before := range []string{"[rank", "[Rank ", " Rank ", " on rank "} {
-		if _, rest, found := strings.Cut(line, before); found {
-			digits, _, _ := strings.Cut(rest, "]")
-			if n, err := strconv.Atoi(digits); err == nil && n >= 0 && n < maxRanks {
-				return n
-			}
-		}
-	}
-	return log.Unknown
 }
 
 // shown is text of a log that may be printed: bounded, without control characters and credentials.

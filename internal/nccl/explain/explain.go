@@ -76,10 +76,11 @@ type Result struct {
 	gdr       map[string]direct // of hosts
 	crash     crash
 	xids      xids
-	gpus      string           // names of GPUs, as nccl-tests lists them
-	unnamed   bool             // a name has neither an address of IPv4 nor of IPv6
-	stamp     string           // the last time that a line of the log began with
-	devices   int              // highest number of a GPU on its host; Unknown
+	gpus      string // names of GPUs, as nccl-tests lists them
+	unnamed   bool   // a name has neither an address of IPv4 nor of IPv6
+	stamp     string // the last time that a line of the log began with
+	devices   int    // highest number of a GPU on its host; Unknown
+	report    report
 	near      map[int]struct{} // ranks at the ends of connections within a host
 	processes map[process]member
 	first     int  // finding; -1: none
@@ -109,12 +110,13 @@ type Finding struct {
 	// What follows is of the first line.
 	File   string // name of the log, where there are several
 	Line   int64
-	Host   string // empty if not known
-	Rank   int    // Unknown if not known
-	Code   int    // completion status, Xid or error of CUDA; signature.NoCode if it has none
-	Peer   string // address of the other side; empty if it names none
-	Place  string // in the source of NCCL or its plugin; empty if not known
-	Writer string // the plugin that wrote it; empty: NCCL
+	Host   string   // empty if not known
+	Rank   int      // Unknown if not known
+	Code   int      // completion status, Xid or error of CUDA; signature.NoCode if it has none
+	Peer   string   // address of the other side; empty if it names none
+	Pairs  []string // addresses of the devices at both ends, of all its lines
+	Place  string   // in the source of NCCL or its plugin; empty if not known
+	Writer string   // the plugin that wrote it; empty: NCCL
 	Text   string
 	// Guessed: nothing shows that a call failed after this warning; but nothing else explains what failed later.
 	Guessed bool

@@ -98,6 +98,12 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.ByLauncher: func(r *Result, f *Finding) bool {
 		return has(strings.ToLower(f.raw+"\n"+r.said.stack), launchers)
 	},
+	signature.MemlockSmall:   func(r *Result, _ *Finding) bool { return r.lockedLittle() },
+	signature.MemlockFree:    func(r *Result, _ *Finding) bool { return r.Log.Memlock == "unlimited" },
+	signature.GPUsFewer:      func(r *Result, f *Finding) bool { return r.Log.Visible > 0 && r.ordinal(f) >= r.Log.Visible },
+	signature.TwoPackages:    func(r *Result, _ *Finding) bool { return len(r.Log.Packages) > 1 },
+	signature.OfOneHost:      func(r *Result, f *Finding) bool { return r.ofOneHost(f) },
+	signature.HostsReport:    func(_ *Result, f *Finding) bool { return len(f.Hosts) > 1 },
 	signature.WithoutGDR:     func(r *Result, _ *Finding) bool { return r.withoutGDR() },
 	signature.AgentListens:   func(r *Result, _ *Finding) bool { return r.said.agentListens() },
 	signature.PortLow:        func(r *Result, _ *Finding) bool { return r.portLow() },
@@ -289,26 +295,6 @@ func (r *Result) oneGPU() bool {
 		return false
 	}
 	return r.Log.Local == 1 || r.Log.Local == 0 && r.allRanks() && r.Processes <= len(r.Hosts)
-}
-
-// sparkNICs reports whether a device has a name that DGX Spark gives: its NIC is in the PCI domains 0 and 2.
-func (r *Result) sparkNICs(f *Finding) bool {
-	const name = "roceP2p1s0f"
-	return strings.Contains(f.raw, name) || strings.Contains(f.raw, "rocep1s0f") ||
-		slices.ContainsFunc(r.Log.Devices, func(d log.Device) bool { return strings.HasPrefix(d.Name, name) })
-}
-
-// inSpark reports whether all devices have names that DGX Spark gives: one chip in the PCI domains 0 and 2.
-func (r *Result) inSpark() bool {
-	first, second := false, false
-	for _, d := range r.Log.Devices {
-		a, b := strings.HasPrefix(d.Name, "rocep1s0f"), strings.HasPrefix(d.Name, "roceP2p1s0f")
-		if !a && !b {
-			return false
-		}
-		first, second = first || a, second || b
-	}
-	return first && second
 }
 
 // processFailed reports whether a process crashed or was killed, or a GPU failed.

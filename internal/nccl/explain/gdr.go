@@ -70,3 +70,23 @@ func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {
 			8)+", and ranks are on more than one host")
 	}
 }
+
+// sparkNICs reports whether a device has a name that DGX Spark gives: its NIC is in the PCI domains 0 and 2.
+func (r *Result) sparkNICs(f *Finding) bool {
+	const name = "roceP2p1s0f"
+	return strings.Contains(f.raw, name) || strings.Contains(f.raw, "rocep1s0f") ||
+		slices.ContainsFunc(r.Log.Devices, func(d log.Device) bool { return strings.HasPrefix(d.Name, name) })
+}
+
+// inSpark reports whether all devices have names that DGX Spark gives: one chip in the PCI domains 0 and 2.
+func (r *Result) inSpark() bool {
+	first, second := false, false
+	for _, d := range r.Log.Devices {
+		a, b := strings.HasPrefix(d.Name, "rocep1s0f"), strings.HasPrefix(d.Name, "roceP2p1s0f")
+		if !a && !b {
+			return false
+		}
+		first, second = first || a, second || b
+	}
+	return first && second
+}

@@ -105,3 +105,36 @@ func (r *Result) missed(f *Finding) bool {
 func ofShell(line string) bool {
 	return !strings.Contains(line, "not found") || has(line, []string{"command not found", "sh: "})
 }
+
+// unnamed reports whether a line of c10d says that a name has neither an address of IPv4 nor of IPv6.
+func unnamed(line string) bool {
+	if strings.Contains(line, "cannot be retrieved (gai error") {
+		return strings.Contains(line, "The IPv4") || strings.Contains(line, "gai error: -3")
+	}
+	return strings.Contains(line, "host not found: ") ||
+		strings.Contains(line, "The client socket has failed to connect to [") && strings.Contains(line, "(errno: 22 ")
+}
+
+// rankNamed is the rank that PyTorch puts before its lines, "[rank3]:[E ..." or "[Rank 3] ...".
+func rankNamed(line string) int {
+	for _, before := range []string{"[rank", "[Rank ", " Rank ", " on rank "} {
+		if _, rest, found := strings.Cut(line, before); found {
+			digits, _, _ := strings.Cut(rest, "]")
+			if n, err := strconv.Atoi(digits); err == nil && n >= 0 && n < maxRanks {
+				return n
+			}
+		}
+	}
+	return log.Unknown
+}
+
+// nodeOfRay is the host that the daemon of Ray names, "at node (ID: 77, IP: 10.0.0.7)"; empty: it names none.
+func nodeOfRay(line string) string {
+	_, rest, found := strings.Cut(line, " at node (ID: ")
+	_, address, named := strings.Cut(rest, ", IP: ")
+	address, _, closed := strings.Cut(address, ")")
+	if !found || !named || !closed {
+		return ""
+	}
+	return log.Text(address)
+}

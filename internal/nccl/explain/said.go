@@ -16,6 +16,7 @@ type said struct {
 	progress int64                // the last line that shows progress
 	ended    bool                 // a line says that the program reached its end or serves
 	stack    string               // frames of stacks
+	at       at                   // the innermost frame of Python that is of no standard library
 	informed int64                // the last line of NCCL that is no warning
 	engine   int64                // the line in which an engine began to set up NCCL, and came no further; 0: none
 	last     string               // the last line of the program
@@ -93,7 +94,9 @@ func severityOf(line string, words signature.Word) severity {
 func (r *reading) says(text string, e log.Event) {
 	words := signature.Words(text)
 	r.engine(text)
-	r.lines.Given(text)
+	if words&signature.OfGiven != 0 {
+		r.lines.Take(text)
+	}
 	r.said.endpoint(text)
 	if words&signature.OfStack != 0 {
 		r.frame(text)
@@ -142,6 +145,7 @@ func (r *reading) frame(text string) {
 	if len(r.said.stack) < most {
 		r.said.stack += text + "\n"
 	}
+	r.said.at.frame(r.Lines, text)
 	r.crash.frame(r.Lines, text)
 }
 

@@ -77,8 +77,8 @@ func (r *Result) stated(reasons []signature.Reason, f *Finding) (list []Stated) 
 			continue
 		}
 		one := Stated{
-			Certainty: Possible, Cause: r.filled(reason.Cause),
-			Remedy: r.undone(r.filled(reason.Remedy)), Test: r.undone(r.filled(reason.Test)),
+			Certainty: Possible, Cause: r.filled(reason.Cause, f),
+			Remedy: r.undone(r.filled(reason.Remedy, f)), Test: r.undone(r.filled(reason.Test, f)),
 		}
 		if reason.Test != "" && one.Test == "" { // its test is what the job did
 			continue
@@ -98,51 +98,6 @@ func (r *Result) stated(reasons []signature.Reason, f *Finding) (list []Stated) 
 func placed(place string) string {
 	e := log.Entry{Place: place}
 	return e.File()
-}
-
-// filled is a text of the table with what the log shows in its braces: {NCCL_BUFFSIZE}, {versions}.
-func (r *Result) filled(text string) string {
-	for range 4 {
-		before, rest, found := strings.Cut(text, "{")
-		name, after, closed := strings.Cut(rest, "}")
-		if !found || !closed {
-			break
-		}
-		text = before + r.shows(name) + after
-	}
-	return text
-}
-
-func (r *Result) shows(name string) string {
-	switch name {
-	case "versions":
-		return spelling.Few(r.Versions, 4)
-	case "networks":
-		return spelling.Few(r.chosen(), 4)
-	case "forced":
-		return spelling.Few(r.forced(), 2)
-	case "library":
-		return r.Log.Unloadable
-	case "missing":
-		who := ranksNamed(r.absent())
-		return strings.ToUpper(who[:1]) + who[1:]
-	case "crashed":
-		return shown(r.crash.place())
-	case "where":
-		return shown(cmp.Or(r.crash.place(), r.crash.python, "a place that the log does not show"))
-	case "interface":
-		return r.chosenInterface()
-	case "without":
-		return spelling.Few(r.gdrHosts(without), 4)
-	case "busy":
-		return r.busy()
-	}
-	for _, s := range r.Log.Settings {
-		if s.Name == name {
-			return name + "=" + strings.TrimSuffix(s.Value, ".")
-		}
-	}
-	return name
 }
 
 // slow is the class of what follows from the connections.

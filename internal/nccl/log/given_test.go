@@ -3,7 +3,9 @@
 package log
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -18,12 +20,51 @@ func TestGiven(t *testing.T) {
 		"zzz: try export NCCL_ZZZ=7":                    nil,
 		"+ export NCCL_ZZZ=7":                           {{Name: "NCCL_ZZZ", Value: "7"}},
 		"NCCL_zzz=7":                                    nil,
+		"ENV NCCL_ZZZ=7":                                {{Name: "NCCL_ZZZ", Value: "7"}},
+		`  NCCL_ZZZ: "7"`:                               {{Name: "NCCL_ZZZ", Value: "7"}},
+		"environ({'ZZZ': 'z', 'NCCL_ZZZ': '7'})":        {{Name: "NCCL_ZZZ", Value: "7"}},
+		"zzz NCCL_ZZZ: 7":                               nil,
+		"#NCCL_ZZZ=7":                                   nil,
+		"CUDA_VISIBLE_DEVICES=7,9 ./zzz":                {{Name: "CUDA_VISIBLE_DEVICES", Value: "7,9"}},
 	} {
 		l := New()
-		l.Given(line)
+		l.Take(line)
 		if !slices.Equal(l.Settings, want) {
 			t.Errorf("%q: %v, expected %v", line, l.Settings, want)
 		}
+	}
+}
+
+// What a file lists of limits, GPUs, packages and addresses is kept, by whatever program it is from.
+func TestListed(t *testing.T) {
+	for lines, want := range map[string]string{
+		"$ srun bash -c \"ulimit -l\"\n77":                  "77 0 0 [] []",
+		"$ ulimit -l\nunlimited":                            "unlimited 0 0 [] []",
+		"max locked memory       (kbytes, -l) 77":           "77 0 0 [] []",
+		"Max locked memory         7168      7168    bytes": "7 0 0 [] []",
+		"CUDA_VISIBLE_DEVICES=7,9":                          " 2 0 [] []",
+		"torchrun --nproc_per_node=7 zzz.py":                " 0 7 [] []",
+		"nvidia-nccl-cu77     7.7.7":                        " 0 0 [nvidia-nccl-cu77 7.7.7] []",
+		"nvidia-nccl-cu77==7.7.7":                           " 0 0 [nvidia-nccl-cu77 7.7.7] []",
+		"    inet6 fd00::7/64 scope global":                 " 0 0 [] [fd00::7]",
+	} {
+		l := New()
+		for line := range strings.SplitSeq(lines, "\n") {
+			l.Answer(line)
+			l.Take(line)
+		}
+		g := &l.Given
+		if got := fmt.Sprintf("%s %d %d %s %s", g.Memlock, g.Visible, g.PerHost, g.Packages, g.Addresses); got != want {
+			t.Errorf("%q: %q, expected %q", lines, got, want)
+		}
+	}
+	l := New()
+	for _, line := range []string{"    - name: NCCL_ZZZ", `      value: "7"`} {
+		l.Answer(line)
+		l.Take(line)
+	}
+	if want := []Setting{{Name: "NCCL_ZZZ", Value: "7"}}; !slices.Equal(l.Settings, want) {
+		t.Errorf("%v, expected %v", l.Settings, want)
 	}
 }
 

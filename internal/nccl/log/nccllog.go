@@ -64,8 +64,9 @@ type Log struct {
 	PXN                    bool     // a connection goes over the NIC of another GPU
 
 	Settings []Setting // that were in effect, from wherever
-	Warnings []string  // first ones, as they were printed after "NCCL WARN"
-	Failed   string    // where the first call failed, "init.cc:1785 -> 1", in NCCL's words
+	Given
+	Warnings []string // first ones, as they were printed after "NCCL WARN"
+	Failed   string   // where the first call failed, "init.cc:1785 -> 1", in NCCL's words
 }
 
 // Unknown is a count that the log does not show.

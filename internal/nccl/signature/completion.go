@@ -44,6 +44,12 @@ var completions = []Signature{
 				Likely: []Fact{GIDLinkLocal},
 			},
 			{
+				Cause:  "Both devices are of one host, whose NICs do not reach each other: the switch, a VLAN, neighbours or routes of virtual functions.",
+				Remedy: "Set NCCL_CROSS_NIC=0 or NCCL_NET_DISABLE_INTRA=1, so that ranks of a host use its own ways; look at ip neigh and the switch between the ports.",
+				Test:   "ib_write_bw -x GID for each pair of these addresses; NCCL_CROSS_NIC=0, then NCCL_NET_DISABLE_INTRA=1, for one run each",
+				If:     []Fact{OfOneHost}, Likely: []Fact{OfOneHost},
+			},
+			{
 				Cause:  "Connections lead from one rail to another, and the rails do not reach each other.",
 				Remedy: "Set NCCL_CROSS_NIC=0, and have all hosts number their devices alike (NCCL_IB_HCA with =); or connect the rails.",
 				Test:   "NCCL_CROSS_NIC=0 for one run; ib_write_bw between devices of different rails",

@@ -125,6 +125,12 @@ var SetupStalls = Signature{
 // exceptionReasons are what exceptions of Python are about, by their class.
 var exceptionReasons = []Reason{
 	{
+		Cause:  "The program takes GPUs for numbers{at}, and CUDA_VISIBLE_DEVICES names them by UUID, as those of MIG are: it cannot use such devices.",
+		Remedy: "Give the job whole GPUs by number, or use a release or mode of the program that takes UUIDs.",
+		Test:   "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L",
+		If:     []Fact{"text:'mig-|'gpu-", "text:invalid literal for int|valueerror"}, Likely: []Fact{"text:invalid literal for int"},
+	},
+	{
 		Cause:  "A package is missing in the environment, or is of another release than the program expects.",
 		Remedy: "Install the releases that the program asks for, in one environment.",
 		Test:   "pip list; the import alone, without the job",
@@ -207,7 +213,7 @@ var programReasons = []Reason{
 		Likely: []Fact{"text:permission denied|not permitted"},
 	},
 	{
-		Cause:  "The program itself failed: its configuration, data or code; the stack says where.",
+		Cause:  "The program itself failed{at}: its configuration, data or code.",
 		Remedy: "Look at the last frames of the stack; the other ranks only lost this one.",
 		Test:   "the same on one rank",
 		If: []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|" +

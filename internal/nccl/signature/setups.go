@@ -364,6 +364,12 @@ var setups = []Signature{
 		Remedy: "Correct the program, or use releases of framework and NCCL that fit each other.",
 		Reasons: []Reason{
 			{
+				Cause:  "The environment has two packages of NCCL ({packages}), and the program runs with another one than it was compiled with.",
+				Remedy: "Remove the one that the framework was not built with (pip uninstall), and install the other again.",
+				Test:   "grep nccl /proc/PID/maps; torch.cuda.nccl.version()",
+				If:     []Fact{"text:initialized|compiled with|value -2147483648", TwoPackages}, Likely: []Fact{TwoPackages},
+			},
+			{
 				Cause:  "Program and NCCL are of releases that do not fit: the program was compiled with headers of another NCCL than it runs with.",
 				Remedy: "Use the NCCL that the framework was built with (unset LD_PRELOAD and LD_LIBRARY_PATH of another one, pip list | grep nccl).",
 				Test:   "the release that NCCL logs, and torch.cuda.nccl.version()",

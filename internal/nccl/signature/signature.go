@@ -153,13 +153,19 @@ const (
 	SettingForced    Fact = "protocol or algorithm forced"
 	WithinHost       Fact = "test within a host" // of several GPUs
 	NameUnresolved   Fact = "a name is not resolved"
-	NameUnknown      Fact = "name is unknown"            // neither an address of IPv4 nor of IPv6
-	Busy             Fact = "a loop goes on"             // the log ends in a progress bar
-	Starting         Fact = "no set-up began"            // the log ends before
-	GDRApart         Fact = "GPUDirect RDMA by host"     // some hosts use it for all connections, others for none
-	XidsRepeat       Fact = "Xids repeat on a GPU"       // of several processes
-	Crashed          Fact = "place of a crash"           // the log shows in which library or function
-	ByLauncher       Fact = "a launcher reports it"      // the line or a stack names one
+	NameUnknown      Fact = "name is unknown"          // neither an address of IPv4 nor of IPv6
+	Busy             Fact = "a loop goes on"           // the log ends in a progress bar
+	Starting         Fact = "no set-up began"          // the log ends before
+	GDRApart         Fact = "GPUDirect RDMA by host"   // some hosts use it for all connections, others for none
+	XidsRepeat       Fact = "Xids repeat on a GPU"     // of several processes
+	Crashed          Fact = "place of a crash"         // the log shows in which library or function
+	ByLauncher       Fact = "a launcher reports it"    // the line or a stack names one
+	MemlockSmall     Fact = "locked memory is limited" // as a file says that is given with the log
+	MemlockFree      Fact = "locked memory is unlimited"
+	GPUsFewer        Fact = "fewer GPUs than local ranks"
+	TwoPackages      Fact = "two packages of NCCL"
+	OfOneHost        Fact = "both devices are of one host"
+	HostsReport      Fact = "several hosts report it"
 	WithoutGDR       Fact = "GPU without GPUDirect RDMA" // by its name: GeForce, GB10
 )
 

@@ -73,6 +73,12 @@ var sockets = []Signature{
 		Remedy:  "Set NCCL_SOCKET_IFNAME to a prefix that an interface of each host has; =name is exact.",
 		Runbook: "check-nccl.md",
 		Sure:    true,
+		Reasons: []Reason{{
+			Cause:  "{NCCL_SOCKET_IFNAME} fits no interface that is up on this host or in this container.",
+			Remedy: "Unset NCCL_SOCKET_IFNAME (also in the image and nccl.conf), or set a prefix that an interface of each host has (ip -br addr); =name is exact.",
+			Test:   "ip -br addr in the job",
+			If:     []Fact{"set:NCCL_SOCKET_IFNAME"}, Certain: []Fact{"set:NCCL_SOCKET_IFNAME"},
+		}},
 	},
 	{
 		ID: "comm_id_wrong", Source: NCCL, Kind: Cause,

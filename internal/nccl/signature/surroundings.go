@@ -12,6 +12,11 @@ const shmBroadcast = "vllm distributed/device_communicators/shm_broadcast.py"
 
 const strerror = "glibc strerror, as Python and PyTorch print it"
 
+const (
+	ownAllReduce    Fact = "text:ipcmemory|customallreduce|custom_all_reduce|custom all"
+	ownAllReduceOff      = "Turn the custom all-reduce of the program off (TensorRT-LLM: use_custom_all_reduce when the engine is built; vLLM and SGLang: --disable-custom-all-reduce)."
+)
+
 // surroundings are lines of programs about what is around them: GPUs, libraries, limits, other processes.
 var surroundings = []Signature{
 	causesGuessed,
@@ -42,21 +47,34 @@ var surroundings = []Signature{
 	},
 	{
 		ID: "peer_access_missing", Source: Program, Kind: Cause,
-		Forms:  []Form{{Text: "peer access is not supported between these two devices", File: cudaErrorText}},
-		Cause:  "The program shares memory between GPUs that have no peer access to each other: PCIe without P2P, a VM, or processes that see one GPU each.",
+		Forms: []Form{
+			{Text: "peer access is not supported between these two devices", File: cudaErrorText},
+			{Text: "custom_all_reduce.cu", File: "vllm, sglang csrc/custom_all_reduce.cuh"},
+			{Text: "customAllReduceKernels.cu", File: "TensorRT-LLM cpp/tensorrt_llm/kernels"},
+		},
+		Cause:  "The program shares memory between GPUs by itself, and that failed: GPUs without peer access, or processes of other hosts or containers.",
 		Remedy: "Turn off what needs peer access in the program (its own all-reduce); NCCL itself goes by shared memory there.",
 		Reasons: []Reason{
 			{
 				Cause:  "The program's own all-reduce needs peer access between the GPUs, and these have none. NCCL is not involved.",
-				Remedy: "Turn the custom all-reduce of the program off (TensorRT-LLM: use_custom_all_reduce when the engine is built; vLLM and SGLang: --disable-custom-all-reduce).",
-				Test:   "nvidia-smi topo -p2p r",
-				If:     []Fact{"text:ipcmemory|customallreduce|custom_all_reduce|custom all"}, Certain: []Fact{"text:ipcmemory|customallreduce|custom_all_reduce|custom all"},
+				Remedy: ownAllReduceOff, Test: "nvidia-smi topo -p2p r",
+				If: []Fact{"text:peer access is not supported", ownAllReduce}, Certain: []Fact{ownAllReduce},
+			},
+			{
+				Cause:  "The program's own all-reduce opens memory of GPUs of other processes by CUDA IPC, which works within one host, and its ranks are on several ({hosts}). NCCL is not involved.",
+				Remedy: ownAllReduceOff, Test: "the same without the custom all-reduce",
+				If: []Fact{"!text:peer access is not supported", ownAllReduce, HostsReport}, Likely: []Fact{HostsReport},
+			},
+			{
+				Cause:  "The program's own all-reduce failed, which shares memory of GPUs by CUDA IPC: GPUs without peer access, processes of several containers or hosts, or memory of another allocator. NCCL is not involved.",
+				Remedy: ownAllReduceOff, Test: "the same without the custom all-reduce; nvidia-smi topo -p2p r",
+				If: []Fact{"!text:peer access is not supported", ownAllReduce, "!" + HostsReport}, Likely: []Fact{ownAllReduce},
 			},
 			{
 				Cause:  "The program shares memory between GPUs that have no peer access to each other: PCIe without P2P, a VM, or processes that see one GPU each.",
 				Remedy: "Turn off what needs peer access in the program (its own all-reduce), let each process see all GPUs, or set NCCL_P2P_DISABLE=1.",
 				Test:   "nvidia-smi topo -p2p r",
-				Likely: []Fact{"text:peer access is not supported"},
+				If:     []Fact{"!" + ownAllReduce}, Likely: []Fact{"text:peer access is not supported"},
 			},
 		},
 	},
@@ -103,6 +121,20 @@ var surroundings = []Signature{
 		},
 		Cause:  "A rank chose a GPU that its process does not see: more processes than GPUs on the host, or the local rank and CUDA_VISIBLE_DEVICES (--gpus-per-task) do not fit.",
 		Remedy: "Start as many processes as GPUs are visible (--nproc-per-node), and choose the GPU by LOCAL_RANK among those of CUDA_VISIBLE_DEVICES.",
+		Reasons: []Reason{
+			{
+				Cause:  "A rank chose a GPU that its process does not see: {ordinals}.",
+				Remedy: "Start as many processes as GPUs are visible (--nproc-per-node), and choose the GPU by LOCAL_RANK among those of CUDA_VISIBLE_DEVICES.",
+				Test:   "nvidia-smi -L; CUDA_VISIBLE_DEVICES and LOCAL_RANK of each process",
+				If:     []Fact{GPUsFewer}, Certain: []Fact{GPUsFewer},
+			},
+			{
+				Cause:  "A rank chose a GPU that its process does not see: more processes than GPUs on the host, or the local rank and CUDA_VISIBLE_DEVICES (--gpus-per-task) do not fit.",
+				Remedy: "Start as many processes as GPUs are visible (--nproc-per-node; nccl-tests: -g for each), and choose the GPU by LOCAL_RANK among those of CUDA_VISIBLE_DEVICES.",
+				Test:   "nvidia-smi -L; CUDA_VISIBLE_DEVICES and LOCAL_RANK of each process",
+				If:     []Fact{"!" + GPUsFewer}, Likely: []Fact{"!" + GPUsFewer},
+			},
+		},
 	},
 	{
 		ID: "disk_full", Source: Program, Kind: Cause, Sure: true,

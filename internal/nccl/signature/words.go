@@ -19,6 +19,7 @@ const (
 	OfEnd     // the program reached its end, or serves
 	OfProgress
 	OfStack // a frame of a stack, or what it was in
+	OfGiven // a setting, a limit, a package or an address
 	OfItem  // of what programs list about themselves, and warnings that a debugger gives of what NCCL handles
 )
 
@@ -43,6 +44,9 @@ var vocabulary = []struct {
 	}},
 	{OfProgress, []string{"epoch", "Epoch", "loss", "step", "it/s", "iteration", "Iteration", "tokens/s", "throughput"}},
 	{OfStack, []string{`File "`, " in 0x", "(+0x", "@ 0x", ".so.", ".so(", " in nccl", "apturing", " in ?? ()", "() from /", "()  /", ".so)"}},
+	{OfGiven, []string{
+		"NCCL_", "VISIBLE_DEVICES", "GLOO_", "UCX_", "HSA_", "FI_PROVIDER", "ulimit -l", "locked memory", "inet ", "inet6 ", "nvidia-nccl", "--nproc",
+	}},
 	{OfItem, []string{
 		"ProcessGroupNCCL initialized with following options", "NCCL_ASYNC_ERROR_HANDLING: ", "NCCL_BLOCKING_WAIT: ", "TIMEOUT(ms): ",
 		"USE_HIGH_PRIORITY_STREAM: ", "NCCL_DEBUG: ", "[New Thread 0x", "[Thread 0x", " Pid ",

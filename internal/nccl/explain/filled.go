@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"strings"
+
+	"gpufabric_exporter/internal/nccl/signature"
+	"gpufabric_exporter/internal/spelling"
+)
+
+// filled is a text of the table with what the log shows in its braces: {NCCL_BUFFSIZE}, {versions}.
+func (r *Result) filled(text string, f *Finding) string {
+	for range 4 {
+		before, rest, found := strings.Cut(text, "{")
+		name, after, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			break
+		}
+		text = before + r.shows(name, f) + after
+	}
+	return text
+}
+
+func (r *Result) shows(name string, f *Finding) string {
+	switch name {
+	case "versions":
+		return spelling.Few(r.Versions, 4)
+	case "networks":
+		return spelling.Few(r.chosen(), 4)
+	case "forced":
+		return spelling.Few(r.forced(), 2)
+	case "library":
+		return r.Log.Unloadable
+	case "missing":
+		who := ranksNamed(r.absent())
+		return strings.ToUpper(who[:1]) + who[1:]
+	case "crashed":
+		return shown(r.crash.place())
+	case "where":
+		return shown(cmp.Or(r.crash.place(), r.crash.python, "a place that the log does not show"))
+	case "interface":
+		return r.chosenInterface()
+	case "without":
+		return spelling.Few(r.gdrHosts(without), 4)
+	case "ordinals":
+		return r.ordinals(f)
+	case "packages":
+		return spelling.Few(r.Log.Packages, 4)
+	case "at":
+		if f.Place == "" || f.Signature.Source != signature.Program {
+			return ""
+		}
+		return ", in " + f.Place
+	case "hosts":
+		return spelling.Few(f.Hosts, 4)
+	case "memlock":
+		if r.Log.Memlock == "" {
+			return ""
+		}
+		return ": " + r.Log.Memlock + " KiB"
+	case "busy":
+		return r.busy()
+	}
+	for _, s := range r.Log.Settings {
+		if s.Name == name {
+			return name + "=" + strings.TrimSuffix(s.Value, ".")
+		}
+	}
+	return name
+}
