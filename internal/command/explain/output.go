@@ -135,17 +135,19 @@ func writeVerdict(b *bytes.Buffer, r *explain.Result, paint command.Painter) {
 	case why != "":
 		fmt.Fprintf(b, "%s ", paint(command.Yellow, "UNKNOWN"))
 		fmt.Fprintf(b, "%s.\n", command.OneLine(why))
-		for i := range r.Findings {
-			if f := &r.Findings[i]; r.NCCLLines == 0 && f.Signature.Harmless {
-				fmt.Fprintf(b, "    It shows what is harmless: %s\n", f.Signature.Cause)
-			}
-		}
+		writeHarmless(b, r)
 		if open := r.Open(); open != nil {
 			fmt.Fprintf(b, "    If it fails, hangs or is slow, %s: %s\n", open.Reasons[0].Certainty, open.Reasons[0].Cause)
 			writeFinding(b, r, open)
 		}
 	case r.NCCLLines == 0 && !r.Tested():
-		fmt.Fprintf(b, "%s No failure is in the log, and the program went on after what it warns of.\n    Not seen: what NCCL did, as no line is of NCCL.\n", paint(command.Green, "OK"))
+		went, seen := "No failure is in the log, and the program went on after what it warns of.", "what NCCL did"
+		if !r.WentOn() {
+			went, seen = "No failure is in the log: runs that are well have what it warns of, too.", "whether the program went on, and what NCCL did"
+		}
+		fmt.Fprintf(b, "%s %s\n", paint(command.Green, "OK"), went)
+		writeHarmless(b, r)
+		fmt.Fprintf(b, "    Not seen: %s, as no line is of NCCL.\n", seen)
 	case len(r.Communicators) == 0 && r.Tested():
 		fmt.Fprintf(b, "%s A test of NCCL ended with results, and the log shows no failure.\n    %s\n", paint(command.Green, "OK"), r.Unseen())
 	case len(r.Communicators) == 0 && !r.Harmless():
@@ -154,6 +156,15 @@ func writeVerdict(b *bytes.Buffer, r *explain.Result, paint command.Painter) {
 		fmt.Fprintf(b, "%s No failure: what NCCL warns of in this log is harmless. No set-up is in it.\n", paint(command.Green, "OK"))
 	default:
 		fmt.Fprintf(b, "%s The set-up is complete, and the log shows no failure.\n    %s\n", paint(command.Green, "OK"), r.Unseen())
+	}
+}
+
+// writeHarmless says what is harmless in a log without lines of NCCL.
+func writeHarmless(b *bytes.Buffer, r *explain.Result) {
+	for i := range r.Findings {
+		if f := &r.Findings[i]; r.NCCLLines == 0 && f.Signature.Harmless {
+			fmt.Fprintf(b, "    It shows what is harmless: %s\n", f.Signature.Cause)
+		}
 	}
 }
 
@@ -210,7 +221,7 @@ func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 		}
 	}
 	if s.Kind == signature.Consequence && top.Certainty != explain.Certain {
-		b.WriteString("    It is a consequence: the log does not show what failed first. Look at the logs of the other ranks.\n")
+		b.WriteString("    It follows from another failure: look at the logs of the other ranks for what failed first.\n")
 	}
 	if f.Guessed {
 		b.WriteString("    No line shows that a call failed after this warning, but nothing else explains what failed later.\n")

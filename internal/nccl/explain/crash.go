@@ -150,7 +150,7 @@ func written(text string) (file, function string) {
 	file, rest, quoted := strings.Cut(rest, `", line `)
 	_, function, named := strings.Cut(rest, ", in ")
 	if !is || !quoted || !named || strings.HasSuffix(file, ".py") || strings.HasPrefix(file, "<") && file != "<unknown>" ||
-		strings.HasPrefix(function, "0x") {
+		strings.HasPrefix(function, "0x") || strings.HasPrefix(function, "<") { // <module> is of Python
 		return "", ""
 	}
 	return file, strings.TrimSuffix(function, "()")

@@ -314,6 +314,9 @@ func (r *reading) finding(f *failure.Failure) Finding {
 		rank = p.rank
 	}
 	host := cmp.Or(f.Host, nodeOfRay(f.Message))
+	if host == "" && f.Signature != nil && f.Signature.ID == "process_crashed" {
+		host = hostOfSignal(f.Text)
+	}
 	if host == "" && rank == log.Unknown && r.report.told(r.Lines, f.Text) {
 		host, rank = r.report.host, r.report.rank
 	}

@@ -15,6 +15,7 @@ package explain
 
 import (
 	"errors"
+	"time"
 
 	"gpufabric_exporter/internal/nccl/failure"
 	"gpufabric_exporter/internal/nccl/log"
@@ -66,6 +67,7 @@ type Result struct {
 
 	networks  map[string]string // of hosts
 	loop      string            // the progress bar that the log ends in, up to its percentage
+	looped    time.Duration     // how long it ran, as its bar says
 	tests     benchmark         // of nccl-tests
 	provider  string            // of libfabric, that a plugin selected
 	sameName  bool              // a host name has several addresses on one interface

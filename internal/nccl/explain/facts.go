@@ -88,7 +88,7 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.Connecting:    func(r *Result, _ *Finding) bool { return len(r.Log.Links) > 0 },
 	signature.AllRanksWait:  func(r *Result, _ *Finding) bool { return r.allWait() },
 	signature.RankAlone:     func(r *Result, _ *Finding) bool { return r.rankAlone() },
-	signature.Busy:          func(r *Result, _ *Finding) bool { return r.loop != "" },
+	signature.Busy:          func(r *Result, f *Finding) bool { return r.goesLong(f) },
 	signature.Starting: func(r *Result, _ *Finding) bool {
 		return len(r.Communicators) == 0 && r.Log.Bootstrap != ""
 	},
@@ -193,7 +193,8 @@ func cudaOf(version string) (int, bool) {
 // seen reports whether the log has a signature, not later than a finding.
 func (r *Result) seen(id string, about *Finding) bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
-		return !f.after(about) && (f.Signature.ID == id || id == "xid" && strings.HasPrefix(f.Signature.ID, "xid"))
+		xid := strings.HasPrefix(f.Signature.ID, "xid")
+		return !f.after(about) && (f.Signature.ID == id || id == "xid" && xid || id == "xid_hardware" && xid && f.Signature.ID != "xid_application")
 	})
 }
 

@@ -4,6 +4,8 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/nccl/signature"
@@ -53,6 +55,13 @@ func (r *Result) shows(name string, f *Finding) string {
 			return ""
 		}
 		return ", in " + f.Place
+	case "xid":
+		if at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.ID == "xid_application" }); at >= 0 {
+			return fmt.Sprintf(", as Xid %d of the driver says, too", r.Findings[at].Code)
+		}
+		return ""
+	case "peered":
+		return r.interfaceOf(f)
 	case "hosts":
 		return spelling.Few(f.Hosts, 4)
 	case "memlock":

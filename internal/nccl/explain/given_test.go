@@ -55,3 +55,47 @@ func TestGivenDecides(t *testing.T) {
 		}
 	}
 }
+
+// A log without lines of NCCL is judged as far as it goes, one that is cut names no cause, and what a process tried again
+// and again is what it failed by.
+func TestJudgedSoFar(t *testing.T) {
+	const device = "[rank1]:[W712 17:30:52.1 ProcessGroupNCCL.cpp:7] [PG ID 0 PG GUID 0 Rank 1]  using GPU 1 as device used by this process is currently unknown.\n"
+	const ipv6 = "[W socket.cpp:401] [c10d] The server socket cannot be initialized on [::]:29500 (errno: 97 - Address family not supported by protocol).\n"
+	const refused = "RuntimeError: NCCL error: remote process exited or there was a network error\n"
+	retry := func(address string) string {
+		line := says("socketPollConnect: connect to " + address + "<7777> returned Connection refused, retrying (7/34)")
+		return says("NET/Socket : Using [0]eth7:10.7.0.1<0> [1]zzz7:169.254.7.7<0>") + line + line
+	}
+	began := func(release string) string {
+		return says("Bootstrap : Using eth7:10.7.0.1<0>") + "NCCL version " + release + "+cuda12.7\n" + says("Using network IB")
+	}
+	timeout := func(bar string) string {
+		return bar + "[rank1]:[E1 ProcessGroupNCCL.cpp:7] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=7, NumelOut=7, Timeout(ms)=1800000) ran for 1800001 milliseconds before timing out.\n" +
+			"[rank2]:[E1 ProcessGroupNCCL.cpp:7] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=7, NumelOut=7, Timeout(ms)=1800000) ran for 1800001 milliseconds before timing out.\n"
+	}
+	const illegal = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n"
+	xid := func(n string) string { return "[ 77.7] NVRM: Xid (PCI:0000:07:00): " + n + ", pid=77, name=zzz, zzz\n" }
+	for name, tt := range map[string]struct{ log, want string }{
+		"a guess of the device":      {device, "OK"},
+		"a guess, and an error":      {device + "zzz: cannot zzz\n", "UNKNOWN"},
+		"no IPv6, and nothing":       {ipv6, "UNKNOWN: no line is of NCCL"},
+		"no IPv6, and a test":        {ipv6 + "Ran 7 tests in 77.7s\n", "OK"},
+		"no IPv6, and another test":  {ipv6 + "==== 7 passed in 77.7s ====\n", "OK"},
+		"no IPv6, and a failed test": {ipv6 + "==== 1 failed, 7 passed in 77.7s ====\n", "UNKNOWN"},
+		"retries, by a link-local":   {retry("169.254.7.7") + refused, "FAILED certain bootstrap_connect: NCCL chose an interface (zzz7) with a link-local address"},
+		"retries, of a process":      {retry("10.7.0.2") + refused, "FAILED likely bootstrap_connect: The process of the other rank is gone"},
+		"retries, and no end":        {retry("10.7.0.2"), "UNKNOWN"},
+		"cut behind the network":     {began("2.25.1"), "UNKNOWN: no failure so far: NCCL began over eth7"},
+		"of an old release":          {began("2.10.3"), "UNKNOWN possible setup_stalls"},
+		"a loop of the job itself":   {timeout("zzz:   7%|7  | 7/77 [05:50<3:17:42,  1.24s/it]\n"), "FAILED likely pytorch_watchdog_timeout: Ranks 0, 2 did not call"},
+		"a loop as long as the wait": {timeout("zzz:   7%|7  | 7/77 [29:50<3:17:42,  1.24s/it]\n"), "FAILED likely pytorch_watchdog_timeout: Ranks 0, 2 did not come, while"},
+		"another way":                {"Invalidate trace cache @ step 7: expected module 7, but got module 8\n" + timeout(""), "FAILED likely pytorch_watchdog_timeout: The ranks took different ways"},
+		"an Xid of the program":      {xid("13") + illegal, "FAILED likely gpu_program_error: A kernel of the program accessed memory that is not its own, or failed an assertion, as Xid 13"},
+		"an Xid of the GPU":          {xid("79") + illegal, "FAILED likely xid_fallen_off"},
+	} {
+		got := printed(read(t, tt.log))
+		if !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: %q, expected %q\n%s", name, got, tt.want, tt.log)
+		}
+	}
+}

@@ -69,7 +69,7 @@ func (r *Result) Undecided() string {
 		return "no line is of NCCL, and whether the program went on as if it had not happened is not in the log"
 	case r.NCCLLines == 0 && r.Open() != nil:
 		return "no line is of NCCL, and whether the connection came later is not in the log"
-	case r.NCCLLines == 0 && r.lively():
+	case r.NCCLLines == 0 && r.lively(), r.quiet():
 		return ""
 	case r.NCCLLines == 0:
 		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
@@ -88,7 +88,9 @@ func (r *Result) Undecided() string {
 	case len(r.Communicators) == 0 && r.Open() != nil && r.Open().Signature == &signature.SetupStalls:
 		return "NCCL began, and no set-up of a communicator is in the log: it hangs before, or the log is cut"
 	case len(r.Communicators) == 0 && len(r.Log.Links) > 0 && r.Open() == nil:
-		return "no failure is in it, and connections are (" + r.Transports().String() + "), but neither begin nor end of a set-up: give the whole log"
+		return "no failure so far, and the connections that it shows are " + r.Transports().String() + "; not seen: begin and end of the set-up, and what the job did then (give the whole log)"
+	case len(r.Communicators) == 0 && r.cutShort():
+		return "no failure so far: NCCL began over " + r.chosenInterface() + ", with the network " + r.Network() + "; not seen: the set-up of a communicator, and what the job did then (the log is cut there)"
 	case len(r.Communicators) == 0:
 		return "no communicator is set up in it: run the job with NCCL_DEBUG=INFO, and give the log from its beginning"
 	}
@@ -214,7 +216,7 @@ func (r *reading) judge() {
 		r.follow(&signature.TCP, "the network is Socket, on "+spelling.Few(r.Hosts, 4))
 	case r.loopback && len(r.Hosts) == 1: // its only host
 	case r.Log.Fallback && r.between() == log.NotSaid:
-		r.follow(&signature.TCP, "the network is Socket").Open = true
+		r.follow(&signature.TCP, "the network is Socket").Open = r.Log.Unloadable == "" // which is for another network
 	}
 	r.judgeGPUDirect(t, between, names)
 	r.judgeNotes()

@@ -33,6 +33,19 @@ func (r *reading) address(e log.Event) {
 	r.sameName = r.sameName || known && strings.HasPrefix(before, name+":") && before != text
 }
 
+// interfaceOf is the interface that has the address of the other side, as NCCL lists its own, " (eth7)"; empty: none.
+// Other hosts may have an interface of that name with the same address, if it is link-local.
+func (r *Result) interfaceOf(f *Finding) string {
+	address, _, found := strings.Cut(f.Peer, "<")
+	for _, s := range append(slices.Clone(r.Log.Sockets), r.Log.Bootstrap) {
+		name, rest, named := strings.Cut(s[strings.LastIndexByte(s, ']')+1:], ":")
+		if listed, _, _ := strings.Cut(rest, "<"); found && named && listed == address {
+			return " (" + shown(strings.TrimSpace(name)) + ")"
+		}
+	}
+	return ""
+}
+
 // agentListens reports whether the program opens the port that the launcher's agent has.
 func (s *said) agentListens() bool { return s.agent != "" && s.agent == s.opens }
 
@@ -137,4 +150,14 @@ func nodeOfRay(line string) string {
 		return ""
 	}
 	return log.Text(address)
+}
+
+// hostOfSignal is the host that UCX and Open MPI put before a signal, "[gpu7:77:0:79] Caught signal 11"; empty: none.
+func hostOfSignal(line string) string {
+	head, _, closed := strings.Cut(strings.TrimPrefix(line, "["), "]")
+	host, rest, numbered := strings.Cut(head, ":")
+	if !strings.HasPrefix(line, "[") || !closed || !numbered || rest == "" || strings.Trim(rest, digits+": ") != "" {
+		return ""
+	}
+	return log.Text(host)
 }

@@ -4,7 +4,9 @@ package explain
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"gpufabric_exporter/internal/nccl/log"
 )
@@ -33,7 +35,43 @@ func (r *reading) progress(line string) {
 	if percent == "" || percent == "0" || percent == "100" || strings.IndexByte(bar, '[') < 0 || len(name) > most {
 		return
 	}
-	r.loop = name
+	r.loop, r.looped = name, elapsed(bar)
+}
+
+// elapsed is how long a loop runs, of "| 7/77 [05:50<3:17:42, 1.24s/it]"; 0: the bar does not say it.
+func elapsed(bar string) (d time.Duration) {
+	_, rest, _ := strings.Cut(bar, "[")
+	text, _, found := strings.Cut(rest, "<")
+	if !found {
+		return 0
+	}
+	for part := range strings.SplitSeq(text, ":") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 || n > maxRanks {
+			return 0
+		}
+		const sixty = 60
+		d = d*sixty + time.Duration(n)*time.Second
+	}
+	return d
+}
+
+// patience is how long a rank waited before the line of its time-out, "Timeout(ms)=600000", "timed out after 600000ms";
+// 0: the line does not say it.
+func patience(line string) time.Duration {
+	for _, before := range []string{"Timeout(ms)=", "timed out after ", "out waiting "} {
+		_, rest, _ := strings.Cut(line, before)
+		if n, err := strconv.Atoi(rest[:len(rest)-len(strings.TrimLeft(rest, digits))]); err == nil && n < 1<<40 {
+			return time.Duration(n) * time.Millisecond
+		}
+	}
+	return 0
+}
+
+// goesLong reports whether a loop of the log runs about as long as a rank waited, so that it did not end with the wait.
+func (r *Result) goesLong(f *Finding) bool {
+	waited := patience(f.raw)
+	return r.loop != "" && (r.looped == 0 || waited == 0 || 2*r.looped >= waited)
 }
 
 // types are how the names of types of nccl-tests begin.

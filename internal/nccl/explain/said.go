@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/nccl/failure"
@@ -209,6 +210,16 @@ func (r *reading) complete() bool {
 	}
 	return len(r.Communicators) > 0
 }
+
+// quiet reports whether a log without lines of NCCL has nothing but warnings that come with good runs, too.
+func (r *Result) quiet() bool {
+	loud := func(f Finding) bool { return !f.Signature.Quiet && f.Signature != &signature.ProgramWarned }
+	return r.NCCLLines == 0 && len(r.Findings) > 0 && r.said.first[severe] == nil && r.said.first[unclear] == nil &&
+		!r.Cut && !slices.ContainsFunc(r.Findings, loud)
+}
+
+// WentOn reports whether the log shows that the program worked or ended after all.
+func (r *Result) WentOn() bool { return r.said.progress > 0 || r.said.ended }
 
 // lively reports whether all that the log shows beside progress are notes, and the program went on after them.
 func (r *Result) lively() bool {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/nccl/signature"
 	"gpufabric_exporter/internal/spelling"
 )
@@ -35,11 +36,21 @@ func (r *reading) leaveOpen() {
 		r.Warnings = r.Warnings[1:]
 		r.find(f)
 	case len(r.Communicators) == 0 && r.Log.Bootstrap != "" && !r.Cut && len(r.Log.Links) == 0 && !r.wentFurther() &&
-		!r.tests.began && !r.Tested():
+		!r.tests.began && !r.Tested() && !r.cutShort():
 		text := fmt.Sprintf("NCCL began in %s, over %s, and no set-up of a communicator follows; the last line of NCCL: %s",
 			spelling.Plural(r.Processes, "process", "processes"), r.chosenInterface(), shown(r.last))
 		r.follow(&signature.SetupStalls, shown(text)).Open = true
 	}
+}
+
+// cutShort reports whether the log ends after NCCL chose a network, and before it logs that a set-up begins, as releases
+// do from 2.18 on: between these nothing waits for other ranks.
+func (r *Result) cutShort() bool {
+	if r.Log.Network == "" || r.Log.Fallback || r.Log.Bootstrap == "" || len(r.Communicators) > 0 || len(r.Versions) == 0 || r.Open() != nil {
+		return false
+	}
+	v, err := fabric.ParseNCCLVersion(r.Versions[0])
+	return err == nil && v.AtLeast("2.18") && len(r.Findings) == 0
 }
 
 // chosenInterface is the one that ranks find each other over, "eth0 (10.0.0.1)".

@@ -161,6 +161,9 @@ func (r *Result) findFirst() int {
 		if reported(first.Signature) && f.Signature.Source == signature.Kernel && class(f.Signature) == 0 && !f.after(first) {
 			return i
 		}
+		if first.Signature.ID == "xid_application" && f.Signature.ID == "gpu_program_error" && !f.Open && r.xids.repeated() == nil { // and of one of a program less
+			return i
+		}
 	}
 	return best
 }
@@ -296,6 +299,9 @@ func (r *reading) promote() {
 		r.blame(i)
 		return
 	}
+	if r.promoteRetries(first) {
+		return
+	}
 	f := r.failedCall
 	if f == nil || r.wentOn() {
 		return
@@ -305,6 +311,22 @@ func (r *reading) promote() {
 	}
 	f.Open = first < 0
 	r.find(*f)
+}
+
+// promoteRetries takes connections that are tried again and again for what a call failed by, where nothing else says why;
+// and for what may keep a set-up from its end.
+func (r *reading) promoteRetries(first int) bool {
+	const some = 2 // at the start a few are normal
+	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.ID == "connect_retried" })
+	if at < 0 || r.complete() || r.Findings[at].Count < some && !strings.Contains(r.Findings[at].raw, "timed out") {
+		return false
+	}
+	f := &r.Findings[at]
+	if first >= 0 && (!unexplaining(r.Findings[first].Signature) || r.Findings[first].order < f.order) {
+		return false
+	}
+	f.Signature, f.Open = &signature.ConnectFailed, first < 0
+	return true
 }
 
 // blame takes a warning without a signature for a failure.

@@ -173,10 +173,10 @@ var gpuErrors = []Signature{
 				If:     []Fact{"text:Test CUDA failure", "text:illegal|launch failure|misaligned"},
 			},
 			{
-				Cause:  "A kernel of the program accessed memory that is not its own, or failed an assertion.",
+				Cause:  "A kernel of the program accessed memory that is not its own, or failed an assertion{xid}.",
 				Remedy: "Run the program with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.",
-				Test:   "CUDA_LAUNCH_BLOCKING=1 for one run; dmesg | grep -i xid: 13 and 31 are of the program",
-				If:     []Fact{"text:illegal|assert|misaligned|launch failure|invalid program counter|access fault", "!text:Test CUDA"}, Likely: []Fact{"!seen:xid", "text:illegal|assert|misaligned"},
+				Test:   "CUDA_LAUNCH_BLOCKING=1 for one run, then one without CUDA graphs (--enforce-eager); dmesg | grep -i xid: 13 and 31 are of the program",
+				If:     []Fact{"text:illegal|assert|misaligned|launch failure|invalid program counter|access fault", "!text:Test CUDA"}, Likely: []Fact{"!seen:xid_hardware", "text:illegal|assert|misaligned"},
 			},
 			{
 				Cause:  "The GPU, its link or the driver failed.",

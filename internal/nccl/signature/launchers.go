@@ -159,7 +159,18 @@ var launchers = []Signature{
 		Remedy: "End the old process (ss -ltnp), or use another port; look at the error that the line names.",
 	},
 	{
-		ID: "group_not_destroyed", Source: Program, Kind: Note, Harmless: true,
+		ID: "device_unnamed", Source: Program, Kind: Note, Harmless: true, Quiet: true,
+		Forms: []Form{
+			{Text: "device used by this process is currently unknown", File: processGroupNCCL},
+			{Text: "devices used by this process are currently unknown", File: processGroupNCCL},
+			{Text: "Guessing device ID based on global rank", File: processGroupNCCL},
+			{Text: "No device id is provided via `init_process_group`", File: processGroupNCCL},
+		},
+		Cause:  "The ranks do not name their GPU, and PyTorch guesses it from the rank, which is right where rank n of a host uses GPU n.",
+		Remedy: "None if it is right; init_process_group(device_id=...) names it and ends the warning.",
+	},
+	{
+		ID: "group_not_destroyed", Source: Program, Kind: Note, Harmless: true, Quiet: true,
 		Forms: []Form{
 			{Text: "process group has NOT been destroyed", File: processGroupNCCL},
 			{Text: "destroy_process_group() was not called", File: processGroupNCCL},

@@ -40,6 +40,12 @@ var pytorch = []Signature{
 				If:     []Fact{FirstCollective, UsesP2P, OneHost}, Likely: []Fact{FirstCollective, UsesP2P, OneHost},
 			},
 			{
+				Cause:  "The ranks took different ways through the model under ZeRO-3, as DeepSpeed warns before (modules in another order): a branch by data, or experts that not all ranks use, so that they gather other parameters.",
+				Remedy: "Let all ranks use the same modules for each batch, or make them leaf modules (set_z3_leaf_modules, for mixtures of experts).",
+				Test:   "py-spy dump of a rank that does not wait, compared with one that does; the same with ZeRO-2",
+				If:     []Fact{"seen:zero_order_changed", RanksMissing, "!" + WaitApart}, Likely: []Fact{RanksMissing},
+			},
+			{
 				Cause:  "{missing} did not come, while the log shows a loop that goes on: {busy}. Work on some ranks only, before a collective that all must call, takes longer than the timeout.",
 				Remedy: "Do this work before the process group is made, on all ranks, or with a longer timeout (init_process_group(timeout=), ddp_timeout).",
 				Test:   "py-spy dump of the rank that does not wait",
@@ -166,6 +172,12 @@ var program = []Signature{
 		Cause:   "A call of NCCL failed. The line has the kind of the error, not the cause.",
 		Remedy:  "Look for the lines of NCCL before it; without any, run the job with NCCL_DEBUG=WARN.",
 		Reasons: resultNames,
+	},
+	{
+		ID: "zero_order_changed", Source: Program, Kind: Note, Harmless: true,
+		Forms:  []Form{{Text: "Invalidate trace cache @ step", File: "deepspeed runtime/zero/partitioned_param_coordinator.py"}},
+		Cause:  "The order of modules changed between steps under ZeRO-3: the program takes another way through the model.",
+		Remedy: "None if all ranks take the same way.",
 	},
 	{
 		ID: "gpu_share_not_free", Source: Program, Kind: Cause, Sure: true,

@@ -206,7 +206,7 @@ var setups = []Signature{
 				If:     []Fact{"text:reverse path|rev link"},
 			},
 			{
-				Cause:  "NCCL cannot make sense of the PCI topology: the container hides parts of /sys, the machine is virtual without a topology file, or it has more devices than this release knows.",
+				Cause:  "The container hides parts of /sys, or the machine is virtual without a topology file, so that NCCL reads speeds or devices wrongly.",
 				Remedy: "Mount /sys without hiding devices; unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, in VMs use the file of the provider; try a newer NCCL.",
 				Test:   "nvidia-smi topo -m in the container and on the host; NCCL_TOPO_DUMP_FILE",
 				If:     []Fact{"!text:reverse path|rev link"}, Likely: []Fact{"!text:net id|net with id"},

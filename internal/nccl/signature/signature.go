@@ -62,6 +62,8 @@ type Signature struct {
 	Info bool
 	// Harmless: the job goes on as if it had not happened.
 	Harmless bool
+	// Quiet: a log that shows nothing else shows no failure.
+	Quiet bool
 	// Unwound is what it is where its thread returns from failed calls right after it; nil: the same.
 	Unwound *Signature
 
@@ -89,7 +91,7 @@ type Reason struct {
 //	text:T          the line contains T, in any case; "$" is its end
 //	stack:T         a stack of a program that the log shows contains the text T, in any case
 //	through:FILE    NCCL unwound through this source file after the line
-//	seen:ID         the log has a line of this signature
+//	seen:ID         the log has a line of this signature; xid: of any Xid, xid_hardware: but those of programs
 //	set:NCCL_X=0    the log shows this setting; without a value, any
 //	crash:T         a process crashed in a library or function whose name contains the text T, in any case
 //	release<2.28    the log shows a release of NCCL before this one

@@ -2,6 +2,96 @@
 
 package signature
 
+// ConnectFailed is that a rank does not reach another one over TCP.
+var ConnectFailed = Signature{
+	ID: "bootstrap_connect", Source: NCCL, Kind: Cause, Remote: true,
+	Forms: []Form{
+		{Text: "socketStartConnect: exceeded retries"},
+		{Text: "socketStartConnect: exceeded timeouts"},
+		{Text: "socketPollConnect: exceeded retries"},
+		{Text: "socketPollConnect: exceeded timeouts"},
+		{Text: "socketStartConnect: Connect to"},
+		{Text: "socketPollConnect: Connect to"},
+		{Text: "socketPollConnect to ", In: "ocketPollConnect to %s failed"},
+		{Text: "SocketPollConnect to ", In: "ocketPollConnect to %s failed"},
+		{Text: "socketPollConnect poll() "},
+		{Text: "exceeded error retry count"},
+		{Text: ": connect to ", In: `: connect to %s failed`},
+		{Text: "Connect to ", File: "NCCL 2.4 to 2.12 src/include/socket.h"},
+		{Text: "No interface found in the same subnet as remote address"},
+	},
+	Cause:   "A rank could not reach another one over TCP.",
+	Remedy:  "Set NCCL_SOCKET_IFNAME to the network that the hosts share, and open its ports between them.",
+	Runbook: "check-nccl.md",
+	Reasons: []Reason{
+		loopbackChosen,
+		{
+			Cause:   "NCCL chose an interface{peered} with a link-local address (169.254.0.0/16, fe80::/10; veth and bridges of containers have these), which other hosts cannot reach.",
+			Remedy:  "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share (=name is exact), or exclude the others: ^veth,docker,br-,lo.",
+			Test:    "ip -br addr: which interface has the address of the line",
+			If:      []Fact{PeerLinkLocal},
+			Likely:  []Fact{PeerLinkLocal},
+			Certain: []Fact{PeerLinkLocal, "text:169.254.|%veth|%docker|%br-|%cni|%cali|%flannel"},
+		},
+		{
+			Cause:   "A rank announced a loopback address, which other hosts cannot reach: its only interface, or NCCL_SOCKET_IFNAME=lo.",
+			Remedy:  "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share; mind the line 127.0.1.1 of /etc/hosts.",
+			Test:    "the line Bootstrap: Using of the other rank",
+			If:      []Fact{PeerLoopback, "!one host"},
+			Likely:  []Fact{PeerLoopback},
+			Certain: []Fact{PeerLoopback, SeveralHosts},
+		},
+		{
+			Cause:  "NCCL chose the bridge of containers (docker0, 172.17.0.0/16), which other hosts cannot reach.",
+			Remedy: "Set NCCL_SOCKET_IFNAME=^docker,lo or the interface of the network that the hosts share; run containers in the network of the host.",
+			Test:   "ip -br addr: which interface has the address of the line",
+			If:     []Fact{PeerBridge}, Likely: []Fact{PeerBridge},
+		},
+		{
+			Cause:  "NCCL chose the interface of a tunnel or VPN (100.64.0.0/10).",
+			Remedy: "Set NCCL_SOCKET_IFNAME to the interface of the network that the hosts share.",
+			Test:   "ip -br addr: which interface has the address of the line",
+			If:     []Fact{PeerTunnel}, Likely: []Fact{PeerTunnel},
+		},
+		{
+			Cause:  "The host of the peer, or a firewall before it, rejects connections (no route to host, although others work).",
+			Remedy: "Open all TCP ports between the hosts of a job (firewalld, ufw, iptables REJECT, security groups); NCCL uses ports of ip_local_port_range.",
+			Test:   "nc -vz PEER PORT of the line, and ping PEER: if ping works, it is a firewall; else a route or an address is wrong",
+			If:     []Fact{"errno:113"}, Likely: []Fact{"errno:113"},
+		},
+		{
+			Cause:  "The process of the other rank is gone, or not there yet: its host refuses the connection.",
+			Remedy: "Look at the log of the rank at that address: it failed first.",
+			Test:   "the log of the rank at that address",
+			If:     []Fact{"errno:104,111"}, Likely: []Fact{"errno:111", "!" + ChoseLoopback},
+		},
+		{
+			Cause:  "The host of the peer dropped the connection: the queue of what listens there is full, as where many ranks connect to one at once, or the host is overloaded.",
+			Remedy: "Raise net.core.somaxconn and net.ipv4.tcp_max_syn_backlog; use a newer NCCL, which tries again and prints the error.",
+			Test:   "nstat -az TcpExtListenDrops TcpExtListenOverflows on the host of the peer; nc -vz PEER PORT",
+			If:     []Fact{"text:POLLOUT|poll()"},
+		},
+		{
+			Cause:  "The program or the container may not connect: a policy of the network or a rule of the firewall of this host rejects it.",
+			Remedy: "Look at the network policies of the namespace, and at iptables or nftables of this host (OUTPUT).",
+			Test:   "nc -vz PEER PORT in the job and on the host",
+			If:     []Fact{"errno:1,13"}, Likely: []Fact{"errno:1,13"},
+		},
+		{
+			Cause:  "A firewall or a security group drops the packets, or the address is of a network that this host cannot reach.",
+			Remedy: "Open all TCP ports between the hosts of a job; set NCCL_SOCKET_IFNAME to the network that they share.",
+			Test:   "nc -vz PEER PORT of the line",
+			If:     []Fact{"errno:0,110,115"}, Likely: []Fact{"errno:110"},
+		},
+		{
+			Cause:  "This host has no route to the address.",
+			Remedy: "Set NCCL_SOCKET_IFNAME to the network that the hosts share (NCCL_SOCKET_FAMILY=AF_INET where IPv6 is not routed).",
+			Test:   "ip route get PEER",
+			If:     []Fact{"errno:101"}, Likely: []Fact{"errno:101"},
+		},
+	},
+}
+
 // sockets are lines of NCCL about TCP, over which ranks find each other.
 var sockets = []Signature{
 	{
@@ -89,94 +179,7 @@ var sockets = []Signature{
 		Cause:  "NCCL_COMM_ID is not an address and port, or its name does not resolve.",
 		Remedy: "Unset NCCL_COMM_ID where a framework makes it; else set address:port of the host of rank 0.",
 	},
-	{
-		ID: "bootstrap_connect", Source: NCCL, Kind: Cause, Remote: true,
-		Forms: []Form{
-			{Text: "socketStartConnect: exceeded retries"},
-			{Text: "socketStartConnect: exceeded timeouts"},
-			{Text: "socketPollConnect: exceeded retries"},
-			{Text: "socketPollConnect: exceeded timeouts"},
-			{Text: "socketStartConnect: Connect to"},
-			{Text: "socketPollConnect: Connect to"},
-			{Text: "socketPollConnect to ", In: "ocketPollConnect to %s failed"},
-			{Text: "SocketPollConnect to ", In: "ocketPollConnect to %s failed"},
-			{Text: "socketPollConnect poll() "},
-			{Text: "exceeded error retry count"},
-			{Text: ": connect to ", In: `: connect to %s failed`},
-			{Text: "Connect to ", File: "NCCL 2.4 to 2.12 src/include/socket.h"},
-			{Text: "No interface found in the same subnet as remote address"},
-		},
-		Cause:   "A rank could not reach another one over TCP.",
-		Remedy:  "Set NCCL_SOCKET_IFNAME to the network that the hosts share, and open its ports between them.",
-		Runbook: "check-nccl.md",
-		Reasons: []Reason{
-			loopbackChosen,
-			{
-				Cause:   "NCCL chose an interface with a link-local address (169.254.0.0/16, fe80::/10; veth and bridges of containers have these), which other hosts cannot reach.",
-				Remedy:  "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share (=name is exact), or exclude the others: ^veth,docker,br-,lo.",
-				Test:    "ip -br addr: which interface has the address of the line",
-				If:      []Fact{PeerLinkLocal},
-				Likely:  []Fact{PeerLinkLocal},
-				Certain: []Fact{PeerLinkLocal, "text:169.254.|%veth|%docker|%br-|%cni|%cali|%flannel"},
-			},
-			{
-				Cause:   "A rank announced a loopback address, which other hosts cannot reach: its only interface, or NCCL_SOCKET_IFNAME=lo.",
-				Remedy:  "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share; mind the line 127.0.1.1 of /etc/hosts.",
-				Test:    "the line Bootstrap: Using of the other rank",
-				If:      []Fact{PeerLoopback, "!one host"},
-				Likely:  []Fact{PeerLoopback},
-				Certain: []Fact{PeerLoopback, SeveralHosts},
-			},
-			{
-				Cause:  "NCCL chose the bridge of containers (docker0, 172.17.0.0/16), which other hosts cannot reach.",
-				Remedy: "Set NCCL_SOCKET_IFNAME=^docker,lo or the interface of the network that the hosts share; run containers in the network of the host.",
-				Test:   "ip -br addr: which interface has the address of the line",
-				If:     []Fact{PeerBridge}, Likely: []Fact{PeerBridge},
-			},
-			{
-				Cause:  "NCCL chose the interface of a tunnel or VPN (100.64.0.0/10).",
-				Remedy: "Set NCCL_SOCKET_IFNAME to the interface of the network that the hosts share.",
-				Test:   "ip -br addr: which interface has the address of the line",
-				If:     []Fact{PeerTunnel}, Likely: []Fact{PeerTunnel},
-			},
-			{
-				Cause:  "The host of the peer, or a firewall before it, rejects connections (no route to host, although others work).",
-				Remedy: "Open all TCP ports between the hosts of a job (firewalld, ufw, iptables REJECT, security groups); NCCL uses ports of ip_local_port_range.",
-				Test:   "nc -vz PEER PORT of the line, and ping PEER: if ping works, it is a firewall; else a route or an address is wrong",
-				If:     []Fact{"errno:113"}, Likely: []Fact{"errno:113"},
-			},
-			{
-				Cause:  "The process of the other rank is gone, or not there yet: its host refuses the connection.",
-				Remedy: "Look at the log of the rank at that address: it failed first.",
-				Test:   "the log of the rank at that address",
-				If:     []Fact{"errno:104,111"}, Likely: []Fact{"errno:111", "!" + ChoseLoopback},
-			},
-			{
-				Cause:  "The host of the peer dropped the connection: the queue of what listens there is full, as where many ranks connect to one at once, or the host is overloaded.",
-				Remedy: "Raise net.core.somaxconn and net.ipv4.tcp_max_syn_backlog; use a newer NCCL, which tries again and prints the error.",
-				Test:   "nstat -az TcpExtListenDrops TcpExtListenOverflows on the host of the peer; nc -vz PEER PORT",
-				If:     []Fact{"text:POLLOUT|poll()"},
-			},
-			{
-				Cause:  "The program or the container may not connect: a policy of the network or a rule of the firewall of this host rejects it.",
-				Remedy: "Look at the network policies of the namespace, and at iptables or nftables of this host (OUTPUT).",
-				Test:   "nc -vz PEER PORT in the job and on the host",
-				If:     []Fact{"errno:1,13"}, Likely: []Fact{"errno:1,13"},
-			},
-			{
-				Cause:  "A firewall or a security group drops the packets, or the address is of a network that this host cannot reach.",
-				Remedy: "Open all TCP ports between the hosts of a job; set NCCL_SOCKET_IFNAME to the network that they share.",
-				Test:   "nc -vz PEER PORT of the line",
-				If:     []Fact{"errno:0,110,115"}, Likely: []Fact{"errno:110"},
-			},
-			{
-				Cause:  "This host has no route to the address.",
-				Remedy: "Set NCCL_SOCKET_IFNAME to the network that the hosts share (NCCL_SOCKET_FAMILY=AF_INET where IPv6 is not routed).",
-				Test:   "ip route get PEER",
-				If:     []Fact{"errno:101"}, Likely: []Fact{"errno:101"},
-			},
-		},
-	},
+	ConnectFailed,
 	{
 		ID: "ras_port_in_use", Source: NCCL, Kind: Note, Harmless: true, Files: []string{"ras/"},
 		Forms:  []Form{{Text: "Call to bind failed", In: `"bind"`}},

@@ -226,9 +226,9 @@ var surroundings = []Signature{
 		Remedy: "None if it runs.",
 	},
 	{
-		ID: "name_lookup_slow", Source: Program, Kind: Note, Harmless: true,
+		ID: "name_lookup_slow", Source: Program, Kind: Note, Harmless: true, Quiet: true,
 		Forms:  []Form{{Text: "The hostname of the client socket cannot be retrieved", File: "pytorch torch/csrc/distributed/c10d/socket.cpp"}},
-		Cause:  "The name of the address of another rank is not found, and each look-up may take seconds: the job starts slowly, and does not fail by it.",
+		Cause:  "The name of the address of another rank is not found (DNS, /etc/hosts), and each look-up may take seconds: the job starts slowly, and does not fail by it.",
 		Remedy: "Let DNS or /etc/hosts answer for the addresses of the hosts (getent hosts ADDRESS), or use a newer PyTorch, which looks up fewer.",
 	},
 	{

@@ -41,6 +41,7 @@ var vocabulary = []struct {
 	}},
 	{OfEnd, []string{
 		"ompleted", "startup complete", "inished", "` reached", "Avg bus bandwidth", "100%|", "Uvicorn running", "successfully",
+		" passed in ", "PASSED", " test in ", " tests in ", "All tests passed", "exited with code 0",
 	}},
 	{OfProgress, []string{"epoch", "Epoch", "loss", "step", "it/s", "iteration", "Iteration", "tokens/s", "throughput"}},
 	{OfStack, []string{`File "`, " in 0x", "(+0x", "@ 0x", ".so.", ".so(", " in nccl", "apturing", " in ?? ()", "() from /", "()  /", ".so)"}},
