@@ -103,6 +103,7 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.GPUsFewer:      func(r *Result, f *Finding) bool { return r.Log.Visible > 0 && r.ordinal(f) >= r.Log.Visible },
 	signature.TwoPackages:    func(r *Result, _ *Finding) bool { return len(r.Log.Packages) > 1 },
 	signature.OfOneHost:      func(r *Result, f *Finding) bool { return r.ofOneHost(f) },
+	signature.Placed:         func(_ *Result, f *Finding) bool { return f.Place != "" && f.Signature.Source == signature.Program },
 	signature.HostsReport:    func(_ *Result, f *Finding) bool { return len(f.Hosts) > 1 },
 	signature.WithoutGDR:     func(r *Result, _ *Finding) bool { return r.withoutGDR() },
 	signature.AgentListens:   func(r *Result, _ *Finding) bool { return r.said.agentListens() },

@@ -99,3 +99,30 @@ func TestJudgedSoFar(t *testing.T) {
 		}
 	}
 }
+
+// Launchers, runtimes and other libraries are named where they fail, and an errno of a program is not of devices.
+func TestFrameworks(t *testing.T) {
+	const step = "step 7: loss 0.7\nstep 8: loss 0.6\nstep 9: loss 0.5\n"
+	const slots = "There are not enough slots available in the system to satisfy the 77\n"
+	for name, tt := range map[string]struct{ log, want string }{
+		"slots":              {slots, "FAILED certain launcher_refused: The launcher has fewer slots"},
+		"slots, and work":    {slots + step, "UNKNOWN certain launcher_refused"},
+		"a container":        {"docker: Error response from daemon: could not select device driver \"\" with capabilities: [[gpu]].\n", "FAILED certain launcher_refused: The container runtime"},
+		"a pod":              {"Warning  FailedScheduling  7s  0/7 nodes are available: 7 Insufficient nvidia.com/gpu.\n", "FAILED certain launcher_refused: No node has"},
+		"a step of Slurm":    {"srun: error: Unable to create step for job 7: zzz\n", "FAILED certain launcher_refused: The launcher, the scheduler"},
+		"gradients":          {"RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.\n", "FAILED certain ddp_misused: Parameters took no part"},
+		"models that differ": {"RuntimeError: DDP expects same model across all ranks, but Rank 7 has 7 params\n", "FAILED certain ddp_misused: The ranks built different models"},
+		"cuBLAS":             {"RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling zzz\n", "FAILED likely gpu_program_error: A library of CUDA"},
+		"a library":          {"ImportError: libzzz.so.7: cannot open shared object file: No such file or directory\n", "FAILED likely library_missing: A library that the program needs"},
+		"a file":             {"PermissionError: [Errno 13] Permission denied: '/zzz'\n", "FAILED likely program_error: A file or a model"},
+		"NVSHMEM":            {"/zzz/init.cu:7: nvshmem initialization failed, exiting\n", "FAILED likely one_sided_library_failed: NVSHMEM could not"},
+		"DeepEP":             {"RuntimeError: DeepEP error: CPU recv timeout\n", "FAILED likely one_sided_library_failed: GPUs wait for data"},
+		"progress":           {step, "UNKNOWN: no failure so far, and the program shows progress"},
+		"progress, an end":   {step + "training finished\n", "OK"},
+		"an abort":           {warn("misc/socket.cc:7", "socketStartConnect: Connect to 10.7.0.7<77> failed : Software caused connection abort"), "FAILED likely bootstrap_connect: The process of the other rank"},
+	} {
+		if got := printed(read(t, tt.log)); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: %q, expected %q\n%s", name, got, tt.want, tt.log)
+		}
+	}
+}

@@ -69,8 +69,10 @@ func (r *Result) Undecided() string {
 		return "no line is of NCCL, and whether the program went on as if it had not happened is not in the log"
 	case r.NCCLLines == 0 && r.Open() != nil:
 		return "no line is of NCCL, and whether the connection came later is not in the log"
-	case r.NCCLLines == 0 && r.lively(), r.quiet():
+	case r.NCCLLines == 0 && r.lively(), r.quiet(), r.worked():
 		return ""
+	case r.NCCLLines == 0 && r.said.steps >= enough && len(r.Findings) == 0:
+		return "no failure so far, and the program shows progress; not seen: its end, and what NCCL did (run with NCCL_DEBUG=INFO)"
 	case r.NCCLLines == 0:
 		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
 	case r.stalled():
@@ -230,6 +232,7 @@ func (r *reading) judge() {
 			f.Signature = &signature.LauncherFailed
 		}
 		f.Open = f.Open || alone && f.Signature.ID == "port_error" || r.recovered(f) || r.missed(f)
+		f.Open = f.Open || f.Signature.ID == "launcher_refused" && (r.NCCLLines > 0 || r.said.progress > f.order)
 		f.Open = f.Open || f.Signature.ID == "rendezvous_retried" && r.NCCLLines == 0 && r.loop == ""
 	}
 	r.judgeTests()

@@ -218,6 +218,12 @@ func (r *Result) quiet() bool {
 		!r.Cut && !slices.ContainsFunc(r.Findings, loud)
 }
 
+// worked reports whether a log without lines of NCCL has nothing but progress of the program, and its end.
+func (r *Result) worked() bool {
+	return r.NCCLLines == 0 && len(r.Findings)+len(r.Warnings) == 0 && r.said.steps >= enough && r.said.ended && !r.Cut && r.said.bar == "" &&
+		r.said.first[severe] == nil && r.said.first[unclear] == nil
+}
+
 // WentOn reports whether the log shows that the program worked or ended after all.
 func (r *Result) WentOn() bool { return r.said.progress > 0 || r.said.ended }
 

@@ -37,6 +37,9 @@ func bySurety(a, b Stated) int {
 	return cmp.Compare(rank[a.Certainty], rank[b.Certainty])
 }
 
+// firstOfNetworks is the first error of the system that is of networks: of programs the others may be of anything.
+const firstOfNetworks = 97
+
 // maxReasons is how many are stated.
 const maxReasons = 4
 
@@ -49,7 +52,7 @@ func (r *Result) reasons(f *Finding) []Stated {
 		list = append(r.stated(area.Reasons, f), list...) // the place in the source says more
 		vague = list[0].Certainty == Possible
 	}
-	if vague && len(list) < 2 && !s.Sure && !signature.IsArea(s) && s.Kind == signature.Cause && Errno(f.raw) != 0 {
+	if vague && len(list) < 2 && !s.Sure && !signature.IsArea(s) && s.Kind == signature.Cause && (Errno(f.raw) >= firstOfNetworks || s.Source != signature.Program && Errno(f.raw) > 0) {
 		list = append(list, r.stated(signature.Errnos(s), f)...)
 	}
 	slices.SortStableFunc(list, bySurety)

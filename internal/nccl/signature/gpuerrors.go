@@ -96,6 +96,7 @@ var gpuErrors = []Signature{
 			{Text: "forward compatibility was attempted on non supported", File: cudaErrorText},
 			{Text: "Driver/library version mismatch", File: "nvidia-smi, NVML"},
 			{Text: "CUDA_ERROR_COMPAT_NOT_SUPPORTED", File: cudaErrorText},
+			{Text: "API mismatch: the client has", File: "NVRM, kernel log"},
 		},
 		Cause:   "The driver of the GPU does not fit the CUDA of the program or its own libraries: it is too old, or was updated without a reboot.",
 		Remedy:  "Install a driver for the CUDA of the image, or use an older image; reboot after an update; remove cuda-compat from LD_LIBRARY_PATH.",
@@ -106,6 +107,8 @@ var gpuErrors = []Signature{
 		Forms: []Form{
 			{Text: "no kernel image is available for execution", File: cudaErrorText},
 			{Text: "is not compatible with the current PyTorch installation", File: "pytorch torch/cuda"},
+			{Text: "error: invalid device function", File: cudaErrorText},
+			{Text: "hipErrorNoBinaryForGpu", File: torchCUDA},
 		},
 		Cause:  "The program, or a library of it such as NCCL, is not built for the architecture of this GPU; an earlier call may have left the error.",
 		Remedy: "Use a build of framework and NCCL for this GPU (CUDA 12.8 or later for Blackwell); CUDA_LAUNCH_BLOCKING=1 and another NCCL show which.",
@@ -177,6 +180,18 @@ var gpuErrors = []Signature{
 				Remedy: "Run the program with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.",
 				Test:   "CUDA_LAUNCH_BLOCKING=1 for one run, then one without CUDA graphs (--enforce-eager); dmesg | grep -i xid: 13 and 31 are of the program",
 				If:     []Fact{"text:illegal|assert|misaligned|launch failure|invalid program counter|access fault", "!text:Test CUDA"}, Likely: []Fact{"!seen:xid_hardware", "text:illegal|assert|misaligned"},
+			},
+			{
+				Cause:  "A library of CUDA (cuBLAS, cuDNN, cuSOLVER) could not start or work: no memory of the GPU is left for it, libraries of several releases are mixed, or a kernel before it failed.",
+				Remedy: "Lower the share of memory of the program; use libraries of one release (pip list, LD_LIBRARY_PATH); CUDA_LAUNCH_BLOCKING=1 shows the call that failed.",
+				Test:   "nvidia-smi while the job runs; CUDA_LAUNCH_BLOCKING=1 for one run",
+				If:     []Fact{"text:cublas_status|cudnn_status|cusolver_status"}, Likely: []Fact{"text:cublas_status|cudnn_status|cusolver_status"},
+			},
+			{
+				Cause:  "The memory, or another resource, of the GPU is used up.",
+				Remedy: "Lower the batch or the share of memory of the program; end other processes on the GPU.",
+				Test:   "rocm-smi or nvidia-smi while the job runs",
+				If:     []Fact{"text:out_of_resources|out of memory"}, Likely: []Fact{"text:out_of_resources|out of memory"},
 			},
 			{
 				Cause:  "The GPU, its link or the driver failed.",

@@ -288,7 +288,7 @@ var tcpReasons = []Reason{
 		If:     []Fact{HostsDisagree}, Likely: []Fact{HostsDisagree},
 	},
 	{
-		Cause:  "The container has no RDMA device, the ports are down, or NCCL_IB_HCA fits none.",
+		Cause:  "The container has no RDMA device, the ports are down, or {NCCL_IB_HCA} fits none.",
 		Remedy: "Give the container /dev/infiniband (a device plugin), run check on the host, and unset NCCL_IB_HCA.",
 		Test:   "ibv_devinfo in the container and on the host",
 		Likely: []Fact{NoDevice},

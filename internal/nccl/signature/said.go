@@ -17,7 +17,7 @@ var (
 		ID: "program_error", Source: Program, Kind: Cause, Generic: true,
 		Cause:   "This is the first error that a program reports in the log, in words that no row has.",
 		Remedy:  "Look at the lines before it, and run with NCCL_DEBUG=WARN: it shows whether NCCL failed before.",
-		Reasons: slices.Concat(errnoReasons, exceptionReasons, programReasons),
+		Reasons: slices.Concat(errnosBut([]Reason{{If: []Fact{"errno:13"}}, {If: []Fact{"errno:2"}}}), exceptionReasons, programReasons),
 	}
 	ProgramWarned = Signature{
 		ID: "program_warned", Source: Program, Kind: Note, Harmless: true,
@@ -134,8 +134,8 @@ var exceptionReasons = []Reason{
 		Cause:  "A package is missing in the environment, or is of another release than the program expects.",
 		Remedy: "Install the releases that the program asks for, in one environment.",
 		Test:   "pip list; the import alone, without the job",
-		If:     []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol"},
-		Likely: []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol"},
+		If:     []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol|does not match the version"},
+		Likely: []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol|does not match the version"},
 	},
 	{
 		Cause:  "A file or a model that the program names is not there or not readable on this host.",
@@ -151,6 +151,10 @@ var exceptionReasons = []Reason{
 		If:     []Fact{"text:MemoryError"}, Likely: []Fact{"text:MemoryError"},
 	},
 }
+
+// ofPython: an exception that Python has for errors of programs.
+const ofPython Fact = "text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|" +
+	"NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError"
 
 // programReasons are what errors of programs are about, by their words.
 var programReasons = []Reason{
@@ -201,8 +205,8 @@ var programReasons = []Reason{
 	{
 		Cause:  "A library, file or device that the line names is missing or of another release.",
 		Remedy: "Install it in the image, or mount it; compare with a host where it works.",
-		Test:   "ldd and ls -l in the job",
-		If:     []Fact{"text:not found|no such file|cannot open|undefined symbol|cannot load|import"},
+		Test:   "ldd and ls -l of what the line names, in the job",
+		If:     []Fact{"text:not found|no such file|cannot open|undefined symbol|cannot load|import", "!errno:12,13,28"},
 		Likely: []Fact{"text:not found|no such file|cannot open|undefined symbol"},
 	},
 	{
@@ -216,14 +220,12 @@ var programReasons = []Reason{
 		Cause:  "The program itself failed{at}: its configuration, data or code.",
 		Remedy: "Look at the last frames of the stack; the other ranks only lost this one.",
 		Test:   "the same on one rank",
-		If: []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|" +
-			"NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError", "!text:ncclU|ncclS|ncclI|CUDA"},
-		Likely: []Fact{"text:ValueError|KeyError|TypeError|IndexError|AssertionError|AttributeError|NameError|" +
-			"NotImplemented|ZeroDivision|UnicodeDecode|JSONDecode|SyntaxError"},
+		If:     []Fact{ofPython}, Likely: []Fact{ofPython, "!text:ncclU|ncclS|ncclI|CUDA"},
 	},
 	{
-		Cause:  "The program itself failed, for a reason that the line or its stack names.",
+		Cause:  "The program itself failed{at}, for a reason that the line or its stack names.",
 		Remedy: "Look at the line, the lines before it and the stack; run with NCCL_DEBUG=WARN to see whether NCCL failed before.",
 		Test:   "NCCL_DEBUG=WARN for one run; the logs of all ranks, by time",
+		If:     []Fact{"!" + ofPython}, Likely: []Fact{Placed, "!text:nccl|cuda|hip|timed out|timeout|connection"},
 	},
 }

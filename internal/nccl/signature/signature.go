@@ -167,6 +167,7 @@ const (
 	GPUsFewer        Fact = "fewer GPUs than local ranks"
 	TwoPackages      Fact = "two packages of NCCL"
 	OfOneHost        Fact = "both devices are of one host"
+	Placed           Fact = "a stack shows where" // an exception was raised
 	HostsReport      Fact = "several hosts report it"
 	WithoutGDR       Fact = "GPU without GPUDirect RDMA" // by its name: GeForce, GB10
 )
@@ -223,7 +224,7 @@ var (
 	matchers = sync.OnceValue(func() map[Source]*matcher {
 		return map[Source]*matcher{
 			NCCL: newMatcher(warnings()), PyTorch: newMatcher(pytorch),
-			Program: newMatcher(slices.Concat(surroundings, gpuErrors, program, launchers)),
+			Program: newMatcher(slices.Concat(frameworks, surroundings, gpuErrors, program, launchers)),
 			Gloo:    newMatcher(gloo), Kernel: newMatcher(kernel),
 		}
 	})
@@ -232,7 +233,7 @@ var (
 		return newMatcher(slices.DeleteFunc(slices.Clone(warnings()), silent))
 	})
 	others = sync.OnceValue(func() *matcher {
-		return newMatcher(slices.Concat(surroundings, gpuErrors, pytorch, program, launchers, gloo, kernel,
+		return newMatcher(slices.Concat(frameworks, surroundings, gpuErrors, pytorch, program, launchers, gloo, kernel,
 			[]Signature{Exception}))
 	})
 )
@@ -384,7 +385,7 @@ func Peer(message string) string {
 
 // All returns all signatures, in the order of the document.
 func All() []Signature {
-	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, surroundings, launchers,
+	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, frameworks, surroundings, launchers,
 		[]Signature{Exception, ProgramError, ProgramWarned, NVMLRefused, DriverLibraryMissing, NVMLIgnored, PortFailed},
 		gloo, kernel)
 }

@@ -63,7 +63,7 @@ var ConnectFailed = Signature{
 			Cause:  "The process of the other rank is gone, or not there yet: its host refuses the connection.",
 			Remedy: "Look at the log of the rank at that address: it failed first.",
 			Test:   "the log of the rank at that address",
-			If:     []Fact{"errno:104,111"}, Likely: []Fact{"errno:111", "!" + ChoseLoopback},
+			If:     []Fact{"errno:103,104,111"}, Likely: []Fact{"errno:103,111", "!" + ChoseLoopback},
 		},
 		{
 			Cause:  "The host of the peer dropped the connection: the queue of what listens there is full, as where many ranks connect to one at once, or the host is overloaded.",
