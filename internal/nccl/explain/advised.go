@@ -3,10 +3,12 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/nccl/log"
+	"gpufabric_exporter/internal/nccl/signature"
 )
 
 // undone is advice without what the log shows as done: a setting that has the value already.
@@ -42,4 +44,35 @@ func (r *Result) done(part string) bool {
 		found = true
 	}
 	return found
+}
+
+// chosenWay puts a setting that has NCCL take the way that failed before the other reasons, unless one of them is certain or
+// names it; behind the first where only the consequence is in the log.
+func (r *Result) chosenWay(f *Finding, list []Stated) []Stated {
+	for _, c := range signature.Choices() {
+		if !slices.Contains(c.Breaks, f.Signature.ID) || len(list) > 0 && list[0].Certainty == Certain {
+			continue
+		}
+		at := slices.IndexFunc(r.Log.Settings, func(s log.Setting) bool { return s.Name == c.Setting })
+		if at < 0 || slices.ContainsFunc(list, func(one Stated) bool { return strings.Contains(one.Cause, c.Setting) }) {
+			continue
+		}
+		value := strings.TrimSuffix(r.Log.Settings[at].Value, ".")
+		if slices.Contains(c.But, value) {
+			continue
+		}
+		one := Stated{
+			Certainty: Likely, Cause: fmt.Sprintf("%s=%s has NCCL %s, and this fails here.", c.Setting, value, c.Has),
+			Remedy: "Unset " + c.Setting + ".", Test: "unset " + c.Setting + " for one run",
+		}
+		if f.Signature.Kind == signature.Consequence || f.Open {
+			one.Certainty = Possible
+		}
+		first := slices.IndexFunc(list, func(other Stated) bool { return bySurety(one, other) <= 0 })
+		if first < 0 {
+			first = len(list)
+		}
+		list = slices.Insert(list, first, one)
+	}
+	return list
 }

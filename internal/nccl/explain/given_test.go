@@ -126,3 +126,23 @@ func TestFrameworks(t *testing.T) {
 		}
 	}
 }
+
+// A setting that chooses the way that failed is the first to doubt, unless the log shows the cause, or its value chooses
+// nothing.
+func TestChoices(t *testing.T) {
+	ipc := warn("transport/p2p.cc:7", "failed to open CUDA IPC handle : 30 unknown error")
+	nvls := warn("transport/nvls.cc:7", "Cuda failure 1 'invalid argument'")
+	set := func(name, value string) string { return says(name + " set by environment to " + value + ".") }
+	for name, tt := range map[string]struct{ log, want string }{
+		"P2P":                   {set("NCCL_P2P_LEVEL", "SYS") + ipc, "FAILED likely p2p_failed: NCCL_P2P_LEVEL=SYS has NCCL use P2P"},
+		"P2P as it would be":    {set("NCCL_P2P_LEVEL", "NVL") + ipc, "FAILED likely p2p_failed: The ranks of the host"},
+		"P2P, by a file":        {ipc + "export NCCL_P2P_LEVEL=SYS\n", "FAILED likely p2p_failed: NCCL_P2P_LEVEL=SYS has NCCL use P2P"},
+		"NVLS":                  {set("NCCL_NVLS_ENABLE", "1") + nvls, "FAILED likely nvls_failed: NCCL_NVLS_ENABLE=1 has NCCL use NVLS"},
+		"NVLS, by P2P":          {set("NCCL_P2P_LEVEL", "SYS") + nvls, "FAILED likely nvls_failed: The fabric manager"},
+		"an IPv6 that is asked": {set("NCCL_SOCKET_FAMILY", "AF_INET6") + set("NCCL_SOCKET_IFNAME", "zzz") + warn("bootstrap.cc:7", "Bootstrap : no socket interface found"), "FAILED certain bootstrap_no_interface: NCCL_SOCKET_IFNAME=zzz"},
+	} {
+		if got := printed(read(t, tt.log)); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: %q, expected %q\n%s", name, got, tt.want, tt.log)
+		}
+	}
+}

@@ -56,6 +56,7 @@ func (r *Result) reasons(f *Finding) []Stated {
 		list = append(list, r.stated(signature.Errnos(s), f)...)
 	}
 	slices.SortStableFunc(list, bySurety)
+	list = r.chosenWay(f, list)
 	switch {
 	case s == &signature.WrongResults: // that is certain, and what changed them is not
 		list = slices.Insert(list, 0, Stated{Certainty: Certain, Cause: s.Cause, Remedy: s.Remedy})
