@@ -51,10 +51,10 @@ func (r *Result) shows(name string, f *Finding) string {
 	case "packages":
 		return spelling.Few(r.Log.Packages, 4)
 	case "at":
-		if f.Place == "" || f.Signature.Source != signature.Program {
+		if f.Signature.Source != signature.Program {
 			return ""
 		}
-		return ", in " + f.Place
+		return inPlace(f.Place)
 	case "xid":
 		if at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.ID == "xid_application" }); at >= 0 {
 			return fmt.Sprintf(", as Xid %d of the driver says, too", r.Findings[at].Code)

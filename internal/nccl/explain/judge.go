@@ -103,6 +103,8 @@ func (r *Result) Undecided() string {
 	}
 	switch f := r.Open(); {
 	case f == nil || f.Signature != &signature.Stalled:
+	case r.stopped():
+		return "the set-up is complete, and someone stopped the program by hand, as one that hangs"
 	case r.said.bar != "":
 		return "the set-up is complete, and the program shows no progress after it: it hangs, or the log is cut"
 	default:

@@ -26,6 +26,7 @@ type said struct {
 	same     repeated
 	lived    bool  // the program went on after all failures
 	spoke    int64 // the last line of a program
+	stopped  int64 // the line that says that someone stopped the program by hand; 0: none does
 	closed   bool  // a communicator was destroyed, as at the end of a program
 	// agent is where the launcher's agent listens, and opens where the program does by itself; empty: not said.
 	agent, opens string
@@ -71,6 +72,8 @@ func severityOf(line string, words signature.Word) severity {
 	if line != "" && (isDigit(line[0]) || line[0] == ':') { // TensorFlow has the letter behind the time, "2026-01-02 03:04:05.077: W tensorflow/..."
 		const most = 40
 		switch head := line[:min(len(line), most)]; {
+		case strings.Contains(head, ": E "), strings.Contains(head, ": F "):
+			return severe
 		case strings.Contains(head, ": W "):
 			return warned
 		case strings.Contains(head, ": I "):
@@ -101,6 +104,9 @@ func (r *reading) says(text string, e log.Event) {
 	r.said.endpoint(text)
 	if words&signature.OfStack != 0 {
 		r.frame(text)
+	}
+	if strings.Contains(text, "KeyboardInterrupt") {
+		r.said.stopped = r.Lines
 	}
 	if s := severityOf(text, words); s != fine {
 		if s == severe {
@@ -202,7 +208,10 @@ func (r *reading) lostBy(first, said *Finding) bool {
 }
 
 // complete reports whether set-ups are in the log, and all ended.
-func (r *reading) complete() bool {
+func (r *reading) complete() bool { return r.allEnded() }
+
+// allEnded reports whether set-ups are in the log, and all ended.
+func (r *Result) allEnded() bool {
 	for i := range r.Communicators {
 		if c := &r.Communicators[i]; c.Complete < c.Started {
 			return false

@@ -86,6 +86,8 @@ func (r *reading) judgeTests() {
 		r.follow(&signature.Stalled, "the last line of progress: "+shown(r.said.bar)).Open = true
 	case r.stalled():
 		r.follow(&signature.Stalled, "the table of results is empty").Open = true
+	case r.stopped() && r.findFirst() < 0:
+		r.follow(&signature.Stalled, "someone stopped the program by hand (KeyboardInterrupt)"+inPlace(r.said.at.place)).Open = true
 	case r.silentAfterSetup():
 		text := "GPUs use P2P, and nothing comes after the set-up"
 		if r.iommuWarned() {
@@ -102,4 +104,17 @@ func (r *reading) silentAfterSetup() bool {
 	plain := t.RDMA+t.TCP+t.Plugin == 0 && r.Log.NVLSChannels <= 0 && len(r.Hosts) == 1 && r.allRanks() &&
 		!r.said.closed && r.said.spoke < r.said.informed
 	return (plain || r.iommuWarned()) && t.P2P > 0 && r.complete() && r.said.progress == 0 && !r.tests.measured
+}
+
+// inPlace is a place behind a text; empty: it is not known.
+func inPlace(place string) string {
+	if place == "" {
+		return ""
+	}
+	return ", in " + place
+}
+
+// stopped reports whether someone stopped the program by hand after its set-ups, and before it showed progress.
+func (r *Result) stopped() bool {
+	return r.said.stopped > 0 && r.allEnded() && !r.wentFurther() && !r.tests.measured
 }

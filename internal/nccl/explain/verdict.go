@@ -297,7 +297,9 @@ func (r *reading) promote() {
 		f := &w.finding
 		unexplained := first >= 0 && unexplaining(r.Findings[first].Signature) && f.order < r.Findings[first].order
 		fell := r.sockets[f.process] > f.order && r.between() != log.No
-		if !unexplained && !fell {
+		call := r.failedCall
+		failed := first < 0 && call != nil && call.process == f.process && call.order > f.order && !r.wentOn()
+		if !unexplained && !fell && !failed {
 			continue
 		}
 		r.blame(i)

@@ -5,13 +5,16 @@ package signature
 // crashedElsewhere: the place of the crash says more than that a set-up went on.
 const crashedElsewhere Fact = "crash:libtoolsinjection|nsys_|nccltopo|libvgpu"
 
+// busError: a page of memory that is mapped cannot be had.
+const busError Fact = "text:bus error|sigbus|-7|signal 7|code 135"
+
 // crashReasons are where a process crashed, by its stack and by how far it came.
 var crashReasons = []Reason{
 	{
 		Cause:  "/dev/shm is full: a page of shared memory cannot be had.",
 		Remedy: "Give the container more: --shm-size=16g, or an emptyDir of medium Memory at /dev/shm.",
 		Test:   "df -h /dev/shm in the container",
-		If:     []Fact{"text:bus error|sigbus|-7|signal 7"}, Likely: []Fact{"text:bus error|sigbus|-7|signal 7"},
+		If:     []Fact{busError}, Likely: []Fact{busError},
 	},
 	{
 		Cause:  "A tool of NVIDIA that is injected into the process (Nsight Systems) crashed, in {crashed}; neither NCCL nor RDMA is at fault.",

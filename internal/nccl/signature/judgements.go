@@ -288,9 +288,21 @@ var tcpReasons = []Reason{
 		If:     []Fact{HostsDisagree}, Likely: []Fact{HostsDisagree},
 	},
 	{
+		Cause:  "{NCCL_SHM_DISABLE} and {NCCL_P2P_DISABLE} turn off the ways within a host, so that its ranks use the network.",
+		Remedy: "Unset NCCL_SHM_DISABLE; and NCCL_P2P_DISABLE, if P2P works there.",
+		Test:   "unset NCCL_SHM_DISABLE for one run",
+		If:     []Fact{OneHost, "set:NCCL_SHM_DISABLE=1"}, Certain: []Fact{"set:NCCL_SHM_DISABLE=1"},
+	},
+	{
+		Cause:  "The ranks of the host share neither memory nor GPUs, as in containers of their own, so that they use the network.",
+		Remedy: "Run the ranks of a host in one container, or with --ipc=host and all GPUs.",
+		Test:   "df -h /dev/shm and nvidia-smi -L in each container",
+		If:     []Fact{OneHost, "!set:NCCL_SHM_DISABLE=1"},
+	},
+	{
 		Cause:  "The container has no RDMA device, the ports are down, or {NCCL_IB_HCA} fits none.",
 		Remedy: "Give the container /dev/infiniband (a device plugin), run check on the host, and unset NCCL_IB_HCA.",
 		Test:   "ibv_devinfo in the container and on the host",
-		Likely: []Fact{NoDevice},
+		If:     []Fact{"!" + OneHost}, Likely: []Fact{NoDevice},
 	},
 }

@@ -377,6 +377,9 @@ func Peer(message string) string {
 	} {
 		if _, rest, found := strings.Cut(message, before); found {
 			peer, _, _ := strings.Cut(strings.TrimPrefix(rest, "any network address of "), " ")
+			if !strings.ContainsAny(peer, "0123456789") { // "connect to all addresses"
+				continue
+			}
 			return strings.Trim(peer, "(,:.")
 		}
 	}
