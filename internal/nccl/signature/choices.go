@@ -30,6 +30,7 @@ var choices = []Choice{
 	{"NCCL_NVLS_ENABLE", "use NVLS", []string{"0"}, nvls},
 	{"NCCL_COLLNET_ENABLE", "use SHARP", []string{"0"}, []string{"collnet_failed"}},
 	{"NCCL_NET_GDR_LEVEL", "use GPUDirect RDMA on ways that it would not take", []string{"LOC", "0"}, direct},
+	{"NCCL_IB_CUDA_SUPPORT", "use GPUDirect RDMA", []string{"0"}, direct},
 	{"NCCL_NET_GDR_READ", "read memory of GPUs by GPUDirect RDMA", []string{"0"}, direct},
 	{"NCCL_IB_PCI_RELAXED_ORDERING", "let the NIC order its writes freely", []string{"0", "2"}, direct[2:]},
 	{"NCCL_DMABUF_ENABLE", "register memory of GPUs by DMA-BUF", []string{"0"}, direct[2:3]},

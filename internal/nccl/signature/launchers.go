@@ -292,6 +292,20 @@ var gloo = []Signature{
 		},
 		Cause:  "Another rank did not answer in time: it crashed, hangs, or is busy with something else, such as a checkpoint.",
 		Remedy: "Look at the log of the rank that did not arrive.",
+		Reasons: []Reason{
+			{
+				Cause:  "Processes of the engine stand still or are busy since before, as its own lines say: one waits for another that does not come. It is Gloo that waits here, not NCCL.",
+				Remedy: "Look at the stacks of all its processes on all hosts; try another executor or release of the engine.",
+				Test:   "py-spy dump --native of all workers on all hosts; the logs of the other hosts, by time",
+				If:     []Fact{"seen:engine_waits"}, Likely: []Fact{"seen:engine_waits"},
+			},
+			{
+				Cause:  "Another rank did not answer in time: it crashed, hangs, or is busy with something else, such as a checkpoint.",
+				Remedy: "Look at the log of the rank that did not arrive.",
+				Test:   "the logs of all ranks, by time; py-spy dump of those that still run",
+				Likely: []Fact{"!seen:engine_waits"},
+			},
+		},
 	},
 	{
 		ID: "gloo_closed", Source: Gloo, Kind: Consequence,

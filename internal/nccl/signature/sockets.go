@@ -271,10 +271,16 @@ var sockets = []Signature{
 				If:     []Fact{"text:truncated", "!" + VersionsDiffer}, Likely: []Fact{"release<2.21", "!release<2.19"},
 			},
 			{
+				Cause:  "Two processes call themselves the rank that the line names: the launcher gives ranks out twice (number of tasks, srun, RANK of each process), or two runs share one address or ID.",
+				Remedy: "Start as many tasks as ranks with one launcher (srun --ntasks-per-node, torchrun), and give each a rank of its own; end processes of earlier runs.",
+				Test:   "RANK, LOCAL_RANK, SLURM_PROCID and WORLD_SIZE of each process; ps on the hosts for old ones",
+				If:     []Fact{"text:already checked in"}, Certain: []Fact{"text:already checked in"},
+			},
+			{
 				Cause:  "Two processes have the same rank, the numbers of ranks differ, or an old process of another run or a foreign program answers at the address.",
 				Remedy: "Check rank and world size of each process; end processes of earlier runs; use another NCCL_COMM_ID or master port.",
 				Test:   "RANK and WORLD_SIZE of each process; ps on the hosts for old ones",
-				Likely: []Fact{"!text:wrong type"},
+				If:     []Fact{"!text:already checked in"}, Likely: []Fact{"!text:wrong type"},
 			},
 		},
 	},

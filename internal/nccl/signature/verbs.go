@@ -52,7 +52,13 @@ var verbs = []Signature{
 				Cause:  "{NCCL_IB_GID_INDEX} names a GID that this host or container does not have or cannot use: the order differs between hosts, and changes with addresses.",
 				Remedy: "Unset NCCL_IB_GID_INDEX from 2.21 on; before, set it for each host.",
 				Test:   "show_gids on both hosts, in the container",
-				If:     []Fact{"errno:19,22,61,101"}, Likely: []Fact{"set:NCCL_IB_GID_INDEX", "errno:19,22,61"},
+				If:     []Fact{"set:NCCL_IB_GID_INDEX", "errno:19,22,61,101"}, Likely: []Fact{"errno:19,22,61"},
+			},
+			{
+				Cause:  "The GID that NCCL took cannot be used here: the port has none of RoCE v2 with an address, or card and driver do not do what NCCL asks of them.",
+				Remedy: "Give the interface of the device an address; set NCCL_IB_GID_INDEX to its GID of RoCE v2; update driver and firmware of the card. NCCL_IB_DISABLE=1 goes on, slower.",
+				Test:   "show_gids and ib_write_bw -x GID on both hosts, in the container; NCCL_IB_DISABLE=1 for one run",
+				If:     []Fact{"!set:NCCL_IB_GID_INDEX", "errno:19,22,61,101"}, Likely: []Fact{"errno:22,61"},
 			},
 			{
 				Cause:  "{NCCL_IB_GID_INDEX} names a GID that does not reach the peer: a link-local one (fe80::), as index 0 and 1 are on most devices, or one of RoCE v1.",
