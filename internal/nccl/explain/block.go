@@ -31,7 +31,10 @@ func (f *Finding) Seen() string {
 	if f.Rank != Unknown {
 		parts = append(parts, fmt.Sprintf("rank %d", f.Rank))
 	}
-	if f.Peer != "" {
+	switch {
+	case len(f.Peers) > 1:
+		parts = append(parts, "peers "+spelling.Few(f.Peers, 4))
+	case f.Peer != "":
 		parts = append(parts, "peer "+f.Peer)
 	}
 	if len(f.Hosts) > 1 {

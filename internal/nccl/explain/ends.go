@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/nccl/log"
+	"gpufabric_exporter/internal/nccl/signature"
 )
 
-// ends is a text that is short enough to be shown, with its begin and its end: long lines have who is on the other
-// side, and what differs, at their end. Of two ranks that are compared it says what each does.
-func ends(text string) string {
+// ends is a text that is short enough to be shown, with its begin, and its end or what it is known by: long lines have
+// who is on the other side, and what differs, at their end. Of two ranks that are compared it says what each does.
+func ends(text string, s *signature.Signature) string {
 	if both := compared(text); both != "" {
 		return both
 	}
@@ -18,7 +19,12 @@ func ends(text string) string {
 		return text
 	}
 	const between, end = " ... ", log.MaxText / 2
-	return text[:log.MaxText-end-len(between)] + between + text[len(text)-end:]
+	const begin = log.MaxText - end - len(between)
+	if at := s.In(text); at > begin && at < len(text)-end {
+		const before, short = end / 2, begin - len(between)
+		return text[:short] + between + text[at-before:at+end-before] + between
+	}
+	return text[:begin] + between + text[len(text)-end:]
 }
 
 // compared takes "Detected mismatch between collectives on ranks. Rank 1 is running collective:

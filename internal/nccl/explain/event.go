@@ -322,7 +322,7 @@ func (r *reading) finding(f *failure.Failure) Finding {
 	}
 	text := f.Message // of PyTorch, which names the rank at its begin
 	if f.Signature == nil || f.Signature.Source != signature.PyTorch {
-		text = ends(f.Text)
+		text = ends(f.Text, f.Signature)
 	}
 	return Finding{
 		Signature: f.Signature, Count: 1, File: r.name, Line: f.Line - r.before,
@@ -357,7 +357,10 @@ func (r *reading) find(one Finding) {
 	f := &r.Findings[at]
 	f.Count++
 	f.last = max(f.last, one.order)
-	const pairs = 8
+	const pairs, peers = 8, 4
+	if one.Peer != "" && len(f.Peers) < peers && !slices.Contains(f.Peers, shown(one.Peer)) {
+		f.Peers = append(f.Peers, shown(one.Peer))
+	}
 	if p := one.pair(); p != "" && len(f.Pairs) < pairs && !slices.Contains(f.Pairs, p) {
 		f.Pairs = append(f.Pairs, p)
 	}

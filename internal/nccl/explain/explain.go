@@ -116,6 +116,7 @@ type Finding struct {
 	Rank   int      // Unknown if not known
 	Code   int      // completion status, Xid or error of CUDA; signature.NoCode if it has none
 	Peer   string   // address of the other side; empty if it names none
+	Peers  []string // of all its lines
 	Pairs  []string // addresses of the devices at both ends, of all its lines
 	Place  string   // in the source of NCCL or its plugin; empty if not known
 	Writer string   // the plugin that wrote it; empty: NCCL

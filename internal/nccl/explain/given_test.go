@@ -158,3 +158,22 @@ func TestChoices(t *testing.T) {
 		}
 	}
 }
+
+// A long line is shown around what it is known by, and all addresses of the other side are named.
+func TestShown(t *testing.T) {
+	long := strings.Repeat("zzz ", 77)
+	r := read(t, "RuntimeError: "+long+"CUDA error: device-side assert triggered "+long+"\n")
+	if f := r.First(); f == nil || !strings.Contains(f.Text, "device-side assert triggered") {
+		t.Errorf("%+v", f)
+	}
+	refused := func(peer string) string {
+		return warn("misc/socket.cc:7", "socketStartConnect: Connect to "+peer+"<77> failed : Connection refused")
+	}
+	if f := read(t, refused("10.7.0.7")+refused("10.7.0.8")).First(); f == nil || !strings.Contains(f.Seen(), "peers 10.7.0.7<77>, 10.7.0.8<77>") {
+		t.Errorf("%+v", f)
+	}
+	plugin := says("NET/Plugin : dlerror=/zzz/libnccl-net.so: undefined symbol: fi_zzz, version ZZZ No plugin found (libnccl-net.so), using internal implementation")
+	if got := printed(read(t, plugin+says("Using network Socket")+ranks(2, "gpu1", "gpu2"))); !strings.HasPrefix(got, "SLOW likely transport_tcp: The network plugin of the image cannot be loaded: it needs fi_zzz") {
+		t.Error(got)
+	}
+}

@@ -198,6 +198,10 @@ func (l *Log) plugin(m string) {
 			return
 		}
 	}
+	if _, symbol, found := strings.Cut(m, ": undefined symbol: "); found && !strings.HasPrefix(symbol, "nccl") {
+		l.Unloadable = Text(strings.TrimRight(word(symbol), ","))
+		return
+	}
 	for _, of := range []string{": wrong ELF class", ": invalid ELF header"} {
 		if before, _, other := strings.Cut(m, of); other {
 			l.Unloadable, l.Misbuilt = Text(before[strings.LastIndexAny(before, " =")+1:]), true
