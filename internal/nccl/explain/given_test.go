@@ -129,6 +129,7 @@ func TestFrameworks(t *testing.T) {
 		"a rank twice":       {warn("bootstrap.cc:7", "Bootstrap Root : rank 7 of 77 ranks has already checked in"), "FAILED certain bootstrap_mismatch: Two processes call themselves"},
 		"a GID of NCCL":      {warn("misc/ibvwrap.cc:7", "Call to ibv_modify_qp failed with error Invalid argument errno 22"), "FAILED likely qp_modify: The GID that NCCL took"},
 		"an engine waits":    {"No available shared memory broadcast block found in 77 seconds.\nRuntimeError: [zzz] Timed out waiting 77000ms for recv operation to complete\n", "FAILED likely gloo_timeout: Processes of the engine stand still"},
+		"TensorFlow informs": {"[pod/zzz] 2026-01-02 03:04:05.077: I zzz.cc:7] Error zzz\n" + step + "zzz successfully\n", "OK"},
 		"progress":           {step, "UNKNOWN: no failure so far, and the program shows progress"},
 		"progress, an end":   {step + "training finished\n", "OK"},
 		"an abort":           {warn("misc/socket.cc:7", "socketStartConnect: Connect to 10.7.0.7<77> failed : Software caused connection abort"), "FAILED likely bootstrap_connect: The process of the other rank"},

@@ -35,7 +35,7 @@ func (r *reading) progress(line string) {
 	if percent == "" || percent == "0" || percent == "100" || strings.IndexByte(bar, '[') < 0 || len(name) > most {
 		return
 	}
-	r.loop, r.looped = name, elapsed(bar)
+	r.loop, r.looped = log.Strip(name).Rest, elapsed(bar)
 }
 
 // elapsed is how long a loop runs, of "| 7/77 [05:50<3:17:42, 1.24s/it]"; 0: the bar does not say it.

@@ -69,16 +69,8 @@ func severityOf(line string, words signature.Word) severity {
 			return fine
 		}
 	}
-	if line != "" && (isDigit(line[0]) || line[0] == ':') { // TensorFlow has the letter behind the time, "2026-01-02 03:04:05.077: W tensorflow/..."
-		const most = 40
-		switch head := line[:min(len(line), most)]; {
-		case strings.Contains(head, ": E "), strings.Contains(head, ": F "):
-			return severe
-		case strings.Contains(head, ": W "):
-			return warned
-		case strings.Contains(head, ": I "):
-			return fine
-		}
+	if s, is := lettered(line); is {
+		return s
 	}
 	is := func(w signature.Word) bool { return words&w != 0 }
 	switch {
@@ -92,6 +84,24 @@ func severityOf(line string, words signature.Word) severity {
 		return unclear
 	}
 	return fine
+}
+
+// lettered is the severity of a line of TensorFlow, which has a letter behind the time, "2026-01-02 03:04:05.077: W
+// tensorflow/...".
+func lettered(line string) (severity, bool) {
+	if line == "" || !isDigit(line[0]) && line[0] != ':' {
+		return fine, false
+	}
+	const most = 40
+	switch head := line[:min(len(line), most)]; {
+	case strings.Contains(head, ": E "), strings.Contains(head, ": F "):
+		return severe, true
+	case strings.Contains(head, ": W "):
+		return warned, true
+	case strings.Contains(head, ": I "):
+		return fine, true
+	}
+	return fine, false
 }
 
 // says takes a line of a program that no row has.
@@ -117,11 +127,15 @@ func (r *reading) says(text string, e log.Event) {
 			if strings.HasPrefix(o.Rest, " ") {
 				return
 			}
-			s = max(s, severityOf(o.Rest, words))
+			if letter, is := lettered(o.Rest); is {
+				s = letter
+			} else {
+				s = max(s, severityOf(o.Rest, words))
+			}
 			e.Host, e.PID, e.Rank, e.Time = o.Host, o.PID, o.Rank, o.Time
 			e.Message = o.Rest
 			f := r.finding(&failure.Failure{Code: signature.NoCode, Event: e, Text: o.Rest, Line: r.Lines})
-			if r.said.first[s] == nil {
+			if s != fine && r.said.first[s] == nil {
 				r.said.first[s] = &f
 			}
 		}

@@ -70,7 +70,13 @@ func parseOld(line string) (Entry, bool) {
 	if before, message, found := strings.Cut(line, "] INFO "); found {
 		e := Entry{PID: Unknown, Thread: Unknown, Level: Info, Message: strings.TrimSpace(message)}
 		before, device, numbered := cutLast(uncoloured(before), '[')
-		host, rest, _ := strings.Cut(lastWord(before), ":")
+		origin := lastWord(before)
+		for _, launcher := range []string{">:", "]:"} { // "[1,0]<stdout>:gpu1:41:50"
+			if at := strings.LastIndex(origin, launcher); at >= 0 {
+				origin = origin[at+len(launcher):]
+			}
+		}
+		host, rest, _ := strings.Cut(origin, ":")
 		if numbered && isNumber(device) && !isNumber(host) && strings.Count(rest, ":") == 1 { // it is no time
 			e.origin(before)
 		}

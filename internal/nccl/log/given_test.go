@@ -73,6 +73,9 @@ func TestOldEntries(t *testing.T) {
 	if e, ok := ParseEntry("gpu7:41:77 [7] INFO Using internal Network Socket"); !ok || e.Host != "gpu7" || e.Level != Info {
 		t.Errorf("%+v", e)
 	}
+	if e, ok := ParseEntry("[1,7]<stdout>:gpu7:41:77 [7] INFO Using internal Network Socket"); !ok || e.Host != "gpu7" {
+		t.Errorf("%+v", e)
+	}
 	for _, line := range []string{"[7] INFO zzz", "zzz [7] INFO zzz", "2026-01-02 03:04:05 [77] INFO zzz"} {
 		if e, ok := ParseEntry(line); ok {
 			t.Errorf("%q: %+v", line, e)
