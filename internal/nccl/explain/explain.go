@@ -168,6 +168,7 @@ type reading struct {
 	hosts     map[string]struct{}
 	groups    map[group]int // communicators by what distinguishes them
 	tracked   int           // ranks
+	called    call          // the last warning that names an error of the system
 	warnings  map[string]struct{}
 	addresses map[string]string // of hosts, behind the name of the first interface
 	channels  map[string]int    // devices by which connections leave

@@ -130,6 +130,8 @@ func TestFrameworks(t *testing.T) {
 		"a GID of NCCL":      {warn("misc/ibvwrap.cc:7", "Call to ibv_modify_qp failed with error Invalid argument errno 22"), "FAILED likely qp_modify: The GID that NCCL took"},
 		"an engine waits":    {"No available shared memory broadcast block found in 77 seconds.\nRuntimeError: [zzz] Timed out waiting 77000ms for recv operation to complete\n", "FAILED likely gloo_timeout: Processes of the engine stand still"},
 		"TensorFlow informs": {"[pod/zzz] 2026-01-02 03:04:05.077: I zzz.cc:7] Error zzz\n" + step + "zzz successfully\n", "OK"},
+		"rights of memory":   {warnOnly("Call to shm_open failed : Permission denied") + warnOnly("Error while creating shared memory segment zzz (size 77)"), "FAILED certain shared_memory: /dev/shm may not be written"},
+		"rights of others":   {warnOnly("Call to shm_open failed : Permission denied") + strings.Replace(warnOnly("Error while creating shared memory segment zzz (size 77)"), "gpu1:", "gpu2:", 1), "FAILED likely shared_memory: /dev/shm is full"},
 		"progress":           {step, "UNKNOWN: no failure so far, and the program shows progress"},
 		"progress, an end":   {step + "training finished\n", "OK"},
 		"an abort":           {warn("misc/socket.cc:7", "socketStartConnect: Connect to 10.7.0.7<77> failed : Software caused connection abort"), "FAILED likely bootstrap_connect: The process of the other rank"},

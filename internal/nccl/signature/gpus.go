@@ -281,10 +281,10 @@ var gpus = []Signature{
 				Certain: []Fact{"errno:2", Containers},
 			},
 			{
-				Cause:  "A file of the same name is of another user, or /dev/shm may not be written.",
+				Cause:  "A file of the same name is there, which an ended job or another user left behind.",
 				Remedy: "Remove /dev/shm/nccl-* of ended jobs.",
 				Test:   "ls -l /dev/shm",
-				If:     []Fact{"errno:1,13,17"}, Likely: []Fact{"errno:1,13,17"},
+				If:     []Fact{"errno:17"}, Likely: []Fact{"errno:17"},
 			},
 		},
 	},
