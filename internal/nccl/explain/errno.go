@@ -5,6 +5,9 @@ package explain
 import (
 	"strconv"
 	"strings"
+
+	"gpufabric_exporter/internal/nccl/failure"
+	"gpufabric_exporter/internal/nccl/log"
 )
 
 // errors of the system that NCCL, its plugins and PyTorch name.
@@ -64,4 +67,28 @@ func Errno(line string) int {
 		}
 	}
 	return 0
+}
+
+// call is a warning that names an error of the system.
+type call struct {
+	process
+	thread int
+	line   int64
+	text   string
+}
+
+// join gives a warning without an error of the system that of the call which its thread warned of right before.
+func (r *reading) join(f *failure.Failure, one *Finding) {
+	const near = 3
+	if f.Level != log.Warn || one.Host == "" {
+		return
+	}
+	c := call{one.process, f.Thread, f.Line, one.raw}
+	switch b := &r.called; {
+	case Errno(one.raw) != 0:
+		c.text = strings.Clone(one.raw)
+		r.called = c
+	case b.process == c.process && b.thread == c.thread && c.line-b.line <= near && b.line > 0:
+		one.raw += "; " + b.text
+	}
 }

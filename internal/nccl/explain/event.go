@@ -296,35 +296,13 @@ func (r *reading) found(f *failure.Failure) {
 		r.crash.at(r.Lines, one.raw)
 	case "xid_application":
 		r.xids.add(&one)
+	case "members_announced":
+		r.said.announced(one.raw)
 	}
 	if class(f.Signature) >= 0 {
 		r.said.steps = 0
 	}
 	r.find(one)
-}
-
-// call is a warning that names an error of the system.
-type call struct {
-	process
-	thread int
-	line   int64
-	text   string
-}
-
-// join gives a warning without an error of the system that of the call which its thread warned of right before.
-func (r *reading) join(f *failure.Failure, one *Finding) {
-	const near = 3
-	if f.Level != log.Warn || one.Host == "" {
-		return
-	}
-	c := call{one.process, f.Thread, f.Line, one.raw}
-	switch b := &r.called; {
-	case Errno(one.raw) != 0:
-		c.text = strings.Clone(one.raw)
-		r.called = c
-	case b.process == c.process && b.thread == c.thread && c.line-b.line <= near && b.line > 0:
-		one.raw += "; " + b.text
-	}
 }
 
 // finding is what a failure shows. Its texts are fit to be printed once find keeps it: most are counted only.

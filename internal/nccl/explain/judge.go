@@ -65,6 +65,8 @@ func (r *Result) Undecided() string {
 		return "each test has one rank, so that nothing went between GPUs: the bandwidth of 0 says nothing on the network"
 	case r.NCCLLines == 0 && r.said.engine > 0 && r.Open() != nil && r.Open().Signature == &signature.SetupStalls:
 		return "no line is of NCCL, and the log ends where the engine sets it up: run with NCCL_DEBUG=INFO"
+	case r.NCCLLines == 0 && r.Open() != nil && r.Open().Signature == &signature.MembersMissing:
+		return "no line is of NCCL, and processes wait for others that did not announce themselves: it hangs, or the log is cut"
 	case r.NCCLLines == 0 && r.Open() != nil && unsure(r.Open().Signature):
 		return "no line is of NCCL, and whether the program went on as if it had not happened is not in the log"
 	case r.NCCLLines == 0 && r.Open() != nil:

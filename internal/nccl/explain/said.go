@@ -24,10 +24,13 @@ type said struct {
 	steps    int64                // lines that show progress since the last failure
 	bar      string               // the last line of progress, where it shows none
 	same     repeated
-	lived    bool  // the program went on after all failures
-	spoke    int64 // the last line of a program
-	stopped  int64 // the line that says that someone stopped the program by hand; 0: none does
-	closed   bool  // a communicator was destroyed, as at the end of a program
+	lived    bool             // the program went on after all failures
+	spoke    int64            // the last line of a program
+	stopped  int64            // the line that says that someone stopped the program by hand; 0: none does
+	members  map[int]struct{} // ranks that announced themselves before NCCL began
+	expected int              // of those
+	together bool             // all did
+	closed   bool             // a communicator was destroyed, as at the end of a program
 	// agent is where the launcher's agent listens, and opens where the program does by itself; empty: not said.
 	agent, opens string
 }
@@ -86,6 +89,9 @@ func severityOf(line string, words signature.Word) severity {
 	return fine
 }
 
+// wrappers are words of errors by which engines and launchers tell that a worker failed.
+var wrappers = []string{"ActorError", "ActorDied", "RayTaskError", "EngineDead", "Engine core", "ChildFailed", "ProcessExited", "exited with"}
+
 // lettered is the severity of a line of TensorFlow, which has a letter behind the time, "2026-01-02 03:04:05.077: W
 // tensorflow/...".
 func lettered(line string) (severity, bool) {
@@ -115,12 +121,16 @@ func (r *reading) says(text string, e log.Event) {
 	if words&signature.OfStack != 0 {
 		r.frame(text)
 	}
+	r.said.together = r.said.together || len(r.said.members) > 0 && strings.Contains(text, "All distributed processes registered")
 	if strings.Contains(text, "KeyboardInterrupt") {
 		r.said.stopped = r.Lines
 	}
 	if s := severityOf(text, words); s != fine {
 		if s == severe {
 			r.said.steps = 0
+			if f := r.said.first[s]; f != nil && has(f.raw, wrappers) && !has(text, wrappers) && strings.Contains(text, "Error: ") {
+				r.said.first[s] = nil // what it wraps says more
+			}
 		}
 		if r.said.first[s] == nil {
 			o := log.Strip(text)
@@ -134,6 +144,7 @@ func (r *reading) says(text string, e log.Event) {
 			}
 			e.Host, e.PID, e.Rank, e.Time = o.Host, o.PID, o.Rank, o.Time
 			e.Message = o.Rest
+			e.Place = r.said.at.of(r.Lines, text)
 			f := r.finding(&failure.Failure{Code: signature.NoCode, Event: e, Text: o.Rest, Line: r.Lines})
 			if s != fine && r.said.first[s] == nil {
 				r.said.first[s] = &f

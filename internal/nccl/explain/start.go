@@ -29,6 +29,9 @@ func (r *Result) wentFurther() bool { return r.said.progress > r.said.informed }
 func (r *reading) leaveOpen() {
 	switch {
 	case r.findFirst() >= 0 || r.Open() != nil:
+	case r.alone():
+		text := fmt.Sprintf("%d of %d processes announced themselves", len(r.said.members), r.said.expected)
+		r.follow(&signature.MembersMissing, text).Open = true
 	case len(r.Warnings) > 0:
 		f := r.Warnings[0].finding
 		file, _, _ := strings.Cut(f.Place, ":")
@@ -96,4 +99,26 @@ func (r *reading) failPort() {
 	if !slices.ContainsFunc(r.Findings, back) {
 		r.Findings[at].Signature = &signature.PortFailed
 	}
+}
+
+// announced takes "Initializing distributed: GLOBAL_RANK: 7, MEMBER: 8/77".
+func (s *said) announced(line string) {
+	_, rest, _ := strings.Cut(line, "GLOBAL_RANK: ")
+	rank, _, _ := strings.Cut(rest, ",")
+	_, of, _ := strings.Cut(rest, "/")
+	n, all := ordinalOf(rank), ordinalOf(of[:len(of)-len(strings.TrimLeft(of, digits))])
+	if n == Unknown || all == Unknown || len(s.members) == maxWaiters {
+		return
+	}
+	if s.members == nil {
+		s.members = map[int]struct{}{}
+	}
+	s.members[n] = struct{}{}
+	s.expected = max(s.expected, all)
+}
+
+// alone reports whether processes announced themselves, and others are missing when the log ends.
+func (r *reading) alone() bool {
+	s := &r.said
+	return len(s.members) > 0 && len(s.members) < s.expected && !s.together && r.NCCLLines == 0 && s.progress == 0
 }

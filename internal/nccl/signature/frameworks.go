@@ -29,6 +29,7 @@ var frameworks = []Signature{
 			{Text: "FailedScheduling", File: containers},
 			{Text: "ErrImagePull", File: containers},
 			{Text: "ImagePullBackOff", File: containers},
+			{Text: "has detected an attempt to run as root", File: openMPI},
 		},
 		Cause:  "The launcher, the scheduler or the container runtime does not start the processes, for the reason that the line names: NCCL did not begin.",
 		Remedy: "Correct what the line names.",
@@ -38,6 +39,12 @@ var frameworks = []Signature{
 				Remedy: "Give slots=N for each host in the hostfile (-H host:8), or ask the scheduler for as many tasks; --oversubscribe only for tests.",
 				Test:   "mpirun --display-allocation",
 				If:     []Fact{"text:slots available|already filled"}, Certain: []Fact{"text:slots available|already filled"},
+			},
+			{
+				Cause:  "mpirun refuses to run as root, as it does by default, in containers too.",
+				Remedy: "mpirun --allow-run-as-root, or OMPI_ALLOW_RUN_AS_ROOT=1 with OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; or another user.",
+				Test:   "the same with --allow-run-as-root",
+				If:     []Fact{"text:run as root"}, Certain: []Fact{"text:run as root"},
 			},
 			{
 				Cause:  "The container runtime does not give the container GPUs: the NVIDIA Container Toolkit is not installed or not configured, or the driver of the host does not answer.",
@@ -155,6 +162,18 @@ var frameworks = []Signature{
 				If:     []Fact{"text:timeout"}, Likely: []Fact{"text:timeout"},
 			},
 		},
+	},
+	{
+		ID: "gpu_without_p2p", Source: Program, Kind: Cause, Sure: true,
+		Forms:  []Form{{Text: "doesn't support faster communication broadband via P2P or IB", File: "accelerate state.py"}},
+		Cause:  "The framework refuses GPUs that have no P2P (RTX 4000 and the like), unless the settings for them are made: NCCL is not started.",
+		Remedy: "Set NCCL_P2P_DISABLE=1 and NCCL_IB_DISABLE=1 before the program, or start it with accelerate launch, which does.",
+	},
+	{
+		ID: "members_announced", Source: Program, Kind: Note, Harmless: true,
+		Forms:  []Form{{Text: "Initializing distributed: GLOBAL_RANK: ", File: "lightning fabric/utilities/distributed.py"}},
+		Cause:  "A process announces its rank, and waits for all others.",
+		Remedy: "None if all come.",
 	},
 	{
 		ID: "nvml_lost", Source: Program, Kind: Cause,

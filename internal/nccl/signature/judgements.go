@@ -226,7 +226,7 @@ var (
 func Judgements() []*Signature {
 	return []*Signature{
 		&TCP, &NoGPUDirect, &NoMNNVL, &CrossedRails, &NetworksApart, &ReleasesApart, &Stalled, &WrongResults, &TestsApart,
-		&SetupStalls, &DevicesApart, &GPUDirectNeedless, &LauncherFailed,
+		&SetupStalls, &DevicesApart, &GPUDirectNeedless, &LauncherFailed, &MembersMissing,
 	}
 }
 

@@ -122,6 +122,27 @@ var SetupStalls = Signature{
 	},
 }
 
+// MembersMissing is that processes wait for others before NCCL begins, as far as a log shows it.
+var MembersMissing = Signature{
+	ID: "members_missing", Source: Program, Kind: Cause,
+	Forms:  []Form{{Text: "All distributed processes registered", File: "lightning fabric/utilities/distributed.py"}},
+	Cause:  "Processes of the job announced themselves, and wait for others that did not: NCCL did not begin.",
+	Remedy: "Look at the processes that are missing.",
+	Reasons: []Reason{
+		{
+			Cause:  "Not all processes of the job were started, or not with the number of hosts and tasks that the program expects.",
+			Remedy: "Start as many tasks for each host as GPUs, on as many hosts as num_nodes (srun, --ntasks-per-node, --nnodes); look at the logs of those that are missing.",
+			Test:   "the processes on each host; WORLD_SIZE, SLURM_NTASKS and num_nodes of each",
+			Likely: []Fact{"text:announced"},
+		},
+		{
+			Cause:  "The processes do not reach the first host: MASTER_ADDR, MASTER_PORT or a firewall.",
+			Remedy: "Set MASTER_ADDR to an address that all hosts reach, and open its port.",
+			Test:   "nc -vz MASTER_ADDR MASTER_PORT from the other hosts",
+		},
+	},
+}
+
 // exceptionReasons are what exceptions of Python are about, by their class.
 var exceptionReasons = []Reason{
 	{
@@ -134,8 +155,8 @@ var exceptionReasons = []Reason{
 		Cause:  "A package is missing in the environment, or is of another release than the program expects.",
 		Remedy: "Install the releases that the program asks for, in one environment.",
 		Test:   "pip list; the import alone, without the job",
-		If:     []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol|does not match the version"},
-		Likely: []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol|does not match the version"},
+		If:     []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol|does not match the version|mismatches the version"},
+		Likely: []Fact{"text:ImportError|ModuleNotFound|AttributeError: module|undefined symbol|does not match the version|mismatches the version"},
 	},
 	{
 		Cause:  "A file or a model that the program names is not there or not readable on this host.",
@@ -171,7 +192,7 @@ var programReasons = []Reason{
 		Cause:  "A call of NCCL failed, and its warning is not in the log.",
 		Remedy: "Run with NCCL_DEBUG=WARN: NCCL says which call and why.",
 		Test:   "NCCL_DEBUG=WARN for one run",
-		If:     []Fact{"text:nccl|rccl|collective|all-reduce|allreduce", "!" + Warned}, Likely: []Fact{"text:nccl|rccl"},
+		If:     []Fact{"text:nccl|rccl|collective|all-reduce|allreduce", "!" + Warned}, Likely: []Fact{"text:nccl|rccl", "!text:nccl_p2p|nccl_ib|nccl_net"},
 	},
 	{
 		Cause:  "Memory of a GPU could not be shared with another process or host: ranks that are grouped as one NVLink domain and are not (clusterUuid and cliqueId), IMEX, or containers.",
