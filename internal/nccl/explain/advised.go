@@ -46,8 +46,8 @@ func (r *Result) done(part string) bool {
 	return found
 }
 
-// chosenWay puts a setting that has NCCL take the way that failed before the other reasons, unless one of them is certain or
-// names it; behind the first where only the consequence is in the log.
+// chosenWay puts a setting that has NCCL take the way that failed before the other reasons, unless one of them is
+// certain or names it; behind the first where only the consequence is in the log.
 func (r *Result) chosenWay(f *Finding, list []Stated) []Stated {
 	for _, c := range signature.Choices() {
 		if !slices.Contains(c.Breaks, f.Signature.ID) || len(list) > 0 && list[0].Certainty == Certain {

@@ -98,12 +98,16 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.ByLauncher: func(r *Result, f *Finding) bool {
 		return has(strings.ToLower(f.raw+"\n"+r.said.stack), launchers)
 	},
-	signature.MemlockSmall:   func(r *Result, _ *Finding) bool { return r.lockedLittle() },
-	signature.MemlockFree:    func(r *Result, _ *Finding) bool { return r.Log.Memlock == "unlimited" },
-	signature.GPUsFewer:      func(r *Result, f *Finding) bool { return r.Log.Visible > 0 && r.ordinal(f) >= r.Log.Visible },
-	signature.TwoPackages:    func(r *Result, _ *Finding) bool { return len(r.Log.Packages) > 1 },
-	signature.OfOneHost:      func(r *Result, f *Finding) bool { return r.ofOneHost(f) },
-	signature.Placed:         func(_ *Result, f *Finding) bool { return f.Place != "" && f.Signature.Source == signature.Program },
+	signature.MemlockSmall: func(r *Result, _ *Finding) bool { return r.lockedLittle() },
+	signature.MemlockFree:  func(r *Result, _ *Finding) bool { return r.Log.Memlock == "unlimited" },
+	signature.GPUsFewer: func(r *Result, f *Finding) bool {
+		return r.Log.Visible > 0 && r.ordinal(f) >= r.Log.Visible
+	},
+	signature.TwoPackages: func(r *Result, _ *Finding) bool { return len(r.Log.Packages) > 1 },
+	signature.OfOneHost:   func(r *Result, f *Finding) bool { return r.ofOneHost(f) },
+	signature.Placed: func(_ *Result, f *Finding) bool {
+		return f.Place != "" && f.Signature.Source == signature.Program
+	},
 	signature.HostsReport:    func(_ *Result, f *Finding) bool { return len(f.Hosts) > 1 },
 	signature.WithoutGDR:     func(r *Result, _ *Finding) bool { return r.withoutGDR() },
 	signature.AgentListens:   func(r *Result, _ *Finding) bool { return r.said.agentListens() },
@@ -195,7 +199,8 @@ func cudaOf(version string) (int, bool) {
 func (r *Result) seen(id string, about *Finding) bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		xid := strings.HasPrefix(f.Signature.ID, "xid")
-		return !f.after(about) && (f.Signature.ID == id || id == "xid" && xid || id == "xid_hardware" && xid && f.Signature.ID != "xid_application")
+		hardware := xid && f.Signature.ID != "xid_application"
+		return !f.after(about) && (f.Signature.ID == id || id == "xid" && xid || id == "xid_hardware" && hardware)
 	})
 }
 

@@ -15,7 +15,10 @@ type at struct {
 }
 
 // standard are parts of paths of what is no part of a program: Python itself, and what starts processes.
-var standard = []string{"/lib/python3", "/lib64/python3", "<frozen", "<string>", "bin/torchrun", "torch/distributed/elastic", "torch/distributed/run.py", "torch/distributed/launcher"}
+var standard = []string{
+	"/lib/python3", "/lib64/python3", "<frozen", "<string>", "bin/torchrun",
+	"torch/distributed/elastic", "torch/distributed/run.py", "torch/distributed/launcher",
+}
 
 // packaged are folders of packages, in which the path of a package begins.
 var packaged = []string{"site-packages/", "dist-packages/"}
@@ -39,7 +42,8 @@ func (a *at) frame(line int64, text string) {
 		return
 	}
 	const near = 16
-	if o.Stream == a.stream && line-a.line < near && strings.HasPrefix(path, "torch/") && !strings.HasPrefix(a.place, "torch/") {
+	torch := func(place string) bool { return strings.HasPrefix(place, "torch/") }
+	if o.Stream == a.stream && line-a.line < near && torch(path) && !torch(a.place) {
 		a.line = line // who called it tells more
 		return
 	}

@@ -90,3 +90,16 @@ func (r *Result) inSpark() bool {
 	}
 	return first && second
 }
+
+// nicsOfHosts lists the devices of the first hosts that differ.
+func (r *reading) nicsOfHosts() string {
+	var list []string
+	seen := map[string]struct{}{}
+	for _, host := range slices.Sorted(maps.Keys(r.nics)) {
+		if _, known := seen[r.nics[host]]; !known {
+			seen[r.nics[host]] = struct{}{}
+			list = append(list, host+": "+r.nics[host])
+		}
+	}
+	return spelling.Few(list, 4)
+}

@@ -13,11 +13,8 @@ func TestGivenDecides(t *testing.T) {
 	const ordinal = "  host      : gpu7\n  rank      : 7 (local_rank: 2)\n  exitcode  : 1 (pid: 77)\n  RuntimeError: CUDA error: invalid device ordinal\n"
 	qp := warn("misc/ibvwrap.cc:77", "Call to ibv_create_qp failed")
 	stack := func(frames ...string) string {
-		text := "Traceback (most recent call last):\n"
-		for _, f := range frames {
-			text += "  File \"" + f + "\", line 7, in zzz\n    zzz()\n"
-		}
-		return text + "ValueError: zzz\n"
+		const before, after = "  File \"", "\", line 7, in zzz\n    zzz()\n"
+		return "Traceback (most recent call last):\n" + before + strings.Join(frames, after+before) + after + "ValueError: zzz\n"
 	}
 	completion := func(near, far string) string {
 		return warn("net_ib.cc:7", "NET/IB : Got completion from peer 10.7.0.2<77> with status=12 opcode=0 len=0 vendor err 129 (Recv) localGid "+near+" remoteGids"+far)

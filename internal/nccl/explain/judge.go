@@ -75,6 +75,8 @@ func (r *Result) Undecided() string {
 		return ""
 	case r.NCCLLines == 0 && r.said.steps >= enough && len(r.Findings) == 0:
 		return "no failure so far, and the program shows progress; not seen: its end, and what NCCL did (run with NCCL_DEBUG=INFO)"
+	case r.NCCLLines == 0 && len(r.Findings) == 0 && r.said.first[severe] == nil && r.said.first[unclear] == nil:
+		return "no line is of NCCL, and none reports a failure: what NCCL did is not seen (run the job with NCCL_DEBUG=INFO)"
 	case r.NCCLLines == 0:
 		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
 	case r.stalled():
@@ -246,19 +248,6 @@ func (r *reading) judge() {
 	if r.crossed && between {
 		r.follow(&signature.CrossedRails, "connections leave by one device and arrive at another")
 	}
-}
-
-// nicsOfHosts lists the devices of the first hosts that differ.
-func (r *reading) nicsOfHosts() string {
-	var list []string
-	seen := map[string]struct{}{}
-	for _, host := range slices.Sorted(maps.Keys(r.nics)) {
-		if _, known := seen[r.nics[host]]; !known {
-			seen[r.nics[host]] = struct{}{}
-			list = append(list, host+": "+r.nics[host])
-		}
-	}
-	return spelling.Few(list, 4)
 }
 
 // recovered reports whether a NIC failed and is in use again, as far as the log says.

@@ -90,7 +90,9 @@ func severityOf(line string, words signature.Word) severity {
 }
 
 // wrappers are words of errors by which engines and launchers tell that a worker failed.
-var wrappers = []string{"ActorError", "ActorDied", "RayTaskError", "EngineDead", "Engine core", "ChildFailed", "ProcessExited", "exited with"}
+var wrappers = []string{
+	"ActorError", "ActorDied", "RayTaskError", "EngineDead", "Engine core", "ChildFailed", "ProcessExited", "exited with",
+}
 
 // lettered is the severity of a line of TensorFlow, which has a letter behind the time, "2026-01-02 03:04:05.077: W
 // tensorflow/...".
@@ -121,14 +123,17 @@ func (r *reading) says(text string, e log.Event) {
 	if words&signature.OfStack != 0 {
 		r.frame(text)
 	}
-	r.said.together = r.said.together || len(r.said.members) > 0 && strings.Contains(text, "All distributed processes registered")
+	if len(r.said.members) > 0 && strings.Contains(text, "All distributed processes registered") {
+		r.said.together = true
+	}
 	if strings.Contains(text, "KeyboardInterrupt") {
 		r.said.stopped = r.Lines
 	}
 	if s := severityOf(text, words); s != fine {
 		if s == severe {
 			r.said.steps = 0
-			if f := r.said.first[s]; f != nil && has(f.raw, wrappers) && !has(text, wrappers) && strings.Contains(text, "Error: ") {
+			f := r.said.first[s]
+			if f != nil && has(f.raw, wrappers) && !has(text, wrappers) && strings.Contains(text, "Error: ") {
 				r.said.first[s] = nil // what it wraps says more
 			}
 		}
@@ -254,8 +259,9 @@ func (r *Result) quiet() bool {
 
 // worked reports whether a log without lines of NCCL has nothing but progress of the program, and its end.
 func (r *Result) worked() bool {
-	return r.NCCLLines == 0 && len(r.Findings)+len(r.Warnings) == 0 && r.said.steps >= enough && r.said.ended && !r.Cut && r.said.bar == "" &&
-		r.said.first[severe] == nil && r.said.first[unclear] == nil
+	s := &r.said
+	return r.NCCLLines == 0 && len(r.Findings)+len(r.Warnings) == 0 && s.steps >= enough && s.ended && !r.Cut &&
+		s.bar == "" && s.first[severe] == nil && s.first[unclear] == nil
 }
 
 // WentOn reports whether the log shows that the program worked or ended after all.

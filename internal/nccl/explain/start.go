@@ -46,8 +46,8 @@ func (r *reading) leaveOpen() {
 	}
 }
 
-// cutShort reports whether the log ends after NCCL chose a network, and before it logs that a set-up begins, as releases
-// do from 2.18 on: between these nothing waits for other ranks.
+// cutShort reports whether the log ends after NCCL chose a network, and before it logs that a set-up begins, as
+// releases do from 2.18 on: between these nothing waits for other ranks.
 func (r *Result) cutShort() bool {
 	if r.Log.Network == "" || r.Log.Fallback || r.Log.Bootstrap == "" || len(r.Communicators) > 0 || len(r.Versions) == 0 || r.Open() != nil {
 		return false

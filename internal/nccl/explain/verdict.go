@@ -52,7 +52,12 @@ func (r *Result) reasons(f *Finding) []Stated {
 		list = append(r.stated(area.Reasons, f), list...) // the place in the source says more
 		vague = list[0].Certainty == Possible
 	}
-	if vague && len(list) < 2 && !s.Sure && !signature.IsArea(s) && s.Kind == signature.Cause && (Errno(f.raw) >= firstOfNetworks || s.Source != signature.Program && Errno(f.raw) > 0) {
+	least := 1
+	if s.Source == signature.Program {
+		least = firstOfNetworks
+	}
+	alone := vague && len(list) < 2 && !s.Sure && !signature.IsArea(s)
+	if alone && s.Kind == signature.Cause && Errno(f.raw) >= least {
 		list = append(list, r.stated(signature.Errnos(s), f)...)
 	}
 	slices.SortStableFunc(list, bySurety)
@@ -319,8 +324,8 @@ func (r *reading) promote() {
 	r.find(*f)
 }
 
-// promoteRetries takes connections that are tried again and again for what a call failed by, where nothing else says why;
-// and for what may keep a set-up from its end.
+// promoteRetries takes connections that are tried again and again for what a call failed by, where nothing else says
+// why; and for what may keep a set-up from its end.
 func (r *reading) promoteRetries(first int) bool {
 	const some = 2 // at the start a few are normal
 	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.ID == "connect_retried" })

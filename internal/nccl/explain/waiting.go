@@ -160,7 +160,8 @@ func (r *Result) absent() (names []string) {
 	const most = 16
 	world, _ := r.size()
 	seen := r.Waiting.ranks()
-	if len(seen) == 0 || r.Waiting.full || world > maxWaiters || len(seen) == 1 && len(r.processes) <= 1 { // the log is of one rank
+	// the log is of one rank
+	if len(seen) == 0 || r.Waiting.full || world > maxWaiters || len(seen) == 1 && len(r.processes) <= 1 {
 		return nil
 	}
 	for rank := 0; rank < world && len(names) < most; rank++ {

@@ -103,7 +103,8 @@ func (e *Entry) origin(line string) {
 		}
 		before = before[:end-len(word)]
 		rest, tid, found := cutLast(word, ':')
-		if pid, is := strings.CutPrefix(tid, "pid="); is && strings.HasPrefix(rest, "[") { // "[gpu1:pid=41]", as NCCL_DEBUG_FILE of some sites has it
+		// "[gpu1:pid=41]", as NCCL_DEBUG_FILE of some sites has it
+		if pid, is := strings.CutPrefix(tid, "pid="); is && strings.HasPrefix(rest, "[") {
 			e.Host, e.PID = Text(rest[1:]), number(strings.TrimSuffix(pid, "]"))
 			return
 		}

@@ -71,7 +71,9 @@ func (l *Log) sets(name, value string, given bool) bool {
 }
 
 // families are how names of settings begin that are kept.
-var families = []string{"NCCL_", "TORCH_NCCL_", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GLOO_", "FI_", "UCX_", "HSA_"}
+var families = []string{
+	"NCCL_", "TORCH_NCCL_", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GLOO_", "FI_", "UCX_", "HSA_",
+}
 
 // processes takes how many a launcher starts on each host, "--nproc_per_node=8", "--nproc-per-node 8".
 func (l *Log) processes(before, word string) {

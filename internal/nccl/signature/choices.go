@@ -14,13 +14,22 @@ type Choice struct {
 func Choices() []Choice { return choices }
 
 var (
-	sharing = []string{"p2p_failed", "p2p_unavailable", "nvlink_import_refused", "gpu_sharing_failed", "cuda_failed", Stalled.ID, SetupStalls.ID}
+	sharing = []string{
+		"p2p_failed", "p2p_unavailable", "nvlink_import_refused", "gpu_sharing_failed", "cuda_failed",
+		Stalled.ID, SetupStalls.ID,
+	}
 	direct  = []string{"completion_local_protection", "completion_remote_access", "memory_registration", "results_wrong"}
 	nvls    = []string{"nvls_failed", "nvls_bind", "nvls_call_failed"}
-	kernels = []string{"launch_failed", "gpu_kernel_failed", "gpu_program_error", Stalled.ID, SetupStalls.ID, "pytorch_watchdog_timeout"}
+	kernels = []string{
+		"launch_failed", "gpu_kernel_failed", "gpu_program_error", "pytorch_watchdog_timeout", Stalled.ID, SetupStalls.ID,
+	}
 	graphs  = []string{"topology_unreadable", "topology_failed", "graph_file_wrong", "gpu_without_net"}
-	buffers = []string{"gpu_memory_full", "gpu_allocation", "memory_registration", "shared_memory", "memory_exhausted", "host_memory_failed"}
-	tcp     = []string{"bootstrap_no_interface", "bootstrap_connect", "ports_exhausted", "socket_failed", "socket_call_failed"}
+	buffers = []string{
+		"gpu_memory_full", "gpu_allocation", "memory_registration", "shared_memory", "memory_exhausted", "host_memory_failed",
+	}
+	tcp = []string{
+		"bootstrap_no_interface", "bootstrap_connect", "ports_exhausted", "socket_failed", "socket_call_failed",
+	}
 )
 
 var choices = []Choice{

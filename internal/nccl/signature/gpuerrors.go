@@ -185,7 +185,8 @@ var gpuErrors = []Signature{
 				Cause:  "A library of CUDA (cuBLAS, cuDNN, cuSOLVER) could not start or work: no memory of the GPU is left for it, libraries of several releases are mixed, or a kernel before it failed.",
 				Remedy: "Lower the share of memory of the program; use libraries of one release (pip list, LD_LIBRARY_PATH); CUDA_LAUNCH_BLOCKING=1 shows the call that failed.",
 				Test:   "nvidia-smi while the job runs; CUDA_LAUNCH_BLOCKING=1 for one run",
-				If:     []Fact{"text:cublas_status|cudnn_status|cusolver_status"}, Likely: []Fact{"text:cublas_status|cudnn_status|cusolver_status"},
+				If:     []Fact{"text:cublas_status|cudnn_status|cusolver_status"},
+				Likely: []Fact{"text:cublas_status|cudnn_status|cusolver_status"},
 			},
 			{
 				Cause:  "The memory, or another resource, of the GPU is used up.",

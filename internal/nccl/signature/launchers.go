@@ -58,10 +58,11 @@ var launchers = []Signature{
 				If:     []Fact{"text:status 255|code 255", "!" + ByLauncher}, Likely: []Fact{"text:status 255|code 255"},
 			},
 			{
-				Cause:  "ssh reached the host, and the command is not there (127), or cannot be run (126): the path of the program or of Python differs from the first host.",
-				Remedy: "Use the same paths and environment on all hosts (a shared file system, one image); name the Python of that host.",
-				Test:   "ssh HOST ls -l PATH of the command",
-				If:     []Fact{"text:code 127|code 126|status 127|status 126"}, Certain: []Fact{"text:code 127|code 126|status 127|status 126"},
+				Cause:   "ssh reached the host, and the command is not there (127), or cannot be run (126): the path of the program or of Python differs from the first host.",
+				Remedy:  "Use the same paths and environment on all hosts (a shared file system, one image); name the Python of that host.",
+				Test:    "ssh HOST ls -l PATH of the command",
+				If:      []Fact{"text:code 127|code 126|status 127|status 126"},
+				Certain: []Fact{"text:code 127|code 126|status 127|status 126"},
 			},
 			{
 				Cause:  "ssh reached the host, and the command failed there: paths, environment or program differ from the first host.",

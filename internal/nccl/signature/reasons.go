@@ -5,10 +5,11 @@ package signature
 // Reasons that several rows have.
 var (
 	memlock = Reason{
-		Cause:  "The limit of locked memory is too small{memlock}.",
-		Remedy: "Set the limit of locked memory to unlimited: ulimit -l, LimitMEMLOCK= of slurmd or containerd, --ulimit memlock=-1, IPC_LOCK in a pod.",
-		Test:   "ulimit -l in the job",
-		If:     []Fact{"errno:0,1,11,12", "!" + MemlockFree}, Likely: []Fact{"errno:11,12", "!text:dmabuf", "!set:NCCL_BUFFSIZE"},
+		Cause:   "The limit of locked memory is too small{memlock}.",
+		Remedy:  "Set the limit of locked memory to unlimited: ulimit -l, LimitMEMLOCK= of slurmd or containerd, --ulimit memlock=-1, IPC_LOCK in a pod.",
+		Test:    "ulimit -l in the job",
+		If:      []Fact{"errno:0,1,11,12", "!" + MemlockFree},
+		Likely:  []Fact{"errno:11,12", "!text:dmabuf", "!set:NCCL_BUFFSIZE"},
 		Certain: []Fact{MemlockSmall, "!text:dmabuf"},
 	}
 	deviceAccess = Reason{

@@ -17,7 +17,7 @@ var (
 		ID: "program_error", Source: Program, Kind: Cause, Generic: true,
 		Cause:   "This is the first error that a program reports in the log, in words that no row has.",
 		Remedy:  "Look at the lines before it, and run with NCCL_DEBUG=WARN: it shows whether NCCL failed before.",
-		Reasons: slices.Concat(errnosBut([]Reason{{If: []Fact{"errno:13"}}, {If: []Fact{"errno:2"}}}), exceptionReasons, programReasons),
+		Reasons: slices.Concat(errnosBut(ofFiles), exceptionReasons, programReasons),
 	}
 	ProgramWarned = Signature{
 		ID: "program_warned", Source: Program, Kind: Note, Harmless: true,
@@ -25,6 +25,9 @@ var (
 		Remedy: "None if the job does what it should.",
 	}
 )
+
+// ofFiles are errors of the system that programs have with files of any kind.
+var ofFiles = []Reason{{If: []Fact{"errno:13"}}, {If: []Fact{"errno:2"}}}
 
 // LauncherFailed is that a program did not reach a host by ssh, in a log without a line of NCCL.
 var LauncherFailed = Signature{
@@ -149,7 +152,8 @@ var exceptionReasons = []Reason{
 		Cause:  "The program takes GPUs for numbers{at}, and CUDA_VISIBLE_DEVICES names them by UUID, as those of MIG are: it cannot use such devices.",
 		Remedy: "Give the job whole GPUs by number, or use a release or mode of the program that takes UUIDs.",
 		Test:   "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L",
-		If:     []Fact{"text:'mig-|'gpu-", "text:invalid literal for int|valueerror"}, Likely: []Fact{"text:invalid literal for int"},
+		If:     []Fact{"text:'mig-|'gpu-", "text:invalid literal for int|valueerror"},
+		Likely: []Fact{"text:invalid literal for int"},
 	},
 	{
 		Cause:  "A package is missing in the environment, or is of another release than the program expects.",
@@ -192,7 +196,8 @@ var programReasons = []Reason{
 		Cause:  "A call of NCCL failed, and its warning is not in the log.",
 		Remedy: "Run with NCCL_DEBUG=WARN: NCCL says which call and why.",
 		Test:   "NCCL_DEBUG=WARN for one run",
-		If:     []Fact{"text:nccl|rccl|collective|all-reduce|allreduce", "!" + Warned}, Likely: []Fact{"text:nccl|rccl", "!text:nccl_p2p|nccl_ib|nccl_net"},
+		If:     []Fact{"text:nccl|rccl|collective|all-reduce|allreduce", "!" + Warned},
+		Likely: []Fact{"text:nccl|rccl", "!text:nccl_p2p|nccl_ib|nccl_net"},
 	},
 	{
 		Cause:  "Memory of a GPU could not be shared with another process or host: ranks that are grouped as one NVLink domain and are not (clusterUuid and cliqueId), IMEX, or containers.",

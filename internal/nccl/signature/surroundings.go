@@ -13,8 +13,8 @@ const shmBroadcast = "vllm distributed/device_communicators/shm_broadcast.py"
 const strerror = "glibc strerror, as Python and PyTorch print it"
 
 const (
-	ownAllReduce    Fact = "text:ipcmemory|customallreduce|custom_all_reduce|custom all"
-	ownAllReduceOff      = "Turn the custom all-reduce of the program off (TensorRT-LLM: use_custom_all_reduce when the engine is built; vLLM and SGLang: --disable-custom-all-reduce)."
+	ownAllReduce    Fact   = "text:ipcmemory|customallreduce|custom_all_reduce|custom all"
+	ownAllReduceOff string = "Turn the custom all-reduce of the program off (TensorRT-LLM: use_custom_all_reduce when the engine is built; vLLM and SGLang: --disable-custom-all-reduce)."
 )
 
 // surroundings are lines of programs about what is around them: GPUs, libraries, limits, other processes.
