@@ -128,7 +128,7 @@ func TestPartsOfNCCL(t *testing.T) {
 	for name, tt := range map[string]struct{ log, want, step string }{
 		"memory of the host": {handler + frame("cuMemCreate") + "  File \"misc/cudawrap.cc\", line 7, in ncclCuMemHostEnable()\n", "FAILED likely process_crashed: The driver crashed, in cuMemCreate", "NCCL_CUMEM_HOST_ENABLE=0"},
 		"RAS":                {ucx + "rasNetZzz()  /x/src/ras/zzz.cc:7\n", "FAILED likely process_crashed: NCCL crashed in its RAS thread, in rasNetZzz", "NCCL_RAS_ENABLE=0"},
-		"NVLS":               {ucx + "ncclNvlsZzz()  /x/src/transport/nvls.cc:7\n", "FAILED likely process_crashed: NCCL crashed in the set-up or use of NVLS", "NCCL_NVLS_ENABLE=0"},
+		"NVLS":               {ucx + "ncclNvlsZzz()  /x/src/transport/nvls.cc:7\n", "FAILED likely process_crashed: NCCL crashed in NVLS", "NCCL_NVLS_ENABLE=0"},
 		"the proxy":          {ucx + "ncclProxyZzz()  /x/src/proxy.cc:7\n", "FAILED likely process_crashed: NCCL crashed in its proxy", "NCCL_NET_PLUGIN=none"},
 		"a stack of Python":  {handler + "  File \"/x/zzz.py\", line 7, in main\n", "FAILED possible process_crashed", "PYTHONFAULTHANDLER"},
 	} {

@@ -101,7 +101,7 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.MemlockSmall: func(r *Result, _ *Finding) bool { return r.lockedLittle() },
 	signature.MemlockFree:  func(r *Result, _ *Finding) bool { return r.Log.Memlock == "unlimited" },
 	signature.GPUsFewer: func(r *Result, f *Finding) bool {
-		return r.Log.Visible > 0 && r.ordinal(f) >= r.Log.Visible
+		return r.visible() > 0 && r.ordinal(f) >= r.visible()
 	},
 	signature.TwoPackages: func(r *Result, _ *Finding) bool { return len(r.Log.Packages) > 1 },
 	signature.OfOneHost:   func(r *Result, f *Finding) bool { return r.ofOneHost(f) },

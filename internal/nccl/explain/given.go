@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -64,8 +65,15 @@ func (r *Result) ordinals(f *Finding) string {
 	if r.ordinal(f) >= r.Log.PerHost {
 		text = fmt.Sprintf("local rank %d", r.ordinal(f))
 	}
-	return fmt.Sprintf("%s against %d that CUDA_VISIBLE_DEVICES leaves (numbers 0 to %d)", text, r.Log.Visible, r.Log.Visible-1)
+	from := "that CUDA_VISIBLE_DEVICES leaves"
+	if r.Log.Visible == 0 {
+		from = "that nvidia-smi lists"
+	}
+	return fmt.Sprintf("%s against %d %s (numbers 0 to %d)", text, r.visible(), from, r.visible()-1)
 }
+
+// visible is how many GPUs a process sees; 0: not known.
+func (r *Result) visible() int { return cmp.Or(r.Log.Visible, r.Log.Given.GPUs) }
 
 // lockedLittle reports whether the limit of locked memory is less than what any job needs.
 func (r *Result) lockedLittle() bool {

@@ -16,6 +16,8 @@ type Given struct {
 	Packages  []string // of NCCL, as pip lists them, "nvidia-nccl-cu12 2.18.1"
 	Addresses []string // of the host, as ip lists them
 
+	GPUs int // that nvidia-smi -L lists; 0: not said
+
 	limit bool   // the next line is what ulimit -l says
 	named string // the next line has the value of this setting, as in manifests
 }
@@ -97,6 +99,10 @@ func (l *Log) listed(words []string, line string) {
 		l.limit = true
 	case len(words) == 3 && words[0] == "-" && words[1] == "name:":
 		l.named = Text(words[2])
+	case words[0] == "GPU" && len(words) > 2 && strings.Contains(line, "(UUID: GPU-"):
+		if n, err := strconv.Atoi(strings.TrimSuffix(words[1], ":")); err == nil && n >= 0 && n < maxRanks {
+			l.GPUs = max(l.GPUs, n+1)
+		}
 	case strings.HasPrefix(words[0], "nvidia-nccl"):
 		name := strings.Join(words[:min(len(words), 2)], " ")
 		name = Text(strings.Replace(name, "==", " ", 1))

@@ -2,6 +2,8 @@
 
 package signature
 
+import "slices"
+
 // crashedElsewhere: the place of the crash says more than that a set-up went on.
 const crashedElsewhere Fact = "crash:libtoolsinjection|nsys_|nccltopo|libvgpu"
 
@@ -9,7 +11,11 @@ const crashedElsewhere Fact = "crash:libtoolsinjection|nsys_|nccltopo|libvgpu"
 const busError Fact = "text:bus error|sigbus|-7|signal 7|code 135"
 
 // crashReasons are where a process crashed, by its stack and by how far it came.
-var crashReasons = []Reason{
+var crashReasons = slices.Concat(crashedFirst, []Reason{crashedHostMemory, crashedRAS}, crashedParts(),
+	[]Reason{crashedProxy}, crashedRest)
+
+// crashedFirst are those that a signal, a tool or a library outside of NCCL shows.
+var crashedFirst = []Reason{
 	{
 		Cause:  "/dev/shm is full: a page of shared memory cannot be had.",
 		Remedy: "Give the container more: --shm-size=16g, or an emptyDir of medium Memory at /dev/shm.",
@@ -55,12 +61,15 @@ var crashReasons = []Reason{
 		If:     []Fact{"crash:libcuda.so|libnvidia-|libamdhip|libhsa"},
 		Likely: []Fact{"crash:libcuda.so|libnvidia-|libamdhip|libhsa"},
 	},
-	crashedHostMemory, crashedRAS, crashedNVLS, crashedProxy,
+}
+
+// crashedRest are those of which the place says less.
+var crashedRest = []Reason{
 	{
 		Cause:  "NCCL crashed, in {crashed}, or a NCCL of another release than the program was built with was called.",
 		Remedy: "Use a newer NCCL, and the one that the framework was built with; look for a second copy.",
 		Test:   "grep nccl /proc/PID/maps: which libnccl.so; another release of NCCL",
-		If:     []Fact{"crash:libnccl.so|librccl.so|nccl", "!crash:nccltopo|libnccl-|librccl-|commwindow|nccl_net_ofi|rasmsg|rasnet|rascoll|rasclient|(ras|nvls|ncclproxy"},
+		If:     []Fact{"crash:libnccl.so|librccl.so|nccl", "!" + partsCrashed()},
 		Likely: []Fact{"crash:libnccl.so|librccl.so|nccl", "!" + InSetup},
 	},
 	{
