@@ -103,8 +103,10 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.GPUsFewer: func(r *Result, f *Finding) bool {
 		return r.visible() > 0 && r.ordinal(f) >= r.visible()
 	},
-	signature.TwoPackages: func(r *Result, _ *Finding) bool { return len(r.Log.Packages) > 1 },
-	signature.OfOneHost:   func(r *Result, f *Finding) bool { return r.ofOneHost(f) },
+	signature.NoVerbsGiven:  func(r *Result, _ *Finding) bool { return r.Log.Container.Run && !r.Log.Container.Verbs },
+	signature.NoSharedGiven: func(r *Result, _ *Finding) bool { return r.Log.Container.Run && !r.Log.Container.SHM },
+	signature.TwoPackages:   func(r *Result, _ *Finding) bool { return len(r.Log.Packages) > 1 },
+	signature.OfOneHost:     func(r *Result, f *Finding) bool { return r.ofOneHost(f) },
 	signature.Placed: func(_ *Result, f *Finding) bool {
 		return f.Place != "" && f.Signature.Source == signature.Program
 	},

@@ -16,10 +16,31 @@ type Given struct {
 	Packages  []string // of NCCL, as pip lists them, "nvidia-nccl-cu12 2.18.1"
 	Addresses []string // of the host, as ip lists them
 
-	GPUs int // that nvidia-smi -L lists; 0: not said
+	GPUs      int // that nvidia-smi -L lists; 0: not said
+	Container Container
 
 	limit bool   // the next line is what ulimit -l says
 	named string // the next line has the value of this setting, as in manifests
+}
+
+// Container is what the command that starts a container passes to it.
+type Container struct {
+	Run   bool // there is such a command
+	SHM   bool // it gives more shared memory than is usual
+	Verbs bool // it gives devices of RDMA
+
+	goes bool // on in the next line
+}
+
+// takes reads a line of the command, "docker run --gpus all ...".
+func (c *Container) takes(line string) {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
+	}
+	c.Run = true
+	c.SHM = c.SHM || has("--shm-size", "--ipc=host", "--ipc host", "/dev/shm")
+	c.Verbs = c.Verbs || has("/dev/infiniband", "--privileged")
+	c.goes = strings.HasSuffix(strings.TrimRight(line, " "), `\`)
 }
 
 // Limits of what is kept.
@@ -95,6 +116,8 @@ func (l *Log) processes(before, word string) {
 func (l *Log) listed(words []string, line string) {
 	last := words[len(words)-1]
 	switch {
+	case strings.Contains(line, "docker run "), strings.Contains(line, "podman run "):
+		l.Container.takes(line)
 	case strings.Contains(line, "ulimit -l"):
 		l.limit = true
 	case len(words) == 3 && words[0] == "-" && words[1] == "name:":
@@ -137,8 +160,12 @@ func (l *Log) locked(value string, unit int) {
 	}
 }
 
-// Answer takes the line behind one that asks: the limit of locked memory, the value of a setting.
+// Answer takes the line behind one that asks, or that goes on: the limit of locked memory, the value of a setting, the
+// command of a container.
 func (l *Log) Answer(line string) {
+	if l.Container.goes {
+		l.Container.takes(line)
+	}
 	if !l.limit && l.named == "" {
 		return
 	}

@@ -20,7 +20,7 @@ var crashedFirst = []Reason{
 		Cause:  "/dev/shm is full: a page of shared memory cannot be had.",
 		Remedy: "Give the container more: --shm-size=16g, or an emptyDir of medium Memory at /dev/shm.",
 		Test:   "df -h /dev/shm in the container",
-		If:     []Fact{busError}, Likely: []Fact{busError},
+		If:     []Fact{busError}, Likely: []Fact{busError}, Certain: []Fact{NoSharedGiven},
 	},
 	{
 		Cause:  "A tool of NVIDIA that is injected into the process (Nsight Systems) crashed, in {crashed}; neither NCCL nor RDMA is at fault.",

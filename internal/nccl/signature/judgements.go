@@ -300,6 +300,13 @@ var tcpReasons = []Reason{
 		If:     []Fact{OneHost, "!set:NCCL_SHM_DISABLE=1"},
 	},
 	{
+		Cause:  "The container is started without /dev/infiniband, as its command shows, so that NCCL finds no RDMA device there.",
+		Remedy: "Start it with --device=/dev/infiniband, --cap-add=IPC_LOCK and --ulimit memlock=-1.",
+		Test:   "ls /dev/infiniband; ibv_devinfo in the container and on the host",
+		If:     []Fact{NoVerbsGiven, NoDevice, "!" + OneHost},
+		Likely: []Fact{NoVerbsGiven},
+	},
+	{
 		Cause:  "The container has no RDMA device, the ports are down, or {NCCL_IB_HCA} fits none.",
 		Remedy: "Give the container /dev/infiniband (a device plugin), run check on the host, and unset NCCL_IB_HCA.",
 		Test:   "ibv_devinfo in the container and on the host",

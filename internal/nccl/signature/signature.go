@@ -166,6 +166,8 @@ const (
 	GPUsFewer        Fact = "fewer GPUs than local ranks"
 	TwoPackages      Fact = "two packages of NCCL"
 	OfOneHost        Fact = "both devices are of one host"
+	NoVerbsGiven     Fact = "container without devices of RDMA" // as the command shows that starts it
+	NoSharedGiven    Fact = "container with the usual shared memory"
 	Placed           Fact = "a stack shows where" // an exception was raised
 	HostsReport      Fact = "several hosts report it"
 	WithoutGDR       Fact = "GPU without GPUDirect RDMA" // by its name: GeForce, GB10

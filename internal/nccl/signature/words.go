@@ -47,7 +47,7 @@ var vocabulary = []struct {
 	{OfStack, []string{`File "`, " in 0x", "(+0x", "@ 0x", ".so.", ".so(", " in nccl", "apturing", " in ?? ()", "() from /", "()  /", ".so)"}},
 	{OfGiven, []string{
 		"NCCL_", "VISIBLE_DEVICES", "GLOO_", "UCX_", "HSA_", "FI_PROVIDER", "ulimit -l", "locked memory",
-		"inet ", "inet6 ", "nvidia-nccl", "--nproc", "(UUID: GPU-",
+		"inet ", "inet6 ", "nvidia-nccl", "--nproc", "(UUID: GPU-", "docker run ", "podman run ",
 	}},
 	{OfItem, []string{
 		"ProcessGroupNCCL initialized with following options", "NCCL_ASYNC_ERROR_HANDLING: ", "NCCL_BLOCKING_WAIT: ", "TIMEOUT(ms): ",
