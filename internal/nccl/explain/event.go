@@ -34,6 +34,9 @@ func (r *reading) line(line []byte, long bool) {
 		return
 	}
 	text := string(line)
+	if text == "Killed" { // as shells print it
+		text = "sh: Killed"
+	}
 	r.lines.Answer(text)
 	if c := text[0]; c == '[' || c >= '0' && c <= '9' {
 		r.stamp = cmp.Or(log.Stamp(text), r.stamp)

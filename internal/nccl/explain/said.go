@@ -92,6 +92,7 @@ func severityOf(line string, words signature.Word) severity {
 // wrappers are words of errors by which engines and launchers tell that a worker failed.
 var wrappers = []string{
 	"ActorError", "ActorDied", "RayTaskError", "EngineDead", "Engine core", "ChildFailed", "ProcessExited", "exited with",
+	"terminate called",
 }
 
 // lettered is the severity of a line of TensorFlow, which has a letter behind the time, "2026-01-02 03:04:05.077: W

@@ -178,6 +178,12 @@ var frameworks = []Signature{
 		Remedy: "None if all come.",
 	},
 	{
+		ID: "name_lookup_failed", Source: Program, Kind: Cause, Generic: true, Sure: true,
+		Forms:  []Form{{Text: "socket.gaierror: ", File: "python socket"}},
+		Cause:  "A program fails because the name of a host is not resolved: DNS of its container or host, /etc/hosts, or a name that is not there yet.",
+		Remedy: "Use an address (MASTER_ADDR), or make the name resolve: DNS, /etc/hosts, a headless service for pods.",
+	},
+	{
 		ID: "nvml_lost", Source: Program, Kind: Cause,
 		Forms:  []Form{{Text: "Failed to initialize NVML: Unknown Error", File: "nvidia-smi, NVML"}},
 		Cause:  "The container lost its access to the GPUs: the host reloaded systemd, which took the rights of device nodes from running containers, or the GPUs failed.",

@@ -147,6 +147,13 @@ var gpuErrors = []Signature{
 		Remedy: "Give the container more: --shm-size=16g, --ipc=host, or an emptyDir of medium Memory at /dev/shm; use fewer workers.",
 	},
 	{
+		ID: "gpu_start_failed", Source: Program, Kind: Cause,
+		Forms:   []Form{{Text: "Unexpected error from cudaGetDeviceCount()", File: torchCUDA}},
+		Cause:   "CUDA cannot start in the process: the driver, its device nodes or the GPUs of the container cannot be used; the line has the error.",
+		Remedy:  "Look at nvidia-smi in the job and on the host; start the container with the NVIDIA runtime; look at CUDA_VISIBLE_DEVICES, Xids and the release of the driver.",
+		Runbook: "check-gpu.md",
+	},
+	{
 		ID: "gpu_program_error", Source: Program, Kind: Cause, Generic: true,
 		Forms: []Form{
 			{Text: "CUDA error: ", File: "pytorch c10/cuda/CUDAException.cpp"},
@@ -180,6 +187,18 @@ var gpuErrors = []Signature{
 				Remedy: "Run the program with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.",
 				Test:   "CUDA_LAUNCH_BLOCKING=1 for one run, then one without CUDA graphs (--enforce-eager); dmesg | grep -i xid: 13 and 31 are of the program",
 				If:     []Fact{"text:illegal|assert|misaligned|launch failure|invalid program counter|access fault", "!text:Test CUDA"}, Likely: []Fact{"!seen:xid_hardware", "text:illegal|assert|misaligned"},
+			},
+			{
+				Cause:  "A GPU has more peers than CUDA can map: 8 of a GPU at a time, over all processes of the host.",
+				Remedy: "Use at most 8 GPUs in a process, or a process for each GPU; end other programs that map peers.",
+				Test:   "the number of GPUs of the process; nvidia-smi: other processes",
+				If:     []Fact{"text:peer mapping resources"}, Certain: []Fact{"text:peer mapping resources"},
+			},
+			{
+				Cause:  "CUDA cannot start in the process: it was forked after CUDA was used, or the driver or device nodes of the container cannot be used.",
+				Remedy: "Start workers by spawn; look at nvidia-smi in the job, and start the container with the NVIDIA runtime.",
+				Test:   "nvidia-smi in the job; a program of CUDA alone",
+				If:     []Fact{"text:initialization error"}, Likely: []Fact{"text:initialization error"},
 			},
 			{
 				Cause:  "A library of CUDA (cuBLAS, cuDNN, cuSOLVER) could not start or work: no memory of the GPU is left for it, libraries of several releases are mixed, or a kernel before it failed.",

@@ -14,6 +14,7 @@ var launchers = []Signature{
 		Forms: []Form{
 			{Text: "Distributed package doesn't have NCCL", File: "pytorch torch/distributed/distributed_c10d.py"},
 			{Text: "PyTorch is not compiled with NCCL", File: "pytorch"},
+			{Text: "Torch not compiled with CUDA enabled", File: "pytorch torch/cuda"},
 		},
 		Cause:  "This PyTorch is built without NCCL, as for Windows, macOS or the processor alone.",
 		Remedy: "Use the backend gloo, or a PyTorch with CUDA on Linux or WSL.",

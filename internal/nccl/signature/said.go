@@ -197,7 +197,7 @@ var programReasons = []Reason{
 		Remedy: "Run with NCCL_DEBUG=WARN: NCCL says which call and why.",
 		Test:   "NCCL_DEBUG=WARN for one run",
 		If:     []Fact{"text:nccl|rccl|collective|all-reduce|allreduce", "!" + Warned},
-		Likely: []Fact{"text:nccl|rccl", "!text:nccl_p2p|nccl_ib|nccl_net"},
+		Likely: []Fact{"text:nccl|rccl", "!text:nccl_p2p|nccl_ib|nccl_net|backend"},
 	},
 	{
 		Cause:  "Memory of a GPU could not be shared with another process or host: ranks that are grouped as one NVLink domain and are not (clusterUuid and cliqueId), IMEX, or containers.",

@@ -103,6 +103,8 @@ var surroundings = []Signature{
 			{Text: "No CUDA GPUs are available", File: torchCUDA},
 			{Text: "Found no NVIDIA driver on your system", File: "pytorch torch/cuda"},
 			{Text: "No HIP GPUs are available", File: torchCUDA},
+			{Text: "you might not have a CUDA gpu", File: torchCUDA},
+			{Text: "couldn't communicate with the NVIDIA driver", File: "nvidia-smi"},
 			{Text: "CUDA unknown error - this may be due to an incorrectly set up environment", File: torchCUDA},
 			{Text: "nvidia-container-cli: initialization error", File: "libnvidia-container"},
 		},
