@@ -161,7 +161,7 @@ func (r *Result) findFirst() int {
 		case !before:
 		case class(first.Signature) == 0 && signature.IsArea(f.Signature) && f.Host != "" && f.process == first.process:
 			return i // the same process warned before of something unknown, and failed
-		case first.Signature.Remote && f.Signature.Leads && (f.Signature.Source == signature.NCCL || f.shortly(first)):
+		case (first.Signature.Remote || unexplaining(first.Signature)) && f.Signature.Leads && (f.Signature.Source == signature.NCCL || f.shortly(first)):
 			return i // an event of a device comes before the requests that fail
 		}
 	}
@@ -310,7 +310,7 @@ func (r *reading) promote() {
 		r.blame(i)
 		return
 	}
-	if r.promoteRetries(first) {
+	if r.promoteRetries(first) || r.promoteNote(first) {
 		return
 	}
 	f := r.failedCall
@@ -338,6 +338,21 @@ func (r *reading) promoteRetries(first int) bool {
 	}
 	f.Signature, f.Open = &signature.ConnectFailed, first < 0
 	return true
+}
+
+// promoteNote takes a note that is a failure where its thread unwinds for one, where a program failed after it, and
+// nothing else says why.
+func (r *reading) promoteNote(first int) bool {
+	if first < 0 || !unexplaining(r.Findings[first].Signature) || r.complete() {
+		return false
+	}
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Signature.Unwound != nil && f.order < r.Findings[first].order {
+			f.Signature, f.Guessed = f.Signature.Unwound, true
+			return true
+		}
+	}
+	return false
 }
 
 // blame takes a warning without a signature for a failure.

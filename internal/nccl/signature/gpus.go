@@ -233,7 +233,7 @@ var gpus = []Signature{
 	{
 		ID: "mnnvl_unavailable", Source: NCCL, Kind: Cause,
 		Forms: []Form{
-			{Text: "is available but not working on this system"},
+			{Text: "is available but not working", In: "is available but not working on this system"},
 			{Text: "is available but not supported on this system"},
 			{Text: "MNNVL is not supported on this system"},
 		},
@@ -324,11 +324,11 @@ var gpus = []Signature{
 		Cause:   "The library of the driver is missing in the process, too old, or does not fit the kernel module.",
 		Remedy:  "Start the container with the NVIDIA runtime (libcuda.so.1, libnvidia-ml.so.1); reboot after an update of the driver.",
 		Runbook: "check-gpu.md",
-		Reasons: []Reason{driverUnfound, {
+		Reasons: []Reason{driverUnfound, driverApart, {
 			Cause:  "The library of the driver is missing in the process, too old, or does not fit the kernel module.",
 			Remedy: "Start the container with the NVIDIA runtime (libcuda.so.1, libnvidia-ml.so.1); reboot after an update of the driver.",
 			Test:   "nvidia-smi in the job and on the host; ldconfig -p | grep -e libcuda -e libnvidia-ml",
-			If:     []Fact{"!errno:2"}, Likely: []Fact{"!errno:2"},
+			If:     []Fact{"!errno:2", "!text:version mismatch"}, Likely: []Fact{"!errno:2"},
 		}},
 	},
 	{

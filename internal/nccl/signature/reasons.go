@@ -77,6 +77,23 @@ var driverUnfound = Reason{
 	If:     []Fact{"errno:2"}, Likely: []Fact{"errno:2"},
 }
 
+// driverApart is that libraries and module of the driver are of two releases.
+var driverApart = Reason{
+	Cause:  "The library of the driver and the kernel module are of different releases: the driver was updated without a reboot, or the container has a library of another one.",
+	Remedy: "Reboot the host, or reload the module when no job runs; start the container with the NVIDIA runtime, without libraries of its own.",
+	Test:   "cat /proc/driver/nvidia/version; nvidia-smi on the host and in the container",
+	If:     []Fact{"text:version mismatch"}, Certain: []Fact{"text:version mismatch"},
+}
+
+// netNotFound is that NCCL_NET names what is not there.
+var netNotFound = Reason{
+	Cause:  "{NCCL_NET} names a network that neither NCCL nor a plugin of the image has, or whose devices are not in the container.",
+	Remedy: "Unset NCCL_NET, or install the plugin and give the container the devices (/dev/infiniband).",
+	Test:   "unset NCCL_NET for one run; the lines NET/ of the log at the level INFO",
+	If:     []Fact{"text:error: network ", "!" + NoDevice, "!" + NoPlugin, "!" + PluginUnloadable},
+	Likely: []Fact{"text:error: network "},
+}
+
 // ringsApart is that ranks computed different rings.
 var ringsApart = Reason{
 	Cause:  "Ranks found different topologies: speeds or devices that one of them cannot read, settings or releases that differ, or an error of this release.",

@@ -277,6 +277,12 @@ var sockets = []Signature{
 				If:     []Fact{"text:already checked in"}, Certain: []Fact{"text:already checked in"},
 			},
 			{
+				Cause:  "Processes were started with different numbers of ranks, as the line says: WORLD_SIZE differs between them, or they are of two runs.",
+				Remedy: "Start all with the same number of hosts and processes; end processes of earlier runs.",
+				Test:   "WORLD_SIZE of each process; ps on the hosts for old ones",
+				If:     []Fact{"text:mismatch in rank count"}, Certain: []Fact{"text:mismatch in rank count"},
+			},
+			{
 				Cause:  "Two processes have the same rank, the numbers of ranks differ, or an old process of another run or a foreign program answers at the address.",
 				Remedy: "Check rank and world size of each process; end processes of earlier runs; use another NCCL_COMM_ID or master port.",
 				Test:   "RANK and WORLD_SIZE of each process; ps on the hosts for old ones",
