@@ -89,6 +89,12 @@ var gpuErrors = []Signature{
 	},
 	{
 		ID: "gpu_driver_mismatch", Source: Program, Kind: Cause, Sure: true,
+		Reasons: []Reason{
+			certainBy(driverReasons[0], "text:insufficient|too old"),
+			certainBy(driverReasons[4], "text:unsupported display driver"),
+			certainBy(driverReasons[5], "text:forward compatibility|compat_not_supported"),
+			certainBy(driverApart, "text:version mismatch|api mismatch"),
+		},
 		Forms: []Form{
 			{Text: "CUDA driver version is insufficient", File: cudaErrorText},
 			{Text: "The NVIDIA driver on your system is too old", File: "pytorch torch/cuda"},

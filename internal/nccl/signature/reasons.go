@@ -85,6 +85,52 @@ var driverApart = Reason{
 	If:     []Fact{"text:version mismatch"}, Certain: []Fact{"text:version mismatch"},
 }
 
+// driverReasons are why the driver does not fit, by the number of CUDA's error.
+var driverReasons = []Reason{
+	{
+		Cause:  "The driver of the GPU is too old for the CUDA of the program or of NCCL.",
+		Remedy: "Install a driver for the CUDA of the image, or use an image for an older CUDA.",
+		Test:   "nvidia-smi: CUDA Version; torch.version.cuda",
+		If:     []Fact{"code:35"}, Certain: []Fact{"code:35"},
+	},
+	{
+		Cause:  "The driver of the GPU is too old for what this NCCL calls, or libcuda.so is of an older release than the kernel module.",
+		Remedy: "Install a newer driver, or use an older NCCL; look for another libcuda.so.1 in LD_LIBRARY_PATH.",
+		Test:   "nvidia-smi: CUDA Version; ldconfig -p | grep libcuda",
+		If:     []Fact{"code:36"}, Likely: []Fact{"code:36"},
+	},
+	{
+		Cause:  "The loader finds the stub of libcuda.so (lib64/stubs of the CUDA toolkit) instead of the driver's library.",
+		Remedy: "Take the folder of stubs out of LD_LIBRARY_PATH; start the container with the NVIDIA runtime.",
+		Test:   "ldd and LD_DEBUG=libs of the program: which libcuda.so.1; echo $LD_LIBRARY_PATH",
+		If:     []Fact{"code:34"}, Likely: []Fact{"code:34"},
+	},
+	{
+		Cause:  "This build of NCCL, or of the program, is not of the libraries that it runs with, or was linked with the stub.",
+		Remedy: "Use a NCCL for the CUDA of the program, of one release on all hosts; try a newer one.",
+		Test:   "grep -e nccl -e cuda /proc/PID/maps; the same with another release of NCCL",
+		If:     []Fact{"code:34"},
+	},
+	{
+		Cause:  "The library of the driver is not of the release of the kernel module: the driver was updated without a reboot, or the image brings a library of its own (cuda-compat).",
+		Remedy: "Reboot after an update of the driver; remove /usr/local/cuda/compat from LD_LIBRARY_PATH, or install a driver for the CUDA of the image.",
+		Test:   "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda in the container",
+		If:     []Fact{"code:803"}, Certain: []Fact{"code:803"},
+	},
+	{
+		Cause:  "The image has a library of forward compatibility (cuda-compat), which this GPU or driver does not support.",
+		Remedy: "Remove /usr/local/cuda/compat from LD_LIBRARY_PATH, or install a driver for the CUDA of the image.",
+		Test:   "ls /usr/local/cuda/compat; nvidia-smi: CUDA Version",
+		If:     []Fact{"code:804"}, Certain: []Fact{"code:804"},
+	},
+}
+
+// certainBy is a reason with another fact that it is certain by.
+func certainBy(r Reason, fact Fact) Reason {
+	r.If, r.Likely, r.Certain = []Fact{fact}, nil, []Fact{fact}
+	return r
+}
+
 // netNotFound is that NCCL_NET names what is not there.
 var netNotFound = Reason{
 	Cause:  "{NCCL_NET} names a network that neither NCCL nor a plugin of the image has, or whose devices are not in the container.",
