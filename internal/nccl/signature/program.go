@@ -240,8 +240,9 @@ var program = []Signature{
 			{Text: "DUE TO PREEMPTION", File: "Slurm src/slurmd"},
 			{Text: " CANCELLED AT ", File: "Slurm src/slurmd"},
 		},
-		Cause:  "The scheduler ended the job: time limit, a failed node, preemption or a user.",
-		Remedy: "Look at sacct of the job; what other lines say comes from it, if they are later.",
+		Cause:   "The scheduler ended the job: time limit, a failed node, preemption or a user.",
+		Remedy:  "Look at sacct of the job; what other lines say comes from it, if they are later.",
+		Reasons: endReasons,
 	},
 	{
 		ID: "process_killed", Source: Program, Kind: Cause, Generic: true,
@@ -335,7 +336,7 @@ var program = []Signature{
 		},
 		Cause:  "The loader finds a library that does not fit: another libnccl.so.2 or libibverbs.so.1 than the program was built with.",
 		Remedy: "Unset LD_PRELOAD and LD_LIBRARY_PATH of other releases; install one release in the image, and do not mount libraries of the host.",
-		Sure:   true,
+		Sure:   true, Reasons: mismatchReasons,
 	},
 	{
 		ID: "verbs_driver_missing", Source: Program, Kind: Note,

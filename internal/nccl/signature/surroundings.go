@@ -110,6 +110,7 @@ var surroundings = []Signature{
 		},
 		Cause:   "The process sees no GPU: its container or task was given none, CUDA_VISIBLE_DEVICES is empty or wrong, or the driver failed.",
 		Remedy:  "Start the container with the NVIDIA runtime and GPUs (--gpus all, nvidia.com/gpu); ask Slurm for them; look at nvidia-smi -L and CUDA_VISIBLE_DEVICES in the job.",
+		Reasons: noneReasons,
 		Runbook: "check-gpu.md",
 	},
 	{
