@@ -25,6 +25,9 @@ var packaged = []string{"site-packages/", "dist-packages/"}
 
 // frame takes `  File "/x/site-packages/zzz/yyy.py", line 7, in f`.
 func (a *at) frame(line int64, text string) {
+	if !strings.Contains(text, `File "`) {
+		return
+	}
 	o := log.Strip(text)
 	before, rest, is := strings.Cut(o.Rest, `File "`)
 	path, rest, quoted := strings.Cut(rest, `", line `)
@@ -32,13 +35,13 @@ func (a *at) frame(line int64, text string) {
 	if !is || !quoted || !named || strings.TrimSpace(before) != "" {
 		return
 	}
-	whole := path
+	whole, packed := path, false
 	for _, folder := range packaged {
 		if at := strings.LastIndex(path, folder); at >= 0 {
-			path = path[at+len(folder):]
+			path, packed = path[at+len(folder):], true
 		}
 	}
-	if path == whole && has(whole, standard) || has(path, standard[2:]) {
+	if !packed && has(whole, standard) || has(path, standard[2:]) {
 		return
 	}
 	const near = 16
@@ -48,7 +51,8 @@ func (a *at) frame(line int64, text string) {
 		return
 	}
 	const parts = 3
-	if list := strings.Split(path, "/"); path == whole && len(list) > parts {
+	path = homes().ReplaceAllString(path, "~")
+	if list := strings.Split(path, "/"); !packed && len(list) > parts {
 		path = strings.Join(list[len(list)-parts:], "/")
 	}
 	*a = at{line, o.Stream, shown(path + ":" + number + " (" + function + ")")}

@@ -52,15 +52,21 @@ func (r *Result) Redact() {
 		for j, h := range f.Hosts {
 			f.Hosts[j] = d.name(h)
 		}
-		f.Peer, f.Text = d.text(f.Peer), d.text(f.Text)
+		f.Peer, f.Text, f.Place = d.text(f.Peer), d.text(f.Text), d.text(f.Place)
+		for _, list := range [][]string{f.Peers, f.Pairs} {
+			for j := range list {
+				list[j] = d.text(list[j])
+			}
+		}
 		for j := range f.Reasons {
-			f.Reasons[j].Cause = d.text(f.Reasons[j].Cause)
+			one := &f.Reasons[j]
+			one.Cause, one.Remedy, one.Test = d.text(one.Cause), d.text(one.Remedy), d.text(one.Test)
 		}
 	}
 	for i := range r.Warnings {
 		r.Warnings[i].Text = d.text(r.Warnings[i].Text)
 	}
-	r.Log.Failed = d.text(r.Log.Failed)
+	r.Log.Failed, r.Log.Bootstrap = d.text(r.Log.Failed), d.text(r.Log.Bootstrap)
 }
 
 func (d *redactor) name(host string) string {
@@ -83,6 +89,9 @@ func (d *redactor) text(s string) string {
 func (d *redactor) address(s string) string {
 	plain, _, _ := strings.Cut(s, "%")
 	if _, err := netip.ParseAddr(plain); err != nil {
+		if at := strings.LastIndexByte(s, ':'); at >= 0 && strings.Contains(s[at:], ".") { // "eth7:10.0.0.1"
+			return s[:at+1] + d.address(s[at+1:])
+		}
 		return s
 	}
 	i := slices.Index(d.addresses, s)
