@@ -53,7 +53,9 @@ func (r *reading) line(line []byte, long bool) {
 		r.informed(e)
 	case log.Plain:
 		r.progress(text)
-		r.reported(text)
+		if strings.HasPrefix(text, "  ") {
+			r.reported(text)
+		}
 		if !failed {
 			r.says(text, e)
 		}

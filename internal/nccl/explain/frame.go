@@ -10,8 +10,10 @@ import (
 
 // at is where a program raised an exception, as far as its stack shows it.
 type at struct {
-	line          int64 // of the frame; 0: none
-	stream, place string
+	line             int64 // of the frame; 0: none
+	stream           string
+	path, number, in string
+	packed           bool // the path begins with the package
 }
 
 // standard are parts of paths of what is no part of a program: Python itself, and what starts processes.
@@ -45,17 +47,25 @@ func (a *at) frame(line int64, text string) {
 		return
 	}
 	const near = 16
-	torch := func(place string) bool { return strings.HasPrefix(place, "torch/") }
-	if o.Stream == a.stream && line-a.line < near && torch(path) && !torch(a.place) {
+	torch := func(path string) bool { return strings.HasPrefix(path, "torch/") }
+	if o.Stream == a.stream && line-a.line < near && torch(path) && a.line > 0 && !torch(a.path) {
 		a.line = line // who called it tells more
 		return
 	}
+	*a = at{line, o.Stream, strings.Clone(path), strings.Clone(number), strings.Clone(function), packed}
+}
+
+// place is "zzz/yyy.py:7 (f)"; empty: no frame is known.
+func (a *at) place() string {
+	if a.line == 0 {
+		return ""
+	}
 	const parts = 3
-	path = homes().ReplaceAllString(path, "~")
-	if list := strings.Split(path, "/"); !packed && len(list) > parts {
+	path := homes().ReplaceAllString(a.path, "~")
+	if list := strings.Split(path, "/"); !a.packed && len(list) > parts {
 		path = strings.Join(list[len(list)-parts:], "/")
 	}
-	*a = at{line, o.Stream, shown(path + ":" + number + " (" + function + ")")}
+	return shown(path + ":" + a.number + " (" + a.in + ")")
 }
 
 // of is the place of the exception that a line names, of whose stack the frame is; empty: not known.
@@ -69,5 +79,5 @@ func (a *at) of(line int64, text string) string {
 	if o.Stream != a.stream || !named || strings.ContainsRune(name, ' ') {
 		return ""
 	}
-	return a.place
+	return a.place()
 }

@@ -87,7 +87,7 @@ func (r *reading) judgeTests() {
 	case r.stalled():
 		r.follow(&signature.Stalled, "the table of results is empty").Open = true
 	case r.stopped() && r.findFirst() < 0:
-		r.follow(&signature.Stalled, "someone stopped the program by hand (KeyboardInterrupt)"+inPlace(r.said.at.place)).Open = true
+		r.follow(&signature.Stalled, "someone stopped the program by hand (KeyboardInterrupt)"+inPlace(r.said.at.place())).Open = true
 	case r.silentAfterSetup():
 		text := "GPUs use P2P, and nothing comes after the set-up"
 		if r.iommuWarned() {
