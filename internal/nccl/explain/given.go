@@ -73,7 +73,7 @@ func (r *Result) ordinals(f *Finding) string {
 }
 
 // visible is how many GPUs a process sees; 0: not known.
-func (r *Result) visible() int { return cmp.Or(r.Log.Visible, r.Log.Given.GPUs) }
+func (r *Result) visible() int { return cmp.Or(r.Log.Visible, r.Log.GPUs) }
 
 // lockedLittle reports whether the limit of locked memory is less than what any job needs.
 func (r *Result) lockedLittle() bool {

@@ -60,7 +60,9 @@ func crashedParts() (list []Reason) {
 
 // partsCrashed is that one of these parts crashed, or another that has a reason of its own.
 func partsCrashed() Fact {
-	names := []string{"nccltopo", "libnccl-", "librccl-", "commwindow", "nccl_net_ofi", "rasmsg|rasnet|rascoll|rasclient|(ras", "ncclproxy"}
+	names := []string{
+		"nccltopo", "libnccl-", "librccl-", "commwindow", "nccl_net_ofi", "rasmsg|rasnet|rascoll|rasclient|(ras", "ncclproxy",
+	}
 	for _, p := range parts {
 		names = append(names, p.names)
 	}

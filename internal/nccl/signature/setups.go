@@ -240,7 +240,8 @@ var setups = []Signature{
 		Cause:  "The network that NCCL_NET names, or any, could not be used.",
 		Remedy: "Look at the lines before: a plugin that is not in LD_LIBRARY_PATH, or a device that the container does not have.", Runbook: "check-inside.md",
 		Reasons: []Reason{
-			netNotFound, {
+			netNotFound,
+			{
 				Cause:  "The image has no libibverbs, which NCCL_NET=IB needs.",
 				Remedy: "Install rdma-core (libibverbs1, ibverbs-providers) in the image.",
 				Test:   "ldconfig -p | grep libibverbs in the container",

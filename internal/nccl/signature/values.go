@@ -27,7 +27,8 @@ var (
 			Cause:  "The job was cancelled: by a user (scancel), or by srun after a task of it failed.",
 			Remedy: "Look for the task that failed first; else nothing, if a user did it.",
 			Test:   "sacct -j JOB --format=State,ExitCode,User; the first failure in the log",
-			If:     []Fact{"!text:time limit|node failure|preemption"}, Likely: []Fact{"!text:time limit|node failure|preemption"},
+			If:     []Fact{"!text:time limit|node failure|preemption"},
+			Likely: []Fact{"!text:time limit|node failure|preemption"},
 		},
 	}
 	mismatchReasons = []Reason{
