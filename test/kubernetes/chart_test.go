@@ -25,7 +25,7 @@ const (
 )
 
 // tiers are the files of ci that have one manifest each.
-var tiers = []string{"passive", "gpu", "bus", "jobs", "probes"}
+var tiers = []string{"passive", "gpu", "bus", "jobs", "probes", "ping"}
 
 var update = flag.Bool("update", false, "write deploy/kubernetes and the table in docs/KUBERNETES.md instead of comparing with them")
 
@@ -91,12 +91,18 @@ func TestLint(t *testing.T) {
 // TestWrongValues wants a message that names the value, and what is expected of it.
 func TestWrongValues(t *testing.T) {
 	for set, want := range map[string]string{
-		"tiers.gpus=true":                                    "at '/tiers': additional properties 'gpus' not allowed",
-		"tier.gpu=true":                                      "additional properties 'tier' not allowed",
-		"tiers.gpu=maybe":                                    "at '/tiers/gpu': got string, want boolean",
-		"tiers.jobs=true":                                    "set tiers.gpu to true, too",
-		"tiers.gpu=true,tiers.probes=true":                   "set config.probes.enabled to true, too",
-		"config.probes.enabled=true":                         "config.probes needs the privileges of tiers.probes",
+		"tiers.gpus=true":                               "at '/tiers': additional properties 'gpus' not allowed",
+		"tier.gpu=true":                                 "additional properties 'tier' not allowed",
+		"tiers.gpu=maybe":                               "at '/tiers/gpu': got string, want boolean",
+		"tiers.jobs=true":                               "set tiers.gpu to true, too",
+		"tiers.gpu=true,tiers.probes=true":              "set config.probes.enabled to true, too",
+		"config.probes.enabled=true":                    "config.probes needs the privileges of tiers.probes",
+		"tiers.ping=true":                               "set both or neither",
+		"config.rdma_ping.enabled=true":                 "set both or neither",
+		"tiers.ping=true,config.rdma_ping.enabled=true": "set tiers.gpu to true, too",
+		"tiers.gpu=true,tiers.ping=true,config.rdma_ping.enabled=true": "set web.secret, or config.rdma_ping.plain to true",
+		"ping.targets=leaves":                                "set it to true, too",
+		"ping.target=leaves":                                 "at '/ping': additional properties 'target' not allowed",
 		"web.port=80":                                        "at '/web/port': minimum: got 80",
 		"web.tls=true":                                       "set web.secret, too",
 		"web.authentication=true":                            "set web.secret, too",

@@ -196,3 +196,43 @@ func TestClusterProbe(t *testing.T) {
 		t.Errorf("the service selects %v, the pods have %s, and the DaemonSet must not select them", selector, labels)
 	}
 }
+
+// With the tier ping nodes find each other by a headless service, or by a ConfigMap of the site, and the pods may no more than those of gpu.
+func TestPing(t *testing.T) {
+	const on = "tiers: {gpu: true, ping: true}\nconfig: {rdma_ping: {enabled: true, plain: true%s}}\nnetworkPolicy: {enabled: true}\n"
+	without, none := rendered(t, "tiers: {gpu: true}"), fmt.Sprintf(on, "")
+	if without["Service"] != nil || pod(t, "{}", "spec", "dnsPolicy") != "Default" {
+		t.Error("there is a Service, or the name service of the cluster, without tiers.ping")
+	}
+	all := rendered(t, none)
+	if got := fmt.Sprint(all["Service"].field("spec")); got != "map[clusterIP:None publishNotReadyAddresses:true selector:"+fmt.Sprint(all["DaemonSet"].field("spec", "selector", "matchLabels"))+"]" {
+		t.Error(got)
+	}
+	if got := fmt.Sprint(all["NetworkPolicy"].field("spec", "egress")); !strings.Contains(got, "10791") || !strings.Contains(got, "53") {
+		t.Errorf("it may not ask others: %s", got)
+	}
+	for _, c := range []struct{ values, want string }{
+		{none, "target_names:\n  - gpufabric-exporter-ping:10791\n"},
+		{none + "ping: {targets: leaves}", "target_files:\n  - /etc/gpufabric_exporter/ping/targets.json\n"},
+		{fmt.Sprintf(on, ", target_names: [nodes:1]"), "target_names:\n  - nodes:1\n"},
+		{fmt.Sprintf(on, ", target_files: [/x.json]"), "target_files:\n  - /x.json\n"},
+	} {
+		all := rendered(t, c.values)
+		text, spec := fmt.Sprint(all["ConfigMap"].field("data", "config.yml")), fmt.Sprint(all["DaemonSet"].field("spec", "template", "spec"))
+		if !strings.Contains(text, c.want) || strings.Count(text, "target_") != 1 {
+			t.Errorf("%s: %s", c.values, text)
+		}
+		byMap := strings.Contains(c.values, "leaves")
+		if strings.Contains(spec, "configMap:map[name:leaves]") != byMap || (all["Service"] == nil) != byMap {
+			t.Errorf("%s: %s, %v", c.values, spec, all["Service"])
+		}
+		for _, want := range []string{"dnsPolicy:ClusterFirstWithHostNet", "name:NVIDIA_MOFED value:enabled", "runAsNonRoot:true"} {
+			if !strings.Contains(spec, want) {
+				t.Errorf("%s: no %s in %s", c.values, want, spec)
+			}
+		}
+		if strings.Contains(spec, " add:") || strings.Contains(spec, "hostPID") {
+			t.Errorf("%s: privileges: %s", c.values, spec)
+		}
+	}
+}

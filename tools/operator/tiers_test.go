@@ -37,7 +37,7 @@ func daemonSet(t *testing.T, path string) *apps.DaemonSet {
 func TestEveryTierKeepsTheRecord(t *testing.T) {
 	const folder = "/var/lib/gpufabric_exporter"
 	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 6 {
 		t.Fatal(files, err)
 	}
 	for _, path := range files {

@@ -55,6 +55,23 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $c | toJson -}}
 {{- end -}}
 
+{{- define "exporter.ping" -}}
+{{- printf "%s-ping" (include "exporter.fullname" . | trunc 58 | trimSuffix "-") -}}
+{{- end -}}
+
+{{- /* The configuration of the site, and where it has no targets for ping, those of the chart. */ -}}
+{{- define "exporter.config" -}}
+{{- $c := deepCopy .Values.config -}}
+{{- if and .Values.tiers.ping (not (or $c.rdma_ping.target_files $c.rdma_ping.target_names)) -}}
+{{- if .Values.ping.targets -}}
+{{- $_ := set $c.rdma_ping "target_files" (list "/etc/gpufabric_exporter/ping/targets.json") -}}
+{{- else -}}
+{{- $_ := set $c.rdma_ping "target_names" (list (printf "%s:%v" (include "exporter.ping" .) .Values.web.port)) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $c -}}
+{{- end -}}
+
 {{- define "exporter.scheme" -}}
 {{- ternary "https" "http" .Values.web.tls -}}
 {{- end -}}
@@ -138,6 +155,19 @@ timeoutSeconds: 5
 {{- $off := and (kindIs "map" $v.config.probes) (eq (toString (dig "enabled" true $v.config.probes)) "false") -}}
 {{- if and $v.config.probes (not $off) (not $v.tiers.probes) -}}
 {{- fail "config.probes needs the privileges of tiers.probes: set it to true, too" -}}
+{{- end -}}
+{{- $ping := and $v.config.rdma_ping (ne (toString (dig "enabled" false $v.config.rdma_ping)) "false") -}}
+{{- if ne $v.tiers.ping (not (empty $ping)) -}}
+{{- fail "tiers.ping gives the device nodes, and config.rdma_ping.enabled uses them: set both or neither" -}}
+{{- end -}}
+{{- if and $v.tiers.ping (not $v.tiers.gpu) -}}
+{{- fail "tiers.ping has its device nodes from the runtime class: set tiers.gpu to true, too" -}}
+{{- end -}}
+{{- if and $v.tiers.ping (not (or $v.web.secret $v.config.rdma_ping.plain)) -}}
+{{- fail "with tiers.ping nodes would tell everyone who asks where they answer: set web.secret, or config.rdma_ping.plain to true" -}}
+{{- end -}}
+{{- if and $v.ping.targets (not $v.tiers.ping) -}}
+{{- fail "ping.targets is for tiers.ping: set it to true, too" -}}
 {{- end -}}
 {{- range $key, $_ := include "exporter.selector" . | fromYaml -}}
 {{- if hasKey $v.podLabels $key -}}
