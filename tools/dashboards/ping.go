@@ -13,7 +13,7 @@ func ping() board {
 	return board{
 		name: "ping", title: "GPU fabric: ping",
 		description: "RDMA messages between nodes: which leaf, path, node or rail loses them, and how long they take.",
-		lines:       []line{pingNow(), {leafMatrix(), worstRails()}, {roundTrips()}, pingOverTime()},
+		lines:       []line{pingNow(), {accused()}, {leafMatrix(), worstRails()}, {roundTrips()}, pingOverTime()},
 		leads: map[string]place{
 			"Rails that ping": {pingURL, "Worst rails"}, "Most lost": {pingURL, "Lost by rail"}, "Rails at fault": {pingURL, "Worst rails"},
 			"Losing elsewhere": {pingURL, "Leaf to leaf"}, "Losing at home": {pingURL, "Worst rails"},
@@ -52,6 +52,24 @@ func pingNow() line {
 		number(about{"Not pinged", "Rails that are not pinged from, of nodes where RDMA ping is on.", none, 4, 3}, "none",
 			orZero(`count(gpufabric_ping_uncovered{@port})`, `gpufabric_ping_targets{@node}`), zero(warning), nil),
 	}
+}
+
+// accused is what alerts of RDMA ping name. Those of leaves have no node: a reader who has chosen nodes sees them, too.
+func accused() panel {
+	const alerts = `{alertname=~"GpuFabricPing.*",@cluster,instance=~"$instance|"`
+	return grid(about{
+		"At fault", "What alerts of RDMA ping name: a leaf, the path between two, a node or a rail. Each name leads to its runbook.",
+		"no alert of RDMA ping fires, or the rules are not loaded", 24, 5,
+	}, []string{
+		`time() - max by (cluster, alertname, leaf, peer_leaf, instance, device) (ALERTS_FOR_STATE` + alerts + `} and ignoring (alertstate) ALERTS` + alerts + `,alertstate="firing"})`,
+	}, "-For",
+		column{field: "alertname", title: "Alert", link: toRunbook(), width: 240},
+		column{field: "leaf", title: "Leaf"},
+		column{field: "peer_leaf", title: "To leaf"},
+		column{field: "instance", title: "Node", link: toNode()},
+		column{field: "device", title: "Device", link: toPortOf("Node")},
+		column{field: "A", title: "For", unit: "s", width: 110},
+		column{field: "cluster", title: "Cluster", width: 110})
 }
 
 // leafMatrix has a row for each leaf that asks, and a column for each that is asked.

@@ -83,7 +83,7 @@ func faults(expr string, live bool) []string {
 		switch e := node.(type) {
 		case *parser.VectorSelector:
 			matchers := fmt.Sprint(e.LabelMatchers)
-			if first && (!strings.Contains(matchers, `cluster=~"c1"`) || !strings.HasPrefix(e.Name, "cluster:") && !ofRuns(e.Name) && !strings.Contains(matchers, `instance=~"node1"`)) {
+			if first && (!strings.Contains(matchers, `cluster=~"c1"`) || !strings.HasPrefix(e.Name, "cluster:") && !ofRuns(e.Name) && !strings.Contains(matchers, `instance=~"node1`)) {
 				wrong = append(wrong, e.String()+" is not of the nodes that the reader chose")
 			}
 			first = false

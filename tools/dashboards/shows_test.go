@@ -41,6 +41,16 @@ var shows = []showing{
 		want: `{device="mlx5_2", mode="-"} 1 | {device="mlx5_3", mode="pfc_ecn"} 1`,
 	},
 	{
+		name: "a leaf at fault is named by the alert that fires, also to a reader who has chosen a node", panel: "ping/At fault", ref: "A", by: "alertname, leaf",
+		series: []string{
+			`ALERTS{alertname="GpuFabricPingLeaf",alertstate="firing",cluster="c",job="e",leaf="leaf-3",severity="warning"} 1`,
+			`ALERTS_FOR_STATE{alertname="GpuFabricPingLeaf",cluster="c",job="e",leaf="leaf-3",severity="warning"} 15`,
+			`ALERTS{alertname="GpuFabricPingPath",alertstate="pending",cluster="c",job="e",leaf="leaf-1",peer_leaf="leaf-3",severity="warning"} 1`,
+			`ALERTS_FOR_STATE{alertname="GpuFabricPingPath",cluster="c",job="e",leaf="leaf-1",peer_leaf="leaf-3",severity="warning"} 15`,
+		},
+		want: `{alertname="GpuFabricPingLeaf", leaf="leaf-3"} 300`,
+	},
+	{
 		name: "a probe on TCP is no job on TCP", panel: "fleet/Jobs on TCP", ref: "A",
 		series: []string{
 			`gpufabric_probe_transport{cluster="c",job="e",instance="n",kind="rail",device="mlx5_0",port="1",transport="socket"} 1`,
