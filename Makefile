@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test race loaded-test rules lint fmt docs generate contributing lab-test lab-full hang-test nccl-test nccl-lab page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
+.PHONY: help build demo run test race loaded-test rules lint fmt docs generate contributing lab-test lab-full ping-lab hang-test nccl-test nccl-lab page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{n = split($$2, word, " "); line = sprintf("%-20s", $$1); \
@@ -97,6 +97,9 @@ lab-full: ## make lab-test with its long proofs: 1,000 scrapes of what hangs, co
 	FULL=1 ./test/lab/test.sh -test.skip '^TestJudged$$'
 	FULL=1 ./test/lab/test.sh -test.run '^TestJudged$$'
 	SUSPEND=1 ./test/lab/test.sh
+
+ping-lab: ## RDMA ping between eight nodes with two rails in a guest: faults are planted, and who names them after how long (1 h)
+	PING=1 ./test/lab/test.sh
 
 lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, no /dev/kvm)
 	./test/lab/test.sh
@@ -199,7 +202,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: race loaded-test pint contributing cluster-search cluster-test corpus fuzz bench probes page-test hang-test nccl-test nccl-lab safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
+verify: race loaded-test pint contributing cluster-search cluster-test corpus fuzz bench probes page-test hang-test nccl-test nccl-lab safety-test load-test systemd-test lab-full ping-lab e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
 
 include packaging/packaging.mk
 

@@ -11,18 +11,20 @@ here=$(dirname "$(readlink -f "$0")")
 job=$(readlink -f "$1"); shift
 chmod 755 "$job"   # not only root looks into it
 cp "$here"/guest/*.sh "$job"
-{ echo 'for devices in rxe siw fakehca; do sh -ex ./$devices.sh >>setup.log 2>&1 || exit; done'
+devices='rxe siw fakehca'
+# Plain emulation: it needs no /dev/kvm.
+accelerator=(-accel tcg,thread=multi)
+. "$here/${MACHINE:-machine}.sh"
+{ echo "for devices in $devices"'; do sh -ex ./$devices.sh >>setup.log 2>&1 || exit; done'
   printf '%q ' "$@"; echo; } >"$job/command"
 rm -f "$job"/{status,dmesg,setup.log}; : >"$job/output"
 
-. "$here/machine.sh"
 host=$LAB/host
 export QEMU_MODULE_DIR=$host/usr/lib/x86_64-linux-gnu/qemu
-# Plain emulation: it needs no /dev/kvm.
 timeout -k 5 "${TIMEOUT:-1260}" "$host"/lib64/ld-linux-x86-64.so.2 \
   --library-path "$host/lib/x86_64-linux-gnu:$host/usr/lib/x86_64-linux-gnu" "$host"/usr/bin/qemu-system-x86_64 \
   -L "$host"/usr/share/qemu -L "$host"/usr/share/seabios -L "$host"/usr/lib/ipxe/qemu \
-  -accel tcg,thread=multi "${machine[@]}" -nodefaults -display none -no-reboot -serial "file:$job/console" -device isa-debug-exit,iobase=244 \
+  "${accelerator[@]}" "${machine[@]}" -nodefaults -display none -no-reboot -serial "file:$job/console" -device isa-debug-exit,iobase=244 \
   -kernel "$LAB/kernel/${KERNEL:-vmlinux}" -initrd "$LAB/initrd/initrd.cpio" \
   -append "console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off tsc=reliable no_timer_check" \
   -fsdev "local,id=job,path=$job,security_model=none" -device virtio-9p-pci,bus=pcie.0,fsdev=job,mount_tag=job \

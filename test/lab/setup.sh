@@ -77,7 +77,8 @@ build_guest() {
 }
 
 build_kernel() {
-  local modules="aer_inject virtio_pci 9p 9pnet_virtio veth dummy 8021q bonding rdma_rxe tcp_diag crc32_generic libcrc32c crc32c_generic"
+  local modules="aer_inject virtio_pci 9p 9pnet_virtio veth dummy 8021q bonding rdma_rxe tcp_diag crc32_generic libcrc32c crc32c_generic \
+    bridge sch_netem sch_ingress cls_u32 act_gact"
   local image version common at m ko
   fetch download linux-image-amd64
   image=$(dpkg-deb -f debs/linux-image-amd64_*.deb Depends | grep -o '^linux-image-[^ ]*')

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build lab
+
+package lab
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var pingOnly = flag.String("ping-only", "", "pattern of the faults that are planted; default: all")
+
+// A pingFault is planted in the fabric of guest/ping.sh for a while, and mended.
+type pingFault struct {
+	name string
+	planting
+	want   []string      // that is said; no other rail calls itself at fault and no other alert fires
+	within time.Duration // each of them, alerts later
+	may    string        // pattern of what else may be said
+	watch  time.Duration // at least; it ends when all is said, or the time is long over
+	ask    string        // arguments of the command ping meanwhile
+	afresh bool          // nodes and Prometheus begin anew before it, because they still tell of the fault before
+	settle bool          // wait until nothing is said any more
+}
+
+type planting struct{ plant, mend func(*testing.T, *pingFabric) }
+
+// Times to name what is dead and what loses 5 %, and what scrapes and rules take beyond.
+const (
+	pingDead  = 30 * time.Second
+	pingLossy = 60 * time.Second
+	pingRules = 45 * time.Second
+)
+
+func shells(do, undo string) planting {
+	run := func(script string) func(*testing.T, *pingFabric) {
+		return func(t *testing.T, _ *pingFabric) { shellOutput(t, "set -ex; "+script) }
+	}
+	return planting{run(do), run(undo)}
+}
+
+// netem adds a discipline to what leaves devices.
+func netem(what string, devices ...string) planting {
+	each := "for dev in " + strings.Join(devices, " ") + "; do tc qdisc "
+	return shells(each+"add dev $dev root netem limit 10000 "+what+"; done", each+"del dev $dev root; done")
+}
+
+// drop loses what matches and leaves a device.
+func drop(device string, matches ...string) planting {
+	var do strings.Builder
+	fmt.Fprintf(&do, "tc qdisc add dev %s clsact\n", device)
+	for _, m := range matches {
+		fmt.Fprintf(&do, "tc filter add dev %s egress protocol ip u32 match ip %s action drop\n", device, m)
+	}
+	return shells(do.String(), "tc qdisc del dev "+device+" clsact")
+}
+
+// dropFlow loses the messages of a rail's queue pair, by its UDP source port, on their way from leaf a to others.
+func dropFlow(device string) planting {
+	return planting{func(t *testing.T, f *pingFabric) {
+		body, err := getBody("http://" + pingNode(int(device[1]-'0')) + "/rdma-ping.json")
+		var answer struct {
+			Rails []struct {
+				Device string
+				QPN    uint32
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal(body, &answer)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range answer.Rails {
+			if r.Device == device {
+				port := 0xc000 + r.QPN*0x61c88647>>18 // as rxe_qp_init_req chooses it
+				drop("ua", fmt.Sprintf("sport %d 0xffff", port)).plant(t, f)
+				return
+			}
+		}
+		t.Fatalf("%s is not among %s", device, body)
+	}, drop("ua").mend}
+}
+
+// readdress gives n4r0 another address, and so another GID.
+func readdress(from, to string) string {
+	return strings.NewReplacer("OLD", from, "NEW", to).Replace(`ip addr add NEW/32 dev n4r0
+ip route replace local NEW dev n4r0 table 104
+ip rule add pref 20 iif lo from NEW lookup 104
+ip route replace 10.0.0.0/24 dev n4r0 src NEW table 104
+ip addr flush dev n4r0 to OLD`)
+}
+
+const pingWatch = 45 * time.Second
+
+func railFaults() []pingFault {
+	return []pingFault{
+		{name: "nothing", planting: shells("true", "true"), watch: 2 * time.Minute},
+		{
+			name: "a rail gets nothing", planting: netem("loss 100%", "p0r0"), want: []string{"n0r0 says rail", "GpuFabricPingRail n0r0"},
+			within: pingDead, watch: pingWatch, ask: "--count=3 --config.file=/tmp/n3.yml --device=n3r0 " + pingNode(0),
+		},
+		{
+			name: "a rail sends nothing", afresh: true, planting: netem("loss 100%", "n3r1"), want: []string{"n3r1 says rail", "GpuFabricPingRail n3r1"},
+			within: pingDead, watch: pingWatch,
+		},
+		{
+			name: "a rail loses 10 %", afresh: true, planting: netem("loss 10%", "p6r0"), want: []string{"n6r0 says rail", "GpuFabricPingRail n6r0"},
+			within: pingLossy, watch: pingWatch, ask: "--count=20 --config.file=/tmp/n3.yml --device=n3r0 " + pingNode(6),
+		},
+		{
+			name: "a rail loses 5 %", afresh: true, planting: netem("loss 5%", "p1r1"), want: []string{"n1r1 says rail", "GpuFabricPingRail n1r1"},
+			within: pingLossy, watch: pingWatch,
+		},
+		{
+			name: "a rail loses 1 %", afresh: true, planting: netem("loss 1%", "p4r1"), want: []string{"n4r1 says elsewhere"}, within: 3 * time.Minute,
+			watch: pingWatch, may: "n4r1",
+		},
+		{
+			name: "large messages do not pass to a rail", afresh: true, planting: shells("ip link set p2r0 mtu 1500", "ip link set p2r0 mtu 4200"),
+			want: []string{"n2r0 loses large messages"}, within: pingLossy, watch: pingWatch,
+			ask: "--count=3 --config.file=/tmp/n3.yml --device=n3r0 " + pingNode(2),
+		},
+		{name: "a rail is 20 ms slower", planting: netem("delay 20ms", "p5r1"), watch: pingWatch},
+		{
+			name: "a rail has no route", want: []string{"n5r0 says rail", "GpuFabricPingRail n5r0"}, within: pingDead, watch: pingWatch,
+			ask: "--count=3 --config.file=/tmp/n5.yml --device=n5r0 " + pingNode(3), planting: shells(
+				"ip route del 10.0.0.0/24 dev n5r0 table 105; ip route del 10.0.0.0/24 dev n5r0",
+				"ip route add 10.0.0.0/24 dev n5r0 src 10.0.0.7 table 105; ip route add 10.0.0.0/24 dev n5r0 src 10.0.0.7"),
+		},
+	}
+}
+
+func pathFaults() []pingFault {
+	return []pingFault{
+		{
+			name: "nothing passes from one rail to another", afresh: true, planting: drop("p3r1", "src 10.1.0.1/32"), want: []string{"n0r1 says elsewhere"},
+			within: pingDead, watch: pingWatch,
+		},
+		{
+			name: "one flow does not pass from a leaf to others", afresh: true, planting: dropFlow("n1r0"), want: []string{"others name n1r0"},
+			within: pingDead, watch: pingWatch, may: "n1r0",
+		},
+		{
+			name: "nothing passes between two leaves", afresh: true, planting: drop("sb", "src 10.0.0.0/30", "src 10.1.0.0/30"),
+			want: []string{"GpuFabricPingPath a b", "GpuFabricPingPath b a"}, within: pingDead, watch: pingWatch,
+		},
+		{
+			name: "the uplink of a leaf is dead", afresh: true, planting: netem("loss 100%", "ua", "sa"), want: []string{"GpuFabricPingLeaf a"},
+			within: pingDead, watch: pingWatch,
+		},
+		{
+			name: "the uplink of a leaf loses 5 % each way", afresh: true, planting: netem("loss 5%", "ub", "sb"), want: []string{"GpuFabricPingLeaf b"},
+			within: pingLossy, watch: pingWatch,
+		},
+	}
+}
+
+func nodeFaults() []pingFault {
+	return []pingFault{
+		{
+			name: "exporter and sender are killed", afresh: true, watch: pingWatch,
+			planting: planting{func(t *testing.T, f *pingFabric) { f.kill(t, 7) }, func(t *testing.T, f *pingFabric) { f.start(t, 7) }},
+		},
+		{name: "started again, with other numbers", planting: shells("true", "true"), watch: pingWatch},
+		{name: "the GID of a rail changes", planting: shells(readdress("10.0.0.6", "10.0.0.77"), readdress("10.0.0.77", "10.0.0.6")), watch: pingWatch},
+		{
+			name: "the link of a rail goes down", afresh: true, want: []string{"GpuFabricPortDown n2r1"}, within: pingDead, may: "n2r1 says rail", watch: pingWatch, settle: true,
+			planting: shells("ip link set n2r1 down", `ip link set n2r1 up
+ip route replace local 10.1.0.3 dev n2r1 table 112
+ip route replace 10.1.0.0/24 dev n2r1 src 10.1.0.3 table 112`),
+		},
+	}
+}
+
+// TestPing plants one fault after the other, and prints who names what when, by the clock of the guest.
+func TestPing(t *testing.T) {
+	if !*pinging {
+		t.Skip("only in a guest of its own (PING=1 of test.sh)")
+	}
+	var f *pingFabric
+	only := regexp.MustCompile(*pingOnly)
+	for _, fault := range slices.Concat(railFaults(), pathFaults(), nodeFaults()) {
+		if !only.MatchString(fault.name) {
+			continue
+		}
+		if fault.afresh && f != nil {
+			f.stop(t)
+			f = nil
+		}
+		if f == nil {
+			f = startPingFabric(t)
+		}
+		fault.try(t, f)
+	}
+	f.stop(t)
+}
+
+// try plants a fault, watches, mends it, and prints what was said first.
+func (p *pingFault) try(t *testing.T, f *pingFabric) {
+	before, old := f.said(t), f.counts(t)
+	p.plant(t, f)
+	planted := time.Now()
+	first, most := map[string]time.Duration{}, map[string]int{}
+	look := func() map[string]int {
+		said := f.said(t)
+		for what, n := range said {
+			if before[what] > 0 && !strings.HasSuffix(what, "loses large messages") {
+				continue
+			}
+			if _, known := first[what]; !known {
+				first[what] = time.Since(planted)
+			}
+			most[what] = max(most[what], n)
+		}
+		return said
+	}
+	lacking := func(what string) bool { _, said := first[what]; return !said }
+	for time.Since(planted) < p.watch || slices.ContainsFunc(p.want, lacking) && time.Since(planted) < 2*p.within+pingRules {
+		time.Sleep(3 * time.Second)
+		look()
+	}
+	if p.ask != "" {
+		out, err := exec.Command("./gpufabric_exporter", append([]string{"ping"}, strings.Fields(p.ask)...)...).CombinedOutput()
+		t.Logf("ping %s (%v)\n%s", p.ask, err, out)
+	}
+	p.mend(t, f)
+	mended := time.Now()
+	for p.settle && time.Since(mended) < 6*time.Minute {
+		time.Sleep(5 * time.Second)
+		if said := look(); !slices.ContainsFunc(slices.Collect(maps.Keys(said)), func(s string) bool { return !strings.Contains(s, "(info)") }) {
+			t.Logf("quiet %.0f s after it was mended", time.Since(mended).Seconds())
+			break
+		}
+	}
+	t.Logf("== %s: %s", p.name, f.counts(t).since(old))
+	for _, what := range slices.SortedFunc(maps.Keys(first), func(a, b string) int { return int(first[a] - first[b]) }) {
+		t.Logf("%4.0f s  %s (%d)", first[what].Seconds(), what, most[what])
+	}
+	p.judge(t, first)
+}
+
+// judge compares what was said with what should have been.
+func (p *pingFault) judge(t *testing.T, first map[string]time.Duration) {
+	t.Helper()
+	for _, want := range p.want {
+		limit := p.within
+		if strings.HasPrefix(want, "GpuFabric") {
+			limit += pingRules
+		}
+		switch after, said := first[want]; {
+		case !said:
+			t.Errorf("%s: never said: %s", p.name, want)
+		case after > limit:
+			t.Errorf("%s: %s after %s, wanted within %s", p.name, want, after, limit)
+		}
+	}
+	accuses := regexp.MustCompile(`says (rail|host)|^GpuFabric`)
+	for what := range first {
+		may := p.may != "" && regexp.MustCompile(p.may).MatchString(what)
+		if accuses.MatchString(what) && !may && !slices.Contains(p.want, what) {
+			t.Errorf("%s: wrongly said: %s", p.name, what)
+		}
+	}
+}
