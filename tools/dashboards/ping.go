@@ -59,7 +59,7 @@ func accused() panel {
 	const alerts = `{alertname=~"GpuFabricPing.*",@cluster,instance=~"$instance|"`
 	return grid(about{
 		"At fault", "What alerts of RDMA ping name: a leaf, the path between two, a node or a rail. Each name leads to its runbook.",
-		"no alert of RDMA ping fires, or the rules are not loaded", 24, 5,
+		"no alert of RDMA ping fires, or the rules are not loaded", 24, 4,
 	}, []string{
 		`time() - max by (cluster, alertname, leaf, peer_leaf, instance, device) (ALERTS_FOR_STATE` + alerts + `} and ignoring (alertstate) ALERTS` + alerts + `,alertstate="firing"})`,
 	}, "-For",
@@ -72,20 +72,28 @@ func accused() panel {
 		column{field: "cluster", title: "Cluster", width: 110})
 }
 
-// leafMatrix has a row for each leaf that asks, and a column for each that is asked.
+// leafMatrix has a row for each leaf that asks, and a column for each that is asked; of many leaves the eight that lose most, because more
+// columns do not fit. A cell without a value has no colour: nothing is known of it.
 func leafMatrix() panel {
 	p := base("table", about{
 		"Leaf to leaf",
-		"Share of messages that got lost over five minutes, from the leaf of the row to that of the column. A bad leaf is a row and a column, a bad path two cells. Empty: no rail asks, because each leaf asks a few others.",
-		"RDMA ping is off, or no leaves are known", 10, 10,
-	}).Unit("percentunit").Thresholds(thresholdsBuilder(thresholds(good, []step{{0.0003, warning}, {0.01, bad}}))).
+		"Share of messages that got lost over five minutes, from the leaf of the row to that of the column: of the eight leaves that lose most. A bad leaf is a row and a column, a bad path two cells. Empty: no rail asks, because each rail asks a few others.",
+		"RDMA ping is off, or no leaves are known", 11, 10,
+	}).Unit("percentunit").Decimals(1).Thresholds(thresholdsBuilder(thresholds("transparent", []step{{0, good}, {0.0003, warning}, {0.01, bad}}))).
 		Custom(common.TableFieldOptions{
-			Align: common.FieldTextAlignmentAuto, Filterable: new(false),
+			Align: common.FieldTextAlignmentAuto, Filterable: new(false), MinWidth: new(50.0),
 			DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid),
 		})
-	q := query("A", `sum by (leaf, peer_leaf) (rate(gpufabric_ping_lost_total{@port}[5m])) / sum by (leaf, peer_leaf) (rate(gpufabric_ping_messages_total{@port}[5m]))`, "").Instant().Format(prometheus.PromQueryFormatTable)
+	rate := func(of, by string) string {
+		return `sum by (` + by + `) (rate(gpufabric_ping_` + of + `_total{leaf!="",@port}[5m]))`
+	}
+	worst := `topk(8, ` + rate("lost", "leaf") + `)`
+	q := query("A", rate("lost", "leaf, peer_leaf")+` / `+rate("messages", "leaf, peer_leaf")+`
+and on (leaf) `+worst+`
+and on (peer_leaf) label_replace(`+worst+`, "peer_leaf", "$1", "leaf", "(.*)")`, "").Instant().Format(prometheus.PromQueryFormatTable)
+	p.OverrideByRegexp(".*", []dashboard.DynamicConfigValue{{Id: "noValue", Value: "-"}})
 	p.OverrideByName(`leaf\peer_leaf`, []dashboard.DynamicConfigValue{
-		{Id: "displayName", Value: "from / to"}, {Id: "custom.displayMode", Value: "auto"},
+		{Id: "displayName", Value: "from / to"}, {Id: "custom.displayMode", Value: "auto"}, {Id: "custom.width", Value: 100},
 	})
 	return p.Targets(targets(q)).MaxDataPoints(now).Transformations([]dashboard.DataTransformerConfig{
 		{Id: "groupingToMatrix", Options: map[string]any{"rowField": "leaf", "columnField": "peer_leaf", "valueField": "Value"}},
@@ -100,18 +108,18 @@ func worstRails() panel {
 	return grid(about{
 		"Worst rails",
 		"The twenty rails that lost most over five minutes, where the node finds the fault, and the medians of its round-trip times: to other leaves, and to itself. A time that loopback shares is of the host.",
-		"nothing is lost, or RDMA ping is off", 14, 10,
+		"nothing is lost, or RDMA ping is off", 13, 10,
 	}, []string{
 		`topk(20, max by (` + by + `) (` + pingLoss + ` > 0))`,
 		`max by (` + by + `, fault) (gpufabric_ping_fault{@port} == 1)`,
 		rtt("fabric"), rtt("loopback"),
 	}, "-Lost",
-		column{field: "instance", title: "Node", link: toNode(), width: 130},
+		column{field: "instance", title: "Node", link: toNode(), width: 112},
 		column{field: "device", title: "Device", link: toPortOf("Node"), width: 112},
 		column{field: "A", title: "Lost", unit: "percentunit", steps: []step{{0, warning}, {0.01, bad}}, width: 80},
-		column{field: "fault", title: "Fault", none: "none", width: 90},
-		column{field: "C", title: "Round trip", unit: "s", none: "-", width: 90},
-		column{field: "D", title: "Loopback", unit: "s", none: "-", width: 90},
+		column{field: "fault", title: "Fault", none: "none", width: 88},
+		column{field: "C", title: "Round trip", unit: "s", none: "-", width: 88},
+		column{field: "D", title: "Loopback", unit: "s", none: "-", width: 88},
 		column{field: "cluster", title: "Cluster", width: 72})
 }
 
