@@ -85,6 +85,14 @@ func startFarm(ctx context.Context, o *options, all *programs) (*farm, error) {
 		}
 		f.addresses[n.instance] = address
 	}
+	pings, err := servePings(all.host)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(&config, "  - job_name: %s\n    static_configs:\n", pingJob)
+	for _, n := range nodes() {
+		fmt.Fprintf(&config, "      - {targets: [%q], labels: {instance: %q, cluster: training, __metrics_path__: /%[2]s}}\n", pings, n.instance)
+	}
 	path := filepath.Join(all.dir, "prometheus.yml")
 	if err := os.WriteFile(path, []byte(config.String()), 0o600); err != nil {
 		return nil, err
@@ -103,7 +111,7 @@ func startFarm(ctx context.Context, o *options, all *programs) (*farm, error) {
 
 // scraped returns an error until all nodes that answer have been scraped.
 func (f *farm) scraped(ctx context.Context) error {
-	body, err := get(ctx, f.prometheus+"/api/v1/query?query="+url.QueryEscape("up == 1"))
+	body, err := get(ctx, f.prometheus+"/api/v1/query?query="+url.QueryEscape(`up{job!="`+pingJob+`"} == 1`))
 	if err != nil {
 		return err
 	}

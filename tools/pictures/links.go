@@ -57,6 +57,8 @@ func astray(text, to string, boards []board) string {
 	}
 	subject := "var-instance"
 	switch {
+	case query.Has("viewPanel"):
+		return "" // of a figure, to the panel that explains it
 	case query.Has("var-device") && query.Get("var-device") == "" && text == "":
 		return "" // of an empty cell, which has nothing to click on
 	case query.Has("var-device") && query.Get("var-device") == "":

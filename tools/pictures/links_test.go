@@ -20,6 +20,7 @@ func TestLinks(t *testing.T) {
 		{"end of another name", "3", port + "&var-device=mlx5_13", "var-device is not what the link says"},
 		{"end of a name of EFA", "113s0", port + "&var-device=rdmap113s0", ""},
 		{"GPU", "GPU 2 (0000:52:00.0)", port + "&var-device=All", ""},
+		{"figure that leads to its panel", "128", port + "&var-device=All&viewPanel=7", ""},
 		{"device for all", "mlx5_3", port + "&var-device=All", "var-device is not what the link says"},
 		{"empty cell", "", port + "&var-device=", ""},
 		{"no device", "mlx5_3", port + "&var-device=", "var-device is empty"},
