@@ -60,7 +60,9 @@ func startPingFabric(t *testing.T) *pingFabric {
 		}
 		time.Sleep(5 * time.Second)
 	}
-	time.Sleep(35 * time.Second) // rates of what there was before the fault
+	if !*pingAsk {
+		time.Sleep(35 * time.Second) // rates of what there was before the fault
+	}
 	return f
 }
 
