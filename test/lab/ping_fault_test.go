@@ -67,8 +67,9 @@ func drop(device string, matches ...string) planting {
 	return shells(do.String(), "tc qdisc del dev "+device+" clsact")
 }
 
-// dropFlow loses the messages of a rail's queue pair, by its UDP source port, on their way from leaf a to others.
-func dropFlow(device string) planting {
+// dropFlow loses the messages of a rail's queue pair, by its UDP source port, on their way from leaf a to others. Each device counts its
+// queue pairs from the same number, so many have the same port.
+func dropFlow(device, address string) planting {
 	return planting{func(t *testing.T, f *pingFabric) {
 		body, err := getBody("http://" + pingNode(int(device[1]-'0')) + "/rdma-ping.json")
 		var answer struct {
@@ -86,7 +87,7 @@ func dropFlow(device string) planting {
 		for _, r := range answer.Rails {
 			if r.Device == device {
 				port := 0xc000 + r.QPN*0x61c88647>>18 // as rxe_qp_init_req chooses it
-				drop("ua", fmt.Sprintf("sport %d 0xffff", port)).plant(t, f)
+				drop("ua", fmt.Sprintf("src %s/32 match ip sport %d 0xffff", address, port)).plant(t, f)
 				return
 			}
 		}
@@ -149,7 +150,7 @@ func pathFaults() []pingFault {
 			within: pingDead, watch: pingWatch,
 		},
 		{
-			name: "one flow does not pass from a leaf to others", afresh: true, planting: dropFlow("n1r0"), want: []string{"others name n1r0"},
+			name: "one flow does not pass from a leaf to others", afresh: true, planting: dropFlow("n1r0", "10.0.0.2"), want: []string{"others name n1r0"},
 			within: pingDead, watch: pingWatch, may: "n1r0",
 		},
 		{
