@@ -99,7 +99,7 @@ func dropFlow(device, address string) planting {
 func readdress(from, to string) string {
 	return strings.NewReplacer("OLD", from, "NEW", to).Replace(`ip addr add NEW/32 dev n4r0
 ip route replace local NEW dev n4r0 table 104
-ip rule add pref 20 iif lo from NEW lookup 104
+ip rule add pref 20 iif lo from NEW lookup 104 || ip rule list | grep -q NEW # it has been there before
 ip route replace 10.0.0.0/24 dev n4r0 src NEW table 104
 ip addr flush dev n4r0 to OLD`)
 }
