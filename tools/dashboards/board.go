@@ -82,7 +82,7 @@ func (b board) encode() ([]byte, error) {
 		}
 	}
 	for _, r := range b.rows {
-		closed := dashboard.NewRowBuilder(r.title).Collapsed(true).Id(id(r.title)).GridPos(dashboard.GridPos{
+		closed := dashboard.NewRowBuilder(r.title).Collapsed(true).Id(id("row " + r.title)).GridPos(dashboard.GridPos{
 			H: 1, W: width,
 			Y: y,
 		})
@@ -111,7 +111,8 @@ func (b board) lead(p panel) {
 	}
 }
 
-// id follows from the title, so that links to a panel survive what is put before it.
+// id follows from the title, so that links to a panel survive what is put before it. A row has often the title of a panel
+// in it, and no id of one: Grafana would show the empty row.
 func id(title string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(title))

@@ -164,6 +164,17 @@ func (m model) flat() []panelModel {
 	return all
 }
 
+// flatWithRows are the panels and the rows.
+func (m model) flatWithRows() []panelModel {
+	all := m.flat()
+	for _, p := range m.Panels {
+		if p.Type == "row" {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // TestUpToDate: the committed files are what the generator writes.
 func TestUpToDate(t *testing.T) {
 	if *update {
@@ -259,11 +270,11 @@ func TestPanels(t *testing.T) {
 	all, _ := shipped(t)
 	for _, m := range all {
 		ids, titles := map[int]string{}, map[string]bool{}
-		for _, p := range append(m.flat(), m.Panels...) {
-			if p.Title == "" || ids[p.ID] != "" && ids[p.ID] != p.Title || p.ID == 0 {
+		for _, p := range m.flatWithRows() {
+			if p.Title == "" || ids[p.ID] != "" || p.ID == 0 {
 				t.Errorf("%s/%s: id %d is that of %q", m.name, p.Title, p.ID, ids[p.ID])
 			}
-			ids[p.ID] = p.Title
+			ids[p.ID] = p.Type + " " + p.Title
 		}
 		for _, p := range m.flat() {
 			if titles[p.Title] {
