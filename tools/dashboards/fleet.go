@@ -206,9 +206,6 @@ func fleetLevels() line {
 	}
 }
 
-// rails name each NIC by its number.
-const rails = `on (cluster, job, instance, device) group_left (rail) max by (cluster, job, instance, device, rail) (device:gpufabric_hca_info:rail{rail!="other",@node})`
-
 // sent is what training ports send.
 const sent = `port:gpufabric_hca_port_transmitted_data_bytes:carried2m{@node}`
 

@@ -328,7 +328,7 @@ func gpus() panel {
 			orSilent(worstFirst("pci_address", "pci_address", rank)),
 			`max by (pci_address, index, name) (gpufabric_gpu_info{@node}) or label_replace(` + lost + `, "name", "` + gone +
 				`", "", "")`,
-			`max by (pci_address, device, rail, class) (gpufabric_gpu_nic_distance{@node})`,
+			`max by (pci_address, device, rail, class) (` + nearest("@node") + `)`,
 			`max by (pci_address) (0 * (gpufabric_gpudirect_usable{@node} == 0))
 or max by (pci_address) (4 + 0 * ` + nicSpare + `)
 or max by (pci_address) (2 + 0 * ` + nicDown + `)

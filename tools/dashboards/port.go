@@ -127,9 +127,9 @@ func portIdentity() panel {
 }
 
 // dealtGPU are the GPUs near each NIC.
-var dealtGPU = `gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance, pci_address) group_left (gpu)
+var dealtGPU = nearest("@port") + ` * on (cluster, job, instance, pci_address) group_left (gpu)
   max by (cluster, job, instance, pci_address, gpu) (` + nameGPU(`gpufabric_gpu_info{@node}`) + `)
-or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_address) gpufabric_gpu_info{@node}`
+or ` + nearest("@port") + ` unless on (cluster, job, instance, pci_address) gpufabric_gpu_info{@node}`
 
 func portFindings(t texts) panel {
 	opened := open(`device=~"$device",`)

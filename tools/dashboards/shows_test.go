@@ -139,6 +139,14 @@ var shows = []showing{
 		want: `{rule="setting_wrong_here", setting="rdma_disabled", training_job="slurm/7"} 1 | {rule="setting_wrong_here", setting="unnamed", training_job="slurm/8"} 1`,
 	},
 	{
+		name: "a rail keeps its number while a NIC before it is gone", panel: "node/GPUs", ref: "C", by: "device, rail", series: renumbered,
+		want: `{device="mlx5_1", rail="1"} 4 | {device="mlx5_3", rail="3"} 1`,
+	},
+	{
+		name: "the port has the number of its rail on other boards", panel: "port/The port", ref: "C", by: "device, rail", series: renumbered,
+		want: `{device="mlx5_1", rail="1"} 4 | {device="mlx5_3", rail="3"} 1`,
+	},
+	{
 		name: "GPUs are not lost where the collector gpu is off", panel: "node/GPUs", ref: "B", by: "instance, name",
 		series: []string{
 			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="pcie"} 1`,
