@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
@@ -101,14 +103,20 @@ func (b board) encode() ([]byte, error) {
 		return nil, fmt.Errorf("build: %w", err)
 	}
 	built.SchemaVersion = schema
-	return plain(built)
+	return plain(built, b.oneNode)
 }
 
-// lead has a figure lead to where it is explained.
+// lead has a figure lead to where it is explained. On other boards there can be more clusters than that of one node.
 func (b board) lead(p panel) {
-	if built, err := p.Build(); err == nil && built.Title != nil && b.leads[*built.Title] != (place{}) {
-		explained(p, b.leads[*built.Title])
+	built, err := p.Build()
+	if err != nil || built.Title == nil || b.leads[*built.Title] == (place{}) {
+		return
 	}
+	at, kept := b.leads[*built.Title], "&${__all_variables}"
+	if b.oneNode && !strings.HasPrefix(at.board, "/d/"+b.uid()+"/") {
+		kept = strings.Replace(keepOne, "?", "&", 1) + "&${instance:queryparam}"
+	}
+	explained(p, at, kept)
 }
 
 // id follows from the title, so that links to a panel survive what is put before it. A row has often the title of a panel
@@ -142,10 +150,10 @@ var later = []string{
 	"allowCustomValue", "perPage", "selectionMode", "cellRadius", "showColorScale", "maxHeight", "maxWidth",
 }
 
-// plain is the JSON of Grafana 9.3, with sorted keys.
+// plain is the JSON of Grafana 9.3, with sorted keys. Queries of a board of one node are of its cluster.
 //
 //nolint:staticcheck // its successor writes what only Grafana 12 and later read
-func plain(d dashboard.Dashboard) ([]byte, error) {
+func plain(d dashboard.Dashboard, oneNode bool) ([]byte, error) {
 	text, err := json.Marshal(d)
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
@@ -156,7 +164,12 @@ func plain(d dashboard.Dashboard) ([]byte, error) {
 	if err := r.Decode(&tree); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
-	strip(tree)
+	walk(tree, func(of map[string]any) {
+		maps.DeleteFunc(of, func(key string, _ any) bool { return slices.Contains(later, key) })
+		if expr, ok := of["expr"].(string); ok && oneNode {
+			of["expr"] = ofSite(expr)
+		}
+	})
 	of := tree.(map[string]any)
 	of["__inputs"], of["__requires"] = []any{}, requires(d) // the source of the data is a variable
 	var out bytes.Buffer
@@ -192,19 +205,16 @@ func requires(d dashboard.Dashboard) []map[string]string {
 	return all
 }
 
-func strip(tree any) {
+func walk(tree any, each func(map[string]any)) {
 	switch t := tree.(type) {
 	case map[string]any:
-		for k, v := range t {
-			if slices.Contains(later, k) {
-				delete(t, k)
-				continue
-			}
-			strip(v)
+		each(t)
+		for _, v := range t {
+			walk(v, each)
 		}
 	case []any:
 		for _, v := range t {
-			strip(v)
+			walk(v, each)
 		}
 	}
 }

@@ -251,12 +251,15 @@ func checkVariables(t *testing.T, m model) {
 		if v.Type != "query" || v.Label == "" || v.Datasource == nil || v.Datasource.UID != "${datasource}" || q["query"] != v.Definition || !strings.HasPrefix(v.Definition, "label_values(") {
 			t.Errorf("%s: variable %s: %+v", m.name, v.Name, v)
 		}
-		one := v.Name == "instance" && (m.name == "node" || m.name == "port") || v.Name == "device" && m.name == "port"
+		one := v.Name == "site" || v.Name == "instance" && (m.name == "node" || m.name == "port") || v.Name == "device" && m.name == "port"
 		if v.Multi == one || v.IncludeAll == one || !one && v.AllValue != ".*" {
 			t.Errorf("%s: variable %s: multi %v, all %v as %q", m.name, v.Name, v.Multi, v.IncludeAll, v.AllValue)
 		}
 	}
 	want := []string{"datasource", "cluster", "instance", "device"}
+	if m.name == "node" || m.name == "port" {
+		want = []string{"datasource", "cluster", "instance", "site", "device"}
+	}
 	if m.name == "jobs" {
 		want = append(want, "training_job")
 	}

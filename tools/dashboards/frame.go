@@ -22,11 +22,13 @@ const (
 	jobsURL    = "/d/gpufabric-jobs/gpu-fabric-jobs"
 	keepSource = "?var-datasource=${datasource}"
 	keep       = "?var-datasource=${datasource}&${cluster:queryparam}"
+	keepOne    = "?var-datasource=${datasource}&var-cluster=${site}"                       // on dashboards of one node
 	keepRow    = "?var-datasource=${datasource}&var-cluster=${__data.fields." + site + "}" // in tables of many nodes
 )
 
 // variables are the same on all dashboards, so that links keep them. A site without the label cluster has no
-// clusters to choose from, and "All" (.*) matches its series.
+// clusters to choose from, and "All" (.*) matches its series. Where one node is shown, what is known of it is that of
+// site, the cluster of that node: another cluster can have a node of that name, and All would mix them.
 func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 	all := dashboard.VariableOption{
 		Selected: new(true),
@@ -53,9 +55,14 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 			`label_values(gpufabric_node_info, cluster)`, false),
 		query("instance", "Node", "Exporter of a node, as Prometheus calls it.",
 			`label_values(gpufabric_node_info{cluster=~"$cluster"}, instance)`, b.oneNode),
-		query("device", "Device", "RDMA device (NIC); for panels about ports.",
-			`label_values(gpufabric_hca_info{cluster=~"$cluster",instance=~"$instance"}, device)`, b.oneDevice),
 	}
+	devices := `label_values(gpufabric_hca_info{cluster=~"$cluster",instance=~"$instance"}, device)`
+	if b.oneNode {
+		devices = ofSite(devices)
+		list = append(list, query("site", "of cluster", "The cluster of the node: of several with a node of that name, one.",
+			`label_values(gpufabric_node_info{cluster=~"$cluster",instance=~"$instance"}, cluster)`, true))
+	}
+	list = append(list, query("device", "Device", "RDMA device (NIC); for panels about ports.", devices, b.oneDevice))
 	if b.ofJobs {
 		list = append(list, query("training_job", "Job", "Job, by scheduler and id.",
 			`label_values(gpufabric_job_info{cluster=~"$cluster",instance=~"$instance"}, training_job)`, false))
@@ -63,17 +70,19 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 	return list
 }
 
+// ofSite makes a query of the chosen clusters one of the cluster of the node.
+func ofSite(expr string) string {
+	return strings.ReplaceAll(expr, `cluster=~"$cluster"`, `cluster=~"$site"`)
+}
+
 // links lead to the other dashboards and keep what was chosen, where that can be chosen there: a dashboard
 // about one node takes a node only from another one, and otherwise begins with the first.
 func (b board) links() []cog.Builder[dashboard.DashboardLink] {
 	const thisNode, theseDevices = "&${instance:queryparam}", "&${device:queryparam}"
-	single := ""
-	if b.oneNode {
-		single = thisNode
-	}
+	single, kept := "", keep
 	chosen, all := thisNode+theseDevices, thisNode+theseDevices
 	if b.oneNode {
-		all = ""
+		single, kept, all = thisNode, keepOne, ""
 	}
 	var out []cog.Builder[dashboard.DashboardLink]
 	for _, to := range []struct{ title, tip, url, kept string }{
@@ -89,7 +98,7 @@ func (b board) links() []cog.Builder[dashboard.DashboardLink] {
 			continue
 		}
 		out = append(out, dashboard.NewDashboardLinkBuilder(to.title).Type(dashboard.DashboardLinkTypeLink).
-			Tooltip(to.tip).Icon("dashboard").Url(to.url+keep+to.kept).KeepTime(true))
+			Tooltip(to.tip).Icon("dashboard").Url(to.url+kept+to.kept).KeepTime(true))
 	}
 	return out
 }
@@ -111,7 +120,7 @@ func toJob() map[string]any {
 
 // toPort leads from a cell with the name of an RDMA device to its dashboard, in a table that shows one node.
 func toPort() map[string]any {
-	return link("Port", portURL+keep+"&${instance:queryparam}&var-device=${__value.raw}&${__url_time_range}")
+	return link("Port", portURL+keepOne+"&${instance:queryparam}&var-device=${__value.raw}&${__url_time_range}")
 }
 
 // toPortOf does the same in a table of many nodes, which are in the column of that title.

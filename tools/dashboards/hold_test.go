@@ -140,6 +140,28 @@ func TestUnitsAgree(t *testing.T) {
 	}
 }
 
+// TestOneNodeIsOfOneCluster: what a board of one node reads is of one cluster, which it names.
+func TestOneNodeIsOfOneCluster(t *testing.T) {
+	all, _ := shipped(t)
+	for _, m := range all {
+		var read []string
+		for _, p := range m.flat() {
+			for _, q := range p.Targets {
+				read = append(read, q.Expr)
+			}
+		}
+		for _, a := range m.Annotations.List {
+			read = append(read, a.Expr)
+		}
+		one := m.name == "node" || m.name == "port"
+		for _, expr := range read {
+			if strings.Contains(expr, "$site") != one && strings.Contains(expr, "{") || one && strings.Contains(expr, "$cluster") {
+				t.Errorf("%s: %s is not of one cluster", m.name, expr)
+			}
+		}
+	}
+}
+
 // TestFiguresLead: each figure links to the panel that explains it.
 func TestFiguresLead(t *testing.T) {
 	all, _ := shipped(t)
@@ -155,7 +177,11 @@ func TestFiguresLead(t *testing.T) {
 				continue
 			}
 			links := p.FieldConfig.Defaults.Links
-			if len(links) != 1 || !places[strings.SplitAfter(links[0].URL, "&")[0]] || !strings.HasSuffix(links[0].URL, "&${__all_variables}&${__url_time_range}") {
+			keeps := "&${__all_variables}&${__url_time_range}"
+			if (m.name == "node" || m.name == "port") && len(links) == 1 && !strings.HasPrefix(links[0].URL, "/d/"+m.UID+"/") {
+				keeps = "&var-datasource=${datasource}&var-cluster=${site}&${instance:queryparam}&${__url_time_range}"
+			}
+			if len(links) != 1 || !places[strings.SplitAfter(links[0].URL, "&")[0]] || !strings.HasSuffix(links[0].URL, keeps) {
 				t.Errorf("%s/%s leads to %+v", m.name, p.Title, links)
 			}
 		}

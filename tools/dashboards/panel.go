@@ -45,11 +45,11 @@ type about struct {
 	w, h        uint32 // of 24 columns; of rows of 30 pixels
 }
 
-// explained leads from a figure to where it is explained.
-func explained(p *dashboard.PanelBuilder, at place) {
+// explained leads from a figure to where it is explained, and keeps what was chosen.
+func explained(p *dashboard.PanelBuilder, at place, kept string) {
 	p.DataLinks([]cog.Builder[dashboard.DashboardLink]{dashboard.NewDashboardLinkBuilder(at.panel).
 		Type(dashboard.DashboardLinkTypeLink).
-		Url(fmt.Sprintf("%s?viewPanel=%d&${__all_variables}&${__url_time_range}", at.board, id(at.panel)))})
+		Url(fmt.Sprintf("%s?viewPanel=%d%s&${__url_time_range}", at.board, id(at.panel), kept))})
 }
 
 // step is a colour from a value on.

@@ -18,7 +18,7 @@ import (
 )
 
 // chosen are a reader's choices. Their values must not matter.
-var chosen = strings.NewReplacer("$cluster", "c1", "$instance", "node1", "$device", "mlx5_0", "$training_job", "slurm/7", "$__rate_interval", rateInterval, "$__range", timeShown, "${datasource}", "p")
+var chosen = strings.NewReplacer("$cluster", "c1", "$site", "c1", "$instance", "node1", "$device", "mlx5_0", "$training_job", "slurm/7", "$__rate_interval", rateInterval, "$__range", timeShown, "${datasource}", "p")
 
 const rateInterval, timeShown = "61s", "62s" // ranges that no query has
 

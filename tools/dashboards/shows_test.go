@@ -5,7 +5,7 @@ package main
 import "strings"
 
 // everything are the choices of a reader who has chosen only some devices.
-var everything = strings.NewReplacer("$cluster", ".*", "$instance", ".*", "$device", "mlx5_1|mlx5_2|mlx5_3", "$training_job", ".*", "$__rate_interval", "1m", "$__range", "5m")
+var everything = strings.NewReplacer("$cluster", ".*", "$site", ".*", "$instance", ".*", "$device", "mlx5_1|mlx5_2|mlx5_3", "$training_job", ".*", "$__rate_interval", "1m", "$__range", "5m")
 
 // showing is what a panel returns for the samples of a fault.
 type showing struct {
