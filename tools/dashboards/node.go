@@ -102,10 +102,9 @@ func nodeNow() line {
 		direct,
 		number(about{
 			"Worst probe",
-			"Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as before. Outdated probes (see the table) count only if there are no others.", "no baseline yet", 3, 3,
+			"Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as before. It says *fails* if the last run of one failed. Outdated probes (see the table) count only if there are no others.", "no baseline yet", 3, 3,
 		}, "percentunit",
-			`min(`+fresh(`gpufabric_probe_baseline_ratio{kind!="socket",@node}`)+`)`,
-			[]step{{0, bad}, {0.8, warning}, {0.95, good}}, words{notFresh: outdated}),
+			`min(`+freshOrFails("@node")+`)`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, ratios()),
 	}
 }
 

@@ -91,8 +91,7 @@ or max(3 + 0 * gpufabric_hca_port_info{link_layer!="ethernet",@port})`, nil, wor
 			"Last probe",
 			"Bus bandwidth of the last probe of this rail over its own baseline, which takes five results. Outdated: it is older than a critical finding on this node, or than two of its intervals.", "no result", 3, 3,
 		}, "percentunit",
-			`min(`+fresh(`gpufabric_probe_baseline_ratio{kind="rail",@port}`)+`)`,
-			[]step{{0, bad}, {0.8, warning}, {0.95, good}}, words{notFresh: outdated}),
+			`min(`+freshOrFails(`kind="rail",@port`)+`)`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, ratios()),
 	}
 }
 
@@ -161,7 +160,8 @@ func portCourse() panel {
 		curve{`max(` + pausedShare + `{@port}) < bool 0.1`, "is not paused"},
 		curve{`min(gpufabric_roce_chain_consistent{@port}` + ofActive + `)`, "RoCE settings agree"},
 		curve{`min(1 + 0 * gpufabric_gid_selected_index{reason!="fallback",@port} or 0 * gpufabric_gid_selected_index{reason="fallback",@port})`, "address fits"},
-		curve{`min(gpufabric_probe_success{kind="rail",@port} ` + unlessOutdated + `)`, "probe succeeds"},
+		curve{`min(gpufabric_probe_success{kind="rail",@port} ` + unlessOutdated +
+			` or 0 * (gpufabric_probe_failing{kind="rail",@port} == 1))`, "probe succeeds"},
 		curve{`1 - max(gpufabric_probe_regressed{kind="rail",@port} ` + unlessOutdated + `)`, "probe as fast as before"})
 }
 

@@ -60,7 +60,7 @@ func probesNow() line {
 	}
 }
 
-const lastResult = "The last result of each probe: of kind transport (the way that NCCL chooses), node (all GPUs of the node), rail (through one NIC and back) or socket (TCP on purpose, to compare). Which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. Beside them is why the probe fails, or the cause: what NCCL logged about TCP, a finding on the same GPUs or port, or what differs from the last run at full bandwidth. No probe leaves the node: an address that other nodes cannot reach does not show. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and is skipped says why. What is wrong comes first."
+const lastResult = "The last result of each probe: of kind transport (the way that NCCL chooses), node (all GPUs of the node), rail (through one NIC and back) or socket (TCP on purpose, to compare). Which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. Beside them is why the probe fails, or the cause: what NCCL logged about TCP, a finding on the same GPUs or port, or what differs from the last run at full bandwidth. No probe leaves the node: an address that other nodes cannot reach does not show. Last good is how long ago the last good run was. Outdated: the run is older than a critical finding on its node, or than two intervals, or a later run failed. A probe that is due and is skipped says why. What is wrong comes first."
 
 // explaining are probes that are slower than before, with an open finding that explains it as the cause.
 func explaining(of string) string {
@@ -101,6 +101,20 @@ const (
 	notFresh       = "1000" // replaces a value that is outdated: more than any other
 )
 
+// probeFails replaces what the last success of a probe found, when a later run failed: it is below any other value.
+const probeFails = "-5"
+
+// freshOrFails is the baseline ratio of the last results of probes, or notFresh, or probeFails.
+func freshOrFails(of string) string {
+	return probeFails + ` + 0 * (gpufabric_probe_failing{kind!="socket",` + of + `} == 1) or ` +
+		fresh(`gpufabric_probe_baseline_ratio{kind!="socket",`+of+`}`)
+}
+
+// ratios are the words for values of freshOrFails that are none.
+func ratios() words {
+	return words{notFresh: outdated, probeFails: {"fails", bad}}
+}
+
 // fresh is the value of a probe, or notFresh where its result is outdated.
 func fresh(expr string) string {
 	return `(` + expr + ` ` + unlessOutdated + ` or ` + notFresh + ` + 0 * (` + expr + ` ` + ifOutdated + `))`
@@ -140,7 +154,7 @@ func probeTable(t texts, a about, by, of, label string) panel {
 		columns = append(columns, column{field: "device", title: "Device", link: toPort(), width: 112})
 	}
 	columns = append(columns,
-		column{field: "B", title: "Age", unit: "s", none: "never", width: 76},
+		column{field: "B", title: "Last good", unit: "s", none: "never", width: 84},
 		column{field: "transport", title: "Transport", none: "unknown", width: 135, words: ways},
 		column{
 			field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated),
@@ -149,7 +163,7 @@ func probeTable(t texts, a about, by, of, label string) panel {
 		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 90},
 		column{
 			field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline",
-			steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: words{notFresh: outdated}, width: 95,
+			steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: ratios(), width: 95,
 		},
 		column{field: "cause", title: "Failure, cause or skip", none: "-", words: notes(t)},
 		column{field: "port"})
@@ -166,7 +180,7 @@ func probeTable(t texts, a about, by, of, label string) panel {
 		noteBy(by, of),
 		q("min", "", fresh(metric("gpudirect"))),
 		q("min", "", metric("bus_bandwidth_bytes_per_second")),
-		q("min", "", fresh(metric("baseline_ratio"))),
+		q("min", "", freshOrFails(of)+` or `+fresh(`gpufabric_probe_baseline_ratio{kind="socket",`+of+`}`)),
 	}
 	if label == "instance" {
 		columns = append(columns, column{field: "cluster", title: "Cluster", width: 72})
