@@ -63,9 +63,9 @@ func fleetNow() line {
 			orZero(nodes(openWarnings()), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{
 			"Ports down",
-			"Training ports that were active, or should be, and are not. Spare ports, and ports without a cable, do not count.", "no port is known", 3, 3,
+			"Training ports that were active, or should be, and are not, and devices that are gone. Spare ports, and ports without a cable, do not count.", "no port is known", 3, 3,
 		}, "none",
-			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
+			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1 or `+goneDevice+`))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
 		unlessUnseen(about{
 			"Jobs on TCP",
 			"Jobs that use TCP, confirmed or suspected, and nodes without a job that is seen where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes: see the Jobs dashboard.", "no traffic known", 3, 3,

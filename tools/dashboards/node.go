@@ -190,16 +190,17 @@ const spare = `(gpufabric_hca_port_state{state="down",@port} == 1 and on (cluste
 func ports() panel {
 	rank := `0 * (gpufabric_hca_port_state{state="active",@port} == 0 ` + compute + ` unless on (cluster, job, instance, device, port) ` + spare + `)
   or 1 + 0 * (gpufabric_hca_port_state{state="active",@port} == 0)
+  or 0 * ` + goneDevice + `
   or 0 * (gpufabric_hca_port_rate_bytes_per_second{@port} < on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})
   or 2 + 0 * gpufabric_hca_port_info{@port}`
 	return grid(about{
 		"Ports",
-		"Every RDMA port: what it is for, its state, and its rate against what it should have. Training ports have the role compute. Link downs are counted since the driver was loaded. What is wrong comes first.", "no RDMA device, or the collector hca is off", 24, 13,
+		"Every RDMA port: what it is for, its state, and its rate against what it should have. Training ports have the role compute. Link downs are counted since the driver was loaded. A device that is gone stays for a week. What is wrong comes first.", "no RDMA device, or the collector hca is off", 24, 13,
 	},
 		[]string{
 			orSilent(worstFirst("device, port", "device", rank)),
 			`max by (device, port, netdev, role, link_layer) (gpufabric_hca_port_info{@port})`,
-			`max by (device, port, state) (label_replace(` + spare + `, "state", "spare", "", "")
+			`max by (device, port, state) (label_replace(` + spare + `, "state", "spare", "", "") or label_replace(` + goneDevice + `, "state", "gone", "", "")
   or gpufabric_hca_port_state{@port} == 1 unless on (cluster, job, instance, device, port) ` + spare + `
   or label_replace(label_replace(gpufabric_hca_port_info{@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@port}, "state", "unknown", "", ""), "state", "not reported", "link_layer", "unspecified"))`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
@@ -216,7 +217,7 @@ func ports() panel {
 		column{
 			field: "state", title: "State", none: "unknown",
 			words: words{
-				"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning},
+				"active": {"active", good}, "down": {"down", bad}, "gone": {"gone", bad}, "init": {"init", warning},
 				"armed": {"armed", warning}, "spare": {"down (spare)", unneeded}, "unknown": {"unknown", note},
 				"not reported": {"not reported", plainly},
 			}, width: 110,

@@ -53,10 +53,11 @@ func portNow() line {
   or 0 * `+spare+`
   or 4 * (gpufabric_hca_port_state{state="down",@port} == 1 unless on (cluster, job, instance, device, port) `+spare+`)
   or 5 * (gpufabric_hca_port_state{state!~"active|armed|init|down",@port} == 1)
-  or 6 + 0 * (gpufabric_hca_port_info{link_layer="unspecified",@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@port}))`, nil,
+  or 6 + 0 * (gpufabric_hca_port_info{link_layer="unspecified",@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@port})
+  or 7 + 0 * `+goneDevice+`)`, nil,
 			words{
 				"0": {"down (spare)", unneeded}, "1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning},
-				"4": {"down", bad}, "5": {"other", warning}, "6": {"not reported", plainly},
+				"4": {"down", bad}, "5": {"other", warning}, "6": {"not reported", plainly}, "7": {"gone", bad},
 			}),
 		speed,
 		number(about{
@@ -71,7 +72,7 @@ func portNow() line {
 			`round(sum(`+apart("increase", "10m", "gpufabric_ethernet_symbol_errors_total",
 				"gpufabric_hca_port_symbol_errors_total", "gpufabric_ethernet_fec_uncorrectable_blocks_total",
 				"gpufabric_ethernet_received_discards_total", "gpufabric_hca_port_receive_errors_total",
-				"gpufabric_hca_retries_exceeded_total")+`))`, zero(bad), nil),
+				"gpufabric_hca_retries_exceeded_total")+`)) unless on () `+goneDevice, zero(bad), nil),
 		number(about{
 			"Time paused",
 			"Share of the last 2 minutes in which pause frames (PFC) of the switch kept the port from sending: the network is congested.", "not counted", 3, 3,
@@ -105,17 +106,18 @@ func portIdentity() panel {
 		"no such device, or the collector hca is off", 24, 4,
 	},
 		[]string{
-			orSilent(`max by (device, port, role, netdev) (gpufabric_hca_port_info{@port})`),
+			orSilent(`max by (device, port, role, netdev) (gpufabric_hca_port_info{@port} or 0 * ` + goneDevice + `)`),
 			`max by (device, board_id, firmware_version, pci_address) (gpufabric_hca_info{@port})`,
 			`max by (device, rail, class, gpu) (` + dealtGPU + `)`,
 			`max by (device) (gpufabric_pcie_link_degraded{@port})`,
-			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
+			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)") or label_replace(` +
+				goneDevice + `, "physical", "gone", "", ""))`,
 		}, "",
 		column{field: "device", title: "Device", width: 106},
 		column{field: "port", title: "Port", width: 44},
 		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 80},
 		column{field: "netdev", title: "Interface", width: 121},
-		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 130},
+		column{field: "physical", title: "Link", none: "unknown", words: physicalStates().with("gone", word{"gone", bad}), width: 130},
 		column{field: "board_id", title: "Board", width: 129},
 		column{field: "firmware_version", title: "Firmware", width: 97},
 		column{field: "pci_address", title: "PCI address", width: 104},
@@ -154,7 +156,7 @@ func portCourse() panel {
 		"Whether the port was active (or is spare: not needed), at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 11, 8,
 	},
 		words{"1": {"yes", good}, "0": {"no", bad}, isSpare: {"spare: not needed", unneeded}},
-		curve{`min(` + activeOrSpare + `)`, "active"},
+		curve{`min(` + activeOrSpare + ` or 0 * ` + goneDevice + `)`, "active"},
 		curve{`min(gpufabric_hca_port_rate_bytes_per_second{@port} >= bool on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "at full rate"},
 		curve{`max(` + pausingShare + `{@port}) < bool 0.05`, "does not pause the network"},
 		curve{`max(` + pausedShare + `{@port}) < bool 0.1`, "is not paused"},
@@ -173,6 +175,12 @@ func portProbes(t texts) panel {
 		"device")
 }
 
+// lasting is a line in bits per second whose name says so if the device is gone: the legend has its last value all the same.
+func lasting(expr, name string) curve {
+	return curve{`8 * ` + expr + ` * on () group_left (was) max by (was) (label_replace(1 + 0 * max(` + atEnd.Replace(goneDevice) +
+		`), "was", " before it was gone", "", "") or on () vector(1))`, name + "{{was}}"}
+}
+
 func portTraffic() line {
 	const linkRate = `8 * max(gpufabric_hca_port_rate_bytes_per_second{@port})`
 	return line{
@@ -180,16 +188,13 @@ func portTraffic() line {
 			"Traffic and rate",
 			"What the port sends and receives over RDMA (on InfiniBand: all of it) and otherwise, mostly TCP, against the rate of its link and the expected rate. A link that is down has no rate: its line ends there.", "no traffic counters are known", 12, 9,
 		}, "bps", nil,
-			curve{`8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "expected rate"},
+			lasting(`max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "expected rate"),
 			curve{linkRate + ` and on () (` + atEnd.Replace(linkRate) + `)`, "rate of the link"},
 			curve{linkRate + ` unless on () (` + atEnd.Replace(linkRate) + `)`, "rate of the link before it went down"},
-			curve{`8 * sum(` + carried("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "sent over RDMA"},
-			curve{`8 * sum(` + carried("gpufabric_hca_port_received_data_bytes_total") + `)`, "received over RDMA"},
-			curve{`8 * sum(` + carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "sent otherwise"},
-			curve{
-				`8 * sum(` + carried("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`,
-				"received otherwise",
-			}).Min(0),
+			lasting(`sum(`+carried("gpufabric_hca_port_transmitted_data_bytes_total")+`)`, "sent over RDMA"),
+			lasting(`sum(`+carried("gpufabric_hca_port_received_data_bytes_total")+`)`, "received over RDMA"),
+			lasting(`sum(`+carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total")+`)`, "sent otherwise"),
+			lasting(`sum(`+carried("gpufabric_ethernet_received_other_unicast_bytes_total")+`)`, "received otherwise")).Min(0),
 		over(about{
 			"Probe: measured and expected",
 			"Bus bandwidth of the last probe through this port, what the same probe reached before (its baseline), and what the line rate lets expect where that is known.", "no probe of this port is known", 12, 9,

@@ -27,6 +27,9 @@ func nearest(of string) string {
 	return `(` + nics + ` * ` + rails + ` or on (cluster, job, instance, pci_address, device) ` + nics + `)`
 }
 
+// goneDevice are RDMA devices that a node should have and lacks, since when.
+const goneDevice = `device:gpufabric_hca_info:gone_since_timestamp_seconds{@port}`
+
 // States of a port, the worst last.
 const (
 	portRight     = "0"
