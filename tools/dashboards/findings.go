@@ -25,22 +25,6 @@ func problems(findings string) string {
 	return `count by (cluster, instance, problem) (` + findings + `)`
 }
 
-// placed are the open findings with the name of the GPU: index and PCI address, of which one without a driver
-// has only the latter; and with the job.
-func placed() string {
-	const id = `cluster, instance, severity, problem, device, uuid, pci_address, training_job`
-	all := `min by (` + id + `) (` + open("") + `)`
-	by := func(name string) string {
-		return all + ` * on (cluster, instance, ` + name + `) group_left (gpu) max by (cluster, instance, ` + name +
-			`, gpu) (` + nameGPU(`gpufabric_gpu_info{`+name+`!="",@node}`) + `)`
-	}
-	return by("uuid") + `
-or on (` + id + `)
-` + by("pci_address") + `
-or on (` + id + `)
-label_replace(` + all + `, "gpu", "$1", "pci_address", "(.+)")`
-}
-
 // nameGPU gives series with the labels index and pci_address the label gpu: both, since drivers use the one
 // for a GPU and the kernel the other.
 func nameGPU(expr string) string {
@@ -48,11 +32,11 @@ func nameGPU(expr string) string {
 		`, "gpu", " ", "index", "pci_address"), "gpu", "$1 ($2)", "gpu", "(.+) (.+)")`
 }
 
-// Of findings of the same severity that were detected at the same time, causes come before the rest, and
-// partial losses and what follows from others after it.
+// Of findings of the same severity, wrong results come first, then causes, the rest, and what follows from others.
 const (
-	causesFirst   = `port_active|gpu_lost|gpu_listed|reads_return|gid_.+|GpuFabric(PortDown|GpuLost|Device.+|GidLost|JobOnTcp.*|TrainingOnTcpSuspected|TcpOnRdmaNic|ProbeTransportSocket|ProbeWrongResult|PfcStorm)`
-	followersLast = `compute_ports|nvlink_.+|GpuFabric(ComputePortsMissing|Nvlink.+|GidChanged|ProbeBandwidth.+|ErrorBudget.+)`
+	wrongFirst    = `GpuFabric(ProbeWrongResult)`
+	causesFirst   = `port_active|gpu_lost|gpu_listed|reads_return|gid_.+|GpuFabric(PortDown|GpuLost|Device.+|GidLost|JobOnTcp.*|TrainingOnTcpSuspected|TcpOnRdmaNic|ProbeTransportSocket|PfcStorm)`
+	followersLast = `compute_ports|GpuFabric(ComputePortsMissing|GidChanged|ProbeBandwidth.+|ErrorBudget.+)`
 )
 
 const (
@@ -102,26 +86,33 @@ func restarted() string {
 // neverSeen is the time of a finding that has no time: the exporter never answered.
 const neverSeen = "2000"
 
-// ranked gives findings the place of their severity, and an order for those of one severity that were
-// detected at the same time: by impact. A silent node comes after what is critical: nothing is known of it.
+// ranked gives findings their place by severity and impact, and an order for those of one place that were detected at the
+// same time. A silent node comes after what is critical: nothing is known of it.
 func ranked(expr string) string {
-	return `max without (place) (label_join(` + placedBySeverity(expr) + `, "` + order +
-		`", " ", "place", "instance", "problem"))`
+	return `max without (place) (label_join(` + placedBySeverity(expr) + `, "` + order + `", " ", "instance", "problem"))`
 }
+
+// Places of findings of one severity; the rules know the last.
+const placeOfWrong, placeOfCause, placeOfRest, placeOfFollower = "0", "1", "2", "3"
 
 // bySeverity are the titles of the columns that tables of findings are sorted by.
 const bySeverity, bySince = "Severity", "Detected"
 
-// placedBySeverity gives findings the labels rank, by which columns sort them, and place: their impact within
-// the severity.
+// placedBySeverity gives findings the label rank, by which columns sort them: their severity, and their impact within it,
+// which is the label place where they have none yet.
 func placedBySeverity(expr string) string {
 	for _, s := range verdict.Severities() {
 		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, s.Rank(), s)
 	}
-	expr = `label_replace(label_replace(label_replace(` + expr + `, "place", "1", "", ""), "place", "0", "problem", "` +
-		causesFirst + `"), "place", "2", "problem", "` + followersLast + `")`
-	return `label_replace(label_replace(` + expr + `, "place", "0", "problem", "` + silentProblems + `"), "rank", "` +
-		rankSilent + `", "problem", "` + silentProblems + `")`
+	place := func(place, label, pattern string) {
+		expr = `label_replace(` + expr + `, "place", "` + place + `", "` + label + `", "` + pattern + `")`
+	}
+	place(placeOfRest, "place", "")
+	place(placeOfWrong, "problem", wrongFirst)
+	place(placeOfCause, "problem", causesFirst)
+	place(placeOfFollower, "problem", followersLast)
+	return `label_replace(label_join(` + expr + `, "rank", " ", "rank", "place"), "rank", "` + rankSilent + `", "problem", "` +
+		silentProblems + `")`
 }
 
 // worst is the place of each node by its findings: those of the most severe, by when it was detected.
@@ -195,7 +186,7 @@ func counted(expr, name, of, by string, most int) string {
 
 // findings are the open findings, one for each node and problem. A page about one node has no columns for it.
 func findings(t texts, oneNode bool, h uint32) panel {
-	found := listed(`1000 * min by (cluster, instance, severity, problem, device, gpu, training_job) (`+placed()+`)`,
+	found := listed(`1000 * min by (cluster, instance, severity, problem, device, gpu, training_job, place) (finding:gpufabric_finding:listed{@node})`,
 		"jobs", "training_job")
 	problems := maps.Clone(t.problems)
 	what := column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()}
@@ -230,7 +221,7 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		column{field: "target", title: target, one: true, hidden: true})
 	return grid(about{
 		findingsTitle,
-		"Checks that fail, or failed and cannot be evaluated since, alerts that fire, and the five nodes or exporters that restarted last in the last hour: one line for each node and problem. The order is by severity, then by when it was detected, the oldest first. Detected is when the rules found the problem, which can be minutes after it began; lines in graphs are at the same time. The problem links to its runbook, a device to its port (of two to that of the first), a GPU and a number of devices to the node, and a job to its board.", "unknown: no answer, or the recording rules are not loaded", width, h,
+		"Checks that fail, or failed and cannot be evaluated since, alerts that fire, and the five nodes or exporters that restarted last in the last hour: one line for each node and problem. The order is by severity; of one severity wrong results come first, then causes, and last what follows from others; then by when it was detected, the oldest first. Detected is when the rules found the problem, which can be minutes after it began; lines in graphs are at the same time. The problem links to its runbook, a device to its port (of two to that of the first), a GPU and a number of devices to the node, and a job to its board.", "unknown: no answer, or the recording rules are not loaded", width, h,
 	},
 		[]string{concerned(caveats(ranked(found), open(""), "@node")), measured()}, bySeverity+","+bySince,
 		columns...)

@@ -66,9 +66,9 @@ func TestPlacesNameProblems(t *testing.T) {
 		problems = append(problems, c.ID)
 	}
 	placed := map[string]string{}
-	for _, pattern := range []string{causesFirst, followersLast} {
-		checks, inner, _ := strings.Cut(pattern, "|GpuFabric(")
-		parts := strings.Split(checks, "|")
+	for _, pattern := range []string{wrongFirst, causesFirst, followersLast} {
+		checks, inner, _ := strings.Cut(pattern, "GpuFabric(")
+		parts := strings.FieldsFunc(checks, func(c rune) bool { return c == '|' })
 		for part := range strings.SplitSeq(strings.TrimSuffix(inner, ")"), "|") {
 			parts = append(parts, "GpuFabric"+part)
 		}

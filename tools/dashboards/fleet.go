@@ -18,7 +18,7 @@ func fleet(t texts) board {
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
 		lines: []line{
 			fleetNow(),
-			{findings(t, false, 8)},
+			{findings(t, false, 11)},
 			{railGrid()},
 			{railLegend()},
 			{redHistory()},

@@ -29,11 +29,29 @@ var goneAlone = append([]string{
 	`gpufabric_hca_retries_exceeded_total{cluster="c",job="e",instance="n",device="mlx5_2",port="1"} 0x8 stale`,
 }, goneNIC[0], goneNIC[3], goneNIC[4], goneNIC[5])
 
+// chain is a node that lacks a device, what follows from that and was found before, and another with wrong results since.
+var chain = []string{
+	`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`,
+	`gpufabric_check_failed{cluster="c",job="e",instance="n",check="compute_ports",severity="critical"} 1`,
+	`gpufabric_check_failed{cluster="c",job="e",instance="n",check="hardware",severity="critical"} 1`,
+	`gpufabric_check_failed{cluster="c",job="e",instance="m",check="hardware",severity="critical"} 1`,
+	`check:gpufabric_check_follows:latched{cluster="c",job="e",instance="n",check="hardware",severity="critical",cause="compute_ports"} 1`,
+	`ALERTS{alertname="GpuFabricDeviceGone",alertstate="firing",cluster="c",job="e",instance="n",device="mlx5_2",severity="critical"} 1`,
+	`ALERTS_FOR_STATE{alertname="GpuFabricDeviceGone",cluster="c",job="e",instance="n",device="mlx5_2",severity="critical"} 1700000000`,
+	`ALERTS{alertname="GpuFabricProbeWrongResult",alertstate="firing",cluster="c",job="e",instance="m",kind="node",severity="critical"} 1`,
+	`ALERTS_FOR_STATE{alertname="GpuFabricProbeWrongResult",cluster="c",job="e",instance="m",kind="node",severity="critical"} 1700000000`,
+	`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+	`gpufabric_scrape_collector_success{cluster="c",job="e",instance="m",collector="check"} 1`,
+}
+
 // oncallShows are about what an engineer on call read on a board, and was wrong.
 var oncallShows = []showing{
 	{name: "a node whose probe fails has no good worst probe", panel: "node/Worst probe", ref: "A", series: wrongResult, want: "{} " + probeFails},
 	{name: "the same among all nodes", panel: "fleet/All nodes", ref: "E", by: "instance", series: wrongResult, want: `{instance="n"} ` + probeFails},
 	{name: "a probe that fails is not as fast as before", panel: "node/Probes", ref: "G", by: "kind", series: wrongResult, want: `{kind="node"} ` + probeFails + ` | {kind="rail"} 0.98`},
+	{name: "wrong results come before causes, and what follows from these last", panel: "fleet/Open findings", ref: "A", by: "instance, problem, rank", series: chain, want: `{instance="m", problem="GpuFabricProbeWrongResult", rank="0 0"} 17e11 | {instance="n", problem="GpuFabricDeviceGone", rank="0 1"} 17e11 | {instance="m", problem="hardware", rank="0 2"} 1000` +
+		` | {instance="n", problem="compute_ports", rank="0 3"} 1000 | {instance="n", problem="hardware", rank="0 3"} 1000`},
+	{name: "missing ports follow from the device that is gone", panel: "fleet/Open findings", ref: "B", by: "instance, problem, measured", series: chain, want: `{instance="n", problem="compute_ports", measured="follows: a device is gone"} 1 | {instance="n", problem="hardware", measured="follows: compute ports"} 1`},
 	{name: "a device that is gone is a port that is down", panel: "fleet/Ports down", ref: "A", series: goneNIC, want: "{} 1"},
 	{name: "a device that is gone has its row", panel: "node/Ports", ref: "A", by: "device", series: goneNIC, want: `{device="mlx5_1"} 1 | {device="mlx5_2"} 1`},
 	{name: "which says so", panel: "node/Ports", ref: "C", by: "device, state", series: goneNIC, want: `{device="mlx5_1", state="active"} 1 | {device="mlx5_2", state="gone"} 135`},

@@ -335,7 +335,7 @@ var shows = []showing{
 			`instance:gpufabric_node_info:restarted_timestamp_seconds{cluster="c",job="e",instance="m",restarted="exporter"} 260`,
 			`instance:gpufabric_node_info:restarted_timestamp_seconds{cluster="c",job="e",instance="m",restarted="node"} 200`,
 		},
-		want: `{instance="m", problem="node-restarted", rank="2", runbook="node-restarted"} 200000 | {instance="n", problem="exporter-restarted", rank="2", runbook="exporter-restarted"} 270000`,
+		want: `{instance="m", problem="node-restarted", rank="2 2", runbook="node-restarted"} 200000 | {instance="n", problem="exporter-restarted", rank="2 2", runbook="exporter-restarted"} 270000`,
 	},
 	{
 		name: "no job on TCP is not good while nodes are unseen", panel: "fleet/Jobs on TCP", ref: "A", series: unseenNode, want: "",

@@ -24,11 +24,13 @@ func severities() words {
 	return w
 }
 
-// ranks are the severities by their place, the worst first, so that tables sort them.
+// ranks are the severities by their place and that of findings within them, the worst first, so that tables sort them.
 func ranks() words {
 	w := words{}
 	for _, s := range verdict.Severities() {
-		w[strconv.Itoa(s.Rank())] = severities()[string(s)]
+		for _, place := range []string{placeOfWrong, placeOfCause, placeOfRest, placeOfFollower} {
+			w[strconv.Itoa(s.Rank())+" "+place] = severities()[string(s)]
+		}
 	}
 	w[rankSilent], w["unknown"], w["spare"], w["none"] = word{"silent", bad}, word{"unknown", note},
 		word{"spare", unneeded}, word{"none", good}
