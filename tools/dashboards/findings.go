@@ -192,14 +192,14 @@ func findings(t texts, oneNode bool, h uint32) panel {
 	what := column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()}
 	where := column{
 		field: "where", title: "Device, GPU or job", all: true,
-		link: toConcerned("var-instance=${__data.fields.Node}"), width: 156,
+		link: toConcerned(), width: 156,
 	}
 	columns := []column{{field: "rank", title: bySeverity, words: ranks(), width: 84}}
 	found = `label_replace(` + found + `, "gpu", "GPU $1", "gpu", "(.+)")`
 	if oneNode {
 		found = `label_join(` + listed(listed(found, "devices", "device"), "GPUs", "gpu") +
 			`, "where", ", ", "devices", "GPUs", "jobs")`
-		what.width, where.width, where.link = 440, 0, toConcerned("${instance:queryparam}")
+		what.width, where.width = 440, 0
 		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent,
 			exporterNever
 	} else {
@@ -215,7 +215,7 @@ func findings(t texts, oneNode bool, h uint32) panel {
 	columns = append(columns, what, where,
 		column{field: "measured", title: "Measured, or its cause", all: true, width: 259},
 		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 110},
-		column{field: "cluster", title: "Cluster", width: 72, hidden: oneNode},
+		column{field: "cluster", title: "Cluster", width: ofCluster, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "page", title: page, one: true, hidden: true},
 		column{field: "target", title: target, one: true, hidden: true})
@@ -238,7 +238,7 @@ const page, target = "Page", "Target"
 const pageOfPort, pageOfNode, pageOfJob = "port/gpu-fabric-port", "node/gpu-fabric-node", "jobs/gpu-fabric-jobs"
 
 // concerned gives findings the labels runbook, and page and target: the port of the device that a finding is
-// about, or its job, or else its node, with all devices. A name of a job with characters of addresses leads
+// about, or its job on all of its nodes, or else its node, with all devices. A name of a job with characters of addresses leads
 // to the node.
 func concerned(expr string) string {
 	to := func(expr, page, target, label, value string) string {
@@ -248,15 +248,15 @@ func concerned(expr string) string {
 	const all = "var-device=All"
 	expr = to(expr, pageOfNode, all, "", "")
 	expr = to(expr, pageOfPort, "var-device=$1", "device", "(.+)")
-	expr = to(expr, pageOfNode, all, "where", "[0-9]+ devices.*")
+	expr = `label_join(` + to(expr, pageOfNode, all, "where", "[0-9]+ devices.*") + `, "target", "&var-instance=", "target", "instance")`
 	return `label_replace(` + to(expr, pageOfJob, "var-training_job=$1", "training_job", "([A-Za-z0-9._/-]+)") +
 		`, "runbook", "$1", "problem", "(.*)")`
 }
 
-// toConcerned leads from a finding to what it concerns, of the node that is chosen by the parameter.
-func toConcerned(node string) map[string]any {
+// toConcerned leads from a finding to what it concerns.
+func toConcerned() map[string]any {
 	return link("Port, node or job",
-		"/d/gpufabric-${__data.fields."+page+"}"+keepRow+"&"+node+"&${__data.fields."+target+"}&${__url_time_range}")
+		"/d/gpufabric-${__data.fields."+page+"}"+keepRow+"&${__data.fields."+target+"}&${__url_time_range}")
 }
 
 // noTimes are the values of a finding that are no times.
@@ -266,7 +266,10 @@ func noTimes() words {
 
 // firing are the alerts of the exporter.
 func firing() panel {
-	alerts := `label_replace(max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node}), "problem", "$1", "alertname", "(.*)")`
+	const by = `cluster, instance, alertname, severity, device, port, training_job`
+	firing := `max by (` + by + `, uuid) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node})`
+	alerts := `label_replace(max by (` + by + `, index) (` + firing + ` * on (cluster, instance, uuid) group_left (index) topk by (cluster, instance, uuid) (1, group by (cluster, instance, uuid, index) (gpufabric_gpu_info{uuid!="",@node}))
+or ignoring (index) ` + firing + `), "problem", "$1", "alertname", "(.*)")`
 	return grid(about{
 		"Firing alerts", "Alerts of the exporter that fire. Each name leads to its runbook.",
 		"no alert fires, or the rules are not loaded", 24, 9,
@@ -276,7 +279,9 @@ func firing() panel {
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "alertname", title: "Alert", link: toRunbook()},
 		column{field: "device", title: "Device", link: toPortOf("Node")},
-		column{field: "port", title: "Port"},
-		column{field: "cluster", title: "Cluster"},
+		column{field: "port", title: "Port", width: 50},
+		column{field: "index", title: "GPU", width: 55},
+		column{field: "training_job", title: "Job", link: toJob()},
+		column{field: "cluster", title: "Cluster", width: ofCluster},
 		column{field: "severity"}, column{field: "problem"})
 }

@@ -122,7 +122,7 @@ func onTCPList() panel {
 	users := words{"job": {"job", ""}, "probe": {"NCCL probe", ""}, "nic": {"training NIC", ""}}
 	return grid(about{
 		"TCP instead of RDMA",
-		"Training that falls back to TCP continues several times slower, without an error. A probe of NCCL on TCP says what jobs that start now would use: jobs that run may still use RDMA, see the rate beside it. The cause is that of the job, or what NCCL logged in the probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 5,
+		"Training that falls back to TCP continues several times slower, without an error. A probe of NCCL on TCP says what jobs that start now would use: jobs that run may still use RDMA, see what the node sends over RDMA now beside it. The cause is that of the job, or what NCCL logged in the probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 5,
 	},
 		[]string{
 			anyJob(jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP),
@@ -139,8 +139,8 @@ and on (cluster, instance) (` + jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + 
 		column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses(), width: 250},
 		column{field: "evidence", title: "Evidence", width: 165},
 		column{field: "A", title: "Count", none: "-", width: 60},
-		column{field: "C", title: "RDMA sent now", unit: "bps", width: 122},
-		column{field: "cluster", title: "Cluster", width: 72})
+		column{field: "C", title: "RDMA of node", unit: "bps", width: 122},
+		column{field: "cluster", title: "Cluster", width: ofCluster})
 }
 
 func slowList(t texts) panel {
@@ -162,7 +162,7 @@ and on (cluster, instance, kind) gpufabric_probe_baseline_ratio{kind!="socket",@
 			steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 105,
 		},
 		column{field: "B", title: "Confirmed probes", none: "none", steps: []step{{1, warning}}, width: 132},
-		column{field: "cluster", title: "Cluster", width: 80})
+		column{field: "cluster", title: "Cluster", width: ofCluster})
 }
 
 func fleetLevels() line {
@@ -196,7 +196,7 @@ func fleetLevels() line {
 				field: "E", title: "Budget left", unit: "percentunit", none: "< 1 day",
 				steps: []step{{-1, bad}, {0, warning}, {0.25, good}}, width: 90,
 			},
-			column{field: "cluster", title: "Cluster", width: 72}),
+			column{field: "cluster", title: "Cluster", width: ofCluster}),
 		named(over(about{
 			"Error budget left",
 			"Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there. The first day has no value.", "less than a day of data, or the recording rules are not loaded", 8, 10,
@@ -241,12 +241,14 @@ and on (cluster, instance) topk(12, count by (cluster, instance) (count_over_tim
 func allNodes() panel {
 	return grid(about{
 		"All nodes",
-		"Every node that answers or is silent, with its training ports, of how many of them a source states what they should be, GPUs, the worst probe against its baseline, and how many checks have no verdict.", "no exporter answers", 24, 12,
+		"Every node that answers or is silent, with its training ports, of how many of them a source states what they should be, GPUs that are not lost, the worst probe against its baseline, and how many checks have no verdict.", "no exporter answers", 24, 12,
 	},
 		[]string{
 			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})
 or max by (cluster, instance) (` + silence + `)`,
-			`count by (cluster, instance) (gpufabric_hca_port_state{state="active",@node} == 1 unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute"})`,
+			`count by (cluster, instance) (gpufabric_hca_port_state{state="active",@node} == 1 unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute"})
+or on (cluster, instance) 0 * max by (cluster, instance) (gpufabric_hca_port_state{state="active",@node})
+or on (cluster, instance) -1 * group by (cluster, instance) (gpufabric_hca_port_info{role="compute",link_layer="unspecified",@node})`,
 			`max by (cluster, instance) (gpufabric_node_compute_ports_expected{@node})`,
 			`max by (cluster, instance) (gpufabric_node_gpus{@node}) - (count by (cluster, instance) (gpufabric_gpu_lost{@node} == 1) or 0 * max by (cluster, instance) (gpufabric_node_gpus{@node}))`,
 			`min by (cluster, instance) (` + freshOrFails("@node") + `)`,
@@ -264,10 +266,10 @@ or max by (cluster, instance) (` + silence + `)`,
 		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
 		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},
-		column{field: "B", title: "Ports up", none: "unknown", width: 79},
+		column{field: "B", title: "Ports up", none: "unknown", words: words{"-1": {"not reported", plainly}}, width: 102},
 		column{field: "C", title: "Expected", none: "not stated"},
 		column{field: "I", title: "Stated", none: "unknown", words: words{"0": {"guesses", note}}, width: 79},
-		column{field: "D", title: "GPUs not lost"},
+		column{field: "D", title: "GPUs"},
 		column{
 			field: "E", title: "Worst probe", unit: "percentunit", none: "no baseline",
 			steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, words: ratios(),

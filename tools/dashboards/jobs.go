@@ -30,9 +30,9 @@ func jobs() board {
 		description: "Jobs that use GPUs now: whether NCCL moves their data over RDMA or fell back to TCP, why, which settings are wrong, and the GPU time that is lost.",
 		lines:       []line{jobsNow(), {allJobs()}, {jobNodes()}, {jobRules()}, jobTraffic(), jobLoss()},
 		leads: map[string]place{
-			"Jobs": {jobsURL, "Jobs by transport"}, "Jobs on TCP": {jobsURL, "Jobs by transport"}, "RDMA and TCP": {jobsURL, "Jobs by transport"},
+			"Jobs": {jobsURL, "Jobs by transport"}, "Jobs on TCP": {jobsURL, "Jobs by transport"},
 			"Misconfigured": {jobsURL, "Wrong settings"}, "Unknown": {jobsURL, "Jobs, node by node"}, "GPUs on TCP": {jobsURL, "Jobs by transport"},
-			"Time on TCP": {jobsURL, "GPU time lost in a day, by reason"}, "Nodes unseen": {fleetURL, "All nodes"},
+			"GPU time on TCP in a day": {jobsURL, "GPU time lost in a day, by reason"}, "Nodes unseen": {fleetURL, "All nodes"},
 		},
 		rows: []row{
 			{"What NCCL says", jobsByNCCL()},
@@ -132,15 +132,12 @@ func jobsNow() line {
 		}, "none", perJob(`gpufabric_job_info{@job}`), nil, nil),
 		unlessUnseen(about{
 			"Jobs on TCP",
-			"Jobs of which a rank moves its data over TCP, confirmed or suspected, which is 5 to 20 times slower. TCPX and FasTrak do so by design and do not count. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes.", "no job is seen", 3, 3,
+			"Jobs of which a rank moves its data over TCP, confirmed or suspected, which is 5 to 20 times slower. TCPX and FasTrak do so by design and do not count. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes.", "no job is seen", 4, 3,
 		},
 			perJob("min by (cluster, training_job) ("+transportsOf()+") < 2"), `gpufabric_job_info{@job}`),
 		number(about{
-			"RDMA and TCP", "Jobs that use RDMA and TCP at once.", "no job is seen", 3, 3,
-		}, "none", worst("== 2"), zero(warning), nil),
-		number(about{
 			"Misconfigured",
-			"Jobs that break a rule of severity warning or critical: settings of NCCL, locked memory, NICs far from their GPUs.", "no job is seen", 3, 3,
+			"Jobs that break a rule of severity warning or critical: settings of NCCL, locked memory, NICs far from their GPUs.", "no job is seen", 4, 3,
 		}, "none",
 			orZero(perJob(`gpufabric_job_misconfigured{severity=~"critical|warning",@job} == 1`), `gpufabric_job_info{@job}`),
 			zero(warning), nil),
@@ -152,8 +149,8 @@ func jobsNow() line {
 			orZero(`count(gpufabric_job_gpu_info{@job} and on (cluster, job, instance, training_job) `+onTCP+`)`,
 				`gpufabric_job_info{@job}`), zero(bad), nil),
 		number(about{
-			"Time on TCP",
-			"Time that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 3,
+			"GPU time on TCP in a day",
+			"Time that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 4, 3,
 		}, "s",
 			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster})
 or 0 * (count(gpufabric_job_info{@node}) and on () instance:gpufabric_node_info:last_seen_timestamp_seconds{@node})`, []step{{0, good}, {1e-9, warning}}, nil),
@@ -221,7 +218,7 @@ func jobNodes() panel {
 		column{field: "D", title: "Ranks", width: 79},
 		column{field: "E", title: "GPUs", width: 79},
 		column{field: "G", title: "Rails used", none: "none", width: 90},
-		column{field: "cluster", title: "Cluster", width: 72})
+		column{field: "cluster", title: "Cluster", width: ofCluster})
 }
 
 // wrongSetting names the settings of rules that jobs break: of one that is wrong on its node that which put
@@ -279,7 +276,7 @@ func jobLoss() line {
 	return line{
 		named(over(about{
 			"GPUs at work for impaired jobs",
-			"How many GPUs work for jobs that are impaired, by reason, in the chosen clusters, whichever jobs are chosen. The area below a line is GPU time lost; one GPU can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 14, 8,
+			"How many GPUs work for jobs that are impaired, by reason, in the chosen clusters, whichever jobs are chosen: the mean of the last five minutes. The area below a line is GPU time lost; one GPU can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 14, 8,
 		}, "none", nil,
 			curve{`sum by (reason) (cluster:gpufabric_gpu_impaired_seconds:rate5m{@cluster})`, "{{reason}}"}), impairments()),
 		grid(about{
@@ -299,7 +296,7 @@ func jobHistory() line {
 			"Transport over time", "The transport of the worst rank of each chosen job.", "no job is seen", 24,
 			10,
 		}, jobTransports(),
-			curve{"min by (cluster, training_job) (" + transportsOf() + ")", "{{training_job}}"}),
+			curve{"min by (cluster, training_job) (" + transportsOf() + ")", "{{cluster}} {{training_job}}"}),
 	}
 }
 

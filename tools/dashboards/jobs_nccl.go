@@ -84,7 +84,7 @@ func jobRAS() panel {
 		column{field: "E", title: "Answered", unit: "s", none: "never", width: 82},
 		column{field: "reason", title: "Not asked now because", none: "-", words: refusals(), width: 264},
 		column{field: "instance", title: "Asked by", link: toNode(), width: 130},
-		column{field: "cluster", title: "Cluster", width: 72})
+		column{field: "cluster", title: "Cluster", width: ofCluster})
 }
 
 // jobBandwidth has one line for each job and node, those that are slowest against their past first.
@@ -122,5 +122,5 @@ func jobBandwidth() panel {
 		column{field: "D", title: "In collectives", unit: "percentunit", none: "not counted", width: 110},
 		column{field: "gpu", title: "Slowest rank", none: "-", width: 112},
 		column{field: "E", title: "Waited for", unit: "percentunit", none: "-", width: 95},
-		column{field: "cluster", title: "Cluster", width: 72})
+		column{field: "cluster", title: "Cluster", width: ofCluster})
 }

@@ -59,7 +59,7 @@ func shortCauses() words {
 	for pattern, text := range map[string]string{
 		"port_rate": "port is slow", "port_rate_.+": "rate of port",
 		"nvlink_.+": "NVLinks", "gpu_.+": "GPU", "pcie_.+": "PCIe", "roce_.+": "RoCE settings",
-		stormAlert: "sends a PFC storm", "GpuFabricDeviceGone": "a device is gone",
+		stormAlert: "sends a PFC storm", "GpuFabricDeviceGone": "gone device", "compute_ports": "training ports",
 	} {
 		w[pattern] = word{text, ""}
 	}

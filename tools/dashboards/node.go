@@ -51,7 +51,7 @@ func nodeNow() line {
 	)
 	portsUp := number(about{
 		"Ports up",
-		"Active ports of role compute, of those that are expected: green if none is missing, red otherwise. Without a number in the configuration all are expected. Where the driver reports no state, as for EFA, ports are only present.", "no RDMA port is known", 3, 3,
+		"Active training ports (role compute), of those that are expected: green if none is missing, red otherwise. Without a number in the configuration all are expected. Where the driver reports no state, as for EFA, ports are only present.", "no RDMA port is known", 3, 3,
 	}, "none",
 		some+" >= "+expected, []step{{0, good}}, nil)
 	portsUp = instead(portsUp, "B", some+" < "+expected, "none", bad)
@@ -143,7 +143,7 @@ or max by (problem, reason) (label_replace(label_replace(count_values("ports", c
 		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 200})
 }
 
-func roles() words { return words{"compute": {"compute (training)", ""}} }
+func roles() words { return words{"compute": {"training", ""}} }
 
 func physicalStates() words {
 	return words{"link_up": {"up", plainly}, "disabled": {"disabled", plainly}, "polling": {"polling (no peer)", plainly}}
@@ -167,8 +167,8 @@ const nicDown = `(gpufabric_gpu_nic_distance{@node} and on (cluster, job, instan
 var nicSpare = `(` + nicDown + ` and on (cluster, job, instance, device) ` +
 	strings.ReplaceAll(spare, "@port", "@node") + `)`
 
-// isSpare is the value that ports have over time while they are spare.
-const isSpare = "2"
+// Values that ports have over time while they are spare, or their driver reports no state (EFA).
+const isSpare, isStateless = "2", "3"
 
 // activeOrSpare is 1 for ports that are active, isSpare for those that are spare, and 0 for the rest.
 const activeOrSpare = `(` + isSpare + ` + 0 * ` + spare +
@@ -177,8 +177,8 @@ const activeOrSpare = `(` + isSpare + ` + 0 * ` + spare +
 // spareBecause are spare ports with the label because: their role, and why they are not needed.
 const spareBecause = `label_replace(
   ` + spare + ` * on (cluster, job, instance) group_left (expected) count_values by (cluster, job, instance) ("expected", gpufabric_node_compute_ports_expected{@node}),
-  "because", "Spare (role: compute): the $1 expected ports are active", "expected", "(.+)"
-) or label_replace(` + spare + ` and on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="unused",@port}, "because", "Spare (role: unused), by its function or the configuration", "", "")`
+  "because", "Spare: the $1 expected training ports are active", "expected", "(.+)"
+) or label_replace(` + spare + ` and on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="unused",@port}, "because", "Spare: not used, by its function or the configuration", "", "")`
 
 // spare are ports that are down and not missing: those that are not used, such as virtual functions that no
 // guest has, and training ports on nodes that have as many as they should without them.
@@ -195,7 +195,7 @@ func ports() panel {
   or 2 + 0 * gpufabric_hca_port_info{@port}`
 	return grid(about{
 		"Ports",
-		"Every RDMA port: what it is for, its state, and its rate against what it should have. Training ports have the role compute. Link downs are counted since the driver was loaded. A device that is gone stays for a week. What is wrong comes first.", "no RDMA device, or the collector hca is off", 24, 13,
+		"Every RDMA port: what it is for, its state, and its rate against what it should have. Link downs are counted since the driver was loaded. A device that is gone stays for a week. What is wrong comes first.", "no RDMA device, or the collector hca is off", 24, 13,
 	},
 		[]string{
 			orSilent(worstFirst("device, port", "device", rank)),

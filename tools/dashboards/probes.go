@@ -8,7 +8,7 @@ func probeResults(t texts) board {
 		description: "What short NCCL collectives on idle GPUs measured: transport, GPUDirect RDMA, bandwidth and latency against their own past.",
 		lines:       []line{probesNow(), {lastResults(t)}, bandwidth(), latency()},
 		leads: map[string]place{
-			"Nodes with probes": {probesURL, "Last results"}, "Nodes probed lately": {probesURL, "Age of the last success"},
+			"Nodes with probes": {probesURL, "Last results"}, "Probes done lately": {probesURL, "Age of the last success"},
 			"Probes on TCP": {probesURL, "Last results"}, "Without GPUDirect": {probesURL, "Last results"},
 			"Last run between nodes": {probesURL, "Bandwidth between nodes"}, "Nodes covered": {probesURL, "Bandwidth between nodes"},
 			"Slow between nodes": {probesURL, "Verdicts between nodes"}, "Slow paths": {probesURL, "Verdicts between nodes"},
@@ -29,7 +29,7 @@ func probesNow() line {
 		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 3}, "none",
 			nodes(`gpufabric_probe_interval_seconds{@node}`), nil, nil),
 		number(about{
-			"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.",
+			"Probes done lately", "Share of the probes of a node that succeeded within three intervals, the mean of the nodes.",
 			"no probes, or no rules", 4, 3,
 		}, "percentunit",
 			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`,
@@ -145,7 +145,7 @@ func probeTable(t texts, a about, by, of, label string) panel {
 	ways := withOutdated(transports())
 	delete(ways, "socket on purpose outdated")
 	if label == "instance" {
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 130})
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 120})
 	} else {
 		first = orSilent(first)
 	}
@@ -183,7 +183,7 @@ func probeTable(t texts, a about, by, of, label string) panel {
 		q("min", "", freshOrFails(of)+` or `+fresh(`gpufabric_probe_baseline_ratio{kind="socket",`+of+`}`)),
 	}
 	if label == "instance" {
-		columns = append(columns, column{field: "cluster", title: "Cluster", width: 72})
+		columns = append(columns, column{field: "cluster", title: "Cluster", width: ofCluster})
 	} else { // there is room for it
 		exprs = append(exprs, q("max", "", metric("small_message_latency_seconds")))
 		columns = append(columns, column{field: "H", title: "Latency", unit: "s", none: "-", width: 75})

@@ -44,6 +44,8 @@ var chain = []string{
 	`gpufabric_scrape_collector_success{cluster="c",job="e",instance="m",collector="check"} 1`,
 }
 
+var efaPort = []string{`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_1",port="1",role="compute",link_layer="unspecified"} 1`}
+
 // oncallShows are about what an engineer on call read on a board, and was wrong.
 var oncallShows = []showing{
 	{name: "a node whose probe fails has no good worst probe", panel: "node/Worst probe", ref: "A", series: wrongResult, want: "{} " + probeFails},
@@ -51,7 +53,15 @@ var oncallShows = []showing{
 	{name: "a probe that fails is not as fast as before", panel: "node/Probes", ref: "G", by: "kind", series: wrongResult, want: `{kind="node"} ` + probeFails + ` | {kind="rail"} 0.98`},
 	{name: "wrong results come before causes, and what follows from these last", panel: "fleet/Open findings", ref: "A", by: "instance, problem, rank", series: chain, want: `{instance="m", problem="GpuFabricProbeWrongResult", rank="0 0"} 17e11 | {instance="n", problem="GpuFabricDeviceGone", rank="0 1"} 17e11 | {instance="m", problem="hardware", rank="0 2"} 1000` +
 		` | {instance="n", problem="compute_ports", rank="0 3"} 1000 | {instance="n", problem="hardware", rank="0 3"} 1000`},
-	{name: "missing ports follow from the device that is gone", panel: "fleet/Open findings", ref: "B", by: "instance, problem, measured", series: chain, want: `{instance="n", problem="compute_ports", measured="follows: a device is gone"} 1 | {instance="n", problem="hardware", measured="follows: compute ports"} 1`},
+	{name: "missing ports follow from the device that is gone", panel: "fleet/Open findings", ref: "B", by: "instance, problem, measured", series: chain, want: `{instance="m", problem="GpuFabricProbeWrongResult", measured="probe: node"} 1 | {instance="n", problem="compute_ports", measured="follows: gone device"} 1 | {instance="n", problem="hardware", measured="follows: training ports"} 1`},
+	{name: "a wrong result says of which probe", panel: "fleet/Open findings", ref: "B", by: "problem, measured", series: chain[7:9], want: `{problem="GpuFabricProbeWrongResult", measured="probe: node"} 1`},
+	{name: "an alert about a job names it, one about a GPU its number", panel: "fleet/Firing alerts", ref: "A", by: "alertname, index, training_job", series: []string{
+		`ALERTS{alertname="GpuFabricJobOnTcp",alertstate="firing",cluster="c",job="e",instance="n",training_job="slurm/7",severity="critical"} 1`,
+		`ALERTS{alertname="GpuFabricNvlinkDown",alertstate="firing",cluster="c",job="e",instance="n",uuid="GPU-2",severity="critical"} 1`,
+		`gpufabric_gpu_info{cluster="c",job="e",instance="n",uuid="GPU-2",index="2",pci_address="0000:1b:00.0"} 1`,
+	}, want: `{alertname="GpuFabricJobOnTcp", training_job="slurm/7"} 1 | {alertname="GpuFabricNvlinkDown", index="2"} 1`},
+	{name: "EFA reports no state of its ports", panel: "fleet/All nodes", ref: "B", by: "instance", series: efaPort, want: `{instance="n"} -1`},
+	{name: "and its board does not say that nothing is known", panel: "port/As it should be, over time", ref: "A", series: efaPort, want: "{} " + isStateless},
 	{name: "a device that is gone is a port that is down", panel: "fleet/Ports down", ref: "A", series: goneNIC, want: "{} 1"},
 	{name: "a device that is gone has its row", panel: "node/Ports", ref: "A", by: "device", series: goneNIC, want: `{device="mlx5_1"} 1 | {device="mlx5_2"} 1`},
 	{name: "which says so", panel: "node/Ports", ref: "C", by: "device, state", series: goneNIC, want: `{device="mlx5_1", state="active"} 1 | {device="mlx5_2", state="gone"} 135`},

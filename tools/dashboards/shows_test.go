@@ -195,7 +195,7 @@ var shows = []showing{
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="roce_dscp",severity="critical",device="mlx5_2",port="1"} 1`,
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="roce_dscp",severity="critical",device="mlx5_3",port="1"} 1`,
 		},
-		want: `{page="node/gpu-fabric-node", target="var-device=All", where="3 devices"} 1000`,
+		want: `{page="node/gpu-fabric-node", target="var-device=All&var-instance=n", where="3 devices"} 1000`,
 	},
 	{
 		name: "a driver that reports no state leaves the state of a port open, but not grey", panel: "fleet/Rails", ref: "A", by: "cell",
@@ -267,7 +267,7 @@ var shows = []showing{
 		series: append([]string{
 			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
 		}, halfCabled...),
-		want: `{because="Spare (role: compute): the 1 expected ports are active", rank="spare"} ` + absent(sortedFirst),
+		want: `{because="Spare: the 1 expected training ports are active", rank="spare"} ` + absent(sortedFirst),
 	},
 	{
 		name: "a spare port has a colour of its own among the rails", panel: "fleet/Rails", ref: "A", by: "instance, cell",
@@ -325,7 +325,7 @@ var shows = []showing{
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="memlock_unlimited",severity="critical"} 1`,
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="gpu_lost",severity="critical",pci_address="0000:90:00.0"} 1`,
 		},
-		want: `{page="port/gpu-fabric-port", target="var-device=mlx5_3", where="mlx5_3"} 1000 | {page="node/gpu-fabric-node", target="var-device=All"} 1000 | {page="node/gpu-fabric-node", target="var-device=All", where="GPU 0000:90:00.0"} 1000`,
+		want: `{page="port/gpu-fabric-port", target="var-device=mlx5_3&var-instance=n", where="mlx5_3"} 1000 | {page="node/gpu-fabric-node", target="var-device=All&var-instance=n"} 1000 | {page="node/gpu-fabric-node", target="var-device=All&var-instance=n", where="GPU 0000:90:00.0"} 1000`,
 	},
 	{
 		name: "a restart is named, with its time", panel: "fleet/Open findings", ref: "A", by: "instance, problem, rank, runbook",

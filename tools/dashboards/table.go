@@ -42,6 +42,9 @@ type column struct {
 	one    bool // a label of which rows are made one, with the first value that it has
 }
 
+// ofCluster is the width of a column with names of clusters.
+const ofCluster = 84
+
 // order is a label that no column shows and rows are sorted by, where a table has it.
 const order = "order"
 

@@ -121,10 +121,10 @@ func objectives() words {
 		"port_availability": {"Ports are up at full rate", ""},
 		"conformance":       {"Nodes are set up right", ""},
 		"probe_success":     {"Probes succeed", ""},
-		"probe_coverage":    {"Nodes were probed lately", ""},
+		"probe_coverage":    {"Probes succeeded lately", ""},
 		"bandwidth_quality": {"NCCL bandwidth is as before", ""},
 		"probe_latency":     {"NCCL latency is as before", ""},
-		"losslessness":      {"Lossless ports lose nothing", ""},
+		"losslessness":      {"Lossless ports: no loss, no storm", ""},
 		"job_transport":     {"Jobs are not on TCP", ""},
 		"gpu_time":          {"GPU time is not lost", ""},
 	}

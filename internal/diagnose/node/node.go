@@ -33,7 +33,7 @@ func nodeChecks() []*verdict.Check {
 			Judge: judgeReads,
 		},
 		{
-			ID: verdict.CheckComputePorts, Title: "Compute ports are missing", Severity: verdict.Critical,
+			ID: verdict.CheckComputePorts, Title: "Training ports are missing", Severity: verdict.Critical,
 			Expects: "compute_ports", Topic: "node", Scope: verdict.ScopeNode,
 			Reads: "the ports of role compute and who states that, expected.compute_ports of the configuration, else the profile of the platform",
 			Guard: "only if the configuration or the profile of the platform states the number; port_active reports ports that are there and should have a link. If more are active than expected and nothing states which are for training, it is unknown. " +
