@@ -74,7 +74,7 @@ func fleetNow() line {
 or count by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}))`, `gpufabric_job_info{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`),
 		number(about{
 			"Probes on TCP",
-			"Nodes where a probe of NCCL went over sockets: jobs that start there now would use TCP. Jobs that run may still use RDMA.", "no probe has run", 3, 3,
+			"Nodes where a probe of NCCL went over TCP: jobs that start there now would use TCP. Jobs that run may still use RDMA.", "no probe has run", 3, 3,
 		}, "none",
 			orZero(nodes(probesOnTCP), `gpufabric_probe_transport{@node}`), zero(bad), nil),
 		number(about{

@@ -59,7 +59,7 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 	devices := `label_values(gpufabric_hca_info{cluster=~"$cluster",instance=~"$instance"}, device)`
 	if b.oneNode {
 		devices = ofSite(devices)
-		list = append(list, query("site", "of cluster", "The cluster of the node: of several with a node of that name, one.",
+		list = append(list, query("site", "of", "The cluster of the node: of several with a node of that name, one.",
 			`label_values(gpufabric_node_info{cluster=~"$cluster",instance=~"$instance"}, cluster)`, true))
 	}
 	list = append(list, query("device", "Device", "RDMA device (NIC); for panels about ports.", devices, b.oneDevice))
@@ -98,7 +98,7 @@ func (b board) links() []cog.Builder[dashboard.DashboardLink] {
 			continue
 		}
 		out = append(out, dashboard.NewDashboardLinkBuilder(to.title).Type(dashboard.DashboardLinkTypeLink).
-			Tooltip(to.tip).Icon("dashboard").Url(to.url+kept+to.kept).KeepTime(true))
+			Tooltip(to.tip).Icon("").Url(to.url+kept+to.kept).KeepTime(true))
 	}
 	return out
 }

@@ -213,7 +213,7 @@ func jobNodes() panel {
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "instance", title: "Node", link: toNode(), width: 135},
 		column{field: "B", title: "Transport", words: jobTransports(), width: 146},
-		column{field: "way", title: "Way", none: "-", width: 75},
+		column{field: "way", title: "Way", none: "-", words: words{"socket": {"TCP", ""}, "verbs": {"RDMA", ""}}, width: 75},
 		column{field: "because", title: "TCP or unknown because", none: "-", words: because(), width: 255},
 		column{field: "D", title: "Ranks", width: 79},
 		column{field: "E", title: "GPUs", width: 79},

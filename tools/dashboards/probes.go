@@ -35,7 +35,7 @@ func probesNow() line {
 			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`,
 			[]step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
 		number(about{
-			"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.",
+			"Probes on TCP", "Probes whose last run went over TCP, without those that do so to compare.",
 			"no transport is known", 4, 3,
 		}, "none",
 			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`,
