@@ -119,8 +119,8 @@ func (b board) lead(p panel) {
 	explained(p, at, kept)
 }
 
-// id follows from the title, so that links to a panel survive what is put before it. A row has often the title of a panel
-// in it, and no id of one: Grafana would show the empty row.
+// id follows from the title, so that links to a panel survive what is put before it. A row has often the title of a
+// panel in it, and no id of one: Grafana would show the empty row.
 func id(title string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(title))

@@ -86,8 +86,8 @@ func restarted() string {
 // neverSeen is the time of a finding that has no time: the exporter never answered.
 const neverSeen = "2000"
 
-// ranked gives findings their place by severity and impact, and an order for those of one place that were detected at the
-// same time. A silent node comes after what is critical: nothing is known of it.
+// ranked gives findings their place by severity and impact, and an order for those of one place that were detected at
+// the same time. A silent node comes after what is critical: nothing is known of it.
 func ranked(expr string) string {
 	return `max without (place) (label_join(` + placedBySeverity(expr) + `, "` + order + `", " ", "instance", "problem"))`
 }
@@ -98,8 +98,8 @@ const placeOfWrong, placeOfCause, placeOfRest, placeOfFollower = "0", "1", "2", 
 // bySeverity are the titles of the columns that tables of findings are sorted by.
 const bySeverity, bySince = "Severity", "Detected"
 
-// placedBySeverity gives findings the label rank, by which columns sort them: their severity, and their impact within it,
-// which is the label place where they have none yet.
+// placedBySeverity gives findings the label rank, by which columns sort them: their severity, and their impact within
+// it, which is the label place where they have none yet.
 func placedBySeverity(expr string) string {
 	for _, s := range verdict.Severities() {
 		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, s.Rank(), s)
@@ -237,9 +237,9 @@ const page, target = "Page", "Target"
 // The values of page: ends of the addresses of dashboards.
 const pageOfPort, pageOfNode, pageOfJob = "port/gpu-fabric-port", "node/gpu-fabric-node", "jobs/gpu-fabric-jobs"
 
-// concerned gives findings the labels runbook, and page and target: the port of the device that a finding is
-// about, or its job on all of its nodes, or else its node, with all devices. A name of a job with characters of addresses leads
-// to the node.
+// concerned gives findings the labels runbook, and page and target: the port of the device that a finding is about,
+// or its job on all of its nodes, or else its node, with all devices. A name of a job with characters of addresses
+// leads to the node.
 func concerned(expr string) string {
 	to := func(expr, page, target, label, value string) string {
 		return `label_replace(label_replace(` + expr + `, "page", "` + page + `", "` + label + `", "` + value +

@@ -176,7 +176,8 @@ func portProbes(t texts) panel {
 		"device")
 }
 
-// lasting is a line in bits per second whose name says so if the device is gone: the legend has its last value all the same.
+// lasting is a line in bits per second whose name says so if the device is gone: the legend has its last value all
+// the same.
 func lasting(expr, name string) curve {
 	return curve{`8 * ` + expr + ` * on () group_left (was) max by (was) (label_replace(1 + 0 * max(` + atEnd.Replace(goneDevice) +
 		`), "was", " before it was gone", "", "") or on () vector(1))`, name + "{{was}}"}

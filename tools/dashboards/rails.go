@@ -20,8 +20,8 @@ const mostRails = 32
 // rails name each NIC by its number, which it keeps while another is gone.
 const rails = `on (cluster, job, instance, device) group_left (rail) max by (cluster, job, instance, device, rail) (device:gpufabric_hca_info:rail{rail!="other",@node})`
 
-// nearest are the GPUs with their nearest NIC and its rail: the exporter's own number counts the NICs that are there, and is
-// shown only where no rule has recorded one.
+// nearest are the GPUs with their nearest NIC and its rail: the exporter's own number counts the NICs that are there,
+// and is shown only where no rule has recorded one.
 func nearest(of string) string {
 	nics := `gpufabric_gpu_nic_distance{` + of + `}`
 	return `(` + nics + ` * ` + rails + ` or on (cluster, job, instance, pci_address, device) ` + nics + `)`

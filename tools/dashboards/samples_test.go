@@ -148,8 +148,8 @@ func findingRules(t *testing.T) []byte {
 	return []byte("groups:\n  - name: gpufabric-findings\n" + group)
 }
 
-// renumbered is a node that lacks mlx5_2: its exporter counts mlx5_3 as rail 2, and the GPU of mlx5_2 has the next NIC. The
-// rail of mlx5_1 is not recorded yet.
+// renumbered is a node that lacks mlx5_2: its exporter counts mlx5_3 as rail 2, and the GPU of mlx5_2 has the next
+// NIC. The rail of mlx5_1 is not recorded yet.
 var renumbered = []string{
 	`gpufabric_gpu_nic_distance{cluster="c",job="e",instance="n",pci_address="0000:1b:00.0",device="mlx5_1",rail="1",class="NODE"} 4`,
 	`gpufabric_gpu_nic_distance{cluster="c",job="e",instance="n",pci_address="0000:2b:00.0",device="mlx5_3",rail="2",class="PIX"} 1`,

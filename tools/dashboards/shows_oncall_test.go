@@ -29,7 +29,8 @@ var goneAlone = append([]string{
 	`gpufabric_hca_retries_exceeded_total{cluster="c",job="e",instance="n",device="mlx5_2",port="1"} 0x8 stale`,
 }, goneNIC[0], goneNIC[3], goneNIC[4], goneNIC[5])
 
-// chain is a node that lacks a device, what follows from that and was found before, and another with wrong results since.
+// chain is a node that lacks a device, what follows from that and was found before, and another with wrong results
+// since.
 var chain = []string{
 	`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`,
 	`gpufabric_check_failed{cluster="c",job="e",instance="n",check="compute_ports",severity="critical"} 1`,
