@@ -43,13 +43,16 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 			}}).Definition(values).
 			Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortAlphabeticalAsc).
 			Multi(!one).IncludeAll(!one)
+		if name == "device" && one { // its name says that, and the links fit beside it
+			v.Hide(dashboard.VariableHideHideLabel)
+		}
 		if !one {
 			v.AllValue(".*").Current(all)
 		}
 		return v
 	}
 	list := []cog.Builder[dashboard.VariableModel]{
-		dashboard.NewDatasourceVariableBuilder("datasource").Label("Source").Type("prometheus").
+		dashboard.NewDatasourceVariableBuilder("datasource").Label("Source").Hide(dashboard.VariableHideHideLabel).Type("prometheus").
 			Description("The Prometheus that scrapes the exporters and has their rules."),
 		query("cluster", "Cluster", "Label cluster of the targets; there is nothing to choose where the site sets none.",
 			`label_values(gpufabric_node_info, cluster)`, false),
