@@ -35,8 +35,8 @@ func (q DashboardQuery) Name() string {
 // For returns what Grafana would ask for nodes and devices of these names, which are patterns.
 func (q DashboardQuery) For(instance string) string {
 	values := map[string]string{
-		"cluster": ".*", "instance": instance, "device": ".*", "training_job": ".*", "__rate_interval": "1m",
-		"__interval": "15s", "__range": "10m",
+		"cluster": ".*", "site": ".*", "instance": instance, "device": ".*", "training_job": ".*",
+		"__rate_interval": "1m", "__interval": "15s", "__range": "10m",
 	}
 	return variable.ReplaceAllStringFunc(q.Expr, func(name string) string {
 		value, ok := values[strings.Trim(name, "${}")]
