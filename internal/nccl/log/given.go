@@ -16,6 +16,7 @@ type Given struct {
 	Packages  []string // of NCCL, as pip lists them, "nvidia-nccl-cu12 2.18.1"
 	Addresses []string // of the host, as ip lists them
 
+	Node
 	GPUs      int // that nvidia-smi -L lists; 0: not said
 	Container Container
 
@@ -96,6 +97,7 @@ func (l *Log) sets(name, value string, given bool) bool {
 // families are how names of settings begin that are kept.
 var families = []string{
 	"NCCL_", "TORCH_NCCL_", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GLOO_", "FI_", "UCX_", "HSA_",
+	"CUDA_LAUNCH_BLOCKING",
 }
 
 // processes takes how many a launcher starts on each host, "--nproc_per_node=8", "--nproc-per-node 8".
@@ -115,6 +117,7 @@ func (l *Log) processes(before, word string) {
 // listed takes limits, packages and addresses.
 func (l *Log) listed(words []string, line string) {
 	last := words[len(words)-1]
+	l.shows(words, line)
 	switch {
 	case strings.Contains(line, "docker run "), strings.Contains(line, "podman run "):
 		l.Container.takes(line)

@@ -92,3 +92,26 @@ func TestOldEntries(t *testing.T) {
 		}
 	}
 }
+
+// What a file shows of the node is kept, and prose about it is not.
+func TestNode(t *testing.T) {
+	for lines, want := range map[string]string{
+		"0, Exclusive_Process":                                               "true false false 0",
+		"zzz of Exclusive_Process mode":                                      "false false false 0",
+		"CmaTotal: 0 kB\nCmaFree:    777 kB":                                 "false false true 0",
+		"CmaTotal: 777 kB\nCmaFree:    77 kB":                                "false false false 0",
+		"CmaFree:    777 kB":                                                 "false false false 0",
+		"ls: cannot access '/zzz/memory_peers/amdkfd/version': No such file": "false true false 0",
+		"mpirun -np 777 -x NCCL_ZZZ=7 ./zzz":                                 "false false false 777",
+		"mpirun -np zzz -np":                                                 "false false false 0",
+	} {
+		l := New()
+		for line := range strings.SplitSeq(lines, "\n") {
+			l.Take(line)
+		}
+		n := &l.Node
+		if got := fmt.Sprint(n.Exclusive, n.PeerMemory, n.FreeAboveAll, n.Processes); got != want {
+			t.Errorf("%q: %q, expected %q", lines, got, want)
+		}
+	}
+}

@@ -18,9 +18,10 @@ const (
 	OfTrouble // something did not work, without a level
 	OfEnd     // the program reached its end, or serves
 	OfProgress
-	OfStack // a frame of a stack, or what it was in
-	OfGiven // a setting, a limit, a package or an address
-	OfItem  // of what programs list about themselves, and warnings that a debugger gives of what NCCL handles
+	OfStack      // a frame of a stack, or what it was in
+	OfGiven      // a setting, a limit, a package or an address
+	OfBackground // how far work came, or by what ranks meet
+	OfItem       // of what programs list about themselves, and warnings that a debugger gives of what NCCL handles
 )
 
 var vocabulary = []struct {
@@ -47,7 +48,11 @@ var vocabulary = []struct {
 	{OfStack, []string{`File "`, " in 0x", "(+0x", "@ 0x", ".so.", ".so(", " in nccl", "apturing", " in ?? ()", "() from /", "()  /", ".so)"}},
 	{OfGiven, []string{
 		"NCCL_", "VISIBLE_DEVICES", "GLOO_", "UCX_", "HSA_", "FI_PROVIDER", "ulimit -l", "locked memory",
-		"inet ", "inet6 ", "nvidia-nccl", "--nproc", "(UUID: GPU-", "docker run ", "podman run ",
+		"inet ", "inet6 ", "nvidia-nccl", "--nproc", "(UUID: GPU-", "CUDA_LAUNCH", "Exclusive_", "CmaTotal", "CmaFree", " -np ", "memory_peers", "docker run ", "podman run ",
+	}},
+	{OfBackground, []string{
+		"--- PASS: ", "--- FAIL: ", "raining time: ", "train_runtime", "uccessfully saved", "saved successfully",
+		"s/it", "file://",
 	}},
 	{OfItem, []string{
 		"ProcessGroupNCCL initialized with following options", "NCCL_ASYNC_ERROR_HANDLING: ", "NCCL_BLOCKING_WAIT: ", "TIMEOUT(ms): ",
