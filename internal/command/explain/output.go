@@ -221,7 +221,7 @@ func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 		}
 	}
 	if s.Kind == signature.Consequence && top.Certainty != explain.Certain {
-		b.WriteString("    It follows from another failure: look at the logs of the other ranks for what failed first.\n")
+		b.WriteString("    It may follow from another failure: look at the logs of the other ranks for what failed first.\n")
 	}
 	if f.Guessed {
 		b.WriteString("    No line shows that a call failed after this warning, but nothing else explains what failed later.\n")

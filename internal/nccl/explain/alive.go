@@ -55,6 +55,7 @@ func (r *reading) standsStill() bool {
 // goOn takes failures of NCCL for open where the program goes on after all of them, and no program reports one; and
 // that a process waits, where the program comes to its end, or serves, after that.
 func (r *reading) goOn() {
+	r.forgive()
 	if r.findFirst() < 0 || !r.complete() && len(r.Communicators) > 0 {
 		return
 	}

@@ -103,6 +103,7 @@ func (r *reading) informed(e log.Event) {
 		r.loopback = true
 	}
 	r.address(e)
+	r.states(m)
 	r.said.closed = r.said.closed || strings.HasSuffix(m, "Destroy COMPLETE")
 	if _, provider, is := strings.Cut(strings.ToLower(m), "selected provider is "); is {
 		name, _, _ := strings.Cut(provider, " ")

@@ -75,6 +75,7 @@ type Result struct {
 	said      said
 	last      string            // the last line of NCCL
 	nics      map[string]string // of hosts, as NCCL lists them
+	addresses map[string]string // of hosts, behind the name of the first interface
 	gdr       map[string]direct // of hosts
 	crash     crash
 	xids      xids
@@ -162,17 +163,16 @@ type group struct {
 // reading is a Result in the making.
 type reading struct {
 	Result
-	name      string // of the log that is read
-	lines     *failure.Reader
-	before    int64 // lines of the logs before
-	hosts     map[string]struct{}
-	groups    map[group]int // communicators by what distinguishes them
-	tracked   int           // ranks
-	called    call          // the last warning that names an error of the system
-	warnings  map[string]struct{}
-	addresses map[string]string // of hosts, behind the name of the first interface
-	channels  map[string]int    // devices by which connections leave
-	sockets   map[process]int64 // lines in which processes chose TCP
+	name     string // of the log that is read
+	lines    *failure.Reader
+	before   int64 // lines of the logs before
+	hosts    map[string]struct{}
+	groups   map[group]int // communicators by what distinguishes them
+	tracked  int           // ranks
+	called   call          // the last warning that names an error of the system
+	warnings map[string]struct{}
+	channels map[string]int    // devices by which connections leave
+	sockets  map[process]int64 // lines in which processes chose TCP
 	// failedCall is the first line of a call that returned an error; nil: none.
 	failedCall *Finding
 }
@@ -191,8 +191,9 @@ func newReading() *reading {
 	r := &reading{
 		lines: failure.New(maxThreads, true), hosts: map[string]struct{}{}, groups: map[group]int{},
 		warnings: map[string]struct{}{}, channels: map[string]int{},
-		sockets: map[process]int64{}, addresses: map[string]string{},
+		sockets: map[process]int64{},
 	}
+	r.addresses = map[string]string{}
 	r.gdr = map[string]direct{}
 	r.nics, r.near = map[string]string{}, map[int]struct{}{}
 	r.processes, r.networks, r.devices = map[process]member{}, map[string]string{}, Unknown

@@ -19,8 +19,10 @@ func (r *Result) holds(fact signature.Fact, f *Finding) bool {
 	if rest, negated := strings.CutPrefix(string(fact), "!"); negated {
 		return !r.holds(signature.Fact(rest), f)
 	}
-	if about, known := facts[fact]; known {
-		return about(r, f)
+	for _, list := range []map[signature.Fact]func(r *Result, f *Finding) bool{facts, surrounding} {
+		if about, known := list[fact]; known {
+			return about(r, f)
+		}
 	}
 	for _, relation := range relations {
 		if rest, is := strings.CutPrefix(string(fact), relation.name); is {
@@ -63,7 +65,6 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.OnlyFlushed:      func(r *Result, _ *Finding) bool { return r.onlyFlushed() },
 	signature.Clique:           func(r *Result, _ *Finding) bool { return r.Log.Clique || r.Log.MNNVL },
 	signature.OneGPU:           func(r *Result, _ *Finding) bool { return r.oneGPU() },
-	signature.SparkNICs:        func(r *Result, f *Finding) bool { return r.sparkNICs(f) },
 	signature.FirstCollective:  func(r *Result, _ *Finding) bool { return r.Waiting.firstCollective() },
 	signature.WaitBehind:       func(r *Result, _ *Finding) bool { return r.Waiting.behind() },
 	signature.WaitApart:        func(r *Result, _ *Finding) bool { return r.Waiting.apart() },

@@ -69,6 +69,16 @@ func (r *Result) shows(name string, f *Finding) string {
 			return ""
 		}
 		return ": " + r.Log.Memlock + " KiB"
+	case "timeout":
+		return spoken(patience(f.raw))
+	case "odd":
+		return spelling.Few(r.oddInterfaces(), 4)
+	case "interfaces":
+		return r.interfacesOfHosts()
+	case "asked":
+		return r.said.asked
+	case "far":
+		return r.said.far
 	case "busy":
 		return r.busy()
 	}

@@ -61,9 +61,11 @@ func (r *reading) judgeGPUDirect(t Transports, between bool, names []string) {
 		f := r.follow(&signature.NoGPUDirect,
 			fmt.Sprintf("%d of %d RDMA connections%s", t.RDMA-t.RDMAGPUDirect, t.RDMA, r.gdrApart()))
 		known := r.gpus != "" && !r.withoutGDR()
-		f.Open = t.RDMAGPUDirect == 0 && !known && (r.holds(signature.OneGPU, f) || r.holds(signature.SparkNICs, f))
+		f.Open = r.said.far != "" && t.RDMAGPUDirect == 0 || r.serialised() || t.RDMAGPUDirect == 0 && !known && (r.holds(signature.OneGPU, f) || r.sparkNICs(f))
 	case r.Log.RingsGPUDirect == log.No && log.CarrierOf(r.Log.Network) == log.Verbs:
 		r.follow(&signature.NoGPUDirect, "not all rings use GPUDirect RDMA")
+	case r.Log.RCCL && len(r.Communicators) == 0 && t.RDMA == 0 && len(names) > 0:
+		r.follow(&signature.NoGPUDirect, "GPUDirect RDMA is disabled for "+spelling.Few(names, 8)).Open = true
 	case between && t.RDMA+t.TCP+t.Plugin == 0 && len(names) > 0 &&
 		!slices.ContainsFunc(r.Log.HCAs, func(h log.HCA) bool { return h.GPUDirect }):
 		r.follow(&signature.NoGPUDirect, "GPUDirect RDMA is disabled for "+spelling.Few(names,

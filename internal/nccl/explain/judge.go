@@ -59,6 +59,8 @@ func (r *Result) Undecided() string {
 	switch {
 	case r.Cut:
 		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)
+	case r.said.passes() && r.First() == nil, r.said.done:
+		return ""
 	case r.said.lived:
 		return "the program goes on after it, and no other line reports a failure"
 	case r.lonely():
@@ -95,8 +97,10 @@ func (r *Result) Undecided() string {
 		return "NCCL began, and no set-up of a communicator is in the log: it hangs before, or the log is cut"
 	case len(r.Communicators) == 0 && len(r.Log.Links) > 0 && r.Open() == nil:
 		return "no failure so far, and the connections that it shows are " + r.Transports().String() + "; not seen: begin and end of the set-up, and what the job did then (give the whole log)"
+	case len(r.Communicators) == 0 && r.endsOpen() != "":
+		return r.endsOpen()
 	case len(r.Communicators) == 0 && r.cutShort():
-		return "no failure so far: NCCL began over " + r.chosenInterface() + ", with the network " + r.Network() + "; not seen: the set-up of a communicator, and what the job did then (the log is cut there)"
+		return "no failure so far: NCCL began over " + r.chosenInterface() + r.withNetwork() + "; not seen: the set-up of a communicator, and what the job did then (the log is cut there)"
 	case len(r.Communicators) == 0:
 		return "no communicator is set up in it: run the job with NCCL_DEBUG=INFO, and give the log from its beginning"
 	}
@@ -138,6 +142,8 @@ func (r *Result) leftOut() string {
 func (r *Result) unclear() string {
 	switch f := r.Open(); {
 	case r.between() == log.No:
+		return ""
+	case f != nil && r.said.far != "" && f.Signature == &signature.NoGPUDirect:
 		return ""
 	case f != nil && f.Signature == &signature.NoGPUDirect:
 		return "RDMA goes without GPUDirect RDMA, as it should with one GB10 or GeForce GPU for each host, and only there"
@@ -208,6 +214,9 @@ func (r *reading) judge() {
 	}
 	if r.findFirst() < 0 && slices.ContainsFunc(r.Communicators, unended) && !r.Cut {
 		r.follow(&signature.SetupStalls, r.stall()).Open = true
+	}
+	if r.serialised() {
+		r.follow(&signature.Stalled, "CUDA_LAUNCH_BLOCKING=1 is set, ranks are on several hosts, and nothing comes after the set-up").Open = true
 	}
 	t := r.Transports()
 	between := r.between() == log.Yes

@@ -37,7 +37,7 @@ func TestKinds(t *testing.T) {
 		reason    string
 	}{
 		"P2P of containers":             {says("comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0") + ranks(2, "pod-a", "pod-b") + warn("transport/p2p.cc:290", "Cuda failure 101 'invalid device ordinal'"), "gpu_not_visible", Certain, "containers"},
-		"P2P, quoted alone":             {quoted("[rank1]: ", "cuda", "Cuda failure 101 'invalid device ordinal'"), "cuda_failed", Possible, "container may not share"},
+		"P2P, quoted alone":             {quoted("[rank1]: ", "cuda", "Cuda failure 101 'invalid device ordinal'"), "cuda_failed", Possible, "set_device"},
 		"pools of memory":               {warn("init.cc:416", "Cuda failure 'operation not supported'"), "cuda_failed", Likely, "does not support"},
 		"IMEX":                          {says(domain) + says("comm 0x1 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 1") + warn("transport/p2p.cc:275", "Cuda failure 800 'operation not permitted'"), "nvlink_import_refused", Likely, "IMEX"},
 		"IPC of containers":             {says("comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0") + warn("transport/p2p.cc:275", "Cuda failure 800 'operation not permitted'"), "nvlink_import_refused", Likely, "handles"},
@@ -167,7 +167,7 @@ func TestKinds(t *testing.T) {
 		"an engine that waits":          {complete + says("comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0") + says("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM") + "TimeoutError: RPC call to sample_tokens timed out.\n", "watchdog_stuck", Possible, "ACS"},
 		"an address of another host":    {"[W socket.cpp:436] [c10d] The server socket has failed to bind to 10.7.7.7:7777 (errno: 99 - Cannot assign requested address).\n[E socket.cpp:472] [c10d] The server socket has failed to listen on any local network address.\n", "rendezvous_failed", Likely, "not of this host"},
 		"shapes":                        {"[rank1]: RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE\n", "collectives_differ", Certain, "different sizes"},
-		"reverse path":                  {quoted("", "system", "Failed to find reverse path from remNode 0/77000 nlinks 4 to node 0/78000"), "topology_unreadable", Possible, "too old"},
+		"reverse path":                  {quoted("", "system", "Failed to find reverse path from remNode 0/77000 nlinks 4 to node 0/78000"), "topology_unreadable", Possible, "one side"},
 		"GIDs beyond the table":         {says("NCCL_IB_GID_INDEX set by environment to 777.") + warn("misc/ibvwrap.cc:165", "Call to ibv_query_gid failed with error Unknown error -1 errno -1"), "gid_query", Likely, "NCCL_IB_GID_INDEX"},
 		"queues":                        {says("NCCL_IB_QPS_PER_CONNECTION set by environment to 777.") + warn("misc/ibvwrap.cc:165", "Call to ibv_create_cq failed with error Invalid argument"), "qp_create", Likely, "NCCL_IB_QPS_PER_CONNECTION=777"},
 		"buffers":                       {says("NCCL_BUFFSIZE set by environment to 777777777.") + warn("misc/ibvwrap.cc:165", "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"), "memory_registration", Likely, "NCCL_BUFFSIZE=777777777"},

@@ -16,6 +16,7 @@ import (
 // address there elsewhere in the log, as where several machines have one name.
 func (r *reading) address(e log.Event) {
 	if !strings.HasPrefix(e.Message, "Bootstrap") && !strings.HasPrefix(e.Message, "NET : Using") {
+		r.outOfBand(e)
 		return
 	}
 	_, rest, found := strings.Cut(e.Message, "Using ")

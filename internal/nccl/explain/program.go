@@ -18,7 +18,7 @@ func (r *reading) progress(line string) {
 	}
 	bare := strings.TrimLeft(line, " ")
 	if strings.HasPrefix(bare, "#") || strings.HasPrefix(bare, bounds) || strings.HasPrefix(bare, "nThread ") {
-		r.table("# " + strings.TrimLeft(bare, "# "))
+		r.table("# " + strings.Replace(strings.TrimLeft(bare, "# "), "nThread: ", "nThread ", 1))
 		return
 	}
 	r.row(bare)
@@ -122,6 +122,7 @@ func (r *reading) table(line string) {
 	case strings.HasPrefix(line, "# nThread "):
 		r.tests = benchmark{wrong: r.tests.wrong, first: r.tests.first, apart: r.tests.apart, worlds: r.tests.worlds}
 		r.tests.worlds.head(line)
+		r.said.asks(line)
 	case strings.HasPrefix(line, "# "+bounds):
 		_, values, _ := strings.Cut(line, ":")
 		if strings.Contains(values, "FAILED") && !strings.HasPrefix(strings.TrimLeft(values, " "), "0 ") {

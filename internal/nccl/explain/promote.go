@@ -13,6 +13,9 @@ import (
 // promote takes a warning without a signature for the first failure where something failed, and nothing says why;
 // and where its process went on with TCP.
 func (r *reading) promote() {
+	if r.said.passes() {
+		return
+	}
 	first := r.findFirst()
 	for i, w := range r.Warnings {
 		f := &w.finding
@@ -36,7 +39,7 @@ func (r *reading) promote() {
 	if first >= 0 && (!unexplaining(r.Findings[first].Signature) || f.order > r.Findings[first].order) {
 		return
 	}
-	f.Open = first < 0
+	f.Open = first < 0 && !r.interfacesApart()
 	r.find(*f)
 }
 

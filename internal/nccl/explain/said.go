@@ -31,6 +31,7 @@ type said struct {
 	expected int              // of those
 	together bool             // all did
 	closed   bool             // a communicator was destroyed, as at the end of a program
+	background
 	// agent is where the launcher's agent listens, and opens where the program does by itself; empty: not said.
 	agent, opens string
 }
@@ -117,6 +118,7 @@ func lettered(line string) (severity, bool) {
 func (r *reading) says(text string, e log.Event) {
 	words := signature.Words(text)
 	r.engine(text)
+	r.around(text, words)
 	if words&signature.OfGiven != 0 {
 		r.lines.Take(text)
 	}
@@ -130,7 +132,7 @@ func (r *reading) says(text string, e log.Event) {
 	if strings.Contains(text, "KeyboardInterrupt") {
 		r.said.stopped = r.Lines
 	}
-	if s := severityOf(text, words); s != fine {
+	if s := severityOf(text, words); s != fine && !ofCommand(text) {
 		if s == severe {
 			r.said.steps = 0
 			f := r.said.first[s]
@@ -231,9 +233,13 @@ func (r *reading) fallBack() {
 	}
 }
 
-// lostBy reports whether others only lost the process that said before what failed in it.
+// lostBy reports whether others only lost the process that said before what failed in it, or raised an exception.
 func (r *reading) lostBy(first, said *Finding) bool {
 	s := first.Signature
+	if s.Source == signature.PyTorch && s.Kind == signature.Consequence && said.order < first.order &&
+		r.said.progress < said.order && raised(said.raw) {
+		return true
+	}
 	return s.Kind == signature.Consequence && s.Source == signature.Program && s.Generic && r.NCCLLines == 0 &&
 		said.order < first.order && (said.Host != first.Host || said.Rank != first.Rank || s.ID == "causes_guessed")
 }

@@ -39,7 +39,7 @@ func (r *reading) leaveOpen() {
 		r.Warnings = r.Warnings[1:]
 		r.find(f)
 	case len(r.Communicators) == 0 && r.Log.Bootstrap != "" && !r.Cut && len(r.Log.Links) == 0 && !r.wentFurther() &&
-		!r.tests.began && !r.Tested() && !r.cutShort():
+		!r.said.connected && !r.tests.measured && !r.tests.began && !r.Tested() && !r.cutShort():
 		text := fmt.Sprintf("NCCL began in %s, over %s, and no set-up of a communicator follows; the last line of NCCL: %s",
 			spelling.Plural(r.Processes, "process", "processes"), r.chosenInterface(), shown(r.last))
 		r.follow(&signature.SetupStalls, shown(text)).Open = true
@@ -49,7 +49,7 @@ func (r *reading) leaveOpen() {
 // cutShort reports whether the log ends after NCCL chose a network, and before it logs that a set-up begins, as
 // releases do from 2.18 on: between these nothing waits for other ranks.
 func (r *Result) cutShort() bool {
-	if r.Log.Network == "" || r.Log.Fallback || r.Log.Bootstrap == "" || len(r.Communicators) > 0 || len(r.Versions) == 0 || r.Open() != nil {
+	if r.Log.Network == "" && !strings.HasPrefix(r.last, "NET/Plugin") || r.Log.Fallback || r.Log.Bootstrap == "" || len(r.Communicators) > 0 || len(r.Versions) == 0 || r.Open() != nil {
 		return false
 	}
 	v, err := fabric.ParseNCCLVersion(r.Versions[0])

@@ -317,6 +317,7 @@ func (r *Result) Unseen() string {
 	if r.tests.apart && len(strings.Fields(r.tests.first)) < 2 {
 		text = "A test has two results where one run has one: if one was meant, its processes ran each on its own, and nothing went between them. Then nccl-tests are built without MPI (make clean; make MPI=1), and the numbers say nothing on the network. " + text
 	}
+	text += r.slower()
 	if t := r.Transports(); t.P2P > 0 && t.RDMA+t.TCP+t.Plugin == 0 && r.Log.NVLSChannels <= 0 {
 		text += " If the job hangs after it, NCCL_P2P_DISABLE=1 for one run shows whether P2P between GPUs stalls (ACS, IOMMU)."
 	}

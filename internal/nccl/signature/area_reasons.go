@@ -83,6 +83,8 @@ var bootstrapCalls = []Reason{
 		Remedy: "Set NCCL_SOCKET_IFNAME to the network that the hosts share, and open all ports between them.",
 		Test:   "the line Bootstrap : Using of each rank; nc -vz between the hosts",
 	},
+	interfacesApart,
+	interfaceOdd,
 	loopbackChosen,
 }
 
@@ -96,7 +98,7 @@ var loopbackChosen = Reason{
 
 var socketCalls = []Reason{
 	{
-		Cause:  "The process of the other side ended or never came: it failed first.",
+		Cause:  "The process of the other side ended or never came: it may have failed first.",
 		Remedy: "Look at the log of the rank at the address of the line.",
 		Test:   "the logs of the other ranks",
 	},
@@ -105,6 +107,8 @@ var socketCalls = []Reason{
 		Remedy: "Set NCCL_SOCKET_IFNAME to the network that the hosts share, and open all ports between them.",
 		Test:   "ip -br addr; nc -vz between the two addresses",
 	},
+	interfacesApart,
+	interfaceOdd,
 	loopbackChosen,
 }
 

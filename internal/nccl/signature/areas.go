@@ -184,7 +184,7 @@ var errnoReasons = []Reason{
 		If:     []Fact{"errno:110,113"}, Likely: []Fact{"errno:110,113"},
 	},
 	{
-		Cause:  "The process of the other side is gone or does not listen: it failed first.",
+		Cause:  "The process of the other side is gone or does not listen: it may have failed first.",
 		Remedy: "Look at its log, and at the daemon that the plugin needs.",
 		Test:   "the log of the other side",
 		If:     []Fact{"errno:32,103,104,107,111"}, Likely: []Fact{"errno:32,104,111", "!" + ChoseLoopback},

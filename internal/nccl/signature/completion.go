@@ -18,7 +18,7 @@ var completions = []Signature{
 		Remote:  true,
 		Reasons: []Reason{
 			{
-				Cause:  "The process or the host on the other side is gone: it failed first.",
+				Cause:  "The process or the host on the other side is gone: it may have failed first.",
 				Remedy: "Look at the log and the kernel messages of the peer that the line names.",
 				Test:   "the log of the peer: a failure there that is older",
 				If:     []Fact{PeerFailed}, Likely: []Fact{PeerFailed},

@@ -80,7 +80,7 @@ var frameworks = []Signature{
 				Likely: []Fact{"text:tcp"},
 			},
 			{
-				Cause:  "A host, or the daemon of MPI on it, ended: it failed first.",
+				Cause:  "A host, or the daemon of MPI on it, ended: it may have failed first.",
 				Remedy: "Look at that host: its kernel, its memory, the scheduler.",
 				Test:   "dmesg and the scheduler's log of that host",
 			},

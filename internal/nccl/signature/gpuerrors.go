@@ -117,7 +117,7 @@ var gpuErrors = []Signature{
 			{Text: "hipErrorNoBinaryForGpu", File: torchCUDA},
 		},
 		Cause:  "The program, or a library of it such as NCCL, is not built for the architecture of this GPU; an earlier call may have left the error.",
-		Remedy: "Use a build of framework and NCCL for this GPU (CUDA 12.8 or later for Blackwell); CUDA_LAUNCH_BLOCKING=1 and another NCCL show which.",
+		Remedy: "Use a build of framework and NCCL for this GPU (CUDA 12.8 or later for Blackwell; for old cards NVCC_GENCODE with a CUDA that has them); cuobjdump --list-elf, CUDA_LAUNCH_BLOCKING=1 and another NCCL show which.",
 	},
 	{
 		ID: "gpu_capture", Source: Program, Kind: Cause,
@@ -165,6 +165,7 @@ var gpuErrors = []Signature{
 			{Text: "CUDA error: ", File: "pytorch c10/cuda/CUDAException.cpp"},
 			{Text: "device-side assert triggered", File: "pytorch c10/cuda/CUDAException.cpp"},
 			{Text: "Test CUDA failure", File: "nccl-tests src/common.h"},
+			{Text: "Test HIP failure", File: "rccl-tests src/common.h"},
 			{Text: "CUDA_ERROR_ILLEGAL_ADDRESS", File: cudaErrorText},
 			{Text: "CUDA_ERROR_LAUNCH_FAILED", File: cudaErrorText},
 			{Text: "HIP error: ", File: torchCUDA},

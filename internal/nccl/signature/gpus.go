@@ -129,7 +129,7 @@ var gpus = []Signature{
 		ID: "driver_mismatch", Source: NCCL, Kind: Cause, Codes: []int{34, 35, 36, 803, 804}, Forms: cudaFailure,
 		Cause:   "The driver of the GPU does not fit the CUDA of the program or of NCCL: it is too old (or a stub library is found instead), was updated while in use, or the image has a forward compatibility library that this GPU does not support.",
 		Remedy:  "Install a driver for the CUDA of the image, or use an older image; remove /usr/local/cuda/compat from LD_LIBRARY_PATH; reboot after an update of the driver.",
-		Reasons: driverReasons,
+		Reasons: append([]Reason{linkedStatic}, driverReasons...),
 		Runbook: "check-gpu.md",
 	},
 	{

@@ -21,6 +21,8 @@ var (
 		Remedy:  "Run check --only=gpudirect on the host. GPUs that do not support GPUDirect RDMA (GeForce) always have this.",
 		Runbook: "check-gpudirect.md",
 		Reasons: []Reason{
+			deviceFar,
+			peerMemoryOfAMD,
 			{
 				Cause:  "NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ turns it off.",
 				Remedy: "Unset NCCL_NET_GDR_LEVEL and NCCL_NET_GDR_READ.",
@@ -32,7 +34,7 @@ var (
 				Cause:  "NCCL before 2.23 looks for nv_peer_mem only, and the host has its successor nvidia_peermem.",
 				Remedy: "Use NCCL 2.23 or later, or DMA-BUF (open kernel modules of the driver, NCCL_DMABUF_ENABLE=1).",
 				Test:   "lsmod | grep -e nv_peer_mem -e nvidia_peermem",
-				If:     []Fact{"release<2.23"},
+				If:     []Fact{"release<2.23", "!" + OfAMD},
 			},
 			{
 				Cause:  "nvidia_peermem is not loaded on {without}, nor DMA-BUF available there: other hosts of the job use GPUDirect RDMA.",
@@ -44,7 +46,7 @@ var (
 				Cause:  "nvidia_peermem is not loaded, or not registered with this kernel and RDMA stack, and DMA-BUF is not available.",
 				Remedy: "Load nvidia_peermem after the RDMA drivers, rebuild it for them, or use a driver with open kernel modules.",
 				Test:   "check --only=gpudirect on the host; lsmod, dmesg | grep -i peermem",
-				If:     []Fact{"!" + GDRApart},
+				If:     []Fact{"!" + GDRApart, "!" + OfAMD},
 			},
 			{
 				Cause:  "The device is further from the GPU than NCCL_NET_GDR_LEVEL allows, or the container hides the PCI topology.",
@@ -149,6 +151,7 @@ var (
 				Test:   "NCCL_P2P_DISABLE=1 for one run",
 				If:     []Fact{"!" + BetweenHosts},
 			},
+			builtForOthers,
 			{
 				Cause:  "A GPU, its memory or a link is defective, or another NCCL would be right.",
 				Remedy: "Test the GPUs of the hosts one by one, and try a newer NCCL.",
@@ -174,6 +177,7 @@ var (
 		Remedy: "Look at the way between the GPUs: IOMMU, ACS, network.",
 		Reasons: []Reason{
 			intercepted,
+			serialised,
 			{
 				Cause:  "The IOMMU translates what GPUs send each other: RCCL misses iommu=pt on the command line of the kernel, and the first collective has no result.",
 				Remedy: "Add iommu=pt (amd_iommu=on) to the command line of the kernel, and reboot.",
@@ -232,6 +236,7 @@ func Judgements() []*Signature {
 
 // tcpReasons are why NCCL uses TCP.
 var tcpReasons = []Reason{
+	efaWithoutMemory,
 	{
 		Cause:   "The setting NCCL_IB_DISABLE=1 turns RDMA off.",
 		Remedy:  "Unset NCCL_IB_DISABLE, unless another network is wanted (EFA, GPUDirect-TCPX).",
@@ -310,6 +315,6 @@ var tcpReasons = []Reason{
 		Cause:  "The container has no RDMA device, the ports are down, or {NCCL_IB_HCA} fits none.",
 		Remedy: "Give the container /dev/infiniband (a device plugin), run check on the host, and unset NCCL_IB_HCA.",
 		Test:   "ibv_devinfo in the container and on the host",
-		If:     []Fact{"!" + OneHost}, Likely: []Fact{NoDevice},
+		If:     []Fact{"!" + OneHost, "!seen:efa_memory_refused"}, Likely: []Fact{NoDevice},
 	},
 }

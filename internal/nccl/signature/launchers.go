@@ -242,7 +242,7 @@ var rendezvousReasons = []Reason{
 	},
 	{
 		Cause:  "The process of the first host does not listen there: it is not started yet, ended, or has another port.",
-		Remedy: "Look at the log of the first host: it failed first.",
+		Remedy: "Look at the log of the first host: it may have failed first.",
 		Test:   "ss -ltn on the first host",
 		If:     []Fact{"errno:111"}, Likely: []Fact{"errno:111"},
 	},

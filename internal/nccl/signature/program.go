@@ -27,6 +27,8 @@ var pytorch = []Signature{
 				Test:   "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 (newer: TORCH_FR_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1",
 				If:     []Fact{WaitApart}, Certain: []Fact{WaitApart},
 			},
+			timedOutAtOnce,
+			timedOutSoon,
 			{
 				Cause:  "Some ranks are behind: those that wait in the earliest collective, or one that does not wait at all, hold up the others.",
 				Remedy: "Look at the ranks of the earliest collective and at those that do not wait: their logs, py-spy dump, their hosts.",

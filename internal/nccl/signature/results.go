@@ -30,6 +30,7 @@ var resultNames = []Reason{
 		Test:   "grep nccl /proc/PID/maps; NCCL_DEBUG=WARN for one run",
 		If:     []Fact{"text:unknown result code"}, Likely: []Fact{"text:unknown result code"},
 	},
+	interfaceOdd,
 	{
 		Cause:  "The kind of the error says that a call of the system failed, not which: /dev/shm or a limit that is too small, an interface or device that the container does not have, or a connection that was refused.",
 		Remedy: "Run with NCCL_DEBUG=WARN; look at df -h /dev/shm, ulimit -l -n, ip -br addr and NCCL_SOCKET_IFNAME in the job.",
@@ -49,7 +50,7 @@ var resultNames = []Reason{
 		If:     []Fact{"text:internal error|ncclInternalError|NCCL_ERROR_INTERNAL|Error 3"},
 	},
 	{
-		Cause:  "Another rank ended, or the network to it failed: it failed first.",
+		Cause:  "Another rank ended, or the network to it failed.",
 		Remedy: "Look at the logs of the other ranks for the first failure.",
 		Test:   "the logs of all ranks, by time",
 		If:     []Fact{"text:remote process|ncclRemoteError|Error 6"},
@@ -107,6 +108,8 @@ var cudaReasons = []Reason{
 		Test:   "nvidia-smi -q: Virtualization Mode; NCCL_CUMEM_ENABLE=0 NCCL_NVLS_ENABLE=0 for one run",
 		If:     []Fact{"code:801"}, Likely: []Fact{"code:801"},
 	},
+	noPeers,
+	noOrdinal,
 	{
 		Cause:  "The container may not share memory handles (seccomp, no IPC namespace in common, IMEX channels missing).",
 		Remedy: "Run the ranks of a host in one container or with --ipc=host; NCCL_CUMEM_ENABLE=0 uses CUDA IPC instead.",
@@ -132,7 +135,7 @@ var cudaReasons = []Reason{
 		If:     []Fact{"code:205,999"}, Likely: []Fact{"code:999"},
 	},
 	{
-		Cause:  "A call of CUDA failed, and the line does not say which.",
+		Cause:  "A call of CUDA failed for another reason: the error of the line does not say where.",
 		Remedy: "Look for Xids at that time, and for the first failure of the other ranks; run with NCCL_DEBUG=INFO for the place in the source.",
 		Test:   "NCCL_DEBUG=INFO for one run",
 	},

@@ -62,6 +62,7 @@ var SetupStalls = Signature{
 	Runbook: "check-nccl.md",
 	Reasons: []Reason{
 		intercepted,
+		interfacesApart,
 		{
 			Cause:  "NCCL uses the loopback interface first (lo, 127.0.0.1), so that ranks of other hosts connect to themselves: NCCL_SOCKET_IFNAME takes it, or this release chose it (NCCL_COMM_ID).",
 			Remedy: "Set NCCL_SOCKET_IFNAME on all hosts to the interface that they share (^lo excludes it); also in nccl.conf; with NCCL_COMM_ID use a newer NCCL, or leave it unset.",
@@ -148,6 +149,7 @@ var MembersMissing = Signature{
 
 // exceptionReasons are what exceptions of Python are about, by their class.
 var exceptionReasons = []Reason{
+	renamedTwice,
 	{
 		Cause:  "The program takes GPUs for numbers{at}, and CUDA_VISIBLE_DEVICES names them by UUID, as those of MIG are: it cannot use such devices.",
 		Remedy: "Give the job whole GPUs by number, or use a release or mode of the program that takes UUIDs.",

@@ -193,17 +193,12 @@ var setups = []Signature{
 				Test:   "the same with NCCL 2.27 or later",
 				If:     []Fact{"text:NET with id|net id", "release<2.27", "!release<2.25"}, Likely: []Fact{"release<2.27"},
 			},
+			oneSided,
 			{
 				Cause:  "This release of NCCL is too old for the GPUs or their links (H100 needs 2.15, Blackwell 2.25).",
 				Remedy: "Use a newer NCCL.",
 				Test:   "the same with a newer NCCL",
-				If:     []Fact{"text:reverse path|rev link"}, Likely: []Fact{"release<2.15"},
-			},
-			{
-				Cause:  "A link between GPUs shows on one side only: an NVLink is down, or the fabric manager does not run.",
-				Remedy: "Look at nvidia-smi nvlink -s and topo -m, the fabric manager and Xids.",
-				Test:   "nvidia-smi nvlink -s; nvidia-smi topo -m",
-				If:     []Fact{"text:reverse path|rev link"},
+				If:     []Fact{"text:reverse path|rev link", "release<2.25"}, Likely: []Fact{"release<2.15"},
 			},
 			{
 				Cause:  "The container hides parts of /sys, or the machine is virtual without a topology file, so that NCCL reads speeds or devices wrongly.",

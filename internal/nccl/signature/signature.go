@@ -122,7 +122,6 @@ const (
 	OnlyFlushed      Fact = "only flushes"  // no completion has another status
 	Clique           Fact = "NVLink domain" // GPUs are registered in a fabric with a clique
 	OneGPU           Fact = "one GPU a host"
-	SparkNICs        Fact = "NICs of GB10"     // names of DGX Spark
 	FirstCollective  Fact = "first collective" // is the one that ranks wait in
 	WaitBehind       Fact = "ranks wait in earlier collectives than others"
 	WaitApart        Fact = "ranks wait in different collectives"
@@ -333,6 +332,8 @@ func (s *Signature) In(text string) int {
 // All returns all signatures, in the order of the document.
 func All() []Signature {
 	return slices.Concat(nccl(), areas, plugins, gpuErrors, pytorch, program, frameworks, surroundings, launchers,
-		[]Signature{Exception, ProgramError, ProgramWarned, NVMLRefused, DriverLibraryMissing, NVMLIgnored, PortFailed},
+		[]Signature{
+			Exception, ProgramError, ProgramWarned, Passed, NVMLRefused, DriverLibraryMissing, NVMLIgnored, PortFailed,
+		},
 		gloo, kernel)
 }

@@ -25,6 +25,9 @@ var ConnectFailed = Signature{
 	Runbook: "check-nccl.md",
 	Reasons: []Reason{
 		loopbackChosen,
+		interfacesApart,
+		oldAddress,
+		portsUsedUp,
 		{
 			Cause:   "NCCL chose an interface{peered} with a link-local address (169.254.0.0/16, fe80::/10; veth and bridges of containers have these), which other hosts cannot reach.",
 			Remedy:  "Set NCCL_SOCKET_IFNAME on all hosts to the interface of the network that they share (=name is exact), or exclude the others: ^veth,docker,br-,lo.",
@@ -60,8 +63,8 @@ var ConnectFailed = Signature{
 			If:     []Fact{"errno:113"}, Likely: []Fact{"errno:113"},
 		},
 		{
-			Cause:  "The process of the other rank is gone, or not there yet: its host refuses the connection.",
-			Remedy: "Look at the log of the rank at that address: it failed first.",
+			Cause:  "The process of the other rank is gone, or not there yet: its host refuses the connection, or ended it.",
+			Remedy: "Look at the log of the rank at that address: it may have failed first.",
 			Test:   "the log of the rank at that address",
 			If:     []Fact{"errno:103,104,111"}, Likely: []Fact{"errno:103,111", "!" + ChoseLoopback},
 		},
@@ -208,11 +211,12 @@ var sockets = []Signature{
 				Test:   "ip -br addr in the container",
 				If:     []Fact{"errno:97"}, Likely: []Fact{"errno:97"},
 			},
+			portsUsedUp,
 			{
-				Cause:  "Another process has the port, often one of an earlier run.",
+				Cause:  "Another process has the port, where it is a fixed one (NCCL_COMM_ID): NCCL takes any free port for all others.",
 				Remedy: "End the old process, or use another port.",
 				Test:   "ss -ltnp",
-				If:     []Fact{"errno:98"}, Certain: []Fact{"errno:98"},
+				If:     []Fact{"errno:98"}, Likely: []Fact{"set:NCCL_COMM_ID"},
 			},
 			{
 				Cause:  "The address is not of this host: NCCL_COMM_ID or the master address is of another one, or the interface lost it.",
@@ -309,7 +313,7 @@ var sockets = []Signature{
 				If:     []Fact{"errno:110,113,100,101"}, Likely: []Fact{"errno:110"},
 			},
 			{
-				Cause:  "The process of the other side ended: it failed first.",
+				Cause:  "The process of the other side ended: it may have failed first.",
 				Remedy: "Look at the log of the rank at the address that the line names.",
 				Test:   "the log of the rank at that address",
 				Likely: []Fact{"errno:32,104"},

@@ -20,6 +20,7 @@ const (
 // surroundings are lines of programs about what is around them: GPUs, libraries, limits, other processes.
 var surroundings = []Signature{
 	causesGuessed,
+	efaMemoryRefused,
 	heapCorrupted,
 	{
 		ID: "ray_workers_ended", Source: Program, Kind: Consequence, Generic: true,
@@ -118,6 +119,7 @@ var surroundings = []Signature{
 		Forms: []Form{
 			{Text: "CUDA error: invalid device ordinal", File: cudaErrorText},
 			{Text: "HIP error: invalid device ordinal", File: cudaErrorText},
+			{Text: "hipErrorInvalidDevice", File: "rccl-tests src/common.h"},
 			{Text: "'invalid device ordinal'", File: "nccl-tests src/common.h"},
 			{Text: "device >= 0 && device < num_gpus", File: torchCUDA},
 			{Text: "AssertionError: Invalid device id", File: "pytorch torch/cuda"},
@@ -135,8 +137,9 @@ var surroundings = []Signature{
 				Cause:  "A rank chose a GPU that its process does not see: more processes than GPUs on the host, or the local rank and CUDA_VISIBLE_DEVICES (--gpus-per-task) do not fit.",
 				Remedy: "Start as many processes as GPUs are visible (--nproc-per-node; nccl-tests: -g for each), and choose the GPU by LOCAL_RANK among those of CUDA_VISIBLE_DEVICES.",
 				Test:   "nvidia-smi -L; CUDA_VISIBLE_DEVICES and LOCAL_RANK of each process",
-				If:     []Fact{"!" + GPUsFewer}, Likely: []Fact{"!" + GPUsFewer},
+				If:     []Fact{"!" + GPUsFewer, "!text:hip"}, Likely: []Fact{"!" + GPUsFewer},
 			},
+			hipUnseen,
 		},
 	},
 	{
@@ -169,8 +172,9 @@ var surroundings = []Signature{
 			{Text: "CUDA-capable devices are busy or unavailable", File: cudaErrorText},
 			{Text: "CUDA-capable device(s) is/are busy or unavailable", File: cudaErrorText},
 		},
-		Cause:  "The GPU cannot be used: another process has it alone (Exclusive_Process), an old process holds it, or it needs a reset.",
-		Remedy: "End old processes (nvidia-smi, fuser /dev/nvidia*), set nvidia-smi -c DEFAULT; look for Xids, and reset the GPU.",
+		Cause:   "The GPU cannot be used: another process has it alone (Exclusive_Process), an old process holds it, or it needs a reset.",
+		Remedy:  "End old processes (nvidia-smi, fuser /dev/nvidia*), set nvidia-smi -c DEFAULT; look for Xids, and reset the GPU.",
+		Reasons: busyReasons,
 	},
 	{
 		ID: "files_exhausted", Source: Program, Kind: Cause, Sure: true,
@@ -338,6 +342,7 @@ var surroundings = []Signature{
 
 // stuckReasons are why nothing goes on.
 var stuckReasons = []Reason{
+	hangsAtEnd,
 	{
 		Cause:  "Traffic between the GPUs of the host stalls: a PCIe switch or the IOMMU redirects P2P (ACS).",
 		Remedy: "Turn off ACS on the PCIe switches and the IOMMU (iommu=pt or off), or set NCCL_P2P_DISABLE=1, slower.",

@@ -97,12 +97,7 @@ var verbs = []Signature{
 		Remedy:  "Look at the error that the line names.",
 		Runbook: "check-gpudirect.md",
 		Reasons: []Reason{
-			{
-				Cause:  "The kernel has no contiguous memory left to give (CMA), as on DGX Spark with a kernel that reserves none.",
-				Remedy: "Use a kernel whose CmaTotal in /proc/meminfo is not 0 (cma= on the command line of the kernel).",
-				Test:   "grep Cma /proc/meminfo",
-				If:     []Fact{"errno:12", SparkNICs}, Likely: []Fact{"errno:12"},
-			},
+			unpinned,
 			memlock,
 			{
 				Cause:  "nvidia_peermem is not loaded, or does not fit the driver of the GPU or the RDMA stack.",
@@ -352,6 +347,12 @@ var verbs = []Signature{
 				Cause:  "The program calls collectives of different sizes, types or order on the two ranks.",
 				Remedy: "Compare the calls of the two ranks (the flight recorder of PyTorch, or NCCL_DEBUG_SUBSYS=COLL).",
 				Test:   "TORCH_DISTRIBUTED_DEBUG=DETAIL for one run",
+			},
+			{
+				Cause:  "The NIC writes out of order, as where its firmware forces relaxed ordering, so that NCCL reads sizes before they are whole.",
+				Remedy: "Set PCI_WR_ORDERING of the device to per_mkey (mlxconfig), and NCCL_IB_PCI_RELAXED_ORDERING=0.",
+				Test:   "mlxconfig -d DEVICE q PCI_WR_ORDERING; NCCL_IB_DISABLE=1 for one run",
+				If:     []Fact{"text:mismatch"},
 			},
 		},
 	},

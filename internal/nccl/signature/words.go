@@ -48,7 +48,8 @@ var vocabulary = []struct {
 	{OfStack, []string{`File "`, " in 0x", "(+0x", "@ 0x", ".so.", ".so(", " in nccl", "apturing", " in ?? ()", "() from /", "()  /", ".so)"}},
 	{OfGiven, []string{
 		"NCCL_", "VISIBLE_DEVICES", "GLOO_", "UCX_", "HSA_", "FI_PROVIDER", "ulimit -l", "locked memory",
-		"inet ", "inet6 ", "nvidia-nccl", "--nproc", "(UUID: GPU-", "CUDA_LAUNCH", "Exclusive_", "CmaTotal", "CmaFree", " -np ", "memory_peers", "docker run ", "podman run ",
+		"inet ", "inet6 ", "nvidia-nccl", "--nproc", "(UUID: GPU-", "docker run ", "podman run ",
+		"CUDA_LAUNCH", "Exclusive_", "CmaTotal", "CmaFree", " -np ", "memory_peers",
 	}},
 	{OfBackground, []string{
 		"--- PASS: ", "--- FAIL: ", "raining time: ", "train_runtime", "uccessfully saved", "saved successfully",
