@@ -33,7 +33,7 @@ func (r *reading) around(text string, words signature.Word) {
 	}
 	c := &r.said.background
 	switch {
-	case strings.Contains(text, "--- PASS: "):
+	case strings.Contains(text, "--- PASS: "), strings.Contains(text, " passed in ") && !strings.Contains(text, "failed"):
 		c.passed = r.Lines
 	case strings.Contains(text, "--- FAIL: "):
 		c.passed = 0

@@ -93,6 +93,8 @@ func TestNoFailureSoFar(t *testing.T) {
 	const off = "gpu1:41:77 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_7'\nRCCL version 2.7.8+hip3.9\n"
 	for name, tt := range map[string]struct{ log, want string }{
 		"a test that passed":     {closes + "--- PASS: TestZzz (7.77s)\n", "OK"},
+		"tests of Python":        {closes + "===== 7 passed in 77.7s =====\n", "OK"},
+		"one of Python failed":   {closes + "===== 1 failed, 7 passed in 77.7s =====\n", "FAILED possible warning_unknown"},
 		"a test that failed":     {closes + "--- PASS: TestYyy (7.77s)\n--- FAIL: TestZzz (7.77s)\n", "FAILED possible warning_unknown"},
 		"a test before it":       {"--- PASS: TestZzz (7.77s)\n" + closes, "FAILED possible warning_unknown"},
 		"work that ended":        {plugin + ranks(4, "gpu1", "gpu2") + time, "OK If it is slower than it should be: The plugin aws-ofi-nccl did not start"},

@@ -33,7 +33,7 @@ var resultNames = []Reason{
 	interfaceOdd,
 	{
 		Cause:  "The kind of the error says that a call of the system failed, not which: /dev/shm or a limit that is too small, an interface or device that the container does not have, or a connection that was refused.",
-		Remedy: "Run with NCCL_DEBUG=WARN; look at df -h /dev/shm, ulimit -l -n, ip -br addr and NCCL_SOCKET_IFNAME in the job.",
+		Remedy: "Run with NCCL_DEBUG=WARN; look at df -h /dev/shm (--shm-size or --ipc=host of the container), ulimit -l -n, ip -br addr and NCCL_SOCKET_IFNAME in the job.",
 		Test:   "NCCL_DEBUG=WARN for one run: the first line with WARN says which call; df -h /dev/shm",
 		If:     []Fact{"text:system error|ncclSystemError|NCCL_ERROR_SYSTEM|Error 2"},
 	},
