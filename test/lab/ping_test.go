@@ -46,7 +46,7 @@ func startPingFabric(t *testing.T) *pingFabric {
 		scraped = append(scraped, fmt.Sprintf(`{targets: ["%s"], labels: {instance: n%d, cluster: lab}}`, pingNode(n), n))
 	}
 	write(t, "/tmp/targets.json", "["+strings.Join(targets, ",")+"]")
-	write(t, "/tmp/prometheus.yml", "global: {scrape_interval: 15s, evaluation_interval: 15s}\nrule_files: [/job/hard.rules.yml, /job/ping.rules.yml]\n"+
+	write(t, "/tmp/prometheus.yml", "global: {scrape_interval: 15s, evaluation_interval: 15s}\nrule_files: [/job/hard.rules.yml, /job/ping.rules.yml, /job/ping_small.rules.yml]\n"+
 		"scrape_configs: [{job_name: gpufabric, static_configs: ["+strings.Join(scraped, ", ")+"]}]\n")
 	f := &pingFabric{large: map[string]float64{}}
 	for n := range pingNodes {

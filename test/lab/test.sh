@@ -33,7 +33,7 @@ if [ -n "${SUSPEND:-}" ]; then
 fi
 if [ -n "${PING:-}" ]; then
   programs=$(./test/prometheus/fetch.sh) || { echo "$programs"; exit 0; }
-  cp "$programs/prometheus" alerts/{hard,ping}.rules.yml "$job"
+  cp "$programs/prometheus" alerts/{hard,ping,ping_small}.rules.yml "$job"
   export MACHINE=fabric TIMEOUT=${TIMEOUT:-7200}
   exec "$here/run.sh" "$job" ./lab.test -ping -test.run '^TestPing$' -test.v -test.timeout 3h "$@"
 fi
