@@ -61,7 +61,7 @@ loaded-test: ## make test three times beside 4 busy processes, nothing cached
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
 rules: ## alert rules and dashboards against the catalogue, docs/NEIGHBOURS.md beside node_exporter, make pictures over stand-ins, objects for Kubernetes, promtool's unit tests, where Alertmanager sends them (Debian's are fetched)
-	cd tools && $(GO) test -count=1 ./rules ./operator ./dashboards ./mixin ./pictures ./bench
+	cd tools && $(GO) test -count=1 -parallel 8 ./rules ./operator ./dashboards ./mixin ./pictures ./bench
 	$(GO) test -v -run 'TestPromtool|TestAlertmanagerRoutes' ./alerts
 
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
