@@ -119,6 +119,21 @@ func TestInputs(t *testing.T) {
 	}
 }
 
+// Files of a folder that are not read are listed.
+func TestNotRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"a.log": "gpu1:1:1 [0] NCCL INFO Using network IB\n", "b.gz": "\x1f\x8b\x08\x00"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for output, want := range map[string]string{"text": "not read     1: b.gz (gzip)", "json": `"b.gz (gzip)"`} {
+		if code, stdout, _ := run(t, t.Context(), nil, dir, "--output="+output); code != exitUndecided || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, expected %q:\n%s", code, want, stdout)
+		}
+	}
+}
+
 // A pipe that never ends is left when the user interrupts.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

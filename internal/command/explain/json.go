@@ -74,6 +74,7 @@ type (
 		Lines         int64          `json:"lines"`
 		NCCLLines     int64          `json:"nccl_lines"`
 		Files         []string       `json:"files,omitempty"`
+		Unread        []string       `json:"not_read,omitempty"` // files of folders that are no text
 		Long          int64          `json:"cut_lines"`
 		Unprintable   int64          `json:"unprintable_lines"`
 		Incomplete    bool           `json:"counts_incomplete"`
@@ -107,7 +108,7 @@ func known(n int) *int {
 
 func writeJSON(w io.Writer, r *explain.Result) error {
 	out := report{
-		Verdict: "ok", Files: r.Files, Waiting: r.Waiters(), Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable,
+		Verdict: "ok", Files: r.Files, Unread: r.NotRead(), Waiting: r.Waiters(), Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable,
 		Incomplete: r.Full || r.Cut,
 		Versions:   append([]string{}, r.Versions...), CUDA: r.Log.CUDA, Hosts: append([]string{}, r.Hosts...),
 		Processes: r.Processes, Communicators: []communicator{},

@@ -41,6 +41,9 @@ func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
 	if len(r.Files) > 0 {
 		say("files", "%d: %s", len(r.Files), spelling.Few(r.Files, 8))
 	}
+	if unread := r.NotRead(); len(unread) > 0 {
+		say("not read", "%d: %s", len(unread), spelling.Few(unread, 8))
+	}
 	if r.NCCLLines > 0 {
 		writeSetup(r, say)
 		writeConnections(r, say)

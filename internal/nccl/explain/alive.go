@@ -21,7 +21,7 @@ const enough = 3
 // advance takes a line that shows how far a program came: none where a bar is at its begin, or where the same line
 // comes again minutes later.
 func (r *reading) advance(text string) {
-	o := log.Strip(text[strings.LastIndexByte(text, '\r')+1:])
+	o := log.Strip(text)
 	r.said.bar = ""
 	switch {
 	case strings.Contains(o.Rest, "| 0/") && strings.Contains(o.Rest, "<?"):

@@ -15,14 +15,12 @@ import (
 	"gpufabric_exporter/internal/nccl/signature"
 )
 
-// line reads one line.
-func (r *reading) line(line []byte, long bool) {
+// part reads one line, or a part of it that one wrote over.
+func (r *reading) part(line []byte) {
 	r.Lines++
-	if long {
+	if len(line) > log.MaxLine {
+		line = line[:log.MaxLine]
 		r.Long++
-	}
-	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
-		line = line[:len(line)-1]
 	}
 	line = bytes.TrimLeft(line, "\x00")
 	if unprintable(line) {
@@ -34,7 +32,7 @@ func (r *reading) line(line []byte, long bool) {
 		return
 	}
 	text := string(line)
-	if text == "Killed" { // as shells print it
+	if text == "Killed" || strings.HasSuffix(text, "]Killed") { // as shells print it, behind a bar
 		text = "sh: Killed"
 	}
 	r.lines.Answer(text)

@@ -65,6 +65,7 @@ type Result struct {
 	Unknown  int64     // lines that are such warnings
 	Waiting  Waiting   // ranks that PyTorch's watchdog says to wait in collectives
 
+	unread    []unread
 	networks  map[string]string // of hosts
 	loop      string            // the progress bar that the log ends in, up to its percentage
 	looped    time.Duration     // how long it ran, as its bar says

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"gpufabric_exporter/internal/nccl/log"
 )
 
 // StandardInput is the name of the standard input.
@@ -26,7 +28,7 @@ func ReadFile(ctx context.Context, file string, stdin io.Reader) (*Result, error
 }
 
 // ReadFiles reads logs of one job, one for each rank or node, and those in folders of these names, as if they were
-// one. Files in a folder that are no text are passed over.
+// one. Files in a folder that are no text are passed over, and listed.
 func ReadFiles(ctx context.Context, names []string, stdin io.Reader) (*Result, error) {
 	type content struct {
 		result *Result
@@ -61,7 +63,7 @@ func readAll(ctx context.Context, names []string, stdin io.Reader) (*Result, err
 		return nil, err
 	}
 	r := newReading()
-	left, passed := int64(maxBytes), 0
+	left := int64(maxBytes)
 	for _, l := range logs {
 		name := l.name
 		if len(logs) == 1 {
@@ -69,16 +71,17 @@ func readAll(ctx context.Context, names []string, stdin io.Reader) (*Result, err
 		}
 		n, err := r.open(ctx, l.name, name, stdin, left)
 		left -= n
+		var no *notText
 		switch {
-		case errors.Is(err, ErrNotText) && l.found:
-			passed++
+		case errors.As(err, &no) && l.found:
+			r.unread = append(r.unread, unread{log.Text(filepath.Base(l.name)), no.format})
 		case err != nil && l.name == StandardInput:
 			return nil, fmt.Errorf("standard input: %w", err)
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
-	if passed == len(logs) {
+	if len(r.unread) == len(logs) {
 		return nil, fmt.Errorf("%s: no file in it is text: expected logs", strings.Join(names, " "))
 	}
 	return r.result(), nil

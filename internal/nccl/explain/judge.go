@@ -54,8 +54,8 @@ func (r *Result) Has(s *signature.Signature) bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Signature == s && !f.Open })
 }
 
-// Undecided says why the log does not show that all is well; empty: it does.
-func (r *Result) Undecided() string {
+// undecided says why what was read of the log does not show that all is well; empty: it does.
+func (r *Result) undecided() string {
 	switch {
 	case r.Cut:
 		return fmt.Sprintf("the log is longer than %d GiB, and the rest was not read: give the lines of NCCL (grep -a NCCL FILE | gpufabric_exporter explain -)", maxBytes>>30)

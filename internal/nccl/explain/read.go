@@ -6,9 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 	"unicode/utf8"
 
 	"gpufabric_exporter/internal/nccl/log"
@@ -32,15 +30,26 @@ func (r *reading) read(name string, from io.Reader, most int64) error {
 		return err
 	}
 	r.begin(name)
+	var begun []byte // of a line that is longer than the buffer
 	for {
-		line, long, err := readLine(in)
-		if err != nil && !errors.Is(err, io.EOF) {
+		line, err := in.ReadSlice('\n')
+		full := errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !full && !errors.Is(err, io.EOF) {
 			return err
 		}
 		cut := limited.N == 0
 		r.Cut = r.Cut || cut
+		if begun != nil {
+			line = append(begun, line...)
+		}
+		if full {
+			line = r.overwritten(line)
+			begun = bytes.Clone(line[:min(len(line), log.MaxLine+1)])
+			continue
+		}
+		begun = nil
 		if err == nil || len(line) > 0 && !cut {
-			r.line(line, long)
+			r.part(r.overwritten(bytes.TrimRight(line, "\r\n")))
 		}
 		if err != nil {
 			return nil
@@ -48,55 +57,23 @@ func (r *reading) read(name string, from io.Reader, most int64) error {
 	}
 }
 
-// readLine returns a line, or the beginning of a long one whose rest it skips. The line is valid until the next call.
-func readLine(in *bufio.Reader) (line []byte, long bool, err error) {
-	line, err = in.ReadSlice('\n')
-	if len(line) > log.MaxLine {
-		line, long = line[:log.MaxLine], true
-	}
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		return line, long, err
-	}
-	line = bytes.Clone(line)
-	for errors.Is(err, bufio.ErrBufferFull) {
-		_, err = in.ReadSlice('\n')
-	}
-	return line, true, err
-}
-
-// compressed is how archives begin, and what prints them.
-var compressed = []struct{ magic, name, command string }{
-	{"\x1f\x8b", "gzip", "zcat"}, {"\x28\xb5\x2f\xfd", "zstd", "zstdcat"}, {"\xfd7zXZ\x00", "xz", "xzcat"}, {"BZh", "bzip2", "bzcat"},
-}
-
-// refuse looks at the first bytes. Zeros are no sign of a binary file: a log that was truncated while it was
-// written begins with them.
-func refuse(in *bufio.Reader) error {
-	head, err := in.Peek(4096)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	for _, c := range compressed {
-		if bytes.HasPrefix(head, []byte(c.magic)) {
-			return fmt.Errorf("%w: it is compressed with %s: expected a log (%s FILE | gpufabric_exporter explain -)",
-				ErrNotText, c.name, c.command)
+// overwritten reads what a terminal shows no more, as it returned to the begin of the line (bars of progress), and
+// returns the rest. All of a line counts as one, and as one step.
+func (r *reading) overwritten(line []byte) []byte {
+	for {
+		before, rest, found := bytes.Cut(line, []byte{'\r'})
+		if !found {
+			return line
 		}
-	}
-	if bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")) {
-		return fmt.Errorf("%w in UTF-8 but in UTF-16: expected a log (iconv -f UTF-16 -t UTF-8 FILE)", ErrNotText)
-	}
-	controls := 0
-	for _, b := range head {
-		if b != 0 && b < ' ' && !strings.ContainsRune("\t\n\r\x1b\b\f", rune(b)) {
-			controls++
+		if len(before) > 0 {
+			steps := r.said.steps
+			r.part(before)
+			r.Lines--
+			r.lines.Lines--
+			r.said.steps = steps
 		}
+		line = rest
 	}
-	const tolerated = 5 // percent; random bytes have 10
-	if controls*100 > len(head)*tolerated {
-		return fmt.Errorf("%w: %d of its first %d bytes are control characters: expected a log", ErrNotText, controls,
-			len(head))
-	}
-	return nil
 }
 
 func unprintable(line []byte) bool {

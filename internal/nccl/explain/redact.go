@@ -43,6 +43,9 @@ func (r *Result) Redact() {
 	for i, h := range r.Hosts {
 		r.Hosts[i] = d.name(h)
 	}
+	for i := range r.unread {
+		r.unread[i].name = fmt.Sprintf("unread%d", i+1)
+	}
 	for i := range r.Files {
 		r.Files[i] = fmt.Sprintf("log%d", i+1)
 	}
