@@ -45,9 +45,9 @@ var facts = map[signature.Fact]func(r *Result, f *Finding) bool{
 	signature.PeerBridge:    func(_ *Result, f *Finding) bool { return f.within("172.17.0.0/16") },
 	signature.PeerTunnel:    func(_ *Result, f *Finding) bool { return f.within("100.64.0.0/10") },
 	signature.SubnetsDiffer: func(_ *Result, f *Finding) bool { return f.subnetsDiffer() },
-	signature.GIDLinkLocal: func(_ *Result, f *Finding) bool {
+	signature.GIDLinkLocal: func(r *Result, f *Finding) bool {
 		a, ok := f.gid("local GID", "localGid")
-		return ok && a.IsLinkLocalUnicast()
+		return ok && a.IsLinkLocalUnicast() && !r.onlyInfiniBand() // where it is the usual one
 	},
 	signature.SegmentUnnamed: func(_ *Result, f *Finding) bool {
 		return strings.Contains(f.raw, "/nccl- (size 0)") || strings.Contains(f.raw, "segment  (size 0)")

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/lazyregexp"
+	"gpufabric_exporter/internal/nccl/log"
 	"gpufabric_exporter/internal/nccl/signature"
 	"gpufabric_exporter/internal/spelling"
 )
@@ -30,7 +32,7 @@ func (r *Result) shows(name string, f *Finding) string {
 	case "versions":
 		return spelling.Few(r.Versions, 4)
 	case "networks":
-		return spelling.Few(r.chosen(), 4)
+		return spelling.Few(slices.DeleteFunc(r.chosen(), func(name string) bool { return !isValue(name) }), 4)
 	case "forced":
 		return spelling.Few(r.forced(), 2)
 	case "library":
@@ -78,14 +80,34 @@ func (r *Result) shows(name string, f *Finding) string {
 	case "asked":
 		return r.said.asked
 	case "far":
-		return r.said.far
+		return cmp.Or(distance().FindString(r.said.far), "a distance above the level")
 	case "busy":
 		return r.busy()
 	}
 	for _, s := range r.Log.Settings {
 		if s.Name == name {
-			return name + "=" + strings.TrimSuffix(s.Value, ".")
+			return assigned(s)
 		}
 	}
 	return name
+}
+
+// A log may have sentences where values belong, which the reader would take for those of the table.
+var (
+	value    = lazyregexp.New(`^[\^=]?[\w.,:;/@+=*-]*(?: [\w.-]+)?$`)
+	distance = lazyregexp.New(`^GPU \w{1,16} / HCA \w{1,16} \(distance \d{1,4} > \d{1,4}\)`)
+)
+
+// isValue reports whether a text is short and of at most two words, as values of settings and names of networks are.
+func isValue(text string) bool {
+	const most = 64
+	return len(text) <= most && value().MatchString(text)
+}
+
+// assigned is a setting with its value, or its name alone where the value has another form.
+func assigned(s log.Setting) string {
+	if v := strings.TrimSuffix(s.Value, "."); isValue(v) {
+		return s.Name + "=" + v
+	}
+	return s.Name
 }

@@ -98,7 +98,7 @@ func (r *Result) warned() bool {
 func (r *Result) forced() (list []string) {
 	for _, s := range r.Log.Settings {
 		if s.Name == "NCCL_PROTO" || s.Name == "NCCL_ALGO" {
-			list = append(list, s.Name+"="+strings.TrimSuffix(s.Value, "."))
+			list = append(list, assigned(s))
 		}
 	}
 	return list
