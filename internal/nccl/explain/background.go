@@ -33,7 +33,7 @@ func (r *reading) around(text string, words signature.Word) {
 	}
 	c := &r.said.background
 	switch {
-	case strings.Contains(text, "--- PASS: "), strings.Contains(text, " passed in ") && !strings.Contains(text, "failed"):
+	case testPassed(log.Strip(text).Rest):
 		c.passed = r.Lines
 	case strings.Contains(text, "--- FAIL: "):
 		c.passed = 0
@@ -51,6 +51,14 @@ func (r *reading) around(text string, words signature.Word) {
 		c.undone = r.Lines
 	}
 	c.file = c.file || strings.Contains(text, "file://") && strings.Contains(text, "init")
+}
+
+// testPassed reports whether a line is a test of Go that passed, or the summary of those of Python, "== 7 passed in 7s ==".
+func testPassed(line string) bool {
+	line = strings.TrimSpace(line)
+	framed := strings.HasPrefix(line, "==") && strings.HasSuffix(line, "==") && strings.Contains(line, " passed") &&
+		strings.Contains(line, " in ")
+	return strings.HasPrefix(line, "--- PASS: Test") || framed && !has(line, []string{"failed", "error"})
 }
 
 // states takes a line of NCCL at the level INFO.
@@ -94,7 +102,7 @@ func (r *reading) forgive() {
 	if r.said.passes() {
 		for i := range r.Findings {
 			f := &r.Findings[i]
-			before := f.Line > 0 && f.last < r.said.passed
+			before := f.Line > 0 && f.last < r.said.passed && f.Code == signature.NoCode
 			if before && class(f.Signature) >= 0 && f.Signature.Source != signature.Program {
 				f.Signature = &signature.Passed
 			}

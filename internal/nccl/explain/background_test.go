@@ -87,6 +87,7 @@ func TestStatedBeside(t *testing.T) {
 func TestNoFailureSoFar(t *testing.T) {
 	const closes = "gpu1:41:77 [0] zzz_close:7 NCCL WARN NET/OFI zzz with requests\ngpu1:41:77 [0] NCCL INFO transport/net.cc:7 -> 3\n"
 	const plugin = "gpu1:41:77 [0] nccl_net_ofi_create_plugin:7 NCCL WARN NET/OFI aws-ofi-nccl initialization failed\ngpu1:41:77 [0] NCCL INFO Using network Socket\n"
+	const ended = "gpu1:41:77 [0] transport/net_ib.cc:7 NCCL WARN NET/IB : Got completion from peer 10.7.7.7<777> with status=12 opcode=0 len=0 vendor err 129 (Send) localGid ::ffff:10.7.7.6 remoteGids::ffff:10.7.7.7\n"
 	const time, begun = "Process 7 - Training time: 7.7 seconds\n", "gpu1:41:77 [0] NCCL INFO Bootstrap: Using zzz0:10.7.7.7<0>\ngpu1:41:77 [0] NCCL INFO NCCL version 2.26.2+cuda12.2\n"
 	const row = "           8             2     float     sum      -1    45.46    0.00    0.00    N/A    124.9    0.00    0.00    N/A\n"
 	const far = "gpu1:41:77 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 7000 / HCA 7 (distance 9 > 4)\ngpu1:41:77 [0] NCCL INFO Channel 00/0 : 1[7000] -> 0[7000] [send] via NET/IB/0\n"
@@ -94,6 +95,9 @@ func TestNoFailureSoFar(t *testing.T) {
 	for name, tt := range map[string]struct{ log, want string }{
 		"a test that passed":     {closes + "--- PASS: TestZzz (7.77s)\n", "OK"},
 		"tests of Python":        {closes + "===== 7 passed in 77.7s =====\n", "OK"},
+		"tests with warnings":    {closes + "== 7 passed, 7 warnings in 77.7s (0:01:17) ==\n", "OK"},
+		"prose that passed":      {closes + "zzz check passed in 7.7s\n", "FAILED possible warning_unknown"},
+		"a request that failed":  {ended + "== 7 passed in 7.7s ==\n", "FAILED possible completion_retry_exceeded"},
 		"one of Python failed":   {closes + "===== 1 failed, 7 passed in 77.7s =====\n", "FAILED possible warning_unknown"},
 		"a test that failed":     {closes + "--- PASS: TestYyy (7.77s)\n--- FAIL: TestZzz (7.77s)\n", "FAILED possible warning_unknown"},
 		"a test before it":       {"--- PASS: TestZzz (7.77s)\n" + closes, "FAILED possible warning_unknown"},

@@ -53,7 +53,7 @@ var vocabulary = []struct {
 	}},
 	{OfBackground, []string{
 		"--- PASS: ", "--- FAIL: ", "raining time: ", "train_runtime", "uccessfully saved", "saved successfully",
-		"s/it", "file://",
+		"s/it", "file://", " passed, ",
 	}},
 	{OfItem, []string{
 		"ProcessGroupNCCL initialized with following options", "NCCL_ASYNC_ERROR_HANDLING: ", "NCCL_BLOCKING_WAIT: ", "TIMEOUT(ms): ",
