@@ -52,8 +52,8 @@ func (r *reading) standsStill() bool {
 	return r.said.bar != "" && r.complete() && (r.said.bar == r.said.same.line || !r.wentFurther()) && !r.tests.measured
 }
 
-// goOn takes failures of NCCL for open where the program goes on after all of them, and no program reports one; and
-// that a process waits, where the program comes to its end, or serves, after that.
+// goOn takes failures for open where the program goes on after all of them; and that a process waits, where the program
+// comes to its end, or serves, after that.
 func (r *reading) goOn() {
 	r.forgive()
 	if r.findFirst() < 0 || !r.complete() && len(r.Communicators) > 0 {
@@ -67,6 +67,9 @@ func (r *reading) goOn() {
 		case f.Signature.ID == "engine_waits":
 			waits = waits && r.said.progress > f.last
 			survived = append(survived, i)
+		case f.Signature.Source == signature.Program && r.survives(f):
+			waits = false
+			survived = append(survived, i)
 		case f.Signature.Source != signature.NCCL || f.Line == 0 || goesOn(f.Signature) || f.Signature.ID == "nic_failing":
 			return
 		default:
@@ -74,13 +77,21 @@ func (r *reading) goOn() {
 			survived = append(survived, i)
 		}
 	}
-	if r.said.steps < enough && !waits {
+	after := func(i int) bool { return r.Findings[i].last >= r.said.worked }
+	if r.said.steps < enough && !waits && slices.ContainsFunc(survived, after) {
 		return
 	}
 	for _, i := range survived {
 		r.Findings[i].Open = true
 	}
 	r.said.lived = true
+}
+
+// survives reports whether the program worked after a failure that it reports, as far as one log shows the order. After
+// what follows from another, steps may be those of other ranks.
+func (r *reading) survives(f *Finding) bool {
+	steps := r.said.steps >= enough && len(r.Files) == 0 && f.Signature.Kind == signature.Cause
+	return f.Line > 0 && f.Signature.ID != "job_ended" && r.said.stopped == 0 && !r.Cut && (steps || f.last < r.said.worked)
 }
 
 // neighbours notes which ranks a connection within a host joins: "Channel 00 : 0[70] -> 1[80] via P2P/IPC".

@@ -37,6 +37,7 @@ func TestSignsOfFailure(t *testing.T) {
 	near := says("Bootstrap : Using [0]eth7:10.7.0.1<0>") + says("NET/IB : No device found.") + says("Using network Socket")
 	begun := says("ncclCommInitRank comm 0x7 rank 0 nranks 2 cudaDev 0 busId 70 - Init COMPLETE")
 	bar := "zzz prompts:   0%|          | 0/77 [00:00<?, ?it/s]\n"
+	const memory = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.00 GiB.\n"
 	again := func(stamp string) string { return "2026-01-02 03:0" + stamp + " step 7/99 loss 0.7\n" }
 	for name, tt := range map[string]struct{ log, want string }{
 		"values out of bounds, old": {"nThread 1 nGpus 7 minBytes 7\n Out of bounds values : 77 FAILED\n", "FAILED certain results_wrong"},
@@ -46,6 +47,12 @@ func TestSignsOfFailure(t *testing.T) {
 		"errors of old tests":       {results("2e-07", "0e+00") + average, "OK"},
 		"not counted":               {results("N/A", "N/A") + average, "OK"},
 		"right, behind mpirun":      {"    [1,0]<stdout>:" + results("0", "0") + "    [1,0]<stdout>:# Out of bounds values : 0 OK\n", "OK"},
+		"a retry, and steps":        {memory + steps, "UNKNOWN certain gpu_out_of_memory"},
+		"one, and its end":          {memory + "{'train_runtime': 7.7}\n", "UNKNOWN certain gpu_out_of_memory"},
+		"one before few steps":      {memory + "step 7: loss 0.7\n", "FAILED certain gpu_out_of_memory"},
+		"one after the end":         {"{'train_runtime': 7.7}\n" + memory, "FAILED certain gpu_out_of_memory"},
+		"one that someone stopped":  {memory + "KeyboardInterrupt\n" + steps, "FAILED certain gpu_out_of_memory"},
+		"a logger without a name":   {"socket.gaierror: [Errno -3] zzz\nzzz: Network error, retry\n" + steps, "UNKNOWN certain name_lookup_failed"},
 		"a bar that stays at 0":     {complete + bar, "UNKNOWN possible first_collective_stalls"},
 		"a bar after steps":         {complete + steps + bar, "OK"},
 		"a bar that moved":          {complete + bar + "zzz prompts:   7%|          | 7/77 [00:07<00:77, 7it/s]\n", "OK"},
