@@ -68,6 +68,9 @@ func (r *reading) part(line []byte) {
 		}
 		r.found(&f)
 	}
+	if e.Level != log.Plain || r.said.progress == r.Lines {
+		r.span.add(r.stamp)
+	}
 }
 
 // process counts the process that an entry is of.
@@ -306,6 +309,7 @@ func (r *reading) found(f *failure.Failure) {
 	if class(f.Signature) >= 0 {
 		r.said.steps = 0
 	}
+	one.tell(f.Host)
 	r.find(one)
 }
 
@@ -364,7 +368,11 @@ func (r *reading) find(one Finding) {
 	f := &r.Findings[at]
 	f.Count++
 	f.last = max(f.last, one.order)
-	const pairs, peers = 8, 4
+	f.own = f.own || one.own
+	const pairs, peers, lines = 8, 4, 64
+	if f.Count > 1 && len(f.told) < lines {
+		f.told = append(f.told, one.told...)
+	}
 	if one.Peer != "" && len(f.Peers) < peers && !slices.Contains(f.Peers, shown(one.Peer)) {
 		f.Peers = append(f.Peers, shown(one.Peer))
 	}

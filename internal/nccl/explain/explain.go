@@ -136,6 +136,9 @@ type Finding struct {
 	through string // source files of NCCL that unwound after it
 	order   int64  // of the first line, in all logs
 	last    int64  // of the last
+	told    []told // of lines of the kernel
+	own     bool   // a line is of the job itself
+	untied  bool   // nothing ties it to the job
 }
 
 // Warning is a line of NCCL that has no signature.
@@ -170,7 +173,8 @@ type reading struct {
 	hosts    map[string]struct{}
 	groups   map[group]int // communicators by what distinguishes them
 	tracked  int           // ranks
-	called   call          // the last warning that names an error of the system
+	span     span
+	called   call // the last warning that names an error of the system
 	warnings map[string]struct{}
 	channels map[string]int    // devices by which connections leave
 	sockets  map[process]int64 // lines in which processes chose TCP

@@ -37,6 +37,7 @@ func (r *reading) result() *Result {
 		}
 		c.started, c.complete = nil, nil
 	}
+	r.untie()
 	r.promote()
 	r.judge()
 	r.goOn()
@@ -63,6 +64,8 @@ func (r *Result) undecided() string {
 		return ""
 	case r.said.lived:
 		return "the program goes on after it, and no other line reports a failure"
+	case r.said.loose:
+		return "the kernel reports a failure, and nothing shows whether it is of the job: compare its host, process and time (dmesg -T)"
 	case r.lonely():
 		return "each test has one rank, so that nothing went between GPUs: the bandwidth of 0 says nothing on the network"
 	case r.NCCLLines == 0 && r.said.engine > 0 && r.Open() != nil && r.Open().Signature == &signature.SetupStalls:

@@ -30,6 +30,7 @@ type said struct {
 	members  map[int]struct{} // ranks that announced themselves before NCCL began
 	expected int              // of those
 	together bool             // all did
+	loose    bool             // the kernel reports what may be of the job, or not
 	closed   bool             // a communicator was destroyed, as at the end of a program
 	background
 	// agent is where the launcher's agent listens, and opens where the program does by itself; empty: not said.

@@ -76,6 +76,11 @@ func (r *Result) reasons(f *Finding) []Stated {
 	case len(list) == 1 && list[0].Certainty == Possible && len(s.Reasons) == 1: // the row knows no other
 		list[0].Certainty = Likely
 	}
+	for i := range list {
+		if f.untied {
+			list[i].Certainty = Possible
+		}
+	}
 	return list[:min(len(list), maxReasons)]
 }
 
