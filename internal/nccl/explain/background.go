@@ -53,7 +53,8 @@ func (r *reading) around(text string, words signature.Word) {
 	c.file = c.file || strings.Contains(text, "file://") && strings.Contains(text, "init")
 }
 
-// testPassed reports whether a line is a test of Go that passed, or the summary of those of Python, "== 7 passed in 7s ==".
+// testPassed reports whether a line is a test of Go that passed, or the summary of those of Python,
+// "== 7 passed in 7s ==".
 func testPassed(line string) bool {
 	line = strings.TrimSpace(line)
 	framed := strings.HasPrefix(line, "==") && strings.HasSuffix(line, "==") && strings.Contains(line, " passed") &&

@@ -113,7 +113,8 @@ func (r *reading) otherDay(t told) bool {
 	return known && !in
 }
 
-// otherHost reports whether it is of a host that NCCL does not name, at a time that is not known: pods have other names.
+// otherHost reports whether it is of a host that NCCL does not name, at a time that is not known: at one that is, the
+// job may be in a pod, which has another name.
 func (r *reading) otherHost(t told) bool {
 	_, known := r.span.within(t.time, 0)
 	return !known && t.host != "" && len(r.hosts) > 0 && !r.ofJob(t.host)
