@@ -137,7 +137,7 @@ func parseArgument(s string) (string, error) {
 }
 
 func (k *explaining) run(ctx context.Context, c *command.Call) int {
-	r, err := explain.ReadFiles(ctx, k.files, k.stdin)
+	r, err := explain.ReadFiles(ctx, k.files, k.stdin, k.redact)
 	if err != nil {
 		c.Complain(err)
 		return exitUnread
@@ -145,9 +145,6 @@ func (k *explaining) run(ctx context.Context, c *command.Call) int {
 	if err = k.weigh(ctx, c, r); err != nil {
 		c.Complain(err)
 		return exitUnread
-	}
-	if k.redact {
-		r.Redact()
 	}
 	if k.json {
 		err = writeJSON(c.Stdout, r)

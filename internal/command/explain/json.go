@@ -20,9 +20,9 @@ type (
 		Missing  []int  `json:"missing,omitempty"`
 	}
 	finding struct {
-		Signature string   `json:"signature"`
-		Source    string   `json:"source"`
-		Kind      string   `json:"kind"`
+		Signature string   `json:"signature" fixed:""`
+		Source    string   `json:"source" fixed:""`
+		Kind      string   `json:"kind" fixed:""`
 		Lines     int64    `json:"lines"`
 		Line      int64    `json:"first_line,omitempty"`
 		Host      string   `json:"host,omitempty"`
@@ -31,9 +31,9 @@ type (
 		Code      *int     `json:"code,omitempty"`
 		Peer      string   `json:"peer,omitempty"`
 		Text      string   `json:"text"`
-		Cause     string   `json:"cause"`
-		Remedy    string   `json:"remedy"`
-		Runbook   string   `json:"runbook,omitempty"`
+		Cause     string   `json:"cause" fixed:""`
+		Remedy    string   `json:"remedy" fixed:""`
+		Runbook   string   `json:"runbook,omitempty" fixed:""`
 		File      string   `json:"file,omitempty"`
 		Place     string   `json:"place,omitempty"`   // in the source of what printed it
 		Plugin    string   `json:"plugin,omitempty"`  // that printed it
@@ -42,11 +42,11 @@ type (
 		Reasons   []reason `json:"reasons"`           // what may be behind it, the surest first
 	}
 	reason struct {
-		Certainty string `json:"certainty"` // certain, likely, possible
-		Cause     string `json:"cause"`
-		Remedy    string `json:"remedy"`
-		Test      string `json:"test,omitempty"`     // what tells it from the others
-		Evidence  string `json:"evidence,omitempty"` // what the node of --host, --capture or --status shows of it
+		Certainty string `json:"certainty" fixed:""` // certain, likely, possible
+		Cause     string `json:"cause" fixed:""`
+		Remedy    string `json:"remedy" fixed:""`
+		Test      string `json:"test,omitempty" fixed:""` // what tells it from the others
+		Evidence  string `json:"evidence,omitempty"`      // what the node of --host, --capture or --status shows of it
 	}
 	transports struct {
 		RDMA          int `json:"rdma"`
@@ -69,8 +69,8 @@ type (
 		Longest float64 `json:"longest_phase_seconds"`
 	}
 	report struct {
-		Verdict       string         `json:"verdict"` // ok, failed, unknown
-		Reason        string         `json:"reason,omitempty"`
+		Verdict       string         `json:"verdict" fixed:""` // ok, failed, unknown
+		Reason        string         `json:"reason,omitempty" fixed:""`
 		Lines         int64          `json:"lines"`
 		NCCLLines     int64          `json:"nccl_lines"`
 		Files         []string       `json:"files,omitempty"`
@@ -94,7 +94,7 @@ type (
 		Findings      []finding      `json:"findings"`
 		Warnings      []string       `json:"warnings_without_signature"`
 		Waiting       string         `json:"waiting,omitempty"` // ranks that wait in collectives
-		Unseen        string         `json:"not_seen,omitempty"`
+		Unseen        string         `json:"not_seen,omitempty" fixed:""`
 	}
 )
 
@@ -142,6 +142,7 @@ func writeJSON(w io.Writer, r *explain.Result) error {
 	for _, w := range r.Warnings {
 		out.Warnings = append(out.Warnings, w.Text)
 	}
+	r.Redact(&out)
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(out)

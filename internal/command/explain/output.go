@@ -25,6 +25,12 @@ func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
 	writeOthers(&b, r)
 	b.WriteByte('\n')
 	say := func(name, format string, args ...any) {
+		for i := range args {
+			if s, is := args[i].(string); is {
+				r.Redact(&s)
+				args[i] = s
+			}
+		}
 		fmt.Fprintf(&b, "%-12s %s\n", name, command.OneLine(fmt.Sprintf(format, args...)))
 	}
 	log := fmt.Sprintf("%s, %d of NCCL", spelling.Plural(int(r.Lines), "line", "lines"), r.NCCLLines)
@@ -39,7 +45,9 @@ func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
 	}
 	say("log", "%s", log)
 	if len(r.Files) > 0 {
-		say("files", "%d: %s", len(r.Files), spelling.Few(r.Files, 8))
+		names := r.Files
+		r.Redact(&names)
+		say("files", "%d: %s", len(names), spelling.Few(names, 8))
 	}
 	if unread := r.NotRead(); len(unread) > 0 {
 		say("not read", "%d: %s", len(unread), spelling.Few(unread, 8))
@@ -184,12 +192,22 @@ func writeOthers(b *bytes.Buffer, r *explain.Result) {
 	}
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f != first && f != open {
-			also("%s %s%s: %s", r.Kind(f), f.Signature.ID, seen(f), f.Text)
+			kind := r.Kind(f)
+			f = ticketed(r, f)
+			also("%s %s%s: %s", kind, f.Signature.ID, seen(f), f.Text)
 		}
 	}
 	for _, w := range r.Warnings {
+		r.Redact(&w)
 		also("warning without a signature, line %d: %s", w.Line, w.Text)
 	}
+}
+
+// ticketed is a finding as it may be shown.
+func ticketed(r *explain.Result, f *explain.Finding) *explain.Finding {
+	own := *f
+	r.Redact(&own)
+	return &own
 }
 
 // seen is where a finding was seen, behind its name.
@@ -202,6 +220,7 @@ func seen(f *explain.Finding) string {
 
 // writeFinding prints what is behind the verdict.
 func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
+	f = ticketed(r, f)
 	s, top := f.Signature, &f.Reasons[0]
 	fmt.Fprintf(b, "    %s (%s)%s\n", s.ID, source(f), seen(f))
 	fmt.Fprintf(b, "    %s\n", command.OneLine(f.Text))
@@ -215,6 +234,7 @@ func writeFinding(b *bytes.Buffer, r *explain.Result, f *explain.Finding) {
 		fmt.Fprintf(b, "    %s: %s\n", yesNo(f.Line > 0, "The line means", "It means"), s.Cause)
 	}
 	if who := r.Waiters(); who != "" && s.Kind == signature.Consequence {
+		r.Redact(&who)
 		fmt.Fprintf(b, "    Waiting: %s\n", command.OneLine(who))
 	}
 	for _, other := range f.Reasons[1:] {

@@ -62,8 +62,9 @@ func (r *Result) chosenWay(f *Finding, list []Stated) []Stated {
 			continue
 		}
 		one := Stated{
-			Certainty: Likely, Cause: fmt.Sprintf("%s=%s has NCCL %s, and this fails here.", c.Setting, value, c.Has),
-			Remedy: "Unset " + c.Setting + ".", Test: "unset " + c.Setting + " for one run",
+			Certainty: Likely,
+			Cause:     fmt.Sprintf("%s=%s has NCCL %s, and this fails here.", c.Setting, r.hidden.text(value), c.Has),
+			Remedy:    "Unset " + c.Setting + ".", Test: "unset " + c.Setting + " for one run",
 		}
 		if f.Signature.Kind == signature.Consequence || f.Open {
 			one.Certainty = Possible

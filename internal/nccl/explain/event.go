@@ -36,6 +36,7 @@ func (r *reading) part(line []byte) {
 		text = "sh: Killed"
 	}
 	r.lines.Answer(text)
+	r.hidden.collect(text)
 	if c := text[0]; c == '[' || c >= '0' && c <= '9' {
 		r.stamp = cmp.Or(log.Stamp(text), r.stamp)
 	}

@@ -66,6 +66,7 @@ type Result struct {
 	Waiting  Waiting   // ranks that PyTorch's watchdog says to wait in collectives
 
 	unread    []unread
+	hidden    *redactor         // nil: nothing is
 	networks  map[string]string // of hosts
 	loop      string            // the progress bar that the log ends in, up to its percentage
 	looped    time.Duration     // how long it ran, as its bar says
@@ -108,7 +109,7 @@ type Communicator struct {
 
 // Finding is a signature that the log shows.
 type Finding struct {
-	Signature *signature.Signature
+	Signature *signature.Signature `fixed:""`
 	Count     int64
 	Hosts     []string // that logged it; as far as is known
 	// What follows is of the first line.

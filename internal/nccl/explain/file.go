@@ -24,19 +24,19 @@ const maxFiles = 4096
 // ReadFile reads the log of that name, or stdin where the name is StandardInput. A pipe, a terminal or a
 // mount may block for ever: the read is abandoned when the context ends.
 func ReadFile(ctx context.Context, file string, stdin io.Reader) (*Result, error) {
-	return ReadFiles(ctx, []string{file}, stdin)
+	return ReadFiles(ctx, []string{file}, stdin, false)
 }
 
 // ReadFiles reads logs of one job, one for each rank or node, and those in folders of these names, as if they were
-// one. Files in a folder that are no text are passed over, and listed.
-func ReadFiles(ctx context.Context, names []string, stdin io.Reader) (*Result, error) {
+// one. Files in a folder that are no text are passed over, and listed. redact is for a ticket: see Redact.
+func ReadFiles(ctx context.Context, names []string, stdin io.Reader, redact bool) (*Result, error) {
 	type content struct {
 		result *Result
 		err    error
 	}
 	done := make(chan content, 1)
 	go func() {
-		r, err := readAll(ctx, names, stdin)
+		r, err := readAll(ctx, names, stdin, redact)
 		done <- content{r, err}
 	}()
 	var c content
@@ -57,12 +57,15 @@ func ReadFiles(ctx context.Context, names []string, stdin io.Reader) (*Result, e
 	return nil, c.err
 }
 
-func readAll(ctx context.Context, names []string, stdin io.Reader) (*Result, error) {
+func readAll(ctx context.Context, names []string, stdin io.Reader, redact bool) (*Result, error) {
 	logs, err := expand(names)
 	if err != nil {
 		return nil, err
 	}
 	r := newReading()
+	if redact {
+		r.hidden = &redactor{known: map[string]struct{}{}, numbers: map[string][]string{}}
+	}
 	left := int64(maxBytes)
 	for _, l := range logs {
 		name := l.name

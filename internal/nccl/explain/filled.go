@@ -22,7 +22,11 @@ func (r *Result) filled(text string, f *Finding) string {
 		if !found || !closed {
 			break
 		}
-		text = before + r.shows(name, f) + after
+		value := r.shows(name, f)
+		if value != name {
+			value = r.hidden.text(value)
+		}
+		text = before + value + after
 	}
 	return text
 }

@@ -5,6 +5,7 @@ package explain
 import (
 	"strings"
 
+	"gpufabric_exporter/internal/lazyregexp"
 	"gpufabric_exporter/internal/nccl/log"
 )
 
@@ -54,6 +55,8 @@ func (a *at) frame(line int64, text string) {
 	}
 	*a = at{line, o.Stream, strings.Clone(path), strings.Clone(number), strings.Clone(function), packed}
 }
+
+var homes = lazyregexp.New(`/(?:home|users|Users|fsx|lustre|scratch)/[^/ :'"]+`)
 
 // place is "zzz/yyy.py:7 (f)"; empty: no frame is known.
 func (a *at) place() string {

@@ -43,6 +43,7 @@ func (r *reading) result() *Result {
 	r.goOn()
 	r.fallBack()
 	r.leaveOpen()
+	r.hidden.compile(&r.Result)
 	for i := range r.Findings {
 		r.Findings[i].Reasons = r.reasons(&r.Findings[i])
 	}
@@ -87,7 +88,7 @@ func (r *Result) undecided() string {
 	case r.stalled():
 		return "a test of NCCL began, and no result is in the log: it hangs, or the log is cut"
 	case r.Log.Failed != "" && !r.wentOn():
-		return "a call of NCCL failed, and no line says why: " + r.Log.Failed
+		return "a call of NCCL failed, and no line says why: " + r.hidden.text(r.Log.Failed)
 	case r.Unknown > 0:
 		return "NCCL warned of something that is not known here"
 	case r.Full:
@@ -103,7 +104,7 @@ func (r *Result) undecided() string {
 	case len(r.Communicators) == 0 && r.endsOpen() != "":
 		return r.endsOpen()
 	case len(r.Communicators) == 0 && r.cutShort():
-		return "no failure so far: NCCL began over " + r.chosenInterface() + r.withNetwork() + "; not seen: the set-up of a communicator, and what the job did then (the log is cut there)"
+		return "no failure so far: NCCL began over " + r.hidden.text(r.chosenInterface()) + r.withNetwork() + "; not seen: the set-up of a communicator, and what the job did then (the log is cut there)"
 	case len(r.Communicators) == 0:
 		return "no communicator is set up in it: run the job with NCCL_DEBUG=INFO, and give the log from its beginning"
 	}

@@ -22,13 +22,20 @@ const binary = "binary"
 // unread is a file of a folder that was passed over.
 type unread struct{ name, format string }
 
-func (u unread) String() string { return u.name + " (" + u.format + ")" }
+// passed names a file that was passed over, and its format.
+func (r *Result) passed(i int) string {
+	name := r.unread[i].name
+	if r.hidden != nil {
+		name = fmt.Sprintf("unread%d", i+1)
+	}
+	return name + " (" + r.unread[i].format + ")"
+}
 
 // NotRead are the files of folders that are no text, with their formats.
 func (r *Result) NotRead() []string {
 	var list []string
-	for _, u := range r.unread {
-		list = append(list, u.String())
+	for i := range r.unread {
+		list = append(list, r.passed(i))
 	}
 	return list
 }
@@ -46,9 +53,9 @@ func (r *Result) Undecided() string {
 		return why
 	}
 	var logs []string
-	for _, u := range r.unread {
+	for i, u := range r.unread {
 		if u.log() {
-			logs = append(logs, u.String())
+			logs = append(logs, r.passed(i))
 		}
 	}
 	switch {

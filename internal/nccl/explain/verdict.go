@@ -26,9 +26,9 @@ const (
 
 // Stated is a reason with how sure it is.
 type Stated struct {
-	Certainty           Certainty
-	Cause, Remedy, Test string
-	Evidence            string // what the node of --host, --capture or --status shows of it; empty: nothing
+	Certainty           Certainty `fixed:""`
+	Cause, Remedy, Test string    `fixed:""`
+	Evidence            string    // what the node of --host, --capture or --status shows of it; empty: nothing
 }
 
 // bySurety orders reasons, the surest first.
@@ -317,7 +317,7 @@ func (r *Result) Unseen() string {
 	text := fmt.Sprintf("Not seen: %s.", spelling.Few(parts, 4))
 	if hosts := strings.Fields(r.tests.first); len(hosts) > 1 {
 		text = fmt.Sprintf("Each of %s ran a test of its own, and nothing went between them: nccl-tests are built without MPI (make clean; make MPI=1). ",
-			shown(spelling.Few(hosts, 4))) + text
+			r.hidden.text(shown(spelling.Few(hosts, 4)))) + text
 	}
 	if r.tests.apart && len(strings.Fields(r.tests.first)) < 2 {
 		text = "A test has two results where one run has one: if one was meant, its processes ran each on its own, and nothing went between them. Then nccl-tests are built without MPI (make clean; make MPI=1), and the numbers say nothing on the network. " + text
