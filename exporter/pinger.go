@@ -15,6 +15,7 @@ import (
 	"time"
 
 	httpconfig "github.com/prometheus/common/config"
+	toolkit "github.com/prometheus/exporter-toolkit/web"
 	"go.yaml.in/yaml/v3"
 
 	"gpufabric_exporter/internal/config"
@@ -174,11 +175,11 @@ func isSecured(file string) bool {
 		return false
 	}
 	text, err := files.Read(file, 1<<20)
-	var web struct {
-		TLS   map[string]any `yaml:"tls_server_config"`
-		Users map[string]any `yaml:"basic_auth_users"`
+	var all struct {
+		TLS   toolkit.TLSConfig `yaml:"tls_server_config"`
+		Users map[string]any    `yaml:"basic_auth_users"`
 	}
-	return err == nil && yaml.Unmarshal(text, &web) == nil && len(web.TLS)+len(web.Users) > 0
+	return err == nil && yaml.Unmarshal(text, &all) == nil && (all.TLS.IsEnabled() || len(all.Users) > 0)
 }
 
 // askerOf asks peers as a file says that has the form of http_config of Prometheus; empty: as everyone.

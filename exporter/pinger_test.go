@@ -47,6 +47,7 @@ func TestPingerNeedsProtection(t *testing.T) {
 		{"neither", "", &on, "plain: true"},
 		{"plain", "", &plain, ""},
 		{"headers only", file(t, "web.yml", "http_server_config: {http2: false}\n"), &on, "plain: true"},
+		{"TLS without a certificate", file(t, "web.yml", "tls_server_config: {min_version: TLS12}\n"), &on, "plain: true"},
 		{"passwords", file(t, "web.yml", "basic_auth_users: {prometheus: hash}\n"), &client, ""},
 		{"TLS", file(t, "web.yml", "tls_server_config: {cert_file: a, key_file: b}\n"), &on, ""},
 		{"no client file", "", &broken, "client_file"},

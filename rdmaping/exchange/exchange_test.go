@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -43,17 +44,19 @@ func TestLies(t *testing.T) {
 	twice, _ := json.Marshal(document{version, []rdmaping.Endpoint{rails[0], rails[0]}})
 	for name, body := range map[string]string{
 		"nothing": "", "no JSON": "<html>", "another version": `{"rdma_ping":2}`, "many": string(many), "twice": string(twice),
-		"long":          strings.Repeat(" ", maxAnswer+1),
-		"management":    lie(func(e *rdmaping.Endpoint) { e.QPN = 1 }),
-		"queue pair":    lie(func(e *rdmaping.Endpoint) { e.QPN = 1 << 24 }),
-		"multicast":     lie(func(e *rdmaping.Endpoint) { e.GID[0] = 0xff }),
-		"multicast LID": lie(func(e *rdmaping.Endpoint) { e.Link, e.LID = rdmaping.InfiniBand, 0xc001 }),
-		"no GID":        lie(func(e *rdmaping.Endpoint) { e.GID = rdmaping.GID{} }),
-		"RoCE version":  lie(func(e *rdmaping.Endpoint) { e.RoCE = 3 }),
-		"rail":          lie(func(e *rdmaping.Endpoint) { e.Rail = -1 }),
-		"MTU":           lie(func(e *rdmaping.Endpoint) { e.MTU = 9000 }),
-		"link":          lie(func(e *rdmaping.Endpoint) { e.Link = "x" }),
-		"device":        lie(func(e *rdmaping.Endpoint) { e.Device = "mlx5_0\x1b[2J" }),
+		"long":           strings.Repeat(" ", maxAnswer+1),
+		"management":     lie(func(e *rdmaping.Endpoint) { e.QPN = 1 }),
+		"queue pair":     lie(func(e *rdmaping.Endpoint) { e.QPN = 1 << 24 }),
+		"multicast":      lie(func(e *rdmaping.Endpoint) { e.GID[0] = 0xff }),
+		"IPv4 multicast": lie(func(e *rdmaping.Endpoint) { e.GID = netip.MustParseAddr("::ffff:239.1.1.1").As16() }),
+		"broadcast":      lie(func(e *rdmaping.Endpoint) { e.GID = netip.MustParseAddr("::ffff:255.255.255.255").As16() }),
+		"multicast LID":  lie(func(e *rdmaping.Endpoint) { e.Link, e.LID = rdmaping.InfiniBand, 0xc001 }),
+		"no GID":         lie(func(e *rdmaping.Endpoint) { e.GID = rdmaping.GID{} }),
+		"RoCE version":   lie(func(e *rdmaping.Endpoint) { e.RoCE = 3 }),
+		"rail":           lie(func(e *rdmaping.Endpoint) { e.Rail = -1 }),
+		"MTU":            lie(func(e *rdmaping.Endpoint) { e.MTU = 9000 }),
+		"link":           lie(func(e *rdmaping.Endpoint) { e.Link = "x" }),
+		"device":         lie(func(e *rdmaping.Endpoint) { e.Device = "mlx5_0\x1b[2J" }),
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
 		if got, err := Ask(t.Context(), s.Client(), "http", strings.TrimPrefix(s.URL, "http://")); err == nil {
