@@ -68,6 +68,9 @@ func Parse(name string, content []byte, leaf string) (Read, error) {
 	} else {
 		err = r.json(content, leaf)
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("it is empty or cut off")
+	}
 	if err != nil {
 		return Read{}, errors.New(fabric.Printable(err.Error(), maxReason))
 	}

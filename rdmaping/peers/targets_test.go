@@ -9,8 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -44,15 +48,16 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("%q: %+v, %v", address, got, err)
 		}
 	}
-	for _, labels := range []string{`{"rail":"64"}`, `{"rail":"-1"}`, `{"rail":"x"}`, `{"leaf":"a\nb"}`, `{"leaf":"` + strings.Repeat("x", 65) + `"}`} {
-		if got, err := Parse("f.json", []byte(`[{"targets":["a:1"],"labels":`+labels+`},{"targets":["b:1"]}]`), "leaf"); err != nil || got.LeftOut != 1 || len(got.Targets) != 1 {
-			t.Errorf("%s: %+v, %v", labels, got, err)
+	for _, labels := range []string{`{"rail":"64"}`, `{"rail":"-1"}`, `{"rail":"x"}`, `{"leaf":"a\nb"}`, `{"leaf":"` + strings.Repeat("x", 65) + `"}`, `{"leaf":"` + strings.Repeat("x", 1<<20) + `"}`} {
+		if got, err := Parse("f.json", []byte(`[{"targets":["a:1"],"labels":`+labels+`},{"targets":["b:1"]}]`), "leaf"); err != nil || got.LeftOut != 1 || len(got.Targets) != 1 || len(got.Why.Error()) > 200 {
+			t.Errorf("%.100s: %+v, %v", labels, got, err)
 		}
 	}
 	for name, text := range map[string]string{
 		"empty.json": "", "object.json": "{}", "half.json": `[{"targets":["a:1"`, "tail.json": "[] x", "types.json": `[{"targets":[1]}]`,
 		"bomb.yaml": "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c,*c]\n",
-		"long.yml":  strings.Repeat("#", maxYAML+1), "long.json": strings.Repeat(" ", maxFile+1),
+		"deep.json": strings.Repeat("[", 1<<20), "deeper.json": `[{"labels":{"x":` + strings.Repeat("[", 1<<20), "deep.yml": strings.Repeat("- ", 1<<18),
+		"long.yml": strings.Repeat("#", maxYAML+1), "long.json": strings.Repeat(" ", maxFile+1),
 	} {
 		if got, err := Parse(name, []byte(text), "leaf"); err == nil || len(got.Targets) > 0 {
 			t.Errorf("%s: %+v", name, got)
@@ -121,8 +126,93 @@ func TestSource(t *testing.T) {
 	expect(3, 2)
 	write(twoGroups)
 	expect(5, 1)
-	s.Files, s.Names = nil, []string{"nodes", "nodes:http"}
+	s = Source{Names: []string{"nodes", "nodes:http"}}
 	expect(0, 2)
+}
+
+// TestHanging publishes what can be read although a name hangs, and what that had before stays.
+func TestHanging(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "nodes.json")
+	if err := os.WriteFile(file, []byte(twoGroups), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var hangs atomic.Bool
+		var looks atomic.Int32
+		s := Source{Files: []string{file}, Names: []string{"hangs:1", "well:1"}, Lookup: func(_ context.Context, host string) ([]string, error) {
+			if host == "hangs" && hangs.Load() { // and does not heed its context
+				looks.Add(1)
+				time.Sleep(time.Hour)
+			}
+			return []string{"10.0.0." + strconv.Itoa(len(host))}, nil
+		}}
+		for _, now := range []bool{false, true, true, true} {
+			hangs.Store(now)
+			begin := time.Now()
+			all, errs := s.Targets(t.Context())
+			if len(all) != 5 || (len(errs) > 0) != now || time.Since(begin) > patience {
+				t.Errorf("%v, %v after %s", all, errs, time.Since(begin))
+			}
+			if want := "hangs:1: not read within 5s: does its file system or name server answer? (targets of before that stay: 1)"; now && fmt.Sprint(errs) != "["+want+"]" {
+				t.Errorf("%v, expected %s", errs, want)
+			}
+		}
+		if n := looks.Load(); n != 1 {
+			t.Errorf("%d looks at what hangs", n)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		hangs.Store(false)
+		if _, errs := s.Targets(t.Context()); len(errs) > 0 {
+			t.Error(errs)
+		}
+	})
+}
+
+// TestRefused reads a file that was refused again when it changes, and no sooner.
+func TestRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "nodes.json")
+	at := time.Now()
+	write := func(text string) { // each has another inode, and neither another time nor size
+		t.Helper()
+		if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Chtimes(file+".new", at, at), os.Rename(file+".new", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := Source{Files: []string{file}}
+	look := func(targets int, want string) os.FileInfo {
+		t.Helper()
+		all, errs := s.Targets(t.Context())
+		if text := fmt.Sprint(errors.Join(errs...)); len(all) != targets || !strings.Contains(text, want) || (want == "<nil>") != (len(errs) == 0) {
+			t.Errorf("%v, %s, expected %d targets and %s", all, text, targets, want)
+		}
+		return s.lists[0].file
+	}
+	write(`[{"targets":["a:1"]}]`)
+	look(1, "<nil>")
+	write(`[{"targets":["a:1"]} `)
+	const refused = "nodes.json: expected a list of targets as of Prometheus' file_sd: it is empty or cut off (targets of before that stay: 1)"
+	if first, again := look(1, refused), look(1, refused); first != again {
+		t.Error("it is parsed again")
+	}
+	write(`[{"targets":["b:1"]}]`)
+	look(1, "<nil>")
+}
+
+// TestNoFile is what is no file, and is neither waited for nor read.
+func TestNoFile(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("b", at("a")), os.Symlink("a", at("b")), os.WriteFile(at("long"), make([]byte, maxFile+1), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := Source{Files: []string{at("fifo"), at("a"), dir, "/dev/zero", at("long"), at("none")}}
+	all, errs := s.Targets(t.Context())
+	for i, want := range []string{"is a FIFO, expected a regular file", "too many levels of symbolic links", "is a directory", "is a device", "longer than", "no such file"} {
+		if len(all) > 0 || len(errs) != 6 || !strings.Contains(errs[i].Error(), want) {
+			t.Fatalf("%v, %v, expected %s", all, errs, want)
+		}
+	}
 }
 
 func FuzzParse(f *testing.F) {
@@ -163,7 +253,7 @@ func BenchmarkTargets(b *testing.B) {
 	b.Run("changed", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			s.known = nil
+			s.lists = nil
 			s.Targets(b.Context())
 		}
 		var before, after runtime.MemStats

@@ -5,20 +5,23 @@ package peers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
+	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/files"
 )
 
-// A Source has the targets of files and names. What can no longer be read keeps the targets that it had. The zero
-// value has none; its methods may not be called at the same time.
+// A Source has the targets of files and names. Each is looked at on its own: one that cannot be read or hangs keeps
+// the targets that it had. The zero value has none; its methods may not be called at the same time.
 type Source struct {
 	Files []string // as of file_sd
 	Names []string // host:port, each with an address for each node
@@ -27,95 +30,130 @@ type Source struct {
 	// Lookup resolves a name; nil: as the system does.
 	Lookup func(ctx context.Context, host string) ([]string, error)
 
-	known map[string]known
+	lists []*list // of Files and then Names
+}
+
+// list is a file or name.
+type list struct {
+	name    string
+	read    func(ctx context.Context, was known) (known, error)
+	looking errand.Errand[known]
+	known
+	err error // of the last look
 }
 
 // known is what a file or name had when it was last read.
 type known struct {
 	Read
-	time time.Time // of the file
-	size int64
+	file    os.FileInfo // that was looked into
+	refused error       // why it was not taken: Read is of one before
 }
 
-// lookupLimit is how long one name may take.
-const lookupLimit = 5 * time.Second
+// patience is how long a file or name may take. One that takes longer is lost until it comes back, with a thread.
+const patience = 5 * time.Second
 
 // Targets reads what has changed, and returns all there are, with an error for each file and name that could not be
-// read or of which something was left out.
+// read or of which something was left out. It returns in time, whatever hangs.
 func (s *Source) Targets(ctx context.Context) ([]Target, []error) {
+	if s.lists == nil {
+		s.begin()
+	}
+	var looks sync.WaitGroup
+	for _, l := range s.lists {
+		looks.Go(func() { l.look(ctx) })
+	}
+	looks.Wait()
 	var all []Target
 	var errs []error
-	now := make(map[string]known, len(s.Files)+len(s.Names))
-	add := func(name string, k known, err error) {
-		now[name] = k
-		if err == nil && k.LeftOut > 0 {
-			err = fmt.Errorf("%d entries are left out, the first one because: %w", k.LeftOut, k.Why)
+	for _, l := range s.lists {
+		targets, err := l.Targets, l.err
+		if err == nil && l.LeftOut > 0 {
+			err = fmt.Errorf("%d entries are left out, the first one because: %w", l.LeftOut, l.Why)
 		}
-		if room := MaxTargets - len(all); len(k.Targets) > room {
-			k.Targets = k.Targets[:room]
+		if room := MaxTargets - len(all); len(targets) > room {
+			targets = targets[:room]
 			err = fmt.Errorf("all together have more than %d targets", MaxTargets)
 		}
-		all = append(all, k.Targets...)
+		all = append(all, targets...)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", fabric.Printable(name, maxReason), err))
+			errs = append(errs, fmt.Errorf("%s: %w", fabric.Printable(l.name, maxReason), err))
 		}
 	}
-	for _, name := range s.Files {
-		k, err := s.file(name)
-		add(name, k, err)
-	}
-	for _, name := range s.Names {
-		k, err := s.name(ctx, name)
-		add(name, k, err)
-	}
-	s.known = now
 	return all, errs
 }
 
-// file reads a file that is not as it was.
-func (s *Source) file(name string) (known, error) {
-	k := s.known[name]
+func (s *Source) begin() {
+	leaf := cmp.Or(s.LeafLabel, "leaf")
+	for _, name := range s.Files {
+		read := func(_ context.Context, was known) (known, error) { return readFile(name, leaf, was) }
+		s.lists = append(s.lists, &list{name: name, read: read})
+	}
+	for _, name := range s.Names {
+		read := func(ctx context.Context, was known) (known, error) { return s.lookup(ctx, name, was) }
+		s.lists = append(s.lists, &list{name: name, read: read})
+	}
+}
+
+// look keeps what was known unless it can be read.
+func (l *list) look(ctx context.Context) {
+	was := l.known
+	now, err := l.looking.Run(ctx, patience, func() (known, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return l.read(ctx, was)
+	})
+	switch {
+	case errors.Is(err, errand.ErrBusy), errors.Is(err, context.DeadlineExceeded): // one text, however long it lasts
+		err = fmt.Errorf("not read within %s: does its file system or name server answer?", patience)
+	case err == nil:
+		l.known, err = now, now.refused
+	}
+	if err != nil {
+		err = fmt.Errorf("%w (targets of before that stay: %d)", err, len(l.Targets))
+	}
+	l.err = err
+}
+
+// readFile reads a file that is not as it was.
+func readFile(name, leaf string, was known) (known, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return k, err
+		return was, err
 	}
-	if info.ModTime().Equal(k.time) && info.Size() == k.size {
-		return k, nil
+	if was.file != nil && os.SameFile(info, was.file) && info.ModTime().Equal(was.file.ModTime()) && info.Size() == was.file.Size() {
+		return was, nil
 	}
 	content, err := files.Read(name, maxFile)
 	if err != nil {
-		return k, err
+		return was, err
 	}
-	r, err := Parse(filepath.Base(name), content, cmp.Or(s.LeafLabel, "leaf"))
-	if err != nil {
-		return k, err
+	r, err := Parse(filepath.Base(name), content, leaf)
+	if err != nil { // it is not parsed again until it changes
+		return known{was.Read, info, fmt.Errorf("expected a list of targets as of Prometheus' file_sd: %w", err)}, nil
 	}
-	return known{r, info.ModTime(), info.Size()}, nil
+	return known{Read: r, file: info}, nil
 }
 
-func (s *Source) name(ctx context.Context, name string) (known, error) {
-	k := s.known[name]
+func (s *Source) lookup(ctx context.Context, name string, was known) (known, error) {
 	host, service, err := net.SplitHostPort(name)
 	if err != nil {
-		return k, fmt.Errorf("expected host:port: %w", err)
+		return was, fmt.Errorf("expected host:port: %w", err)
 	}
 	port, err := strconv.ParseUint(service, 10, 16)
 	if err != nil {
-		return k, fmt.Errorf("port %q: %w", service, err)
+		return was, fmt.Errorf("port %q: %w", service, err)
 	}
-	lookup := s.Lookup
-	if lookup == nil {
-		lookup = net.DefaultResolver.LookupHost
+	resolve := s.Lookup
+	if resolve == nil {
+		resolve = net.DefaultResolver.LookupHost
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
-	defer cancel()
-	addresses, err := lookup(ctx, host)
+	addresses, err := resolve(ctx, host)
 	if err != nil {
-		return k, err
+		return was, err
 	}
 	for _, a := range addresses {
 		if _, err := netip.ParseAddr(a); err != nil {
-			return k, fmt.Errorf("the answer has what is no address: %w", err)
+			return was, fmt.Errorf("the answer has what is no address: %w", err)
 		}
 	}
 	return known{Read: Resolved(addresses, uint16(port))}, nil
