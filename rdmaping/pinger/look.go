@@ -4,7 +4,6 @@ package pinger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -16,12 +15,6 @@ import (
 	"gpufabric_exporter/rdmaping/exchange"
 	"gpufabric_exporter/rdmaping/peers"
 )
-
-// targets is what was read of them.
-type targets struct {
-	list []peers.Target
-	errs []error
-}
 
 // look sees whether anything is to be pinged, from which rails, and which peers.
 func (p *Pinger) look(ctx context.Context) {
@@ -50,46 +43,37 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 	observing, cancel := context.WithTimeout(ctx, lookFor)
 	n := p.o.Observe(observing)
 	cancel()
+	list, errs := p.source.Targets(ctx)
+	pl.targets, pl.leftOut = len(list), len(errs)
 	owns, err := Rails(n, "")
 	if err != nil {
-		p.complain(err)
+		owns, errs = p.owns, append(errs, err)
+	}
+	p.complain(errs)
+	if slices.Equal(list, p.seen) && slices.Equal(owns, p.owns) {
 		return
 	}
-	t, err := p.read.Run(ctx, lookFor, func() (targets, error) {
-		list, errs := p.source.Targets(ctx)
-		return targets{list, errs}, nil
-	})
-	if err != nil {
-		p.complain(err)
-		return
-	}
-	p.complain(errors.Join(t.errs...))
-	pl.targets, pl.leftOut = len(t.list), len(t.errs)
-	if slices.Equal(t.list, p.seen) && slices.Equal(owns, p.owns) {
-		return
-	}
-	p.seen, p.owns = t.list, owns
+	p.seen, p.owns = list, owns
 	pl.rails = nil
 	for i, own := range owns {
-		one := planned{Own: own, excess: i >= rdmaping.MaxRails, self: p.selfOf(own.Rail, t.list)}
+		one := planned{Own: own, excess: i >= rdmaping.MaxRails, self: p.selfOf(own.Rail, list)}
 		one.Library = p.o.Config.Library
 		if !own.Moved && !one.excess {
-			one.peers = peers.Choose(one.self, t.list, p.o.Config.Peers)
+			one.peers = peers.Choose(one.self, list, p.o.Config.Peers)
 		}
 		pl.rails = append(pl.rails, one)
 	}
 }
 
-// complain logs what it did not already.
-func (p *Pinger) complain(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
+// complain logs what it did not when it last looked.
+func (p *Pinger) complain(errs []error) {
+	now := map[string]bool{}
+	for _, err := range errs {
+		if now[err.Error()] = true; !p.trouble[err.Error()] {
+			p.o.Log.Warn("RDMA ping: not all is pinged", "err", err)
+		}
 	}
-	if text != p.trouble && text != "" {
-		p.o.Log.Warn("RDMA ping: not all is pinged", "err", err)
-	}
-	p.trouble = text
+	p.trouble = now
 }
 
 // selfOf is this node among the targets; of a node that is not among them nothing but its name is known.

@@ -19,7 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/rdmaping"
 	"gpufabric_exporter/rdmaping/peers"
@@ -53,7 +52,6 @@ const (
 type Pinger struct {
 	o      Options
 	source peers.Source
-	read   errand.Errand[targets]
 
 	mu     sync.Mutex
 	plan   plan
@@ -72,7 +70,7 @@ type Pinger struct {
 	// of the goroutine that looks
 	seen    []peers.Target
 	owns    []Own
-	trouble string // that was last logged
+	trouble map[string]bool // as of the last look
 }
 
 // plan is what there is to ping, as of the last look.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"syscall"
 
 	"gpufabric_exporter/internal/fabric"
@@ -28,13 +29,12 @@ type Own struct {
 // There may be more of them than rdmaping.MaxRails.
 func Rails(n *fabric.Node, device string) ([]Own, error) {
 	var rails []Own
-	number, restricted := 0, false
+	number := 0
 	for h, p := range n.Ports {
 		compute := p.Serves(fabric.RoleCompute)
 		first := len(rails) == 0 || rails[len(rails)-1].Device != h.Name
 		switch {
 		case h.Restricted.Or(false):
-			restricted = restricted || h.Name == device
 		case first && (device == h.Name || device == "" && compute):
 			rails = append(rails, settings(n, h, p, min(number, rdmaping.MaxRail)))
 		}
@@ -42,15 +42,35 @@ func Rails(n *fabric.Node, device string) ([]Own, error) {
 			number++
 		}
 	}
-	switch {
-	case restricted:
-		return nil, fmt.Errorf("%s belongs to the platform, and is never opened", device)
-	case len(rails) == 0 && device == "":
-		return nil, errors.New("no port for training is known on this host: name a device with --device (rdma link lists them), or state roles in the configuration")
-	case len(rails) == 0:
-		return nil, fmt.Errorf("no RDMA device %s on this host", device)
+	if len(rails) == 0 {
+		return nil, noRails(n, device)
 	}
 	return rails, nil
+}
+
+// ErrNoRole means that there are devices, and that none of their ports is for training.
+var ErrNoRole = errors.New("expected an RDMA device with the role compute")
+
+// noRails says why there are none, and what to do.
+func noRails(n *fabric.Node, device string) error {
+	var names []string
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		if !h.Restricted.Or(false) {
+			names = append(names, h.Name)
+		} else if h.Name == device {
+			return fmt.Errorf("%s belongs to the platform, and is never opened: choose another device", device)
+		}
+	}
+	here := fabric.Clip(strings.Join(names, ", "), 200)
+	switch {
+	case here == "":
+		return errors.New("this host has no RDMA device: expected one in /sys/class/infiniband that --collector.device-include " +
+			"and --collector.device-exclude leave in: load the driver of the NIC")
+	case device == "":
+		return fmt.Errorf("%w, and none of %s has it: state roles in the configuration (docs/ROLES.md)", ErrNoRole, here)
+	}
+	return fmt.Errorf("this host has no RDMA device %s: choose one of %s", device, here)
 }
 
 func settings(n *fabric.Node, h *fabric.HCA, p *fabric.Port, number int) Own {

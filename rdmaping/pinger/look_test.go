@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pinger
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/rdmaping"
+)
+
+// TestLookWithoutDevices reads targets where there is nothing to ping from, and says once what is wrong with each.
+func TestLookWithoutDevices(t *testing.T) {
+	dir := t.TempDir()
+	good, broken := filepath.Join(dir, "good.json"), filepath.Join(dir, "broken.json")
+	for file, text := range map[string]string{good: `[{"targets":["a:1","b:1"]}]`, broken: "{}"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := &fabric.Node{}
+	var log bytes.Buffer
+	c := rdmaping.DefaultConfig()
+	c.Files = []string{good, broken}
+	p := New(Options{
+		Config: c, Log: slog.New(slog.NewTextHandler(&log, nil)), Maintenance: func() (string, error) { return "", nil },
+		Observe: func(context.Context) *fabric.Node { return node },
+	})
+	look := func(want ...string) {
+		t.Helper()
+		p.look(t.Context())
+		if lines := strings.Count(log.String(), "\n"); lines != len(want) {
+			t.Errorf("%d lines, expected %d:\n%s", lines, len(want), log.String())
+		}
+		for _, w := range want {
+			if !strings.Contains(log.String(), w) {
+				t.Errorf("lacks %s:\n%s", w, log.String())
+			}
+		}
+		log.Reset()
+	}
+	look("broken.json: expected a list of targets as of Prometheus' file_sd", "this host has no RDMA device: expected one in /sys/class/infiniband")
+	look()
+	if pl := p.current(); pl.targets != 2 || pl.leftOut != 1 {
+		t.Errorf("%+v", pl)
+	}
+	node = nodeOf("10.0.0.1", "mlx5_0")
+	node.HCAs[0].Ports[0].Role = known(fabric.RoleStorage)
+	look("none of mlx5_0 has it: state roles in the configuration (docs/ROLES.md)")
+	node = nodeOf("10.0.0.1", "mlx5_0")
+	look()
+	if pl := p.current(); len(pl.rails) != 1 || len(pl.rails[0].peers) != 2 {
+		t.Errorf("%+v", pl)
+	}
+}
