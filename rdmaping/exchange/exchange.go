@@ -6,13 +6,16 @@ package exchange
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"syscall"
 
 	"gpufabric_exporter/internal/fabric"
@@ -47,9 +50,14 @@ func Handler(rails func() []rdmaping.Endpoint) http.Handler {
 	})
 }
 
+// URL is where the node at host:port tells its rails.
+func URL(scheme, address string) string {
+	return (&url.URL{Scheme: scheme, Host: address, Path: Path}).String()
+}
+
 // Ask asks the node at host:port for its rails. It may have none just now.
 func Ask(ctx context.Context, client *http.Client, scheme, address string) ([]rdmaping.Endpoint, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+Path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, URL(scheme, address), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +71,13 @@ func Ask(ctx context.Context, client *http.Client, scheme, address string) ([]rd
 	case err != nil:
 		return nil, err
 	case response.StatusCode != http.StatusOK:
-		return nil, &statusError{address, response.StatusCode, fabric.Printable(string(body), maxShown)}
+		return nil, &StatusError{response.StatusCode, strings.TrimRight(fabric.Printable(string(body), maxShown), " .")}
 	case len(body) > maxAnswer:
-		return nil, fmt.Errorf("%s answers more than %d bytes", address, maxAnswer)
+		return nil, fmt.Errorf("answers more than %d bytes", maxAnswer)
 	}
 	rails, err := parse(body)
 	if err != nil {
-		return nil, fmt.Errorf("%s answers what is no list of rails: %s", address, fabric.Printable(err.Error(), maxShown))
+		return nil, fmt.Errorf("answers what is no list of rails: %s", fabric.Printable(err.Error(), maxShown))
 	}
 	return rails, nil
 }
@@ -86,21 +94,21 @@ func Client(transport http.RoundTripper) *http.Client {
 	}
 }
 
-type statusError struct {
-	address string
-	code    int
-	text    string
+// StatusError is an answer other than 200.
+type StatusError struct {
+	Code int
+	Text string // printable
 }
 
-func (e *statusError) Error() string {
-	return fmt.Sprintf("%s answers %d: %s", e.address, e.code, e.text)
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("answers %d: %s", e.Code, cmp.Or(e.Text, http.StatusText(e.Code)))
 }
 
 // Absent reports whether an error of Ask means that nobody answers pings there: the host is up, and its exporter does
 // not run or does not ping.
 func Absent(err error) bool {
-	status, ok := errors.AsType[*statusError](err)
-	return errors.Is(err, syscall.ECONNREFUSED) || ok && status.code == http.StatusNotFound
+	status, ok := errors.AsType[*StatusError](err)
+	return errors.Is(err, syscall.ECONNREFUSED) || ok && status.Code == http.StatusNotFound
 }
 
 func parse(body []byte) ([]rdmaping.Endpoint, error) {

@@ -103,7 +103,7 @@ func (r *Read) take(g group, leaf string) {
 	t, err := labelled(g.Labels, leaf)
 	for _, address := range g.Targets {
 		t.Address = strings.Clone(address) // not the whole file
-		r.add(t, cmp.Or(err, checkAddress(address)))
+		r.add(t, cmp.Or(err, CheckAddress(address)))
 	}
 }
 
@@ -139,8 +139,8 @@ func labelled(labels map[string]string, leaf string) (Target, error) {
 	return t, nil
 }
 
-// checkAddress says what is wrong with host:port.
-func checkAddress(address string) error {
+// CheckAddress says what is wrong with host:port.
+func CheckAddress(address string) error {
 	shown := fabric.Printable(address, maxLabel)
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || len(host) > maxHost {
@@ -166,7 +166,7 @@ func Resolved(addresses []string, port uint16) Read {
 	slices.Sort(addresses)
 	for _, a := range slices.Compact(addresses) {
 		t := Target{Address: net.JoinHostPort(a, strconv.Itoa(int(port))), Rail: AllRails}
-		r.add(t, checkAddress(t.Address))
+		r.add(t, CheckAddress(t.Address))
 	}
 	return r
 }

@@ -224,7 +224,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		for _, g := range got.Targets {
-			if checkAddress(g.Address) != nil || g.Rail < AllRails || g.Rail > maxRail || len(g.Leaf) > maxLabel {
+			if CheckAddress(g.Address) != nil || g.Rail < AllRails || g.Rail > maxRail || len(g.Leaf) > maxLabel {
 				t.Errorf("%+v", g)
 			}
 		}

@@ -166,17 +166,21 @@ func printable(f *rdmaping.Failure) *rdmaping.Failure {
 func hintOfOpen(f *rdmaping.Failure) string {
 	switch errno := syscall.Errno(f.Errno); {
 	case f.Step == "loading libibverbs":
-		return " (package libibverbs1 or rdma-core)"
+		return ": install it (package libibverbs1, or rdma-core)"
 	case errno == syscall.EACCES || errno == syscall.EPERM:
-		return " (who may open /dev/infiniband/uverbs*?)"
+		return ": run as a user who may open /dev/infiniband/uverbs*"
 	case errno == syscall.ENOSYS:
-		return " (libibverbs finds no device at all: is the module ib_uverbs loaded?)"
+		return ": libibverbs finds no device at all: load the module ib_uverbs"
 	case f.Step == "ibv_open_device" && errno == syscall.ENODEV:
-		return " (libibverbs does not know it: is its provider installed, and its /dev/infiniband/uverbs* here?)"
+		return ": libibverbs does not know it: install its provider (package ibverbs-providers), and see that its /dev/infiniband/uverbs* is here"
 	case errno == syscall.ENOMEM:
-		return " (limit of locked memory: RLIMIT_MEMLOCK)"
+		return ": raise the limit of locked memory (LimitMEMLOCK of the unit, ulimit -l)"
+	case errno == syscall.ENETDOWN:
+		return ": bring its link up"
 	case f.Step == "the GID is empty":
-		return " (has the interface an address?)"
+		return ": give its interface an address, or choose another one (NCCL_IB_GID_INDEX)"
+	case f.Step == "ibv_query_pkey":
+		return ": choose an entry that the table of P_Keys has (NCCL_IB_PKEY)"
 	}
-	return ""
+	return ": the kernel log may tell more (dmesg)"
 }

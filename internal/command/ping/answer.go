@@ -33,12 +33,12 @@ func (p *pinging) answerOn(ctx context.Context, c *command.Call, s pinger.Sessio
 		fmt.Fprintln(c.Stdout, describe(r, e))
 	}
 	if len(ends) == 0 {
-		return errors.New("no port can be opened")
+		return errors.New("no port can be opened: the lines before say why")
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", p.answer)
 	if err != nil {
-		return fmt.Errorf("--answer: %w", err)
+		return fmt.Errorf("--answer: %w: choose an address of this host, and a port that is free", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle(exchange.Path, exchange.Handler(func() []rdmaping.Endpoint { return ends }))

@@ -13,7 +13,6 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/rdmaping"
-	"gpufabric_exporter/rdmaping/exchange"
 	"gpufabric_exporter/rdmaping/pinger"
 )
 
@@ -39,32 +38,6 @@ type tally struct {
 	flows             map[uint32]*count // of the messages to the peer
 }
 
-// askPeer asks another node for its rails: without proxies and redirects, and not for long.
-func askPeer(ctx context.Context, address string) ([]rdmaping.Endpoint, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	rails, err := exchange.Ask(ctx, exchange.Client(nil), "http", address)
-	if err == nil && len(rails) == 0 {
-		err = fmt.Errorf("%s answers on no rail", address)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w (does \"%s ping --answer=:%s\" run there?)", err, command.Name, defaultPort)
-	}
-	return rails, nil
-}
-
-// pair chooses a rail of this node and one of the peer: that of the GID, else those of one name, else the first ones.
-func pair(rails []pinger.Own, peers []rdmaping.Endpoint, gid rdmaping.GID) (pinger.Own, rdmaping.Endpoint) {
-	to := slices.IndexFunc(peers, func(e rdmaping.Endpoint) bool { return e.GID == gid })
-	for i, r := range rails {
-		same := slices.IndexFunc(peers, func(e rdmaping.Endpoint) bool { return e.Device == r.Device })
-		if same >= 0 && (to < 0 || to == same) {
-			return rails[i], peers[same]
-		}
-	}
-	return rails[0], peers[max(to, 0)]
-}
-
 // ask sends the messages and prints what comes of each.
 func (p *pinging) ask(ctx context.Context, c *command.Call, s pinger.Session, from pinger.Own,
 	peer rdmaping.Endpoint,
@@ -73,17 +46,17 @@ func (p *pinging) ask(ctx context.Context, c *command.Call, s pinger.Session, fr
 	if err != nil {
 		return p.unasked(c, err)
 	}
-	mtu := min(self.MTU, peer.MTU)
+	mtu, to := min(self.MTU, peer.MTU), p.named(peer, self)
 	fmt.Fprintf(c.Stdout, "%s\nto %s of %s: %s, MTU %d\n", describe(from, self), peer.Device, p.peer, peer.GID, peer.MTU)
 	if self.MTU != peer.MTU {
 		fmt.Fprintf(c.Stdout, "The MTUs differ: %d here, %d there. RDMA connections use %d.\n", self.MTU, peer.MTU, mtu)
 	}
 	fmt.Fprintln(c.Stdout, clocks(self, peer))
 	if why := whyNot(self, peer); why != "" {
-		return p.fails(c, errors.New(why))
+		return p.fails(c, fmt.Errorf("to %s: %s", to, why))
 	}
 	if p.size > mtu {
-		return p.fails(c, fmt.Errorf("--size=%d: a message of UD fits into the MTU, which is %d", p.size, mtu))
+		return p.fails(c, fmt.Errorf("to %s: --size=%d: a message has to fit into the MTU: choose at most %d", to, p.size, mtu))
 	}
 	t, err := p.exchange(ctx, c.Stdout, s, self, peer, mtu)
 	if err != nil && ctx.Err() == nil {
@@ -94,7 +67,7 @@ func (p *pinging) ask(ctx context.Context, c *command.Call, s pinger.Session, fr
 	}
 	t.print(c.Stdout)
 	if why := t.verdict(self, peer); why != "" {
-		return p.fails(c, errors.New(why))
+		return p.fails(c, fmt.Errorf("to %s: %s", to, why))
 	}
 	if t.peer.asked == 0 {
 		return exitUnasked
@@ -105,6 +78,14 @@ func (p *pinging) ask(ctx context.Context, c *command.Call, s pinger.Session, fr
 func (p *pinging) fails(c *command.Call, err error) int {
 	c.Complain(err)
 	return exitLost
+}
+
+// named is an end as complaints name it.
+func (p *pinging) named(e, self rdmaping.Endpoint) string {
+	if e == self {
+		return fmt.Sprintf("itself, %s (%s)", e.Device, address(e.GID))
+	}
+	return fmt.Sprintf("%s of %s (%s)", e.Device, p.peer, address(e.GID))
 }
 
 // exchange sends what was asked for, and at the end more of the flows that lost some, and some of the path MTU.
@@ -120,7 +101,7 @@ func (p *pinging) exchange(ctx context.Context, to io.Writer, s pinger.Session, 
 			return rdmaping.Pong{}, err
 		}
 		if f := pongs[0].Failure; f != nil {
-			return rdmaping.Pong{}, fmt.Errorf("%w%s", f, hintOfSend(f, e))
+			return rdmaping.Pong{}, fmt.Errorf("to %s: %w: %s", p.named(e, self), f, hintOfSend(f, e))
 		}
 		return pongs[0], nil
 	}

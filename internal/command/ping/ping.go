@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/rdmaping"
+	"gpufabric_exporter/rdmaping/peers"
 	"gpufabric_exporter/rdmaping/pinger"
 )
 
@@ -85,12 +86,9 @@ func New(s *site.Site, log *logging.Flags, start pinger.Start) *command.Command 
 }
 
 func parsePeer(s string) (string, error) {
-	host, _, err := net.SplitHostPort(s)
-	if err != nil {
-		host = s
-	}
-	if host == "" || len(host) > 253 || fabric.Printable(host, 253) != host {
-		return "", errors.New("expected a host, an address or a GID")
+	p := pinging{peer: s}
+	if address, _ := p.target(); peers.CheckAddress(address) != nil {
+		return "", errors.New("expected a host, an address or a GID, with :PORT if need be")
 	}
 	return s, nil
 }
@@ -132,15 +130,18 @@ func (p *pinging) check() error {
 func (p *pinging) run(ctx context.Context, c *command.Call) int {
 	log := p.log.Logger(c.Stderr)
 	if p.start == nil {
-		return p.unasked(c, errors.New("this program was built without RDMA ping"))
+		return p.unasked(c, errors.New("this program was built without RDMA ping: take one that was built for a host with libibverbs (CGO_ENABLED=1)"))
 	}
 	n, _, err := p.site.ObserveOnce(ctx, nil, fabric.WantHCA|fabric.WantGID|fabric.WantNCCL, 0, log)
 	if err != nil {
 		return p.unasked(c, err)
 	}
 	rails, err := pinger.Rails(n, p.device)
+	if errors.Is(err, pinger.ErrNoRole) {
+		err = fmt.Errorf("%w, or name one with --device", err)
+	}
 	if err == nil && len(rails) > rdmaping.MaxRails {
-		err = fmt.Errorf("%d ports, expected at most %d: --device names one", len(rails), rdmaping.MaxRails)
+		err = fmt.Errorf("this host has %d ports for training, expected at most %d: name one with --device", len(rails), rdmaping.MaxRails)
 	}
 	if err != nil {
 		return p.unasked(c, err)
@@ -151,10 +152,10 @@ func (p *pinging) run(ctx context.Context, c *command.Call) int {
 		}
 		rails[i].Library = p.library
 	}
-	var peers []rdmaping.Endpoint
+	var ends []rdmaping.Endpoint
 	target, gid := p.target()
 	if p.answer == "" { // first: nothing is opened for a peer that is not there
-		if peers, err = askPeer(ctx, target); err != nil {
+		if ends, err = askPeer(ctx, target); err != nil {
 			return p.unasked(c, err)
 		}
 	}
@@ -168,7 +169,7 @@ func (p *pinging) run(ctx context.Context, c *command.Call) int {
 		}
 	}()
 	if p.answer == "" {
-		from, peer := pair(rails, peers, gid)
+		from, peer := pair(rails, ends, gid)
 		return p.ask(ctx, c, pinger.Session{Worker: w}, from, peer)
 	}
 	if err := p.answerOn(ctx, c, pinger.Session{Worker: w}, rails, log); err != nil {

@@ -4,11 +4,9 @@ package ping
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
@@ -155,7 +152,10 @@ func (n *network) plant(faults ...string) {
 // ping returns the exit code, and what was printed.
 func (n *network) ping(args ...string) (int, string) {
 	var out commandtest.Output
-	words := append([]string{"ping", "--interval=50ms", "--timeout=" + n.timeout, "--library=" + n.here}, append(n.paths, args...)...)
+	words := append([]string{"ping", "--interval=50ms", "--timeout=" + n.timeout}, append(n.paths, args...)...)
+	if n.here != "" {
+		words = append(words, "--library="+n.here)
+	}
 	code := line(startInProcess).Run(n.Context(), words, &out, &out)
 	return code, out.String()
 }
@@ -175,44 +175,6 @@ func TestPing(t *testing.T) {
 	}
 	commandtest.Contains(t, out, "mlx5_1: GID 3", "traffic class 96 (--tclass)", "to mlx5_1 of", "4096 bytes seq=1", "1 sent, 1 answered")
 	commandtest.Lacks(t, out, "path MTU")
-}
-
-// TestWhyNot plants faults, and says what they are.
-func TestWhyNot(t *testing.T) {
-	n := connect(t)
-	for _, c := range []struct {
-		name, fault string
-		args        []string
-		want        string
-		code        int
-	}{
-		{"black hole", "lose 127.0.1.2 1", nil, "reaches itself and not the peer", exitLost},
-		{"MTU", "device mlx5_0 127.0.0.2 4 3", nil, "The MTUs differ: 1024 here, 4096 there. RDMA connections use 1024.", command.OK},
-		{"beyond the MTU", "device mlx5_0 127.0.0.2 4 3", []string{"--size=2000"}, "a message of UD fits into the MTU, which is 1024", exitLost},
-		{"way back", "lose 127.0.0.2 1", nil, "does not even reach itself", exitLost},
-		{"large messages", "longest 127.0.1.2 1500", nil, "only messages of 4096 bytes get lost", exitLost},
-		{"no route", "error ibv_create_ah 113", nil, "ibv_create_ah: no route to host: no route to 127.0.0.2", exitLost},
-		{"no neighbour", "error ibv_create_ah 110", nil, "no neighbour answers for", exitLost},
-		{"GID type", "error ibv_create_ah 22", nil, "cannot reach 127.0.0.2 (its type", exitLost},
-		{"memory", "error ibv_reg_mr 12", nil, "RLIMIT_MEMLOCK", exitUnasked},
-		{"rights", "error ibv_open_device 13", nil, "who may open /dev/infiniband", exitUnasked},
-		{"no module", "error ibv_get_device_list 38", nil, "ib_uverbs", exitUnasked},
-		{"size", "", []string{"--size=4097"}, "expected a number from 64 to 4096", command.Usage},
-		{"no device", "", []string{"--collector.device-include=none"}, "name a device with --device", exitUnasked},
-		{"no such device", "", []string{"--device=mlx5_77"}, "no RDMA device mlx5_77", exitUnasked},
-		{"answers and asks", "", []string{"--answer=:1"}, "expected a peer, or --answer", command.Usage},
-	} {
-		n.plant(c.fault)
-		code, out := n.ping(append([]string{n.peer, "--count=1"}, c.args...)...)
-		if code != c.code || !strings.Contains(out, c.want) {
-			t.Errorf("%s: exit code %d, expected %d and %q:\n%s", c.name, code, c.code, c.want, out)
-		}
-	}
-	n.plant()
-	n.stop()
-	if code, out := n.ping(n.peer); code != exitUnasked || !strings.Contains(out, `does "gpufabric_exporter ping --answer=:10792" run there?`) {
-		t.Errorf("nobody there: exit code %d: %s", code, out)
-	}
 }
 
 func TestWhyNotOf(t *testing.T) {
@@ -246,6 +208,32 @@ func TestWhyNotOf(t *testing.T) {
 	}
 }
 
+func TestPair(t *testing.T) {
+	own := func(device string, rail int) pinger.Own {
+		return pinger.Own{Open: rdmaping.Open{Device: device}, Rail: rail}
+	}
+	peer := func(device string, rail byte) rdmaping.Endpoint {
+		return rdmaping.Endpoint{Device: device, Rail: int(rail), GID: rdmaping.GID{15: rail + 1}}
+	}
+	rails := []pinger.Own{own("mlx5_0", 0), own("mlx5_1", 1)}
+	for _, c := range []struct {
+		rails    []pinger.Own
+		peers    []rdmaping.Endpoint
+		gid      byte
+		from, to string
+	}{
+		{rails, []rdmaping.Endpoint{peer("mlx5_1", 0), peer("mlx5_2", 1)}, 0, "mlx5_1", "mlx5_1"},
+		{rails, []rdmaping.Endpoint{peer("mlx5_0", 0), peer("mlx5_1", 1)}, 2, "mlx5_1", "mlx5_1"},
+		{rails[1:], []rdmaping.Endpoint{peer("rdma0", 0), peer("rdma1", 1)}, 0, "mlx5_1", "rdma1"},
+		{rails, []rdmaping.Endpoint{peer("rdma0", 0), peer("rdma1", 1)}, 2, "mlx5_1", "rdma1"},
+		{rails[1:], []rdmaping.Endpoint{peer("rdma0", 0)}, 0, "mlx5_1", "rdma0"},
+	} {
+		if from, to := pair(c.rails, c.peers, rdmaping.GID{15: c.gid}); from.Device != c.from || to.Device != c.to {
+			t.Errorf("%+v: from %s to %s", c, from.Device, to.Device)
+		}
+	}
+}
+
 func TestTarget(t *testing.T) {
 	for peer, want := range map[string]string{
 		"node7": "node7:10792", "node7:99": "node7:99", "10.0.0.1": "10.0.0.1:10792", "[fd00::1]:5": "[fd00::1]:5",
@@ -256,36 +244,5 @@ func TestTarget(t *testing.T) {
 		if got != want || (gid != rdmaping.GID{}) != (strings.Count(peer, ":") > 1 && !strings.HasPrefix(peer, "[")) {
 			t.Errorf("%s: %s, %s", peer, got, gid)
 		}
-	}
-}
-
-// TestWithout says what this program or host lacks.
-func TestWithout(t *testing.T) {
-	n := connect(t)
-	for want, start := range map[string]pinger.Start{
-		"built without RDMA ping": nil,
-		"no library": func(context.Context, string, *slog.Logger) (pinger.Worker, error) {
-			return nil, errors.New("no library")
-		},
-	} {
-		var out commandtest.Output
-		if code := line(start).Run(t.Context(), append([]string{"ping", n.peer}, n.paths...), &out, &out); code != exitUnasked || !strings.Contains(out.String(), want) {
-			t.Errorf("exit code %d: %s", code, out.String())
-		}
-	}
-}
-
-// TestHostilePeer is a peer that answers nothing, for ever.
-func TestHostilePeer(t *testing.T) {
-	n := connect(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	begin := time.Now()
-	code, out := n.ping(l.Addr().String())
-	if code != exitUnasked || time.Since(begin) > 20*time.Second {
-		t.Errorf("exit code %d after %s: %s", code, time.Since(begin), out)
 	}
 }
