@@ -92,7 +92,7 @@ func (p *hostPinger) Apply(c *rdmaping.Config) error {
 			return &config.Error{Err: errors.New("rdma_ping: peers would be told over plain HTTP, to everyone who asks, where this node answers: " +
 				"set TLS or authentication in --web.config.file, or plain: true")}
 		}
-		asks, err := askerOf(c.ClientFile)
+		asks, err := askerOf(c)
 		if err != nil {
 			return &config.Error{Err: fmt.Errorf("rdma_ping.client_file: %w", err)}
 		}
@@ -182,14 +182,17 @@ func isSecured(file string) bool {
 	return err == nil && yaml.Unmarshal(text, &all) == nil && (all.TLS.IsEnabled() || len(all.Users) > 0)
 }
 
-// askerOf asks peers as a file says that has the form of http_config of Prometheus; empty: as everyone.
-func askerOf(file string) (*http.Client, error) {
-	if file == "" {
+// askerOf asks peers as the client file says, which has the form of http_config of Prometheus; without one as everyone.
+func askerOf(of *rdmaping.Config) (*http.Client, error) {
+	if of.ClientFile == "" {
 		return exchange.Client(nil), nil
 	}
-	c, _, err := httpconfig.LoadHTTPConfigFile(file)
+	c, _, err := httpconfig.LoadHTTPConfigFile(of.ClientFile)
 	if err != nil {
 		return nil, err
+	}
+	if of.Scheme != "https" && !of.Plain && hasSecrets(c) {
+		return nil, errors.New("its credentials would be sent over plain HTTP: set scheme: https, or plain: true")
 	}
 	transport, err := httpconfig.NewRoundTripperFromConfig(*c, "rdma_ping", httpconfig.WithHTTP2Disabled(),
 		httpconfig.WithKeepAlivesDisabled())
@@ -197,4 +200,9 @@ func askerOf(file string) (*http.Client, error) {
 		return nil, err
 	}
 	return exchange.Client(transport), nil
+}
+
+// hasSecrets reports whether requests carry what others must not read. Loading moves bearer tokens to Authorization.
+func hasSecrets(c *httpconfig.HTTPClientConfig) bool {
+	return c.BasicAuth != nil || c.Authorization != nil || c.OAuth2 != nil || c.HTTPHeaders != nil
 }

@@ -31,10 +31,19 @@ func file(t *testing.T, name, text string) string {
 // TestPingerNeedsProtection tells nobody over plain HTTP where rails answer, unless the site says so.
 func TestPingerNeedsProtection(t *testing.T) {
 	on := rdmaping.DefaultConfig()
-	plain, broken, client := on, on, on
+	plain, broken := on, on
 	plain.Plain = true
 	broken.Plain, broken.ClientFile = true, "/nosuch/client.yml"
-	client.ClientFile = file(t, "client.yml", "basic_auth: {username: prometheus, password: opensesame}\n")
+	with := func(scheme string, plain bool, client string) *rdmaping.Config {
+		c := on
+		c.Scheme, c.Plain, c.ClientFile = scheme, plain, file(t, "client.yml", client)
+		return &c
+	}
+	const (
+		password = "basic_auth: {username: prometheus, password: opensesame}\n"
+		clear    = "rdma_ping.client_file: its credentials would be sent over plain HTTP: set scheme: https, or plain: true"
+	)
+	users := file(t, "web.yml", "basic_auth_users: {prometheus: hash}\n")
 	e := &Exporter{Site: new(site.Site), Pinging: func(context.Context, string, *slog.Logger) (pinger.Worker, error) {
 		return nil, errors.New("no library")
 	}}
@@ -48,7 +57,12 @@ func TestPingerNeedsProtection(t *testing.T) {
 		{"plain", "", &plain, ""},
 		{"headers only", file(t, "web.yml", "http_server_config: {http2: false}\n"), &on, "plain: true"},
 		{"TLS without a certificate", file(t, "web.yml", "tls_server_config: {min_version: TLS12}\n"), &on, "plain: true"},
-		{"passwords", file(t, "web.yml", "basic_auth_users: {prometheus: hash}\n"), &client, ""},
+		{"passwords", users, with("https", false, password), ""},
+		{"a password in clear", users, with("http", false, password), clear},
+		{"a token in clear", users, with("http", false, "bearer_token: opensesame\n"), clear},
+		{"a header in clear", users, with("http", false, "http_headers: {X-Key: {secrets: [opensesame]}}\n"), clear},
+		{"a password in clear as the site wants", users, with("http", true, password), ""},
+		{"nothing to hide", users, with("http", false, "tls_config: {insecure_skip_verify: true}\n"), ""},
 		{"TLS", file(t, "web.yml", "tls_server_config: {cert_file: a, key_file: b}\n"), &on, ""},
 		{"no client file", "", &broken, "client_file"},
 	} {

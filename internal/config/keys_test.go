@@ -95,7 +95,7 @@ func keys() []key {
 		key{path: "rdma_ping.size", takes: "whole number", low: strconv.Itoa(rdmaping.Least), high: strconv.Itoa(rdmaping.Longest), beyond: []string{"63", "4097"}, initial: strconv.Itoa(rdmaping.DefaultConfig().Size), meaning: "Bytes of a message. One of the path MTU is sent each minute"},
 		key{path: "rdma_ping.scheme", takes: "http or https", beyond: []string{"ftp"}, initial: "http", meaning: "How exporters of other nodes are asked where their rails answer"},
 		key{path: "rdma_ping.client_file", takes: "absolute path", beyond: []string{"client.yml"}, without: "no credentials", meaning: "File with TLS settings and credentials for that, in the format of `http_config` of Prometheus", example: "/etc/gpufabric_exporter/client.yml"},
-		key{path: "rdma_ping.plain", takes: "true or false", beyond: []string{"1", "maybe"}, initial: "false", meaning: "Whether others are told where rails answer although `--web.config.file` sets neither TLS nor passwords"},
+		key{path: "rdma_ping.plain", takes: "true or false", beyond: []string{"1", "maybe"}, initial: "false", meaning: "Whether others are told where rails answer although `--web.config.file` sets neither TLS nor passwords, and credentials of client_file may be sent with `scheme: http`"},
 		key{path: "rdma_ping.library", takes: "path or name", beyond: []string{"1"}, initial: "libibverbs.so.1", meaning: "The verbs library"},
 		key{path: "links", meaning: "Targets of links in findings, alerts and dashboards"},
 		key{path: "links.runbooks", takes: "address or absolute path", beyond: []string{"wiki", "https://wiki.example/?a=b"}, initial: DefaultLinks().Runbooks, meaning: "Folder of the runbooks", example: "https://wiki.example/gpufabric"},
