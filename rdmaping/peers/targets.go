@@ -37,6 +37,14 @@ type Read struct {
 	Targets []Target
 	LeftOut int   // entries that are wrong or too many
 	Why     error // what is wrong with the first of them; nil: none is
+
+	leaves map[place]string // while it is read
+}
+
+// place is what may have one leaf only.
+type place struct {
+	address string
+	rail    int
 }
 
 // group is one entry of file_sd.
@@ -57,7 +65,7 @@ func Parse(name string, content []byte, leaf string) (Read, error) {
 	if len(content) > limit {
 		return Read{}, fmt.Errorf("%d bytes, expected at most %d", len(content), limit)
 	}
-	var r Read
+	r := Read{leaves: map[place]string{}}
 	var err error
 	if limit == maxYAML {
 		var groups []group
@@ -74,6 +82,7 @@ func Parse(name string, content []byte, leaf string) (Read, error) {
 	if err != nil {
 		return Read{}, errors.New(fabric.Printable(err.Error(), maxReason))
 	}
+	r.leaves = nil
 	return r, nil
 }
 
@@ -108,7 +117,15 @@ func (r *Read) take(g group, leaf string) {
 }
 
 func (r *Read) add(t Target, err error) {
-	if err == nil && len(r.Targets) == MaxTargets {
+	at := place{t.Address, t.Rail}
+	leaf, again := r.leaves[at]
+	switch {
+	case err != nil:
+	case again && leaf == t.Leaf:
+		return
+	case again:
+		err = fmt.Errorf("target %q is there twice, with the leaves %q and %q", fabric.Clip(t.Address, maxLabel), leaf, t.Leaf)
+	case len(r.Targets) == MaxTargets:
 		err = fmt.Errorf("more than %d targets", MaxTargets)
 	}
 	if err != nil {
@@ -116,6 +133,7 @@ func (r *Read) add(t Target, err error) {
 		r.Why = cmp.Or(r.Why, err)
 		return
 	}
+	r.leaves[at] = t.Leaf
 	r.Targets = append(r.Targets, t)
 }
 
@@ -161,12 +179,11 @@ func CheckAddress(address string) error {
 // Resolved is the targets of a name with an address for each node, as a headless service of Kubernetes has. Nothing
 // is known of their leaves.
 func Resolved(addresses []string, port uint16) Read {
-	var r Read
-	addresses = slices.Clone(addresses)
-	slices.Sort(addresses)
-	for _, a := range slices.Compact(addresses) {
+	r := Read{leaves: map[place]string{}}
+	for _, a := range slices.Sorted(slices.Values(addresses)) {
 		t := Target{Address: net.JoinHostPort(a, strconv.Itoa(int(port))), Rail: AllRails}
 		r.add(t, CheckAddress(t.Address))
 	}
+	r.leaves = nil
 	return r
 }

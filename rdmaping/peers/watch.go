@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -37,7 +38,9 @@ type Source struct {
 type list struct {
 	name    string
 	read    func(ctx context.Context, was known) (known, error)
-	looking errand.Errand[known]
+	looking errand.Errand[struct{}]
+
+	mu sync.Mutex
 	known
 	err error // of the last look
 }
@@ -49,7 +52,7 @@ type known struct {
 	refused error       // why it was not taken: Read is of one before
 }
 
-// patience is how long a file or name may take. One that takes longer is lost until it comes back, with a thread.
+// patience is how long a file or name is waited for. What comes later counts when Targets is called again.
 const patience = 5 * time.Second
 
 // Targets reads what has changed, and returns all there are, with an error for each file and name that could not be
@@ -66,9 +69,10 @@ func (s *Source) Targets(ctx context.Context) ([]Target, []error) {
 	var all []Target
 	var errs []error
 	for _, l := range s.lists {
-		targets, err := l.Targets, l.err
-		if err == nil && l.LeftOut > 0 {
-			err = fmt.Errorf("%d entries are left out, the first one because: %w", l.LeftOut, l.Why)
+		k, err := l.last()
+		targets := k.Targets
+		if err == nil && k.LeftOut > 0 {
+			err = fmt.Errorf("%d entries are left out, the first one because: %w", k.LeftOut, k.Why)
 		}
 		if room := MaxTargets - len(all); len(targets) > room {
 			targets = targets[:room]
@@ -94,44 +98,72 @@ func (s *Source) begin() {
 	}
 }
 
-// look keeps what was known unless it can be read.
+// look reads the list, and keeps what was known where that fails.
 func (l *list) look(ctx context.Context) {
-	was := l.known
-	now, err := l.looking.Run(ctx, patience, func() (known, error) {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		return l.read(ctx, was)
+	_, err := l.looking.Run(ctx, patience, func() (struct{}, error) {
+		was, _ := l.last()
+		now, err := l.read(ctx, was)
+		if err != nil {
+			l.failed(err)
+			return struct{}{}, nil
+		}
+		l.mu.Lock()
+		l.known, l.err = now, nil
+		l.mu.Unlock()
+		if now.refused != nil {
+			l.failed(now.refused)
+		}
+		return struct{}{}, nil
 	})
-	switch {
-	case errors.Is(err, errand.ErrBusy), errors.Is(err, context.DeadlineExceeded): // one text, however long it lasts
+	if errors.Is(err, errand.ErrBusy) || errors.Is(err, context.DeadlineExceeded) { // one text, however long it lasts
 		err = fmt.Errorf("not read within %s: does its file system or name server answer?", patience)
-	case err == nil:
-		l.known, err = now, now.refused
 	}
 	if err != nil {
-		err = fmt.Errorf("%w (targets of before that stay: %d)", err, len(l.Targets))
+		l.failed(err)
 	}
-	l.err = err
+}
+
+func (l *list) last() (known, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known, l.err
+}
+
+func (l *list) failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = fmt.Errorf("%w (it has no targets yet)", err)
+	if n := len(l.Targets); n > 0 {
+		l.err = fmt.Errorf("%w (it keeps the targets that it had: %d)", err, n)
+	}
 }
 
 // readFile reads a file that is not as it was.
 func readFile(name, leaf string, was known) (known, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return was, err
+		return was, unreadable(err)
 	}
 	if was.file != nil && os.SameFile(info, was.file) && info.ModTime().Equal(was.file.ModTime()) && info.Size() == was.file.Size() {
 		return was, nil
 	}
 	content, err := files.Read(name, maxFile)
 	if err != nil {
-		return was, err
+		return was, unreadable(err)
 	}
 	r, err := Parse(filepath.Base(name), content, leaf)
 	if err != nil { // it is not parsed again until it changes
-		return known{was.Read, info, fmt.Errorf("expected a list of targets as of Prometheus' file_sd: %w", err)}, nil
+		return known{was.Read, info, unreadable(err)}, nil
 	}
 	return known{Read: r, file: info}, nil
+}
+
+// unreadable is the error of a file without its name.
+func unreadable(err error) error {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		err = of.Err
+	}
+	return fmt.Errorf("expected a list of targets as of Prometheus' file_sd: %w", err)
 }
 
 func (s *Source) lookup(ctx context.Context, name string, was known) (known, error) {
@@ -149,7 +181,7 @@ func (s *Source) lookup(ctx context.Context, name string, was known) (known, err
 	}
 	addresses, err := resolve(ctx, host)
 	if err != nil {
-		return was, err
+		return was, fmt.Errorf("expected a name with an address for each node (getent hosts %s): %w", host, err)
 	}
 	for _, a := range addresses {
 		if _, err := netip.ParseAddr(a); err != nil {
