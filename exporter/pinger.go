@@ -195,7 +195,7 @@ func askerOf(of *rdmaping.Config) (*http.Client, error) {
 		return nil, errors.New("its credentials would be sent over plain HTTP: set scheme: https, or plain: true")
 	}
 	transport, err := httpconfig.NewRoundTripperFromConfig(*c, "rdma_ping", httpconfig.WithHTTP2Disabled(),
-		httpconfig.WithKeepAlivesDisabled())
+		httpconfig.WithKeepAlivesDisabled(), httpconfig.WithDialContextFunc(exchange.Dial))
 	if err != nil {
 		return nil, err
 	}

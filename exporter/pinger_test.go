@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -87,5 +88,23 @@ func TestPingerNeedsProtection(t *testing.T) {
 	var none *hostPinger
 	if err := none.Apply(&plain); err == nil {
 		t.Error("accepted where nothing can ping")
+	}
+}
+
+// TestPingerReadsNoMore reads no more of a peer where a file says how it is asked, either.
+func TestPingerReadsNoMore(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for i := range 4000 {
+			w.Header().Set("X-More-"+strconv.Itoa(i), strings.Repeat("x", 100))
+		}
+	}))
+	defer s.Close()
+	asks, err := askerOf(&rdmaping.Config{ClientFile: file(t, "client.yml", "follow_redirects: false\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = exchange.Ask(t.Context(), asks, "http", strings.TrimPrefix(s.URL, "http://"))
+	if err == nil || !strings.Contains(err.Error(), "bytes of a peer") {
+		t.Error(err)
 	}
 }

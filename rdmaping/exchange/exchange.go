@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,7 +29,9 @@ const Path = "/rdma-ping.json"
 const (
 	version   = 1
 	maxAnswer = 64 << 10
-	maxShown  = 100 // bytes of an answer that are shown
+	// maxConnection is how many bytes are read of a connection.
+	maxConnection = 256 << 10
+	maxShown      = 100 // bytes of an answer that are shown
 )
 
 // document is the answer.
@@ -83,15 +86,37 @@ func Ask(ctx context.Context, client *http.Client, scheme, address string) ([]rd
 }
 
 // Client returns a client that follows no redirect and keeps no connection: a node has many peers, and asks each
-// once a minute.
+// once a minute. A transport of another kind should connect by Dial.
 func Client(transport http.RoundTripper) *http.Client {
 	if transport == nil {
-		transport = &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10}
+		transport = &http.Transport{DisableKeepAlives: true, DialContext: Dial}
 	}
 	return &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// Dial connects to a peer, of which no more is read than the longest answer, its header and its certificates take.
+func Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &bounded{Conn: c, rest: io.LimitedReader{R: c, N: maxConnection}}, nil
+}
+
+// bounded is a connection that breaks when too much was read.
+type bounded struct {
+	net.Conn
+	rest io.LimitedReader
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.rest.N == 0 {
+		return 0, fmt.Errorf("more than %d bytes of a peer", maxConnection)
+	}
+	return b.rest.Read(p)
 }
 
 // StatusError is an answer other than 200.

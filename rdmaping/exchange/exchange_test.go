@@ -3,12 +3,18 @@
 package exchange
 
 import (
+	"bytes"
+	"compress/gzip"
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"gpufabric_exporter/rdmaping"
 )
@@ -70,6 +76,69 @@ func TestLies(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestHostile is peers that answer without end, slowly, or from elsewhere: each is an error, soon.
+func TestHostile(t *testing.T) {
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	_, err := io.CopyN(z, zeros{}, 100<<20)
+	if err := errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter)
+		want   string
+	}{
+		"gzip bomb": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(bomb.Bytes())
+		}, "answers more than 65536 bytes"},
+		"endless body": {func(w http.ResponseWriter) { _, _ = io.CopyN(w, zeros{}, 100<<20) }, "answers more than 65536 bytes"},
+		"endless header": {func(w http.ResponseWriter) {
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_, err = c.Write([]byte("HTTP/1.1 200 OK\r\n"))
+			for err == nil {
+				_, err = c.Write([]byte("X-More: " + strings.Repeat("x", 1000) + "\r\n"))
+			}
+		}, "more than 262144 bytes of a peer"},
+		"slow loris": {func(w http.ResponseWriter) {
+			for _, err := w.Write([]byte(" ")); err == nil; _, err = w.Write([]byte(" ")) {
+				err = http.NewResponseController(w).Flush()
+				time.Sleep(10 * time.Millisecond)
+			}
+		}, "context deadline exceeded"},
+		"redirect": {func(w http.ResponseWriter) {
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(http.StatusFound)
+		}, "answers 302: Found"},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != Path {
+				t.Errorf("%s: %s is asked for", name, r.URL.Path)
+			}
+			c.answer(w)
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if name == "slow loris" {
+			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+		}
+		got, err := Ask(ctx, Client(nil), "http", strings.TrimPrefix(s.URL, "http://"))
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, %v, expected %s", name, got, err, c.want)
+		}
+		s.Close()
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func FuzzParse(f *testing.F) {
 	good, _ := json.Marshal(document{version, rails})
