@@ -73,7 +73,8 @@ func refusal(err error, connected bool) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case refused != nil && connected:
-		return fmt.Errorf("gives no answer of HTTP (%s): %s", fabric.Printable(refused.Err.Error(), 100), noPassword)
+		why := strings.TrimPrefix(refused.Err.Error(), "net/http: HTTP/1.x transport connection broken: ")
+		return fmt.Errorf("gives no answer of HTTP (%s): %s", fabric.Printable(why, 100), noPassword)
 	case refused != nil:
 		return fmt.Errorf("cannot be reached (%s): check that the node is up, and how this host gets to it (ip route get)",
 			fabric.Printable(refused.Err.Error(), 100))
