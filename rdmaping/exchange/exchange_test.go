@@ -107,8 +107,11 @@ func TestHostile(t *testing.T) {
 			}
 		}, "more than 262144 bytes of a peer"},
 		"slow loris": {func(w http.ResponseWriter) {
-			for _, err := w.Write([]byte(" ")); err == nil; _, err = w.Write([]byte(" ")) {
-				err = http.NewResponseController(w).Flush()
+			for {
+				_, err := w.Write([]byte(" "))
+				if errors.Join(err, http.NewResponseController(w).Flush()) != nil {
+					return
+				}
 				time.Sleep(10 * time.Millisecond)
 			}
 		}, "context deadline exceeded"},

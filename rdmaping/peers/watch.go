@@ -144,7 +144,8 @@ func readFile(name, leaf string, was known) (known, error) {
 	if err != nil {
 		return was, unreadable(err)
 	}
-	if was.file != nil && os.SameFile(info, was.file) && info.ModTime().Equal(was.file.ModTime()) && info.Size() == was.file.Size() {
+	f := was.file
+	if f != nil && os.SameFile(info, f) && info.ModTime().Equal(f.ModTime()) && info.Size() == f.Size() {
 		return was, nil
 	}
 	content, err := files.Read(name, maxFile)
