@@ -62,7 +62,7 @@ const (
 	Ethernet   Link = "ethernet"
 )
 
-// Endpoint is where a rail can be asked. The key is made anew each time the responder starts: who does not know it
+// Endpoint is where a rail can be asked. Q_Key and key are drawn anew each time it is opened: who does not know them
 // gets no answer.
 type Endpoint struct {
 	Device string `json:"device"`
@@ -72,6 +72,7 @@ type Endpoint struct {
 	LID    uint16 `json:"lid"` // of InfiniBand
 	PKey   uint16 `json:"pkey"`
 	QPN    uint32 `json:"qpn"`
+	QKey   uint32 `json:"qkey"` // the NIC drops what has another one
 	MTU    int    `json:"mtu"`
 	Key    uint64 `json:"key,string"`
 	Timed  bool   `json:"timed,omitempty"` // completions have times of the NIC
@@ -93,6 +94,8 @@ func (e Endpoint) Check() error {
 		return fmt.Errorf("LID %d", e.LID)
 	case e.QPN < 2 || e.QPN >= 1<<24-1: // 0 and 1 are those of management, the last is of multicast
 		return fmt.Errorf("queue pair %d", e.QPN)
+	case e.QKey == 0 || e.QKey>>31 != 0: // the top bit is of privileged ones
+		return fmt.Errorf("Q_Key %#x", e.QKey)
 	case e.MTU < 256 || e.MTU > Longest:
 		return fmt.Errorf("MTU %d", e.MTU)
 	case e.RoCE < 0 || e.RoCE > 2:
@@ -169,6 +172,10 @@ type Failure struct {
 	Errno int    `json:"errno"`
 	Text  string `json:"text"`
 }
+
+// Unmade is the Step of a Failure that says nothing of the fabric: in time there was no way to the peer (an address
+// handle) yet, because it is still looked for, or others are before it.
+const Unmade = "the way to the peer is still being made"
 
 func (f *Failure) Error() string {
 	if f.Text == "" {

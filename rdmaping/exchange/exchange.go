@@ -37,8 +37,12 @@ const (
 // document is the answer.
 type document struct {
 	Version int                 `json:"rdma_ping"`
-	Rails   []rdmaping.Endpoint `json:"rails"`
+	Rails   []rdmaping.Endpoint `json:"queue_pairs"`
+	// Older is in those of builds that tell no Q_Key. They find none of theirs here, so neither asks the other.
+	Older json.RawMessage `json:"rails,omitempty"`
 }
+
+var errOlder = errors.New("is an older build, which tells no Q_Key")
 
 // Handler tells the rails of this node to clients that may ask: their keys are in it.
 func Handler(rails func() []rdmaping.Endpoint) http.Handler {
@@ -49,7 +53,7 @@ func Handler(rails func() []rdmaping.Endpoint) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(document{version, rails()}) // the peer may have gone
+		_ = json.NewEncoder(w).Encode(document{Version: version, Rails: rails()}) // the peer may have gone
 	})
 }
 
@@ -79,7 +83,10 @@ func Ask(ctx context.Context, client *http.Client, scheme, address string) ([]rd
 		return nil, fmt.Errorf("answers more than %d bytes", maxAnswer)
 	}
 	rails, err := parse(body)
-	if err != nil {
+	switch {
+	case errors.Is(err, errOlder):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("answers what is no list of rails: %s", fabric.Printable(err.Error(), maxShown))
 	}
 	return rails, nil
@@ -130,10 +137,10 @@ func (e *StatusError) Error() string {
 }
 
 // Absent reports whether an error of Ask means that nobody answers pings there: the host is up, and its exporter does
-// not run or does not ping.
+// not run, does not ping, or is older.
 func Absent(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
-	return errors.Is(err, syscall.ECONNREFUSED) || ok && status.Code == http.StatusNotFound
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errOlder) || ok && status.Code == http.StatusNotFound
 }
 
 func parse(body []byte) ([]rdmaping.Endpoint, error) {
@@ -144,6 +151,8 @@ func parse(body []byte) ([]rdmaping.Endpoint, error) {
 	switch {
 	case d.Version != version:
 		return nil, fmt.Errorf("version %d, expected %d", d.Version, version)
+	case len(d.Older) > 0:
+		return nil, errOlder
 	case len(d.Rails) > rdmaping.MaxRails:
 		return nil, fmt.Errorf("%d, expected at most %d", len(d.Rails), rdmaping.MaxRails)
 	}

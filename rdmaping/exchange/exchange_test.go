@@ -20,8 +20,8 @@ import (
 )
 
 var rails = []rdmaping.Endpoint{
-	{Device: "mlx5_0", Link: rdmaping.Ethernet, GID: rdmaping.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}, PKey: 0xffff, QPN: 77, MTU: 4096, Key: 1<<63 + 5, Timed: true, RoCE: 2},
-	{Device: "mlx5_1", Link: rdmaping.InfiniBand, GID: rdmaping.GID{0: 0xfe, 1: 0x80, 15: 1}, LID: 5, PKey: 0x8001, QPN: 78, MTU: 2048, Key: 6},
+	{Device: "mlx5_0", Link: rdmaping.Ethernet, GID: rdmaping.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}, PKey: 0xffff, QPN: 77, QKey: 1, MTU: 4096, Key: 1<<63 + 5, Timed: true, RoCE: 2},
+	{Device: "mlx5_1", Link: rdmaping.InfiniBand, GID: rdmaping.GID{0: 0xfe, 1: 0x80, 15: 1}, LID: 5, PKey: 0x8001, QPN: 78, QKey: 1<<31 - 1, MTU: 2048, Key: 6},
 }
 
 func TestExchange(t *testing.T) {
@@ -43,16 +43,18 @@ func TestLies(t *testing.T) {
 	lie := func(edit func(e *rdmaping.Endpoint)) string {
 		e := rails[0]
 		edit(&e)
-		text, _ := json.Marshal(document{version, []rdmaping.Endpoint{e}})
+		text, _ := json.Marshal(document{Version: version, Rails: []rdmaping.Endpoint{e}})
 		return string(text)
 	}
-	many, _ := json.Marshal(document{version, make([]rdmaping.Endpoint, 9)})
-	twice, _ := json.Marshal(document{version, []rdmaping.Endpoint{rails[0], rails[0]}})
+	many, _ := json.Marshal(document{Version: version, Rails: make([]rdmaping.Endpoint, 9)})
+	twice, _ := json.Marshal(document{Version: version, Rails: []rdmaping.Endpoint{rails[0], rails[0]}})
 	for name, body := range map[string]string{
 		"nothing": "", "no JSON": "<html>", "another version": `{"rdma_ping":2}`, "many": string(many), "twice": string(twice),
 		"long":           strings.Repeat(" ", maxAnswer+1),
 		"management":     lie(func(e *rdmaping.Endpoint) { e.QPN = 1 }),
 		"queue pair":     lie(func(e *rdmaping.Endpoint) { e.QPN = 1 << 24 }),
+		"no Q_Key":       lie(func(e *rdmaping.Endpoint) { e.QKey = 0 }),
+		"privileged":     lie(func(e *rdmaping.Endpoint) { e.QKey = 0x80010000 }),
 		"multicast":      lie(func(e *rdmaping.Endpoint) { e.GID[0] = 0xff }),
 		"IPv4 multicast": lie(func(e *rdmaping.Endpoint) { e.GID = netip.MustParseAddr("::ffff:239.1.1.1").As16() }),
 		"broadcast":      lie(func(e *rdmaping.Endpoint) { e.GID = netip.MustParseAddr("::ffff:255.255.255.255").As16() }),
@@ -143,10 +145,32 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
+// TestOlder is a build that tells no Q_Key: it is not asked, and none of its messages is lost. It finds no rails in
+// what this one tells.
+func TestOlder(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"rdma_ping":1,"rails":[{"device":"mlx5_0","link":"ethernet"}]}`))
+	}))
+	defer s.Close()
+	got, err := Ask(t.Context(), s.Client(), "http", strings.TrimPrefix(s.URL, "http://"))
+	if err == nil || !Absent(err) || !strings.Contains(err.Error(), "is an older build, which tells no Q_Key") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	w := httptest.NewRecorder()
+	Handler(func() []rdmaping.Endpoint { return rails }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, Path, nil))
+	var older struct {
+		Version int `json:"rdma_ping"`
+		Rails   []json.RawMessage
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &older); err != nil || older.Version != 1 || len(older.Rails) > 0 {
+		t.Errorf("%+v, %v", older, err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
-	good, _ := json.Marshal(document{version, rails})
+	good, _ := json.Marshal(document{Version: version, Rails: rails})
 	f.Add(good)
-	f.Add([]byte(`{"rdma_ping":1,"rails":[]}`)) // it begins, or is in maintenance
+	f.Add([]byte(`{"rdma_ping":1,"queue_pairs":[]}`)) // it begins, or is in maintenance
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got, err := parse(body)
 		if err != nil && len(got) > 0 || len(got) > rdmaping.MaxRails {

@@ -73,7 +73,7 @@ func nodeOf(address string, devices ...string) *fabric.Node {
 }
 
 func (w *world) end(host, device string) rdmaping.Endpoint {
-	e := rdmaping.Endpoint{Device: device, Link: rdmaping.Ethernet, QPN: 77, MTU: 4096, Key: w.keys[host]}
+	e := rdmaping.Endpoint{Device: device, Link: rdmaping.Ethernet, QPN: 77, QKey: 5, MTU: 4096, Key: w.keys[host]}
 	copy(e.GID[10:], []byte{0xff, 0xff, 10, 0, 1})
 	e.GID[15] = 100 + host[1]
 	return e
@@ -93,7 +93,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	case ended:
 		return nil, fmt.Errorf("connecting: %w", syscall.ECONNREFUSED)
 	}
-	text, _ := json.Marshal(map[string]any{"rdma_ping": 1, "rails": ends})
+	text, _ := json.Marshal(map[string]any{"rdma_ping": 1, "queue_pairs": ends})
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(text)))}, nil
 }
 

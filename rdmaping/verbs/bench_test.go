@@ -23,7 +23,7 @@ func BenchmarkRound(b *testing.B) {
 func benchmarkRound(b *testing.B, lines ...string) {
 	built.Do(func() { built.path = verbstest.Build(b, built.path) })
 	for i := range 16 {
-		lines = append(lines, fmt.Sprintf("device rdma%d %s", i, address(i)))
+		lines = append(lines, fmt.Sprintf("device rdma%d %s", i, host(i)))
 	}
 	verbstest.Describe(b, built.path, lines...)
 	do := func(s *Server, q rdmaping.Request) (r rdmaping.Reply) {
@@ -46,7 +46,8 @@ func benchmarkRound(b *testing.B, lines ...string) {
 			b.Fatal(r.Failure)
 		}
 		ends[i] = *r.Endpoint
-		s.rails[device].mayAsk.perSecond, s.rails[device].mayAnswer.perSecond = 1e6, 1e6
+		rail := s.rails[device]
+		rail.mayAsk.perSecond, rail.mayAnswer.perSecond, rail.ways.perPeer = 1e6, 1e6, 1e6
 	}
 	defer servers[0].Close()
 	defer servers[1].Close()

@@ -12,20 +12,20 @@ import (
 )
 
 // A message is 64 bytes or more, big-endian: magic (8), kind (1), 1 where times of the NIC are wanted (1), zero (2),
-// flow label (4), key of the one that is asked (8), number that the asker draws (8), sequence (8), time in the host
-// that answers (8, nanoseconds), zero.
+// flow label (4), key of the one that is asked (8), number that the asker draws (8), its Q_Key (4), zero (4), time in
+// the host that answers (8, nanoseconds), zero.
 type message struct {
-	kind     byte
-	timed    bool
-	flow     uint32
-	key      uint64
-	number   uint64 // of the asker, so that nobody answers who was not asked
-	sequence uint64
-	remote   time.Duration
+	kind   byte
+	timed  bool
+	flow   uint32
+	key    uint64
+	number uint64 // of the message, so that nobody answers who was not asked
+	qkey   uint32
+	remote time.Duration
 }
 
 const (
-	magic      = "gpfping1"
+	magic      = "gpfping2"
 	kindAsk    = 1
 	kindAnswer = 2
 	kindTimes  = 3 // follows an answer: the time from the message to the answer, by the clock of the NIC
@@ -43,7 +43,7 @@ func (m message) put(b []byte) {
 	binary.BigEndian.PutUint32(b[12:], m.flow)
 	binary.BigEndian.PutUint64(b[16:], m.key)
 	binary.BigEndian.PutUint64(b[24:], m.number)
-	binary.BigEndian.PutUint64(b[32:], m.sequence)
+	binary.BigEndian.PutUint32(b[32:], m.qkey)
 	binary.BigEndian.PutUint64(b[40:], uint64(m.remote))
 }
 
@@ -53,7 +53,7 @@ func parseMessage(b []byte) (message, error) {
 	}
 	return message{
 		kind: b[8], timed: b[9] == 1, flow: binary.BigEndian.Uint32(b[12:]) & 0xfffff, key: binary.BigEndian.Uint64(b[16:]),
-		number: binary.BigEndian.Uint64(b[24:]), sequence: binary.BigEndian.Uint64(b[32:]),
+		number: binary.BigEndian.Uint64(b[24:]), qkey: binary.BigEndian.Uint32(b[32:]) &^ (1 << 31),
 		remote: time.Duration(binary.BigEndian.Uint64(b[40:])),
 	}, nil
 }

@@ -251,7 +251,7 @@ static struct ibv_sge piece(struct rail *r, int slot, size_t skip, uint32_t size
 		.addr = (uintptr_t)(r->memory + (size_t)slot * BUFFER + skip), .length = size, .lkey = r->mr->lkey};
 }
 
-int rail_send(struct rail *r, int slot, uint32_t size, struct ibv_ah *ah, uint32_t qpn) {
+int rail_send(struct rail *r, int slot, uint32_t size, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey) {
 	struct ibv_sge s = piece(r, slot, ROUTE, size);
 	struct ibv_send_wr w, *bad = NULL;
 	memset(&w, 0, sizeof w);
@@ -262,7 +262,7 @@ int rail_send(struct rail *r, int slot, uint32_t size, struct ibv_ah *ah, uint32
 	w.send_flags = SEND_SIGNALED;
 	w.ah = ah;
 	w.remote_qpn = qpn;
-	w.remote_qkey = r->qkey;
+	w.remote_qkey = qkey;
 	return r->context->post_send(r->qp, &w, &bad);
 }
 

@@ -18,9 +18,6 @@ import (
 	"gpufabric_exporter/rdmaping"
 )
 
-// qkey has no top bit, so that no CAP_NET_RAW is needed to send with it. It is no secret: the key in a message is.
-const qkey = 0x1b0b1a7e
-
 // functions are those of libibverbs, which stays loaded until the process ends.
 type functions struct{ table *C.struct_verbs }
 
@@ -41,7 +38,7 @@ type port struct{ c *C.struct_rail }
 
 func (l functions) open(q *rdmaping.Open) (port, rdmaping.Endpoint, *rdmaping.Failure) {
 	p := port{(*C.struct_rail)(C.calloc(1, C.sizeof_struct_rail))}
-	p.c.qkey = qkey
+	p.c.qkey = C.uint32_t(draw()>>33 | 1) // not 0, and without the top bit, for which CAP_NET_RAW would be needed
 	p.c.port, p.c.gid_index = C.uint8_t(q.Port), C.uint8_t(q.GIDIndex)
 	p.c.traffic_class, p.c.service_level = C.uint8_t(q.TrafficClass), C.uint8_t(q.ServiceLevel)
 	p.c.pkey_index = C.uint16_t(q.PKeyIndex)
@@ -54,8 +51,8 @@ func (l functions) open(q *rdmaping.Open) (port, rdmaping.Endpoint, *rdmaping.Fa
 	}
 	e := rdmaping.Endpoint{
 		Device: q.Device, Link: rdmaping.Ethernet, GID: *(*rdmaping.GID)(unsafe.Pointer(&p.c.gid)),
-		LID: uint16(p.c.lid), PKey: uint16(p.c.pkey), QPN: uint32(p.c.qpn), MTU: int(p.c.mtu),
-		Timed: p.c.timed != nil,
+		LID: uint16(p.c.lid), PKey: uint16(p.c.pkey), QPN: uint32(p.c.qpn), QKey: uint32(p.c.qkey),
+		MTU: int(p.c.mtu), Timed: p.c.timed != nil,
 	}
 	if p.c.link_layer == C.LINK_INFINIBAND {
 		e.Link = rdmaping.InfiniBand
@@ -102,8 +99,9 @@ func (p port) buffer(slot int) (route, text []byte) {
 	return b[:C.ROUTE], b[C.ROUTE : C.ROUTE+C.LONGEST]
 }
 
-func (p port) send(slot, size int, h handle, qpn uint32) *rdmaping.Failure {
-	if errno := C.rail_send(p.c, C.int(slot), C.uint32_t(size), h, C.uint32_t(qpn)); errno != 0 {
+func (p port) send(slot, size int, h handle, qpn, qkey uint32) *rdmaping.Failure {
+	errno := C.rail_send(p.c, C.int(slot), C.uint32_t(size), h, C.uint32_t(qpn), C.uint32_t(qkey))
+	if errno != 0 {
 		return failure("ibv_post_send", int(errno))
 	}
 	return nil

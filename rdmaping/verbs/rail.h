@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One UD queue pair on one port. All functions are for one thread at a time, except rail_wake.
+// One UD queue pair on one port. All functions are for one thread at a time, except rail_wake and
+// rail_reach.
 
 #ifndef GPUFABRIC_RDMAPING_RAIL_H
 #define GPUFABRIC_RDMAPING_RAIL_H
@@ -69,7 +70,7 @@ struct ibv_ah *rail_reach(struct rail *r, const uint8_t gid[16], uint16_t lid, u
 void rail_forget(struct rail *r, struct ibv_ah *ah);
 
 // rail_send sends what is in a buffer for sending. It returns an errno.
-int rail_send(struct rail *r, int slot, uint32_t size, struct ibv_ah *ah, uint32_t qpn);
+int rail_send(struct rail *r, int slot, uint32_t size, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
 // rail_receive gives a buffer back for receiving. It returns an errno.
 int rail_receive(struct rail *r, int slot);
 // rail_poll returns how many completions it has written; negative: an error.

@@ -12,8 +12,12 @@ import (
 )
 
 const (
-	// answersPerSecond is how many messages are answered at most; more are received and dropped.
+	// answersPerSecond is how many messages of others are answered at most, and answersPerPeer those of one of them; more
+	// are received and dropped.
 	answersPerSecond = 256
+	answersPerPeer   = 32
+	// perTurn is how many completions are handled before asks and timeouts: as many as the queue can have.
+	perTurn = receives + sends
 	// idle is how long the rail waits where nothing is due.
 	idle = time.Second
 )
@@ -22,16 +26,14 @@ const (
 type rail struct {
 	port
 	self    rdmaping.Endpoint
-	number  uint64 // drawn anew by each process
 	asks    chan *asking
 	failed  chan struct{}     // closed when the queue pair is of no use any more
 	failure *rdmaping.Failure // after failed
 	stop    chan struct{}
 
-	sequence   uint64
-	asked      map[uint64]*asking
-	back       *ways // to those who ask
-	out        *ways // to peers; of the goroutine that hands messages over, which may wait for one
+	asked      map[uint64]*asking // by number
+	ways       *ways
+	more       bool  // completions may be in the queue
 	free       []int // slots for sending
 	posted     [sends]posted
 	mayAsk     limit
@@ -44,19 +46,18 @@ type rail struct {
 // asking is a message on its way.
 type asking struct {
 	*rdmaping.Ask
-	way       handle
 	timeout   time.Duration
-	sequence  uint64
-	sent, end time.Time
+	number    uint64
+	sent, end time.Time          // sent is zero while there is no way
 	done      chan rdmaping.Pong // has room for it
 	heard
 }
 
 func newRail(p port, self rdmaping.Endpoint) *rail {
 	r := &rail{
-		port: p, self: self, number: draw(), asks: make(chan *asking, 1),
+		port: p, self: self, asks: make(chan *asking, 1),
 		failed: make(chan struct{}), stop: make(chan struct{}),
-		asked: map[uint64]*asking{}, back: newWays(p), out: newWays(p),
+		asked: map[uint64]*asking{}, ways: newWays(p),
 		mayAsk: limit{perSecond: rdmaping.PerSecond}, mayAnswer: limit{perSecond: answersPerSecond},
 	}
 	r.self.Key = draw()
@@ -71,8 +72,7 @@ func (r *rail) end() {
 	close(r.stop)
 	r.wake()
 	<-r.failed
-	r.back.end()
-	r.out.end()
+	r.ways.end()
 	r.close()
 }
 
@@ -109,14 +109,7 @@ func (r *rail) round(ctx context.Context, q *rdmaping.Round, places []int, pongs
 				return
 			}
 		}
-		a := &q.Asks[at]
-		askings[i] = &asking{Ask: a, timeout: q.Timeout, done: make(chan rdmaping.Pong, 1)}
-		way, f := r.out.to(destination{a.To.GID, lidOf(a.To, r.self.GID), a.Flow})
-		if f != nil {
-			askings[i].done <- rdmaping.Pong{Failure: f}
-			continue
-		}
-		askings[i].way = way
+		askings[i] = &asking{Ask: &q.Asks[at], timeout: q.Timeout, done: make(chan rdmaping.Pong, 1)}
 		select {
 		case r.asks <- askings[i]:
 			r.wake()
@@ -140,10 +133,42 @@ func (r *rail) turn() *rdmaping.Failure {
 	for _, a := range r.asked {
 		patience = min(patience, time.Until(a.end))
 	}
+	if r.more {
+		patience = 0
+	}
 	if err := r.wait(int(max(0, patience+time.Millisecond-1) / time.Millisecond)); err != nil {
 		return &rdmaping.Failure{Step: err.Error()}
 	}
-	for {
+	begun := time.Now() // what is in the queue by now is handled below: no answer in it comes too late
+	if f := r.arrivals(); f != nil {
+		return f
+	}
+	for n, a := range r.asked {
+		if !begun.Before(a.end) {
+			delete(r.asked, n)
+			a.done <- a.pong(r)
+		}
+	}
+	if r.ways.hang() {
+		return &rdmaping.Failure{Step: "ibv_create_ah", Text: "it does not return"}
+	}
+	for len(r.ways.made) > 0 {
+		r.ways.take(<-r.ways.made, time.Now())
+	}
+	select {
+	case <-r.stop:
+		return &rdmaping.Failure{Step: "closed"}
+	case a := <-r.asks:
+		r.ask(a)
+	default:
+	}
+	return nil
+}
+
+// arrivals handles what has come, but not without end where messages come as fast.
+func (r *rail) arrivals() *rdmaping.Failure {
+	r.more = true
+	for n := 0; n < perTurn; {
 		arrivals, err := r.poll()
 		if err != nil {
 			return &rdmaping.Failure{Step: err.Error()}
@@ -154,25 +179,10 @@ func (r *rail) turn() *rdmaping.Failure {
 				return f
 			}
 		}
-		if len(arrivals) == 0 {
+		if n += len(arrivals); len(arrivals) == 0 {
+			r.more = false
 			break
 		}
-	}
-	now := time.Now()
-	for n, a := range r.asked {
-		if !now.Before(a.end) {
-			delete(r.asked, n)
-			a.done <- a.pong(r)
-		}
-	}
-	select {
-	case <-r.stop:
-		return &rdmaping.Failure{Step: "closed"}
-	case a := <-r.asks:
-		if f := r.ask(a); f != nil {
-			a.done <- rdmaping.Pong{Failure: f}
-		}
-	default:
 	}
 	return nil
 }
@@ -213,8 +223,8 @@ func (r *rail) heard(a arrival, route, text []byte, now time.Time) {
 	switch {
 	case m.kind == kindAsk && m.key == r.self.Key:
 		r.answer(m, a, source, now)
-	case m.kind != kindAsk && m.number == r.number:
-		asked := r.asked[m.sequence]
+	case m.kind != kindAsk:
+		asked := r.asked[m.number]
 		if asked == nil || asked.To.Key != m.key || asked.To.QPN != a.qpn || !r.take(asked, m, a, now) {
 			r.strange++
 		}
@@ -223,68 +233,91 @@ func (r *rail) heard(a arrival, route, text []byte, now time.Time) {
 	}
 }
 
-// answer sends a message of the same size back to where one came from.
+// answer sends a message of the same size back to where one came from, when there is a way. What the rail asks itself,
+// nobody else's messages keep it from answering.
 func (r *rail) answer(m message, a arrival, source rdmaping.GID, now time.Time) {
 	known := source != rdmaping.GID{} || r.self.Link == rdmaping.InfiniBand && a.lid != 0
-	if !known || len(r.free) == 0 || !r.mayAnswer.pass(now) {
-		r.suppressed++
-		return
-	}
 	if source == (rdmaping.GID{}) {
 		source = r.self.GID // of the same subnet: the LID says where
 	}
-	to := destination{source, a.lid, m.flow}
-	h, f := r.back.to(to)
-	if f != nil {
+	asked := r.asked[m.number]
+	own := asked != nil && asked.To.Key == r.self.Key
+	var p *peer
+	if known {
+		p = r.ways.peer(address{source, a.lid}, own, now)
+	}
+	if p == nil || !own && (!p.share.pass(now) || !r.mayAnswer.pass(now)) {
 		r.suppressed++
 		return
 	}
+	to := remote{p, a.qpn, m.qkey}
 	m.kind = kindAnswer
-	var p posted
+	var then posted
 	if m.timed && r.self.Timed {
-		p = posted{came: a.ticks, to: to, qpn: a.qpn, answer: &m}
+		then = posted{came: a.ticks, to: to, answer: &m}
 	}
-	if f := r.post(m, a.size, h, a.qpn, func() time.Duration { return time.Since(now) }, p); f != nil {
-		r.suppressed++
-		return
-	}
-	r.answered++
+	r.ways.to(p, m.flow, now, func(h handle, f *rdmaping.Failure) {
+		if f == nil {
+			m.remote = time.Since(now)
+			f = r.post(m, a.size, h, to, then)
+		}
+		if f != nil {
+			r.suppressed++
+			return
+		}
+		r.answered++
+	})
 }
 
-// ask sends a message to a peer.
-func (r *rail) ask(a *asking) *rdmaping.Failure {
-	if !r.mayAsk.pass(time.Now()) {
-		return &rdmaping.Failure{Step: "more than 64 messages in a second"}
+// ask sends a message to a peer, when there is a way.
+func (r *rail) ask(a *asking) {
+	now := time.Now()
+	p := r.ways.peer(address{a.To.GID, lidOf(a.To, r.self.GID)}, true, now)
+	switch {
+	case !r.mayAsk.pass(now):
+		a.done <- rdmaping.Pong{Failure: &rdmaping.Failure{Step: "more than 64 messages in a second"}}
+		return
+	case p == nil:
+		a.done <- rdmaping.Pong{Failure: &rdmaping.Failure{Step: "more than 64 peers"}}
+		return
 	}
-	if len(r.free) == 0 {
+	a.number, a.timed, a.end = draw(), r.self.Timed && a.To.Timed, now.Add(a.timeout)
+	r.asked[a.number] = a
+	r.ways.to(p, a.Flow, now, func(h handle, f *rdmaping.Failure) {
+		if r.asked[a.number] != a {
+			return // it waited for too long
+		}
+		m := message{
+			kind: kindAsk, timed: a.timed, flow: a.Flow, key: a.To.Key, number: a.number, qkey: r.self.QKey,
+		}
+		if f == nil {
+			a.sent = time.Now()
+			a.end = a.sent.Add(a.timeout)
+			f = r.post(m, a.Size, h, remote{p, a.To.QPN, a.To.QKey}, posted{asked: a})
+		}
+		if f != nil {
+			delete(r.asked, a.number)
+			a.done <- rdmaping.Pong{Failure: f}
+		}
+	})
+}
+
+// remote is a queue pair of a peer.
+type remote struct {
+	*peer
+	qpn, qkey uint32
+}
+
+// post sends a message.
+func (r *rail) post(m message, size int, h handle, to remote, p posted) *rdmaping.Failure {
+	last := len(r.free) - 1
+	if last < 0 {
 		return &rdmaping.Failure{Step: "the NIC has not sent the messages before"}
 	}
-	r.sequence++
-	a.sequence, a.timed = r.sequence, r.self.Timed && a.To.Timed
-	m := message{
-		kind: kindAsk, timed: a.timed, flow: a.Flow, key: a.To.Key, number: r.number, sequence: r.sequence,
-	}
-	a.sent = time.Now()
-	a.end = a.sent.Add(a.timeout)
-	if f := r.post(m, a.Size, a.way, a.To.QPN, nil, posted{asked: a}); f != nil {
-		return f
-	}
-	r.asked[r.sequence] = a
-	return nil
-}
-
-// post sends a message, for which there is a free slot.
-func (r *rail) post(m message, size int, h handle, qpn uint32, took func() time.Duration,
-	p posted,
-) *rdmaping.Failure {
-	last := len(r.free) - 1
 	slot := r.free[last]
 	_, text := r.buffer(slot)
-	if took != nil {
-		m.remote = took()
-	}
 	m.put(text[:size])
-	if f := r.send(slot, size, h, qpn); f != nil {
+	if f := r.send(slot, size, h, to.qpn, to.qkey); f != nil {
 		return f
 	}
 	r.free = r.free[:last]

@@ -29,8 +29,7 @@ type posted struct {
 	asked  *asking
 	answer *message // whose times are to be told
 	came   uint64   // T3
-	to     destination
-	qpn    uint32
+	to     remote
 }
 
 // left handles a message that was sent.
@@ -48,13 +47,16 @@ func (r *rail) left(a arrival) {
 
 // tell says how long a message was here. It costs as little as an answer, and follows none that was suppressed.
 func (r *rail) tell(p posted, left uint64) {
-	h, f := r.back.to(p.to)
-	if f != nil {
-		return
+	if r.ways.peers[p.to.address] != p.to.peer {
+		return // it gave room to another one
 	}
 	m := *p.answer
 	m.kind, m.remote = kindTimes, r.between(p.came, left)
-	_ = r.post(m, rdmaping.Least, h, p.qpn, nil, posted{}) // the slot of the answer is free
+	r.ways.to(p.to.peer, m.flow, time.Now(), func(h handle, f *rdmaping.Failure) {
+		if f == nil {
+			_ = r.post(m, rdmaping.Least, h, p.to, posted{}) // the slot of the answer is free
+		}
+	})
 }
 
 // take takes an answer, or what follows it, and reports whether it was expected.
@@ -63,7 +65,8 @@ func (r *rail) take(a *asking, m message, by arrival, now time.Time) bool {
 	case m.kind == kindAnswer && !a.answered && a.Size == by.size:
 		a.answered, a.came, a.rtt, a.remote = true, by.ticks, now.Sub(a.sent), m.remote
 		for _, other := range r.asked {
-			if other.sequence < a.sequence && !other.answered && other.To == a.To && other.Flow == a.Flow {
+			before := !other.sent.IsZero() && other.sent.Before(a.sent)
+			if before && !other.answered && other.To == a.To && other.Flow == a.Flow {
 				other.reordered = true
 			}
 		}
@@ -78,16 +81,19 @@ func (r *rail) take(a *asking, m message, by arrival, now time.Time) bool {
 
 // settle ends a message of which all is known.
 func (r *rail) settle(a *asking) {
-	if r.asked[a.sequence] != a || !a.answered || a.timed && (a.left == nil || a.told == nil) {
+	if r.asked[a.number] != a || !a.answered || a.timed && (a.left == nil || a.told == nil) {
 		return
 	}
-	delete(r.asked, a.sequence)
+	delete(r.asked, a.number)
 	a.done <- a.pong(r)
 }
 
 // pong is what came of a message. Who tells a time that cannot be has none.
 func (a *asking) pong(r *rail) rdmaping.Pong {
-	if !a.answered {
+	switch {
+	case a.sent.IsZero():
+		return rdmaping.Pong{Failure: unmade}
+	case !a.answered:
 		return rdmaping.Pong{Lost: true}
 	}
 	p := rdmaping.Pong{RTT: a.rtt, Remote: a.remote, Reordered: a.reordered}

@@ -109,7 +109,7 @@ func lie(t *testing.T) *liar {
 	port := c.LocalAddr().(*net.UDPAddr).Port
 	return &liar{c, rdmaping.Endpoint{
 		Device: "x", Link: rdmaping.Ethernet, GID: rdmaping.GID{10: 0xff, 11: 0xff, 12: 127, 15: 99}, QPN: uint32(port),
-		MTU: 4096, Key: 5, Timed: true,
+		QKey: 6, MTU: 4096, Key: 5, Timed: true,
 	}}
 }
 
@@ -136,7 +136,7 @@ func (l *liar) next(t *testing.T, n int) (*net.UDPAddr, []message) {
 
 func (l *liar) send(to *net.UDPAddr, m message) {
 	b := make([]byte, 16+rdmaping.Least)
-	binary.NativeEndian.PutUint32(b, qkey)
+	binary.NativeEndian.PutUint32(b, m.qkey)
 	binary.NativeEndian.PutUint32(b[4:], l.end.QPN)
 	m.put(b[16:])
 	_, _ = l.WriteToUDP(b, to)
@@ -171,8 +171,8 @@ func TestLiars(t *testing.T) {
 				if c.times != never {
 					l.send(to, m)
 				}
-				l.send(to, message{kind: 3, number: m.number, sequence: m.sequence + 7})
-				l.send(to, message{kind: 3, number: m.number, sequence: m.sequence, key: 77})
+				l.send(to, message{kind: 3, number: m.number + 7, key: m.key, qkey: m.qkey})
+				l.send(to, message{kind: 3, number: m.number, key: 77, qkey: m.qkey})
 			}
 		}()
 		p := f.ask(0, l.end, 64, time.Second)

@@ -3,81 +3,247 @@
 package verbs
 
 import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"gpufabric_exporter/rdmaping"
 )
 
 const (
-	// maxWays is how many ways to peers are kept, and wayAge for how long: each has a MAC address in it, which changes
-	// when a peer or a router is replaced.
-	maxWays = 256
-	wayAge  = time.Minute
-	// noWay is how many times as long as a failure took none is made again: it may wait for a neighbour that does not
-	// answer, and others wait with it.
+	maxPeers = 64
+	maxFlows = 16 // of a peer
+	maxWaits = 64 // messages to a peer
+	// away is how long after its last message a peer gives room to another one. Rounds are a minute apart at most.
+	away = 3 * time.Minute
+	// strangers is how many wait for their first way at most. Twice as many are met in a second.
+	strangers = 16
+	// wayAge is how long a way is used: it has a MAC address in it, which changes when a peer or a router is replaced.
+	wayAge = time.Minute
+	// noWay is how many times as long as a failure took none is made again: it may have waited for a neighbour.
 	noWay = 10
+	// hung is longer than the kernel (1 s) and libraries (3 s) wait for a neighbour.
+	hung = 6 * time.Second
 )
 
-// destination is what a way leads to.
-type destination struct {
-	gid  rdmaping.GID
-	lid  uint16
-	flow uint32
+// address is where a peer is.
+type address struct {
+	gid rdmaping.GID
+	lid uint16
 }
 
-// ways are address handles of a queue pair. Each ways belongs to one goroutine.
-type ways struct {
-	port
-	known map[destination]*way
+// peer is who is asked, or asks.
+type peer struct {
+	address
+	own       bool // it is asked
+	met, last time.Time
+	share     limit // of answers
+
+	flows   map[uint32]*way
+	making  bool
+	reached bool              // by the way that was made last
+	failure *rdmaping.Failure // of it, if it took long
+	retry   time.Time
+	waits   []waiting
 }
 
 type way struct {
-	handle  handle // nil: there is none
+	handle, old handle    // old is the one before: what was sent by it shall leave
+	renew       time.Time // when it is made again
+}
+
+// waiting is a message that waits for its way.
+type waiting struct {
+	flow uint32
+	then func(handle, *rdmaping.Failure)
+}
+
+// making is a way that is to be made, and then what came of it.
+type making struct {
+	*peer
+	flow    uint32
+	handle  handle
 	failure *rdmaping.Failure
-	renew   time.Time // when it is made again
+	took    time.Duration
 }
 
-func newWays(p port) *ways { return &ways{p, map[destination]*way{}} }
+// ways are address handles of a queue pair, whose goroutine they belong to. It makes none itself, because that waits
+// for a neighbour: one goroutine makes those to peers that it reached before, so that it hardly waits, one the others.
+type ways struct {
+	port
+	peers        map[address]*peer
+	meet         limit // strangers
+	perPeer      int   // answers in a second
+	known, first lane
+	made         chan making
+	makers       sync.WaitGroup
+	stop         chan struct{}
+}
 
-// to returns a way to a peer. One that cannot be made again stays as it was: what is sent to a peer that died gets
-// lost.
-func (w *ways) to(d destination) (handle, *rdmaping.Failure) {
-	now := time.Now()
-	known := w.known[d]
-	if known == nil {
-		if len(w.known) == maxWays {
-			w.end()
+// lane is the ways that a goroutine makes, each for another peer.
+type lane struct {
+	jobs  chan making
+	since atomic.Pointer[time.Time] // when the one was begun that is being made
+}
+
+func newWays(p port) *ways {
+	w := &ways{
+		port: p, peers: map[address]*peer{}, meet: limit{perSecond: 2 * strangers}, perPeer: answersPerPeer,
+		made: make(chan making, 2*maxPeers), stop: make(chan struct{}),
+	}
+	for _, l := range []*lane{&w.known, &w.first} {
+		l.jobs = make(chan making, maxPeers)
+		w.makers.Go(func() { w.serve(l) })
+	}
+	return w
+}
+
+// serve is the goroutine of a lane.
+func (w *ways) serve(l *lane) {
+	for {
+		select {
+		case <-w.stop:
+			return
+		case m := <-l.jobs:
+			begun := time.Now()
+			l.since.Store(&begun)
+			m.handle, m.failure = w.reach(m.gid, m.lid, m.flow)
+			l.since.Store(nil)
+			m.took = time.Since(begun)
+			w.made <- m
+			w.wake()
 		}
-		known = &way{}
-		w.known[d] = known
 	}
-	if now.Before(known.renew) {
-		return known.handle, known.failure
+}
+
+// hang reports whether a way takes longer than anything waits for.
+func (w *ways) hang() bool {
+	known, first := w.known.since.Load(), w.first.since.Load()
+	return known != nil && time.Since(*known) > hung || first != nil && time.Since(*first) > hung
+}
+
+// peer returns the peer at an address; nil: there is no room for it. The one that was met last gives room, if it is
+// not asked, so that strangers do not push out those that were there before.
+func (w *ways) peer(at address, own bool, now time.Time) *peer {
+	p := w.peers[at]
+	if p == nil {
+		if !own && !w.meet.pass(now) {
+			return nil
+		}
+		if len(w.peers) == maxPeers && !w.part(now) {
+			return nil
+		}
+		p = &peer{address: at, met: now, share: limit{perSecond: w.perPeer}, flows: map[uint32]*way{}}
+		w.peers[at] = p
 	}
-	h, f := w.reach(d.gid, d.lid, d.flow)
+	p.own, p.last = p.own || own, now
+	return p
+}
+
+func (w *ways) part(now time.Time) bool {
+	var from *peer
+	for _, p := range w.peers {
+		gone := now.Sub(p.last) > away
+		if !p.making && (gone || !p.own) && (from == nil || gone || p.met.After(from.met)) {
+			from = p
+		}
+	}
+	if from == nil {
+		return false
+	}
+	w.leave(from)
+	return true
+}
+
+func (w *ways) leave(p *peer) {
+	for flow := range p.flows {
+		w.drop(p, flow)
+	}
+	delete(w.peers, p.address)
+}
+
+func (w *ways) drop(p *peer, flow uint32) {
+	x := p.flows[flow]
+	for _, h := range []handle{x.handle, x.old} {
+		if h != nil {
+			w.forget(h)
+		}
+	}
+	delete(p.flows, flow)
+}
+
+// to calls then, now or later, with a way to a peer or the reason why there is none. One that cannot be made again
+// stays as it was: what is sent to a peer that died gets lost.
+func (w *ways) to(p *peer, flow uint32, now time.Time, then func(handle, *rdmaping.Failure)) {
+	x := p.flows[flow]
+	if (x == nil || !now.Before(x.renew)) && !p.making && !now.Before(p.retry) {
+		l := &w.first
+		if p.reached {
+			l = &w.known
+		}
+		if p.making = p.own || p.reached || len(l.jobs) < strangers; p.making {
+			l.jobs <- making{peer: p, flow: flow} // there is room for each peer
+		}
+	}
 	switch {
-	case f == nil && known.handle != nil:
-		w.forget(known.handle)
-		fallthrough
-	case f == nil:
-		known.handle, known.failure, known.renew = h, nil, now.Add(wayAge)
+	case x != nil:
+		then(x.handle, nil)
+	case p.failure != nil:
+		then(nil, p.failure)
+	case p.making && len(p.waits) < maxWaits:
+		p.waits = append(p.waits, waiting{flow, then})
 	default:
-		if took := time.Since(now); took > 10*time.Millisecond {
-			known.renew = time.Now().Add(noWay * took)
-		}
-		if known.handle == nil {
-			known.failure = f
-		}
+		then(nil, unmade)
 	}
-	return known.handle, known.failure
 }
 
-// end forgets all.
+// unmade is why a message was not sent whose way is still being made. It says nothing of the fabric.
+var unmade = &rdmaping.Failure{Step: rdmaping.Unmade}
+
+// take takes what was made, and sends what waited for it.
+func (w *ways) take(m making, now time.Time) {
+	p, waits := m.peer, m.waits
+	p.making, p.waits, p.reached, p.failure = false, nil, m.failure == nil, nil
+	if m.failure != nil {
+		if m.took > 10*time.Millisecond {
+			p.failure, p.retry = m.failure, now.Add(noWay*m.took)
+		}
+		for _, one := range waits {
+			one.then(nil, m.failure)
+		}
+		return
+	}
+	x := p.flows[m.flow]
+	if x == nil {
+		if len(p.flows) == maxFlows {
+			w.drop(p, slices.MinFunc(slices.Collect(maps.Keys(p.flows)), func(a, b uint32) int {
+				return p.flows[a].renew.Compare(p.flows[b].renew)
+			}))
+		}
+		x = &way{}
+		p.flows[m.flow] = x
+	}
+	if x.old != nil {
+		w.forget(x.old)
+	}
+	x.old, x.handle, x.renew = x.handle, m.handle, now.Add(wayAge)
+	for _, one := range waits {
+		w.to(p, one.flow, now, one.then)
+	}
+}
+
+// end forgets all, when no way is being made any more.
 func (w *ways) end() {
-	for _, known := range w.known {
-		if known.handle != nil {
-			w.forget(known.handle)
+	close(w.stop)
+	w.makers.Wait()
+	for len(w.made) > 0 {
+		if m := <-w.made; m.failure == nil {
+			w.forget(m.handle)
 		}
 	}
-	clear(w.known)
+	for _, p := range w.peers {
+		w.leave(p)
+	}
 }

@@ -76,7 +76,7 @@ func dropFlow(device, address string) planting {
 			Rails []struct {
 				Device string
 				QPN    uint32
-			}
+			} `json:"queue_pairs"`
 		}
 		if err == nil {
 			err = json.Unmarshal(body, &answer)

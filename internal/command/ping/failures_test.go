@@ -121,7 +121,7 @@ func TestRefusals(t *testing.T) {
 		{"another program", "<html><body>It works!</body></html>", 200},
 		{"hostile", "\x1b[31mevil\n" + strings.Repeat("x", 1000), 500},
 		{"endless", strings.Repeat(" ", 1<<20), 200},
-		{"maintenance", `{"rdma_ping":1,"rails":[]}`, 200},
+		{"maintenance", `{"rdma_ping":1,"queue_pairs":[]}`, 200},
 		{"newer", `{"rdma_ping":2}`, 200},
 		{"redirect", "", 302},
 	} {

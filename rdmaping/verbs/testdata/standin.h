@@ -75,6 +75,7 @@ _Static_assert(sizeof(struct head) == HEAD, "head");
 // verbs.c: what is said of an address, and what is planted in a function.
 OURS double said(const char *word, const char *argument);
 OURS int fails(const char *function);
+OURS void rest(double seconds);
 OURS union ibv_gid gid_of(const char *address, int layer);
 
 // wire.c: what drivers do.

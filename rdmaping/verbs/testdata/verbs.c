@@ -48,6 +48,13 @@ double said(const char *word, const char *argument) {
 	return value;
 }
 
+void rest(double seconds) {
+	if (seconds <= 0)
+		return;
+	struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+	nanosleep(&t, NULL);
+}
+
 // fails does what is planted in a function.
 int fails(const char *function) {
 	if (said("hang", function) > 0)
@@ -280,6 +287,15 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a) {
 	if (infiniband && memcmp(a->grh.dgid.raw + 6, own.raw + 6, 2) != 0 && // of another subnet
 	    memcmp(a->grh.dgid.raw + 4, &none, 2) != 0 && memcmp(a->grh.dgid.raw + 4, &flid, 2) != 0)
 		ah->to.s_addr = 0; // nobody routes there
+	char address[16];
+	inet_ntop(AF_INET, &ah->to, address, sizeof address);
+	double neighbour = said("nobody", address);
+	if (neighbour > 0) {
+		rest(neighbour);
+		free(ah);
+		errno = ETIMEDOUT;
+		return NULL;
+	}
 	return ah;
 }
 

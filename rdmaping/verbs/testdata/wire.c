@@ -44,6 +44,8 @@ int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc) {
 	memcpy(wc, cq->done, (size_t)n * sizeof *wc);
 	taken(cq, n);
 	pthread_mutex_unlock(&cq->lock);
+	if (n == 0)
+		rest(said("empty", cq->device->address));
 	return n;
 }
 
@@ -84,11 +86,14 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *w, struct ibv_recv_wr **bad
 	struct queue_pair *q = (struct queue_pair *)qp;
 	pthread_mutex_lock(&q->lock);
 	int error = q->count == 64 ? ENOMEM : 0;
-	if (error == 0) {
+	int storm = error == 0 && said("storm", q->device->address) > 0;
+	if (error == 0 && !storm) {
 		q->wanted[q->count] = *w;
 		q->where[q->count++] = *w->sg_list;
 	}
 	pthread_mutex_unlock(&q->lock);
+	if (storm)
+		complete(q->cq, (struct ibv_wc){.wr_id = w->wr_id, .opcode = WC_RECV, .byte_len = 104, .wc_flags = WC_GRH}, 0);
 	return error;
 }
 
@@ -187,9 +192,7 @@ static void deliver(struct queue_pair *q, struct in_addr from, const char *datag
 	if (!admits(q, &head))
 		return;
 	uint64_t at = ticks(q->device);
-	struct timespec late = {.tv_nsec = (long)(said("late", q->device->address) * 1e9)};
-	if (late.tv_nsec > 0)
-		nanosleep(&late, NULL);
+	rest(said("late", q->device->address));
 	pthread_mutex_lock(&q->lock);
 	if (q->count > 0) {
 		struct ibv_wc wc = {.wr_id = q->wanted[0].wr_id, .opcode = WC_RECV, .byte_len = 40 + size - HEAD,
@@ -230,10 +233,7 @@ void *receive(void *argument) {
 		double lost = said("lose", q->device->address), longest = said("longest", q->device->address);
 		if ((double)rand_r(&seed) / RAND_MAX < lost || (longest > 0 && n - HEAD > longest))
 			continue;
-		double wait = said("delay", q->device->address);
-		struct timespec t = {.tv_nsec = (long)(wait * 1e9)};
-		if (wait > 0)
-			nanosleep(&t, NULL);
+		rest(said("delay", q->device->address));
 		deliver(q, from.sin_addr, datagram, (uint32_t)n);
 		if (said("twice", q->device->address) > 0)
 			deliver(q, from.sin_addr, datagram, (uint32_t)n);

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/rdmaping"
+)
+
+// stranger sends to an endpoint from any address.
+func stranger(t *testing.T, from string, to rdmaping.Endpoint) *net.UDPConn {
+	t.Helper()
+	at := &net.UDPAddr{IP: net.IP(to.GID[12:]), Port: int(to.QPN)}
+	c, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(from)}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// askAs asks an endpoint whose keys the stranger knows.
+func askAs(c *net.UDPConn, to rdmaping.Endpoint, flow uint32) {
+	b := make([]byte, 16+rdmaping.Least)
+	binary.NativeEndian.PutUint32(b, to.QKey)
+	binary.NativeEndian.PutUint32(b[4:], uint32(c.LocalAddr().(*net.UDPAddr).Port))
+	message{kind: kindAsk, flow: flow, key: to.Key, number: 7, qkey: 8}.put(b[16:])
+	_, _ = c.Write(b)
+}
+
+// TestStrangersWithoutNeighbour is askers for whom no neighbour answers: nobody else waits for it.
+func TestStrangersWithoutNeighbour(t *testing.T) {
+	f := open(t, 2, "nobody 127.0.9.1 1", "nobody 127.0.9.2 1", "nobody 127.0.9.3 1", "nobody 127.0.9.4 1")
+	f.expect("before", 0, 1, 64, true)
+	for i := range 4 {
+		askAs(stranger(t, fmt.Sprintf("127.0.9.%d", i+1), f.ends[1]), f.ends[1], 5)
+	}
+	time.Sleep(20 * time.Millisecond)
+	for flow := range uint32(4) {
+		begun := time.Now()
+		ask := rdmaping.Ask{Device: "rdma0", To: f.ends[1], Size: 64, Flow: 5 + flow}
+		if p := f.round(f.servers[0], patient, ask)[0]; p.Lost || p.Failure != nil || time.Since(begun) > 700*time.Millisecond {
+			t.Errorf("flow %d: %+v after %s", flow, p, time.Since(begun))
+		}
+	}
+}
+
+// TestNoNeighbours is a round in which most peers have no neighbour: nobody waits for another one, and a peer that
+// does not answer for one flow is not looked for again for each.
+func TestNoNeighbours(t *testing.T) {
+	var lines []string
+	for i := range 8 {
+		lines = append(lines, fmt.Sprintf("nobody 127.0.9.%d 0.1", i))
+	}
+	f := open(t, 2, lines...)
+	round := func(flow uint32) []rdmaping.Pong {
+		var asks []rdmaping.Ask
+		for i := range 8 {
+			dead := f.ends[1]
+			dead.GID[14], dead.GID[15] = 9, byte(i)
+			asks = append(asks, rdmaping.Ask{Device: "rdma0", To: dead, Size: 64, Flow: flow})
+		}
+		begun := time.Now()
+		pongs := f.round(f.servers[0], 300*time.Millisecond, append(asks, rdmaping.Ask{Device: "rdma0", To: f.ends[1], Size: 64, Flow: flow})...)
+		if took := time.Since(begun); took > 700*time.Millisecond {
+			t.Errorf("flow %d: a round took %s", flow, took)
+		}
+		return pongs
+	}
+	first := round(1)
+	if f := first[7].Failure; f == nil || f.Step != rdmaping.Unmade || f.Text != "" || f.Errno != 0 {
+		t.Errorf("%+v: nothing is known yet", first[7])
+	}
+	time.Sleep(700 * time.Millisecond)
+	for flow := range uint32(4) {
+		pongs := round(2 + flow)
+		for i, p := range pongs[:8] {
+			if p.Failure == nil || p.Failure.Step != "ibv_create_ah" || p.Failure.Errno != int(syscall.ETIMEDOUT) {
+				t.Errorf("flow %d, peer %d: %+v", flow, i, p)
+			}
+		}
+		if p := pongs[8]; p.Lost || p.Failure != nil {
+			t.Errorf("flow %d: %+v", flow, p)
+		}
+	}
+}
+
+// TestGreedy is a peer that asks as fast as it can: it gets its share, and leaves theirs to others and to loopback.
+func TestGreedy(t *testing.T) {
+	f := open(t, 2)
+	greedy := stranger(t, "127.0.9.9", f.ends[1])
+	for i := range 400 {
+		askAs(greedy, f.ends[1], uint32(i))
+		time.Sleep(time.Millisecond)
+	}
+	f.expect("a peer", 0, 1, 64, true)
+	for range 20 {
+		if p := f.ask(1, f.ends[1], 64, time.Second); p.Lost || p.Failure != nil {
+			t.Errorf("loopback: %+v", p)
+		}
+	}
+	_ = greedy.SetReadDeadline(time.Now().Add(impatient))
+	n := 0
+	for b := make([]byte, 200); ; n++ {
+		if _, err := greedy.Read(b); err != nil {
+			break
+		}
+	}
+	if n < 10 || n > 3*answersPerPeer {
+		t.Errorf("%d answers", n)
+	}
+}
+
+// TestManyStrangers keeps peers that were there before, however many others come, and forgets who is away.
+func TestManyStrangers(t *testing.T) {
+	f := open(t, 1)
+	w := newWays(f.servers[0].rails["rdma0"].port)
+	defer w.end()
+	now := time.Now()
+	at := func(i int) address { return address{rdmaping.GID{14: byte(i >> 8), 15: byte(i)}, 1} }
+	steady := make([]*peer, 30)
+	for i := range steady {
+		if steady[i] = w.peer(at(i), i < 8, now); steady[i] == nil {
+			t.Fatalf("peer %d has no room", i)
+		}
+	}
+	came := 0
+	for second := range 600 {
+		now = now.Add(time.Second)
+		for i := range 100 {
+			if w.peer(at(1000+(100*second+i)%9000), false, now) != nil {
+				came++
+			}
+		}
+		for i, p := range steady {
+			if second%60 == 59 && w.peer(at(i), false, now) != p {
+				t.Fatalf("second %d: peer %d was pushed out", second, i)
+			}
+		}
+	}
+	if len(w.peers) > maxPeers || came > 20000 {
+		t.Errorf("%d peers, %d came", len(w.peers), came)
+	}
+	now = now.Add(2 * away)
+	for i := range maxPeers {
+		if now = now.Add(time.Second); w.peer(at(100+i), true, now) == nil {
+			t.Fatalf("peer %d has no room", i)
+		}
+	}
+	if w.peer(at(999), true, now) != nil || w.peer(at(1), false, now) != nil {
+		t.Error("there is room for more")
+	}
+}
+
+// TestUnread is answers that lie in the queue when their time is over: they are not lost.
+func TestUnread(t *testing.T) {
+	f := open(t, 2)
+	f.expect("before", 0, 1, 64, true)
+	f.plant("empty 127.0.0.2 0.3")
+	for range 4 {
+		if p := f.ask(0, f.ends[1], 64, impatient); p.Lost || p.Failure != nil {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+// TestStorm is messages that come faster than they are handled: asks and timeouts have their turn.
+func TestStorm(t *testing.T) {
+	f := open(t, 2)
+	f.plant("storm 127.0.0.2")
+	f.expect("in a storm", 0, 1, 64, true)
+	f.expect("loopback", 0, 0, 64, true)
+	f.plant("storm 127.0.0.2", "lose 127.0.0.3 1")
+	f.expect("lost", 0, 1, 64, false)
+	f.servers[0].Close()
+}
+
+// TestHang fails the rail where a way does not return, so that it is opened again.
+func TestHang(t *testing.T) {
+	f := open(t, 2)
+	long := time.Now().Add(-time.Hour)
+	f.servers[0].rails["rdma0"].ways.first.since.Store(&long)
+	if p := f.ask(0, f.ends[1], 64, time.Second); p.Failure == nil || p.Failure.Error() != "ibv_create_ah: it does not return" {
+		t.Errorf("%+v", p)
+	}
+}
