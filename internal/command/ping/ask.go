@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -94,16 +95,21 @@ func (p *pinging) exchange(ctx context.Context, to io.Writer, s pinger.Session, 
 ) (*tally, error) {
 	t := &tally{flows: map[uint32]*count{}}
 	send := func(e rdmaping.Endpoint, size int, flow uint32) (rdmaping.Pong, error) {
-		pongs, err := s.Round(ctx, &rdmaping.Round{Timeout: p.timeout, Asks: []rdmaping.Ask{{
-			Device: self.Device, To: e, Size: size, Flow: flow,
-		}}})
-		if err != nil {
-			return rdmaping.Pong{}, err
+		for begun := time.Now(); ; {
+			pongs, err := s.Round(ctx, &rdmaping.Round{Timeout: p.timeout, Asks: []rdmaping.Ask{{
+				Device: self.Device, To: e, Size: size, Flow: flow,
+			}}})
+			if err != nil {
+				return rdmaping.Pong{}, err
+			}
+			f := pongs[0].Failure
+			if f == nil {
+				return pongs[0], nil
+			}
+			if f.Step != rdmaping.Unmade || time.Since(begun) > wayFor || !sleep(ctx, again) {
+				return rdmaping.Pong{}, fmt.Errorf("to %s: %w: %s", p.named(e, self), f, hintOfSend(f, e))
+			}
 		}
-		if f := pongs[0].Failure; f != nil {
-			return rdmaping.Pong{}, fmt.Errorf("to %s: %w: %s", p.named(e, self), f, hintOfSend(f, e))
-		}
-		return pongs[0], nil
 	}
 	for n := 1; n <= p.count; n++ {
 		flow := uint32(1 + n%flows) // 0 would be any
@@ -147,18 +153,14 @@ func (p *pinging) more(ctx context.Context, t *tally, mtu int, send func(int, ui
 	if len(t.peer.answers) == 0 {
 		return nil
 	}
-	again := 0
-	for _, flow := range slices.Sorted(maps.Keys(t.flows)) {
-		if t.flows[flow].lost() == 0 || again == mostFlows {
-			continue
-		}
-		again++
-		for t.flows[flow].asked < ofFlow {
+	mute := t.those(func(c *count) bool { return len(c.answers) == 0 })
+	for _, flow := range mute[:min(len(mute), mostFlows)] {
+		for c := t.flows[flow]; len(c.answers) == 0 && c.asked < min(t.ofFlow(), mostOfFlow); {
 			pong, err := send(p.size, flow)
 			if err != nil {
 				return err
 			}
-			t.flows[flow].add(pong)
+			c.add(pong)
 		}
 	}
 	if p.size >= mtu {
@@ -182,7 +184,17 @@ func (t *tally) alive() []uint32 {
 }
 
 func (t *tally) dead() []uint32 {
-	return t.those(func(c *count) bool { return len(c.answers) == 0 && c.asked >= ofFlow })
+	return t.those(func(c *count) bool { return len(c.answers) == 0 && c.asked >= t.ofFlow() })
+}
+
+// ofFlow is how many messages of a flow without an answer show that it is dead: by what the flows lose that got
+// answers, chance would do that to one of all flows in less than one of 10,000 calls.
+func (t *tally) ofFlow() int {
+	asked, lost := 2.0, 1.0
+	for _, flow := range t.alive() {
+		asked, lost = asked+float64(t.flows[flow].asked), lost+float64(t.flows[flow].lost())
+	}
+	return max(leastOfFlow, int(math.Ceil(math.Log(1e-4/flows)/math.Log(lost/asked))))
 }
 
 func (t *tally) those(are func(*count) bool) (list []uint32) {

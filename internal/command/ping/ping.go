@@ -32,10 +32,13 @@ const (
 	defaultPort = "10792"
 	fastest     = 50 * time.Millisecond // interval: with loopback a rail asks 40 times in a second, of the 64 that it may
 	longest     = rdmaping.MaxTimeout
-	ofMTU       = 3  // messages of the full path MTU at the end
-	flows       = 16 // labels, of which each may take another one of several equal paths
-	ofFlow      = 4  // messages of a flow that lost one, before it is called dead
-	mostFlows   = 8  // that are asked again
+	again       = 100 * time.Millisecond
+	wayFor      = 5 * time.Second // how long a way to a peer is waited for
+	ofMTU       = 3               // messages of the full path MTU at the end
+	flows       = 16              // labels, of which each may take another one of several equal paths
+	leastOfFlow = 4               // messages of a flow without an answer, before it is called dead
+	mostOfFlow  = 20
+	mostFlows   = 8 // that are asked again
 )
 
 // pinging is one call of the command.
