@@ -106,17 +106,18 @@ func (l *Leader) Run(ctx context.Context) (*Report, error) {
 	return r, err
 }
 
-// phases are the rails one by one, and then all GPUs together.
+// phases are the rails one by one, and then all GPUs together. The rails are those that more than half of the nodes
+// have: who lacks one of these has a fault, and who has more accuses nobody.
 func phases(nodes []*peer) [][]int {
-	most := 0
+	var counts, rails []int
 	for _, p := range nodes {
-		most = max(most, len(p.Rails))
+		counts = append(counts, len(p.Rails))
 	}
-	var rails []int
-	for i := range most {
+	slices.Sort(counts)
+	for i := range counts[(len(counts)-1)/2] {
 		rails = append(rails, i)
 	}
-	if most == 0 {
+	if len(rails) == 0 {
 		return [][]int{{search.All}}
 	}
 	return [][]int{rails, {search.All}}

@@ -88,6 +88,8 @@ func (h *Hello) Check(size int) error {
 		return refused(ReasonRank, "rank %d of %d", h.Rank, size)
 	case !word(h.Node, nameMost) || h.Node == "":
 		return refused(ReasonField, "name %.40q", h.Node)
+	case len(h.GPUs) == 0 && h.Skipped == "":
+		return refused(ReasonField, "no GPUs, and no reason")
 	case len(h.GPUs) > ranksMost || len(h.Rails) > ranksMost:
 		return refused(ReasonField, "%d GPUs and %d rails, expected at most %d", len(h.GPUs), len(h.Rails), ranksMost)
 	case len(h.Skipped) > textMost:

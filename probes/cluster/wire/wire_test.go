@@ -79,6 +79,7 @@ func TestRefuses(t *testing.T) {
 		"no name":       {secret, change(func(h *Hello) { h.Node = "" }), ReasonField},
 		"a line":        {secret, change(func(h *Hello) { h.Node = "a\nb" }), ReasonField},
 		"an escape":     {secret, change(func(h *Hello) { h.Rails[0].Device = "\x1b[2J" }), ReasonField},
+		"no GPUs":       {secret, change(func(h *Hello) { h.GPUs = nil }), ReasonField},
 		"many GPUs":     {secret, change(func(h *Hello) { h.GPUs = make([]GPU, ranksMost+1) }), ReasonField},
 		"port":          {secret, change(func(h *Hello) { h.Rails[0].Port = 0 }), ReasonField},
 		"rate":          {secret, change(func(h *Hello) { h.Rails[0].Rate = 1e300 }), ReasonField},
