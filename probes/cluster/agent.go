@@ -32,16 +32,24 @@ type Agent struct {
 	Start  probes.StartRank
 	Guard  run.Guard // nil: the GPUs are not watched
 
+	conn    *wire.Conn
+	lasting sync.WaitGroup
+
 	mu      sync.Mutex
 	ranks   map[int]*held
 	stopped string // why no rank may be started any more
-	lasting sync.WaitGroup
+	endings int    // ranks that were told to end
+
+	looking  sync.Mutex // held while the guard is asked
+	failures int        // how often in a row it could not tell
+	doubts   int        // how often in a row it may have named a rank that ended
 }
 
 // held is a rank of an agent.
 type held struct {
 	rank    probes.Rank
 	process probes.RankProcess
+	told    bool // to end
 	closed  bool
 }
 
@@ -50,6 +58,7 @@ const (
 	guardInterval = 100 * time.Millisecond
 	guardLimit    = time.Second
 	guardFailures = 2
+	doubtsMost    = 3
 	questionsMost = 4 * 64 // at a time
 	endLimit      = 5 * time.Second
 )
@@ -59,9 +68,9 @@ func (a *Agent) Run(ctx context.Context, conn *wire.Conn) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, conn.Close)()
-	a.ranks = map[int]*held{}
+	a.ranks, a.conn = map[int]*held{}, conn
 	go conn.Beat(ctx)
-	a.lasting.Go(func() { a.watch(ctx, conn) })
+	a.lasting.Go(func() { a.watch(ctx) })
 	end, err := a.serve(ctx, conn)
 	cancel()
 	a.end()
@@ -79,7 +88,7 @@ func (a *Agent) serve(ctx context.Context, conn *wire.Conn) (string, error) {
 		case err != nil:
 			return "", fmt.Errorf("the leader is lost: %w", err)
 		case m.End != nil:
-			return *m.End, nil
+			return probes.Printable(*m.End, probes.MaxText), nil
 		}
 		select {
 		case slots <- struct{}{}:
@@ -102,11 +111,13 @@ func (a *Agent) answer(ctx context.Context, m wire.Message) wire.Answer {
 		return a.call(ctx, *m.Call)
 	case m.Kill != nil:
 		return a.with(*m.Kill, func(h *held) wire.Answer {
+			a.ends(h)
 			h.process.Kill()
 			return wire.Answer{}
 		})
 	case m.Close != nil:
 		return a.with(*m.Close, func(h *held) wire.Answer {
+			a.ends(h)
 			err := h.process.Close()
 			a.mu.Lock()
 			h.closed = true
@@ -160,6 +171,9 @@ func (a *Agent) start(ctx context.Context, s wire.Start) wire.Answer {
 	rank, err := a.planned(s)
 	if err != nil {
 		return trouble(err)
+	}
+	for a.idle() && !a.look(ctx) {
+		wait(ctx)
 	}
 	a.mu.Lock()
 	_, twice := a.ranks[s.ID]
@@ -253,52 +267,102 @@ func (a *Agent) all() []*held {
 	return list
 }
 
-// watch asks the guard while there are ranks. For anyone else on the GPUs, all ranks are killed, and no more started.
-func (a *Agent) watch(ctx context.Context, conn *wire.Conn) {
-	if a.Guard == nil {
-		return
-	}
-	tick := time.NewTicker(guardInterval)
-	defer tick.Stop()
-	for failures := 0; ctx.Err() == nil; {
-		var own []int
-		for _, h := range a.all() {
-			own = append(own, h.process.PID())
+// idle reports whether no rank runs, and one may be started.
+func (a *Agent) idle() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stopped == "" && a.running() == 0
+}
+
+// watch asks the guard while there are ranks.
+func (a *Agent) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		if len(a.all()) > 0 {
+			a.look(ctx)
 		}
-		if len(own) > 0 {
-			who, err := errand.Within(ctx, guardLimit, func(ctx context.Context) (string, error) {
-				return a.Guard.Intruder(ctx, own)
-			})
-			if failures++; err == nil {
-				failures = 0
-			}
-			switch {
-			case who != "":
-				who += " came to the GPUs"
-			case errors.Is(err, probes.ErrMaintenance), failures >= guardFailures:
-				who = fmt.Sprintf("it cannot be seen who else uses the GPUs: %v", err)
-			}
-			if who != "" && ctx.Err() == nil {
-				a.stop(conn, probes.Printable(who, probes.MaxText))
-				return
-			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
+		wait(ctx)
 	}
 }
 
+// wait is the time between two questions.
+func wait(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(guardInterval):
+	}
+}
+
+// look asks the guard, and reports whether nobody else is on the GPUs. For anyone else, all ranks are killed, and no
+// more started; so they are when the guard cannot tell.
+func (a *Agent) look(ctx context.Context) bool {
+	a.looking.Lock()
+	defer a.looking.Unlock()
+	if a.Guard == nil || ctx.Err() != nil || a.over() {
+		return true
+	}
+	var own []int
+	for _, h := range a.all() {
+		own = append(own, h.process.PID())
+	}
+	before, ending := a.ending()
+	who, err := errand.Within(ctx, guardLimit, func(ctx context.Context) (string, error) { return a.Guard.Intruder(ctx, own) })
+	after, _ := a.ending()
+	if a.failures++; err == nil {
+		a.failures = 0
+	}
+	if a.doubts++; who == "" {
+		a.doubts = 0
+	}
+	switch {
+	case who != "" && (ending || before != after) && a.doubts <= doubtsMost: // a rank that has just ended is nobody's
+		return false
+	case who != "":
+		who += " came to the GPUs"
+	case errors.Is(err, probes.ErrMaintenance), a.failures >= guardFailures:
+		who = fmt.Sprintf("it cannot be seen who else uses the GPUs: %v", err)
+	}
+	if who != "" && ctx.Err() == nil {
+		a.stop(probes.Printable(who, probes.MaxText))
+	}
+	return who == "" && err == nil
+}
+
+// ends notes that a rank is told to end.
+func (a *Agent) ends(h *held) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !h.told {
+		h.told = true
+		a.endings++
+	}
+}
+
+// ending is how many ranks were told to end, and whether some of them have not.
+func (a *Agent) ending() (told int, some bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, h := range a.ranks {
+		some = some || h != nil && h.told && !h.closed
+	}
+	return a.endings, some
+}
+
+// over reports whether no rank may be started any more.
+func (a *Agent) over() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stopped != ""
+}
+
 // stop kills all ranks and says why.
-func (a *Agent) stop(conn *wire.Conn, why string) {
+func (a *Agent) stop(why string) {
 	a.mu.Lock()
 	a.stopped = why
 	a.mu.Unlock()
 	for _, h := range a.all() {
 		h.process.Kill()
 	}
-	_ = conn.Send(wire.Message{Stop: &why})
+	_ = a.conn.Send(wire.Message{Stop: &why})
 }
 
 // end kills all ranks and waits until they are gone, or the kernel holds them.
