@@ -215,7 +215,7 @@ func TestIntruder(t *testing.T) {
 func TestNodesMissing(t *testing.T) {
 	even := func(rank int) bool { return rank%2 == 0 }
 	for _, partial := range []bool{false, true} {
-		b := &bench{world: &world{}, nodes: 8, joins: even, leader: &Leader{Names: strings.Fields("a b c d e f g h"), Options: Options{Wait: 300 * time.Millisecond, Partial: partial}}}
+		b := &bench{world: &world{}, nodes: 8, joins: even, leader: &Leader{Names: strings.Fields("n00 b n02 d n04 f n06 h"), Options: Options{Wait: 300 * time.Millisecond, Partial: partial}}}
 		r, _, err := b.run(t, t.Context())
 		if fmt.Sprint(r.Missing) != "[1 3 5 7]" || r.MissingText() != "b, d, f, h" || errors.Is(err, ErrNotAll) == partial || (len(r.Results) > 0) != partial {
 			t.Errorf("partial %v: missing %v, %v, %d results", partial, r.Missing, err, len(r.Results))

@@ -184,6 +184,9 @@ func (l *Leader) accept(ctx context.Context, conn net.Conn) int {
 	if err == nil && l.known(h) {
 		why, err = wire.ReasonDuplicate, errors.New("a node of this rank or name is there")
 	}
+	if err == nil && len(l.Names) > 0 && !slices.Contains(l.Names, h.Node) {
+		why, err = wire.ReasonField, fmt.Errorf("%q is not in the allocation", h.Node)
+	}
 	if err != nil {
 		l.refused[why]++
 		conn.Close()

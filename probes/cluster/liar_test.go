@@ -3,7 +3,10 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,5 +51,42 @@ func TestNoGPUs(t *testing.T) {
 	}, leader: &Leader{Options: Options{Wait: 300 * time.Millisecond}}}
 	if r, _, err := b.run(t, t.Context()); err == nil || r.Refused[wire.ReasonField] != 2 {
 		t.Errorf("%v, refused %v", err, r.Refused)
+	}
+}
+
+// What a node says of itself stays on its line, and has no controls of a terminal.
+func TestForgedLines(t *testing.T) {
+	const forged = "x\nnode failed: n00: hang; \x1b[2J"
+	h := wire.Hello{Skipped: forged}
+	if p := newPeer(nil, &h); p.Skipped != "x node failed: n00: hang;  [2J" {
+		t.Errorf("skipped: %q", p.Skipped)
+	}
+	var liar *Agent
+	b := &bench{world: &world{}, nodes: 3, change: func(rank int, a *Agent) {
+		if rank == 2 {
+			liar = a
+		}
+	}}
+	b.fault = func(_ context.Context, node string, _ int, q *probes.Request) (*probes.Reply, error) {
+		if node == "n02" && q.Open != nil {
+			liar.stop(forged)
+		}
+		return nil, nil
+	}
+	r, _, err := b.run(t, t.Context())
+	if err != nil || !slices.ContainsFunc(r.Results, func(d Result) bool { return strings.HasSuffix(d.Error, "hang;  [2J") }) {
+		t.Errorf("%v; %+v", err, r.Results)
+	}
+}
+
+// Where the scheduler tells who is in the allocation, no other name is taken: what drains nodes is told them.
+func TestOtherName(t *testing.T) {
+	b := &bench{world: &world{}, nodes: 3, change: func(rank int, a *Agent) {
+		if rank == 2 {
+			a.Hello.Node = "ALL"
+		}
+	}, leader: &Leader{Names: []string{"n00", "n01", "n02"}, Options: Options{Wait: 300 * time.Millisecond, Partial: true}}}
+	if r, _, _ := b.run(t, t.Context()); r.Refused[wire.ReasonField] != 1 || r.MissingText() != "n02" {
+		t.Errorf("refused %v, missing %s", r.Refused, r.MissingText())
 	}
 }

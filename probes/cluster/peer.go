@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,16 @@ type peer struct {
 }
 
 func newPeer(conn *wire.Conn, h *wire.Hello) *peer {
-	return &peer{Hello: *h, conn: conn, waiting: map[uint64]chan wire.Answer{}, gone: make(chan struct{})}
+	p := &peer{Hello: *h, conn: conn, waiting: map[uint64]chan wire.Answer{}, gone: make(chan struct{})}
+	if h.Skipped != "" {
+		p.Skipped = said(h.Skipped)
+	}
+	return p
+}
+
+// said are the words of a node, on one line.
+func said(text string) string {
+	return cmp.Or(probes.Printable(text, probes.MaxText), "it does not say why")
 }
 
 // errLost is what calls to a node say that is gone.
@@ -49,7 +59,7 @@ func (p *peer) listen() {
 		switch {
 		case m.Stop != nil:
 			if p.stopped == "" {
-				p.stopped = *m.Stop
+				p.stopped = said(*m.Stop)
 			}
 		case m.Answer != nil:
 			if to := p.waiting[m.Seq]; to != nil {
