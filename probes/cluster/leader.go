@@ -28,10 +28,11 @@ type Leader struct {
 	Progress func(format string, args ...any)
 	History  *History // what nodes reached before; nil: nothing is known
 
-	refused map[wire.Reason]int
-	mu      sync.Mutex
-	peers   map[int]*peer // by rank
-	results []Result
+	mu        sync.Mutex
+	refused   map[wire.Reason]int
+	strangers []net.Conn    // in their handshake, who came first
+	peers     map[int]*peer // by rank
+	results   []Result
 }
 
 // Options are what a run is like.
@@ -65,8 +66,12 @@ const (
 	measureBound = 60 * time.Second
 )
 
-// strangersMost is how many connections may be in their handshake at a time, beyond the nodes.
-const strangersMost = 64
+// strangersMost is how many connections may be in their handshake at a time, beyond the nodes; refusedTold how many that
+// are refused for a reason are told, each.
+const (
+	strangersMost = 64
+	refusedTold   = 10
+)
 
 // ErrNotAll is the error where nodes did not come.
 var ErrNotAll = errors.New("not all nodes have come")
@@ -134,20 +139,22 @@ func (l *Leader) nodes(peers []*peer) []search.Node {
 	return list
 }
 
-// gather accepts nodes until ctx ends. The channel is closed when all are there.
+// gather accepts nodes until all are there, which closes the channel, or ctx ends.
 func (l *Leader) gather(ctx context.Context, accepting *sync.WaitGroup) <-chan struct{} {
 	l.refused, l.peers = map[wire.Reason]int{}, map[int]*peer{}
 	all := make(chan struct{})
 	complete := sync.OnceFunc(func() { close(all) })
-	strangers := make(chan struct{}, l.Size+strangersMost)
-	accepting.Go(func() { <-ctx.Done(); l.Listener.Close() })
+	accepting.Go(func() {
+		select {
+		case <-all:
+		case <-ctx.Done():
+		}
+		l.Listener.Close()
+	})
 	accepting.Go(func() {
 		for {
 			conn, err := l.Listener.Accept()
-			if ctx.Err() != nil {
-				if err == nil {
-					conn.Close()
-				}
+			if errors.Is(err, net.ErrClosed) {
 				return
 			}
 			if err != nil {
@@ -157,14 +164,8 @@ func (l *Leader) gather(ctx context.Context, accepting *sync.WaitGroup) <-chan s
 				}
 				continue
 			}
-			select {
-			case strangers <- struct{}{}:
-			default:
-				conn.Close()
-				continue
-			}
+			l.enter(conn)
 			accepting.Go(func() {
-				defer func() { <-strangers }()
 				defer context.AfterFunc(ctx, func() { conn.Close() })()
 				if l.accept(ctx, conn) == l.Size {
 					complete()
@@ -175,11 +176,28 @@ func (l *Leader) gather(ctx context.Context, accepting *sync.WaitGroup) <-chan s
 	return all
 }
 
+// enter notes who begins a handshake. Where there are too many, who began first makes room: a node takes no time.
+func (l *Leader) enter(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.strangers) >= l.Size+strangersMost {
+		l.strangers[0].Close()
+		l.strangers = l.strangers[1:]
+	}
+	l.strangers = append(l.strangers, conn)
+}
+
 // accept shakes hands with one who connected, and returns how many nodes there are.
 func (l *Leader) accept(ctx context.Context, conn net.Conn) int {
 	c, h, err := wire.Accept(conn, l.Secret, l.Size)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	at := slices.Index(l.strangers, conn)
+	if at >= 0 {
+		l.strangers = slices.Delete(l.strangers, at, at+1)
+	} else if err == nil {
+		err = errors.New("it made room for others")
+	}
 	why := wire.ReasonOf(err)
 	if err == nil && l.known(h) {
 		why, err = wire.ReasonDuplicate, errors.New("a node of this rank or name is there")
@@ -188,9 +206,10 @@ func (l *Leader) accept(ctx context.Context, conn net.Conn) int {
 		why, err = wire.ReasonField, fmt.Errorf("%q is not in the allocation", h.Node)
 	}
 	if err != nil {
-		l.refused[why]++
 		conn.Close()
-		l.say("refused a connection from %s: %v", conn.RemoteAddr(), err)
+		if l.refused[why]++; l.refused[why] <= refusedTold {
+			l.say("refused a connection from %s: %v", conn.RemoteAddr(), err)
+		}
 		return len(l.peers)
 	}
 	p := newPeer(c, h)

@@ -234,17 +234,12 @@ func (p *probing) follow(ctx context.Context, c *command.Call, place *rendezvous
 	a.Hello.Rank, a.Hello.Size = place.Rank, place.Size
 	dial, cancel := context.WithTimeout(ctx, p.flags.cluster.wait)
 	defer cancel()
-	raw, err := place.Dial(dial)
+	conn, err := place.Meet(dial, a.Hello)
 	if err != nil {
 		c.Complain(err)
 		return exitUnprobed
 	}
-	defer raw.Close()
-	conn, err := wire.Greet(raw, place.Secret, a.Hello)
-	if err != nil {
-		c.Complain(fmt.Errorf("the leader refuses this node: %w", err))
-		return exitUnprobed
-	}
+	defer conn.Close()
 	said, err := a.Run(ctx, conn)
 	if err != nil {
 		c.Complain(err)

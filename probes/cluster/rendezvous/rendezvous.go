@@ -11,15 +11,19 @@
 package rendezvous
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"gpufabric_exporter/probes/cluster/wire"
 )
 
 // Place is what a process needs to meet the others.
@@ -242,12 +246,17 @@ func readCard(text string) (addresses []string, secret []byte, err error) {
 // dialLimit is how long one address of the leader may take.
 const dialLimit = 3 * time.Second
 
-// Dial connects to the leader, at whichever address answers first, and tries again until ctx ends.
-func (p *Place) Dial(ctx context.Context) (net.Conn, error) {
+// Meet connects to the leader, which knows this node by its hello then, and tries again until ctx ends. Others may be
+// where it should be, or in the way: of several addresses, those that answer first are spoken to until one is the
+// leader's. It ends where nobody takes this node, and somebody refuses it.
+func (p *Place) Meet(ctx context.Context, h wire.Hello) (*wire.Conn, error) {
 	for {
-		conn, err := p.dial(ctx)
+		conn, err := p.meetOnce(ctx, h)
 		if err == nil {
 			return conn, nil
+		}
+		if refuses(err) {
+			return nil, fmt.Errorf("the leader refuses this node: %w", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -257,36 +266,62 @@ func (p *Place) Dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-func (p *Place) dial(ctx context.Context) (net.Conn, error) {
+func refuses(err error) bool {
+	why, ok := errors.AsType[*wire.Refused](err)
+	return ok && why.Reason != wire.ReasonLate && why.Reason != wire.ReasonBroken
+}
+
+// meetOnce tries each address once.
+func (p *Place) meetOnce(ctx context.Context, h wire.Hello) (*wire.Conn, error) {
+	var why error
+	for left := slices.Clone(p.Addresses); len(left) > 0; {
+		raw, at, err := dial(ctx, left)
+		if err != nil {
+			return nil, cmp.Or(why, err)
+		}
+		forget := context.AfterFunc(ctx, func() { raw.Close() })
+		conn, err := wire.Greet(raw, p.Secret, h)
+		if forget() && err == nil {
+			return conn, nil
+		}
+		raw.Close()
+		if why == nil || refuses(err) {
+			why = cmp.Or(err, ctx.Err())
+		}
+		left = slices.Delete(left, at, at+1)
+	}
+	return nil, why
+}
+
+// dial connects to whichever address answers first.
+func dial(ctx context.Context, addresses []string) (conn net.Conn, at int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	type answer struct {
 		conn net.Conn
+		at   int
 		err  error
 	}
-	answers := make(chan answer, len(p.Addresses))
-	for _, address := range p.Addresses {
+	answers := make(chan answer, len(addresses))
+	for at, address := range addresses {
 		go func() {
 			conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-			answers <- answer{conn, err}
+			answers <- answer{conn, at, err}
 		}()
 	}
-	var first net.Conn
-	var why error
-	for range p.Addresses {
+	for range addresses {
 		switch a := <-answers; {
-		case a.err != nil && why == nil:
-			why = a.err
 		case a.err != nil:
-		case first != nil:
+			err = cmp.Or(err, a.err)
+		case conn != nil:
 			a.conn.Close()
 		default:
-			first = a.conn
+			conn, at = a.conn, a.at
 			cancel() // the others
 		}
 	}
-	if first != nil {
-		return first, nil
+	if conn != nil {
+		err = nil
 	}
-	return nil, why
+	return conn, at, err
 }

@@ -15,6 +15,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -135,8 +136,8 @@ func Greet(conn net.Conn, secret []byte, h Hello) (*Conn, error) {
 	if err := readJSON(conn, &w); err != nil {
 		return nil, late(err)
 	}
-	if w.Refused != "" {
-		return nil, refused(Reason(w.Refused), "said by the leader")
+	if why := Reason(w.Refused); slices.Contains(Reasons(), why) { // who says it need not be the leader
+		return nil, refused(why, "said by the leader")
 	}
 	if !hmac.Equal(w.MAC, mac(secret, []byte("leader"), h.Nonce, c.Nonce)) {
 		return nil, refused(ReasonSecret, "the leader does not have the secret of this run")

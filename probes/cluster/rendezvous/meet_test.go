@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rendezvous
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/probes/cluster/wire"
+)
+
+var hello = wire.Hello{Rank: 1, Size: 3, Node: "cn1", Skipped: "a test"}
+
+// at is where somebody listens and serves connections, one by one.
+func at(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(conn)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A node finds its leader behind others that have its addresses, and when its connections are closed at first.
+func TestMeet(t *testing.T) {
+	secret := []byte("0123456789abcdef")
+	closed := 0
+	leader := func(conn net.Conn) { _, _, _ = wire.Accept(conn, secret, 3) }
+	http := func(conn net.Conn) {
+		fmt.Fprint(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+		conn.Close()
+	}
+	for name, tt := range map[string]struct {
+		addresses []string
+		secret    string
+		says      string
+	}{
+		"behind others": {[]string{at(t, http), at(t, http), at(t, http), at(t, leader)}, string(secret), ""},
+		"crowded": {[]string{at(t, func(conn net.Conn) {
+			if closed++; closed < 3 {
+				conn.Close()
+				return
+			}
+			leader(conn)
+		})}, string(secret), ""},
+		"another leader": {[]string{at(t, leader)}, "0123456789abcdeF", "the leader refuses this node: secret"},
+		"escapes": {[]string{at(t, func(conn net.Conn) {
+			for _, frame := range []string{`{"protocol":1,"nonce":"` + strings.Repeat("A", 43) + `="}`, `{"refused":"\u001b[2J"}`} {
+				fmt.Fprintf(conn, "\x00\x00\x00%c%s", len(frame), frame)
+			}
+		})}, string(secret), "the leader does not have the secret"},
+	} {
+		p := &Place{Addresses: tt.addresses, Secret: []byte(tt.secret)}
+		conn, err := p.Meet(t.Context(), hello)
+		switch {
+		case tt.says == "" && err != nil, tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)):
+			t.Errorf("%s: %v, expected %q", name, err, tt.says)
+		case err == nil:
+			conn.Close()
+		}
+	}
+}
