@@ -63,12 +63,19 @@ const (
 	endLimit      = 5 * time.Second
 )
 
-// Run serves a leader until it ends the run, and returns what it said. All ranks are gone then.
+// Run serves a leader until it ends the run, and returns what it said. All ranks are gone then. Where ctx ends first,
+// the leader is told why, so that it does not take the node for one that died.
 func (a *Agent) Run(ctx context.Context, conn *wire.Conn) (string, error) {
+	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, conn.Close)()
 	a.ranks, a.conn = map[int]*held{}, conn
+	defer context.AfterFunc(ctx, func() {
+		if outer.Err() != nil {
+			a.stop(probes.Printable(context.Cause(outer).Error(), probes.MaxText))
+		}
+		conn.Close()
+	})()
 	go conn.Beat(ctx)
 	a.lasting.Go(func() { a.watch(ctx) })
 	end, err := a.serve(ctx, conn)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/probes"
+	"gpufabric_exporter/probes/cluster/search"
 	"gpufabric_exporter/probes/cluster/wire"
 )
 
@@ -28,7 +29,7 @@ func TestIntruderBefore(t *testing.T) {
 			}
 			return "", answer
 		})
-		leader, said := serve(t, a)
+		leader, said := serve(t.Context(), t, a)
 		if _, err := leader.ask(t.Context(), wire.Message{Start: &wire.Start{ID: 1}}); err == nil {
 			t.Errorf("%s: started", name)
 		}
@@ -58,7 +59,7 @@ func TestEndedRank(t *testing.T) {
 		}
 		return "", nil
 	})
-	leader, said := serve(t, a)
+	leader, said := serve(t.Context(), t, a)
 	for id := range 2 {
 		if _, err := leader.ask(t.Context(), wire.Message{Start: &wire.Start{ID: id, Rail: id}}); err != nil {
 			t.Fatal(err)
@@ -78,6 +79,21 @@ func TestEndedRank(t *testing.T) {
 	<-said
 }
 
+// A node whose process is told to end, as one pod that is evicted, is not one that died: nothing is said of it.
+func TestNodeLeaves(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	leader, _ := serve(ctx, t, (&world{}).agent("n00"))
+	cancel(errors.New("terminated signal received"))
+	<-leader.gone
+	p := &pairing{leader: &Leader{}, a: leader, b: leader}
+	if s := p.measure(t.Context(), search.Task{Round: 1, Pair: search.Pair{A: 0, B: 1}}); !s.Unknown || s.Failure != "" {
+		t.Errorf("%+v", s)
+	}
+	if why := p.leader.results[0].Error; why != "n00: terminated signal received" {
+		t.Error(why)
+	}
+}
+
 // looks is a guard that is told what is ours.
 type looks func(own []int) (string, error)
 
@@ -85,7 +101,7 @@ func (l looks) Intruder(_ context.Context, own []int) (string, error) { return l
 func (l looks) Freed(context.Context, []int) error                    { return nil }
 
 // serve has an agent serve a leader. The channel is closed when it ends.
-func serve(t *testing.T, a *Agent) (*peer, <-chan struct{}) {
+func serve(ctx context.Context, t *testing.T, a *Agent) (*peer, <-chan struct{}) {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { ours.Close() })
@@ -94,7 +110,7 @@ func serve(t *testing.T, a *Agent) (*peer, <-chan struct{}) {
 	go func() {
 		defer close(end)
 		if c, err := wire.Greet(theirs, secret, a.Hello); err == nil {
-			_, _ = a.Run(t.Context(), c)
+			_, _ = a.Run(ctx, c)
 		}
 	}()
 	c, h, err := wire.Accept(ours, secret, 1)

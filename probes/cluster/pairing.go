@@ -36,13 +36,16 @@ func (p *pairing) measure(ctx context.Context, task search.Task) search.Sample {
 		culprit := []int{task.A, task.B}[i]
 		stopped, lost := node.state()
 		switch {
+		case stopped != "": // and then left
+			s.Unknown = true
 		case lost != nil:
 			s.Failure, s.Culprit = failureLost, culprit
-		case stopped != "":
-			s.Unknown = true
 		case p.rail >= len(node.Rails):
 			s.Failure, s.Culprit = failureNoRail, culprit
 		}
+	}
+	if s.Unknown {
+		s.Failure, s.Culprit = "", -1
 	}
 	if s.Failure != "" || s.Unknown {
 		p.leader.note(p.result(s, nil))

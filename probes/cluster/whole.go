@@ -111,10 +111,10 @@ func wholeVerdict(r *probes.Result, at map[string]*peer) Verdict {
 	}
 	for name, p := range at {
 		switch stopped, lost := p.state(); {
+		case stopped != "": // and then left
+			v.Level, v.Why = search.Unknown, fmt.Sprintf("all nodes together: %s: %s", name, stopped)
 		case lost != nil:
 			v.Node, v.Failure, v.Why = name, failureLost, fmt.Sprintf("all nodes together: %s: %v", name, lost)
-		case stopped != "":
-			v.Level, v.Why = search.Unknown, fmt.Sprintf("all nodes together: %s: %s", name, stopped)
 		}
 	}
 	if r.Outcome == probes.Aborted || r.Failure == probes.FailureHang && r.Wall >= probes.SecondsOf(WholeBound) {
