@@ -136,6 +136,15 @@ func (o *clusterOptions) environment() *rendezvous.Environment {
 	return e
 }
 
+// exposed says that others can read the secret; empty: no. A Secret of Kubernetes is for its containers alone.
+func (o *clusterOptions) exposed() string {
+	info, err := os.Stat(o.secretFile)
+	if err != nil || info.Mode()&0o004 == 0 || os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		return ""
+	}
+	return fmt.Sprintf("--secret-file=%s: each user can read it, and take part: chmod o-r", o.secretFile)
+}
+
 // settings are what a run is like.
 func (p *options) clusterSettings() cluster.Options {
 	o := cluster.Options{
@@ -178,6 +187,9 @@ func (p *probing) runCluster(ctx context.Context, c *command.Call) int {
 		return p.follow(ctx, c, place, log)
 	}
 	p.warn(bounds(o, place.Size))
+	if why := p.flags.cluster.exposed(); why != "" {
+		p.warn(why)
+	}
 	l := &cluster.Leader{
 		Listener: place.Listener, Secret: place.Secret, Size: place.Size, Names: place.Names, Options: o,
 		Progress: func(format string, args ...any) { p.warn(fmt.Sprintf(format, args...)) },

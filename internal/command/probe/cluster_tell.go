@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/files"
+	"gpufabric_exporter/probes"
 	"gpufabric_exporter/probes/cluster"
 )
 
@@ -87,7 +89,7 @@ func pushMetrics(ctx context.Context, address string, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	return push.New(address, pushJob).Client(&http.Client{Timeout: pushLimit}).Gatherer(prometheus.GathererFunc(
+	return push.New(address, pushJob).Client(gateway{http.Client{Timeout: pushLimit, CheckRedirect: sameMethod}}).Gatherer(prometheus.GathererFunc(
 		func() ([]*dto.MetricFamily, error) {
 			var list []*dto.MetricFamily
 			for _, f := range byName {
@@ -95,6 +97,28 @@ func pushMetrics(ctx context.Context, address string, text []byte) error {
 			}
 			return list, nil
 		})).PushContext(ctx)
+}
+
+// gateway is a Pushgateway, or who answers in its place, which may say anything: no more is read than its first words.
+type gateway struct{ client http.Client }
+
+func (g gateway) Do(r *http.Request) (*http.Response, error) {
+	answer, err := g.client.Do(r)
+	if err == nil {
+		answer.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(answer.Body, probes.MaxText), answer.Body}
+	}
+	return answer, err
+}
+
+// sameMethod follows no redirection that forgets what is pushed, as one to a page where people log in.
+func sameMethod(r *http.Request, before []*http.Request) error {
+	if len(before) >= 10 || r.Method != before[0].Method {
+		return http.ErrUseLastResponse
+	}
+	return nil
 }
 
 func readHistory(file string) (*cluster.History, error) {

@@ -4,6 +4,7 @@ package probe
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -141,6 +142,46 @@ func TestClusterTell(t *testing.T) {
 	gateway.Close()
 	if err := p.tell(t.Context(), &command.Call{Stdout: &out}, reported()); err == nil || !strings.Contains(err.Error(), "--push") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What a Pushgateway answers is neither printed whole nor followed to a page that takes nothing.
+func TestPushAnswers(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"long": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, strings.Repeat("x", 4<<20))
+		},
+		"login": func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet {
+				http.Redirect(w, r, "/login", http.StatusFound)
+			}
+		},
+	} {
+		g := httptest.NewServer(answer)
+		if err := pushMetrics(t.Context(), g.URL, []byte("up 1\n")); err == nil || len(err.Error()) > 1024 {
+			t.Errorf("%s: %.100v", name, err)
+		}
+		g.Close()
+	}
+}
+
+// A secret that all users can read keeps nobody out.
+func TestExposedSecret(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	file := filepath.Join(t.TempDir(), "secret")
+	o := &clusterOptions{secretFile: file}
+	for mode, want := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true, 0o606: true} {
+		if err := errors.Join(os.WriteFile(file, []byte("0123456789abcdef"), 0o600), os.Chmod(file, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.exposed(); (got != "") != want {
+			t.Errorf("%o: %q", mode, got)
+		}
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1") // of a container
+	if got := o.exposed(); got != "" {
+		t.Error(got)
 	}
 }
 
