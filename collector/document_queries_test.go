@@ -102,7 +102,7 @@ func gpuQueries() map[string][]query {
 			{"Jobs that use TCP, confirmed", `gpufabric_job_transport{transport="tcp"} == 1 and on (cluster, job, instance, training_job) gpufabric_job_transport_confirmed == 1`},
 			{"Ranks of each job, over all nodes", `sum by (cluster, training_job) (gpufabric_job_ranks)`},
 			{"Jobs with settings that do harm, by rule", `gpufabric_job_misconfigured == 1`},
-			{"Bandwidth of AllReduce, by job", `avg by (training_job) (gpufabric_job_bus_bandwidth_bytes_per_second{collective="AllReduce"})`},
+			{"Bandwidth of AllReduce, by job", `avg by (cluster, training_job) (gpufabric_job_bus_bandwidth_bytes_per_second{collective="AllReduce"})`},
 		},
 		"log": {
 			{"Failures in logs within an hour, by signature", `sum by (cluster, instance, signature) (increase(gpufabric_log_failures_total[1h])) > 0`},
