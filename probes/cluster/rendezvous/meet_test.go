@@ -3,6 +3,7 @@
 package rendezvous
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -20,6 +21,12 @@ func at(t *testing.T, serve func(net.Conn)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	attend(t, l, serve)
+	return l.Addr().String()
+}
+
+func attend(t *testing.T, l net.Listener, serve func(net.Conn)) {
+	t.Helper()
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -30,7 +37,6 @@ func at(t *testing.T, serve func(net.Conn)) string {
 			serve(conn)
 		}
 	}()
-	return l.Addr().String()
 }
 
 // A node finds its leader behind others that have its addresses, and when its connections are closed at first.
@@ -70,5 +76,33 @@ func TestMeet(t *testing.T) {
 		case err == nil:
 			conn.Close()
 		}
+	}
+}
+
+// A name may have an address of somebody else.
+func TestMeetByName(t *testing.T) {
+	secret := []byte("0123456789abcdef")
+	leader, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	attend(t, leader, func(conn net.Conn) { _, _, _ = wire.Accept(conn, secret, 3) })
+	_, port, _ := net.SplitHostPort(leader.Addr().String())
+	other, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attend(t, other, func(conn net.Conn) {
+		fmt.Fprint(conn, "SSH-2.0-OpenSSH_9.2p1\r\n")
+		conn.Close()
+	})
+	p := &Place{Addresses: []string{net.JoinHostPort("leader", port)}, Secret: secret}
+	p.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.2", "127.0.0.1"}, nil }
+	for range 10 { // whichever answers first
+		conn, err := p.Meet(t.Context(), hello)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
 	}
 }

@@ -35,6 +35,8 @@ type Place struct {
 	Secret    []byte
 	Listener  net.Listener // of the leader; else nil
 	Names     []string     // of the nodes, by rank; nil: not known
+
+	lookup func(ctx context.Context, host string) ([]string, error) // nil: as the system does
 }
 
 // Environment is what a process finds around it.
@@ -271,10 +273,10 @@ func refuses(err error) bool {
 	return ok && why.Reason != wire.ReasonLate && why.Reason != wire.ReasonBroken
 }
 
-// meetOnce tries each address once.
+// meetOnce tries each address once, and of a name all that it has.
 func (p *Place) meetOnce(ctx context.Context, h wire.Hello) (*wire.Conn, error) {
-	var why error
-	for left := slices.Clone(p.Addresses); len(left) > 0; {
+	left, why := p.resolve(ctx)
+	for len(left) > 0 {
 		raw, at, err := dial(ctx, left)
 		if err != nil {
 			return nil, cmp.Or(why, err)
@@ -291,6 +293,28 @@ func (p *Place) meetOnce(ctx context.Context, h wire.Hello) (*wire.Conn, error) 
 		left = slices.Delete(left, at, at+1)
 	}
 	return nil, why
+}
+
+// resolve replaces names by their addresses. The error is that of the first that has none.
+func (p *Place) resolve(ctx context.Context) (list []string, why error) {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	lookup := p.lookup
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupHost
+	}
+	for _, address := range p.Addresses {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		found, err := lookup(ctx, host)
+		why = cmp.Or(why, err)
+		for _, ip := range found[:min(len(found), publicMost)] {
+			list = append(list, net.JoinHostPort(ip, port))
+		}
+	}
+	return list, why
 }
 
 // dial connects to whichever address answers first.
