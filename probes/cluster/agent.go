@@ -312,7 +312,9 @@ func (a *Agent) look(ctx context.Context) bool {
 		own = append(own, h.process.PID())
 	}
 	before, ending := a.ending()
-	who, err := errand.Within(ctx, guardLimit, func(ctx context.Context) (string, error) { return a.Guard.Intruder(ctx, own) })
+	who, err := errand.Within(ctx, guardLimit, func(ctx context.Context) (string, error) {
+		return a.Guard.Intruder(ctx, own)
+	})
 	after, _ := a.ending()
 	if a.failures++; err == nil {
 		a.failures = 0

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"gpufabric_exporter/probes"
@@ -66,8 +68,8 @@ const (
 	measureBound = 60 * time.Second
 )
 
-// strangersMost is how many connections may be in their handshake at a time, beyond the nodes; refusedTold how many that
-// are refused for a reason are told, each.
+// strangersMost is how many connections may be in their handshake at a time, beyond the nodes. refusedTold is how many
+// are told that are refused for a reason.
 const (
 	strangersMost = 64
 	refusedTold   = 10
@@ -199,6 +201,10 @@ func (l *Leader) accept(ctx context.Context, conn net.Conn) int {
 		err = errors.New("it made room for others")
 	}
 	why := wire.ReasonOf(err)
+	if leftBefore(err) { // a node that tries several addresses closes all but one
+		conn.Close()
+		return len(l.peers)
+	}
 	if err == nil && l.known(h) {
 		why, err = wire.ReasonDuplicate, errors.New("a node of this rank or name is there")
 	}
@@ -217,6 +223,11 @@ func (l *Leader) accept(ctx context.Context, conn net.Conn) int {
 	go p.listen()
 	go c.Beat(ctx)
 	return len(l.peers)
+}
+
+// leftBefore reports whether who connected was gone before it said a word.
+func leftBefore(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func (l *Leader) known(h *wire.Hello) bool {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"gpufabric_exporter/probes/cluster/rendezvous"
 	"gpufabric_exporter/probes/cluster/wire"
 )
 
@@ -43,7 +42,7 @@ func TestStrangers(t *testing.T) {
 		for rank := range 2 {
 			a := w.agent(fmt.Sprint("n", rank))
 			a.Hello.Rank, a.Hello.Size = rank, 2
-			conn, err := (&rendezvous.Place{Addresses: []string{address}, Secret: secret}).Meet(t.Context(), a.Hello)
+			conn, err := Meet(t.Context(), []string{address}, secret, a.Hello)
 			if err != nil {
 				t.Error(err)
 				return
@@ -61,5 +60,24 @@ func TestStrangers(t *testing.T) {
 	}
 	if _, err := connect(); err == nil {
 		t.Error("the leader still listens")
+	}
+}
+
+// Who connects and leaves without a word is not refused: nodes try all addresses of a leader, and keep one connection.
+func TestLeavesAtOnce(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	l := &Leader{Listener: listener, Secret: secret, Size: 2, Options: Options{Wait: 300 * time.Millisecond}}
+	if r, err := l.Run(t.Context()); err == nil || len(r.Refused) > 0 {
+		t.Errorf("%v, refused %v", err, r.Refused)
 	}
 }

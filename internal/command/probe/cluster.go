@@ -246,7 +246,7 @@ func (p *probing) follow(ctx context.Context, c *command.Call, place *rendezvous
 	a.Hello.Rank, a.Hello.Size = place.Rank, place.Size
 	dial, cancel := context.WithTimeout(ctx, p.flags.cluster.wait)
 	defer cancel()
-	conn, err := place.Meet(dial, a.Hello)
+	conn, err := cluster.Meet(dial, place.Addresses, place.Secret, a.Hello)
 	if err != nil {
 		c.Complain(err)
 		return exitUnprobed

@@ -89,7 +89,8 @@ func pushMetrics(ctx context.Context, address string, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	return push.New(address, pushJob).Client(gateway{http.Client{Timeout: pushLimit, CheckRedirect: sameMethod}}).Gatherer(prometheus.GathererFunc(
+	client := gateway{http.Client{Timeout: pushLimit, CheckRedirect: sameMethod}}
+	return push.New(address, pushJob).Client(client).Gatherer(prometheus.GathererFunc(
 		func() ([]*dto.MetricFamily, error) {
 			var list []*dto.MetricFamily
 			for _, f := range byName {

@@ -11,19 +11,14 @@
 package rendezvous
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"gpufabric_exporter/probes/cluster/wire"
 )
 
 // Place is what a process needs to meet the others.
@@ -35,8 +30,6 @@ type Place struct {
 	Secret    []byte
 	Listener  net.Listener // of the leader; else nil
 	Names     []string     // of the nodes, by rank; nil: not known
-
-	lookup func(ctx context.Context, host string) ([]string, error) // nil: as the system does
 }
 
 // Environment is what a process finds around it.
@@ -243,109 +236,4 @@ func readCard(text string) (addresses []string, secret []byte, err error) {
 		addresses = append(addresses, netip.AddrPortFrom(ip, uint16(port)).String())
 	}
 	return addresses, secret, nil
-}
-
-// dialLimit is how long one address of the leader may take.
-const dialLimit = 3 * time.Second
-
-// Meet connects to the leader, which knows this node by its hello then, and tries again until ctx ends. Others may be
-// where it should be, or in the way: of several addresses, those that answer first are spoken to until one is the
-// leader's. It ends where nobody takes this node, and somebody refuses it.
-func (p *Place) Meet(ctx context.Context, h wire.Hello) (*wire.Conn, error) {
-	for {
-		conn, err := p.meetOnce(ctx, h)
-		if err == nil {
-			return conn, nil
-		}
-		if refuses(err) {
-			return nil, fmt.Errorf("the leader refuses this node: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the leader does not answer: %w", err)
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-func refuses(err error) bool {
-	why, ok := errors.AsType[*wire.Refused](err)
-	return ok && why.Reason != wire.ReasonLate && why.Reason != wire.ReasonBroken
-}
-
-// meetOnce tries each address once, and of a name all that it has.
-func (p *Place) meetOnce(ctx context.Context, h wire.Hello) (*wire.Conn, error) {
-	left, why := p.resolve(ctx)
-	for len(left) > 0 {
-		raw, at, err := dial(ctx, left)
-		if err != nil {
-			return nil, cmp.Or(why, err)
-		}
-		forget := context.AfterFunc(ctx, func() { raw.Close() })
-		conn, err := wire.Greet(raw, p.Secret, h)
-		if forget() && err == nil {
-			return conn, nil
-		}
-		raw.Close()
-		if why == nil || refuses(err) {
-			why = cmp.Or(err, ctx.Err())
-		}
-		left = slices.Delete(left, at, at+1)
-	}
-	return nil, why
-}
-
-// resolve replaces names by their addresses. The error is that of the first that has none.
-func (p *Place) resolve(ctx context.Context) (list []string, why error) {
-	ctx, cancel := context.WithTimeout(ctx, dialLimit)
-	defer cancel()
-	lookup := p.lookup
-	if lookup == nil {
-		lookup = net.DefaultResolver.LookupHost
-	}
-	for _, address := range p.Addresses {
-		host, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
-		found, err := lookup(ctx, host)
-		why = cmp.Or(why, err)
-		for _, ip := range found[:min(len(found), publicMost)] {
-			list = append(list, net.JoinHostPort(ip, port))
-		}
-	}
-	return list, why
-}
-
-// dial connects to whichever address answers first.
-func dial(ctx context.Context, addresses []string) (conn net.Conn, at int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, dialLimit)
-	defer cancel()
-	type answer struct {
-		conn net.Conn
-		at   int
-		err  error
-	}
-	answers := make(chan answer, len(addresses))
-	for at, address := range addresses {
-		go func() {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-			answers <- answer{conn, at, err}
-		}()
-	}
-	for range addresses {
-		switch a := <-answers; {
-		case a.err != nil:
-			err = cmp.Or(err, a.err)
-		case conn != nil:
-			a.conn.Close()
-		default:
-			conn, at = a.conn, a.at
-			cancel() // the others
-		}
-	}
-	if conn != nil {
-		err = nil
-	}
-	return conn, at, err
 }

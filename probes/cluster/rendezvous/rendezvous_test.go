@@ -4,16 +4,12 @@ package rendezvous
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"gpufabric_exporter/probes/cluster/wire"
 )
 
 // launcher is a store of PMI for some processes, as Slurm has it.
@@ -109,21 +105,8 @@ func TestPMI(t *testing.T) {
 			t.Errorf("rank %d: names %s", rank, names)
 		}
 	}
-	accepted := make(chan error, 1)
-	go func() {
-		for { // some of its addresses lose the race
-			conn, err := places[0].Listener.Accept()
-			if err == nil {
-				if _, _, err = wire.Accept(conn, places[0].Secret, 3); wire.ReasonOf(err) == wire.ReasonBroken && err != nil {
-					continue
-				}
-			}
-			accepted <- err
-			return
-		}
-	}()
-	conn, err := places[2].Meet(t.Context(), hello)
-	if err := errors.Join(err, <-accepted); err != nil {
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", places[2].Addresses[0])
+	if err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()
@@ -198,14 +181,6 @@ func TestHosts(t *testing.T) {
 		if got := strings.Join(hosts(list), " "); got != want {
 			t.Errorf("%q: %q, expected %q", list, got, want)
 		}
-	}
-}
-
-func TestMeetEnds(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := (&Place{Addresses: []string{"127.0.0.1:1"}}).Meet(ctx, hello); err == nil {
-		t.Error("met nobody")
 	}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rendezvous
+package cluster
 
 import (
 	"context"
@@ -8,11 +8,13 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"gpufabric_exporter/probes/cluster/wire"
 )
 
-var hello = wire.Hello{Rank: 1, Size: 3, Node: "cn1", Skipped: "a test"}
+// comer is a node that comes to a leader of three.
+var comer = wire.Hello{Rank: 1, Size: 3, Node: "cn1", Skipped: "a test"}
 
 // at is where somebody listens and serves connections, one by one.
 func at(t *testing.T, serve func(net.Conn)) string {
@@ -41,7 +43,6 @@ func attend(t *testing.T, l net.Listener, serve func(net.Conn)) {
 
 // A node finds its leader behind others that have its addresses, and when its connections are closed at first.
 func TestMeet(t *testing.T) {
-	secret := []byte("0123456789abcdef")
 	closed := 0
 	leader := func(conn net.Conn) { _, _, _ = wire.Accept(conn, secret, 3) }
 	http := func(conn net.Conn) {
@@ -68,8 +69,7 @@ func TestMeet(t *testing.T) {
 			}
 		})}, string(secret), "the leader does not have the secret"},
 	} {
-		p := &Place{Addresses: tt.addresses, Secret: []byte(tt.secret)}
-		conn, err := p.Meet(t.Context(), hello)
+		conn, err := Meet(t.Context(), tt.addresses, []byte(tt.secret), comer)
 		switch {
 		case tt.says == "" && err != nil, tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)):
 			t.Errorf("%s: %v, expected %q", name, err, tt.says)
@@ -81,7 +81,6 @@ func TestMeet(t *testing.T) {
 
 // A name may have an address of somebody else.
 func TestMeetByName(t *testing.T) {
-	secret := []byte("0123456789abcdef")
 	leader, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -96,13 +95,21 @@ func TestMeetByName(t *testing.T) {
 		fmt.Fprint(conn, "SSH-2.0-OpenSSH_9.2p1\r\n")
 		conn.Close()
 	})
-	p := &Place{Addresses: []string{net.JoinHostPort("leader", port)}, Secret: secret}
-	p.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.2", "127.0.0.1"}, nil }
+	m := &meeting{addresses: []string{net.JoinHostPort("leader", port)}, secret: secret}
+	m.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.2", "127.0.0.1"}, nil }
 	for range 10 { // whichever answers first
-		conn, err := p.Meet(t.Context(), hello)
+		conn, err := m.meet(t.Context(), comer)
 		if err != nil {
 			t.Fatal(err)
 		}
 		conn.Close()
+	}
+}
+
+func TestMeetEnds(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Meet(ctx, []string{"127.0.0.1:1"}, secret, comer); err == nil {
+		t.Error("met nobody")
 	}
 }
