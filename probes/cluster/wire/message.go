@@ -5,8 +5,8 @@
 //
 // The leader sends a nonce, the node a hello with a nonce of its own, and both prove with it that they have the secret
 // of the run. From then on each frame carries an HMAC with a key of this connection, its direction and its number, so
-// that none can be forged, repeated or left out. Nothing is encrypted: there is nothing secret in it. Both sides send a
-// beat each second; who is silent for five is lost.
+// that none can be forged, repeated or left out. Nothing is encrypted: who listens learns what a node is, and where its
+// ranks meet, as of any job. Both sides send a beat each second; who is silent for five is lost.
 //
 // What comes from the other side is bounded before it is read and checked before it is used. A leader has a node start
 // ranks that the node planned itself, by their number: no path, variable or command ever comes over the wire.
