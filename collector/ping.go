@@ -69,9 +69,9 @@ var (
 	pingAnswer = pingRow("last_answer_timestamp_seconds", Gauge, "seconds", railLabels,
 		"When a peer last answered the rail, in seconds since the epoch. Absent if none has yet.")
 	pingFault = pingRow("fault", Gauge, "", []string{"device", "port", "fault"},
-		"1 for where the rail loses messages, as far as the node can tell alone, in the last closed windows of 10 s, 30 s, 10 minutes and an hour; 0 for the others. host (its loopback loses, too), rail (with all peers), elsewhere (with some of them: others have to tell where). Absent while no window has closed.")
+		"1 for where the rail loses messages, as far as the node can tell alone, in the last 5 s, 30 s, 10 minutes and an hour; 0 for the others. host (its loopback loses, too), rail (with all peers), elsewhere (with some of them: others have to tell where). Absent while no window has closed.")
 	pingPeerLoss = pingRow("peer_loss_ratio", Gauge, "ratio", []string{"device", "port", "rail", "leaf", "peer"},
-		"Share of the messages to the peer that was lost in the last closed window, of the three worst peers. rail and leaf are those of this node. Absent for all others.")
+		"Share of the messages to the peer that was lost in one of these times, of the three worst peers. rail and leaf are those of this node. Absent for all others.")
 )
 
 func pingFamilies() []*Family {

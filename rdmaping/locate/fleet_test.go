@@ -13,11 +13,12 @@ import (
 	"gpufabric_exporter/rdmaping/locate/locatetest"
 )
 
-// spans are the windows: the length, and the least ratio that is looked at in it.
+// spans are the windows: of what, and the least ratio that is looked at in it.
 var spans = []struct {
-	length time.Duration
-	least  float64
-}{{10 * time.Second, 0.3}, {30 * time.Second, 0.01}, {10 * time.Minute, 0.002}, {time.Hour, 0.0003}}
+	step  time.Duration
+	steps int
+	least float64
+}{{10 * time.Second, 1, 0.3}, {30 * time.Second, 1, 0.01}, {10 * time.Minute, 1, 0.002}, {time.Hour, 1, 0.0003}}
 
 // begins is when a fault does, in the middle of a window; that of an hour begins with one.
 const begins = 14
@@ -35,14 +36,12 @@ func run(c locatetest.Clos, f locatetest.Fault, seed uint64, seconds int) outcom
 	start := time.Unix(0, 0).Add(1000 * time.Hour)
 	windows := make([]locate.Windows, len(spans))
 	for i, s := range spans {
-		windows[i] = locate.Windows{Length: s.length, Grace: time.Second}
+		windows[i] = locate.Windows{Step: s.step, Steps: s.steps}
 	}
 	close := func(now time.Time) {
 		for i := range windows {
-			for _, window := range windows[i].Close(now) {
-				for _, v := range locate.Judge(window, spans[i].least) {
-					o.count(locatetest.Words(v), v.Kind, f, now.Sub(start)-begins*time.Second)
-				}
+			for _, v := range locate.Judge(windows[i].Close(now), spans[i].least) {
+				o.count(locatetest.Words(v), v.Kind, f, now.Sub(start)-begins*time.Second)
 			}
 		}
 	}
@@ -50,7 +49,7 @@ func run(c locatetest.Clos, f locatetest.Fault, seed uint64, seconds int) outcom
 		now := start.Add(time.Duration(second) * time.Second)
 		for _, p := range pairs {
 			for i := range windows {
-				windows[i].Add(now, now, p)
+				windows[i].Add(now, p)
 			}
 		}
 		close(now)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 )
 
 // mesh is a window of ten messages between all nodes of leaves, and each with itself, of which bad says how many.
@@ -151,42 +150,4 @@ func TestWithoutLeaves(t *testing.T) {
 		// Ties end in the order of names; each of them is bad with everyone.
 		t.Errorf("%q", got)
 	}
-}
-
-func TestWindows(t *testing.T) {
-	w := Windows{Length: 10 * time.Second, Grace: time.Second}
-	start := time.Unix(1000, 0)
-	p := Pair{From: Rail{Node: "a"}, To: Rail{Node: "b"}, Sent: 1}
-	add := func(at, now time.Duration, want bool) {
-		t.Helper()
-		if got := w.Add(start.Add(at), start.Add(now), p); got != want {
-			t.Errorf("sent at %s, reported at %s: %t", at, now, got)
-		}
-	}
-	closed := func(now time.Duration, want ...int) {
-		t.Helper()
-		var got []int
-		for _, pairs := range w.Close(start.Add(now)) {
-			sent := 0
-			for _, p := range pairs {
-				sent += p.Sent
-			}
-			got = append(got, sent)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("after %s: %v, expected %v", now, got, want)
-		}
-	}
-	add(0, 0, true)
-	add(9*time.Second, 9*time.Second, true)
-	closed(9 * time.Second)
-	closed(10 * time.Second) // an answer may still come
-	add(9*time.Second, 10500*time.Millisecond, true)
-	closed(11*time.Second, 3)
-	add(9*time.Second, 11*time.Second, false)
-	add(time.Hour, 12*time.Second, false) // a clock that is ahead
-	add(12*time.Second, 12*time.Second, true)
-	closed(5 * time.Second) // the clock went back
-	closed(10000*time.Hour, 1)
-	closed(10000*time.Hour + time.Minute)
 }

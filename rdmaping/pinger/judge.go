@@ -5,6 +5,7 @@ package pinger
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,25 +13,30 @@ import (
 	"gpufabric_exporter/rdmaping/locate"
 )
 
+// span is windows of one length. What one of them says holds for a while, so that a scrape sees it.
+type span struct {
+	step  time.Duration
+	steps int
+	least float64 // share of bad messages that is looked at
+	holds time.Duration
+}
+
 // spans are the windows that are judged: of what is dead, of what loses much, and of what loses little.
-var spans = [...]struct {
-	length time.Duration
-	least  float64 // share of bad messages that is looked at
-}{{10 * time.Second, 0.3}, {30 * time.Second, 0.01}, {10 * time.Minute, 0.002}, {time.Hour, 0.0003}}
+var spans = [...]span{
+	{time.Second, 5, 0.3, 15 * time.Second}, {3 * time.Second, 10, 0.01, 45 * time.Second},
+	{10 * time.Minute, 1, 0.002, 15 * time.Minute}, {time.Hour, 1, 0.0003, 90 * time.Minute},
+}
 
-const (
-	grace    = time.Second // until a window is closed
-	badPeers = 3
-)
+const badPeers = 3
 
-// judge sums up what all rails saw, and judges each window when it is closed: what of it is this host or a rail of it.
+// judge sums up what all rails saw, and judges each window when it is over: what of it is this host or a rail of it.
 // Who else is at fault, a node cannot tell alone.
 type judge struct{ windows [len(spans)]locate.Windows }
 
 func newJudge() *judge {
 	j := &judge{}
 	for i, s := range spans {
-		j.windows[i] = locate.Windows{Length: s.length, Grace: grace}
+		j.windows[i] = locate.Windows{Step: s.step, Steps: s.steps}
 	}
 	return j
 }
@@ -39,69 +45,93 @@ func newJudge() *judge {
 func (j *judge) add(p locate.Pair) {
 	now := time.Now()
 	for i := range j.windows {
-		j.windows[i].Add(now, now, p)
+		j.windows[i].Add(now, p)
 	}
 }
 
-// judgement is what the last window of a length says of a rail.
+// judgement is what the last windows of a span say of a rail. Where they overlap, a fault is what two in a row say: of
+// one that has just begun, the first one sees too little to tell whose it is.
 type judgement struct {
+	known time.Time      // until when anything is
+	last  rdmaping.Fault // of the last window
 	fault rdmaping.Fault // empty: none
-	until time.Time      // how long it holds
-	bad   []rdmaping.BadPeer
+	until time.Time      // the fault holds
+	bad   map[string]badPeer
 }
 
-// close judges the windows that have closed.
+// badPeer is how much a window lost to a peer, and until when that holds.
+type badPeer struct {
+	ratio float64
+	until time.Time
+}
+
+// expire forgets what no longer holds.
+func (j *judgement) expire(now time.Time) {
+	if !now.Before(j.until) {
+		j.fault = ""
+	}
+	maps.DeleteFunc(j.bad, func(_ string, b badPeer) bool { return !now.Before(b.until) })
+}
+
+// close judges the windows that are over.
 func (j *judge) close(rails map[string]*rail, now time.Time) {
 	for i, s := range spans {
-		for _, pairs := range j.windows[i].Close(now) {
-			verdicts := locate.Judge(pairs, s.least)
-			for _, r := range rails {
-				if one, seen := r.judge(pairs, verdicts, s.least); seen {
-					one.until = now.Add(s.length + s.length/2)
-					r.judged[i] = one
-				}
-			}
+		pairs := j.windows[i].Close(now)
+		if len(pairs) == 0 {
+			continue
+		}
+		verdicts := locate.Judge(pairs, s.least)
+		for _, r := range rails {
+			r.judged[i].expire(now)
+			r.judge(&r.judged[i], pairs, verdicts, s, now.Add(s.holds))
 		}
 	}
 }
 
-// judge is what a window says of the rail, if it has seen it.
-func (r *rail) judge(pairs []locate.Pair, verdicts []locate.Verdict, least float64) (j judgement, seen bool) {
+// judge takes what a window says of the rail, if it has seen it.
+func (r *rail) judge(j *judgement, pairs []locate.Pair, verdicts []locate.Verdict, s span, until time.Time) {
+	fault := rdmaping.Fault("")
 	for _, p := range pairs {
 		if p.From.Number != r.Rail {
 			continue
 		}
-		seen = true
+		j.known = until
 		ratio := float64(p.Bad) / float64(max(1, p.Sent))
-		if p.To.Node != p.From.Node && p.Bad > 1 && ratio > least {
-			j.bad = append(j.bad, rdmaping.BadPeer{Address: p.To.Node, Ratio: ratio})
-			j.fault = rdmaping.Elsewhere
+		if p.To.Node != p.From.Node && float64(p.Bad) > 1+s.least*float64(p.Sent) {
+			if j.bad == nil {
+				j.bad = map[string]badPeer{}
+			}
+			j.bad[p.To.Node] = badPeer{ratio, until}
+			fault = rdmaping.Elsewhere
 		}
 	}
 	for _, v := range verdicts {
 		switch own := v.Node == r.self.Address; {
 		case own && v.Kind == locate.Host && v.Rail == r.Rail: // the loopback of another one says nothing of this one
-			j.fault = rdmaping.OfHost
+			fault = rdmaping.OfHost
 		case own && (v.Kind == locate.Node || v.Kind == locate.OwnRail && v.Rail == r.Rail):
-			j.fault = rdmaping.OfRail
+			fault = rdmaping.OfRail
 		}
 	}
-	return j, seen
+	unsure := fault == rdmaping.Elsewhere && j.fault != "" && len(verdicts) == 0 // too little is lost to tell where
+	if fault != "" && (fault == j.last || s.steps == 1) && !unsure {
+		j.fault, j.until = fault, until
+	}
+	j.last = fault
 }
 
 // judgement is what the last windows say together, as of now.
 func (r *rail) judgement(now time.Time) (fault rdmaping.Fault, known bool, bad []rdmaping.BadPeer) {
 	worst := map[string]float64{}
-	for _, j := range r.judged {
-		if !now.Before(j.until) {
-			continue
-		}
-		known = true
+	for i := range r.judged {
+		j := &r.judged[i]
+		known = known || now.Before(j.known)
+		j.expire(now)
 		if j.fault != "" && (fault == "" || fault == rdmaping.Elsewhere) {
 			fault = j.fault
 		}
-		for _, b := range j.bad {
-			worst[b.Address] = max(worst[b.Address], b.Ratio)
+		for address, b := range j.bad {
+			worst[address] = max(worst[address], b.ratio)
 		}
 	}
 	for address, ratio := range worst {

@@ -115,7 +115,7 @@ type told struct {
 const (
 	askFor    = 3 * time.Second
 	askAgain  = time.Minute
-	askSoon   = 5 * time.Second // of one that does not answer pings
+	askSoon   = 2 * time.Second // of one that does not answer pings
 	askAtOnce = 16              // peers
 )
 

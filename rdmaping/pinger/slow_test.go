@@ -17,7 +17,7 @@ import (
 func (f *fleet) late(pairs []locate.Pair, l locatetest.Late, random *rand.Rand) {
 	bounds := []float64{10e-6, 30e-6, 100e-6, 300e-6, 1e-3, 10e-3, 100e-3}
 	for _, p := range pairs {
-		peers := "fabric"
+		peers, counts := "fabric", f.counts[p.From.Node]
 		switch {
 		case p.From == p.To:
 			peers = "loopback"
@@ -27,11 +27,11 @@ func (f *fleet) late(pairs []locate.Pair, l locatetest.Late, random *rand.Rand) 
 		took := l.RTT(p, random).Seconds()
 		for _, le := range bounds {
 			series := name("rtt_seconds_bucket", p.From, fmt.Sprintf(`,peers="%s",le="%g"`, peers, le))
-			if f.counts[series] += 0; took <= le {
-				f.counts[series]++
+			if counts[series] += 0; took <= le {
+				counts[series]++
 			}
 		}
-		f.counts[name("rtt_seconds_bucket", p.From, fmt.Sprintf(`,peers="%s",le="+Inf"`, peers))]++
+		counts[name("rtt_seconds_bucket", p.From, fmt.Sprintf(`,peers="%s",le="+Inf"`, peers))]++
 	}
 }
 
@@ -43,7 +43,7 @@ func TestRulesSlow(t *testing.T) {
 	c := locatetest.Clos{Nodes: 64, PerLeaf: 8, Rails: 1, Spines: 4}
 	var s rulesScore
 	for i, l := range c.LateFaults() {
-		f := newFleet(c)
+		f := newFleet(c, uint64(i))
 		random := rand.New(rand.NewPCG(uint64(i), 9))
 		synctest.Test(t, func(*testing.T) {
 			c.Run(locatetest.Fault{}, begins, 1300, 1, func(second int, pairs []locate.Pair) {
@@ -51,14 +51,12 @@ func TestRulesSlow(t *testing.T) {
 				if second >= begins {
 					works = l
 				}
-				f.add(pairs)
+				f.add(pairs, nil)
 				f.late(pairs, works, random)
-				if second%scrape == 0 {
-					f.scrape(nil)
-				}
+				f.scrape(second, nil)
 			})
 		})
-		s.add(t, c, locatetest.Fault{Name: l.Name, Want: l.Want}, fired(t, f.write(t)))
+		s.add(t, c, locatetest.Fault{Name: l.Name, Want: l.Want}, fired(t, f.write(t), begins))
 	}
 	s.log(t, c)
 	if s.wrong > 0 || s.missed > 0 {
