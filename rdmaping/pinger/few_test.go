@@ -17,15 +17,18 @@ func TestRulesFew(t *testing.T) {
 		t.Skip("skipped: promtool takes a minute (make rules)")
 	}
 	for i, c := range []locatetest.Clos{
-		{Nodes: 2, PerLeaf: 1, Rails: 1, Spines: 1}, {Nodes: 3, PerLeaf: 3, Rails: 1, Spines: 1},
-		{Nodes: 3, PerLeaf: 1, Rails: 1, Spines: 1}, {Nodes: 5, PerLeaf: 2, Rails: 2, Spines: 2},
+		{Nodes: 2, PerLeaf: 1, Rails: 1, Spines: 1},
+		{Nodes: 3, PerLeaf: 3, Rails: 1, Spines: 1},
+		{Nodes: 3, PerLeaf: 1, Rails: 1, Spines: 1},
+		{Nodes: 5, PerLeaf: 2, Rails: 2, Spines: 2},
 	} {
 		others := locatetest.Fault{Name: "all others off"}
 		for n := 1; n < c.Nodes; n++ {
 			others.Off = append(others.Off, c.Rail(n, 0).Node)
 		}
 		for _, f := range []locatetest.Fault{
-			others, {Name: "a node off", Off: []string{"n1"}},
+			others,
+			{Name: "a node off", Off: []string{"n1"}},
 			{Name: "a node dead", Broken: []locatetest.Broken{{Link: locatetest.OfNode("n1"), Share: 1}}},
 		} {
 			said := simulate(t, c, f, uint64(i), 60)

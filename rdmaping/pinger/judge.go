@@ -23,8 +23,10 @@ type span struct {
 
 // spans are the windows that are judged: of what is dead, of what loses much, and of what loses little.
 var spans = [...]span{
-	{time.Second, 5, 0.3, 15 * time.Second}, {3 * time.Second, 10, 0.01, 45 * time.Second},
-	{10 * time.Minute, 1, 0.002, 15 * time.Minute}, {time.Hour, 1, 0.0003, 90 * time.Minute},
+	{time.Second, 5, 0.3, 15 * time.Second},
+	{3 * time.Second, 10, 0.01, 45 * time.Second},
+	{10 * time.Minute, 1, 0.002, 15 * time.Minute},
+	{time.Hour, 1, 0.0003, 90 * time.Minute},
 }
 
 const badPeers = 3

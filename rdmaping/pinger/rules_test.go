@@ -158,7 +158,7 @@ func (f *fleet) write(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step, rules := evaluates, fmt.Sprintf("%s/ping.rules.yml", alerts)
+	step, rules := evaluates, alerts+"/ping.rules.yml"
 	if f.lasts > 1000 { // others wait for minutes
 		step, rules = 60, fmt.Sprintf("%[1]s/hard.rules.yml, %[1]s/ping.rules.yml, %[1]s/ping_small.rules.yml", alerts)
 	}
