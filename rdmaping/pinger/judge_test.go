@@ -33,3 +33,39 @@ func TestSoon(t *testing.T) {
 		}
 	}
 }
+
+// TestDeadDelaysNone is a peer that is restarted while the exporters of others do not answer.
+func TestDeadDelaysNone(t *testing.T) {
+	for lasts := 5 * time.Second; lasts < 8*time.Second; lasts += 250 * time.Millisecond {
+		w := newWorld(t, 9)
+		old := 0 // messages to where the peer no longer is
+		w.lose = func(a rdmaping.Ask) bool {
+			if w.to("n2:1")(a) && a.To.Key != w.keys["n2:1"] {
+				old++
+				return true
+			}
+			return len(w.dead) > 0 && (w.to("n1:1")(a) || w.to("n3:1")(a))
+		}
+		w.run(lasts, func(*Pinger) { w.dead["n1:1"] = true }, func(*Pinger) { w.dead["n3:1"] = true },
+			func(*Pinger) { w.keys["n2:1"] = 5 })
+		if old < 2 || old > 2*4 { // of two rails, four seconds at most
+			t.Errorf("after %s: %d messages", lasts, old)
+		}
+	}
+}
+
+// TestHostBeforeRail is a busy host of whose few messages by loopback none was lost in the last seconds.
+func TestHostBeforeRail(t *testing.T) {
+	now := time.Now()
+	r := &rail{}
+	for i, fault := range []rdmaping.Fault{rdmaping.OfRail, rdmaping.OfHost, rdmaping.Elsewhere} {
+		r.judged[i].fault, r.judged[i].until, r.judged[i].known = fault, now.Add(time.Second), now.Add(time.Second)
+	}
+	if fault, _, _ := r.judgement(now); fault != rdmaping.OfHost {
+		t.Errorf("%q", fault)
+	}
+	r.judged[1].fault, r.judged[2].fault = rdmaping.Elsewhere, rdmaping.OfHost // an hour ago
+	if fault, _, _ := r.judgement(now); fault != rdmaping.OfRail {
+		t.Errorf("%q", fault)
+	}
+}

@@ -5,10 +5,10 @@ package pinger
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"gpufabric_exporter/rdmaping"
@@ -112,6 +112,9 @@ type told struct {
 	silent       bool   // an answer is wanted soon
 }
 
+// asked reports whether a question is under way.
+func (t *told) asked() bool { return t.begun != t.ended }
+
 const (
 	askFor    = 3 * time.Second
 	askAgain  = time.Minute
@@ -119,25 +122,29 @@ const (
 	askAtOnce = 16              // peers
 )
 
-// inquire asks peers over HTTP where their rails answer: new ones, silent ones, and each once a minute.
+// inquire asks peers over HTTP where their rails answer: new ones, silent ones, and each once a minute. It waits for
+// none, so that one that does not answer delays no other.
 func (p *Pinger) inquire(ctx context.Context) {
-	var asking sync.WaitGroup
 	for _, address := range p.due(time.Now()) {
-		asking.Go(func() {
+		p.asking.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, askFor)
 			defer cancel()
 			ends, err := exchange.Ask(ctx, p.o.Client, p.o.Config.Scheme, address)
 			p.answered(address, ends, err)
 		})
 	}
-	asking.Wait()
 }
 
 // due are the peers that are to be asked now; what nobody pings any more is forgotten.
 func (p *Pinger) due(now time.Time) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	wanted := map[string]bool{}
+	wanted, asked := map[string]bool{}, 0
+	for _, t := range p.told {
+		if t.asked() {
+			asked++
+		}
+	}
 	var list []string
 	for _, r := range p.plan.rails {
 		for _, peer := range r.peers {
@@ -154,18 +161,15 @@ func (p *Pinger) due(now time.Time) []string {
 			if t.silent {
 				wait = askSoon
 			}
-			if now.Sub(t.tried) >= wait && len(list) < askAtOnce {
+			if !t.asked() && now.Sub(t.tried) >= wait && asked < askAtOnce {
 				t.tried = now
 				t.begun++
+				asked++
 				list = append(list, peer.Address)
 			}
 		}
 	}
-	for address := range p.told {
-		if !wanted[address] {
-			delete(p.told, address)
-		}
-	}
+	maps.DeleteFunc(p.told, func(address string, t *told) bool { return !wanted[address] && !t.asked() })
 	return list
 }
 
@@ -175,9 +179,6 @@ func (p *Pinger) answered(address string, ends []rdmaping.Endpoint, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.told[address]
-	if t == nil {
-		return
-	}
 	t.silent = false
 	t.ended = t.begun
 	t.again = askAgain

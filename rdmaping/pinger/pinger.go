@@ -59,6 +59,8 @@ type Pinger struct {
 	status rdmaping.Status
 	ends   []rdmaping.Endpoint
 
+	asking sync.WaitGroup // questions to peers
+
 	// of the goroutine that sends
 	worker Worker
 	retry  time.Time // when a worker that failed is started again
@@ -108,6 +110,7 @@ func (p *Pinger) Run(ctx context.Context) {
 	every(ctx, p.o.Config.Interval, p.round)
 	p.end()
 	all.Wait()
+	p.asking.Wait()
 }
 
 // every calls f at once, and then each interval, but never twice at the same time.
