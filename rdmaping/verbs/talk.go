@@ -20,6 +20,8 @@ const (
 	perTurn = receives + sends
 	// idle is how long the rail waits where nothing is due.
 	idle = time.Second
+	// stuck is how long a NIC keeps messages that it will not send: others keep it from sending (PFC).
+	stuck = time.Second
 )
 
 // rail answers and asks on one queue pair, which belongs to its goroutine.
@@ -36,6 +38,7 @@ type rail struct {
 	more       bool  // completions may be in the queue
 	free       []int // slots for sending
 	posted     [sends]posted
+	moved      time.Time // when a message last left, or came after none
 	mayAsk     limit
 	mayAnswer  limit
 	answered   uint64 // messages
@@ -150,7 +153,7 @@ func (r *rail) turn() *rdmaping.Failure {
 		}
 	}
 	if r.ways.hang() {
-		return &rdmaping.Failure{Step: "ibv_create_ah", Text: "it does not return"}
+		return &rdmaping.Failure{Step: "making a way", Text: "ibv_create_ah does not return"} // not what says: no way
 	}
 	for len(r.ways.made) > 0 {
 		r.ways.take(<-r.ways.made, time.Now())
@@ -190,7 +193,7 @@ func (r *rail) arrivals() *rdmaping.Failure {
 // arrived handles a completion.
 func (r *rail) arrived(a arrival, now time.Time) *rdmaping.Failure {
 	if !a.received {
-		r.free = append(r.free, a.slot)
+		r.free, r.moved = append(r.free, a.slot), now
 	}
 	if a.status != 0 { // of a UD queue pair it is the end
 		return &rdmaping.Failure{Step: "the queue pair failed", Text: statusText(a.status)}
@@ -311,7 +314,12 @@ type remote struct {
 // post sends a message.
 func (r *rail) post(m message, size int, h handle, to remote, p posted) *rdmaping.Failure {
 	last := len(r.free) - 1
-	if last < 0 {
+	switch now := time.Now(); {
+	case last == sends-1:
+		r.moved = now
+	case last < 0 && now.Sub(r.moved) > stuck:
+		return &rdmaping.Failure{Step: "ibv_post_send", Text: "the NIC sends nothing"}
+	case last < 0:
 		return &rdmaping.Failure{Step: "the NIC has not sent the messages before"}
 	}
 	slot := r.free[last]

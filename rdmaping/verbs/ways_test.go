@@ -181,12 +181,31 @@ func TestStorm(t *testing.T) {
 	f.servers[0].Close()
 }
 
-// TestHang fails the rail where a way does not return, so that it is opened again.
+// TestHang fails the rail where a way does not return, so that it is opened again: that is no message without a way.
 func TestHang(t *testing.T) {
 	f := open(t, 2)
 	long := time.Now().Add(-time.Hour)
 	f.servers[0].rails["rdma0"].ways.first.since.Store(&long)
-	if p := f.ask(0, f.ends[1], 64, time.Second); p.Failure == nil || p.Failure.Error() != "ibv_create_ah: it does not return" {
+	if p := f.ask(0, f.ends[1], 64, time.Second); p.Failure == nil || p.Failure.Error() != "making a way: ibv_create_ah does not return" {
 		t.Errorf("%+v", p)
+	}
+}
+
+// TestStuck is a NIC that sends nothing any more: for a moment that says nothing, and then its messages are lost.
+func TestStuck(t *testing.T) {
+	f := open(t, 2)
+	f.expect("before", 0, 1, 64, true)
+	f.plant("stuck 127.0.0.2")
+	for range sends {
+		if p := f.ask(0, f.ends[1], 64, time.Millisecond); !p.Lost {
+			t.Errorf("%+v", p)
+		}
+	}
+	if p := f.ask(0, f.ends[1], 64, time.Millisecond); p.Failure == nil || p.Failure.Text != "" {
+		t.Errorf("at once: %+v", p)
+	}
+	time.Sleep(stuck)
+	if p := f.ask(0, f.ends[1], 64, time.Millisecond); p.Failure == nil || p.Failure.Error() != "ibv_post_send: the NIC sends nothing" {
+		t.Errorf("later: %+v", p)
 	}
 }

@@ -20,6 +20,7 @@
 //	longest 127.0.0.2 1024         what is longer does not arrive
 //	delay 127.0.0.2 0.01           seconds that each message to it takes
 //	twice 127.0.0.2                each message arrives twice
+//	stuck 127.0.0.2                nothing leaves it any more
 //	storm 127.0.0.2                so much comes that each buffer for receiving is full at once
 //	empty 127.0.0.2 0.01           seconds that it takes to find that nothing came
 //	nobody 127.0.0.2 1             no neighbour answers for it, which takes so many seconds to find
