@@ -124,8 +124,8 @@ func (w *ways) hang() bool {
 	return known != nil && time.Since(*known) > hung || first != nil && time.Since(*first) > hung
 }
 
-// peer returns the peer at an address; nil: there is no room for it. The one that was met last gives room, if it is
-// not asked, so that strangers do not push out those that were there before.
+// peer returns the peer at an address; nil: there is no room for it. One that is away gives room, else the one that was
+// met last and is not asked: strangers do not push out those that were there before.
 func (w *ways) peer(at address, own bool, now time.Time) *peer {
 	p := w.peers[at]
 	if p == nil {
@@ -146,7 +146,11 @@ func (w *ways) part(now time.Time) bool {
 	var from *peer
 	for _, p := range w.peers {
 		gone := now.Sub(p.last) > away
-		if !p.making && (gone || !p.own) && (from == nil || gone || p.met.After(from.met)) {
+		if !p.making && gone {
+			from = p
+			break
+		}
+		if !p.making && !p.own && (from == nil || p.met.After(from.met)) {
 			from = p
 		}
 	}

@@ -158,6 +158,27 @@ func TestManyStrangers(t *testing.T) {
 	}
 }
 
+// TestGoneFirst gives the room of who is away to others, before that of who was met last.
+func TestGoneFirst(t *testing.T) {
+	f := open(t, 1)
+	w := newWays(f.servers[0].rails["rdma0"].port)
+	defer w.end()
+	begun := time.Now()
+	at := func(i int) address { return address{rdmaping.GID{15: byte(i)}, 1} }
+	for i := range maxPeers {
+		w.peer(at(i), false, begun.Add(time.Duration(i)*time.Second))
+	}
+	now := begun.Add(2 * away)
+	for i := range maxPeers {
+		if i != 7 {
+			w.peer(at(i), false, now)
+		}
+	}
+	if w.peer(at(100), false, now) == nil || w.peers[at(7)] != nil || len(w.peers) != maxPeers {
+		t.Errorf("one of %d peers is away, and another one gave room", len(w.peers))
+	}
+}
+
 // TestUnread is answers that lie in the queue when their time is over: they are not lost.
 func TestUnread(t *testing.T) {
 	f := open(t, 2)
