@@ -19,28 +19,23 @@ const (
 	perLeaf = 3
 	// leastLeaves is how many other leaves a rail asks at least, where there are so many and it may.
 	leastLeaves = 3
+	// fair is how many leaves, and by their shares how many rails of other leaves, ask a rail at most. Those of a leaf
+	// with few rails are asked as seldom as others.
+	fair = 10
 )
 
-// Choose returns the k rails that self asks: up to three on its own leaf, the others on other leaves. The leaves
-// that a leaf asks are few enough that each is asked by three pairs or more, and its rails share them evenly.
+// Choose returns the k rails that self asks: three on its own leaf, the others on other leaves, and more on its own
+// where these have been asked enough. The leaves that a leaf asks are few enough that each is asked by three pairs or
+// more, and its rails share them evenly.
 //
 // The choice depends on nothing but the arguments, whatever their order. A node that joins or leaves another leaf
 // changes only the choices of those that had it or now prefer it; one of the own leaf changes how the leaf is
 // shared. Self is left out, and so are targets of other rails.
 func Choose(self Target, targets []Target, k int) []Target {
 	near, leaves := byLeaf(self, targets)
-	far := 0
-	for _, l := range leaves {
-		far += len(l.targets)
-	}
-	own := min(nearPeers, k)
-	if far < k-own {
-		own = k - far
-	}
+	far := across(self, near, leaves, k-min(nearPeers, k, len(near)))
 	ranked := rank(self.Address, near)
-	own = min(own, len(ranked))
-	chosen := slices.Clone(ranked[:own])
-	return append(chosen, across(self, near, leaves, k-own)...)
+	return append(slices.Clip(ranked[:min(len(ranked), k-len(far))]), far...)
 }
 
 // leaf is a switch, and the rails at it that may be asked.
@@ -76,11 +71,15 @@ func byLeaf(self Target, targets []Target) (near []Target, others []leaf) {
 
 // across chooses places rails on other leaves.
 func across(self Target, near []Target, leaves []leaf, places int) []Target {
-	if places <= 0 || len(leaves) == 0 {
-		return nil
-	}
+	rails := len(near) + 1
 	for i := range leaves {
 		leaves[i].score = score(self.Leaf, leaves[i].name)
+		rails += len(leaves[i].targets)
+	}
+	all := slices.Clone(leaves)
+	leaves = slices.DeleteFunc(leaves, func(l leaf) bool { return !l.admits(all) })
+	if places <= 0 || len(leaves) == 0 {
+		return nil
 	}
 	slices.SortFunc(leaves, func(a, b leaf) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.name, b.name))
@@ -93,6 +92,10 @@ func across(self Target, near []Target, leaves []leaf, places int) []Target {
 	for place := first; len(chosen) < places && place < first+places; place++ {
 		for try := range leaves { // the next leaf where this one has no more
 			i := (place%asked + try) % len(leaves)
+			size := len(leaves[i].targets)
+			if place/asked > max(perLeaf, fair*size*(len(near)+1)/(rails-size)) {
+				continue // the leaf of self has asked it enough
+			}
 			if _, had := rest[i]; !had {
 				rest[i] = rank(self.Address, leaves[i].targets)
 			}
@@ -103,6 +106,20 @@ func across(self Target, near []Target, leaves []leaf, places int) []Target {
 		}
 	}
 	return chosen
+}
+
+// admits reports whether the leaf of self, one beside all, is among those that ask the leaf.
+func (l *leaf) admits(all []leaf) bool {
+	most, before := fair*len(l.targets), 0
+	if len(all) <= most {
+		return true
+	}
+	for i := range all {
+		if all[i].name != l.name && score(all[i].name, l.name) > l.score {
+			before++
+		}
+	}
+	return before < most
 }
 
 // position is the place of self among those of its leaf, in an order that all of them know.

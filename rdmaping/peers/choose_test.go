@@ -62,6 +62,36 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestSmallLeaves holds the load of nodes on leaves that are hardly built yet to the bound of all others.
+func TestSmallLeaves(t *testing.T) {
+	for _, f := range []struct{ nodes, perLeaf, few int }{{255, 255, 1}, {512, 32, 1}, {128, 32, 2}, {128, 64, 16}} {
+		all := fleet(f.nodes, f.perLeaf)
+		for i := range f.few {
+			all = append(all, Target{Address: fmt.Sprintf("new%d:10791", i), Rail: AllRails, Leaf: "new"})
+		}
+		askedBy := map[string]int{}
+		for _, self := range all {
+			chosen := Choose(asker(self), all, DefaultPeers)
+			if len(chosen) != DefaultPeers {
+				t.Fatalf("%s asks %d", self.Address, len(chosen))
+			}
+			for _, c := range chosen {
+				askedBy[c.Address]++
+			}
+		}
+		most, fewest := 0, f.nodes
+		for a, n := range askedBy {
+			if most = max(most, n); strings.HasPrefix(a, "new") {
+				fewest = min(fewest, n)
+			}
+		}
+		t.Logf("%d nodes on leaves of %d, %d on a new one: a node is asked by at most %d, a new one by %d or more", f.nodes, f.perLeaf, f.few, most, fewest)
+		if most > 6*DefaultPeers || fewest < perLeaf {
+			t.Errorf("%d nodes: a node is asked by %d, a new one by %d", f.nodes, most, fewest)
+		}
+	}
+}
+
 // TestStable has the same choice whatever the order, and hardly another one when a node of another leaf goes.
 func TestStable(t *testing.T) {
 	all := fleet(256, 16)
