@@ -161,13 +161,17 @@ func (p *Pinger) due(now time.Time) []string {
 			if t.silent {
 				wait = askSoon
 			}
-			if !t.asked() && now.Sub(t.tried) >= wait && asked < askAtOnce {
-				t.tried = now
-				t.begun++
-				asked++
+			if !t.asked() && now.Sub(t.tried) >= wait {
 				list = append(list, peer.Address)
 			}
 		}
+	}
+	// who waits longest comes first: where many do not answer, all have their turn
+	slices.SortStableFunc(list, func(a, b string) int { return p.told[a].tried.Compare(p.told[b].tried) })
+	list = list[:max(0, min(len(list), askAtOnce-asked))]
+	for _, address := range list {
+		p.told[address].tried = now
+		p.told[address].begun++
 	}
 	maps.DeleteFunc(p.told, func(address string, t *told) bool { return !wanted[address] && !t.asked() })
 	return list

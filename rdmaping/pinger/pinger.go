@@ -278,13 +278,11 @@ func (p *Pinger) messages(pl *plan) (q rdmaping.Round, of []*message) {
 		r.closeFlows(time.Now())
 		for _, m := range r.messages(p.endOf, time.Now()) {
 			m.round = p.rounds
-			size := p.o.Config.Size
-			if m.large {
-				size = min(r.end.MTU, m.to.MTU)
+			size := min(r.end.MTU, m.to.MTU)
+			if !m.large {
+				size = min(size, p.o.Config.Size)
 			}
-			q.Asks = append(q.Asks, rdmaping.Ask{
-				Device: pl.rails[i].Device, To: m.to, Size: min(size, r.end.MTU), Flow: flow & 0xfffff,
-			})
+			q.Asks = append(q.Asks, rdmaping.Ask{Device: pl.rails[i].Device, To: m.to, Size: size, Flow: flow & 0xfffff})
 			of = append(of, m)
 		}
 		most = max(most, len(of)-begun)

@@ -3,6 +3,7 @@
 package pinger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,6 +47,8 @@ type world struct {
 	timed   bool                      // own NICs
 	limited bool                      // own P_Keys
 	sizes   map[int]int
+	size    int // of messages; 0: as usual
+	mtu     int // of peers; 0: that of the node
 	random  *rand.Rand
 }
 
@@ -85,6 +88,9 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.Lock()
 	dead, ended := w.dead[host], w.ended[host]
 	ends := []rdmaping.Endpoint{w.end(host, "mlx5_0"), w.end(host, "mlx5_1")}
+	for i := range ends {
+		ends[i].MTU = cmp.Or(w.mtu, ends[i].MTU)
+	}
 	w.Unlock()
 	switch {
 	case dead:
@@ -159,7 +165,7 @@ func (w *world) run(lasts time.Duration, steps ...func(p *Pinger)) rdmaping.Stat
 	}
 	synctest.Test(w.t, func(t *testing.T) {
 		c := rdmaping.DefaultConfig()
-		c.Files, c.LeafLabel = []string{file}, "tor"
+		c.Files, c.LeafLabel, c.Size = []string{file}, "tor", cmp.Or(w.size, c.Size)
 		p := New(Options{
 			Config: c, Log: slog.New(slog.DiscardHandler), Host: []string{"n0"}, Client: exchange.Client(w),
 			Observe: func(context.Context) *fabric.Node {
