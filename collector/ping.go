@@ -35,7 +35,7 @@ var (
 	pingTargets = pingRow("targets", Gauge, "", nil,
 		"Number of targets that rails may choose their peers from.")
 	pingTargetErrors = pingRow("target_errors", Gauge, "", nil,
-		"Number of sources of targets that cannot be read, or of which entries are left out; the log has the reasons.")
+		"Number of sources of targets that cannot be read, or of which entries are left out, and 1 more where no target is this node; the log has the reasons.")
 	pingStarts = pingRow("worker_starts_total", Counter, "", nil,
 		"Number of starts of the process that sends the messages, since the exporter started.")
 	pingUncovered = pingRow("uncovered", Gauge, "", []string{"device", "port", "reason"},

@@ -49,8 +49,18 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 	if err != nil {
 		owns, errs = p.owns, append(errs, err)
 	}
+	changed := !slices.Equal(list, p.seen) || !slices.Equal(owns, p.owns)
+	var others []peers.Target
+	if changed {
+		others = slices.DeleteFunc(slices.Clone(list), func(t peers.Target) bool { return p.isSelf(t.Address) })
+		p.missing = len(others) == len(list) && len(list) > 0 && len(owns) > 0
+	}
+	if p.missing {
+		errs = append(errs, fmt.Errorf("no target is this node (%s): rdma_ping.self has to say which one is", p.self().Address))
+		pl.leftOut++
+	}
 	p.complain(errs)
-	if slices.Equal(list, p.seen) && slices.Equal(owns, p.owns) {
+	if !changed {
 		return
 	}
 	p.seen, p.owns = list, owns
@@ -59,7 +69,7 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 		one := planned{Own: own, excess: i >= rdmaping.MaxRails, self: p.selfOf(own.Rail, list)}
 		one.Library = p.o.Config.Library
 		if !own.Moved && !one.excess {
-			one.peers = peers.Choose(one.self, list, p.o.Config.Peers)
+			one.peers = peers.Choose(one.self, others, p.o.Config.Peers)
 		}
 		pl.rails = append(pl.rails, one)
 	}
@@ -84,21 +94,31 @@ func (p *Pinger) selfOf(rail int, list []peers.Target) peers.Target {
 			return t
 		}
 	}
-	self := peers.Target{Address: p.o.Config.Self, Rail: rail}
-	if self.Address == "" && len(p.o.Host) > 0 {
-		self.Address = p.o.Host[0]
-	}
+	self := p.self()
+	self.Rail = rail
 	return self
 }
 
+func (p *Pinger) self() peers.Target {
+	if p.o.Config.Self == "" && len(p.o.Host) > 0 {
+		return peers.Target{Address: p.o.Host[0]}
+	}
+	return peers.Target{Address: p.o.Config.Self}
+}
+
+// isSelf reports whether an address is this node: by its name, with or without the domain, or one of its addresses.
 func (p *Pinger) isSelf(address string) bool {
 	if p.o.Config.Self != "" {
 		return address == p.o.Config.Self
 	}
 	host, _, _ := net.SplitHostPort(address)
 	return slices.ContainsFunc(p.o.Host, func(own string) bool {
-		return strings.EqualFold(host, own) || !strings.Contains(own, ".") && len(host) > len(own) &&
-			host[len(own)] == '.' && strings.EqualFold(host[:len(own)], own)
+		short, long := own, host
+		if len(short) > len(long) {
+			short, long = long, short
+		}
+		return strings.EqualFold(short, long) || short != "" && !strings.Contains(short, ".") && len(long) > len(short) &&
+			long[len(short)] == '.' && strings.EqualFold(long[:len(short)], short)
 	})
 }
 

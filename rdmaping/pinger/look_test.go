@@ -19,7 +19,7 @@ import (
 func TestLookWithoutDevices(t *testing.T) {
 	dir := t.TempDir()
 	good, broken := filepath.Join(dir, "good.json"), filepath.Join(dir, "broken.json")
-	for file, text := range map[string]string{good: `[{"targets":["a:1","b:1"]}]`, broken: "{}"} {
+	for file, text := range map[string]string{good: `[{"targets":["a:1","b:1","c:1"]}]`, broken: "{}"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestLookWithoutDevices(t *testing.T) {
 	c := rdmaping.DefaultConfig()
 	c.Files = []string{good, broken}
 	p := New(Options{
-		Config: c, Log: slog.New(slog.NewTextHandler(&log, nil)), Maintenance: func() (string, error) { return "", nil },
+		Config: c, Host: []string{"c"}, Log: slog.New(slog.NewTextHandler(&log, nil)), Maintenance: func() (string, error) { return "", nil },
 		Observe: func(context.Context) *fabric.Node { return node },
 	})
 	look := func(want ...string) {
@@ -47,7 +47,7 @@ func TestLookWithoutDevices(t *testing.T) {
 	}
 	look("broken.json: expected a list of targets as of Prometheus' file_sd", "this host has no RDMA device: expected one in /sys/class/infiniband")
 	look()
-	if pl := p.current(); pl.targets != 2 || pl.leftOut != 1 {
+	if pl := p.current(); pl.targets != 3 || pl.leftOut != 1 {
 		t.Errorf("%+v", pl)
 	}
 	node = nodeOf("10.0.0.1", "mlx5_0")
@@ -57,5 +57,39 @@ func TestLookWithoutDevices(t *testing.T) {
 	look()
 	if pl := p.current(); len(pl.rails) != 1 || len(pl.rails[0].peers) != 2 {
 		t.Errorf("%+v", pl)
+	}
+}
+
+// TestSelf finds this node among the targets whichever name they have for it, says so where it is not, and has it ask
+// itself by no other name.
+func TestSelf(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "targets.json")
+	for _, c := range []struct {
+		targets, self, leaf string
+		peers, errors       int
+		host                []string
+	}{
+		{`"node1:1","node2:1"`, "node1:1", "l0", 1, 0, []string{"node1"}},
+		{`"node1.example:1","node10.example:1"`, "node1.example:1", "l0", 1, 0, []string{"Node1"}},
+		{`"node1:1","node10:1"`, "node1:1", "l0", 1, 0, []string{"node1.example"}},
+		{`"10.0.0.1:1","10.0.0.2:1","[fd00::1]:1","[fd00::2]:1"`, "10.0.0.1:1", "l0", 2, 0, []string{"a", "10.0.0.1", "fd00::1"}},
+		{`"node1:1","node2:1"`, "node7", "", 2, 1, []string{"node7"}},
+		{`"node1.a:1","node1.b:1"`, "node1.c", "", 2, 1, []string{"node1.c"}},
+	} {
+		if err := os.WriteFile(file, []byte(`[{"targets":[`+c.targets+`],"labels":{"leaf":"l0"}}]`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config := rdmaping.DefaultConfig()
+		config.Files = []string{file}
+		p := New(Options{
+			Config: config, Log: slog.New(slog.DiscardHandler), Host: c.host,
+			Maintenance: func() (string, error) { return "", nil },
+			Observe:     func(context.Context) *fabric.Node { return nodeOf("10.0.0.1", "mlx5_0") },
+		})
+		p.look(t.Context())
+		pl := p.current()
+		if r := pl.rails[0]; r.self.Address != c.self || r.self.Leaf != c.leaf || len(r.peers) != c.peers || pl.leftOut != c.errors {
+			t.Errorf("%s at %v: %+v asks %v, %d errors", c.targets, c.host, r.self, r.peers, pl.leftOut)
+		}
 	}
 }

@@ -73,6 +73,7 @@ type Pinger struct {
 	seen    []peers.Target
 	owns    []Own
 	trouble map[string]bool // as of the last look
+	missing bool            // this node is not among the targets
 }
 
 // plan is what there is to ping, as of the last look.
