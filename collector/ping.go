@@ -39,7 +39,7 @@ var (
 	pingStarts = pingRow("worker_starts_total", Counter, "", nil,
 		"Number of starts of the process that sends the messages, since the exporter started.")
 	pingUncovered = pingRow("uncovered", Gauge, "", []string{"device", "port", "reason"},
-		"1 while the rail is not pinged from. reason: moved (a pod has the device), too_many (more than eight rails), not_opened (the log has the reason), worker (the process that sends does not run), maintenance, no_peers. Absent otherwise.")
+		"1 while the rail is not pinged from. reason: moved (a pod has the device), too_many (more than eight rails), not_opened (the log has the reason), worker (the process that sends does not run), maintenance, no_peers (no target is one, or none tells where it answers). Absent otherwise.")
 	pingInfo = pingRow("info", Info, "", []string{"device", "port", "rail", "leaf", "address"},
 		"A rail that takes part; constant 1. rail is its number among the compute ports of the node, leaf its switch according to the targets, address the node as the targets name it, which is peer in other series.")
 	pingRTT = pingRow("rtt_seconds", Histogram, "seconds", []string{"device", "port", "peers", "clock"},

@@ -62,13 +62,14 @@ type Pinger struct {
 	asking sync.WaitGroup // questions to peers
 
 	// of the goroutine that sends
-	worker Worker
-	retry  time.Time // when a worker that failed is started again
-	starts int
-	why    string // what was last logged of it
-	rails  map[string]*rail
-	rounds uint32
-	judge  *judge
+	worker  Worker
+	retry   time.Time // when a worker that failed is started again
+	starts  int
+	why     string // what was last logged of it
+	rails   map[string]*rail
+	rounds  uint32
+	pinging map[string]bool // devices that asked a peer in the last round
+	judge   *judge
 	// of the goroutine that looks
 	seen    []peers.Target
 	owns    []Own
@@ -270,6 +271,7 @@ func (p *Pinger) messages(pl *plan) (q rdmaping.Round, of []*message) {
 	p.rounds++
 	flow := uint32(time.Now().Unix()/int64(flowsFor.Seconds())*flows) + p.rounds%flows
 	most := 1
+	p.pinging = map[string]bool{}
 	for i := range pl.rails {
 		r := p.rails[pl.rails[i].Device]
 		if r.end == nil {
@@ -279,6 +281,7 @@ func (p *Pinger) messages(pl *plan) (q rdmaping.Round, of []*message) {
 		r.closeFlows(time.Now())
 		for _, m := range r.messages(p.endOf, time.Now()) {
 			m.round = p.rounds
+			p.pinging[pl.rails[i].Device] = p.pinging[pl.rails[i].Device] || m.peer != nil
 			size := min(r.end.MTU, m.to.MTU)
 			if !m.large {
 				size = min(size, p.o.Config.Size)
@@ -315,7 +318,7 @@ func (p *Pinger) publish(pl *plan) {
 			one.Uncovered = rdmaping.UncoveredLoader
 		case r.end == nil:
 			one.Uncovered = rdmaping.UncoveredFailed
-		case len(own.peers) == 0:
+		case !p.pinging[own.Device]:
 			one.Uncovered = rdmaping.UncoveredAlone
 		}
 		if r.end != nil {

@@ -41,6 +41,7 @@ type world struct {
 	crash   bool
 	dead    map[string]bool           // peers of which neither exporter nor rails answer
 	ended   map[string]bool           // peers of which the exporter ended
+	refuses bool                      // exporters of peers
 	keys    map[string]uint64         // of the rails of peers
 	lose    func(a rdmaping.Ask) bool // message
 	pong    rdmaping.Pong             // what comes of others
@@ -96,6 +97,8 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	case dead:
 		<-r.Context().Done()
 		return nil, r.Context().Err()
+	case w.refuses:
+		return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody}, nil
 	case ended:
 		return nil, fmt.Errorf("connecting: %w", syscall.ECONNREFUSED)
 	}
