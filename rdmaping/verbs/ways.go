@@ -107,6 +107,11 @@ func (w *ways) serve(l *lane) {
 		case <-w.stop:
 			return
 		case m := <-l.jobs:
+			select {
+			case <-w.stop: // each of those that wait may take a second
+				return
+			default:
+			}
 			begun := time.Now()
 			l.since.Store(&begun)
 			m.handle, m.failure = w.reach(m.gid, m.lid, m.flow)

@@ -230,3 +230,20 @@ func TestStuck(t *testing.T) {
 		t.Errorf("later: %+v", p)
 	}
 }
+
+// TestEndsSoon ends a rail after the way that is being made, and not after those that wait.
+func TestEndsSoon(t *testing.T) {
+	for range 4 {
+		f := open(t, 1, "nobody 127.0.9.1 0.2")
+		to := f.ends[0]
+		copy(to.GID[12:], []byte{127, 0, 9, 1})
+		w := f.servers[0].rails["rdma0"].ways
+		for range 16 {
+			w.first.jobs <- making{peer: &peer{address: address{gid: to.GID}}}
+		}
+		begun := time.Now()
+		if f.servers[0].Close(); time.Since(begun) > 380*time.Millisecond {
+			t.Errorf("it took %s", time.Since(begun))
+		}
+	}
+}
