@@ -113,7 +113,7 @@ func TestSource(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "nodes.json")
 	var unresolved error
 	s := Source{Files: []string{file}, Names: []string{"nodes.svc:10791"}, Lookup: func(_ context.Context, host string) ([]string, error) {
-		return []string{"10.0.0.2", "10.0.0.1", "10.0.0.2"}, unresolved
+		return []string{"10.0.0.2", "10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"}, unresolved
 	}}
 	written := time.Now()
 	write := func(text string) {

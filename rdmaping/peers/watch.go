@@ -184,10 +184,19 @@ func (s *Source) lookup(ctx context.Context, name string, was known) (known, err
 	if err != nil {
 		return was, fmt.Errorf("expected a name with an address for each node (getent hosts %s): %w", host, err)
 	}
+	var v4, v6 []string
 	for _, a := range addresses {
-		if _, err := netip.ParseAddr(a); err != nil {
+		switch address, err := netip.ParseAddr(a); {
+		case err != nil:
 			return was, fmt.Errorf("the answer has what is no address: %w", err)
+		case address.Unmap().Is4():
+			v4 = append(v4, a)
+		default:
+			v6 = append(v6, a)
 		}
 	}
-	return known{Read: Resolved(addresses, uint16(port))}, nil
+	if len(v6) > len(v4) { // a node that has both is one target
+		v4 = v6
+	}
+	return known{Read: Resolved(v4, uint16(port))}, nil
 }
