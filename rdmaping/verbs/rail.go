@@ -107,7 +107,7 @@ func (p port) send(slot, size int, h handle, qpn, qkey uint32) *rdmaping.Failure
 	return nil
 }
 
-func (p port) receive(slot int) error {
+func (p port) receive(slot int) *rdmaping.Failure {
 	if errno := C.rail_receive(p.c, C.int(slot)); errno != 0 {
 		return failure("ibv_post_recv", int(errno))
 	}
@@ -127,11 +127,11 @@ type arrival struct {
 }
 
 // poll returns what has come, of which there may be more.
-func (p port) poll() ([]arrival, error) {
+func (p port) poll() ([]arrival, *rdmaping.Failure) {
 	var done [16]C.struct_arrival
 	n := int(C.rail_poll(p.c, &done[0], C.int(len(done))))
 	if n < 0 {
-		return nil, fmt.Errorf("ibv_poll_cq answers %d", n)
+		return nil, &rdmaping.Failure{Step: "ibv_poll_cq", Text: fmt.Sprintf("it answers %d", n)}
 	}
 	out := make([]arrival, 0, n)
 	for _, a := range done[:n] {
@@ -158,7 +158,7 @@ func between(from, to, mask, khz uint64) time.Duration {
 }
 
 // wait returns when something came, after wake, and at the end of so many milliseconds.
-func (p port) wait(milliseconds int) error {
+func (p port) wait(milliseconds int) *rdmaping.Failure {
 	if errno := C.rail_wait(p.c, C.int(milliseconds)); errno != 0 {
 		return failure("waiting for completions", int(errno))
 	}

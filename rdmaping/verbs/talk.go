@@ -139,8 +139,8 @@ func (r *rail) turn() *rdmaping.Failure {
 	if r.more {
 		patience = 0
 	}
-	if err := r.wait(int(max(0, patience+time.Millisecond-1) / time.Millisecond)); err != nil {
-		return &rdmaping.Failure{Step: err.Error()}
+	if f := r.wait(int(max(0, patience+time.Millisecond-1) / time.Millisecond)); f != nil {
+		return f
 	}
 	begun := time.Now() // what is in the queue by now is handled below: no answer in it comes too late
 	if f := r.arrivals(); f != nil {
@@ -172,9 +172,9 @@ func (r *rail) turn() *rdmaping.Failure {
 func (r *rail) arrivals() *rdmaping.Failure {
 	r.more = true
 	for n := 0; n < perTurn; {
-		arrivals, err := r.poll()
-		if err != nil {
-			return &rdmaping.Failure{Step: err.Error()}
+		arrivals, f := r.poll()
+		if f != nil {
+			return f
 		}
 		now := time.Now()
 		for _, a := range arrivals {
@@ -206,10 +206,7 @@ func (r *rail) arrived(a arrival, now time.Time) *rdmaping.Failure {
 	if a.size <= len(text) {
 		r.heard(a, route, text[:a.size], now)
 	}
-	if err := r.receive(a.slot); err != nil {
-		return &rdmaping.Failure{Step: err.Error()}
-	}
-	return nil
+	return r.receive(a.slot)
 }
 
 // heard handles a message. Whatever is not expected is counted, and costs nothing else.

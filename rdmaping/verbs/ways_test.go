@@ -212,6 +212,18 @@ func TestHang(t *testing.T) {
 	}
 }
 
+// TestBroken is a device that its driver took away: the failure has a text, so it is none of a message that waits.
+func TestBroken(t *testing.T) {
+	f := open(t, 2)
+	f.expect("before", 0, 1, 64, true)
+	f.plant("error ibv_poll_cq 5")
+	for range 2 {
+		if p := f.ask(0, f.ends[1], 64, time.Second); p.Failure == nil || p.Failure.Error() != "ibv_poll_cq: it answers -5" || p.Failure.Text == "" {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
 // TestStuck is a NIC that sends nothing any more: for a moment that says nothing, and then its messages are lost.
 func TestStuck(t *testing.T) {
 	f := open(t, 2)

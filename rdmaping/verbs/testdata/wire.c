@@ -39,6 +39,9 @@ static void taken(struct ibv_cq *cq, int n) {
 int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc) {
 	if (cq->ex.start_poll != NULL)
 		return -EINVAL; // it is polled otherwise
+	int error = fails("ibv_poll_cq");
+	if (error != 0)
+		return -error;
 	pthread_mutex_lock(&cq->lock);
 	int n = cq->count < most ? cq->count : most;
 	memcpy(wc, cq->done, (size_t)n * sizeof *wc);
