@@ -7,7 +7,7 @@
 // docs/CONTRIBUTING.md describes how to add one.
 //
 // Names are Prefix, a subsystem (Subsystems), what is measured, its base unit, and _total for counters. Of
-// the labels that name things (Identities) each names one kind of thing: device is an RDMA device and nothing
+// the labels that name things each names one kind of thing: device is an RDMA device and nothing
 // else. job and instance belong to Prometheus. Stability states what may change.
 //
 // A Set is immutable and may gather for any number of goroutines. There are no errors: unknown facts

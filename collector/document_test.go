@@ -73,8 +73,16 @@ func writeConventions(b *strings.Builder) {
 		fmt.Fprintf(b, "| `%s%s_` | %s |\n", Prefix, s.Name, s.Help)
 	}
 	b.WriteString("\n## Identity labels\n\n| label | identifies |\n|---|---|\n")
-	for _, i := range Identities() {
-		fmt.Fprintf(b, "| `%s` | %s |\n", i.Label, i.Help)
+	for _, row := range [][2]string{
+		{"device", "RDMA device, such as `mlx5_0`; never another kind of device"},
+		{"port", "port of the RDMA device, from 1; empty for the whole device"},
+		{"netdev", "network interface"},
+		{"uuid", "GPU, by the UUID that its driver reports"},
+		{"pci_address", "PCI function, as in sysfs; in metrics of a GPU and a `device` it is the GPU"},
+		{"probed_node", "node of a run of `probe cluster`, as the scheduler calls it; `node` is a label that many sites give to targets"},
+		{trainingJob, "training job; omitted if no job is known. Prometheus reserves the label `job`"},
+	} {
+		fmt.Fprintf(b, "| `%s` | %s |\n", row[0], row[1])
 	}
 }
 

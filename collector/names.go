@@ -49,22 +49,3 @@ func (f *Family) Subsystem() Subsystem {
 // trainingJob is the label of what is about a training job, left out where no job is known. Prometheus reserves the
 // label job for that of the scrape.
 const trainingJob = "training_job"
-
-// Identity is a label that names a thing. It never names a thing of another kind.
-type Identity struct {
-	Label string
-	Help  string
-}
-
-// Identities returns the labels that name things, in the order of documentation.
-func Identities() []Identity {
-	return []Identity{
-		{"device", "RDMA device, such as `mlx5_0`; never another kind of device"},
-		{"port", "port of the RDMA device, from 1; empty for the whole device"},
-		{"netdev", "network interface"},
-		{"uuid", "GPU, by the UUID that its driver reports"},
-		{"pci_address", "PCI function, as in sysfs; in metrics of a GPU and a `device` it is the GPU"},
-		{"probed_node", "node of a run of `probe cluster`, as the scheduler calls it; `node` is a label that many sites give to targets"},
-		{trainingJob, "training job; omitted if no job is known. Prometheus reserves the label `job`"},
-	}
-}

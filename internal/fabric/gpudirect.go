@@ -62,11 +62,6 @@ const (
 // Slow reports whether NCCL uses GPUDirect RDMA nevertheless, slowly: it looks neither at ACS nor at the IOMMU.
 func (b GDRBlock) Slow() bool { return b == GDRACS || b == GDRIOMMU }
 
-// GDRBlocks returns all of them.
-func GDRBlocks() []GDRBlock {
-	return []GDRBlock{GDRNoDriver, GDRNoGPU, GDRModule, GDROverride, GDRDistance, GDRLevel, GDRACS, GDRIOMMU}
-}
-
 // GDR is whether NCCL would use GPUDirect RDMA between a GPU and the NIC that it is dealt. Derived by Node.DeriveGDR.
 type GDR struct {
 	GPU, NIC string // PCI address, RDMA device

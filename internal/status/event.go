@@ -25,11 +25,6 @@ var (
 	fewerNICs      = Event{"GpuFabricJobFewerNics", "A job runs on fewer NICs than before"}
 )
 
-// Events are all of them.
-func Events() []Event {
-	return []Event{onTCP, onTCPSuspected, rankLost, hang, hangSuspected, straggler, misconfigured, nicsFar, fewerNICs}
-}
-
 // FallbackEvent is that of a verdict that is a fallback.
 func FallbackEvent(v *job.Verdict) Event {
 	if v.Confirmed {

@@ -17,7 +17,6 @@ const (
 	LinkPCIe       Link = "pcie"
 	LinkRoCE            = Link(RoCE)
 	LinkInfiniBand      = Link(InfiniBand)
-	LinkEFA             = Link(EFA)
 	LinkTCP             = Link(TCP)
 
 	linkUnknown Link = "network" // that between nodes, which is not known

@@ -182,13 +182,6 @@ type Form struct {
 	File string
 }
 
-func (f Form) in() string {
-	if f.In != "" {
-		return f.In
-	}
-	return f.Text
-}
-
 // NoCode is the code of a line without one.
 const NoCode = -1
 

@@ -4,6 +4,7 @@ package signature
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -105,6 +106,9 @@ func TestReleases(t *testing.T) {
 		t.Errorf("releases.tsv is not of these tags (NCCL_GIT=%s go test -run TestReleases -update)\n%s", git, want)
 	}
 }
+
+// in is the text in the source.
+func (f Form) in() string { return cmp.Or(f.In, f.Text) }
 
 func wordings() []string {
 	var all []string
