@@ -407,7 +407,7 @@ func TestPortText(t *testing.T) {
 		"in a pod":      {State: unknown[string]("moved"), Rate: rate},
 		"state unknown": {State: unknown[string]("stuck"), Rate: rate},
 	} {
-		if got := PortText(&p); got != want {
+		if got := portText(&p); got != want {
 			t.Errorf("%+v: %q, expected %q", p, got, want)
 		}
 	}

@@ -253,7 +253,7 @@ func compareIDs(d *status.Document, a, b *status.Device) int {
 }
 
 func drawGPU(c *canvas, g *status.GPU, y float64) {
-	text := NVLinkText(g)
+	text := nvlinkText(g)
 	switch g.Presence {
 	case status.PresenceLost:
 		text = "lost"
@@ -271,8 +271,8 @@ func drawGPU(c *canvas, g *status.GPU, y float64) {
 	c.box(&g.Part, Class(&g.Part), Mark(&g.Part), gpuLeft, y, gpuWidth, boxHeight, words, text)
 }
 
-// NVLinkText is the NVLinks of a GPU in a few words; empty: it has none.
-func NVLinkText(g *status.GPU) string {
+// nvlinkText is the NVLinks of a GPU in a few words; empty: it has none.
+func nvlinkText(g *status.GPU) string {
 	switch active, known := g.NVLinks.Get(); {
 	case g.NVLinksOf > 0 && g.NVLinkOK == status.StatusNone:
 		return "NVLink unused"
@@ -293,7 +293,7 @@ func drawDevice(c *canvas, d *status.Device, x, y, h float64) {
 			lines = append(lines, fmt.Sprintf("%d more ports", len(d.Ports)-i))
 			break
 		}
-		line := PortText(&d.Ports[i])
+		line := portText(&d.Ports[i])
 		if len(d.Ports) > 1 {
 			line = strconv.Itoa(d.Ports[i].Number) + ": " + line
 		}
@@ -314,8 +314,8 @@ func drawDevice(c *canvas, d *status.Device, x, y, h float64) {
 // driverConstant is why the state of a port is unknown where its driver gives none.
 const driverConstant = fabric.ReasonDriverConstant
 
-// PortText is a port in a few words: its rate, or its state, and its role.
-func PortText(p *status.Port) string {
+// portText is a port in a few words: its rate, or its state, and its role.
+func portText(p *status.Port) string {
 	text := "state unknown"
 	state, known := p.State.Get()
 	rate, rated := p.Rate.Get()

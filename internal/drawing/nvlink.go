@@ -73,7 +73,7 @@ func (c *canvas) switched(d *status.Document) {
 
 // gpu draws a GPU by its links.
 func (c *canvas) gpu(g *status.GPU, x, y, w float64) {
-	text := strings.TrimPrefix(NVLinkText(g), "NVLink ")
+	text := strings.TrimPrefix(nvlinkText(g), "NVLink ")
 	class := g.NVLinkOK
 	if g.Presence == status.PresenceLost {
 		text, class = "lost", status.StatusFailed

@@ -28,7 +28,7 @@
 //     design. An NCCL_IB_TC that the host does not set is unknown, because jobs bring their own; the later steps
 //     are then judged for what the site expects. RoCEInputs.JobTC stands for the value of a job; only
 //     expected.roce sets it.
-//   - Observed traffic (ObserveRoCE) comes from the last two readings of interface statistics and of RDMA
+//   - Observed traffic (observeRoCE) comes from the last two readings of interface statistics and of RDMA
 //     counters, each with its own window. Readings that are older or further apart than five minutes say nothing
 //     about the present. Observed steps do not change the verdict, with one exception: when the only thing missing
 //     is the traffic class of jobs, and nearly all RDMA bytes have the expected priority, it counts as right

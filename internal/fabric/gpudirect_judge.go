@@ -79,13 +79,13 @@ func (w *GDRRoute) span() (nearest, furthest ncclPath, between Meta) {
 	}
 }
 
-// EvaluateGDR reports whether NCCL would use GPUDirect RDMA, by its own rule (ncclTopoCheckGdr of graph/paths.cc,
+// evaluateGDR reports whether NCCL would use GPUDirect RDMA, by its own rule (ncclTopoCheckGdr of graph/paths.cc,
 // transport/net_ib/gdr.cc), and whether that does good.
 //
 // The steps are those of GDRBlock. The first that is known to block makes the verdict, whatever is not known
 // of others; without one, the first that is not known does. So hiding an input never makes usable what was
 // blocked or unknown.
-func EvaluateGDR(in GDRInputs) GDR {
+func evaluateGDR(in GDRInputs) GDR {
 	j := gdrJudge{in: &in, way: &in.Way}
 	j.GPU, j.NIC = in.Way.GPU, in.NIC
 	j.driver()

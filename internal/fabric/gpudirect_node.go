@@ -21,7 +21,7 @@ func (n *Node) DeriveGDR() {
 			})
 			continue
 		}
-		n.GDR = append(n.GDR, EvaluateGDR(n.gdrInputs(r)))
+		n.GDR = append(n.GDR, evaluateGDR(n.gdrInputs(r)))
 	}
 }
 

@@ -289,7 +289,7 @@ func TestGDR(t *testing.T) {
 	for _, c := range gdrTruths {
 		in := nearby()
 		c.edit(&in)
-		g := EvaluateGDR(in)
+		g := evaluateGDR(in)
 		verdict, send := gdrWords(g)
 		t.Logf("%-48s %-11s send %-8s %s", c.name, verdict, send, g.Evidence)
 		if verdict != c.verdict || send != c.send || !strings.Contains(g.Evidence, c.says) {
@@ -320,13 +320,13 @@ func TestGDRHiddenFactsNeverPass(t *testing.T) {
 			in := nearby()
 			c.edit(&in)
 			in.Others = slices.Clone(in.Others)
-			was := EvaluateGDR(in)
+			was := evaluateGDR(in)
 			hides := hideables(&in)
 			for i, a := range hides {
 				for _, b := range hides[i:] {
 					showA, showB := a.hide(r), b.hide(r)
 					count++
-					is := EvaluateGDR(in)
+					is := evaluateGDR(in)
 					if is.Usable.Or(false) && !was.Usable.Or(false) || is.Chosen.Or(false) && !was.Chosen.Or(false) || is.Send.Or(false) && !was.Send.Or(false) {
 						t.Errorf("%s without %s and %s (%s): was %+v, is %+v", c.name, a.path, b.path, r, was, is)
 					}

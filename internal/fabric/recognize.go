@@ -51,12 +51,12 @@ const (
 )
 
 // DeriveProfile recognizes the profile of the node among those of its policy.
-func (n *Node) DeriveProfile() { n.Profile, n.Recognition = Recognize(n.Policy.Profiles, n) }
+func (n *Node) DeriveProfile() { n.Profile, n.Recognition = recognize(n.Policy.Profiles, n) }
 
-// Recognize returns the profile that fits the node better than all others: one of the site before one that is
+// recognize returns the profile that fits the node better than all others: one of the site before one that is
 // compiled in, one that DMI fits before one that only GPUs fit. Equally good ones are ambiguous. What could
 // not be read may fit: a profile that would then be as good leaves the node without one.
-func Recognize(profiles []Profile, n *Node) (*Profile, Recognition) {
+func recognize(profiles []Profile, n *Node) (*Profile, Recognition) {
 	var best, open []ranked
 	for i := range profiles {
 		fits, rank := profiles[i].Fits(n)

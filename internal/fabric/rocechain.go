@@ -184,10 +184,10 @@ type RoCEInputs struct {
 	meant bool // the chain is about packets as the site means them
 }
 
-// EvaluateRoCE judges the chain. Without a policy only settings that contradict each other break it.
+// evaluateRoCE judges the chain. Without a policy only settings that contradict each other break it.
 //
 // Hiding an input never makes a broken or unknown chain consistent.
-func EvaluateRoCE(in RoCEInputs) RoCEChain {
+func evaluateRoCE(in RoCEInputs) RoCEChain {
 	b := roceBuilder{in: &in, q: &in.QoS}
 	b.Interface = in.Interface
 	b.Links = make([]RoCELink, 0, 11)
@@ -196,7 +196,7 @@ func EvaluateRoCE(in RoCEInputs) RoCEChain {
 	b.trafficClass()
 	b.dscp()
 	b.priority()
-	b.Observed = ObserveRoCE(b.Judged, b.has(pfcMask(b.q)), in.Policy.ECN, in.Traffic, in.Congestion)
+	b.Observed = observeRoCE(b.Judged, b.has(pfcMask(b.q)), in.Policy.ECN, in.Traffic, in.Congestion)
 	b.Window = roceWindowOf(in.Traffic)
 	b.applyObservedTraffic()
 	b.pfc()
@@ -231,7 +231,7 @@ func meantChain(in RoCEInputs) MeantChain {
 		in.Override = UnknownFact[TrafficClass](ReasonMissing, in.Override.Source, in.Override.At)
 		in.GIDType = Known(GIDRoCEv2, in.GIDType.Source, in.GIDType.At)
 	}
-	c := EvaluateRoCE(in)
+	c := evaluateRoCE(in)
 	return MeantChain{c.DSCP, c.Judged, c.Links}
 }
 

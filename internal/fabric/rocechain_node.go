@@ -60,7 +60,7 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 			}
 			in.Traffic = roceTraffic(in.Driver.Or(""), &d.QoS, n.At)
 		}
-		c := EvaluateRoCE(in)
+		c := evaluateRoCE(in)
 		if role != RoleCompute {
 			*c.Link(RoCEObservedPriority) = RoCELink{
 				Step: RoCEObservedPriority, Status: StatusNotApplicable,

@@ -172,7 +172,7 @@ func TestRoCETrafficOfNode(t *testing.T) {
 }
 
 func TestRoCEHash(t *testing.T) {
-	first := EvaluateRoCE(designed()).Hash
+	first := evaluateRoCE(designed()).Hash
 	if first != "3db08cb6" {
 		t.Errorf("hash %s: it changed, and would differ between nodes while an update rolls out", first)
 	}
@@ -185,7 +185,7 @@ func TestRoCEHash(t *testing.T) {
 	} {
 		in := designed()
 		edit(&in)
-		h := EvaluateRoCE(in).Hash
+		h := evaluateRoCE(in).Hash
 		if slices.Contains(seen, h) {
 			t.Errorf("%s does not show in the hash", name)
 		}
@@ -193,7 +193,7 @@ func TestRoCEHash(t *testing.T) {
 	}
 	in := designed()
 	in.QoS.PFC.Value.Sent[3], in.Interface = 7, "eth9"
-	if h := EvaluateRoCE(in).Hash; h != first {
+	if h := evaluateRoCE(in).Hash; h != first {
 		t.Error("counts or names show in the hash")
 	}
 }
@@ -201,10 +201,10 @@ func TestRoCEHash(t *testing.T) {
 // Nodes are compared by these: equal settings must look equal whichever driver shows them, and what is not
 // known must not look like a setting.
 func TestSettingsToCompare(t *testing.T) {
-	ofed := EvaluateRoCE(designed())
+	ofed := evaluateRoCE(designed())
 	in := designed()
 	inbox(&in, true)
-	if c := EvaluateRoCE(in); c.DSCPMap != ofed.DSCPMap || c.DSCPMap == "" || c.BufferMap != ofed.BufferMap || c.BufferMap == "" {
+	if c := evaluateRoCE(in); c.DSCPMap != ofed.DSCPMap || c.DSCPMap == "" || c.BufferMap != ofed.BufferMap || c.BufferMap == "" {
 		t.Errorf("maps %q, %q with the kernel's driver, %q, %q with MLNX_OFED", c.DSCPMap, c.BufferMap, ofed.DSCPMap, ofed.BufferMap)
 	}
 	for name, c := range map[string]struct {
@@ -225,7 +225,7 @@ func TestSettingsToCompare(t *testing.T) {
 	} {
 		in := designed()
 		c.edit(&in)
-		got := EvaluateRoCE(in)
+		got := evaluateRoCE(in)
 		if (got.DSCPMap != ofed.DSCPMap) != c.dscp || (got.BufferMap != ofed.BufferMap) != c.buffer {
 			t.Errorf("%s: maps %q, %q, before %q, %q", name, got.DSCPMap, got.BufferMap, ofed.DSCPMap, ofed.BufferMap)
 		}
@@ -248,7 +248,7 @@ func TestDSCPMapIsThatOfTheChain(t *testing.T) {
 		}
 		want := roceHasher{}
 		want.part(OK, table)
-		if got := EvaluateRoCE(in).DSCPMap; got != want.String() {
+		if got := evaluateRoCE(in).DSCPMap; got != want.String() {
 			t.Errorf("%s: map %s is not what PriorityOfDSCP says", driver, got)
 		}
 	}
@@ -300,18 +300,18 @@ func TestObserveRoCE(t *testing.T) {
 		}
 		in.RoCETraffic.Window = 10 * time.Second
 		c.edit(&in)
-		links := ObserveRoCE(ok(3), ok(true), nil, ok(in.RoCETraffic), ok(in.RoCECongestion))
+		links := observeRoCE(ok(3), ok(true), nil, ok(in.RoCETraffic), ok(in.RoCECongestion))
 		l := links[slices.IndexFunc(links, func(l RoCELink) bool { return l.Step == c.step })]
 		if l.Status != c.want || !strings.Contains(l.Evidence, c.says) || (l.Status == StatusUnknown) != (l.Reason != "") {
 			t.Errorf("%s: %+v", c.name, l)
 		}
 	}
-	for _, l := range ObserveRoCE(UnknownFact[int](ReasonIO, "", at), ok(true), nil, ok(RoCETraffic{}), ok(RoCECongestion{})) {
+	for _, l := range observeRoCE(UnknownFact[int](ReasonIO, "", at), ok(true), nil, ok(RoCETraffic{}), ok(RoCECongestion{})) {
 		if l.Status != StatusUnknown {
 			t.Errorf("judged without a priority: %+v", l)
 		}
 	}
-	for _, l := range ObserveRoCE(ok(3), ok(false), new(false), ok(RoCETraffic{}), ok(RoCECongestion{}))[1:] {
+	for _, l := range observeRoCE(ok(3), ok(false), new(false), ok(RoCETraffic{}), ok(RoCECongestion{}))[1:] {
 		if l.Status != StatusNotApplicable {
 			t.Errorf("of a lossy priority without congestion control: %+v", l)
 		}

@@ -28,9 +28,9 @@ const (
 	rocePauseReceived = 0.10
 )
 
-// ObserveRoCE judges what traffic shows of the priority that RoCE should use. A site that expects congestion
+// observeRoCE judges what traffic shows of the priority that RoCE should use. A site that expects congestion
 // control to be off gets no opinion of it.
-func ObserveRoCE(priority Fact[int], lossless Fact[bool], ecn *bool, traffic Fact[RoCETraffic],
+func observeRoCE(priority Fact[int], lossless Fact[bool], ecn *bool, traffic Fact[RoCETraffic],
 	congestion Fact[RoCECongestion],
 ) []RoCELink {
 	links := make([]RoCELink, 0, 5)

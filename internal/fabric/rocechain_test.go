@@ -247,7 +247,7 @@ func TestRoCEChain(t *testing.T) {
 	for _, c := range truths {
 		in := designed()
 		c.edit(&in)
-		got := EvaluateRoCE(in)
+		got := evaluateRoCE(in)
 		says := ""
 		if l := got.Link(got.Step); l != nil {
 			says = l.Evidence
@@ -283,7 +283,7 @@ func TestRoCEHiddenFactsNeverPass(t *testing.T) {
 				for _, b := range hides[i:] {
 					showA, showB := a.hide(r), b.hide(r)
 					count++
-					if got := EvaluateRoCE(in); got.Verdict == StatusOK && c.verdict != StatusOK {
+					if got := evaluateRoCE(in); got.Verdict == StatusOK && c.verdict != StatusOK {
 						t.Errorf("%s without %s and %s (%s): consistent", c.name, a.path, b.path, r)
 					}
 					showB()
@@ -293,7 +293,7 @@ func TestRoCEHiddenFactsNeverPass(t *testing.T) {
 			for _, h := range hides {
 				h.hide(ReasonIO)
 			}
-			if got := EvaluateRoCE(in); got.Verdict != StatusUnknown {
+			if got := evaluateRoCE(in); got.Verdict != StatusUnknown {
 				t.Errorf("%s without anything: %s at %s", c.name, got.Verdict, got.Step)
 			}
 		}
@@ -314,7 +314,7 @@ func TestRoCEMissingFactsNeverPass(t *testing.T) {
 			c.edit(&in)
 			hides := hideables(&in)
 			hides[slices.IndexFunc(hides, func(h hideable) bool { return h.path == name })].hide(ReasonMissing)
-			if got := EvaluateRoCE(in); c.verdict != StatusOK && got.Verdict == StatusOK {
+			if got := evaluateRoCE(in); c.verdict != StatusOK && got.Verdict == StatusOK {
 				t.Errorf("%s: consistent where there is no %s", c.name, name)
 			}
 		}
@@ -330,7 +330,7 @@ func TestControlClass(t *testing.T) {
 	} {
 		in := designed()
 		in.ControlTC = setTo("NCCL_IB_FIFO_TC", value)
-		chain := EvaluateRoCE(in)
+		chain := evaluateRoCE(in)
 		said := chain.Link(RoCETrafficClass).Evidence
 		_, note, _ := strings.Cut(said, "; ")
 		if note != want {

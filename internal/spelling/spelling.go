@@ -13,7 +13,7 @@ const maxWord = 64
 
 // Hint returns "; did you mean NAME?" for the end of an error, or nothing where no name is near.
 func Hint(word string, names []string) string {
-	if near := Nearest(word, names); near != "" {
+	if near := nearest(word, names); near != "" {
 		return "; did you mean " + near + "?"
 	}
 	return ""
@@ -53,11 +53,11 @@ func Plural(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// Nearest returns the name with the fewest edits, the first one of several, or nothing where that would be a
+// nearest returns the name with the fewest edits, the first one of several, or nothing where that would be a
 // guess: a word may have one wrong letter, and one more for each four letters behind its last dot, three at
 // most. A name that has the word inside is the next best, the shortest one. Case does not count, nor does
 // which of "-", "_" and " " separates.
-func Nearest(word string, names []string) string {
+func nearest(word string, names []string) string {
 	if len(word) > maxWord {
 		return ""
 	}

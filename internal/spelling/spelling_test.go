@@ -42,8 +42,8 @@ func TestNearest(t *testing.T) {
 		{"pfc\x00off", scenarios, "pfc-off"},
 		{"healthy", nil, ""},
 	} {
-		if got := Nearest(c.word, c.names); got != c.want {
-			t.Errorf("Nearest(%.40q) = %q, want %q", c.word, got, c.want)
+		if got := nearest(c.word, c.names); got != c.want {
+			t.Errorf("nearest(%.40q) = %q, want %q", c.word, got, c.want)
 		}
 	}
 }

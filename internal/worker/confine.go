@@ -14,7 +14,7 @@ import (
 )
 
 // User is who a child runs as. Only a process with the capabilities to become, kill and give pipes to another user can
-// start one (CanBe).
+// start one (canBe).
 type User struct{ UID, GID uint32 }
 
 // onOwnThread runs f on a thread that ends with it, so that what f changes of its thread (capabilities, no_new_privs,
@@ -133,8 +133,8 @@ func liftMemlock(pid int) {
 	<-done
 }
 
-// CanBe says why this process cannot have children of a user; nil: it can.
-func CanBe(u User) error {
+// canBe says why this process cannot have children of a user; nil: it can.
+func canBe(u User) error {
 	for file, id := range map[string]uint32{"/proc/self/uid_map": u.UID, "/proc/self/gid_map": u.GID} {
 		text, err := os.ReadFile(file)
 		if err != nil {

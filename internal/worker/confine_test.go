@@ -222,8 +222,8 @@ func TestMemlock(t *testing.T) {
 		t.Skip("this process can neither lift the limit nor hand on CAP_IPC_LOCK")
 	}
 	for _, user := range []*User{nil, {ordinary, ordinary}} {
-		if user != nil && CanBe(*user) != nil {
-			t.Logf("not as another user: %v", CanBe(*user))
+		if user != nil && canBe(*user) != nil {
+			t.Logf("not as another user: %v", canBe(*user))
 			continue
 		}
 		task := startTest(t, "serve", func(o *Options) { o.PinsMemory, o.User = true, func() *User { return user } })

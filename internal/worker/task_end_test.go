@@ -202,7 +202,7 @@ func asParentOfTasks(lock string) int {
 func TestParentOfTasksIsKilled(t *testing.T) {
 	t.Run("its own user", parentOfTasksIsKilled)
 	t.Run("another user", func(t *testing.T) {
-		if err := CanBe(User{ordinary, ordinary}); err != nil {
+		if err := canBe(User{ordinary, ordinary}); err != nil {
 			t.Skip(err)
 		}
 		t.Setenv(switched, "1")

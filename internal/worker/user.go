@@ -30,7 +30,7 @@ func InPlaceOfRoot(root string, uid int, public bool) (*User, error) {
 		return nil, errors.New("what it loads is not readable for all users")
 	}
 	user := User{UID: uint32(uid), GID: uint32(uid)}
-	if err := CanBe(user); err != nil {
+	if err := canBe(user); err != nil {
 		return nil, err
 	}
 	var st unix.Stat_t

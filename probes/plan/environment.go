@@ -18,7 +18,7 @@ import (
 // DefaultLogPath is the pipe for NCCL's log in a process that internal/worker started.
 const DefaultLogPath = "/proc/self/fd/5"
 
-// Limits of ParseEnvironment. NCCL itself reads at most 1023 bytes of a value from its files.
+// Limits of parseEnvironment. NCCL itself reads at most 1023 bytes of a value from its files.
 const (
 	maxEnvironment  = 64 << 10 // bytes of the file
 	maxVariables    = 256
@@ -45,10 +45,10 @@ var forced = []string{
 // probeVariables are the others that a site may not set, because they depend on the probe.
 var probeVariables = []string{"NCCL_DEBUG_FILE", "NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}
 
-// ParseEnvironment reads the file of variables that a site wants its probes to have: NAME=value lines, with comments
+// parseEnvironment reads the file of variables that a site wants its probes to have: NAME=value lines, with comments
 // that begin with "#" in the first column. Nothing is trimmed, unquoted or expanded, as in NCCL's own files. It
 // returns NAME=value, and an error that names the lines which cannot be.
-func ParseEnvironment(data []byte) ([]string, error) {
+func parseEnvironment(data []byte) ([]string, error) {
 	if len(data) > maxEnvironment {
 		return nil, fmt.Errorf("%d bytes, expected at most %d", len(data), maxEnvironment)
 	}
@@ -205,7 +205,7 @@ func ReadEnvironment(file string) ([]string, error) {
 	data, err := readTrusted(file, maxEnvironment)
 	var env []string
 	if err == nil {
-		env, err = ParseEnvironment(data)
+		env, err = parseEnvironment(data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrSettings, file, err)

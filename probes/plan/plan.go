@@ -78,7 +78,7 @@ type Settings struct {
 	CUDA    string // path or name of libcuda.so.1
 	User    int    // see Config
 	LogPath string // where a rank finds the pipe for NCCL's log; default DefaultLogPath
-	// Environment is what the site wants its probes to have beside the NCCL files of the host, as ParseEnvironment
+	// Environment is what the site wants its probes to have beside the NCCL files of the host, as parseEnvironment
 	// returns it. Library paths that the exporter itself was given come first in it.
 	Environment []string
 

@@ -326,7 +326,7 @@ func TestParseEnvironment(t *testing.T) {
 		{"many mistakes", strings.Repeat("a\n", 100), nil, "line 10: \"a\" is no NAME=value\nand more"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := ParseEnvironment([]byte(tt.text))
+			got, err := parseEnvironment([]byte(tt.text))
 			if !slices.Equal(got, tt.want) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%q, %v; expected %q, %s", got, err, tt.want, tt.err)
 			}
@@ -338,7 +338,7 @@ func FuzzParseEnvironment(f *testing.F) {
 	f.Add([]byte("# x\nNCCL_IB_TC=106\nLD_PRELOAD=x\n"))
 	f.Add([]byte("NCCL_A=\x00\nFI_X=1\r\n=\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		vars, err := ParseEnvironment(data)
+		vars, err := parseEnvironment(data)
 		if err != nil && (vars != nil || len(err.Error()) > 16<<10) {
 			t.Errorf("%d variables with an error of %d bytes", len(vars), len(err.Error()))
 		}

@@ -51,7 +51,7 @@ func Notes(n *fabric.Node, gpus []verdict.GPU) []string {
 			shared[g.Rail.NIC] = append(shared[g.Rail.NIC], g.Name)
 		}
 	}
-	if spare, _ := SpareNICs(n); len(spare) > 0 { // a trouble
+	if spare, _ := spareNICs(n); len(spare) > 0 { // a trouble
 		nics = nil
 	}
 	for _, nic := range nics {

@@ -193,9 +193,9 @@ func judgeNUMA(n *fabric.Node, v *verdict.Verdicts) {
 	})
 }
 
-// SpareNICs returns the compute NICs that are no GPU's nearest. What hides whether there are more is returned too, if
-// SpareNICs does.
-func SpareNICs(n *fabric.Node) (spare []string, unread *fabric.Meta) {
+// spareNICs returns the compute NICs that are no GPU's nearest. What hides whether there are more is returned too, if
+// spareNICs does.
+func spareNICs(n *fabric.Node) (spare []string, unread *fabric.Meta) {
 	near := map[string]bool{}
 	for _, r := range n.PCI.Rails {
 		for _, name := range r.Nearest {
@@ -222,7 +222,7 @@ func SpareNICs(n *fabric.Node) (spare []string, unread *fabric.Meta) {
 }
 
 func judgeShared(n *fabric.Node, v *verdict.Verdicts) {
-	spare, unread := SpareNICs(n)
+	spare, unread := spareNICs(n)
 	judged := map[string]bool{}
 	pairs(n, func(r fabric.Rail, _, _ *fabric.PCIFunction) {
 		if judged[r.NIC] {

@@ -11,7 +11,7 @@ import (
 )
 
 // observedCheck is a check of what traffic shows between the last two readings. The thresholds are those of
-// fabric.ObserveRoCE.
+// fabric.Node.DeriveRoCE.
 func observedCheck(c verdict.Check, consequence string, remedy func(verdict.Tools) string,
 	step fabric.RoCEStep,
 ) *verdict.Check {

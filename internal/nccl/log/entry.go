@@ -30,9 +30,9 @@ type Entry struct {
 	Message string // not yet fit to be printed: see Text
 }
 
-// ParseEntry parses "gpu1:41:50 [0] NCCL INFO message" and "[2026-01-02 03:04:05] gpu1:41:50 [0]
+// parseEntry parses "gpu1:41:50 [0] NCCL INFO message" and "[2026-01-02 03:04:05] gpu1:41:50 [0]
 // net_ib.cc:1295 (f) NCCL WARN message" (NCCL src/debug.cc). It reports whether NCCL wrote the line.
-func ParseEntry(line string) (Entry, bool) {
+func parseEntry(line string) (Entry, bool) {
 	for from := 0; ; {
 		at := strings.Index(line[from:], "NCCL ")
 		if at < 0 {
@@ -245,9 +245,9 @@ type Timings struct {
 	Longest float64 // of that part
 }
 
-// ParseTimings parses "Init timings - ncclCommInitRank: rank 0 nranks 2 total 1.50 (kernels 0.20, bootstrap
+// parseTimings parses "Init timings - ncclCommInitRank: rank 0 nranks 2 total 1.50 (kernels 0.20, bootstrap
 // 1.00, rest 0.30)" (NCCL src/init.cc, from 2.22).
-func ParseTimings(message string) (Timings, bool) {
+func parseTimings(message string) (Timings, bool) {
 	rest, found := strings.CutPrefix(message, "Init timings")
 	if !found {
 		return Timings{}, false

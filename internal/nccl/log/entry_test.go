@@ -23,7 +23,7 @@ func TestParseEntry(t *testing.T) {
 		"gpu1:41:50 [0] NCCL INFO x - Init COMPLETE [repeated 8x across cluster]": {"gpu1", 41, 50, Info, "", "x - Init COMPLETE"},
 		"gpu1:41:50 [1] create_send_comm:5390 NCCL WARN NET/OFI x":                {"gpu1", 41, 50, Warn, "create_send_comm:5390", "NET/OFI x"},
 	} {
-		got, found := ParseEntry(line)
+		got, found := parseEntry(line)
 		if found != (want.Level != "") || found && got != want {
 			t.Errorf("%q: %+v, %v, expected %+v", line, got, found, want)
 		}
@@ -55,12 +55,12 @@ func TestParseTimings(t *testing.T) {
 		"Init timings - ncclCommInitRank: rank 3 nranks 4 total 1.50 (kernels 0.20, alloc 0.10, bootstrap 0.90, allgathers 0.05, topo 0.20, graphs 0.00, connections 0.05, rest 0.00)": {3, 1.5, "bootstrap", 0.9},
 		"Init timings: rank 0 nranks 2 total 2.00 (kernels 1.20, bootstrap 0.30, allgathers 0.05, topo 0.20, graphs 0.05, connections 0.10, rest 0.10)":                                {0, 2, "kernels", 1.2},
 	} {
-		if got, ok := ParseTimings(message); !ok || got != want {
+		if got, ok := parseTimings(message); !ok || got != want {
 			t.Errorf("%q: %+v, %v, expected %+v", message, got, ok, want)
 		}
 	}
 	for _, message := range []string{"Init timings: rank 0 total NaN", "Init timings: rank 0 total 1e300", "Init timings: total 1.0", "x"} {
-		if got, ok := ParseTimings(message); ok {
+		if got, ok := parseTimings(message); ok {
 			t.Errorf("%q is taken for %+v", message, got)
 		}
 	}

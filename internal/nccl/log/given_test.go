@@ -70,14 +70,14 @@ func TestListed(t *testing.T) {
 
 // A line of NCCL 2.3 and earlier, and a warning that names no process, have what they name.
 func TestOldEntries(t *testing.T) {
-	if e, ok := ParseEntry("gpu7:41:77 [7] INFO Using internal Network Socket"); !ok || e.Host != "gpu7" || e.Level != Info {
+	if e, ok := parseEntry("gpu7:41:77 [7] INFO Using internal Network Socket"); !ok || e.Host != "gpu7" || e.Level != Info {
 		t.Errorf("%+v", e)
 	}
-	if e, ok := ParseEntry("[1,7]<stdout>:gpu7:41:77 [7] INFO Using internal Network Socket"); !ok || e.Host != "gpu7" {
+	if e, ok := parseEntry("[1,7]<stdout>:gpu7:41:77 [7] INFO Using internal Network Socket"); !ok || e.Host != "gpu7" {
 		t.Errorf("%+v", e)
 	}
 	for _, line := range []string{"[7] INFO zzz", "zzz [7] INFO zzz", "2026-01-02 03:04:05 [77] INFO zzz"} {
-		if e, ok := ParseEntry(line); ok {
+		if e, ok := parseEntry(line); ok {
 			t.Errorf("%q: %+v", line, e)
 		}
 	}
@@ -87,7 +87,7 @@ func TestOldEntries(t *testing.T) {
 		"10.7.0.7:77 NCCL WARN zzz":                                            "",
 		"gpu7:41:77 [7] transport/zzz.cc:7 NCCL WARN zzz misc/yyy.cc:9 failed": "transport/zzz.cc:7",
 	} {
-		if e, _ := ParseEntry(line); e.Place != want {
+		if e, _ := parseEntry(line); e.Place != want {
 			t.Errorf("%q: %q, expected %q", line, e.Place, want)
 		}
 	}

@@ -50,7 +50,7 @@ func (l *Log) info(m string) {
 	case strings.HasPrefix(m, "RCCL version"), strings.HasPrefix(m, "ROCr version"):
 		l.RCCL = true
 	case strings.HasPrefix(m, "Init timings"):
-		if t, ok := ParseTimings(m); ok && (l.Setup == nil || t.Total > l.Setup.Total) {
+		if t, ok := parseTimings(m); ok && (l.Setup == nil || t.Total > l.Setup.Total) {
 			l.Setup = &t
 		}
 	case strings.Contains(m, " coll channels, "):

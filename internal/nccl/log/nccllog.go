@@ -164,7 +164,7 @@ func lines(head, tail []byte, cut bool) iter.Seq[string] {
 // Add reads one more line. It reports what NCCL wrote, and whether it wrote the line; launchers put their own
 // words before.
 func (l *Log) Add(line string) (Entry, bool) {
-	e, found := ParseEntry(line)
+	e, found := parseEntry(line)
 	l.Repeated = l.Repeated || strings.HasSuffix(line, acrossCluster)
 	switch e.Level {
 	case Info:
