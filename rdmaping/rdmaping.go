@@ -173,9 +173,18 @@ type Failure struct {
 	Text  string `json:"text"`
 }
 
-// Unmade is the Step of a Failure that says nothing of the fabric: in time there was no way to the peer (an address
-// handle) yet, because it is still looked for, or others are before it.
-const Unmade = "the way to the peer is still being made"
+// Steps of a Failure of a message that was not sent, which says nothing of the fabric.
+const (
+	Unmade  = "the way to the peer is still being made" // an address handle: it is looked for, or others are before it
+	TooFast = "more than 64 messages in a second"
+	TooMany = "more than 64 peers"
+	Busy    = "the NIC has not sent the messages before"
+)
+
+// Unsent reports whether the message was not sent, for a reason that says nothing of the fabric.
+func (f *Failure) Unsent() bool {
+	return f.Step == Unmade || f.Step == TooFast || f.Step == TooMany || f.Step == Busy
+}
 
 func (f *Failure) Error() string {
 	if f.Text == "" {

@@ -184,7 +184,7 @@ func (m *message) came(pong *rdmaping.Pong, at time.Time) {
 		switch {
 		case strings.HasPrefix(f.Step, "ibv_create_ah"), strings.HasPrefix(f.Step, "ibv_post_send"):
 			lost = true // there is no way to it
-		case f.Errno == 0 && f.Text == "": // too many at once: it says nothing of the fabric
+		case f.Unsent():
 			return
 		default:
 			r.end, r.why = nil, ""

@@ -275,10 +275,10 @@ func (r *rail) ask(a *asking) {
 	p := r.ways.peer(address{a.To.GID, lidOf(a.To, r.self.GID)}, true, now)
 	switch {
 	case !r.mayAsk.pass(now):
-		a.done <- rdmaping.Pong{Failure: &rdmaping.Failure{Step: "more than 64 messages in a second"}}
+		a.done <- rdmaping.Pong{Failure: &rdmaping.Failure{Step: rdmaping.TooFast}}
 		return
 	case p == nil:
-		a.done <- rdmaping.Pong{Failure: &rdmaping.Failure{Step: "more than 64 peers"}}
+		a.done <- rdmaping.Pong{Failure: &rdmaping.Failure{Step: rdmaping.TooMany}}
 		return
 	}
 	a.number, a.timed, a.end = draw(), r.self.Timed && a.To.Timed, now.Add(a.timeout)
@@ -317,7 +317,7 @@ func (r *rail) post(m message, size int, h handle, to remote, p posted) *rdmapin
 	case last < 0 && now.Sub(r.moved) > stuck:
 		return &rdmaping.Failure{Step: "ibv_post_send", Text: "the NIC sends nothing"}
 	case last < 0:
-		return &rdmaping.Failure{Step: "the NIC has not sent the messages before"}
+		return &rdmaping.Failure{Step: rdmaping.Busy}
 	}
 	slot := r.free[last]
 	_, text := r.buffer(slot)
