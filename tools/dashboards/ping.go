@@ -13,7 +13,7 @@ func ping() board {
 	return board{
 		name: "ping", title: "GPU fabric: ping",
 		description: "RDMA messages between nodes: which leaf, path, node or rail loses them, and how long they take.",
-		lines:       []line{pingNow(), {accused()}, {leafMatrix(), worstRails()}, {roundTrips()}, pingOverTime()},
+		lines:       []line{pingNow(), {accused()}, {leafMatrix(), worstRails()}, {roundTrips()}, pingOverTime(), seenByNICs()},
 		leads: map[string]place{
 			"Rails that ping": {pingURL, "Worst rails"}, "Most lost": {pingURL, "Lost by rail"}, "Rails at fault": {pingURL, "Worst rails"},
 			"Losing elsewhere": {pingURL, "Leaf to leaf"}, "Losing at home": {pingURL, "Worst rails"},
@@ -154,6 +154,20 @@ func pingOverTime() line {
 			`sum by (cluster, instance, device) (rate(gpufabric_ping_large_lost_total{@port}[$__rate_interval])) / sum by (cluster, instance, device) (rate(gpufabric_ping_large_messages_total{@port}[$__rate_interval])) > 0`,
 			"{{cluster}} {{instance}} {{device}}",
 		}),
+	}
+}
+
+// seenByNICs is what the counters of the NICs say of the same rails: of all their traffic, not of pings.
+func seenByNICs() line {
+	return line{
+		rates(about{
+			"Out of sequence, by the NIC", "Packets of jobs that came after later ones: packets before them got lost, or took another path. The ten rails with most.",
+			"no NIC counts them", 12, 9,
+		}, events, `port:gpufabric_hca_out_of_sequence:rate2m`),
+		rates(about{
+			"Congestion notifications, by the NIC", "CNPs that the NIC obeyed: switches marked its packets. Slow pings beside many are of congestion. The ten rails with most.",
+			"no NIC counts them", 12, 9,
+		}, packets, `port:gpufabric_hca_cnp_handled:rate2m`),
 	}
 }
 
