@@ -6,7 +6,7 @@
 #   test.sh [-test.FLAG...]      for instance -test.run TestLab/gids
 # With SUSPEND=1 the guest runs TestSuspend, from memory: QEMU's 9p does not outlast a suspend, nor does an ELF kernel, which it
 # loads anew when the guest resumes.
-# With PING=1 it runs TestPing, in a guest whose clock does not depend on how busy the host is: eight nodes that ping each other.
+# With PING=1 it runs TestPing and TestPingStops, in a guest whose clock does not depend on how busy the host is: eight nodes that ping each other.
 # With FULL=1 what hangs is scraped 1,000 times instead of 50, and costs are compared with node_exporter's.
 # What the guest leaves is in $LAB/last: output, dmesg, console, a scrape and the landing page.
 set -euo pipefail
@@ -35,6 +35,6 @@ if [ -n "${PING:-}" ]; then
   programs=$(./test/prometheus/fetch.sh) || { echo "$programs"; exit 0; }
   cp "$programs/prometheus" alerts/{hard,ping,ping_small}.rules.yml "$job"
   export MACHINE=fabric TIMEOUT=${TIMEOUT:-7200}
-  exec "$here/run.sh" "$job" ./lab.test -ping -test.run '^TestPing$' -test.v -test.timeout 3h "$@"
+  exec "$here/run.sh" "$job" ./lab.test -ping -test.run '^TestPing' -test.v -test.timeout 3h "$@"
 fi
 "$here/run.sh" "$job" ./lab.test -test.v -test.timeout 20m "$@"   # a busy host takes four times as long
