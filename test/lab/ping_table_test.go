@@ -122,6 +122,10 @@ func slowFaults() []pingFault {
 		slow("the uplink of a leaf is 200 us slower each way", "200us", leaf, nil, "ub", "sb"),
 		slow("the uplink of a leaf is 1 ms slower each way", "1ms", leaf, []string{"GpuFabricPingLeafSlow (info) b"}, "ub", "sb"),
 		{
+			name: "the uplink of a leaf loses 0.5 % one way", afresh: true, planting: netem("loss 0.5%", "ub"), want: []string{"GpuFabricPingLeaf (info) b"},
+			within: pingSlow, watch: pingSlow,
+		},
+		{
 			name: "the uplink of a leaf loses 0.1 % one way", afresh: true, planting: netem("loss 0.1%", "ub"), want: []string{"GpuFabricPingLeaf (info) b"},
 			within: pingHour, watch: pingHour,
 		},
