@@ -29,7 +29,7 @@ const (
 
 // Meet connects to the leader, which is at any of the addresses (HOST:PORT) and knows this node by its hello then, and
 // tries again until ctx ends. Others may be where it should be, or in the way: those that answer first are spoken to
-// until one is the leader. It ends where nobody takes this node, and somebody refuses it.
+// until one is the leader. It ends where none takes this node and one refuses it.
 func Meet(ctx context.Context, addresses []string, secret []byte, h wire.Hello) (*wire.Conn, error) {
 	return (&meeting{addresses, secret, net.DefaultResolver.LookupHost}).meet(ctx, h)
 }

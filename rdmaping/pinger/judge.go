@@ -111,7 +111,7 @@ func (r *rail) judge(j *judgement, pairs []locate.Pair, verdicts []locate.Verdic
 		switch own := v.Node == r.self.Address; {
 		case own && v.Kind == locate.Host && v.Rail == r.Rail: // the loopback of another one says nothing of this one
 			fault = rdmaping.OfHost
-		case own && (v.Kind == locate.Node || v.Kind == locate.OwnRail && v.Rail == r.Rail):
+		case own && (v.Kind == locate.Node || v.Kind == locate.OwnRail && v.Rail == r.Rail) && !r.nearIsClean(pairs):
 			fault = rdmaping.OfRail
 		}
 	}
@@ -120,6 +120,22 @@ func (r *rail) judge(j *judgement, pairs []locate.Pair, verdicts []locate.Verdic
 		j.fault, j.until = fault, until
 	}
 	j.last = fault
+}
+
+// nearIsClean reports whether the rail asked others on its leaf and lost none of it: then the uplinks of the leaf would
+// look the same, where so few are on it that chance may spare them.
+func (r *rail) nearIsClean(pairs []locate.Pair) bool {
+	asked := false
+	for _, p := range pairs {
+		if p.From.Number != r.Rail || p.To.Node == p.From.Node || p.To.Leaf != p.From.Leaf || p.From.Leaf == "" {
+			continue
+		}
+		if p.Bad > 0 {
+			return false
+		}
+		asked = asked || p.Sent > 0
+	}
+	return asked
 }
 
 // judgement is what the last windows say together, as of now.

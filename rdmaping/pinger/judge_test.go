@@ -3,10 +3,13 @@
 package pinger
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"gpufabric_exporter/rdmaping"
+	"gpufabric_exporter/rdmaping/locate"
+	"gpufabric_exporter/rdmaping/peers"
 )
 
 // TestSoon is how soon a node knows of what is dead: a rail of its own, and a peer whose exporter lives or does not.
@@ -67,5 +70,27 @@ func TestHostBeforeRail(t *testing.T) {
 	r.judged[1].fault, r.judged[2].fault = rdmaping.Elsewhere, rdmaping.OfHost // an hour ago
 	if fault, _, _ := r.judgement(now); fault != rdmaping.OfRail {
 		t.Errorf("%q", fault)
+	}
+}
+
+// TestSmallLeaf is a node with one other on its leaf: what only messages to other leaves lose may be lost by the uplinks.
+func TestSmallLeaf(t *testing.T) {
+	for _, c := range []struct {
+		near int // of its messages that are lost
+		want rdmaping.Fault
+	}{{0, rdmaping.Elsewhere}, {2, rdmaping.OfRail}} {
+		r := &rail{planned: planned{self: peers.Target{Address: "n0:1", Leaf: "l0"}}}
+		from := locate.Rail{Node: "n0:1", Leaf: "l0"}
+		pairs := []locate.Pair{{From: from, To: from, Sent: 30}, {From: from, To: locate.Rail{Node: "n1:1", Leaf: "l0"}, Sent: 30, Bad: c.near}}
+		for i, leaf := range []string{"l1", "l1", "l1", "l2", "l2", "l2", "l3"} {
+			pairs = append(pairs, locate.Pair{From: from, To: locate.Rail{Node: fmt.Sprintf("m%d:1", i), Leaf: leaf}, Sent: 30, Bad: 2})
+		}
+		var j judgement
+		for range 2 {
+			r.judge(&j, pairs, locate.Judge(pairs, spans[1].least), spans[1], time.Now().Add(time.Minute))
+		}
+		if j.fault != c.want {
+			t.Errorf("%d lost on the leaf: %q, expected %q", c.near, j.fault, c.want)
+		}
 	}
 }
