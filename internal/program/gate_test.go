@@ -41,8 +41,16 @@ func shells(t *testing.T) map[string][]string {
 // script writes a program in shell.
 func script(t *testing.T, dir, name, text string) string {
 	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+	return executable(t, filepath.Join(dir, name), "#!/bin/sh\n"+text+"\n")
+}
+
+// executable writes a program. No process of a test beside this one starts meanwhile: it would hold the file
+// open for writing until its own exec, and to start the file would fail with ETXTBSY.
+func executable(t *testing.T, path, text string) string {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -138,14 +146,10 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 				return []string{"CHECK=" + p}
 			}, 0, "cannot be run"},
 			{"a program of another processor", func(dir string) []string {
-				p := filepath.Join(dir, "check")
-				_ = os.WriteFile(p, []byte("\x7fELF\x02\x01\x01\x00(((\x00\xf7\x00"), 0o755)
-				return []string{"CHECK=" + p}
+				return []string{"CHECK=" + executable(t, filepath.Join(dir, "check"), "\x7fELF\x02\x01\x01\x00(((\x00\xf7\x00")}
 			}, 0, "not checked, and the job starts"},
 			{"a program of which the disk kept nothing", func(dir string) []string {
-				p := filepath.Join(dir, "check")
-				_ = os.WriteFile(p, nil, 0o755)
-				return []string{"CHECK=" + p}
+				return []string{"CHECK=" + executable(t, filepath.Join(dir, "check"), "")}
 			}, 0, "not checked, and the job starts: it ended with 0 and without verdicts"},
 			{"a user's programs in front of those of the system", func(dir string) []string {
 				for _, name := range []string{"mktemp", "sleep", "head", "grep", "touch", "rm"} {

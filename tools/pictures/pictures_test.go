@@ -101,9 +101,7 @@ func site(t *testing.T, page string) (args []string, dir string) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		write(t, path, text, mode)
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
 	return []string{
@@ -372,10 +370,19 @@ func TestRun(t *testing.T) {
 func failing(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "failing")
-	if err := os.WriteFile(path, []byte(script(t, dir, "failing")), 0o700); err != nil {
+	write(t, path, script(t, dir, "failing"), 0o700)
+	return path
+}
+
+// write writes a file that may be a program. No process of a test beside this one starts meanwhile: it would
+// hold the file open for writing until its own exec, and to start the file would fail with ETXTBSY.
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
 func pictureSize(t *testing.T, path string) image.Point {
