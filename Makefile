@@ -98,7 +98,7 @@ lab-full: ## make lab-test with its long proofs: 1,000 scrapes of what hangs, co
 	FULL=1 ./test/lab/test.sh -test.run '^TestJudged$$'
 	SUSPEND=1 ./test/lab/test.sh
 
-ping-lab: ## RDMA ping between eight nodes with two rails in a guest: faults are planted, and who names them after how long (1 h)
+ping-lab: ## RDMA ping between eight nodes with two rails in a guest: faults are planted, and who names them after how long (90 min; FULL=1 also plants what is slow or loses little: 4 h)
 	PING=1 ./test/lab/test.sh
 
 lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, no /dev/kvm)

@@ -34,7 +34,7 @@ fi
 if [ -n "${PING:-}" ]; then
   programs=$(./test/prometheus/fetch.sh) || { echo "$programs"; exit 0; }
   cp "$programs/prometheus" alerts/{hard,ping,ping_small}.rules.yml "$job"
-  export MACHINE=fabric TIMEOUT=${TIMEOUT:-7200}
-  exec "$here/run.sh" "$job" ./lab.test -ping -test.run '^TestPing' -test.v -test.timeout 3h "$@"
+  export MACHINE=fabric TIMEOUT=${TIMEOUT:-28800}
+  exec "$here/run.sh" "$job" ./lab.test -ping -test.run '^TestPing' -test.v -test.timeout 8h "$@"
 fi
 "$here/run.sh" "$job" ./lab.test -test.v -test.timeout 20m "$@"   # a busy host takes four times as long
