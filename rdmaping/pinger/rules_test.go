@@ -188,8 +188,18 @@ func (f *fleet) write(t *testing.T) string {
 	return file
 }
 
-// fired is how many seconds after a fault began which alerts fired, as locatetest names faults.
+// fired is how many seconds after a fault began which alerts fired first.
 func fired(t *testing.T, file string, begins int) map[string]int {
+	t.Helper()
+	first := map[string]int{}
+	for word, at := range firing(t, file) {
+		first[word] = at[0] - begins
+	}
+	return first
+}
+
+// firing is at which seconds which alerts fire, as locatetest names faults.
+func firing(t *testing.T, file string) map[string][]int {
 	t.Helper()
 	tool, err := exec.Command("../../alerts/promtool.sh").Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 77 {
@@ -199,7 +209,7 @@ func fired(t *testing.T, file string, begins int) map[string]int {
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(string(out), "got:") {
 		t.Fatalf("promtool: %v\n%.2000s", err, out)
 	}
-	at, seen := 0, map[string]int{}
+	at, seen := 0, map[string][]int{}
 	label := regexp.MustCompile(`(\w+)="([^"]*)"`)
 	for line := range strings.Lines(string(out)) {
 		if _, when, ok := strings.Cut(line, ", time: "); ok {
@@ -214,10 +224,7 @@ func fired(t *testing.T, file string, begins int) map[string]int {
 			for _, m := range label.FindAllStringSubmatch(one, -1) {
 				l[m[1]] = m[2]
 			}
-			word := alertWord(l)
-			if _, before := seen[word]; !before {
-				seen[word] = at - begins
-			}
+			seen[alertWord(l)] = append(seen[alertWord(l)], at)
 		}
 	}
 	return seen

@@ -39,7 +39,9 @@ func OfLeaf(leaf string) Link { return Link{Leaf: leaf, Rail: -1, Spine: -1} }
 func ofRail(node string, rail int) Link { return Link{Node: node, Rail: rail, Spine: -1} }
 func ofUplinks(leaf string) Link        { return Link{Leaf: leaf, Rail: -1, Spine: -1, Up: true} }
 func ofSpine(spine int) Link            { return Link{Rail: -1, Spine: spine} }
-func ofPath(a, b string) Link           { return Link{Leaf: min(a, b), Other: max(a, b), Rail: -1, Spine: -1} }
+
+// OfPath is what is between two leaves.
+func OfPath(a, b string) Link { return Link{Leaf: min(a, b), Other: max(a, b), Rail: -1, Spine: -1} }
 
 func ofUplink(leaf string, spine int) Link {
 	return Link{Leaf: leaf, Rail: -1, Spine: spine}

@@ -42,7 +42,7 @@ func (c Clos) Faults() []Fault {
 		a := c.Rail(l*c.PerLeaf, 0).Leaf
 		linecard = append(linecard, Broken{ofUplink(a, 0), 0.5, false})
 		for m := range l {
-			halves = append(halves, Broken{ofPath(a, c.Rail(m*c.PerLeaf, 0).Leaf), 0.2, true})
+			halves = append(halves, Broken{OfPath(a, c.Rail(m*c.PerLeaf, 0).Leaf), 0.2, true})
 		}
 	}
 	path := "path " + min(of.Leaf, far) + " " + max(of.Leaf, far)
@@ -59,8 +59,8 @@ func (c Clos) Faults() []Fault {
 		one("uplinks of a leaf lose 5 %, one way", leaf, ofUplinks(of.Leaf), 0.05, true),
 		one("uplinks of a leaf lose 3 %, each way", leaf, ofUplinks(of.Leaf), 0.03, false),
 		{Name: "half of the uplinks of a leaf dead", Broken: uplinks, Want: []string{leaf}},
-		one("path dead", path, ofPath(of.Leaf, far), 1, false),
-		one("path loses 10 %, one way", path, ofPath(of.Leaf, far), 0.1, true),
+		one("path dead", path, OfPath(of.Leaf, far), 1, false),
+		one("path loses 10 %, one way", path, OfPath(of.Leaf, far), 0.1, true),
 		one("spine dead", spine, ofSpine(0), 1, false),
 		one("host slow", "host n5", ofRail("", 0), 0, false),
 	}
