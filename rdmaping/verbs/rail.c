@@ -200,16 +200,24 @@ const char *rail_open(struct rail *r, const struct verbs *verbs, const char *dev
 		return step_failed(r, errno, "eventfd");
 	if ((r->context = open_device(verbs, device)) == NULL)
 		return step_failed(r, errno, "ibv_open_device");
+	int events = r->context->async_fd;
+	if (events >= 0 && fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK) != 0)
+		return step_failed(r, errno, "fcntl");
 	const char *failed = look(r);
 	if (failed == NULL)
 		failed = make(r);
 	return failed == NULL ? ready(r) : failed;
 }
 
+void rail_quit(struct rail *r) {
+	if (r->qp != NULL)
+		r->verbs->ibv_destroy_qp(r->qp);
+	r->qp = NULL;
+}
+
 void rail_close(struct rail *r) {
 	const struct verbs *v = r->verbs;
-	if (r->qp != NULL)
-		v->ibv_destroy_qp(r->qp);
+	rail_quit(r);
 	if (r->cq != NULL)
 		v->ibv_destroy_cq(r->cq);
 	if (r->channel != NULL)
@@ -317,12 +325,39 @@ int rail_poll(struct rail *r, struct arrival *to, int most) {
 	return n;
 }
 
+// reports takes what the driver reports of the device and its ports. A new subnet manager is none of a rail's business:
+// it asks none.
+static void reports(struct rail *r) {
+	static const struct {
+		int type, of_port;
+		const char *ended;
+	} ends[] = {
+		{EVENT_CQ_ERR, 0, "the completion queue failed"},     {EVENT_QP_FATAL, 0, "the queue pair failed"},
+		{EVENT_DEVICE_FATAL, 0, "the device failed"},         {EVENT_PORT_ERR, 1, "the port went down"},
+		{EVENT_PORT_ACTIVE, 1, "the port came up"},           {EVENT_LID_CHANGE, 1, "the LID changed"},
+		{EVENT_PKEY_CHANGE, 1, "the table of P_Keys changed"},
+	};
+	struct ibv_async_event e;
+	for (int n = 0; n < 64 && r->verbs->ibv_get_async_event(r->context, &e) == 0; n++) {
+		int own = e.element.port_num == r->port;
+		if (e.event_type == EVENT_GID_CHANGE && own)
+			r->gids_changed = 1;
+		for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+			if (r->ended == NULL && e.event_type == ends[i].type && (own || !ends[i].of_port))
+				r->ended = ends[i].ended;
+		r->verbs->ibv_ack_async_event(&e);
+	}
+}
+
 int rail_wait(struct rail *r, int milliseconds) {
-	struct pollfd fds[] = {{.fd = r->channel->fd, .events = POLLIN}, {.fd = r->wake, .events = POLLIN}};
-	if (poll(fds, 2, milliseconds) < 0)
+	struct pollfd fds[] = {{.fd = r->channel->fd, .events = POLLIN}, {.fd = r->wake, .events = POLLIN},
+	                       {.fd = r->context->async_fd, .events = POLLIN}};
+	if (poll(fds, 3, milliseconds) < 0)
 		return errno == EINTR ? 0 : errno;
-	if (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL))
+	if ((fds[0].revents | fds[2].revents) & (POLLERR | POLLHUP | POLLNVAL))
 		return EIO;
+	if (fds[2].revents != 0)
+		reports(r);
 	uint64_t wakes;
 	if (fds[1].revents != 0 && read(r->wake, &wakes, sizeof wakes) < 0 && errno != EAGAIN)
 		return errno;

@@ -68,6 +68,9 @@ func failure(step string, errno int) *rdmaping.Failure {
 	return f
 }
 
+// quit destroys the queue pair, before the handles that it sends by.
+func (p port) quit() { C.rail_quit(p.c) }
+
 func (p port) close() {
 	C.rail_close(p.c)
 	C.free(unsafe.Pointer(p.c))
@@ -162,7 +165,17 @@ func (p port) wait(milliseconds int) *rdmaping.Failure {
 	if errno := C.rail_wait(p.c, C.int(milliseconds)); errno != 0 {
 		return failure("waiting for completions", int(errno))
 	}
+	if p.c.ended != nil {
+		return &rdmaping.Failure{Step: "the driver reports", Text: C.GoString(p.c.ended)}
+	}
 	return nil
+}
+
+// gidsChanged reports whether the GIDs of the port changed since it was last called.
+func (p port) gidsChanged() bool {
+	changed := p.c.gids_changed != 0
+	p.c.gids_changed = 0
+	return changed
 }
 
 // wake may be called by any goroutine, until close.

@@ -32,6 +32,8 @@ struct rail {
 	struct ibv_qp *qp;
 	uint8_t *memory;
 	int wake; // eventfd
+	const char *ended; // what the driver reports that ends the rail; NULL: nothing
+	int gids_changed;  // since it was last set to 0
 	int error; // errno of the step that failed; 0: it has none
 
 	uint32_t qkey;
@@ -63,6 +65,8 @@ struct arrival {
 
 // rail_open makes the queue pair ready. It returns NULL, or the step that failed.
 const char *rail_open(struct rail *r, const struct verbs *verbs, const char *device);
+// rail_quit destroys the queue pair, and rail_close all. Address handles are destroyed in between.
+void rail_quit(struct rail *r);
 void rail_close(struct rail *r);
 
 // rail_reach makes an address handle; NULL: errno says why.
@@ -75,7 +79,8 @@ int rail_send(struct rail *r, int slot, uint32_t size, struct ibv_ah *ah, uint32
 int rail_receive(struct rail *r, int slot);
 // rail_poll returns how many completions it has written; negative: an error.
 int rail_poll(struct rail *r, struct arrival *to, int most);
-// rail_wait waits for completions, rail_wake or the end of so many milliseconds. It returns an errno.
+// rail_wait waits for completions, rail_wake, what the driver reports (ended, gids_changed), or the end of so many
+// milliseconds. It returns an errno.
 int rail_wait(struct rail *r, int milliseconds);
 void rail_wake(struct rail *r);
 

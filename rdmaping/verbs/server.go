@@ -7,7 +7,8 @@
 // A Server has a UD queue pair for each rail that was opened, at most eight with 266,240 bytes of registered memory
 // each. A goroutine serves each queue pair: it answers what carries the key that Open returned, at most 256 messages
 // a second and 32 of one peer, and asks at most 64. Whatever else comes is received and dropped; the NIC drops what has
-// not the Q_Key. Two more goroutines make ways to peers (ways.go). The queue pairs end with the process.
+// not the Q_Key. Two more goroutines make ways to peers (ways.go). The queue pairs end with the process, or when the
+// driver reports that the port is not what it was.
 //
 // Round-trip times are by the clock of this host, from before a message is posted until its answer is seen; the
 // answer says how long it was in the other host. Where completions of both NICs have times, a second message says it

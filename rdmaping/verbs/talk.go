@@ -31,6 +31,7 @@ type rail struct {
 	asks    chan *asking
 	failed  chan struct{}     // closed when the queue pair is of no use any more
 	failure *rdmaping.Failure // after failed
+	ended   chan struct{}     // closed when queue pair and ways are destroyed
 	stop    chan struct{}
 
 	asked      map[uint64]*asking // by number
@@ -59,7 +60,7 @@ type asking struct {
 func newRail(p port, self rdmaping.Endpoint) *rail {
 	r := &rail{
 		port: p, self: self, asks: make(chan *asking, 1),
-		failed: make(chan struct{}), stop: make(chan struct{}),
+		failed: make(chan struct{}), ended: make(chan struct{}), stop: make(chan struct{}),
 		asked: map[uint64]*asking{}, ways: newWays(p),
 		mayAsk: limit{perSecond: rdmaping.PerSecond}, mayAnswer: limit{perSecond: answersPerSecond},
 	}
@@ -70,12 +71,11 @@ func newRail(p port, self rdmaping.Endpoint) *rail {
 	return r
 }
 
-// end ends run, and destroys the queue pair.
+// end ends run, and destroys what is left.
 func (r *rail) end() {
 	close(r.stop)
 	r.wake()
-	<-r.failed
-	r.ways.end()
+	<-r.ended
 	r.close()
 }
 
@@ -86,19 +86,19 @@ func draw() uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// run serves the rail until the queue pair fails.
+// run serves the rail until the queue pair fails. What failed keeps no way: that would keep the GID of the port.
 func (r *rail) run() {
-	defer close(r.failed)
-	for {
-		if err := r.turn(); err != nil {
-			r.failure = err
-			for _, a := range r.asked {
-				a.done <- rdmaping.Pong{Failure: err}
-			}
-			r.asked = nil
-			return
-		}
+	defer close(r.ended)
+	for r.failure == nil {
+		r.failure = r.turn()
 	}
+	for _, a := range r.asked {
+		a.done <- rdmaping.Pong{Failure: r.failure}
+	}
+	r.asked = nil
+	close(r.failed)
+	r.quit()
+	r.ways.end()
 }
 
 // round asks from another goroutine: the messages at places, for the pongs at the same places.
@@ -142,10 +142,14 @@ func (r *rail) turn() *rdmaping.Failure {
 	if f := r.wait(int(max(0, patience+time.Millisecond-1) / time.Millisecond)); f != nil {
 		return f
 	}
+	if r.gidsChanged() {
+		r.ways.renew()
+	}
 	begun := time.Now() // what is in the queue by now is handled below: no answer in it comes too late
 	if f := r.arrivals(); f != nil {
 		return f
 	}
+	r.ways.sweep(len(r.free) == sends)
 	for n, a := range r.asked {
 		if !begun.Before(a.end) {
 			delete(r.asked, n)

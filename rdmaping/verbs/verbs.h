@@ -39,6 +39,7 @@ struct ibv_context {
 _Static_assert(offsetof(struct ibv_context, poll_cq) == 96, "ibv_context");
 _Static_assert(offsetof(struct ibv_context, post_send) == 208, "ibv_context");
 _Static_assert(offsetof(struct ibv_context, post_recv) == 216, "ibv_context");
+_Static_assert(offsetof(struct ibv_context, async_fd) == 268, "ibv_context");
 
 #define EXTENDED ((void *)UINTPTR_MAX)
 
@@ -53,6 +54,26 @@ struct verbs_context {
 };
 _Static_assert(offsetof(struct verbs_context, context) - offsetof(struct verbs_context, create_cq_ex) == 120,
                "verbs_context");
+
+enum {
+	EVENT_CQ_ERR = 0,
+	EVENT_QP_FATAL = 1,
+	EVENT_DEVICE_FATAL = 8,
+	EVENT_PORT_ACTIVE = 9,
+	EVENT_PORT_ERR = 10,
+	EVENT_LID_CHANGE = 11,
+	EVENT_PKEY_CHANGE = 12,
+	EVENT_GID_CHANGE = 18,
+};
+
+struct ibv_async_event {
+	union {
+		void *object;
+		int port_num;
+	} element;
+	int event_type;
+};
+_Static_assert(offsetof(struct ibv_async_event, event_type) == 8, "ibv_async_event");
 
 union ibv_gid {
 	uint8_t raw[16];
@@ -316,6 +337,8 @@ enum { ACCESS_LOCAL_WRITE = 1 };
 	X(int, ibv_query_port, P(struct ibv_context *, uint8_t port, struct ibv_port_attr *))                \
 	X(int, ibv_query_gid, P(struct ibv_context *, uint8_t port, int index, union ibv_gid *))             \
 	X(int, ibv_query_pkey, P(struct ibv_context *, uint8_t port, int index, uint16_t *big_endian))       \
+	X(int, ibv_get_async_event, P(struct ibv_context *, struct ibv_async_event *))                       \
+	X(void, ibv_ack_async_event, P(struct ibv_async_event *))                                            \
 	X(struct ibv_pd *, ibv_alloc_pd, P(struct ibv_context *))                                            \
 	X(int, ibv_dealloc_pd, P(struct ibv_pd *))                                                           \
 	X(struct ibv_mr *, ibv_reg_mr, P(struct ibv_pd *, void *, size_t, int access))                       \

@@ -50,8 +50,8 @@ type peer struct {
 }
 
 type way struct {
-	handle, old handle    // old is the one before: what was sent by it shall leave
-	renew       time.Time // when it is made again
+	handle handle
+	renew  time.Time // when it is made again
 }
 
 // waiting is a message that waits for its way.
@@ -64,6 +64,7 @@ type waiting struct {
 type making struct {
 	*peer
 	flow    uint32
+	era     int // of the GIDs
 	handle  handle
 	failure *rdmaping.Failure
 	took    time.Duration
@@ -80,6 +81,8 @@ type ways struct {
 	made         chan making
 	makers       sync.WaitGroup
 	stop         chan struct{}
+	era          int      // how many times the GIDs of the port changed
+	gone         []handle // that are used no more: what was sent by them shall leave
 }
 
 // lane is the ways that a goroutine makes, each for another peer.
@@ -174,13 +177,30 @@ func (w *ways) leave(p *peer) {
 }
 
 func (w *ways) drop(p *peer, flow uint32) {
-	x := p.flows[flow]
-	for _, h := range []handle{x.handle, x.old} {
-		if h != nil {
-			w.forget(h)
+	w.gone = append(w.gone, p.flows[flow].handle)
+	delete(p.flows, flow)
+}
+
+// renew drops all ways. Each keeps the place of the GID in the table of the port: an address that is removed and added
+// again would get another index, and jobs that state the index would fail.
+func (w *ways) renew() {
+	w.era++
+	for _, p := range w.peers {
+		for flow := range p.flows {
+			w.drop(p, flow)
 		}
 	}
-	delete(p.flows, flow)
+}
+
+// sweep destroys handles that are used no more, when nothing is being sent. A NIC that sends nothing keeps but so many.
+func (w *ways) sweep(idle bool) {
+	if !idle && len(w.gone) <= maxPeers*maxFlows {
+		return
+	}
+	for _, h := range w.gone {
+		w.forget(h)
+	}
+	w.gone = w.gone[:0]
 }
 
 // to calls then, now or later, with a way to a peer or the reason why there is none. One that cannot be made again
@@ -193,7 +213,7 @@ func (w *ways) to(p *peer, flow uint32, now time.Time, then func(handle, *rdmapi
 			l = &w.known
 		}
 		if p.making = p.own || p.reached || len(l.jobs) < strangers; p.making {
-			l.jobs <- making{peer: p, flow: flow} // there is room for each peer
+			l.jobs <- making{peer: p, flow: flow, era: w.era} // there is room for each peer
 		}
 	}
 	switch {
@@ -214,6 +234,14 @@ var unmade = &rdmaping.Failure{Step: rdmaping.Unmade}
 // take takes what was made, and sends what waited for it.
 func (w *ways) take(m making, now time.Time) {
 	p, waits := m.peer, m.waits
+	if m.failure == nil && m.era != w.era {
+		w.forget(m.handle)
+		p.making, p.waits = false, nil
+		for _, one := range waits {
+			w.to(p, one.flow, now, one.then)
+		}
+		return
+	}
 	p.making, p.waits, p.reached, p.failure = false, nil, m.failure == nil, nil
 	if m.failure != nil {
 		if m.took > 10*time.Millisecond {
@@ -234,10 +262,10 @@ func (w *ways) take(m making, now time.Time) {
 		x = &way{}
 		p.flows[m.flow] = x
 	}
-	if x.old != nil {
-		w.forget(x.old)
+	if x.handle != nil {
+		w.gone = append(w.gone, x.handle)
 	}
-	x.old, x.handle, x.renew = x.handle, m.handle, now.Add(wayAge)
+	x.handle, x.renew = m.handle, now.Add(wayAge)
 	for _, one := range waits {
 		w.to(p, one.flow, now, one.then)
 	}
@@ -255,4 +283,5 @@ func (w *ways) end() {
 	for _, p := range w.peers {
 		w.leave(p)
 	}
+	w.sweep(true)
 }

@@ -6,6 +6,14 @@
 #include <infiniband/verbs.h>
 #define EXTENDED __VERBS_ABI_IS_EXTENDED
 enum {
+	EVENT_CQ_ERR = IBV_EVENT_CQ_ERR,
+	EVENT_QP_FATAL = IBV_EVENT_QP_FATAL,
+	EVENT_DEVICE_FATAL = IBV_EVENT_DEVICE_FATAL,
+	EVENT_PORT_ACTIVE = IBV_EVENT_PORT_ACTIVE,
+	EVENT_PORT_ERR = IBV_EVENT_PORT_ERR,
+	EVENT_LID_CHANGE = IBV_EVENT_LID_CHANGE,
+	EVENT_PKEY_CHANGE = IBV_EVENT_PKEY_CHANGE,
+	EVENT_GID_CHANGE = IBV_EVENT_GID_CHANGE,
 	PORT_ACTIVE = IBV_PORT_ACTIVE,
 	LINK_INFINIBAND = IBV_LINK_LAYER_INFINIBAND,
 	LINK_ETHERNET = IBV_LINK_LAYER_ETHERNET,
@@ -49,7 +57,10 @@ enum {
 
 int main(void) {
 	SIZE(ibv_context) AT(ibv_context, poll_cq) AT(ibv_context, req_notify_cq) AT(ibv_context, post_send)
-	AT(ibv_context, post_recv) AT(ibv_context, abi_compat)
+	AT(ibv_context, post_recv) AT(ibv_context, async_fd) AT(ibv_context, abi_compat)
+	SIZE(ibv_async_event) AT(ibv_async_event, element.port_num) AT(ibv_async_event, event_type)
+	IS(EVENT_CQ_ERR) IS(EVENT_QP_FATAL) IS(EVENT_DEVICE_FATAL) IS(EVENT_PORT_ACTIVE) IS(EVENT_PORT_ERR)
+	IS(EVENT_LID_CHANGE) IS(EVENT_PKEY_CHANGE) IS(EVENT_GID_CHANGE)
 	BEFORE(create_cq_ex) BEFORE(query_device_ex) BEFORE(sz) IS((intptr_t)EXTENDED)
 	AT(ibv_port_attr, state) AT(ibv_port_attr, active_mtu) AT(ibv_port_attr, lid) AT(ibv_port_attr, link_layer)
 	AT(ibv_port_attr, flags) IS(PORT_ACTIVE) IS(LINK_INFINIBAND) IS(LINK_ETHERNET) IS(GRH_REQUIRED)

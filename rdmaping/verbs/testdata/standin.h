@@ -29,6 +29,7 @@ struct ibv_pd {
 };
 
 struct ibv_ah {
+	struct ibv_device *device;
 	struct in_addr to;
 	struct ibv_ah_attr attributes;
 };

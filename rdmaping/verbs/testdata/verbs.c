@@ -5,6 +5,7 @@
 #include "standin.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 
@@ -102,12 +103,18 @@ struct ibv_context *ibv_open_device(struct ibv_device *d) {
 		.context = {.device = &c->device, .poll_cq = poll_cq, .req_notify_cq = req_notify_cq,
 		            .post_send = post_send, .post_recv = post_recv, .abi_compat = EXTENDED},
 	};
+	char path[4096], name[64];
+	snprintf(name, sizeof name, "events.%s", d->address);
+	folder(path, sizeof path, name);
+	mkfifo(path, 0600);
+	c->base.context.async_fd = open(path, O_RDWR | O_CLOEXEC);
 	if (said("old", d->address) > 0)
 		c->base.sz -= 8; // without create_cq_ex
 	return &c->base.context;
 }
 
 int ibv_close_device(struct ibv_context *c) {
+	close(c->async_fd);
 	free((char *)c - offsetof(struct context, base.context));
 	return 0;
 }
@@ -123,6 +130,17 @@ int ibv_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *a)
 	a->flags = said("grh", c->device->address) == 1 ? GRH_REQUIRED : 0;
 	return 0;
 }
+
+int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *e) {
+	int32_t event[2];
+	if (read(c->async_fd, event, sizeof event) != sizeof event)
+		return -1;
+	e->element.port_num = event[0];
+	e->event_type = event[1];
+	return 0;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *e) { (void)e; }
 
 // gid_of is the GID of an address: of InfiniBand with its subnet, and the FLID by which other subnets reach it.
 union ibv_gid gid_of(const char *address, int layer) {
@@ -273,11 +291,34 @@ int ibv_destroy_qp(struct ibv_qp *qp) {
 	return 0;
 }
 
+// tell writes how many address handles of a device there are.
+static void tell(struct ibv_device *d, int more) {
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct {
+		char address[16];
+		int count;
+	} of[MOST];
+	char path[4096], name[64], text[16];
+	pthread_mutex_lock(&lock);
+	int i = 0;
+	while (i < MOST - 1 && of[i].address[0] != '\0' && strcmp(of[i].address, d->address) != 0)
+		i++;
+	memcpy(of[i].address, d->address, sizeof d->address);
+	int size = snprintf(text, sizeof text, "%10d", of[i].count += more);
+	snprintf(name, sizeof name, "handles.%s", d->address);
+	folder(path, sizeof path, name);
+	int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	(void)!pwrite(file, text, (size_t)size, 0);
+	close(file);
+	pthread_mutex_unlock(&lock);
+}
+
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a) {
 	if (fails(__func__))
 		return NULL;
 	struct ibv_ah *ah = calloc(1, sizeof *ah);
 	ah->attributes = *a;
+	ah->device = pd->context->device;
 	int infiniband = pd->context->device->layer == LINK_INFINIBAND;
 	memcpy(&ah->to, a->grh.dgid.raw + 12, 4);
 	if (infiniband && !a->is_global)
@@ -296,10 +337,12 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a) {
 		errno = ETIMEDOUT;
 		return NULL;
 	}
+	tell(ah->device, 1);
 	return ah;
 }
 
 int ibv_destroy_ah(struct ibv_ah *ah) {
+	tell(ah->device, -1);
 	free(ah);
 	return 0;
 }

@@ -26,13 +26,17 @@
 //	nobody 127.0.0.2 1             no neighbour answers for it, which takes so many seconds to find
 //	error FUNCTION 110             it fails with that errno
 //	hang FUNCTION                  it never returns
+//
+// Event has a driver tell something, and Handles is how many address handles there are.
 package verbstest
 
 import (
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -74,4 +78,32 @@ func Describe(t testing.TB, library string, lines ...string) {
 	if err := os.Rename(path+".new", path); err != nil { // no reader sees half of it
 		t.Fatal(err)
 	}
+}
+
+// Event has the driver of the device at an address that is open tell something of a port: an ibv_event_type.
+func Event(t testing.TB, library, address string, port, event int) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(library), "events."+address), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, uint32(port)), uint32(event))
+	if _, err := f.Write(b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Handles is how many address handles this process has of the device at an address.
+func Handles(t testing.TB, library, address string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(library), "handles."+address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
