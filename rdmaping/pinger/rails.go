@@ -179,7 +179,11 @@ func hintOfOpen(f *rdmaping.Failure) string {
 		return ": bring its link up"
 	case f.Step == "the GID is empty":
 		return ": give its interface an address, or choose another one (NCCL_IB_GID_INDEX)"
-	case f.Step == "ibv_query_pkey":
+	case errno == syscall.EPROTONOSUPPORT:
+		return ": pings need one of them: choose another device"
+	case f.Step == "the port has no valid address":
+		return ": look at the subnet manager, which gives LIDs, or at the address of the interface, which gives GIDs"
+	case f.Step == "ibv_query_pkey", f.Step == "the P_Key is empty":
 		return ": choose an entry that the table of P_Keys has (NCCL_IB_PKEY)"
 	}
 	return ": the kernel log may tell more (dmesg)"

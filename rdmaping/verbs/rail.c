@@ -75,7 +75,9 @@ static const char *look(struct rail *r) {
 		return step_failed(r, error, "ibv_query_port");
 	r->state = port.state;
 	r->lid = port.lid;
-	r->link_layer = port.link_layer == 0 ? LINK_INFINIBAND : port.link_layer;
+	r->link_layer = port.link_layer;
+	if (r->link_layer != LINK_INFINIBAND && r->link_layer != LINK_ETHERNET)
+		return step_failed(r, EPROTONOSUPPORT, "the port is neither InfiniBand nor RoCE");
 	r->routed = r->link_layer == LINK_ETHERNET || (port.flags & GRH_REQUIRED);
 	r->mtu = port.active_mtu >= 1 && port.active_mtu <= 5 ? 128 << port.active_mtu : 256;
 	if (port.state != PORT_ACTIVE)
@@ -86,6 +88,8 @@ static const char *look(struct rail *r) {
 	if (r->verbs->ibv_query_pkey(r->context, r->port, r->pkey_index, &pkey) != 0)
 		return step_failed(r, errno, "ibv_query_pkey");
 	r->pkey = be16toh(pkey);
+	if ((r->pkey & 0x7fff) == 0)
+		return step_failed(r, ENOENT, "the P_Key is empty");
 	if (r->link_layer == LINK_ETHERNET && r->gid.words[0] == 0 && r->gid.words[1] == 0)
 		return step_failed(r, ENOENT, "the GID is empty");
 	return NULL;

@@ -57,6 +57,10 @@ func (l functions) open(q *rdmaping.Open) (port, rdmaping.Endpoint, *rdmaping.Fa
 	if p.c.link_layer == C.LINK_INFINIBAND {
 		e.Link = rdmaping.InfiniBand
 	}
+	if err := e.Check(); err != nil { // nobody could ask it, this rail included
+		p.close()
+		return port{}, rdmaping.Endpoint{}, &rdmaping.Failure{Step: "the port has no valid address", Text: err.Error()}
+	}
 	return p, e, nil
 }
 

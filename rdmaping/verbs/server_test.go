@@ -250,6 +250,10 @@ func TestFailures(t *testing.T) {
 		{"another library", rdmaping.Open{Library: "libc.so.6", Device: "rdma0", Port: 1}, "", "loading libibverbs: libc.so.6 has no ibv_get_device_list of IBVERBS_1.1"},
 		{"no device", rdmaping.Open{Library: f.library, Device: "rdma7", Port: 1}, "", "ibv_open_device: no such device"},
 		{"empty GID", rdmaping.Open{Library: f.library, Device: "rdma0", Port: 1, GIDIndex: 9}, "", "the GID is empty"},
+		{"neither InfiniBand nor Ethernet", rdmaping.Open{Library: f.library, Device: "rdma0", Port: 1}, "device rdma0 127.0.0.2 4 5 0", "the port is neither InfiniBand nor RoCE"},
+		{"no LID", rdmaping.Open{Library: f.library, Device: "rdma0", Port: 1}, "lid 127.0.0.2 49152\ndevice rdma0 127.0.0.2 4 5 1", "the port has no valid address: LID 49152"},
+		{"GID of many", rdmaping.Open{Library: f.library, Device: "rdma0", Port: 1}, "device rdma0 224.0.0.1", "the port has no valid address: GID ::ffff:224.0.0.1"},
+		{"empty P_Key", rdmaping.Open{Library: f.library, Device: "rdma0", Port: 1, PKeyIndex: 2}, "", "the P_Key is empty"},
 		{"port down", rdmaping.Open{Library: f.library, Device: "rdma1", Port: 1}, "device rdma1 127.0.0.3 1", "the port is not active"},
 	} {
 		f.plant(c.line)

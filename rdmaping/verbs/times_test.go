@@ -275,7 +275,7 @@ func TestInfiniBand(t *testing.T) {
 		f.expect(c.name+", large", 0, 1, 2048, c.reaches)
 	}
 	f := devices(t, 0, "device rdma0 127.0.0.2 4 5 1")
-	r := f.do(NewServer(), rdmaping.Request{Open: &rdmaping.Open{Library: f.library, Device: "rdma0", Port: 1, PKeyIndex: 9}})
+	r := f.do(NewServer(), rdmaping.Request{Open: &rdmaping.Open{Library: f.library, Device: "rdma0", Port: 1, PKeyIndex: 16}})
 	if r.Failure == nil || r.Failure.Step != "ibv_query_pkey" {
 		t.Errorf("no such P_Key: %+v", r)
 	}

@@ -127,6 +127,8 @@ int ibv_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *a)
 	a->active_mtu = c->device->mtu;
 	a->link_layer = (uint8_t)c->device->layer;
 	a->lid = (uint16_t)(1 + atoi(strrchr(c->device->address, '.') + 1));
+	if (said("lid", c->device->address) > 0)
+		a->lid = (uint16_t)said("lid", c->device->address);
 	a->flags = said("grh", c->device->address) == 1 ? GRH_REQUIRED : 0;
 	return 0;
 }
@@ -181,7 +183,10 @@ static uint16_t pkey_of(struct ibv_device *d, int index) {
 int ibv_query_pkey(struct ibv_context *c, uint8_t port, int index, uint16_t *pkey) {
 	(void)port;
 	*pkey = htons(pkey_of(c->device, index));
-	return fails(__func__) || *pkey == 0 ? -1 : 0;
+	if (index < 16)
+		return fails(__func__) ? -1 : 0;
+	errno = EINVAL; // it has 16
+	return -1;
 }
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *c) {

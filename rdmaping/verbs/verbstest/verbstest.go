@@ -6,8 +6,10 @@
 // What there is and what goes wrong is in a file named devices beside the library:
 //
 //	device rdma0 127.0.0.2 4 5 2   a name, its address, the state of the port (4: active), MTU (5: 4096) and link
-//	                               layer (1: InfiniBand, where the LID is the last byte of the address and one, 2: Ethernet)
+//	                               layer (1: InfiniBand, where the LID is the last byte of the address and one, 2: Ethernet; others
+//	                               are neither, as EFA)
 //	pkey 127.0.0.2 32769           its P_Key; 65535 without the line; pkey3: the entry 3 of its table
+//	lid 127.0.0.2 700              its LID
 //	subnet 127.0.0.2 5             its subnet of InfiniBand, and flid the LID by which other subnets reach it
 //	grh 127.0.0.2                  a port of InfiniBand that wants a GRH always; 2: that takes none
 //	clock 127.0.0.2 1000000        completions have times of a clock of so many kHz, which runs so many times as fast
