@@ -59,17 +59,27 @@ func parseMessage(b []byte) (message, error) {
 }
 
 // sourceOf returns the GID that a message came from, by the 40 bytes before it: a GRH, or an IPv4 header in the
-// second half of them (RoCE v2).
+// second half of them (RoCE v2). What is before that one is undefined, and may look like a GRH: then the checksum tells.
+// Soft-RoCE writes none by loopback, and zeros before.
 func sourceOf(route []byte) (rdmaping.GID, bool) {
-	const v4 = 20 // where the IPv4 header begins
 	if len(route) < 40 {
 		return rdmaping.GID{}, false
 	}
-	if route[0]>>4 == 6 {
+	v4, like6 := route[20:40], route[0]>>4 == 6
+	switch {
+	case v4[0] == 0x45 && v4[9] == 17 && (!like6 || sumOf(v4) == 0xffff): // no options; UDP
+		return netip.AddrFrom4([4]byte(v4[12:16])).As16(), true
+	case like6:
 		return rdmaping.GID(route[8:24]), true
 	}
-	if route[v4] == 0x45 && route[v4+9] == 17 { // no options; UDP
-		return netip.AddrFrom4([4]byte(route[v4+12 : v4+16])).As16(), true
-	}
 	return rdmaping.GID{}, false
+}
+
+// sumOf is the sum of an IPv4 header, which its checksum makes 0xffff.
+func sumOf(header []byte) uint32 {
+	var sum uint32
+	for i := 0; i < len(header); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(header[i:]))
+	}
+	return sum>>16 + sum&0xffff
 }

@@ -74,8 +74,8 @@ static const char *look(struct rail *r) {
 	if (error != 0)
 		return step_failed(r, error, "ibv_query_port");
 	r->state = port.state;
-	r->lid = port.lid;
 	r->link_layer = port.link_layer;
+	r->lid = r->link_layer == LINK_INFINIBAND ? port.lid : 0;
 	if (r->link_layer != LINK_INFINIBAND && r->link_layer != LINK_ETHERNET)
 		return step_failed(r, EPROTONOSUPPORT, "the port is neither InfiniBand nor RoCE");
 	r->routed = r->link_layer == LINK_ETHERNET || (port.flags & GRH_REQUIRED);
@@ -251,6 +251,8 @@ struct ibv_ah *rail_reach(struct rail *r, const uint8_t gid[16], uint16_t lid, u
 	a.grh.sgid_index = r->gid_index;
 	a.grh.hop_limit = 255;
 	a.grh.traffic_class = r->traffic_class;
+	if (r->link_layer == LINK_ETHERNET && (r->traffic_class & ECN) == 0)
+		a.grh.traffic_class |= ECT0; // as the packets of connections have: switches would drop where they mark those
 	a.grh.flow_label = flow_label & 0xfffff;
 	errno = 0;
 	return r->verbs->ibv_create_ah(r->pd, &a);
@@ -299,7 +301,7 @@ static int poll_timed(struct rail *r, struct arrival *to, int most) {
 			uint32_t size = q->read_byte_len(q);
 			a.size = size < ROUTE ? 0 : size - ROUTE;
 			a.source_qpn = q->read_src_qp(q);
-			a.source_lid = (uint16_t)q->read_slid(q);
+			a.source_lid = r->link_layer == LINK_INFINIBAND ? (uint16_t)q->read_slid(q) : 0; // else it is undefined
 			a.routed = (q->read_wc_flags(q) & WC_GRH) != 0;
 		}
 		to[n++] = a;
@@ -311,7 +313,7 @@ static int poll_timed(struct rail *r, struct arrival *to, int most) {
 int rail_poll(struct rail *r, struct arrival *to, int most) {
 	if (r->timed != NULL)
 		return poll_timed(r, to, most);
-	struct ibv_wc done[16];
+	struct ibv_wc done[16] = {0}; // not all drivers write all of it
 	int n = r->context->poll_cq(r->cq, most < 16 ? most : 16, done);
 	for (int i = 0; i < n; i++) {
 		int slot = (int)done[i].wr_id;
@@ -322,7 +324,7 @@ int rail_poll(struct rail *r, struct arrival *to, int most) {
 			.slot = slot,
 			.size = done[i].byte_len < ROUTE ? 0 : done[i].byte_len - ROUTE,
 			.source_qpn = done[i].src_qp,
-			.source_lid = done[i].slid,
+			.source_lid = r->link_layer == LINK_INFINIBAND ? done[i].slid : 0, // else it is undefined
 			.routed = (done[i].wc_flags & WC_GRH) != 0,
 		};
 	}

@@ -18,6 +18,7 @@ enum {
 };
 // Clocks of NICs that are used: up to so many kHz, and at least so many seconds until they begin again.
 enum { MAX_KHZ = 100000000, LEAST_WRAP = 10 };
+enum { ECN = 3, ECT0 = 2 }; // of a traffic class
 _Static_assert(BUFFER % 64 == 0, "buffers are aligned");
 _Static_assert(8 * MEMORY <= 4 << 20, "eight rails have 4 MiB at most");
 

@@ -110,10 +110,13 @@ func (a *asking) pong(r *rail) rdmaping.Pong {
 }
 
 // lidOf is where a message to an endpoint leaves the subnet, as NCCL chooses it: the LID of the endpoint, but between
-// subnets that of its GID (FLID), where there is one.
+// subnets that of its GID (FLID), where there is one. RoCE has none.
 func lidOf(e rdmaping.Endpoint, self rdmaping.GID) uint16 {
+	if e.Link != rdmaping.InfiniBand {
+		return 0
+	}
 	flid := uint16(e.GID[4])<<8 | uint16(e.GID[5])
-	if e.Link == rdmaping.InfiniBand && [2]byte(e.GID[6:8]) != [2]byte(self[6:8]) && flid != 0 {
+	if [2]byte(e.GID[6:8]) != [2]byte(self[6:8]) && flid != 0 {
 		return flid
 	}
 	return e.LID

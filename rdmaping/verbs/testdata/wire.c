@@ -16,6 +16,9 @@ static uint64_t ticks(struct ibv_device *d) {
 }
 
 static void complete(struct ibv_cq *cq, struct ibv_wc wc, uint64_t at) {
+	static unsigned garbage;
+	if (cq->device->layer == LINK_ETHERNET) // as of drivers that leave what was there
+		wc.slid = (uint16_t)__atomic_add_fetch(&garbage, 77, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&cq->lock);
 	if (cq->count < 256) {
 		cq->at[cq->count] = at;
@@ -171,12 +174,18 @@ static void route(uint8_t *to, struct in_addr from, uint8_t traffic_class, int l
 		memcpy(to + 8, source.raw, sizeof source);
 		return;
 	}
-	memset(to, 0xee, 20);
+	memset(to, 0x66, 20); // as of drivers that leave what was there, an IPv6 header too
 	memset(to + 20, 0, 20);
 	to[20] = 0x45;
 	to[21] = traffic_class;
 	to[29] = 17;
 	memcpy(to + 32, &from, 4);
+	uint32_t sum = 0;
+	for (int i = 20; i < 40; i += 2)
+		sum += (uint32_t)(to[i] << 8 | to[i + 1]);
+	sum = (sum & 0xffff) + (sum >> 16);
+	uint16_t check = htons((uint16_t)~((sum & 0xffff) + (sum >> 16)));
+	memcpy(to + 30, &check, 2);
 }
 
 // admits reports whether a queue pair takes a datagram: Q_Key, partition, and a GRH as the port wants it.
