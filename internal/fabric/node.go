@@ -119,6 +119,7 @@ const (
 	WantLogs    // logs of jobs and messages of the kernel
 	// settings of PCI functions as they were within the last minute, not the last hour; and WantPCI
 	WantFreshPCI
+	WantTrafficClass // what is set for the queue pairs of ports over what jobs ask for; comes with WantQoS
 )
 
 // Host is the node itself.

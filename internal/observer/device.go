@@ -56,7 +56,7 @@ var kinds = [numKinds]struct {
 	read   func(d *device, h *fabric.HCA, due due, now time.Time) error
 }{
 	{fabric.WantHCA, fabric.SourceHCA, (*device).readHCA},
-	{fabric.WantQoS, "", (*device).readTrafficClass},
+	{fabric.WantQoS | fabric.WantTrafficClass, "", (*device).readTrafficClass},
 	{fabric.WantGID, fabric.SourceGID, (*device).readGIDs},
 	{fabric.WantCounters, fabric.SourceCounters, (*device).readCounters},
 	{fabric.WantCM, fabric.SourceCM, (*device).readCM},

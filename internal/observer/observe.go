@@ -30,7 +30,10 @@ var implied = []struct{ want, also fabric.Want }{
 	// which chooses among GIDs, and whether to use GPUDirect RDMA
 	{fabric.WantGID | fabric.WantGPU, fabric.WantNCCL},
 	{fabric.WantGPU | fabric.WantFreshPCI, fabric.WantPCI}, // where they are
-	{fabric.WantGID | fabric.WantCounters | fabric.WantCM | fabric.WantPCI | wantPhysical, fabric.WantHCA},
+	{
+		fabric.WantGID | fabric.WantCounters | fabric.WantCM | fabric.WantPCI | fabric.WantTrafficClass | wantPhysical,
+		fabric.WantHCA,
+	},
 }
 
 // steps are what a look does, each for who wants any of what it is for; 0: always. Those that start a read do

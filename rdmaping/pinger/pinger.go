@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // Wants is what of a node is looked at.
-const Wants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL
+const Wants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantTrafficClass
 
 const (
 	lookEvery = 10 * time.Second

@@ -78,7 +78,7 @@ func newRail(report func(locate.Pair)) *rail {
 
 // plan takes over the peers that the rail is to ask.
 func (r *rail) plan(own *planned) {
-	r.changed = r.changed || r.end != nil && own.Own != r.opened // also the address at the same index
+	r.changed = r.changed || r.end != nil && r.opened.differs(own.Own) // also the address at the same index
 	r.planned = *own
 	leaves, groups := map[string]bool{}, map[rdmaping.Group]bool{rdmaping.Loopback: true}
 	here := map[string]bool{}

@@ -3,6 +3,7 @@
 package pinger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,15 @@ type Own struct {
 	RoCE    int          // version that it is for; 0: not known, or InfiniBand
 	ClassBy string       // who sets the traffic class
 	Moved   bool         // a pod has the device
+	Down    bool         // the port is known not to be active
+	LID     int          // of InfiniBand; 0: not known
+	MTU     int          // of the network interface, in bytes; 0: not known
+}
+
+// differs reports whether a rail that was opened as o is to be opened anew. What is not known any more is no change.
+func (o Own) differs(now Own) bool {
+	now.LID, now.MTU = cmp.Or(now.LID, o.LID), cmp.Or(now.MTU, o.MTU)
+	return now != o
 }
 
 // Rails returns the compute ports of a node, the first one of each device, or the port of the device that is named.
@@ -76,7 +86,10 @@ func noRails(n *fabric.Node, device string) error {
 func settings(n *fabric.Node, h *fabric.HCA, p *fabric.Port, number int) Own {
 	o := Own{
 		Open: rdmaping.Open{Device: h.Name, Port: p.Number}, Rail: number, ClassBy: "NCCL's default",
-		Moved: h.Moved || p.NetDevMoved(),
+		Moved: h.Moved || p.NetDevMoved(), Down: p.Down(), LID: p.LID.Or(0),
+	}
+	if d := n.NetDev(p.NetDev.Or("")); d != nil {
+		o.MTU = d.MTU.Or(0)
 	}
 	if choice, ok := p.GIDChoice.Get(); ok && choice.Index >= 0 {
 		o.GIDIndex = choice.Index
@@ -89,6 +102,9 @@ func settings(n *fabric.Node, h *fabric.HCA, p *fabric.Port, number int) Own {
 	}
 	if v, set := n.NCCL.Lookup("NCCL_IB_TC"); set && v.IsNumber && v.Number >= 0 {
 		o.TrafficClass, o.ClassBy = int(uint8(v.Number)), "NCCL_IB_TC"+v.From()
+	}
+	if c, set := p.TrafficClass.Get(); set && c.Global >= 0 { // the driver puts it over what connections ask for
+		o.TrafficClass, o.ClassBy = c.Global, "MLNX_OFED, for the whole port"
 	}
 	if v, set := n.NCCL.Lookup("NCCL_IB_SL"); set && v.IsNumber && v.Number >= 0 {
 		o.ServiceLevel = int(v.Number & 15)

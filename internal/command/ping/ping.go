@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/command"
-	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/rdmaping"
@@ -78,7 +77,7 @@ func New(s *site.Site, log *logging.Flags, start pinger.Start) *command.Command 
 			f.Add("interval", "Time between two messages.", command.Into(&p.interval, duration(fastest, time.Hour))).Default("1s")
 			f.Add("timeout", "How long to wait for an answer.",
 				command.Into(&p.timeout, duration(time.Millisecond, longest))).Default("500ms")
-			f.Add("tclass", "Traffic class of the messages. Default: NCCL_IB_TC of this host, else 0.",
+			f.Add("tclass", "Traffic class of the messages. Default: what MLNX_OFED sets for the port, else NCCL_IB_TC of this host, else 0.",
 				command.Into(&p.class, number(0, 255))).PlaceHolder("N")
 			f.Add("library", "libibverbs, where the loader does not find it.", command.File(&p.library)).PlaceHolder("FILE")
 			f.Check(p.check)
@@ -135,7 +134,7 @@ func (p *pinging) run(ctx context.Context, c *command.Call) int {
 	if p.start == nil {
 		return p.unasked(c, errors.New("this program was built without RDMA ping: take one that was built for a host with libibverbs (CGO_ENABLED=1)"))
 	}
-	n, _, err := p.site.ObserveOnce(ctx, nil, fabric.WantHCA|fabric.WantGID|fabric.WantNCCL, 0, log)
+	n, _, err := p.site.ObserveOnce(ctx, nil, pinger.Wants, 0, log)
 	if err != nil {
 		return p.unasked(c, err)
 	}

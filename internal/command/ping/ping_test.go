@@ -51,9 +51,11 @@ type network struct {
 }
 
 // healthy is the flags for a node with eight ports.
-func healthy(t *testing.T) []string {
+func healthy(t *testing.T) []string { return simulated(t, "healthy") }
+
+func simulated(t *testing.T, scenario string) []string {
 	t.Helper()
-	s, err := simulator.Find("healthy")
+	s, err := simulator.Find(scenario)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,6 +177,16 @@ func TestPing(t *testing.T) {
 	}
 	commandtest.Contains(t, out, "mlx5_1: GID 3", "traffic class 96 (--tclass)", "to mlx5_1 of", "4096 bytes seq=1", "1 sent, 1 answered")
 	commandtest.Lacks(t, out, "path MTU")
+	n.paths = simulated(t, "ofed-traffic-class")
+	for flag, want := range map[string]string{
+		"--size=64":   "mlx5_4: GID 3 is ::ffff:127.0.0.6 (RoCE v2), traffic class 0 (MLNX_OFED, for the whole port)",
+		"--tclass=96": "traffic class 96 (--tclass)",
+	} {
+		if code, out = n.ping(n.peer, "--device=mlx5_4", "--count=1", flag); code != command.OK {
+			t.Errorf("exit code %d: %s", code, out)
+		}
+		commandtest.Contains(t, out, want)
+	}
 }
 
 func TestWhyNotOf(t *testing.T) {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pinger
+
+import (
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// TestTrafficClass is that of NCCL's connections: what MLNX_OFED sets for the port is over what NCCL asks for.
+func TestTrafficClass(t *testing.T) {
+	unknown := fabric.UnknownFact[fabric.TrafficClass](fabric.ReasonMissing, "test", time.Time{})
+	for _, c := range []struct {
+		name string
+		nccl bool
+		ofed fabric.Fact[fabric.TrafficClass]
+		want int
+		by   string
+	}{
+		{"none", false, unknown, 0, "NCCL's default"},
+		{"NCCL", true, unknown, 106, "NCCL_IB_TC"},
+		{"MLNX_OFED, unset", true, fabric.AbsentFact[fabric.TrafficClass]("test", time.Time{}), 106, "NCCL_IB_TC"},
+		{"MLNX_OFED, rules only", true, known(fabric.TrafficClass{Global: -1, Rules: 2}), 106, "NCCL_IB_TC"},
+		{"MLNX_OFED", true, known(fabric.TrafficClass{Global: 96}), 96, "MLNX_OFED, for the whole port"},
+		{"MLNX_OFED, 0", true, known(fabric.TrafficClass{}), 0, "MLNX_OFED, for the whole port"},
+	} {
+		n := nodeOf("10.0.0.1", "mlx5_0")
+		n.HCAs[0].Ports[0].TrafficClass = c.ofed
+		if c.nccl {
+			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_TC", Number: 106, IsNumber: true}}
+		}
+		rails, err := Rails(n, "")
+		if err != nil || len(rails) != 1 || rails[0].TrafficClass != c.want || rails[0].ClassBy != c.by {
+			t.Errorf("%s: %+v, %v", c.name, rails, err)
+		}
+	}
+}
+
+// TestPortChanges opens a rail anew when its port is not what it was opened with. What is not known is no change.
+func TestPortChanges(t *testing.T) {
+	w := newWorld(t, 4)
+	change := func(f func(n *fabric.Node, p *fabric.Port)) func(*Pinger) {
+		return func(*Pinger) {
+			n := nodeOf("10.0.0.1", "mlx5_0", "mlx5_1")
+			p := &n.HCAs[0].Ports[0]
+			p.State, p.LID, p.NetDev = known(fabric.PortActive), known(7), known("eth0")
+			n.NetDevs = []fabric.NetDev{{Name: "eth0", MTU: known(9000)}}
+			f(n, p)
+			w.node = n
+		}
+	}
+	check := func(what string, opens int) func(*Pinger) {
+		return func(*Pinger) {
+			if w.opens != opens {
+				t.Errorf("%s: %d opened, expected %d", what, w.opens, opens)
+			}
+		}
+	}
+	change(func(*fabric.Node, *fabric.Port) {})(nil)
+	w.run(30*time.Second,
+		check("begins", 2),
+		change(func(n *fabric.Node, _ *fabric.Port) { n.NetDevs[0].MTU = known(1500) }),
+		check("MTU", 3),
+		change(func(n *fabric.Node, p *fabric.Port) {
+			n.NetDevs = nil
+			p.LID = fabric.UnknownFact[int](fabric.ReasonMissing, "test", time.Time{})
+			p.State = fabric.UnknownFact[fabric.PortState](fabric.ReasonMissing, "test", time.Time{})
+		}),
+		check("nothing is known", 3),
+		change(func(n *fabric.Node, p *fabric.Port) { n.NetDevs[0].MTU, p.LID = known(1500), known(8) }),
+		check("LID", 4),
+		change(func(n *fabric.Node, p *fabric.Port) {
+			n.NetDevs[0].MTU, p.LID, p.State = known(1500), known(8), known(fabric.PortState("down"))
+		}),
+		check("down", 5),
+	)
+}
