@@ -173,7 +173,11 @@ func (p *Pinger) round(ctx context.Context) {
 			p.failed("RDMA ping failed, and begins again", err)
 		}
 		for i := range pongs {
-			of[i].came(&pongs[i], now)
+			r := of[i].rail
+			was := r.end
+			if of[i].came(&pongs[i], now); was != nil && r.end == nil {
+				p.o.Log.Info("a rail failed, and is opened anew", "device", r.Device, "err", pongs[i].Failure)
+			}
 		}
 	}
 	p.judge.close(p.rails, time.Now())

@@ -51,6 +51,7 @@ type world struct {
 	size    int // of messages; 0: as usual
 	mtu     int // of peers; 0: that of the node
 	random  *rand.Rand
+	log     strings.Builder
 }
 
 func newWorld(t *testing.T, nodes int) *world {
@@ -170,7 +171,7 @@ func (w *world) run(lasts time.Duration, steps ...func(p *Pinger)) rdmaping.Stat
 		c := rdmaping.DefaultConfig()
 		c.Files, c.LeafLabel, c.Size = []string{file}, "tor", cmp.Or(w.size, c.Size)
 		p := New(Options{
-			Config: c, Log: slog.New(slog.DiscardHandler), Host: []string{"n0"}, Client: exchange.Client(w),
+			Config: c, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Host: []string{"n0"}, Client: exchange.Client(w),
 			Observe: func(context.Context) *fabric.Node {
 				w.Lock()
 				defer w.Unlock()

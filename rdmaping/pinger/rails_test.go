@@ -3,10 +3,12 @@
 package pinger
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/rdmaping"
 )
 
 // TestTrafficClass is that of NCCL's connections: what MLNX_OFED sets for the port is over what NCCL asks for.
@@ -76,4 +78,26 @@ func TestPortChanges(t *testing.T) {
 		}),
 		check("down", 5),
 	)
+}
+
+// TestReported is a driver that reports something of a port: the rail is opened anew, and nothing is lost.
+func TestReported(t *testing.T) {
+	w := newWorld(t, 4)
+	s := w.run(25*time.Second,
+		func(*Pinger) {
+			w.pong.Failure = &rdmaping.Failure{Step: "the driver reports", Text: "the port went down"}
+		},
+		func(*Pinger) { w.pong.Failure = nil },
+	)
+	if w.opens < 6 || w.opens > 10 || w.started != 1 {
+		t.Errorf("%d opened, %d starts", w.opens, w.started)
+	}
+	if n := strings.Count(w.log.String(), `device=mlx5_0 err="the driver reports: the port went down"`); n < 2 || n > 4 {
+		t.Errorf("logged %d times:\n%s", n, w.log.String())
+	}
+	for _, r := range s.Rails {
+		if sent, lost := lost(r); lost > 0 || sent < 90 || r.Loop.Lost > 0 || r.Uncovered != "" {
+			t.Errorf("%d of %d lost, %+v", lost, sent, r)
+		}
+	}
 }
