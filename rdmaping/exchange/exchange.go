@@ -8,15 +8,18 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"gpufabric_exporter/internal/fabric"
@@ -64,7 +67,20 @@ func URL(scheme, address string) string {
 
 // Ask asks the node at host:port for its rails. It may have none just now.
 func Ask(ctx context.Context, client *http.Client, scheme, address string) ([]rdmaping.Endpoint, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, URL(scheme, address), nil)
+	var answers atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		TLSHandshakeDone:     func(tls.ConnectionState, error) { answers.Store(true) },
+		GotFirstResponseByte: func() { answers.Store(true) },
+	})
+	rails, err := ask(ctx, client, URL(scheme, address))
+	if err != nil && answers.Load() {
+		err = &answeredError{err}
+	}
+	return rails, err
+}
+
+func ask(ctx context.Context, client *http.Client, where string) ([]rdmaping.Endpoint, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +152,24 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("answers %d: %s", e.Code, cmp.Or(e.Text, http.StatusText(e.Code)))
 }
 
-// Absent reports whether an error of Ask means that nobody answers pings there: the host is up, and its exporter does
-// not run, does not ping, or is older.
+// answeredError is an error of Ask after something had answered: the end of a TLS handshake, or of HTTP its first byte.
+type answeredError struct{ error }
+
+func (e *answeredError) Unwrap() error { return e.error }
+
+// Absent reports whether an error of Ask means that where rails answer is not known: the host is up, and what answers
+// there, if anything, tells no rails. Its exporter does not run, is older, or has other TLS settings or passwords by
+// now. What does not answer in time may be dead. So may what a proxy answers for (5xx), and a busy exporter has rails.
 func Absent(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errOlder) || ok && status.Code == http.StatusNotFound
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.Code < http.StatusInternalServerError
+	}
+	late, ok := errors.AsType[net.Error](err)
+	if ok && late.Timeout() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	_, answered := errors.AsType[*answeredError](err)
+	return answered || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }
 
 func parse(body []byte) ([]rdmaping.Endpoint, error) {

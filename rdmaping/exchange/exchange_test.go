@@ -6,13 +6,16 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -166,6 +169,86 @@ func TestOlder(t *testing.T) {
 		t.Errorf("%+v, %v", older, err)
 	}
 }
+
+// TestAbsent is what answers other than rails: where rails answer is not known. A host that may be dead is none of it.
+func TestAbsent(t *testing.T) {
+	status := func(code int) *httptest.Server {
+		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+	}
+	raw := func(answer string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_, err = c.Write([]byte(answer))
+				err = errors.Join(err, c.Close())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	strict := httptest.NewUnstartedServer(http.NotFoundHandler())
+	strict.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}
+	strict.StartTLS()
+	ended := status(http.StatusOK)
+	ended.Close()
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	stalls := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-r.Context().Done()
+	}))
+	trusting := Client(&http.Transport{
+		DialContext: Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	})
+	for name, c := range map[string]struct {
+		server *httptest.Server
+		scheme string
+		client *http.Client
+		want   bool
+	}{
+		"ended":              {ended, "http", Client(nil), true},
+		"other password":     {status(http.StatusUnauthorized), "http", Client(nil), true},
+		"forbidden":          {status(http.StatusForbidden), "http", Client(nil), true},
+		"redirect":           {status(http.StatusFound), "http", Client(nil), true},
+		"no rails":           {status(http.StatusOK), "http", Client(nil), true},
+		"TLS is on now":      {httptest.NewTLSServer(http.NotFoundHandler()), "http", Client(nil), true},
+		"TLS is off now":     {status(http.StatusOK), "https", trusting, true},
+		"not trusted":        {httptest.NewTLSServer(http.NotFoundHandler()), "https", Client(nil), true},
+		"wants certificates": {strict, "https", trusting, true},
+		"no HTTP":            {httptest.NewServer(raw("SSH-2.0-x\r\n")), "http", Client(nil), true},
+		"closes":             {httptest.NewServer(raw("")), "http", Client(nil), true},
+		"closes, TLS":        {httptest.NewTLSServer(raw("")), "https", trusting, true},
+		"cut off":            {httptest.NewServer(raw("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")), "http", Client(nil), true},
+		"hangs":              {hangs, "http", Client(nil), false},
+		"stalls":             {stalls, "https", trusting, false},
+		"busy":               {status(http.StatusServiceUnavailable), "http", Client(nil), false},
+		"proxy of a dead":    {status(http.StatusBadGateway), "http", Client(nil), false},
+	} {
+		_, address, _ := strings.Cut(c.server.URL, "://")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if c.server == hangs || c.server == stalls {
+			ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+		}
+		got, err := Ask(ctx, c.client, c.scheme, address)
+		cancel()
+		if err == nil || Absent(err) != c.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		c.server.Close()
+	}
+	for _, err := range []error{syscall.EHOSTUNREACH, syscall.ENETUNREACH, &net.DNSError{IsNotFound: true}, context.Canceled} {
+		if _, err := Ask(t.Context(), Client(broken{err}), "http", "n1:1"); err == nil || Absent(err) {
+			t.Error(err)
+		}
+	}
+}
+
+// broken is a way on which nothing can be asked.
+type broken struct{ err error }
+
+func (b broken) RoundTrip(*http.Request) (*http.Response, error) { return nil, b.err }
 
 func FuzzParse(f *testing.F) {
 	good, _ := json.Marshal(document{Version: version, Rails: rails})

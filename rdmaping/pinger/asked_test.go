@@ -55,7 +55,9 @@ func TestSizes(t *testing.T) {
 // TestRefused is exporters that tell nothing to who has no password: nothing is pinged, and so no rail is well.
 func TestRefused(t *testing.T) {
 	w := newWorld(t, 4)
-	w.refuses = true
+	for i := range 4 {
+		w.refuses[fmt.Sprintf("n%d:1", i)] = true
+	}
 	for _, r := range w.run(time.Minute).Rails {
 		if sent, _ := lost(r); r.Uncovered != rdmaping.UncoveredAlone || sent > 0 {
 			t.Errorf("%q, %d sent", r.Uncovered, sent)

@@ -197,7 +197,7 @@ func (p *Pinger) due(now time.Time) []string {
 	return list
 }
 
-// answered keeps what a peer told. One whose exporter does not run has no rails; one that cannot be reached has those
+// answered keeps what a peer told. One that does not tell its rails has none; one that cannot be reached has those
 // that it had.
 func (p *Pinger) answered(address string, ends []rdmaping.Endpoint, err error) {
 	p.mu.Lock()

@@ -41,7 +41,7 @@ type world struct {
 	crash   bool
 	dead    map[string]bool           // peers of which neither exporter nor rails answer
 	ended   map[string]bool           // peers of which the exporter ended
-	refuses bool                      // exporters of peers
+	refuses map[string]bool           // peers of which the exporter wants another password
 	keys    map[string]uint64         // of the rails of peers
 	lose    func(a rdmaping.Ask) bool // message
 	pong    rdmaping.Pong             // what comes of others
@@ -57,7 +57,7 @@ type world struct {
 func newWorld(t *testing.T, nodes int) *world {
 	return &world{
 		t: t, peers: nodes, node: nodeOf("10.0.0.1", "mlx5_0", "mlx5_1"), dead: map[string]bool{}, ended: map[string]bool{},
-		keys: map[string]uint64{}, lose: func(rdmaping.Ask) bool { return false }, sizes: map[int]int{},
+		refuses: map[string]bool{}, keys: map[string]uint64{}, lose: func(rdmaping.Ask) bool { return false }, sizes: map[int]int{},
 		pong:   rdmaping.Pong{RTT: 20 * time.Microsecond, Remote: 5 * time.Microsecond, Network: 15 * time.Microsecond},
 		random: rand.New(rand.NewPCG(1, 2)),
 	}
@@ -88,7 +88,7 @@ func (w *world) end(host, device string) rdmaping.Endpoint {
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	host := r.URL.Host
 	w.Lock()
-	dead, ended := w.dead[host], w.ended[host]
+	dead, ended, refuses := w.dead[host], w.ended[host], w.refuses[host]
 	ends := []rdmaping.Endpoint{w.end(host, "mlx5_0"), w.end(host, "mlx5_1")}
 	for i := range ends {
 		ends[i].MTU = cmp.Or(w.mtu, ends[i].MTU)
@@ -98,7 +98,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	case dead:
 		<-r.Context().Done()
 		return nil, r.Context().Err()
-	case w.refuses:
+	case refuses:
 		return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody}, nil
 	case ended:
 		return nil, fmt.Errorf("connecting: %w", syscall.ECONNREFUSED)
@@ -283,6 +283,7 @@ func TestRestart(t *testing.T) {
 		lost   bool
 	}{
 		{"new numbers", func(w *world) { w.keys["n1:1"] = 5 }, false},
+		{"new numbers and passwords", func(w *world) { w.keys["n1:1"], w.refuses["n1:1"] = 5, true }, false},
 		{"ended", func(w *world) { w.ended["n1:1"] = true }, false},
 		{"dead", func(w *world) { w.dead["n1:1"] = true }, true},
 		{"black hole", func(*world) {}, true},
@@ -290,7 +291,7 @@ func TestRestart(t *testing.T) {
 		w := newWorld(t, 4)
 		happened := false
 		w.lose = func(a rdmaping.Ask) bool { // what is sent with the old key, or to nobody
-			return happened && w.to("n1:1")(a) && (c.name != "new numbers" || a.To.Key != 5)
+			return happened && w.to("n1:1")(a) && (!strings.HasPrefix(c.name, "new numbers") || a.To.Key != 5)
 		}
 		s := w.run(time.Minute, func(*Pinger) { happened = true; c.happen(w) })
 		for _, r := range s.Rails {
